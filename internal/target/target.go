@@ -9,6 +9,8 @@ type Target struct {
 	CPUs    []int // CPUs to count on, ascending; all that are online for the whole system
 	Threads []Thread
 	Cgroups []Cgroup
+
+	Offline []int // CPUs that were asked for and left out, as they are offline; ascending
 }
 
 // Thread is a thread that is measured.
@@ -22,4 +24,26 @@ type Thread struct {
 type Cgroup struct {
 	Name string // as the user wrote it
 	Path string // directory in the mounted hierarchy
+}
+
+// SameThreads reports whether both targets have the same threads, in any order. Counters are opened
+// thread by thread, so a thread that starts meanwhile can be missed: whoever opens lists again
+// afterwards and, where this is false, opens anew.
+func (t Target) SameThreads(o Target) bool {
+	return len(t.Threads) == len(o.Threads) && t.New(o) == 0
+}
+
+// New is the number of threads that t has and an earlier listing had not.
+func (t Target) New(earlier Target) int {
+	had := make(map[int]bool, len(earlier.Threads))
+	for _, thread := range earlier.Threads {
+		had[thread.TID] = true
+	}
+	n := 0
+	for _, thread := range t.Threads {
+		if !had[thread.TID] {
+			n++
+		}
+	}
+	return n
 }

@@ -1,0 +1,170 @@
+package target
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// hierarchy is the mounted tree of cgroups that perf events know: that of the v1 controller
+// perf_event where there is one, otherwise that of v2, where the controller is always on.
+type hierarchy struct {
+	kind  string // "perf_event" or "cgroup2"
+	mount string // absolute
+}
+
+// findHierarchy reads /proc/self/mountinfo (https://docs.kernel.org/filesystems/proc.html, 3.5).
+func findHierarchy(root fs.FS) (hierarchy, error) {
+	mounts, err := fs.ReadFile(root, "proc/self/mountinfo")
+	if err != nil {
+		return hierarchy{}, fmt.Errorf("find the cgroup hierarchy: %w", err)
+	}
+	var unified string
+	for line := range strings.Lines(string(mounts)) {
+		before, after, _ := strings.Cut(line, " - ")
+		place, kind := strings.Fields(before), strings.Fields(after)
+		if len(place) < 5 || len(kind) < 3 {
+			continue
+		}
+		mount := unescapeMount(place[4])
+		switch kind[0] {
+		case "cgroup":
+			if slices.Contains(strings.Split(kind[2], ","), "perf_event") {
+				return hierarchy{"perf_event", mount}, nil
+			}
+		case "cgroup2":
+			if unified == "" {
+				unified = mount
+			}
+		}
+	}
+	if unified == "" {
+		return hierarchy{}, errors.New("no cgroup hierarchy is mounted that perf events know (cgroup2, or cgroup v1 with perf_event)." +
+			" Try: mount -t cgroup2 none /sys/fs/cgroup")
+	}
+	return hierarchy{"cgroup2", unified}, nil
+}
+
+// unescapeMount turns \040 and the like, as mountinfo writes space, tab, newline and backslash, back.
+func unescapeMount(s string) string {
+	var b strings.Builder
+	for i := 0; i < len(s); i++ {
+		if s[i] == '\\' && i+3 < len(s) {
+			if c, err := strconv.ParseUint(s[i+1:i+4], 8, 8); err == nil {
+				b.WriteByte(byte(c))
+				i += 3
+				continue
+			}
+		}
+		b.WriteByte(s[i])
+	}
+	return b.String()
+}
+
+// dir is the directory of a cgroup: named from the root of the hierarchy, with or without a slash in
+// front ("/" and "" are the root itself), or by its full path.
+func (h hierarchy) dir(name string) string {
+	if name == h.mount {
+		return h.mount
+	}
+	if below, ok := strings.CutPrefix(name, h.mount+"/"); ok {
+		name = below
+	}
+	return path.Join(h.mount, path.Clean("/"+name))
+}
+
+func resolveCgroups(root fs.FS, names []string) ([]Cgroup, error) {
+	if len(names) == 0 {
+		return nil, nil
+	}
+	h, err := findHierarchy(root)
+	if err != nil {
+		return nil, err
+	}
+	groups := make([]Cgroup, len(names))
+	for i, name := range names {
+		dir := h.dir(name)
+		info, err := fs.Stat(root, inFS(dir))
+		if errors.Is(err, fs.ErrNotExist) || err == nil && !info.IsDir() {
+			return nil, fmt.Errorf("there is no cgroup %q: looked for the directory %s in the %s hierarchy mounted on %s",
+				name, dir, h.kind, h.mount)
+		}
+		if err != nil {
+			return nil, fmt.Errorf("cgroup %q: %w", name, err)
+		}
+		groups[i] = Cgroup{Name: name, Path: dir}
+	}
+	return groups, nil
+}
+
+// inFS is an absolute path as fs.FS wants it.
+func inFS(abs string) string {
+	if abs == "/" {
+		return "."
+	}
+	return strings.TrimPrefix(abs, "/")
+}
+
+// MatchCgroups returns the names of the cgroups that --for-each-cgroup selects: those of a list with
+// commas, or, where it has any of the characters {}[]()|*+?^$, all whose name matches it as a regular
+// expression (RE2 syntax, anywhere in the name). Names found have no slash in front, except for the
+// root "/"; they are in order of their names. Names of a list are not looked up.
+func MatchCgroups(list string) ([]string, error) { return matchCgroups(os.DirFS("/"), list) }
+
+func matchCgroups(root fs.FS, list string) ([]string, error) {
+	if !strings.ContainsAny(list, "{}[]()|*+?^$") {
+		return splitCgroups(list)
+	}
+	expr, err := regexp.Compile(list)
+	if err != nil {
+		return nil, fmt.Errorf("cgroups %q: %w", list, err)
+	}
+	h, err := findHierarchy(root)
+	if err != nil {
+		return nil, err
+	}
+	var names []string
+	err = fs.WalkDir(root, inFS(h.mount), func(p string, d fs.DirEntry, err error) error {
+		if errors.Is(err, fs.ErrNotExist) {
+			return nil // removed while we walk
+		}
+		if err != nil || !d.IsDir() {
+			return err
+		}
+		name := strings.TrimPrefix(strings.TrimPrefix("/"+p, h.mount), "/")
+		if name == "" {
+			name = "/"
+		}
+		if expr.MatchString(name) {
+			names = append(names, name)
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, fmt.Errorf("list the cgroups in %s: %w", h.mount, err)
+	}
+	if len(names) == 0 {
+		return nil, fmt.Errorf("no cgroup below %s matches %q", h.mount, list)
+	}
+	return names, nil
+}
+
+func splitCgroups(list string) ([]string, error) {
+	var names []string
+	for name := range strings.SplitSeq(list, ",") {
+		if name == "" {
+			return nil, fmt.Errorf("cgroups %q: a name is empty (the root is /)", list)
+		}
+		if slices.Contains(names, name) {
+			return nil, fmt.Errorf("cgroups %q: %s is there twice", list, name)
+		}
+		names = append(names, name)
+	}
+	return names, nil
+}

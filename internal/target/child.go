@@ -1,0 +1,150 @@
+package target
+
+import (
+	"encoding/binary"
+	"errors"
+	"os"
+	"runtime"
+	"strconv"
+	"strings"
+	"syscall"
+)
+
+// childName is argv[0] of a process that is to become the command, as ps shows it meanwhile. It is
+// followed by the number of its control socket, the hard limit of file descriptors, and the
+// command's own argv.
+const childName = "(bperf waits to run a command)"
+
+func isChild() bool { return len(os.Args) > 3 && os.Args[0] == childName }
+
+// Counters are attached to the first thread of the child, so that is the one that has to execute the
+// command. Only an init function is sure to run on it.
+func init() {
+	if isChild() {
+		runtime.LockOSThread()
+	}
+}
+
+// ChildMain is to be called first thing in main, and in TestMain of tests that start commands. In a
+// process that StartCommand started it waits for Exec and becomes the command; elsewhere it returns
+// at once.
+func ChildMain() {
+	if isChild() {
+		os.Exit(runChild(os.Args[1], os.Args[2], os.Args[3:]))
+	}
+}
+
+// runChild waits on the socket until the parent says so, and executes the command. It returns only
+// when that failed, or when the parent has died.
+func runChild(socket, hardLimit string, argv []string) int {
+	fd, err := strconv.Atoi(socket)
+	if err != nil {
+		return 127
+	}
+	syscall.CloseOnExec(fd)
+	var start [1]byte
+	if n, err := readFull(fd, start[:]); n != 1 || err != nil {
+		return 127
+	}
+	if err := restoreFileLimit(hardLimit); err != nil {
+		return report(fd, err)
+	}
+	if err := reportUsage(fd); err != nil {
+		return 127
+	}
+	return report(fd, execvp(argv, os.Environ()))
+}
+
+// restoreFileLimit undoes what the parent did to its hard limit. The runtime looks after the soft one
+// where it had raised it; where it had not, both were equal.
+func restoreFileLimit(hard string) error {
+	was, err := strconv.ParseUint(hard, 10, 64)
+	if err != nil {
+		return err
+	}
+	var limit syscall.Rlimit
+	if err := syscall.Getrlimit(syscall.RLIMIT_NOFILE, &limit); err != nil {
+		return err
+	}
+	if limit.Max == was {
+		return nil
+	}
+	return syscall.Setrlimit(syscall.RLIMIT_NOFILE, &syscall.Rlimit{Cur: was, Max: was})
+}
+
+// reportUsage tells the parent how much CPU time was used up to here, which is not the command's.
+func reportUsage(fd int) error {
+	var usage syscall.Rusage
+	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &usage); err != nil {
+		return err
+	}
+	message := binary.NativeEndian.AppendUint64(nil, uint64(usage.Utime.Nano()))
+	message = binary.NativeEndian.AppendUint64(message, uint64(usage.Stime.Nano()))
+	_, err := syscall.Write(fd, message)
+	return err
+}
+
+// report tells the parent why the command could not be executed.
+func report(fd int, err error) int {
+	var errno syscall.Errno
+	if !errors.As(err, &errno) {
+		errno = syscall.EINVAL
+	}
+	syscall.Write(fd, binary.NativeEndian.AppendUint64(nil, uint64(errno))) // a parent that is gone needs no report
+	return 127
+}
+
+// execvp executes a command as execvp(3) does: a name without a slash is looked up in PATH, what may
+// not be executed is passed over as long as there are more directories, and a file without a format
+// that the kernel knows is a script for /bin/sh.
+func execvp(argv, env []string) error {
+	if strings.Contains(argv[0], "/") {
+		return execute(argv[0], argv, env)
+	}
+	if argv[0] == "" {
+		return syscall.ENOENT
+	}
+	dirs, ok := os.LookupEnv("PATH")
+	if !ok {
+		dirs = "/bin:/usr/bin"
+	}
+	result := error(syscall.ENOENT)
+	for dir := range strings.SplitSeq(dirs, ":") {
+		if dir == "" {
+			dir = "."
+		}
+		switch err := execute(dir+"/"+argv[0], argv, env); err {
+		case syscall.EACCES:
+			result = err
+		case syscall.ENOENT, syscall.ENOTDIR:
+		default:
+			return err
+		}
+	}
+	return result
+}
+
+func execute(path string, argv, env []string) error {
+	err := syscall.Exec(path, argv, env)
+	if err == syscall.ENOEXEC {
+		return syscall.Exec("/bin/sh", append([]string{"/bin/sh", path}, argv[1:]...), env)
+	}
+	return err
+}
+
+// readFull reads until the buffer is full or the other end is closed.
+func readFull(fd int, buf []byte) (n int, err error) {
+	for n < len(buf) {
+		got, err := syscall.Read(fd, buf[n:])
+		switch {
+		case err == syscall.EINTR:
+		case err != nil:
+			return n, err
+		case got == 0:
+			return n, nil
+		default:
+			n += got
+		}
+	}
+	return n, nil
+}

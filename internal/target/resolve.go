@@ -1,0 +1,233 @@
+package target
+
+import (
+	"bytes"
+	"cmp"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+)
+
+// Spec is who is to be measured, as the user said it. Threads (PIDs, TIDs) exclude the rest; Cgroups
+// are counted on the CPUs that System and CPUs select.
+type Spec struct {
+	System  bool  // all CPUs that are online
+	CPUs    []int // these only; nil where the user named none
+	PIDs    []int // processes, with all their threads
+	TIDs    []int // single threads
+	Cgroups []string
+}
+
+// Resolve looks the target up on this machine: CPUs that are online, threads that live, directories
+// of cgroups. What does not exist is an error, except that CPUs that are only offline are listed in
+// Target.Offline as long as another one is left.
+func (s Spec) Resolve() (Target, error) { return s.resolve(os.DirFS("/")) }
+
+func (s Spec) resolve(root fs.FS) (Target, error) {
+	if len(s.PIDs)+len(s.TIDs) > 0 {
+		if s.System || s.CPUs != nil || len(s.Cgroups) > 0 {
+			return Target{}, errors.New("processes and threads cannot be measured together with CPUs or cgroups")
+		}
+		return s.resolveThreads(root)
+	}
+	if !s.System && s.CPUs == nil {
+		if len(s.Cgroups) > 0 {
+			return Target{}, errors.New("cgroups are counted on CPUs: the system (-a) or a list of CPUs (-C) is needed")
+		}
+		return Target{}, errors.New("there is nothing to measure: no CPU, process, thread or cgroup is given")
+	}
+	t, err := s.resolveCPUs(root)
+	if err != nil {
+		return Target{}, err
+	}
+	t.Cgroups, err = resolveCgroups(root, s.Cgroups)
+	if err != nil {
+		return Target{}, err
+	}
+	return t, nil
+}
+
+// Alive reports whether any of the processes and threads still is there. One that has ended and that
+// its parent has not waited for is not.
+func (s Spec) Alive() bool { return s.alive(os.DirFS("/")) }
+
+func (s Spec) alive(root fs.FS) bool {
+	for _, id := range slices.Concat(s.PIDs, s.TIDs) {
+		stat, err := fs.ReadFile(root, fmt.Sprintf("proc/%d/stat", id))
+		if err != nil {
+			continue
+		}
+		// The state follows the name, which is in parentheses and may contain some.
+		_, state, _ := strings.Cut(string(stat[max(bytes.LastIndexByte(stat, ')'), 0):]), " ")
+		if !strings.HasPrefix(state, "Z") && !strings.HasPrefix(state, "X") {
+			return true
+		}
+	}
+	return false
+}
+
+func (s Spec) resolveCPUs(root fs.FS) (Target, error) {
+	online, err := readCPUs(root, "online")
+	if err != nil {
+		return Target{}, err
+	}
+	if s.CPUs == nil {
+		return Target{CPUs: online}, nil
+	}
+	present, err := readCPUs(root, "present")
+	if err != nil {
+		return Target{}, err
+	}
+	var t Target
+	for _, cpu := range slices.Sorted(slices.Values(s.CPUs)) {
+		switch {
+		case slices.Contains(online, cpu):
+			t.CPUs = append(t.CPUs, cpu)
+		case slices.Contains(present, cpu):
+			t.Offline = append(t.Offline, cpu)
+		default:
+			return Target{}, fmt.Errorf("CPU %d does not exist: this machine has %s", cpu, FormatCPUList(present))
+		}
+	}
+	if len(t.CPUs) == 0 {
+		return Target{}, fmt.Errorf("all of the CPUs %s are offline", FormatCPUList(t.Offline))
+	}
+	return t, nil
+}
+
+// readCPUs reads one of the lists of CPUs in /sys/devices/system/cpu: online, present, possible
+// (https://docs.kernel.org/admin-guide/cputopology.html).
+func readCPUs(root fs.FS, which string) ([]int, error) {
+	name := "sys/devices/system/cpu/" + which
+	list, err := fs.ReadFile(root, name)
+	if err != nil {
+		return nil, fmt.Errorf("list the CPUs that are %s: %w", which, err)
+	}
+	cpus, err := ParseCPUList(string(list))
+	if err != nil {
+		return nil, fmt.Errorf("/%s: %w", name, err)
+	}
+	return cpus, nil
+}
+
+// FormatCPUList is the reverse of ParseCPUList, for messages.
+func FormatCPUList(ascending []int) string {
+	var b strings.Builder
+	for i := 0; i < len(ascending); {
+		end := i
+		for end+1 < len(ascending) && ascending[end+1] == ascending[end]+1 {
+			end++
+		}
+		if b.Len() > 0 {
+			b.WriteByte(',')
+		}
+		b.WriteString(strconv.Itoa(ascending[i]))
+		if end > i {
+			b.WriteString("-" + strconv.Itoa(ascending[end]))
+		}
+		i = end + 1
+	}
+	return b.String()
+}
+
+func (s Spec) resolveThreads(root fs.FS) (Target, error) {
+	var threads []Thread
+	for _, pid := range s.PIDs {
+		of, err := processThreads(root, pid)
+		if err != nil {
+			return Target{}, err
+		}
+		threads = append(threads, of...)
+	}
+	for _, tid := range s.TIDs {
+		thread, err := findThread(root, tid)
+		if err != nil {
+			return Target{}, err
+		}
+		threads = append(threads, thread)
+	}
+	slices.SortStableFunc(threads, func(a, b Thread) int { return cmp.Compare(a.TID, b.TID) })
+	threads = slices.CompactFunc(threads, func(a, b Thread) bool { return a.TID == b.TID })
+	return Target{Threads: threads}, nil
+}
+
+// processThreads lists the threads of a process. Those that end while they are listed are left out.
+func processThreads(root fs.FS, pid int) ([]Thread, error) {
+	dir := fmt.Sprintf("proc/%d/task", pid)
+	entries, err := fs.ReadDir(root, dir)
+	if gone(err) {
+		return nil, fmt.Errorf("there is no process %d", pid)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("list the threads of process %d: %w", pid, err)
+	}
+	threads := make([]Thread, 0, len(entries))
+	for _, entry := range entries {
+		tid, err := strconv.Atoi(entry.Name())
+		if err != nil {
+			return nil, fmt.Errorf("/%s: %q is not a thread ID", dir, entry.Name())
+		}
+		comm, err := readComm(root, dir+"/"+entry.Name())
+		if gone(err) {
+			continue
+		}
+		if err != nil {
+			return nil, fmt.Errorf("read the name of thread %d: %w", tid, err)
+		}
+		threads = append(threads, Thread{TID: tid, PID: pid, Comm: comm})
+	}
+	if len(threads) == 0 {
+		return nil, fmt.Errorf("process %d has ended", pid)
+	}
+	return threads, nil
+}
+
+// findThread looks a single thread up. /proc has an entry for each thread, though it lists only
+// processes; Tgid in its status is the process.
+func findThread(root fs.FS, tid int) (Thread, error) {
+	dir := fmt.Sprintf("proc/%d", tid)
+	status, err := fs.ReadFile(root, dir+"/status")
+	if gone(err) {
+		return Thread{}, fmt.Errorf("there is no thread %d", tid)
+	}
+	if err != nil {
+		return Thread{}, fmt.Errorf("look up thread %d: %w", tid, err)
+	}
+	pid, err := tgid(string(status))
+	if err != nil {
+		return Thread{}, fmt.Errorf("/%s/status: %w", dir, err)
+	}
+	comm, err := readComm(root, fmt.Sprintf("%s/task/%d", dir, tid))
+	if gone(err) {
+		return Thread{}, fmt.Errorf("thread %d has ended", tid)
+	}
+	if err != nil {
+		return Thread{}, fmt.Errorf("read the name of thread %d: %w", tid, err)
+	}
+	return Thread{TID: tid, PID: pid, Comm: comm}, nil
+}
+
+func tgid(status string) (int, error) {
+	for line := range strings.Lines(status) {
+		if value, ok := strings.CutPrefix(line, "Tgid:"); ok {
+			return parseNumber(strings.TrimSpace(value), 1<<31-1)
+		}
+	}
+	return 0, errors.New("has no line Tgid")
+}
+
+func readComm(root fs.FS, dir string) (string, error) {
+	comm, err := fs.ReadFile(root, dir+"/comm")
+	return strings.TrimSuffix(string(comm), "\n"), err
+}
+
+// gone reports whether an error of /proc means that the task has ended: ENOENT when it is opened,
+// ESRCH when it is read.
+func gone(err error) bool {
+	return errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ESRCH)
+}
