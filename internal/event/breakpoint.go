@@ -1,0 +1,73 @@
+package event
+
+import (
+	"strings"
+
+	"github.com/bperf/bperf/internal/perfevent"
+)
+
+// Kinds of access that a breakpoint counts (include/uapi/linux/hw_breakpoint.h).
+var breakpointTypes = map[rune]uint32{'r': 1, 'w': 2, 'x': 4}
+
+// breakpoint reads what follows the "mem" of mem:ADDRESS[/LENGTH][:ACCESS].
+func (p *parser) breakpoint(t *term) (func(*term) ([]Event, error), error) {
+	p.pos++ // the colon
+	pos := p.pos
+	text := p.word()
+	address, ok := parseNumber(text)
+	if !ok {
+		return nil, p.fail(pos, "%q is not an address; a breakpoint is written mem:0xADDRESS[/LENGTH][:rwx]", text)
+	}
+	e := Event{PMU: "breakpoint", Scale: 1, Attr: perfevent.Attr{Type: perfevent.TypeBreakpoint, Config1: address}}
+	if err := p.breakpointLength(&e); err != nil {
+		return nil, err
+	}
+	if err := p.breakpointAccess(&e); err != nil {
+		return nil, err
+	}
+	return func(t *term) ([]Event, error) { return p.generic(t, e) }, nil
+}
+
+// breakpointLength reads /LENGTH; a slash without a number begins the event's terms.
+func (p *parser) breakpointLength(e *Event) error {
+	slash := p.pos
+	if !p.skip('/') {
+		return nil
+	}
+	text := p.word()
+	if text == "" || text[0] < '0' || text[0] > '9' {
+		p.pos = slash
+		return nil
+	}
+	length, ok := parseNumber(text)
+	if !ok || length < 1 || length > 8 {
+		return p.fail(slash+1, "the length of a breakpoint is 1 to 8 bytes, not %s", text)
+	}
+	e.Attr.Config2 = length
+	return nil
+}
+
+// breakpointAccess reads :ACCESS, which is reads and writes if it is missing. The kernel wants
+// executions to be counted with the length of a long.
+func (p *parser) breakpointAccess(e *Event) error {
+	colon := p.pos
+	letters := ""
+	if p.skip(':') {
+		letters = p.word()
+	}
+	if letters == "" || strings.Trim(letters, "rwx") != "" {
+		p.pos, letters = colon, "rw"
+	}
+	for i, c := range letters {
+		if e.Attr.BpType&breakpointTypes[c] != 0 {
+			return p.fail(colon+1+i, "access %q is given twice", c)
+		}
+		e.Attr.BpType |= breakpointTypes[c]
+	}
+	if e.Attr.Config2 == 0 && letters == "x" {
+		e.Attr.Config2 = 8
+	} else if e.Attr.Config2 == 0 {
+		e.Attr.Config2 = 4
+	}
+	return nil
+}

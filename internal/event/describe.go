@@ -1,0 +1,129 @@
+package event
+
+import (
+	"fmt"
+	"slices"
+)
+
+// Kind says where an event comes from.
+type Kind int
+
+// The kinds of events, in the order in which they are listed.
+const (
+	Hardware   Kind = iota
+	Cache           // of the CPU
+	Software        // counted by the kernel
+	ToolEvent       // measured by bperf itself
+	PMUEvent        // described by the kernel in sysfs
+	Raw             // by the number that the CPU's manual gives it
+	Breakpoint      // accesses to an address
+	Tracepoint
+)
+
+var kindNames = []string{"hardware", "cache", "software", "tool", "pmu", "raw", "breakpoint", "tracepoint"}
+
+// String is the word for the kind.
+func (k Kind) String() string { return kindNames[k] }
+
+// Description is an event that can be asked for.
+type Description struct {
+	Name    string   // as Parse takes it; with Syntax a form to fill in
+	Aliases []string // other names for it
+	Kind    Kind
+	PMU     string  // as in Event.PMU; empty where there are several
+	Text    string  // a phrase, or empty
+	Scale   float64 // as in Event
+	Unit    string
+	Syntax  bool // Name is not an event but shows how some are written
+}
+
+// Describe lists all events but the tracepoints: the generic ones whether or not the machine has
+// them, which only opening them tells, and those of the PMUs that it has.
+func (m *Machine) Describe() []Description {
+	var all []Description
+	core := ""
+	if cores := m.corePMUs(); len(cores) == 1 {
+		core = cores[0].name
+	}
+	for _, g := range generics {
+		e := g.event()
+		scaleClock(&e)
+		if g.kind == Hardware {
+			e.PMU = core
+		}
+		all = append(all, Description{Name: g.names[0], Aliases: g.names[1:], Kind: g.kind, PMU: e.PMU,
+			Text: g.text, Scale: e.Scale, Unit: e.Unit})
+	}
+	for _, c := range cacheEvents() {
+		all = append(all, Description{Name: c.name(), Kind: Cache, PMU: core, Text: c.text(), Scale: 1})
+	}
+	all = append(all, m.describePMUs()...)
+	all = append(all, syntaxes(m.corePMUs())...)
+	slices.SortStableFunc(all, func(a, b Description) int { return int(a.Kind) - int(b.Kind) })
+	return all
+}
+
+// describePMUs lists the events in sysfs, those of several boxes of a kind once.
+func (m *Machine) describePMUs() []Description {
+	var all []Description
+	seen := map[string]bool{}
+	for _, name := range m.pmuNames() {
+		u, err := m.pmu(name)
+		if err != nil {
+			continue
+		}
+		if !u.core {
+			name = boxName(name)
+		}
+		for _, alias := range u.aliases() {
+			full := name + "/" + alias + "/"
+			if seen[full] {
+				continue
+			}
+			seen[full] = true
+			// A scale that is not a number is an error when the event is used.
+			scale, unit, _ := u.aliasUnit(alias)
+			all = append(all, Description{Name: full, Kind: PMUEvent, PMU: name, Scale: scale, Unit: unit})
+		}
+	}
+	return all
+}
+
+// syntaxes are the events that have no names.
+func syntaxes(cores []*pmu) []Description {
+	name := "cpu"
+	if len(cores) > 0 {
+		name = cores[0].name
+	}
+	return []Description{
+		{Name: "rNNN", Kind: Raw, Text: "NNN in hexadecimal, as the CPU's manual encodes the event", Scale: 1, Syntax: true},
+		{Name: name + "/t1=v1[,t2=v2,t3 ...]/modifiers", Kind: Raw,
+			Text: "terms as in /sys/bus/event_source/devices/" + name + "/format", Scale: 1, Syntax: true},
+		{Name: "mem:<addr>[/len][:access]", Kind: Breakpoint, PMU: "breakpoint",
+			Text: "Accesses (r, w, x) to an address", Scale: 1, Syntax: true},
+	}
+}
+
+// cacheEvents are all that are possible.
+func cacheEvents() []cacheEvent {
+	var all []cacheEvent
+	for cache := range cacheNames {
+		for op := range cacheOps {
+			for result := range cacheResults {
+				if c := (cacheEvent{cache, op, result}); c.possible() {
+					all = append(all, c)
+				}
+			}
+		}
+	}
+	return all
+}
+
+// cacheTexts name the caches for people.
+var cacheTexts = []string{"level 1 data cache", "level 1 instruction cache", "last level cache", "data TLB",
+	"instruction TLB", "branch predictor", "local memory"}
+
+func (c cacheEvent) text() string {
+	verb := [][2]string{{"Loads from", "Loads that missed"}, {"Stores to", "Stores that missed"}, {"Prefetches into", "Prefetches that missed"}}
+	return fmt.Sprintf("%s the %s", verb[c.op][c.result], cacheTexts[c.cache])
+}

@@ -1,0 +1,67 @@
+package event
+
+import (
+	"fmt"
+	"strings"
+	"unicode"
+	"unicode/utf8"
+)
+
+// SyntaxError says what is wrong with an event that was asked for, and where. The command line
+// ends with status 129 for it, as perf does.
+type SyntaxError struct {
+	Input   string
+	Pos     int      // byte offset in Input, at most its length
+	Msg     string   // without a full stop
+	Nearest []string // names that may have been meant, the likeliest first
+
+	err error // what the operating system answered, or nil
+}
+
+// Error shows the input with a caret under the position, the message, and the names that may have
+// been meant. It has several lines.
+func (e *SyntaxError) Error() string {
+	const head = "event syntax error: "
+	before, after := excerpt(e.Input, e.Pos)
+	pad := strings.Repeat(" ", len(head)+1+utf8.RuneCountInString(before))
+	s := fmt.Sprintf("%s'%s%s'\n%s^ %s", head, before, after, pad, e.Msg)
+	if len(e.Nearest) > 0 {
+		s += "\nDid you mean " + orList(e.Nearest) + "?"
+	}
+	return s
+}
+
+// Unwrap is what the operating system answered, if it is to blame.
+func (e *SyntaxError) Unwrap() error { return e.err }
+
+// excerpt is what fits on a line, before and behind the position.
+func excerpt(input string, pos int) (before, after string) {
+	const room = 50
+	before, after = input[:pos], input[pos:]
+	if runes := []rune(before); len(runes) > room {
+		before = "…" + string(runes[len(runes)-room:])
+	}
+	if runes := []rune(after); len(runes) > room {
+		after = string(runes[:room]) + "…"
+	}
+	return printable(before), printable(after)
+}
+
+// printable keeps a caret below the place that it points to, and the terminal from being told
+// what to do.
+func printable(s string) string {
+	return strings.Map(func(r rune) rune {
+		if unicode.IsPrint(r) {
+			return r
+		}
+		return ' '
+	}, s)
+}
+
+func orList(names []string) string {
+	last := len(names) - 1
+	if last == 0 {
+		return names[0]
+	}
+	return strings.Join(names[:last], ", ") + " or " + names[last]
+}

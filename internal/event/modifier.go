@@ -1,0 +1,96 @@
+package event
+
+import (
+	"strings"
+
+	"github.com/bperf/bperf/internal/perfevent"
+)
+
+// modifiers are the letters behind an event or a group, checked.
+type modifiers string
+
+// Letters that can follow an event; p is the only one that can be repeated.
+const modifierLetters = "ukhIGHpPSDWeb"
+
+const modifierHelp = "modifiers are u user, k kernel, h hypervisor, I not idle, G guest, H host, p precise, " +
+	"P most precise, S sample read, D pinned, W weak group, e exclusive, b shared through BPF"
+
+func isModifiers(s string) bool { return s != "" && strings.Trim(s, modifierLetters) == "" }
+
+// modifiers checks letters that begin at pos.
+func (p *parser) modifiers(letters string, pos int) (modifiers, error) {
+	if letters == "" {
+		return "", p.fail(pos, "a modifier is missing here; %s", modifierHelp)
+	}
+	for i, c := range letters {
+		before := letters[:i]
+		switch {
+		case !strings.ContainsRune(modifierLetters, c):
+			return "", p.fail(pos+i, "there is no modifier %q; %s", c, modifierHelp)
+		case c == 'p' && strings.Count(before, "p") == 3:
+			return "", p.fail(pos+i, "p can be given 3 times at most")
+		case c != 'p' && strings.ContainsRune(before, c):
+			return "", p.fail(pos+i, "modifier %q is given twice", c)
+		case c == 'p' && strings.Contains(before, "P"), c == 'P' && strings.Contains(before, "p"):
+			return "", p.fail(pos+i, "p and P exclude each other")
+		}
+	}
+	return modifiers(letters), nil
+}
+
+func (m modifiers) has(letters string) bool { return strings.ContainsAny(string(m), letters) }
+
+// with adds a group's modifiers to those of a member.
+func (m modifiers) with(group modifiers) modifiers {
+	precise := max(strings.Count(string(m), "p"), strings.Count(string(group), "p"))
+	return modifiers(strings.Repeat("p", precise) + strings.ReplaceAll(string(m+group), "p", ""))
+}
+
+// apply sets what the modifiers mean. Letters for user, kernel and hypervisor leave out what is not
+// named, as do those for guest and host. Precise sampling is possible on the host only. S and P
+// change how an event is sampled, not what is counted.
+func (m modifiers) apply(e *Event) {
+	if e.Tool != ToolNone {
+		return
+	}
+	flags := &e.Attr.Flags
+	exclude := func(letters string, bits ...perfevent.Flags) {
+		if !m.has(letters) {
+			return
+		}
+		for i, bit := range bits {
+			if !m.has(letters[i : i+1]) {
+				*flags |= bit
+			}
+		}
+	}
+	exclude("ukh", perfevent.ExcludeUser, perfevent.ExcludeKernel, perfevent.ExcludeHV)
+	exclude("HG", perfevent.ExcludeHost, perfevent.ExcludeGuest)
+	if m.has("I") {
+		*flags |= perfevent.ExcludeIdle
+	}
+	precise := strings.Count(string(m), "p")
+	if precise > 0 && !m.has("HG") {
+		*flags |= perfevent.ExcludeGuest
+	}
+	if precise&1 != 0 {
+		*flags |= perfevent.PreciseIPBit1
+	}
+	if precise&2 != 0 {
+		*flags |= perfevent.PreciseIPBit2
+	}
+	e.BPF = m.has("b")
+}
+
+// applyLeader sets what only the first event of a group can have: the kernel refuses it for others.
+func (m modifiers) applyLeader(e *Event) {
+	if e.Tool != ToolNone {
+		return
+	}
+	if m.has("D") {
+		e.Attr.Flags |= perfevent.Pinned
+	}
+	if m.has("e") {
+		e.Attr.Flags |= perfevent.Exclusive
+	}
+}

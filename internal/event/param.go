@@ -1,0 +1,131 @@
+package event
+
+import (
+	"strings"
+
+	"github.com/bperf/bperf/internal/perfevent"
+)
+
+// param is a term between the slashes of an event: a key with or without a value.
+type param struct {
+	key      string
+	pos      int
+	value    string
+	valuePos int
+	hasValue bool
+}
+
+func (a param) String() string {
+	if a.hasValue {
+		return a.key + "=" + a.value
+	}
+	return a.key
+}
+
+// params reads the terms between two slashes, if there are any.
+func (p *parser) params(t *term) error {
+	open := p.pos
+	if !p.skip('/') {
+		return nil
+	}
+	t.slash = true
+	p.skipSpace()
+	for !p.skip('/') {
+		if len(t.params) > 0 {
+			if !p.skip(',') {
+				return p.unclosed(open)
+			}
+			p.skipSpace()
+		}
+		a := param{pos: p.pos}
+		if a.key = p.until(",/=" + space); a.key == "" {
+			if p.end() {
+				return p.unclosed(open)
+			}
+			return p.fail(p.pos, "a term is missing before this %q", p.rune())
+		}
+		if p.skip('=') {
+			a.hasValue, a.valuePos = true, p.pos
+			var err error
+			if a.value, err = p.value(); err != nil {
+				return err
+			}
+		}
+		t.params = append(t.params, a)
+		p.skipSpace()
+	}
+	return nil
+}
+
+func (p *parser) unclosed(open int) error {
+	if p.end() {
+		return p.fail(open, "the terms that begin here are not closed with another slash")
+	}
+	return p.fail(p.pos, "expected a comma or a slash, not %q", p.rune())
+}
+
+// value reads the value of a term, which can be in quotes: name='a name, with anything'. Shells and
+// scripts that escape once too often leave a backslash before the quotes.
+func (p *parser) value() (string, error) {
+	start := p.pos
+	escaped := strings.HasPrefix(p.in[p.pos:], `\'`) || strings.HasPrefix(p.in[p.pos:], `\"`)
+	if escaped {
+		p.pos++
+	}
+	if !p.at('\'') && !p.at('"') {
+		v := p.until(",/" + space)
+		if v == "" {
+			return "", p.fail(start, "a value is missing here")
+		}
+		return v, nil
+	}
+	quote := p.in[p.pos : p.pos+1]
+	p.pos++
+	if escaped {
+		quote = `\` + quote
+	}
+	length := strings.Index(p.in[p.pos:], quote)
+	if length < 0 {
+		return "", p.fail(start, "the quote that begins here is not closed")
+	}
+	v := p.in[p.pos : p.pos+length]
+	p.pos += length + len(quote)
+	return v, nil
+}
+
+// number is the value of a term that must be one.
+func (p *parser) number(a param) (uint64, error) {
+	if !a.hasValue {
+		return 0, p.fail(a.pos+len(a.key), "%s needs a value", a.key)
+	}
+	n, ok := parseNumber(a.value)
+	if !ok {
+		return 0, p.fail(a.valuePos, "%q is not a number of 64 bits, decimal or hexadecimal with 0x", a.value)
+	}
+	return n, nil
+}
+
+// commonParams are the terms that every event has.
+var commonParams = []string{"name", "period", "freq"}
+
+// commonParam applies one of them; ok is false for another.
+func (p *parser) commonParam(e *Event, a param) (ok bool, err error) {
+	switch a.key {
+	case "name":
+		if a.value == "" {
+			return true, p.fail(a.pos+len(a.key), "name needs a value")
+		}
+		e.Name = a.value
+	case "period":
+		e.Attr.Flags &^= perfevent.Freq
+		e.Attr.Sample, err = p.number(a)
+	case "freq":
+		if e.Tool == ToolNone {
+			e.Attr.Flags |= perfevent.Freq
+		}
+		e.Attr.Sample, err = p.number(a)
+	default:
+		return false, nil
+	}
+	return true, err
+}

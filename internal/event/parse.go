@@ -1,0 +1,173 @@
+package event
+
+import (
+	"slices"
+	"strings"
+)
+
+// maxEvents bounds what one list can ask for: "*:*", a few thousand tracepoints, can be written often.
+const maxEvents = 1 << 16
+
+// Parse turns a list of events in perf's syntax, as the option -e has it, into what to open.
+// An error is a *SyntaxError.
+func (m *Machine) Parse(s string) (List, error) { return m.ParseAll([]string{s}) }
+
+// ParseAll is Parse for several options -e.
+func (m *Machine) ParseAll(ss []string) (List, error) {
+	p := parser{m: m}
+	var all List
+	for _, s := range ss {
+		p.in, p.pos = s, 0
+		list, err := p.list()
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, list...)
+	}
+	return all, nil
+}
+
+// list reads the whole input.
+func (p *parser) list() (List, error) {
+	var list List
+	for {
+		p.skipSpace()
+		groups, err := p.item()
+		if err != nil {
+			return nil, err
+		}
+		list = append(list, groups...)
+		p.skipSpace()
+		if p.end() {
+			return list, nil
+		}
+		if !p.skip(',') {
+			return nil, p.fail(p.pos, "expected a comma or the end, not %q", p.rune())
+		}
+	}
+}
+
+// item reads an event or a group.
+func (p *parser) item() ([]Group, error) {
+	start := p.pos
+	if name := p.word(); p.skip('{') { // a group can have a name, which nothing prints
+		if strings.Trim(name, "_-.0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ") != "" {
+			return nil, p.fail(start, "%q is no name for a group", name)
+		}
+		return p.group()
+	}
+	p.pos = start
+	t, err := p.event()
+	if err != nil {
+		return nil, err
+	}
+	// Events of one term, several PMUs or several tracepoints, are not a group.
+	var groups []Group
+	for _, e := range t.events {
+		t.mods.apply(e)
+		t.mods.applyLeader(e)
+		groups = append(groups, Group{Events: []*Event{e}, Weak: t.mods.has("W")})
+	}
+	return groups, nil
+}
+
+// group reads what follows an opening brace.
+func (p *parser) group() ([]Group, error) {
+	open := p.pos - 1
+	var terms []*term
+	for {
+		p.skipSpace()
+		start := p.pos
+		if p.word(); p.at('{') {
+			return nil, p.fail(p.pos, "a group cannot be in a group")
+		}
+		p.pos = start
+		t, err := p.event()
+		if err != nil {
+			return nil, err
+		}
+		if len(terms) > 0 && t.mods.has("De") {
+			return nil, p.fail(t.pos, "only the first event of a group can be pinned (D) or exclusive (e)")
+		}
+		terms = append(terms, t)
+		p.skipSpace()
+		if p.skip('}') {
+			break
+		}
+		if p.end() {
+			return nil, p.fail(open, "the group is not closed with a brace")
+		}
+		if !p.skip(',') {
+			return nil, p.fail(p.pos, "expected a comma or a closing brace, not %q", p.rune())
+		}
+	}
+	var mods modifiers
+	if p.skip(':') {
+		var err error
+		pos := p.pos
+		if mods, err = p.modifiers(p.word(), pos); err != nil {
+			return nil, err
+		}
+	}
+	return p.arrange(terms, mods)
+}
+
+// arrange makes groups of the terms between two braces. A term that stands for events on several
+// PMUs makes a group on each, since no group can span PMUs.
+func (p *parser) arrange(terms []*term, mods modifiers) ([]Group, error) {
+	var groups []Group
+	var pmus []string // of the groups; empty for a group that has none yet
+	split := slices.ContainsFunc(terms, func(t *term) bool { return t.spansPMUs() })
+	place := func(t *term, e *Event) error {
+		pmu := p.m.groupPMU(e)
+		i := slices.IndexFunc(pmus, func(have string) bool { return pmu == "" || have == "" || have == pmu })
+		if i < 0 && len(groups) > 0 && !split {
+			return p.fail(t.pos, "a group counts on one PMU: this event is of %s, the group of %s", pmu, pmus[0])
+		}
+		if i < 0 {
+			i = len(groups)
+			groups, pmus = append(groups, Group{}), append(pmus, pmu)
+		}
+		if pmus[i] == "" {
+			pmus[i] = pmu
+		}
+		groups[i].Events = append(groups[i].Events, e)
+		return nil
+	}
+	for _, t := range terms {
+		all := t.mods.with(mods)
+		for _, e := range t.events {
+			all.apply(e)
+			if err := place(t, e); err != nil {
+				return nil, err
+			}
+		}
+	}
+	first := terms[0].mods.with(mods)
+	weak := mods.has("W") || slices.ContainsFunc(terms, func(t *term) bool { return t.mods.has("W") })
+	for i := range groups {
+		first.applyLeader(groups[i].Events[0])
+		groups[i].Weak = weak
+	}
+	return groups, nil
+}
+
+// groupPMU is the PMU that a group with this event is bound to, or empty: the kernel lets software
+// events, and those of PMUs that are neither a core's nor a package's, be in any group.
+func (m *Machine) groupPMU(e *Event) string {
+	if e.Uncore || e.PMU == "cpu" {
+		return e.PMU
+	}
+	if p, ok := m.pmus[e.PMU]; ok && p.core {
+		return e.PMU
+	}
+	return ""
+}
+
+// rune is the next character, for messages.
+func (p *parser) rune() rune {
+	for _, r := range p.in[p.pos:] {
+		return r
+	}
+	return 0
+}

@@ -1,0 +1,261 @@
+package event
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"io/fs"
+	"path"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// pmu is one directory of /sys/bus/event_source/devices
+// (Documentation/ABI/testing/sysfs-bus-event_source-devices-*).
+type pmu struct {
+	fsys   fs.FS // the directory of all PMUs
+	name   string
+	typ    uint32
+	core   bool  // counts for the CPUs of one kind, and for tasks on them
+	uncore bool  // counts for packages, nodes …, on one CPU for each
+	cpus   []int // nil for all
+}
+
+// errNoPMU says that there is no PMU of that name.
+var errNoPMU = errors.New("no such PMU")
+
+// pmu is the PMU with this sysfs name.
+func (m *Machine) pmu(name string) (*pmu, error) {
+	if p, ok := m.pmus[name]; ok {
+		return p, nil
+	}
+	p, err := loadPMU(m.devices, name)
+	if err != nil {
+		return nil, err
+	}
+	m.pmus[name] = p
+	return p, nil
+}
+
+func loadPMU(fsys fs.FS, name string) (*pmu, error) {
+	text, err := readFile(fsys, name+"/type")
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, errNoPMU
+	}
+	if err != nil {
+		return nil, fmt.Errorf("read the type of PMU %s: %w", name, err)
+	}
+	typ, err := strconv.ParseUint(strings.TrimSpace(text), 10, 32)
+	if err != nil {
+		return nil, fmt.Errorf("type of PMU %s: %q is not a number", name, strings.TrimSpace(text))
+	}
+	p := &pmu{fsys: fsys, name: name, typ: uint32(typ), core: name == "cpu"}
+	// Core PMUs of machines with several kinds have "cpus", others "cpumask" where they do not
+	// count for tasks.
+	for _, file := range []string{"cpus", "cpumask"} {
+		text, err := readFile(fsys, path.Join(name, file))
+		if errors.Is(err, fs.ErrNotExist) {
+			continue
+		}
+		if err != nil {
+			return nil, fmt.Errorf("read %s of PMU %s: %w", file, name, err)
+		}
+		if p.cpus, err = parseCPUList(text); err != nil {
+			return nil, fmt.Errorf("%s of PMU %s: %w", file, name, err)
+		}
+		p.core = file == "cpus"
+		p.uncore = file == "cpumask"
+		break
+	}
+	return p, nil
+}
+
+// pmuNames lists the PMUs of the machine.
+func (m *Machine) pmuNames() []string {
+	names, _ := readNames(m.devices, ".")
+	return names
+}
+
+// corePMUs are the PMUs that generic events are for, in the order of their types: one, several on
+// machines with several kinds of cores, or none.
+func (m *Machine) corePMUs() []*pmu {
+	if m.core != nil {
+		return m.core
+	}
+	m.core = []*pmu{}
+	// A PMU of this name is never one of several: no need to look at the others.
+	if p, err := m.pmu("cpu"); err == nil {
+		m.core = append(m.core, p)
+		return m.core
+	}
+	for _, name := range m.pmuNames() {
+		if !exists(m.devices, name, "cpus") {
+			continue
+		}
+		if p, err := m.pmu(name); err == nil {
+			m.core = append(m.core, p)
+		}
+	}
+	slices.SortStableFunc(m.core, func(a, b *pmu) int { return cmp.Compare(a.typ, b.typ) })
+	return m.core
+}
+
+// matchPMUs are the PMUs that a name of an event means: the one of this name, else those that it
+// is a pattern for, else the boxes that a number tells apart ("uncore_imc" for uncore_imc_0 and
+// uncore_imc_1). The prefix "uncore_" can be left out.
+func (m *Machine) matchPMUs(name string) ([]*pmu, error) {
+	p, err := m.pmu(name)
+	if err == nil {
+		return []*pmu{p}, nil
+	}
+	if !errors.Is(err, errNoPMU) {
+		return nil, err
+	}
+	match := func(full string) bool { return boxName(full) == name }
+	if isGlob(name) {
+		match = globber(name)
+	}
+	var found []*pmu
+	for _, full := range m.pmuNames() {
+		short := strings.TrimPrefix(full, "uncore_")
+		if !match(full) && !match(short) && short != name {
+			continue
+		}
+		p, err := m.pmu(full)
+		if err != nil {
+			return nil, err
+		}
+		found = append(found, p)
+	}
+	if len(found) == 0 {
+		return nil, errNoPMU
+	}
+	// As a person counts: box 2 before box 10.
+	slices.SortStableFunc(found, func(a, b *pmu) int {
+		return cmp.Or(cmp.Compare(boxName(a.name), boxName(b.name)), cmp.Compare(len(a.name), len(b.name)))
+	})
+	return found, nil
+}
+
+// boxName is the name of a PMU without what tells several of its kind apart: "_" and a decimal
+// number, or an address, which is a hexadecimal one of at least 6 digits (the "a53" of
+// armv8_cortex_a53 is neither).
+func boxName(name string) string {
+	i := strings.LastIndexByte(name, '_')
+	if i <= 0 || i == len(name)-1 {
+		return name
+	}
+	suffix := name[i+1:]
+	if strings.Trim(suffix, "0123456789") == "" ||
+		len(suffix) >= 6 && strings.Trim(suffix, "0123456789abcdef") == "" {
+		return name[:i]
+	}
+	return name
+}
+
+// aliasFiles are the endings of files in events/ that say more about the event of the same name.
+var aliasFiles = []string{".scale", ".unit", ".snapshot", ".per-pkg"}
+
+func isAliasName(name string) bool {
+	return name != "" && !slices.ContainsFunc(aliasFiles, func(s string) bool { return strings.HasSuffix(name, s) })
+}
+
+// alias is the text of an event file, such as "event=0xcd,umask=0x1,ldlat=3".
+func (p *pmu) alias(name string) (string, bool, error) {
+	if !isAliasName(name) {
+		return "", false, nil
+	}
+	text, err := readFile(p.fsys, path.Join(p.name, "events")+"/"+name)
+	if errors.Is(err, fs.ErrNotExist) {
+		return "", false, nil
+	}
+	if err != nil {
+		return "", false, fmt.Errorf("read event %s of PMU %s: %w", name, p.name, err)
+	}
+	return strings.TrimSpace(text), true, nil
+}
+
+// aliases are the names of all event files.
+func (p *pmu) aliases() []string {
+	names, _ := readNames(p.fsys, p.name+"/events")
+	return slices.DeleteFunc(names, func(s string) bool { return !isAliasName(s) })
+}
+
+// aliasUnit reads what an event file's companions say of the printed value; scale is 1 where they
+// say nothing.
+func (p *pmu) aliasUnit(name string) (scale float64, unit string, err error) {
+	file := path.Join(p.name, "events") + "/" + name
+	if text, err := readFile(p.fsys, file+".unit"); err == nil {
+		unit = strings.TrimSpace(text)
+	}
+	text, err := readFile(p.fsys, file+".scale")
+	if err != nil {
+		return 1, unit, nil
+	}
+	scale, err = strconv.ParseFloat(strings.TrimSpace(text), 64)
+	if err != nil || scale != scale || scale-scale != 0 {
+		return 1, unit, fmt.Errorf("scale of event %s of PMU %s: %q is not a number", name, p.name, strings.TrimSpace(text))
+	}
+	return scale, unit, nil
+}
+
+// describe fills in what the event's companions say.
+func (p *pmu) describe(e *Event, alias string) (err error) {
+	file := path.Join(p.name, "events") + "/" + alias
+	e.Scale, e.Unit, err = p.aliasUnit(alias)
+	e.Snapshot = exists(p.fsys, file+".snapshot")
+	e.PerPkg = exists(p.fsys, file+".per-pkg")
+	return err
+}
+
+// formats are the names of the terms of the PMU.
+func (p *pmu) formats() []string {
+	names, _ := readNames(p.fsys, p.name+"/format")
+	return names
+}
+
+// format is where the value of a term goes; ok is false where the PMU has no such term.
+func (p *pmu) format(name string) (f format, ok bool, err error) {
+	text, err := readFile(p.fsys, path.Join(p.name, "format")+"/"+name)
+	if errors.Is(err, fs.ErrNotExist) {
+		return format{}, false, nil
+	}
+	if err != nil {
+		return format{}, false, fmt.Errorf("read the format of %s of PMU %s: %w", name, p.name, err)
+	}
+	f, err = parseFormat(strings.TrimSpace(text))
+	if err != nil {
+		return format{}, false, fmt.Errorf("format of %s of PMU %s: %w", name, p.name, err)
+	}
+	return f, true, nil
+}
+
+// maxCPU is above the numbers that any kernel gives to CPUs.
+const maxCPU = 1 << 16
+
+// parseCPUList reads the kernel's list of CPUs, "0-3,8"
+// (Documentation/admin-guide/cputopology.rst). An empty list is empty, not nil.
+func parseCPUList(text string) ([]int, error) {
+	cpus := []int{}
+	text = strings.TrimSpace(text)
+	if text == "" {
+		return cpus, nil
+	}
+	for _, part := range strings.Split(text, ",") {
+		low, high, isRange := strings.Cut(part, "-")
+		if !isRange {
+			high = low
+		}
+		first, err := strconv.ParseUint(low, 10, 32)
+		last, err2 := strconv.ParseUint(high, 10, 32)
+		if err != nil || err2 != nil || first > last || last >= maxCPU {
+			return nil, fmt.Errorf("%q is not a list of CPUs", text)
+		}
+		for cpu := first; cpu <= last; cpu++ {
+			cpus = append(cpus, int(cpu))
+		}
+	}
+	slices.Sort(cpus)
+	return slices.Compact(cpus), nil
+}

@@ -1,0 +1,308 @@
+package event
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/bperf/bperf/internal/perfevent"
+)
+
+// onPMUs finds the events of PMU/terms/. Where the name stands for several PMUs, those that do not
+// have the event are left out.
+func (p *parser) onPMUs(t *term) ([]Event, error) {
+	pmus, err := p.m.matchPMUs(t.head)
+	if err == errNoPMU {
+		return nil, p.failNearest(t.pos, t.head, p.m.pmuCandidates(), "this machine has no PMU %s", t.head)
+	}
+	if err != nil {
+		return nil, p.fail(t.pos, "%w", err)
+	}
+	var events []Event
+	var first error
+	for _, u := range pmus {
+		e, err := p.onPMU(t, u)
+		if err == nil {
+			events = append(events, e)
+		} else if first == nil {
+			first = err
+		}
+	}
+	if len(events) == 0 {
+		return nil, first
+	}
+	return events, nil
+}
+
+// pmuCandidates are the names that can be before a slash.
+func (m *Machine) pmuCandidates() []candidate {
+	var c []candidate
+	for _, name := range m.pmuNames() {
+		c = append(c, candidate{name, name})
+		if box := boxName(name); box != name {
+			c = append(c, candidate{box, box})
+		}
+		if short, ok := strings.CutPrefix(boxName(name), "uncore_"); ok {
+			c = append(c, candidate{short, short})
+		}
+	}
+	return c
+}
+
+// onPMU is the event on one PMU.
+func (p *parser) onPMU(t *term, u *pmu) (Event, error) {
+	e := Event{Name: t.name, PMU: u.name, Attr: perfevent.Attr{Type: u.typ}, CPUs: u.cpus, Uncore: u.uncore, Scale: 1}
+	var rest []param
+	for _, a := range t.params {
+		ok, err := p.commonParam(&e, a)
+		if err != nil {
+			return Event{}, err
+		}
+		if !ok {
+			rest = append(rest, a)
+		}
+	}
+	if len(rest) == 1 && !rest[0].hasValue {
+		if ok, err := p.genericOn(&e, u, rest[0]); ok || err != nil {
+			return e, err
+		}
+	}
+	err := p.applyParams(&e, u, rest)
+	scaleClock(&e)
+	return e, err
+}
+
+// genericOn makes the event the generic one that is named like a term, cpu_core/cycles/, unless the
+// PMU has something of that name itself.
+func (p *parser) genericOn(e *Event, u *pmu, a param) (bool, error) {
+	var generic Event
+	if g, ok := findGeneric(a.key); ok && (u.core && g.kind == Hardware || u.name == "software" && g.kind == Software) {
+		generic = g.event()
+	} else if c, ok := parseCache(a.key); ok && u.core && c.possible() {
+		generic = c.event()
+	} else {
+		return false, nil
+	}
+	if _, has, err := u.alias(a.key); has || err != nil {
+		return false, p.wrap(a.pos, err)
+	}
+	if _, has, err := u.format(a.key); has || err != nil {
+		return false, p.wrap(a.pos, err)
+	}
+	e.Attr.Type, e.Attr.Config = generic.Attr.Type, generic.Attr.Config
+	if u.core && len(p.m.corePMUs()) > 1 {
+		e.Attr.Config |= uint64(u.typ) << perfevent.PMUTypeShift
+	}
+	scaleClock(e)
+	return true, nil
+}
+
+// wrap puts an error of sysfs at a position.
+func (p *parser) wrap(pos int, err error) error {
+	if err == nil {
+		return nil
+	}
+	return p.fail(pos, "%w", err)
+}
+
+// applyParams applies config and its like first, then what an event file says, then the PMU's own
+// terms, in whatever order they are written: what is more particular wins.
+func (p *parser) applyParams(e *Event, u *pmu, params []param) error {
+	var own []param
+	var alias param
+	var text string
+	for _, a := range params {
+		if i := slices.Index(configNames, a.key); i >= 0 {
+			n, err := p.number(a)
+			if err != nil {
+				return err
+			}
+			*configField(&e.Attr, i) = n
+			continue
+		}
+		found, has, err := u.alias(a.key)
+		switch {
+		case err != nil:
+			return p.fail(a.pos, "%w", err)
+		case !has:
+			own = append(own, a)
+		case a.hasValue:
+			return p.fail(a.valuePos, "%s is an event of %s and has no value", a.key, u.name)
+		case alias.key != "":
+			return p.fail(a.pos, "%s and %s are two events of %s", alias.key, a.key, u.name)
+		default:
+			alias, text = a, found
+		}
+	}
+	if alias.key != "" {
+		if err := p.applyAlias(e, u, alias, text, own); err != nil {
+			return err
+		}
+	}
+	for _, a := range own {
+		if err := p.applyOwn(e, u, a); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// applyOwn applies a term of the PMU's format directory, or rNNN.
+func (p *parser) applyOwn(e *Event, u *pmu, a param) error {
+	f, ok, err := u.format(a.key)
+	if err != nil {
+		return p.fail(a.pos, "%w", err)
+	}
+	if !ok {
+		if config, raw := parseRaw(a.key); raw && !a.hasValue {
+			e.Attr.Config = config
+			return nil
+		}
+		return p.unknownParam(u, a)
+	}
+	value := uint64(1)
+	if a.hasValue {
+		if value, err = p.number(a); err != nil {
+			return err
+		}
+	}
+	if value > f.max() {
+		return p.fail(a.valuePos, "%s is too great: %s of %s is at most %#x", a.value, a.key, u.name, f.max())
+	}
+	f.set(&e.Attr, value)
+	return nil
+}
+
+func (p *parser) unknownParam(u *pmu, a param) error {
+	terms := append(u.formats(), configNames...)
+	terms = append(terms, commonParams...)
+	all := candidates(terms)
+	if !a.hasValue {
+		all = append(all, candidates(u.aliases())...)
+	}
+	what := "event or term"
+	if a.hasValue {
+		what = "term"
+	}
+	return p.failNearest(a.pos, a.key, all, "%s has no %s %s; its terms are %s", u.name, what, a.key, strings.Join(terms, ", "))
+}
+
+// applyAlias applies the text of an event file, and what its companions say of the value. A term
+// whose value is "?" must be among the user's own.
+func (p *parser) applyAlias(e *Event, u *pmu, alias param, text string, own []param) error {
+	broken := func(err error) error {
+		return p.fail(alias.pos, "event %s of %s cannot be used, its file says %q: %w", alias.key, u.name, text, err)
+	}
+	for _, part := range strings.Split(text, ",") {
+		key, value, hasValue := strings.Cut(part, "=")
+		if value == "?" {
+			if !slices.ContainsFunc(own, func(a param) bool { return a.key == key }) {
+				return p.fail(alias.pos+len(alias.key), "%s needs a value for %s: %s/%s,%s=…/", alias.key, key, u.name, alias.key, key)
+			}
+			continue
+		}
+		n, ok := uint64(1), true
+		if hasValue {
+			n, ok = parseNumber(value)
+		}
+		if !ok {
+			return broken(fmt.Errorf("%q is not a number", value))
+		}
+		if i := slices.Index(configNames, key); i >= 0 {
+			*configField(&e.Attr, i) = n
+			continue
+		}
+		f, ok, err := u.format(key)
+		switch {
+		case err != nil:
+			return broken(err)
+		case !ok:
+			return broken(fmt.Errorf("there is no term %q", key))
+		case n > f.max():
+			return broken(fmt.Errorf("%s is too great for %s", value, key))
+		}
+		f.set(&e.Attr, n)
+	}
+	return p.wrap(alias.pos, u.describe(e, alias.key))
+}
+
+// withAlias are the PMUs that have an event of this name: core PMUs if any of them has, else all
+// others.
+func (m *Machine) withAlias(name string) []*pmu {
+	var found []*pmu
+	for _, u := range m.corePMUs() {
+		if _, ok, err := u.alias(name); ok || err != nil {
+			found = append(found, u)
+		}
+	}
+	if len(found) > 0 {
+		return found
+	}
+	for _, pmu := range m.pmuNames() {
+		if !isAliasName(name) || !exists(m.devices, pmu, "events", name) {
+			continue
+		}
+		if u, err := m.pmu(pmu); err == nil {
+			found = append(found, u)
+		}
+	}
+	return found
+}
+
+// bareAlias finds the events of PMUs that are named without their PMU.
+func (p *parser) bareAlias(t *term) ([]Event, error) {
+	pmus := p.m.withAlias(t.head)
+	if len(pmus) == 0 {
+		return nil, p.unknownEvent(t)
+	}
+	on := *t
+	on.params = []param{{key: t.head, pos: t.pos}}
+	var events []Event
+	for _, u := range pmus {
+		e, err := p.onPMU(&on, u)
+		if err != nil {
+			return nil, err
+		}
+		if u.core && len(pmus) > 1 {
+			e.Name = t.onPMU(u)
+		}
+		events = append(events, e)
+	}
+	return events, nil
+}
+
+func (p *parser) unknownEvent(t *term) error {
+	if u, err := p.m.pmu(t.head); err == nil {
+		return p.fail(t.pos, "%s is a PMU; its events are written %s/EVENT/", u.name, u.name)
+	}
+	all := p.m.allCandidates()
+	return p.failNearest(t.pos, t.head, all, "there is no event %s", t.head)
+}
+
+// allCandidates are the names of all events of the machine.
+func (m *Machine) allCandidates() []candidate {
+	var all []candidate
+	for _, g := range generics {
+		all = append(all, candidates(g.names)...)
+	}
+	for _, c := range cacheEvents() {
+		all = append(all, candidate{c.name(), c.name()})
+	}
+	for _, name := range m.pmuNames() {
+		u, err := m.pmu(name)
+		if err != nil {
+			continue
+		}
+		all = append(all, candidates(u.aliases())...)
+		all = append(all, candidate{name, name + "/"})
+	}
+	names, err := m.Tracepoints()
+	if err != nil {
+		return all // an unknown event is the user's trouble, not tracefs
+	}
+	for _, name := range names {
+		_, short, _ := strings.Cut(name, ":")
+		all = append(all, candidate{short, name})
+	}
+	return all
+}

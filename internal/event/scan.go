@@ -1,0 +1,71 @@
+package event
+
+import (
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+)
+
+const space = " \t\r\n"
+
+// parser reads one input from left to right.
+type parser struct {
+	m    *Machine
+	in   string
+	pos  int
+	term int // number of terms so far, over all inputs
+	size int // number of events so far, over all inputs
+}
+
+// fail is an error at a position.
+func (p *parser) fail(pos int, msg string, args ...any) error {
+	err := fmt.Errorf(msg, args...)
+	return &SyntaxError{Input: p.in, Pos: pos, Msg: err.Error(), err: errors.Unwrap(err)}
+}
+
+// failNearest is an error at a position with the names that are nearest to the wrong one.
+func (p *parser) failNearest(pos int, wrong string, all []candidate, msg string, args ...any) error {
+	return &SyntaxError{Input: p.in, Pos: pos, Msg: fmt.Sprintf(msg, args...), Nearest: nearest(wrong, all)}
+}
+
+func (p *parser) end() bool { return p.pos == len(p.in) }
+
+// at reports whether the next byte is c.
+func (p *parser) at(c byte) bool { return !p.end() && p.in[p.pos] == c }
+
+// skip moves past the next byte if it is c.
+func (p *parser) skip(c byte) bool {
+	if !p.at(c) {
+		return false
+	}
+	p.pos++
+	return true
+}
+
+func (p *parser) skipSpace() {
+	p.pos = len(p.in) - len(strings.TrimLeft(p.in[p.pos:], space))
+}
+
+// until returns what is before the first of the bytes, or the end.
+func (p *parser) until(stop string) string {
+	rest := p.in[p.pos:]
+	if i := strings.IndexAny(rest, stop); i >= 0 {
+		rest = rest[:i]
+	}
+	p.pos += len(rest)
+	return rest
+}
+
+// word returns what is before the next separator.
+func (p *parser) word() string { return p.until(",{}/:=" + space) }
+
+// parseNumber reads a decimal number, or a hexadecimal one with 0x, of 64 bits.
+func parseNumber(s string) (uint64, bool) {
+	if hex, ok := strings.CutPrefix(strings.Replace(s, "0X", "0x", 1), "0x"); ok {
+		n, err := strconv.ParseUint(hex, 16, 64)
+		return n, err == nil
+	}
+	n, err := strconv.ParseUint(s, 10, 64)
+	return n, err == nil
+}

@@ -1,0 +1,180 @@
+package event
+
+import (
+	"errors"
+	"io/fs"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/bperf/bperf/internal/perfevent"
+)
+
+// TracefsError says why the tracepoints of a machine cannot be known.
+type TracefsError struct{ Err error }
+
+func (e *TracefsError) Error() string {
+	if errors.Is(e.Err, fs.ErrNotExist) {
+		return "tracefs is not mounted; mount it: mount -t tracefs nodev /sys/kernel/tracing"
+	}
+	if errors.Is(e.Err, fs.ErrPermission) {
+		return "tracefs may not be read: permission denied; run as root, or let others read it: " +
+			"mount -o remount,mode=755 /sys/kernel/tracing"
+	}
+	return "tracefs cannot be read: " + e.Err.Error() + "; mount it anew: mount -t tracefs nodev /sys/kernel/tracing"
+}
+
+func (e *TracefsError) Unwrap() error { return e.Err }
+
+// systems are the directories of tracefs/events
+// (https://docs.kernel.org/trace/events.html). The error is a *TracefsError.
+func (m *Machine) systems() ([]string, error) {
+	names, err := readNames(m.tracing(), "events")
+	if err != nil {
+		return nil, &TracefsError{err}
+	}
+	return names, nil
+}
+
+// Tracepoints lists all tracepoints, as SYSTEM:NAME, in alphabetical order. The error is a
+// *TracefsError.
+func (m *Machine) Tracepoints() ([]string, error) {
+	systems, err := m.systems()
+	if err != nil {
+		return nil, err
+	}
+	var all []string
+	for _, system := range systems {
+		all = append(all, m.tracepointsOf(system)...)
+	}
+	return all, nil
+}
+
+// tracepointsOf lists the tracepoints of one system. Not all of its files are tracepoints.
+func (m *Machine) tracepointsOf(system string) []string {
+	fsys := m.tracing()
+	entries, _ := fs.ReadDir(fsys, "events/"+system)
+	var names []string
+	for _, e := range entries {
+		if e.IsDir() {
+			names = append(names, system+":"+e.Name())
+		}
+	}
+	return names
+}
+
+// tracepoints finds SYSTEM:NAME, each of which can be a pattern.
+func (p *parser) tracepoints(t *term, name string, namePos int) ([]Event, error) {
+	if name == "" {
+		return nil, p.fail(namePos, "the name of a tracepoint of %s is missing here", t.head)
+	}
+	if !isGlob(t.head) && !isGlob(name) {
+		e, err := p.tracepoint(t, t.head+":"+name)
+		if errors.Is(err, fs.ErrNotExist) {
+			return nil, p.noTracepoint(t, name, namePos)
+		}
+		if errors.Is(err, fs.ErrPermission) {
+			return nil, p.fail(t.pos, "%w", &TracefsError{err})
+		}
+		if err != nil {
+			return nil, p.fail(t.pos, "%w", err)
+		}
+		return []Event{e}, nil
+	}
+	matches, err := p.m.matchTracepoints(t.head, name)
+	if err != nil {
+		return nil, p.fail(t.pos, "%w", err)
+	}
+	var events []Event
+	for _, full := range matches {
+		e, err := p.tracepoint(t, full)
+		if errors.Is(err, fs.ErrNotExist) {
+			continue // it can be traced, but is no perf event
+		}
+		if err != nil {
+			return nil, p.fail(t.pos, "%w", err)
+		}
+		events = append(events, e)
+	}
+	if len(events) == 0 {
+		return nil, p.noTracepoint(t, name, namePos)
+	}
+	return events, nil
+}
+
+func (m *Machine) matchTracepoints(system, name string) ([]string, error) {
+	systems := []string{system}
+	if isGlob(system) || !exists(m.tracing(), "events") {
+		all, err := m.systems()
+		if err != nil {
+			return nil, err
+		}
+		match := globber(system)
+		systems = slices.DeleteFunc(all, func(s string) bool { return !match(s) })
+	}
+	match := globber(name)
+	var found []string
+	for _, system := range systems {
+		for _, full := range m.tracepointsOf(system) {
+			if match(full[len(system)+1:]) {
+				found = append(found, full)
+			}
+		}
+	}
+	return found, nil
+}
+
+// tracepoint is the event of one tracepoint; the error is that of the file system.
+func (p *parser) tracepoint(t *term, full string) (Event, error) {
+	system, name, _ := strings.Cut(full, ":")
+	text, err := readFile(p.m.tracing(), "events/"+system+"/"+name+"/id")
+	if err != nil {
+		return Event{}, err
+	}
+	id, err := strconv.ParseUint(strings.TrimSpace(text), 10, 32)
+	if err != nil {
+		return Event{}, errors.New("the id of tracepoint " + full + " is not a number")
+	}
+	e := Event{Name: full, PMU: "tracepoint", Scale: 1, Attr: perfevent.Attr{Type: perfevent.TypeTracepoint, Config: id}}
+	if t.mods != "" {
+		e.Name += ":" + string(t.mods)
+	}
+	for _, a := range t.params {
+		ok, err := p.commonParam(&e, a)
+		if err != nil {
+			return Event{}, err
+		}
+		if !ok {
+			return Event{}, p.failNearest(a.pos, a.key, candidates(commonParams),
+				"a tracepoint has no term %s; its terms are %s", a.key, strings.Join(commonParams, ", "))
+		}
+	}
+	return e, nil
+}
+
+// noTracepoint says what is wrong: tracefs, the system or the name.
+func (p *parser) noTracepoint(t *term, name string, namePos int) error {
+	systems, err := p.m.systems()
+	if err != nil {
+		return p.fail(t.pos, "%w", err)
+	}
+	names, _ := p.m.Tracepoints()
+	if isGlob(t.head) || isGlob(name) {
+		return p.failNearest(t.pos, t.head+":"+name, candidates(names), "no tracepoint matches %s:%s", t.head, name)
+	}
+	if slices.Contains(systems, t.head) {
+		var all []candidate
+		for _, full := range p.m.tracepointsOf(t.head) {
+			all = append(all, candidate{full[len(t.head)+1:], full})
+		}
+		return p.failNearest(namePos, name, all, "%s has no tracepoint %s", t.head, name)
+	}
+	var all []candidate
+	for _, full := range names {
+		all = append(all, candidate{full, full})
+		if _, short, _ := strings.Cut(full, ":"); short == name {
+			all = append(all, candidate{t.head + ":" + name, full}) // right but for the system
+		}
+	}
+	return p.failNearest(t.pos, t.head+":"+name, all, "there are no tracepoints of %s", t.head)
+}
