@@ -24,8 +24,8 @@ func (t *term) spansPMUs() bool {
 
 // event reads one event and finds what it stands for.
 func (p *parser) event() (*term, error) {
-	t := &term{pos: p.pos, head: p.word()}
-	if t.head == "" {
+	t := &term{pos: p.pos}
+	if t.head = p.word(); t.head == "" {
 		return nil, p.missing()
 	}
 	find, err := p.form(t)
