@@ -21,6 +21,15 @@ const (
 	AggregateThread
 )
 
+// needsTopology reports whether rows are parts of the machine larger than a CPU.
+func (a Aggregation) needsTopology() bool {
+	switch a {
+	case AggregateCore, AggregateDie, AggregateSocket, AggregateNode:
+		return true
+	}
+	return false
+}
+
 // Row is one line of the result: an event for a part of the target.
 type Row struct {
 	Event  *event.Event
@@ -46,7 +55,21 @@ type Metric struct {
 	Name  string  // as -M takes it: "insn_per_cycle"
 	Value float64 // never NaN or infinite: what cannot be computed is not there
 	Unit  string  // "insn per cycle", "GHz", "/sec": what is printed behind the value
+
+	Kind   MetricKind
+	Scaled bool // one of the counts it was computed from is an estimate, and so it is one too
 }
+
+// MetricKind is how a metric's value is to be read.
+type MetricKind int
+
+// The kinds of metrics.
+const (
+	Quantity MetricKind = iota // of the unit: GHz, CPUs
+	Ratio                      // one count per other
+	Percent
+	Rate // per second
+)
 
 // Snapshot is a set of rows of one moment: an interval, the summary, or the whole run.
 type Snapshot struct {

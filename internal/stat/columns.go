@@ -1,0 +1,66 @@
+package stat
+
+import "strings"
+
+// metricTable is a snapshot for --metric-only: a line for each place and cgroup, a column for each
+// metric.
+type metricTable struct {
+	columns []string
+	lines   []metricLine
+}
+
+type metricLine struct {
+	place  Place
+	cgroup string
+	values map[string]Metric // by column
+}
+
+func newMetricTable(rows []Row) metricTable {
+	type part struct{ place, cgroup string }
+	var t metricTable
+	lines := make(map[part]int)
+	owner := make(map[string]string) // event of a column
+	for _, r := range rows {
+		at := part{r.Place.ID, r.Cgroup}
+		i, ok := lines[at]
+		if !ok {
+			i = len(t.lines)
+			lines[at] = i
+			t.lines = append(t.lines, metricLine{place: r.Place, cgroup: r.Cgroup, values: make(map[string]Metric)})
+		}
+		line := &t.lines[i]
+		line.place.Counters = max(line.place.Counters, r.Place.Counters)
+		for _, m := range r.Metrics {
+			column := m.column(r.Name)
+			if of, taken := owner[column]; taken && of != r.Name {
+				column += " (" + r.Name + ")" // cycles:u and cycles:k both have a frequency
+			}
+			if _, known := owner[column]; !known {
+				owner[column] = r.Name
+				t.columns = append(t.columns, column)
+			}
+			line.values[column] = m
+		}
+	}
+	return t
+}
+
+// column is the metric's heading, which has the event's name where the unit alone does not tell.
+func (m *Metric) column(event string) string {
+	switch {
+	case m.Kind == Rate:
+		return event + m.Unit
+	case strings.HasPrefix(m.Unit, "of "):
+		return event + " " + m.Unit
+	default:
+		return m.Unit
+	}
+}
+
+// decimals is how many of them are printed.
+func (m *Metric) decimals() int {
+	if m.Kind == Ratio || m.Kind == Percent {
+		return 2
+	}
+	return 3
+}

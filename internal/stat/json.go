@@ -1,0 +1,171 @@
+package stat
+
+import (
+	"bytes"
+	"encoding/json"
+	"io"
+	"strconv"
+	"strings"
+)
+
+type jsonLines struct {
+	w    io.Writer
+	o    OutputOptions
+	runs int
+}
+
+// NewJSON prints an object for each event, on a line of its own, with the keys of perf's; and at the
+// end one with the times.
+func NewJSON(w io.Writer, o OutputOptions) Printer { return &jsonLines{w: w, o: o} }
+
+func (j *jsonLines) Header(o Outcome) error {
+	j.runs = o.Runs
+	return nil
+}
+
+func (j *jsonLines) Snapshot(s Snapshot) error {
+	var b strings.Builder
+	if j.o.MetricOnly {
+		j.metricTable(&b, s)
+	} else {
+		j.table(&b, s)
+	}
+	_, err := io.WriteString(j.w, b.String())
+	return err
+}
+
+// End prints the times, in seconds.
+func (j *jsonLines) End(o Outcome) error {
+	var stats Stats
+	var runs []string
+	for _, elapsed := range o.Elapsed {
+		stats.Add(elapsed.Seconds())
+		runs = append(runs, seconds(elapsed))
+	}
+	var f object
+	switch {
+	case len(runs) == 1:
+		f.raw("elapsed", runs[0])
+	case len(runs) > 1:
+		f.raw("elapsed", fixed(stats.Mean(), 9))
+		f.raw("elapsed-variance", fixed(stats.RelStdErr(), 2))
+		f.raw("elapsed-runs", "["+strings.Join(runs, ", ")+"]")
+	}
+	if o.HasTimes {
+		f.raw("user", seconds(o.User))
+		f.raw("system", seconds(o.System))
+	}
+	_, err := io.WriteString(j.w, f.String())
+	return err
+}
+
+func (j *jsonLines) table(b *strings.Builder, s Snapshot) {
+	cgroups := hasCgroups(s.Rows)
+	for i := range s.Rows {
+		r := &s.Rows[i]
+		if j.o.hidden(r) {
+			continue
+		}
+		f := j.prefix(s, r.Place)
+		j.count(&f, r, cgroups)
+		for n, m := range r.Metrics {
+			if n > 0 { // an object of its own, that has nothing else
+				b.WriteString(f.String())
+				f = j.prefix(s, r.Place)
+			}
+			f.string("metric-value", fixed(m.Value, 6))
+			f.string("metric-unit", m.Unit)
+			if m.Scaled {
+				f.raw("metric-scaled", "true")
+			}
+		}
+		b.WriteString(f.String())
+	}
+}
+
+func (j *jsonLines) count(f *object, r *Row, cgroups bool) {
+	absent := r.absent()
+	if absent == "" {
+		f.string("counter-value", fixed(r.printed(), 6))
+	} else {
+		f.string("counter-value", absent)
+	}
+	f.string("unit", r.Event.Unit)
+	f.string("event", r.Name)
+	if cgroups {
+		f.string("cgroup", r.Cgroup)
+	}
+	if j.runs > 1 && absent == "" && finite(r.Variance) {
+		f.raw("variance", fixed(r.Variance, 2))
+	}
+	f.raw("event-runtime", strconv.FormatUint(r.Running, 10))
+	f.raw("pcnt-running", fixed(r.share(), 2))
+	if absent != "" {
+		f.string("reason", r.reason())
+	}
+}
+
+// metricTable prints an object for each place and cgroup, with a key for each metric.
+func (j *jsonLines) metricTable(b *strings.Builder, s Snapshot) {
+	t := newMetricTable(s.Rows)
+	cgroups := hasCgroups(s.Rows)
+	for _, l := range t.lines {
+		f := j.prefix(s, l.place)
+		if cgroups {
+			f.string("cgroup", l.cgroup)
+		}
+		if len(l.values) == 0 {
+			f.string("metric-value", "none")
+		}
+		for _, c := range t.columns {
+			if m, ok := l.values[c]; ok {
+				f.string(c, fixed(m.Value, 6))
+			}
+		}
+		b.WriteString(f.String())
+	}
+}
+
+// prefix says when and where.
+func (j *jsonLines) prefix(s Snapshot, p Place) object {
+	var f object
+	switch {
+	case s.Summary:
+		f.raw("summary", "true")
+	case j.o.Interval:
+		f.raw("interval", seconds(s.Time))
+	}
+	switch by := j.o.Aggregation; {
+	case by == AggregateGlobal:
+	case by == AggregateThread:
+		f.string("thread", p.ID)
+	case by == AggregateNone:
+		f.string("cpu", strings.TrimPrefix(p.ID, "CPU"))
+	default:
+		f.string(places[by].heading, p.ID)
+		f.raw("counters", strconv.Itoa(p.Counters))
+	}
+	return f
+}
+
+// object is a JSON object in perf's spacing, which programs without a JSON parser may rely on.
+type object struct{ fields []string }
+
+func (o *object) string(key, value string) { o.raw(key, quote(value)) }
+
+// raw adds a value that is JSON already.
+func (o *object) raw(key, value string) {
+	o.fields = append(o.fields, quote(key)+" : "+value)
+}
+
+// String is the object as a line.
+func (o *object) String() string { return "{" + strings.Join(o.fields, ", ") + "}\n" }
+
+// quote makes a JSON string of any string, and leaves the < of "<not counted>" as it is.
+func quote(s string) string {
+	var b bytes.Buffer
+	e := json.NewEncoder(&b)
+	e.SetEscapeHTML(false)
+	e.Encode(s) // cannot fail: a string has a form in JSON, and a buffer takes it
+	return strings.TrimSuffix(b.String(), "\n")
+}

@@ -1,0 +1,238 @@
+package stat
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/bperf/bperf/internal/event"
+	"github.com/bperf/bperf/internal/perfevent"
+)
+
+// AddMetrics gives the rows their metrics. Each metric comes from rows of the same place and cgroup,
+// and of the same PMU and modifiers: user cycles say nothing of kernel instructions. elapsed is the time
+// in which the rows' values were counted. What cannot be computed is not there.
+func AddMetrics(rows []Row, elapsed time.Duration) {
+	index := indexInputs(rows)
+	for i := range rows {
+		r := &rows[i]
+		r.Metrics = nil
+		if r.absent() != "" {
+			continue
+		}
+		in := inputs{rows: rows, index: index, row: i, elapsed: elapsed}
+		of := canonical(r.Event)
+		for _, m := range metrics {
+			if m.event == of {
+				in.add(m)
+			}
+		}
+		if len(r.Metrics) == 0 && hasRate(r.Event) {
+			in.add(rateOf(r.Event))
+		}
+	}
+}
+
+// hasRate reports whether "per second" says something of an event: not of levels, of times, of what has
+// a unit of its own, or of what happens outside of the CPUs whose time the clock measures.
+func hasRate(e *event.Event) bool {
+	return e.Tool == event.ToolNone && !e.Snapshot && !e.Uncore && e.Unit == ""
+}
+
+// rateOf is the metric of events that have no other.
+func rateOf(e *event.Event) metric {
+	name := strings.ReplaceAll(e.Name, "-", "_") + "_per_second"
+	return metric{MetricInfo: MetricInfo{Name: name, Unit: "/sec"}, kind: Rate, value: (*inputs).rate}
+}
+
+// input is what metrics find rows by.
+type input struct {
+	place, cgroup string
+	pmu           string // empty for clocks, which run for all
+	exclude       perfevent.Flags
+	event         string // canonical name
+}
+
+const (
+	clock        = "clock" // stands for task-clock or cpu-clock
+	excludeFlags = perfevent.ExcludeUser | perfevent.ExcludeKernel | perfevent.ExcludeHV | perfevent.ExcludeIdle |
+		perfevent.ExcludeHost | perfevent.ExcludeGuest
+)
+
+func inputOf(r *Row, name string) input {
+	in := input{place: r.Place.ID, cgroup: r.Cgroup, event: name}
+	if name == clock {
+		return in
+	}
+	in.pmu, in.exclude = r.Event.PMU, r.Event.Attr.Flags&excludeFlags
+	return in
+}
+
+// indexInputs finds the rows that have a value and can be part of a metric.
+func indexInputs(rows []Row) map[input][]int {
+	index := make(map[input][]int)
+	for i := range rows {
+		r := &rows[i]
+		name := canonical(r.Event)
+		if name == "" || r.absent() != "" {
+			continue
+		}
+		if isClock(name) {
+			name = clock
+		}
+		in := inputOf(r, name)
+		index[in] = append(index[in], i)
+	}
+	return index
+}
+
+// inputs computes the metrics of one row. A metric asks it for the counts that it needs, and it notes
+// what that makes of the metric.
+type inputs struct {
+	rows    []Row
+	index   map[input][]int
+	row     int
+	elapsed time.Duration
+
+	missing bool // a count is not there
+	scaled  bool // a count is an estimate
+}
+
+// add adds the metric to its row if it can be computed.
+func (in *inputs) add(m metric) {
+	in.missing, in.scaled = false, false
+	v := m.value(in)
+	if in.missing || !finite(v) {
+		return
+	}
+	r := &in.rows[in.row]
+	r.Metrics = append(r.Metrics, Metric{Name: m.Name, Value: v, Unit: m.Unit, Kind: m.kind, Scaled: in.scaled})
+}
+
+// own is the row's count.
+func (in *inputs) own() float64 {
+	in.scaled = in.scaled || in.rows[in.row].Scaled()
+	return in.rows[in.row].Value
+}
+
+// find finds another row: of those that fit, the nearest, which in a list of groups is that of
+// the same group.
+func (in *inputs) find(name string) *Row {
+	fit := in.index[inputOf(&in.rows[in.row], name)]
+	if len(fit) == 0 {
+		return nil
+	}
+	distance := func(i int) int { return max(i-in.row, in.row-i) }
+	return &in.rows[slices.MinFunc(fit, func(a, b int) int { return distance(a) - distance(b) })]
+}
+
+// count is the count of another event.
+func (in *inputs) count(name string) float64 {
+	r := in.find(name)
+	if r == nil {
+		in.missing = true
+		return 0
+	}
+	in.scaled = in.scaled || r.Scaled()
+	return r.Value
+}
+
+// larger is the larger count of two events, of which one is enough.
+func (in *inputs) larger(a, b string) float64 {
+	ra, rb := in.find(a), in.find(b)
+	if ra == nil || rb != nil && rb.Value > ra.Value {
+		return in.count(b)
+	}
+	return in.count(a)
+}
+
+// percentOf is the row's count in percent of another.
+func percentOf(name string) func(*inputs) float64 {
+	return func(in *inputs) float64 { return 100 * in.own() / in.count(name) }
+}
+
+// busy is the CPU time, in ns, in which the row's counters could count: that of a clock, unless the
+// PMU is only on some of the CPUs that the clock runs on. Then the counters' own time is that of
+// these CPUs.
+func (in *inputs) busy() float64 {
+	r, c := &in.rows[in.row], in.find(clock)
+	switch {
+	case c == nil:
+		in.missing = true
+		return 0
+	case c.Place.Counters != r.Place.Counters:
+		in.missing = in.missing || r.Event.CPUs == nil
+		return float64(r.Enabled)
+	default:
+		in.scaled = in.scaled || c.Scaled()
+		return c.Value
+	}
+}
+
+// rate is the row's count per second of CPU time.
+func (in *inputs) rate() float64 { return in.own() / in.busy() * float64(time.Second) }
+
+// frequency is in GHz. Cycles of only user mode, or only the kernel, are none of the whole time.
+func (in *inputs) frequency() float64 {
+	in.missing = in.rows[in.row].Event.Attr.Flags&(perfevent.ExcludeUser|perfevent.ExcludeKernel) != 0
+	return in.own() / in.busy()
+}
+
+// utilized is CPU time per time.
+func (in *inputs) utilized() float64 { return in.own() / float64(in.elapsed) }
+
+// MetricEvents lists the events that the named metrics need, as terms to parse; names are separated by
+// commas. Events whose ratio is wanted are a group if the PMU has room for it: "{instructions,cycles}:W".
+func MetricEvents(names string) ([]string, error) {
+	var sets [][]string
+	for name := range strings.SplitSeq(names, ",") {
+		m, err := findMetric(strings.TrimSpace(name))
+		if err != nil {
+			return nil, err
+		}
+		sets = append(sets, m.sets()...)
+	}
+	var terms []string
+	for i, set := range sets {
+		if !covered(set, sets, i) {
+			terms = append(terms, group(set))
+		}
+	}
+	return terms, nil
+}
+
+// covered reports whether another set has all events of sets[i].
+func covered(set []string, sets [][]string, i int) bool {
+	return slices.ContainsFunc(sets, func(other []string) bool { return len(other) > len(set) && subset(set, other) }) ||
+		slices.ContainsFunc(sets[:i], func(other []string) bool { return subset(set, other) })
+}
+
+func subset(set, of []string) bool {
+	return !slices.ContainsFunc(set, func(e string) bool { return !slices.Contains(of, e) })
+}
+
+func group(events []string) string {
+	if len(events) == 1 {
+		return events[0]
+	}
+	return "{" + strings.Join(events, ",") + "}:W"
+}
+
+// findMetric finds a metric by its name or its unit, in any case.
+func findMetric(name string) (*metric, error) {
+	for i := range metrics {
+		m := &metrics[i]
+		if strings.EqualFold(name, m.Name) || m.Alias != "" && strings.EqualFold(name, m.Alias) {
+			return m, nil
+		}
+	}
+	var names []string
+	for _, m := range Metrics() {
+		names = append(names, m.Name)
+	}
+	if near := event.Nearest(name, names); len(near) > 0 {
+		return nil, fmt.Errorf("no metric is named %q; nearest: %s", name, strings.Join(near, ", "))
+	}
+	return nil, fmt.Errorf("no metric is named %q; there are %s", name, strings.Join(names, ", "))
+}

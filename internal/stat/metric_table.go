@@ -1,0 +1,194 @@
+package stat
+
+import (
+	"slices"
+	"strings"
+
+	"github.com/bperf/bperf/internal/event"
+	"github.com/bperf/bperf/internal/perfevent"
+)
+
+// MetricInfo describes a metric.
+type MetricInfo struct {
+	Name        string   // perf's
+	Alias       string   // what older versions of perf print, where that is a name
+	Unit        string   // what is printed behind the value
+	Events      []string // that it needs
+	Description string
+}
+
+// metric is a metric with the way to compute it.
+type metric struct {
+	MetricInfo
+	event string // it is shown beside
+	kind  MetricKind
+	value func(*inputs) float64
+}
+
+// metrics are in the order in which those of one event are printed.
+var metrics = []metric{
+	{MetricInfo{"CPUs_utilized", "", "CPUs utilized", []string{taskClock},
+		"CPU time per elapsed time: how many CPUs were busy on average"},
+		taskClock, Quantity, (*inputs).utilized},
+	{MetricInfo{"CPUs_utilized", "", "CPUs utilized", []string{taskClock}, ""},
+		cpuClock, Quantity, (*inputs).utilized},
+	{MetricInfo{"cs_per_second", "", "/sec", []string{"context-switches", taskClock},
+		"context switches per second of CPU time"},
+		"context-switches", Rate, (*inputs).rate},
+	{MetricInfo{"migrations_per_second", "", "/sec", []string{"cpu-migrations", taskClock},
+		"moves of a task to another CPU per second of CPU time"},
+		"cpu-migrations", Rate, (*inputs).rate},
+	{MetricInfo{"page_faults_per_second", "", "/sec", []string{"page-faults", taskClock},
+		"page faults per second of CPU time"},
+		"page-faults", Rate, (*inputs).rate},
+	{MetricInfo{"cycles_frequency", "GHz", "GHz", []string{"cycles", taskClock},
+		"cycles per ns of CPU time: the clock frequency while it was used"},
+		"cycles", Quantity, (*inputs).frequency},
+	{MetricInfo{"frontend_cycles_idle", "frontend cycles idle", "frontend cycles idle", []string{"stalled-cycles-frontend", "cycles"},
+		"share of the cycles in which the frontend delivered no instruction"},
+		"stalled-cycles-frontend", Percent, percentOf("cycles")},
+	{MetricInfo{"backend_cycles_idle", "backend cycles idle", "backend cycles idle", []string{"stalled-cycles-backend", "cycles"},
+		"share of the cycles in which the backend could take no instruction"},
+		"stalled-cycles-backend", Percent, percentOf("cycles")},
+	{MetricInfo{"insn_per_cycle", "IPC", "insn per cycle", []string{"instructions", "cycles"},
+		"instructions per cycle"},
+		"instructions", Ratio, func(in *inputs) float64 { return in.own() / in.count("cycles") }},
+	{MetricInfo{"stalled_cycles_per_instruction", "stalled cycles per insn", "stalled cycles per insn",
+		[]string{"instructions", "stalled-cycles-frontend", "stalled-cycles-backend"},
+		"stalled cycles of the frontend or the backend, whichever has more, per instruction"},
+		"instructions", Ratio, func(in *inputs) float64 {
+			return in.larger("stalled-cycles-frontend", "stalled-cycles-backend") / in.own()
+		}},
+	{MetricInfo{"branch_frequency", "", "/sec", []string{"branches", taskClock},
+		"branches per second of CPU time"},
+		"branches", Rate, (*inputs).rate},
+	missRate("branch_miss_rate", "branch-misses", "branches", "of all branches", "branches that were mispredicted"),
+	missRate("cache_miss_rate", "cache-misses", "cache-references", "of all cache refs", "cache references that missed"),
+	missRate("l1d_miss_rate", "L1-dcache-load-misses", "L1-dcache-loads", "of all L1-dcache accesses", "loads that missed the L1 data cache"),
+	missRate("l1i_miss_rate", "L1-icache-load-misses", "L1-icache-loads", "of all L1-icache accesses", "fetches that missed the L1 instruction cache"),
+	missRate("llc_miss_rate", "LLC-load-misses", "LLC-loads", "of all LL-cache accesses", "loads that missed the last-level cache"),
+	missRate("dtlb_miss_rate", "dTLB-load-misses", "dTLB-loads", "of all dTLB cache accesses", "loads that missed the data TLB"),
+	missRate("itlb_miss_rate", "iTLB-load-misses", "iTLB-loads", "of all iTLB cache accesses", "fetches that missed the instruction TLB"),
+}
+
+func missRate(name, misses, of, unit, description string) metric {
+	return metric{MetricInfo{name, "", unit, []string{misses, of}, "share of " + description}, misses, Percent, percentOf(of)}
+}
+
+// Metrics lists the metrics that have a name. Every other event that is counted beside a clock has a
+// rate per second, too.
+func Metrics() []MetricInfo {
+	var list []MetricInfo
+	for _, m := range metrics {
+		if m.Description != "" {
+			m.Events = slices.Clone(m.Events)
+			list = append(list, m.MetricInfo)
+		}
+	}
+	return list
+}
+
+// sets are the events to count at the same time, if possible. A clock always runs and is a set of its own.
+func (m *metric) sets() [][]string {
+	var pmu []string
+	var sets [][]string
+	for _, e := range m.Events {
+		if slices.Contains(software[:], e) {
+			sets = append(sets, []string{e})
+		} else {
+			pmu = append(pmu, e)
+		}
+	}
+	if len(pmu) > 0 {
+		sets = append([][]string{pmu}, sets...)
+	}
+	return sets
+}
+
+const (
+	cpuClock  = "cpu-clock"
+	taskClock = "task-clock"
+)
+
+func isClock(name string) bool { return name == cpuClock || name == taskClock }
+
+// Names by number: enum perf_hw_id, enum perf_sw_ids, enum perf_hw_cache_id of include/uapi/linux/perf_event.h.
+var (
+	hardware = [...]string{"cycles", "instructions", "cache-references", "cache-misses", "branches", "branch-misses",
+		"bus-cycles", "stalled-cycles-frontend", "stalled-cycles-backend", "ref-cycles"}
+	software = [...]string{cpuClock, taskClock, "page-faults", "context-switches", "cpu-migrations"}
+	caches   = [...]string{"L1-dcache", "L1-icache", "LLC", "dTLB", "iTLB"}
+)
+
+// aliases are other names for hardware events: those of x86 and arm64 PMUs in sysfs.
+var aliases = map[string]string{
+	"cpu-cycles":          "cycles",
+	"branch-instructions": "branches",
+
+	"cpu_cycles":          "cycles",
+	"inst_retired":        "instructions",
+	"br_retired":          "branches",
+	"br_mis_pred_retired": "branch-misses",
+	"stall_frontend":      "stalled-cycles-frontend",
+	"stall_backend":       "stalled-cycles-backend",
+}
+
+// canonical is the event's name as metrics know it; empty for one that is part of no metric.
+func canonical(e *event.Event) string {
+	if e.Tool != event.ToolNone {
+		return ""
+	}
+	id := e.Attr.Config & (1<<perfevent.PMUTypeShift - 1)
+	switch e.Attr.Type {
+	case perfevent.TypeHardware:
+		return at(hardware[:], id)
+	case perfevent.TypeSoftware:
+		return at(software[:], id)
+	case perfevent.TypeHWCache:
+		return canonicalCache(id)
+	default:
+		return canonicalPMU(e)
+	}
+}
+
+// canonicalCache names the loads of a cache and their misses: config is
+// cache | operation << 8 | result << 16.
+func canonicalCache(id uint64) string {
+	cache := at(caches[:], id&0xff)
+	switch {
+	case cache == "":
+		return ""
+	case id>>8 == 0:
+		return cache + "-loads"
+	case id>>8 == 1<<8:
+		return cache + "-load-misses"
+	default:
+		return ""
+	}
+}
+
+// canonicalPMU knows an event that was given as PMU/name/ by its name in sysfs.
+func canonicalPMU(e *event.Event) string {
+	rest, ok := strings.CutPrefix(e.Name, e.PMU+"/")
+	if !ok {
+		return ""
+	}
+	name, _, ok := strings.Cut(rest, "/")
+	if !ok {
+		return ""
+	}
+	if alias, ok := aliases[name]; ok {
+		return alias
+	}
+	if slices.Contains(hardware[:], name) {
+		return name
+	}
+	return ""
+}
+
+func at(names []string, i uint64) string {
+	if i >= uint64(len(names)) {
+		return ""
+	}
+	return names[i]
+}

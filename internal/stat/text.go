@@ -1,0 +1,320 @@
+package stat
+
+import (
+	"bytes"
+	"fmt"
+	"io"
+	"math"
+	"strings"
+	"unicode"
+	"unicode/utf8"
+)
+
+// Widths of the columns of text, perf's: what cuts its lines at fixed places finds things there.
+const (
+	timeWidth   = 16
+	valueWidth  = 18
+	unitWidth   = 4 // at least
+	eventWidth  = 32
+	cgroupWidth = 16
+	metricWidth = 35
+	commWidth   = 16
+	tidWidth    = 7
+
+	headingEvery = 25 // intervals
+	clearScreen  = "\x1b[H\x1b[2J"
+)
+
+// places says how text prints the place of a row, and the heading above it.
+var places = map[Aggregation]struct {
+	heading string
+	width   int
+}{
+	AggregateNone:   {"cpu", 6},
+	AggregateCore:   {"core", 18},
+	AggregateDie:    {"die", 12},
+	AggregateSocket: {"socket", 6},
+	AggregateNode:   {"node", 6},
+}
+
+type text struct {
+	w io.Writer
+	o OutputOptions
+
+	outcome   Outcome // as of the header
+	snapshots int
+	rows      bool // rows were printed
+	summary   bool // the summary was
+	reasons   reasons
+	metrics   bool     // with MetricOnly: there was one
+	columns   []string // those of the last heading
+}
+
+// NewText prints a table for people, the one they know from perf.
+func NewText(w io.Writer, o OutputOptions) Printer { return &text{w: w, o: o} }
+
+// Header prints the heading, unless intervals come first: they have one of their own.
+func (t *text) Header(outcome Outcome) error {
+	*t = text{w: t.w, o: t.o, outcome: outcome}
+	if t.o.Interval {
+		return nil
+	}
+	return t.write(t.subject())
+}
+
+func (t *text) Snapshot(s Snapshot) error {
+	t.reasons.add(s.Rows)
+	var b strings.Builder
+	interval := t.o.Interval && !s.Summary
+	t.summary = t.summary || s.Summary
+	if s.Summary {
+		b.WriteString(t.subject())
+	}
+	lines := t.table
+	if t.o.MetricOnly {
+		lines = t.metricTable
+	}
+	if interval && t.o.IntervalClear {
+		b.WriteString(clearScreen)
+	}
+	lines(&b, s, interval)
+	t.snapshots++
+	return t.write(b.String())
+}
+
+// End prints why events have no count, and the times. Intervals have no times below them, unless
+// there was a summary.
+func (t *text) End(outcome Outcome) error {
+	notes := t.reasons.lines()
+	if t.o.MetricOnly && t.snapshots > 0 && !t.metrics {
+		notes = append(notes, "No metric can be computed from these events.")
+	}
+	timed := !t.o.Interval || t.summary
+	var b strings.Builder
+	if t.rows && (timed || len(notes) > 0) {
+		b.WriteByte('\n')
+	}
+	for _, n := range notes {
+		fmt.Fprintf(&b, " %s\n", printable(n))
+	}
+	if len(notes) > 0 {
+		b.WriteByte('\n')
+	}
+	switch {
+	case !timed:
+	case len(outcome.Elapsed) > 1:
+		t.repeatedTimes(&b, outcome)
+	default:
+		times(&b, outcome)
+	}
+	return t.write(b.String())
+}
+
+// write writes lines, without the blanks that pad their last columns.
+func (t *text) write(lines string) error {
+	var b bytes.Buffer
+	for l := range strings.Lines(lines) {
+		b.WriteString(strings.TrimRight(l, " \n"))
+		b.WriteByte('\n')
+	}
+	_, err := t.w.Write(b.Bytes())
+	return err
+}
+
+func (t *text) subject() string {
+	runs := ""
+	if t.outcome.Runs > 1 {
+		runs = fmt.Sprintf(" (%d runs)", t.outcome.Runs)
+	}
+	return fmt.Sprintf("\n Performance counter stats for %s%s:\n\n", printable(t.outcome.Subject), runs)
+}
+
+// table prints a line for each row.
+func (t *text) table(b *strings.Builder, s Snapshot, interval bool) {
+	unit := unitWidth
+	for i := range s.Rows {
+		unit = max(unit, utf8.RuneCountInString(s.Rows[i].Event.Unit))
+	}
+	if interval && (t.o.IntervalClear || t.snapshots%headingEvery == 0) {
+		fmt.Fprintf(b, "%s %*s %*s events\n", t.intervalHeading(), valueWidth, "counts", unit, "unit")
+	}
+	cgroups := hasCgroups(s.Rows)
+	for i := range s.Rows {
+		r := &s.Rows[i]
+		if t.o.hidden(r) || t.o.Defaults && r.Err != nil {
+			continue
+		}
+		t.rows = true
+		prefix := t.place(r.Place)
+		if interval {
+			prefix = fmt.Sprintf("%*s %s", timeWidth, seconds(s.Time), prefix)
+		}
+		fmt.Fprintf(b, "%s%*s %-*s %-*s", prefix, valueWidth, t.value(r), unit, printable(r.Event.Unit), eventWidth, printable(r.Name))
+		indent := valueWidth + unit + eventWidth + 2
+		if cgroups {
+			fmt.Fprintf(b, " %-*s", cgroupWidth, printable(r.Cgroup))
+			indent += cgroupWidth + 1
+		}
+		t.afterEvent(b, r, prefix+strings.Repeat(" ", indent))
+		b.WriteByte('\n')
+	}
+}
+
+// afterEvent prints what follows the event: its metrics, and how far the count can be trusted.
+func (t *text) afterEvent(b *strings.Builder, r *Row, indent string) {
+	for i, m := range r.Metrics {
+		if i > 0 {
+			fmt.Fprintf(b, "\n%s", indent)
+		}
+		fmt.Fprintf(b, "%-*s", metricWidth, m.text(!r.Scaled()))
+	}
+	if len(r.Metrics) == 0 {
+		fmt.Fprintf(b, "%*s", metricWidth, "")
+	}
+	if r.absent() != "" {
+		return
+	}
+	if r.Variance > 0 && finite(r.Variance) {
+		fmt.Fprintf(b, "  ( +-%6.2f%% )", r.Variance)
+	}
+	if r.Scaled() {
+		fmt.Fprintf(b, "  (%.2f%%)", r.share())
+	}
+}
+
+// text is the metric as it stands behind an event. The row marks an estimate itself if its own count
+// is one; mark is for those that are not.
+func (m *Metric) text(mark bool) string {
+	var s string
+	switch m.Kind {
+	case Quantity:
+		s = fmt.Sprintf(" # %8.3f %s", m.Value, m.Unit)
+	case Ratio:
+		s = fmt.Sprintf(" # %7.2f  %s", m.Value, m.Unit)
+	case Percent:
+		s = fmt.Sprintf(" # %7.2f%% %s", m.Value, m.Unit)
+	case Rate:
+		v, prefix := m.Value, ""
+		for _, p := range []string{"K", "M", "G"} {
+			if v > 1000 {
+				v, prefix = v/1000, p
+			}
+		}
+		s = fmt.Sprintf(" # %8.3f %s%s", v, prefix, m.Unit)
+	}
+	if mark && m.Scaled {
+		s += " (scaled)"
+	}
+	return s
+}
+
+// value is the row's value, or what stands in its place.
+func (t *text) value(r *Row) string {
+	if a := r.absent(); a != "" {
+		return a
+	}
+	return t.number(r.printed(), r.decimals())
+}
+
+func (t *text) number(v float64, decimals int) string {
+	s := fixed(v, decimals)
+	if !t.o.BigNum {
+		return s
+	}
+	whole, rest := s, ""
+	if i := strings.IndexByte(s, '.'); i >= 0 {
+		whole, rest = s[:i], s[i:]
+	}
+	for i := len(whole) - 3; i > 0; i -= 3 {
+		whole = whole[:i] + "," + whole[i:]
+	}
+	return whole + rest
+}
+
+// place is what rows begin with where they are about a part of the target.
+func (t *text) place(p Place) string {
+	switch by := t.o.Aggregation; {
+	case by == AggregateGlobal:
+		return ""
+	case by == AggregateThread:
+		comm, tid := p.ID, ""
+		if i := strings.LastIndexByte(p.ID, '-'); i >= 0 {
+			comm, tid = p.ID[:i], p.ID[i+1:]
+		}
+		return fmt.Sprintf("%*s-%-*s ", commWidth, printable(comm), tidWidth, tid)
+	case by.countsCounters():
+		return fmt.Sprintf("%-*s %4d ", places[by].width, p.ID, p.Counters)
+	default:
+		return fmt.Sprintf("%-*s ", places[by].width, p.ID)
+	}
+}
+
+// intervalHeading stands above the times and places of intervals.
+func (t *text) intervalHeading() string {
+	heading := fmt.Sprintf("#%*s", timeWidth-1, "time")
+	switch by := t.o.Aggregation; {
+	case by == AggregateGlobal:
+		return heading
+	case by == AggregateThread:
+		return fmt.Sprintf("%s %*s-%-*s", heading, commWidth, "comm", tidWidth, "pid")
+	case by.countsCounters():
+		return fmt.Sprintf("%s %-*s ctrs", heading, places[by].width, places[by].heading)
+	default:
+		return fmt.Sprintf("%s %-*s", heading, places[by].width, places[by].heading)
+	}
+}
+
+// times are those of a single run.
+func times(b *strings.Builder, o Outcome) {
+	for _, elapsed := range o.Elapsed {
+		fmt.Fprintf(b, " %17.9f seconds time elapsed\n\n", elapsed.Seconds())
+	}
+	if o.HasTimes {
+		fmt.Fprintf(b, " %17.9f seconds user\n %17.9f seconds sys\n\n\n", o.User.Seconds(), o.System.Seconds())
+	}
+}
+
+// repeatedTimes are the mean time of the runs and, with Table, each run's, with a bar that is one
+// longer for each 5 % that it is off the mean.
+func (t *text) repeatedTimes(b *strings.Builder, o Outcome) {
+	var s Stats
+	for _, elapsed := range o.Elapsed {
+		s.Add(elapsed.Seconds())
+	}
+	decimals := precision(s.StdErr())
+	if t.o.Table {
+		indent := len(fmt.Sprintf(" %17.*f", decimals, s.Mean())) - len(fixed(s.Mean(), decimals))
+		fmt.Fprintf(b, "%*s# Table of individual measurements:\n", indent, "")
+		for _, elapsed := range o.Elapsed {
+			off := elapsed.Seconds() - s.Mean()
+			bar := strings.Repeat("#", 1+int(100*math.Abs(off)/s.Mean()/5))
+			fmt.Fprintf(b, " %17.*f (%+.*f) %s\n", decimals, elapsed.Seconds(), decimals, off, bar)
+		}
+		fmt.Fprintf(b, "\n%*s# Final result:\n", indent, "")
+	}
+	fmt.Fprintf(b, " %17.*f +- %.*f seconds time elapsed", decimals, s.Mean(), decimals, s.StdErr())
+	if s.RelStdErr() > 0 {
+		fmt.Fprintf(b, "  ( +-%6.2f%% )", s.RelStdErr())
+	}
+	b.WriteString("\n\n")
+}
+
+// precision is the number of decimals that shows three digits of an error below 1, and not more
+// than there are.
+func precision(err float64) int {
+	const nanosecond = 9
+	if err == 0 {
+		return nanosecond
+	}
+	return min(2+max(0, int(math.Ceil(-math.Log10(err)))), nanosecond)
+}
+
+// printable keeps the names of threads, cgroups and files from moving the cursor of a terminal.
+func printable(s string) string {
+	return strings.Map(func(r rune) rune {
+		if unicode.IsControl(r) {
+			return '?'
+		}
+		return r
+	}, s)
+}

@@ -1,0 +1,69 @@
+package stat
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"unicode/utf8"
+)
+
+const columnWidth = 20 // at least, of a metric
+
+// metricTable prints a line for each place and cgroup, below the names of the metrics.
+func (t *text) metricTable(b *strings.Builder, s Snapshot, interval bool) {
+	table := newMetricTable(s.Rows)
+	cgroups := hasCgroups(s.Rows)
+	again := t.o.IntervalClear || t.snapshots%headingEvery == 0
+	if !interval || again || !slices.Equal(table.columns, t.columns) {
+		t.columnHeading(b, table.columns, interval, cgroups)
+	}
+	t.columns = table.columns
+	t.metrics = t.metrics || len(table.columns) > 0
+	for _, l := range table.lines {
+		t.rows = true
+		if interval {
+			fmt.Fprintf(b, "%*s ", timeWidth, seconds(s.Time))
+		}
+		b.WriteString(t.place(l.place))
+		if cgroups {
+			fmt.Fprintf(b, "%-*s ", cgroupWidth, printable(l.cgroup))
+		}
+		for _, c := range table.columns {
+			v := ""
+			if m, ok := l.values[c]; ok {
+				v = t.metric(&m)
+			}
+			fmt.Fprintf(b, "%*s ", width(c), v)
+		}
+		b.WriteByte('\n')
+	}
+}
+
+func (t *text) columnHeading(b *strings.Builder, columns []string, interval, cgroups bool) {
+	if interval {
+		b.WriteString(t.intervalHeading() + " ")
+	} else {
+		b.WriteString(strings.Repeat(" ", utf8.RuneCountInString(t.place(Place{}))))
+	}
+	if cgroups {
+		fmt.Fprintf(b, "%-*s ", cgroupWidth, "cgroup")
+	}
+	for _, c := range columns {
+		fmt.Fprintf(b, "%*s ", width(c), printable(c))
+	}
+	b.WriteByte('\n')
+}
+
+func width(column string) int { return max(columnWidth, utf8.RuneCountInString(column)) }
+
+// metric is the metric's value in a column, marked if it is an estimate.
+func (t *text) metric(m *Metric) string {
+	s := t.number(m.Value, m.decimals())
+	if m.Kind == Percent {
+		s += "%"
+	}
+	if m.Scaled {
+		s += " (scaled)"
+	}
+	return s
+}
