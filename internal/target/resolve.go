@@ -17,6 +17,7 @@ import (
 // are counted on the CPUs that System and CPUs select.
 type Spec struct {
 	System  bool  // all CPUs that are online
+	Threads bool  // with System: all threads that there are, in place of the CPUs
 	CPUs    []int // these only; nil where the user named none
 	PIDs    []int // processes, with all their threads
 	TIDs    []int // single threads
@@ -29,6 +30,9 @@ type Spec struct {
 func (s Spec) Resolve() (Target, error) { return s.resolve(os.DirFS("/")) }
 
 func (s Spec) resolve(root fs.FS) (Target, error) {
+	if s.System && s.Threads {
+		return resolveAllThreads(root)
+	}
 	if len(s.PIDs)+len(s.TIDs) > 0 {
 		if s.System || s.CPUs != nil || len(s.Cgroups) > 0 {
 			return Target{}, errors.New("processes and threads cannot be measured together with CPUs or cgroups")
@@ -133,6 +137,25 @@ func FormatCPUList(ascending []int) string {
 		i = end + 1
 	}
 	return b.String()
+}
+
+// resolveAllThreads lists the threads of all processes, leaving out those that end meanwhile.
+func resolveAllThreads(root fs.FS) (Target, error) {
+	entries, err := fs.ReadDir(root, "proc")
+	if err != nil {
+		return Target{}, fmt.Errorf("list the processes: %w", err)
+	}
+	var t Target
+	for _, entry := range entries {
+		pid, err := strconv.Atoi(entry.Name())
+		if err != nil {
+			continue
+		}
+		if threads, err := processThreads(root, pid); err == nil {
+			t.Threads = append(t.Threads, threads...)
+		}
+	}
+	return t, nil
 }
 
 func (s Spec) resolveThreads(root fs.FS) (Target, error) {
