@@ -1,7 +1,6 @@
 package target
 
 import (
-	"bytes"
 	"cmp"
 	"errors"
 	"fmt"
@@ -54,25 +53,6 @@ func (s Spec) resolve(root fs.FS) (Target, error) {
 		return Target{}, err
 	}
 	return t, nil
-}
-
-// Alive reports whether any of the processes and threads still is there. One that has ended and that
-// its parent has not waited for is not.
-func (s Spec) Alive() bool { return s.alive(os.DirFS("/")) }
-
-func (s Spec) alive(root fs.FS) bool {
-	for _, id := range slices.Concat(s.PIDs, s.TIDs) {
-		stat, err := fs.ReadFile(root, fmt.Sprintf("proc/%d/stat", id))
-		if err != nil {
-			continue
-		}
-		// The state follows the name, which is in parentheses and may contain some.
-		_, state, _ := strings.Cut(string(stat[max(bytes.LastIndexByte(stat, ')'), 0):]), " ")
-		if !strings.HasPrefix(state, "Z") && !strings.HasPrefix(state, "X") {
-			return true
-		}
-	}
-	return false
 }
 
 func (s Spec) resolveCPUs(root fs.FS) (Target, error) {
