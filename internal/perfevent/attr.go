@@ -75,3 +75,21 @@ const (
 
 // Has reports whether all of f are set.
 func (a *Attr) Has(f Flags) bool { return a.Flags&f == f }
+
+// Events of the type TypeSoftware: enum perf_sw_ids. The clocks count ns.
+const (
+	SoftwareCPUClock        = unix.PERF_COUNT_SW_CPU_CLOCK
+	SoftwareTaskClock       = unix.PERF_COUNT_SW_TASK_CLOCK
+	SoftwarePageFaults      = unix.PERF_COUNT_SW_PAGE_FAULTS
+	SoftwareContextSwitches = unix.PERF_COUNT_SW_CONTEXT_SWITCHES
+	SoftwareCPUMigrations   = unix.PERF_COUNT_SW_CPU_MIGRATIONS
+	SoftwareDummy           = unix.PERF_COUNT_SW_DUMMY
+	SoftwareCgroupSwitches  = 11 // PERF_COUNT_SW_CGROUP_SWITCHES, Linux 5.13
+)
+
+// What a sample has, in the order of the record: enum perf_event_sample_format, as far as it is used.
+const (
+	SampleIP  = unix.PERF_SAMPLE_IP
+	SampleTID = unix.PERF_SAMPLE_TID
+	SampleCPU = unix.PERF_SAMPLE_CPU
+)

@@ -104,7 +104,7 @@ func (c *Command) Exec() error {
 	defer c.closeSocket()
 	c.start = time.Now()
 	// A child that is gone already has been killed: Wait tells by what. No SIGPIPE for that.
-	if err := unix.Sendto(c.socket, []byte{1}, unix.MSG_NOSIGNAL, nil); err != nil && err != unix.EPIPE {
+	if err := unix.Send(c.socket, []byte{1}, unix.MSG_NOSIGNAL); err != nil && err != unix.EPIPE {
 		return fmt.Errorf("start %s: %w", c.name, err)
 	}
 	// The socket closes on exec. What comes before is the usage so far, and then perhaps an errno.

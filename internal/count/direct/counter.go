@@ -1,0 +1,118 @@
+// Package direct counts with perf events that are opened for one session: for each event one file
+// descriptor per CPU, thread, or cgroup and CPU of the target.
+package direct
+
+import (
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/bperf/bperf/internal/count"
+	"github.com/bperf/bperf/internal/perfevent"
+)
+
+// Counter is a count.Counter made of perf events. It is not safe for concurrent use.
+type Counter struct {
+	sets  []set
+	cells []count.Cell // events in order; the readings are the last ones
+	errs  []error      // by event
+
+	group   []perfevent.Reading // room for the largest group
+	enabled time.Time           // zero while disabled
+	last    time.Time           // of the last reading since then
+}
+
+// set is the events of a group in one place. They are enabled and read at once, through the first.
+type set struct {
+	events []*perfevent.Event
+	cells  []int // of the events, in Counter.cells
+	pinned bool
+	group  bool // opened with ReadFormatGroup
+}
+
+// Enable starts counting.
+func (c *Counter) Enable() error {
+	for i := range c.sets {
+		if err := c.sets[i].events[0].Enable(false); err != nil {
+			return fmt.Errorf("start counting: %w", err)
+		}
+	}
+	if c.enabled.IsZero() {
+		c.enabled = time.Now()
+		c.last = c.enabled
+	}
+	return nil
+}
+
+// Disable stops counting.
+func (c *Counter) Disable() error {
+	for i := range c.sets {
+		if err := c.sets[i].events[0].Disable(false); err != nil {
+			return fmt.Errorf("stop counting: %w", err)
+		}
+	}
+	if _, err := c.Read(nil); err != nil { // pinned events that lost their counter: the time up to now
+		return err
+	}
+	c.enabled = time.Time{}
+	return nil
+}
+
+// Read appends the current readings to dst.
+//
+// A pinned event that could not stay on a counter keeps the reading it had, while its time enabled
+// goes on: it was not running from then on.
+func (c *Counter) Read(dst []count.Cell) ([]count.Cell, error) {
+	now := time.Now()
+	for i := range c.sets {
+		s := &c.sets[i]
+		err := c.readSet(s)
+		switch {
+		case err == nil:
+		case s.pinned && errors.Is(err, perfevent.ErrPinned):
+			for _, cell := range s.cells {
+				if !c.enabled.IsZero() {
+					c.cells[cell].Enabled += uint64(now.Sub(c.last))
+				}
+			}
+		default:
+			return nil, fmt.Errorf("read a counter: %w", err)
+		}
+	}
+	c.last = now
+	return append(dst, c.cells...), nil
+}
+
+func (c *Counter) readSet(s *set) error {
+	if !s.group {
+		reading, err := s.events[0].Read()
+		if err == nil {
+			c.cells[s.cells[0]].Reading = reading
+		}
+		return err
+	}
+	readings := c.group[:len(s.cells)]
+	if err := s.events[0].ReadGroup(readings); err != nil {
+		return err
+	}
+	for i, cell := range s.cells {
+		c.cells[cell].Reading = readings[i]
+	}
+	return nil
+}
+
+// Err says why an event is not counted: a *count.Unsupported or, in a session where other events
+// are counted, an *AccessError.
+func (c *Counter) Err(event int) error { return c.errs[event] }
+
+// Close closes all events; the counter cannot be used any more.
+func (c *Counter) Close() error {
+	var errs []error
+	for i := range c.sets {
+		for _, e := range c.sets[i].events {
+			errs = append(errs, e.Close())
+		}
+	}
+	c.sets, c.cells = nil, nil
+	return errors.Join(errs...)
+}

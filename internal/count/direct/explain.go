@@ -1,0 +1,255 @@
+package direct
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"strconv"
+	"strings"
+	"syscall"
+
+	"github.com/bperf/bperf/internal/count"
+	"github.com/bperf/bperf/internal/event"
+	"github.com/bperf/bperf/internal/perfevent"
+	"github.com/bperf/bperf/internal/target"
+)
+
+// explain puts an errno of perf_event_open into words: as the reason why this event is not counted,
+// or as an error that ends the session.
+func (p *opener) explain(e *event.Event, at place, err error) (reason, fatal error) {
+	errno, ok := err.(syscall.Errno)
+	if !ok {
+		return nil, err
+	}
+	what := e.Name + " " + at.describe(p.target)
+	switch errno {
+	case syscall.EACCES, syscall.EPERM:
+		return p.denied(e, at, errno), nil
+	case syscall.ENFILE:
+		return nil, fmt.Errorf("count %s: %w. The whole system has as many files open as fs.file-max allows. "+
+			"Try: sysctl fs.file-max", what, err)
+	case syscall.ENOMEM:
+		return nil, fmt.Errorf("count %s: %w. The kernel has no memory left for this counter; %d are needed",
+			what, err, p.planned())
+	case syscall.ENOSYS:
+		return nil, fmt.Errorf("count %s: %w. This kernel was built without perf events (CONFIG_PERF_EVENTS)", what, err)
+	case syscall.EBADF:
+		if at.cgroup != count.None {
+			return nil, fmt.Errorf("count %s: %s is not a cgroup that perf events know", what, p.target.Cgroups[at.cgroup].Path)
+		}
+	}
+	u := &count.Unsupported{Event: e, Err: err}
+	u.Reason, u.Remedy = p.unsupported(e, errno)
+	return u, nil
+}
+
+// unsupported says what an errno means for an event of its kind.
+func (p *opener) unsupported(e *event.Event, errno syscall.Errno) (reason, remedy string) {
+	switch errno {
+	case syscall.ENOENT, syscall.ENXIO, syscall.ENODEV:
+		return missing(e)
+	case syscall.EOPNOTSUPP:
+		if e.Attr.Flags&(perfevent.PreciseIPBit1|perfevent.PreciseIPBit2) != 0 {
+			return "This CPU cannot count it precisely.", "Leave out the modifier p."
+		}
+		if !hasPMU() && hardware(e) {
+			return missing(e)
+		}
+		return "The PMU " + e.PMU + " cannot count it in this way.", ""
+	case syscall.EINVAL:
+		return p.invalid(e)
+	case syscall.E2BIG:
+		return "It uses a field of struct perf_event_attr that this kernel does not know.", "Linux 6.3 and later know config3."
+	case syscall.EBUSY:
+		return "Something else uses the PMU " + e.PMU + " exclusively.", "End it, or wait for it: another profiler, or the NMI watchdog (sysctl kernel.nmi_watchdog=0)."
+	case syscall.ENOSPC:
+		return "All counters or debug registers that could count it are in use for good.", "End what else uses them: another profiler, or a debugger."
+	default:
+		return fmt.Sprintf("The kernel refuses to count it: %v.", errno), ""
+	}
+}
+
+func missing(e *event.Event) (reason, remedy string) {
+	switch {
+	case hardware(e) && !hasPMU():
+		return "This machine shows no PMU (virtual machine without one?).",
+			"Count software events and tracepoints, or let the hypervisor give the guest a PMU."
+	case hardware(e):
+		return "The PMU of this CPU has no such event.", ""
+	case e.Attr.Type == perfevent.TypeSoftware:
+		return "This kernel has no such software event.", ""
+	case e.Attr.Type == perfevent.TypeTracepoint:
+		return "This kernel does not have the tracepoint any more.", "Load the module that it belongs to."
+	default:
+		return "The PMU " + e.PMU + " has no such event.", ""
+	}
+}
+
+func (p *opener) invalid(e *event.Event) (reason, remedy string) {
+	const excludes = perfevent.ExcludeUser | perfevent.ExcludeKernel | perfevent.ExcludeHV | perfevent.ExcludeIdle |
+		perfevent.ExcludeHost | perfevent.ExcludeGuest
+	m := &member{event: e}
+	attr := p.attr(m, true)
+	switch {
+	case attr.Flags&excludes != 0 && !hardware(e):
+		return "The PMU " + e.PMU + " cannot tell user mode, kernel, idle time and guests apart.",
+			"Leave out modifiers like u and k, and --all-user and --all-kernel."
+	case attr.Flags&(perfevent.PreciseIPBit1|perfevent.PreciseIPBit2) != 0:
+		return "This CPU cannot count it as precisely.", "Use the modifier p less often."
+	case len(p.target.Cgroups) > 0:
+		return "The PMU " + e.PMU + " cannot count it for cgroups.", "Count it for the system (-a)."
+	case len(p.target.Threads) > 0:
+		return fmt.Sprintf("The PMU %s cannot count it for threads (type %d, config %#x).", e.PMU, attr.Type, attr.Config),
+			"Count it for the system (-a)."
+	default:
+		return fmt.Sprintf("The PMU %s does not know this configuration (type %d, config %#x).", e.PMU, attr.Type, attr.Config), ""
+	}
+}
+
+func unscheduled(e *event.Event, leader string) error {
+	return &count.Unsupported{Event: e, Err: fmt.Errorf("%w: %w", errSchedule, syscall.EINVAL),
+		Reason: fmt.Sprintf("It cannot be in one group with %s: the PMU has too few counters for the group, or its events are of several PMUs.", leader),
+		Remedy: "Leave out the braces, or add the modifier W to the group."}
+}
+
+// hardware reports whether an event is one of the CPU's own PMU.
+func hardware(e *event.Event) bool {
+	switch e.Attr.Type {
+	case perfevent.TypeHardware, perfevent.TypeHWCache, perfevent.TypeRaw:
+		return true
+	}
+	return strings.HasPrefix(e.PMU, "cpu") || strings.HasPrefix(e.PMU, "armv8")
+}
+
+// hasPMU reports whether the CPU shows a PMU. Names are "cpu", "cpu_core" and "cpu_atom" on x86; on
+// arm64 the PMUs of CPUs are those that have a file cpus.
+func hasPMU() bool {
+	const devices = "/sys/bus/event_source/devices/"
+	for _, name := range []string{"cpu", "cpu_core", "cpu_atom"} {
+		if _, err := os.Stat(devices + name); err == nil {
+			return true
+		}
+	}
+	entries, err := os.ReadDir(devices)
+	if err != nil {
+		return false
+	}
+	for _, entry := range entries {
+		if _, err := os.Stat(devices + entry.Name() + "/cpus"); err == nil {
+			return true
+		}
+	}
+	return false
+}
+
+func goneError(t target.Target) error {
+	first := t.Threads[0]
+	for _, thread := range t.Threads {
+		if thread.PID != first.PID {
+			return errors.New("all processes and threads that were to be measured have ended")
+		}
+	}
+	return fmt.Errorf("process %d (%s) has ended", first.PID, first.Comm)
+}
+
+func (p *opener) tooManyFiles(limit uint64) error {
+	n := p.planned()
+	events := 0
+	for _, m := range p.members {
+		if m.ours() {
+			events++
+		}
+	}
+	return fmt.Errorf("counting %d events %s takes %d file descriptors, but %d is the limit: %w. "+
+		"Raise it with `ulimit -n %d` (as root, where the shell refuses), or count less at a time",
+		events, describePlaces(p.target), n, limit, syscall.EMFILE, roundUp(n))
+}
+
+// roundUp leaves room for the other files of a process, in a number that is easy to read.
+func roundUp(n int) int { return (n + 64 + 99) / 100 * 100 }
+
+// AccessError is the kernel's refusal to let this user count.
+type AccessError struct {
+	Event    string // as the user wrote it
+	Place    string // "on CPU 0"
+	Paranoid int    // kernel.perf_event_paranoid, see https://docs.kernel.org/admin-guide/sysctl/kernel.html#perf-event-paranoid
+	Err      syscall.Errno
+
+	task   bool // a thread was to be measured
+	kernel bool // kernel mode was asked for
+	only   bool // the event takes place in the kernel alone
+}
+
+func (p *opener) denied(e *event.Event, at place, errno syscall.Errno) *AccessError {
+	attr := p.attr(&member{event: e}, true)
+	return &AccessError{
+		Event:    e.Name,
+		Place:    at.describe(p.target),
+		Paranoid: paranoid(),
+		Err:      errno,
+		task:     at.thread != count.None,
+		kernel:   !attr.Has(perfevent.ExcludeKernel),
+		only:     kernelOnly(e),
+	}
+}
+
+func (e *AccessError) Unwrap() error { return e.Err }
+
+// Error says what was refused, why, and what would help.
+func (e *AccessError) Error() string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "count %s %s: %v. ", e.Event, e.Place, e.Err)
+	needs := e.needs()
+	if e.Paranoid > needs {
+		fmt.Fprintf(&b, "kernel.perf_event_paranoid is %d: without CAP_PERFMON, %s. ", e.Paranoid, e.rule())
+	} else if e.task {
+		fmt.Fprintf(&b, "kernel.perf_event_paranoid is %d, but the process is another user's or protected. ", e.Paranoid)
+	} else {
+		fmt.Fprintf(&b, "kernel.perf_event_paranoid is %d, which allows it; a security policy does not (of a container, seccomp, or a security module). ", e.Paranoid)
+	}
+	b.WriteString("Run bperf as root, or give it the capability: setcap cap_perfmon=ep BPERF")
+	if e.Paranoid > needs {
+		fmt.Fprintf(&b, "; or let every user count: sysctl kernel.perf_event_paranoid=%d", needs)
+	}
+	if e.kernel && !e.only && e.task && e.Paranoid == 2 {
+		b.WriteString("; or count in user mode only, with the modifier u")
+	}
+	return b.String()
+}
+
+// needs is the highest perf_event_paranoid with which an ordinary user may count this.
+func (e *AccessError) needs() int {
+	switch {
+	case !e.task:
+		return 0
+	case e.kernel:
+		return 1
+	default:
+		return 2
+	}
+}
+
+func (e *AccessError) rule() string {
+	switch {
+	case e.Paranoid > 2:
+		return "nothing may be counted"
+	case !e.task:
+		return "only a user's own processes may be counted, not CPUs and cgroups"
+	default:
+		return "only user mode may be counted, not the kernel"
+	}
+}
+
+// paranoid reads kernel.perf_event_paranoid; where it cannot be read, it is taken to be the kernel's
+// default.
+func paranoid() int {
+	text, err := os.ReadFile("/proc/sys/kernel/perf_event_paranoid")
+	if err != nil {
+		return 2
+	}
+	level, err := strconv.Atoi(strings.TrimSpace(string(text)))
+	if err != nil {
+		return 2
+	}
+	return level
+}

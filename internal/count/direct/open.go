@@ -1,0 +1,412 @@
+package direct
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+	"sync"
+	"syscall"
+
+	"github.com/bperf/bperf/internal/count"
+	"github.com/bperf/bperf/internal/event"
+	"github.com/bperf/bperf/internal/perfevent"
+	"github.com/bperf/bperf/internal/target"
+)
+
+// Open opens the events of a list for a target, disabled. Tool events and those with the modifier b
+// are for other engines and have no cells here. What this machine cannot count is no error but said by Err,
+// and so is an event that may not be counted while others may; an *AccessError is returned when none
+// may.
+//
+// As perf does, it counts in user mode only what a user without privileges may not count in the
+// kernel, if the user left the choice: then the event's Attr says so, and its Name ends in u.
+// Events that happen in the kernel alone, like context-switches, would always be 0 and are refused.
+//
+// CPUs that went offline and threads that ended are left out, unless all threads have ended. Each
+// place of an event takes a file descriptor; the limit is raised as far as possible.
+func Open(list event.List, t target.Target, o count.Options) (*Counter, error) {
+	p := &opener{target: t, options: o, places: allPlaces(t), ended: make([]bool, len(t.Threads))}
+	p.topology = sync.OnceValues(func() (target.Topology, error) { return target.ReadTopology(os.DirFS("/sys")) })
+	defer p.closeCgroups()
+	if err := p.open(list); err != nil {
+		p.closeAll()
+		return nil, err
+	}
+	return p.counter(), nil
+}
+
+// opener is the state of opening.
+type opener struct {
+	target  target.Target
+	options count.Options
+	places  []place
+	members []*member // of all groups
+	cgroups []*os.File
+	ended   []bool // by thread
+
+	topology func() (target.Topology, error)
+}
+
+// member is an event of a group while it is opened.
+type member struct {
+	event *event.Event
+	group int   // groups that are opened together have the same number
+	alone bool  // the only event of its group
+	cpus  []int // nil for all of the target
+
+	fds []*perfevent.Event // by place, nil where it is not open
+	err error              // why it is not counted
+}
+
+func (p *opener) open(list event.List) error {
+	if err := p.openCgroups(); err != nil {
+		return err
+	}
+	groups := make([][]*member, len(list))
+	for i, g := range list {
+		for _, e := range g.Events {
+			m := &member{event: e, group: i, alone: len(g.Events) == 1, fds: make([]*perfevent.Event, len(p.places))}
+			groups[i] = append(groups[i], m)
+			p.members = append(p.members, m)
+			if err := p.plan(m); err != nil {
+				return err
+			}
+		}
+	}
+	next := len(list)
+	for i, g := range list {
+		err := p.openGroup(groups[i])
+		if errors.Is(err, errSchedule) && g.Weak {
+			p.splitGroup(groups[i], next)
+			next += len(groups[i])
+			for _, m := range groups[i] {
+				if err := p.openGroup([]*member{m}); err != nil {
+					return err
+				}
+			}
+			continue
+		}
+		if err != nil && !errors.Is(err, errSchedule) {
+			return err
+		}
+	}
+	return p.verdict()
+}
+
+// plan decides where an event is to be opened.
+func (p *opener) plan(m *member) (err error) {
+	m.cpus, err = selectCPUs(m.event, p.target, p.topology)
+	var unsupported *count.Unsupported
+	if errors.As(err, &unsupported) {
+		m.err = unsupported
+		return nil
+	}
+	return err
+}
+
+func (m *member) ours() bool { return m.event.Tool == event.ToolNone && !m.event.BPF && m.err == nil }
+
+func (m *member) wants(at place) bool {
+	return m.cpus == nil || slices.Contains(m.cpus, at.cpu)
+}
+
+// errSchedule is the outcome of opening a group that the PMU refuses though it takes its events one
+// by one.
+var errSchedule = errors.New("the events do not fit in a group")
+
+// openGroup opens the events of one group, in each place behind the first that is open there. It
+// returns errSchedule when a member was left out for the sake of the group.
+func (p *opener) openGroup(group []*member) error {
+	leaders := make([]*perfevent.Event, len(p.places))
+	var result error
+	for _, m := range group {
+		if !m.ours() {
+			continue
+		}
+		err := p.openMember(m, leaders, group[0].event.Name)
+		switch {
+		case errors.Is(err, errSchedule):
+			result = errSchedule
+		case err != nil:
+			return err
+		}
+		for i, fd := range m.fds {
+			if leaders[i] == nil {
+				leaders[i] = fd
+			}
+		}
+	}
+	return result
+}
+
+// splitGroup makes a group of each member.
+func (p *opener) splitGroup(group []*member, number int) {
+	for i, m := range group {
+		m.close()
+		m.alone, m.group = true, number+i
+		var unsupported *count.Unsupported
+		if errors.As(m.err, &unsupported) && errors.Is(unsupported.Err, errSchedule) {
+			m.err = nil
+		}
+	}
+}
+
+// openMember opens an event in all its places. An event that cannot be counted gets its err.
+func (p *opener) openMember(m *member, leaders []*perfevent.Event, leader string) error {
+	for i, at := range p.places {
+		if !m.wants(at) || at.thread != count.None && p.ended[at.thread] {
+			continue
+		}
+		fd, err := p.openAt(m, at, leaders[i])
+		if fd != nil {
+			m.fds[i] = fd
+			continue
+		}
+		switch err {
+		case syscall.ESRCH:
+			p.ended[at.thread] = true
+			continue
+		case syscall.ENODEV:
+			if p.offline(at) {
+				continue
+			}
+		case syscall.EACCES, syscall.EPERM:
+			if userOnly(m.event) {
+				m.close()
+				return p.openMember(m, leaders, leader)
+			}
+		case syscall.EINVAL:
+			if leaders[i] != nil && p.fitsAlone(m, at) {
+				m.close()
+				m.err = unscheduled(m.event, leader)
+				return errSchedule
+			}
+		}
+		m.close()
+		m.err, err = p.explain(m.event, at, err)
+		return err
+	}
+	return p.filter(m)
+}
+
+// openAt opens an event in a place. Where all descriptors are in use it raises the limit.
+func (p *opener) openAt(m *member, at place, leader *perfevent.Event) (*perfevent.Event, error) {
+	attr, where := p.attr(m, leader == nil), p.where(at)
+	where.Leader = leader
+	fd, err := perfevent.Open(&attr, where)
+	if err == syscall.EMFILE {
+		limit, enough := perfevent.RaiseFileLimit(p.remaining())
+		if fd, err = perfevent.Open(&attr, where); err == syscall.EMFILE && !enough {
+			return nil, p.tooManyFiles(limit)
+		}
+	}
+	return fd, err
+}
+
+func (p *opener) where(at place) perfevent.Where {
+	switch {
+	case at.thread != count.None:
+		return perfevent.Where{Thread: p.target.Threads[at.thread].TID, CPU: perfevent.AnyCPU}
+	case at.cgroup != count.None:
+		return perfevent.Where{Cgroup: int(p.cgroups[at.cgroup].Fd()), UseCgroup: true, CPU: at.cpu}
+	default:
+		return perfevent.Where{Thread: perfevent.AnyThread, CPU: at.cpu}
+	}
+}
+
+// attr completes an event's attributes. Members of a group count whenever their leader does, so
+// only leaders are disabled, and start on exec.
+func (p *opener) attr(m *member, leads bool) perfevent.Attr {
+	attr := m.event.Attr
+	attr.ReadFormat = perfevent.ReadFormatTimes
+	if !m.alone {
+		attr.ReadFormat |= perfevent.ReadFormatGroup
+	}
+	if leads {
+		attr.Flags |= perfevent.Disabled
+		if p.options.EnableOnExec {
+			attr.Flags |= perfevent.EnableOnExec
+		}
+	}
+	if p.options.Inherit && len(p.target.Threads) > 0 {
+		attr.Flags |= perfevent.Inherit
+	}
+	if p.options.AllUser {
+		attr.Flags |= perfevent.ExcludeKernel | perfevent.ExcludeHV
+	}
+	if p.options.AllKernel {
+		attr.Flags |= perfevent.ExcludeUser
+	}
+	return attr
+}
+
+// fitsAlone reports whether an event that a group refused can be opened outside of it.
+func (p *opener) fitsAlone(m *member, at place) bool {
+	fd, err := p.openAt(m, at, nil)
+	if err != nil {
+		return false
+	}
+	fd.Close()
+	return true
+}
+
+// filter sets the filter of a tracepoint on its counters.
+func (p *opener) filter(m *member) error {
+	if m.event.Filter == "" {
+		return nil
+	}
+	for _, fd := range m.fds {
+		if fd == nil {
+			continue
+		}
+		if err := fd.SetFilter(m.event.Filter); err != nil {
+			return fmt.Errorf("%s: the kernel does not take the filter %q: %w. Filters are for tracepoints; "+
+				"the fields of one are in /sys/kernel/tracing/events/%s/format",
+				m.event.Name, m.event.Filter, err, strings.ReplaceAll(m.event.Name, ":", "/"))
+		}
+	}
+	return nil
+}
+
+// userOnly restricts an event to user mode, if it was not restricted and makes sense there.
+func userOnly(e *event.Event) bool {
+	if e.Attr.Flags&(perfevent.ExcludeKernel|perfevent.ExcludeUser) != 0 || kernelOnly(e) {
+		return false
+	}
+	e.Attr.Flags |= perfevent.ExcludeKernel | perfevent.ExcludeHV
+	if !strings.ContainsAny(e.Name, ":/") {
+		e.Name += ":"
+	}
+	e.Name += "u"
+	return true
+}
+
+// kernelOnly reports whether an event takes place in the kernel, so that there is none to count in
+// user mode.
+func kernelOnly(e *event.Event) bool {
+	if e.Attr.Type == perfevent.TypeTracepoint {
+		return true
+	}
+	return e.Attr.Type == perfevent.TypeSoftware && slices.Contains([]uint64{
+		perfevent.SoftwareContextSwitches, perfevent.SoftwareCPUMigrations, perfevent.SoftwareCgroupSwitches}, e.Attr.Config)
+}
+
+// offline reports whether the CPU of a place went offline after the target was resolved.
+func (p *opener) offline(at place) bool {
+	if at.cpu == count.None {
+		return false
+	}
+	now, err := target.Spec{System: true}.Resolve()
+	return err == nil && !slices.Contains(now.CPUs, at.cpu)
+}
+
+func (p *opener) openCgroups() error {
+	for _, cgroup := range p.target.Cgroups {
+		dir, err := os.Open(cgroup.Path)
+		if err != nil {
+			return fmt.Errorf("cgroup %s: %w", cgroup.Name, err)
+		}
+		p.cgroups = append(p.cgroups, dir)
+	}
+	return nil
+}
+
+func (p *opener) closeCgroups() {
+	for _, dir := range p.cgroups {
+		dir.Close()
+	}
+}
+
+func (m *member) close() {
+	for i, fd := range m.fds {
+		if fd != nil {
+			fd.Close()
+			m.fds[i] = nil
+		}
+	}
+}
+
+func (p *opener) closeAll() {
+	for _, m := range p.members {
+		m.close()
+	}
+}
+
+// planned is the number of file descriptors that all events take, remaining those of it that are
+// not open yet.
+func (p *opener) planned() (n int) {
+	for _, m := range p.members {
+		for _, at := range p.places {
+			if m.ours() && m.wants(at) {
+				n++
+			}
+		}
+	}
+	return n
+}
+
+func (p *opener) remaining() int {
+	n := p.planned()
+	for _, m := range p.members {
+		for _, fd := range m.fds {
+			if fd != nil {
+				n--
+			}
+		}
+	}
+	return n
+}
+
+// verdict is an error when nothing can be counted for reasons that are not the events'.
+func (p *opener) verdict() error {
+	if len(p.ended) > 0 && !slices.Contains(p.ended, false) {
+		return goneError(p.target)
+	}
+	var denied error
+	for _, m := range p.members {
+		var access *AccessError
+		switch {
+		case errors.As(m.err, &access):
+			if denied == nil {
+				denied = m.err
+			}
+		case m.ours():
+			return nil
+		}
+	}
+	return denied
+}
+
+// counter puts what is open together.
+func (p *opener) counter() *Counter {
+	c := &Counter{errs: make([]error, len(p.members))}
+	sets := make(map[setKey]int)
+	for i, m := range p.members {
+		c.errs[i] = m.err
+		for j, fd := range m.fds {
+			if fd == nil {
+				continue
+			}
+			at := p.places[j]
+			key := setKey{m.group, at}
+			s, ok := sets[key]
+			if !ok {
+				s = len(c.sets)
+				sets[key] = s
+				c.sets = append(c.sets, set{pinned: m.event.Attr.Has(perfevent.Pinned), group: !m.alone})
+			}
+			c.sets[s].events = append(c.sets[s].events, fd)
+			c.sets[s].cells = append(c.sets[s].cells, len(c.cells))
+			c.group = make([]perfevent.Reading, max(len(c.group), len(c.sets[s].cells)))
+			c.cells = append(c.cells, count.Cell{Event: i, CPU: at.cpu, Thread: at.thread, Cgroup: at.cgroup})
+		}
+	}
+	return c
+}
+
+type setKey struct {
+	group int
+	place
+}

@@ -1,0 +1,98 @@
+package direct
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/bperf/bperf/internal/count"
+	"github.com/bperf/bperf/internal/event"
+	"github.com/bperf/bperf/internal/target"
+)
+
+// place is where an event can be opened; the fields are those of count.Cell.
+type place struct{ cpu, thread, cgroup int }
+
+// allPlaces lists the places of a target: its threads, or its CPUs, for each cgroup if there are
+// any.
+func allPlaces(t target.Target) []place {
+	var places []place
+	for i := range t.Threads {
+		places = append(places, place{count.None, i, count.None})
+	}
+	if len(t.Threads) > 0 {
+		return places
+	}
+	for cgroup := range max(len(t.Cgroups), 1) {
+		if len(t.Cgroups) == 0 {
+			cgroup = count.None
+		}
+		for _, cpu := range t.CPUs {
+			places = append(places, place{cpu, count.None, cgroup})
+		}
+	}
+	return places
+}
+
+// describePlaces is what the target has places for, in the words of an error message.
+func describePlaces(t target.Target) string {
+	switch {
+	case len(t.Threads) > 0:
+		return fmt.Sprintf("for %d threads", len(t.Threads))
+	case len(t.Cgroups) > 0:
+		return fmt.Sprintf("on %d CPUs for %d cgroups", len(t.CPUs), len(t.Cgroups))
+	default:
+		return fmt.Sprintf("on %d CPUs", len(t.CPUs))
+	}
+}
+
+func (at place) describe(t target.Target) string {
+	switch {
+	case at.thread != count.None:
+		thread := t.Threads[at.thread]
+		return fmt.Sprintf("for thread %d (%s)", thread.TID, thread.Comm)
+	case at.cgroup != count.None:
+		return fmt.Sprintf("for cgroup %s on CPU %d", t.Cgroups[at.cgroup].Name, at.cpu)
+	default:
+		return fmt.Sprintf("on CPU %d", at.cpu)
+	}
+}
+
+// selectCPUs returns the CPUs of the target on which an event is counted: nil for all of them, as
+// for threads, which their events follow to any CPU. It is a *count.Unsupported if there is none.
+func selectCPUs(e *event.Event, t target.Target, topology func() (target.Topology, error)) ([]int, error) {
+	if e.Uncore && (len(t.Threads) > 0 || len(t.Cgroups) > 0) {
+		return nil, &count.Unsupported{Event: e,
+			Reason: fmt.Sprintf("The PMU %s counts for all that runs, not for single threads or cgroups.", e.PMU),
+			Remedy: "Count it for the system (-a) or for CPUs (-C)."}
+	}
+	if len(t.Threads) > 0 || e.CPUs == nil && !e.PerPkg {
+		return nil, nil
+	}
+	cpus := t.CPUs
+	if e.CPUs != nil {
+		cpus = slices.DeleteFunc(slices.Clone(cpus), func(cpu int) bool { return !slices.Contains(e.CPUs, cpu) })
+	}
+	if len(cpus) == 0 {
+		return nil, &count.Unsupported{Event: e,
+			Reason: fmt.Sprintf("The PMU %s counts on CPU %s, of which none is asked for.", e.PMU, target.FormatCPUList(e.CPUs)),
+			Remedy: "Count it for the system (-a), or name one of these CPUs with -C."}
+	}
+	if !e.PerPkg {
+		return cpus, nil
+	}
+	where, err := topology()
+	if err != nil {
+		return nil, err
+	}
+	return onePerSocket(cpus, where), nil
+}
+
+func onePerSocket(cpus []int, topology target.Topology) []int {
+	seen := make(map[int]bool)
+	return slices.DeleteFunc(slices.Clone(cpus), func(cpu int) bool {
+		socket := topology[cpu].Socket
+		again := seen[socket]
+		seen[socket] = true
+		return again
+	})
+}
