@@ -1,0 +1,78 @@
+# make            build ./bperf for this machine
+# make check      what can be told without running the product
+# make test       every test: on this kernel, as root, then in guests
+# make help       all targets
+
+SHELL := /bin/bash -o pipefail
+export CGO_ENABLED := 0
+
+CACHE   := $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/bperf
+ARCHES  := amd64 arm64
+VERSION := $(shell git describe --tags --always --dirty 2>/dev/null || echo unknown)
+BUILD   := go build -trimpath -ldflags '-s -w -X github.com/bperf/bperf/internal/cli.version=$(VERSION)'
+
+STATICCHECK_VERSION := v0.8.2
+STATICCHECK         := $(CACHE)/bin/staticcheck-$(STATICCHECK_VERSION)
+
+# The kernels that tests run on besides this machine's, and the packages whose tests ask the kernel.
+GUESTS         := amd64/bookworm amd64/trixie arm64/trixie arm64/sid
+GUEST_PACKAGES := ./internal/perfevent ./internal/target ./internal/count/... ./internal/kernel ./test/e2e
+
+.PHONY: bperf
+bperf: ## build ./bperf for this machine (the default)
+	$(BUILD) -o $@ ./cmd/bperf
+
+.PHONY: build
+build: $(ARCHES:%=bperf-linux-%) ## build a static binary for each architecture
+
+.PHONY: $(ARCHES:%=bperf-linux-%)
+$(ARCHES:%=bperf-linux-%): bperf-linux-%:
+	GOOS=linux GOARCH=$* $(BUILD) -o $@ ./cmd/bperf
+
+.PHONY: generate
+generate: ## make the generated files again
+	go generate ./...
+
+.PHONY: check
+check: $(STATICCHECK) ## gofmt, go vet and staticcheck for each architecture, the import rules
+	@unformatted=$$(gofmt -l $$(git ls-files --cached --others --exclude-standard '*.go')); \
+	  [ -z "$$unformatted" ] || { printf 'not gofmted:\n%s\n' "$$unformatted"; exit 1; }
+	GOARCH=amd64 go vet ./...
+	GOARCH=arm64 go vet ./...
+	GOARCH=amd64 $(STATICCHECK) ./...
+	GOARCH=arm64 $(STATICCHECK) ./...
+	go test -count=1 ./test/imports
+
+# Built for this machine first: `GOARCH=arm64 go run` would build staticcheck itself for arm64.
+$(STATICCHECK):
+	@mkdir -p $(@D)
+	GOBIN=$(@D) go install honnef.co/go/tools/cmd/staticcheck@$(STATICCHECK_VERSION)
+	mv $(@D)/staticcheck $@
+
+.PHONY: test
+test: ## all tests: on this kernel, then in guests; the last line is "N passed, N failed"
+	@{ $(MAKE) --no-print-directory test-host && $(MAKE) --no-print-directory test-guests; } 2>&1 | go run ./test/tally
+
+.PHONY: test-host
+test-host: bperf ## all tests on this kernel; what needs root is skipped without it, and fails where CI is set
+	BPERF=$(CURDIR)/bperf go test -count=1 -v ./...
+
+.PHONY: test-guests
+test-guests: ## the tests that ask the kernel, on other kernels under QEMU
+	go run ./test/guest $(GUESTS:%=-kernel %) $(GUEST_PACKAGES)
+
+.PHONY: bench
+bench: bperf ## bperf beside the distribution's perf: wall and CPU time, memory, set-up time
+	go run ./test/bench -bperf ./bperf
+
+.PHONY: man
+man: ## write the man pages to man/
+	go run ./cmd/bperf man man
+
+.PHONY: clean
+clean: ## remove what was built here; kernels and tools stay in the cache
+	rm -rf bperf bperf-linux-* man
+
+.PHONY: help
+help: ## this list
+	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' Makefile | expand -t 14

@@ -1,0 +1,96 @@
+// Package imports checks the two rules of the design that the compiler does not: which packages may talk to the
+// system directly, and that imports only point down the layers.
+package imports
+
+import (
+	"fmt"
+	"path"
+	"strings"
+)
+
+// Module is the path of the module under check.
+const Module = "github.com/bperf/bperf"
+
+// Package is what the rules need of a package; the names are those of `go list -json`.
+type Package struct {
+	ImportPath string
+	Imports    []string // of files that are no tests
+}
+
+// layers are the packages from the top down, each with everything below its path. A package may import from lower
+// layers, and within its own path.
+var layers = [][]string{
+	{"cmd/bperf", "test"},
+	{"internal/cli"},
+	{"internal/serve"},
+	{"internal/stat", "internal/record", "internal/sample", "internal/report"},
+	{"internal/profile", "internal/perfdata"},
+	{"internal/count", "internal/bpfprog", "internal/symbol"},
+	{"internal/event", "internal/target"},
+	{"internal/kernel"},
+	{"internal/perfevent"},
+}
+
+// unix is the package for system calls, and boundaries are the packages that exist to make them.
+const unix = "golang.org/x/sys/unix"
+
+var boundaries = []string{"internal/perfevent", "internal/kernel", "internal/target", "test"}
+
+// Check returns what breaks the rules, one sentence each.
+func Check(packages []Package) []string {
+	var broken []string
+	for _, p := range packages {
+		from, inside := strings.CutPrefix(p.ImportPath, Module+"/")
+		if !inside {
+			continue
+		}
+		layer, home := locate(from)
+		if layer < 0 {
+			broken = append(broken, fmt.Sprintf("%s is in no layer: give it one in test/imports", from))
+			continue
+		}
+		for _, imported := range p.Imports {
+			if fault := checkImport(from, layer, home, imported); fault != "" {
+				broken = append(broken, fault)
+			}
+		}
+	}
+	return broken
+}
+
+func checkImport(from string, layer int, home, imported string) string {
+	if imported == unix && !within(boundaries, from) {
+		return fmt.Sprintf("%s imports %s: only %s may", from, unix, strings.Join(boundaries, ", "))
+	}
+	to, inside := strings.CutPrefix(imported, Module+"/")
+	if !inside {
+		return ""
+	}
+	if below, there := locate(to); there != home && below <= layer {
+		return fmt.Sprintf("%s imports %s, which is not below it", from, to)
+	}
+	return ""
+}
+
+// locate finds the layer of a package and the path in it that the package belongs to; -1 if there is none.
+func locate(pkg string) (layer int, home string) {
+	for i, paths := range layers {
+		for _, p := range paths {
+			if within([]string{p}, pkg) {
+				return i, p
+			}
+		}
+	}
+	return -1, ""
+}
+
+func within(paths []string, pkg string) bool {
+	for ; pkg != "."; pkg = path.Dir(pkg) {
+		for _, p := range paths {
+			if p == pkg {
+				return true
+			}
+		}
+	}
+	return false
+}

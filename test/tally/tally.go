@@ -1,0 +1,100 @@
+package main
+
+import (
+	"bufio"
+	"fmt"
+	"io"
+	"regexp"
+	"strings"
+)
+
+var (
+	// "    --- SKIP: TestRead/empty (0.00s)"
+	result = regexp.MustCompile(`^\s*--- (PASS|FAIL|SKIP): (\S+) \(`)
+	// "    read_test.go:12: needs root"
+	logged = regexp.MustCompile(`^\s+\S+\.go:\d+: (.*)`)
+	// "ok  	github.com/bperf/bperf/internal/event	0.1s", "FAIL	github.com/bperf/bperf/internal/event [build failed]"
+	packageEnd = regexp.MustCompile(`^(ok  |FAIL)\t(.*)`)
+)
+
+// tally is what was seen of the tests' results.
+type tally struct {
+	passed  int
+	failed  []string // "package: test"
+	skipped []string // "package: test: reason"
+
+	lastLog string   // the line logged last: the reason, when the test turns out skipped
+	fails   []string // of the package whose output is being read
+	skips   []string
+}
+
+func (t *tally) copy(w io.Writer, r io.Reader) error {
+	lines := bufio.NewReader(r)
+	for {
+		line, err := lines.ReadString('\n')
+		if _, err := io.WriteString(w, line); err != nil {
+			return err
+		}
+		t.add(strings.TrimRight(line, "\r\n"))
+		switch err {
+		case nil:
+		case io.EOF:
+			return nil
+		default:
+			return err
+		}
+	}
+}
+
+func (t *tally) add(line string) {
+	if m := logged.FindStringSubmatch(line); m != nil {
+		t.lastLog = m[1]
+	}
+	if m := result.FindStringSubmatch(line); m != nil {
+		switch m[1] {
+		case "PASS":
+			t.passed++
+		case "FAIL":
+			t.fails = append(t.fails, m[2])
+		case "SKIP":
+			t.skips = append(t.skips, m[2]+": "+t.lastLog)
+		}
+	}
+	if m := packageEnd.FindStringSubmatch(line); m != nil {
+		t.endPackage(m[1] == "FAIL", strings.Join(strings.Fields(m[2]), " "))
+	}
+}
+
+// endPackage gives the results read so far to the package they belong to. A package can fail without a test that does:
+// it did not compile, or it panicked.
+func (t *tally) endPackage(failed bool, name string) {
+	if failed && len(t.fails) == 0 {
+		t.fails = []string{"(the package)"}
+	}
+	for _, f := range t.fails {
+		t.failed = append(t.failed, name+": "+f)
+	}
+	for _, s := range t.skips {
+		t.skipped = append(t.skipped, name+": "+s)
+	}
+	t.fails, t.skips = nil, nil
+}
+
+func (t *tally) print(w io.Writer) {
+	if len(t.fails) > 0 || len(t.skips) > 0 {
+		t.endPackage(len(t.fails) > 0, "(cut short)")
+	}
+	printList(w, "Skipped:", t.skipped)
+	printList(w, "Failed:", t.failed)
+	fmt.Fprintf(w, "\n%d passed, %d failed\n", t.passed, len(t.failed))
+}
+
+func printList(w io.Writer, title string, list []string) {
+	if len(list) == 0 {
+		return
+	}
+	fmt.Fprintln(w, "\n"+title)
+	for _, s := range list {
+		fmt.Fprintln(w, "    "+s)
+	}
+}
