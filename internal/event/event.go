@@ -13,11 +13,12 @@ import (
 type Event struct {
 	Name string         // what reports print: as the user wrote it, modifiers included, or its name= term
 	PMU  string         // sysfs name of the PMU: "cpu", "cpu_atom", "uncore_imc_0", "software", "tracepoint"; "tool" for tools
-	Attr perfevent.Attr // type, config, exclude flags, precise_ip; the rest is the counter's to fill in
+	Attr perfevent.Attr // type, config, exclude flags, precise_ip; the rest is the counter's to fill in.
+	// The terms period= and freq= are in Attr.Sample: who counts and does not sample clears them.
 
 	Tool Tool // not ToolNone: bperf itself provides the number and Attr is unused
 
-	CPUs   []int // CPUs on which the PMU counts, ascending; nil for all
+	CPUs   []int // CPUs on which the PMU counts, ascending; nil for all, empty where none of them is online
 	Uncore bool  // the PMU counts for a package or node, not for tasks: it needs a CPU of CPUs
 
 	Scale    float64 // a printed value is the count times Scale; 1 where the PMU says nothing

@@ -146,7 +146,10 @@ func (p *parser) arrange(terms []*term, mods modifiers) ([]Group, error) {
 	first := terms[0].mods.with(mods)
 	weak := mods.has("W") || slices.ContainsFunc(terms, func(t *term) bool { return t.mods.has("W") })
 	for i := range groups {
-		first.applyLeader(groups[i].Events[0])
+		// What bperf measures itself leads nothing.
+		if j := slices.IndexFunc(groups[i].Events, func(e *Event) bool { return e.Tool == ToolNone }); j >= 0 {
+			first.applyLeader(groups[i].Events[j])
+		}
 		groups[i].Weak = weak
 	}
 	return groups, nil

@@ -139,7 +139,7 @@ func (m *Machine) matchPMUs(name string) ([]*pmu, error) {
 }
 
 // boxName is the name of a PMU without what tells several of its kind apart: "_" and a decimal
-// number, or an address, which is a hexadecimal one of at least 6 digits (the "a53" of
+// number, or an address, which is a hexadecimal one of at least 4 digits (the "a53" of
 // armv8_cortex_a53 is neither).
 func boxName(name string) string {
 	i := strings.LastIndexByte(name, '_')
@@ -148,7 +148,7 @@ func boxName(name string) string {
 	}
 	suffix := name[i+1:]
 	if strings.Trim(suffix, "0123456789") == "" ||
-		len(suffix) >= 6 && strings.Trim(suffix, "0123456789abcdef") == "" {
+		len(suffix) >= 4 && strings.Trim(suffix, "0123456789abcdef") == "" {
 		return name[:i]
 	}
 	return name

@@ -37,6 +37,9 @@ func (p *parser) onPMUs(t *term) ([]Event, error) {
 // pmuCandidates are the names that can be before a slash.
 func (m *Machine) pmuCandidates() []candidate {
 	var c []candidate
+	for _, core := range m.corePMUs() {
+		c = append(c, candidate{"cpu", core.name})
+	}
 	for _, name := range m.pmuNames() {
 		c = append(c, candidate{name, name})
 		if box := boxName(name); box != name {
@@ -75,12 +78,8 @@ func (p *parser) onPMU(t *term, u *pmu) (Event, error) {
 // genericOn makes the event the generic one that is named like a term, cpu_core/cycles/, unless the
 // PMU has something of that name itself.
 func (p *parser) genericOn(e *Event, u *pmu, a param) (bool, error) {
-	var generic Event
-	if g, ok := findGeneric(a.key); ok && (u.core && g.kind == Hardware || u.name == "software" && g.kind == Software) {
-		generic = g.event()
-	} else if c, ok := parseCache(a.key); ok && u.core && c.possible() {
-		generic = c.event()
-	} else {
+	generic, ok := genericNamed(u, a.key)
+	if !ok {
 		return false, nil
 	}
 	if _, has, err := u.alias(a.key); has || err != nil {
@@ -95,6 +94,17 @@ func (p *parser) genericOn(e *Event, u *pmu, a param) (bool, error) {
 	}
 	scaleClock(e)
 	return true, nil
+}
+
+// genericNamed is the generic event of this name that the PMU counts.
+func genericNamed(u *pmu, name string) (Event, bool) {
+	if g, ok := findGeneric(name); ok && (u.core && g.kind == Hardware || u.name == "software" && g.kind == Software) {
+		return g.event(), true
+	}
+	if c, ok := parseCache(name); ok && u.core && c.possible() {
+		return c.event(), true
+	}
+	return Event{}, false
 }
 
 // wrap puts an error of sysfs at a position.
@@ -179,6 +189,9 @@ func (p *parser) unknownParam(u *pmu, a param) error {
 	all := candidates(terms)
 	if !a.hasValue {
 		all = append(all, candidates(u.aliases())...)
+	}
+	if _, ok := genericNamed(u, a.key); ok && !a.hasValue {
+		return p.fail(a.pos, "%s is a generic event: no other terms of %s can be with it", a.key, u.name)
 	}
 	what := "event or term"
 	if a.hasValue {
@@ -272,11 +285,15 @@ func (p *parser) bareAlias(t *term) ([]Event, error) {
 }
 
 func (p *parser) unknownEvent(t *term) error {
-	if u, err := p.m.pmu(t.head); err == nil {
-		return p.fail(t.pos, "%s is a PMU; its events are written %s/EVENT/", u.name, u.name)
+	if _, err := p.m.pmu(t.head); err == nil {
+		return p.isPMU(t)
 	}
 	all := p.m.allCandidates()
 	return p.failNearest(t.pos, t.head, all, "there is no event %s", t.head)
+}
+
+func (p *parser) isPMU(t *term) error {
+	return p.fail(t.pos, "%s is a PMU; its events are written %s/EVENT/", t.head, t.head)
 }
 
 // allCandidates are the names of all events of the machine.

@@ -73,11 +73,8 @@ func (p *parser) tracepoints(t *term, name string, namePos int) ([]Event, error)
 		if errors.Is(err, fs.ErrNotExist) {
 			return nil, p.noTracepoint(t, name, namePos)
 		}
-		if errors.Is(err, fs.ErrPermission) {
-			return nil, p.fail(t.pos, "%w", &TracefsError{err})
-		}
 		if err != nil {
-			return nil, p.fail(t.pos, "%w", err)
+			return nil, p.tracefsError(t, err)
 		}
 		return []Event{e}, nil
 	}
@@ -92,7 +89,7 @@ func (p *parser) tracepoints(t *term, name string, namePos int) ([]Event, error)
 			continue // it can be traced, but is no perf event
 		}
 		if err != nil {
-			return nil, p.fail(t.pos, "%w", err)
+			return nil, p.tracefsError(t, err)
 		}
 		events = append(events, e)
 	}
@@ -124,7 +121,15 @@ func (m *Machine) matchTracepoints(system, name string) ([]string, error) {
 	return found, nil
 }
 
-// tracepoint is the event of one tracepoint; the error is that of the file system.
+// tracefsError puts what went wrong with a tracepoint at its position, if it has none.
+func (p *parser) tracefsError(t *term, err error) error {
+	if syntax := (*SyntaxError)(nil); errors.As(err, &syntax) {
+		return err
+	}
+	return p.fail(t.pos, "%w", &TracefsError{err})
+}
+
+// tracepoint is the event of one tracepoint; the error is that of the file system, or has a position.
 func (p *parser) tracepoint(t *term, full string) (Event, error) {
 	system, name, _ := strings.Cut(full, ":")
 	text, err := readFile(p.m.tracing(), "events/"+system+"/"+name+"/id")
@@ -133,7 +138,7 @@ func (p *parser) tracepoint(t *term, full string) (Event, error) {
 	}
 	id, err := strconv.ParseUint(strings.TrimSpace(text), 10, 32)
 	if err != nil {
-		return Event{}, errors.New("the id of tracepoint " + full + " is not a number")
+		return Event{}, p.fail(t.pos, "the id of tracepoint %s is %q, not a number", full, strings.TrimSpace(text))
 	}
 	e := Event{Name: full, PMU: "tracepoint", Scale: 1, Attr: perfevent.Attr{Type: perfevent.TypeTracepoint, Config: id}}
 	if t.mods != "" {
@@ -162,12 +167,18 @@ func (p *parser) noTracepoint(t *term, name string, namePos int) error {
 	if isGlob(t.head) || isGlob(name) {
 		return p.failNearest(t.pos, t.head+":"+name, candidates(names), "no tracepoint matches %s:%s", t.head, name)
 	}
+	if exists(p.m.tracing(), "events", t.head, name) {
+		return p.fail(namePos, "%s:%s can be traced, but perf events cannot count it", t.head, name)
+	}
 	if slices.Contains(systems, t.head) {
 		var all []candidate
 		for _, full := range p.m.tracepointsOf(t.head) {
 			all = append(all, candidate{full[len(t.head)+1:], full})
 		}
 		return p.failNearest(namePos, name, all, "%s has no tracepoint %s", t.head, name)
+	}
+	if _, err := p.m.pmu(t.head); err == nil {
+		return p.isPMU(t)
 	}
 	var all []candidate
 	for _, full := range names {
