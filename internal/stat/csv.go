@@ -91,9 +91,12 @@ func (c *csv) count(r *Row, cgroups bool) []string {
 // again where the metrics have changed. As in perf's, a separator follows each field.
 func (c *csv) metricTable(b *strings.Builder, s Snapshot) {
 	t := newMetricTable(s.Rows)
+	if len(t.columns) == 0 {
+		return
+	}
 	cgroups := hasCgroups(s.Rows)
-	if c.columns == nil || !slices.Equal(t.columns, c.columns) {
-		c.columns = append([]string{}, t.columns...)
+	if !slices.Equal(t.columns, c.columns) {
+		c.columns = t.columns
 		c.line(b, append(slices.Concat(c.heading(s, cgroups), t.columns), ""))
 	}
 	for _, l := range t.lines {

@@ -95,7 +95,7 @@ func (j *jsonLines) count(f *object, r *Row, cgroups bool) {
 	if cgroups {
 		f.string("cgroup", r.Cgroup)
 	}
-	if j.runs > 1 && absent == "" && finite(r.Variance) {
+	if j.runs > 1 && absent == "" {
 		f.raw("variance", fixed(r.Variance, 2))
 	}
 	f.raw("event-runtime", strconv.FormatUint(r.Running, 10))
@@ -117,10 +117,19 @@ func (j *jsonLines) metricTable(b *strings.Builder, s Snapshot) {
 		if len(l.values) == 0 {
 			f.string("metric-value", "none")
 		}
+		var scaled []string
 		for _, c := range t.columns {
-			if m, ok := l.values[c]; ok {
-				f.string(c, fixed(m.Value, 6))
+			m, ok := l.values[c]
+			if !ok {
+				continue
 			}
+			f.string(c, fixed(m.Value, 6))
+			if m.Scaled {
+				scaled = append(scaled, quote(c))
+			}
+		}
+		if len(scaled) > 0 {
+			f.raw("scaled-metrics", "["+strings.Join(scaled, ", ")+"]")
 		}
 		b.WriteString(f.String())
 	}

@@ -219,7 +219,7 @@ func group(events []string) string {
 	return "{" + strings.Join(events, ",") + "}:W"
 }
 
-// findMetric finds a metric by its name or its unit, in any case.
+// findMetric finds a metric by its name or alias, in any case.
 func findMetric(name string) (*metric, error) {
 	for i := range metrics {
 		m := &metrics[i]

@@ -233,19 +233,20 @@ func (t *text) number(v float64, decimals int) string {
 
 // place is what rows begin with where they are about a part of the target.
 func (t *text) place(p Place) string {
+	id := printable(p.ID)
 	switch by := t.o.Aggregation; {
 	case by == AggregateGlobal:
 		return ""
 	case by == AggregateThread:
-		comm, tid := p.ID, ""
-		if i := strings.LastIndexByte(p.ID, '-'); i >= 0 {
-			comm, tid = p.ID[:i], p.ID[i+1:]
+		comm, tid := id, ""
+		if i := strings.LastIndexByte(id, '-'); i >= 0 {
+			comm, tid = id[:i], id[i+1:]
 		}
-		return fmt.Sprintf("%*s-%-*s ", commWidth, printable(comm), tidWidth, tid)
+		return fmt.Sprintf("%*s-%-*s ", commWidth, comm, tidWidth, tid)
 	case by.countsCounters():
-		return fmt.Sprintf("%-*s %4d ", places[by].width, p.ID, p.Counters)
+		return fmt.Sprintf("%-*s %4d ", places[by].width, id, p.Counters)
 	default:
-		return fmt.Sprintf("%-*s ", places[by].width, p.ID)
+		return fmt.Sprintf("%-*s ", places[by].width, id)
 	}
 }
 

@@ -12,13 +12,16 @@ const columnWidth = 20 // at least, of a metric
 // metricTable prints a line for each place and cgroup, below the names of the metrics.
 func (t *text) metricTable(b *strings.Builder, s Snapshot, interval bool) {
 	table := newMetricTable(s.Rows)
+	if len(table.columns) == 0 {
+		return
+	}
 	cgroups := hasCgroups(s.Rows)
 	again := t.o.IntervalClear || t.snapshots%headingEvery == 0
 	if !interval || again || !slices.Equal(table.columns, t.columns) {
 		t.columnHeading(b, table.columns, interval, cgroups)
 	}
 	t.columns = table.columns
-	t.metrics = t.metrics || len(table.columns) > 0
+	t.metrics = true
 	for _, l := range table.lines {
 		t.rows = true
 		if interval {
