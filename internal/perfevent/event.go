@@ -137,7 +137,13 @@ func (e *Event) Read() (Reading, error) {
 // one point in time: dst[0] is the leader's, the others follow in the order of opening. Members
 // share the leader's times. It is an error if the group has another number of events than dst.
 func (e *Event) ReadGroup(dst []Reading) error {
-	buf := make([]byte, 8*(3+len(dst)))
+	var small [8 * (3 + 16)]byte // most groups fit, so that reading them needs no memory
+	buf := small[:]
+	if need := 8 * (3 + len(dst)); need <= len(small) {
+		buf = buf[:need]
+	} else {
+		buf = make([]byte, need)
+	}
 	if err := e.readFull(buf); err != nil {
 		return err
 	}
