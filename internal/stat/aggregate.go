@@ -1,0 +1,146 @@
+package stat
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+
+	"github.com/bperf/bperf/internal/count"
+	"github.com/bperf/bperf/internal/event"
+	"github.com/bperf/bperf/internal/perfevent"
+	"github.com/bperf/bperf/internal/target"
+)
+
+// layout says which cells make up which row. The cells of a session stay the same from reading to
+// reading, so it is made once.
+type layout struct {
+	rows   []Row // without values
+	cells  [][]int
+	counts []*event.Event // of each cell
+	raw    bool
+}
+
+// position is a row's place in the output.
+type position struct {
+	cgroup int // index, in the order of the command line
+	place  int // CPU, index of a thread, or the first CPU of a core, die, socket or node
+	event  int // index of the first event of the row
+}
+
+// newLayout makes the rows for the cells of a session. An event that cannot be counted gets a row
+// in each place and cgroup, too.
+func newLayout(c *counters, cells []count.Cell, cfg *Config, topo target.Topology) *layout {
+	l := &layout{raw: cfg.Raw, counts: make([]*event.Event, len(cells))}
+	index := make(map[position]int)
+	add := func(ev, cpu, thread, cgroup int) int {
+		first := c.row(ev, cfg.NoMerge)
+		at := position{cgroup: cgroup, event: first}
+		place := Place{}
+		switch {
+		case cfg.Aggregation == AggregateGlobal:
+		case cfg.Aggregation == AggregateThread:
+			if thread != count.None {
+				at.place = thread
+				t := c.target.Threads[thread]
+				place.ID = fmt.Sprintf("%s-%d", t.Comm, t.TID)
+			}
+		default:
+			if cpu == count.None {
+				cpu = c.target.CPUs[0] // tool events have no CPU; perf shows them on the first
+			}
+			place.ID, at.place = cpuPlace(topo, cfg.Aggregation, cpu)
+		}
+		i, ok := index[at]
+		if !ok {
+			i = len(l.rows)
+			index[at] = i
+			row := Row{Event: c.events[first], Name: c.name(first, cfg.NoMerge), Place: place, Err: c.Err(ev)}
+			if cgroup != count.None {
+				row.Cgroup = c.cgroups[cgroup]
+			}
+			l.rows = append(l.rows, row)
+			l.cells = append(l.cells, nil)
+		}
+		return i
+	}
+	for i, cell := range cells {
+		l.counts[i] = c.events[cell.Event]
+		row := add(cell.Event, cell.CPU, cell.Thread, cell.Cgroup)
+		l.cells[row] = append(l.cells[row], i)
+		l.rows[row].Place.Counters++
+		l.rows[row].Err = nil
+	}
+	for ev := range c.events {
+		if c.Err(ev) == nil {
+			continue
+		}
+		for _, at := range c.places(ev, cfg.Aggregation) {
+			add(ev, at.CPU, at.Thread, at.Cgroup)
+		}
+	}
+	l.sort(index, cfg.Aggregation)
+	return l
+}
+
+// sort brings the rows in perf's order: cgroup by cgroup; within, place by place where places are
+// sums over CPUs, and otherwise event by event.
+func (l *layout) sort(index map[position]int, by Aggregation) {
+	order := make([]position, 0, len(index))
+	for p := range index {
+		order = append(order, p)
+	}
+	byEvent := by == AggregateNone || by == AggregateThread
+	slices.SortFunc(order, func(a, b position) int {
+		place, ev := cmp.Compare(a.place, b.place), cmp.Compare(a.event, b.event)
+		if byEvent {
+			place, ev = ev, place
+		}
+		return cmp.Or(cmp.Compare(a.cgroup, b.cgroup), place, ev)
+	})
+	rows, cells := make([]Row, len(order)), make([][]int, len(order))
+	for i, p := range order {
+		rows[i], cells[i] = l.rows[index[p]], l.cells[index[p]]
+	}
+	l.rows, l.cells = rows, cells
+}
+
+// cpuPlace is the part of the machine that a CPU belongs to, with a number to sort by.
+func cpuPlace(topo target.Topology, by Aggregation, cpu int) (id string, order int) {
+	if by == AggregateNone {
+		return fmt.Sprintf("CPU%d", cpu), cpu
+	}
+	at := topo[cpu]
+	const span = 1 << 16
+	switch by {
+	case AggregateCore:
+		return at.CoreID(), (at.Socket*span+at.Die)*span + at.Core
+	case AggregateDie:
+		return at.DieID(), at.Socket*span + at.Die
+	case AggregateSocket:
+		return at.SocketID(), at.Socket
+	default:
+		return at.NodeID(), at.Node
+	}
+}
+
+// snapshot fills the rows with the growth of the cells since an earlier reading, which is nil for
+// all of it.
+func (l *layout) snapshot(cells, since []count.Cell) []Row {
+	rows := slices.Clone(l.rows)
+	var readings []perfevent.Reading
+	for i := range rows {
+		readings = readings[:0]
+		for _, c := range l.cells[i] {
+			r := cells[c].Reading
+			if since != nil {
+				r = r.Sub(since[c].Reading)
+			}
+			if l.counts[c].Snapshot {
+				r.Value = cells[c].Value
+			}
+			readings = append(readings, r)
+		}
+		rows[i].Total = count.Sum(readings, l.raw)
+	}
+	return rows
+}

@@ -1,0 +1,249 @@
+package stat
+
+import (
+	"errors"
+	"slices"
+
+	"github.com/bperf/bperf/internal/count"
+	"github.com/bperf/bperf/internal/count/direct"
+	"github.com/bperf/bperf/internal/count/tool"
+	"github.com/bperf/bperf/internal/event"
+	"github.com/bperf/bperf/internal/target"
+)
+
+// counters is all that a session counts with: one part per engine and set of cgroups, seen as one.
+type counters struct {
+	events  []*event.Event
+	target  target.Target // its cgroups are those of all parts
+	cgroups []string      // names
+	parts   []part
+	tools   []*tool.Counter // those of the parts that count tool events
+}
+
+// part is a counter for some of the session's events.
+type part struct {
+	count.Counter
+	events  []int // its events' indexes in the session's
+	cgroups []int // its cgroups' indexes in the session's
+}
+
+// assignment is a set of groups with the cgroups (indexes) that they are counted for.
+type assignment struct {
+	groups  event.List
+	cgroups []int
+}
+
+// openCounters opens what the configuration asks for. Events that the machine lacks are no error
+// here.
+func openCounters(cfg *Config, t target.Target, o count.Options) (*counters, error) {
+	c := &counters{events: cfg.Events.Events(), target: t}
+	for _, cg := range t.Cgroups {
+		c.cgroups = append(c.cgroups, cg.Name)
+	}
+	index := make(map[*event.Event]int, len(c.events))
+	for i, e := range c.events {
+		index[e] = i
+	}
+	for _, a := range assign(cfg, t) {
+		of := t
+		of.Cgroups = nil
+		for _, i := range a.cgroups {
+			of.Cgroups = append(of.Cgroups, t.Cgroups[i])
+		}
+		perf, tools := splitTools(a.groups)
+		if err := c.open(index, a.cgroups, perf, func(l event.List) (count.Counter, error) {
+			return direct.Open(l, of, o)
+		}); err != nil {
+			return nil, err
+		}
+		if err := c.open(index, a.cgroups, tools, func(l event.List) (count.Counter, error) {
+			t, err := tool.Open(l, of, o)
+			c.tools = append(c.tools, t)
+			return t, err
+		}); err != nil {
+			return nil, err
+		}
+	}
+	return c, nil
+}
+
+// open adds a part, unless there are no events for it; on failure it closes those that are open.
+func (c *counters) open(index map[*event.Event]int, cgroups []int, l event.List, open func(event.List) (count.Counter, error)) error {
+	if len(l) == 0 {
+		return nil
+	}
+	counter, err := open(l)
+	if err != nil {
+		return errors.Join(err, c.Close())
+	}
+	p := part{Counter: counter, cgroups: cgroups}
+	for _, e := range l.Events() {
+		p.events = append(p.events, index[e])
+	}
+	c.parts = append(c.parts, p)
+	return nil
+}
+
+// assign puts groups together that count for the same cgroups: all of them, or with -G one each.
+func assign(cfg *Config, t target.Target) []assignment {
+	if cfg.EventCgroups == nil {
+		all := assignment{groups: cfg.Events}
+		for i := range t.Cgroups {
+			all.cgroups = append(all.cgroups, i)
+		}
+		return []assignment{all}
+	}
+	var list []assignment
+	ev := 0
+	for _, g := range cfg.Events {
+		var cgroups []int
+		if name := cfg.EventCgroups[ev]; name != "" {
+			cgroups = []int{slices.IndexFunc(t.Cgroups, func(cg target.Cgroup) bool { return cg.Name == name })}
+		}
+		i := slices.IndexFunc(list, func(a assignment) bool { return slices.Equal(a.cgroups, cgroups) })
+		if i < 0 {
+			i = len(list)
+			list = append(list, assignment{cgroups: cgroups})
+		}
+		list[i].groups = append(list[i].groups, g)
+		ev += len(g.Events)
+	}
+	return list
+}
+
+// splitTools takes the tool events, which no kernel counts, out of the groups.
+func splitTools(l event.List) (perf, tools event.List) {
+	for _, g := range l {
+		var p, t []*event.Event
+		for _, e := range g.Events {
+			if e.Tool != event.ToolNone {
+				t = append(t, e)
+			} else {
+				p = append(p, e)
+			}
+		}
+		if len(p) > 0 {
+			perf = append(perf, event.Group{Events: p, Weak: g.Weak})
+		}
+		if len(t) > 0 {
+			tools = append(tools, event.Group{Events: t})
+		}
+	}
+	return perf, tools
+}
+
+// enableTools enables the tool events alone: no kernel does it when the command is executed.
+func (c *counters) enableTools() error {
+	for _, t := range c.tools {
+		if err := t.Enable(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// finish hands over what the command that was measured has used up.
+func (c *counters) finish(command target.Status) {
+	for _, t := range c.tools {
+		t.Finish(command.User, command.System)
+	}
+}
+
+func (c *counters) Enable() error  { return c.each(count.Counter.Enable) }
+func (c *counters) Disable() error { return c.each(count.Counter.Disable) }
+func (c *counters) Close() error   { return c.each(count.Counter.Close) }
+
+func (c *counters) each(f func(count.Counter) error) error {
+	var errs []error
+	for _, p := range c.parts {
+		errs = append(errs, f(p.Counter))
+	}
+	return errors.Join(errs...)
+}
+
+// Read reads all parts; the cells' indexes are the session's.
+func (c *counters) Read(dst []count.Cell) ([]count.Cell, error) {
+	for _, p := range c.parts {
+		start := len(dst)
+		var err error
+		if dst, err = p.Counter.Read(dst); err != nil {
+			return nil, err
+		}
+		for i := start; i < len(dst); i++ {
+			dst[i].Event = p.events[dst[i].Event]
+			if dst[i].Cgroup != count.None {
+				dst[i].Cgroup = p.cgroups[dst[i].Cgroup]
+			}
+		}
+	}
+	return dst, nil
+}
+
+// Err says why the machine cannot count an event; nil if it can.
+func (c *counters) Err(ev int) error {
+	p := c.part(ev)
+	return p.Err(slices.Index(p.events, ev))
+}
+
+// part is the one that counts an event.
+func (c *counters) part(ev int) part {
+	return c.parts[slices.IndexFunc(c.parts, func(p part) bool { return slices.Contains(p.events, ev) })]
+}
+
+// row is the index of the event that leads the row of another: the first of those that one term of
+// the command line stands for, under one name.
+func (c *counters) row(ev int, noMerge bool) int {
+	if noMerge {
+		return ev
+	}
+	e := c.events[ev]
+	return slices.IndexFunc(c.events, func(o *event.Event) bool { return o.Term == e.Term && o.Name == e.Name })
+}
+
+// name is an event's name in a row. Events that would be one row but are kept apart show their PMU.
+func (c *counters) name(ev int, noMerge bool) string {
+	e := c.events[ev]
+	same := 0
+	for _, o := range c.events {
+		if o.Term == e.Term && o.Name == e.Name {
+			same++
+		}
+	}
+	if noMerge && same > 1 {
+		return e.Name + " [" + e.PMU + "]"
+	}
+	return e.Name
+}
+
+// places lists where an event would count if the machine could count it: a cell per place that the
+// aggregation tells apart, and per cgroup.
+func (c *counters) places(ev int, by Aggregation) []count.Cell {
+	nowhere := count.Cell{Event: ev, CPU: count.None, Thread: count.None, Cgroup: count.None}
+	places := []count.Cell{nowhere}
+	switch by {
+	case AggregateGlobal:
+	case AggregateThread:
+		places = repeat(nowhere, len(c.target.Threads), func(cell *count.Cell, i int) { cell.Thread = i })
+	default:
+		places = repeat(nowhere, len(c.target.CPUs), func(cell *count.Cell, i int) { cell.CPU = c.target.CPUs[i] })
+	}
+	cgroups := c.part(ev).cgroups
+	if len(cgroups) == 0 {
+		return places
+	}
+	var all []count.Cell
+	for _, at := range places {
+		all = append(all, repeat(at, len(cgroups), func(cell *count.Cell, i int) { cell.Cgroup = cgroups[i] })...)
+	}
+	return all
+}
+
+// repeat makes n cells of one, each with its difference.
+func repeat(cell count.Cell, n int, differ func(*count.Cell, int)) []count.Cell {
+	cells := make([]count.Cell, n)
+	for i := range cells {
+		cells[i] = cell
+		differ(&cells[i], i)
+	}
+	return cells
+}

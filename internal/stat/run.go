@@ -1,0 +1,308 @@
+package stat
+
+import (
+	"fmt"
+	"os"
+	"syscall"
+	"time"
+
+	"github.com/bperf/bperf/internal/count"
+	"github.com/bperf/bperf/internal/target"
+)
+
+// run is one measurement, from opening the counters to closing them.
+type run struct {
+	*session
+	counters *counters
+	layout   *layout
+	command  *target.Command // nil without one
+
+	exited <-chan target.Status // of the command; nil without one
+
+	enabled   bool
+	start     time.Time     // of the measured time
+	last      []count.Cell  // at the last interval
+	lastTime  time.Duration // since start
+	intervals int
+}
+
+// run does one of the session's runs.
+func (s *session) run() error {
+	r := &run{session: s}
+	spec := s.cfg.Target
+	if len(s.cfg.Command) > 0 {
+		var err error
+		if r.command, err = target.StartCommand(s.cfg.Command); err != nil {
+			return err
+		}
+		defer r.command.Kill() // does nothing when it has ended
+		if s.cfg.CommandIsTarget() {
+			spec.TIDs = []int{r.command.PID()}
+		}
+	}
+	var err error
+	if r.counters, err = s.open(spec); err != nil {
+		return err
+	}
+	defer r.counters.Close()
+	if err := supported(r.counters); err != nil {
+		return err
+	}
+	if err := r.begin(); err != nil {
+		return err
+	}
+	if err := r.wait(spec); err != nil {
+		return err
+	}
+	return r.finish()
+}
+
+// begin starts what is measured, and the counters with it unless they are to wait.
+func (r *run) begin() error {
+	if err := r.prepare(); err != nil {
+		return err
+	}
+	waits := r.cfg.Delay > 0 || r.cfg.StartDisabled
+	if waits {
+		r.cfg.Notify("Events disabled")
+	}
+	switch {
+	case waits:
+	case r.enableOnExec():
+		if err := r.counters.enableTools(); err != nil {
+			return err
+		}
+		r.enabled = true
+	default:
+		if err := r.enable(); err != nil {
+			return err
+		}
+	}
+	r.start = time.Now()
+	if r.command == nil {
+		return nil
+	}
+	if err := r.command.Exec(); err != nil {
+		return err
+	}
+	exited := make(chan target.Status, 1)
+	go func() { exited <- r.command.Wait() }()
+	r.exited = exited
+	return nil
+}
+
+// prepare makes the rows and takes the reading that the first interval is measured from.
+func (r *run) prepare() (err error) {
+	if r.last, err = r.counters.Read(nil); err != nil {
+		return err
+	}
+	var topo target.Topology
+	if r.cfg.Aggregation.needsTopology() {
+		if topo, err = target.ReadTopology(os.DirFS("/sys")); err != nil {
+			return err
+		}
+	}
+	r.layout = newLayout(r.counters, r.last, r.cfg, topo)
+	return nil
+}
+
+func (r *run) enable() error {
+	if r.enabled {
+		return nil
+	}
+	r.enabled = true
+	return r.counters.Enable()
+}
+
+func (r *run) disable() error {
+	if !r.enabled {
+		return nil
+	}
+	r.enabled = false
+	return r.counters.Disable()
+}
+
+// aliveCheck is how often a session without a command looks whether its target still lives.
+const aliveCheck = 100 * time.Millisecond
+
+// wait returns when the measured time is over.
+func (r *run) wait(spec target.Spec) error {
+	delay, timeout := after(r.cfg.Delay), after(r.cfg.Timeout)
+	var ticks, alive <-chan time.Time
+	if r.cfg.Interval > 0 {
+		t := time.NewTicker(r.cfg.Interval)
+		defer t.Stop()
+		ticks = t.C
+	}
+	if r.command == nil && len(r.counters.target.Threads) > 0 {
+		t := time.NewTicker(aliveCheck)
+		defer t.Stop()
+		alive = t.C
+	}
+	control := r.cfg.Control.Commands()
+	for {
+		select {
+		case r.result.Command = <-r.exited:
+			return nil
+		case sig := <-r.cfg.Signals:
+			if over, err := r.interrupted(sig); over || err != nil {
+				return err
+			}
+		case <-timeout:
+			return r.end(syscall.SIGTERM)
+		case <-delay:
+			r.cfg.Notify("Events enabled")
+			if err := r.enable(); err != nil {
+				return err
+			}
+		case <-ticks:
+			if err := r.interval(); err != nil {
+				return err
+			}
+			if r.intervals == r.cfg.IntervalCount {
+				return r.end(syscall.SIGTERM)
+			}
+		case c, ok := <-control:
+			if !ok {
+				control = nil
+				break
+			}
+			over, err := r.obey(c)
+			if over || err != nil {
+				return err
+			}
+		case <-alive:
+			if !spec.Alive() {
+				return nil
+			}
+		}
+	}
+}
+
+// after is time.After, but never for no time.
+func after(d time.Duration) <-chan time.Time {
+	if d <= 0 {
+		return nil
+	}
+	return time.After(d)
+}
+
+// interrupted passes a signal on to the command, whose end is the run's; a second one kills it.
+// Without a command the run is over.
+func (r *run) interrupted(sig os.Signal) (over bool, err error) {
+	second := r.result.Signal != nil
+	r.result.Signal = sig
+	switch {
+	case r.command == nil:
+		return true, nil
+	case second:
+		return false, r.command.Signal(syscall.SIGKILL)
+	default:
+		return false, r.command.Signal(sig)
+	}
+}
+
+// end ends the run before the command has: the command gets the signal, and is waited for.
+func (r *run) end(sig syscall.Signal) error {
+	if r.command == nil {
+		return nil
+	}
+	if err := r.command.Signal(sig); err != nil {
+		return err
+	}
+	for {
+		select {
+		case r.result.Command = <-r.exited:
+			return nil
+		case sig := <-r.cfg.Signals:
+			r.result.Signal = sig
+			if err := r.command.Signal(syscall.SIGKILL); err != nil {
+				return err
+			}
+		}
+	}
+}
+
+// obey does what the control descriptor says.
+func (r *run) obey(c Command) (over bool, err error) {
+	switch c {
+	case CommandEnable:
+		r.cfg.Notify("Events enabled")
+		err = r.enable()
+	case CommandDisable:
+		err = r.disable()
+		r.cfg.Notify("Events disabled")
+	case CommandStop:
+		over, err = true, r.end(syscall.SIGTERM)
+	}
+	if err != nil {
+		return false, err
+	}
+	return over, r.cfg.Control.Ack()
+}
+
+// interval prints what was counted since the last one.
+func (r *run) interval() error {
+	now := time.Since(r.start)
+	cells, err := r.counters.Read(nil)
+	if err != nil {
+		return err
+	}
+	rows := r.layout.snapshot(cells, r.last)
+	AddMetrics(rows, now-r.lastTime)
+	r.last, r.lastTime = cells, now
+	r.intervals++
+	return r.print(Snapshot{Time: now, Rows: rows})
+}
+
+// finish stops counting and takes the result.
+func (r *run) finish() error {
+	elapsed := time.Since(r.start)
+	if err := r.disable(); err != nil {
+		return err
+	}
+	if r.cfg.CommandIsTarget() {
+		r.counters.finish(r.result.Command)
+	}
+	if r.cfg.Interval > 0 && r.intervals != r.cfg.IntervalCount {
+		if err := r.interval(); err != nil { // the rest, shorter than an interval
+			return err
+		}
+	}
+	cells, err := r.counters.Read(nil)
+	if err != nil {
+		return err
+	}
+	r.verbose(cells)
+	r.outcome.add(elapsed, r.result.Command, r.cfg)
+	rows := r.layout.snapshot(cells, nil)
+	if r.cfg.Interval == 0 {
+		r.repeats.add(rows)
+		return nil
+	}
+	if !r.cfg.Summary {
+		return nil
+	}
+	AddMetrics(rows, elapsed)
+	return r.print(Snapshot{Time: elapsed, Summary: true, Rows: rows})
+}
+
+// verbose reports each event's sum of readings as the kernel gave them.
+func (r *run) verbose(cells []count.Cell) {
+	if r.cfg.Verbose == nil {
+		return
+	}
+	for i, e := range r.counters.events {
+		if err := r.counters.Err(i); err != nil {
+			r.cfg.Verbose(err.Error())
+			continue
+		}
+		var sum count.Cell
+		for _, c := range cells {
+			if c.Event == i {
+				sum.Add(c.Reading)
+			}
+		}
+		r.cfg.Verbose(fmt.Sprintf("%s: %d %d %d", e.Name, sum.Value, sum.Enabled, sum.Running))
+	}
+}

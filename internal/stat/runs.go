@@ -1,0 +1,86 @@
+package stat
+
+import (
+	"time"
+
+	"github.com/bperf/bperf/internal/count"
+	"github.com/bperf/bperf/internal/target"
+)
+
+// repeats puts the rows of several runs together.
+type repeats struct {
+	order []*repeatedRow
+	index map[rowKey]*repeatedRow
+}
+
+// rowKey tells rows of one run apart, and finds the same row of the next.
+type rowKey struct {
+	term                int
+	name, place, cgroup string
+}
+
+type repeatedRow struct {
+	Row
+	value            Stats
+	enabled, running uint64
+	counted          uint64 // runs that have a value
+}
+
+// add takes the rows of one run.
+func (r *repeats) add(rows []Row) {
+	if r.index == nil {
+		r.index = make(map[rowKey]*repeatedRow)
+	}
+	for _, row := range rows {
+		key := rowKey{row.Event.Term, row.Name, row.Place.ID, row.Cgroup}
+		all, ok := r.index[key]
+		if !ok {
+			all = &repeatedRow{Row: row}
+			r.index[key] = all
+			r.order = append(r.order, all)
+		}
+		if !row.Counted() {
+			continue
+		}
+		all.value.Add(row.Value)
+		all.enabled += row.Enabled
+		all.running += row.Running
+		all.counted++
+	}
+}
+
+// rows are the means over the runs, with metrics.
+func (r *repeats) rows(elapsed time.Duration) []Row {
+	rows := make([]Row, len(r.order))
+	for i, all := range r.order {
+		rows[i] = all.Row
+		if all.counted == 0 {
+			continue
+		}
+		rows[i].Total = count.Total{
+			Value:   all.value.Mean(),
+			Enabled: all.enabled / all.counted,
+			Running: all.running / all.counted,
+		}
+		rows[i].Variance = all.value.RelStdErr()
+	}
+	AddMetrics(rows, elapsed)
+	return rows
+}
+
+// add takes the times of one run.
+func (o *Outcome) add(elapsed time.Duration, command target.Status, cfg *Config) {
+	o.Runs++
+	o.Elapsed = append(o.Elapsed, elapsed)
+	o.HasTimes = cfg.CommandIsTarget() && o.Runs == 1
+	o.User, o.System = command.User, command.System
+}
+
+// elapsed is the mean over the runs.
+func (o *Outcome) elapsed() time.Duration {
+	var sum time.Duration
+	for _, e := range o.Elapsed {
+		sum += e
+	}
+	return sum / time.Duration(max(len(o.Elapsed), 1))
+}

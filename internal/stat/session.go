@@ -1,0 +1,203 @@
+// Package stat is a counting session: from what is asked for to the rows of its result, and the
+// result's forms as text, CSV and JSON.
+package stat
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/bperf/bperf/internal/count"
+	"github.com/bperf/bperf/internal/event"
+	"github.com/bperf/bperf/internal/target"
+)
+
+// Config is what a session measures, and how.
+type Config struct {
+	Events       event.List
+	EventCgroups []string // with -G: for each event the cgroup's name, or empty for none; nil without
+	Defaults     bool     // the events are bperf's choice: what the machine lacks is left out of the text
+
+	Target  target.Spec
+	Command []string // its run is the time that is measured; and with an empty Target, what is measured
+	Subject string   // the target in words, for the heading
+
+	Inherit     bool
+	AllUser     bool
+	AllKernel   bool
+	Raw         bool // do not scale
+	NoMerge     bool // keep the boxes of an uncore PMU apart
+	Aggregation Aggregation
+
+	Interval      time.Duration // 0 for one result at the end
+	IntervalCount int           // end after as many, 0 for no such end
+	Timeout       time.Duration // end after it, 0 for no such end
+	Delay         time.Duration // start counting so long after the start
+	StartDisabled bool          // start counting when the control descriptor says so
+	Repeat        int           // runs; 0 for until interrupted
+	Sync          bool          // write out dirty pages before each run
+	Pre, Post     string        // shell commands around each run
+	Control       *Control      // or nil
+	Summary       bool          // with Interval: the sum at the end, too
+
+	Signals <-chan os.Signal // end the session
+	Notify  func(string)     // takes lines for the person who waits: "Events enabled", warnings
+	Verbose func(string)     // takes each event's raw reading; may be nil
+}
+
+// CommandIsTarget reports whether the command itself is measured.
+func (c *Config) CommandIsTarget() bool {
+	t := c.Target
+	return len(c.Command) > 0 && !t.System && len(t.CPUs)+len(t.PIDs)+len(t.TIDs)+len(t.Cgroups) == 0
+}
+
+// Result is how a session ended, for the exit status.
+type Result struct {
+	Command target.Status // of the last run
+	Signal  os.Signal     // that ended the session, or nil
+}
+
+// ErrNothingCounts is wrapped by the error of a session of which no event can be counted.
+var ErrNothingCounts = errors.New("no supported events found")
+
+// Run measures, and prints each result as it comes.
+func Run(cfg Config, p Printer) (Result, error) {
+	s := &session{cfg: &cfg, printer: p}
+	err := s.measure()
+	return s.result, err
+}
+
+type session struct {
+	cfg     *Config
+	printer Printer
+	result  Result
+
+	outcome Outcome
+	repeats repeats
+	headed  bool // the heading is printed
+}
+
+// measure does all runs.
+func (s *session) measure() error {
+	for n := 1; ; n++ {
+		s.outcome.Subject = s.cfg.Subject
+		if err := s.between(s.cfg.Pre); err != nil {
+			return err
+		}
+		if s.cfg.Sync {
+			syscall.Sync()
+		}
+		if err := s.run(); err != nil {
+			return err
+		}
+		if err := s.between(s.cfg.Post); err != nil {
+			return err
+		}
+		over := n == s.cfg.Repeat || s.result.Signal != nil
+		if !over && s.cfg.Repeat != 0 {
+			continue
+		}
+		if err := s.conclude(); err != nil || over {
+			return err
+		}
+	}
+}
+
+// conclude prints what the runs so far have in common, and forgets them.
+func (s *session) conclude() error {
+	if s.cfg.Interval == 0 {
+		if err := s.print(Snapshot{Rows: s.repeats.rows(s.outcome.elapsed())}); err != nil {
+			return err
+		}
+	}
+	err := s.printer.End(s.outcome)
+	s.outcome, s.repeats, s.headed = Outcome{}, repeats{}, false
+	return err
+}
+
+// between runs one of the shell commands around a run.
+func (s *session) between(command string) error {
+	if command == "" {
+		return nil
+	}
+	c := exec.Command("/bin/sh", "-c", command)
+	c.Stdin, c.Stdout, c.Stderr = os.Stdin, os.Stdout, os.Stderr
+	if err := c.Run(); err != nil {
+		return fmt.Errorf("run %q around the measurement: %w", command, err)
+	}
+	return nil
+}
+
+// print prints one set of rows, after the heading if it is the first.
+func (s *session) print(snapshot Snapshot) error {
+	if !s.headed {
+		s.headed = true
+		if err := s.printer.Header(s.outcome); err != nil {
+			return err
+		}
+	}
+	return s.printer.Snapshot(snapshot)
+}
+
+// attempts is how often a target is opened anew because threads started meanwhile.
+const attempts = 5
+
+// open opens the counters of a run. Threads that start between listing and opening are counted if
+// their creator was already being counted, and otherwise not: so the target is listed again
+// afterwards, and opened anew when there are threads that it did not have.
+func (s *session) open(spec target.Spec) (*counters, error) {
+	o := count.Options{
+		Inherit:      s.cfg.Inherit,
+		EnableOnExec: s.enableOnExec(),
+		AllUser:      s.cfg.AllUser,
+		AllKernel:    s.cfg.AllKernel,
+	}
+	t, err := spec.Resolve()
+	if err != nil {
+		return nil, err
+	}
+	for n := 1; ; n++ {
+		c, err := openCounters(s.cfg, t, o)
+		if err != nil {
+			return nil, err
+		}
+		again, err := spec.Resolve()
+		if err != nil || again.SameThreads(t) { // on an error the target has gone; what it did is counted
+			return c, nil
+		}
+		if n == attempts {
+			s.cfg.Notify("the target starts threads faster than they can be opened: " +
+				"those of the last moment are counted only if the thread that started them already was")
+			return c, nil
+		}
+		if err := c.Close(); err != nil {
+			return nil, err
+		}
+		t = again
+	}
+}
+
+// enableOnExec reports whether the kernel starts the counters when it executes the command.
+func (s *session) enableOnExec() bool {
+	return s.cfg.CommandIsTarget() && s.cfg.Delay == 0 && !s.cfg.StartDisabled
+}
+
+// supported is an error when not a single event of a session can be counted.
+func supported(c *counters) error {
+	if len(c.events) == 0 {
+		return nil
+	}
+	var reasons []string
+	for i := range c.events {
+		err := c.Err(i)
+		if err == nil {
+			return nil
+		}
+		reasons = append(reasons, err.Error())
+	}
+	return fmt.Errorf("%w:\n%s", ErrNothingCounts, strings.Join(reasons, "\n"))
+}
