@@ -30,7 +30,7 @@ type Description struct {
 	Name    string   // as Parse takes it; with Syntax a form to fill in
 	Aliases []string // other names for it
 	Kind    Kind
-	PMU     string  // as in Event.PMU; empty where there are several
+	PMU     string  // as in Event.PMU; empty where there are several, or none
 	Text    string  // a phrase, or empty
 	Scale   float64 // as in Event
 	Unit    string
@@ -91,13 +91,13 @@ func (m *Machine) describePMUs() []Description {
 
 // syntaxes are the events that have no names.
 func syntaxes(cores []*pmu) []Description {
-	name := "cpu"
+	name, pmu := "cpu", ""
 	if len(cores) > 0 {
-		name = cores[0].name
+		name, pmu = cores[0].name, cores[0].name
 	}
 	return []Description{
-		{Name: "rNNN", Kind: Raw, Text: "NNN in hexadecimal, as the CPU's manual encodes the event", Scale: 1, Syntax: true},
-		{Name: name + "/t1=v1[,t2=v2,t3 ...]/modifiers", Kind: Raw,
+		{Name: "rNNN", Kind: Raw, PMU: pmu, Text: "NNN in hexadecimal, as the CPU's manual encodes the event", Scale: 1, Syntax: true},
+		{Name: name + "/t1=v1[,t2=v2,t3 ...]/modifiers", Kind: Raw, PMU: pmu,
 			Text: "terms as in /sys/bus/event_source/devices/" + name + "/format", Scale: 1, Syntax: true},
 		{Name: "mem:<addr>[/len][:access]", Kind: Breakpoint, PMU: "breakpoint",
 			Text: "Accesses (r, w, x) to an address", Scale: 1, Syntax: true},

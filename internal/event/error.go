@@ -24,9 +24,9 @@ func (e *SyntaxError) Error() string {
 	const head = "event syntax error: "
 	before, after := excerpt(e.Input, e.Pos)
 	pad := strings.Repeat(" ", len(head)+1+utf8.RuneCountInString(before))
-	s := fmt.Sprintf("%s'%s%s'\n%s^ %s", head, before, after, pad, e.Msg)
+	s := fmt.Sprintf("%s'%s%s'\n%s^ %s", head, before, after, pad, printable(shorten(e.Msg, 1000)))
 	if len(e.Nearest) > 0 {
-		s += "\nDid you mean " + orList(e.Nearest) + "?"
+		s += "\nDid you mean " + printable(orList(e.Nearest)) + "?"
 	}
 	return s
 }
@@ -41,10 +41,15 @@ func excerpt(input string, pos int) (before, after string) {
 	if runes := []rune(before); len(runes) > room {
 		before = "…" + string(runes[len(runes)-room:])
 	}
-	if runes := []rune(after); len(runes) > room {
-		after = string(runes[:room]) + "…"
+	return printable(before), printable(shorten(after, room))
+}
+
+// shorten cuts off what is behind so many characters.
+func shorten(s string, room int) string {
+	if runes := []rune(s); len(runes) > room {
+		return string(runes[:room]) + "…"
 	}
-	return printable(before), printable(after)
+	return s
 }
 
 // printable keeps a caret below the place that it points to, and the terminal from being told
