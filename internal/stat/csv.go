@@ -8,7 +8,7 @@ import (
 	"strings"
 )
 
-type csv struct {
+type csvLines struct {
 	w io.Writer
 	o OutputOptions
 
@@ -18,7 +18,7 @@ type csv struct {
 
 // NewCSV prints perf's separated values: a line for each event, without a heading and without the
 // times. A field that holds the separator, a quote or the end of a line is quoted as in RFC 4180.
-func NewCSV(w io.Writer, o OutputOptions) Printer { return &csv{w: w, o: o} }
+func NewCSV(w io.Writer, o OutputOptions) Printer { return &csvLines{w: w, o: o} }
 
 // CheckSeparator says what is wrong with a separator; with these, fields could not be told apart.
 func CheckSeparator(sep string) error {
@@ -31,14 +31,14 @@ func CheckSeparator(sep string) error {
 	return nil
 }
 
-func (c *csv) Header(o Outcome) error {
+func (c *csvLines) Header(o Outcome) error {
 	c.runs, c.columns = o.Runs, nil
 	return nil
 }
 
-func (c *csv) End(Outcome) error { return nil }
+func (c *csvLines) End(Outcome) error { return nil }
 
-func (c *csv) Snapshot(s Snapshot) error {
+func (c *csvLines) Snapshot(s Snapshot) error {
 	var b strings.Builder
 	if c.o.MetricOnly {
 		c.metricTable(&b, s)
@@ -49,7 +49,7 @@ func (c *csv) Snapshot(s Snapshot) error {
 	return err
 }
 
-func (c *csv) table(b *strings.Builder, s Snapshot) {
+func (c *csvLines) table(b *strings.Builder, s Snapshot) {
 	cgroups := hasCgroups(s.Rows)
 	for i := range s.Rows {
 		r := &s.Rows[i]
@@ -71,7 +71,7 @@ func (c *csv) table(b *strings.Builder, s Snapshot) {
 }
 
 // count is a row's fields between the place and the metric.
-func (c *csv) count(r *Row, cgroups bool) []string {
+func (c *csvLines) count(r *Row, cgroups bool) []string {
 	value, variance := r.absent(), ""
 	if value == "" {
 		value = fixed(r.printed(), r.decimals())
@@ -89,7 +89,7 @@ func (c *csv) count(r *Row, cgroups bool) []string {
 
 // metricTable prints a line for each place and cgroup, and above the first the names of the columns;
 // again where the metrics have changed. As in perf's, a separator follows each field.
-func (c *csv) metricTable(b *strings.Builder, s Snapshot) {
+func (c *csvLines) metricTable(b *strings.Builder, s Snapshot) {
 	t := newMetricTable(s.Rows)
 	if len(t.columns) == 0 {
 		return
@@ -116,7 +116,7 @@ func (c *csv) metricTable(b *strings.Builder, s Snapshot) {
 }
 
 // heading names the columns before those of the metrics.
-func (c *csv) heading(s Snapshot, cgroups bool) []string {
+func (c *csvLines) heading(s Snapshot, cgroups bool) []string {
 	var names []string
 	if len(c.time(s)) > 0 {
 		names = append(names, "time")
@@ -137,7 +137,7 @@ func (c *csv) heading(s Snapshot, cgroups bool) []string {
 }
 
 // time is the first field with intervals.
-func (c *csv) time(s Snapshot) []string {
+func (c *csvLines) time(s Snapshot) []string {
 	switch {
 	case s.Summary && c.o.NoCSVSummary, !s.Summary && !c.o.Interval:
 		return nil
@@ -148,7 +148,7 @@ func (c *csv) time(s Snapshot) []string {
 	}
 }
 
-func (c *csv) place(p Place) []string {
+func (c *csvLines) place(p Place) []string {
 	switch by := c.o.Aggregation; {
 	case by == AggregateGlobal:
 		return nil
@@ -159,7 +159,7 @@ func (c *csv) place(p Place) []string {
 	}
 }
 
-func (c *csv) line(b *strings.Builder, fields []string) {
+func (c *csvLines) line(b *strings.Builder, fields []string) {
 	for i, f := range fields {
 		if i > 0 {
 			b.WriteString(c.o.Separator)
@@ -169,7 +169,7 @@ func (c *csv) line(b *strings.Builder, fields []string) {
 	b.WriteByte('\n')
 }
 
-func (c *csv) quote(field string) string {
+func (c *csvLines) quote(field string) string {
 	if !strings.ContainsAny(field, "\"\r\n") && !strings.Contains(field, c.o.Separator) {
 		return field
 	}

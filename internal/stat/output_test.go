@@ -2,7 +2,7 @@ package stat
 
 import (
 	"bytes"
-	stdcsv "encoding/csv"
+	"encoding/csv"
 	"encoding/json"
 	"flag"
 	"io"
@@ -301,7 +301,7 @@ func TestCSVColumns(t *testing.T) {
 
 func readCSV(t testing.TB, data []byte, comma rune) [][]string {
 	t.Helper()
-	r := stdcsv.NewReader(bytes.NewReader(data))
+	r := csv.NewReader(bytes.NewReader(data))
 	r.Comma, r.FieldsPerRecord = comma, -1
 	records, err := r.ReadAll()
 	if err != nil {

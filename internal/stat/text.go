@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"fmt"
 	"io"
-	"math"
 	"strings"
 	"unicode"
 	"unicode/utf8"
@@ -263,51 +262,6 @@ func (t *text) intervalHeading() string {
 	default:
 		return fmt.Sprintf("%s %-*s", heading, places[by].width, places[by].heading)
 	}
-}
-
-// times are those of a single run.
-func times(b *strings.Builder, o Outcome) {
-	for _, elapsed := range o.Elapsed {
-		fmt.Fprintf(b, " %17.9f seconds time elapsed\n\n", elapsed.Seconds())
-	}
-	if o.HasTimes {
-		fmt.Fprintf(b, " %17.9f seconds user\n %17.9f seconds sys\n\n\n", o.User.Seconds(), o.System.Seconds())
-	}
-}
-
-// repeatedTimes are the mean time of the runs and, with Table, each run's, with a bar that is one
-// longer for each 5 % that it is off the mean.
-func (t *text) repeatedTimes(b *strings.Builder, o Outcome) {
-	var s Stats
-	for _, elapsed := range o.Elapsed {
-		s.Add(elapsed.Seconds())
-	}
-	decimals := precision(s.StdErr())
-	if t.o.Table {
-		indent := len(fmt.Sprintf(" %17.*f", decimals, s.Mean())) - len(fixed(s.Mean(), decimals))
-		fmt.Fprintf(b, "%*s# Table of individual measurements:\n", indent, "")
-		for _, elapsed := range o.Elapsed {
-			off := elapsed.Seconds() - s.Mean()
-			bar := strings.Repeat("#", 1+int(100*math.Abs(off)/s.Mean()/5))
-			fmt.Fprintf(b, " %17.*f (%+.*f) %s\n", decimals, elapsed.Seconds(), decimals, off, bar)
-		}
-		fmt.Fprintf(b, "\n%*s# Final result:\n", indent, "")
-	}
-	fmt.Fprintf(b, " %17.*f +- %.*f seconds time elapsed", decimals, s.Mean(), decimals, s.StdErr())
-	if s.RelStdErr() > 0 {
-		fmt.Fprintf(b, "  ( +-%6.2f%% )", s.RelStdErr())
-	}
-	b.WriteString("\n\n")
-}
-
-// precision is the number of decimals that shows three digits of an error below 1, and not more
-// than there are.
-func precision(err float64) int {
-	const nanosecond = 9
-	if err == 0 {
-		return nanosecond
-	}
-	return min(2+max(0, int(math.Ceil(-math.Log10(err)))), nanosecond)
 }
 
 // printable keeps the names of threads, cgroups and files from moving the cursor of a terminal.
