@@ -50,15 +50,17 @@ func (m *Machine) Tracepoints() ([]string, error) {
 	return all, nil
 }
 
-// tracepointsOf lists the tracepoints of one system. Not all of its files are tracepoints.
+// tracepointsOf lists the tracepoints of one system. Not all of its files are tracepoints, and some of
+// what is in the system "ftrace", the records of the tracers themselves, has no id and is no perf event.
 func (m *Machine) tracepointsOf(system string) []string {
 	fsys := m.tracing()
 	entries, _ := fs.ReadDir(fsys, "events/"+system)
 	var names []string
 	for _, e := range entries {
-		if e.IsDir() {
-			names = append(names, system+":"+e.Name())
+		if !e.IsDir() || system == "ftrace" && !exists(fsys, "events", system, e.Name(), "id") {
+			continue
 		}
+		names = append(names, system+":"+e.Name())
 	}
 	return names
 }

@@ -1,0 +1,277 @@
+package cli
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"path"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+
+	"github.com/spf13/cobra"
+
+	"github.com/bperf/bperf/internal/event"
+	"github.com/bperf/bperf/internal/perfevent"
+)
+
+func newListCommand() *cobra.Command {
+	var l lister
+	cmd := &cobra.Command{
+		Use:   "list [flags] [KIND|GLOB]...",
+		Short: "List the events that can be counted",
+		Long: `List the events that can be counted on this machine.
+
+KIND is hw, sw, cache, tool, pmu, raw, breakpoint or tracepoint. Anything else is a pattern for names of events,
+such as 'sched:*', or a part of them. Without arguments all events are listed.
+
+Whether the machine has a hardware, cache or software event is found by opening it.`,
+		Example: `  bperf list hw cache
+  bperf list 'sched:*' faults
+  bperf list --json pmu | jq -r '.[].EventName'`,
+		ValidArgs: []string{"hw", "sw", "cache", "tool", "pmu", "raw", "breakpoint", "tracepoint"},
+		RunE: func(cmd *cobra.Command, args []string) error {
+			l.machine, l.counts = event.Host(), counts
+			l.out, l.err = cmd.OutOrStdout(), cmd.ErrOrStderr()
+			return l.run(args)
+		},
+	}
+	cmd.Flags().BoolVarP(&l.json, "json", "j", false, "print a JSON array, with the keys that perf list has")
+	cmd.Flags().BoolVar(&l.all, "all", false, "list generic events that this machine does not have, too")
+	cmd.Flags().BoolVar(&l.noDesc, "no-desc", false, "print no descriptions")
+	return cmd
+}
+
+// lister lists events.
+type lister struct {
+	machine *event.Machine
+	counts  func(*event.Event) bool // whether the kernel can count it
+	out     io.Writer
+	err     io.Writer
+
+	json, all, noDesc bool
+}
+
+// listed is an event with what the machine makes of it.
+type listed struct {
+	event.Description
+	available bool
+}
+
+func (l *lister) run(args []string) error {
+	selectors := make([]selector, len(args))
+	for i, arg := range args {
+		selectors[i] = newSelector(arg)
+	}
+	events := l.describe()
+	tracepoints, err := l.tracepoints(selectors)
+	if err != nil {
+		fmt.Fprintf(l.err, "bperf list: tracepoints are left out: %v\n", err)
+	}
+	events = append(events, tracepoints...)
+
+	var chosen []listed
+	used := make([]bool, len(selectors))
+	for _, e := range events {
+		wanted := len(selectors) == 0
+		for i, s := range selectors {
+			if s.selects(e.Description) {
+				used[i], wanted = true, true
+			}
+		}
+		if wanted {
+			chosen = append(chosen, e)
+		}
+	}
+	if err := l.print(chosen); err != nil {
+		return fmt.Errorf("print the list: %w", err)
+	}
+	if i := slices.Index(used, false); i >= 0 {
+		return &ExitError{Status: 1, Err: l.unmatched(args[i])}
+	}
+	return nil
+}
+
+func (l *lister) unmatched(arg string) error {
+	if l.all {
+		return fmt.Errorf("no event matches %q", arg)
+	}
+	return fmt.Errorf("no event of this machine matches %q; --all lists those of other machines too", arg)
+}
+
+// describe lists what there is but the tracepoints: with --all everything, else what the machine has.
+func (l *lister) describe() []listed {
+	var events []listed
+	for _, d := range l.machine.Describe() {
+		if e := (listed{d, l.available(d)}); e.available || l.all {
+			events = append(events, e)
+		}
+	}
+	return events
+}
+
+// available finds out by trying whether the machine has an event. Those in sysfs are there because it
+// has them, and bperf has its own.
+func (l *lister) available(d event.Description) bool {
+	name := d.Name
+	switch d.Kind {
+	case event.ToolEvent, event.PMUEvent:
+		return true
+	case event.Raw:
+		return d.PMU != ""
+	case event.Breakpoint:
+		name = "mem:0x1000/1:w"
+	}
+	list, err := l.machine.Parse(name)
+	return err == nil && slices.ContainsFunc(list.Events(), l.counts)
+}
+
+// counts reports whether the kernel can count the event, for the calling thread. That one may not, or
+// not now, is no sign of its absence.
+func counts(e *event.Event) bool {
+	attr := e.Attr
+	attr.Flags |= perfevent.Disabled | perfevent.ExcludeKernel | perfevent.ExcludeHV
+	opened, err := perfevent.Open(&attr, perfevent.Where{Thread: 0, CPU: perfevent.AnyCPU})
+	if err == nil {
+		opened.Close()
+		return true
+	}
+	absent := []error{syscall.ENOENT, syscall.ENODEV, syscall.EOPNOTSUPP, syscall.EINVAL, syscall.ENOSYS}
+	return !slices.ContainsFunc(absent, func(a error) bool { return errors.Is(err, a) })
+}
+
+// tracepoints lists them if any of the selectors can select one.
+func (l *lister) tracepoints(selectors []selector) ([]listed, error) {
+	if len(selectors) > 0 && !slices.ContainsFunc(selectors, selector.tracepoints) {
+		return nil, nil
+	}
+	names, err := l.machine.Tracepoints()
+	var events []listed
+	for _, name := range names {
+		d := event.Description{Name: name, Kind: event.Tracepoint, PMU: "tracepoint", Scale: 1}
+		events = append(events, listed{d, true})
+	}
+	return events, err
+}
+
+// kindWords are the names of kinds on the command line, perf's among them.
+var kindWords = map[string]event.Kind{
+	"hw": event.Hardware, "hardware": event.Hardware,
+	"sw": event.Software, "software": event.Software,
+	"cache": event.Cache, "hwcache": event.Cache,
+	"tool": event.ToolEvent, "pmu": event.PMUEvent, "raw": event.Raw,
+	"breakpoint": event.Breakpoint, "tracepoint": event.Tracepoint,
+}
+
+// selector is an argument: a kind, or a pattern for names.
+type selector struct {
+	kind    event.Kind
+	isKind  bool
+	pattern string
+}
+
+func newSelector(arg string) selector {
+	if kind, ok := kindWords[arg]; ok {
+		return selector{kind: kind, isKind: true}
+	}
+	if !strings.ContainsAny(arg, "*?[") {
+		arg = "*" + arg + "*"
+	}
+	return selector{pattern: fold(strings.ReplaceAll(arg, "[!", "[^"))}
+}
+
+// fold makes names and patterns comparable: in one case, and without slashes, which path.Match does not
+// take for characters like others.
+func fold(s string) string { return strings.ReplaceAll(strings.ToLower(s), "/", "\x00") }
+
+func (s selector) tracepoints() bool { return !s.isKind || s.kind == event.Tracepoint }
+
+func (s selector) selects(d event.Description) bool {
+	if s.isKind {
+		return d.Kind == s.kind
+	}
+	match := func(name string) bool {
+		ok, err := path.Match(s.pattern, fold(name))
+		return ok && err == nil
+	}
+	if match(d.Name) || slices.ContainsFunc(d.Aliases, match) {
+		return true
+	}
+	_, own, ok := strings.Cut(strings.TrimSuffix(d.Name, "/"), "/")
+	return ok && d.Kind == event.PMUEvent && match(own)
+}
+
+// kindTitles are perf's words for the kinds.
+var kindTitles = map[event.Kind]string{
+	event.Hardware: "Hardware event", event.Cache: "Hardware cache event", event.Software: "Software event",
+	event.ToolEvent: "Tool event", event.PMUEvent: "Kernel PMU event", event.Raw: "Raw hardware event descriptor",
+	event.Breakpoint: "Hardware breakpoint", event.Tracepoint: "Tracepoint event",
+}
+
+func (l *lister) print(events []listed) error {
+	if l.json {
+		return l.printJSON(events)
+	}
+	var text strings.Builder
+	for i, e := range events {
+		if i > 0 && e.Kind != events[i-1].Kind {
+			text.WriteByte('\n')
+		}
+		name := strings.Join(append([]string{e.Name}, e.Aliases...), " OR ")
+		fmt.Fprintf(&text, "  %-50s [%s]", name, kindTitles[e.Kind])
+		if !e.available {
+			text.WriteString(" (not on this machine)")
+		}
+		text.WriteByte('\n')
+		if desc := e.sentence(); desc != "" && !l.noDesc {
+			fmt.Fprintf(&text, "       [%s]\n", desc)
+		}
+	}
+	_, err := io.WriteString(l.out, text.String())
+	return err
+}
+
+// sentence is what is known about an event besides its name.
+func (e listed) sentence() string {
+	var parts []string
+	if e.Text != "" {
+		parts = append(parts, e.Text)
+	}
+	if e.Unit != "" {
+		parts = append(parts, "Unit: "+e.Unit)
+	}
+	return strings.Join(parts, ". ")
+}
+
+// listedJSON has the keys of perf list -j.
+type listedJSON struct {
+	Unit             string `json:"Unit,omitempty"` // the PMU, in perf's words
+	EventName        string `json:"EventName"`
+	EventAlias       string `json:"EventAlias,omitempty"`
+	EventType        string `json:"EventType"`
+	BriefDescription string `json:"BriefDescription,omitempty"`
+	ScaleUnit        string `json:"ScaleUnit,omitempty"`
+	Available        *bool  `json:"Available,omitempty"` // with --all
+}
+
+func (l *lister) printJSON(events []listed) error {
+	array := make([]listedJSON, len(events))
+	for i, e := range events {
+		array[i] = listedJSON{
+			Unit: e.PMU, EventName: e.Name, EventAlias: strings.Join(e.Aliases, ","), EventType: kindTitles[e.Kind],
+			BriefDescription: e.Text,
+		}
+		if e.Scale != 1 || e.Unit != "" {
+			array[i].ScaleUnit = strconv.FormatFloat(e.Scale, 'g', -1, 64) + e.Unit
+		}
+		if l.all {
+			array[i].Available = &e.available
+		}
+	}
+	encoder := json.NewEncoder(l.out)
+	encoder.SetEscapeHTML(false)
+	encoder.SetIndent("", "  ")
+	return encoder.Encode(array)
+}
