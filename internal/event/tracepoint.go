@@ -72,6 +72,11 @@ func (p *parser) tracepoints(t *term, name string, namePos int) ([]Event, error)
 	}
 	if !isGlob(t.head) && !isGlob(name) {
 		e, err := p.tracepoint(t, t.head+":"+name)
+		if err != nil {
+			if err := p.misspelled(t, name, namePos); err != nil {
+				return nil, err
+			}
+		}
 		if errors.Is(err, fs.ErrNotExist) {
 			return nil, p.noTracepoint(t, name, namePos)
 		}
@@ -159,6 +164,22 @@ func (p *parser) tracepoint(t *term, full string) (Event, error) {
 	return e, nil
 }
 
+// misspelled is the error where EVENT:MODIFIERS was meant, and one of the two is wrong; nil where a
+// tracepoint may have been meant.
+func (p *parser) misspelled(t *term, name string, namePos int) error {
+	if exists(p.m.tracing(), "events", t.head) {
+		return nil
+	}
+	if len(p.m.withAlias(t.head)) > 0 {
+		_, err := p.modifiers(name, namePos)
+		return err
+	}
+	if isModifiers(name) {
+		return p.unknownEvent(t)
+	}
+	return nil
+}
+
 // noTracepoint says what is wrong: tracefs, the system or the name.
 func (p *parser) noTracepoint(t *term, name string, namePos int) error {
 	systems, err := p.m.systems()
@@ -178,9 +199,6 @@ func (p *parser) noTracepoint(t *term, name string, namePos int) error {
 			all = append(all, candidate{full[len(t.head)+1:], full})
 		}
 		return p.failNearest(namePos, name, all, "%s has no tracepoint %s", t.head, name)
-	}
-	if _, err := p.m.pmu(t.head); err == nil {
-		return p.isPMU(t)
 	}
 	var all []candidate
 	for _, full := range names {
