@@ -3,6 +3,7 @@ package stat
 import (
 	"fmt"
 	"os"
+	"runtime"
 	"syscall"
 	"time"
 
@@ -29,16 +30,24 @@ type run struct {
 // run does one of the session's runs.
 func (s *session) run() error {
 	r := &run{session: s}
+	defer func() {
+		if r.command != nil {
+			r.command.Kill() // does nothing when it has ended
+		}
+	}()
 	spec := s.cfg.Target
-	if len(s.cfg.Command) > 0 {
+	switch {
+	case !s.cfg.CommandIsTarget():
+	case s.inheritable():
+		runtime.LockOSThread()
+		defer runtime.UnlockOSThread()
+		spec.TIDs = []int{syscall.Gettid()}
+	default:
 		var err error
 		if r.command, err = target.StartCommand(s.cfg.Command); err != nil {
 			return err
 		}
-		defer r.command.Kill() // does nothing when it has ended
-		if s.cfg.CommandIsTarget() {
-			spec.TIDs = []int{r.command.PID()}
-		}
+		spec.TIDs = []int{r.command.PID()}
 	}
 	var err error
 	if r.counters, err = s.open(spec); err != nil {
@@ -79,16 +88,25 @@ func (r *run) begin() error {
 		}
 	}
 	r.start = time.Now()
-	if r.command == nil {
+	if len(r.cfg.Command) == 0 {
 		return nil
 	}
-	if err := r.command.Exec(); err != nil {
+	if err := r.execute(); err != nil {
 		return err
 	}
 	exited := make(chan target.Status, 1)
 	go func() { exited <- r.command.Wait() }()
 	r.exited = exited
 	return nil
+}
+
+// execute starts the command.
+func (r *run) execute() (err error) {
+	if r.command != nil {
+		return r.command.Exec()
+	}
+	r.command, err = target.RunCommand(r.cfg.Command)
+	return err
 }
 
 // prepare makes the rows and takes the reading that the first interval is measured from.

@@ -186,6 +186,14 @@ func (s *session) enableOnExec() bool {
 	return s.cfg.CommandIsTarget() && s.cfg.Delay == 0 && !s.cfg.StartDisabled
 }
 
+// inheritable reports whether the command can inherit the counters from the thread that starts it,
+// which saves a stopped child: that thread's own are never enabled, as it never executes anything.
+// It must not be so if they are enabled in another way, if children must not inherit, or if the
+// command's ID must be known before it runs, to read its CPU time at intervals.
+func (s *session) inheritable() bool {
+	return s.enableOnExec() && s.cfg.Inherit && s.cfg.Control == nil && s.cfg.Interval == 0
+}
+
 // supported is an error when not a single event of a session can be counted.
 func supported(c *counters) error {
 	if len(c.events) == 0 {

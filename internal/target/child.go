@@ -17,19 +17,12 @@ const childName = "(bperf waits to run a command)"
 
 func isChild() bool { return len(os.Args) > 3 && os.Args[0] == childName }
 
-// Counters are attached to the first thread of the child, so that is the one that has to execute the
-// command. Only an init function is sure to run on it.
+// A process that StartCommand started waits here for Exec and becomes the command; it never gets to
+// main. Counters are attached to its first thread, so that is the one that has to execute the command,
+// and only an init function is sure to run on it.
 func init() {
 	if isChild() {
 		runtime.LockOSThread()
-	}
-}
-
-// ChildMain is to be called first thing in main, and in TestMain of tests that start commands. In a
-// process that StartCommand started it waits for Exec and becomes the command; elsewhere it returns
-// at once.
-func ChildMain() {
-	if isChild() {
 		os.Exit(runChild(os.Args[1], os.Args[2], os.Args[3:]))
 	}
 }
@@ -94,12 +87,23 @@ func report(fd int, err error) int {
 	return 127
 }
 
-// execvp executes a command as execvp(3) does: a name without a slash is looked up in PATH, what may
-// not be executed is passed over as long as there are more directories, and a file without a format
-// that the kernel knows is a script for /bin/sh.
 func execvp(argv, env []string) error {
+	return search(argv, func(path string, argv []string) error { return syscall.Exec(path, argv, env) })
+}
+
+// search executes a command as execvp(3) does: a name without a slash is looked up in PATH, what may
+// not be executed is passed over as long as there are more directories, and a file without a format
+// that the kernel knows is a script for /bin/sh. It returns when one could be executed (nil), or none.
+func search(argv []string, execute func(path string, argv []string) error) error {
+	try := func(path string) error {
+		err := execute(path, argv)
+		if err == syscall.ENOEXEC {
+			return execute("/bin/sh", append([]string{"/bin/sh", path}, argv[1:]...))
+		}
+		return err
+	}
 	if strings.Contains(argv[0], "/") {
-		return execute(argv[0], argv, env)
+		return try(argv[0])
 	}
 	if argv[0] == "" {
 		return syscall.ENOENT
@@ -113,7 +117,7 @@ func execvp(argv, env []string) error {
 		if dir == "" {
 			dir = "."
 		}
-		switch err := execute(dir+"/"+argv[0], argv, env); err {
+		switch err := try(dir + "/" + argv[0]); err {
 		case syscall.EACCES:
 			result = err
 		case syscall.ENOENT, syscall.ENOTDIR:
@@ -122,14 +126,6 @@ func execvp(argv, env []string) error {
 		}
 	}
 	return result
-}
-
-func execute(path string, argv, env []string) error {
-	err := syscall.Exec(path, argv, env)
-	if err == syscall.ENOEXEC {
-		return syscall.Exec("/bin/sh", append([]string{"/bin/sh", path}, argv[1:]...), env)
-	}
-	return err
 }
 
 // readFull reads until the buffer is full or the other end is closed.

@@ -63,8 +63,8 @@ var hardFileLimit = func() uint64 {
 	return limit.Max
 }()
 
-// StartCommand starts a process that waits for Exec. It is this program again, whose main function
-// has to call ChildMain. It ends by itself when this process dies before.
+// StartCommand starts a process that waits for Exec. It is this program again, which gets no further
+// than this package's init function. It ends by itself when this process dies before.
 func StartCommand(argv []string) (*Command, error) {
 	if len(argv) == 0 {
 		return nil, errors.New("no command is given")
