@@ -3,7 +3,7 @@ package direct
 import (
 	"errors"
 	"fmt"
-	"os"
+	"io/fs"
 	"strconv"
 	"strings"
 	"syscall"
@@ -47,13 +47,13 @@ func (p *opener) explain(e *event.Event, at place, err error) (reason, fatal err
 func (p *opener) unsupported(e *event.Event, errno syscall.Errno) (reason, remedy string) {
 	switch errno {
 	case syscall.ENOENT, syscall.ENXIO, syscall.ENODEV:
-		return missing(e)
+		return p.missing(e)
 	case syscall.EOPNOTSUPP:
 		if e.Attr.Flags&(perfevent.PreciseIPBit1|perfevent.PreciseIPBit2) != 0 {
 			return "This CPU cannot count it precisely.", "Leave out the modifier p."
 		}
-		if !hasPMU() && hardware(e) {
-			return missing(e)
+		if !p.hasPMU() && hardware(e) {
+			return p.missing(e)
 		}
 		return "The PMU " + e.PMU + " cannot count it in this way.", ""
 	case syscall.EINVAL:
@@ -69,9 +69,9 @@ func (p *opener) unsupported(e *event.Event, errno syscall.Errno) (reason, remed
 	}
 }
 
-func missing(e *event.Event) (reason, remedy string) {
+func (p *opener) missing(e *event.Event) (reason, remedy string) {
 	switch {
-	case hardware(e) && !hasPMU():
+	case hardware(e) && !p.hasPMU():
 		return "This machine shows no PMU (virtual machine without one?).",
 			"Count software events and tracepoints, or let the hypervisor give the guest a PMU."
 	case hardware(e):
@@ -123,19 +123,10 @@ func hardware(e *event.Event) bool {
 
 // hasPMU reports whether the CPU shows a PMU. Names are "cpu", "cpu_core" and "cpu_atom" on x86; on
 // arm64 the PMUs of CPUs are those that have a file cpus.
-func hasPMU() bool {
-	const devices = "/sys/bus/event_source/devices/"
-	for _, name := range []string{"cpu", "cpu_core", "cpu_atom"} {
-		if _, err := os.Stat(devices + name); err == nil {
-			return true
-		}
-	}
-	entries, err := os.ReadDir(devices)
-	if err != nil {
-		return false
-	}
-	for _, entry := range entries {
-		if _, err := os.Stat(devices + entry.Name() + "/cpus"); err == nil {
+func (p *opener) hasPMU() bool {
+	for _, pattern := range []string{"cpu", "cpu_core", "cpu_atom", "*/cpus"} {
+		found, err := fs.Glob(p.root, "sys/bus/event_source/devices/"+pattern)
+		if err == nil && len(found) > 0 {
 			return true
 		}
 	}
@@ -185,7 +176,7 @@ func (p *opener) denied(e *event.Event, at place, errno syscall.Errno) *AccessEr
 	return &AccessError{
 		Event:    e.Name,
 		Place:    at.describe(p.target),
-		Paranoid: paranoid(),
+		Paranoid: p.paranoid(),
 		Err:      errno,
 		task:     at.thread != count.None,
 		kernel:   !attr.Has(perfevent.ExcludeKernel),
@@ -242,8 +233,8 @@ func (e *AccessError) rule() string {
 
 // paranoid reads kernel.perf_event_paranoid; where it cannot be read, it is taken to be the kernel's
 // default.
-func paranoid() int {
-	text, err := os.ReadFile("/proc/sys/kernel/perf_event_paranoid")
+func (p *opener) paranoid() int {
+	text, err := fs.ReadFile(p.root, "proc/sys/kernel/perf_event_paranoid")
 	if err != nil {
 		return 2
 	}

@@ -3,6 +3,7 @@ package direct
 import (
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"slices"
 	"strings"
@@ -27,8 +28,7 @@ import (
 // CPUs that went offline and threads that ended are left out, unless all threads have ended. Each
 // place of an event takes a file descriptor; the limit is raised as far as possible.
 func Open(list event.List, t target.Target, o count.Options) (*Counter, error) {
-	p := &opener{target: t, options: o, places: allPlaces(t), ended: make([]bool, len(t.Threads))}
-	p.topology = sync.OnceValues(func() (target.Topology, error) { return target.ReadTopology(os.DirFS("/sys")) })
+	p := newOpener(os.DirFS("/"), t, o)
 	defer p.closeCgroups()
 	if err := p.open(list); err != nil {
 		p.closeAll()
@@ -37,8 +37,20 @@ func Open(list event.List, t target.Target, o count.Options) (*Counter, error) {
 	return p.counter(), nil
 }
 
+func newOpener(root fs.FS, t target.Target, o count.Options) *opener {
+	return &opener{root: root, target: t, options: o, places: allPlaces(t), ended: make([]bool, len(t.Threads)),
+		topology: sync.OnceValues(func() (target.Topology, error) {
+			sys, err := fs.Sub(root, "sys")
+			if err != nil {
+				return nil, err
+			}
+			return target.ReadTopology(sys)
+		})}
+}
+
 // opener is the state of opening.
 type opener struct {
+	root    fs.FS
 	target  target.Target
 	options count.Options
 	places  []place
