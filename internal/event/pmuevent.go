@@ -1,7 +1,6 @@
 package event
 
 import (
-	"fmt"
 	"slices"
 	"strings"
 
@@ -32,24 +31,6 @@ func (p *parser) onPMUs(t *term) ([]Event, error) {
 		return nil, first
 	}
 	return events, nil
-}
-
-// pmuCandidates are the names that can be before a slash.
-func (m *Machine) pmuCandidates() []candidate {
-	var c []candidate
-	for _, core := range m.corePMUs() {
-		c = append(c, candidate{"cpu", core.name})
-	}
-	for _, name := range m.pmuNames() {
-		c = append(c, candidate{name, name})
-		if box := boxName(name); box != name {
-			c = append(c, candidate{box, box})
-		}
-		if short, ok := strings.CutPrefix(boxName(name), "uncore_"); ok {
-			c = append(c, candidate{short, short})
-		}
-	}
-	return c
 }
 
 // onPMU is the event on one PMU.
@@ -200,90 +181,6 @@ func (p *parser) unknownParam(u *pmu, a param) error {
 	return p.failNearest(a.pos, a.key, all, "%s has no %s %s; its terms are %s", u.name, what, a.key, strings.Join(terms, ", "))
 }
 
-// applyAlias applies the text of an event file, and what its companions say of the value. A term
-// whose value is "?" must be among the user's own.
-func (p *parser) applyAlias(e *Event, u *pmu, alias param, text string, own []param) error {
-	broken := func(err error) error {
-		return p.fail(alias.pos, "event %s of %s cannot be used, its file says %q: %w", alias.key, u.name, text, err)
-	}
-	for _, part := range strings.Split(text, ",") {
-		key, value, hasValue := strings.Cut(part, "=")
-		if value == "?" {
-			if !slices.ContainsFunc(own, func(a param) bool { return a.key == key }) {
-				return p.fail(alias.pos+len(alias.key), "%s needs a value for %s: %s/%s,%s=…/", alias.key, key, u.name, alias.key, key)
-			}
-			continue
-		}
-		n, ok := uint64(1), true
-		if hasValue {
-			n, ok = parseNumber(value)
-		}
-		if !ok {
-			return broken(fmt.Errorf("%q is not a number", value))
-		}
-		if i := slices.Index(configNames, key); i >= 0 {
-			*configField(&e.Attr, i) = n
-			continue
-		}
-		f, ok, err := u.format(key)
-		switch {
-		case err != nil:
-			return broken(err)
-		case !ok:
-			return broken(fmt.Errorf("there is no term %q", key))
-		case n > f.max():
-			return broken(fmt.Errorf("%s is too great for %s", value, key))
-		}
-		f.set(&e.Attr, n)
-	}
-	return p.wrap(alias.pos, u.describe(e, alias.key))
-}
-
-// withAlias are the PMUs that have an event of this name: core PMUs if any of them has, else all
-// others.
-func (m *Machine) withAlias(name string) []*pmu {
-	var found []*pmu
-	for _, u := range m.corePMUs() {
-		if _, ok, err := u.alias(name); ok || err != nil {
-			found = append(found, u)
-		}
-	}
-	if len(found) > 0 {
-		return found
-	}
-	for _, pmu := range m.pmuNames() {
-		if !isAliasName(name) || !exists(m.devices, pmu, "events", name) {
-			continue
-		}
-		if u, err := m.pmu(pmu); err == nil {
-			found = append(found, u)
-		}
-	}
-	return found
-}
-
-// bareAlias finds the events of PMUs that are named without their PMU.
-func (p *parser) bareAlias(t *term) ([]Event, error) {
-	pmus := p.m.withAlias(t.head)
-	if len(pmus) == 0 {
-		return nil, p.unknownEvent(t)
-	}
-	on := *t
-	on.params = []param{{key: t.head, pos: t.pos}}
-	var events []Event
-	for _, u := range pmus {
-		e, err := p.onPMU(&on, u)
-		if err != nil {
-			return nil, err
-		}
-		if u.core && len(pmus) > 1 {
-			e.Name = t.onPMU(u)
-		}
-		events = append(events, e)
-	}
-	return events, nil
-}
-
 func (p *parser) unknownEvent(t *term) error {
 	if _, err := p.m.pmu(t.head); err == nil {
 		return p.isPMU(t)
@@ -294,32 +191,4 @@ func (p *parser) unknownEvent(t *term) error {
 
 func (p *parser) isPMU(t *term) error {
 	return p.fail(t.pos, "%s is a PMU; its events are written %s/EVENT/", t.head, t.head)
-}
-
-// allCandidates are the names of all events of the machine.
-func (m *Machine) allCandidates() []candidate {
-	var all []candidate
-	for _, g := range generics {
-		all = append(all, candidates(g.names)...)
-	}
-	for _, c := range cacheEvents() {
-		all = append(all, candidate{c.name(), c.name()})
-	}
-	for _, name := range m.pmuNames() {
-		u, err := m.pmu(name)
-		if err != nil {
-			continue
-		}
-		all = append(all, candidates(u.aliases())...)
-		all = append(all, candidate{name, name + "/"})
-	}
-	names, err := m.Tracepoints()
-	if err != nil {
-		return all // an unknown event is the user's trouble, not tracefs
-	}
-	for _, name := range names {
-		_, short, _ := strings.Cut(name, ":")
-		all = append(all, candidate{short, name})
-	}
-	return all
 }

@@ -1,0 +1,91 @@
+package event
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// applyAlias applies the text of an event file, and what its companions say of the value. A term
+// whose value is "?" must be among the user's own.
+func (p *parser) applyAlias(e *Event, u *pmu, alias param, text string, own []param) error {
+	broken := func(err error) error {
+		return p.fail(alias.pos, "event %s of %s cannot be used, its file says %q: %w", alias.key, u.name, text, err)
+	}
+	for _, part := range strings.Split(text, ",") {
+		key, value, hasValue := strings.Cut(part, "=")
+		if value == "?" {
+			if !slices.ContainsFunc(own, func(a param) bool { return a.key == key }) {
+				return p.fail(alias.pos+len(alias.key), "%s needs a value for %s: %s/%s,%s=…/", alias.key, key, u.name, alias.key, key)
+			}
+			continue
+		}
+		n, ok := uint64(1), true
+		if hasValue {
+			n, ok = parseNumber(value)
+		}
+		if !ok {
+			return broken(fmt.Errorf("%q is not a number", value))
+		}
+		if i := slices.Index(configNames, key); i >= 0 {
+			*configField(&e.Attr, i) = n
+			continue
+		}
+		f, ok, err := u.format(key)
+		switch {
+		case err != nil:
+			return broken(err)
+		case !ok:
+			return broken(fmt.Errorf("there is no term %q", key))
+		case n > f.max():
+			return broken(fmt.Errorf("%s is too great for %s", value, key))
+		}
+		f.set(&e.Attr, n)
+	}
+	return p.wrap(alias.pos, u.describe(e, alias.key))
+}
+
+// withAlias are the PMUs that have an event of this name: core PMUs if any of them has, else all
+// others.
+func (m *Machine) withAlias(name string) []*pmu {
+	var found []*pmu
+	for _, u := range m.corePMUs() {
+		if _, ok, err := u.alias(name); ok || err != nil {
+			found = append(found, u)
+		}
+	}
+	if len(found) > 0 {
+		return found
+	}
+	for _, pmu := range m.pmuNames() {
+		if !isAliasName(name) || !exists(m.devices, pmu, "events", name) {
+			continue
+		}
+		if u, err := m.pmu(pmu); err == nil {
+			found = append(found, u)
+		}
+	}
+	return found
+}
+
+// bareAlias finds the events of PMUs that are named without their PMU.
+func (p *parser) bareAlias(t *term) ([]Event, error) {
+	pmus := p.m.withAlias(t.head)
+	if len(pmus) == 0 {
+		return nil, p.unknownEvent(t)
+	}
+	on := *t
+	on.params = []param{{key: t.head, pos: t.pos}}
+	var events []Event
+	for _, u := range pmus {
+		e, err := p.onPMU(&on, u)
+		if err != nil {
+			return nil, err
+		}
+		if u.core && len(pmus) > 1 {
+			e.Name = t.onPMU(u)
+		}
+		events = append(events, e)
+	}
+	return events, nil
+}
