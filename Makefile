@@ -15,7 +15,7 @@ STATICCHECK_VERSION := v0.8.2
 STATICCHECK         := $(CACHE)/bin/staticcheck-$(STATICCHECK_VERSION)
 
 # The kernels that tests run on besides this machine's, and the packages whose tests ask the kernel.
-GUESTS         := amd64/bookworm amd64/trixie arm64/trixie arm64/sid
+GUESTS         := amd64/bookworm amd64/trixie arm64/trixie arm64/testing
 GUEST_PACKAGES := ./internal/perfevent ./internal/target ./internal/count/... ./internal/kernel ./test/e2e
 
 .PHONY: bperf

@@ -1,0 +1,178 @@
+package apt
+
+import (
+	"archive/tar"
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+)
+
+// keyring is what the archive's signatures are verified with, on every Debian machine.
+const keyring = "/usr/share/keyrings/debian-archive-keyring.gpg"
+
+// Archive is a suite of Debian for an architecture, seen through an apt of its own: this machine's sources, package
+// state and architectures are not touched.
+type Archive struct {
+	dir     string
+	options []string
+}
+
+// OpenArchive reads the suite's package lists into a temporary directory that Close removes. The archive's address is
+// that of this machine's own apt sources.
+func OpenArchive(suite, arch string) (*Archive, error) {
+	address, err := address()
+	if err != nil {
+		return nil, err
+	}
+	dir, err := os.MkdirTemp("", "bperf-apt-")
+	if err != nil {
+		return nil, err
+	}
+	a := &Archive{dir: dir}
+	if err := a.update(address, suite, arch); err != nil {
+		a.Close()
+		return nil, err
+	}
+	return a, nil
+}
+
+// Close removes the package lists and what was downloaded.
+func (a *Archive) Close() error { return os.RemoveAll(a.dir) }
+
+func (a *Archive) update(address, suite, arch string) error {
+	for _, d := range []string{"parts", "preferences", "lists/partial", "cache/archives/partial", "debs"} {
+		if err := os.MkdirAll(filepath.Join(a.dir, d), 0o755); err != nil {
+			return err
+		}
+	}
+	sources := filepath.Join(a.dir, "sources.list")
+	line := fmt.Sprintf("deb [signed-by=%s] %s %s main\n", keyring, address, suite)
+	if err := os.WriteFile(sources, []byte(line), 0o644); err != nil {
+		return err
+	}
+	status := filepath.Join(a.dir, "status")
+	if err := os.WriteFile(status, nil, 0o644); err != nil {
+		return err
+	}
+	for _, option := range []string{
+		"Dir::Etc::sourcelist=" + sources,
+		"Dir::Etc::sourceparts=" + filepath.Join(a.dir, "parts"),
+		"Dir::Etc::preferencesparts=" + filepath.Join(a.dir, "preferences"),
+		"Dir::State=" + a.dir,
+		"Dir::State::status=" + status,
+		"Dir::Cache=" + filepath.Join(a.dir, "cache"),
+		"APT::Architecture=" + arch,
+		"APT::Architectures::=" + arch,
+		"APT::Sandbox::User=root", // its usual user cannot write to a.dir
+		"APT::Update::Error-Mode=any",
+		"Acquire::Languages=none",
+	} {
+		a.options = append(a.options, "-o", option)
+	}
+	_, err := a.apt("apt-get", "-q", "update")
+	return err
+}
+
+func (a *Archive) apt(tool string, args ...string) ([]byte, error) {
+	return output(tool, slices.Concat(a.options, args)...)
+}
+
+// Depends returns the names of the packages that a package depends on directly.
+func (a *Archive) Depends(pkg string) ([]string, error) {
+	out, err := a.apt("apt-cache", "depends", "--important", pkg)
+	if err != nil {
+		return nil, err
+	}
+	var names []string
+	for line := range strings.Lines(string(out)) {
+		if name, ok := strings.CutPrefix(strings.TrimSpace(line), "Depends: "); ok {
+			names = append(names, name)
+		}
+	}
+	return names, nil
+}
+
+// Extract downloads a package and writes the first regular file in it whose path matches to dst.
+func (a *Archive) Extract(pkg string, path *regexp.Regexp, dst string) error {
+	dir, err := os.MkdirTemp(filepath.Join(a.dir, "debs"), "")
+	if err != nil {
+		return err
+	}
+	cmd := exec.Command("apt-get", slices.Concat(a.options, []string{"-q", "download", pkg})...)
+	cmd.Dir = dir
+	if out, err := cmd.CombinedOutput(); err != nil {
+		return fmt.Errorf("download %s: %w\n%s", pkg, err, bytes.TrimSpace(out))
+	}
+	debs, err := filepath.Glob(filepath.Join(dir, "*.deb"))
+	if err != nil || len(debs) != 1 {
+		return fmt.Errorf("download %s: got %d packages", pkg, len(debs))
+	}
+	if err := extract(debs[0], path, dst); err != nil {
+		return fmt.Errorf("%s: %w", pkg, err)
+	}
+	return nil
+}
+
+func extract(deb string, path *regexp.Regexp, dst string) error {
+	cmd := exec.Command("dpkg-deb", "--fsys-tarfile", deb)
+	pipe, err := cmd.StdoutPipe()
+	if err != nil {
+		return err
+	}
+	if err := cmd.Start(); err != nil {
+		return err
+	}
+	found := copyMember(pipe, path, dst)
+	_, drained := io.Copy(io.Discard, pipe)
+	return errors.Join(found, drained, cmd.Wait())
+}
+
+func copyMember(r io.Reader, path *regexp.Regexp, dst string) error {
+	members := tar.NewReader(r)
+	for {
+		h, err := members.Next()
+		switch {
+		case errors.Is(err, io.EOF):
+			return fmt.Errorf("no file matches %s", path)
+		case err != nil:
+			return err
+		case h.Typeflag != tar.TypeReg || !path.MatchString(h.Name):
+			continue
+		}
+		f, err := os.OpenFile(dst, os.O_CREATE|os.O_EXCL|os.O_WRONLY, h.FileInfo().Mode().Perm())
+		if err != nil {
+			return err
+		}
+		_, err = io.Copy(f, members)
+		return errors.Join(err, f.Close())
+	}
+}
+
+// address returns where this machine gets Debian from.
+func address() (string, error) {
+	out, err := output("apt-get", "update", "--print-uris")
+	if err != nil {
+		return "", err
+	}
+	return findAddress(out)
+}
+
+// release matches a line such as "'http://mirror.example/debian/dists/bookworm/InRelease' …". The security archive has no
+// other suite's kernels, and other vendors' archives have none at all.
+var release = regexp.MustCompile(`(?m)^'([^']*/debian)/dists/`)
+
+func findAddress(uris []byte) (string, error) {
+	m := release.FindSubmatch(uris)
+	if m == nil {
+		return "", errors.New("none of this machine's apt sources is an archive of Debian (an address that ends in /debian): " +
+			"add one to /etc/apt/sources.list.d")
+	}
+	return string(m[1]), nil
+}

@@ -1,0 +1,53 @@
+// Package apt gets what tests need from Debian's archive: programs for this machine, and single files of packages of
+// other suites and architectures.
+package apt
+
+import (
+	"bytes"
+	"fmt"
+	"os"
+	"os/exec"
+	"strings"
+)
+
+// Need makes sure that programs are there, given as program name to package name. What is missing is installed where
+// this process may do that; otherwise the error says how to get it.
+func Need(programs map[string]string) error {
+	var missing, packages []string
+	for program, pkg := range programs {
+		if _, err := exec.LookPath(program); err != nil {
+			missing = append(missing, program)
+			packages = append(packages, pkg)
+		}
+	}
+	if len(missing) == 0 {
+		return nil
+	}
+	remedy := "apt-get install " + strings.Join(packages, " ")
+	if _, err := exec.LookPath("apt-get"); err != nil || os.Geteuid() != 0 {
+		return fmt.Errorf("missing here: %s. Get it with: %s", strings.Join(missing, ", "), remedy)
+	}
+	fmt.Fprintln(os.Stderr, "installing what is missing:", remedy)
+	if err := run("apt-get", "-q", "update"); err != nil {
+		return err
+	}
+	return run("apt-get", append([]string{"-q", "-y", "--no-install-recommends", "install"}, packages...)...)
+}
+
+// run runs a command and keeps what it says for the error.
+func run(name string, args ...string) error {
+	_, err := output(name, args...)
+	return err
+}
+
+func output(name string, args ...string) ([]byte, error) {
+	var stderr bytes.Buffer
+	cmd := exec.Command(name, args...)
+	cmd.Env = append(os.Environ(), "DEBIAN_FRONTEND=noninteractive", "LC_ALL=C")
+	cmd.Stderr = &stderr
+	out, err := cmd.Output()
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w\n%s", strings.Join(cmd.Args, " "), err, bytes.TrimSpace(stderr.Bytes()))
+	}
+	return out, nil
+}

@@ -1,0 +1,151 @@
+package main
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path"
+	"path/filepath"
+	"strings"
+
+	"github.com/bperf/bperf/test/guest/job"
+	"github.com/bperf/bperf/test/guest/machine"
+)
+
+const module = "github.com/bperf/bperf"
+
+// testTimeout is by the clock of the guest, which under -icount leaps over the time in which nothing runs.
+const testTimeout = "10m"
+
+// build cross-compiles into dir what the guest runs.
+func build(o *options, arch machine.Arch, dir string) (*content, error) {
+	b := &builder{dir: dir, env: append(os.Environ(), "GOOS=linux", "GOARCH="+arch.Name, "CGO_ENABLED=0")}
+	c := &content{
+		files: map[string]string{},
+		job: job.Job{
+			Output: arch.Output,
+			Status: arch.Status,
+			Env: map[string]string{
+				"PATH":          "/bin",
+				"HOME":          "/tmp",
+				"BPERF":         "/bin/bperf",
+				"BPERF_REQUIRE": arch.Require,
+			},
+		},
+	}
+	for name, pkg := range map[string]string{"/init": "./test/guest/init", "/bin/bperf": "./cmd/bperf"} {
+		file, err := b.program(pkg)
+		if err != nil {
+			return nil, err
+		}
+		c.files[name] = file
+	}
+	if o.command != nil {
+		c.job.Commands = []job.Command{{Args: o.command, Dir: "/"}}
+		return c, nil
+	}
+	packages, err := b.list(o.packages)
+	if err != nil {
+		return nil, err
+	}
+	for _, p := range packages {
+		if err := b.addTests(c, p, o.run); err != nil {
+			return nil, err
+		}
+	}
+	if len(c.job.Commands) == 0 {
+		return nil, fmt.Errorf("%s: no test files", strings.Join(o.packages, " "))
+	}
+	return c, nil
+}
+
+// builder runs the go command for the guest's architecture.
+type builder struct {
+	dir string
+	env []string
+}
+
+func (b *builder) run(args ...string) ([]byte, error) {
+	cmd := exec.Command("go", args...)
+	cmd.Env = b.env
+	cmd.Stderr = os.Stderr
+	out, err := cmd.Output()
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", cmd, err)
+	}
+	return out, nil
+}
+
+func (b *builder) program(pkg string) (string, error) {
+	file := filepath.Join(b.dir, path.Base(pkg))
+	_, err := b.run("build", "-trimpath", "-ldflags=-s -w", "-o", file, pkg)
+	return file, err
+}
+
+// testPackage is what `go list -json` says of a package.
+type testPackage struct {
+	ImportPath   string
+	Dir          string
+	TestGoFiles  []string
+	XTestGoFiles []string
+}
+
+func (b *builder) list(patterns []string) ([]testPackage, error) {
+	out, err := b.run(append([]string{"list", "-json=ImportPath,Dir,TestGoFiles,XTestGoFiles"}, patterns...)...)
+	if err != nil {
+		return nil, err
+	}
+	var packages []testPackage
+	for d := json.NewDecoder(strings.NewReader(string(out))); ; {
+		var p testPackage
+		switch err := d.Decode(&p); {
+		case errors.Is(err, io.EOF):
+			return packages, nil
+		case err != nil:
+			return nil, err
+		}
+		if len(p.TestGoFiles)+len(p.XTestGoFiles) > 0 {
+			packages = append(packages, p)
+		}
+	}
+}
+
+// addTests puts a package's test binary into the guest, to run in a directory with the package's testdata.
+func (b *builder) addTests(c *content, p testPackage, run string) error {
+	relative := strings.TrimPrefix(p.ImportPath, module+"/")
+	file := filepath.Join(b.dir, filepath.FromSlash(relative)+".test")
+	if _, err := b.run("test", "-c", "-trimpath", "-ldflags=-s -w", "-o", file, p.ImportPath); err != nil {
+		return err
+	}
+	dir := "/src/" + relative
+	binary := dir + "/" + path.Base(relative) + ".test"
+	c.files[binary] = file
+	if err := c.addTestdata(dir, p.Dir); err != nil {
+		return err
+	}
+	c.job.Commands = append(c.job.Commands, job.Command{
+		Package: p.ImportPath,
+		Args:    []string{binary, "-test.v", "-test.paniconexit0", "-test.timeout=" + testTimeout, "-test.run=" + run},
+		Dir:     dir,
+	})
+	return nil
+}
+
+func (c *content) addTestdata(guestDir, packageDir string) error {
+	err := filepath.WalkDir(filepath.Join(packageDir, "testdata"), func(name string, d fs.DirEntry, err error) error {
+		if err != nil || !d.Type().IsRegular() {
+			return err
+		}
+		relative, err := filepath.Rel(packageDir, name)
+		c.files[path.Join(guestDir, filepath.ToSlash(relative))] = name
+		return err
+	})
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	return err
+}

@@ -1,0 +1,85 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"os/exec"
+	"strings"
+
+	"golang.org/x/sys/unix"
+)
+
+// mounts in order. cgroup v2 is mounted alone, where every distribution has it.
+var mounts = []struct{ kind, dir, options string }{
+	{"devtmpfs", "/dev", ""},
+	{"proc", "/proc", ""},
+	{"sysfs", "/sys", ""},
+	{"devpts", "/dev/pts", "ptmxmode=0666"},
+	{"tmpfs", "/dev/shm", ""},
+	{"tmpfs", "/tmp", "mode=1777"},
+	{"tmpfs", "/run", ""},
+	{"cgroup2", "/sys/fs/cgroup", ""},
+	{"bpf", "/sys/fs/bpf", ""},
+	{"tracefs", "/sys/kernel/tracing", ""},
+	{"debugfs", "/sys/kernel/debug", ""},
+}
+
+func mountAll() error {
+	for _, m := range mounts {
+		if err := os.MkdirAll(m.dir, 0o755); err != nil {
+			return err
+		}
+		if err := unix.Mount(m.kind, m.dir, m.kind, 0, m.options); err != nil && err != unix.EBUSY {
+			return fmt.Errorf("mount %s on %s: %w", m.kind, m.dir, err)
+		}
+	}
+	return nil
+}
+
+// prepare does what the start of any distribution does besides mounting.
+func prepare() error {
+	for name, target := range map[string]string{
+		"/dev/fd":     "/proc/self/fd",
+		"/dev/stdin":  "/proc/self/fd/0",
+		"/dev/stdout": "/proc/self/fd/1",
+		"/dev/stderr": "/proc/self/fd/2",
+	} {
+		if err := os.Symlink(target, name); err != nil && !errors.Is(err, fs.ErrExist) {
+			return err
+		}
+	}
+	if err := exec.Command("/bin/busybox", "--install", "-s", "/bin").Run(); err != nil {
+		return fmt.Errorf("busybox --install: %w", err)
+	}
+	if err := enableControllers("/sys/fs/cgroup"); err != nil {
+		return err
+	}
+	return loopbackUp()
+}
+
+// enableControllers lets groups below the root have every controller. Without a first write the kernel does not enable
+// perf_event below the root either, which it otherwise does by itself, and cgroup events fail with ENOENT.
+func enableControllers(root string) error {
+	controllers, err := os.ReadFile(root + "/cgroup.controllers")
+	if err != nil {
+		return err
+	}
+	enable := "+" + strings.Join(strings.Fields(string(controllers)), " +")
+	return os.WriteFile(root+"/cgroup.subtree_control", []byte(enable), 0o644)
+}
+
+func loopbackUp() error {
+	s, err := unix.Socket(unix.AF_INET, unix.SOCK_DGRAM, 0)
+	if err != nil {
+		return err
+	}
+	defer unix.Close(s)
+	lo, err := unix.NewIfreq("lo")
+	if err != nil {
+		return err
+	}
+	lo.SetUint16(unix.IFF_UP | unix.IFF_RUNNING)
+	return unix.IoctlIfreq(s, unix.SIOCSIFFLAGS, lo)
+}

@@ -1,0 +1,95 @@
+// Package machine runs a kernel in QEMU, by software emulation alone.
+package machine
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"strconv"
+	"strings"
+	"sync"
+
+	"github.com/bperf/bperf/test/guest/job"
+)
+
+// Machine is what to boot.
+type Machine struct {
+	Arch      Arch
+	Kernel    string // file
+	Initramfs string // file
+	CPUs      int
+	MemoryMiB int
+}
+
+// Run boots the machine, copies to output what its job prints while it prints it, and returns the status that its init
+// reported. A machine that ends without one, or not before ctx does, is an error that shows what its console said last.
+func (m *Machine) Run(ctx context.Context, output io.Writer) (job.Status, error) {
+	cmd := exec.CommandContext(ctx, m.Arch.QEMU, m.args()...)
+	cmd.Stderr = os.Stderr
+
+	var console tail
+	var status statusReader
+	var readers sync.WaitGroup
+	for _, consume := range []func(io.Reader){console.read, copyTo(output), status.read} {
+		r, w, err := os.Pipe()
+		if err != nil {
+			return job.Status{}, err
+		}
+		defer w.Close()
+		cmd.ExtraFiles = append(cmd.ExtraFiles, w)
+		readers.Go(func() {
+			defer r.Close()
+			consume(r)
+		})
+	}
+	err := cmd.Run()
+	for _, w := range cmd.ExtraFiles {
+		w.Close()
+	}
+	readers.Wait()
+
+	switch {
+	case ctx.Err() != nil:
+		return job.Status{}, fmt.Errorf("the guest was stopped: %w%s", context.Cause(ctx), &console)
+	case err != nil:
+		return job.Status{}, fmt.Errorf("%s: %w%s", m.Arch.QEMU, err, &console)
+	case status.err != nil:
+		return job.Status{}, fmt.Errorf("the guest ended before its commands did: %w%s", status.err, &console)
+	}
+	return status.Status, nil
+}
+
+// args are QEMU's. It gets the pipes that Run reads as the descriptors after standard error, in that order.
+func (m *Machine) args() []string {
+	args := []string{
+		"-nodefaults", "-no-user-config", "-display", "none", "-no-reboot",
+		"-smp", strconv.Itoa(m.CPUs), "-m", strconv.Itoa(m.MemoryMiB),
+		"-kernel", m.Kernel, "-initrd", m.Initramfs,
+		"-append", m.Arch.commandLine + " " + commandLine,
+		"-chardev", "file,id=console,path=/dev/fd/3",
+		"-chardev", "file,id=output,path=/dev/fd/4",
+		"-chardev", "file,id=status,path=/dev/fd/5",
+	}
+	return append(args, strings.Fields(m.Arch.args)...)
+}
+
+// statusReader keeps the status that it reads, or why there is none.
+type statusReader struct {
+	job.Status
+	err error
+}
+
+func (s *statusReader) read(r io.Reader) {
+	s.Status, s.err = job.ReadStatus(r)
+	if errors.Is(s.err, io.EOF) {
+		s.err = errors.New("init reported no status")
+	}
+	io.Copy(io.Discard, r)
+}
+
+func copyTo(w io.Writer) func(io.Reader) {
+	return func(r io.Reader) { io.Copy(w, r) }
+}

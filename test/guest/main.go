@@ -1,0 +1,98 @@
+// Guest runs tests, or a command, on other kernels: it boots each in QEMU, with software emulation, with nothing in the
+// machine besides the tests' binaries, bperf and a busybox.
+//
+//	go run ./test/guest [-kernel ARCH/SUITE]... [-run REGEXP] [-smp N] [-timeout D] PACKAGE...
+//	go run ./test/guest [-kernel ARCH/SUITE] [-smp N] [-timeout D] -- COMMAND [ARGUMENT...]
+//
+// A kernel is the cloud kernel of a suite of Debian for amd64 or arm64: amd64/bookworm is 6.1, arm64/trixie 6.12,
+// arm64/testing the newest that Debian has let in. The exit status is the command's, or that of the
+// tests, and 125 when the guest did not get that far.
+package main
+
+import (
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"strings"
+	"time"
+)
+
+// options are what the command line asks for.
+type options struct {
+	kernels []string // ARCH/SUITE
+	smp     int      // 0 for the architecture's own
+	timeout time.Duration
+	run     string // regular expression of the tests to run
+
+	packages []string // to test; or
+	command  []string // to run
+}
+
+func main() {
+	o, err := parse(os.Args[1:])
+	if errors.Is(err, flag.ErrHelp) {
+		os.Exit(0)
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "guest:", err)
+		os.Exit(2)
+	}
+	exit := 0
+	for _, k := range o.kernels {
+		status, err := runGuest(o, k)
+		if err != nil {
+			fmt.Fprintf(os.Stderr, "guest %s: %v\n", k, err)
+			fmt.Printf("FAIL\tguest %s\n", k)
+			status = 125
+		}
+		if status != 0 {
+			exit = status
+		}
+	}
+	os.Exit(exit)
+}
+
+func parse(args []string) (*options, error) {
+	var o options
+	f := flag.NewFlagSet("guest", flag.ContinueOnError)
+	f.Func("kernel", "kernel as `ARCH/SUITE`, repeatable (default arm64/trixie)", func(s string) error {
+		o.kernels = append(o.kernels, s)
+		return nil
+	})
+	f.IntVar(&o.smp, "smp", 0, "number of CPUs (default: 2 on arm64, 1 on amd64)")
+	f.DurationVar(&o.timeout, "timeout", 5*time.Minute, "for each guest, by the clock of this machine")
+	f.StringVar(&o.run, "run", "", "run only tests that match this regular `expression`")
+	before, command, isCommand := cutCommand(args)
+	if err := f.Parse(before); err != nil {
+		return nil, err
+	}
+	o.packages, o.command = f.Args(), command
+	switch {
+	case isCommand && (len(command) == 0 || len(o.packages) > 0):
+		return nil, errors.New("there must be a command behind --, and no packages before it")
+	case !isCommand && len(o.packages) == 0:
+		return nil, errors.New("nothing to run: name packages, or a command behind --")
+	}
+	if len(o.kernels) == 0 {
+		o.kernels = []string{"arm64/trixie"}
+	}
+	return &o, nil
+}
+
+func cutCommand(args []string) (before, command []string, found bool) {
+	for i, a := range args {
+		if a == "--" {
+			return args[:i], args[i+1:], true
+		}
+	}
+	return args, nil, false
+}
+
+func splitKernel(name string) (arch, suite string, err error) {
+	arch, suite, ok := strings.Cut(name, "/")
+	if !ok || suite == "" {
+		return "", "", fmt.Errorf("a kernel is named ARCH/SUITE, as in arm64/trixie, not %q", name)
+	}
+	return arch, suite, nil
+}

@@ -1,0 +1,68 @@
+package main
+
+import (
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+func TestParse(t *testing.T) {
+	defaults := options{kernels: []string{"arm64/trixie"}, timeout: 5 * time.Minute}
+	with := func(change func(*options)) options {
+		o := defaults
+		change(&o)
+		return o
+	}
+	tests := []struct {
+		name    string
+		args    []string
+		want    options
+		wantErr string
+	}{
+		{"packages", []string{"./internal/target"},
+			with(func(o *options) { o.packages = []string{"./internal/target"} }), ""},
+		{"several kernels", []string{"-kernel", "amd64/trixie", "-kernel", "arm64/sid", "-smp", "1", "-timeout", "1m", "-run", "X", "./a"},
+			options{kernels: []string{"amd64/trixie", "arm64/sid"}, smp: 1, timeout: time.Minute, run: "X", packages: []string{"./a"}}, ""},
+		{"a command with flags of its own", []string{"--", "ls", "-l", "--", "/"},
+			with(func(o *options) { o.command = []string{"ls", "-l", "--", "/"} }), ""},
+		{"nothing", nil, options{}, "nothing to run: name packages, or a command behind --"},
+		{"no command", []string{"--"}, options{}, "there must be a command behind --, and no packages before it"},
+		{"both", []string{"./a", "--", "ls"}, options{}, "there must be a command behind --, and no packages before it"},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			got, err := parse(tt.args)
+			if tt.wantErr != "" {
+				if err == nil || err.Error() != tt.wantErr {
+					t.Fatalf("got error %v, want %s", err, tt.wantErr)
+				}
+				return
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			if len(got.packages) == 0 {
+				got.packages = nil
+			}
+			if diff := cmp.Diff(tt.want, *got, cmp.AllowUnexported(options{})); diff != "" {
+				t.Errorf("-want +got:\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestUnknownKernels(t *testing.T) {
+	tests := []struct{ kernel, want string }{
+		{"trixie", `a kernel is named ARCH/SUITE, as in arm64/trixie, not "trixie"`},
+		{"arm64/", `a kernel is named ARCH/SUITE, as in arm64/trixie, not "arm64/"`},
+		{"riscv64/trixie", `no guests of architecture "riscv64": there are amd64 and arm64`},
+	}
+	for _, tt := range tests {
+		t.Run(tt.kernel, func(t *testing.T) {
+			if _, err := runGuest(&options{}, tt.kernel); err == nil || err.Error() != tt.want {
+				t.Errorf("got %v, want %s", err, tt.want)
+			}
+		})
+	}
+}
