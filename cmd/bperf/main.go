@@ -1,0 +1,10 @@
+// Command bperf counts and profiles through perf events and BPF.
+package main
+
+import (
+	"os"
+
+	"github.com/bperf/bperf/internal/cli"
+)
+
+func main() { os.Exit(cli.Main(os.Args)) }

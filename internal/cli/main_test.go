@@ -1,0 +1,51 @@
+package cli
+
+import (
+	"bytes"
+	"errors"
+	"os"
+	"os/exec"
+	"syscall"
+	"testing"
+)
+
+// TestMain makes the test binary bperf itself when it is asked to be: what is tested is the whole
+// program, with its exit status.
+func TestMain(m *testing.M) {
+	if os.Getenv("BPERF_TEST_MAIN") != "" {
+		os.Exit(Main(os.Args))
+	}
+	os.Exit(m.Run())
+}
+
+// program is a command that runs bperf.
+func program(args ...string) *exec.Cmd {
+	cmd := exec.Command("/proc/self/exe", args...)
+	cmd.Args[0] = "bperf"
+	cmd.Env = append(os.Environ(), "BPERF_TEST_MAIN=1", "LC_ALL=C")
+	return cmd
+}
+
+// result is how bperf ended.
+type result struct {
+	stdout, stderr string
+	status         int // 128 and the signal, if one ended it
+}
+
+// run runs a command of program to its end.
+func run(t *testing.T, cmd *exec.Cmd) result {
+	t.Helper()
+	var stdout, stderr bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &stdout, &stderr
+	err := cmd.Run()
+	var exit *exec.ExitError
+	if err != nil && !errors.As(err, &exit) {
+		t.Fatal(err)
+	}
+	wait := cmd.ProcessState.Sys().(syscall.WaitStatus)
+	status := wait.ExitStatus()
+	if wait.Signaled() {
+		status = 128 + int(wait.Signal())
+	}
+	return result{stdout.String(), stderr.String(), status}
+}

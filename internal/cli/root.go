@@ -1,0 +1,82 @@
+// Package cli is the command line: a file per subcommand, which turns flags into options and calls
+// the package that does the work.
+package cli
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+
+	"github.com/spf13/cobra"
+)
+
+// Exit statuses other than 0, 1 and that of a command that was run. They are perf's.
+const (
+	statusBadCombination = 22  // flags that cannot go together, or values out of range
+	statusBadOption      = 129 // what cannot be understood
+)
+
+// ExitError ends bperf with a status of its own. Without Err nothing is printed.
+type ExitError struct {
+	Status int
+	Err    error
+}
+
+func (e *ExitError) Error() string {
+	if e.Err == nil {
+		return fmt.Sprintf("exit status %d", e.Status)
+	}
+	return e.Err.Error()
+}
+
+func (e *ExitError) Unwrap() error { return e.Err }
+
+// Main runs bperf with its command line and returns the exit status.
+func Main(args []string) int {
+	root := newRootCommand(filepath.Base(args[0]))
+	root.SetArgs(args[1:])
+	err := root.Execute()
+	if err == nil {
+		return 0
+	}
+	exit := &ExitError{Status: 1, Err: err}
+	errors.As(err, &exit)
+	if exit.Err != nil {
+		fmt.Fprintf(os.Stderr, "Error: %v\n", exit.Err)
+	}
+	return exit.Status
+}
+
+// newRootCommand makes the tree of commands, which shows itself under the name it was called by.
+func newRootCommand(name string) *cobra.Command {
+	root := &cobra.Command{
+		Use:   name,
+		Short: "Performance counting and profiling through BPF",
+		Long: `bperf counts and profiles through perf events and BPF, with the command line of perf.
+
+Where nothing is written on what a command needs: it says so itself, and so does bperf doctor.`,
+		SilenceErrors:     true,
+		SilenceUsage:      true,
+		DisableAutoGenTag: true,
+		Args:              unknownCommand,
+		RunE:              func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+	}
+	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
+		return &ExitError{Status: statusBadOption, Err: fmt.Errorf("%w\nSee %s --help", err, cmd.CommandPath())}
+	})
+	root.AddCommand(newStatCommand(), newListCommand(), newVersionCommand())
+	return root
+}
+
+// unknownCommand refuses what is no subcommand.
+func unknownCommand(cmd *cobra.Command, args []string) error {
+	if len(args) == 0 {
+		return nil
+	}
+	msg := fmt.Sprintf("there is no command %q", args[0])
+	if near := cmd.SuggestionsFor(args[0]); len(near) > 0 {
+		msg += fmt.Sprintf("; did you mean %q?", near[0])
+	}
+	return &ExitError{Status: statusBadOption, Err: fmt.Errorf("%s\nSee %s --help", msg, cmd.CommandPath())}
+}

@@ -1,0 +1,317 @@
+package cli
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"os/signal"
+	"slices"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/bperf/bperf/internal/stat"
+	"github.com/bperf/bperf/internal/target"
+)
+
+// statOptions are the flags of stat as they were given.
+type statOptions struct {
+	events []eventArg // -e -M -G --filter, in their order
+
+	system        bool
+	cpus          string
+	pids, tids    string
+	forEachCgroup string
+	noInherit     bool
+
+	interval, intervalCount int
+	intervalClear           bool
+	timeout, delay, repeat  int
+	table, null, sync       bool
+	pre, post               string
+	control                 string
+
+	noAggr, perCore, perSocket, perDie, perNode, perThread, noMerge bool
+
+	separator         string
+	json              bool
+	output            string
+	appendOutput      bool
+	logFD             int
+	bigNum, noBigNum  bool
+	metricOnly        bool
+	noScale, hideZero bool
+	summary           bool
+	noCSVSummary      bool
+	verbose, quiet    bool
+
+	detailed           int
+	allUser, allKernel bool
+}
+
+func newStatCommand() *cobra.Command {
+	var o statOptions
+	cmd := &cobra.Command{
+		Use:   "stat [flags] [--] [COMMAND [ARG...]]",
+		Short: "Count events for the system, CPUs, processes, threads, cgroups or a command",
+		Long: `stat counts events while a command runs, or until interrupted, and prints the counts.
+
+Without a target it counts the command and its children; without a command, the whole system.
+The counts go to standard error, as the command's own output goes to standard output.`,
+		Example: `  bperf stat -- make -j8
+  bperf stat -a -I 1000
+  bperf stat -e cycles,instructions -p 1234 sleep 10
+  bperf stat -e 'syscalls:sys_enter_*' -a -x, sleep 1`,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return runStat(&o, cmd.Flags().Changed, args)
+		},
+	}
+	f := cmd.Flags()
+	f.SetInterspersed(false)
+	f.SortFlags = false
+
+	f.VarP(eventFlag{&o.events, argEvents}, "event", "e", "events to count, comma-separated; see bperf list")
+	f.VarP(eventFlag{&o.events, argMetrics}, "metrics", "M", "metrics to compute, comma-separated")
+	f.VarP(eventFlag{&o.events, argCgroups}, "cgroup", "G", "cgroups of the events before it: one for all, or one for each")
+	f.Var(eventFlag{&o.events, argFilter}, "filter", "filter `EXPR` for the tracepoint before it")
+	f.CountVarP(&o.detailed, "detailed", "d", "more events: caches, with -dd TLBs, with -ddd prefetches")
+
+	f.BoolVarP(&o.system, "all-cpus", "a", false, "count the whole system")
+	f.StringVarP(&o.cpus, "cpu", "C", "", "count only on these CPUs, such as 0-3,8")
+	f.StringVarP(&o.pids, "pid", "p", "", "count these processes, all threads and children")
+	f.StringVarP(&o.tids, "tid", "t", "", "count these threads")
+	f.StringVar(&o.forEachCgroup, "for-each-cgroup", "", "count all events for each of these cgroups, or those that match a regular expression")
+	f.BoolVarP(&o.noInherit, "no-inherit", "i", false, "do not count children and new threads")
+	f.BoolVar(&o.allUser, "all-user", false, "count only user mode")
+	f.BoolVar(&o.allKernel, "all-kernel", false, "count only the kernel")
+
+	f.IntVarP(&o.interval, "interval-print", "I", 0, "print the counts of each `MS` milliseconds (at least 10)")
+	f.IntVar(&o.intervalCount, "interval-count", 0, "end after so many intervals")
+	f.BoolVar(&o.intervalClear, "interval-clear", false, "clear the screen before each interval")
+	f.BoolVar(&o.summary, "summary", false, "print the sum over all intervals at the end")
+	f.BoolVar(&o.noCSVSummary, "no-csv-summary", false, `do not mark the summary's CSV lines with "summary"`)
+	f.IntVar(&o.timeout, "timeout", 0, "end after `MS` milliseconds (at least 10)")
+	f.IntVarP(&o.delay, "delay", "D", 0, "start counting `MS` milliseconds after the start; -1 to start disabled")
+	f.IntVarP(&o.repeat, "repeat", "r", 1, "run the command `N` times and print mean and standard error; 0 for ever")
+	f.BoolVar(&o.table, "table", false, "with -r, show each run's time")
+	f.BoolVarP(&o.null, "null", "n", false, "count nothing, only measure the time")
+	f.BoolVarP(&o.sync, "sync", "S", false, "call sync() before each run")
+	f.StringVar(&o.pre, "pre", "", "shell `COMMAND` to run before each run, not counted")
+	f.StringVar(&o.post, "post", "", "shell `COMMAND` to run after each run, not counted")
+	f.StringVar(&o.control, "control", "", "take enable, disable, ping and stop from `fd:CTL[,ACK]` or fifo:CTL[,ACK]")
+
+	f.BoolVarP(&o.noAggr, "no-aggr", "A", false, "a line per CPU")
+	f.BoolVar(&o.perCore, "per-core", false, "a line per core")
+	f.BoolVar(&o.perDie, "per-die", false, "a line per die")
+	f.BoolVar(&o.perSocket, "per-socket", false, "a line per socket")
+	f.BoolVar(&o.perNode, "per-node", false, "a line per NUMA node")
+	f.BoolVar(&o.perThread, "per-thread", false, "a line per thread (with -p, -t or -a)")
+	f.BoolVar(&o.noMerge, "no-merge", false, "keep the boxes of an uncore PMU apart")
+
+	f.StringVarP(&o.separator, "field-separator", "x", "", `CSV output with this separator (\t for a tab)`)
+	f.BoolVarP(&o.json, "json-output", "j", false, "JSON output, an object per line")
+	f.StringVarP(&o.output, "output", "o", "", "write the counts to `FILE`")
+	f.BoolVar(&o.appendOutput, "append", false, "append to the file of -o")
+	f.IntVar(&o.logFD, "log-fd", 0, "write the counts to descriptor `FD`")
+	f.BoolVarP(&o.bigNum, "big-num", "B", false, "thousands separators (the default)")
+	f.BoolVar(&o.noBigNum, "no-big-num", false, "no thousands separators")
+	f.BoolVar(&o.metricOnly, "metric-only", false, "print only metrics, a column each")
+	f.BoolVar(&o.noScale, "no-scale", false, "print multiplexed counts as they are")
+	f.BoolVar(&o.hideZero, "hide-zero-events", false, "leave out events that counted 0")
+	f.BoolVarP(&o.verbose, "verbose", "v", false, "print each event's raw reading: value, ns enabled, ns running")
+	f.BoolVar(&o.quiet, "quiet", false, "print nothing")
+	return cmd
+}
+
+// runStat checks the options, measures, and ends as the command did.
+func runStat(o *statOptions, given func(string) bool, args []string) error {
+	if err := o.check(given, args); err != nil {
+		return err
+	}
+	cfg, err := o.config(args)
+	if err != nil {
+		return err
+	}
+	out, err := o.open(given)
+	if err != nil {
+		return err
+	}
+	signals := make(chan os.Signal, 4)
+	signal.Notify(signals, syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP)
+	defer signal.Stop(signals)
+	cfg.Signals = signals
+	cfg.Notify = out.note
+	if o.verbose {
+		cfg.Verbose = out.note
+	}
+	if taskTarget := o.pids != "" || o.tids != ""; taskTarget && (o.system || o.cpus != "") {
+		out.note("-p and -t count tasks wherever they run: -a and -C are ignored")
+	}
+	if o.control != "" {
+		if cfg.Control, err = stat.OpenControl(o.control, out.note); err != nil {
+			return &ExitError{Status: statusBadOption, Err: err}
+		}
+	}
+	result, err := stat.Run(*cfg, o.printer(cfg, out))
+	if err := errors.Join(err, out.Close()); err != nil {
+		return err
+	}
+	return exitAs(result, len(args) > 0)
+}
+
+// exitAs ends as the command did; a session that a signal ended dies of that signal, so that a
+// shell knows that it was interrupted.
+func exitAs(r stat.Result, command bool) error {
+	if sig, ok := r.Signal.(syscall.Signal); ok {
+		signal.Reset(sig)
+		if err := syscall.Kill(os.Getpid(), sig); err != nil {
+			return err
+		}
+		time.Sleep(time.Second) // the signal may reach another thread first
+		return &ExitError{Status: 128 + int(sig)}
+	}
+	if status := r.Command.ExitCode(); command && status != 0 {
+		return &ExitError{Status: status}
+	}
+	return nil
+}
+
+// check refuses what cannot be, before anything is opened.
+func (o *statOptions) check(given func(string) bool, args []string) error {
+	cpuTarget := o.system || o.cpus != "" || len(args) == 0 && o.pids == "" && o.tids == ""
+	taskTarget := o.pids != "" || o.tids != ""
+	perCPU := o.noAggr || o.perCore || o.perDie || o.perSocket || o.perNode
+	cgroups := o.forEachCgroup != "" || slices.ContainsFunc(o.events, func(a eventArg) bool { return a.kind == argCgroups })
+	if o.separator == `\t` {
+		o.separator = "\t"
+	}
+	separator := stat.CheckSeparator(o.separator)
+	bad := func(when bool, format string, a ...any) error {
+		if !when {
+			return nil
+		}
+		return &ExitError{Status: statusBadCombination, Err: fmt.Errorf(format, a...)}
+	}
+	return firstError(
+		bad(given("field-separator") && o.json, "-x and -j are two forms of output: give one"),
+		bad(given("field-separator") && separator != nil, "-x: %w", separator),
+		bad(given("field-separator") && o.bigNum, "-B makes no sense with -x: CSV has no thousands separators"),
+		bad(o.bigNum && o.noBigNum, "-B and --no-big-num contradict each other"),
+		bad(o.output != "" && given("log-fd"), "-o and --log-fd are two places for the output: give one"),
+		bad(given("log-fd") && o.logFD < 0, "--log-fd takes the number of an open descriptor, not %d", o.logFD),
+		bad(o.appendOutput && o.output == "", "--append needs a file: -o FILE"),
+		bad(given("interval-print") && o.interval < 10, "-I %d: an interval is at least 10 ms", o.interval),
+		bad(given("interval-count") && o.interval == 0, "--interval-count needs intervals: -I MS"),
+		bad(given("interval-count") && o.intervalCount < 1, "--interval-count %d: there must be at least 1", o.intervalCount),
+		bad(o.intervalClear && o.interval == 0, "--interval-clear needs intervals: -I MS"),
+		bad(given("timeout") && o.timeout < 10, "--timeout %d: at least 10 ms", o.timeout),
+		bad(given("timeout") && o.interval > 0, "--timeout does not go with -I: use --interval-count"),
+		bad(o.delay < -1, "-D %d: milliseconds, or -1 to start disabled", o.delay),
+		bad(o.delay == -1 && o.control == "", "-D -1 starts disabled and needs --control to be enabled"),
+		bad(o.repeat < 0, "-r %d: a number of runs, or 0 for ever", o.repeat),
+		bad(o.repeat != 1 && len(args) == 0 && o.timeout == 0, "-r needs a command to repeat, or a --timeout"),
+		bad(o.table && o.repeat == 1, "--table shows the runs of -r"),
+		bad(count(o.noAggr, o.perCore, o.perDie, o.perSocket, o.perNode, o.perThread) > 1,
+			"-A, --per-core, --per-die, --per-socket, --per-node and --per-thread: give one"),
+		bad(o.pids != "" && o.tids != "", "-p and -t do not go together"),
+		bad(perCPU && (!cpuTarget || taskTarget), "a line per CPU, core, die, socket or node needs -a or -C: a task has no CPU of its own"),
+		bad(o.perThread && !taskTarget && !o.system, "--per-thread needs -p, -t or -a"),
+		bad(o.perThread && (o.cpus != "" || cgroups), "--per-thread counts threads: it does not go with -C, -G or --for-each-cgroup"),
+		bad(cgroups && (!cpuTarget || taskTarget), "cgroups are counted on CPUs: add -a or -C, without -p and -t"),
+		bad(o.forEachCgroup != "" && slices.ContainsFunc(o.events, func(a eventArg) bool { return a.kind == argCgroups }),
+			"-G and --for-each-cgroup do not go together"),
+		bad(o.allUser && o.allKernel, "--all-user and --all-kernel leave nothing to count"),
+		bad(o.null && len(o.events) > 0, "-n counts nothing: it does not go with -e and -M"),
+	)
+}
+
+func firstError(errs ...error) error {
+	for _, err := range errs {
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func count(set ...bool) (n int) {
+	for _, s := range set {
+		if s {
+			n++
+		}
+	}
+	return n
+}
+
+// config is the session that the options ask for.
+func (o *statOptions) config(args []string) (*stat.Config, error) {
+	cfg := &stat.Config{
+		Command:       args,
+		Inherit:       !o.noInherit,
+		AllUser:       o.allUser,
+		AllKernel:     o.allKernel,
+		Raw:           o.noScale,
+		NoMerge:       o.noMerge,
+		Aggregation:   o.aggregation(),
+		Interval:      time.Duration(o.interval) * time.Millisecond,
+		IntervalCount: o.intervalCount,
+		Timeout:       time.Duration(o.timeout) * time.Millisecond,
+		Delay:         time.Duration(max(o.delay, 0)) * time.Millisecond,
+		StartDisabled: o.delay == -1,
+		Repeat:        o.repeat,
+		Sync:          o.sync,
+		Pre:           o.pre,
+		Post:          o.post,
+		Summary:       o.summary,
+	}
+	if err := o.target(cfg); err != nil {
+		return nil, &ExitError{Status: statusBadOption, Err: err}
+	}
+	return cfg, o.chooseEvents(cfg)
+}
+
+// target fills in who is measured.
+func (o *statOptions) target(cfg *stat.Config) (err error) {
+	t := &cfg.Target
+	switch {
+	case o.pids != "":
+		t.PIDs, err = target.ParseIDs(o.pids)
+		cfg.Subject = fmt.Sprintf("process id '%s'", o.pids)
+	case o.tids != "":
+		t.TIDs, err = target.ParseIDs(o.tids)
+		cfg.Subject = fmt.Sprintf("thread id '%s'", o.tids)
+	case o.cpus != "":
+		t.CPUs, err = target.ParseCPUList(o.cpus)
+		cfg.Subject = fmt.Sprintf("'CPU(s) %s'", o.cpus)
+	case o.system || len(cfg.Command) == 0:
+		t.System, t.Threads = true, o.perThread
+		cfg.Subject = "'system wide'"
+	default:
+		cfg.Subject = fmt.Sprintf("'%s'", strings.Join(cfg.Command, " "))
+	}
+	if err != nil || o.forEachCgroup == "" {
+		return err
+	}
+	t.Cgroups, err = target.MatchCgroups(o.forEachCgroup)
+	return err
+}
+
+func (o *statOptions) aggregation() stat.Aggregation {
+	switch {
+	case o.noAggr:
+		return stat.AggregateNone
+	case o.perCore:
+		return stat.AggregateCore
+	case o.perDie:
+		return stat.AggregateDie
+	case o.perSocket:
+		return stat.AggregateSocket
+	case o.perNode:
+		return stat.AggregateNode
+	case o.perThread:
+		return stat.AggregateThread
+	}
+	return stat.AggregateGlobal
+}

@@ -1,0 +1,183 @@
+package cli
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/bperf/bperf/internal/event"
+	"github.com/bperf/bperf/internal/stat"
+)
+
+// eventArg is one of the options that add events, or say something of those before them.
+type eventArg struct {
+	kind  argKind
+	value string
+}
+
+type argKind string
+
+const (
+	argEvents  argKind = "-e"
+	argMetrics argKind = "-M"
+	argCgroups argKind = "-G"
+	argFilter  argKind = "--filter"
+)
+
+// eventFlag is a flag that keeps its place among those of eventArg.
+type eventFlag struct {
+	args *[]eventArg
+	kind argKind
+}
+
+func (f eventFlag) String() string { return "" }
+func (f eventFlag) Type() string   { return "LIST" }
+
+func (f eventFlag) Set(value string) error {
+	if strings.TrimSpace(value) == "" {
+		return errors.New("the list is empty")
+	}
+	*f.args = append(*f.args, eventArg{f.kind, value})
+	return nil
+}
+
+// chooseEvents fills in the events, and with -G whose they are.
+func (o *statOptions) chooseEvents(cfg *stat.Config) error {
+	c := chosenEvents{machine: event.Host()}
+	for _, a := range o.events {
+		if err := c.add(a); err != nil {
+			return &ExitError{Status: statusBadOption, Err: err}
+		}
+	}
+	cfg.Defaults = len(c.list) == 0 && !o.null
+	names := stat.DetailedEvents(o.detailed)
+	if cfg.Defaults {
+		names = stat.DefaultEvents(o.detailed, cfg.Target.System || cfg.Target.CPUs != nil)
+	}
+	for _, name := range names {
+		if err := c.parse(name); err != nil {
+			return err
+		}
+	}
+	cfg.Events = c.list
+	for _, e := range c.list.Events() {
+		if e.BPF {
+			return &ExitError{Status: statusBadCombination,
+				Err: fmt.Errorf("%s: this version of bperf has no shared counters (modifier b) yet", e.Name)}
+		}
+	}
+	if c.cgroups == nil {
+		return nil
+	}
+	return c.nameCgroups(cfg)
+}
+
+// chosenEvents is the list of events as the options build it up.
+type chosenEvents struct {
+	machine *event.Machine
+	list    event.List
+	terms   int      // number of terms so far
+	cgroups []string // of each event; nil before the first -G
+}
+
+func (c *chosenEvents) add(a eventArg) error {
+	switch a.kind {
+	case argEvents:
+		return c.parse(a.value)
+	case argMetrics:
+		names, err := stat.MetricEvents(a.value)
+		if err != nil {
+			return err
+		}
+		for _, n := range names {
+			if err := c.parse(n); err != nil {
+				return err
+			}
+		}
+		return nil
+	case argCgroups:
+		return c.setCgroups(a.value)
+	default:
+		return c.setFilter(a.value)
+	}
+}
+
+func (c *chosenEvents) parse(names string) error {
+	list, err := c.machine.Parse(names)
+	if err != nil {
+		return err
+	}
+	last := c.terms
+	for _, e := range list.Events() {
+		e.Term += c.terms
+		last = max(last, e.Term+1)
+	}
+	c.terms = last
+	c.list = append(c.list, list...)
+	return nil
+}
+
+// setCgroups gives the events before it their cgroups: one name for all that have none yet, or one
+// for each event from the first on. An empty name is no cgroup.
+func (c *chosenEvents) setCgroups(value string) error {
+	events := c.list.Events()
+	if len(events) == 0 {
+		return errors.New("-G names the cgroups of the events before it: give -e first")
+	}
+	names := strings.Split(value, ",")
+	if len(names) > len(events) {
+		return fmt.Errorf("-G %s: %d cgroups for %d events", value, len(names), len(events))
+	}
+	done := len(c.cgroups)
+	c.cgroups = append(c.cgroups, make([]string, len(events)-done)...)
+	if len(names) == 1 {
+		for i := done; i < len(events); i++ {
+			c.cgroups[i] = names[0]
+		}
+		return nil
+	}
+	copy(c.cgroups[done:], names)
+	return nil
+}
+
+// setFilter gives the events of the last term their filter.
+func (c *chosenEvents) setFilter(value string) error {
+	events := c.list.Events()
+	if len(events) == 0 {
+		return errors.New("--filter belongs to the tracepoint before it: give -e first")
+	}
+	last := events[len(events)-1].Term
+	for _, e := range events {
+		if e.Term != last {
+			continue
+		}
+		if e.PMU != "tracepoint" {
+			return fmt.Errorf("--filter belongs to the tracepoint before it, but %s is none", e.Name)
+		}
+		e.Filter = value
+	}
+	return nil
+}
+
+// nameCgroups lists the cgroups of -G in the order in which they come.
+func (c *chosenEvents) nameCgroups(cfg *stat.Config) error {
+	cfg.EventCgroups = append(c.cgroups, make([]string, len(c.list.Events())-len(c.cgroups))...)
+	seen := make(map[string]bool)
+	for _, name := range cfg.EventCgroups {
+		if name != "" && !seen[name] {
+			seen[name] = true
+			cfg.Target.Cgroups = append(cfg.Target.Cgroups, name)
+		}
+	}
+	first := 0
+	for _, g := range c.list {
+		of := cfg.EventCgroups[first : first+len(g.Events)]
+		if i := slices.IndexFunc(of, func(name string) bool { return name != of[0] }); i >= 0 {
+			return &ExitError{Status: statusBadCombination, Err: fmt.Errorf(
+				"-G: %s and %s are a group and cannot be of two cgroups", g.Events[0].Name, g.Events[i].Name)}
+		}
+		first += len(g.Events)
+	}
+	return nil
+}

@@ -1,0 +1,98 @@
+package cli
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/bperf/bperf/internal/stat"
+)
+
+// statOutput is where the counts go.
+type statOutput struct {
+	io.Writer
+	file *os.File // to be closed, or nil
+	note func(string)
+}
+
+// open opens the file or descriptor for the counts; without one it is standard error.
+func (o *statOptions) open(given func(string) bool) (*statOutput, error) {
+	out := &statOutput{Writer: os.Stderr}
+	switch {
+	case o.quiet:
+		out.Writer = io.Discard
+	case o.output != "":
+		mode := os.O_WRONLY | os.O_CREATE | os.O_TRUNC
+		if o.appendOutput {
+			mode = os.O_WRONLY | os.O_CREATE | os.O_APPEND
+		}
+		f, err := os.OpenFile(o.output, mode, 0o666)
+		if err != nil {
+			return nil, fmt.Errorf("create the output file: %w", err)
+		}
+		out.Writer, out.file = f, f
+		if !o.json {
+			fmt.Fprintf(f, "# started on %s\n\n", time.Now().Format(time.ANSIC))
+		}
+	case given("log-fd"):
+		f := os.NewFile(uintptr(o.logFD), fmt.Sprintf("fd %d", o.logFD))
+		if _, err := f.Stat(); err != nil {
+			return nil, &ExitError{Status: statusBadOption, Err: fmt.Errorf("--log-fd %d: no such descriptor is open", o.logFD)}
+		}
+		out.Writer, out.file = f, f
+	}
+	out.note = o.noter(out)
+	return out, nil
+}
+
+// noter is the way for remarks: to standard error, and where the counts go there too, in a form
+// that their reader can tell from them.
+func (o *statOptions) noter(out *statOutput) func(string) {
+	switch mixed := out.Writer == os.Stderr; {
+	case o.quiet:
+		return func(string) {}
+	case mixed && o.json:
+		return func(s string) {
+			line, _ := json.Marshal(s) // a string can always be marshalled
+			fmt.Fprintf(os.Stderr, "{\"note\" : %s}\n", line)
+		}
+	case mixed && o.separator != "":
+		return func(s string) { fmt.Fprintln(os.Stderr, "#", strings.ReplaceAll(s, "\n", "\n# ")) }
+	default:
+		return func(s string) { fmt.Fprintln(os.Stderr, s) }
+	}
+}
+
+// printer prints in the form that was asked for.
+func (o *statOptions) printer(cfg *stat.Config, out io.Writer) stat.Printer {
+	form := stat.OutputOptions{
+		Aggregation:   cfg.Aggregation,
+		Interval:      cfg.Interval > 0,
+		IntervalClear: o.intervalClear,
+		BigNum:        !o.noBigNum,
+		Table:         o.table,
+		MetricOnly:    o.metricOnly,
+		HideZero:      o.hideZero,
+		Defaults:      cfg.Defaults,
+		NoCSVSummary:  o.noCSVSummary,
+		Separator:     o.separator,
+	}
+	switch {
+	case o.json:
+		return stat.NewJSON(out, form)
+	case o.separator != "":
+		return stat.NewCSV(out, form)
+	default:
+		return stat.NewText(out, form)
+	}
+}
+
+func (s *statOutput) Close() error {
+	if s.file == nil {
+		return nil
+	}
+	return s.file.Close()
+}

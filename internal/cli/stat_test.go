@@ -1,0 +1,295 @@
+package cli
+
+import (
+	"bufio"
+	"encoding/json"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/bperf/bperf/test/require"
+)
+
+// TestStatRefuses has each combination of options that cannot be, and each value that cannot be
+// understood. Nothing is run then: the command would leave a file.
+func TestStatRefuses(t *testing.T) {
+	ran := filepath.Join(t.TempDir(), "ran")
+	tests := []struct {
+		args   string // before the command
+		status int
+		want   string // in the message
+	}{
+		{"-x, -j", 22, "-x and -j are two forms of output"},
+		{"-x, -B", 22, "-B makes no sense with -x"},
+		{`-x "`, 22, "quote"},
+		{"-B --no-big-num", 22, "contradict"},
+		{"-o f --log-fd 1", 22, "-o and --log-fd"},
+		{"--append", 22, "--append needs a file"},
+		{"--log-fd 77", 129, "--log-fd 77: no such descriptor is open"},
+		{"--log-fd -1", 22, "the number of an open descriptor, not -1"},
+		{"-I 9", 22, "an interval is at least 10 ms"},
+		{"--interval-count 1", 22, "--interval-count needs intervals"},
+		{"-I 10 --interval-count 0", 22, "there must be at least 1"},
+		{"--interval-clear", 22, "--interval-clear needs intervals"},
+		{"--timeout 9", 22, "at least 10 ms"},
+		{"--timeout 10 -I 10", 22, "--timeout does not go with -I"},
+		{"-D -2", 22, "or -1 to start disabled"},
+		{"-D -1", 22, "needs --control"},
+		{"-r -1", 22, "a number of runs"},
+		{"--table", 22, "--table shows the runs of -r"},
+		{"-A", 22, "needs -a or -C"},
+		{"--per-core -p 1", 22, "needs -a or -C"},
+		{"-a -A --per-core", 22, "give one"},
+		{"--per-thread", 22, "--per-thread needs -p, -t or -a"},
+		{"--per-thread -a -C 0", 22, "does not go with -C"},
+		{"-e cs -G /", 22, "cgroups are counted on CPUs"},
+		{"--for-each-cgroup / -p 1", 22, "cgroups are counted on CPUs"},
+		{"-a -e cs -G / --for-each-cgroup /", 22, "do not go together"},
+		{"-a -e {cs,faults} -G /,x", 22, "a group and cannot be of two cgroups"},
+		{"-p 1 -t 1", 22, "-p and -t do not go together"},
+		{"--all-user --all-kernel", 22, "nothing to count"},
+		{"-n -e cs", 22, "-n counts nothing"},
+		{"-e cs:b", 22, "no shared counters"},
+
+		{"--no-such-flag", 129, "no-such-flag"},
+		{"-I x", 129, "x"},
+		{"-e", 129, ""},
+		{"-e ,", 129, "event syntax error"},
+		{"-e no-such-event", 129, "there is no event no-such-event"},
+		{"-e contextswitches", 129, "Did you mean context-switches"},
+		{"-e cs:q", 129, "q"},
+		{"-M no_such_metric", 129, "no_such_metric"},
+		{"-a -G /", 129, "give -e first"},
+		{"-a -e cs -G /,/,/", 129, "3 cgroups for 1 events"},
+		{"--filter a==1", 129, "give -e first"},
+		{"-e cs --filter a==1", 129, "cs is none"},
+		{"-C 3-1", 129, "the range ends before it begins"},
+		{"-C x", 129, "CPU list"},
+		{"-p 0", 129, "IDs begin at 1"},
+		{"-p x", 129, "ID list"},
+		{"-t 1,,2", 129, "a number is missing"},
+		{"--for-each-cgroup [ -a", 129, "["},
+		{"--control 3", 129, "--control takes fd:CTL"},
+		{"--control fd:77", 129, "descriptor 77 is not open"},
+
+		{"-p 2147483647", 1, "there is no process 2147483647"},
+		{"-t 2147483647", 1, "there is no thread 2147483647"},
+		{"-C 65535", 1, "CPU 65535 does not exist"},
+		{"-a --for-each-cgroup no/such/group", 1, `there is no cgroup "no/such/group"`},
+		{"-o /no/such/directory/file", 1, "no such file or directory"},
+		{"--pre false", 1, `run "false" around the measurement`},
+	}
+	for _, tt := range tests {
+		t.Run(tt.args, func(t *testing.T) {
+			args := append([]string{"stat"}, strings.Fields(tt.args)...)
+			got := run(t, program(append(args, "touch", ran)...))
+			if got.status != tt.status || !strings.Contains(got.stderr, tt.want) {
+				t.Errorf("status %d, stderr:\n%s\nwant status %d and %q", got.status, got.stderr, tt.status, tt.want)
+			}
+			if _, err := os.Stat(ran); err == nil {
+				t.Error("the command was run")
+			}
+		})
+	}
+}
+
+// TestStatCommand has the ways in which a command can end.
+func TestStatCommand(t *testing.T) {
+	tests := []struct {
+		name   string
+		args   []string
+		status int
+		want   string // pattern in standard error
+	}{
+		{"success", []string{"true"}, 0, "Performance counter stats for 'true':"},
+		{"failure", []string{"sh", "-c", "exit 7"}, 7, "Performance counter stats for 'sh -c exit 7':"},
+		{"a signal", []string{"sh", "-c", "kill -9 $$"}, 137, "seconds time elapsed"},
+		{"a time-out", []string{"--timeout", "20", "sleep", "100"}, 143, "seconds time elapsed"},
+		{"not found", []string{"no-such-command"}, 1, "Workload failed: No such file or directory"},
+		{"not found, stopped", []string{"-i", "no-such-command"}, 1, "Workload failed: No such file or directory"},
+		{"not executable", []string{"/etc/passwd"}, 1, "Workload failed: Permission denied"},
+		{"nothing counted", []string{"-n", "true"}, 0, "seconds time elapsed"},
+		{"stopped", []string{"-i", "sh", "-c", "exit 5"}, 5, "task-clock"},
+		{"system wide", []string{"-a", "sh", "-c", "exit 6"}, 6, "for 'system wide':"},
+		{"intervals", []string{"-I", "10", "--interval-count", "2", "sleep", "100"}, 143, `(?s)0\.01\d+ .*0\.02\d+ `},
+		{"repeated", []string{"-r", "3", "true"}, 0, `for 'true' \(3 runs\):`},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			args := append([]string{"stat", "-e", "task-clock"}, tt.args...)
+			if tt.args[0] == "-n" {
+				args = append([]string{"stat"}, tt.args...)
+			}
+			got := run(t, program(args...))
+			if got.status != tt.status || !regexp.MustCompile(tt.want).MatchString(got.stderr) {
+				t.Errorf("status %d, stderr:\n%s\nwant status %d and %q", got.status, got.stderr, tt.status, tt.want)
+			}
+		})
+	}
+}
+
+// counted is the value of the only event of a CSV result.
+func counted(t *testing.T, csv string) int {
+	t.Helper()
+	value, _, _ := strings.Cut(csv, ",")
+	n, err := strconv.Atoi(value)
+	if err != nil {
+		t.Fatalf("no count in %q", csv)
+	}
+	return n
+}
+
+// TestStatCounts has commands that do a known number of things, in each way of starting them.
+func TestStatCounts(t *testing.T) {
+	require.Tracefs(t)
+	// A shell asks for its parent's ID once, when it starts, if it is bash or dash.
+	const event = "syscalls:sys_enter_getppid"
+	base := counted(t, run(t, program("stat", "-x,", "-e", event, "sh", "-c", ":")).stderr)
+	tests := []struct {
+		name   string
+		args   []string
+		script string
+		want   int
+	}{
+		{"inherited", nil, "sh -c :; sh -c : & wait", 3 * base},
+		{"stopped first", []string{"-i"}, "sh -c :", base},
+		{"enabled late", []string{"-D", "1"}, "sleep 0.2; sh -c :; sh -c :", 2 * base},
+		{"filtered out", []string{"--filter", "common_pid == 0"}, "sh -c :", 0},
+	}
+	if base == 0 {
+		t.Fatalf("sh does not call getppid")
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			args := append([]string{"stat", "-x,", "-e", event}, tt.args...)
+			got := run(t, program(append(args, "sh", "-c", tt.script)...))
+			lines := strings.Split(strings.TrimSpace(got.stderr), "\n")
+			if n := counted(t, lines[len(lines)-1]); n != tt.want {
+				t.Errorf("counted %d, want %d", n, tt.want)
+			}
+		})
+	}
+}
+
+func TestStatJSON(t *testing.T) {
+	got := run(t, program("stat", "-j", "-e", "task-clock,page-faults", "-r", "2", "--", "sh", "-c", "exit 3"))
+	if got.status != 3 {
+		t.Errorf("status %d, want 3", got.status)
+	}
+	var keys []string
+	lines := bufio.NewScanner(strings.NewReader(got.stderr))
+	for lines.Scan() {
+		var object map[string]any
+		if err := json.Unmarshal(lines.Bytes(), &object); err != nil {
+			t.Fatalf("%s: %v", lines.Bytes(), err)
+		}
+		for _, key := range []string{"event", "elapsed"} {
+			if value, ok := object[key]; ok {
+				keys = append(keys, fmt.Sprint(key, " ", value))
+			}
+		}
+	}
+	if len(keys) != 3 || keys[0] != "event task-clock" || keys[1] != "event page-faults" || !strings.HasPrefix(keys[2], "elapsed ") {
+		t.Errorf("objects of %q", keys)
+	}
+}
+
+func TestStatFiles(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "out")
+	for range 2 {
+		if got := run(t, program("stat", "-e", "cs", "-x,", "-o", file, "--append", "true")); got.stderr != "" {
+			t.Errorf("stderr: %s", got.stderr)
+		}
+	}
+	content, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if want := `^(# started on [^\n]*\n\n\d+,,cs,\d+,100.00,[^\n]*\n){2}$`; !regexp.MustCompile(want).Match(content) {
+		t.Errorf("-o --append wrote:\n%s\nwant %s", content, want)
+	}
+	if got := run(t, program("stat", "-e", "cs", "--quiet", "echo", "x")); got.stdout != "x\n" || got.stderr != "" {
+		t.Errorf("--quiet printed %q and %q", got.stdout, got.stderr)
+	}
+	if got := run(t, program("stat", "-e", "cs", "-x,", "--log-fd", "1", "true")); !strings.Contains(got.stdout, ",cs,") || got.stderr != "" {
+		t.Errorf("--log-fd 1 printed %q and %q", got.stdout, got.stderr)
+	}
+}
+
+// TestStatControl starts disabled; what the command does before it is told to go on is not counted.
+func TestStatControl(t *testing.T) {
+	require.Tracefs(t)
+	dir := t.TempDir()
+	ctl, ack := filepath.Join(dir, "ctl"), filepath.Join(dir, "ack")
+	for _, f := range []string{ctl, ack} {
+		if err := syscall.Mkfifo(f, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	script := fmt.Sprintf(`exec 3<>%s 4<>%s
+say() { echo $1 >&3; read answer <&4; [ "$answer" = ack ] || exit 9; }
+sh -c :; say ping; sh -c :; say enable; sh -c :; say disable; sh -c :`, ctl, ack)
+	const event = "syscalls:sys_enter_getppid"
+	base := counted(t, run(t, program("stat", "-x,", "-e", event, "sh", "-c", ":")).stderr)
+	got := run(t, program("stat", "-x,", "-e", event, "-D", "-1", "--control", "fifo:"+ctl+","+ack, "sh", "-c", script))
+	if got.status != 0 {
+		t.Fatalf("status %d, stderr:\n%s", got.status, got.stderr)
+	}
+	want := "# Events disabled\n# Events enabled\n# Events disabled\n"
+	notes, rest, _ := strings.Cut(got.stderr, want)
+	if notes != "" || counted(t, rest) != base {
+		t.Errorf("printed:\n%s\nwant %sand a count of %d", got.stderr, want, base)
+	}
+}
+
+// TestStatInterrupt interrupts sessions with and without a command: they print, and die of the signal.
+func TestStatInterrupt(t *testing.T) {
+	require.Root(t)
+	for _, args := range [][]string{
+		{"-a", "-e", "cpu-clock"},
+		{"-e", "task-clock", "sleep", "100"},
+		{"-r", "0", "-e", "task-clock", "sleep", "100"},
+	} {
+		ready := make(chan struct{})
+		cmd := program(append([]string{"stat", "-D", "1"}, args...)...)
+		stderr, err := cmd.StderrPipe()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := cmd.Start(); err != nil {
+			t.Fatal(err)
+		}
+		var output strings.Builder
+		go func() {
+			defer close(ready)
+			lines := bufio.NewScanner(stderr)
+			for lines.Scan() {
+				fmt.Fprintln(&output, lines.Text())
+				if lines.Text() == "Events enabled" {
+					cmd.Process.Signal(syscall.SIGINT)
+				}
+			}
+		}()
+		select {
+		case <-ready:
+		case <-time.After(time.Minute):
+			cmd.Process.Kill()
+			t.Fatalf("%v goes on after SIGINT", args)
+		}
+		err = cmd.Wait()
+		exit, ok := err.(*exec.ExitError)
+		if !ok || exit.Sys().(syscall.WaitStatus).Signal() != syscall.SIGINT {
+			t.Errorf("%v ended with %v, want SIGINT", args, err)
+		}
+		if !strings.Contains(output.String(), "seconds time elapsed") {
+			t.Errorf("%v printed:\n%s", args, output.String())
+		}
+	}
+}
