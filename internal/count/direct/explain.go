@@ -151,9 +151,9 @@ func (p *opener) tooManyFiles(limit uint64) error {
 			events++
 		}
 	}
-	return fmt.Errorf("counting %d events %s takes %d file descriptors, but %d is the limit: %w. "+
+	return fmt.Errorf("counting %s %s takes %d file descriptors, but %d is the limit: %w. "+
 		"Raise it with `ulimit -n %d` (as root, where the shell refuses), or count less at a time",
-		events, describePlaces(p.target), n, limit, syscall.EMFILE, roundUp(n))
+		number(events, "event"), describePlaces(p.target), n, limit, syscall.EMFILE, roundUp(n))
 }
 
 // roundUp leaves room for the other files of a process, in a number that is easy to read.

@@ -31,14 +31,14 @@ func TestMain(m *testing.M) {
 }
 
 var helpers = map[string]func(args []string){
-	"getppid":  func(args []string) { getppid(number(args[0])) },
+	"getppid":  func(args []string) { getppid(atoi(args[0])) },
 	"children": children,
 	"obey":     obey,
 	"denied":   printOpenError,
 	"emfile":   printFileLimitError,
 }
 
-func number(s string) int {
+func atoi(s string) int {
 	n, err := strconv.Atoi(s)
 	if err != nil {
 		panic(err)
@@ -55,7 +55,7 @@ func getppid(n int) {
 
 // children runs "getppid" a number of times.
 func children(args []string) {
-	for range number(args[0]) {
+	for range atoi(args[0]) {
 		if err := exec.Command("/proc/self/exe", "helper", "getppid", args[1]).Run(); err != nil {
 			panic(err)
 		}
@@ -66,7 +66,7 @@ func children(args []string) {
 // input: "each N" lets each thread make N calls of getppid; "spawn N" makes a new thread that does.
 func obey(args []string) {
 	var ready, done sync.WaitGroup
-	threads := number(args[0])
+	threads := atoi(args[0])
 	orders := make([]chan int, threads)
 	for i := range orders {
 		orders[i] = make(chan int)
@@ -89,13 +89,13 @@ func obey(args []string) {
 		case "each":
 			done.Add(threads)
 			for _, c := range orders {
-				c <- number(n)
+				c <- atoi(n)
 			}
 		case "spawn":
 			done.Add(1)
 			go func() {
 				runtime.LockOSThread() // ends with the goroutine: the thread is a new one
-				getppid(number(n))
+				getppid(atoi(n))
 				done.Done()
 			}()
 		}
@@ -165,7 +165,7 @@ func getppidEvent(t testing.TB, filter string) *event.Event {
 	return &event.Event{
 		Name:   "syscalls:sys_enter_getppid",
 		PMU:    "tracepoint",
-		Attr:   perfevent.Attr{Type: perfevent.TypeTracepoint, Config: uint64(number(strings.TrimSpace(string(id))))},
+		Attr:   perfevent.Attr{Type: perfevent.TypeTracepoint, Config: uint64(atoi(strings.TrimSpace(string(id))))},
 		Scale:  1,
 		Filter: filter,
 	}

@@ -37,12 +37,20 @@ func allPlaces(t target.Target) []place {
 func describePlaces(t target.Target) string {
 	switch {
 	case len(t.Threads) > 0:
-		return fmt.Sprintf("for %d threads", len(t.Threads))
+		return "for " + number(len(t.Threads), "thread")
 	case len(t.Cgroups) > 0:
-		return fmt.Sprintf("on %d CPUs for %d cgroups", len(t.CPUs), len(t.Cgroups))
+		return "on " + number(len(t.CPUs), "CPU") + " for " + number(len(t.Cgroups), "cgroup")
 	default:
-		return fmt.Sprintf("on %d CPUs", len(t.CPUs))
+		return "on " + number(len(t.CPUs), "CPU")
 	}
+}
+
+// number is "1 thread" or "2 threads".
+func number(n int, what string) string {
+	if n != 1 {
+		what += "s"
+	}
+	return fmt.Sprintf("%d %s", n, what)
 }
 
 func (at place) describe(t target.Target) string {
