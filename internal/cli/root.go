@@ -53,14 +53,15 @@ func newRootCommand(name string) *cobra.Command {
 	root := &cobra.Command{
 		Use:   name,
 		Short: "Performance counting and profiling through BPF",
-		Long: `bperf counts and profiles through perf events and BPF, with the command line of perf.
+		Long:  "bperf counts and profiles through perf events and BPF, with the command line of perf.",
 
-Where nothing is written on what a command needs: it says so itself, and so does bperf doctor.`,
-		SilenceErrors:     true,
-		SilenceUsage:      true,
-		DisableAutoGenTag: true,
-		Args:              unknownCommand,
-		RunE:              func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+		SilenceErrors:              true,
+		SilenceUsage:               true,
+		DisableAutoGenTag:          true,
+		SuggestionsMinimumDistance: 2,
+
+		Args: unknownCommand,
+		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
 		return &ExitError{Status: statusBadOption, Err: fmt.Errorf("%w\nSee %s --help", err, cmd.CommandPath())}
