@@ -1,0 +1,297 @@
+package target
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+// The test binary is a program that starts commands, too: with "start" or "run" as first argument it
+// runs the rest as a command and ends as that does, with "-50" behind as if it had been started with a hard
+// limit of 50 files and had raised that; "orphan" dies before Exec.
+func TestMain(m *testing.M) {
+	if len(os.Args) > 2 {
+		verb, raised := strings.CutSuffix(os.Args[1], "-50")
+		if raised {
+			hardFileLimit = 50
+		}
+		switch verb {
+		case "start":
+			c, err := StartCommand(os.Args[2:])
+			if err == nil {
+				err = c.Exec()
+			}
+			endAs(c, err)
+		case "run":
+			endAs(RunCommand(os.Args[2:]))
+		case "orphan":
+			startAndDie(os.Args[2:])
+		}
+	}
+	os.Exit(m.Run())
+}
+
+func endAs(c *Command, err error) {
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+	os.Exit(c.Wait().ExitCode())
+}
+
+func startAndDie(argv []string) {
+	c, err := StartCommand(argv)
+	if err != nil {
+		panic(err)
+	}
+	fmt.Println(c.PID())
+	syscall.Kill(os.Getpid(), syscall.SIGKILL)
+}
+
+func start(t testing.TB, argv ...string) *Command {
+	t.Helper()
+	c, err := StartCommand(argv)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { c.Kill() })
+	return c
+}
+
+func TestCommandStatus(t *testing.T) {
+	tests := []struct {
+		script string
+		code   int
+		signal syscall.Signal
+		exit   int
+	}{
+		{"exit 0", 0, 0, 0},
+		{"exit 7", 7, 0, 7},
+		{"kill -TERM $$", 0, syscall.SIGTERM, 143},
+	}
+	for _, tt := range tests {
+		c := start(t, "sh", "-c", tt.script)
+		if err := c.Exec(); err != nil {
+			t.Fatal(err)
+		}
+		got := c.Wait()
+		if got.Code != tt.code || got.Signal != tt.signal || got.ExitCode() != tt.exit || got.Wall <= 0 {
+			t.Errorf("%s: %+v, want code %d, signal %d, exit status %d", tt.script, got, tt.code, tt.signal, tt.exit)
+		}
+		if again := c.Wait(); again != got {
+			t.Errorf("%s: %+v, and then %+v", tt.script, got, again)
+		}
+		if err := c.Signal(syscall.SIGTERM); err != nil {
+			t.Errorf("signal to a command that has ended: %v", err)
+		}
+	}
+}
+
+func TestCommandWaitsForExec(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "ran")
+	c := start(t, "touch", file)
+	comm, err := os.ReadFile(fmt.Sprintf("/proc/%d/comm", c.PID()))
+	if err != nil || string(comm) == "touch\n" {
+		t.Errorf("the child is %q (%v) before Exec", comm, err)
+	}
+	if err := c.Kill(); err != nil {
+		t.Error(err)
+	}
+	if got := c.Wait(); got.Signal != syscall.SIGKILL {
+		t.Errorf("%+v, want SIGKILL", got)
+	}
+	if err := c.Exec(); err == nil {
+		t.Error("Exec after Kill is no error")
+	}
+	if _, err := os.Stat(file); err == nil {
+		t.Error("the command ran without Exec")
+	}
+}
+
+func TestSignalReachesCommand(t *testing.T) {
+	c := start(t, "sleep", "1000")
+	if err := c.Exec(); err != nil {
+		t.Fatal(err)
+	}
+	if err := c.Signal(syscall.SIGINT); err != nil {
+		t.Fatal(err)
+	}
+	if got := c.Wait(); got.Signal != syscall.SIGINT {
+		t.Errorf("%+v, want SIGINT", got)
+	}
+}
+
+type otherSignal struct{}
+
+func (otherSignal) Signal()        {}
+func (otherSignal) String() string { return "other" }
+
+func TestSignalOfAnotherSystem(t *testing.T) {
+	c := start(t, "true")
+	checkError(t, c.Signal(otherSignal{}), "send other to the command: not a signal of this system")
+}
+
+// A command that makes known use of the CPU shows it, without that of the child before Exec.
+func TestCommandTimes(t *testing.T) {
+	c := start(t, "true")
+	if err := c.Exec(); err != nil {
+		t.Fatal(err)
+	}
+	got := c.Wait()
+	before := time.Duration(c.before.Utime.Nano() + c.before.Stime.Nano())
+	if before <= 0 {
+		t.Error("the child says it used no CPU time before Exec")
+	}
+	if got.User < 0 || got.System < 0 || got.User+got.System > got.Wall {
+		t.Errorf("%+v: more CPU time than a command of one thread can have", got)
+	}
+}
+
+func TestExecErrors(t *testing.T) {
+	dir := t.TempDir()
+	write := func(name, text string, mode os.FileMode) string {
+		file := filepath.Join(dir, name)
+		if err := os.WriteFile(file, []byte(text), mode); err != nil {
+			t.Fatal(err)
+		}
+		return file
+	}
+	tests := []struct {
+		argv0 string
+		errno syscall.Errno
+		want  string
+	}{
+		{"bperf-no-such-command", syscall.ENOENT, "Workload failed: No such file or directory"},
+		{"/bperf/no/such/command", syscall.ENOENT, "Workload failed: No such file or directory"},
+		{"", syscall.ENOENT, "Workload failed: No such file or directory"},
+		{write("plain", "text", 0o644), syscall.EACCES, "Workload failed: Permission denied"},
+		{write("interpreter", "#!/bperf/no/such/shell\n", 0o755), syscall.ENOENT, "Workload failed: No such file or directory"},
+		{dir, syscall.EACCES, "Workload failed: Permission denied"},
+	}
+	for _, tt := range tests {
+		c := start(t, tt.argv0)
+		err := c.Exec()
+		checkError(t, err, tt.want)
+		var exec *ExecError
+		if !errors.As(err, &exec) || exec.Name != tt.argv0 || !errors.Is(err, tt.errno) {
+			t.Errorf("%#v, want the errno %v and the name %q", err, tt.errno, tt.argv0)
+		}
+		if got := c.Wait(); got.Code != 127 {
+			t.Errorf("%+v, want status 127", got)
+		}
+	}
+	_, err := StartCommand(nil)
+	checkError(t, err, "no command is given")
+}
+
+// Looking a command up is execvp's way.
+func TestPath(t *testing.T) {
+	dir := t.TempDir()
+	for name, mode := range map[string]os.FileMode{"a/cmd": 0o644, "b/cmd": 0o755, "here": 0o755} {
+		file := filepath.Join(dir, name)
+		if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(file, []byte("exit $(( $# + 40 ))\n"), mode); err != nil { // without #!
+			t.Fatal(err)
+		}
+	}
+	t.Chdir(dir)
+	tests := []struct {
+		path, argv0 string
+		code        int
+		err         string
+	}{
+		{path: "/bperf/no:" + dir + "/a:" + dir + "/b", argv0: "cmd", code: 42},
+		{path: dir + "/a", argv0: "cmd", err: "Workload failed: Permission denied"},
+		{path: dir + "/b/cmd:" + dir + "/b", argv0: "cmd", code: 42}, // a file among the directories
+		{path: "/bperf/no:", argv0: "here", code: 42},
+		{path: "/bperf/no", argv0: "./here", code: 42},
+		{path: dir, argv0: "cmd", err: "Workload failed: No such file or directory"},
+	}
+	for _, tt := range tests {
+		t.Setenv("PATH", tt.path)
+		c := start(t, tt.argv0, "x", "y")
+		err := c.Exec()
+		checkError(t, err, tt.err)
+		if got := c.Wait().Code; err == nil && got != tt.code {
+			t.Errorf("PATH %s: %s ended with %d, want %d", tt.path, tt.argv0, got, tt.code)
+		}
+	}
+}
+
+// What a command is started with is what this program was started with.
+func TestEnvironmentOfCommand(t *testing.T) {
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	// The shell itself looks at its signals and files, which it changes to start a program.
+	const show = `while read name value; do case $name in Sig[BIC]*) echo $name $value; esac; done </proc/$$/status
+		ulimit -Sn; ulimit -Hn; env | sort; echo $0 "$@"; cd /proc/$$/fd; echo fds: *`
+	for _, prepare := range []string{"", "ulimit -Sn 77; ", "ulimit -n 78; ", "exec 5</dev/null; ", "trap '' HUP INT; ", "export A='b c'; "} {
+		run := func(wrapper string) string {
+			script := fmt.Sprintf(`%s exec %s sh -c '%s' zero "one two" three`, prepare, wrapper, show)
+			cmd := exec.Command("bash", "-c", script)
+			cmd.Stdin = strings.NewReader("")
+			out, err := cmd.CombinedOutput()
+			if err != nil {
+				t.Fatalf("%s: %v\n%s", script, err, out)
+			}
+			return string(out)
+		}
+		plain := run("env")
+		for _, way := range []string{" start", " run"} {
+			if diff := cmp.Diff(plain, run(self+way)); diff != "" {
+				t.Errorf("after %q, what a command sees changes with%s:\n%s", prepare, way, diff)
+			}
+		}
+	}
+}
+
+// A hard limit that was raised for counters is not the command's.
+func TestRaisedFileLimit(t *testing.T) {
+	for _, way := range []string{"start-50", "run-50"} {
+		out, err := exec.Command("/proc/self/exe", way, "bash", "-c", "ulimit -Hn; ulimit -Sn").CombinedOutput()
+		if err != nil || string(out) != "50\n50\n" {
+			t.Errorf("%s: the command has the limits %q (%v), want 50 and 50", way, out, err)
+		}
+	}
+}
+
+func TestChildEndsWithParent(t *testing.T) {
+	var out bytes.Buffer
+	cmd := exec.Command("/proc/self/exe", "orphan", "sleep", "1000")
+	cmd.Stdout = &out // Wait returns when the child has closed it, too
+	if err := cmd.Run(); err == nil {
+		t.Fatal("the parent was to be killed")
+	}
+	var pid int
+	if _, err := fmt.Sscan(out.String(), &pid); err != nil {
+		t.Fatal(err)
+	}
+	// What waits to be reaped, or is another process by now, is not the child.
+	if line, err := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", pid)); err == nil && bytes.HasPrefix(line, []byte(childName)) {
+		t.Errorf("the child %d lives on: %q", pid, line)
+	}
+}
+
+// BenchmarkCommand is what it takes to start a command that waits, to let it go, and to reap it.
+func BenchmarkCommand(b *testing.B) {
+	for b.Loop() {
+		c := start(b, "/bin/true")
+		if err := c.Exec(); err != nil {
+			b.Fatal(err)
+		}
+		c.Wait()
+	}
+}

@@ -1,0 +1,241 @@
+package target
+
+import (
+	"io/fs"
+	"os"
+	"testing"
+	"testing/fstest"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/rogpeppe/go-internal/txtar"
+)
+
+// fakeRoot reads a file tree from testdata.
+func fakeRoot(t testing.TB, name string) fstest.MapFS {
+	t.Helper()
+	archive, err := txtar.ParseFile("testdata/" + name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	root := fstest.MapFS{}
+	for _, f := range archive.Files {
+		root[f.Name] = &fstest.MapFile{Data: f.Data}
+	}
+	return root
+}
+
+func TestResolve(t *testing.T) {
+	root := fakeRoot(t, "machine.txtar")
+	main, worker, other := Thread{100, 100, "server"}, Thread{102, 100, "worker 1"}, Thread{200, 200, "other"}
+	tests := []struct {
+		name string
+		spec Spec
+		want Target
+		err  string
+	}{
+		{name: "system", spec: Spec{System: true}, want: Target{CPUs: []int{0, 1, 3}}},
+		{name: "CPUs", spec: Spec{CPUs: []int{3, 0}}, want: Target{CPUs: []int{0, 3}}},
+		{name: "one offline", spec: Spec{CPUs: []int{1, 2}}, want: Target{CPUs: []int{1}, Offline: []int{2}}},
+		{name: "all offline", spec: Spec{CPUs: []int{2}}, err: "all of the CPUs 2 are offline"},
+		{name: "no such CPU", spec: Spec{CPUs: []int{0, 8}}, err: "CPU 8 does not exist: this machine has 0-3"},
+		{name: "process", spec: Spec{PIDs: []int{100}}, want: Target{Threads: []Thread{main, worker}}},
+		{name: "thread", spec: Spec{TIDs: []int{102}}, want: Target{Threads: []Thread{worker}}},
+		{name: "process and thread of it", spec: Spec{PIDs: []int{200, 100}, TIDs: []int{102}}, want: Target{Threads: []Thread{main, worker, other}}},
+		{name: "no such process", spec: Spec{PIDs: []int{300}}, err: "there is no process 300"},
+		{name: "no such thread", spec: Spec{TIDs: []int{300}}, err: "there is no thread 300"},
+		{name: "thread without a process", spec: Spec{TIDs: []int{400}}, err: "/proc/400/status: has no line Tgid"},
+		{name: "nothing", err: "there is nothing to measure: no CPU, process, thread or cgroup is given"},
+		{name: "process and system", spec: Spec{PIDs: []int{100}, System: true},
+			err: "processes and threads cannot be measured together with CPUs or cgroups"},
+		{name: "process and cgroup", spec: Spec{PIDs: []int{100}, Cgroups: []string{"/"}},
+			err: "processes and threads cannot be measured together with CPUs or cgroups"},
+		{name: "cgroup alone", spec: Spec{Cgroups: []string{"a"}},
+			err: "cgroups are counted on CPUs: the system (-a) or a list of CPUs (-C) is needed"},
+		{name: "cgroups", spec: Spec{System: true, Cgroups: []string{"/", "", "web", "/web/one", "/cg two/web", "/cg two", "../../etc"}},
+			err: `there is no cgroup "../../etc": looked for the directory /cg two/etc in the cgroup2 hierarchy mounted on /cg two`},
+		{name: "cgroups that exist", spec: Spec{CPUs: []int{0}, Cgroups: []string{"/", "", "web", "/web/one", "/cg two/web", "/cg two"}},
+			want: Target{CPUs: []int{0}, Cgroups: []Cgroup{
+				{"/", "/cg two"}, {"", "/cg two"}, {"web", "/cg two/web"}, {"/web/one", "/cg two/web/one"},
+				{"/cg two/web", "/cg two/web"}, {"/cg two", "/cg two"},
+			}}},
+		{name: "a file is no cgroup", spec: Spec{System: true, Cgroups: []string{"web/cgroup.procs"}},
+			err: `there is no cgroup "web/cgroup.procs": looked for the directory /cg two/web/cgroup.procs in the cgroup2 hierarchy mounted on /cg two`},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			got, err := tt.spec.resolve(root)
+			if diff := cmp.Diff(tt.want, got); diff != "" {
+				t.Error(diff)
+			}
+			checkError(t, err, tt.err)
+		})
+	}
+}
+
+func TestResolveOnDamagedMachine(t *testing.T) {
+	tests := []struct {
+		file, text string
+		spec       Spec
+		err        string
+	}{
+		{"x", "", Spec{System: true}, "list the CPUs that are online: open sys/devices/system/cpu/online: file does not exist"},
+		{"sys/devices/system/cpu/online", "0-\n", Spec{System: true},
+			`/sys/devices/system/cpu/online: CPU list "0-\n": "0-": a number is missing`},
+		{"sys/devices/system/cpu/online", "0\n", Spec{CPUs: []int{0}},
+			"list the CPUs that are present: open sys/devices/system/cpu/present: file does not exist"},
+		{"sys/devices/system/cpu/online", "0\n", Spec{System: true, Cgroups: []string{"/"}},
+			"find the cgroup hierarchy: open proc/self/mountinfo: file does not exist"},
+		{"proc/7/task/x/comm", "a\n", Spec{PIDs: []int{7}}, `/proc/7/task: "x" is not a thread ID`},
+		{"proc/7/task/7/stat", "", Spec{PIDs: []int{7}}, "process 7 has ended"},
+		{"proc/7/status", "Name: a\nTgid: 7\n", Spec{TIDs: []int{7}}, "thread 7 has ended"},
+	}
+	for _, tt := range tests {
+		_, err := tt.spec.resolve(fstest.MapFS{tt.file: {Data: []byte(tt.text)}})
+		checkError(t, err, tt.err)
+	}
+}
+
+func TestHierarchy(t *testing.T) {
+	const (
+		v2   = "30 20 0:26 / /sys/fs/cgroup rw,relatime shared:9 - cgroup2 cgroup2 rw,nsdelegate\n"
+		v2b  = "31 20 0:26 / /mnt rw - cgroup2 none rw\n"
+		v1   = "40 30 0:33 / /sys/fs/cgroup/perf_event rw shared:20 - cgroup cgroup rw,perf_event\n"
+		v1x  = "41 30 0:34 / /sys/fs/cgroup/cpu rw - cgroup cgroup rw,cpu,cpuacct\n"
+		none = "no cgroup hierarchy is mounted that perf events know (cgroup2, or cgroup v1 with perf_event). Try: mount -t cgroup2 none /sys/fs/cgroup"
+	)
+	tests := []struct {
+		mounts string
+		want   hierarchy
+		err    string
+	}{
+		{mounts: v2, want: hierarchy{"cgroup2", "/sys/fs/cgroup"}},
+		{mounts: v1x + v2 + v2b, want: hierarchy{"cgroup2", "/sys/fs/cgroup"}},
+		{mounts: v2 + v1x + v1, want: hierarchy{"perf_event", "/sys/fs/cgroup/perf_event"}},
+		{mounts: `31 20 0:26 / /a\040b\134c\x rw - cgroup2 none rw` + "\n", want: hierarchy{"cgroup2", `/a b\c\x`}},
+		{mounts: v1x, err: none},
+		{mounts: "", err: none},
+		{mounts: "x\n - \n1 2 3 4 5 - cgroup2\n", err: none},
+	}
+	for _, tt := range tests {
+		got, err := findHierarchy(fstest.MapFS{"proc/self/mountinfo": {Data: []byte(tt.mounts)}})
+		if got != tt.want {
+			t.Errorf("%q: %+v, want %+v", tt.mounts, got, tt.want)
+		}
+		checkError(t, err, tt.err)
+	}
+}
+
+func TestMatchCgroups(t *testing.T) {
+	root := fakeRoot(t, "machine.txtar")
+	tests := []struct {
+		list string
+		want []string
+		err  string
+	}{
+		{list: "/,web,no/such", want: []string{"/", "web", "no/such"}},
+		{list: "^web", want: []string{"web", "web/one", "web/two"}},
+		{list: "^web/.*$|^/$", want: []string{"/", "web/one", "web/two"}},
+		{list: ".*", want: []string{"/", "batch", "web", "web/one", "web/two"}},
+		{list: "", err: `cgroups "": a name is empty (the root is /)`},
+		{list: "a,", err: `cgroups "a,": a name is empty (the root is /)`},
+		{list: "a,b,a", err: `cgroups "a,b,a": a is there twice`},
+		{list: "nosuch.*", err: `no cgroup below /cg two matches "nosuch.*"`},
+		{list: "(", err: "cgroups \"(\": error parsing regexp: missing closing ): `(`"},
+	}
+	for _, tt := range tests {
+		got, err := matchCgroups(root, tt.list)
+		if diff := cmp.Diff(tt.want, got); diff != "" {
+			t.Errorf("%q: %s", tt.list, diff)
+		}
+		checkError(t, err, tt.err)
+	}
+}
+
+// This process is on the list of this machine's processes, and its first cgroup is where the kernel
+// says.
+func TestResolveOnThisMachine(t *testing.T) {
+	self := os.Getpid()
+	process, err := Spec{PIDs: []int{self}}.Resolve()
+	if err != nil {
+		t.Fatal(err)
+	}
+	thread, err := Spec{TIDs: []int{self}}.Resolve()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(process.Threads) < 2 || process.Threads[0] != thread.Threads[0] || thread.Threads[0].PID != self {
+		t.Errorf("process %+v, thread %+v: want the threads of a Go program, the first first", process, thread)
+	}
+	system, err := Spec{System: true}.Resolve()
+	if err != nil || len(system.CPUs) == 0 {
+		t.Errorf("system %+v (%v)", system, err)
+	}
+}
+
+func TestSameThreads(t *testing.T) {
+	of := func(tids ...int) (t Target) {
+		for _, tid := range tids {
+			t.Threads = append(t.Threads, Thread{TID: tid})
+		}
+		return t
+	}
+	tests := []struct {
+		a, b Target
+		same bool
+		new  int
+	}{
+		{of(), of(), true, 0},
+		{of(1, 2), of(2, 1), true, 0},
+		{of(1, 2), of(1), false, 1},
+		{of(1), of(1, 2), false, 0},
+		{of(1, 3), of(1, 2), false, 1},
+	}
+	for _, tt := range tests {
+		if same, n := tt.a.SameThreads(tt.b), tt.a.New(tt.b); same != tt.same || n != tt.new {
+			t.Errorf("%v and %v: same %v, %d new; want %v, %d", tt.a, tt.b, same, n, tt.same, tt.new)
+		}
+	}
+}
+
+func TestTopology(t *testing.T) {
+	root := fakeRoot(t, "machine.txtar")
+	sys, err := fs.Sub(root, "sys")
+	if err != nil {
+		t.Fatal(err)
+	}
+	got, err := ReadTopology(sys)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := Topology{0: {}, 1: {Core: 4, Die: 1, Socket: 0, Node: 0}, 3: {Core: 0, Die: 0, Socket: 36, Node: 2}}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Error(diff)
+	}
+	at := Location{Core: 3, Die: 2, Socket: 1, Node: 7}
+	ids := []string{at.CoreID(), at.DieID(), at.SocketID(), at.NodeID()}
+	if diff := cmp.Diff([]string{"S1-D2-C3", "S1-D2", "S1", "N7"}, ids); diff != "" {
+		t.Error(diff)
+	}
+}
+
+func TestTopologyErrors(t *testing.T) {
+	const online = "devices/system/cpu/online"
+	tests := []struct {
+		file, text string
+		err        string
+	}{
+		{"x", "", "read the topology: open devices/system/cpu/online: file does not exist"},
+		{online, "-\n", `read the topology: CPU list "-\n": "-": a number is missing`},
+		{"devices/system/cpu/cpu0/topology/core_id", "x\n", `read the topology: /sys/devices/system/cpu/cpu0/topology/core_id: "x": unexpected 'x' in a number`},
+		{"devices/system/node/node0/cpulist", "0-\n", `read the topology: /sys/devices/system/node/node0/cpulist: CPU list "0-\n": "0-": a number is missing`},
+		{"devices/system/node/node0x/cpulist", "0\n", `read the topology: /sys/devices/system/node/node0x/cpulist: unexpected 'x' in a number`},
+	}
+	for _, tt := range tests {
+		sys := fstest.MapFS{tt.file: {Data: []byte(tt.text)}}
+		if tt.file != online && tt.file != "x" {
+			sys[online] = &fstest.MapFile{Data: []byte("0\n")}
+		}
+		_, err := ReadTopology(sys)
+		checkError(t, err, tt.err)
+	}
+}
