@@ -1,0 +1,253 @@
+package perfevent
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"runtime"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/bperf/bperf/test/require"
+)
+
+func check(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// openSelf opens an event for the calling thread, to which the test is bound, disabled.
+func openSelf(t testing.TB, attr Attr, leader *Event) *Event {
+	t.Helper()
+	runtime.LockOSThread()
+	t.Cleanup(runtime.UnlockOSThread)
+	attr.ReadFormat |= ReadFormatTimes
+	if leader == nil {
+		attr.Flags |= Disabled
+	}
+	e, err := Open(&attr, Where{CPU: AnyCPU, Leader: leader})
+	if err != nil {
+		t.Fatalf("open type %d, config %#x: %v", attr.Type, attr.Config, err)
+	}
+	t.Cleanup(func() { e.Close() })
+	return e
+}
+
+func software(config uint64) Attr { return Attr{Type: TypeSoftware, Config: config} }
+
+func getppid(t testing.TB) Attr {
+	t.Helper()
+	text, err := os.ReadFile(require.Tracefs(t) + "/events/syscalls/sys_enter_getppid/id")
+	check(t, err)
+	id, err := strconv.ParseUint(strings.TrimSpace(string(text)), 10, 64)
+	check(t, err)
+	return Attr{Type: TypeTracepoint, Config: id}
+}
+
+// during counts what happens in f.
+func during(t testing.TB, e *Event, f func()) Reading {
+	t.Helper()
+	check(t, e.Enable(true))
+	f()
+	check(t, e.Disable(true))
+	r, err := e.Read()
+	check(t, err)
+	return r
+}
+
+func callGetppid(n int) {
+	for range n {
+		syscall.RawSyscall(syscall.SYS_GETPPID, 0, 0, 0)
+	}
+}
+
+func TestAttrSize(t *testing.T) {
+	// PERF_ATTR_SIZE_VER9: config4 is the last field.
+	if size := unsafe.Sizeof(Attr{}); size != 144 {
+		t.Errorf("struct perf_event_attr has %d bytes, want 144", size)
+	}
+	if offset := unsafe.Offsetof(Attr{}.SigData); offset != 120 {
+		t.Errorf("sig_data is at %d, want 120", offset)
+	}
+}
+
+func TestPageFaultsAreExact(t *testing.T) {
+	require.Root(t)
+	e := openSelf(t, software(SoftwarePageFaults), nil)
+	const pages = 500
+	size := pages * os.Getpagesize()
+	memory, err := unix.Mmap(-1, 0, size, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_ANON)
+	check(t, err)
+	defer unix.Munmap(memory)
+	check(t, unix.Madvise(memory, unix.MADV_NOHUGEPAGE))
+	touch := func() {
+		for i := 0; i < size; i += os.Getpagesize() {
+			memory[i] = 1
+		}
+	}
+	during(t, e, touch) // what the test itself has to fault in
+	check(t, unix.Madvise(memory, unix.MADV_DONTNEED))
+	before, err := e.Read()
+	check(t, err)
+	if got := during(t, e, touch).Sub(before); got.Value != pages || got.Running != got.Enabled || got.Running == 0 {
+		t.Errorf("%+v, want %d faults, running all the time", got, pages)
+	}
+}
+
+// Context switches are what the kernel tells in rusage, too. Between the two of these and the event some may
+// happen: the inner pair is a lower bound, the outer an upper one.
+func TestContextSwitchesAreExact(t *testing.T) {
+	require.Root(t)
+	e := openSelf(t, software(SoftwareContextSwitches), nil)
+	switches := func() int64 {
+		var usage syscall.Rusage
+		check(t, syscall.Getrusage(unix.RUSAGE_THREAD, &usage))
+		return usage.Nvcsw + usage.Nivcsw
+	}
+	var atLeast int64
+	before := switches()
+	got := during(t, e, func() {
+		inner := switches()
+		for range 50 {
+			nap := unix.Timespec{Nsec: 1000}
+			unix.Nanosleep(&nap, nil)
+		}
+		atLeast = switches() - inner
+	})
+	atMost := switches() - before
+	if n := int64(got.Value); n < atLeast || n > atMost || atLeast < 50 {
+		t.Errorf("%d switches, want from %d to %d, and 50 at least", n, atLeast, atMost)
+	}
+}
+
+func TestTracepoint(t *testing.T) {
+	require.Root(t)
+	e := openSelf(t, getppid(t), nil)
+	if got := during(t, e, func() { callGetppid(1234) }); got.Value != 1234 {
+		t.Errorf("%+v, want 1234 calls", got)
+	}
+	callGetppid(10)
+	if got, err := e.Read(); err != nil || got.Value != 1234 {
+		t.Errorf("%+v (%v) after disabling, want 1234 calls still", got, err)
+	}
+}
+
+func TestFilter(t *testing.T) {
+	require.Root(t)
+	for _, other := range []int{0, 1} {
+		e := openSelf(t, getppid(t), nil)
+		check(t, e.SetFilter(fmt.Sprintf("common_pid == %d", unix.Gettid()+other)))
+		want := uint64(10 * (1 - other))
+		if got := during(t, e, func() { callGetppid(10) }); got.Value != want {
+			t.Errorf("calls of thread %+d: %d, want %d", other, got.Value, want)
+		}
+	}
+	e := openSelf(t, getppid(t), nil)
+	if err := e.SetFilter("nonsense == 1"); err != syscall.EINVAL {
+		t.Errorf("filter with a field that is not there: %v, want EINVAL", err)
+	}
+	if err := e.SetFilter("a\x00b"); err != syscall.EINVAL {
+		t.Errorf("filter with a NUL: %v, want EINVAL", err)
+	}
+}
+
+func TestGroup(t *testing.T) {
+	require.Root(t)
+	grouped := func(a Attr) Attr {
+		a.ReadFormat = ReadFormatGroup
+		return a
+	}
+	for _, members := range []int{1, 3, 40} {
+		leader := openSelf(t, grouped(software(SoftwareTaskClock)), nil)
+		for range members {
+			openSelf(t, grouped(getppid(t)), leader)
+		}
+		check(t, leader.Enable(false))
+		callGetppid(77)
+		check(t, leader.Disable(false))
+		readings := make([]Reading, 1+members)
+		check(t, leader.ReadGroup(readings))
+		for i, r := range readings {
+			if i > 0 && r.Value != 77 || r.Enabled != readings[0].Enabled || r.Running != r.Enabled || r.Running == 0 {
+				t.Errorf("event %d of %d: %+v, want 77 and the leader's times", i, 1+members, r)
+			}
+		}
+		err := leader.ReadGroup(readings[:members])
+		if err == nil {
+			t.Errorf("a group of %d is read into %d readings", 1+members, members)
+		}
+	}
+}
+
+func TestOpenErrors(t *testing.T) {
+	require.Root(t)
+	file, err := os.Open("/dev/null")
+	check(t, err)
+	defer file.Close()
+	tests := []struct {
+		name string
+		attr Attr
+		at   Where
+		want syscall.Errno
+	}{
+		{"no such event", software(999), Where{CPU: AnyCPU}, syscall.ENOENT},
+		{"no such PMU", Attr{Type: 0xffff}, Where{CPU: AnyCPU}, syscall.ENOENT},
+		{"no such thread", software(SoftwareDummy), Where{Thread: 1 << 22, CPU: AnyCPU}, syscall.ESRCH},
+		{"neither thread nor CPU", software(SoftwareDummy), Where{Thread: AnyThread, CPU: AnyCPU}, syscall.EINVAL},
+		{"no such flag", Attr{Type: TypeSoftware, Flags: 1 << 63}, Where{CPU: AnyCPU}, syscall.EINVAL},
+		{"no cgroup", software(SoftwareDummy), Where{UseCgroup: true, Cgroup: int(file.Fd())}, syscall.EBADF},
+	}
+	for _, tt := range tests {
+		if e, err := Open(&tt.attr, tt.at); err != tt.want {
+			t.Errorf("%s: %v, want %v", tt.name, err, tt.want)
+			if err == nil {
+				e.Close()
+			}
+		}
+	}
+}
+
+func TestClosedEvent(t *testing.T) {
+	require.Root(t)
+	attr := software(SoftwareDummy)
+	attr.ReadFormat = ReadFormatTimes
+	e, err := Open(&attr, Where{CPU: AnyCPU})
+	check(t, err)
+	check(t, e.Close())
+	closed := &Event{fd: -1}
+	if _, err := closed.Read(); !errors.Is(err, syscall.EBADF) {
+		t.Errorf("read: %v, want EBADF", err)
+	}
+	if err := closed.Enable(false); err != syscall.EBADF {
+		t.Errorf("enable: %v, want EBADF", err)
+	}
+}
+
+func TestShortRead(t *testing.T) {
+	require.Root(t)
+	attr := software(SoftwareDummy) // without times
+	e, err := Open(&attr, Where{CPU: AnyCPU})
+	check(t, err)
+	defer e.Close()
+	if _, err := e.Read(); err == nil || err.Error() != "unexpected EOF" {
+		t.Errorf("read of an event without times: %v, want unexpected EOF", err)
+	}
+}
+
+func TestReading(t *testing.T) {
+	r := Reading{Value: 10, Enabled: 20, Running: 30}
+	r.Add(Reading{Value: 1, Enabled: 2, Running: 3})
+	if want := (Reading{Value: 11, Enabled: 22, Running: 33}); r != want {
+		t.Errorf("sum %+v, want %+v", r, want)
+	}
+	if got, want := r.Sub(Reading{Value: 1, Enabled: 2, Running: 3}), (Reading{Value: 10, Enabled: 20, Running: 30}); got != want {
+		t.Errorf("difference %+v, want %+v", got, want)
+	}
+}
