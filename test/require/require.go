@@ -1,14 +1,16 @@
 // Package require says what a test needs of the machine it runs on. What is missing is set up where that is
 // possible; otherwise the test is skipped, saying what it would have needed, unless the machine is one that
 // must have it: under CI (CI is set) root is a must, and in a guest whatever BPERF_REQUIRE lists
-// ("pmu,trampolines").
+// ("root,pmu").
 package require
 
 import (
 	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
+	"unsafe"
 
 	"golang.org/x/sys/unix"
 )
@@ -34,17 +36,49 @@ func Root(t testing.TB) {
 	}
 }
 
-// PMU is for tests that need hardware counters: in the arm64 guest cycles and instructions, one of each per
-// instruction and nanosecond.
+// PMU is for tests that need hardware counters.
 func PMU(t testing.TB) {
 	t.Helper()
 	Root(t)
-	for _, dir := range []string{"cpu", "armv8_pmuv3_0", "armv8_pmuv3", "cpu_core"} {
-		if _, err := os.Stat("/sys/bus/event_source/devices/" + dir); err == nil {
-			return
-		}
+	attr := unix.PerfEventAttr{Type: unix.PERF_TYPE_HARDWARE, Config: unix.PERF_COUNT_HW_CPU_CYCLES}
+	attr.Size = uint32(unsafe.Sizeof(attr))
+	fd, err := unix.PerfEventOpen(&attr, 0, -1, -1, unix.PERF_FLAG_FD_CLOEXEC)
+	if err != nil {
+		missing(t, must("pmu"), "needs a PMU: open a counter of cycles: %v", err)
 	}
-	missing(t, must("pmu"), "needs a PMU")
+	unix.Close(fd)
+}
+
+// ExactPMU is for tests that need the PMU of the arm64 guests: one counter of cycles and six of anything, instructions
+// among it, all of which count to the last instruction as long as only one CPU is online.
+func ExactPMU(t testing.TB) {
+	t.Helper()
+	if !must("exact-pmu") {
+		t.Skip("needs the PMU of an arm64 guest: go run ./test/guest PACKAGE")
+	}
+	PMU(t)
+}
+
+// OneCPU takes all CPUs but the first offline for the rest of the test; only in a guest.
+func OneCPU(t testing.TB) {
+	t.Helper()
+	if os.Getenv("BPERF_GUEST") == "" {
+		t.Skip("takes CPUs offline, which only a guest is for: go run ./test/guest PACKAGE")
+	}
+	files, err := filepath.Glob("/sys/devices/system/cpu/cpu[1-9]*/online")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, f := range files {
+		if err := os.WriteFile(f, []byte("0"), 0); err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() {
+			if err := os.WriteFile(f, []byte("1"), 0); err != nil {
+				t.Error(err)
+			}
+		})
+	}
 }
 
 // Tracefs mounts tracefs where it is not and returns where it is.

@@ -13,7 +13,7 @@ type Arch struct {
 	Output string
 	Status string
 
-	// Require lists what tests find in these guests, for BPERF_REQUIRE: what is missing there is broken.
+	// Require lists for test/require what these guests have: tests that need it fail where it is not found.
 	Require string
 
 	args        string // of QEMU
@@ -30,7 +30,7 @@ var arches = []Arch{
 		Name: "amd64", QEMU: "qemu-system-x86_64", Package: "qemu-system-x86", CPUs: 1,
 		Output:  "/dev/ttyS1",
 		Status:  "/dev/ttyS2",
-		Require: "root,tracefs,cgroup",
+		Require: "root",
 		// The kernel patches its own code when a trampoline is attached: with a thread for each CPU, QEMU shows that
 		// half done, and the guest panics. Debian's 6.1 has no virtio built in, so that lines are serial ones.
 		args: "-M q35 -accel tcg,thread=single -cpu max,la57=off " +
@@ -42,7 +42,7 @@ var arches = []Arch{
 		Name: "arm64", QEMU: "qemu-system-aarch64", Package: "qemu-system-arm", CPUs: 2,
 		Output:  "/dev/vport0p1",
 		Status:  "/dev/vport0p2",
-		Require: "root,tracefs,cgroup,pmu",
+		Require: "root,pmu,exact-pmu",
 		// With -icount the PMU counts instructions too, one for each nanosecond of the guest's time, which leaps to
 		// the next timer when all CPUs are idle: counts repeat, and sleeping takes no time.
 		args: "-M virt,gic-version=3 -cpu max,pmu=on,pauth=off,sve=off -accel tcg -icount shift=0,sleep=off " +

@@ -1,0 +1,49 @@
+package program
+
+import (
+	"debug/elf"
+	"encoding/binary"
+)
+
+// Where things are in memory. The file is mapped as it is, headers included.
+const (
+	fileAddress     = 0x400000
+	timespecAddress = fileAddress + headerSize
+	codeAddress     = timespecAddress + timespecSize
+	pagesAddress    = 0x800000
+
+	headerSize   = 64 + 2*56
+	timespecSize = 16
+	pageSize     = 4096
+)
+
+// elf is an executable with a segment for the file and one of pages that are zero until they are touched (elf(5)).
+func (p Program) elf() []byte {
+	code := p.code()
+	size := uint64(headerSize + timespecSize + len(code))
+	parts := []any{
+		elf.Header64{
+			Ident: [elf.EI_NIDENT]byte{0x7f, 'E', 'L', 'F', byte(elf.ELFCLASS64), byte(elf.ELFDATA2LSB), byte(elf.EV_CURRENT)},
+			Type:  uint16(elf.ET_EXEC), Machine: uint16(machine), Version: uint32(elf.EV_CURRENT),
+			Entry: codeAddress, Phoff: 64, Ehsize: 64, Phentsize: 56, Phnum: 2,
+		},
+		elf.Prog64{
+			Type: uint32(elf.PT_LOAD), Flags: uint32(elf.PF_R | elf.PF_X),
+			Vaddr: fileAddress, Filesz: size, Memsz: size, Align: pageSize,
+		},
+		elf.Prog64{
+			Type: uint32(elf.PT_LOAD), Flags: uint32(elf.PF_R | elf.PF_W),
+			Vaddr: pagesAddress, Memsz: MaxPages * pageSize, Align: pageSize,
+		},
+		[2]uint64{0, 1_000_000}, // struct timespec: a millisecond
+		code,
+	}
+	var file []byte
+	for _, part := range parts {
+		var err error
+		if file, err = binary.Append(file, binary.LittleEndian, part); err != nil {
+			panic(err) // one of the types above has no fixed size
+		}
+	}
+	return file
+}
