@@ -18,6 +18,9 @@ import (
 
 const module = "github.com/bperf/bperf"
 
+// sources is where the module's directories are in a guest.
+const sources = "/src"
+
 // testTimeout is by the clock of the guest, which under -icount leaps over the time in which nothing runs.
 const testTimeout = "10m"
 
@@ -47,6 +50,13 @@ func build(o *options, arch machine.Arch, dir string) (*content, error) {
 	if o.command != nil {
 		c.job.Commands = []job.Command{{Args: o.command, Dir: "/"}}
 		return c, nil
+	}
+	moduleDir, err := b.run("list", "-m", "-f", "{{.Dir}}")
+	if err != nil {
+		return nil, err
+	}
+	if err := c.addTestdata(strings.TrimSpace(string(moduleDir))); err != nil {
+		return nil, err
 	}
 	packages, err := b.list(o.packages)
 	if err != nil {
@@ -89,13 +99,12 @@ func (b *builder) program(pkg string) (string, error) {
 // testPackage is what `go list -json` says of a package.
 type testPackage struct {
 	ImportPath   string
-	Dir          string
 	TestGoFiles  []string
 	XTestGoFiles []string
 }
 
 func (b *builder) list(patterns []string) ([]testPackage, error) {
-	out, err := b.run(append([]string{"list", "-json=ImportPath,Dir,TestGoFiles,XTestGoFiles"}, patterns...)...)
+	out, err := b.run(append([]string{"list", "-json=ImportPath,TestGoFiles,XTestGoFiles"}, patterns...)...)
 	if err != nil {
 		return nil, err
 	}
@@ -121,12 +130,9 @@ func (b *builder) addTests(c *content, p testPackage, run string) error {
 	if _, err := b.run("test", "-c", "-trimpath", "-ldflags=-s -w", "-o", file, p.ImportPath); err != nil {
 		return err
 	}
-	dir := "/src/" + relative
+	dir := path.Join(sources, relative)
 	binary := dir + "/" + path.Base(relative) + ".test"
 	c.files[binary] = file
-	if err := c.addTestdata(dir, p.Dir); err != nil {
-		return err
-	}
 	c.job.Commands = append(c.job.Commands, job.Command{
 		Package: p.ImportPath,
 		Args:    []string{binary, "-test.v", "-test.paniconexit0", "-test.timeout=" + testTimeout, "-test.run=" + run},
@@ -135,17 +141,14 @@ func (b *builder) addTests(c *content, p testPackage, run string) error {
 	return nil
 }
 
-func (c *content) addTestdata(guestDir, packageDir string) error {
-	err := filepath.WalkDir(filepath.Join(packageDir, "testdata"), func(name string, d fs.DirEntry, err error) error {
-		if err != nil || !d.Type().IsRegular() {
+// addTestdata puts the testdata of every package where tests find their own, and that of their neighbours.
+func (c *content) addTestdata(moduleDir string) error {
+	return filepath.WalkDir(moduleDir, func(name string, d fs.DirEntry, err error) error {
+		if err != nil || !d.Type().IsRegular() || !strings.Contains(name, "/testdata/") {
 			return err
 		}
-		relative, err := filepath.Rel(packageDir, name)
-		c.files[path.Join(guestDir, filepath.ToSlash(relative))] = name
+		relative, err := filepath.Rel(moduleDir, name)
+		c.files[path.Join(sources, relative)] = name
 		return err
 	})
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil
-	}
-	return err
 }
