@@ -33,7 +33,7 @@ var arches = []Arch{
 		Require: "root",
 		// The kernel patches its own code when a trampoline is attached: with a thread for each CPU, QEMU shows that
 		// half done, and the guest panics. Debian's 6.1 has no virtio built in, so that lines are serial ones.
-		args: "-M q35 -accel tcg,thread=single -cpu max,la57=off " +
+		args: "-M q35 -accel tcg,thread=single -cpu max,la57=off,cx16=off " +
 			"-serial chardev:console -serial chardev:output -serial chardev:status",
 		// Without ACPI's help, a triple fault is the reset that works.
 		commandLine: "console=ttyS0 reboot=t tsc=reliable no_timer_check",
