@@ -241,7 +241,7 @@ func TestEnvironmentOfCommand(t *testing.T) {
 	for _, prepare := range []string{"", "ulimit -Sn 77; ", "ulimit -n 78; ", "exec 5</dev/null; ", "trap '' HUP INT; ", "export A='b c'; "} {
 		run := func(wrapper string) string {
 			script := fmt.Sprintf(`%s exec %s sh -c '%s' zero "one two" three`, prepare, wrapper, show)
-			cmd := exec.Command("bash", "-c", script)
+			cmd := exec.Command("sh", "-c", script)
 			cmd.Stdin = strings.NewReader("")
 			out, err := cmd.CombinedOutput()
 			if err != nil {
@@ -261,7 +261,7 @@ func TestEnvironmentOfCommand(t *testing.T) {
 // A hard limit that was raised for counters is not the command's.
 func TestRaisedFileLimit(t *testing.T) {
 	for _, way := range []string{"start-50", "run-50"} {
-		out, err := exec.Command("/proc/self/exe", way, "bash", "-c", "ulimit -Hn; ulimit -Sn").CombinedOutput()
+		out, err := exec.Command("/proc/self/exe", way, "sh", "-c", "ulimit -Hn; ulimit -Sn").CombinedOutput()
 		if err != nil || string(out) != "50\n50\n" {
 			t.Errorf("%s: the command has the limits %q (%v), want 50 and 50", way, out, err)
 		}

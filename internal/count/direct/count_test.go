@@ -54,9 +54,9 @@ func TestInherit(t *testing.T) {
 }
 
 // countOrder counts what a puppet does on an order.
-func countOrder(t *testing.T, list event.List, spec target.Spec, o count.Options, p *puppet, order string) []uint64 {
+func countOrder(t *testing.T, list event.List, o count.Options, p *puppet, order string) []uint64 {
 	t.Helper()
-	c := openCounter(t, list, resolve(t, spec), o)
+	c := openProcess(t, list, p.pid(), o)
 	check(t, c.Enable())
 	p.order("%s", order)
 	check(t, c.Disable())
@@ -68,7 +68,7 @@ func TestProcess(t *testing.T) {
 	require.Root(t)
 	p := startPuppet(t, 4)
 	list := single(getppidEvent(t, ""), getppidEvent(t, fmt.Sprintf("common_pid == %d", p.pid())))
-	got := countOrder(t, list, target.Spec{PIDs: []int{p.pid()}}, count.Options{Inherit: true}, p, "each 100")
+	got := countOrder(t, list, count.Options{Inherit: true}, p, "each 100")
 	if got[0] != 400 || got[1] > 100 {
 		t.Errorf("four threads: counted %d, want 400, and at most 100 with a filter for the first thread", got)
 	}
@@ -78,7 +78,7 @@ func TestThreadsStartedLater(t *testing.T) {
 	require.Root(t)
 	p := startPuppet(t, 1)
 	list := single(getppidEvent(t, ""))
-	got := countOrder(t, list, target.Spec{PIDs: []int{p.pid()}}, count.Options{Inherit: true}, p, "spawn 70")
+	got := countOrder(t, list, count.Options{Inherit: true}, p, "spawn 70")
 	if got[0] != 70 {
 		t.Errorf("a new thread: counted %d, want 70", got[0])
 	}
@@ -89,7 +89,7 @@ func TestTwoThousandThreads(t *testing.T) {
 	p := startPuppet(t, 2000)
 	spec := target.Spec{PIDs: []int{p.pid()}}
 	before := resolve(t, spec)
-	got := countOrder(t, single(getppidEvent(t, "")), spec, count.Options{Inherit: true}, p, "each 3")
+	got := countOrder(t, single(getppidEvent(t, "")), count.Options{Inherit: true}, p, "each 3")
 	if got[0] != 6000 || len(before.Threads) < 2000 {
 		t.Errorf("%d threads: counted %d, want 6000", len(before.Threads), got[0])
 	}
@@ -101,7 +101,7 @@ func TestGroupIsReadAtOnce(t *testing.T) {
 	list := event.List{{Events: []*event.Event{
 		software("task-clock", perfevent.SoftwareTaskClock), getppidEvent(t, ""), software("page-faults", perfevent.SoftwarePageFaults),
 	}}}
-	c := openCounter(t, list, resolve(t, target.Spec{PIDs: []int{p.pid()}}), count.Options{Inherit: true})
+	c := openProcess(t, list, p.pid(), count.Options{Inherit: true})
 	check(t, c.Enable())
 	p.order("each 50")
 	cells, err := c.Read(nil)
@@ -249,7 +249,7 @@ func TestMemberThatIsNotSupported(t *testing.T) {
 		"member": {getppidEvent(t, ""), nonsense, software("dummy", perfevent.SoftwareDummy)},
 	} {
 		t.Run(name, func(t *testing.T) {
-			got := countOrder(t, event.List{{Events: group}}, target.Spec{PIDs: []int{p.pid()}}, count.Options{Inherit: true}, p, "each 10")
+			got := countOrder(t, event.List{{Events: group}}, count.Options{Inherit: true}, p, "each 10")
 			if got[0]+got[1] != 10 {
 				t.Errorf("counted %d, want 10 in the event that is supported", got)
 			}

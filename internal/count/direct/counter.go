@@ -5,6 +5,7 @@ package direct
 import (
 	"errors"
 	"fmt"
+	"syscall"
 	"time"
 
 	"github.com/bperf/bperf/internal/count"
@@ -76,11 +77,20 @@ func (c *Counter) Read(dst []count.Cell) ([]count.Cell, error) {
 				}
 			}
 		default:
-			return nil, fmt.Errorf("read a counter: %w", err)
+			return nil, readError(err)
 		}
 	}
 	c.last = now
 	return append(dst, c.cells...), nil
+}
+
+// readError puts the errno of reading an event into words.
+func readError(err error) error {
+	if errors.Is(err, syscall.ECHILD) {
+		return fmt.Errorf("read a group of events: %w. A thread that started while the group was opened has only a part of it. "+
+			"Start again, or leave out the braces", err)
+	}
+	return fmt.Errorf("read a counter: %w", err)
 }
 
 func (c *Counter) readSet(s *set) error {

@@ -210,6 +210,19 @@ func openCounter(t testing.TB, list event.List, at target.Target, o count.Option
 	return c
 }
 
+// openProcess opens events for a process, again and again until no thread started meanwhile, as sessions do.
+func openProcess(t testing.TB, list event.List, pid int, o count.Options) *Counter {
+	t.Helper()
+	spec := target.Spec{PIDs: []int{pid}}
+	for {
+		at := resolve(t, spec)
+		c := openCounter(t, list, at, o)
+		if resolve(t, spec).SameThreads(at) {
+			return c
+		}
+	}
+}
+
 // totals reads the counter and sums each event up; it fails where one is scaled or was not counted.
 func totals(t testing.TB, c *Counter, events int) []uint64 {
 	t.Helper()
