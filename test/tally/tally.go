@@ -13,8 +13,9 @@ var (
 	result = regexp.MustCompile(`^\s*--- (PASS|FAIL|SKIP): (\S+) \(`)
 	// "    read_test.go:12: needs root"
 	logged = regexp.MustCompile(`^\s+\S+\.go:\d+: (.*)`)
-	// "ok  	github.com/bperf/bperf/internal/event	0.1s", "FAIL	github.com/bperf/bperf/internal/event [build failed]"
-	packageEnd = regexp.MustCompile(`^(ok  |FAIL)\t(.*)`)
+	// "ok  	github.com/bperf/bperf/internal/event	0.1s", "FAIL	github.com/bperf/bperf/internal/event [build failed]",
+	// and from guests "ok  	github.com/bperf/bperf/internal/event	0.1s	[arm64/trixie]"
+	packageEnd = regexp.MustCompile(`^(ok  |FAIL)\t([^\t]+)(?:\t[0-9.]+s)?(?:\t(.*))?`)
 )
 
 // tally is what was seen of the tests' results.
@@ -61,7 +62,7 @@ func (t *tally) add(line string) {
 		}
 	}
 	if m := packageEnd.FindStringSubmatch(line); m != nil {
-		t.endPackage(m[1] == "FAIL", strings.Join(strings.Fields(m[2]), " "))
+		t.endPackage(m[1] == "FAIL", strings.TrimSpace(m[2]+" "+m[3]))
 	}
 }
 

@@ -26,14 +26,14 @@ ok  	example.com/a	0.003s
     b_test.go:9: got 1, want 2
 --- FAIL: TestB (0.00s)
 FAIL
-FAIL	example.com/b	0.003s
+FAIL	example.com/b	0.003s	[arm64/trixie]
 FAIL
 `, `
 Skipped:
-    example.com/a 0.003s: TestA: needs root
+    example.com/a: TestA: needs root
 
 Failed:
-    example.com/b 0.003s: TestB
+    example.com/b [arm64/trixie]: TestB
 
 0 passed, 1 failed
 `},
