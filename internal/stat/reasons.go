@@ -15,7 +15,10 @@ type reasons struct {
 }
 
 // counted is an event with where it was to be counted.
-type counted struct{ event, place, cgroup string }
+type counted struct {
+	term                 int // tells events of one name apart
+	event, place, cgroup string
+}
 
 func (r *reasons) add(rows []Row) {
 	if r.why == nil {
@@ -23,7 +26,7 @@ func (r *reasons) add(rows []Row) {
 	}
 	for i := range rows {
 		row := &rows[i]
-		key := counted{row.Name, row.Place.ID, row.Cgroup}
+		key := counted{row.Event.Term, row.Name, row.Place.ID, row.Cgroup}
 		old, known := r.why[key]
 		if !known {
 			r.order = append(r.order, key)

@@ -1,0 +1,69 @@
+package cli
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+
+	"github.com/spf13/cobra"
+
+	"github.com/bperf/bperf/internal/kernel"
+)
+
+func newDoctorCommand() *cobra.Command {
+	var asJSON bool
+	cmd := &cobra.Command{
+		Use:   "doctor",
+		Short: "Tell what works on this machine, what does not, and what would mend it",
+		Long: `doctor tries each feature that bperf uses, on this kernel and with the rights of this process,
+and prints a line for each, with a remedy below those that do not work.
+
+The exit status is 1 when nothing can be counted at all.`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			report, err := kernel.Examine()
+			if err != nil {
+				return err
+			}
+			print := printFindings
+			if asJSON {
+				print = printFindingsJSON
+			}
+			if err := print(cmd.OutOrStdout(), report.Findings); err != nil {
+				return err
+			}
+			if !report.CanCount {
+				return &ExitError{Status: 1}
+			}
+			return nil
+		},
+	}
+	cmd.Flags().BoolVarP(&asJSON, "json", "j", false, "print a JSON array of objects")
+	return cmd
+}
+
+func printFindings(w io.Writer, findings []kernel.Finding) error {
+	width := 0
+	for _, f := range findings {
+		width = max(width, len(f.Feature))
+	}
+	for _, f := range findings {
+		if _, err := fmt.Fprintf(w, "%-7s  %-*s  %s\n", f.State, width, f.Feature, f.Detail); err != nil {
+			return err
+		}
+		if f.Remedy == "" {
+			continue
+		}
+		if _, err := fmt.Fprintf(w, "%-7s  %-*s  → %s\n", "", width, "", f.Remedy); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func printFindingsJSON(w io.Writer, findings []kernel.Finding) error {
+	e := json.NewEncoder(w)
+	e.SetEscapeHTML(false)
+	e.SetIndent("", "  ")
+	return e.Encode(findings)
+}

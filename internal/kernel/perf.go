@@ -1,0 +1,225 @@
+package kernel
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"runtime"
+	"strconv"
+	"strings"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/bperf/bperf/internal/perfevent"
+)
+
+const (
+	taskClock = unix.PERF_COUNT_SW_TASK_CLOCK
+	cpuClock  = unix.PERF_COUNT_SW_CPU_CLOCK
+)
+
+const needPerfmon = "Run as root, or give bperf the capability: setcap cap_perfmon=ep BPERF"
+
+// try opens an event for a moment.
+func try(attr perfevent.Attr, at perfevent.Where) error {
+	attr.Flags |= perfevent.Disabled
+	e, err := perfevent.Open(&attr, at)
+	if err != nil {
+		return err
+	}
+	return e.Close()
+}
+
+func software(config uint64) perfevent.Attr {
+	return perfevent.Attr{Type: perfevent.TypeSoftware, Config: config}
+}
+
+var ownThread = perfevent.Where{CPU: perfevent.AnyCPU}
+
+// ownThread tries to count this process itself, which needs the least.
+func (x examiner) ownThread() Finding {
+	const feature = "counting own processes"
+	clock := software(taskClock)
+	err := try(clock, ownThread)
+	switch {
+	case err == nil:
+		return works(feature, "in user mode and in the kernel")
+	case errors.Is(err, unix.ENOSYS):
+		return missing(feature, "Build the kernel with CONFIG_PERF_EVENTS.", "this kernel has no perf_event_open")
+	}
+	clock.Flags |= perfevent.ExcludeKernel | perfevent.ExcludeHV
+	if try(clock, ownThread) == nil {
+		return limited(feature, needPerfmon+"; or sysctl kernel.perf_event_paranoid=1",
+			"in user mode only: the kernel answers %q for more", err)
+	}
+	return missing(feature, needPerfmon+". In a container, its seccomp profile has to allow perf_event_open.",
+		"perf_event_open: %v", err)
+}
+
+// system tries to count a CPU with all that runs on it.
+func (x examiner) system() Finding {
+	const feature = "counting the system"
+	cpu, err := x.firstCPU()
+	if err != nil {
+		return missing(feature, "Mount sysfs: mount -t sysfs sysfs /sys", "%v", err)
+	}
+	if err := try(software(cpuClock), perfevent.Where{Thread: perfevent.AnyThread, CPU: cpu}); err != nil {
+		return missing(feature, needPerfmon+"; or sysctl kernel.perf_event_paranoid=0", "an event on CPU %d: %v", cpu, err)
+	}
+	return works(feature, "all processes, on every CPU")
+}
+
+// firstCPU is the first one that is online.
+func (x examiner) firstCPU() (int, error) {
+	list, err := fs.ReadFile(x.sys, "devices/system/cpu/online")
+	if err != nil {
+		return 0, err
+	}
+	first := strings.FieldsFunc(string(list), func(r rune) bool { return r < '0' || r > '9' })
+	if len(first) == 0 {
+		return 0, fmt.Errorf("/sys/devices/system/cpu/online has %q", list)
+	}
+	return strconv.Atoi(first[0])
+}
+
+// cgroups tries to count the root of the hierarchy that perf events know.
+func (x examiner) cgroups() Finding {
+	const feature = "counting cgroups"
+	mounts, err := readMounts(x.proc)
+	if err != nil {
+		return missing(feature, "Mount procfs: mount -t proc proc /proc", "%v", err)
+	}
+	where, ok := mounts.find("cgroup", "perf_event")
+	version := "v1 perf_event"
+	if !ok {
+		where, ok = mounts.find("cgroup2", "")
+		version = "v2"
+	}
+	if !ok {
+		return missing(feature, "Mount it: mount -t cgroup2 none /sys/fs/cgroup", "no cgroup2 and no v1 perf_event hierarchy is mounted")
+	}
+	dir, err := os.Open(where)
+	if err != nil {
+		return missing(feature, "", "%v", err)
+	}
+	defer dir.Close()
+	cpu, err := x.firstCPU()
+	if err != nil {
+		return missing(feature, "Mount sysfs: mount -t sysfs sysfs /sys", "%v", err)
+	}
+	at := perfevent.Where{Cgroup: int(dir.Fd()), UseCgroup: true, CPU: cpu}
+	if err := try(software(cpuClock), at); err != nil {
+		return missing(feature, needPerfmon+". The kernel needs CONFIG_CGROUP_PERF.", "cgroup %s on %s: %v", version, where, err)
+	}
+	return works(feature, "cgroup %s on %s", version, where)
+}
+
+// tracepoints tries to open the one that every kernel has.
+func (x examiner) tracepoints() Finding {
+	const feature = "tracepoints"
+	const tracefs = "/sys/kernel/tracing"
+	text, err := fs.ReadFile(x.sys, "kernel/tracing/events/sched/sched_switch/id")
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return missing(feature, "Mount it: mount -t tracefs nodev "+tracefs, "tracefs is not mounted on %s", tracefs)
+	case err != nil:
+		return missing(feature, "Run as root, or let a group read it: mount -o remount,gid=GID "+tracefs, "%v", err)
+	}
+	id, err := strconv.ParseUint(strings.TrimSpace(string(text)), 10, 64)
+	if err != nil {
+		return missing(feature, "", "sched:sched_switch has the ID %q", text)
+	}
+	if err := try(perfevent.Attr{Type: perfevent.TypeTracepoint, Config: id}, ownThread); err != nil {
+		return missing(feature, needPerfmon+"; or sysctl kernel.perf_event_paranoid=-1", "sched:sched_switch: %v", err)
+	}
+	return works(feature, "tracefs on %s", tracefs)
+}
+
+// cycles is the event that every PMU has; without the right to count the kernel, user mode is left.
+func cycles() perfevent.Attr {
+	attr := perfevent.Attr{Type: perfevent.TypeHardware, Config: unix.PERF_COUNT_HW_CPU_CYCLES}
+	if err := try(attr, ownThread); errors.Is(err, unix.EACCES) || errors.Is(err, unix.EPERM) {
+		attr.Flags |= perfevent.ExcludeKernel | perfevent.ExcludeHV
+	}
+	return attr
+}
+
+// pmu counts the counters: the kernel lets a group grow as long as all of it can be on counters at once.
+func (x examiner) pmu() Finding {
+	const feature = "hardware counters"
+	attr := cycles() // not disabled: arm64 checks only those events of a group that are not
+	leader, err := perfevent.Open(&attr, ownThread)
+	if err != nil {
+		return noPMU(feature, err)
+	}
+	defer leader.Close()
+	const most = 64
+	n := 1
+	for attr.Config = unix.PERF_COUNT_HW_INSTRUCTIONS; n < most; n++ {
+		at := ownThread
+		at.Leader = leader
+		member, err := perfevent.Open(&attr, at)
+		if err != nil {
+			break
+		}
+		defer member.Close()
+	}
+	if watchdog, err := fs.ReadFile(x.proc, "sys/kernel/nmi_watchdog"); err == nil && strings.TrimSpace(string(watchdog)) == "1" {
+		return limited(feature, "Free it: sysctl kernel.nmi_watchdog=0",
+			"%d at once (cycles and instructions in a group); the NMI watchdog holds one for good", n)
+	}
+	return works(feature, "%d at once (cycles and instructions in a group)", n)
+}
+
+func noPMU(feature string, err error) Finding {
+	if errors.Is(err, unix.ENOENT) || errors.Is(err, unix.EOPNOTSUPP) || errors.Is(err, unix.ENODEV) {
+		return missing(feature, "In a virtual machine, let the hypervisor give the guest a PMU.",
+			"the kernel knows no PMU; software events and tracepoints work without")
+	}
+	return missing(feature, needPerfmon, "cycles: %v", err)
+}
+
+func (x examiner) softwareSampling() Finding {
+	const feature = "sampling by timer"
+	return sampled(feature, software(cpuClock), uint64(time.Millisecond))
+}
+
+func (x examiner) pmuSampling() Finding {
+	const feature = "sampling by counter overflow"
+	attr := cycles()
+	if try(attr, ownThread) != nil {
+		return missing(feature, "", "there are no hardware counters to overflow")
+	}
+	return sampled(feature, attr, 100_000)
+}
+
+// sampled tries whether an event leaves samples in its ring buffer while this thread is busy.
+func sampled(feature string, attr perfevent.Attr, period uint64) Finding {
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	attr.Sample, attr.SampleType = period, perfevent.SampleIP
+	attr.Flags |= perfevent.ExcludeKernel | perfevent.ExcludeHV
+	e, err := perfevent.Open(&attr, ownThread)
+	if err != nil {
+		return missing(feature, needPerfmon, "%v", err)
+	}
+	defer e.Close()
+	ring, err := e.Map(0)
+	if err != nil {
+		return missing(feature, "Allow more locked memory: sysctl kernel.perf_event_mlock_kb, or ulimit -l", "map the ring buffer: %v", err)
+	}
+	defer ring.Close()
+	for start := time.Now(); time.Since(start) < time.Second; {
+		record, ok, err := ring.Next()
+		if err != nil {
+			return missing(feature, "", "%v", err)
+		}
+		if ok && record.Type == perfevent.RecordSample {
+			return works(feature, "samples arrive")
+		}
+	}
+	return missing(feature, "Some virtual machines have counters that never interrupt: ask the hypervisor for a full PMU.",
+		"no sample came within a second")
+}
