@@ -1,0 +1,91 @@
+package cli
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+func TestVersion(t *testing.T) {
+	got := run(t, program("version"))
+	if got.status != 0 || !strings.HasPrefix(got.stdout, "bperf version ") || !strings.Contains(got.stdout, " linux/") {
+		t.Errorf("status %d, printed %q%q", got.status, got.stdout, got.stderr)
+	}
+}
+
+func TestUnknownCommand(t *testing.T) {
+	for args, want := range map[string]string{
+		"sata":      `there is no command "sata"; did you mean "stat"?`,
+		"xyzzy":     `there is no command "xyzzy"`,
+		"version x": `unknown command "x" for "bperf version"`,
+		"--nope":    "unknown flag: --nope",
+	} {
+		got := run(t, program(strings.Fields(args)...))
+		if got.status == 0 || got.stdout != "" || !strings.HasPrefix(got.stderr, "Error: "+want) {
+			t.Errorf("%s: status %d, printed %q%q, want %q", args, got.status, got.stdout, got.stderr, want)
+		}
+	}
+}
+
+// TestCalledPerf calls bperf through a link named perf, as a drop-in for scripts.
+func TestCalledPerf(t *testing.T) {
+	link := filepath.Join(t.TempDir(), "perf")
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Symlink(self, link); err != nil {
+		t.Fatal(err)
+	}
+	for _, args := range [][]string{
+		{"stat", "-x,", "-e", "task-clock", "sh", "-c", "exit 3"},
+		{"stat", "-i", "-x,", "-e", "task-clock", "sh", "-c", "exit 3"},
+	} {
+		cmd := exec.Command(link, args...)
+		cmd.Env = program().Env
+		if got := run(t, cmd); got.status != 3 || !strings.Contains(got.stderr, ",msec,task-clock,") {
+			t.Errorf("%v: status %d, printed %q", args, got.status, got.stderr)
+		}
+	}
+	cmd := exec.Command(link, "stat", "--nope")
+	cmd.Env = program().Env
+	if got := run(t, cmd); got.status != 129 || !strings.Contains(got.stderr, "See perf stat --help") {
+		t.Errorf("status %d, printed %q", got.status, got.stderr)
+	}
+}
+
+func TestManPages(t *testing.T) {
+	dir := t.TempDir()
+	if got := run(t, program("man", dir)); got.status != 0 {
+		t.Fatalf("status %d: %s", got.status, got.stderr)
+	}
+	page, err := os.ReadFile(filepath.Join(dir, "bperf-stat.1"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{
+		".TH BPERF\\-STAT 1 ",
+		".SH SYNOPSIS\n.B bperf stat ",
+		".TP\n.B \\-I, \\-\\-interval\\-print MS\nprint the counts of each MS milliseconds",
+		".TP\n.B \\-a, \\-\\-all\\-cpus\ncount the whole system",
+	} {
+		if !strings.Contains(string(page), want) {
+			t.Errorf("bperf-stat.1 does not have %q", want)
+		}
+	}
+	for _, name := range []string{"bperf.1", "bperf-list.1", "bperf-doctor.1", "bperf-version.1"} {
+		if _, err := os.Stat(filepath.Join(dir, name)); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+func TestCompletion(t *testing.T) {
+	for _, shell := range []string{"bash", "zsh", "fish"} {
+		if got := run(t, program("completion", shell)); got.status != 0 || !strings.Contains(got.stdout, "bperf") {
+			t.Errorf("%s: status %d, %d bytes", shell, got.status, len(got.stdout))
+		}
+	}
+}
