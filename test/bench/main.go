@@ -1,0 +1,95 @@
+// Bench runs bperf and the distribution's perf with the same arguments, in turns, and prints the medians of their wall
+// time, CPU time and peak memory, with the ratio: those of `stat` from its start to its end, with hardly anything to count.
+//
+//	go run ./test/bench [-bperf FILE] [-perf FILE] [-n RUNS]
+package main
+
+import (
+	"flag"
+	"fmt"
+	"os"
+	"strconv"
+	"strings"
+
+	"github.com/bperf/bperf/test/apt"
+)
+
+const (
+	threads = 2000
+	cgroups = 60
+)
+
+// tenEvents are software events: every machine has them.
+const tenEvents = "task-clock,cpu-clock,context-switches,cpu-migrations,page-faults,minor-faults,major-faults," +
+	"alignment-faults,emulation-faults,bpf-output"
+
+func main() {
+	var b bench
+	flag.StringVar(&b.bperf, "bperf", "./bperf", "`file` to measure")
+	flag.StringVar(&b.perf, "perf", "perf", "`file` to compare with")
+	flag.IntVar(&b.runs, "n", 50, "`runs` of each; the larger set-ups run a fifth of it")
+	flag.Parse()
+	if threadsOnly() {
+		return
+	}
+	if err := b.run(); err != nil {
+		fmt.Fprintln(os.Stderr, "bench:", err)
+		os.Exit(1)
+	}
+}
+
+type bench struct {
+	bperf, perf string
+	runs        int
+}
+
+func (b *bench) run() error {
+	if b.runs < 5 {
+		return fmt.Errorf("%d runs are too few for a median: give 5 or more", b.runs)
+	}
+	if err := apt.Need(map[string]string{b.perf: "linux-perf"}); err != nil {
+		return err
+	}
+	fmt.Printf("%-34s %-8s %10s %10s %7s\n", "", "median", "bperf", "perf", "ratio")
+
+	if err := b.compare("true", b.runs, "-e", "task-clock,context-switches,page-faults", "true"); err != nil {
+		return err
+	}
+	if err := b.compare("true, default events", b.runs, "true"); err != nil {
+		return err
+	}
+
+	process, err := startThreads(threads)
+	if err != nil {
+		return err
+	}
+	defer process.stop()
+	pid := strconv.Itoa(process.pid())
+	name := fmt.Sprintf("-p, %d threads", threads)
+	if err := b.compare(name, b.runs/5, "-e", "task-clock", "-p", pid, "true"); err != nil {
+		return err
+	}
+
+	groups, err := makeCgroups(cgroups)
+	if err != nil {
+		return err
+	}
+	defer groups.remove()
+	name = fmt.Sprintf("-a, %d cgroups x 10 events", cgroups)
+	return b.compare(name, b.runs/5, "-a", "-e", tenEvents, "--for-each-cgroup", strings.Join(groups.names, ","), "true")
+}
+
+// compare prints what `stat ARGS...` costs with each of the two.
+func (b *bench) compare(name string, runs int, args ...string) error {
+	args = append([]string{"stat", "-x,"}, args...)
+	ours, theirs, err := alternate(runs, b.bperf, b.perf, args)
+	if err != nil {
+		return err
+	}
+	for _, m := range metrics {
+		a, p := ours.median(m), theirs.median(m)
+		fmt.Printf("%-34s %-8s %10.2f %10.2f %6.2fx\n", name, m.unit, a, p, a/p)
+		name = ""
+	}
+	return nil
+}
