@@ -130,9 +130,9 @@ func TestPageFaultsAreExact(t *testing.T) {
 func TestContextSwitchesAreExact(t *testing.T) {
 	require.Root(t)
 	e := openSelf(t, software(SoftwareContextSwitches), nil)
-	bracket(t, e, func(u *syscall.Rusage) int64 { return u.Nvcsw + u.Nivcsw }, 50, func() {
-		for range 50 {
-			nap := unix.Timespec{Nsec: 1000}
+	bracket(t, e, func(u *syscall.Rusage) int64 { return u.Nvcsw + u.Nivcsw }, 25, func() {
+		for range 50 { // a nap is no switch when the timer fires before the thread has gone to sleep
+			nap := unix.Timespec{Nsec: 200_000}
 			unix.Nanosleep(&nap, nil)
 		}
 	})

@@ -87,7 +87,8 @@ func TestPinnedEventsThatDoNotFit(t *testing.T) {
 	}
 }
 
-// User mode and the kernel are all there is, counted at the same time.
+// User mode and the kernel are all there is, counted at the same time. What a context switch takes between
+// programming the one counter and the other is the difference.
 func TestUserAndKernel(t *testing.T) {
 	require.PMU(t)
 	p := startPuppet(t, 1)
@@ -97,7 +98,7 @@ func TestUserAndKernel(t *testing.T) {
 		check(t, c.Enable()) // the puppet sleeps until it is told what to do
 		counters = append(counters, c)
 	}
-	p.order("each 10000")
+	p.order("each 100000")
 	user, kernel, both := totals(t, counters[0], 1)[0], totals(t, counters[1], 1)[0], totals(t, counters[2], 1)[0]
 	if sum := float64(user + kernel); sum < 0.99*float64(both) || sum > 1.01*float64(both) || user == 0 || kernel < user {
 		t.Errorf("%d instructions in user mode and %d in the kernel, %d in all", user, kernel, both)
