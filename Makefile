@@ -35,7 +35,7 @@ generate: ## make the generated files again
 
 .PHONY: check
 check: $(STATICCHECK) ## gofmt, go vet and staticcheck for each architecture, the import rules
-	@unformatted=$$(gofmt -l $$(git ls-files --cached --others --exclude-standard '*.go')); \
+	@unformatted=$$(gofmt -l .); \
 	  [ -z "$$unformatted" ] || { printf 'not gofmted:\n%s\n' "$$unformatted"; exit 1; }
 	GOARCH=amd64 go vet ./...
 	GOARCH=arm64 go vet ./...
