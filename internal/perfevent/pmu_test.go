@@ -14,14 +14,17 @@ var (
 	instructions = Attr{Type: TypeHardware, Config: 1, Flags: ExcludeKernel}
 )
 
-// spin is a loop of known length: of a fixed number of instructions per round.
+var spun int // keeps the compiler from leaving the loop out
+
+// spin is a loop of a fixed number of instructions per round.
 //
 //go:noinline
-func spin(rounds int) (sum int) {
+func spin(rounds int) {
+	sum := 0
 	for i := range rounds {
 		sum += i ^ sum
 	}
-	return sum
+	spun = sum
 }
 
 // Twice the rounds are twice the instructions, whatever one takes. Now and then Go's scheduler interrupts the

@@ -4,8 +4,10 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"runtime"
 	"strconv"
 	"strings"
+	"syscall"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -273,5 +275,23 @@ func TestReadDoesNotAllocate(t *testing.T) {
 	})
 	if allocs > 0 {
 		t.Errorf("%v allocations per Read, want none", allocs)
+	}
+}
+
+// A command can inherit its counters from the thread that forks it, too. They start when it is executed, and
+// not in that thread.
+func TestCommandThatInherits(t *testing.T) {
+	require.Root(t)
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	at := resolve(t, target.Spec{TIDs: []int{syscall.Gettid()}})
+	c := openCounter(t, single(getppidEvent(t, "")), at, count.Options{Inherit: true, EnableOnExec: true})
+	getppid(10)
+	cmd, err := target.RunCommand([]string{"/proc/self/exe", "helper", "getppid", "4321"})
+	check(t, err)
+	cmd.Wait()
+	getppid(10)
+	if got := totals(t, c, 1)[0]; got != 4321 {
+		t.Errorf("counted %d, want 4321", got)
 	}
 }
