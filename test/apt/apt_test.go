@@ -6,7 +6,6 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
-	"strings"
 	"testing"
 )
 
@@ -75,8 +74,16 @@ func TestCopyMember(t *testing.T) {
 }
 
 func TestRunKeepsWhatWasSaid(t *testing.T) {
-	err := run("sh", "-c", "echo no space >&2; exit 3")
-	if err == nil || !strings.HasSuffix(err.Error(), "exit status 3\nno space") {
-		t.Errorf("got %v", err)
+	const want = "sh -c echo no space >&2; exit 3: exit status 3\nno space"
+	if err := run("sh", "-c", "echo no space >&2; exit 3"); err == nil || err.Error() != want {
+		t.Errorf("got %v, want %s", err, want)
+	}
+}
+
+func TestNeedSaysHowToGetWhatIsMissing(t *testing.T) {
+	t.Setenv("PATH", t.TempDir()) // so that apt-get is not there either
+	const want = "missing here: no-such-program. Get it with: apt-get install its-package"
+	if err := Need(map[string]string{"no-such-program": "its-package"}); err == nil || err.Error() != want {
+		t.Errorf("got %v, want %s", err, want)
 	}
 }

@@ -34,12 +34,14 @@ func Need(programs map[string]string) error {
 	return run("apt-get", append([]string{"-q", "-y", "--no-install-recommends", "install"}, packages...)...)
 }
 
-// run runs a command and keeps what it says for the error.
 func run(name string, args ...string) error {
-	_, err := output(name, args...)
-	return err
+	if _, err := output(name, args...); err != nil {
+		return fmt.Errorf("%s %s: %w", name, strings.Join(args, " "), err)
+	}
+	return nil
 }
 
+// output returns what a command writes to standard output, or an error with what it wrote to standard error.
 func output(name string, args ...string) ([]byte, error) {
 	var stderr bytes.Buffer
 	cmd := exec.Command(name, args...)
@@ -47,7 +49,7 @@ func output(name string, args ...string) ([]byte, error) {
 	cmd.Stderr = &stderr
 	out, err := cmd.Output()
 	if err != nil {
-		return nil, fmt.Errorf("%s: %w\n%s", strings.Join(cmd.Args, " "), err, bytes.TrimSpace(stderr.Bytes()))
+		return nil, fmt.Errorf("%w\n%s", err, bytes.TrimSpace(stderr.Bytes()))
 	}
 	return out, nil
 }
