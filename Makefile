@@ -18,6 +18,8 @@ STATICCHECK         := $(CACHE)/bin/staticcheck-$(STATICCHECK_VERSION)
 GUESTS         := amd64/bookworm amd64/trixie arm64/trixie arm64/testing
 GUEST_PACKAGES := ./internal/perfevent/... ./internal/kernel/... ./internal/target/... ./internal/count/... ./test/e2e ./test/program
 
+.NOTPARALLEL: # the go command uses all CPUs, and outputs would mix
+
 .PHONY: bperf
 bperf: ## build ./bperf for this machine (the default)
 	$(BUILD) -o $@ ./cmd/bperf
@@ -51,7 +53,7 @@ $(STATICCHECK):
 
 .PHONY: test
 test: ## all tests: on this kernel, then in guests; the last line is "N passed, N failed"
-	@{ $(MAKE) --no-print-directory test-host && $(MAKE) --no-print-directory test-guests; } 2>&1 | go run ./test/tally
+	@$(MAKE) --no-print-directory --keep-going test-host test-guests 2>&1 | go run ./test/tally
 
 .PHONY: test-host
 test-host: bperf ## all tests on this kernel; what needs root is skipped without it, and fails where CI is set
