@@ -84,7 +84,9 @@ func (c *counters) open(index map[*event.Event]int, cgroups []int, l event.List,
 	return nil
 }
 
-// assign puts groups together that count for the same cgroups: all of them, or with -G one each.
+// assign puts groups together that count for the same cgroups: all of them, or with -G one each. Those
+// of cgroups come first: in Linux 6.12 to 7.2, the time of a cgroup stops when events of a CPU are
+// enabled first and are not of a cgroup.
 func assign(cfg *Config, t target.Target) []assignment {
 	if cfg.EventCgroups == nil {
 		all := assignment{groups: cfg.Events}
@@ -108,6 +110,7 @@ func assign(cfg *Config, t target.Target) []assignment {
 		list[i].groups = append(list[i].groups, g)
 		ev += len(g.Events)
 	}
+	slices.SortStableFunc(list, func(a, b assignment) int { return len(b.cgroups) - len(a.cgroups) })
 	return list
 }
 

@@ -14,9 +14,10 @@ import (
 
 // Counter is a count.Counter made of perf events. It is not safe for concurrent use.
 type Counter struct {
-	sets  []set
-	cells []count.Cell // events in order; the readings are the last ones
-	errs  []error      // by event
+	sets   []set
+	clocks []*perfevent.Event // count nothing; see openClocks
+	cells  []count.Cell       // events in order; the readings are the last ones
+	errs   []error            // by event
 
 	group   []perfevent.Reading // room for the largest group
 	enabled time.Time           // zero while disabled
@@ -123,6 +124,9 @@ func (c *Counter) Close() error {
 			errs = append(errs, e.Close())
 		}
 	}
-	c.sets, c.cells = nil, nil
+	for _, clock := range c.clocks {
+		errs = append(errs, clock.Close())
+	}
+	c.sets, c.clocks, c.cells = nil, nil, nil
 	return errors.Join(errs...)
 }

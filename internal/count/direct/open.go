@@ -56,7 +56,8 @@ type opener struct {
 	places  []place
 	members []*member // of all groups
 	cgroups []*os.File
-	ended   []bool // by thread
+	clocks  []*perfevent.Event // see openClocks
+	ended   []bool             // by thread
 
 	topology func() (target.Topology, error)
 }
@@ -86,6 +87,9 @@ func (p *opener) open(list event.List) error {
 				return err
 			}
 		}
+	}
+	if err := p.openClocks(); errors.Is(err, syscall.EMFILE) {
+		return err
 	}
 	next := len(list)
 	for i, g := range list {
@@ -203,14 +207,19 @@ func (p *opener) openMember(m *member, leaders []*perfevent.Event, leader string
 	return p.filter(m)
 }
 
-// openAt opens an event in a place. Where all descriptors are in use it raises the limit.
+// openAt opens an event in a place.
 func (p *opener) openAt(m *member, at place, leader *perfevent.Event) (*perfevent.Event, error) {
 	attr, where := p.attr(m, leader == nil), p.where(at)
 	where.Leader = leader
-	fd, err := perfevent.Open(&attr, where)
+	return p.openRaising(&attr, where)
+}
+
+// openRaising opens an event; where all descriptors are in use it raises the limit.
+func (p *opener) openRaising(attr *perfevent.Attr, where perfevent.Where) (*perfevent.Event, error) {
+	fd, err := perfevent.Open(attr, where)
 	if err == syscall.EMFILE {
 		limit, enough := perfevent.RaiseFileLimit(p.remaining())
-		if fd, err = perfevent.Open(&attr, where); err == syscall.EMFILE && !enough {
+		if fd, err = perfevent.Open(attr, where); err == syscall.EMFILE && !enough {
 			return nil, p.tooManyFiles(limit)
 		}
 	}
@@ -229,16 +238,21 @@ func (p *opener) where(at place) perfevent.Where {
 }
 
 // attr completes an event's attributes. Members of a group count whenever their leader does, so
-// only leaders are disabled, and start on exec.
+// only leaders are disabled, and start on exec. Periods are for sampling.
+//
+// On CPUs nothing starts on exec, but arm64 leaves a disabled leader out when it checks whether the group
+// fits on the counters, unless it has that flag.
 func (p *opener) attr(m *member, leads bool) perfevent.Attr {
 	attr := m.event.Attr
+	attr.Sample = 0
+	attr.Flags &^= perfevent.Freq
 	attr.ReadFormat = perfevent.ReadFormatTimes
 	if !m.alone {
 		attr.ReadFormat |= perfevent.ReadFormatGroup
 	}
 	if leads {
 		attr.Flags |= perfevent.Disabled
-		if p.options.EnableOnExec {
+		if p.options.EnableOnExec || len(p.target.Threads) == 0 {
 			attr.Flags |= perfevent.EnableOnExec
 		}
 	}
@@ -325,6 +339,25 @@ func (p *opener) openCgroups() error {
 	return nil
 }
 
+// openClocks keeps an event that counts nothing running for each cgroup on each CPU. Without one, Linux
+// 6.12 to 7.2 (at least) do not start a cgroup's time when its first event is enabled: until the CPU
+// switches to a task of another cgroup, times are 0, or begin when that cgroup was last counted.
+// Where it cannot be opened, neither can the events, which tell why.
+func (p *opener) openClocks() error {
+	if len(p.target.Cgroups) == 0 {
+		return nil
+	}
+	dummy := perfevent.Attr{Type: perfevent.TypeSoftware, Config: perfevent.SoftwareDummy}
+	for _, at := range p.places {
+		clock, err := p.openRaising(&dummy, p.where(at))
+		if clock == nil {
+			return err
+		}
+		p.clocks = append(p.clocks, clock)
+	}
+	return nil
+}
+
 func (p *opener) closeCgroups() {
 	for _, dir := range p.cgroups {
 		dir.Close()
@@ -341,6 +374,9 @@ func (m *member) close() {
 }
 
 func (p *opener) closeAll() {
+	for _, clock := range p.clocks {
+		clock.Close()
+	}
 	for _, m := range p.members {
 		m.close()
 	}
@@ -349,6 +385,9 @@ func (p *opener) closeAll() {
 // planned is the number of file descriptors that all events take, remaining those of it that are
 // not open yet.
 func (p *opener) planned() (n int) {
+	if len(p.target.Cgroups) > 0 {
+		n = len(p.places) // clocks
+	}
 	for _, m := range p.members {
 		for _, at := range p.places {
 			if m.ours() && m.wants(at) {
@@ -360,7 +399,7 @@ func (p *opener) planned() (n int) {
 }
 
 func (p *opener) remaining() int {
-	n := p.planned()
+	n := p.planned() - len(p.clocks)
 	for _, m := range p.members {
 		for _, fd := range m.fds {
 			if fd != nil {
@@ -393,7 +432,7 @@ func (p *opener) verdict() error {
 
 // counter puts what is open together.
 func (p *opener) counter() *Counter {
-	c := &Counter{errs: make([]error, len(p.members))}
+	c := &Counter{errs: make([]error, len(p.members)), clocks: p.clocks}
 	sets := make(map[setKey]int)
 	for i, m := range p.members {
 		c.errs[i] = m.err
