@@ -4,7 +4,6 @@ import (
 	"encoding/binary"
 	"errors"
 	"os"
-	"runtime"
 	"strconv"
 	"strings"
 	"syscall"
@@ -19,10 +18,9 @@ func isChild() bool { return len(os.Args) > 3 && os.Args[0] == childName }
 
 // A process that StartCommand started waits here for Exec and becomes the command; it never gets to
 // main. Counters are attached to its first thread, so that is the one that has to execute the command,
-// and only an init function is sure to run on it.
+// and init functions are sure to run on it (see runtime.LockOSThread).
 func init() {
 	if isChild() {
-		runtime.LockOSThread()
 		os.Exit(runChild(os.Args[1], os.Args[2], os.Args[3:]))
 	}
 }
