@@ -37,7 +37,7 @@ func TestPrintFindings(t *testing.T) {
 // TestDoctorUnprivileged runs as nobody: what fails must say how it would be mended.
 func TestDoctorUnprivileged(t *testing.T) {
 	require.Root(t)
-	cmd := program("doctor", "--json")
+	cmd := bperf("doctor", "--json")
 	cmd.Path = forEverybody(t)
 	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: 65534, Gid: 65534}}
 	got := run(t, cmd)

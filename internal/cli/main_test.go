@@ -18,8 +18,8 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// program is a command that runs bperf.
-func program(args ...string) *exec.Cmd {
+// bperf is a command that runs it.
+func bperf(args ...string) *exec.Cmd {
 	cmd := exec.Command("/proc/self/exe", args...)
 	cmd.Args[0] = "bperf"
 	cmd.Env = append(os.Environ(), "BPERF_TEST_MAIN=1", "LC_ALL=C")
@@ -32,7 +32,7 @@ type result struct {
 	status         int // 128 and the signal, if one ended it
 }
 
-// run runs a command of program to its end.
+// run runs a command to its end.
 func run(t *testing.T, cmd *exec.Cmd) result {
 	t.Helper()
 	var stdout, stderr bytes.Buffer

@@ -6,10 +6,12 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/bperf/bperf/test/require"
 )
 
 func TestVersion(t *testing.T) {
-	got := run(t, program("version"))
+	got := run(t, bperf("version"))
 	if got.status != 0 || !strings.HasPrefix(got.stdout, "bperf version ") || !strings.Contains(got.stdout, " linux/") {
 		t.Errorf("status %d, printed %q%q", got.status, got.stdout, got.stderr)
 	}
@@ -22,7 +24,7 @@ func TestUnknownCommand(t *testing.T) {
 		"version x": `unknown command "x" for "bperf version"`,
 		"--nope":    "unknown flag: --nope",
 	} {
-		got := run(t, program(strings.Fields(args)...))
+		got := run(t, bperf(strings.Fields(args)...))
 		if got.status == 0 || got.stdout != "" || !strings.HasPrefix(got.stderr, "Error: "+want) {
 			t.Errorf("%s: status %d, printed %q%q, want %q", args, got.status, got.stdout, got.stderr, want)
 		}
@@ -31,6 +33,7 @@ func TestUnknownCommand(t *testing.T) {
 
 // TestCalledPerf calls bperf through a link named perf, as a drop-in for scripts.
 func TestCalledPerf(t *testing.T) {
+	require.Root(t)
 	link := filepath.Join(t.TempDir(), "perf")
 	self, err := os.Executable()
 	if err != nil {
@@ -44,13 +47,13 @@ func TestCalledPerf(t *testing.T) {
 		{"stat", "-i", "-x,", "-e", "task-clock", "sh", "-c", "exit 3"},
 	} {
 		cmd := exec.Command(link, args...)
-		cmd.Env = program().Env
+		cmd.Env = bperf().Env
 		if got := run(t, cmd); got.status != 3 || !strings.Contains(got.stderr, ",msec,task-clock,") {
 			t.Errorf("%v: status %d, printed %q", args, got.status, got.stderr)
 		}
 	}
 	cmd := exec.Command(link, "stat", "--nope")
-	cmd.Env = program().Env
+	cmd.Env = bperf().Env
 	if got := run(t, cmd); got.status != 129 || !strings.Contains(got.stderr, "See perf stat --help") {
 		t.Errorf("status %d, printed %q", got.status, got.stderr)
 	}
@@ -58,7 +61,7 @@ func TestCalledPerf(t *testing.T) {
 
 func TestManPages(t *testing.T) {
 	dir := t.TempDir()
-	if got := run(t, program("man", dir)); got.status != 0 {
+	if got := run(t, bperf("man", dir)); got.status != 0 {
 		t.Fatalf("status %d: %s", got.status, got.stderr)
 	}
 	page, err := os.ReadFile(filepath.Join(dir, "bperf-stat.1"))
@@ -84,7 +87,7 @@ func TestManPages(t *testing.T) {
 
 func TestCompletion(t *testing.T) {
 	for _, shell := range []string{"bash", "zsh", "fish"} {
-		if got := run(t, program("completion", shell)); got.status != 0 || !strings.Contains(got.stdout, "bperf") {
+		if got := run(t, bperf("completion", shell)); got.status != 0 || !strings.Contains(got.stdout, "bperf") {
 			t.Errorf("%s: status %d, %d bytes", shell, got.status, len(got.stdout))
 		}
 	}

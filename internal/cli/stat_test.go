@@ -14,6 +14,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/bperf/bperf/internal/target"
+	"github.com/bperf/bperf/test/program"
 	"github.com/bperf/bperf/test/require"
 )
 
@@ -89,7 +91,7 @@ func TestStatRefuses(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.args, func(t *testing.T) {
 			args := append([]string{"stat"}, strings.Fields(tt.args)...)
-			got := run(t, program(append(args, "touch", ran)...))
+			got := run(t, bperf(append(args, "touch", ran)...))
 			if got.status != tt.status || !strings.Contains(got.stderr, tt.want) {
 				t.Errorf("status %d, stderr:\n%s\nwant status %d and %q", got.status, got.stderr, tt.status, tt.want)
 			}
@@ -102,6 +104,7 @@ func TestStatRefuses(t *testing.T) {
 
 // TestStatCommand has the ways in which a command can end.
 func TestStatCommand(t *testing.T) {
+	require.Root(t)
 	tests := []struct {
 		name   string
 		args   []string
@@ -118,7 +121,7 @@ func TestStatCommand(t *testing.T) {
 		{"nothing counted", []string{"-n", "true"}, 0, "seconds time elapsed"},
 		{"stopped", []string{"-i", "sh", "-c", "exit 5"}, 5, "task-clock"},
 		{"system wide", []string{"-a", "sh", "-c", "exit 6"}, 6, "for 'system wide':"},
-		{"intervals", []string{"-I", "10", "--interval-count", "2", "sleep", "100"}, 143, `(?s)0\.01\d+ .*0\.02\d+ `},
+		{"intervals", []string{"-I", "10", "--interval-count", "2", "sleep", "100"}, 143, `(?s)\d\.\d{9} .*\d\.\d{9} `},
 		{"repeated", []string{"-r", "3", "true"}, 0, `for 'true' \(3 runs\):`},
 	}
 	for _, tt := range tests {
@@ -127,7 +130,7 @@ func TestStatCommand(t *testing.T) {
 			if tt.args[0] == "-n" {
 				args = append([]string{"stat"}, tt.args...)
 			}
-			got := run(t, program(args...))
+			got := run(t, bperf(args...))
 			if got.status != tt.status || !regexp.MustCompile(tt.want).MatchString(got.stderr) {
 				t.Errorf("status %d, stderr:\n%s\nwant status %d and %q", got.status, got.stderr, tt.status, tt.want)
 			}
@@ -146,40 +149,49 @@ func counted(t *testing.T, csv string) int {
 	return n
 }
 
+const getppid = "syscalls:sys_enter_getppid"
+
+// caller writes a program that calls getppid a thousand times, and tells how often a shell does so itself.
+func caller(t *testing.T) (path string, shell int) {
+	t.Helper()
+	require.Tracefs(t)
+	path = program1000.Write(t)
+	return path, counted(t, run(t, bperf("stat", "-x,", "-e", getppid, "sh", "-c", ":")).stderr)
+}
+
+var program1000 = program.Program{Body: program.GetPPID, Times: 1000}
+
 // TestStatCounts has commands that do a known number of things, in each way of starting them.
 func TestStatCounts(t *testing.T) {
-	require.Tracefs(t)
-	// A shell asks for its parent's ID once, when it starts, if it is bash or dash.
-	const event = "syscalls:sys_enter_getppid"
-	base := counted(t, run(t, program("stat", "-x,", "-e", event, "sh", "-c", ":")).stderr)
+	call, shell := caller(t)
 	tests := []struct {
-		name   string
-		args   []string
-		script string
-		want   int
+		name     string
+		args     []string
+		script   string
+		min, max int
 	}{
-		{"inherited", nil, "sh -c :; sh -c : & wait", 3 * base},
-		{"stopped first", []string{"-i"}, "sh -c :", base},
-		{"enabled late", []string{"-D", "1"}, "sleep 0.2; sh -c :; sh -c :", 2 * base},
-		{"filtered out", []string{"--filter", "common_pid == 0"}, "sh -c :", 0},
-	}
-	if base == 0 {
-		t.Fatalf("sh does not call getppid")
+		{"inherited", nil, "$0; $0 & wait", shell + 2000, shell + 2000},
+		{"not inherited", []string{"-i"}, "$0; :", shell, shell},
+		{"executed", []string{"-i"}, "exec $0", shell + 1000, shell + 1000},
+		{"intervals", []string{"-I", "10", "--interval-count", "1000000", "--summary", "--no-csv-summary"}, "$0; $0", shell + 2000, shell + 2000},
+		{"enabled late", []string{"-D", "1"}, "sleep 0.3; $0; $0", 2000, shell + 2000},
+		{"filtered out", []string{"--filter", "common_pid == 0"}, "$0", 0, 0},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			args := append([]string{"stat", "-x,", "-e", event}, tt.args...)
-			got := run(t, program(append(args, "sh", "-c", tt.script)...))
+			args := append([]string{"stat", "-x,", "-e", getppid}, tt.args...)
+			got := run(t, bperf(append(args, "sh", "-c", tt.script, call)...))
 			lines := strings.Split(strings.TrimSpace(got.stderr), "\n")
-			if n := counted(t, lines[len(lines)-1]); n != tt.want {
-				t.Errorf("counted %d, want %d", n, tt.want)
+			if n := counted(t, lines[len(lines)-1]); n < tt.min || n > tt.max {
+				t.Errorf("counted %d, want %d to %d", n, tt.min, tt.max)
 			}
 		})
 	}
 }
 
 func TestStatJSON(t *testing.T) {
-	got := run(t, program("stat", "-j", "-e", "task-clock,page-faults", "-r", "2", "--", "sh", "-c", "exit 3"))
+	require.Root(t)
+	got := run(t, bperf("stat", "-j", "-e", "task-clock,page-faults", "-r", "2", "--", "sh", "-c", "exit 3"))
 	if got.status != 3 {
 		t.Errorf("status %d, want 3", got.status)
 	}
@@ -202,9 +214,10 @@ func TestStatJSON(t *testing.T) {
 }
 
 func TestStatFiles(t *testing.T) {
+	require.Root(t)
 	file := filepath.Join(t.TempDir(), "out")
 	for range 2 {
-		if got := run(t, program("stat", "-e", "cs", "-x,", "-o", file, "--append", "true")); got.stderr != "" {
+		if got := run(t, bperf("stat", "-e", "cs", "-x,", "-o", file, "--append", "true")); got.stderr != "" {
 			t.Errorf("stderr: %s", got.stderr)
 		}
 	}
@@ -215,17 +228,17 @@ func TestStatFiles(t *testing.T) {
 	if want := `^(# started on [^\n]*\n\n\d+,,cs,\d+,100.00,[^\n]*\n){2}$`; !regexp.MustCompile(want).Match(content) {
 		t.Errorf("-o --append wrote:\n%s\nwant %s", content, want)
 	}
-	if got := run(t, program("stat", "-e", "cs", "--quiet", "echo", "x")); got.stdout != "x\n" || got.stderr != "" {
+	if got := run(t, bperf("stat", "-e", "cs", "--quiet", "echo", "x")); got.stdout != "x\n" || got.stderr != "" {
 		t.Errorf("--quiet printed %q and %q", got.stdout, got.stderr)
 	}
-	if got := run(t, program("stat", "-e", "cs", "-x,", "--log-fd", "1", "true")); !strings.Contains(got.stdout, ",cs,") || got.stderr != "" {
+	if got := run(t, bperf("stat", "-e", "cs", "-x,", "--log-fd", "1", "true")); !strings.Contains(got.stdout, ",cs,") || got.stderr != "" {
 		t.Errorf("--log-fd 1 printed %q and %q", got.stdout, got.stderr)
 	}
 }
 
 // TestStatControl starts disabled; what the command does before it is told to go on is not counted.
 func TestStatControl(t *testing.T) {
-	require.Tracefs(t)
+	call, _ := caller(t)
 	dir := t.TempDir()
 	ctl, ack := filepath.Join(dir, "ctl"), filepath.Join(dir, "ack")
 	for _, f := range []string{ctl, ack} {
@@ -233,19 +246,83 @@ func TestStatControl(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	script := fmt.Sprintf(`exec 3<>%s 4<>%s
+	const script = `exec 3<>$1 4<>$2
 say() { echo $1 >&3; read answer <&4; [ "$answer" = ack ] || exit 9; }
-sh -c :; say ping; sh -c :; say enable; sh -c :; say disable; sh -c :`, ctl, ack)
-	const event = "syscalls:sys_enter_getppid"
-	base := counted(t, run(t, program("stat", "-x,", "-e", event, "sh", "-c", ":")).stderr)
-	got := run(t, program("stat", "-x,", "-e", event, "-D", "-1", "--control", "fifo:"+ctl+","+ack, "sh", "-c", script))
+$0; say ping; $0; say enable; $0; $0; say disable; $0`
+	got := run(t, bperf("stat", "-x,", "-e", getppid, "-D", "-1", "--control", "fifo:"+ctl+","+ack, "sh", "-c", script, call, ctl, ack))
 	if got.status != 0 {
 		t.Fatalf("status %d, stderr:\n%s", got.status, got.stderr)
 	}
 	want := "# Events disabled\n# Events enabled\n# Events disabled\n"
 	notes, rest, _ := strings.Cut(got.stderr, want)
-	if notes != "" || counted(t, rest) != base {
-		t.Errorf("printed:\n%s\nwant %sand a count of %d", got.stderr, want, base)
+	if notes != "" || counted(t, rest) != 2000 {
+		t.Errorf("printed:\n%s\nwant %sand a count of 2000", got.stderr, want)
+	}
+}
+
+// TestStatProcess counts a process from outside, until it ends.
+func TestStatProcess(t *testing.T) {
+	call, _ := caller(t)
+	for _, flag := range []string{"-p", "-t"} {
+		shell := exec.Command("sh", "-c", "read go; $0; $0 & wait", call)
+		stdin, err := shell.StdinPipe()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := shell.Start(); err != nil {
+			t.Fatal(err)
+		}
+		cmd := bperf("stat", "-x,", "-v", "-e", getppid, "-D", "1", flag, strconv.Itoa(shell.Process.Pid))
+		stderr, err := cmd.StderrPipe()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := cmd.Start(); err != nil {
+			t.Fatal(err)
+		}
+		var last string
+		lines := bufio.NewScanner(stderr)
+		for lines.Scan() {
+			last = lines.Text()
+			if last == "# Events enabled" {
+				stdin.Close()
+				shell.Wait()
+			}
+		}
+		if err := cmd.Wait(); err != nil {
+			t.Error(err)
+		}
+		if n := counted(t, last); n != 2000 {
+			t.Errorf("%s: counted %d, want 2000", flag, n)
+		}
+	}
+}
+
+// TestStatCgroups counts two cgroups, between which a program moves.
+func TestStatCgroups(t *testing.T) {
+	call, _ := caller(t)
+	root, err := target.Spec{System: true, Cgroups: []string{"/"}}.Resolve()
+	if err != nil {
+		t.Fatal(err)
+	}
+	script := "echo 0 >$1/cgroup.procs; $0; echo 0 >$2/cgroup.procs; $0; $0"
+	in := func(name string) string { return filepath.Join(root.Cgroups[0].Path, "bperf-test-cli-"+name) }
+	a, b := in("a"), in("b")
+	for _, dir := range []string{a, b} {
+		if err := os.Mkdir(dir, 0o755); err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { os.Remove(dir) })
+	}
+	for _, args := range [][]string{
+		{"-e", getppid, "--for-each-cgroup", a + "," + b},
+		{"-e", getppid + "," + getppid, "-G", a + "," + b},
+	} {
+		got := run(t, bperf(append(append([]string{"stat", "-a", "-x,"}, args...), "sh", "-c", script, call, a, b)...))
+		lines := strings.Split(strings.TrimSpace(got.stderr), "\n")
+		if len(lines) != 2 || counted(t, lines[0]) != 1000 || counted(t, lines[1]) != 2000 {
+			t.Errorf("%v printed:\n%s\nwant 1000 and 2000", args, got.stderr)
+		}
 	}
 }
 
@@ -258,7 +335,7 @@ func TestStatInterrupt(t *testing.T) {
 		{"-r", "0", "-e", "task-clock", "sleep", "100"},
 	} {
 		ready := make(chan struct{})
-		cmd := program(append([]string{"stat", "-D", "1"}, args...)...)
+		cmd := bperf(append([]string{"stat", "-D", "1"}, args...)...)
 		stderr, err := cmd.StderrPipe()
 		if err != nil {
 			t.Fatal(err)

@@ -44,6 +44,8 @@ func openCounters(cfg *Config, t target.Target, o count.Options) (*counters, err
 	for i, e := range c.events {
 		index[e] = i
 	}
+	toolOptions := o
+	toolOptions.Inherit = o.Inherit && cfg.Aggregation != AggregateThread // else a process is one cell
 	for _, a := range assign(cfg, t) {
 		of := t
 		of.Cgroups = nil
@@ -57,7 +59,7 @@ func openCounters(cfg *Config, t target.Target, o count.Options) (*counters, err
 			return nil, err
 		}
 		if err := c.open(index, a.cgroups, tools, func(l event.List) (count.Counter, error) {
-			t, err := tool.Open(l, of, o)
+			t, err := tool.Open(l, of, toolOptions)
 			c.tools = append(c.tools, t)
 			return t, err
 		}); err != nil {
