@@ -275,6 +275,7 @@ func (o *statOptions) config(args []string) (*stat.Config, error) {
 // target fills in who is measured.
 func (o *statOptions) target(cfg *stat.Config) (err error) {
 	t := &cfg.Target
+	t.ThreadNames = o.perThread
 	switch {
 	case o.pids != "":
 		t.PIDs, err = target.ParseIDs(o.pids)

@@ -35,6 +35,9 @@ type Where struct {
 // target, which the caller knows.
 //
 // Needs CAP_PERFMON (Linux 5.8), or a kernel.perf_event_paranoid that allows it.
+//
+// This and the other calls that are made for each of thousands of events are raw: they take some µs
+// on another CPU, which Go's scheduler would use to hand this thread's work to another thread and back.
 func Open(attr *Attr, at Where) (*Event, error) {
 	a := *attr
 	a.Size = uint32(unsafe.Sizeof(a))
@@ -46,7 +49,7 @@ func Open(attr *Attr, at Where) (*Event, error) {
 		leader = at.Leader.fd
 	}
 	for {
-		fd, _, errno := unix.Syscall6(unix.SYS_PERF_EVENT_OPEN, uintptr(unsafe.Pointer(&a)),
+		fd, _, errno := unix.RawSyscall6(unix.SYS_PERF_EVENT_OPEN, uintptr(unsafe.Pointer(&a)),
 			uintptr(pid), uintptr(at.CPU), uintptr(leader), flags, 0)
 		runtime.KeepAlive(at.Leader)
 		switch errno {
@@ -73,11 +76,14 @@ func (e *Event) Enable(group bool) error { return e.ioctl(unix.PERF_EVENT_IOC_EN
 func (e *Event) Disable(group bool) error { return e.ioctl(unix.PERF_EVENT_IOC_DISABLE, group) }
 
 func (e *Event) ioctl(request uint, group bool) error {
-	arg := 0
+	var arg uintptr
 	if group {
 		arg = unix.PERF_IOC_FLAG_GROUP
 	}
-	return unix.IoctlSetInt(e.fd, request, arg)
+	if _, _, errno := unix.RawSyscall(unix.SYS_IOCTL, uintptr(e.fd), uintptr(request), arg); errno != 0 {
+		return errno
+	}
+	return nil
 }
 
 // SetFilter sets a tracepoint's filter expression
@@ -160,15 +166,15 @@ func (e *Event) ReadGroup(dst []Reading) error {
 
 func (e *Event) readFull(buf []byte) error {
 	for {
-		n, err := unix.Read(e.fd, buf)
+		n, _, errno := unix.RawSyscall(unix.SYS_READ, uintptr(e.fd), uintptr(unsafe.Pointer(&buf[0])), uintptr(len(buf)))
 		switch {
-		case err == unix.EINTR:
+		case errno == unix.EINTR:
 			continue
-		case err != nil:
-			return err
+		case errno != 0:
+			return errno
 		case n == 0:
 			return ErrPinned
-		case n != len(buf):
+		case n != uintptr(len(buf)):
 			return io.ErrUnexpectedEOF
 		}
 		return nil

@@ -164,6 +164,9 @@ func (s *session) open(spec target.Spec) (*counters, error) {
 	if err != nil {
 		return nil, err
 	}
+	if len(t.Offline) > 0 {
+		s.cfg.Notify("offline, and left out: CPU " + target.FormatCPUList(t.Offline))
+	}
 	for n := 1; ; n++ {
 		c, err := openCounters(s.cfg, t, o)
 		if err != nil {

@@ -39,9 +39,9 @@ func TestAlive(t *testing.T) {
 func TestResolveAllThreads(t *testing.T) {
 	comm := &fstest.MapFile{Data: []byte("x\n")}
 	proc := fstest.MapFS{
-		"proc/7/task/7/comm": comm, "proc/7/task/8/comm": comm,
-		"proc/9/cmdline":        comm, // ended while it was listed
-		"proc/12/task/12/comm":  comm,
+		"proc/7/comm": comm, "proc/7/task/7/comm": comm, "proc/7/task/8/comm": comm,
+		"proc/9/cmdline": comm, // ended while it was listed
+		"proc/12/comm":   comm, "proc/12/task/12/comm": comm,
 		"proc/sys/kernel/thing": comm,
 	}
 	got, err := Spec{System: true, Threads: true}.resolve(proc)

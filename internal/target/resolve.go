@@ -21,6 +21,8 @@ type Spec struct {
 	PIDs    []int // processes, with all their threads
 	TIDs    []int // single threads
 	Cgroups []string
+
+	ThreadNames bool // each thread's own name is wanted, not only its process's
 }
 
 // Resolve looks the target up on this machine: CPUs that are online, threads that live, directories
@@ -30,7 +32,7 @@ func (s Spec) Resolve() (Target, error) { return s.resolve(os.DirFS("/")) }
 
 func (s Spec) resolve(root fs.FS) (Target, error) {
 	if s.System && s.Threads {
-		return resolveAllThreads(root)
+		return s.resolveAllThreads(root)
 	}
 	if len(s.PIDs)+len(s.TIDs) > 0 {
 		if s.System || s.CPUs != nil || len(s.Cgroups) > 0 {
@@ -120,7 +122,7 @@ func FormatCPUList(ascending []int) string {
 }
 
 // resolveAllThreads lists the threads of all processes, leaving out those that end meanwhile.
-func resolveAllThreads(root fs.FS) (Target, error) {
+func (s Spec) resolveAllThreads(root fs.FS) (Target, error) {
 	entries, err := fs.ReadDir(root, "proc")
 	if err != nil {
 		return Target{}, fmt.Errorf("list the processes: %w", err)
@@ -131,7 +133,7 @@ func resolveAllThreads(root fs.FS) (Target, error) {
 		if err != nil {
 			continue
 		}
-		if threads, err := processThreads(root, pid); err == nil {
+		if threads, err := s.processThreads(root, pid); err == nil {
 			t.Threads = append(t.Threads, threads...)
 		}
 	}
@@ -141,7 +143,7 @@ func resolveAllThreads(root fs.FS) (Target, error) {
 func (s Spec) resolveThreads(root fs.FS) (Target, error) {
 	var threads []Thread
 	for _, pid := range s.PIDs {
-		of, err := processThreads(root, pid)
+		of, err := s.processThreads(root, pid)
 		if err != nil {
 			return Target{}, err
 		}
@@ -160,7 +162,7 @@ func (s Spec) resolveThreads(root fs.FS) (Target, error) {
 }
 
 // processThreads lists the threads of a process. Those that end while they are listed are left out.
-func processThreads(root fs.FS, pid int) ([]Thread, error) {
+func (s Spec) processThreads(root fs.FS, pid int) ([]Thread, error) {
 	dir := fmt.Sprintf("proc/%d/task", pid)
 	entries, err := fs.ReadDir(root, dir)
 	if gone(err) {
@@ -169,18 +171,27 @@ func processThreads(root fs.FS, pid int) ([]Thread, error) {
 	if err != nil {
 		return nil, fmt.Errorf("list the threads of process %d: %w", pid, err)
 	}
+	comm, err := readComm(root, fmt.Sprintf("proc/%d", pid))
+	if gone(err) {
+		return nil, fmt.Errorf("process %d has ended", pid)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("read the name of process %d: %w", pid, err)
+	}
 	threads := make([]Thread, 0, len(entries))
 	for _, entry := range entries {
 		tid, err := strconv.Atoi(entry.Name())
 		if err != nil {
 			return nil, fmt.Errorf("/%s: %q is not a thread ID", dir, entry.Name())
 		}
-		comm, err := readComm(root, dir+"/"+entry.Name())
-		if gone(err) {
-			continue
-		}
-		if err != nil {
-			return nil, fmt.Errorf("read the name of thread %d: %w", tid, err)
+		if s.ThreadNames {
+			comm, err = readComm(root, dir+"/"+entry.Name())
+			if gone(err) {
+				continue
+			}
+			if err != nil {
+				return nil, fmt.Errorf("read the name of thread %d: %w", tid, err)
+			}
 		}
 		threads = append(threads, Thread{TID: tid, PID: pid, Comm: comm})
 	}

@@ -38,9 +38,10 @@ func TestResolve(t *testing.T) {
 		{name: "one offline", spec: Spec{CPUs: []int{1, 2}}, want: Target{CPUs: []int{1}, Offline: []int{2}}},
 		{name: "all offline", spec: Spec{CPUs: []int{2}}, err: "all of the CPUs 2 are offline"},
 		{name: "no such CPU", spec: Spec{CPUs: []int{0, 8}}, err: "CPU 8 does not exist: this machine has 0-3"},
-		{name: "process", spec: Spec{PIDs: []int{100}}, want: Target{Threads: []Thread{main, worker}}},
+		{name: "process", spec: Spec{PIDs: []int{100}}, want: Target{Threads: []Thread{main, {101, 100, "server"}, {102, 100, "server"}}}},
+		{name: "process with thread names", spec: Spec{PIDs: []int{100}, ThreadNames: true}, want: Target{Threads: []Thread{main, worker}}},
 		{name: "thread", spec: Spec{TIDs: []int{102}}, want: Target{Threads: []Thread{worker}}},
-		{name: "process and thread of it", spec: Spec{PIDs: []int{200, 100}, TIDs: []int{102}}, want: Target{Threads: []Thread{main, worker, other}}},
+		{name: "process and thread of it", spec: Spec{PIDs: []int{200, 100}, TIDs: []int{102}, ThreadNames: true}, want: Target{Threads: []Thread{main, worker, other}}},
 		{name: "no such process", spec: Spec{PIDs: []int{300}}, err: "there is no process 300"},
 		{name: "no such thread", spec: Spec{TIDs: []int{300}}, err: "there is no thread 300"},
 		{name: "thread without a process", spec: Spec{TIDs: []int{400}}, err: "/proc/400/status: has no line Tgid"},
@@ -90,7 +91,7 @@ func TestResolveOnDamagedMachine(t *testing.T) {
 		{"proc/7/status", "Name: a\nTgid: 7\n", Spec{TIDs: []int{7}}, "thread 7 has ended"},
 	}
 	for _, tt := range tests {
-		_, err := tt.spec.resolve(fstest.MapFS{tt.file: {Data: []byte(tt.text)}})
+		_, err := tt.spec.resolve(fstest.MapFS{tt.file: {Data: []byte(tt.text)}, "proc/7/comm": {}})
 		checkError(t, err, tt.err)
 	}
 }

@@ -17,7 +17,7 @@ type Target struct {
 type Thread struct {
 	TID  int
 	PID  int    // of its process
-	Comm string // its name, as /proc/TID/comm gave it when the target was resolved
+	Comm string // its process's name when the target was resolved; its own with Spec.ThreadNames, and for Spec.TIDs
 }
 
 // Cgroup is a control group that is measured.
