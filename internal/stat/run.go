@@ -30,40 +30,53 @@ type run struct {
 // run does one of the session's runs.
 func (s *session) run() error {
 	r := &run{session: s}
-	defer func() {
-		if r.command != nil {
-			r.command.Kill() // does nothing when it has ended
-		}
-	}()
-	spec := s.cfg.Target
-	switch {
-	case !s.cfg.CommandIsTarget():
-	case s.inheritable():
-		runtime.LockOSThread()
-		defer runtime.UnlockOSThread()
-		spec.TIDs = []int{syscall.Gettid()}
-	default:
-		var err error
-		if r.command, err = target.StartCommand(s.cfg.Command); err != nil {
-			return err
-		}
-		spec.TIDs = []int{r.command.PID()}
-	}
-	var err error
-	if r.counters, err = s.open(spec); err != nil {
+	defer r.close()
+	if err := r.launch(); err != nil {
 		return err
 	}
-	defer r.counters.Close()
-	if err := supported(r.counters); err != nil {
-		return err
-	}
-	if err := r.begin(); err != nil {
-		return err
-	}
-	if err := r.wait(spec); err != nil {
+	if err := r.wait(); err != nil {
 		return err
 	}
 	return r.finish()
+}
+
+// close ends what still runs.
+func (r *run) close() {
+	if r.command != nil {
+		r.command.Kill() // does nothing when it has ended
+	}
+	if r.counters != nil {
+		r.counters.Close()
+	}
+}
+
+// launch opens the counters and starts what is measured.
+func (r *run) launch() (err error) {
+	resolve := r.cfg.Target.Resolve
+	switch {
+	case !r.cfg.CommandIsTarget():
+	case r.inheritable():
+		runtime.LockOSThread()
+		defer runtime.UnlockOSThread()
+		resolve = only(target.Thread{TID: syscall.Gettid(), PID: os.Getpid(), Comm: r.cfg.Command[0]})
+	default:
+		if r.command, err = target.StartCommand(r.cfg.Command); err != nil {
+			return err
+		}
+		resolve = only(target.Thread{TID: r.command.PID(), PID: r.command.PID(), Comm: r.cfg.Command[0]})
+	}
+	if r.counters, err = r.open(resolve); err != nil {
+		return err
+	}
+	if err := supported(r.counters); err != nil {
+		return err
+	}
+	return r.begin()
+}
+
+// only resolves to a single thread, of which it is known that it lives.
+func only(t target.Thread) func() (target.Target, error) {
+	return func() (target.Target, error) { return target.Target{Threads: []target.Thread{t}}, nil }
 }
 
 // begin starts what is measured, and the counters with it unless they are to wait.
@@ -144,7 +157,7 @@ func (r *run) disable() error {
 const aliveCheck = 100 * time.Millisecond
 
 // wait returns when the measured time is over.
-func (r *run) wait(spec target.Spec) error {
+func (r *run) wait() error {
 	delay, timeout := after(r.cfg.Delay), after(r.cfg.Timeout)
 	var ticks, alive <-chan time.Time
 	if r.cfg.Interval > 0 {
@@ -190,7 +203,7 @@ func (r *run) wait(spec target.Spec) error {
 				return err
 			}
 		case <-alive:
-			if !spec.Alive() {
+			if !r.cfg.Target.Alive() {
 				return nil
 			}
 		}

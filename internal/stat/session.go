@@ -153,14 +153,14 @@ const attempts = 5
 // open opens the counters of a run. Threads that start between listing and opening are counted if
 // their creator was already being counted, and otherwise not: so the target is listed again
 // afterwards, and opened anew when there are threads that it did not have.
-func (s *session) open(spec target.Spec) (*counters, error) {
+func (s *session) open(resolve func() (target.Target, error)) (*counters, error) {
 	o := count.Options{
 		Inherit:      s.cfg.Inherit,
 		EnableOnExec: s.enableOnExec(),
 		AllUser:      s.cfg.AllUser,
 		AllKernel:    s.cfg.AllKernel,
 	}
-	t, err := spec.Resolve()
+	t, err := resolve()
 	if err != nil {
 		return nil, err
 	}
@@ -172,7 +172,7 @@ func (s *session) open(spec target.Spec) (*counters, error) {
 		if err != nil {
 			return nil, err
 		}
-		again, err := spec.Resolve()
+		again, err := resolve()
 		if err != nil || again.SameThreads(t) { // on an error the target has gone; what it did is counted
 			return c, nil
 		}

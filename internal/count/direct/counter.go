@@ -14,7 +14,7 @@ import (
 
 // Counter is a count.Counter made of perf events. It is not safe for concurrent use.
 type Counter struct {
-	sets   []set
+	sets   []set              // by CPU
 	clocks []*perfevent.Event // count nothing; see openClocks
 	cells  []count.Cell       // events in order; the readings are the last ones
 	errs   []error            // by event
@@ -26,6 +26,7 @@ type Counter struct {
 
 // set is the events of a group in one place. They are enabled and read at once, through the first.
 type set struct {
+	cpu    int // or count.None
 	events []*perfevent.Event
 	cells  []int // of the events, in Counter.cells
 	pinned bool
@@ -34,10 +35,8 @@ type set struct {
 
 // Enable starts counting.
 func (c *Counter) Enable() error {
-	for i := range c.sets {
-		if err := c.sets[i].events[0].Enable(false); err != nil {
-			return fmt.Errorf("start counting: %w", err)
-		}
+	if err := c.each(func(s *set) error { return s.events[0].Enable(false) }); err != nil {
+		return fmt.Errorf("start counting: %w", err)
 	}
 	if c.enabled.IsZero() {
 		c.enabled = time.Now()
@@ -48,10 +47,8 @@ func (c *Counter) Enable() error {
 
 // Disable stops counting.
 func (c *Counter) Disable() error {
-	for i := range c.sets {
-		if err := c.sets[i].events[0].Disable(false); err != nil {
-			return fmt.Errorf("stop counting: %w", err)
-		}
+	if err := c.each(func(s *set) error { return s.events[0].Disable(false) }); err != nil {
+		return fmt.Errorf("stop counting: %w", err)
 	}
 	if _, err := c.Read(nil); err != nil { // pinned events that lost their counter: the time up to now
 		return err
@@ -66,23 +63,62 @@ func (c *Counter) Disable() error {
 // goes on: it was not running from then on.
 func (c *Counter) Read(dst []count.Cell) ([]count.Cell, error) {
 	now := time.Now()
-	for i := range c.sets {
-		s := &c.sets[i]
+	err := c.each(func(s *set) error {
 		err := c.readSet(s)
-		switch {
-		case err == nil:
-		case s.pinned && errors.Is(err, perfevent.ErrPinned):
-			for _, cell := range s.cells {
-				if !c.enabled.IsZero() {
-					c.cells[cell].Enabled += uint64(now.Sub(c.last))
-				}
-			}
-		default:
-			return nil, readError(err)
+		if s.pinned && errors.Is(err, perfevent.ErrPinned) {
+			c.addLost(s, now)
+			return nil
 		}
+		return err
+	})
+	if err != nil {
+		return nil, readError(err)
 	}
 	c.last = now
 	return append(dst, c.cells...), nil
+}
+
+// addLost adds the time since the last reading to pinned events that have lost their counter.
+func (c *Counter) addLost(s *set, now time.Time) {
+	if c.enabled.IsZero() {
+		return
+	}
+	for _, cell := range s.cells {
+		c.cells[cell].Enabled += uint64(now.Sub(c.last))
+	}
+}
+
+// each calls f for all sets, those of a CPU from there.
+func (c *Counter) each(f func(*set) error) error {
+	for rest := c.sets; len(rest) > 0; {
+		n := 1
+		for n < len(rest) && rest[n].cpu == rest[0].cpu {
+			n++
+		}
+		here := rest[:n]
+		rest = rest[n:]
+		err := onCPU(here[0].cpu, len(here), func() error {
+			for i := range here {
+				if err := f(&here[i]); err != nil {
+					return err
+				}
+			}
+			return nil
+		})
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// onCPU calls f, which does something with so many events of a CPU, there if they are enough to be worth the way.
+func onCPU(cpu, events int, f func() error) error {
+	const enough = 8
+	if cpu == count.None || events < enough {
+		return f()
+	}
+	return perfevent.OnCPU(cpu, f)
 }
 
 // readError puts the errno of reading an event into words.
@@ -119,11 +155,12 @@ func (c *Counter) Err(event int) error { return c.errs[event] }
 // Close closes all events; the counter cannot be used any more.
 func (c *Counter) Close() error {
 	var errs []error
-	for i := range c.sets {
-		for _, e := range c.sets[i].events {
+	c.each(func(s *set) error {
+		for _, e := range s.events {
 			errs = append(errs, e.Close())
 		}
-	}
+		return nil
+	})
 	for _, clock := range c.clocks {
 		errs = append(errs, clock.Close())
 	}

@@ -123,11 +123,17 @@ func hardware(e *event.Event) bool {
 
 // hasPMU reports whether the CPU shows a PMU. Names are "cpu", "cpu_core" and "cpu_atom" on x86; on
 // arm64 the PMUs of CPUs are those that have a file cpus.
-func (p *opener) hasPMU() bool {
-	for _, pattern := range []string{"cpu", "cpu_core", "cpu_atom", "*/cpus"} {
-		found, err := fs.Glob(p.root, "sys/bus/event_source/devices/"+pattern)
-		if err == nil && len(found) > 0 {
+func hasPMU(root fs.FS) bool {
+	const devices = "sys/bus/event_source/devices"
+	entries, _ := fs.ReadDir(root, devices) // none is none
+	for _, entry := range entries {
+		switch name := entry.Name(); name {
+		case "cpu", "cpu_core", "cpu_atom":
 			return true
+		default:
+			if _, err := fs.Stat(root, devices+"/"+name+"/cpus"); err == nil {
+				return true
+			}
 		}
 	}
 	return false

@@ -1,6 +1,7 @@
 package direct
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -39,6 +40,7 @@ func Open(list event.List, t target.Target, o count.Options) (*Counter, error) {
 
 func newOpener(root fs.FS, t target.Target, o count.Options) *opener {
 	return &opener{root: root, target: t, options: o, places: allPlaces(t), ended: make([]bool, len(t.Threads)),
+		hasPMU: sync.OnceValue(func() bool { return hasPMU(root) }),
 		topology: sync.OnceValues(func() (target.Topology, error) {
 			sys, err := fs.Sub(root, "sys")
 			if err != nil {
@@ -55,10 +57,14 @@ type opener struct {
 	options count.Options
 	places  []place
 	members []*member // of all groups
-	cgroups []*os.File
-	clocks  []*perfevent.Event // see openClocks
-	ended   []bool             // by thread
+	groups  [][]*member
 
+	lastGroup int // the highest number of a group
+	cgroups   []*os.File
+	clocks    []*perfevent.Event // see openClocks
+	ended     []bool             // by thread
+
+	hasPMU   func() bool
 	topology func() (target.Topology, error)
 }
 
@@ -78,6 +84,7 @@ func (p *opener) open(list event.List) error {
 		return err
 	}
 	groups := make([][]*member, len(list))
+	p.lastGroup = len(list) - 1
 	for i, g := range list {
 		for _, e := range g.Events {
 			m := &member{event: e, group: i, alone: len(g.Events) == 1, fds: make([]*perfevent.Event, len(p.places))}
@@ -88,27 +95,75 @@ func (p *opener) open(list event.List) error {
 			}
 		}
 	}
-	if err := p.openClocks(); errors.Is(err, syscall.EMFILE) {
+	p.groups = groups
+	for _, round := range p.rounds() {
+		if err := onCPU(p.places[round[0]].cpu, len(round)*len(p.members), func() error {
+			return p.openRound(list, round)
+		}); err != nil {
+			return err
+		}
+	}
+	return p.verdict()
+}
+
+// rounds are the places (indexes) that are opened one after the other: those of one CPU, or all threads.
+func (p *opener) rounds() [][]int {
+	byCPU := make(map[int][]int)
+	var cpus []int
+	for i, at := range p.places {
+		if byCPU[at.cpu] == nil {
+			cpus = append(cpus, at.cpu)
+		}
+		byCPU[at.cpu] = append(byCPU[at.cpu], i)
+	}
+	rounds := make([][]int, len(cpus))
+	for i, cpu := range cpus {
+		rounds[i] = byCPU[cpu]
+	}
+	return rounds
+}
+
+// openRound opens all groups in some of the places.
+func (p *opener) openRound(list event.List, round []int) error {
+	if err := p.openClocks(round); errors.Is(err, syscall.EMFILE) {
 		return err
 	}
-	next := len(list)
 	for i, g := range list {
-		err := p.openGroup(groups[i])
-		if errors.Is(err, errSchedule) && g.Weak {
-			p.splitGroup(groups[i], next)
-			next += len(groups[i])
-			for _, m := range groups[i] {
-				if err := p.openGroup([]*member{m}); err != nil {
-					return err
-				}
+		if len(p.groups[i]) > 1 && p.groups[i][0].alone { // was split in an earlier round
+			if err := p.openAlone(p.groups[i], round); err != nil {
+				return err
 			}
 			continue
+		}
+		err := p.openGroup(p.groups[i], round)
+		if errors.Is(err, errSchedule) && g.Weak {
+			p.splitGroup(p.groups[i])
+			err = p.openAlone(p.groups[i], p.everywhere())
 		}
 		if err != nil && !errors.Is(err, errSchedule) {
 			return err
 		}
 	}
-	return p.verdict()
+	return nil
+}
+
+// everywhere is all places.
+func (p *opener) everywhere() []int {
+	all := make([]int, len(p.places))
+	for i := range all {
+		all[i] = i
+	}
+	return all
+}
+
+// openAlone opens the events of a group that was split.
+func (p *opener) openAlone(group []*member, round []int) error {
+	for _, m := range group {
+		if err := p.openGroup([]*member{m}, round); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // plan decides where an event is to be opened.
@@ -132,36 +187,41 @@ func (m *member) wants(at place) bool {
 // by one.
 var errSchedule = errors.New("the events do not fit in a group")
 
-// openGroup opens the events of one group, in each place behind the first that is open there. It
-// returns errSchedule when a member was left out for the sake of the group.
-func (p *opener) openGroup(group []*member) error {
-	leaders := make([]*perfevent.Event, len(p.places))
+// openGroup opens the events of one group in some of the places, in each behind the first that is open
+// there. It returns errSchedule when a member was left out for the sake of the group.
+func (p *opener) openGroup(group []*member, round []int) error {
 	var result error
-	for _, m := range group {
+	for i, m := range group {
 		if !m.ours() {
 			continue
 		}
-		err := p.openMember(m, leaders, group[0].event.Name)
+		err := p.openMember(m, group[:i], round)
 		switch {
 		case errors.Is(err, errSchedule):
 			result = errSchedule
 		case err != nil:
 			return err
 		}
-		for i, fd := range m.fds {
-			if leaders[i] == nil {
-				leaders[i] = fd
-			}
-		}
 	}
 	return result
 }
 
+// leader is the first of some members that is open in a place, or nil.
+func leader(members []*member, place int) *perfevent.Event {
+	for _, m := range members {
+		if m.fds[place] != nil {
+			return m.fds[place]
+		}
+	}
+	return nil
+}
+
 // splitGroup makes a group of each member.
-func (p *opener) splitGroup(group []*member, number int) {
-	for i, m := range group {
+func (p *opener) splitGroup(group []*member) {
+	for _, m := range group {
 		m.close()
-		m.alone, m.group = true, number+i
+		m.alone, m.group = true, p.lastGroup+1
+		p.lastGroup++
 		var unsupported *count.Unsupported
 		if errors.As(m.err, &unsupported) && errors.Is(unsupported.Err, errSchedule) {
 			m.err = nil
@@ -169,15 +229,21 @@ func (p *opener) splitGroup(group []*member, number int) {
 	}
 }
 
-// openMember opens an event in all its places. An event that cannot be counted gets its err.
-func (p *opener) openMember(m *member, leaders []*perfevent.Event, leader string) error {
-	for i, at := range p.places {
-		if !m.wants(at) || at.thread != count.None && p.ended[at.thread] {
+// openMember opens an event in some of its places, behind the members before it. An event that cannot
+// be counted in one is not counted in any, and gets its err.
+func (p *opener) openMember(m *member, before []*member, round []int) error {
+	for _, i := range round {
+		at := p.places[i]
+		if m.fds[i] != nil || !m.wants(at) || at.thread != count.None && p.ended[at.thread] {
 			continue
 		}
-		fd, err := p.openAt(m, at, leaders[i])
+		leads := leader(before, i)
+		fd, err := p.openAt(m, at, leads)
 		if fd != nil {
 			m.fds[i] = fd
+			if err := p.filter(m, fd); err != nil {
+				return err
+			}
 			continue
 		}
 		switch err {
@@ -191,12 +257,12 @@ func (p *opener) openMember(m *member, leaders []*perfevent.Event, leader string
 		case syscall.EACCES, syscall.EPERM:
 			if userOnly(m.event) {
 				m.close()
-				return p.openMember(m, leaders, leader)
+				return p.openMember(m, before, p.everywhere())
 			}
 		case syscall.EINVAL:
-			if leaders[i] != nil && p.fitsAlone(m, at) {
+			if leads != nil && p.fitsAlone(m, at) {
 				m.close()
-				m.err = unscheduled(m.event, leader)
+				m.err = unscheduled(m.event, before[0].event.Name)
 				return errSchedule
 			}
 		}
@@ -204,7 +270,7 @@ func (p *opener) openMember(m *member, leaders []*perfevent.Event, leader string
 		m.err, err = p.explain(m.event, at, err)
 		return err
 	}
-	return p.filter(m)
+	return nil
 }
 
 // openAt opens an event in a place.
@@ -278,20 +344,15 @@ func (p *opener) fitsAlone(m *member, at place) bool {
 	return true
 }
 
-// filter sets the filter of a tracepoint on its counters.
-func (p *opener) filter(m *member) error {
+// filter sets the filter of a tracepoint on one of its counters.
+func (p *opener) filter(m *member, fd *perfevent.Event) error {
 	if m.event.Filter == "" {
 		return nil
 	}
-	for _, fd := range m.fds {
-		if fd == nil {
-			continue
-		}
-		if err := fd.SetFilter(m.event.Filter); err != nil {
-			return fmt.Errorf("%s: the kernel does not take the filter %q: %w. Filters are for tracepoints; "+
-				"the fields of one are in /sys/kernel/tracing/events/%s/format",
-				m.event.Name, m.event.Filter, err, strings.ReplaceAll(m.event.Name, ":", "/"))
-		}
+	if err := fd.SetFilter(m.event.Filter); err != nil {
+		return fmt.Errorf("%s: the kernel does not take the filter %q: %w. Filters are for tracepoints; "+
+			"the fields of one are in /sys/kernel/tracing/events/%s/format",
+			m.event.Name, m.event.Filter, err, strings.ReplaceAll(m.event.Name, ":", "/"))
 	}
 	return nil
 }
@@ -343,13 +404,13 @@ func (p *opener) openCgroups() error {
 // 6.12 to 7.2 (at least) do not start a cgroup's time when its first event is enabled: until the CPU
 // switches to a task of another cgroup, times are 0, or begin when that cgroup was last counted.
 // Where it cannot be opened, neither can the events, which tell why.
-func (p *opener) openClocks() error {
+func (p *opener) openClocks(round []int) error {
 	if len(p.target.Cgroups) == 0 {
 		return nil
 	}
 	dummy := perfevent.Attr{Type: perfevent.TypeSoftware, Config: perfevent.SoftwareDummy}
-	for _, at := range p.places {
-		clock, err := p.openRaising(&dummy, p.where(at))
+	for _, i := range round {
+		clock, err := p.openRaising(&dummy, p.where(p.places[i]))
 		if clock == nil {
 			return err
 		}
@@ -446,7 +507,7 @@ func (p *opener) counter() *Counter {
 			if !ok {
 				s = len(c.sets)
 				sets[key] = s
-				c.sets = append(c.sets, set{pinned: m.event.Attr.Has(perfevent.Pinned), group: !m.alone})
+				c.sets = append(c.sets, set{cpu: at.cpu, pinned: m.event.Attr.Has(perfevent.Pinned), group: !m.alone})
 			}
 			c.sets[s].events = append(c.sets[s].events, fd)
 			c.sets[s].cells = append(c.sets[s].cells, len(c.cells))
@@ -454,6 +515,7 @@ func (p *opener) counter() *Counter {
 			c.cells = append(c.cells, count.Cell{Event: i, CPU: at.cpu, Thread: at.thread, Cgroup: at.cgroup})
 		}
 	}
+	slices.SortStableFunc(c.sets, func(a, b set) int { return cmp.Compare(a.cpu, b.cpu) })
 	return c
 }
 
