@@ -217,6 +217,9 @@ func TestExplain(t *testing.T) {
 	}{
 		{hardwareEvent("stalled-cycles-backend", 8), system, syscall.ENOENT, "stalled-cycles-backend: The PMU of this CPU has no such event."},
 		{software("new", 77), system, syscall.ENOENT, "new: This kernel has no such software event."},
+		{software("cs", 3), target.Target{CPUs: []int{0}, Cgroups: []target.Cgroup{{Name: "a", Path: "/c/a"}}}, syscall.ENOENT,
+			"cs: The hierarchy of /c/a does not have the controller perf_event (see /proc/cgroups). " +
+				"Write another controller to cgroup.subtree_control in its root, such as +cpu, or unmount the v1 hierarchy that has it."},
 		{tracepoint, system, syscall.ENOENT, "a:b: This kernel does not have the tracepoint any more. Load the module that it belongs to."},
 		{plain, system, syscall.ENXIO, "uncore_imc/x/: The PMU uncore_imc has no such event."},
 		{plain, system, syscall.ENODEV, "uncore_imc/x/: The PMU uncore_imc has no such event."},

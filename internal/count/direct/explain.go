@@ -76,6 +76,9 @@ func (p *opener) missing(e *event.Event) (reason, remedy string) {
 			"Count software events and tracepoints, or let the hypervisor give the guest a PMU."
 	case hardware(e):
 		return "The PMU of this CPU has no such event.", ""
+	case len(p.target.Cgroups) > 0: // what is counted for the system is counted for cgroups
+		return "The hierarchy of " + p.target.Cgroups[0].Path + " does not have the controller perf_event (see /proc/cgroups).",
+			"Write another controller to cgroup.subtree_control in its root, such as +cpu, or unmount the v1 hierarchy that has it."
 	case e.Attr.Type == perfevent.TypeSoftware:
 		return "This kernel has no such software event.", ""
 	case e.Attr.Type == perfevent.TypeTracepoint:
