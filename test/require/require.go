@@ -36,6 +36,14 @@ func Root(t testing.TB) {
 	}
 }
 
+// Guest is for tests that change what others on the same machine would notice.
+func Guest(t testing.TB) {
+	t.Helper()
+	if os.Getenv("BPERF_REQUIRE") == "" {
+		t.Skip("needs a machine of its own: go run ./test/guest PACKAGE")
+	}
+}
+
 // PMU is for tests that need hardware counters.
 func PMU(t testing.TB) {
 	t.Helper()

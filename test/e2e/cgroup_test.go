@@ -1,0 +1,51 @@
+package e2e
+
+import (
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/bperf/bperf/test/program"
+	"github.com/bperf/bperf/test/require"
+)
+
+// TestCgroupV1 mounts the v1 hierarchy of perf events, which takes them from v2 for as long as it is mounted.
+func TestCgroupV1(t *testing.T) {
+	require.Guest(t)
+	require.Tracefs(t)
+	root := t.TempDir()
+	if err := unix.Mount("none", root, "cgroup", 0, "perf_event"); err != nil {
+		t.Fatal(err)
+	}
+	defer unix.Unmount(root, 0)
+	group := filepath.Join(root, "group")
+	if err := os.Mkdir(group, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	defer os.Remove(group)
+	const event = "syscalls:sys_enter_getppid"
+	call := program.Program{Body: program.GetPPID, Times: 1000}.Write(t)
+	out := run(t, "stat", "-x,", "-a", "-e", event, "--for-each-cgroup", "group,/", "sh", "-c", "$0; echo 0 >$1/cgroup.procs; exec $0", call, group)
+	lines := strings.Split(strings.TrimSpace(out), "\n")
+	if len(lines) != 2 {
+		t.Fatalf("printed:\n%s\nwant a line for each cgroup", out)
+	}
+	in, all := firstField(t, lines[0]), firstField(t, lines[1])
+	if in != 1000 || all < 2000 || all > 2000+10 {
+		t.Errorf("counted %v calls in the cgroup and %v in all, want 1000 and 2000 or the few more of a shell", in, all)
+	}
+}
+
+func firstField(t *testing.T, line string) int {
+	t.Helper()
+	field, _, _ := strings.Cut(line, ",")
+	n, err := strconv.Atoi(field)
+	if err != nil {
+		t.Fatalf("no count in %q", line)
+	}
+	return n
+}
