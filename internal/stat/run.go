@@ -182,10 +182,10 @@ func (r *run) wait() error {
 		case <-timeout:
 			return r.end(syscall.SIGTERM)
 		case <-delay:
-			r.cfg.Notify("Events enabled")
 			if err := r.enable(); err != nil {
 				return err
 			}
+			r.cfg.Notify("Events enabled")
 		case <-ticks:
 			if err := r.interval(); err != nil {
 				return err
@@ -258,8 +258,8 @@ func (r *run) end(sig syscall.Signal) error {
 func (r *run) obey(c Command) (over bool, err error) {
 	switch c {
 	case CommandEnable:
-		r.cfg.Notify("Events enabled")
 		err = r.enable()
+		r.cfg.Notify("Events enabled")
 	case CommandDisable:
 		err = r.disable()
 		r.cfg.Notify("Events disabled")
