@@ -31,41 +31,17 @@ type set struct {
 	cells  []int // of the events, in Counter.cells
 	pinned bool
 	group  bool // opened with ReadFormatGroup
-
-	skew perfevent.Reading // times that the kernel has and that are not the events'
 }
 
 // Enable starts counting.
 func (c *Counter) Enable() error {
-	if err := c.each(c.enable); err != nil {
+	if err := c.each(func(s *set) error { return s.events[0].Enable(false) }); err != nil {
 		return fmt.Errorf("start counting: %w", err)
 	}
 	if c.enabled.IsZero() {
 		c.enabled = time.Now()
 		c.last = c.enabled
 	}
-	return nil
-}
-
-// enable starts a set. The kernel may then add the time since a cgroup was last counted, or anything else,
-// to the times of its events (see openClocks): what comes in that moment is left out from then on.
-func (c *Counter) enable(s *set) error {
-	if len(c.clocks) == 0 {
-		return s.events[0].Enable(false)
-	}
-	if err := c.readSet(s); err != nil && !errors.Is(err, perfevent.ErrPinned) {
-		return err
-	}
-	before := c.cells[s.cells[0]].Reading
-	if err := s.events[0].Enable(false); err != nil {
-		return err
-	}
-	if err := c.readSet(s); err != nil && !errors.Is(err, perfevent.ErrPinned) {
-		return err
-	}
-	after := c.cells[s.cells[0]].Reading
-	s.skew.Enabled += after.Enabled - before.Enabled
-	s.skew.Running += after.Running - before.Running
 	return nil
 }
 
@@ -155,20 +131,19 @@ func readError(err error) error {
 }
 
 func (c *Counter) readSet(s *set) error {
-	readings := c.group[:len(s.cells)]
-	if s.group {
-		if err := s.events[0].ReadGroup(readings); err != nil {
-			return err
-		}
-	} else {
+	if !s.group {
 		reading, err := s.events[0].Read()
-		if err != nil {
-			return err
+		if err == nil {
+			c.cells[s.cells[0]].Reading = reading
 		}
-		readings[0] = reading
+		return err
+	}
+	readings := c.group[:len(s.cells)]
+	if err := s.events[0].ReadGroup(readings); err != nil {
+		return err
 	}
 	for i, cell := range s.cells {
-		c.cells[cell].Reading = readings[i].Sub(s.skew)
+		c.cells[cell].Reading = readings[i]
 	}
 	return nil
 }
