@@ -64,10 +64,10 @@ func TestMultiplexing(t *testing.T) {
 			var sum float64
 			for _, r := range rows {
 				sum += r.Percent
-				if share := 10 * tt.counters; math.Abs(r.Percent-share) > 3 {
+				if share := 10 * tt.counters; math.Abs(r.Percent-share) > 5 {
 					t.Errorf("%s ran for %v %% of the time, want about %v", r.Event, r.Percent, share)
 				}
-				if want := float64(loop.Instructions()); math.Abs(r.Value/want-1) > 0.02 {
+				if want := float64(loop.Instructions()); math.Abs(r.Value/want-1) > 0.05 {
 					t.Errorf("%s: scaled to %.0f, want about %.0f", r.Event, r.Value, want)
 				}
 			}
