@@ -74,7 +74,7 @@ func (x examiner) perfEventPrograms() Finding {
 	attr.Flags |= perfevent.Disabled
 	e, err := perfevent.Open(&attr, ownThread)
 	if err != nil {
-		return missing(feature, needPerfmon, "open a sampling event: %v", err)
+		return missing(feature, x.permission(), "open a sampling event: %v", err)
 	}
 	defer e.Close()
 	l, err := link.AttachRawLink(link.RawLinkOptions{Target: e.FD(), Program: p, Attach: ebpf.AttachPerfEvent})

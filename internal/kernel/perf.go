@@ -20,7 +20,14 @@ const (
 	cpuClock  = unix.PERF_COUNT_SW_CPU_CLOCK
 )
 
-const needPerfmon = "Run as root, or give bperf the capability: setcap cap_perfmon=ep BPERF"
+// permission is what would let this process count. Above 2, which distributions have added to the
+// kernel's levels of perf_event_paranoid, CAP_PERFMON does not help.
+func (x examiner) permission() string {
+	if level, err := x.sysctl("perf_event_paranoid"); err == nil && level > 2 {
+		return "Run as root, or allow more: sysctl kernel.perf_event_paranoid=2"
+	}
+	return "Run as root, or give bperf the capability: setcap cap_perfmon=ep BPERF"
+}
 
 // try opens an event for a moment.
 func try(attr perfevent.Attr, at perfevent.Where) error {
@@ -51,10 +58,10 @@ func (x examiner) ownThread() Finding {
 	}
 	clock.Flags |= perfevent.ExcludeKernel | perfevent.ExcludeHV
 	if try(clock, ownThread) == nil {
-		return limited(feature, needPerfmon+"; or sysctl kernel.perf_event_paranoid=1",
+		return limited(feature, x.permission()+"; or sysctl kernel.perf_event_paranoid=1",
 			"in user mode only: the kernel answers %q for more", err)
 	}
-	return missing(feature, needPerfmon+". In a container, its seccomp profile has to allow perf_event_open.",
+	return missing(feature, x.permission()+". In a container, its seccomp profile has to allow perf_event_open.",
 		"perf_event_open: %v", err)
 }
 
@@ -66,7 +73,7 @@ func (x examiner) system() Finding {
 		return missing(feature, "Mount sysfs: mount -t sysfs sysfs /sys", "%v", err)
 	}
 	if err := try(software(cpuClock), perfevent.Where{Thread: perfevent.AnyThread, CPU: cpu}); err != nil {
-		return missing(feature, needPerfmon+"; or sysctl kernel.perf_event_paranoid=0", "an event on CPU %d: %v", cpu, err)
+		return missing(feature, x.permission()+"; or sysctl kernel.perf_event_paranoid=0", "an event on CPU %d: %v", cpu, err)
 	}
 	return works(feature, "all processes, on every CPU")
 }
@@ -111,7 +118,7 @@ func (x examiner) cgroups() Finding {
 	}
 	at := perfevent.Where{Cgroup: int(dir.Fd()), UseCgroup: true, CPU: cpu}
 	if err := try(software(cpuClock), at); err != nil {
-		return missing(feature, needPerfmon+". The kernel needs CONFIG_CGROUP_PERF.", "cgroup %s on %s: %v", version, where, err)
+		return missing(feature, x.permission()+". The kernel needs CONFIG_CGROUP_PERF.", "cgroup %s on %s: %v", version, where, err)
 	}
 	return works(feature, "cgroup %s on %s", version, where)
 }
@@ -132,7 +139,7 @@ func (x examiner) tracepoints() Finding {
 		return missing(feature, "", "sched:sched_switch has the ID %q", text)
 	}
 	if err := try(perfevent.Attr{Type: perfevent.TypeTracepoint, Config: id}, ownThread); err != nil {
-		return missing(feature, needPerfmon+"; or sysctl kernel.perf_event_paranoid=-1", "sched:sched_switch: %v", err)
+		return missing(feature, x.permission()+"; or sysctl kernel.perf_event_paranoid=-1", "sched:sched_switch: %v", err)
 	}
 	return works(feature, "tracefs on %s", tracefs)
 }
@@ -152,7 +159,7 @@ func (x examiner) pmu() Finding {
 	attr := cycles() // not disabled: arm64 checks only those events of a group that are not
 	leader, err := perfevent.Open(&attr, ownThread)
 	if err != nil {
-		return noPMU(feature, err)
+		return x.noPMU(feature, err)
 	}
 	defer leader.Close()
 	const most = 64
@@ -173,17 +180,17 @@ func (x examiner) pmu() Finding {
 	return works(feature, "%d at once (cycles and instructions in a group)", n)
 }
 
-func noPMU(feature string, err error) Finding {
+func (x examiner) noPMU(feature string, err error) Finding {
 	if errors.Is(err, unix.ENOENT) || errors.Is(err, unix.EOPNOTSUPP) || errors.Is(err, unix.ENODEV) {
 		return missing(feature, "In a virtual machine, let the hypervisor give the guest a PMU.",
 			"the kernel knows no PMU; software events and tracepoints work without")
 	}
-	return missing(feature, needPerfmon, "cycles: %v", err)
+	return missing(feature, x.permission(), "cycles: %v", err)
 }
 
 func (x examiner) softwareSampling() Finding {
 	const feature = "sampling by timer"
-	return sampled(feature, software(cpuClock), uint64(time.Millisecond))
+	return x.sampled(feature, software(cpuClock), uint64(time.Millisecond))
 }
 
 func (x examiner) pmuSampling() Finding {
@@ -192,18 +199,18 @@ func (x examiner) pmuSampling() Finding {
 	if try(attr, ownThread) != nil {
 		return missing(feature, "", "there are no hardware counters to overflow")
 	}
-	return sampled(feature, attr, 100_000)
+	return x.sampled(feature, attr, 100_000)
 }
 
 // sampled tries whether an event leaves samples in its ring buffer while this thread is busy.
-func sampled(feature string, attr perfevent.Attr, period uint64) Finding {
+func (x examiner) sampled(feature string, attr perfevent.Attr, period uint64) Finding {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 	attr.Sample, attr.SampleType = period, perfevent.SampleIP
 	attr.Flags |= perfevent.ExcludeKernel | perfevent.ExcludeHV
 	e, err := perfevent.Open(&attr, ownThread)
 	if err != nil {
-		return missing(feature, needPerfmon, "%v", err)
+		return missing(feature, x.permission(), "%v", err)
 	}
 	defer e.Close()
 	ring, err := e.Map(0)

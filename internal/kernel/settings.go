@@ -22,7 +22,7 @@ func (x examiner) paranoid() Finding {
 	var rule string
 	switch {
 	case level > 2:
-		rule = "without CAP_PERFMON nothing may be counted"
+		rule = "without CAP_SYS_ADMIN nothing may be counted"
 	case level == 2:
 		rule = "without CAP_PERFMON: own processes, in user mode"
 	case level == 1:
@@ -32,8 +32,8 @@ func (x examiner) paranoid() Finding {
 	default:
 		rule = "everybody may count everything"
 	}
-	if level > 0 && !x.capabilities.has(capPerfmon) {
-		return limited(feature, needPerfmon+"; or sysctl kernel.perf_event_paranoid=0", "%d: %s", level, rule)
+	if level > 2 && !x.capabilities.has(capSysAdmin) || level > 0 && !x.capabilities.has(capPerfmon) {
+		return limited(feature, x.permission()+"; or sysctl kernel.perf_event_paranoid=0", "%d: %s", level, rule)
 	}
 	return works(feature, "%d: %s", level, rule)
 }

@@ -57,7 +57,9 @@ func TestSettings(t *testing.T) {
 		remedy string
 	}{
 		{name: "paranoid 3", find: examiner.paranoid, proc: map[string]string{"sys/kernel/perf_event_paranoid": "3\n"},
-			state: Limited, detail: "3: without CAP_PERFMON nothing", remedy: "perf_event_paranoid=0"},
+			state: Limited, detail: "3: without CAP_SYS_ADMIN nothing", remedy: "perf_event_paranoid=2"},
+		{name: "paranoid 3 with CAP_PERFMON", find: examiner.paranoid, proc: map[string]string{"sys/kernel/perf_event_paranoid": "3\n"},
+			caps: 1 << capPerfmon.bit, state: Limited, detail: "3: ", remedy: "perf_event_paranoid=2"},
 		{name: "paranoid 2", find: examiner.paranoid, proc: map[string]string{"sys/kernel/perf_event_paranoid": "2\n"},
 			state: Limited, detail: "2: without CAP_PERFMON: own processes, in user mode", remedy: "setcap cap_perfmon=ep"},
 		{name: "paranoid 2 as root", find: examiner.paranoid, proc: map[string]string{"sys/kernel/perf_event_paranoid": "2\n"}, caps: all,

@@ -24,8 +24,7 @@ import (
 // returns what it prints.
 func runAsNobody(t *testing.T, paranoid int, helper ...string) string {
 	t.Helper()
-	require.Root(t)
-	setParanoid(t, paranoid)
+	require.Paranoid(t, paranoid)
 	cmd := exec.Command("/proc/self/exe", append([]string{"helper"}, helper...)...)
 	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: 65534, Gid: 65534}}
 	var stderr bytes.Buffer
@@ -35,19 +34,6 @@ func runAsNobody(t *testing.T, paranoid int, helper ...string) string {
 		t.Fatalf("helper %v: %v\n%s", helper, err, stderr.Bytes())
 	}
 	return string(out)
-}
-
-func setParanoid(t *testing.T, level int) {
-	t.Helper()
-	const file = "/proc/sys/kernel/perf_event_paranoid"
-	was, err := os.ReadFile(file)
-	check(t, err)
-	check(t, os.WriteFile(file, fmt.Appendln(nil, level), 0))
-	t.Cleanup(func() {
-		if err := os.WriteFile(file, was, 0); err != nil {
-			t.Error(err)
-		}
-	})
 }
 
 // printOpenError opens events as the user it runs as, and prints their names and errors.
@@ -263,12 +249,20 @@ func TestExplain(t *testing.T) {
 	}
 }
 
+func TestParanoidOfDistributions(t *testing.T) {
+	err := &AccessError{Event: "cs", Place: "on CPU 0", Paranoid: 3, Err: syscall.EACCES}
+	want := "count cs on CPU 0: permission denied. kernel.perf_event_paranoid is 3: above 2, which is a distribution's addition, " +
+		"nothing may be counted without CAP_SYS_ADMIN. Run bperf as root, or allow more: sysctl kernel.perf_event_paranoid=2"
+	if err.Error() != want {
+		t.Errorf("%s\nwant %s", err, want)
+	}
+}
+
 func TestParanoidRule(t *testing.T) {
 	tests := []struct {
 		err  AccessError
 		want string
 	}{
-		{AccessError{Paranoid: 3, task: true}, "nothing may be counted"},
 		{AccessError{Paranoid: 2}, "only a user's own processes may be counted, not CPUs and cgroups"},
 		{AccessError{Paranoid: 2, task: true, kernel: true}, "only user mode may be counted, not the kernel"},
 	}

@@ -199,6 +199,11 @@ func (e *AccessError) Unwrap() error { return e.Err }
 func (e *AccessError) Error() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "count %s %s: %v. ", e.Event, e.Place, e.Err)
+	if e.Paranoid > 2 {
+		fmt.Fprintf(&b, "kernel.perf_event_paranoid is %d: above 2, which is a distribution's addition, nothing may be counted without "+
+			"CAP_SYS_ADMIN. Run bperf as root, or allow more: sysctl kernel.perf_event_paranoid=2", e.Paranoid)
+		return b.String()
+	}
 	needs := e.needs()
 	if e.Paranoid > needs {
 		fmt.Fprintf(&b, "kernel.perf_event_paranoid is %d: without CAP_PERFMON, %s. ", e.Paranoid, e.rule())
@@ -230,14 +235,10 @@ func (e *AccessError) needs() int {
 }
 
 func (e *AccessError) rule() string {
-	switch {
-	case e.Paranoid > 2:
-		return "nothing may be counted"
-	case !e.task:
+	if !e.task {
 		return "only a user's own processes may be counted, not CPUs and cgroups"
-	default:
-		return "only user mode may be counted, not the kernel"
 	}
+	return "only user mode may be counted, not the kernel"
 }
 
 // paranoid reads kernel.perf_event_paranoid; where it cannot be read, it is taken to be the kernel's

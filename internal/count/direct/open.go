@@ -96,6 +96,10 @@ func (p *opener) open(list event.List) error {
 		}
 	}
 	p.groups = groups
+	const few = 64 // there is always room for as many
+	if n := p.planned(); n > few {
+		perfevent.ReserveFiles(n)
+	}
 	for _, round := range p.rounds() {
 		if err := onCPU(p.places[round[0]].cpu, len(round)*len(p.members), func() error {
 			return p.openRound(list, round)
