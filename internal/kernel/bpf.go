@@ -69,7 +69,7 @@ func (x examiner) perfEventPrograms() Finding {
 		return missing(feature, x.refused(err), "load a perf_event program: %v", err)
 	}
 	defer p.Close()
-	attr := software(cpuClock)
+	attr := software(perfevent.SoftwareCPUClock)
 	attr.Sample = 1e9
 	attr.Flags |= perfevent.Disabled
 	e, err := perfevent.Open(&attr, ownThread)

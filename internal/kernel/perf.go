@@ -15,11 +15,6 @@ import (
 	"github.com/bperf/bperf/internal/perfevent"
 )
 
-const (
-	taskClock = unix.PERF_COUNT_SW_TASK_CLOCK
-	cpuClock  = unix.PERF_COUNT_SW_CPU_CLOCK
-)
-
 // permission is what would let this process count. Above 2, which distributions have added to the
 // kernel's levels of perf_event_paranoid, CAP_PERFMON does not help.
 func (x examiner) permission() string {
@@ -48,7 +43,7 @@ var ownThread = perfevent.Where{CPU: perfevent.AnyCPU}
 // ownThread tries to count this process itself, which needs the least.
 func (x examiner) ownThread() Finding {
 	const feature = "counting own processes"
-	clock := software(taskClock)
+	clock := software(perfevent.SoftwareTaskClock)
 	err := try(clock, ownThread)
 	switch {
 	case err == nil:
@@ -72,7 +67,7 @@ func (x examiner) system() Finding {
 	if err != nil {
 		return missing(feature, "Mount sysfs: mount -t sysfs sysfs /sys", "%v", err)
 	}
-	if err := try(software(cpuClock), perfevent.Where{Thread: perfevent.AnyThread, CPU: cpu}); err != nil {
+	if err := try(software(perfevent.SoftwareCPUClock), perfevent.Where{Thread: perfevent.AnyThread, CPU: cpu}); err != nil {
 		return missing(feature, x.permission()+"; or sysctl kernel.perf_event_paranoid=0", "an event on CPU %d: %v", cpu, err)
 	}
 	return works(feature, "all processes, on every CPU")
@@ -117,7 +112,7 @@ func (x examiner) cgroups() Finding {
 		return missing(feature, "Mount sysfs: mount -t sysfs sysfs /sys", "%v", err)
 	}
 	at := perfevent.Where{Cgroup: int(dir.Fd()), UseCgroup: true, CPU: cpu}
-	if err := try(software(cpuClock), at); err != nil {
+	if err := try(software(perfevent.SoftwareCPUClock), at); err != nil {
 		return missing(feature, x.permission()+". The kernel needs CONFIG_CGROUP_PERF.", "cgroup %s on %s: %v", version, where, err)
 	}
 	return works(feature, "cgroup %s on %s", version, where)
@@ -190,7 +185,7 @@ func (x examiner) noPMU(feature string, err error) Finding {
 
 func (x examiner) softwareSampling() Finding {
 	const feature = "sampling by timer"
-	return x.sampled(feature, software(cpuClock), uint64(time.Millisecond))
+	return x.sampled(feature, software(perfevent.SoftwareCPUClock), uint64(time.Millisecond))
 }
 
 func (x examiner) pmuSampling() Finding {

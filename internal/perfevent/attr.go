@@ -18,7 +18,7 @@ type Attr struct {
 	SampleType       uint64
 	ReadFormat       uint64
 	Flags            Flags
-	Wakeup           uint32 // wakeup_events, or wakeup_watermark with the flag Watermark
+	Wakeup           uint32 // wakeup_events
 	BpType           uint32
 	Config1          uint64 // bp_addr, kprobe_func, uprobe_path
 	Config2          uint64 // bp_len, kprobe_addr, probe_offset
@@ -66,7 +66,6 @@ const (
 	ExcludeIdle   Flags = Flags(unix.PerfBitExcludeIdle)
 	Freq          Flags = Flags(unix.PerfBitFreq)
 	EnableOnExec  Flags = Flags(unix.PerfBitEnableOnExec)
-	Watermark     Flags = Flags(unix.PerfBitWatermark)
 	PreciseIPBit1 Flags = Flags(unix.PerfBitPreciseIPBit1)
 	PreciseIPBit2 Flags = Flags(unix.PerfBitPreciseIPBit2)
 	ExcludeHost   Flags = Flags(unix.PerfBitExcludeHost)
@@ -91,5 +90,4 @@ const (
 const (
 	SampleIP  = unix.PERF_SAMPLE_IP
 	SampleTID = unix.PERF_SAMPLE_TID
-	SampleCPU = unix.PERF_SAMPLE_CPU
 )

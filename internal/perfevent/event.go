@@ -69,18 +69,14 @@ func (e *Event) FD() int { return e.fd }
 // Close closes the event; it stops counting with its last descriptor.
 func (e *Event) Close() error { return unix.Close(e.fd) }
 
-// Enable lets the event, and with group the whole group it leads, count.
-func (e *Event) Enable(group bool) error { return e.ioctl(unix.PERF_EVENT_IOC_ENABLE, group) }
+// Enable lets the event count, and with a leader those members of its group that are not disabled themselves.
+func (e *Event) Enable() error { return e.ioctl(unix.PERF_EVENT_IOC_ENABLE) }
 
 // Disable is the reverse of Enable. The reading stays.
-func (e *Event) Disable(group bool) error { return e.ioctl(unix.PERF_EVENT_IOC_DISABLE, group) }
+func (e *Event) Disable() error { return e.ioctl(unix.PERF_EVENT_IOC_DISABLE) }
 
-func (e *Event) ioctl(request uint, group bool) error {
-	var arg uintptr
-	if group {
-		arg = unix.PERF_IOC_FLAG_GROUP
-	}
-	if _, _, errno := unix.RawSyscall(unix.SYS_IOCTL, uintptr(e.fd), uintptr(request), arg); errno != 0 {
+func (e *Event) ioctl(request uintptr) error {
+	if _, _, errno := unix.RawSyscall(unix.SYS_IOCTL, uintptr(e.fd), request, 0); errno != 0 {
 		return errno
 	}
 	return nil

@@ -54,9 +54,9 @@ func getppid(t testing.TB) Attr {
 // during counts what happens in f.
 func during(t testing.TB, e *Event, f func()) Reading {
 	t.Helper()
-	check(t, e.Enable(true))
+	check(t, e.Enable())
 	f()
-	check(t, e.Disable(true))
+	check(t, e.Disable())
 	r, err := e.Read()
 	check(t, err)
 	return r
@@ -180,9 +180,9 @@ func TestGroup(t *testing.T) {
 		for range members {
 			openSelf(t, grouped(getppid(t)), leader)
 		}
-		check(t, leader.Enable(false))
+		check(t, leader.Enable())
 		callGetppid(77)
-		check(t, leader.Disable(false))
+		check(t, leader.Disable())
 		readings := make([]Reading, 1+members)
 		check(t, leader.ReadGroup(readings))
 		for i, r := range readings {
@@ -236,7 +236,7 @@ func TestClosedEvent(t *testing.T) {
 	if _, err := closed.Read(); !errors.Is(err, syscall.EBADF) {
 		t.Errorf("read: %v, want EBADF", err)
 	}
-	if err := closed.Enable(false); err != syscall.EBADF {
+	if err := closed.Enable(); err != syscall.EBADF {
 		t.Errorf("enable: %v, want EBADF", err)
 	}
 }

@@ -58,9 +58,9 @@ func TestCyclesAndInstructionsInOneGroup(t *testing.T) {
 	leaderAttr.ReadFormat, memberAttr.ReadFormat = ReadFormatGroup, ReadFormatGroup
 	leader := openSelf(t, leaderAttr, nil)
 	openSelf(t, memberAttr, leader)
-	check(t, leader.Enable(false))
+	check(t, leader.Enable())
 	spin(1_000_000)
-	check(t, leader.Disable(false))
+	check(t, leader.Disable())
 	var got [2]Reading
 	check(t, leader.ReadGroup(got[:]))
 	if got[0].Value == 0 || got[1].Value < 2_000_000 {
@@ -77,13 +77,13 @@ func TestMultiplexing(t *testing.T) {
 		events = append(events, openSelf(t, instructions, nil))
 	}
 	for _, e := range events {
-		check(t, e.Enable(false))
+		check(t, e.Enable())
 	}
 	spin(300_000_000)
 	var share float64
 	var estimates []float64
 	for i, e := range events {
-		check(t, e.Disable(false))
+		check(t, e.Disable())
 		r, err := e.Read()
 		check(t, err)
 		if r.Running >= r.Enabled || r.Running == 0 {

@@ -30,9 +30,8 @@ type Record struct {
 
 // Types of records: enum perf_event_type, as far as they are used.
 const (
-	RecordLost     = unix.PERF_RECORD_LOST // id, number of records that found no room
-	RecordThrottle = unix.PERF_RECORD_THROTTLE
-	RecordSample   = unix.PERF_RECORD_SAMPLE
+	RecordLost   = unix.PERF_RECORD_LOST // id, number of records that found no room
+	RecordSample = unix.PERF_RECORD_SAMPLE
 )
 
 // Map makes a ring of 2^order pages for an event that was opened with a sample period. It stays

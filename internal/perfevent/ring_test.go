@@ -107,7 +107,7 @@ func TestSampling(t *testing.T) {
 	check(t, err)
 	defer func() { check(t, r.Close()) }()
 	samples := 0
-	check(t, e.Enable(false))
+	check(t, e.Enable())
 	for samples < 20 { // until the timer has fired often enough, however long that takes
 		rec, ok, err := r.Next()
 		check(t, err)
@@ -123,7 +123,7 @@ func TestSampling(t *testing.T) {
 			t.Fatalf("sample %x, want an address and the IDs of this thread", rec.Body)
 		}
 	}
-	check(t, e.Disable(false))
+	check(t, e.Disable())
 	if got, err := e.Read(); err != nil || got.Value < 20*period*9/10 {
 		t.Errorf("%+v (%v) after %d samples, want at least %d ns", got, err, samples, 20*period*9/10)
 	}

@@ -35,7 +35,7 @@ type set struct {
 
 // Enable starts counting.
 func (c *Counter) Enable() error {
-	if err := c.each(func(s *set) error { return s.events[0].Enable(false) }); err != nil {
+	if err := c.each(func(s *set) error { return s.events[0].Enable() }); err != nil {
 		return fmt.Errorf("start counting: %w", err)
 	}
 	if c.enabled.IsZero() {
@@ -47,7 +47,7 @@ func (c *Counter) Enable() error {
 
 // Disable stops counting.
 func (c *Counter) Disable() error {
-	if err := c.each(func(s *set) error { return s.events[0].Disable(false) }); err != nil {
+	if err := c.each(func(s *set) error { return s.events[0].Disable() }); err != nil {
 		return fmt.Errorf("stop counting: %w", err)
 	}
 	if _, err := c.Read(nil); err != nil { // pinned events that lost their counter: the time up to now
