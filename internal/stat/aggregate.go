@@ -32,8 +32,9 @@ type position struct {
 func newLayout(c *counters, cells []count.Cell, cfg *Config, topo target.Topology) *layout {
 	l := &layout{raw: cfg.Raw, counts: make([]*event.Event, len(cells))}
 	index := make(map[position]int)
+	leaders, names := c.rows(cfg.NoMerge)
 	add := func(ev, cpu, thread, cgroup int) int {
-		first := c.row(ev, cfg.NoMerge)
+		first := leaders[ev]
 		at := position{cgroup: cgroup, event: first}
 		place := Place{}
 		switch {
@@ -54,7 +55,7 @@ func newLayout(c *counters, cells []count.Cell, cfg *Config, topo target.Topolog
 		if !ok {
 			i = len(l.rows)
 			index[at] = i
-			row := Row{Event: c.events[first], Name: c.name(first, cfg.NoMerge), Place: place, Err: c.Err(ev)}
+			row := Row{Event: c.events[first], Name: names[first], Place: place, Err: c.Err(ev)}
 			if cgroup != count.None {
 				row.Cgroup = c.cgroups[cgroup]
 			}

@@ -195,29 +195,30 @@ func (c *counters) part(ev int) part {
 	return c.parts[slices.IndexFunc(c.parts, func(p part) bool { return slices.Contains(p.events, ev) })]
 }
 
-// row is the index of the event that leads the row of another: the first of those that one term of
-// the command line stands for, under one name.
-func (c *counters) row(ev int, noMerge bool) int {
-	if noMerge {
-		return ev
+// rows tells, for each event, which event leads its row (an index) and how that row is named. The events that
+// one term of the command line stands for, under one name, are one row, led by the first of them;
+// kept apart, they show their PMUs.
+func (c *counters) rows(noMerge bool) (leaders []int, names []string) {
+	type key struct {
+		term int
+		name string
 	}
-	e := c.events[ev]
-	return slices.IndexFunc(c.events, func(o *event.Event) bool { return o.Term == e.Term && o.Name == e.Name })
-}
-
-// name is an event's name in a row. Events that would be one row but are kept apart show their PMU.
-func (c *counters) name(ev int, noMerge bool) string {
-	e := c.events[ev]
-	same := 0
-	for _, o := range c.events {
-		if o.Term == e.Term && o.Name == e.Name {
-			same++
+	same := make(map[key][]int)
+	for i, e := range c.events {
+		k := key{e.Term, e.Name}
+		same[k] = append(same[k], i)
+	}
+	for i, e := range c.events {
+		leader, name := i, e.Name
+		switch all := same[key{e.Term, e.Name}]; {
+		case !noMerge:
+			leader = all[0]
+		case len(all) > 1:
+			name += " [" + e.PMU + "]"
 		}
+		leaders, names = append(leaders, leader), append(names, name)
 	}
-	if noMerge && same > 1 {
-		return e.Name + " [" + e.PMU + "]"
-	}
-	return e.Name
+	return leaders, names
 }
 
 // places lists where an event would count if the machine could count it: a cell per place that the

@@ -47,11 +47,15 @@ func (c *Counter) Enable() error {
 
 // Disable stops counting.
 func (c *Counter) Disable() error {
-	if err := c.each(func(s *set) error { return s.events[0].Disable() }); err != nil {
+	now := time.Now()
+	err := c.each(func(s *set) error {
+		if err := s.events[0].Disable(); err != nil || !s.pinned {
+			return err
+		}
+		return c.update(s, now) // the last time that is added for a lost counter
+	})
+	if err != nil {
 		return fmt.Errorf("stop counting: %w", err)
-	}
-	if _, err := c.Read(nil); err != nil { // pinned events that lost their counter: the time up to now
-		return err
 	}
 	c.enabled = time.Time{}
 	return nil
@@ -63,19 +67,22 @@ func (c *Counter) Disable() error {
 // goes on: it was not running from then on.
 func (c *Counter) Read(dst []count.Cell) ([]count.Cell, error) {
 	now := time.Now()
-	err := c.each(func(s *set) error {
-		err := c.readSet(s)
-		if s.pinned && errors.Is(err, perfevent.ErrPinned) {
-			c.addLost(s, now)
-			return nil
-		}
-		return err
-	})
+	err := c.each(func(s *set) error { return c.update(s, now) })
 	if err != nil {
 		return nil, readError(err)
 	}
 	c.last = now
 	return append(dst, c.cells...), nil
+}
+
+// update reads a set, unless it has lost its counter.
+func (c *Counter) update(s *set, now time.Time) error {
+	err := c.readSet(s)
+	if s.pinned && errors.Is(err, perfevent.ErrPinned) {
+		c.addLost(s, now)
+		return nil
+	}
+	return err
 }
 
 // addLost adds the time since the last reading to pinned events that have lost their counter.
