@@ -107,23 +107,41 @@ func (a *Archive) Depends(pkg string) ([]string, error) {
 
 // Extract downloads a package and writes the first regular file in it whose path matches to dst.
 func (a *Archive) Extract(pkg string, path *regexp.Regexp, dst string) error {
-	dir, err := os.MkdirTemp(filepath.Join(a.dir, "debs"), "")
+	deb, err := a.download(pkg)
 	if err != nil {
 		return err
+	}
+	if err := extract(deb, path, dst); err != nil {
+		return fmt.Errorf("%s: %w", pkg, err)
+	}
+	return nil
+}
+
+// Unpack downloads a package and unpacks all that is in it below dst, which need not exist.
+func (a *Archive) Unpack(pkg, dst string) error {
+	deb, err := a.download(pkg)
+	if err != nil {
+		return err
+	}
+	return run("dpkg-deb", "--extract", deb, dst)
+}
+
+// download returns the package's file, which is there until Close.
+func (a *Archive) download(pkg string) (string, error) {
+	dir, err := os.MkdirTemp(filepath.Join(a.dir, "debs"), "")
+	if err != nil {
+		return "", err
 	}
 	cmd := exec.Command("apt-get", slices.Concat(a.options, []string{"-q", "download", pkg})...)
 	cmd.Dir = dir
 	if out, err := cmd.CombinedOutput(); err != nil {
-		return fmt.Errorf("download %s: %w\n%s", pkg, err, bytes.TrimSpace(out))
+		return "", fmt.Errorf("download %s: %w\n%s", pkg, err, bytes.TrimSpace(out))
 	}
 	debs, err := filepath.Glob(filepath.Join(dir, "*.deb"))
 	if err != nil || len(debs) != 1 {
-		return fmt.Errorf("download %s: got %d packages", pkg, len(debs))
+		return "", fmt.Errorf("download %s: got %d packages", pkg, len(debs))
 	}
-	if err := extract(debs[0], path, dst); err != nil {
-		return fmt.Errorf("%s: %w", pkg, err)
-	}
-	return nil
+	return debs[0], nil
 }
 
 func extract(deb string, path *regexp.Regexp, dst string) error {

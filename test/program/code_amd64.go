@@ -3,6 +3,7 @@ package program
 import (
 	"debug/elf"
 	"encoding/binary"
+	"math"
 	"slices"
 )
 
@@ -10,14 +11,23 @@ const machine = elf.EM_X86_64
 
 // Numbers of system calls: arch/x86/entry/syscalls/syscall_64.tbl.
 const (
+	sysRead      = 0
 	sysNanosleep = 35
+	sysClone     = 56
 	sysExit      = 60
+	sysWait4     = 61
 	sysGetPPID   = 110
 )
 
+// How many instructions the parts of code are.
 const (
-	startInstructions = 2
-	exitInstructions  = 3
+	startInstructions     = 2
+	waitInstructions      = 5
+	countInstructions     = 1
+	startTaskInstructions = 8
+	taskInstructions      = 2 // those of startTaskInstructions that the new task executes
+	reapInstructions      = 7
+	exitInstructions      = 3
 )
 
 func (p Program) code() []byte {
@@ -28,8 +38,42 @@ func (p Program) code() []byte {
 	return slices.Concat(
 		binary.LittleEndian.AppendUint64([]byte{0x49, 0xbc}, p.Times),      // mov $Times, %r12
 		binary.LittleEndian.AppendUint64([]byte{0x49, 0xbd}, pagesAddress), // mov $pages, %r13
+		p.wait(), p.start(),
 		loop,
-		load(edi, uint32(p.Exit)), systemCall(sysExit))
+		p.reap(), load(edi, uint32(p.Exit)), systemCall(sysExit))
+}
+
+func (p Program) wait() []byte {
+	if !p.Wait {
+		return nil
+	}
+	return slices.Concat(load(edi, 0), load(esi, inputAddress), load(edx, 1), systemCall(sysRead))
+}
+
+// start starts the tasks, which go on behind it.
+func (p Program) start() []byte {
+	if p.Tasks == 0 {
+		return nil
+	}
+	task := slices.Concat(load(edi, p.cloneFlags()), load(esi, 0), systemCall(sysClone), []byte{
+		0x85, 0xc0, // test %eax, %eax
+		0x74, 5, // jz over what follows
+		0x49, 0xff, 0xce, // dec %r14
+	})
+	const jnz = 2                                       // bytes
+	task = append(task, 0x75, byte(-(len(task) + jnz))) // jnz to the next one
+	count := load(r14d, uint32(p.Tasks))                // behind the prefix for r8 to r15
+	return slices.Concat([]byte{0x41}, count, task)
+}
+
+// reap waits for children until there are no more. The fourth argument has been zero since the start.
+func (p Program) reap() []byte {
+	if p.Tasks == 0 {
+		return nil
+	}
+	wait := slices.Concat(load(edi, math.MaxUint32), load(esi, 0), load(edx, 0), systemCall(sysWait4), []byte{0x85, 0xc0}) // test %eax, %eax
+	const jns = 2                                                                                                          // bytes
+	return append(wait, 0x79, byte(-(len(wait) + jns)))                                                                    // jns to the next one
 }
 
 func (p Program) body() []byte {
@@ -50,9 +94,11 @@ func (p Program) body() []byte {
 
 // Opcodes of mov $imm32 to a register.
 const (
-	eax = 0xb8
-	esi = 0xbe
-	edi = 0xbf
+	eax  = 0xb8
+	edx  = 0xba
+	esi  = 0xbe
+	edi  = 0xbf
+	r14d = 0xbe
 )
 
 func load(register byte, value uint32) []byte {

@@ -9,14 +9,23 @@ const machine = elf.EM_AARCH64
 
 // Numbers of system calls: include/uapi/asm-generic/unistd.h.
 const (
+	sysRead      = 63
 	sysExit      = 93
 	sysNanosleep = 101
 	sysGetPPID   = 173
+	sysClone     = 220
+	sysWait4     = 260
 )
 
+// How many instructions the parts of code are.
 const (
-	startInstructions = 8
-	exitInstructions  = 3
+	startInstructions     = 8
+	waitInstructions      = 8
+	countInstructions     = 1
+	startTaskInstructions = 10
+	taskInstructions      = 1 // those of startTaskInstructions that the new task executes
+	reapInstructions      = 6
+	exitInstructions      = 3
 )
 
 func (p Program) code() []uint32 {
@@ -24,8 +33,39 @@ func (p Program) code() []uint32 {
 	loop = append(loop, 0x54000001|uint32(-len(loop)&0x7ffff)<<5) // b.ne to the start of the body
 	return slices.Concat(
 		load(19, p.Times), load(20, pagesAddress),
+		p.wait(), p.start(),
 		loop,
-		[]uint32{move(0, uint16(p.Exit), 0)}, systemCall(sysExit))
+		p.reap(), []uint32{move(0, uint16(p.Exit), 0)}, systemCall(sysExit))
+}
+
+func (p Program) wait() []uint32 {
+	if !p.Wait {
+		return nil
+	}
+	return slices.Concat([]uint32{move(0, 0, 0)}, load(1, inputAddress), []uint32{move(2, 1, 0)}, systemCall(sysRead))
+}
+
+// start starts the tasks, which go on behind it.
+func (p Program) start() []uint32 {
+	if p.Tasks == 0 {
+		return nil
+	}
+	task := slices.Concat(load(0, uint64(p.cloneFlags())), []uint32{move(1, 0, 0)}, systemCall(sysClone), []uint32{
+		0xb4000060, // cbz x0 over what follows
+		0xf10006b5, // subs x21, x21, #1
+	})
+	task = append(task, 0x54000001|uint32(-len(task)&0x7ffff)<<5) // b.ne to the next one
+	return slices.Concat([]uint32{move(21, p.Tasks, 0)}, task)
+}
+
+// reap waits for children until there are no more. The fourth argument has been zero since the start.
+func (p Program) reap() []uint32 {
+	if p.Tasks == 0 {
+		return nil
+	}
+	const minusOne = 0x92800000 // movn x0, #0
+	wait := slices.Concat([]uint32{minusOne, move(1, 0, 0), move(2, 0, 0)}, systemCall(sysWait4))
+	return append(wait, 0xb6f80000|uint32(-len(wait)&0x3fff)<<5) // tbz x0, #63 to the next one
 }
 
 func (p Program) body() []uint32 {

@@ -3,6 +3,8 @@ package program
 import (
 	"debug/elf"
 	"encoding/binary"
+
+	"golang.org/x/sys/unix"
 )
 
 // Where things are in memory. The file is mapped as it is, headers included.
@@ -11,13 +13,15 @@ const (
 	timespecAddress = fileAddress + headerSize
 	codeAddress     = timespecAddress + timespecSize
 	pagesAddress    = 0x800000
+	inputAddress    = pagesAddress + MaxPages*pageSize
 
 	headerSize   = 64 + 2*56
 	timespecSize = 16
 	pageSize     = 4096
 )
 
-// elf is an executable with a segment for the file and one of pages that are zero until they are touched (elf(5)).
+// elf is an executable with a segment for the file and one of pages that are zero until they are touched (elf(5)): those of
+// Touch and one for input.
 func (p Program) elf() []byte {
 	code := p.code()
 	size := uint64(headerSize + timespecSize + len(code))
@@ -33,7 +37,7 @@ func (p Program) elf() []byte {
 		},
 		elf.Prog64{
 			Type: uint32(elf.PT_LOAD), Flags: uint32(elf.PF_R | elf.PF_W),
-			Vaddr: pagesAddress, Memsz: MaxPages * pageSize, Align: pageSize,
+			Vaddr: pagesAddress, Memsz: (MaxPages + 1) * pageSize, Align: pageSize,
 		},
 		[2]uint64{0, 1_000_000}, // struct timespec: a millisecond
 		code,
@@ -46,4 +50,14 @@ func (p Program) elf() []byte {
 		}
 	}
 	return file
+}
+
+// cloneFlags are those that tasks are started with (include/uapi/linux/sched.h). Threads share the stack, too, which nobody uses.
+func (p Program) cloneFlags() uint32 {
+	const sigchld = 17
+	const threads = unix.CLONE_VM | unix.CLONE_FS | unix.CLONE_FILES | unix.CLONE_SIGHAND | unix.CLONE_THREAD | unix.CLONE_SYSVSEM
+	if p.Threads {
+		return threads
+	}
+	return sigchld
 }

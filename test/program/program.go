@@ -13,6 +13,10 @@ type Program struct {
 	Body  Body
 	Times uint64 // that the body is run; at least 1
 	Exit  uint8  // status
+
+	Wait    bool   // first for a byte, or the end, of standard input
+	Tasks   uint16 // that it starts, which do the same, before the first one runs the loop itself
+	Threads bool   // the tasks are threads; otherwise they are processes, and waited for at the end
 }
 
 // Body is what the loop does each time.
@@ -29,9 +33,27 @@ const (
 // MaxPages is how many pages there are to touch: less than a huge page, so that each costs a fault of its own.
 const MaxPages = 256
 
-// Instructions is how many instructions a Spin executes in user mode: two each time, which every loop needs.
+// Instructions is how many instructions a Spin and its tasks execute in user mode.
 func (p Program) Instructions() uint64 {
-	return startInstructions + 2*p.Times + exitInstructions
+	start := uint64(startInstructions)
+	if p.Wait {
+		start += waitInstructions
+	}
+	return start + p.InstructionsAfterWait()
+}
+
+// InstructionsAfterWait is how many of them a Spin executes when it has waited: two each time, which every loop needs.
+func (p Program) InstructionsAfterWait() uint64 {
+	tasks := uint64(p.Tasks)
+	all := (1 + tasks) * (2*p.Times + exitInstructions)
+	if tasks == 0 {
+		return all
+	}
+	reaps := 1 + tasks // each finds that there is no child
+	if !p.Threads {
+		reaps += tasks
+	}
+	return all + countInstructions + tasks*(startTaskInstructions+taskInstructions) + reaps*reapInstructions
 }
 
 // Write writes the executable, for the architecture that this process runs on, and returns its name.

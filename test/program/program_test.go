@@ -14,6 +14,10 @@ func TestPrograms(t *testing.T) {
 		"getppid": {Body: GetPPID, Times: 10, Exit: 1},
 		"touch":   {Body: Touch, Times: MaxPages, Exit: 2},
 		"sleep":   {Body: Sleep, Times: 5, Exit: 255},
+
+		"wait":      {Body: Spin, Times: 1, Exit: 3, Wait: true},
+		"processes": {Body: GetPPID, Times: 1, Exit: 4, Tasks: 5},
+		"threads":   {Body: GetPPID, Times: 1, Exit: 5, Tasks: 5, Threads: true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			cmd := exec.Command(p.Write(t))
@@ -51,5 +55,45 @@ func TestSleepBlocks(t *testing.T) {
 	}
 	if got := cmd.ProcessState.SysUsage().(*syscall.Rusage).Nvcsw; got < times {
 		t.Errorf("%d sleeps made %d voluntary context switches", times, got)
+	}
+}
+
+func TestTasksDoTheSame(t *testing.T) {
+	const times, tasks = 5, 20
+	for name, threads := range map[string]bool{"processes": false, "threads": true} {
+		t.Run(name, func(t *testing.T) {
+			cmd := exec.Command(Program{Body: Sleep, Times: times, Tasks: tasks, Threads: threads}.Write(t))
+			if err := cmd.Run(); err != nil {
+				t.Fatal(err)
+			}
+			// Children that have been waited for are in it.
+			if got := cmd.ProcessState.SysUsage().(*syscall.Rusage).Nvcsw; got < times*(1+tasks) {
+				t.Errorf("%d tasks that sleep %d times made %d voluntary context switches", 1+tasks, times, got)
+			}
+		})
+	}
+}
+
+func TestWaitWaitsForInput(t *testing.T) {
+	cmd := exec.Command(Program{Body: Spin, Times: 1, Wait: true}.Write(t))
+	in, err := cmd.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	ended := make(chan error)
+	go func() { ended <- cmd.Wait() }()
+	select {
+	case err := <-ended:
+		t.Fatalf("it ended (%v) before it had input", err)
+	case <-time.After(20 * time.Millisecond):
+	}
+	if _, err := in.Write([]byte{1}); err != nil {
+		t.Fatal(err)
+	}
+	if err := <-ended; err != nil {
+		t.Error(err)
 	}
 }
