@@ -14,6 +14,7 @@ import (
 	"github.com/bperf/bperf/test/guest/job"
 	"github.com/bperf/bperf/test/guest/kernel"
 	"github.com/bperf/bperf/test/guest/machine"
+	"github.com/bperf/bperf/test/upstream/perf"
 )
 
 // memoryMiB is what a guest has; the initramfs is part of it.
@@ -53,6 +54,11 @@ func runGuest(o *options, name string) (int, error) {
 	}
 	content.files["/bin/busybox"] = k.Busybox
 	content.job.Env["BPERF_GUEST"] = name
+	if o.perf {
+		if err := content.addPerf(arch.Name); err != nil {
+			return 0, err
+		}
+	}
 	image := filepath.Join(tmp, "initramfs")
 	if err := content.write(image); err != nil {
 		return 0, err
@@ -77,6 +83,17 @@ func runGuest(o *options, name string) (int, error) {
 type content struct {
 	files map[string]string // path in the guest to file here
 	job   job.Job
+}
+
+// addPerf puts upstream perf into the guest, and promises it to the tests.
+func (c *content) addPerf(arch string) error {
+	binary, err := perf.Get(arch)
+	if err != nil {
+		return err
+	}
+	c.files["/bin/perf"] = binary
+	c.job.Env["BPERF_REQUIRE"] += ",upstream-perf"
+	return nil
 }
 
 func (c *content) write(name string) error {

@@ -1,8 +1,8 @@
 // Guest runs tests, or a command, on other kernels: it boots each in QEMU, with software emulation, with nothing in the
 // machine besides the tests' binaries, bperf and a busybox.
 //
-//	go run ./test/guest [-kernel ARCH/SUITE]... [-run REGEXP] [-smp N] [-timeout D] PACKAGE...
-//	go run ./test/guest [-kernel ARCH/SUITE] [-smp N] [-timeout D] -- COMMAND [ARGUMENT...]
+//	go run ./test/guest [-kernel ARCH/SUITE]... [-run REGEXP] [-perf] [-smp N] [-timeout D] PACKAGE...
+//	go run ./test/guest [-kernel ARCH/SUITE]... [-perf] [-smp N] [-timeout D] -- COMMAND [ARGUMENT...]
 //
 // A kernel is the cloud kernel of a suite of Debian for amd64 or arm64: amd64/bookworm is 6.1, arm64/trixie 6.12,
 // arm64/testing the newest that Debian has let in. The exit status is the command's, or that of the
@@ -24,6 +24,7 @@ type options struct {
 	smp     int      // 0 for the architecture's own
 	timeout time.Duration
 	run     string // regular expression of the tests to run
+	perf    bool   // upstream's, in the guest
 
 	packages []string // to test; or
 	command  []string // to run
@@ -63,6 +64,7 @@ func parse(args []string) (*options, error) {
 	f.IntVar(&o.smp, "smp", 0, "number of CPUs (default: 2 on arm64, 1 on amd64)")
 	f.DurationVar(&o.timeout, "timeout", 5*time.Minute, "for each guest, by the clock of this machine")
 	f.StringVar(&o.run, "run", "", "run only tests that match this regular `expression`")
+	f.BoolVar(&o.perf, "perf", false, "put upstream perf into the guest, which is built when it is not in the cache")
 	before, command, isCommand := cutCommand(args)
 	if err := f.Parse(before); err != nil {
 		return nil, err

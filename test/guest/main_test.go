@@ -22,8 +22,8 @@ func TestParse(t *testing.T) {
 	}{
 		{"packages", []string{"./internal/target"},
 			with(func(o *options) { o.packages = []string{"./internal/target"} }), ""},
-		{"several kernels", []string{"-kernel", "amd64/trixie", "-kernel", "arm64/sid", "-smp", "1", "-timeout", "1m", "-run", "X", "./a"},
-			options{kernels: []string{"amd64/trixie", "arm64/sid"}, smp: 1, timeout: time.Minute, run: "X", packages: []string{"./a"}}, ""},
+		{"several kernels", []string{"-kernel", "amd64/trixie", "-kernel", "arm64/sid", "-smp", "1", "-timeout", "1m", "-run", "X", "-perf", "./a"},
+			options{kernels: []string{"amd64/trixie", "arm64/sid"}, smp: 1, timeout: time.Minute, run: "X", perf: true, packages: []string{"./a"}}, ""},
 		{"a command with flags of its own", []string{"--", "ls", "-l", "--", "/"},
 			with(func(o *options) { o.command = []string{"ls", "-l", "--", "/"} }), ""},
 		{"nothing", nil, options{}, "nothing to run: name packages, or a command behind --"},

@@ -6,6 +6,7 @@ package require
 
 import (
 	"os"
+	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -67,6 +68,19 @@ func ExactPMU(t testing.TB) {
 	PMU(t)
 }
 
+// UpstreamPerf is for tests together with upstream perf, whose path it returns: one that has `stat --bpf-counters`.
+func UpstreamPerf(t testing.TB) string {
+	t.Helper()
+	if !must("upstream-perf") {
+		t.Skip("needs upstream perf: go run ./test/guest -perf PACKAGE")
+	}
+	perf, err := exec.LookPath("perf")
+	if err != nil {
+		missing(t, true, "needs upstream perf: %v", err)
+	}
+	return perf
+}
+
 // OneCPU takes all CPUs but the first offline for the rest of the test; only in a guest.
 func OneCPU(t testing.TB) {
 	t.Helper()
@@ -101,4 +115,21 @@ func Tracefs(t testing.TB) string {
 		t.Fatalf("mount tracefs: %v", err)
 	}
 	return dir
+}
+
+// BPFFS mounts bpffs on /sys/fs/bpf, through which sessions share counters, where it is not.
+func BPFFS(t testing.TB) {
+	t.Helper()
+	Root(t)
+	const dir = "/sys/fs/bpf"
+	var fs unix.Statfs_t
+	if err := unix.Statfs(dir, &fs); err != nil {
+		t.Fatal(err)
+	}
+	if fs.Type == unix.BPF_FS_MAGIC {
+		return
+	}
+	if err := unix.Mount("bpf", dir, "bpf", 0, ""); err != nil {
+		t.Fatalf("mount bpffs: %v", err)
+	}
 }
