@@ -79,6 +79,7 @@ type Options struct {
 	EnableOnExec bool // events start counting when the target's command is executed, without Enable
 	AllUser      bool // leave the kernel out, for all events
 	AllKernel    bool // leave user mode out, for all events
+	PerThread    bool // the cells tell the target's threads apart
 }
 
 // Unsupported is the reason why a machine cannot count an event, in the user's terms.

@@ -51,6 +51,26 @@ func findHierarchy(root fs.FS) (hierarchy, error) {
 	return hierarchy{"cgroup2", unified}, nil
 }
 
+// PerfCgroupsAreV1 reports whether the controller perf_event, whose cgroups perf events know, is that of a v1 hierarchy,
+// mounted or not (/proc/cgroups, https://docs.kernel.org/admin-guide/cgroup-v1/cgroups.html).
+func PerfCgroupsAreV1() (bool, error) { return perfCgroupsAreV1(os.DirFS("/")) }
+
+func perfCgroupsAreV1(root fs.FS) (bool, error) {
+	controllers, err := fs.ReadFile(root, "proc/cgroups")
+	if errors.Is(err, fs.ErrNotExist) { // a kernel without cgroups
+		return false, nil
+	}
+	if err != nil {
+		return false, fmt.Errorf("look up the cgroup controller perf_event: %w", err)
+	}
+	for line := range strings.Lines(string(controllers)) {
+		if f := strings.Fields(line); len(f) > 1 && f[0] == "perf_event" {
+			return f[1] != "0", nil
+		}
+	}
+	return false, nil
+}
+
 // unescapeMount turns \040 and the like, as mountinfo writes space, tab, newline and backslash, back.
 func unescapeMount(s string) string {
 	var b strings.Builder

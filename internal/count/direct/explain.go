@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"os"
 	"strconv"
 	"strings"
 	"syscall"
@@ -13,6 +14,13 @@ import (
 	"github.com/bperf/bperf/internal/perfevent"
 	"github.com/bperf/bperf/internal/target"
 )
+
+// Explain puts the error of opening an event on a CPU into words, for engines that open events themselves: as the
+// reason why this event is not counted, a *count.Unsupported or *AccessError, or as an error that ends the
+// session.
+func Explain(e *event.Event, cpu int, t target.Target, o count.Options, err error) (reason, fatal error) {
+	return newOpener(os.DirFS("/"), t, o).explain(e, place{cpu, count.None, count.None}, err)
+}
 
 // explain puts an errno of perf_event_open into words: as the reason why this event is not counted,
 // or as an error that ends the session.

@@ -2,6 +2,7 @@ package direct
 
 import (
 	"fmt"
+	"os"
 	"slices"
 
 	"github.com/bperf/bperf/internal/count"
@@ -63,6 +64,12 @@ func (at place) describe(t target.Target) string {
 	default:
 		return fmt.Sprintf("on CPU %d", at.cpu)
 	}
+}
+
+// SelectCPUs is the CPUs of a target on which an event is counted, nil for all of them, for engines that open events
+// themselves. It is a *count.Unsupported if there is none.
+func SelectCPUs(e *event.Event, t target.Target) ([]int, error) {
+	return selectCPUs(e, t, newOpener(os.DirFS("/"), t, count.Options{}).topology)
 }
 
 // selectCPUs returns the CPUs of the target on which an event is counted: nil for all of them, as

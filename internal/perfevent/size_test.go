@@ -1,0 +1,28 @@
+package perfevent
+
+import (
+	"testing"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+)
+
+// TestKernelAttrSize finds that the kernel knows all that it takes to be set in a structure of that size, and not a byte more.
+func TestKernelAttrSize(t *testing.T) {
+	size, err := KernelAttrSize()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if size < 128 || size%8 != 0 || size >= 4096 {
+		t.Fatalf("%d bytes", size)
+	}
+	var b [4096 / 8]uint64 // the longest that kernels take
+	attr := (*Attr)(unsafe.Pointer(&b))
+	attr.Type, attr.Config = TypeSoftware, SoftwareDummy
+	attr.Size = uint32(unsafe.Sizeof(b))
+	b[size/8] = 1
+	_, _, errno := unix.Syscall6(unix.SYS_PERF_EVENT_OPEN, uintptr(unsafe.Pointer(&b)), 0, ^uintptr(0), ^uintptr(0), 0, 0)
+	if errno != unix.E2BIG || int(attr.Size) != size {
+		t.Errorf("with something behind the %d bytes: %v, and says %d", size, errno, attr.Size)
+	}
+}
