@@ -12,3 +12,5 @@ require (
 	golang.org/x/sys v0.49.0 // indirect
 	golang.org/x/tools v0.40.1-0.20260108161641-ca281cf95054 // indirect
 )
+
+tool github.com/cilium/ebpf/cmd/bpf2go

@@ -1,0 +1,742 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+/*
+ * Counters that all sessions of a machine share. docs/shared.md tells how the parts play together; the user's side is
+ * internal/count/shared.
+ *
+ * Each event has one perf event per CPU, which always runs. Who is counted is a node: a set of tasks, or a cgroup, that
+ * the same sessions count. When a CPU turns from one node to another, what its events counted since the last turn is
+ * added to the sums of the node that ends. Where neither task of a switch is of a node, nothing is read.
+ */
+#include "kernel.h"
+
+char LICENSE[] SEC("license") = "Dual BSD/GPL";
+
+enum {
+	MAX_EVENTS = 64,
+	BANK_EVENTS = 8, /* events whose sums are one element of the map sums */
+	MAX_NODES = 16384,
+	MAX_SESSIONS = 1024,
+	MAX_CGROUP_DEPTH = 128,
+	EXITED = 1U << 31, /* in tasks: counts no more */
+	FILTER_BITS = 12,
+};
+
+/* reading is a struct bpf_perf_event_value, but with the time that the event was not on a counter: it is 0 as long as there
+ * are enough counters, also in the eyes of who reads while it is written. */
+struct reading {
+	__u64 value;
+	__u64 enabled;
+	__u64 stopped; /* enabled - running */
+};
+
+struct node {
+	__u64 events;	/* to count, one bit each */
+	__u32 heir;	/* node of the children of its tasks, 0 for none */
+	__u32 on_exec;	/* node of its tasks once they have executed something, 0 to stay */
+	__u32 forward;	/* node to count in its place: its session has ended */
+	/* The rest is the user side's. */
+	__u32 session;	/* slot that it counts for, plus 1; 0 when it has ended */
+	__u32 unit;	/* which of the session's targets */
+	__u32 parent;	/* node whose sessions count its tasks, too; 0 for none */
+	__u64 cgroup;	/* ID, 0 for a node of tasks */
+	__u64 retired;	/* ns of CLOCK_REALTIME when its session was found to have ended */
+};
+
+struct bank_key {
+	__u32 node;
+	__u32 bank;
+};
+
+struct bank {
+	struct reading sums[BANK_EVENTS];
+};
+
+/* track is what a CPU counts for one node at a time. The readings it began with are in the map starts. */
+struct track {
+	__u64 events; /* that have begun */
+	__u32 node;
+	__u32 turns; /* to see them pass */
+};
+
+enum {
+	TASK, /* for a node of tasks */
+	GROUP, /* for a node of a cgroup */
+	TRACKS,
+};
+
+struct cpu {
+	struct track tracks[TRACKS];
+	__u64 cgroup;	     /* ID of the last task's cgroup ... */
+	__u32 cgroup_node;   /* ... and its node ... */
+	__u32 cgroup_epoch;  /* ... as of this epoch */
+	__u32 busy;	     /* sync runs */
+	__u32 unused;
+};
+
+struct system {
+	struct reading sum;
+	struct reading last;
+};
+
+struct shared_state {
+	__u64 switch_events; /* events that count a context switch right after the tracepoint */
+	__u64 cgroup_switch_events; /* ... if it leads to another cgroup */
+	__u64 partial_events; /* events that not all CPUs have */
+	__u64 events; /* all that are in use */
+	__u64 followed_events; /* events that upstream leaders count: on_leader adds them up */
+	__u32 cgroup_epoch; /* changes with the map cgroups */
+	__u32 cgroups;	/* elements in it */
+	__u32 nodes;	/* that may be in use, from the first */
+	__u32 unused;
+};
+
+struct cached {
+	__u32 node;
+	__u32 epoch;
+};
+
+enum lost {
+	LOST_READINGS, /* events that could not be read */
+	LOST_TASKS,    /* children that found no room in tasks */
+	LOST_SUMS,     /* differences for which there was no sum */
+	LOST_CGROUPS,  /* tasks in cgroups that are too deep */
+	LOST_KINDS,
+};
+
+struct session {
+	__u32 token; /* ID of the map that its process holds; 0 for a free slot */
+	__u32 unused;
+	__u64 events;
+	__u64 since; /* ns of CLOCK_REALTIME */
+};
+
+struct slot {
+	__u8 attr[144];	 /* struct perf_event_attr; size 0 for a free slot */
+	__u8 filter[128];
+	__u8 name[80];
+	__u64 since;	 /* ns of CLOCK_REALTIME */
+	__u64 cpus[64];	 /* that have its perf event, one bit each */
+	__u64 partial;	 /* not 0: not all CPUs can have it */
+	__u32 leader;	 /* ID of the link of the upstream leader that counts it; 0 where it has perf events of its own */
+	__u32 diff;	 /* ID of that leader's map of differences */
+	__u32 follower;	 /* ID of the link of on_leader */
+	__u32 unused;
+};
+
+/* CPUs of slot e begin at element e * cpus. Made by the user side, for its size. */
+struct {
+	__uint(type, BPF_MAP_TYPE_PERF_EVENT_ARRAY);
+	__uint(map_flags, BPF_F_PRESERVE_ELEMS);
+	__type(key, __u32);
+	__type(value, __u32);
+} events SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, struct cpu);
+} cpus SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__uint(max_entries, TRACKS * MAX_EVENTS);
+	__type(key, __u32);
+	__type(value, struct reading);
+} starts SEC(".maps");
+
+/* Address of a task_struct to its node, until it is freed. A task counts no more from where it exits. */
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__uint(max_entries, 1 << 20);
+	__type(key, __u64);
+	__type(value, __u32);
+} tasks SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__uint(max_entries, MAX_NODES);
+	__type(key, __u64);
+	__type(value, __u32);
+} cgroups SEC(".maps");
+
+/* What the map cgroups says of all cgroups below those in it. */
+struct {
+	__uint(type, BPF_MAP_TYPE_LRU_HASH);
+	__uint(max_entries, 4096);
+	__type(key, __u64);
+	__type(value, struct cached);
+} cgroup_cache SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, MAX_NODES);
+	__type(key, __u32);
+	__type(value, struct node);
+} nodes SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_HASH);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__uint(max_entries, MAX_NODES * 4);
+	__type(key, struct bank_key);
+	__type(value, struct bank);
+} sums SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__uint(max_entries, MAX_EVENTS);
+	__type(key, __u32);
+	__type(value, struct system);
+} systems SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__uint(max_entries, LOST_KINDS);
+	__type(key, __u32);
+	__type(value, __u64);
+} lost SEC(".maps");
+
+/* For the user side alone. */
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, MAX_SESSIONS);
+	__type(key, __u32);
+	__type(value, struct session);
+} sessions SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, MAX_EVENTS);
+	__type(key, __u32);
+	__type(value, struct slot);
+} slots SEC(".maps");
+
+struct shared_state state SEC(".data.state") = {};
+
+/* How many elements of tasks have each hash: what most switches need to know. */
+__u32 filter[1 << FILTER_BITS];
+
+const volatile __u32 nr_cpus;	   /* CPUs that are possible */
+const volatile bool cgroup_v1;	   /* perf_event has a hierarchy of its own */
+
+static __always_inline void lose(__u32 kind)
+{
+	__u64 *n = bpf_map_lookup_elem(&lost, &kind);
+
+	if (n)
+		*n += 1;
+}
+
+static __always_inline bool read_event(__u32 event, struct reading *now)
+{
+	__u64 index = event * nr_cpus + bpf_get_smp_processor_id();
+	struct bpf_perf_event_value v = {};
+
+	if (!bpf_perf_event_read_value(&events, index, &v, sizeof(v))) {
+		now->value = v.counter;
+		now->enabled = v.enabled;
+		now->stopped = v.enabled - v.running;
+		return true;
+	}
+	if (!(state.partial_events >> event & 1))
+		lose(LOST_READINGS);
+	return false;
+}
+
+static __always_inline void add_since(struct reading *sum, const struct reading *now, const struct reading *start)
+{
+	sum->value += now->value - start->value;
+	sum->enabled += now->enabled - start->enabled;
+	sum->stopped += now->stopped - start->stopped;
+}
+
+static __always_inline void add_to_node(__u32 node, __u32 event, const struct reading *now, const struct reading *start)
+{
+	struct bank_key key = {.node = node, .bank = event / BANK_EVENTS};
+	struct bank *b = bpf_map_lookup_elem(&sums, &key);
+
+	if (b)
+		add_since(&b->sums[event % BANK_EVENTS], now, start);
+	else
+		lose(LOST_SUMS);
+}
+
+enum {
+	END = 1 << 0,
+	BEGIN = 1 << 1,
+	SWITCHES = 1 << 2, /* the event is about to count the switch, which is the ending node's */
+};
+
+/* turn_event reads an event and ends it for a node and begins it for the next one. It returns whether it has begun. A function
+ * of its own for the verifier, which looks at it once and not for each event. */
+__noinline int turn_event(__u32 event, __u32 what, __u32 track, __u32 ending)
+{
+	__u32 at = track * MAX_EVENTS + event;
+	struct reading *start = bpf_map_lookup_elem(&starts, &at), now;
+
+	if (!start || !read_event(event, &now))
+		return 0;
+	if (what & SWITCHES)
+		now.value += 1;
+	if (what & END)
+		add_to_node(ending, event, &now, start);
+	if (!(what & BEGIN))
+		return 0;
+	*start = now;
+	return 1;
+}
+
+/* who is a node with the events that it counts. */
+struct who {
+	__u32 node;
+	__u64 events;
+};
+
+static __always_inline struct who who_is(__u32 node)
+{
+	struct who who = {};
+	struct node *n;
+
+	n = bpf_map_lookup_elem(&nodes, &node);
+	if (n && n->forward) {
+		node = n->forward;
+		n = bpf_map_lookup_elem(&nodes, &node);
+	}
+	if (n) {
+		who.node = node;
+		who.events = n->events;
+	}
+	return who;
+}
+
+/* turn ends what a CPU counts in a track and begins to count for another node; or for the same one, with sync. */
+static __always_inline void turn(struct cpu *cpu, __u32 which, struct who who, bool sync, __u64 switches)
+{
+	struct track *track = &cpu->tracks[which];
+	__u64 end = track->events, begin = who.events & ~state.followed_events;
+	__u64 rest = end | begin, began = 0;
+	__u32 i, ending = track->node;
+
+	if (!sync && who.node == ending)
+		return;
+	track->turns++;
+	for (i = 0; i < MAX_EVENTS && rest; i++, rest >>= 1) {
+		__u32 what;
+
+		if (!(rest & 1))
+			continue;
+		/* Without branches, as the verifier follows each of them. */
+		what = (end >> i & 1) * END | (begin >> i & 1) * BEGIN | (switches >> i & 1) * SWITCHES;
+		began |= (__u64)(__u32)turn_event(i, what, which, ending) << i;
+	}
+	track->node = who.node;
+	track->events = began;
+}
+
+static __always_inline __u32 *filter_of(__u64 task)
+{
+	return &filter[task * 0x9e3779b97f4a7c15 >> (64 - FILTER_BITS)];
+}
+
+static __always_inline struct who who_task(struct task_struct *task)
+{
+	__u64 key = (__u64)task;
+	struct who nobody = {};
+	__u32 *node;
+
+	if (!*filter_of(key))
+		return nobody;
+	node = bpf_map_lookup_elem(&tasks, &key);
+	return node && !(*node & EXITED) ? who_is(*node) : nobody;
+}
+
+/* A task is in the filter as long as it is in tasks, and for a moment before it is. */
+static __always_inline long add_task(__u64 task, __u32 node)
+{
+	long err;
+
+	__sync_fetch_and_add(filter_of(task), 1);
+	err = bpf_map_update_elem(&tasks, &task, &node, BPF_NOEXIST);
+	if (err)
+		__sync_fetch_and_add(filter_of(task), -1);
+	return err;
+}
+
+static __always_inline void remove_task(__u64 task)
+{
+	if (!bpf_map_delete_elem(&tasks, &task))
+		__sync_fetch_and_add(filter_of(task), -1);
+}
+
+/* perf_cgroup is the cgroup of a task as perf events see it. */
+static __always_inline struct cgroup *perf_cgroup(struct task_struct *task)
+{
+	struct css_set *set = BPF_CORE_READ(task, cgroups);
+	struct cgroup_subsys_state **subsys, *css = NULL;
+
+	if (!cgroup_v1)
+		return BPF_CORE_READ(set, dfl_cgrp);
+	subsys = (void *)set + bpf_core_field_offset(struct css_set, subsys);
+	subsys += bpf_core_enum_value(enum cgroup_subsys_id, perf_event_cgrp_id);
+	bpf_probe_read_kernel(&css, sizeof(css), subsys);
+	return BPF_CORE_READ(css, cgroup);
+}
+
+/* find_group_node is the node of a cgroup or of the nearest one above it that has one; 0 if none has. */
+static __noinline __u32 find_group_node(struct cgroup *cgroup, __u64 id, __u32 epoch)
+{
+	struct cached *known = bpf_map_lookup_elem(&cgroup_cache, &id), found = {.epoch = epoch};
+	__u64 above = id;
+	__u32 i, *node;
+
+	if (known && known->epoch == epoch)
+		return known->node;
+	for (i = 0; i < MAX_CGROUP_DEPTH; i++) {
+		struct cgroup_subsys_state *css;
+
+		node = bpf_map_lookup_elem(&cgroups, &above);
+		if (node) {
+			found.node = *node;
+			break;
+		}
+		css = BPF_CORE_READ(cgroup, self.parent);
+		if (!css)
+			break;
+		cgroup = BPF_CORE_READ(css, cgroup);
+		above = BPF_CORE_READ(cgroup, kn, id);
+	}
+	if (i == MAX_CGROUP_DEPTH)
+		lose(LOST_CGROUPS);
+	bpf_map_update_elem(&cgroup_cache, &id, &found, BPF_ANY);
+	return found.node;
+}
+
+static __always_inline struct who who_group(struct cpu *cpu, struct task_struct *task)
+{
+	struct who nobody = {};
+	struct cgroup *cgroup;
+	__u64 id;
+
+	if (!state.cgroups)
+		return nobody;
+	cgroup = perf_cgroup(task);
+	id = BPF_CORE_READ(cgroup, kn, id);
+	if (id != cpu->cgroup || state.cgroup_epoch != cpu->cgroup_epoch) {
+		cpu->cgroup_node = find_group_node(cgroup, id, state.cgroup_epoch);
+		cpu->cgroup = id;
+		cpu->cgroup_epoch = state.cgroup_epoch;
+	}
+	return cpu->cgroup_node ? who_is(cpu->cgroup_node) : nobody;
+}
+
+/* The kernel counts the switch itself (context-switches, cgroup-switches) only after this tracepoint, still for the
+ * task that goes. */
+static __noinline int turn_to(struct task_struct *prev, struct task_struct *next)
+{
+	__u64 switches = state.switch_events;
+	__u32 zero = 0;
+	struct cpu *cpu = bpf_map_lookup_elem(&cpus, &zero);
+
+	if (!cpu)
+		return 0;
+	if (state.cgroup_switch_events && perf_cgroup(prev) != perf_cgroup(next))
+		switches |= state.cgroup_switch_events;
+	if (state.cgroups || cpu->tracks[GROUP].node)
+		turn(cpu, GROUP, who_group(cpu, next), false, switches);
+	/* Some kernels have taken a task's perf events away before on_exit, which is after exit_mm there. */
+	if (switches && BPF_CORE_READ(prev, flags) & PF_EXITING && !BPF_CORE_READ(prev, mm))
+		switches = 0;
+	turn(cpu, TASK, who_task(next), false, switches);
+	return 0;
+}
+
+SEC("raw_tp/sched_switch")
+int on_switch(__u64 *args)
+{
+	__u64 prev = args[1], next = args[2];
+
+	if (!state.cgroups && !*filter_of(prev) && !*filter_of(next))
+		return 0;
+	return turn_to((struct task_struct *)prev, (struct task_struct *)next);
+}
+
+/* Readings of a leader in perf's layout: by how much its counter has grown on this CPU. */
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, struct bpf_perf_event_value);
+} leader_diff SEC(".maps");
+
+const volatile __u32 followed_event;
+
+static __always_inline void add_growth(struct who who, const struct reading *growth)
+{
+	const struct reading zero = {};
+
+	if (who.events >> followed_event & 1)
+		add_to_node(who.node, followed_event, growth, &zero);
+}
+
+/* Runs each time such a leader has run: at a switch, for the task that goes, and when somebody wants to read. */
+SEC("fexit/on_switch")
+int on_leader(void *ctx)
+{
+	__u64 task = bpf_get_current_task();
+	__u32 zero = 0;
+	struct bpf_perf_event_value *v;
+	struct reading growth;
+	struct cpu *cpu;
+	__u32 *node;
+
+	if (!state.cgroups && !*filter_of(task))
+		return 0;
+	cpu = bpf_map_lookup_elem(&cpus, &zero);
+	v = bpf_map_lookup_elem(&leader_diff, &zero);
+	node = bpf_map_lookup_elem(&tasks, &task);
+	if (!cpu || !v)
+		return 0;
+	growth.value = v->counter;
+	growth.enabled = v->enabled;
+	growth.stopped = v->enabled - v->running;
+	if (node) /* also one that has exited: the leader did not run there */
+		add_growth(who_is(*node & ~EXITED), &growth);
+	add_growth(who_group(cpu, (struct task_struct *)task), &growth);
+	return 0;
+}
+
+/* The task's perf events are taken away right after this (Linux 6.16). */
+SEC("raw_tp/sched_process_exit")
+int on_exit(void *ctx)
+{
+	__u64 task = bpf_get_current_task(), rest;
+	__u32 zero = 0, i, ending, *node;
+	struct track *track;
+	struct cpu *cpu;
+
+	if (!*filter_of(task))
+		return 0;
+	node = bpf_map_lookup_elem(&tasks, &task);
+	cpu = bpf_map_lookup_elem(&cpus, &zero);
+	if (!node || !cpu)
+		return 0;
+	*node |= EXITED;
+	track = &cpu->tracks[TASK];
+	ending = track->node;
+	rest = track->events;
+	track->events = 0; /* from here on, a sync has nothing to end, and a task that exits to begin */
+	track->node = 0;
+	for (i = 0; i < MAX_EVENTS && rest; i++, rest >>= 1) {
+		if (rest & 1)
+			turn_event(i, END, TASK, ending);
+	}
+	return 0;
+}
+
+/* A task has moved itself, or another one that will be found in its cgroup at its next switch. */
+SEC("raw_tp/cgroup_attach_task")
+int on_attach(void *ctx)
+{
+	__u32 zero = 0;
+	struct cpu *cpu = bpf_map_lookup_elem(&cpus, &zero);
+
+	if (cpu && (state.cgroups || cpu->tracks[GROUP].node)) /* interrupts are off */
+		turn(cpu, GROUP, who_group(cpu, (struct task_struct *)bpf_get_current_task()), false, 0);
+	return 0;
+}
+
+SEC("raw_tp/task_newtask")
+int BPF_PROG(on_newtask, struct task_struct *child)
+{
+	__u64 parent = bpf_get_current_task(), key = (__u64)child;
+	__u32 *node;
+	struct node *n;
+	struct who who;
+
+	if (*filter_of(key)) /* left over from one that had the same address */
+		remove_task(key);
+	if (!*filter_of(parent))
+		return 0;
+	node = bpf_map_lookup_elem(&tasks, &parent);
+	if (!node)
+		return 0;
+	who = who_is(*node);
+	n = bpf_map_lookup_elem(&nodes, &who.node);
+	if (!n || !n->heir)
+		return 0;
+	if (add_task(key, n->heir))
+		lose(LOST_TASKS);
+	return 0;
+}
+
+SEC("raw_tp/sched_process_free")
+int BPF_PROG(on_free, struct task_struct *task)
+{
+	__u64 key = (__u64)task;
+
+	if (*filter_of(key))
+		remove_task(key);
+	return 0;
+}
+
+/* A task that executes something is renamed, right after the kernel has enabled what perf events are to be enabled on exec. */
+SEC("raw_tp/task_rename")
+int BPF_PROG(on_rename, struct task_struct *task)
+{
+	__u64 key = (__u64)task, rest, began = 0;
+	__u32 zero = 0, *node, i, tries, turns;
+	struct cpu *cpu = bpf_map_lookup_elem(&cpus, &zero);
+	struct track *track;
+	struct node *n;
+	struct who to;
+
+	if (!*filter_of(key) || !cpu || key != bpf_get_current_task())
+		return 0;
+	node = bpf_map_lookup_elem(&tasks, &key);
+	if (!node)
+		return 0;
+	n = bpf_map_lookup_elem(&nodes, node);
+	if (!n || !n->on_exec)
+		return 0;
+	to = who_is(n->on_exec);
+	track = &cpu->tracks[TASK];
+	/* Its own node counts nothing, so that nobody uses the starts of this CPU's track meanwhile, unless
+	 * there was a turn in between. */
+	for (tries = 0; tries < 3; tries++) {
+		turns = track->turns;
+		began = 0;
+		rest = to.events & ~state.followed_events;
+		for (i = 0; i < MAX_EVENTS && rest; i++, rest >>= 1) {
+			if (rest & 1)
+				began |= (__u64)(__u32)turn_event(i, BEGIN, TASK, 0) << i;
+		}
+		if (turns == track->turns)
+			break;
+	}
+	*node = to.node;
+	if (turns == track->turns) {
+		track->events = began;
+		track->node = to.node;
+	}
+	return 0;
+}
+
+/* sync brings what user space wants to read up to date: args[0] selects what, args[1] the events of the whole CPU. It is
+ * run on a CPU by BPF_PROG_TEST_RUN: from an interrupt, or, on the CPU of the caller, with preemption disabled. The
+ * interrupt of another session may come while it runs, and is told to try again. */
+enum {
+	SYNC_TRACKS = 1,
+	SYNC_SYSTEM = 2,
+	AGAIN = 1,
+};
+
+__noinline int sync_event(__u32 event)
+{
+	struct system *s = bpf_map_lookup_elem(&systems, &event);
+	struct reading now;
+
+	if (!s || !read_event(event, &now))
+		return 0;
+	if (now.enabled < s->last.enabled) /* another perf event: the CPU was offline */
+		__builtin_memset(&s->last, 0, sizeof(s->last));
+	add_since(&s->sum, &now, &s->last);
+	s->last = now;
+	return 0;
+}
+
+/* Before each step that takes a CPU down, on that CPU: its perf events go with one of them. */
+SEC("raw_tp/cpuhp_enter")
+int on_hotplug(__u64 *args)
+{
+	__u64 rest = state.events;
+	__u32 i;
+
+	if ((__u32)args[0] != bpf_get_smp_processor_id())
+		return 0;
+	for (i = 0; i < MAX_EVENTS && rest; i++, rest >>= 1) {
+		if (rest & 1)
+			sync_event(i);
+	}
+	return 0;
+}
+
+SEC("raw_tp")
+int sync(__u64 *args)
+{
+	__u32 zero = 0, i;
+	struct cpu *cpu = bpf_map_lookup_elem(&cpus, &zero);
+	__u64 what = args[0], system = args[1];
+	struct task_struct *task;
+
+	if (!cpu)
+		return 0;
+	if (cpu->busy)
+		return AGAIN;
+	cpu->busy = 1;
+	barrier();
+	if (what & SYNC_TRACKS) {
+		task = (struct task_struct *)bpf_get_current_task();
+		turn(cpu, TASK, who_task(task), true, 0);
+		turn(cpu, GROUP, who_group(cpu, task), true, 0);
+	}
+	if (!(what & SYNC_SYSTEM))
+		system = 0;
+	for (i = 0; i < MAX_EVENTS && system; i++, system >>= 1) {
+		if (system & 1)
+			sync_event(i);
+	}
+	barrier();
+	cpu->busy = 0;
+	return 0;
+}
+
+/* move_task puts a task (args[0], its address) into a node (args[1]), 0 for none. With args[2] it moves only a task that is
+ * in a node already, and has not ended since. It returns whether there was no room. */
+SEC("raw_tp")
+int move_task(__u64 *args)
+{
+	__u64 task = args[0];
+	__u32 to = args[1];
+
+	if (!to) {
+		remove_task(task);
+		return 0;
+	}
+	if (!args[2] && !add_task(task, to))
+		return 0;
+	return bpf_map_update_elem(&tasks, &task, &to, BPF_EXIST) && !args[2];
+}
+
+struct found {
+	__u64 task;
+	__u32 tid; /* as the reader sees it */
+	__u32 exits;
+};
+
+const struct found *unused __attribute__((unused)); /* keeps the type in the BTF, for the user side */
+
+SEC("iter/task")
+int find(struct bpf_iter__task *ctx)
+{
+	struct task_struct *task = ctx->task;
+	struct found found = {};
+	__u64 pid = 0, number;
+	__u32 level;
+
+	if (!task)
+		return 0;
+	level = BPF_CORE_READ((struct task_struct *)bpf_get_current_task(), thread_pid, level);
+	bpf_probe_read_kernel(&pid, sizeof(pid), &task->thread_pid);
+	if (!pid) /* it is being released */
+		return 0;
+	number = pid + bpf_core_field_offset(struct pid, numbers) + level * bpf_core_type_size(struct upid) +
+		 bpf_core_field_offset(struct upid, nr);
+	bpf_probe_read_kernel(&found.tid, sizeof(found.tid), (void *)number);
+	found.task = (__u64)task;
+	found.exits = !!(task->flags & PF_EXITING);
+	bpf_seq_write(ctx->meta->seq, &found, sizeof(found));
+	return 0;
+}

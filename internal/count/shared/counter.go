@@ -1,0 +1,321 @@
+// Package shared counts with perf events that all sessions of a machine share: one per distinct event and CPU, however
+// many sessions count it, so that nothing is multiplexed for their sake. docs/shared.md is its description.
+//
+// A session finds what the others share through a map of IDs that is pinned in bpffs, and holds it by having it open.
+// When the last session has ended, in whatever way, the BPF programs and the perf events are gone.
+//
+// It needs Linux 5.15 with BTF, bpffs on /sys/fs/bpf, and root or CAP_BPF, CAP_PERFMON and CAP_SYS_ADMIN.
+package shared
+
+import (
+	"errors"
+	"fmt"
+	"math/bits"
+	"slices"
+
+	"github.com/cilium/ebpf"
+
+	"github.com/bperf/bperf/internal/count"
+	"github.com/bperf/bperf/internal/perfevent"
+	"github.com/bperf/bperf/internal/target"
+)
+
+// Counter is a count.Counter of shared events. It is not safe for concurrent use.
+type Counter struct {
+	o        *objects
+	place    *place
+	token    *ebpf.Map
+	session  session
+	followed map[int]*followed // by slot
+
+	where    Where
+	cgroupV1 bool
+	target   target.Target
+	options  count.Options
+	events   []counted
+	cells    []count.Cell // events in order; the readings are what was counted up to the last Disable
+	units    bool         // the target is of tasks or cgroups
+
+	enabled bool
+	base    []perfevent.Reading // of the cells, when they were enabled
+	now     []perfevent.Reading // of the cells, last
+}
+
+// counted is an event of the list.
+type counted struct {
+	slot int
+	cpus []int // of the target, on which it is counted
+	err  error
+}
+
+// Enable starts counting.
+func (c *Counter) Enable() error {
+	if c.enabled {
+		return nil
+	}
+	if err := c.read(c.base); err != nil {
+		return fmt.Errorf("start counting: %w", err)
+	}
+	c.enabled = true
+	return nil
+}
+
+// Disable stops counting.
+func (c *Counter) Disable() error {
+	if !c.enabled {
+		return nil
+	}
+	if err := c.read(c.now); err != nil {
+		return fmt.Errorf("stop counting: %w", err)
+	}
+	for i := range c.cells {
+		c.cells[i].Add(c.now[i].Sub(c.base[i]))
+	}
+	c.enabled = false
+	return nil
+}
+
+// Read appends the current readings to dst.
+func (c *Counter) Read(dst []count.Cell) ([]count.Cell, error) {
+	first := len(dst)
+	dst = append(dst, c.cells...)
+	if !c.enabled {
+		return dst, nil
+	}
+	if err := c.read(c.now); err != nil {
+		return nil, err
+	}
+	for i := range c.cells {
+		dst[first+i].Add(c.now[i].Sub(c.base[i]))
+	}
+	return dst, nil
+}
+
+// Err says why an event is not counted: a *count.Unsupported.
+func (c *Counter) Err(event int) error { return c.events[event].err }
+
+// Close ends the session: what nobody else counts is counted no more.
+func (c *Counter) Close() error {
+	if c.o == nil {
+		return nil
+	}
+	err := errors.Join(c.leave(), c.closeObjects(), c.place.close())
+	c.o, c.cells, c.enabled = nil, nil, false
+	return err
+}
+
+// closeObjects lets go of all that is shared.
+func (c *Counter) closeObjects() error {
+	errs := []error{c.o.close()}
+	for _, f := range c.followed {
+		errs = append(errs, f.close())
+	}
+	return errors.Join(errs...)
+}
+
+// runLeaders brings what upstream leaders count up to date on CPUs.
+func (c *Counter) runLeaders(cpus []int) error {
+	for _, f := range c.followed {
+		if err := f.run(cpus); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// read takes a reading of all cells, of all that was counted since they exist.
+func (c *Counter) read(dst []perfevent.Reading) error {
+	clear(dst)
+	if !c.units {
+		return c.readSystem(dst)
+	}
+	unlock, err := c.place.lock(lookOnly)
+	if err != nil {
+		return err
+	}
+	defer unlock()
+	return c.readUnits(dst)
+}
+
+// readSystem reads the events where they are, on each CPU.
+func (c *Counter) readSystem(dst []perfevent.Reading) error {
+	if err := c.o.syncCPUs(c.target.CPUs, syncSystem, c.session.events); err != nil {
+		return err
+	}
+	if err := c.runLeaders(c.target.CPUs); err != nil {
+		return err
+	}
+	sums := make(map[int][]perfevent.Reading) // by slot and CPU
+	for i, cell := range c.cells {
+		slot := c.events[cell.Event].slot
+		if sums[slot] == nil {
+			var err error
+			if sums[slot], err = c.systemSums(slot); err != nil {
+				return err
+			}
+		}
+		dst[i] = sums[slot][cell.CPU]
+	}
+	return nil
+}
+
+// systemSums are what an event has counted, by CPU.
+func (c *Counter) systemSums(slot int) ([]perfevent.Reading, error) {
+	if f := c.followed[slot]; f != nil {
+		return f.readings()
+	}
+	var all []countersSystem
+	if err := c.o.maps[countersMapSystems].Lookup(uint32(slot), &all); err != nil {
+		return nil, fmt.Errorf("read the sums of the CPUs: %w", err)
+	}
+	sums := make([]perfevent.Reading, len(all))
+	for cpu := range all {
+		sums[cpu] = all[cpu].Sum.reading()
+	}
+	return sums, nil
+}
+
+func (r countersReading) reading() perfevent.Reading {
+	return perfevent.Reading{Value: r.Value, Enabled: r.Enabled, Running: r.Enabled - r.Stopped}
+}
+
+// readUnits reads the sums of the session's nodes and those below, after they were brought up to date where
+// such a node runs. The lock is held, so that no node moves meanwhile.
+func (c *Counter) readUnits(dst []perfevent.Reading) error {
+	var state countersSharedState
+	if err := c.o.maps[mapState].Lookup(uint32(0), &state); err != nil {
+		return fmt.Errorf("read the shared state: %w", err)
+	}
+	table, err := readNodes(c.o, state)
+	if err != nil {
+		return err
+	}
+	units := table.units(c.session)
+	if err := c.syncWhere(units); err != nil {
+		return err
+	}
+	places := c.placesOfCells()
+	for id, of := range units {
+		for bank := range uint32(maxEvents / bankEvents) {
+			if c.session.events>>(bank*bankEvents)&(1<<bankEvents-1) == 0 {
+				continue
+			}
+			if err := c.addBank(dst, places, id, bank, of); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// syncWhere brings those CPUs up to date on which one of the nodes runs at this moment.
+func (c *Counter) syncWhere(units map[uint32][]uint32) error {
+	var cpus []countersCpu
+	if err := c.o.maps[countersMapCpus].Lookup(uint32(0), &cpus); err != nil {
+		return fmt.Errorf("read what the CPUs count: %w", err)
+	}
+	var run []int
+	for cpu, at := range cpus {
+		for _, track := range at.Tracks {
+			if units[track.Node] != nil {
+				run = append(run, cpu)
+				break
+			}
+		}
+	}
+	if err := c.o.syncCPUs(run, syncTracks, 0); err != nil {
+		return err
+	}
+	return c.runLeaders(run)
+}
+
+// unitPlace is what the cells of units differ by, besides the CPU.
+type unitPlace struct {
+	slot int
+	unit uint32
+}
+
+// placesOfCells lists the cells (indexes) of each event and unit.
+func (c *Counter) placesOfCells() map[unitPlace][]int {
+	places := make(map[unitPlace][]int)
+	for i, cell := range c.cells {
+		p := unitPlace{c.events[cell.Event].slot, c.unit(cell)}
+		places[p] = append(places[p], i)
+	}
+	return places
+}
+
+// unit is the number that the session's nodes have for a cell.
+func (c *Counter) unit(cell count.Cell) uint32 {
+	return uint32(max(cell.Thread, cell.Cgroup, 0))
+}
+
+// bankSums is an element of the map of sums.
+type bankSums [bankEvents]countersReading
+
+// addBank adds one element of the sums to the cells of the units that its node counts for.
+func (c *Counter) addBank(dst []perfevent.Reading, places map[unitPlace][]int, id, bank uint32, units []uint32) error {
+	var sums []bankSums // by CPU
+	err := c.o.maps[countersMapSums].Lookup(countersBankKey{Node: id, Bank: bank}, &sums)
+	if errors.Is(err, ebpf.ErrKeyNotExist) { // never counted such an event
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("read the sums of a node: %w", err)
+	}
+	for events := c.session.events >> (bank * bankEvents) & (1<<bankEvents - 1); events != 0; events &= events - 1 {
+		i := bits.TrailingZeros64(events)
+		for _, unit := range units {
+			for _, cell := range places[unitPlace{int(bank*bankEvents) + i, unit}] {
+				for cpu := range sums {
+					if at := c.cells[cell].CPU; at == count.None || at == cpu {
+						dst[cell].Add(sums[cpu][i].reading())
+					}
+				}
+			}
+		}
+	}
+	return nil
+}
+
+// supported lists the slots of the events that are counted.
+func (c *Counter) supported() (events uint64) {
+	for _, e := range c.events {
+		if e.err == nil {
+			events |= 1 << e.slot
+		}
+	}
+	return events
+}
+
+// makeCells lists what is read, events in order.
+func (c *Counter) makeCells() {
+	for i, e := range c.events {
+		if e.err != nil {
+			continue
+		}
+		cell := count.Cell{Event: i, CPU: count.None, Thread: count.None, Cgroup: count.None}
+		switch {
+		case len(c.target.Threads) > 0 && c.options.PerThread:
+			for thread := range c.target.Threads {
+				cell.Thread = thread
+				c.cells = append(c.cells, cell)
+			}
+		case len(c.target.Threads) > 0:
+			c.cells = append(c.cells, cell)
+		default:
+			for cgroup := range max(len(c.target.Cgroups), 1) {
+				if len(c.target.Cgroups) > 0 {
+					cell.Cgroup = cgroup
+				}
+				for _, cpu := range e.cpus {
+					cell.CPU = cpu
+					c.cells = append(c.cells, cell)
+				}
+			}
+		}
+	}
+	c.cells = slices.Clip(c.cells)
+	c.base = make([]perfevent.Reading, len(c.cells))
+	c.now = make([]perfevent.Reading, len(c.cells))
+}

@@ -1,0 +1,147 @@
+package shared
+
+import (
+	"fmt"
+	"os/exec"
+	"runtime"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/bperf/bperf/internal/count"
+	"github.com/bperf/bperf/internal/count/direct"
+	"github.com/bperf/bperf/internal/event"
+	"github.com/bperf/bperf/internal/target"
+	loop "github.com/bperf/bperf/test/program"
+	"github.com/bperf/bperf/test/require"
+)
+
+// startSpinner starts a process that hardly ever leaves the last CPU: there are few switches at which its counters could
+// be read.
+func startSpinner(t testing.TB) (pid, cpu int) {
+	t.Helper()
+	require.Root(t)
+	cpus := resolve(t, target.Spec{System: true}).CPUs
+	cpu = cpus[len(cpus)-1]
+	cmd := exec.Command(loop.Program{Body: loop.Spin, Times: 1 << 62}.Write(t))
+	check(t, cmd.Start())
+	t.Cleanup(func() { cmd.Process.Kill(); cmd.Wait() })
+	var set unix.CPUSet
+	set.Set(cpu)
+	check(t, unix.SchedSetaffinity(cmd.Process.Pid, &set))
+	return cmd.Process.Pid, cpu
+}
+
+// pinTest puts a test on the first CPU.
+func pinTest(t testing.TB) {
+	t.Helper()
+	runtime.LockOSThread() // and never unlocks: the thread ends with the test
+	var set unix.CPUSet
+	set.Set(resolve(t, target.Spec{System: true}).CPUs[0])
+	check(t, unix.SchedSetaffinity(0, &set))
+}
+
+// TestWindows counts the time of a process that is on its CPU when counting starts and when it stops: what is counted must
+// be no less than what a direct counter says of a shorter window, and no more than what another says of a longer one.
+func TestWindows(t *testing.T) {
+	dir := sharing(t)
+	name, group := cgroup(t, "")
+	pid, cpu := startSpinner(t)
+	join(t, group, pid)
+	for name, s := range map[string]target.Spec{
+		"process": pids(pid),
+		"thread":  tids(pid),
+		"CPU":     {CPUs: []int{cpu}},
+		"system":  system,
+		"cgroup":  groups(name),
+	} {
+		t.Run(name, func(t *testing.T) {
+			pinTest(t)
+			shared := open(t, dir, clocks, s, count.Options{})
+			var wrong []string
+			for range windows {
+				wrong = append(wrong, countWindow(t, shared, resolve(t, s))...)
+			}
+			// A virtual machine may lose its CPU while the kernel has taken the events off.
+			if len(wrong) > 2*windows/4 {
+				t.Errorf("%d of %d times are wrong: counted %s", len(wrong), 2*windows, strings.Join(wrong, "; "))
+			}
+		})
+	}
+}
+
+const (
+	clocks  = "task-clock,cpu-clock"
+	windows = 20
+)
+
+// countWindow counts for some milliseconds and says what is wrong about it.
+func countWindow(t *testing.T, shared *Counter, at target.Target) (wrong []string) {
+	t.Helper()
+	list := parseEvents(t, clocks)
+	longer, shorter := openDirect(t, list, at), openDirect(t, list, at)
+	defer longer.Close()
+	defer shorter.Close()
+	before := totals(t, shared, 2)
+	all := []count.Counter{longer, shared, shorter}
+	for _, c := range all {
+		check(t, c.Enable())
+	}
+	time.Sleep(2 * time.Millisecond)
+	for _, c := range slices.Backward(all) {
+		check(t, c.Disable())
+	}
+	after, least, most := totals(t, shared, 2), totals(t, shorter, 2), totals(t, longer, 2)
+	for i, e := range list.Events() {
+		// There are some instructions between what both take for the moment of a switch.
+		const slack = uint64(200 * time.Microsecond)
+		if got := after[i] - before[i]; got+slack < least[i] || got > most[i]+slack {
+			wrong = append(wrong, fmt.Sprintf("%d ns of %s, want %d to %d", got, e.Name, least[i], most[i]))
+		}
+	}
+	return wrong
+}
+
+func openDirect(t testing.TB, list event.List, at target.Target) *direct.Counter {
+	t.Helper()
+	c, err := direct.Open(list, at, count.Options{})
+	check(t, err)
+	return c
+}
+
+// TestDisabledCountsNothing has a target that runs on while nothing is counted, before, after and between.
+func TestDisabledCountsNothing(t *testing.T) {
+	dir := sharing(t)
+	p := startPuppet(t)
+	c := open(t, dir, getppid, pids(p.pid), inherit)
+	p.call(0, 1)
+	expect(t, c, "before", 0)
+	check(t, c.Enable())
+	check(t, c.Enable()) // changes nothing
+	p.call(0, 20)
+	expect(t, c, "enabled", 20)
+	check(t, c.Disable())
+	check(t, c.Disable())
+	p.call(0, 300)
+	expect(t, c, "disabled", 20)
+	check(t, c.Enable())
+	p.call(0, 4000)
+	expect(t, c, "enabled again", 4020)
+}
+
+// TestChildrenBornWhileDisabled are counted as soon as their parents are.
+func TestChildrenBornWhileDisabled(t *testing.T) {
+	dir := sharing(t)
+	p := startPuppet(t)
+	c := open(t, dir, getppid, pids(p.pid), inherit)
+	child := p.puppet(0)
+	grandchild := child.puppet(0)
+	child.call(0, 1)
+	check(t, c.Enable())
+	child.call(0, 20)
+	grandchild.call(0, 300)
+	expect(t, c, "children", 320)
+}

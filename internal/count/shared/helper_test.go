@@ -1,0 +1,186 @@
+package shared
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"strconv"
+	"syscall"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/bperf/bperf/internal/count"
+	"github.com/bperf/bperf/internal/event"
+	"github.com/bperf/bperf/internal/target"
+	loop "github.com/bperf/bperf/test/program"
+	"github.com/bperf/bperf/test/require"
+)
+
+// The test binary is its own set of programs: with "helper" as first argument, the second names one of them.
+func TestMain(m *testing.M) {
+	if len(os.Args) > 2 && os.Args[1] == "helper" {
+		helpers[os.Args[2]](os.Args[3:])
+		os.Exit(0)
+	}
+	os.Exit(m.Run())
+}
+
+var helpers = map[string]func(args []string){
+	"puppet": func([]string) { newPuppetry().obey() },
+	"host":   func(args []string) { hostSessions(args[0]) },
+	"report": func(args []string) { reportOpen(args[0]) },
+}
+
+func check(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+func atoi(s string) int {
+	n, err := strconv.Atoi(s)
+	if err != nil {
+		panic(err)
+	}
+	return n
+}
+
+// bpffs mounts a bpffs of the test's own and returns the directory in it through which its sessions find each other.
+func bpffs(t testing.TB) string {
+	t.Helper()
+	require.Root(t)
+	mount := t.TempDir()
+	check(t, unix.Mount("bpf", mount, "bpf", 0, ""))
+	t.Cleanup(func() {
+		if err := unix.Unmount(mount, 0); err != nil {
+			t.Error(err)
+		}
+	})
+	return filepath.Join(mount, "bperf")
+}
+
+// sharing is bpffs, with a session that keeps what is shared there, so that not each session of the test has to make it.
+func sharing(t testing.TB) (dir string) {
+	t.Helper()
+	dir = bpffs(t)
+	open(t, dir, "dummy", tids(os.Getpid()), count.Options{})
+	return dir
+}
+
+const getppid = "syscalls:sys_enter_getppid"
+
+func parseEvents(t testing.TB, events string) event.List {
+	t.Helper()
+	require.Tracefs(t)
+	list, err := event.Host().Parse(events)
+	check(t, err)
+	return list
+}
+
+func resolve(t testing.TB, s target.Spec) target.Target {
+	t.Helper()
+	resolved, err := s.Resolve()
+	check(t, err)
+	return resolved
+}
+
+// open opens a session, again and again until no thread of the target started meanwhile, as stat does.
+func open(t testing.TB, dir, events string, s target.Spec, o count.Options) *Counter {
+	t.Helper()
+	list := parseEvents(t, events)
+	for {
+		at := resolve(t, s)
+		c, err := Open(Where{Dir: dir}, list, at, o)
+		check(t, err)
+		if !resolve(t, s).SameThreads(at) {
+			check(t, c.Close())
+			continue
+		}
+		t.Cleanup(func() { c.Close() })
+		for i := range list.Events() {
+			if err := c.Err(i); err != nil {
+				t.Fatalf("event %d: %v", i, err)
+			}
+		}
+		return c
+	}
+}
+
+// start opens a session and starts it.
+func start(t testing.TB, dir, events string, s target.Spec, o count.Options) *Counter {
+	t.Helper()
+	c := open(t, dir, events, s, o)
+	check(t, c.Enable())
+	return c
+}
+
+// totals reads a counter and sums each event up; it fails where one was not counted all the time.
+func totals(t testing.TB, c count.Counter, events int) []uint64 {
+	t.Helper()
+	cells, err := c.Read(nil)
+	check(t, err)
+	sums := make([]uint64, events)
+	for _, cell := range cells {
+		if cell.Running != cell.Enabled {
+			t.Errorf("cell %+v is scaled", cell)
+		}
+		sums[cell.Event] += cell.Value
+	}
+	return sums
+}
+
+// expect reads a counter of one event.
+func expect(t testing.TB, c count.Counter, what string, want uint64) {
+	t.Helper()
+	if got := totals(t, c, 1)[0]; got != want {
+		t.Errorf("%s: counted %d, want %d", what, got, want)
+	}
+}
+
+func pids(pid ...int) target.Spec       { return target.Spec{PIDs: pid} }
+func tids(tid ...int) target.Spec       { return target.Spec{TIDs: tid} }
+func groups(name ...string) target.Spec { return target.Spec{System: true, Cgroups: name} }
+
+var inherit = count.Options{Inherit: true}
+
+// spin is a program for those who only have to be there.
+var spin = loop.Program{Body: loop.Spin, Times: 1}
+
+// caller is a program that calls getppid so often.
+func caller(t testing.TB, times uint64) string {
+	t.Helper()
+	return loop.Program{Body: loop.GetPPID, Times: times}.Write(t)
+}
+
+// cgroup makes a cgroup with a name of its own, and returns its path and that of its directory.
+func cgroup(t testing.TB, below string) (name, dir string) {
+	t.Helper()
+	require.Root(t)
+	root := resolve(t, groups("/")).Cgroups[0].Path
+	dir, err := os.MkdirTemp(filepath.Join(root, below), "bperf-test-")
+	check(t, err)
+	t.Cleanup(func() { removeCgroup(t, dir) })
+	name, err = filepath.Rel(root, dir)
+	check(t, err)
+	return name, dir
+}
+
+// removeCgroup removes a cgroup, when those in it have got to their end.
+func removeCgroup(t testing.TB, dir string) {
+	t.Helper()
+	err := os.Remove(dir)
+	for deadline := time.Now().Add(10 * time.Second); errors.Is(err, syscall.EBUSY) && time.Now().Before(deadline); err = os.Remove(dir) {
+		time.Sleep(time.Millisecond)
+	}
+	if err != nil {
+		t.Error(err)
+	}
+}
+
+func join(t testing.TB, dir string, pid int) {
+	t.Helper()
+	check(t, os.WriteFile(filepath.Join(dir, "cgroup.procs"), []byte(strconv.Itoa(pid)), 0))
+}

@@ -1,0 +1,157 @@
+package shared
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"testing"
+	"time"
+
+	"github.com/cilium/ebpf"
+	"github.com/cilium/ebpf/link"
+
+	"github.com/bperf/bperf/internal/count"
+)
+
+// pinned reads the IDs that sessions find each other by.
+func pinned(t testing.TB, dir string) ids {
+	t.Helper()
+	known, err := (&place{path: dir}).load()
+	check(t, err)
+	return known
+}
+
+// left lists what there still is of the objects with these IDs.
+func left(known ids) (there []string) {
+	add := func(what string, id uint32, err error) {
+		if !errors.Is(err, fs.ErrNotExist) {
+			there = append(there, fmt.Sprintf("%s %d", what, id))
+		}
+	}
+	for i, id := range known.Maps {
+		m, err := ebpf.NewMapFromID(ebpf.MapID(id))
+		m.Close()
+		add("map "+mapNames[i], id, err)
+	}
+	for i, id := range known.Programs {
+		p, err := ebpf.NewProgramFromID(ebpf.ProgramID(id))
+		p.Close()
+		add("program "+programNames[i], id, err)
+	}
+	for i, id := range known.Links {
+		l, err := link.NewFromID(link.ID(id))
+		if err == nil {
+			l.Close()
+		}
+		add("link of "+hookNames[i], id, err)
+	}
+	return there
+}
+
+// expectGone waits for the kernel, which frees things a little later than they are let go.
+func expectGone(t testing.TB, known ids) {
+	t.Helper()
+	there := left(known)
+	for deadline := time.Now().Add(10 * time.Second); len(there) > 0 && time.Now().Before(deadline); there = left(known) {
+		time.Sleep(time.Millisecond)
+	}
+	if len(there) > 0 {
+		t.Errorf("there still are %q", there)
+	}
+}
+
+func expectEmpty(t testing.TB, dir string) {
+	t.Helper()
+	entries, err := os.ReadDir(dir)
+	check(t, err)
+	if len(entries) > 0 {
+		t.Errorf("there still is %v", entries)
+	}
+}
+
+// TestNothingIsLeftBehind has the last session close, or die.
+func TestNothingIsLeftBehind(t *testing.T) {
+	dir := bpffs(t)
+	pid, _ := waiting(t, spin)
+	name, _ := cgroup(t, "")
+	t.Run("closed", func(t *testing.T) {
+		a := start(t, dir, getppid, pids(pid), inherit)
+		b := start(t, dir, "context-switches", system, count.Options{})
+		c := start(t, dir, "page-faults", groups(name), count.Options{})
+		known := pinned(t, dir)
+		if got := left(known); len(got) != len(known.Maps)+len(known.Programs)+len(known.Links) {
+			t.Errorf("of what is shared there are only %q", got)
+		}
+		check(t, a.Close())
+		check(t, c.Close())
+		check(t, b.Close())
+		expectGone(t, known)
+		expectEmpty(t, dir)
+	})
+	t.Run("killed", func(t *testing.T) {
+		h := startHost(t, dir)
+		h.start(getppid, pids(pid), inherit)
+		h.start("context-switches", system, count.Options{})
+		h.start("page-faults", groups(name), count.Options{})
+		known := pinned(t, dir)
+		h.kill()
+		expectGone(t, known)
+	})
+	t.Run("after one was killed", func(t *testing.T) {
+		c := start(t, dir, getppid, pids(pid), inherit)
+		known := pinned(t, dir)
+		check(t, c.Close())
+		expectGone(t, known)
+		expectEmpty(t, dir)
+	})
+}
+
+// TestHooksGo has sessions on CPUs, which need no work on a context switch, outlive those that do.
+func TestHooksGo(t *testing.T) {
+	dir := bpffs(t)
+	pid, _ := waiting(t, spin)
+	all := start(t, dir, "task-clock", system, count.Options{})
+	for _, killed := range []bool{false, true} {
+		h := startHost(t, dir)
+		one := start(t, dir, "task-clock", pids(pid), inherit)
+		h.start("task-clock", pids(pid), inherit)
+		known := pinned(t, dir)
+		check(t, one.Close())
+		if got := left(known); len(got) != len(known.Maps)+len(known.Programs)+len(known.Links) {
+			t.Errorf("while a session needs them, there are only %q", got)
+		}
+		h.kill()
+		expectGone(t, ids{Links: known.Links})
+		if got := left(ids{Maps: known.Maps, Programs: known.Programs}); len(got) != len(known.Maps)+len(known.Programs) {
+			t.Errorf("killed %v: of what the last session uses there is only %q", killed, got)
+		}
+	}
+	check(t, all.Close())
+	expectEmpty(t, dir)
+}
+
+// TestKilledSessions has those that survive go on, with right counts.
+func TestKilledSessions(t *testing.T) {
+	dir := bpffs(t)
+	p := startPuppet(t)
+	h := startHost(t, dir) // the first, which makes everything
+	h.start(getppid+",page-faults", pids(p.pid), inherit)
+	above := start(t, dir, getppid, pids(p.pid), inherit)
+	other := startHost(t, dir)
+	other.start(getppid, pids(p.pid), inherit)
+	below := start(t, dir, getppid, pids(p.pid), count.Options{})
+
+	p.call(0, 1)
+	h.kill()
+	p.call(0, 20)
+	other.kill()
+	p.call(0, 300)
+	next := start(t, dir, getppid, pids(p.pid), inherit) // sweeps
+	p.call(0, 4000)
+	child := p.puppet(0)
+	child.call(0, 50000)
+	expect(t, above, "the one before", 54321)
+	expect(t, below, "the one below", 4321)
+	expect(t, next, "the next", 54000)
+}

@@ -1,0 +1,147 @@
+package shared
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"runtime"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/bperf/bperf/internal/count"
+	"github.com/bperf/bperf/internal/event"
+	"github.com/bperf/bperf/internal/perfevent"
+	"github.com/bperf/bperf/internal/target"
+	"github.com/bperf/bperf/test/require"
+)
+
+// manyEvents names so many events.
+func manyEvents(t testing.TB, n int) []string {
+	t.Helper()
+	entries, err := os.ReadDir(require.Tracefs(t) + "/events/syscalls")
+	check(t, err)
+	var names []string
+	for _, e := range entries {
+		if strings.HasPrefix(e.Name(), "sys_enter_") && e.Name() != "sys_enter_getppid" {
+			names = append(names, "syscalls:"+e.Name())
+		}
+	}
+	if len(names) < n {
+		t.Fatalf("this kernel has only %d tracepoints of system calls", len(names))
+	}
+	return names[:n]
+}
+
+// TestManySessions has more sessions count the same process than any number of trampolines would allow.
+func TestManySessions(t *testing.T) {
+	dir := sharing(t)
+	p := startPuppet(t)
+	const n = 100
+	var sessions []*Counter
+	for i := range n {
+		sessions = append(sessions, start(t, dir, getppid, pids(p.pid), count.Options{Inherit: i%2 == 0}))
+	}
+	p.call(0, 7)
+	for i, c := range sessions {
+		expect(t, c, fmt.Sprint("session ", i), 7)
+	}
+}
+
+// TestManyEvents has as many distinct events as can be shared at a time, and more of them one after the other.
+func TestManyEvents(t *testing.T) {
+	dir := sharing(t)
+	p := startPuppet(t)
+	names := manyEvents(t, 2*maxEvents)
+	for some := range slices.Chunk(names, 16) { // and a dummy is open all the time
+		c := start(t, dir, strings.Join(append(some, getppid), ","), pids(p.pid), inherit)
+		p.call(0, 7)
+		if got := totals(t, c, len(some)+1); got[len(some)] != 7 {
+			t.Errorf("with %d other events: counted %d, want 7", len(some), got[len(some)])
+		}
+		check(t, c.Close())
+	}
+	all := append(names[:maxEvents-2:maxEvents-2], getppid)
+	c := start(t, dir, strings.Join(all, ","), pids(p.pid), inherit)
+	p.call(0, 7)
+	if got := totals(t, c, len(all)); got[len(all)-1] != 7 {
+		t.Errorf("with all events: counted %d, want 7", got[len(all)-1])
+	}
+	_, err := Open(Where{Dir: dir}, parseEvents(t, names[maxEvents]), resolve(t, pids(p.pid)), inherit)
+	if want := "all sessions together share 64 events already: no more can"; err == nil || err.Error() != want {
+		t.Errorf("one more: got error %v, want %q", err, want)
+	}
+	again := start(t, dir, getppid, pids(p.pid), inherit)
+	p.call(0, 1)
+	expect(t, again, "one of those that are shared", 1)
+}
+
+// bogus is an event of a PMU that no machine has.
+var bogus = event.Group{Events: []*event.Event{
+	{Name: "bogus", PMU: "bogus", Scale: 1, Attr: perfevent.Attr{Type: 0x7fffffff}},
+}}
+
+// TestUnsupportedEvents have a reason, and leave nothing behind, while the others of their session are counted.
+func TestUnsupportedEvents(t *testing.T) {
+	dir := bpffs(t)
+	p := startPuppet(t)
+	for name, s := range map[string]target.Spec{"process": pids(p.pid), "system": system} {
+		t.Run(name, func(t *testing.T) {
+			alone, err := Open(Where{Dir: dir}, event.List{bogus}, resolve(t, s), inherit)
+			check(t, err)
+			var unsupported *count.Unsupported
+			if !errors.As(alone.Err(0), &unsupported) || unsupported.Reason == "" {
+				t.Errorf("alone: got %v, want a reason", alone.Err(0))
+			}
+			if got := pinned(t, dir).Links; got != (ids{}).Links {
+				t.Errorf("programs are attached for nothing: %v", got)
+			}
+			check(t, alone.Close())
+			expectEmpty(t, dir)
+
+			both, err := Open(Where{Dir: dir}, append(parseEvents(t, getppid), bogus), resolve(t, s), inherit)
+			check(t, err)
+			check(t, both.Enable())
+			p.call(0, 7)
+			if got := totals(t, both, 1)[0]; got < 7 || name == "process" && got != 7 {
+				t.Errorf("beside it: counted %d, want 7", got)
+			}
+			if both.Err(0) != nil || both.Err(1) == nil {
+				t.Errorf("errors are %v and %v, want none and a reason", both.Err(0), both.Err(1))
+			}
+			check(t, both.Close())
+			expectEmpty(t, dir)
+		})
+	}
+}
+
+// TestPartOfTheCPUs has the first session count one CPU, and the next ones more of them.
+func TestPartOfTheCPUs(t *testing.T) {
+	dir := bpffs(t)
+	pid, cpu := startSpinner(t)
+	first := resolve(t, system).CPUs[0]
+	one := start(t, dir, "cpu-clock", target.Spec{CPUs: []int{first}}, count.Options{})
+	all := start(t, dir, "cpu-clock", system, count.Options{})
+	last := start(t, dir, "cpu-clock", target.Spec{CPUs: []int{cpu}}, count.Options{})
+	process := start(t, dir, "cpu-clock", pids(pid), count.Options{})
+	for totals(t, process, 1)[0] < uint64(10*time.Millisecond) {
+		runtime.Gosched()
+	}
+	for _, c := range []*Counter{last, all, one} {
+		check(t, c.Disable())
+	}
+	cells, err := all.Read(nil)
+	check(t, err)
+	if want := len(resolve(t, system).CPUs); len(cells) != want {
+		t.Errorf("got counts of %d CPUs, want %d", len(cells), want)
+	}
+	for _, c := range cells {
+		if c.Value < uint64(10*time.Millisecond) {
+			t.Errorf("counted %d ns on CPU %d, which were at least 10 ms", c.Value, c.CPU)
+		}
+	}
+	if got := totals(t, last, 1)[0]; got < uint64(10*time.Millisecond) {
+		t.Errorf("counted %d ns on the last CPU, which were at least 10 ms", got)
+	}
+}

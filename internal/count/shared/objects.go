@@ -1,0 +1,335 @@
+package shared
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"slices"
+	"syscall"
+
+	"github.com/cilium/ebpf"
+	"github.com/cilium/ebpf/link"
+
+	"github.com/bperf/bperf/internal/perfevent"
+)
+
+// mapNames are the maps that all sessions have open.
+var mapNames = [...]string{
+	countersMapEvents, countersMapCpus, countersMapStarts, countersMapTasks, countersMapCgroups, countersMapCgroupCache,
+	countersMapNodes, countersMapSums, countersMapSystems, mapState, mapFilter, countersMapLost, countersMapSessions, countersMapSlots,
+}
+
+// The sections of global variables are maps, too.
+const (
+	mapState  = ".data.state"
+	mapFilter = ".bss"
+)
+
+// programNames are the programs that sessions run themselves.
+var programNames = [...]string{countersProgSync, countersProgFind, countersProgMoveTask}
+
+// hookNames are the programs that are attached while tasks or cgroups are counted; the first one does the counting.
+var hookNames = [...]string{countersProgOnSwitch, countersProgOnNewtask, countersProgOnExit, countersProgOnFree,
+	countersProgOnRename, countersProgOnAttach}
+
+// tracepoints are those that the hooks are attached to.
+var tracepoints = [...]string{"sched_switch", "task_newtask", "sched_process_exit", "sched_process_free",
+	"task_rename", "cgroup_attach_task"}
+
+// hotplugTracepoint is that of on_hotplug, which is attached as long as there are sessions.
+const hotplugTracepoint = "cpuhp_enter"
+
+// objects are the maps and programs that sessions share, as one of them has them open.
+type objects struct {
+	ids
+	maps     map[string]*ebpf.Map
+	programs map[string]*ebpf.Program
+	hotplug  link.Link   // of on_hotplug
+	links    []link.Link // of the hooks; nil where they are not attached, or not this session's concern
+}
+
+func newObjects() *objects {
+	return &objects{maps: make(map[string]*ebpf.Map), programs: make(map[string]*ebpf.Program)}
+}
+
+// connect opens what is there. It is an error wrapping fs.ErrNotExist if the last session has ended.
+func connect(known ids) (*objects, error) {
+	o := newObjects()
+	o.ids = known
+	for i, name := range mapNames {
+		m, err := ebpf.NewMapFromID(ebpf.MapID(known.Maps[i]))
+		if err != nil {
+			return nil, errors.Join(fmt.Errorf("open the shared map %s: %w%s", name, err, permission(err)), o.close())
+		}
+		o.maps[name] = m
+	}
+	for i, name := range programNames {
+		p, err := ebpf.NewProgramFromID(ebpf.ProgramID(known.Programs[i]))
+		if err != nil {
+			return nil, errors.Join(fmt.Errorf("open the shared program %s: %w%s", name, err, permission(err)), o.close())
+		}
+		o.programs[name] = p
+	}
+	err := o.checkMaps()
+	if err == nil {
+		o.hotplug, err = link.NewFromID(link.ID(known.Hotplug))
+	}
+	if err != nil {
+		return nil, errors.Join(err, o.close())
+	}
+	return o, nil
+}
+
+// checkMaps tells IDs that were given to others, after so many that they began anew, from the real ones.
+func (o *objects) checkMaps() error {
+	info, err := o.programs[countersProgSync].Info()
+	if err != nil {
+		return err
+	}
+	used, _ := info.MapIDs()
+	for _, name := range []string{countersMapCpus, countersMapSystems} {
+		if !slices.Contains(used, ebpf.MapID(o.Maps[slices.Index(mapNames[:], name)])) {
+			return fmt.Errorf("the pinned IDs are not of one set of counters: %w", fs.ErrNotExist)
+		}
+	}
+	return nil
+}
+
+// create makes all anew. Only on_hotplug is attached yet.
+func create(cgroupV1 bool) (*objects, error) {
+	spec, err := loadCounters()
+	if err != nil {
+		return nil, err
+	}
+	o := newObjects()
+	for i, name := range mapNames {
+		if o.maps[name], err = newMap(spec.Maps[name]); err == nil {
+			o.Maps[i], err = mapID(o.maps[name])
+		}
+		if err != nil {
+			return nil, errors.Join(fmt.Errorf("create the BPF map %s: %w%s", name, err, permission(err)), o.close())
+		}
+	}
+	programs, err := o.load(cgroupV1, programNames[:]...)
+	if err != nil {
+		return nil, errors.Join(err, o.close())
+	}
+	for i, p := range programs {
+		o.programs[programNames[i]] = p
+		if o.Programs[i], err = programID(p); err != nil {
+			return nil, errors.Join(err, o.close())
+		}
+	}
+	if o.hotplug, o.Hotplug, err = o.attachHotplug(cgroupV1); err != nil {
+		return nil, errors.Join(err, o.close())
+	}
+	return o, nil
+}
+
+func (o *objects) attachHotplug(cgroupV1 bool) (link.Link, uint32, error) {
+	programs, err := o.load(cgroupV1, countersProgOnHotplug)
+	if err != nil {
+		return nil, 0, err
+	}
+	defer programs[0].Close()
+	return attachTo(hotplugTracepoint, programs[0], countersProgOnHotplug)
+}
+
+// attachTo attaches a program to a raw tracepoint.
+func attachTo(tracepoint string, p *ebpf.Program, name string) (link.Link, uint32, error) {
+	l, err := link.AttachRawTracepoint(link.RawTracepointOptions{Name: tracepoint, Program: p})
+	if err != nil {
+		return nil, 0, fmt.Errorf("attach the BPF program %s to the tracepoint %s: %w%s", name, tracepoint, refusal(err), permission(err))
+	}
+	info, err := l.Info()
+	if err != nil {
+		return nil, 0, errors.Join(err, l.Close())
+	}
+	return l, uint32(info.ID), nil
+}
+
+// newMap makes a map. The library would make that of the events too small.
+func newMap(spec *ebpf.MapSpec) (*ebpf.Map, error) {
+	if spec.Type != ebpf.PerfEventArray {
+		return ebpf.NewMap(spec)
+	}
+	cpus, err := ebpf.PossibleCPU()
+	if err != nil {
+		return nil, err
+	}
+	fd, err := perfevent.NewArray(spec.Name, cpus*maxEvents)
+	if err != nil {
+		return nil, err
+	}
+	return ebpf.NewMapFromFD(fd)
+}
+
+// constants is the section of the constants of the programs.
+const constants = ".rodata"
+
+// load loads programs that use the maps.
+func (o *objects) load(cgroupV1 bool, names ...string) ([]*ebpf.Program, error) {
+	spec, err := programSpecs(cgroupV1)
+	if err != nil {
+		return nil, err
+	}
+	values, err := newConstants(spec)
+	if err != nil {
+		return nil, fmt.Errorf("create the BPF map of constants: %w%s", err, permission(err))
+	}
+	defer values.Close()
+	var loaded []*ebpf.Program
+	for _, name := range names {
+		p, err := o.loadProgram(spec.Programs[name], map[string]*ebpf.Map{constants: values})
+		if err != nil {
+			for _, p := range loaded {
+				p.Close()
+			}
+			return nil, err
+		}
+		loaded = append(loaded, p)
+	}
+	return loaded, nil
+}
+
+// refusal is the kernel's answer, without what the library says of EPERM: memory for BPF is not limited from Linux 5.11 on.
+func refusal(err error) error {
+	if errors.Is(err, syscall.EPERM) {
+		return syscall.EPERM
+	}
+	return err
+}
+
+// programSpecs are the programs for this machine.
+func programSpecs(cgroupV1 bool) (*ebpf.CollectionSpec, error) {
+	spec, err := loadCounters()
+	if err != nil {
+		return nil, err
+	}
+	cpus, err := ebpf.PossibleCPU()
+	if err != nil {
+		return nil, err
+	}
+	return spec, errors.Join(
+		spec.Variables[countersVarNrCpus].Set(uint32(cpus)),
+		spec.Variables[countersVarCgroupV1].Set(cgroupV1))
+}
+
+// loadProgram loads a program that uses the shared maps, and others.
+func (o *objects) loadProgram(program *ebpf.ProgramSpec, others map[string]*ebpf.Map) (*ebpf.Program, error) {
+	for i := range program.Instructions {
+		ins := &program.Instructions[i]
+		m, ok := others[ins.Reference()]
+		if !ok {
+			m, ok = o.maps[ins.Reference()]
+		}
+		if !ok || !ins.IsLoadFromMap() {
+			continue
+		}
+		if err := ins.AssociateMap(m); err != nil {
+			return nil, err
+		}
+	}
+	p, err := ebpf.NewProgram(program)
+	if err != nil {
+		return nil, fmt.Errorf("load the BPF program %s: %w%s", program.Name, refusal(err), permission(err))
+	}
+	return p, nil
+}
+
+// newConstants makes the map of the constants that were set. The library does it only for whole collections.
+func newConstants(spec *ebpf.CollectionSpec) (*ebpf.Map, error) {
+	m := spec.Maps[constants]
+	value, ok := m.Contents[0].Value.([]byte)
+	if !ok {
+		return nil, fmt.Errorf("the section %s has no bytes", constants)
+	}
+	for _, v := range spec.Variables {
+		if v.SectionName == constants {
+			copy(value[v.Offset:], v.Value)
+		}
+	}
+	return ebpf.NewMap(m)
+}
+
+// openLinks opens the links of the hooks, if they are attached.
+func (o *objects) openLinks() bool {
+	var links []link.Link
+	for _, id := range o.Links {
+		l, err := link.NewFromID(link.ID(id))
+		if err != nil {
+			for _, l := range links {
+				l.Close()
+			}
+			return false
+		}
+		links = append(links, l)
+	}
+	o.links = links
+	return true
+}
+
+// attach loads and attaches the hooks: sched_switch last, when all that it builds upon is kept up to date.
+func (o *objects) attach(cgroupV1 bool) error {
+	programs, err := o.load(cgroupV1, hookNames[:]...)
+	if err != nil {
+		return err
+	}
+	defer func() {
+		for _, p := range programs {
+			p.Close()
+		}
+	}()
+	links := make([]link.Link, len(programs))
+	for i, p := range slices.Backward(programs) {
+		if links[i], o.Links[i], err = attachTo(tracepoints[i], p, hookNames[i]); err != nil {
+			for _, l := range links[i+1:] {
+				l.Close()
+			}
+			return err
+		}
+	}
+	o.links = links
+	return nil
+}
+
+func (o *objects) closeLinks() error {
+	var errs []error
+	for _, l := range o.links {
+		errs = append(errs, l.Close())
+	}
+	o.links = nil
+	return errors.Join(errs...)
+}
+
+func (o *objects) close() error {
+	errs := []error{o.closeLinks()}
+	if o.hotplug != nil {
+		errs = append(errs, o.hotplug.Close())
+	}
+	for _, p := range o.programs {
+		errs = append(errs, p.Close())
+	}
+	for _, m := range o.maps {
+		errs = append(errs, m.Close())
+	}
+	return errors.Join(errs...)
+}
+
+func mapID(m *ebpf.Map) (uint32, error) {
+	info, err := m.Info()
+	if err != nil {
+		return 0, err
+	}
+	id, _ := info.ID()
+	return uint32(id), nil
+}
+
+func programID(p *ebpf.Program) (uint32, error) {
+	info, err := p.Info()
+	if err != nil {
+		return 0, err
+	}
+	id, _ := info.ID()
+	return uint32(id), nil
+}

@@ -1,0 +1,342 @@
+package shared
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"slices"
+	"strings"
+	"syscall"
+
+	"github.com/cilium/ebpf/link"
+
+	"github.com/bperf/bperf/internal/count"
+	"github.com/bperf/bperf/internal/count/direct"
+	"github.com/bperf/bperf/internal/count/shared/upstream"
+	"github.com/bperf/bperf/internal/event"
+	"github.com/bperf/bperf/internal/target"
+)
+
+// How the lock is taken.
+const (
+	lookOnly = syscall.LOCK_SH
+	alone    = syscall.LOCK_EX
+)
+
+// Where is where others are found whose counters are shared.
+type Where struct {
+	Dir     string // sessions of bperf: a directory in bpffs, which is made; usually Dir
+	AttrMap string // sessions of upstream perf: their pinned map, usually upstream.DefaultPath; empty to have nothing to do with them
+	Lead    bool   // start counters in such a way, and make that map, that sessions of upstream perf can follow
+}
+
+// Open joins the sessions that share counters, or is the first of them, and counts the events of a list for a target. Counting starts with Enable, or where the
+// command is executed. Members of a group are shared one by one: as long as nothing is multiplexed, which is what sharing
+// is for, that is the same.
+//
+// What this machine cannot count is no error but said by Err; where nothing can be counted, nothing is left behind
+// either. Descriptors of the target's cgroups are not kept.
+func Open(where Where, list event.List, t target.Target, o count.Options) (*Counter, error) {
+	c := &Counter{where: where, target: t, options: o, units: len(t.Threads)+len(t.Cgroups) > 0, followed: make(map[int]*followed)}
+	var err error
+	if c.place, err = openPlace(where.Dir); err != nil {
+		return nil, err
+	}
+	unlock, err := c.place.lock(alone)
+	if err != nil {
+		return nil, errors.Join(err, c.place.close())
+	}
+	defer unlock()
+	if err := c.open(list); err != nil {
+		return nil, errors.Join(err, c.abandon())
+	}
+	return c, nil
+}
+
+// abandon leaves nothing behind of a session that could not be opened. The lock is held.
+func (c *Counter) abandon() error {
+	if c.o == nil {
+		return c.place.close()
+	}
+	return errors.Join(c.leaveLocked(), c.closeObjects(), c.place.close())
+}
+
+func (c *Counter) open(list event.List) error {
+	var err error
+	if c.cgroupV1, err = target.PerfCgroupsAreV1(); err != nil {
+		return err
+	}
+	known, err := c.place.load()
+	if err == nil {
+		c.o, err = connect(known)
+	}
+	if errors.Is(err, fs.ErrNotExist) {
+		if c.o, err = create(c.cgroupV1); err == nil {
+			err = c.place.store(c.o.ids)
+		}
+	}
+	if err != nil {
+		return err
+	}
+	attached := c.o.openLinks()
+	b, err := openBook(c.o)
+	if err != nil {
+		return err
+	}
+	if err := b.sweep(); err != nil {
+		return err
+	}
+	if c.token, err = newToken(c.description()); err != nil {
+		return err
+	}
+	if c.session, err = b.enter(c.token); err != nil {
+		return err
+	}
+	if err := c.openEvents(b, list); err != nil {
+		return err
+	}
+	c.makeCells()
+	switch {
+	case len(c.cells) == 0:
+		return nil // the caller says why
+	case !c.units:
+		return c.o.closeLinks()
+	case !attached:
+		if err := c.attach(b); err != nil {
+			return err
+		}
+	}
+	if err := c.claim(b); err != nil {
+		return err
+	}
+	online, err := onlineCPUs()
+	if err != nil {
+		return err
+	}
+	if err := c.runLeaders(online); err != nil {
+		return err
+	}
+	c.enabled = c.options.EnableOnExec
+	return c.readUnits(c.base)
+}
+
+// attach attaches the hooks, when nobody else counts tasks or cgroups.
+func (c *Counter) attach(b *book) error {
+	if err := b.reset(); err != nil {
+		return err
+	}
+	if err := c.o.attach(c.cgroupV1); err != nil {
+		return err
+	}
+	return c.place.store(c.o.ids)
+}
+
+// openEvents finds or opens the perf events and lets the session count them.
+func (c *Counter) openEvents(b *book, list event.List) error {
+	s, err := readSlots(c.o)
+	if err != nil {
+		return err
+	}
+	for _, e := range list.Events() {
+		counted, err := c.openEvent(s, e)
+		if err != nil {
+			return err
+		}
+		c.events = append(c.events, counted)
+	}
+	c.session.events = c.supported()
+	if err := b.putSession(c.session); err != nil {
+		return err
+	}
+	return b.settleEvents(s)
+}
+
+func (c *Counter) openEvent(s *slots, e *event.Event) (counted, error) {
+	if reason := unshareable(e); reason != nil {
+		return counted{err: reason}, nil
+	}
+	cpus, err := direct.SelectCPUs(e, c.target)
+	var unsupported *count.Unsupported
+	if errors.As(err, &unsupported) {
+		return counted{err: unsupported}, nil
+	}
+	if err != nil {
+		return counted{}, err
+	}
+	if cpus == nil {
+		cpus = c.target.CPUs
+	}
+	where, err := c.opensOn(e, cpus)
+	if err != nil {
+		return counted{}, err
+	}
+	slot, err := c.openSlot(s, e, where)
+	if err != nil {
+		reason, fatal := direct.Explain(e, where[0], c.target, c.options, err)
+		return counted{err: reason}, fatal
+	}
+	return counted{slot: slot, cpus: cpus}, nil
+}
+
+// openSlot finds the slot that counts an event on these CPUs, or makes one: of an upstream leader that counts it already, of
+// one that is started for upstream perf to follow, or of perf events that only bperf shares.
+func (c *Counter) openSlot(s *slots, e *event.Event, cpus []int) (int, error) {
+	k := keyOf(e, c.options.AllUser, c.options.AllKernel)
+	for _, slot := range s.find(k) {
+		ok, err := c.joinSlot(s, slot, cpus)
+		if ok || err != nil {
+			return slot, err
+		}
+	}
+	var l *upstream.Leader
+	var err error
+	switch {
+	case !canFollow(k):
+	case c.where.Lead:
+		l, err = lead(c.where.AttrMap, k, cpus)
+	default:
+		l, err = findLeader(c.where.AttrMap, k, cpus)
+	}
+	if err != nil {
+		return 0, err
+	}
+	slot, err := s.add(k, e)
+	if err != nil {
+		return 0, err
+	}
+	if l == nil {
+		return slot, s.openFirst(slot, cpus)
+	}
+	if err := c.follow(s, slot, l); err == nil || c.where.Lead {
+		return slot, err
+	}
+	s.table[slot].Leader = 0 // the kernel lets nobody follow: a counter of our own, then
+	return slot, s.openFirst(slot, cpus)
+}
+
+// joinSlot shares what a slot counts already, if that is on these CPUs.
+func (c *Counter) joinSlot(s *slots, slot int, cpus []int) (bool, error) {
+	if c.followed[slot] != nil {
+		return true, nil
+	}
+	known := &s.table[slot]
+	if known.Leader == 0 {
+		return true, s.open(slot, cpus)
+	}
+	l, err := upstream.OpenLeader(known.Leader, known.Diff)
+	if errors.Is(err, fs.ErrNotExist) {
+		return false, nil
+	}
+	if err == nil {
+		l, err = covering(l, cpus)
+	}
+	if l == nil || err != nil {
+		return false, err
+	}
+	return true, c.follow(s, slot, l)
+}
+
+// follow counts a slot with an upstream leader.
+func (c *Counter) follow(s *slots, slot int, l *upstream.Leader) error {
+	f := &followed{leader: l}
+	known := &s.table[slot]
+	var err error
+	if known.Leader, known.Diff, err = l.IDs(); err != nil {
+		return errors.Join(err, f.close())
+	}
+	if c.units || c.where.Lead { // who leads for others must be one that can be followed
+		if f.link, err = link.NewFromID(link.ID(known.Follower)); err != nil {
+			f.link, known.Follower, err = c.o.attachFollower(l, slot, c.cgroupV1)
+		}
+	}
+	if err == nil {
+		err = s.put(slot)
+	}
+	if err != nil {
+		return errors.Join(err, f.close())
+	}
+	c.followed[slot] = f
+	return nil
+}
+
+// opensOn is where an event must be open: tasks may run on all CPUs.
+func (c *Counter) opensOn(e *event.Event, cpus []int) ([]int, error) {
+	if !c.units {
+		return cpus, nil
+	}
+	online, err := onlineCPUs()
+	if err != nil || e.CPUs == nil {
+		return online, err
+	}
+	return slices.DeleteFunc(online, func(cpu int) bool { return !slices.Contains(e.CPUs, cpu) }), nil
+}
+
+// unshareable is the reason why an event cannot be counted in this way, or nil.
+func unshareable(e *event.Event) error {
+	switch {
+	case e.PMU == "tracepoint" && strings.HasPrefix(e.Name, "sched:sched_switch"):
+		return &count.Unsupported{Event: e, Err: syscall.EOPNOTSUPP,
+			Reason: "It takes place when shared counts pass from one task to the next, and could be either's.",
+			Remedy: "Count it without the modifier b and --bpf-counters."}
+	case len(e.Filter) >= len(countersSlot{}.Filter):
+		return &count.Unsupported{Event: e, Err: syscall.EOPNOTSUPP,
+			Reason: fmt.Sprintf("Its filter has %d bytes: shared events have room for %d.", len(e.Filter), len(countersSlot{}.Filter)-1),
+			Remedy: "Count it without the modifier b and --bpf-counters."}
+	}
+	return nil
+}
+
+func (c *Counter) description() description {
+	return description{PID: os.Getpid(), Command: os.Args, Target: describeTarget(c.target)}
+}
+
+func describeTarget(t target.Target) string {
+	switch {
+	case len(t.Threads) == 1:
+		return fmt.Sprintf("thread %d (%s)", t.Threads[0].TID, t.Threads[0].Comm)
+	case len(t.Threads) > 1:
+		return fmt.Sprintf("%d threads", len(t.Threads))
+	case len(t.Cgroups) == 1:
+		return "cgroup " + t.Cgroups[0].Name
+	case len(t.Cgroups) > 1:
+		return fmt.Sprintf("%d cgroups", len(t.Cgroups))
+	default:
+		return "CPU " + target.FormatCPUList(t.CPUs)
+	}
+}
+
+// leave ends the session.
+func (c *Counter) leave() error {
+	unlock, err := c.place.lock(alone)
+	if err != nil {
+		return err
+	}
+	defer unlock()
+	return c.leaveLocked()
+}
+
+func (c *Counter) leaveLocked() error {
+	if c.token != nil {
+		defer c.token.Close()
+	}
+	b, err := openBook(c.o)
+	if err != nil {
+		return err
+	}
+	if c.o.links == nil {
+		if known, err := c.place.load(); err == nil {
+			c.o.ids = known
+		}
+		c.o.openLinks()
+	}
+	if c.session.slot != 0 {
+		err = b.leave(c.session)
+	} else {
+		err = b.sweep()
+	}
+	if err == nil && len(b.live) == 0 {
+		err = c.place.remove()
+	}
+	return err
+}

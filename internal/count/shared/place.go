@@ -1,0 +1,172 @@
+package shared
+
+import (
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"syscall"
+	"time"
+	"unsafe"
+
+	"github.com/cilium/ebpf"
+)
+
+// Dir is where the sessions of a machine find each other.
+const Dir = "/sys/fs/bpf/bperf"
+
+// place is that directory. Whoever changes what is shared holds its lock alone; the lock goes with the process.
+type place struct {
+	path string
+	dir  *os.File
+}
+
+func openPlace(path string) (*place, error) {
+	if err := checkBPFFS(filepath.Dir(path)); err != nil {
+		return nil, err
+	}
+	if err := os.Mkdir(path, 0o700); err != nil && !errors.Is(err, fs.ErrExist) {
+		return nil, fmt.Errorf("shared counters are found through %s: %w%s", path, err, permission(err))
+	}
+	dir, err := os.Open(path)
+	if err != nil {
+		return nil, fmt.Errorf("shared counters are found through %s: %w%s", path, err, permission(err))
+	}
+	info, err := dir.Stat()
+	if err != nil {
+		return nil, errors.Join(err, dir.Close())
+	}
+	if owner := info.Sys().(*syscall.Stat_t).Uid; int(owner) != os.Geteuid() || info.Mode().Perm()&0o022 != 0 {
+		dir.Close()
+		return nil, fmt.Errorf("shared counters are found through %s, which others may change (owner %d, mode %v). Remove it",
+			path, owner, info.Mode().Perm())
+	}
+	return &place{path: path, dir: dir}, nil
+}
+
+// bpffsMagic is BPF_FS_MAGIC of include/uapi/linux/magic.h.
+const bpffsMagic = 0xcafe4a11
+
+func checkBPFFS(path string) error {
+	var fs syscall.Statfs_t
+	if err := syscall.Statfs(path, &fs); err != nil {
+		return fmt.Errorf("shared counters are found through bpffs on %s: %w%s", path, err, permission(err))
+	}
+	if uint32(fs.Type) != bpffsMagic {
+		return fmt.Errorf("shared counters are found through bpffs, which is not mounted on %s. Try: mount -t bpf bpf %s", path, path)
+	}
+	return nil
+}
+
+// permission is what would mend a refusal, as the end of a message.
+func permission(err error) string {
+	if !errors.Is(err, fs.ErrPermission) {
+		return ""
+	}
+	return ". Counters are shared between sessions of root, or of a user with CAP_BPF, CAP_PERFMON and CAP_SYS_ADMIN (to find objects of others by ID)"
+}
+
+func (p *place) close() error { return p.dir.Close() }
+
+// lockTimeout is how long a session waits for another one to be done: joining takes milliseconds.
+const lockTimeout = time.Minute
+
+// lock takes the lock, for changes (syscall.LOCK_EX) or to look (syscall.LOCK_SH).
+func (p *place) lock(how int) (unlock func(), err error) {
+	unlock = func() { syscall.Flock(int(p.dir.Fd()), syscall.LOCK_UN) }
+	err = syscall.Flock(int(p.dir.Fd()), how|syscall.LOCK_NB)
+	if err == nil {
+		return unlock, nil
+	}
+	if !errors.Is(err, syscall.EWOULDBLOCK) {
+		return nil, fmt.Errorf("lock %s: %w", p.path, err)
+	}
+	done := make(chan error, 1)
+	go func() {
+		for {
+			if err := syscall.Flock(int(p.dir.Fd()), how); !errors.Is(err, syscall.EINTR) {
+				done <- err
+				return
+			}
+		}
+	}()
+	select {
+	case err = <-done:
+	case <-time.After(lockTimeout):
+		err = fmt.Errorf("another session has kept it for %v: see /proc/locks for its process", lockTimeout)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("lock %s: %w", p.path, err)
+	}
+	return unlock, nil
+}
+
+// pin is the name of the map that holds the IDs. Versions of bperf whose programs and tables differ have different
+// names, and do not share.
+func (p *place) pin() string {
+	layout := sha256.Sum256(append(_CountersBytes, layoutVersion))
+	return filepath.Join(p.path, fmt.Sprintf("counters-%x", layout[:8]))
+}
+
+// layoutVersion changes with the meaning of what is in the tables and in ids, where the programs do not.
+const layoutVersion = 1
+
+// ids are what is pinned. IDs hold nothing: what they name lives as long as a session has it open.
+type ids struct {
+	Maps     [len(mapNames)]uint32     // in the order of mapNames
+	Programs [len(programNames)]uint32 // in the order of programNames
+	Hotplug  uint32                    // link of on_hotplug
+	Links    [len(hookNames)]uint32    // in the order of hookNames; 0 while no tasks or cgroups are counted
+}
+
+// load reads the IDs; errors.Is(err, fs.ErrNotExist) if there are none.
+func (p *place) load() (ids, error) {
+	var known ids
+	m, err := ebpf.LoadPinnedMap(p.pin(), nil)
+	if err != nil {
+		return ids{}, fmt.Errorf("open %s: %w", p.pin(), err)
+	}
+	defer m.Close()
+	if err := m.Lookup(uint32(0), &known); err != nil {
+		return ids{}, fmt.Errorf("read %s: %w", p.pin(), err)
+	}
+	return known, nil
+}
+
+// store pins the IDs, in place of others.
+func (p *place) store(known ids) error {
+	m, err := ebpf.LoadPinnedMap(p.pin(), nil)
+	if errors.Is(err, fs.ErrNotExist) {
+		m, err = p.create()
+	}
+	if err != nil {
+		return fmt.Errorf("pin %s: %w", p.pin(), err)
+	}
+	defer m.Close()
+	if err := m.Put(uint32(0), known); err != nil {
+		return fmt.Errorf("write %s: %w", p.pin(), err)
+	}
+	return nil
+}
+
+func (p *place) create() (*ebpf.Map, error) {
+	m, err := ebpf.NewMap(&ebpf.MapSpec{
+		Name: "bperf_ids", Type: ebpf.Array, KeySize: 4, ValueSize: uint32(unsafe.Sizeof(ids{})), MaxEntries: 1})
+	if err != nil {
+		return nil, err
+	}
+	if err := m.Pin(p.pin()); err != nil {
+		return nil, errors.Join(err, m.Close())
+	}
+	return m, os.Chmod(p.pin(), 0o600)
+}
+
+// remove removes the pin.
+func (p *place) remove() error {
+	if err := os.Remove(p.pin()); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("remove %s: %w", p.pin(), err)
+	}
+	return nil
+}

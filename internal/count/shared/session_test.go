@@ -1,0 +1,110 @@
+package shared
+
+import (
+	"bufio"
+	"encoding/json"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"testing"
+
+	"github.com/bperf/bperf/internal/count"
+	"github.com/bperf/bperf/internal/event"
+	"github.com/bperf/bperf/internal/target"
+)
+
+// host is a process with sessions that can be killed.
+type host struct {
+	t   testing.TB
+	cmd *exec.Cmd
+	in  io.WriteCloser
+	out *bufio.Reader
+}
+
+// order is a session that a host is to start.
+type order struct {
+	Events  string
+	Target  target.Spec
+	Options count.Options
+}
+
+func startHost(t testing.TB, dir string) *host {
+	t.Helper()
+	cmd := exec.Command("/proc/self/exe", "helper", "host", dir)
+	cmd.Stderr = os.Stderr
+	in, err := cmd.StdinPipe()
+	check(t, err)
+	out, err := cmd.StdoutPipe()
+	check(t, err)
+	check(t, cmd.Start())
+	h := &host{t, cmd, in, bufio.NewReader(out)}
+	t.Cleanup(h.kill)
+	return h
+}
+
+// start starts a session in the host.
+func (h *host) start(events string, s target.Spec, o count.Options) {
+	h.t.Helper()
+	check(h.t, json.NewEncoder(h.in).Encode(order{events, s, o}))
+	if line, err := h.out.ReadString('\n'); line != "started\n" {
+		h.t.Fatalf("host said %q (%v)", line, err)
+	}
+}
+
+// kill ends the host and its sessions with it, which get to do nothing more.
+func (h *host) kill() {
+	h.cmd.Process.Kill()
+	h.cmd.Wait()
+}
+
+func hostSessions(dir string) {
+	orders := json.NewDecoder(os.Stdin)
+	for {
+		var o order
+		if err := orders.Decode(&o); err != nil {
+			return
+		}
+		if err := hostSession(dir, o); err != nil {
+			fmt.Println(err)
+			return
+		}
+		fmt.Println("started")
+	}
+}
+
+func hostSession(dir string, o order) error {
+	list, err := event.Host().Parse(o.Events)
+	if err != nil {
+		return err
+	}
+	at, err := o.Target.Resolve()
+	if err != nil {
+		return err
+	}
+	c, err := Open(Where{Dir: dir}, list, at, o.Options)
+	if err != nil {
+		return err
+	}
+	return c.Enable()
+}
+
+// reportOpen prints the error of joining those who share counters through a directory.
+func reportOpen(dir string) {
+	list, err := event.Host().Parse("task-clock")
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	at, err := target.Spec{PIDs: []int{os.Getpid()}}.Resolve()
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	c, err := Open(Where{Dir: dir}, list, at, count.Options{})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	c.Close()
+}

@@ -1,0 +1,308 @@
+package shared
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/bperf/bperf/internal/perfevent"
+	"github.com/bperf/bperf/internal/target"
+)
+
+// Status is what the sessions of a machine share at a moment.
+type Status struct {
+	Events        []EventStatus   `json:"events"`
+	Sessions      []SessionStatus `json:"sessions"`       // the oldest first
+	Ended         int             `json:"ended_sessions"` // that were killed, and have not been swept yet
+	Lost          Lost            `json:"lost"`
+	Tables        []Table         `json:"tables"`
+	Cost          *Cost           `json:"cost"`           // nil without sessions
+	OtherVersions []string        `json:"other_versions"` // pins of versions of bperf with which this one cannot share
+}
+
+// EventStatus is an event that is counted for all.
+type EventStatus struct {
+	Name     string    `json:"name"` // as the session wrote it that was the first to count it
+	Filter   string    `json:"filter,omitempty"`
+	User     bool      `json:"user"`   // counts in user mode
+	Kernel   bool      `json:"kernel"` // counts in the kernel
+	Since    time.Time `json:"since"`
+	CPUs     string    `json:"cpus"` // those with a perf event for it, as a list
+	Sessions int       `json:"sessions"`
+}
+
+// SessionStatus is a session that lives, and what it says of itself.
+type SessionStatus struct {
+	PID     int       `json:"pid"` // as the session sees itself
+	Command []string  `json:"command"`
+	Target  string    `json:"target"`
+	Events  []string  `json:"events"` // names, as in EventStatus
+	Since   time.Time `json:"since"`
+}
+
+// Table tells how full one of the tables is that all sessions use.
+type Table struct {
+	Name string `json:"name"`
+	Used int    `json:"used"`
+	Room int    `json:"room"`
+}
+
+// Lost counts what the BPF programs could not do, since the first of the sessions began that share counters now.
+type Lost struct {
+	Readings uint64 `json:"readings"` // of an event that could not be read
+	Tasks    uint64 `json:"tasks"`    // children for which there was no room
+	Sums     uint64 `json:"sums"`     // differences for which there was no sum
+	Cgroups  uint64 `json:"cgroups"`  // searches that ended below the top, in a cgroup that is too deep
+}
+
+// String lists what was lost; it is empty if nothing was.
+func (l Lost) String() string {
+	var parts []string
+	for _, p := range []struct {
+		n    uint64
+		what string
+	}{
+		{l.Readings, "readings of events"},
+		{l.Tasks, "children, as there was no room for more tasks"},
+		{l.Sums, "differences, as there was no sum to add them to"},
+		{l.Cgroups, "searches for the counts of cgroups that are too deep"},
+	} {
+		if p.n > 0 {
+			parts = append(parts, fmt.Sprintf("%d %s", p.n, p.what))
+		}
+	}
+	return strings.Join(parts, "; ")
+}
+
+// Examine reads what is shared through a directory in bpffs (Dir), and observes for a window of time what it costs. It
+// creates and changes nothing. That nothing is shared is no error, also where there is no bpffs.
+func Examine(dir string, window time.Duration) (*Status, error) {
+	s, programs, err := readStatus(dir)
+	if err != nil {
+		return nil, fmt.Errorf("look at the shared counters: %w", err)
+	}
+	defer programs.close()
+	if len(s.Sessions) == 0 {
+		return s, nil
+	}
+	if s.Cost, err = programs.observe(window); err != nil {
+		return nil, fmt.Errorf("observe the BPF programs of shared counters: %w", err)
+	}
+	return s, nil
+}
+
+// readStatus reads everything but the cost, and opens the programs that cause it.
+func readStatus(dir string) (*Status, programs, error) {
+	s := &Status{Events: []EventStatus{}, Sessions: []SessionStatus{}, Tables: []Table{}, OtherVersions: []string{}}
+	_, err := os.Stat(dir)
+	if errors.Is(err, fs.ErrNotExist) {
+		return s, nil, nil
+	}
+	if err != nil {
+		return nil, nil, fmt.Errorf("%w%s", err, permission(err))
+	}
+	p, err := openPlace(dir) // which would create it
+	if err != nil {
+		return nil, nil, err
+	}
+	defer p.close()
+	unlock, err := p.lock(lookOnly)
+	if err != nil {
+		return nil, nil, err
+	}
+	defer unlock()
+	if s.OtherVersions, err = p.others(); err != nil {
+		return nil, nil, err
+	}
+	known, err := p.load()
+	var o *objects
+	if err == nil {
+		o, err = connect(known)
+	}
+	if errors.Is(err, fs.ErrNotExist) {
+		return s, nil, nil
+	}
+	if err != nil {
+		return nil, nil, fmt.Errorf("%w%s", err, permission(err))
+	}
+	defer o.close()
+	if err := s.read(o); err != nil {
+		return nil, nil, err
+	}
+	programs, err := openPrograms(o)
+	return s, programs, err
+}
+
+// others are the pins of other layouts.
+func (p *place) others() ([]string, error) {
+	entries, err := os.ReadDir(p.path)
+	if err != nil {
+		return nil, err
+	}
+	others := []string{}
+	for _, e := range entries {
+		if name := e.Name(); strings.HasPrefix(name, "counters-") && name != filepath.Base(p.pin()) {
+			others = append(others, name)
+		}
+	}
+	return others, nil
+}
+
+// read fills in what the tables say.
+func (s *Status) read(o *objects) error {
+	b, err := openBook(o)
+	if err != nil {
+		return err
+	}
+	slots, err := readSlots(o)
+	if err != nil {
+		return err
+	}
+	live, err := s.readSessions(b.sessions, slots)
+	if err != nil {
+		return err
+	}
+	for i := range slots.table {
+		if slot := &slots.table[i]; slot.used() {
+			e := slot.status()
+			e.Sessions = counting(live, i)
+			s.Events = append(s.Events, e)
+		}
+	}
+	if s.Lost, err = readLost(o); err != nil {
+		return err
+	}
+	tasks := 0
+	if err := eachElement(o.maps[countersMapTasks], func(uint64, uint32) error { tasks++; return nil }); err != nil {
+		return fmt.Errorf("read the table of tasks: %w", err)
+	}
+	s.Tables = []Table{
+		{"events", len(s.Events), maxEvents},
+		{"sessions", len(s.Sessions) + s.Ended, maxSessions},
+		{"nodes", b.nodes.used(), maxNodes - 1},
+		{"tasks", tasks, int(o.maps[countersMapTasks].MaxEntries())},
+		{"cgroups", int(b.state.Cgroups), int(o.maps[countersMapCgroups].MaxEntries())},
+	}
+	return nil
+}
+
+// readSessions fills in the sessions. It returns those that live.
+func (s *Status) readSessions(all []countersSession, slots *slots) (live []countersSession, err error) {
+	for _, of := range all {
+		if of.Token == 0 {
+			continue
+		}
+		if !tokenLives(of.Token) {
+			s.Ended++
+			continue
+		}
+		d, err := describe(of.Token)
+		if errors.Is(err, fs.ErrNotExist) { // at this moment
+			s.Ended++
+			continue
+		}
+		if err != nil {
+			return nil, fmt.Errorf("read what a session says of itself: %w%s", err, permission(err))
+		}
+		live = append(live, of)
+		s.Sessions = append(s.Sessions, SessionStatus{
+			PID: d.PID, Command: d.Command, Target: d.Target, Events: slots.names(of.Events), Since: realtime(of.Since)})
+	}
+	slices.SortStableFunc(s.Sessions, func(a, b SessionStatus) int { return a.Since.Compare(b.Since) })
+	return live, nil
+}
+
+// names are those of a set of events.
+func (s *slots) names(events uint64) []string {
+	names := []string{}
+	for i := range s.table {
+		if events>>i&1 != 0 {
+			names = append(names, text(s.table[i].Name[:]))
+		}
+	}
+	return names
+}
+
+// status is what a slot says, but the number of sessions.
+func (s *countersSlot) status() EventStatus {
+	attr := s.attr()
+	var cpus []int
+	for cpu := range maxCPUs {
+		if s.has(cpu) {
+			cpus = append(cpus, cpu)
+		}
+	}
+	return EventStatus{
+		Name: text(s.Name[:]), Filter: text(s.Filter[:]),
+		User: !attr.Has(perfevent.ExcludeUser), Kernel: !attr.Has(perfevent.ExcludeKernel),
+		Since: realtime(s.Since), CPUs: target.FormatCPUList(cpus),
+	}
+}
+
+// realtime is a time of CLOCK_REALTIME in ns.
+func realtime(ns uint64) time.Time { return time.Unix(0, int64(ns)) }
+
+// counting is how many of the sessions count the event of a slot.
+func counting(sessions []countersSession, slot int) (n int) {
+	for _, s := range sessions {
+		n += int(s.Events >> slot & 1)
+	}
+	return n
+}
+
+// used is how many nodes are not free, or rest.
+func (n nodes) used() (used int) {
+	for id := range n {
+		if n[id].Session != 0 || n[id].Retired != 0 {
+			used++
+		}
+	}
+	return used
+}
+
+// readLost reads what was lost, on all CPUs together. The keys are enum lost of counters.bpf.c.
+func readLost(o *objects) (l Lost, err error) {
+	for key, sum := range []*uint64{&l.Readings, &l.Tasks, &l.Sums, &l.Cgroups} {
+		var cpus []uint64
+		if err := o.maps[countersMapLost].Lookup(uint32(key), &cpus); err != nil {
+			return l, fmt.Errorf("read what was lost: %w", err)
+		}
+		for _, n := range cpus {
+			*sum += n
+		}
+	}
+	return l, nil
+}
+
+// Sharing is what a session shares with others at a moment.
+type Sharing struct {
+	Sessions []int // that count each event of the list, this one among them; 0 for an event that is not supported
+	Lost     Lost
+}
+
+// Sharing tells with how many sessions the counter shares its events.
+func (c *Counter) Sharing() (Sharing, error) {
+	unlock, err := c.place.lock(lookOnly)
+	if err != nil {
+		return Sharing{}, err
+	}
+	defer unlock()
+	b, err := openBook(c.o)
+	if err != nil {
+		return Sharing{}, err
+	}
+	live := slices.DeleteFunc(b.sessions, func(s countersSession) bool { return s.Token == 0 || !tokenLives(s.Token) })
+	s := Sharing{Sessions: make([]int, len(c.events))}
+	for i, e := range c.events {
+		if e.err == nil {
+			s.Sessions[i] = counting(live, e.slot)
+		}
+	}
+	s.Lost, err = readLost(c.o)
+	return s, err
+}

@@ -1,0 +1,160 @@
+package shared
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"unsafe"
+
+	"github.com/cilium/ebpf"
+	"github.com/cilium/ebpf/link"
+)
+
+// claim puts the target's tasks or cgroups into nodes of this session.
+func (c *Counter) claim(b *book) error {
+	claim := func() error { return c.claimTasks(b) }
+	if len(c.target.Cgroups) > 0 {
+		claim = func() error { return c.claimCgroups(b) }
+	}
+	if err := claim(); err != nil {
+		return err
+	}
+	return b.syncAll()
+}
+
+// claimTasks puts each thread of the target into a node below the one that it is in.
+func (c *Counter) claimTasks(b *book) error {
+	found, err := c.o.findTasks()
+	if err != nil {
+		return fmt.Errorf("find the target's threads: %w", err)
+	}
+	type origin struct{ above, unit uint32 }
+	made := make(map[origin]uint32)
+	claims := make(map[uint64]uint32)
+	for i, thread := range c.target.Threads {
+		task, lives := found[uint32(thread.TID)]
+		if !lives {
+			if _, err := os.Stat(fmt.Sprintf("/proc/%d", thread.TID)); err == nil {
+				return fmt.Errorf("count thread %d (%s): the kernel does not show it to BPF programs. Count it without --bpf-counters",
+					thread.TID, thread.Comm)
+			}
+			continue
+		}
+		if task.exits {
+			continue
+		}
+		from := origin{}
+		if c.options.PerThread {
+			from.unit = uint32(i)
+		}
+		if from.above, err = c.o.nodeOf(task.address); err != nil {
+			return err
+		}
+		from.above = b.nodes.live(from.above)
+		id, ok := made[from]
+		if !ok {
+			id, err = b.nodes.addTasks(c.session, from.unit, from.above, c.options.Inherit, c.options.EnableOnExec, b.now)
+			if err != nil {
+				return err
+			}
+			made[from] = id
+		}
+		claims[task.address] = id
+	}
+	if len(claims) == 0 {
+		return errors.New("all processes and threads that were to be measured have ended")
+	}
+	b.nodes.settle(b.live, b.now)
+	if err := b.write(); err != nil {
+		return err
+	}
+	for task, id := range claims {
+		if err := c.o.moveTask(task, id, anyTask); err != nil {
+			return err
+		}
+	}
+	return c.unclaimEnded(claims)
+}
+
+// unclaimEnded takes those tasks out again that ended while they were put in: nothing else would, and another task may come to
+// have the address.
+func (c *Counter) unclaimEnded(claims map[uint64]uint32) error {
+	found, err := c.o.findTasks()
+	if err != nil {
+		return fmt.Errorf("find the target's threads again: %w", err)
+	}
+	for _, task := range found {
+		if !task.exits {
+			delete(claims, task.address)
+		}
+	}
+	for task := range claims {
+		if err := c.o.moveTask(task, 0, knownTask); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Which tasks the program move_task moves.
+const (
+	anyTask   = 0
+	knownTask = 1 // that are in a node already
+)
+
+// moveTask puts a task into a node, 0 for none.
+func (o *objects) moveTask(task uint64, id uint32, which uint64) error {
+	full, err := o.programs[countersProgMoveTask].Run(&ebpf.RunOptions{Context: []uint64{task, uint64(id), which}})
+	if err != nil {
+		return fmt.Errorf("put a task into a node: %w", err)
+	}
+	if full != 0 {
+		return fmt.Errorf("no room is left: all sessions together can count %d tasks at a time", o.maps[countersMapTasks].MaxEntries())
+	}
+	return nil
+}
+
+// exited marks the node of a task that counts no more.
+const exited = 1 << 31
+
+// nodeOf is the node that a task is in, 0 for none.
+func (o *objects) nodeOf(task uint64) (id uint32, err error) {
+	err = o.maps[countersMapTasks].Lookup(task, &id)
+	if errors.Is(err, ebpf.ErrKeyNotExist) {
+		return 0, nil
+	}
+	return id &^ exited, err
+}
+
+// foundTask is a task as the kernel has it.
+type foundTask struct {
+	address uint64
+	exits   bool // or has exited
+}
+
+// findTasks lists the tasks of the machine by their thread IDs, as this process sees them.
+func (o *objects) findTasks() (map[uint32]foundTask, error) {
+	iter, err := link.AttachIter(link.IterOptions{Program: o.programs[countersProgFind]})
+	if err != nil {
+		return nil, err
+	}
+	defer iter.Close()
+	r, err := iter.Open()
+	if err != nil {
+		return nil, err
+	}
+	defer r.Close()
+	records, err := io.ReadAll(r)
+	if err != nil {
+		return nil, err
+	}
+	tasks := make(map[uint32]foundTask)
+	const size = int(unsafe.Sizeof(countersFound{}))
+	for ; len(records) >= size; records = records[size:] {
+		tid, exits := binary.NativeEndian.Uint32(records[8:]), binary.NativeEndian.Uint32(records[12:])
+		tasks[tid] = foundTask{binary.NativeEndian.Uint64(records), exits != 0}
+	}
+	return tasks, nil
+}

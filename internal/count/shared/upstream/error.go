@@ -1,0 +1,103 @@
+package upstream
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+
+	"github.com/cilium/ebpf"
+)
+
+// bpffsMagic is BPF_FS_MAGIC of include/uapi/linux/magic.h.
+const bpffsMagic = 0xcafe4a11
+
+// checkPlace looks at what is at a path before the kernel is asked for a BPF object there, as its answer does not tell
+// what is wrong.
+func checkPlace(path string) error {
+	err := checkFileSystem(path)
+	if errors.Is(err, syscall.ENOENT) {
+		if err := checkFileSystem(filepath.Dir(path)); err != nil && !errors.Is(err, fs.ErrPermission) {
+			return fmt.Errorf("there is no attr map %s (%w): %w", path, fs.ErrNotExist, err)
+		}
+		return fmt.Errorf("there is no attr map %s: %w", path, fs.ErrNotExist)
+	}
+	if err != nil {
+		return fmt.Errorf("open the attr map %s: %w", path, err)
+	}
+	if st, err := os.Stat(path); err == nil && st.IsDir() {
+		return fmt.Errorf("%s is not an attr map: it is a directory", path)
+	}
+	return nil
+}
+
+// checkFileSystem makes sure that what is at a path is in a bpffs.
+func checkFileSystem(path string) error {
+	var st syscall.Statfs_t
+	err := syscall.Statfs(path, &st)
+	switch {
+	case errors.Is(err, fs.ErrPermission):
+		return fmt.Errorf("look at %s: %w. Attr maps are root's: run bperf as root", path, err)
+	case err != nil:
+		return fmt.Errorf("look at %s: %w", path, err)
+	case uint32(st.Type) != bpffsMagic:
+		return fmt.Errorf("%s is not in a BPF file system (bpffs). To mount one: mount -t bpf bpf /sys/fs/bpf", path)
+	}
+	return nil
+}
+
+// openError explains why the kernel gives no map where there is something in a bpffs.
+func openError(path string, err error) error {
+	switch {
+	case errors.Is(err, syscall.EACCES):
+		return fmt.Errorf("open the attr map %s: %w. It can be read and written by its owner alone, who is usually root: "+
+			"run bperf as root", path, errnoOf(err))
+	case errors.Is(err, syscall.EPERM):
+		return fmt.Errorf("open the attr map %s: %w. %s", path, errnoOf(err), needsAdmin)
+	case errnoOf(err) == err: // not the kernel's words: the library opened it, and it was no map
+		return fmt.Errorf("%s is not an attr map: what is pinned there is another BPF object", path)
+	}
+	return fmt.Errorf("open the attr map %s: %w", path, errnoOf(err))
+}
+
+// createError explains why the kernel makes no map, or does not pin it.
+func createError(path string, err error) error {
+	switch {
+	case errors.Is(err, syscall.EACCES):
+		return fmt.Errorf("create the attr map %s: %w. Only the owner of %s can make files in it, who is usually root: run bperf as root",
+			path, errnoOf(err), filepath.Dir(path))
+	case errors.Is(err, syscall.EPERM):
+		return fmt.Errorf("create the attr map %s: %w. %s", path, errnoOf(err), needsAdmin)
+	}
+	return fmt.Errorf("create the attr map %s: %w", path, errnoOf(err))
+}
+
+// needsAdmin is what to do about an EPERM of bpf(2).
+const needsAdmin = "Sharing counters with perf needs CAP_BPF, CAP_PERFMON and CAP_SYS_ADMIN, as only IDs are in the map: run bperf as root"
+
+// errnoOf is the kernel's own answer in an error of the library, which adds guesses; other errors are returned as they are.
+func errnoOf(err error) error {
+	var errno syscall.Errno
+	if errors.As(err, &errno) {
+		return errno
+	}
+	return err
+}
+
+// checkLayout makes sure that a map is an attr map of a layout that is known, and returns the size of its keys.
+func checkLayout(path string, m *ebpf.Map) (keySize int, err error) {
+	if m.Type() != ebpf.Hash || m.ValueSize() != 8 {
+		return 0, fmt.Errorf("%s is not an attr map: it is a %s with values of %d bytes, not a %s with values of 8 bytes",
+			path, m.Type(), m.ValueSize(), ebpf.Hash)
+	}
+	if !slices.Contains(keySizes, int(m.KeySize())) {
+		known := strings.Trim(strings.Join(strings.Fields(fmt.Sprint(keySizes)), ", "), "[]")
+		return 0, fmt.Errorf("%s is an attr map of a perf that bperf does not know: its keys have %d bytes (known: %s). "+
+			"If no such perf is running, remove the file; otherwise use another path", path, m.KeySize(), known)
+	}
+	return int(m.KeySize()), nil
+}

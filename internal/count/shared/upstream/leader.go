@@ -1,0 +1,252 @@
+package upstream
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"slices"
+	"syscall"
+
+	"github.com/cilium/ebpf"
+	"github.com/cilium/ebpf/link"
+
+	"github.com/bperf/bperf/internal/perfevent"
+)
+
+// The names that make up the layout.
+const (
+	programName = "on_switch" // followers attach to it by this name
+	prevName    = "prev_readings"
+)
+
+// Leader is a program that reads one event's counters at each context switch. It lives until all who hold it have closed it.
+type Leader struct {
+	attr    perfevent.Attr
+	link    link.Link
+	program *ebpf.Program
+	prev    *ebpf.Map
+	diff    *ebpf.Map
+	events  *ebpf.Map // nil for a leader that another process started
+}
+
+var (
+	errGone   = errors.New("the leader is gone")
+	errLayout = errors.New("its program is not laid out as bperf knows it")
+)
+
+// openLeader gets hold of a leader by its IDs. The error is errGone when there is none; its IDs may since have been given to
+// something else.
+func openLeader(e entry) (_ *Leader, err error) {
+	l := &Leader{}
+	defer func() {
+		if err != nil {
+			l.Close()
+		}
+	}()
+	if l.link, err = link.NewFromID(link.ID(e.Link)); err != nil {
+		return nil, byID("link", e.Link, err)
+	}
+	info, err := l.link.Info()
+	if err != nil {
+		return nil, fmt.Errorf("look at BPF link %d: %w", e.Link, errnoOf(err))
+	}
+	if info.Type != link.RawTracepointType {
+		return nil, errGone
+	}
+	if l.program, err = ebpf.NewProgramFromID(info.Program); err != nil {
+		return nil, byID("program", uint32(info.Program), err)
+	}
+	if err := l.openMaps(ebpf.MapID(e.Diff)); err != nil {
+		return nil, err
+	}
+	return l, nil
+}
+
+// openMaps gets hold of the maps that the program uses, one of which is to be the map of the differences.
+func (l *Leader) openMaps(diff ebpf.MapID) error {
+	info, err := l.program.Info()
+	if err != nil {
+		return fmt.Errorf("look at a BPF program: %w", errnoOf(err))
+	}
+	maps, _ := info.MapIDs() // of Linux 4.15
+	if !slices.Contains(maps, diff) {
+		return errGone
+	}
+	for _, id := range maps {
+		m, err := ebpf.NewMapFromID(id)
+		if err != nil {
+			return byID("map", uint32(id), err)
+		}
+		switch about, err := m.Info(); {
+		case err != nil:
+			m.Close()
+			return fmt.Errorf("look at BPF map %d: %w", id, errnoOf(err))
+		case id == diff && isReadings(m):
+			l.diff = m
+		case about.Name == prevName && isReadings(m):
+			l.prev = m
+		default:
+			m.Close()
+		}
+	}
+	if info.Name != programName || l.diff == nil || l.prev == nil {
+		return fmt.Errorf("%w (program %q)", errLayout, info.Name)
+	}
+	return nil
+}
+
+// isReadings reports whether a map has one struct bpf_perf_event_value for each CPU, which is what a Reading is, too.
+func isReadings(m *ebpf.Map) bool {
+	return m.Type() == ebpf.PerCPUArray && m.KeySize() == 4 && m.ValueSize() == 24
+}
+
+// byID explains why the kernel gives no object for an ID.
+func byID(kind string, id uint32, err error) error {
+	switch {
+	case errors.Is(err, syscall.ENOENT):
+		return errGone
+	case errors.Is(err, syscall.EPERM):
+		return fmt.Errorf("get BPF %s %d: %w. %s", kind, id, errnoOf(err), needsAdmin)
+	}
+	return fmt.Errorf("get BPF %s %d: %w", kind, id, errnoOf(err))
+}
+
+// StartLeader starts a leader of our own, which counts attr with these events: enabled ones of the system, by CPU. The leader
+// holds them as long as it lives, so that the caller may close them.
+func StartLeader(attr *perfevent.Attr, events map[int]*perfevent.Event) (_ *Leader, err error) {
+	var o leaderObjects
+	if err := loadLeaderObjects(&o, nil); err != nil {
+		return nil, startError("load the leader's program", err)
+	}
+	l := &Leader{attr: *attr, program: o.OnSwitch, prev: o.PrevReadings, diff: o.DiffReadings, events: o.Events}
+	defer func() {
+		if err != nil {
+			l.Close()
+		}
+	}()
+	for cpu, e := range events {
+		if err := l.SetEvent(cpu, e); err != nil {
+			return nil, err
+		}
+	}
+	l.link, err = link.AttachRawTracepoint(link.RawTracepointOptions{Name: "sched_switch", Program: l.program})
+	if err != nil {
+		return nil, startError("attach the leader's program to sched_switch", err)
+	}
+	return l, nil
+}
+
+func startError(what string, err error) error {
+	if errors.Is(err, syscall.EPERM) {
+		return fmt.Errorf("%s: %w. %s", what, errnoOf(err), needsAdmin)
+	}
+	return fmt.Errorf("%s: %w", what, errnoOf(err))
+}
+
+// SetEvent makes a leader of our own count a CPU that has come online, with an enabled event of the whole CPU. What the
+// event has counted since it was opened is passed on to those who follow already.
+func (l *Leader) SetEvent(cpu int, e *perfevent.Event) error {
+	err := l.events.Delete(uint32(cpu))
+	if err != nil && !errors.Is(err, ebpf.ErrKeyNotExist) {
+		return fmt.Errorf("take the last event of CPU %d from a leader: %w", cpu, errnoOf(err))
+	}
+	if err := l.Run(cpu); err != nil { // without an event, it forgets its last reading
+		return err
+	}
+	if err := l.events.Put(uint32(cpu), uint32(e.FD())); err != nil {
+		return fmt.Errorf("give a leader the event of CPU %d: %w", cpu, errnoOf(err))
+	}
+	return l.Run(cpu)
+}
+
+// entry is what others find the leader by.
+func (l *Leader) entry() (entry, error) {
+	about, err := l.link.Info()
+	if err != nil {
+		return entry{}, fmt.Errorf("look at its link: %w", errnoOf(err))
+	}
+	diff, err := l.diff.Info()
+	if err != nil {
+		return entry{}, fmt.Errorf("look at its map: %w", errnoOf(err))
+	}
+	id, _ := diff.ID()
+	return entry{Link: uint32(about.ID), Diff: uint32(id)}, nil
+}
+
+// runOnCPU is BPF_F_TEST_RUN_ON_CPU of include/uapi/linux/bpf.h.
+const runOnCPU = 1
+
+// Run runs the leader on a CPU, so that followers get what has been counted there up to now.
+//
+// Nothing can come in between, except that when the caller itself is on that CPU, another one's Run may interrupt it and
+// pass the same growth on twice.
+func (l *Leader) Run(cpu int) error {
+	_, err := l.program.Run(&ebpf.RunOptions{Flags: runOnCPU, CPU: uint32(cpu)})
+	if errors.Is(err, syscall.ENXIO) {
+		return fmt.Errorf("run the leader of a shared event on CPU %d, which is offline: %w", cpu, syscall.ENXIO)
+	}
+	if err != nil {
+		return fmt.Errorf("run the leader of a shared event on CPU %d: %w", cpu, errnoOf(err))
+	}
+	return nil
+}
+
+// Covers reports whether the leader counts on all these CPUs, as one that was started for some does not. It
+// looks whether the time grows for which the event has been enabled there.
+func (l *Leader) Covers(cpus []int) (bool, error) {
+	before, err := l.enabled(cpus)
+	if err != nil {
+		return false, err
+	}
+	after, err := l.enabled(cpus)
+	if err != nil {
+		return false, err
+	}
+	for i := range cpus {
+		if after[i] <= before[i] {
+			return false, nil
+		}
+	}
+	return true, nil
+}
+
+// enabled is the time (ns) for which the event has been enabled on each of these CPUs, as of now.
+func (l *Leader) enabled(cpus []int) ([]uint64, error) {
+	for _, cpu := range cpus {
+		if err := l.Run(cpu); err != nil {
+			return nil, err
+		}
+	}
+	var all []perfevent.Reading // by CPU
+	if err := l.prev.Lookup(uint32(0), &all); err != nil {
+		return nil, fmt.Errorf("read what a shared event has counted: %w", errnoOf(err))
+	}
+	times := make([]uint64, len(cpus))
+	for i, cpu := range cpus {
+		times[i] = all[cpu].Enabled
+	}
+	return times, nil
+}
+
+// Attr is the event that the leader counts.
+func (l *Leader) Attr() perfevent.Attr { return l.attr }
+
+// Program is what followers attach to.
+func (l *Leader) Program() *ebpf.Program { return l.program }
+
+// Prev is where the leader leaves its last reading: a per-CPU array of one perfevent.Reading.
+func (l *Leader) Prev() *ebpf.Map { return l.prev }
+
+// Diff is where the leader leaves for its followers by how much that reading has grown since the one before: a per-CPU
+// array of one perfevent.Reading.
+func (l *Leader) Diff() *ebpf.Map { return l.diff }
+
+// Close lets go of the leader.
+func (l *Leader) Close() error {
+	var errs error
+	if l.link != nil {
+		errs = l.link.Close()
+	}
+	// A nil program or map may be closed.
+	return cmp.Or(errs, l.program.Close(), l.prev.Close(), l.diff.Close(), l.events.Close())
+}
