@@ -13,6 +13,7 @@ import (
 // program, with its exit status.
 func TestMain(m *testing.M) {
 	if os.Getenv("BPERF_TEST_MAIN") != "" {
+		enterPlace()
 		os.Exit(Main(os.Args))
 	}
 	os.Exit(m.Run())

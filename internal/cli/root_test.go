@@ -78,7 +78,7 @@ func TestManPages(t *testing.T) {
 			t.Errorf("bperf-stat.1 does not have %q", want)
 		}
 	}
-	for _, name := range []string{"bperf.1", "bperf-list.1", "bperf-doctor.1", "bperf-version.1"} {
+	for _, name := range []string{"bperf.1", "bperf-counters.1", "bperf-list.1", "bperf-doctor.1", "bperf-version.1"} {
 		if _, err := os.Stat(filepath.Join(dir, name)); err != nil {
 			t.Error(err)
 		}

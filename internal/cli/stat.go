@@ -12,6 +12,8 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/bperf/bperf/internal/count/shared"
+	"github.com/bperf/bperf/internal/count/shared/upstream"
 	"github.com/bperf/bperf/internal/stat"
 	"github.com/bperf/bperf/internal/target"
 )
@@ -24,6 +26,8 @@ type statOptions struct {
 	cpus          string
 	pids, tids    string
 	forEachCgroup string
+	bpfCounters   bool
+	bpfAttrMap    string
 	noInherit     bool
 
 	interval, intervalCount int
@@ -83,6 +87,8 @@ The counts go to standard error, as the command's own output goes to standard ou
 	f.StringVarP(&o.pids, "pid", "p", "", "count the processes of this `LIST`, with all threads and children")
 	f.StringVarP(&o.tids, "tid", "t", "", "count the threads of this `LIST`")
 	f.StringVar(&o.forEachCgroup, "for-each-cgroup", "", "count all events for each cgroup of this `LIST`, or each that matches a regular expression")
+	f.BoolVar(&o.bpfCounters, "bpf-counters", false, "count with counters that all sessions share (the modifier b for all events)")
+	f.StringVar(&o.bpfAttrMap, "bpf-attr-map", "", "share with upstream perf, which finds counters through the map pinned at `PATH`")
 	f.BoolVarP(&o.noInherit, "no-inherit", "i", false, "do not count children and new threads")
 	f.BoolVar(&o.allUser, "all-user", false, "count only user mode")
 	f.BoolVar(&o.allKernel, "all-kernel", false, "count only the kernel")
@@ -120,7 +126,7 @@ The counts go to standard error, as the command's own output goes to standard ou
 	f.BoolVar(&o.metricOnly, "metric-only", false, "print only metrics, a column each")
 	f.BoolVar(&o.noScale, "no-scale", false, "print multiplexed counts as they are")
 	f.BoolVar(&o.hideZero, "hide-zero-events", false, "leave out events that counted 0")
-	f.BoolVarP(&o.verbose, "verbose", "v", false, "print each event's raw reading: value, ns enabled, ns running")
+	f.BoolVarP(&o.verbose, "verbose", "v", false, "print each event's raw reading: value, ns enabled, ns running; and how many sessions share it")
 	f.BoolVar(&o.quiet, "quiet", false, "print nothing")
 	return cmd
 }
@@ -249,6 +255,7 @@ func count(set ...bool) (n int) {
 func (o *statOptions) config(args []string) (*stat.Config, error) {
 	cfg := &stat.Config{
 		Command:       args,
+		Shared:        o.sharedWhere(),
 		Inherit:       !o.noInherit,
 		AllUser:       o.allUser,
 		AllKernel:     o.allKernel,
@@ -270,6 +277,15 @@ func (o *statOptions) config(args []string) (*stat.Config, error) {
 		return nil, &ExitError{Status: statusBadOption, Err: err}
 	}
 	return cfg, o.chooseEvents(cfg)
+}
+
+// sharedWhere is where sessions of bperf and of upstream perf find the counters that they share.
+func (o *statOptions) sharedWhere() shared.Where {
+	w := shared.Where{Dir: shared.Dir, AttrMap: upstream.DefaultPath}
+	if o.bpfAttrMap != "" {
+		w.AttrMap, w.Lead = o.bpfAttrMap, true
+	}
+	return w
 }
 
 // target fills in who is measured.

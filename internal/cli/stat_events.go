@@ -61,11 +61,14 @@ func (o *statOptions) chooseEvents(cfg *stat.Config) error {
 		}
 	}
 	cfg.Events = c.list
+	shares := false
 	for _, e := range c.list.Events() {
-		if e.BPF {
-			return &ExitError{Status: statusBadCombination,
-				Err: fmt.Errorf("%s: this version of bperf has no shared counters (modifier b) yet", e.Name)}
-		}
+		e.BPF = e.BPF || o.bpfCounters
+		shares = shares || e.BPF
+	}
+	if o.bpfAttrMap != "" && !shares {
+		return &ExitError{Status: statusBadCombination,
+			Err: errors.New("--bpf-attr-map is for shared counters: add --bpf-counters, or the modifier b to an event")}
 	}
 	if c.cgroups == nil {
 		return nil

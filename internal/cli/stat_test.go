@@ -58,7 +58,6 @@ func TestStatRefuses(t *testing.T) {
 		{"-p 1 -t 1", 22, "-p and -t do not go together"},
 		{"--all-user --all-kernel", 22, "nothing to count"},
 		{"-n -e cs", 22, "-n counts nothing"},
-		{"-e cs:b", 22, "no shared counters"},
 
 		{"--no-such-flag", 129, "no-such-flag"},
 		{"-I x", 129, "x"},

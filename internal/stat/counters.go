@@ -6,6 +6,7 @@ import (
 
 	"github.com/bperf/bperf/internal/count"
 	"github.com/bperf/bperf/internal/count/direct"
+	"github.com/bperf/bperf/internal/count/shared"
 	"github.com/bperf/bperf/internal/count/tool"
 	"github.com/bperf/bperf/internal/event"
 	"github.com/bperf/bperf/internal/target"
@@ -45,16 +46,21 @@ func openCounters(cfg *Config, t target.Target, o count.Options) (*counters, err
 		index[e] = i
 	}
 	toolOptions := o
-	toolOptions.Inherit = o.Inherit && cfg.Aggregation != AggregateThread // else a process is one cell
+	toolOptions.Inherit = o.Inherit && !o.PerThread // else a process is one cell
 	for _, a := range assign(cfg, t) {
 		of := t
 		of.Cgroups = nil
 		for _, i := range a.cgroups {
 			of.Cgroups = append(of.Cgroups, t.Cgroups[i])
 		}
-		perf, tools := splitTools(a.groups)
+		perf, common, tools := split(a.groups)
 		if err := c.open(index, a.cgroups, perf, func(l event.List) (count.Counter, error) {
 			return direct.Open(l, of, o)
+		}); err != nil {
+			return nil, err
+		}
+		if err := c.open(index, a.cgroups, common, func(l event.List) (count.Counter, error) {
+			return shared.Open(cfg.Shared, l, of, o)
 		}); err != nil {
 			return nil, err
 		}
@@ -116,25 +122,33 @@ func assign(cfg *Config, t target.Target) []assignment {
 	return list
 }
 
-// splitTools takes the tool events, which no kernel counts, out of the groups.
-func splitTools(l event.List) (perf, tools event.List) {
+// split sorts the events by what counts them: perf events of this session, those that sessions share, and tool
+// events, which no kernel counts. Groups stay together within each.
+func split(l event.List) (perf, common, tools event.List) {
 	for _, g := range l {
-		var p, t []*event.Event
+		var p, s, t event.Group
 		for _, e := range g.Events {
-			if e.Tool != event.ToolNone {
-				t = append(t, e)
-			} else {
-				p = append(p, e)
+			of := &p
+			switch {
+			case e.Tool != event.ToolNone:
+				of = &t
+			case e.BPF:
+				of = &s
 			}
+			of.Events = append(of.Events, e)
 		}
-		if len(p) > 0 {
-			perf = append(perf, event.Group{Events: p, Weak: g.Weak})
-		}
-		if len(t) > 0 {
-			tools = append(tools, event.Group{Events: t})
-		}
+		p.Weak = g.Weak
+		perf, common, tools = add(perf, p), add(common, s), add(tools, t)
 	}
-	return perf, tools
+	return perf, common, tools
+}
+
+// add appends a group, unless it is empty.
+func add(l event.List, g event.Group) event.List {
+	if len(g.Events) == 0 {
+		return l
+	}
+	return append(l, g)
 }
 
 // enableTools enables the tool events alone: no kernel does it when the command is executed.
@@ -182,6 +196,22 @@ func (c *counters) Read(dst []count.Cell) ([]count.Cell, error) {
 		}
 	}
 	return dst, nil
+}
+
+// eachShared tells f what each part shares with other sessions, and which events (indexes) the part has.
+func (c *counters) eachShared(f func(events []int, s shared.Sharing)) error {
+	for _, p := range c.parts {
+		counter, ok := p.Counter.(*shared.Counter)
+		if !ok {
+			continue
+		}
+		s, err := counter.Sharing()
+		if err != nil {
+			return err
+		}
+		f(p.events, s)
+	}
+	return nil
 }
 
 // Err says why the machine cannot count an event; nil if it can.

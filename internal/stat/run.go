@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/bperf/bperf/internal/count"
+	"github.com/bperf/bperf/internal/count/shared"
 	"github.com/bperf/bperf/internal/target"
 )
 
@@ -304,7 +305,9 @@ func (r *run) finish() error {
 	if err != nil {
 		return err
 	}
-	r.verbose(cells)
+	if err := r.verbose(cells); err != nil {
+		return err
+	}
 	r.outcome.add(elapsed, r.result.Command, r.cfg)
 	rows := r.layout.snapshot(cells, nil)
 	if r.cfg.Interval == 0 {
@@ -318,10 +321,10 @@ func (r *run) finish() error {
 	return r.print(Snapshot{Time: elapsed, Summary: true, Rows: rows})
 }
 
-// verbose reports each event's sum of readings as the kernel gave them.
-func (r *run) verbose(cells []count.Cell) {
+// verbose reports each event's sum of readings as the kernel gave them, and with whom events are shared.
+func (r *run) verbose(cells []count.Cell) error {
 	if r.cfg.Verbose == nil {
-		return
+		return nil
 	}
 	for i, e := range r.counters.events {
 		if err := r.counters.Err(i); err != nil {
@@ -336,4 +339,14 @@ func (r *run) verbose(cells []count.Cell) {
 		}
 		r.cfg.Verbose(fmt.Sprintf("%s: %d %d %d", e.Name, sum.Value, sum.Enabled, sum.Running))
 	}
+	return r.counters.eachShared(func(events []int, s shared.Sharing) {
+		for i, sessions := range s.Sessions {
+			if sessions > 0 {
+				r.cfg.Verbose(fmt.Sprintf("%s: sessions that share it: %d", r.counters.events[events[i]].Name, sessions))
+			}
+		}
+		if lost := s.Lost.String(); lost != "" {
+			r.cfg.Verbose("lost since the sharing began: " + lost)
+		}
+	})
 }

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/bperf/bperf/internal/count"
+	"github.com/bperf/bperf/internal/count/shared"
 	"github.com/bperf/bperf/internal/event"
 	"github.com/bperf/bperf/internal/target"
 )
@@ -26,6 +27,8 @@ type Config struct {
 	Target  target.Spec
 	Command []string // its run is the time that is measured; and with an empty Target, what is measured
 	Subject string   // the target in words, for the heading
+
+	Shared shared.Where // where sessions find the counters that they share
 
 	Inherit     bool
 	AllUser     bool
@@ -159,6 +162,7 @@ func (s *session) open(resolve func() (target.Target, error)) (*counters, error)
 		EnableOnExec: s.enableOnExec(),
 		AllUser:      s.cfg.AllUser,
 		AllKernel:    s.cfg.AllKernel,
+		PerThread:    s.cfg.Aggregation == AggregateThread,
 	}
 	t, err := resolve()
 	if err != nil {

@@ -1,0 +1,70 @@
+package cli
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/bperf/bperf/internal/count/shared"
+)
+
+func newCountersCommand() *cobra.Command {
+	var asJSON bool
+	var interval int
+	cmd := &cobra.Command{
+		Use:   "counters [flags]",
+		Short: "Show the counters that sessions share now, who counts, and what it costs",
+		Long: `counters shows what the sessions of bperf stat --bpf-counters share at this moment: the events, the
+sessions that count them, and the BPF programs that do it, with what they take of a context switch and of the CPUs,
+which the kernel measures for a second.
+
+It needs root, or CAP_BPF, CAP_PERFMON and CAP_SYS_ADMIN. It changes nothing.`,
+		Example: `  bperf counters
+  bperf counters --interval 10000
+  bperf counters --json | jq '.sessions[].pid'`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if interval < 10 {
+				return &ExitError{Status: statusBadCombination, Err: fmt.Errorf("--interval %d: an interval is at least 10 ms", interval)}
+			}
+			status, err := shared.Examine(shared.Dir, time.Duration(interval)*time.Millisecond)
+			if err != nil {
+				return err
+			}
+			print := printCounters
+			if asJSON {
+				print = printCountersJSON
+			}
+			return print(cmd.OutOrStdout(), status)
+		},
+	}
+	cmd.Flags().IntVar(&interval, "interval", 1000, "observe the BPF programs for `MS` milliseconds (at least 10)")
+	cmd.Flags().BoolVarP(&asJSON, "json", "j", false, "print a JSON object")
+	return cmd
+}
+
+// countersJSON adds what is computed to what was read.
+type countersJSON struct {
+	*shared.Status
+	Cost *costJSON `json:"cost"`
+}
+
+type costJSON struct {
+	*shared.Cost
+	PerSwitch float64 `json:"ns_per_switch"`
+	Share     float64 `json:"cpu_share"`
+}
+
+func printCountersJSON(w io.Writer, s *shared.Status) error {
+	object := countersJSON{Status: s}
+	if s.Cost != nil {
+		object.Cost = &costJSON{s.Cost, s.Cost.PerSwitch(), s.Cost.Share()}
+	}
+	e := json.NewEncoder(w)
+	e.SetEscapeHTML(false)
+	e.SetIndent("", "  ")
+	return e.Encode(object)
+}

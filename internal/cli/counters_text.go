@@ -1,0 +1,147 @@
+package cli
+
+import (
+	"fmt"
+	"io"
+	"strconv"
+	"strings"
+	"time"
+	"unicode"
+	"unicode/utf8"
+
+	"github.com/bperf/bperf/internal/count/shared"
+)
+
+func printCounters(w io.Writer, s *shared.Status) error {
+	var b strings.Builder
+	if s.Cost == nil {
+		b.WriteString("No counters are shared.\n")
+	} else {
+		writeEvents(&b, s.Events)
+		writeSessions(&b, s.Sessions)
+		writePrograms(&b, s.Cost)
+		writeCost(&b, s.Cost)
+		writeLost(&b, s)
+		writeTables(&b, s.Tables)
+	}
+	if s.Ended > 0 {
+		fmt.Fprintf(&b, "sessions that ended without leaving: %d; the next one that joins or leaves sweeps what is left of them\n", s.Ended)
+	}
+	if len(s.OtherVersions) > 0 {
+		fmt.Fprintf(&b, "other versions of bperf share on their own, or did: %s\n", printable(strings.Join(s.OtherVersions, " ")))
+	}
+	_, err := io.WriteString(w, b.String())
+	return err
+}
+
+func writeEvents(b *strings.Builder, events []shared.EventStatus) {
+	lines := [][]string{{"event", "since", "counts", "CPUs", "sessions"}}
+	for _, e := range events {
+		name := e.Name
+		if e.Filter != "" {
+			name += " if " + e.Filter
+		}
+		lines = append(lines, []string{printable(name), seconds(e.Since), modes(e), e.CPUs, strconv.Itoa(e.Sessions)})
+	}
+	writeColumns(b, "llllr", lines)
+}
+
+// modes are those of the CPU in which an event counts.
+func modes(e shared.EventStatus) string {
+	switch {
+	case !e.Kernel:
+		return "user"
+	case !e.User:
+		return "kernel"
+	}
+	return "all"
+}
+
+func writeSessions(b *strings.Builder, sessions []shared.SessionStatus) {
+	lines := [][]string{{"pid", "since", "target", "events", "command"}}
+	for _, s := range sessions {
+		lines = append(lines, []string{strconv.Itoa(s.PID), seconds(s.Since), printable(s.Target),
+			printable(strings.Join(s.Events, ",")), printable(strings.Join(s.Command, " "))})
+	}
+	writeColumns(b, "rllll", lines)
+}
+
+func writePrograms(b *strings.Builder, c *shared.Cost) {
+	lines := [][]string{{"program", "id", "attached to", "runs", "runs/s", "run time ns", "ns/run"}}
+	for _, p := range c.Programs {
+		hook, perRun := p.Hook, "-"
+		if hook == "" {
+			hook = "-"
+		}
+		if p.Runs > 0 {
+			perRun = fmt.Sprintf("%.0f", float64(p.RunTime)/float64(p.Runs))
+		}
+		lines = append(lines, []string{p.Name, fmt.Sprint(p.ID), hook, fmt.Sprint(p.Runs),
+			fmt.Sprintf("%.1f", float64(p.Runs)/c.Window.Seconds()), fmt.Sprint(p.RunTime.Nanoseconds()), perRun})
+	}
+	writeColumns(b, "lrlrrrr", lines)
+}
+
+func writeCost(b *strings.Builder, c *shared.Cost) {
+	fmt.Fprintf(b, "observed:         %.3f s on %d CPUs, of whose time the programs took %.4f %%\n", c.Window.Seconds(), c.CPUs, 100*c.Share())
+	fmt.Fprintf(b, "context switches: %d, to each of which sharing added %.1f ns\n", c.Switches, c.PerSwitch())
+}
+
+func writeLost(b *strings.Builder, s *shared.Status) {
+	var lost []string
+	if all := s.Lost.String(); all != "" {
+		lost = append(lost, all)
+	}
+	for _, p := range s.Cost.Programs {
+		if p.Missed > 0 {
+			lost = append(lost, fmt.Sprintf("%d runs of %s, which was running there already", p.Missed, p.Name))
+		}
+	}
+	if len(lost) == 0 {
+		lost = append(lost, "nothing")
+	}
+	fmt.Fprintf(b, "lost:             %s\n", strings.Join(lost, "; "))
+}
+
+func writeTables(b *strings.Builder, tables []shared.Table) {
+	var use []string
+	for _, t := range tables {
+		use = append(use, fmt.Sprintf("%d of %d %s", t.Used, t.Room, t.Name))
+	}
+	fmt.Fprintf(b, "in use:           %s\n", strings.Join(use, ", "))
+}
+
+// writeColumns writes lines of columns as wide as they need to be, and an empty line. The alignment has a letter for each
+// column: l or r.
+func writeColumns(b *strings.Builder, alignment string, lines [][]string) {
+	widths := make([]int, len(alignment))
+	for _, line := range lines {
+		for i, field := range line {
+			widths[i] = max(widths[i], utf8.RuneCountInString(field))
+		}
+	}
+	for _, line := range lines {
+		var text strings.Builder
+		for i, field := range line {
+			width := widths[i]
+			if alignment[i] == 'l' {
+				width = -width
+			}
+			fmt.Fprintf(&text, "%*s  ", width, field)
+		}
+		b.WriteString(strings.TrimRight(text.String(), " ") + "\n")
+	}
+	b.WriteByte('\n')
+}
+
+func seconds(t time.Time) string { return t.Format(time.DateTime) }
+
+// printable keeps what others named from moving the cursor of a terminal.
+func printable(s string) string {
+	return strings.Map(func(r rune) rune {
+		if unicode.IsControl(r) {
+			return '?'
+		}
+		return r
+	}, s)
+}
