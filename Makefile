@@ -16,7 +16,8 @@ STATICCHECK         := $(CACHE)/bin/staticcheck-$(STATICCHECK_VERSION)
 
 # The kernels that tests run on besides this machine's, and the packages whose tests ask the kernel.
 GUESTS         := amd64/bookworm amd64/trixie arm64/trixie arm64/testing
-GUEST_PACKAGES := ./internal/perfevent ./internal/target ./internal/count/... ./internal/kernel ./internal/cli ./test/e2e
+GUEST_PACKAGES := ./internal/perfevent ./internal/target ./internal/count/... ./internal/kernel ./internal/cli ./test/e2e \
+                  ./test/upstream/...
 
 .NOTPARALLEL: # the go command uses all CPUs, and outputs would mix
 
@@ -32,8 +33,9 @@ $(ARCHES:%=bperf-linux-%): bperf-linux-%:
 	GOOS=linux GOARCH=$* $(BUILD) -o $@ ./cmd/bperf
 
 .PHONY: generate
-generate: ## make the generated files again
-	go generate ./...
+generate: ## make the generated files again: the BPF objects, with clang 14 and the headers of libbpf
+	@BPF2GO_CC=clang-14 BPF2GO_STRIP=llvm-strip-14 BPF2GO_CFLAGS="-idirafter /usr/include/$$(gcc -print-multiarch)" \
+	  go generate ./...
 
 .PHONY: check
 check: $(STATICCHECK) ## gofmt, go vet and staticcheck for each architecture, the import rules
@@ -60,12 +62,13 @@ test-host: bperf ## all tests on this kernel; what needs root is skipped without
 	BPERF=$(CURDIR)/bperf go test -count=1 -v ./...
 
 .PHONY: test-guests
-test-guests: ## the tests that ask the kernel, on other kernels under QEMU
-	go run ./test/guest $(GUESTS:%=-kernel %) $(GUEST_PACKAGES)
+test-guests: ## the tests that ask the kernel, on other kernels under QEMU, with upstream perf beside them
+	go run ./test/guest -perf $(GUESTS:%=-kernel %) $(GUEST_PACKAGES)
 
 .PHONY: bench
-bench: bperf ## bperf beside the distribution's perf: wall and CPU time, memory, set-up time
+bench: bperf ## bperf beside the distribution's perf: time and memory; and what sharing counters costs
 	go run ./test/bench -bperf ./bperf
+	go run ./test/bench/sharing
 
 .PHONY: man
 man: ## write the man pages to man/
