@@ -55,7 +55,7 @@ struct bank {
 struct track {
 	__u64 events; /* that have begun */
 	__u32 node;
-	__u32 turns; /* to see them pass */
+	__u32 unused;
 };
 
 enum {
@@ -66,10 +66,11 @@ enum {
 
 struct cpu {
 	struct track tracks[TRACKS];
+	__u64 task;	     /* address of the task that runs, as of the last switch; 0 before the first */
 	__u64 cgroup;	     /* ID of the last task's cgroup ... */
 	__u32 cgroup_node;   /* ... and its node ... */
 	__u32 cgroup_epoch;  /* ... as of this epoch */
-	__u32 busy;	     /* sync runs */
+	__u32 busy;	     /* a program changes the tracks in a place where sync can interrupt it */
 	__u32 unused;
 };
 
@@ -100,6 +101,7 @@ enum lost {
 	LOST_TASKS,    /* children that found no room in tasks */
 	LOST_SUMS,     /* differences for which there was no sum */
 	LOST_CGROUPS,  /* tasks in cgroups that are too deep */
+	LOST_SWITCHES, /* to tasks that are counted: the kernel did not show them */
 	LOST_KINDS,
 };
 
@@ -227,7 +229,28 @@ static __always_inline void lose(__u32 kind)
 	__u64 *n = bpf_map_lookup_elem(&lost, &kind);
 
 	if (n)
-		*n += 1;
+		__sync_fetch_and_add(n, 1);
+}
+
+/* From Linux 6.19 on, most tracepoints can be preempted. */
+extern void bpf_preempt_disable(void) __ksym __weak;
+extern void bpf_preempt_enable(void) __ksym __weak;
+
+/* enter begins a part that changes what a CPU counts, and that neither a switch nor a sync may come between. */
+static __always_inline void enter(struct cpu *cpu)
+{
+	if (bpf_preempt_disable)
+		bpf_preempt_disable();
+	cpu->busy = 1;
+	barrier();
+}
+
+static __always_inline void leave(struct cpu *cpu)
+{
+	barrier();
+	cpu->busy = 0;
+	if (bpf_preempt_enable)
+		bpf_preempt_enable();
 }
 
 static __always_inline bool read_event(__u32 event, struct reading *now)
@@ -270,9 +293,8 @@ enum {
 	SWITCHES = 1 << 2, /* the event is about to count the switch, which is the ending node's */
 };
 
-/* turn_event reads an event and ends it for a node and begins it for the next one. It returns whether it has begun. A function
- * of its own for the verifier, which looks at it once and not for each event. */
-__noinline int turn_event(__u32 event, __u32 what, __u32 track, __u32 ending)
+/* pass_event reads an event and ends it for a node and begins it for the next one. It returns whether it has begun. */
+static __always_inline int pass_event(__u32 event, __u32 what, __u32 track, __u32 ending)
 {
 	__u32 at = track * MAX_EVENTS + event;
 	struct reading *start = bpf_map_lookup_elem(&starts, &at), now;
@@ -287,6 +309,13 @@ __noinline int turn_event(__u32 event, __u32 what, __u32 track, __u32 ending)
 		return 0;
 	*start = now;
 	return 1;
+}
+
+/* A function of its own for the verifier, which looks at it once and not for each event. Where preemption is disabled, some
+ * kernels do not let it be called (Linux 6.10 to 6.14). */
+__noinline int turn_event(__u32 event, __u32 what, __u32 track, __u32 ending)
+{
+	return pass_event(event, what, track, ending);
 }
 
 /* who is a node with the events that it counts. */
@@ -322,7 +351,6 @@ static __always_inline void turn(struct cpu *cpu, __u32 which, struct who who, b
 
 	if (!sync && who.node == ending)
 		return;
-	track->turns++;
 	for (i = 0; i < MAX_EVENTS && rest; i++, rest >>= 1) {
 		__u32 what;
 
@@ -432,16 +460,28 @@ static __always_inline struct who who_group(struct cpu *cpu, struct task_struct 
 	return cpu->cgroup_node ? who_is(cpu->cgroup_node) : nobody;
 }
 
+/* see notes which task runs on a CPU. A switch that the kernel did not show may have led to the one that ran until now: what it
+ * did is in no sum, if it is counted. */
+static __always_inline void see(struct cpu *cpu, struct task_struct *until, struct task_struct *from)
+{
+	bool missed = cpu->task && cpu->task != (__u64)until;
+	struct who task, group;
+
+	cpu->task = (__u64)from;
+	if (!missed)
+		return;
+	task = who_task(until);
+	group = who_group(cpu, until);
+	if ((task.events && task.node != cpu->tracks[TASK].node) || (group.events && group.node != cpu->tracks[GROUP].node))
+		lose(LOST_SWITCHES);
+}
+
 /* The kernel counts the switch itself (context-switches, cgroup-switches) only after this tracepoint, still for the
  * task that goes. */
-static __noinline int turn_to(struct task_struct *prev, struct task_struct *next)
+static __noinline int turn_to(struct cpu *cpu, struct task_struct *prev, struct task_struct *next)
 {
 	__u64 switches = state.switch_events;
-	__u32 zero = 0;
-	struct cpu *cpu = bpf_map_lookup_elem(&cpus, &zero);
 
-	if (!cpu)
-		return 0;
 	if (state.cgroup_switch_events && perf_cgroup(prev) != perf_cgroup(next))
 		switches |= state.cgroup_switch_events;
 	if (state.cgroups || cpu->tracks[GROUP].node)
@@ -457,10 +497,15 @@ SEC("raw_tp/sched_switch")
 int on_switch(__u64 *args)
 {
 	__u64 prev = args[1], next = args[2];
+	__u32 zero = 0;
+	struct cpu *cpu = bpf_map_lookup_elem(&cpus, &zero);
 
+	if (!cpu)
+		return 0;
+	see(cpu, (struct task_struct *)prev, (struct task_struct *)next);
 	if (!state.cgroups && !*filter_of(prev) && !*filter_of(next))
 		return 0;
-	return turn_to((struct task_struct *)prev, (struct task_struct *)next);
+	return turn_to(cpu, (struct task_struct *)prev, (struct task_struct *)next);
 }
 
 /* Readings of a leader in perf's layout: by how much its counter has grown on this CPU. */
@@ -523,16 +568,19 @@ int on_exit(void *ctx)
 	cpu = bpf_map_lookup_elem(&cpus, &zero);
 	if (!node || !cpu)
 		return 0;
+	enter(cpu);
+	see(cpu, (struct task_struct *)task, (struct task_struct *)task);
 	*node |= EXITED;
 	track = &cpu->tracks[TASK];
 	ending = track->node;
 	rest = track->events;
-	track->events = 0; /* from here on, a sync has nothing to end, and a task that exits to begin */
+	track->events = 0;
 	track->node = 0;
 	for (i = 0; i < MAX_EVENTS && rest; i++, rest >>= 1) {
 		if (rest & 1)
-			turn_event(i, END, TASK, ending);
+			pass_event(i, END, TASK, ending);
 	}
+	leave(cpu);
 	return 0;
 }
 
@@ -586,8 +634,8 @@ int BPF_PROG(on_free, struct task_struct *task)
 SEC("raw_tp/task_rename")
 int BPF_PROG(on_rename, struct task_struct *task)
 {
-	__u64 key = (__u64)task, rest, began = 0;
-	__u32 zero = 0, *node, i, tries, turns;
+	__u64 key = (__u64)task, rest;
+	__u32 zero = 0, *node, i;
 	struct cpu *cpu = bpf_map_lookup_elem(&cpus, &zero);
 	struct track *track;
 	struct node *n;
@@ -602,25 +650,17 @@ int BPF_PROG(on_rename, struct task_struct *task)
 	if (!n || !n->on_exec)
 		return 0;
 	to = who_is(n->on_exec);
-	track = &cpu->tracks[TASK];
-	/* Its own node counts nothing, so that nobody uses the starts of this CPU's track meanwhile, unless
-	 * there was a turn in between. */
-	for (tries = 0; tries < 3; tries++) {
-		turns = track->turns;
-		began = 0;
-		rest = to.events & ~state.followed_events;
-		for (i = 0; i < MAX_EVENTS && rest; i++, rest >>= 1) {
-			if (rest & 1)
-				began |= (__u64)(__u32)turn_event(i, BEGIN, TASK, 0) << i;
-		}
-		if (turns == track->turns)
-			break;
-	}
+	enter(cpu);
 	*node = to.node;
-	if (turns == track->turns) {
-		track->events = began;
-		track->node = to.node;
+	track = &cpu->tracks[TASK]; /* its own node counts nothing */
+	track->node = to.node;
+	track->events = 0;
+	rest = to.events & ~state.followed_events;
+	for (i = 0; i < MAX_EVENTS && rest; i++, rest >>= 1) {
+		if (rest & 1)
+			track->events |= (__u64)(__u32)pass_event(i, BEGIN, TASK, 0) << i;
 	}
+	leave(cpu);
 	return 0;
 }
 
@@ -651,15 +691,20 @@ __noinline int sync_event(__u32 event)
 SEC("raw_tp/cpuhp_enter")
 int on_hotplug(__u64 *args)
 {
+	__u32 zero = 0, i;
+	struct cpu *cpu = bpf_map_lookup_elem(&cpus, &zero);
 	__u64 rest = state.events;
-	__u32 i;
 
-	if ((__u32)args[0] != bpf_get_smp_processor_id())
+	if (!cpu || (__u32)args[0] != bpf_get_smp_processor_id())
 		return 0;
+	cpu->busy = 1;
+	barrier();
 	for (i = 0; i < MAX_EVENTS && rest; i++, rest >>= 1) {
 		if (rest & 1)
 			sync_event(i);
 	}
+	barrier();
+	cpu->busy = 0;
 	return 0;
 }
 
@@ -679,6 +724,7 @@ int sync(__u64 *args)
 	barrier();
 	if (what & SYNC_TRACKS) {
 		task = (struct task_struct *)bpf_get_current_task();
+		see(cpu, task, task);
 		turn(cpu, TASK, who_task(task), true, 0);
 		turn(cpu, GROUP, who_group(cpu, task), true, 0);
 	}

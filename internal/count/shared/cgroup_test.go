@@ -45,7 +45,7 @@ func expectGroups(t testing.TB, c *Counter, want ...uint64) {
 	}
 	for i := range want {
 		if got[i] != want[i] {
-			t.Errorf("cgroup %d: counted %d, want %d", i, got[i], want[i])
+			wrong(t, c, "cgroup %d: counted %d, want %d", i, got[i], want[i])
 		}
 	}
 }

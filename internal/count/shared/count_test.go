@@ -41,7 +41,7 @@ func TestTargets(t *testing.T) {
 	cells, err := both.Read(nil)
 	check(t, err)
 	if len(cells) != 2 || cells[0].Thread != 0 || cells[0].Value != 1 || cells[1].Thread != 1 || cells[1].Value != 20 {
-		t.Errorf("threads: counted %+v, want 1 for the first and 20 for the second", cells)
+		wrong(t, both, "threads: counted %+v, want 1 for the first and 20 for the second", cells)
 	}
 }
 
@@ -109,7 +109,7 @@ func compareWithDirect(t *testing.T, dir string, s target.Spec, o count.Options,
 	got, want := totals(t, ours, len(events)), totals(t, c, len(events))
 	for i, e := range events {
 		if got[i] != want[i] {
-			t.Errorf("%s: counted %d, and %d directly", e, got[i], want[i])
+			wrong(t, ours, "%s: counted %d, and %d directly", e, got[i], want[i])
 		}
 	}
 	check(t, ours.Close())

@@ -25,8 +25,9 @@ type countersCpu struct {
 		_      structs.HostLayout
 		Events uint64
 		Node   uint32
-		Turns  uint32
+		Unused uint32
 	}
+	Task        uint64
 	Cgroup      uint64
 	CgroupNode  uint32
 	CgroupEpoch uint32

@@ -136,8 +136,31 @@ func totals(t testing.TB, c count.Counter, events int) []uint64 {
 func expect(t testing.TB, c count.Counter, what string, want uint64) {
 	t.Helper()
 	if got := totals(t, c, 1)[0]; got != want {
-		t.Errorf("%s: counted %d, want %d", what, got, want)
+		wrong(t, c, "%s: counted %d, want %d", what, got, want)
 	}
+}
+
+// wrong is Errorf for counts that should be exact. They cannot be on a machine that hides processes from BPF and, with them,
+// switches to others: but the counter must say that it has missed some.
+func wrong(t testing.TB, c count.Counter, format string, args ...any) {
+	t.Helper()
+	if c, ok := c.(*Counter); ok && hidesProcesses(t, c) {
+		s, err := c.Sharing()
+		check(t, err)
+		if s.Lost.Switches > 0 {
+			t.Skipf(format+". This kernel hides processes, and %d switches", append(args, s.Lost.Switches)...)
+		}
+	}
+	t.Errorf(format, args...)
+}
+
+// hidesProcesses reports whether BPF iterators do not show the first process.
+func hidesProcesses(t testing.TB, c *Counter) bool {
+	t.Helper()
+	tasks, err := c.o.findTasks()
+	check(t, err)
+	_, found := tasks[1]
+	return !found
 }
 
 func pids(pid ...int) target.Spec       { return target.Spec{PIDs: pid} }

@@ -58,7 +58,7 @@ func TestManyEvents(t *testing.T) {
 		c := start(t, dir, strings.Join(append(some, getppid), ","), pids(p.pid), inherit)
 		p.call(0, 7)
 		if got := totals(t, c, len(some)+1); got[len(some)] != 7 {
-			t.Errorf("with %d other events: counted %d, want 7", len(some), got[len(some)])
+			wrong(t, c, "with %d other events: counted %d, want 7", len(some), got[len(some)])
 		}
 		check(t, c.Close())
 	}
@@ -66,7 +66,7 @@ func TestManyEvents(t *testing.T) {
 	c := start(t, dir, strings.Join(all, ","), pids(p.pid), inherit)
 	p.call(0, 7)
 	if got := totals(t, c, len(all)); got[len(all)-1] != 7 {
-		t.Errorf("with all events: counted %d, want 7", got[len(all)-1])
+		wrong(t, c, "with all events: counted %d, want 7", got[len(all)-1])
 	}
 	_, err := Open(Where{Dir: dir}, parseEvents(t, names[maxEvents]), resolve(t, pids(p.pid)), inherit)
 	if want := "all sessions together share 64 events already: no more can"; err == nil || err.Error() != want {
@@ -105,7 +105,7 @@ func TestUnsupportedEvents(t *testing.T) {
 			check(t, both.Enable())
 			p.call(0, 7)
 			if got := totals(t, both, 1)[0]; got < 7 || name == "process" && got != 7 {
-				t.Errorf("beside it: counted %d, want 7", got)
+				wrong(t, both, "beside it: counted %d, want 7", got)
 			}
 			if both.Err(0) != nil || both.Err(1) == nil {
 				t.Errorf("errors are %v and %v, want none and a reason", both.Err(0), both.Err(1))

@@ -58,6 +58,7 @@ type Lost struct {
 	Tasks    uint64 `json:"tasks"`    // children for which there was no room
 	Sums     uint64 `json:"sums"`     // differences for which there was no sum
 	Cgroups  uint64 `json:"cgroups"`  // searches that ended below the top, in a cgroup that is too deep
+	Switches uint64 `json:"switches"` // to tasks that are counted, which the kernel did not show: what they did then is missing
 }
 
 // String lists what was lost; it is empty if nothing was.
@@ -71,6 +72,7 @@ func (l Lost) String() string {
 		{l.Tasks, "children, as there was no room for more tasks"},
 		{l.Sums, "differences, as there was no sum to add them to"},
 		{l.Cgroups, "searches for the counts of cgroups that are too deep"},
+		{l.Switches, "context switches to tasks that are counted, as the kernel did not show them"},
 	} {
 		if p.n > 0 {
 			parts = append(parts, fmt.Sprintf("%d %s", p.n, p.what))
@@ -267,7 +269,7 @@ func (n nodes) used() (used int) {
 
 // readLost reads what was lost, on all CPUs together. The keys are enum lost of counters.bpf.c.
 func readLost(o *objects) (l Lost, err error) {
-	for key, sum := range []*uint64{&l.Readings, &l.Tasks, &l.Sums, &l.Cgroups} {
+	for key, sum := range []*uint64{&l.Readings, &l.Tasks, &l.Sums, &l.Cgroups, &l.Switches} {
 		var cpus []uint64
 		if err := o.maps[countersMapLost].Lookup(uint32(key), &cpus); err != nil {
 			return l, fmt.Errorf("read what was lost: %w", err)

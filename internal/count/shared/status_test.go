@@ -188,7 +188,7 @@ func TestExamineLost(t *testing.T) {
 	c := open(t, dir, "cpu-clock", system, count.Options{})
 	cpus, err := ebpf.PossibleCPU()
 	check(t, err)
-	for key := range uint32(4) {
+	for key := range uint32(5) {
 		lost := make([]uint64, cpus)
 		for cpu := range lost {
 			lost[cpu] = uint64(key) + 1
@@ -196,7 +196,7 @@ func TestExamineLost(t *testing.T) {
 		check(t, c.o.maps[countersMapLost].Put(key, lost))
 	}
 	n := uint64(cpus)
-	want := Lost{Readings: n, Tasks: 2 * n, Sums: 3 * n, Cgroups: 4 * n}
+	want := Lost{Readings: n, Tasks: 2 * n, Sums: 3 * n, Cgroups: 4 * n, Switches: 5 * n}
 	if got := examine(t, dir).Lost; got != want {
 		t.Errorf("lost %+v, want %+v", got, want)
 	}
@@ -210,7 +210,7 @@ func TestLostString(t *testing.T) {
 		"":                     {},
 		"7 readings of events": {Readings: 7},
 		"1 readings of events; 2 children, as there was no room for more tasks; 3 differences, as there was no sum to add " +
-			"them to; 4 searches for the counts of cgroups that are too deep": {1, 2, 3, 4},
+			"them to; 4 searches for the counts of cgroups that are too deep; 5 context switches to tasks that are counted, as the kernel did not show them": {1, 2, 3, 4, 5},
 	} {
 		if got := lost.String(); got != want {
 			t.Errorf("%+v is %q, want %q", lost, got, want)
