@@ -7,21 +7,13 @@ import (
 	"strings"
 	"testing"
 
-	"golang.org/x/sys/unix"
-
 	"github.com/bperf/bperf/test/program"
 	"github.com/bperf/bperf/test/require"
 )
 
-// TestCgroupV1 mounts the v1 hierarchy of perf events, which takes them from v2 for as long as it is mounted.
 func TestCgroupV1(t *testing.T) {
-	require.Guest(t)
+	root := require.CgroupV1(t)
 	require.Tracefs(t)
-	root := t.TempDir()
-	if err := unix.Mount("none", root, "cgroup", 0, "perf_event"); err != nil {
-		t.Fatal(err)
-	}
-	defer unix.Unmount(root, 0)
 	group := filepath.Join(root, "group")
 	if err := os.Mkdir(group, 0o755); err != nil {
 		t.Fatal(err)

@@ -11,9 +11,12 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 	"unsafe"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/bperf/bperf/internal/target"
 )
 
 // must reports whether this machine was promised to have the thing.
@@ -101,6 +104,49 @@ func OneCPU(t testing.TB) {
 			}
 		})
 	}
+}
+
+// CgroupV1 mounts the v1 hierarchy of perf events, which takes them from v2 for the rest of the test, and returns its root;
+// only in a guest.
+func CgroupV1(t testing.TB) (root string) {
+	t.Helper()
+	Guest(t)
+	root = t.TempDir()
+	if err := unix.Mount("none", root, "cgroup", 0, "perf_event"); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		for range 20 {
+			if err := unix.Unmount(root, 0); err != nil {
+				t.Fatal(err)
+			}
+			if endsSoon(t) {
+				return
+			}
+			if err := unix.Mount("none", root, "cgroup", 0, "perf_event"); err != nil {
+				t.Fatal(err)
+			}
+		}
+		t.Fatal("the cgroup v1 hierarchy of perf events is still there")
+	})
+	return root
+}
+
+// endsSoon waits for the v1 hierarchy of perf events to end after it was unmounted. It does not as long as a cgroup in it that
+// was removed still has tasks or counters that come to their end; then it has to be unmounted once more.
+func endsSoon(t testing.TB) bool {
+	t.Helper()
+	for range 100 {
+		v1, err := target.PerfCgroupsAreV1()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !v1 {
+			return true
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+	return false
 }
 
 // Tracefs mounts tracefs where it is not and returns where it is.

@@ -5,8 +5,6 @@ import (
 	"path/filepath"
 	"testing"
 
-	"golang.org/x/sys/unix"
-
 	"github.com/bperf/bperf/internal/count"
 	"github.com/bperf/bperf/test/require"
 )
@@ -75,12 +73,8 @@ func TestCgroupsMadeLater(t *testing.T) {
 	expectGroups(t, c, 50000, 50000)
 }
 
-// TestCgroupsV1 mounts the v1 hierarchy of perf events, which takes them from v2 for as long as it is mounted.
 func TestCgroupsV1(t *testing.T) {
-	require.Guest(t)
-	root := t.TempDir()
-	check(t, unix.Mount("none", root, "cgroup", 0, "perf_event"))
-	t.Cleanup(func() { check(t, unix.Unmount(root, 0)) })
+	root := require.CgroupV1(t)
 	dir := bpffs(t)
 	p := startPuppet(t)
 	first, at := cgroup(t, "")
