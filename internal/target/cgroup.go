@@ -48,6 +48,14 @@ func findHierarchy(root fs.FS) (hierarchy, error) {
 		return hierarchy{}, errors.New("no cgroup hierarchy is mounted that perf events know (cgroup2, or cgroup v1 with perf_event)." +
 			" Try: mount -t cgroup2 none /sys/fs/cgroup")
 	}
+	v1, err := perfCgroupsAreV1(root)
+	if err != nil {
+		return hierarchy{}, err
+	}
+	if v1 {
+		return hierarchy{}, errors.New("perf events know the cgroups of a v1 hierarchy, which is not mounted." +
+			" Try: mount -t cgroup -o perf_event none DIRECTORY")
+	}
 	return hierarchy{"cgroup2", unified}, nil
 }
 

@@ -105,10 +105,14 @@ func TestHierarchy(t *testing.T) {
 		none = "no cgroup hierarchy is mounted that perf events know (cgroup2, or cgroup v1 with perf_event). Try: mount -t cgroup2 none /sys/fs/cgroup"
 	)
 	tests := []struct {
-		mounts string
-		want   hierarchy
-		err    string
+		mounts  string
+		cgroups string // /proc/cgroups
+		want    hierarchy
+		err     string
 	}{
+		{mounts: v2, cgroups: "#subsys_name\thierarchy\tnum_cgroups\tenabled\ncpu\t3\t1\t1\nperf_event\t0\t1\t1\n", want: hierarchy{"cgroup2", "/sys/fs/cgroup"}},
+		{mounts: v2, cgroups: "perf_event\t7\t1\t1\n",
+			err: "perf events know the cgroups of a v1 hierarchy, which is not mounted. Try: mount -t cgroup -o perf_event none DIRECTORY"},
 		{mounts: v2, want: hierarchy{"cgroup2", "/sys/fs/cgroup"}},
 		{mounts: v1x + v2 + v2b, want: hierarchy{"cgroup2", "/sys/fs/cgroup"}},
 		{mounts: v2 + v1x + v1, want: hierarchy{"perf_event", "/sys/fs/cgroup/perf_event"}},
@@ -118,7 +122,7 @@ func TestHierarchy(t *testing.T) {
 		{mounts: "x\n - \n1 2 3 4 5 - cgroup2\n", err: none},
 	}
 	for _, tt := range tests {
-		got, err := findHierarchy(fstest.MapFS{"proc/self/mountinfo": {Data: []byte(tt.mounts)}})
+		got, err := findHierarchy(fstest.MapFS{"proc/self/mountinfo": {Data: []byte(tt.mounts)}, "proc/cgroups": {Data: []byte(tt.cgroups)}})
 		if got != tt.want {
 			t.Errorf("%q: %+v, want %+v", tt.mounts, got, tt.want)
 		}
