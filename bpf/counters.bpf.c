@@ -89,6 +89,7 @@ struct shared_state {
 	__u32 cgroups;	/* elements in it */
 	__u32 nodes;	/* that may be in use, from the first */
 	__u32 unused;
+	__u64 hotplug;	/* number of the last uevent of a CPU that a session has dealt with */
 };
 
 struct cached {
@@ -445,17 +446,19 @@ static __noinline __u32 find_group_node(struct cgroup *cgroup, __u64 id, __u32 e
 static __always_inline struct who who_group(struct cpu *cpu, struct task_struct *task)
 {
 	struct who nobody = {};
+	__u32 epoch = state.cgroup_epoch;
 	struct cgroup *cgroup;
 	__u64 id;
 
+	barrier(); /* read before what it tells of */
 	if (!state.cgroups)
 		return nobody;
 	cgroup = perf_cgroup(task);
 	id = BPF_CORE_READ(cgroup, kn, id);
-	if (id != cpu->cgroup || state.cgroup_epoch != cpu->cgroup_epoch) {
-		cpu->cgroup_node = find_group_node(cgroup, id, state.cgroup_epoch);
+	if (id != cpu->cgroup || epoch != cpu->cgroup_epoch) {
+		cpu->cgroup_node = find_group_node(cgroup, id, epoch);
 		cpu->cgroup = id;
-		cpu->cgroup_epoch = state.cgroup_epoch;
+		cpu->cgroup_epoch = epoch;
 	}
 	return cpu->cgroup_node ? who_is(cpu->cgroup_node) : nobody;
 }
@@ -664,24 +667,25 @@ int BPF_PROG(on_rename, struct task_struct *task)
 	return 0;
 }
 
-/* sync brings what user space wants to read up to date: args[0] selects what, args[1] the events of the whole CPU. It is
- * run on a CPU by BPF_PROG_TEST_RUN: from an interrupt, or, on the CPU of the caller, with preemption disabled. The
+/* sync brings what user space wants to read up to date: args[0] selects what, args[1] the events of the whole CPU; or it
+ * forgets where these began to count, as other perf events will. It is run on a CPU by BPF_PROG_TEST_RUN: from an interrupt, or, on the CPU of the caller, with preemption disabled. The
  * interrupt of another session may come while it runs, and is told to try again. */
 enum {
 	SYNC_TRACKS = 1,
 	SYNC_SYSTEM = 2,
+	SYNC_FORGET = 4,
 	AGAIN = 1,
 };
 
-__noinline int sync_event(__u32 event)
+__noinline int sync_event(__u32 event, bool forget)
 {
 	struct system *s = bpf_map_lookup_elem(&systems, &event);
 	struct reading now;
 
-	if (!s || !read_event(event, &now))
-		return 0;
-	if (now.enabled < s->last.enabled) /* another perf event: the CPU was offline */
+	if (s && forget)
 		__builtin_memset(&s->last, 0, sizeof(s->last));
+	if (!s || forget || !read_event(event, &now))
+		return 0;
 	add_since(&s->sum, &now, &s->last);
 	s->last = now;
 	return 0;
@@ -701,7 +705,7 @@ int on_hotplug(__u64 *args)
 	barrier();
 	for (i = 0; i < MAX_EVENTS && rest; i++, rest >>= 1) {
 		if (rest & 1)
-			sync_event(i);
+			sync_event(i, false);
 	}
 	barrier();
 	cpu->busy = 0;
@@ -728,11 +732,11 @@ int sync(__u64 *args)
 		turn(cpu, TASK, who_task(task), true, 0);
 		turn(cpu, GROUP, who_group(cpu, task), true, 0);
 	}
-	if (!(what & SYNC_SYSTEM))
+	if (!(what & (SYNC_SYSTEM | SYNC_FORGET)))
 		system = 0;
 	for (i = 0; i < MAX_EVENTS && system; i++, system >>= 1) {
 		if (system & 1)
-			sync_event(i);
+			sync_event(i, what & SYNC_FORGET);
 	}
 	barrier();
 	cpu->busy = 0;

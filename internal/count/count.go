@@ -80,6 +80,7 @@ type Options struct {
 	AllUser      bool // leave the kernel out, for all events
 	AllKernel    bool // leave user mode out, for all events
 	PerThread    bool // the cells tell the target's threads apart
+	LaterCPUs    bool // there are cells for CPUs that are offline, too: they count from when they come online (shared counters)
 }
 
 // Unsupported is the reason why a machine cannot count an event, in the user's terms.

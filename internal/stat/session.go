@@ -163,6 +163,7 @@ func (s *session) open(resolve func() (target.Target, error)) (*counters, error)
 		AllUser:      s.cfg.AllUser,
 		AllKernel:    s.cfg.AllKernel,
 		PerThread:    s.cfg.Aggregation == AggregateThread,
+		LaterCPUs:    s.cfg.Aggregation == AggregateGlobal && s.cfg.Target.System,
 	}
 	t, err := resolve()
 	if err != nil {

@@ -86,6 +86,17 @@ func (s Spec) resolveCPUs(root fs.FS) (Target, error) {
 	return t, nil
 }
 
+// OfflineCPUs are the CPUs of the machine that do not work at the moment, ascending.
+func OfflineCPUs() ([]int, error) {
+	root := os.DirFS("/")
+	online, err := readCPUs(root, "online")
+	if err != nil {
+		return nil, err
+	}
+	present, err := readCPUs(root, "present")
+	return slices.DeleteFunc(present, func(cpu int) bool { return slices.Contains(online, cpu) }), err
+}
+
 // readCPUs reads one of the lists of CPUs in /sys/devices/system/cpu: online, present, possible
 // (https://docs.kernel.org/admin-guide/cputopology.html).
 func readCPUs(root fs.FS, which string) ([]int, error) {

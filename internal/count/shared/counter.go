@@ -12,6 +12,7 @@ import (
 	"fmt"
 	"math/bits"
 	"slices"
+	"sync"
 
 	"github.com/cilium/ebpf"
 
@@ -22,6 +23,9 @@ import (
 
 // Counter is a count.Counter of shared events. It is not safe for concurrent use.
 type Counter struct {
+	mu       sync.Mutex // between the methods and followCPUs
+	uevents  uevents
+	failed   error // in followCPUs
 	o        *objects
 	place    *place
 	token    *ebpf.Map
@@ -33,6 +37,7 @@ type Counter struct {
 	target   target.Target
 	options  count.Options
 	events   []counted
+	cpus     []int        // of the target, and those that may join
 	cells    []count.Cell // events in order; the readings are what was counted up to the last Disable
 	units    bool         // the target is of tasks or cgroups
 
@@ -43,13 +48,16 @@ type Counter struct {
 
 // counted is an event of the list.
 type counted struct {
-	slot int
-	cpus []int // of the target, on which it is counted
-	err  error
+	slot  int
+	cpus  []int // of the target, on which it is counted
+	opens []int // CPUs that have a perf event for it when they are online; nil for all
+	err   error
 }
 
 // Enable starts counting.
 func (c *Counter) Enable() error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
 	if c.enabled {
 		return nil
 	}
@@ -62,6 +70,8 @@ func (c *Counter) Enable() error {
 
 // Disable stops counting.
 func (c *Counter) Disable() error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
 	if !c.enabled {
 		return nil
 	}
@@ -77,6 +87,8 @@ func (c *Counter) Disable() error {
 
 // Read appends the current readings to dst.
 func (c *Counter) Read(dst []count.Cell) ([]count.Cell, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
 	first := len(dst)
 	dst = append(dst, c.cells...)
 	if !c.enabled {
@@ -96,10 +108,12 @@ func (c *Counter) Err(event int) error { return c.events[event].err }
 
 // Close ends the session: what nobody else counts is counted no more.
 func (c *Counter) Close() error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
 	if c.o == nil {
 		return nil
 	}
-	err := errors.Join(c.leave(), c.closeObjects(), c.place.close())
+	err := errors.Join(c.leave(), c.closeObjects(), c.place.close(), c.uevents.Close())
 	c.o, c.cells, c.enabled = nil, nil, false
 	return err
 }
@@ -126,6 +140,9 @@ func (c *Counter) runLeaders(cpus []int) error {
 // read takes a reading of all cells, of all that was counted since they exist.
 func (c *Counter) read(dst []perfevent.Reading) error {
 	clear(dst)
+	if c.failed != nil {
+		return c.failed
+	}
 	if !c.units {
 		return c.readSystem(dst)
 	}
@@ -139,10 +156,10 @@ func (c *Counter) read(dst []perfevent.Reading) error {
 
 // readSystem reads the events where they are, on each CPU.
 func (c *Counter) readSystem(dst []perfevent.Reading) error {
-	if err := c.o.syncCPUs(c.target.CPUs, syncSystem, c.session.events); err != nil {
+	if err := c.o.syncCPUs(c.cpus, syncSystem, c.session.events); err != nil {
 		return err
 	}
-	if err := c.runLeaders(c.target.CPUs); err != nil {
+	if err := c.runLeaders(c.cpus); err != nil {
 		return err
 	}
 	sums := make(map[int][]perfevent.Reading) // by slot and CPU

@@ -81,6 +81,7 @@ type countersSharedState struct {
 	Cgroups            uint32
 	Nodes              uint32
 	Unused             uint32
+	Hotplug            uint64
 }
 
 type countersSlot struct {

@@ -40,17 +40,21 @@ type Where struct {
 func Open(where Where, list event.List, t target.Target, o count.Options) (*Counter, error) {
 	c := &Counter{where: where, target: t, options: o, units: len(t.Threads)+len(t.Cgroups) > 0, followed: make(map[int]*followed)}
 	var err error
-	if c.place, err = openPlace(where.Dir); err != nil {
+	if c.uevents, err = openUevents(); err != nil {
 		return nil, err
+	}
+	if c.place, err = openPlace(where.Dir); err != nil {
+		return nil, errors.Join(err, c.uevents.Close())
 	}
 	unlock, err := c.place.lock(alone)
 	if err != nil {
-		return nil, errors.Join(err, c.place.close())
+		return nil, errors.Join(err, c.place.close(), c.uevents.Close())
 	}
 	defer unlock()
 	if err := c.open(list); err != nil {
-		return nil, errors.Join(err, c.abandon())
+		return nil, errors.Join(err, c.abandon(), c.uevents.Close())
 	}
+	go c.followCPUs(c.uevents)
 	return c, nil
 }
 
@@ -65,6 +69,9 @@ func (c *Counter) abandon() error {
 func (c *Counter) open(list event.List) error {
 	var err error
 	if c.cgroupV1, err = target.PerfCgroupsAreV1(); err != nil {
+		return err
+	}
+	if c.cpus, err = c.allCPUs(); err != nil {
 		return err
 	}
 	known, err := c.place.load()
@@ -165,18 +172,25 @@ func (c *Counter) openEvent(s *slots, e *event.Event) (counted, error) {
 		return counted{}, err
 	}
 	if cpus == nil {
-		cpus = c.target.CPUs
+		cpus = c.cpus
 	}
 	where, err := c.opensOn(e, cpus)
 	if err != nil {
 		return counted{}, err
+	}
+	if len(where) == 0 {
+		return counted{err: &count.Unsupported{Event: e, Err: syscall.ENODEV, Reason: "All CPUs that could count it are offline."}}, nil
 	}
 	slot, err := c.openSlot(s, e, where)
 	if err != nil {
 		reason, fatal := direct.Explain(e, where[0], c.target, c.options, err)
 		return counted{err: reason}, fatal
 	}
-	return counted{slot: slot, cpus: cpus}, nil
+	opens := cpus
+	if c.units {
+		opens = e.CPUs
+	}
+	return counted{slot: slot, cpus: cpus, opens: opens}, nil
 }
 
 // openSlot finds the slot that counts an event on these CPUs, or makes one: of an upstream leader that counts it already, of
@@ -260,16 +274,25 @@ func (c *Counter) follow(s *slots, slot int, l *upstream.Leader) error {
 	return nil
 }
 
-// opensOn is where an event must be open: tasks may run on all CPUs.
+// opensOn is where an event must be open at this moment: tasks may run on all CPUs.
 func (c *Counter) opensOn(e *event.Event, cpus []int) ([]int, error) {
-	if !c.units {
-		return cpus, nil
+	if c.units {
+		cpus = e.CPUs
 	}
 	online, err := onlineCPUs()
-	if err != nil || e.CPUs == nil {
+	if err != nil || cpus == nil {
 		return online, err
 	}
-	return slices.DeleteFunc(online, func(cpu int) bool { return !slices.Contains(e.CPUs, cpu) }), nil
+	return slices.DeleteFunc(online, func(cpu int) bool { return !slices.Contains(cpus, cpu) }), nil
+}
+
+// allCPUs are those of the target, and those that may join it.
+func (c *Counter) allCPUs() ([]int, error) {
+	if !c.options.LaterCPUs {
+		return c.target.CPUs, nil
+	}
+	offline, err := target.OfflineCPUs()
+	return slices.Sorted(slices.Values(slices.Concat(c.target.CPUs, offline))), err
 }
 
 // unshareable is the reason why an event cannot be counted in this way, or nil.

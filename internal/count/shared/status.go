@@ -289,6 +289,8 @@ type Sharing struct {
 
 // Sharing tells with how many sessions the counter shares its events.
 func (c *Counter) Sharing() (Sharing, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
 	unlock, err := c.place.lock(lookOnly)
 	if err != nil {
 		return Sharing{}, err

@@ -15,6 +15,7 @@ import (
 const (
 	syncTracks = 1 // who runs on the CPU, and what was counted for it
 	syncSystem = 2 // what was counted on the CPU
+	syncForget = 4 // where the count of the CPU began: another perf event goes on
 )
 
 func onlineCPUs() ([]int, error) {

@@ -1,0 +1,140 @@
+package shared
+
+import (
+	"fmt"
+	"os"
+	"runtime"
+	"strings"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/bperf/bperf/internal/count"
+	"github.com/bperf/bperf/test/require"
+)
+
+func TestParseUevent(t *testing.T) {
+	lines := func(s ...string) []byte { return []byte(strings.Join(s, "\x00") + "\x00") }
+	const head, path, cpu = "online@/devices/system/cpu/cpu12", "DEVPATH=/devices/system/cpu/cpu12", "SUBSYSTEM=cpu"
+	for _, tt := range []struct {
+		message []byte
+		want    uevent
+		ok      bool
+	}{
+		{lines(head, "ACTION=online", path, cpu, "DRIVER=processor", "SEQNUM=1234"), uevent{1234, 12, true}, true},
+		{lines("offline@/x", "ACTION=offline", path, cpu, "SEQNUM=7"), uevent{7, 12, false}, true},
+		{message: lines("x", "ACTION=add", path, cpu, "SEQNUM=1")},
+		{message: lines("x", "ACTION=online", path, "SUBSYSTEM=memory", "SEQNUM=1")},
+		{message: lines("x", "ACTION=online", "DEVPATH=/devices/system/cpu/cpu", cpu, "SEQNUM=1")},
+		{message: lines("x", "ACTION=online", path, cpu)},
+		{message: lines("x", "ACTION=online", path, cpu, "SEQNUM=many")},
+		{message: nil},
+	} {
+		got, ok := parseUevent(tt.message)
+		if ok != tt.ok || ok && got != tt.want {
+			t.Errorf("%q: got %+v, %v, want %+v, %v", tt.message, got, ok, tt.want, tt.ok)
+		}
+	}
+}
+
+func FuzzParseUevent(f *testing.F) {
+	f.Add([]byte("online@/devices/system/cpu/cpu1\x00ACTION=online\x00DEVPATH=/devices/system/cpu/cpu1\x00SUBSYSTEM=cpu\x00SEQNUM=1\x00"))
+	f.Fuzz(func(t *testing.T, message []byte) { parseUevent(message) })
+}
+
+// switchCPU takes a CPU offline, or brings it back.
+func switchCPU(t testing.TB, cpu int, online string) {
+	t.Helper()
+	check(t, os.WriteFile(fmt.Sprintf("/sys/devices/system/cpu/cpu%d/online", cpu), []byte(online), 0))
+}
+
+// waitForCPU waits until the events of a session are open on a CPU, or are not.
+func waitForCPU(t testing.TB, c *Counter, cpu int, open bool) {
+	t.Helper()
+	for deadline := time.Now().Add(10 * time.Second); ; runtime.Gosched() {
+		s, err := readSlots(c.o)
+		check(t, err)
+		if s.table[c.events[0].slot].has(cpu) == open {
+			return
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("after 10 s, the events of CPU %d are open: %v, want %v", cpu, !open, open)
+		}
+	}
+}
+
+// TestCPUsComeAndGo takes a CPU offline and brings it back, twice, while tasks work there and elsewhere.
+func TestCPUsComeAndGo(t *testing.T) {
+	require.Guest(t)
+	cpus := resolve(t, system).CPUs
+	if len(cpus) < 2 {
+		t.Skip("this guest has only one CPU")
+	}
+	last := cpus[len(cpus)-1]
+	t.Cleanup(func() { switchCPU(t, last, "1") })
+	dir := bpffs(t)
+	name, group := cgroup(t, "")
+	p := startPuppet(t)
+	t.Cleanup(p.end) // before the cgroup is removed
+	join(t, group, p.pid)
+	call := func(on string, times uint64) {
+		t.Helper()
+		var set unix.CPUSet
+		for _, cpu := range cpus {
+			if (cpu == last) == (on == "last") {
+				set.Set(cpu)
+			}
+		}
+		check(t, unix.SchedSetaffinity(p.pid, &set))
+		p.call(0, times)
+	}
+	later := count.Options{LaterCPUs: true}
+	sessions := map[string]*Counter{
+		"process": start(t, dir, getppid, pids(p.pid), inherit),
+		"system":  start(t, dir, getppid, system, later),
+		"cgroup":  start(t, dir, getppid, groups(name), later),
+	}
+	want := make(map[string]uint64)
+	work := func(on string, times uint64) {
+		t.Helper()
+		call(on, times)
+		for what := range sessions {
+			want[what] += times
+		}
+	}
+	work("last", 1)
+	for round := range 2 {
+		switchCPU(t, last, "0")
+		for what := range sessions {
+			waitForCPU(t, sessions[what], last, false)
+		}
+		for what, s := range map[string]struct {
+			count.Options
+			of []string
+		}{"system": {later, nil}, "cgroup": {later, []string{name}}, "process": {Options: inherit}} {
+			spec := groups(s.of...)
+			if what == "process" {
+				spec = pids(p.pid)
+			}
+			sessions[fmt.Sprintf("%s without the CPU, round %d", what, round)] = start(t, dir, getppid, spec, s.Options)
+		}
+		work("first", 20)
+		switchCPU(t, last, "1")
+		for what := range sessions {
+			waitForCPU(t, sessions[what], last, true)
+		}
+		work("last", 300)
+		work("first", 4000)
+	}
+	for what, c := range sessions {
+		expect(t, c, what, want[what])
+	}
+	cells, err := sessions["system"].Read(nil)
+	check(t, err)
+	for _, cell := range cells {
+		if cell.CPU == last && cell.Value != 601 {
+			t.Errorf("counted %d on the CPU that came and went, want 601", cell.Value)
+		}
+	}
+}
