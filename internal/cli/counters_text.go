@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"fmt"
 	"io"
 	"strconv"
@@ -88,19 +89,7 @@ func writeCost(b *strings.Builder, c *shared.Cost) {
 }
 
 func writeLost(b *strings.Builder, s *shared.Status) {
-	var lost []string
-	if all := s.Lost.String(); all != "" {
-		lost = append(lost, all)
-	}
-	for _, p := range s.Cost.Programs {
-		if p.Missed > 0 {
-			lost = append(lost, fmt.Sprintf("%d runs of %s, which was running there already", p.Missed, p.Name))
-		}
-	}
-	if len(lost) == 0 {
-		lost = append(lost, "nothing")
-	}
-	fmt.Fprintf(b, "lost:             %s\n", strings.Join(lost, "; "))
+	fmt.Fprintf(b, "lost:             %s\n", cmp.Or(s.Lost.String(), "nothing"))
 }
 
 func writeTables(b *strings.Builder, tables []shared.Table) {

@@ -198,20 +198,19 @@ func (c *counters) Read(dst []count.Cell) ([]count.Cell, error) {
 	return dst, nil
 }
 
-// eachShared tells f what each part shares with other sessions, and which events (indexes) the part has.
-func (c *counters) eachShared(f func(events []int, s shared.Sharing)) error {
+// sharedPart is a part that shares counters with other sessions.
+type sharedPart struct {
+	counter *shared.Counter
+	events  []int
+}
+
+func (c *counters) shared() (all []sharedPart) {
 	for _, p := range c.parts {
-		counter, ok := p.Counter.(*shared.Counter)
-		if !ok {
-			continue
+		if counter, ok := p.Counter.(*shared.Counter); ok {
+			all = append(all, sharedPart{counter, p.events})
 		}
-		s, err := counter.Sharing()
-		if err != nil {
-			return err
-		}
-		f(p.events, s)
 	}
-	return nil
+	return all
 }
 
 // Err says why the machine cannot count an event; nil if it can.

@@ -21,6 +21,8 @@ type run struct {
 
 	exited <-chan target.Status // of the command; nil without one
 
+	observation *shared.Observation // of what sharing costs; nil if nobody wants to know, or nothing is shared
+
 	enabled   bool
 	start     time.Time     // of the measured time
 	last      []count.Cell  // at the last interval
@@ -45,6 +47,9 @@ func (s *session) run() error {
 func (r *run) close() {
 	if r.command != nil {
 		r.command.Kill() // does nothing when it has ended
+	}
+	if r.observation != nil {
+		r.observation.End()
 	}
 	if r.counters != nil {
 		r.counters.Close()
@@ -83,6 +88,9 @@ func only(t target.Thread) func() (target.Target, error) {
 // begin starts what is measured, and the counters with it unless they are to wait.
 func (r *run) begin() error {
 	if err := r.prepare(); err != nil {
+		return err
+	}
+	if err := r.observe(); err != nil {
 		return err
 	}
 	waits := r.cfg.Delay > 0 || r.cfg.StartDisabled
@@ -308,6 +316,9 @@ func (r *run) finish() error {
 	if err := r.verbose(cells); err != nil {
 		return err
 	}
+	if err := r.reportLost(); err != nil {
+		return err
+	}
 	r.outcome.add(elapsed, r.result.Command, r.cfg)
 	rows := r.layout.snapshot(cells, nil)
 	if r.cfg.Interval == 0 {
@@ -339,14 +350,60 @@ func (r *run) verbose(cells []count.Cell) error {
 		}
 		r.cfg.Verbose(fmt.Sprintf("%s: %d %d %d", e.Name, sum.Value, sum.Enabled, sum.Running))
 	}
-	return r.counters.eachShared(func(events []int, s shared.Sharing) {
-		for i, sessions := range s.Sessions {
-			if sessions > 0 {
-				r.cfg.Verbose(fmt.Sprintf("%s: sessions that share it: %d", r.counters.events[events[i]].Name, sessions))
+	for _, p := range r.counters.shared() {
+		sessions, err := p.counter.Sharers()
+		if err != nil {
+			return err
+		}
+		for i, n := range sessions {
+			if n > 0 {
+				r.cfg.Verbose(fmt.Sprintf("%s: sessions that share it: %d", r.counters.events[p.events[i]].Name, n))
 			}
 		}
-		if lost := s.Lost.String(); lost != "" {
-			r.cfg.Verbose("lost since the sharing began: " + lost)
+	}
+	return r.reportCost()
+}
+
+// observe begins to measure what sharing costs, if that is wanted.
+func (r *run) observe() (err error) {
+	if all := r.counters.shared(); len(all) > 0 && r.cfg.Verbose != nil {
+		r.observation, err = all[0].counter.Observe()
+	}
+	return err
+}
+
+// reportCost tells what all sessions together took meanwhile.
+func (r *run) reportCost() error {
+	if r.observation == nil {
+		return nil
+	}
+	o := r.observation
+	r.observation = nil
+	cost, err := o.End()
+	if err != nil {
+		return err
+	}
+	for _, p := range cost.Programs {
+		if p.Runs > 0 {
+			r.cfg.Verbose(fmt.Sprintf("BPF program %s: %d runs, %d ns", p.Name, p.Runs, p.RunTime.Nanoseconds()))
 		}
-	})
+	}
+	r.cfg.Verbose(fmt.Sprintf("context switches of the machine: %d, to each of which sharing added %.1f ns", cost.Switches, cost.PerSwitch()))
+	return nil
+}
+
+// reportLost says what was not counted. All parts that share counters lose the same.
+func (r *run) reportLost() error {
+	all := r.counters.shared()
+	if len(all) == 0 {
+		return nil
+	}
+	lost, err := all[0].counter.Lost()
+	if err != nil {
+		return err
+	}
+	if s := lost.String(); s != "" {
+		r.cfg.Notify("shared counters have lost " + s + ": the counts may be too low")
+	}
+	return nil
 }

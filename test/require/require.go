@@ -40,10 +40,13 @@ func Root(t testing.TB) {
 	}
 }
 
+// IsGuest reports whether this is a guest of test/guest.
+func IsGuest() bool { return os.Getenv("BPERF_GUEST") != "" }
+
 // Guest is for tests that change what others on the same machine would notice.
 func Guest(t testing.TB) {
 	t.Helper()
-	if os.Getenv("BPERF_REQUIRE") == "" {
+	if !IsGuest() {
 		t.Skip("needs a machine of its own: go run ./test/guest PACKAGE")
 	}
 }
@@ -87,9 +90,7 @@ func UpstreamPerf(t testing.TB) string {
 // OneCPU takes all CPUs but the first offline for the rest of the test; only in a guest.
 func OneCPU(t testing.TB) {
 	t.Helper()
-	if os.Getenv("BPERF_GUEST") == "" {
-		t.Skip("takes CPUs offline, which only a guest is for: go run ./test/guest PACKAGE")
-	}
+	Guest(t)
 	files, err := filepath.Glob("/sys/devices/system/cpu/cpu[1-9]*/online")
 	if err != nil {
 		t.Fatal(err)

@@ -3,14 +3,14 @@ package shared
 import (
 	"errors"
 	"fmt"
+	"io"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
 
 	"github.com/cilium/ebpf"
-
-	"github.com/bperf/bperf/internal/target"
 )
 
 // Cost is what sharing took of the machine's time in a window.
@@ -63,39 +63,51 @@ type program struct {
 	id   uint32
 }
 
-// openPrograms opens the hooks, if they are attached, and what sessions run themselves. The links are left to the sessions,
-// so that the hooks go with them.
+// openPrograms opens the hooks, if their links are open, and what sessions run themselves. The links are left to the
+// sessions, so that the hooks go with them.
 func openPrograms(o *objects) (programs, error) {
 	var all programs
-	add := func(id uint32, name, hook string) error {
-		p, err := ebpf.NewProgramFromID(ebpf.ProgramID(id))
-		if err != nil {
-			return errors.Join(fmt.Errorf("open the BPF program %s: %w%s", name, err, permission(err)), all.close())
+	for i, l := range append(slices.Clone(o.links), o.hotplug) {
+		name, hook := countersProgOnHotplug, hotplugTracepoint
+		if l != o.hotplug {
+			name, hook = hookNames[i], tracepoints[i]
 		}
-		all = append(all, program{p, name, hook, id})
-		return nil
-	}
-	spec, err := loadCounters()
-	if err != nil {
-		return nil, err
-	}
-	if o.openLinks() {
-		for i, l := range o.links {
-			info, err := l.Info()
-			if err != nil {
-				return nil, errors.Join(fmt.Errorf("look at the link of the BPF program %s: %w", hookNames[i], err), all.close())
-			}
-			if err := add(uint32(info.Program), hookNames[i], spec.Programs[hookNames[i]].AttachTo); err != nil {
-				return nil, err
-			}
+		info, err := l.Info()
+		if err != nil {
+			return nil, errors.Join(fmt.Errorf("look at the link of the BPF program %s: %w", name, err), all.close())
+		}
+		if all, err = all.open(uint32(info.Program), name, hook); err != nil {
+			return nil, err
 		}
 	}
 	for i, name := range programNames {
-		if err := add(o.Programs[i], name, ""); err != nil {
+		var err error
+		if all, err = all.open(o.Programs[i], name, ""); err != nil {
 			return nil, err
 		}
 	}
 	return all, nil
+}
+
+// open adds one to those that are open; on failure it closes them.
+func (all programs) open(id uint32, name, hook string) (programs, error) {
+	p, err := ebpf.NewProgramFromID(ebpf.ProgramID(id))
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("open the BPF program %s: %w%s", name, err, permission(err)), all.close())
+	}
+	return append(all, program{p, name, hook, id}), nil
+}
+
+// missed is how many runs of all of them the kernel has left out since they were loaded.
+func (all programs) missed() (runs uint64, err error) {
+	for _, p := range all {
+		s, err := p.Stats()
+		if err != nil {
+			return 0, fmt.Errorf("read the statistics of the BPF program %s: %w", p.name, err)
+		}
+		runs += s.RecursionMisses
+	}
+	return runs, nil
 }
 
 func (all programs) close() error {
@@ -110,32 +122,55 @@ func (all programs) close() error {
 // that asks for them (Linux 5.8).
 const statsRunTime = 0
 
-// observe lets the kernel measure the programs for a window of time.
-func (all programs) observe(window time.Duration) (*Cost, error) {
-	online, err := target.Spec{System: true}.Resolve()
+// Observation is a time in which the kernel measures the programs.
+type Observation struct {
+	programs programs
+	stats    io.Closer
+	start    time.Time
+	before   *Cost
+}
+
+// Observe begins to observe what sharing costs, by all sessions. End must be called.
+func (c *Counter) Observe() (*Observation, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	all, err := openPrograms(c.o)
 	if err != nil {
 		return nil, err
 	}
+	return all.observe()
+}
+
+// observe lets the kernel measure the programs, which it closes at the end.
+func (all programs) observe() (*Observation, error) {
 	on, err := ebpf.EnableStats(statsRunTime)
 	if err != nil {
-		return nil, fmt.Errorf("enable the statistics of program runs: %w%s", err, permission(err))
+		return nil, errors.Join(fmt.Errorf("enable the statistics of program runs: %w%s", err, permission(err)), all.close())
 	}
-	defer on.Close()
-	start := time.Now()
-	before, err := all.now()
+	o := &Observation{programs: all, stats: on, start: time.Now()}
+	if o.before, err = all.now(); err != nil {
+		return nil, errors.Join(err, o.close())
+	}
+	return o, nil
+}
+
+func (o *Observation) close() error { return errors.Join(o.stats.Close(), o.programs.close()) }
+
+// End ends the observation and tells what the programs have cost.
+func (o *Observation) End() (*Cost, error) {
+	after, err := o.programs.now()
+	if err = errors.Join(err, o.close()); err != nil {
+		return nil, err
+	}
+	online, err := onlineCPUs()
 	if err != nil {
 		return nil, err
 	}
-	time.Sleep(window)
-	after, err := all.now()
-	if err != nil {
-		return nil, err
-	}
-	after.Window, after.CPUs = time.Since(start), len(online.CPUs)
-	after.Switches -= before.Switches
+	after.Window, after.CPUs = time.Since(o.start), len(online)
+	after.Switches -= o.before.Switches
 	for i := range after.Programs {
-		after.Programs[i].Runs -= before.Programs[i].Runs
-		after.Programs[i].RunTime -= before.Programs[i].RunTime
+		after.Programs[i].Runs -= o.before.Programs[i].Runs
+		after.Programs[i].RunTime -= o.before.Programs[i].RunTime
 	}
 	return after, nil
 }

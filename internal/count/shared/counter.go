@@ -30,6 +30,7 @@ type Counter struct {
 	place    *place
 	token    *ebpf.Map
 	session  session
+	lost     Lost              // before
 	followed map[int]*followed // by slot
 
 	where    Where

@@ -145,10 +145,10 @@ func expect(t testing.TB, c count.Counter, what string, want uint64) {
 func wrong(t testing.TB, c count.Counter, format string, args ...any) {
 	t.Helper()
 	if c, ok := c.(*Counter); ok && hidesProcesses(t, c) {
-		s, err := c.Sharing()
+		lost, err := c.Lost()
 		check(t, err)
-		if s.Lost.Switches > 0 {
-			t.Skipf(format+". This kernel hides processes, and %d switches", append(args, s.Lost.Switches)...)
+		if lost.Switches > 0 {
+			t.Skipf(format+". This kernel hides processes, and %d switches", append(args, lost.Switches)...)
 		}
 	}
 	t.Errorf(format, args...)

@@ -39,12 +39,12 @@ func left(known ids) (there []string) {
 		p.Close()
 		add("program "+programNames[i], id, err)
 	}
-	for i, id := range known.Links {
+	for i, id := range append(known.Links[:], known.Hotplug) {
 		l, err := link.NewFromID(link.ID(id))
 		if err == nil {
 			l.Close()
 		}
-		add("link of "+hookNames[i], id, err)
+		add("link of "+append(hookNames[:], countersProgOnHotplug)[i], id, err)
 	}
 	return there
 }
@@ -80,7 +80,7 @@ func TestNothingIsLeftBehind(t *testing.T) {
 		b := start(t, dir, "context-switches", system, count.Options{})
 		c := start(t, dir, "page-faults", groups(name), count.Options{})
 		known := pinned(t, dir)
-		if got := left(known); len(got) != len(known.Maps)+len(known.Programs)+len(known.Links) {
+		if got := left(known); len(got) != len(known.Maps)+len(known.Programs)+len(known.Links)+1 {
 			t.Errorf("of what is shared there are only %q", got)
 		}
 		check(t, a.Close())
@@ -118,12 +118,12 @@ func TestHooksGo(t *testing.T) {
 		h.start("task-clock", pids(pid), inherit)
 		known := pinned(t, dir)
 		check(t, one.Close())
-		if got := left(known); len(got) != len(known.Maps)+len(known.Programs)+len(known.Links) {
+		if got := left(known); len(got) != len(known.Maps)+len(known.Programs)+len(known.Links)+1 {
 			t.Errorf("while a session needs them, there are only %q", got)
 		}
 		h.kill()
 		expectGone(t, ids{Links: known.Links})
-		if got := left(ids{Maps: known.Maps, Programs: known.Programs}); len(got) != len(known.Maps)+len(known.Programs) {
+		if got := left(ids{Maps: known.Maps, Programs: known.Programs, Hotplug: known.Hotplug}); len(got) != len(known.Maps)+len(known.Programs)+1 {
 			t.Errorf("killed %v: of what the last session uses there is only %q", killed, got)
 		}
 	}

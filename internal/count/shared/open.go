@@ -108,7 +108,11 @@ func (c *Counter) open(list event.List) error {
 	case len(c.cells) == 0:
 		return nil // the caller says why
 	case !c.units:
-		return c.o.closeLinks()
+		if err := c.o.closeLinks(); err != nil {
+			return err
+		}
+		c.lost, err = readLost(c.o)
+		return err
 	case !attached:
 		if err := c.attach(b); err != nil {
 			return err
@@ -122,6 +126,9 @@ func (c *Counter) open(list event.List) error {
 		return err
 	}
 	if err := c.runLeaders(online); err != nil {
+		return err
+	}
+	if c.lost, err = readLost(c.o); err != nil {
 		return err
 	}
 	c.enabled = c.options.EnableOnExec

@@ -43,13 +43,25 @@ func startHost(t testing.TB, dir string) *host {
 	return h
 }
 
-// start starts a session in the host.
+// order has a session started in the host.
+func (h *host) order(events string, s target.Spec, o count.Options) error {
+	return json.NewEncoder(h.in).Encode(order{events, s, o})
+}
+
+// start starts a session in the host, and returns when it counts.
 func (h *host) start(events string, s target.Spec, o count.Options) {
 	h.t.Helper()
-	check(h.t, json.NewEncoder(h.in).Encode(order{events, s, o}))
+	check(h.t, h.order(events, s, o))
 	if line, err := h.out.ReadString('\n'); line != "started\n" {
 		h.t.Fatalf("host said %q (%v)", line, err)
 	}
+}
+
+// end closes the sessions and ends the host.
+func (h *host) end() {
+	h.t.Helper()
+	check(h.t, h.in.Close())
+	check(h.t, h.cmd.Wait())
 }
 
 // kill ends the host and its sessions with it, which get to do nothing more.
@@ -65,28 +77,30 @@ func hostSessions(dir string) {
 		if err := orders.Decode(&o); err != nil {
 			return
 		}
-		if err := hostSession(dir, o); err != nil {
+		c, err := hostSession(dir, o)
+		if err != nil {
 			fmt.Println(err)
 			return
 		}
+		defer c.Close()
 		fmt.Println("started")
 	}
 }
 
-func hostSession(dir string, o order) error {
+func hostSession(dir string, o order) (*Counter, error) {
 	list, err := event.Host().Parse(o.Events)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	at, err := o.Target.Resolve()
 	if err != nil {
-		return err
+		return nil, err
 	}
 	c, err := Open(Where{Dir: dir}, list, at, o.Options)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	return c.Enable()
+	return c, c.Enable()
 }
 
 // reportOpen prints the error of joining those who share counters through a directory.

@@ -58,6 +58,7 @@ type Lost struct {
 	Tasks    uint64 `json:"tasks"`    // children for which there was no room
 	Sums     uint64 `json:"sums"`     // differences for which there was no sum
 	Cgroups  uint64 `json:"cgroups"`  // searches that ended below the top, in a cgroup that is too deep
+	Runs     uint64 `json:"runs"`     // of the BPF programs, which the kernel left out: the program ran there already
 	Switches uint64 `json:"switches"` // to tasks that are counted, which the kernel did not show: what they did then is missing
 }
 
@@ -72,6 +73,7 @@ func (l Lost) String() string {
 		{l.Tasks, "children, as there was no room for more tasks"},
 		{l.Sums, "differences, as there was no sum to add them to"},
 		{l.Cgroups, "searches for the counts of cgroups that are too deep"},
+		{l.Runs, "runs of BPF programs, as the kernel left them out"},
 		{l.Switches, "context switches to tasks that are counted, as the kernel did not show them"},
 	} {
 		if p.n > 0 {
@@ -88,11 +90,15 @@ func Examine(dir string, window time.Duration) (*Status, error) {
 	if err != nil {
 		return nil, fmt.Errorf("look at the shared counters: %w", err)
 	}
-	defer programs.close()
 	if len(s.Sessions) == 0 {
-		return s, nil
+		return s, programs.close()
 	}
-	if s.Cost, err = programs.observe(window); err != nil {
+	o, err := programs.observe()
+	if err == nil {
+		time.Sleep(window)
+		s.Cost, err = o.End()
+	}
+	if err != nil {
 		return nil, fmt.Errorf("observe the BPF programs of shared counters: %w", err)
 	}
 	return s, nil
@@ -133,6 +139,7 @@ func readStatus(dir string) (*Status, programs, error) {
 		return nil, nil, fmt.Errorf("%w%s", err, permission(err))
 	}
 	defer o.close()
+	o.openLinks()
 	if err := s.read(o); err != nil {
 		return nil, nil, err
 	}
@@ -278,35 +285,49 @@ func readLost(o *objects) (l Lost, err error) {
 			*sum += n
 		}
 	}
-	return l, nil
+	all, err := openPrograms(o)
+	if err != nil {
+		return l, err
+	}
+	l.Runs, err = all.missed()
+	return l, errors.Join(err, all.close())
 }
 
-// Sharing is what a session shares with others at a moment.
-type Sharing struct {
-	Sessions []int // that count each event of the list, this one among them; 0 for an event that is not supported
-	Lost     Lost
+// sub is what was lost since an earlier moment.
+func (l Lost) sub(before Lost) Lost {
+	return Lost{
+		l.Readings - before.Readings, l.Tasks - before.Tasks, l.Sums - before.Sums, l.Cgroups - before.Cgroups,
+		l.Runs - before.Runs, l.Switches - before.Switches,
+	}
 }
 
-// Sharing tells with how many sessions the counter shares its events.
-func (c *Counter) Sharing() (Sharing, error) {
+// Sharers is how many sessions count each event of the list, this one among them; 0 for an event that is not supported.
+func (c *Counter) Sharers() ([]int, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	unlock, err := c.place.lock(lookOnly)
 	if err != nil {
-		return Sharing{}, err
+		return nil, err
 	}
 	defer unlock()
 	b, err := openBook(c.o)
 	if err != nil {
-		return Sharing{}, err
+		return nil, err
 	}
 	live := slices.DeleteFunc(b.sessions, func(s countersSession) bool { return s.Token == 0 || !tokenLives(s.Token) })
-	s := Sharing{Sessions: make([]int, len(c.events))}
+	n := make([]int, len(c.events))
 	for i, e := range c.events {
 		if e.err == nil {
-			s.Sessions[i] = counting(live, e.slot)
+			n[i] = counting(live, e.slot)
 		}
 	}
-	s.Lost, err = readLost(c.o)
-	return s, err
+	return n, nil
+}
+
+// Lost is what was lost since the counter was opened, by all sessions.
+func (c *Counter) Lost() (Lost, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	lost, err := readLost(c.o)
+	return lost.sub(c.lost), err
 }

@@ -1,8 +1,8 @@
 package shared
 
 import (
-	"errors"
 	"io/fs"
+	"maps"
 	"os"
 	"path/filepath"
 	"strings"
@@ -131,14 +131,15 @@ func TestExamine(t *testing.T) {
 func TestCost(t *testing.T) {
 	dir := bpffs(t)
 	open(t, dir, "cpu-clock", system, count.Options{})
-	if c := examine(t, dir).Cost; c.PerSwitch() != 0 || len(hooks(c)) != 0 {
-		t.Errorf("a session that counts no tasks has hooks: %+v", c)
+	want := map[string]string{"on_hotplug": "cpuhp_enter"}
+	if c := examine(t, dir).Cost; c.PerSwitch() != 0 || !maps.Equal(want, hooks(c)) {
+		t.Errorf("a session that counts no tasks has other hooks than %v: %+v", want, c)
 	}
 	open(t, dir, "cpu-clock", tids(os.Getpid()), count.Options{})
 	c := examine(t, dir).Cost
-	want := map[string]string{
+	maps.Copy(want, map[string]string{
 		"on_switch": "sched_switch", "on_newtask": "task_newtask", "on_free": "sched_process_free", "on_rename": "task_rename",
-		"on_exit": "sched_process_exit", "on_attach": "cgroup_attach_task"}
+		"on_exit": "sched_process_exit", "on_attach": "cgroup_attach_task"})
 	if diff := cmp.Diff(want, hooks(c)); diff != "" {
 		t.Errorf("hooks: -want +got:\n%s", diff)
 	}
@@ -200,8 +201,11 @@ func TestExamineLost(t *testing.T) {
 	if got := examine(t, dir).Lost; got != want {
 		t.Errorf("lost %+v, want %+v", got, want)
 	}
-	if got, err := c.Sharing(); got.Lost != want || err != nil {
-		t.Errorf("lost %+v, %v, want %+v", got.Lost, err, want)
+	if got, err := c.Lost(); got != want || err != nil {
+		t.Errorf("lost %+v, %v, want %+v", got, err, want)
+	}
+	if got, err := open(t, dir, "cpu-clock", system, count.Options{}).Lost(); got != (Lost{}) || err != nil {
+		t.Errorf("a new session lost %+v, %v, want nothing", got, err)
 	}
 }
 
@@ -210,7 +214,7 @@ func TestLostString(t *testing.T) {
 		"":                     {},
 		"7 readings of events": {Readings: 7},
 		"1 readings of events; 2 children, as there was no room for more tasks; 3 differences, as there was no sum to add " +
-			"them to; 4 searches for the counts of cgroups that are too deep; 5 context switches to tasks that are counted, as the kernel did not show them": {1, 2, 3, 4, 5},
+			"them to; 4 searches for the counts of cgroups that are too deep; 5 context switches to tasks that are counted, as the kernel did not show them": {Readings: 1, Tasks: 2, Sums: 3, Cgroups: 4, Switches: 5},
 	} {
 		if got := lost.String(); got != want {
 			t.Errorf("%+v is %q, want %q", lost, got, want)
@@ -232,8 +236,8 @@ func TestExamineOtherVersions(t *testing.T) {
 	}
 }
 
-// TestSharing counts the sessions of each event, with one that has none.
-func TestSharing(t *testing.T) {
+// TestSharers counts the sessions of each event, with one that has none.
+func TestSharers(t *testing.T) {
 	dir := bpffs(t)
 	c, err := Open(Where{Dir: dir}, parseEvents(t, "page-faults,sched:sched_switch,cpu-clock"), resolve(t, system), count.Options{})
 	check(t, err)
@@ -241,9 +245,9 @@ func TestSharing(t *testing.T) {
 	open(t, dir, "cpu-clock", system, count.Options{})
 	killed := open(t, dir, "page-faults", system, count.Options{})
 	check(t, killed.token.Close())
-	got, err := c.Sharing()
+	got, err := c.Sharers()
 	check(t, err)
-	if diff := cmp.Diff(Sharing{Sessions: []int{1, 0, 2}}, got); diff != "" {
+	if diff := cmp.Diff([]int{1, 0, 2}, got); diff != "" {
 		t.Errorf("-want +got:\n%s", diff)
 	}
 }
@@ -252,14 +256,13 @@ func TestSharing(t *testing.T) {
 func TestExamineLeavesNothing(t *testing.T) {
 	dir := bpffs(t)
 	c := open(t, dir, "cpu-clock", system, count.Options{})
-	id := ebpf.ProgramID(examine(t, dir).Cost.Programs[0].ID)
+	known := pinned(t, dir)
+	examine(t, dir)
 	check(t, c.Close())
 	if entries, err := os.ReadDir(dir); err != nil || len(entries) != 0 {
 		t.Errorf("%v, %v", entries, err)
 	}
-	if p, err := ebpf.NewProgramFromID(id); !errors.Is(err, fs.ErrNotExist) {
-		t.Errorf("open program %d: %v, %v", id, p, err)
-	}
+	expectGone(t, known)
 }
 
 func TestParseSwitches(t *testing.T) {

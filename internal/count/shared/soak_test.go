@@ -1,0 +1,110 @@
+package shared
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/cilium/ebpf"
+	"github.com/cilium/ebpf/link"
+
+	"github.com/bperf/bperf/internal/count"
+	"github.com/bperf/bperf/internal/target"
+	"github.com/bperf/bperf/test/require"
+)
+
+// bpfObjects lists all BPF maps, programs and links of the machine, and the descriptors of perf events that processes have.
+func bpfObjects(t testing.TB) []string {
+	t.Helper()
+	all := []string{}
+	for id, err := ebpf.MapGetNextID(0); err == nil; id, err = ebpf.MapGetNextID(id) {
+		all = append(all, fmt.Sprint("map ", id))
+	}
+	for id, err := ebpf.ProgramGetNextID(0); err == nil; id, err = ebpf.ProgramGetNextID(id) {
+		all = append(all, fmt.Sprint("program ", id))
+	}
+	links := new(link.Iterator)
+	for links.Next() {
+		all = append(all, fmt.Sprint("link ", links.ID))
+		links.Link.Close()
+	}
+	descriptors, err := filepath.Glob("/proc/[0-9]*/fd/*")
+	check(t, err)
+	for _, d := range descriptors {
+		if of, _ := os.Readlink(d); of == "anon_inode:[perf_event]" { // an error: it has been closed
+			all = append(all, d)
+		}
+	}
+	return all
+}
+
+// TestSoak starts and ends sessions on all kinds of targets, several at a time, and kills half of them at any moment. What
+// survives must have counted right, and in the end nothing may be left.
+func TestSoak(t *testing.T) {
+	n, rounds := 500, 10
+	if require.IsGuest() {
+		n = 40 // without hardware to run on, a session takes a second
+	}
+	dir := bpffs(t)
+	before := bpfObjects(t)
+	name, group := cgroup(t, "")
+	p := startPuppet(t)
+	t.Cleanup(p.end) // before the cgroup is removed
+	join(t, group, p.pid)
+	tid := p.thread()
+	targets := []target.Spec{pids(p.pid), tids(tid), groups(name), system, {CPUs: resolve(t, system).CPUs[:1]}}
+	survivors := []*Counter{
+		start(t, dir, getppid, targets[0], inherit), start(t, dir, getppid, targets[1], inherit), start(t, dir, getppid, targets[2], count.Options{}),
+	}
+	var want uint64
+	for round := range rounds {
+		var hosts sync.WaitGroup
+		for worker := range 4 {
+			hosts.Go(func() {
+				r := rand.New(rand.NewPCG(uint64(round), uint64(worker)))
+				for range n / rounds / 4 {
+					soakSession(t, r, dir, targets[r.IntN(len(targets))], r.IntN(2) == 0)
+				}
+			})
+		}
+		p.call(1, 1000)
+		hosts.Wait()
+		p.call(1, 10)
+		want += 1010
+	}
+	for i, c := range survivors {
+		expect(t, c, fmt.Sprint("survivor ", i), want)
+		check(t, c.Close())
+	}
+	more := func() []string {
+		return slices.DeleteFunc(bpfObjects(t), func(o string) bool { return slices.Contains(before, o) })
+	}
+	left := more()
+	for deadline := time.Now().Add(10 * time.Second); len(left) > 0 && time.Now().Before(deadline); left = more() {
+		time.Sleep(10 * time.Millisecond)
+	}
+	if len(left) > 0 {
+		t.Errorf("there still are %q", left)
+	}
+	expectEmpty(t, dir)
+}
+
+// soakSession is one session of a process of its own.
+func soakSession(t *testing.T, r *rand.Rand, dir string, s target.Spec, killed bool) {
+	h := startHost(t, dir)
+	events := []string{getppid, "page-faults", "context-switches,task-clock", "cpu-clock"}
+	o := count.Options{Inherit: len(s.PIDs)+len(s.TIDs) > 0}
+	if !killed {
+		h.start(events[r.IntN(len(events))], s, o)
+		h.end()
+		return
+	}
+	check(t, h.order(events[r.IntN(len(events))], s, o))
+	time.Sleep(time.Duration(r.Int64N(int64(60 * time.Millisecond))))
+	h.kill()
+}
