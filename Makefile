@@ -19,6 +19,8 @@ GUESTS         := amd64/bookworm amd64/trixie arm64/trixie arm64/testing
 GUEST_PACKAGES := ./internal/perfevent ./internal/target ./internal/count/... ./internal/kernel ./internal/cli ./test/e2e \
                   ./test/upstream/...
 
+GENERATED := $(shell find internal -name '*_bpfel.*')
+
 .NOTPARALLEL: # the go command uses all CPUs, and outputs would mix
 
 .PHONY: bperf
@@ -46,6 +48,11 @@ check: $(STATICCHECK) ## gofmt, go vet and staticcheck for each architecture, th
 	GOARCH=amd64 $(STATICCHECK) ./...
 	GOARCH=arm64 $(STATICCHECK) ./...
 	go test -count=1 ./test/imports
+
+.PHONY: check-generated
+check-generated: ## the generated files are what `make generate` makes; it needs what that needs
+	@old=$$(mktemp -d) && trap "rm -r $$old" EXIT && cp --parents $(GENERATED) $$old && $(MAKE) --no-print-directory generate && \
+	  for f in $(GENERATED); do cmp $$old/$$f $$f || exit 1; done
 
 # Built for this machine first: `GOARCH=arm64 go run` would build staticcheck itself for arm64.
 $(STATICCHECK):
@@ -80,4 +87,4 @@ clean: ## remove what was built here; kernels and tools stay in the cache
 
 .PHONY: help
 help: ## this list
-	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' Makefile | expand -t 14
+	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' Makefile | expand -t 17
