@@ -162,22 +162,20 @@ func (r *run) disable() error {
 	return r.counters.Disable()
 }
 
-// aliveCheck is how often a session without a command looks whether its target still lives.
-const aliveCheck = 100 * time.Millisecond
-
 // wait returns when the measured time is over.
 func (r *run) wait() error {
 	delay, timeout := after(r.cfg.Delay), after(r.cfg.Timeout)
-	var ticks, alive <-chan time.Time
+	var ticks <-chan time.Time
 	if r.cfg.Interval > 0 {
 		t := time.NewTicker(r.cfg.Interval)
 		defer t.Stop()
 		ticks = t.C
 	}
+	var ended <-chan struct{}
 	if r.command == nil && len(r.counters.target.Threads) > 0 {
-		t := time.NewTicker(aliveCheck)
-		defer t.Stop()
-		alive = t.C
+		var stop func()
+		ended, stop = r.cfg.Target.Watch()
+		defer stop()
 	}
 	control := r.cfg.Control.Commands()
 	for {
@@ -211,10 +209,8 @@ func (r *run) wait() error {
 			if over || err != nil {
 				return err
 			}
-		case <-alive:
-			if !r.cfg.Target.Alive() {
-				return nil
-			}
+		case <-ended:
+			return nil
 		}
 	}
 }

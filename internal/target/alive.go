@@ -1,15 +1,76 @@
 package target
 
 import (
+	"context"
 	"fmt"
 	"io/fs"
 	"os"
 	"strings"
+	"sync"
+	"time"
+
+	"golang.org/x/sys/unix"
 )
 
-// Alive reports whether one of the processes and threads still runs. A process whose first thread
-// has ended runs as long as another one does; one that only waits to be reaped does not.
-func (s Spec) Alive() bool { return s.alive(os.DirFS("/")) }
+// Watch watches the processes and threads until stop is called. The channel is closed when none of them runs any more; it is
+// nil if the target is the system, which does not end. A process whose first thread has ended runs as long as another one
+// does; one that only waits to be reaped does not run.
+func (s Spec) Watch() (ended <-chan struct{}, stop func()) {
+	if s.System {
+		return nil, func() {}
+	}
+	ctx, stop := context.WithCancel(context.Background())
+	var all sync.WaitGroup
+	for _, pid := range s.PIDs {
+		all.Go(func() { wait(ctx, pid, 0, Spec{PIDs: []int{pid}}) })
+	}
+	for _, tid := range s.TIDs {
+		all.Go(func() { wait(ctx, tid, unix.PIDFD_THREAD, Spec{TIDs: []int{tid}}) })
+	}
+	over := make(chan struct{})
+	go func() {
+		all.Wait()
+		if ctx.Err() == nil {
+			close(over)
+		}
+	}()
+	return over, stop
+}
+
+// wait returns when a process (pidfd_open(2), Linux 5.3) or a thread (PIDFD_THREAD, Linux 6.9) has ended, or at the end of the
+// context. Where the kernel has no descriptor to wait for, it looks from time to time.
+func wait(ctx context.Context, id, flags int, s Spec) {
+	fd, err := unix.PidfdOpen(id, flags|unix.PIDFD_NONBLOCK)
+	if err != nil {
+		s.poll(ctx)
+		return
+	}
+	f := os.NewFile(uintptr(fd), "pidfd")
+	defer context.AfterFunc(ctx, func() { f.Close() })()
+	conn, err := f.SyscallConn()
+	if err != nil { // it has been closed
+		return
+	}
+	conn.Read(func(fd uintptr) bool {
+		n, _ := unix.Poll([]unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}, 0)
+		return n > 0
+	})
+	f.Close()
+}
+
+// poll returns when none of them is alive.
+func (s Spec) poll(ctx context.Context) {
+	const pause = 100 * time.Millisecond
+	t := time.NewTicker(pause)
+	defer t.Stop()
+	for s.alive(os.DirFS("/")) {
+		select {
+		case <-t.C:
+		case <-ctx.Done():
+			return
+		}
+	}
+}
 
 func (s Spec) alive(root fs.FS) bool {
 	for _, tid := range s.TIDs {

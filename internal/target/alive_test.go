@@ -1,8 +1,10 @@
 package target
 
 import (
+	"os/exec"
 	"testing"
 	"testing/fstest"
+	"time"
 )
 
 func TestAlive(t *testing.T) {
@@ -51,5 +53,51 @@ func TestResolveAllThreads(t *testing.T) {
 	want := Target{Threads: []Thread{{7, 7, "x"}, {8, 7, "x"}, {12, 12, "x"}}}
 	if !got.SameThreads(want) || len(got.CPUs) > 0 {
 		t.Errorf("resolved %+v, want %+v", got, want)
+	}
+}
+
+// TestWatch watches processes of each kind until the last of them has ended.
+func TestWatch(t *testing.T) {
+	first, second := exec.Command("sleep", "1000"), exec.Command("sleep", "1000")
+	for _, cmd := range []*exec.Cmd{first, second} {
+		if err := cmd.Start(); err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { cmd.Process.Kill(); cmd.Wait() })
+	}
+	for name, s := range map[string]Spec{
+		"processes":               {PIDs: []int{first.Process.Pid, second.Process.Pid}},
+		"threads":                 {TIDs: []int{second.Process.Pid, first.Process.Pid}},
+		"one, and one that ended": {PIDs: []int{first.Process.Pid, 1 << 22}, TIDs: []int{1 << 22}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			ended, stop := s.Watch()
+			defer stop()
+			select {
+			case <-ended:
+				t.Error("ended while they run")
+			case <-time.After(time.Millisecond):
+			}
+		})
+	}
+	both, stop := Spec{PIDs: []int{first.Process.Pid}, TIDs: []int{second.Process.Pid}}.Watch()
+	defer stop()
+	stopped, stop := Spec{PIDs: []int{first.Process.Pid}}.Watch()
+	stop()
+	first.Process.Kill()
+	select {
+	case <-both:
+		t.Error("ended while one of them runs")
+	case <-time.After(time.Millisecond):
+	}
+	second.Process.Kill() // and not waited for: zombies have ended
+	<-both
+	select {
+	case <-stopped:
+		t.Error("ended after it was stopped")
+	default:
+	}
+	if ended, _ := (Spec{System: true}).Watch(); ended != nil {
+		t.Error("the system ends")
 	}
 }
