@@ -37,6 +37,7 @@ func busy() *shared.Status {
 			{Name: "cycles", User: true, Kernel: true, Since: at(8, 0, 0), CPUs: "0-63", Sessions: 2},
 			{Name: "instructions:u", User: true, Since: at(8, 0, 0), CPUs: "0-63", Sessions: 1},
 			{Name: "cycles", Kernel: true, Since: at(9, 30, 0), CPUs: "0,32", Sessions: 0},
+			{Name: "instructions", User: true, Kernel: true, Since: at(9, 30, 0), Leader: 77, Sessions: 1},
 			{Name: "kmem:kmalloc", Filter: "bytes_req>4096", User: true, Kernel: true, Since: at(9, 30, 1), CPUs: "0-63", Sessions: 1},
 		},
 		Sessions: []shared.SessionStatus{

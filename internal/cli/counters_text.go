@@ -42,7 +42,11 @@ func writeEvents(b *strings.Builder, events []shared.EventStatus) {
 		if e.Filter != "" {
 			name += " if " + e.Filter
 		}
-		lines = append(lines, []string{printable(name), seconds(e.Since), modes(e), e.CPUs, strconv.Itoa(e.Sessions)})
+		cpus := e.CPUs
+		if e.Leader != 0 {
+			cpus = fmt.Sprintf("those of leader %d", e.Leader)
+		}
+		lines = append(lines, []string{printable(name), seconds(e.Since), modes(e), cpus, strconv.Itoa(e.Sessions)})
 	}
 	writeColumns(b, "llllr", lines)
 }

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"slices"
 	"strconv"
@@ -11,6 +12,7 @@ import (
 	"time"
 
 	"github.com/cilium/ebpf"
+	"github.com/cilium/ebpf/link"
 )
 
 // Cost is what sharing took of the machine's time in a window.
@@ -25,7 +27,7 @@ type Cost struct {
 type ProgramCost struct {
 	Name    string        `json:"name"`
 	ID      uint32        `json:"id"`
-	Hook    string        `json:"hook,omitempty"` // tracepoint that it is attached to; empty if sessions run it
+	Hook    string        `json:"hook,omitempty"` // tracepoint that it is attached to, or link of the leader that it follows; empty if sessions run it
 	Runs    uint64        `json:"runs"`
 	RunTime time.Duration `json:"run_time_ns"`
 	Missed  uint64        `json:"missed"` // runs, since it was loaded, that did not take place: it ran there already
@@ -80,13 +82,41 @@ func openPrograms(o *objects) (programs, error) {
 			return nil, err
 		}
 	}
+	s, err := readSlots(o)
+	if err != nil {
+		return nil, errors.Join(err, all.close())
+	}
+	for i := range s.table {
+		if all, err = all.openFollower(&s.table[i]); err != nil {
+			return nil, err
+		}
+	}
 	for i, name := range programNames {
-		var err error
 		if all, err = all.open(o.Programs[i], name, ""); err != nil {
 			return nil, err
 		}
 	}
 	return all, nil
+}
+
+// openFollower adds the program that follows an upstream leader, if there is one.
+func (all programs) openFollower(s *countersSlot) (programs, error) {
+	if s.Follower == 0 {
+		return all, nil
+	}
+	l, err := link.NewFromID(link.ID(s.Follower))
+	if errors.Is(err, fs.ErrNotExist) { // its sessions have ended
+		return all, nil
+	}
+	var info *link.Info
+	if err == nil {
+		info, err = l.Info()
+		err = errors.Join(err, l.Close())
+	}
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("look at the link of the BPF program %s: %w", countersProgOnLeader, err), all.close())
+	}
+	return all.open(uint32(info.Program), countersProgOnLeader, fmt.Sprint("link ", s.Leader))
 }
 
 // open adds one to those that are open; on failure it closes them.

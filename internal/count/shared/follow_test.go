@@ -2,6 +2,7 @@ package shared
 
 import (
 	"bytes"
+	"fmt"
 	"io"
 	"os/exec"
 	"path/filepath"
@@ -117,6 +118,10 @@ func TestFollowPerf(t *testing.T) {
 			c := openAt(t, where, event, tt.spec, inherit)
 			if !leads(c) {
 				t.Fatal("the session opened a counter of its own")
+			}
+			s := examine(t, dir)
+			if link := fmt.Sprint("link ", s.Events[0].Leader); s.Events[0].Leader == 0 || tt.name == "process" && hooks(s.Cost)["on_leader"] != link {
+				t.Errorf("event %+v, programs %+v", s.Events[0], s.Cost.Programs)
 			}
 			second := startPerf(t, attrs, event, tt.args...)
 			check(t, c.Enable())

@@ -32,7 +32,8 @@ type EventStatus struct {
 	User     bool      `json:"user"`   // counts in user mode
 	Kernel   bool      `json:"kernel"` // counts in the kernel
 	Since    time.Time `json:"since"`
-	CPUs     string    `json:"cpus"` // those with a perf event for it, as a list
+	CPUs     string    `json:"cpus"`                  // those with a perf event for it, as a list
+	Leader   uint32    `json:"leader_link,omitempty"` // ID of the link of the leader in upstream perf's layout that counts it instead
 	Sessions int       `json:"sessions"`
 }
 
@@ -249,7 +250,7 @@ func (s *countersSlot) status() EventStatus {
 	return EventStatus{
 		Name: text(s.Name[:]), Filter: text(s.Filter[:]),
 		User: !attr.Has(perfevent.ExcludeUser), Kernel: !attr.Has(perfevent.ExcludeKernel),
-		Since: realtime(s.Since), CPUs: target.FormatCPUList(cpus),
+		Since: realtime(s.Since), CPUs: target.FormatCPUList(cpus), Leader: s.Leader,
 	}
 }
 
