@@ -7,6 +7,7 @@ import (
 	"runtime"
 	"slices"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -143,5 +144,43 @@ func TestPartOfTheCPUs(t *testing.T) {
 	}
 	if got := totals(t, last, 1)[0]; got < uint64(10*time.Millisecond) {
 		t.Errorf("counted %d ns on the last CPU, which were at least 10 ms", got)
+	}
+}
+
+// TestFullTasks has no room left in the table of tasks: who would join is told so, and children that are missing are counted.
+func TestFullTasks(t *testing.T) {
+	if require.IsGuest() {
+		t.Skip("takes too long to fill it without hardware to run on")
+	}
+	dir := sharing(t)
+	p := startPuppet(t)
+	c := start(t, dir, getppid, pids(p.pid), inherit)
+	tasks := c.o.maps[countersMapTasks]
+	const batch = 1 << 14
+	nodes := make([]uint32, batch)
+	for i := range nodes {
+		nodes[i] = 1 // of the session of sharing
+	}
+	for first := uint64(1); ; first += batch {
+		keys := make([]uint64, batch) // addresses that no task has
+		for i := range keys {
+			keys[i] = first + uint64(i)
+		}
+		if _, err := tasks.BatchUpdate(keys, nodes, nil); errors.Is(err, syscall.E2BIG) {
+			break
+		} else {
+			check(t, err)
+		}
+	}
+	p.run(0, caller(t, 100))
+	p.call(0, 7)
+	expect(t, c, "without the child", 7)
+	if lost, err := c.Lost(); lost.Tasks == 0 || lost != (Lost{Tasks: lost.Tasks}) || err != nil {
+		t.Errorf("lost %+v, %v, want the child", lost, err)
+	}
+	pid, _ := waiting(t, spin)
+	_, err := Open(Where{Dir: dir}, parseEvents(t, getppid), resolve(t, pids(pid)), inherit)
+	if want := "no room is left: all sessions together can count 1048576 tasks at a time"; err == nil || err.Error() != want {
+		t.Errorf("one more: got error %v, want %q", err, want)
 	}
 }
