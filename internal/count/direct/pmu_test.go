@@ -27,7 +27,7 @@ func instructionGroup(n int, weak bool) event.List {
 
 // Seven counters, one for cycles alone, cannot hold a group of eight.
 func TestGroupThatDoesNotFit(t *testing.T) {
-	require.PMU(t)
+	require.ExactPMU(t)
 	self := target.Target{Threads: []target.Thread{{TID: os.Getpid(), PID: os.Getpid()}}}
 	c := openCounter(t, instructionGroup(8, false), self, count.Options{})
 	err := c.Err(7)
@@ -42,7 +42,7 @@ func TestGroupThatDoesNotFit(t *testing.T) {
 }
 
 func TestWeakGroupIsSplit(t *testing.T) {
-	require.PMU(t)
+	require.ExactPMU(t)
 	self := target.Target{Threads: []target.Thread{{TID: os.Getpid(), PID: os.Getpid()}}}
 	c := openCounter(t, instructionGroup(8, true), self, count.Options{})
 	cells, err := c.Read(nil)
@@ -59,7 +59,7 @@ func TestWeakGroupIsSplit(t *testing.T) {
 
 // More events pinned than there are counters: those that lose theirs stop running, and say so.
 func TestPinnedEventsThatDoNotFit(t *testing.T) {
-	require.PMU(t)
+	require.ExactPMU(t)
 	list := single(instructionGroup(9, false).Events()...)
 	for _, e := range list.Events() {
 		e.Attr.Flags |= perfevent.Pinned

@@ -1,0 +1,63 @@
+package shared
+
+import (
+	"math"
+	"testing"
+
+	"github.com/bperf/bperf/internal/count"
+	"github.com/bperf/bperf/internal/event"
+	loop "github.com/bperf/bperf/test/program"
+	"github.com/bperf/bperf/test/require"
+)
+
+// TestKeys has events that are counted alike share a counter: what they would be sampled with makes no difference.
+func TestKeys(t *testing.T) {
+	cycles := keyOf(parseEvents(t, "cycles").Events()[0], false, false)
+	for other, same := range map[string]bool{
+		"cycles:b": true, "cycles/period=1000/": true, "cycles/freq=100/": true, "cpu-cycles": true,
+		"cycles:u": false, "cycles:k": false, "instructions": false, "cycles:G": false,
+	} {
+		if got := keyOf(parseEvents(t, other).Events()[0], false, false) == cycles; got != same {
+			t.Errorf("%s is like cycles: %v, want %v", other, got, same)
+		}
+	}
+	user := parseEvents(t, "cycles:u").Events()[0]
+	if keyOf(parseEvents(t, "cycles").Events()[0], true, false) != keyOf(user, false, false) {
+		t.Error("all events in user mode: cycles is not cycles:u")
+	}
+}
+
+// TestMoreEventsThanCounters has the kernel multiplex: each event is marked as scaled, and the estimates are near.
+func TestMoreEventsThanCounters(t *testing.T) {
+	require.ExactPMU(t)
+	dir := sharing(t)
+	const events, times = 10, 300_000_000
+	var list event.List
+	for i := range uint32(events) {
+		e := *parseEvents(t, "instructions:u").Events()[0]
+		e.Attr.Wakeup = i // no matter for counting, but another event
+		list = append(list, event.Group{Events: []*event.Event{&e}})
+	}
+	pid, proceed := waiting(t, loop.Program{Body: loop.Spin, Times: times})
+	c, err := Open(Where{Dir: dir}, list, resolve(t, pids(pid)), count.Options{})
+	check(t, err)
+	defer c.Close()
+	check(t, c.Enable())
+	proceed()
+	cells, err := c.Read(nil)
+	check(t, err)
+	var first float64
+	for i, cell := range cells {
+		if cell.Running >= cell.Enabled || cell.Running == 0 {
+			t.Errorf("event %d: %+v, want it to run part of the time", i, cell)
+			continue
+		}
+		estimate := float64(cell.Value) * float64(cell.Enabled) / float64(cell.Running)
+		if i == 0 {
+			first = estimate
+		}
+		if estimate < times || math.Abs(estimate/first-1) > 0.05 {
+			t.Errorf("event %d: about %.0f, and %.0f of the first one, want at least %d and a difference of at most 5 %%", i, estimate, first, times)
+		}
+	}
+}
