@@ -62,7 +62,7 @@ func parse(args []string) (*options, error) {
 		return nil
 	})
 	f.IntVar(&o.smp, "smp", 0, "number of CPUs (default: 2 on arm64, 1 on amd64)")
-	f.DurationVar(&o.timeout, "timeout", 5*time.Minute, "for each guest, by the clock of this machine")
+	f.DurationVar(&o.timeout, "timeout", 10*time.Minute, "for each guest, by the clock of this machine")
 	f.StringVar(&o.run, "run", "", "run only tests that match this regular `expression`")
 	f.BoolVar(&o.perf, "perf", false, "put upstream perf into the guest, which is built when it is not in the cache")
 	before, command, isCommand := cutCommand(args)

@@ -8,7 +8,7 @@ import (
 )
 
 func TestParse(t *testing.T) {
-	defaults := options{kernels: []string{"arm64/trixie"}, timeout: 5 * time.Minute}
+	defaults := options{kernels: []string{"arm64/trixie"}, timeout: 10 * time.Minute}
 	with := func(change func(*options)) options {
 		o := defaults
 		change(&o)
