@@ -637,8 +637,8 @@ int BPF_PROG(on_free, struct task_struct *task)
 SEC("raw_tp/task_rename")
 int BPF_PROG(on_rename, struct task_struct *task)
 {
-	__u64 key = (__u64)task, rest;
-	__u32 zero = 0, *node, i;
+	__u64 key = (__u64)task, rest, end, begin, began = 0;
+	__u32 zero = 0, *node, i, ending;
 	struct cpu *cpu = bpf_map_lookup_elem(&cpus, &zero);
 	struct track *track;
 	struct node *n;
@@ -655,14 +655,17 @@ int BPF_PROG(on_rename, struct task_struct *task)
 	to = who_is(n->on_exec);
 	enter(cpu);
 	*node = to.node;
-	track = &cpu->tracks[TASK]; /* its own node counts nothing */
-	track->node = to.node;
-	track->events = 0;
-	rest = to.events & ~state.followed_events;
+	track = &cpu->tracks[TASK]; /* others may have counted the task already */
+	ending = track->node;
+	end = track->events;
+	begin = to.events & ~state.followed_events;
+	rest = end | begin;
 	for (i = 0; i < MAX_EVENTS && rest; i++, rest >>= 1) {
 		if (rest & 1)
-			track->events |= (__u64)(__u32)pass_event(i, BEGIN, TASK, 0) << i;
+			began |= (__u64)(__u32)pass_event(i, (end >> i & 1) * END | (begin >> i & 1) * BEGIN, TASK, ending) << i;
 	}
+	track->node = to.node;
+	track->events = began;
 	leave(cpu);
 	return 0;
 }
@@ -743,21 +746,27 @@ int sync(__u64 *args)
 	return 0;
 }
 
-/* move_task puts a task (args[0], its address) into a node (args[1]), 0 for none. With args[2] it moves only a task that is
- * in a node already, and has not ended since. It returns whether there was no room. */
+/* move_task puts a task (args[0], its address) into a node (args[1]), 0 for none. With args[2] it moves only a task that
+ * tasks still has with args[3]: others have executed something or ended since. It returns whether there was no room. */
 SEC("raw_tp")
 int move_task(__u64 *args)
 {
 	__u64 task = args[0];
-	__u32 to = args[1];
+	__u32 to = args[1], from = args[3], *node;
 
+	if (args[2]) {
+		node = bpf_map_lookup_elem(&tasks, &task);
+		if (node && !to && *node == from)
+			remove_task(task);
+		else if (node && to)
+			__sync_val_compare_and_swap(node, from, to);
+		return 0;
+	}
 	if (!to) {
 		remove_task(task);
 		return 0;
 	}
-	if (!args[2] && !add_task(task, to))
-		return 0;
-	return bpf_map_update_elem(&tasks, &task, &to, BPF_EXIST) && !args[2];
+	return add_task(task, to) && bpf_map_update_elem(&tasks, &task, &to, BPF_EXIST);
 }
 
 struct found {

@@ -115,16 +115,15 @@ func (b *book) sweepNodes() error {
 }
 
 func (b *book) sweepTasks() error {
-	return eachElement(b.o.maps[countersMapTasks], func(task uint64, id uint32) error {
-		has := id & exited
-		id &^= exited
+	return eachElement(b.o.maps[countersMapTasks], func(task uint64, from uint32) error {
+		has, id := from&exited, from&^exited
 		switch {
 		case int(id) >= len(b.nodes) || b.nodes[id].Session == 0 && b.nodes[id].Forward == 0:
-			return b.o.moveTask(task, 0, knownTask)
+			return b.o.moveTask(task, from, 0)
 		case b.nodes[id].Session != 0:
 			return nil
 		default:
-			return b.o.moveTask(task, b.nodes[id].Forward|has, knownTask)
+			return b.o.moveTask(task, from, b.nodes[id].Forward|has)
 		}
 	})
 }

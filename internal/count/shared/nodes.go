@@ -62,11 +62,14 @@ func (n nodes) settle(events map[uint32]uint64, now time.Duration) (ended bool) 
 	for id := range n {
 		node := &n[id]
 		node.Parent = parents[id]
+		if n[node.OnExec].Session == 0 { // tasks can execute something before they are swept
+			node.OnExec = parents[node.OnExec]
+		}
 		if node.Session == 0 {
-			node.Forward, node.Heir, node.OnExec = node.Parent, 0, 0
+			node.Forward, node.Heir = node.Parent, 0
 			continue
 		}
-		if node.Heir != 0 && n[node.Heir].Session == 0 {
+		if n[node.Heir].Session == 0 {
 			node.Heir = parents[node.Heir]
 		}
 	}
@@ -149,36 +152,59 @@ func (n *nodes) add(node countersNode, now time.Duration) (uint32, error) {
 
 // addTasks makes the node for those tasks of a unit of a session that were in the node above, which may be 0.
 func (n *nodes) addTasks(s session, unit, above uint32, inherit, onExec bool, now time.Duration) (uint32, error) {
-	var aboveHeir uint32
-	if above != 0 {
-		aboveHeir = (*n)[above].Heir
-	}
-	id, err := n.add(countersNode{Session: s.slot, Unit: unit, Parent: above}, now)
-	if err != nil {
-		return 0, err
-	}
-	heir := aboveHeir
-	switch {
-	case inherit && aboveHeir == above:
-		heir = id
-	case inherit: // sessions above do not count children
-		if heir, err = n.add(countersNode{Session: s.slot, Unit: unit, Parent: aboveHeir}, now); err != nil {
-			return 0, err
-		}
-		(*n)[heir].Heir = heir
-	}
-	(*n)[id].Heir = heir
-	if !onExec {
+	a := adder{nodes: n, session: s, unit: unit, inherit: inherit, now: now, made: make(map[adding]uint32)}
+	return a.add(adding{above, onExec})
+}
+
+// adder makes the nodes of a unit: for its tasks, their children, and what they become when they execute something.
+type adder struct {
+	nodes   *nodes
+	session session
+	unit    uint32
+	inherit bool
+	now     time.Duration
+	made    map[adding]uint32
+}
+
+// adding is the tasks of a node above that are counted as well, or are to be once they execute something.
+type adding struct {
+	above uint32
+	armed bool
+}
+
+func (a *adder) add(which adding) (uint32, error) {
+	if id, ok := a.made[which]; ok {
 		return id, nil
 	}
-	waiting, err := n.add(countersNode{Session: s.slot, Unit: armed, Parent: above, OnExec: id}, now)
+	var above countersNode
+	if which.above != 0 {
+		above = (*a.nodes)[which.above]
+	}
+	node := countersNode{Session: a.session.slot, Unit: a.unit, Parent: which.above}
+	if which.armed {
+		node.Unit = armed
+	}
+	id, err := a.nodes.add(node, a.now)
 	if err != nil {
 		return 0, err
 	}
-	if inherit {
-		(*n)[waiting].Heir = waiting
+	a.made[which] = id
+	heir, exec := above.Heir, above.OnExec
+	if a.inherit {
+		if heir, err = a.add(adding{above.Heir, which.armed}); err != nil {
+			return 0, err
+		}
 	}
-	return waiting, nil
+	if which.armed || exec != 0 { // for sessions above
+		if exec == 0 {
+			exec = which.above
+		}
+		if exec, err = a.add(adding{exec, false}); err != nil {
+			return 0, err
+		}
+	}
+	(*a.nodes)[id].Heir, (*a.nodes)[id].OnExec = heir, exec
+	return id, nil
 }
 
 // units tells for each node which units of a session count it.

@@ -51,6 +51,7 @@ func TestAddTasks(t *testing.T) {
 	counting := nodes{0: {}, 1: {Session: 1}}            // without children
 	inheriting := nodes{0: {}, 1: {Session: 1, Heir: 1}} // with them
 	mixed := nodes{0: {}, 1: {Session: 1, Heir: 1}, 2: {Session: 2, Parent: 1, Heir: 1}}
+	waits := nodes{0: {}, 1: {Session: 1, Unit: armed, Heir: 1, OnExec: 2}, 2: {Session: 1, Heir: 2}}
 	newest := nodes{0: {}, 1: {Session: 1}, 2: {Session: 2, Parent: 1, Heir: 3}, 3: {Session: 2, Heir: 3}}
 	for name, tt := range map[string]struct {
 		before  nodes
@@ -65,9 +66,9 @@ func TestAddTasks(t *testing.T) {
 		"of a later unit": {before: nodes{{}}, unit: 7, id: 1, want: "1: 9.7"},
 		"inherit":         {before: nodes{{}}, unit: 7, inherit: true, id: 1, want: "1: 9.7 heir 1"},
 		"beside others":   {before: inheriting, inherit: true, id: 2, want: "2: 9.0 heir 2"},
-		"on exec":         {before: nodes{{}}, unit: 7, onExec: true, id: 2, want: "1: 9.7, 2: 9.armed exec 1"},
+		"on exec":         {before: nodes{{}}, unit: 7, onExec: true, id: 1, want: "1: 9.armed exec 2, 2: 9.7"},
 		"on exec, inherit": {before: nodes{{}}, inherit: true, onExec: true,
-			id: 2, want: "1: 9.0 heir 1, 2: 9.armed heir 2 exec 1"},
+			id: 1, want: "1: 9.armed heir 1 exec 2, 2: 9.0 heir 2"},
 		"neither inherits": {before: counting, above: 1, id: 2, want: "2: 9.0 below 1"},
 		"both inherit":     {before: inheriting, above: 1, inherit: true, id: 2, want: "2: 9.0 below 1 heir 2"},
 		"above inherits":   {before: inheriting, above: 1, id: 2, want: "2: 9.0 below 1 heir 1"},
@@ -81,9 +82,17 @@ func TestAddTasks(t *testing.T) {
 			id: 4, want: "4: 9.5 below 2 heir 5, 5: 9.5 below 3 heir 5"},
 		"of the heirs themselves": {before: newest, above: 3, inherit: true, id: 4, want: "4: 9.0 below 3 heir 4"},
 		"on exec below who counts": {before: counting, above: 1, onExec: true,
-			id: 3, want: "2: 9.0 below 1, 3: 9.armed below 1 exec 2"},
+			id: 2, want: "2: 9.armed below 1 exec 3, 3: 9.0 below 1"},
 		"on exec, both inherit": {before: inheriting, above: 1, inherit: true, onExec: true,
-			id: 3, want: "2: 9.0 below 1 heir 2, 3: 9.armed below 1 heir 3 exec 2"},
+			id: 2, want: "2: 9.armed below 1 heir 2 exec 3, 3: 9.0 below 1 heir 3"},
+		"inherit on exec below who does not": {before: counting, above: 1, inherit: true, onExec: true, id: 2,
+			want: "2: 9.armed below 1 heir 3 exec 5, 3: 9.armed heir 3 exec 4, 4: 9.0 heir 4, 5: 9.0 below 1 heir 4"},
+		"on exec below who inherits": {before: inheriting, above: 1, onExec: true, id: 2,
+			want: "2: 9.armed below 1 heir 1 exec 3, 3: 9.0 below 1 heir 1"},
+		"below who waits": {before: waits, above: 1, inherit: true, id: 3,
+			want: "3: 9.0 below 1 heir 3 exec 4, 4: 9.0 below 2 heir 4"},
+		"on exec below who waits": {before: waits, above: 1, onExec: true, id: 3,
+			want: "3: 9.armed below 1 heir 1 exec 4, 4: 9.0 below 2 heir 2"},
 		"a number that was never given": {before: nodes{0: {}, 1: {}, 2: {Session: 1}}, inherit: true, id: 1, want: "1: 9.0 heir 1"},
 		"one that has rested": {before: nodes{0: {}, 1: {Session: 1}, 2: {Parent: 1, Forward: 1, Retired: 1}}, above: 1, id: 2,
 			want: "2: 9.0 below 1"},
@@ -152,7 +161,7 @@ func TestSettle(t *testing.T) {
 		"armed":           {before: waiting, live: []uint32{1, 2}, want: one + ", " + two + ", 3: 2.armed below 1 events 1 heir 3 exec 2"},
 		"above armed end": {waiting, []uint32{2}, "1: 0.0 retired 5, 2: 2.0 events 2 heir 2, 3: 2.armed heir 3 exec 2", true},
 		"armed end": {waiting, []uint32{1},
-			one + ", 2: 0.0 below 1 forward 1 retired 5, 3: 0.armed below 1 forward 1 retired 5", true},
+			one + ", 2: 0.0 below 1 forward 1 retired 5, 3: 0.armed below 1 exec 1 forward 1 retired 5", true},
 		"parents after children": {before: backward, live: []uint32{1, 2, 3},
 			want: "1: 3.1 below 2 events 7, 2: 2.0 below 4 events 3, 3: 3.0 below 2 events 7, 4: 1.0 events 1"},
 		"a parent after children ends": {backward, []uint32{1, 3},
@@ -314,9 +323,10 @@ func TestNoNodesLeft(t *testing.T) {
 		"one, two for heirs":      {free: []int{2}, above: 1, inherit: true},
 		"two for heirs":           {free: []int{2, 3}, above: 1, inherit: true, want: 2},
 		"one, two for exec":       {free: []int{2}, onExec: true},
-		"two for exec":            {free: []int{2, 3}, onExec: true, want: 3},
-		"two, three for both":     {free: []int{2, 3}, above: 1, inherit: true, onExec: true},
-		"three for both":          {free: []int{2, 3, 4}, above: 1, inherit: true, onExec: true, want: 4},
+		"two for exec":            {free: []int{2, 3}, onExec: true, want: 2},
+		"two for exec, inherit":   {free: []int{2, 3}, above: 1, inherit: true, onExec: true},
+		"four for both":           {free: []int{2, 3, 4, 5}, above: 1, inherit: true, onExec: true, want: 2},
+		"three, four for both":    {free: []int{2, 3, 4}, above: 1, inherit: true, onExec: true},
 		"one is enough below 1":   {free: []int{2}, above: 1, want: 2},
 		"one is enough for heirs": {free: []int{2}, inherit: true, want: 2},
 	} {
@@ -548,14 +558,16 @@ func (m *model) whoIs(id uint32) uint32 {
 
 // fork is the program on_newtask, up to where it has found the heir.
 func (m *model) fork(t *modelTask) {
-	if m.table[t.node].OnExec != 0 {
-		return // a command's process does not fork before it executes the command
-	}
 	child := m.addTask(t.group)
 	m.tasks = m.tasks[:len(m.tasks)-1]
 	for s, unit := range t.counted {
 		if s.inherit {
 			child.counted[s] = unit
+		}
+	}
+	for s, unit := range t.waits {
+		if s.inherit {
+			child.waits[s] = unit
 		}
 	}
 	b := &birth{modelTask: child, since: m.now}
@@ -684,7 +696,7 @@ func (m *model) sweep() nodes {
 	}
 	for i, t := range tasks {
 		m.meanwhile(true)
-		if t.ended || ids[i] == 0 || n[ids[i]].Session != 0 {
+		if t.ended || t.node != ids[i] || ids[i] == 0 || n[ids[i]].Session != 0 {
 			continue
 		}
 		if t.node = n[ids[i]].Forward; t.node != 0 {
@@ -754,14 +766,8 @@ func (m *model) claimTasks(s *modelSession, n *nodes) {
 	tasks := slices.Clone(m.tasks)
 	m.rand.Shuffle(len(tasks), func(i, j int) { tasks[i], tasks[j] = tasks[j], tasks[i] })
 	tasks = tasks[:1+m.rand.IntN(min(len(tasks), 4))]
-	tasks = slices.DeleteFunc(tasks, func(t *modelTask) bool { // others are not to count a command before it is executed
-		return m.table[t.node].OnExec != 0
-	})
 	m.logf("session %d in slot %d counts events %#b of %s, inherit %v, on exec %v, per thread %v",
 		s.name, s.slot, s.events, taskNames(tasks), s.inherit, s.onExec, perThread)
-	if len(tasks) == 0 {
-		return
-	}
 	before := slices.Clone(*n)
 	type origin struct{ above, unit uint32 }
 	made := make(map[origin]uint32)

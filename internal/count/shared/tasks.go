@@ -71,7 +71,7 @@ func (c *Counter) claimTasks(b *book) error {
 		return err
 	}
 	for task, id := range claims {
-		if err := c.o.moveTask(task, id, anyTask); err != nil {
+		if err := c.o.putTask(task, id); err != nil {
 			return err
 		}
 	}
@@ -91,29 +91,34 @@ func (c *Counter) unclaimEnded(claims map[uint64]uint32) error {
 		}
 	}
 	for task := range claims {
-		if err := c.o.moveTask(task, 0, knownTask); err != nil {
+		if err := c.o.putTask(task, 0); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// Which tasks the program move_task moves.
-const (
-	anyTask   = 0
-	knownTask = 1 // that are in a node already
-)
-
-// moveTask puts a task into a node, 0 for none.
-func (o *objects) moveTask(task uint64, id uint32, which uint64) error {
-	full, err := o.programs[countersProgMoveTask].Run(&ebpf.RunOptions{Context: []uint64{task, uint64(id), which}})
-	if err != nil {
-		return fmt.Errorf("put a task into a node: %w", err)
-	}
-	if full != 0 {
+// putTask puts a task into a node, 0 for none.
+func (o *objects) putTask(task uint64, id uint32) error {
+	full, err := o.runMoveTask(task, uint64(id), 0, 0)
+	if err == nil && full {
 		return fmt.Errorf("no room is left: all sessions together can count %d tasks at a time", o.maps[countersMapTasks].MaxEntries())
 	}
-	return nil
+	return err
+}
+
+// moveTask moves a task to another node, 0 for none, if it is still where it was.
+func (o *objects) moveTask(task uint64, from, to uint32) error {
+	_, err := o.runMoveTask(task, uint64(to), 1, uint64(from))
+	return err
+}
+
+func (o *objects) runMoveTask(args ...uint64) (full bool, err error) {
+	result, err := o.programs[countersProgMoveTask].Run(&ebpf.RunOptions{Context: args})
+	if err != nil {
+		return false, fmt.Errorf("put a task into a node: %w", err)
+	}
+	return result != 0, nil
 }
 
 // exited marks the node of a task that counts no more.

@@ -1,0 +1,70 @@
+package shared
+
+import (
+	"fmt"
+	"os/exec"
+	"strings"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/bperf/bperf/internal/count"
+	"github.com/bperf/bperf/internal/target"
+	"github.com/bperf/bperf/test/require"
+)
+
+// TestOnExec has two sessions on the same thread, which starts a program: those that wait for an exec count it from there, in
+// its process as in the thread's own.
+func TestOnExec(t *testing.T) {
+	require.Tracefs(t)
+	alone := count.Options{}
+	onExec := count.Options{EnableOnExec: true}
+	both := count.Options{EnableOnExec: true, Inherit: true}
+	for name, tt := range map[string]struct {
+		first, second count.Options
+		want          [2]uint64
+	}{
+		"below who inherits":                 {inherit, both, [2]uint64{50, 50}},
+		"below who does not":                 {alone, both, [2]uint64{0, 50}},
+		"not inherited, below who inherits":  {inherit, onExec, [2]uint64{50, 0}},
+		"then one that inherits":             {both, inherit, [2]uint64{50, 50}},
+		"then one that does not":             {both, alone, [2]uint64{50, 0}},
+		"twice":                              {both, both, [2]uint64{50, 50}},
+		"not inherited, then one that is so": {onExec, both, [2]uint64{0, 50}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			dir := bpffs(t)
+			p := startPuppet(t)
+			first := open(t, dir, getppid, tids(p.pid), tt.first)
+			check(t, first.Enable())
+			second := open(t, dir, getppid, tids(p.pid), tt.second)
+			check(t, second.Enable())
+			p.run(0, caller(t, 50))
+			expect(t, first, "the first", tt.want[0])
+			expect(t, second, "the second", tt.want[1])
+		})
+	}
+}
+
+// TestExecBelow has a shell that does something and then executes a program, mostly with no switch in between: a session that
+// counts the shell must have all of it also when another one waits for the exec.
+func TestExecBelow(t *testing.T) {
+	require.Tracefs(t)
+	const chdir = "syscalls:sys_enter_chdir"
+	for range 5 {
+		dir := bpffs(t)
+		cmd := exec.Command("/bin/sh", "-c", "read line; "+strings.Repeat("cd /; ", 50)+"exec "+caller(t, 1))
+		in, err := cmd.StdinPipe()
+		check(t, err)
+		check(t, cmd.Start())
+		var set unix.CPUSet // where an exec would not move it to another CPU, which is a switch
+		set.Set(resolve(t, target.Spec{System: true}).CPUs[0])
+		check(t, unix.SchedSetaffinity(cmd.Process.Pid, &set))
+		outer := start(t, dir, chdir, pids(cmd.Process.Pid), inherit)
+		inner := open(t, dir, getppid, pids(cmd.Process.Pid), count.Options{Inherit: true, EnableOnExec: true})
+		fmt.Fprintln(in)
+		check(t, cmd.Wait())
+		expect(t, outer, "the session that counts the shell", 50)
+		expect(t, inner, "the session that waits", 1)
+	}
+}
