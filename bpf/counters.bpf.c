@@ -292,6 +292,7 @@ enum {
 	END = 1 << 0,
 	BEGIN = 1 << 1,
 	SWITCHES = 1 << 2, /* the event is about to count the switch, which is the ending node's */
+	NOBODYS = 1 << 3,  /* or which is nobody's */
 };
 
 /* pass_event reads an event and ends it for a node and begins it for the next one. It returns whether it has begun. */
@@ -308,6 +309,8 @@ static __always_inline int pass_event(__u32 event, __u32 what, __u32 track, __u3
 		add_to_node(ending, event, &now, start);
 	if (!(what & BEGIN))
 		return 0;
+	if (what & NOBODYS)
+		now.value += 1;
 	*start = now;
 	return 1;
 }
@@ -343,7 +346,7 @@ static __always_inline struct who who_is(__u32 node)
 }
 
 /* turn ends what a CPU counts in a track and begins to count for another node; or for the same one, with sync. */
-static __always_inline void turn(struct cpu *cpu, __u32 which, struct who who, bool sync, __u64 switches)
+static __always_inline void turn(struct cpu *cpu, __u32 which, struct who who, bool sync, __u64 switches, __u64 nobodys)
 {
 	struct track *track = &cpu->tracks[which];
 	__u64 end = track->events, begin = who.events & ~state.followed_events;
@@ -358,7 +361,8 @@ static __always_inline void turn(struct cpu *cpu, __u32 which, struct who who, b
 		if (!(rest & 1))
 			continue;
 		/* Without branches, as the verifier follows each of them. */
-		what = (end >> i & 1) * END | (begin >> i & 1) * BEGIN | (switches >> i & 1) * SWITCHES;
+		what = (end >> i & 1) * END | (begin >> i & 1) * BEGIN | (switches >> i & 1) * SWITCHES |
+		       (nobodys >> i & 1) * NOBODYS;
 		began |= (__u64)(__u32)turn_event(i, what, which, ending) << i;
 	}
 	track->node = who.node;
@@ -483,16 +487,19 @@ static __always_inline void see(struct cpu *cpu, struct task_struct *until, stru
  * task that goes. */
 static __noinline int turn_to(struct cpu *cpu, struct task_struct *prev, struct task_struct *next)
 {
-	__u64 switches = state.switch_events;
+	__u64 switches = state.switch_events, nobodys = 0;
 
 	if (state.cgroup_switch_events && perf_cgroup(prev) != perf_cgroup(next))
 		switches |= state.cgroup_switch_events;
 	if (state.cgroups || cpu->tracks[GROUP].node)
-		turn(cpu, GROUP, who_group(cpu, next), false, switches);
-	/* Some kernels have taken a task's perf events away before on_exit, which is after exit_mm there. */
-	if (switches && BPF_CORE_READ(prev, flags) & PF_EXITING && !BPF_CORE_READ(prev, mm))
+		turn(cpu, GROUP, who_group(cpu, next), false, switches, 0);
+	/* Some kernels have taken a task's perf events away before on_exit, which is after exit_mm there. The next task begins after
+	 * the switch all the same. */
+	if (switches && BPF_CORE_READ(prev, flags) & PF_EXITING && !BPF_CORE_READ(prev, mm)) {
+		nobodys = switches;
 		switches = 0;
-	turn(cpu, TASK, who_task(next), false, switches);
+	}
+	turn(cpu, TASK, who_task(next), false, switches, nobodys);
 	return 0;
 }
 
@@ -595,7 +602,7 @@ int on_attach(void *ctx)
 	struct cpu *cpu = bpf_map_lookup_elem(&cpus, &zero);
 
 	if (cpu && (state.cgroups || cpu->tracks[GROUP].node)) /* interrupts are off */
-		turn(cpu, GROUP, who_group(cpu, (struct task_struct *)bpf_get_current_task()), false, 0);
+		turn(cpu, GROUP, who_group(cpu, (struct task_struct *)bpf_get_current_task()), false, 0, 0);
 	return 0;
 }
 
@@ -732,8 +739,8 @@ int sync(__u64 *args)
 	if (what & SYNC_TRACKS) {
 		task = (struct task_struct *)bpf_get_current_task();
 		see(cpu, task, task);
-		turn(cpu, TASK, who_task(task), true, 0);
-		turn(cpu, GROUP, who_group(cpu, task), true, 0);
+		turn(cpu, TASK, who_task(task), true, 0, 0);
+		turn(cpu, GROUP, who_group(cpu, task), true, 0, 0);
 	}
 	if (!(what & (SYNC_SYSTEM | SYNC_FORGET)))
 		system = 0;
