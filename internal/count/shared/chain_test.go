@@ -230,7 +230,7 @@ func (w *world) close(i int) {
 		got[max(c.Thread, c.Cgroup, 0)] += c.Value
 	}
 	if !slices.Equal(got, m.want) {
-		wrong(w.t, m, "step %d: %s counted %d, want %d", w.step, m.what, got, m.want)
+		wrong(w.t, m.Counter, "step %d: %s counted %d, want %d", w.step, m.what, got, m.want)
 	}
 	check(w.t, m.Close())
 }
