@@ -707,7 +707,7 @@ int on_hotplug(__u64 *args)
 {
 	__u32 zero = 0, i;
 	struct cpu *cpu = bpf_map_lookup_elem(&cpus, &zero);
-	__u64 rest = state.events;
+	__u64 rest = state.events & ~state.followed_events;
 
 	if (!cpu || (__u32)args[0] != bpf_get_smp_processor_id())
 		return 0;

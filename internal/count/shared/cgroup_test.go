@@ -3,7 +3,10 @@ package shared
 import (
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/bperf/bperf/internal/count"
 	"github.com/bperf/bperf/test/require"
@@ -93,6 +96,23 @@ func TestCgroupsV1(t *testing.T) {
 	p.call(0, 300)
 	expectGroups(t, c, 321, 320)
 	expect(t, other, "another session", 300)
+}
+
+// TestPartOfTheHierarchy has a session see the hierarchy from a cgroup on, as in a cgroup namespace.
+func TestPartOfTheHierarchy(t *testing.T) {
+	dir := bpffs(t)
+	name, at := cgroup(t, "")
+	below, _ := cgroup(t, name)
+	part := t.TempDir()
+	check(t, unix.Mount(at, part, "", unix.MS_BIND, ""))
+	t.Cleanup(func() { check(t, unix.Unmount(part, 0)) })
+	target := resolve(t, groups(below))
+	target.Cgroups[0].Path = filepath.Join(part, filepath.Base(below))
+	_, err := Open(Where{Dir: dir}, parseEvents(t, getppid), target, count.Options{})
+	if want := "count cgroup " + below + ": this process is in a cgroup namespace and "; err == nil || !strings.HasPrefix(err.Error(), want) {
+		t.Errorf("got error %v, want %q", err, want)
+	}
+	expectEmpty(t, dir)
 }
 
 func TestCgroupThatIsGone(t *testing.T) {

@@ -80,6 +80,9 @@ func (n nodes) move(from, to uint32, selected func(cgroup uint64) bool) {
 	}
 }
 
+// rootCgroup is the ID of the topmost cgroup of a hierarchy.
+const rootCgroup = 1
+
 // cgroupIDs are the IDs of a cgroup and of all above it, the nearest first, as far as this process sees them.
 // An ID is the number of the directory's inode.
 func cgroupIDs(dir string) (id uint64, above []uint64, err error) {
@@ -94,6 +97,10 @@ func cgroupIDs(dir string) (id uint64, above []uint64, err error) {
 			return 0, nil, err
 		}
 		if up.Dev != at.Dev || up.Ino == at.Ino { // outside of the hierarchy
+			if at.Ino != rootCgroup {
+				return 0, nil, errors.New("this process is in a cgroup namespace and does not see the cgroups above, which other " +
+					"sessions may count. Count it without --bpf-counters, or outside of the namespace")
+			}
 			return first.Ino, above, nil
 		}
 		above = append(above, up.Ino)

@@ -157,7 +157,11 @@ func (c *Counter) read(dst []perfevent.Reading) error {
 
 // readSystem reads the events where they are, on each CPU.
 func (c *Counter) readSystem(dst []perfevent.Reading) error {
-	if err := c.o.syncCPUs(c.cpus, syncSystem, c.session.events); err != nil {
+	own := c.session.events
+	for slot := range c.followed {
+		own &^= 1 << slot
+	}
+	if err := c.o.syncCPUs(c.cpus, syncSystem, own); err != nil {
 		return err
 	}
 	if err := c.runLeaders(c.cpus); err != nil {

@@ -128,6 +128,9 @@ func TestFollowPerf(t *testing.T) {
 			p.call(0, muchWork)
 			check(t, c.Disable())
 			agree(t, "beside a perf that leads", float64(totals(t, c, 1)[0]), unit*second.end())
+			if lost, err := c.Lost(); lost != (Lost{}) || err != nil {
+				t.Errorf("lost %v, %v, want nothing", lost, err)
+			}
 
 			first.kill()
 			before := totals(t, c, 1)[0]
