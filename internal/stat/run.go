@@ -300,7 +300,7 @@ func (r *run) finish() error {
 	if r.cfg.CommandIsTarget() {
 		r.counters.finish(r.result.Command)
 	}
-	if r.cfg.Interval > 0 && r.intervals != r.cfg.IntervalCount {
+	if r.cfg.Interval > 0 && (r.cfg.IntervalCount == 0 || r.intervals != r.cfg.IntervalCount) {
 		if err := r.interval(); err != nil { // the rest, shorter than an interval
 			return err
 		}
