@@ -24,9 +24,15 @@ import (
 // switchEvents are compared: the first is counted by the switch itself.
 var switchEvents = []string{"context-switches", "page-faults", getppid, "context-switches:u"}
 
-// TestSwitchesAfterExits counts a shell, and not its children: their last switch leads to the shell, but is not the shell's.
-func TestSwitchesAfterExits(t *testing.T) {
+func TestSwitches(t *testing.T) {
 	dir := sharing(t)
+	t.Run("after exits", func(t *testing.T) { switchesAfterExits(t, dir) })
+	t.Run("of families", func(t *testing.T) { switchesOfFamilies(t, dir) })
+	t.Run("of cgroups", func(t *testing.T) { switchesOfCgroups(t, dir) })
+}
+
+// switchesAfterExits counts a shell, and not its children: their last switch leads to the shell, but is not the shell's.
+func switchesAfterExits(t *testing.T, dir string) {
 	onOneCPU(t)
 	shell := exec.Command("sh", "-c", "read go; for i in 1 2 3 4 5 6 7 8 9 10; do $0; $0 & wait; done; echo done; read end", spin.Write(t))
 	in, err := shell.StdinPipe()
@@ -45,9 +51,8 @@ func TestSwitchesAfterExits(t *testing.T) {
 	}
 }
 
-// TestSwitchesOfFamilies counts processes that start others, and threads, all of which live on.
-func TestSwitchesOfFamilies(t *testing.T) {
-	dir := sharing(t)
+// switchesOfFamilies counts processes that start others, and threads, all of which live on.
+func switchesOfFamilies(t *testing.T, dir string) {
 	p := startPuppet(t)
 	p.run(0, spin.Write(t)) // Go tries once, with a child that ends, what the kernel has
 	inherited := startBoth(t, dir, pids(p.pid), inherit)
@@ -66,9 +71,8 @@ func TestSwitchesOfFamilies(t *testing.T) {
 	thread.compare(t, "a thread")
 }
 
-// TestSwitchesOfCgroups has tasks come and go in a cgroup, which outlives them.
-func TestSwitchesOfCgroups(t *testing.T) {
-	dir := sharing(t)
+// switchesOfCgroups has tasks come and go in a cgroup, which outlives them.
+func switchesOfCgroups(t *testing.T, dir string) {
 	name, group := cgroup(t, "")
 	const times, tasks = 20, 10
 	for what, p := range map[string]loop.Program{
