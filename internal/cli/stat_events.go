@@ -129,10 +129,10 @@ func (c *chosenEvents) setCgroups(value string) error {
 		return errors.New("-G names the cgroups of the events before it: give -e first")
 	}
 	names := strings.Split(value, ",")
-	if len(names) > len(events) {
-		return fmt.Errorf("-G %s: %d cgroups for %d events", value, len(names), len(events))
-	}
 	done := len(c.cgroups)
+	if len(names) > len(events)-done {
+		return fmt.Errorf("-G %s: %d cgroups for %d events that have none yet", value, len(names), len(events)-done)
+	}
 	c.cgroups = append(c.cgroups, make([]string, len(events)-done)...)
 	if len(names) == 1 {
 		for i := done; i < len(events); i++ {

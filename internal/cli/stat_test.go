@@ -69,6 +69,7 @@ func TestStatRefuses(t *testing.T) {
 		{"-M no_such_metric", 129, "no_such_metric"},
 		{"-a -G /", 129, "give -e first"},
 		{"-a -e cs -G /,/,/", 129, "3 cgroups for 1 events"},
+		{"-a -e cs -G / -e cs -G ,/", 129, "2 cgroups for 1 events that have none yet"},
 		{"--filter a==1", 129, "give -e first"},
 		{"-e cs --filter a==1", 129, "cs is none"},
 		{"-C 3-1", 129, "the range ends before it begins"},

@@ -54,13 +54,15 @@ func canFollow(k key) bool {
 	return !counts && k.filter == ""
 }
 
-// findLeader looks for a live upstream leader that counts an event on all of these CPUs; nil if there is none.
+// findLeader looks for a live upstream leader that counts an event on all of these CPUs; nil if there is none. What else there may
+// be in the place of perf's map is nobody's concern who has not asked to share with perf.
 func findLeader(path string, k key, cpus []int) (*upstream.Leader, error) {
 	if path == "" {
 		return nil, nil
 	}
 	attrs, err := upstream.Open(path)
-	if errors.Is(err, fs.ErrNotExist) {
+	var unknown *upstream.UnknownError
+	if errors.Is(err, fs.ErrNotExist) || errors.As(err, &unknown) {
 		return nil, nil
 	}
 	if err != nil {

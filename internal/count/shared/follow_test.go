@@ -2,13 +2,18 @@ package shared
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"io"
+	"io/fs"
+	"os"
 	"os/exec"
 	"path/filepath"
 	"strconv"
 	"strings"
 	"testing"
+
+	"github.com/cilium/ebpf"
 
 	"github.com/bperf/bperf/internal/count"
 	"github.com/bperf/bperf/internal/count/shared/upstream"
@@ -221,6 +226,25 @@ func TestLeadWithoutTrampolines(t *testing.T) {
 	if want := "this kernel refuses fexit programs"; !strings.Contains(err.Error(), want) {
 		t.Errorf("the error is %q, want %q in it", err, want)
 	}
+	if _, err := os.Stat(where.AttrMap); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("look for the attr map: %v, want none", err)
+	}
+	expectEmpty(t, dir)
+}
+
+// TestNoAttrMap has something else in the place of perf's map: sessions that do not ask for perf share as ever.
+func TestNoAttrMap(t *testing.T) {
+	dir := bpffs(t)
+	where := Where{Dir: dir, AttrMap: filepath.Join(filepath.Dir(dir), "other")}
+	m, err := ebpf.NewMap(&ebpf.MapSpec{Type: ebpf.Hash, KeySize: 4, ValueSize: 4, MaxEntries: 1})
+	check(t, err)
+	defer m.Close()
+	check(t, m.Pin(where.AttrMap))
+	p := startPuppet(t)
+	c := openAt(t, where, getppid, pids(p.pid), inherit)
+	check(t, c.Enable())
+	p.call(0, 7)
+	expect(t, c, "beside another map", 7)
 }
 
 // openAt opens a session with upstream perf in mind.

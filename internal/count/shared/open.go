@@ -229,8 +229,12 @@ func (c *Counter) openSlot(s *slots, e *event.Event, cpus []int) (int, error) {
 	if l == nil {
 		return slot, s.openFirst(slot, cpus)
 	}
-	if err := c.follow(s, slot, l); err == nil || c.where.Lead {
-		return slot, err
+	err = c.follow(s, slot, l)
+	if err != nil && c.where.Lead {
+		return slot, errors.Join(err, upstream.RemoveEmpty(c.where.AttrMap))
+	}
+	if err == nil {
+		return slot, nil
 	}
 	s.table[slot].Leader = 0 // the kernel lets nobody follow: a counter of our own, then
 	return slot, s.openFirst(slot, cpus)

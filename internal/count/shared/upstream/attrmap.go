@@ -90,6 +90,29 @@ func Create(path string) (*AttrMap, error) {
 	return &AttrMap{path, m, keySize}, nil
 }
 
+// RemoveEmpty removes the attr map at path if there is one without live leaders.
+func RemoveEmpty(path string) error {
+	a, err := Open(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	defer a.Close() // and unlocks it
+	if err := a.Lock(); err != nil {
+		return err
+	}
+	if err := a.sweep(); err != nil {
+		return err
+	}
+	keys, err := a.keys()
+	if err != nil || len(keys) > 0 {
+		return err
+	}
+	return a.m.Unpin()
+}
+
 // Path is where the map is pinned.
 func (a *AttrMap) Path() string { return a.path }
 

@@ -16,6 +16,14 @@ import (
 // bpffsMagic is BPF_FS_MAGIC of include/uapi/linux/magic.h.
 const bpffsMagic = 0xcafe4a11
 
+// UnknownError tells what there is in place of an attr map, or of one that can be used.
+type UnknownError struct {
+	Path string
+	What string // "is …", and what to do
+}
+
+func (e *UnknownError) Error() string { return e.Path + " " + e.What }
+
 // checkPlace looks at what is at a path before the kernel is asked for a BPF object there, as its answer does not tell
 // what is wrong.
 func checkPlace(path string) error {
@@ -30,7 +38,7 @@ func checkPlace(path string) error {
 		return fmt.Errorf("open the attr map %s: %w", path, err)
 	}
 	if st, err := os.Stat(path); err == nil && st.IsDir() {
-		return fmt.Errorf("%s is not an attr map: it is a directory", path)
+		return &UnknownError{path, "is not an attr map: it is a directory"}
 	}
 	return nil
 }
@@ -59,7 +67,7 @@ func openError(path string, err error) error {
 	case errors.Is(err, syscall.EPERM):
 		return fmt.Errorf("open the attr map %s: %w. %s", path, errnoOf(err), needsAdmin)
 	case errnoOf(err) == err: // not the kernel's words: the library opened it, and it was no map
-		return fmt.Errorf("%s is not an attr map: what is pinned there is another BPF object", path)
+		return &UnknownError{path, "is not an attr map: what is pinned there is another BPF object"}
 	}
 	return fmt.Errorf("open the attr map %s: %w", path, errnoOf(err))
 }
@@ -91,13 +99,13 @@ func errnoOf(err error) error {
 // checkLayout makes sure that a map is an attr map of a layout that is known, and returns the size of its keys.
 func checkLayout(path string, m *ebpf.Map) (keySize int, err error) {
 	if m.Type() != ebpf.Hash || m.ValueSize() != 8 {
-		return 0, fmt.Errorf("%s is not an attr map: it is a %s with values of %d bytes, not a %s with values of 8 bytes",
-			path, m.Type(), m.ValueSize(), ebpf.Hash)
+		return 0, &UnknownError{path, fmt.Sprintf("is not an attr map: it is a %s with values of %d bytes, not a %s with values of 8 bytes",
+			m.Type(), m.ValueSize(), ebpf.Hash)}
 	}
 	if !slices.Contains(keySizes, int(m.KeySize())) {
 		known := strings.Trim(strings.Join(strings.Fields(fmt.Sprint(keySizes)), ", "), "[]")
-		return 0, fmt.Errorf("%s is an attr map of a perf that bperf does not know: its keys have %d bytes (known: %s). "+
-			"If no such perf is running, remove the file; otherwise use another path", path, m.KeySize(), known)
+		return 0, &UnknownError{path, fmt.Sprintf("is an attr map of a perf that bperf does not know: its keys have %d bytes (known: %s). "+
+			"If no such perf is running, remove the file; otherwise use another path", m.KeySize(), known)}
 	}
 	return int(m.KeySize()), nil
 }
