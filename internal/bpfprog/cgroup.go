@@ -1,0 +1,208 @@
+package bpfprog
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/cilium/ebpf"
+	"github.com/cilium/ebpf/link"
+	"golang.org/x/sys/unix"
+)
+
+// cgroupMount is where the hierarchy of cgroups v2 is mounted, to which alone programs are attached; empty if it is nowhere.
+func cgroupMount() string {
+	mounts, err := os.ReadFile("/proc/self/mountinfo")
+	if err != nil {
+		return ""
+	}
+	return findCgroupMount(string(mounts))
+}
+
+// findCgroupMount looks in /proc/self/mountinfo (https://docs.kernel.org/filesystems/proc.html, 3.5).
+func findCgroupMount(mounts string) string {
+	for line := range strings.Lines(mounts) {
+		before, after, _ := strings.Cut(line, " - ")
+		place, kind := strings.Fields(before), strings.Fields(after)
+		if len(place) >= 5 && len(kind) > 0 && kind[0] == "cgroup2" {
+			return unescape.Replace(place[4])
+		}
+	}
+	return ""
+}
+
+// unescape turns the characters back that would be taken for ends of fields.
+var unescape = strings.NewReplacer(`\040`, " ", `\011`, "\t", `\012`, "\n", `\134`, `\`)
+
+// fileidKernfs is FILEID_KERNFS of include/linux/exportfs.h: a handle that is the ID of a cgroup (Linux 5.5).
+const fileidKernfs = 0xfe
+
+// cgroups is the hierarchy of cgroups v2.
+type cgroups struct {
+	root string // where it is mounted; empty if it is nowhere
+}
+
+// path names a cgroup, from the root of the hierarchy on. If it cannot be found, the name is the number.
+func (c cgroups) path(id uint64) string {
+	unknown := fmt.Sprintf("cgroup %d", id)
+	mount, err := unix.Open(c.root, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return unknown
+	}
+	defer unix.Close(mount)
+	handle := unix.NewFileHandle(fileidKernfs, binary.NativeEndian.AppendUint64(nil, id))
+	dir, err := unix.OpenByHandleAt(mount, handle, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC)
+	if err != nil {
+		return unknown
+	}
+	defer unix.Close(dir)
+	full, err := os.Readlink(fmt.Sprint("/proc/self/fd/", dir))
+	if err != nil {
+		return unknown
+	}
+	if name, ok := c.name(full); ok {
+		return name
+	}
+	return unknown
+}
+
+// name is that of a directory from the root of the hierarchy on, if it is in it.
+func (c cgroups) name(dir string) (string, bool) {
+	below, err := filepath.Rel(c.root, dir)
+	if err != nil || below == ".." || strings.HasPrefix(below, "../") {
+		return "", false
+	}
+	return path.Clean("/" + below), true
+}
+
+// attachTypes are those of cgroups, for each type of program that is attached there.
+var attachTypes = map[ebpf.ProgramType][]ebpf.AttachType{
+	ebpf.CGroupSKB: {ebpf.AttachCGroupInetIngress, ebpf.AttachCGroupInetEgress},
+	ebpf.CGroupSock: {ebpf.AttachCGroupInetSockCreate, ebpf.AttachCGroupInet4PostBind, ebpf.AttachCGroupInet6PostBind,
+		ebpf.AttachCgroupInetSockRelease},
+	ebpf.SockOps:      {ebpf.AttachCGroupSockOps},
+	ebpf.CGroupDevice: {ebpf.AttachCGroupDevice},
+	ebpf.CGroupSockAddr: {ebpf.AttachCGroupInet4Bind, ebpf.AttachCGroupInet6Bind, ebpf.AttachCGroupInet4Connect,
+		ebpf.AttachCGroupInet6Connect, ebpf.AttachCGroupUDP4Sendmsg, ebpf.AttachCGroupUDP6Sendmsg, ebpf.AttachCGroupUDP4Recvmsg,
+		ebpf.AttachCGroupUDP6Recvmsg, ebpf.AttachCgroupInet4GetPeername, ebpf.AttachCgroupInet6GetPeername,
+		ebpf.AttachCgroupInet4GetSockname, ebpf.AttachCgroupInet6GetSockname, ebpf.AttachCgroupUnixConnect,
+		ebpf.AttachCgroupUnixSendmsg, ebpf.AttachCgroupUnixRecvmsg, ebpf.AttachCgroupUnixGetpeername,
+		ebpf.AttachCgroupUnixGetsockname},
+	ebpf.CGroupSysctl:  {ebpf.AttachCGroupSysctl},
+	ebpf.CGroupSockopt: {ebpf.AttachCGroupGetsockopt, ebpf.AttachCGroupSetsockopt},
+	ebpf.LSM:           {ebpf.AttachLSMCgroup},
+}
+
+// addUnlinked adds where programs are attached to cgroups without a link, as systemd does it. It goes over all cgroups, but only if
+// there is a program that could be attached like that.
+func (c cgroups) addUnlinked(attached map[uint32][]Attachment, all []*Program) error {
+	loose := make(map[uint32]bool)
+	var types []ebpf.AttachType
+	for _, p := range all {
+		t := ebpf.ProgramType(p.Type)
+		if t == ebpf.LSM || attachTypes[t] == nil || len(attached[p.ID]) > 0 {
+			continue
+		}
+		loose[p.ID] = true
+		for _, a := range attachTypes[t] {
+			if !slices.Contains(types, a) {
+				types = append(types, a)
+			}
+		}
+	}
+	if len(loose) == 0 || c.root == "" {
+		return nil
+	}
+	return filepath.WalkDir(c.root, func(name string, entry fs.DirEntry, err error) error {
+		if err != nil || !entry.IsDir() { // a cgroup that was removed meanwhile
+			return nil
+		}
+		hooks, err := hooksOf(name, types)
+		if errors.Is(err, fs.ErrNotExist) {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		below, _ := c.name(name)
+		for _, h := range hooks {
+			if loose[h.program] {
+				attached[h.program] = append(attached[h.program], Attachment{
+					Program: h.program, Kind: "cgroup", To: nameOf(attachNames, uint32(h.attach)) + " " + below})
+			}
+		}
+		return nil
+	})
+}
+
+// hooksOf opens a cgroup to ask it.
+func hooksOf(dir string, types []ebpf.AttachType) ([]hook, error) {
+	fd, err := unix.Open(dir, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return nil, fmt.Errorf("open cgroup %s: %w", dir, err)
+	}
+	defer unix.Close(fd)
+	hooks, err := cgroupHooks(fd, types)
+	if err != nil {
+		return nil, fmt.Errorf("cgroup %s: %w", dir, err)
+	}
+	return hooks, nil
+}
+
+// programs are those that are attached to a cgroup itself, with links and without, in no order. It is named by its directory, or
+// from the root of the hierarchy on.
+func (c cgroups) programs(name string) ([]uint32, error) {
+	if c.root == "" {
+		return nil, errors.New("cgroups v2, to which programs are attached, are not mounted. Try: mount -t cgroup2 none /sys/fs/cgroup")
+	}
+	below, inside := c.name(name)
+	if !inside {
+		below = path.Clean("/" + name)
+	}
+	var types []ebpf.AttachType
+	for _, t := range attachTypes {
+		types = append(types, t...)
+	}
+	hooks, err := hooksOf(path.Join(c.root, below), types)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, fmt.Errorf("there is no cgroup %s in %s", below, c.root)
+	}
+	if err != nil {
+		return nil, err
+	}
+	var all []uint32
+	for _, h := range hooks {
+		all = append(all, h.program)
+	}
+	return all, nil
+}
+
+// hook is a program at an attach type of a cgroup.
+type hook struct {
+	program uint32
+	attach  ebpf.AttachType
+}
+
+// cgroupHooks asks a cgroup for the programs at each of these attach types.
+func cgroupHooks(dir int, types []ebpf.AttachType) ([]hook, error) {
+	var all []hook
+	for _, t := range types {
+		result, err := link.QueryPrograms(link.QueryOptions{Target: dir, Attach: t})
+		switch {
+		case errors.Is(err, unix.EINVAL), errors.Is(err, ebpf.ErrNotSupported): // an attach type that this kernel does not have
+			continue
+		case err != nil:
+			return nil, fmt.Errorf("ask for BPF programs at %s: %w%s", nameOf(attachNames, uint32(t)), err, remedy(err))
+		}
+		for _, p := range result.Programs {
+			all = append(all, hook{uint32(p.ID), t})
+		}
+	}
+	return all, nil
+}

@@ -1,0 +1,50 @@
+package bpfprog
+
+import (
+	"bytes"
+	"fmt"
+	"strconv"
+
+	"golang.org/x/sys/unix"
+)
+
+// memlock reads the memory of a BPF object, which only fdinfo tells
+// (https://docs.kernel.org/filesystems/proc.html, 3.8). The buffer is scratch space.
+func (d descriptor) memlock(buffer []byte) (bytes uint64, err error) {
+	const key = "memlock"
+	file := fmt.Sprint("/proc/self/fdinfo/", int(d))
+	data, err := readInto(buffer, file)
+	if err != nil {
+		return 0, fmt.Errorf("read %s: %w", file, err)
+	}
+	value, ok := field(data, key)
+	if !ok {
+		return 0, fmt.Errorf("%s has no number %s", file, key)
+	}
+	return value, nil
+}
+
+// readInto reads as much of a file as fits into the buffer, in one call: more than fdinfo has.
+func readInto(buffer []byte, file string) ([]byte, error) {
+	fd, err := unix.Open(file, unix.O_RDONLY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return nil, err
+	}
+	defer unix.Close(fd)
+	n, err := unix.Read(fd, buffer)
+	if err != nil {
+		return nil, err
+	}
+	return buffer[:n], nil
+}
+
+// field finds a number in lines of key:\tvalue.
+func field(data []byte, key string) (uint64, bool) {
+	for line := range bytes.Lines(data) {
+		if value, ok := bytes.CutPrefix(line, []byte(key+":")); ok {
+			n, err := strconv.ParseUint(string(bytes.TrimSpace(value)), 10, 64)
+			return n, err == nil
+		}
+	}
+	return 0, false
+}

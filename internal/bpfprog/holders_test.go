@@ -1,0 +1,91 @@
+package bpfprog
+
+import (
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+// process makes a process in a fake procfs: what its descriptors are, and fdinfo of some.
+func process(t *testing.T, root, pid, comm string, descriptors, fdinfo map[string]string) {
+	t.Helper()
+	for _, dir := range []string{"fd", "fdinfo"} {
+		if err := os.MkdirAll(filepath.Join(root, pid, dir), 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := os.WriteFile(filepath.Join(root, pid, "comm"), []byte(comm+"\n"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	for fd, target := range descriptors {
+		if err := os.Symlink(target, filepath.Join(root, pid, "fd", fd)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for fd, text := range fdinfo {
+		if err := os.WriteFile(filepath.Join(root, pid, "fdinfo", fd), []byte(text), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+const (
+	fdinfoProgram = "pos:\t0\nflags:\t02000002\nmnt_id:\t15\nino:\t1057\nprog_type:\t1\nprog_jited:\t1\nprog_tag:\t59f4a931744dcdc6\n" +
+		"memlock:\t4096\nprog_id:\t25\nrun_time_ns:\t0\nrun_cnt:\t0\nrecursion_misses:\t0\nverified_insns:\t2\n"
+	fdinfoLink = "pos:\t0\nflags:\t02000002\nmnt_id:\t15\nino:\t1057\nlink_type:\traw_tracepoint\nlink_id:\t7\nprog_tag:\t59f4a931744dcdc6\n" +
+		"prog_id:\t26\ntp_name:\tsched_switch\n"
+)
+
+func TestHolders(t *testing.T) {
+	root := t.TempDir()
+	process(t, root, "100", "loader (x)", map[string]string{
+		"0": "/dev/null", "3": "anon_inode:bpf-prog", "4": "anon_inode:bpf-prog", "5": "anon_inode:bpf_link", "6": "anon_inode:bpf-map", "7": "socket:[1]",
+		"8": "anon_inode:bpf-prog", // closed while it is read: it has no fdinfo
+	}, map[string]string{"3": fdinfoProgram, "4": fdinfoProgram, "5": fdinfoLink, "6": "map_id:\t9\nprog_id:\t99\n", "0": "prog_id:\t98\n"})
+	process(t, root, "20", "agent", map[string]string{"9": "anon_inode:bpf_link"}, map[string]string{"9": fdinfoLink})
+	process(t, root, "30", "other", map[string]string{"1": "/tmp/anon_inode:bpf-prog"}, map[string]string{"1": fdinfoProgram})
+	if err := os.MkdirAll(filepath.Join(root, "40"), 0o755); err != nil { // ended: a directory without files
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(root, "uptime"), nil, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	got, err := Holders(root)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := map[uint32][]Holder{25: {{100, "loader (x)"}}, 26: {{20, "agent"}, {100, "loader (x)"}}}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("-want +got:\n%s", diff)
+	}
+	held, err := Held(root, 100)
+	if diff := cmp.Diff([]uint32{25, 26}, held); diff != "" || err != nil {
+		t.Errorf("%v, -want +got:\n%s", err, diff)
+	}
+	if _, err := Held(root, 40); err == nil || err.Error() != "there is no process 40" {
+		t.Errorf("got %v", err)
+	}
+}
+
+func TestHoldersWithoutProc(t *testing.T) {
+	if _, err := Holders(filepath.Join(t.TempDir(), "proc")); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("got %v", err)
+	}
+}
+
+func TestFindCgroupMount(t *testing.T) {
+	for mounts, want := range map[string]string{
+		"": "",
+		"22 1 0:21 / /sys rw - sysfs sysfs rw\n30 22 0:26 / /sys/fs/cgroup rw,nosuid shared:4 - cgroup2 cgroup2 rw\n":               "/sys/fs/cgroup",
+		"30 22 0:26 / /sys/fs/cgroup/cpu rw - cgroup cgroup rw,cpu\n31 22 0:27 / /mnt/a\\040b rw - cgroup2 none rw\n":               "/mnt/a b",
+		"30 22 0:26 / /sys/fs/cgroup/cpu rw - cgroup cgroup rw,cpu\nnonsense\n31 22 0:27 / /cgroup2 rw - tmpfs cgroup2 rw\n\n - \n": "",
+	} {
+		if got := findCgroupMount(mounts); got != want {
+			t.Errorf("%q: %q, want %q", mounts, got, want)
+		}
+	}
+}

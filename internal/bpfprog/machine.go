@@ -1,0 +1,131 @@
+package bpfprog
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"unsafe"
+)
+
+// Machine is the Source that asks this machine.
+type Machine struct{}
+
+// LinkProgram fails with fs.ErrNotExist if there is no link with the ID.
+func (Machine) LinkProgram(link uint32) (uint32, error) {
+	d, err := links.open(link)
+	if err != nil {
+		return 0, err
+	}
+	defer d.close()
+	id, err := d.linkProgram()
+	if err != nil {
+		return 0, fmt.Errorf("read BPF link %d: %w", link, err)
+	}
+	return id, nil
+}
+
+func (d descriptor) linkProgram() (uint32, error) {
+	var info linkInfo
+	err := d.info(unsafe.Pointer(&info), unsafe.Sizeof(info))
+	return info.word(offsetProgram), err
+}
+
+// PinnedProgram opens what is pinned.
+func (Machine) PinnedProgram(path string) (uint32, error) {
+	d, err := getPinned(path)
+	if err != nil {
+		return 0, fmt.Errorf("open what is pinned at %s: %w", path, err)
+	}
+	defer d.close()
+	file, err := os.Readlink(fmt.Sprint("/proc/self/fd/", int(d)))
+	switch {
+	case err != nil:
+		return 0, err
+	case file == "anon_inode:bpf-prog":
+		var info programInfo
+		if err := d.info(unsafe.Pointer(&info), unsafe.Sizeof(info)); err != nil {
+			return 0, fmt.Errorf("read the BPF program that is pinned at %s: %w", path, err)
+		}
+		return info.id, nil
+	case isBPF(file):
+		id, err := d.linkProgram()
+		if err != nil {
+			return 0, fmt.Errorf("read the BPF link that is pinned at %s: %w", path, err)
+		}
+		return id, nil
+	}
+	return 0, fmt.Errorf("what is pinned at %s is neither a program nor a link", path)
+}
+
+// CgroupPrograms knows cgroups by their directories, and from the root of the hierarchy on.
+func (Machine) CgroupPrograms(cgroup string) ([]uint32, error) {
+	return cgroups{root: cgroupMount()}.programs(cgroup)
+}
+
+// Held fails with an error if there is no such process, or this one may not look at it.
+func (Machine) Held(pid int) ([]uint32, error) { return Held("/proc", pid) }
+
+// MapsNamed compares what the kernel keeps of names: their first 15 bytes.
+func (Machine) MapsNamed(name string) ([]uint32, error) {
+	var found []uint32
+	for id, err := range maps.ids() {
+		if err != nil {
+			return nil, err
+		}
+		m, err := readMap(id)
+		if errors.Is(err, fs.ErrNotExist) {
+			continue
+		}
+		if err != nil {
+			return nil, err
+		}
+		if m.Name == name[:min(len(name), 15)] {
+			found = append(found, id)
+		}
+	}
+	if len(found) == 0 {
+		return nil, fmt.Errorf("no BPF map has the name %q", name)
+	}
+	return found, nil
+}
+
+// Map is a map that programs use.
+type Map struct {
+	ID   uint32 `json:"id"`
+	Name string `json:"name"` // first 15 bytes
+}
+
+// Maps reads the maps of programs, by ID. Those that go meanwhile are left out.
+func Maps(programs []*Program) (map[uint32]Map, error) {
+	all := make(map[uint32]Map)
+	for _, p := range programs {
+		for _, id := range p.Maps {
+			if _, known := all[id]; known {
+				continue
+			}
+			m, err := readMap(id)
+			if errors.Is(err, fs.ErrNotExist) {
+				continue
+			}
+			if err != nil {
+				return nil, err
+			}
+			all[id] = m
+		}
+	}
+	return all, nil
+}
+
+func readMap(id uint32) (Map, error) {
+	d, err := maps.open(id)
+	if err != nil {
+		return Map{}, err
+	}
+	defer d.close()
+	var info mapInfo
+	if err := d.info(unsafe.Pointer(&info), unsafe.Sizeof(info)); err != nil {
+		return Map{}, fmt.Errorf("read BPF map %d: %w", id, err)
+	}
+	return Map{info.id, text(info.name[:])}, nil
+}

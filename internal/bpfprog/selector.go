@@ -1,0 +1,260 @@
+package bpfprog
+
+import (
+	"encoding/hex"
+	"fmt"
+	"path"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/bperf/bperf/internal/event"
+)
+
+// Selector selects BPF programs: a list of items, of which each selects some.
+type Selector []item
+
+// item is what stands between commas.
+type item struct {
+	text   string // as it was written
+	kind   kind
+	value  string
+	number uint32 // of an ID, if it is written as one
+}
+
+// kind is a way to select.
+type kind string
+
+// The kinds. The first two are written without the word: as a number, and as "all".
+const (
+	byID     kind = "id"
+	all      kind = "all"
+	byName   kind = "name"
+	byTag    kind = "tag"
+	byPin    kind = "pinned"
+	byType   kind = "type"
+	byMap    kind = "map"
+	byLink   kind = "link"
+	byCgroup kind = "cgroup"
+	byPID    kind = "pid"
+)
+
+// forms are the ways to write an item that have a word in front.
+const forms = "name:GLOB, tag:HEX, pinned:PATH, type:NAME, map:ID|NAME, link:ID, cgroup:PATH or pid:PID"
+
+// words are those in front.
+var words = []string{"name", "tag", "pinned", "type", "map", "link", "cgroup", "pid"}
+
+// SyntaxError says what is wrong with a selector as it is written.
+type SyntaxError struct {
+	Item string // what is wrong with it; empty for the list as a whole
+	Msg  string // without a full stop
+}
+
+func (e *SyntaxError) Error() string {
+	if e.Item == "" {
+		return "BPF programs: " + e.Msg
+	}
+	return fmt.Sprintf("BPF programs: %q: %s", e.Item, e.Msg)
+}
+
+// NoMatchError says that an item selects none of the programs that are loaded.
+type NoMatchError struct {
+	Item string
+	Why  error // what was found instead, or nil if nothing was
+}
+
+func (e *NoMatchError) Error() string {
+	if e.Why != nil {
+		return fmt.Sprintf("no BPF program is selected by %q: %v", e.Item, e.Why)
+	}
+	return fmt.Sprintf("no BPF program is selected by %q: none of those that are loaded matches", e.Item)
+}
+
+func (e *NoMatchError) Unwrap() error { return e.Why }
+
+// Parse reads a list with commas between its items. Each is an ID, or all, or one of these:
+//
+//	name:GLOB     name, as Program has it; GLOB knows *, ?, [a-z] and [!a-z]
+//	tag:HEX       tag of the program, 16 hexadecimal digits
+//	pinned:PATH   program that is pinned there, or that of the link that is
+//	type:NAME     type, as Type has it
+//	map:ID|NAME   programs that use the map; the kernel has the first 15 bytes of the name
+//	link:ID       program of the link
+//	cgroup:PATH   programs that are attached to the cgroup v2 itself
+//	pid:PID       programs that the process holds, by a descriptor of theirs or of a link
+//
+// Errors are of type *SyntaxError.
+func Parse(list string) (Selector, error) {
+	if strings.Trim(list, ", \t") == "" {
+		return nil, &SyntaxError{Msg: "the list is empty; give IDs, all, or " + forms}
+	}
+	var s Selector
+	for i, text := range strings.Split(list, ",") {
+		if text == "" {
+			return nil, &SyntaxError{list, fmt.Sprintf("item %d of the list is empty", i+1)}
+		}
+		parsed, msg := parseItem(text)
+		if msg != "" {
+			return nil, &SyntaxError{text, msg}
+		}
+		s = append(s, parsed)
+	}
+	return s, nil
+}
+
+// parseItem reads one, or says what is wrong with it.
+func parseItem(text string) (i item, wrong string) {
+	word, value, hasWord := strings.Cut(text, ":")
+	if !hasWord {
+		return parsePlain(text)
+	}
+	i = item{text: text, kind: kind(word), value: value}
+	if !slices.Contains(words, word) {
+		return i, fmt.Sprintf("nothing is selected by %q%s; give IDs, all, or %s", word, meant(word, words), forms)
+	}
+	if value == "" {
+		return i, fmt.Sprintf("nothing stands behind %q", word+":")
+	}
+	switch i.kind {
+	case byName:
+		if _, err := path.Match(globOf(value), ""); err != nil {
+			return i, "this is no pattern: a bracket is not closed, or is empty, or a backslash is the last"
+		}
+	case byTag:
+		i.value = strings.ToLower(value)
+		if b, err := hex.DecodeString(value); err != nil || len(b) != 8 {
+			return i, "a tag has 16 hexadecimal digits"
+		}
+	case byType:
+		if !slices.Contains(typeNames, value) {
+			return i, fmt.Sprintf("there is no type %q%s", value, meant(value, typeNames))
+		}
+	case byMap:
+		i.number, _ = parseID(value)
+	case byLink, byPID:
+		var ok bool
+		if i.number, ok = parseID(value); !ok {
+			return i, fmt.Sprintf("%q is no number from 1 to %d", value, uint32(1<<31-1))
+		}
+	}
+	return i, ""
+}
+
+// parsePlain reads an item without a word in front.
+func parsePlain(text string) (i item, wrong string) {
+	if text == string(all) {
+		return item{text: text, kind: all}, ""
+	}
+	id, ok := parseID(text)
+	switch {
+	case ok:
+		return item{text: text, kind: byID, number: id}, ""
+	case strings.Trim(text, "+-0123456789") == "":
+		return i, fmt.Sprintf("an ID is a number from 1 to %d", uint32(1<<31-1))
+	}
+	return i, fmt.Sprintf("this is no ID; a program is selected by its name as %q, and else as %s", "name:"+text, forms)
+}
+
+// parseID reads the ID of an object, or of a process: the kernel gives those below 2^31.
+func parseID(s string) (uint32, bool) {
+	n, err := strconv.ParseUint(s, 10, 31)
+	return uint32(n), err == nil && n > 0
+}
+
+// meant suggests what may have been meant.
+func meant(wrong string, names []string) string {
+	near := event.Nearest(wrong, names)
+	if len(near) == 0 {
+		return ""
+	}
+	return fmt.Sprintf(" (did you mean %s?)", strings.Join(near, ", "))
+}
+
+// globOf turns a pattern of the shell's kind into that of path.Match.
+func globOf(pattern string) string { return strings.ReplaceAll(pattern, "[!", "[^") }
+
+// Source is asked for what programs themselves do not tell.
+type Source interface {
+	// MapsNamed are the IDs of the maps with a name.
+	MapsNamed(name string) ([]uint32, error)
+	// LinkProgram is the ID of the program of a link.
+	LinkProgram(link uint32) (uint32, error)
+	// PinnedProgram is the ID of the program that is pinned, or that of the link that is.
+	PinnedProgram(path string) (uint32, error)
+	// CgroupPrograms are the IDs of programs at a cgroup.
+	CgroupPrograms(cgroup string) ([]uint32, error)
+	// Held are the IDs of programs that a process holds.
+	Held(pid int) ([]uint32, error)
+}
+
+// Select selects from programs. Each is there once, in the order of the items and among those of an item that of the programs.
+// An item that selects nothing gives a *NoMatchError; programs of other items are selected all the same.
+func (s Selector) Select(programs []*Program, source Source) (selected []*Program, missing []*NoMatchError) {
+	taken := make(map[uint32]bool)
+	for _, i := range s {
+		matches, err := i.matcher(source)
+		found := false
+		for _, p := range programs {
+			if err != nil || !matches(p) {
+				continue
+			}
+			found = true
+			if !taken[p.ID] {
+				taken[p.ID] = true
+				selected = append(selected, p)
+			}
+		}
+		if !found {
+			missing = append(missing, &NoMatchError{i.text, err})
+		}
+	}
+	return selected, missing
+}
+
+// matcher asks the source once, if need be, and tells then of each program whether the item selects it.
+func (i item) matcher(source Source) (func(*Program) bool, error) {
+	switch i.kind {
+	case byName:
+		return func(p *Program) bool {
+			ok, _ := path.Match(globOf(i.value), p.Name)
+			return ok
+		}, nil
+	case byTag:
+		return func(p *Program) bool { return p.Tag == i.value }, nil
+	case byType:
+		return func(p *Program) bool { return p.Type.String() == i.value }, nil
+	case all:
+		return func(*Program) bool { return true }, nil
+	case byMap:
+		ids := []uint32{i.number}
+		if i.number == 0 {
+			var err error
+			if ids, err = source.MapsNamed(i.value); err != nil {
+				return nil, err
+			}
+		}
+		return func(p *Program) bool {
+			return slices.ContainsFunc(p.Maps, func(id uint32) bool { return slices.Contains(ids, id) })
+		}, nil
+	}
+	ids, err := i.ids(source)
+	return func(p *Program) bool { return slices.Contains(ids, p.ID) }, err
+}
+
+// ids are the programs of an item that names them by something else.
+func (i item) ids(source Source) ([]uint32, error) {
+	switch i.kind {
+	case byLink:
+		id, err := source.LinkProgram(i.number)
+		return []uint32{id}, err
+	case byPin:
+		id, err := source.PinnedProgram(i.value)
+		return []uint32{id}, err
+	case byCgroup:
+		return source.CgroupPrograms(i.value)
+	case byPID:
+		return source.Held(int(i.number))
+	}
+	return []uint32{i.number}, nil
+}
