@@ -20,7 +20,10 @@ type Attachment struct {
 }
 
 func (a Attachment) String() string {
-	s := strings.TrimSuffix(a.Kind+" "+a.To, " ")
+	s := a.To
+	if !strings.HasPrefix(a.To, a.Kind+"_") { // the attach type has the kind in front: cgroup_device
+		s = strings.TrimSuffix(a.Kind+" "+a.To, " ")
+	}
 	if a.Link != 0 {
 		s += fmt.Sprintf(" (link %d)", a.Link)
 	}

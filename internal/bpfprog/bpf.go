@@ -78,7 +78,7 @@ func (o object) open(id uint32) (descriptor, error) {
 	attr := idAttr{id: id}
 	fd, err := bpf(o.openID, unsafe.Pointer(&attr), unsafe.Sizeof(attr))
 	switch {
-	case err == unix.ENOENT:
+	case err == unix.ENOENT, err == unix.EAGAIN: // there is an ID already for a link that is being made
 		return -1, &noneError{o.name, id}
 	case err != nil:
 		return -1, fmt.Errorf("open %s %d: %w%s", o.name, id, err, remedy(err))

@@ -108,14 +108,14 @@ func TestRead(t *testing.T) {
 	xlated, _ := info.TranslatedSize()
 	verified, _ := info.VerifiedInstructions()
 	want := &Program{
-		ID: id, Type: Type(ebpf.SocketFilter), Name: "short", Tag: info.Tag, UID: 0, GPL: false, Maps: []uint32{uint32(mapIDs[0])},
+		ID: id, Type: Type(ebpf.SocketFilter), Name: "short", Tag: info.Tag, UID: 0, GPL: false, MapIDs: []uint32{uint32(mapIDs[0])},
 		Xlated: uint32(xlated), JITed: jited, Memlock: memlock, Verified: verified, Functions: p.Functions, Loaded: p.Loaded,
 	}
 	if diff := cmp.Diff(want, p, cmp.AllowUnexported(Program{})); diff != "" {
 		t.Errorf("-want +got:\n%s", diff)
 	}
 	maps, err := Maps([]*Program{p})
-	if diff := cmp.Diff(map[uint32]Map{p.Maps[0]: {p.Maps[0], "some_map"}}, maps); diff != "" || err != nil {
+	if diff := cmp.Diff(map[uint32]Map{p.MapIDs[0]: {p.MapIDs[0], "some_map"}}, maps); diff != "" || err != nil {
 		t.Errorf("maps: %v, -want +got:\n%s", err, diff)
 	}
 }

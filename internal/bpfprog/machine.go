@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"strings"
 	"unsafe"
 )
 
@@ -96,11 +97,13 @@ type Map struct {
 	Name string `json:"name"` // first 15 bytes
 }
 
+func (m Map) String() string { return strings.TrimSpace(fmt.Sprintf("%s (%d)", m.Name, m.ID)) }
+
 // Maps reads the maps of programs, by ID. Those that go meanwhile are left out.
 func Maps(programs []*Program) (map[uint32]Map, error) {
 	all := make(map[uint32]Map)
 	for _, p := range programs {
-		for _, id := range p.Maps {
+		for _, id := range p.MapIDs {
 			if _, known := all[id]; known {
 				continue
 			}

@@ -26,7 +26,7 @@ type Program struct {
 	Loaded   time.Time `json:"loaded"`
 	UID      uint32    `json:"uid"` // user who loaded it
 	GPL      bool      `json:"gpl"` // its licence is compatible
-	Maps     []uint32  `json:"map_ids"`
+	MapIDs   []uint32  `json:"map_ids"`
 	BTF      uint32    `json:"btf_id,omitempty"` // 0 without BTF
 	Xlated   uint32    `json:"bytes_xlated"`     // translated instructions; 0 if they may not be seen
 	JITed    uint32    `json:"bytes_jited"`      // machine code; 0 if there is none, or it may not be seen
@@ -154,7 +154,7 @@ func (r *Reader) read(d descriptor) (*Program, error) {
 	p := &Program{
 		ID: info.id, Type: Type(info.kind), Name: text(info.name[:]), Tag: hex.EncodeToString(info.tag[:]),
 		Loaded: r.boot.Add(time.Duration(info.loaded)), UID: info.user, GPL: info.flags&1 == 1,
-		Maps: append(make([]uint32, 0, info.maps), r.mapIDs[:info.maps]...), BTF: info.btf,
+		MapIDs: append(make([]uint32, 0, info.maps), r.mapIDs[:info.maps]...), BTF: info.btf,
 		Xlated: info.xlatedSize, JITed: info.jitedSize, Verified: info.verifiedInstructions, Stats: info.stats(),
 		functions: info.functions, attachBTF: info.attachBTF, attachType: info.attachType,
 	}

@@ -235,7 +235,7 @@ func (i item) matcher(source Source) (func(*Program) bool, error) {
 			}
 		}
 		return func(p *Program) bool {
-			return slices.ContainsFunc(p.Maps, func(id uint32) bool { return slices.Contains(ids, id) })
+			return slices.ContainsFunc(p.MapIDs, func(id uint32) bool { return slices.Contains(ids, id) })
 		}, nil
 	}
 	ids, err := i.ids(source)

@@ -75,10 +75,10 @@ func (f fake) Held(pid int) ([]uint32, error)                 { return find(f.pi
 
 func TestSelect(t *testing.T) {
 	programs := []*Program{
-		{ID: 3, Type: 17, Name: "on_switch", Tag: "00000000000000ab", Maps: []uint32{10, 11}},
-		{ID: 5, Type: 17, Name: "on_newtask", Tag: "00000000000000cd", Maps: []uint32{11}},
+		{ID: 3, Type: 17, Name: "on_switch", Tag: "00000000000000ab", MapIDs: []uint32{10, 11}},
+		{ID: 5, Type: 17, Name: "on_newtask", Tag: "00000000000000cd", MapIDs: []uint32{11}},
 		{ID: 9, Type: 1, Name: "", Tag: "00000000000000ab"},
-		{ID: 20, Type: 6, Name: "a_name_of_more_than_15_bytes", Tag: "00000000000000ef", Maps: []uint32{12}},
+		{ID: 20, Type: 6, Name: "a_name_of_more_than_15_bytes", Tag: "00000000000000ef", MapIDs: []uint32{12}},
 	}
 	source := fake{
 		maps: map[string][]uint32{"counts": {12, 10}, "unused": {99}}, links: map[uint32]uint32{7: 5, 8: 1234},
@@ -144,7 +144,7 @@ func FuzzParse(f *testing.F) {
 	for _, list := range []string{"1,2", "all", "name:a*,tag:0123456789abcdef", "pid:1,map:x,map:7", "name:[", "type:xdp", ",", "x:\n", "name:\xff"} {
 		f.Add(list)
 	}
-	programs := []*Program{{ID: 1, Type: 1, Name: "a", Tag: "0123456789abcdef", Maps: []uint32{1}}, {ID: 2, Type: 6}}
+	programs := []*Program{{ID: 1, Type: 1, Name: "a", Tag: "0123456789abcdef", MapIDs: []uint32{1}}, {ID: 2, Type: 6}}
 	f.Fuzz(func(t *testing.T, list string) {
 		s, err := Parse(list)
 		if err != nil {

@@ -104,16 +104,24 @@ func writeTables(b *strings.Builder, tables []shared.Table) {
 	fmt.Fprintf(b, "in use:           %s\n", strings.Join(use, ", "))
 }
 
-// writeColumns writes lines of columns as wide as they need to be, and an empty line. The alignment has a letter for each
-// column: l or r.
+// writeColumns writes lines of columns, and an empty line.
 func writeColumns(b *strings.Builder, alignment string, lines [][]string) {
+	for _, line := range alignColumns(alignment, lines) {
+		b.WriteString(line + "\n")
+	}
+	b.WriteByte('\n')
+}
+
+// alignColumns makes lines of columns that are as wide as they need to be. The alignment has a letter for each column: l or r.
+func alignColumns(alignment string, lines [][]string) []string {
 	widths := make([]int, len(alignment))
 	for _, line := range lines {
 		for i, field := range line {
 			widths[i] = max(widths[i], utf8.RuneCountInString(field))
 		}
 	}
-	for _, line := range lines {
+	aligned := make([]string, len(lines))
+	for n, line := range lines {
 		var text strings.Builder
 		for i, field := range line {
 			width := widths[i]
@@ -122,9 +130,9 @@ func writeColumns(b *strings.Builder, alignment string, lines [][]string) {
 			}
 			fmt.Fprintf(&text, "%*s  ", width, field)
 		}
-		b.WriteString(strings.TrimRight(text.String(), " ") + "\n")
+		aligned[n] = strings.TrimRight(text.String(), " ")
 	}
-	b.WriteByte('\n')
+	return aligned
 }
 
 func seconds(t time.Time) string { return t.Format(time.DateTime) }

@@ -1,0 +1,162 @@
+package bpfprog
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os/user"
+	"strconv"
+	"time"
+
+	"github.com/cilium/ebpf"
+)
+
+// Listing is a list of programs with what belongs to them.
+type Listing struct {
+	Window  time.Duration // in which they were observed; 0 if they were not
+	Entries []*Entry
+	Missing []*NoMatchError // items that selected nothing
+}
+
+// Entry is a program of a Listing.
+type Entry struct {
+	*Program
+	User     string // name of the user who loaded it; the number if there is no name for it
+	Maps     []Map
+	Attached []Attachment
+	Holders  []Holder
+	Use      *Use // nil if it was not observed, or was unloaded meanwhile
+}
+
+// Use is what a program did while it was observed. The run time has a part of the measurement's own: the clock is read twice a run.
+type Use struct {
+	Stats
+	CPUs float64 `json:"cpus"` // how many it kept busy on average
+}
+
+// List lists the programs that are selected. With an interval it lets the kernel count the runs of all programs for so long, through
+// a descriptor, so that this ends with the process (BPF_ENABLE_STATS, Linux 5.8).
+func List(s Selector, interval time.Duration, functions bool) (*Listing, error) {
+	r, err := NewReader(functions)
+	if err != nil {
+		return nil, err
+	}
+	all, err := r.All()
+	if err != nil {
+		return nil, err
+	}
+	l := new(Listing)
+	selected, missing := s.Select(all, Machine{})
+	for _, p := range selected {
+		l.Entries = append(l.Entries, &Entry{Program: p})
+	}
+	l.Missing = missing
+	if len(l.Entries) == 0 {
+		return l, nil
+	}
+	if interval > 0 {
+		if err := l.observe(r, interval); err != nil {
+			return nil, err
+		}
+	}
+	return l, l.complete(r, all)
+}
+
+// complete adds what the programs themselves do not tell.
+func (l *Listing) complete(r *Reader, all []*Program) error {
+	attached, err := r.Attachments(all)
+	if err != nil {
+		return err
+	}
+	holders, err := Holders("/proc")
+	if err != nil {
+		return err
+	}
+	maps, err := Maps(l.programs())
+	if err != nil {
+		return err
+	}
+	users := make(map[uint32]string)
+	for _, e := range l.Entries {
+		e.Attached, e.Holders = attached[e.ID], holders[e.ID]
+		for _, id := range e.MapIDs {
+			if m, there := maps[id]; there {
+				e.Maps = append(e.Maps, m)
+			}
+		}
+		if users[e.UID] == "" {
+			users[e.UID] = userName(e.UID)
+		}
+		e.User = users[e.UID]
+	}
+	return nil
+}
+
+func (l *Listing) programs() []*Program {
+	var all []*Program
+	for _, e := range l.Entries {
+		all = append(all, e.Program)
+	}
+	return all
+}
+
+func userName(uid uint32) string {
+	number := strconv.FormatUint(uint64(uid), 10)
+	if u, err := user.LookupId(number); err == nil {
+		return u.Username
+	}
+	return number
+}
+
+// statsRunTime is BPF_STATS_RUN_TIME of include/uapi/linux/bpf.h.
+const statsRunTime = 0
+
+// observe lets the kernel count runs for the interval.
+func (l *Listing) observe(r *Reader, interval time.Duration) error {
+	on, err := ebpf.EnableStats(statsRunTime)
+	if err != nil {
+		return fmt.Errorf("enable the statistics of program runs: %w%s", err, remedy(err))
+	}
+	defer on.Close()
+	start := time.Now()
+	if err := l.readStats(r); err != nil {
+		return err
+	}
+	before := make(map[uint32]Stats)
+	for _, e := range l.Entries {
+		before[e.ID] = e.Stats
+	}
+	time.Sleep(interval - time.Since(start))
+	l.Window = time.Since(start)
+	if err := l.readStats(r); err != nil {
+		return err
+	}
+	for _, e := range l.Entries {
+		if e.Use == nil {
+			continue
+		}
+		e.Use.Stats = e.Stats.since(before[e.ID])
+		e.Use.CPUs = float64(e.Use.RunTime) / float64(l.Window)
+	}
+	return nil
+}
+
+// readStats brings the statistics of all programs up to date. Those that are no more have no Use.
+func (l *Listing) readStats(r *Reader) error {
+	for _, e := range l.Entries {
+		stats, err := r.Stats(e.ID)
+		switch {
+		case errors.Is(err, fs.ErrNotExist):
+			e.Use = nil
+		case err != nil:
+			return err
+		default:
+			e.Stats, e.Use = stats, new(Use)
+		}
+	}
+	return nil
+}
+
+func (s Stats) since(before Stats) Stats {
+	return Stats{s.Runs - before.Runs, s.RunTime - before.RunTime, s.Missed - before.Missed}
+}

@@ -1,0 +1,227 @@
+package cli
+
+import (
+	"cmp"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/bperf/bperf/internal/bpfprog"
+	"github.com/bperf/bperf/internal/event"
+)
+
+func newProgListCommand() *cobra.Command {
+	var asJSON bool
+	var interval int
+	var column string
+	cmd := &cobra.Command{
+		Use:   "list [flags] [SELECTOR]",
+		Short: "List BPF programs: what they are, where they are attached, who holds them, what they cost",
+		Long: `list shows the BPF programs that are loaded, or those that are selected.
+
+` + selectorHelp + `
+
+With --interval the kernel counts the runs of all BPF programs for so long, and the list has the runs, the run time
+and the share of a CPU of each. --sort by one of these does so for a second.
+
+It needs root, or CAP_SYS_ADMIN and CAP_BPF. It changes nothing.`,
+		Example: `  bperf prog list
+  bperf prog list --sort cpu
+  bperf prog list type:xdp,name:'cil_*'
+  bperf prog list --json --interval 5000 | jq '.programs[] | {name, cpus: .use.cpus}'`,
+		Args: cobra.MaximumNArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			i := slices.Index(sortNames(), column)
+			if i < 0 {
+				return badSort(column)
+			}
+			sorting := progSorts[i]
+			if !cmd.Flags().Changed("interval") && sorting.observed {
+				interval = 1000
+			}
+			if interval != 0 && interval < 10 || interval == 0 && sorting.observed {
+				return &ExitError{Status: statusBadCombination, Err: fmt.Errorf("--interval %d: an interval is at least 10 ms", interval)}
+			}
+			selector, err := bpfprog.Parse(slices.Concat(args, []string{"all"})[0])
+			if err != nil {
+				return &ExitError{Status: statusBadOption, Err: err}
+			}
+			list, err := bpfprog.List(selector, time.Duration(interval)*time.Millisecond, asJSON)
+			if err != nil {
+				return err
+			}
+			slices.SortStableFunc(list.Entries, sorting.compare)
+			return printProgList(cmd.OutOrStdout(), list, asJSON, len(args) == 0)
+		},
+	}
+	cmd.Flags().IntVar(&interval, "interval", 0, "count runs for `MS` milliseconds (at least 10)")
+	cmd.Flags().StringVar(&column, "sort", "id", "sort by `COLUMN`: "+strings.Join(sortNames(), ", "))
+	cmd.Flags().BoolVarP(&asJSON, "json", "j", false, "print a JSON object")
+	if err := cmd.RegisterFlagCompletionFunc("sort", cobra.FixedCompletions(sortNames(), cobra.ShellCompDirectiveNoFileComp)); err != nil {
+		panic(err) // the flag is there
+	}
+	return cmd
+}
+
+// progSort is an order of programs. What is more comes first of amounts, what is older of times.
+type progSort struct {
+	column   string
+	observed bool // it takes an interval
+	compare  func(a, b *bpfprog.Entry) int
+}
+
+var progSorts = []progSort{
+	{"id", false, func(a, b *bpfprog.Entry) int { return cmp.Compare(a.ID, b.ID) }},
+	{"type", false, func(a, b *bpfprog.Entry) int { return cmp.Compare(a.Type.String(), b.Type.String()) }},
+	{"name", false, func(a, b *bpfprog.Entry) int { return cmp.Compare(a.Name, b.Name) }},
+	{"tag", false, func(a, b *bpfprog.Entry) int { return cmp.Compare(a.Tag, b.Tag) }},
+	{"loaded", false, func(a, b *bpfprog.Entry) int { return a.Loaded.Compare(b.Loaded) }},
+	{"by", false, func(a, b *bpfprog.Entry) int { return cmp.Compare(a.User, b.User) }},
+	{"xlated", false, func(a, b *bpfprog.Entry) int { return cmp.Compare(b.Xlated, a.Xlated) }},
+	{"jited", false, func(a, b *bpfprog.Entry) int { return cmp.Compare(b.JITed, a.JITed) }},
+	{"memlock", false, func(a, b *bpfprog.Entry) int { return cmp.Compare(b.Memlock, a.Memlock) }},
+	{"runs", true, func(a, b *bpfprog.Entry) int { return cmp.Compare(use(b).Runs, use(a).Runs) }},
+	{"time", true, func(a, b *bpfprog.Entry) int { return cmp.Compare(use(b).RunTime, use(a).RunTime) }},
+	{"cpu", true, func(a, b *bpfprog.Entry) int { return cmp.Compare(use(b).CPUs, use(a).CPUs) }},
+}
+
+func use(e *bpfprog.Entry) bpfprog.Use {
+	if e.Use == nil {
+		return bpfprog.Use{}
+	}
+	return *e.Use
+}
+
+func sortNames() []string {
+	var names []string
+	for _, s := range progSorts {
+		names = append(names, s.column)
+	}
+	return names
+}
+
+func badSort(column string) error {
+	msg := fmt.Sprintf("--sort %s: programs are sorted by %s", column, strings.Join(sortNames(), ", "))
+	if near := event.Nearest(column, sortNames()); len(near) > 0 {
+		msg += fmt.Sprintf("; did you mean %s?", near[0])
+	}
+	return &ExitError{Status: statusBadCombination, Err: errors.New(msg)}
+}
+
+// printProgList prints what was selected, and ends with an error if a part of the selector selected nothing.
+func printProgList(w io.Writer, l *bpfprog.Listing, asJSON, everything bool) error {
+	if everything {
+		l.Missing = nil // "all" of none
+	}
+	var err error
+	switch {
+	case asJSON:
+		err = printProgListJSON(w, l)
+	case len(l.Entries) == 0 && len(l.Missing) == 0:
+		_, err = io.WriteString(w, "No BPF programs are loaded.\n")
+	default:
+		_, err = io.WriteString(w, progListText(l))
+	}
+	if err != nil {
+		return fmt.Errorf("print the list: %w", err)
+	}
+	var missing []error
+	for _, m := range l.Missing {
+		missing = append(missing, m)
+	}
+	return errors.Join(missing...)
+}
+
+func progListText(l *bpfprog.Listing) string {
+	if len(l.Entries) == 0 {
+		return ""
+	}
+	header, alignment := []string{"id", "type", "name", "tag", "loaded", "by"}, "rlllll"
+	if l.Window > 0 {
+		header, alignment = append(header, "runs", "run time ns", "cpu %"), alignment+"rrr"
+	}
+	lines := [][]string{header}
+	for _, e := range l.Entries {
+		line := []string{fmt.Sprint(e.ID), e.Type.String(), printable(cmp.Or(e.Name, "-")), e.Tag, seconds(e.Loaded), printable(e.User)}
+		if l.Window > 0 {
+			line = append(line, useColumns(e.Use)...)
+		}
+		lines = append(lines, line)
+	}
+	var b strings.Builder
+	for i, line := range alignColumns(alignment, lines) {
+		b.WriteString(line + "\n")
+		if i > 0 {
+			writeProgDetails(&b, l.Entries[i-1])
+		}
+	}
+	return b.String()
+}
+
+func useColumns(u *bpfprog.Use) []string {
+	if u == nil { // it was unloaded
+		return []string{"-", "-", "-"}
+	}
+	return []string{fmt.Sprint(u.Runs), fmt.Sprint(u.RunTime.Nanoseconds()), fmt.Sprintf("%.3f", 100*u.CPUs)}
+}
+
+// writeProgDetails writes what does not fit into columns, below the line of a program.
+func writeProgDetails(b *strings.Builder, e *bpfprog.Entry) {
+	detail := func(title string, most int, values []string) {
+		if len(values) > most {
+			values = append(values[:most:most], fmt.Sprintf("and %d more", len(values)-most))
+		}
+		if len(values) > 0 {
+			fmt.Fprintf(b, "       %-12s %s\n", title, printable(strings.Join(values, ", ")))
+		}
+	}
+	detail("attached to", 4, texts(e.Attached))
+	detail("held by", 4, texts(e.Holders))
+	detail("maps", 6, texts(e.Maps))
+	detail("bytes", 3, []string{fmt.Sprintf("%d translated", e.Xlated), fmt.Sprintf("%d JITed", e.JITed), fmt.Sprintf("%d locked", e.Memlock)})
+}
+
+func texts[T fmt.Stringer](values []T) []string {
+	var s []string
+	for _, v := range values {
+		s = append(s, v.String())
+	}
+	return s
+}
+
+// progListJSON is an object with all that is known.
+type progListJSON struct {
+	Window   time.Duration `json:"window_ns"`
+	Programs []progJSON    `json:"programs"`
+}
+
+// progJSON adds to a program what belongs to it.
+type progJSON struct {
+	*bpfprog.Program
+	User     string               `json:"user"`
+	Maps     []bpfprog.Map        `json:"maps"`
+	Attached []bpfprog.Attachment `json:"attached"`
+	Holders  []bpfprog.Holder     `json:"held_by"`
+	Use      *bpfprog.Use         `json:"use"`
+}
+
+func printProgListJSON(w io.Writer, l *bpfprog.Listing) error {
+	object := progListJSON{Window: l.Window, Programs: []progJSON{}}
+	for _, e := range l.Entries {
+		object.Programs = append(object.Programs, progJSON{
+			Program: e.Program, User: e.User, Maps: filled(e.Maps), Attached: filled(e.Attached), Holders: filled(e.Holders), Use: e.Use})
+	}
+	encoder := json.NewEncoder(w)
+	encoder.SetEscapeHTML(false)
+	encoder.SetIndent("", "  ")
+	return encoder.Encode(object)
+}
+
+// filled makes an empty array of none.
+func filled[T any](values []T) []T { return append([]T{}, values...) }
