@@ -13,7 +13,7 @@ import (
 func (d descriptor) memlock(buffer []byte) (bytes uint64, err error) {
 	const key = "memlock"
 	file := fmt.Sprint("/proc/self/fdinfo/", int(d))
-	data, err := readInto(buffer, file)
+	data, err := readInto(buffer, unix.AT_FDCWD, file)
 	if err != nil {
 		return 0, fmt.Errorf("read %s: %w", file, err)
 	}
@@ -24,9 +24,9 @@ func (d descriptor) memlock(buffer []byte) (bytes uint64, err error) {
 	return value, nil
 }
 
-// readInto reads as much of a file as fits into the buffer, in one call: more than fdinfo has.
-func readInto(buffer []byte, file string) ([]byte, error) {
-	fd, err := unix.Open(file, unix.O_RDONLY|unix.O_CLOEXEC, 0)
+// readInto reads as much of a file in a directory as fits into the buffer, in one call: more than fdinfo has.
+func readInto(buffer []byte, dir int, file string) ([]byte, error) {
+	fd, err := unix.Openat(dir, file, unix.O_RDONLY|unix.O_CLOEXEC, 0)
 	if err != nil {
 		return nil, err
 	}

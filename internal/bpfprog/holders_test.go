@@ -10,8 +10,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// process makes a process in a fake procfs: what its descriptors are, and fdinfo of some.
-func process(t *testing.T, root, pid, comm string, descriptors, fdinfo map[string]string) {
+// fakeProcess makes a process in a fake procfs: what its descriptors are, and fdinfo of some.
+func fakeProcess(t *testing.T, root, pid, comm string, descriptors, fdinfo map[string]string) {
 	t.Helper()
 	for _, dir := range []string{"fd", "fdinfo"} {
 		if err := os.MkdirAll(filepath.Join(root, pid, dir), 0o755); err != nil {
@@ -42,12 +42,12 @@ const (
 
 func TestHolders(t *testing.T) {
 	root := t.TempDir()
-	process(t, root, "100", "loader (x)", map[string]string{
+	fakeProcess(t, root, "100", "loader (x)", map[string]string{
 		"0": "/dev/null", "3": "anon_inode:bpf-prog", "4": "anon_inode:bpf-prog", "5": "anon_inode:bpf_link", "6": "anon_inode:bpf-map", "7": "socket:[1]",
 		"8": "anon_inode:bpf-prog", // closed while it is read: it has no fdinfo
 	}, map[string]string{"3": fdinfoProgram, "4": fdinfoProgram, "5": fdinfoLink, "6": "map_id:\t9\nprog_id:\t99\n", "0": "prog_id:\t98\n"})
-	process(t, root, "20", "agent", map[string]string{"9": "anon_inode:bpf_link"}, map[string]string{"9": fdinfoLink})
-	process(t, root, "30", "other", map[string]string{"1": "/tmp/anon_inode:bpf-prog"}, map[string]string{"1": fdinfoProgram})
+	fakeProcess(t, root, "20", "agent", map[string]string{"9": "anon_inode:bpf_link"}, map[string]string{"9": fdinfoLink})
+	fakeProcess(t, root, "30", "other", map[string]string{"1": "/tmp/anon_inode:bpf-prog"}, map[string]string{"1": fdinfoProgram})
 	if err := os.MkdirAll(filepath.Join(root, "40"), 0o755); err != nil { // ended: a directory without files
 		t.Fatal(err)
 	}

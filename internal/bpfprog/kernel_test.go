@@ -69,7 +69,7 @@ func twoFunctions() asm.Instructions {
 
 func read(t *testing.T, id uint32) *Program {
 	t.Helper()
-	r, err := NewReader(true)
+	r, err := NewReader(Detail{Functions: true, Memlock: true})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -159,7 +159,7 @@ func TestAll(t *testing.T) {
 		p, id := load(t, &ebpf.ProgramSpec{Type: ebpf.SocketFilter})
 		loaded, ids = append(loaded, p), append(ids, id)
 	}
-	r, err := NewReader(false)
+	r, err := NewReader(Detail{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -191,7 +191,7 @@ func TestAll(t *testing.T) {
 // waitGone waits until a program is unloaded, which the kernel does a moment after the last descriptor was closed.
 func waitGone(t *testing.T, id uint32) {
 	t.Helper()
-	r, err := NewReader(false)
+	r, err := NewReader(Detail{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -228,7 +228,7 @@ func TestComeAndGo(t *testing.T) {
 		}
 	}()
 	for range 200 {
-		r, err := NewReader(true)
+		r, err := NewReader(Detail{Functions: true, Memlock: true})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -249,7 +249,7 @@ func TestComeAndGo(t *testing.T) {
 // attached is where a program is, with its link's ID taken off.
 func attached(t *testing.T, id uint32) []Attachment {
 	t.Helper()
-	r, err := NewReader(false)
+	r, err := NewReader(Detail{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -509,7 +509,7 @@ func TestMachine(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	r, err := NewReader(false)
+	r, err := NewReader(Detail{})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"os"
 	"os/user"
 	"strconv"
 	"time"
@@ -37,10 +38,11 @@ type Use struct {
 // List lists the programs that are selected. With an interval it lets the kernel count the runs of all programs for so long, through
 // a descriptor, so that this ends with the process (BPF_ENABLE_STATS, Linux 5.8).
 func List(s Selector, interval time.Duration, functions bool) (*Listing, error) {
-	r, err := NewReader(functions)
+	r, err := NewReader(Detail{Functions: functions})
 	if err != nil {
 		return nil, err
 	}
+	scan := startScan()
 	all, err := r.All()
 	if err != nil {
 		return nil, err
@@ -59,16 +61,36 @@ func List(s Selector, interval time.Duration, functions bool) (*Listing, error) 
 			return nil, err
 		}
 	}
-	return l, l.complete(r, all)
+	return l, l.complete(r, all, <-scan)
+}
+
+// scan is what was found of open files.
+type scan struct {
+	holding
+	err error
+}
+
+// startScan looks at the open files of other processes while something else is read: it takes the longest.
+func startScan() <-chan scan {
+	done := make(chan scan, 1)
+	go func() {
+		self, err := os.Readlink("/proc/self")
+		if err != nil {
+			done <- scan{err: fmt.Errorf("look for the processes that hold BPF programs: %w", err)}
+			return
+		}
+		h, err := holders("/proc", self)
+		done <- scan{h, err}
+	}()
+	return done
 }
 
 // complete adds what the programs themselves do not tell.
-func (l *Listing) complete(r *Reader, all []*Program) error {
-	attached, err := r.Attachments(all)
-	if err != nil {
-		return err
+func (l *Listing) complete(r *Reader, all []*Program, open scan) error {
+	if open.err != nil {
+		return open.err
 	}
-	holders, err := Holders("/proc")
+	attached, err := r.Attachments(all)
 	if err != nil {
 		return err
 	}
@@ -78,7 +100,10 @@ func (l *Listing) complete(r *Reader, all []*Program) error {
 	}
 	users := make(map[uint32]string)
 	for _, e := range l.Entries {
-		e.Attached, e.Holders = attached[e.ID], holders[e.ID]
+		e.Attached, e.Holders = attached[e.ID], open.holders[e.ID]
+		if err := e.fillMemlock(r, open.memlock); err != nil {
+			return err
+		}
 		for _, id := range e.MapIDs {
 			if m, there := maps[id]; there {
 				e.Maps = append(e.Maps, m)
@@ -90,6 +115,18 @@ func (l *Listing) complete(r *Reader, all []*Program) error {
 		e.User = users[e.UID]
 	}
 	return nil
+}
+
+// fillMemlock takes the memory from the descriptor of a holder, which spares opening a file of procfs again, or from one of its own.
+func (e *Entry) fillMemlock(r *Reader, held map[uint32]uint64) (err error) {
+	if e.Memlock = held[e.ID]; e.Memlock != 0 {
+		return nil
+	}
+	e.Memlock, err = r.memlock(e.ID)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	return err
 }
 
 func (l *Listing) programs() []*Program {

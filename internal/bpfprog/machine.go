@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"strconv"
 	"strings"
 	"unsafe"
 )
@@ -49,7 +50,7 @@ func (Machine) PinnedProgram(path string) (uint32, error) {
 			return 0, fmt.Errorf("read the BPF program that is pinned at %s: %w", path, err)
 		}
 		return info.id, nil
-	case isBPF(file):
+	case isBPF([]byte(file)):
 		id, err := d.linkProgram()
 		if err != nil {
 			return 0, fmt.Errorf("read the BPF link that is pinned at %s: %w", path, err)
@@ -97,7 +98,9 @@ type Map struct {
 	Name string `json:"name"` // first 15 bytes
 }
 
-func (m Map) String() string { return strings.TrimSpace(fmt.Sprintf("%s (%d)", m.Name, m.ID)) }
+func (m Map) String() string {
+	return strings.TrimSpace(m.Name + " (" + strconv.FormatUint(uint64(m.ID), 10) + ")")
+}
 
 // Maps reads the maps of programs, by ID. Those that go meanwhile are left out.
 func Maps(programs []*Program) (map[uint32]Map, error) {

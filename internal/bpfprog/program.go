@@ -30,12 +30,11 @@ type Program struct {
 	BTF      uint32    `json:"btf_id,omitempty"` // 0 without BTF
 	Xlated   uint32    `json:"bytes_xlated"`     // translated instructions; 0 if they may not be seen
 	JITed    uint32    `json:"bytes_jited"`      // machine code; 0 if there is none, or it may not be seen
-	Memlock  uint64    `json:"bytes_memlock"`    // memory that the kernel charges for it, without maps
+	Memlock  uint64    `json:"bytes_memlock"`    // memory that the kernel charges for it, without maps; a Detail
 	Verified uint32    `json:"verified_insns"`   // instructions that the verifier looked at (Linux 5.16; 0 before)
 	Stats    Stats     `json:"stats"`
 
-	// Functions are read only where they are asked for.
-	Functions []Function `json:"functions,omitempty"`
+	Functions []Function `json:"functions,omitempty"` // a Detail
 
 	functions  uint32 // how many there are
 	attachBTF  uint32 // BTF that attachType is in; 0 for a program as the target
@@ -74,11 +73,17 @@ type Reader struct {
 	cgroups cgroups
 	mapIDs  []uint32
 	fdinfo  []byte
-	withAll bool
+	detail  Detail
 }
 
-// NewReader makes a Reader. With functions, it reads those of each program, too.
-func NewReader(functions bool) (*Reader, error) {
+// Detail is what is read only where it is asked for, as it takes time.
+type Detail struct {
+	Functions bool
+	Memlock   bool
+}
+
+// NewReader makes a Reader that reads such detail of each program.
+func NewReader(detail Detail) (*Reader, error) {
 	var since unix.Timespec
 	if err := unix.ClockGettime(unix.CLOCK_BOOTTIME, &since); err != nil {
 		return nil, fmt.Errorf("read the time since boot: %w", err)
@@ -89,7 +94,7 @@ func NewReader(functions bool) (*Reader, error) {
 		cgroups: cgroups{root: cgroupMount()},
 		mapIDs:  make([]uint32, 64), // the most that a program can use of its own (MAX_USED_MAPS)
 		fdinfo:  make([]byte, 4096),
-		withAll: functions,
+		detail:  detail,
 	}, nil
 }
 
@@ -126,6 +131,16 @@ func (r *Reader) Read(id uint32) (*Program, error) {
 	return p, nil
 }
 
+// memlock reads the memory of a program. It fails with fs.ErrNotExist if it is no more.
+func (r *Reader) memlock(id uint32) (uint64, error) {
+	d, err := programs.open(id)
+	if err != nil {
+		return 0, err
+	}
+	defer d.close()
+	return d.memlock(r.fdinfo)
+}
+
 // Stats reads the statistics of a program. It fails with fs.ErrNotExist if it is no more.
 func (r *Reader) Stats(id uint32) (Stats, error) {
 	d, err := programs.open(id)
@@ -159,10 +174,12 @@ func (r *Reader) read(d descriptor) (*Program, error) {
 		functions: info.functions, attachBTF: info.attachBTF, attachType: info.attachType,
 	}
 	var err error
-	if p.Memlock, err = d.memlock(r.fdinfo); err != nil {
-		return nil, err
+	if r.detail.Memlock {
+		if p.Memlock, err = d.memlock(r.fdinfo); err != nil {
+			return nil, err
+		}
 	}
-	if r.withAll {
+	if r.detail.Functions {
 		if p.Functions, err = r.functions(d, p, &info); err != nil {
 			return nil, err
 		}

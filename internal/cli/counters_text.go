@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"bytes"
 	"cmp"
 	"fmt"
 	"io"
@@ -121,16 +122,19 @@ func alignColumns(alignment string, lines [][]string) []string {
 		}
 	}
 	aligned := make([]string, len(lines))
+	var text []byte
 	for n, line := range lines {
-		var text strings.Builder
+		text = text[:0]
 		for i, field := range line {
-			width := widths[i]
+			padding := strings.Repeat(" ", widths[i]-utf8.RuneCountInString(field))
 			if alignment[i] == 'l' {
-				width = -width
+				text = append(append(text, field...), padding...)
+			} else {
+				text = append(append(text, padding...), field...)
 			}
-			fmt.Fprintf(&text, "%*s  ", width, field)
+			text = append(text, "  "...)
 		}
-		aligned[n] = strings.TrimRight(text.String(), " ")
+		aligned[n] = string(bytes.TrimRight(text, " "))
 	}
 	return aligned
 }

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -148,13 +149,14 @@ func progListText(l *bpfprog.Listing) string {
 	}
 	lines := [][]string{header}
 	for _, e := range l.Entries {
-		line := []string{fmt.Sprint(e.ID), e.Type.String(), printable(cmp.Or(e.Name, "-")), e.Tag, seconds(e.Loaded), printable(e.User)}
+		line := []string{decimal(e.ID), e.Type.String(), printable(cmp.Or(e.Name, "-")), e.Tag, seconds(e.Loaded), printable(e.User)}
 		if l.Window > 0 {
 			line = append(line, useColumns(e.Use)...)
 		}
 		lines = append(lines, line)
 	}
 	var b strings.Builder
+	b.Grow(256 * len(lines)) // most have less
 	for i, line := range alignColumns(alignment, lines) {
 		b.WriteString(line + "\n")
 		if i > 0 {
@@ -168,32 +170,36 @@ func useColumns(u *bpfprog.Use) []string {
 	if u == nil { // it was unloaded
 		return []string{"-", "-", "-"}
 	}
-	return []string{fmt.Sprint(u.Runs), fmt.Sprint(u.RunTime.Nanoseconds()), fmt.Sprintf("%.3f", 100*u.CPUs)}
+	return []string{decimal(u.Runs), strconv.FormatInt(u.RunTime.Nanoseconds(), 10), fmt.Sprintf("%.3f", 100*u.CPUs)}
 }
 
 // writeProgDetails writes what does not fit into columns, below the line of a program.
 func writeProgDetails(b *strings.Builder, e *bpfprog.Entry) {
-	detail := func(title string, most int, values []string) {
-		if len(values) > most {
-			values = append(values[:most:most], fmt.Sprintf("and %d more", len(values)-most))
-		}
-		if len(values) > 0 {
-			fmt.Fprintf(b, "       %-12s %s\n", title, printable(strings.Join(values, ", ")))
-		}
-	}
-	detail("attached to", 4, texts(e.Attached))
-	detail("held by", 4, texts(e.Holders))
-	detail("maps", 6, texts(e.Maps))
-	detail("bytes", 3, []string{fmt.Sprintf("%d translated", e.Xlated), fmt.Sprintf("%d JITed", e.JITed), fmt.Sprintf("%d locked", e.Memlock)})
+	writeDetail(b, "attached to", 4, e.Attached)
+	writeDetail(b, "held by", 4, e.Holders)
+	writeDetail(b, "maps", 6, e.Maps)
+	b.WriteString("       bytes        " + decimal(e.Xlated) + " translated, " + decimal(e.JITed) + " JITed, " + decimal(e.Memlock) + " locked\n")
 }
 
-func texts[T fmt.Stringer](values []T) []string {
-	var s []string
-	for _, v := range values {
-		s = append(s, v.String())
+// writeDetail writes a line, if there is something for it.
+func writeDetail[T fmt.Stringer](b *strings.Builder, title string, most int, values []T) {
+	if len(values) == 0 {
+		return
 	}
-	return s
+	b.WriteString("       " + title + strings.Repeat(" ", 13-len(title)))
+	for i, v := range values[:min(most, len(values))] {
+		if i > 0 {
+			b.WriteString(", ")
+		}
+		b.WriteString(printable(v.String()))
+	}
+	if len(values) > most {
+		fmt.Fprintf(b, ", and %d more", len(values)-most)
+	}
+	b.WriteByte('\n')
 }
+
+func decimal[T uint32 | uint64](n T) string { return strconv.FormatUint(uint64(n), 10) }
 
 // progListJSON is an object with all that is known.
 type progListJSON struct {
