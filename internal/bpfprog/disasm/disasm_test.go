@@ -1,0 +1,67 @@
+package disasm
+
+import (
+	"encoding/hex"
+	"fmt"
+	"strings"
+	"testing"
+)
+
+// TestDisassemble has what llvm-mc 14 says of the same bytes (-disassemble -triple=aarch64 -mattr=+lse,+pauth,+bti), in GNU's spelling.
+func TestDisassemble(t *testing.T) {
+	for _, test := range []struct{ arch, code, want string }{
+		{"amd64", "f30f1efa 55 4889e5 c3", "0x1000 4 endbr64; 0x1004 1 push %rbp; 0x1005 3 mov %rsp,%rbp; 0x1008 1 retq"},
+		{"amd64", "c4e2f9f7c7 c4c271f7c0 c462abf7c3", "0x1000 5 shlx %rax,%rdi,%rax; 0x1005 5 shlx %ecx,%r8d,%eax; 0x100a 5 shrx %r10,%rbx,%r8"},
+		{"amd64", "c4e2faf7c7", "0x1000 5 sarx %rax,%rdi,%rax"},
+		{"amd64", "e8fb0f0000 ebfe", "0x1000 5 callq 0x2000 -> 0x2000; 0x1005 2 jmp 0x1005 -> 0x1005"},
+		{"amd64", "06 90", "0x1000 1 (bad); 0x1001 1 nop"},
+		{"amd64", "e8", "0x1000 1 (bad)"},
+		{"arm64", "5f2403d5 3f2303d5 bf2303d5 c0035fd6", "0x1000 4 bti c; 0x1004 4 paciasp; 0x1008 4 autiasp; 0x100c 4 ret"},
+		{"arm64", "410020f8 4100a1b8 4100e2f8", "0x1000 4 ldadd x0, x1, [x2]; 0x1004 4 ldadda w1, w1, [x2]; 0x1008 4 ldaddal x2, x1, [x2]"},
+		{"arm64", "5f0020f8 5f1020f8 41fce0c8 4180e0f8", "0x1000 4 stadd x0, [x2]; 0x1004 4 stclr x0, [x2]; 0x1008 4 casal x0, x1, [x2]; 0x100c 4 swpal x0, x1, [x2]"},
+		{"arm64", "02000014 fdffff97 1f2003d5", "0x1000 4 b 0x1008 -> 0x1008; 0x1004 4 bl 0xff8 -> 0xff8; 0x1008 4 nop"},
+		{"arm64", "00000000 1f20", "0x1000 4 (bad); 0x1004 2 (bad)"},
+	} {
+		code, err := hex.DecodeString(strings.ReplaceAll(test.code, " ", ""))
+		if err != nil {
+			t.Fatal(err)
+		}
+		disassemble, err := For(test.arch)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var got []string
+		for _, i := range disassemble(code, 0x1000) {
+			s := fmt.Sprintf("%#x %d %s", i.Address, len(i.Code), i.Text)
+			if i.Target != 0 {
+				s += fmt.Sprintf(" -> %#x", i.Target)
+			}
+			got = append(got, s)
+		}
+		if s := strings.Join(got, "; "); s != test.want {
+			t.Errorf("%s %s:\n got %s\nwant %s", test.arch, test.code, s, test.want)
+		}
+	}
+	if _, err := For("riscv64"); err == nil {
+		t.Error("riscv64 is known")
+	}
+}
+
+// FuzzDisassemble wants every byte in one instruction, whatever they are.
+func FuzzDisassemble(f *testing.F) {
+	f.Add([]byte{0xf3, 0x0f, 0x1e, 0xfa, 0xc4, 0xe2, 0xf9, 0xf7, 0xc7})
+	f.Fuzz(func(t *testing.T, code []byte) {
+		for _, disassemble := range []Func{x86, arm64} {
+			sum := 0
+			for _, i := range disassemble(code, 1<<63) {
+				if len(i.Code) == 0 || i.Text == "" || i.Address != 1<<63+uint64(sum) {
+					t.Fatalf("%+v at byte %d of % x", i, sum, code)
+				}
+				sum += len(i.Code)
+			}
+			if sum != len(code) {
+				t.Errorf("%d bytes of %d", sum, len(code))
+			}
+		}
+	})
+}
