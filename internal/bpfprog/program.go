@@ -54,7 +54,7 @@ type Function struct {
 	Name    string  `json:"name"`              // as BTF has it; empty without BTF
 	Tag     string  `json:"tag"`               // of the function; differs from the program's if there are several
 	Address Address `json:"address,omitempty"` // 0 where addresses of the kernel may not be seen
-	Size    uint32  `json:"bytes_jited"`       // 0 without JIT compiler
+	Size    uint32  `json:"bytes_jited"`       // 0 without JIT compiler, and of several functions where addresses are hidden
 }
 
 // Address is an address of the kernel.
@@ -243,6 +243,9 @@ func (r *Reader) functions(d descriptor, p *Program, counts *programInfo) ([]Fun
 	}
 	if all[0].Name == "" {
 		all[0].Name = p.Name
+	}
+	if n == 1 { // known even where the sizes of functions are hidden with their addresses
+		all[0].Size = p.JITed
 	}
 	return all, nil
 }

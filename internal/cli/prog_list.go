@@ -132,6 +132,11 @@ func printProgList(w io.Writer, l *bpfprog.Listing, asJSON, everything bool) err
 	if err != nil {
 		return fmt.Errorf("print the list: %w", err)
 	}
+	return missingItems(l)
+}
+
+// missingItems is an error for each item that selected nothing.
+func missingItems(l *bpfprog.Listing) error {
 	var missing []error
 	for _, m := range l.Missing {
 		missing = append(missing, m)
@@ -220,13 +225,16 @@ type progJSON struct {
 func printProgListJSON(w io.Writer, l *bpfprog.Listing) error {
 	object := progListJSON{Window: l.Window, Programs: []progJSON{}}
 	for _, e := range l.Entries {
-		object.Programs = append(object.Programs, progJSON{
-			Program: e.Program, User: e.User, Maps: filled(e.Maps), Attached: filled(e.Attached), Holders: filled(e.Holders), Use: e.Use})
+		object.Programs = append(object.Programs, newProgJSON(e))
 	}
 	encoder := json.NewEncoder(w)
 	encoder.SetEscapeHTML(false)
 	encoder.SetIndent("", "  ")
 	return encoder.Encode(object)
+}
+
+func newProgJSON(e *bpfprog.Entry) progJSON {
+	return progJSON{Program: e.Program, User: e.User, Maps: filled(e.Maps), Attached: filled(e.Attached), Holders: filled(e.Holders), Use: e.Use}
 }
 
 // filled makes an empty array of none.

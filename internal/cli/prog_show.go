@@ -1,0 +1,194 @@
+package cli
+
+import (
+	"cmp"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/bperf/bperf/internal/bpfprog"
+)
+
+func newProgShowCommand() *cobra.Command {
+	var asJSON bool
+	cmd := &cobra.Command{
+		Use:   "show [flags] SELECTOR",
+		Short: "Show BPF programs whole: functions, source lines, BPF instructions, machine code",
+		Long: `show shows all that the kernel tells of BPF programs: what list shows, their functions with addresses and sizes, their
+instructions as the verifier left them, and as the JIT compiler made them, with source lines between where BTF has them.
+
+` + selectorHelp + `
+
+It needs root, or CAP_SYS_ADMIN, CAP_BPF and CAP_PERFMON. It changes nothing.`,
+		Example: `  bperf prog show 17
+  bperf prog show name:on_switch`,
+		Args: cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			selector, err := bpfprog.Parse(args[0])
+			if err != nil {
+				return &ExitError{Status: statusBadOption, Err: err}
+			}
+			list, err := bpfprog.List(selector, 0, true)
+			if err != nil {
+				return err
+			}
+			shown, err := readCode(list)
+			if err != nil {
+				return err
+			}
+			print := printProgShow
+			if asJSON {
+				print = printProgShowJSON
+			}
+			if err := print(cmd.OutOrStdout(), shown); err != nil {
+				return fmt.Errorf("print BPF programs: %w", err)
+			}
+			return missingItems(list)
+		},
+	}
+	cmd.Flags().BoolVarP(&asJSON, "json", "j", false, "print a JSON array")
+	return cmd
+}
+
+// shownProg is a program with its code.
+type shownProg struct {
+	*bpfprog.Entry
+	*bpfprog.Code
+}
+
+// readCode adds the code; programs that were unloaded meanwhile are left out.
+func readCode(l *bpfprog.Listing) ([]shownProg, error) {
+	var all []shownProg
+	for _, e := range l.Entries {
+		code, err := bpfprog.ReadCode(e.Program)
+		if errors.Is(err, fs.ErrNotExist) {
+			continue
+		}
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, shownProg{e, code})
+	}
+	return all, nil
+}
+
+func printProgShow(w io.Writer, all []shownProg) error {
+	var b strings.Builder
+	for i, p := range all {
+		if i > 0 {
+			b.WriteByte('\n')
+		}
+		writeProgHead(&b, p.Entry)
+		writeFunctions(&b, p.Functions)
+		writeTranslated(&b, p)
+		writeJITed(&b, p)
+	}
+	_, err := io.WriteString(w, b.String())
+	return err
+}
+
+func writeProgHead(b *strings.Builder, e *bpfprog.Entry) {
+	fmt.Fprintf(b, "BPF program %d: %s\n", e.ID, printable(cmp.Or(e.Name, "(without name)")))
+	line := func(title, format string, a ...any) {
+		fmt.Fprintf(b, "       %-12s "+format+"\n", append([]any{title}, a...)...)
+	}
+	line("type", "%s", e.Type)
+	line("tag", "%s", e.Tag)
+	line("loaded", "%s by %s", seconds(e.Loaded), printable(e.User))
+	line("licence", "%s", map[bool]string{true: "compatible with the GPL", false: "not compatible with the GPL"}[e.GPL])
+	writeProgDetails(b, e)
+	if e.Verified > 0 {
+		line("verifier", "looked at %d instructions", e.Verified)
+	}
+	if e.BTF > 0 {
+		line("BTF", "%d", e.BTF)
+	}
+	if e.Stats != (bpfprog.Stats{}) {
+		line("runs", "%d counted since it was loaded, which took %d ns; %d did not take place", e.Stats.Runs, e.Stats.RunTime, e.Stats.Missed)
+	}
+}
+
+func writeFunctions(b *strings.Builder, functions []bpfprog.Function) {
+	lines := [][]string{{"function", "address", "bytes", "tag"}}
+	for _, f := range functions {
+		address, size := "hidden", "-"
+		if f.Address != 0 {
+			address = f.Address.String()
+		}
+		if f.Size != 0 {
+			size = decimal(f.Size)
+		}
+		lines = append(lines, []string{printable(cmp.Or(f.Name, "-")), address, size, f.Tag})
+	}
+	b.WriteByte('\n')
+	writeColumns(b, "llrl", lines)
+}
+
+func writeTranslated(b *strings.Builder, p shownProg) {
+	fmt.Fprintf(b, "translated instructions: %s\n", cmp.Or(p.TranslatedMissing, decimal(p.Xlated)+" bytes"))
+	source := sourceWriter{b: b}
+	for _, t := range p.Translated {
+		if t.Function != "" {
+			b.WriteString(printable(t.Function) + ":\n")
+		}
+		source.write(t.Source)
+		fmt.Fprintf(b, "%6d: %s%s\n", t.Offset, printable(t.Text), called(t.Calls))
+	}
+	b.WriteByte('\n')
+}
+
+func writeJITed(b *strings.Builder, p shownProg) {
+	fmt.Fprintf(b, "machine code: %s\n", cmp.Or(p.JITedMissing, decimal(p.Program.JITed)+" bytes"))
+	for _, f := range p.Code.JITed {
+		b.WriteString(printable(cmp.Or(f.Name, "-")) + ":\n")
+		source := sourceWriter{b: b}
+		for _, i := range f.Instructions {
+			source.write(i.Source)
+			fmt.Fprintf(b, "%6x: %-30s %s%s\n", i.Offset, i.Bytes, i.Text, called(i.Calls))
+		}
+	}
+}
+
+func called(name string) string {
+	if name == "" {
+		return ""
+	}
+	return " <" + printable(name) + ">"
+}
+
+// sourceWriter writes lines of source between instructions, but none again whose instructions just were there: BTF has
+// an entry for each column.
+type sourceWriter struct {
+	b    *strings.Builder
+	last bpfprog.Line
+}
+
+func (w *sourceWriter) write(l *bpfprog.Line) {
+	if l == nil || l.Number == 0 || *l == w.last {
+		return
+	}
+	w.last = *l
+	fmt.Fprintf(w.b, "        ; %s  (%s:%d)\n", printable(l.Text), printable(l.File), l.Number)
+}
+
+// progShowJSON has the keys of list, and the code.
+type progShowJSON struct {
+	progJSON
+	*bpfprog.Code
+}
+
+func printProgShowJSON(w io.Writer, all []shownProg) error {
+	array := []progShowJSON{}
+	for _, p := range all {
+		array = append(array, progShowJSON{newProgJSON(p.Entry), p.Code})
+	}
+	encoder := json.NewEncoder(w)
+	encoder.SetEscapeHTML(false)
+	encoder.SetIndent("", "  ")
+	return encoder.Encode(array)
+}

@@ -1,0 +1,75 @@
+package cli
+
+import (
+	"fmt"
+	"os"
+	"regexp"
+	"runtime"
+	"strings"
+	"testing"
+
+	"github.com/bperf/bperf/internal/bpfprog"
+)
+
+// shownProgs are one with everything, and one of which much is hidden.
+func shownProgs() []shownProg {
+	entries := progListing(0).Entries
+	first := &bpfprog.Line{File: "a.bpf.c", Number: 7, Text: "return on(x);"}
+	again, none := *first, &bpfprog.Line{File: "a.bpf.c"}
+	entries[1].Functions = []bpfprog.Function{{Name: "sd_devices", Tag: "00000000000000fe"}, {Tag: "00000000000000fd"}}
+	return []shownProg{
+		{entries[0], &bpfprog.Code{
+			Translated: []bpfprog.Translated{
+				{Offset: 0, Function: "on_switch", Source: first, Text: "LdXMemDW dst: r1 src: r1 off: 0 imm: 0"},
+				{Offset: 1, Source: &again, Text: "Call BuiltinFunc(7)", Calls: "bpf_ktime_get_ns"},
+				{Offset: 2, Source: none, Text: "Exit"},
+			},
+			JITed: []bpfprog.JITedFunction{{Name: "on_switch", Address: 0xffffffffc0025da0, Instructions: []bpfprog.JITed{
+				{Offset: 0, Bytes: "f3 0f 1e fa", Text: "endbr64"},
+				{Offset: 4, Source: first, Bytes: "e8 fb 0f 00 00", Text: "callq 0xffffffff81000000", Calls: "bpf_ktime_get_ns"},
+				{Offset: 9, Source: &again, Bytes: "c3", Text: "retq"},
+			}}},
+		}},
+		{entries[1], &bpfprog.Code{TranslatedMissing: "they are hidden", JITedMissing: "it was not compiled"}},
+	}
+}
+
+func TestPrintProgShow(t *testing.T) {
+	var text, object strings.Builder
+	if err := printProgShow(&text, shownProgs()); err != nil {
+		t.Fatal(err)
+	}
+	compareGolden(t, "prog-show.golden", text.String())
+	if err := printProgShowJSON(&object, shownProgs()); err != nil {
+		t.Fatal(err)
+	}
+	compareGolden(t, "prog-show.json", object.String())
+}
+
+// TestProgShow shows the programs of a session of bperf, which have source lines.
+func TestProgShow(t *testing.T) {
+	p := newPlace(t)
+	_, pid := p.session(t, "-e", "cpu-clock", "-t", fmt.Sprint(os.Getpid()))
+	got := run(t, p.bperf("prog", "show", fmt.Sprint("pid:", pid)))
+	returns := map[string]string{"amd64": "(retq|jmp .*return_thunk)", "arm64": "ret"}[runtime.GOARCH]
+	for _, pattern := range []string{
+		`(?m)^BPF program \d+: on_switch$`,
+		`(?m)^on_switch +0xffff[0-9a-f]{12} +\d+ +[0-9a-f]{16}$`,
+		`(?m)^translated instructions: \d+ bytes\non_free:\n +; int BPF_PROG\(on_free, .*  \(.*counters\.bpf\.c:\d+\)\n +0: `,
+		`(?m)^ +\d+: Call BuiltinFunc\(-?\d+\) <\w+>$`,
+		`(?m)^ +\d+: LoadMapPtr dst: r1 map: \d+$`,
+		`(?m)^machine code: \d+ bytes\non_switch:\n( .*\n)* +; .*  \(.*counters\.bpf\.c:\d+\)\n`,
+		`(?m)^ +[0-9a-f]+: ([0-9a-f]{2} )+ +` + returns,
+	} {
+		if !regexp.MustCompile(pattern).MatchString(got.stdout) {
+			t.Errorf("nothing matches %s in\n%s", pattern, got.stdout)
+		}
+	}
+	if got.status != 0 || got.stderr != "" || strings.Contains(got.stdout, "(bad)") {
+		t.Errorf("status %d, stderr %q, or an unknown instruction:\n%s", got.status, got.stderr, got.stdout)
+	}
+	want := result{status: 1, stderr: "Error: no BPF program is selected by \"link:2147483647\": there is no BPF link with the ID 2147483647\n"}
+	if got := run(t, bperf("prog", "show", "link:2147483647")); got != want {
+		t.Errorf("%+v, want %+v", got, want)
+	}
+}
