@@ -172,7 +172,7 @@ func (r *Reader) describe(i *linkInfo, name string) (kind, to string) {
 	case linkPerfEvent:
 		return describePerf(i, name)
 	case linkKprobeMulti:
-		return kind, fmt.Sprintf("%d functions", i.word(24))
+		return kind, count(i.word(24), "function")
 	case linkStructOps:
 		return kind, fmt.Sprintf("map %d", i.word(16))
 	case linkNetfilter:
@@ -180,11 +180,18 @@ func (r *Reader) describe(i *linkInfo, name string) (kind, to string) {
 	case linkTCX, linkNetkit:
 		return kind, nameOf(attachNames, i.word(20)) + " " + networkInterface(i.word(16))
 	case linkUprobeMulti:
-		return kind, fmt.Sprintf("%s, %d places", name, i.word(52))
+		return kind, name + ", " + count(i.word(52), "place")
 	case linkSockmap:
 		return kind, fmt.Sprintf("%s map %d", nameOf(attachNames, i.word(20)), i.word(16))
 	}
 	return kind, ""
+}
+
+func count(n uint32, thing string) string {
+	if n == 1 {
+		return "1 " + thing
+	}
+	return fmt.Sprintf("%d %ss", n, thing)
 }
 
 // describePerf says what perf event a link is to.

@@ -1,6 +1,7 @@
 package bpfprog
 
 import (
+	"debug/elf"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -454,6 +455,89 @@ func TestTracing(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestNewerLinks are kinds of links that came one after another; each test says with which kernel.
+func TestNewerLinks(t *testing.T) {
+	require.Root(t)
+	file := readlink(t, "/proc/self/exe")
+	self, err := link.OpenExecutable(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	start := entry(t, file)
+	for _, test := range []struct {
+		name         string
+		major, minor int
+		spec         ebpf.ProgramSpec
+		attach       func(*ebpf.Program) (link.Link, error)
+		want         Attachment
+	}{
+		{"iterator", 5, 8, ebpf.ProgramSpec{Type: ebpf.Tracing, AttachType: ebpf.AttachTraceIter, AttachTo: "task"}, func(p *ebpf.Program) (link.Link, error) {
+			return link.AttachIter(link.IterOptions{Program: p})
+		}, Attachment{Kind: "iter", To: "task"}},
+		{"LSM", 5, 7, ebpf.ProgramSpec{Type: ebpf.LSM, AttachType: ebpf.AttachLSMMac, AttachTo: "path_chroot"}, func(p *ebpf.Program) (link.Link, error) {
+			return link.AttachLSM(link.LSMOptions{Program: p})
+		}, Attachment{Kind: "tracing", To: "lsm_mac bpf_lsm_path_chroot"}},
+		{"kprobe multi", 6, 6, ebpf.ProgramSpec{Type: ebpf.Kprobe, AttachType: ebpf.AttachTraceKprobeMulti}, func(p *ebpf.Program) (link.Link, error) {
+			return link.KprobeMulti(p, link.KprobeMultiOptions{Symbols: []string{"do_nanosleep", "hrtimer_nanosleep"}})
+		}, Attachment{Kind: "kprobe_multi", To: "2 functions"}},
+		{"uprobe", 6, 6, ebpf.ProgramSpec{Type: ebpf.Kprobe}, func(p *ebpf.Program) (link.Link, error) {
+			return self.Uprobe("", p, &link.UprobeOptions{Address: start})
+		}, Attachment{Kind: "uprobe", To: fmt.Sprintf("%s+%#x", file, start)}},
+		{"uprobe multi", 6, 8, ebpf.ProgramSpec{Type: ebpf.Kprobe, AttachType: ebpf.AttachTraceUprobeMulti}, func(p *ebpf.Program) (link.Link, error) {
+			return self.UprobeMulti(nil, p, &link.UprobeMultiOptions{Addresses: []uint64{start}})
+		}, Attachment{Kind: "uprobe_multi", To: file + ", 1 place"}},
+		{"tcx", 6, 6, ebpf.ProgramSpec{Type: ebpf.SchedCLS, AttachType: ebpf.AttachTCXIngress}, func(p *ebpf.Program) (link.Link, error) {
+			return link.AttachTCX(link.TCXOptions{Interface: 1, Program: p, Attach: ebpf.AttachTCXIngress})
+		}, Attachment{Kind: "tcx", To: "tcx_ingress lo (interface 1)"}},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			if !kernelAtLeast(t, test.major, test.minor) {
+				t.Skipf("needs Linux %d.%d", test.major, test.minor)
+			}
+			test.spec.License = "GPL"
+			test.spec.Instructions = asm.Instructions{asm.Mov.Imm(asm.R0, 0), asm.Return()}
+			p, err := ebpf.NewProgram(&test.spec)
+			var l link.Link
+			if err == nil {
+				defer p.Close()
+				l, err = test.attach(p)
+			}
+			if err != nil && (!require.IsGuest() || errors.Is(err, link.ErrNotSupported)) { // some have no kprobe_multi
+				t.Skipf("this kernel does not allow it: %v", err)
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			info, err := p.Info()
+			if err != nil {
+				t.Fatal(err)
+			}
+			id, _ := info.ID()
+			test.want.Program, test.want.Link = uint32(id), linkID(t, l)
+			if diff := cmp.Diff([]Attachment{test.want}, attached(t, uint32(id))); diff != "" {
+				t.Errorf("-want +got:\n%s", diff)
+			}
+		})
+	}
+}
+
+// entry is where the first instruction of a program is in its file.
+func entry(t *testing.T, file string) uint64 {
+	t.Helper()
+	f, err := elf.Open(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	for _, p := range f.Progs {
+		if p.Type == elf.PT_LOAD && p.Vaddr <= f.Entry && f.Entry < p.Vaddr+p.Filesz {
+			return f.Entry - p.Vaddr + p.Off
+		}
+	}
+	t.Fatalf("%s has no entry point", file)
+	return 0
 }
 
 // TestUnlinked is attached to a cgroup as systemd does it.
