@@ -40,9 +40,15 @@ func readInto(buffer []byte, dir int, file string) ([]byte, error) {
 
 // field finds a number in lines of key:\tvalue.
 func field(data []byte, key string) (uint64, bool) {
-	for line := range bytes.Lines(data) {
-		if value, ok := bytes.CutPrefix(line, []byte(key+":")); ok {
-			n, err := strconv.ParseUint(string(bytes.TrimSpace(value)), 10, 64)
+	for len(data) > 0 {
+		line := data
+		if end := bytes.IndexByte(data, '\n'); end >= 0 {
+			line, data = data[:end], data[end+1:]
+		} else {
+			data = nil
+		}
+		if len(line) > len(key) && line[len(key)] == ':' && string(line[:len(key)]) == key {
+			n, err := strconv.ParseUint(string(bytes.TrimSpace(line[len(key)+1:])), 10, 64)
 			return n, err == nil
 		}
 	}

@@ -7,12 +7,9 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
-	"runtime"
 	"slices"
 	"strconv"
 	"strings"
-	"sync"
-	"sync/atomic"
 
 	"golang.org/x/sys/unix"
 )
@@ -38,19 +35,19 @@ type holding struct {
 	memlock map[uint32]uint64 // bytes, of programs that are held by descriptors of their own
 }
 
-// holders goes over all processes but one: first their open files, then what those tell that are of BPF. Both are shared by as many
-// threads as there are CPUs, as procfs makes each file anew, and often it is one process that holds most.
+// holders goes over all processes but one.
 func holders(root, except string) (holding, error) {
 	pids, err := listPIDs(root, except)
 	if err != nil {
 		return holding{}, fmt.Errorf("look for the processes that hold BPF programs: %w", err)
 	}
-	files := share(len(pids), func(s *scanner, i int) { s.scan(root, pids[i]) }) // whatever hides a process, others are there
-	defer closeAll(files)
-	found := share(len(files), func(s *scanner, i int) { s.read(files[i]) })
+	s := scanner{root: root}
+	for _, pid := range pids {
+		s.scan(pid) // whatever hides a process, others are there
+	}
 	all := holding{make(map[uint32][]Holder), make(map[uint32]uint64)}
-	for _, f := range found {
-		all.holders[f.program] = append(all.holders[f.program], Holder{f.process.pid, f.process.comm})
+	for _, f := range s.found {
+		all.holders[f.program] = append(all.holders[f.program], f.Holder)
 		if f.memlock > 0 {
 			all.memlock[f.program] = f.memlock
 		}
@@ -60,26 +57,6 @@ func holders(root, except string) (holding, error) {
 		all.holders[id] = slices.CompactFunc(list, func(a, b Holder) bool { return a.PID == b.PID })
 	}
 	return all, nil
-}
-
-// share does n pieces of work with a scanner for each CPU and returns what they have found.
-func share(n int, work func(s *scanner, i int)) []file {
-	scanners := make([]scanner, min(runtime.GOMAXPROCS(0), 8))
-	var next atomic.Int64
-	var wait sync.WaitGroup
-	for i := range scanners {
-		wait.Go(func() {
-			for k := int(next.Add(1)) - 1; k < n; k = int(next.Add(1)) - 1 {
-				work(&scanners[i], k)
-			}
-		})
-	}
-	wait.Wait()
-	var all []file
-	for i := range scanners {
-		all = append(all, scanners[i].found...)
-	}
-	return all
 }
 
 func listPIDs(root, except string) ([]int, error) {
@@ -103,20 +80,16 @@ func listPIDs(root, except string) ([]int, error) {
 
 // Held are the IDs of the programs that a process holds, in ascending order.
 func Held(root string, pid int) ([]uint32, error) {
-	var files, held scanner
-	err := files.scan(root, pid)
+	s := scanner{root: root}
+	err := s.scan(pid)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 		return nil, fmt.Errorf("there is no process %d", pid)
 	case err != nil:
 		return nil, fmt.Errorf("look at the open files of process %d: %w%s", pid, err, remedy(err))
 	}
-	defer closeAll(files.found)
 	var ids []uint32
-	for _, f := range files.found {
-		held.read(f)
-	}
-	for _, f := range held.found {
+	for _, f := range s.found {
 		ids = append(ids, f.program)
 	}
 	slices.Sort(ids)
@@ -125,6 +98,7 @@ func Held(root string, pid int) ([]uint32, error) {
 
 // scanner goes over the open files of processes. Its buffers are used again and again: there are many.
 type scanner struct {
+	root    string
 	found   []file
 	names   []string
 	entries [16384]byte
@@ -134,37 +108,24 @@ type scanner struct {
 
 // file is an open file: a program, or a link to one.
 type file struct {
-	process *process
-	fd      string
+	Holder
 	program uint32
 	memlock uint64 // 0 for a link
 }
 
-// process is one with such files.
-type process struct {
-	pid    int
-	comm   string
-	fdinfo int // its directory, as paths from the root of procfs take longer
-}
-
-// closeAll closes the directories of the processes of files, those of a process being next to each other.
-func closeAll(files []file) {
-	for i, f := range files {
-		if i == 0 || f.process != files[i-1].process {
-			unix.Close(f.process.fdinfo)
-		}
-	}
-}
+// directory is how one is opened.
+const directory = unix.O_RDONLY | unix.O_DIRECTORY | unix.O_CLOEXEC
 
 // scan finds those of a process (https://docs.kernel.org/filesystems/proc.html, 3.8).
-func (s *scanner) scan(root string, pid int) error {
-	path := root + "/" + strconv.Itoa(pid)
-	dir, err := unix.Open(path+"/fd", directory, 0)
+func (s *scanner) scan(pid int) error {
+	process := s.root + "/" + strconv.Itoa(pid)
+	dir, err := unix.Open(process+"/fd", directory, 0)
 	if err != nil {
 		return err
 	}
 	defer unix.Close(dir)
-	var holder *process
+	p := openProcess{path: process, holder: Holder{PID: pid}, fdinfo: -1}
+	defer p.close()
 	for {
 		n, err := unix.ReadDirent(dir, s.entries[:])
 		if err != nil || n == 0 {
@@ -176,40 +137,47 @@ func (s *scanner) scan(root string, pid int) error {
 			if err != nil || !isBPF(s.link[:n]) {
 				continue
 			}
-			if holder == nil {
-				if holder, err = openProcess(path, pid); err != nil {
-					return err
-				}
+			if err := p.open(); err != nil {
+				return err
 			}
-			s.found = append(s.found, file{process: holder, fd: name})
+			s.read(&p, name)
 		}
 	}
 }
 
-const directory = unix.O_RDONLY | unix.O_DIRECTORY | unix.O_CLOEXEC
-
-func openProcess(path string, pid int) (*process, error) {
-	fdinfo, err := unix.Open(path+"/fdinfo", directory, 0)
+// read reads what a file tells, if it is still open.
+func (s *scanner) read(p *openProcess, fd string) {
+	data, err := readInto(s.fdinfo[:], p.fdinfo, fd)
 	if err != nil {
-		return nil, err
+		return
 	}
-	comm, _ := os.ReadFile(path + "/comm") // empty if it has just ended
-	return &process{pid, strings.TrimSuffix(string(comm), "\n"), fdinfo}, nil
+	if id, ok := field(data, "prog_id"); ok {
+		memlock, _ := field(data, "memlock")
+		s.found = append(s.found, file{p.holder, uint32(id), memlock})
+	}
 }
 
-// read reads what one tells, if it is still open.
-func (s *scanner) read(f file) {
-	data, err := readInto(s.fdinfo[:], f.process.fdinfo, f.fd)
-	if err != nil {
-		return
+// openProcess is a process with such files: of most, no more is opened than the list of their files.
+type openProcess struct {
+	path   string
+	holder Holder
+	fdinfo int // its directory, as paths from the root of procfs take longer; -1 if it is not open
+}
+
+func (p *openProcess) open() (err error) {
+	if p.fdinfo >= 0 {
+		return nil
 	}
-	id, ok := field(data, "prog_id")
-	if !ok {
-		return
+	comm, _ := os.ReadFile(p.path + "/comm") // empty if it has just ended
+	p.holder.Comm = strings.TrimSuffix(string(comm), "\n")
+	p.fdinfo, err = unix.Open(p.path+"/fdinfo", directory, 0)
+	return err
+}
+
+func (p *openProcess) close() {
+	if p.fdinfo >= 0 {
+		unix.Close(p.fdinfo)
 	}
-	f.program = uint32(id)
-	f.memlock, _ = field(data, "memlock")
-	s.found = append(s.found, f)
 }
 
 // isBPF tells whether the target of an open file is one that can hold a program: a BPF program or link.
