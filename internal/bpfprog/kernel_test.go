@@ -282,16 +282,24 @@ func cgroup(t *testing.T) (dir, name string) {
 	if root == "" {
 		t.Fatal("cgroups v2 are not mounted")
 	}
-	dir, err := os.MkdirTemp(root, "bperf-test-*")
+	outer, err := os.MkdirTemp(root, "bperf-test-prog-*")
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { os.Remove(dir) })
-	if err := os.Mkdir(dir+"/inner", 0o755); err != nil {
+	inner := outer + "/inner"
+	t.Cleanup(func() { remove(t, outer) })
+	if err := os.Mkdir(inner, 0o755); err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { os.Remove(dir + "/inner") })
-	return dir + "/inner", "/" + filepath.Base(dir) + "/inner"
+	t.Cleanup(func() { remove(t, inner) })
+	return inner, "/" + filepath.Base(outer) + "/inner"
+}
+
+func remove(t *testing.T, dir string) {
+	t.Helper()
+	if err := os.Remove(dir); err != nil {
+		t.Error(err)
+	}
 }
 
 // TestAttachments attaches programs in the ways that any kernel allows.
