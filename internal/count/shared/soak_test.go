@@ -81,12 +81,11 @@ func TestSoak(t *testing.T) {
 		expect(t, c, fmt.Sprint("survivor ", i), want)
 		check(t, c.Close())
 	}
-	more := func() []string {
-		return slices.DeleteFunc(bpfObjects(t), func(o string) bool { return slices.Contains(before, o) })
-	}
-	left := more()
-	for deadline := time.Now().Add(10 * time.Second); len(left) > 0 && time.Now().Before(deadline); left = more() {
-		time.Sleep(10 * time.Millisecond)
+	// Others may use BPF at the same time. What they have comes to its end, too.
+	left := slices.DeleteFunc(bpfObjects(t), func(o string) bool { return slices.Contains(before, o) })
+	for deadline := time.Now().Add(30 * time.Second); len(left) > 0 && time.Now().Before(deadline); time.Sleep(10 * time.Millisecond) {
+		now := bpfObjects(t)
+		left = slices.DeleteFunc(left, func(o string) bool { return !slices.Contains(now, o) })
 	}
 	if len(left) > 0 {
 		t.Errorf("there still are %q", left)
