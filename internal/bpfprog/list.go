@@ -8,8 +8,6 @@ import (
 	"os/user"
 	"strconv"
 	"time"
-
-	"github.com/cilium/ebpf"
 )
 
 // Listing is a list of programs with what belongs to them.
@@ -145,16 +143,13 @@ func userName(uid uint32) string {
 	return number
 }
 
-// statsRunTime is BPF_STATS_RUN_TIME of include/uapi/linux/bpf.h.
-const statsRunTime = 0
-
 // observe lets the kernel count runs for the interval.
 func (l *Listing) observe(r *Reader, interval time.Duration) error {
-	on, err := ebpf.EnableStats(statsRunTime)
+	counting, err := enableStats()
 	if err != nil {
-		return fmt.Errorf("enable the statistics of program runs: %w%s", err, remedy(err))
+		return err
 	}
-	defer on.Close()
+	defer counting.Close()
 	start := time.Now()
 	if err := l.readStats(r); err != nil {
 		return err

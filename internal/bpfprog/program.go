@@ -263,10 +263,16 @@ func (r *Reader) functionName(id, function uint32) string {
 	return t.TypeName()
 }
 
+// mostBTF is how much BTF is kept, as programs come and go while a Reader reads on.
+const mostBTF = 256
+
 // spec is the BTF with an ID; nil if it cannot be had, which is remembered.
 func (r *Reader) spec(id uint32) *btf.Spec {
 	spec, known := r.btf[id]
 	if !known {
+		if len(r.btf) >= mostBTF {
+			clear(r.btf)
+		}
 		spec = r.readSpec(id)
 		r.btf[id] = spec
 	}

@@ -132,16 +132,16 @@ func printProgList(w io.Writer, l *bpfprog.Listing, asJSON, everything bool) err
 	if err != nil {
 		return fmt.Errorf("print the list: %w", err)
 	}
-	return missingItems(l)
+	return missingItems(l.Missing)
 }
 
 // missingItems is an error for each item that selected nothing.
-func missingItems(l *bpfprog.Listing) error {
-	var missing []error
-	for _, m := range l.Missing {
-		missing = append(missing, m)
+func missingItems(missing []*bpfprog.NoMatchError) error {
+	var all []error
+	for _, m := range missing {
+		all = append(all, m)
 	}
-	return errors.Join(missing...)
+	return errors.Join(all...)
 }
 
 func progListText(l *bpfprog.Listing) string {

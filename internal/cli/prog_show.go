@@ -48,7 +48,7 @@ It needs root, or CAP_SYS_ADMIN, CAP_BPF and CAP_PERFMON. It changes nothing.`,
 			if err := print(cmd.OutOrStdout(), shown); err != nil {
 				return fmt.Errorf("print BPF programs: %w", err)
 			}
-			return missingItems(list)
+			return missingItems(list.Missing)
 		},
 	}
 	cmd.Flags().BoolVarP(&asJSON, "json", "j", false, "print a JSON array")

@@ -1,0 +1,179 @@
+package cli
+
+import (
+	"bytes"
+	"context"
+	"encoding/csv"
+	"encoding/json"
+	"fmt"
+	"io"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/bperf/bperf/internal/bpfprog"
+)
+
+func newProgStatsCommand() *cobra.Command {
+	var interval, count int
+	var format string
+	cmd := &cobra.Command{
+		Use:   "stats [flags] [SELECTOR]",
+		Short: "Print the runs and the run time of BPF programs at an interval, for scripts and node agents",
+		Long: `stats prints what the BPF programs that are loaded, or those that are selected, did in each interval: runs, run time, and
+runs that did not take place because the program ran on that CPU already. Programs that are loaded and unloaded
+meanwhile come and go.
+
+` + selectorHelp + `
+
+It ends at SIGINT or SIGTERM, after --count intervals, or when nobody reads its output any more.
+
+It needs root, or CAP_SYS_ADMIN and CAP_BPF. It lets the kernel count the runs of all BPF programs until it ends.`,
+		Example: `  bperf prog stats -I 5000
+  bperf prog stats --format json type:xdp | jq 'select(.use.cpus > 0.01)'
+  bperf prog stats --format openmetrics --count 1 > programs.prom`,
+		Args: cobra.MaximumNArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			write, known := statsFormats[format]
+			switch {
+			case !known:
+				return badValue("--format %s: the formats are csv, json and openmetrics", format)
+			case interval < 10:
+				return badValue("--interval %d: an interval is at least 10 ms", interval)
+			case count < 0:
+				return badValue("--count %d: a number of intervals is 1 or more, or 0 for no end", count)
+			}
+			selector, err := bpfprog.Parse(slices.Concat(args, []string{"all"})[0])
+			if err != nil {
+				return &ExitError{Status: statusBadOption, Err: err}
+			}
+			observer, missing, err := bpfprog.Observe(selector)
+			if err != nil {
+				return err
+			}
+			defer observer.Close()
+			if len(args) > 0 && len(missing) > 0 {
+				return missingItems(missing)
+			}
+			ctx, stop := untilEnd(cmd.Context(), cmd.OutOrStdout())
+			defer stop()
+			return ended(printProgStats(ctx, cmd.OutOrStdout(), observer.Next, write, time.Duration(interval)*time.Millisecond, count))
+		},
+	}
+	cmd.Flags().IntVarP(&interval, "interval", "I", 1000, "length of an interval in `MS` (at least 10)")
+	cmd.Flags().IntVar(&count, "count", 0, "end after `N` intervals")
+	cmd.Flags().StringVar(&format, "format", "csv", "csv, json (an object per line) or openmetrics")
+	formats := []string{"csv", "json", "openmetrics"}
+	if err := cmd.RegisterFlagCompletionFunc("format", cobra.FixedCompletions(formats, cobra.ShellCompDirectiveNoFileComp)); err != nil {
+		panic(err) // the flag is there
+	}
+	return cmd
+}
+
+func badValue(format string, a ...any) error {
+	return &ExitError{Status: statusBadCombination, Err: fmt.Errorf(format, a...)}
+}
+
+// printProgStats prints what next returns, each interval with one write, until the context is done or there were enough.
+func printProgStats(ctx context.Context, w io.Writer, next func() (*bpfprog.Observation, error), write statsWriter, interval time.Duration, count int) error {
+	ticker := time.NewTicker(interval)
+	defer ticker.Stop()
+	var b bytes.Buffer
+	for n := 1; ; n++ {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-ticker.C:
+		}
+		observation, err := next()
+		if err != nil {
+			return err
+		}
+		b.Reset()
+		write(&b, observation, n == 1)
+		if _, err := w.Write(b.Bytes()); err != nil {
+			return fmt.Errorf("print the statistics: %w", err)
+		}
+		if n == count {
+			return nil
+		}
+	}
+}
+
+// statsWriter writes an interval. What stands before the first one only is written with that.
+type statsWriter func(b *bytes.Buffer, o *bpfprog.Observation, first bool)
+
+var statsFormats = map[string]statsWriter{"csv": writeStatsCSV, "json": writeStatsJSON, "openmetrics": writeStatsOpenMetrics}
+
+func writeStatsCSV(b *bytes.Buffer, o *bpfprog.Observation, first bool) {
+	w := csv.NewWriter(b) // its errors are those of the buffer, which has none
+	if first {
+		w.Write([]string{"time", "window_ns", "id", "type", "name", "tag", "run_count", "run_time_ns", "recursion_misses", "cpus"})
+	}
+	for _, p := range o.Programs {
+		w.Write([]string{o.Time.Format(time.RFC3339Nano), strconv.FormatInt(int64(o.Window), 10), decimal(p.ID), p.Type.String(), p.Name, p.Tag,
+			decimal(p.Use.Runs), strconv.FormatInt(int64(p.Use.RunTime), 10), decimal(p.Use.Missed), strconv.FormatFloat(p.Use.CPUs, 'f', 6, 64)})
+	}
+	w.Flush()
+}
+
+// statsJSON is a program in an interval. It has the keys that list gives the same things.
+type statsJSON struct {
+	Time   time.Time     `json:"time"`
+	Window time.Duration `json:"window_ns"`
+	ID     uint32        `json:"id"`
+	Type   bpfprog.Type  `json:"type"`
+	Name   string        `json:"name"`
+	Tag    string        `json:"tag"`
+	Stats  bpfprog.Stats `json:"stats"`
+	Use    bpfprog.Use   `json:"use"`
+}
+
+func writeStatsJSON(b *bytes.Buffer, o *bpfprog.Observation, _ bool) {
+	encoder := json.NewEncoder(b)
+	encoder.SetEscapeHTML(false)
+	for _, p := range o.Programs {
+		encoder.Encode(statsJSON{o.Time, o.Window, p.ID, p.Type, p.Name, p.Tag, p.Program.Stats, p.Use}) // numbers and strings can be encoded
+	}
+}
+
+// metric is a counter of OpenMetrics (https://prometheus.io/docs/specs/om/open_metrics_spec/).
+type metric struct {
+	name, unit, help string
+	value            func(bpfprog.Stats) string
+}
+
+var metrics = []metric{
+	{"bperf_prog_runs", "", "Runs of a BPF program since it was loaded, as far as they were counted.",
+		func(s bpfprog.Stats) string { return decimal(s.Runs) }},
+	{"bperf_prog_run_time_seconds", "seconds", "Time that these runs took.",
+		func(s bpfprog.Stats) string {
+			return fmt.Sprintf("%d.%09d", s.RunTime/time.Second, s.RunTime%time.Second)
+		}},
+	{"bperf_prog_recursion_misses", "", "Runs that did not take place, as the program ran on that CPU already.",
+		func(s bpfprog.Stats) string { return decimal(s.Missed) }},
+}
+
+// writeStatsOpenMetrics writes an exposition with all that was counted so far: who reads it takes differences.
+func writeStatsOpenMetrics(b *bytes.Buffer, o *bpfprog.Observation, _ bool) {
+	for _, m := range metrics {
+		fmt.Fprintf(b, "# TYPE %s counter\n", m.name)
+		if m.unit != "" {
+			fmt.Fprintf(b, "# UNIT %s %s\n", m.name, m.unit)
+		}
+		fmt.Fprintf(b, "# HELP %s %s\n", m.name, m.help)
+		for _, p := range o.Programs {
+			fmt.Fprintf(b, "%s_total{id=\"%d\",name=\"%s\",type=\"%s\",tag=\"%s\"} %s\n",
+				m.name, p.ID, labelValue(p.Name), labelValue(p.Type.String()), labelValue(p.Tag), m.value(p.Program.Stats))
+		}
+	}
+	b.WriteString("# EOF\n")
+}
+
+var labelEscapes = strings.NewReplacer(`\`, `\\`, `"`, `\"`, "\n", `\n`)
+
+// labelValue escapes what stands in quotes there, which is UTF-8.
+func labelValue(s string) string { return labelEscapes.Replace(strings.ToValidUTF8(s, "\uFFFD")) }
