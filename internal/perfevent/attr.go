@@ -18,7 +18,7 @@ type Attr struct {
 	SampleType       uint64
 	ReadFormat       uint64
 	Flags            Flags
-	Wakeup           uint32 // wakeup_events
+	Wakeup           uint32 // wakeup_events: samples; or wakeup_watermark with the flag Watermark: bytes of records of any type
 	BpType           uint32
 	Config1          uint64 // bp_addr, kprobe_func, uprobe_path
 	Config2          uint64 // bp_len, kprobe_addr, probe_offset
@@ -66,10 +66,15 @@ const (
 	ExcludeIdle   Flags = Flags(unix.PerfBitExcludeIdle)
 	Freq          Flags = Flags(unix.PerfBitFreq)
 	EnableOnExec  Flags = Flags(unix.PerfBitEnableOnExec)
+	Watermark     Flags = Flags(unix.PerfBitWatermark)
 	PreciseIPBit1 Flags = Flags(unix.PerfBitPreciseIPBit1)
 	PreciseIPBit2 Flags = Flags(unix.PerfBitPreciseIPBit2)
+	SampleIDAll   Flags = Flags(unix.PerfBitSampleIDAll)
 	ExcludeHost   Flags = Flags(unix.PerfBitExcludeHost)
 	ExcludeGuest  Flags = Flags(unix.PerfBitExcludeGuest)
+	UseClockID    Flags = Flags(unix.PerfBitUseClockID)
+	KSymbols      Flags = 1 << 29 // ksymbol: records of code of the kernel, Linux 5.1
+	BPFEvents     Flags = 1 << 30 // bpf_event: records of BPF programs, Linux 5.1
 )
 
 // Has reports whether all of f are set.
@@ -88,6 +93,7 @@ const (
 
 // What a sample has, in the order of the record: enum perf_event_sample_format, as far as it is used.
 const (
-	SampleIP  = unix.PERF_SAMPLE_IP
-	SampleTID = unix.PERF_SAMPLE_TID
+	SampleIP   = unix.PERF_SAMPLE_IP
+	SampleTID  = unix.PERF_SAMPLE_TID
+	SampleTime = unix.PERF_SAMPLE_TIME
 )

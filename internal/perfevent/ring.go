@@ -30,11 +30,13 @@ type Record struct {
 
 // Types of records: enum perf_event_type, as far as they are used.
 const (
-	RecordLost   = unix.PERF_RECORD_LOST // id, number of records that found no room
-	RecordSample = unix.PERF_RECORD_SAMPLE
+	RecordLost     = unix.PERF_RECORD_LOST // id, number of records that found no room
+	RecordSample   = unix.PERF_RECORD_SAMPLE
+	RecordKSymbol  = unix.PERF_RECORD_KSYMBOL
+	RecordBPFEvent = unix.PERF_RECORD_BPF_EVENT
 )
 
-// Map makes a ring of 2^order pages for an event that was opened with a sample period. It stays
+// Map makes a ring of 2^order pages for an event that was opened with a sample period, or counts nothing. It stays
 // valid when the event is closed, until Close.
 //
 // Counts against kernel.perf_event_mlock_kb and RLIMIT_MEMLOCK; beyond both, without CAP_IPC_LOCK,
