@@ -4,6 +4,8 @@
 package bpfprog
 
 import (
+	"bytes"
+	"encoding/binary"
 	"encoding/hex"
 	"errors"
 	"fmt"
@@ -55,6 +57,7 @@ type Function struct {
 	Tag     string  `json:"tag"`               // of the function; differs from the program's if there are several
 	Address Address `json:"address,omitempty"` // 0 where addresses of the kernel may not be seen
 	Size    uint32  `json:"bytes_jited"`       // 0 without JIT compiler, and of several functions where addresses are hidden
+	Source  *Line   `json:"source,omitempty"`  // where it begins; a Detail
 }
 
 // Address is an address of the kernel.
@@ -80,6 +83,7 @@ type Reader struct {
 type Detail struct {
 	Functions bool
 	Memlock   bool
+	Source    bool // of functions
 }
 
 // NewReader makes a Reader that reads such detail of each program.
@@ -241,6 +245,11 @@ func (r *Reader) functions(d descriptor, p *Program, counts *programInfo) ([]Fun
 			f.Name = r.functionName(p.BTF, records[i].btf)
 		}
 	}
+	if r.detail.Source && counts.lines > 0 {
+		if err := r.source(d, p.BTF, counts.lines, records[:min(info.functions, counts.functions)], all); err != nil {
+			return nil, err
+		}
+	}
 	if all[0].Name == "" {
 		all[0].Name = p.Name
 	}
@@ -248,6 +257,41 @@ func (r *Reader) functions(d descriptor, p *Program, counts *programInfo) ([]Fun
 		all[0].Size = p.JITed
 	}
 	return all, nil
+}
+
+// lineRecord is struct bpf_line_info.
+type lineRecord struct {
+	offset           uint32 // instructions from the start of the program
+	file, text, line uint32 // the first two in the strings of the BTF; line and column
+}
+
+// source adds the lines where functions begin: of each function BTF has a line for its first instruction.
+func (r *Reader) source(d descriptor, id, n uint32, records []functionRecord, functions []Function) error {
+	lines := make([]lineRecord, n)
+	info := programInfo{lines: n, lineRecordSize: uint32(unsafe.Sizeof(lines[0])), lineList: unsafe.Pointer(&lines[0])}
+	if err := d.info(unsafe.Pointer(&info), unsafe.Sizeof(info)); err != nil {
+		return err
+	}
+	spec := r.spec(id)
+	if spec == nil {
+		return nil
+	}
+	starts := make(map[uint32]lineRecord)
+	for _, l := range lines[:min(info.lines, n)] {
+		starts[l.offset] = l
+	}
+	for i, f := range records[:min(len(records), len(functions))] {
+		l, there := starts[f.offset]
+		if !there {
+			continue
+		}
+		var b bytes.Buffer
+		binary.Write(&b, binary.NativeEndian, []uint32{l.offset, l.file, l.text, l.line}) // into memory, which cannot fail
+		if found, err := btf.LoadLineInfos(&b, binary.NativeEndian, 1, spec); err == nil {
+			functions[i].Source = newLine(found[0].Line)
+		}
+	}
+	return nil
 }
 
 // functionName is the name of a function that BTF describes; empty if it cannot be had.

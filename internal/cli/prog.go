@@ -13,7 +13,7 @@ func newProgCommand() *cobra.Command {
 		Args: unknownCommand,
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
-	cmd.AddCommand(newProgListCommand(), newProgShowCommand(), newProgStatsCommand())
+	cmd.AddCommand(newProgListCommand(), newProgShowCommand(), newProgStatsCommand(), newProgWatchCommand())
 	return cmd
 }
 

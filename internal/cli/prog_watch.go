@@ -1,0 +1,146 @@
+package cli
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/bperf/bperf/internal/bpfprog"
+)
+
+func newProgWatchCommand() *cobra.Command {
+	var asJSON bool
+	cmd := &cobra.Command{
+		Use:   "watch [flags]",
+		Short: "Show BPF programs as they are loaded and unloaded",
+		Long: `watch shows each BPF program that is loaded or unloaded from now on: who loaded it, what it is, its functions and where their
+source is, its maps and sizes. Programs that are unloaded at once are shown, too; what could not be read of them any
+more is said.
+
+It ends at SIGINT or SIGTERM, or when nobody reads its output any more.
+
+It needs root, or CAP_SYS_ADMIN, CAP_BPF and CAP_PERFMON, and Linux 5.1. It changes nothing.`,
+		Example: `  bperf prog watch
+  bperf prog watch --json | jq 'select(.event == "load") | {time, name, pid, comm}'`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			watcher, err := bpfprog.NewWatcher()
+			if err != nil {
+				return err
+			}
+			defer watcher.Close()
+			ctx, stop := untilEnd(cmd.Context(), cmd.OutOrStdout())
+			defer stop()
+			fmt.Fprintln(os.Stderr, "Watching BPF programs.") // who loads programs to see them here may begin
+			return ended(printChanges(ctx, cmd.OutOrStdout(), watcher.Run, asJSON))
+		},
+	}
+	cmd.Flags().BoolVarP(&asJSON, "json", "j", false, "print a JSON object per line")
+	return cmd
+}
+
+// mostUnprinted is how many changes wait to be printed at most. Beyond that nothing is read, and the kernel loses records, which is shown.
+const mostUnprinted = 16384
+
+// printChanges prints what run tells, while run goes on: whoever reads the output may be slow.
+func printChanges(ctx context.Context, w io.Writer, run func(context.Context, func(bpfprog.Change)) error, asJSON bool) error {
+	ctx, stop := context.WithCancel(ctx)
+	defer stop()
+	changes := make(chan bpfprog.Change, mostUnprinted)
+	done := make(chan error, 1)
+	go func() {
+		done <- run(ctx, func(c bpfprog.Change) { changes <- c })
+		close(changes)
+	}()
+	print := printChange
+	if asJSON {
+		print = printChangeJSON
+	}
+	var err error
+	for c := range changes {
+		if err != nil {
+			continue // it is ending
+		}
+		if err = print(w, c); err != nil {
+			err = fmt.Errorf("print the changes: %w", err)
+			stop()
+		}
+	}
+	return cmp.Or(err, <-done)
+}
+
+func printChangeJSON(w io.Writer, c bpfprog.Change) error {
+	encoder := json.NewEncoder(w)
+	encoder.SetEscapeHTML(false)
+	return encoder.Encode(c)
+}
+
+func printChange(w io.Writer, c bpfprog.Change) error {
+	var b strings.Builder
+	fmt.Fprintf(&b, "%s  %-6s  ", c.Time.Format("2006-01-02 15:04:05.000000"), c.Event)
+	switch c.Event {
+	case bpfprog.LostSome:
+		fmt.Fprintf(&b, "%d records: programs came and went faster than they were read\n", c.Records)
+	case bpfprog.Unloaded:
+		lived := "loaded unseen"
+		if c.Lived != nil {
+			lived = "lived " + c.Lived.Round(time.Microsecond).String()
+		}
+		writeChanged(&b, c)
+		b.WriteString("  " + lived + "\n")
+	case bpfprog.Loaded:
+		writeChanged(&b, c)
+		if c.Missed != "" {
+			b.WriteString("  " + c.Missed)
+		}
+		b.WriteByte('\n')
+		writeLoaded(&b, c)
+	}
+	_, err := io.WriteString(w, b.String())
+	return err
+}
+
+// writeChanged writes columns that are wide enough for most.
+func writeChanged(b *strings.Builder, c bpfprog.Change) {
+	fmt.Fprintf(b, "%7d  %-14s  %-16s  %s", c.ID, cmp.Or(c.Type, "-"), printable(cmp.Or(c.Name, "-")), c.Tag)
+}
+
+// writeLoaded writes what is known of a program that was loaded, below its line.
+func writeLoaded(b *strings.Builder, c bpfprog.Change) {
+	by := bpfprog.Holder{PID: c.PID, Comm: cmp.Or(c.Comm, "a process that has ended")}.String()
+	if c.PID == 0 {
+		by = "a process of another PID namespace"
+	}
+	if c.User != "" {
+		by += ", user " + c.User
+	}
+	writeDetail(b, "loaded by", 1, []literal{literal(by)})
+	var functions []literal
+	for _, f := range c.Functions {
+		text := cmp.Or(f.Name, "-")
+		if f.Name == "" && len(c.Functions) == 1 {
+			break
+		}
+		if f.Source != nil {
+			text += fmt.Sprintf(" (%s:%d)", f.Source.File, f.Source.Number)
+		}
+		functions = append(functions, literal(text))
+	}
+	writeDetail(b, "functions", 6, functions)
+	writeDetail(b, "maps", 6, c.Maps)
+	if p := c.Program; p != nil {
+		b.WriteString("       bytes        " + decimal(p.Xlated) + " translated, " + decimal(p.JITed) + " JITed, " + decimal(p.Memlock) + " locked\n")
+	}
+}
+
+// literal is a text that prints itself.
+type literal string
+
+func (l literal) String() string { return string(l) }
