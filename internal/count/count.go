@@ -15,9 +15,10 @@ type Cell struct {
 	Event  int // into the events of the list that was opened
 	CPU    int // CPU number, or None where it counts on whatever CPU the thread runs
 	Thread int // into the threads of the target, or None
-	Cgroup int // into the cgroups of the target, or None
+	Cgroup int // into the cgroups of the target or, where BPF programs are counted, into these; or None
 
 	perfevent.Reading
+	Runs *Runs // of a BPF program, what was counted in each; nil for all else
 }
 
 // Counter counts events for a target. The readings only grow, from the first Enable to Close;

@@ -95,6 +95,19 @@ func (c *Counter) addLost(s *set, now time.Time) {
 	}
 }
 
+// Descriptors calls f with each perf event: the index of what it counts in the list, its CPU, and its descriptor, which stays the
+// counter's.
+func (c *Counter) Descriptors(f func(event, cpu, fd int) error) error {
+	for _, s := range c.sets {
+		for i, e := range s.events {
+			if err := f(c.cells[s.cells[i]].Event, s.cpu, e.FD()); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
 // each calls f for all sets, those of a CPU from there.
 func (c *Counter) each(f func(*set) error) error {
 	for rest := c.sets; len(rest) > 0; {

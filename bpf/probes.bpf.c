@@ -1,0 +1,258 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+/*
+ * Counting inside a BPF program: one program at its entry and one at its exit, for all events of a session. Each program that is
+ * counted has its own pair with its own maps. The user side is internal/count/program.
+ *
+ * A CPU has a perf event per event of the session, which runs all the time. The readings at entry belong to one run: they are
+ * kept in a slot of the CPU with the address of the run's frame, which no other run that has not ended can have. BPF programs do
+ * not migrate, so that the exit finds them on the same CPU, whatever ran in between.
+ */
+#include "kernel.h"
+
+char LICENSE[] SEC("license") = "Dual BSD/GPL";
+
+enum {
+	MAX_EVENTS = 64,
+	SLOTS = 4, /* runs that a CPU can have begun at a time: in a task, in interrupts, in NMIs, in tasks that are preempted */
+	BUCKETS = 252,
+};
+
+/* reading is a struct bpf_perf_event_value, but with the time that the event was not on a counter. */
+struct reading {
+	__u64 value;
+	__u64 enabled;
+	__u64 stopped; /* enabled - running */
+};
+
+/* slot has the readings that a run began with. */
+struct slot {
+	__u64 frame; /* address of the run's arguments on the stack; 0 for a free slot */
+	__u64 task;
+	__u64 switches; /* of the task until then */
+	__u64 read;	/* events that could be read, one bit each */
+	__u64 window;
+	struct bpf_perf_event_value start[MAX_EVENTS];
+};
+
+/* sum is what an event counted in all runs. */
+struct sum {
+	struct reading reading;
+	__u64 runs; /* for the whole of which it was on a counter: min, max and the histogram are of these */
+	__u64 min;
+	__u64 max;
+};
+
+/* Why a run is not in the sums. */
+enum dropped {
+	DROPPED_BEGUN,	    /* its beginning was not seen */
+	DROPPED_FULL,	    /* its slot was given to another run: those that end are in DROPPED_BEGUN, too */
+	DROPPED_SWITCHED,   /* other tasks ran meanwhile */
+	DROPPED_UNREADABLE, /* an event could not be read */
+	DROPPED_KINDS,
+};
+
+struct cpu {
+	__u64 runs; /* that ended */
+	__u64 dropped[DROPPED_KINDS];
+	__u64 victim;	/* slot that is taken next if none is free */
+	__u64 entering; /* on_entry is at work: what interrupts it has no beginning of its own */
+	struct slot slots[SLOTS];
+	struct bpf_perf_event_value now[MAX_EVENTS];
+	struct sum sums[MAX_EVENTS];
+};
+
+/* histogram has the runs of an event by what was counted in one: 4 buckets per power of 2. */
+struct histogram {
+	__u64 runs[BUCKETS];
+};
+
+/* CPUs of event e begin at element e * nr_cpus. Made by the user side, for its size. */
+struct {
+	__uint(type, BPF_MAP_TYPE_PERF_EVENT_ARRAY);
+	__type(key, __u32);
+	__type(value, __u32);
+} events SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, struct cpu);
+} cpus SEC(".maps");
+
+/* One per event: the user side sets how many. */
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, struct histogram);
+} histograms SEC(".maps");
+
+/* Odd while the session counts: a run counts if all of it is in one window. */
+volatile __u64 window SEC(".data.window") = 0;
+
+const volatile __u32 nr_cpus; /* that are possible */
+const volatile __u32 nr_events;
+const volatile __u64 partial_events; /* that not all CPUs have */
+
+static __always_inline struct cpu *this_cpu(void)
+{
+	__u32 zero = 0;
+
+	return bpf_map_lookup_elem(&cpus, &zero);
+}
+
+/* read_all reads all events, and returns which could be read. Without branches, as the verifier follows each of them. */
+static __always_inline __u64 read_all(struct bpf_perf_event_value *to)
+{
+	__u32 i, cpu = bpf_get_smp_processor_id();
+	__u64 read = 0;
+
+	for (i = 0; i < MAX_EVENTS && i < nr_events; i++) {
+		long err = bpf_perf_event_read_value(&events, (__u64)i * nr_cpus + cpu, &to[i], sizeof(to[i]));
+
+		read |= (~(__u64)err >> 63) << i;
+	}
+	return read;
+}
+
+struct task_struct___switches {
+	unsigned long nvcsw;
+	unsigned long nivcsw;
+} __attribute__((preserve_access_index));
+
+/* switches is how often a task was switched away from. */
+static __always_inline __u64 switches(struct task_struct___switches *task)
+{
+	return task->nvcsw + task->nivcsw;
+}
+
+/* bucket is that of a value: one each for 0 to 3, then 4 for each power of 2. */
+static __always_inline __u64 bucket(__u64 value)
+{
+	__u64 v = value, log = 0, shift;
+
+	for (shift = 32; shift; shift >>= 1) {
+		if (v >> shift) {
+			v >>= shift;
+			log += shift;
+		}
+	}
+	if (log < 2)
+		return value;
+	return (log - 1) * 4 + (value >> (log - 2) & 3);
+}
+
+/* record adds what a run counted of an event. A function of its own for the verifier, which looks at it once and not for each
+ * event. */
+__noinline int record(__u32 event)
+{
+	struct cpu *cpu = this_cpu();
+	struct histogram *h = bpf_map_lookup_elem(&histograms, &event);
+	struct bpf_perf_event_value *d;
+	struct sum *s;
+	__u64 b;
+
+	if (!cpu || !h || event >= MAX_EVENTS)
+		return 0;
+	d = &cpu->now[event];
+	s = &cpu->sums[event];
+	s->reading.value += d->counter;
+	s->reading.enabled += d->enabled;
+	s->reading.stopped += d->enabled - d->running;
+	if (d->enabled != d->running)
+		return 0;
+	if (!s->runs || d->counter < s->min)
+		s->min = d->counter;
+	if (d->counter > s->max)
+		s->max = d->counter;
+	s->runs++;
+	b = bucket(d->counter);
+	if (b < BUCKETS)
+		h->runs[b]++;
+	return 0;
+}
+
+SEC("fentry/target")
+int on_entry(void *ctx)
+{
+	struct cpu *cpu = this_cpu();
+	struct task_struct___switches *task;
+	struct slot *slot = NULL;
+	__u64 now = window;
+	__u32 i;
+
+	if (!cpu || !(now & 1))
+		return 0;
+	cpu->entering = 1;
+	barrier();
+	for (i = 0; i < SLOTS; i++) {
+		/* A run with the same frame has ended without on_exit. */
+		if (!cpu->slots[i].frame || cpu->slots[i].frame == (__u64)ctx || cpu->slots[i].window != now) {
+			slot = &cpu->slots[i];
+			break;
+		}
+	}
+	if (!slot) {
+		slot = &cpu->slots[cpu->victim++ % SLOTS];
+		cpu->dropped[DROPPED_FULL]++;
+	}
+	task = (void *)bpf_get_current_task_btf();
+	slot->frame = (__u64)ctx;
+	slot->window = now;
+	slot->task = (__u64)task;
+	slot->switches = switches(task);
+	slot->read = read_all(slot->start);
+	barrier();
+	cpu->entering = 0;
+	return 0;
+}
+
+SEC("fexit/target")
+int on_exit(void *ctx)
+{
+	__u64 now = window, read, began, all = nr_events == MAX_EVENTS ? ~0ULL : (1ULL << nr_events) - 1;
+	struct cpu *cpu = this_cpu();
+	struct task_struct___switches *task;
+	struct slot *slot = NULL;
+	__u32 i;
+
+	if (!cpu || !(now & 1))
+		return 0;
+	read = read_all(cpu->now);
+	cpu->runs++;
+	for (i = 0; i < SLOTS; i++) {
+		if (cpu->slots[i].frame == (__u64)ctx) {
+			slot = &cpu->slots[i];
+			break;
+		}
+	}
+	if (!slot) {
+		cpu->dropped[DROPPED_BEGUN]++;
+		return 0;
+	}
+	slot->frame = 0;
+	began = slot->read;
+	task = (void *)bpf_get_current_task_btf();
+	if (cpu->entering || slot->window != now) {
+		cpu->dropped[DROPPED_BEGUN]++;
+		return 0;
+	}
+	if (slot->task != (__u64)task || slot->switches != switches(task)) {
+		cpu->dropped[DROPPED_SWITCHED]++;
+		return 0;
+	}
+	if (((read & began) | partial_events) != all) {
+		cpu->dropped[DROPPED_UNREADABLE]++;
+		return 0;
+	}
+	for (i = 0; i < MAX_EVENTS && i < nr_events; i++) {
+		if (!((read & began) >> i & 1))
+			continue;
+		cpu->now[i].counter -= slot->start[i].counter;
+		cpu->now[i].enabled -= slot->start[i].enabled;
+		cpu->now[i].running -= slot->start[i].running;
+		record(i);
+	}
+	return 0;
+}

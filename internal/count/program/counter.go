@@ -1,0 +1,360 @@
+package program
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"time"
+
+	"github.com/cilium/ebpf"
+
+	"github.com/bperf/bperf/internal/count"
+	"github.com/bperf/bperf/internal/count/direct"
+	"github.com/bperf/bperf/internal/event"
+	"github.com/bperf/bperf/internal/kernel"
+	"github.com/bperf/bperf/internal/perfevent"
+	"github.com/bperf/bperf/internal/target"
+)
+
+// Counter is a count.Counter for BPF programs. Its cells are of a CPU and a program, which is the index Cgroup. It is not safe for
+// concurrent use.
+//
+// Besides the events of its list it has those of OwnEvents, behind them.
+type Counter struct {
+	events   int             // of the list
+	perf     *direct.Counter // counts on CPUs all the time
+	array    *ebpf.Map
+	cpus     [][]int // on which an event counts
+	online   []int
+	programs []*subject
+
+	window  uint64
+	enabled time.Time     // zero while disabled
+	before  time.Duration // enabled up to the last Disable
+}
+
+// subject is a program that is counted in one of two ways.
+type subject struct {
+	Target
+	probes *probes      // nil if it cannot be traced
+	why    *Untraceable // then
+	kernel *statistics  // then, and what is counted in its place
+}
+
+// Events that a Counter has besides those of its list, and what stands in place of their PMU.
+const (
+	PMU     = "bpf"
+	Runs    = "bpf-runs"
+	RunTime = "bpf-run-time"
+	Dropped = "bpf-dropped"
+)
+
+// OwnEvents are the runs of a program that ended, their time in ns, and those of them that are not in the counts. The time is that
+// for which the first event was enabled within runs; where a program cannot be traced it is the kernel's, and nothing is dropped.
+func OwnEvents() []*event.Event {
+	none := perfevent.Attr{Type: math.MaxUint32} // no perf event's
+	return []*event.Event{
+		{Name: Runs, PMU: PMU, Attr: none, Scale: 1},
+		{Name: RunTime, PMU: PMU, Attr: none, Scale: 1e-6, Unit: "msec"},
+		{Name: Dropped, PMU: PMU, Attr: none, Scale: 1},
+	}
+}
+
+const (
+	ownRuns = iota
+	ownRunTime
+	ownDropped
+)
+
+// Open prepares to count the events of a list in BPF programs, on all CPUs that are online. It is no error if a program cannot be
+// traced: ErrAt tells why.
+func Open(list event.List, programs []Target, t target.Target, o count.Options) (*Counter, error) {
+	events := len(list.Events())
+	if events > maxEvents {
+		return nil, fmt.Errorf("%d events are too many to count in BPF programs: %d are possible", events, maxEvents)
+	}
+	c := &Counter{events: events, online: t.CPUs, cpus: make([][]int, events)}
+	if err := c.open(list, programs, t, o); err != nil {
+		return nil, errors.Join(err, c.Close())
+	}
+	return c, nil
+}
+
+func (c *Counter) open(list event.List, programs []Target, t target.Target, o count.Options) (err error) {
+	if c.perf, err = direct.Open(list, t, o); err != nil {
+		return err
+	}
+	all := options{count: c.events}
+	if all.events, err = c.newArray(); err != nil {
+		return err
+	}
+	if err := c.fillArray(); err != nil {
+		return err
+	}
+	for i := range c.events {
+		if len(c.cpus[i]) < len(t.CPUs) {
+			all.partial |= 1 << i
+		}
+	}
+	for _, p := range programs {
+		s := &subject{Target: p}
+		c.programs = append(c.programs, s)
+		s.probes, err = attach(p, all)
+		if err == nil {
+			continue
+		}
+		if !errors.As(err, &s.why) {
+			return err
+		}
+		if s.kernel, err = openStatistics(p); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// newArray makes the map through which the probes read perf events.
+func (c *Counter) newArray() (*ebpf.Map, error) {
+	cpus, err := ebpf.PossibleCPU()
+	if err != nil {
+		return nil, err
+	}
+	fd, err := perfevent.NewArray(probesMapEvents, max(cpus*c.events, 1))
+	if err != nil {
+		return nil, fmt.Errorf("create the BPF map %s: %w", probesMapEvents, err)
+	}
+	c.array, err = ebpf.NewMapFromFD(fd)
+	return c.array, err
+}
+
+func (c *Counter) fillArray() error {
+	cpus, err := ebpf.PossibleCPU()
+	if err != nil {
+		return err
+	}
+	return c.perf.Descriptors(func(ev, cpu, fd int) error {
+		c.cpus[ev] = append(c.cpus[ev], cpu)
+		if err := c.array.Put(uint32(ev*cpus+cpu), uint32(fd)); err != nil {
+			return fmt.Errorf("let BPF programs read event %d on CPU %d: %w", ev, cpu, err)
+		}
+		return nil
+	})
+}
+
+// Enable begins to count. Runs that are under way are not counted.
+func (c *Counter) Enable() error {
+	if !c.enabled.IsZero() {
+		return nil
+	}
+	if err := c.perf.Enable(); err != nil {
+		return err
+	}
+	c.window++
+	for _, p := range c.programs {
+		if err := p.begin(c.window); err != nil {
+			return err
+		}
+	}
+	c.enabled = time.Now()
+	return nil
+}
+
+// Disable ends counting. When it returns, nothing is added any more.
+func (c *Counter) Disable() error {
+	if c.enabled.IsZero() {
+		return nil
+	}
+	c.before += time.Since(c.enabled)
+	c.enabled = time.Time{}
+	c.window++
+	for _, p := range c.programs {
+		if err := p.end(c.window); err != nil {
+			return err
+		}
+	}
+	if err := kernel.WaitForBPF(); err != nil {
+		return err
+	}
+	return c.perf.Disable()
+}
+
+func (s *subject) begin(window uint64) (err error) {
+	if s.probes == nil {
+		return s.kernel.begin()
+	}
+	if s.probes.since, err = s.probes.countMisses(); err != nil {
+		return err
+	}
+	return s.probes.setWindow(window)
+}
+
+func (s *subject) end(window uint64) error {
+	if s.probes == nil {
+		return s.kernel.end()
+	}
+	if err := s.probes.setWindow(window); err != nil {
+		return err
+	}
+	now, err := s.probes.countMisses()
+	if err != nil {
+		return err
+	}
+	s.probes.misses = s.probes.misses.plus(now, s.probes.since)
+	s.probes.since = now
+	return nil
+}
+
+func (m Misses) plus(now, since Misses) Misses {
+	return Misses{m.Entry + now.Entry - since.Entry, m.Exit + now.Exit - since.Exit}
+}
+
+// Read appends the readings of each program.
+func (c *Counter) Read(dst []count.Cell) ([]count.Cell, error) {
+	var cells []count.Cell
+	for i, p := range c.programs {
+		var err error
+		if p.probes != nil {
+			cells, err = c.readTraced(cells, i)
+		} else {
+			cells, err = c.readStatistics(cells, i)
+		}
+		if err != nil {
+			return nil, err
+		}
+	}
+	for ev := range c.events + len(OwnEvents()) {
+		for _, cell := range cells {
+			if cell.Event == ev {
+				dst = append(dst, cell)
+			}
+		}
+	}
+	return dst, nil
+}
+
+// time is the time for which the session has counted.
+func (c *Counter) time() uint64 {
+	if c.enabled.IsZero() {
+		return uint64(c.before)
+	}
+	return uint64(c.before + time.Since(c.enabled))
+}
+
+func (c *Counter) readTraced(cells []count.Cell, program int) ([]count.Cell, error) {
+	p := c.programs[program].probes
+	state, histograms, err := p.read()
+	if err != nil {
+		return nil, err
+	}
+	misses, err := c.misses(p)
+	if err != nil {
+		return nil, err
+	}
+	time := c.time()
+	for ev, cpus := range c.cpus {
+		for _, cpu := range cpus {
+			s := state[cpu].Sums[ev]
+			runs := &count.Runs{Counted: state[cpu].counted(), Min: s.Min, Max: s.Max, Ranged: s.Runs > 0, Buckets: histograms[ev][cpu].Runs}
+			r := perfevent.Reading{Value: s.Reading.Value, Enabled: s.Reading.Enabled, Running: s.Reading.Enabled - s.Reading.Stopped}
+			cells = append(cells, count.Cell{Event: ev, CPU: cpu, Thread: count.None, Cgroup: program, Reading: r, Runs: runs})
+		}
+	}
+	for n, cpu := range c.online {
+		s := &state[cpu]
+		own := [...]uint64{ownRuns: s.Runs, ownRunTime: s.time(c.events), ownDropped: s.Runs - s.counted()}
+		if n == 0 { // the kernel does not say on which CPU
+			own[ownRuns] += misses.Exit
+			own[ownDropped] += misses.Exit
+		}
+		for i, v := range own {
+			r := perfevent.Reading{Value: v, Enabled: time, Running: time}
+			cells = append(cells, count.Cell{Event: c.events + i, CPU: cpu, Thread: count.None, Cgroup: program, Reading: r})
+		}
+	}
+	return cells, nil
+}
+
+// misses are those of the time in which the session counted.
+func (c *Counter) misses(p *probes) (Misses, error) {
+	if c.enabled.IsZero() {
+		return p.misses, nil
+	}
+	now, err := p.countMisses()
+	return p.misses.plus(now, p.since), err
+}
+
+// counted is how many runs are in the sums.
+func (s *probesCpu) counted() uint64 {
+	return s.Runs - s.Dropped[droppedBegun] - s.Dropped[droppedSwitched] - s.Dropped[droppedUnreadable]
+}
+
+// time is the time for which the first event that the CPU has was enabled within runs, in ns.
+func (s *probesCpu) time(events int) uint64 {
+	for i := range events {
+		if ns := s.Sums[i].Reading.Enabled; ns > 0 {
+			return ns
+		}
+	}
+	return 0
+}
+
+// As in bpf/probes.bpf.c.
+const (
+	droppedBegun = iota
+	droppedFull
+	droppedSwitched
+	droppedUnreadable
+)
+
+// Err says why an event cannot be counted in any program.
+func (c *Counter) Err(ev int) error {
+	if ev >= c.events {
+		return nil
+	}
+	if err := c.perf.Err(ev); err != nil {
+		return err
+	}
+	for _, p := range c.programs {
+		if p.why == nil {
+			return nil
+		}
+	}
+	return c.programs[0].why
+}
+
+// ErrAt says why an event cannot be counted in one of the programs.
+func (c *Counter) ErrAt(ev, program int) error {
+	p := c.programs[program]
+	switch {
+	case ev == c.events+ownDropped && p.why != nil:
+		return p.why
+	case ev >= c.events:
+		return nil
+	case c.perf.Err(ev) != nil:
+		return c.perf.Err(ev)
+	case p.why != nil:
+		return p.why
+	}
+	return nil
+}
+
+// Close detaches from all programs.
+func (c *Counter) Close() error {
+	var errs []error
+	for _, p := range c.programs {
+		if p.probes != nil {
+			errs = append(errs, p.probes.close())
+		}
+		if p.kernel != nil {
+			errs = append(errs, p.kernel.close())
+		}
+	}
+	if c.array != nil {
+		errs = append(errs, c.array.Close())
+	}
+	if c.perf != nil {
+		errs = append(errs, c.perf.Close())
+	}
+	c.programs, c.array, c.perf = nil, nil, nil
+	return errors.Join(errs...)
+}

@@ -1,0 +1,172 @@
+package program
+
+import (
+	"errors"
+	"math"
+	"syscall"
+	"testing"
+
+	"github.com/bperf/bperf/test/require"
+)
+
+// TestRunsOfAWindow has the runs between Enable and Disable counted, each of them and no other, with what is 0 at entry.
+func TestRunsOfAWindow(t *testing.T) {
+	prog, target := loadLoop(t, 100)
+	c := tracing(t, "cpu-clock,page-faults,dummy", target)
+	run(t, prog, 11)
+	check(t, c.Enable())
+	run(t, prog, 1000)
+	check(t, c.Disable())
+	r := read(t, c, 0)
+	run(t, prog, 100)
+	if after := read(t, c, 0); after.runs != r.runs || after.events[0].Reading != r.events[0].Reading {
+		t.Errorf("after the end %d runs and %+v, before %d and %+v", after.runs, after.events[0].Reading, r.runs, r.events[0].Reading)
+	}
+	check(t, c.Enable())
+	run(t, prog, 234)
+	check(t, c.Disable())
+	total := read(t, c, 0)
+	lost, err := c.Losses()
+	check(t, err)
+	if r.runs != 1000 || total.runs != 1234 || total.dropped != lost[0].Total() || total.dropped != lost[0].Switched {
+		t.Errorf("%d runs, then %d, and %d dropped: %v; want 1000, 1234, and none dropped but those switched away from",
+			r.runs, total.runs, total.dropped, lost[0])
+	}
+	for i, e := range total.events {
+		if e.Runs.Counted != total.runs-total.dropped || e.Enabled == 0 || e.Running != e.Enabled {
+			t.Errorf("event %d: %d runs counted, %+v", i, e.Runs.Counted, e.Reading)
+		}
+		var inBuckets uint64
+		for _, n := range e.Runs.Buckets {
+			inBuckets += n
+		}
+		if inBuckets != e.Runs.Counted || !e.Runs.Ranged || e.Runs.Min > e.Runs.Max || e.Value > e.Runs.Counted*e.Runs.Max {
+			t.Errorf("event %d: %d runs in the histogram of %d, from %d to %d, sum %d", i, inBuckets, e.Runs.Counted, e.Runs.Min, e.Runs.Max, e.Value)
+		}
+	}
+	if clock := total.events[0]; clock.Runs.Min == 0 || total.time != clock.Enabled {
+		t.Errorf("run time %d ns, enabled for %d ns, at least %d ns of the CPU's clock in a run", total.time, clock.Enabled, clock.Runs.Min)
+	}
+	if faults := total.events[1]; faults.Value != 0 || faults.Runs.Buckets[0] != faults.Runs.Counted {
+		t.Errorf("%d page faults", faults.Value)
+	}
+}
+
+// TestSeveralPrograms has each counted by itself.
+func TestSeveralPrograms(t *testing.T) {
+	a, first := loadLoop(t, 1)
+	b, second := loadLoop(t, 1)
+	c := tracing(t, "cpu-clock", first, second)
+	check(t, c.Enable())
+	run(t, a, 10)
+	run(t, b, 20)
+	check(t, c.Disable())
+	if one, two := read(t, c, 0).runs, read(t, c, 1).runs; one != 10 || two != 20 {
+		t.Errorf("%d and %d runs, want 10 and 20", one, two)
+	}
+}
+
+// TestSeveralSessions has sessions on one program, up to what the kernel allows, which the next one says.
+func TestSeveralSessions(t *testing.T) {
+	prog, target := loadLoop(t, 1)
+	sessions := []*Counter{tracing(t, "cpu-clock", target)}
+	for sessions[len(sessions)-1].programs[0].why == nil {
+		sessions = append(sessions, open(t, "cpu-clock", target))
+		if len(sessions) > 100 {
+			t.Fatal("the kernel allows 100 sessions")
+		}
+	}
+	last := len(sessions) - 1
+	why := sessions[last].Err(0)
+	if last < 10 || why == nil || !errors.Is(why, syscall.E2BIG) {
+		t.Errorf("%d sessions, then: %v", last, why)
+	}
+	t.Logf("%d sessions, then: %v", last, why)
+	for _, s := range sessions {
+		check(t, s.Enable())
+	}
+	run(t, prog, 7)
+	for i, s := range sessions {
+		if got := read(t, s, 0).runs; got != 7 {
+			t.Errorf("session %d counted %d runs, want 7", i, got)
+		}
+	}
+}
+
+// TestWithoutBTF has the kernel's statistics in place of events.
+func TestWithoutBTF(t *testing.T) {
+	prog, target := loadLoop(t, 1)
+	target.Function = ""
+	c := open(t, "cpu-clock", target)
+	run(t, prog, 1)
+	check(t, c.Enable())
+	run(t, prog, 5)
+	check(t, c.Disable())
+	run(t, prog, 2)
+	check(t, c.Enable())
+	run(t, prog, 4)
+	if r := read(t, c, 0); r.runs != 9 || r.time == 0 || r.dropped != 0 {
+		t.Errorf("%+v, want 9 runs", r)
+	}
+	for _, ev := range []int{0, c.events + ownDropped} {
+		if err := c.ErrAt(ev, 0); err == nil || err != error(c.programs[0].why) {
+			t.Errorf("event %d: %v", ev, err)
+		}
+	}
+	if c.Err(0) == nil || c.Err(c.events) != nil {
+		t.Errorf("events: %v, runs: %v", c.Err(0), c.Err(c.events))
+	}
+}
+
+// TestInstructions compares the growth of what a run counts with the instructions of the loop.
+func TestInstructions(t *testing.T) {
+	require.ExactPMU(t)
+	require.OneCPU(t)
+	const times = 50
+	base := math.NaN()
+	for _, rounds := range []int32{0, 1, 10, 100, 1000, 10_000, 100_000} {
+		prog, target := loadLoop(t, rounds)
+		c := tracing(t, "instructions,cycles", target)
+		check(t, c.Enable())
+		run(t, prog, times)
+		check(t, c.Disable())
+		r := read(t, c, 0)
+		lost, err := c.Losses()
+		check(t, err)
+		if r.runs != times || r.dropped != lost[0].Switched {
+			t.Errorf("%d rounds: %d runs, dropped: %v", rounds, r.runs, lost[0])
+		}
+		runs := r.events[0].Runs
+		median, _ := runs.Quantile(0.5)
+		t.Logf("%d rounds: %d runs, from %d to %d, median %.0f, mean %.1f; dropped: %v", rounds, runs.Counted, runs.Min, runs.Max, median,
+			float64(r.events[0].Value)/float64(runs.Counted), lost[0])
+		if rounds == 0 {
+			base = float64(runs.Min)
+			continue
+		}
+		// The least is that of a run that no interrupt came into. The loop has a move in front. The way through the kernel to a
+		// reading is now and then a few instructions shorter.
+		const few = 6
+		want := 1 + loopInstructions*float64(rounds)
+		if got := float64(runs.Min) - base; math.Abs(got-want) > max(want/100, few) {
+			t.Errorf("%d rounds: a run has %.0f instructions more than one of none, want %.0f", rounds, got, want)
+		}
+		if sum := r.events[0].Value; sum < runs.Counted*runs.Min || sum > runs.Counted*runs.Max {
+			t.Errorf("%d rounds: %d in %d runs from %d to %d", rounds, sum, runs.Counted, runs.Min, runs.Max)
+		}
+	}
+}
+
+// TestUntraceable has the reasons of programs that cannot be traced.
+func TestUntraceable(t *testing.T) {
+	_, target := loadLoop(t, 1)
+	target.JITed = false
+	c := open(t, "cpu-clock", target)
+	if err := c.Err(0); err == nil {
+		t.Error("an interpreted program is traced")
+	}
+	target.JITed, target.Function = true, "no_such_function"
+	if err := open(t, "cpu-clock", target).Err(0); err == nil {
+		t.Error("a program is traced by another name")
+	}
+}

@@ -1,0 +1,3 @@
+package program
+
+//go:generate go tool bpf2go -target bpfel -no-global-types -type cpu -type histogram probes ../../../bpf/probes.bpf.c -- -mcpu=v3 -Wall -Werror

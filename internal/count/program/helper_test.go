@@ -1,0 +1,123 @@
+package program
+
+import (
+	"testing"
+
+	"github.com/cilium/ebpf"
+	"github.com/cilium/ebpf/asm"
+	"github.com/cilium/ebpf/btf"
+
+	"github.com/bperf/bperf/internal/count"
+	"github.com/bperf/bperf/internal/event"
+	"github.com/bperf/bperf/internal/target"
+	"github.com/bperf/bperf/test/require"
+)
+
+func check(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// loopInstructions are those of a round on arm64: sub, cmp, b.ne.
+const loopInstructions = 3
+
+// loop is a program with BTF that goes round so many times.
+func loop(rounds int32) asm.Instructions {
+	number := &btf.Int{Name: "int", Size: 4, Encoding: btf.Signed}
+	proto := &btf.FuncProto{Return: number, Params: []btf.FuncParam{{Name: "context", Type: &btf.Pointer{Target: &btf.Void{}}}}}
+	f := &btf.Func{Name: "loop", Type: proto, Linkage: btf.GlobalFunc}
+	code := asm.Instructions{btf.WithFuncMetadata(asm.Mov.Imm(asm.R0, 0).WithSymbol("loop"), f)}
+	if rounds > 0 {
+		code = append(code,
+			asm.Mov.Imm(asm.R1, rounds),
+			asm.Sub.Imm(asm.R1, 1).WithSymbol("round"),
+			asm.JNE.Imm(asm.R1, 0, "round"))
+	}
+	return append(code, asm.Return())
+}
+
+// load loads a program for the time of a test.
+func load(t testing.TB, spec *ebpf.ProgramSpec) (*ebpf.Program, Target) {
+	t.Helper()
+	require.Root(t)
+	spec.Name, spec.License = "loop", "GPL"
+	p, err := ebpf.NewProgram(spec)
+	check(t, err)
+	t.Cleanup(func() { p.Close() })
+	info, err := p.Info()
+	check(t, err)
+	id, _ := info.ID()
+	return p, Target{ID: uint32(id), Name: "loop", Function: "loop", JITed: true}
+}
+
+func loadLoop(t testing.TB, rounds int32) (*ebpf.Program, Target) {
+	t.Helper()
+	return load(t, &ebpf.ProgramSpec{Type: ebpf.SocketFilter, Instructions: loop(rounds)})
+}
+
+// run runs a program so many times, in a row on one CPU.
+func run(t testing.TB, p *ebpf.Program, times uint32) {
+	t.Helper()
+	_, err := p.Run(&ebpf.RunOptions{Data: make([]byte, 64), Repeat: times})
+	check(t, err)
+}
+
+// tracing opens a counter for programs that this kernel can trace, or skips the test.
+func tracing(t testing.TB, events string, programs ...Target) *Counter {
+	t.Helper()
+	c := open(t, events, programs...)
+	for i := range programs {
+		if err := c.programs[i].why; err != nil {
+			if require.IsGuest() {
+				t.Fatal(err)
+			}
+			t.Skip(err)
+		}
+	}
+	return c
+}
+
+func open(t testing.TB, events string, programs ...Target) *Counter {
+	t.Helper()
+	require.Tracefs(t)
+	list, err := event.Host().Parse(events)
+	check(t, err)
+	at, err := target.Spec{System: true}.Resolve()
+	check(t, err)
+	c, err := Open(list, programs, at, count.Options{})
+	check(t, err)
+	t.Cleanup(func() { c.Close() })
+	return c
+}
+
+// result is what was counted in a program on all CPUs.
+type result struct {
+	events              []count.Cell // sums
+	runs, time, dropped uint64
+}
+
+func read(t testing.TB, c *Counter, program int) (r result) {
+	t.Helper()
+	cells, err := c.Read(nil)
+	check(t, err)
+	r.events = make([]count.Cell, c.events)
+	own := [...]*uint64{ownRuns: &r.runs, ownRunTime: &r.time, ownDropped: &r.dropped}
+	for _, cell := range cells {
+		if cell.Cgroup != program {
+			continue
+		}
+		if i := cell.Event - c.events; i >= 0 {
+			*own[i] += cell.Value
+			continue
+		}
+		sum := &r.events[cell.Event]
+		if sum.Runs == nil {
+			sum.Runs = &count.Runs{}
+		}
+		sum.Add(cell.Reading)
+		sum.Runs.Add(cell.Runs)
+	}
+	return r
+}

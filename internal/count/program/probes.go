@@ -1,0 +1,144 @@
+package program
+
+import (
+	"errors"
+	"fmt"
+	"syscall"
+
+	"github.com/cilium/ebpf"
+	"github.com/cilium/ebpf/link"
+)
+
+// maxEvents is how many a session can have.
+const maxEvents = 64
+
+// probes are the programs at the entry and the exit of a target.
+type probes struct {
+	objects *ebpf.Collection
+	links   []link.Link
+
+	misses Misses // since the session counts
+	since  Misses // their numbers at the last Enable
+}
+
+// Misses are how often the kernel did not run a probe, as it ran on that CPU already.
+type Misses struct {
+	Entry, Exit uint64
+}
+
+// options are what all probes of a session have in common.
+type options struct {
+	events  *ebpf.Map // descriptors of perf events, by event and CPU
+	count   int       // events
+	partial uint64    // events that not all CPUs have, one bit each
+}
+
+// attach attaches the probes to a program. They count nothing yet.
+func attach(t Target, o options) (*probes, error) {
+	if u := t.traceable(); u != nil {
+		return nil, u
+	}
+	target, err := ebpf.NewProgramFromID(ebpf.ProgramID(t.ID))
+	if err != nil {
+		return nil, fmt.Errorf("open BPF program %s: %w", t, err)
+	}
+	defer target.Close()
+	spec, err := probeSpecs(o)
+	if err != nil {
+		return nil, err
+	}
+	for _, p := range spec.Programs {
+		p.AttachTarget, p.AttachTo = target, t.Function
+	}
+	p := new(probes)
+	if p.objects, err = ebpf.NewCollection(spec); err != nil {
+		return nil, t.untraceable(err)
+	}
+	// The exit first: a run that both have seen is one that the entry has seen.
+	for _, name := range []string{probesProgOnExit, probesProgOnEntry} {
+		l, err := link.AttachTracing(link.TracingOptions{Program: p.objects.Programs[name]})
+		if err != nil {
+			p.close()
+			return nil, t.unattachable(err)
+		}
+		p.links = append(p.links, l)
+	}
+	return p, nil
+}
+
+// unattachable puts the kernel's refusal to attach loaded probes into words.
+func (t Target) unattachable(err error) *Untraceable {
+	if errors.Is(err, syscall.E2BIG) {
+		return &Untraceable{Target: t, Err: err, Reason: "As many tracing programs are attached to it as the kernel allows. " +
+			"A session of bperf takes two, one of perf two for each event; `bperf prog list` shows them."}
+	}
+	return t.untraceable(err)
+}
+
+// probeSpecs are the programs and maps for a session.
+func probeSpecs(o options) (*ebpf.CollectionSpec, error) {
+	spec, err := loadProbes()
+	if err != nil {
+		return nil, err
+	}
+	cpus, err := ebpf.PossibleCPU()
+	if err != nil {
+		return nil, err
+	}
+	// The library would make a map of its own, with room for one event.
+	delete(spec.Maps, probesMapEvents)
+	for _, p := range spec.Programs {
+		for i := range p.Instructions {
+			if ins := &p.Instructions[i]; ins.IsLoadFromMap() && ins.Reference() == probesMapEvents {
+				if err := ins.AssociateMap(o.events); err != nil {
+					return nil, err
+				}
+			}
+		}
+	}
+	spec.Maps[probesMapHistograms].MaxEntries = uint32(max(o.count, 1))
+	return spec, errors.Join(
+		spec.Variables[probesVarNrCpus].Set(uint32(cpus)),
+		spec.Variables[probesVarNrEvents].Set(uint32(o.count)),
+		spec.Variables[probesVarPartialEvents].Set(o.partial))
+}
+
+// setWindow begins a window with an odd number, and ends it with an even one.
+func (p *probes) setWindow(number uint64) error {
+	return p.objects.Variables[probesVarWindow].Set(number)
+}
+
+func (p *probes) countMisses() (m Misses, err error) {
+	for name, n := range map[string]*uint64{probesProgOnEntry: &m.Entry, probesProgOnExit: &m.Exit} {
+		s, err := p.objects.Programs[name].Stats()
+		if err != nil {
+			return m, fmt.Errorf("read the statistics of the BPF program %s: %w", name, err)
+		}
+		*n = s.RecursionMisses
+	}
+	return m, nil
+}
+
+// read reads what was counted, by possible CPU.
+func (p *probes) read() (state []probesCpu, histograms [][]probesHistogram, err error) {
+	if err := p.objects.Maps[probesMapCpus].Lookup(uint32(0), &state); err != nil {
+		return nil, nil, fmt.Errorf("read what was counted in a BPF program: %w", err)
+	}
+	m := p.objects.Maps[probesMapHistograms]
+	histograms = make([][]probesHistogram, m.MaxEntries())
+	for i := range histograms {
+		if err := m.Lookup(uint32(i), &histograms[i]); err != nil {
+			return nil, nil, fmt.Errorf("read what was counted in runs of a BPF program: %w", err)
+		}
+	}
+	return state, histograms, nil
+}
+
+func (p *probes) close() error {
+	var errs []error
+	for _, l := range p.links {
+		errs = append(errs, l.Close())
+	}
+	p.objects.Close()
+	return errors.Join(errs...)
+}

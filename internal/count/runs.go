@@ -1,0 +1,83 @@
+package count
+
+import (
+	"math/bits"
+	"slices"
+)
+
+// Buckets is how many a histogram of Runs has: one each for 0 to 3, then 4 for each power of 2.
+const Buckets = 252
+
+// Runs is what an event counted in single runs of a BPF program.
+type Runs struct {
+	Counted uint64 // runs that are in the reading
+
+	// The rest is of those runs for the whole of which the event was on a counter.
+	Min, Max uint64
+	Ranged   bool // Min and Max are known: not for the difference of two readings, nor without a run
+	Buckets  [Buckets]uint64
+}
+
+// Add adds other runs.
+func (r *Runs) Add(o *Runs) {
+	r.Counted += o.Counted
+	switch {
+	case !o.Ranged:
+	case !r.Ranged:
+		r.Min, r.Max, r.Ranged = o.Min, o.Max, true
+	default:
+		r.Min, r.Max = min(r.Min, o.Min), max(r.Max, o.Max)
+	}
+	for i, n := range o.Buckets {
+		r.Buckets[i] += n
+	}
+}
+
+// Sub leaves the runs since an earlier reading.
+func (r *Runs) Sub(earlier *Runs) {
+	r.Counted -= earlier.Counted
+	r.Min, r.Max, r.Ranged = 0, 0, false
+	for i, n := range earlier.Buckets {
+		r.Buckets[i] -= n
+	}
+}
+
+// Quantile is the value that the share p of the runs does not exceed, as far as the histogram tells: the middle of a bucket, which
+// is at most an eighth off. It is false where there were no runs.
+func (r *Runs) Quantile(p float64) (value float64, ok bool) {
+	var all, seen uint64
+	for _, n := range r.Buckets {
+		all += n
+	}
+	i := slices.IndexFunc(r.Buckets[:], func(n uint64) bool {
+		seen += n
+		return n > 0 && float64(seen) >= p*float64(all)
+	})
+	if i < 0 {
+		return 0, false
+	}
+	low, width := bucket(i)
+	value = low + (width-1)/2
+	if r.Ranged {
+		value = min(max(value, float64(r.Min)), float64(r.Max))
+	}
+	return value, true
+}
+
+// bucket is the lowest value of a bucket, and how many there are in it.
+func bucket(i int) (low, width float64) {
+	if i < 4 {
+		return float64(i), 1
+	}
+	w := uint64(1) << (i/4 - 1)
+	return float64(uint64(4+i%4) * w), float64(w)
+}
+
+// BucketOf is the bucket of a value.
+func BucketOf(value uint64) int {
+	if value < 4 {
+		return int(value)
+	}
+	log := bits.Len64(value) - 1
+	return (log-1)*4 + int(value>>(log-2)&3)
+}
