@@ -27,6 +27,9 @@ type statOptions struct {
 	pids, tids    string
 	forEachCgroup string
 	bpfCounters   bool
+	programs      string
+	inPrograms    bool // -b is given
+	sumPrograms   bool
 	bpfAttrMap    string
 	noInherit     bool
 
@@ -59,7 +62,7 @@ func newStatCommand() *cobra.Command {
 	var o statOptions
 	cmd := &cobra.Command{
 		Use:   "stat [flags] [--] [COMMAND [ARG...]]",
-		Short: "Count events for the system, CPUs, processes, threads, cgroups or a command",
+		Short: "Count events for the system, CPUs, processes, threads, cgroups, BPF programs or a command",
 		Long: `stat counts events while a command runs, or until interrupted, and prints the counts.
 
 Without a target it counts the command and its children; without a command, the whole system.
@@ -67,7 +70,8 @@ The counts go to standard error, as the command's own output goes to standard ou
 		Example: `  bperf stat -- make -j8
   bperf stat -a -I 1000
   bperf stat -e cycles,instructions -p 1234 sleep 10
-  bperf stat -e 'syscalls:sys_enter_*' -a -x, sleep 1`,
+  bperf stat -e 'syscalls:sys_enter_*' -a -x, sleep 1
+  bperf stat -b name:'cil_*' -e cycles,instructions sleep 10`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return runStat(&o, cmd.Flags().Changed, args)
 		},
@@ -87,6 +91,8 @@ The counts go to standard error, as the command's own output goes to standard ou
 	f.StringVarP(&o.pids, "pid", "p", "", "count the processes of this `LIST`, with all threads and children")
 	f.StringVarP(&o.tids, "tid", "t", "", "count the threads of this `LIST`")
 	f.StringVar(&o.forEachCgroup, "for-each-cgroup", "", "count all events for each cgroup of this `LIST`, or each that matches a regular expression")
+	f.StringVarP(&o.programs, "bpf-prog", "b", "", "count inside the BPF programs of this `LIST`: IDs, name:GLOB, type:NAME, … (see bperf prog)")
+	f.BoolVar(&o.sumPrograms, "sum", false, "with -b, add the programs up")
 	f.BoolVar(&o.bpfCounters, "bpf-counters", false, "count with counters that all sessions share (the modifier b for all events)")
 	f.StringVar(&o.bpfAttrMap, "bpf-attr-map", "", "share with upstream perf, which finds counters through the map pinned at `PATH`")
 	f.BoolVarP(&o.noInherit, "no-inherit", "i", false, "do not count children and new threads")
@@ -186,7 +192,9 @@ func exitAs(r stat.Result, command bool) error {
 
 // check refuses what cannot be, before anything is opened.
 func (o *statOptions) check(given func(string) bool, args []string) error {
-	cpuTarget := o.system || o.cpus != "" || len(args) == 0 && o.pids == "" && o.tids == ""
+	inPrograms := given("bpf-prog")
+	o.inPrograms = inPrograms
+	cpuTarget := o.system || inPrograms || o.cpus != "" || len(args) == 0 && o.pids == "" && o.tids == ""
 	taskTarget := o.pids != "" || o.tids != ""
 	perCPU := o.noAggr || o.perCore || o.perDie || o.perSocket || o.perNode
 	cgroups := o.forEachCgroup != "" || slices.ContainsFunc(o.events, func(a eventArg) bool { return a.kind == argCgroups })
@@ -229,6 +237,11 @@ func (o *statOptions) check(given func(string) bool, args []string) error {
 		bad(o.forEachCgroup != "" && slices.ContainsFunc(o.events, func(a eventArg) bool { return a.kind == argCgroups }),
 			"-G and --for-each-cgroup do not go together"),
 		bad(o.allUser && o.allKernel, "--all-user and --all-kernel leave nothing to count"),
+		bad(inPrograms && (o.cpus != "" || taskTarget || cgroups || o.perThread),
+			"-b counts in BPF programs, whoever they run for, on all CPUs: it does not go with -C, -p, -t, -G, --for-each-cgroup and --per-thread"),
+		bad(inPrograms && (o.bpfCounters || o.bpfAttrMap != ""), "-b does not go with --bpf-counters: shared counters do not count in BPF programs"),
+		bad(inPrograms && o.null, "-n counts nothing: it does not go with -b"),
+		bad(o.sumPrograms && !inPrograms, "--sum adds up the BPF programs of -b"),
 		bad(o.null && len(o.events) > 0, "-n counts nothing: it does not go with -e and -M"),
 	)
 }
@@ -274,6 +287,10 @@ func (o *statOptions) config(args []string) (*stat.Config, error) {
 		Summary:       o.summary,
 	}
 	if err := o.target(cfg); err != nil {
+		var exit *ExitError
+		if errors.As(err, &exit) {
+			return nil, err
+		}
 		return nil, &ExitError{Status: statusBadOption, Err: err}
 	}
 	return cfg, o.chooseEvents(cfg)
@@ -293,6 +310,13 @@ func (o *statOptions) target(cfg *stat.Config) (err error) {
 	t := &cfg.Target
 	t.ThreadNames = o.perThread
 	switch {
+	case o.inPrograms:
+		t.System = true
+		if cfg.Programs, err = selectPrograms(o.programs); err != nil {
+			return err
+		}
+		cfg.SumPrograms = o.sumPrograms
+		cfg.Subject = programSubject(cfg.Programs)
 	case o.pids != "":
 		t.PIDs, err = target.ParseIDs(o.pids)
 		cfg.Subject = fmt.Sprintf("process id '%s'", o.pids)

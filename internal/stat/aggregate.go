@@ -34,6 +34,10 @@ func newLayout(c *counters, cells []count.Cell, cfg *Config, topo target.Topolog
 	index := make(map[position]int)
 	leaders, names := c.rows(cfg.NoMerge)
 	add := func(ev, cpu, thread, cgroup int) int {
+		err := c.errAt(ev, cgroup)
+		if cfg.SumPrograms {
+			cgroup = count.None
+		}
 		first := leaders[ev]
 		at := position{cgroup: cgroup, event: first}
 		place := Place{}
@@ -55,7 +59,7 @@ func newLayout(c *counters, cells []count.Cell, cfg *Config, topo target.Topolog
 		if !ok {
 			i = len(l.rows)
 			index[at] = i
-			row := Row{Event: c.events[first], Name: names[first], Place: place, Err: c.Err(ev)}
+			row := Row{Event: c.events[first], Name: names[first], Place: place, Err: err}
 			if cgroup != count.None {
 				row.Cgroup = c.cgroups[cgroup]
 			}
@@ -72,11 +76,10 @@ func newLayout(c *counters, cells []count.Cell, cfg *Config, topo target.Topolog
 		l.rows[row].Err = nil
 	}
 	for ev := range c.events {
-		if c.Err(ev) == nil {
-			continue
-		}
 		for _, at := range c.places(ev, cfg.Aggregation) {
-			add(ev, at.CPU, at.Thread, at.Cgroup)
+			if c.errAt(ev, at.Cgroup) != nil {
+				add(ev, at.CPU, at.Thread, at.Cgroup)
+			}
 		}
 	}
 	l.sort(index, cfg.Aggregation)
@@ -131,6 +134,7 @@ func (l *layout) snapshot(cells, since []count.Cell) []Row {
 	var readings []perfevent.Reading
 	for i := range rows {
 		readings = readings[:0]
+		var runs *count.Runs
 		for _, c := range l.cells[i] {
 			r := cells[c].Reading
 			if since != nil {
@@ -140,8 +144,30 @@ func (l *layout) snapshot(cells, since []count.Cell) []Row {
 				r.Value = cells[c].Value
 			}
 			readings = append(readings, r)
+			runs = addRuns(runs, cells[c].Runs)
 		}
+		if since != nil && runs != nil {
+			for _, c := range l.cells[i] {
+				runs.Sub(since[c].Runs)
+			}
+		}
+		rows[i].Runs = runs
 		rows[i].Total = count.Sum(readings, l.raw)
+		if runs != nil && runs.Counted > 0 {
+			rows[i].PerRun = rows[i].Value / float64(runs.Counted)
+		}
 	}
 	return rows
+}
+
+// addRuns adds up what was counted in runs; both may be nil.
+func addRuns(sum, runs *count.Runs) *count.Runs {
+	if runs == nil {
+		return sum
+	}
+	if sum == nil {
+		sum = new(count.Runs)
+	}
+	sum.Add(runs)
+	return sum
 }

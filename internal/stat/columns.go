@@ -50,7 +50,7 @@ func (m *Metric) column(event string) string {
 	switch {
 	case m.Kind == Rate:
 		return event + m.Unit
-	case strings.HasPrefix(m.Unit, "of "):
+	case strings.HasPrefix(m.Unit, "of "), strings.HasSuffix(m.Unit, "per run"):
 		return event + " " + m.Unit
 	default:
 		return m.Unit

@@ -6,6 +6,7 @@ import (
 
 	"github.com/bperf/bperf/internal/count"
 	"github.com/bperf/bperf/internal/count/direct"
+	"github.com/bperf/bperf/internal/count/program"
 	"github.com/bperf/bperf/internal/count/shared"
 	"github.com/bperf/bperf/internal/count/tool"
 	"github.com/bperf/bperf/internal/event"
@@ -16,9 +17,10 @@ import (
 type counters struct {
 	events  []*event.Event
 	target  target.Target // its cgroups are those of all parts
-	cgroups []string      // names
+	cgroups []string      // names; or those of BPF programs, which are counted in their place
 	parts   []part
-	tools   []*tool.Counter // those of the parts that count tool events
+	tools   []*tool.Counter  // those of the parts that count tool events
+	inside  *program.Counter // that of the parts which counts in BPF programs, or nil
 }
 
 // part is a counter for some of the session's events.
@@ -40,6 +42,9 @@ func openCounters(cfg *Config, t target.Target, o count.Options) (*counters, err
 	c := &counters{events: cfg.Events.Events(), target: t}
 	for _, cg := range t.Cgroups {
 		c.cgroups = append(c.cgroups, cg.Name)
+	}
+	if len(cfg.Programs) > 0 {
+		return c, c.openPrograms(cfg, t, o)
 	}
 	index := make(map[*event.Event]int, len(c.events))
 	for i, e := range c.events {
@@ -73,6 +78,43 @@ func openCounters(cfg *Config, t target.Target, o count.Options) (*counters, err
 		}
 	}
 	return c, nil
+}
+
+// openPrograms opens what counts in BPF programs. Only tool events are not of a program.
+func (c *counters) openPrograms(cfg *Config, t target.Target, o count.Options) error {
+	var every []int
+	for i, p := range cfg.Programs {
+		c.cgroups = append(c.cgroups, p.String())
+		every = append(every, i)
+	}
+	perf, common, tools := split(cfg.Events)
+	inside := append(perf, common...)
+	index := make(map[*event.Event]int, len(c.events))
+	own := program.OwnEvents()
+	for i, e := range own {
+		e.Term = len(c.events) + i // none of the command line
+	}
+	c.events = append(c.events, own...)
+	for i, e := range c.events {
+		index[e] = i
+	}
+	if err := c.open(index, nil, tools, func(l event.List) (count.Counter, error) {
+		t, err := tool.Open(l, t, o)
+		c.tools = append(c.tools, t)
+		return t, err
+	}); err != nil {
+		return err
+	}
+	var err error
+	if c.inside, err = program.Open(inside, cfg.Programs, t, o); err != nil {
+		return errors.Join(err, c.Close())
+	}
+	p := part{Counter: c.inside, cgroups: every}
+	for _, e := range append(inside.Events(), own...) {
+		p.events = append(p.events, index[e])
+	}
+	c.parts = append(c.parts, p)
+	return nil
 }
 
 // open adds a part, unless there are no events for it; on failure it closes those that are open.
@@ -217,6 +259,15 @@ func (c *counters) shared() (all []sharedPart) {
 func (c *counters) Err(ev int) error {
 	p := c.part(ev)
 	return p.Err(slices.Index(p.events, ev))
+}
+
+// errAt says why the machine cannot count an event for a cgroup or BPF program; nil if it can.
+func (c *counters) errAt(ev, cgroup int) error {
+	p := c.part(ev)
+	if inside, ok := p.Counter.(*program.Counter); ok && cgroup != count.None {
+		return inside.ErrAt(slices.Index(p.events, ev), cgroup)
+	}
+	return c.Err(ev)
 }
 
 // part is the one that counts an event.

@@ -59,13 +59,17 @@ func (c *csvLines) table(b *strings.Builder, s Snapshot) {
 		prefix := append(c.time(s), c.place(r.Place)...)
 		fields := slices.Concat(prefix, c.count(r, cgroups))
 		if len(r.Metrics) == 0 {
-			c.line(b, append(fields, "", ""))
+			c.line(b, append(append(fields, "", ""), c.runFields(r)...))
 		}
 		for j, m := range r.Metrics {
 			if j > 0 { // a line of its own, that has nothing else
 				fields = append(prefix, make([]string, len(fields)-len(prefix))...)
 			}
-			c.line(b, append(fields, fixed(m.Value, m.decimals()), m.Unit))
+			runs := c.runFields(r)
+			if j > 0 {
+				clear(runs)
+			}
+			c.line(b, slices.Concat(fields, []string{fixed(m.Value, m.decimals()), m.Unit}, runs))
 		}
 	}
 }
@@ -85,6 +89,18 @@ func (c *csvLines) count(r *Row, cgroups bool) []string {
 		fields = append(fields, variance)
 	}
 	return append(fields, strconv.FormatUint(r.Running, 10), fixed(r.share(), 2))
+}
+
+// runFields are those of BPF programs, at the end: what single runs counted, and how many are in the count.
+func (c *csvLines) runFields(r *Row) []string {
+	if !c.o.Programs {
+		return nil
+	}
+	counted := ""
+	if r.Runs != nil {
+		counted = strconv.FormatUint(r.Runs.Counted, 10)
+	}
+	return append([]string{counted}, r.runValues()...)
 }
 
 // metricTable prints a line for each place and cgroup, and above the first the names of the columns;
@@ -131,7 +147,7 @@ func (c *csvLines) heading(s Snapshot, cgroups bool) []string {
 		names = append(names, places[by].heading)
 	}
 	if cgroups {
-		names = append(names, "cgroup")
+		names = append(names, c.o.cgroupKey())
 	}
 	return names
 }

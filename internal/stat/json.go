@@ -93,7 +93,7 @@ func (j *jsonLines) count(f *object, r *Row, cgroups bool) {
 	f.string("unit", r.Event.Unit)
 	f.string("event", r.Name)
 	if cgroups {
-		f.string("cgroup", r.Cgroup)
+		f.string(j.o.cgroupKey(), r.Cgroup)
 	}
 	if j.runs > 1 && absent == "" {
 		f.raw("variance", fixed(r.Variance, 2))
@@ -102,6 +102,15 @@ func (j *jsonLines) count(f *object, r *Row, cgroups bool) {
 	f.raw("pcnt-running", fixed(r.share(), 2))
 	if absent != "" {
 		f.string("reason", r.reason())
+	}
+	if r.Runs == nil {
+		return
+	}
+	f.raw("runs", strconv.FormatUint(r.Runs.Counted, 10))
+	for i, v := range r.runValues() {
+		if v != "" {
+			f.raw("run-"+runColumns[i], v)
+		}
 	}
 }
 
@@ -112,7 +121,7 @@ func (j *jsonLines) metricTable(b *strings.Builder, s Snapshot) {
 	for _, l := range t.lines {
 		f := j.prefix(s, l.place)
 		if cgroups {
-			f.string("cgroup", l.cgroup)
+			f.string(j.o.cgroupKey(), l.cgroup)
 		}
 		if len(l.values) == 0 {
 			f.string("metric-value", "none")

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/bperf/bperf/internal/count/program"
 	"github.com/bperf/bperf/internal/event"
 	"github.com/bperf/bperf/internal/perfevent"
 )
@@ -22,13 +23,17 @@ func AddMetrics(rows []Row, elapsed time.Duration) {
 			continue
 		}
 		in := inputs{rows: rows, index: index, row: i, elapsed: elapsed}
+		if r.Runs != nil {
+			in.add(perRun(r))
+		}
+		before := len(r.Metrics)
 		of := canonical(r.Event)
 		for _, m := range metrics {
 			if m.event == of {
 				in.add(m)
 			}
 		}
-		if len(r.Metrics) == 0 && hasRate(r.Event) {
+		if len(r.Metrics) == before && hasRate(r.Event) {
 			in.add(rateOf(r.Event))
 		}
 	}
@@ -37,7 +42,7 @@ func AddMetrics(rows []Row, elapsed time.Duration) {
 // hasRate reports whether "per second" says something of an event: not of levels, of times, of what has
 // a unit of its own, or of what happens outside of the CPUs whose time the clock measures.
 func hasRate(e *event.Event) bool {
-	return e.Tool == event.ToolNone && !e.Snapshot && !e.Uncore && e.Unit == ""
+	return e.Tool == event.ToolNone && !e.Snapshot && !e.Uncore && e.Unit == "" && e.PMU != program.PMU
 }
 
 // rateOf is the metric of events that have no other.
@@ -181,6 +186,30 @@ func (in *inputs) frequency() float64 {
 
 // utilized is CPU time per time.
 func (in *inputs) utilized() float64 { return in.own() / float64(in.elapsed) }
+
+// often is the row's count per second of time.
+func (in *inputs) often() float64 { return in.own() / in.elapsed.Seconds() }
+
+// perRun is what one run of a BPF program counted on average.
+func perRun(r *Row) metric {
+	scale, unit := r.runUnit()
+	return metric{
+		MetricInfo: MetricInfo{Name: "per_run", Unit: strings.TrimSpace(unit + " per run")},
+		value: func(in *inputs) float64 {
+			in.own()
+			in.missing = r.Runs.Counted == 0
+			return r.PerRun * scale
+		},
+	}
+}
+
+// runUnit is the unit for single runs, with what to multiply counts by: the time of one is some ns.
+func (r *Row) runUnit() (scale float64, unit string) {
+	if r.Event.Unit == "msec" && r.Event.Scale == 1e-6 {
+		return 1, "ns"
+	}
+	return r.Event.Scale, r.Event.Unit
+}
 
 // MetricEvents lists the events that the named metrics need, as terms to parse; names are separated by
 // commas. Events whose ratio is wanted are a group if the PMU has room for it: "{instructions,cycles}:W".

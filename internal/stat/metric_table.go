@@ -4,6 +4,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/bperf/bperf/internal/count/program"
 	"github.com/bperf/bperf/internal/event"
 	"github.com/bperf/bperf/internal/perfevent"
 )
@@ -62,6 +63,12 @@ var metrics = []metric{
 	{MetricInfo{"branch_frequency", "", "/sec", []string{"branches", taskClock},
 		"branches per second of CPU time"},
 		"branches", Rate, (*inputs).rate},
+	{MetricInfo{"bpf_runs_per_second", "", "/sec", []string{program.Runs}, ""},
+		program.Runs, Rate, (*inputs).often},
+	{MetricInfo{"CPUs_utilized", "", "CPUs utilized", []string{program.RunTime}, ""},
+		program.RunTime, Quantity, (*inputs).utilized},
+	{MetricInfo{"bpf_drop_rate", "", "of all runs", []string{program.Dropped, program.Runs}, ""},
+		program.Dropped, Percent, percentOf(program.Runs)},
 	missRate("branch_miss_rate", "branch-misses", "branches", "of all branches", "branches that were mispredicted"),
 	missRate("cache_miss_rate", "cache-misses", "cache-references", "of all cache refs", "cache references that missed"),
 	missRate("l1d_miss_rate", "L1-dcache-load-misses", "L1-dcache-loads", "of all L1-dcache accesses", "loads that missed the L1 data cache"),
@@ -135,8 +142,11 @@ var aliases = map[string]string{
 
 // canonical is the event's name as metrics know it; empty for one that is part of no metric.
 func canonical(e *event.Event) string {
-	if e.Tool != event.ToolNone {
+	switch {
+	case e.Tool != event.ToolNone:
 		return ""
+	case e.PMU == program.PMU:
+		return e.Name
 	}
 	id := e.Attr.Config & (1<<perfevent.PMUTypeShift - 1)
 	switch e.Attr.Type {

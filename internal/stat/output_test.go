@@ -17,6 +17,7 @@ import (
 	"github.com/rogpeppe/go-internal/txtar"
 
 	"github.com/bperf/bperf/internal/count"
+	"github.com/bperf/bperf/internal/count/program"
 	"github.com/bperf/bperf/internal/event"
 	"github.com/bperf/bperf/internal/perfevent"
 )
@@ -94,6 +95,41 @@ func named(name, unit string, scale, value float64) Row {
 	return Row{Event: e, Name: name, Total: count.Total{Value: value, Enabled: 1e6, Running: 1e6}}
 }
 
+// programRows are rows of a BPF program that ran five times, one of which is not in the counts.
+func programRows(t testing.TB, label string) []Row {
+	rows := of(label, counts(t, "cpu-clock,cycles,instructions", 5150, 2e4, 3e4))
+	for i, values := range [][]uint64{{1000, 1000, 1150, 2000}, {5000, 5000, 5000, 5000}, {0, 0, 0, 30000}} {
+		rows[i].Runs = new(count.Runs)
+		for _, v := range values {
+			one := &count.Runs{Counted: 1, Min: v, Max: v, Ranged: true}
+			one.Buckets[count.BucketOf(v)] = 1
+			rows[i].Runs.Add(one)
+		}
+		rows[i].PerRun = rows[i].Value / 4
+	}
+	return append(rows, ownRows(label, 5, 5150, 1)...)
+}
+
+// ownRows are those of the events of BPF programs alone.
+func ownRows(label string, values ...float64) (rows []Row) {
+	for i, e := range program.OwnEvents() {
+		rows = append(rows, Row{Event: e, Name: e.Name, Cgroup: label, Total: count.Total{Value: values[i], Enabled: 1e6, Running: 1e6}})
+	}
+	return rows
+}
+
+// untraced are rows of a BPF program that cannot be traced.
+func untraced(t testing.TB, label string) []Row {
+	rows := slices.Concat(of(label, unsupported(t, "cpu-clock,cycles,instructions")), ownRows(label, 7, 1000, 0))
+	for i := range rows {
+		if rows[i].Event.Name != program.Runs && rows[i].Event.Name != program.RunTime {
+			rows[i].Total = count.Total{}
+			rows[i].Err = &program.Untraceable{Target: program.Target{ID: 12, Name: "plain"}, Reason: "It has no BTF."}
+		}
+	}
+	return rows
+}
+
 const ms = time.Millisecond
 
 // whole is a snapshot of all of 1 ms, with metrics.
@@ -168,6 +204,13 @@ func outputCases(t testing.TB) map[string]outputCase {
 			of("/a,b", []Row{named(`cpu/config=1,name="x"/`, "", 1, 5)}), of("/ü\n\x1b[2J", []Row{named("näme", "µ,s", 0.5, 5)}))},
 		"null":    {OutputOptions{}, once, []Snapshot{{}}},
 		"cgroups": {OutputOptions{BigNum: true}, once, whole(of("/", counts(t, "task-clock,cycles,instructions,stalled-cycles-backend", 1e6, 2e6, 3e6, 1e6)), of("system.slice/ssh.service", unsupported(t, "cycles")))},
+
+		"programs":     {OutputOptions{BigNum: true, Programs: true}, once, whole(programRows(t, "handle_ingress[7]"), untraced(t, "plain[12]"))},
+		"programs-sum": {OutputOptions{Programs: true}, once, whole(programRows(t, ""))},
+		"programs-per-cpu": {OutputOptions{Programs: true, Aggregation: AggregateNone}, once,
+			whole(in("CPU0", 1, programRows(t, "a[7]")), in("CPU1", 1, programRows(t, "a[7]")))},
+		"programs-interval":    intervals(outputCase{OutputOptions{Programs: true}, once, whole(programRows(t, "a[7]"))}, true),
+		"programs-metric-only": {OutputOptions{Programs: true, MetricOnly: true}, once, whole(programRows(t, "a[7]"), untraced(t, "plain[12]"))},
 
 		"per-cpu":    placed(AggregateNone, "CPU0", "CPU127"),
 		"per-core":   placed(AggregateCore, "S0-D0-C0", "S0-D0-C1"),
@@ -286,6 +329,9 @@ func TestCSVColumns(t *testing.T) {
 			if hasCgroups(c.snapshots[0].Rows) {
 				want++
 			}
+			if c.options.Programs {
+				want += 7
+			}
 			for i, record := range readCSV(t, c.print(t, NewCSV), ',') {
 				columns := want
 				if c.options.NoCSVSummary && i >= 4 { // the rows of the summary have no first column
@@ -315,6 +361,7 @@ var jsonTypes = map[string]any{
 	"interval": 0.0, "summary": true, "cpu": "", "core": "", "die": "", "socket": "", "node": "", "thread": "",
 	"counters": 0.0, "counter-value": "", "unit": "", "event": "", "cgroup": "", "variance": 0.0,
 	"event-runtime": 0.0, "pcnt-running": 0.0, "metric-value": "", "metric-unit": "", "metric-scaled": true, "reason": "",
+	"program": "", "runs": 0.0, "run-mean": 0.0, "run-min": 0.0, "run-median": 0.0, "run-p90": 0.0, "run-p99": 0.0, "run-max": 0.0,
 	"elapsed": 0.0, "elapsed-variance": 0.0, "elapsed-runs": []any{}, "scaled-metrics": []any{}, "user": 0.0, "system": 0.0,
 }
 

@@ -20,6 +20,7 @@ type Printer interface {
 // OutputOptions are what the forms of the output need to know besides the results.
 type OutputOptions struct {
 	Aggregation   Aggregation
+	Programs      bool // what is counted are BPF programs: they are in place of cgroups, and have runs
 	Interval      bool // snapshots other than the summary begin with the time
 	IntervalClear bool // text: clear the screen before each of them
 	BigNum        bool // text: thousands separators
@@ -88,6 +89,14 @@ func (a Aggregation) countsCounters() bool {
 	}
 }
 
+// cgroupKey names the column of cgroups.
+func (o *OutputOptions) cgroupKey() string {
+	if o.Programs {
+		return "program"
+	}
+	return "cgroup"
+}
+
 // hasCgroups reports whether the rows need a column for cgroups.
 func hasCgroups(rows []Row) bool {
 	for i := range rows {
@@ -96,6 +105,35 @@ func hasCgroups(rows []Row) bool {
 		}
 	}
 	return false
+}
+
+// quantiles are those of a BPF program's runs that are printed.
+var quantiles = []struct {
+	name string
+	p    float64
+}{{"median", 0.5}, {"p90", 0.9}, {"p99", 0.99}}
+
+// runColumns names what is printed of single runs.
+var runColumns = []string{"mean", "min", quantiles[0].name, quantiles[1].name, quantiles[2].name, "max"}
+
+// runValues are the values of runColumns; empty where there is none.
+func (r *Row) runValues() []string {
+	values := make([]string, len(runColumns))
+	if r.Runs == nil || r.absent() != "" || r.Runs.Counted == 0 {
+		return values
+	}
+	scale, _ := r.runUnit()
+	number := func(v float64) string { return strconv.FormatFloat(v*scale, 'f', -1, 64) }
+	values[0] = fixed(r.PerRun*scale, 3)
+	for i, q := range quantiles {
+		if v, ok := r.Runs.Quantile(q.p); ok {
+			values[2+i] = number(math.Round(v))
+		}
+	}
+	if r.Runs.Ranged {
+		values[1], values[len(values)-1] = number(float64(r.Runs.Min)), number(float64(r.Runs.Max))
+	}
+	return values
 }
 
 // seconds prints a duration to the nanosecond.

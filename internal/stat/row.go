@@ -35,11 +35,14 @@ type Row struct {
 	Event  *event.Event
 	Name   string // the event's name, with its PMU where events of one name are kept apart
 	Place  Place
-	Cgroup string // name, or empty
+	Cgroup string // name, or that of a BPF program that is counted; or empty
 
 	count.Total
 	Err      error   // why the machine cannot count the event; then Total is empty
 	Variance float64 // relative standard error of the mean over Runs in percent; with Runs > 1
+
+	Runs   *count.Runs // of a BPF program; nil for all else
+	PerRun float64     // the mean of them, in the event's own unit; with Runs
 
 	Metrics []Metric
 }

@@ -390,6 +390,9 @@ func (r *run) reportCost() error {
 
 // reportLost says what was not counted. All parts that share counters lose the same.
 func (r *run) reportLost() error {
+	if r.counters.inside != nil {
+		return r.reportLostRuns()
+	}
 	all := r.counters.shared()
 	if len(all) == 0 {
 		return nil
@@ -400,6 +403,26 @@ func (r *run) reportLost() error {
 	}
 	if s := lost.String(); s != "" {
 		r.cfg.Notify("shared counters have lost " + s + ": the counts may be too low")
+	}
+	return nil
+}
+
+// reportLostRuns says which runs of BPF programs were not counted, and which programs are not in a sum.
+func (r *run) reportLostRuns() error {
+	losses, err := r.counters.inside.Losses()
+	if err != nil {
+		return err
+	}
+	for _, l := range losses {
+		if l.Total() > 0 {
+			r.cfg.Notify(fmt.Sprintf("BPF program %s: %d of its runs are not in the counts: %s", l.Target, l.Total(), l))
+		}
+	}
+	if !r.cfg.SumPrograms {
+		return nil
+	}
+	for _, u := range r.counters.inside.Untraceable() {
+		r.cfg.Notify(u.Error() + " Its events are not in the sum")
 	}
 	return nil
 }

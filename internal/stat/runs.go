@@ -33,12 +33,15 @@ func (r *repeats) add(rows []Row) {
 	}
 	for _, row := range rows {
 		key := rowKey{row.Event.Term, row.Name, row.Place.ID, row.Cgroup}
+		runs := row.Runs
+		row.Runs = nil
 		all, ok := r.index[key]
 		if !ok {
 			all = &repeatedRow{Row: row}
 			r.index[key] = all
 			r.order = append(r.order, all)
 		}
+		all.Runs = addRuns(all.Runs, runs)
 		if !row.Counted() {
 			continue
 		}
@@ -63,6 +66,9 @@ func (r *repeats) rows(elapsed time.Duration) []Row {
 			Running: all.running / all.counted,
 		}
 		rows[i].Variance = all.value.RelStdErr()
+		if all.Runs != nil && all.Runs.Counted > 0 {
+			rows[i].PerRun = all.value.Mean() * float64(all.counted) / float64(all.Runs.Counted)
+		}
 	}
 	AddMetrics(rows, elapsed)
 	return rows

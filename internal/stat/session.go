@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/bperf/bperf/internal/count"
+	"github.com/bperf/bperf/internal/count/program"
 	"github.com/bperf/bperf/internal/count/shared"
 	"github.com/bperf/bperf/internal/event"
 	"github.com/bperf/bperf/internal/target"
@@ -27,6 +28,9 @@ type Config struct {
 	Target  target.Spec
 	Command []string // its run is the time that is measured; and with an empty Target, what is measured
 	Subject string   // the target in words, for the heading
+
+	Programs    []program.Target // BPF programs that are counted, on all CPUs; then Target is the system
+	SumPrograms bool             // as one
 
 	Shared shared.Where // where sessions find the counters that they share
 
@@ -163,7 +167,7 @@ func (s *session) open(resolve func() (target.Target, error)) (*counters, error)
 		AllUser:      s.cfg.AllUser,
 		AllKernel:    s.cfg.AllKernel,
 		PerThread:    s.cfg.Aggregation == AggregateThread,
-		LaterCPUs:    s.cfg.Aggregation == AggregateGlobal && s.cfg.Target.System,
+		LaterCPUs:    len(s.cfg.Programs) == 0 && s.cfg.Aggregation == AggregateGlobal && s.cfg.Target.System,
 	}
 	t, err := resolve()
 	if err != nil {

@@ -77,6 +77,9 @@ func (t *text) Snapshot(s Snapshot) error {
 		b.WriteString(clearScreen)
 	}
 	lines(&b, s, interval)
+	if !interval && !t.o.MetricOnly {
+		t.runTable(&b, s.Rows)
+	}
 	t.snapshots++
 	return t.write(b.String())
 }

@@ -49,7 +49,7 @@ func (t *text) columnHeading(b *strings.Builder, columns []string, interval, cgr
 		b.WriteString(strings.Repeat(" ", utf8.RuneCountInString(t.place(Place{}))))
 	}
 	if cgroups {
-		fmt.Fprintf(b, "%-*s ", cgroupWidth, "cgroup")
+		fmt.Fprintf(b, "%-*s ", cgroupWidth, t.o.cgroupKey())
 	}
 	for _, c := range columns {
 		fmt.Fprintf(b, "%*s ", width(c), printable(c))

@@ -1,0 +1,213 @@
+package cli
+
+import (
+	"encoding/json"
+	"fmt"
+	"regexp"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/cilium/ebpf"
+	"github.com/cilium/ebpf/asm"
+	"github.com/cilium/ebpf/btf"
+	"github.com/cilium/ebpf/link"
+
+	"github.com/bperf/bperf/test/require"
+)
+
+// onGetPPID loads a program that runs at each getppid of the machine, and returns how reports name it, and its ID.
+func onGetPPID(t *testing.T, name string, hasBTF bool) (label, id string) {
+	t.Helper()
+	require.Tracefs(t)
+	first := asm.Mov.Imm(asm.R0, 0).WithSymbol(name)
+	if hasBTF {
+		proto := &btf.FuncProto{Return: &btf.Int{Name: "int", Size: 4, Encoding: btf.Signed},
+			Params: []btf.FuncParam{{Name: "context", Type: &btf.Pointer{Target: &btf.Void{}}}}}
+		first = btf.WithFuncMetadata(first, &btf.Func{Name: name, Type: proto, Linkage: btf.GlobalFunc})
+	}
+	p, err := ebpf.NewProgram(&ebpf.ProgramSpec{Name: name, Type: ebpf.TracePoint, License: "GPL",
+		Instructions: asm.Instructions{first, asm.Return()}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { p.Close() })
+	l, err := link.Tracepoint("syscalls", "sys_enter_getppid", p, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { l.Close() })
+	info, err := p.Info()
+	if err != nil {
+		t.Fatal(err)
+	}
+	n, _ := info.ID()
+	return fmt.Sprintf("%s[%d]", name, n), fmt.Sprint(n)
+}
+
+// programRow is a line of the JSON of -b.
+type programRow struct {
+	Interval float64
+	Summary  bool
+	CPU      string
+	Value    string `json:"counter-value"`
+	Event    string
+	Program  string
+	Reason   string
+	Runs     *float64
+	Min      *float64 `json:"run-min"`
+	Median   *float64 `json:"run-median"`
+	Max      *float64 `json:"run-max"`
+	Mean     *float64 `json:"run-mean"`
+	Elapsed  float64
+}
+
+// programRows runs bperf stat -j and returns its rows.
+func programRows(t *testing.T, args ...string) (rows []programRow) {
+	t.Helper()
+	got := run(t, bperf(append([]string{"stat", "-j"}, args...)...))
+	if got.status != 0 {
+		t.Fatalf("status %d, stderr:\n%s", got.status, got.stderr)
+	}
+	for line := range strings.Lines(got.stderr) {
+		var r programRow
+		if err := json.Unmarshal([]byte(line), &r); err != nil {
+			t.Fatalf("%s: %v", line, err)
+		}
+		if r.Event != "" {
+			rows = append(rows, r)
+		}
+	}
+	return rows
+}
+
+// value adds an event up over all rows for a program, or for all.
+func value(t *testing.T, rows []programRow, event, program string) (sum float64) {
+	t.Helper()
+	for _, r := range rows {
+		if r.Event != event || program != "" && r.Program != program {
+			continue
+		}
+		v, err := strconv.ParseFloat(r.Value, 64)
+		if err != nil {
+			t.Fatalf("%+v: %v", r, err)
+		}
+		sum += v
+	}
+	return sum
+}
+
+// TestStatPrograms has programs that run a known number of times, also where the kernel lets nobody trace them.
+func TestStatPrograms(t *testing.T) {
+	a, first := onGetPPID(t, "first_program_with_a_long_name", true)
+	b, second := onGetPPID(t, "second", true)
+	call := program1000.Write(t)
+	both := first + "," + second
+	for name, test := range map[string]struct {
+		args  string
+		a, b  float64
+		total float64
+	}{
+		"one":        {"-b " + first, 1000, 0, 1000},
+		"twice":      {"-b " + first + "," + first, 1000, 0, 1000},
+		"by name":    {"-b name:first_program_with_*", 1000, 0, 1000},
+		"two":        {"-b " + both, 1000, 1000, 2000},
+		"sum":        {"--sum -b " + both, 0, 0, 2000},
+		"all CPUs":   {"-a -b " + both, 1000, 1000, 2000},
+		"each CPU":   {"-A -b " + both, 1000, 1000, 2000},
+		"each core":  {"--per-core -b " + both, 1000, 1000, 2000},
+		"intervals":  {"-I 10 -b " + both, 1000, 1000, 2000},
+		"repeated":   {"-r 3 -b " + both, 1000, 1000, 2000},
+		"no metrics": {"-e duration_time,cpu-clock,{page-faults,dummy} -b " + first, 1000, 0, 1000},
+	} {
+		t.Run(name, func(t *testing.T) {
+			rows := programRows(t, append(strings.Fields(test.args), call)...)
+			if got := value(t, rows, "bpf-runs", a); got != test.a {
+				t.Errorf("%s: %v runs, want %v", a, got, test.a)
+			}
+			if got := value(t, rows, "bpf-runs", b); got != test.b {
+				t.Errorf("%s: %v runs, want %v", b, got, test.b)
+			}
+			if got := value(t, rows, "bpf-runs", ""); got != test.total {
+				t.Errorf("%v runs, want %v", got, test.total)
+			}
+			if value(t, rows, "bpf-run-time", "") == 0 {
+				t.Error("no run time")
+			}
+		})
+	}
+	t.Run("delayed for ever", func(t *testing.T) {
+		rows := programRows(t, "-D", "1000000", "-b", first, call)
+		if r := rows[len(rows)-3]; r.Event != "bpf-runs" || r.Value != "<not counted>" {
+			t.Errorf("%+v", r)
+		}
+	})
+	t.Run("text", func(t *testing.T) {
+		got := run(t, bperf("stat", "-b", first, call))
+		want := regexp.MustCompile(`(?s)^\n Performance counter stats for 'BPF program ` + regexp.QuoteMeta(a) + `':\n.* 1,000      bpf-runs +` +
+			regexp.QuoteMeta(a) + ` .*seconds time elapsed\n`)
+		if got.status != 0 || !want.MatchString(got.stderr) {
+			t.Errorf("status %d:\n%s\nwant %s", got.status, got.stderr, want)
+		}
+	})
+}
+
+// TestStatProgramsTraced has what single runs counted.
+func TestStatProgramsTraced(t *testing.T) {
+	a, first := onGetPPID(t, "traced", true)
+	call := program1000.Write(t)
+	rows := programRows(t, "-e", "cpu-clock,page-faults", "-b", first, call)
+	if reason := rows[0].Reason; reason != "" {
+		if require.IsGuest() {
+			t.Fatal(reason)
+		}
+		t.Skip(reason)
+	}
+	dropped := value(t, rows, "bpf-dropped", a)
+	for _, r := range rows[:2] {
+		if r.Runs == nil || r.Min == nil || r.Median == nil || r.Mean == nil || r.Max == nil {
+			t.Fatalf("%+v", r)
+		}
+		if *r.Runs != 1000-dropped || *r.Min > *r.Median || *r.Median > *r.Max || *r.Min > *r.Mean || *r.Mean > *r.Max {
+			t.Errorf("%s: %v runs of 1000, %v dropped: min %v, median %v, max %v, mean %v", r.Event, *r.Runs, dropped, *r.Min, *r.Median, *r.Max, *r.Mean)
+		}
+		v, err := strconv.ParseFloat(r.Value, 64)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if r.Event == "cpu-clock" {
+			v *= 1e6
+		}
+		if mean := v / *r.Runs; *r.Mean < mean-0.01 || *r.Mean > mean+0.01 {
+			t.Errorf("%s: mean %v of %v in %v runs", r.Event, *r.Mean, v, *r.Runs)
+		}
+	}
+	t.Run("csv", func(t *testing.T) {
+		got := run(t, bperf("stat", "-x,", "-e", "dummy", "-b", first, call))
+		want := regexp.MustCompile(`^0,,dummy,` + regexp.QuoteMeta(a) + `,\d+,100\.00,0\.000,per run,(1000|99\d),0\.000,0,0,0,0,0\n`)
+		if !want.MatchString(got.stderr) {
+			t.Errorf("%s\nwant %s", got.stderr, want)
+		}
+	})
+	t.Run("text", func(t *testing.T) {
+		got := run(t, bperf("stat", "-e", "dummy", "-b", first, call))
+		want := regexp.MustCompile(`\n +mean +min +median +p90 +p99 +max per run\n +0\.000 +0 +0 +0 +0 +0 +dummy +` + regexp.QuoteMeta(a) + `\n`)
+		if !want.MatchString(got.stderr) {
+			t.Errorf("%s\nwant %s", got.stderr, want)
+		}
+	})
+}
+
+// TestStatProgramsWithoutBTF has the kernel's statistics beside the reason why there is nothing else.
+func TestStatProgramsWithoutBTF(t *testing.T) {
+	a, first := onGetPPID(t, "plain", false)
+	rows := programRows(t, "-e", "cpu-clock", "-b", first, program1000.Write(t))
+	if value(t, rows, "bpf-runs", a) != 1000 || value(t, rows, "bpf-run-time", a) == 0 {
+		t.Errorf("%+v", rows)
+	}
+	for _, i := range []int{0, len(rows) - 1} {
+		if r := rows[i]; r.Value != "<not supported>" || !strings.Contains(r.Reason, "BTF") {
+			t.Errorf("%+v", r)
+		}
+	}
+}
