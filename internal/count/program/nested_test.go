@@ -1,0 +1,121 @@
+package program
+
+import (
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/cilium/ebpf"
+	"github.com/cilium/ebpf/asm"
+	"github.com/cilium/ebpf/btf"
+	"github.com/cilium/ebpf/link"
+	"golang.org/x/sys/unix"
+
+	"github.com/bperf/bperf/internal/perfevent"
+	"github.com/bperf/bperf/test/require"
+)
+
+// kernelRuns is how often the kernel says that a program ran, as long as the test goes on.
+func kernelRuns(t *testing.T, p *ebpf.Program) func() uint64 {
+	t.Helper()
+	on, err := ebpf.EnableStats(statsRunTime)
+	check(t, err)
+	t.Cleanup(func() { on.Close() })
+	return func() uint64 {
+		s, err := p.Stats()
+		check(t, err)
+		return s.RunCount
+	}
+}
+
+// TestInterruptedByItself has a program that a timer's interrupt runs, too, while it is run in a row. Each run has all instructions
+// of the loop, those that were interrupted have them twice, and none is lost.
+func TestInterruptedByItself(t *testing.T) {
+	require.ExactPMU(t)
+	require.OneCPU(t)
+	const rounds = 30_000
+	prog, target := load(t, &ebpf.ProgramSpec{Type: ebpf.RawTracepoint, Instructions: loop(rounds)})
+	c := tracing(t, "instructions", target)
+	runs := kernelRuns(t, prog)
+	check(t, c.Enable())
+	l, err := link.AttachRawTracepoint(link.RawTracepointOptions{Name: "hrtimer_expire_entry", Program: prog})
+	check(t, err)
+	var twice bool
+	for range 2000 {
+		_, err := prog.Run(&ebpf.RunOptions{})
+		check(t, err)
+		if twice = read(t, c, 0).events[0].Runs.Max > 2*loopInstructions*rounds; twice {
+			break
+		}
+	}
+	check(t, l.Close())
+	time.Sleep(10 * time.Millisecond) // for the grace period after which the tracepoint runs it no more
+	check(t, c.Disable())
+	r := read(t, c, 0)
+	lost, err := c.Losses()
+	check(t, err)
+	t.Logf("%d runs, %d instructions each at least, at most %d; dropped: %v", r.runs, r.events[0].Runs.Min, r.events[0].Runs.Max, lost[0])
+	own, err := prog.Stats()
+	check(t, err)
+	if !twice && own.RecursionMisses == 0 { // Linux 7.2 does not run it within a run of the test's
+		t.Error("no run was interrupted by another")
+	}
+	if least := r.events[0].Runs.Min; least < loopInstructions*rounds {
+		t.Errorf("a run has %d instructions, less than its loop", least)
+	}
+	if most := r.events[0].Runs.Max; most > 4*loopInstructions*rounds {
+		t.Errorf("a run has %d instructions", most)
+	}
+	if got := runs(); r.runs != got || r.events[0].Runs.Counted+r.dropped != r.runs || lost[0].Total() != r.dropped {
+		t.Errorf("%d runs of %d, %d counted, %d dropped: %v", r.runs, got, r.events[0].Runs.Counted, r.dropped, lost[0])
+	}
+}
+
+// sleeper is a program that reads from the memory of the process which runs it, and sleeps until there is some.
+func sleeper() asm.Instructions {
+	number := &btf.Int{Name: "int", Size: 4, Encoding: btf.Signed}
+	proto := &btf.FuncProto{Return: number, Params: []btf.FuncParam{{Name: "context", Type: &btf.Pointer{Target: &btf.Void{}}}}}
+	return asm.Instructions{
+		btf.WithFuncMetadata(asm.LoadMem(asm.R3, asm.R1, 0, asm.DWord).WithSymbol("loop"), &btf.Func{Name: "loop", Type: proto, Linkage: btf.GlobalFunc}),
+		asm.Mov.Reg(asm.R1, asm.R10),
+		asm.Add.Imm(asm.R1, -8),
+		asm.Mov.Imm(asm.R2, 8),
+		asm.FnCopyFromUser.Call(),
+		asm.Return(),
+	}
+}
+
+// TestSleepingRuns has two runs that sleep on one CPU at a time and end in the order in which they began. Neither is counted, as
+// others ran meanwhile; one that does not sleep is.
+func TestSleepingRuns(t *testing.T) {
+	prog, target := load(t, &ebpf.ProgramSpec{Type: ebpf.Syscall, Flags: unix.BPF_F_SLEEPABLE, Instructions: sleeper()})
+	c := tracing(t, "cpu-clock", target)
+	pages := missingPages(t, 2)
+	runs := kernelRuns(t, prog)
+	check(t, c.Enable())
+	runOn := func(address uint64) error {
+		_, err := prog.Run(&ebpf.RunOptions{Context: address})
+		return err
+	}
+	var asleep sync.WaitGroup
+	for i := range pages.count {
+		asleep.Go(func() {
+			if err := perfevent.OnCPU(0, func() error { return runOn(pages.address(i)) }); err != nil {
+				t.Error(err)
+			}
+		})
+		pages.waitFor(t)
+	}
+	for i := range pages.count {
+		pages.fill(t, i)
+	}
+	asleep.Wait()
+	check(t, runOn(pages.address(0))) // is there now
+	check(t, c.Disable())
+	r := read(t, c, 0)
+	lost, err := c.Losses()
+	check(t, err)
+	if r.runs != 3 || runs() != 3 || r.dropped < 2 || lost[0].Switched != r.dropped || r.events[0].Runs.Counted != 3-r.dropped {
+		t.Errorf("%d runs (%d for the kernel), %d counted, dropped: %v", r.runs, runs(), r.events[0].Runs.Counted, lost[0])
+	}
+}
