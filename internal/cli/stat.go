@@ -30,6 +30,8 @@ type statOptions struct {
 	programs      string
 	inPrograms    bool // -b is given
 	sumPrograms   bool
+	functions     string
+	perFunction   bool
 	bpfAttrMap    string
 	noInherit     bool
 
@@ -92,6 +94,8 @@ The counts go to standard error, as the command's own output goes to standard ou
 	f.StringVarP(&o.tids, "tid", "t", "", "count the threads of this `LIST`")
 	f.StringVar(&o.forEachCgroup, "for-each-cgroup", "", "count all events for each cgroup of this `LIST`, or each that matches a regular expression")
 	f.StringVarP(&o.programs, "bpf-prog", "b", "", "count inside the BPF programs of this `LIST`: IDs, name:GLOB, type:NAME, … (see bperf prog)")
+	f.StringVar(&o.functions, "bpf-func", "", "with -b, count the functions of the programs whose name matches this `GLOB`, each by itself")
+	f.BoolVar(&o.perFunction, "per-func", false, "with -b, count each function of the programs by itself")
 	f.BoolVar(&o.sumPrograms, "sum", false, "with -b, add the programs up")
 	f.BoolVar(&o.bpfCounters, "bpf-counters", false, "count with counters that all sessions share (the modifier b for all events)")
 	f.StringVar(&o.bpfAttrMap, "bpf-attr-map", "", "share with upstream perf, which finds counters through the map pinned at `PATH`")
@@ -241,6 +245,8 @@ func (o *statOptions) check(given func(string) bool, args []string) error {
 			"-b counts in BPF programs, whoever they run for, on all CPUs: it does not go with -C, -p, -t, -G, --for-each-cgroup and --per-thread"),
 		bad(inPrograms && (o.bpfCounters || o.bpfAttrMap != ""), "-b does not go with --bpf-counters: shared counters do not count in BPF programs"),
 		bad(inPrograms && o.null, "-n counts nothing: it does not go with -b"),
+		bad(o.perFunction && o.functions != "", "--per-func counts all functions, --bpf-func some: give one"),
+		bad((o.perFunction || given("bpf-func")) && !inPrograms, "--per-func and --bpf-func are for the BPF programs of -b"),
 		bad(o.sumPrograms && !inPrograms, "--sum adds up the BPF programs of -b"),
 		bad(o.null && len(o.events) > 0, "-n counts nothing: it does not go with -e and -M"),
 	)
@@ -312,7 +318,7 @@ func (o *statOptions) target(cfg *stat.Config) (err error) {
 	switch {
 	case o.inPrograms:
 		t.System = true
-		if cfg.Programs, err = selectPrograms(o.programs); err != nil {
+		if cfg.Programs, err = selectPrograms(o.programs, o.functionGlob()); err != nil {
 			return err
 		}
 		cfg.SumPrograms = o.sumPrograms

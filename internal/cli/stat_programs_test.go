@@ -211,3 +211,18 @@ func TestStatProgramsWithoutBTF(t *testing.T) {
 		}
 	}
 }
+
+// TestStatFunctions has functions shown by themselves; where the kernel lets nobody trace them, with the reason.
+func TestStatFunctions(t *testing.T) {
+	a, first := onGetPPID(t, "whole", true)
+	call := program1000.Write(t)
+	for _, flags := range []string{"--per-func", "--bpf-func wh?le", "--bpf-func *"} {
+		rows := programRows(t, append(strings.Fields(flags), "-b", first, call)...)
+		if got := value(t, rows, "bpf-runs", a+":whole"); got != 1000 {
+			t.Errorf("%s: %v runs, want 1000", flags, got)
+		}
+	}
+	if got := run(t, bperf("stat", "-b", first, "--bpf-func", "other", call)); got.status != 1 || !strings.Contains(got.stderr, `matches "other"`) {
+		t.Errorf("status %d: %s", got.status, got.stderr)
+	}
+}

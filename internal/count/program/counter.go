@@ -38,7 +38,7 @@ type subject struct {
 	Target
 	probes *probes      // nil if it cannot be traced
 	why    *Untraceable // then
-	kernel *statistics  // then, and what is counted in its place
+	kernel *statistics  // then, and what is counted in its place; nil for a sub-program
 }
 
 // Events that a Counter has besides those of its list, and what stands in place of their PMU.
@@ -105,6 +105,9 @@ func (c *Counter) open(list event.List, programs []Target, t target.Target, o co
 		}
 		if !errors.As(err, &s.why) {
 			return err
+		}
+		if p.Sub {
+			continue
 		}
 		if s.kernel, err = openStatistics(p); err != nil {
 			return err
@@ -179,8 +182,12 @@ func (c *Counter) Disable() error {
 }
 
 func (s *subject) begin(window uint64) (err error) {
-	if s.probes == nil {
+	switch {
+	case s.probes != nil:
+	case s.kernel != nil:
 		return s.kernel.begin()
+	default:
+		return nil
 	}
 	if s.probes.since, err = s.probes.countMisses(); err != nil {
 		return err
@@ -189,8 +196,12 @@ func (s *subject) begin(window uint64) (err error) {
 }
 
 func (s *subject) end(window uint64) error {
-	if s.probes == nil {
+	switch {
+	case s.probes != nil:
+	case s.kernel != nil:
 		return s.kernel.end()
+	default:
+		return nil
 	}
 	if err := s.probes.setWindow(window); err != nil {
 		return err
@@ -213,9 +224,10 @@ func (c *Counter) Read(dst []count.Cell) ([]count.Cell, error) {
 	var cells []count.Cell
 	for i, p := range c.programs {
 		var err error
-		if p.probes != nil {
+		switch {
+		case p.probes != nil:
 			cells, err = c.readTraced(cells, i)
-		} else {
+		case p.kernel != nil:
 			cells, err = c.readStatistics(cells, i)
 		}
 		if err != nil {
@@ -308,25 +320,19 @@ const (
 
 // Err says why an event cannot be counted in any program.
 func (c *Counter) Err(ev int) error {
-	if ev >= c.events {
-		return nil
-	}
-	if err := c.perf.Err(ev); err != nil {
-		return err
-	}
-	for _, p := range c.programs {
-		if p.why == nil {
+	for i := range c.programs {
+		if c.ErrAt(ev, i) == nil {
 			return nil
 		}
 	}
-	return c.programs[0].why
+	return c.ErrAt(ev, 0)
 }
 
 // ErrAt says why an event cannot be counted in one of the programs.
 func (c *Counter) ErrAt(ev, program int) error {
 	p := c.programs[program]
 	switch {
-	case ev == c.events+ownDropped && p.why != nil:
+	case p.why != nil && (p.Sub || ev == c.events+ownDropped):
 		return p.why
 	case ev >= c.events:
 		return nil

@@ -14,16 +14,25 @@ import (
 	"github.com/cilium/ebpf"
 )
 
-// Target is a BPF program to count.
+// Target is a BPF program to count, or one of its functions.
 type Target struct {
 	ID       uint32
 	Name     string
-	Function string // what its BTF calls it; empty without BTF
+	Function string // what its BTF calls it, or the function; empty without BTF
 	JITed    bool   // it is machine code
+
+	ByFunction bool // the function is counted, which is shown with its name
+	Sub        bool // the function is a sub-program: the kernel has no statistics of it
 }
 
 // String names it as reports do.
-func (t Target) String() string { return fmt.Sprintf("%s[%d]", t.Name, t.ID) }
+func (t Target) String() string {
+	s := fmt.Sprintf("%s[%d]", t.Name, t.ID)
+	if t.ByFunction {
+		s += ":" + t.Function
+	}
+	return s
+}
 
 // Untraceable is the reason why events cannot be counted in a BPF program.
 type Untraceable struct {

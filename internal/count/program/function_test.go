@@ -1,0 +1,88 @@
+package program
+
+import (
+	"math"
+	"testing"
+
+	"github.com/cilium/ebpf"
+	"github.com/cilium/ebpf/asm"
+	"github.com/cilium/ebpf/btf"
+
+	"github.com/bperf/bperf/test/require"
+)
+
+// loadNested loads a program that goes round itself, and calls a function that does, too.
+func loadNested(t *testing.T, outer, inner int32, linkage btf.FuncLinkage) (*ebpf.Program, []Target) {
+	t.Helper()
+	number := &btf.Int{Name: "int", Size: 4, Encoding: btf.Signed}
+	proto := &btf.FuncProto{Return: number, Params: []btf.FuncParam{{Name: "number", Type: number}}}
+	code := loop(outer)
+	code = append(code[:len(code)-1],
+		asm.Mov.Imm(asm.R1, inner),
+		asm.Call.Label("inner"),
+		asm.Return(),
+		btf.WithFuncMetadata(asm.Mov.Imm(asm.R1, inner).WithSymbol("inner"), &btf.Func{Name: "inner", Type: proto, Linkage: linkage}),
+		asm.Sub.Imm(asm.R1, 1).WithSymbol("again"),
+		asm.JNE.Imm(asm.R1, 0, "again"),
+		asm.Mov.Imm(asm.R0, 0),
+		asm.Return())
+	p, target := load(t, &ebpf.ProgramSpec{Type: ebpf.SocketFilter, Instructions: code})
+	target.ByFunction = true
+	sub := target
+	sub.Function, sub.Sub = "inner", true
+	return p, []Target{target, sub}
+}
+
+// TestFunctions has the function inside cost what it costs, and the program that as well and what it does itself.
+func TestFunctions(t *testing.T) {
+	require.ExactPMU(t)
+	require.OneCPU(t)
+	const times = 50
+	for name, linkage := range map[string]btf.FuncLinkage{"global": btf.GlobalFunc, "static": btf.StaticFunc} {
+		t.Run(name, func(t *testing.T) {
+			least := func(outer, inner int32) (both [2]float64) {
+				prog, targets := loadNested(t, outer, inner, linkage)
+				c := tracing(t, "instructions", targets...)
+				check(t, c.Enable())
+				run(t, prog, times)
+				check(t, c.Disable())
+				for i := range both {
+					r := read(t, c, i)
+					if r.runs != times {
+						t.Errorf("%s: %d runs, want %d", targets[i], r.runs, times)
+					}
+					both[i] = float64(r.events[0].Runs.Min)
+				}
+				return both
+			}
+			base, more := least(1, 1), least(10_001, 20_001)
+			for i, want := range [2]float64{30_000 * loopInstructions, 20_000 * loopInstructions} {
+				if got := more[i] - base[i]; math.Abs(got-want) > want/100 {
+					t.Errorf("function %d: %v instructions more, want %v", i, got, want)
+				}
+			}
+		})
+	}
+}
+
+// TestFunctionsUntraced has no statistics in place of a function's, and those of the program all the same.
+func TestFunctionsUntraced(t *testing.T) {
+	prog, targets := loadNested(t, 1, 1, btf.GlobalFunc)
+	for i := range targets {
+		targets[i].JITed = false
+	}
+	c := open(t, "cpu-clock", targets...)
+	check(t, c.Enable())
+	run(t, prog, 3)
+	check(t, c.Disable())
+	if r := read(t, c, 0); r.runs != 3 {
+		t.Errorf("%d runs, want 3", r.runs)
+	}
+	if c.ErrAt(c.events, 0) != nil || c.ErrAt(c.events, 1) == nil || c.Err(c.events) != nil || c.Err(0) == nil {
+		t.Errorf("runs: %v, of the function: %v", c.ErrAt(c.events, 0), c.ErrAt(c.events, 1))
+	}
+	alone := open(t, "cpu-clock", targets[1])
+	if alone.Err(0) == nil || alone.Err(alone.events) == nil {
+		t.Error("a function alone has statistics")
+	}
+}
