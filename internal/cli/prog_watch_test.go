@@ -222,6 +222,9 @@ func TestProgWatchText(t *testing.T) {
 		if err != nil {
 			t.Fatalf("%v after\n%s", err, text)
 		}
+		if strings.Contains(line, "  lost  ") {
+			t.Fatalf("records of loads were lost: %s", line)
+		}
 		if text += line; !ended && pattern.MatchString(text) {
 			ended = true
 			end(syscall.SIGINT)
