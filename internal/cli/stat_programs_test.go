@@ -20,7 +20,7 @@ import (
 func onGetPPID(t *testing.T, name string, hasBTF bool) (label, id string) {
 	t.Helper()
 	require.Tracefs(t)
-	first := asm.Mov.Imm(asm.R0, 0).WithSymbol(name)
+	first := asm.Mov.Imm(asm.R0, 1).WithSymbol(name) // with 0, the kernel would not let anybody count the tracepoint
 	if hasBTF {
 		proto := &btf.FuncProto{Return: &btf.Int{Name: "int", Size: 4, Encoding: btf.Signed},
 			Params: []btf.FuncParam{{Name: "context", Type: &btf.Pointer{Target: &btf.Void{}}}}}
