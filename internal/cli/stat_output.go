@@ -71,6 +71,7 @@ func (o *statOptions) printer(cfg *stat.Config, out io.Writer) stat.Printer {
 	form := stat.OutputOptions{
 		Aggregation:   cfg.Aggregation,
 		Programs:      len(cfg.Programs) > 0,
+		Histogram:     o.histogram,
 		Interval:      cfg.Interval > 0,
 		IntervalClear: o.intervalClear,
 		BigNum:        !o.noBigNum,

@@ -72,6 +72,8 @@ func TestStatRefuses(t *testing.T) {
 		{"--bpf-func x", 22, "for the BPF programs of -b"},
 		{"-b 1 --per-func --bpf-func x", 22, "give one"},
 		{"-b 1 --bpf-func [", 129, "--bpf-func [: syntax error in pattern"},
+		{"--histogram", 22, "it needs -b"},
+		{"-b 1 --histogram -x,", 22, "--histogram has no form in CSV"},
 		{"-b ,", 129, "the list is empty"},
 		{"-b 1,,2", 129, "item 2 of the list is empty"},
 		{"-b loop", 129, "name:loop"},

@@ -64,6 +64,34 @@ func (r *Runs) Quantile(p float64) (value float64, ok bool) {
 	return value, true
 }
 
+// Bucket is a part of a histogram: Runs that counted from Low to High.
+type Bucket struct {
+	Low, High float64
+	Runs      uint64
+}
+
+// Histogram is the buckets from the first to the last that has runs; those between two that have none are one.
+func (r *Runs) Histogram() (all []Bucket) {
+	filled := func(n uint64) bool { return n > 0 }
+	first := slices.IndexFunc(r.Buckets[:], filled)
+	if first < 0 {
+		return nil
+	}
+	last := len(r.Buckets) - 1
+	for r.Buckets[last] == 0 {
+		last--
+	}
+	for i := first; i <= last; i++ {
+		low, width := bucket(i)
+		if n := len(all) - 1; r.Buckets[i] == 0 && all[n].Runs == 0 {
+			all[n].High = low + width - 1
+			continue
+		}
+		all = append(all, Bucket{low, low + width - 1, r.Buckets[i]})
+	}
+	return all
+}
+
 // bucket is the lowest value of a bucket, and how many there are in it.
 func bucket(i int) (low, width float64) {
 	if i < 4 {

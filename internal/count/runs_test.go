@@ -2,6 +2,7 @@ package count
 
 import (
 	"math"
+	"slices"
 	"testing"
 )
 
@@ -64,6 +65,16 @@ func TestQuantile(t *testing.T) {
 	}
 	if _, ok := new(Runs).Quantile(0.5); ok {
 		t.Error("no runs have a median")
+	}
+}
+
+func TestHistogram(t *testing.T) {
+	want := []Bucket{{3, 3, 2}, {4, 7, 0}, {8, 9, 3}}
+	if got := runsOf(3, 8, 9, 3, 9).Histogram(); !slices.Equal(got, want) {
+		t.Errorf("got %v, want %v", got, want)
+	}
+	if got := new(Runs).Histogram(); got != nil {
+		t.Errorf("no runs are %v", got)
 	}
 }
 

@@ -112,6 +112,9 @@ func (j *jsonLines) count(f *object, r *Row, cgroups bool) {
 			f.raw("run-"+runColumns[i], v)
 		}
 	}
+	if j.o.Histogram {
+		f.raw("histogram", r.histogramJSON())
+	}
 }
 
 // metricTable prints an object for each place and cgroup, with a key for each metric.

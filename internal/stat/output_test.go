@@ -210,6 +210,7 @@ func outputCases(t testing.TB) map[string]outputCase {
 		"programs-per-cpu": {OutputOptions{Programs: true, Aggregation: AggregateNone}, once,
 			whole(in("CPU0", 1, programRows(t, "a[7]")), in("CPU1", 1, programRows(t, "a[7]")))},
 		"programs-interval":    intervals(outputCase{OutputOptions{Programs: true}, once, whole(programRows(t, "a[7]"))}, true),
+		"programs-histogram":   {OutputOptions{Programs: true, Histogram: true}, once, whole(programRows(t, "a[7]"), untraced(t, "plain[12]"))},
 		"programs-metric-only": {OutputOptions{Programs: true, MetricOnly: true}, once, whole(programRows(t, "a[7]"), untraced(t, "plain[12]"))},
 
 		"per-cpu":    placed(AggregateNone, "CPU0", "CPU127"),
@@ -361,7 +362,7 @@ var jsonTypes = map[string]any{
 	"interval": 0.0, "summary": true, "cpu": "", "core": "", "die": "", "socket": "", "node": "", "thread": "",
 	"counters": 0.0, "counter-value": "", "unit": "", "event": "", "cgroup": "", "variance": 0.0,
 	"event-runtime": 0.0, "pcnt-running": 0.0, "metric-value": "", "metric-unit": "", "metric-scaled": true, "reason": "",
-	"program": "", "runs": 0.0, "run-mean": 0.0, "run-min": 0.0, "run-median": 0.0, "run-p90": 0.0, "run-p99": 0.0, "run-max": 0.0,
+	"program": "", "runs": 0.0, "run-mean": 0.0, "run-min": 0.0, "run-median": 0.0, "run-p90": 0.0, "run-p99": 0.0, "run-max": 0.0, "histogram": []any{},
 	"elapsed": 0.0, "elapsed-variance": 0.0, "elapsed-runs": []any{}, "scaled-metrics": []any{}, "user": 0.0, "system": 0.0,
 }
 

@@ -21,6 +21,7 @@ type Printer interface {
 type OutputOptions struct {
 	Aggregation   Aggregation
 	Programs      bool // what is counted are BPF programs: they are in place of cgroups, and have runs
+	Histogram     bool // text and JSON: how single runs of BPF programs are distributed
 	Interval      bool // snapshots other than the summary begin with the time
 	IntervalClear bool // text: clear the screen before each of them
 	BigNum        bool // text: thousands separators

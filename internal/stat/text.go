@@ -79,6 +79,9 @@ func (t *text) Snapshot(s Snapshot) error {
 	lines(&b, s, interval)
 	if !interval && !t.o.MetricOnly {
 		t.runTable(&b, s.Rows)
+		if t.o.Histogram {
+			histograms(&b, s.Rows)
+		}
 	}
 	t.snapshots++
 	return t.write(b.String())

@@ -2,7 +2,10 @@ package stat
 
 import (
 	"fmt"
+	"strconv"
 	"strings"
+
+	"github.com/bperf/bperf/internal/count"
 )
 
 // runWidth is that of a column of runTable.
@@ -37,4 +40,57 @@ func (t *text) runTable(b *strings.Builder, rows []Row) {
 		}
 		b.WriteByte('\n')
 	}
+}
+
+// barWidth is that of the longest bar of a histogram.
+const barWidth = 50
+
+// histograms draws how the runs of each row are distributed: a line for each bucket.
+func histograms(b *strings.Builder, rows []Row) {
+	for i := range rows {
+		r := &rows[i]
+		if r.Runs == nil || r.absent() != "" {
+			continue
+		}
+		buckets := r.Runs.Histogram()
+		var most uint64
+		for _, k := range buckets {
+			most = max(most, k.Runs)
+		}
+		if most == 0 {
+			continue
+		}
+		_, unit := r.runUnit()
+		heading := []string{printable(r.Name)}
+		for _, s := range []string{unit, r.Place.ID, r.Cgroup} {
+			if s != "" {
+				heading = append(heading, printable(s))
+			}
+		}
+		fmt.Fprintf(b, "\n %s\n", strings.Join(heading, ", "))
+		for _, k := range buckets {
+			low, high := r.bounds(k)
+			bar := strings.Repeat("#", int((k.Runs*barWidth+most-1)/most))
+			fmt.Fprintf(b, " %*s to %*s %*d %s\n", runWidth, low, runWidth, high, runWidth, k.Runs, bar)
+		}
+	}
+}
+
+// bounds are the least and the most that was counted in the runs of a bucket.
+func (r *Row) bounds(k count.Bucket) (low, high string) {
+	scale, _ := r.runUnit()
+	number := func(v float64) string { return strconv.FormatFloat(v*scale, 'f', -1, 64) }
+	return number(k.Low), number(k.High)
+}
+
+// histogramJSON is an array of buckets that have runs: least, most, runs.
+func (r *Row) histogramJSON() string {
+	var parts []string
+	for _, k := range r.Runs.Histogram() {
+		if k.Runs > 0 {
+			low, high := r.bounds(k)
+			parts = append(parts, fmt.Sprintf("[%s, %s, %d]", low, high, k.Runs))
+		}
+	}
+	return "[" + strings.Join(parts, ", ") + "]"
 }
