@@ -13,14 +13,19 @@ import (
 	"github.com/cilium/ebpf/btf"
 	"github.com/cilium/ebpf/link"
 
+	"github.com/bperf/bperf/test/program"
 	"github.com/bperf/bperf/test/require"
 )
 
-// onGetPPID loads a program that runs at each getppid of the machine, and returns how reports name it, and its ID.
-func onGetPPID(t *testing.T, name string, hasBTF bool) (label, id string) {
+// sid1000 makes a program on getsid run a thousand times.
+var sid1000 = program.Program{Body: program.GetSID, Times: 1000}
+
+// onGetSID loads a program that runs at each getsid of the machine, which nobody else calls, and returns how reports name it, and
+// its ID.
+func onGetSID(t *testing.T, name string, hasBTF bool) (label, id string) {
 	t.Helper()
 	require.Tracefs(t)
-	first := asm.Mov.Imm(asm.R0, 1).WithSymbol(name) // with 0, the kernel would not let anybody count the tracepoint
+	first := asm.Mov.Imm(asm.R0, 1).WithSymbol(name) // with 0, nobody could count the tracepoint
 	if hasBTF {
 		proto := &btf.FuncProto{Return: &btf.Int{Name: "int", Size: 4, Encoding: btf.Signed},
 			Params: []btf.FuncParam{{Name: "context", Type: &btf.Pointer{Target: &btf.Void{}}}}}
@@ -32,7 +37,7 @@ func onGetPPID(t *testing.T, name string, hasBTF bool) (label, id string) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { p.Close() })
-	l, err := link.Tracepoint("syscalls", "sys_enter_getppid", p, nil)
+	l, err := link.Tracepoint("syscalls", "sys_enter_getsid", p, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -99,9 +104,9 @@ func value(t *testing.T, rows []programRow, event, program string) (sum float64)
 
 // TestStatPrograms has programs that run a known number of times, also where the kernel lets nobody trace them.
 func TestStatPrograms(t *testing.T) {
-	a, first := onGetPPID(t, "first_program_with_a_long_name", true)
-	b, second := onGetPPID(t, "second", true)
-	call := program1000.Write(t)
+	a, first := onGetSID(t, "first_program_with_a_long_name", true)
+	b, second := onGetSID(t, "second", true)
+	call := sid1000.Write(t)
 	both := first + "," + second
 	for name, test := range map[string]struct {
 		args  string
@@ -154,8 +159,8 @@ func TestStatPrograms(t *testing.T) {
 
 // TestStatProgramsTraced has what single runs counted.
 func TestStatProgramsTraced(t *testing.T) {
-	a, first := onGetPPID(t, "traced", true)
-	call := program1000.Write(t)
+	a, first := onGetSID(t, "traced", true)
+	call := sid1000.Write(t)
 	rows := programRows(t, "-e", "cpu-clock,page-faults", "-b", first, call)
 	if reason := rows[0].Reason; reason != "" {
 		if require.IsGuest() {
@@ -200,8 +205,8 @@ func TestStatProgramsTraced(t *testing.T) {
 
 // TestStatProgramsWithoutBTF has the kernel's statistics beside the reason why there is nothing else.
 func TestStatProgramsWithoutBTF(t *testing.T) {
-	a, first := onGetPPID(t, "plain", false)
-	rows := programRows(t, "-e", "cpu-clock", "-b", first, program1000.Write(t))
+	a, first := onGetSID(t, "plain", false)
+	rows := programRows(t, "-e", "cpu-clock", "-b", first, sid1000.Write(t))
 	if value(t, rows, "bpf-runs", a) != 1000 || value(t, rows, "bpf-run-time", a) == 0 {
 		t.Errorf("%+v", rows)
 	}
@@ -214,8 +219,8 @@ func TestStatProgramsWithoutBTF(t *testing.T) {
 
 // TestStatFunctions has functions shown by themselves; where the kernel lets nobody trace them, with the reason.
 func TestStatFunctions(t *testing.T) {
-	a, first := onGetPPID(t, "whole", true)
-	call := program1000.Write(t)
+	a, first := onGetSID(t, "whole", true)
+	call := sid1000.Write(t)
 	for _, flags := range []string{"--per-func", "--bpf-func wh?le", "--bpf-func *"} {
 		rows := programRows(t, append(strings.Fields(flags), "-b", first, call)...)
 		if got := value(t, rows, "bpf-runs", a+":whole"); got != 1000 {

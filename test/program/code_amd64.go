@@ -17,6 +17,7 @@ const (
 	sysExit      = 60
 	sysWait4     = 61
 	sysGetPPID   = 110
+	sysGetSID    = 124
 )
 
 // How many instructions the parts of code are.
@@ -80,6 +81,8 @@ func (p Program) body() []byte {
 	switch p.Body {
 	case GetPPID:
 		return systemCall(sysGetPPID)
+	case GetSID:
+		return systemCall(sysGetSID)
 	case Touch:
 		return []byte{
 			0x41, 0xc6, 0x45, 0x00, 0x01, // movb $1, (%r13)

@@ -12,6 +12,7 @@ const (
 	sysRead      = 63
 	sysExit      = 93
 	sysNanosleep = 101
+	sysGetSID    = 156
 	sysGetPPID   = 173
 	sysClone     = 220
 	sysWait4     = 260
@@ -72,6 +73,8 @@ func (p Program) body() []uint32 {
 	switch p.Body {
 	case GetPPID:
 		return systemCall(sysGetPPID)
+	case GetSID:
+		return systemCall(sysGetSID)
 	case Touch:
 		return []uint32{
 			0x39000293, // strb w19, [x20]

@@ -26,6 +26,7 @@ type Body int
 const (
 	Spin    Body = iota // nothing
 	GetPPID             // the system call getppid
+	GetSID              // the system call getsid
 	Touch               // the first write to a page; at most MaxPages times
 	Sleep               // block for a millisecond
 )

@@ -12,6 +12,7 @@ func TestPrograms(t *testing.T) {
 	for name, p := range map[string]Program{
 		"spin":    {Body: Spin, Times: 1000, Exit: 0},
 		"getppid": {Body: GetPPID, Times: 10, Exit: 1},
+		"getsid":  {Body: GetSID, Times: 10, Exit: 7},
 		"touch":   {Body: Touch, Times: MaxPages, Exit: 2},
 		"sleep":   {Body: Sleep, Times: 5, Exit: 255},
 
