@@ -1,11 +1,13 @@
 package bpfprog
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"time"
 
 	"github.com/cilium/ebpf"
+	"golang.org/x/sys/unix"
 )
 
 // Observer reads what the selected programs do, again and again, and lets the kernel count their runs meanwhile: of all programs,
@@ -23,6 +25,7 @@ type Observation struct {
 	Time     time.Time // its end
 	Window   time.Duration
 	Programs []Observed // those that are selected and loaded at its end
+	Runs     uint64     // of all programs that are loaded at its end, selected or not
 }
 
 // Observed is a program with what it did. Its Stats are those since it was loaded.
@@ -57,9 +60,18 @@ const statsRunTime = 0
 func enableStats() (io.Closer, error) {
 	on, err := ebpf.EnableStats(statsRunTime)
 	if err != nil {
-		return nil, fmt.Errorf("enable the statistics of program runs: %w%s", err, remedy(err))
+		return nil, statsError(err)
 	}
 	return on, nil
+}
+
+// statsError says why runs are not counted. A kernel that does not know the command says EINVAL.
+func statsError(err error) error {
+	why := remedy(err)
+	if errors.Is(err, unix.EINVAL) {
+		why = ". The kernel counts runs from Linux 5.8 on"
+	}
+	return fmt.Errorf("enable the statistics of program runs: %w%s", err, why)
 }
 
 // Next is what happened since the last Next, or since Observe. Programs that were loaded meanwhile are observed from then on; those
@@ -71,6 +83,9 @@ func (o *Observer) Next() (*Observation, error) {
 		return nil, err
 	}
 	next := &Observation{Time: o.at, Window: o.at.Sub(since)}
+	for _, p := range all {
+		next.Runs += p.Stats.since(before[p.ID]).Runs
+	}
 	selected, _ := o.selector.Select(all, Machine{})
 	for _, p := range selected {
 		use := Use{Stats: p.Stats.since(before[p.ID])}

@@ -40,7 +40,7 @@ It needs root, or CAP_SYS_ADMIN and CAP_BPF. It changes nothing.`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			i := slices.Index(sortNames(), column)
 			if i < 0 {
-				return badSort(column)
+				return badColumn(column, sortNames())
 			}
 			sorting := progSorts[i]
 			if !cmd.Flags().Changed("interval") && sorting.observed {
@@ -107,9 +107,10 @@ func sortNames() []string {
 	return names
 }
 
-func badSort(column string) error {
-	msg := fmt.Sprintf("--sort %s: programs are sorted by %s", column, strings.Join(sortNames(), ", "))
-	if near := event.Nearest(column, sortNames()); len(near) > 0 {
+// badColumn refuses a column that programs are not sorted by.
+func badColumn(column string, known []string) error {
+	msg := fmt.Sprintf("--sort %s: programs are sorted by %s", column, strings.Join(known, ", "))
+	if near := event.Nearest(column, known); len(near) > 0 {
 		msg += fmt.Sprintf("; did you mean %s?", near[0])
 	}
 	return &ExitError{Status: statusBadCombination, Err: errors.New(msg)}
