@@ -2,11 +2,13 @@ package cli
 
 import (
 	"fmt"
+	"os"
 	"slices"
 	"strings"
 	"syscall"
 	"time"
 
+	"github.com/charmbracelet/x/term"
 	"github.com/spf13/cobra"
 
 	"github.com/bperf/bperf/internal/bpfprog"
@@ -26,7 +28,8 @@ func newTopCommand() *cobra.Command {
 		Use:   "top [flags] [SELECTOR]",
 		Short: "Show which BPF programs run, how often, and what they cost, live",
 		Long: `top shows what the BPF programs that are loaded, or those that are selected, do: share of a CPU, runs per second,
-run time per run. It prints a table at each interval, until SIGINT or SIGTERM.
+run time per run. On a terminal it is a screen with keys to sort, filter, pause and look into a program; else, and
+with -n or --once, it prints a table at each interval.
 
 ` + selectorHelp + `
 
@@ -88,7 +91,15 @@ func runTop(cmd *cobra.Command, o topOptions, args []string) error {
 	}
 	ctx, stop := untilEnd(cmd.Context(), cmd.OutOrStdout())
 	defer stop()
+	if o.count == 0 && onTerminal(os.Stdin) && onTerminal(cmd.OutOrStdout()) && os.Getenv("TERM") != "dumb" {
+		return showTop(ctx, topScreen{next: source.next, examine: examineProgram, interval: o.interval(), order: topOrder{column: topIndex(o.sort)}})
+	}
 	return ended(printTop(ctx, cmd.OutOrStdout(), source.next, topOrder{column: topIndex(o.sort)}, o.interval(), o.count))
+}
+
+func onTerminal(file any) bool {
+	f, ok := file.(*os.File)
+	return ok && term.IsTerminal(f.Fd())
 }
 
 // topReading is what was observed in an interval.

@@ -1,0 +1,251 @@
+package cli
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+	"unicode/utf8"
+
+	tea "charm.land/bubbletea/v2"
+	"github.com/google/go-cmp/cmp"
+)
+
+// topScreenOf has a reading on it.
+func topScreenOf(width, height int) topScreen {
+	r := topReadingOf()
+	return topScreen{interval: 2 * time.Second, width: width, height: height, latest: r, shown: r,
+		examine: func(id uint32) (string, error) { return fmt.Sprintf("BPF program %d\n", id), nil }}
+}
+
+// typed are the keys as a terminal sends them: one for each letter, or the name of one in angle brackets.
+func typed(keys string) (all []tea.KeyPressMsg) {
+	special := map[string]tea.Key{"enter": {Code: tea.KeyEnter}, "esc": {Code: tea.KeyEscape}, "space": {Code: tea.KeySpace, Text: " "},
+		"backspace": {Code: tea.KeyBackspace}, "up": {Code: tea.KeyUp}, "down": {Code: tea.KeyDown}, "pgup": {Code: tea.KeyPgUp},
+		"pgdown": {Code: tea.KeyPgDown}, "home": {Code: tea.KeyHome}, "end": {Code: tea.KeyEnd}, "left": {Code: tea.KeyLeft},
+		"ctrl+c": {Code: 'c', Mod: tea.ModCtrl}, "ctrl+z": {Code: 'z', Mod: tea.ModCtrl}}
+	for keys != "" {
+		if name, rest, ok := strings.Cut(strings.TrimPrefix(keys, "<"), ">"); ok && keys[0] == '<' {
+			all, keys = append(all, tea.KeyPressMsg(special[name])), rest
+			continue
+		}
+		all, keys = append(all, tea.KeyPressMsg{Code: rune(keys[0]), Text: keys[:1]}), keys[1:]
+	}
+	return all
+}
+
+// press presses keys, and does at once what they ask for, except to wait.
+func press(s topScreen, keys string) topScreen {
+	for _, k := range typed(keys) {
+		model, cmd := s.Update(k)
+		if s = model.(topScreen); cmd != nil {
+			model, _ = s.Update(cmd())
+			s = model.(topScreen)
+		}
+	}
+	return s
+}
+
+// long has so many programs.
+func long(s topScreen, n int) topScreen {
+	r := *s.shown.Observation
+	r.Programs = nil
+	for i := range n {
+		p := topReadingOf().Programs[0]
+		program := *p.Program
+		program.ID, program.Name = uint32(i+1), fmt.Sprintf("program_%03d", i+1)
+		p.Program = &program
+		r.Programs = append(r.Programs, p)
+	}
+	s.shown = &topReading{&r, s.shown.cost}
+	s.latest = s.shown
+	return s
+}
+
+func TestTopScreen(t *testing.T) {
+	wide, usual := topScreenOf(160, 20), topScreenOf(80, 24)
+	first := usual
+	first.latest, first.shown = nil, nil
+	none := topScreenOf(80, 24)
+	none.shown.Programs = nil
+	gone := press(topScreenOf(80, 14), "<enter>")
+	gone.shown.Programs = nil
+	reading := topScreenOf(80, 14)
+	reading.drill = &topDrill{id: 8}
+	failed, _ := reading.Update(topExamined{8, "", errors.New("no such\x1b program")})
+	shown := topScreenOf(80, 14)
+	shown.examine = func(uint32) (string, error) {
+		var b strings.Builder
+		err := printProgShow(&b, shownProgs()[:1])
+		return b.String(), err
+	}
+	for name, s := range map[string]topScreen{
+		"wide":         wide,
+		"80x24":        usual,
+		"40x10":        topScreenOf(40, 10),
+		"50x8":         topScreenOf(50, 8),
+		"20x3":         topScreenOf(20, 3),
+		"1x1":          topScreenOf(1, 1),
+		"first":        first,
+		"none":         none,
+		"paused":       press(usual, "<space>"),
+		"typing":       press(usual, "/Cil"),
+		"filtered":     press(usual, "/Cilx<backspace><enter>"),
+		"no-match":     press(usual, "/nothing"),
+		"sorted":       press(usual, "n<down><down>"),
+		"turned":       press(usual, "c"),
+		"long":         long(topScreenOf(80, 12), 100),
+		"long-middle":  press(long(topScreenOf(80, 12), 100), "<pgdown><pgdown><down>"),
+		"long-end":     press(long(topScreenOf(80, 12), 100), "<end>"),
+		"drill":        press(shown, "<enter>"),
+		"drill-scroll": press(shown, "<enter><pgdown><down>"),
+		"drill-end":    press(shown, "<enter><end>"),
+		"drill-read":   reading,
+		"drill-failed": failed.(topScreen),
+		"drill-gone":   gone,
+	} {
+		t.Run(name, func(t *testing.T) {
+			text := s.text()
+			compareGolden(t, "top-screen-"+name+".golden", strings.NewReplacer("\x1b[1m", "«bold»", "\x1b[7m", "«reverse»", "\x1b[m", "«»").Replace(text)+"\n")
+			lines := strings.Split(text, "\n")
+			if len(lines) > s.height {
+				t.Errorf("%d lines on a terminal of %d", len(lines), s.height)
+			}
+			for _, l := range lines {
+				l = strings.NewReplacer("\x1b[1m", "", "\x1b[7m", "", "\x1b[m", "").Replace(l)
+				if n := utf8.RuneCountInString(l); n > s.width || strings.ContainsRune(l, '\x1b') {
+					t.Errorf("%d letters on a terminal of %d: %q", n, s.width, l)
+				}
+			}
+		})
+	}
+	if got := topScreenOf(0, 0).text(); got != "" {
+		t.Errorf("%q on a terminal without a size", got)
+	}
+	if v := usual.View(); !v.AltScreen || v.Content != usual.text() {
+		t.Errorf("%+v", v)
+	}
+}
+
+// TestTopKeys presses keys on a list of 8, 100000, 7, 100001 and 9 in the order of CPU shares.
+func TestTopKeys(t *testing.T) {
+	for _, tt := range []struct {
+		keys   string
+		chosen uint32
+		order  topOrder
+		filter string
+		typing bool
+		paused bool
+		drill  uint32
+	}{
+		{keys: "", chosen: 8},
+		{keys: "<down>", chosen: 100000},
+		{keys: "jjk", chosen: 100000},
+		{keys: "<up>", chosen: 8},
+		{keys: "<end>", chosen: 9},
+		{keys: "G<down>", chosen: 9},
+		{keys: "<end><home>", chosen: 8},
+		{keys: "<pgdown>", chosen: 9},
+		{keys: "<pgdown><pgup>", chosen: 8},
+		{keys: "xyz", chosen: 8},
+		{keys: "i", chosen: 7, order: topOrder{column: 3}},
+		{keys: "ii", chosen: 100001, order: topOrder{column: 3, turned: true}},
+		{keys: "iii", chosen: 7, order: topOrder{column: 3}},
+		{keys: "c", chosen: 9, order: topOrder{turned: true}},
+		{keys: "r", chosen: 8, order: topOrder{column: 1}},
+		{keys: "s", chosen: 100000, order: topOrder{column: 2}},
+		{keys: "t", chosen: 9, order: topOrder{column: 4}},
+		{keys: "n", chosen: 100000, order: topOrder{column: 5}},
+		{keys: "<down>i", chosen: 100000, order: topOrder{column: 3}}, // who was chosen stays so
+		{keys: "<space>", chosen: 8, paused: true},
+		{keys: "<space><space>", chosen: 8},
+		{keys: "/sd q", chosen: 0, filter: "sd q", typing: true},
+		{keys: "/SD_<enter>", chosen: 9, filter: "sd_"},
+		{keys: "/sx<backspace><backspace><backspace>sd<enter>", chosen: 9, filter: "sd"},
+		{keys: "/sd<esc>", chosen: 8},
+		{keys: "/sd<enter><esc>", chosen: 8},
+		{keys: "/zzz<enter><enter><down>", chosen: 0, filter: "zzz"},
+		{keys: "<enter>", chosen: 8, drill: 8},
+		{keys: "<down><enter>", chosen: 100000, drill: 100000},
+		{keys: "<enter><esc>", chosen: 8},
+		{keys: "<enter><left><down>", chosen: 100000},
+		{keys: "<enter><down><space>", chosen: 8, drill: 8, paused: true},
+	} {
+		s := press(topScreenOf(80, 24), tt.keys)
+		var drilled uint32
+		if s.drill != nil {
+			drilled = s.drill.id
+		}
+		if s.chosen() != tt.chosen || s.order != tt.order || s.filter != tt.filter || s.typing != tt.typing || s.paused != tt.paused || drilled != tt.drill {
+			t.Errorf("%q: chosen %d, order %+v, filter %q (%v), paused %v, drilled %d; want %+v",
+				tt.keys, s.chosen(), s.order, s.filter, s.typing, s.paused, drilled, tt)
+		}
+	}
+}
+
+// TestTopEndKeys are those that end it or stop it, wherever they are pressed.
+func TestTopEndKeys(t *testing.T) {
+	for _, tt := range []struct {
+		before, key string
+		want        tea.Msg
+	}{
+		{"", "q", tea.QuitMsg{}},
+		{"<enter>", "q", tea.QuitMsg{}},
+		{"", "<ctrl+c>", tea.QuitMsg{}},
+		{"/", "<ctrl+c>", tea.QuitMsg{}},
+		{"", "<ctrl+z>", tea.SuspendMsg{}},
+		{"/", "<ctrl+z>", tea.SuspendMsg{}},
+		{"/", "q", nil},
+	} {
+		_, cmd := press(topScreenOf(80, 24), tt.before).Update(typed(tt.key)[0])
+		var got tea.Msg
+		if cmd != nil {
+			got = cmd()
+		}
+		if got != tt.want {
+			t.Errorf("%q after %q: %#v, want %#v", tt.key, tt.before, got, tt.want)
+		}
+	}
+}
+
+// TestTopUpdate hands over what happens besides keys.
+func TestTopUpdate(t *testing.T) {
+	update := func(s topScreen, msg tea.Msg) (topScreen, tea.Cmd) {
+		model, cmd := s.Update(msg)
+		return model.(topScreen), cmd
+	}
+	old, fresh := topScreenOf(80, 24), topReadingOf()
+
+	s, cmd := update(old, topRead{reading: fresh})
+	if s.shown != fresh || s.latest != fresh || cmd == nil {
+		t.Error("a reading is not shown, or is the last")
+	}
+	s, _ = update(press(old, "<space>"), topRead{reading: fresh})
+	if s.shown != old.shown || s.latest != fresh {
+		t.Error("a reading is shown though the screen is paused")
+	}
+	if s = press(s, "<space>"); s.shown != fresh {
+		t.Error("the latest reading is not shown when it goes on")
+	}
+	failed := errors.New("failed")
+	if s, cmd = update(old, topRead{err: failed}); s.err != failed || cmd == nil || cmd() != (tea.QuitMsg{}) {
+		t.Errorf("after a failed reading: %v", s.err)
+	}
+	if s, _ = update(old, tea.WindowSizeMsg{Width: 7, Height: 5}); s.width != 7 || s.height != 5 {
+		t.Errorf("%d by %d", s.width, s.height)
+	}
+	s, _ = update(press(old, "<enter>"), topExamined{id: 9, text: "another"})
+	if diff := cmp.Diff([]string{"BPF program 8"}, s.drill.lines); diff != "" {
+		t.Errorf("-want +got:\n%s", diff)
+	}
+	if s, _ = update(old, topExamined{id: 8, text: "late"}); s.drill != nil {
+		t.Error("it looks into a program after it was told to go back")
+	}
+	moved := press(old, "<down>")
+	gone := topReadingOf()
+	gone.Programs = gone.Programs[:1]
+	if s, _ = update(moved, topRead{reading: gone}); s.chosen() != 7 {
+		t.Errorf("%d is chosen as the one that was is gone", s.chosen())
+	}
+}

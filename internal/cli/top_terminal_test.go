@@ -1,0 +1,239 @@
+package cli
+
+import (
+	"bytes"
+	"fmt"
+	"os"
+	"os/exec"
+	"regexp"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/bperf/bperf/test/require"
+)
+
+// terminal is a pseudo terminal, and what was written to it.
+type terminal struct {
+	master, slave *os.File
+	mu            sync.Mutex
+	written       bytes.Buffer
+}
+
+func newTerminal(t *testing.T, columns, rows uint16) *terminal {
+	t.Helper()
+	master, err := os.OpenFile("/dev/ptmx", os.O_RDWR|unix.O_NOCTTY, 0)
+	if err != nil {
+		t.Skip(err)
+	}
+	t.Cleanup(func() { master.Close() })
+	fd := int(master.Fd())
+	n, err := unix.IoctlGetInt(fd, unix.TIOCGPTN)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := unix.IoctlSetPointerInt(fd, unix.TIOCSPTLCK, 0); err != nil {
+		t.Fatal(err)
+	}
+	slave, err := os.OpenFile(fmt.Sprint("/dev/pts/", n), os.O_RDWR|unix.O_NOCTTY, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { slave.Close() })
+	term := &terminal{master: master, slave: slave}
+	term.resize(t, columns, rows)
+	go func() {
+		for b := make([]byte, 4096); ; {
+			n, err := master.Read(b)
+			term.mu.Lock()
+			term.written.Write(b[:n])
+			term.mu.Unlock()
+			if err != nil {
+				return
+			}
+		}
+	}()
+	return term
+}
+
+func (term *terminal) resize(t *testing.T, columns, rows uint16) {
+	t.Helper()
+	if err := unix.IoctlSetWinsize(int(term.master.Fd()), unix.TIOCSWINSZ, &unix.Winsize{Col: columns, Row: rows}); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// sequences are what moves the cursor and so on.
+var sequences = regexp.MustCompile(`\x1b(\[[0-9;:?<=>$]*[a-zA-Z]|[=>]|[()][A-Z0-9])`)
+
+// await waits until a pattern is written after the last one that was waited for. Sequences are taken out.
+func (term *terminal) await(t *testing.T, pattern string) {
+	t.Helper()
+	expression := regexp.MustCompile(pattern)
+	var text []byte
+	for deadline := time.Now().Add(10 * time.Second); time.Now().Before(deadline); time.Sleep(5 * time.Millisecond) {
+		term.mu.Lock()
+		text = bytes.Clone(term.written.Bytes())
+		found := expression.Match(sequences.ReplaceAll(text, nil))
+		if found {
+			term.written.Reset()
+		}
+		term.mu.Unlock()
+		if found {
+			return
+		}
+	}
+	t.Fatalf("%s was not written: %q", pattern, text)
+}
+
+// awaitRaw waits for a sequence.
+func (term *terminal) awaitRaw(t *testing.T, sequence string) {
+	t.Helper()
+	for deadline := time.Now().Add(10 * time.Second); time.Now().Before(deadline); time.Sleep(5 * time.Millisecond) {
+		term.mu.Lock()
+		found := bytes.Contains(term.written.Bytes(), []byte(sequence))
+		term.mu.Unlock()
+		if found {
+			return
+		}
+	}
+	t.Fatalf("%q was not written", sequence)
+}
+
+func (term *terminal) press(t *testing.T, keys string) {
+	t.Helper()
+	if _, err := term.master.WriteString(keys); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// foreground is the process group that has the terminal.
+func (term *terminal) foreground(t *testing.T) int {
+	t.Helper()
+	group, err := unix.IoctlGetInt(int(term.master.Fd()), unix.TIOCGPGRP)
+	if err != nil || group <= 1 {
+		t.Fatal(group, err)
+	}
+	return group
+}
+
+func (term *terminal) settings(t *testing.T) unix.Termios {
+	t.Helper()
+	s, err := unix.IoctlGetTermios(int(term.slave.Fd()), unix.TCGETS)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return *s
+}
+
+// start starts a command that has the terminal.
+func (term *terminal) start(t *testing.T, cmd *exec.Cmd) *exec.Cmd {
+	t.Helper()
+	cmd.Env = append(cmd.Env, "TERM=xterm")
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = term.slave, term.slave, term.slave
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Setctty: true}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { cmd.Process.Kill() })
+	return cmd
+}
+
+const (
+	enterScreen = "\x1b[?1049h"
+	leaveScreen = "\x1b[?1049l"
+)
+
+// TestTopOnTerminal presses keys on a terminal, and ends each time in another way. The terminal is afterwards as it was.
+func TestTopOnTerminal(t *testing.T) {
+	require.Root(t)
+	_, id := loadEmpty(t, "bperf_test_scr")
+	for name, end := range map[string]func(*testing.T, *terminal, *exec.Cmd){
+		"q":       func(t *testing.T, term *terminal, _ *exec.Cmd) { term.press(t, "q") },
+		"ctrl-c":  func(t *testing.T, term *terminal, _ *exec.Cmd) { term.press(t, "\x03") },
+		"SIGINT":  func(_ *testing.T, _ *terminal, cmd *exec.Cmd) { cmd.Process.Signal(syscall.SIGINT) },
+		"SIGTERM": func(_ *testing.T, _ *terminal, cmd *exec.Cmd) { cmd.Process.Signal(syscall.SIGTERM) },
+		"SIGHUP":  func(_ *testing.T, _ *terminal, cmd *exec.Cmd) { cmd.Process.Signal(syscall.SIGHUP) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			term := newTerminal(t, 100, 24)
+			before := term.settings(t)
+			cmd := term.start(t, bperf("top", "-d", "0.1", fmt.Sprint(id)))
+			term.awaitRaw(t, enterScreen)
+			term.await(t, `bperf_test_scr`)
+			if term.settings(t) == before {
+				t.Error("keys are not read one by one")
+			}
+			term.press(t, "/nothing")
+			term.await(t, `No name has that in it`)
+			term.press(t, "\x1b")
+			term.await(t, `bperf_test_scr`)
+			term.press(t, "\r")
+			term.await(t, `(?s)BPF.*licence`)
+			term.resize(t, 40, 8)
+			term.await(t, `…`)
+			term.press(t, " ")
+			term.await(t, `paused`)
+			end(t, term, cmd)
+			if err := cmd.Wait(); err != nil {
+				t.Error(err)
+			}
+			term.awaitRaw(t, leaveScreen)
+			if after := term.settings(t); after != before {
+				t.Errorf("the terminal was %+v, and is %+v", before, after)
+			}
+		})
+	}
+}
+
+// TestTopStops stops it, by a key and by a signal: meanwhile the terminal is as it was before, and then the screen is there again.
+func TestTopStops(t *testing.T) {
+	require.Root(t)
+	_, id := loadEmpty(t, "bperf_test_scr")
+	for name, stop := range map[string]func(*testing.T, *terminal){
+		"ctrl-z":  func(t *testing.T, term *terminal) { term.press(t, "\x1a") },
+		"SIGTSTP": func(t *testing.T, term *terminal) { syscall.Kill(-term.foreground(t), syscall.SIGTSTP) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			term := newTerminal(t, 100, 24)
+			before := term.settings(t)
+			// Under a shell with job control: nobody would continue a process that is alone in its session, and the kernel does not stop it.
+			shell := exec.Command("sh", "-c", `set -m; "$@"; echo stopped $?; read line; fg >/dev/null; echo ended $?`,
+				"sh", fmt.Sprintf("/proc/%d/exe", os.Getpid()), "top", "-d", "0.1", fmt.Sprint(id))
+			shell.Env = bperf().Env
+			term.start(t, shell)
+			term.await(t, `bperf_test_scr`)
+			stop(t, term)
+			term.await(t, `stopped`)
+			if term.settings(t) != before {
+				t.Error("the terminal is not as it was before")
+			}
+			term.press(t, "\n")
+			term.awaitRaw(t, enterScreen)
+			term.await(t, `bperf_test_scr`)
+			term.press(t, "q")
+			term.await(t, `ended 0`)
+			if err := shell.Wait(); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+}
+
+// TestTopAlone is a session of its own, where nobody could continue it: it does not stop.
+func TestTopAlone(t *testing.T) {
+	require.Root(t)
+	_, id := loadEmpty(t, "bperf_test_scr")
+	term := newTerminal(t, 100, 24)
+	cmd := term.start(t, bperf("top", "-d", "0.1", fmt.Sprint(id)))
+	term.await(t, `bperf_test_scr`)
+	term.press(t, "\x1a/nothing")
+	term.await(t, `No name has that in it`)
+	term.press(t, "\x03")
+	if err := cmd.Wait(); err != nil {
+		t.Error(err)
+	}
+}

@@ -1,0 +1,187 @@
+package cli
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"unicode/utf8"
+
+	tea "charm.land/bubbletea/v2"
+
+	"github.com/bperf/bperf/internal/bpfprog"
+)
+
+// Styles of ECMA-48.
+const (
+	bold    = "\x1b[1m"
+	reverse = "\x1b[7m"
+	plain   = "\x1b[m"
+)
+
+// Lines that are not of programs: what they do together, costs, state, and titles above; two for keys below.
+const (
+	headLines = 4
+	keyLines  = 2
+)
+
+// topWidths are those of columns, and how wide a terminal is at least that has them: the name is there always.
+var topWidths = []struct{ width, from int }{{7, 0}, {9, 0}, {9, 44}, {7, 56}, {16, 76}, {0, 0}}
+
+// View is for the whole of the terminal.
+func (s topScreen) View() tea.View {
+	v := tea.NewView(s.text())
+	v.AltScreen = true
+	return v
+}
+
+// text is the screen: as many lines as it has, none longer than it is wide.
+func (s topScreen) text() string {
+	if s.width <= 0 || s.height <= 0 {
+		return ""
+	}
+	lines, keys := s.listLines(), s.listKeys()
+	if s.drill != nil {
+		lines, keys = s.drillLines(), "space pause  up down pgup pgdn home end scroll  esc back  q quit"
+	}
+	lines = lines[:min(len(lines), s.height)]
+	if s.height >= headLines+keyLines+1 {
+		room := s.height - keyLines
+		lines = append(lines[:min(len(lines), room)], make([]string, max(0, room-len(lines)))...)
+		for _, l := range slices.Concat(strings.Split(keys, "\n"), []string{""})[:keyLines] {
+			lines = append(lines, cut(l, s.width))
+		}
+	}
+	return strings.Join(lines, "\n")
+}
+
+// rows is how many programs are seen at once.
+func (s topScreen) rows() int { return s.room(headLines) }
+
+// drillRows is how many lines of a program are seen at once.
+func (s topScreen) drillRows() int { return s.room(headLines + 2) }
+
+func (s topScreen) room(head int) int {
+	if s.height >= headLines+keyLines+1 {
+		head += keyLines
+	}
+	return max(1, s.height-head)
+}
+
+func (s topScreen) listKeys() string {
+	return "sort: c cpu  r runs  s ns  i id  t type  n name  (again: turn)  / filter\n" +
+		"enter look into  space pause  up down pgup pgdn home end move  q quit"
+}
+
+// headText are the lines above the titles.
+func (s topScreen) headText() []string {
+	if s.shown == nil {
+		return []string{cut("bperf top: counting the first interval …", s.width), "", ""}
+	}
+	return []string{cut(s.shown.total(), s.width), cut(s.shown.costs(), s.width), cut(s.state(), s.width)}
+}
+
+// state says how long, and what is done with it.
+func (s topScreen) state() string {
+	text := fmt.Sprintf("%s, %.3f s", seconds(s.shown.Time), s.shown.Window.Seconds())
+	if s.paused {
+		text += "; paused, space goes on"
+	}
+	switch {
+	case s.typing:
+		text += "; names with: " + printable(s.filter) + "_"
+	case s.filter != "":
+		text += "; names with: " + printable(s.filter) + " (esc: all)"
+	}
+	return text
+}
+
+func (s topScreen) listLines() []string {
+	lines := append(s.headText(), s.style(bold, s.titles()))
+	programs := s.programs()
+	if s.shown != nil && len(s.shown.Programs) > 0 && len(programs) == 0 {
+		return append(lines, cut("No name has that in it.", s.width))
+	}
+	row, rows := s.row(programs), s.rows()
+	first := row / rows * rows
+	for i, p := range programs[first:min(first+rows, len(programs))] {
+		line := s.line(&p)
+		if first+i == row {
+			line = s.style(reverse, line)
+		}
+		lines = append(lines, line)
+	}
+	return lines
+}
+
+// drillLines are the numbers of a program, and the part of what it is that is scrolled to.
+func (s topScreen) drillLines() []string {
+	lines := append(s.headText(), s.style(bold, s.titles()))
+	found := "it is not loaded any more"
+	if s.shown != nil {
+		for _, p := range s.shown.Programs {
+			if p.ID == s.drill.id {
+				found = s.line(&p)
+			}
+		}
+	}
+	lines = append(lines, cut(found, s.width), "")
+	if s.drill.lines == nil {
+		return append(lines, cut("reading …", s.width))
+	}
+	rows := s.drillRows()
+	first := max(0, min(s.drill.first, len(s.drill.lines)-rows))
+	for _, l := range s.drill.lines[first:min(first+rows, len(s.drill.lines))] {
+		lines = append(lines, cut(l, s.width))
+	}
+	return lines
+}
+
+// titles has an arrow at the column that is sorted by: down where what is more, or first in the alphabet, is above.
+func (s topScreen) titles() string {
+	return s.columns(func(i int) string {
+		switch {
+		case i != s.order.column:
+			return topColumns[i].title
+		case s.order.turned:
+			return "↑" + topColumns[i].title
+		}
+		return "↓" + topColumns[i].title
+	})
+}
+
+func (s topScreen) line(p *bpfprog.Observed) string {
+	return s.columns(func(i int) string { return topColumns[i].text(p, s.shown.Window) })
+}
+
+// columns joins the columns that there is room for.
+func (s topScreen) columns(text func(i int) string) string {
+	var fields []string
+	for i, c := range topColumns {
+		if s.width < topWidths[i].from {
+			continue
+		}
+		width, field := topWidths[i].width, text(i)
+		switch {
+		case c.align == 'r':
+			field = fmt.Sprintf("%*s", width, field)
+		case width > 0:
+			field = fmt.Sprintf("%-*s", width, cut(field, width))
+		}
+		fields = append(fields, field)
+	}
+	return cut(strings.Join(fields, "  "), s.width)
+}
+
+// style draws a line as wide as the terminal.
+func (s topScreen) style(style, line string) string {
+	return style + line + strings.Repeat(" ", max(0, s.width-utf8.RuneCountInString(line))) + plain
+}
+
+// cut makes a line end where the terminal does.
+func cut(line string, width int) string {
+	line = strings.ReplaceAll(line, "\t", " ")
+	if utf8.RuneCountInString(line) <= width {
+		return line
+	}
+	return string([]rune(line)[:width-1]) + "…"
+}
