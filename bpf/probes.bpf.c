@@ -94,6 +94,7 @@ volatile __u64 window SEC(".data.window") = 0;
 const volatile __u32 nr_cpus; /* that are possible */
 const volatile __u32 nr_events;
 const volatile __u64 partial_events; /* that not all CPUs have */
+const volatile __u64 overhead[MAX_EVENTS]; /* of each run: what it counts that is not its own */
 
 static __always_inline struct cpu *this_cpu(void)
 {
@@ -145,29 +146,29 @@ static __always_inline __u64 bucket(__u64 value)
 
 /* record adds what a run counted of an event. A function of its own for the verifier, which looks at it once and not for each
  * event. */
-__noinline int record(__u32 event)
+__noinline int record(struct cpu *cpu, __u32 event)
 {
-	struct cpu *cpu = this_cpu();
 	struct histogram *h = bpf_map_lookup_elem(&histograms, &event);
 	struct bpf_perf_event_value *d;
 	struct sum *s;
-	__u64 b;
+	__u64 b, v;
 
 	if (!cpu || !h || event >= MAX_EVENTS)
 		return 0;
 	d = &cpu->now[event];
 	s = &cpu->sums[event];
-	s->reading.value += d->counter;
+	v = d->counter > overhead[event] ? d->counter - overhead[event] : 0;
+	s->reading.value += v;
 	s->reading.enabled += d->enabled;
 	s->reading.stopped += d->enabled - d->running;
 	if (d->enabled != d->running)
 		return 0;
-	if (!s->runs || d->counter < s->min)
-		s->min = d->counter;
-	if (d->counter > s->max)
-		s->max = d->counter;
+	if (!s->runs || v < s->min)
+		s->min = v;
+	if (v > s->max)
+		s->max = v;
 	s->runs++;
-	b = bucket(d->counter);
+	b = bucket(v);
 	if (b < BUCKETS)
 		h->runs[b]++;
 	return 0;
@@ -252,7 +253,7 @@ int on_exit(void *ctx)
 		cpu->now[i].counter -= slot->start[i].counter;
 		cpu->now[i].enabled -= slot->start[i].enabled;
 		cpu->now[i].running -= slot->start[i].running;
-		record(i);
+		record(cpu, i);
 	}
 	return 0;
 }

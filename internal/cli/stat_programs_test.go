@@ -187,6 +187,13 @@ func TestStatProgramsTraced(t *testing.T) {
 			t.Errorf("%s: mean %v of %v in %v runs", r.Event, *r.Mean, v, *r.Runs)
 		}
 	}
+	t.Run("calibrate", func(t *testing.T) {
+		got := run(t, bperf("stat", "--calibrate", "-e", "cpu-clock,dummy", "-b", first, call))
+		want := regexp.MustCompile(`taken off each run, as the probes' own: cpu-clock [1-9]\d*, dummy 0\n`)
+		if got.status != 0 || !want.MatchString(got.stderr) {
+			t.Errorf("%s\nwant %s", got.stderr, want)
+		}
+	})
 	t.Run("csv", func(t *testing.T) {
 		got := run(t, bperf("stat", "-x,", "-e", "dummy", "-b", first, call))
 		want := regexp.MustCompile(`^0,,dummy,` + regexp.QuoteMeta(a) + `,\d+,100\.00,0\.000,per run,(1000|99\d),0\.000,0,0,0,0,0\n`)

@@ -413,6 +413,9 @@ func (r *run) reportLostRuns() error {
 	if err != nil {
 		return err
 	}
+	if s := r.counters.overhead(); s != "" {
+		r.cfg.Notify("taken off each run, as the probes' own: " + s)
+	}
 	for _, l := range losses {
 		if l.Total() > 0 {
 			r.cfg.Notify(fmt.Sprintf("BPF program %s: %d of its runs are not in the counts: %s", l.Target, l.Total(), l))

@@ -31,6 +31,7 @@ type Config struct {
 
 	Programs    []program.Target // BPF programs that are counted, on all CPUs; then Target is the system
 	SumPrograms bool             // as one
+	Calibrate   bool             // what the probes themselves count in each run is taken off
 
 	Shared shared.Where // where sessions find the counters that they share
 
@@ -166,6 +167,7 @@ func (s *session) open(resolve func() (target.Target, error)) (*counters, error)
 		EnableOnExec: s.enableOnExec(),
 		AllUser:      s.cfg.AllUser,
 		AllKernel:    s.cfg.AllKernel,
+		Calibrate:    s.cfg.Calibrate,
 		PerThread:    s.cfg.Aggregation == AggregateThread,
 		LaterCPUs:    len(s.cfg.Programs) == 0 && s.cfg.Aggregation == AggregateGlobal && s.cfg.Target.System,
 	}

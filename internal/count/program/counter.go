@@ -27,6 +27,7 @@ type Counter struct {
 	cpus     [][]int // on which an event counts
 	online   []int
 	programs []*subject
+	overhead []uint64 // that is taken off each run, by event; nil if nothing is
 
 	window  uint64
 	enabled time.Time     // zero while disabled
@@ -94,6 +95,11 @@ func (c *Counter) open(list event.List, programs []Target, t target.Target, o co
 	for i := range c.events {
 		if len(c.cpus[i]) < len(t.CPUs) {
 			all.partial |= 1 << i
+		}
+	}
+	if o.Calibrate {
+		if err := c.calibrate(&all); err != nil {
+			return err
 		}
 	}
 	for _, p := range programs {

@@ -37,7 +37,7 @@ func loadNested(t *testing.T, outer, inner int32, linkage btf.FuncLinkage) (*ebp
 func TestFunctions(t *testing.T) {
 	require.ExactPMU(t)
 	require.OneCPU(t)
-	const times = 50
+	const times = 500
 	for name, linkage := range map[string]btf.FuncLinkage{"global": btf.GlobalFunc, "static": btf.StaticFunc} {
 		t.Run(name, func(t *testing.T) {
 			least := func(outer, inner int32) (both [2]float64) {

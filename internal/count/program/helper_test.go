@@ -81,12 +81,17 @@ func tracing(t testing.TB, events string, programs ...Target) *Counter {
 
 func open(t testing.TB, events string, programs ...Target) *Counter {
 	t.Helper()
+	return openWith(t, count.Options{}, events, programs...)
+}
+
+func openWith(t testing.TB, o count.Options, events string, programs ...Target) *Counter {
+	t.Helper()
 	require.Tracefs(t)
 	list, err := event.Host().Parse(events)
 	check(t, err)
 	at, err := target.Spec{System: true}.Resolve()
 	check(t, err)
-	c, err := Open(list, programs, at, count.Options{})
+	c, err := Open(list, programs, at, o)
 	check(t, err)
 	t.Cleanup(func() { c.Close() })
 	return c

@@ -31,6 +31,8 @@ type options struct {
 	events  *ebpf.Map // descriptors of perf events, by event and CPU
 	count   int       // events
 	partial uint64    // events that not all CPUs have, one bit each
+
+	overhead [maxEvents]uint64 // that is taken off each run, by event
 }
 
 // attach attaches the probes to a program. They count nothing yet.
@@ -100,7 +102,8 @@ func probeSpecs(o options) (*ebpf.CollectionSpec, error) {
 	return spec, errors.Join(
 		spec.Variables[probesVarNrCpus].Set(uint32(cpus)),
 		spec.Variables[probesVarNrEvents].Set(uint32(o.count)),
-		spec.Variables[probesVarPartialEvents].Set(o.partial))
+		spec.Variables[probesVarPartialEvents].Set(o.partial),
+		spec.Variables[probesVarOverhead].Set(o.overhead))
 }
 
 // setWindow begins a window with an odd number, and ends it with an even one.

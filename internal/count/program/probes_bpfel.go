@@ -69,6 +69,7 @@ const (
 	probesProgOnExit       = "on_exit"
 	probesVarNrCpus        = "nr_cpus"
 	probesVarNrEvents      = "nr_events"
+	probesVarOverhead      = "overhead"
 	probesVarPartialEvents = "partial_events"
 	probesVarWindow        = "window"
 )
@@ -134,6 +135,7 @@ type probesMapSpecs struct {
 type probesVariableSpecs struct {
 	NrCpus        *ebpf.VariableSpec `ebpf:"nr_cpus"`
 	NrEvents      *ebpf.VariableSpec `ebpf:"nr_events"`
+	Overhead      *ebpf.VariableSpec `ebpf:"overhead"`
 	PartialEvents *ebpf.VariableSpec `ebpf:"partial_events"`
 	Window        *ebpf.VariableSpec `ebpf:"window"`
 }
@@ -177,6 +179,7 @@ func (m *probesMaps) Close() error {
 type probesVariables struct {
 	NrCpus        *ebpf.Variable `ebpf:"nr_cpus"`
 	NrEvents      *ebpf.Variable `ebpf:"nr_events"`
+	Overhead      *ebpf.Variable `ebpf:"overhead"`
 	PartialEvents *ebpf.Variable `ebpf:"partial_events"`
 	Window        *ebpf.Variable `ebpf:"window"`
 }
