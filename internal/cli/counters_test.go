@@ -3,7 +3,6 @@ package cli
 import (
 	"bufio"
 	"encoding/json"
-	"flag"
 	"fmt"
 	"os"
 	"os/exec"
@@ -22,8 +21,6 @@ import (
 	"github.com/bperf/bperf/internal/count/shared"
 	"github.com/bperf/bperf/test/require"
 )
-
-var updateCounters = flag.Bool("update-counters", false, "rewrite testdata/counters-*")
 
 // at is a time of the fixed day that the golden files are of.
 func at(hour, minute, second int) time.Time {
@@ -109,7 +106,7 @@ func TestPrintCounters(t *testing.T) {
 func compareGolden(t *testing.T, name, got string) {
 	t.Helper()
 	file := filepath.Join("testdata", name)
-	if *updateCounters {
+	if *update {
 		if err := os.WriteFile(file, []byte(got), 0o644); err != nil {
 			t.Fatal(err)
 		}

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"encoding/json"
 	"errors"
-	"flag"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -18,8 +17,6 @@ import (
 	"github.com/bperf/bperf/internal/event"
 	"github.com/bperf/bperf/test/require"
 )
-
-var updateList = flag.Bool("update-list", false, "rewrite testdata/list-*")
 
 // listerOn lists the events of a fake machine, whose kernel counts what counts says.
 func listerOn(t *testing.T, machine string, counts func(*event.Event) bool) (*lister, *bytes.Buffer, *bytes.Buffer) {
@@ -92,7 +89,7 @@ func TestList(t *testing.T) {
 				t.Errorf("not JSON: %s", out)
 			}
 			file := filepath.Join("testdata", "list-"+test.golden+".golden")
-			if *updateList {
+			if *update {
 				if err := os.WriteFile(file, out.Bytes(), 0o644); err != nil {
 					t.Fatal(err)
 				}
