@@ -21,7 +21,7 @@ func TestChains(t *testing.T) {
 	require.Tracefs(t)
 	seeds := uint64(8)
 	if require.IsGuest() {
-		seeds = 4 // without hardware to run on, each takes 5 s
+		seeds = 2 // without hardware to run on, each takes 5 s
 	}
 	for seed := range seeds {
 		t.Run(fmt.Sprint("seed ", seed), func(t *testing.T) {

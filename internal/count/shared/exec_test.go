@@ -10,13 +10,12 @@ import (
 
 	"github.com/bperf/bperf/internal/count"
 	"github.com/bperf/bperf/internal/target"
-	"github.com/bperf/bperf/test/require"
 )
 
 // TestOnExec has two sessions on the same thread, which starts a program: those that wait for an exec count it from there, in
 // its process as in the thread's own.
 func TestOnExec(t *testing.T) {
-	require.Tracefs(t)
+	dir := sharing(t)
 	alone := count.Options{}
 	onExec := count.Options{EnableOnExec: true}
 	both := count.Options{EnableOnExec: true, Inherit: true}
@@ -33,7 +32,6 @@ func TestOnExec(t *testing.T) {
 		"not inherited, then one that is so": {onExec, both, [2]uint64{0, 50}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			dir := bpffs(t)
 			p := startPuppet(t)
 			first := open(t, dir, getppid, tids(p.pid), tt.first)
 			check(t, first.Enable())
@@ -49,10 +47,9 @@ func TestOnExec(t *testing.T) {
 // TestExecBelow has a shell that does something and then executes a program, mostly with no switch in between: a session that
 // counts the shell must have all of it also when another one waits for the exec.
 func TestExecBelow(t *testing.T) {
-	require.Tracefs(t)
 	const chdir = "syscalls:sys_enter_chdir"
+	dir := sharing(t)
 	for range 5 {
-		dir := bpffs(t)
 		cmd := exec.Command("/bin/sh", "-c", "read line; "+strings.Repeat("cd /; ", 50)+"exec "+caller(t, 1))
 		in, err := cmd.StdinPipe()
 		check(t, err)

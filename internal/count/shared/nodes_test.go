@@ -9,6 +9,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/bperf/bperf/test/require"
 )
 
 // describeNodes tells what the nodes that are in use have besides zeros, each in a part of its own: the number, the session and
@@ -346,6 +348,9 @@ func TestNoNodesLeft(t *testing.T) {
 // TestAnyOrder has sessions that come and go in any order while tasks fork, execute and end, as TestChains does, but on a model
 // of the kernel: here a child takes its time to be born, and tasks act between any two steps of a session.
 func TestAnyOrder(t *testing.T) {
+	if require.IsGuest() {
+		t.Skip("needs no kernel, and time")
+	}
 	const seeds, steps = 600, 100
 	all := make([]int, steps)
 	for i := range all {

@@ -76,7 +76,11 @@ func TestReusedID(t *testing.T) {
 func TestThreadsThatComeAndGo(t *testing.T) {
 	dir := sharing(t)
 	known, counted := tasksOf(t, dir)
-	for range 20 {
+	rounds := 20
+	if require.IsGuest() {
+		rounds = 5
+	}
+	for range rounds {
 		p := startPuppet(t)
 		fmt.Fprintln(p.in, "churn")
 		var sessions []*Counter
