@@ -79,28 +79,13 @@ func badValue(format string, a ...any) error {
 
 // printProgStats prints what next returns, each interval with one write, until the context is done or there were enough.
 func printProgStats(ctx context.Context, w io.Writer, next func() (*bpfprog.Observation, error), write statsWriter, interval time.Duration, count int) error {
-	ticker := time.NewTicker(interval)
-	defer ticker.Stop()
-	var b bytes.Buffer
-	for n := 1; ; n++ {
-		select {
-		case <-ctx.Done():
-			return nil
-		case <-ticker.C:
-		}
+	return printIntervals(ctx, w, "the statistics", interval, count, func(b *bytes.Buffer, first bool) error {
 		observation, err := next()
-		if err != nil {
-			return err
+		if err == nil {
+			write(b, observation, first)
 		}
-		b.Reset()
-		write(&b, observation, n == 1)
-		if _, err := w.Write(b.Bytes()); err != nil {
-			return fmt.Errorf("print the statistics: %w", err)
-		}
-		if n == count {
-			return nil
-		}
-	}
+		return err
+	})
 }
 
 // statsWriter writes an interval. What stands before the first one only is written with that.

@@ -1,12 +1,15 @@
 package cli
 
 import (
+	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"os"
 	"os/signal"
 	"syscall"
+	"time"
 )
 
 // untilEnd is done when a command that prints until it is told to end is told so: by a signal, or as nobody reads any more what it
@@ -48,6 +51,31 @@ func waitHangup(f *os.File) bool {
 		n, err := syscall.EpollWait(epoll, make([]syscall.EpollEvent, 1), -1)
 		if err != syscall.EINTR {
 			return err == nil && n > 0
+		}
+	}
+}
+
+// printIntervals prints what write writes at the end of each interval, each with one write, until the context is done or there were
+// enough. What names it for errors.
+func printIntervals(ctx context.Context, w io.Writer, what string, interval time.Duration, count int, write func(b *bytes.Buffer, first bool) error) error {
+	ticker := time.NewTicker(interval)
+	defer ticker.Stop()
+	var b bytes.Buffer
+	for n := 1; ; n++ {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-ticker.C:
+		}
+		b.Reset()
+		if err := write(&b, n == 1); err != nil {
+			return err
+		}
+		if _, err := w.Write(b.Bytes()); err != nil {
+			return fmt.Errorf("print %s: %w", what, err)
+		}
+		if n == count {
+			return nil
 		}
 	}
 }

@@ -89,31 +89,17 @@ func (o topOrder) sort(programs []bpfprog.Observed) {
 
 // printTop prints a table for each interval, each with one write, until the context is done or there were enough.
 func printTop(ctx context.Context, w io.Writer, next func() (*topReading, error), order topOrder, interval time.Duration, count int) error {
-	ticker := time.NewTicker(interval)
-	defer ticker.Stop()
-	var b bytes.Buffer
-	for n := 1; ; n++ {
-		select {
-		case <-ctx.Done():
-			return nil
-		case <-ticker.C:
-		}
+	return printIntervals(ctx, w, "the table", interval, count, func(b *bytes.Buffer, first bool) error {
 		reading, err := next()
 		if err != nil {
 			return err
 		}
-		b.Reset()
-		if n > 1 {
+		if !first {
 			b.WriteByte('\n')
 		}
-		writeTop(&b, reading, order)
-		if _, err := w.Write(b.Bytes()); err != nil {
-			return fmt.Errorf("print the table: %w", err)
-		}
-		if n == count {
-			return nil
-		}
-	}
+		writeTop(b, reading, order)
+		return nil
+	})
 }
 
 func writeTop(b *bytes.Buffer, r *topReading, order topOrder) {
