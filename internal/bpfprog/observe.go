@@ -6,8 +6,9 @@ import (
 	"io"
 	"time"
 
-	"github.com/cilium/ebpf"
 	"golang.org/x/sys/unix"
+
+	"github.com/bperf/bperf/internal/kernel"
 )
 
 // Observer reads what the selected programs do, again and again, and lets the kernel count their runs meanwhile: of all programs,
@@ -53,12 +54,9 @@ func Observe(s Selector) (*Observer, []*NoMatchError, error) {
 	return o, missing, nil
 }
 
-// statsRunTime is BPF_STATS_RUN_TIME of include/uapi/linux/bpf.h.
-const statsRunTime = 0
-
 // enableStats lets the kernel count the runs of programs until what it returns is closed.
 func enableStats() (io.Closer, error) {
-	on, err := ebpf.EnableStats(statsRunTime)
+	on, err := kernel.CountRuns()
 	if err != nil {
 		return nil, statsError(err)
 	}

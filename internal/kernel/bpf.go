@@ -2,6 +2,7 @@ package kernel
 
 import (
 	"errors"
+	"io"
 	"syscall"
 
 	"github.com/cilium/ebpf"
@@ -117,10 +118,21 @@ func (x examiner) trampolines() Finding {
 	return works(feature, "an fentry program loads and attaches")
 }
 
+// CountRuns lets the kernel count and measure the runs of BPF programs until what it returns is closed, which the end of the
+// process does, too (BPF_ENABLE_STATS, Linux 5.8).
+func CountRuns() (io.Closer, error) { return ebpf.EnableStats(uint32(unix.BPF_STATS_RUN_TIME)) }
+
+// IsBPFFS reports whether a path is in a BPF file system.
+func IsBPFFS(path string) (bool, error) {
+	var fs unix.Statfs_t
+	err := unix.Statfs(path, &fs)
+	return err == nil && uint32(fs.Type) == unix.BPF_FS_MAGIC, err
+}
+
 // runStats tries to switch the statistics of program runs on, for as long as a descriptor is open (Linux 5.8).
 func (x examiner) runStats() Finding {
 	const feature = "BPF run statistics"
-	c, err := ebpf.EnableStats(uint32(unix.BPF_STATS_RUN_TIME))
+	c, err := CountRuns()
 	if err != nil {
 		return missing(feature, x.refused(err), "%v", answer(err))
 	}

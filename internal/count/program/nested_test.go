@@ -11,6 +11,7 @@ import (
 	"github.com/cilium/ebpf/link"
 	"golang.org/x/sys/unix"
 
+	"github.com/bperf/bperf/internal/kernel"
 	"github.com/bperf/bperf/internal/perfevent"
 	"github.com/bperf/bperf/test/require"
 )
@@ -18,7 +19,7 @@ import (
 // kernelRuns is how often the kernel says that a program ran, as long as the test goes on.
 func kernelRuns(t *testing.T, p *ebpf.Program) func() uint64 {
 	t.Helper()
-	on, err := ebpf.EnableStats(statsRunTime)
+	on, err := kernel.CountRuns()
 	check(t, err)
 	t.Cleanup(func() { on.Close() })
 	return func() uint64 {

@@ -8,11 +8,9 @@ import (
 	"github.com/cilium/ebpf"
 
 	"github.com/bperf/bperf/internal/count"
+	"github.com/bperf/bperf/internal/kernel"
 	"github.com/bperf/bperf/internal/perfevent"
 )
-
-// statsRunTime is BPF_STATS_RUN_TIME of include/uapi/linux/bpf.h (Linux 5.8).
-const statsRunTime = 0
 
 // statistics are the kernel's own of a program: how often it ran, and for how long. The kernel counts while a descriptor for it is
 // open, so that this ends with the process.
@@ -33,7 +31,7 @@ func openStatistics(t Target) (*statistics, error) {
 }
 
 func (s *statistics) begin() (err error) {
-	if s.on, err = ebpf.EnableStats(statsRunTime); err != nil {
+	if s.on, err = kernel.CountRuns(); err != nil {
 		return fmt.Errorf("enable the statistics of BPF programs: %w", err)
 	}
 	s.since, err = s.now()

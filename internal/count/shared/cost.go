@@ -13,6 +13,8 @@ import (
 
 	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/link"
+
+	"github.com/bperf/bperf/internal/kernel"
 )
 
 // Cost is what sharing took of the machine's time in a window.
@@ -148,10 +150,6 @@ func (all programs) close() error {
 	return errors.Join(errs...)
 }
 
-// statsRunTime is BPF_STATS_RUN_TIME of include/uapi/linux/bpf.h. Such statistics are kept as long as a descriptor is open
-// that asks for them (Linux 5.8).
-const statsRunTime = 0
-
 // Observation is a time in which the kernel measures the programs.
 type Observation struct {
 	programs programs
@@ -173,7 +171,7 @@ func (c *Counter) Observe() (*Observation, error) {
 
 // observe lets the kernel measure the programs, which it closes at the end.
 func (all programs) observe() (*Observation, error) {
-	on, err := ebpf.EnableStats(statsRunTime)
+	on, err := kernel.CountRuns()
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("enable the statistics of program runs: %w%s", err, permission(err)), all.close())
 	}

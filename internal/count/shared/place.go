@@ -12,6 +12,8 @@ import (
 	"unsafe"
 
 	"github.com/cilium/ebpf"
+
+	"github.com/bperf/bperf/internal/kernel"
 )
 
 // Dir is where the sessions of a machine find each other.
@@ -46,15 +48,12 @@ func openPlace(path string) (*place, error) {
 	return &place{path: path, dir: dir}, nil
 }
 
-// bpffsMagic is BPF_FS_MAGIC of include/uapi/linux/magic.h.
-const bpffsMagic = 0xcafe4a11
-
 func checkBPFFS(path string) error {
-	var fs syscall.Statfs_t
-	if err := syscall.Statfs(path, &fs); err != nil {
+	is, err := kernel.IsBPFFS(path)
+	if err != nil {
 		return fmt.Errorf("shared counters are found through bpffs on %s: %w%s", path, err, permission(err))
 	}
-	if uint32(fs.Type) != bpffsMagic {
+	if !is {
 		return fmt.Errorf("shared counters are found through bpffs, which is not mounted on %s. Try: mount -t bpf bpf %s", path, path)
 	}
 	return nil

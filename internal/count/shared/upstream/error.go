@@ -11,10 +11,9 @@ import (
 	"syscall"
 
 	"github.com/cilium/ebpf"
-)
 
-// bpffsMagic is BPF_FS_MAGIC of include/uapi/linux/magic.h.
-const bpffsMagic = 0xcafe4a11
+	"github.com/bperf/bperf/internal/kernel"
+)
 
 // UnknownError tells what there is in place of an attr map, or of one that can be used.
 type UnknownError struct {
@@ -45,14 +44,13 @@ func checkPlace(path string) error {
 
 // checkFileSystem makes sure that what is at a path is in a bpffs.
 func checkFileSystem(path string) error {
-	var st syscall.Statfs_t
-	err := syscall.Statfs(path, &st)
+	is, err := kernel.IsBPFFS(path)
 	switch {
 	case errors.Is(err, fs.ErrPermission):
 		return fmt.Errorf("look at %s: %w. Attr maps are root's: run bperf as root", path, err)
 	case err != nil:
 		return fmt.Errorf("look at %s: %w", path, err)
-	case uint32(st.Type) != bpffsMagic:
+	case !is:
 		return fmt.Errorf("%s is not in a BPF file system (bpffs). To mount one: mount -t bpf bpf /sys/fs/bpf", path)
 	}
 	return nil
