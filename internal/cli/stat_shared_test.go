@@ -2,6 +2,7 @@ package cli
 
 import (
 	"bufio"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -13,6 +14,7 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/cilium/ebpf"
 	"github.com/google/go-cmp/cmp"
@@ -76,7 +78,15 @@ func cgroups(t *testing.T, n int) (dirs []string) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		t.Cleanup(func() { os.Remove(dir) })
+		t.Cleanup(func() {
+			err := os.Remove(dir)
+			for deadline := time.Now().Add(10 * time.Second); errors.Is(err, syscall.EBUSY) && time.Now().Before(deadline); err = os.Remove(dir) {
+				time.Sleep(time.Millisecond) // those in it have not quite ended
+			}
+			if err != nil {
+				t.Error(err)
+			}
+		})
 		dirs = append(dirs, dir)
 	}
 	return dirs
