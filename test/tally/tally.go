@@ -1,14 +1,17 @@
 package main
 
 import (
-	"bufio"
+	"bytes"
 	"fmt"
 	"io"
 	"regexp"
+	"slices"
 	"strings"
 )
 
 var (
+	// "=== RUN   TestRead/empty"
+	started = regexp.MustCompile(`^=== RUN\s+(\S+)`)
 	// "    --- SKIP: TestRead/empty (0.00s)"
 	result = regexp.MustCompile(`^\s*--- (PASS|FAIL|SKIP): (\S+) \(`)
 	// "    read_test.go:12: needs root"
@@ -18,32 +21,33 @@ var (
 	packageEnd = regexp.MustCompile(`^(ok  |FAIL)\t([^\t]+)(?:\t[0-9.]+s)?(?:\t(.*))?`)
 )
 
-// tally is what was seen of the tests' results.
+// tally copies what is written to it, and keeps what it saw of the tests' results.
 type tally struct {
+	to   io.Writer
+	rest []byte // of the output, the line that has not ended
+
 	passed  int
 	failed  []string // "package: test"
 	skipped []string // "package: test: reason"
 
 	lastLog string   // the line logged last: the reason, when the test turns out skipped
-	fails   []string // of the package whose output is being read
+	running []string // of the package whose output is being read, as the rest
+	fails   []string
 	skips   []string
 }
 
-func (t *tally) copy(w io.Writer, r io.Reader) error {
-	lines := bufio.NewReader(r)
+func (t *tally) Write(p []byte) (int, error) {
+	if n, err := t.to.Write(p); err != nil {
+		return n, err
+	}
+	t.rest = append(t.rest, p...)
 	for {
-		line, err := lines.ReadString('\n')
-		if _, err := io.WriteString(w, line); err != nil {
-			return err
+		line, rest, ended := bytes.Cut(t.rest, []byte{'\n'})
+		if !ended {
+			return len(p), nil
 		}
-		t.add(strings.TrimRight(line, "\r\n"))
-		switch err {
-		case nil:
-		case io.EOF:
-			return nil
-		default:
-			return err
-		}
+		t.add(strings.TrimRight(string(line), "\r"))
+		t.rest = rest
 	}
 }
 
@@ -51,7 +55,11 @@ func (t *tally) add(line string) {
 	if m := logged.FindStringSubmatch(line); m != nil {
 		t.lastLog = m[1]
 	}
+	if m := started.FindStringSubmatch(line); m != nil {
+		t.running = append(t.running, m[1])
+	}
 	if m := result.FindStringSubmatch(line); m != nil {
+		t.running = slices.DeleteFunc(t.running, func(test string) bool { return test == m[2] })
 		switch m[1] {
 		case "PASS":
 			t.passed++
@@ -78,10 +86,13 @@ func (t *tally) endPackage(failed bool, name string) {
 	for _, s := range t.skips {
 		t.skipped = append(t.skipped, name+": "+s)
 	}
-	t.fails, t.skips = nil, nil
+	t.running, t.fails, t.skips = nil, nil, nil
 }
 
 func (t *tally) print(w io.Writer) {
+	for _, test := range t.running {
+		t.fails = append(t.fails, test+" had not ended")
+	}
 	if len(t.fails) > 0 || len(t.skips) > 0 {
 		t.endPackage(len(t.fails) > 0, "(cut short)")
 	}
