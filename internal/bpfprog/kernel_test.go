@@ -210,25 +210,9 @@ func waitGone(t *testing.T, id uint32) {
 // TestComeAndGo reads while programs are loaded and unloaded all the time: that is no error.
 func TestComeAndGo(t *testing.T) {
 	_, keep := load(t, &ebpf.ProgramSpec{Type: ebpf.SocketFilter})
-	stop, done := make(chan struct{}), make(chan error)
-	go func() {
-		for {
-			select {
-			case <-stop:
-				done <- nil
-				return
-			default:
-			}
-			p, err := ebpf.NewProgram(&ebpf.ProgramSpec{Type: ebpf.SocketFilter, License: "GPL",
-				Instructions: asm.Instructions{asm.Mov.Imm(asm.R0, 0), asm.Return()}})
-			if err != nil {
-				done <- err
-				return
-			}
-			p.Close()
-		}
-	}()
-	for range 200 {
+	done := make(chan error, 1)
+	go func() { done <- comeAndGo(t, require.ManyPrograms()) }()
+	for {
 		r, err := NewReader(Detail{Functions: true, Memlock: true})
 		if err != nil {
 			t.Fatal(err)
@@ -240,11 +224,30 @@ func TestComeAndGo(t *testing.T) {
 		if !slices.ContainsFunc(all, func(p *Program) bool { return p.ID == keep }) {
 			t.Fatalf("program %d is missing", keep)
 		}
+		select {
+		case err := <-done:
+			if err != nil {
+				t.Error(err)
+			}
+			return
+		default:
+		}
 	}
-	close(stop)
-	if err := <-done; err != nil {
-		t.Fatal(err)
+}
+
+// comeAndGo loads and unloads programs, one after another.
+func comeAndGo(t *testing.T, n int) error {
+	var pace require.Pace
+	for range n {
+		p, err := ebpf.NewProgram(&ebpf.ProgramSpec{Type: ebpf.SocketFilter, License: "GPL",
+			Instructions: asm.Instructions{asm.Mov.Imm(asm.R0, 0), asm.Return()}})
+		if err != nil {
+			return err
+		}
+		p.Close()
+		pace.Closed(t)
 	}
+	return nil
 }
 
 // attached is where a program is, with its link's ID taken off.

@@ -134,6 +134,7 @@ func TestWatchLost(t *testing.T) {
 	}
 	defer w.Close()
 	lives := os.Getpagesize() / 80 * 2 // each leaves 80 bytes or more
+	var pace require.Pace
 	one := func() {
 		p, err := ebpf.NewProgram(&ebpf.ProgramSpec{Name: "lost", Type: ebpf.SocketFilter, License: "GPL",
 			Instructions: asm.Instructions{asm.Mov.Imm(asm.R0, 0), asm.Return()}})
@@ -141,6 +142,7 @@ func TestWatchLost(t *testing.T) {
 			t.Fatal(err)
 		}
 		p.Close()
+		pace.Closed(t)
 	}
 	perfevent.OnCPU(0, func() error { // one ring
 		for range lives {

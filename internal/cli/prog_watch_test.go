@@ -114,7 +114,7 @@ func idOf(t *testing.T, p *ebpf.Program) uint32 {
 	return info[1]
 }
 
-// TestProgWatch loads and unloads 1,000 programs one after another, and misses none.
+// TestProgWatch loads and unloads programs one after another, 1,000 in a guest, and misses none.
 func TestProgWatch(t *testing.T) {
 	require.Root(t)
 	cmd := bperf("prog", "watch", "--json")
@@ -130,7 +130,9 @@ func TestProgWatch(t *testing.T) {
 	}()
 	number := &btf.Int{Name: "int", Size: 4, Encoding: btf.Signed}
 	context := []btf.FuncParam{{Name: "context", Type: &btf.Pointer{Target: &btf.Void{}}}}
-	const n, withBTF = 1000, 10 // one of ten
+	n := require.ManyPrograms()
+	const withBTF = 10 // one of ten
+	var pace require.Pace
 	for i := range n {
 		name := fmt.Sprint("bperf_test_", i)
 		code := asm.Instructions{asm.Mov.Imm(asm.R0, 0), asm.Return()}
@@ -145,6 +147,7 @@ func TestProgWatch(t *testing.T) {
 		}
 		names[idOf(t, prog)] = name
 		prog.Close()
+		pace.Closed(t)
 	}
 	cmd.Process.Signal(syscall.SIGINT)
 	all := <-printed

@@ -180,3 +180,30 @@ func BPFFS(t testing.TB) {
 		t.Fatalf("mount bpffs: %v", err)
 	}
 }
+
+// ManyPrograms is how many BPF programs a test loads and unloads one after another that does so with many, at the pace of Pace.
+func ManyPrograms() int {
+	if IsGuest() {
+		return 1000
+	}
+	return 200
+}
+
+// mostFreed is how many BPF programs may wait to be freed at once: far fewer than the 256 that stop Linux 6.18 (docs/kernel-notes.md).
+const mostFreed = 32
+
+// Pace is that of a test which loads and unloads many BPF programs.
+type Pace struct{ closed int }
+
+// Closed is to be called after each program that was closed. It waits now and then, for a grace period of RCU, after which the kernel
+// frees programs.
+func (p *Pace) Closed(t testing.TB) {
+	t.Helper()
+	if p.closed++; p.closed%mostFreed != 0 {
+		return
+	}
+	const global = 1 // MEMBARRIER_CMD_GLOBAL
+	if _, _, errno := unix.Syscall(unix.SYS_MEMBARRIER, global, 0, 0); errno != 0 {
+		t.Errorf("wait for a grace period: membarrier: %v", errno)
+	}
+}
