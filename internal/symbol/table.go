@@ -1,0 +1,121 @@
+package symbol
+
+import (
+	"cmp"
+	"slices"
+	"strings"
+)
+
+// Table finds the symbol of an address. It does not change once it is made, so goroutines may share it.
+type Table struct {
+	symbols []Symbol // by Start, which differs for each
+	within  []int32  // of each symbol, the index of the one that it lies in, or -1; nil where none lies in another
+}
+
+// afterLast is where a last symbol of unknown size ends: with the page after its own, as perf has it.
+const afterLast = 4096
+
+// maxNesting bounds what Find takes in tables that no compiler makes.
+const maxNesting = 16
+
+// NewTable makes a table of symbols, which becomes its own. Of those that start together it keeps the one that perf
+// keeps; one of unknown size ends where the next one starts.
+func NewTable(symbols []Symbol) *Table {
+	slices.SortStableFunc(symbols, func(a, b Symbol) int {
+		if a.Start != b.Start {
+			return cmp.Compare(a.Start, b.Start)
+		}
+		return prefer(&a, &b)
+	})
+	symbols = slices.CompactFunc(symbols, func(a, b Symbol) bool { return a.Start == b.Start })
+	for i := range symbols {
+		s := &symbols[i]
+		if s.End > s.Start {
+			continue
+		}
+		if i+1 < len(symbols) {
+			s.End = symbols[i+1].Start
+		} else if s.End = (s.Start+afterLast-1)&^(afterLast-1) + afterLast; s.End < s.Start {
+			s.End = ^uint64(0)
+		}
+	}
+	return &Table{symbols, enclosing(symbols)}
+}
+
+// enclosing finds the symbols that lie within others: assembler code has such, and functions split by the compiler.
+func enclosing(symbols []Symbol) []int32 {
+	var within []int32
+	var open []int32
+	for i := range symbols {
+		for len(open) > 0 && symbols[open[len(open)-1]].End <= symbols[i].Start {
+			open = open[:len(open)-1]
+		}
+		if n := len(open); n > 0 && n <= maxNesting {
+			if within == nil {
+				within = slices.Repeat([]int32{-1}, len(symbols))
+			}
+			within[i] = open[n-1]
+		}
+		open = append(open, int32(i))
+	}
+	return within
+}
+
+// prefer orders symbols that start together, the best first: one with a size, not weak, global, with fewer
+// underscores in front, with the longer name, and not one of the kernel's SyS_ aliases.
+func prefer(a, b *Symbol) int {
+	return cmp.Or(
+		first(a.End > a.Start, b.End > b.Start),
+		first(a.Binding != Weak, b.Binding != Weak),
+		first(a.Binding == Global, b.Binding == Global),
+		cmp.Compare(underscores(a.Name), underscores(b.Name)),
+		cmp.Compare(len(b.Name), len(a.Name)),
+		first(!isSyscallAlias(a.Name), !isSyscallAlias(b.Name)),
+	)
+}
+
+func first(a, b bool) int {
+	switch {
+	case a == b:
+		return 0
+	case a:
+		return -1
+	}
+	return 1
+}
+
+func underscores(name string) int {
+	return len(name) - len(strings.TrimLeft(name, "_"))
+}
+
+func isSyscallAlias(name string) bool {
+	return strings.HasPrefix(name, "SyS") || strings.HasPrefix(name, "compat_SyS")
+}
+
+// Find returns the symbol that addr is in, the innermost if it is in several, or nil. It does not allocate.
+func (t *Table) Find(addr uint64) *Symbol {
+	lo, hi := 0, len(t.symbols)
+	for lo < hi {
+		mid := int(uint(lo+hi) / 2)
+		if t.symbols[mid].Start <= addr {
+			lo = mid + 1
+		} else {
+			hi = mid
+		}
+	}
+	for i := lo - 1; i >= 0; {
+		if s := &t.symbols[i]; addr < s.End {
+			return s
+		}
+		if t.within == nil {
+			return nil
+		}
+		i = int(t.within[i])
+	}
+	return nil
+}
+
+// All returns the symbols by address. They are the table's own: to be read only.
+func (t *Table) All() []Symbol {
+	return t.symbols
+}

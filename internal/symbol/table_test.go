@@ -1,0 +1,107 @@
+package symbol
+
+import (
+	"testing"
+)
+
+func TestFind(t *testing.T) {
+	table := NewTable([]Symbol{
+		{Name: "last", Start: 0x5010},
+		{Name: "sized", Start: 0x1000, End: 0x1010},
+		{Name: "unsized", Start: 0x1020},
+		{Name: "next", Start: 0x1030, End: 0x1031},
+		{Name: "outer", Start: 0x2000, End: 0x2100},
+		{Name: "inner", Start: 0x2010, End: 0x2020},
+		{Name: "innermost", Start: 0x2018, End: 0x201c},
+		{Name: "overlapping", Start: 0x20f0, End: 0x2200},
+	})
+	for _, test := range []struct {
+		addr uint64
+		want string
+	}{
+		{0, ""},
+		{0xfff, ""},
+		{0x1000, "sized"},
+		{0x100f, "sized"},
+		{0x1010, ""},
+		{0x1020, "unsized"},
+		{0x102f, "unsized"},
+		{0x1030, "next"},
+		{0x1031, ""},
+		{0x200f, "outer"},
+		{0x2010, "inner"},
+		{0x2018, "innermost"},
+		{0x201c, "inner"},
+		{0x2020, "outer"},
+		{0x20ef, "outer"},
+		{0x20f0, "overlapping"},
+		{0x21ff, "overlapping"},
+		{0x2200, ""},
+		{0x5010, "last"},
+		{0x6fff, "last"}, // perf: up to the end of the page after
+		{0x7000, ""},
+		{^uint64(0), ""},
+	} {
+		got := ""
+		if s := table.Find(test.addr); s != nil {
+			got = s.Name
+		}
+		if got != test.want {
+			t.Errorf("at %#x: %q, want %q", test.addr, got, test.want)
+		}
+	}
+}
+
+func TestFindInNothing(t *testing.T) {
+	if s := NewTable(nil).Find(1); s != nil {
+		t.Errorf("an empty table has %v", s)
+	}
+}
+
+func TestAliases(t *testing.T) {
+	for _, test := range []struct {
+		name string
+		a, b Symbol
+	}{
+		{"a size", Symbol{Name: "__x", End: 1, Binding: Weak}, Symbol{Name: "x", Binding: Global}},
+		{"not weak", Symbol{Name: "__x", Binding: Local}, Symbol{Name: "x", Binding: Weak}},
+		{"global", Symbol{Name: "__x", Binding: Global}, Symbol{Name: "x", Binding: Local}},
+		{"fewer underscores", Symbol{Name: "_x"}, Symbol{Name: "__xyz"}},
+		{"the longer name", Symbol{Name: "open64"}, Symbol{Name: "open"}},
+		{"no alias of a system call", Symbol{Name: "sys_x"}, Symbol{Name: "SyS_x"}},
+	} {
+		for _, both := range [][]Symbol{{test.a, test.b}, {test.b, test.a}} {
+			if got := NewTable(both).Find(0); got.Name != test.a.Name {
+				t.Errorf("%s: kept %s, want %s", test.name, got.Name, test.a.Name)
+			}
+		}
+	}
+}
+
+func TestFindDoesNotAllocate(t *testing.T) {
+	table := NewTable([]Symbol{{Name: "a", Start: 1, End: 10}, {Name: "b", Start: 2, End: 3}})
+	if n := testing.AllocsPerRun(100, func() { table.Find(5) }); n != 0 {
+		t.Errorf("Find allocates %v times", n)
+	}
+}
+
+// TestManyNested has one symbol in the other a hundred thousand times: what follows them all must be found to be in
+// none of the inner ones without asking each.
+func TestManyNested(t *testing.T) {
+	const n = 100_000
+	symbols := make([]Symbol, n)
+	for i := range symbols {
+		symbols[i] = Symbol{Start: uint64(i), End: uint64(2*n - i)}
+	}
+	table := NewTable(symbols)
+	if got := table.Find(n); got == nil || got.Start != n-1 {
+		t.Errorf("the innermost is %v, want the one at %d", got, n-1)
+	}
+	steps := 0
+	for i := int32(n - 1); i >= 0; i = table.within[i] {
+		steps++
+	}
+	if steps > maxNesting+1 {
+		t.Errorf("%d steps outwards, want at most %d", steps, maxNesting+1)
+	}
+}
