@@ -1,0 +1,100 @@
+package perfdata
+
+import (
+	"fmt"
+	"math/bits"
+)
+
+// minAttrSize is PERF_ATTR_SIZE_VER0. No kernel takes more than a page, which maxAttrSize is on most machines.
+const (
+	minAttrSize = 64
+	maxAttrSize = 4096
+)
+
+// decodeAttr decodes struct perf_event_attr from bytes that are all there is of it.
+func decodeAttr(b []byte, big bool) (a Attr, err error) {
+	if len(b) < minAttrSize {
+		return a, fmt.Errorf("%d bytes are no perf_event_attr, which has at least %d", len(b), minAttrSize)
+	}
+	// Missing fields are read from zeros.
+	var full [AttrSize]byte
+	copy(full[:], b)
+	c := cursor{b: full[:], big: big}
+	a.Type = c.u32()
+	a.Size = c.u32()
+	a.Config = c.u64()
+	a.SamplePeriod = c.u64()
+	a.SampleType = SampleType(c.u64())
+	a.ReadFormat = ReadFormat(c.u64())
+	flags := c.u64()
+	if big { // a big-endian machine lays out bit fields from the highest bit on
+		flags = bits.Reverse64(flags)
+		precise := flags & uint64(AttrPreciseIP1|AttrPreciseIP2)
+		flags &^= precise
+		flags |= precise&uint64(AttrPreciseIP1)<<1 | precise&uint64(AttrPreciseIP2)>>1
+	}
+	a.Flags = AttrFlags(flags)
+	a.WakeupEvents = c.u32()
+	a.BPType = c.u32()
+	a.Config1 = c.u64()
+	a.Config2 = c.u64()
+	a.BranchSampleType = BranchSampleType(c.u64())
+	a.SampleRegsUser = c.u64()
+	a.SampleStackUser = c.u32()
+	a.ClockID = c.i32()
+	a.SampleRegsIntr = c.u64()
+	a.AuxWatermark = c.u32()
+	a.SampleMaxStack = c.u16()
+	c.u16()
+	a.AuxSampleSize = c.u32()
+	a.AuxAction = c.u32()
+	a.SigData = c.u64()
+	a.Config3 = c.u64()
+	a.Config4 = c.u64()
+	if len(b) > AttrSize {
+		a.Rest = append([]byte(nil), b[AttrSize:]...)
+	}
+	return a, nil
+}
+
+// size is that of the attribute when it is written.
+func (a *Attr) size() int {
+	if a.Size == 0 {
+		return AttrSize + len(a.Rest)
+	}
+	return int(a.Size)
+}
+
+// appendAttr writes size bytes of the attribute.
+func appendAttr(b []byte, a *Attr, size int) []byte {
+	start := len(b)
+	b = appendU32(b, a.Type)
+	b = appendU32(b, uint32(size))
+	b = appendU64(b, a.Config)
+	b = appendU64(b, a.SamplePeriod)
+	b = appendU64(b, uint64(a.SampleType))
+	b = appendU64(b, uint64(a.ReadFormat))
+	b = appendU64(b, uint64(a.Flags))
+	b = appendU32(b, a.WakeupEvents)
+	b = appendU32(b, a.BPType)
+	b = appendU64(b, a.Config1)
+	b = appendU64(b, a.Config2)
+	b = appendU64(b, uint64(a.BranchSampleType))
+	b = appendU64(b, a.SampleRegsUser)
+	b = appendU32(b, a.SampleStackUser)
+	b = appendU32(b, uint32(a.ClockID))
+	b = appendU64(b, a.SampleRegsIntr)
+	b = appendU32(b, a.AuxWatermark)
+	b = appendU16(b, a.SampleMaxStack)
+	b = appendU16(b, 0)
+	b = appendU32(b, a.AuxSampleSize)
+	b = appendU32(b, a.AuxAction)
+	b = appendU64(b, a.SigData)
+	b = appendU64(b, a.Config3)
+	b = appendU64(b, a.Config4)
+	b = append(b, a.Rest...)
+	if n := start + size - len(b); n > 0 {
+		return appendZeros(b, n)
+	}
+	return b[:start+size]
+}

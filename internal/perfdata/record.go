@@ -1,0 +1,65 @@
+package perfdata
+
+// Value is what a record has to tell: a pointer to one of the types of this package that are named after records, *Sample, *Mmap2
+// and so on; *Unknown where there is none.
+type Value interface {
+	// RecordType is the type that a record with this value has.
+	RecordType() RecordType
+}
+
+// Record is one record of a recording.
+//
+// Samples, Raw and Unknown.Data are valid until the next record is asked for (of [Reader.Batches]: the next batch). All other values can
+// be kept.
+type Record struct {
+	Type   RecordType
+	Misc   Misc
+	Time   uint64 // ns, of SampleID.Time; 0 where there is none
+	Offset int64  // in the file; of what was compressed, that of the record around it
+	Event  *Event // by its ID; nil if it is not known, and for records of perf's own
+	Value  Value
+	Raw    []byte // all of it as in the file, with its header
+}
+
+func (*Sample) RecordType() RecordType            { return RecordSample }
+func (*Mmap) RecordType() RecordType              { return RecordMmap }
+func (*Mmap2) RecordType() RecordType             { return RecordMmap2 }
+func (*Comm) RecordType() RecordType              { return RecordComm }
+func (*Fork) RecordType() RecordType              { return RecordFork }
+func (*Exit) RecordType() RecordType              { return RecordExit }
+func (*Lost) RecordType() RecordType              { return RecordLost }
+func (*LostSamples) RecordType() RecordType       { return RecordLostSamples }
+func (*Throttle) RecordType() RecordType          { return RecordThrottle }
+func (*Unthrottle) RecordType() RecordType        { return RecordUnthrottle }
+func (*Read) RecordType() RecordType              { return RecordRead }
+func (*Switch) RecordType() RecordType            { return RecordSwitch }
+func (*SwitchCPUWide) RecordType() RecordType     { return RecordSwitchCPUWide }
+func (*Namespaces) RecordType() RecordType        { return RecordNamespaces }
+func (*KSymbol) RecordType() RecordType           { return RecordKSymbol }
+func (*BPFEvent) RecordType() RecordType          { return RecordBPFEvent }
+func (*Cgroup) RecordType() RecordType            { return RecordCgroup }
+func (*TextPoke) RecordType() RecordType          { return RecordTextPoke }
+func (*Aux) RecordType() RecordType               { return RecordAux }
+func (*ITraceStart) RecordType() RecordType       { return RecordITraceStart }
+func (*AuxOutputHWID) RecordType() RecordType     { return RecordAuxOutputHWID }
+func (*CallchainDeferred) RecordType() RecordType { return RecordCallchainDeferred }
+func (*HeaderAttr) RecordType() RecordType        { return RecordHeaderAttr }
+func (*HeaderEventType) RecordType() RecordType   { return RecordHeaderEventType }
+func (*HeaderTracingData) RecordType() RecordType { return RecordHeaderTracingData }
+func (*HeaderBuildID) RecordType() RecordType     { return RecordHeaderBuildID }
+func (*FinishedRound) RecordType() RecordType     { return RecordFinishedRound }
+func (*FinishedInit) RecordType() RecordType      { return RecordFinishedInit }
+func (*IDIndex) RecordType() RecordType           { return RecordIDIndex }
+func (*AuxtraceInfo) RecordType() RecordType      { return RecordAuxtraceInfo }
+func (*Auxtrace) RecordType() RecordType          { return RecordAuxtrace }
+func (*AuxtraceError) RecordType() RecordType     { return RecordAuxtraceError }
+func (*ThreadMap) RecordType() RecordType         { return RecordThreadMap }
+func (*CPUMap) RecordType() RecordType            { return RecordCPUMap }
+func (*StatConfig) RecordType() RecordType        { return RecordStatConfig }
+func (*Stat) RecordType() RecordType              { return RecordStat }
+func (*StatRound) RecordType() RecordType         { return RecordStatRound }
+func (*EventUpdate) RecordType() RecordType       { return RecordEventUpdate }
+func (*TimeConv) RecordType() RecordType          { return RecordTimeConv }
+func (*HeaderFeature) RecordType() RecordType     { return RecordHeaderFeature }
+func (*BPFMetadata) RecordType() RecordType       { return RecordBPFMetadata }
+func (u *Unknown) RecordType() RecordType         { return u.Type }

@@ -1,0 +1,155 @@
+package perfdata
+
+import (
+	"bytes"
+	"encoding/binary"
+	"math/bits"
+)
+
+// cursor takes values from the front of bytes. Behind their end all values are 0, and short is set.
+type cursor struct {
+	b     []byte
+	big   bool // big-endian
+	short bool
+}
+
+func (c *cursor) bytes(n int) []byte {
+	if n < 0 || n > len(c.b) {
+		c.short = true
+		c.b = nil
+		return nil
+	}
+	taken := c.b[:n:n]
+	c.b = c.b[n:]
+	return taken
+}
+
+func (c *cursor) u16() uint16 {
+	b := c.bytes(2)
+	if b == nil {
+		return 0
+	}
+	v := binary.LittleEndian.Uint16(b)
+	if c.big {
+		v = bits.ReverseBytes16(v)
+	}
+	return v
+}
+
+func (c *cursor) u32() uint32 {
+	if len(c.b) < 4 {
+		c.bytes(4)
+		return 0
+	}
+	v := binary.LittleEndian.Uint32(c.b)
+	c.b = c.b[4:]
+	if c.big {
+		v = bits.ReverseBytes32(v)
+	}
+	return v
+}
+
+func (c *cursor) u64() uint64 {
+	if len(c.b) < 8 {
+		c.bytes(8)
+		return 0
+	}
+	v := binary.LittleEndian.Uint64(c.b)
+	c.b = c.b[8:]
+	if c.big {
+		v = bits.ReverseBytes64(v)
+	}
+	return v
+}
+
+func (c *cursor) i32() int32 { return int32(c.u32()) }
+
+// count is a number of things that take at least size bytes each: 0, and short, if there is no room for them. So nothing is allocated
+// for what a file only claims to have.
+func (c *cursor) count(n uint64, size int) int {
+	if n > uint64(len(c.b)/size) {
+		c.short = true
+		c.b = nil
+		return 0
+	}
+	return int(n)
+}
+
+func (c *cursor) u64s(n uint64) []uint64 {
+	vs := make([]uint64, c.count(n, 8))
+	for i := range vs {
+		vs[i] = c.u64()
+	}
+	return vs
+}
+
+// text is a string of n bytes at most, which ends at the first NUL.
+func (c *cursor) text(n int) string { return cString(c.bytes(n)) }
+
+// headerString is struct perf_header_string.
+func (c *cursor) headerString() string { return c.text(c.count(uint64(c.u32()), 1)) }
+
+func (c *cursor) headerStrings() []string {
+	list := make([]string, c.count(uint64(c.u32()), 4))
+	for i := range list {
+		list[i] = c.headerString()
+	}
+	return list
+}
+
+func cString(b []byte) string {
+	if end := bytes.IndexByte(b, 0); end >= 0 {
+		b = b[:end]
+	}
+	return string(b)
+}
+
+var le = binary.LittleEndian
+
+func appendU16(b []byte, v uint16) []byte { return le.AppendUint16(b, v) }
+func appendU32(b []byte, v uint32) []byte { return le.AppendUint32(b, v) }
+func appendU64(b []byte, v uint64) []byte { return le.AppendUint64(b, v) }
+
+func appendU64s(b []byte, vs []uint64) []byte {
+	for _, v := range vs {
+		b = appendU64(b, v)
+	}
+	return b
+}
+
+// appendText is s in a field of so many bytes, with a NUL at the end in any case.
+func appendText(b []byte, s string, size int) []byte {
+	s = s[:min(len(s), size-1)]
+	return appendZeros(append(b, s...), size-len(s))
+}
+
+// appendPadded is s with a NUL, padded to a multiple of align.
+func appendPadded(b []byte, s string, align int) []byte {
+	return appendText(b, s, roundUp(len(s)+1, align))
+}
+
+// nameAlign is what perf pads strings of features and names of build IDs to: NAME_ALIGN.
+const nameAlign = 64
+
+func appendHeaderString(b []byte, s string) []byte {
+	return appendPadded(appendU32(b, uint32(roundUp(len(s)+1, nameAlign))), s, nameAlign)
+}
+
+func appendHeaderStrings(b []byte, list []string) []byte {
+	b = appendU32(b, uint32(len(list)))
+	for _, s := range list {
+		b = appendHeaderString(b, s)
+	}
+	return b
+}
+
+var zeros [64]byte
+
+func appendZeros(b []byte, n int) []byte {
+	for ; n > len(zeros); n -= len(zeros) {
+		b = append(b, zeros[:]...)
+	}
+	return append(b, zeros[:n]...)
+}
+
+func roundUp(n, to int) int { return (n + to - 1) / to * to }
