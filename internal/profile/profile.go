@@ -1,0 +1,218 @@
+// Package profile is the model of "stacks with values": what recordings and sampling in the kernel produce, and what every
+// report is made of.
+//
+// Everything in it is stored once and known by a number: strings, modules, functions, frames, stacks, labels. So a sample is six
+// numbers, and the same stack, however often it was seen, is one sample with a count. A Profile belongs to one goroutine; workers
+// fill one each, and Merge puts them together.
+package profile
+
+import "time"
+
+// Identifiers are positions in the tables of one Profile. Number 0 stands for none everywhere.
+type (
+	StringID   uint32
+	ModuleID   uint32
+	ProgramID  uint32
+	FunctionID uint32
+	FrameID    uint32
+	LabelsID   uint32
+	TagsID     uint32
+)
+
+// Profile holds the samples of one or more events.
+type Profile struct {
+	Info   Info
+	Events []Event
+
+	Strings   Table[StringID, string]
+	Modules   Table[ModuleID, Module]
+	Programs  Table[ProgramID, Program]
+	Functions Table[FunctionID, Function]
+	Tags      Table[TagsID, Tag]
+	Stacks    Stacks
+
+	Losses Losses
+
+	keep    Keys
+	frames  Table[FrameID, Frame]
+	labels  Table[LabelsID, Labels]
+	samples samples
+}
+
+// New makes an empty profile that tells samples apart by the given keys, and forgets the others when samples are added.
+// By stack and event they are always told apart.
+func New(keep Keys) *Profile { return &Profile{keep: keep} }
+
+// Keys returns what the samples are told apart by.
+func (p *Profile) Keys() Keys { return p.keep }
+
+// Info tells where and when the samples were taken, as far as it is known.
+type Info struct {
+	Hostname string
+	Release  string // of the kernel, as uname(2) has it
+	Arch     string // the machine of uname(2)
+	Command  []string
+	Start    time.Time
+	Duration time.Duration
+}
+
+// Event is what was sampled.
+type Event struct {
+	Name   string
+	Unit   string // of the values: "count", "ns", "bytes"; "" if it is not known
+	Leader int    // the position in Profile.Events of the leader of its group; its own if it is in none
+
+	// Exactly one of these is not 0 for events that are sampled by frequency or period.
+	Frequency uint64 // samples a second that were asked for
+	Period    uint64 // events from sample to sample
+
+	Samples uint64 // the samples that Add was told of
+	Value   uint64 // the sum of their values
+}
+
+// Losses are what is missing in the samples. None of it is in the sums of the events.
+type Losses struct {
+	Records   uint64 // records that the kernel had no room for, of any type
+	Samples   uint64 // samples that it had no room for
+	Filtered  uint64 // samples that a BPF filter of the event dropped: they were not wanted
+	Truncated uint64 // stacks that were cut: they are in the profile as far as they go
+	Reasons   []Loss // what else, as the producer puts it
+}
+
+// Loss is a number of samples that are missing for a reason.
+type Loss struct {
+	Reason  string // for the reader, with what would mend it
+	Samples uint64
+}
+
+// Module is a file, or what stands for one, that code was mapped from.
+type Module struct {
+	Path    StringID // as it was mapped
+	Name    StringID // the short name that tables show: "libc.so.6", "[kernel.kallsyms]", "bpf_prog_<tag>_<name>"
+	BuildID StringID // in hexadecimal
+}
+
+// Program is a BPF program.
+type Program struct {
+	ID   uint32
+	Name StringID
+	Tag  StringID // of the whole program, in hexadecimal
+	Type StringID
+}
+
+// Function is a function as the symbols of its module delimit it, or one that the compiler inlined.
+type Function struct {
+	Name      StringID // demangled
+	Linkage   StringID // as the linker knows it, where that is another
+	Module    ModuleID
+	Program   ProgramID // the program that it is a part of
+	Start     uint64    // its first address in the module; for kernel and BPF the address in memory
+	End       uint64    // the address behind its last
+	File      StringID
+	StartLine uint32
+}
+
+// Kind tells what sort of code a frame is in.
+type Kind uint8
+
+// Kinds of code. BPF is code that the kernel made of a BPF program, and its trampolines and dispatchers.
+const (
+	UnknownCode Kind = iota
+	User
+	Kernel
+	BPF
+	Hypervisor
+	GuestUser
+	GuestKernel
+)
+
+func (k Kind) String() string {
+	return [...]string{"unknown", "user", "kernel", "BPF", "hypervisor", "guest user", "guest kernel"}[k]
+}
+
+// Frame is a place in code.
+type Frame struct {
+	Function FunctionID // 0 where no symbol was found
+	Module   ModuleID
+	Address  uint64 // in the module, as in Function; 0 where a function is known and Address is no key of the profile
+	IP       uint64 // the instruction pointer; 0 where a function is known and IP is no key
+	File     StringID
+	Line     uint32
+	Kind     Kind
+	Inlined  bool // into the frame that called it
+}
+
+// Labels are what a sample has besides its stack. What is no key of the profile is 0.
+type Labels struct {
+	Comm   StringID
+	PID    int32
+	TID    int32
+	CPU    int32
+	Cgroup StringID // its path
+	Tags   TagsID
+}
+
+// Tag is a label with a name of its own, in a list of them: "state", "priority", "weight".
+type Tag struct {
+	Key, Value StringID
+	Next       TagsID
+}
+
+// Frame returns the number of a frame, after removing what is no key of the profile.
+func (p *Profile) Frame(f Frame) FrameID {
+	if f.Function != 0 {
+		if !p.keep.Has(Address) {
+			f.Address = 0
+		}
+		if !p.keep.Has(IP) {
+			f.IP = 0
+		}
+	}
+	if !p.keep.Has(Line) {
+		f.File, f.Line = 0, 0
+	}
+	return p.frames.ID(f)
+}
+
+// Frames returns all frames, by their number.
+func (p *Profile) Frames() []Frame { return p.frames.All() }
+
+// Label returns the number of labels, after removing what is no key of the profile.
+func (p *Profile) Label(l Labels) LabelsID {
+	if !p.keep.Has(Comm) {
+		l.Comm = 0
+	}
+	if !p.keep.Has(PID) {
+		l.PID = 0
+	}
+	if !p.keep.Has(TID) {
+		l.TID = 0
+	}
+	if !p.keep.Has(CPU) {
+		l.CPU = 0
+	}
+	if !p.keep.Has(Cgroup) {
+		l.Cgroup = 0
+	}
+	if !p.keep.Has(Other) {
+		l.Tags = 0
+	}
+	return p.labels.ID(l)
+}
+
+// Labels returns all labels, by their number.
+func (p *Profile) Labels() []Labels { return p.labels.All() }
+
+// Samples returns all samples, in the order in which the first of each was added. The slice is the profile's own.
+func (p *Profile) Samples() []Sample { return p.samples.all }
+
+// Add adds a sample, or several that are alike, to the profile and to the sums of its event.
+func (p *Profile) Add(s Sample) {
+	if !p.keep.Has(Time) {
+		s.Time = 0
+	}
+	event := &p.Events[s.Event]
+	event.Samples += s.Count
+	event.Value += s.Value
+	p.samples.add(s)
+}

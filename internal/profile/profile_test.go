@@ -1,0 +1,223 @@
+package profile
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+// recording is a made-up series of samples, in words.
+type recording []struct {
+	event        uint32
+	comm         string
+	cpu          int32
+	state        string
+	stack        []string // the innermost function first
+	time         int64
+	count, value uint64
+}
+
+func (r recording) addTo(p *Profile) {
+	for _, s := range r {
+		var frames []FrameID
+		for i, name := range s.stack {
+			module := p.Modules.ID(Module{Name: p.Strings.ID("module of " + name)})
+			function := p.Functions.ID(Function{Name: p.Strings.ID(name), Module: module, Start: 0x100})
+			frames = append(frames, p.Frame(Frame{Function: function, Module: module, Address: 0x100 + uint64(i), IP: 0x7f100, Line: 7, Kind: User}))
+		}
+		labels := Labels{Comm: p.Strings.ID(s.comm), CPU: s.cpu}
+		if s.state != "" {
+			labels.Tags = p.Tags.ID(Tag{Key: p.Strings.ID("state"), Value: p.Strings.ID(s.state)})
+			labels.Tags = p.Tags.ID(Tag{Key: p.Strings.ID("reason"), Value: p.Strings.ID("why"), Next: labels.Tags})
+		}
+		p.Add(Sample{Event: s.event, Labels: p.Label(labels), Leaf: frames[0], Stack: p.Stacks.ID(frames), Time: s.time, Count: s.count, Value: s.value})
+	}
+}
+
+// describe writes each sample in words.
+func describe(p *Profile) []string {
+	var all []string
+	for _, s := range p.Samples() {
+		labels := p.Labels()[s.Labels]
+		line := fmt.Sprintf("%s %s cpu=%d t=%d", p.Events[s.Event].Name, p.Strings.At(labels.Comm), labels.CPU, s.Time)
+		for tags := labels.Tags; tags != 0; tags = p.Tags.At(tags).Next {
+			tag := p.Tags.At(tags)
+			line += fmt.Sprintf(" %s=%s", p.Strings.At(tag.Key), p.Strings.At(tag.Value))
+		}
+		for id := range p.Stacks.Frames(s.Stack) {
+			f := p.Frames()[id]
+			function := p.Functions.At(f.Function)
+			line += fmt.Sprintf(" %s(%s)+%#x,%#x,%d", p.Strings.At(function.Name), p.Strings.At(p.Modules.At(f.Module).Name), f.Address, f.IP, f.Line)
+		}
+		all = append(all, fmt.Sprintf("%s: %d %d", line, s.Count, s.Value))
+	}
+	return all
+}
+
+var twoEvents = []Event{{Name: "cycles"}, {Name: "faults", Leader: 1}}
+
+var made = recording{
+	{0, "cat", 1, "", []string{"read", "main"}, 10, 1, 100},
+	{0, "cat", 2, "", []string{"read", "main"}, 20, 1, 50},
+	{1, "cat", 1, "", []string{"read", "main"}, 30, 1, 1},
+	{0, "cat", 1, "S", []string{"main"}, 40, 2, 7},
+	{0, "dog", 1, "", []string{"read", "main"}, 50, 1, 9},
+}
+
+func TestKeys(t *testing.T) {
+	const read, main = " read(module of read)+0x0,0x0,0", " main(module of main)+0x0,0x0,0"
+	tests := []struct {
+		name string
+		keep Keys
+		want []string
+	}{
+		{"none", 0, []string{
+			"cycles  cpu=0 t=0" + read + main + ": 3 159",
+			"faults  cpu=0 t=0" + read + main + ": 1 1",
+			"cycles  cpu=0 t=0" + main + ": 2 7",
+		}},
+		{"comm", Comm, []string{
+			"cycles cat cpu=0 t=0" + read + main + ": 2 150",
+			"faults cat cpu=0 t=0" + read + main + ": 1 1",
+			"cycles cat cpu=0 t=0" + main + ": 2 7",
+			"cycles dog cpu=0 t=0" + read + main + ": 1 9",
+		}},
+		{"all", ^Keys(0), []string{
+			"cycles cat cpu=1 t=10 read(module of read)+0x100,0x7f100,7 main(module of main)+0x101,0x7f100,7: 1 100",
+			"cycles cat cpu=2 t=20 read(module of read)+0x100,0x7f100,7 main(module of main)+0x101,0x7f100,7: 1 50",
+			"faults cat cpu=1 t=30 read(module of read)+0x100,0x7f100,7 main(module of main)+0x101,0x7f100,7: 1 1",
+			"cycles cat cpu=1 t=40 reason=why state=S main(module of main)+0x100,0x7f100,7: 2 7",
+			"cycles dog cpu=1 t=50 read(module of read)+0x100,0x7f100,7 main(module of main)+0x101,0x7f100,7: 1 9",
+		}},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			p := New(tt.keep)
+			p.Events = slices.Clone(twoEvents)
+			made.addTo(p)
+			if diff := cmp.Diff(tt.want, describe(p)); diff != "" {
+				t.Errorf("samples (-want +got):\n%s", diff)
+			}
+			if p.Events[0].Samples != 5 || p.Events[0].Value != 166 || p.Events[1].Samples != 1 {
+				t.Errorf("sums of the events: %+v", p.Events)
+			}
+		})
+	}
+}
+
+// An address without a function is all that is known of a frame, and is never removed.
+func TestFrameWithoutFunction(t *testing.T) {
+	p := New(0)
+	id := p.Frame(Frame{Address: 0x10, IP: 0x20, Line: 3})
+	if got := p.Frames()[id]; got != (Frame{Address: 0x10, IP: 0x20}) {
+		t.Errorf("frame: %+v", got)
+	}
+}
+
+func TestMerge(t *testing.T) {
+	one := New(^Keys(0))
+	one.Events = slices.Clone(twoEvents)
+	made.addTo(one)
+	want := describe(one)
+	for cut := range len(made) + 1 {
+		first, second := New(^Keys(0)), New(^Keys(0))
+		first.Events, second.Events = slices.Clone(twoEvents), slices.Clone(twoEvents)
+		made[:cut].addTo(first)
+		slices.Reverse(made[cut:]) // so that the numbers differ
+		made[cut:].addTo(second)
+		slices.Reverse(made[cut:])
+		first.Losses = Losses{Records: 1, Reasons: []Loss{{"full", 2}}}
+		second.Losses = Losses{Records: 2, Samples: 1, Truncated: 5, Reasons: []Loss{{"gone", 1}, {"full", 3}}}
+		if err := first.Merge(second); err != nil {
+			t.Fatal(err)
+		}
+		got := describe(first)
+		slices.Sort(got)
+		if diff := cmp.Diff(slices.Sorted(slices.Values(want)), got); diff != "" {
+			t.Errorf("merged after %d (-want +got):\n%s", cut, diff)
+		}
+		if diff := cmp.Diff(one.Events, first.Events); diff != "" {
+			t.Errorf("events merged after %d (-want +got):\n%s", cut, diff)
+		}
+		losses := Losses{Records: 3, Samples: 1, Truncated: 5, Reasons: []Loss{{"full", 5}, {"gone", 1}}}
+		if diff := cmp.Diff(losses, first.Losses); diff != "" {
+			t.Errorf("losses (-want +got):\n%s", diff)
+		}
+	}
+}
+
+func TestMergeRefuses(t *testing.T) {
+	p := New(Comm)
+	p.Events = []Event{{Name: "cycles"}}
+	others := New(Comm)
+	others.Events = []Event{{Name: "faults"}}
+	for name, from := range map[string]*Profile{"other keys": New(PID), "other events": others} {
+		if err := p.Merge(from); err == nil {
+			t.Errorf("%s: no error", name)
+		}
+	}
+}
+
+// TestStacks compares the trie with a map of what was pushed.
+func TestStacks(t *testing.T) {
+	var stacks Stacks
+	random := rand.New(rand.NewPCG(1, 2))
+	seen := map[StackID][]FrameID{}
+	known := map[string]StackID{}
+	for range 20_000 {
+		frames := make([]FrameID, random.IntN(6))
+		for i := range frames {
+			frames[i] = FrameID(1 + random.IntN(5))
+		}
+		id, key := stacks.ID(frames), fmt.Sprint(frames)
+		if before, ok := known[key]; ok && before != id {
+			t.Fatalf("%v is stack %d, and was %d before", frames, id, before)
+		}
+		known[key], seen[id] = id, frames
+	}
+	if len(known) != len(seen) {
+		t.Errorf("%d different stacks have %d numbers", len(known), len(seen))
+	}
+	for id, want := range seen {
+		if got := slices.Collect(stacks.Frames(id)); !slices.Equal(got, want) {
+			t.Errorf("stack %d is %v, want %v", id, got, want)
+		}
+	}
+	for id, s := range stacks.All()[1:] {
+		if int(s.Caller) > id {
+			t.Errorf("stack %d comes before its caller %d", id+1, s.Caller)
+		}
+	}
+}
+
+func TestEmpty(t *testing.T) {
+	p := New(0)
+	if p.Strings.At(0) != "" || p.Stacks.At(0) != (Stack{}) || len(p.Frames()) != 1 || len(p.Labels()) != 1 || len(p.Stacks.All()) != 1 {
+		t.Error("number 0 is not the zero value in an empty profile")
+	}
+	if p.Strings.ID("") != 0 || p.Strings.ID("x") != 1 || p.Strings.At(1) != "x" {
+		t.Error("numbers do not start with 0 for the zero value")
+	}
+}
+
+// BenchmarkAdd adds samples with callchains of 30 frames, 5,000 different ones.
+func BenchmarkAdd(b *testing.B) {
+	random := rand.New(rand.NewPCG(1, 2))
+	chains := make([][]FrameID, 5000)
+	for i := range chains {
+		chains[i] = make([]FrameID, 30)
+		for depth := range chains[i] {
+			chains[i][depth] = FrameID(1 + depth*8 + random.IntN(1+(29-depth)/4))
+		}
+	}
+	p := New(Comm)
+	p.Events = []Event{{Name: "cycles"}}
+	b.ReportAllocs()
+	for i := range b.N {
+		chain := chains[i%len(chains)]
+		p.Add(Sample{Leaf: chain[0], Stack: p.Stacks.ID(chain), Count: 1, Value: 1000})
+	}
+}

@@ -1,0 +1,62 @@
+package profile
+
+// Sample is what was sampled, or several samples that are alike in all but Count and Value.
+type Sample struct {
+	Event  uint32 // the position in Profile.Events
+	Labels LabelsID
+	Leaf   FrameID // where the instruction pointer was; most often the innermost frame of the stack
+	Stack  StackID // 0 where no callchain was taken
+	Target FrameID // where the branch went that Leaf is the source of; 0 for samples that are no branches
+	Time   int64   // in ns of the recording's clock
+
+	Count uint64 // samples
+	Value uint64 // the sum of their periods, or of their weights, in the event's unit
+}
+
+// samples stores each sample once, with the sums of those that were like it.
+type samples struct {
+	all   []Sample
+	slots []uint32 // a hash table with linear probing, of a power of two: 1 + the position in all; 0 is free
+}
+
+func (s *samples) add(sample Sample) {
+	if 4*len(s.all) >= 3*len(s.slots) {
+		s.grow()
+	}
+	mask := uint64(len(s.slots) - 1)
+	for i := sample.hash() & mask; ; i = (i + 1) & mask {
+		at := s.slots[i]
+		if at == 0 {
+			s.all = append(s.all, sample)
+			s.slots[i] = uint32(len(s.all))
+			return
+		}
+		if known := &s.all[at-1]; known.like(&sample) {
+			known.Count += sample.Count
+			known.Value += sample.Value
+			return
+		}
+	}
+}
+
+func (s *samples) grow() {
+	s.slots = make([]uint32, max(128, 2*len(s.slots)))
+	mask := uint64(len(s.slots) - 1)
+	for at := range s.all {
+		i := s.all[at].hash() & mask
+		for s.slots[i] != 0 {
+			i = (i + 1) & mask
+		}
+		s.slots[i] = uint32(at + 1)
+	}
+}
+
+func (s *Sample) like(o *Sample) bool {
+	return s.Stack == o.Stack && s.Leaf == o.Leaf && s.Labels == o.Labels && s.Event == o.Event && s.Time == o.Time && s.Target == o.Target
+}
+
+func (s *Sample) hash() uint64 {
+	h := mix(uint64(s.Stack)<<32 | uint64(s.Leaf))
+	h = mix(h ^ uint64(s.Labels)<<32 ^ uint64(s.Event))
+	return mix(h ^ uint64(s.Time) ^ uint64(s.Target)<<32)
+}

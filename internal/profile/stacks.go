@@ -1,0 +1,96 @@
+package profile
+
+import "iter"
+
+// StackID is the number of a stack. That of the empty one is 0.
+type StackID uint32
+
+// Stack is a frame and the stack that called it.
+type Stack struct {
+	Caller StackID
+	Frame  FrameID
+}
+
+// Stacks are the nodes of a trie that grows from the outermost caller: stacks share what they have in common at that end.
+type Stacks struct {
+	all   []Stack   // the empty one first
+	slots []StackID // a hash table with linear probing, of a power of two; 0 is free
+}
+
+// Push returns the stack in which caller has called frame.
+func (s *Stacks) Push(caller StackID, frame FrameID) StackID {
+	if 4*len(s.all) >= 3*len(s.slots) {
+		s.grow()
+	}
+	stack := Stack{caller, frame}
+	mask := uint64(len(s.slots) - 1)
+	for i := stack.hash() & mask; ; i = (i + 1) & mask {
+		id := s.slots[i]
+		if id == 0 {
+			id = StackID(len(s.all))
+			s.all, s.slots[i] = append(s.all, stack), id
+			return id
+		}
+		if s.all[id] == stack {
+			return id
+		}
+	}
+}
+
+// ID returns the stack of these frames, the innermost first.
+func (s *Stacks) ID(frames []FrameID) StackID {
+	var stack StackID
+	for i := len(frames) - 1; i >= 0; i-- {
+		stack = s.Push(stack, frames[i])
+	}
+	return stack
+}
+
+// At returns the innermost frame of a stack, and its caller.
+func (s *Stacks) At(id StackID) Stack {
+	if id == 0 {
+		return Stack{}
+	}
+	return s.all[id]
+}
+
+// Frames goes through the frames of a stack, from the innermost to the outermost.
+func (s *Stacks) Frames(id StackID) iter.Seq[FrameID] {
+	return func(yield func(FrameID) bool) {
+		for id != 0 && yield(s.all[id].Frame) {
+			id = s.all[id].Caller
+		}
+	}
+}
+
+// All returns the stacks by their number, the empty one first; a caller comes before what it calls. The slice is the table's own.
+func (s *Stacks) All() []Stack {
+	if s.all == nil {
+		return make([]Stack, 1)
+	}
+	return s.all
+}
+
+func (s *Stacks) grow() {
+	if s.all == nil {
+		s.all = make([]Stack, 1, 64)
+	}
+	s.slots = make([]StackID, max(128, 2*len(s.slots)))
+	mask := uint64(len(s.slots) - 1)
+	for id, stack := range s.all[1:] {
+		i := stack.hash() & mask
+		for s.slots[i] != 0 {
+			i = (i + 1) & mask
+		}
+		s.slots[i] = StackID(id + 1)
+	}
+}
+
+func (s Stack) hash() uint64 { return mix(uint64(s.Caller)<<32 | uint64(s.Frame)) }
+
+// mix spreads the bits of a number: the finalizer of SplitMix64, which is in the public domain.
+func mix(x uint64) uint64 {
+	x = (x ^ x>>30) * 0xbf58476d1ce4e5b9
+	x = (x ^ x>>27) * 0x94d049bb133111eb
+	return x ^ x>>31
+}
