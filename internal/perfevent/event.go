@@ -120,6 +120,8 @@ func (r Reading) Sub(o Reading) Reading {
 const (
 	ReadFormatTimes = unix.PERF_FORMAT_TOTAL_TIME_ENABLED | unix.PERF_FORMAT_TOTAL_TIME_RUNNING
 	ReadFormatGroup = unix.PERF_FORMAT_GROUP
+	ReadFormatID    = unix.PERF_FORMAT_ID
+	ReadFormatLost  = unix.PERF_FORMAT_LOST // samples that found no room, Linux 6.0
 )
 
 // ErrPinned is returned by Read for an event with the flag Pinned that could not stay on a counter.

@@ -7,7 +7,6 @@ import (
 	"os"
 	"slices"
 	"sync/atomic"
-	"unsafe"
 
 	"golang.org/x/sys/unix"
 )
@@ -55,7 +54,7 @@ func (r *Ring) Close() error { return unix.Munmap(r.memory) }
 
 // Next returns the oldest record there is and makes room for others; false when there is none.
 func (r *Ring) Next() (Record, bool, error) {
-	control := (*unix.PerfEventMmapPage)(unsafe.Pointer(&r.memory[0]))
+	control := r.control()
 	// The kernel writes records and then data_head, and reads data_tail before it overwrites: loading and
 	// storing atomically is at least the acquire and release that perf_event_mmap_page asks for.
 	head := atomic.LoadUint64(&control.Data_head)

@@ -1,0 +1,80 @@
+package perfevent
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"os"
+	"sync/atomic"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+)
+
+// Unread is all that the kernel has written and that was not given back by Release: whole records, in two parts where they go around the
+// end of the ring. The memory is the ring's own.
+func (r *Ring) Unread() (first, rest []byte, err error) {
+	control := r.control()
+	head := atomic.LoadUint64(&control.Data_head)
+	tail := atomic.LoadUint64(&control.Data_tail)
+	n := head - tail
+	size := uint64(len(r.data))
+	if n > size {
+		return nil, nil, fmt.Errorf("ring buffer at %d: the kernel is ahead by more than the buffer", tail)
+	}
+	at := tail % size
+	if at+n <= size {
+		return r.data[at : at+n], nil, nil
+	}
+	return r.data[at:], r.data[:at+n-size], nil
+}
+
+// Release gives so many bytes of what Unread has returned back to the kernel.
+func (r *Ring) Release(n int) {
+	control := r.control()
+	atomic.StoreUint64(&control.Data_tail, atomic.LoadUint64(&control.Data_tail)+uint64(n))
+}
+
+// Size is how many bytes of records the ring has room for.
+func (r *Ring) Size() int { return len(r.data) }
+
+func (r *Ring) control() *unix.PerfEventMmapPage {
+	return (*unix.PerfEventMmapPage)(unsafe.Pointer(&r.memory[0]))
+}
+
+// MapOverwritten makes a ring like Map, in which the kernel overwrites what is oldest, for an event with the flag WriteBackward (Linux 4.7).
+// It is read with Newest.
+func (e *Event) MapOverwritten(order int) (*Ring, error) {
+	page := os.Getpagesize()
+	memory, err := unix.Mmap(e.fd, 0, page+page<<order, unix.PROT_READ, unix.MAP_SHARED)
+	if err != nil {
+		return nil, err
+	}
+	return &Ring{memory: memory, data: memory[page:]}, nil
+}
+
+// Newest copies what is whole in a ring of MapOverwritten, behind dst: the newest record first. The event's output must be paused.
+func (r *Ring) Newest(dst []byte) ([]byte, error) {
+	head := atomic.LoadUint64(&r.control().Data_head)
+	size := uint64(len(r.data))
+	end := uint64(0)
+	for {
+		if size-end < headerSize {
+			break
+		}
+		var header [headerSize]byte
+		r.copy(header[:], head+end)
+		n := uint64(binary.NativeEndian.Uint16(header[6:]))
+		if n == 0 || end+n > size { // never written, or overwritten in part
+			break
+		}
+		if n < headerSize {
+			return dst, errors.New("ring buffer: a record is smaller than its header")
+		}
+		end += n
+	}
+	from := len(dst)
+	dst = append(dst, make([]byte, end)...)
+	r.copy(dst[from:], head)
+	return dst, nil
+}

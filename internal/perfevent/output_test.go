@@ -1,0 +1,132 @@
+package perfevent
+
+import (
+	"bytes"
+	"encoding/binary"
+	"testing"
+
+	"github.com/bperf/bperf/test/require"
+)
+
+func TestUnread(t *testing.T) {
+	for _, tail := range []uint64{0, 40, 60, 1<<40 + 56} { // the last ones go around the end
+		data := make([]byte, 64)
+		want := bytes.Join([][]byte{record(RecordSample, 2, "12345678"), record(RecordLost, 0, ""), record(7, 1, "abcdefgh")}, nil)
+		r := fakeRing(data, put(data, tail, want), tail)
+		first, rest, err := r.Unread()
+		if err != nil || !bytes.Equal(append(bytes.Clone(first), rest...), want) {
+			t.Fatalf("at %d: %x and %x, %v; want %x", tail, first, rest, err, want)
+		}
+		r.Release(16)
+		if rec, ok, err := r.Next(); err != nil || !ok || rec.Type != RecordLost {
+			t.Errorf("at %d, behind the first record: %+v, %v, %v", tail, rec, ok, err)
+		}
+		r.Release(16)
+		if first, rest, err := r.Unread(); len(first)+len(rest) > 0 || err != nil {
+			t.Errorf("at %d: %x and %x, %v behind the last record", tail, first, rest, err)
+		}
+	}
+	if _, _, err := fakeRing(make([]byte, 64), 65, 0).Unread(); err == nil {
+		t.Error("a ring that is overrun is read")
+	}
+}
+
+// TestSetOutput finds the samples of two events in one ring, each with the ID of its event.
+func TestSetOutput(t *testing.T) {
+	require.Root(t)
+	attr := getppid(t)
+	attr.Sample, attr.SampleType = 1, SampleIdentifier
+	var events []*Event
+	var ids []uint64
+	for range 2 {
+		e := openSelf(t, attr, nil)
+		id, err := e.ID()
+		check(t, err)
+		events, ids = append(events, e), append(ids, id)
+	}
+	r, err := events[0].Map(2)
+	check(t, err)
+	defer func() { check(t, r.Close()) }()
+	check(t, events[1].SetOutput(events[0]))
+	for i, n := range []int{3, 5} {
+		during(t, events[i], func() { callGetppid(n) })
+	}
+	first, rest, err := r.Unread()
+	check(t, err)
+	all := append(bytes.Clone(first), rest...)
+	r.Release(len(all))
+	got := map[uint64]int{}
+	for ; len(all) >= 16; all = all[16:] {
+		if typ := binary.NativeEndian.Uint32(all); typ != RecordSample {
+			t.Fatalf("a record of type %d", typ)
+		}
+		got[binary.NativeEndian.Uint64(all[8:])]++
+	}
+	if got[ids[0]] != 3 || got[ids[1]] != 5 || len(got) != 2 {
+		t.Errorf("samples by ID %v, want 3 of %d and 5 of %d", got, ids[0], ids[1])
+	}
+}
+
+// TestOverwritten finds in a ring that is too small the newest samples, the newest first.
+func TestOverwritten(t *testing.T) {
+	require.Root(t)
+	attr := getppid(t)
+	attr.Sample, attr.SampleType, attr.Flags = 1, SampleTime, WriteBackward
+	e := openSelf(t, attr, nil)
+	r, err := e.MapOverwritten(0)
+	check(t, err)
+	defer func() { check(t, r.Close()) }()
+	during(t, e, func() { callGetppid(5) })
+	check(t, e.PauseOutput(true))
+	few, err := r.Newest(nil)
+	check(t, err)
+	if len(few) != 5*16 {
+		t.Fatalf("%d bytes, want 5 samples of 16", len(few))
+	}
+	during(t, e, func() { callGetppid(7) })
+	if again, err := r.Newest(nil); err != nil || !bytes.Equal(again, few) {
+		t.Errorf("%d bytes (%v) while the output is paused, want what there was", len(again), err)
+	}
+	check(t, e.PauseOutput(false))
+	during(t, e, func() { callGetppid(5000) })
+	check(t, e.PauseOutput(true))
+	all, err := r.Newest([]byte("before"))
+	check(t, err)
+	all, ok := bytes.CutPrefix(all, []byte("before"))
+	if !ok || len(all) != r.Size() {
+		t.Fatalf("%d bytes, want a ring of %d that is full", len(all), r.Size())
+	}
+	for last := ^uint64(0); len(all) > 0; all = all[16:] {
+		now := binary.NativeEndian.Uint64(all[8:])
+		if now > last {
+			t.Fatalf("a sample at %d is behind one at %d", now, last)
+		}
+		last = now
+	}
+}
+
+// TestLost counts the samples that found no room.
+func TestLost(t *testing.T) {
+	require.Root(t)
+	attr := getppid(t)
+	attr.Sample, attr.SampleType, attr.ReadFormat = 1, SampleIdentifier, ReadFormatID|ReadFormatLost
+	e, err := Open(&attr, Where{CPU: AnyCPU})
+	if err != nil {
+		t.Skipf("needs PERF_FORMAT_LOST, Linux 6.0: %v", err)
+	}
+	e.Close()
+	e = openSelf(t, attr, nil)
+	r, err := e.Map(0)
+	check(t, err)
+	defer func() { check(t, r.Close()) }()
+	check(t, e.Enable())
+	callGetppid(1000)
+	check(t, e.Disable())
+	var words [5]uint64
+	check(t, e.ReadWords(words[:]))
+	id, err := e.ID()
+	check(t, err)
+	if room := uint64(r.Size() / 16); words[0] != 1000 || words[3] != id || words[4]+room < 1000 || words[4] > 1000-room+1 {
+		t.Errorf("counted %d, ID %d (is %d), lost %d; want 1000 of which %d had room", words[0], words[3], id, words[4], room)
+	}
+}
