@@ -26,7 +26,13 @@ type Event struct {
 	Snapshot bool    // the value is a level, not a count: the last reading counts, not a difference
 	PerPkg   bool    // CPUs of one package report the same count
 
-	BPF    bool   // modifier b: count through shared BPF counters
+	BPF bool // modifier b: count through shared BPF counters
+
+	// What matters only for sampling.
+	ReadGroup   bool // modifier S: a sample of the leader has the readings of its whole group, whose other events do not sample
+	MostPrecise bool // modifier P: as precise as this CPU can
+	Guests      bool // modifiers G and H, both: the host and its guests
+
 	Filter string // tracepoint filter expression, or empty
 
 	// Term is the position, among all terms of the parsed list, of the term this event came from.

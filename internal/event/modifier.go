@@ -80,6 +80,7 @@ func (m modifiers) apply(e *Event) {
 		*flags |= perfevent.PreciseIPBit2
 	}
 	e.BPF = m.has("b")
+	e.ReadGroup, e.MostPrecise, e.Guests = m.has("S"), m.has("P"), m.has("G") && m.has("H")
 }
 
 // applyLeader sets what only the first event of a group can have: the kernel refuses it for others.
