@@ -12,6 +12,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/bperf/bperf/internal/control"
 	"github.com/bperf/bperf/internal/count/shared"
 	"github.com/bperf/bperf/internal/count/shared/upstream"
 	"github.com/bperf/bperf/internal/stat"
@@ -170,7 +171,7 @@ func runStat(o *statOptions, given func(string) bool, args []string) error {
 		out.note("-p and -t count tasks wherever they run: -a and -C are ignored")
 	}
 	if o.control != "" {
-		if cfg.Control, err = stat.OpenControl(o.control, out.note); err != nil {
+		if cfg.Control, err = control.Open(o.control, out.note); err != nil {
 			return &ExitError{Status: statusBadOption, Err: err}
 		}
 	}

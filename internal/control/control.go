@@ -1,4 +1,5 @@
-package stat
+// Package control is the remote control of a session that counts or records: the option --control.
+package control
 
 import (
 	"bufio"
@@ -10,30 +11,30 @@ import (
 	"syscall"
 )
 
-// Control is a session's remote control: lines are read from one descriptor, and each is answered
+// Channel is a session's remote control: lines are read from one descriptor, and each is answered
 // with "ack" on another.
-type Control struct {
+type Channel struct {
 	in       *os.File
 	ack      *os.File // nil without one
 	commands chan Command
 	warn     func(string)
 }
 
-// Command is a line that Control understands.
+// Command is a line that is understood.
 type Command string
 
 // The commands, as perf names them.
 const (
-	CommandEnable  Command = "enable"
-	CommandDisable Command = "disable"
-	CommandPing    Command = "ping"
-	CommandStop    Command = "stop"
+	Enable  Command = "enable"
+	Disable Command = "disable"
+	Ping    Command = "ping"
+	Stop    Command = "stop"
 )
 
-// OpenControl opens the argument of --control: fd:CTL[,ACK], numbers of inherited descriptors, or
+// Open opens the argument of --control: fd:CTL[,ACK], numbers of inherited descriptors, or
 // fifo:CTL[,ACK], paths of FIFOs. A FIFO is opened for writing as well, so that it stays open when
 // a writer goes. Lines that are not understood go to warn.
-func OpenControl(arg string, warn func(string)) (*Control, error) {
+func Open(arg string, warn func(string)) (*Channel, error) {
 	kind, names, _ := strings.Cut(arg, ":")
 	ctl, ack, _ := strings.Cut(names, ",")
 	var open func(string) (*os.File, error)
@@ -45,7 +46,7 @@ func OpenControl(arg string, warn func(string)) (*Control, error) {
 	default:
 		return nil, fmt.Errorf("--control takes fd:CTL[,ACK] or fifo:CTL[,ACK], not %q", arg)
 	}
-	c := &Control{commands: make(chan Command), warn: warn}
+	c := &Channel{commands: make(chan Command), warn: warn}
 	var err error
 	if c.in, err = open(ctl); err != nil {
 		return nil, fmt.Errorf("--control %s: %w", arg, err)
@@ -85,12 +86,12 @@ func fifo(path string) (*os.File, error) {
 }
 
 // read takes lines until the descriptor is closed.
-func (c *Control) read() {
+func (c *Channel) read() {
 	defer close(c.commands)
 	lines := bufio.NewScanner(c.in)
 	for lines.Scan() {
 		switch command := Command(strings.TrimRight(lines.Text(), "\x00 \r")); command {
-		case CommandEnable, CommandDisable, CommandPing, CommandStop:
+		case Enable, Disable, Ping, Stop:
 			c.commands <- command
 		case "":
 		default:
@@ -103,7 +104,7 @@ func (c *Control) read() {
 }
 
 // Commands is closed when no more can come. Without a control there never are any.
-func (c *Control) Commands() <-chan Command {
+func (c *Channel) Commands() <-chan Command {
 	if c == nil {
 		return nil
 	}
@@ -111,7 +112,7 @@ func (c *Control) Commands() <-chan Command {
 }
 
 // Ack answers that a command was carried out.
-func (c *Control) Ack() error {
+func (c *Channel) Ack() error {
 	if c.ack == nil {
 		return nil
 	}

@@ -1,4 +1,4 @@
-package stat
+package control
 
 import (
 	"bufio"
@@ -18,7 +18,7 @@ func TestControl(t *testing.T) {
 		}
 	}
 	warnings := make(chan string, 1)
-	c, err := OpenControl("fifo:"+ctl+","+ack, func(s string) { warnings <- s })
+	c, err := Open("fifo:"+ctl+","+ack, func(s string) { warnings <- s })
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -36,7 +36,7 @@ func TestControl(t *testing.T) {
 		t.Fatal(err)
 	}
 	acks := bufio.NewReader(r)
-	for _, want := range []Command{CommandEnable, CommandDisable, CommandStop} {
+	for _, want := range []Command{Enable, Disable, Stop} {
 		if got := <-c.Commands(); got != want {
 			t.Fatalf("command = %q, want %q", got, want)
 		}
@@ -65,8 +65,8 @@ func TestControlErrors(t *testing.T) {
 		"fifo:/nonexisten": "no such file",
 		"fifo:" + file:     "is not a FIFO",
 	} {
-		if _, err := OpenControl(arg, nil); err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("OpenControl(%q) = %v, want it to say %q", arg, err, want)
+		if _, err := Open(arg, nil); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("Open(%q) = %v, want it to say %q", arg, err, want)
 		}
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/bperf/bperf/internal/control"
 	"github.com/bperf/bperf/internal/count"
 	"github.com/bperf/bperf/internal/count/shared"
 	"github.com/bperf/bperf/internal/target"
@@ -177,7 +178,7 @@ func (r *run) wait() error {
 		ended, stop = r.cfg.Target.Watch()
 		defer stop()
 	}
-	control := r.cfg.Control.Commands()
+	commands := r.cfg.Control.Commands()
 	for {
 		select {
 		case r.result.Command = <-r.exited:
@@ -200,9 +201,9 @@ func (r *run) wait() error {
 			if r.intervals == r.cfg.IntervalCount {
 				return r.end(syscall.SIGTERM)
 			}
-		case c, ok := <-control:
+		case c, ok := <-commands:
 			if !ok {
-				control = nil
+				commands = nil
 				break
 			}
 			over, err := r.obey(c)
@@ -260,15 +261,15 @@ func (r *run) end(sig syscall.Signal) error {
 }
 
 // obey does what the control descriptor says.
-func (r *run) obey(c Command) (over bool, err error) {
+func (r *run) obey(c control.Command) (over bool, err error) {
 	switch c {
-	case CommandEnable:
+	case control.Enable:
 		err = r.enable()
 		r.cfg.Notify("Events enabled")
-	case CommandDisable:
+	case control.Disable:
 		err = r.disable()
 		r.cfg.Notify("Events disabled")
-	case CommandStop:
+	case control.Stop:
 		over, err = true, r.end(syscall.SIGTERM)
 	}
 	if err != nil {

@@ -12,6 +12,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/bperf/bperf/internal/control"
 	"github.com/bperf/bperf/internal/count"
 	"github.com/bperf/bperf/internal/count/program"
 	"github.com/bperf/bperf/internal/count/shared"
@@ -42,16 +43,16 @@ type Config struct {
 	NoMerge     bool // keep the boxes of an uncore PMU apart
 	Aggregation Aggregation
 
-	Interval      time.Duration // 0 for one result at the end
-	IntervalCount int           // end after as many, 0 for no such end
-	Timeout       time.Duration // end after it, 0 for no such end
-	Delay         time.Duration // start counting so long after the start
-	StartDisabled bool          // start counting when the control descriptor says so
-	Repeat        int           // runs; 0 for until interrupted
-	Sync          bool          // write out dirty pages before each run
-	Pre, Post     string        // shell commands around each run
-	Control       *Control      // or nil
-	Summary       bool          // with Interval: the sum at the end, too
+	Interval      time.Duration    // 0 for one result at the end
+	IntervalCount int              // end after as many, 0 for no such end
+	Timeout       time.Duration    // end after it, 0 for no such end
+	Delay         time.Duration    // start counting so long after the start
+	StartDisabled bool             // start counting when the control descriptor says so
+	Repeat        int              // runs; 0 for until interrupted
+	Sync          bool             // write out dirty pages before each run
+	Pre, Post     string           // shell commands around each run
+	Control       *control.Channel // or nil
+	Summary       bool             // with Interval: the sum at the end, too
 
 	Signals <-chan os.Signal // end the session
 	Notify  func(string)     // takes lines for the person who waits: "Events enabled", warnings

@@ -26,7 +26,7 @@ var layers = [][]string{
 	{"internal/stat", "internal/record", "internal/sample", "internal/report"},
 	{"internal/profile", "internal/perfdata"},
 	{"internal/count", "internal/bpfprog", "internal/symbol"},
-	{"internal/event", "internal/target"},
+	{"internal/event", "internal/target", "internal/control"},
 	{"internal/kernel"},
 	{"internal/perfevent"},
 }
