@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/binary"
 	"testing"
+	"time"
 
 	"github.com/bperf/bperf/test/require"
 )
@@ -129,4 +130,33 @@ func TestLost(t *testing.T) {
 	if room := uint64(r.Size() / 16); words[0] != 1000 || words[3] != id || words[4]+room < 1000 || words[4] > 1000-room+1 {
 		t.Errorf("counted %d, ID %d (is %d), lost %d; want 1000 of which %d had room", words[0], words[3], id, words[4], room)
 	}
+}
+
+// TestWaiter wakes for a ring that is as full as was asked for, and not before; when it is told to; and once for a thread that has ended.
+func TestWaiter(t *testing.T) {
+	require.Root(t)
+	attr := getppid(t)
+	attr.Sample, attr.SampleType, attr.Flags, attr.Wakeup = 1, SampleTime, Watermark, 16*10
+	e := openSelf(t, attr, nil)
+	r, err := e.Map(1)
+	check(t, err)
+	defer func() { check(t, r.Close()) }()
+	w, err := NewWaiter()
+	check(t, err)
+	defer func() { check(t, w.Close()) }()
+	check(t, w.Add(e))
+	wait := func(timeout time.Duration, want bool) {
+		t.Helper()
+		if ready, err := w.Wait(timeout); ready != want || err != nil {
+			t.Fatalf("ready: %v (%v), want %v", ready, err, want)
+		}
+	}
+	during(t, e, func() { callGetppid(9) })
+	wait(0, false)
+	during(t, e, func() { callGetppid(3) })
+	wait(time.Minute, true)
+	wait(0, false)
+	w.Wake()
+	wait(-1, true)
+	wait(0, false)
 }

@@ -1,0 +1,82 @@
+package perfevent
+
+import (
+	"encoding/binary"
+	"fmt"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// Waiter waits until rings have something to read.
+type Waiter struct {
+	epoll int
+	wake  int // eventfd
+}
+
+// NewWaiter makes a Waiter for no ring.
+func NewWaiter() (*Waiter, error) {
+	epoll, err := unix.EpollCreate1(unix.EPOLL_CLOEXEC)
+	if err != nil {
+		return nil, fmt.Errorf("wait for records: %w", err)
+	}
+	wake, err := unix.Eventfd(0, unix.EFD_CLOEXEC|unix.EFD_NONBLOCK)
+	if err != nil {
+		unix.Close(epoll)
+		return nil, fmt.Errorf("wait for records: %w", err)
+	}
+	w := &Waiter{epoll, wake}
+	if err := w.add(wake); err != nil {
+		w.Close()
+		return nil, err
+	}
+	return w, nil
+}
+
+// Add waits for the event that has a ring, too. Of events that share the ring it is enough to add the one that was mapped.
+func (w *Waiter) Add(e *Event) error { return w.add(e.fd) }
+
+// add waits for edges: an event whose thread has ended is ready for ever (POLLHUP).
+func (w *Waiter) add(fd int) error {
+	event := unix.EpollEvent{Events: unix.EPOLLIN | 1<<31 /* EPOLLET */, Fd: int32(fd)}
+	if err := unix.EpollCtl(w.epoll, unix.EPOLL_CTL_ADD, fd, &event); err != nil {
+		return fmt.Errorf("wait for records: %w", err)
+	}
+	return nil
+}
+
+// Wait returns when a ring is as full as its event's Wakeup says, when the thread of an event has ended, after Wake, or after the timeout;
+// ready is false then. A timeout of less than 0 is none.
+func (w *Waiter) Wait(timeout time.Duration) (ready bool, err error) {
+	var events [64]unix.EpollEvent
+	ms := -1
+	if timeout >= 0 {
+		ms = int(timeout.Milliseconds())
+	}
+	n, err := unix.EpollWait(w.epoll, events[:], ms)
+	if err == unix.EINTR {
+		return false, nil
+	}
+	if err != nil {
+		return false, fmt.Errorf("wait for records: %w", err)
+	}
+	for _, e := range events[:n] {
+		if int(e.Fd) == w.wake {
+			var count [8]byte
+			unix.Read(w.wake, count[:]) // nothing is there if another Wait was faster
+		}
+	}
+	return n > 0, nil
+}
+
+// Wake lets Wait return. It may be called at any time before Close.
+func (w *Waiter) Wake() {
+	one := binary.NativeEndian.AppendUint64(nil, 1)
+	unix.Write(w.wake, one) // it cannot fail but for an overflow, and then it is awake
+}
+
+// Close ends waiting. Events stay open.
+func (w *Waiter) Close() error {
+	unix.Close(w.wake)
+	return unix.Close(w.epoll)
+}
