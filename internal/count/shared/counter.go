@@ -24,7 +24,7 @@ import (
 // Counter is a count.Counter of shared events. It is not safe for concurrent use.
 type Counter struct {
 	mu       sync.Mutex // between the methods and followCPUs
-	uevents  uevents
+	uevents  target.CPUChanges
 	failed   error // in followCPUs
 	o        *objects
 	place    *place

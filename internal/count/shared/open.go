@@ -40,7 +40,7 @@ type Where struct {
 func Open(where Where, list event.List, t target.Target, o count.Options) (*Counter, error) {
 	c := &Counter{where: where, target: t, options: o, units: len(t.Threads)+len(t.Cgroups) > 0, followed: make(map[int]*followed)}
 	var err error
-	if c.uevents, err = openUevents(); err != nil {
+	if c.uevents, err = target.ListenForCPUs(); err != nil {
 		return nil, err
 	}
 	if c.place, err = openPlace(where.Dir); err != nil {

@@ -1,0 +1,79 @@
+package target
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"os"
+	"strconv"
+	"strings"
+	"syscall"
+)
+
+// CPUChange is the kernel's message that a CPU has come or gone.
+type CPUChange struct {
+	Number uint64 // of all messages of the kernel; 0 when some were lost
+	CPU    int
+	Online bool
+}
+
+// parseUevent reads a message (https://docs.kernel.org/driver-api/basics.html, kobject_uevent): a head, and then lines of
+// "KEY=value" that each end with a zero byte. It returns false if it is not about a CPU.
+func parseUevent(message []byte) (CPUChange, bool) {
+	values := make(map[string]string)
+	for part := range bytes.SplitSeq(message, []byte{0}) {
+		if key, value, ok := strings.Cut(string(part), "="); ok {
+			values[key] = value
+		}
+	}
+	action := values["ACTION"]
+	if values["SUBSYSTEM"] != "cpu" || action != "online" && action != "offline" {
+		return CPUChange{}, false
+	}
+	cpu, err := strconv.Atoi(strings.TrimPrefix(values["DEVPATH"], "/devices/system/cpu/cpu"))
+	if err != nil {
+		return CPUChange{}, false
+	}
+	number, err := strconv.ParseUint(values["SEQNUM"], 10, 64)
+	return CPUChange{number, cpu, action == "online"}, err == nil
+}
+
+// CPUChanges is a socket that gets the kernel's messages (NETLINK_KOBJECT_UEVENT).
+type CPUChanges struct{ file *os.File }
+
+// kernelUevents is the multicast group of the kernel itself.
+const kernelUevents = 1
+
+// ListenForCPUs hears of all CPUs that come and go from now on.
+func ListenForCPUs() (CPUChanges, error) {
+	fd, err := syscall.Socket(syscall.AF_NETLINK, syscall.SOCK_DGRAM|syscall.SOCK_CLOEXEC|syscall.SOCK_NONBLOCK, syscall.NETLINK_KOBJECT_UEVENT)
+	if err == nil {
+		if err = syscall.Bind(fd, &syscall.SockaddrNetlink{Family: syscall.AF_NETLINK, Groups: kernelUevents}); err != nil {
+			syscall.Close(fd)
+		}
+	}
+	if err != nil {
+		return CPUChanges{}, fmt.Errorf("listen for CPUs that come and go: %w", err)
+	}
+	return CPUChanges{os.NewFile(uintptr(fd), "uevents")}, nil
+}
+
+// Close makes Next fail.
+func (u CPUChanges) Close() error { return u.file.Close() }
+
+// Next waits for the next message about a CPU. It fails when the socket has been closed.
+func (u CPUChanges) Next() (CPUChange, error) {
+	message := make([]byte, 8192)
+	for {
+		n, err := u.file.Read(message)
+		if errors.Is(err, syscall.ENOBUFS) {
+			return CPUChange{Online: true}, nil
+		}
+		if err != nil {
+			return CPUChange{}, err
+		}
+		if e, ok := parseUevent(message[:n]); ok {
+			return e, nil
+		}
+	}
+}
