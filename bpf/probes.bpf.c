@@ -5,7 +5,8 @@
  *
  * A CPU has a perf event per event of the session, which runs all the time. The readings at entry belong to one run: they are
  * kept in a slot of the CPU with the address of the run's frame, which no other run that has not ended can have. BPF programs do
- * not migrate, so that the exit finds them on the same CPU, whatever ran in between.
+ * not migrate, so that the exit finds them on the same CPU, whatever ran in between. Runs that come while one of the two programs
+ * is at work have only one of them run: what they leave behind is told from what belongs to another by the order in which runs begin.
  */
 #include "kernel.h"
 
@@ -26,7 +27,8 @@ struct reading {
 
 /* slot has the readings that a run began with. */
 struct slot {
-	__u64 frame; /* address of the run's arguments on the stack; 0 for a free slot */
+	__u64 frame; /* address of the run's arguments on the stack */
+	__u64 turn;  /* which of the runs that began on the CPU it is */
 	__u64 task;
 	__u64 switches; /* of the task until then */
 	__u64 read;	/* events that could be read, one bit each */
@@ -46,6 +48,7 @@ struct sum {
 enum dropped {
 	DROPPED_BEGUN,	    /* its beginning was not seen */
 	DROPPED_FULL,	    /* its slot was given to another run: those that end are in DROPPED_BEGUN, too */
+	DROPPED_MIXED,	    /* its beginning may be that of another run */
 	DROPPED_SWITCHED,   /* other tasks ran meanwhile */
 	DROPPED_UNREADABLE, /* an event could not be read */
 	DROPPED_KINDS,
@@ -54,8 +57,9 @@ enum dropped {
 struct cpu {
 	__u64 runs; /* that ended */
 	__u64 dropped[DROPPED_KINDS];
-	__u64 victim;	/* slot that is taken next if none is free */
-	__u64 entering; /* on_entry is at work: what interrupts it has no beginning of its own */
+	__u64 live;	/* slots that are taken, one bit each */
+	__u64 turns;	/* runs that began */
+	__u64 entering; /* frame for which on_entry is at work: what interrupts it has no beginning of its own */
 	struct slot slots[SLOTS];
 	struct bpf_perf_event_value now[MAX_EVENTS];
 	struct sum sums[MAX_EVENTS];
@@ -117,13 +121,14 @@ static __always_inline __u64 read_all(struct bpf_perf_event_value *to)
 	return read;
 }
 
-struct task_struct___switches {
+struct task_struct___run {
+	void *stack;
 	unsigned long nvcsw;
 	unsigned long nivcsw;
 } __attribute__((preserve_access_index));
 
 /* switches is how often a task was switched away from. */
-static __always_inline __u64 switches(struct task_struct___switches *task)
+static __always_inline __u64 switches(const struct task_struct___run *task)
 {
 	return task->nvcsw + task->nivcsw;
 }
@@ -174,32 +179,67 @@ __noinline int record(struct cpu *cpu, __u32 event)
 	return 0;
 }
 
+/* Kernel stacks are that large, and aligned to their size. */
+#define STACK 0x4000
+#define LARGEST_STACK 0x10000
+
+/* ended tells of a slot of this task whether its run has ended although its slot is taken, seen from a run that begins at a frame. The
+ * kernel runs no on_exit within an on_exit on the same CPU: such runs leave their slot behind. A run that has not ended is further up on the
+ * same stack, or on the stack of the task, which what interrupts it leaves for another. */
+static __always_inline bool ended(const struct slot *slot, __u64 frame, const struct task_struct___run *task)
+{
+	__u64 stack = (__u64)task->stack;
+
+	if (slot->task != (__u64)task)
+		return false;
+	if ((slot->frame ^ frame) < STACK)
+		return slot->frame <= frame;
+	return frame - stack < LARGEST_STACK && slot->frame - stack >= LARGEST_STACK;
+}
+
+/* take finds a slot for the run that enters. If there is none it takes that of the oldest. */
+static __noinline __u64 take(struct cpu *cpu, const struct task_struct___run *task)
+{
+	__u64 i, taken = 0, turn = ~0ULL, frame = cpu->entering; /* a number: the verifier does not let one compute with ctx */
+
+	for (i = 0; i < SLOTS; i++) {
+		struct slot *slot = &cpu->slots[i];
+
+		if (!(cpu->live >> i & 1) || slot->frame == frame || slot->window != window || ended(slot, frame, task)) {
+			cpu->live &= ~(1ULL << i);
+			taken = i;
+			turn = 0;
+		} else if (slot->turn < turn) {
+			taken = i;
+			turn = slot->turn;
+		}
+	}
+	if (turn)
+		cpu->dropped[DROPPED_FULL]++;
+	return taken;
+}
+
 SEC("fentry/target")
 int on_entry(void *ctx)
 {
 	struct cpu *cpu = this_cpu();
-	struct task_struct___switches *task;
-	struct slot *slot = NULL;
-	__u64 now = window;
-	__u32 i;
+	struct task_struct___run *task;
+	struct slot *slot;
+	__u64 now = window, i = 0;
 
 	if (!cpu || !(now & 1))
 		return 0;
-	cpu->entering = 1;
+	cpu->entering = (__u64)ctx;
 	barrier();
-	for (i = 0; i < SLOTS; i++) {
-		/* A run with the same frame has ended without on_exit. */
-		if (!cpu->slots[i].frame || cpu->slots[i].frame == (__u64)ctx || cpu->slots[i].window != now) {
-			slot = &cpu->slots[i];
-			break;
-		}
-	}
-	if (!slot) {
-		slot = &cpu->slots[cpu->victim++ % SLOTS];
-		cpu->dropped[DROPPED_FULL]++;
-	}
 	task = (void *)bpf_get_current_task_btf();
+	if (cpu->live)
+		i = take(cpu, task);
+	slot = &cpu->slots[i % SLOTS];
+	/* First, so that an on_exit which this interrupts sees that its slot is another's. */
+	slot->turn = ++cpu->turns;
 	slot->frame = (__u64)ctx;
+	barrier();
+	cpu->live |= 1ULL << i;
 	slot->window = now;
 	slot->task = (__u64)task;
 	slot->switches = switches(task);
@@ -209,51 +249,88 @@ int on_entry(void *ctx)
 	return 0;
 }
 
+/* find is the slot of a run, or SLOTS. */
+static __always_inline __u64 find(struct cpu *cpu, __u64 frame)
+{
+	__u64 i;
+
+	for (i = 0; i < SLOTS; i++) {
+		if ((cpu->live >> i & 1) && cpu->slots[i].frame == frame)
+			break;
+	}
+	return i;
+}
+
+/* later frees the slots of runs that began after one that ends, and returns whether there are any. */
+static __noinline bool later(struct cpu *cpu, __u64 turn)
+{
+	bool any = false;
+	__u64 i;
+
+	for (i = 0; i < SLOTS; i++) {
+		if ((cpu->live >> i & 1) && cpu->slots[i].window == window && cpu->slots[i].turn > turn) {
+			cpu->live &= ~(1ULL << i);
+			any = true;
+		}
+	}
+	return any;
+}
+
 SEC("fexit/target")
 int on_exit(void *ctx)
 {
-	__u64 now = window, read, began, all = nr_events == MAX_EVENTS ? ~0ULL : (1ULL << nr_events) - 1;
+	__u64 now = window, read, began, turn, n, all = nr_events == MAX_EVENTS ? ~0ULL : (1ULL << nr_events) - 1;
 	struct cpu *cpu = this_cpu();
-	struct task_struct___switches *task;
-	struct slot *slot = NULL;
+	struct task_struct___run *task;
+	struct slot *slot;
 	__u32 i;
 
 	if (!cpu || !(now & 1))
 		return 0;
 	read = read_all(cpu->now);
 	cpu->runs++;
-	for (i = 0; i < SLOTS; i++) {
-		if (cpu->slots[i].frame == (__u64)ctx) {
-			slot = &cpu->slots[i];
-			break;
-		}
-	}
-	if (!slot) {
+	n = find(cpu, (__u64)ctx);
+	if (n >= SLOTS) {
 		cpu->dropped[DROPPED_BEGUN]++;
 		return 0;
 	}
-	slot->frame = 0;
+	slot = &cpu->slots[n];
+	turn = slot->turn;
 	began = slot->read;
 	task = (void *)bpf_get_current_task_btf();
-	if (cpu->entering || slot->window != now) {
+	if (slot->window != now) {
+		cpu->live &= ~(1ULL << n);
 		cpu->dropped[DROPPED_BEGUN]++;
 		return 0;
 	}
 	if (slot->task != (__u64)task || slot->switches != switches(task)) {
+		cpu->live &= ~(1ULL << n);
 		cpu->dropped[DROPPED_SWITCHED]++;
 		return 0;
 	}
+	for (i = 0; i < MAX_EVENTS && i < nr_events; i++) {
+		cpu->now[i].counter -= slot->start[i].counter;
+		cpu->now[i].enabled -= slot->start[i].enabled;
+		cpu->now[i].running -= slot->start[i].running;
+	}
+	barrier();
+	/*
+	 * The kernel runs no on_entry within an on_entry on the same CPU. The slot of a run that began so is none, or one that a run
+	 * at the same place left behind. Runs that interrupt each other end before those that they interrupt.
+	 */
+	if (cpu->entering || slot->turn != turn || (cpu->live & ~(1ULL << n) && later(cpu, turn))) {
+		cpu->live &= ~(1ULL << n);
+		cpu->dropped[DROPPED_MIXED]++;
+		return 0;
+	}
+	cpu->live &= ~(1ULL << n);
 	if (((read & began) | partial_events) != all) {
 		cpu->dropped[DROPPED_UNREADABLE]++;
 		return 0;
 	}
 	for (i = 0; i < MAX_EVENTS && i < nr_events; i++) {
-		if (!((read & began) >> i & 1))
-			continue;
-		cpu->now[i].counter -= slot->start[i].counter;
-		cpu->now[i].enabled -= slot->start[i].enabled;
-		cpu->now[i].running -= slot->start[i].running;
-		record(cpu, i);
+		if (read & began & 1ULL << i)
+			record(cpu, i);
 	}
 	return 0;
 }

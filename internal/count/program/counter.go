@@ -303,7 +303,7 @@ func (c *Counter) misses(p *probes) (Misses, error) {
 
 // counted is how many runs are in the sums.
 func (s *probesCpu) counted() uint64 {
-	return s.Runs - s.Dropped[droppedBegun] - s.Dropped[droppedSwitched] - s.Dropped[droppedUnreadable]
+	return s.Runs - s.Dropped[droppedBegun] - s.Dropped[droppedMixed] - s.Dropped[droppedSwitched] - s.Dropped[droppedUnreadable]
 }
 
 // time is the time for which the first event that the CPU has was enabled within runs, in ns.
@@ -320,6 +320,7 @@ func (s *probesCpu) time(events int) uint64 {
 const (
 	droppedBegun = iota
 	droppedFull
+	droppedMixed
 	droppedSwitched
 	droppedUnreadable
 )

@@ -9,7 +9,7 @@ import (
 type Losses struct {
 	Target      Target
 	UnderWay    uint64 // when the session began to count
-	Interrupted uint64 // a probe was at work on that CPU when they began or ended
+	Interrupted uint64 // a probe was at work on that CPU when they began or ended, or they came while theirs was
 	Nested      uint64 // more of them had begun on a CPU at a time than there is room for
 	Switched    uint64 // other tasks ran before they ended: they slept, or were preempted
 	Unreadable  uint64 // an event could not be read
@@ -31,17 +31,18 @@ func (c *Counter) Losses() ([]Losses, error) {
 			return nil, err
 		}
 		l := Losses{Target: s.Target}
-		var begun, full uint64
+		var begun, full, mixed uint64
 		for i := range state {
 			begun += state[i].Dropped[droppedBegun]
 			full += state[i].Dropped[droppedFull]
+			mixed += state[i].Dropped[droppedMixed]
 			l.Switched += state[i].Dropped[droppedSwitched]
 			l.Unreadable += state[i].Dropped[droppedUnreadable]
 		}
-		l.Nested = min(full, begun)
-		entries := min(misses.Entry, begun-l.Nested)
-		l.Interrupted = entries + misses.Exit
-		l.UnderWay = begun - l.Nested - entries
+		entries := min(misses.Entry, begun)
+		l.Interrupted = entries + misses.Exit + mixed
+		l.Nested = min(full, begun-entries)
+		l.UnderWay = begun - entries - l.Nested
 		all = append(all, l)
 	}
 	return all, nil

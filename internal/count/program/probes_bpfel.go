@@ -16,12 +16,14 @@ import (
 type probesCpu struct {
 	_        structs.HostLayout
 	Runs     uint64
-	Dropped  [4]uint64
-	Victim   uint64
+	Dropped  [5]uint64
+	Live     uint64
+	Turns    uint64
 	Entering uint64
 	Slots    [4]struct {
 		_        structs.HostLayout
 		Frame    uint64
+		Turn     uint64
 		Task     uint64
 		Switches uint64
 		Read     uint64

@@ -1,0 +1,89 @@
+package program
+
+import (
+	"testing"
+	"time"
+
+	"github.com/cilium/ebpf"
+	"github.com/cilium/ebpf/link"
+
+	"github.com/bperf/bperf/internal/perfevent"
+	"github.com/bperf/bperf/test/require"
+)
+
+// interrupt lets the kernel have interrupts of timers on the first CPU as often as it allows, until the test is over.
+func interrupt(t *testing.T) {
+	t.Helper()
+	for _, period := range []uint64{10_000, 11_003, 13_007} { // in ns; 10,000 is the least
+		e, err := perfevent.Open(&perfevent.Attr{Type: perfevent.TypeSoftware, Config: perfevent.SoftwareCPUClock, Sample: period},
+			perfevent.Where{Thread: perfevent.AnyThread, CPU: 0})
+		check(t, err)
+		t.Cleanup(func() { e.Close() })
+	}
+}
+
+// interrupted runs a program that does nothing, so that its probes are most of a run, and in each interrupt of a timer, too. Each run is
+// either counted or dropped.
+func interrupted(t *testing.T, events string, repeat int) (r result, lost Losses) {
+	t.Helper()
+	prog, target := load(t, &ebpf.ProgramSpec{Type: ebpf.RawTracepoint, Instructions: loop(0)})
+	c := tracing(t, events, target)
+	runs := kernelRuns(t, prog)
+	check(t, c.Enable())
+	interrupt(t)
+	l, err := link.AttachRawTracepoint(link.RawTracepointOptions{Name: "hrtimer_expire_entry", Program: prog})
+	check(t, err)
+	check(t, perfevent.OnCPU(0, func() error {
+		for range repeat {
+			if _, err := prog.Run(&ebpf.RunOptions{}); err != nil {
+				return err
+			}
+		}
+		return nil
+	}))
+	check(t, l.Close())
+	time.Sleep(10 * time.Millisecond) // for the grace period after which the tracepoint runs it no more
+	check(t, c.Disable())
+	r = read(t, c, 0)
+	all, err := c.Losses()
+	check(t, err)
+	lost = all[0]
+	misses := c.programs[0].probes.misses
+	t.Logf("%d runs, %d of them nested; probes left out: %+v; counts of a run from %d to %d; dropped: %v",
+		r.runs, r.runs-uint64(repeat), misses, r.events[0].Runs.Min, r.events[0].Runs.Max, lost)
+	own, err := prog.Stats()
+	check(t, err)
+	if misses.Entry+misses.Exit == 0 && own.RecursionMisses == 0 { // Linux 7.2 does not run it within a run of the test's
+		t.Error("no run began or ended within a probe")
+	}
+	if got := runs(); r.runs != got || r.events[0].Runs.Counted+r.dropped != r.runs || lost.Total() != r.dropped {
+		t.Errorf("%d runs of %d, %d counted, %d dropped: %v", r.runs, got, r.events[0].Runs.Counted, r.dropped, lost)
+	}
+	if lost.Interrupted < misses.Entry+misses.Exit || lost.UnderWay != 0 || lost.Nested != 0 {
+		t.Errorf("%+v probes were left out: %v", misses, lost)
+	}
+	return r, lost
+}
+
+// TestProbesInterrupted has runs that come while a probe of another run is at work.
+func TestProbesInterrupted(t *testing.T) {
+	require.Guest(t)
+	r, _ := interrupted(t, "cpu-clock,page-faults,dummy,context-switches", 2000)
+	for i, e := range r.events[1:] {
+		if e.Value > 100 {
+			t.Errorf("event %d counted %d", i+1, e.Value)
+		}
+	}
+}
+
+// TestProbesInterruptedCounts has none of them count more than it and what interrupts it can have.
+func TestProbesInterruptedCounts(t *testing.T) {
+	require.ExactPMU(t)
+	require.OneCPU(t)
+	r, _ := interrupted(t, "instructions,cycles,instructions:k,cycles:k", 4000)
+	for i, e := range r.events {
+		if e.Runs.Min < 200 || e.Runs.Max > 300_000 || e.Value > e.Runs.Counted*e.Runs.Max {
+			t.Errorf("event %d counted %d, in a run from %d to %d", i, e.Value, e.Runs.Min, e.Runs.Max)
+		}
+	}
+}
