@@ -25,6 +25,7 @@ var (
 	programs = object{"BPF program", unix.BPF_PROG_GET_NEXT_ID, unix.BPF_PROG_GET_FD_BY_ID}
 	maps     = object{"BPF map", unix.BPF_MAP_GET_NEXT_ID, unix.BPF_MAP_GET_FD_BY_ID}
 	links    = object{"BPF link", bpfLinkGetNextID, bpfLinkGetFDByID}
+	btfs     = object{"BTF", unix.BPF_BTF_GET_NEXT_ID, unix.BPF_BTF_GET_FD_BY_ID}
 )
 
 // Commands of include/uapi/linux/bpf.h (Linux 5.8).

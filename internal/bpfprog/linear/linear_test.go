@@ -1,0 +1,267 @@
+package linear
+
+import (
+	"encoding/binary"
+	"flag"
+	"fmt"
+	"os"
+	"strings"
+	"testing"
+
+	"github.com/cilium/ebpf/btf"
+	"github.com/google/go-cmp/cmp"
+)
+
+var update = flag.Bool("update", false, "write the golden files")
+
+// recorded are features of a file of perf 6.1 on x86-64, with testdata/sum.c loaded.
+func recorded(t testing.TB, feature string) []byte {
+	t.Helper()
+	b, err := os.ReadFile("testdata/perf-6.1-x86_64." + feature)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return b
+}
+
+func recordedPrograms(t testing.TB) []*Info {
+	t.Helper()
+	all, err := DecodePrograms(recorded(t, "prog_info"), binary.LittleEndian)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return all
+}
+
+func recordedBTF(t testing.TB) *btf.Spec {
+	t.Helper()
+	all, err := DecodeBTF(recorded(t, "btf"), binary.LittleEndian)
+	if err != nil || len(all) != 1 {
+		t.Fatal(all, err)
+	}
+	spec, err := LoadBTF(all[0].Data)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return spec
+}
+
+// TestPerf reads what perf has written.
+func TestPerf(t *testing.T) {
+	all := recordedPrograms(t)
+	if len(all) != 1 {
+		t.Fatalf("%d programs", len(all))
+	}
+	i := all[0]
+	if i.LoadTime == 0 || i.JITedSize != 150 || i.TranslatedSize != 248 || i.Flags != 1 || i.Maps != 0 || len(i.JITed) != 150 {
+		t.Errorf("%+v", i)
+	}
+	p, err := i.Program(recordedBTF(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var out strings.Builder
+	fmt.Fprintf(&out, "%d type %d %s tag %s BTF %d\n", p.ID, p.Type, p.Name, p.Tag, p.BTF)
+	for _, f := range p.Functions {
+		fmt.Fprintf(&out, "%s %s tag %s at %#x size %d\n% x\n", f.Symbol, f.Name, f.Tag, f.Address, f.Size, f.Code)
+		for _, l := range f.Lines {
+			fmt.Fprintf(&out, "\t%#x %s:%d:%d %s\n", l.Address, l.File, l.Number, l.Column, l.Text)
+		}
+	}
+	golden(t, "testdata/program.golden", out.String())
+}
+
+func golden(t *testing.T, path, got string) {
+	t.Helper()
+	if *update {
+		if err := os.WriteFile(path, []byte(got), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(string(want), got); diff != "" {
+		t.Errorf("%s: -want +got:\n%s", path, diff)
+	}
+}
+
+// TestAt asks for addresses between lines. The first line has no code, so what begins there belongs to the second.
+func TestAt(t *testing.T) {
+	f := Function{Address: 100, Size: 20, Lines: []Line{{Address: 104, Number: 1}, {Address: 104, Number: 2}, {Address: 110, Number: 3}}}
+	for address, want := range map[uint64]uint32{100: 0, 103: 0, 104: 2, 109: 2, 110: 3, 119: 3} {
+		got := uint32(0)
+		if l := f.At(address); l != nil {
+			got = l.Number
+		}
+		if got != want {
+			t.Errorf("%d is in line %d, not %d", address, got, want)
+		}
+	}
+}
+
+// TestEncode wants the bytes of perf back, up to the fields of its structure that are newer.
+func TestEncode(t *testing.T) {
+	want := recorded(t, "prog_info")
+	got := AppendPrograms(nil, binary.LittleEndian, recordedPrograms(t))
+	const head = 4 + blobHeader
+	newer := int(binary.LittleEndian.Uint32(want[4:])) - infoSize
+	want = append(want[:head+infoSize:head+infoSize], want[head+infoSize+newer:]...)
+	binary.LittleEndian.PutUint32(want[4:], infoSize)
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("programs: -want +got:\n%s", diff)
+	}
+	want = recorded(t, "btf")
+	all, err := DecodeBTF(want, binary.LittleEndian)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(want, AppendBTF(nil, binary.LittleEndian, all)); diff != "" {
+		t.Errorf("BTF: -want +got:\n%s", diff)
+	}
+}
+
+// TestByteOrder has a file of a machine of the other byte order, and programs without arrays.
+func TestByteOrder(t *testing.T) {
+	want := append(recordedPrograms(t), &Info{Type: 1, ID: 2, JITedSize: 5, Name: "short"}, &Info{Tags: [][8]byte{{1}}, Runs: 1 << 40})
+	got, err := DecodePrograms(AppendPrograms(nil, binary.BigEndian, want), binary.BigEndian)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("-want +got:\n%s", diff)
+	}
+	all, err := DecodeBTF(AppendBTF(nil, binary.BigEndian, []BTF{{1, []byte("abc")}, {2, []byte{}}}), binary.BigEndian)
+	if diff := cmp.Diff([]BTF{{1, []byte("abc")}, {2, []byte{}}}, all); diff != "" || err != nil {
+		t.Errorf("%v, -want +got:\n%s", err, diff)
+	}
+}
+
+// TestProgram has programs of which something is missing or wrong.
+func TestProgram(t *testing.T) {
+	spec := recordedBTF(t)
+	for _, test := range []struct {
+		name   string
+		change func(*Info)
+		spec   *btf.Spec
+		want   string // symbols, lines and bytes of the functions
+		err    string
+	}{
+		{"all", func(*Info) {}, spec,
+			"bpf_prog_ce6475ced2abe79e_a_name_longer_than_15_bytes 3 54, bpf_prog_3357a438f310e8a0_sum_up 3 96", ""},
+		{"no BTF", func(*Info) {}, nil, "bpf_prog_ce6475ced2abe79e_a_name_longer_t 0 54, bpf_prog_3357a438f310e8a0_F 0 96", ""},
+		{"no name", func(i *Info) { i.Name = "" }, nil, "bpf_prog_ce6475ced2abe79e 0 54, bpf_prog_3357a438f310e8a0_F 0 96", ""},
+		{"hidden", func(i *Info) { i.Addresses, i.Sizes, i.JITed, i.JITedLines = nil, nil, nil, nil }, spec,
+			"bpf_prog_ce6475ced2abe79e_a_name_longer_than_15_bytes 0 0, bpf_prog_3357a438f310e8a0_sum_up 0 0", ""},
+		{"not compiled", func(i *Info) { i.Addresses, i.Sizes, i.JITed, i.JITedSize = nil, nil, nil, 0 }, spec, "", ""},
+		{"short code", func(i *Info) { i.JITed = i.JITed[:149] }, spec,
+			"bpf_prog_ce6475ced2abe79e_a_name_longer_than_15_bytes 0 54, bpf_prog_3357a438f310e8a0_sum_up 0 0",
+			"code of function 2 has 96 bytes, of which there are 95"},
+		{"no such type", func(i *Info) { i.Functions[1].Type = 1000 }, spec,
+			"bpf_prog_ce6475ced2abe79e_a_name_longer_than_15_bytes 3 54, bpf_prog_3357a438f310e8a0_F 3 96", "name of function 2 in BTF 565"},
+		{"not a function", func(i *Info) { i.Functions[0].Type = 1 }, spec,
+			"bpf_prog_ce6475ced2abe79e_a_name_longer_t 3 54, bpf_prog_3357a438f310e8a0_F 3 96", "is a *btf."},
+		{"lines without addresses", func(i *Info) { i.JITedLines = i.JITedLines[1:] }, spec,
+			"bpf_prog_ce6475ced2abe79e_a_name_longer_than_15_bytes 0 54, bpf_prog_3357a438f310e8a0_sum_up 0 96",
+			"6 source lines and 5 addresses"},
+		{"no such string", func(i *Info) { i.Lines[0].File = 1 << 30 }, spec,
+			"bpf_prog_ce6475ced2abe79e_a_name_longer_than_15_bytes 0 54, bpf_prog_3357a438f310e8a0_sum_up 0 96", "source lines in BTF 565"},
+	} {
+		i := recordedPrograms(t)[0]
+		test.change(i)
+		p, err := i.Program(test.spec)
+		var got []string
+		for _, f := range p.Functions {
+			got = append(got, fmt.Sprintf("%s %d %d", f.Symbol, len(f.Lines), len(f.Code)))
+		}
+		if s := strings.Join(got, ", "); s != test.want {
+			t.Errorf("%s:\n got %s\nwant %s", test.name, s, test.want)
+		}
+		if test.err == "" && err != nil || test.err != "" && (err == nil || !strings.Contains(err.Error(), test.err)) {
+			t.Errorf("%s: error %v, not %q", test.name, err, test.err)
+		}
+	}
+}
+
+// TestHostile has sections that promise more than they have.
+func TestHostile(t *testing.T) {
+	good := recorded(t, "prog_info")
+	put := func(at int, v uint32) []byte {
+		b := append([]byte(nil), good...)
+		binary.LittleEndian.PutUint32(b[at:], v)
+		return b
+	}
+	const info = 4 + blobHeader
+	for _, test := range []struct {
+		name, want string
+		section    []byte
+	}{
+		{"empty", "too few for a count", nil},
+		{"more programs", "program 2 of 4294967295, at byte 604: its head", put(0, 1<<32-1)},
+		{"short structure", "program 1 of 1, at byte 4: struct bpf_prog_info has 191 bytes", put(4, 191)},
+		{"long structure", "of which there are", put(4, 1<<32-1)},
+		{"long data", "of which there are", put(8, 1<<32-1)},
+		{"many instructions", "jited_prog_insns: 4294967295 elements of 1 bytes", put(info+16, 1<<32-1)},
+		{"many functions", "func_info: 4294967295 elements of 8 bytes", put(info+144, 1<<32-1)},
+		{"elements without a size", "func_info: elements have 0 bytes", put(info+132, 0)},
+		{"long elements", "line_info: 6 elements of 4294967295 bytes", put(info+172, 1<<32-1)},
+		{"far away", "jited_ksyms: 2 elements of 8 bytes at byte", put(info+112+4, 1<<31)},
+		{"cut", "of which there are", good[:len(good)-1]},
+	} {
+		if _, err := DecodePrograms(test.section, binary.LittleEndian); err == nil || !strings.Contains(err.Error(), test.want) {
+			t.Errorf("%s: error %v, not %q", test.name, err, test.want)
+		}
+	}
+	for _, test := range []struct{ name, section, want string }{
+		{"empty", "", "too few for a count"},
+		{"no BTF", "\x01\x00\x00\x00", "BTF 1 of 1, at byte 4: its head has 8 bytes, of which there are 0"},
+		{"long BTF", "\x01\x00\x00\x00\x01\x00\x00\x00\xff\xff\xff\xff1", "it has 4294967295 bytes, of which there are 1"},
+	} {
+		if _, err := DecodeBTF([]byte(test.section), binary.LittleEndian); err == nil || !strings.Contains(err.Error(), test.want) {
+			t.Errorf("%s: error %v, not %q", test.name, err, test.want)
+		}
+	}
+	if _, err := LoadBTF([]byte("\x7fELF")); err == nil {
+		t.Error("an ELF file is BTF")
+	}
+}
+
+// FuzzDecode decodes what it can, and wants it back after encoding it.
+func FuzzDecode(f *testing.F) {
+	f.Add(recorded(f, "prog_info"), recorded(f, "btf"), false)
+	f.Add(AppendPrograms(nil, binary.BigEndian, recordedPrograms(f)), recorded(f, "btf"), true)
+	f.Fuzz(func(t *testing.T, programs, types []byte, big bool) {
+		var order interface {
+			binary.ByteOrder
+			binary.AppendByteOrder
+		} = binary.LittleEndian
+		if big {
+			order = binary.BigEndian
+		}
+		var spec *btf.Spec
+		all, _ := DecodeBTF(types, order)
+		for _, b := range all {
+			if s, err := LoadBTF(b.Data); err == nil {
+				spec = s
+			}
+		}
+		infos, _ := DecodePrograms(programs, order)
+		for _, i := range infos {
+			p, _ := i.Program(spec)
+			for _, f := range p.Functions {
+				f.At(f.Address)
+			}
+			again, rest, err := Decode(i.Append(nil, order), order)
+			if err != nil || len(rest) > 0 {
+				t.Fatal(err, len(rest))
+			}
+			if len(i.Name) > 15 {
+				i.Name = i.Name[:15]
+			}
+			if diff := cmp.Diff(i, again); diff != "" {
+				t.Errorf("-want +got:\n%s", diff)
+			}
+		}
+	})
+}

@@ -1,0 +1,200 @@
+package linear
+
+import (
+	"bytes"
+	"cmp"
+	"encoding/binary"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"slices"
+	"sort"
+	"strings"
+
+	"github.com/cilium/ebpf/btf"
+)
+
+// Program is a BPF program with what its BTF tells of it.
+type Program struct {
+	ID        uint32
+	Type      uint32     // BPF_PROG_TYPE_* of include/uapi/linux/bpf.h
+	Name      string     // whole where there is BTF, else its first 15 bytes
+	Tag       string     // in hexadecimal
+	BTF       uint32     // ID; 0 without BTF
+	Functions []Function // the program itself first; none if it was not compiled
+}
+
+// Function is a function of a program in machine code.
+type Function struct {
+	Name    string // as BTF has it; without BTF the program's, and F for sub-programs, as the kernel calls them
+	Symbol  string // as in /proc/kallsyms and PERF_RECORD_KSYMBOL
+	Tag     string // of the function, in hexadecimal
+	Address uint64 // 0 where addresses of the kernel may not be seen
+	Size    uint32 // bytes
+	Code    []byte // nil if the file has none
+	Lines   []Line // in the order of their addresses
+}
+
+// Line is a line of source code whose code begins at an address.
+type Line struct {
+	Address uint64
+	File    string
+	Number  uint32
+	Column  uint32
+	Text    string
+}
+
+// LoadBTF parses BTF in either byte order.
+func LoadBTF(data []byte) (*btf.Spec, error) {
+	if len(data) < 2 || binary.LittleEndian.Uint16(data) != 0xeb9f && binary.BigEndian.Uint16(data) != 0xeb9f {
+		return nil, errors.New("it does not begin with the magic number of BTF, 0xeb9f")
+	}
+	return btf.LoadSpecFromReader(bytes.NewReader(data))
+}
+
+// Program joins what is known of a program. The BTF is that of its ID, or nil. If there is an error, the program is returned without what
+// could not be read.
+func (i *Info) Program(spec *btf.Spec) (*Program, error) {
+	p := &Program{ID: i.ID, Type: i.Type, Name: i.Name, Tag: hex.EncodeToString(i.Tag[:]), BTF: i.BTF}
+	if i.JITedSize > 0 {
+		p.Functions = make([]Function, max(len(i.Addresses), len(i.Sizes), len(i.Tags)))
+	}
+	for n := range p.Functions {
+		p.Functions[n].Name = "F"
+	}
+	fail := func(err error) error { return fmt.Errorf("BPF program %d (%s): %w", i.ID, i.Name, err) }
+	nameError := i.names(p, spec)
+	i.functions(p)
+	if err := i.code(p); err != nil {
+		return p, fail(errors.Join(nameError, err))
+	}
+	lines, err := i.lines(spec)
+	if err != nil {
+		return p, fail(errors.Join(nameError, err))
+	}
+	for n := range p.Functions {
+		p.Functions[n].takeLines(lines)
+	}
+	if nameError != nil {
+		return p, fail(nameError)
+	}
+	return p, nil
+}
+
+// names finds the names in BTF.
+func (i *Info) names(p *Program, spec *btf.Spec) error {
+	if len(p.Functions) > 0 {
+		p.Functions[0].Name = i.Name
+	}
+	if spec == nil {
+		return nil
+	}
+	for n, f := range i.Functions {
+		t, err := spec.TypeByID(btf.TypeID(f.Type))
+		if err != nil {
+			return fmt.Errorf("name of function %d in BTF %d: %w", n+1, i.BTF, err)
+		}
+		if _, ok := t.(*btf.Func); !ok {
+			return fmt.Errorf("name of function %d in BTF %d: type %d is a %T", n+1, i.BTF, f.Type, t)
+		}
+		if n < len(p.Functions) {
+			p.Functions[n].Name = t.TypeName()
+		}
+		if n == 0 && strings.HasPrefix(t.TypeName(), p.Name) {
+			p.Name = t.TypeName()
+		}
+	}
+	return nil
+}
+
+// functions fills in what is in arrays. The kernel names the first function with the tag of the program, although it has a tag of its own
+// if there are others.
+func (i *Info) functions(p *Program) {
+	for n := range p.Functions {
+		f := &p.Functions[n]
+		f.Tag = p.Tag
+		symbolTag := p.Tag
+		if n < len(i.Tags) {
+			f.Tag = hex.EncodeToString(i.Tags[n][:])
+			if n > 0 {
+				symbolTag = f.Tag
+			}
+		}
+		f.Symbol = "bpf_prog_" + symbolTag
+		if f.Name != "" {
+			f.Symbol += "_" + f.Name
+		}
+		if n < len(i.Addresses) {
+			f.Address = i.Addresses[n]
+		}
+		if n < len(i.Sizes) {
+			f.Size = i.Sizes[n]
+		}
+	}
+}
+
+// code gives each function its code.
+func (i *Info) code(p *Program) error {
+	rest := i.JITed
+	if len(rest) == 0 {
+		return nil
+	}
+	for n := range p.Functions {
+		f := &p.Functions[n]
+		if int64(f.Size) > int64(len(rest)) {
+			return fmt.Errorf("code of function %d has %d bytes, of which there are %d", n+1, f.Size, len(rest))
+		}
+		f.Code, rest = rest[:f.Size:f.Size], rest[f.Size:]
+	}
+	return nil
+}
+
+// lines are those of all functions, in the order of their addresses. Where addresses may not be seen there are none.
+func (i *Info) lines(spec *btf.Spec) ([]Line, error) {
+	if spec == nil || len(i.Lines) == 0 || len(i.JITedLines) == 0 || i.JITedLines[0] == 0 {
+		return nil, nil
+	}
+	if len(i.Lines) != len(i.JITedLines) {
+		return nil, fmt.Errorf("it has %d source lines and %d addresses for them", len(i.Lines), len(i.JITedLines))
+	}
+	var b []byte
+	for n, l := range i.Lines { // LoadLineInfos sorts by instruction: this keeps the order of the addresses
+		b = binary.LittleEndian.AppendUint32(b, uint32(n))
+		b = binary.LittleEndian.AppendUint32(b, l.File)
+		b = binary.LittleEndian.AppendUint32(b, l.Text)
+		b = binary.LittleEndian.AppendUint32(b, l.LineColumn)
+	}
+	found, err := btf.LoadLineInfos(bytes.NewReader(b), binary.LittleEndian, uint32(len(i.Lines)), spec)
+	if err != nil {
+		return nil, fmt.Errorf("source lines in BTF %d: %w", i.BTF, err)
+	}
+	all := make([]Line, len(found))
+	for n, l := range found {
+		all[n] = Line{i.JITedLines[n], l.Line.FileName(), l.Line.LineNumber(), l.Line.LineColumn(), strings.TrimSpace(l.Line.Line())}
+	}
+	slices.SortStableFunc(all, func(a, b Line) int { return cmp.Compare(a.Address, b.Address) })
+	return all, nil
+}
+
+func byAddress(l Line, address uint64) int { return cmp.Compare(l.Address, address) }
+
+// takeLines takes the lines whose code is in the function.
+func (f *Function) takeLines(sorted []Line) {
+	if f.Address == 0 {
+		return
+	}
+	start, _ := slices.BinarySearchFunc(sorted, f.Address, byAddress)
+	end, _ := slices.BinarySearchFunc(sorted, f.Address+uint64(f.Size), byAddress)
+	if start < end {
+		f.Lines = sorted[start:end:end]
+	}
+}
+
+// At is the line to whose code an address belongs: the last that begins at it or before. It is nil if there is none.
+func (f *Function) At(address uint64) *Line {
+	n := sort.Search(len(f.Lines), func(n int) bool { return f.Lines[n].Address > address })
+	if n == 0 {
+		return nil
+	}
+	return &f.Lines[n-1]
+}
