@@ -10,7 +10,7 @@ import (
 	"github.com/bperf/bperf/internal/perfevent"
 )
 
-// Change is a program that was loaded or unloaded, or that records of such were lost.
+// Change is a program that was loaded or unloaded, or what is known of such that were missed.
 type Change struct {
 	Event ChangeKind `json:"event"`
 	Time  time.Time  `json:"time"`
@@ -26,13 +26,16 @@ type Change struct {
 	Functions []Function `json:"functions,omitempty"` // from what was read, or else from the records
 	Maps      []Map      `json:"maps,omitempty"`
 	Program   *Program   `json:"program,omitempty"` // nil if nothing could be read; without functions
-	Missed    string     `json:"missed,omitempty"`  // why nothing could be
+	Missed    string     `json:"missed,omitempty"`  // why nothing could be read, or what is not known
 
 	// Of an unload: how long it was loaded, nil if nobody saw when that was.
 	Lived *time.Duration `json:"lived_ns,omitempty"`
 
 	// Of lost records: how many.
 	Records uint64 `json:"records,omitempty"`
+
+	// Of unseen programs, whose IDs go from ID on: up to which.
+	LastID uint32 `json:"last_id,omitempty"`
 }
 
 // ChangeKind is what happened.
@@ -43,16 +46,21 @@ const (
 	Loaded   ChangeKind = "load"
 	Unloaded ChangeKind = "unload"
 	LostSome ChangeKind = "lost"
+	Unseen   ChangeKind = "unseen" // loads of which there was no record; the time is that of the first one after them
 )
 
 // Gone is what is said of a program that was unloaded before it could be opened.
 const Gone = "gone before its details could be read"
+
+// Unrecorded is what is said of a program that was found loaded, with no record of that.
+const Unrecorded = "there was no record of its load"
 
 // history makes changes of records.
 type history struct {
 	boot    time.Time // when the clock of the records was 0
 	loaded  map[uint32]past
 	symbols map[int32][]perfevent.KSymbol // by thread: those that it left since its last event of a program
+	unseen  unseen
 }
 
 // past is what is known of a program that is loaded.
@@ -63,7 +71,7 @@ type past struct {
 
 // newHistory begins with what is loaded already.
 func newHistory(boot time.Time, programs []*Program) history {
-	h := history{boot, make(map[uint32]past), make(map[int32][]perfevent.KSymbol)}
+	h := history{boot: boot, loaded: make(map[uint32]past), symbols: make(map[int32][]perfevent.KSymbol)}
 	for _, p := range programs {
 		h.loaded[p.ID] = past{p.Name, p.Type.String(), p.Loaded}
 	}
@@ -71,7 +79,7 @@ func newHistory(boot time.Time, programs []*Program) history {
 }
 
 // add adds a record. Many are only a part of a change.
-func (h *history) add(s seen) (Change, bool) {
+func (h *history) add(s *seen) (Change, bool) {
 	at, thread := h.boot.Add(time.Duration(s.trailer.Time)), s.trailer.TID
 	switch {
 	case s.symbol != nil:
@@ -91,6 +99,7 @@ func (h *history) add(s seen) (Change, bool) {
 	}
 	switch s.event.Type {
 	case perfevent.BPFLoad:
+		h.unseen.add(c.ID, s.trailer.Time)
 		h.load(&c, s, symbols)
 		return c, true
 	case perfevent.BPFUnload:
@@ -120,7 +129,7 @@ func symbolName(symbol string) string {
 	return name
 }
 
-func (h *history) load(c *Change, s seen, symbols []perfevent.KSymbol) {
+func (h *history) load(c *Change, s *seen, symbols []perfevent.KSymbol) {
 	c.Event, c.PID, c.Comm, c.Maps, c.User = Loaded, max(int(s.trailer.PID), 0), s.details.comm, s.details.maps, s.details.user
 	for _, k := range symbols {
 		tag, _, _ := strings.Cut(strings.TrimPrefix(k.Name, symbolPrefix), "_")
@@ -138,6 +147,15 @@ func (h *history) load(c *Change, s seen, symbols []perfevent.KSymbol) {
 		c.Missed = "its details could not be read: " + s.details.err.Error()
 	}
 	h.loaded[c.ID] = past{c.Name, c.Type, c.Time}
+}
+
+// found is a program of which there was no record.
+func (h *history) found(p *Program, user string, maps []Map) Change {
+	program := *p
+	program.Functions = nil
+	h.loaded[p.ID] = past{p.Name, p.Type.String(), p.Loaded}
+	return Change{Event: Loaded, Time: p.Loaded, ID: p.ID, Name: p.Name, Tag: p.Tag, Type: p.Type.String(), User: user,
+		Functions: p.Functions, Maps: maps, Program: &program, Missed: Unrecorded}
 }
 
 func (h *history) unload(c *Change) {

@@ -5,11 +5,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io/fs"
-	"math/bits"
+	"math"
 	"os"
+	"runtime"
 	"slices"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -20,13 +22,20 @@ import (
 
 // Watcher sees BPF programs being loaded and unloaded, from records that the kernel leaves in a ring buffer of each CPU (Linux 5.1).
 type Watcher struct {
-	events  []*perfevent.Event
-	rings   []*perfevent.Ring
-	reader  *Reader
+	size    int // of a ring, in bytes
+	rings   []*ring
+	cpus    target.CPUChanges
 	history history
+
+	mu      sync.Mutex // between the goroutine that reads programs and others
+	reader  *Reader
 	users   map[uint32]string
-	pending []seen // until records of other CPUs that are older would have been read
-	unread  []int  // those of them that are loads of which nothing was read yet
+	unread  chan *seen     // loads whose programs are open
+	reading sync.WaitGroup // until all of them have been read
+
+	pending []*seen // until records of other CPUs that are older would have been read
+	lost    uint64  // records of which no record told, of CPUs that have gone
+	spun    time.Time
 }
 
 // seen is what a record tells, and of a load the program, which is opened at once: it may be gone a moment later.
@@ -36,7 +45,8 @@ type seen struct {
 	event   *perfevent.BPFEvent
 	lost    uint64
 
-	program descriptor // of a load, until it is read; -1 if there is none
+	program descriptor  // of a load, until it is read; -1 if there is none
+	unread  atomic.Bool // its program is open, or being read
 	details details
 }
 
@@ -52,25 +62,23 @@ func NewWatcher() (*Watcher, error) { return newWatcher(ringSize) }
 
 // newWatcher makes rings of at least such a size in bytes.
 func newWatcher(size int) (*Watcher, error) {
-	for _, err := range programs.ids() { // programs are found by their IDs
-		if err != nil {
-			return nil, err
-		}
+	var err error
+	for _, err = range programs.ids() { // programs are found by their IDs
 		break
 	}
-	cpus, err := target.Spec{System: true}.Resolve()
 	if err != nil {
-		return nil, fmt.Errorf("watch BPF programs: %w", err)
+		return nil, err
 	}
-	w := &Watcher{users: make(map[uint32]string)}
+	w := &Watcher{size: size, users: make(map[uint32]string), unread: make(chan *seen, mostOpen)}
 	if w.reader, err = NewReader(Detail{Functions: true, Memlock: true, Source: true}); err != nil {
 		return nil, err
 	}
-	for _, cpu := range cpus.CPUs {
-		if err := w.open(cpu, size); err != nil {
-			w.Close()
-			return nil, err
-		}
+	if w.cpus, err = target.ListenForCPUs(); err != nil {
+		return nil, fmt.Errorf("watch BPF programs: %w", err)
+	}
+	if err := w.openRings(); err != nil {
+		w.Close()
+		return nil, err
 	}
 	// After the events are open: what is loaded between is in both.
 	before, err := NewReader(Detail{})
@@ -87,40 +95,34 @@ func newWatcher(size int) (*Watcher, error) {
 	return w, nil
 }
 
-// open lets the kernel leave records of what happens on a CPU. They have the clock of load times.
-func (w *Watcher) open(cpu, size int) error {
-	event, err := perfevent.Open(&perfevent.Attr{
-		Type: perfevent.TypeSoftware, Config: perfevent.SoftwareDummy, SampleType: perfevent.TrailerFormat, ClockID: unix.CLOCK_BOOTTIME,
-		Flags:  perfevent.KSymbols | perfevent.BPFEvents | perfevent.SampleIDAll | perfevent.UseClockID | perfevent.Watermark,
-		Wakeup: 1, // wake the reader for each record
-	}, perfevent.Where{Thread: perfevent.AnyThread, CPU: cpu})
-	switch {
-	case errors.Is(err, unix.ENODEV): // it was taken offline
-		return nil
-	case errors.Is(err, unix.EINVAL):
-		return fmt.Errorf("watch BPF programs on CPU %d: the kernel does not tell when they come and go; it takes Linux 5.1", cpu)
-	case errors.Is(err, fs.ErrPermission):
-		return fmt.Errorf("watch BPF programs on CPU %d: %w. Run as root, or with CAP_PERFMON, or allow more: sysctl kernel.perf_event_paranoid=0", cpu, err)
-	case err != nil:
-		return fmt.Errorf("watch BPF programs on CPU %d: %w", cpu, err)
-	}
-	w.events = append(w.events, event)
-	ring, err := event.Map(bits.Len(uint(max(size/os.Getpagesize(), 1) - 1)))
+// openRings begins to watch the CPUs that are online.
+func (w *Watcher) openRings() error {
+	cpus, err := target.Spec{System: true}.Resolve()
 	if err != nil {
-		return fmt.Errorf("map the ring buffer of CPU %d: %w. Allow more locked memory: sysctl kernel.perf_event_mlock_kb, or ulimit -l", cpu, err)
+		return fmt.Errorf("watch BPF programs: %w", err)
 	}
-	w.rings = append(w.rings, ring)
+	for _, cpu := range cpus.CPUs {
+		if err := w.openRing(cpu); err != nil {
+			return err
+		}
+	}
 	return nil
+}
+
+// openRing begins to watch a CPU, if it is online.
+func (w *Watcher) openRing(cpu int) error {
+	r, err := openRing(cpu, w.size)
+	if r != nil {
+		w.rings = append(w.rings, r)
+	}
+	return err
 }
 
 // Close ends watching.
 func (w *Watcher) Close() error {
-	var errs []error
+	errs := []error{w.cpus.Close()}
 	for _, r := range w.rings {
-		errs = append(errs, r.Close())
-	}
-	for _, e := range w.events {
-		errs = append(errs, e.Close())
+		errs = append(errs, r.close())
 	}
 	return errors.Join(errs...)
 }
@@ -128,43 +130,176 @@ func (w *Watcher) Close() error {
 // settle is how long a record may take from the reading of the clock until others can see it.
 const settle = time.Millisecond
 
+// late is how long a load may be left out of the sequence of IDs until it counts as unseen.
+const late = time.Second
+
 // Run calls tell for what happens, in the order in which it happened, until the context is done. As long as tell takes, nothing is read.
 func (w *Watcher) Run(ctx context.Context, tell func(Change)) error {
-	end, ending, err := os.Pipe()
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	defer hurry()()
+	awake, err := newWaker(ctx, w.cpus)
 	if err != nil {
 		return fmt.Errorf("watch BPF programs: %w", err)
 	}
-	defer end.Close()
-	defer ending.Close()
-	defer context.AfterFunc(ctx, func() { ending.Close() })()
-	wait := []unix.PollFd{{Fd: int32(end.Fd())}} // the end of a pipe is always waited for
-	for _, e := range w.events {
-		wait = append(wait, unix.PollFd{Fd: int32(e.FD()), Events: unix.POLLIN})
-	}
+	defer awake.close()
+	go w.readAll()
+	defer close(w.unread)
 	for {
 		last := ctx.Err() != nil
 		horizon, err := w.horizon()
 		if err != nil {
 			return err
 		}
-		if err := w.drain(); err != nil {
+		if err := w.look(); err != nil {
+			return err
+		}
+		if err := w.changeCPUs(awake); err != nil {
 			return err
 		}
 		if last {
-			horizon = ^uint64(0)
+			return w.end(tell)
+		}
+		if len(w.pending) < mostPending && w.spin() { // telling can wait
+			continue
 		}
 		for _, c := range w.settled(horizon) {
 			tell(c)
 		}
-		if last {
+		if err := w.tellUnseen(horizon-uint64(late), tell); err != nil {
+			return err
+		}
+		if err := awake.wait(w.rings, w.timeout()); err != nil {
+			return fmt.Errorf("wait for BPF programs: %w", err)
+		}
+	}
+}
+
+// hurry lets this thread go before others, as far as it may: programs that live for a moment do not wait. It returns what ends that.
+func hurry() (end func()) {
+	const most = -20
+	before, err := unix.Getpriority(unix.PRIO_PROCESS, 0) // of the thread
+	if err != nil || unix.Setpriority(unix.PRIO_PROCESS, 0, most) != nil {
+		return func() {}
+	}
+	return func() { unix.Setpriority(unix.PRIO_PROCESS, 0, 20-before) } // the system call returns 20 less the priority
+}
+
+// end tells what there still is to tell, and what was lost at last.
+func (w *Watcher) end(tell func(Change)) error {
+	w.reading.Wait()
+	if err := w.look(); err != nil { // for the ends of programs that were there as long as they were read
+		return err
+	}
+	w.reading.Wait()
+	for _, c := range w.settled(math.MaxUint64) {
+		tell(c)
+	}
+	if err := w.tellUnseen(math.MaxUint64, tell); err != nil {
+		return err
+	}
+	for _, r := range w.rings {
+		w.lost += r.untold()
+	}
+	if w.lost > 0 {
+		tell(Change{Event: LostSome, Time: time.Now(), Records: w.lost})
+	}
+	return nil
+}
+
+// timeout is how long to wait at most.
+func (w *Watcher) timeout() time.Duration {
+	switch {
+	case len(w.pending) > 0:
+		return settle
+	case len(w.history.unseen.gaps) > 0:
+		return late
+	}
+	return forever
+}
+
+// spinning is how long the rings are looked at without a pause after a record. Who loads a program for a moment often loads another
+// one at once, and waking this thread takes longer than such a program is there.
+const spinning = time.Millisecond
+
+// mostPending is how many records wait at most to be told until there is a pause.
+const mostPending = 1024
+
+// spin waits for the next record in that way. It returns whether there is one. With a single CPU it would only be in the way.
+func (w *Watcher) spin() bool {
+	if runtime.NumCPU() == 1 {
+		return false
+	}
+	for time.Since(w.spun) < spinning {
+		for _, r := range w.rings {
+			if r.Pending() {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// tellUnseen tells of programs that were left out of the sequence of IDs at a time, in ns since boot, or before: of those that are
+// there still, what they are.
+func (w *Watcher) tellUnseen(since uint64, tell func(Change)) error {
+	due := w.history.unseen.due(since)
+	if len(due) == 0 {
+		return nil
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	var alive []uint32
+	for id, err := range programs.ids() {
+		if err != nil {
+			return err
+		}
+		alive = append(alive, id)
+	}
+	for _, g := range due {
+		at := w.history.boot.Add(time.Duration(g.since))
+		tell(Change{Event: Unseen, Time: at, ID: g.first, LastID: g.last})
+		for _, id := range alive {
+			if id < g.first || id > g.last {
+				continue
+			}
+			if p, err := w.reader.Read(id); err == nil { // or it has gone
+				tell(w.history.found(p, w.user(p.UID), mapsOf(p)))
+			}
+		}
+	}
+	return nil
+}
+
+// changeCPUs watches CPUs that have come, and ends it for those that have gone. Their rings do not come back with them.
+func (w *Watcher) changeCPUs(awake *waker) error {
+	for {
+		change, ok := awake.change()
+		if !ok {
 			return nil
 		}
-		timeout := -1
-		if len(w.pending) > 0 {
-			timeout = int(settle.Milliseconds())
+		if err := w.look(); err != nil { // for the last records of a CPU that has gone
+			return err
 		}
-		if _, err := unix.Poll(wait, timeout); err != nil && err != unix.EINTR {
-			return fmt.Errorf("wait for BPF programs: %w", err)
+		gone := func(r *ring) bool { return r.cpu == change.CPU || change.Number == 0 } // some messages were lost: it may be any
+		for _, r := range w.rings {
+			if gone(r) {
+				w.lost += r.untold()
+				if err := r.close(); err != nil {
+					return fmt.Errorf("end watching CPU %d: %w", r.cpu, err)
+				}
+			}
+		}
+		w.rings = slices.DeleteFunc(w.rings, gone)
+		var err error
+		switch {
+		case change.Number == 0:
+			err = w.openRings()
+		case change.Online:
+			err = w.openRing(change.CPU)
+		}
+		if err != nil {
+			return err
 		}
 	}
 }
@@ -178,9 +313,9 @@ func (w *Watcher) horizon() (uint64, error) {
 	return uint64(now.Nano()) - uint64(settle), nil
 }
 
-// drain reads all records that there are. Programs are opened as soon as their records are seen, and read afterwards: opening takes
-// a microsecond, reading a hundred.
-func (w *Watcher) drain() error {
+// look reads the records that there are, and opens the programs of loads. They are read by another goroutine: opening takes a
+// microsecond, reading fifty, and by then the next one may have come and gone.
+func (w *Watcher) look() error {
 	for _, r := range w.rings {
 		for {
 			record, more, err := r.Next()
@@ -190,21 +325,17 @@ func (w *Watcher) drain() error {
 			if !more {
 				break
 			}
-			if err := w.see(record); err != nil {
+			if err := w.see(r, record); err != nil {
 				return err
-			}
-			if len(w.unread) == mostOpen {
-				w.read()
 			}
 		}
 	}
-	w.read()
 	return nil
 }
 
 // see keeps a record, and opens the program of a load.
-func (w *Watcher) see(r perfevent.Record) error {
-	s := seen{program: -1}
+func (w *Watcher) see(of *ring, r perfevent.Record) error {
+	s := &seen{program: -1}
 	switch r.Type {
 	case perfevent.RecordKSymbol:
 		k, err := r.KSymbol()
@@ -220,7 +351,10 @@ func (w *Watcher) see(r perfevent.Record) error {
 		s.trailer, s.event = e.Trailer, &e
 		if e.Type == perfevent.BPFLoad {
 			s.program, s.details.err = programs.open(e.ID)
-			w.unread = append(w.unread, len(w.pending))
+			s.unread.Store(true)
+			w.reading.Add(1)
+			w.unread <- s
+			w.spun = time.Now()
 		}
 	case perfevent.RecordLost:
 		l, err := r.Lost()
@@ -228,6 +362,7 @@ func (w *Watcher) see(r perfevent.Record) error {
 			return err
 		}
 		s.trailer, s.lost = l.Trailer, l.Records
+		of.lost += l.Records
 	default:
 		return nil
 	}
@@ -244,24 +379,30 @@ type details struct {
 	err     error  // why there is no program
 }
 
-// read reads the programs that are open, and closes them.
-func (w *Watcher) read() {
-	for _, i := range w.unread {
-		s := &w.pending[i]
-		if s.program >= 0 {
-			s.details.program, s.details.err = w.reader.read(s.program)
-		}
-		if p := s.details.program; p != nil {
-			s.details.user = w.user(p.UID)
-			s.details.maps = mapsOf(p)
-		}
-		if s.program >= 0 { // not before: its maps would go with it
-			s.program.close()
-			s.program = -1
-		}
-		s.details.comm = comm(s.trailer.PID)
+// readAll reads the programs that are open.
+func (w *Watcher) readAll() {
+	for s := range w.unread {
+		w.read(s)
+		s.unread.Store(false)
+		w.reading.Done()
 	}
-	w.unread = w.unread[:0]
+}
+
+// read reads a program, and closes it.
+func (w *Watcher) read(s *seen) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	s.details.comm = comm(s.trailer.PID)
+	if s.program < 0 {
+		return
+	}
+	s.details.program, s.details.err = w.reader.read(s.program)
+	if p := s.details.program; p != nil {
+		s.details.user = w.user(p.UID)
+		s.details.maps = mapsOf(p)
+	}
+	s.program.close() // not before: its maps would go with it
+	s.program = -1
 }
 
 func (w *Watcher) user(uid uint32) string {
@@ -295,12 +436,12 @@ func comm(pid int32) string {
 	return strings.TrimSuffix(string(name), "\n")
 }
 
-// settled are the changes up to a time.
+// settled are the changes up to a time, in ns since boot, as far as they have been read.
 func (w *Watcher) settled(horizon uint64) []Change {
-	slices.SortStableFunc(w.pending, func(a, b seen) int { return cmp.Compare(a.trailer.Time, b.trailer.Time) })
+	slices.SortStableFunc(w.pending, func(a, b *seen) int { return cmp.Compare(a.trailer.Time, b.trailer.Time) })
 	var changes []Change
 	n := 0
-	for ; n < len(w.pending) && w.pending[n].trailer.Time <= horizon; n++ {
+	for ; n < len(w.pending) && w.pending[n].trailer.Time <= horizon && !w.pending[n].unread.Load(); n++ {
 		if c, ok := w.history.add(w.pending[n]); ok {
 			changes = append(changes, c)
 		}

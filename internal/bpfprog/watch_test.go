@@ -135,12 +135,19 @@ func TestWatchLost(t *testing.T) {
 	defer w.Close()
 	lives := os.Getpagesize() / 80 * 2 // each leaves 80 bytes or more
 	var pace require.Pace
+	var ids []uint32
 	one := func() {
 		p, err := ebpf.NewProgram(&ebpf.ProgramSpec{Name: "lost", Type: ebpf.SocketFilter, License: "GPL",
 			Instructions: asm.Instructions{asm.Mov.Imm(asm.R0, 0), asm.Return()}})
 		if err != nil {
 			t.Fatal(err)
 		}
+		info, err := p.Info()
+		if err != nil {
+			t.Fatal(err)
+		}
+		id, _ := info.ID()
+		ids = append(ids, uint32(id))
 		p.Close()
 		pace.Closed(t)
 	}
@@ -153,13 +160,22 @@ func TestWatchLost(t *testing.T) {
 	ctx, end := context.WithCancel(t.Context())
 	defer end()
 	var seen, lost uint64
+	told := make(map[uint32]bool) // loads, and those that are said to be missed
 	done := make(chan error, 1)
 	first := make(chan struct{}, 1)
 	go func() {
 		done <- w.Run(ctx, func(c Change) {
-			if c.Event == LostSome {
+			switch c.Event {
+			case LostSome:
 				lost += c.Records
-			} else {
+			case Unseen:
+				for id := c.ID; id <= c.LastID; id++ {
+					told[id] = true
+				}
+			case Loaded:
+				told[c.ID] = true
+				seen++
+			case Unloaded:
 				seen++
 			}
 			select {
@@ -176,5 +192,58 @@ func TestWatchLost(t *testing.T) {
 	}
 	if lost == 0 || seen == 0 || seen+lost < uint64(2*lives) {
 		t.Errorf("%d loads and unloads were seen, %d records lost, of %d programs", seen, lost, lives)
+	}
+	for _, id := range ids {
+		if !told[id] {
+			t.Errorf("nothing was said of program %d", id)
+		}
+	}
+}
+
+// TestWatchCPUs takes a CPU offline and brings it back, and loads programs there.
+func TestWatchCPUs(t *testing.T) {
+	require.Guest(t)
+	const cpu, file = 1, "/sys/devices/system/cpu/cpu1/online"
+	if _, err := os.Stat(file); err != nil {
+		t.Skip("this guest has only one CPU")
+	}
+	turn := func(online string) {
+		if err := os.WriteFile(file, []byte(online), 0); err != nil {
+			t.Fatal(err)
+		}
+	}
+	t.Cleanup(func() { turn("1") })
+	var there []uint32
+	all := watch(t, func(until func(id uint32)) {
+		loadThere := func() {
+			perfevent.OnCPU(cpu, func() error {
+				_, id := load(t, &ebpf.ProgramSpec{Type: ebpf.SocketFilter})
+				there = append(there, id)
+				return nil
+			})
+		}
+		loadThere()
+		until(there[0])
+		for range 3 {
+			turn("0")
+			_, id := load(t, &ebpf.ProgramSpec{Type: ebpf.SocketFilter})
+			until(id)
+			turn("1")
+			loadThere() // at once: it may be unseen, but not without a word
+			_, id = load(t, &ebpf.ProgramSpec{Type: ebpf.SocketFilter})
+			until(id)
+		}
+		loadThere()
+		until(there[len(there)-1])
+	})
+	for _, id := range there {
+		mine := of(all, id)
+		if len(mine) == 0 || mine[len(mine)-1].Event != Loaded || mine[len(mine)-1].Program == nil {
+			t.Errorf("program %d: %+v", id, mine)
+		}
+	}
+	last := of(all, there[len(there)-1])
+	if len(last) != 1 || last[0].Missed != "" || last[0].PID != os.Getpid() {
+		t.Errorf("the last one: %+v", last)
 	}
 }

@@ -39,18 +39,51 @@ It needs root, or CAP_SYS_ADMIN, CAP_BPF and CAP_PERFMON, and Linux 5.1. It chan
 			ctx, stop := untilEnd(cmd.Context(), cmd.OutOrStdout())
 			defer stop()
 			fmt.Fprintln(os.Stderr, "Watching BPF programs.") // who loads programs to see them here may begin
-			return ended(printChanges(ctx, cmd.OutOrStdout(), watcher.Run, asJSON))
+			var missed missedChanges
+			err = printChanges(ctx, cmd.OutOrStdout(), missed.of(watcher.Run), asJSON)
+			if missed != (missedChanges{}) {
+				fmt.Fprintf(os.Stderr, "Missed: %s.\n", missed)
+			}
+			return ended(err)
 		},
 	}
 	cmd.Flags().BoolVarP(&asJSON, "json", "j", false, "print a JSON object per line")
 	return cmd
 }
 
+// missedChanges are what was not seen.
+type missedChanges struct {
+	records  uint64 // that were lost
+	programs uint64 // whose loads were not seen
+}
+
+// of adds up what is told.
+func (m *missedChanges) of(run watching) watching {
+	return func(ctx context.Context, tell func(bpfprog.Change)) error {
+		return run(ctx, func(c bpfprog.Change) {
+			switch c.Event {
+			case bpfprog.LostSome:
+				m.records += c.Records
+			case bpfprog.Unseen:
+				m.programs += uint64(c.LastID-c.ID) + 1
+			}
+			tell(c)
+		})
+	}
+}
+
+func (m missedChanges) String() string {
+	return fmt.Sprintf("%d records were lost, and %d programs were loaded of which there is no record", m.records, m.programs)
+}
+
+// watching tells changes until the context is done.
+type watching func(ctx context.Context, tell func(bpfprog.Change)) error
+
 // mostUnprinted is how many changes wait to be printed at most. Beyond that nothing is read, and the kernel loses records, which is shown.
 const mostUnprinted = 16384
 
 // printChanges prints what run tells, while run goes on: whoever reads the output may be slow.
-func printChanges(ctx context.Context, w io.Writer, run func(context.Context, func(bpfprog.Change)) error, asJSON bool) error {
+func printChanges(ctx context.Context, w io.Writer, run watching, asJSON bool) error {
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
 	changes := make(chan bpfprog.Change, mostUnprinted)
@@ -88,6 +121,8 @@ func printChange(w io.Writer, c bpfprog.Change) error {
 	switch c.Event {
 	case bpfprog.LostSome:
 		fmt.Fprintf(&b, "%d records: programs came and went faster than they were read\n", c.Records)
+	case bpfprog.Unseen:
+		fmt.Fprintf(&b, "%7s  programs were loaded of which there is no record\n", unseenIDs(c))
 	case bpfprog.Unloaded:
 		lived := "loaded unseen"
 		if c.Lived != nil {
@@ -107,6 +142,14 @@ func printChange(w io.Writer, c bpfprog.Change) error {
 	return err
 }
 
+// unseenIDs are the IDs of a change.
+func unseenIDs(c bpfprog.Change) string {
+	if c.LastID == c.ID {
+		return decimal(c.ID)
+	}
+	return decimal(c.ID) + " to " + decimal(c.LastID)
+}
+
 // writeChanged writes columns that are wide enough for most.
 func writeChanged(b *strings.Builder, c bpfprog.Change) {
 	fmt.Fprintf(b, "%7d  %-14s  %-16s  %s", c.ID, cmp.Or(c.Type, "-"), printable(cmp.Or(c.Name, "-")), c.Tag)
@@ -115,7 +158,10 @@ func writeChanged(b *strings.Builder, c bpfprog.Change) {
 // writeLoaded writes what is known of a program that was loaded, below its line.
 func writeLoaded(b *strings.Builder, c bpfprog.Change) {
 	by := bpfprog.Holder{PID: c.PID, Comm: cmp.Or(c.Comm, "a process that has ended")}.String()
-	if c.PID == 0 {
+	switch {
+	case c.Missed == bpfprog.Unrecorded:
+		by = "an unknown process"
+	case c.PID == 0:
 		by = "a process of another PID namespace"
 	}
 	if c.User != "" {

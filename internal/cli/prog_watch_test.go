@@ -41,6 +41,10 @@ func changesOfAll() []bpfprog.Change {
 		{Event: bpfprog.Unloaded, Time: at.Add(long), ID: 7, Name: "on_switch", Tag: "0123456789abcdef", Type: "raw_tracepoint", Lived: &long},
 		{Event: bpfprog.Unloaded, Time: at.Add(long), ID: 9, Tag: "00000000000000fd"},
 		{Event: bpfprog.LostSome, Time: at.Add(long), Records: 12},
+		{Event: bpfprog.Unseen, Time: at.Add(long), ID: 17, LastID: 17},
+		{Event: bpfprog.Unseen, Time: at.Add(long), ID: 18, LastID: 40},
+		{Event: bpfprog.Loaded, Time: at.Add(short), ID: 39, Name: "unrecorded", Tag: "00000000000000fc", Type: "xdp", User: "root",
+			Program: &bpfprog.Program{ID: 39, Name: "unrecorded"}, Missed: bpfprog.Unrecorded},
 	}
 }
 
@@ -61,6 +65,13 @@ func TestPrintChanges(t *testing.T) {
 			t.Error(err)
 		}
 		compareGolden(t, file, b.String())
+	}
+	var missed missedChanges
+	if err := missed.of(telling(changesOfAll(), nil))(t.Context(), func(bpfprog.Change) {}); err != nil {
+		t.Error(err)
+	}
+	if missed != (missedChanges{records: 12, programs: 24}) {
+		t.Errorf("missed: %s", missed)
 	}
 	var b strings.Builder
 	if err := printChanges(t.Context(), &b, telling(changesOfAll()[:1], errors.New("no")), false); err == nil || err.Error() != "no" || b.String() == "" {

@@ -178,3 +178,13 @@ func (e *Event) readFull(buf []byte) error {
 		return nil
 	}
 }
+
+// Lost reads how many records of an event found no room in its ring (Linux 6.0). It was opened with ReadFormatLost and nothing else
+// to read.
+func (e *Event) Lost() (uint64, error) {
+	var buf [16]byte // value, lost
+	if err := e.readFull(buf[:]); err != nil {
+		return 0, err
+	}
+	return binary.NativeEndian.Uint64(buf[8:]), nil
+}
