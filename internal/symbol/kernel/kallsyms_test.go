@@ -1,0 +1,178 @@
+package kernel
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+	"testing"
+
+	"github.com/bperf/bperf/test/require"
+)
+
+const lines = `ffffffff81000000 T _stext
+ffffffff81000000 T _text
+ffffffff81000000 t last_alias
+ffffffff81000010 t $x
+ffffffff81000020 W weak
+ffffffff81000030 R read_only
+ffffffff81000040 D data
+ffffffff81fff010 T last
+ffffffffc0000100 t second	[mod_b]
+ffffffffc0000000 t first	[mod_b]
+ffffffffc0002000 T one	[mod_a]
+ffffffffc0003008 t bpf_prog_1_x	[bpf]
+ffffffffc0003100 t ftrace_trampoline	[__builtin__ftrace]
+`
+
+func parse(t testing.TB, text string) *Kallsyms {
+	t.Helper()
+	k, err := Parse(text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return k
+}
+
+func name(k *Kallsyms, addr uint64) string {
+	s := k.Find(addr)
+	switch {
+	case s == nil:
+		return ""
+	case s.Module != "":
+		return fmt.Sprintf("%s+%d [%s]", s.Name, addr-s.Start, s.Module)
+	}
+	return fmt.Sprintf("%s+%d", s.Name, addr-s.Start)
+}
+
+func TestKallsyms(t *testing.T) {
+	k := parse(t, lines)
+	for _, test := range []struct {
+		addr uint64
+		want string
+	}{
+		{0xffffffff80ffffff, ""},
+		{0xffffffff81000000, "last_alias+0"},
+		{0xffffffff81000010, "last_alias+16"},
+		{0xffffffff81000020, "weak+0"},
+		{0xffffffff8100003f, "weak+31"},
+		{0xffffffff81000041, "data+1"},
+		{0xffffffff81fff010, "last+0"},
+		{0xffffffff82000fff, "last+8175"}, // up to the end of the page after
+		{0xffffffff82001000, ""},
+		{0xffffffffc0000000, "first+0 [mod_b]"},
+		{0xffffffffc0000100, "second+0 [mod_b]"},
+		{0xffffffffc0001fff, "second+7935 [mod_b]"},
+		{0xffffffffc0002000, "one+0 [mod_a]"},
+		{0xffffffffc0003000, ""},
+		{0xffffffffc0003008, ""},
+		{0xffffffffc0003100, ""},
+		{^uint64(0), ""},
+	} {
+		if got := name(k, test.addr); got != test.want {
+			t.Errorf("at %#x: %q, not %q", test.addr, got, test.want)
+		}
+	}
+}
+
+// TestRelocate has the kernel elsewhere.
+func TestRelocate(t *testing.T) {
+	k := parse(t, lines)
+	same, err := k.Relocate(lines, "_text", 0xffffffff81000000)
+	if err != nil || same != k {
+		t.Errorf("at the same place: %v", err)
+	}
+	moved, err := k.Relocate(lines, "_stext", 0xffffffffa1000000)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for addr, want := range map[uint64]string{
+		0xffffffff81000020: "", 0xffffffffa1000021: "weak+1", 0xffffffffa1fff010: "last+0", 0xffffffffe0000000: "", 0xffffffffc0000000: "",
+	} {
+		if got := name(moved, addr); got != want {
+			t.Errorf("at %#x: %q, not %q", addr, got, want)
+		}
+	}
+	if _, err := k.Relocate(lines, "no_such", 1); err == nil || !strings.Contains(err.Error(), "of another kernel") {
+		t.Errorf("without the symbol: %v", err)
+	}
+}
+
+func TestBadKallsyms(t *testing.T) {
+	for text, want := range map[string]string{
+		"0000000000000000 T a\n0000000000000000 T b\t[m]\n": "kernel.kptr_restrict",
+		"ffffffff81000000 T a\nx T b\n":                     `line 2: "x T b" is not`,
+		"ffffffff81000000 T \n":                             "line 1",
+		"ffffffff81000000T a\n":                             "line 1",
+		"ffffffff810000000 T a\n":                           "line 1",
+		"ffffffff81000000 T a\t[m\n":                        "line 1",
+		"1\n":                                               "line 1",
+	} {
+		if _, err := Parse(text); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%q: error %v, not %q", text, err, want)
+		}
+	}
+	if _, err := Parse("0000000000000000 T a\n"); !errors.Is(err, ErrHidden) {
+		t.Errorf("hidden: %v", err)
+	}
+	if k := parse(t, ""); k.Find(0) != nil {
+		t.Error("nothing has symbols")
+	}
+	if got := name(parse(t, "0 A x\nffffffffffffffff T a"), ^uint64(0)-1); got != "" {
+		t.Errorf("before the last address: %q", got)
+	}
+}
+
+// TestThisKernel finds what the tests of perf events find every day.
+func TestThisKernel(t *testing.T) {
+	require.Root(t)
+	text, err := os.ReadFile("/proc/kallsyms")
+	if err != nil {
+		t.Fatal(err)
+	}
+	k := parse(t, string(text))
+	for e, err := range Entries(string(text)) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		if e.Name == "schedule" && e.Module == "" {
+			if got := name(k, e.Address+1); got != "schedule+1" {
+				t.Errorf("in schedule: %q", got)
+			}
+			if n := testing.AllocsPerRun(10, func() { k.Find(e.Address + 1) }); n != 0 {
+				t.Errorf("Find allocates %v times", n)
+			}
+			return
+		}
+	}
+	t.Error("the kernel has no function schedule")
+}
+
+func BenchmarkParse(b *testing.B) {
+	text, err := os.ReadFile("/proc/kallsyms")
+	if err != nil {
+		b.Skip(err)
+	}
+	b.SetBytes(int64(len(text)))
+	b.ReportAllocs()
+	for b.Loop() {
+		parse(b, string(text))
+	}
+}
+
+func FuzzKallsyms(f *testing.F) {
+	f.Add(lines, uint64(0xffffffff81000020))
+	f.Add("0 t a\n1 t b\t[m]\nffffffffffffffff t c", uint64(5))
+	f.Fuzz(func(t *testing.T, text string, addr uint64) {
+		k, err := Parse(text)
+		if err != nil {
+			return
+		}
+		if s := k.Find(addr); s != nil && (addr < s.Start || addr >= s.End) {
+			t.Errorf("%#x is not in %+v", addr, s)
+		}
+		if moved, err := k.Relocate(text, "a", addr); err == nil {
+			moved.Find(addr)
+		}
+	})
+}

@@ -1,0 +1,221 @@
+package kernel
+
+import (
+	"cmp"
+	"math"
+	"slices"
+	"sort"
+	"strings"
+)
+
+// Region is code of the kernel that had a name for a time: a BPF program, a trampoline, instructions that were put elsewhere.
+type Region struct {
+	Name       string
+	Start, End uint64
+	From, To   uint64 // times of the recording's clock, in ns; To is the largest number as long as the region is there
+	Type       uint16 // PERF_RECORD_KSYMBOL_TYPE_* of include/uapi/linux/perf_event.h: 1 BPF, 2 code out of line
+	Program    uint32 // ID of the BPF program; 0 if it is none, or not known
+}
+
+// Event is a PERF_RECORD_KSYMBOL or PERF_RECORD_BPF_EVENT.
+type Event struct {
+	Time uint64
+	What What
+
+	// Of a KSYMBOL.
+	Address uint64
+	Size    uint32
+	Type    uint16
+	Name    string
+
+	// Of a BPF_EVENT: the program, the beginning of the name of its first function (bpf_prog_<tag>), and the addresses of its functions,
+	// as far as they are known (from bpf_prog_info).
+	Program   uint32
+	Prefix    string
+	Functions []uint64
+}
+
+// What happened.
+type What uint8
+
+const (
+	Register   What = iota // KSYMBOL
+	Unregister             // KSYMBOL with PERF_RECORD_KSYMBOL_FLAGS_UNREGISTER
+	Load                   // BPF_EVENT of type PERF_BPF_EVENT_PROG_LOAD
+)
+
+// Timeline tells which code was where and when. It does not change, so goroutines may share it; With makes another one.
+type Timeline struct {
+	events []Event // in the order of time
+
+	starts  []uint64 // each address at which regions start, once
+	first   []int32  // of each of these, the index of its first region; one more at the end
+	regions []Region // by start, and then by time
+}
+
+// With returns a Timeline that has more events. Those of the same time are taken in the order in which they come here.
+func (t *Timeline) With(events []Event) *Timeline {
+	all := append(slices.Clip(t.events), events...)
+	slices.SortStableFunc(all, func(a, b Event) int { return cmp.Compare(a.Time, b.Time) })
+	b := builder{live: make(map[uint64]int), pages: make(map[uint64][]uint64)}
+	for i := range all {
+		b.add(&all[i])
+	}
+	slices.SortStableFunc(b.regions, func(a, b Region) int { return cmp.Or(cmp.Compare(a.Start, b.Start), cmp.Compare(a.From, b.From)) })
+	n := &Timeline{events: all, regions: b.regions}
+	for i := range n.regions {
+		if i == 0 || n.regions[i].Start != n.regions[i-1].Start {
+			n.starts, n.first = append(n.starts, n.regions[i].Start), append(n.first, int32(i))
+		}
+	}
+	n.first = append(n.first, int32(len(n.regions)))
+	return n
+}
+
+// Regions are all of them, by address and then by time. They are the timeline's own: to be read only.
+func (t *Timeline) Regions() []Region { return t.regions }
+
+// maxSteps is how many starts of regions Find looks at, from the address downwards: there are that many only where code was loaded and
+// unloaded over and over within what is now one region.
+const maxSteps = 4096
+
+// Find returns the region that was at an address at a time, or nil. Where several were, it is the one that starts last, as the sizes of
+// trampolines are too large (a page) in Linux before 6.9. It does not allocate.
+func (t *Timeline) Find(time, addr uint64) *Region {
+	lo, hi := 0, len(t.starts)
+	for lo < hi {
+		mid := int(uint(lo+hi) / 2)
+		if t.starts[mid] <= addr {
+			lo = mid + 1
+		} else {
+			hi = mid
+		}
+	}
+	for i := lo - 1; i >= max(0, lo-maxSteps); i-- {
+		if addr-t.starts[i] > math.MaxUint32 { // no region is as large
+			return nil
+		}
+		r := t.at(i, time)
+		if r == nil {
+			continue
+		}
+		if addr < r.End {
+			return r
+		}
+		return nil
+	}
+	return nil
+}
+
+// at is the region that was there at a time, of those that start at one address.
+func (t *Timeline) at(start int, time uint64) *Region {
+	same := t.regions[t.first[start]:t.first[start+1]]
+	n := sort.Search(len(same), func(i int) bool { return same[i].From > time })
+	if n == 0 || same[n-1].To <= time {
+		return nil
+	}
+	return &same[n-1]
+}
+
+// builder makes regions of events in the order of time.
+type builder struct {
+	regions []Region
+	live    map[uint64]int      // region that is there, by start
+	pages   map[uint64][]uint64 // starts of these, by page
+	news    []int               // regions that belong to no program yet
+}
+
+const pageShift = 12
+
+// maxPages is how far new code is looked at for old code that must be gone, as its end was lost.
+const maxPages = 256
+
+func (b *builder) add(e *Event) {
+	switch e.What {
+	case Register:
+		b.register(e)
+	case Unregister:
+		if _, there := b.live[e.Address]; there {
+			b.end(e.Address, e.Time)
+		}
+	case Load:
+		b.load(e)
+	}
+}
+
+func (b *builder) register(e *Event) {
+	if n, there := b.live[e.Address]; there {
+		if r := &b.regions[n]; r.Name == e.Name && r.End-r.Start == uint64(e.Size) { // told twice: while the recording began, and by the kernel
+			return
+		}
+		b.end(e.Address, e.Time)
+	}
+	end := e.Address + uint64(e.Size)
+	if end < e.Address || e.Size == 0 {
+		return
+	}
+	if !isTrampoline(e.Name) {
+		b.endWithin(e.Address, end, e.Time)
+	}
+	b.live[e.Address] = len(b.regions)
+	b.pages[e.Address>>pageShift] = append(b.pages[e.Address>>pageShift], e.Address)
+	if e.Type == typeBPF && !isTrampoline(e.Name) {
+		b.news = append(b.news, len(b.regions))
+		b.news = b.news[max(0, len(b.news)-maxNews):]
+	}
+	b.regions = append(b.regions, Region{Name: e.Name, Start: e.Address, End: end, From: e.Time, To: math.MaxUint64, Type: e.Type})
+}
+
+// maxNews is how many functions wait for their program to be told: more than the 256 that one can have, for a few that load at a time.
+const maxNews = 1024
+
+// typeBPF is PERF_RECORD_KSYMBOL_TYPE_BPF.
+const typeBPF = 1
+
+// isTrampoline tells code that the kernel gives the size of a page, which it may share with others.
+func isTrampoline(name string) bool {
+	return strings.HasPrefix(name, "bpf_trampoline_") || strings.HasPrefix(name, "bpf_dispatcher_")
+}
+
+// endWithin ends what is known to start within new code.
+func (b *builder) endWithin(start, end, time uint64) {
+	for page := start >> pageShift; page <= (end-1)>>pageShift && page-start>>pageShift < maxPages; page++ {
+		for _, old := range slices.Clone(b.pages[page]) {
+			if old >= start && old < end {
+				b.end(old, time)
+			}
+		}
+	}
+}
+
+func (b *builder) end(start, time uint64) {
+	b.regions[b.live[start]].To = time
+	delete(b.live, start)
+	page := start >> pageShift
+	if rest := slices.DeleteFunc(b.pages[page], func(s uint64) bool { return s == start }); len(rest) > 0 {
+		b.pages[page] = rest
+	} else {
+		delete(b.pages, page)
+	}
+}
+
+// load gives the functions of a program its ID. The kernel tells of the functions first. Where their addresses are not known, it is the
+// oldest with the program's tag that belongs to no program yet.
+func (b *builder) load(e *Event) {
+	mine := func(n int) bool { return slices.Contains(e.Functions, b.regions[n].Start) }
+	if len(e.Functions) == 0 {
+		found := false
+		mine = func(n int) bool {
+			first := !found && e.Prefix != "" && strings.HasPrefix(b.regions[n].Name, e.Prefix)
+			found = found || first
+			return first
+		}
+	}
+	b.news = slices.DeleteFunc(b.news, func(n int) bool {
+		if !mine(n) {
+			return false
+		}
+		b.regions[n].Program = e.Program
+		return true
+	})
+}
