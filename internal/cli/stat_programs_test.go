@@ -196,7 +196,7 @@ func TestStatProgramsTraced(t *testing.T) {
 	})
 	t.Run("csv", func(t *testing.T) {
 		got := run(t, bperf("stat", "-x,", "-e", "dummy", "-b", first, call))
-		want := regexp.MustCompile(`^0,,dummy,` + regexp.QuoteMeta(a) + `,\d+,100\.00,0\.000,per run,(1000|99\d),0\.000,0,0,0,0,0\n`)
+		want := regexp.MustCompile(`^0,,dummy,` + regexp.QuoteMeta(a) + `,\d+,100\.00,0\.000,per run,(1000|99\d),0\.000,0,0,0,0,0,\n`)
 		if !want.MatchString(got.stderr) {
 			t.Errorf("%s\nwant %s", got.stderr, want)
 		}

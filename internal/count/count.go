@@ -12,13 +12,15 @@ const None = -1
 // Cell is where a counter counts, with its reading: for this event, on this CPU, for this thread or
 // cgroup of the target. Its numbers are indexes; only CPU is the kernel's own.
 type Cell struct {
-	Event  int // into the events of the list that was opened
-	CPU    int // CPU number, or None where it counts on whatever CPU the thread runs
-	Thread int // into the threads of the target, or None
-	Cgroup int // into the cgroups of the target or, where BPF programs are counted, into these; or None
+	Event   int // into the events of the list that was opened
+	CPU     int // CPU number, or None where it counts on whatever CPU the thread runs
+	Thread  int // into the threads of the target, or None
+	Cgroup  int // into the cgroups of the target, or None
+	Program int // into the BPF programs that are counted inside of, or None
 
 	perfevent.Reading
-	Runs *Runs // of a BPF program, what was counted in each; nil for all else
+	Runs    *Runs    // of a BPF program, what was counted in each; nil for all else
+	Dropped *Dropped // of a BPF program, in the cell with their number; nil for all else
 }
 
 // Counter counts events for a target. The readings only grow, from the first Enable to Close;

@@ -22,9 +22,9 @@ type layout struct {
 
 // position is a row's place in the output.
 type position struct {
-	cgroup int // index, in the order of the command line
-	place  int // CPU, index of a thread, or the first CPU of a core, die, socket or node
-	event  int // index of the first event of the row
+	group int // index of the cgroup or BPF program, in the order of the command line
+	place int // CPU, index of a thread, or the first CPU of a core, die, socket or node
+	event int // index of the first event of the row
 }
 
 // newLayout makes the rows for the cells of a session. An event that cannot be counted gets a row
@@ -33,23 +33,24 @@ func newLayout(c *counters, cells []count.Cell, cfg *Config, topo target.Topolog
 	l := &layout{raw: cfg.Raw, counts: make([]*event.Event, len(cells))}
 	index := make(map[position]int)
 	leaders, names := c.rows(cfg.NoMerge)
-	add := func(ev, cpu, thread, cgroup int) int {
-		err := c.errAt(ev, cgroup)
+	add := func(cell count.Cell) int {
+		err := c.errAt(cell.Event, cell.Program)
 		if cfg.SumPrograms {
-			cgroup = count.None
+			cell.Program = count.None
 		}
-		first := leaders[ev]
-		at := position{cgroup: cgroup, event: first}
+		first := leaders[cell.Event]
+		at := position{group: max(cell.Cgroup, cell.Program), event: first}
 		place := Place{}
 		switch {
 		case cfg.Aggregation == AggregateGlobal:
 		case cfg.Aggregation == AggregateThread:
-			if thread != count.None {
-				at.place = thread
-				t := c.target.Threads[thread]
+			if cell.Thread != count.None {
+				at.place = cell.Thread
+				t := c.target.Threads[cell.Thread]
 				place.ID = fmt.Sprintf("%s-%d", t.Comm, t.TID)
 			}
 		default:
+			cpu := cell.CPU
 			if cpu == count.None {
 				cpu = c.target.CPUs[0] // tool events have no CPU; perf shows them on the first
 			}
@@ -60,8 +61,11 @@ func newLayout(c *counters, cells []count.Cell, cfg *Config, topo target.Topolog
 			i = len(l.rows)
 			index[at] = i
 			row := Row{Event: c.events[first], Name: names[first], Place: place, Err: err}
-			if cgroup != count.None {
-				row.Cgroup = c.cgroups[cgroup]
+			if cell.Cgroup != count.None {
+				row.Cgroup = c.cgroups[cell.Cgroup]
+			}
+			if cell.Program != count.None {
+				row.Program = c.programs[cell.Program]
 			}
 			l.rows = append(l.rows, row)
 			l.cells = append(l.cells, nil)
@@ -70,15 +74,15 @@ func newLayout(c *counters, cells []count.Cell, cfg *Config, topo target.Topolog
 	}
 	for i, cell := range cells {
 		l.counts[i] = c.events[cell.Event]
-		row := add(cell.Event, cell.CPU, cell.Thread, cell.Cgroup)
+		row := add(cell)
 		l.cells[row] = append(l.cells[row], i)
 		l.rows[row].Place.Counters++
 		l.rows[row].Err = nil
 	}
 	for ev := range c.events {
 		for _, at := range c.places(ev, cfg.Aggregation) {
-			if c.errAt(ev, at.Cgroup) != nil {
-				add(ev, at.CPU, at.Thread, at.Cgroup)
+			if c.errAt(ev, at.Program) != nil {
+				add(at)
 			}
 		}
 	}
@@ -86,7 +90,7 @@ func newLayout(c *counters, cells []count.Cell, cfg *Config, topo target.Topolog
 	return l
 }
 
-// sort brings the rows in perf's order: cgroup by cgroup; within, place by place where places are
+// sort brings the rows in perf's order: cgroup by cgroup, or program by program; within, place by place where places are
 // sums over CPUs, and otherwise event by event.
 func (l *layout) sort(index map[position]int, by Aggregation) {
 	order := make([]position, 0, len(index))
@@ -99,7 +103,7 @@ func (l *layout) sort(index map[position]int, by Aggregation) {
 		if byEvent {
 			place, ev = ev, place
 		}
-		return cmp.Or(cmp.Compare(a.cgroup, b.cgroup), place, ev)
+		return cmp.Or(cmp.Compare(a.group, b.group), place, ev)
 	})
 	rows, cells := make([]Row, len(order)), make([][]int, len(order))
 	for i, p := range order {
@@ -135,6 +139,7 @@ func (l *layout) snapshot(cells, since []count.Cell) []Row {
 	for i := range rows {
 		readings = readings[:0]
 		var runs *count.Runs
+		var dropped *count.Dropped
 		for _, c := range l.cells[i] {
 			r := cells[c].Reading
 			if since != nil {
@@ -145,19 +150,35 @@ func (l *layout) snapshot(cells, since []count.Cell) []Row {
 			}
 			readings = append(readings, r)
 			runs = addRuns(runs, cells[c].Runs)
+			dropped = addDropped(dropped, cells[c].Dropped)
 		}
-		if since != nil && runs != nil {
-			for _, c := range l.cells[i] {
+		for _, c := range l.cells[i] {
+			if since != nil && runs != nil {
 				runs.Sub(since[c].Runs)
 			}
+			if since != nil && dropped != nil {
+				dropped.Sub(since[c].Dropped)
+			}
 		}
-		rows[i].Runs = runs
+		rows[i].Runs, rows[i].Dropped = runs, dropped
 		rows[i].Total = count.Sum(readings, l.raw)
 		if runs != nil && runs.Counted > 0 {
 			rows[i].PerRun = rows[i].Value / float64(runs.Counted)
 		}
 	}
 	return rows
+}
+
+// addDropped adds up what was dropped; both may be nil.
+func addDropped(sum, dropped *count.Dropped) *count.Dropped {
+	if dropped == nil {
+		return sum
+	}
+	if sum == nil {
+		sum = new(count.Dropped)
+	}
+	sum.Add(dropped)
+	return sum
 }
 
 // addRuns adds up what was counted in runs; both may be nil.

@@ -26,7 +26,7 @@ func (f *fake) Read(dst []count.Cell) ([]count.Cell, error) { return append(dst,
 func (f *fake) Err(ev int) error                            { return f.errs[ev] }
 
 func cell(ev, cpu, thread, cgroup int, value, enabled, running uint64) count.Cell {
-	return count.Cell{Event: ev, CPU: cpu, Thread: thread, Cgroup: cgroup,
+	return count.Cell{Event: ev, CPU: cpu, Thread: thread, Cgroup: cgroup, Program: count.None,
 		Reading: perfevent.Reading{Value: value, Enabled: enabled, Running: running}}
 }
 

@@ -21,12 +21,12 @@ func newMetricTable(rows []Row) metricTable {
 	lines := make(map[part]int)
 	owner := make(map[string]string) // event of a column
 	for _, r := range rows {
-		at := part{r.Place.ID, r.Cgroup}
+		at := part{r.Place.ID, r.group()}
 		i, ok := lines[at]
 		if !ok {
 			i = len(t.lines)
 			lines[at] = i
-			t.lines = append(t.lines, metricLine{place: r.Place, cgroup: r.Cgroup, values: make(map[string]Metric)})
+			t.lines = append(t.lines, metricLine{place: r.Place, cgroup: r.group(), values: make(map[string]Metric)})
 		}
 		line := &t.lines[i]
 		line.place.Counters = max(line.place.Counters, r.Place.Counters)

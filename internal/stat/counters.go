@@ -17,12 +17,13 @@ import (
 
 // counters is all that a session counts with: one part per engine and set of cgroups, seen as one.
 type counters struct {
-	events  []*event.Event
-	target  target.Target // its cgroups are those of all parts
-	cgroups []string      // names; or those of BPF programs, which are counted in their place
-	parts   []part
-	tools   []*tool.Counter  // those of the parts that count tool events
-	inside  *program.Counter // that of the parts which counts in BPF programs, or nil
+	events   []*event.Event
+	target   target.Target // its cgroups are those of all parts
+	cgroups  []string      // names
+	parts    []part
+	tools    []*tool.Counter  // those of the parts that count tool events
+	inside   *program.Counter // that of the parts which counts in BPF programs, or nil
+	programs []string         // names of these
 }
 
 // part is a counter for some of the session's events.
@@ -84,10 +85,8 @@ func openCounters(cfg *Config, t target.Target, o count.Options) (*counters, err
 
 // openPrograms opens what counts in BPF programs. Only tool events are not of a program.
 func (c *counters) openPrograms(cfg *Config, t target.Target, o count.Options) error {
-	var every []int
-	for i, p := range cfg.Programs {
-		c.cgroups = append(c.cgroups, p.String())
-		every = append(every, i)
+	for _, p := range cfg.Programs {
+		c.programs = append(c.programs, p.String())
 	}
 	perf, common, tools := split(cfg.Events)
 	inside := append(perf, common...)
@@ -111,7 +110,7 @@ func (c *counters) openPrograms(cfg *Config, t target.Target, o count.Options) e
 	if c.inside, err = program.Open(inside, cfg.Programs, t, o); err != nil {
 		return errors.Join(err, c.Close())
 	}
-	p := part{Counter: c.inside, cgroups: every}
+	p := part{Counter: c.inside}
 	for _, e := range append(inside.Events(), own...) {
 		p.events = append(p.events, index[e])
 	}
@@ -263,13 +262,12 @@ func (c *counters) Err(ev int) error {
 	return p.Err(slices.Index(p.events, ev))
 }
 
-// errAt says why the machine cannot count an event for a cgroup or BPF program; nil if it can.
-func (c *counters) errAt(ev, cgroup int) error {
-	p := c.part(ev)
-	if inside, ok := p.Counter.(*program.Counter); ok && cgroup != count.None {
-		return inside.ErrAt(slices.Index(p.events, ev), cgroup)
+// errAt says why the machine cannot count an event in a BPF program or, without one, at all; nil if it can.
+func (c *counters) errAt(ev, program int) error {
+	if program == count.None {
+		return c.Err(ev)
 	}
-	return c.Err(ev)
+	return c.inside.ErrAt(slices.Index(c.part(ev).events, ev), program)
 }
 
 // overhead lists what is taken off each run of a BPF program; it is empty if nothing is.
@@ -316,9 +314,9 @@ func (c *counters) rows(noMerge bool) (leaders []int, names []string) {
 }
 
 // places lists where an event would count if the machine could count it: a cell per place that the
-// aggregation tells apart, and per cgroup.
+// aggregation tells apart, and per cgroup or BPF program.
 func (c *counters) places(ev int, by Aggregation) []count.Cell {
-	nowhere := count.Cell{Event: ev, CPU: count.None, Thread: count.None, Cgroup: count.None}
+	nowhere := count.Cell{Event: ev, CPU: count.None, Thread: count.None, Cgroup: count.None, Program: count.None}
 	places := []count.Cell{nowhere}
 	switch by {
 	case AggregateGlobal:
@@ -327,13 +325,20 @@ func (c *counters) places(ev int, by Aggregation) []count.Cell {
 	default:
 		places = repeat(nowhere, len(c.target.CPUs), func(cell *count.Cell, i int) { cell.CPU = c.target.CPUs[i] })
 	}
-	cgroups := c.part(ev).cgroups
-	if len(cgroups) == 0 {
+	p := c.part(ev)
+	if p.Counter == count.Counter(c.inside) {
+		return each(places, len(c.programs), func(cell *count.Cell, i int) { cell.Program = i })
+	}
+	if len(p.cgroups) == 0 {
 		return places
 	}
-	var all []count.Cell
-	for _, at := range places {
-		all = append(all, repeat(at, len(cgroups), func(cell *count.Cell, i int) { cell.Cgroup = cgroups[i] })...)
+	return each(places, len(p.cgroups), func(cell *count.Cell, i int) { cell.Cgroup = p.cgroups[i] })
+}
+
+// each makes n cells of each one, with their differences.
+func each(cells []count.Cell, n int, differ func(*count.Cell, int)) (all []count.Cell) {
+	for _, cell := range cells {
+		all = append(all, repeat(cell, n, differ)...)
 	}
 	return all
 }

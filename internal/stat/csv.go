@@ -50,7 +50,7 @@ func (c *csvLines) Snapshot(s Snapshot) error {
 }
 
 func (c *csvLines) table(b *strings.Builder, s Snapshot) {
-	cgroups := hasCgroups(s.Rows)
+	cgroups := hasGroups(s.Rows)
 	for i := range s.Rows {
 		r := &s.Rows[i]
 		if c.o.hidden(r) {
@@ -83,7 +83,7 @@ func (c *csvLines) count(r *Row, cgroups bool) []string {
 	}
 	fields := []string{value, r.Event.Unit, r.Name}
 	if cgroups {
-		fields = append(fields, r.Cgroup)
+		fields = append(fields, r.group())
 	}
 	if c.runs > 1 {
 		fields = append(fields, variance)
@@ -91,7 +91,7 @@ func (c *csvLines) count(r *Row, cgroups bool) []string {
 	return append(fields, strconv.FormatUint(r.Running, 10), fixed(r.share(), 2))
 }
 
-// runFields are those of BPF programs, at the end: what single runs counted, and how many are in the count.
+// runFields are those of BPF programs, at the end: what single runs counted, and how many are in the count; and why runs are in none.
 func (c *csvLines) runFields(r *Row) []string {
 	if !c.o.Programs {
 		return nil
@@ -100,7 +100,7 @@ func (c *csvLines) runFields(r *Row) []string {
 	if r.Runs != nil {
 		counted = strconv.FormatUint(r.Runs.Counted, 10)
 	}
-	return append([]string{counted}, r.runValues()...)
+	return append(append([]string{counted}, r.runValues()...), r.droppedCSV())
 }
 
 // metricTable prints a line for each place and cgroup, and above the first the names of the columns;
@@ -110,7 +110,7 @@ func (c *csvLines) metricTable(b *strings.Builder, s Snapshot) {
 	if len(t.columns) == 0 {
 		return
 	}
-	cgroups := hasCgroups(s.Rows)
+	cgroups := hasGroups(s.Rows)
 	if !slices.Equal(t.columns, c.columns) {
 		c.columns = t.columns
 		c.line(b, append(slices.Concat(c.heading(s, cgroups), t.columns), ""))
@@ -147,7 +147,7 @@ func (c *csvLines) heading(s Snapshot, cgroups bool) []string {
 		names = append(names, places[by].heading)
 	}
 	if cgroups {
-		names = append(names, c.o.cgroupKey())
+		names = append(names, c.o.groupKey())
 	}
 	return names
 }

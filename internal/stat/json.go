@@ -60,7 +60,7 @@ func (j *jsonLines) End(o Outcome) error {
 }
 
 func (j *jsonLines) table(b *strings.Builder, s Snapshot) {
-	cgroups := hasCgroups(s.Rows)
+	cgroups := hasGroups(s.Rows)
 	for i := range s.Rows {
 		r := &s.Rows[i]
 		if j.o.hidden(r) {
@@ -93,7 +93,7 @@ func (j *jsonLines) count(f *object, r *Row, cgroups bool) {
 	f.string("unit", r.Event.Unit)
 	f.string("event", r.Name)
 	if cgroups {
-		f.string(j.o.cgroupKey(), r.Cgroup)
+		f.string(j.o.groupKey(), r.group())
 	}
 	if j.runs > 1 && absent == "" {
 		f.raw("variance", fixed(r.Variance, 2))
@@ -102,6 +102,9 @@ func (j *jsonLines) count(f *object, r *Row, cgroups bool) {
 	f.raw("pcnt-running", fixed(r.share(), 2))
 	if absent != "" {
 		f.string("reason", r.reason())
+	}
+	if r.Dropped != nil {
+		f.raw("dropped", r.droppedJSON())
 	}
 	if r.Runs == nil {
 		return
@@ -120,11 +123,11 @@ func (j *jsonLines) count(f *object, r *Row, cgroups bool) {
 // metricTable prints an object for each place and cgroup, with a key for each metric.
 func (j *jsonLines) metricTable(b *strings.Builder, s Snapshot) {
 	t := newMetricTable(s.Rows)
-	cgroups := hasCgroups(s.Rows)
+	cgroups := hasGroups(s.Rows)
 	for _, l := range t.lines {
 		f := j.prefix(s, l.place)
 		if cgroups {
-			f.string(j.o.cgroupKey(), l.cgroup)
+			f.string(j.o.groupKey(), l.cgroup)
 		}
 		if len(l.values) == 0 {
 			f.string("metric-value", "none")

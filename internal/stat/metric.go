@@ -66,7 +66,7 @@ const (
 )
 
 func inputOf(r *Row, name string) input {
-	in := input{place: r.Place.ID, cgroup: r.Cgroup, event: name}
+	in := input{place: r.Place.ID, cgroup: r.group(), event: name}
 	if name == clock {
 		return in
 	}

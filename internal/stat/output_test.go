@@ -71,6 +71,14 @@ func of(cgroup string, rows []Row) []Row {
 	return rows
 }
 
+// inProgram makes rows those of a BPF program.
+func inProgram(name string, rows []Row) []Row {
+	for i := range rows {
+		rows[i].Program = name
+	}
+	return rows
+}
+
 // scaled makes rows estimates of counters that ran for a share of the time.
 func scaled(share float64, rows []Row) []Row {
 	for i := range rows {
@@ -97,7 +105,7 @@ func named(name, unit string, scale, value float64) Row {
 
 // programRows are rows of a BPF program that ran five times, one of which is not in the counts.
 func programRows(t testing.TB, label string) []Row {
-	rows := of(label, counts(t, "cpu-clock,cycles,instructions", 5150, 2e4, 3e4))
+	rows := inProgram(label, counts(t, "cpu-clock,cycles,instructions", 5150, 2e4, 3e4))
 	for i, values := range [][]uint64{{1000, 1000, 1150, 2000}, {5000, 5000, 5000, 5000}, {0, 0, 0, 30000}} {
 		rows[i].Runs = new(count.Runs)
 		for _, v := range values {
@@ -107,20 +115,22 @@ func programRows(t testing.TB, label string) []Row {
 		}
 		rows[i].PerRun = rows[i].Value / 4
 	}
-	return append(rows, ownRows(label, 5, 5150, 1)...)
+	rows = append(rows, ownRows(label, 5, 5150, 1)...)
+	rows[len(rows)-1].Dropped = &count.Dropped{count.DroppedSwitched: 1}
+	return rows
 }
 
 // ownRows are those of the events of BPF programs alone.
 func ownRows(label string, values ...float64) (rows []Row) {
 	for i, e := range program.OwnEvents() {
-		rows = append(rows, Row{Event: e, Name: e.Name, Cgroup: label, Total: count.Total{Value: values[i], Enabled: 1e6, Running: 1e6}})
+		rows = append(rows, Row{Event: e, Name: e.Name, Program: label, Total: count.Total{Value: values[i], Enabled: 1e6, Running: 1e6}})
 	}
 	return rows
 }
 
 // untraced are rows of a BPF program that cannot be traced.
 func untraced(t testing.TB, label string) []Row {
-	rows := slices.Concat(of(label, unsupported(t, "cpu-clock,cycles,instructions")), ownRows(label, 7, 1000, 0))
+	rows := slices.Concat(inProgram(label, unsupported(t, "cpu-clock,cycles,instructions")), ownRows(label, 7, 1000, 0))
 	for i := range rows {
 		if rows[i].Event.Name != program.Runs && rows[i].Event.Name != program.RunTime {
 			rows[i].Total = count.Total{}
@@ -327,11 +337,11 @@ func TestCSVColumns(t *testing.T) {
 			if c.outcome.Runs > 1 {
 				want++
 			}
-			if hasCgroups(c.snapshots[0].Rows) {
+			if hasGroups(c.snapshots[0].Rows) {
 				want++
 			}
 			if c.options.Programs {
-				want += 7
+				want += 8
 			}
 			for i, record := range readCSV(t, c.print(t, NewCSV), ',') {
 				columns := want
@@ -362,7 +372,7 @@ var jsonTypes = map[string]any{
 	"interval": 0.0, "summary": true, "cpu": "", "core": "", "die": "", "socket": "", "node": "", "thread": "",
 	"counters": 0.0, "counter-value": "", "unit": "", "event": "", "cgroup": "", "variance": 0.0,
 	"event-runtime": 0.0, "pcnt-running": 0.0, "metric-value": "", "metric-unit": "", "metric-scaled": true, "reason": "",
-	"program": "", "runs": 0.0, "run-mean": 0.0, "run-min": 0.0, "run-median": 0.0, "run-p90": 0.0, "run-p99": 0.0, "run-max": 0.0, "histogram": []any{},
+	"program": "", "runs": 0.0, "run-mean": 0.0, "run-min": 0.0, "run-median": 0.0, "run-p90": 0.0, "run-p99": 0.0, "run-max": 0.0, "histogram": []any{}, "dropped": map[string]any{},
 	"elapsed": 0.0, "elapsed-variance": 0.0, "elapsed-runs": []any{}, "scaled-metrics": []any{}, "user": 0.0, "system": 0.0,
 }
 

@@ -20,7 +20,7 @@ type Printer interface {
 // OutputOptions are what the forms of the output need to know besides the results.
 type OutputOptions struct {
 	Aggregation   Aggregation
-	Programs      bool // what is counted are BPF programs: they are in place of cgroups, and have runs
+	Programs      bool // what is counted are BPF programs, which have runs
 	Histogram     bool // text and JSON: how single runs of BPF programs are distributed
 	Interval      bool // snapshots other than the summary begin with the time
 	IntervalClear bool // text: clear the screen before each of them
@@ -90,18 +90,18 @@ func (a Aggregation) countsCounters() bool {
 	}
 }
 
-// cgroupKey names the column of cgroups.
-func (o *OutputOptions) cgroupKey() string {
+// groupKey names the column of cgroups, or of BPF programs.
+func (o *OutputOptions) groupKey() string {
 	if o.Programs {
 		return "program"
 	}
 	return "cgroup"
 }
 
-// hasCgroups reports whether the rows need a column for cgroups.
-func hasCgroups(rows []Row) bool {
+// hasGroups reports whether the rows need a column for cgroups or BPF programs.
+func hasGroups(rows []Row) bool {
 	for i := range rows {
-		if rows[i].Cgroup != "" {
+		if rows[i].group() != "" {
 			return true
 		}
 	}

@@ -26,7 +26,7 @@ func (r *reasons) add(rows []Row) {
 	}
 	for i := range rows {
 		row := &rows[i]
-		key := counted{row.Event.Term, row.Name, row.Place.ID, row.Cgroup}
+		key := counted{row.Event.Term, row.Name, row.Place.ID, row.group()}
 		old, known := r.why[key]
 		if !known {
 			r.order = append(r.order, key)

@@ -32,10 +32,11 @@ func (a Aggregation) needsTopology() bool {
 
 // Row is one line of the result: an event for a part of the target.
 type Row struct {
-	Event  *event.Event
-	Name   string // the event's name, with its PMU where events of one name are kept apart
-	Place  Place
-	Cgroup string // name, or that of a BPF program that is counted; or empty
+	Event   *event.Event
+	Name    string // the event's name, with its PMU where events of one name are kept apart
+	Place   Place
+	Cgroup  string // name, or empty
+	Program string // name of the BPF program, or empty
 
 	count.Total
 	Err      error   // why the machine cannot count the event; then Total is empty
@@ -44,8 +45,13 @@ type Row struct {
 	Runs   *count.Runs // of a BPF program; nil for all else
 	PerRun float64     // the mean of them, in the event's own unit; with Runs
 
+	Dropped *count.Dropped // why runs of a BPF program are in no count, in the row with their number; nil for all else
+
 	Metrics []Metric
 }
+
+// group is what the row is of besides its place: a cgroup or a BPF program; or empty.
+func (r *Row) group() string { return r.Cgroup + r.Program }
 
 // Place is the part of the target that a row is about; empty for the whole of it.
 type Place struct {

@@ -418,8 +418,8 @@ func (r *run) reportLostRuns() error {
 		r.cfg.Notify("taken off each run, as the probes' own: " + s)
 	}
 	for _, l := range losses {
-		if l.Total() > 0 {
-			r.cfg.Notify(fmt.Sprintf("BPF program %s: %d of its runs are not in the counts: %s", l.Target, l.Total(), l))
+		if n := l.Dropped.Total(); n > 0 {
+			r.cfg.Notify(fmt.Sprintf("BPF program %s: %d of its runs are not in the counts: %s", l.Target, n, &l.Dropped))
 		}
 	}
 	if !r.cfg.SumPrograms {

@@ -32,16 +32,16 @@ func (r *repeats) add(rows []Row) {
 		r.index = make(map[rowKey]*repeatedRow)
 	}
 	for _, row := range rows {
-		key := rowKey{row.Event.Term, row.Name, row.Place.ID, row.Cgroup}
-		runs := row.Runs
-		row.Runs = nil
+		key := rowKey{row.Event.Term, row.Name, row.Place.ID, row.group()}
+		runs, dropped := row.Runs, row.Dropped
+		row.Runs, row.Dropped = nil, nil
 		all, ok := r.index[key]
 		if !ok {
 			all = &repeatedRow{Row: row}
 			r.index[key] = all
 			r.order = append(r.order, all)
 		}
-		all.Runs = addRuns(all.Runs, runs)
+		all.Runs, all.Dropped = addRuns(all.Runs, runs), addDropped(all.Dropped, dropped)
 		if !row.Counted() {
 			continue
 		}

@@ -143,7 +143,7 @@ func (t *text) table(b *strings.Builder, s Snapshot, interval bool) {
 	if interval && (t.o.IntervalClear || t.snapshots%headingEvery == 0) {
 		fmt.Fprintf(b, "%s %*s %*s events\n", t.intervalHeading(), valueWidth, "counts", unit, "unit")
 	}
-	cgroups := hasCgroups(s.Rows)
+	cgroups := hasGroups(s.Rows)
 	for i := range s.Rows {
 		r := &s.Rows[i]
 		if t.o.hidden(r) || t.o.Defaults && r.Err != nil {
@@ -157,7 +157,7 @@ func (t *text) table(b *strings.Builder, s Snapshot, interval bool) {
 		fmt.Fprintf(b, "%s%*s %-*s %-*s", prefix, valueWidth, t.value(r), unit, printable(r.Event.Unit), eventWidth, printable(r.Name))
 		indent := valueWidth + unit + eventWidth + 2
 		if cgroups {
-			fmt.Fprintf(b, " %-*s", cgroupWidth, printable(r.Cgroup))
+			fmt.Fprintf(b, " %-*s", cgroupWidth, printable(r.group()))
 			indent += cgroupWidth + 1
 		}
 		t.afterEvent(b, r, prefix+strings.Repeat(" ", indent))

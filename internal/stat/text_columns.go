@@ -15,7 +15,7 @@ func (t *text) metricTable(b *strings.Builder, s Snapshot, interval bool) {
 	if len(table.columns) == 0 {
 		return
 	}
-	cgroups := hasCgroups(s.Rows)
+	cgroups := hasGroups(s.Rows)
 	again := t.o.IntervalClear || t.snapshots%headingEvery == 0
 	if !interval || again || !slices.Equal(table.columns, t.columns) {
 		t.columnHeading(b, table.columns, interval, cgroups)
@@ -49,7 +49,7 @@ func (t *text) columnHeading(b *strings.Builder, columns []string, interval, cgr
 		b.WriteString(strings.Repeat(" ", utf8.RuneCountInString(t.place(Place{}))))
 	}
 	if cgroups {
-		fmt.Fprintf(b, "%-*s ", cgroupWidth, t.o.cgroupKey())
+		fmt.Fprintf(b, "%-*s ", cgroupWidth, t.o.groupKey())
 	}
 	for _, c := range columns {
 		fmt.Fprintf(b, "%*s ", width(c), printable(c))

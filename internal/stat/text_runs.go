@@ -14,7 +14,7 @@ const runWidth = 13
 // runTable prints what single runs of BPF programs counted, a line for each row that has any.
 func (t *text) runTable(b *strings.Builder, rows []Row) {
 	headed := false
-	cgroups := hasCgroups(rows)
+	cgroups := hasGroups(rows)
 	for i := range rows {
 		r := &rows[i]
 		values := r.runValues()
@@ -36,7 +36,7 @@ func (t *text) runTable(b *strings.Builder, rows []Row) {
 		_, unit := r.runUnit()
 		fmt.Fprintf(b, "%-*s %-*s", unitWidth, printable(unit), eventWidth, printable(r.Name))
 		if cgroups {
-			fmt.Fprintf(b, " %-*s", cgroupWidth, printable(r.Cgroup))
+			fmt.Fprintf(b, " %-*s", cgroupWidth, printable(r.group()))
 		}
 		b.WriteByte('\n')
 	}
@@ -62,7 +62,7 @@ func histograms(b *strings.Builder, rows []Row) {
 		}
 		_, unit := r.runUnit()
 		heading := []string{printable(r.Name)}
-		for _, s := range []string{unit, r.Place.ID, r.Cgroup} {
+		for _, s := range []string{unit, r.Place.ID, r.group()} {
 			if s != "" {
 				heading = append(heading, printable(s))
 			}
@@ -81,6 +81,31 @@ func (r *Row) bounds(k count.Bucket) (low, high string) {
 	scale, _ := r.runUnit()
 	number := func(v float64) string { return strconv.FormatFloat(v*scale, 'f', -1, 64) }
 	return number(k.Low), number(k.High)
+}
+
+// droppedJSON is an object with the reasons for which runs were dropped.
+func (r *Row) droppedJSON() string {
+	var parts []string
+	for i, n := range r.Dropped {
+		if n > 0 {
+			parts = append(parts, fmt.Sprintf("%q : %d", count.DroppedNames[i], n))
+		}
+	}
+	return "{" + strings.Join(parts, ", ") + "}"
+}
+
+// droppedCSV has the reasons for which runs were dropped, with their numbers behind.
+func (r *Row) droppedCSV() string {
+	if r.Dropped == nil {
+		return ""
+	}
+	var parts []string
+	for i, n := range r.Dropped {
+		if n > 0 {
+			parts = append(parts, fmt.Sprintf("%s %d", count.DroppedNames[i], n))
+		}
+	}
+	return strings.Join(parts, " ")
 }
 
 // histogramJSON is an array of buckets that have runs: least, most, runs.

@@ -516,7 +516,7 @@ func (p *opener) counter() *Counter {
 			c.sets[s].events = append(c.sets[s].events, fd)
 			c.sets[s].cells = append(c.sets[s].cells, len(c.cells))
 			c.group = make([]perfevent.Reading, max(len(c.group), len(c.sets[s].cells)))
-			c.cells = append(c.cells, count.Cell{Event: i, CPU: at.cpu, Thread: at.thread, Cgroup: at.cgroup})
+			c.cells = append(c.cells, count.Cell{Event: i, CPU: at.cpu, Thread: at.thread, Cgroup: at.cgroup, Program: count.None})
 		}
 	}
 	slices.SortStableFunc(c.sets, func(a, b set) int { return cmp.Compare(a.cpu, b.cpu) })

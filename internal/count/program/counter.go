@@ -16,7 +16,7 @@ import (
 	"github.com/bperf/bperf/internal/target"
 )
 
-// Counter is a count.Counter for BPF programs. Its cells are of a CPU and a program, which is the index Cgroup. It is not safe for
+// Counter is a count.Counter for BPF programs. Its cells are of a CPU and a program. It is not safe for
 // concurrent use.
 //
 // Besides the events of its list it has those of OwnEvents, behind them.
@@ -268,26 +268,26 @@ func (c *Counter) readTraced(cells []count.Cell, program int) ([]count.Cell, err
 	if err != nil {
 		return nil, err
 	}
-	time := c.time()
+	time, lost := c.time(), dropped(state, misses)
 	for ev, cpus := range c.cpus {
 		for _, cpu := range cpus {
 			s := state[cpu].Sums[ev]
 			runs := &count.Runs{Counted: state[cpu].counted(), Min: s.Min, Max: s.Max, Ranged: s.Runs > 0, Buckets: histograms[ev][cpu].Runs}
 			r := perfevent.Reading{Value: s.Reading.Value, Enabled: s.Reading.Enabled, Running: s.Reading.Enabled - s.Reading.Stopped}
-			cells = append(cells, count.Cell{Event: ev, CPU: cpu, Thread: count.None, Cgroup: program, Reading: r, Runs: runs})
+			cells = append(cells, count.Cell{Event: ev, CPU: cpu, Thread: count.None, Cgroup: count.None, Program: program, Reading: r, Runs: runs})
 		}
 	}
 	for n, cpu := range c.online {
 		s := &state[cpu]
-		own := [...]uint64{ownRuns: s.Runs, ownRunTime: s.time(c.events), ownDropped: s.Runs - s.counted()}
+		own := [...]uint64{ownRuns: s.Runs, ownRunTime: s.time(c.events), ownDropped: lost[cpu].Total()}
 		if n == 0 { // the kernel does not say on which CPU
 			own[ownRuns] += misses.Exit
-			own[ownDropped] += misses.Exit
 		}
 		for i, v := range own {
 			r := perfevent.Reading{Value: v, Enabled: time, Running: time}
-			cells = append(cells, count.Cell{Event: c.events + i, CPU: cpu, Thread: count.None, Cgroup: program, Reading: r})
+			cells = append(cells, count.Cell{Event: c.events + i, CPU: cpu, Thread: count.None, Cgroup: count.None, Program: program, Reading: r})
 		}
+		cells[len(cells)-1].Dropped = &lost[cpu]
 	}
 	return cells, nil
 }

@@ -6,6 +6,7 @@ import (
 	"syscall"
 	"testing"
 
+	"github.com/bperf/bperf/internal/count"
 	"github.com/bperf/bperf/test/require"
 )
 
@@ -28,9 +29,9 @@ func TestRunsOfAWindow(t *testing.T) {
 	total := read(t, c, 0)
 	lost, err := c.Losses()
 	check(t, err)
-	if r.runs != 1000 || total.runs != 1234 || total.dropped != lost[0].Total() || total.dropped != lost[0].Switched {
+	if r.runs != 1000 || total.runs != 1234 || total.dropped != lost[0].Dropped.Total() || total.dropped != lost[0].Dropped[count.DroppedSwitched] {
 		t.Errorf("%d runs, then %d, and %d dropped: %v; want 1000, 1234, and none dropped but those switched away from",
-			r.runs, total.runs, total.dropped, lost[0])
+			r.runs, total.runs, total.dropped, &lost[0].Dropped)
 	}
 	for i, e := range total.events {
 		if e.Runs.Counted != total.runs-total.dropped || e.Enabled == 0 || e.Running != e.Enabled {
@@ -133,13 +134,13 @@ func TestInstructions(t *testing.T) {
 		r := read(t, c, 0)
 		lost, err := c.Losses()
 		check(t, err)
-		if r.runs != times || r.dropped != lost[0].Switched {
-			t.Errorf("%d rounds: %d runs, dropped: %v", rounds, r.runs, lost[0])
+		if r.runs != times || r.dropped != lost[0].Dropped[count.DroppedSwitched] {
+			t.Errorf("%d rounds: %d runs, dropped: %v", rounds, r.runs, &lost[0].Dropped)
 		}
 		runs := r.events[0].Runs
 		median, _ := runs.Quantile(0.5)
 		t.Logf("%d rounds: %d runs, from %d to %d, median %.0f, mean %.1f; dropped: %v", rounds, runs.Counted, runs.Min, runs.Max, median,
-			float64(r.events[0].Value)/float64(runs.Counted), lost[0])
+			float64(r.events[0].Value)/float64(runs.Counted), &lost[0].Dropped)
 		if rounds == 0 {
 			base = float64(runs.Min)
 			continue

@@ -110,7 +110,7 @@ func read(t testing.TB, c *Counter, program int) (r result) {
 	r.events = make([]count.Cell, c.events)
 	own := [...]*uint64{ownRuns: &r.runs, ownRunTime: &r.time, ownDropped: &r.dropped}
 	for _, cell := range cells {
-		if cell.Cgroup != program {
+		if cell.Program != program {
 			continue
 		}
 		if i := cell.Event - c.events; i >= 0 {

@@ -7,6 +7,7 @@ import (
 	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/link"
 
+	"github.com/bperf/bperf/internal/count"
 	"github.com/bperf/bperf/internal/perfevent"
 	"github.com/bperf/bperf/test/require"
 )
@@ -50,17 +51,17 @@ func interrupted(t *testing.T, events string, repeat int) (r result, lost Losses
 	lost = all[0]
 	misses := c.programs[0].probes.misses
 	t.Logf("%d runs, %d of them nested; probes left out: %+v; counts of a run from %d to %d; dropped: %v",
-		r.runs, r.runs-uint64(repeat), misses, r.events[0].Runs.Min, r.events[0].Runs.Max, lost)
+		r.runs, r.runs-uint64(repeat), misses, r.events[0].Runs.Min, r.events[0].Runs.Max, &lost.Dropped)
 	own, err := prog.Stats()
 	check(t, err)
 	if misses.Entry+misses.Exit == 0 && own.RecursionMisses == 0 { // Linux 7.2 does not run it within a run of the test's
 		t.Error("no run began or ended within a probe")
 	}
-	if got := runs(); r.runs != got || r.events[0].Runs.Counted+r.dropped != r.runs || lost.Total() != r.dropped {
-		t.Errorf("%d runs of %d, %d counted, %d dropped: %v", r.runs, got, r.events[0].Runs.Counted, r.dropped, lost)
+	if got := runs(); r.runs != got || r.events[0].Runs.Counted+r.dropped != r.runs || lost.Dropped.Total() != r.dropped {
+		t.Errorf("%d runs of %d, %d counted, %d dropped: %v", r.runs, got, r.events[0].Runs.Counted, r.dropped, &lost.Dropped)
 	}
-	if lost.Interrupted < misses.Entry+misses.Exit || lost.UnderWay != 0 || lost.Nested != 0 {
-		t.Errorf("%+v probes were left out: %v", misses, lost)
+	if lost.Dropped[count.DroppedInterrupted] < misses.Entry+misses.Exit || lost.Dropped[count.DroppedUnderWay] != 0 || lost.Dropped[count.DroppedNested] != 0 {
+		t.Errorf("%+v probes were left out: %v", misses, &lost.Dropped)
 	}
 	return r, lost
 }

@@ -1,18 +1,11 @@
 package program
 
-import (
-	"fmt"
-	"strings"
-)
+import "github.com/bperf/bperf/internal/count"
 
-// Losses are the runs of a program that are not in its counts, by reason.
+// Losses are the runs of a program that are not in its counts.
 type Losses struct {
-	Target      Target
-	UnderWay    uint64 // when the session began to count
-	Interrupted uint64 // a probe was at work on that CPU when they began or ended, or they came while theirs was
-	Nested      uint64 // more of them had begun on a CPU at a time than there is room for
-	Switched    uint64 // other tasks ran before they ended: they slept, or were preempted
-	Unreadable  uint64 // an event could not be read
+	Target  Target
+	Dropped count.Dropped
 }
 
 // Losses are those of each program that is traced.
@@ -31,46 +24,31 @@ func (c *Counter) Losses() ([]Losses, error) {
 			return nil, err
 		}
 		l := Losses{Target: s.Target}
-		var begun, full, mixed uint64
-		for i := range state {
-			begun += state[i].Dropped[droppedBegun]
-			full += state[i].Dropped[droppedFull]
-			mixed += state[i].Dropped[droppedMixed]
-			l.Switched += state[i].Dropped[droppedSwitched]
-			l.Unreadable += state[i].Dropped[droppedUnreadable]
+		for _, d := range dropped(state, misses) {
+			l.Dropped.Add(&d)
 		}
-		entries := min(misses.Entry, begun)
-		l.Interrupted = entries + misses.Exit + mixed
-		l.Nested = min(full, begun-entries)
-		l.UnderWay = begun - entries - l.Nested
 		all = append(all, l)
 	}
 	return all, nil
 }
 
-// Total is the number of all.
-func (l Losses) Total() uint64 {
-	return l.UnderWay + l.Interrupted + l.Nested + l.Switched + l.Unreadable
-}
-
-// String lists what there is; it is empty if there is nothing.
-func (l Losses) String() string {
-	var parts []string
-	for _, p := range []struct {
-		n    uint64
-		what string
-	}{
-		{l.UnderWay, "were under way when counting began"},
-		{l.Interrupted, "came while the kernel ran bperf's own program on that CPU"},
-		{l.Nested, "were begun on a CPU on top of too many others"},
-		{l.Switched, "slept or were preempted"},
-		{l.Unreadable, "had an event that could not be read"},
-	} {
-		if p.n > 0 {
-			parts = append(parts, fmt.Sprintf("%d %s", p.n, p.what))
-		}
+// dropped are the runs that are not in the counts of each CPU. The kernel does not say where it left out probes: the runs whose
+// probe at the exit it left out are put down to the first CPU.
+func dropped(state []probesCpu, misses Misses) []count.Dropped {
+	all := make([]count.Dropped, len(state))
+	for i := range state {
+		from, d := &state[i].Dropped, &all[i]
+		begun := from[droppedBegun]
+		entries := min(misses.Entry, begun)
+		misses.Entry -= entries
+		d[count.DroppedInterrupted] = entries + from[droppedMixed]
+		d[count.DroppedNested] = min(from[droppedFull], begun-entries)
+		d[count.DroppedUnderWay] = begun - entries - d[count.DroppedNested]
+		d[count.DroppedSwitched] = from[droppedSwitched]
+		d[count.DroppedUnreadable] = from[droppedUnreadable]
 	}
-	return strings.Join(parts, ", ")
+	all[0][count.DroppedInterrupted] += misses.Exit
+	return all
 }
 
 // Untraceable says of each program that is not traced why.

@@ -11,6 +11,7 @@ import (
 	"github.com/cilium/ebpf/link"
 	"golang.org/x/sys/unix"
 
+	"github.com/bperf/bperf/internal/count"
 	"github.com/bperf/bperf/internal/kernel"
 	"github.com/bperf/bperf/internal/perfevent"
 	"github.com/bperf/bperf/test/require"
@@ -55,7 +56,7 @@ func TestInterruptedByItself(t *testing.T) {
 	r := read(t, c, 0)
 	lost, err := c.Losses()
 	check(t, err)
-	t.Logf("%d runs, %d instructions each at least, at most %d; dropped: %v", r.runs, r.events[0].Runs.Min, r.events[0].Runs.Max, lost[0])
+	t.Logf("%d runs, %d instructions each at least, at most %d; dropped: %v", r.runs, r.events[0].Runs.Min, r.events[0].Runs.Max, &lost[0].Dropped)
 	own, err := prog.Stats()
 	check(t, err)
 	if !twice && own.RecursionMisses == 0 { // Linux 7.2 does not run it within a run of the test's
@@ -67,8 +68,8 @@ func TestInterruptedByItself(t *testing.T) {
 	if most := r.events[0].Runs.Max; most > 4*loopInstructions*rounds {
 		t.Errorf("a run has %d instructions", most)
 	}
-	if got := runs(); r.runs != got || r.events[0].Runs.Counted+r.dropped != r.runs || lost[0].Total() != r.dropped {
-		t.Errorf("%d runs of %d, %d counted, %d dropped: %v", r.runs, got, r.events[0].Runs.Counted, r.dropped, lost[0])
+	if got := runs(); r.runs != got || r.events[0].Runs.Counted+r.dropped != r.runs || lost[0].Dropped.Total() != r.dropped {
+		t.Errorf("%d runs of %d, %d counted, %d dropped: %v", r.runs, got, r.events[0].Runs.Counted, r.dropped, &lost[0].Dropped)
 	}
 }
 
@@ -116,7 +117,7 @@ func TestSleepingRuns(t *testing.T) {
 	r := read(t, c, 0)
 	lost, err := c.Losses()
 	check(t, err)
-	if r.runs != 3 || runs() != 3 || r.dropped < 2 || lost[0].Switched != r.dropped || r.events[0].Runs.Counted != 3-r.dropped {
-		t.Errorf("%d runs (%d for the kernel), %d counted, dropped: %v", r.runs, runs(), r.events[0].Runs.Counted, lost[0])
+	if r.runs != 3 || runs() != 3 || r.dropped < 2 || lost[0].Dropped[count.DroppedSwitched] != r.dropped || r.events[0].Runs.Counted != 3-r.dropped {
+		t.Errorf("%d runs (%d for the kernel), %d counted, dropped: %v", r.runs, runs(), r.events[0].Runs.Counted, &lost[0].Dropped)
 	}
 }

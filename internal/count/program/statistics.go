@@ -81,7 +81,7 @@ func (c *Counter) readStatistics(cells []count.Cell, program int) ([]count.Cell,
 	time := c.time()
 	for i, v := range [...]uint64{ownRuns: now.RunCount, ownRunTime: uint64(now.Runtime)} {
 		r := perfevent.Reading{Value: v, Enabled: time, Running: time}
-		cells = append(cells, count.Cell{Event: c.events + i, CPU: count.None, Thread: count.None, Cgroup: program, Reading: r})
+		cells = append(cells, count.Cell{Event: c.events + i, CPU: count.None, Thread: count.None, Cgroup: count.None, Program: program, Reading: r})
 	}
 	return cells, nil
 }

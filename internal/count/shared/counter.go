@@ -316,7 +316,7 @@ func (c *Counter) makeCells() {
 		if e.err != nil {
 			continue
 		}
-		cell := count.Cell{Event: i, CPU: count.None, Thread: count.None, Cgroup: count.None}
+		cell := count.Cell{Event: i, CPU: count.None, Thread: count.None, Cgroup: count.None, Program: count.None}
 		switch {
 		case len(c.target.Threads) > 0 && c.options.PerThread:
 			for thread := range c.target.Threads {

@@ -69,7 +69,7 @@ func open(root fs.FS, list event.List, t target.Target, o count.Options) (*Count
 				continue
 			}
 			for _, from := range times.from {
-				cell := count.Cell{Event: i, CPU: from.cpu, Thread: from.thread, Cgroup: from.cgroup}
+				cell := count.Cell{Event: i, CPU: from.cpu, Thread: from.thread, Cgroup: from.cgroup, Program: count.None}
 				c.add(cell, meter{tool: e.Tool, now: func() (uint64, error) {
 					user, system, err := from.read()
 					if e.Tool == event.UserTime {
@@ -88,7 +88,7 @@ func (c *Counter) addDuration(i int, t target.Target) {
 		if len(t.Cgroups) == 0 {
 			cgroup = count.None
 		}
-		c.add(count.Cell{Event: i, CPU: count.None, Thread: count.None, Cgroup: cgroup}, meter{tool: event.DurationTime})
+		c.add(count.Cell{Event: i, CPU: count.None, Thread: count.None, Cgroup: cgroup, Program: count.None}, meter{tool: event.DurationTime})
 	}
 }
 

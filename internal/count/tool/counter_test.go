@@ -61,7 +61,7 @@ func values(t *testing.T, c *Counter) []count.Cell {
 const none = count.None
 
 func cell(event, cpu, thread, cgroup int, value time.Duration) count.Cell {
-	return count.Cell{Event: event, CPU: cpu, Thread: thread, Cgroup: cgroup, Reading: perfevent.Reading{Value: uint64(value)}}
+	return count.Cell{Event: event, CPU: cpu, Thread: thread, Cgroup: cgroup, Program: count.None, Reading: perfevent.Reading{Value: uint64(value)}}
 }
 
 func compare(t *testing.T, c *Counter, want ...count.Cell) {
