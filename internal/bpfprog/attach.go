@@ -30,9 +30,9 @@ func (a Attachment) String() string {
 	return s
 }
 
-// Attachments are those of the programs, by ID of the program: what links tell, and what cgroups tell of programs without link.
-// What is attached otherwise without a link is not found: socket filters, tc filters, XDP programs and perf events of old
-// programs, entries of program arrays.
+// Attachments are those of the programs, by ID of the program: what links tell, and of programs without link cgroups, the interfaces of
+// this network namespace, maps of sockets, and arrays of programs. What is attached otherwise is not found: socket filters, perf events
+// (but see List), actions of traffic control, what is in other network namespaces.
 func (r *Reader) Attachments(all []*Program) (map[uint32][]Attachment, error) {
 	byID := make(map[uint32]*Program, len(all))
 	for _, p := range all {
@@ -55,6 +55,14 @@ func (r *Reader) Attachments(all []*Program) (map[uint32][]Attachment, error) {
 	if err := r.cgroups.addUnlinked(attached, all); err != nil {
 		return nil, err
 	}
+	u := unlinked{attached, all}
+	if err := u.addNetwork(); err != nil {
+		return nil, err
+	}
+	if err := u.addSockmaps(); err != nil {
+		return nil, err
+	}
+	u.addTailCalls()
 	return attached, nil
 }
 

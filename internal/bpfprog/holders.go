@@ -33,6 +33,7 @@ func Holders(root string) (map[uint32][]Holder, error) {
 type holding struct {
 	holders map[uint32][]Holder
 	memlock map[uint32]uint64 // bytes, of programs that are held by descriptors of their own
+	perf    []perfFile
 }
 
 // holders goes over all processes but one.
@@ -45,7 +46,7 @@ func holders(root, except string) (holding, error) {
 	for _, pid := range pids {
 		s.scan(pid) // whatever hides a process, others are there
 	}
-	all := holding{make(map[uint32][]Holder), make(map[uint32]uint64)}
+	all := holding{make(map[uint32][]Holder), make(map[uint32]uint64), s.perf}
 	for _, f := range s.found {
 		all.holders[f.program] = append(all.holders[f.program], f.Holder)
 		if f.memlock > 0 {
@@ -100,6 +101,7 @@ func Held(root string, pid int) ([]uint32, error) {
 type scanner struct {
 	root    string
 	found   []file
+	perf    []perfFile
 	names   []string
 	entries [16384]byte
 	fdinfo  [4096]byte
@@ -134,6 +136,10 @@ func (s *scanner) scan(pid int) error {
 		_, _, s.names = unix.ParseDirent(s.entries[:n], -1, s.names[:0])
 		for _, name := range s.names {
 			n, err := unix.Readlinkat(dir, name, s.link[:])
+			if err == nil && string(s.link[:n]) == "anon_inode:[perf_event]" {
+				fd, _ := strconv.Atoi(name) // as procfs names them
+				s.perf = append(s.perf, perfFile{uint32(pid), uint32(fd)})
+			}
 			if err != nil || !isBPF(s.link[:n]) {
 				continue
 			}

@@ -92,6 +92,7 @@ func (l *Listing) complete(r *Reader, all []*Program, open scan) error {
 	if err != nil {
 		return err
 	}
+	unlinked{attached, all}.addPerf(open.perf)
 	maps, err := Maps(l.programs())
 	if err != nil {
 		return err

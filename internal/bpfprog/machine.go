@@ -124,14 +124,10 @@ func Maps(programs []*Program) (map[uint32]Map, error) {
 }
 
 func readMap(id uint32) (Map, error) {
-	d, err := maps.open(id)
+	d, info, err := openMap(id)
 	if err != nil {
 		return Map{}, err
 	}
-	defer d.close()
-	var info mapInfo
-	if err := d.info(unsafe.Pointer(&info), unsafe.Sizeof(info)); err != nil {
-		return Map{}, fmt.Errorf("read BPF map %d: %w", id, err)
-	}
+	d.close()
 	return Map{info.id, text(info.name[:])}, nil
 }

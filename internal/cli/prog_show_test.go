@@ -51,7 +51,7 @@ func TestProgShow(t *testing.T) {
 	p := newPlace(t)
 	_, pid := p.session(t, "-e", "cpu-clock", "-t", fmt.Sprint(os.Getpid()))
 	got := run(t, p.bperf("prog", "show", fmt.Sprint("pid:", pid)))
-	returns := map[string]string{"amd64": "(retq|jmp .*return_thunk)", "arm64": "ret"}[runtime.GOARCH]
+	returns := map[string]string{"amd64": "(retq|jmpq? .*return_thunk)", "arm64": "ret"}[runtime.GOARCH]
 	for _, pattern := range []string{
 		`(?m)^BPF program \d+: on_switch$`,
 		`(?m)^on_switch +0xffff[0-9a-f]{12} +\d+ +[0-9a-f]{16}$`,

@@ -1,0 +1,186 @@
+package bpfprog
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+)
+
+// netlink asks the kernel over rtnetlink (https://docs.kernel.org/userspace-api/netlink/intro.html), and returns what it answers: the
+// messages of a dump, or none to a request that wants an acknowledgement. It is about the network namespace of this thread.
+func netlink(kind uint16, flags int, body []byte) ([]syscall.NetlinkMessage, error) {
+	fd, err := unix.Socket(unix.AF_NETLINK, unix.SOCK_RAW|unix.SOCK_CLOEXEC, unix.NETLINK_ROUTE)
+	if err != nil {
+		return nil, err
+	}
+	defer unix.Close(fd)
+	ne := binary.NativeEndian
+	request := ne.AppendUint32(nil, uint32(unix.SizeofNlMsghdr+len(body)))
+	request = ne.AppendUint16(request, kind)
+	request = ne.AppendUint16(request, uint16(unix.NLM_F_REQUEST|flags))
+	request = append(request, make([]byte, 8)...) // sequence number and port: this socket asks once
+	request = append(request, body...)
+	if err := unix.Sendto(fd, request, 0, &unix.SockaddrNetlink{Family: unix.AF_NETLINK}); err != nil {
+		return nil, err
+	}
+	var all []syscall.NetlinkMessage
+	for {
+		buffer := make([]byte, 32<<10) // more than the kernel puts into one, which the messages keep
+		n, _, err := unix.Recvfrom(fd, buffer, 0)
+		if err == unix.EINTR {
+			continue
+		}
+		if err != nil {
+			return nil, err
+		}
+		messages, err := syscall.ParseNetlinkMessage(buffer[:n])
+		if err != nil {
+			return nil, err
+		}
+		for _, m := range messages {
+			switch {
+			case m.Header.Type == unix.NLMSG_DONE:
+				return all, nil
+			case m.Header.Type == unix.NLMSG_ERROR && len(m.Data) < 4:
+				return nil, errors.New("the answer is cut")
+			case m.Header.Type == unix.NLMSG_ERROR:
+				if errno := -int32(ne.Uint32(m.Data)); errno != 0 {
+					return nil, unix.Errno(errno)
+				}
+				return all, nil
+			}
+			all = append(all, m)
+		}
+	}
+}
+
+// attributes are those of a message or of another attribute, by their types (struct nlattr). What is damaged ends them.
+func attributes(data []byte) map[uint16][]byte {
+	const header, typeMask, align = 4, 0x3fff, 4 // NLA_HDRLEN, NLA_TYPE_MASK, NLA_ALIGNTO
+	all := make(map[uint16][]byte)
+	for len(data) >= header {
+		length := int(binary.NativeEndian.Uint16(data))
+		if length < header || length > len(data) {
+			break
+		}
+		all[binary.NativeEndian.Uint16(data[2:])&typeMask] = data[header:length]
+		data = data[min(len(data), (length+align-1)/align*align):]
+	}
+	return all
+}
+
+// number is that of an attribute; 0 if it is not there.
+func number(attribute []byte) uint32 {
+	if len(attribute) < 4 {
+		return 0
+	}
+	return binary.NativeEndian.Uint32(attribute)
+}
+
+// Numbers of include/uapi/linux/if_link.h, pkt_sched.h, rtnetlink.h and pkt_cls.h.
+const (
+	iflaXDP          = 43
+	iflaXDPProgram   = 4
+	iflaXDPDriver    = 5
+	iflaXDPGeneric   = 6
+	iflaXDPHardware  = 7
+	tcaKind          = 1
+	tcaOptions       = 2
+	tcaBPFID         = 11
+	clsactIngress    = 0xfffffff2
+	clsactEgress     = 0xfffffff3
+	interfaceMessage = 16 // bytes of struct ifinfomsg
+	trafficMessage   = 20 // and of struct tcmsg
+)
+
+// xdpPrograms are those of interfaces: IDs by index.
+func xdpPrograms() (map[uint32][]uint32, error) {
+	messages, err := netlink(unix.RTM_GETLINK, unix.NLM_F_DUMP, make([]byte, interfaceMessage))
+	if err != nil {
+		return nil, fmt.Errorf("ask for the XDP programs of network interfaces: %w", err)
+	}
+	found := make(map[uint32][]uint32)
+	for _, m := range messages {
+		if len(m.Data) < interfaceMessage {
+			continue
+		}
+		index := number(m.Data[4:])
+		xdp := attributes(attributes(m.Data[interfaceMessage:])[iflaXDP])
+		for _, mode := range []uint16{iflaXDPProgram, iflaXDPDriver, iflaXDPGeneric, iflaXDPHardware} {
+			if id := number(xdp[mode]); id != 0 {
+				found[index] = append(found[index], id)
+			}
+		}
+	}
+	return found, nil
+}
+
+// traffic is a message about traffic control.
+type traffic struct {
+	index, handle, parent uint32
+	kind                  string
+	options               map[uint16][]byte
+}
+
+// dumpTraffic asks for the queues of all interfaces, or the filters of one at a parent.
+func dumpTraffic(kind uint16, index, parent uint32) ([]traffic, error) {
+	ne := binary.NativeEndian
+	body := make([]byte, trafficMessage)
+	ne.PutUint32(body[4:], index)
+	ne.PutUint32(body[12:], parent)
+	messages, err := netlink(kind, unix.NLM_F_DUMP, body)
+	if err != nil {
+		return nil, fmt.Errorf("ask for traffic control: %w", err)
+	}
+	var all []traffic
+	for _, m := range messages {
+		if len(m.Data) < trafficMessage {
+			continue
+		}
+		attrs := attributes(m.Data[trafficMessage:])
+		all = append(all, traffic{number(m.Data[4:]), number(m.Data[8:]), number(m.Data[12:]), unix.ByteSliceToString(attrs[tcaKind]),
+			attributes(attrs[tcaOptions])})
+	}
+	return all, nil
+}
+
+// filterProgram is a program that is a filter of traffic control.
+type filterProgram struct {
+	program, index uint32
+	at             string
+}
+
+// filterPrograms are those of all interfaces.
+func filterPrograms() ([]filterProgram, error) {
+	queues, err := dumpTraffic(unix.RTM_GETQDISC, 0, 0)
+	if err != nil {
+		return nil, err
+	}
+	var found []filterProgram
+	for _, q := range queues {
+		parents := map[uint32]string{q.handle: fmt.Sprintf("qdisc %x:", q.handle>>16)}
+		switch {
+		case q.kind == "clsact":
+			parents = map[uint32]string{clsactIngress: "ingress", clsactEgress: "egress"}
+		case q.kind == "ingress":
+			parents[q.handle] = "ingress"
+		case q.handle == 0: // one that the kernel made by itself, which has no filters
+			continue
+		}
+		for parent, at := range parents {
+			filters, err := dumpTraffic(unix.RTM_GETTFILTER, q.index, parent)
+			if err != nil { // a kind of queue without filters, or it has gone
+				continue
+			}
+			for _, f := range filters {
+				if id := number(f.options[tcaBPFID]); f.kind == "bpf" && id != 0 {
+					found = append(found, filterProgram{id, q.index, at})
+				}
+			}
+		}
+	}
+	return found, nil
+}

@@ -1,0 +1,252 @@
+package bpfprog
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"runtime"
+	"slices"
+	"unsafe"
+
+	"github.com/cilium/ebpf"
+	"github.com/cilium/ebpf/link"
+	"golang.org/x/sys/unix"
+)
+
+// unlinked adds to what links tell where programs are attached without a link. It asks only for what could be of the programs that there are.
+type unlinked struct {
+	attached map[uint32][]Attachment
+	programs []*Program
+}
+
+// has reports whether there is a program of one of these types.
+func (u unlinked) has(types ...ebpf.ProgramType) bool {
+	return slices.ContainsFunc(u.programs, func(p *Program) bool { return slices.Contains(types, ebpf.ProgramType(p.Type)) })
+}
+
+// add adds a place, if it is not that of a link.
+func (u unlinked) add(id uint32, kind, to string) {
+	same := func(a Attachment) bool { return a.Kind == kind && a.To == to }
+	if !slices.ContainsFunc(u.attached[id], same) {
+		u.attached[id] = append(u.attached[id], Attachment{Program: id, Kind: kind, To: to})
+	}
+}
+
+// addNetwork adds what is attached to the interfaces of this network namespace.
+func (u unlinked) addNetwork() error {
+	if u.has(ebpf.XDP) {
+		found, err := xdpPrograms()
+		if err != nil {
+			return err
+		}
+		for index, ids := range found {
+			for _, id := range ids {
+				u.add(id, "xdp", networkInterface(index))
+			}
+		}
+	}
+	if !u.has(ebpf.SchedCLS) {
+		return nil
+	}
+	filters, err := filterPrograms()
+	if err != nil {
+		return err
+	}
+	for _, f := range filters {
+		u.add(f.program, "tc", f.at+" "+networkInterface(f.index))
+	}
+	return u.addMprog()
+}
+
+// addMprog adds tcx and netkit programs (Linux 6.6 and 6.7).
+func (u unlinked) addMprog() error {
+	interfaces, err := net.Interfaces()
+	if err != nil {
+		return fmt.Errorf("look for network interfaces: %w", err)
+	}
+	for _, at := range []ebpf.AttachType{ebpf.AttachTCXIngress, ebpf.AttachTCXEgress, ebpf.AttachNetkitPrimary, ebpf.AttachNetkitPeer} {
+		for _, i := range interfaces {
+			ids, err := queried(i.Index, at)
+			if err != nil {
+				return fmt.Errorf("interface %s: %w", i.Name, err)
+			}
+			for _, id := range ids {
+				kind := "tcx"
+				if at == ebpf.AttachNetkitPrimary || at == ebpf.AttachNetkitPeer {
+					kind = "netkit"
+				}
+				u.add(id, kind, nameOf(attachNames, uint32(at))+" "+networkInterface(uint32(i.Index)))
+			}
+		}
+	}
+	return nil
+}
+
+// queried are the programs that are attached to something without a link. There are none where the kernel does not know it.
+func queried(target int, at ebpf.AttachType) ([]uint32, error) {
+	result, err := link.QueryPrograms(link.QueryOptions{Target: target, Attach: at})
+	switch {
+	case errors.Is(err, unix.EINVAL), errors.Is(err, unix.ENOENT), errors.Is(err, unix.ENODEV), errors.Is(err, unix.ENXIO),
+		errors.Is(err, unix.EOPNOTSUPP), errors.Is(err, ebpf.ErrNotSupported),
+		errors.Is(err, unix.EBUSY): // a map of sockets has another kind of verdict
+		return nil, nil
+	case err != nil:
+		return nil, fmt.Errorf("ask for BPF programs at %s: %w%s", nameOf(attachNames, uint32(at)), err, remedy(err))
+	}
+	var ids []uint32
+	for _, p := range result.Programs {
+		if _, linked := p.LinkID(); !linked {
+			ids = append(ids, uint32(p.ID))
+		}
+	}
+	return ids, nil
+}
+
+// addSockmaps adds what runs for the sockets of maps (Linux 5.17).
+func (u unlinked) addSockmaps() error {
+	if !u.has(ebpf.SkSKB, ebpf.SkMsg) {
+		return nil
+	}
+	for id, err := range maps.ids() {
+		if err != nil {
+			return err
+		}
+		d, info, err := openMap(id)
+		if err != nil {
+			continue // it has gone
+		}
+		if kind := ebpf.MapType(info.kind); kind == ebpf.SockMap || kind == ebpf.SockHash {
+			err = u.addSockmap(d, info)
+		}
+		d.close()
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (u unlinked) addSockmap(d descriptor, info mapInfo) error {
+	types := []ebpf.AttachType{ebpf.AttachSkSKBStreamParser, ebpf.AttachSkSKBStreamVerdict, ebpf.AttachSkMsgVerdict, ebpf.AttachSkSKBVerdict}
+	for _, at := range types {
+		ids, err := queried(int(d), at)
+		if err != nil {
+			return fmt.Errorf("map %d: %w", info.id, err)
+		}
+		for _, id := range ids {
+			u.add(id, "sockmap", fmt.Sprintf("%s map %d", nameOf(attachNames, uint32(at)), info.id))
+		}
+	}
+	return nil
+}
+
+// addTailCalls adds where programs that are attached nowhere else are in arrays which loaded programs call.
+func (u unlinked) addTailCalls() {
+	if !slices.ContainsFunc(u.programs, func(p *Program) bool { return len(u.attached[p.ID]) == 0 }) {
+		return
+	}
+	looked := make(map[uint32]bool)
+	for _, p := range u.programs {
+		for _, id := range p.MapIDs {
+			if looked[id] {
+				continue
+			}
+			looked[id] = true
+			d, info, err := openMap(id)
+			if err != nil {
+				continue // it has gone
+			}
+			if ebpf.MapType(info.kind) == ebpf.ProgramArray {
+				u.addElements(d, info)
+			}
+			d.close()
+		}
+	}
+}
+
+// addElements adds the programs of an array.
+func (u unlinked) addElements(d descriptor, info mapInfo) {
+	for i := range info.entries {
+		if id, err := d.element(i); err == nil { // most have none
+			u.add(id, "prog_array", fmt.Sprintf("%s[%d]", Map{info.id, text(info.name[:])}, i))
+		}
+	}
+}
+
+// element looks a number up in an array.
+func (d descriptor) element(key uint32) (value uint32, err error) {
+	var pin runtime.Pinner
+	defer pin.Unpin()
+	pin.Pin(&key)
+	pin.Pin(&value)
+	attr := struct {
+		fd, _      uint32
+		key, value unsafe.Pointer
+		flags      uint64
+	}{fd: uint32(d), key: unsafe.Pointer(&key), value: unsafe.Pointer(&value)}
+	_, err = bpf(unix.BPF_MAP_LOOKUP_ELEM, unsafe.Pointer(&attr), unsafe.Sizeof(attr))
+	return value, err
+}
+
+// openMap opens a map, to be closed, and reads what it is.
+func openMap(id uint32) (descriptor, mapInfo, error) {
+	d, err := maps.open(id)
+	if err != nil {
+		return -1, mapInfo{}, err
+	}
+	var info mapInfo
+	if err := d.info(unsafe.Pointer(&info), unsafe.Sizeof(info)); err != nil {
+		d.close()
+		return -1, mapInfo{}, fmt.Errorf("read BPF map %d: %w", id, err)
+	}
+	return d, info, nil
+}
+
+// perfFile is the descriptor of a perf event of a process.
+type perfFile struct{ pid, fd uint32 }
+
+// Types of what a perf event is of: enum bpf_task_fd_type.
+var perfKinds = []string{"raw_tracepoint", "tracepoint", "kprobe", "kretprobe", "uprobe", "uretprobe"}
+
+// addPerf adds what is attached to perf events by ioctl(2), as those of old programs are. What is attached to other events than
+// tracepoints and probes, the kernel does not tell.
+func (u unlinked) addPerf(files []perfFile) {
+	if !u.has(ebpf.Kprobe, ebpf.TracePoint) {
+		return
+	}
+	linked := make(map[uint32]bool) // the event of a link has a descriptor, too
+	for id := range u.attached {
+		linked[id] = true
+	}
+	for _, f := range files {
+		id, kind, to, err := f.query()
+		if err == nil && !linked[id] { // most have no program
+			u.add(id, kind, to)
+		}
+	}
+}
+
+// query asks what program is attached (BPF_TASK_FD_QUERY, Linux 4.18).
+func (f perfFile) query() (program uint32, kind, to string, err error) {
+	var pin runtime.Pinner
+	defer pin.Unpin()
+	name := make([]byte, 4096)
+	pin.Pin(&name[0])
+	attr := struct {
+		pid, fd, flags, length uint32
+		name                   unsafe.Pointer
+		program, kind          uint32
+		offset, address        uint64
+	}{pid: f.pid, fd: f.fd, length: uint32(len(name)), name: unsafe.Pointer(&name[0])}
+	if _, err := bpf(unix.BPF_TASK_FD_QUERY, unsafe.Pointer(&attr), unsafe.Sizeof(attr)); err != nil {
+		return 0, "", "", err
+	}
+	to = text(name)
+	switch kind = nameOf(perfKinds, attr.kind); {
+	case to == "":
+		to = Address(attr.address).String()
+	case attr.offset != 0, kind == "uprobe", kind == "uretprobe":
+		to += fmt.Sprintf("+%#x", attr.offset)
+	}
+	return attr.program, kind, to, nil
+}

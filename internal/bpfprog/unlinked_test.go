@@ -1,0 +1,202 @@
+package bpfprog
+
+import (
+	"encoding/binary"
+	"errors"
+	"os"
+	"runtime"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/cilium/ebpf"
+	"github.com/cilium/ebpf/asm"
+	"github.com/cilium/ebpf/link"
+	"github.com/google/go-cmp/cmp"
+	"golang.org/x/sys/unix"
+
+	"github.com/bperf/bperf/internal/perfevent"
+	"github.com/bperf/bperf/test/require"
+)
+
+// attribute is struct nlattr.
+func attribute(kind uint16, value []byte) []byte {
+	b := binary.NativeEndian.AppendUint16(nil, uint16(4+len(value)))
+	b = append(binary.NativeEndian.AppendUint16(b, kind), value...)
+	return append(b, make([]byte, (4-len(b)%4)%4)...)
+}
+
+func word(n int) []byte { return binary.NativeEndian.AppendUint32(nil, uint32(n)) }
+
+// ownNetwork puts the rest of the test into a network namespace of its own, whose only interface is lo.
+func ownNetwork(t *testing.T) {
+	t.Helper()
+	require.Root(t)
+	runtime.LockOSThread() // it ends with the test: nobody else is to get this thread
+	if err := unix.Unshare(unix.CLONE_NEWNET); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// ask changes something, and skips the test where this kernel does not have it.
+func ask(t *testing.T, kind uint16, flags int, body ...[]byte) {
+	t.Helper()
+	_, err := netlink(kind, unix.NLM_F_ACK|flags, slices.Concat(body...))
+	if errors.Is(err, unix.ENOENT) || errors.Is(err, unix.EOPNOTSUPP) {
+		t.Skipf("this kernel does not have it: %v", err)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+func returning(n int32) asm.Instructions {
+	return asm.Instructions{asm.Mov.Imm(asm.R0, n), asm.Return()}
+}
+
+func expectAttached(t *testing.T, id uint32, want ...Attachment) {
+	t.Helper()
+	for i := range want {
+		want[i].Program = id
+	}
+	if diff := cmp.Diff(want, attached(t, id)); diff != "" {
+		t.Errorf("-want +got:\n%s", diff)
+	}
+}
+
+func TestUnlinkedXDP(t *testing.T) {
+	ownNetwork(t)
+	p, id := load(t, &ebpf.ProgramSpec{Type: ebpf.XDP, Instructions: returning(2)})
+	expectAttached(t, id)
+	const fd, flags, generic = 1, 3, 2 // IFLA_XDP_FD, IFLA_XDP_FLAGS, XDP_FLAGS_SKB_MODE
+	header := make([]byte, interfaceMessage)
+	copy(header[4:], word(1))
+	ask(t, unix.RTM_SETLINK, 0, header, attribute(iflaXDP, append(attribute(fd, word(p.FD())), attribute(flags, word(generic))...)))
+	expectAttached(t, id, Attachment{Kind: "xdp", To: "lo (interface 1)"})
+}
+
+func TestUnlinkedTC(t *testing.T) {
+	ownNetwork(t)
+	p, id := load(t, &ebpf.ProgramSpec{Type: ebpf.SchedCLS, Instructions: returning(0)})
+	expectAttached(t, id)
+	header := func(handle, parent, info int) []byte {
+		b := append(make([]byte, 4), word(1)...)
+		return append(append(append(b, word(handle)...), word(parent)...), word(info)...)
+	}
+	const create = unix.NLM_F_CREATE | unix.NLM_F_EXCL
+	ask(t, unix.RTM_NEWQDISC, create, header(0xffff0000, 0xfffffff1, 0), attribute(tcaKind, []byte("clsact\x00")))
+	const fd, name, allProtocols = 6, 7, 0x0300 // TCA_BPF_FD, TCA_BPF_NAME, ETH_P_ALL as it goes over the network
+	ask(t, unix.RTM_NEWTFILTER, create, header(0, clsactEgress, 1<<16|allProtocols), attribute(tcaKind, []byte("bpf\x00")),
+		attribute(tcaOptions, append(attribute(fd, word(p.FD())), attribute(name, []byte("f\x00"))...)))
+	expectAttached(t, id, Attachment{Kind: "tc", To: "egress lo (interface 1)"})
+}
+
+func TestUnlinkedTCX(t *testing.T) {
+	ownNetwork(t)
+	if !kernelAtLeast(t, 6, 6) {
+		t.Skip("needs Linux 6.6")
+	}
+	p, id := load(t, &ebpf.ProgramSpec{Type: ebpf.SchedCLS, Instructions: returning(0)})
+	err := link.RawAttachProgram(link.RawAttachProgramOptions{Target: 1, Program: p, Attach: ebpf.AttachTCXEgress})
+	if err != nil {
+		t.Fatal(err)
+	}
+	expectAttached(t, id, Attachment{Kind: "tcx", To: "tcx_egress lo (interface 1)"})
+}
+
+func TestUnlinkedSockmap(t *testing.T) {
+	require.Root(t)
+	if !kernelAtLeast(t, 5, 17) {
+		t.Skip("needs Linux 5.17")
+	}
+	m, err := ebpf.NewMap(&ebpf.MapSpec{Type: ebpf.SockMap, KeySize: 4, ValueSize: 4, MaxEntries: 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer m.Close()
+	info, err := m.Info()
+	if err != nil {
+		t.Fatal(err)
+	}
+	mapID, _ := info.ID()
+	p, id := load(t, &ebpf.ProgramSpec{Type: ebpf.SkSKB, AttachType: ebpf.AttachSkSKBStreamVerdict, Instructions: returning(1)})
+	expectAttached(t, id)
+	if err := link.RawAttachProgram(link.RawAttachProgramOptions{Target: m.FD(), Program: p, Attach: ebpf.AttachSkSKBStreamVerdict}); err != nil {
+		t.Fatal(err)
+	}
+	expectAttached(t, id, Attachment{Kind: "sockmap", To: "sk_skb_stream_verdict map " + decimal(uint32(mapID))})
+}
+
+func TestTailCalls(t *testing.T) {
+	require.Root(t)
+	m, err := ebpf.NewMap(&ebpf.MapSpec{Name: "calls", Type: ebpf.ProgramArray, KeySize: 4, ValueSize: 4, MaxEntries: 8})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer m.Close()
+	info, err := m.Info()
+	if err != nil {
+		t.Fatal(err)
+	}
+	mapID, _ := info.ID()
+	called, id := load(t, &ebpf.ProgramSpec{Type: ebpf.SocketFilter})
+	load(t, &ebpf.ProgramSpec{Type: ebpf.SocketFilter, Instructions: asm.Instructions{asm.LoadMapPtr(asm.R2, m.FD()), asm.Mov.Imm(asm.R3, 5),
+		asm.FnTailCall.Call(), asm.Mov.Imm(asm.R0, 0), asm.Return()}})
+	expectAttached(t, id)
+	for _, key := range []uint32{2, 5} {
+		if err := m.Put(key, called); err != nil {
+			t.Fatal(err)
+		}
+	}
+	expectAttached(t, id, Attachment{Kind: "prog_array", To: "calls (" + decimal(uint32(mapID)) + ")[2]"},
+		Attachment{Kind: "prog_array", To: "calls (" + decimal(uint32(mapID)) + ")[5]"})
+}
+
+// TestUnlinkedPerf attaches to a tracepoint as it was done before there were links.
+func TestUnlinkedPerf(t *testing.T) {
+	require.Root(t)
+	number, err := os.ReadFile(require.Tracefs(t) + "/events/sched/sched_process_hang/id")
+	if err != nil {
+		t.Fatal(err)
+	}
+	config, err := strconv.ParseUint(strings.TrimSpace(string(number)), 10, 64)
+	if err != nil {
+		t.Fatal(err)
+	}
+	p, id := load(t, &ebpf.ProgramSpec{Type: ebpf.TracePoint, Instructions: returning(1)})
+	e, err := perfevent.Open(&perfevent.Attr{Type: perfevent.TypeTracepoint, Config: config, Sample: 1},
+		perfevent.Where{Thread: perfevent.AnyThread, CPU: 0})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer e.Close()
+	if err := unix.IoctlSetInt(e.FD(), unix.PERF_EVENT_IOC_SET_BPF, p.FD()); err != nil {
+		t.Fatal(err)
+	}
+	again, err := unix.Dup(e.FD()) // it is one place all the same
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer unix.Close(again)
+	open, err := holders("/proc", "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	u := unlinked{make(map[uint32][]Attachment), []*Program{read(t, id)}}
+	u.addPerf(open.perf)
+	if diff := cmp.Diff([]Attachment{{Program: id, Kind: "tracepoint", To: "sched_process_hang"}}, u.attached[id]); diff != "" {
+		t.Errorf("-want +got:\n%s", diff)
+	}
+}
+
+func FuzzAttributes(f *testing.F) {
+	f.Add(attribute(iflaXDP, append(attribute(1, word(7)), attribute(2, []byte("x"))...)))
+	f.Add([]byte{4, 0, 1, 0, 3, 0, 0, 0})
+	f.Fuzz(func(t *testing.T, data []byte) {
+		for _, a := range attributes(data) {
+			number(a)
+			attributes(a)
+		}
+	})
+}
