@@ -17,7 +17,7 @@ func (p *Profile) Merge(from *Profile) error {
 	m := newMapping(p, from)
 	for _, s := range from.Samples() {
 		s.Labels, s.Leaf, s.Stack, s.Target = m.labels[s.Labels], m.frames[s.Leaf], m.stacks[s.Stack], m.frames[s.Target]
-		p.Add(s)
+		p.add(s)
 	}
 	p.Losses.add(from.Losses)
 	return nil

@@ -90,6 +90,10 @@ type Module struct {
 	Path    StringID // as it was mapped
 	Name    StringID // the short name that tables show: "libc.so.6", "[kernel.kallsyms]", "bpf_prog_<tag>_<name>"
 	BuildID StringID // in hexadecimal
+
+	// Order is the module's turn among all of a recording: the kernel has the lowest, then come others as they were mapped. Reports put
+	// what is otherwise equal into this order.
+	Order uint32
 }
 
 // Program is a BPF program.
@@ -126,6 +130,7 @@ const (
 	GuestKernel
 )
 
+// String returns the name of a kind.
 func (k Kind) String() string {
 	return [...]string{"unknown", "user", "kernel", "BPF", "hypervisor", "guest user", "guest kernel"}[k]
 }
@@ -208,6 +213,11 @@ func (p *Profile) Samples() []Sample { return p.samples.all }
 
 // Add adds a sample, or several that are alike, to the profile and to the sums of its event.
 func (p *Profile) Add(s Sample) {
+	s.First = s.Time
+	p.add(s)
+}
+
+func (p *Profile) add(s Sample) {
 	if !p.keep.Has(Time) {
 		s.Time = 0
 	}

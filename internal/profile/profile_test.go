@@ -33,7 +33,8 @@ func (r recording) addTo(p *Profile) {
 			labels.Tags = p.Tags.ID(Tag{Key: p.Strings.ID("state"), Value: p.Strings.ID(s.state)})
 			labels.Tags = p.Tags.ID(Tag{Key: p.Strings.ID("reason"), Value: p.Strings.ID("why"), Next: labels.Tags})
 		}
-		p.Add(Sample{Event: s.event, Labels: p.Label(labels), Leaf: frames[0], Stack: p.Stacks.ID(frames), Time: s.time, Count: s.count, Value: s.value})
+		p.Add(Sample{Event: s.event, Labels: p.Label(labels), Leaf: frames[0], Stack: p.Stacks.ID(frames),
+			Time: s.time, Thread: int32(s.time / 10), Count: s.count, Value: s.value})
 	}
 }
 
@@ -105,6 +106,27 @@ func TestKeys(t *testing.T) {
 				t.Errorf("sums of the events: %+v", p.Events)
 			}
 		})
+	}
+}
+
+// The first of samples that are alike is the earliest, in whatever order they are added and merged.
+func TestFirst(t *testing.T) {
+	for _, order := range [][]int64{{10, 20, 30}, {30, 20, 10}, {20, 10, 30}} {
+		p, other := New(0), New(0)
+		p.Events, other.Events = []Event{{Name: "cycles"}}, []Event{{Name: "cycles"}}
+		for i, time := range order {
+			to := p
+			if i == 2 {
+				to = other
+			}
+			to.Add(Sample{Time: time, Thread: int32(time), Count: 1})
+		}
+		if err := p.Merge(other); err != nil {
+			t.Fatal(err)
+		}
+		if got := p.Samples(); len(got) != 1 || got[0].Thread != 10 || got[0].First != 10 || got[0].Time != 0 || got[0].Count != 3 {
+			t.Errorf("added in the order %v: %+v", order, got)
+		}
 	}
 }
 

@@ -9,6 +9,10 @@ type Sample struct {
 	Target FrameID // where the branch went that Leaf is the source of; 0 for samples that are no branches
 	Time   int64   // in ns of the recording's clock
 
+	// Of the first of the samples. They do not tell samples apart; reports that put equal rows into perf's order need them.
+	Thread int32
+	First  int64 // its time; Add takes it from Time
+
 	Count uint64 // samples
 	Value uint64 // the sum of their periods, or of their weights, in the event's unit
 }
@@ -34,6 +38,9 @@ func (s *samples) add(sample Sample) {
 		if known := &s.all[at-1]; known.like(&sample) {
 			known.Count += sample.Count
 			known.Value += sample.Value
+			if sample.First < known.First {
+				known.First, known.Thread = sample.First, sample.Thread
+			}
 			return
 		}
 	}

@@ -1,0 +1,131 @@
+package report
+
+import (
+	"encoding/binary"
+
+	"github.com/bperf/bperf/internal/profile"
+)
+
+// classes numbers what is the same to a table: samples and frames by its keys, and frames in call trees.
+type classes struct {
+	t       *table
+	samples classifier
+	frames  classifier
+	links   classifier
+
+	byLabels  []uint32 // 1 + the class, where samples are told apart by their labels alone
+	byFrame   []uint32 // 1 + the class
+	byLink    []uint32 // 1 + the class
+	ofSamples bool
+	parent    func(profile.StackID) profile.FunctionID
+}
+
+// classifier numbers identities.
+type classifier struct {
+	ids    map[string]uint32
+	buffer []byte
+}
+
+func (c *classifier) class() uint32 {
+	id, known := c.ids[string(c.buffer)]
+	if known {
+		return id
+	}
+	if c.ids == nil {
+		c.ids = map[string]uint32{}
+	}
+	id = uint32(len(c.ids))
+	c.ids[string(c.buffer)] = id
+	return id
+}
+
+func newClasses(t *table) *classes {
+	c := &classes{
+		t:        t,
+		byLabels: make([]uint32, len(t.p.Labels())),
+		byFrame:  make([]uint32, len(t.p.Frames())),
+		byLink:   make([]uint32, len(t.p.Frames())),
+	}
+	for _, column := range t.columns {
+		if column.key != nil && column.key.scope == ofSample {
+			c.ofSamples = true
+		}
+		if column.name == "parent" {
+			pattern := t.o.Parent
+			if pattern == nil {
+				pattern = DefaultParent
+			}
+			c.parent = parents(t.p, pattern, t.o.order())
+		}
+	}
+	return c
+}
+
+// place returns where the keys of a sample are read from.
+func (c *classes) place(position int) place {
+	p, s := c.t.p, &c.t.p.Samples()[position]
+	at := place{labels: p.Labels()[s.Labels], frame: p.Frames()[s.Leaf], leaf: p.Frames()[s.Leaf], target: p.Frames()[s.Target]}
+	quantum := c.t.o.TimeQuantum
+	if quantum == 0 {
+		quantum = 100e6
+	}
+	at.time = s.Time / quantum * quantum
+	if c.parent != nil {
+		at.parent = c.parent(s.Stack)
+	}
+	return at
+}
+
+// ofSample returns the class of a sample by the keys that are not those of its frame.
+func (c *classes) ofSample(position int) uint32 {
+	labels := c.t.p.Samples()[position].Labels
+	if !c.ofSamples && c.byLabels[labels] != 0 {
+		return c.byLabels[labels] - 1
+	}
+	at := c.place(position)
+	class := c.classify(&c.samples, &at, func(s scope) bool { return s != ofFrame })
+	c.byLabels[labels] = class + 1
+	return class
+}
+
+// ofFrame returns the class of a frame by the keys that are those of frames.
+func (c *classes) ofFrame(id profile.FrameID) uint32 {
+	if c.byFrame[id] == 0 {
+		at := place{frame: c.t.p.Frames()[id]}
+		c.byFrame[id] = 1 + c.classify(&c.frames, &at, func(s scope) bool { return s == ofFrame })
+	}
+	return c.byFrame[id] - 1
+}
+
+func (c *classes) classify(to *classifier, at *place, wanted func(scope) bool) uint32 {
+	to.buffer = to.buffer[:0]
+	for _, column := range c.t.columns {
+		if column.key == nil || !wanted(column.key.scope) {
+			continue
+		}
+		begin := len(to.buffer)
+		to.buffer = column.key.identity(c.t.p, to.buffer, at)
+		to.buffer = binary.LittleEndian.AppendUint32(to.buffer, uint32(len(to.buffer)-begin))
+	}
+	return to.class()
+}
+
+// ofLink returns the class of a frame in call trees: frames in one function are alike.
+func (c *classes) ofLink(id profile.FrameID) uint32 {
+	if c.byLink[id] != 0 {
+		return c.byLink[id] - 1
+	}
+	f := c.t.p.Frames()[id]
+	to := &c.links
+	to.buffer = number(to.buffer[:0], f.Module)
+	switch {
+	case f.Function == 0:
+		to.buffer = number(append(to.buffer, 0), f.IP)
+	case f.Inlined:
+		to.buffer = number(append(to.buffer[:0], 1), c.t.p.Functions.At(f.Function).Name)
+	default:
+		to.buffer = number(append(to.buffer, 2), c.t.p.Functions.At(f.Function).Start)
+	}
+	c.byLink[id] = 1 + to.class()
+	return c.byLink[id] - 1
+}

@@ -1,0 +1,225 @@
+package report
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/bperf/bperf/internal/event"
+	"github.com/bperf/bperf/internal/profile"
+)
+
+// column is a column of a table: a key, or a value of each event.
+type column struct {
+	title string
+	key   *key
+
+	name  string // of a value
+	width int    // of one event's
+	share bool   // it is a percentage
+	of    func(*value) uint64
+
+	sorting bool // rows are sorted by it
+	rank    int  // in which turn
+}
+
+// values are the columns that are no keys.
+var values = []column{
+	{name: "overhead_children", title: "Children", width: 8, share: true, of: func(v *value) uint64 { return v.total }},
+	{name: "overhead", title: "Overhead", width: 8, share: true, of: func(v *value) uint64 { return v.self }},
+	{name: "overhead_sys", title: "sys", width: 8, share: true, of: func(v *value) uint64 { return v.kernel }},
+	{name: "overhead_us", title: "usr", width: 8, share: true, of: func(v *value) uint64 { return v.user }},
+	{name: "overhead_guest_sys", title: "guest sys", width: 9, share: true, of: func(v *value) uint64 { return v.guestOS }},
+	{name: "overhead_guest_us", title: "guest usr", width: 9, share: true, of: func(v *value) uint64 { return v.guest }},
+	{name: "sample", title: "Samples", width: 12, of: func(v *value) uint64 { return v.samples }},
+	{name: "period", title: "Period", width: 12, of: func(v *value) uint64 { return v.self }},
+}
+
+// Fields returns the names of the columns that are no keys.
+func Fields() []string {
+	var names []string
+	for _, v := range values {
+		names = append(names, v.name)
+	}
+	return names
+}
+
+// columns returns the columns in their order, with the order in which rows are sorted by them.
+func (o *Options) columns() ([]*column, error) {
+	sorts := slices.Clone(o.Sort)
+	fields := o.Fields
+	if len(fields) == 0 {
+		if len(sorts) == 0 {
+			sorts = DefaultSort()
+		}
+		fields = o.defaultFields()
+		overheads := []string{"overhead"}
+		if o.Children {
+			overheads = []string{"overhead_children", "overhead"}
+		}
+		sorts = append(overheads, sorts...)
+	}
+	var columns []*column
+	find := func(name, option string) (*column, error) {
+		c, err := o.newColumn(name, option)
+		if err != nil {
+			return nil, err
+		}
+		at := slices.IndexFunc(columns, func(known *column) bool { return known.name == c.name })
+		if at >= 0 {
+			return columns[at], nil
+		}
+		columns = append(columns, c)
+		return c, nil
+	}
+	for _, name := range fields {
+		if _, err := find(name, "field"); err != nil {
+			return nil, err
+		}
+	}
+	rank := 0
+	for _, name := range sorts {
+		c, err := find(name, "sort key")
+		if err != nil {
+			return nil, err
+		}
+		if !c.sorting {
+			c.sorting, c.rank, rank = true, rank, rank+1
+		}
+	}
+	for _, c := range columns {
+		if !c.sorting {
+			c.sorting, c.rank, rank = true, rank, rank+1
+		}
+	}
+	return o.elide(columns), nil
+}
+
+func (o *Options) defaultFields() []string {
+	var fields []string
+	if o.Children {
+		fields = append(fields, "overhead_children")
+	}
+	fields = append(fields, "overhead")
+	if o.Utilization {
+		fields = append(fields, "overhead_sys", "overhead_us")
+	}
+	if o.Samples {
+		fields = append(fields, "sample")
+	}
+	if o.Period {
+		fields = append(fields, "period")
+	}
+	return fields
+}
+
+func (o *Options) newColumn(name, option string) (*column, error) {
+	if k, ok := findKey(name); ok {
+		return &column{name: k.name, title: k.title, key: k}, nil
+	}
+	at := slices.IndexFunc(values, func(v column) bool { return v.name == name })
+	if at < 0 {
+		known := append(Fields(), Keys()...)
+		msg := fmt.Sprintf("%s %q: there is none of this name", option, name)
+		if near := event.Nearest(name, known); len(near) > 0 {
+			msg += fmt.Sprintf("; did you mean %q?", near[0])
+		} else {
+			msg += "; there are " + strings.Join(known, ", ")
+		}
+		return nil, fmt.Errorf("%s", msg)
+	}
+	c := values[at]
+	if c.name == "overhead" && o.Children && len(o.Fields) == 0 {
+		c.title = "Self"
+	}
+	return &c, nil
+}
+
+// elided returns the keys that are the same in all rows, because a filter leaves one, with what it is.
+func (o *Options) elided() map[string]string {
+	names := map[string]string{}
+	for name, list := range map[string][]string{"comm": o.Comms, "dso": o.DSOs, "symbol": o.Symbols} {
+		if len(list) == 1 {
+			names[name] = list[0]
+		}
+	}
+	return names
+}
+
+// elide removes columns that are the same in all rows, if there remains a key.
+func (o *Options) elide(columns []*column) []*column {
+	names := o.elided()
+	left := slices.DeleteFunc(slices.Clone(columns), func(c *column) bool {
+		_, elided := names[c.name]
+		return elided
+	})
+	if !slices.ContainsFunc(left, func(c *column) bool { return c.key != nil }) {
+		return columns
+	}
+	return left
+}
+
+// compareRows orders two rows by a column: more comes before less, and keys as they are.
+func (c *column) compareRows(t *table, a, b *row) int {
+	if c.key != nil {
+		if c.key.compare != nil {
+			return c.key.compare(t.p, &a.place, &b.place)
+		}
+		return cmp.Compare(c.key.text(t.p, &a.place, 0), c.key.text(t.p, &b.place, 0))
+	}
+	for i := range a.values {
+		if order := cmp.Compare(c.of(&b.values[i]), c.of(&a.values[i])); order != 0 {
+			return order
+		}
+		if c.name == "overhead_children" {
+			break // perf compares only the leader's
+		}
+	}
+	if c.name == "overhead_children" && a.thread == b.thread && t.o.CallGraph.Mode != NoGraph {
+		// Callers come before what they call.
+		if t.o.order() == CallerFirst {
+			return cmp.Compare(b.depth, a.depth)
+		}
+		return cmp.Compare(a.depth, b.depth)
+	}
+	return 0
+}
+
+// filter returns whether a sample is wanted.
+func (o *Options) filter(p *profile.Profile) func(*profile.Sample) bool {
+	comms, dsos, symbols, programs := set(o.Comms), set(o.DSOs), set(o.Symbols), set(o.Programs)
+	programOf := func(f profile.FrameID) bool {
+		program := p.Programs.At(p.Functions.At(p.Frames()[f].Function).Program)
+		return program.ID != 0 && (programs[p.Strings.At(program.Name)] || programs[fmt.Sprint(program.ID)])
+	}
+	return func(s *profile.Sample) bool {
+		leaf := p.Frames()[s.Leaf]
+		if len(comms) > 0 && !comms[p.Strings.At(p.Labels()[s.Labels].Comm)] {
+			return false
+		}
+		if module := p.Modules.At(leaf.Module); len(dsos) > 0 && !dsos[moduleName(p, &leaf)] && !dsos[p.Strings.At(module.Path)] {
+			return false
+		}
+		if len(symbols) > 0 && (leaf.Function == 0 || !symbols[p.Strings.At(p.Functions.At(leaf.Function).Name)]) {
+			return false
+		}
+		if len(programs) == 0 || programOf(s.Leaf) {
+			return true
+		}
+		for f := range p.Stacks.Frames(s.Stack) {
+			if programOf(f) {
+				return true
+			}
+		}
+		return false
+	}
+}
+
+func set(names []string) map[string]bool {
+	all := map[string]bool{}
+	for _, name := range names {
+		all[name] = true
+	}
+	return all
+}

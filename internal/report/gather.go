@@ -1,0 +1,253 @@
+package report
+
+import (
+	"math"
+	"slices"
+
+	"github.com/bperf/bperf/internal/profile"
+)
+
+// gatherer makes rows of the samples of an event.
+//
+// The work is done on the trie of stacks, for the samples of one class at a time: each node that a sample's stack goes through is
+// visited once, however many samples do. What a row has with its callees is the sum of the nodes of its class that have no other such
+// node above them.
+type gatherer struct {
+	t        *table
+	rows     rowMap
+	classes  *classes
+	position int // of the event in the table
+	trees    bool
+
+	nodes []node            // by profile.StackID
+	used  []profile.StackID // the nodes in use, in the order of their numbers: callers come before what they call
+
+	// By classes of frames.
+	rowOf   []*row
+	touched []uint32          // with a row in rowOf
+	open    []profile.StackID // the innermost node of the class on the path to the one that is visited; see walk
+}
+
+// sum is a number of samples and of what they count.
+type sum struct{ samples, value uint64 }
+
+func (s *sum) add(o sum) {
+	s.samples += o.samples
+	s.value += o.value
+}
+
+func (s *sum) subtract(o sum) {
+	s.samples -= o.samples
+	s.value -= o.value
+}
+
+// node is what the samples of a class are in a stack and in those that it is the caller of.
+type node struct {
+	used bool
+	top  bool // no node above has the same class
+	sum
+	first          int32 // 1 + the position of the sample that is the first in time
+	height         int32 // stacks below, with this one
+	depth          int32 // stacks above, with this one
+	child, sibling profile.StackID
+
+	inner sum // what nodes below of the same class have, those that no other is between
+	own   sum // see growFromCallers
+}
+
+func newGatherer(t *table, rows rowMap, c *classes, position int) *gatherer {
+	return &gatherer{
+		t: t, rows: rows, classes: c, position: position,
+		trees: position == 0 && t.o.CallGraph.Mode != NoGraph,
+		nodes: make([]node, len(t.p.Stacks.All())),
+	}
+}
+
+// gather adds samples of one class.
+func (g *gatherer) gather(class uint32, positions []int) {
+	samples := g.t.p.Samples()
+	selves := map[*row][]int{} // the samples of a row in its own code, for its call tree
+	for _, i := range positions {
+		s := &samples[i]
+		r := g.row(class, s.Leaf, i)
+		v := &r.values[g.position]
+		v.samples += s.Count
+		v.self += s.Value
+		v.addKind(g.t.p.Frames()[s.Leaf].Kind, s.Value)
+		if g.trees && s.Stack != 0 {
+			selves[r] = append(selves[r], i)
+		}
+		g.use(s, i)
+		if !g.t.o.Children || s.Stack == 0 || !g.onStack(s) {
+			v.total += s.Value
+		}
+	}
+	slices.Sort(g.used)
+	g.sumUp()
+	if g.t.o.Children {
+		g.addCallers(class)
+	}
+	for _, i := range positions {
+		r := g.row(class, samples[i].Leaf, i)
+		r.depth = max(r.depth, int(g.nodes[samples[i].Stack].depth))
+	}
+	if g.trees {
+		g.addTrees(selves)
+	}
+	g.reset()
+}
+
+func (v *value) addKind(k profile.Kind, amount uint64) {
+	switch k {
+	case profile.Kernel, profile.BPF:
+		v.kernel += amount
+	case profile.User:
+		v.user += amount
+	case profile.GuestKernel:
+		v.guestOS += amount
+	case profile.GuestUser:
+		v.guest += amount
+	}
+}
+
+// row returns the row of a frame in samples of a class; a new one gets the keys of a sample.
+func (g *gatherer) row(class uint32, frame profile.FrameID, position int) *row {
+	of := g.classes.ofFrame(frame)
+	g.ensure(of)
+	r := g.rowOf[of]
+	if r == nil {
+		r = g.rows[rowKey{class, of}]
+		if r == nil {
+			r = &row{place: g.classes.place(position), values: make([]value, len(g.t.events)), first: math.MaxInt64}
+			r.frame = g.t.p.Frames()[frame]
+			g.rows[rowKey{class, of}] = r
+		}
+		g.rowOf[of] = r
+		g.touched = append(g.touched, of)
+	}
+	if s := &g.t.p.Samples()[position]; s.First < r.first && g.position == 0 {
+		r.first, r.thread = s.First, s.Thread
+	}
+	return r
+}
+
+// onStack tells whether the function that a sample was taken in is on its stack.
+func (g *gatherer) onStack(s *profile.Sample) bool {
+	class := g.classes.ofFrame(s.Leaf)
+	for f := range g.t.p.Stacks.Frames(s.Stack) {
+		if g.classes.ofFrame(f) == class {
+			return true
+		}
+	}
+	return false
+}
+
+// use adds a sample to the node of its stack.
+func (g *gatherer) use(s *profile.Sample, position int) {
+	if s.Stack == 0 {
+		return
+	}
+	n := &g.nodes[s.Stack]
+	n.add(sum{s.Count, s.Value})
+	g.earlier(n, int32(position)+1)
+	for id := s.Stack; id != 0 && !g.nodes[id].used; id = g.t.p.Stacks.At(id).Caller {
+		g.nodes[id].used = true
+		g.used = append(g.used, id)
+	}
+}
+
+// earlier gives a node a sample that is earlier than the one it has.
+func (g *gatherer) earlier(n *node, first int32) {
+	samples := g.t.p.Samples()
+	if n.first == 0 || samples[first-1].First < samples[n.first-1].First {
+		n.first = first
+	}
+}
+
+// sumUp adds to each node what those below it have, and links it with its callers.
+func (g *gatherer) sumUp() {
+	stacks := g.t.p.Stacks.All()
+	for _, id := range slices.Backward(g.used) {
+		n := &g.nodes[id]
+		n.height++
+		if caller := stacks[id].Caller; caller != 0 {
+			c := &g.nodes[caller]
+			c.add(n.sum)
+			c.height = max(c.height, n.height)
+			g.earlier(c, n.first)
+			n.sibling, c.child = c.child, id
+		}
+	}
+	for _, id := range g.used {
+		g.nodes[id].depth = g.nodes[stacks[id].Caller].depth + 1
+	}
+}
+
+// addCallers adds the values of nodes to the rows of their functions, once where a function has called itself.
+func (g *gatherer) addCallers(class uint32) {
+	stacks := g.t.p.Stacks.All()
+	callerFirst := g.t.o.order() == CallerFirst
+	g.walk(func(id profile.StackID) {
+		n := &g.nodes[id]
+		r := g.row(class, stacks[id].Frame, int(n.first-1))
+		if !callerFirst {
+			r.depth = max(r.depth, int(n.depth))
+		}
+		if !n.top {
+			return
+		}
+		r.values[g.position].total += n.value
+		if callerFirst {
+			r.depth = max(r.depth, int(n.height))
+		}
+	})
+}
+
+// walk visits the nodes in use, callers before what they call, and finds out which of them have nodes of their class above.
+func (g *gatherer) walk(visit func(profile.StackID)) {
+	stacks := g.t.p.Stacks.All()
+	type step struct{ id, outer profile.StackID }
+	var path []step
+	for _, root := range g.used {
+		if stacks[root].Caller != 0 {
+			continue
+		}
+		for next := root; next != 0; {
+			class := g.classes.ofFrame(stacks[next].Frame)
+			g.ensure(class)
+			n, outer := &g.nodes[next], g.open[class]
+			n.top = outer == 0
+			if outer != 0 {
+				g.nodes[outer].inner.add(n.sum)
+			}
+			g.open[class] = next
+			path = append(path, step{next, outer})
+			visit(next)
+			next = n.child
+			for next == 0 && len(path) > 0 {
+				done := path[len(path)-1]
+				path = path[:len(path)-1]
+				g.open[g.classes.ofFrame(stacks[done.id].Frame)] = done.outer
+				next = g.nodes[done.id].sibling
+			}
+		}
+	}
+}
+
+// ensure makes room for a class of frames.
+func (g *gatherer) ensure(class uint32) {
+	if missing := int(class) + 1 - len(g.rowOf); missing > 0 {
+		g.rowOf = append(g.rowOf, make([]*row, missing)...)
+		g.open = append(g.open, make([]profile.StackID, missing)...)
+	}
+}
+
+func (g *gatherer) reset() {
+	for _, id := range g.used {
+		g.nodes[id] = node{}
+	}
+	for _, class := range g.touched {
+		g.rowOf[class] = nil
+	}
+	g.used, g.touched = g.used[:0], g.touched[:0]
+}

@@ -1,0 +1,368 @@
+package report
+
+import (
+	"cmp"
+	"encoding/binary"
+	"fmt"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/bperf/bperf/internal/profile"
+)
+
+// place is what the keys of a row are read from: those of the first sample that made the row.
+type place struct {
+	labels profile.Labels
+	time   int64
+	parent profile.FunctionID
+	frame  profile.Frame
+	leaf   profile.Frame // the source of a branch
+	target profile.Frame // where it went
+}
+
+// scope is what a key depends on.
+type scope uint8
+
+const (
+	ofLabels scope = iota
+	ofFrame
+	ofSample
+)
+
+// key is one of what tells rows apart.
+type key struct {
+	name  string
+	title string
+	width int // at least
+	scope scope
+	needs profile.Keys
+
+	// identity appends what is equal in all samples of a row.
+	identity func(p *profile.Profile, b []byte, at *place) []byte
+	text     func(p *profile.Profile, at *place, width int) string
+	// compare puts rows of equal values into order; without it, that of their texts.
+	compare func(p *profile.Profile, a, b *place) int
+}
+
+// Keys returns the names of what rows can be told apart by.
+func Keys() []string {
+	var names []string
+	for _, k := range keys {
+		names = append(names, k.name)
+	}
+	return names
+}
+
+func findKey(name string) (*key, bool) {
+	if name == "sym" {
+		name = "symbol"
+	}
+	i := slices.IndexFunc(keys, func(k *key) bool { return k.name == name })
+	if i < 0 {
+		return nil, false
+	}
+	return keys[i], true
+}
+
+var keys = []*key{
+	{
+		name: "comm", title: "Command", needs: profile.Comm,
+		identity: func(_ *profile.Profile, b []byte, at *place) []byte { return number(b, at.labels.Comm) },
+		text:     func(p *profile.Profile, at *place, _ int) string { return p.Strings.At(at.labels.Comm) },
+	},
+	dsoKey("dso", "Shared Object", ofFrame, func(at *place) *profile.Frame { return &at.frame }),
+	symbolKey("symbol", "Symbol", ofFrame, func(at *place) *profile.Frame { return &at.frame }),
+	threadKey("pid", "    Pid:Command"),
+	threadKey("tid", "    Tid:Command"),
+	{
+		name: "tgid", title: "   Tgid:Command", needs: profile.PID | profile.Comm,
+		identity: func(_ *profile.Profile, b []byte, at *place) []byte { return number(b, at.labels.PID) },
+		text: func(p *profile.Profile, at *place, _ int) string {
+			return fmt.Sprintf("%7d:%s", at.labels.PID, p.Strings.At(at.labels.Comm))
+		},
+		compare: func(_ *profile.Profile, a, b *place) int { return cmp.Compare(a.labels.PID, b.labels.PID) },
+	},
+	{
+		name: "cpu", title: "CPU", needs: profile.CPU, width: 3,
+		identity: func(_ *profile.Profile, b []byte, at *place) []byte { return number(b, at.labels.CPU) },
+		text: func(_ *profile.Profile, at *place, width int) string {
+			return fmt.Sprintf("%0*d", width, at.labels.CPU)
+		},
+		compare: func(_ *profile.Profile, a, b *place) int { return cmp.Compare(a.labels.CPU, b.labels.CPU) },
+	},
+	{
+		name: "cgroup", title: "Cgroup", needs: profile.Cgroup, width: 6,
+		identity: func(_ *profile.Profile, b []byte, at *place) []byte { return number(b, at.labels.Cgroup) },
+		text: func(p *profile.Profile, at *place, _ int) string {
+			return cmp.Or(p.Strings.At(at.labels.Cgroup), "N/A")
+		},
+	},
+	{
+		name: "time", title: "Time", needs: profile.Time, scope: ofSample, width: 12,
+		identity: func(_ *profile.Profile, b []byte, at *place) []byte { return number(b, at.time) },
+		text: func(_ *profile.Profile, at *place, width int) string {
+			return fmt.Sprintf("%*d.%06d", width-7, at.time/1e9, at.time%1e9/1e3)
+		},
+		compare: func(_ *profile.Profile, a, b *place) int { return cmp.Compare(a.time, b.time) },
+	},
+	{
+		name: "parent", title: "Parent symbol", scope: ofSample,
+		identity: func(_ *profile.Profile, b []byte, at *place) []byte { return number(b, at.parent) },
+		text: func(p *profile.Profile, at *place, _ int) string {
+			return cmp.Or(p.Strings.At(p.Functions.At(at.parent).Name), "[other]")
+		},
+	},
+	{
+		name: "prog", title: "BPF Program", scope: ofFrame,
+		identity: func(p *profile.Profile, b []byte, at *place) []byte {
+			return number(b, p.Functions.At(at.frame.Function).Program)
+		},
+		text: func(p *profile.Profile, at *place, _ int) string {
+			program := p.Programs.At(p.Functions.At(at.frame.Function).Program)
+			if program.ID == 0 {
+				return "-"
+			}
+			return fmt.Sprintf("%d %s", program.ID, p.Strings.At(program.Name))
+		},
+		compare: func(p *profile.Profile, a, b *place) int {
+			return cmp.Compare(p.Programs.At(p.Functions.At(a.frame.Function).Program).ID, p.Programs.At(p.Functions.At(b.frame.Function).Program).ID)
+		},
+	},
+	{
+		name: "srcline", title: "Source:Line", scope: ofFrame, needs: profile.Line | profile.Address,
+		identity: func(p *profile.Profile, b []byte, at *place) []byte { return append(b, sourceLine(p, &at.frame)...) },
+		text:     func(p *profile.Profile, at *place, _ int) string { return sourceLine(p, &at.frame) },
+	},
+	{
+		name: "srcfile", title: "Source File", scope: ofFrame, needs: profile.Line,
+		identity: func(_ *profile.Profile, b []byte, at *place) []byte { return number(b, at.frame.File) },
+		text:     func(p *profile.Profile, at *place, _ int) string { return p.Strings.At(at.frame.File) },
+	},
+	{
+		name: "symoff", title: "Symbol Offset", scope: ofFrame, needs: profile.Address,
+		identity: func(p *profile.Profile, b []byte, at *place) []byte {
+			return number(symbolIdentity(p, b, &at.frame), at.frame.Address)
+		},
+		text: func(p *profile.Profile, at *place, _ int) string {
+			if at.frame.Function == 0 {
+				return symbolText(p, &at.frame)
+			}
+			return fmt.Sprintf("%s+%#x", symbolText(p, &at.frame), at.frame.Address-p.Functions.At(at.frame.Function).Start)
+		},
+	},
+	{
+		name: "symbol_size", title: "Symbol size", scope: ofFrame, width: 10,
+		identity: func(p *profile.Profile, b []byte, at *place) []byte { return number(b, symbolSize(p, &at.frame)) },
+		text: func(p *profile.Profile, at *place, width int) string {
+			return fmt.Sprintf("%*d", width, symbolSize(p, &at.frame))
+		},
+		compare: func(p *profile.Profile, a, b *place) int {
+			return cmp.Compare(symbolSize(p, &b.frame), symbolSize(p, &a.frame))
+		},
+	},
+	dsoKey("dso_from", "Source Shared Object", ofSample, func(at *place) *profile.Frame { return &at.leaf }),
+	symbolKey("symbol_from", "Source Symbol", ofSample, func(at *place) *profile.Frame { return &at.leaf }),
+	dsoKey("dso_to", "Target Shared Object", ofSample, func(at *place) *profile.Frame { return &at.target }),
+	symbolKey("symbol_to", "Target Symbol", ofSample, func(at *place) *profile.Frame { return &at.target }),
+	tagKey("trace", "Trace output"),
+	tagKey("weight", "Weight"),
+	tagKey("addr", "Address"),
+	tagKey("state", "State"),
+	tagKey("waker", "Waker"),
+	tagKey("priority", "Priority"),
+	tagKey("container", "Container"),
+}
+
+func dsoKey(name, title string, of scope, frame func(*place) *profile.Frame) *key {
+	text := func(p *profile.Profile, at *place, _ int) string { return moduleName(p, frame(at)) }
+	return &key{
+		name: name, title: title, scope: of,
+		identity: func(p *profile.Profile, b []byte, at *place) []byte {
+			return number(b, p.Modules.At(frame(at).Module).Name)
+		},
+		text: text,
+		compare: func(p *profile.Profile, a, b *place) int {
+			return lastWithout(frame(a).Module != 0, frame(b).Module != 0, text(p, a, 0), text(p, b, 0))
+		},
+	}
+}
+
+func symbolKey(name, title string, of scope, frame func(*place) *profile.Frame) *key {
+	return &key{
+		name: name, title: title, scope: of,
+		identity: func(p *profile.Profile, b []byte, at *place) []byte { return symbolIdentity(p, b, frame(at)) },
+		text:     func(p *profile.Profile, at *place, _ int) string { return symbolText(p, frame(at)) },
+		compare: func(p *profile.Profile, a, b *place) int {
+			f, g := frame(a), frame(b)
+			return lastWithout(f.Function != 0, g.Function != 0,
+				p.Strings.At(p.Functions.At(f.Function).Name), p.Strings.At(p.Functions.At(g.Function).Name))
+		},
+	}
+}
+
+// lastWithout orders by text, and what has none behind what has one.
+func lastWithout(hasA, hasB bool, a, b string) int {
+	if hasA != hasB {
+		if hasA {
+			return -1
+		}
+		return 1
+	}
+	return cmp.Compare(a, b)
+}
+
+// threadKey is a thread with its name. perf calls it "pid".
+func threadKey(name, title string) *key {
+	return &key{
+		name: name, title: title, needs: profile.TID | profile.Comm,
+		identity: func(_ *profile.Profile, b []byte, at *place) []byte { return number(b, at.labels.TID) },
+		text: func(p *profile.Profile, at *place, _ int) string {
+			return fmt.Sprintf("%7d:%s", at.labels.TID, p.Strings.At(at.labels.Comm))
+		},
+		compare: func(_ *profile.Profile, a, b *place) int { return cmp.Compare(a.labels.TID, b.labels.TID) },
+	}
+}
+
+func tagKey(name, title string) *key {
+	text := func(p *profile.Profile, at *place, _ int) string { return tag(p, at.labels.Tags, name) }
+	return &key{
+		name: name, title: title, needs: profile.Other,
+		identity: func(p *profile.Profile, b []byte, at *place) []byte { return append(b, text(p, at, 0)...) },
+		text:     text,
+	}
+}
+
+func tag(p *profile.Profile, tags profile.TagsID, name string) string {
+	for ; tags != 0; tags = p.Tags.At(tags).Next {
+		if t := p.Tags.At(tags); p.Strings.At(t.Key) == name {
+			return p.Strings.At(t.Value)
+		}
+	}
+	return ""
+}
+
+// number appends a number to an identity.
+func number[T ~uint32 | ~int32 | ~uint64 | ~int64](b []byte, n T) []byte {
+	return binary.LittleEndian.AppendUint64(b, uint64(n))
+}
+
+func moduleName(p *profile.Profile, f *profile.Frame) string {
+	return cmp.Or(p.Strings.At(p.Modules.At(f.Module).Name), "[unknown]")
+}
+
+// symbolIdentity is the same for frames in the same function: one at the same place in modules of the same name. Inlined functions have
+// no place of their own, but a name.
+func symbolIdentity(p *profile.Profile, b []byte, f *profile.Frame) []byte {
+	b = number(b, p.Modules.At(f.Module).Name)
+	if f.Function == 0 {
+		return number(append(b, 0), f.Address)
+	}
+	function := p.Functions.At(f.Function)
+	if f.Inlined {
+		return number(append(b, 1), function.Name)
+	}
+	return number(number(append(b, 2), function.Start), function.End)
+}
+
+// symbolText is the name of a frame's function, behind the kind of code it is in.
+func symbolText(p *profile.Profile, f *profile.Frame) string {
+	level := string([]byte{'[', level(f.Kind), ']', ' '})
+	if f.Function == 0 {
+		return level + address(f.Address)
+	}
+	name := p.Strings.At(p.Functions.At(f.Function).Name)
+	if f.Inlined {
+		name += " (inlined)"
+	}
+	return level + name
+}
+
+// address is an address as C writes it with %#.16x: nothing stands before 0.
+func address(a uint64) string {
+	if a == 0 {
+		return "0000000000000000"
+	}
+	return fmt.Sprintf("0x%016x", a)
+}
+
+// frameName is the name of a frame in a call tree.
+func frameName(p *profile.Profile, f *profile.Frame) string {
+	if f.Function == 0 {
+		if f.IP == 0 {
+			return "0"
+		}
+		return "0x" + strconv.FormatUint(f.IP, 16)
+	}
+	name := p.Strings.At(p.Functions.At(f.Function).Name)
+	if f.Inlined {
+		name += " (inlined)"
+	}
+	return name
+}
+
+// level is perf's letter for a kind of code.
+func level(k profile.Kind) byte {
+	return [...]byte{'.', '.', 'k', 'k', 'H', 'u', 'g'}[k]
+}
+
+// sourceLine is the file and line of a frame, or where that is not known, its function and the offset there, or its address.
+func sourceLine(p *profile.Profile, f *profile.Frame) string {
+	if f.File != 0 {
+		file := p.Strings.At(f.File)
+		return file[strings.LastIndexByte(file, '/')+1:] + ":" + strconv.FormatUint(uint64(f.Line), 10)
+	}
+	if f.Function != 0 {
+		function := p.Functions.At(f.Function)
+		return p.Strings.At(function.Name) + "+" + strconv.FormatUint(f.Address-function.Start, 10)
+	}
+	return moduleName(p, f) + "[" + strconv.FormatUint(f.Address, 16) + "]"
+}
+
+func symbolSize(p *profile.Profile, f *profile.Frame) uint64 {
+	function := p.Functions.At(f.Function)
+	return function.End - function.Start
+}
+
+// printable replaces what would break a line or a terminal.
+func printable(text string) string {
+	if !strings.ContainsFunc(text, unprintable) {
+		return text
+	}
+	return strings.Map(func(r rune) rune {
+		if unprintable(r) {
+			return '?'
+		}
+		return r
+	}, text)
+}
+
+func unprintable(r rune) bool { return r < ' ' || r >= 0x7f && r < 0xa0 }
+
+// parents finds for each stack what the key "parent" shows.
+func parents(p *profile.Profile, pattern *regexp.Regexp, order Order) func(profile.StackID) profile.FunctionID {
+	matches := map[profile.FunctionID]bool{}
+	match := func(f profile.FunctionID) bool {
+		m, known := matches[f]
+		if !known {
+			m = pattern.MatchString(p.Strings.At(p.Functions.At(f).Name))
+			matches[f] = m
+		}
+		return m
+	}
+	return func(stack profile.StackID) profile.FunctionID {
+		var found profile.FunctionID
+		for id := range p.Stacks.Frames(stack) {
+			f := p.Frames()[id].Function
+			if f == 0 || !match(f) {
+				continue
+			}
+			found = f
+			if order == CalleeFirst {
+				break
+			}
+		}
+		return found
+	}
+}

@@ -1,0 +1,146 @@
+package report
+
+import (
+	"cmp"
+	"slices"
+)
+
+// sort puts rows into perf's order: by their values, then by their keys.
+//
+// What perf compares is no order: of rows with the same value, callers come before callees, but only within a thread. So where a row ends up
+// depends on how it gets there. Here it gets there in the same way: in the order of the keys, into a red-black tree.
+func (t *table) sort() {
+	by := slices.Clone(t.columns)
+	slices.SortStableFunc(by, func(a, b *column) int { return cmp.Compare(a.rank, b.rank) })
+	slices.SortFunc(t.rows, func(a, b *row) int {
+		for _, c := range by {
+			if order := c.arrange(t, a, b); order != 0 {
+				return order
+			}
+		}
+		return cmp.Compare(a.first, b.first)
+	})
+	tree := rowTree{before: func(a, b *row) bool {
+		for _, c := range by {
+			if order := c.compareRows(t, a, b); order != 0 {
+				return order < 0
+			}
+		}
+		return false
+	}}
+	for _, r := range t.rows {
+		tree.insert(r)
+	}
+	t.rows = tree.appendTo(t.rows[:0])
+}
+
+// arrange orders two rows by the identity of a key.
+func (c *column) arrange(t *table, a, b *row) int {
+	if c.key == nil {
+		return 0
+	}
+	if c.name != "symbol" && c.key.compare != nil {
+		return c.key.compare(t.p, &a.place, &b.place)
+	}
+	if c.name != "symbol" {
+		return cmp.Compare(c.key.text(t.p, &a.place, 0), c.key.text(t.p, &b.place, 0))
+	}
+	resolved, other := a.frame.Function != 0, b.frame.Function != 0
+	if !resolved && !other {
+		return cmp.Compare(a.frame.Address, b.frame.Address)
+	}
+	if resolved != other {
+		return lastWithout(resolved, other, "", "")
+	}
+	f, g := t.p.Functions.At(a.frame.Function), t.p.Functions.At(b.frame.Function)
+	return cmp.Or(lastWithout(a.frame.Module != 0, b.frame.Module != 0, moduleName(t.p, &a.frame), moduleName(t.p, &b.frame)),
+		cmp.Compare(f.Start, g.Start), cmp.Compare(f.End, g.End))
+}
+
+// rowTree is a red-black tree of rows, as in Cormen, Leiserson, Rivest and Stein.
+type rowTree struct {
+	root   *rowNode
+	before func(a, b *row) bool
+}
+
+type rowNode struct {
+	row                 *row
+	red                 bool
+	parent, left, right *rowNode
+}
+
+func (t *rowTree) insert(r *row) {
+	var parent *rowNode
+	at := &t.root
+	for *at != nil {
+		parent = *at
+		if t.before(r, parent.row) {
+			at = &parent.left
+		} else {
+			at = &parent.right
+		}
+	}
+	n := &rowNode{row: r, red: true, parent: parent}
+	*at = n
+	t.balance(n)
+}
+
+func (t *rowTree) balance(n *rowNode) {
+	for n.parent != nil && n.parent.red {
+		parent, grand := n.parent, n.parent.parent
+		uncle, inner := grand.right, parent.right
+		if parent == grand.right {
+			uncle, inner = grand.left, parent.left
+		}
+		if uncle != nil && uncle.red {
+			parent.red, uncle.red, grand.red = false, false, true
+			n = grand
+			continue
+		}
+		if n == inner {
+			t.rotate(parent, n)
+			n, parent = parent, n
+		}
+		parent.red, grand.red = false, true
+		t.rotate(grand, parent)
+	}
+	t.root.red = false
+}
+
+// rotate puts a child into its parent's place.
+func (t *rowTree) rotate(parent, child *rowNode) {
+	var moved *rowNode
+	if child == parent.left {
+		moved, parent.left, child.right = child.right, child.right, parent
+	} else {
+		moved, parent.right, child.left = child.left, child.left, parent
+	}
+	if moved != nil {
+		moved.parent = parent
+	}
+	child.parent = parent.parent
+	switch {
+	case parent.parent == nil:
+		t.root = child
+	case parent.parent.left == parent:
+		parent.parent.left = child
+	default:
+		parent.parent.right = child
+	}
+	parent.parent = child
+}
+
+// appendTo appends the rows in their order.
+func (t *rowTree) appendTo(rows []*row) []*row {
+	var visit func(n *rowNode)
+	visit = func(n *rowNode) {
+		if n == nil {
+			return
+		}
+		visit(n.left)
+		rows = append(rows, n.row)
+		visit(n.right)
+	}
+	visit(t.root)
+	return rows
+}

@@ -1,0 +1,212 @@
+package report
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/bperf/bperf/internal/profile"
+)
+
+// margin is what stands before every line of a call tree.
+const margin = "            "
+
+// callPrinter prints the call tree of a row.
+type callPrinter struct {
+	*textPrinter
+	table  *table
+	indent string // of what stands below the trunk
+}
+
+func (t *textPrinter) printCalls(table *table, r *row) {
+	g := t.o.CallGraph
+	if len(r.calls) == 0 {
+		return
+	}
+	printer := &callPrinter{textPrinter: t, table: table}
+	switch g.Mode {
+	case Graph, Fractal:
+		whole := r.values[0].self
+		if t.o.Children {
+			whole = r.values[0].total
+		}
+		printer.printGraph(r.calls, whole)
+	case Flat:
+		for _, stack := range printer.stacks(r) {
+			fmt.Fprintf(t.w, "           %s\n", printer.value(stack.ending, table.base(0)))
+			for _, name := range stack.names {
+				fmt.Fprintf(t.w, "                %s\n", name)
+			}
+			t.w.WriteString("\n")
+		}
+	case Folded:
+		separator := ";"
+		if t.o.Separator != "" {
+			separator = t.o.Separator
+		}
+		for _, stack := range printer.stacks(r) {
+			fmt.Fprintf(t.w, "%s %s\n", printer.value(stack.ending, table.base(0)), strings.Join(stack.names, separator))
+		}
+	}
+}
+
+// value is what stands at a branch.
+func (c *callPrinter) value(s sum, whole uint64) string {
+	switch c.o.CallGraph.Value {
+	case Period:
+		return strconv.FormatUint(s.value, 10)
+	case Count:
+		return strconv.FormatUint(s.samples, 10)
+	}
+	return fmt.Sprintf("%.2f%%", percent(s.value, whole))
+}
+
+func (c *callPrinter) name(id profile.FrameID) string {
+	f := c.p.Frames()[id]
+	return printable(frameName(c.p, &f))
+}
+
+// printGraph prints a tree. Where all of a row goes through one branch, that stands at the margin and without a value.
+func (c *callPrinter) printGraph(calls []*branch, whole uint64) {
+	base := c.table.base(0)
+	if c.o.CallGraph.Mode == Fractal {
+		base = whole
+	}
+	trunk := false
+	if len(calls) == 1 && calls[0].value == whole {
+		trunk = c.printTrunk(calls[0])
+		calls = calls[0].calls
+	}
+	c.printBranches(calls, base, []bool{true})
+	if trunk || len(calls) > 0 {
+		c.w.WriteString("\n")
+	}
+}
+
+// printTrunk prints the frames that all samples share.
+func (c *callPrinter) printTrunk(b *branch) bool {
+	frames := b.frames
+	if len(c.o.Fields) == 0 && len(c.o.Sort) > 0 && strings.HasPrefix(c.o.Sort[0], "sym") {
+		frames = frames[1:] // the row has the first
+	}
+	for i, f := range frames {
+		if c.o.CallGraph.Lines > 0 && i == c.o.CallGraph.Lines {
+			break
+		}
+		if i == 0 {
+			c.w.WriteString(margin + "|\n" + margin + "---")
+			c.indent = "   "
+		} else {
+			c.w.WriteString(margin + c.indent)
+		}
+		c.w.WriteString(c.name(f) + "\n")
+	}
+	return len(frames) > 0
+}
+
+// printBranches prints the branches of one level; bars tells at which levels a line goes on downwards.
+func (c *callPrinter) printBranches(calls []*branch, base uint64, bars []bool) {
+	level := len(bars) - 1
+	below := slices.Clone(bars)
+	left := sum{value: base}
+	for i, b := range calls {
+		left.value -= min(left.value, b.value)
+		rest := c.o.CallGraph.Mode == Fractal && left.value > 0
+		if i == len(calls)-1 && !rest {
+			below[level] = false
+		}
+		c.printBars(bars)
+		c.w.WriteString("\n")
+		for j, f := range b.frames {
+			value := ""
+			if j == 0 {
+				value = "--" + c.value(b.sum, base) + "--"
+			}
+			c.printEntry(below, value, c.name(f))
+		}
+		next := base
+		if c.o.CallGraph.Mode == Fractal {
+			next = b.value - b.ending.value
+		}
+		c.printBranches(b.calls, next, append(slices.Clone(below), true))
+		if c.o.CallGraph.Lines > 0 && i+1 == c.o.CallGraph.Lines {
+			break
+		}
+	}
+	if c.o.CallGraph.Mode == Fractal && left.value > 0 && left.value != base {
+		below[level] = false
+		c.printEntry(below, "--"+c.value(left, base)+"--", "[...]")
+	}
+}
+
+// printBars prints the lines that go on downwards.
+func (c *callPrinter) printBars(bars []bool) {
+	c.w.WriteString(margin + c.indent)
+	for _, bar := range bars {
+		if bar {
+			c.w.WriteString("|          ")
+		} else {
+			c.w.WriteString("           ")
+		}
+	}
+}
+
+// printEntry prints a line of a branch, with a value if it is the first of it.
+func (c *callPrinter) printEntry(below []bool, value, name string) {
+	c.w.WriteString(margin + c.indent)
+	for i, bar := range below {
+		if bar {
+			c.w.WriteString("|")
+		} else {
+			c.w.WriteString(" ")
+		}
+		if value != "" && i == len(below)-1 {
+			c.w.WriteString(value)
+		} else {
+			c.w.WriteString("          ")
+		}
+	}
+	c.w.WriteString(name + "\n")
+}
+
+// listed is a whole stack of a row, and what ends there.
+type listed struct {
+	names  []string
+	ending sum
+}
+
+// stacks lists the stacks of a row, those that most was counted in first.
+func (c *callPrinter) stacks(r *row) []listed {
+	smallest := uint64(float64(c.table.totals[0].stacked) * (c.o.CallGraph.Limit / 100))
+	var all []listed
+	var collect func(b *branch, above []string)
+	collect = func(b *branch, above []string) {
+		names := slices.Clone(above)
+		for _, f := range b.frames {
+			names = append(names, c.name(f))
+		}
+		for _, call := range b.calls {
+			collect(call, names)
+		}
+		if b.ending.value > 0 && b.ending.value >= smallest {
+			all = append(all, listed{names, b.ending})
+		}
+	}
+	for _, b := range r.calls {
+		collect(b, nil)
+	}
+	slices.SortStableFunc(all, func(a, b listed) int {
+		switch {
+		case a.ending.value > b.ending.value:
+			return -1
+		case a.ending.value < b.ending.value:
+			return 1
+		}
+		return 0
+	})
+	if c.o.CallGraph.Lines > 0 {
+		all = all[:min(len(all), c.o.CallGraph.Lines)]
+	}
+	return all
+}
