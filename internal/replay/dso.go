@@ -1,0 +1,82 @@
+package replay
+
+import (
+	"encoding/hex"
+	"path"
+	"strconv"
+	"strings"
+
+	"github.com/bperf/bperf/internal/profile"
+)
+
+// DSO is what code or data was mapped from: a file, or what stands for one. Names and build ID do not change once samples can refer to it.
+type DSO struct {
+	Index   int    // among those of the replay, from 0 on
+	Path    string // as it was mapped
+	Name    string // as perf script prints it: mostly Path; [virtio_net] for a module
+	Short   string // as perf report prints it: the last part of Path, or Name
+	BuildID []byte // nil if the recording does not tell
+	Kind    profile.Kind
+	Program uint32 // the ID of the BPF program that it is a part of; 0 if none
+	Tag     string // of that part, in hexadecimal
+
+	inMemory bool // it is known by addresses in memory, not by offsets in a file
+	names    namer
+}
+
+// namer finds out what is at an address of a DSO, as Mapping.Addr makes it. It is used by several goroutines.
+type namer interface {
+	// symbol returns the symbol that an address is in: false if there is none.
+	symbol(addr uint64) (Symbol, bool)
+}
+
+// Symbol is a function or an object in memory. Its addresses are of the DSO, as Mapping.Addr makes them.
+type Symbol struct {
+	Name       string // demangled, if that was asked for
+	Linkage    string // as the linker knows it
+	Start, End uint64
+}
+
+// dsoKey is what tells files apart.
+type dsoKey struct {
+	path         string
+	major, minor uint32
+	inode        uint64
+	generation   uint64
+	buildID      string
+}
+
+// isAnonymous tells memory that no file is behind, by the name that the kernel or perf gives it.
+func isAnonymous(name string) bool {
+	return name == "//anon" || strings.HasPrefix(name, "/dev/zero") || strings.HasPrefix(name, "/anon_hugepage")
+}
+
+func isNoFile(name string) bool {
+	return strings.HasPrefix(name, "[stack") || strings.HasPrefix(name, "/SYSV") || name == "[heap]"
+}
+
+// perfMap is where JIT compilers write down what they made: tools/perf/Documentation/jit-interface.txt.
+func perfMap(pid int32) string { return "/tmp/perf-" + strconv.Itoa(int(pid)) + ".map" }
+
+// shortName is the last part of a path. Names in brackets, and those of memory without a file, are as they are.
+func shortName(name string) string {
+	if isAnonymous(name) || !strings.Contains(name, "/") {
+		return name
+	}
+	return path.Base(name)
+}
+
+// moduleName is how perf calls a module: [virtio_net] for …/virtio-net.ko.xz.
+func moduleName(file string) string {
+	if strings.HasPrefix(file, "[") {
+		return file
+	}
+	base, _, isModule := strings.Cut(path.Base(file), ".ko")
+	if !isModule {
+		return file
+	}
+	return "[" + strings.ReplaceAll(base, "-", "_") + "]"
+}
+
+// HexBuildID is the build ID as it is usually written.
+func (d *DSO) HexBuildID() string { return hex.EncodeToString(d.BuildID) }

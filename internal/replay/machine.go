@@ -1,0 +1,239 @@
+package replay
+
+import (
+	"bytes"
+	"encoding/hex"
+	"strings"
+
+	"github.com/bperf/bperf/internal/perfdata"
+	"github.com/bperf/bperf/internal/profile"
+)
+
+// protExec is PROT_EXEC, and mapHugeTLB is MAP_HUGETLB.
+const (
+	protExec   = 4
+	mapHugeTLB = 0x40000
+)
+
+// machine is the state of the machine that was recorded.
+type machine struct {
+	threads   map[int32]*thread
+	last      *thread // that was asked for
+	kernel    *Maps
+	cgroups   map[uint64]string
+	dsos      []*DSO
+	byKey     map[dsoKey]*DSO
+	buildIDs  map[string][]byte // by name, of the feature BUILD_ID
+	programs  []perfdata.BPFProgram
+	programAt map[uint64]uint32 // IDs of BPF programs by the address of a function
+
+	kernelRef uint64 // where _text or _stext was; 0 if the recording does not tell
+}
+
+func newMachine() *machine {
+	return &machine{threads: map[int32]*thread{}, kernel: &Maps{}, cgroups: map[uint64]string{}, byKey: map[dsoKey]*DSO{},
+		buildIDs: map[string][]byte{}, programAt: map[uint64]uint32{}}
+}
+
+// setFeatures takes what the header tells of files and BPF programs.
+func (m *machine) setFeatures(f *perfdata.Features) error {
+	ids, err := f.Get(perfdata.FeatureBuildID)
+	if err != nil {
+		return err
+	}
+	list, _ := ids.(perfdata.BuildIDs)
+	for _, id := range list {
+		m.setBuildID(&id)
+	}
+	programs, err := f.Get(perfdata.FeatureBPFProgInfo)
+	if err != nil {
+		return err
+	}
+	infos, _ := programs.(perfdata.BPFPrograms)
+	for i := range infos {
+		for _, addr := range infos[i].JITedKSyms {
+			m.programAt[addr] = infos[i].ID
+		}
+	}
+	m.programs = infos
+	return nil
+}
+
+// program is what the recording tells of a BPF program: nil if nothing.
+func (m *machine) program(id uint32) *perfdata.BPFProgram {
+	for i := range m.programs {
+		if m.programs[i].ID == id {
+			return &m.programs[i]
+		}
+	}
+	return nil
+}
+
+func hexTag(tag [8]byte) string { return hex.EncodeToString(tag[:]) }
+
+func (m *machine) setBuildID(id *perfdata.HeaderBuildID) {
+	if len(bytes.TrimRight(id.BuildID, "\x00")) > 0 {
+		m.buildIDs[id.Filename] = id.BuildID
+	}
+}
+
+// apply changes the state by a record.
+func (m *machine) apply(r *perfdata.Record) {
+	switch v := r.Value.(type) {
+	case *perfdata.Mmap:
+		m.mmap(&perfdata.Mmap2{PID: v.PID, TID: v.TID, Start: v.Start, Length: v.Length, Offset: v.Offset, Data: v.Data,
+			Protection: dataProtection(v.Data), Filename: v.Filename}, r.Misc.CPUMode())
+	case *perfdata.Mmap2:
+		m.mmap(v, r.Misc.CPUMode())
+	case *perfdata.Comm:
+		m.rename(v.PID, v.TID, v.Comm, v.Exec)
+	case *perfdata.Fork:
+		m.fork(v.PID, v.TID, v.ParentPID, v.ParentTID, !v.Exec)
+	case *perfdata.KSymbol:
+		m.ksymbol(v)
+	case *perfdata.Cgroup:
+		m.cgroups[v.ID] = v.Path
+	case *perfdata.HeaderBuildID:
+		m.setBuildID(v)
+	}
+}
+
+// dataProtection stands for what MMAP does not tell.
+func dataProtection(data bool) uint32 {
+	if data {
+		return 0
+	}
+	return protExec
+}
+
+func (m *machine) mmap(v *perfdata.Mmap2, mode perfdata.Misc) {
+	end := v.Start + v.Length
+	if end < v.Start {
+		return
+	}
+	switch mode {
+	case perfdata.MiscKernel, perfdata.MiscGuestKernel:
+		if mode == perfdata.MiscKernel {
+			m.kernelMmap(v, end)
+		}
+	default:
+		if mode != perfdata.MiscGuestUser {
+			p := m.thread(v.PID, v.TID).process
+			p.maps = p.maps.insert(&Mapping{Start: v.Start, End: end, Offset: m.userOffset(v), DSO: m.userDSO(v)})
+		}
+	}
+}
+
+const kernelName = "[kernel.kallsyms]"
+
+// kernelMmap is of the kernel itself, with the name of a symbol behind it, whose address is the offset; or of a module.
+func (m *machine) kernelMmap(v *perfdata.Mmap2, end uint64) {
+	isKernel := strings.HasPrefix(v.Filename, "[kernel.")
+	if !isKernel {
+		d := m.dso(dsoKey{path: v.Filename}, func(d *DSO) {
+			d.Path, d.Name, d.Kind, d.inMemory = v.Filename, moduleName(v.Filename), profile.Kernel, true
+			d.Short, d.BuildID = d.Name, v.BuildID
+		})
+		m.kernel = m.kernel.insert(&Mapping{Start: v.Start, End: end, DSO: d})
+		return
+	}
+	d := m.dso(dsoKey{path: kernelName}, func(d *DSO) {
+		d.Path, d.Name, d.Short, d.Kind, d.inMemory = kernelName, kernelName, kernelName, profile.Kernel, true
+		d.BuildID = v.BuildID
+		if id := m.buildIDs[kernelName]; d.BuildID == nil {
+			d.BuildID = id
+		}
+	})
+	m.kernelRef = v.Offset
+	m.kernel = m.kernel.insert(&Mapping{Start: v.Start, End: end, DSO: d})
+}
+
+// userOffset is 0 for what is no file.
+func (m *machine) userOffset(v *perfdata.Mmap2) uint64 {
+	if v.Filename == "[vdso]" {
+		return 0
+	}
+	return v.Offset
+}
+
+func (m *machine) userDSO(v *perfdata.Mmap2) *DSO {
+	name := v.Filename
+	anonymous := isAnonymous(name) || v.Flags&mapHugeTLB != 0 || isNoFile(name)
+	if anonymous && v.Protection&protExec != 0 {
+		name = perfMap(v.PID)
+	}
+	key := dsoKey{name, v.Major, v.Minor, v.Inode, v.InodeGeneration, string(v.BuildID)}
+	if anonymous || name == "[vdso]" {
+		key = dsoKey{path: name}
+	}
+	return m.dso(key, func(d *DSO) {
+		d.Path, d.Name, d.Short, d.Kind, d.inMemory = name, name, shortName(name), profile.User, anonymous
+		d.BuildID = v.BuildID
+		if d.BuildID == nil {
+			d.BuildID = m.buildIDs[name]
+		}
+	})
+}
+
+// ksymbol adds code of a BPF program, or other code that was not there when the kernel started, or takes it away.
+func (m *machine) ksymbol(v *perfdata.KSymbol) {
+	end := v.Addr + uint64(v.Size)
+	if v.Flags&perfdata.KSymbolUnregister != 0 {
+		m.kernel = m.kernel.remove(v.Addr, max(end, v.Addr+1), func(old *Mapping) bool { return old.DSO.Name == v.Name })
+		return
+	}
+	if end <= v.Addr {
+		return
+	}
+	d := m.addDSO(func(d *DSO) {
+		d.Path, d.Name, d.Short, d.Kind, d.inMemory = v.Name, v.Name, v.Name, profile.Kernel, true
+		d.names = oneSymbol{Name: v.Name, Linkage: v.Name, Start: v.Addr, End: end}
+		if v.Type == perfdata.KSymbolBPF {
+			d.Kind, d.Program, d.Tag = profile.BPF, m.programAt[v.Addr], tagOf(v.Name)
+		}
+	})
+	mapping := &Mapping{Start: v.Addr, End: end, DSO: d}
+	if isImage(v.Name) {
+		m.kernel = m.kernel.insertBehind(mapping)
+		return
+	}
+	m.kernel = m.kernel.insert(mapping)
+}
+
+// isImage tells trampolines and dispatchers. Of those that were there when the recording began perf only guesses the size.
+func isImage(name string) bool {
+	return strings.HasPrefix(name, "bpf_trampoline_") || strings.HasPrefix(name, "bpf_dispatcher_")
+}
+
+// tagOf takes the tag out of the name of a BPF function, bpf_prog_TAG_NAME. It is empty for trampolines and dispatchers.
+func tagOf(name string) string {
+	rest, is := strings.CutPrefix(name, "bpf_prog_")
+	tag, _, _ := strings.Cut(rest, "_")
+	if _, err := hex.DecodeString(tag); !is || err != nil || len(tag) != 16 {
+		return ""
+	}
+	return tag
+}
+
+// oneSymbol is all that there is in a DSO.
+type oneSymbol Symbol
+
+func (s oneSymbol) symbol(addr uint64) (Symbol, bool) {
+	return Symbol(s), addr >= s.Start && addr < s.End
+}
+
+func (m *machine) dso(key dsoKey, fill func(*DSO)) *DSO {
+	d := m.byKey[key]
+	if d == nil {
+		d = m.addDSO(fill)
+		m.byKey[key] = d
+	}
+	return d
+}
+
+func (m *machine) addDSO(fill func(*DSO)) *DSO {
+	d := &DSO{Index: len(m.dsos)}
+	fill(d)
+	m.dsos = append(m.dsos, d)
+	return d
+}

@@ -1,0 +1,224 @@
+package replay
+
+import (
+	"io"
+	"time"
+
+	"github.com/bperf/bperf/internal/perfdata"
+	"github.com/bperf/bperf/internal/profile"
+)
+
+// Profile goes through the recording once and makes a profile of its samples, which are told apart by keep. Values are periods. What follows
+// an instruction pointer in keep (Line) is there only if Options asked for it.
+func (r *Replay) Profile(keep profile.Keys) (*profile.Profile, error) {
+	var all []*filler
+	newHandler := func(resolver *Resolver) Handler {
+		f := &filler{Resolver: resolver, p: profile.New(keep), reuse: !keep.Has(profile.IP)}
+		all = append(all, f)
+		return f.handle
+	}
+	if err := r.Run(newHandler, io.Discard); err != nil {
+		return nil, err
+	}
+	events := r.profileEvents()
+	unknown := uint64(0)
+	for _, f := range all {
+		sums := f.p.Events
+		f.p.Events = append([]profile.Event(nil), events...)
+		for i, e := range sums {
+			f.p.Events[i].Samples, f.p.Events[i].Value = e.Samples, e.Value
+		}
+		unknown += f.unknown
+	}
+	p := all[0].p
+	for _, f := range all[1:] {
+		if err := p.Merge(f.p); err != nil {
+			return nil, err
+		}
+	}
+	p.Info = r.info()
+	p.Losses = r.losses(unknown)
+	return p, nil
+}
+
+// filler puts samples into a profile.
+type filler struct {
+	*Resolver
+	p       *profile.Profile
+	reuse   bool                // frames do not depend on the instruction pointer
+	known   [][]profile.FrameID // by Location.Index, the innermost first
+	modules []profile.ModuleID  // by DSO.Index
+	stack   []profile.FrameID
+	labels  map[labelKey]profile.LabelsID
+	unknown uint64 // samples without an event
+}
+
+// labelKey is what labels are made of.
+type labelKey struct {
+	Thread
+	cpu    int32
+	cgroup string
+}
+
+func (f *filler) handle(items []Item, out []byte) []byte {
+	for i := range items {
+		if items[i].Sample != nil {
+			f.add(&items[i])
+		}
+	}
+	return out
+}
+
+func (f *filler) add(item *Item) {
+	s := item.Sample
+	if item.Event == nil {
+		f.unknown++
+		return
+	}
+	for len(f.p.Events) <= item.Event.Index {
+		f.p.Events = append(f.p.Events, profile.Event{})
+	}
+	sample := profile.Sample{Event: uint32(item.Event.Index), Labels: f.label(item), Time: int64(s.Time), Count: 1, Value: Period(item)}
+	if s.Fields.Has(perfdata.SampleIP) {
+		sample.Leaf = f.frames(s.IP, f.IP(item))[0]
+	}
+	if chain, ok := f.Callchain(item); ok {
+		f.stack = f.stack[:0]
+		for _, frame := range chain {
+			f.stack = append(f.stack, f.frames(frame.IP, frame.Location)...)
+		}
+		sample.Stack = f.p.Stacks.ID(f.stack)
+	}
+	f.p.Add(sample)
+}
+
+// Period is the number of events that a sample stands for.
+func Period(item *Item) uint64 {
+	if item.Sample.Fields.Has(perfdata.SamplePeriod) || item.Event == nil {
+		return item.Sample.Period
+	}
+	return item.Event.Attr.SamplePeriod
+}
+
+func (f *filler) label(item *Item) profile.LabelsID {
+	key := labelKey{item.Thread, int32(item.Sample.CPU), item.Cgroup}
+	id, ok := f.labels[key]
+	if !ok {
+		if f.labels == nil {
+			f.labels = map[labelKey]profile.LabelsID{}
+		}
+		id = f.p.Label(profile.Labels{Comm: f.p.Strings.ID(key.Comm), PID: key.PID, TID: key.TID, CPU: key.cpu, Cgroup: f.p.Strings.ID(key.cgroup)})
+		f.labels[key] = id
+	}
+	return id
+}
+
+// frames are those of a location: one, and those that are inlined into it in front of it.
+func (f *filler) frames(ip uint64, l *Location) []profile.FrameID {
+	if f.reuse && l.Index < len(f.known) && f.known[l.Index] != nil {
+		return f.known[l.Index]
+	}
+	frame := profile.Frame{Address: l.Addr, IP: ip, Kind: l.Kind, Line: uint32(max(0, l.Line)), File: f.p.Strings.ID(l.File)}
+	if l.DSO != nil {
+		frame.Module = f.module(l.DSO)
+	}
+	var ids []profile.FrameID
+	for i := range l.Inlined {
+		in := &l.Inlined[i]
+		inner := frame
+		inner.Function = f.p.Functions.ID(profile.Function{Name: f.p.Strings.ID(in.Function), Module: frame.Module, File: f.p.Strings.ID(in.File),
+			StartLine: uint32(max(0, in.StartLine))})
+		inner.File, inner.Line, inner.Inlined = f.p.Strings.ID(in.File), uint32(max(0, in.Line)), true
+		ids = append(ids, f.p.Frame(inner))
+	}
+	if s := l.Symbol; s != nil {
+		function := profile.Function{Name: f.p.Strings.ID(s.Name), Module: frame.Module, Start: s.Start, End: s.End}
+		if s.Linkage != s.Name {
+			function.Linkage = f.p.Strings.ID(s.Linkage)
+		}
+		function.Program = f.program(l.DSO)
+		frame.Function = f.p.Functions.ID(function)
+	}
+	ids = append(ids, f.p.Frame(frame))
+	if f.reuse {
+		for len(f.known) <= l.Index {
+			f.known = append(f.known, nil)
+		}
+		f.known[l.Index] = ids
+	}
+	return ids
+}
+
+func (f *filler) module(d *DSO) profile.ModuleID {
+	for len(f.modules) <= d.Index {
+		f.modules = append(f.modules, 0)
+	}
+	if f.modules[d.Index] == 0 {
+		f.modules[d.Index] = f.p.Modules.ID(profile.Module{Path: f.p.Strings.ID(d.Path), Name: f.p.Strings.ID(d.Short),
+			BuildID: f.p.Strings.ID(d.HexBuildID())})
+	}
+	return f.modules[d.Index]
+}
+
+func (f *filler) program(d *DSO) profile.ProgramID {
+	if d.Kind != profile.BPF || d.Program == 0 {
+		return 0
+	}
+	program := profile.Program{ID: d.Program}
+	if info := f.replay.machine.program(d.Program); info != nil {
+		program.Name, program.Tag = f.p.Strings.ID(info.Name), f.p.Strings.ID(hexTag(info.Tag))
+	}
+	return f.p.Programs.ID(program)
+}
+
+// profileEvents are the events of the recording without sums.
+func (r *Replay) profileEvents() []profile.Event {
+	var events []profile.Event
+	for _, e := range r.reader.Events() {
+		event := profile.Event{Name: e.Name, Leader: e.Index}
+		if e.Attr.Has(perfdata.AttrFreq) {
+			event.Frequency = e.Attr.SamplePeriod
+		} else {
+			event.Period = e.Attr.SamplePeriod
+		}
+		events = append(events, event)
+	}
+	groups, _ := r.reader.Features().Get(perfdata.FeatureGroupDesc)
+	list, _ := groups.(perfdata.GroupDescriptions)
+	for _, g := range list {
+		for i := uint64(g.Leader); i < uint64(g.Leader)+uint64(g.Members) && i < uint64(len(events)); i++ {
+			events[i].Leader = int(g.Leader)
+		}
+	}
+	return events
+}
+
+func (r *Replay) info() profile.Info {
+	f := r.reader.Features()
+	info := profile.Info{Hostname: f.Text(perfdata.FeatureHostname), Release: f.Text(perfdata.FeatureOSRelease), Arch: f.Text(perfdata.FeatureArch)}
+	command, _ := f.Get(perfdata.FeatureCmdline)
+	line, _ := command.(perfdata.CommandLine)
+	info.Command = line
+	if r.stats.Samples > 0 {
+		info.Duration = time.Duration(r.stats.Last - r.stats.First)
+		value, _ := f.Get(perfdata.FeatureClockData)
+		if clock, ok := value.(perfdata.ClockData); ok {
+			info.Start = time.Unix(0, int64(clock.WallClock+r.stats.First-clock.Clock))
+		}
+	}
+	return info
+}
+
+func (r *Replay) losses(unknown uint64) profile.Losses {
+	s := r.Stats()
+	losses := profile.Losses{Records: s.LostRecords, Samples: s.LostSamples, Filtered: s.BPFFiltered}
+	for _, loss := range []profile.Loss{
+		{Reason: "they are of events that the recording does not describe", Samples: unknown},
+		{Reason: "their records cannot be decoded", Samples: s.Undecodable},
+	} {
+		if loss.Samples > 0 {
+			losses.Reasons = append(losses.Reasons, loss)
+		}
+	}
+	return losses
+}

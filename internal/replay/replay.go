@@ -1,0 +1,191 @@
+package replay
+
+import (
+	"io"
+	"runtime"
+	"sync"
+	"sync/atomic"
+
+	"github.com/bperf/bperf/internal/perfdata"
+)
+
+// Item is a record with the state of the machine at its time.
+type Item struct {
+	*perfdata.Record
+	Sample *perfdata.Sample // nil for other records
+	Thread Thread           // that the record is of, if it is of one
+	Cgroup string           // of samples with SampleCgroup: its path; empty if it is not known
+
+	replay       *Replay
+	user, kernel *Maps
+}
+
+// Stats is what was seen, and what is missing.
+type Stats struct {
+	perfdata.Stats
+	Samples     uint64 // that were handed out
+	First, Last uint64 // times of samples, in ns of the recording's clock
+	Filtered    uint64 // samples that Options.Filter left out
+	LostRecords uint64 // that the kernel had no room for: LOST
+	LostSamples uint64 // LOST_SAMPLES, other than those that a BPF filter dropped
+	BPFFiltered uint64 // samples that a BPF filter of the event dropped
+	Throttled   uint64 // THROTTLE
+	BadContexts uint64 // callchains with an unknown mark, which are given as empty
+}
+
+// Replay is a recording that is being followed.
+type Replay struct {
+	reader  *perfdata.Reader
+	options Options
+	machine *machine
+	stats   Stats
+	filter  filter
+
+	badContexts atomic.Uint64
+}
+
+// New makes a replay of a recording that is open and of which no record was read.
+func New(reader *perfdata.Reader, o Options) (*Replay, error) {
+	if o.MaxStack == 0 {
+		o.MaxStack = 127
+	}
+	r := &Replay{reader: reader, options: o, machine: newMachine(), filter: newFilter(o.Filter)}
+	if err := r.machine.setFeatures(reader.Features()); err != nil {
+		return nil, err
+	}
+	return r, nil
+}
+
+// Handler works on some records that follow one another, and appends to out what is to be written for them.
+type Handler func(items []Item, out []byte) []byte
+
+// pieceSize is the number of records that a handler gets at a time.
+const pieceSize = 256
+
+// piece is what a handler made of some items.
+type piece struct {
+	items []Item
+	out   []byte
+}
+
+// Run goes through the recording once, in the order of time. Each CPU gets a handler of its own, with a resolver of its own. What they
+// append is written to w in the order of the records. Items and what they point to are valid no longer than the call of the handler, but
+// for threads, locations and values other than samples.
+func (r *Replay) Run(newHandler func(*Resolver) Handler, w io.Writer) error {
+	handlers := make([]Handler, runtime.GOMAXPROCS(0))
+	for i := range handlers {
+		handlers[i] = newHandler(&Resolver{replay: r})
+	}
+	var items []Item
+	var pieces []piece
+	for batch, err := range r.reader.Batches() {
+		if err != nil {
+			return err
+		}
+		items = items[:0]
+		for i := range batch {
+			items = r.next(&batch[i], items)
+		}
+		pieces = cut(items, pieces)
+		work(handlers, pieces)
+		for _, p := range pieces {
+			if len(p.out) == 0 {
+				continue
+			}
+			if _, err := w.Write(p.out); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// cut makes pieces of items, with the buffers of the pieces before.
+func cut(items []Item, pieces []piece) []piece {
+	pieces = pieces[:cap(pieces)]
+	n := 0
+	for ; len(items) > 0; n++ {
+		if n == len(pieces) {
+			pieces = append(pieces, piece{})
+		}
+		size := min(pieceSize, len(items))
+		pieces[n].items, items = items[:size], items[size:]
+	}
+	return pieces[:n]
+}
+
+// work has the handlers take one piece after the other.
+func work(handlers []Handler, pieces []piece) {
+	var next atomic.Int64
+	run := func(h Handler) {
+		for i := next.Add(1) - 1; i < int64(len(pieces)); i = next.Add(1) - 1 {
+			pieces[i].out = h(pieces[i].items, pieces[i].out[:0])
+		}
+	}
+	var others sync.WaitGroup
+	for _, h := range handlers[1:min(len(handlers), max(1, len(pieces)))] {
+		others.Go(func() { run(h) })
+	}
+	run(handlers[0])
+	others.Wait()
+}
+
+// next changes the state by a record, and adds it to the items if it is wanted.
+func (r *Replay) next(record *perfdata.Record, items []Item) []Item {
+	m := r.machine
+	if s, ok := record.Value.(*perfdata.Sample); ok {
+		t := m.thread(sampleThread(s))
+		if !r.filter.wants(s, t) {
+			r.stats.Filtered++
+			return items
+		}
+		if r.stats.Samples == 0 {
+			r.stats.First = s.Time
+		}
+		r.stats.Samples++
+		r.stats.Last = s.Time
+		item := Item{Record: record, Sample: s, Thread: t.Thread, replay: r, user: t.process.maps.share(), kernel: m.kernel.share()}
+		if s.Fields.Has(perfdata.SampleCgroup) {
+			item.Cgroup = m.cgroups[s.Cgroup]
+		}
+		return append(items, item)
+	}
+	m.apply(record)
+	switch v := record.Value.(type) {
+	case *perfdata.Lost:
+		r.stats.LostRecords += v.Records
+	case *perfdata.LostSamples:
+		if v.BPF {
+			r.stats.BPFFiltered += v.Samples
+		} else {
+			r.stats.LostSamples += v.Samples
+		}
+	case *perfdata.Throttle:
+		r.stats.Throttled++
+	}
+	if !r.options.Others {
+		return items
+	}
+	item := Item{Record: record, replay: r, kernel: m.kernel.share()}
+	if pid, tid, ok := subject(record.Value); ok {
+		t := m.thread(pid, tid)
+		item.Thread, item.user = t.Thread, t.process.maps.share()
+	}
+	return append(items, item)
+}
+
+// sampleThread is the thread that a sample is of: -1 if it does not tell.
+func sampleThread(s *perfdata.Sample) (pid, tid int32) {
+	if !s.Fields.Has(perfdata.SampleTID) {
+		return -1, -1
+	}
+	return s.PID, s.TID
+}
+
+// Stats is what was seen up to now; of all of the recording when Run has ended.
+func (r *Replay) Stats() Stats {
+	s := r.stats
+	s.Stats = r.reader.Stats()
+	s.BadContexts = r.badContexts.Load()
+	return s
+}

@@ -1,0 +1,75 @@
+package replay
+
+import "github.com/bperf/bperf/internal/perfdata"
+
+// subject is the thread that a record other than a sample is of, as perf script names it: of those that make or end a thread, or change it,
+// that thread; of others the one in their trailer.
+func subject(v perfdata.Value) (pid, tid int32, ok bool) {
+	switch v := v.(type) {
+	case *perfdata.Mmap:
+		return v.PID, v.TID, true
+	case *perfdata.Mmap2:
+		return v.PID, v.TID, true
+	case *perfdata.Comm:
+		return v.PID, v.TID, true
+	case *perfdata.Fork:
+		return v.PID, v.TID, true
+	case *perfdata.Exit:
+		return v.PID, v.TID, true
+	case *perfdata.Namespaces:
+		return v.PID, v.TID, true
+	}
+	if id := trailer(v); id != nil {
+		return id.PID, id.TID, true
+	}
+	return 0, 0, false
+}
+
+// trailer is what the kernel puts behind its records other than samples: nil for records of perf's own.
+func trailer(v perfdata.Value) *perfdata.SampleID {
+	switch v := v.(type) {
+	case *perfdata.Lost:
+		return &v.SampleID
+	case *perfdata.LostSamples:
+		return &v.SampleID
+	case *perfdata.Throttle:
+		return &v.SampleID
+	case *perfdata.Unthrottle:
+		return &v.SampleID
+	case *perfdata.Read:
+		return &v.SampleID
+	case *perfdata.Switch:
+		return &v.SampleID
+	case *perfdata.SwitchCPUWide:
+		return &v.SampleID
+	case *perfdata.KSymbol:
+		return &v.SampleID
+	case *perfdata.BPFEvent:
+		return &v.SampleID
+	case *perfdata.Cgroup:
+		return &v.SampleID
+	case *perfdata.TextPoke:
+		return &v.SampleID
+	case *perfdata.Aux:
+		return &v.SampleID
+	case *perfdata.ITraceStart:
+		return &v.SampleID
+	case *perfdata.AuxOutputHWID:
+		return &v.SampleID
+	case *perfdata.CallchainDeferred:
+		return &v.SampleID
+	case *perfdata.Mmap:
+		return &v.SampleID
+	case *perfdata.Mmap2:
+		return &v.SampleID
+	case *perfdata.Comm:
+		return &v.SampleID
+	case *perfdata.Fork:
+		return &v.SampleID
+	case *perfdata.Exit:
+		return &v.SampleID
+	case *perfdata.Namespaces:
+		return &v.SampleID
+	}
+	return nil
+}
