@@ -251,7 +251,7 @@ func (f SampleTimes) appendFeature(b []byte) []byte { return appendU64(appendU64
 func (f BuildIDs) appendFeature(b []byte) []byte {
 	for i := range f {
 		start := len(b)
-		b = appendRecordHeader(b, 0, f[i].Misc)
+		b = appendRecordHeader(b, 0, f[i].misc())
 		b = f[i].append(b)
 		endRecord(b, start)
 	}

@@ -43,3 +43,13 @@ func (f *Features) Text(id FeatureID) string {
 	t, _ := v.(Text)
 	return string(t)
 }
+
+// with returns features that have one more, or another in its place.
+func (f *Features) with(id FeatureID, b []byte) *Features {
+	raw := maps.Clone(f.raw)
+	if raw == nil {
+		raw = map[FeatureID][]byte{}
+	}
+	raw[id] = b
+	return &Features{raw: raw, big: f.big}
+}

@@ -3,50 +3,151 @@ package perfdata
 import (
 	"encoding/binary"
 	"errors"
+	"fmt"
 	"io"
 	"iter"
+	"os"
+	"runtime"
 )
 
 // Reader reads a recording. It is not safe for concurrent use.
 type Reader struct {
-	events   []*Event
-	features Features
-	close    func() error
-}
-
-// Stats is what was seen on the way through the records.
-type Stats struct {
-	Bytes       int64 // read of the file
-	Records     map[RecordType]uint64
-	Rounds      uint64 // FINISHED_ROUND
-	OutOfOrder  uint64 // records that were older than one that was given before
-	Undecodable uint64 // records of known types whose content is not right; they are given as *Unknown
-	Truncated   bool   // the file ends in the middle of a record, or the writer did not get to close it
+	stream *stream
+	front  []item // what was read before records were asked for
+	failed error  // meanwhile
+	begun  bool
+	path   string
+	file   *os.File
 }
 
 // Open opens a recording by its path: a file, a pipe that was written to a file, or a named pipe. A directory, as perf record --threads
 // makes them, is refused.
-func Open(path string) (*Reader, error) { return nil, errors.New("not implemented") }
+func Open(path string) (*Reader, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	r, err := open(f)
+	if err != nil {
+		f.Close()
+		return nil, fmt.Errorf("%s: %w", path, err)
+	}
+	r.path, r.file = path, f
+	return r, nil
+}
+
+func open(f *os.File) (*Reader, error) {
+	info, err := f.Stat()
+	if err != nil {
+		return nil, err
+	}
+	switch {
+	case info.IsDir():
+		return nil, errors.New("a directory, as perf record --threads makes them, which is not read: record without --threads")
+	case info.Mode().IsRegular():
+		return NewReader(f, info.Size())
+	default:
+		return NewPipeReader(f)
+	}
+}
 
 // NewReader reads a recording of which all bytes are there: a file of perf record -o, or what was written to a pipe.
-func NewReader(r io.ReaderAt, size int64) (*Reader, error) { return nil, errors.New("not implemented") }
+func NewReader(r io.ReaderAt, size int64) (*Reader, error) {
+	var start [pipeHeaderSize]byte
+	if n, err := r.ReadAt(start[:], 0); n < len(start) {
+		if err == io.EOF {
+			err = fmt.Errorf("%d bytes are no recording of perf", n)
+		}
+		return nil, err
+	}
+	_, headerSize, err := decodeMagic(start[:])
+	if err != nil {
+		return nil, err
+	}
+	if headerSize == pipeHeaderSize {
+		return newPipeReader(io.NewSectionReader(r, 0, size), size)
+	}
+	f, err := readFile(r, size)
+	if err != nil {
+		return nil, err
+	}
+	if _, is := f.features.Raw(FeatureDirFormat); is {
+		return nil, errors.New("part of a directory, as perf record --threads makes them, which is not read: record without --threads")
+	}
+	data := io.NewSectionReader(r, int64(f.data.offset), int64(f.data.size))
+	s := newStream(data, int64(f.data.offset), size, f.big, f.events, &f.features)
+	s.stats.truncated.Store(f.truncated || f.unclosed)
+	s.stats.missing = f.missing
+	s.torn = f.unclosed
+	return newReader(s), nil
+}
 
 // NewPipeReader reads a recording as perf record -o - writes it to a pipe.
 //
 // Events and features that stand in front of the first record of the kernel are read at once.
-func NewPipeReader(r io.Reader) (*Reader, error) { return nil, errors.New("not implemented") }
+func NewPipeReader(r io.Reader) (*Reader, error) { return newPipeReader(r, -1) }
+
+func newPipeReader(r io.Reader, size int64) (*Reader, error) {
+	var start [pipeHeaderSize]byte
+	if n, err := io.ReadFull(r, start[:]); err != nil {
+		if err == io.EOF || err == io.ErrUnexpectedEOF {
+			err = fmt.Errorf("%d bytes are no recording of perf", n)
+		}
+		return nil, err
+	}
+	big, headerSize, err := decodeMagic(start[:])
+	if err != nil {
+		return nil, err
+	}
+	if headerSize != pipeHeaderSize {
+		return nil, errors.New("a file, which cannot be read from a pipe: give its name")
+	}
+	return newReader(newStream(r, pipeHeaderSize, size, big, eventList{}, &Features{big: big})), nil
+}
+
+// newReader reads the front of the stream.
+func newReader(s *stream) *Reader {
+	r := &Reader{stream: s}
+	s.head = true
+	s.deliver = func(i item) { r.front = append(r.front, i) }
+	s.pause = func() {}
+	r.failed = s.run()
+	s.head = false
+	if r.failed == nil {
+		_, r.failed = s.table()
+	}
+	return r
+}
 
 // Close ends reading, and closes the file if Open opened it.
-func (r *Reader) Close() error { return r.close() }
+func (r *Reader) Close() error {
+	if !r.begun {
+		r.begun = true
+		r.stream.close()
+	}
+	if r.file == nil {
+		return nil
+	}
+	return r.file.Close()
+}
 
-// Events are those of the recording, in its order. In pipes there can be more of them as records are read.
-func (r *Reader) Events() []*Event { return r.events }
+// Events are those of the recording, in its order. In pipes there can be more of them, or others in their place that tell more, as records
+// are read: the index stays the same.
+func (r *Reader) Events() []*Event { return r.stream.tables.Load().events }
 
 // Features of the recording. In pipes there can be more of them as records are read.
-func (r *Reader) Features() *Features { return &r.features }
+func (r *Reader) Features() *Features { return r.stream.features.Load() }
 
 // ByteOrder is that of the machine on which it was recorded: of Raw of samples and records, and of Opaque features.
-func (r *Reader) ByteOrder() binary.ByteOrder { return binary.LittleEndian }
+func (r *Reader) ByteOrder() binary.ByteOrder {
+	if r.stream.big {
+		return binary.BigEndian
+	}
+	return binary.LittleEndian
+}
+
+// Stats is what was seen up to now; of all of the recording when Records or Batches have ended.
+func (r *Reader) Stats() Stats { return r.stream.stats.snapshot() }
 
 // Records gives all records in the order of time, those of the same time and those without a time in the order of the file. It can be
 // called once. After an error, which names the place in the file, there is nothing more. A file that ends in the middle
@@ -56,23 +157,161 @@ func (r *Reader) ByteOrder() binary.ByteOrder { return binary.LittleEndian }
 func (r *Reader) Records() iter.Seq2[*Record, error] {
 	return func(yield func(*Record, error) bool) {
 		for batch, err := range r.Batches() {
-			if err != nil {
-				yield(nil, err)
-				return
-			}
 			for i := range batch {
 				if !yield(&batch[i], nil) {
 					return
 				}
 			}
+			if err != nil {
+				yield(nil, err)
+				return
+			}
 		}
 	}
 }
 
-// Batches gives the same records as Records, several at a time, for who wants to work on them on all CPUs.
+// maxWorkers bounds how many decode at the same time, and with it the memory for it: a single goroutine takes the file apart for them.
+const maxWorkers = 16
+
+// Batches gives the same records as Records, several at a time, for who wants to work on them on all CPUs. With an error there can be
+// records, which come before it.
 func (r *Reader) Batches() iter.Seq2[[]Record, error] {
-	return func(yield func([]Record, error) bool) {}
+	return func(yield func([]Record, error) bool) {
+		if r.begun {
+			yield(nil, errors.New("the records of a recording can be read once"))
+			return
+		}
+		r.begun = true
+		p := newPipeline(r.stream, min(runtime.GOMAXPROCS(0), maxWorkers))
+		go p.split(r.front, r.failed)
+		r.front = nil
+		defer close(p.stop)
+		for b := range p.ordered {
+			<-b.decoded
+			if err := b.err; err != nil {
+				yield(b.records, r.named(err))
+				return
+			}
+			if len(b.records) > 0 && !yield(b.records, nil) {
+				return
+			}
+			p.recycle(b)
+		}
+		if p.err != nil {
+			yield(nil, r.named(p.err))
+		}
+	}
 }
 
-// Stats is what was seen up to now; of all of the recording when Records or Batches have ended.
-func (r *Reader) Stats() Stats { return Stats{} }
+func (r *Reader) named(err error) error {
+	if r.path == "" {
+		return err
+	}
+	return fmt.Errorf("%s: %w", r.path, err)
+}
+
+// pipeline has records taken apart and ordered by one goroutine, decoded by some, and given away in order by the caller's.
+type pipeline struct {
+	stream  *stream
+	current *batch
+	bytes   int // in current
+
+	free    chan *batch
+	work    chan *batch
+	ordered chan *batch
+	stop    chan struct{} // closed when the caller wants no more
+	err     error         // there when ordered is closed
+}
+
+func newPipeline(s *stream, workers int) *pipeline {
+	n := 2*workers + 2
+	p := &pipeline{stream: s, free: make(chan *batch, n), work: make(chan *batch, n), ordered: make(chan *batch, n),
+		stop: make(chan struct{})}
+	for range n {
+		p.free <- &batch{decoded: make(chan struct{}, 1)}
+	}
+	for range workers {
+		go p.decode()
+	}
+	return p
+}
+
+// errStopped ends the splitter when nobody wants its records.
+var errStopped = errors.New("stopped")
+
+// split runs the splitter. It is the only one that touches p.current and p.bytes.
+func (p *pipeline) split(front []item, failed error) {
+	defer close(p.ordered)
+	defer close(p.work)
+	defer p.stream.close()
+	p.stream.deliver = func(i item) {
+		if p.current == nil && !p.next() {
+			p.stream.r = stoppedReader{}
+			return
+		}
+		p.current.items = append(p.current.items, i)
+		p.bytes += int(i.size)
+		if len(p.current.items) == batchSize || p.bytes >= batchBytes {
+			p.flush()
+		}
+	}
+	p.stream.pause = p.flush
+	for _, i := range front {
+		p.stream.deliver(i)
+	}
+	err := failed
+	if err == nil {
+		err = p.stream.run()
+	}
+	p.flush()
+	if !errors.Is(err, errStopped) {
+		p.err = err
+	}
+}
+
+// stoppedReader is what is read from when nobody wants more.
+type stoppedReader struct{}
+
+func (stoppedReader) Read([]byte) (int, error) { return 0, errStopped }
+
+// next waits for a batch to fill; false if the caller wants none.
+func (p *pipeline) next() bool {
+	select {
+	case p.current = <-p.free:
+		return true
+	case <-p.stop:
+		return false
+	}
+}
+
+func (p *pipeline) flush() {
+	if p.current == nil {
+		return
+	}
+	b := p.current
+	p.current, p.bytes = nil, 0
+	p.work <- b
+	p.ordered <- b
+}
+
+func (p *pipeline) decode() {
+	for b := range p.work {
+		b.decode(p.stream.tables.Load(), p.stream.big)
+		b.decoded <- struct{}{}
+	}
+}
+
+// recycle gives a batch and what it points to back.
+func (p *pipeline) recycle(b *batch) {
+	for from := 0; from < len(b.items); {
+		c := b.items[from].chunk
+		to := from + 1
+		for to < len(b.items) && b.items[to].chunk == c {
+			to++
+		}
+		p.stream.release(c, int64(to-from))
+		from = to
+	}
+	b.reset()
+	p.free <- b
+}

@@ -34,3 +34,17 @@ func (r *HeaderBuildID) append(b []byte) []byte {
 	id[20] = uint8(copy(id[:20], r.BuildID))
 	return appendPadded(append(b, id[:]...), r.Filename, nameAlign)
 }
+
+// appendRecord writes a record. Those of the kernel get the trailer that the attributes of their event say.
+func appendRecord(b []byte, misc Misc, v Value, attr *Attr) []byte {
+	start := len(b)
+	b = appendRecordHeader(b, v.RecordType(), misc|v.misc())
+	b = v.appendBody(b, attr)
+	if v, is := v.(interface{ sampleID() *SampleID }); is && attr.Has(AttrSampleIDAll) {
+		if _, is := v.(*Sample); !is {
+			b = v.sampleID().appendTrailer(b, attr.SampleType)
+		}
+	}
+	endRecord(b, start)
+	return b
+}

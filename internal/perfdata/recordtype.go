@@ -58,6 +58,8 @@ const (
 	RecordSchedstatDomain   RecordType = 86 // perf 7.0
 )
 
+const firstUserRecord RecordType = 64 // PERF_RECORD_USER_TYPE_START
+
 var recordNames = map[RecordType]string{
 	RecordMmap: "MMAP", RecordLost: "LOST", RecordComm: "COMM", RecordExit: "EXIT", RecordThrottle: "THROTTLE",
 	RecordUnthrottle: "UNTHROTTLE", RecordFork: "FORK", RecordRead: "READ", RecordSample: "SAMPLE", RecordMmap2: "MMAP2",

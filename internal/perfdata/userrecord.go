@@ -30,10 +30,10 @@ type HeaderEventType struct {
 	Name string
 }
 
-// HeaderTracingData is PERF_RECORD_HEADER_TRACING_DATA: the formats of tracepoints, in pipes. The reader makes the feature
-// FeatureTracingData of it.
+// HeaderTracingData is PERF_RECORD_HEADER_TRACING_DATA: the formats of tracepoints follow, in pipes. The reader makes the feature
+// FeatureTracingData of them.
 type HeaderTracingData struct {
-	Data []byte // follows the record in the stream, with padding to 8 bytes
+	Size uint32 // bytes, a multiple of 8
 }
 
 // HeaderBuildID is PERF_RECORD_HEADER_BUILD_ID, and an entry of the feature FeatureBuildID: the build ID of a file.

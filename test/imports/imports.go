@@ -23,13 +23,13 @@ var layers = [][]string{
 	{"cmd/bperf", "test"},
 	{"internal/cli"},
 	{"internal/serve"},
-	{"internal/stat", "internal/record", "internal/sample", "internal/report", "internal/script"},
+	{"internal/stat", "internal/annotate", "internal/record", "internal/sample", "internal/report", "internal/script"},
 	{"internal/replay"},
-	{"internal/profile", "internal/perfdata", "internal/tracedata"},
+	{"internal/profile", "internal/tracedata"},
 	{"internal/count", "internal/bpfprog", "internal/symbol"},
 	{"internal/event", "internal/target", "internal/control"},
 	{"internal/kernel"},
-	{"internal/perfevent"},
+	{"internal/perfevent", "internal/perfdata"},
 }
 
 // unix is the package for system calls, and boundaries are the packages that exist to make them.

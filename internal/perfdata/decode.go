@@ -1,0 +1,123 @@
+package perfdata
+
+import (
+	"fmt"
+	"slices"
+)
+
+// batch is records that are decoded together. Its memory is used again.
+type batch struct {
+	items   []item
+	records []Record
+	samples []Sample
+	unknown []Unknown
+	arena   arena
+	err     error
+	decoded chan struct{}
+}
+
+// batchSize is how many records a batch has at most, and batchBytes how many bytes, unless it is one record.
+const (
+	batchSize  = 512
+	batchBytes = 256 << 10
+)
+
+func (b *batch) reset() {
+	clear(b.records)
+	b.items, b.records, b.samples, b.unknown = b.items[:0], b.records[:0], b.samples[:0], b.unknown[:0]
+	b.err = nil
+	b.arena.reset()
+}
+
+// decode decodes the records. After an error, which is in b.err, records has those before it.
+func (b *batch) decode(t *table, big bool) {
+	b.records = slices.Grow(b.records, len(b.items))
+	// Records point to samples: these must not be moved.
+	b.samples = slices.Grow(b.samples, len(b.items))
+	b.unknown = slices.Grow(b.unknown, len(b.items))
+	for k := range b.items {
+		i := &b.items[k]
+		r := Record{Time: i.time, Offset: i.chunk.offset(i.at), Raw: i.raw()}
+		if err := b.record(&r, t, big); err != nil {
+			b.err = fmt.Errorf("at %d: %s of %d bytes: %w", r.Offset, r.Type, len(r.Raw), err)
+			return
+		}
+		b.records = append(b.records, r)
+	}
+}
+
+func (b *batch) record(r *Record, t *table, big bool) error {
+	c := cursor{b: r.Raw, big: big}
+	r.Type, r.Misc = RecordType(c.u32()), Misc(c.u16())
+	c.u16()
+	body := c.b
+	if r.Type >= firstUserRecord {
+		v, err := c.userRecord(r.Type, r.Misc)
+		if err == nil && c.short {
+			err = errShort
+		}
+		if err != nil {
+			return err
+		}
+		if a, is := v.(*Auxtrace); is {
+			a.DataOffset = r.Offset + int64(len(r.Raw))
+		}
+		r.Value = b.orUnknown(v, r.Type, body)
+		return nil
+	}
+	r.Event = t.event(r.Type, body, big)
+	switch {
+	case r.Event == nil:
+		r.Value = b.orUnknown(nil, r.Type, body)
+	case r.Type == RecordSample:
+		b.samples = b.samples[:len(b.samples)+1]
+		s := &b.samples[len(b.samples)-1]
+		r.Value = s
+		return c.sample(s, &r.Event.Attr, &b.arena)
+	default:
+		return b.kernelRecord(r, c)
+	}
+	return nil
+}
+
+func (b *batch) kernelRecord(r *Record, c cursor) error {
+	attr := &r.Event.Attr
+	body := c.b
+	var id SampleID
+	if attr.Has(AttrSampleIDAll) {
+		n := len(body) - trailerSize(attr.SampleType)
+		if n < 0 {
+			return errShort
+		}
+		end := cursor{b: body[n:], big: c.big}
+		id = end.trailer(attr.SampleType)
+		c.b = body[:n]
+	}
+	v := c.kernelRecord(r.Type, r.Misc, id, attr)
+	if c.short {
+		return errShort
+	}
+	r.Value = b.orUnknown(v, r.Type, body)
+	return nil
+}
+
+// orUnknown is v, or what there is to say of a record that is not known.
+func (b *batch) orUnknown(v Value, t RecordType, body []byte) Value {
+	if v != nil {
+		return v
+	}
+	b.unknown = append(b.unknown, Unknown{Type: t, Data: body})
+	return &b.unknown[len(b.unknown)-1]
+}
+
+// decodeUserRecord decodes a record of perf's own; nil if it is not known.
+func decodeUserRecord(raw []byte, big bool) (Value, error) {
+	c := cursor{b: raw, big: big}
+	t, m := RecordType(c.u32()), Misc(c.u16())
+	c.u16()
+	v, err := c.userRecord(t, m)
+	if err == nil && c.short {
+		err = errShort
+	}
+	return v, err
+}
