@@ -1,0 +1,79 @@
+package dwarf
+
+// abbrevs are where the entries of an abbreviation table are, by their code. Almost always the codes are the numbers
+// from 1 on; others are in sparse.
+type abbrevs struct {
+	dense  []uint32
+	sparse map[uint64]uint32
+}
+
+// maxTables bounds how many tables are kept: units that refer to each other need several at a time.
+const maxTables = 64
+
+func (d *Data) abbrevTable(off uint64) abbrevs {
+	if t, ok := d.tables[off]; ok {
+		return t
+	}
+	var t abbrevs
+	c := d.cursor(d.s.Abbrev)
+	for c.at(off); ; {
+		code := c.uleb()
+		if code == 0 || c.bad || uint64(c.off) > 1<<32-1 {
+			break
+		}
+		if code == uint64(len(t.dense))+1 {
+			t.dense = append(t.dense, uint32(c.off))
+		} else {
+			if t.sparse == nil {
+				t.sparse = make(map[uint64]uint32)
+			}
+			if _, ok := t.sparse[code]; !ok {
+				t.sparse[code] = uint32(c.off)
+			}
+		}
+		c.skipAbbrev()
+	}
+	if d.tables == nil || len(d.tables) >= maxTables {
+		d.tables = make(map[uint64]abbrevs)
+	}
+	d.tables[off] = t
+	return t
+}
+
+func (t abbrevs) find(code uint64) (off uint64, ok bool) {
+	if code-1 < uint64(len(t.dense)) {
+		return uint64(t.dense[code-1]), true
+	}
+	at, ok := t.sparse[code]
+	return uint64(at), ok
+}
+
+// findAbbrev finds an entry without keeping the table: the first entries of units are all that their index needs.
+func (d *Data) findAbbrev(table, want uint64) (off uint64, ok bool) {
+	c := d.cursor(d.s.Abbrev)
+	for c.at(table); ; {
+		code := c.uleb()
+		if code == want && !c.bad {
+			return uint64(c.off), true
+		}
+		if d.steps--; code == 0 || c.bad || d.steps < 0 {
+			return 0, false
+		}
+		c.skipAbbrev()
+	}
+}
+
+// skipAbbrev passes over an entry, after its code.
+func (c *cursor) skipAbbrev() {
+	c.uleb()
+	c.u8()
+	for {
+		attr, form := c.uleb(), c.uleb()
+		if form == formImplicitConst {
+			c.sleb()
+		}
+		if attr == 0 && form == 0 || c.bad {
+			return
+		}
+	}
+}

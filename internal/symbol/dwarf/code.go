@@ -1,0 +1,201 @@
+package dwarf
+
+import (
+	"github.com/bperf/bperf/internal/symbol"
+)
+
+// code is what is kept of a unit: its functions with those inlined into them, and its lines.
+type code struct {
+	unit      *unit
+	scopes    []scope // in the order of their entries, so that those within others come after them
+	ranges    []span  // of inlined functions; each scope has a part of them
+	functions spans   // to indices of scopes
+	lines     *lineTable
+	names     map[uint64]name // of functions, by the offset of their entries
+}
+
+// scope is a function, or one that is inlined.
+type scope struct {
+	die                            uint64 // the offset of its entry
+	parent                         int32  // the scope that it is inlined into, -1 if it is not
+	last                           int32  // the last scope within it
+	firstRange, lastRange          int32  // of an inlined function
+	callFile, callLine, callColumn uint32
+}
+
+type name struct {
+	text string
+	line int
+}
+
+const (
+	maxDepth  = 256 // of functions inlined into each other
+	maxNested = 512 // of entries in each other
+)
+
+// size is about what c takes, in bytes.
+func (c *code) size() int {
+	return 256 + 40*len(c.scopes) + 24*(len(c.ranges)+len(c.functions)) + c.lines.size()
+}
+
+// parse reads a unit. What can be read of a broken one is kept.
+func (d *Data) parse(u *unit) *code {
+	code := &code{unit: u, names: make(map[uint64]name)}
+	code.lines = d.lineTable(u)
+	table := d.abbrevTable(u.abbrev)
+	budget := d.rangesOf(u.end - u.off)
+
+	c := d.cursor(d.s.Info[:u.end])
+	c.at(u.root)
+	within := []int32{-1} // for each level of entries, the scope that they are in
+	var e entry
+	for !c.done() && len(within) > 0 {
+		die := uint64(c.off)
+		number := c.uleb()
+		if number == 0 {
+			within = within[:len(within)-1]
+			continue
+		}
+		at, ok := table.find(number)
+		if !ok {
+			break
+		}
+		d.read(&c, u, at, &e)
+		if c.bad {
+			break
+		}
+		inside := within[len(within)-1]
+		switch e.tag {
+		case tagSubprogram:
+			inside = d.addFunction(code, die, &e, &budget)
+		case tagInlinedSubroutine:
+			if i := d.addInlined(code, die, inside, &e, &budget); i >= 0 {
+				inside = i
+			}
+		}
+		if !e.hasChildren {
+			continue
+		}
+		if len(within) == maxNested {
+			break
+		}
+		within = append(within, inside)
+	}
+	code.closeScopes()
+	code.functions.sort()
+	return code
+}
+
+// addFunction adds a function, unless it has no code of its own, as declarations and those that are only inlined.
+func (d *Data) addFunction(c *code, die uint64, e *entry, budget *int) int32 {
+	i := int32(len(c.scopes))
+	before := len(c.functions)
+	d.eachRange(c.unit, e, budget, func(lo, hi uint64) {
+		c.functions = append(c.functions, span{lo, hi, i})
+	})
+	if len(c.functions) == before {
+		return -1
+	}
+	c.scopes = append(c.scopes, scope{die: die, parent: -1, last: i})
+	return i
+}
+
+// addInlined adds a function that is inlined into the scope parent.
+func (d *Data) addInlined(c *code, die uint64, parent int32, e *entry, budget *int) int32 {
+	if parent < 0 {
+		return -1
+	}
+	i := int32(len(c.scopes))
+	first := int32(len(c.ranges))
+	d.eachRange(c.unit, e, budget, func(lo, hi uint64) {
+		c.ranges = append(c.ranges, span{lo, hi, i})
+	})
+	c.scopes = append(c.scopes, scope{
+		die: die, parent: parent, last: i,
+		firstRange: first, lastRange: int32(len(c.ranges)),
+		callFile: uint32(e.callFile.n), callLine: uint32(e.callLine.n), callColumn: uint32(e.callColumn.n),
+	})
+	return i
+}
+
+// closeScopes finds the last scope within each.
+func (c *code) closeScopes() {
+	for i := len(c.scopes) - 1; i >= 0; i-- {
+		if s := &c.scopes[i]; s.parent >= 0 {
+			outer := &c.scopes[s.parent]
+			outer.last = max(outer.last, s.last)
+		}
+	}
+}
+
+// scopeAt returns the innermost scope with addr, or -1.
+func (c *code) scopeAt(addr uint64) int32 {
+	i, ok := c.functions.find(addr)
+	if !ok {
+		return -1
+	}
+	innermost := i
+	for j := i + 1; j <= c.scopes[i].last; j++ {
+		s := &c.scopes[j]
+		for _, r := range c.ranges[s.firstRange:s.lastRange] {
+			if r.lo <= addr && addr < r.hi {
+				innermost = j
+				break
+			}
+		}
+	}
+	return innermost
+}
+
+// function returns the name of the function of a scope and the line where it is declared.
+func (d *Data) function(c *code, die uint64) (string, int) {
+	if n, ok := c.names[die]; ok {
+		return n.text, n.line
+	}
+	var n name
+	d.describe(c.unit, die, &n, maxReferences)
+	c.names[die] = n
+	return n.text, n.line
+}
+
+// maxReferences bounds how many entries a name is looked for in: from an inlined function to its abstract one, to its
+// declaration.
+const maxReferences = 8
+
+// describe fills in what n lacks from an entry and those that it refers to.
+func (d *Data) describe(u *unit, die uint64, n *name, depth int) {
+	var e entry
+	if u == nil || depth == 0 || !d.readAt(u, die, &e) {
+		return
+	}
+	if n.line == 0 {
+		n.line = int(uint32(e.declLine.n))
+	}
+	linkage := d.text(u, e.linkageName)
+	if linkage != "" {
+		n.text = symbol.Demangle(linkage)
+		return
+	}
+	plain := d.text(u, e.name)
+	for _, to := range []value{e.origin, e.specification} {
+		switch to.kind {
+		case reference:
+			d.describe(d.unitNear(u, to.n), to.n, n, depth-1)
+		case refSup:
+			if d.sup != nil {
+				d.sup.describe(d.sup.unitOf(to.n), to.n, n, depth-1)
+			}
+		}
+	}
+	if n.text == "" {
+		n.text = plain
+	}
+}
+
+// unitNear returns the unit that an offset is in: mostly the one that refers to it.
+func (d *Data) unitNear(u *unit, off uint64) *unit {
+	if u.root <= off && off < u.end {
+		return u
+	}
+	return d.unitOf(off)
+}

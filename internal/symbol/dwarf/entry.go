@@ -1,0 +1,125 @@
+package dwarf
+
+// Tags of entries: DWARF 5, 7.5.3.
+const (
+	tagCompileUnit       = 0x11
+	tagInlinedSubroutine = 0x1d
+	tagSubprogram        = 0x2e
+	tagSkeletonUnit      = 0x4a
+)
+
+// Attributes: DWARF 5, 7.5.4, and those of GNU and MIPS from before there were standard ones.
+const (
+	attrSibling         = 0x01
+	attrName            = 0x03
+	attrStmtList        = 0x10
+	attrLowPC           = 0x11
+	attrHighPC          = 0x12
+	attrCompDir         = 0x1b
+	attrAbstractOrigin  = 0x31
+	attrDeclLine        = 0x3b
+	attrSpecification   = 0x47
+	attrRanges          = 0x55
+	attrCallColumn      = 0x57
+	attrCallFile        = 0x58
+	attrCallLine        = 0x59
+	attrLinkageName     = 0x6e
+	attrStrOffsetsBase  = 0x72
+	attrAddrBase        = 0x73
+	attrRnglistsBase    = 0x74
+	attrMIPSLinkageName = 0x2007
+	attrGNURangesBase   = 0x2132
+	attrGNUAddrBase     = 0x2133
+)
+
+// entry is what is of use here of a debugging information entry.
+type entry struct {
+	tag         uint64
+	hasChildren bool
+
+	name, linkageName                                  value
+	low, high, ranges                                  value
+	origin, specification                              value
+	sibling                                            value
+	declLine, callFile, callLine, callColumn           value
+	stmtList, compDir                                  value
+	addrBase, strOffsetsBase, rngListsBase, rangesBase value
+}
+
+// read reads an entry after its code, of which table is the offset of the abbreviation.
+func (d *Data) read(c *cursor, u *unit, table uint64, e *entry) {
+	*e = entry{}
+	a := d.cursor(d.s.Abbrev)
+	a.at(table)
+	e.tag = a.uleb()
+	e.hasChildren = a.u8() != 0
+	for {
+		attr, form := a.uleb(), a.uleb()
+		if attr == 0 && form == 0 || a.bad || c.bad {
+			return
+		}
+		var v value
+		if form == formImplicitConst {
+			v = value{uint64(a.sleb()), constant}
+		} else {
+			v = c.value(form, u.encoding, u.off)
+		}
+		if to := e.field(attr); to != nil {
+			*to = v
+		}
+	}
+}
+
+func (e *entry) field(attr uint64) *value {
+	switch attr {
+	case attrSibling:
+		return &e.sibling
+	case attrName:
+		return &e.name
+	case attrLinkageName, attrMIPSLinkageName:
+		return &e.linkageName
+	case attrLowPC:
+		return &e.low
+	case attrHighPC:
+		return &e.high
+	case attrRanges:
+		return &e.ranges
+	case attrAbstractOrigin:
+		return &e.origin
+	case attrSpecification:
+		return &e.specification
+	case attrDeclLine:
+		return &e.declLine
+	case attrCallFile:
+		return &e.callFile
+	case attrCallLine:
+		return &e.callLine
+	case attrCallColumn:
+		return &e.callColumn
+	case attrStmtList:
+		return &e.stmtList
+	case attrCompDir:
+		return &e.compDir
+	case attrAddrBase, attrGNUAddrBase:
+		return &e.addrBase
+	case attrStrOffsetsBase:
+		return &e.strOffsetsBase
+	case attrRnglistsBase:
+		return &e.rngListsBase
+	case attrGNURangesBase:
+		return &e.rangesBase
+	}
+	return nil
+}
+
+// readAt reads the entry at an offset in .debug_info, and says whether there is one.
+func (d *Data) readAt(u *unit, off uint64, e *entry) bool {
+	c := d.cursor(d.s.Info[:u.end])
+	c.at(off)
+	table, ok := d.abbrevTable(u.abbrev).find(c.uleb())
+	if !ok {
+		return false
+	}
+	d.read(&c, u, table, e)
+	return !c.bad
+}

@@ -1,0 +1,241 @@
+package dwarf
+
+import "bytes"
+
+// Forms of attributes: DWARF 5, 7.5.6, and those of GNU for split and supplementary files.
+const (
+	formAddr          = 0x01
+	formBlock2        = 0x03
+	formBlock4        = 0x04
+	formData2         = 0x05
+	formData4         = 0x06
+	formData8         = 0x07
+	formString        = 0x08
+	formBlock         = 0x09
+	formBlock1        = 0x0a
+	formData1         = 0x0b
+	formFlag          = 0x0c
+	formSdata         = 0x0d
+	formStrp          = 0x0e
+	formUdata         = 0x0f
+	formRefAddr       = 0x10
+	formRef1          = 0x11
+	formRef2          = 0x12
+	formRef4          = 0x13
+	formRef8          = 0x14
+	formRefUdata      = 0x15
+	formIndirect      = 0x16
+	formSecOffset     = 0x17
+	formExprloc       = 0x18
+	formFlagPresent   = 0x19
+	formStrx          = 0x1a
+	formAddrx         = 0x1b
+	formRefSup4       = 0x1c
+	formStrpSup       = 0x1d
+	formData16        = 0x1e
+	formLineStrp      = 0x1f
+	formRefSig8       = 0x20
+	formImplicitConst = 0x21
+	formLoclistx      = 0x22
+	formRnglistx      = 0x23
+	formRefSup8       = 0x24
+	formStrx1         = 0x25
+	formStrx2         = 0x26
+	formStrx3         = 0x27
+	formStrx4         = 0x28
+	formAddrx1        = 0x29
+	formAddrx2        = 0x2a
+	formAddrx3        = 0x2b
+	formAddrx4        = 0x2c
+	formGNUAddrIndex  = 0x1f01
+	formGNUStrIndex   = 0x1f02
+	formGNURefAlt     = 0x1f20
+	formGNUStrpAlt    = 0x1f21
+)
+
+// kind says what the number of a value means.
+type kind uint8
+
+const (
+	none         kind = iota // no such attribute, or one that is of no use here
+	constant                 // itself
+	address                  // itself
+	addressIndex             // an index in .debug_addr
+	reference                // an offset in .debug_info
+	refSup                   // an offset in the supplementary file's
+	offset                   // an offset in the section that the attribute is for
+	listIndex                // an index in .debug_rnglists
+	inline                   // the offset in .debug_info of a string
+	lineInline               // the offset in .debug_line of a string
+	str                      // an offset in .debug_str
+	lineStr                  // an offset in .debug_line_str
+	strIndex                 // an index in .debug_str_offsets
+	strSup                   // an offset in the supplementary file's .debug_str
+)
+
+type value struct {
+	n    uint64
+	kind kind
+}
+
+// encoding is what the size of some forms depends on.
+type encoding struct {
+	version    uint16
+	addrSize   uint8
+	offsetSize uint8
+}
+
+// value reads what an attribute has. Strings stay where they are, unit is the offset that references count from.
+func (c *cursor) value(form uint64, e encoding, unit uint64) value {
+	for range 2 { // an indirect form names another one, once
+		switch form {
+		case formAddr:
+			return value{c.uint(int(e.addrSize)), address}
+		case formData1, formFlag:
+			return value{uint64(c.u8()), constant}
+		case formData2:
+			return value{c.uint(2), constant}
+		case formData4:
+			return value{c.uint(4), constant}
+		case formData8:
+			return value{c.uint(8), constant}
+		case formSdata:
+			return value{uint64(c.sleb()), constant}
+		case formUdata:
+			return value{c.uleb(), constant}
+		case formFlagPresent:
+			return value{1, constant}
+		case formString:
+			at := uint64(c.off)
+			c.skipString()
+			return value{at, inline}
+		case formStrp:
+			return value{c.uint(int(e.offsetSize)), str}
+		case formLineStrp:
+			return value{c.uint(int(e.offsetSize)), lineStr}
+		case formStrpSup, formGNUStrpAlt:
+			return value{c.uint(int(e.offsetSize)), strSup}
+		case formStrx, formGNUStrIndex:
+			return value{c.uleb(), strIndex}
+		case formStrx1, formStrx2, formStrx3, formStrx4:
+			return value{c.uint(int(form-formStrx1) + 1), strIndex}
+		case formAddrx, formGNUAddrIndex:
+			return value{c.uleb(), addressIndex}
+		case formAddrx1, formAddrx2, formAddrx3, formAddrx4:
+			return value{c.uint(int(form-formAddrx1) + 1), addressIndex}
+		case formRef1:
+			return value{unit + uint64(c.u8()), reference}
+		case formRef2:
+			return value{unit + c.uint(2), reference}
+		case formRef4:
+			return value{unit + c.uint(4), reference}
+		case formRef8:
+			return value{unit + c.uint(8), reference}
+		case formRefUdata:
+			return value{unit + c.uleb(), reference}
+		case formRefAddr:
+			if e.version <= 2 {
+				return value{c.uint(int(e.addrSize)), reference}
+			}
+			return value{c.uint(int(e.offsetSize)), reference}
+		case formGNURefAlt:
+			return value{c.uint(int(e.offsetSize)), refSup}
+		case formRefSup4:
+			return value{c.uint(4), refSup}
+		case formRefSup8:
+			return value{c.uint(8), refSup}
+		case formSecOffset:
+			return value{c.uint(int(e.offsetSize)), offset}
+		case formRnglistx:
+			return value{c.uleb(), listIndex}
+		case formLoclistx:
+			c.uleb()
+			return value{}
+		case formRefSig8:
+			c.skip(8)
+			return value{}
+		case formData16:
+			c.skip(16)
+			return value{}
+		case formBlock1:
+			c.skip(uint64(c.u8()))
+			return value{}
+		case formBlock2:
+			c.skip(c.uint(2))
+			return value{}
+		case formBlock4:
+			c.skip(c.uint(4))
+			return value{}
+		case formBlock, formExprloc:
+			c.skip(c.uleb())
+			return value{}
+		case formIndirect:
+			form = c.uleb()
+		default: // its size is not known, so nothing after it can be read
+			c.fail()
+			return value{}
+		}
+	}
+	c.fail()
+	return value{}
+}
+
+// maxString bounds the length of strings, in bytes: a hostile file can refer to a long one many times.
+const maxString = 16 << 10
+
+func stringAt(section []byte, off uint64) string {
+	if off >= uint64(len(section)) {
+		return ""
+	}
+	b := section[off:]
+	b = b[:min(len(b), maxString)]
+	if end := bytes.IndexByte(b, 0); end >= 0 {
+		b = b[:end]
+	}
+	return string(b)
+}
+
+// text returns the string that a value of the unit stands for, or "".
+func (d *Data) text(u *unit, v value) string {
+	switch v.kind {
+	case inline:
+		return stringAt(d.s.Info, v.n)
+	case lineInline:
+		return stringAt(d.s.Line, v.n)
+	case str:
+		return stringAt(d.s.Str, v.n)
+	case lineStr:
+		return stringAt(d.s.LineStr, v.n)
+	case strIndex:
+		if at, ok := d.entry(d.s.StrOffsets, u.strOffsets, v.n, int(u.offsetSize)); ok {
+			return stringAt(d.s.Str, at)
+		}
+	case strSup:
+		if d.sup != nil {
+			return stringAt(d.sup.s.Str, v.n)
+		}
+	}
+	return ""
+}
+
+// addr returns the address that a value of the unit stands for.
+func (d *Data) addr(u *unit, v value) (uint64, bool) {
+	switch v.kind {
+	case address:
+		return v.n, true
+	case addressIndex:
+		return d.entry(d.s.Addr, u.addrs, v.n, int(u.addrSize))
+	}
+	return 0, false
+}
+
+// entry reads a number in a table of them that starts at base.
+func (d *Data) entry(table []byte, base, index uint64, size int) (uint64, bool) {
+	if index > uint64(len(table)) || base > uint64(len(table)) {
+		return 0, false
+	}
+	c := d.cursor(table)
+	c.at(base + index*uint64(size))
+	v := c.uint(size)
+	return v, !c.bad
+}

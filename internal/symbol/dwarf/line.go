@@ -1,0 +1,368 @@
+package dwarf
+
+import (
+	"cmp"
+	"path"
+	"slices"
+)
+
+// lineTable is the line table of a unit. Names of files are put together when they are asked for.
+type lineTable struct {
+	data      *Data
+	unit      *unit
+	dirs      []value
+	files     []lineFile
+	named     map[uint32]string
+	rows      []row
+	sequences spans // to indices of bounds
+	bounds    []bounds
+}
+
+// bounds are the rows of a sequence: from first up to last, which is its end.
+type bounds struct {
+	first, last int32
+}
+
+type lineFile struct {
+	name value
+	dir  uint32
+}
+
+type row struct {
+	addr      uint64
+	file      uint32
+	line      uint32
+	column    uint16
+	statement bool
+	end       bool // the sequence ends before addr
+}
+
+func (t *lineTable) size() int {
+	return 24*(len(t.dirs)+len(t.files)+len(t.rows)) + 32*len(t.sequences)
+}
+
+// find returns the place in the source of the code at addr.
+func (t *lineTable) find(addr uint64) (file string, line, column int) {
+	rows, _ := t.rowsFrom(addr)
+	if len(rows) == 0 {
+		return "", 0, 0
+	}
+	r := rows[0]
+	return t.file(r.file), int(r.line), int(r.column)
+}
+
+// rowsFrom returns the row that addr lies in and those that follow it in its sequence, without the one that ends it,
+// and the address where the sequence ends.
+func (t *lineTable) rowsFrom(addr uint64) (rows []row, end uint64) {
+	i, ok := t.sequences.find(addr)
+	if !ok {
+		return nil, 0
+	}
+	b := t.bounds[i]
+	rows, end = t.rows[b.first:b.last], t.rows[b.last].addr
+	at, _ := slices.BinarySearchFunc(rows, addr, func(r row, addr uint64) int {
+		if r.addr <= addr {
+			return -1
+		}
+		return 1
+	})
+	return rows[max(at-1, 0):], end
+}
+
+// file returns the name of a file by its number in the table: absolute if the unit says where it was compiled.
+func (t *lineTable) file(number uint32) string {
+	if name, ok := t.named[number]; ok {
+		return name
+	}
+	name := t.join(number)
+	t.named[number] = name
+	return name
+}
+
+func (t *lineTable) join(number uint32) string {
+	if uint64(number) >= uint64(len(t.files)) {
+		return ""
+	}
+	f := t.files[number]
+	name := t.data.text(t.unit, f.name)
+	if name == "" || path.IsAbs(name) {
+		return name
+	}
+	dir := ""
+	if uint64(f.dir) < uint64(len(t.dirs)) {
+		dir = t.data.text(t.unit, t.dirs[f.dir])
+	}
+	if !path.IsAbs(dir) {
+		dir = path.Join(t.data.text(t.unit, t.unit.compDir), dir)
+	}
+	return path.Join(dir, name)
+}
+
+// Opcodes of line programs: DWARF 5, 7.22.
+const (
+	lnsCopy           = 0x01
+	lnsAdvancePC      = 0x02
+	lnsAdvanceLine    = 0x03
+	lnsSetFile        = 0x04
+	lnsSetColumn      = 0x05
+	lnsNegateStmt     = 0x06
+	lnsConstAddPC     = 0x08 // between them: basic blocks, of no use here
+	lnsFixedAdvancePC = 0x09
+
+	lneEndSequence = 0x01
+	lneSetAddress  = 0x02
+	lneDefineFile  = 0x03
+
+	lnctPath           = 0x01
+	lnctDirectoryIndex = 0x02
+)
+
+// program is a line program under way.
+type program struct {
+	cursor
+	encoding
+	table          *lineTable
+	minInstruction uint64
+	defaultIsStmt  bool
+	lineBase       int8
+	lineRange      uint8
+	opcodeBase     uint8
+	operands       [256]uint8
+	row            row
+	first          int // the row that the sequence began with
+}
+
+func (d *Data) lineTable(u *unit) *lineTable {
+	t := &lineTable{data: d, unit: u, named: make(map[uint32]string)}
+	if u.stmtList.kind == none {
+		return t
+	}
+	p := &program{cursor: d.cursor(d.s.Line), encoding: u.encoding, table: t}
+	p.at(u.stmtList.n)
+	if !p.header() {
+		return t
+	}
+	p.reset()
+	for !p.done() {
+		p.step()
+	}
+	t.rows = t.rows[:p.first] // what has no end may be cut off
+	t.sequences.sort()
+	return t
+}
+
+// header reads the header, and leaves the cursor at the program, and with its end.
+func (p *program) header() bool {
+	length, offsetSize := p.unitLength()
+	if p.bad || length > uint64(len(p.data)-p.off) {
+		return false
+	}
+	p.data = p.data[:p.off+int(length)]
+	p.offsetSize = uint8(offsetSize)
+	p.version = uint16(p.uint(2))
+	if p.version < 2 || p.version > 5 {
+		return false
+	}
+	if p.version >= 5 {
+		p.addrSize = p.u8()
+		p.u8() // the size of segment selectors
+	}
+	headerLength := p.uint(offsetSize)
+	start := uint64(p.off) + headerLength
+	p.minInstruction = uint64(p.u8())
+	if p.version >= 4 {
+		p.u8() // operations per instruction: more than one on machines that Linux has left
+	}
+	p.defaultIsStmt = p.u8() != 0
+	p.lineBase = int8(p.u8())
+	p.lineRange = p.u8()
+	p.opcodeBase = p.u8()
+	for i := 1; i < int(p.opcodeBase); i++ {
+		p.operands[i] = p.u8()
+	}
+	if p.bad || p.lineRange == 0 || headerLength > uint64(len(p.data)) {
+		return false
+	}
+	if p.version >= 5 {
+		p.names5()
+	} else {
+		p.names()
+	}
+	if p.bad {
+		return false
+	}
+	p.at(start)
+	return !p.bad
+}
+
+// names reads the directories and files of versions up to 4: number 0 is the directory of the compilation.
+func (p *program) names() {
+	t := p.table
+	t.dirs = append(t.dirs, t.unit.compDir)
+	for !p.bad {
+		v := p.inlineString()
+		if v.kind == none {
+			break
+		}
+		t.dirs = append(t.dirs, v)
+	}
+	t.files = append(t.files, lineFile{name: t.unit.name})
+	for !p.bad {
+		v := p.inlineString()
+		if v.kind == none {
+			break
+		}
+		p.addFile(v)
+	}
+}
+
+// inlineString reads a string of the table itself; the empty one is none. Its offset is one in .debug_line.
+func (p *program) inlineString() value {
+	at := uint64(p.off)
+	p.skipString()
+	if uint64(p.off) == at+1 || p.bad {
+		return value{}
+	}
+	return value{at, lineInline}
+}
+
+func (p *program) addFile(name value) {
+	dir := p.uleb()
+	p.uleb() // time
+	p.uleb() // size
+	p.table.files = append(p.table.files, lineFile{name, uint32(min(dir, 1<<32-1))})
+}
+
+// names5 reads the directories and files of version 5, which say themselves what they are made of.
+func (p *program) names5() {
+	p.entries(func(f lineFile) { p.table.dirs = append(p.table.dirs, f.name) })
+	p.entries(func(f lineFile) { p.table.files = append(p.table.files, f) })
+}
+
+func (p *program) entries(add func(lineFile)) {
+	type format struct{ content, form uint64 }
+	formats := make([]format, p.u8())
+	for i := range formats {
+		formats[i] = format{p.uleb(), p.uleb()}
+	}
+	count := p.uleb()
+	for range count {
+		before := p.off
+		var f lineFile
+		for _, format := range formats {
+			v := p.value(format.form, p.encoding, 0)
+			switch format.content {
+			case lnctPath:
+				if f.name = v; v.kind == inline {
+					f.name.kind = lineInline
+				}
+			case lnctDirectoryIndex:
+				f.dir = uint32(min(v.n, 1<<32-1))
+			}
+		}
+		if p.bad || p.off == before { // an entry of no bytes can be repeated for ever
+			return
+		}
+		add(f)
+	}
+}
+
+func (p *program) reset() {
+	p.row = row{file: 1, line: 1, statement: p.defaultIsStmt}
+	p.first = len(p.table.rows)
+}
+
+func (p *program) emit() {
+	p.table.rows = append(p.table.rows, p.row)
+}
+
+// step executes an opcode.
+func (p *program) step() {
+	opcode := p.u8()
+	if opcode >= p.opcodeBase {
+		adjusted := opcode - p.opcodeBase
+		p.row.addr += uint64(adjusted/p.lineRange) * p.minInstruction
+		p.row.line += uint32(int(p.lineBase) + int(adjusted%p.lineRange))
+		p.emit()
+		return
+	}
+	switch opcode {
+	case 0:
+		p.extended()
+	case lnsCopy:
+		p.emit()
+	case lnsAdvancePC:
+		p.row.addr += p.uleb() * p.minInstruction
+	case lnsAdvanceLine:
+		p.row.line += uint32(p.sleb())
+	case lnsSetFile:
+		p.row.file = uint32(p.uleb())
+	case lnsSetColumn:
+		p.row.column = uint16(min(p.uleb(), 1<<16-1))
+	case lnsNegateStmt:
+		p.row.statement = !p.row.statement
+	case lnsConstAddPC:
+		p.row.addr += uint64((255-p.opcodeBase)/p.lineRange) * p.minInstruction
+	case lnsFixedAdvancePC:
+		p.row.addr += p.uint(2)
+	default:
+		for range p.operands[opcode] {
+			p.uleb()
+		}
+	}
+}
+
+func (p *program) extended() {
+	length := p.uleb()
+	if p.bad || length == 0 || length > uint64(len(p.data)-p.off) {
+		p.fail()
+		return
+	}
+	end := uint64(p.off) + length
+	switch p.u8() {
+	case lneEndSequence:
+		p.endSequence()
+	case lneSetAddress:
+		if size := length - 1; size <= 8 {
+			p.row.addr = p.cursor.uint(int(size))
+		}
+	case lneDefineFile:
+		if v := p.inlineString(); v.kind != none {
+			p.addFile(v)
+		}
+	}
+	p.at(end)
+}
+
+// endSequence makes a sequence of the rows since the last one, unless it is of code that the linker has thrown away.
+func (p *program) endSequence() {
+	t := p.table
+	p.row.end = true
+	p.emit()
+	rows := t.rows[p.first:]
+	byAddr := func(a, b row) int {
+		if a.end != b.end {
+			return first(b.end)
+		}
+		return cmp.Compare(a.addr, b.addr)
+	}
+	if !slices.IsSortedFunc(rows, byAddr) {
+		slices.SortStableFunc(rows, byAddr)
+	}
+	lo, hi := rows[0].addr, rows[len(rows)-1].addr
+	if isCode(lo, hi) {
+		t.sequences = append(t.sequences, span{lo, hi, int32(len(t.bounds))})
+		t.bounds = append(t.bounds, bounds{int32(p.first), int32(len(t.rows) - 1)})
+	} else {
+		t.rows = t.rows[:p.first]
+	}
+	p.reset()
+}
+
+// first orders what must come first.
+func first(a bool) int {
+	if a {
+		return -1
+	}
+	return 1
+}

@@ -1,0 +1,102 @@
+package dwarf
+
+// Kinds of entries in range lists: DWARF 5, 7.25.
+const (
+	rleBaseAddressx = 0x01
+	rleStartxEndx   = 0x02
+	rleStartxLength = 0x03
+	rleOffsetPair   = 0x04
+	rleBaseAddress  = 0x05
+	rleStartEnd     = 0x06
+	rleStartLength  = 0x07
+)
+
+// eachRange calls yield with the addresses of an entry's code. Each entry of a list takes one from the budget.
+func (d *Data) eachRange(u *unit, e *entry, budget *int, yield func(lo, hi uint64)) {
+	if e.ranges.kind == none {
+		lo, ok := d.addr(u, e.low)
+		if !ok {
+			return
+		}
+		hi, ok := d.addr(u, e.high)
+		if e.high.kind == constant {
+			hi, ok = lo+e.high.n, true
+		}
+		if ok && isCode(lo, hi) {
+			yield(lo, hi)
+		}
+		return
+	}
+	if u.version >= 5 {
+		d.eachOfRngList(u, e.ranges, budget, yield)
+		return
+	}
+	d.eachOfRanges(u, e.ranges.n+u.rangesBase, budget, yield)
+}
+
+func (d *Data) eachOfRanges(u *unit, off uint64, budget *int, yield func(lo, hi uint64)) {
+	c := d.cursor(d.s.Ranges)
+	c.at(off)
+	base := u.base
+	highest := uint64(1)<<(8*u.addrSize-1)<<1 - 1
+	for ; *budget > 0; *budget-- {
+		lo, hi := c.uint(int(u.addrSize)), c.uint(int(u.addrSize))
+		switch {
+		case c.bad || lo == 0 && hi == 0:
+			return
+		case lo == highest:
+			base = hi
+		case isCode(base+lo, base+hi):
+			yield(base+lo, base+hi)
+		}
+	}
+}
+
+func (d *Data) eachOfRngList(u *unit, list value, budget *int, yield func(lo, hi uint64)) {
+	off := list.n
+	if list.kind == listIndex {
+		at, ok := d.entry(d.s.RngLists, u.rngLists, list.n, int(u.offsetSize))
+		if !ok {
+			return
+		}
+		off = u.rngLists + at
+	}
+	c := d.cursor(d.s.RngLists)
+	c.at(off)
+	indexed := func() uint64 {
+		a, _ := d.addr(u, value{c.uleb(), addressIndex})
+		return a
+	}
+	base := u.base
+	for ; !c.bad && *budget > 0; *budget-- {
+		var lo, hi uint64
+		switch c.u8() {
+		case rleBaseAddressx:
+			base = indexed()
+			continue
+		case rleBaseAddress:
+			base = c.uint(int(u.addrSize))
+			continue
+		case rleStartxEndx:
+			lo = indexed()
+			hi = indexed()
+		case rleStartxLength:
+			lo = indexed()
+			hi = lo + c.uleb()
+		case rleOffsetPair:
+			lo = base + c.uleb()
+			hi = base + c.uleb()
+		case rleStartEnd:
+			lo = c.uint(int(u.addrSize))
+			hi = c.uint(int(u.addrSize))
+		case rleStartLength:
+			lo = c.uint(int(u.addrSize))
+			hi = lo + c.uleb()
+		default: // the end of the list, or what this does not know
+			return
+		}
+		if !c.bad && isCode(lo, hi) {
+			yield(lo, hi)
+		}
+	}
+}

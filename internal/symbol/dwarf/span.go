@@ -1,0 +1,45 @@
+package dwarf
+
+import (
+	"cmp"
+	"slices"
+)
+
+// span is the addresses from lo up to, but not including, hi of whatever has the index.
+type span struct {
+	lo, hi uint64
+	index  int32
+}
+
+type spans []span
+
+// maxOverlap bounds how many spans are tried for an address; what compilers and linkers make does not overlap.
+const maxOverlap = 64
+
+func (s spans) sort() {
+	slices.SortFunc(s, func(a, b span) int {
+		return cmp.Or(cmp.Compare(a.lo, b.lo), cmp.Compare(b.hi, a.hi), cmp.Compare(a.index, b.index))
+	})
+}
+
+// find returns the index of the span that starts last of those with addr in them.
+func (s spans) find(addr uint64) (index int32, ok bool) {
+	i, _ := slices.BinarySearchFunc(s, addr, func(s span, addr uint64) int {
+		if s.lo <= addr {
+			return -1
+		}
+		return 1
+	})
+	for first := max(0, i-maxOverlap); i > first; i-- {
+		if addr < s[i-1].hi {
+			return s[i-1].index, true
+		}
+	}
+	return 0, false
+}
+
+// isCode tells addresses from what linkers leave of code that they have thrown away: a start of zero, or of the
+// highest addresses.
+func isCode(lo, hi uint64) bool {
+	return lo != 0 && lo < hi && lo < 1<<64-2
+}
