@@ -1,0 +1,317 @@
+// Package pclntab reads the table by which the runtime of Go programs finds functions, lines and inlined calls. It is in
+// stripped programs, too. debug/gosym of the standard library reads it without the inlined calls, and makes objects of
+// all functions first.
+//
+// The format is that of Go 1.18 and later: cmd/link/internal/ld/pcln.go, runtime/symtab.go and runtime/symtabinl.go.
+package pclntab
+
+import (
+	"bytes"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"sort"
+
+	"github.com/bperf/bperf/internal/symbol"
+)
+
+// Table is the function table of a Go program. It does not change, so goroutines may share it.
+type Table struct {
+	order    binary.ByteOrder
+	text     uint64 // the address that functions count from
+	quantum  uint64 // the size of the smallest instruction
+	release  release
+	nfunc    int
+	names    []byte
+	units    []byte // the numbers of files in compilation units
+	files    []byte
+	values   []byte // the encoded values by program counter
+	funcs    []byte // functab, and the functions behind it
+	funcdata []byte // go:func.*, where the trees of inlined calls are
+}
+
+// release is what differs between versions of the format.
+type release struct {
+	inlinedSize, inlinedName, inlinedParent int  // the size of an inlinedCall, and where its fields are
+	startLines                              bool // functions have the line that they start at
+}
+
+var releases = map[uint32]release{
+	0xfffffff0: {20, 12, 16, false}, // Go 1.18
+	0xfffffff1: {16, 4, 8, true},    // Go 1.20
+}
+
+// ErrVersion is for tables of a format that is not read here.
+var ErrVersion = errors.New("not the function table of Go 1.18 or later")
+
+const (
+	functabEntry = 8
+	funcSize     = 40 // without startLine
+	noOffset     = 1<<32 - 1
+
+	pcdataInlTreeIndex = 2 // internal/abi: PCDATA_InlTreeIndex
+	funcdataInlTree    = 3 // internal/abi: FUNCDATA_InlTree
+	maxInlined         = 256
+)
+
+// New reads a table: the contents of .gopclntab, the address that its functions count from (runtime.text, or the
+// start of .text), and the contents of go:func.* and what follows it; without those there are no inlined calls.
+func New(table []byte, order binary.ByteOrder, text uint64, funcdata []byte) (*Table, error) {
+	if len(table) < 8 {
+		return nil, ErrVersion
+	}
+	r, ok := releases[order.Uint32(table)]
+	pointer := int(table[7])
+	quantum := table[6]
+	if !ok || table[4] != 0 || table[5] != 0 || pointer != 4 && pointer != 8 || quantum != 1 && quantum != 2 && quantum != 4 {
+		return nil, ErrVersion
+	}
+	const fields = 8
+	if len(table) < 8+fields*pointer {
+		return nil, fmt.Errorf("the function table ends in its header, after %d bytes", len(table))
+	}
+	word := func(n int) uint64 {
+		if pointer == 4 {
+			return uint64(order.Uint32(table[8+4*n:]))
+		}
+		return order.Uint64(table[8+8*n:])
+	}
+	part := func(n int) []byte {
+		return table[min(word(n), uint64(len(table))):]
+	}
+	t := &Table{
+		order: order, text: text, quantum: uint64(quantum), release: r, funcdata: funcdata,
+		names: part(3), units: part(4), files: part(5), values: part(6), funcs: part(7),
+	}
+	nfunc := word(0)
+	if most := uint64(len(t.funcs)) / functabEntry; nfunc > most {
+		return nil, fmt.Errorf("the function table claims %d functions, and has room for %d", nfunc, most)
+	}
+	t.nfunc = int(nfunc)
+	return t, nil
+}
+
+// function is one function's entry in the table.
+type function struct {
+	start, end uint64
+	data       []byte
+}
+
+func (t *Table) entryOff(i int) uint64 {
+	return uint64(t.order.Uint32(t.funcs[i*functabEntry:]))
+}
+
+// function returns the i-th one; of a broken table maybe one without data.
+func (t *Table) function(i int) function {
+	f := function{start: t.text + t.entryOff(i)}
+	if next := (i + 1) * functabEntry; next+4 <= len(t.funcs) {
+		f.end = t.text + uint64(t.order.Uint32(t.funcs[next:]))
+	}
+	off := t.order.Uint32(t.funcs[i*functabEntry+4:])
+	if data := t.funcs[min(uint64(off), uint64(len(t.funcs))):]; len(data) >= funcSize+4 {
+		f.data = data
+	}
+	return f
+}
+
+// find returns the function that pc is in.
+func (t *Table) find(pc uint64) (function, bool) {
+	if pc < t.text || t.nfunc == 0 {
+		return function{}, false
+	}
+	off := pc - t.text
+	i := sort.Search(t.nfunc, func(i int) bool { return t.entryOff(i) > off }) - 1
+	if i < 0 {
+		return function{}, false
+	}
+	f := t.function(i)
+	return f, pc < f.end && f.data != nil && t.name(f) != ""
+}
+
+// Symbols returns all functions.
+func (t *Table) Symbols() []symbol.Symbol {
+	symbols := make([]symbol.Symbol, 0, t.nfunc)
+	for i := range t.nfunc {
+		f := t.function(i)
+		if f.data == nil || f.end < f.start {
+			continue
+		}
+		if name := t.name(f); name != "" {
+			symbols = append(symbols, symbol.Symbol{Name: name, Start: f.start, End: f.end, Binding: symbol.Global})
+		}
+	}
+	return symbols
+}
+
+// Frames appends to frames the functions at pc, the innermost first. It appends nothing where no function of the
+// table is: C code and gaps.
+func (t *Table) Frames(pc uint64, frames []symbol.Frame) []symbol.Frame {
+	f, ok := t.find(pc)
+	if !ok {
+		return frames
+	}
+	for range maxInlined {
+		call, ok := t.inlinedAt(f, pc)
+		if !ok {
+			break
+		}
+		file, line := t.line(f, pc)
+		frames = append(frames, symbol.Frame{
+			Function: call.name, Start: f.start, File: file, Line: line, StartLine: call.startLine, Inlined: true,
+		})
+		pc = f.start + call.parent
+	}
+	file, line := t.line(f, pc)
+	return append(frames, symbol.Frame{
+		Function: t.name(f), Start: f.start, File: file, Line: line, StartLine: t.startLine(f),
+	})
+}
+
+// Line is a place in the source, for the code from Addr up to the next one's.
+type Line struct {
+	Addr uint64
+	File string
+	Line int
+}
+
+// Lines returns the lines of the addresses from start up to end, in their order; the first is the one that start lies in.
+// It ends where the function does that start is in.
+func (t *Table) Lines(start, end uint64) []Line {
+	f, ok := t.find(start)
+	if !ok {
+		return nil
+	}
+	var lines []Line
+	for pc := start; pc < min(end, f.end); {
+		file, line := t.line(f, pc)
+		if n := len(lines); n == 0 || lines[n-1].File != file || lines[n-1].Line != line {
+			lines = append(lines, Line{pc, file, line})
+		}
+		_, endFile := t.value(f, t.field(f, 5), pc)
+		_, endLine := t.value(f, t.field(f, 6), pc)
+		next := min(endFile, endLine)
+		if next <= pc {
+			break
+		}
+		pc = next
+	}
+	return lines
+}
+
+// field reads the n-th word of a function: 1 nameOff, 5 pcfile, 6 pcln, 7 npcdata, 8 cuOffset, 9 startLine.
+func (t *Table) field(f function, n int) uint32 {
+	return t.order.Uint32(f.data[4*n:])
+}
+
+func (t *Table) name(f function) string {
+	return text(t.names, uint64(t.field(f, 1)))
+}
+
+func (t *Table) startLine(f function) int {
+	if !t.release.startLines {
+		return 0
+	}
+	return int(t.field(f, 9))
+}
+
+func (t *Table) line(f function, pc uint64) (file string, line int) {
+	number, _ := t.value(f, t.field(f, 5), pc)
+	n, _ := t.value(f, t.field(f, 6), pc)
+	if number < 0 || n < 0 {
+		return "", 0
+	}
+	at := 4 * (uint64(t.field(f, 8)) + uint64(number))
+	if at+4 > uint64(len(t.units)) {
+		return "", int(n)
+	}
+	if off := t.order.Uint32(t.units[at:]); off != noOffset {
+		file = text(t.files, uint64(off))
+	}
+	return file, int(n)
+}
+
+// inlined is a call that was inlined.
+type inlined struct {
+	name      string
+	parent    uint64 // an instruction of the caller, counted from the function's start
+	startLine int
+}
+
+func (t *Table) inlinedAt(f function, pc uint64) (call inlined, ok bool) {
+	head := funcSize
+	if t.release.startLines {
+		head += 4
+	}
+	npcdata, nfuncdata := uint64(t.field(f, 7)), uint64(f.data[head-1])
+	if npcdata <= pcdataInlTreeIndex || nfuncdata <= funcdataInlTree {
+		return call, false
+	}
+	tree := uint64(head) + 4*(npcdata+funcdataInlTree)
+	if tree+4 > uint64(len(f.data)) {
+		return call, false
+	}
+	treeOff := t.order.Uint32(f.data[tree:])
+	if treeOff == noOffset {
+		return call, false
+	}
+	index, _ := t.value(f, t.order.Uint32(f.data[head+4*pcdataInlTreeIndex:]), pc)
+	if index < 0 {
+		return call, false
+	}
+	at := uint64(treeOff) + uint64(index)*uint64(t.release.inlinedSize)
+	if at+uint64(t.release.inlinedSize) > uint64(len(t.funcdata)) {
+		return call, false
+	}
+	entry := t.funcdata[at:]
+	call.name = text(t.names, uint64(t.order.Uint32(entry[t.release.inlinedName:])))
+	call.parent = uint64(t.order.Uint32(entry[t.release.inlinedParent:]))
+	if t.release.startLines {
+		call.startLine = int(t.order.Uint32(entry[12:]))
+	}
+	return call, call.name != "" && f.start+call.parent < f.end
+}
+
+// value looks a value up in the table at off of values: the one for pc, or -1, and the address where it ends.
+func (t *Table) value(f function, off uint32, pc uint64) (value int32, end uint64) {
+	if off == 0 || uint64(off) >= uint64(len(t.values)) {
+		return -1, f.end
+	}
+	value = -1
+	at := f.start
+	for p, first := t.values[off:], true; ; first = false {
+		delta, n := binary.Uvarint(p)
+		if n <= 0 || delta == 0 && !first {
+			return -1, f.end
+		}
+		p = p[n:]
+		value += int32(uint32(delta)>>1) ^ -int32(delta&1)
+		step, n := binary.Uvarint(p)
+		if n <= 0 {
+			return -1, f.end
+		}
+		p = p[n:]
+		at += step * t.quantum
+		if pc < at {
+			return value, at
+		}
+		if at >= f.end {
+			return -1, f.end
+		}
+	}
+}
+
+// maxName bounds the length of names, in bytes.
+const maxName = 16 << 10
+
+func text(names []byte, off uint64) string {
+	if off >= uint64(len(names)) {
+		return ""
+	}
+	b := names[off:]
+	b = b[:min(len(b), maxName)]
+	end := bytes.IndexByte(b, 0)
+	if end < 0 {
+		return ""
+	}
+	return string(b[:end])
+}
