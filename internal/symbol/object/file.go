@@ -1,0 +1,214 @@
+// Package object reads ELF files for what a profile needs of them: the symbols, functions, source lines and code at
+// addresses. Broken and hostile files give errors or less to find, and use memory in proportion to their size.
+package object
+
+import (
+	"bytes"
+	"debug/elf"
+	"encoding/binary"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"runtime/debug"
+	"sync"
+
+	"github.com/bperf/bperf/internal/symbol"
+	"github.com/bperf/bperf/internal/symbol/dwarf"
+	"github.com/bperf/bperf/internal/symbol/pclntab"
+)
+
+// File is an ELF file, and the file with its debugging information if that is another one. Goroutines may share it.
+//
+// Its addresses are virtual addresses as the file has them. Address makes them of the file offsets of mappings. In
+// relocatable files, such as kernel modules, where sections have no addresses yet, they are the offsets in the file.
+type File struct {
+	path     string
+	image    *image
+	debug    *File // what .gnu_debuglink or the build ID lead to, or nil
+	sup      *File // what .gnu_debugaltlink leads to, or nil
+	notFound error // why there is no separate debugging information, though the file names some
+
+	symbolsOnce sync.Once
+	symbols     *symbol.Table
+
+	linesOnce sync.Once
+	dwarf     *dwarf.Data
+	gotab     *pclntab.Table
+
+	mu     sync.Mutex
+	frames map[uint64][]symbol.Frame
+	cost   int                       // of frames, in bytes
+	names  map[*symbol.Symbol]string // demangled
+}
+
+// image is the contents of one file.
+type image struct {
+	elf   *elf.File
+	data  []byte
+	unmap func() error
+}
+
+// New makes a File of the contents of one, for example those of the vDSO, which it keeps. The path is for messages and frames.
+func New(path string, data []byte) (*File, error) {
+	i, err := newImage(data)
+	if err != nil {
+		return nil, fmt.Errorf("read %s: %w", path, err)
+	}
+	return &File{path: path, image: i}, nil
+}
+
+func newImage(data []byte) (i *image, err error) {
+	err = guard(func() error {
+		f, err := elf.NewFile(bytes.NewReader(data))
+		if err != nil {
+			return notELF(data, err)
+		}
+		i = &image{elf: f, data: data}
+		i.layOut()
+		return nil
+	})
+	return i, err
+}
+
+func notELF(data []byte, err error) error {
+	if !bytes.HasPrefix(data, []byte(elf.ELFMAG)) {
+		return errors.New("it is no ELF file")
+	}
+	return fmt.Errorf("it is a broken ELF file: %w", err)
+}
+
+// layOut gives the sections of relocatable files addresses: those of their contents in the file.
+func (i *image) layOut() {
+	if i.elf.Type != elf.ET_REL {
+		return
+	}
+	for _, s := range i.elf.Sections {
+		if s.Flags&elf.SHF_ALLOC != 0 {
+			s.Addr = s.Offset
+		}
+	}
+}
+
+// guard runs what reads a file: a part that is cut off while it is mapped faults, and libraries may panic on contents
+// that they do not expect.
+func guard(read func() error) (err error) {
+	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
+	defer func() {
+		if cause := recover(); cause != nil {
+			err = fmt.Errorf("broken contents: %v", cause)
+		}
+	}()
+	return read()
+}
+
+// Close ends the use of the file. What Symbol and Frames returned stays valid.
+func (f *File) Close() error {
+	var errs []error
+	for _, part := range []*File{f.debug, f.sup} {
+		if part != nil {
+			errs = append(errs, part.Close())
+		}
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	unmap := f.image.unmap
+	f.image.unmap = nil
+	if unmap != nil {
+		errs = append(errs, unmap())
+	}
+	return errors.Join(errs...)
+}
+
+// Path is the path that the file was opened by.
+func (f *File) Path() string {
+	return f.path
+}
+
+// DebugPath is the path of the file that debugging information was found in; empty where it is the file itself, or none.
+// The error says why none was found where the file names one.
+func (f *File) DebugPath() (string, error) {
+	if f.debug != nil {
+		return f.debug.path, nil
+	}
+	return "", f.notFound
+}
+
+// Machine is the architecture.
+func (f *File) Machine() elf.Machine {
+	return f.image.elf.Machine
+}
+
+// ByteOrder is that of the data.
+func (f *File) ByteOrder() binary.ByteOrder {
+	return f.image.elf.ByteOrder
+}
+
+// PointerSize is the size of an address in bytes.
+func (f *File) PointerSize() int {
+	if f.image.elf.Class == elf.ELFCLASS32 {
+		return 4
+	}
+	return 8
+}
+
+// BuildID is the build ID in hexadecimal digits, or empty.
+func (f *File) BuildID() string {
+	return hex.EncodeToString(f.image.buildID())
+}
+
+func (i *image) buildID() (id []byte) {
+	_ = guard(func() error {
+		id = i.findBuildID()
+		return nil
+	})
+	return id
+}
+
+// findBuildID looks in the program headers first: what has been stripped of its sections has those.
+func (i *image) findBuildID() []byte {
+	for _, p := range i.elf.Progs {
+		if p.Type == elf.PT_NOTE {
+			if id := noteOf(i.slice(p.Off, p.Filesz), i.elf.ByteOrder, p.Align); id != nil {
+				return id
+			}
+		}
+	}
+	for _, s := range i.elf.Sections {
+		if s.Type == elf.SHT_NOTE {
+			if id := noteOf(i.slice(s.Offset, s.FileSize), i.elf.ByteOrder, s.Addralign); id != nil {
+				return id
+			}
+		}
+	}
+	return nil
+}
+
+// noteOf finds the build ID among notes: name, type and contents, each at a multiple of align.
+func noteOf(notes []byte, order binary.ByteOrder, align uint64) []byte {
+	const buildID = 3 // NT_GNU_BUILD_ID
+	if align != 8 {
+		align = 4
+	}
+	pad := func(n uint64) uint64 { return (n + align - 1) &^ (align - 1) }
+	for len(notes) >= 12 {
+		nameSize, size, kind := uint64(order.Uint32(notes)), uint64(order.Uint32(notes[4:])), order.Uint32(notes[8:])
+		contents := pad(12 + nameSize)
+		if contents+size > uint64(len(notes)) {
+			return nil
+		}
+		if kind == buildID && string(notes[12:12+nameSize]) == "GNU\x00" {
+			return bytes.Clone(notes[contents : contents+size])
+		}
+		notes = notes[min(pad(contents+size), uint64(len(notes))):]
+	}
+	return nil
+}
+
+// slice returns a part of the file, or as much of it as there is.
+func (i *image) slice(off, size uint64) []byte {
+	if off >= uint64(len(i.data)) {
+		return nil
+	}
+	rest := i.data[off:]
+	return rest[:min(size, uint64(len(rest)))]
+}

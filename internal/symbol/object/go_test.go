@@ -1,0 +1,166 @@
+package object
+
+import (
+	"os"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/bperf/bperf/internal/symbol"
+)
+
+const goProgram = `package main
+
+import "os"
+
+type T struct{ n int }
+
+func (t *T) add(n int) { t.n += half(n) + 1 }
+
+func half(n int) int { return n / 2 }
+
+func generic[V int | string](v ...V) int { return len(v) + half(len(v)) }
+
+//go:noinline
+func work(t *T) int {
+	for i := range 10 {
+		t.add(i)
+	}
+	return generic("a", "b") + generic(t.n)
+}
+
+func main() { os.Exit(work(&T{}) & 1) }
+`
+
+// buildGo builds goProgram.
+func buildGo(t testing.TB, flags ...string) string {
+	t.Helper()
+	need(t, "go")
+	dir := t.TempDir()
+	if err := os.WriteFile(filepath.Join(dir, "main.go"), []byte(goProgram), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	run(t, dir, "go", slices.Concat([]string{"build", "-o", "program"}, flags, []string{"main.go"})...)
+	return filepath.Join(dir, "program")
+}
+
+// frames returns those at an address without what only this package's own test knows: modules and starts.
+func frames(f *File, addr uint64) []symbol.Frame {
+	frames := f.Frames(addr, nil)
+	for i := range frames {
+		frames[i].Module, frames[i].Start = "", 0
+	}
+	return frames
+}
+
+// TestGoPrograms compares what the function table and DWARF say of the functions of package main, and looks for the same
+// in programs without symbols and DWARF.
+func TestGoPrograms(t *testing.T) {
+	whole := open(t, buildGo(t))
+	if whole.goTable() == nil {
+		t.Fatal("no function table")
+	}
+	byDWARF := open(t, whole.Path())
+	byDWARF.linesOnce.Do(byDWARF.loadLines)
+	byDWARF.gotab = nil
+
+	compared, inlined := 0, 0
+	want := make(map[string][][]symbol.Frame)
+	for _, s := range whole.Symbols().All() {
+		if !isMain(s.Name) {
+			continue
+		}
+		for addr := s.Start; addr < s.End; addr++ {
+			got := frames(whole, addr)
+			want[s.Name] = append(want[s.Name], got)
+			compared++
+			if len(got) > 1 {
+				inlined++
+			}
+			other := frames(byDWARF, addr)
+			for i := range other {
+				other[i].Column = 0 // the function table has none
+			}
+			if !slices.Equal(withoutStarts(got), withoutStarts(other)) {
+				t.Errorf("%s+%#x:\nfunction table: %+v\n         DWARF: %+v", s.Name, addr-s.Start, got, other)
+			}
+		}
+	}
+	if compared < 50 || inlined == 0 {
+		t.Errorf("compared %d addresses, %d of them in inlined functions", compared, inlined)
+	}
+
+	for _, flags := range [][]string{
+		{"-ldflags=-s -w"},
+		{"-ldflags=-s -w", "-buildmode=pie"},
+	} {
+		stripped := open(t, buildGo(t, flags...))
+		for name, functions := range want {
+			s := named(stripped, name)
+			if s == nil {
+				t.Errorf("%v: no %s", flags, name)
+				continue
+			}
+			inlined := slices.ContainsFunc(functions, func(f []symbol.Frame) bool { return len(f) > 1 })
+			found := false
+			for addr := s.Start; addr < s.Start+uint64(len(functions)); addr++ {
+				got := frames(stripped, addr)
+				found = found || len(got) > 1
+				if len(got) == 0 || got[0].File == "" || got[len(got)-1].StartLine != functions[0][len(functions[0])-1].StartLine {
+					t.Fatalf("%v: %s+%#x is %+v", flags, name, addr-s.Start, got)
+				}
+			}
+			if found != inlined {
+				t.Errorf("%v: %s has inlined functions: %v, want %v", flags, name, found, inlined)
+			}
+		}
+	}
+}
+
+func isMain(name string) bool {
+	return len(name) > 5 && name[:5] == "main." && name != "main..inittask"
+}
+
+func withoutStarts(frames []symbol.Frame) []symbol.Frame {
+	frames = slices.Clone(frames)
+	for i := range frames {
+		frames[i].StartLine = 0
+	}
+	return frames
+}
+
+// TestOwnFunctions compares what is found in the running test with what the runtime says of itself.
+func TestOwnFunctions(t *testing.T) {
+	f := open(t, "/proc/self/exe")
+	self := runtime.FuncForPC(own())
+	slide := uint64(self.Entry()) - named(f, self.Name()).Start
+	compared := 0
+	for _, s := range f.Symbols().All() {
+		for addr := s.Start; addr < min(s.End, s.Start+64); addr += 5 {
+			fn := runtime.FuncForPC(uintptr(addr + slide))
+			if fn == nil || fn.Name() == "" || strings.Contains(fn.Name(), "[...]") { // it shortens arguments of types
+				continue
+			}
+			file, line := fn.FileLine(uintptr(addr + slide))
+			if file == "?" { // between functions
+				file = ""
+			}
+			got := f.Frames(addr, nil)
+			if len(got) == 0 || got[0].Function != fn.Name() || got[0].File != file || got[0].Line != line {
+				t.Fatalf("%s+%#x is %+v, the runtime says %s %s:%d", s.Name, addr-s.Start, got, fn.Name(), file, line)
+			}
+			compared++
+		}
+	}
+	if compared < 10_000 {
+		t.Errorf("compared only %d addresses", compared)
+	}
+}
+
+//go:noinline
+func own() uintptr {
+	pc, _, _, _ := runtime.Caller(0)
+	return pc
+}

@@ -1,0 +1,124 @@
+package object
+
+import (
+	"debug/elf"
+	"strings"
+
+	"github.com/bperf/bperf/internal/symbol/pclntab"
+)
+
+// goTable returns the function table of a Go program, or nil.
+func (f *File) goTable() *pclntab.Table {
+	f.linesOnce.Do(f.loadLines)
+	return f.gotab
+}
+
+// readGoTable finds the function table, and what it refers to: by symbols, or, in stripped programs, by the runtime's
+// description of the module.
+func (i *image) readGoTable() *pclntab.Table {
+	var section *elf.Section
+	for _, name := range []string{".gopclntab", ".data.rel.ro.gopclntab"} {
+		if section = i.section(name); section != nil {
+			break
+		}
+	}
+	if section == nil {
+		return nil
+	}
+	table, err := i.contents(section)
+	if err != nil {
+		return nil
+	}
+	text, gofunc := i.goSymbols()
+	if text == 0 || gofunc == 0 {
+		if t, g, ok := i.goModule(section.Addr, table); ok {
+			text, gofunc = t, g
+		}
+	}
+	if s := i.section(".text"); text == 0 && s != nil {
+		text = s.Addr
+	}
+	t, err := pclntab.New(table, i.elf.ByteOrder, text, i.at(gofunc, ^uint64(0)))
+	if err != nil {
+		return nil // DWARF serves older programs
+	}
+	return t
+}
+
+// goSymbols finds what functions and inlined calls count from by the names of symbols.
+func (i *image) goSymbols() (text, gofunc uint64) {
+	i.eachSymbol(elf.SHT_SYMTAB, func(r rawSymbol, name string) {
+		switch name {
+		case "runtime.text":
+			text = r.value
+		case "go:func.*", "go.func.*":
+			gofunc = r.value
+		}
+	})
+	return text, gofunc
+}
+
+// Words of runtime.moduledata, in Go 1.18 and from 1.20 on, when two more went in before the last of them.
+const (
+	moduleMinPC    = 20
+	moduleMaxPC    = 21
+	moduleText     = 22
+	moduleGoFunc18 = 38
+	moduleGoFunc20 = 40
+)
+
+// goModule finds the runtime's description of the module, which starts with the address of the function table.
+func (i *image) goModule(tableAddr uint64, table []byte) (text, gofunc uint64, ok bool) {
+	if i.elf.Class != elf.ELFCLASS64 || len(table) < 8 {
+		return 0, 0, false
+	}
+	relocated := i.relativeRelocations()
+	word := func(addr uint64) uint64 {
+		if v, ok := relocated[addr]; ok {
+			return v
+		}
+		if b := i.at(addr, 8); len(b) == 8 {
+			return i.elf.ByteOrder.Uint64(b)
+		}
+		return 0
+	}
+	last := uint64(moduleGoFunc20)
+	if i.elf.ByteOrder.Uint32(table) == 0xfffffff0 {
+		last = moduleGoFunc18
+	}
+	for _, s := range i.elf.Sections {
+		if s.Type != elf.SHT_PROGBITS || s.Flags&elf.SHF_WRITE == 0 || !strings.Contains(s.Name, "data") && s.Name != ".go.module" {
+			continue
+		}
+		for addr := (s.Addr + 7) &^ 7; addr+8*(last+1) <= s.Addr+s.Size && addr >= s.Addr; addr += 8 {
+			if word(addr) != tableAddr {
+				continue
+			}
+			text, gofunc = word(addr+8*moduleText), word(addr+8*last)
+			if lo := word(addr + 8*moduleMinPC); text != 0 && text <= lo && lo < word(addr+8*moduleMaxPC) {
+				return text, gofunc, true
+			}
+		}
+	}
+	return 0, 0, false
+}
+
+// relativeRelocations are the words that the dynamic linker makes of addresses in the file, in position-independent programs.
+func (i *image) relativeRelocations() map[uint64]uint64 {
+	order := i.elf.ByteOrder
+	words := make(map[uint64]uint64)
+	for _, s := range i.elf.Sections {
+		if s.Type != elf.SHT_RELA || s.Flags&elf.SHF_ALLOC == 0 {
+			continue
+		}
+		const size = 24
+		for entries := i.slice(s.Offset, s.FileSize); len(entries) >= size; entries = entries[size:] {
+			kind := uint32(order.Uint64(entries[8:]))
+			if i.elf.Machine == elf.EM_X86_64 && elf.R_X86_64(kind) == elf.R_X86_64_RELATIVE ||
+				i.elf.Machine == elf.EM_AARCH64 && elf.R_AARCH64(kind) == elf.R_AARCH64_RELATIVE {
+				words[order.Uint64(entries)] = order.Uint64(entries[16:])
+			}
+		}
+	}
+	return words
+}

@@ -1,0 +1,222 @@
+package object
+
+import (
+	"debug/elf"
+	"encoding/binary"
+
+	"github.com/bperf/bperf/internal/symbol"
+	"github.com/bperf/bperf/internal/symbol/dwarf"
+)
+
+// maxFrames bounds what is kept of the frames of addresses, in bytes; above it all are forgotten.
+const maxFrames = 64 << 20
+
+// Frames appends to frames the functions at an address, the innermost first, with their source lines as far as they
+// are known. It appends nothing where nothing is known. For the caller of a function, give it the return address less one.
+func (f *File) Frames(addr uint64, frames []symbol.Frame) []symbol.Frame {
+	f.linesOnce.Do(f.loadLines)
+	table := f.Symbols()
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	known, ok := f.frames[addr]
+	if !ok {
+		known = f.findFrames(addr, table)
+		f.keep(addr, known)
+	}
+	return append(frames, known...)
+}
+
+func (f *File) keep(addr uint64, frames []symbol.Frame) {
+	if f.frames == nil || f.cost > maxFrames {
+		f.frames, f.cost = make(map[uint64][]symbol.Frame), 0
+	}
+	f.frames[addr] = frames
+	f.cost += 64
+	for i := range frames {
+		f.cost += 128 + len(frames[i].Function) + len(frames[i].File)
+	}
+}
+
+func (f *File) findFrames(addr uint64, table *symbol.Table) []symbol.Frame {
+	var frames []symbol.Frame
+	_ = guard(func() error { // what cannot be read leaves the symbol
+		if f.gotab != nil {
+			frames = f.gotab.Frames(addr, nil)
+		}
+		if frames == nil {
+			frames = f.dwarf.Frames(addr, nil)
+		}
+		return nil
+	})
+	s := table.Find(addr)
+	if s != nil && len(frames) == 0 {
+		frames = []symbol.Frame{{}}
+	}
+	for i := range frames {
+		frames[i].Module = f.path
+		if s != nil {
+			frames[i].Start = s.Start
+		}
+	}
+	if last := len(frames) - 1; last >= 0 && s != nil {
+		frames[last].Function = f.demangled(s)
+	}
+	return frames
+}
+
+// demangled returns the name of a symbol for a reader, of which there are many addresses, and only one string.
+func (f *File) demangled(s *symbol.Symbol) string {
+	name, ok := f.names[s]
+	if !ok {
+		name = symbol.Demangle(s.Name)
+		if f.names == nil {
+			f.names = make(map[*symbol.Symbol]string)
+		}
+		f.names[s] = name
+	}
+	return name
+}
+
+// Lines returns the rows of the line table for the code from start up to end, in the order of addresses. There are none
+// where the file has no lines.
+func (f *File) Lines(start, end uint64) []dwarf.Line {
+	f.linesOnce.Do(f.loadLines)
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	var lines []dwarf.Line
+	_ = guard(func() error {
+		if f.gotab != nil {
+			for _, l := range f.gotab.Lines(start, end) {
+				lines = append(lines, dwarf.Line{Addr: l.Addr, File: l.File, Line: l.Line, Statement: true})
+			}
+		}
+		if lines == nil {
+			lines = f.dwarf.Lines(start, end)
+		}
+		return nil
+	})
+	return lines
+}
+
+// HasLines says whether the file, or its debugging information, has source lines at all.
+func (f *File) HasLines() bool {
+	return f.goTable() != nil || f.debugImage() != nil
+}
+
+// loadLines prepares the debugging information; it is read when an address is asked for.
+func (f *File) loadLines() {
+	f.dwarf = dwarf.New(dwarf.Sections{})
+	_ = guard(func() error { f.gotab = f.image.readGoTable(); return nil })
+	_ = guard(func() error {
+		i := f.debugImage()
+		if i == nil {
+			return nil
+		}
+		s := i.debugSections(f.image)
+		if f.sup != nil {
+			sup := f.sup.image.debugSections(f.sup.image)
+			s.Supplement = &sup
+		}
+		f.dwarf = dwarf.New(s)
+		return nil
+	})
+}
+
+// debugImage returns the one of the file's contents that has DWARF, or nil.
+func (f *File) debugImage() *image {
+	for _, i := range f.images() {
+		if i.hasDWARF() {
+			return i
+		}
+	}
+	return nil
+}
+
+func (i *image) hasDWARF() bool {
+	return i.section(".debug_info") != nil || i.section(".zdebug_info") != nil
+}
+
+// debugSections reads the sections of DWARF. One that cannot be read is left out.
+func (i *image) debugSections(loaded *image) dwarf.Sections {
+	read := func(name string) []byte {
+		s := i.section(".debug_" + name)
+		if s == nil {
+			s = i.section(".zdebug_" + name)
+		}
+		if s == nil {
+			return nil
+		}
+		data, err := i.contents(s)
+		if err != nil {
+			return nil
+		}
+		return i.relocate(s, data, loaded)
+	}
+	return dwarf.Sections{
+		Abbrev: read("abbrev"), Addr: read("addr"), Info: read("info"), Line: read("line"), LineStr: read("line_str"),
+		Ranges: read("ranges"), RngLists: read("rnglists"), Str: read("str"), StrOffsets: read("str_offsets"),
+		BigEndian: i.elf.ByteOrder == binary.BigEndian,
+	}
+}
+
+// relocate returns the contents of a section of a relocatable file with its relocations applied: without them all
+// addresses, and offsets in other sections, are zero.
+func (i *image) relocate(s *elf.Section, data []byte, loaded *image) []byte {
+	if i.elf.Type != elf.ET_REL || i.elf.Class != elf.ELFCLASS64 {
+		return data
+	}
+	var symbols []uint64
+	i.eachSymbol(elf.SHT_SYMTAB, func(r rawSymbol, name string) {
+		if int(r.section) < len(i.elf.Sections) && i.elf.Sections[r.section].Flags&elf.SHF_ALLOC != 0 {
+			r.value += i.relocatableBase(r.section, loaded)
+		}
+		symbols = append(symbols, r.value)
+	})
+	data = append([]byte(nil), data...)
+	order := i.elf.ByteOrder
+	for _, rela := range i.elf.Sections {
+		if rela.Type != elf.SHT_RELA || rela.Info >= uint32(len(i.elf.Sections)) || i.elf.Sections[rela.Info] != s {
+			continue
+		}
+		entries, err := i.contents(rela)
+		if err != nil {
+			continue
+		}
+		const size = 24
+		for ; len(entries) >= size; entries = entries[size:] {
+			at, info, addend := order.Uint64(entries), order.Uint64(entries[8:]), order.Uint64(entries[16:])
+			width := i.relocationSize(uint32(info))
+			n := info >> 32
+			if width == 0 || n == 0 || n > uint64(len(symbols)) || at > uint64(len(data)) || uint64(len(data))-at < uint64(width) {
+				continue
+			}
+			if v := symbols[n-1] + addend; width == 8 {
+				order.PutUint64(data[at:], v)
+			} else {
+				order.PutUint32(data[at:], uint32(v))
+			}
+		}
+	}
+	return data
+}
+
+// relocationSize is the number of bytes that a relocation fills with an absolute value, or 0 if it is of another kind.
+func (i *image) relocationSize(kind uint32) int {
+	switch i.elf.Machine {
+	case elf.EM_X86_64:
+		switch elf.R_X86_64(kind) {
+		case elf.R_X86_64_64:
+			return 8
+		case elf.R_X86_64_32, elf.R_X86_64_32S:
+			return 4
+		}
+	case elf.EM_AARCH64:
+		switch elf.R_AARCH64(kind) {
+		case elf.R_AARCH64_ABS64:
+			return 8
+		case elf.R_AARCH64_ABS32:
+			return 4
+		}
+	}
+	return 0
+}

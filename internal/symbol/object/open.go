@@ -1,0 +1,82 @@
+package object
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+
+	"golang.org/x/sys/unix"
+)
+
+// openIn opens a regular file by its path in the file system below root, where links lead as they do for processes
+// with that root (openat2(2) with RESOLVE_IN_ROOT, Linux 5.6). An empty root is this process's own.
+func openIn(root, path string) (*os.File, error) {
+	// Files of others may be pipes by the time they are opened: that must not wait for a writer.
+	const flags = unix.O_RDONLY | unix.O_CLOEXEC | unix.O_NONBLOCK | unix.O_NOCTTY
+	var fd int
+	var err error
+	if root == "" || root == "/" {
+		fd, err = unix.Open(path, flags, 0)
+	} else {
+		fd, err = openBelow(root, path, flags)
+	}
+	path = filepath.Join(root, path)
+	if err != nil {
+		return nil, &fs.PathError{Op: "open", Path: path, Err: err}
+	}
+	f := os.NewFile(uintptr(fd), path)
+	info, err := f.Stat()
+	if err == nil && !info.Mode().IsRegular() {
+		err = fmt.Errorf("open %s: it is no regular file", path)
+	}
+	if err != nil {
+		return nil, errors.Join(err, f.Close())
+	}
+	return f, nil
+}
+
+func openBelow(root, path string, flags uint64) (int, error) {
+	dir, err := unix.Open(root, unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return -1, err
+	}
+	defer func() { _ = unix.Close(dir) }()
+	return unix.Openat2(dir, path, &unix.OpenHow{Flags: flags, Resolve: unix.RESOLVE_IN_ROOT})
+}
+
+// mapImage maps a file and reads its headers.
+func mapImage(f *os.File) (*image, error) {
+	info, err := f.Stat()
+	if err != nil {
+		return nil, err
+	}
+	if info.Size() == 0 {
+		return nil, fmt.Errorf("read %s: it is empty", f.Name())
+	}
+	data, err := unix.Mmap(int(f.Fd()), 0, int(info.Size()), unix.PROT_READ, unix.MAP_PRIVATE)
+	if err != nil {
+		return nil, fmt.Errorf("map %s: %w", f.Name(), err)
+	}
+	i, err := newImage(data)
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("read %s: %w", f.Name(), err), unix.Munmap(data))
+	}
+	i.unmap = func() error { return unix.Munmap(data) }
+	return i, nil
+}
+
+// openFile opens an ELF file without looking for others that belong to it.
+func openFile(root, path string) (*File, error) {
+	f, err := openIn(root, path)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = f.Close() }() // it is only read
+	i, err := mapImage(f)
+	if err != nil {
+		return nil, err
+	}
+	return &File{path: path, image: i}, nil
+}

@@ -1,0 +1,124 @@
+package object
+
+import (
+	"debug/elf"
+	"encoding/binary"
+
+	"github.com/bperf/bperf/internal/symbol"
+)
+
+// pltSymbols names the entries of the procedure linkage table. Linkers lay it out in several ways, so each entry is
+// read for the slot of the global offset table that it jumps through, and the relocation of the slot has the name.
+func (i *image) pltSymbols() []symbol.Symbol {
+	slots := i.slots()
+	if len(slots) == 0 {
+		return nil
+	}
+	var symbols []symbol.Symbol
+	for _, s := range i.elf.Sections {
+		if s.Name != ".plt" && s.Name != ".plt.sec" && s.Name != ".plt.got" || s.Type != elf.SHT_PROGBITS {
+			continue
+		}
+		code := i.slice(s.Offset, s.FileSize)
+		size := int(s.Entsize)
+		if size < 8 || size > 64 || size%4 != 0 {
+			size = 16
+		}
+		if i.elf.Machine == elf.EM_AARCH64 {
+			size = 4 // an entry is found by its first instruction, as the head of the table is of another size
+		}
+		for at := 0; at+size <= len(code); at += size {
+			slot, length := i.jumpSlot(code[at:], s.Addr+uint64(at), size)
+			if name := slots[slot]; name != "" && length > 0 {
+				start := s.Addr + uint64(at)
+				symbols = append(symbols, symbol.Symbol{
+					Name: name + "@plt", Start: start, End: start + uint64(length), Binding: symbol.Global,
+				})
+				at += length - size
+			}
+		}
+	}
+	return symbols
+}
+
+// jumpSlot returns the address that an entry of a PLT reads its target from, and the length of the entry; 0 if it is none.
+func (i *image) jumpSlot(code []byte, addr uint64, size int) (slot uint64, length int) {
+	switch i.elf.Machine {
+	case elf.EM_X86_64:
+		// jmp *displacement(%rip), behind what marks the target of an indirect jump
+		for n := 0; n+6 <= size; n++ {
+			if code[n] == 0xff && code[n+1] == 0x25 {
+				displacement := int32(binary.LittleEndian.Uint32(code[n+2:]))
+				return addr + uint64(n+6) + uint64(int64(displacement)), size
+			}
+		}
+	case elf.EM_AARCH64:
+		return armSlot(code, addr)
+	}
+	return 0, 0
+}
+
+// armSlot reads [bti c;] adrp x16, page; ldr x17, [x16, #offset]; add x16, x16, #offset; br x17 [; nop].
+func armSlot(code []byte, addr uint64) (slot uint64, length int) {
+	word := func(n int) uint32 {
+		if 4*n+4 > len(code) {
+			return 0
+		}
+		return binary.LittleEndian.Uint32(code[4*n:])
+	}
+	const btiC, brX17, nop = 0xd503245f, 0xd61f0220, 0xd503201f
+	first := 0
+	if word(0) == btiC {
+		first = 1
+	}
+	adrp, ldr := word(first), word(first+1)
+	if adrp&0x9f00001f != 0x90000010 || ldr&0xffc003ff != 0xf9400211 {
+		return 0, 0
+	}
+	pages := int64(int32(adrp<<8)>>13)<<2 | int64(adrp>>29&3) // bits 23 to 5, signed, and 30 to 29
+	slot = (addr+uint64(4*first))&^0xfff + uint64(pages<<12) + uint64(ldr>>10&0xfff)*8
+	length = first + 2
+	for length < 8 && word(length) != brX17 {
+		length++
+	}
+	for length++; length < 6 && word(length) == nop; {
+		length++
+	}
+	return slot, 4 * length
+}
+
+// slots are the names of the functions whose addresses the dynamic linker puts into the global offset table, by the
+// address of the slot.
+func (i *image) slots() map[uint64]string {
+	var names []string
+	i.eachSymbol(elf.SHT_DYNSYM, func(r rawSymbol, name string) { names = append(names, name) })
+	order := i.elf.ByteOrder
+	if len(names) == 0 || i.elf.Class != elf.ELFCLASS64 {
+		return nil
+	}
+	slots := make(map[uint64]string)
+	for _, s := range i.elf.Sections {
+		if s.Type != elf.SHT_RELA || s.Flags&elf.SHF_ALLOC == 0 {
+			continue
+		}
+		const size = 24
+		for entries := i.slice(s.Offset, s.FileSize); len(entries) >= size; entries = entries[size:] {
+			info := order.Uint64(entries[8:])
+			n := info >> 32
+			if n > 0 && n <= uint64(len(names)) && i.fillsSlot(uint32(info)) {
+				slots[order.Uint64(entries)] = names[n-1]
+			}
+		}
+	}
+	return slots
+}
+
+func (i *image) fillsSlot(kind uint32) bool {
+	switch i.elf.Machine {
+	case elf.EM_X86_64:
+		return elf.R_X86_64(kind) == elf.R_X86_64_JMP_SLOT || elf.R_X86_64(kind) == elf.R_X86_64_GLOB_DAT
+	case elf.EM_AARCH64:
+		return elf.R_AARCH64(kind) == elf.R_AARCH64_JUMP_SLOT || elf.R_AARCH64(kind) == elf.R_AARCH64_GLOB_DAT
+	}
+	return false
+}

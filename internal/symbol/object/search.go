@@ -1,0 +1,266 @@
+package object
+
+import (
+	"bytes"
+	"debug/elf"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"hash/crc32"
+	"io/fs"
+	"os"
+	"path/filepath"
+)
+
+// Search says where files and their debugging information are looked for. The zero value looks only at the paths
+// themselves.
+type Search struct {
+	// Root is where the paths start: /proc/PID/root for a process in a container, empty for this process's root.
+	Root string
+
+	// Debug are the directories of debugging information, below Root and this process's root: usually /usr/lib/debug.
+	Debug []string
+
+	// Cache is the directory in which perf keeps the files that recordings are of by their build IDs: usually ~/.debug.
+	Cache string
+}
+
+// DefaultSearch looks where distributions and perf put files.
+func DefaultSearch() Search {
+	s := Search{Debug: []string{"/usr/lib/debug"}}
+	if home, err := os.UserHomeDir(); err == nil {
+		s.Cache = filepath.Join(home, ".debug")
+	}
+	return s
+}
+
+// Open opens the ELF file at a path with the debugging information that belongs to it. With a build ID, in hexadecimal
+// digits, it is the file of that build: one that was replaced since is passed over for what Cache has. The error then
+// says what was found instead.
+func (s Search) Open(path, buildID string) (*File, error) {
+	f, err := s.openBuild(path, buildID)
+	if err != nil {
+		return nil, err
+	}
+	f.path = path
+	s.addDebug(f)
+	return f, nil
+}
+
+func (s Search) openBuild(path, buildID string) (*File, error) {
+	f, err := openFile(s.Root, path)
+	if err == nil && (buildID == "" || f.BuildID() == buildID) {
+		return f, nil
+	}
+	if err == nil {
+		err = fmt.Errorf("%s is of another build: its build ID is %s, not %s", filepath.Join(s.Root, path), orNone(f.BuildID()), buildID)
+		err = errors.Join(err, f.Close())
+	}
+	for _, c := range s.byBuildID(buildID, "elf", "") {
+		if kept, keptErr := c.open(buildID); keptErr == nil {
+			return kept, nil
+		}
+	}
+	// Debugging information has the symbols and lines of the file that it was split from, though not its code.
+	for _, c := range s.byBuildID(buildID, "debug", ".debug") {
+		if kept, keptErr := c.open(buildID); keptErr == nil {
+			return kept, nil
+		}
+	}
+	return nil, err
+}
+
+func orNone(id string) string {
+	if id == "" {
+		return "(none)"
+	}
+	return id
+}
+
+// candidate is a place where a file may be.
+type candidate struct {
+	root, path string
+}
+
+func (c candidate) open(buildID string) (*File, error) {
+	f, err := openFile(c.root, c.path)
+	if err != nil {
+		return nil, err
+	}
+	if id := f.BuildID(); id != buildID {
+		err := fmt.Errorf("%s is of another build: its build ID is %s, not %s", filepath.Join(c.root, c.path), orNone(id), buildID)
+		return nil, errors.Join(err, f.Close())
+	}
+	f.path = filepath.Join(c.root, c.path)
+	return f, nil
+}
+
+// byBuildID are the places of a build's file: in the cache, where it has a name in a directory of its own, and, if there is
+// an extension, in the directories of debugging information.
+func (s Search) byBuildID(id, name, extension string) []candidate {
+	if len(id) < 4 {
+		return nil
+	}
+	var places []candidate
+	if extension != "" {
+		for _, dir := range s.Debug {
+			for _, root := range s.roots() {
+				places = append(places, candidate{root, filepath.Join(dir, ".build-id", id[:2], id[2:]+extension)})
+			}
+		}
+	}
+	if s.Cache != "" {
+		places = append(places, candidate{"", filepath.Join(s.Cache, ".build-id", id[:2], id[2:], name)})
+	}
+	return places
+}
+
+func (s Search) roots() []string {
+	if s.Root == "" || s.Root == "/" {
+		return []string{""}
+	}
+	return []string{s.Root, ""}
+}
+
+// addDebug finds the files with the symbols and the lines that f itself does not have.
+func (s Search) addDebug(f *File) {
+	if !f.image.hasDWARF() {
+		f.debug, f.notFound = s.findDebug(f)
+	}
+	holder := f
+	if f.debug != nil {
+		holder = f.debug
+	}
+	f.sup = s.findSupplement(f, holder)
+}
+
+func (s Search) findDebug(f *File) (*File, error) {
+	var tried []error
+	if id := f.BuildID(); id != "" {
+		for _, c := range s.byBuildID(id, "debug", ".debug") {
+			d, err := c.open(id)
+			if err == nil {
+				return d, nil
+			}
+			tried = append(tried, err)
+		}
+	}
+	name, sum, ok := f.image.debugLink()
+	if !ok {
+		return nil, existing(tried)
+	}
+	for _, c := range s.byLink(f.path, name) {
+		d, err := c.openSum(f.BuildID(), sum)
+		if err == nil {
+			return d, nil
+		}
+		tried = append(tried, err)
+	}
+	if err := existing(tried); err != nil {
+		return nil, err
+	}
+	return nil, fmt.Errorf("%s names the debugging information %s, which is not installed", f.path, name)
+}
+
+// existing leaves out that files do not exist: they are not missing, only not there.
+func existing(errs []error) error {
+	var left []error
+	for _, err := range errs {
+		if !errors.Is(err, fs.ErrNotExist) {
+			left = append(left, err)
+		}
+	}
+	return errors.Join(left...)
+}
+
+// byLink are the places of a file that .gnu_debuglink names (gdb's documentation, "Debugging Information in Separate Files").
+func (s Search) byLink(path, name string) []candidate {
+	dir := filepath.Dir(path)
+	places := []candidate{{s.Root, filepath.Join(dir, name)}, {s.Root, filepath.Join(dir, ".debug", name)}}
+	for _, debug := range s.Debug {
+		for _, root := range s.roots() {
+			places = append(places, candidate{root, filepath.Join(debug, dir, name)})
+		}
+	}
+	return places
+}
+
+// openSum opens a file that must be of the build, or, where that is not known, have the checksum.
+func (c candidate) openSum(buildID string, sum uint32) (*File, error) {
+	f, err := openFile(c.root, c.path)
+	if err != nil {
+		return nil, err
+	}
+	f.path = filepath.Join(c.root, c.path)
+	if id := f.BuildID(); buildID != "" && id == buildID {
+		return f, nil
+	}
+	var found uint32
+	err = guard(func() error { found = crc32.ChecksumIEEE(f.image.data); return nil })
+	if err == nil && found != sum {
+		err = fmt.Errorf("%s has the checksum %08x, not %08x, which the program names", f.path, found, sum)
+	}
+	if err != nil {
+		return nil, errors.Join(err, f.Close())
+	}
+	return f, nil
+}
+
+// debugLink reads .gnu_debuglink: the name of a file, and the CRC-32 of its contents.
+func (i *image) debugLink() (name string, sum uint32, ok bool) {
+	_ = guard(func() error {
+		var rest []byte
+		if name, rest, ok = i.link(".gnu_debuglink"); !ok {
+			return nil
+		}
+		if at := (len(name) + 1 + 3) &^ 3; at+4 <= len(name)+1+len(rest) {
+			sum = i.elf.ByteOrder.Uint32(rest[at-len(name)-1:])
+			return nil
+		}
+		ok = false
+		return nil
+	})
+	return name, sum, ok && filepath.Base(name) == name
+}
+
+// link reads a section that starts with a file's name.
+func (i *image) link(section string) (name string, rest []byte, ok bool) {
+	s := i.section(section)
+	if s == nil || s.Type == elf.SHT_NOBITS {
+		return "", nil, false
+	}
+	data := i.slice(s.Offset, s.FileSize)
+	end := bytes.IndexByte(data, 0)
+	if end <= 0 {
+		return "", nil, false
+	}
+	return string(data[:end]), data[end+1:], true
+}
+
+// findSupplement finds the file that .gnu_debugaltlink of holder names: what dwz has put together of several ones.
+func (s Search) findSupplement(f, holder *File) *File {
+	var name, id string
+	_ = guard(func() error {
+		n, rest, ok := holder.image.link(".gnu_debugaltlink")
+		if ok {
+			name, id = n, hex.EncodeToString(rest)
+		}
+		return nil
+	})
+	if name == "" {
+		return nil
+	}
+	places := s.byBuildID(id, "debug", ".debug")
+	if !filepath.IsAbs(name) {
+		name = filepath.Join(filepath.Dir(holder.path), name)
+	}
+	for _, root := range s.roots() {
+		places = append(places, candidate{root, name})
+	}
+	for _, c := range places {
+		if found, err := c.open(id); err == nil {
+			return found
+		}
+	}
+	return nil
+}

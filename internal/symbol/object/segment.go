@@ -1,0 +1,80 @@
+package object
+
+import (
+	"debug/elf"
+	"fmt"
+)
+
+// Address returns the address of what stands at an offset in the file, and whether it is loaded at all: of a mapping
+// that a process has, an address is at its offset, less the mapping's start, plus the mapping's page offset. Of a
+// relocatable file the offset counts from its .text section, which is where the kernel puts a module's code.
+func (f *File) Address(offset uint64) (uint64, bool) {
+	if f.image.elf.Type == elf.ET_REL {
+		text := f.image.section(".text")
+		if text == nil || offset >= text.Size {
+			return 0, false
+		}
+		return text.Addr + offset, true
+	}
+	// A mapping is of whole pages, and reaches into what is not the segment's at both ends.
+	const page = 64 << 10
+	var near *elf.Prog
+	for _, p := range f.image.elf.Progs {
+		if p.Type != elf.PT_LOAD {
+			continue
+		}
+		if offset >= p.Off && offset-p.Off < p.Filesz {
+			return p.Vaddr + (offset - p.Off), true
+		}
+		if offset >= p.Off&^(page-1) && offset < p.Off+p.Filesz+page && (near == nil || p.Flags&elf.PF_X != 0) {
+			near = p
+		}
+	}
+	if near == nil {
+		return 0, false
+	}
+	return near.Vaddr + (offset - near.Off), true
+}
+
+// Code returns the bytes from start up to end, which lie in one segment.
+func (f *File) Code(start, end uint64) ([]byte, error) {
+	var code []byte
+	err := guard(func() error {
+		offset, ok := f.image.offset(start)
+		if !ok || end < start {
+			return fmt.Errorf("nothing is loaded at %#x", start)
+		}
+		found := f.image.slice(offset, end-start)
+		if uint64(len(found)) < end-start {
+			return fmt.Errorf("the file ends before %#x", end)
+		}
+		code = append(code, found...)
+		return nil
+	})
+	if err != nil {
+		return nil, fmt.Errorf("read the code from %#x to %#x of %s: %w", start, end, f.path, err)
+	}
+	return code, nil
+}
+
+// offset returns where in the file an address is.
+func (i *image) offset(addr uint64) (uint64, bool) {
+	if i.elf.Type == elf.ET_REL {
+		return addr, true
+	}
+	for _, p := range i.elf.Progs {
+		if p.Type == elf.PT_LOAD && addr >= p.Vaddr && addr-p.Vaddr < p.Filesz {
+			return p.Off + (addr - p.Vaddr), true
+		}
+	}
+	return 0, false
+}
+
+// at returns what the file has at an address.
+func (i *image) at(addr, size uint64) []byte {
+	offset, ok := i.offset(addr)
+	if !ok {
+		return nil
+	}
+	return i.slice(offset, size)
+}

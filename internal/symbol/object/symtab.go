@@ -1,0 +1,171 @@
+package object
+
+import (
+	"debug/elf"
+	"strings"
+
+	"github.com/bperf/bperf/internal/symbol"
+)
+
+// Symbols returns the file's symbols: those of .symtab, .dynsym, .gnu_debugdata and the debugging information, and
+// those of PLT entries, named function@plt. Of Go programs without any they are the functions that the runtime knows.
+func (f *File) Symbols() *symbol.Table {
+	f.symbolsOnce.Do(func() {
+		var all []symbol.Symbol
+		for _, i := range f.images() {
+			// A part that cannot be read leaves the others.
+			_ = guard(func() error { all = append(all, i.symbols(elf.SHT_SYMTAB, f.image)...); return nil })
+		}
+		_ = guard(func() error { all = append(all, f.image.symbols(elf.SHT_DYNSYM, f.image)...); return nil })
+		_ = guard(func() error { all = append(all, f.image.pltSymbols()...); return nil })
+		_ = guard(func() error {
+			mini, err := f.image.miniDebugInfo()
+			if mini != nil {
+				all = append(all, mini.symbols(elf.SHT_SYMTAB, f.image)...)
+			}
+			return err
+		})
+		if t := f.goTable(); t != nil && f.image.section(".symtab") == nil {
+			_ = guard(func() error { all = append(all, t.Symbols()...); return nil })
+		}
+		f.symbols = symbol.NewTable(all)
+	})
+	return f.symbols
+}
+
+// Symbol returns the symbol at an address, or nil. After the first call, it does not allocate.
+func (f *File) Symbol(addr uint64) *symbol.Symbol {
+	return f.Symbols().Find(addr)
+}
+
+// rawSymbol is an entry of a symbol table: Elf64_Sym, or Elf32_Sym made longer.
+type rawSymbol struct {
+	name        uint32
+	info, other byte
+	section     elf.SectionIndex
+	value, size uint64
+}
+
+// eachSymbol calls yield with each entry of the table of a kind, but for the first, which is none.
+func (i *image) eachSymbol(kind elf.SectionType, yield func(rawSymbol, string)) {
+	s := i.elf.SectionByType(kind)
+	if s == nil || uint64(s.Link) >= uint64(len(i.elf.Sections)) {
+		return
+	}
+	table, err := i.contents(s)
+	if err != nil {
+		return
+	}
+	packed, err := i.contents(i.elf.Sections[s.Link])
+	if err != nil {
+		return
+	}
+	names := string(packed) // one copy, which all names are parts of
+	size := elf.Sym64Size
+	if i.elf.Class == elf.ELFCLASS32 {
+		size = elf.Sym32Size
+	}
+	for n := size; n+size <= len(table); n += size {
+		r := i.decodeSymbol(table[n:])
+		name := names[min(uint64(r.name), uint64(len(names))):]
+		if end := strings.IndexByte(name, 0); end >= 0 {
+			name = name[:end]
+		}
+		yield(r, name)
+	}
+}
+
+func (i *image) decodeSymbol(b []byte) rawSymbol {
+	order := i.elf.ByteOrder
+	if i.elf.Class == elf.ELFCLASS32 {
+		return rawSymbol{
+			name: order.Uint32(b), value: uint64(order.Uint32(b[4:])), size: uint64(order.Uint32(b[8:])),
+			info: b[12], other: b[13], section: elf.SectionIndex(order.Uint16(b[14:])),
+		}
+	}
+	return rawSymbol{
+		name: order.Uint32(b), info: b[4], other: b[5], section: elf.SectionIndex(order.Uint16(b[6:])),
+		value: order.Uint64(b[8:]), size: order.Uint64(b[16:]),
+	}
+}
+
+// symbols returns the functions, objects and labels of a symbol table. The sections that symbols are in are those of
+// loaded, whose debugging information i may be: there they have no contents, but may have other offsets.
+func (i *image) symbols(kind elf.SectionType, loaded *image) []symbol.Symbol {
+	var symbols []symbol.Symbol
+	i.eachSymbol(kind, func(r rawSymbol, name string) {
+		if !i.wanted(r, name) {
+			return
+		}
+		value := r.value
+		if i.elf.Type == elf.ET_REL {
+			if int(r.section) >= len(i.elf.Sections) || i.elf.Sections[r.section].Flags&elf.SHF_ALLOC == 0 {
+				return
+			}
+			value += i.relocatableBase(r.section, loaded)
+		}
+		if i.elf.Machine == elf.EM_ARM && elf.ST_TYPE(r.info) == elf.STT_FUNC {
+			value &^= 1 // the bit that says that it is Thumb code
+		}
+		if value+r.size < value {
+			return
+		}
+		binding := symbol.Binding(elf.ST_BIND(r.info))
+		if elf.ST_BIND(r.info) == elf.STB_LOOS { // unique in the process, which is global
+			binding = symbol.Global
+		}
+		symbols = append(symbols, symbol.Symbol{Name: name, Start: value, End: value + r.size, Binding: binding})
+	})
+	return symbols
+}
+
+// relocatableBase is the address of a section: of the loaded file, which has one of the same name.
+func (i *image) relocatableBase(section elf.SectionIndex, loaded *image) uint64 {
+	s := i.elf.Sections[section]
+	if i != loaded {
+		if same := loaded.section(s.Name); same != nil {
+			return same.Addr
+		}
+	}
+	return s.Addr
+}
+
+// wanted tells symbols of code and data from those that only structure the file. What perf shows is the measure.
+func (i *image) wanted(r rawSymbol, name string) bool {
+	if name == "" || r.section == elf.SHN_UNDEF || r.section == elf.SHN_ABS || r.section == elf.SHN_COMMON {
+		return false
+	}
+	switch elf.ST_TYPE(r.info) {
+	case elf.STT_FUNC, elf.STT_GNU_IFUNC, elf.STT_OBJECT:
+		return true
+	case elf.STT_NOTYPE:
+		return i.isLabel(r, name)
+	}
+	return false
+}
+
+// isLabel says whether a symbol without a type names code or data, as assembler files have them.
+func (i *image) isLabel(r rawSymbol, name string) bool {
+	if v := elf.ST_VISIBILITY(r.other); v == elf.STV_HIDDEN || v == elf.STV_INTERNAL {
+		return false
+	}
+	if int(r.section) >= len(i.elf.Sections) {
+		return false
+	}
+	section := i.elf.Sections[r.section].Name
+	return (strings.Contains(section, ".text") || strings.Contains(section, ".data")) && !i.isMappingSymbol(name)
+}
+
+// isMappingSymbol tells the marks that ARM and RISC-V assemblers set between code and data.
+func (i *image) isMappingSymbol(name string) bool {
+	if len(name) < 2 || name[0] != '$' {
+		return false
+	}
+	switch i.elf.Machine {
+	case elf.EM_ARM, elf.EM_AARCH64:
+		return strings.IndexByte("adtx", name[1]) >= 0 && (len(name) == 2 || name[2] == '.')
+	case elf.EM_RISCV:
+		return name[1] == 'x' || name[1] == 'd'
+	}
+	return false
+}
