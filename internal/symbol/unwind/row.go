@@ -1,0 +1,237 @@
+package unwind
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+)
+
+// row tells how the frame of the caller is found from a place in the code: the canonical frame address and where registers were saved.
+type row struct {
+	cfa    rule // offset: register plus value; expression: an address
+	rules  []savedRule
+	ra     uint64 // column of the return address
+	signal bool   // this is where a signal handler returns to
+	end    bool   // the return address is undefined: there is no caller
+}
+
+// rule is how a value is found.
+type rule struct {
+	kind       kind
+	register   uint64
+	offset     int64
+	expression []byte
+}
+
+type savedRule struct {
+	register uint64
+	rule
+}
+
+type kind uint8
+
+const (
+	same            kind = iota // as it is
+	undefined                   // cannot be known
+	inRegister                  // is in another register; for the CFA: that register plus the offset
+	atOffset                    // was saved at CFA plus offset
+	isOffset                    // is CFA plus offset
+	atExpression                // was saved where the expression tells
+	isExpression                // is what the expression tells
+	maxExpression   = 4096
+	maxRemembered   = 64
+	maxInstructions = 100_000
+)
+
+// state is a row that is being made.
+type state struct {
+	cfa   rule
+	rules [registerCount]rule
+}
+
+// machine executes call frame instructions.
+type machine struct {
+	state
+	initial    state
+	remembered []state
+	common     *common
+	table      *table
+	location   uint64
+	target     uint64
+	done       bool
+}
+
+// row makes the row for an address that is in an entry.
+func (t *table) row(e *entry, address uint64) (*row, error) {
+	m := machine{common: e.common, table: t, location: e.start, target: address}
+	if err := m.run(e.common.instructions, e.common.position); err != nil {
+		return nil, err
+	}
+	m.initial, m.done = m.state, false
+	if err := m.run(t.section.Data[e.at:e.limit], t.section.Address+uint64(e.at)); err != nil {
+		return nil, err
+	}
+	r := &row{cfa: m.cfa, ra: e.common.ra, signal: e.common.signal}
+	for n, saved := range m.rules {
+		if saved.kind != same {
+			r.rules = append(r.rules, savedRule{uint64(n), saved})
+		}
+	}
+	r.end = e.common.ra < registerCount && m.rules[e.common.ra].kind == undefined
+	return r, nil
+}
+
+// run executes instructions up to the target. They are at a position, for pointers relative to themselves.
+func (m *machine) run(instructions []byte, position uint64) error {
+	c := cursor{data: instructions}
+	pointers := table{section: Section{Address: position, Data: instructions}, eh: m.table.eh}
+	for n := 0; c.more() && !m.done; n++ {
+		if n > maxInstructions {
+			return errors.New("it has too many instructions")
+		}
+		if err := m.step(&c, &pointers); err != nil {
+			return err
+		}
+		if c.bad {
+			return errors.New("an instruction ends too early")
+		}
+	}
+	return nil
+}
+
+// step executes one instruction: DW_CFA_* of DWARF 5, 7.24, and of GNU and Arm.
+func (m *machine) step(c *cursor, pointers *table) error {
+	op := c.u8()
+	low := uint64(op & 0x3f)
+	switch op >> 6 {
+	case 1: // advance_loc
+		m.advance(low)
+		return nil
+	case 2: // offset
+		m.save(low, rule{kind: atOffset, offset: int64(c.uleb()) * m.common.data})
+		return nil
+	case 3: // restore
+		m.restore(low)
+		return nil
+	}
+	switch op {
+	case 0x00: // nop
+	case 0x01: // set_loc
+		to, ok := pointers.pointer(c, m.common.encoding)
+		if !ok {
+			return errors.New("set_loc to an address that cannot be read")
+		}
+		m.move(to)
+	case 0x02:
+		m.advance(uint64(c.u8()))
+	case 0x03:
+		m.advance(uint64(c.u16()))
+	case 0x04:
+		m.advance(uint64(c.u32()))
+	case 0x05: // offset_extended
+		n := c.uleb()
+		m.save(n, rule{kind: atOffset, offset: int64(c.uleb()) * m.common.data})
+	case 0x06:
+		m.restore(c.uleb())
+	case 0x07:
+		m.save(c.uleb(), rule{kind: undefined})
+	case 0x08: // same_value
+		m.save(c.uleb(), rule{})
+	case 0x09: // register
+		n := c.uleb()
+		m.save(n, rule{kind: inRegister, register: c.uleb()})
+	case 0x0a: // remember_state
+		if len(m.remembered) >= maxRemembered {
+			return errors.New("too many states are remembered")
+		}
+		m.remembered = append(m.remembered, m.state)
+	case 0x0b: // restore_state
+		if len(m.remembered) == 0 {
+			return errors.New("a state is restored that was not remembered")
+		}
+		m.state = m.remembered[len(m.remembered)-1]
+		m.remembered = m.remembered[:len(m.remembered)-1]
+	case 0x10: // expression
+		n := c.uleb()
+		return m.saveExpression(n, atExpression, c)
+	case 0x11: // offset_extended_sf
+		n := c.uleb()
+		m.save(n, rule{kind: atOffset, offset: c.sleb() * m.common.data})
+	case 0x14: // val_offset
+		n := c.uleb()
+		m.save(n, rule{kind: isOffset, offset: int64(c.uleb()) * m.common.data})
+	case 0x15: // val_offset_sf
+		n := c.uleb()
+		m.save(n, rule{kind: isOffset, offset: c.sleb() * m.common.data})
+	case 0x16: // val_expression
+		n := c.uleb()
+		return m.saveExpression(n, isExpression, c)
+	case 0x2c, 0x2d: // AARCH64_negate_ra_state (_with_pc): whether a return address is signed is seen from itself
+	case 0x2e: // GNU_args_size
+		c.uleb()
+	case 0x2f: // GNU_negative_offset_extended
+		n := c.uleb()
+		m.save(n, rule{kind: atOffset, offset: -int64(c.uleb()) * m.common.data})
+	default:
+		return m.defineCFA(op, c)
+	}
+	return nil
+}
+
+func (m *machine) defineCFA(op uint8, c *cursor) error {
+	switch op {
+	case 0x0c: // def_cfa
+		n := c.uleb()
+		m.cfa = rule{kind: inRegister, register: n, offset: int64(c.uleb())}
+	case 0x0d: // def_cfa_register
+		m.cfa = rule{kind: inRegister, register: c.uleb(), offset: m.cfa.offset}
+	case 0x0e: // def_cfa_offset
+		m.cfa.offset = int64(c.uleb())
+	case 0x0f: // def_cfa_expression
+		expression, err := block(c)
+		m.cfa = rule{kind: isExpression, expression: expression}
+		return err
+	case 0x12: // def_cfa_sf
+		n := c.uleb()
+		m.cfa = rule{kind: inRegister, register: n, offset: c.sleb() * m.common.data}
+	case 0x13: // def_cfa_offset_sf
+		m.cfa.offset = c.sleb() * m.common.data
+	default:
+		return fmt.Errorf("unknown instruction %#x", op)
+	}
+	return nil
+}
+
+func block(c *cursor) ([]byte, error) {
+	n := c.uleb()
+	if n > maxExpression {
+		return nil, fmt.Errorf("an expression has %d bytes", n)
+	}
+	return slices.Clip(c.bytes(n)), nil
+}
+
+func (m *machine) saveExpression(register uint64, kind kind, c *cursor) error {
+	expression, err := block(c)
+	m.save(register, rule{kind: kind, expression: expression})
+	return err
+}
+
+func (m *machine) save(register uint64, r rule) {
+	if register < registerCount {
+		m.rules[register] = r
+	}
+}
+
+func (m *machine) restore(register uint64) {
+	if register < registerCount {
+		m.rules[register] = m.initial.rules[register]
+	}
+}
+
+func (m *machine) advance(n uint64) { m.move(m.location + n*m.common.code) }
+
+// move goes on to where the next instructions apply. What is beyond the target does not apply to it.
+func (m *machine) move(to uint64) {
+	m.location = to
+	m.done = to > m.target
+}

@@ -1,0 +1,286 @@
+package unwind
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"slices"
+	"sort"
+)
+
+// Section is the contents of a section, and the address that it has in its file.
+type Section struct {
+	Address uint64
+	Data    []byte
+}
+
+// Module is what the call frame information of a file tells (DWARF 5, 6.4; .eh_frame: Linux Standard Base, Core, 10.6). It does not change
+// once it is made, so goroutines may share it.
+type Module struct {
+	arch   Arch
+	tables []table
+}
+
+// table is a section with its entries.
+type table struct {
+	section Section
+	eh      bool
+	entries []entry
+}
+
+// entry is a frame description entry: a range of code, and instructions about it.
+type entry struct {
+	start, end uint64
+	common     *common
+	at, limit  uint32 // its instructions in the section
+}
+
+// common is a common information entry.
+type common struct {
+	code         uint64 // factor of advances
+	data         int64  // factor of offsets
+	ra           uint64 // column of the return address
+	encoding     uint8  // of pointers
+	lsda         uint8
+	augmented    bool // entries have a length of augmentation data
+	signal       bool // frames of signal handlers return to it
+	instructions []byte
+	position     uint64 // address of instructions, for pointers relative to themselves
+}
+
+// NewModule reads the tables of a file: .eh_frame and .debug_frame, either of which may be empty. They are kept. Entries that cannot be
+// read are left out; the error tells of the first of them, and the module can be used all the same.
+func NewModule(arch Arch, ehFrame, debugFrame Section) (*Module, error) {
+	m := &Module{arch: arch}
+	var errs []error
+	for _, t := range []table{{section: ehFrame, eh: true}, {section: debugFrame}} {
+		if len(t.section.Data) == 0 {
+			continue
+		}
+		errs = append(errs, t.scan())
+		m.tables = append(m.tables, t)
+	}
+	return m, errors.Join(errs...)
+}
+
+func (t *table) name() string {
+	if t.eh {
+		return ".eh_frame"
+	}
+	return ".debug_frame"
+}
+
+// scan finds all entries.
+func (t *table) scan() error {
+	if int64(len(t.section.Data)) > 1<<32-1 {
+		return fmt.Errorf("%s has %d bytes, more than 4 GiB", t.name(), len(t.section.Data))
+	}
+	var first error
+	commons := make(map[uint64]*common)
+	c := cursor{data: t.section.Data}
+	for c.more() {
+		at := c.off
+		length, wide := uint64(c.u32()), false
+		if length == 0 && t.eh {
+			continue // a terminator; more can follow where sections were joined
+		}
+		if length == 0xffffffff {
+			length, wide = c.u64(), true
+		}
+		body := cursor{data: c.data[:min(uint64(len(c.data)), uint64(c.off)+min(length, uint64(len(c.data))))], off: c.off}
+		if c.bytes(length); c.bad {
+			return cmp.Or(first, fmt.Errorf("%s: the entry at byte %#x is longer than the section", t.name(), at))
+		}
+		e, err := t.entry(&body, wide, commons)
+		if err != nil && first == nil {
+			first = fmt.Errorf("%s: the entry at byte %#x: %w", t.name(), at, err)
+		}
+		if err == nil && e.end > e.start {
+			t.entries = append(t.entries, e)
+		}
+	}
+	slices.SortStableFunc(t.entries, func(a, b entry) int { return cmp.Compare(a.start, b.start) })
+	return first
+}
+
+// pointerToCommon reads what tells apart the two kinds of entries: where the common entry is; own is true for a common entry itself.
+func (t *table) pointerToCommon(body *cursor, wide bool) (offset uint64, own bool) {
+	at := uint64(body.off)
+	id := uint64(0)
+	if wide {
+		id = body.u64()
+	} else {
+		id = uint64(body.u32())
+	}
+	if t.eh {
+		return at - id, id == 0
+	}
+	return id, wide && id == ^uint64(0) || !wide && id == 0xffffffff
+}
+
+// entry reads an entry; its range is empty if it is a common one.
+func (t *table) entry(body *cursor, wide bool, commons map[uint64]*common) (entry, error) {
+	offset, own := t.pointerToCommon(body, wide)
+	if own {
+		return entry{}, nil // read when it is needed
+	}
+	shared, known := commons[offset]
+	if !known {
+		var err error
+		shared, err = t.common(offset)
+		commons[offset] = shared // nil where it cannot be read
+		if err != nil {
+			return entry{}, err
+		}
+	}
+	if shared == nil {
+		return entry{}, errors.New("its common information cannot be read")
+	}
+	start, ok := t.pointer(body, shared.encoding)
+	length, ok2 := t.pointer(body, shared.encoding&0x0f) // of the same size, but an absolute number
+	if !ok || !ok2 || body.bad {
+		return entry{}, fmt.Errorf("addresses in encoding %#x cannot be read", shared.encoding)
+	}
+	if shared.augmented {
+		body.bytes(body.uleb())
+	}
+	if body.bad {
+		return entry{}, errors.New("it ends too early")
+	}
+	end := start + length
+	if end < start {
+		return entry{}, fmt.Errorf("%#x bytes at %#x end beyond the last address", length, start)
+	}
+	return entry{start, end, shared, uint32(body.off), uint32(len(body.data))}, nil
+}
+
+// common reads the common information entry at an offset.
+func (t *table) common(offset uint64) (*common, error) {
+	if offset >= uint64(len(t.section.Data)) {
+		return nil, fmt.Errorf("its common information is at %#x, beyond the section", offset)
+	}
+	c := cursor{data: t.section.Data, off: int(offset)}
+	length, wide := uint64(c.u32()), false
+	if length == 0xffffffff {
+		length, wide = c.u64(), true
+	}
+	if c.bad || length > uint64(len(c.data)-c.off) {
+		return nil, fmt.Errorf("its common information at %#x is longer than the section", offset)
+	}
+	c.data = c.data[:c.off+int(length)]
+	if _, own := t.pointerToCommon(&c, wide); !own {
+		return nil, fmt.Errorf("there is no common information at %#x", offset)
+	}
+	version := c.u8()
+	if version != 1 && version != 3 && version != 4 {
+		return nil, fmt.Errorf("common information at %#x has the unknown version %d", offset, version)
+	}
+	augmentation := c.text()
+	if version == 4 && (c.u8() != 8 || c.u8() != 0) {
+		return nil, fmt.Errorf("common information at %#x is for addresses of another size than 8 bytes, or with segments", offset)
+	}
+	info := &common{code: c.uleb(), data: c.sleb()}
+	if version == 1 {
+		info.ra = uint64(c.u8())
+	} else {
+		info.ra = c.uleb()
+	}
+	if err := t.augment(info, &c, augmentation); err != nil {
+		return nil, fmt.Errorf("common information at %#x: %w", offset, err)
+	}
+	if c.bad {
+		return nil, fmt.Errorf("common information at %#x ends too early", offset)
+	}
+	info.instructions, info.position = c.data[c.off:], t.section.Address+uint64(c.off)
+	return info, nil
+}
+
+// augment reads what an augmentation string promises (Linux Standard Base, Core, 10.6.1.1.1).
+func (t *table) augment(info *common, c *cursor, augmentation string) error {
+	if augmentation == "" {
+		return nil
+	}
+	if augmentation[0] != 'z' {
+		return fmt.Errorf("unknown augmentation %.20q", augmentation)
+	}
+	info.augmented = true
+	end := c.uleb()
+	if end > uint64(len(c.data)-c.off) {
+		return errors.New("augmentation data end beyond it")
+	}
+	after := c.off + int(end)
+	for _, letter := range augmentation[1:] {
+		switch letter {
+		case 'L':
+			info.lsda = c.u8()
+		case 'R':
+			info.encoding = c.u8()
+		case 'P':
+			t.pointer(c, c.u8())
+		case 'S':
+			info.signal = true
+		case 'B', 'G': // return addresses are signed with key B; memory is tagged (arm64)
+		default: // the rest is only for those who know it
+			c.off = after
+			return nil
+		}
+	}
+	if c.off > after {
+		return errors.New("augmentation data are longer than they say")
+	}
+	c.off = after
+	return nil
+}
+
+// Encodings of pointers (Linux Standard Base, Core, 10.5.1): a format, and what it is relative to.
+const (
+	pointerOmit     = 0xff
+	pointerRelative = 0x10 // to where it stands
+	pointerIndirect = 0x80
+)
+
+// pointer reads an encoded pointer. Those relative to other things than themselves are not used for code.
+func (t *table) pointer(c *cursor, encoding uint8) (v uint64, ok bool) {
+	if encoding == pointerOmit {
+		return 0, true
+	}
+	position := t.section.Address + uint64(c.off)
+	switch encoding & 0x0f {
+	case 0x00, 0x04, 0x0c: // an address, or a number of 8 bytes
+		v = c.u64()
+	case 0x01:
+		v = c.uleb()
+	case 0x02:
+		v = uint64(c.u16())
+	case 0x03:
+		v = uint64(c.u32())
+	case 0x09:
+		v = uint64(c.sleb())
+	case 0x0a:
+		v = uint64(int64(int16(c.u16())))
+	case 0x0b:
+		v = uint64(int64(int32(c.u32())))
+	default:
+		return 0, false
+	}
+	switch encoding & 0x70 {
+	case 0:
+	case pointerRelative:
+		v += position
+	default:
+		return v, false
+	}
+	return v, encoding&pointerIndirect == 0
+}
+
+// find finds the entry for an address of the file.
+func (m *Module) find(address uint64) (*table, *entry) {
+	for i := range m.tables {
+		t := &m.tables[i]
+		n := sort.Search(len(t.entries), func(n int) bool { return t.entries[n].start > address })
+		if n > 0 && address < t.entries[n-1].end {
+			return t, &t.entries[n-1]
+		}
+	}
+	return nil, nil
+}
