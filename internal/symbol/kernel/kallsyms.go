@@ -1,5 +1,4 @@
-// Package kernel names addresses of the kernel: its own functions and those of modules from kallsyms, and code that comes and goes, such
-// as BPF programs, from PERF_RECORD_KSYMBOL.
+// Package kernel names addresses of the kernel and of its modules by kallsyms. What comes and goes there is in package timeline.
 package kernel
 
 import (
@@ -97,7 +96,7 @@ const lastPage = 4096
 
 // Parse reads kallsyms, of this machine or a copy of another's. Like perf it leaves data out that is read only, mapping symbols of Arm, and
 // of symbols at one address all but the last. Code that comes and goes, BPF's and that of ftrace, is left out as well: what there is at the
-// time of reading says nothing of another time (see Timeline). It fails with ErrHidden if the kernel shows no addresses.
+// time of reading says nothing of another time (see package timeline). It fails with ErrHidden if the kernel shows no addresses.
 func Parse(text string) (*Kallsyms, error) {
 	all := make([]Symbol, 0, len(text)/44+1)
 	hidden := true

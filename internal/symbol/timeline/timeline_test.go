@@ -1,4 +1,4 @@
-package kernel
+package timeline
 
 import (
 	"fmt"
@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-func register(time, address uint64, size uint32, name string) Event {
+func register(time, address uint64, size uint64, name string) Event {
 	return Event{Time: time, What: Register, Address: address, Size: size, Type: typeBPF, Name: name}
 }
 
@@ -69,7 +69,7 @@ func TestTimeline(t *testing.T) {
 // TestPrograms has programs whose functions are known, and others of which only the tag is.
 func TestPrograms(t *testing.T) {
 	load := func(time uint64, id uint32, prefix string, functions ...uint64) Event {
-		return Event{Time: time, What: Load, Program: id, Prefix: prefix, Functions: functions}
+		return Event{Time: time, What: Load, ID: id, Prefix: prefix, Functions: functions}
 	}
 	timeline := new(Timeline).With([]Event{
 		register(1, 0x1000, 0x10, "bpf_prog_aa_main"), register(1, 0x1100, 0x10, "bpf_prog_bb_sub"), load(1, 7, "bpf_prog_aa", 0x1000, 0x1100),
@@ -79,7 +79,7 @@ func TestPrograms(t *testing.T) {
 	})
 	var got []string
 	for _, r := range timeline.Regions() {
-		got = append(got, fmt.Sprintf("%x %d %s %d", r.Start, r.From, r.Name, r.Program))
+		got = append(got, fmt.Sprintf("%x %d %s %d", r.Start, r.From, r.Name, r.ID))
 	}
 	want := "1000 1 bpf_prog_aa_main 7, 1000 4 bpf_prog_cc_other 10, 1100 1 bpf_prog_bb_sub 7, " +
 		"2000 2 bpf_prog_aa_main 8, 2100 2 bpf_prog_aa_main 9, 3000 5 bpf_trampoline_1 0"
@@ -115,8 +115,8 @@ func FuzzTimeline(f *testing.F) {
 	f.Fuzz(func(t *testing.T, data []byte, time, addr byte) {
 		var events []Event
 		for ; len(data) >= 4; data = data[4:] {
-			events = append(events, Event{What: What(data[0] % 3), Time: uint64(data[1]), Address: uint64(data[2]), Size: uint32(data[3]),
-				Type: typeBPF, Name: fmt.Sprint(data[0]), Program: uint32(data[2]), Prefix: "1"})
+			events = append(events, Event{What: What(data[0] % 3), Time: uint64(data[1]), Address: uint64(data[2]), Size: uint64(data[3]),
+				Type: typeBPF, Name: fmt.Sprint(data[0]), ID: uint32(data[2]), Prefix: "1"})
 		}
 		r := new(Timeline).With(events).Find(uint64(time), uint64(addr))
 		if r != nil && (uint64(addr) < r.Start || uint64(addr) >= r.End || uint64(time) < r.From || uint64(time) >= r.To) {

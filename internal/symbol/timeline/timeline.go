@@ -1,4 +1,6 @@
-package kernel
+// Package timeline names code that comes and goes by its address and the time: BPF programs and trampolines in the kernel, and what JIT
+// compilers make.
+package timeline
 
 import (
 	"cmp"
@@ -8,29 +10,30 @@ import (
 	"strings"
 )
 
-// Region is code of the kernel that had a name for a time: a BPF program, a trampoline, instructions that were put elsewhere.
+// Region is code that had a name for a time.
 type Region struct {
 	Name       string
 	Start, End uint64
 	From, To   uint64 // times of the recording's clock, in ns; To is the largest number as long as the region is there
-	Type       uint16 // PERF_RECORD_KSYMBOL_TYPE_* of include/uapi/linux/perf_event.h: 1 BPF, 2 code out of line
-	Program    uint32 // ID of the BPF program; 0 if it is none, or not known
+	Type       uint16 // in the kernel PERF_RECORD_KSYMBOL_TYPE_* of include/uapi/linux/perf_event.h: 1 BPF, 2 code out of line
+	ID         uint32 // of the BPF program, 0 if it is none or not known; elsewhere what the event has
 }
 
-// Event is a PERF_RECORD_KSYMBOL or PERF_RECORD_BPF_EVENT.
+// Event is a PERF_RECORD_KSYMBOL or PERF_RECORD_BPF_EVENT, or what a JIT compiler did.
 type Event struct {
 	Time uint64
 	What What
 
-	// Of a KSYMBOL.
+	// Of code.
 	Address uint64
-	Size    uint32
+	Size    uint64
 	Type    uint16
 	Name    string
 
-	// Of a BPF_EVENT: the program, the beginning of the name of its first function (bpf_prog_<tag>), and the addresses of its functions,
-	// as far as they are known (from bpf_prog_info).
-	Program   uint32
+	ID uint32 // of code, or of the BPF program
+
+	// Of a BPF_EVENT: the beginning of the name of the program's first function (bpf_prog_<tag>), and the addresses of its functions, as
+	// far as they are known (from bpf_prog_info).
 	Prefix    string
 	Functions []uint64
 }
@@ -39,8 +42,8 @@ type Event struct {
 type What uint8
 
 const (
-	Register   What = iota // KSYMBOL
-	Unregister             // KSYMBOL with PERF_RECORD_KSYMBOL_FLAGS_UNREGISTER
+	Register   What = iota // KSYMBOL, or code is there
+	Unregister             // KSYMBOL with PERF_RECORD_KSYMBOL_FLAGS_UNREGISTER, or code is no longer there
 	Load                   // BPF_EVENT of type PERF_BPF_EVENT_PROG_LOAD
 )
 
@@ -51,6 +54,7 @@ type Timeline struct {
 	starts  []uint64 // each address at which regions start, once
 	first   []int32  // of each of these, the index of its first region; one more at the end
 	regions []Region // by start, and then by time
+	longest uint64   // size of a region
 }
 
 // With returns a Timeline that has more events. Those of the same time are taken in the order in which they come here.
@@ -67,6 +71,7 @@ func (t *Timeline) With(events []Event) *Timeline {
 		if i == 0 || n.regions[i].Start != n.regions[i-1].Start {
 			n.starts, n.first = append(n.starts, n.regions[i].Start), append(n.first, int32(i))
 		}
+		n.longest = max(n.longest, n.regions[i].End-n.regions[i].Start)
 	}
 	n.first = append(n.first, int32(len(n.regions)))
 	return n
@@ -92,7 +97,7 @@ func (t *Timeline) Find(time, addr uint64) *Region {
 		}
 	}
 	for i := lo - 1; i >= max(0, lo-maxSteps); i-- {
-		if addr-t.starts[i] > math.MaxUint32 { // no region is as large
+		if addr-t.starts[i] >= t.longest {
 			return nil
 		}
 		r := t.at(i, time)
@@ -145,12 +150,13 @@ func (b *builder) add(e *Event) {
 
 func (b *builder) register(e *Event) {
 	if n, there := b.live[e.Address]; there {
-		if r := &b.regions[n]; r.Name == e.Name && r.End-r.Start == uint64(e.Size) { // told twice: while the recording began, and by the kernel
+		r := &b.regions[n]
+		if e.ID == 0 && r.Name == e.Name && r.End-r.Start == e.Size { // told twice: while the recording began, and by the kernel
 			return
 		}
 		b.end(e.Address, e.Time)
 	}
-	end := e.Address + uint64(e.Size)
+	end := e.Address + e.Size
 	if end < e.Address || e.Size == 0 {
 		return
 	}
@@ -163,7 +169,7 @@ func (b *builder) register(e *Event) {
 		b.news = append(b.news, len(b.regions))
 		b.news = b.news[max(0, len(b.news)-maxNews):]
 	}
-	b.regions = append(b.regions, Region{Name: e.Name, Start: e.Address, End: end, From: e.Time, To: math.MaxUint64, Type: e.Type})
+	b.regions = append(b.regions, Region{Name: e.Name, Start: e.Address, End: end, From: e.Time, To: math.MaxUint64, Type: e.Type, ID: e.ID})
 }
 
 // maxNews is how many functions wait for their program to be told: more than the 256 that one can have, for a few that load at a time.
@@ -215,7 +221,7 @@ func (b *builder) load(e *Event) {
 		if !mine(n) {
 			return false
 		}
-		b.regions[n].Program = e.Program
+		b.regions[n].ID = e.ID
 		return true
 	})
 }
