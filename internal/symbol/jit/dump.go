@@ -1,0 +1,249 @@
+package jit
+
+import (
+	"bytes"
+	"debug/elf"
+	"encoding/binary"
+	"fmt"
+	"sort"
+
+	"github.com/bperf/bperf/internal/symbol/timeline"
+)
+
+// Dump is a jit-PID.dump.
+type Dump struct {
+	PID     uint32
+	Machine elf.Machine
+	Created uint64 // of the dump's clock
+	Codes   []Code
+
+	// ArchTimestamps says that times are of a counter of the processor (TSC), not of CLOCK_MONOTONIC.
+	ArchTimestamps bool
+
+	timeline *timeline.Timeline
+}
+
+// Code is a piece of code that was loaded.
+type Code struct {
+	Name    string
+	PID     uint32
+	TID     uint32 // thread that made it
+	Index   uint64 // that the compiler gave it
+	Address uint64 // where it was loaded at first
+	Bytes   []byte
+	Lines   []Line // by address
+}
+
+// Line is a line of source code whose code begins at an address, which is where it was at first.
+type Line struct {
+	Address       uint64
+	File          string
+	Number        uint32
+	Discriminator uint32
+}
+
+// Kinds of records.
+const (
+	codeLoad      = 0
+	codeMove      = 1
+	codeDebugInfo = 2
+	codeClose     = 3
+	codeUnwinding = 4
+
+	headerSize = 40
+	prefixSize = 16 // of a record: kind, size and time
+)
+
+// magic is "JiTD" in the byte order of the file.
+const magic = 0x4A695444
+
+// ParseDump reads a jit-PID.dump, the code of which becomes part of the result. If there is an error, it tells the offset in the file, and
+// what comes before it is returned, if it is not the header: files of processes that still run, or were killed, end anywhere.
+func ParseDump(data []byte) (*Dump, error) {
+	var order binary.ByteOrder = binary.LittleEndian
+	if len(data) < headerSize {
+		return nil, fmt.Errorf("jitdump: it has %d bytes, less than its header of %d", len(data), headerSize)
+	}
+	if order.Uint32(data) != magic {
+		order = binary.BigEndian
+	}
+	if order.Uint32(data) != magic {
+		return nil, fmt.Errorf("jitdump: it begins with %q, not with the magic number JiTD", data[:4])
+	}
+	if version := order.Uint32(data[4:]); version != 1 {
+		return nil, fmt.Errorf("jitdump: its version is %d, not 1", version)
+	}
+	size := order.Uint32(data[8:])
+	if size < headerSize || int64(size) > int64(len(data)) {
+		return nil, fmt.Errorf("jitdump: its header has %d bytes, and the file %d", size, len(data))
+	}
+	p := parser{order: order, at: make(map[uint64]int), d: &Dump{
+		Machine: elf.Machine(order.Uint32(data[12:])), PID: order.Uint32(data[20:]),
+		Created: order.Uint64(data[24:]), ArchTimestamps: order.Uint64(data[32:])&1 == 1,
+	}}
+	err := p.records(data, int(size))
+	p.d.timeline = new(timeline.Timeline).With(p.events)
+	return p.d, err
+}
+
+type parser struct {
+	order  binary.ByteOrder
+	d      *Dump
+	events []timeline.Event
+	at     map[uint64]int    // code that is at an address, by its number
+	lines  map[uint64][]Line // of code that will be loaded at an address
+}
+
+func (p *parser) records(data []byte, offset int) error {
+	for offset < len(data) {
+		fault := func(format string, args ...any) error {
+			return fmt.Errorf("jitdump: the record at byte %d: %w", offset, fmt.Errorf(format, args...))
+		}
+		rest := data[offset:]
+		if len(rest) < prefixSize {
+			return fault("%d bytes are left, too few for a record", len(rest))
+		}
+		kind, size, at := p.order.Uint32(rest), p.order.Uint32(rest[4:]), p.order.Uint64(rest[8:])
+		if size < prefixSize || int64(size) > int64(len(rest)) {
+			return fault("it has %d bytes, of which there are %d", size, len(rest))
+		}
+		r := reader{rest[prefixSize:size], p.order, false}
+		switch kind {
+		case codeLoad:
+			p.load(&r, at)
+		case codeMove:
+			p.move(&r, at)
+		case codeDebugInfo:
+			p.debugInfo(&r)
+		case codeClose:
+			return nil
+		}
+		if r.short {
+			return fault("its %d bytes are too few for its kind (%d)", size, kind)
+		}
+		offset += int(size)
+	}
+	return nil
+}
+
+// load reads struct jr_code_load.
+func (p *parser) load(r *reader, at uint64) {
+	c := Code{PID: r.u32(), TID: r.u32()}
+	r.u64() // where it will run: the same
+	c.Address = r.u64()
+	size := r.u64()
+	c.Index, c.Name, c.Bytes = r.u64(), r.text(), r.bytes(size)
+	if r.short {
+		return
+	}
+	c.Lines = p.lines[c.Address]
+	delete(p.lines, c.Address)
+	p.put(c.Address, size, at, c.Name, len(p.d.Codes))
+	p.d.Codes = append(p.d.Codes, c)
+}
+
+func (p *parser) put(address, size, at uint64, name string, n int) {
+	p.at[address] = n
+	p.events = append(p.events, timeline.Event{What: timeline.Register, Time: at, Address: address, Size: size, Name: name, ID: uint32(n)})
+}
+
+// move reads struct jr_code_move.
+func (p *parser) move(r *reader, at uint64) {
+	r.bytes(16) // PID, TID, and where it will run
+	from, to, size := r.u64(), r.u64(), r.u64()
+	n, known := p.at[from]
+	if r.u64(); r.short || !known {
+		return
+	}
+	delete(p.at, from)
+	p.events = append(p.events, timeline.Event{What: timeline.Unregister, Time: at, Address: from})
+	p.put(to, size, at, p.d.Codes[n].Name, n)
+}
+
+// debugInfo reads struct jr_code_debug_info, which comes before the code that it is about.
+func (p *parser) debugInfo(r *reader) {
+	const smallest = 17 // address, line, discriminator, and a string of which there is only the end
+	address, n := r.u64(), r.u64()
+	if n > uint64(len(r.data)/smallest)+1 {
+		r.short = true
+		return
+	}
+	lines := make([]Line, 0, n)
+	for range n {
+		l := Line{Address: r.u64(), Number: r.u32(), Discriminator: r.u32(), File: r.text()}
+		if l.File == "\xff" && len(lines) > 0 { // the file of the line before
+			l.File = lines[len(lines)-1].File
+		}
+		lines = append(lines, l)
+	}
+	if r.short {
+		return
+	}
+	sort.SliceStable(lines, func(i, j int) bool { return lines[i].Address < lines[j].Address })
+	if p.lines == nil {
+		p.lines = make(map[uint64][]Line)
+	}
+	p.lines[address] = lines
+}
+
+// Find returns the code that was at an address at a time of the dump's clock, and the offset in it; nil if there was none. A time that is
+// not of that clock cannot be compared: the largest number then gives what was there at the end.
+func (d *Dump) Find(time, address uint64) (c *Code, offset uint64) {
+	r := d.timeline.Find(time, address)
+	if r == nil {
+		return nil, 0
+	}
+	return &d.Codes[r.ID], address - r.Start
+}
+
+// Line is the line of source code that an offset in the code belongs to; nil if it is not known.
+func (c *Code) Line(offset uint64) *Line {
+	address := c.Address + offset
+	n := sort.Search(len(c.Lines), func(n int) bool { return c.Lines[n].Address > address })
+	if n == 0 {
+		return nil
+	}
+	return &c.Lines[n-1]
+}
+
+// reader reads a record; what is not there is 0, and short.
+type reader struct {
+	data  []byte
+	order binary.ByteOrder
+	short bool
+}
+
+func (r *reader) bytes(n uint64) []byte {
+	if n > uint64(len(r.data)) {
+		r.data, r.short = nil, true
+		return nil
+	}
+	b := r.data[:n:n]
+	r.data = r.data[n:]
+	return b
+}
+
+func (r *reader) u32() uint32 {
+	if b := r.bytes(4); b != nil {
+		return r.order.Uint32(b)
+	}
+	return 0
+}
+
+func (r *reader) u64() uint64 {
+	if b := r.bytes(8); b != nil {
+		return r.order.Uint64(b)
+	}
+	return 0
+}
+
+// text is a string that ends with a 0.
+func (r *reader) text() string {
+	s, _, found := bytes.Cut(r.data, []byte{0})
+	if !found {
+		r.data, r.short = nil, true
+		return ""
+	}
+	r.data = r.data[len(s)+1:]
+	return string(s)
+}
