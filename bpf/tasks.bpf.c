@@ -1,0 +1,194 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+/*
+ * What each process, or each cgroup, takes of the CPUs: at each switch, what the perf events of the CPU and the clock have
+ * grown by since the last one is added to the sums of who leaves the CPU.
+ *
+ * Needs Linux 5.10: BPF_PROG_TEST_RUN of raw tracepoints on a given CPU, BPF_F_PRESERVE_ELEMS.
+ */
+#include "kernel.h"
+
+#define MAX_EVENTS 16
+
+const volatile __u32 nr_cpus = 1;
+const volatile __u32 nr_events = 0;
+/* Events that the kernel counts after the tracepoint, one bit each: the switch itself is still that of who leaves. */
+const volatile __u64 switch_events = 0;
+const volatile bool by_cgroup = false;
+
+/* Several per CPU: event * nr_cpus + CPU. */
+struct {
+	__uint(type, BPF_MAP_TYPE_PERF_EVENT_ARRAY);
+	__type(key, __u32);
+	__type(value, __u32);
+} events SEC(".maps");
+
+struct sum {
+	__u64 time; /* ns */
+	__u64 switches;
+	__u8 comm[16];
+	struct bpf_perf_event_value events[MAX_EVENTS];
+};
+
+/* By process ID, or by the ID of a cgroup. */
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, 16384);
+	__type(key, __u64);
+	__type(value, struct sum);
+} sums SEC(".maps");
+
+struct cpu {
+	__u64 time; /* of the last readings; 0 before the first */
+	__u64 seen; /* events that were read then, one bit each */
+	struct bpf_perf_event_value events[MAX_EVENTS];
+	__u64 lost_time; /* of those for which the sums have no room */
+	__u64 lost_switches;
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, struct cpu);
+} cpus SEC(".maps");
+
+/* The PID namespace of the process that reads the sums. */
+struct {
+	__u64 address;
+	__u32 level;
+} reader;
+
+#pragma clang attribute push(__attribute__((preserve_access_index)), apply_to = record)
+
+struct task_struct___leader {
+	struct task_struct___leader *group_leader;
+	struct pid *thread_pid;
+};
+
+struct upid___ns {
+	int nr;
+	void *ns;
+};
+
+#pragma clang attribute pop
+
+/* Processes of other PID namespaces, whose IDs the reader does not know. */
+#define ELSEWHERE (1ULL << 32)
+
+/* Where the number of a PID in the reader's namespace is. */
+static __always_inline __u64 number_of(__u64 pid)
+{
+	return pid + bpf_core_field_offset(struct pid, numbers) + reader.level * bpf_core_type_size(struct upid);
+}
+
+static __always_inline __u64 process(void)
+{
+	struct task_struct___leader *task = (void *)bpf_get_current_task();
+	struct pid *pid = BPF_CORE_READ(task, group_leader, thread_pid);
+	__u64 number, ns = 0;
+	__u32 nr = 0;
+
+	if (!pid || BPF_CORE_READ(pid, level) < reader.level)
+		return ELSEWHERE;
+	number = number_of((__u64)pid);
+	bpf_probe_read_kernel(&ns, sizeof(ns), (void *)(number + bpf_core_field_offset(struct upid___ns, ns)));
+	if (ns != reader.address)
+		return ELSEWHERE;
+	bpf_probe_read_kernel(&nr, sizeof(nr), (void *)(number + bpf_core_field_offset(struct upid, nr)));
+	return nr;
+}
+
+static const struct sum none;
+
+static __always_inline struct sum *sum_of(__u64 key)
+{
+	struct sum *sum = bpf_map_lookup_elem(&sums, &key);
+
+	if (sum)
+		return sum;
+	bpf_map_update_elem(&sums, &key, &none, BPF_NOEXIST);
+	sum = bpf_map_lookup_elem(&sums, &key);
+	if (sum && !by_cgroup)
+		bpf_get_current_comm(sum->comm, sizeof(sum->comm));
+	return sum;
+}
+
+static __always_inline void add(struct bpf_perf_event_value *sum, struct bpf_perf_event_value *now, struct bpf_perf_event_value *before)
+{
+	__sync_fetch_and_add(&sum->counter, now->counter - before->counter);
+	__sync_fetch_and_add(&sum->enabled, now->enabled - before->enabled);
+	__sync_fetch_and_add(&sum->running, now->running - before->running);
+}
+
+/*
+ * Runs with interrupts disabled, or where there can be no switch: sync comes by an interrupt, or on its own CPU with
+ * preemption disabled.
+ */
+static __always_inline int account(bool switches)
+{
+	__u64 id = bpf_get_current_pid_tgid(), now = bpf_ktime_get_ns(), passed, seen = 0;
+	struct bpf_perf_event_value v;
+	struct sum *sum = NULL;
+	struct cpu *cpu;
+	__u32 zero = 0, i;
+
+	cpu = bpf_map_lookup_elem(&cpus, &zero);
+	if (!cpu)
+		return 0;
+	passed = now - cpu->time;
+	if (cpu->time && id) { /* it is not idle */
+		sum = sum_of(by_cgroup ? bpf_get_current_cgroup_id() : process());
+		if (sum) {
+			__sync_fetch_and_add(&sum->time, passed);
+			__sync_fetch_and_add(&sum->switches, switches);
+			if (!by_cgroup && (__u32)id == id >> 32) /* it may have executed something else */
+				bpf_get_current_comm(sum->comm, sizeof(sum->comm));
+		} else {
+			cpu->lost_time += passed;
+			cpu->lost_switches += switches;
+		}
+	}
+	cpu->time = now;
+	for (i = 0; i < MAX_EVENTS && i < nr_events; i++) {
+		__u64 bit = 1ULL << i;
+
+		if (bpf_perf_event_read_value(&events, (__u64)i * nr_cpus + bpf_get_smp_processor_id(), &v, sizeof(v)))
+			continue;
+		if (switches && switch_events & bit)
+			v.counter++;
+		if (sum && cpu->seen & bit)
+			add(&sum->events[i], &v, &cpu->events[i]);
+		cpu->events[i] = v;
+		seen |= bit;
+	}
+	cpu->seen = seen;
+	return 0;
+}
+
+SEC("raw_tp/sched_switch")
+int on_switch(void *ctx)
+{
+	return account(true);
+}
+
+/* Brings the sums up to date: whoever runs on the CPU goes on. */
+SEC("raw_tp")
+int bring(void *ctx)
+{
+	return account(false);
+}
+
+/* Run by the reader of the sums, before the others. */
+SEC("raw_tp")
+int setup(void *ctx)
+{
+	struct task_struct___leader *task = (void *)bpf_get_current_task();
+	__u64 pid = (__u64)BPF_CORE_READ(task, thread_pid), ns = 0;
+
+	reader.level = BPF_CORE_READ((struct pid *)pid, level);
+	bpf_probe_read_kernel(&ns, sizeof(ns), (void *)(number_of(pid) + bpf_core_field_offset(struct upid___ns, ns)));
+	reader.address = ns;
+	return 0;
+}
+
+char LICENSE[] SEC("license") = "Dual BSD/GPL";

@@ -1,0 +1,304 @@
+// Package process counts events and CPU time by process, or by cgroup, of the whole machine: a BPF program adds up at each switch what the
+// perf events of the CPU have grown by (bpf/tasks.bpf.c). One perf event per event and CPU is enough, however many processes there are.
+//
+// It needs Linux 5.10, and root or CAP_BPF, CAP_PERFMON and CAP_SYS_ADMIN.
+package process
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"syscall"
+	"time"
+
+	"github.com/cilium/ebpf"
+	"github.com/cilium/ebpf/link"
+
+	"github.com/bperf/bperf/internal/count"
+	"github.com/bperf/bperf/internal/count/direct"
+	"github.com/bperf/bperf/internal/event"
+	"github.com/bperf/bperf/internal/perfevent"
+	"github.com/bperf/bperf/internal/target"
+)
+
+// Key is what is told apart.
+type Key string
+
+// The keys.
+const (
+	ByProcess Key = "process"
+	ByCgroup  Key = "cgroup" // of v2
+)
+
+// Elsewhere is the ID of all processes together whose PID namespace is not this one's, nor below it.
+const Elsewhere = 1 << 32
+
+// maxEvents is how many can be counted, as in tasks.bpf.c.
+const maxEvents = 16
+
+// mostSums is how many processes or cgroups can be told apart. Each takes some 500 bytes, whether it is there or not.
+const mostSums = 16384
+
+// Sum is what a process or a cgroup has taken since the counter was opened. The tasks of a cgroup are its own, not those of cgroups below it.
+type Sum struct {
+	ID       uint64 // process ID in the PID namespace of this process, or Elsewhere; or ID of the cgroup
+	Comm     string // of a process: its name when it last left a CPU
+	Time     time.Duration
+	Switches uint64              // how often a task of it left a CPU
+	Readings []perfevent.Reading // of the events, in order; those that cannot be counted are 0
+}
+
+// Reading is what was counted since the counter was opened.
+type Reading struct {
+	Sums []Sum
+
+	// What belongs to those that there was no room for.
+	LostTime     time.Duration
+	LostSwitches uint64
+
+	// What the program itself has taken, where somebody lets the kernel count its runs (BPF_ENABLE_STATS).
+	ProgramTime time.Duration
+}
+
+// Counter counts from Open to Close. It is not safe for concurrent use.
+type Counter struct {
+	events  int
+	cpus    []int
+	perf    *direct.Counter
+	array   *ebpf.Map
+	objects *ebpf.Collection
+	link    link.Link
+	keys    []uint64
+	values  []tasksSum
+}
+
+// Open begins to count the events of a list, on the CPUs that are online. On those that come later, only time is counted.
+func Open(list event.List, by Key) (*Counter, error) { return open(list, by, mostSums) }
+
+func open(list event.List, by Key, most uint32) (*Counter, error) {
+	if err := check(list); err != nil {
+		return nil, err
+	}
+	c := &Counter{events: len(list.Events())}
+	if err := c.open(list, by, most); err != nil {
+		return nil, errors.Join(err, c.Close())
+	}
+	return c, nil
+}
+
+// check refuses what cannot be told apart.
+func check(list event.List) error {
+	events := list.Events()
+	if len(events) > maxEvents {
+		return fmt.Errorf("%d events are too many to count by process or cgroup: %d are possible", len(events), maxEvents)
+	}
+	for _, e := range events {
+		switch {
+		case e.Tool != event.ToolNone:
+			return fmt.Errorf("%s is no event of a CPU: it cannot be counted by process or cgroup", e.Name)
+		case e.Uncore:
+			return fmt.Errorf("%s counts for a package or a node: it cannot be counted by process or cgroup", e.Name)
+		case isSoftware(e, perfevent.SoftwareCgroupSwitches):
+			return fmt.Errorf("%s cannot be counted by process or cgroup: the kernel counts it when the next one runs already", e.Name)
+		}
+	}
+	return nil
+}
+
+func isSoftware(e *event.Event, config uint64) bool {
+	return e.Attr.Type == perfevent.TypeSoftware && e.Attr.Config == config
+}
+
+func (c *Counter) open(list event.List, by Key, most uint32) error {
+	machine, err := target.Spec{System: true}.Resolve()
+	if err != nil {
+		return err
+	}
+	c.cpus = machine.CPUs
+	if c.perf, err = direct.Open(list, machine, count.Options{}); err != nil {
+		return err
+	}
+	possible, err := ebpf.PossibleCPU()
+	if err != nil {
+		return err
+	}
+	if err := c.openArray(possible); err != nil {
+		return err
+	}
+	if err := c.load(list, by, possible, most); err != nil {
+		return explain("load the BPF program that counts by "+string(by), err)
+	}
+	if err := c.perf.Enable(); err != nil {
+		return err
+	}
+	if _, err := c.objects.Programs[tasksProgSetup].Run(&ebpf.RunOptions{Context: [8]byte{}}); err != nil {
+		return explain("look up this process in BPF", err)
+	}
+	c.link, err = link.AttachRawTracepoint(link.RawTracepointOptions{Name: "sched_switch", Program: c.objects.Programs[tasksProgOnSwitch]})
+	if err != nil {
+		return explain("attach a BPF program to the raw tracepoint sched_switch", err)
+	}
+	return c.bring() // who runs now counts from now on, where it has not left its CPU
+}
+
+// openArray makes the map through which the program reads perf events, and fills it.
+func (c *Counter) openArray(possible int) error {
+	fd, err := perfevent.NewArray(tasksMapEvents, max(possible*c.events, 1))
+	if err != nil {
+		return fmt.Errorf("create the BPF map %s: %w", tasksMapEvents, err)
+	}
+	if c.array, err = ebpf.NewMapFromFD(fd); err != nil {
+		return err
+	}
+	return c.perf.Descriptors(func(ev, cpu, fd int) error {
+		if err := c.array.Put(uint32(ev*possible+cpu), uint32(fd)); err != nil {
+			return fmt.Errorf("let a BPF program read event %d on CPU %d: %w", ev, cpu, err)
+		}
+		return nil
+	})
+}
+
+func (c *Counter) load(list event.List, by Key, possible int, most uint32) error {
+	spec, err := loadTasks()
+	if err != nil {
+		return err
+	}
+	delete(spec.Maps, tasksMapEvents) // the library would make one with room for one event
+	for _, p := range spec.Programs {
+		for i := range p.Instructions {
+			if ins := &p.Instructions[i]; ins.IsLoadFromMap() && ins.Reference() == tasksMapEvents {
+				if err := ins.AssociateMap(c.array); err != nil {
+					return err
+				}
+			}
+		}
+	}
+	var switches uint64
+	for i, e := range list.Events() {
+		if isSoftware(e, perfevent.SoftwareContextSwitches) {
+			switches |= 1 << i
+		}
+	}
+	spec.Maps[tasksMapSums].MaxEntries = most
+	err = errors.Join(
+		spec.Variables[tasksVarNrCpus].Set(uint32(possible)),
+		spec.Variables[tasksVarNrEvents].Set(uint32(c.events)),
+		spec.Variables[tasksVarSwitchEvents].Set(switches),
+		spec.Variables[tasksVarByCgroup].Set(by == ByCgroup))
+	if err != nil {
+		return err
+	}
+	c.objects, err = ebpf.NewCollection(spec)
+	return err
+}
+
+// explain says what a refusal needs.
+func explain(what string, err error) error {
+	if errors.Is(err, syscall.EPERM) || errors.Is(err, syscall.EACCES) {
+		return fmt.Errorf("%s: %w. Run as root, or with CAP_BPF, CAP_PERFMON and CAP_SYS_ADMIN", what, err)
+	}
+	return fmt.Errorf("%s: %w", what, err)
+}
+
+// Err says why this machine cannot count an event of the list; nil if it can.
+func (c *Counter) Err(event int) error { return c.perf.Err(event) }
+
+// testRunOnCPU is BPF_F_TEST_RUN_ON_CPU of include/uapi/linux/bpf.h (Linux 5.10).
+const testRunOnCPU = 1
+
+// bring adds to the sums what those have taken that run now. A CPU that has gone offline has nothing to add.
+func (c *Counter) bring() error {
+	for _, cpu := range c.cpus {
+		_, err := c.objects.Programs[tasksProgBring].Run(&ebpf.RunOptions{Context: [8]byte{}, CPU: uint32(cpu), Flags: testRunOnCPU})
+		if err != nil && !errors.Is(err, syscall.ENXIO) {
+			return fmt.Errorf("read the counters of CPU %d: %w", cpu, err)
+		}
+	}
+	return nil
+}
+
+// Read reads the sums up to now, in no order.
+func (c *Counter) Read() (*Reading, error) {
+	if err := c.bring(); err != nil {
+		return nil, err
+	}
+	r := new(Reading)
+	if err := c.readSums(r); err != nil {
+		return nil, fmt.Errorf("read the BPF map %s: %w", tasksMapSums, err)
+	}
+	var cpus []tasksCpu
+	if err := c.objects.Maps[tasksMapCpus].Lookup(uint32(0), &cpus); err != nil {
+		return nil, fmt.Errorf("read the BPF map %s: %w", tasksMapCpus, err)
+	}
+	for _, cpu := range cpus {
+		r.LostTime += time.Duration(cpu.LostTime)
+		r.LostSwitches += cpu.LostSwitches
+	}
+	for _, name := range []string{tasksProgOnSwitch, tasksProgBring} {
+		stats, err := c.objects.Programs[name].Stats()
+		if err != nil {
+			return nil, fmt.Errorf("read the run time of the BPF program %s: %w", name, err)
+		}
+		r.ProgramTime += stats.Runtime
+	}
+	return r, nil
+}
+
+// batch is how many sums are read by a system call.
+const batch = 1024
+
+func (c *Counter) readSums(r *Reading) error {
+	if c.keys == nil {
+		c.keys, c.values = make([]uint64, batch), make([]tasksSum, batch)
+	}
+	var cursor ebpf.MapBatchCursor
+	for {
+		n, err := c.objects.Maps[tasksMapSums].BatchLookup(&cursor, c.keys, c.values, nil)
+		if err != nil && !errors.Is(err, ebpf.ErrKeyNotExist) {
+			return err
+		}
+		for i := range n {
+			r.Sums = append(r.Sums, c.sum(c.keys[i], &c.values[i]))
+		}
+		if err != nil { // that was all
+			return nil
+		}
+	}
+}
+
+func (c *Counter) sum(id uint64, v *tasksSum) Sum {
+	comm, _, _ := bytes.Cut(v.Comm[:], []byte{0})
+	s := Sum{ID: id, Comm: string(comm), Time: time.Duration(v.Time), Switches: v.Switches, Readings: make([]perfevent.Reading, c.events)}
+	for i := range s.Readings {
+		e := &v.Events[i]
+		s.Readings[i] = perfevent.Reading{Value: e.Counter, Enabled: e.Enabled, Running: e.Running}
+	}
+	return s
+}
+
+// Forget gives the room of a process or cgroup back that has gone. If it has not, it begins anew.
+func (c *Counter) Forget(id uint64) error {
+	err := c.objects.Maps[tasksMapSums].Delete(id)
+	if err != nil && !errors.Is(err, ebpf.ErrKeyNotExist) {
+		return fmt.Errorf("make room in the BPF map %s: %w", tasksMapSums, err)
+	}
+	return nil
+}
+
+// Close ends counting.
+func (c *Counter) Close() error {
+	var errs []error
+	if c.link != nil {
+		errs = append(errs, c.link.Close())
+	}
+	if c.objects != nil {
+		c.objects.Close()
+	}
+	if c.array != nil {
+		errs = append(errs, c.array.Close())
+	}
+	if c.perf != nil {
+		errs = append(errs, c.perf.Close())
+	}
+	return errors.Join(errs...)
+}

@@ -1,0 +1,267 @@
+package process
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/bperf/bperf/internal/event"
+	"github.com/bperf/bperf/internal/target"
+	"github.com/bperf/bperf/test/program"
+	"github.com/bperf/bperf/test/require"
+)
+
+const getppid = "syscalls:sys_enter_getppid"
+
+func parse(t *testing.T, names string) event.List {
+	t.Helper()
+	list, err := event.Host().Parse(names)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return list
+}
+
+func start(t *testing.T, names string, by Key, most uint32) *Counter {
+	t.Helper()
+	require.Root(t)
+	require.Tracefs(t)
+	c, err := open(parse(t, names), by, most)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := c.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	for i := range c.events {
+		if err := c.Err(i); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return c
+}
+
+func read(t *testing.T, c *Counter) *Reading {
+	t.Helper()
+	r, err := c.Read()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return r
+}
+
+// sumOf is that of an ID; empty if there is none.
+func sumOf(r *Reading, id int) Sum {
+	for _, s := range r.Sums {
+		if s.ID == uint64(id) {
+			return s
+		}
+	}
+	return Sum{}
+}
+
+// waiting starts a program that waits for a byte, and returns its process and what lets it run and end.
+func waiting(t *testing.T, p program.Program) (pid int, finish func()) {
+	t.Helper()
+	p.Wait = true
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	cmd := exec.CommandContext(ctx, p.Write(t))
+	cmd.WaitDelay = time.Second
+	in, err := cmd.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { cancel(); cmd.Wait() })
+	return cmd.Process.Pid, func() {
+		t.Helper()
+		if _, err := io.WriteString(in, "x"); err != nil {
+			t.Error(err)
+		}
+		if err := cmd.Wait(); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+// unlessHidden is the reason why a kernel that hides processes from BPF cannot be tested.
+func unlessHidden(t *testing.T, r *Reading) {
+	t.Helper()
+	if len(r.Sums) == 1 && r.Sums[0].ID == Elsewhere {
+		t.Skip("this kernel does not show BPF programs in which PID namespace this process is")
+	}
+}
+
+// TestProcesses counts calls of several processes, one of them with threads and one with children.
+func TestProcesses(t *testing.T) {
+	c := start(t, getppid+",task-clock,context-switches", ByProcess, mostSums)
+	one, finishOne := waiting(t, program.Program{Body: program.GetPPID, Times: 1000})
+	many, finishMany := waiting(t, program.Program{Body: program.GetPPID, Times: 300, Tasks: 4, Threads: true})
+	idle, finishIdle := waiting(t, program.Program{Body: program.Spin, Times: 1})
+	finishOne()
+	finishMany()
+	r := read(t, c)
+	unlessHidden(t, r)
+	for pid, want := range map[int]uint64{one: 1000, many: 5 * 300, idle: 0} {
+		if got := sumOf(r, pid); got.Readings == nil || got.Readings[0].Value != want || got.Time <= 0 || got.Switches == 0 {
+			t.Errorf("process %d: %+v, want %d calls", pid, got, want)
+		}
+	}
+	for _, s := range r.Sums {
+		if s.Readings[2].Value != s.Switches {
+			t.Errorf("process %d: %d context switches were counted, and %d seen", s.ID, s.Readings[2].Value, s.Switches)
+		}
+	}
+	if r.LostTime != 0 || r.LostSwitches != 0 {
+		t.Errorf("lost %v, %d switches", r.LostTime, r.LostSwitches)
+	}
+	finishIdle()
+	for range 10 {
+		syscall.Getppid()
+	}
+	before := sumOf(read(t, c), os.Getpid())
+	for range 20 {
+		syscall.Getppid()
+	}
+	after := sumOf(read(t, c), os.Getpid())
+	if got := after.Readings[0].Value - before.Readings[0].Value; got != 20 || after.Time <= before.Time {
+		t.Errorf("this process called it %d times in %v", got, after.Time-before.Time)
+	}
+	comm, err := os.ReadFile("/proc/self/comm")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if after.Comm != strings.TrimSpace(string(comm)) {
+		t.Errorf("this process is %q, want %q", after.Comm, comm)
+	}
+	if err := c.Forget(uint64(one)); err != nil {
+		t.Error(err)
+	}
+	if s := sumOf(read(t, c), one); s.ID != 0 {
+		t.Errorf("it is there still: %+v", s)
+	}
+	if err := c.Forget(uint64(one)); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestNoRoom has room for two.
+func TestNoRoom(t *testing.T) {
+	c := start(t, "cpu-clock", ByProcess, 2)
+	for range 3 {
+		_, finish := waiting(t, program.Program{Body: program.GetPPID, Times: 10})
+		finish()
+	}
+	r := read(t, c)
+	if len(r.Sums) > 2 || r.LostTime <= 0 || r.LostSwitches == 0 {
+		t.Errorf("%d sums, lost %v, %d switches", len(r.Sums), r.LostTime, r.LostSwitches)
+	}
+}
+
+// TestCgroups counts calls in a cgroup.
+func TestCgroups(t *testing.T) {
+	require.Root(t)
+	root, err := target.Spec{System: true, Cgroups: []string{"/"}}.Resolve()
+	if err != nil {
+		t.Skipf("no cgroups: %v", err)
+	}
+	if v1, err := target.PerfCgroupsAreV1(); err != nil || v1 {
+		t.Skip("needs cgroups v2")
+	}
+	c := start(t, getppid, ByCgroup, mostSums)
+	dir, err := os.MkdirTemp(root.Cgroups[0].Path, "bperf-test-process-")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		err := os.Remove(dir)
+		for deadline := time.Now().Add(10 * time.Second); err != nil && time.Now().Before(deadline); err = os.Remove(dir) {
+			time.Sleep(time.Millisecond) // those in it have not quite ended
+		}
+		if err != nil {
+			t.Error(err)
+		}
+	})
+	var info syscall.Stat_t
+	if err := syscall.Stat(dir, &info); err != nil {
+		t.Fatal(err)
+	}
+	pid, finish := waiting(t, program.Program{Body: program.GetPPID, Times: 700})
+	if err := os.WriteFile(filepath.Join(dir, "cgroup.procs"), []byte(strconv.Itoa(pid)), 0); err != nil {
+		t.Fatal(err)
+	}
+	finish()
+	if s := sumOf(read(t, c), int(info.Ino)); s.Readings == nil || s.Readings[0].Value != 700 || s.Time <= 0 {
+		t.Errorf("%+v, want 700 calls", s)
+	}
+}
+
+// waits waits until a process waits for its byte.
+func waits(t *testing.T, pid int) {
+	t.Helper()
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for deadline := time.Now().Add(time.Minute); ; time.Sleep(time.Millisecond) {
+		stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+		if err != nil {
+			t.Fatal(err)
+		}
+		exe, err := os.Readlink(fmt.Sprintf("/proc/%d/exe", pid))
+		if err == nil && exe != self && strings.Contains(string(stat), ") S ") {
+			return
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("process %d does not wait: %s, %s", pid, exe, stat)
+		}
+	}
+}
+
+// TestInstructions counts what a process executes to the last instruction, from when it waits to its end.
+func TestInstructions(t *testing.T) {
+	require.ExactPMU(t)
+	require.OneCPU(t)
+	c := start(t, "instructions:u,cycles:u,instructions", ByProcess, mostSums)
+	for _, times := range []uint64{1, 1000, 10_000_000} {
+		loop := program.Program{Body: program.Spin, Times: times}
+		pid, finish := waiting(t, loop)
+		waits(t, pid)
+		before := sumOf(read(t, c), pid).Readings
+		finish()
+		after := sumOf(read(t, c), pid).Readings
+		for i := range after {
+			after[i] = after[i].Sub(before[i])
+			if after[i].Running == 0 || after[i].Running != after[i].Enabled {
+				t.Errorf("event %d counted for %d of %d ns", i, after[i].Running, after[i].Enabled)
+			}
+		}
+		if want := loop.InstructionsAfterWait(); after[0].Value != want || after[1].Value != want || after[2].Value <= want {
+			t.Errorf("%d rounds: %+v, want %d in user mode", times, after, want)
+		}
+	}
+}
+
+func TestRefuses(t *testing.T) {
+	for names, want := range map[string]string{
+		"duration_time":   "duration_time is no event of a CPU: it cannot be counted by process or cgroup",
+		"cgroup-switches": "cgroup-switches cannot be counted by process or cgroup: the kernel counts it when the next one runs already",
+		"dummy" + strings.Repeat(",dummy", maxEvents): "17 events are too many to count by process or cgroup: 16 are possible",
+	} {
+		if _, err := Open(parse(t, names), ByProcess); err == nil || err.Error() != want {
+			t.Errorf("%s: %v, want %s", names, err, want)
+		}
+	}
+}

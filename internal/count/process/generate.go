@@ -1,0 +1,3 @@
+package process
+
+//go:generate go tool bpf2go -target bpfel -no-global-types -type sum -type cpu tasks ../../../bpf/tasks.bpf.c -- -mcpu=v3 -Wall -Werror
