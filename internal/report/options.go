@@ -20,6 +20,7 @@ type Options struct {
 
 	CallGraph CallGraph
 
+	Event    string  // of several, the one that formats with room for one show
 	Limit    float64 // rows of a smaller percentage are left out
 	Relative bool    // percentages are of what the filters leave, not of everything
 

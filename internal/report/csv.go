@@ -1,0 +1,67 @@
+package report
+
+import (
+	"encoding/csv"
+	"fmt"
+	"io"
+	"strconv"
+
+	"github.com/bperf/bperf/internal/profile"
+)
+
+// WriteCSV writes the rows of all tables, with a head for each table. Percentages have two digits, as in perf's tables, other numbers
+// are what was counted.
+func WriteCSV(w io.Writer, p *profile.Profile, o *Options) error {
+	c := csv.NewWriter(w)
+	for _, events := range groupEvents(p.Events, o.Group) {
+		flat := *o
+		flat.CallGraph.Mode = NoGraph
+		t, err := newTable(p, &flat, events)
+		if err != nil {
+			return err
+		}
+		var head []string
+		for _, column := range t.columns {
+			if column.key != nil {
+				head = append(head, column.name)
+				continue
+			}
+			for _, event := range events {
+				head = append(head, column.name+":"+p.Events[event].Name)
+			}
+		}
+		if err := c.Write(head); err != nil {
+			return err
+		}
+		for _, r := range t.rows {
+			if !t.shown(r) {
+				continue
+			}
+			if err := c.Write(t.record(r)); err != nil {
+				return err
+			}
+		}
+	}
+	c.Flush()
+	return c.Error()
+}
+
+// record is a row of CSV.
+func (t *table) record(r *row) []string {
+	var fields []string
+	for _, column := range t.columns {
+		if column.key != nil {
+			fields = append(fields, column.key.text(t.p, &r.place, 0))
+			continue
+		}
+		for i := range t.events {
+			v := column.of(&r.values[i])
+			if column.share {
+				fields = append(fields, fmt.Sprintf("%.2f", percent(v, t.base(i))))
+			} else {
+				fields = append(fields, strconv.FormatUint(v, 10))
+			}
+		}
+	}
+	return fields
+}

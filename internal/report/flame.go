@@ -1,0 +1,149 @@
+package report
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+
+	"github.com/bperf/bperf/internal/profile"
+)
+
+// flame is a frame of a flame graph with what is above it: a function as called by the same functions.
+type flame struct {
+	name  string
+	class string // see flameClasses
+	value uint64 // in the profile that is shown
+	base  uint64 // in the one it is compared with
+	calls []*flame
+
+	byName map[flameName]*flame
+}
+
+type flameName struct{ name, class string }
+
+// flameClasses are the kinds of frames in the legend of a flame graph. What has a pattern can be told without its colour, too.
+var flameClasses = []struct{ class, title string }{
+	{"user", "user code"},
+	{"inlined", "inlined"},
+	{"kernel", "kernel"},
+	{"bpf", "BPF program"},
+	{"guest", "guest or hypervisor"},
+	{"thread", "thread"},
+}
+
+func flameClass(f *profile.Frame) string {
+	if f.Inlined {
+		return "inlined"
+	}
+	switch f.Kind {
+	case profile.Kernel:
+		return "kernel"
+	case profile.BPF:
+		return "bpf"
+	case profile.Hypervisor, profile.GuestUser, profile.GuestKernel:
+		return "guest"
+	}
+	return "user"
+}
+
+// newFlames makes the tree of an event. Its root has the samples of all threads.
+func newFlames(p *profile.Profile, o *Options, event int) *flame {
+	root := &flame{name: "all", class: "thread"}
+	for s := range chosen(p, o) {
+		if int(s.Event) == event {
+			root.add(p, s, func(f *flame) { f.value += s.Value })
+		}
+	}
+	return root
+}
+
+// addBase adds the samples of a profile to compare with, scaled so that both have the same sum.
+func (root *flame) addBase(p *profile.Profile, o *Options, event int) {
+	var all uint64
+	for s := range chosen(p, o) {
+		if int(s.Event) == event {
+			all += s.Value
+		}
+	}
+	if all == 0 {
+		return
+	}
+	scale := float64(root.value) / float64(all)
+	exact := map[*flame]float64{}
+	for s := range chosen(p, o) {
+		if int(s.Event) == event {
+			root.add(p, s, func(f *flame) { exact[f] += float64(s.Value) * scale })
+		}
+	}
+	for f, value := range exact {
+		f.base = uint64(value + 0.5)
+	}
+}
+
+// add goes from the root to the leaf of a sample, and makes what is missing.
+func (root *flame) add(p *profile.Profile, s *profile.Sample, count func(*flame)) {
+	at := root
+	count(at)
+	if comm := p.Labels()[s.Labels].Comm; comm != 0 {
+		at = at.call(p.Strings.At(comm), "thread")
+		count(at)
+	}
+	for _, id := range slices.Backward(frames(p, s)) {
+		f := p.Frames()[id]
+		name := frameTitle(p, id)
+		if program := p.Programs.At(p.Functions.At(f.Function).Program); program.ID != 0 {
+			name = fmt.Sprintf("%s (program %d)", name, program.ID)
+		}
+		at = at.call(name, flameClass(&f))
+		count(at)
+	}
+}
+
+func (f *flame) call(name, class string) *flame {
+	key := flameName{name, class}
+	called := f.byName[key]
+	if called != nil {
+		return called
+	}
+	if f.byName == nil {
+		f.byName = map[flameName]*flame{}
+	}
+	called = &flame{name: name, class: class}
+	f.byName[key] = called
+	f.calls = append(f.calls, called)
+	return called
+}
+
+// prune sorts calls by their names, removes those of less than a share of the root, and returns how many it has removed.
+func (f *flame) prune(smallest uint64) int {
+	removed := 0
+	f.byName = nil
+	f.calls = slices.DeleteFunc(f.calls, func(c *flame) bool {
+		if c.value >= smallest && c.value > 0 {
+			return false
+		}
+		removed += c.size()
+		return true
+	})
+	slices.SortFunc(f.calls, func(a, b *flame) int { return cmp.Or(cmp.Compare(a.name, b.name), cmp.Compare(a.class, b.class)) })
+	for _, c := range f.calls {
+		removed += c.prune(smallest)
+	}
+	return removed
+}
+
+func (f *flame) size() int {
+	n := 1
+	for _, c := range f.calls {
+		n += c.size()
+	}
+	return n
+}
+
+func (f *flame) depth() int {
+	deepest := 0
+	for _, c := range f.calls {
+		deepest = max(deepest, c.depth())
+	}
+	return deepest + 1
+}

@@ -1,0 +1,216 @@
+package report
+
+import (
+	"bufio"
+	_ "embed" // the script and the style of flame graphs
+	"encoding/xml"
+	"errors"
+	"fmt"
+	"html"
+	"io"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/bperf/bperf/internal/profile"
+)
+
+//go:embed flame.js
+var flameScript string
+
+//go:embed flame.css
+var flameStyle string
+
+const (
+	flameWidth  = 1200 // of the drawing where nothing else says how wide it is, in pixels
+	flameHeight = 17   // of a frame
+	letterWidth = 7
+	// Frames that are narrower than this share of the graph are left out: a third of a pixel.
+	flameSmallest = 1.0 / (3 * flameWidth)
+)
+
+// drawing is one flame graph.
+type drawing struct {
+	w       *bufio.Writer
+	root    *flame
+	unit    string
+	compare bool
+}
+
+// WriteFlameGraph writes an SVG file that can be searched and zoomed in a browser, and fetches nothing. With a base the graph is that of p, in
+// red where its share has grown since then, in blue where it has shrunk.
+func WriteFlameGraph(w io.Writer, p, base *profile.Profile, o *Options) error {
+	event, err := theEvent(p, o)
+	if err != nil {
+		return err
+	}
+	root, removed, err := flamesOf(p, base, o, event)
+	if err != nil {
+		return err
+	}
+	out := bufio.NewWriter(w)
+	d := &drawing{w: out, root: root, unit: p.Events[event].Unit, compare: base != nil}
+	top := 3 * flameHeight
+	height := top + (root.depth()+2)*flameHeight
+	fmt.Fprintf(out, `<?xml version="1.0" encoding="UTF-8"?>
+<svg xmlns="http://www.w3.org/2000/svg" class="page" width="%d" height="%d" viewBox="0 0 %d %d">
+<style><![CDATA[%s]]></style>
+<text class="title" x="%d" y="20" text-anchor="middle">%s</text>
+<text class="button" data-do="reset" x="10" y="40" tabindex="0" role="button">Reset zoom</text>
+<text class="button" data-do="search" x="110" y="40" tabindex="0" role="button">Search</text>
+<text class="matched" data-is="matched" x="%d" y="40" text-anchor="end"></text>
+`, flameWidth, height, flameWidth, height, flameStyle, flameWidth/2, escape(flameTitle(p, base, event)), flameWidth-10)
+	d.legend(180, 40)
+	fmt.Fprintf(out, `<svg class="flame" x="0" y="%d" width="%d" height="%d">`+"\n", top, flameWidth, (root.depth()+1)*flameHeight)
+	d.frames()
+	out.WriteString("</svg>\n")
+	fmt.Fprintf(out, `<text class="note" x="10" y="%d" data-is="detail">%s</text>`+"\n", height-6, escape(flameNote(p, removed)))
+	fmt.Fprintf(out, "<script><![CDATA[%s]]></script>\n</svg>\n", flameScript)
+	return out.Flush()
+}
+
+// flamesOf makes the tree of an event, beside that of a base if there is one, and returns how many frames are too narrow to be in it.
+func flamesOf(p, base *profile.Profile, o *Options, event int) (*flame, int, error) {
+	root := newFlames(p, o, event)
+	if root.value == 0 {
+		return nil, 0, errors.New("there is nothing to draw: no samples are left")
+	}
+	if base != nil {
+		named := *o
+		named.Event = p.Events[event].Name
+		of, err := theEvent(base, &named)
+		if err != nil {
+			return nil, 0, fmt.Errorf("the profile to compare with: %w", err)
+		}
+		root.addBase(base, o, of)
+	}
+	return root, root.prune(uint64(float64(root.value) * flameSmallest)), nil
+}
+
+func flameTitle(p, base *profile.Profile, event int) string {
+	title := p.Events[event].Name
+	if p.Info.Hostname != "" {
+		title += " on " + p.Info.Hostname
+	}
+	if base != nil {
+		title += ", compared: red has grown, blue has shrunk"
+	}
+	return title
+}
+
+// flameNote says what is not in the graph.
+func flameNote(p *profile.Profile, removed int) string {
+	var notes []string
+	if removed > 0 {
+		notes = append(notes, fmt.Sprintf("%d frames too narrow to be seen are left out", removed))
+	}
+	if p.Losses.Samples > 0 {
+		notes = append(notes, fmt.Sprintf("%d samples were lost", p.Losses.Samples))
+	}
+	if p.Losses.Truncated > 0 {
+		notes = append(notes, fmt.Sprintf("%d stacks were cut", p.Losses.Truncated))
+	}
+	for _, l := range p.Losses.Reasons {
+		notes = append(notes, fmt.Sprintf("%d samples are missing: %s", l.Samples, l.Reason))
+	}
+	return strings.Join(notes, "; ")
+}
+
+// legend draws what the colours mean: in comparisons, which the title says, nothing.
+func (d *drawing) legend(x, y int) {
+	if d.compare {
+		return
+	}
+	d.w.WriteString(`<g class="legend">` + "\n")
+	for _, c := range flameClasses {
+		fmt.Fprintf(d.w, `<g class="%s"><rect x="%d" y="%d" width="14" height="12"/><text x="%d" y="%d">%s</text></g>`+"\n",
+			c.class, x, y-11, x+18, y, escape(c.title))
+		x += 18 + letterWidth*(len(c.title)+2)
+	}
+	d.w.WriteString("</g>\n")
+}
+
+func (d *drawing) frames() {
+	var draw func(f *flame, x uint64, depth int)
+	draw = func(f *flame, x uint64, depth int) {
+		d.frame(f, x, depth)
+		for _, c := range f.calls {
+			draw(c, x, depth+1)
+			x += c.value
+		}
+	}
+	draw(d.root, 0, 0)
+}
+
+// frame draws a frame. Positions are shares of the graph, so that it is as wide as there is room.
+func (d *drawing) frame(f *flame, x uint64, depth int) {
+	left, width := float64(x)/float64(d.root.value), float64(f.value)/float64(d.root.value)
+	fmt.Fprintf(d.w, `<g class="f %s" data-x="%.6f" data-w="%.6f" data-d="%d" tabindex="0"><title>%s</title>`,
+		f.class, left, width, depth, escape(d.describe(f)))
+	style := ""
+	if d.compare {
+		style = fmt.Sprintf(` style="fill:%s"`, changeColour(f, d.root.value))
+	}
+	fmt.Fprintf(d.w, `<rect x="%.4f%%" y="%d" width="%.4f%%" height="%d" class="c%d"%s/>`,
+		100*left, depth*flameHeight, 100*width, flameHeight-1, shade(f.name), style)
+	fmt.Fprintf(d.w, `<text x="%.4f%%" dx="3" y="%d" data-n="%s">%s</text></g>`+"\n",
+		100*left, depth*flameHeight+12, escape(f.name), escape(shorten(f.name, int(width*flameWidth/letterWidth))))
+}
+
+// describe is what is shown of a frame under the pointer.
+func (d *drawing) describe(f *flame) string {
+	text := fmt.Sprintf("%s (%s, %.2f%%", f.name, quantity(f.value, d.unit), percent(f.value, d.root.value))
+	if d.compare {
+		text += fmt.Sprintf(", %+.2f%%", percent(f.value, d.root.value)-percent(f.base, d.root.value))
+	}
+	return text + ")"
+}
+
+func quantity(n uint64, unit string) string {
+	switch unit {
+	case "ns":
+		return fmt.Sprintf("%.3f ms", float64(n)/1e6)
+	case "", "count":
+		return fmt.Sprint(n)
+	}
+	return fmt.Sprintf("%d %s", n, unit)
+}
+
+// shade chooses one of four shades of a colour by a name, so that neighbours differ and a function is the same everywhere.
+func shade(name string) int {
+	h := uint32(2166136261)
+	for i := range len(name) {
+		h = (h ^ uint32(name[i])) * 16777619
+	}
+	return int(h>>8) % 4
+}
+
+// changeColour is red for what has grown, blue for what has shrunk, and the paler the smaller the change is.
+func changeColour(f *flame, all uint64) string {
+	change := (float64(f.value) - float64(f.base)) / float64(all)
+	// A tenth of everything is as strong as it gets.
+	strength := int(min(max(change, -change)*10, 1) * 200)
+	if change < 0 {
+		return fmt.Sprintf("rgb(%d,%d,255)", 245-strength, 245-strength)
+	}
+	return fmt.Sprintf("rgb(255,%d,%d)", 245-strength, 245-strength)
+}
+
+// shorten cuts a name to a number of letters.
+func shorten(name string, letters int) string {
+	if utf8.RuneCountInString(name) <= letters {
+		return name
+	}
+	if letters < 3 {
+		return ""
+	}
+	return string([]rune(name)[:letters-2]) + ".."
+}
+
+// escape makes text of SVG and HTML out of any string, also one with bytes that XML does not allow.
+func escape(text string) string {
+	var b strings.Builder
+	if err := xml.EscapeText(&b, []byte(printable(text))); err != nil {
+		return html.EscapeString(text)
+	}
+	return b.String()
+}

@@ -1,0 +1,54 @@
+package report
+
+import (
+	"bufio"
+	"io"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/bperf/bperf/internal/profile"
+)
+
+// WriteFolded writes a line for each stack: the name of the thread and the functions from the outermost inwards, with ";" between them, and the
+// sum of the values. This is what stackcollapse-perf.pl makes and flamegraph.pl and many other tools read. A ";" in a name becomes ":".
+func WriteFolded(w io.Writer, p *profile.Profile, o *Options) error {
+	event, err := theEvent(p, o)
+	if err != nil {
+		return err
+	}
+	sums := map[string]uint64{}
+	var line []byte
+	for s := range chosen(p, o) {
+		if int(s.Event) != event {
+			continue
+		}
+		line = append(line[:0], foldedName(p.Strings.At(p.Labels()[s.Labels].Comm))...)
+		for _, f := range slices.Backward(frames(p, s)) {
+			if len(line) > 0 {
+				line = append(line, ';')
+			}
+			line = append(line, foldedName(frameTitle(p, f))...)
+		}
+		sums[string(line)] += s.Value
+	}
+	buffered := bufio.NewWriter(w)
+	for _, stack := range sortedKeys(sums) {
+		buffered.WriteString(stack + " " + strconv.FormatUint(sums[stack], 10) + "\n")
+	}
+	return buffered.Flush()
+}
+
+// foldedName replaces what has a meaning in folded stacks.
+func foldedName(name string) string {
+	return strings.ReplaceAll(printable(name), ";", ":")
+}
+
+func sortedKeys[V any](m map[string]V) []string {
+	keys := make([]string, 0, len(m))
+	for k := range m {
+		keys = append(keys, k)
+	}
+	slices.Sort(keys)
+	return keys
+}

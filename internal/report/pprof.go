@@ -1,0 +1,172 @@
+package report
+
+import (
+	"fmt"
+	"io"
+
+	pprof "github.com/google/pprof/profile"
+
+	"github.com/bperf/bperf/internal/profile"
+)
+
+// WritePprof writes a compressed profile in the format of pprof. It has the type samples/count, which Go's compiler looks for, and one for each
+// event. With the lines of frames in it, it is a profile for `go build -pgo`.
+func WritePprof(w io.Writer, p *profile.Profile, o *Options) error {
+	e := newPprofExporter(p)
+	for s := range chosen(p, o) {
+		e.add(s)
+	}
+	if err := e.out.CheckValid(); err != nil {
+		return fmt.Errorf("write a profile for pprof: %w", err)
+	}
+	return e.out.Write(w)
+}
+
+type pprofExporter struct {
+	p         *profile.Profile
+	out       *pprof.Profile
+	mappings  map[profile.ModuleID]*pprof.Mapping
+	functions map[profile.FunctionID]*pprof.Function
+	locations map[string]*pprof.Location // by the numbers of their frames
+}
+
+func newPprofExporter(p *profile.Profile) *pprofExporter {
+	e := &pprofExporter{
+		p:         p,
+		out:       &pprof.Profile{SampleType: []*pprof.ValueType{{Type: "samples", Unit: "count"}}},
+		mappings:  map[profile.ModuleID]*pprof.Mapping{},
+		functions: map[profile.FunctionID]*pprof.Function{},
+		locations: map[string]*pprof.Location{},
+	}
+	for i, event := range p.Events {
+		t := &pprof.ValueType{Type: event.Name, Unit: pprofUnit(event.Unit)}
+		e.out.SampleType = append(e.out.SampleType, t)
+		if i == 0 {
+			e.out.DefaultSampleType = event.Name
+			e.out.PeriodType, e.out.Period = t, int64(event.Period)
+		}
+	}
+	if !p.Info.Start.IsZero() {
+		e.out.TimeNanos = p.Info.Start.UnixNano()
+	}
+	e.out.DurationNanos = p.Info.Duration.Nanoseconds()
+	if p.Losses.Samples > 0 {
+		e.out.Comments = append(e.out.Comments, fmt.Sprintf("lost samples: %d", p.Losses.Samples))
+	}
+	for _, l := range p.Losses.Reasons {
+		e.out.Comments = append(e.out.Comments, fmt.Sprintf("missing samples: %d: %s", l.Samples, l.Reason))
+	}
+	return e
+}
+
+func pprofUnit(unit string) string {
+	switch unit {
+	case "ns":
+		return "nanoseconds"
+	case "":
+		return "count"
+	}
+	return unit
+}
+
+func (e *pprofExporter) add(s *profile.Sample) {
+	sample := &pprof.Sample{Value: make([]int64, len(e.out.SampleType))}
+	sample.Value[0], sample.Value[1+s.Event] = int64(s.Count), int64(s.Value)
+	var inlined []profile.FrameID // into the next that is not
+	for _, f := range frames(e.p, s) {
+		inlined = append(inlined, f)
+		if !e.p.Frames()[f].Inlined {
+			sample.Location = append(sample.Location, e.location(inlined))
+			inlined = inlined[:0]
+		}
+	}
+	if len(inlined) > 0 {
+		sample.Location = append(sample.Location, e.location(inlined))
+	}
+	e.label(sample, s)
+	e.out.Sample = append(e.out.Sample, sample)
+}
+
+func (e *pprofExporter) label(to *pprof.Sample, s *profile.Sample) {
+	labels, keys := e.p.Labels()[s.Labels], e.p.Keys()
+	to.Label, to.NumLabel = map[string][]string{}, map[string][]int64{}
+	text := func(key, value string) {
+		if value != "" {
+			to.Label[key] = append(to.Label[key], value)
+		}
+	}
+	number := func(wanted profile.Keys, key string, value int64) {
+		if keys.Has(wanted) {
+			to.NumLabel[key] = []int64{value}
+		}
+	}
+	text("comm", e.p.Strings.At(labels.Comm))
+	text("cgroup", e.p.Strings.At(labels.Cgroup))
+	number(profile.PID, "pid", int64(labels.PID))
+	number(profile.TID, "tid", int64(labels.TID))
+	number(profile.CPU, "cpu", int64(labels.CPU))
+	number(profile.Time, "time", s.Time)
+	for id := labels.Tags; id != 0; id = e.p.Tags.At(id).Next {
+		t := e.p.Tags.At(id)
+		text(e.p.Strings.At(t.Key), e.p.Strings.At(t.Value))
+	}
+}
+
+// location is where an instruction is: a frame, behind those that are inlined there.
+func (e *pprofExporter) location(frames []profile.FrameID) *pprof.Location {
+	key := fmt.Sprint(frames)
+	if known := e.locations[key]; known != nil {
+		return known
+	}
+	outer := e.p.Frames()[frames[len(frames)-1]]
+	l := &pprof.Location{ID: uint64(len(e.out.Location) + 1), Address: outer.Address, Mapping: e.mapping(outer.Module)}
+	for _, id := range frames {
+		f := e.p.Frames()[id]
+		if f.Function == 0 {
+			continue
+		}
+		l.Line = append(l.Line, pprof.Line{Function: e.function(&f), Line: int64(f.Line)})
+		l.Mapping.HasFunctions = true
+		l.Mapping.HasInlineFrames = l.Mapping.HasInlineFrames || f.Inlined
+		if f.Line != 0 {
+			l.Mapping.HasLineNumbers, l.Mapping.HasFilenames = true, true
+		}
+	}
+	l.Mapping.Limit = max(l.Mapping.Limit, outer.Address+1)
+	e.locations[key] = l
+	e.out.Location = append(e.out.Location, l)
+	return l
+}
+
+func (e *pprofExporter) mapping(id profile.ModuleID) *pprof.Mapping {
+	if known := e.mappings[id]; known != nil {
+		return known
+	}
+	module := e.p.Modules.At(id)
+	m := &pprof.Mapping{ID: uint64(len(e.out.Mapping) + 1), File: e.p.Strings.At(module.Path), BuildID: e.p.Strings.At(module.BuildID)}
+	if id == 0 {
+		m.File = "unknown"
+	}
+	e.mappings[id] = m
+	e.out.Mapping = append(e.out.Mapping, m)
+	return m
+}
+
+func (e *pprofExporter) function(f *profile.Frame) *pprof.Function {
+	if known := e.functions[f.Function]; known != nil {
+		return known
+	}
+	function := e.p.Functions.At(f.Function)
+	name := e.p.Strings.At(function.Name)
+	out := &pprof.Function{ID: uint64(len(e.out.Function) + 1), Name: name, SystemName: name, StartLine: int64(function.StartLine)}
+	if function.Linkage != 0 {
+		out.SystemName = e.p.Strings.At(function.Linkage)
+	}
+	out.Filename = e.p.Strings.At(function.File)
+	if out.Filename == "" {
+		out.Filename = e.p.Strings.At(f.File)
+	}
+	e.functions[f.Function] = out
+	e.out.Function = append(e.out.Function, out)
+	return out
+}

@@ -1,0 +1,64 @@
+package report
+
+import (
+	"fmt"
+	"iter"
+	"slices"
+	"strings"
+
+	"github.com/bperf/bperf/internal/profile"
+)
+
+// chosen goes through the samples that the filters leave.
+func chosen(p *profile.Profile, o *Options) iter.Seq[*profile.Sample] {
+	wanted := o.filter(p)
+	return func(yield func(*profile.Sample) bool) {
+		samples := p.Samples()
+		for i := range samples {
+			if wanted(&samples[i]) && !yield(&samples[i]) {
+				return
+			}
+		}
+	}
+}
+
+// frames returns the frames of a sample, the innermost first.
+func frames(p *profile.Profile, s *profile.Sample) []profile.FrameID {
+	if s.Stack == 0 && s.Leaf != 0 {
+		return []profile.FrameID{s.Leaf}
+	}
+	return slices.Collect(p.Stacks.Frames(s.Stack))
+}
+
+// theEvent is the position of the event that a format with room for one shows: the named one, or the only one with samples.
+func theEvent(p *profile.Profile, o *Options) (int, error) {
+	var names []string
+	found := -1
+	for i, e := range p.Events {
+		if o.Event != "" && e.Name == o.Event {
+			return i, nil
+		}
+		if e.Samples > 0 {
+			names = append(names, e.Name)
+			found = i
+		}
+	}
+	switch {
+	case o.Event != "":
+		return 0, fmt.Errorf("event %q: there are no samples of it; there are %s", o.Event, strings.Join(names, ", "))
+	case len(names) > 1:
+		return 0, fmt.Errorf("there are samples of %d events, and this format has room for one: choose one of %s", len(names), strings.Join(names, ", "))
+	case found < 0:
+		return 0, fmt.Errorf("there are no samples")
+	}
+	return found, nil
+}
+
+// frameTitle names a frame where there is no address to look at: by its function, or else its module.
+func frameTitle(p *profile.Profile, id profile.FrameID) string {
+	f := p.Frames()[id]
+	if f.Function == 0 {
+		return "[" + strings.Trim(moduleName(p, &f), "[]") + "]"
+	}
+	return p.Strings.At(p.Functions.At(f.Function).Name)
+}
