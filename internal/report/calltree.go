@@ -80,7 +80,7 @@ func (g *gatherer) growFromCallees(selves []int, nodes []profile.StackID, smalle
 	if g.t.o.Children {
 		for _, id := range nodes {
 			own := g.nodes[id].sum
-			own.subtract(g.nodes[id].inner) // they are counted from there
+			own.subtract(g.parts[id]) // what nodes below of the same function have, which it is counted from
 			if own.samples > 0 {
 				items = append(items, item{id: id, sum: own})
 			}
@@ -110,25 +110,24 @@ func (g *gatherer) growFromCallers(selves []int, nodes []profile.StackID, smalle
 	for _, i := range selves {
 		s := &g.t.p.Samples()[i]
 		for id := s.Stack; id != 0; id = g.t.p.Stacks.At(id).Caller {
-			if g.nodes[id].own.samples == 0 {
+			if g.parts[id].samples == 0 {
 				marked = append(marked, id)
 				if g.t.p.Stacks.At(id).Caller == 0 {
 					items = append(items, item{id: id, own: true})
 				}
 			}
-			g.nodes[id].own.add(sum{s.Count, s.Value})
+			g.parts[id].add(sum{s.Count, s.Value})
 		}
 	}
 	for i := range items {
-		items[i].sum = g.nodes[items[i].id].own
+		items[i].sum = g.parts[items[i].id]
 	}
 	weigh := func(id profile.StackID, own bool) item {
-		n := &g.nodes[id]
 		if own {
-			return item{id: id, sum: n.own, own: true}
+			return item{id: id, sum: g.parts[id], own: true}
 		}
-		i := item{id: id, sum: n.sum}
-		i.subtract(n.own)
+		i := item{id: id, sum: g.nodes[id].sum}
+		i.subtract(g.parts[id])
 		return i
 	}
 	for _, id := range nodes {
@@ -148,7 +147,7 @@ func (g *gatherer) growFromCallers(selves []int, nodes []profile.StackID, smalle
 		return callees
 	})
 	for _, id := range marked {
-		g.nodes[id].own = sum{}
+		g.parts[id] = sum{}
 	}
 	return calls
 }

@@ -19,7 +19,8 @@ type gatherer struct {
 	position int // of the event in the table
 	trees    bool
 
-	nodes []node            // by profile.StackID
+	nodes []node            // by profile.StackID; none where rows need only what is their own
+	parts []sum             // by profile.StackID: see growFromCallees and growFromCallers
 	used  []profile.StackID // the nodes in use, in the order of their numbers: callers come before what they call
 
 	// By classes of frames.
@@ -50,17 +51,18 @@ type node struct {
 	height         int32 // stacks below, with this one
 	depth          int32 // stacks above, with this one
 	child, sibling profile.StackID
-
-	inner sum // what nodes below of the same class have, those that no other is between
-	own   sum // see growFromCallers
 }
 
 func newGatherer(t *table, rows rowMap, c *classes, position int) *gatherer {
-	return &gatherer{
-		t: t, rows: rows, classes: c, position: position,
-		trees: position == 0 && t.o.CallGraph.Mode != NoGraph,
-		nodes: make([]node, len(t.p.Stacks.All())),
+	g := &gatherer{t: t, rows: rows, classes: c, position: position, trees: position == 0 && t.o.CallGraph.Mode != NoGraph}
+	callerFirst := g.trees && t.o.order() == CallerFirst
+	if t.o.Children || callerFirst {
+		g.nodes = make([]node, len(t.p.Stacks.All()))
 	}
+	if g.trees && t.o.Children || callerFirst {
+		g.parts = make([]sum, len(t.p.Stacks.All()))
+	}
+	return g
 }
 
 // gather adds samples of one class.
@@ -82,14 +84,16 @@ func (g *gatherer) gather(class uint32, positions []int) {
 			v.total += s.Value
 		}
 	}
-	slices.Sort(g.used)
-	g.sumUp()
+	if g.nodes != nil {
+		slices.Sort(g.used)
+		g.sumUp()
+	}
 	if g.t.o.Children {
 		g.addCallers(class)
-	}
-	for _, i := range positions {
-		r := g.row(class, samples[i].Leaf, i)
-		r.depth = max(r.depth, int(g.nodes[samples[i].Stack].depth))
+		for _, i := range positions {
+			r := g.row(class, samples[i].Leaf, i)
+			r.depth = max(r.depth, int(g.nodes[samples[i].Stack].depth))
+		}
 	}
 	if g.trees {
 		g.addTrees(selves)
@@ -144,7 +148,7 @@ func (g *gatherer) onStack(s *profile.Sample) bool {
 
 // use adds a sample to the node of its stack.
 func (g *gatherer) use(s *profile.Sample, position int) {
-	if s.Stack == 0 {
+	if s.Stack == 0 || g.nodes == nil {
 		return
 	}
 	n := &g.nodes[s.Stack]
@@ -206,6 +210,7 @@ func (g *gatherer) addCallers(class uint32) {
 // walk visits the nodes in use, callers before what they call, and finds out which of them have nodes of their class above.
 func (g *gatherer) walk(visit func(profile.StackID)) {
 	stacks := g.t.p.Stacks.All()
+	callees := g.t.o.order() == CalleeFirst
 	type step struct{ id, outer profile.StackID }
 	var path []step
 	for _, root := range g.used {
@@ -217,8 +222,8 @@ func (g *gatherer) walk(visit func(profile.StackID)) {
 			g.ensure(class)
 			n, outer := &g.nodes[next], g.open[class]
 			n.top = outer == 0
-			if outer != 0 {
-				g.nodes[outer].inner.add(n.sum)
+			if outer != 0 && g.trees && callees {
+				g.parts[outer].add(n.sum)
 			}
 			g.open[class] = next
 			path = append(path, step{next, outer})
@@ -245,6 +250,9 @@ func (g *gatherer) ensure(class uint32) {
 func (g *gatherer) reset() {
 	for _, id := range g.used {
 		g.nodes[id] = node{}
+		if g.parts != nil {
+			g.parts[id] = sum{}
+		}
 	}
 	for _, class := range g.touched {
 		g.rowOf[class] = nil
