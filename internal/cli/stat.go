@@ -179,13 +179,13 @@ func runStat(o *statOptions, given func(string) bool, args []string) error {
 	if err := errors.Join(err, out.Close()); err != nil {
 		return err
 	}
-	return exitAs(result, len(args) > 0)
+	return exitAs(result.Signal, result.Command, len(args) > 0)
 }
 
 // exitAs ends as the command did; a session that a signal ended dies of that signal, so that a
 // shell knows that it was interrupted.
-func exitAs(r stat.Result, command bool) error {
-	if sig, ok := r.Signal.(syscall.Signal); ok {
+func exitAs(ended os.Signal, status target.Status, command bool) error {
+	if sig, ok := ended.(syscall.Signal); ok {
 		signal.Reset(sig)
 		if err := syscall.Kill(os.Getpid(), sig); err != nil {
 			return err
@@ -193,8 +193,8 @@ func exitAs(r stat.Result, command bool) error {
 		time.Sleep(time.Second) // the signal may reach another thread first
 		return &ExitError{Status: 128 + int(sig)}
 	}
-	if status := r.Command.ExitCode(); command && status != 0 {
-		return &ExitError{Status: status}
+	if code := status.ExitCode(); command && code != 0 {
+		return &ExitError{Status: code}
 	}
 	return nil
 }

@@ -73,7 +73,9 @@ func (o *statOptions) chooseEvents(cfg *stat.Config) error {
 	if c.cgroups == nil {
 		return nil
 	}
-	return c.nameCgroups(cfg)
+	var err error
+	cfg.EventCgroups, cfg.Target.Cgroups, err = c.cgroupsOf()
+	return err
 }
 
 // chosenEvents is the list of events as the options build it up.
@@ -163,24 +165,22 @@ func (c *chosenEvents) setFilter(value string) error {
 	return nil
 }
 
-// nameCgroups lists the cgroups of -G in the order in which they come.
-func (c *chosenEvents) nameCgroups(cfg *stat.Config) error {
-	cfg.EventCgroups = append(c.cgroups, make([]string, len(c.list.Events())-len(c.cgroups))...)
-	seen := make(map[string]bool)
-	for _, name := range cfg.EventCgroups {
-		if name != "" && !seen[name] {
-			seen[name] = true
-			cfg.Target.Cgroups = append(cfg.Target.Cgroups, name)
+// cgroupsOf are the cgroup of each event, empty for none, and all of them in the order in which they come.
+func (c *chosenEvents) cgroupsOf() (ofEvents, names []string, err error) {
+	ofEvents = append(c.cgroups, make([]string, len(c.list.Events())-len(c.cgroups))...)
+	for _, name := range ofEvents {
+		if name != "" && !slices.Contains(names, name) {
+			names = append(names, name)
 		}
 	}
 	first := 0
 	for _, g := range c.list {
-		of := cfg.EventCgroups[first : first+len(g.Events)]
+		of := ofEvents[first : first+len(g.Events)]
 		if i := slices.IndexFunc(of, func(name string) bool { return name != of[0] }); i >= 0 {
-			return &ExitError{Status: statusBadCombination, Err: fmt.Errorf(
+			return nil, nil, &ExitError{Status: statusBadCombination, Err: fmt.Errorf(
 				"-G: %s and %s are a group and cannot be of two cgroups", g.Events[0].Name, g.Events[i].Name)}
 		}
 		first += len(g.Events)
 	}
-	return nil
+	return ofEvents, names, nil
 }

@@ -35,6 +35,8 @@ type Event struct {
 
 	Filter string // tracepoint filter expression, or empty
 
+	Tracepoint string // SYSTEM:NAME of a tracepoint, whatever Name is
+
 	// Term is the position, among all terms of the parsed list, of the term this event came from.
 	// Events of one term with the same Name (one uncore event on several boxes) are reported as one.
 	Term int

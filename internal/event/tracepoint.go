@@ -147,7 +147,7 @@ func (p *parser) tracepoint(t *term, full string) (Event, error) {
 	if err != nil {
 		return Event{}, p.fail(t.pos, "the id of tracepoint %s is %q, not a number", full, strings.TrimSpace(text))
 	}
-	e := Event{Name: full, PMU: "tracepoint", Scale: 1, Attr: perfevent.Attr{Type: perfevent.TypeTracepoint, Config: id}}
+	e := Event{Name: full, Tracepoint: full, PMU: "tracepoint", Scale: 1, Attr: perfevent.Attr{Type: perfevent.TypeTracepoint, Config: id}}
 	if t.mods != "" {
 		e.Name += ":" + string(t.mods)
 	}

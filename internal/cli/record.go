@@ -1,0 +1,301 @@
+package cli
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"os/signal"
+	"slices"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/bperf/bperf/internal/control"
+	"github.com/bperf/bperf/internal/event"
+	"github.com/bperf/bperf/internal/record"
+	"github.com/bperf/bperf/internal/target"
+)
+
+// statusNoCommand is that of perf record for a command that cannot be executed.
+const statusNoCommand = 255
+
+// recordOptions are the flags of record as they were given.
+type recordOptions struct {
+	events []eventArg // -e -G --filter, in their order
+
+	system     bool
+	cpus       string
+	pids, tids string
+	perThread  bool
+	noInherit  bool
+
+	frequency  string
+	period     uint64
+	strictFreq bool
+
+	framePointers bool
+	callGraph     string
+	anyBranch     bool
+	branchFilter  string
+
+	data, physData, weight, raw             bool
+	sampleCPU, timestamp, periodSet         bool
+	noSamples, taskCounts                   bool
+	namespaces, allCgroups, switchEvents    bool
+	noBPFEvent, allUser, allKernel          bool
+	noBuffering, overwrite, noBuildID       bool
+	clockID, pages, output, control, rotate string
+	maxFiles, compression                   int
+	delay, timeout                          int
+	quiet, verbose                          bool
+}
+
+func newRecordCommand() *cobra.Command {
+	var o recordOptions
+	cmd := &cobra.Command{
+		Use:   "record [flags] [--] [COMMAND [ARG...]]",
+		Short: "Sample events for the system, CPUs, processes, threads, cgroups or a command into perf.data",
+		Long: `record samples events while a command runs, or until interrupted, and writes the samples to perf.data, which bperf and perf read.
+
+Without a target it records the command and its children; without a command, the whole system.
+BPF programs are recorded with their code, also those that are loaded and unloaded meanwhile.`,
+		Example: `  bperf record -g -- make -j8
+  bperf record -F 999 -a -g sleep 10
+  bperf record -e sched:sched_switch --filter 'prev_prio < 100' -a sleep 1
+  bperf record -p 1234 --call-graph dwarf --timeout 5000
+  bperf record -a -o - sleep 1 | perf script -i -`,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return runRecord(&o, cmd.Flags().Changed, args)
+		},
+	}
+	f := cmd.Flags()
+	f.SetInterspersed(false)
+	f.SortFlags = false
+
+	f.VarP(eventFlag{&o.events, argEvents}, "event", "e", "events to sample, comma-separated (cycles, or cpu-clock without a PMU); see bperf list")
+	f.VarP(eventFlag{&o.events, argCgroups}, "cgroup", "G", "cgroups of the events before it: one for all, or one for each")
+	f.Var(eventFlag{&o.events, argFilter}, "filter", "filter `EXPR` for the tracepoint before it")
+	f.StringVarP(&o.frequency, "freq", "F", "", "sample so many times a second and CPU, as often as the kernel allows with \"max\" (default 4000)")
+	f.Uint64VarP(&o.period, "count", "c", 0, "sample each `N`th event")
+	f.BoolVar(&o.strictFreq, "strict-freq", false, "fail if the kernel does not allow the frequency of -F")
+
+	f.BoolVarP(&o.system, "all-cpus", "a", false, "record the whole system")
+	f.StringVarP(&o.cpus, "cpu", "C", "", "record only the CPUs of this `LIST`, such as 0-3,8")
+	f.StringVarP(&o.pids, "pid", "p", "", "record the processes of this `LIST`, with all threads and children")
+	f.StringVarP(&o.tids, "tid", "t", "", "record the threads of this `LIST`")
+	f.BoolVar(&o.perThread, "per-thread", false, "a ring buffer for each thread, not for each CPU; children are not recorded")
+	f.BoolVarP(&o.noInherit, "no-inherit", "i", false, "do not record children and new threads")
+	f.BoolVar(&o.allUser, "all-user", false, "sample only user mode")
+	f.BoolVar(&o.allKernel, "all-kernel", false, "sample only the kernel")
+
+	f.BoolVarP(&o.framePointers, "g", "g", false, "record callchains, by frame pointers")
+	f.StringVar(&o.callGraph, "call-graph", "", "record callchains by `fp`, dwarf[,BYTES] (stacks, to be unwound later) or lbr")
+	f.BoolVarP(&o.anyBranch, "branch-any", "b", false, "record branches")
+	f.StringVarP(&o.branchFilter, "branch-filter", "j", "", "record branches of these `KINDS`: any, any_call, any_ret, ind_call, call, cond, ind_jmp, u, k, hv, save_type, …")
+	f.BoolVarP(&o.data, "data", "d", false, "record addresses of data")
+	f.BoolVar(&o.physData, "phys-data", false, "record physical addresses of data")
+	f.BoolVarP(&o.weight, "weight", "W", false, "record what the sampled access cost")
+	f.BoolVarP(&o.raw, "raw-samples", "R", false, "record raw data of all events, as is done for tracepoints")
+	f.BoolVarP(&o.timestamp, "timestamp", "T", false, "record the time of samples, also with --per-thread")
+	f.BoolVarP(&o.periodSet, "period", "P", false, "record the period of samples, also if it is always the same")
+	f.BoolVar(&o.sampleCPU, "sample-cpu", false, "record the CPU of samples")
+	f.BoolVarP(&o.taskCounts, "stat", "s", false, "record what each thread has counted when it ends")
+	f.BoolVarP(&o.noSamples, "no-samples", "n", false, "sample nothing: record tasks and memory alone")
+	f.BoolVar(&o.namespaces, "namespaces", false, "record namespaces of processes")
+	f.BoolVar(&o.allCgroups, "all-cgroups", false, "record the cgroup of each sample")
+	f.BoolVar(&o.switchEvents, "switch-events", false, "record context switches")
+	f.BoolVar(&o.noBPFEvent, "no-bpf-event", false, "record nothing about BPF programs")
+	f.StringVarP(&o.clockID, "clockid", "k", "", "take the time from this `CLOCK`: monotonic, monotonic_raw, realtime, boottime, tai")
+
+	f.StringVarP(&o.output, "output", "o", "", "write to `FILE` (default perf.data; - for standard output, as a pipe; also the default where that is a pipe)")
+	f.StringVarP(&o.pages, "mmap-pages", "m", "", "size of each ring buffer: a number of pages, or of bytes with B, K, M or G (default 512K)")
+	f.IntVarP(&o.compression, "compression-level", "z", 0, "compress the records, at a `LEVEL` of 1 to 22")
+	f.Lookup("compression-level").NoOptDefVal = "1"
+	f.BoolVar(&o.overwrite, "overwrite", false, "keep only what is newest in the ring buffers, and write it at the end, or when another file is begun")
+	f.StringVar(&o.rotate, "switch-output", "", "begin another file at SIGUSR2 (`signal`), after a size (100M) or a time (30s, 5m, 1h)")
+	f.Lookup("switch-output").NoOptDefVal = "signal"
+	f.IntVar(&o.maxFiles, "switch-max-files", 0, "keep so many files of --switch-output, the newest")
+	f.BoolVar(&o.noBuffering, "no-buffering", false, "write each sample at once")
+	f.BoolVarP(&o.noBuildID, "no-buildid", "B", false, "do not record build IDs")
+	f.IntVarP(&o.delay, "delay", "D", 0, "start sampling `MS` milliseconds after the start; -1 to start disabled")
+	f.IntVar(&o.timeout, "timeout", 0, "end after `MS` milliseconds (at least 10)")
+	f.StringVar(&o.control, "control", "", "take enable, disable, ping and stop from `fd:CTL[,ACK]` or fifo:CTL[,ACK]")
+	f.BoolVarP(&o.quiet, "quiet", "q", false, "print nothing but errors")
+	f.BoolVarP(&o.verbose, "verbose", "v", false, "print what was found and what was left out")
+	return cmd
+}
+
+// runRecord checks the options, records, and ends as the command did.
+func runRecord(o *recordOptions, given func(string) bool, args []string) error {
+	if err := o.check(given, args); err != nil {
+		return err
+	}
+	cfg, err := o.config(given, args)
+	if err != nil {
+		return err
+	}
+	note := func(s string) { fmt.Fprintln(os.Stderr, s) }
+	cfg.Notify = note
+	if o.quiet {
+		cfg.Notify = func(string) {}
+	}
+	if o.verbose {
+		cfg.Verbose = note
+	}
+	if (o.pids != "" || o.tids != "") && (o.system || o.cpus != "") {
+		cfg.Notify("-p and -t record tasks wherever they run: -a and -C are ignored")
+	}
+	signals := make(chan os.Signal, 4)
+	signal.Notify(signals, syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP)
+	defer signal.Stop(signals)
+	cfg.Signals = signals
+	signal.Ignore(syscall.SIGXFSZ) // a file that may not grow is an error of write(2)
+	if o.control != "" {
+		if cfg.Control, err = control.Open(o.control, note); err != nil {
+			return &ExitError{Status: statusBadOption, Err: err}
+		}
+	}
+	result, err := record.Run(*cfg)
+	if failed := (*target.ExecError)(nil); errors.As(err, &failed) {
+		return &ExitError{Status: statusNoCommand, Err: err}
+	}
+	if result.Files > 0 {
+		summarize(result, cfg.Compression > 0, cfg.Notify)
+	}
+	if err != nil {
+		return err
+	}
+	return exitAs(result.Signal, result.Command, len(args) > 0)
+}
+
+// summarize prints the lines that perf ends with, and what was lost.
+func summarize(r record.Result, compressed bool, note func(string)) {
+	const mib = 1 << 20
+	note(fmt.Sprintf("[ bperf record: Woken up %d times to write data ]", r.Wakeups))
+	line := fmt.Sprintf("[ bperf record: Captured and wrote %.3f MB %s", float64(r.Bytes)/mib, r.LastOutput)
+	if compressed && r.Bytes > 0 {
+		line += fmt.Sprintf(", compressed (original %.3f MB, ratio is %.3f)", float64(r.Original)/mib, float64(r.Original)/float64(r.Bytes))
+	}
+	if r.Samples > 0 {
+		line += fmt.Sprintf(" (%d samples)", r.Samples)
+	}
+	note(line + " ]")
+	if r.Lost > 0 {
+		note(fmt.Sprintf("%d records found no room in the ring buffers and are lost. Make these larger (-m), or sample less often", r.Lost))
+	}
+}
+
+// check refuses what cannot be, before anything is opened.
+func (o *recordOptions) check(given func(string) bool, args []string) error {
+	cpuTarget := o.system || o.cpus != "" || len(args) == 0 && o.pids == "" && o.tids == ""
+	taskTarget := o.pids != "" || o.tids != ""
+	cgroups := slices.ContainsFunc(o.events, func(a eventArg) bool { return a.kind == argCgroups })
+	bad := func(when bool, format string, a ...any) error {
+		if !when {
+			return nil
+		}
+		return &ExitError{Status: statusBadCombination, Err: fmt.Errorf(format, a...)}
+	}
+	return firstError(
+		bad(given("freq") && given("count"), "-F and -c are two ways to say how often: give one"),
+		bad(given("count") && o.period == 0, "-c 0: sample each how manieth event?"),
+		bad(o.strictFreq && !given("freq"), "--strict-freq is about the frequency of -F"),
+		bad(o.pids != "" && o.tids != "", "-p and -t do not go together"),
+		bad(o.perThread && cpuTarget && !taskTarget, "--per-thread is for threads: give -p, -t or a command, without -a and -C"),
+		bad(cgroups && (!cpuTarget || taskTarget), "cgroups are recorded on CPUs: add -a or -C, without -p and -t"),
+		bad(o.allUser && o.allKernel, "--all-user and --all-kernel leave nothing to sample"),
+		bad(o.framePointers && o.callGraph != "" && !strings.HasPrefix(o.callGraph, "fp"),
+			"-g records callchains by frame pointers, --call-graph %s otherwise: give one", o.callGraph),
+		bad(o.anyBranch && o.branchFilter != "", "-b records all branches, -j some: give one"),
+		bad(o.compression < 0 || o.compression > 22, "-z=%d: a level of zstd is from 1 to 22", o.compression),
+		bad(given("timeout") && o.timeout < 10, "--timeout %d: at least 10 ms", o.timeout),
+		bad(o.delay < -1, "-D %d: milliseconds, or -1 to start disabled", o.delay),
+		bad(o.delay == -1 && o.control == "", "-D -1 starts disabled and needs --control to be enabled"),
+		bad(o.maxFiles < 0, "--switch-max-files %d: there must be at least 1", o.maxFiles),
+		bad(given("switch-max-files") && o.rotate == "", "--switch-max-files is about the files of --switch-output"),
+		bad(o.rotate != "" && o.output == "-", "--switch-output is for files, not for a pipe"),
+		bad(o.quiet && o.verbose, "-q and -v contradict each other"),
+	)
+}
+
+// config is the session that the options ask for.
+func (o *recordOptions) config(given func(string) bool, args []string) (*record.Config, error) {
+	cfg := &record.Config{
+		Command: args, PerThread: o.perThread, Inherit: !o.noInherit && !o.perThread,
+		Period: o.period, StrictRate: o.strictFreq, Overrides: given("freq") || given("count"),
+		Addresses: o.data || o.physData, PhysAddrs: o.physData, Weight: o.weight, Raw: o.raw, SampleCPU: o.sampleCPU, Time: o.timestamp,
+		NoSamples: o.noSamples, TaskCounts: o.taskCounts, Namespaces: o.namespaces, Cgroups: o.allCgroups, Switches: o.switchEvents,
+		NoBPF: o.noBPFEvent, AllUser: o.allUser, AllKernel: o.allKernel, NoBuffering: o.noBuffering,
+		Overwrite: o.overwrite, Compression: o.compression, NoBuildIDs: o.noBuildID,
+		Delay: time.Duration(max(o.delay, 0)) * time.Millisecond, StartDisabled: o.delay == -1,
+		Timeout: time.Duration(o.timeout) * time.Millisecond,
+		Output:  o.outputName(), CommandLine: slices.Clone(os.Args), Version: currentVersion(),
+	}
+	if given("period") {
+		cfg.PeriodSet = &o.periodSet
+	}
+	err := firstError(
+		o.setTarget(cfg), o.setFrequency(cfg), o.setCallchain(cfg), o.setBranches(cfg), o.setClock(cfg), o.setPages(cfg), o.setSwitch(cfg))
+	if err != nil {
+		return nil, &ExitError{Status: statusBadOption, Err: err}
+	}
+	return cfg, o.chooseEvents(cfg)
+}
+
+// outputName is the file to write: as with perf, standard output where that is a pipe and no file is given.
+func (o *recordOptions) outputName() string {
+	if o.output != "" {
+		return o.output
+	}
+	if info, err := os.Stdout.Stat(); err == nil && info.Mode()&os.ModeNamedPipe != 0 && o.rotate == "" {
+		return "-"
+	}
+	return "perf.data"
+}
+
+func (o *recordOptions) setTarget(cfg *record.Config) (err error) {
+	t := &cfg.Target
+	switch {
+	case o.pids != "":
+		t.PIDs, err = target.ParseIDs(o.pids)
+	case o.tids != "":
+		t.TIDs, err = target.ParseIDs(o.tids)
+	case o.cpus != "":
+		t.CPUs, err = target.ParseCPUList(o.cpus)
+	case o.system || len(cfg.Command) == 0:
+		t.System = true
+	}
+	return err
+}
+
+// chooseEvents fills in the events, and with -G whose they are.
+func (o *recordOptions) chooseEvents(cfg *record.Config) error {
+	c := chosenEvents{machine: event.Host()}
+	for _, a := range o.events {
+		if err := c.add(a); err != nil {
+			return &ExitError{Status: statusBadOption, Err: err}
+		}
+	}
+	if len(c.list) == 0 {
+		if err := c.parse("cycles:P"); err != nil {
+			return err
+		}
+	}
+	for _, e := range c.list.Events() {
+		if e.Tool != event.ToolNone {
+			return &ExitError{Status: statusBadOption, Err: fmt.Errorf("%s is measured by stat and cannot be sampled", e.Name)}
+		}
+		if e.BPF {
+			return &ExitError{Status: statusBadOption, Err: fmt.Errorf("%s: the modifier b is for counting: samples cannot be shared", e.Name)}
+		}
+	}
+	cfg.Events = c.list
+	if c.cgroups == nil {
+		return nil
+	}
+	var err error
+	cfg.EventCgroups, cfg.Target.Cgroups, err = c.cgroupsOf()
+	return err
+}

@@ -1,0 +1,198 @@
+package cli
+
+import (
+	"errors"
+	"fmt"
+	"math/bits"
+	"os"
+	"os/signal"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/bperf/bperf/internal/perfevent"
+	"github.com/bperf/bperf/internal/record"
+)
+
+// defaultFrequency is perf's, in Hz.
+const defaultFrequency = 4000
+
+func (o *recordOptions) setFrequency(cfg *record.Config) (err error) {
+	switch {
+	case o.period > 0:
+		return nil
+	case o.frequency == "":
+		cfg.Frequency = defaultFrequency
+	case o.frequency == "max":
+		cfg.MaxRate = true
+	default:
+		cfg.Frequency, err = strconv.ParseUint(o.frequency, 10, 32)
+		if err != nil || cfg.Frequency == 0 {
+			return fmt.Errorf("-F %s: a number of samples in a second, or max", o.frequency)
+		}
+	}
+	return nil
+}
+
+// What the stacks of --call-graph dwarf may be long: the kernel takes no more than what fits into a record.
+const (
+	defaultStack = 8192
+	mostStack    = 65528
+)
+
+func (o *recordOptions) setCallchain(cfg *record.Config) error {
+	mode, size, sized := strings.Cut(o.callGraph, ",")
+	switch mode {
+	case "":
+		if o.framePointers {
+			cfg.Callchain = record.CallchainFP
+		}
+	case "fp":
+		cfg.Callchain = record.CallchainFP
+	case "lbr":
+		cfg.Callchain = record.CallchainLBR
+	case "dwarf":
+		cfg.Callchain, cfg.StackSize = record.CallchainDWARF, defaultStack
+		if !sized {
+			return nil
+		}
+		n, err := strconv.ParseUint(size, 10, 32)
+		if err != nil || n == 0 || n > mostStack {
+			return fmt.Errorf("--call-graph %s: the stack has from 8 to %d bytes", o.callGraph, mostStack)
+		}
+		cfg.StackSize = uint32((n + 7) &^ 7)
+		return nil
+	default:
+		return fmt.Errorf("--call-graph %s: callchains are recorded by fp, dwarf or lbr", o.callGraph)
+	}
+	if sized {
+		return fmt.Errorf("--call-graph %s: only dwarf takes a size", o.callGraph)
+	}
+	return nil
+}
+
+// branchKinds are the words of -j.
+var branchKinds = map[string]uint64{
+	"u": perfevent.BranchUser, "k": perfevent.BranchKernel, "hv": perfevent.BranchHV,
+	"any": perfevent.BranchAny, "any_call": perfevent.BranchAnyCall, "any_ret": perfevent.BranchAnyReturn,
+	"ind_call": perfevent.BranchIndCall, "ind_jmp": perfevent.BranchIndJump, "call": perfevent.BranchCall, "cond": perfevent.BranchCond,
+	"abort_tx": perfevent.BranchAbortTx, "in_tx": perfevent.BranchInTx, "no_tx": perfevent.BranchNoTx,
+	"no_flags": perfevent.BranchNoFlags, "no_cycles": perfevent.BranchNoCycles, "save_type": perfevent.BranchTypeSave,
+	"stack": perfevent.BranchCallStack, "hw_index": perfevent.BranchHWIndex, "priv": perfevent.BranchPrivSave, "counter": perfevent.BranchCounters,
+}
+
+// branchModes are the kinds that say where a branch is, and branchExtras those that say what is recorded of it.
+const (
+	branchModes  = perfevent.BranchUser | perfevent.BranchKernel | perfevent.BranchHV
+	branchExtras = perfevent.BranchNoFlags | perfevent.BranchNoCycles | perfevent.BranchTypeSave | perfevent.BranchHWIndex |
+		perfevent.BranchPrivSave | perfevent.BranchCounters
+)
+
+func (o *recordOptions) setBranches(cfg *record.Config) error {
+	if o.anyBranch {
+		cfg.Branches = perfevent.BranchAny
+	}
+	if o.branchFilter == "" {
+		return nil
+	}
+	for word := range strings.SplitSeq(o.branchFilter, ",") {
+		bit, known := branchKinds[word]
+		if !known {
+			var all []string
+			for k := range branchKinds {
+				all = append(all, k)
+			}
+			slices.Sort(all)
+			return fmt.Errorf("-j %s: there is no kind of branch %q; there are %s", o.branchFilter, word, strings.Join(all, ", "))
+		}
+		cfg.Branches |= bit
+	}
+	if cfg.Branches&^(branchModes|branchExtras) == 0 { // only where, and not which
+		cfg.Branches |= perfevent.BranchAny
+	}
+	return nil
+}
+
+// clocks are the clocks of -k by their names, without the prefix CLOCK_: <linux/time.h>.
+var clocks = map[string]int32{
+	"realtime": 0, "real": 0, "monotonic": 1, "mono": 1, "monotonic_raw": 4, "raw": 4, "boottime": 7, "boot": 7, "tai": 11,
+}
+
+func (o *recordOptions) setClock(cfg *record.Config) error {
+	if o.clockID == "" {
+		return nil
+	}
+	id, known := clocks[strings.TrimPrefix(strings.ToLower(o.clockID), "clock_")]
+	if n, err := strconv.ParseInt(o.clockID, 10, 32); err == nil {
+		id, known = int32(n), true
+	}
+	if !known {
+		return fmt.Errorf("-k %s: clocks are monotonic, monotonic_raw, realtime, boottime and tai", o.clockID)
+	}
+	cfg.ClockID = &id
+	return nil
+}
+
+// setPages takes a number of pages, or a size in bytes, and rounds up to a power of two.
+func (o *recordOptions) setPages(cfg *record.Config) error {
+	if o.pages == "" {
+		return nil
+	}
+	bytes, err := parseSize(o.pages)
+	if err == nil {
+		cfg.RingPages = int((bytes + int64(os.Getpagesize()) - 1) / int64(os.Getpagesize()))
+	} else if cfg.RingPages, err = strconv.Atoi(o.pages); err != nil {
+		return fmt.Errorf("-m %s: a number of pages, or of bytes with B, K, M or G", o.pages)
+	}
+	const most = 1 << 20 // pages: the kernel takes no more in any case
+	if cfg.RingPages < 1 || cfg.RingPages > most {
+		return fmt.Errorf("-m %s: there are from 1 to %d pages", o.pages, most)
+	}
+	cfg.RingPages = 1 << bits.Len(uint(cfg.RingPages-1))
+	return nil
+}
+
+// parseSize reads a number with a unit: B, K, M or G.
+func parseSize(s string) (int64, error) {
+	shift := map[string]int{"B": 0, "K": 10, "M": 20, "G": 30}
+	if s == "" {
+		return 0, errors.New("is empty")
+	}
+	by, unit := shift[s[len(s)-1:]]
+	n, err := strconv.ParseInt(s[:len(s)-1], 10, 32)
+	if !unit || err != nil || n <= 0 {
+		return 0, fmt.Errorf("%q is not a number of bytes with B, K, M or G", s)
+	}
+	return n << by, nil
+}
+
+func (o *recordOptions) setSwitch(cfg *record.Config) error {
+	cfg.Switch.MaxFiles = o.maxFiles
+	if o.rotate == "" {
+		return nil
+	}
+	if o.rotate == "signal" {
+		requests := make(chan os.Signal, 1)
+		signal.Notify(requests, syscall.SIGUSR2)
+		cfg.Switch.Requests = requests
+		return nil
+	}
+	if size, err := parseSize(o.rotate); err == nil {
+		cfg.Switch.Size = size
+		return nil
+	}
+	value := o.rotate
+	if days, ok := strings.CutSuffix(value, "d"); ok { // which ParseDuration has not
+		if n, err := strconv.Atoi(days); err == nil {
+			value = strconv.Itoa(24*n) + "h"
+		}
+	}
+	every, err := time.ParseDuration(value)
+	if err != nil || every <= 0 {
+		return fmt.Errorf("--switch-output=%s: signal, a size like 100M, or a time like 30s, 5m, 1h or 1d", o.rotate)
+	}
+	cfg.Switch.Every = every
+	return nil
+}

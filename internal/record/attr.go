@@ -1,0 +1,233 @@
+package record
+
+import (
+	"runtime"
+
+	"github.com/bperf/bperf/internal/event"
+	"github.com/bperf/bperf/internal/perfevent"
+)
+
+// opened is one event of the recording: what its samples are like, and where it is open.
+type opened struct {
+	event  *event.Event
+	cgroup string // its name; empty for none
+	attr   perfevent.Attr
+	leader *opened // of its group; itself for those that lead
+	dummy  bool    // counts nothing: for the records of tasks, memory and BPF programs
+	fds    []*perfevent.Event
+	ids    []uint64
+	places []place // of fds
+}
+
+// plan decides what is opened, and with which attributes. They are those with which perf opens events, so that reports look the same.
+func (s *session) plan() {
+	for _, g := range s.cfg.Events {
+		var leader *opened
+		for _, e := range g.Events {
+			o := &opened{event: e, leader: leader}
+			if s.cfg.EventCgroups != nil {
+				o.cgroup = s.cfg.EventCgroups[len(s.events)]
+			}
+			if leader == nil {
+				leader, o.leader = o, o
+			}
+			o.attr = s.attr(e, o.leader == o, len(g.Events))
+			s.events = append(s.events, o)
+		}
+	}
+	for _, o := range s.events { // who reads groups samples its leader alone
+		if o.leader != o && o.event.ReadGroup {
+			o.attr.Sample, o.attr.SampleType = 0, o.leader.attr.SampleType
+			o.attr.Flags &^= perfevent.Freq
+		}
+	}
+	track := s.events[0]
+	if s.cfg.perCPU() || s.cfg.Delay > 0 || s.cfg.StartDisabled || s.cfg.Overwrite || s.cfg.EventCgroups != nil {
+		track = s.dummy()
+		s.events = append(s.events, track)
+	}
+	s.track(&track.attr)
+	s.identify()
+}
+
+// attr is what one event of the user's is opened with.
+func (s *session) attr(e *event.Event, leads bool, members int) perfevent.Attr {
+	c := s.cfg
+	a := e.Attr
+	a.SampleType |= perfevent.SampleIP | perfevent.SampleTID
+	a.ReadFormat = perfevent.ReadFormatID | perfevent.ReadFormatLost
+	a.Flags |= perfevent.SampleIDAll
+	if c.Overwrite {
+		a.Flags |= perfevent.WriteBackward
+	}
+	if c.Inherit && !c.PerThread {
+		a.Flags |= perfevent.Inherit
+	}
+	if !e.Guests && a.Flags&(perfevent.ExcludeGuest|perfevent.ExcludeHost) == 0 {
+		a.Flags |= perfevent.ExcludeGuest
+	}
+	if a.Type == perfevent.TypeTracepoint {
+		a.SampleType |= perfevent.SampleRaw | perfevent.SampleTime | perfevent.SampleCPU | perfevent.SamplePeriod
+		if a.Sample == 0 {
+			a.Sample = 1
+		}
+	}
+	if a.Sample == 0 || c.Overrides {
+		a.Sample, a.Flags = c.Period, a.Flags&^perfevent.Freq
+		if c.Frequency > 0 {
+			a.Sample, a.Flags = c.Frequency, a.Flags|perfevent.Freq
+		}
+	}
+	if a.Has(perfevent.Freq) {
+		a.SampleType |= perfevent.SamplePeriod
+	}
+	if c.PeriodSet != nil {
+		a.SampleType &^= perfevent.SamplePeriod
+		if *c.PeriodSet {
+			a.SampleType |= perfevent.SamplePeriod
+		}
+	}
+	if c.NoSamples {
+		a.Sample = 0
+	}
+	if e.ReadGroup {
+		a.SampleType |= perfevent.SampleRead
+		if members > 1 {
+			a.ReadFormat |= perfevent.ReadFormatGroup
+			a.Flags &^= perfevent.Inherit
+		}
+	}
+	s.sampleBits(&a)
+	s.callchain(&a)
+	if leads {
+		a.Flags |= perfevent.Disabled
+		if c.CommandIsTarget() && c.Delay == 0 && !c.StartDisabled {
+			a.Flags |= perfevent.EnableOnExec
+		}
+	}
+	if e.MostPrecise {
+		a.Flags |= perfevent.PreciseIPBit1 | perfevent.PreciseIPBit2
+	}
+	if c.AllUser {
+		a.Flags |= perfevent.ExcludeKernel | perfevent.ExcludeHV
+	}
+	if c.AllKernel {
+		a.Flags |= perfevent.ExcludeUser
+	}
+	s.common(&a)
+	return a
+}
+
+// sampleBits adds what the options ask for.
+func (s *session) sampleBits(a *perfevent.Attr) {
+	c := s.cfg
+	set := func(when bool, bits uint64) {
+		if when {
+			a.SampleType |= bits
+		}
+	}
+	set(c.perCPU() || c.SampleCPU, perfevent.SampleCPU)
+	set(!c.PerThread || c.Time || c.perCPU(), perfevent.SampleTime)
+	set(c.addresses(), perfevent.SampleAddr|perfevent.SampleDataSrc)
+	set(c.PhysAddrs, perfevent.SamplePhysAddr)
+	set(c.Weight, perfevent.SampleWeightStruct)
+	set(c.Raw, perfevent.SampleRaw|perfevent.SampleTime|perfevent.SampleCPU)
+	set(c.Cgroups, perfevent.SampleCgroup)
+	set(c.Branches != 0, perfevent.SampleBranchStack)
+	a.BranchSampleType = c.Branches
+	if c.TaskCounts {
+		a.Flags |= perfevent.InheritStat
+		a.ReadFormat |= perfevent.ReadFormatTimes
+	}
+}
+
+// callchain adds callchains.
+func (s *session) callchain(a *perfevent.Attr) {
+	if s.cfg.Callchain == CallchainNone {
+		return
+	}
+	a.SampleType |= perfevent.SampleCallchain
+	switch s.cfg.Callchain {
+	case CallchainDWARF:
+		a.SampleType |= perfevent.SampleRegsUser | perfevent.SampleStackUser
+		a.SampleRegsUser |= unwindRegisters
+		a.SampleStackUser = s.cfg.StackSize
+		a.Flags |= perfevent.ExcludeCallchainUser
+	case CallchainLBR:
+		a.SampleType |= perfevent.SampleBranchStack
+		a.BranchSampleType = perfevent.BranchUser | perfevent.BranchCallStack | perfevent.BranchNoCycles |
+			perfevent.BranchNoFlags | perfevent.BranchHWIndex
+		a.Flags |= perfevent.ExcludeCallchainUser
+	}
+}
+
+// common is what all events have, the dummy too.
+func (s *session) common(a *perfevent.Attr) {
+	if s.cfg.ClockID != nil {
+		a.Flags |= perfevent.UseClockID
+		a.ClockID = *s.cfg.ClockID
+	}
+	if s.cfg.NoBuffering {
+		a.Wakeup = 1
+	}
+}
+
+// dummy counts nothing, and runs from the start: while what there is is told of, nothing that is new is missed.
+func (s *session) dummy() *opened {
+	o := &opened{dummy: true, event: &event.Event{Name: "dummy:HG", PMU: "software", Scale: 1}}
+	o.leader = o
+	a := &o.attr
+	a.Type, a.Config = perfevent.TypeSoftware, perfevent.SoftwareDummy
+	a.Sample = 1
+	a.SampleType = perfevent.SampleIP | perfevent.SampleTID | perfevent.SampleTime
+	a.ReadFormat = perfevent.ReadFormatID | perfevent.ReadFormatLost
+	a.Flags = perfevent.SampleIDAll
+	if s.cfg.Inherit && !s.cfg.PerThread {
+		a.Flags |= perfevent.Inherit
+	}
+	if s.cfg.perCPU() || s.cfg.SampleCPU {
+		a.SampleType |= perfevent.SampleCPU
+	}
+	if s.cfg.CommandIsTarget() {
+		a.Flags |= perfevent.Disabled | perfevent.EnableOnExec
+	}
+	s.common(a)
+	return o
+}
+
+// track asks for the records of tasks, memory and BPF programs, which one event has to.
+func (s *session) track(a *perfevent.Attr) {
+	c := s.cfg
+	a.Flags |= perfevent.Mmap | perfevent.Mmap2 | perfevent.Comm | perfevent.CommExec | perfevent.Task | perfevent.KSymbols
+	set := func(when bool, f perfevent.Flags) {
+		if when {
+			a.Flags |= f
+		}
+	}
+	set(c.addresses(), perfevent.MmapData)
+	set(!c.NoBPF, perfevent.BPFEvents)
+	set(c.Namespaces, perfevent.Namespaces)
+	set(c.Cgroups, perfevent.Cgroups)
+	set(c.Switches, perfevent.ContextSwitch)
+}
+
+// identify lets samples say of which event they are, where there are several: at the place that is the same in all samples, if they
+// are not alike otherwise.
+func (s *session) identify() {
+	if len(s.events) == 1 {
+		return
+	}
+	bit := uint64(perfevent.SampleID)
+	for _, o := range s.events {
+		if o.attr.SampleType != s.events[0].attr.SampleType {
+			bit = perfevent.SampleIdentifier
+		}
+	}
+	for _, o := range s.events {
+		o.attr.SampleType |= bit
+	}
+}
+
+// unwindRegisters are those that are needed to unwind the user's stack: all of enum perf_event_x86_regs but the segments and flags that
+// have no part in it, and all of enum perf_event_arm_regs (arch/*/include/uapi/asm/perf_regs.h).
+var unwindRegisters = map[string]uint64{"amd64": 0xff0fff, "arm64": 1<<33 - 1}[runtime.GOARCH]

@@ -1,0 +1,192 @@
+package record
+
+import (
+	"bytes"
+	"cmp"
+	"debug/elf"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+
+	"github.com/bperf/bperf/internal/perfdata"
+)
+
+// buildIDs collects the build IDs of files as they are mapped, in the background: a process may be gone before the recording ends, and with it
+// the way to what it has mapped in its own mounts.
+type buildIDs struct {
+	proc string
+	seen map[string]bool // of the collecting side alone
+	todo chan mapped
+	done sync.WaitGroup
+
+	found []perfdata.HeaderBuildID // to be read when all is done
+	late  int                      // files that were too many
+}
+
+// mapped is a file that a process has mapped.
+type mapped struct {
+	name string
+	pid  int32
+}
+
+// mostFiles are of how many files build IDs are kept.
+const mostFiles = 1 << 14
+
+func newBuildIDs(proc string) *buildIDs {
+	b := &buildIDs{proc: proc, seen: make(map[string]bool), todo: make(chan mapped, mostFiles)}
+	b.done.Go(func() {
+		for m := range b.todo {
+			if id, misc, err := b.read(m); err == nil && len(id) > 0 {
+				b.found = append(b.found, perfdata.HeaderBuildID{Misc: misc, PID: -1, BuildID: id, Filename: m.name})
+			}
+		}
+	})
+	return b
+}
+
+// add takes a file that was mapped, each name once.
+func (b *buildIDs) add(name []byte, pid int32) {
+	if b.seen[string(name)] {
+		return
+	}
+	if len(b.seen) == mostFiles {
+		b.late++
+		return
+	}
+	m := mapped{string(name), pid}
+	b.seen[m.name] = true
+	if strings.HasPrefix(m.name, kernelName) {
+		m.name = kernelName // without the symbol
+	}
+	if strings.HasPrefix(m.name, "/") && !strings.HasPrefix(m.name, "//") || m.name == kernelName || m.name == "[vdso]" || pid == -1 {
+		b.todo <- m // there is room for all that may be seen
+	}
+}
+
+// finish waits for what is still being read.
+func (b *buildIDs) finish() perfdata.BuildIDs {
+	close(b.todo)
+	b.done.Wait()
+	slices.SortFunc(b.found, func(a, b perfdata.HeaderBuildID) int { return cmp.Compare(a.Filename, b.Filename) })
+	return perfdata.BuildIDs(b.found)
+}
+
+func (b *buildIDs) read(m mapped) (id []byte, misc perfdata.Misc, err error) {
+	switch {
+	case m.name == kernelName:
+		notes, err := os.ReadFile("/sys/kernel/notes")
+		if err != nil {
+			return nil, 0, err
+		}
+		return noteBuildID(notes, binary.NativeEndian), perfdata.MiscKernel, nil
+	case m.pid == -1:
+		module, _, _ := strings.Cut(filepath.Base(strings.Trim(m.name, "[]")), ".ko")
+		notes, err := os.ReadFile("/sys/module/" + strings.ReplaceAll(module, "-", "_") + "/notes/.note.gnu.build-id")
+		if err != nil {
+			return nil, 0, err
+		}
+		return noteBuildID(notes, binary.NativeEndian), perfdata.MiscKernel, nil
+	case m.name == "[vdso]":
+		image, err := ownVDSO()
+		if err != nil {
+			return nil, 0, err
+		}
+		id, err = elfBuildID(bytes.NewReader(image))
+		return id, perfdata.MiscUser, err
+	}
+	f, err := openMapped(fmt.Sprintf("%s/%d/root%s", b.proc, m.pid, m.name), m.name)
+	if err != nil {
+		return nil, 0, err
+	}
+	defer f.Close()
+	id, err = elfBuildID(f)
+	return id, perfdata.MiscUser, err
+}
+
+// openMapped opens the first of some names that is a file. A device or a FIFO is not even opened.
+func openMapped(names ...string) (*os.File, error) {
+	for _, name := range names {
+		info, err := os.Stat(name)
+		if err == nil && info.Mode().IsRegular() {
+			return os.Open(name)
+		}
+	}
+	return nil, os.ErrNotExist
+}
+
+// elfBuildID is the build ID of an ELF file; nil if it has none.
+func elfBuildID(r io.ReaderAt) ([]byte, error) {
+	f, err := elf.NewFile(r)
+	if err != nil {
+		return nil, err
+	}
+	for _, p := range f.Progs {
+		const most = 1 << 20 // bytes of notes, of which there are a few hundred usually
+		if p.Type != elf.PT_NOTE || p.Filesz > most {
+			continue
+		}
+		notes := make([]byte, p.Filesz)
+		if n, err := p.ReadAt(notes, 0); err != nil && !errors.Is(err, io.EOF) {
+			notes = notes[:n]
+		}
+		if id := noteBuildID(notes, f.ByteOrder); id != nil {
+			return id, nil
+		}
+	}
+	return nil, nil
+}
+
+// noteBuildID finds the note of type NT_GNU_BUILD_ID (3) of GNU among ELF notes (elf(5)).
+func noteBuildID(notes []byte, order binary.ByteOrder) []byte {
+	const gnuBuildID, most = 3, 20 // bytes of a build ID in perf.data
+	for len(notes) >= 12 {
+		nameSize, size, kind := int64(order.Uint32(notes)), int64(order.Uint32(notes[4:])), order.Uint32(notes[8:])
+		notes = notes[12:]
+		nameEnd, end := align4(nameSize), align4(nameSize)+align4(size)
+		if nameEnd+size > int64(len(notes)) {
+			return nil
+		}
+		if kind == gnuBuildID && string(notes[:nameSize]) == "GNU\x00" {
+			return bytes.Clone(notes[nameEnd : nameEnd+min(size, most)])
+		}
+		notes = notes[min(end, int64(len(notes))):]
+	}
+	return nil
+}
+
+func align4(n int64) int64 { return (n + 3) &^ 3 }
+
+// ownVDSO is the code that the kernel maps into all processes of this architecture.
+func ownVDSO() ([]byte, error) {
+	maps, err := os.ReadFile("/proc/self/maps")
+	if err != nil {
+		return nil, err
+	}
+	for line := range bytes.Lines(maps) {
+		if !bytes.HasSuffix(bytes.TrimSpace(line), []byte("[vdso]")) {
+			continue
+		}
+		addresses, _ := nextField(line)
+		low, high, _ := bytes.Cut(addresses, []byte("-"))
+		start, end := parseHex(low), parseHex(high)
+		memory, err := os.Open("/proc/self/mem")
+		if err != nil {
+			return nil, err
+		}
+		defer memory.Close()
+		const most = 1 << 20
+		if end-start > most {
+			return nil, errors.New("the vdso is too large")
+		}
+		image := make([]byte, end-start)
+		_, err = memory.ReadAt(image, int64(start))
+		return image, err
+	}
+	return nil, os.ErrNotExist
+}

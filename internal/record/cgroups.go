@@ -1,0 +1,53 @@
+package record
+
+import (
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+
+	"github.com/bperf/bperf/internal/perfdata"
+)
+
+// cgroups tells of all cgroups of the hierarchy whose IDs samples have: cgroup2, where the ID is the inode of the directory.
+func (s *synthesizer) cgroups() error {
+	root := cgroupRoot(s.proc)
+	if root == "" {
+		return nil
+	}
+	return filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
+		if err != nil || !d.IsDir() {
+			return nil // removed meanwhile
+		}
+		info, err := os.Stat(path)
+		if err != nil {
+			return nil
+		}
+		stat, ok := info.Sys().(*syscall.Stat_t)
+		if !ok {
+			return nil
+		}
+		name := strings.TrimPrefix(path, root)
+		if name == "" {
+			name = "/"
+		}
+		return s.emit(perfdata.MiscKernel, &perfdata.Cgroup{ID: stat.Ino, Path: name})
+	})
+}
+
+// cgroupRoot is where cgroup2 is mounted (proc_pid_mountinfo(5)); empty if it is not.
+func cgroupRoot(proc string) string {
+	mounts, err := os.ReadFile(proc + "/self/mountinfo")
+	if err != nil {
+		return ""
+	}
+	for line := range strings.Lines(string(mounts)) {
+		before, after, _ := strings.Cut(line, " - ")
+		place, kind := strings.Fields(before), strings.Fields(after)
+		if len(place) > 4 && len(kind) > 0 && kind[0] == "cgroup2" {
+			return strings.ReplaceAll(place[4], `\040`, " ")
+		}
+	}
+	return ""
+}

@@ -1,0 +1,188 @@
+package record
+
+import (
+	"bytes"
+	"encoding/binary"
+	"fmt"
+
+	"github.com/bperf/bperf/internal/perfdata"
+	"github.com/bperf/bperf/internal/perfevent"
+)
+
+// tally is what was seen on the way from the rings to the file.
+type tally struct {
+	samples   uint64
+	lost      uint64
+	throttled uint64
+	first     uint64 // time of the first sample, ns; 0 if there is none
+	last      uint64
+
+	timeAt  int // offset of the time in samples; 0 if they have none
+	mapped  func(name []byte, pid int32)
+	scratch []byte
+}
+
+// newTally tallies samples of such a type. What stands before the time is the same in the samples of all events of a recording.
+func newTally(sampleType uint64, mapped func(name []byte, pid int32)) *tally {
+	t := &tally{mapped: mapped}
+	if sampleType&perfevent.SampleTime == 0 {
+		return t
+	}
+	t.timeAt = headerSize
+	for _, bit := range []uint64{perfevent.SampleIdentifier, perfevent.SampleIP, perfevent.SampleTID} {
+		if sampleType&bit != 0 {
+			t.timeAt += 8
+		}
+	}
+	return t
+}
+
+const headerSize = 8 // struct perf_event_header: u32 type, u16 misc, u16 size
+
+// add looks at the records of a ring, in two parts where they go around its end. Records are aligned to 8 bytes, so that no header is in two
+// parts.
+func (t *tally) add(first, rest []byte) error {
+	var earliest, latest uint64
+	for at := 0; at < len(first)+len(rest); {
+		b := first
+		from := at
+		if at >= len(first) {
+			b, from = rest, at-len(first)
+		}
+		b = b[from:]
+		if len(b) < headerSize {
+			return fmt.Errorf("a ring buffer ends with %d bytes, which are no record", len(b))
+		}
+		header := binary.NativeEndian.Uint64(b)
+		size := int(header >> 48)
+		if bigEndian {
+			size = int(header & 0xffff)
+		}
+		if size < headerSize || at+size > len(first)+len(rest) {
+			return fmt.Errorf("a record in a ring buffer says it has %d bytes, and %d are there", size, len(first)+len(rest)-at)
+		}
+		record := b
+		if len(b) >= size {
+			record = b[:size]
+		} else {
+			t.scratch = append(append(t.scratch[:0], b...), rest[:size-len(b)]...)
+			record = t.scratch
+		}
+		if time := t.record(record); time != 0 {
+			if earliest == 0 {
+				earliest = time
+			}
+			latest = time
+		}
+		at += size
+	}
+	if earliest != 0 && (t.first == 0 || earliest < t.first) {
+		t.first = earliest
+	}
+	t.last = max(t.last, latest)
+	return nil
+}
+
+// record looks at one record. It returns the time of a sample, and 0 for all others.
+func (t *tally) record(b []byte) (time uint64) {
+	ne := binary.NativeEndian
+	switch perfdata.RecordType(ne.Uint32(b)) {
+	case perfdata.RecordSample:
+		t.samples++
+		if t.timeAt > 0 && len(b) >= t.timeAt+8 {
+			return ne.Uint64(b[t.timeAt:])
+		}
+	case perfdata.RecordLost:
+		if len(b) >= 24 {
+			t.lost += ne.Uint64(b[16:])
+		}
+	case perfdata.RecordLostSamples:
+		if len(b) >= 16 {
+			t.lost += ne.Uint64(b[8:])
+		}
+	case perfdata.RecordThrottle:
+		t.throttled++
+	case perfdata.RecordMmap:
+		t.mapping(b, 40)
+	case perfdata.RecordMmap2:
+		t.mapping(b, 72)
+	}
+	return 0
+}
+
+// mapping tells of a file that was mapped to be executed. Its name stands at an offset.
+func (t *tally) mapping(b []byte, at int) {
+	ne := binary.NativeEndian
+	if len(b) <= at || perfdata.Misc(ne.Uint16(b[4:]))&perfdata.MiscMmapData != 0 {
+		return
+	}
+	name, _, _ := bytes.Cut(b[at:], []byte{0})
+	t.mapped(name, int32(ne.Uint32(b[8:])))
+}
+
+var bigEndian = binary.NativeEndian.Uint16([]byte{0, 1}) == 1
+
+// drain writes what all rings have. Rings of the newest records are left alone.
+func (s *session) drain() error {
+	wrote := false
+	for _, r := range s.order {
+		if r.overwritten {
+			continue
+		}
+		first, rest, err := r.Unread()
+		if err != nil {
+			return err
+		}
+		n := len(first) + len(rest)
+		if n == 0 {
+			continue
+		}
+		if err := s.tally.add(first, rest); err != nil {
+			return err
+		}
+		if err := s.out.append(first, rest); err != nil {
+			return err
+		}
+		r.Release(n)
+		wrote = true
+	}
+	if !wrote {
+		return nil
+	}
+	return s.out.write(0, &perfdata.FinishedRound{})
+}
+
+// drainNewest writes what is in the rings of the newest records, and lets them be filled anew.
+func (s *session) drainNewest() error {
+	wrote := false
+	for _, r := range s.order {
+		if !r.overwritten {
+			continue
+		}
+		if err := r.owner.PauseOutput(true); err != nil {
+			return fmt.Errorf("read the newest records: %w", err)
+		}
+		var err error
+		s.newest, err = r.Newest(s.newest[:0])
+		if err != nil {
+			return err
+		}
+		if err := r.owner.PauseOutput(false); err != nil {
+			return fmt.Errorf("go on with the newest records: %w", err)
+		}
+		if len(s.newest) == 0 {
+			continue
+		}
+		if err := s.tally.add(s.newest, nil); err != nil {
+			return err
+		}
+		if err := s.out.append(s.newest); err != nil {
+			return err
+		}
+		wrote = true
+	}
+	if !wrote {
+		return nil
+	}
+	return s.out.write(0, &perfdata.FinishedRound{})
+}

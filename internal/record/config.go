@@ -1,0 +1,117 @@
+// Package record samples events for the system, CPUs, processes, threads, cgroups or a command, and writes what comes to perf.data.
+package record
+
+import (
+	"os"
+	"time"
+
+	"github.com/bperf/bperf/internal/control"
+	"github.com/bperf/bperf/internal/event"
+	"github.com/bperf/bperf/internal/target"
+)
+
+// Config is what is recorded, and how.
+type Config struct {
+	Events       event.List
+	EventCgroups []string // with -G: for each event the cgroup's name, or empty for none; nil without
+
+	Target    target.Spec
+	Command   []string // its run is the time that is recorded; and with an empty Target, what is recorded
+	PerThread bool     // a ring for each thread, not for each CPU, and no children
+
+	Frequency  uint64 // samples in a second, for events that do not say otherwise; 0 with Period
+	Period     uint64 // events between two samples
+	Overrides  bool   // the user chose Frequency or Period, so that they are for all events
+	MaxRate    bool   // as many samples as the kernel allows, in place of Frequency
+	StrictRate bool   // a Frequency that the kernel does not allow is an error, and not lowered
+
+	Callchain Callchain
+	StackSize uint32 // bytes of the user's stack, with CallchainDWARF
+	Branches  uint64 // perfevent.Branch…; 0 for none
+
+	Addresses   bool  // -d: of data
+	PhysAddrs   bool  // physical addresses of data
+	Weight      bool  // cost of the sampled access
+	Raw         bool  // what tracepoints and PMUs have to add
+	SampleCPU   bool  // the CPU, also where the target is no CPU
+	Time        bool  // the time, also where it is of no use
+	PeriodSet   *bool // -P, --no-period; nil for where it varies
+	NoSamples   bool  // only records of tasks and memory
+	TaskCounts  bool  // -s: what each thread has counted, when it ends
+	Namespaces  bool
+	Cgroups     bool
+	Switches    bool
+	NoBPF       bool   // nothing about BPF programs
+	ClockID     *int32 // nil for the clock of perf
+	AllUser     bool
+	AllKernel   bool
+	Inherit     bool // children and new threads, too
+	NoBuffering bool // wake for each sample
+
+	RingPages   int  // of each ring, a power of two; 0 for what is usual
+	Overwrite   bool // keep what is newest in the rings, and write it at the end
+	Compression int  // level of zstd; 0 for none
+	NoBuildIDs  bool
+
+	Delay         time.Duration // start sampling so long after the start
+	StartDisabled bool          // start sampling when the control descriptor says so
+	Timeout       time.Duration // end after it; 0 for no such end
+	Control       *control.Channel
+	Signals       <-chan os.Signal // that end the session
+
+	Output      string // file; "-" for standard output, as a pipe
+	Switch      Switch
+	CommandLine []string // with which the session was asked for
+	Version     string   // of this program
+
+	Notify  func(string) // for what the user should know
+	Verbose func(string) // for what the user may want to know; or nil
+}
+
+// Callchain says how callchains are recorded.
+type Callchain int
+
+// How callchains are recorded.
+const (
+	CallchainNone  Callchain = iota
+	CallchainFP              // by frame pointers, in the kernel
+	CallchainDWARF           // the user's stack and registers, to be unwound later
+	CallchainLBR             // by the CPU's record of branches
+)
+
+// Switch says when another file is begun; the zero value is never.
+type Switch struct {
+	Requests <-chan os.Signal // at each; nil for none
+	Size     int64            // in bytes; 0 for any
+	Every    time.Duration    // 0 for never
+	MaxFiles int              // that are kept; 0 for all
+}
+
+func (s Switch) on() bool { return s.Requests != nil || s.Size > 0 || s.Every > 0 }
+
+// CommandIsTarget reports whether it is the command that is recorded, and not only the time of its run.
+func (c *Config) CommandIsTarget() bool {
+	t := c.Target
+	return len(c.Command) > 0 && !t.System && t.CPUs == nil && len(t.PIDs)+len(t.TIDs) == 0
+}
+
+// perCPU reports whether CPUs are recorded, whoever runs there.
+func (c *Config) perCPU() bool { return c.Target.System || c.Target.CPUs != nil }
+
+// addresses reports whether samples have the address of what was accessed: to unwind stacks, memory that is not executable has to be known, too.
+func (c *Config) addresses() bool { return c.Addresses || c.Callchain == CallchainDWARF }
+
+// Result is how the session ended.
+type Result struct {
+	Signal  os.Signal     // that ended it; nil if none did
+	Command target.Status // of the command, if there was one
+
+	Samples    uint64
+	Lost       uint64 // records that found no room
+	Throttled  uint64 // times that an event was stopped as it came too often
+	Wakeups    uint64
+	Bytes      int64 // written, without features
+	Original   int64 // the same before compression
+	Files      int   // that were begun
+	LastOutput string
+}

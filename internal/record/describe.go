@@ -1,0 +1,241 @@
+package record
+
+import (
+	"os"
+	"slices"
+
+	"github.com/bperf/bperf/internal/kernel"
+	"github.com/bperf/bperf/internal/perfdata"
+	"github.com/bperf/bperf/internal/perfevent"
+)
+
+// described are the events for the file.
+func (s *session) described() []*perfdata.Event {
+	var all []*perfdata.Event
+	for _, o := range s.events {
+		all = append(all, &perfdata.Event{Attr: fileAttr(&o.attr), IDs: o.ids, Name: o.event.Name, CPUs: o.event.CPUs})
+	}
+	return all
+}
+
+// fileAttr is an attribute in the words of the file's package.
+func fileAttr(a *perfevent.Attr) perfdata.Attr {
+	// perf refuses structures that are longer than those it knows: what most have no use for is left out.
+	size := uint32(128)
+	switch {
+	case a.Config4 != 0:
+		size = 144
+	case a.Config3 != 0:
+		size = 136
+	}
+	return perfdata.Attr{
+		Type: a.Type, Size: size, Config: a.Config, SamplePeriod: a.Sample, SampleType: perfdata.SampleType(a.SampleType),
+		ReadFormat: perfdata.ReadFormat(a.ReadFormat), Flags: perfdata.AttrFlags(a.Flags), WakeupEvents: a.Wakeup, BPType: a.BpType,
+		Config1: a.Config1, Config2: a.Config2, BranchSampleType: perfdata.BranchSampleType(a.BranchSampleType),
+		SampleRegsUser: a.SampleRegsUser, SampleStackUser: a.SampleStackUser, ClockID: a.ClockID, SampleRegsIntr: a.SampleRegsIntr,
+		AuxWatermark: a.AuxWatermark, SampleMaxStack: a.SampleMaxStack, AuxSampleSize: a.AuxSampleSize, AuxAction: a.AuxAction,
+		SigData: a.SigData, Config3: a.Config3, Config4: a.Config4,
+	}
+}
+
+// describe adds to the machine what is known of the recording before it begins.
+func (s *session) describe() {
+	f := s.machine
+	f[perfdata.FeatureVersion] = perfdata.Text(s.cfg.Version)
+	f[perfdata.FeatureCmdline] = perfdata.CommandLine(s.cfg.CommandLine)
+	var events perfdata.EventDescriptions
+	for _, e := range s.described() {
+		events = append(events, perfdata.EventDescription{Attr: e.Attr, Name: e.Name, IDs: e.IDs})
+	}
+	f[perfdata.FeatureEventDesc] = events
+	if s.cfg.Branches != 0 || s.cfg.Callchain == CallchainLBR {
+		f[perfdata.FeatureBranchStack] = perfdata.Flag{}
+	}
+	if groups := s.groups(); len(groups) > 0 {
+		f[perfdata.FeatureGroupDesc] = groups
+	}
+	s.describeClock()
+}
+
+func (s *session) groups() perfdata.GroupDescriptions {
+	var groups perfdata.GroupDescriptions
+	for i, o := range s.events {
+		if o.leader != o {
+			continue
+		}
+		members := 1
+		for _, other := range s.events[i+1:] {
+			if other.leader != o {
+				break
+			}
+			members++
+		}
+		if members > 1 {
+			groups = append(groups, perfdata.GroupDescription{Name: "{anon_group}", Leader: uint32(i), Members: uint32(members)})
+		}
+	}
+	return groups
+}
+
+// describeClock relates the clock of the events to the time of day.
+func (s *session) describeClock() {
+	if s.cfg.ClockID == nil {
+		return
+	}
+	id := *s.cfg.ClockID
+	if resolution, err := kernel.ClockResolution(id); err == nil {
+		s.machine[perfdata.FeatureClockID] = perfdata.ClockResolution(resolution)
+	}
+	if clock, wall, err := kernel.ClockAndWall(id); err == nil {
+		s.machine[perfdata.FeatureClockData] = perfdata.ClockData{ClockID: uint32(id), WallClock: wall, Clock: clock}
+	}
+}
+
+// setFeatures sets what a file has of features when it ends.
+func (s *session) setFeatures(w *perfdata.Writer) error {
+	pipe := s.cfg.Output == "-"
+	all := features{}
+	if !pipe { // a pipe begins with these
+		for id, v := range s.machine {
+			all[id] = v
+		}
+	}
+	if builds := s.builds.finish(); !s.cfg.NoBuildIDs && len(builds) > 0 {
+		all[perfdata.FeatureBuildID] = builds
+	}
+	if s.tally.first != 0 && !pipe {
+		all[perfdata.FeatureSampleTime] = perfdata.SampleTimes{First: s.tally.first, Last: s.tally.last}
+	}
+	s.programs.features(all)
+	for _, id := range sortedFeatures(all) {
+		if err := w.SetFeature(id, all[id]); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func sortedFeatures(f features) []perfdata.FeatureID {
+	var ids []perfdata.FeatureID
+	for id := range f {
+		ids = append(ids, id)
+	}
+	slices.Sort(ids)
+	return ids
+}
+
+// traced adds the formats of the tracepoints that are recorded.
+func (s *session) traced() error {
+	var names []string
+	for _, o := range s.events {
+		if o.event.Tracepoint != "" {
+			names = append(names, o.event.Tracepoint)
+		}
+	}
+	if len(names) == 0 {
+		return nil
+	}
+	data, err := tracing(os.DirFS(tracefsRoot()), names)
+	if err != nil {
+		return err
+	}
+	s.machine[perfdata.FeatureTracingData] = data
+	return nil
+}
+
+func tracefsRoot() string {
+	const own, debug = "/sys/kernel/tracing", "/sys/kernel/debug/tracing"
+	if _, err := os.Stat(own + "/events"); err != nil {
+		if _, err := os.Stat(debug + "/events"); err == nil {
+			return debug
+		}
+	}
+	return own
+}
+
+// introduceEvents tells what the IDs mean, what events are called, and which CPUs and threads were asked for.
+func (s *session) introduceEvents() error {
+	index := &perfdata.IDIndex{}
+	for _, o := range s.events {
+		for i, at := range o.places {
+			index.Entries = append(index.Entries, perfdata.IDIndexEntry{ID: o.ids[i], Index: uint64(i), CPU: int64(at.cpu), TID: int64(at.tid)})
+		}
+	}
+	const most = 2000 // entries that fit into a record
+	for rest := index.Entries; len(rest) > 0; {
+		n := min(len(rest), most)
+		if err := s.out.write(0, &perfdata.IDIndex{Entries: rest[:n]}); err != nil {
+			return err
+		}
+		rest = rest[n:]
+	}
+	threads := &perfdata.ThreadMap{}
+	for _, t := range s.target.Threads {
+		threads.Threads = append(threads.Threads, perfdata.MappedThread{TID: int64(t.TID), Comm: t.Comm})
+	}
+	if len(threads.Threads) == 0 {
+		threads.Threads = []perfdata.MappedThread{{TID: -1}}
+	}
+	const mostThreads = 2000
+	if len(threads.Threads) <= mostThreads {
+		if err := s.out.write(0, threads); err != nil {
+			return err
+		}
+	}
+	if len(s.target.CPUs) > 0 {
+		return s.out.write(0, &perfdata.CPUMap{CPUs: s.target.CPUs})
+	}
+	return nil
+}
+
+// conclude adds what is known at the end: the last BPF programs, and from the counters of the events, samples that found no room.
+func (s *session) conclude() error {
+	s.programs.close()
+	if text, some := s.programs.report(); some {
+		s.cfg.Verbose(text)
+	}
+	for _, o := range s.events {
+		if o.attr.ReadFormat&perfevent.ReadFormatLost == 0 {
+			continue
+		}
+		for i, fd := range o.fds {
+			lost, err := s.readLost(o, fd)
+			if err != nil || lost == 0 {
+				continue // it could not be counted, or there is none
+			}
+			s.lostSamples += lost
+			r := &perfdata.LostSamples{Samples: lost}
+			r.ID = o.ids[i]
+			if err := s.out.write(0, r); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// readLost is the number of samples of one event that found no room. Of a group, which is read as one, it is that of the leader, which
+// samples.
+func (s *session) readLost(o *opened, fd *perfevent.Event) (uint64, error) {
+	words := 1 // the value, or the number of events
+	if o.attr.ReadFormat&perfevent.ReadFormatTimes != 0 {
+		words += 2
+	}
+	if o.attr.ReadFormat&perfevent.ReadFormatGroup == 0 {
+		all := make([]uint64, words+2) // ID, lost
+		err := fd.ReadWords(all)
+		return all[len(all)-1], err
+	}
+	if o.leader != o {
+		return 0, nil
+	}
+	members := 0
+	for _, other := range s.events {
+		if other.leader == o {
+			members++
+		}
+	}
+	all := make([]uint64, words+3*members) // value, ID, lost
+	err := fd.ReadWords(all)
+	return all[words+2], err
+}

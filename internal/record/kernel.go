@@ -1,0 +1,165 @@
+package record
+
+import (
+	"bufio"
+	"bytes"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/bperf/bperf/internal/perfdata"
+)
+
+// kernelName is the name of the kernel's text in records. Behind the brackets stands the symbol whose address is Mmap.Offset, so that
+// readers know by how much the kernel was moved at boot.
+const kernelName = "[kernel.kallsyms]"
+
+// errHidden says that addresses of the kernel may not be seen.
+var errHidden = errors.New("addresses of the kernel are hidden (sysctl kernel.kptr_restrict, kernel.perf_event_paranoid): its samples have no symbols")
+
+// kernel tells where the kernel's text is, and its modules.
+func (s *synthesizer) kernel(release string) error {
+	text, err := findKernelText(s.proc)
+	if err != nil {
+		return err
+	}
+	m := &perfdata.Mmap{PID: -1, Start: text.start, Length: text.end - text.start, Offset: text.start, Filename: kernelName + text.symbol}
+	if err := s.emit(perfdata.MiscKernel, m); err != nil {
+		return err
+	}
+	return s.modules("/lib/modules/" + release)
+}
+
+// kernelText is where the kernel's text is.
+type kernelText struct {
+	symbol     string // at its start
+	start, end uint64
+}
+
+// findKernelText looks for the first of _text and _stext in /proc/kallsyms, where they are among the first, and takes the length from
+// /proc/iomem. Where that is hidden it looks for _etext, which takes as long as reading all symbols.
+func findKernelText(proc string) (kernelText, error) {
+	f, err := os.Open(proc + "/kallsyms")
+	if err != nil {
+		return kernelText{}, fmt.Errorf("find the kernel's text: %w", err)
+	}
+	defer f.Close()
+	length := codeLength(proc)
+	var text, stext, etext uint64
+	lines := bufio.NewScanner(f)
+	for lines.Scan() {
+		line := lines.Bytes()
+		address, rest := nextField(line)
+		_, name := nextField(rest)
+		switch string(name) {
+		case "_text":
+			text = parseHex(address)
+		case "_stext":
+			stext = parseHex(address)
+		case "_etext":
+			etext = parseHex(address)
+		}
+		if text != 0 && stext != 0 && length != 0 || etext != 0 {
+			break
+		}
+	}
+	if err := lines.Err(); err != nil {
+		return kernelText{}, fmt.Errorf("find the kernel's text: %w", err)
+	}
+	found := kernelText{"_text", text, etext}
+	if text == 0 {
+		found.symbol, found.start = "_stext", stext
+	}
+	if etext == 0 {
+		found.end = max(text, stext) + length
+	}
+	if found.start == 0 || found.end <= found.start {
+		return kernelText{}, errHidden
+	}
+	return found, nil
+}
+
+// codeLength is the length of "Kernel code" in /proc/iomem, which is from _text or _stext (arm64) to the end of the text; 0 where it is
+// hidden.
+func codeLength(proc string) uint64 {
+	text, err := os.ReadFile(proc + "/iomem")
+	if err != nil {
+		return 0
+	}
+	for line := range bytes.Lines(text) {
+		addresses, name, _ := bytes.Cut(line, []byte(" : "))
+		if string(bytes.TrimSpace(name)) != "Kernel code" {
+			continue
+		}
+		low, high, _ := bytes.Cut(bytes.TrimSpace(addresses), []byte("-"))
+		if start, last := parseHex(low), parseHex(high); last > start {
+			return last + 1 - start
+		}
+	}
+	return 0
+}
+
+// modules tells where modules are (/proc/modules), with their files where these are found.
+func (s *synthesizer) modules(dir string) error {
+	text, err := os.ReadFile(s.proc + "/modules")
+	if errors.Is(err, os.ErrNotExist) {
+		return nil // a kernel without
+	}
+	if err != nil {
+		return fmt.Errorf("list the modules: %w", err)
+	}
+	var files map[string]string
+	for line := range strings.Lines(string(text)) {
+		fields := strings.Fields(line) // name, size, references, users, state, address
+		if len(fields) < 6 {
+			continue
+		}
+		address, ok := strings.CutPrefix(fields[5], "0x")
+		start := parseHex([]byte(address))
+		if !ok || start == 0 {
+			continue // hidden
+		}
+		var size uint64
+		if _, err := fmt.Sscan(fields[1], &size); err != nil {
+			continue
+		}
+		if files == nil {
+			files = moduleFiles(dir)
+		}
+		name := files[fields[0]]
+		if name == "" {
+			name = "[" + fields[0] + "]"
+		}
+		if err := s.emit(perfdata.MiscKernel, &perfdata.Mmap{PID: -1, Start: start, Length: size, Filename: name}); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// moduleFiles are the files of modules by name, from modules.dep (https://man7.org/linux/man-pages/man5/modules.dep.5.html). In the names of
+// modules - and _ are the same.
+func moduleFiles(dir string) map[string]string {
+	files := make(map[string]string)
+	f, err := os.Open(dir + "/modules.dep")
+	if err != nil {
+		return files
+	}
+	defer f.Close()
+	lines := bufio.NewScanner(f)
+	lines.Buffer(nil, 1<<20)
+	for lines.Scan() {
+		file, _, ok := strings.Cut(lines.Text(), ":")
+		if !ok {
+			continue
+		}
+		name, _, _ := strings.Cut(filepath.Base(file), ".ko")
+		if !filepath.IsAbs(file) {
+			file = filepath.Join(dir, file)
+		}
+		files[strings.ReplaceAll(name, "-", "_")] = file
+	}
+	return files
+}

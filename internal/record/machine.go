@@ -1,0 +1,275 @@
+package record
+
+import (
+	"bytes"
+	"fmt"
+	"io/fs"
+	"os"
+	"path"
+	"runtime"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/bperf/bperf/internal/perfdata"
+	"github.com/bperf/bperf/internal/target"
+)
+
+// features are those of a recording, by their numbers.
+type features map[perfdata.FeatureID]perfdata.FeatureValue
+
+// machine describes a machine, whose file system is given. What cannot be read is left out.
+func machine(root fs.FS) features {
+	m := machineReader{root}
+	f := features{perfdata.FeatureArch: perfdata.Text(uname())}
+	text := func(id perfdata.FeatureID, s string) {
+		if s != "" {
+			f[id] = perfdata.Text(s)
+		}
+	}
+	text(perfdata.FeatureHostname, m.text("proc/sys/kernel/hostname"))
+	text(perfdata.FeatureOSRelease, m.text("proc/sys/kernel/osrelease"))
+	info := m.cpuInfo()
+	text(perfdata.FeatureCPUDesc, info.description())
+	text(perfdata.FeatureCPUID, m.cpuID(info))
+	online, available := m.cpus("online"), m.cpus("present")
+	if len(available) > 0 {
+		f[perfdata.FeatureNRCPUs] = perfdata.NRCPUs{Available: uint32(len(available)), Online: uint32(len(online))}
+		f[perfdata.FeatureCPUTopology] = m.topology(available)
+	}
+	if total := m.memory("proc/meminfo", "MemTotal"); total > 0 {
+		f[perfdata.FeatureTotalMem] = perfdata.TotalMem(total)
+	}
+	if nodes := m.nodes(); len(nodes) > 0 {
+		f[perfdata.FeatureNUMATopology] = nodes
+	}
+	if caches := m.caches(online); len(caches) > 0 {
+		f[perfdata.FeatureCache] = caches
+	}
+	if pmus := m.pmus(); len(pmus) > 0 {
+		f[perfdata.FeaturePMUMappings] = pmus
+	}
+	if memory, ok := m.memoryBlocks(); ok {
+		f[perfdata.FeatureMemTopology] = memory
+	}
+	m.caps(f)
+	return f
+}
+
+// uname is what uname -m says.
+func uname() string {
+	switch runtime.GOARCH {
+	case "amd64":
+		return "x86_64"
+	case "arm64":
+		return "aarch64"
+	}
+	return runtime.GOARCH
+}
+
+type machineReader struct{ root fs.FS }
+
+func (m machineReader) text(name string) string {
+	b, err := fs.ReadFile(m.root, name)
+	if err != nil {
+		return ""
+	}
+	return strings.TrimSpace(string(b))
+}
+
+func (m machineReader) number(name string) (uint64, bool) {
+	n, err := strconv.ParseUint(m.text(name), 10, 64)
+	return n, err == nil
+}
+
+func (m machineReader) cpus(which string) []int {
+	list, err := target.ParseCPUList(m.text("sys/devices/system/cpu/" + which))
+	if err != nil {
+		return nil
+	}
+	return list
+}
+
+// cpuInfo is what /proc/cpuinfo says of the first CPU.
+type cpuInfo map[string]string
+
+func (m machineReader) cpuInfo() cpuInfo {
+	text, _ := fs.ReadFile(m.root, "proc/cpuinfo") // without it nothing is known
+	info := cpuInfo{}
+	for line := range bytes.Lines(text) {
+		key, value, ok := strings.Cut(string(line), ":")
+		if !ok {
+			if len(info) > 0 {
+				break
+			}
+			continue
+		}
+		info[strings.TrimSpace(key)] = strings.TrimSpace(value)
+	}
+	return info
+}
+
+// description is the first of the lines that architectures have for it, with single spaces.
+func (c cpuInfo) description() string {
+	for _, key := range []string{"model name", "Processor"} {
+		if c[key] != "" {
+			return strings.Join(strings.Fields(c[key]), " ")
+		}
+	}
+	return ""
+}
+
+// cpuID is vendor, family, model and stepping on x86, and MIDR_EL1 on arm64 (Documentation/arch/arm64/cpu-feature-registers.rst).
+func (m machineReader) cpuID(c cpuInfo) string {
+	if c["vendor_id"] != "" {
+		return strings.Join([]string{c["vendor_id"], c["cpu family"], c["model"], c["stepping"]}, ",")
+	}
+	return m.text("sys/devices/system/cpu/cpu0/regs/identification/midr_el1")
+}
+
+// topology is which CPUs are in a package, a die, a core (https://docs.kernel.org/admin-guide/cputopology.html). CPUs that are offline have
+// none.
+func (m machineReader) topology(cpus []int) perfdata.CPUTopology {
+	var t perfdata.CPUTopology
+	add := func(to *[]string, list string) {
+		if list != "" && !slices.Contains(*to, list) {
+			*to = append(*to, list)
+		}
+	}
+	id := func(name string) uint32 {
+		n, _ := m.number(name) // -1 of firmware that does not tell is 0, too
+		return uint32(n)
+	}
+	for _, cpu := range cpus {
+		dir := fmt.Sprintf("sys/devices/system/cpu/cpu%d/topology/", cpu)
+		add(&t.Packages, m.text(dir+"core_siblings_list"))
+		add(&t.Cores, m.text(dir+"thread_siblings_list"))
+		add(&t.Dies, m.text(dir+"die_cpus_list"))
+		t.CPUs = append(t.CPUs, perfdata.CPUPlace{Core: id(dir + "core_id"), Socket: id(dir + "physical_package_id"), Die: id(dir + "die_id")})
+	}
+	return t
+}
+
+// memory is a value of a file like /proc/meminfo, in KiB.
+func (m machineReader) memory(name, key string) uint64 {
+	for line := range strings.Lines(m.text(name)) {
+		before, value, _ := strings.Cut(line, ":")
+		if before != key && !strings.HasSuffix(before, " "+key) {
+			continue
+		}
+		n, _ := strconv.ParseUint(strings.TrimSuffix(strings.TrimSpace(value), " kB"), 10, 64)
+		return n
+	}
+	return 0
+}
+
+func (m machineReader) nodes() perfdata.NUMATopology {
+	var nodes perfdata.NUMATopology
+	for _, id := range m.nodeIDs() {
+		dir := fmt.Sprintf("sys/devices/system/node/node%d/", id)
+		nodes = append(nodes, perfdata.NUMANode{Node: uint32(id), MemTotal: m.memory(dir+"meminfo", "MemTotal"),
+			MemFree: m.memory(dir+"meminfo", "MemFree"), CPUs: m.text(dir + "cpulist")})
+	}
+	return nodes
+}
+
+// nodeIDs are the nodes of memory, ascending.
+func (m machineReader) nodeIDs() []int {
+	list, err := target.ParseCPUList(m.text("sys/devices/system/node/online"))
+	if err != nil {
+		return nil
+	}
+	return list
+}
+
+// caches are those of all CPUs, each once (Documentation/ABI/testing/sysfs-devices-system-cpu).
+func (m machineReader) caches(cpus []int) perfdata.Caches {
+	var all perfdata.Caches
+	for _, cpu := range cpus {
+		for index := 0; ; index++ {
+			dir := fmt.Sprintf("sys/devices/system/cpu/cpu%d/cache/index%d/", cpu, index)
+			level, ok := m.number(dir + "level")
+			if !ok {
+				break
+			}
+			number := func(name string) uint32 {
+				n, _ := m.number(dir + name)
+				return uint32(n)
+			}
+			c := perfdata.Cache{Level: uint32(level), LineSize: number("coherency_line_size"), Sets: number("number_of_sets"),
+				Ways: number("ways_of_associativity"), Type: m.text(dir + "type"), Size: m.text(dir + "size"), CPUs: m.text(dir + "shared_cpu_list")}
+			if !slices.Contains(all, c) {
+				all = append(all, c)
+			}
+		}
+	}
+	return all
+}
+
+const devices = "sys/bus/event_source/devices"
+
+func (m machineReader) pmus() perfdata.PMUMappings {
+	entries, _ := fs.ReadDir(m.root, devices) // none is none
+	var all perfdata.PMUMappings
+	for _, e := range entries {
+		if n, ok := m.number(path.Join(devices, e.Name(), "type")); ok {
+			all = append(all, perfdata.PMUMapping{Type: uint32(n), Name: e.Name()})
+		}
+	}
+	return all
+}
+
+// caps are what PMUs say they can do: that of the CPU by itself, the others together.
+func (m machineReader) caps(f features) {
+	var others perfdata.PMUCaps
+	entries, _ := fs.ReadDir(m.root, devices)
+	for _, e := range entries {
+		dir := path.Join(devices, e.Name(), "caps")
+		files, _ := fs.ReadDir(m.root, dir)
+		var caps []perfdata.PMUCap
+		for _, file := range files {
+			caps = append(caps, perfdata.PMUCap{Name: file.Name(), Value: m.text(path.Join(dir, file.Name()))})
+		}
+		switch {
+		case len(caps) == 0:
+		case e.Name() == "cpu":
+			f[perfdata.FeatureCPUPMUCaps] = perfdata.CPUPMUCaps(caps)
+		default:
+			others = append(others, perfdata.OnePMUCaps{PMU: e.Name(), Caps: caps})
+		}
+	}
+	if len(others) > 0 {
+		f[perfdata.FeaturePMUCaps] = others
+	}
+}
+
+// memoryBlocks tells which blocks of memory are on which node (Documentation/ABI/testing/sysfs-devices-memory).
+func (m machineReader) memoryBlocks() (t perfdata.MemTopology, ok bool) {
+	size, err := strconv.ParseUint(m.text("sys/devices/system/memory/block_size_bytes"), 16, 64)
+	if err != nil {
+		return t, false
+	}
+	t.BlockSize = size
+	for _, id := range m.nodeIDs() {
+		entries, _ := fs.ReadDir(m.root, fmt.Sprintf("sys/devices/system/node/node%d", id))
+		node := perfdata.MemNode{Node: uint64(id)}
+		for _, e := range entries {
+			number, isBlock := strings.CutPrefix(e.Name(), "memory")
+			block, err := strconv.ParseUint(number, 10, 32)
+			const most = 1 << 20 // blocks: more than any machine has
+			if !isBlock || err != nil || block >= most {
+				continue
+			}
+			for uint64(len(node.Blocks)) <= block/64 {
+				node.Blocks = append(node.Blocks, 0)
+			}
+			node.Blocks[block/64] |= 1 << (block % 64)
+			node.Size = max(node.Size, block+1)
+		}
+		t.Nodes = append(t.Nodes, node)
+	}
+	return t, len(t.Nodes) > 0
+}
+
+// host is the file system of this machine.
+func host() fs.FS { return os.DirFS("/") }

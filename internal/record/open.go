@@ -1,0 +1,385 @@
+package record
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"math/bits"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+
+	"github.com/bperf/bperf/internal/count"
+	"github.com/bperf/bperf/internal/count/direct"
+	"github.com/bperf/bperf/internal/perfevent"
+	"github.com/bperf/bperf/internal/target"
+)
+
+// place is where an event is opened: a CPU, a thread, or a thread as long as it is on a CPU.
+type place struct {
+	cpu int // perfevent.AnyCPU for all
+	tid int // perfevent.AnyThread for all
+}
+
+// ring is a buffer for the events of one CPU, or of one thread with Config.PerThread.
+type ring struct {
+	*perfevent.Ring
+	owner       *perfevent.Event // that was mapped
+	overwritten bool             // the kernel keeps what is newest
+}
+
+// ringKey tells the rings apart.
+type ringKey struct {
+	place
+	overwritten bool
+}
+
+// defaultRing is the size of a ring in bytes: what kernel.perf_event_mlock_kb allows every user for each CPU.
+const defaultRing = 512 << 10
+
+// open opens all events in all places, disabled but for the dummy.
+func (s *session) open() error {
+	places, err := s.locate(s.target)
+	if err != nil {
+		return err
+	}
+	if n := len(s.events) * len(places); n > 64 {
+		perfevent.ReserveFiles(n)
+	}
+	for _, o := range s.events {
+		if err := s.openEvent(o, places); err != nil {
+			return err
+		}
+	}
+	if s.cfg.CommandIsTarget() || len(s.target.Threads) == 0 {
+		return s.finishOpening()
+	}
+	for range 10 { // threads that were started meanwhile, by others that were not opened yet
+		again, err := s.cfg.Target.Resolve()
+		if err != nil {
+			break // all have ended: that is seen later on
+		}
+		fresh := missing(again, s.target)
+		if len(fresh.Threads) == 0 {
+			break
+		}
+		places, err := s.locate(fresh)
+		if err != nil {
+			return err
+		}
+		for _, o := range s.events {
+			if err := s.openEvent(o, places); err != nil {
+				return err
+			}
+		}
+		s.target.Threads = append(s.target.Threads, fresh.Threads...)
+	}
+	return s.finishOpening()
+}
+
+// missing is a target with the threads of one that another has not.
+func missing(t, has target.Target) target.Target {
+	known := make(map[int]bool)
+	for _, thread := range has.Threads {
+		known[thread.TID] = true
+	}
+	var fresh target.Target
+	for _, thread := range t.Threads {
+		if !known[thread.TID] {
+			fresh.Threads = append(fresh.Threads, thread)
+		}
+	}
+	return fresh
+}
+
+// locate lists the places of a target.
+func (s *session) locate(t target.Target) ([]place, error) {
+	var places []place
+	switch {
+	case s.cfg.PerThread:
+		for _, thread := range t.Threads {
+			places = append(places, place{perfevent.AnyCPU, thread.TID})
+		}
+	case len(t.Threads) > 0:
+		online, err := target.Spec{System: true}.Resolve()
+		if err != nil {
+			return nil, err
+		}
+		for _, cpu := range online.CPUs {
+			for _, thread := range t.Threads {
+				places = append(places, place{cpu, thread.TID})
+			}
+		}
+	default:
+		for _, cpu := range t.CPUs {
+			places = append(places, place{cpu, perfevent.AnyThread})
+		}
+	}
+	return places, nil
+}
+
+// openEvent opens an event in some places. Where the kernel or the CPU does not take it as it is, it is asked for less.
+func (s *session) openEvent(o *opened, places []place) error {
+	cgroup := -1
+	if o.cgroup != "" {
+		dir, err := s.openCgroup(o.cgroup)
+		if err != nil {
+			return err
+		}
+		defer dir.Close()
+		cgroup = int(dir.Fd())
+	}
+	for i := 0; i < len(places); i++ {
+		at := places[i]
+		if o.event.CPUs != nil && at.cpu != perfevent.AnyCPU && !slices.Contains(o.event.CPUs, at.cpu) {
+			continue
+		}
+		where := perfevent.Where{Thread: at.tid, CPU: at.cpu, Leader: o.leaderAt(at)}
+		if cgroup >= 0 {
+			where.Cgroup, where.UseCgroup = cgroup, true
+		}
+		fd, err := s.openOne(&o.attr, where)
+		switch {
+		case err == nil:
+			if err := s.attach(o, fd, at); err != nil {
+				return err
+			}
+		case err == syscall.ESRCH && at.tid != perfevent.AnyThread: // it has ended
+		case err == syscall.ENODEV && at.cpu != perfevent.AnyCPU && s.offline(at.cpu):
+		default:
+			if !s.relax(o, err) {
+				return s.explain(o, at, err)
+			}
+			i-- // once more
+		}
+	}
+	return nil
+}
+
+// leaderAt is the leader of the event's group in a place; nil for leaders.
+func (o *opened) leaderAt(at place) *perfevent.Event {
+	if o.leader == o {
+		return nil
+	}
+	if i := slices.Index(o.leader.places, at); i >= 0 {
+		return o.leader.fds[i]
+	}
+	return nil
+}
+
+// openOne opens an event; where all descriptors are in use it raises the limit.
+func (s *session) openOne(attr *perfevent.Attr, where perfevent.Where) (*perfevent.Event, error) {
+	fd, err := perfevent.Open(attr, where)
+	if err == syscall.EMFILE {
+		limit, enough := perfevent.RaiseFileLimit(1024)
+		if fd, err = perfevent.Open(attr, where); err == syscall.EMFILE && !enough {
+			return nil, fmt.Errorf("more than the %d files that this process may have open are needed: %w. "+
+				"Raise the limit (ulimit -n), or record fewer threads or events", limit, err)
+		}
+	}
+	return fd, err
+}
+
+// relax gives up a part of what an event was to be opened with, after the kernel has refused it; false if there is nothing left to give up.
+// What was opened already stays: kernels and CPUs do not change their minds from one place to the next.
+func (s *session) relax(o *opened, err error) bool {
+	a := &o.attr
+	precise := a.Flags & (perfevent.PreciseIPBit1 | perfevent.PreciseIPBit2)
+	if o.event.MostPrecise && precise != 0 && !errors.Is(err, syscall.EACCES) && !errors.Is(err, syscall.EPERM) {
+		a.Flags = a.Flags&^precise | (precise - perfevent.PreciseIPBit1) // bit 1 is the lower one
+		return true
+	}
+	switch err {
+	case syscall.EINVAL:
+		if a.ReadFormat&perfevent.ReadFormatLost != 0 { // before Linux 6.0; on an attribute that is wrong otherwise it does no harm
+			for _, other := range s.events {
+				other.attr.ReadFormat &^= perfevent.ReadFormatLost
+			}
+			return true
+		}
+		if a.Has(perfevent.ExcludeGuest) && !strings.Contains(o.event.Name, ":") {
+			a.Flags &^= perfevent.ExcludeGuest
+			return true
+		}
+	case syscall.ENOENT, syscall.ENXIO, syscall.ENODEV, syscall.EOPNOTSUPP:
+		if isCycles(a) && len(o.fds) == 0 {
+			s.cfg.Notify("The event cycles is not supported here (no PMU): recording cpu-clock in its place")
+			a.Type, a.Config = perfevent.TypeSoftware, perfevent.SoftwareCPUClock
+			renamed := *o.event
+			renamed.Name = "cpu-clock" + strings.TrimPrefix(strings.TrimPrefix(renamed.Name, "cpu-cycles"), "cycles")
+			renamed.Name = strings.TrimSuffix(renamed.Name, ":P")
+			renamed.MostPrecise = false
+			o.event = &renamed
+			return true
+		}
+	case syscall.EACCES, syscall.EPERM:
+		const modes = perfevent.ExcludeKernel | perfevent.ExcludeUser
+		if a.Flags&modes == 0 && a.Type != perfevent.TypeTracepoint && paranoid() > 1 {
+			a.Flags |= perfevent.ExcludeKernel | perfevent.ExcludeHV
+			renamed := *o.event
+			if !strings.ContainsAny(renamed.Name, ":/") {
+				renamed.Name += ":"
+			}
+			renamed.Name += "u"
+			o.event = &renamed
+			return true
+		}
+	}
+	return false
+}
+
+func isCycles(a *perfevent.Attr) bool { return a.Type == perfevent.TypeHardware && a.Config == 0 }
+
+// paranoid is kernel.perf_event_paranoid, and where it cannot be read the kernel's default.
+func paranoid() int {
+	text, err := os.ReadFile("/proc/sys/kernel/perf_event_paranoid")
+	if err != nil {
+		return 2
+	}
+	level, err := strconv.Atoi(strings.TrimSpace(string(text)))
+	if err != nil {
+		return 2
+	}
+	return level
+}
+
+// explain puts the error of opening an event into words.
+func (s *session) explain(o *opened, at place, err error) error {
+	switch {
+	case err == syscall.EOPNOTSUPP && o.attr.BranchSampleType != 0:
+		return fmt.Errorf("%s: this CPU does not record branches for it: %w. Leave out -b, -j and --call-graph lbr, "+
+			"or record an event of a PMU that does", o.event.Name, err)
+	case err == syscall.EOPNOTSUPP && o.attr.Type == perfevent.TypeHardware, err == syscall.EINVAL && o.attr.SampleType&unusual != 0:
+		return fmt.Errorf("%s: the kernel or the PMU does not take what is to be sampled with it: %w. Try without -d, -W and --phys-data", o.event.Name, err)
+	}
+	e := *o.event
+	e.Attr = o.attr
+	t := s.target
+	cpu := at.cpu
+	reason, fatal := direct.Explain(&e, cpu, t, count.Options{AllUser: s.cfg.AllUser, AllKernel: s.cfg.AllKernel}, err)
+	if fatal != nil {
+		return fatal
+	}
+	return reason
+}
+
+const unusual = perfevent.SamplePhysAddr | perfevent.SampleDataSrc | perfevent.SampleWeightStruct
+
+func (s *session) offline(cpu int) bool {
+	now, err := target.Spec{System: true}.Resolve()
+	return err == nil && !slices.Contains(now.CPUs, cpu)
+}
+
+func (s *session) openCgroup(name string) (*os.File, error) {
+	for _, c := range s.target.Cgroups {
+		if c.Name == name {
+			return os.Open(c.Path)
+		}
+	}
+	return nil, fmt.Errorf("cgroup %s: %w", name, fs.ErrNotExist)
+}
+
+// attach keeps what was opened, and lets its records go to the ring of its place.
+func (s *session) attach(o *opened, fd *perfevent.Event, at place) error {
+	o.fds, o.places = append(o.fds, fd), append(o.places, at)
+	if err := s.setFilter(o, fd); err != nil {
+		return err
+	}
+	id, err := fd.ID()
+	if err != nil {
+		return fmt.Errorf("ask for the ID of %s: %w", o.event.Name, err)
+	}
+	o.ids = append(o.ids, id)
+	key := ringKey{at, s.overwritten(o)}
+	if at.cpu != perfevent.AnyCPU {
+		key.tid = perfevent.AnyThread
+	}
+	if r := s.rings[key]; r != nil {
+		if err := fd.SetOutput(r.owner); err != nil {
+			return fmt.Errorf("let %s share a ring buffer: %w", o.event.Name, err)
+		}
+		return nil
+	}
+	pages := s.cfg.RingPages
+	if pages == 0 {
+		pages = max(defaultRing/os.Getpagesize(), 1)
+	}
+	mapping := fd.Map
+	if key.overwritten {
+		mapping = fd.MapOverwritten
+	}
+	mapped, err := mapping(order(pages * os.Getpagesize()))
+	if err != nil {
+		return fmt.Errorf("map a ring buffer of %d pages: %w. Allow more locked memory (sysctl kernel.perf_event_mlock_kb, or ulimit -l), "+
+			"or take fewer pages with -m", pages, err)
+	}
+	r := &ring{Ring: mapped, owner: fd, overwritten: key.overwritten}
+	s.rings[key] = r
+	s.order = append(s.order, r)
+	return nil
+}
+
+func (s *session) overwritten(o *opened) bool { return s.cfg.Overwrite && !o.dummy }
+
+func (s *session) setFilter(o *opened, fd *perfevent.Event) error {
+	if o.event.Filter == "" {
+		return nil
+	}
+	if err := fd.SetFilter(o.event.Filter); err != nil {
+		return fmt.Errorf("%s: the kernel does not take the filter %q: %w. Filters are for tracepoints; "+
+			"the fields of one are in /sys/kernel/tracing/events/%s/format",
+			o.event.Name, o.event.Filter, err, strings.ReplaceAll(o.event.Name, ":", "/"))
+	}
+	return nil
+}
+
+// finishOpening is an error if nothing was opened, as all threads have ended.
+func (s *session) finishOpening() error {
+	for _, o := range s.events {
+		if len(o.fds) > 0 {
+			continue
+		}
+		if len(s.target.Threads) > 0 {
+			return errors.New("all processes and threads that were to be recorded have ended")
+		}
+		return fmt.Errorf("%s: none of the CPUs %s counts it", o.event.Name, target.FormatCPUList(s.target.CPUs))
+	}
+	return nil
+}
+
+// enable lets all events sample, or no more.
+func (s *session) enable(on bool) error {
+	for _, o := range s.events {
+		if o.leader != o || o.dummy { // the dummy runs all the time: the file is complete in tasks and memory
+			continue
+		}
+		for _, fd := range o.fds {
+			err := fd.Disable()
+			if on {
+				err = fd.Enable()
+			}
+			if err != nil {
+				return fmt.Errorf("start or stop %s: %w", o.event.Name, err)
+			}
+		}
+	}
+	return nil
+}
+
+// closeEvents closes all that is open.
+func (s *session) closeEvents() {
+	for _, r := range s.order {
+		r.Close()
+	}
+	for _, o := range s.events {
+		for _, fd := range o.fds {
+			fd.Close()
+		}
+	}
+	s.order, s.rings = nil, nil
+}
+
+// order is the number of pages of a ring of such a size in bytes, as a power of two.
+func order(size int) int { return bits.Len(uint(max(size/os.Getpagesize(), 1) - 1)) }

@@ -1,0 +1,223 @@
+package record
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"syscall"
+	"time"
+
+	"github.com/bperf/bperf/internal/perfdata"
+)
+
+// output is the file that is written, or with Config.Switch one file after the other, or a pipe.
+type output struct {
+	session *session
+	options perfdata.Options
+	writer  *perfdata.Writer
+	file    *reserved // nil for a pipe
+	name    string
+
+	files    int      // begun
+	kept     []string // with Config.Switch, the oldest first
+	bytes    int64    // of files that are finished
+	original int64
+	closed   bool
+}
+
+// newOutput begins the output.
+func (s *session) newOutput() (*output, error) {
+	o := &output{session: s, name: s.cfg.Output, options: perfdata.Options{Events: s.described(), Compress: s.cfg.Compression}}
+	return o, o.begin()
+}
+
+func (o *output) begin() (err error) {
+	o.files++
+	o.closed = false
+	if o.name == "-" {
+		o.options.PipeFeatures = o.session.machine
+		o.writer, err = perfdata.NewPipeWriter(os.Stdout, o.options)
+		return err
+	}
+	// As with perf, what was there before is kept under another name, once.
+	if info, err := os.Stat(o.name); err == nil && info.Mode().IsRegular() && info.Size() > 0 {
+		if err := os.Rename(o.name, o.name+".old"); err != nil {
+			return fmt.Errorf("keep the recording that is there already: %w", err)
+		}
+	}
+	f, err := os.OpenFile(o.name, os.O_CREATE|os.O_RDWR|os.O_TRUNC|syscall.O_CLOEXEC, 0o600)
+	if err != nil {
+		return fmt.Errorf("begin a recording: %w", err)
+	}
+	o.file = &reserved{File: f}
+	if o.writer, err = perfdata.NewWriter(o.file, o.options); err != nil {
+		f.Close()
+		return fmt.Errorf("begin a recording: %w", err)
+	}
+	return nil
+}
+
+// append writes records as the kernel has left them.
+func (o *output) append(records ...[]byte) error {
+	if err := o.writer.Append(records...); err != nil {
+		return o.explain(err)
+	}
+	return nil
+}
+
+// write writes a record of our own.
+func (o *output) write(misc perfdata.Misc, v perfdata.Value) error {
+	if err := o.writer.Write(misc, v); err != nil {
+		return o.explain(err)
+	}
+	return nil
+}
+
+// explain says what it means that the recording cannot be written any more.
+func (o *output) explain(err error) error {
+	if errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT) || errors.Is(err, syscall.EFBIG) {
+		return fmt.Errorf("write %s: %w. What was recorded up to there can be read", o.name, err)
+	}
+	return fmt.Errorf("write %s: %w", o.name, err)
+}
+
+// size is how many bytes of records the file has.
+func (o *output) size() int64 {
+	_, after := o.writer.Written()
+	return after
+}
+
+// finish ends the file, with what is known by now. It can be called again.
+func (o *output) finish() error {
+	if o.closed {
+		return nil
+	}
+	o.closed = true
+	if o.file != nil {
+		o.file.release()
+	}
+	err := o.session.setFeatures(o.writer)
+	if closeErr := o.writer.Close(); err == nil {
+		err = closeErr
+	}
+	before, after := o.writer.Written()
+	o.bytes, o.original = o.bytes+after, o.original+before
+	if o.file == nil {
+		return err
+	}
+	if closeErr := o.file.Close(); err == nil {
+		err = closeErr
+	}
+	if err != nil {
+		err = o.explain(err)
+	}
+	if o.session.cfg.Switch.on() {
+		if renameErr := o.keep(); err == nil {
+			err = renameErr
+		}
+	}
+	return err
+}
+
+// next goes on in another file.
+func (o *output) next() error {
+	if err := o.finish(); err != nil {
+		return err
+	}
+	return o.begin()
+}
+
+// keep gives a file that is finished its name, with the time in it, and removes the oldest if there are too many.
+func (o *output) keep() error {
+	now := time.Now()
+	name := fmt.Sprintf("%s.%s%02d", o.name, now.Format("20060102150405"), now.Nanosecond()/1e7)
+	if err := os.Rename(o.name, name); err != nil {
+		return fmt.Errorf("keep a recording: %w", err)
+	}
+	o.session.cfg.Notify(fmt.Sprintf("[ bperf record: Dump %s ]", name))
+	o.session.result.LastOutput = name
+	o.kept = append(o.kept, name)
+	if most := o.session.cfg.Switch.MaxFiles; most > 0 && len(o.kept) > most {
+		if err := os.Remove(o.kept[0]); err != nil && !errors.Is(err, os.ErrNotExist) {
+			return fmt.Errorf("remove the oldest recording: %w", err)
+		}
+		o.kept = o.kept[1:]
+	}
+	return nil
+}
+
+// fill tells what was written.
+func (o *output) fill(r *Result) {
+	t := o.session.tally
+	r.Samples, r.Throttled = t.samples, t.throttled
+	r.Lost = max(t.lost, o.session.lostSamples)
+	r.Bytes, r.Original, r.Files = o.bytes, o.original, o.files
+	if r.LastOutput == "" {
+		r.LastOutput = o.name
+	}
+}
+
+// reserved is a file that has always room for what must be written at its end: so much disk space is allocated in advance. On a disk that is
+// full, records end while there is still room for the features, without which they tell little.
+type reserved struct {
+	*os.File
+	at        int64 // where the next byte is written
+	allocated int64 // bytes; -1 where the file system cannot allocate in advance
+}
+
+const (
+	reserve = 1 << 20 // bytes that are kept for the end
+	ahead   = 4 << 20 // bytes that are allocated at a time, beyond the reserve
+
+	keepSize = 1 // FALLOC_FL_KEEP_SIZE of include/uapi/linux/falloc.h
+)
+
+func (r *reserved) Write(b []byte) (int, error) {
+	if r.allocated >= 0 && r.at+int64(len(b))+reserve > r.allocated {
+		if err := r.grow(r.at + int64(len(b))); err != nil {
+			return 0, err
+		}
+	}
+	n, err := r.File.Write(b)
+	r.at += int64(n)
+	return n, err
+}
+
+// grow allocates room up to some place and the reserve behind it.
+func (r *reserved) grow(to int64) error {
+	for _, extra := range []int64{ahead, 0} { // where so much is not left, perhaps a little less is
+		err := syscall.Fallocate(int(r.Fd()), keepSize, r.allocated, to+reserve+extra-r.allocated)
+		switch {
+		case err == nil:
+			r.allocated = to + reserve + extra
+			return nil
+		case errors.Is(err, syscall.ENOSPC), errors.Is(err, syscall.EDQUOT), errors.Is(err, syscall.EFBIG):
+			if extra == 0 {
+				return err
+			}
+		default: // not a file, or not on this file system: then it is full when it is full
+			r.allocated = -1
+			return nil
+		}
+	}
+	return nil
+}
+
+func (r *reserved) Seek(offset int64, whence int) (int64, error) {
+	at, err := r.File.Seek(offset, whence)
+	r.at = at
+	return at, err
+}
+
+// release lets the reserve be written to.
+func (r *reserved) release() { r.allocated = -1 }
+
+// Close gives back what was allocated and not used.
+func (r *reserved) Close() error {
+	end, err := r.File.Seek(0, io.SeekEnd)
+	if err == nil {
+		err = r.File.Truncate(end)
+	}
+	return errors.Join(err, r.File.Close())
+}

@@ -1,0 +1,233 @@
+package record
+
+import (
+	"bytes"
+	"errors"
+	"io"
+	"os"
+	"slices"
+	"strconv"
+
+	"github.com/bperf/bperf/internal/perfdata"
+)
+
+// numericEntries lists the entries of a directory of /proc that are IDs, ascending.
+func numericEntries(dir string) ([]int32, error) {
+	f, err := os.Open(dir)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	names, err := f.Readdirnames(-1)
+	if err != nil {
+		return nil, err
+	}
+	ids := make([]int32, 0, len(names))
+	for _, name := range names {
+		if id, err := strconv.ParseInt(name, 10, 32); err == nil && id > 0 {
+			ids = append(ids, int32(id))
+		}
+	}
+	slices.Sort(ids)
+	return ids, nil
+}
+
+// read reads a file that is no longer than the buffer, which has the result until the next call.
+func (s *synthesizer) read(name string) ([]byte, error) {
+	f, err := os.Open(name)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	n, err := io.ReadFull(f, s.buf)
+	if errors.Is(err, io.ErrUnexpectedEOF) || err == io.EOF {
+		err = nil
+	}
+	return s.buf[:n], err
+}
+
+func trimNewline(b []byte) string { return string(bytes.TrimSuffix(b, []byte("\n"))) }
+
+// processStatus is what is used of /proc/PID/status.
+type processStatus struct {
+	comm    string
+	parent  int32
+	threads int
+	kernel  bool // a thread of the kernel: it has no memory of its own
+}
+
+// status reads /proc/PID/status (proc_pid_status(5)).
+func (s *synthesizer) status(dir string) (processStatus, error) {
+	text, err := s.read(dir + "/status")
+	if err != nil {
+		return processStatus{}, err
+	}
+	return parseStatus(text)
+}
+
+func parseStatus(text []byte) (processStatus, error) {
+	status := processStatus{kernel: true}
+	for line := range bytes.Lines(text) {
+		key, value, _ := bytes.Cut(line, []byte(":"))
+		value = bytes.TrimSpace(value)
+		switch string(key) {
+		case "Name":
+			status.comm = unescapeName(string(value))
+		case "PPid":
+			n, _ := strconv.ParseInt(string(value), 10, 32)
+			status.parent = int32(n)
+		case "VmSize":
+			status.kernel = false
+		case "Threads":
+			status.threads, _ = strconv.Atoi(string(value))
+		}
+	}
+	if status.threads == 0 {
+		return status, errors.New("it has no threads")
+	}
+	return status, nil
+}
+
+// unescapeName turns \n and \\ back: only these are escaped in the line Name.
+func unescapeName(name string) string {
+	b := []byte(name)
+	out := b[:0]
+	for i := 0; i < len(b); i++ {
+		if b[i] == '\\' && i+1 < len(b) && (b[i+1] == 'n' || b[i+1] == '\\') {
+			i++
+			if b[i] == 'n' {
+				out = append(out, '\n')
+				continue
+			}
+		}
+		out = append(out, b[i])
+	}
+	return string(out)
+}
+
+// maps tells what a process has mapped. However much that is, it is read in pieces.
+func (s *synthesizer) maps(dir string, pid int32) error {
+	f, err := os.Open(dir + "/maps")
+	if err != nil {
+		return nil // it has ended, or may not be seen
+	}
+	defer f.Close()
+	m := &perfdata.Mmap2{PID: pid, TID: pid}
+	have := 0
+	for {
+		n, err := f.Read(s.buf[have:])
+		have += n
+		lines := s.buf[:have]
+		for {
+			line, rest, whole := bytes.Cut(lines, []byte("\n"))
+			if !whole {
+				break
+			}
+			lines = rest
+			if !s.parseMapping(line, m) {
+				continue
+			}
+			if err := s.emit(perfdata.MiscUser, m); err != nil {
+				return err
+			}
+		}
+		have = copy(s.buf, lines)
+		if err != nil || have == len(s.buf) {
+			return nil // the end, or that of the process; no line is as long as the buffer
+		}
+	}
+}
+
+const (
+	protRead  = 1 // PROT_READ, …, MAP_SHARED, MAP_PRIVATE, as in <sys/mman.h>
+	protWrite = 2
+	protExec  = 4
+
+	mapShared  = 1
+	mapPrivate = 2
+)
+
+// parseMapping reads a line of /proc/PID/maps (proc_pid_maps(5)); false for one that is not told of.
+func (s *synthesizer) parseMapping(line []byte, m *perfdata.Mmap2) bool {
+	addresses, line := nextField(line)
+	perms, line := nextField(line)
+	if len(perms) < 4 {
+		return false
+	}
+	m.Data = perms[2] != 'x'
+	if m.Data && (!s.data || perms[0] != 'r') {
+		return false
+	}
+	offset, line := nextField(line)
+	device, line := nextField(line)
+	inode, line := nextField(line)
+	low, high, ok := bytes.Cut(addresses, []byte("-"))
+	major, minor, ok2 := bytes.Cut(device, []byte(":"))
+	if !ok || !ok2 {
+		return false
+	}
+	start, end := parseHex(low), parseHex(high)
+	if end <= start {
+		return false
+	}
+	m.Start, m.Length, m.Offset = start, end-start, parseHex(offset)
+	m.Major, m.Minor = uint32(parseHex(major)), uint32(parseHex(minor))
+	m.Inode, _ = strconv.ParseUint(string(inode), 10, 64)
+	m.Protection, m.Flags = 0, mapPrivate
+	for i, bit := range []uint32{protRead, protWrite, protExec} {
+		if perms[i] != '-' {
+			m.Protection |= bit
+		}
+	}
+	if perms[3] == 's' {
+		m.Flags = mapShared
+	}
+	m.Filename = s.name(bytes.TrimLeft(line, " "))
+	return true
+}
+
+// name is the name of a mapping as the kernel has it in records. Most names are there often, and are kept.
+func (s *synthesizer) name(text []byte) string {
+	if len(text) == 0 || bytes.HasPrefix(text, []byte("/anon_hugepage")) || bytes.HasPrefix(text, []byte("[anon:")) {
+		return "//anon"
+	}
+	if name, known := s.names[string(text)]; known {
+		return name
+	}
+	const most = 1 << 16 // names in memory, however many there are
+	name := string(bytes.ReplaceAll(text, []byte(`\012`), []byte("\n")))
+	if len(s.names) < most {
+		s.names[string(text)] = name
+	}
+	return name
+}
+
+func nextField(line []byte) (field, rest []byte) {
+	line = bytes.TrimLeft(line, " ")
+	field, rest, _ = bytes.Cut(line, []byte(" "))
+	return field, rest
+}
+
+// parseHex reads hexadecimal digits up to the first other character.
+func parseHex(b []byte) (n uint64) {
+	for _, c := range b {
+		switch {
+		case c >= '0' && c <= '9':
+			n = n<<4 | uint64(c-'0')
+		case c >= 'a' && c <= 'f':
+			n = n<<4 | uint64(c-'a'+10)
+		default:
+			return n
+		}
+	}
+	return n
+}
+
+// namespacesOf tells which namespaces a process is in: links of /proc/PID/ns, in the order of the kernel's record.
+func (s *synthesizer) namespacesOf(dir string, pid int32) error {
+	n := &perfdata.Namespaces{PID: pid, TID: pid}
+	for _, name := range []string{"net", "uts", "ipc", "pid", "user", "mnt", "cgroup"} {
+		n.Links = append(n.Links, namespaceLink(dir+"/ns/"+name))
+	}
+	return s.emit(0, n)
+}

@@ -1,0 +1,345 @@
+package record
+
+import (
+	"bufio"
+	"bytes"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io/fs"
+	"maps"
+	"os"
+	"runtime"
+	"slices"
+	"strings"
+	"sync"
+
+	"github.com/cilium/ebpf/btf"
+
+	"github.com/bperf/bperf/internal/bpfprog"
+	"github.com/bperf/bperf/internal/bpfprog/linear"
+	"github.com/bperf/bperf/internal/perfdata"
+	"github.com/bperf/bperf/internal/perfevent"
+	"github.com/bperf/bperf/internal/target"
+)
+
+// programs fetches the code and the BTF of each BPF program as soon as the kernel tells that it was loaded: a moment later it may be gone. It
+// has rings of its own, which wake it for each record, and a thread.
+type programs struct {
+	events []*perfevent.Event
+	rings  []*perfevent.Ring
+	waiter *perfevent.Waiter
+	done   sync.WaitGroup
+
+	mu     sync.Mutex // guards what follows
+	stop   bool
+	infos  map[uint32]*linear.Info
+	btfs   map[uint32]linear.BTF
+	bytes  int
+	loaded int      // that the kernel told of
+	gone   int      // of these, that were unloaded before they could be fetched
+	failed []string // why others could not be fetched
+	most   bool     // mostBytes was reached
+}
+
+// mostBytes is how much is kept of programs.
+const mostBytes = 512 << 20
+
+// programRing is the size of a ring in bytes: a load takes 48.
+const programRing = 64 << 10
+
+// watchPrograms begins to fetch programs.
+func watchPrograms() (*programs, error) {
+	cpus, err := target.Spec{System: true}.Resolve()
+	if err != nil {
+		return nil, err
+	}
+	p := &programs{infos: make(map[uint32]*linear.Info), btfs: make(map[uint32]linear.BTF)}
+	if p.waiter, err = perfevent.NewWaiter(); err != nil {
+		return nil, err
+	}
+	for _, cpu := range cpus.CPUs {
+		if err := p.open(cpu); err != nil {
+			p.close()
+			return nil, fmt.Errorf("watch BPF programs on CPU %d: %w", cpu, err)
+		}
+	}
+	p.done.Go(p.run)
+	return p, nil
+}
+
+func (p *programs) open(cpu int) error {
+	attr := perfevent.Attr{Type: perfevent.TypeSoftware, Config: perfevent.SoftwareDummy, Wakeup: 1,
+		Flags: perfevent.BPFEvents | perfevent.Watermark}
+	event, err := perfevent.Open(&attr, perfevent.Where{Thread: perfevent.AnyThread, CPU: cpu})
+	if err != nil {
+		return err
+	}
+	p.events = append(p.events, event)
+	ring, err := event.Map(order(programRing))
+	if err != nil {
+		return err
+	}
+	p.rings = append(p.rings, ring)
+	return p.waiter.Add(event)
+}
+
+// close ends fetching. It can be called again, and for nil.
+func (p *programs) close() {
+	if p == nil || p.waiter == nil {
+		return
+	}
+	p.mu.Lock()
+	p.stop = true
+	p.mu.Unlock()
+	p.waiter.Wake()
+	p.done.Wait()
+	for _, r := range p.rings {
+		r.Close()
+	}
+	for _, e := range p.events {
+		e.Close()
+	}
+	p.waiter.Close()
+	p.waiter = nil
+}
+
+// run fetches programs until it is told to stop.
+func (p *programs) run() {
+	runtime.LockOSThread() // a thread that only waits for this is awake sooner
+	defer runtime.UnlockOSThread()
+	var open []bpfprog.Handle
+	for {
+		p.waiter.Wait(-1) // a failure is one of this program, and would be seen as programs that are not fetched
+		p.mu.Lock()
+		stop := p.stop
+		p.mu.Unlock()
+		for _, r := range p.rings {
+			open = p.drain(r, open)
+		}
+		p.read(open)
+		open = open[:0]
+		if stop {
+			return
+		}
+	}
+}
+
+// mostOpen is how many programs are open at most until they are read.
+const mostOpen = 64
+
+// drain opens the programs of which a ring tells.
+func (p *programs) drain(r *perfevent.Ring, open []bpfprog.Handle) []bpfprog.Handle {
+	for {
+		record, more, err := r.Next()
+		if err != nil || !more {
+			return open
+		}
+		if record.Type != perfevent.RecordBPFEvent || len(record.Body) < 16 {
+			continue
+		}
+		ne := binary.NativeEndian
+		if ne.Uint16(record.Body) != perfevent.BPFLoad {
+			continue
+		}
+		handle, err := bpfprog.Open(ne.Uint32(record.Body[4:]))
+		p.mu.Lock()
+		p.loaded++
+		p.fail(err)
+		p.mu.Unlock()
+		if err != nil {
+			continue
+		}
+		if open = append(open, handle); len(open) == mostOpen {
+			p.read(open)
+			open = open[:0]
+		}
+	}
+}
+
+// fail keeps why a program could not be fetched.
+func (p *programs) fail(err error) {
+	switch {
+	case err == nil:
+	case errors.Is(err, fs.ErrNotExist):
+		p.gone++
+	case len(p.failed) < 10:
+		p.failed = append(p.failed, err.Error())
+	}
+}
+
+// read keeps what there is of some programs, and lets them go.
+func (p *programs) read(open []bpfprog.Handle) {
+	for _, h := range open {
+		_, _, err := p.keep(h)
+		h.Close()
+		p.mu.Lock()
+		p.fail(err)
+		p.mu.Unlock()
+	}
+}
+
+// keep reads a program and its BTF.
+func (p *programs) keep(h bpfprog.Handle) (*linear.Info, linear.BTF, error) {
+	info, err := h.Info()
+	if err != nil {
+		return nil, linear.BTF{}, err
+	}
+	p.mu.Lock()
+	types, known := p.btfs[info.BTF]
+	p.mu.Unlock()
+	if info.BTF != 0 && !known {
+		if types, err = bpfprog.ReadBTF(info.BTF); err != nil {
+			return nil, linear.BTF{}, err
+		}
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.bytes > mostBytes {
+		p.most = true
+		return info, types, nil
+	}
+	if p.infos[info.ID] == nil {
+		p.infos[info.ID] = info
+		p.bytes += len(info.JITed) + 16*len(info.Lines) + 8*len(info.JITedLines)
+	}
+	if info.BTF != 0 && !known {
+		p.btfs[info.BTF] = types
+		p.bytes += len(types.Data)
+	}
+	return info, types, nil
+}
+
+// introduce tells of the programs that are loaded: with the two kinds of records that the kernel leaves when it loads one. A program that cannot
+// be read is passed over.
+func (p *programs) introduce(tell emit, verbose func(string)) error {
+	ids, err := bpfprog.IDs()
+	if err != nil {
+		verbose(fmt.Sprintf("BPF programs that are loaded already are not recorded: %v", err))
+		return nil
+	}
+	told, trampolines := 0, false
+	specs := make(map[uint32]*btf.Spec) // programs of one object share their BTF
+	for _, id := range ids {
+		info, types, err := p.fetch(id)
+		if errors.Is(err, fs.ErrNotExist) {
+			continue // unloaded meanwhile
+		}
+		if err != nil {
+			verbose(fmt.Sprintf("BPF program %d is not recorded: %v", id, err))
+			continue
+		}
+		trampolines = trampolines || usesTrampolines(info.Type)
+		told++
+		if info.BTF != 0 && specs[info.BTF] == nil {
+			if specs[info.BTF], err = linear.LoadBTF(types.Data); err != nil {
+				verbose(fmt.Sprintf("functions of BPF program %d have no names: BTF %d: %v", id, info.BTF, err))
+			}
+		}
+		if err := tellProgram(info, specs[info.BTF], tell, verbose); err != nil {
+			return err
+		}
+	}
+	verbose(fmt.Sprintf("%d of the %d BPF programs that were loaded are recorded", told, len(ids)))
+	if !trampolines {
+		return nil
+	}
+	return tellTrampolines("/proc/kallsyms", tell)
+}
+
+func (p *programs) fetch(id uint32) (*linear.Info, linear.BTF, error) {
+	h, err := bpfprog.Open(id)
+	if err != nil {
+		return nil, linear.BTF{}, err
+	}
+	defer h.Close()
+	return p.keep(h)
+}
+
+// tellProgram tells of one program and its functions.
+func tellProgram(info *linear.Info, spec *btf.Spec, tell emit, verbose func(string)) error {
+	names := *info
+	names.JITed, names.Lines, names.JITedLines = nil, nil, nil
+	program, err := names.Program(spec)
+	if err != nil {
+		verbose(err.Error()) // what could not be read of it is missing
+	}
+	for _, f := range program.Functions {
+		if f.Address == 0 {
+			continue // hidden
+		}
+		k := &perfdata.KSymbol{Addr: f.Address, Size: f.Size, Type: perfdata.KSymbolBPF, Name: f.Symbol}
+		if err := tell(perfdata.MiscKernel, k); err != nil {
+			return err
+		}
+	}
+	return tell(perfdata.MiscKernel, &perfdata.BPFEvent{Type: perfdata.BPFEventLoad, ID: info.ID, Tag: info.Tag})
+}
+
+// usesTrampolines reports whether code that the kernel makes stands between programs of a type (enum bpf_prog_type) and what they are
+// attached to: trampolines of tracing, struct_ops, extensions and LSM, the dispatcher of XDP.
+func usesTrampolines(kind uint32) bool { return kind == 6 || kind >= 26 && kind <= 29 }
+
+// tellTrampolines tells of trampolines and dispatchers, which only /proc/kallsyms lists.
+func tellTrampolines(kallsyms string, tell emit) error {
+	f, err := os.Open(kallsyms)
+	if err != nil {
+		return nil // their samples have no symbol then
+	}
+	defer f.Close()
+	lines := bufio.NewScanner(f)
+	for lines.Scan() {
+		address, rest := nextField(lines.Bytes())
+		_, rest = nextField(rest)
+		name, module, _ := bytes.Cut(rest, []byte("\t"))
+		if string(module) != "[bpf]" || parseHex(address) == 0 ||
+			!bytes.HasPrefix(name, []byte("bpf_trampoline_")) && !bytes.HasPrefix(name, []byte("bpf_dispatcher_")) {
+			continue
+		}
+		k := &perfdata.KSymbol{Addr: parseHex(address), Size: uint32(os.Getpagesize()), Type: perfdata.KSymbolBPF, Name: string(name)}
+		if err := tell(perfdata.MiscKernel, k); err != nil {
+			return err
+		}
+	}
+	return lines.Err()
+}
+
+// features adds what was fetched.
+func (p *programs) features(f features) {
+	if p == nil {
+		return
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if len(p.infos) > 0 {
+		var all []*linear.Info
+		for _, id := range slices.Sorted(maps.Keys(p.infos)) {
+			all = append(all, p.infos[id])
+		}
+		f[perfdata.FeatureBPFProgInfo] = perfdata.Opaque(linear.AppendPrograms(nil, binary.LittleEndian, all))
+	}
+	if len(p.btfs) > 0 {
+		var all []linear.BTF
+		for _, id := range slices.Sorted(maps.Keys(p.btfs)) {
+			all = append(all, p.btfs[id])
+		}
+		f[perfdata.FeatureBPFBTF] = perfdata.Opaque(linear.AppendBTF(nil, binary.LittleEndian, all))
+	}
+}
+
+// report says what became of the programs that were loaded while it was recorded.
+func (p *programs) report() (s string, ok bool) {
+	if p == nil {
+		return "", false
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	s = fmt.Sprintf("%d BPF programs were loaded meanwhile, of which %d were gone before their code could be fetched", p.loaded, p.gone)
+	if len(p.failed) > 0 {
+		s += "; others could not be fetched: " + strings.Join(p.failed, "; ")
+	}
+	if p.most {
+		s += fmt.Sprintf("; of some the code is not kept, as that of all takes more than %d MiB", mostBytes>>20)
+	}
+	return s, p.loaded > 0
+}

@@ -1,0 +1,444 @@
+package record
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"slices"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/bperf/bperf/internal/control"
+	"github.com/bperf/bperf/internal/perfdata"
+	"github.com/bperf/bperf/internal/perfevent"
+	"github.com/bperf/bperf/internal/target"
+)
+
+// session is a recording.
+type session struct {
+	cfg    Config
+	target target.Target
+	events []*opened
+	rings  map[ringKey]*ring
+	order  []*ring // in the order in which they were made
+
+	command *target.Command // nil without one
+	exited  <-chan target.Status
+
+	tally    *tally
+	newest   []byte // of rings that keep what is newest
+	builds   *buildIDs
+	programs *programs // nil with Config.NoBPF, or where they may not be seen
+	out      *output
+	machine  features
+
+	enabled     bool
+	lostSamples uint64
+	result      Result
+}
+
+// Run records as it is asked for.
+func Run(cfg Config) (Result, error) {
+	s := &session{cfg: cfg, rings: make(map[ringKey]*ring)}
+	if s.cfg.Verbose == nil {
+		s.cfg.Verbose = func(string) {}
+	}
+	defer s.close()
+	if err := s.launch(); err != nil {
+		return s.result, err
+	}
+	return s.result, s.record()
+}
+
+// close ends what still runs.
+func (s *session) close() {
+	if s.command != nil {
+		s.command.Kill() // does nothing when it has ended
+	}
+	s.programs.close()
+	s.closeEvents()
+}
+
+// launch opens all that is needed, up to where what is recorded can begin.
+func (s *session) launch() (err error) {
+	if err := s.checkRate(); err != nil {
+		return err
+	}
+	if err := s.resolve(); err != nil {
+		return err
+	}
+	s.plan()
+	if err := s.open(); err != nil {
+		return err
+	}
+	if !s.cfg.NoBPF && !s.userOnly() {
+		if s.programs, err = watchPrograms(); err != nil {
+			s.cfg.Verbose(fmt.Sprintf("BPF programs that are loaded from now on are recorded without their code: %v", err))
+		}
+	}
+	proc := "/proc"
+	s.builds = newBuildIDs(proc)
+	s.tally = newTally(s.events[0].attr.SampleType, s.builds.add)
+	s.machine = machine(host())
+	s.describe()
+	return s.traced()
+}
+
+// userOnly reports whether nothing of the kernel is recorded.
+func (s *session) userOnly() bool {
+	return !slices.ContainsFunc(s.events, func(o *opened) bool { return !o.dummy && !o.attr.Has(perfevent.ExcludeKernel) })
+}
+
+// resolve finds whom to record; a command is started as far as that it waits.
+func (s *session) resolve() (err error) {
+	if !s.cfg.CommandIsTarget() {
+		s.target, err = s.cfg.Target.Resolve()
+		if err == nil && len(s.target.Offline) > 0 {
+			s.cfg.Notify(fmt.Sprintf("CPUs %s are offline and are not recorded", target.FormatCPUList(s.target.Offline)))
+		}
+	}
+	if err != nil || len(s.cfg.Command) == 0 {
+		return err
+	}
+	if s.command, err = target.StartCommand(s.cfg.Command); err != nil {
+		return err
+	}
+	if s.cfg.CommandIsTarget() {
+		pid := s.command.PID()
+		s.target = target.Target{Threads: []target.Thread{{TID: pid, PID: pid, Comm: s.cfg.Command[0]}}}
+	}
+	return nil
+}
+
+// record writes from here on, until it is over.
+func (s *session) record() (err error) {
+	s.out, err = s.newOutput()
+	if err != nil {
+		return err
+	}
+	err = s.collect()
+	if closeErr := s.out.finish(); err == nil {
+		err = closeErr
+	}
+	s.out.fill(&s.result)
+	return err
+}
+
+// collect writes what was there before, and then what comes.
+func (s *session) collect() error {
+	waiter, err := perfevent.NewWaiter()
+	if err != nil {
+		return err
+	}
+	defer waiter.Close()
+	for _, r := range s.order {
+		if r.overwritten {
+			continue
+		}
+		if err := waiter.Add(r.owner); err != nil {
+			return err
+		}
+	}
+	if err := s.introduce(); err != nil {
+		return err
+	}
+	c := &collector{session: s, waiter: waiter, done: make(chan error, 1)}
+	ended, err := s.begin()
+	if err != nil {
+		return err
+	}
+	var running sync.WaitGroup
+	running.Go(func() { c.done <- c.run() })
+	err = s.wait(c, ended)
+	s.result.Files = s.out.files
+	disabled := s.disable()
+	c.stop()
+	running.Wait()
+	if s.command != nil {
+		s.endCommand()
+	}
+	if err == nil {
+		err = c.result()
+	}
+	if err == nil {
+		err = disabled
+	}
+	if err != nil {
+		return err
+	}
+	return s.conclude()
+}
+
+// begin starts sampling and the command.
+func (s *session) begin() (ended <-chan struct{}, err error) {
+	waits := s.cfg.Delay > 0 || s.cfg.StartDisabled
+	switch {
+	case waits:
+		s.cfg.Notify("Events disabled")
+	case s.cfg.CommandIsTarget(): // enabled when it executes
+		s.enabled = true
+	default:
+		if err := s.enableAll(); err != nil {
+			return nil, err
+		}
+	}
+	if s.command == nil {
+		return nil, nil
+	}
+	if err := s.command.Exec(); err != nil {
+		return nil, err
+	}
+	exited := make(chan target.Status, 1)
+	go func() { exited <- s.command.Wait() }()
+	s.exited = exited
+	return nil, nil
+}
+
+func (s *session) enableAll() error {
+	s.enabled = true
+	return s.enable(true)
+}
+
+func (s *session) disable() error {
+	if !s.enabled {
+		return nil
+	}
+	s.enabled = false
+	return s.enable(false)
+}
+
+// wait returns when the recorded time is over.
+func (s *session) wait(c *collector, ended <-chan struct{}) error {
+	if s.command == nil && len(s.target.Threads) > 0 {
+		var stop func()
+		ended, stop = s.cfg.Target.Watch()
+		defer stop()
+	}
+	delay, timeout := after(s.cfg.Delay), after(s.cfg.Timeout)
+	commands := s.cfg.Control.Commands()
+	var rotate <-chan time.Time
+	if s.cfg.Switch.Every > 0 {
+		t := time.NewTicker(s.cfg.Switch.Every)
+		defer t.Stop()
+		rotate = t.C
+	}
+	for {
+		select {
+		case s.result.Command = <-s.exited:
+			s.exited = nil
+			return nil
+		case s.result.Signal = <-s.cfg.Signals:
+			return nil
+		case <-timeout:
+			return nil
+		case <-ended:
+			return nil
+		case err := <-c.done:
+			c.done <- err
+			return nil
+		case <-delay:
+			if err := s.enableAll(); err != nil {
+				return err
+			}
+			s.cfg.Notify("Events enabled")
+		case <-s.cfg.Switch.Requests:
+			c.rotate()
+		case <-rotate:
+			c.rotate()
+		case command, ok := <-commands:
+			if !ok {
+				commands = nil
+				break
+			}
+			over, err := s.obey(command)
+			if over || err != nil {
+				return err
+			}
+		}
+	}
+}
+
+// after is time.After, but never for no time.
+func after(d time.Duration) <-chan time.Time {
+	if d <= 0 {
+		return nil
+	}
+	return time.After(d)
+}
+
+// obey does what the control descriptor says.
+func (s *session) obey(command control.Command) (over bool, err error) {
+	switch command {
+	case control.Enable:
+		err = s.enableAll()
+		s.cfg.Notify("Events enabled")
+	case control.Disable:
+		err = s.disable()
+		s.cfg.Notify("Events disabled")
+	case control.Stop:
+		over = true
+	}
+	if err != nil {
+		return false, err
+	}
+	return over, s.cfg.Control.Ack()
+}
+
+// endCommand ends a command that still runs, and waits for its end: it gets the signal that the session got, or SIGTERM, and
+// SIGKILL for the next signal.
+func (s *session) endCommand() {
+	if s.exited == nil {
+		return
+	}
+	var sig os.Signal = syscall.SIGTERM
+	if s.result.Signal != nil {
+		sig = s.result.Signal
+	}
+	s.command.Signal(sig) // it may have ended
+	for {
+		select {
+		case s.result.Command = <-s.exited:
+			s.exited = nil
+			return
+		case s.result.Signal = <-s.cfg.Signals:
+			s.command.Signal(syscall.SIGKILL)
+		}
+	}
+}
+
+// collector takes records from the rings to the file as they come, in a goroutine of its own.
+type collector struct {
+	*session
+	waiter *perfevent.Waiter
+	done   chan error
+
+	mu       sync.Mutex
+	stopping bool
+	rotating bool
+}
+
+// idle is how long records stay in the rings at most, so that a file that is looked at, or cut off by a SIGKILL, has all but the last ones.
+const idle = time.Second
+
+func (c *collector) run() error {
+	for {
+		ready, err := c.waiter.Wait(idle)
+		if err != nil {
+			return err
+		}
+		if ready {
+			c.session.result.Wakeups++
+		}
+		c.mu.Lock()
+		stopping, rotating := c.stopping, c.rotating
+		c.rotating = false
+		c.mu.Unlock()
+		if err := c.drain(); err != nil {
+			return err
+		}
+		if stopping {
+			return c.drainNewest()
+		}
+		if rotating || c.cfg.Switch.Size > 0 && c.out.size() >= c.cfg.Switch.Size {
+			if err := c.next(); err != nil {
+				return err
+			}
+		}
+	}
+}
+
+// next goes on in a new file.
+func (c *collector) next() error {
+	if err := c.drainNewest(); err != nil {
+		return err
+	}
+	if err := c.out.next(); err != nil {
+		return err
+	}
+	return c.introduce()
+}
+
+func (c *collector) stop() {
+	c.mu.Lock()
+	c.stopping = true
+	c.mu.Unlock()
+	c.waiter.Wake()
+}
+
+func (c *collector) rotate() {
+	c.mu.Lock()
+	c.rotating = true
+	c.mu.Unlock()
+	c.waiter.Wake()
+}
+
+// result is how it ended, after it has.
+func (c *collector) result() error { return <-c.done }
+
+// introduce tells of what is there already.
+func (s *session) introduce() error {
+	if err := s.introduceEvents(); err != nil {
+		return err
+	}
+	syn := newSynthesizer("/proc", s.tell)
+	syn.data, syn.namespaces = s.cfg.addresses(), s.cfg.Namespaces
+	if !s.userOnly() {
+		text, _ := s.machine[perfdata.FeatureOSRelease].(perfdata.Text)
+		if err := syn.kernel(string(text)); errors.Is(err, errHidden) || errors.Is(err, fs.ErrNotExist) || errors.Is(err, fs.ErrPermission) {
+			s.cfg.Notify(err.Error())
+		} else if err != nil {
+			return err
+		}
+		if s.programs != nil {
+			if err := s.programs.introduce(s.tell, s.cfg.Verbose); err != nil {
+				return err
+			}
+		}
+	}
+	if s.cfg.Cgroups {
+		if err := syn.cgroups(); err != nil {
+			return err
+		}
+	}
+	if err := s.introduceProcesses(syn); err != nil {
+		return err
+	}
+	s.cfg.Verbose(fmt.Sprintf("%d processes were there", syn.processes))
+	return s.out.write(0, &perfdata.FinishedInit{})
+}
+
+func (s *session) introduceProcesses(syn *synthesizer) error {
+	switch {
+	case s.cfg.CommandIsTarget() && s.out.files == 1: // what it has mapped goes when it executes the command
+		pid := int32(s.command.PID())
+		return s.tell(0, &perfdata.Comm{PID: pid, TID: pid, Comm: "bperf-exec"})
+	case len(s.target.Threads) == 0:
+		return syn.all()
+	}
+	var pids []int32
+	for _, t := range s.target.Threads {
+		pids = append(pids, int32(t.PID))
+	}
+	slices.Sort(pids)
+	for _, pid := range slices.Compact(pids) {
+		if err := syn.process(pid); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// tell writes a record of what is there.
+func (s *session) tell(misc perfdata.Misc, v perfdata.Value) error {
+	switch m := v.(type) {
+	case *perfdata.Mmap:
+		s.builds.add([]byte(m.Filename), m.PID)
+	case *perfdata.Mmap2:
+		if !m.Data {
+			s.builds.add([]byte(m.Filename), m.PID)
+		}
+	}
+	return s.out.write(misc, v)
+}
