@@ -212,13 +212,8 @@ func (r *Replay) info() profile.Info {
 func (r *Replay) losses(unknown uint64) profile.Losses {
 	s := r.Stats()
 	losses := profile.Losses{Records: s.LostRecords, Samples: s.LostSamples, Filtered: s.BPFFiltered}
-	for _, loss := range []profile.Loss{
-		{Reason: "they are of events that the recording does not describe", Samples: unknown},
-		{Reason: "their records cannot be decoded", Samples: s.Undecodable},
-	} {
-		if loss.Samples > 0 {
-			losses.Reasons = append(losses.Reasons, loss)
-		}
+	if unknown > 0 {
+		losses.Reasons = append(losses.Reasons, profile.Loss{Reason: "they are of events that the recording does not describe", Samples: unknown})
 	}
 	return losses
 }
