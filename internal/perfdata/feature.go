@@ -43,6 +43,8 @@ const (
 	FeatureCLNSize        FeatureID = 34 // Opaque. perf 7.1
 )
 
+const maxFeatures = 256 // HEADER_FEAT_BITS
+
 var featureNames = map[FeatureID]string{
 	FeatureTracingData: "TRACING_DATA", FeatureBuildID: "BUILD_ID", FeatureHostname: "HOSTNAME", FeatureOSRelease: "OSRELEASE",
 	FeatureVersion: "VERSION", FeatureArch: "ARCH", FeatureNRCPUs: "NRCPUS", FeatureCPUDesc: "CPUDESC", FeatureCPUID: "CPUID",

@@ -98,7 +98,7 @@ func readFile(r io.ReaderAt, size int64) (*file, error) {
 	}
 	// A file whose writer was killed has no features, and may have data behind those that the header tells of.
 	rest := uint64(size) - f.data.offset
-	f.unclosed = f.data.size == 0 || !some && f.data.size < rest
+	f.unclosed = f.data.size == 0 || !some && f.data.size <= rest
 	if f.unclosed {
 		f.data.size = rest
 		return f, nil
@@ -156,7 +156,7 @@ func (f *file) readEvents(r io.ReaderAt, size int64, attrs section, attrSize uin
 func (f *file) readFeatures(r io.ReaderAt, size int64, set [4]uint64) error {
 	at := f.data.offset + f.data.size
 	left := uint64(size) // for all features together, which may not overlap
-	for id := FeatureID(0); id < 64*FeatureID(len(set)); id++ {
+	for id := FeatureID(0); id < maxFeatures; id++ {
 		if set[id/64]>>(id%64)&1 == 0 {
 			continue
 		}

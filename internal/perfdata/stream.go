@@ -284,7 +284,7 @@ func (s *stream) userRecord(i item, t RecordType) error {
 }
 
 func (s *stream) feature(v *HeaderFeature) error {
-	if len(v.Data) == 0 {
+	if len(v.Data) == 0 && v.ID != FeatureBranchStack && v.ID != FeatureStat {
 		return nil // marks the end of them
 	}
 	s.features.Store(s.features.Load().with(v.ID, v.Data))

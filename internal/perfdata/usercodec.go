@@ -395,7 +395,7 @@ func (r *TimeConv) appendBody(b []byte, _ *Attr) []byte {
 }
 
 func (r *HeaderFeature) appendBody(b []byte, _ *Attr) []byte {
-	return append(appendU64(b, uint64(r.ID)), r.Data...) // perf does not pad it
+	return append(appendU64(b, uint64(r.ID)), r.Data...)
 }
 
 func (r *BPFMetadata) appendBody(b []byte, _ *Attr) []byte {
