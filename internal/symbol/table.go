@@ -18,16 +18,11 @@ const afterLast = 4096
 // maxNesting bounds what Find takes in tables that no compiler makes.
 const maxNesting = 16
 
-// NewTable makes a table of symbols, which becomes its own. Of those that start together it keeps the one that perf
-// keeps; one of unknown size ends where the next one starts.
+// NewTable makes a table of symbols, which becomes its own. One of unknown size ends where the next one starts. Of those
+// that start together it keeps the one that perf keeps, which depends on their order, too: an end is found first, and
+// so the last of them has a size in any case.
 func NewTable(symbols []Symbol) *Table {
-	slices.SortStableFunc(symbols, func(a, b Symbol) int {
-		if a.Start != b.Start {
-			return cmp.Compare(a.Start, b.Start)
-		}
-		return prefer(&a, &b)
-	})
-	symbols = slices.CompactFunc(symbols, func(a, b Symbol) bool { return a.Start == b.Start })
+	slices.SortStableFunc(symbols, func(a, b Symbol) int { return cmp.Compare(a.Start, b.Start) })
 	for i := range symbols {
 		s := &symbols[i]
 		if s.End > s.Start {
@@ -39,7 +34,23 @@ func NewTable(symbols []Symbol) *Table {
 			s.End = ^uint64(0)
 		}
 	}
+	symbols = withoutAliases(symbols)
 	return &Table{symbols, enclosing(symbols)}
+}
+
+// withoutAliases keeps the best of each row of symbols that start together.
+func withoutAliases(symbols []Symbol) []Symbol {
+	kept := symbols[:0]
+	for _, s := range symbols {
+		last := len(kept) - 1
+		if last < 0 || kept[last].Start != s.Start {
+			kept = append(kept, s)
+		} else if prefer(&s, &kept[last]) < 0 {
+			kept[last] = s
+		}
+	}
+	clear(symbols[len(kept):])
+	return kept
 }
 
 // enclosing finds the symbols that lie within others: assembler code has such, and functions split by the compiler.
@@ -61,16 +72,28 @@ func enclosing(symbols []Symbol) []int32 {
 	return within
 }
 
-// prefer orders symbols that start together, the best first: one with a size, not weak, global, with fewer
-// underscores in front, with the longer name, and not one of the kernel's SyS_ aliases.
+// prefer orders symbols that start together, the best first: one with a size, not weak, global; then by its name for a
+// reader.
 func prefer(a, b *Symbol) int {
 	return cmp.Or(
 		first(a.End > a.Start, b.End > b.Start),
 		first(a.Binding != Weak, b.Binding != Weak),
 		first(a.Binding == Global, b.Binding == Global),
-		cmp.Compare(underscores(a.Name), underscores(b.Name)),
-		cmp.Compare(len(b.Name), len(a.Name)),
-		first(!isSyscallAlias(a.Name), !isSyscallAlias(b.Name)),
+		preferName(a.Name, b.Name),
+	)
+}
+
+// preferName orders names, the best first: with fewer underscores in front, the longer one, and not one of the kernel's
+// SyS_ aliases. Names are compared as perf has them, which is demangled.
+func preferName(a, b string) int {
+	if a == b {
+		return 0
+	}
+	a, b = Demangle(a), Demangle(b)
+	return cmp.Or(
+		cmp.Compare(underscores(a), underscores(b)),
+		cmp.Compare(len(b), len(a)),
+		first(!isSyscallAlias(a), !isSyscallAlias(b)),
 	)
 }
 

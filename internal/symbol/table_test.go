@@ -63,17 +63,36 @@ func TestAliases(t *testing.T) {
 		name string
 		a, b Symbol
 	}{
-		{"a size", Symbol{Name: "__x", End: 1, Binding: Weak}, Symbol{Name: "x", Binding: Global}},
 		{"not weak", Symbol{Name: "__x", Binding: Local}, Symbol{Name: "x", Binding: Weak}},
 		{"global", Symbol{Name: "__x", Binding: Global}, Symbol{Name: "x", Binding: Local}},
 		{"fewer underscores", Symbol{Name: "_x"}, Symbol{Name: "__xyz"}},
 		{"the longer name", Symbol{Name: "open64"}, Symbol{Name: "open"}},
+		{"the longer name, demangled", Symbol{Name: "_ZN1a4longEv"}, Symbol{Name: "_ZN1a1bEiiiiiii"}},
+		{"fewer underscores, demangled", Symbol{Name: "_ZN1a4longEv"}, Symbol{Name: "_a_function_of_c"}},
 		{"no alias of a system call", Symbol{Name: "sys_x"}, Symbol{Name: "SyS_x"}},
 	} {
+		test.a.End, test.b.End = 1, 1
 		for _, both := range [][]Symbol{{test.a, test.b}, {test.b, test.a}} {
 			if got := NewTable(both).Find(0); got.Name != test.a.Name {
 				t.Errorf("%s: kept %s, want %s", test.name, got.Name, test.a.Name)
 			}
+		}
+	}
+}
+
+// TestAliasOfNoSize has an alias that only says where it starts. perf finds its end at the next symbol before it looks
+// for aliases, so it is one with a size where it comes last.
+func TestAliasOfNoSize(t *testing.T) {
+	sized, unsized := Symbol{Name: "short", Start: 4, End: 6}, Symbol{Name: "longer", Start: 4}
+	for _, test := range []struct {
+		symbols []Symbol
+		want    Symbol
+	}{
+		{[]Symbol{unsized, sized, {Start: 8}}, sized},
+		{[]Symbol{sized, unsized, {Start: 8}}, Symbol{Name: "longer", Start: 4, End: 8}},
+	} {
+		if got := NewTable(test.symbols).Find(4); *got != test.want {
+			t.Errorf("kept %+v, want %+v", got, test.want)
 		}
 	}
 }
