@@ -54,7 +54,7 @@ func build(t testing.TB, compiler string, flags ...string) string {
 		t.Fatal(err)
 	}
 	out := filepath.Join(t.TempDir(), "fixture")
-	run(t, "", compiler, slices.Concat([]string{"-O2", "-Wl,--build-id", "-o", out}, flags, []string{source})...)
+	run(t, "", compiler, slices.Concat([]string{"-O2", "-fPIC", "-Wl,--build-id", "-o", out}, flags, []string{source})...)
 	return out
 }
 

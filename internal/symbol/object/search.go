@@ -10,6 +10,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 )
 
 // Search says where files and their debugging information are looked for. The zero value looks only at the paths
@@ -34,7 +35,7 @@ func DefaultSearch() Search {
 	return s
 }
 
-// Open opens the ELF file at a path with the debugging information that belongs to it. With a build ID, in hexadecimal
+// Open opens the ELF file at a path, or this kernel's [vdso], with the debugging information that belongs to it. With a build ID, in hexadecimal
 // digits, it is the file of that build: one that was replaced since is passed over for what Cache has. The error then
 // says what was found instead.
 func (s Search) Open(path, buildID string) (*File, error) {
@@ -48,7 +49,7 @@ func (s Search) Open(path, buildID string) (*File, error) {
 }
 
 func (s Search) openBuild(path, buildID string) (*File, error) {
-	f, err := openFile(s.Root, path)
+	f, err := s.openPath(path)
 	if err == nil && (buildID == "" || f.BuildID() == buildID) {
 		return f, nil
 	}
@@ -56,18 +57,25 @@ func (s Search) openBuild(path, buildID string) (*File, error) {
 		err = fmt.Errorf("%s is of another build: its build ID is %s, not %s", filepath.Join(s.Root, path), orNone(f.BuildID()), buildID)
 		err = errors.Join(err, f.Close())
 	}
-	for _, c := range s.byBuildID(buildID, "elf", "") {
-		if kept, keptErr := c.open(buildID); keptErr == nil {
-			return kept, nil
-		}
-	}
-	// Debugging information has the symbols and lines of the file that it was split from, though not its code.
-	for _, c := range s.byBuildID(buildID, "debug", ".debug") {
+	places := slices.Concat(
+		s.byBuildID(buildID, "elf", ""),
+		s.byBuildID(buildID, "vdso", ""),
+		// Debugging information has the symbols and lines of the file that it was split from, though not its code.
+		s.byBuildID(buildID, "debug", ".debug"),
+	)
+	for _, c := range places {
 		if kept, keptErr := c.open(buildID); keptErr == nil {
 			return kept, nil
 		}
 	}
 	return nil, err
+}
+
+func (s Search) openPath(path string) (*File, error) {
+	if path == vdso {
+		return VDSO()
+	}
+	return openFile(s.Root, path)
 }
 
 func orNone(id string) string {

@@ -162,10 +162,11 @@ func TestMiniDebugInfoBounds(t *testing.T) {
 }
 
 func TestVDSO(t *testing.T) {
-	f, err := VDSO()
+	own, err := VDSO()
 	if err != nil {
 		t.Skip(err)
 	}
+	f := openWith(t, Search{}, "[vdso]", own.BuildID())
 	for _, name := range []string{"__vdso_clock_gettime", "__kernel_clock_gettime"} {
 		if s := named(f, name); s != nil {
 			addr, ok := f.Address(s.Start) // it is mapped as it is in the file, from its start
@@ -176,4 +177,18 @@ func TestVDSO(t *testing.T) {
 		}
 	}
 	t.Errorf("no clock_gettime among %d symbols", len(f.Symbols().All()))
+}
+
+// TestOtherVDSO has a recording of another kernel, whose vDSO perf has kept.
+func TestOtherVDSO(t *testing.T) {
+	other := build(t, "g++", "-shared")
+	id := open(t, other).BuildID()
+	if f, err := (Search{}).Open("[vdso]", id); err == nil {
+		t.Errorf("this kernel's vDSO was opened as build %s: it is %s", id, f.BuildID())
+	}
+	cache := t.TempDir()
+	write(t, filepath.Join(cache, ".build-id", id[:2], id[2:], "vdso"), read(t, other))
+	if f := openWith(t, Search{Cache: cache}, "[vdso]", id); f.BuildID() != id || f.Path() != "[vdso]" {
+		t.Errorf("opened %s of build %s", f.Path(), f.BuildID())
+	}
 }

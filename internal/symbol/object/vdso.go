@@ -7,14 +7,16 @@ import (
 	"strings"
 )
 
-// VDSO returns the vDSO of the running kernel, as this process has it mapped. Its path is [vdso], as perf has it.
+// vdso is the name of the vDSO in maps and in recordings.
+const vdso = "[vdso]"
+
+// VDSO returns the vDSO of the running kernel, as this process has it mapped. Its path is [vdso].
 func VDSO() (*File, error) {
-	const path = "[vdso]"
-	data, err := ownMapping(path)
+	data, err := ownMapping(vdso)
 	if err != nil {
 		return nil, fmt.Errorf("read the vDSO of this process: %w", err)
 	}
-	return New(path, data)
+	return New(vdso, data)
 }
 
 // ownMapping reads a mapping of this process by its name in /proc/self/maps.
