@@ -8,11 +8,12 @@ import (
 
 // row tells how the frame of the caller is found from a place in the code: the canonical frame address and where registers were saved.
 type row struct {
-	cfa    rule // offset: register plus value; expression: an address
-	rules  []savedRule
-	ra     uint64 // column of the return address
-	signal bool   // this is where a signal handler returns to
-	end    bool   // the return address is undefined: there is no caller
+	cfa      rule // offset: register plus value; expression: an address
+	rules    []savedRule
+	ra       uint64 // column of the return address
+	signal   bool   // this is where a signal handler returns to
+	restorer bool   // and the registers are in what the kernel has put onto the stack
+	end      bool   // the return address is undefined: there is no caller
 }
 
 // rule is how a value is found.
@@ -59,6 +60,23 @@ type machine struct {
 	location   uint64
 	target     uint64
 	done       bool
+}
+
+// row makes the row for an address of the file: of a call, or exactly that of the code. It is nil where there is none.
+func (m *Module) row(address uint64, exact bool) *row {
+	table, entry := m.find(address)
+	if entry == nil {
+		if m.isRestorer(address, exact) {
+			return &row{signal: true, restorer: true}
+		}
+		return nil
+	}
+	r, err := table.row(entry, address)
+	if err != nil { // there may still be a frame pointer
+		return nil
+	}
+	r.restorer = r.signal && m.arch == ARM64 // tables of the vDSO do not tell of the program counter
+	return r
 }
 
 // row makes the row for an address that is in an entry.

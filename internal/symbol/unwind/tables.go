@@ -19,6 +19,7 @@ type Section struct {
 type Module struct {
 	arch   Arch
 	tables []table
+	code   func(start, end uint64) ([]byte, error)
 }
 
 // table is a section with its entries.
@@ -50,8 +51,11 @@ type common struct {
 
 // NewModule reads the tables of a file: .eh_frame and .debug_frame, either of which may be empty. They are kept. Entries that cannot be
 // read are left out; the error tells of the first of them, and the module can be used all the same.
-func NewModule(arch Arch, ehFrame, debugFrame Section) (*Module, error) {
-	m := &Module{arch: arch}
+//
+// Where there are no tables, code reads the file's code between two addresses: what signal handlers return to is known by it, as it has
+// no tables in some C libraries and vDSOs. It may be called by several goroutines at once.
+func NewModule(arch Arch, ehFrame, debugFrame Section, code func(start, end uint64) ([]byte, error)) (*Module, error) {
+	m := &Module{arch: arch, code: code}
 	var errs []error
 	for _, t := range []table{{section: ehFrame, eh: true}, {section: debugFrame}} {
 		if len(t.section.Data) == 0 {

@@ -96,8 +96,8 @@ func (w *walk) step(pc uint64) (stop Stop, more bool) {
 		stop, err = NoTables, w.byFramePointer()
 	case r.end:
 		return Outermost, false
-	case r.signal && w.arch == ARM64:
-		stop, err = StackEnd, w.fromSignalARM64()
+	case r.restorer:
+		err = w.fromSignal()
 	default:
 		stop, err = BrokenFrame, w.apply(r)
 	}
@@ -137,9 +137,7 @@ func (w *walk) row(pc uint64) *row {
 	if known {
 		return r
 	}
-	if table, entry := m.find(key.address); entry != nil {
-		r, _ = table.row(entry, key.address) // without a row, as where tables are broken, there may still be a frame pointer
-	}
+	r = m.row(key.address, w.exact)
 	if len(w.rows) >= maxRows {
 		clear(w.rows)
 	}
@@ -245,26 +243,6 @@ func (w *walk) byFramePointer() error {
 	if w.arch == ARM64 {
 		w.registers.Set(arm64LR, ra)
 	}
-	return nil
-}
-
-// Offsets in struct rt_sigframe of arm64 (arch/arm64/kernel/signal.c): siginfo of 128 bytes, ucontext with the machine's context at 176, in it
-// after fault_address x0 to x30, sp and pc.
-const arm64SignalRegisters = 128 + 176 + 8
-
-// fromSignalARM64 takes the registers from what the kernel has put onto the stack for the handler's return. The tables of the vDSO do
-// not tell of the program counter.
-func (w *walk) fromSignalARM64() error {
-	sp, _ := w.registers.Get(arm64SP)
-	var interrupted Registers
-	for n := range uint64(registerCount) {
-		v, ok := w.memory(sp + arm64SignalRegisters + 8*n)
-		if !ok {
-			return memoryError(sp)
-		}
-		interrupted.Set(n, v)
-	}
-	w.registers = interrupted
 	return nil
 }
 

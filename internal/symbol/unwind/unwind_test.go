@@ -2,6 +2,7 @@ package unwind
 
 import (
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -77,7 +78,7 @@ func module(t *testing.T, arch Arch, signal bool, instructions ...byte) *Module 
 	function := s.common(augmentation, ra, initial...)
 	s.function(function, 0x1000, 0x100, instructions...)
 	s.function(s.common("zR", ra, 0x07, ra), 0x3000, 0x100) // the return address is undefined
-	m, err := NewModule(arch, Section{sectionAt, s.b}, Section{})
+	m, err := NewModule(arch, Section{sectionAt, s.b}, Section{}, noCode)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -244,6 +245,61 @@ func TestSignal(t *testing.T) {
 	}
 }
 
+// TestRestorers has code that has no tables, as that of arm64's vDSO in Linux 6.12, and of musl.
+func TestRestorers(t *testing.T) {
+	for _, arch := range []Arch{AMD64, ARM64} {
+		r := restorers[arch]
+		text := slices.Concat(make([]byte, 0x10), r.number, r.call, make([]byte, 16))
+		m, err := NewModule(arch, Section{}, Section{}, func(start, end uint64) ([]byte, error) {
+			if start < 0x4000 || end > 0x4000+uint64(len(text)) {
+				return nil, errors.New("not there")
+			}
+			return text[start-0x4000 : end-0x4000], nil
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		stack := map[int]uint64{}
+		at := func(n int, v uint64) {
+			if arch == AMD64 {
+				stack[amd64SignalRegisters+8*slices.Index(amd64Signal[:], uint64(n))] = v
+			} else {
+				stack[arm64SignalRegisters+8*n] = v
+			}
+		}
+		at(int(arch.framePointer()), sp+512)
+		at(int(arch.sp()), sp+504)
+		at(int(arch.pc()), bias+0x3000)
+		stack[512], stack[520] = 0, bias+0x3106
+		for pc, want := range map[uint64]string{
+			0x4010: "4010 3000 3105", 0x4010 + uint64(len(r.number)): fmt.Sprintf("%x 3000 3105", 0x4010+len(r.number)), 0x4011: "4011", 0x400f: "400f",
+		} {
+			s := &Sample{Stack: words(640, stack), Module: mapped(m)}
+			s.Registers.Set(arch.pc(), bias+pc)
+			s.Registers.Set(arch.sp(), sp)
+			chain, stop := New(arch).Unwind(nil, s, 10)
+			if got := chainText(chain); got != want || stop != NoTables {
+				t.Errorf("%v: %s, %s; not %s", arch, got, stop, want)
+			}
+			if len(chain) == 1 {
+				continue
+			}
+			s.Stack = s.Stack[:100]
+			if chain, stop = New(arch).Unwind(nil, s, 10); len(chain) != 1 || stop != StackEnd {
+				t.Errorf("%v, cut: %x, %s", arch, chain, stop)
+			}
+		}
+		// returned to by a handler
+		s := &Sample{Stack: words(640, nil), Module: mapped(m)}
+		w := walk{Unwinder: New(arch), sample: s}
+		if r := w.row(bias + 0x400f); r == nil || !r.restorer {
+			t.Errorf("%v: the restorer is not known by the address that the handler returns to", arch)
+		}
+	}
+}
+
+func noCode(uint64, uint64) ([]byte, error) { return nil, errors.New("there is no code") }
+
 // TestFramePointers has code without tables.
 func TestFramePointers(t *testing.T) {
 	none := func(uint64) (*Module, uint64) { return nil, 0 }
@@ -296,7 +352,7 @@ func TestDebugFrame(t *testing.T) {
 	s := frameSection{debug: true}
 	c := s.common("", amd64PC, 0x0c, amd64SP, 8, 0x90, 1)
 	s.function(c, bias+0x1000, 0x100)
-	m, err := NewModule(AMD64, Section{}, Section{0, s.b})
+	m, err := NewModule(AMD64, Section{}, Section{0, s.b}, noCode)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -331,7 +387,7 @@ func TestBrokenTables(t *testing.T) {
 	} {
 		s := frameSection{b: slices.Clone(good.b)}
 		test.make(&s)
-		m, err := NewModule(AMD64, Section{sectionAt, s.b}, Section{})
+		m, err := NewModule(AMD64, Section{sectionAt, s.b}, Section{}, noCode)
 		if err == nil || !strings.Contains(err.Error(), test.want) {
 			t.Errorf("%s: error %v, not %q", name, err, test.want)
 		}
@@ -367,7 +423,7 @@ func FuzzUnwind(f *testing.F) {
 		if arm {
 			arch = ARM64
 		}
-		m, _ := NewModule(arch, Section{0x1000, eh}, Section{0, debug})
+		m, _ := NewModule(arch, Section{0x1000, eh}, Section{0, debug}, func(start, end uint64) ([]byte, error) { return append(eh, debug...), nil })
 		s := &Sample{Stack: stack, Module: func(uint64) (*Module, uint64) { return m, 0 }}
 		for n := range uint64(registerCount) {
 			s.Registers.Set(n, 0x8000+n)
