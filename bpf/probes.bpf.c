@@ -59,7 +59,7 @@ struct cpu {
 	__u64 dropped[DROPPED_KINDS];
 	__u64 live;	/* slots that are taken, one bit each */
 	__u64 turns;	/* runs that began */
-	__u64 entering; /* frame for which on_entry is at work: what interrupts it has no beginning of its own */
+	__u64 entering; /* frame for which bperf_entry is at work: what interrupts it has no beginning of its own */
 	struct slot slots[SLOTS];
 	struct bpf_perf_event_value now[MAX_EVENTS];
 	struct sum sums[MAX_EVENTS];
@@ -184,7 +184,7 @@ __noinline int record(struct cpu *cpu, __u32 event)
 #define LARGEST_STACK 0x10000
 
 /* ended tells of a slot of this task whether its run has ended although its slot is taken, seen from a run that begins at a frame. The
- * kernel runs no on_exit within an on_exit on the same CPU: such runs leave their slot behind. A run that has not ended is further up on the
+ * kernel runs no bperf_exit within an bperf_exit on the same CPU: such runs leave their slot behind. A run that has not ended is further up on the
  * same stack, or on the stack of the task, which what interrupts it leaves for another. */
 static __always_inline bool ended(const struct slot *slot, __u64 frame, const struct task_struct___run *task)
 {
@@ -220,7 +220,7 @@ static __noinline __u64 take(struct cpu *cpu, const struct task_struct___run *ta
 }
 
 SEC("fentry/target")
-int on_entry(void *ctx)
+int bperf_entry(void *ctx)
 {
 	struct cpu *cpu = this_cpu();
 	struct task_struct___run *task;
@@ -235,7 +235,7 @@ int on_entry(void *ctx)
 	if (cpu->live)
 		i = take(cpu, task);
 	slot = &cpu->slots[i % SLOTS];
-	/* First, so that an on_exit which this interrupts sees that its slot is another's. */
+	/* First, so that an bperf_exit which this interrupts sees that its slot is another's. */
 	slot->turn = ++cpu->turns;
 	slot->frame = (__u64)ctx;
 	barrier();
@@ -277,7 +277,7 @@ static __noinline bool later(struct cpu *cpu, __u64 turn)
 }
 
 SEC("fexit/target")
-int on_exit(void *ctx)
+int bperf_exit(void *ctx)
 {
 	__u64 now = window, read, began, turn, n, all = nr_events == MAX_EVENTS ? ~0ULL : (1ULL << nr_events) - 1;
 	struct cpu *cpu = this_cpu();
@@ -315,7 +315,7 @@ int on_exit(void *ctx)
 	}
 	barrier();
 	/*
-	 * The kernel runs no on_entry within an on_entry on the same CPU. The slot of a run that began so is none, or one that a run
+	 * The kernel runs no bperf_entry within an bperf_entry on the same CPU. The slot of a run that began so is none, or one that a run
 	 * at the same place left behind. Runs that interrupt each other end before those that they interrupt.
 	 */
 	if (cpu->entering || slot->turn != turn || (cpu->live & ~(1ULL << n) && later(cpu, turn))) {

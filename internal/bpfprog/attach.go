@@ -91,6 +91,7 @@ type linkInfo [64]byte
 const (
 	offsetKind    = 0
 	offsetProgram = 8
+	offsetTarget  = 20 // of a tracing link
 )
 
 func (i *linkInfo) word(offset int) uint32   { return binary.NativeEndian.Uint32(i[offset:]) }
@@ -233,7 +234,7 @@ func describePerf(i *linkInfo, name string) (kind, to string) {
 // tracingTarget is the function that a tracing link is attached to. The number of the target is that of a program or of BTF: it is
 // BTF if the program that is attached names the same BTF.
 func (r *Reader) tracingTarget(i *linkInfo, programs map[uint32]*Program) string {
-	object, function := i.word(20), i.word(24)
+	object, function := i.word(offsetTarget), i.word(24)
 	own := programs[i.word(offsetProgram)]
 	if own != nil && own.attachBTF == object {
 		return r.functionName(object, function)

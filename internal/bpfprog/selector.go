@@ -212,6 +212,11 @@ func (s Selector) Select(programs []*Program, source Source) (selected []*Progra
 	return selected, missing
 }
 
+// Names reports whether one of the items is the ID of the program.
+func (s Selector) Names(id uint32) bool {
+	return slices.ContainsFunc(s, func(i item) bool { return i.kind == byID && i.number == id })
+}
+
 // matcher asks the source once, if need be, and tells then of each program whether the item selects it.
 func (i item) matcher(source Source) (func(*Program) bool, error) {
 	switch i.kind {

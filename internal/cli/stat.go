@@ -34,6 +34,7 @@ type statOptions struct {
 	functions     string
 	perFunction   bool
 	histogram     bool
+	follow        bool
 	calibrate     bool
 	bpfAttrMap    string
 	noInherit     bool
@@ -99,6 +100,7 @@ The counts go to standard error, as the command's own output goes to standard ou
 	f.StringVarP(&o.programs, "bpf-prog", "b", "", "count inside the BPF programs of this `LIST`: IDs, name:GLOB, type:NAME, … (see bperf prog)")
 	f.StringVar(&o.functions, "bpf-func", "", "with -b, count the functions of the programs whose name matches this `GLOB`, each by itself")
 	f.BoolVar(&o.perFunction, "per-func", false, "with -b, count each function of the programs by itself")
+	f.BoolVar(&o.follow, "follow", false, "with -b, count matching programs that are loaded meanwhile, too, and do not keep those that go")
 	f.BoolVar(&o.calibrate, "calibrate", false, "with -b, measure what the probes themselves count in a run, and take it off each")
 	f.BoolVar(&o.histogram, "histogram", false, "with -b, draw how what single runs counted is distributed")
 	f.BoolVar(&o.sumPrograms, "sum", false, "with -b, add the programs up")
@@ -252,6 +254,7 @@ func (o *statOptions) check(given func(string) bool, args []string) error {
 		bad(inPrograms && o.null, "-n counts nothing: it does not go with -b"),
 		bad(o.perFunction && o.functions != "", "--per-func counts all functions, --bpf-func some: give one"),
 		bad((o.perFunction || given("bpf-func")) && !inPrograms, "--per-func and --bpf-func are for the BPF programs of -b"),
+		bad(o.follow && !inPrograms, "--follow is for the BPF programs of -b"),
 		bad(o.calibrate && !inPrograms, "--calibrate is for the BPF programs of -b"),
 		bad(o.histogram && !inPrograms, "--histogram is of the runs of BPF programs: it needs -b"),
 		bad(o.histogram && given("field-separator"), "--histogram has no form in CSV: use -j"),
@@ -326,11 +329,10 @@ func (o *statOptions) target(cfg *stat.Config) (err error) {
 	switch {
 	case o.inPrograms:
 		t.System = true
-		if cfg.Programs, err = selectPrograms(o.programs, o.functionGlob()); err != nil {
+		if err = o.selectPrograms(cfg); err != nil {
 			return err
 		}
 		cfg.SumPrograms, cfg.Calibrate = o.sumPrograms, o.calibrate
-		cfg.Subject = programSubject(cfg.Programs)
 	case o.pids != "":
 		t.PIDs, err = target.ParseIDs(o.pids)
 		cfg.Subject = fmt.Sprintf("process id '%s'", o.pids)

@@ -70,7 +70,7 @@ func (o *statOptions) noter(out *statOutput) func(string) {
 func (o *statOptions) printer(cfg *stat.Config, out io.Writer) stat.Printer {
 	form := stat.OutputOptions{
 		Aggregation:   cfg.Aggregation,
-		Programs:      len(cfg.Programs) > 0,
+		Programs:      o.inPrograms,
 		Histogram:     o.histogram,
 		Interval:      cfg.Interval > 0,
 		IntervalClear: o.intervalClear,

@@ -4,10 +4,12 @@ import (
 	"errors"
 	"fmt"
 	"path"
+	"strconv"
 	"strings"
 
 	"github.com/bperf/bperf/internal/bpfprog"
 	"github.com/bperf/bperf/internal/count/program"
+	"github.com/bperf/bperf/internal/stat"
 )
 
 // functionGlob is what the functions that are counted by themselves match; empty to count whole programs.
@@ -18,60 +20,57 @@ func (o *statOptions) functionGlob() string {
 	return o.functions
 }
 
-// selectPrograms finds the BPF programs of -b, or with a glob their functions. Each item of the list must select one.
-func selectPrograms(list, functions string) ([]program.Target, error) {
-	if _, err := path.Match(functions, ""); err != nil {
-		return nil, fmt.Errorf("--bpf-func %s: %w", functions, err)
+// selection is what -b selects.
+func (o *statOptions) selection() (program.Selection, error) {
+	s := program.Selection{Functions: o.functionGlob()}
+	if _, err := path.Match(s.Functions, ""); err != nil {
+		return s, fmt.Errorf("--bpf-func %s: %w", s.Functions, err)
 	}
-	selector, err := bpfprog.Parse(list)
-	if err != nil {
-		return nil, &ExitError{Status: statusBadOption, Err: err}
+	var err error
+	if s.Programs, err = bpfprog.Parse(o.programs); err != nil {
+		return s, &ExitError{Status: statusBadOption, Err: err}
 	}
-	r, err := bpfprog.NewReader(bpfprog.Detail{Functions: true})
-	if err != nil {
-		return nil, &ExitError{Status: 1, Err: err}
-	}
-	loaded, err := r.All()
-	if err != nil {
-		return nil, &ExitError{Status: 1, Err: err}
-	}
-	selected, missing := selector.Select(loaded, bpfprog.Machine{})
-	if len(missing) > 0 {
-		var errs []error
-		for _, m := range missing {
-			errs = append(errs, m)
-		}
-		return nil, &ExitError{Status: 1, Err: errors.Join(errs...)}
-	}
-	var targets []program.Target
-	for _, p := range selected {
-		targets = append(targets, targetsOf(p, functions)...)
-	}
-	if len(targets) == 0 {
-		return nil, &ExitError{Status: 1, Err: fmt.Errorf("no function of these BPF programs has a name that matches %q; `bperf prog show` lists them", functions)}
-	}
-	return targets, nil
+	return s, nil
 }
 
-// targetsOf is a program, or those of its functions that match.
-func targetsOf(p *bpfprog.Program, functions string) (targets []program.Target) {
-	whole := program.Target{ID: p.ID, Name: p.Name, JITed: p.JITed > 0}
-	if functions == "" {
-		if p.BTF != 0 && len(p.Functions) > 0 {
-			whole.Function = p.Functions[0].Name
-		}
-		return []program.Target{whole}
+// selectPrograms finds the BPF programs of -b, or their functions. Each item of the list must select one; with --follow only those
+// that are IDs, as others may come.
+func (o *statOptions) selectPrograms(cfg *stat.Config) error {
+	s, err := o.selection()
+	if err != nil {
+		return err
 	}
-	for i, f := range p.Functions {
-		if ok, _ := path.Match(functions, f.Name); !ok || f.Name == "" {
-			continue
-		}
-		t := whole
-		t.ByFunction, t.Sub = true, i > 0
-		t.Function = f.Name
-		targets = append(targets, t)
+	targets, missing, err := s.Find()
+	if err != nil {
+		return &ExitError{Status: 1, Err: err}
 	}
-	return targets
+	var errs []error
+	for _, m := range missing {
+		if _, notID := strconv.ParseUint(m.Item, 10, 32); !o.follow || notID == nil {
+			errs = append(errs, m)
+		}
+	}
+	if len(errs) > 0 {
+		return &ExitError{Status: 1, Err: errors.Join(errs...)}
+	}
+	if len(targets) == 0 && !o.follow {
+		return &ExitError{Status: 1, Err: o.noTarget(s)}
+	}
+	cfg.Programs = targets
+	cfg.Subject = programSubject(targets)
+	if o.follow {
+		cfg.Follow = &s
+		cfg.Subject = fmt.Sprintf("'BPF programs %s'", o.programs)
+	}
+	return nil
+}
+
+// noTarget says why programs that are selected have nothing to count.
+func (o *statOptions) noTarget(s program.Selection) error {
+	if s.Functions == "" {
+		return fmt.Errorf("%q selects nothing but the programs with which sessions of bperf count in others; name these by their IDs", o.programs)
+	}
+	return fmt.Errorf("no function of these BPF programs has a name that matches %q; `bperf prog show` lists them", s.Functions)
 }
 
 // programSubject names the programs, as far as a heading has room for them.

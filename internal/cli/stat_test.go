@@ -72,6 +72,7 @@ func TestStatRefuses(t *testing.T) {
 		{"--bpf-func x", 22, "for the BPF programs of -b"},
 		{"-b 1 --per-func --bpf-func x", 22, "give one"},
 		{"-b 1 --bpf-func [", 129, "--bpf-func [: syntax error in pattern"},
+		{"--follow", 22, "for the BPF programs of -b"},
 		{"--calibrate", 22, "for the BPF programs of -b"},
 		{"--histogram", 22, "it needs -b"},
 		{"-b 1 --histogram -x,", 22, "--histogram has no form in CSV"},

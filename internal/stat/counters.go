@@ -46,7 +46,7 @@ func openCounters(cfg *Config, t target.Target, o count.Options) (*counters, err
 	for _, cg := range t.Cgroups {
 		c.cgroups = append(c.cgroups, cg.Name)
 	}
-	if len(cfg.Programs) > 0 {
+	if cfg.inPrograms() {
 		return c, c.openPrograms(cfg, t, o)
 	}
 	index := make(map[*event.Event]int, len(c.events))
@@ -85,9 +85,6 @@ func openCounters(cfg *Config, t target.Target, o count.Options) (*counters, err
 
 // openPrograms opens what counts in BPF programs. Only tool events are not of a program.
 func (c *counters) openPrograms(cfg *Config, t target.Target, o count.Options) error {
-	for _, p := range cfg.Programs {
-		c.programs = append(c.programs, p.String())
-	}
 	perf, common, tools := split(cfg.Events)
 	inside := append(perf, common...)
 	index := make(map[*event.Event]int, len(c.events))
@@ -110,12 +107,21 @@ func (c *counters) openPrograms(cfg *Config, t target.Target, o count.Options) e
 	if c.inside, err = program.Open(inside, cfg.Programs, t, o); err != nil {
 		return errors.Join(err, c.Close())
 	}
+	c.namePrograms()
 	p := part{Counter: c.inside}
 	for _, e := range append(inside.Events(), own...) {
 		p.events = append(p.events, index[e])
 	}
 	c.parts = append(c.parts, p)
 	return nil
+}
+
+// namePrograms takes over the names of the programs.
+func (c *counters) namePrograms() {
+	c.programs = c.programs[:0]
+	for _, p := range c.inside.Targets() {
+		c.programs = append(c.programs, p.String())
+	}
 }
 
 // open adds a part, unless there are no events for it; on failure it closes those that are open.

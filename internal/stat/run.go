@@ -22,6 +22,9 @@ type run struct {
 
 	exited <-chan target.Status // of the command; nil without one
 
+	topology  target.Topology // if the rows need it
+	following *following      // nil if no programs are followed
+
 	observation *shared.Observation // of what sharing costs; nil if nobody wants to know, or nothing is shared
 
 	enabled   bool
@@ -52,6 +55,7 @@ func (r *run) close() {
 	if r.observation != nil {
 		r.observation.End()
 	}
+	r.following.end()
 	if r.counters != nil {
 		r.counters.Close()
 	}
@@ -111,6 +115,9 @@ func (r *run) begin() error {
 		}
 	}
 	r.start = time.Now()
+	if err := r.follow(); err != nil {
+		return err
+	}
 	if len(r.cfg.Command) == 0 {
 		return nil
 	}
@@ -137,13 +144,12 @@ func (r *run) prepare() (err error) {
 	if r.last, err = r.counters.Read(nil); err != nil {
 		return err
 	}
-	var topo target.Topology
 	if r.cfg.Aggregation.needsTopology() {
-		if topo, err = target.ReadTopology(os.DirFS("/sys")); err != nil {
+		if r.topology, err = target.ReadTopology(os.DirFS("/sys")); err != nil {
 			return err
 		}
 	}
-	r.layout = newLayout(r.counters, r.last, r.cfg, topo)
+	r.layout = newLayout(r.counters, r.last, r.cfg, r.topology)
 	return nil
 }
 
@@ -179,6 +185,7 @@ func (r *run) wait() error {
 		defer stop()
 	}
 	commands := r.cfg.Control.Commands()
+	found, look := r.following.channels()
 	for {
 		select {
 		case r.result.Command = <-r.exited:
@@ -200,6 +207,17 @@ func (r *run) wait() error {
 			}
 			if r.intervals == r.cfg.IntervalCount {
 				return r.end(syscall.SIGTERM)
+			}
+		case programs, ok := <-found:
+			if !ok {
+				return r.following.wait()
+			}
+			if err := r.count(programs); err != nil {
+				return err
+			}
+		case <-look:
+			if err := r.look(); err != nil {
+				return err
 			}
 		case c, ok := <-commands:
 			if !ok {

@@ -30,9 +30,10 @@ type Config struct {
 	Command []string // its run is the time that is measured; and with an empty Target, what is measured
 	Subject string   // the target in words, for the heading
 
-	Programs    []program.Target // BPF programs that are counted, on all CPUs; then Target is the system
-	SumPrograms bool             // as one
-	Calibrate   bool             // what the probes themselves count in each run is taken off
+	Programs    []program.Target   // BPF programs that are counted, on all CPUs; then Target is the system
+	Follow      *program.Selection // programs of it that come while counting are counted, too, and all may go; nil for none
+	SumPrograms bool               // as one
+	Calibrate   bool               // what the probes themselves count in each run is taken off
 
 	Shared shared.Where // where sessions find the counters that they share
 
@@ -64,6 +65,9 @@ func (c *Config) CommandIsTarget() bool {
 	t := c.Target
 	return len(c.Command) > 0 && !t.System && len(t.CPUs)+len(t.PIDs)+len(t.TIDs)+len(t.Cgroups) == 0
 }
+
+// inPrograms reports whether what is counted are BPF programs, of which there may be none yet.
+func (c *Config) inPrograms() bool { return len(c.Programs) > 0 || c.Follow != nil }
 
 // Result is how a session ended, for the exit status.
 type Result struct {
@@ -169,8 +173,9 @@ func (s *session) open(resolve func() (target.Target, error)) (*counters, error)
 		AllUser:      s.cfg.AllUser,
 		AllKernel:    s.cfg.AllKernel,
 		Calibrate:    s.cfg.Calibrate,
+		Following:    s.cfg.Follow != nil,
 		PerThread:    s.cfg.Aggregation == AggregateThread,
-		LaterCPUs:    len(s.cfg.Programs) == 0 && s.cfg.Aggregation == AggregateGlobal && s.cfg.Target.System,
+		LaterCPUs:    !s.cfg.inPrograms() && s.cfg.Aggregation == AggregateGlobal && s.cfg.Target.System,
 	}
 	t, err := resolve()
 	if err != nil {

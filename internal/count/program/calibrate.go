@@ -9,6 +9,9 @@ import (
 	"github.com/cilium/ebpf/btf"
 )
 
+// emptyName is that of the program that does nothing.
+const emptyName = "bperf_empty"
+
 // calibrationRuns are enough for one that nothing interrupts.
 const calibrationRuns = 1000
 
@@ -20,7 +23,7 @@ func (c *Counter) calibrate(o *options) error {
 		return err
 	}
 	defer empty.Close()
-	p, err := attach(target, *o)
+	p, err := attach(target, *o, 0)
 	if why := (*Untraceable)(nil); errors.As(err, &why) {
 		return nil
 	}
@@ -67,12 +70,11 @@ func (c *Counter) Overhead() []uint64 { return c.overhead }
 
 // loadEmpty loads a program that does nothing.
 func loadEmpty() (*ebpf.Program, Target, error) {
-	const name = "bperf_empty"
 	proto := &btf.FuncProto{Return: &btf.Int{Name: "int", Size: 4, Encoding: btf.Signed},
 		Params: []btf.FuncParam{{Name: "context", Type: &btf.Pointer{Target: &btf.Void{}}}}}
-	f := &btf.Func{Name: name, Type: proto, Linkage: btf.GlobalFunc}
-	p, err := ebpf.NewProgram(&ebpf.ProgramSpec{Name: name, Type: ebpf.SocketFilter, License: "Dual BSD/GPL",
-		Instructions: asm.Instructions{btf.WithFuncMetadata(asm.Mov.Imm(asm.R0, 0).WithSymbol(name), f), asm.Return()}})
+	f := &btf.Func{Name: emptyName, Type: proto, Linkage: btf.GlobalFunc}
+	p, err := ebpf.NewProgram(&ebpf.ProgramSpec{Name: emptyName, Type: ebpf.SocketFilter, License: "Dual BSD/GPL",
+		Instructions: asm.Instructions{btf.WithFuncMetadata(asm.Mov.Imm(asm.R0, 0).WithSymbol(emptyName), f), asm.Return()}})
 	if err != nil {
 		return nil, Target{}, fmt.Errorf("load an empty BPF program to calibrate: %w", err)
 	}
@@ -81,5 +83,5 @@ func loadEmpty() (*ebpf.Program, Target, error) {
 		return nil, Target{}, errors.Join(err, p.Close())
 	}
 	id, _ := info.ID()
-	return p, Target{ID: uint32(id), Name: name, Function: name, JITed: true}, nil
+	return p, Target{ID: uint32(id), Name: emptyName, Function: emptyName, JITed: true}, nil
 }

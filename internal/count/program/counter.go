@@ -3,10 +3,12 @@ package program
 import (
 	"errors"
 	"fmt"
+	"io/fs"
 	"math"
 	"time"
 
 	"github.com/cilium/ebpf"
+	"github.com/cilium/ebpf/link"
 
 	"github.com/bperf/bperf/internal/count"
 	"github.com/bperf/bperf/internal/count/direct"
@@ -21,13 +23,17 @@ import (
 //
 // Besides the events of its list it has those of OwnEvents, behind them.
 type Counter struct {
-	events   int             // of the list
-	perf     *direct.Counter // counts on CPUs all the time
-	array    *ebpf.Map
-	cpus     [][]int // on which an event counts
-	online   []int
-	programs []*subject
-	overhead []uint64 // that is taken off each run, by event; nil if nothing is
+	events    int             // of the list
+	perf      *direct.Counter // counts on CPUs all the time
+	array     *ebpf.Map
+	cpus      [][]int // on which an event counts
+	online    []int
+	programs  []*subject
+	probing   options // of all probes
+	following bool    // programs may come and go
+
+	references *link.Iter // nil until it is needed
+	overhead   []uint64   // that is taken off each run, by event; nil if nothing is
 
 	window  uint64
 	enabled time.Time     // zero while disabled
@@ -85,7 +91,9 @@ func (c *Counter) open(list event.List, programs []Target, t target.Target, o co
 	if c.perf, err = direct.Open(list, t, o); err != nil {
 		return err
 	}
-	all := options{count: c.events}
+	c.following = o.Following
+	all := &c.probing
+	all.count = c.events
 	if all.events, err = c.newArray(); err != nil {
 		return err
 	}
@@ -98,28 +106,43 @@ func (c *Counter) open(list event.List, programs []Target, t target.Target, o co
 		}
 	}
 	if o.Calibrate {
-		if err := c.calibrate(&all); err != nil {
+		if err := c.calibrate(all); err != nil {
 			return err
 		}
 	}
 	for _, p := range programs {
-		s := &subject{Target: p}
-		c.programs = append(c.programs, s)
-		s.probes, err = attach(p, all)
-		if err == nil {
-			continue
-		}
-		if !errors.As(err, &s.why) {
-			return err
-		}
-		if p.Sub {
-			continue
-		}
-		if s.kernel, err = openStatistics(p); err != nil {
+		if _, err := c.add(p); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// add opens what counts in a program. It is nil for one that has gone, if programs may.
+func (c *Counter) add(p Target) (s *subject, err error) {
+	s = &subject{Target: p}
+	window := c.window
+	if c.enabled.IsZero() {
+		window = 0
+	}
+	s.probes, err = attach(p, c.probing, window)
+	switch {
+	case err == nil:
+	case c.following && errors.Is(err, fs.ErrNotExist):
+		return nil, nil
+	case !errors.As(err, &s.why):
+		return nil, err
+	case !p.Sub:
+		s.kernel, err = openStatistics(p, !c.following)
+		if c.following && errors.Is(err, fs.ErrNotExist) {
+			return nil, nil
+		}
+		if err != nil {
+			return nil, err
+		}
+	}
+	c.programs = append(c.programs, s)
+	return s, nil
 }
 
 // newArray makes the map through which the probes read perf events.
@@ -189,6 +212,8 @@ func (c *Counter) Disable() error {
 
 func (s *subject) begin(window uint64) (err error) {
 	switch {
+	case s.probes != nil && s.probes.last != nil:
+		return nil
 	case s.probes != nil:
 	case s.kernel != nil:
 		return s.kernel.begin()
@@ -204,20 +229,28 @@ func (s *subject) begin(window uint64) (err error) {
 func (s *subject) end(window uint64) error {
 	switch {
 	case s.probes != nil:
+		return s.probes.end(window)
 	case s.kernel != nil:
 		return s.kernel.end()
 	default:
 		return nil
 	}
-	if err := s.probes.setWindow(window); err != nil {
+}
+
+// end ends a window.
+func (p *probes) end(window uint64) error {
+	if p.last != nil {
+		return nil
+	}
+	if err := p.setWindow(window); err != nil {
 		return err
 	}
-	now, err := s.probes.countMisses()
+	now, err := p.countMisses()
 	if err != nil {
 		return err
 	}
-	s.probes.misses = s.probes.misses.plus(now, s.probes.since)
-	s.probes.since = now
+	p.misses = p.misses.plus(now, p.since)
+	p.since = now
 	return nil
 }
 
@@ -294,7 +327,7 @@ func (c *Counter) readTraced(cells []count.Cell, program int) ([]count.Cell, err
 
 // misses are those of the time in which the session counted.
 func (c *Counter) misses(p *probes) (Misses, error) {
-	if c.enabled.IsZero() {
+	if c.enabled.IsZero() || p.last != nil {
 		return p.misses, nil
 	}
 	now, err := p.countMisses()
@@ -332,7 +365,13 @@ func (c *Counter) Err(ev int) error {
 			return nil
 		}
 	}
-	return c.ErrAt(ev, 0)
+	if len(c.programs) > 0 {
+		return c.ErrAt(ev, 0)
+	}
+	if ev < c.events {
+		return c.perf.Err(ev)
+	}
+	return nil
 }
 
 // ErrAt says why an event cannot be counted in one of the programs.
@@ -361,6 +400,9 @@ func (c *Counter) Close() error {
 		if p.kernel != nil {
 			errs = append(errs, p.kernel.close())
 		}
+	}
+	if c.references != nil {
+		errs = append(errs, c.references.Close())
 	}
 	if c.array != nil {
 		errs = append(errs, c.array.Close())

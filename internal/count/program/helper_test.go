@@ -24,11 +24,13 @@ func check(t testing.TB, err error) {
 const loopInstructions = 3
 
 // loop is a program with BTF that goes round so many times.
-func loop(rounds int32) asm.Instructions {
+func loop(rounds int32) asm.Instructions { return loopNamed("loop", rounds) }
+
+func loopNamed(name string, rounds int32) asm.Instructions {
 	number := &btf.Int{Name: "int", Size: 4, Encoding: btf.Signed}
 	proto := &btf.FuncProto{Return: number, Params: []btf.FuncParam{{Name: "context", Type: &btf.Pointer{Target: &btf.Void{}}}}}
-	f := &btf.Func{Name: "loop", Type: proto, Linkage: btf.GlobalFunc}
-	code := asm.Instructions{btf.WithFuncMetadata(asm.Mov.Imm(asm.R0, 0).WithSymbol("loop"), f)}
+	f := &btf.Func{Name: name, Type: proto, Linkage: btf.GlobalFunc}
+	code := asm.Instructions{btf.WithFuncMetadata(asm.Mov.Imm(asm.R0, 0).WithSymbol(name), f)}
 	if rounds > 0 {
 		code = append(code,
 			asm.Mov.Imm(asm.R1, rounds),

@@ -17,6 +17,8 @@ type probes struct {
 	objects *ebpf.Collection
 	links   []link.Link
 
+	last *counted // what they counted; nil as long as they are attached
+
 	misses Misses // since the session counts
 	since  Misses // their numbers at the last Enable
 }
@@ -35,8 +37,8 @@ type options struct {
 	overhead [maxEvents]uint64 // that is taken off each run, by event
 }
 
-// attach attaches the probes to a program. They count nothing yet.
-func attach(t Target, o options) (*probes, error) {
+// attach attaches the probes to a program. They count in a window, or with 0 nothing yet.
+func attach(t Target, o options, window uint64) (*probes, error) {
 	if u := t.traceable(); u != nil {
 		return nil, u
 	}
@@ -49,6 +51,9 @@ func attach(t Target, o options) (*probes, error) {
 	if err != nil {
 		return nil, err
 	}
+	if err := spec.Variables[probesVarWindow].Set(window); err != nil {
+		return nil, err
+	}
 	for _, p := range spec.Programs {
 		p.AttachTarget, p.AttachTo = target, t.Function
 	}
@@ -57,7 +62,7 @@ func attach(t Target, o options) (*probes, error) {
 		return nil, t.untraceable(err)
 	}
 	// The exit first: a run that both have seen is one that the entry has seen.
-	for _, name := range []string{probesProgOnExit, probesProgOnEntry} {
+	for _, name := range []string{probesProgBperfExit, probesProgBperfEntry} {
 		l, err := link.AttachTracing(link.TracingOptions{Program: p.objects.Programs[name]})
 		if err != nil {
 			p.close()
@@ -112,7 +117,7 @@ func (p *probes) setWindow(number uint64) error {
 }
 
 func (p *probes) countMisses() (m Misses, err error) {
-	for name, n := range map[string]*uint64{probesProgOnEntry: &m.Entry, probesProgOnExit: &m.Exit} {
+	for name, n := range map[string]*uint64{probesProgBperfEntry: &m.Entry, probesProgBperfExit: &m.Exit} {
 		s, err := p.objects.Programs[name].Stats()
 		if err != nil {
 			return m, fmt.Errorf("read the statistics of the BPF program %s: %w", name, err)
@@ -122,8 +127,17 @@ func (p *probes) countMisses() (m Misses, err error) {
 	return m, nil
 }
 
+// counted is what the probes of a program counted, by possible CPU.
+type counted struct {
+	state      []probesCpu
+	histograms [][]probesHistogram
+}
+
 // read reads what was counted, by possible CPU.
 func (p *probes) read() (state []probesCpu, histograms [][]probesHistogram, err error) {
+	if p.last != nil {
+		return p.last.state, p.last.histograms, nil
+	}
 	if err := p.objects.Maps[probesMapCpus].Lookup(uint32(0), &state); err != nil {
 		return nil, nil, fmt.Errorf("read what was counted in a BPF program: %w", err)
 	}
@@ -138,6 +152,9 @@ func (p *probes) read() (state []probesCpu, histograms [][]probesHistogram, err 
 }
 
 func (p *probes) close() error {
+	if p.last != nil {
+		return nil
+	}
 	var errs []error
 	for _, l := range p.links {
 		errs = append(errs, l.Close())

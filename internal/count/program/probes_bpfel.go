@@ -67,8 +67,8 @@ const (
 	probesMapCpus          = "cpus"
 	probesMapEvents        = "events"
 	probesMapHistograms    = "histograms"
-	probesProgOnEntry      = "on_entry"
-	probesProgOnExit       = "on_exit"
+	probesProgBperfEntry   = "bperf_entry"
+	probesProgBperfExit    = "bperf_exit"
 	probesVarNrCpus        = "nr_cpus"
 	probesVarNrEvents      = "nr_events"
 	probesVarOverhead      = "overhead"
@@ -118,8 +118,8 @@ type probesSpecs struct {
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type probesProgramSpecs struct {
-	OnEntry *ebpf.ProgramSpec `ebpf:"on_entry"`
-	OnExit  *ebpf.ProgramSpec `ebpf:"on_exit"`
+	BperfEntry *ebpf.ProgramSpec `ebpf:"bperf_entry"`
+	BperfExit  *ebpf.ProgramSpec `ebpf:"bperf_exit"`
 }
 
 // probesMapSpecs contains maps before they are loaded into the kernel.
@@ -190,14 +190,14 @@ type probesVariables struct {
 //
 // It can be passed to loadProbesObjects or ebpf.CollectionSpec.LoadAndAssign.
 type probesPrograms struct {
-	OnEntry *ebpf.Program `ebpf:"on_entry"`
-	OnExit  *ebpf.Program `ebpf:"on_exit"`
+	BperfEntry *ebpf.Program `ebpf:"bperf_entry"`
+	BperfExit  *ebpf.Program `ebpf:"bperf_exit"`
 }
 
 func (p *probesPrograms) Close() error {
 	return _ProbesClose(
-		p.OnEntry,
-		p.OnExit,
+		p.BperfEntry,
+		p.BperfExit,
 	)
 }
 

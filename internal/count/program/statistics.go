@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 
 	"github.com/cilium/ebpf"
 
@@ -15,17 +16,23 @@ import (
 // statistics are the kernel's own of a program: how often it ran, and for how long. The kernel counts while a descriptor for it is
 // open, so that this ends with the process.
 type statistics struct {
-	program *ebpf.Program
+	id      ebpf.ProgramID
+	program *ebpf.Program // nil if it may go; then what was read last stays
+	last    ebpf.ProgramStats
 	on      io.Closer // nil while it is not wanted
 
 	total ebpf.ProgramStats // up to the last end
 	since ebpf.ProgramStats
 }
 
-func openStatistics(t Target) (*statistics, error) {
+// openStatistics opens those of a program, which with hold does not go before they are closed.
+func openStatistics(t Target, hold bool) (*statistics, error) {
 	p, err := ebpf.NewProgramFromID(ebpf.ProgramID(t.ID))
 	if err != nil {
 		return nil, fmt.Errorf("open BPF program %s: %w", t, err)
+	}
+	if !hold {
+		return &statistics{id: ebpf.ProgramID(t.ID)}, p.Close()
 	}
 	return &statistics{program: p}, nil
 }
@@ -46,10 +53,23 @@ func (s *statistics) end() (err error) {
 }
 
 func (s *statistics) now() (ebpf.ProgramStats, error) {
-	stats, err := s.program.Stats()
+	program := s.program
+	if program == nil {
+		var err error
+		program, err = ebpf.NewProgramFromID(s.id)
+		if errors.Is(err, fs.ErrNotExist) {
+			return s.last, nil
+		}
+		if err != nil {
+			return ebpf.ProgramStats{}, fmt.Errorf("open a BPF program for its statistics: %w", err)
+		}
+		defer program.Close()
+	}
+	stats, err := program.Stats()
 	if err != nil {
 		return ebpf.ProgramStats{}, fmt.Errorf("read the statistics of a BPF program: %w", err)
 	}
+	s.last = *stats
 	return *stats, nil
 }
 
@@ -69,7 +89,10 @@ func (s *statistics) close() error {
 	if s.on != nil {
 		err = s.on.Close()
 	}
-	return errors.Join(err, s.program.Close())
+	if s.program != nil {
+		err = errors.Join(err, s.program.Close())
+	}
+	return err
 }
 
 // readStatistics appends what the kernel counted, which is of all CPUs together.

@@ -1,0 +1,197 @@
+package cli
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/cilium/ebpf"
+	"github.com/cilium/ebpf/asm"
+	"github.com/cilium/ebpf/btf"
+
+	"github.com/bperf/bperf/internal/bpfprog"
+	"github.com/bperf/bperf/test/require"
+)
+
+// comer is a program that is loaded while sessions count.
+func comer(t *testing.T, name string) (*ebpf.Program, uint32) {
+	t.Helper()
+	proto := &btf.FuncProto{Return: &btf.Int{Name: "int", Size: 4, Encoding: btf.Signed},
+		Params: []btf.FuncParam{{Name: "context", Type: &btf.Pointer{Target: &btf.Void{}}}}}
+	f := &btf.Func{Name: name, Type: proto, Linkage: btf.GlobalFunc}
+	p, err := ebpf.NewProgram(&ebpf.ProgramSpec{Name: name, Type: ebpf.SocketFilter, License: "GPL",
+		Instructions: asm.Instructions{btf.WithFuncMetadata(asm.Mov.Imm(asm.R0, 0).WithSymbol(name), f), asm.Return()}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { p.Close() })
+	info, err := p.Info()
+	if err != nil {
+		t.Fatal(err)
+	}
+	id, _ := info.ID()
+	return p, uint32(id)
+}
+
+// tracers is how many tracing programs are attached to a program.
+func tracers(t *testing.T, id uint32) int64 {
+	t.Helper()
+	r, err := bpfprog.NewReader(bpfprog.Detail{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	all, err := r.All()
+	if err != nil {
+		t.Fatal(err)
+	}
+	n, err := bpfprog.Tracers(all)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return n[id]
+}
+
+// eventually waits for something that takes sessions some time.
+func eventually(t *testing.T, what string, is func() bool) {
+	t.Helper()
+	for deadline := time.Now().Add(time.Minute); !is(); time.Sleep(10 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatal("after a minute not yet: ", what)
+		}
+	}
+}
+
+// followers are sessions that count until they are ended.
+type followers struct {
+	cmds []*exec.Cmd
+	outs []*bytes.Buffer
+}
+
+// fifo is one that is open for reading and writing.
+func fifo(t *testing.T, name string) *os.File {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), name)
+	if err := syscall.Mkfifo(path, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	f, err := os.OpenFile(path, os.O_RDWR, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { f.Close() })
+	return f
+}
+
+// start returns when a session counts.
+func (f *followers) start(t *testing.T, args ...string) {
+	t.Helper()
+	ctl, ack := fifo(t, "ctl"), fifo(t, "ack")
+	cmd, out := bperf(append([]string{"stat", "--control", "fifo:" + ctl.Name() + "," + ack.Name()}, args...)...), new(bytes.Buffer)
+	cmd.Stderr = out
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { cmd.Process.Kill() })
+	f.cmds, f.outs = append(f.cmds, cmd), append(f.outs, out)
+	if _, err := ctl.WriteString("ping\n"); err != nil {
+		t.Fatal(err)
+	}
+	ack.SetReadDeadline(time.Now().Add(time.Minute))
+	if _, err := ack.Read(make([]byte, 8)); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// end ends all, and returns what they printed.
+func (f *followers) end(t *testing.T) (outs []string) {
+	t.Helper()
+	for i, cmd := range f.cmds {
+		if err := cmd.Process.Signal(syscall.SIGINT); err != nil {
+			t.Fatal(err)
+		}
+		if err := cmd.Wait(); err != nil && !strings.Contains(err.Error(), "interrupt") {
+			t.Fatalf("%v: %v\n%s", cmd.Args, err, f.outs[i])
+		}
+		outs = append(outs, f.outs[i].String())
+	}
+	return outs
+}
+
+// TestStatFollow has sessions count all runs of programs that are loaded meanwhile, and let them go. Those that follow all programs do
+// not follow what counts for the others.
+func TestStatFollow(t *testing.T) {
+	require.Guest(t)
+	var f followers
+	f.start(t, "-j", "-b", "all", "--follow", "-e", "cpu-clock,dummy")
+	f.start(t, "-j", "-b", "all", "--follow", "-e", "dummy", "-I", "1000", "--summary")
+	f.start(t, "-j", "-b", "name:come_*", "--follow", "--sum", "--per-func", "-e", "dummy", "-A")
+	const programs, runs = 2, 500
+	const probes = 2
+	var names []string
+	for i := range programs {
+		name := fmt.Sprintf("come_%d", i)
+		p, id := comer(t, name)
+		names = append(names, fmt.Sprintf("%s[%d]", name, id))
+		eventually(t, "all sessions count "+name, func() bool { return tracers(t, id) == int64(probes*len(f.cmds)) })
+		if _, err := p.Run(&ebpf.RunOptions{Data: make([]byte, 64), Repeat: runs}); err != nil {
+			t.Fatal(err)
+		}
+		p.Close()
+		eventually(t, name+" is unloaded", func() bool {
+			held, err := ebpf.NewProgramFromID(ebpf.ProgramID(id))
+			if err == nil {
+				held.Close()
+			}
+			return errors.Is(err, fs.ErrNotExist)
+		})
+	}
+	for i, out := range f.end(t) {
+		var sum, intervals float64
+		byProgram := make(map[string]float64)
+		for line := range strings.Lines(out) {
+			var r programRow
+			if err := json.Unmarshal([]byte(line), &r); err != nil {
+				continue // what is said beside the rows
+			}
+			if strings.Contains(r.Program, "bperf_") {
+				t.Errorf("session %d counts in a probe: %s", i, line)
+			}
+			if r.Event != "bpf-runs" {
+				continue
+			}
+			n := value(t, []programRow{r}, "bpf-runs", "")
+			if i == 1 && !r.Summary {
+				intervals += n
+				continue
+			}
+			sum += n
+			byProgram[r.Program] += n
+		}
+		if sum != programs*runs || i == 1 && intervals != sum {
+			t.Errorf("session %d counted %v runs of %d, %v in intervals:\n%s", i, sum, programs*runs, intervals, out)
+		}
+		for _, name := range names {
+			if i < 2 && byProgram[name] != runs {
+				t.Errorf("session %d counted %v runs of %s, want %d: %v", i, byProgram[name], name, runs, byProgram)
+			}
+		}
+	}
+}
+
+// TestStatFollowID has a program that is named by its ID be there.
+func TestStatFollowID(t *testing.T) {
+	require.Root(t)
+	if got := run(t, bperf("stat", "-b", "2147483647,name:none_such_*", "--follow", "true")); got.status != 1 || !strings.Contains(got.stderr, "2147483647") ||
+		strings.Contains(got.stderr, "none_such") {
+		t.Errorf("status %d: %s", got.status, got.stderr)
+	}
+}

@@ -1,0 +1,149 @@
+package program
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+
+	"github.com/cilium/ebpf/link"
+
+	"github.com/bperf/bperf/internal/bpfprog"
+	"github.com/bperf/bperf/internal/kernel"
+)
+
+// Targets are the programs that are counted, in the order of their indexes in cells.
+func (c *Counter) Targets() (all []Target) {
+	for _, s := range c.programs {
+		all = append(all, s.Target)
+	}
+	return all
+}
+
+// Add counts more programs, but for those that it has; it reports whether there were any. A program that has gone is none.
+func (c *Counter) Add(programs []Target) (added bool, err error) {
+	for _, t := range programs {
+		if slices.ContainsFunc(c.programs, func(s *subject) bool { return s.ID == t.ID && s.Function == t.Function }) {
+			continue
+		}
+		s, err := c.add(t)
+		if err != nil {
+			return added, err
+		}
+		if s == nil {
+			continue
+		}
+		added = true
+		if c.enabled.IsZero() || s.kernel == nil { // probes count as soon as they are attached
+			continue
+		}
+		if err := s.kernel.begin(); err != nil {
+			return added, err
+		}
+	}
+	return added, nil
+}
+
+// LetGo ends counting in programs to which nobody but tracing programs has a reference, so that the kernel can unload them. What was
+// counted stays.
+func (c *Counter) LetGo() error {
+	r, err := bpfprog.NewReader(bpfprog.Detail{})
+	if err != nil {
+		return err
+	}
+	loaded, err := r.All()
+	if err != nil {
+		return err
+	}
+	counts, err := c.countReferences()
+	if err != nil {
+		return err
+	}
+	tracers, err := bpfprog.Tracers(loaded)
+	if err != nil {
+		return err
+	}
+	var unused []*probes
+	for _, s := range c.programs {
+		switch {
+		case s.kernel != nil:
+			if _, err := s.kernel.read(); err != nil { // the last time, perhaps
+				return err
+			}
+		case s.probes != nil && s.probes.last == nil && counts[s.ID] <= tracers[s.ID]:
+			unused = append(unused, s.probes)
+		}
+	}
+	return c.letGo(unused)
+}
+
+// letGo ends counting for some probes.
+func (c *Counter) letGo(all []*probes) error {
+	if len(all) == 0 {
+		return nil
+	}
+	for _, p := range all {
+		if c.enabled.IsZero() {
+			break
+		}
+		if err := p.end(c.window + 1); err != nil {
+			return err
+		}
+	}
+	if err := kernel.WaitForBPF(); err != nil {
+		return err
+	}
+	for _, p := range all {
+		var last counted
+		var err error
+		if last.state, last.histograms, err = p.read(); err != nil {
+			return err
+		}
+		if err := p.close(); err != nil {
+			return err
+		}
+		p.last = &last
+	}
+	return nil
+}
+
+// newReferences loads what counts the references to each program that is loaded (Linux 5.10).
+func newReferences() (*link.Iter, error) {
+	var o referencesObjects
+	if err := loadReferencesObjects(&o, nil); err != nil {
+		return nil, fmt.Errorf("load a BPF program that counts the references to others: %w", err)
+	}
+	defer o.Close()
+	l, err := link.AttachIter(link.IterOptions{Program: o.BperfRefs})
+	if err != nil {
+		return nil, fmt.Errorf("attach a BPF program that counts the references to others: %w", err)
+	}
+	return l, nil
+}
+
+// countReferences counts the references to each program that is loaded.
+func (c *Counter) countReferences() (counts map[uint32]int64, err error) {
+	if c.references == nil {
+		if c.references, err = newReferences(); err != nil {
+			return nil, err
+		}
+	}
+	r, err := c.references.Open()
+	if err != nil {
+		return nil, fmt.Errorf("count the references to BPF programs: %w", err)
+	}
+	defer r.Close()
+	counts = make(map[uint32]int64)
+	for {
+		var of referencesReferencesOf
+		err := binary.Read(r, binary.NativeEndian, &of)
+		if errors.Is(err, io.EOF) {
+			return counts, nil
+		}
+		if err != nil {
+			return nil, fmt.Errorf("count the references to BPF programs: %w", err)
+		}
+		counts[uint32(of.Id)] = of.Count - 1
+	}
+}

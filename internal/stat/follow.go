@@ -1,0 +1,99 @@
+package stat
+
+import (
+	"context"
+	"time"
+
+	"github.com/bperf/bperf/internal/count"
+	"github.com/bperf/bperf/internal/count/program"
+)
+
+// lookEvery is how often a session that follows BPF programs looks for those that are selected by where they are attached, and for
+// those that nobody else needs any more.
+const lookEvery = time.Second
+
+// following is what tells a run of BPF programs that come.
+type following struct {
+	found  <-chan []program.Target
+	wait   func() error // for its end
+	ticks  *time.Ticker
+	cancel context.CancelFunc
+}
+
+// channels are that of programs that were loaded, and of times to look for others. Without following there are none.
+func (f *following) channels() (<-chan []program.Target, <-chan time.Time) {
+	if f == nil {
+		return nil, nil
+	}
+	return f.found, f.ticks.C
+}
+
+func (f *following) end() {
+	if f == nil {
+		return
+	}
+	f.cancel()
+	f.ticks.Stop()
+}
+
+// follow begins to follow BPF programs, if that is wanted.
+func (r *run) follow() error {
+	if r.cfg.Follow == nil {
+		return nil
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	found, wait, err := r.cfg.Follow.Follow(ctx)
+	if err != nil {
+		cancel()
+		return err
+	}
+	r.following = &following{found, wait, time.NewTicker(lookEvery), cancel}
+	return r.look() // for those that were loaded since the session was set up
+}
+
+// look counts what is selected by now, and lets go what nobody else needs.
+func (r *run) look() error {
+	programs, _, err := r.cfg.Follow.Find()
+	if err != nil {
+		return err
+	}
+	if err := r.count(programs); err != nil {
+		return err
+	}
+	return r.counters.inside.LetGo()
+}
+
+// count counts programs, too, and gives them rows.
+func (r *run) count(programs []program.Target) error {
+	added, err := r.counters.inside.Add(programs)
+	if err != nil || !added {
+		return err
+	}
+	r.counters.namePrograms()
+	cells, err := r.counters.Read(nil)
+	if err != nil {
+		return err
+	}
+	r.layout = newLayout(r.counters, cells, r.cfg, r.topology)
+	r.last = align(r.last, cells)
+	return nil
+}
+
+// align brings earlier cells in the order of those of now. What was not there has counted nothing.
+func align(earlier, now []count.Cell) []count.Cell {
+	type place struct{ event, cpu, thread, cgroup, program int }
+	of := func(c count.Cell) place { return place{c.Event, c.CPU, c.Thread, c.Cgroup, c.Program} }
+	known := make(map[place]count.Cell, len(earlier))
+	for _, c := range earlier {
+		known[of(c)] = c
+	}
+	aligned := make([]count.Cell, len(now))
+	for i, c := range now {
+		old, ok := known[of(c)]
+		if !ok {
+			old = count.Cell{Runs: new(count.Runs), Dropped: new(count.Dropped)}
+		}
+		aligned[i] = old
+	}
+	return aligned
+}
