@@ -48,28 +48,39 @@ type cgroups struct {
 	root string // where it is mounted; empty if it is nowhere
 }
 
+// CgroupName names a cgroup of v2 by its ID, from the root of the hierarchy on, as this process sees it. It returns its directory, too.
+func CgroupName(id uint64) (name, dir string, ok bool) {
+	c := cgroups{root: cgroupMount()}
+	name, ok = c.find(id)
+	return name, path.Join(c.root, name), ok
+}
+
 // path names a cgroup, from the root of the hierarchy on. If it cannot be found, the name is the number.
 func (c cgroups) path(id uint64) string {
-	unknown := fmt.Sprintf("cgroup %d", id)
+	if name, ok := c.find(id); ok {
+		return name
+	}
+	return fmt.Sprintf("cgroup %d", id)
+}
+
+// find finds a cgroup by its ID.
+func (c cgroups) find(id uint64) (string, bool) {
 	mount, err := unix.Open(c.root, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
 	if err != nil {
-		return unknown
+		return "", false
 	}
 	defer unix.Close(mount)
 	handle := unix.NewFileHandle(fileidKernfs, binary.NativeEndian.AppendUint64(nil, id))
 	dir, err := unix.OpenByHandleAt(mount, handle, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC)
 	if err != nil {
-		return unknown
+		return "", false
 	}
 	defer unix.Close(dir)
 	full, err := os.Readlink(fmt.Sprint("/proc/self/fd/", dir))
 	if err != nil {
-		return unknown
+		return "", false
 	}
-	if name, ok := c.name(full); ok {
-		return name
-	}
-	return unknown
+	return c.name(full)
 }
 
 // name is that of a directory from the root of the hierarchy on, if it is in it.

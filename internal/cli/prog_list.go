@@ -40,7 +40,7 @@ It needs root, or CAP_SYS_ADMIN and CAP_BPF. It changes nothing.`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			i := slices.Index(sortNames(), column)
 			if i < 0 {
-				return badColumn(column, sortNames())
+				return badColumn("programs", column, sortNames())
 			}
 			sorting := progSorts[i]
 			if !cmd.Flags().Changed("interval") && sorting.observed {
@@ -107,9 +107,9 @@ func sortNames() []string {
 	return names
 }
 
-// badColumn refuses a column that programs are not sorted by.
-func badColumn(column string, known []string) error {
-	msg := fmt.Sprintf("--sort %s: programs are sorted by %s", column, strings.Join(known, ", "))
+// badColumn refuses a column by which such things are not sorted.
+func badColumn(things, column string, known []string) error {
+	msg := fmt.Sprintf("--sort %s: %s are sorted by %s", column, things, strings.Join(known, ", "))
 	if near := event.Nearest(column, known); len(near) > 0 {
 		msg += fmt.Sprintf("; did you mean %s?", near[0])
 	}

@@ -1,17 +1,19 @@
 package cli
 
 import (
-	"fmt"
 	"os"
 	"slices"
 	"strings"
-	"syscall"
 	"time"
 
 	"github.com/charmbracelet/x/term"
 	"github.com/spf13/cobra"
 
 	"github.com/bperf/bperf/internal/bpfprog"
+	"github.com/bperf/bperf/internal/count/process"
+	"github.com/bperf/bperf/internal/count/program"
+	"github.com/bperf/bperf/internal/event"
+	"github.com/bperf/bperf/internal/top"
 )
 
 // topOptions are the flags.
@@ -20,26 +22,31 @@ type topOptions struct {
 	count int
 	once  bool
 	sort  string
+	by    string
+	args  []eventArg
 }
 
 func newTopCommand() *cobra.Command {
 	var o topOptions
 	cmd := &cobra.Command{
 		Use:   "top [flags] [SELECTOR]",
-		Short: "Show which BPF programs run, how often, and what they cost, live",
+		Short: "Show which BPF programs, processes or cgroups take the CPUs, and what they do with them, live",
 		Long: `top shows what the BPF programs that are loaded, or those that are selected, do: share of a CPU, runs per second,
-run time per run. On a terminal it is a screen with keys to sort, filter, pause and look into a program; else, and
-with -n or --once, it prints a table at each interval.
+run time per run; with -e also events per run. With --by process or --by cgroup it shows what processes or cgroups take
+of the CPUs, and events per second. On a terminal it is a screen with keys to sort, filter, pause and look into one;
+else, and with -n or --once, it prints a table at each interval.
 
 ` + selectorHelp + `
 
-It needs root, or CAP_SYS_ADMIN and CAP_BPF. It lets the kernel count the runs of all BPF programs until it ends.`,
+It needs root, or CAP_SYS_ADMIN, CAP_BPF and with events or --by CAP_PERFMON. It lets the kernel count the runs of all
+BPF programs until it ends.`,
 		Example: `  bperf top
   bperf top -d 5 type:xdp,name:'cil_*'
+  bperf top --by process -e cycles,instructions
   bperf top --once --sort runs`,
 		Args: cobra.MaximumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if err := o.check(cmd.Flags().Changed); err != nil {
+			if err := o.check(cmd.Flags().Changed, args); err != nil {
 				return err
 			}
 			return runTop(cmd, o, args)
@@ -49,15 +56,22 @@ It needs root, or CAP_SYS_ADMIN and CAP_BPF. It lets the kernel count the runs o
 	f.Float64VarP(&o.delay, "delay", "d", 1, "length of an interval in `SECONDS` (at least 0.1)")
 	f.IntVarP(&o.count, "iterations", "n", 0, "print `COUNT` tables and end")
 	f.BoolVar(&o.once, "once", false, "print a table and end, as -n 1 does")
-	f.StringVarP(&o.sort, "sort", "s", "cpu", "sort by `COLUMN`: "+strings.Join(topNames(), ", "))
-	if err := cmd.RegisterFlagCompletionFunc("sort", cobra.FixedCompletions(topNames(), cobra.ShellCompDirectiveNoFileComp)); err != nil {
+	f.StringVarP(&o.sort, "sort", "s", "cpu", "sort by `COLUMN`: cpu, id, name; of programs runs, ns, type; of others switches; an event, ipc")
+	f.VarP(eventFlag{&o.args, argEvents}, "event", "e", "count these events, too: in each run of programs, or per second")
+	f.StringVar(&o.by, "by", topPrograms, "`WHAT` is shown: "+strings.Join(topSubjects, ", "))
+	if err := cmd.RegisterFlagCompletionFunc("by", cobra.FixedCompletions(topSubjects, cobra.ShellCompDirectiveNoFileComp)); err != nil {
 		panic(err) // the flag is there
 	}
 	return cmd
 }
 
+// What --by knows.
+const topPrograms = "prog"
+
+var topSubjects = []string{topPrograms, string(process.ByProcess), string(process.ByCgroup)}
+
 // check refuses what cannot be, before anything is counted.
-func (o *topOptions) check(given func(string) bool) error {
+func (o *topOptions) check(given func(string) bool, args []string) error {
 	switch {
 	case !(o.delay >= 0.1 && o.delay <= 1e6): // NaN is neither
 		return badValue("--delay %g: an interval is at least 0.1 seconds, and at most 1000000", o.delay)
@@ -65,8 +79,10 @@ func (o *topOptions) check(given func(string) bool) error {
 		return badValue("--once is --iterations 1: give one of the two")
 	case given("iterations") && o.count < 1:
 		return badValue("--iterations %d: a number of tables is 1 or more", o.count)
-	case !slices.Contains(topNames(), o.sort):
-		return badColumn(o.sort, topNames())
+	case !slices.Contains(topSubjects, o.by):
+		return badValue("--by %s: there are %s", o.by, strings.Join(topSubjects, ", "))
+	case o.by != topPrograms && len(args) > 0:
+		return badValue("%s selects BPF programs, which --by %s does not show", args[0], o.by)
 	}
 	if o.once {
 		o.count = 1
@@ -77,86 +93,82 @@ func (o *topOptions) check(given func(string) bool) error {
 func (o *topOptions) interval() time.Duration { return time.Duration(o.delay * float64(time.Second)) }
 
 func runTop(cmd *cobra.Command, o topOptions, args []string) error {
-	selector, err := bpfprog.Parse(slices.Concat(args, []string{"all"})[0])
-	if err != nil {
-		return &ExitError{Status: statusBadOption, Err: err}
+	var list event.List
+	if len(o.args) > 0 {
+		chosen := chosenEvents{machine: event.Host()}
+		for _, a := range o.args {
+			if err := chosen.parse(a.value); err != nil {
+				return &ExitError{Status: statusBadOption, Err: err}
+			}
+		}
+		list = chosen.list
 	}
-	source, missing, err := newTopSource(selector)
+	source, examine, err := o.open(list, args)
 	if err != nil {
 		return err
 	}
-	defer source.close()
-	if len(args) > 0 && len(missing) > 0 {
-		return missingItems(missing)
+	defer source.Close()
+	column, err := topColumn(source, o.sort)
+	if err != nil {
+		return err
 	}
 	ctx, stop := untilEnd(cmd.Context(), cmd.OutOrStdout())
 	defer stop()
+	order := top.Order{Column: column}
 	if o.count == 0 && onTerminal(os.Stdin) && onTerminal(cmd.OutOrStdout()) && os.Getenv("TERM") != "dumb" {
-		return showTop(ctx, topScreen{next: source.next, examine: examineProgram, interval: o.interval(), order: topOrder{column: topIndex(o.sort)}})
+		return showTop(ctx, topScreen{source: source, columns: source.Columns(), examine: examine, interval: o.interval(), order: order})
 	}
-	return ended(printTop(ctx, cmd.OutOrStdout(), source.next, topOrder{column: topIndex(o.sort)}, o.interval(), o.count))
+	return ended(printTop(ctx, cmd.OutOrStdout(), source, order, o.interval(), o.count))
+}
+
+// open begins to observe, and returns what shows one of what is observed by its ID.
+func (o *topOptions) open(list event.List, args []string) (top.Source, func(id uint64) (string, error), error) {
+	if o.by != topPrograms {
+		source, err := top.OpenTasks(process.Key(o.by), list)
+		if o.by == string(process.ByCgroup) {
+			return source, top.ExamineCgroup, err
+		}
+		return source, top.ExamineProcess, err
+	}
+	all := slices.Concat(args, []string{"all"})[0]
+	selector, err := bpfprog.Parse(all)
+	if err != nil {
+		return nil, nil, &ExitError{Status: statusBadOption, Err: err}
+	}
+	targets := func() ([]program.Target, error) { return topTargets(all, len(args) > 0) }
+	source, missing, err := top.OpenPrograms(selector, list, targets)
+	if err != nil {
+		return nil, nil, err
+	}
+	if len(args) > 0 && len(missing) > 0 {
+		source.Close()
+		return nil, nil, missingItems(missing)
+	}
+	return source, examineProgram, nil
+}
+
+// topTargets are the programs in which events are counted. If none were asked for, there need not be one.
+func topTargets(list string, asked bool) ([]program.Target, error) {
+	targets, err := selectPrograms(list, "")
+	if err != nil && !asked {
+		return nil, nil
+	}
+	return targets, err
+}
+
+// topColumn finds a column by its name.
+func topColumn(source top.Source, name string) (int, error) {
+	var names []string
+	for _, c := range source.Columns() {
+		names = append(names, c.Name)
+	}
+	if i := slices.Index(names, name); i >= 0 {
+		return i, nil
+	}
+	return -1, badColumn(source.Subject(), name, names)
 }
 
 func onTerminal(file any) bool {
 	f, ok := file.(*os.File)
 	return ok && term.IsTerminal(f.Fd())
-}
-
-// topReading is what was observed in an interval.
-type topReading struct {
-	*bpfprog.Observation
-	cost topCost
-}
-
-// topCost is what it costs to observe.
-type topCost struct {
-	own     float64       // CPUs that this process kept busy
-	perRun  time.Duration // that counting adds to each run of a program; 0 if it is too little to be measured
-	unknown bool          // perRun could not be measured
-}
-
-// topSource observes programs, and itself.
-type topSource struct {
-	observer *bpfprog.Observer
-	cost     topCost
-	used     time.Duration // CPU time of this process so far
-}
-
-// newTopSource begins to observe. Whatever keeps it from measuring what that costs, programs can be observed.
-func newTopSource(s bpfprog.Selector) (*topSource, []*bpfprog.NoMatchError, error) {
-	perRun, err := bpfprog.AddedByCounting()
-	source := &topSource{cost: topCost{perRun: perRun, unknown: err != nil}}
-	observer, missing, err := bpfprog.Observe(s)
-	if err != nil {
-		return nil, nil, err
-	}
-	source.observer = observer
-	source.used, err = cpuTime()
-	return source, missing, err
-}
-
-func (s *topSource) close() error { return s.observer.Close() }
-
-func (s *topSource) next() (*topReading, error) {
-	observation, err := s.observer.Next()
-	if err != nil {
-		return nil, err
-	}
-	used, err := cpuTime()
-	if err != nil {
-		return nil, err
-	}
-	r := &topReading{observation, s.cost}
-	r.cost.own = float64(used-s.used) / float64(observation.Window)
-	s.used = used
-	return r, nil
-}
-
-// cpuTime is that of this process, in the kernel and outside.
-func cpuTime() (time.Duration, error) {
-	var usage syscall.Rusage
-	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &usage); err != nil {
-		return 0, fmt.Errorf("read the CPU time of this process: %w", err)
-	}
-	return time.Duration(usage.Utime.Nano() + usage.Stime.Nano()), nil
 }

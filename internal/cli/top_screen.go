@@ -15,28 +15,30 @@ import (
 	tea "charm.land/bubbletea/v2"
 
 	"github.com/bperf/bperf/internal/bpfprog"
+	"github.com/bperf/bperf/internal/top"
 )
 
 // topScreen is what an interactive top knows. Update changes it, text draws it.
 type topScreen struct {
-	next     func() (*topReading, error)
-	examine  func(id uint32) (string, error)
+	source   top.Source
+	columns  []top.Column
+	examine  func(id uint64) (string, error)
 	interval time.Duration
 
 	width, height int
-	latest, shown *topReading // nil before the first interval is over; they differ while it is paused
+	latest, shown *top.Reading // nil before the first interval is over; they differ while it is paused
 	paused        bool
-	order         topOrder
+	order         top.Order
 	filter        string // part of names, in small letters
 	typing        bool   // the filter
-	cursor        uint32 // ID of the program that is chosen; 0 for the one that is on top
+	cursor        uint64 // ID of the row that is chosen; 0 for the one that is on top
 	drill         *topDrill
 	err           error // that ends it
 }
 
-// topDrill is a look into one program.
+// topDrill is a look into one row.
 type topDrill struct {
-	id    uint32
+	id    uint64
 	lines []string // nil while they are read
 	first int      // of them that is on the screen
 }
@@ -44,11 +46,11 @@ type topDrill struct {
 // Messages besides those of bubbletea.
 type (
 	topRead struct { // an interval is over
-		reading *topReading
+		reading *top.Reading
 		err     error
 	}
-	topExamined struct { // a program was looked at
-		id   uint32
+	topExamined struct { // a row was looked into
+		id   uint64
 		text string
 		err  error
 	}
@@ -63,7 +65,7 @@ func (s topScreen) Init() tea.Cmd { return s.read(min(s.interval, firstInterval)
 // read reads after an interval.
 func (s topScreen) read(interval time.Duration) tea.Cmd {
 	return tea.Tick(interval, func(time.Time) tea.Msg {
-		r, err := s.next()
+		r, err := s.source.Next()
 		return topRead{r, err}
 	})
 }
@@ -150,13 +152,9 @@ func (s topScreen) typeFilter(key tea.KeyPressMsg) topScreen {
 	return s
 }
 
-// sortKeys are the keys of the columns, each at its place.
-const sortKeys = "crsitn"
-
 func (s topScreen) pressList(key string) (tea.Model, tea.Cmd) {
-	if len(key) == 1 && strings.Contains(sortKeys, key) {
-		column := strings.Index(sortKeys, key)
-		s.order = topOrder{column, column == s.order.column && !s.order.turned}
+	if i := slices.IndexFunc(s.columns, func(c top.Column) bool { return c.Key == key }); i >= 0 {
+		s.order = top.Order{Column: i, Turned: i == s.order.Column && !s.order.Turned}
 		return s, nil
 	}
 	switch key {
@@ -173,11 +171,11 @@ func (s topScreen) pressList(key string) (tea.Model, tea.Cmd) {
 			}
 		}
 	default:
-		programs := s.programs()
-		row := moved(key, s.row(programs), s.rows(), len(programs))
+		rows := s.rows()
+		row := moved(key, s.row(rows), s.page(), len(rows))
 		s.cursor = 0
 		if row > 0 {
-			s.cursor = programs[row].ID
+			s.cursor = rows[row].ID
 		}
 	}
 	return s, nil
@@ -214,37 +212,37 @@ func moved(key string, row, page, rows int) int {
 	return max(0, min(row, rows-1))
 }
 
-// programs are those that the filter lets through, in order.
-func (s topScreen) programs() []bpfprog.Observed {
+// rows are those that the filter lets through, in order.
+func (s topScreen) rows() []top.Row {
 	if s.shown == nil {
 		return nil
 	}
-	var programs []bpfprog.Observed
-	for _, p := range s.shown.Programs {
-		if strings.Contains(strings.ToLower(p.Name), s.filter) {
-			programs = append(programs, p)
+	var rows []top.Row
+	for _, r := range s.shown.Rows {
+		if strings.Contains(strings.ToLower(r.Name), s.filter) {
+			rows = append(rows, r)
 		}
 	}
-	s.order.sort(programs)
-	return programs
+	s.order.Sort(s.columns, rows)
+	return rows
 }
 
-// row is that of the program that is chosen; the first, if it is not there.
-func (s topScreen) row(programs []bpfprog.Observed) int {
-	return max(0, slices.IndexFunc(programs, func(p bpfprog.Observed) bool { return p.ID == s.cursor }))
+// row is that which is chosen; the first, if it is not there.
+func (s topScreen) row(rows []top.Row) int {
+	return max(0, slices.IndexFunc(rows, func(r top.Row) bool { return r.ID == s.cursor }))
 }
 
-// chosen is the ID of the program that the cursor is at; 0 if there is none.
-func (s topScreen) chosen() uint32 {
-	programs := s.programs()
-	if len(programs) == 0 {
+// chosen is the ID of the row that the cursor is at; 0 if there is none.
+func (s topScreen) chosen() uint64 {
+	rows := s.rows()
+	if len(rows) == 0 {
 		return 0
 	}
-	return programs[s.row(programs)].ID
+	return rows[s.row(rows)].ID
 }
 
 // examineProgram shows a program as `prog show` does.
-func examineProgram(id uint32) (string, error) {
+func examineProgram(id uint64) (string, error) {
 	selector, err := bpfprog.Parse(decimal(id))
 	if err != nil {
 		return "", err

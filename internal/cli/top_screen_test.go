@@ -10,13 +10,15 @@ import (
 
 	tea "charm.land/bubbletea/v2"
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/bperf/bperf/internal/top"
 )
 
 // topScreenOf has a reading on it.
 func topScreenOf(width, height int) topScreen {
 	r := topReadingOf()
-	return topScreen{interval: 2 * time.Second, width: width, height: height, latest: r, shown: r,
-		examine: func(id uint32) (string, error) { return fmt.Sprintf("BPF program %d\n", id), nil }}
+	return topScreen{interval: 2 * time.Second, width: width, height: height, latest: r, shown: r, columns: topColumnsOf(),
+		examine: func(id uint64) (string, error) { return fmt.Sprintf("BPF program %d\n", id), nil }}
 }
 
 // typed are the keys as a terminal sends them: one for each letter, or the name of one in angle brackets.
@@ -47,19 +49,42 @@ func press(s topScreen, keys string) topScreen {
 	return s
 }
 
+// topTasks are processes with events.
+func topTasks(width, height int) topScreen {
+	s := topScreenOf(width, height)
+	s.columns = []top.Column{
+		{Name: "cpu", Key: "c", Title: "cpu %", Width: 7}, {Name: "switches", Key: "w", Title: "switches/s", Width: 10, From: 44},
+		{Name: "instructions", Key: "1", Title: "instructions/s", Width: 14, From: 60}, {Name: "a-longer-name", Key: "2", Title: "a-longer-name/s", Width: 14, From: 76},
+		{Name: "ipc", Key: "3", Title: "IPC", Width: 14, From: 92}, {Name: "pid", Key: "i", Title: "pid", Kind: top.Number, Width: 7, From: 30},
+		{Name: "name", Key: "n", Title: "name", Kind: top.Word},
+	}
+	row := func(id uint64, value float64, texts ...string) top.Row {
+		r := top.Row{ID: id, Name: texts[6]}
+		for _, text := range texts {
+			r.Cells = append(r.Cells, top.Cell{Text: text, Value: value})
+		}
+		return r
+	}
+	s.shown = &top.Reading{Time: s.shown.Time, Window: s.shown.Window, Total: "2 of 9 processes ran, 12.0 switches/s, 99.000 % of a CPU",
+		Cost: "bperf takes 0.500 % of a CPU; its program at each switch 0.100 %", Rows: []top.Row{
+			row(4000000, 1, "0.100", "10.0", "~1.25M", "-", "~0.91", "4000000", "sh\x1b[m"),
+			row(70, 2, "98.900", "2.0", "3210M", "12.34k", "2.10", "70", "spins"),
+		}}
+	return s
+}
+
 // long has so many programs.
 func long(s topScreen, n int) topScreen {
-	r := *s.shown.Observation
-	r.Programs = nil
+	r := *s.shown
+	r.Rows = nil
 	for i := range n {
-		p := topReadingOf().Programs[0]
-		program := *p.Program
-		program.ID, program.Name = uint32(i+1), fmt.Sprintf("program_%03d", i+1)
-		p.Program = &program
-		r.Programs = append(r.Programs, p)
+		row := topReadingOf().Rows[0]
+		row.ID, row.Name = uint64(i+1), fmt.Sprintf("program_%03d", i+1)
+		row.Cells[3], row.Cells[5].Text = top.Cell{Text: fmt.Sprint(i + 1), Value: float64(i + 1)}, row.Name
+		r.Rows = append(r.Rows, row)
 	}
-	s.shown = &topReading{&r, s.shown.cost}
-	s.latest = s.shown
+	r.Total = fmt.Sprintf("%d of %d BPF programs ran, %.1f runs/s, %.3f %% of a CPU", n, n, float64(n)*3000, float64(n)*0.03)
+	s.shown, s.latest = &r, &r
 	return s
 }
 
@@ -68,14 +93,14 @@ func TestTopScreen(t *testing.T) {
 	first := usual
 	first.latest, first.shown = nil, nil
 	none := topScreenOf(80, 24)
-	none.shown.Programs = nil
+	none.shown.Rows, none.shown.Total = nil, "no such BPF program is loaded"
 	gone := press(topScreenOf(80, 14), "<enter>")
-	gone.shown.Programs = nil
+	gone.shown.Rows, gone.shown.Total = nil, "no such BPF program is loaded"
 	reading := topScreenOf(80, 14)
 	reading.drill = &topDrill{id: 8}
 	failed, _ := reading.Update(topExamined{8, "", errors.New("no such\x1b program")})
 	shown := topScreenOf(80, 14)
-	shown.examine = func(uint32) (string, error) {
+	shown.examine = func(uint64) (string, error) {
 		var b strings.Builder
 		err := printProgShow(&b, shownProgs()[:1])
 		return b.String(), err
@@ -87,6 +112,10 @@ func TestTopScreen(t *testing.T) {
 		"50x8":         topScreenOf(50, 8),
 		"20x3":         topScreenOf(20, 3),
 		"1x1":          topScreenOf(1, 1),
+		"tasks-160":    topTasks(160, 9),
+		"tasks-80":     topTasks(80, 9),
+		"tasks-30":     topTasks(30, 9),
+		"tasks-sorted": press(topTasks(100, 9), "22"),
 		"first":        first,
 		"none":         none,
 		"paused":       press(usual, "<space>"),
@@ -132,12 +161,12 @@ func TestTopScreen(t *testing.T) {
 func TestTopKeys(t *testing.T) {
 	for _, tt := range []struct {
 		keys   string
-		chosen uint32
-		order  topOrder
+		chosen uint64
+		order  top.Order
 		filter string
 		typing bool
 		paused bool
-		drill  uint32
+		drill  uint64
 	}{
 		{keys: "", chosen: 8},
 		{keys: "<down>", chosen: 100000},
@@ -149,15 +178,15 @@ func TestTopKeys(t *testing.T) {
 		{keys: "<pgdown>", chosen: 9},
 		{keys: "<pgdown><pgup>", chosen: 8},
 		{keys: "xyz", chosen: 8},
-		{keys: "i", chosen: 7, order: topOrder{column: 3}},
-		{keys: "ii", chosen: 100001, order: topOrder{column: 3, turned: true}},
-		{keys: "iii", chosen: 7, order: topOrder{column: 3}},
-		{keys: "c", chosen: 9, order: topOrder{turned: true}},
-		{keys: "r", chosen: 8, order: topOrder{column: 1}},
-		{keys: "s", chosen: 100000, order: topOrder{column: 2}},
-		{keys: "t", chosen: 9, order: topOrder{column: 4}},
-		{keys: "n", chosen: 100000, order: topOrder{column: 5}},
-		{keys: "<down>i", chosen: 100000, order: topOrder{column: 3}}, // who was chosen stays so
+		{keys: "i", chosen: 7, order: top.Order{Column: 3}},
+		{keys: "ii", chosen: 100001, order: top.Order{Column: 3, Turned: true}},
+		{keys: "iii", chosen: 7, order: top.Order{Column: 3}},
+		{keys: "c", chosen: 9, order: top.Order{Turned: true}},
+		{keys: "r", chosen: 8, order: top.Order{Column: 1}},
+		{keys: "s", chosen: 100000, order: top.Order{Column: 2}},
+		{keys: "t", chosen: 9, order: top.Order{Column: 4}},
+		{keys: "n", chosen: 100000, order: top.Order{Column: 5}},
+		{keys: "<down>i", chosen: 100000, order: top.Order{Column: 3}}, // who was chosen stays so
 		{keys: "<space>", chosen: 8, paused: true},
 		{keys: "<space><space>", chosen: 8},
 		{keys: "/sd q", chosen: 0, filter: "sd q", typing: true},
@@ -173,7 +202,7 @@ func TestTopKeys(t *testing.T) {
 		{keys: "<enter><down><space>", chosen: 8, drill: 8, paused: true},
 	} {
 		s := press(topScreenOf(80, 24), tt.keys)
-		var drilled uint32
+		var drilled uint64
 		if s.drill != nil {
 			drilled = s.drill.id
 		}
@@ -244,7 +273,7 @@ func TestTopUpdate(t *testing.T) {
 	}
 	moved := press(old, "<down>")
 	gone := topReadingOf()
-	gone.Programs = gone.Programs[:1]
+	gone.Rows = gone.Rows[:1]
 	if s, _ = update(moved, topRead{reading: gone}); s.chosen() != 7 {
 		t.Errorf("%d is chosen as the one that was is gone", s.chosen())
 	}

@@ -17,115 +17,80 @@ import (
 	"github.com/cilium/ebpf/asm"
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/bperf/bperf/internal/bpfprog"
+	"github.com/bperf/bperf/internal/top"
 	"github.com/bperf/bperf/test/require"
 )
 
 // topReadingOf has programs that ran and some that did not, in an interval of 2 s.
-func topReadingOf() *topReading {
-	const window = 2 * time.Second
-	program := func(id uint32, kind bpfprog.Type, name string, runs uint64, time time.Duration) bpfprog.Observed {
-		return bpfprog.Observed{Program: &bpfprog.Program{ID: id, Type: kind, Name: name},
-			Use: bpfprog.Use{Stats: bpfprog.Stats{Runs: runs, RunTime: time}, CPUs: float64(time) / float64(window)}}
+func topReadingOf() *top.Reading {
+	program := func(id uint64, cpu, runs, mean float64, texts ...string) top.Row {
+		name := texts[4]
+		if name == "-" {
+			name = ""
+		}
+		return top.Row{ID: id, Name: name, Cells: []top.Cell{{Text: texts[0], Value: cpu}, {Text: texts[1], Value: runs}, {Text: texts[2], Value: mean},
+			{Text: fmt.Sprint(id), Value: float64(id)}, {Text: texts[3]}, {Text: texts[4]}}}
 	}
-	return &topReading{
-		&bpfprog.Observation{
-			Time: time.Date(2026, 3, 14, 8, 0, 0, 123456789, time.UTC), Window: window, Runs: 4_000_000,
-			Programs: []bpfprog.Observed{
-				program(7, 17, "on_switch", 6000, 600*time.Microsecond),
-				program(8, 6, "cil_from_netdev_with_a_name_that_BTF_has_whole_and_the_kernel_cut_at_15_bytes", 3_000_000, 3*time.Second),
-				program(9, 15, "sd_devices", 0, 0),
-				program(100000, 26, "", 1, 7*time.Millisecond),
-				program(100001, 99, "escape\x1b[m", 1000, 500*time.Microsecond),
-			},
+	return &top.Reading{
+		Time: time.Date(2026, 3, 14, 8, 0, 0, 123456789, time.UTC), Window: 2 * time.Second,
+		Total: "4 of 5 BPF programs ran, 1503500.5 runs/s, 150.405 % of a CPU",
+		Cost:  "bperf takes 1.230 % of a CPU; counting adds 45 ns a run: 9.000 % of a CPU",
+		Rows: []top.Row{
+			program(7, 0.6, 6000, 100, "0.030", "3000.0", "100.0", "raw_tracepoint", "on_switch"),
+			program(8, 3000, 3e6, 1000, "150.000", "1500000.0", "1000.0", "xdp",
+				"cil_from_netdev_with_a_name_that_BTF_has_whole_and_the_kernel_cut_at_15_bytes"),
+			program(9, 0, 0, 0, "0.000", "0.0", "-", "cgroup_device", "sd_devices"),
+			program(100000, 7, 1, 7e6, "0.350", "0.5", "7000000.0", "tracing", "-"),
+			program(100001, 0.5, 1000, 500, "0.025", "500.0", "500.0", "type 99", "escape\x1b[m"),
 		},
-		topCost{own: 0.0123, perRun: 45},
 	}
 }
 
-func topText(r *topReading, order topOrder) string {
+// topColumnsOf are those of programs without events.
+func topColumnsOf() []top.Column { return new(top.Programs).Columns() }
+
+// topSource has readings, and then an error.
+type topSource struct {
+	top.Source
+	readings int
+	err      error
+}
+
+func (s *topSource) Columns() []top.Column { return topColumnsOf() }
+func (s *topSource) Next() (*top.Reading, error) {
+	if s.readings--; s.readings < 0 {
+		return nil, s.err
+	}
+	return topReadingOf(), nil
+}
+
+func topText(r *top.Reading, order top.Order) string {
 	var b bytes.Buffer
-	writeTop(&b, r, order)
+	writeTop(&b, topColumnsOf(), r, order)
 	return b.String()
 }
 
 func TestWriteTop(t *testing.T) {
-	compareGolden(t, "top-table.golden", topText(topReadingOf(), topOrder{}))
+	compareGolden(t, "top-table.golden", topText(topReadingOf(), top.Order{}))
 	empty := topReadingOf()
-	empty.Programs, empty.Runs = nil, 0
-	compareGolden(t, "top-table-none.golden", topText(empty, topOrder{}))
-}
-
-func TestTopCosts(t *testing.T) {
-	for _, tt := range []struct {
-		cost topCost
-		want string
-	}{
-		{topCost{own: 0.0123, perRun: 45}, "bperf takes 1.230 % of a CPU; counting adds 45 ns a run: 9.000 % of a CPU"},
-		{topCost{own: 1.5}, "bperf takes 150.000 % of a CPU; counting adds nothing that can be measured"},
-		{topCost{unknown: true}, "bperf takes 0.000 % of a CPU; what counting adds to runs cannot be measured"},
-	} {
-		r := topReadingOf()
-		r.cost = tt.cost
-		if got := r.costs(); got != tt.want {
-			t.Errorf("%+v: %q, want %q", tt.cost, got, tt.want)
-		}
-	}
-}
-
-func TestTopOrder(t *testing.T) {
-	for _, tt := range []struct {
-		column string
-		turned bool
-		want   []uint32
-	}{
-		{"cpu", false, []uint32{8, 100000, 7, 100001, 9}},
-		{"runs", false, []uint32{8, 7, 100001, 100000, 9}},
-		{"ns", false, []uint32{100000, 8, 100001, 7, 9}},
-		{"id", false, []uint32{7, 8, 9, 100000, 100001}},
-		{"type", false, []uint32{9, 7, 100000, 100001, 8}},
-		{"name", false, []uint32{100000, 8, 100001, 7, 9}},
-		{"cpu", true, []uint32{9, 100001, 7, 100000, 8}},
-		{"id", true, []uint32{100001, 100000, 9, 8, 7}},
-	} {
-		programs := topReadingOf().Programs
-		topOrder{topIndex(tt.column), tt.turned}.sort(programs)
-		var got []uint32
-		for _, p := range programs {
-			got = append(got, p.ID)
-		}
-		if diff := cmp.Diff(tt.want, got); diff != "" {
-			t.Errorf("%s, turned %v: -want +got:\n%s", tt.column, tt.turned, diff)
-		}
-	}
-	equal := []bpfprog.Observed{{Program: &bpfprog.Program{ID: 3}}, {Program: &bpfprog.Program{ID: 2}}}
-	topOrder{turned: true}.sort(equal)
-	if equal[0].ID != 2 {
-		t.Error("programs that are equal are not in the order of their IDs")
-	}
+	empty.Rows, empty.Total, empty.Cost = nil, "no such BPF program is loaded", "bperf takes 1.230 % of a CPU; counting adds 45 ns a run: 0.000 % of a CPU"
+	compareGolden(t, "top-table-none.golden", topText(empty, top.Order{}))
 }
 
 func TestPrintTop(t *testing.T) {
 	failed := errors.New("failed")
+	table := topText(topReadingOf(), top.Order{})
 	for name, tt := range map[string]struct {
 		count int
 		w     io.Writer
-		next  error // of the third reading
 		want  string
 		err   string
 	}{
-		"two":         {2, new(strings.Builder), nil, topText(topReadingOf(), topOrder{}) + "\n" + topText(topReadingOf(), topOrder{}), ""},
-		"error":       {0, new(strings.Builder), failed, topText(topReadingOf(), topOrder{}) + "\n" + topText(topReadingOf(), topOrder{}), "failed"},
-		"broken pipe": {0, brokenPipe{}, nil, "", "print the table: broken pipe"},
+		"two":         {2, new(strings.Builder), table + "\n" + table, ""},
+		"error":       {0, new(strings.Builder), table + "\n" + table, "failed"},
+		"broken pipe": {0, brokenPipe{}, "", "print the table: broken pipe"},
 	} {
-		readings := 0
-		next := func() (*topReading, error) {
-			if readings++; readings > 2 {
-				return nil, tt.next
-			}
-			return topReadingOf(), nil
-		}
-		err := printTop(context.Background(), tt.w, next, topOrder{}, time.Millisecond, tt.count)
+		err := printTop(context.Background(), tt.w, &topSource{readings: 2, err: failed}, top.Order{}, time.Millisecond, tt.count)
 		if fmt.Sprint(err) != tt.err && (err != nil || tt.err != "") {
 			t.Errorf("%s: %v, want %q", name, err, tt.err)
 		}
@@ -135,19 +100,22 @@ func TestPrintTop(t *testing.T) {
 	}
 	done, cancel := context.WithCancel(context.Background())
 	cancel()
-	if err := printTop(done, io.Discard, nil, topOrder{}, time.Hour, 0); err != nil {
+	if err := printTop(done, io.Discard, new(topSource), top.Order{}, time.Hour, 0); err != nil {
 		t.Errorf("told to end: %v", err)
 	}
 }
 
 func TestTopRefuses(t *testing.T) {
 	for args, want := range map[string]result{
-		"top -d 0":        {"", "Error: --delay 0: an interval is at least 0.1 seconds, and at most 1000000\n", 22},
-		"top -d NaN":      {"", "Error: --delay NaN: an interval is at least 0.1 seconds, and at most 1000000\n", 22},
-		"top -d 1e7":      {"", "Error: --delay 1e+07: an interval is at least 0.1 seconds, and at most 1000000\n", 22},
-		"top -n 0":        {"", "Error: --iterations 0: a number of tables is 1 or more\n", 22},
-		"top --once -n 2": {"", "Error: --once is --iterations 1: give one of the two\n", 22},
-		"top -s naem":     {"", "Error: --sort naem: programs are sorted by cpu, runs, ns, id, type, name; did you mean name?\n", 22},
+		"top -d 0":                    {"", "Error: --delay 0: an interval is at least 0.1 seconds, and at most 1000000\n", 22},
+		"top -d NaN":                  {"", "Error: --delay NaN: an interval is at least 0.1 seconds, and at most 1000000\n", 22},
+		"top -d 1e7":                  {"", "Error: --delay 1e+07: an interval is at least 0.1 seconds, and at most 1000000\n", 22},
+		"top -n 0":                    {"", "Error: --iterations 0: a number of tables is 1 or more\n", 22},
+		"top --once -n 2":             {"", "Error: --once is --iterations 1: give one of the two\n", 22},
+		"top --by proc":               {"", "Error: --by proc: there are prog, process, cgroup\n", 22},
+		"top --by cgroup 7":           {"", "Error: 7 selects BPF programs, which --by cgroup does not show\n", 22},
+		"top --by process -e nothing": {"", "Error: event syntax error: 'nothing'\n                     ^ there is no event nothing\n", 129},
+		"top -s naem":                 {"", "Error: --sort naem: programs are sorted by cpu, runs, ns, id, type, name; did you mean name?\n", 22},
 		"top -n x": {"", "Error: invalid argument \"x\" for \"-n, --iterations\" flag: strconv.ParseInt: parsing \"x\": invalid syntax\n" +
 			"See bperf top --help\n", 129},
 		"top ,": {"", "Error: BPF programs: the list is empty; give IDs, all, or " +
@@ -200,6 +168,48 @@ func TestTop(t *testing.T) {
 		` *\d+\.\d{3} +[1-9][0-9.]* +[1-9][0-9.]* +%d +raw_tracepoint +bperf_test_top\n`, id)
 	if !regexp.MustCompile(`^`+table+`\n`+table+`$`).MatchString(got.stdout) || got.stderr != "" || got.status != 0 {
 		t.Errorf("%+v does not match two of\n%s", got, table)
+	}
+}
+
+// TestTopBy shows this process, and a cgroup.
+func TestTopBy(t *testing.T) {
+	require.Root(t)
+	comm, err := os.ReadFile("/proc/self/comm")
+	if err != nil {
+		t.Fatal(err)
+	}
+	const number = `(\d+\.\d\d?|\d+)[kMG]?`
+	for what, row := range map[string]string{
+		"process": fmt.Sprintf(` *\d+\.\d{3} +%s +%s +%s +%d  %s\n`, number, number, number, os.Getpid(), regexp.QuoteMeta(strings.TrimSpace(string(comm)))),
+		"cgroup":  fmt.Sprintf(` *\d+\.\d{3} +%s +%s +%s +\d+  /\S*\n`, number, number, number),
+	} {
+		t.Run(what, func(t *testing.T) {
+			cmd := bperf("top", "--by", what, "-d", "0.2", "--once", "-s", "page-faults", "-e", "page-faults,context-switches")
+			done := make(chan result)
+			go func() { done <- run(t, cmd) }()
+			var got result
+			for running := true; running; {
+				select {
+				case got = <-done:
+					running = false
+				default:
+					os.Getppid()
+				}
+			}
+			table := `^\S+ \S+, \d\.\d{3} s: \d+ of \d+ ` + regexp.QuoteMeta(map[string]string{"process": "processes", "cgroup": "cgroups"}[what]) +
+				` ran, \S+ switches/s, \S+ % of a CPU\nbperf takes \S+ % of a CPU; its program at each switch \S+ %\n` +
+				` *cpu % +switches/s +page-faults/s +context-switches/s +p?id  name\n`
+			if !regexp.MustCompile(table).MatchString(got.stdout) || got.stderr != "" || got.status != 0 {
+				t.Errorf("%+v does not match\n%s", got, table)
+			}
+			if !regexp.MustCompile(`(?m)^`+row).MatchString(got.stdout) && !strings.Contains(got.stdout, "(processes of other PID namespaces)") {
+				t.Errorf("%s has no line\n%s", got.stdout, row)
+			}
+		})
+	}
+	want := result{status: 22, stderr: "Error: --sort runs: processes are sorted by cpu, switches, pid, name\n"}
+	if got := run(t, bperf("top", "--by", "process", "--once", "-s", "runs")); got != want {
+		t.Errorf("%+v, want %+v", got, want)
 	}
 }
 

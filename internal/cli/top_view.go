@@ -8,7 +8,7 @@ import (
 
 	tea "charm.land/bubbletea/v2"
 
-	"github.com/bperf/bperf/internal/bpfprog"
+	"github.com/bperf/bperf/internal/top"
 )
 
 // Styles of ECMA-48.
@@ -18,14 +18,11 @@ const (
 	plain   = "\x1b[m"
 )
 
-// Lines that are not of programs: what they do together, costs, state, and titles above; two for keys below.
+// Lines that are no rows: what they do together, costs, state, and titles above; two for keys below.
 const (
 	headLines = 4
 	keyLines  = 2
 )
-
-// topWidths are those of columns, and how wide a terminal is at least that has them: the name is there always.
-var topWidths = []struct{ width, from int }{{7, 0}, {9, 0}, {9, 44}, {7, 56}, {16, 76}, {0, 0}}
 
 // View is for the whole of the terminal.
 func (s topScreen) View() tea.View {
@@ -54,10 +51,10 @@ func (s topScreen) text() string {
 	return strings.Join(lines, "\n")
 }
 
-// rows is how many programs are seen at once.
-func (s topScreen) rows() int { return s.room(headLines) }
+// page is how many rows are seen at once.
+func (s topScreen) page() int { return s.room(headLines) }
 
-// drillRows is how many lines of a program are seen at once.
+// drillRows is how many lines are seen at once of what is looked into.
 func (s topScreen) drillRows() int { return s.room(headLines + 2) }
 
 func (s topScreen) room(head int) int {
@@ -68,8 +65,14 @@ func (s topScreen) room(head int) int {
 }
 
 func (s topScreen) listKeys() string {
-	return "sort: c cpu  r runs  s ns  i id  t type  n name  (again: turn)  / filter\n" +
-		"enter look into  space pause  up down pgup pgdn home end move  q quit"
+	text := "sort:"
+	for _, c := range s.columns {
+		if c.Key != "" {
+			text += " " + c.Key + " " + c.Name + " "
+		}
+	}
+	return text + " (again: turn)\n" +
+		"/ filter  enter look into  space pause  up down pgup pgdn home end move  q quit"
 }
 
 // headText are the lines above the titles.
@@ -77,7 +80,7 @@ func (s topScreen) headText() []string {
 	if s.shown == nil {
 		return []string{cut("bperf top: counting the first interval …", s.width), "", ""}
 	}
-	return []string{cut(s.shown.total(), s.width), cut(s.shown.costs(), s.width), cut(s.state(), s.width)}
+	return []string{cut(printable(s.shown.Total), s.width), cut(printable(s.shown.Cost), s.width), cut(s.state(), s.width)}
 }
 
 // state says how long, and what is done with it.
@@ -97,14 +100,14 @@ func (s topScreen) state() string {
 
 func (s topScreen) listLines() []string {
 	lines := append(s.headText(), s.style(bold, s.titles()))
-	programs := s.programs()
-	if s.shown != nil && len(s.shown.Programs) > 0 && len(programs) == 0 {
+	all := s.rows()
+	if s.shown != nil && len(s.shown.Rows) > 0 && len(all) == 0 {
 		return append(lines, cut("No name has that in it.", s.width))
 	}
-	row, rows := s.row(programs), s.rows()
-	first := row / rows * rows
-	for i, p := range programs[first:min(first+rows, len(programs))] {
-		line := s.line(&p)
+	row, page := s.row(all), s.page()
+	first := row / page * page
+	for i, r := range all[first:min(first+page, len(all))] {
+		line := s.line(r)
 		if first+i == row {
 			line = s.style(reverse, line)
 		}
@@ -113,14 +116,14 @@ func (s topScreen) listLines() []string {
 	return lines
 }
 
-// drillLines are the numbers of a program, and the part of what it is that is scrolled to.
+// drillLines are the numbers of what is looked into, and the part of what it is that is scrolled to.
 func (s topScreen) drillLines() []string {
 	lines := append(s.headText(), s.style(bold, s.titles()))
-	found := "it is not loaded any more"
+	found := "it did nothing, or is not there any more"
 	if s.shown != nil {
-		for _, p := range s.shown.Programs {
-			if p.ID == s.drill.id {
-				found = s.line(&p)
+		for _, r := range s.shown.Rows {
+			if r.ID == s.drill.id {
+				found = s.line(r)
 			}
 		}
 	}
@@ -138,34 +141,37 @@ func (s topScreen) drillLines() []string {
 
 // titles has an arrow at the column that is sorted by: down where what is more, or first in the alphabet, is above.
 func (s topScreen) titles() string {
-	return s.columns(func(i int) string {
+	return s.join(func(i int) string {
 		switch {
-		case i != s.order.column:
-			return topColumns[i].title
-		case s.order.turned:
-			return "↑" + topColumns[i].title
+		case i != s.order.Column:
+			return s.columns[i].Title
+		case s.order.Turned:
+			return "↑" + s.columns[i].Title
 		}
-		return "↓" + topColumns[i].title
+		return "↓" + s.columns[i].Title
 	})
 }
 
-func (s topScreen) line(p *bpfprog.Observed) string {
-	return s.columns(func(i int) string { return topColumns[i].text(p, s.shown.Window) })
+func (s topScreen) line(r top.Row) string {
+	return s.join(func(i int) string { return printable(r.Cells[i].Text) })
 }
 
-// columns joins the columns that there is room for.
-func (s topScreen) columns(text func(i int) string) string {
+// join joins the columns that there is room for.
+func (s topScreen) join(text func(i int) string) string {
 	var fields []string
-	for i, c := range topColumns {
-		if s.width < topWidths[i].from {
+	for i, c := range s.columns {
+		if s.width < c.From {
 			continue
 		}
-		width, field := topWidths[i].width, text(i)
+		field := text(i)
+		if c.Width > 0 && utf8.RuneCountInString(field) > c.Width {
+			field = cut(field, c.Width)
+		}
 		switch {
-		case c.align == 'r':
-			field = fmt.Sprintf("%*s", width, field)
-		case width > 0:
-			field = fmt.Sprintf("%-*s", width, cut(field, width))
+		case alignmentOf(c) == 'r':
+			field = fmt.Sprintf("%*s", c.Width, field)
+		case c.Width > 0:
+			field = fmt.Sprintf("%-*s", c.Width, field)
 		}
 		fields = append(fields, field)
 	}

@@ -1,0 +1,105 @@
+package top
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+
+	"github.com/bperf/bperf/internal/bpfprog"
+	"github.com/bperf/bperf/internal/count/process"
+)
+
+// ExamineProcess tells what a process is (https://docs.kernel.org/filesystems/proc.html).
+func ExamineProcess(id uint64) (string, error) {
+	if id == process.Elsewhere {
+		return "These processes are in PID namespaces that this one does not see.\n", nil
+	}
+	return examineProcess("/proc", int(id))
+}
+
+func examineProcess(proc string, pid int) (string, error) {
+	dir := filepath.Join(proc, strconv.Itoa(pid))
+	status, err := os.ReadFile(dir + "/status")
+	if errors.Is(err, fs.ErrNotExist) {
+		return "", fmt.Errorf("process %d has ended", pid)
+	}
+	if err != nil {
+		return "", err
+	}
+	var b strings.Builder
+	line := func(title, value string) {
+		if value != "" {
+			fmt.Fprintf(&b, "%-12s %s\n", title, printable(value))
+		}
+	}
+	command, _ := os.ReadFile(dir + "/cmdline") // empty for threads of the kernel, and when it ends
+	line("command", string(bytes.TrimSpace(bytes.ReplaceAll(command, []byte{0}, []byte{' '}))))
+	executable, _ := os.Readlink(dir + "/exe") // which may be hidden
+	line("executable", executable)
+	for _, key := range []string{"State", "PPid", "Uid", "Threads", "VmRSS", "Cpus_allowed_list", "voluntary_ctxt_switches",
+		"nonvoluntary_ctxt_switches"} {
+		line(key, field(string(status), key))
+	}
+	groups, _ := os.ReadFile(dir + "/cgroup")
+	for group := range strings.Lines(string(groups)) {
+		line("cgroup", strings.TrimSpace(group))
+	}
+	programs, _ := bpfprog.Held(proc, pid) // its files may be hidden
+	for _, id := range programs {
+		line("holds", fmt.Sprint("BPF program ", id))
+	}
+	return b.String(), nil
+}
+
+// field finds a line of key:\tvalue.
+func field(status, key string) string {
+	for line := range strings.Lines(status) {
+		if value, ok := strings.CutPrefix(line, key+":"); ok {
+			return strings.Join(strings.Fields(value), " ")
+		}
+	}
+	return ""
+}
+
+// ExamineCgroup tells what processes are in a cgroup of v2 itself.
+func ExamineCgroup(id uint64) (string, error) {
+	name, dir, ok := bpfprog.CgroupName(id)
+	if !ok {
+		return "", fmt.Errorf("cgroup %d was removed", id)
+	}
+	return examineCgroup("/proc", name, dir)
+}
+
+func examineCgroup(proc, name, dir string) (string, error) {
+	list, err := os.ReadFile(dir + "/cgroup.procs")
+	if err != nil {
+		return "", fmt.Errorf("read the processes of cgroup %s: %w", name, err)
+	}
+	var b strings.Builder
+	fmt.Fprintf(&b, "cgroup %s\n", printable(name))
+	pids := strings.Fields(string(list))
+	fmt.Fprintf(&b, "%d processes\n", len(pids))
+	for _, pid := range pids {
+		comm, err := os.ReadFile(filepath.Join(proc, pid, "comm"))
+		if err != nil { // it has ended
+			continue
+		}
+		fmt.Fprintf(&b, "%7s  %s\n", pid, printable(strings.TrimSuffix(string(comm), "\n")))
+	}
+	return b.String(), nil
+}
+
+// printable keeps what others named from moving the cursor of a terminal.
+func printable(s string) string {
+	return strings.Map(func(r rune) rune {
+		if r < ' ' || r >= 0x7f && r < 0xa0 {
+			return '?'
+		}
+		return r
+	}, s)
+}
