@@ -25,7 +25,7 @@
         f.rect.setAttribute("x", 100 * x + "%");
         f.rect.setAttribute("width", 100 * w + "%");
         f.text.setAttribute("x", 100 * x + "%");
-        var letters = Math.floor(w * width / 7), name = Array.from(f.name);
+        var letters = Math.floor((w * width - 6) / 7.3), name = Array.from(f.name);
         f.text.textContent = name.length <= letters ? f.name : letters < 3 ? "" : name.slice(0, letters - 2).join("") + "..";
       });
     }

@@ -23,7 +23,8 @@ var flameStyle string
 const (
 	flameWidth  = 1200 // of the drawing where nothing else says how wide it is, in pixels
 	flameHeight = 17   // of a frame
-	letterWidth = 7
+	letterWidth = 7.3  // of the font, at its size
+	textMargin  = 3
 	// Frames that are narrower than this share of the graph are left out: a third of a pixel.
 	flameSmallest = 1.0 / (3 * flameWidth)
 )
@@ -124,7 +125,7 @@ func (d *drawing) legend(x, y int) {
 	for _, c := range flameClasses {
 		fmt.Fprintf(d.w, `<g class="%s"><rect x="%d" y="%d" width="14" height="12"/><text x="%d" y="%d">%s</text></g>`+"\n",
 			c.class, x, y-11, x+18, y, escape(c.title))
-		x += 18 + letterWidth*(len(c.title)+2)
+		x += 18 + int(letterWidth*float64(len(c.title)+2))
 	}
 	d.w.WriteString("</g>\n")
 }
@@ -152,8 +153,8 @@ func (d *drawing) frame(f *flame, x uint64, depth int) {
 	}
 	fmt.Fprintf(d.w, `<rect x="%.4f%%" y="%d" width="%.4f%%" height="%d" class="c%d"%s/>`,
 		100*left, depth*flameHeight, 100*width, flameHeight-1, shade(f.name), style)
-	fmt.Fprintf(d.w, `<text x="%.4f%%" dx="3" y="%d" data-n="%s">%s</text></g>`+"\n",
-		100*left, depth*flameHeight+12, escape(f.name), escape(shorten(f.name, int(width*flameWidth/letterWidth))))
+	fmt.Fprintf(d.w, `<text x="%.4f%%" dx="%d" y="%d" data-n="%s">%s</text></g>`+"\n",
+		100*left, textMargin, depth*flameHeight+12, escape(f.name), escape(shorten(f.name, int((width*flameWidth-2*textMargin)/letterWidth))))
 }
 
 // describe is what is shown of a frame under the pointer.
