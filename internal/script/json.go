@@ -1,0 +1,217 @@
+package script
+
+import (
+	"encoding/hex"
+	"encoding/json"
+	"strconv"
+
+	"github.com/bperf/bperf/internal/perfdata"
+	"github.com/bperf/bperf/internal/replay"
+	"github.com/bperf/bperf/internal/symbol"
+)
+
+// sampleJSON is what is printed of a sample as JSON: all that the recording has of it.
+type sampleJSON struct {
+	Comm      string            `json:"comm"`
+	PID       *int32            `json:"pid,omitempty"`
+	TID       *int32            `json:"tid,omitempty"`
+	CPU       *uint32           `json:"cpu,omitempty"`
+	Time      *uint64           `json:"time_ns,omitempty"`
+	Event     string            `json:"event"`
+	Period    uint64            `json:"period"`
+	Mode      string            `json:"mode"`
+	IP        *frameJSON        `json:"ip,omitempty"`
+	Callchain []frameJSON       `json:"callchain,omitempty"`
+	Addr      *frameJSON        `json:"addr,omitempty"`
+	Trace     string            `json:"trace,omitempty"`
+	Fields    map[string]string `json:"fields,omitempty"`
+	Raw       string            `json:"raw,omitempty"`
+	Branches  []branchJSON      `json:"branches,omitempty"`
+	UserRegs  map[string]string `json:"user_registers,omitempty"`
+	IntrRegs  map[string]string `json:"interrupt_registers,omitempty"`
+	Cgroup    string            `json:"cgroup,omitempty"`
+	Weight    uint64            `json:"weight,omitempty"`
+	DataSrc   string            `json:"data_src,omitempty"`
+	PhysAddr  string            `json:"phys_addr,omitempty"`
+	DataPage  uint64            `json:"data_page_size,omitempty"`
+	CodePage  uint64            `json:"code_page_size,omitempty"`
+	Readings  []readingJSON     `json:"readings,omitempty"`
+}
+
+// frameJSON is an address with what is there.
+type frameJSON struct {
+	Address string        `json:"address"`
+	Symbol  string        `json:"symbol,omitempty"`
+	Offset  *uint64       `json:"offset,omitempty"`
+	DSO     string        `json:"dso,omitempty"`
+	BuildID string        `json:"build_id,omitempty"`
+	Program uint32        `json:"bpf_program,omitempty"`
+	Kind    string        `json:"kind"`
+	File    string        `json:"file,omitempty"`
+	Line    int           `json:"line,omitempty"`
+	Inlined []inlinedJSON `json:"inlined,omitempty"`
+}
+
+type inlinedJSON struct {
+	Function string `json:"function"`
+	File     string `json:"file,omitempty"`
+	Line     int    `json:"line,omitempty"`
+}
+
+type branchJSON struct {
+	From         frameJSON `json:"from"`
+	To           frameJSON `json:"to"`
+	Mispredicted bool      `json:"mispredicted,omitempty"`
+	Predicted    bool      `json:"predicted,omitempty"`
+	InTX         bool      `json:"in_tx,omitempty"`
+	Abort        bool      `json:"abort,omitempty"`
+	Cycles       uint16    `json:"cycles,omitempty"`
+	Type         string    `json:"type,omitempty"`
+}
+
+type readingJSON struct {
+	ID    uint64 `json:"id,omitempty"`
+	Value uint64 `json:"value"`
+}
+
+// newJSON prints an object a line for each sample. All other records have no part in it.
+func (p *Printer) newJSON(r *replay.Resolver) replay.Handler {
+	t := &text{Printer: p, Resolver: r}
+	return func(items []replay.Item, out []byte) []byte {
+		for i := range items {
+			if items[i].Sample != nil && t.wanted(&items[i]) {
+				out = t.object(&items[i], out)
+			}
+		}
+		return out
+	}
+}
+
+var modes = map[perfdata.Misc]string{perfdata.MiscKernel: "kernel", perfdata.MiscUser: "user", perfdata.MiscHypervisor: "hypervisor",
+	perfdata.MiscGuestKernel: "guest kernel", perfdata.MiscGuestUser: "guest user", perfdata.MiscUnknown: "unknown"}
+
+func (t *text) object(item *replay.Item, out []byte) []byte {
+	s := item.Sample
+	o := sampleJSON{Comm: item.Thread.Comm, Period: replay.Period(item), Mode: modes[item.Misc.CPUMode()], Cgroup: item.Cgroup,
+		DataPage: s.DataPageSize, CodePage: s.CodePageSize, UserRegs: t.registerMap(&s.UserRegs), IntrRegs: t.registerMap(&s.IntrRegs)}
+	if item.Event != nil {
+		o.Event = item.Event.Name
+	}
+	if s.Fields.Has(perfdata.SampleTID) {
+		o.PID, o.TID = &s.PID, &s.TID
+	}
+	if s.Fields.Has(perfdata.SampleCPU) {
+		o.CPU = &s.CPU
+	}
+	if s.Fields.Has(perfdata.SampleTime) {
+		o.Time = &s.Time
+	}
+	if s.Fields.Has(perfdata.SampleIP) {
+		f := newFrameJSON(s.IP, t.IP(item))
+		o.IP = &f
+	}
+	if chain, ok := t.Callchain(item); ok && !t.o.NoChains {
+		for _, f := range chain {
+			o.Callchain = append(o.Callchain, newFrameJSON(f.IP, f.Location))
+		}
+	}
+	if s.Fields.Has(perfdata.SampleAddr) {
+		f := frameJSON{Address: address(s.Addr), Kind: "data"}
+		if addressesMemory(item.Event) {
+			f = newFrameJSON(s.Addr, t.Data(item))
+		}
+		o.Addr = &f
+	}
+	t.rawJSON(item, &o)
+	for i := range s.Branches {
+		o.Branches = append(o.Branches, t.branchJSON(item, &s.Branches[i]))
+	}
+	if s.Fields.Has(perfdata.SampleDataSource) {
+		o.DataSrc = string(appendDataSource(nil, s.DataSource))
+	}
+	if s.Fields.Has(perfdata.SamplePhysAddr) {
+		o.PhysAddr = address(s.PhysAddr)
+	}
+	o.Weight = uint64(s.Weight)
+	if s.Fields.Has(perfdata.SampleWeightStruct) {
+		o.Weight = uint64(s.Weight.Var1())
+	}
+	for _, r := range s.Read.Values {
+		o.Readings = append(o.Readings, readingJSON{r.ID, r.Value})
+	}
+	line, err := json.Marshal(&o)
+	if err != nil {
+		panic(err) // it has nothing that JSON has not
+	}
+	return append(append(out, line...), '\n')
+}
+
+func address(v uint64) string { return "0x" + strconv.FormatUint(v, 16) }
+
+func newFrameJSON(ip uint64, l *replay.Location) frameJSON {
+	f := frameJSON{Address: address(ip), Kind: l.Kind.String(), File: l.File, Line: l.Line}
+	if l.DSO != nil {
+		f.DSO, f.BuildID, f.Program = l.DSO.Name, l.DSO.HexBuildID(), l.DSO.Program
+	}
+	if l.Symbol != nil {
+		offset := l.Offset()
+		f.Symbol, f.Offset = l.Symbol.Name, &offset
+	}
+	f.Inlined = inlined(l.Inlined)
+	return f
+}
+
+func inlined(frames []symbol.Frame) []inlinedJSON {
+	var all []inlinedJSON
+	for _, f := range frames {
+		all = append(all, inlinedJSON{f.Function, f.File, f.Line})
+	}
+	return all
+}
+
+func (t *text) rawJSON(item *replay.Item, o *sampleJSON) {
+	s := item.Sample
+	if !s.Fields.Has(perfdata.SampleRaw) {
+		return
+	}
+	o.Raw = hex.EncodeToString(s.Raw)
+	if kindOf(item.Event) != Tracepoint {
+		return
+	}
+	f := t.traces.Format(item.Event.Attr.Config)
+	if f == nil {
+		return
+	}
+	o.Trace = string(f.AppendText(nil, s.Raw, t.resolve))
+	o.Fields = map[string]string{}
+	for i := range f.Fields {
+		if b, ok := f.Bytes(s.Raw, &f.Fields[i]); ok {
+			o.Fields[f.Fields[i].Name] = string(f.AppendValue(nil, &f.Fields[i], b))
+		}
+	}
+}
+
+func (t *text) branchJSON(item *replay.Item, b *perfdata.Branch) branchJSON {
+	end := func(addr uint64) frameJSON {
+		mode := perfdata.MiscUser
+		if addr>>63 != 0 {
+			mode = perfdata.MiscKernel
+		}
+		return newFrameJSON(addr, t.Resolve(item, mode, addr))
+	}
+	return branchJSON{From: end(b.From), To: end(b.To), Mispredicted: b.Flags.Mispredicted(), Predicted: b.Flags.Predicted(), InTX: b.Flags.InTX(),
+		Abort: b.Flags.Abort(), Cycles: b.Flags.Cycles(), Type: branchTypes[b.Flags.Type()]}
+}
+
+func (t *text) registerMap(r *perfdata.Registers) map[string]string {
+	if len(r.Values) == 0 {
+		return nil
+	}
+	all := map[string]string{}
+	for number := range 64 {
+		if v, ok := r.Get(number); ok {
+			all[registerName(t.arch, number)] = address(v)
+		}
+	}
+	return all
+}

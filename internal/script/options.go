@@ -1,0 +1,18 @@
+package script
+
+// Options say what is printed, and how.
+type Options struct {
+	Fields   *Selection
+	JSON     bool
+	NoChains bool     // only the instruction pointer
+	Nanos    bool     // nine digits of a second, not six
+	Relative bool     // times since the first sample
+	Delta    bool     // times since the sample before
+	Symbols  []string // only samples in one of these
+	Records  Records
+}
+
+// Records says which records other than samples are printed.
+type Records struct {
+	Mmap, Task, BPF, Switch, Namespace, Cgroup, Lost, Round, TextPoke bool
+}

@@ -1,0 +1,72 @@
+package script
+
+import (
+	"fmt"
+	"io"
+
+	"github.com/bperf/bperf/internal/perfdata"
+	"github.com/bperf/bperf/internal/replay"
+	"github.com/bperf/bperf/internal/tracedata"
+)
+
+// Print prints a recording of which no record was read. The statistics are there after an error, too.
+func Print(w io.Writer, reader *perfdata.Reader, o Options, ro replay.Options) (replay.Stats, error) {
+	ro.Others = o.Records != Records{}
+	ro.Lines = o.Fields.Lines()
+	r, err := replay.New(reader, ro)
+	if err != nil {
+		return replay.Stats{}, err
+	}
+	p := &Printer{replay: r, reader: reader, o: o, arch: reader.Features().Text(perfdata.FeatureArch), resolve: r.KernelFunction}
+	if err := p.fit(); err != nil {
+		return replay.Stats{}, err
+	}
+	handler := p.newText
+	if o.JSON {
+		handler = p.newJSON
+	}
+	err = r.Run(handler, w)
+	return r.Stats(), err
+}
+
+// fit finds out what the events of the recording have.
+func (p *Printer) fit() error {
+	events := p.reader.Events()
+	if value, there := p.reader.Features().Raw(perfdata.FeatureTracingData); there {
+		var err error
+		if p.traces, err = tracedata.Parse(value); err != nil {
+			return err
+		}
+	}
+	s := p.o.Fields
+	for _, e := range events {
+		p.width = max(p.width, len(e.Name))
+		if e.Attr.SampleType.Has(perfdata.SampleCallchain) && !p.o.NoChains {
+			p.chains = true
+			if kindOf(e) == Tracepoint {
+				s.WithChains()
+			}
+		}
+	}
+	for _, e := range events {
+		if err := s.Fit(e); err != nil {
+			return err
+		}
+	}
+	if kinds := s.fields; anyHas(kinds[:], TimeOfDay) {
+		if _, there := p.reader.Features().Raw(perfdata.FeatureClockData); !there {
+			return fmt.Errorf("fields: tod: the recording does not tell the time of day; record it with -k CLOCK")
+		}
+	}
+	p.fields = s.fields
+	return nil
+}
+
+func anyHas(fields []Field, f Field) bool {
+	for _, has := range fields {
+		if has&f != 0 {
+			return true
+		}
+	}
+	return false
+}

@@ -1,0 +1,333 @@
+package script
+
+import (
+	"slices"
+	"strconv"
+
+	"github.com/bperf/bperf/internal/perfdata"
+	"github.com/bperf/bperf/internal/replay"
+	"github.com/bperf/bperf/internal/tracedata"
+)
+
+// Printer prints a recording.
+type Printer struct {
+	replay  *replay.Replay
+	reader  *perfdata.Reader
+	o       Options
+	fields  [kinds]Field
+	width   int // of the names of events
+	chains  bool
+	traces  *tracedata.Data
+	arch    string
+	resolve tracedata.Resolve
+}
+
+// text prints records for one goroutine.
+type text struct {
+	*Printer
+	*replay.Resolver
+	lines [kinds]locationTexts // of callchains
+	ends  [kinds]locationTexts // what stands behind an address
+}
+
+// locationTexts are what was printed for locations, by their index.
+type locationTexts [][]byte
+
+func (t *locationTexts) get(index int) []byte {
+	if index < len(*t) {
+		return (*t)[index]
+	}
+	return nil
+}
+
+func (t *locationTexts) set(index int, b []byte) {
+	for len(*t) <= index {
+		*t = append(*t, make([][]byte, max(64, len(*t)))...)
+	}
+	(*t)[index] = slices.Clone(b)
+}
+
+func (p *Printer) newText(r *replay.Resolver) replay.Handler {
+	t := &text{Printer: p, Resolver: r}
+	return func(items []replay.Item, out []byte) []byte {
+		for i := range items {
+			if items[i].Sample == nil {
+				out = t.record(&items[i], out)
+			} else {
+				out = t.sample(&items[i], out)
+			}
+		}
+		return out
+	}
+}
+
+func (t *text) sample(item *replay.Item, out []byte) []byte {
+	kind := kindOf(item.Event)
+	fields := t.fields[kind]
+	if fields == 0 || !t.wanted(item) {
+		return out
+	}
+	s := item.Sample
+	out = t.start(item, fields, &s.SampleID, out)
+	if fields&Period != 0 {
+		out = append(appendPadded(out, replay.Period(item), 10), ' ')
+	}
+	if fields&EventName != 0 {
+		name := "[unknown]"
+		if item.Event != nil {
+			name = item.Event.Name
+		}
+		out = append(appendRight(out, name, t.width), ": "...)
+	}
+	if fields&Flags != 0 {
+		out = append(out, "                     "...) // of hardware traces, which are not decoded
+	}
+	if fields&Trace != 0 && kind == Tracepoint {
+		out = t.trace(item, out)
+	}
+	if fields&Addr != 0 {
+		out = t.address(item, kind, out)
+	}
+	out = t.memory(s, fields, out)
+	if fields&Cgroup != 0 {
+		out = append(out, ' ')
+		if item.Cgroup == "" {
+			out = append(out, "unknown"...)
+		}
+		out = append(out, item.Cgroup...)
+	}
+	if fields&IP != 0 {
+		out = t.code(item, kind, out)
+	}
+	if fields&InterruptRegs != 0 {
+		out = t.registers(&s.IntrRegs, out)
+	}
+	if fields&UserRegs != 0 {
+		out = t.registers(&s.UserRegs, out)
+	}
+	if fields&(Branches|BranchSymbols|BranchOffsets) != 0 {
+		out = t.branches(item, fields, out)
+	}
+	if fields&BPFOutput != 0 && isBPFOutput(item.Event) {
+		out = appendDump(out, s.Raw)
+	}
+	return append(t.sizes(s, fields, out), '\n')
+}
+
+// wanted reports whether a sample is in one of the symbols that were asked for, if any were.
+func (t *text) wanted(item *replay.Item) bool {
+	if len(t.o.Symbols) == 0 {
+		return true
+	}
+	l := t.IP(item)
+	return l.Symbol != nil && slices.Contains(t.o.Symbols, l.Symbol.Name)
+}
+
+// start prints what stands in front of samples and of other records.
+func (t *text) start(item *replay.Item, fields Field, id *perfdata.SampleID, out []byte) []byte {
+	if fields&Comm != 0 {
+		if fields&IP != 0 && t.chains && item.Event != nil && item.Event.Attr.SampleType.Has(perfdata.SampleCallchain) {
+			out = append(out, item.Thread.Comm...)
+		} else {
+			out = appendRight(out, item.Thread.Comm, 16)
+		}
+		out = append(out, ' ')
+	}
+	switch {
+	case fields&PID != 0 && fields&TID != 0:
+		out = append(appendRightInt(out, int64(id.PID), 5), '/')
+		start := len(out)
+		out = appendLeft(strconv.AppendInt(out, int64(id.TID), 10), start, 5)
+		out = append(out, ' ')
+	case fields&PID != 0:
+		out = append(appendRightInt(out, int64(id.PID), 5), ' ')
+	case fields&TID != 0:
+		out = append(appendRightInt(out, int64(id.TID), 5), ' ')
+	}
+	if fields&CPU != 0 {
+		out = append(out, '[')
+		out = appendZeros(out, uint64(id.CPU), 3)
+		out = append(out, "] "...)
+	}
+	if fields&Misc != 0 {
+		out = appendMisc(out, item)
+	}
+	if fields&TimeOfDay != 0 {
+		out = append(t.appendTimeOfDay(out, id.Time), ' ')
+	}
+	if fields&Time != 0 {
+		out = t.time(item, id.Time, out)
+	}
+	return out
+}
+
+func (t *text) time(item *replay.Item, time uint64, out []byte) []byte {
+	switch {
+	case t.o.Relative:
+		time -= min(time, t.replay.First())
+	case t.o.Delta && item.Previous == 0:
+		time = 0
+	case t.o.Delta:
+		time -= item.Previous
+	}
+	if t.o.Nanos {
+		out = appendPadded(out, time/1e9, 5)
+		out = append(out, '.')
+		return append(appendZeros(out, time%1e9, 9), ": "...)
+	}
+	start := len(out)
+	out = strconv.AppendUint(out, time/1e9, 10)
+	out = append(out, '.')
+	out = appendZeros(out, time%1e9/1000, 6)
+	return append(shiftRight(out, start, 12), ": "...)
+}
+
+func appendMisc(out []byte, item *replay.Item) []byte {
+	start := len(out)
+	for _, mode := range []struct {
+		bits perfdata.Misc
+		name byte
+	}{{perfdata.MiscKernel, 'K'}, {perfdata.MiscUser, 'U'}, {perfdata.MiscHypervisor, 'H'}, {perfdata.MiscGuestKernel, 'G'},
+		{perfdata.MiscGuestUser, 'g'}} {
+		if item.Misc&mode.bits == mode.bits {
+			out = append(out, mode.name)
+		}
+	}
+	switch item.Value.(type) {
+	case *perfdata.Mmap, *perfdata.Mmap2:
+		out = appendIf(out, item.Misc&perfdata.MiscMmapData != 0, 'M')
+	case *perfdata.Comm:
+		out = appendIf(out, item.Misc&perfdata.MiscCommExec != 0, 'E')
+	case *perfdata.Switch, *perfdata.SwitchCPUWide:
+		out = appendIf(out, item.Misc&perfdata.MiscSwitchOut != 0, 'S')
+		out = appendIf(out, item.Misc&perfdata.MiscSwitchOut != 0 && item.Misc&perfdata.MiscSwitchOutPreempt != 0, 'p')
+	}
+	return appendLeft(out, start, 6)
+}
+
+func appendIf(out []byte, is bool, c byte) []byte {
+	if is {
+		return append(out, c)
+	}
+	return out
+}
+
+// trace prints what a tracepoint recorded.
+func (t *text) trace(item *replay.Item, out []byte) []byte {
+	if f := t.traces.Format(item.Event.Attr.Config); f != nil {
+		return f.AppendText(out, item.Sample.Raw, t.resolve)
+	}
+	return out
+}
+
+// code prints the callchain, or the instruction pointer.
+func (t *text) code(item *replay.Item, kind Kind, out []byte) []byte {
+	if t.chains {
+		if chain, ok := t.Callchain(item); ok {
+			out = append(out, '\n')
+			for i := range chain {
+				out = t.frame(&chain[i], kind, out)
+			}
+			return out
+		}
+	}
+	ip := item.Sample.IP
+	l := t.IP(item)
+	out = appendHex(append(out, ' '), ip, 16)
+	if end := t.ends[kind].get(l.Index); end != nil {
+		return append(out, end...)
+	}
+	start := len(out)
+	out = t.place(l, t.fields[kind], out)
+	out = t.sourceLine(l, t.fields[kind], out)
+	t.ends[kind].set(l.Index, out[start:])
+	return out
+}
+
+// frame prints a line of a callchain, and one for each function that is inlined there.
+func (t *text) frame(f *replay.Frame, kind Kind, out []byte) []byte {
+	if line := t.lines[kind].get(f.Index); line != nil {
+		return append(out, line...)
+	}
+	start := len(out)
+	fields := t.fields[kind]
+	for i := range f.Inlined {
+		in := &f.Inlined[i]
+		out = appendHex(append(out, '\t'), f.Addr, 16)
+		if fields&Symbol != 0 {
+			out = append(append(out, ' '), in.Function...)
+			if fields&SymbolOffset != 0 && f.Symbol != nil {
+				out = strconv.AppendUint(append(out, "+0x"...), f.Offset(), 16)
+			}
+		}
+		if fields&SourceLine != 0 {
+			out = appendSourceLine(out, in.File, in.Line)
+		}
+		out = append(out, " (inlined)\n"...)
+	}
+	out = appendHex(append(out, '\t'), f.Addr, 16)
+	out = t.place(f.Location, fields, out)
+	out = append(t.sourceLine(f.Location, fields, out), '\n')
+	t.lines[kind].set(f.Index, out[start:])
+	return out
+}
+
+// place prints symbol and DSO behind an address.
+func (t *text) place(l *replay.Location, fields Field, out []byte) []byte {
+	if fields&Symbol != 0 {
+		out = appendSymbol(append(out, ' '), l, fields&SymbolOffset != 0)
+	}
+	if fields&DSO != 0 {
+		out = append(out, " ("...)
+		out = append(appendDSO(out, l, fields), ')')
+	}
+	return out
+}
+
+func appendSymbol(out []byte, l *replay.Location, offset bool) []byte {
+	if l.Symbol == nil {
+		return append(out, "[unknown]"...)
+	}
+	out = append(out, l.Symbol.Name...)
+	if offset {
+		out = strconv.AppendUint(append(out, "+0x"...), l.Offset(), 16)
+	}
+	return out
+}
+
+func appendDSO(out []byte, l *replay.Location, fields Field) []byte {
+	if l.DSO == nil {
+		return append(out, "[unknown]"...)
+	}
+	out = append(out, l.DSO.Name...)
+	if fields&DSOOffset != 0 {
+		out = strconv.AppendUint(append(out, "+0x"...), l.Addr, 16)
+	}
+	return out
+}
+
+func (t *text) sourceLine(l *replay.Location, fields Field, out []byte) []byte {
+	if fields&SourceLine == 0 || l.DSO == nil {
+		return out
+	}
+	if l.File == "" {
+		out = append(out, "\n  "...)
+		out = append(out, l.DSO.Short...)
+		return strconv.AppendUint(append(out, "[ "...), l.Addr, 16)
+	}
+	return appendSourceLine(out, l.File, l.Line)
+}
+
+func appendSourceLine(out []byte, file string, line int) []byte {
+	out = append(append(out, "\n  "...), file...)
+	return strconv.AppendInt(append(out, ':'), int64(line), 10)
+}
+
+// address prints the data address, with what is there where it is one of the memory of the sampled thread.
+func (t *text) address(item *replay.Item, kind Kind, out []byte) []byte {
+	out = appendHex(out, item.Sample.Addr, 16)
+	if !addressesMemory(item.Event) || t.fields[kind]&(Symbol|DSO) == 0 {
+		return out
+	}
+	return t.place(t.Data(item), t.fields[kind], out)
+}

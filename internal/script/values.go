@@ -1,0 +1,222 @@
+package script
+
+import (
+	"strconv"
+	"time"
+
+	"github.com/bperf/bperf/internal/perfdata"
+	"github.com/bperf/bperf/internal/replay"
+)
+
+// Software events of enum perf_sw_ids.
+const (
+	configPageFaults    = 2
+	configPageFaultsMin = 5
+	configPageFaultsMaj = 6
+	configBPFOutput     = 10
+)
+
+func isBPFOutput(e *perfdata.Event) bool {
+	return e != nil && kindOf(e) == Software && e.Attr.Config == configBPFOutput
+}
+
+// addressesMemory reports whether the address of samples is one of the sampled thread's memory.
+func addressesMemory(e *perfdata.Event) bool {
+	if e == nil || kindOf(e) != Software {
+		return false
+	}
+	return e.Attr.Config == configPageFaults || e.Attr.Config == configPageFaultsMin || e.Attr.Config == configPageFaultsMaj
+}
+
+// memory prints what processors tell of accesses to memory.
+func (t *text) memory(s *perfdata.Sample, fields Field, out []byte) []byte {
+	if fields&DataSource != 0 {
+		out = appendDataSource(out, s.DataSource)
+	}
+	weight := uint64(s.Weight)
+	if s.Fields.Has(perfdata.SampleWeightStruct) {
+		weight = uint64(s.Weight.Var1())
+	}
+	if fields&Weight != 0 {
+		out = appendPadded(out, weight, 16)
+	}
+	if fields&InstructionLatency != 0 {
+		out = appendPadded(out, uint64(s.Weight.Var2()), 16)
+	}
+	if fields&RetireLatency != 0 {
+		out = appendPadded(out, uint64(s.Weight.Var3()), 16)
+	}
+	return out
+}
+
+// sizes prints what stands at the end of a sample.
+func (t *text) sizes(s *perfdata.Sample, fields Field, out []byte) []byte {
+	if fields&PhysAddr != 0 {
+		out = appendHex(out, s.PhysAddr, 16)
+	}
+	if fields&DataPageSize != 0 {
+		out = append(append(out, ' '), pageSize(s.DataPageSize)...)
+	}
+	if fields&CodePageSize != 0 {
+		out = append(append(out, ' '), pageSize(s.CodePageSize)...)
+	}
+	return out
+}
+
+func pageSize(bytes uint64) string {
+	if bytes == 0 {
+		return "N/A"
+	}
+	units := "BKMGTPE"
+	unit := 0
+	for ; bytes >= 1024 && bytes%1024 == 0; unit++ {
+		bytes /= 1024
+	}
+	return strconv.FormatUint(bytes, 10) + units[unit:unit+1]
+}
+
+func (t *text) registers(r *perfdata.Registers, out []byte) []byte {
+	out = strconv.AppendUint(append(out, " ABI:"...), r.ABI, 10)
+	out = append(out, "    "...)
+	for number := range 64 {
+		if v, ok := r.Get(number); ok {
+			out = append(appendRight(out, registerName(t.arch, number), 5), ":0x"...)
+			out = append(strconv.AppendUint(out, v, 16), ' ')
+		}
+	}
+	return out
+}
+
+// The registers of enum perf_event_x86_regs.
+var x86Registers = []string{"AX", "BX", "CX", "DX", "SI", "DI", "BP", "SP", "IP", "FLAGS", "CS", "SS", "DS", "ES", "FS", "GS",
+	"R8", "R9", "R10", "R11", "R12", "R13", "R14", "R15"}
+
+// The registers of enum perf_event_arm_regs from the 30th on.
+var armRegisters = map[int]string{29: "x29", 30: "lr", 31: "sp", 32: "pc", 46: "vg"}
+
+func registerName(arch string, number int) string {
+	switch {
+	case arch == "aarch64" && number < 29:
+		return "x" + strconv.Itoa(number)
+	case arch == "aarch64" && armRegisters[number] != "":
+		return armRegisters[number]
+	case arch != "aarch64" && number < len(x86Registers):
+		return x86Registers[number]
+	case arch != "aarch64" && number >= 32:
+		return "XMM" + strconv.Itoa((number-32)/2)
+	}
+	return "r" + strconv.Itoa(number)
+}
+
+// branches prints the branches before a sample, the latest first.
+func (t *text) branches(item *replay.Item, fields Field, out []byte) []byte {
+	for i := range item.Sample.Branches {
+		b := &item.Sample.Branches[i]
+		out = append(out, ' ')
+		out = t.branchEnd(item, b.From, fields, out)
+		out = append(out, '/')
+		out = t.branchEnd(item, b.To, fields, out)
+		out = appendBranchFlags(out, b.Flags)
+	}
+	return out
+}
+
+func (t *text) branchEnd(item *replay.Item, addr uint64, fields Field, out []byte) []byte {
+	mode := perfdata.MiscUser
+	if addr>>63 != 0 {
+		mode = perfdata.MiscKernel
+	}
+	if fields&Branches != 0 {
+		out = strconv.AppendUint(append(out, "0x"...), addr, 16)
+		if fields&DSO != 0 {
+			out = append(appendDSO(append(out, '('), t.Resolve(item, mode, addr), 0), ')')
+		}
+		return out
+	}
+	l := t.Resolve(item, mode, addr)
+	if fields&BranchSymbols != 0 {
+		out = appendSymbol(out, l, true)
+	} else if l.DSO != nil {
+		out = strconv.AppendUint(append(out, "0x"...), l.Addr, 16)
+	} else {
+		out = strconv.AppendUint(append(out, "0x"...), addr, 16)
+	}
+	if fields&DSO != 0 {
+		out = append(appendDSO(append(out, '('), l, 0), ')')
+	}
+	return out
+}
+
+// branchTypes are PERF_BR_….
+var branchTypes = []string{"", "COND", "UNCOND", "IND", "CALL", "IND_CALL", "RET", "SYSCALL", "SYSRET", "COND_CALL", "COND_RET", "ERET", "IRQ",
+	"SERROR", "NO_TX", ""}
+
+// branchSpecs are PERF_BR_SPEC_….
+var branchSpecs = []string{"-", "SPEC_WRONG_PATH", "NON_SPEC_CORRECT_PATH", "SPEC_CORRECT_PATH"}
+
+func appendBranchFlags(out []byte, f perfdata.BranchFlags) []byte {
+	mark := func(is bool, c byte) byte {
+		if is {
+			return c
+		}
+		return '-'
+	}
+	prediction := mark(f.Predicted(), 'P')
+	if f.Mispredicted() {
+		prediction = 'M'
+	}
+	out = append(out, '/', prediction, '/', mark(f.InTX(), 'X'), '/', mark(f.Abort(), 'A'), '/')
+	out = append(strconv.AppendUint(out, uint64(f.Cycles()), 10), '/')
+	out = append(append(out, branchTypes[f.Type()]...), '/')
+	return append(append(out, branchSpecs[f.Spec()]...), ' ')
+}
+
+// appendDump prints bytes as perf prints the output of BPF programs: 16 a line, and what of them are letters.
+func appendDump(out, raw []byte) []byte {
+	for at := 0; at < len(raw); at += 16 {
+		line := raw[at:min(at+16, len(raw))]
+		if at == 0 {
+			out = append(out, "\n      BPF output:"...)
+		} else {
+			out = append(out, "                 "...)
+		}
+		out = append(out, ' ')
+		start := len(out)
+		out = appendHex(out, uint64(at), 4)
+		for i := start; i < len(out) && out[i] == ' '; i++ {
+			out[i] = '0'
+		}
+		out = append(out, ':')
+		for i := range 16 {
+			if i < len(line) {
+				out = append(out, ' ', hexDigits[line[i]>>4], hexDigits[line[i]&15])
+			} else {
+				out = append(out, "   "...)
+			}
+		}
+		out = append(out, "  "...)
+		for i := range 16 {
+			switch {
+			case i >= len(line):
+				out = append(out, ' ')
+			case line[i] >= ' ' && line[i] <= '~':
+				out = append(out, line[i])
+			default:
+				out = append(out, '.')
+			}
+		}
+		out = append(out, '\n')
+	}
+	return out
+}
+
+func (t *text) appendTimeOfDay(out []byte, ns uint64) []byte {
+	value, _ := t.reader.Features().Get(perfdata.FeatureClockData)
+	clock, _ := value.(perfdata.ClockData)
+	at := time.Unix(0, int64(clock.WallClock+ns-clock.Clock))
+	layout := "2006-01-02 15:04:05.000000"
+	if t.o.Nanos {
+		layout = "2006-01-02 15:04:05.000000000"
+	}
+	return at.AppendFormat(out, layout)
+}

@@ -1,0 +1,77 @@
+package tracedata
+
+import "strconv"
+
+// Resolve finds the function of the kernel at an address.
+type Resolve func(addr uint64) (name string, offset uint64, ok bool)
+
+// AppendText appends what a tracepoint recorded as its print format says. Where the format cannot be used, which PrintErr tells, it
+// appends name=value for each field, behind a mark as in perf. resolve may be nil.
+func (f *Format) AppendText(out, raw []byte, resolve Resolve) []byte {
+	if f.PrintErr != nil {
+		return f.AppendFields(append(out, "[FAILED TO PARSE]"...), raw)
+	}
+	r := &record{f, raw, resolve}
+	for i := range f.pieces {
+		out = f.pieces[i].append(r, out)
+	}
+	return out
+}
+
+// AppendFields appends " name=value" for each field that the tracepoint has of its own.
+func (f *Format) AppendFields(out, raw []byte) []byte {
+	for i := range f.Fields {
+		field := &f.Fields[i]
+		out = append(out, ' ')
+		out = append(out, field.Name...)
+		out = append(out, '=')
+		b, ok := f.Bytes(raw, field)
+		if !ok {
+			out = append(out, "(missing)"...)
+			continue
+		}
+		out = f.AppendValue(out, field, b)
+	}
+	return out
+}
+
+// AppendValue appends the value of a field, which Bytes returned.
+func (f *Format) AppendValue(out []byte, field *Field, b []byte) []byte {
+	if field.Array || field.Dynamic {
+		if text := untilNUL(b); field.isString() && isPrintable(text) {
+			return append(out, text...)
+		}
+		out = append(out, "ARRAY["...)
+		for i, c := range b {
+			if i > 0 {
+				out = append(out, ", "...)
+			}
+			out = append(out, hexDigits[c>>4], hexDigits[c&15])
+		}
+		return append(out, ']')
+	}
+	v := number(b, f.order, field.Signed)
+	t, _ := namedType(field.Type, f.longSize)
+	isLong := field.Type == "long" || field.Type == "unsigned long"
+	switch {
+	case t.pointer > 0, isLong:
+		return strconv.AppendUint(append(out, "0x"...), v, 16)
+	case field.Signed:
+		start := len(out)
+		out = strconv.AppendInt(out, int64(v), 10)
+		if field.Size == 2 {
+			out = pad(out, start, 2, false)
+		}
+		return out
+	}
+	return strconv.AppendUint(out, v, 10)
+}
+
+func isPrintable(b []byte) bool {
+	for _, c := range b {
+		if (c < ' ' || c > '~') && (c < '\t' || c > '\r') {
+			return false
+		}
+	}
+	return true
+}
