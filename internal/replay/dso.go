@@ -24,10 +24,10 @@ type DSO struct {
 	names    namer
 }
 
-// namer finds out what is at an address of a DSO, as Mapping.Addr makes it. It is used by several goroutines.
+// namer finds out what is at a place in a DSO: symbol, inlined functions and line, as far as they are known and wanted. It is used by several
+// goroutines.
 type namer interface {
-	// symbol returns the symbol that an address is in: false if there is none.
-	symbol(addr uint64) (Symbol, bool)
+	locate(l *Location)
 }
 
 // Symbol is a function or an object in memory. Its addresses are of the DSO, as Mapping.Addr makes them.

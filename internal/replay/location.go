@@ -4,6 +4,7 @@ import (
 	"github.com/bperf/bperf/internal/perfdata"
 	"github.com/bperf/bperf/internal/profile"
 	"github.com/bperf/bperf/internal/symbol"
+	"github.com/bperf/bperf/internal/symbol/unwind"
 )
 
 // Location is a place in code or data. It is the same one for all samples that are there, as far as one resolver has seen them.
@@ -32,9 +33,11 @@ type Frame struct {
 
 // Resolver finds out what is at the addresses of samples, and remembers it. It is for one goroutine.
 type Resolver struct {
-	replay *Replay
-	known  table
-	frames []Frame
+	replay   *Replay
+	known    table
+	frames   []Frame
+	unwinder *unwind.Unwinder // nil until it is needed
+	chain    []uint64
 }
 
 // Resolve returns what is at an address, in the address space that a CPU mode says.
@@ -59,12 +62,14 @@ func (r *Resolver) Resolve(item *Item, mode perfdata.Misc, ip uint64) *Location 
 		if m := maps.Find(ip); m != nil {
 			dso, addr, index = m.DSO, m.Addr(ip), m.DSO.Index
 			kind = dso.Kind
+		} else if d := r.replay.machine.kernelDSO; mode == perfdata.MiscKernel && d != nil && r.replay.isKernel(ip) {
+			dso, index = d, d.Index
 		}
 	}
 	return r.known.get(index, addr, func(l *Location) {
 		l.DSO, l.Addr, l.Kind = dso, addr, kind
-		if dso != nil {
-			r.replay.symbolize(l)
+		if dso != nil && dso.names != nil {
+			dso.names.locate(l)
 		}
 	})
 }
@@ -116,7 +121,7 @@ func (r *Resolver) Callchain(item *Item) ([]Frame, bool) {
 			case perfdata.ContextGuestUser:
 				mode = perfdata.MiscGuestUser
 			default:
-				item.replay.badContexts.Add(1)
+				r.replay.badContexts.Add(1)
 				return r.frames[:0], true
 			}
 			continue
@@ -125,6 +130,9 @@ func (r *Resolver) Callchain(item *Item) ([]Frame, bool) {
 			return r.frames, true
 		}
 		r.frames = append(r.frames, Frame{ip, r.Resolve(item, mode, ip)})
+	}
+	if s.Fields.Has(perfdata.SampleRegsUser|perfdata.SampleStackUser) && len(s.UserStack) > 0 {
+		r.unwind(item)
 	}
 	return r.frames, true
 }

@@ -27,11 +27,16 @@ type machine struct {
 	programs  []perfdata.BPFProgram
 	programAt map[uint64]uint32 // IDs of BPF programs by the address of a function
 
-	kernelRef uint64 // where _text or _stext was; 0 if the recording does not tell
+	kernelDSO     *DSO   // nil if the recording does not tell of one
+	kernelBuildID []byte // nil if it is not known
+	kernelRefName string // a symbol
+	kernelRef     uint64 // where it was; 0 if the recording does not tell
+
+	symbols *symbols
 }
 
-func newMachine() *machine {
-	return &machine{threads: map[int32]*thread{}, kernel: &Maps{}, cgroups: map[uint64]string{}, byKey: map[dsoKey]*DSO{},
+func newMachine(names *symbols) *machine {
+	return &machine{symbols: names, threads: map[int32]*thread{}, kernel: &Maps{}, cgroups: map[uint64]string{}, byKey: map[dsoKey]*DSO{},
 		buildIDs: map[string][]byte{}, programAt: map[uint64]uint32{}}
 }
 
@@ -86,7 +91,7 @@ func (m *machine) apply(r *perfdata.Record) {
 	case *perfdata.Mmap2:
 		m.mmap(v, r.Misc.CPUMode())
 	case *perfdata.Comm:
-		m.rename(v.PID, v.TID, v.Comm, v.Exec)
+		m.rename(v.PID, v.TID, v.Comm)
 	case *perfdata.Fork:
 		m.fork(v.PID, v.TID, v.ParentPID, v.ParentTID, !v.Exec)
 	case *perfdata.KSymbol:
@@ -132,7 +137,7 @@ func (m *machine) kernelMmap(v *perfdata.Mmap2, end uint64) {
 	if !isKernel {
 		d := m.dso(dsoKey{path: v.Filename}, func(d *DSO) {
 			d.Path, d.Name, d.Kind, d.inMemory = v.Filename, moduleName(v.Filename), profile.Kernel, true
-			d.Short, d.BuildID = d.Name, v.BuildID
+			d.Short, d.BuildID, d.names = d.Name, v.BuildID, kernelCode{m.symbols}
 		})
 		m.kernel = m.kernel.insert(&Mapping{Start: v.Start, End: end, DSO: d})
 		return
@@ -143,8 +148,12 @@ func (m *machine) kernelMmap(v *perfdata.Mmap2, end uint64) {
 		if id := m.buildIDs[kernelName]; d.BuildID == nil {
 			d.BuildID = id
 		}
+		d.names = kernelCode{m.symbols}
 	})
-	m.kernelRef = v.Offset
+	m.kernelDSO, m.kernelBuildID = d, d.BuildID
+	if name := strings.TrimPrefix(v.Filename, kernelName); name != v.Filename {
+		m.kernelRefName, m.kernelRef = name, v.Offset
+	}
 	m.kernel = m.kernel.insert(&Mapping{Start: v.Start, End: end, DSO: d})
 }
 
@@ -172,6 +181,9 @@ func (m *machine) userDSO(v *perfdata.Mmap2) *DSO {
 		if d.BuildID == nil {
 			d.BuildID = m.buildIDs[name]
 		}
+		if !anonymous {
+			d.names = &userFile{symbols: m.symbols, dso: d}
+		}
 	})
 }
 
@@ -187,7 +199,7 @@ func (m *machine) ksymbol(v *perfdata.KSymbol) {
 	}
 	d := m.addDSO(func(d *DSO) {
 		d.Path, d.Name, d.Short, d.Kind, d.inMemory = v.Name, v.Name, v.Name, profile.Kernel, true
-		d.names = oneSymbol{Name: v.Name, Linkage: v.Name, Start: v.Addr, End: end}
+		d.names = &oneSymbol{Name: v.Name, Linkage: v.Name, Start: v.Addr, End: end}
 		if v.Type == perfdata.KSymbolBPF {
 			d.Kind, d.Program, d.Tag = profile.BPF, m.programAt[v.Addr], tagOf(v.Name)
 		}
@@ -218,8 +230,10 @@ func tagOf(name string) string {
 // oneSymbol is all that there is in a DSO.
 type oneSymbol Symbol
 
-func (s oneSymbol) symbol(addr uint64) (Symbol, bool) {
-	return Symbol(s), addr >= s.Start && addr < s.End
+func (s *oneSymbol) locate(l *Location) {
+	if l.Addr >= s.Start && l.Addr < s.End {
+		l.Symbol = (*Symbol)(s)
+	}
 }
 
 func (m *machine) dso(key dsoKey, fill func(*DSO)) *DSO {

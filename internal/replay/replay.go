@@ -12,11 +12,11 @@ import (
 // Item is a record with the state of the machine at its time.
 type Item struct {
 	*perfdata.Record
-	Sample *perfdata.Sample // nil for other records
-	Thread Thread           // that the record is of, if it is of one
-	Cgroup string           // of samples with SampleCgroup: its path; empty if it is not known
+	Sample   *perfdata.Sample // nil for other records
+	Thread   Thread           // that the record is of, if it is of one
+	Previous uint64           // of samples: the time of the one before, in ns; 0 for the first
+	Cgroup   string           // of samples with SampleCgroup: its path; empty if it is not known
 
-	replay       *Replay
 	user, kernel *Maps
 }
 
@@ -40,6 +40,7 @@ type Replay struct {
 	machine *machine
 	stats   Stats
 	filter  filter
+	symbols *symbols
 
 	badContexts atomic.Uint64
 }
@@ -49,7 +50,9 @@ func New(reader *perfdata.Reader, o Options) (*Replay, error) {
 	if o.MaxStack == 0 {
 		o.MaxStack = 127
 	}
-	r := &Replay{reader: reader, options: o, machine: newMachine(), filter: newFilter(o.Filter)}
+	r := &Replay{reader: reader, options: o, filter: newFilter(o.Filter)}
+	r.symbols = &symbols{replay: r, problems: map[string]bool{}}
+	r.machine = newMachine(r.symbols)
 	if err := r.machine.setFeatures(reader.Features()); err != nil {
 		return nil, err
 	}
@@ -79,9 +82,6 @@ func (r *Replay) Run(newHandler func(*Resolver) Handler, w io.Writer) error {
 	var items []Item
 	var pieces []piece
 	for batch, err := range r.reader.Batches() {
-		if err != nil {
-			return err
-		}
 		items = items[:0]
 		for i := range batch {
 			items = r.next(&batch[i], items)
@@ -95,6 +95,9 @@ func (r *Replay) Run(newHandler func(*Resolver) Handler, w io.Writer) error {
 			if _, err := w.Write(p.out); err != nil {
 				return err
 			}
+		}
+		if err != nil {
+			return err
 		}
 	}
 	return nil
@@ -139,15 +142,15 @@ func (r *Replay) next(record *perfdata.Record, items []Item) []Item {
 			r.stats.Filtered++
 			return items
 		}
+		item := Item{Record: record, Sample: s, Thread: t.Thread, user: t.process.maps.share(), kernel: m.kernel.share()}
+		if s.Fields.Has(perfdata.SampleCgroup) {
+			item.Cgroup = m.cgroups[s.Cgroup]
+		}
 		if r.stats.Samples == 0 {
 			r.stats.First = s.Time
 		}
 		r.stats.Samples++
-		r.stats.Last = s.Time
-		item := Item{Record: record, Sample: s, Thread: t.Thread, replay: r, user: t.process.maps.share(), kernel: m.kernel.share()}
-		if s.Fields.Has(perfdata.SampleCgroup) {
-			item.Cgroup = m.cgroups[s.Cgroup]
-		}
+		item.Previous, r.stats.Last = r.stats.Last, s.Time
 		return append(items, item)
 	}
 	m.apply(record)
@@ -166,7 +169,7 @@ func (r *Replay) next(record *perfdata.Record, items []Item) []Item {
 	if !r.options.Others {
 		return items
 	}
-	item := Item{Record: record, replay: r, kernel: m.kernel.share()}
+	item := Item{Record: record, kernel: m.kernel.share()}
 	if pid, tid, ok := subject(record.Value); ok {
 		t := m.thread(pid, tid)
 		item.Thread, item.user = t.Thread, t.process.maps.share()
@@ -181,6 +184,9 @@ func sampleThread(s *perfdata.Sample) (pid, tid int32) {
 	}
 	return s.PID, s.TID
 }
+
+// First is the time of the first sample that was handed out, in ns of the recording's clock. Handlers may ask for it.
+func (r *Replay) First() uint64 { return r.stats.First }
 
 // Stats is what was seen up to now; of all of the recording when Run has ended.
 func (r *Replay) Stats() Stats {

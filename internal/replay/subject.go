@@ -19,14 +19,14 @@ func subject(v perfdata.Value) (pid, tid int32, ok bool) {
 	case *perfdata.Namespaces:
 		return v.PID, v.TID, true
 	}
-	if id := trailer(v); id != nil {
+	if id := Trailer(v); id != nil {
 		return id.PID, id.TID, true
 	}
 	return 0, 0, false
 }
 
-// trailer is what the kernel puts behind its records other than samples: nil for records of perf's own.
-func trailer(v perfdata.Value) *perfdata.SampleID {
+// Trailer is what the kernel puts behind its records other than samples: nil for records of perf's own.
+func Trailer(v perfdata.Value) *perfdata.SampleID {
 	switch v := v.(type) {
 	case *perfdata.Lost:
 		return &v.SampleID

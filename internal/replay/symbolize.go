@@ -1,11 +1,141 @@
 package replay
 
-// symbolize finds the symbol of a location, the functions inlined there and its line.
-func (r *Replay) symbolize(l *Location) {
-	if l.DSO.names == nil {
-		return
+import (
+	"fmt"
+	"slices"
+	"sync"
+
+	"github.com/bperf/bperf/internal/symbol"
+	"github.com/bperf/bperf/internal/symbol/object"
+	"github.com/bperf/bperf/internal/symbol/unwind"
+)
+
+// symbols are what is known of names. Goroutines share it.
+type symbols struct {
+	replay *Replay
+
+	kernelOnce sync.Once
+	kernel     finder
+
+	mu       sync.Mutex
+	problems map[string]bool
+}
+
+// search says where files are looked for.
+func (r *Replay) search() object.Search {
+	s := object.DefaultSearch()
+	if r.options.BuildIDs != "" {
+		s.Cache = r.options.BuildIDs
 	}
-	if s, ok := l.DSO.names.symbol(l.Addr); ok {
+	s.Root = r.options.SymFS
+	return s
+}
+
+// Problems says of what there are no symbols, and why, in the order of the alphabet. Handlers may go on meanwhile.
+func (r *Replay) Problems() []string {
+	r.symbols.mu.Lock()
+	defer r.symbols.mu.Unlock()
+	var all []string
+	for text := range r.symbols.problems {
+		all = append(all, text)
+	}
+	slices.Sort(all)
+	return all
+}
+
+func (s *symbols) problem(what string, err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.problems[fmt.Sprintf("%s: %v", what, err)] = true
+}
+
+// findKernel finds a symbol of the kernel or of a module.
+func (s *symbols) findKernel(addr uint64) (Symbol, bool) {
+	s.kernelOnce.Do(func() {
+		find, err := s.replay.kernelSymbols()
+		if err != nil {
+			s.problem("no symbols of the kernel", err)
+			find = func(uint64) (Symbol, bool) { return Symbol{}, false }
+		}
+		s.kernel = find
+	})
+	return s.kernel(addr)
+}
+
+// KernelFunction finds the function of the kernel at an address, without those of BPF programs. It is for handlers.
+func (r *Replay) KernelFunction(addr uint64) (name string, offset uint64, ok bool) {
+	s, ok := r.symbols.findKernel(addr)
+	return s.Name, addr - s.Start, ok
+}
+
+// kernelCode names the kernel and its modules.
+type kernelCode struct{ *symbols }
+
+func (k kernelCode) locate(l *Location) {
+	if s, ok := k.findKernel(l.Addr); ok {
 		l.Symbol = &s
 	}
+}
+
+// userFile names what is in an ELF file, which is opened when it is needed.
+type userFile struct {
+	*symbols
+	dso  *DSO
+	once sync.Once
+	file *object.File // nil if there is none
+
+	tablesOnce sync.Once
+	tables     *unwind.Module // nil if there are none
+}
+
+func (u *userFile) open() *object.File {
+	u.once.Do(func() {
+		var err error
+		if u.dso.Name == "[vdso]" {
+			u.file, err = object.VDSO()
+		} else {
+			u.file, err = u.replay.search().Open(u.dso.Path, u.dso.HexBuildID())
+		}
+		if err != nil {
+			u.problem("no symbols of "+u.dso.Name, err)
+			u.file = nil
+		}
+	})
+	return u.file
+}
+
+func (u *userFile) locate(l *Location) {
+	file := u.open()
+	if file == nil {
+		return
+	}
+	addr, ok := file.Address(l.Addr)
+	if !ok {
+		return
+	}
+	s := file.Symbol(addr)
+	if s == nil {
+		return
+	}
+	shift := l.Addr - addr // from addresses of the file to offsets in it
+	l.Symbol = &Symbol{Name: u.replay.demangle(s.Name), Linkage: s.Name, Start: s.Start + shift, End: s.End + shift}
+	if u.replay.options.NoInline && !u.replay.options.Lines {
+		return
+	}
+	frames := file.Frames(addr, nil)
+	if len(frames) == 0 {
+		return
+	}
+	last := frames[len(frames)-1]
+	l.File, l.Line = last.File, last.Line
+	if !u.replay.options.NoInline {
+		l.Inlined = frames[:len(frames)-1]
+	}
+}
+
+func (r *Replay) demangle(name string) string {
+	if r.options.NoDemangle {
+		return name
+	}
+	return symbol.Demangle(name)
 }

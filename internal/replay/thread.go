@@ -61,11 +61,9 @@ func (m *machine) fork(pid, tid, parentPID, parentTID int32, copyMaps bool) {
 	}
 }
 
-// rename gives a thread its name. One that executes something begins with an empty address space.
-func (m *machine) rename(pid, tid int32, comm string, exec bool) {
+// rename gives a thread its name. One that executes something keeps its mappings until others are told in their place: samples that are taken
+// in execve(2) meanwhile still have the callers of before.
+func (m *machine) rename(pid, tid int32, comm string) {
 	t := m.thread(pid, tid)
 	t.Comm, t.named = comm, true
-	if exec {
-		t.process.maps = &Maps{}
-	}
 }

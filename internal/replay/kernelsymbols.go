@@ -1,0 +1,150 @@
+package replay
+
+import (
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/bperf/bperf/internal/perfdata"
+	"github.com/bperf/bperf/internal/symbol/kernel"
+	"github.com/bperf/bperf/internal/symbol/object"
+)
+
+// finder finds symbols of the kernel by their addresses.
+type finder func(addr uint64) (Symbol, bool)
+
+// kernelSymbols finds the symbols of the kernel that was recorded: those of a file that the user names, of this machine's kernel if it is the same
+// one, or what perf or the distribution keep of it by its build ID. Without any it finds none and says why.
+func (r *Replay) kernelSymbols() (finder, error) {
+	switch {
+	case r.options.Vmlinux != "":
+		return r.vmlinux(object.Search{}, r.options.Vmlinux, "")
+	case r.options.Kallsyms != "":
+		return r.kallsyms(r.options.Kallsyms)
+	}
+	id := hex.EncodeToString(r.machine.kernelBuildID)
+	running := hex.EncodeToString(runningBuildID())
+	var errs []error
+	if id == "" || id == running {
+		find, err := r.kallsyms("/proc/kallsyms")
+		if err == nil {
+			return find, nil
+		}
+		errs = append(errs, err)
+	}
+	if id != "" {
+		for _, name := range []string{"kallsyms", "vmlinux"} {
+			find, err := r.cachedKernel(name, id)
+			if err == nil {
+				return find, nil
+			}
+			errs = append(errs, err)
+		}
+		release := r.reader.Features().Text(perfdata.FeatureOSRelease)
+		for _, file := range []string{"/usr/lib/debug/boot/vmlinux-" + release, "/usr/lib/debug/lib/modules/" + release + "/vmlinux", "/boot/vmlinux-" + release} {
+			if find, err := r.vmlinux(r.search(), file, id); err == nil {
+				return find, nil
+			}
+		}
+	}
+	if id != "" && id != running {
+		errs = append([]error{fmt.Errorf("the recording is of a kernel with the build ID %s, which is not the one that runs here; "+
+			"give its symbols with --kallsyms or --vmlinux", id)}, errs...)
+	}
+	return nil, errors.Join(errs...)
+}
+
+// cachedKernel is what perf buildid-cache keeps.
+func (r *Replay) cachedKernel(name, id string) (finder, error) {
+	file := filepath.Join(r.search().Cache, "[kernel.kallsyms]", id, name)
+	if name == "kallsyms" {
+		return r.kallsyms(file)
+	}
+	return r.vmlinux(r.search(), file, id)
+}
+
+func (r *Replay) kallsyms(file string) (finder, error) {
+	text, err := os.ReadFile(file)
+	if err != nil {
+		return nil, err
+	}
+	symbols, err := kernel.Parse(string(text))
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", file, err)
+	}
+	if r.machine.kernelRef != 0 {
+		if symbols, err = symbols.Relocate(string(text), r.machine.kernelRefName, r.machine.kernelRef); err != nil {
+			return nil, fmt.Errorf("%s: %w", file, err)
+		}
+	}
+	return func(addr uint64) (Symbol, bool) {
+		s := symbols.Find(addr)
+		if s == nil {
+			return Symbol{}, false
+		}
+		return Symbol{s.Name, s.Name, s.Start, s.End}, true
+	}, nil
+}
+
+// vmlinux takes the symbols of the kernel's image, and moves them to where the kernel was.
+func (r *Replay) vmlinux(search object.Search, file, id string) (finder, error) {
+	image, err := search.Open(file, id)
+	if err != nil {
+		return nil, err
+	}
+	table := image.Symbols()
+	delta := uint64(0)
+	for _, s := range table.All() {
+		if s.Name == r.machine.kernelRefName && r.machine.kernelRef != 0 {
+			delta = r.machine.kernelRef - s.Start
+		}
+	}
+	return func(addr uint64) (Symbol, bool) {
+		s := table.Find(addr - delta)
+		if s == nil {
+			return Symbol{}, false
+		}
+		return Symbol{s.Name, s.Name, s.Start + delta, s.End + delta}, true
+	}, nil
+}
+
+// runningBuildID is that of the kernel that runs: a note of ELF in /sys/kernel/notes. It is nil if it cannot be known.
+func runningBuildID() []byte {
+	notes, err := os.ReadFile("/sys/kernel/notes")
+	if err != nil {
+		return nil
+	}
+	return buildIDNote(notes)
+}
+
+// buildIDNote finds the note NT_GNU_BUILD_ID in notes of this machine's byte order, which is little-endian.
+func buildIDNote(notes []byte) []byte {
+	const gnuBuildID = 3
+	for len(notes) >= 12 {
+		le := func(at int) int {
+			return int(notes[at]) | int(notes[at+1])<<8 | int(notes[at+2])<<16 | int(notes[at+3])<<24
+		}
+		name, size, kind := le(0), le(4), le(8)
+		notes = notes[12:]
+		at := (name + 3) &^ 3
+		end := at + (size+3)&^3
+		if name < 0 || size < 0 || end > len(notes) || at > end {
+			return nil
+		}
+		if kind == gnuBuildID && strings.TrimRight(string(notes[:name]), "\x00") == "GNU" {
+			return notes[at : at+size]
+		}
+		notes = notes[end:]
+	}
+	return nil
+}
+
+// isKernel reports whether an address is in the kernel itself, where the recording does not say so: it leaves out what is behind the code, such as
+// that of starting.
+func (r *Replay) isKernel(addr uint64) bool {
+	_, ok := r.symbols.findKernel(addr)
+	return ok
+}

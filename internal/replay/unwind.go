@@ -1,0 +1,73 @@
+package replay
+
+import (
+	"debug/elf"
+
+	"github.com/bperf/bperf/internal/perfdata"
+	"github.com/bperf/bperf/internal/symbol/unwind"
+)
+
+// abi64 is PERF_SAMPLE_REGS_ABI_64.
+const abi64 = 2
+
+// unwind appends what the user's stack, as far as it was recorded, tells of callers.
+func (r *Resolver) unwind(item *Item) {
+	s := item.Sample
+	if s.UserRegs.ABI != abi64 {
+		return
+	}
+	arch := r.replay.arch()
+	if r.unwinder == nil {
+		r.unwinder = unwind.New(arch)
+	}
+	sample := unwind.Sample{Registers: unwind.FromSample(arch, s.UserRegs.Mask, s.UserRegs.Values), Stack: s.UserStack,
+		Module: func(ip uint64) (*unwind.Module, uint64) { return unwindModule(item.user, arch, ip) }}
+	r.chain, _ = r.unwinder.Unwind(r.chain[:0], &sample, r.replay.options.MaxStack)
+	for _, ip := range r.chain {
+		r.frames = append(r.frames, Frame{ip, r.Resolve(item, perfdata.MiscUser, ip)})
+	}
+}
+
+func (r *Replay) arch() unwind.Arch {
+	if r.reader.Features().Text(perfdata.FeatureArch) == "aarch64" {
+		return unwind.ARM64
+	}
+	return unwind.AMD64
+}
+
+// unwindModule finds the tables of the file that is mapped at an address, and what makes addresses in memory of those in the file.
+func unwindModule(maps *Maps, arch unwind.Arch, ip uint64) (*unwind.Module, uint64) {
+	m := maps.Find(ip)
+	if m == nil {
+		return nil, 0
+	}
+	u, ok := m.DSO.names.(*userFile)
+	if !ok || u.open() == nil {
+		return nil, 0
+	}
+	addr, ok := u.file.Address(m.Addr(ip))
+	if !ok {
+		return nil, 0
+	}
+	u.tablesOnce.Do(func() { u.readTables(arch) })
+	return u.tables, ip - addr
+}
+
+// readTables reads the call frame information of a file. Entries that cannot be read are left out.
+func (u *userFile) readTables(arch unwind.Arch) {
+	if machine := u.file.Machine(); machine != elf.EM_X86_64 && machine != elf.EM_AARCH64 {
+		return
+	}
+	section := func(name string) unwind.Section {
+		s, err := u.file.Section(name)
+		if err != nil {
+			return unwind.Section{}
+		}
+		return unwind.Section{Address: s.Addr, Data: s.Data}
+	}
+	tables, err := unwind.NewModule(arch, section(".eh_frame"), section(".debug_frame"))
+	if err != nil {
+		u.problem("some callers are missing behind code of "+u.dso.Name, err)
+	}
+	u.tables = tables
+}
