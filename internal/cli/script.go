@@ -1,0 +1,132 @@
+package cli
+
+import (
+	"bufio"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/bperf/bperf/internal/perfdata"
+	"github.com/bperf/bperf/internal/replay"
+	"github.com/bperf/bperf/internal/script"
+)
+
+// scriptFlags are the flags of bperf script that are no option as they are.
+type scriptFlags struct {
+	input      string
+	fields     []string
+	header     bool
+	headerOnly bool
+	inline     bool
+	quiet      bool
+	symbols    string
+	filters    filterFlags
+}
+
+func newScriptCommand() *cobra.Command {
+	var f scriptFlags
+	var o script.Options
+	var ro replay.Options
+	cmd := &cobra.Command{
+		Use:   "script [flags]",
+		Short: "Print the samples of a recording one by one, as perf script does",
+		Long: `script prints each sample of a recording: who, when, what and where, in the layout of perf script. Programs
+that read that, such as stackcollapse-perf.pl, speedscope and the Firefox profiler, read this, too.
+
+-F says what is printed: a list of fields, of all events or, behind hw:, sw:, trace:, raw:, break: or synth:, of one kind of
+them; or fields with + or - in front, to be added to what is printed by default or taken away. The fields are
+` + strings.Join(script.FieldNames(), ", ") + `.
+
+With --json it prints an object a line, with all that the recording has of a sample.`,
+		Example: `  bperf script
+  bperf script -F comm,tid,time,ip,sym
+  bperf script -F +srcline --no-inline
+  bperf script --time 10.5,11 --comms nginx | stackcollapse-perf.pl
+  bperf script --show-bpf-events --show-mmap-events
+  bperf script --json | jq -r 'select(.ip.bpf_program) | .ip.symbol'`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error { return f.run(cmd, o, ro) },
+	}
+	flags := cmd.Flags()
+	flags.StringVarP(&f.input, "input", "i", "perf.data", "read `FILE`; - for standard input")
+	flags.StringArrayVarP(&f.fields, "fields", "F", nil, "print these `FIELDS`")
+	flags.BoolVarP(&o.NoChains, "hide-call-graph", "G", false, "print the instruction pointer in place of the callchain")
+	flags.BoolVar(&o.Nanos, "ns", false, "print times with nine digits of a second")
+	flags.BoolVar(&o.Relative, "reltime", false, "print times since the first sample")
+	flags.BoolVar(&o.Delta, "deltatime", false, "print times since the sample before")
+	flags.BoolVar(&o.JSON, "json", false, "print a JSON object for each sample")
+	flags.StringVarP(&f.symbols, "symbols", "S", "", "only samples in one of these `SYMBOLS`")
+	flags.BoolVar(&f.header, "header", false, "print the header of the recording, too")
+	flags.BoolVar(&f.headerOnly, "header-only", false, "print nothing but the header of the recording")
+	flags.BoolVar(&f.inline, "inline", true, "print inlined functions")
+	flags.BoolVar(&ro.NoInline, "no-inline", false, "do not look for inlined functions")
+	flags.BoolVarP(&f.quiet, "force", "f", false, "for perf's sake: the owner of the file never matters")
+	show := func(p *bool, name, what string) {
+		flags.BoolVar(p, "show-"+name+"-events", false, "print "+what+", too")
+	}
+	show(&o.Records.Mmap, "mmap", "mappings")
+	show(&o.Records.Task, "task", "new names and the beginning and end of threads")
+	show(&o.Records.BPF, "bpf", "the loading and unloading of BPF programs and their code")
+	show(&o.Records.Switch, "switch", "context switches")
+	show(&o.Records.Namespace, "namespace", "namespaces")
+	show(&o.Records.Cgroup, "cgroup", "cgroups")
+	show(&o.Records.Lost, "lost", "what was lost")
+	show(&o.Records.Round, "round", "the ends of rounds of reading the ring buffers")
+	show(&o.Records.TextPoke, "text-poke", "changes of the kernel's code")
+	f.filters.add(flags, true)
+	addReplayFlags(flags, &ro)
+	return cmd
+}
+
+func (f *scriptFlags) run(cmd *cobra.Command, o script.Options, ro replay.Options) error {
+	if o.Relative && o.Delta {
+		return &ExitError{Status: statusBadOption, Err: errors.New("--reltime and --deltatime: times are since one thing or the other")}
+	}
+	o.Fields = script.NewSelection()
+	for _, text := range f.fields {
+		if err := o.Fields.Parse(text); err != nil {
+			return &ExitError{Status: statusBadOption, Err: err}
+		}
+	}
+	for _, note := range o.Fields.Notes {
+		fmt.Fprintln(cmd.ErrOrStderr(), note)
+	}
+	if f.symbols != "" {
+		o.Symbols = strings.Split(f.symbols, ",")
+	}
+	if cmd.Flags().Changed("inline") {
+		ro.NoInline = !f.inline
+	}
+	reader, err := openRecording(f.input, cmd.InOrStdin())
+	if err != nil {
+		return err
+	}
+	defer reader.Close()
+	if ro.Filter, err = f.filters.filter(reader); err != nil {
+		return &ExitError{Status: statusBadOption, Err: err}
+	}
+	out := bufio.NewWriterSize(cmd.OutOrStdout(), 1<<16)
+	if f.header || f.headerOnly {
+		script.PrintHeader(out, reader)
+	}
+	if f.headerOnly {
+		return out.Flush()
+	}
+	stats, err := script.Print(out, reader, o, ro)
+	if flushErr := out.Flush(); err == nil {
+		err = flushErr
+	}
+	printLosses(cmd.ErrOrStderr(), stats)
+	return err
+}
+
+// openRecording opens a file, or standard input.
+func openRecording(path string, stdin io.Reader) (*perfdata.Reader, error) {
+	if path == "-" {
+		return perfdata.NewPipeReader(stdin)
+	}
+	return perfdata.Open(path)
+}

@@ -1,0 +1,213 @@
+package cli
+
+import (
+	"fmt"
+	"io"
+	"math"
+	"strconv"
+	"strings"
+
+	"github.com/spf13/pflag"
+
+	"github.com/bperf/bperf/internal/perfdata"
+	"github.com/bperf/bperf/internal/replay"
+)
+
+// filterFlags say which samples of a recording are wanted.
+type filterFlags struct{ times, comms, pids, tids, cpus string }
+
+func (f *filterFlags) add(flags *pflag.FlagSet, shortCPU bool) {
+	flags.StringVar(&f.times, "time", "", "only `START,STOP` in seconds, either of which may be left out; or parts such as 10%-20% or 10%/2, of the time "+
+		"of samples that the recording tells; several of the latter with commas, of the former with blanks between them")
+	flags.StringVarP(&f.comms, "comms", "c", "", "only threads with these `NAMES`")
+	flags.StringVar(&f.pids, "pid", "", "only these `PIDS`")
+	flags.StringVar(&f.tids, "tid", "", "only these `TIDS`")
+	short := ""
+	if shortCPU {
+		short = "C"
+	}
+	flags.StringVarP(&f.cpus, "cpu", short, "", "only these `CPUS`, as 0-3,7")
+}
+
+// addReplayFlags adds the flags that say where symbols are looked for.
+func addReplayFlags(flags *pflag.FlagSet, o *replay.Options) {
+	flags.StringVar(&o.SymFS, "symfs", "", "look for files below `DIRECTORY`")
+	flags.StringVar(&o.Kallsyms, "kallsyms", "", "take the kernel's symbols from `FILE`, a copy of /proc/kallsyms")
+	flags.StringVarP(&o.Vmlinux, "vmlinux", "k", "", "take the kernel's symbols from `FILE`, its image")
+	flags.IntVar(&o.MaxStack, "max-stack", 0, "cut callchains behind so many `FRAMES` (default 127)")
+}
+
+func (f *filterFlags) filter(reader *perfdata.Reader) (replay.Filter, error) {
+	var all replay.Filter
+	var err error
+	if all.Times, err = parseTimes(f.times, reader); err != nil {
+		return all, err
+	}
+	if f.comms != "" {
+		all.Comms = strings.Split(f.comms, ",")
+	}
+	if all.PIDs, err = parseIDs("--pid", f.pids); err != nil {
+		return all, err
+	}
+	if all.TIDs, err = parseIDs("--tid", f.tids); err != nil {
+		return all, err
+	}
+	all.CPUs, err = parseCPUs(f.cpus)
+	return all, err
+}
+
+func parseIDs(flag, text string) ([]int32, error) {
+	if text == "" {
+		return nil, nil
+	}
+	var ids []int32
+	for word := range strings.SplitSeq(text, ",") {
+		id, err := strconv.ParseInt(word, 10, 32)
+		if err != nil {
+			return nil, fmt.Errorf("%s %s: %q is no ID", flag, text, word)
+		}
+		ids = append(ids, int32(id))
+	}
+	return ids, nil
+}
+
+// maxCPU is above NR_CPUS of any kernel.
+const maxCPU = 1 << 16
+
+func parseCPUs(text string) ([]int, error) {
+	if text == "" {
+		return nil, nil
+	}
+	var cpus []int
+	for word := range strings.SplitSeq(text, ",") {
+		first, last, isRange := strings.Cut(word, "-")
+		if !isRange {
+			last = first
+		}
+		from, err := strconv.ParseUint(first, 10, 32)
+		to, err2 := strconv.ParseUint(last, 10, 32)
+		if err != nil || err2 != nil || to < from || to > maxCPU {
+			return nil, fmt.Errorf("--cpu %s: %q is no CPU and no range of CPUs", text, word)
+		}
+		for cpu := from; cpu <= to; cpu++ {
+			cpus = append(cpus, int(cpu))
+		}
+	}
+	return cpus, nil
+}
+
+// parseTimes reads START,STOP [START,STOP]…, or parts of the recording: 10%-20%,30%-40% or 10%/2.
+func parseTimes(text string, reader *perfdata.Reader) ([]replay.TimeRange, error) {
+	if text == "" {
+		return nil, nil
+	}
+	if strings.Contains(text, "%") {
+		return parseParts(text, reader)
+	}
+	var ranges []replay.TimeRange
+	for _, word := range strings.Fields(text) {
+		first, last, _ := strings.Cut(word, ",")
+		r := replay.TimeRange{End: math.MaxUint64}
+		var err error
+		if first != "" {
+			if r.Start, err = parseSeconds(first); err != nil {
+				return nil, fmt.Errorf("--time %s: %w", text, err)
+			}
+		}
+		if last != "" {
+			if r.End, err = parseSeconds(last); err != nil {
+				return nil, fmt.Errorf("--time %s: %w", text, err)
+			}
+		}
+		if r.End < r.Start {
+			return nil, fmt.Errorf("--time %s: %s ends before it starts", text, word)
+		}
+		ranges = append(ranges, r)
+	}
+	return ranges, nil
+}
+
+// parseSeconds makes ns of seconds with at most nine digits behind the point.
+func parseSeconds(text string) (uint64, error) {
+	whole, part, _ := strings.Cut(text, ".")
+	seconds, err := strconv.ParseUint(whole, 10, 64)
+	if err != nil || seconds > math.MaxUint64/1_000_000_000-1 || len(part) > 9 {
+		return 0, fmt.Errorf("%q is no time in seconds", text)
+	}
+	ns, err := strconv.ParseUint((part + "000000000")[:9], 10, 64)
+	if err != nil {
+		return 0, fmt.Errorf("%q is no time in seconds", text)
+	}
+	return seconds*1e9 + ns, nil
+}
+
+func parseParts(text string, reader *perfdata.Reader) ([]replay.TimeRange, error) {
+	value, err := reader.Features().Get(perfdata.FeatureSampleTime)
+	if err != nil {
+		return nil, err
+	}
+	times, there := value.(perfdata.SampleTimes)
+	if !there || times.Last <= times.First {
+		return nil, fmt.Errorf("--time %s: the recording does not tell the times of its first and last sample; give seconds", text)
+	}
+	length := float64(times.Last - times.First)
+	var ranges []replay.TimeRange
+	for word := range strings.SplitSeq(text, ",") {
+		from, to, ok := parsePart(strings.TrimSpace(word))
+		if !ok {
+			return nil, fmt.Errorf("--time %s: %q is no part such as 10%%-20%% or 10%%/2", text, word)
+		}
+		r := replay.TimeRange{Start: times.First + uint64(from*length), End: times.First + uint64(to*length)}
+		if r.End < times.Last && r.End > 0 {
+			r.End--
+		}
+		ranges = append(ranges, r)
+	}
+	return ranges, nil
+}
+
+// parsePart reads 10%-20%, or 10%/2: the second part of so much. The results are from 0 to 1.
+func parsePart(text string) (from, to float64, ok bool) {
+	if first, last, isRange := strings.Cut(text, "-"); isRange {
+		from, ok1 := parsePercent(first)
+		to, ok2 := parsePercent(last)
+		return from, to, ok1 && ok2 && from < to
+	}
+	first, number, isPart := strings.Cut(text, "/")
+	size, ok := parsePercent(first)
+	n := 1
+	if isPart {
+		var err error
+		if n, err = strconv.Atoi(number); err != nil || n < 1 {
+			return 0, 0, false
+		}
+	}
+	from = size * float64(n-1)
+	return from, min(1, from+size), ok && size > 0 && from < 1
+}
+
+func parsePercent(text string) (float64, bool) {
+	number, ok := strings.CutSuffix(strings.TrimSpace(text), "%")
+	v, err := strconv.ParseFloat(number, 64)
+	return v / 100, ok && err == nil && v >= 0 && v <= 100
+}
+
+// printLosses tells what is missing in a recording.
+func printLosses(w io.Writer, s replay.Stats) {
+	for _, loss := range []struct {
+		count uint64
+		what  string
+	}{
+		{s.LostRecords, "records were lost while recording: the ring buffers were full; record with a larger -m or less often"},
+		{s.LostSamples, "samples were lost while recording: the ring buffers were full; record with a larger -m or less often"},
+		{s.OutOfOrder, "records are out of order: they came later than the recording promised"},
+		{s.BadContexts, "callchains have an unknown mark and are left out"},
+	} {
+		if loss.count > 0 {
+			fmt.Fprintf(w, "Warning: %d %s\n", loss.count, loss.what)
+		}
+	}
+	if s.Truncated {
+		fmt.Fprintln(w, "Warning: the recording ends early: it was cut, or its writer was killed; all up to there was read")
+	}
+}
