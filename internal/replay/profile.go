@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/bperf/bperf/internal/perfdata"
+	"github.com/bperf/bperf/internal/perfevent"
 	"github.com/bperf/bperf/internal/profile"
 )
 
@@ -78,9 +79,12 @@ func (f *filler) add(item *Item) {
 	for len(f.p.Events) <= item.Event.Index {
 		f.p.Events = append(f.p.Events, profile.Event{})
 	}
-	sample := profile.Sample{Event: uint32(item.Event.Index), Labels: f.label(item), Time: int64(s.Time), Count: 1, Value: Period(item)}
+	sample := profile.Sample{Event: uint32(item.Event.Index), Labels: f.label(item), Time: int64(s.Time), Thread: item.Thread.TID,
+		Count: 1, Value: Period(item)}
 	if s.Fields.Has(perfdata.SampleIP) {
-		sample.Leaf = f.frames(s.IP, f.IP(item))[0]
+		// As in perf, a sample is of the function that others are inlined into: these are on its stack.
+		frames := f.frames(s.IP, f.IP(item))
+		sample.Leaf = frames[len(frames)-1]
 	}
 	if chain, ok := f.Callchain(item); ok {
 		f.stack = f.stack[:0]
@@ -155,7 +159,7 @@ func (f *filler) module(d *DSO) profile.ModuleID {
 	}
 	if f.modules[d.Index] == 0 {
 		f.modules[d.Index] = f.p.Modules.ID(profile.Module{Path: f.p.Strings.ID(d.Path), Name: f.p.Strings.ID(d.Short),
-			BuildID: f.p.Strings.ID(d.HexBuildID())})
+			BuildID: f.p.Strings.ID(d.HexBuildID()), Order: uint32(d.Index)})
 	}
 	return f.modules[d.Index]
 }
@@ -171,11 +175,19 @@ func (f *filler) program(d *DSO) profile.ProgramID {
 	return f.p.Programs.ID(program)
 }
 
+// unit is that of an event's periods: the clocks among the software events count nanoseconds.
+func unit(a *perfdata.Attr) string {
+	if a.Type == perfevent.TypeSoftware && (a.Config == perfevent.SoftwareCPUClock || a.Config == perfevent.SoftwareTaskClock) {
+		return "ns"
+	}
+	return "count"
+}
+
 // profileEvents are the events of the recording without sums.
 func (r *Replay) profileEvents() []profile.Event {
 	var events []profile.Event
 	for _, e := range r.reader.Events() {
-		event := profile.Event{Name: e.Name, Leader: e.Index}
+		event := profile.Event{Name: e.Name, Unit: unit(&e.Attr), Leader: e.Index}
 		if e.Attr.Has(perfdata.AttrFreq) {
 			event.Frequency = e.Attr.SamplePeriod
 		} else {

@@ -1,0 +1,51 @@
+package cli
+
+import (
+	"github.com/spf13/cobra"
+
+	"github.com/bperf/bperf/internal/report"
+)
+
+func newDiffCommand() *cobra.Command {
+	var input recordingFlags
+	o := &report.Options{}
+	cmd := &cobra.Command{
+		Use:   "diff [flags] [OLD [NEW]]",
+		Short: "Show which functions have got a larger or smaller share of the samples from one recording to another",
+		Long: `diff shows the share that each function has of the samples in an old recording, and by how much it is another in a new one.
+Without names it compares perf.data.old and perf.data, with one name that recording and perf.data.`,
+		Example: `  bperf diff before.data after.data
+  bperf diff -s dso before.data after.data`,
+		Args: cobra.MaximumNArgs(2),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			paths := []string{"perf.data.old", "perf.data"}
+			copy(paths, args)
+			sorting := *o
+			if len(sorting.Sort) == 0 {
+				sorting.Sort = report.DefaultDiffSort()
+			}
+			keys, err := sorting.NeededKeys()
+			if err != nil {
+				return &ExitError{Status: statusBadOption, Err: err}
+			}
+			before, err := input.readFile(cmd, paths[0], keys)
+			if err != nil {
+				return err
+			}
+			after, err := input.readFile(cmd, paths[1], keys)
+			if err != nil {
+				return err
+			}
+			return report.WriteDiff(cmd.OutOrStdout(), before, after, &sorting)
+		},
+	}
+	input.add(cmd, "")
+	flags := cmd.Flags()
+	flags.StringSliceVarP(&o.Sort, "sort", "s", nil, "tell rows apart by `KEYS`; dso,symbol if not given")
+	flags.Float64Var(&o.Limit, "percent-limit", 0, "leave out rows that have less than so many `PERCENT` in both")
+	flags.StringVarP(&o.Event, "event", "e", "", "compare only `EVENT`")
+	flags.StringSliceVarP(&o.Comms, "comms", "c", nil, "only threads of these `NAMES`")
+	flags.StringSliceVarP(&o.DSOs, "dsos", "d", nil, "only code in these `FILES`")
+	flags.StringSliceVarP(&o.Symbols, "symbols", "S", nil, "only these `FUNCTIONS`")
+	return cmd
+}

@@ -1,0 +1,273 @@
+package cli
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"regexp"
+	"slices"
+	"strings"
+
+	"github.com/charmbracelet/x/term"
+	"github.com/spf13/cobra"
+
+	"github.com/bperf/bperf/internal/perfdata"
+	"github.com/bperf/bperf/internal/profile"
+	"github.com/bperf/bperf/internal/replay"
+	"github.com/bperf/bperf/internal/report"
+)
+
+func newReportCommand() *cobra.Command {
+	f := &reportFlags{}
+	cmd := &cobra.Command{
+		Use:   "report [flags]",
+		Short: "Show where the samples of a recording were taken",
+		Long: `report reads a recording of bperf record or perf record and shows in which functions the samples were taken, and what has
+called these functions, as perf report --stdio does. With --format it makes files for other tools.`,
+		Example: `  bperf report
+  bperf report --no-children -s prog,sym
+  bperf report -i before.data -g caller --percent-limit 1
+  bperf report --format html -o profile.html
+  bperf report --format flamegraph --diff before.data -o changes.svg`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error { return f.run(cmd) },
+	}
+	f.input.add(cmd, "perf.data")
+	f.add(cmd)
+	return cmd
+}
+
+// reportFlags are the flags of bperf report.
+type reportFlags struct {
+	input recordingFlags
+
+	format, output, base string
+	sort, fields         []string
+	callGraph            string
+	noChildren, children bool
+	inverted             bool
+	percentage, parent   string
+	header, headerOnly   bool
+	stats, stdio         bool
+
+	report.Options
+}
+
+// reportFormat is a format of --format.
+type reportFormat struct {
+	name   string
+	keys   profile.Keys // that it shows besides the sort keys
+	binary bool
+	write  func(w io.Writer, p, base *profile.Profile, o *report.Options) error // base is nil without --diff
+	diffs  bool                                                                 // it can compare
+}
+
+// alone is a format that shows one profile.
+func alone(write func(io.Writer, *profile.Profile, *report.Options) error) func(io.Writer, *profile.Profile, *profile.Profile, *report.Options) error {
+	return func(w io.Writer, p, _ *profile.Profile, o *report.Options) error { return write(w, p, o) }
+}
+
+const threads = profile.Comm | profile.PID | profile.TID
+
+var reportFormats = []reportFormat{
+	{name: "table", write: func(w io.Writer, p, base *profile.Profile, o *report.Options) error {
+		if base != nil {
+			return report.WriteDiff(w, base, p, o)
+		}
+		return report.Text(w, p, o)
+	}, diffs: true},
+	{name: "json", write: alone(report.WriteJSON)},
+	{name: "csv", write: alone(report.WriteCSV)},
+	{name: "folded", keys: profile.Comm, write: alone(report.WriteFolded)},
+	{name: "pprof", keys: threads | profile.Line | profile.Address, write: alone(report.WritePprof), binary: true},
+	{name: "flamegraph", keys: profile.Comm, write: report.WriteFlameGraph, diffs: true},
+	{name: "html", keys: profile.Comm, write: report.WriteHTML, diffs: true},
+	{name: "speedscope", keys: threads | profile.Line | profile.Time, write: alone(report.WriteSpeedscope)},
+	{name: "firefox", keys: threads | profile.Line | profile.Time, write: alone(report.WriteFirefox)},
+}
+
+func formatNames() []string {
+	var names []string
+	for _, f := range reportFormats {
+		names = append(names, f.name)
+	}
+	return names
+}
+
+func (f *reportFlags) add(cmd *cobra.Command) {
+	flags := cmd.Flags()
+	flags.SortFlags = false
+	flags.StringVar(&f.format, "format", "table", "write `FORMAT`: "+strings.Join(formatNames(), ", "))
+	flags.StringVarP(&f.output, "output", "o", "", "write to `FILE`")
+	flags.StringVar(&f.base, "diff", "", "show what has changed since the recording `FILE`")
+	flags.StringSliceVarP(&f.sort, "sort", "s", nil, "tell rows apart by `KEYS`: "+strings.Join(report.Keys(), ", "))
+	flags.StringSliceVarP(&f.fields, "fields", "F", nil, "show `COLUMNS`: keys, and "+strings.Join(report.Fields(), ", "))
+	flags.StringVarP(&f.callGraph, "call-graph", "g", "graph,0.5", "show call trees as `STYLE`: graph, fractal, flat, folded or none, a limit in percent, "+
+		"the most lines, caller or callee, percent, period or count")
+	flags.BoolVarP(&f.inverted, "inverted", "G", false, "begin call trees at the callers")
+	flags.BoolVar(&f.children, "children", false, "add to functions what they have called (so by default where there are callchains)")
+	flags.BoolVar(&f.noChildren, "no-children", false, "show functions with what is their own")
+	flags.BoolVar(&f.Group, "group", false, "show all events side by side")
+	flags.StringVarP(&f.Event, "event", "e", "", "show only `EVENT` in formats with room for one")
+	flags.Float64Var(&f.Limit, "percent-limit", 0, "leave out rows and branches below so many `PERCENT`")
+	flags.StringVar(&f.percentage, "percentage", "absolute", "percentages are of everything (absolute) or of what filters leave (relative): `WHICH`")
+	flags.StringSliceVarP(&f.Comms, "comms", "c", nil, "only threads of these `NAMES`")
+	flags.StringSliceVarP(&f.DSOs, "dsos", "d", nil, "only code in these `FILES`")
+	flags.StringSliceVarP(&f.Symbols, "symbols", "S", nil, "only these `FUNCTIONS`")
+	flags.StringSliceVar(&f.Programs, "bpf-prog", nil, "only samples with one of these BPF `PROGRAMS`, by name or ID, on their stack")
+	flags.BoolVarP(&f.Samples, "show-nr-samples", "n", false, "show the number of samples")
+	flags.BoolVar(&f.Period, "show-total-period", false, "show the sum of the periods")
+	flags.BoolVar(&f.Utilization, "showcpuutilization", false, "show the shares of kernel and user code")
+	flags.StringVarP(&f.parent, "parent", "p", "", "what the key parent looks for: a regular `EXPRESSION`")
+	flags.StringVarP(&f.Separator, "field-separator", "t", "", "put `TEXT` between columns and do not align them")
+	flags.BoolVar(&f.header, "header", false, "print what the recording says of itself, too")
+	flags.BoolVar(&f.headerOnly, "header-only", false, "print only what the recording says of itself")
+	flags.BoolVar(&f.stats, "stats", false, "print how many records there are of each type")
+	flags.BoolVar(&f.stdio, "stdio", false, "write text, as is always done: for perf's command lines")
+	cmd.MarkFlagsMutuallyExclusive("children", "no-children")
+	if err := cmd.RegisterFlagCompletionFunc("format", cobra.FixedCompletions(formatNames(), cobra.ShellCompDirectiveNoFileComp)); err != nil {
+		panic(err) // the flag is there
+	}
+}
+
+// options completes the options of the report, for a recording with or without callchains.
+func (f *reportFlags) options(cmd *cobra.Command, callchains bool) (*report.Options, error) {
+	o := f.Options
+	o.Sort, o.Fields = f.sort, f.fields
+	o.Children = callchains && !f.noChildren
+	graph, err := report.ParseCallGraph(f.callGraph)
+	if err != nil {
+		return nil, &ExitError{Status: statusBadOption, Err: err}
+	}
+	o.CallGraph = graph
+	if f.inverted {
+		o.CallGraph.Order = report.CallerFirst
+	}
+	if cmd.Flags().Changed("percent-limit") {
+		o.CallGraph.Limit = f.Limit
+	}
+	if !callchains {
+		o.CallGraph.Mode = report.NoGraph
+	}
+	switch f.percentage {
+	case "relative":
+		o.Relative = true
+	case "absolute":
+	default:
+		return nil, &ExitError{Status: statusBadOption, Err: fmt.Errorf("--percentage %s: there are relative and absolute", f.percentage)}
+	}
+	if f.parent != "" {
+		if o.Parent, err = regexp.Compile(f.parent); err != nil {
+			return nil, &ExitError{Status: statusBadOption, Err: fmt.Errorf("--parent: %w", err)}
+		}
+	}
+	if _, err := o.NeededKeys(); err != nil {
+		return nil, &ExitError{Status: statusBadOption, Err: err}
+	}
+	return &o, nil
+}
+
+func (f *reportFlags) run(cmd *cobra.Command) error {
+	i := slices.IndexFunc(reportFormats, func(r reportFormat) bool { return r.name == f.format })
+	if i < 0 {
+		return &ExitError{Status: statusBadOption, Err: fmt.Errorf("--format %s: there are %s", f.format, strings.Join(formatNames(), ", "))}
+	}
+	format := reportFormats[i]
+	if f.base != "" && !format.diffs {
+		return &ExitError{Status: statusBadCombination, Err: fmt.Errorf("--diff is for the formats table, flamegraph and html, not for %s", format.name)}
+	}
+	if out, ok := cmd.OutOrStdout().(*os.File); ok && format.binary && f.output == "" && term.IsTerminal(out.Fd()) {
+		return &ExitError{Status: statusBadCombination, Err: fmt.Errorf("--format %s is not for a terminal: name a file with -o", format.name)}
+	}
+	if _, err := f.options(cmd, true); err != nil { // before a long recording is read
+		return err
+	}
+	recording, err := f.input.open(f.input.path)
+	if err != nil {
+		return err
+	}
+	defer recording.Close()
+	if f.headerOnly {
+		return f.write(cmd, func(w io.Writer) error { return report.Header(w, recording) })
+	}
+	options, err := f.options(cmd, hasCallchains(recording))
+	if err != nil {
+		return err
+	}
+	keys, err := options.NeededKeys()
+	if err != nil {
+		return err
+	}
+	p, stats, err := f.input.read(recording, keys|format.keys)
+	if err != nil {
+		return err
+	}
+	warnAbout(cmd, stats)
+	if f.stats {
+		return f.write(cmd, func(w io.Writer) error { return printStats(w, stats, p) })
+	}
+	var base *profile.Profile
+	if f.base != "" {
+		if base, err = f.input.readFile(cmd, f.base, keys|format.keys); err != nil {
+			return err
+		}
+	}
+	return f.write(cmd, func(w io.Writer) error {
+		if format.name == "table" && base == nil {
+			if err := f.writeHeader(w, recording); err != nil {
+				return err
+			}
+		}
+		return format.write(w, p, base, options)
+	})
+}
+
+func (f *reportFlags) writeHeader(w io.Writer, recording *perfdata.Reader) error {
+	if f.header {
+		return report.Header(w, recording)
+	}
+	_, err := io.WriteString(w, "# To display the perf.data header info, please use --header/--header-only options.\n")
+	return err
+}
+
+// write writes to the file of -o, or to standard output.
+func (f *reportFlags) write(cmd *cobra.Command, write func(io.Writer) error) error {
+	if f.output == "" || f.output == "-" {
+		return write(cmd.OutOrStdout())
+	}
+	file, err := os.Create(f.output)
+	if err != nil {
+		return err
+	}
+	if err := errors.Join(write(file), file.Close()); err != nil {
+		return fmt.Errorf("write %s: %w", f.output, err)
+	}
+	return nil
+}
+
+func hasCallchains(recording *perfdata.Reader) bool {
+	return slices.ContainsFunc(recording.Events(), func(e *perfdata.Event) bool { return e.Attr.SampleType.Has(perfdata.SampleCallchain) })
+}
+
+// printStats prints perf's table of the types of records.
+func printStats(w io.Writer, stats replay.Stats, p *profile.Profile) error {
+	var b strings.Builder
+	var total uint64
+	var types []perfdata.RecordType
+	for t, n := range stats.Records {
+		total += n
+		types = append(types, t)
+	}
+	slices.Sort(types)
+	fmt.Fprintf(&b, "\nAggregated stats:\n%20s events: %10d\n", "TOTAL", total)
+	for _, t := range types {
+		n := stats.Records[t]
+		fmt.Fprintf(&b, "%20s events: %10d  (%4.1f%%)\n", t, n, 100*float64(n)/float64(total))
+	}
+	for _, e := range p.Events {
+		fmt.Fprintf(&b, "%s stats:\n%20s events: %10d\n", printable(e.Name), "SAMPLE", e.Samples)
+	}
+	_, err := io.WriteString(w, b.String())
+	return err
+}

@@ -1,0 +1,152 @@
+package report
+
+import (
+	"bufio"
+	"fmt"
+	"io"
+	"strings"
+
+	"github.com/bperf/bperf/internal/perfdata"
+)
+
+// Header writes what a recording says of itself, in perf's lines of comment.
+func Header(w io.Writer, r *perfdata.Reader) error {
+	out := bufio.NewWriter(w)
+	out.WriteString("# ========\n")
+	h := header{out, r.Features()}
+	h.machine()
+	h.events(r.Events())
+	h.groups()
+	h.programs()
+	h.times()
+	h.rest()
+	out.WriteString("# ========\n#\n")
+	return out.Flush()
+}
+
+type header struct {
+	w *bufio.Writer
+	f *perfdata.Features
+}
+
+func (h header) line(format string, values ...any) {
+	h.w.WriteString("# " + printable(fmt.Sprintf(format, values...)) + "\n")
+}
+
+// broken tells of a feature that cannot be read.
+func (h header) broken(id perfdata.FeatureID, err error) {
+	if err != nil {
+		h.line("%s: %v", id, err)
+	}
+}
+
+// feature decodes a feature; ok is whether there is one that can be read.
+func feature[T perfdata.FeatureValue](h header, id perfdata.FeatureID) (value T, ok bool) {
+	v, err := h.f.Get(id)
+	h.broken(id, err)
+	value, ok = v.(T)
+	return value, ok
+}
+
+func (h header) machine() {
+	for _, text := range []struct {
+		title string
+		id    perfdata.FeatureID
+	}{
+		{"hostname", perfdata.FeatureHostname}, {"os release", perfdata.FeatureOSRelease}, {"perf version", perfdata.FeatureVersion},
+		{"arch", perfdata.FeatureArch},
+	} {
+		if value := h.f.Text(text.id); value != "" {
+			h.line("%s : %s", text.title, value)
+		}
+	}
+	if cpus, ok := feature[perfdata.NRCPUs](h, perfdata.FeatureNRCPUs); ok {
+		h.line("nrcpus online : %d", cpus.Online)
+		h.line("nrcpus avail : %d", cpus.Available)
+	}
+	if value := h.f.Text(perfdata.FeatureCPUDesc); value != "" {
+		h.line("cpudesc : %s", value)
+	}
+	if value := h.f.Text(perfdata.FeatureCPUID); value != "" {
+		h.line("cpuid : %s", value)
+	}
+	if memory, ok := feature[perfdata.TotalMem](h, perfdata.FeatureTotalMem); ok {
+		h.line("total memory : %d kB", memory)
+	}
+	if command, ok := feature[perfdata.CommandLine](h, perfdata.FeatureCmdline); ok {
+		h.line("cmdline : %s ", strings.Join(command, " "))
+	}
+}
+
+func (h header) events(events []*perfdata.Event) {
+	for _, e := range events {
+		rate := fmt.Sprintf("sample_period = %d", e.Attr.SamplePeriod)
+		if e.Attr.Has(perfdata.AttrFreq) {
+			rate = fmt.Sprintf("sample_freq = %d", e.Attr.SamplePeriod)
+		}
+		h.line("event : name = %s, id = { %s }, type = %d, config = %#x, %s", e.Name, joined(e.IDs), e.Attr.Type, e.Attr.Config, rate)
+	}
+}
+
+func joined[T any](values []T) string {
+	var words []string
+	for _, v := range values {
+		words = append(words, fmt.Sprint(v))
+	}
+	return strings.Join(words, ", ")
+}
+
+func (h header) groups() {
+	groups, _ := feature[perfdata.GroupDescriptions](h, perfdata.FeatureGroupDesc)
+	for _, g := range groups {
+		h.line("group: %s leader = %d, members = %d", g.Name, g.Leader, g.Members)
+	}
+}
+
+// programs lists the BPF programs with the addresses of their functions.
+func (h header) programs() {
+	programs, _ := feature[perfdata.BPFPrograms](h, perfdata.FeatureBPFProgInfo)
+	for _, p := range programs {
+		if len(p.JITedKSyms) == 1 && len(p.JITedFuncLens) == 1 {
+			h.line("bpf_prog_info %d: bpf_prog_%x_%s addr %#x size %d", p.ID, p.Tag, p.Name, p.JITedKSyms[0], p.JITedFuncLens[0])
+			continue
+		}
+		h.line("bpf_prog_info %d: bpf_prog_%x_%s", p.ID, p.Tag, p.Name)
+		for i := range min(len(p.JITedKSyms), len(p.JITedFuncLens)) {
+			h.w.WriteString(fmt.Sprintf("# \tsub_prog %d: addr %#x size %d\n", i, p.JITedKSyms[i], p.JITedFuncLens[i]))
+		}
+	}
+	types, _ := feature[perfdata.BTFs](h, perfdata.FeatureBPFBTF)
+	for _, b := range types {
+		h.line("btf info of id %d", b.ID)
+	}
+}
+
+func (h header) times() {
+	times, ok := feature[perfdata.SampleTimes](h, perfdata.FeatureSampleTime)
+	if !ok {
+		return
+	}
+	h.line("time of first sample : %d.%06d", times.First/1e9, times.First%1e9/1e3)
+	h.line("time of last sample : %d.%06d", times.Last/1e9, times.Last%1e9/1e3)
+	h.line("sample duration : %10.3f ms", float64(times.Last-times.First)/1e6)
+}
+
+// rest names the features that the lines above do not show.
+func (h header) rest() {
+	shown := map[perfdata.FeatureID]bool{
+		perfdata.FeatureHostname: true, perfdata.FeatureOSRelease: true, perfdata.FeatureVersion: true, perfdata.FeatureArch: true,
+		perfdata.FeatureNRCPUs: true, perfdata.FeatureCPUDesc: true, perfdata.FeatureCPUID: true, perfdata.FeatureTotalMem: true,
+		perfdata.FeatureCmdline: true, perfdata.FeatureEventDesc: true, perfdata.FeatureGroupDesc: true, perfdata.FeatureBPFProgInfo: true,
+		perfdata.FeatureBPFBTF: true, perfdata.FeatureSampleTime: true,
+	}
+	var others []string
+	for _, id := range h.f.IDs() {
+		if !shown[id] {
+			others = append(others, id.String())
+		}
+	}
+	if len(others) > 0 {
+		h.line("other features: %s", strings.Join(others, " "))
+	}
+}
