@@ -67,7 +67,7 @@ func (s *session) attr(e *event.Event, leads bool, members int) perfevent.Attr {
 		a.Flags |= perfevent.ExcludeGuest
 	}
 	if a.Type == perfevent.TypeTracepoint {
-		a.SampleType |= perfevent.SampleRaw | perfevent.SampleTime | perfevent.SampleCPU | perfevent.SamplePeriod
+		a.SampleType |= perfevent.SampleRaw | perfevent.SampleTime | perfevent.SampleCPU
 		if a.Sample == 0 {
 			a.Sample = 1
 		}
@@ -78,7 +78,9 @@ func (s *session) attr(e *event.Event, leads bool, members int) perfevent.Attr {
 			a.Sample, a.Flags = c.Frequency, a.Flags|perfevent.Freq
 		}
 	}
-	if a.Has(perfevent.Freq) {
+	// With the period in its samples, the kernel takes each event of a tracepoint as a sample, whatever the period is to be (perf_swevent_event
+	// in kernel/events/core.c).
+	if a.Has(perfevent.Freq) || a.Type == perfevent.TypeTracepoint && a.Sample == 1 {
 		a.SampleType |= perfevent.SamplePeriod
 	}
 	if c.PeriodSet != nil {

@@ -23,10 +23,9 @@ type buildIDs struct {
 	proc string
 	seen map[string]bool // of the collecting side alone
 	todo chan mapped
-	done sync.WaitGroup
+	open sync.WaitGroup // one for each of todo that is not done
 
-	found []perfdata.HeaderBuildID // to be read when all is done
-	late  int                      // files that were too many
+	found []perfdata.HeaderBuildID // to be read when none is open
 }
 
 // mapped is a file that a process has mapped.
@@ -40,23 +39,20 @@ const mostFiles = 1 << 14
 
 func newBuildIDs(proc string) *buildIDs {
 	b := &buildIDs{proc: proc, seen: make(map[string]bool), todo: make(chan mapped, mostFiles)}
-	b.done.Go(func() {
+	go func() {
 		for m := range b.todo {
 			if id, misc, err := b.read(m); err == nil && len(id) > 0 {
 				b.found = append(b.found, perfdata.HeaderBuildID{Misc: misc, PID: -1, BuildID: id, Filename: m.name})
 			}
+			b.open.Done()
 		}
-	})
+	}()
 	return b
 }
 
 // add takes a file that was mapped, each name once.
 func (b *buildIDs) add(name []byte, pid int32) {
-	if b.seen[string(name)] {
-		return
-	}
-	if len(b.seen) == mostFiles {
-		b.late++
+	if b.seen[string(name)] || len(b.seen) == mostFiles {
 		return
 	}
 	m := mapped{string(name), pid}
@@ -65,16 +61,23 @@ func (b *buildIDs) add(name []byte, pid int32) {
 		m.name = kernelName // without the symbol
 	}
 	if strings.HasPrefix(m.name, "/") && !strings.HasPrefix(m.name, "//") || m.name == kernelName || m.name == "[vdso]" || pid == -1 {
+		b.open.Add(1)
 		b.todo <- m // there is room for all that may be seen
 	}
 }
 
-// finish waits for what is still being read.
-func (b *buildIDs) finish() perfdata.BuildIDs {
-	close(b.todo)
-	b.done.Wait()
+// all waits for what is still being read. It must not be called while files are added.
+func (b *buildIDs) all() perfdata.BuildIDs {
+	b.open.Wait()
 	slices.SortFunc(b.found, func(a, b perfdata.HeaderBuildID) int { return cmp.Compare(a.Filename, b.Filename) })
-	return perfdata.BuildIDs(b.found)
+	return slices.Clone(b.found)
+}
+
+// close ends collecting.
+func (b *buildIDs) close() {
+	if b != nil {
+		close(b.todo)
+	}
 }
 
 func (b *buildIDs) read(m mapped) (id []byte, misc perfdata.Misc, err error) {

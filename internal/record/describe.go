@@ -100,7 +100,7 @@ func (s *session) setFeatures(w *perfdata.Writer) error {
 			all[id] = v
 		}
 	}
-	if builds := s.builds.finish(); !s.cfg.NoBuildIDs && len(builds) > 0 {
+	if builds := s.builds.all(); !s.cfg.NoBuildIDs && len(builds) > 0 {
 		all[perfdata.FeatureBuildID] = builds
 	}
 	if s.tally.first != 0 && !pipe {

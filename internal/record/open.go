@@ -254,6 +254,11 @@ func (s *session) explain(o *opened, at place, err error) error {
 	case err == syscall.EOPNOTSUPP && o.attr.Type == perfevent.TypeHardware, err == syscall.EINVAL && o.attr.SampleType&unusual != 0:
 		return fmt.Errorf("%s: the kernel or the PMU does not take what is to be sampled with it: %w. Try without -d, -W and --phys-data", o.event.Name, err)
 	}
+	const monotonic, monotonicRaw = 1, 4
+	if c := s.cfg.ClockID; err == syscall.EINVAL && c != nil && *c != monotonic && *c != monotonicRaw {
+		return fmt.Errorf("%s: the kernel has no time of the clock of -k for it: %w. In interrupts that nothing can hold up, it can read "+
+			"monotonic and monotonic_raw alone", o.event.Name, err)
+	}
 	e := *o.event
 	e.Attr = o.attr
 	t := s.target

@@ -60,6 +60,13 @@ func (o *output) begin() (err error) {
 
 // append writes records as the kernel has left them.
 func (o *output) append(records ...[]byte) error {
+	n := 0
+	for _, r := range records {
+		n += len(r)
+	}
+	if err := o.file.room(n); err != nil {
+		return o.explain(err)
+	}
 	if err := o.writer.Append(records...); err != nil {
 		return o.explain(err)
 	}
@@ -68,6 +75,10 @@ func (o *output) append(records ...[]byte) error {
 
 // write writes a record of our own.
 func (o *output) write(misc perfdata.Misc, v perfdata.Value) error {
+	const most = 1 << 16 // bytes of a record
+	if err := o.file.room(most); err != nil {
+		return o.explain(err)
+	}
 	if err := o.writer.Write(misc, v); err != nil {
 		return o.explain(err)
 	}
@@ -94,9 +105,6 @@ func (o *output) finish() error {
 		return nil
 	}
 	o.closed = true
-	if o.file != nil {
-		o.file.release()
-	}
 	err := o.session.setFeatures(o.writer)
 	if closeErr := o.writer.Close(); err == nil {
 		err = closeErr
@@ -173,12 +181,15 @@ const (
 	keepSize = 1 // FALLOC_FL_KEEP_SIZE of include/uapi/linux/falloc.h
 )
 
-func (r *reserved) Write(b []byte) (int, error) {
-	if r.allocated >= 0 && r.at+int64(len(b))+reserve > r.allocated {
-		if err := r.grow(r.at + int64(len(b))); err != nil {
-			return 0, err
-		}
+// room is an error if there is no room for n bytes more, and for the end. It may be called for nil: a pipe has room.
+func (r *reserved) room(n int) error {
+	if r == nil || r.allocated < 0 || r.at+int64(n)+reserve <= r.allocated {
+		return nil
 	}
+	return r.grow(r.at + int64(n))
+}
+
+func (r *reserved) Write(b []byte) (int, error) {
 	n, err := r.File.Write(b)
 	r.at += int64(n)
 	return n, err
@@ -209,9 +220,6 @@ func (r *reserved) Seek(offset int64, whence int) (int64, error) {
 	r.at = at
 	return at, err
 }
-
-// release lets the reserve be written to.
-func (r *reserved) release() { r.allocated = -1 }
 
 // Close gives back what was allocated and not used.
 func (r *reserved) Close() error {

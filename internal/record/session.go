@@ -58,6 +58,7 @@ func (s *session) close() {
 		s.command.Kill() // does nothing when it has ended
 	}
 	s.programs.close()
+	s.builds.close()
 	s.closeEvents()
 }
 

@@ -1,0 +1,386 @@
+package record
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/bperf/bperf/internal/event"
+	"github.com/bperf/bperf/internal/perfdata"
+	"github.com/bperf/bperf/internal/target"
+	"github.com/bperf/bperf/test/program"
+	"github.com/bperf/bperf/test/require"
+)
+
+func check(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// config is a recording of some events into a file of the test's own.
+func config(t *testing.T, events string) Config {
+	t.Helper()
+	require.Root(t)
+	list, err := event.Host().Parse(events)
+	check(t, err)
+	return Config{Events: list, Period: 1, Inherit: true, Output: filepath.Join(t.TempDir(), "perf.data"),
+		Notify: func(s string) { t.Log(s) }, Verbose: func(s string) { t.Log(s) },
+		Timeout: time.Minute, // nothing here takes as long
+		Version: "test", CommandLine: []string{"bperf", "record"}}
+}
+
+// recording is what is in a file.
+type recording struct {
+	features *perfdata.Features
+	samples  map[string]int // by event
+	comms    map[string]int // samples by the name of the thread
+	records  []perfdata.Value
+	times    []uint64 // of samples
+	stats    perfdata.Stats
+}
+
+// read reads a recording.
+func read(t testing.TB, name string) recording {
+	t.Helper()
+	r, err := perfdata.Open(name)
+	check(t, err)
+	defer r.Close()
+	out := recording{samples: make(map[string]int), comms: make(map[string]int)}
+	names := make(map[int32]string)
+	for rec, err := range r.Records() {
+		check(t, err)
+		switch v := rec.Value.(type) {
+		case *perfdata.Sample:
+			if rec.Event == nil {
+				t.Fatalf("a sample at %d is of no event", rec.Offset)
+			}
+			out.samples[rec.Event.Name]++
+			out.comms[names[v.TID]]++
+			out.times = append(out.times, v.Time)
+			continue
+		case *perfdata.Comm:
+			names[v.TID] = v.Comm
+		}
+		out.records = append(out.records, rec.Value)
+	}
+	out.features, out.stats = r.Features(), r.Stats()
+	return out
+}
+
+// howMany is how many records of a type there are for which f is true.
+func howMany[T perfdata.Value](r recording, f func(T) bool) (n int) {
+	for _, v := range r.records {
+		if v, ok := v.(T); ok && f(v) {
+			n++
+		}
+	}
+	return n
+}
+
+// run records, and reads what was recorded.
+func run(t *testing.T, cfg Config) (Result, recording) {
+	t.Helper()
+	result, err := Run(cfg)
+	check(t, err)
+	got := read(t, cfg.Output)
+	total := 0
+	for _, n := range got.samples {
+		total += n
+	}
+	if uint64(total) != result.Samples {
+		t.Errorf("the file has %d samples, and %d were told of", total, result.Samples)
+	}
+	return result, got
+}
+
+const getppid = "syscalls:sys_enter_getppid"
+
+// caller is a program that calls getppid so often.
+func caller(t *testing.T, times uint64) string {
+	t.Helper()
+	require.Tracefs(t)
+	return program.Program{Body: program.GetPPID, Times: times}.Write(t)
+}
+
+// TestSamplesAreExact finds each nth call of a command in the file, in all forms of it.
+func TestSamplesAreExact(t *testing.T) {
+	const times = 3000
+	path := caller(t, times)
+	for _, tt := range []struct {
+		name   string
+		change func(*Config)
+		want   int
+	}{
+		{"each", func(*Config) {}, times},
+		{"each seventh", func(c *Config) { c.Period, c.Overrides = 7, true }, times / 7},
+		{"compressed", func(c *Config) { c.Compression = 1 }, times},
+		{"small rings", func(c *Config) { c.RingPages = 64 }, times},
+		{"per thread", func(c *Config) { c.PerThread, c.Inherit = true, false }, times},
+		{"with callchains", func(c *Config) { c.Callchain = CallchainFP }, times},
+		{"with stacks", func(c *Config) { c.Callchain, c.StackSize, c.Period, c.Overrides = CallchainDWARF, 1024, 100, true }, times / 100},
+		{"at another clock", func(c *Config) { c.ClockID = new(int32(unix.CLOCK_MONOTONIC)) }, times},
+		{"with all that can be added", func(c *Config) {
+			c.Addresses, c.PhysAddrs, c.Weight, c.Raw, c.SampleCPU, c.Namespaces, c.Cgroups, c.TaskCounts, c.Switches = true, true, true, true, true, true,
+				true, true, true
+		}, times},
+		{"of the system", func(c *Config) { c.Target.System = true; c.Events[0].Events[0].Filter = "common_pid > 0" }, times},
+		{"none", func(c *Config) { c.NoSamples = true }, 0},
+		{"filtered away", func(c *Config) { c.Events[0].Events[0].Filter = "common_pid == 0" }, 0},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			cfg := config(t, getppid)
+			cfg.Command = []string{path}
+			tt.change(&cfg)
+			result, got := run(t, cfg)
+			n := got.samples[getppid]
+			if cfg.Target.System {
+				n = got.comms[filepath.Base(path)] // others may call it, too
+			}
+			if n != tt.want || result.Lost != 0 {
+				t.Errorf("%d samples and %d lost, want %d and none; %v", n, result.Lost, tt.want, got.comms)
+			}
+			if id, _ := got.features.Get(perfdata.FeatureTracingData); id == nil {
+				t.Error("the format of the tracepoint is missing")
+			}
+		})
+	}
+}
+
+// TestFeatures finds what a file should tell of the machine and of itself.
+func TestFeatures(t *testing.T) {
+	cfg := config(t, "cpu-clock,"+getppid)
+	cfg.ClockID = new(int32(unix.CLOCK_MONOTONIC_RAW))
+	cfg.Command = []string{caller(t, 50)}
+	_, got := run(t, cfg)
+	host, err := os.Hostname()
+	check(t, err)
+	if name := got.features.Text(perfdata.FeatureHostname); name != host {
+		t.Errorf("host %q, is %q", name, host)
+	}
+	for _, id := range []perfdata.FeatureID{perfdata.FeatureOSRelease, perfdata.FeatureArch, perfdata.FeatureNRCPUs, perfdata.FeatureTotalMem,
+		perfdata.FeatureCmdline, perfdata.FeatureEventDesc, perfdata.FeatureCPUTopology, perfdata.FeatureSampleTime, perfdata.FeaturePMUMappings,
+		perfdata.FeatureClockID, perfdata.FeatureClockData, perfdata.FeatureTracingData, perfdata.FeatureVersion} {
+		if v, err := got.features.Get(id); err != nil || v == nil {
+			t.Errorf("feature %v: %v, %v", id, v, err)
+		}
+	}
+	v, err := got.features.Get(perfdata.FeatureSampleTime)
+	check(t, err)
+	times := v.(perfdata.SampleTimes)
+	if times.First != got.times[0] || times.Last != got.times[len(got.times)-1] {
+		t.Errorf("samples from %d to %d, are from %d to %d", times.First, times.Last, got.times[0], got.times[len(got.times)-1])
+	}
+	exec := howMany(got, func(c *perfdata.Comm) bool { return c.Exec && c.Comm == filepath.Base(cfg.Command[0]) })
+	mapped := howMany(got, func(m *perfdata.Mmap2) bool { return m.Filename == cfg.Command[0] })
+	kernel := howMany(got, func(m *perfdata.Mmap) bool { return strings.HasPrefix(m.Filename, kernelName) })
+	if exec != 1 || mapped != 1 || kernel != 1 {
+		t.Errorf("%d records of its execution, %d of its mapping and %d of the kernel's, want one of each", exec, mapped, kernel)
+	}
+}
+
+// TestGroup reads a group with each sample of its leader.
+func TestGroup(t *testing.T) {
+	cfg := config(t, "{"+getppid+",page-faults}:S")
+	cfg.Command = []string{caller(t, 100)}
+	_, got := run(t, cfg)
+	if got.samples[getppid+":S"]+got.samples[getppid] != 100 || len(got.samples) != 1 {
+		t.Errorf("samples %v, want 100 of the leader alone", got.samples)
+	}
+	v, err := got.features.Get(perfdata.FeatureGroupDesc)
+	check(t, err)
+	if groups, _ := v.(perfdata.GroupDescriptions); len(groups) != 1 || groups[0].Members != 2 {
+		t.Errorf("groups %+v", v)
+	}
+}
+
+// TestProcess records a process that runs already, with its threads, to its end.
+func TestProcess(t *testing.T) {
+	require.Tracefs(t)
+	cfg := config(t, getppid)
+	const times, tasks = 200, 3
+	path := program.Program{Body: program.GetPPID, Times: times, Wait: true, Tasks: tasks, Threads: true}.Write(t)
+	cmd := exec.CommandContext(t.Context(), path)
+	in, err := cmd.StdinPipe()
+	check(t, err)
+	check(t, cmd.Start())
+	done := make(chan error, 1)
+	cfg.Target = target.Spec{PIDs: []int{cmd.Process.Pid}}
+	cfg.Switch.Requests = nil
+	started := make(chan struct{})
+	cfg.Verbose = func(s string) {
+		if strings.HasSuffix(s, "processes were there") {
+			close(started)
+		}
+	}
+	go func() {
+		<-started
+		time.Sleep(50 * time.Millisecond) // the events are enabled right after
+		in.Close()
+		done <- cmd.Wait()
+	}()
+	_, got := run(t, cfg)
+	check(t, <-done)
+	if n := got.samples[getppid]; n != times*(tasks+1) {
+		t.Errorf("%d samples, want %d", n, times*(tasks+1))
+	}
+	mine := howMany(got, func(m *perfdata.Mmap2) bool { return m.Filename == path })
+	others := howMany(got, func(c *perfdata.Comm) bool { return int(c.PID) != cmd.Process.Pid })
+	if mine != 1 || others != 0 {
+		t.Errorf("%d mappings of the process and %d names of others, want 1 and 0", mine, others)
+	}
+}
+
+// TestOverwrite keeps the newest samples of more than there is room for.
+func TestOverwrite(t *testing.T) {
+	cfg := config(t, getppid)
+	cfg.Overwrite, cfg.RingPages, cfg.PerThread, cfg.Inherit, cfg.Time = true, 1, true, false, true
+	cfg.Command = []string{caller(t, 20000)}
+	_, got := run(t, cfg)
+	if n := got.samples[getppid]; n < 10 || n > 1000 {
+		t.Errorf("%d samples, want as many as a page has room for", n)
+	}
+	if exec := howMany(got, func(c *perfdata.Comm) bool { return c.Exec }); exec != 1 {
+		t.Errorf("%d records of the execution: those are not to be overwritten", exec)
+	}
+}
+
+// TestSwitch begins another file for each signal, and keeps the newest ones.
+func TestSwitch(t *testing.T) {
+	cfg := config(t, "cpu-clock")
+	cfg.Target.System, cfg.Frequency, cfg.Period, cfg.Inherit = true, 100, 0, true
+	requests := make(chan os.Signal)
+	signals := make(chan os.Signal, 1)
+	dumped := make(chan string, 10)
+	cfg.Switch, cfg.Signals = Switch{Requests: requests, MaxFiles: 2}, signals
+	cfg.Notify = func(s string) {
+		if strings.Contains(s, "Dump") {
+			dumped <- s
+		}
+	}
+	go func() {
+		for range 3 {
+			time.Sleep(50 * time.Millisecond)
+			requests <- syscall.SIGUSR2
+			<-dumped
+		}
+		signals <- syscall.SIGINT
+	}()
+	result, err := Run(cfg)
+	check(t, err)
+	if result.Files != 4 || result.Signal != syscall.SIGINT {
+		t.Errorf("%d files, signal %v; want 4 and an interrupt", result.Files, result.Signal)
+	}
+	files, err := filepath.Glob(cfg.Output + ".*")
+	check(t, err)
+	if len(files) != 2 {
+		t.Fatalf("files %v, want the last 2", files)
+	}
+	for _, f := range files {
+		got := read(t, f)
+		if howMany(got, func(m *perfdata.Mmap2) bool { return true }) == 0 {
+			t.Errorf("%s does not tell what processes have mapped", f)
+		}
+	}
+}
+
+// TestFullDisk ends where the disk is full with a file that is whole up to there, and has its features.
+func TestFullDisk(t *testing.T) {
+	cfg := config(t, getppid)
+	dir := t.TempDir()
+	check(t, unix.Mount("none", dir, "tmpfs", 0, "size=8m"))
+	t.Cleanup(func() { check(t, unix.Unmount(dir, 0)) })
+	cfg.Output = filepath.Join(dir, "perf.data")
+	cfg.Command = []string{caller(t, 50_000_000)} // hours, if nobody ends it
+	result, err := Run(cfg)
+	if !errors.Is(err, syscall.ENOSPC) || !strings.Contains(err.Error(), cfg.Output) {
+		t.Fatalf("ended with %v, want it to say that there is no room for %s", err, cfg.Output)
+	}
+	got := read(t, cfg.Output)
+	if got.stats.Truncated || got.samples[getppid] < 10000 || uint64(got.samples[getppid]) > result.Samples {
+		t.Errorf("%d samples of %d, %+v", got.samples[getppid], result.Samples, got.stats)
+	}
+	if got.features.Text(perfdata.FeatureHostname) == "" {
+		t.Errorf("the file has the features %v", got.features.IDs())
+	}
+}
+
+// TestBadOutput says what is wrong with the file.
+func TestBadOutput(t *testing.T) {
+	cfg := config(t, "cpu-clock")
+	cfg.Command = []string{"true"}
+	cfg.Output = filepath.Join(t.TempDir(), "none", "perf.data")
+	if _, err := Run(cfg); err == nil || !strings.Contains(err.Error(), cfg.Output) {
+		t.Errorf("%v, want it to name %s", err, cfg.Output)
+	}
+}
+
+// TestLost counts what found no room: the samples in the file and those are all.
+func TestLost(t *testing.T) {
+	cfg := config(t, getppid)
+	const times = 200_000
+	cfg.RingPages, cfg.PerThread, cfg.Inherit = 1, true, false
+	cfg.Command = []string{caller(t, times)}
+	result, got := run(t, cfg)
+	if result.Lost == 0 {
+		t.Skip("nothing was lost: the ring was read as fast as it was filled")
+	}
+	if all := uint64(got.samples[getppid]) + result.Lost; all < times || all > times+100 { // records that are no samples are lost, too
+		t.Errorf("%d samples and %d lost, want %d in all", got.samples[getppid], result.Lost, times)
+	}
+}
+
+// TestHotplug goes on when a CPU goes away, and comes back.
+func TestHotplug(t *testing.T) {
+	require.Guest(t)
+	online := "/sys/devices/system/cpu/cpu1/online"
+	if _, err := os.Stat(online); err != nil {
+		t.Skip("needs a second CPU that can be taken offline")
+	}
+	cfg := config(t, getppid)
+	cfg.Target.System = true
+	cfg.Command = []string{"sh", "-c", "echo 0 > " + online + "; " + caller(t, 500) + "; echo 1 > " + online}
+	_, got := run(t, cfg)
+	if n := got.comms["program"]; n != 500 {
+		t.Errorf("%d samples, want 500", n)
+	}
+}
+
+// TestCgroup records tasks of a cgroup alone.
+func TestCgroup(t *testing.T) {
+	require.Root(t)
+	root := cgroupRoot("/proc")
+	if v1, err := target.PerfCgroupsAreV1(); err != nil || v1 || root == "" {
+		t.Skip("needs cgroup2 with perf events")
+	}
+	dir := filepath.Join(root, "bperf-record-"+strconv.Itoa(os.Getpid()))
+	check(t, os.Mkdir(dir, 0o755))
+	t.Cleanup(func() {
+		for range 100 {
+			if os.Remove(dir) == nil {
+				return
+			}
+			time.Sleep(20 * time.Millisecond)
+		}
+		t.Error("the cgroup is still there")
+	})
+	cfg := config(t, getppid)
+	path := caller(t, 300)
+	cfg.Target.System, cfg.Target.Cgroups = true, []string{filepath.Base(dir)}
+	cfg.EventCgroups = cfg.Target.Cgroups
+	cfg.Command = []string{"sh", "-c", fmt.Sprintf("%s; echo $$ > %s/cgroup.procs; %s", path, dir, path)}
+	_, got := run(t, cfg)
+	if n := got.samples[getppid]; n != 300 {
+		t.Errorf("%d samples, want the 300 in the cgroup", n)
+	}
+}
