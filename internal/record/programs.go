@@ -240,7 +240,9 @@ func (p *programs) introduce(tell emit, verbose func(string)) error {
 			return err
 		}
 	}
-	verbose(fmt.Sprintf("%d of the %d BPF programs that were loaded are recorded", told, len(ids)))
+	if len(ids) > 0 {
+		verbose(fmt.Sprintf("%d of the %d BPF programs that were loaded are recorded", told, len(ids)))
+	}
 	if !trampolines {
 		return nil
 	}

@@ -1,6 +1,7 @@
 package record
 
 import (
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"os"
@@ -48,6 +49,7 @@ type recording struct {
 	records  []perfdata.Value
 	times    []uint64 // of samples
 	stats    perfdata.Stats
+	order    binary.ByteOrder
 }
 
 // read reads a recording.
@@ -74,7 +76,7 @@ func read(t testing.TB, name string) recording {
 		}
 		out.records = append(out.records, rec.Value)
 	}
-	out.features, out.stats = r.Features(), r.Stats()
+	out.features, out.stats, out.order = r.Features(), r.Stats(), r.ByteOrder()
 	return out
 }
 
@@ -216,7 +218,6 @@ func TestProcess(t *testing.T) {
 	check(t, cmd.Start())
 	done := make(chan error, 1)
 	cfg.Target = target.Spec{PIDs: []int{cmd.Process.Pid}}
-	cfg.Switch.Requests = nil
 	started := make(chan struct{})
 	cfg.Verbose = func(s string) {
 		if strings.HasSuffix(s, "processes were there") {
@@ -298,7 +299,7 @@ func TestSwitch(t *testing.T) {
 func TestFullDisk(t *testing.T) {
 	cfg := config(t, getppid)
 	dir := t.TempDir()
-	check(t, unix.Mount("none", dir, "tmpfs", 0, "size=8m"))
+	check(t, unix.Mount("none", dir, "tmpfs", 0, "size=3m"))
 	t.Cleanup(func() { check(t, unix.Unmount(dir, 0)) })
 	cfg.Output = filepath.Join(dir, "perf.data")
 	cfg.Command = []string{caller(t, 50_000_000)} // hours, if nobody ends it
@@ -328,7 +329,7 @@ func TestBadOutput(t *testing.T) {
 // TestLost counts what found no room: the samples in the file and those are all.
 func TestLost(t *testing.T) {
 	cfg := config(t, getppid)
-	const times = 200_000
+	const times = 50_000
 	cfg.RingPages, cfg.PerThread, cfg.Inherit = 1, true, false
 	cfg.Command = []string{caller(t, times)}
 	result, got := run(t, cfg)

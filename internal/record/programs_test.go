@@ -1,0 +1,207 @@
+package record
+
+import (
+	"os"
+	"runtime"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/cilium/ebpf"
+	"github.com/cilium/ebpf/asm"
+	"github.com/cilium/ebpf/btf"
+
+	"github.com/bperf/bperf/internal/bpfprog/linear"
+	"github.com/bperf/bperf/internal/kernel"
+	"github.com/bperf/bperf/internal/perfdata"
+	"github.com/bperf/bperf/test/require"
+)
+
+// withSub is a program with BTF that calls a sub-program.
+func withSub(name string) *ebpf.ProgramSpec {
+	number := &btf.Int{Name: "int", Size: 4, Encoding: btf.Signed}
+	function := func(name string, linkage btf.FuncLinkage) *btf.Func {
+		proto := &btf.FuncProto{Return: number, Params: []btf.FuncParam{{Name: "context", Type: &btf.Pointer{Target: &btf.Void{}}}}}
+		return &btf.Func{Name: name, Type: proto, Linkage: linkage}
+	}
+	return &ebpf.ProgramSpec{Name: name, Type: ebpf.SocketFilter, License: "GPL", Instructions: asm.Instructions{
+		btf.WithFuncMetadata(asm.Call.Label("its_sub").WithSymbol(name), function(name, btf.GlobalFunc)),
+		asm.Mov.Imm(asm.R0, 0),
+		asm.Return(),
+		btf.WithFuncMetadata(asm.Mov.Imm(asm.R0, 1).WithSymbol("its_sub"), function("its_sub", btf.StaticFunc)),
+		asm.Return(),
+	}}
+}
+
+func loadProgram(t *testing.T, spec *ebpf.ProgramSpec) *ebpf.Program {
+	t.Helper()
+	p, err := ebpf.NewProgram(spec)
+	check(t, err)
+	t.Cleanup(func() { p.Close() })
+	return p
+}
+
+// during records the system without samples while f runs.
+func during(t *testing.T, change func(*Config), f func()) recording {
+	t.Helper()
+	cfg := config(t, "dummy")
+	cfg.Target.System = true
+	change(&cfg)
+	stop, signals := make(chan struct{}), make(chan os.Signal, 1)
+	cfg.Signals = signals
+	started := make(chan struct{})
+	verbose := cfg.Verbose
+	cfg.Verbose = func(s string) {
+		verbose(s)
+		if strings.HasSuffix(s, "processes were there") {
+			close(started)
+		}
+	}
+	go func() {
+		defer close(stop)
+		<-started
+		f()
+		signals <- os.Interrupt
+	}()
+	_, got := run(t, cfg)
+	<-stop
+	return got
+}
+
+// infos are the programs of a recording by ID, and the BTFs that there are.
+func infos(t *testing.T, r recording) (map[uint32]*linear.Info, map[uint32][]byte) {
+	t.Helper()
+	programs, types := make(map[uint32]*linear.Info), make(map[uint32][]byte)
+	if raw, ok := r.features.Raw(perfdata.FeatureBPFProgInfo); ok {
+		all, err := linear.DecodePrograms(raw, r.order)
+		check(t, err)
+		for _, i := range all {
+			programs[i.ID] = i
+		}
+	}
+	if raw, ok := r.features.Raw(perfdata.FeatureBPFBTF); ok {
+		all, err := linear.DecodeBTF(raw, r.order)
+		check(t, err)
+		for _, b := range all {
+			types[b.ID] = b.Data
+		}
+	}
+	return programs, types
+}
+
+// symbols are the symbols of BPF programs that came, by name.
+func symbols(r recording) map[string]int {
+	all := make(map[string]int)
+	for _, v := range r.records {
+		if k, ok := v.(*perfdata.KSymbol); ok && k.Flags&perfdata.KSymbolUnregister == 0 {
+			all[k.Name]++
+		}
+	}
+	return all
+}
+
+// withSuffix counts the symbols of a function.
+func withSuffix(all map[string]int, name string) (n int) {
+	for symbol, times := range all {
+		if strings.HasSuffix(symbol, "_"+name) {
+			n += times
+		}
+	}
+	return n
+}
+
+// TestPrograms finds programs that were loaded before and programs that come and go meanwhile, with all functions, code and BTF.
+func TestPrograms(t *testing.T) {
+	require.Root(t)
+	const before, meanwhile = "record_before", "record_meanwhile"
+	loadProgram(t, withSub(before))
+	got := during(t, func(*Config) {}, func() {
+		p := loadProgram(t, withSub(meanwhile))
+		time.Sleep(100 * time.Millisecond)
+		p.Close()
+	})
+	all := symbols(got)
+	for _, name := range []string{before, meanwhile} {
+		if n := withSuffix(all, name); n != 1 {
+			t.Errorf("%d symbols of %s, want 1; there are %v", n, name, all)
+		}
+	}
+	if n := withSuffix(all, "its_sub"); n < 2 {
+		t.Errorf("%d symbols of sub-programs, want 2", n)
+	}
+	programs, types := infos(t, got)
+	found := 0
+	for _, info := range programs {
+		spec, err := linear.LoadBTF(types[info.BTF])
+		if err != nil {
+			continue // one of somebody else
+		}
+		p, err := info.Program(spec)
+		check(t, err)
+		if p.Name != before && p.Name != meanwhile {
+			continue
+		}
+		found++
+		if len(p.Functions) != 2 || p.Functions[1].Name != "its_sub" || len(p.Functions[1].Code) == 0 || all[p.Functions[1].Symbol] == 0 {
+			t.Errorf("%s has the functions %+v", p.Name, p.Functions)
+		}
+	}
+	if found != 2 {
+		t.Errorf("the code of %d programs, want 2 of the %d", found, len(programs))
+	}
+}
+
+// TestNoPrograms tells nothing of programs where that is asked for.
+func TestNoPrograms(t *testing.T) {
+	require.Root(t)
+	loadProgram(t, withSub("record_nothing"))
+	got := during(t, func(c *Config) { c.NoBPF = true }, func() {})
+	programs, types := infos(t, got)
+	told := howMany(got, func(*perfdata.BPFEvent) bool { return true })
+	if len(programs)+len(types)+told > 0 {
+		t.Errorf("%d programs, %d BTFs, %d records", len(programs), len(types), told)
+	}
+}
+
+// TestShortLivedPrograms loads many programs that live for a millisecond, and finds the symbol of each. How many are whole depends on how
+// soon the reader gets a CPU, and is printed.
+func TestShortLivedPrograms(t *testing.T) {
+	require.Root(t)
+	many := 100 // on a machine that is not for this alone
+	if require.IsGuest() && runtime.GOARCH == "arm64" {
+		many = 1000 // the guests of amd64 are ten times as slow
+	}
+	const name = "record_moment"
+	got := during(t, func(*Config) {}, func() {
+		spec := withSub(name)
+		for i := range many {
+			p, err := ebpf.NewProgram(spec)
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			time.Sleep(time.Millisecond)
+			p.Close()
+			if i%32 == 31 { // what was freed is to be gone before more is
+				if err := kernel.WaitForBPF(); err != nil {
+					t.Error(err)
+				}
+			}
+		}
+	})
+	whole := 0
+	programs, types := infos(t, got)
+	for _, info := range programs {
+		if info.Name == name && len(info.JITed) > 0 && types[info.BTF] != nil {
+			whole++
+		}
+	}
+	n := withSuffix(symbols(got), name)
+	t.Logf("of %d programs, %d have their symbol, and %d are whole", many, n, whole)
+	if n != many {
+		t.Errorf("%d symbols, want %d", n, many)
+	}
+	if whole == 0 {
+		t.Error("none is whole")
+	}
+}
