@@ -1,0 +1,298 @@
+package cli
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/bperf/bperf/internal/perfdata"
+	"github.com/bperf/bperf/test/program"
+	"github.com/bperf/bperf/test/require"
+)
+
+func TestRecordRefuses(t *testing.T) {
+	for _, tt := range []struct {
+		args   string
+		status int
+		want   string
+	}{
+		{"-F 99 -c 9 true", 22, "give one"},
+		{"-c 0 true", 22, "-c 0"},
+		{"-F 0 true", 129, "-F 0: a number of samples"},
+		{"-F often true", 129, "-F often: a number of samples in a second, or max"},
+		{"--strict-freq true", 22, "the frequency of -F"},
+		{"-p 1 -t 1", 22, "-p and -t do not go together"},
+		{"-p x", 129, "unexpected 'x' in a number"},
+		{"--per-thread -a true", 22, "--per-thread is for threads"},
+		{"-e cpu-clock -G / true", 22, "cgroups are recorded on CPUs"},
+		{"-G / -a true", 129, "give -e first"},
+		{"-e nosuch true", 129, "event syntax error"},
+		{"-e duration_time true", 129, "cannot be sampled"},
+		{"-e cpu-clock:b true", 129, "the modifier b is for counting"},
+		{"--filter x true", 129, "give -e first"},
+		{"--call-graph smoke true", 129, "fp, dwarf or lbr"},
+		{"--call-graph dwarf,99999 true", 129, "the stack has from 8 to 65528 bytes"},
+		{"--call-graph fp,16 true", 129, "only dwarf takes a size"},
+		{"-g --call-graph dwarf true", 22, "give one"},
+		{"-j u,left true", 129, `no kind of branch "left"`},
+		{"-b -j u true", 22, "give one"},
+		{"-k sundial true", 129, "clocks are monotonic"},
+		{"-m 0 true", 129, "-m 0"},
+		{"-m lots true", 129, "a number of pages, or of bytes"},
+		{"-z=23 true", 22, "from 1 to 22"},
+		{"--switch-output=never true", 129, "signal, a size like 100M, or a time"},
+		{"--switch-output -o - true", 22, "not for a pipe"},
+		{"--switch-max-files 3 true", 22, "--switch-max-files is about"},
+		{"-D -2 true", 22, "-D -2"},
+		{"-D -1 true", 22, "needs --control"},
+		{"--timeout 3 -a", 22, "at least 10 ms"},
+		{"--control 7 true", 129, "--control takes"},
+		{"--all-user --all-kernel true", 22, "nothing to sample"},
+		{"-q -v true", 22, "contradict"},
+		{"--nope true", 129, "unknown flag"},
+	} {
+		cmd := bperf(append([]string{"record"}, strings.Fields(tt.args)...)...)
+		cmd.Dir = t.TempDir()
+		got := run(t, cmd)
+		if got.status != tt.status || !strings.Contains(got.stderr, tt.want) {
+			t.Errorf("record %s: status %d, want %d; %s; want %q", tt.args, got.status, tt.status, got.stderr, tt.want)
+		}
+		if _, err := os.Stat(filepath.Join(cmd.Dir, "perf.data")); err == nil {
+			t.Errorf("record %s: leaves a file", tt.args)
+		}
+	}
+}
+
+// record runs bperf record in a directory of the test's own, with a limit of time.
+func recordCommand(t *testing.T, args ...string) *exec.Cmd {
+	t.Helper()
+	require.Root(t)
+	ctx, stop := context.WithTimeout(t.Context(), time.Minute)
+	t.Cleanup(stop)
+	cmd := exec.CommandContext(ctx, "/proc/self/exe", append([]string{"record"}, args...)...)
+	cmd.Args[0] = "bperf"
+	cmd.Env = append(os.Environ(), "BPERF_TEST_MAIN=1", "LC_ALL=C")
+	cmd.Dir = t.TempDir()
+	cmd.WaitDelay = 5 * time.Second
+	return cmd
+}
+
+// samples counts the samples of a recording.
+func samples(t *testing.T, r *perfdata.Reader, err error) (n int) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Close()
+	for rec, err := range r.Records() {
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, ok := rec.Value.(*perfdata.Sample); ok {
+			n++
+		}
+	}
+	return n
+}
+
+func samplesOf(t *testing.T, name string) int {
+	t.Helper()
+	r, err := perfdata.Open(name)
+	return samples(t, r, err)
+}
+
+const getppidEvent = "syscalls:sys_enter_getppid"
+
+// calls is a program that calls getppid so often.
+func calls(t *testing.T, times uint64, exit uint8) string {
+	t.Helper()
+	require.Tracefs(t)
+	return program.Program{Body: program.GetPPID, Times: times, Exit: exit}.Write(t)
+}
+
+// TestRecordSummary ends as the command does, with the two lines that perf has, and keeps what was there before.
+func TestRecordSummary(t *testing.T) {
+	path := calls(t, 100, 7)
+	cmd := recordCommand(t, "-o", "perf.data", "-e", getppidEvent, "-c", "1", path)
+	got := run(t, cmd)
+	want := regexp.MustCompile(`^\[ bperf record: Woken up \d+ times to write data \]\n` +
+		`\[ bperf record: Captured and wrote 0\.\d{3} MB perf\.data \(100 samples\) \]\n$`)
+	if got.status != 7 || got.stdout != "" || !want.MatchString(got.stderr) {
+		t.Errorf("status %d, want 7; printed %d bytes and %q", got.status, len(got.stdout), got.stderr)
+	}
+	file := filepath.Join(cmd.Dir, "perf.data")
+	if n := samplesOf(t, file); n != 100 {
+		t.Errorf("%d samples, want 100", n)
+	}
+	again := recordCommand(t, "-o", "perf.data", "-q", "-e", getppidEvent, "-c", "10", path)
+	again.Dir = cmd.Dir
+	if got := run(t, again); got.status != 7 || got.stderr != "" {
+		t.Errorf("with -q: status %d, printed %q", got.status, got.stderr)
+	}
+	if now, before := samplesOf(t, file), samplesOf(t, file+".old"); now != 10 || before != 100 {
+		t.Errorf("%d samples, and %d in what was there before; want 10 and 100", now, before)
+	}
+}
+
+func TestRecordNoCommand(t *testing.T) {
+	got := run(t, recordCommand(t, "-e", "cpu-clock", "/nonexistent/command"))
+	if got.status != 255 || !strings.Contains(got.stderr, "Workload failed: No such file or directory") {
+		t.Errorf("status %d, %s", got.status, got.stderr)
+	}
+}
+
+// TestRecordPipe writes to a pipe what can be read from it, also without -o.
+func TestRecordPipe(t *testing.T) {
+	path := calls(t, 1000, 0)
+	for _, args := range [][]string{{"-o", "-"}, {}, {"-o", "-", "-z"}} {
+		cmd := recordCommand(t, append(args, "-e", getppidEvent, path)...)
+		got := run(t, cmd)
+		if got.status != 0 {
+			t.Fatalf("%v: status %d, %s", args, got.status, got.stderr)
+		}
+		r, err := perfdata.NewPipeReader(strings.NewReader(got.stdout))
+		if n := samples(t, r, err); n != 1000 {
+			t.Errorf("%v: %d samples, want 1000", args, n)
+		}
+	}
+}
+
+// TestRecordSignals ends at a signal with a file that is whole, and dies of that signal. SIGKILL leaves what was written by then.
+func TestRecordSignals(t *testing.T) {
+	for _, sig := range []syscall.Signal{syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGKILL} {
+		cmd := recordCommand(t, "-o", "perf.data", "-a", "-e", "cpu-clock", "-F", "200", "--no-buffering")
+		var stderr bytes.Buffer
+		cmd.Stderr = &stderr
+		if err := cmd.Start(); err != nil {
+			t.Fatal(err)
+		}
+		file := filepath.Join(cmd.Dir, "perf.data")
+		before := int64(0)
+		for grown := 0; grown < 5; { // samples come
+			time.Sleep(20 * time.Millisecond)
+			if info, err := os.Stat(file); err == nil && info.Size() > before {
+				before = info.Size()
+				grown++
+			}
+			if cmd.ProcessState != nil {
+				t.Fatal("it has ended")
+			}
+		}
+		cmd.Process.Signal(sig)
+		cmd.Wait()
+		status := cmd.ProcessState.Sys().(syscall.WaitStatus)
+		if !status.Signaled() || status.Signal() != sig {
+			t.Errorf("%v: ended with %v; %s", sig, status, stderr.String())
+		}
+		if n := samplesOf(t, file); n == 0 {
+			t.Errorf("%v: no samples", sig)
+		}
+		r, err := perfdata.Open(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		name := r.Features().Text(perfdata.FeatureHostname)
+		if sig != syscall.SIGKILL && name == "" {
+			t.Errorf("%v: no features", sig)
+		}
+		r.Close()
+	}
+}
+
+// TestRecordControl enables and disables through a FIFO.
+func TestRecordControl(t *testing.T) {
+	dir := t.TempDir()
+	ctl, ack := filepath.Join(dir, "ctl"), filepath.Join(dir, "ack")
+	for _, name := range []string{ctl, ack} {
+		if err := syscall.Mkfifo(name, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	path := calls(t, 100, 0)
+	script := fmt.Sprintf(`%[1]s; say() { echo $1 > %[2]s; read answer < %[3]s; }
+		say enable; %[1]s; %[1]s; say disable; %[1]s`, path, ctl, ack)
+	cmd := recordCommand(t, "-o", "perf.data", "-D", "-1", "--control", "fifo:"+ctl+","+ack, "-e", getppidEvent, "--filter", `comm == "program"`, "-a",
+		"sh", "-c", script)
+	got := run(t, cmd)
+	if n := samplesOf(t, filepath.Join(cmd.Dir, "perf.data")); got.status != 0 || n != 200 {
+		t.Errorf("status %d, %d samples, want 200; %s", got.status, n, got.stderr)
+	}
+}
+
+// distributionPerf is the machine's own perf, which reads what bperf writes.
+func distributionPerf(t *testing.T) string {
+	t.Helper()
+	perf, err := exec.LookPath("perf")
+	if err != nil {
+		t.Skip("needs perf")
+	}
+	return perf
+}
+
+// perfReads lets perf print something of a recording.
+func perfReads(t *testing.T, dir string, stdin []byte, args ...string) string {
+	t.Helper()
+	ctx, stop := context.WithTimeout(t.Context(), time.Minute)
+	defer stop()
+	cmd := exec.CommandContext(ctx, distributionPerf(t), args...)
+	cmd.Dir, cmd.WaitDelay = dir, 5*time.Second
+	cmd.Stdin = bytes.NewReader(stdin)
+	var stderr bytes.Buffer
+	cmd.Stderr = &stderr
+	out, err := cmd.Output()
+	if err != nil {
+		t.Fatalf("perf %s: %v; %s", strings.Join(args, " "), err, stderr.String())
+	}
+	return string(out)
+}
+
+// TestPerfReadsRecordings compares the samples that perf finds with those that there are.
+func TestPerfReadsRecordings(t *testing.T) {
+	distributionPerf(t)
+	path := calls(t, 2000, 0)
+	for _, args := range [][]string{
+		{},
+		{"-g"},
+		{"--call-graph", "dwarf,512", "-m", "8M"},
+		{"-e", "page-faults"},
+		{"-s", "-d", "-T", "--sample-cpu", "--namespaces", "--all-cgroups", "--switch-events"},
+		{"-k", "mono"},
+		{"--per-thread"},
+		{"-a", "--filter", `comm == "program"`},
+		{"-D", "1"},
+	} {
+		cmd := recordCommand(t, append(append([]string{"-o", "perf.data", "-e", getppidEvent}, args...), path)...)
+		got := run(t, cmd)
+		if got.status != 0 {
+			t.Errorf("%v: status %d, %s", args, got.status, got.stderr)
+			continue
+		}
+		want := samplesOf(t, filepath.Join(cmd.Dir, "perf.data"))
+		if lines := strings.Count(perfReads(t, cmd.Dir, nil, "script", "-F", "event", "-i", "perf.data"), ":sys_enter_getppid"); lines != 2000 && len(args) < 2 {
+			t.Errorf("%v: perf script finds %d samples, there are %d", args, lines, want)
+		}
+		if n := perfSamples(t, cmd.Dir); n != want {
+			t.Errorf("%v: perf report finds %d samples, there are %d", args, n, want)
+		}
+	}
+}
+
+// perfSamples is the number of samples that perf report --stats finds.
+func perfSamples(t *testing.T, dir string) (n int) {
+	t.Helper()
+	for line := range strings.Lines(perfReads(t, dir, nil, "report", "--stats", "-i", "perf.data")) {
+		if name, value, ok := strings.Cut(line, " events:"); ok && strings.TrimSpace(name) == "SAMPLE" {
+			fmt.Sscan(value, &n)
+			return n
+		}
+	}
+	return 0
+}
