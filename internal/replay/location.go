@@ -7,20 +7,28 @@ import (
 	"github.com/bperf/bperf/internal/symbol/unwind"
 )
 
-// Location is a place in code or data. It is the same one for all samples that are there, as far as one resolver has seen them.
+// Location is a place in code or data. It is the same one for all samples that are there.
 type Location struct {
-	Index  int     // among those of its resolver, from 0 on
 	DSO    *DSO    // nil if nothing is known to be mapped there
 	Addr   uint64  // as Mapping.Addr makes it; the address in memory without DSO
 	Symbol *Symbol // nil if there is none
-	Kind   profile.Kind
+	Source *Source // never nil
 
+	Index uint32 // among those of the replay, from 0 on
+	Kind  profile.Kind
+	space int32 // of Addr: the index of the DSO, or a negative number for each kind of code without one
+}
+
+// Source is what is known of a place besides its symbol.
+type Source struct {
 	// Inlined are the functions that the compiler put into Symbol at this place, the innermost first, without Symbol itself. It is empty
 	// where Options.NoInline is set.
 	Inlined []symbol.Frame
-	File    string // of the source; with Options.Lines
+	File    string // with Options.Lines
 	Line    int    // in File, of Symbol itself; 0 if it is not known
 }
+
+var noSource Source
 
 // Offset is how far the place is behind the beginning of its symbol.
 func (l *Location) Offset() uint64 { return l.Addr - l.Symbol.Start }
@@ -34,7 +42,7 @@ type Frame struct {
 // Resolver finds out what is at the addresses of samples, and remembers it. It is for one goroutine.
 type Resolver struct {
 	replay   *Replay
-	known    table
+	known    [1 << knownBits]*Location // the last one with each hash
 	frames   []Frame
 	unwinder *unwind.Unwinder // nil until it is needed
 	chain    []uint64
@@ -57,21 +65,28 @@ func (r *Resolver) Resolve(item *Item, mode perfdata.Misc, ip uint64) *Location 
 		maps, kind = nil, profile.UnknownCode
 	}
 	var dso *DSO
-	addr, index := ip, -1-int(kind)
+	addr, space := ip, -1-int32(kind)
 	if maps != nil {
 		if m := maps.Find(ip); m != nil {
-			dso, addr, index = m.DSO, m.Addr(ip), m.DSO.Index
+			dso, addr, space = m.DSO, m.Addr(ip), int32(m.DSO.Index)
 			kind = dso.Kind
 		} else if d := r.replay.machine.kernelDSO; mode == perfdata.MiscKernel && d != nil && r.replay.isKernel(ip) {
-			dso, index = d, d.Index
+			dso, space = d, int32(d.Index)
 		}
 	}
-	return r.known.get(index, addr, func(l *Location) {
-		l.DSO, l.Addr, l.Kind = dso, addr, kind
+	hash := hashOf(space, addr)
+	slot := &r.known[hash>>(64-knownBits)]
+	if l := *slot; l != nil && l.Addr == addr && l.space == space {
+		return l
+	}
+	l := r.replay.locations.get(hash, space, addr, func(l *Location) {
+		l.DSO, l.Kind = dso, kind
 		if dso != nil && dso.names != nil {
 			dso.names.locate(l)
 		}
 	})
+	*slot = l
+	return l
 }
 
 // IP returns what is at the instruction pointer of a sample.
@@ -135,59 +150,4 @@ func (r *Resolver) Callchain(item *Item) ([]Frame, bool) {
 		r.unwind(item)
 	}
 	return r.frames, true
-}
-
-// table finds locations by DSO and address.
-type table struct {
-	all   []*Location
-	keys  []tableKey // of all
-	slots []uint32   // a hash table with linear probing, of a power of two: 1 + the position in all; 0 is free
-	block []Location // for the next ones
-}
-
-type tableKey struct {
-	addr  uint64
-	index int
-}
-
-func (k tableKey) hash() uint64 {
-	x := k.addr ^ uint64(k.index)<<40
-	x = (x ^ x>>32) * 0x9e3779b97f4a7c15
-	return x ^ x>>29
-}
-
-func (t *table) get(index int, addr uint64, fill func(*Location)) *Location {
-	if 2*len(t.all) >= len(t.slots) {
-		t.grow()
-	}
-	key := tableKey{addr, index}
-	mask := uint64(len(t.slots) - 1)
-	i := key.hash() & mask
-	for ; t.slots[i] != 0; i = (i + 1) & mask {
-		if at := t.slots[i] - 1; t.keys[at] == key {
-			return t.all[at]
-		}
-	}
-	if len(t.block) == 0 {
-		t.block = make([]Location, 256)
-	}
-	l := &t.block[0]
-	t.block = t.block[1:]
-	l.Index = len(t.all)
-	t.all, t.keys = append(t.all, l), append(t.keys, key)
-	t.slots[i] = uint32(len(t.all))
-	fill(l)
-	return l
-}
-
-func (t *table) grow() {
-	t.slots = make([]uint32, max(1024, 2*len(t.slots)))
-	mask := uint64(len(t.slots) - 1)
-	for at, key := range t.keys {
-		i := key.hash() & mask
-		for t.slots[i] != 0 {
-			i = (i + 1) & mask
-		}
-		t.slots[i] = uint32(at + 1)
-	}
 }

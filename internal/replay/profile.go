@@ -46,9 +46,11 @@ func (r *Replay) Profile(keep profile.Keys) (*profile.Profile, error) {
 type filler struct {
 	*Resolver
 	p       *profile.Profile
-	reuse   bool                // frames do not depend on the instruction pointer
-	known   [][]profile.FrameID // by Location.Index, the innermost first
-	modules []profile.ModuleID  // by DSO.Index
+	reuse   bool                         // frames do not depend on the instruction pointer
+	known   []profile.FrameID            // by Location.Index, of those where nothing is inlined; 0 if it is not known yet
+	inlined map[uint32][]profile.FrameID // by Location.Index, of the others: the innermost first
+	one     [1]profile.FrameID
+	modules []profile.ModuleID // by DSO.Index
 	stack   []profile.FrameID
 	labels  map[labelKey]profile.LabelsID
 	unknown uint64 // samples without an event
@@ -119,16 +121,16 @@ func (f *filler) label(item *Item) profile.LabelsID {
 
 // frames are those of a location: one, and those that are inlined into it in front of it.
 func (f *filler) frames(ip uint64, l *Location) []profile.FrameID {
-	if f.reuse && l.Index < len(f.known) && f.known[l.Index] != nil {
-		return f.known[l.Index]
+	if ids := f.reused(l); ids != nil {
+		return ids
 	}
-	frame := profile.Frame{Address: l.Addr, IP: ip, Kind: l.Kind, Line: uint32(max(0, l.Line)), File: f.p.Strings.ID(l.File)}
+	frame := profile.Frame{Address: l.Addr, IP: ip, Kind: l.Kind, Line: uint32(max(0, l.Source.Line)), File: f.p.Strings.ID(l.Source.File)}
 	if l.DSO != nil {
 		frame.Module = f.module(l.DSO)
 	}
 	var ids []profile.FrameID
-	for i := range l.Inlined {
-		in := &l.Inlined[i]
+	for i := range l.Source.Inlined {
+		in := &l.Source.Inlined[i]
 		inner := frame
 		inner.Function = f.p.Functions.ID(profile.Function{Name: f.p.Strings.ID(in.Function), Module: frame.Module, File: f.p.Strings.ID(in.File),
 			StartLine: uint32(max(0, in.StartLine))})
@@ -145,12 +147,32 @@ func (f *filler) frames(ip uint64, l *Location) []profile.FrameID {
 	}
 	ids = append(ids, f.p.Frame(frame))
 	if f.reuse {
-		for len(f.known) <= l.Index {
-			f.known = append(f.known, nil)
-		}
-		f.known[l.Index] = ids
+		f.remember(l, ids)
 	}
 	return ids
+}
+
+// reused are the frames of a location that was there before; nil if it was not. They are valid until the next call.
+func (f *filler) reused(l *Location) []profile.FrameID {
+	if int(l.Index) < len(f.known) && f.known[l.Index] != 0 {
+		f.one[0] = f.known[l.Index]
+		return f.one[:]
+	}
+	return f.inlined[l.Index]
+}
+
+func (f *filler) remember(l *Location, ids []profile.FrameID) {
+	if len(ids) > 1 {
+		if f.inlined == nil {
+			f.inlined = map[uint32][]profile.FrameID{}
+		}
+		f.inlined[l.Index] = ids
+		return
+	}
+	for len(f.known) <= int(l.Index) {
+		f.known = append(f.known, 0)
+	}
+	f.known[l.Index] = ids[0]
 }
 
 func (f *filler) module(d *DSO) profile.ModuleID {

@@ -42,6 +42,8 @@ type Replay struct {
 	filter  filter
 	symbols *symbols
 
+	locations locations
+
 	badContexts atomic.Uint64
 }
 
@@ -51,7 +53,7 @@ func New(reader *perfdata.Reader, o Options) (*Replay, error) {
 		o.MaxStack = 127
 	}
 	r := &Replay{reader: reader, options: o, filter: newFilter(o.Filter)}
-	r.symbols = &symbols{replay: r, problems: map[string]bool{}}
+	r.symbols = &symbols{replay: r, problems: map[string]bool{}, known: map[uint64]*Symbol{}}
 	r.machine = newMachine(r.symbols)
 	if err := r.machine.setFeatures(reader.Features()); err != nil {
 		return nil, err

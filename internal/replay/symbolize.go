@@ -19,6 +19,7 @@ type symbols struct {
 
 	mu       sync.Mutex
 	problems map[string]bool
+	known    map[uint64]*Symbol // of the kernel, by Start
 }
 
 // search says where files are looked for.
@@ -62,6 +63,18 @@ func (s *symbols) findKernel(addr uint64) (Symbol, bool) {
 	return s.kernel(addr)
 }
 
+// shared is the one copy of a symbol of the kernel.
+func (s *symbols) shared(found Symbol) *Symbol {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	known := s.known[found.Start]
+	if known == nil {
+		known = &found
+		s.known[found.Start] = known
+	}
+	return known
+}
+
 // KernelFunction finds the function of the kernel at an address, without those of BPF programs. It is for handlers.
 func (r *Replay) KernelFunction(addr uint64) (name string, offset uint64, ok bool) {
 	s, ok := r.symbols.findKernel(addr)
@@ -73,7 +86,7 @@ type kernelCode struct{ *symbols }
 
 func (k kernelCode) locate(l *Location) {
 	if s, ok := k.findKernel(l.Addr); ok {
-		l.Symbol = &s
+		l.Symbol = k.shared(s)
 	}
 }
 
@@ -83,6 +96,9 @@ type userFile struct {
 	dso  *DSO
 	once sync.Once
 	file *object.File // nil if there is none
+
+	mu    sync.Mutex
+	known map[uint64]*Symbol // by Start
 
 	tablesOnce sync.Once
 	tables     *unwind.Module // nil if there are none
@@ -117,8 +133,7 @@ func (u *userFile) locate(l *Location) {
 	if s == nil {
 		return
 	}
-	shift := l.Addr - addr // from addresses of the file to offsets in it
-	l.Symbol = &Symbol{Name: u.replay.demangle(s.Name), Linkage: s.Name, Start: s.Start + shift, End: s.End + shift}
+	l.Symbol = u.symbol(s, l.Addr-addr)
 	if u.replay.options.NoInline && !u.replay.options.Lines {
 		return
 	}
@@ -127,10 +142,26 @@ func (u *userFile) locate(l *Location) {
 		return
 	}
 	last := frames[len(frames)-1]
-	l.File, l.Line = last.File, last.Line
+	l.Source = &Source{File: last.File, Line: last.Line}
 	if !u.replay.options.NoInline {
-		l.Inlined = frames[:len(frames)-1]
+		l.Source.Inlined = frames[:len(frames)-1]
 	}
+}
+
+// symbol makes a symbol of one of the file, with its addresses shifted to offsets in the file.
+func (u *userFile) symbol(s *symbol.Symbol, shift uint64) *Symbol {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	start := s.Start + shift
+	known := u.known[start]
+	if known == nil {
+		if u.known == nil {
+			u.known = map[uint64]*Symbol{}
+		}
+		known = &Symbol{Name: u.replay.demangle(s.Name), Linkage: s.Name, Start: start, End: s.End + shift}
+		u.known[start] = known
+	}
+	return known
 }
 
 func (r *Replay) demangle(name string) string {

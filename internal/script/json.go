@@ -149,7 +149,7 @@ func (t *text) object(item *replay.Item, out []byte) []byte {
 func address(v uint64) string { return "0x" + strconv.FormatUint(v, 16) }
 
 func newFrameJSON(ip uint64, l *replay.Location) frameJSON {
-	f := frameJSON{Address: address(ip), Kind: l.Kind.String(), File: l.File, Line: l.Line}
+	f := frameJSON{Address: address(ip), Kind: l.Kind.String(), File: l.Source.File, Line: l.Source.Line}
 	if l.DSO != nil {
 		f.DSO, f.BuildID, f.Program = l.DSO.Name, l.DSO.HexBuildID(), l.DSO.Program
 	}
@@ -157,7 +157,7 @@ func newFrameJSON(ip uint64, l *replay.Location) frameJSON {
 		offset := l.Offset()
 		f.Symbol, f.Offset = l.Symbol.Name, &offset
 	}
-	f.Inlined = inlined(l.Inlined)
+	f.Inlined = inlined(l.Source.Inlined)
 	return f
 }
 

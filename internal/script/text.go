@@ -26,25 +26,8 @@ type Printer struct {
 type text struct {
 	*Printer
 	*replay.Resolver
-	lines [kinds]locationTexts // of callchains
-	ends  [kinds]locationTexts // what stands behind an address
-}
-
-// locationTexts are what was printed for locations, by their index.
-type locationTexts [][]byte
-
-func (t *locationTexts) get(index int) []byte {
-	if index < len(*t) {
-		return (*t)[index]
-	}
-	return nil
-}
-
-func (t *locationTexts) set(index int, b []byte) {
-	for len(*t) <= index {
-		*t = append(*t, make([][]byte, max(64, len(*t)))...)
-	}
-	(*t)[index] = slices.Clone(b)
+	lines [kinds]texts // of callchains
+	ends  [kinds]texts // what stands behind an address
 }
 
 func (p *Printer) newText(r *replay.Resolver) replay.Handler {
@@ -240,7 +223,7 @@ func (t *text) code(item *replay.Item, kind Kind, out []byte) []byte {
 	start := len(out)
 	out = t.place(l, t.fields[kind], out)
 	out = t.sourceLine(l, t.fields[kind], out)
-	t.ends[kind].set(l.Index, out[start:])
+	t.ends[kind].put(l.Index, out[start:])
 	return out
 }
 
@@ -251,8 +234,8 @@ func (t *text) frame(f *replay.Frame, kind Kind, out []byte) []byte {
 	}
 	start := len(out)
 	fields := t.fields[kind]
-	for i := range f.Inlined {
-		in := &f.Inlined[i]
+	for i := range f.Source.Inlined {
+		in := &f.Source.Inlined[i]
 		out = appendHex(append(out, '\t'), f.Addr, 16)
 		if fields&Symbol != 0 {
 			out = append(append(out, ' '), in.Function...)
@@ -268,7 +251,7 @@ func (t *text) frame(f *replay.Frame, kind Kind, out []byte) []byte {
 	out = appendHex(append(out, '\t'), f.Addr, 16)
 	out = t.place(f.Location, fields, out)
 	out = append(t.sourceLine(f.Location, fields, out), '\n')
-	t.lines[kind].set(f.Index, out[start:])
+	t.lines[kind].put(f.Index, out[start:])
 	return out
 }
 
@@ -310,12 +293,12 @@ func (t *text) sourceLine(l *replay.Location, fields Field, out []byte) []byte {
 	if fields&SourceLine == 0 || l.DSO == nil {
 		return out
 	}
-	if l.File == "" {
+	if l.Source.File == "" {
 		out = append(out, "\n  "...)
 		out = append(out, l.DSO.Short...)
 		return strconv.AppendUint(append(out, "[ "...), l.Addr, 16)
 	}
-	return appendSourceLine(out, l.File, l.Line)
+	return appendSourceLine(out, l.Source.File, l.Source.Line)
 }
 
 func appendSourceLine(out []byte, file string, line int) []byte {
