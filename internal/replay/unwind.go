@@ -65,7 +65,7 @@ func (u *userFile) readTables(arch unwind.Arch) {
 		}
 		return unwind.Section{Address: s.Addr, Data: s.Data}
 	}
-	tables, err := unwind.NewModule(arch, section(".eh_frame"), section(".debug_frame"))
+	tables, err := unwind.NewModule(arch, section(".eh_frame"), section(".debug_frame"), u.file.Code)
 	if err != nil {
 		u.problem("some callers are missing behind code of "+u.dso.Name, err)
 	}
