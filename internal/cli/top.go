@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"errors"
 	"os"
 	"slices"
 	"strings"
@@ -135,7 +136,7 @@ func (o *topOptions) open(list event.List, args []string) (top.Source, func(id u
 	if err != nil {
 		return nil, nil, &ExitError{Status: statusBadOption, Err: err}
 	}
-	targets := func() ([]program.Target, error) { return topTargets(all, len(args) > 0) }
+	targets := func() ([]program.Target, error) { return topTargets(selector, len(args) > 0) }
 	source, missing, err := top.OpenPrograms(selector, list, targets)
 	if err != nil {
 		return nil, nil, err
@@ -148,12 +149,12 @@ func (o *topOptions) open(list event.List, args []string) (top.Source, func(id u
 }
 
 // topTargets are the programs in which events are counted. If none were asked for, there need not be one.
-func topTargets(list string, asked bool) ([]program.Target, error) {
-	targets, err := selectPrograms(list, "")
-	if err != nil && !asked {
-		return nil, nil
+func topTargets(selector bpfprog.Selector, asked bool) ([]program.Target, error) {
+	targets, missing, err := program.Selection{Programs: selector}.Find()
+	if !asked {
+		return targets, nil
 	}
-	return targets, err
+	return targets, errors.Join(err, missingItems(missing))
 }
 
 // topColumn finds a column by its name.
