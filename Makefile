@@ -81,6 +81,14 @@ test-host-others:
 test-guests: ## the tests that ask the kernel, on other kernels under QEMU, with upstream perf beside them
 	go run ./test/guest -perf $(GUESTS:%=-kernel %) $(GUEST_PACKAGES)
 
+FUZZ     ?= internal/perfdata
+FUZZTIME ?= 60s
+
+.PHONY: fuzz
+fuzz: ## fuzz every target of a package for a while each: FUZZ=internal/perfdata FUZZTIME=60s
+	@for target in $$(go test -list '^Fuzz' ./$(FUZZ) | grep ^Fuzz); do \
+	  go test -run '^$$' -fuzz "^$$target\$$" -fuzztime $(FUZZTIME) -fuzzminimizetime 10x ./$(FUZZ) || exit 1; done
+
 .PHONY: bench
 bench: bperf ## bperf beside the distribution's perf: time and memory; and what sharing counters costs
 	go run ./test/bench -bperf ./bperf

@@ -21,7 +21,8 @@ func decodeAttr(b []byte, big bool) (a Attr, err error) {
 	copy(full[:], b)
 	c := cursor{b: full[:], big: big}
 	a.Type = c.u32()
-	a.Size = c.u32()
+	a.Size = uint32(len(b))
+	c.u32()
 	a.Config = c.u64()
 	a.SamplePeriod = c.u64()
 	a.SampleType = SampleType(c.u64())
@@ -59,7 +60,7 @@ func decodeAttr(b []byte, big bool) (a Attr, err error) {
 
 // size is that of the attribute when it is written.
 func (a *Attr) size() int {
-	if a.Size == 0 {
+	if a.Size < minAttrSize || a.Size > maxAttrSize {
 		return AttrSize + len(a.Rest)
 	}
 	return int(a.Size)

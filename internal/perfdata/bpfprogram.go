@@ -73,7 +73,8 @@ func (p *BPFProgram) decode(info, data []byte, arrays uint64, big bool) error {
 	p.RunTime, p.RunCount, p.RecursionMisses = c.u64(), c.u64(), c.u64()
 	p.VerifiedInsns, p.AttachBTFObjID, p.AttachBTFID = c.u32(), c.u32(), c.u32()
 
-	p.counts = [...]uint32{p.JITedLen, p.XlatedLen, maps.count, ksyms.count, lens.count, funcs.count, lines.count, jitedLines.count, tags.count}
+	p.counts = [...]uint32{p.JITedLen, p.XlatedLen, maps.count, ksyms.count, lens.count, funcs.count, lines.count, jitedLines.count,
+		tags.count}
 
 	r := bpfArrayReader{data: data, arrays: arrays, big: big}
 	p.JITedInsns = r.bytes(BPFArrayJITedInsns, jited)

@@ -186,6 +186,9 @@ func (c *cursor) memTopology() (t MemTopology, err error) {
 		n := &t.Nodes[i]
 		n.Node, n.Size = c.u64(), c.u64()
 		blocks := c.u64()
+		if blocks != n.Size && !c.short {
+			return t, fmt.Errorf("node %d has %d blocks and a bitmap of %d", n.Node, n.Size, blocks)
+		}
 		n.Blocks = c.u64s(blocks/64 + min(blocks%64, 1))
 	}
 	return t, nil

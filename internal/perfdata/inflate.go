@@ -104,8 +104,8 @@ func (r *feed) Read(b []byte) (int, error) {
 	return n, nil
 }
 
-// limitWindow lowers the window that the frame's header asks for to the one that there may be: the decoder makes room for all of it at once.
-// RFC 8878, 3.1.1.1: four bytes of magic number, the descriptor, and the window unless bit 5 of the descriptor says otherwise.
+// limitWindow lowers the window that the frame's header asks for to the one that there may be: the decoder makes room for all of it at
+// once. RFC 8878, 3.1.1.1: four bytes of magic number, the descriptor, and the window unless bit 5 of the descriptor says otherwise.
 func (f *inflater) limitWindow(b []byte) {
 	const descriptorAt, windowAt = 4, 5
 	for i := 0; i < len(b) && f.seen <= windowAt; i++ {
@@ -113,8 +113,9 @@ func (f *inflater) limitWindow(b []byte) {
 		case f.seen == descriptorAt && b[i]&(1<<5) != 0:
 			f.seen = windowAt
 		case f.seen == windowAt:
-			if exponent := uint8(bits.Len64(f.window) - 1 - 10); b[i]>>3 >= exponent {
-				b[i] = exponent << 3
+			const largest = 17 << 3 // largeWindow: 10 + 17 bits. The decoder refuses more.
+			if limit := uint8(bits.Len64(f.window)-1-10) << 3; b[i] > limit && b[i] <= largest {
+				b[i] = limit
 			}
 		}
 		f.seen++

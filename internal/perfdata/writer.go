@@ -112,7 +112,7 @@ func newWriter(out io.Writer, o Options) (*Writer, error) {
 	return w, err
 }
 
-// writeUpdates tells what HEADER_ATTR and the header of a file do not tell of an event. In a file it also has a feature for the name, but not
+// writeUpdates tells what HEADER_ATTR and the header of a file do not tell of an event. A file has a feature for the name, too, but not
 // if the writer is killed.
 func (w *Writer) writeUpdates(e *Event) {
 	if len(e.IDs) == 0 {

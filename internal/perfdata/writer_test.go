@@ -164,7 +164,8 @@ func content(t *testing.T, path string) string {
 }
 
 // formRecords are lines that depend on the form.
-var formRecords = []string{" ATTR ", " FEATURE ", " EVENT_UPDATE ", " TRACING_DATA ", " BUILD_ID ", "COMPRESSED", "CPU_DOMAIN_INFO", " bytes, "}
+var formRecords = []string{" ATTR ", " FEATURE ", " EVENT_UPDATE ", " TRACING_DATA ", " BUILD_ID ", "COMPRESSED",
+	"CPU_DOMAIN_INFO", " bytes, "}
 
 // attrSizes, and zeros at the end of lists of bytes, depend on the form.
 var attrSizes = regexp.MustCompile(` Size:(112|120|128|144)\b|( 0)+\]`)
@@ -192,7 +193,8 @@ func perfLines(s string) []string {
 }
 
 var (
-	perfFileLine = regexp.MustCompile(`^# (captured on|header version|data offset|data size|feat offset|missing features|compressed)|^# event : name|^# =+$|^#$`)
+	perfFileLine = regexp.MustCompile(`^# (captured on|header version|data offset|data size|feat offset|missing features|compressed)|` +
+		`^# event : name|^# =+$|^#$`)
 	perfAttrSize = regexp.MustCompile(`, size = \d+`)
 )
 

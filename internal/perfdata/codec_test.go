@@ -1,0 +1,255 @@
+package perfdata
+
+import (
+	"bytes"
+	"encoding/binary"
+	"math/rand/v2"
+	"slices"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+)
+
+// everyFeature has each feature with a value that has something in each of its fields.
+var everyFeature = map[FeatureID]FeatureValue{
+	FeatureTracingData: TracingData("formats"),
+	FeatureBuildID: BuildIDs{{MiscKernel, -1, []byte("0123456789abcdef0123"), "[kernel.kallsyms]"},
+		{MiscUser, 7, []byte("0123456789abcdef"), "/bin/true"}},
+	FeatureHostname:       Text("host"),
+	FeatureNRCPUs:         NRCPUs{2, 1},
+	FeatureTotalMem:       TotalMem(3),
+	FeatureCmdline:        CommandLine{"perf", "record"},
+	FeatureEventDesc:      EventDescriptions{{everyAttr, "cycles:u", []uint64{1, 2}}, {everyAttr, "", nil}},
+	FeatureCPUTopology:    CPUTopology{[]string{"0-1"}, []string{"0", "1"}, []CPUPlace{{0, 1, 2}, {3, 4, 5}}, []string{"0-1"}},
+	FeatureNUMATopology:   NUMATopology{{1, 2, 3, "0-1"}},
+	FeatureBranchStack:    Flag{},
+	FeaturePMUMappings:    PMUMappings{{1, "software"}, {4, "cpu"}},
+	FeatureGroupDesc:      GroupDescriptions{{"{anon_group}", 1, 2}},
+	FeatureAuxtrace:       AuxtraceIndex{{1, 2}, {3, 4}},
+	FeatureCache:          Caches{{1, 64, 3, 4, "Data", "32K", "0-1"}},
+	FeatureSampleTime:     SampleTimes{1, 2},
+	FeatureMemTopology:    MemTopology{1 << 27, []MemNode{{0, 70, []uint64{1, 2}}}},
+	FeatureClockID:        ClockResolution(1),
+	FeatureDirFormat:      DirFormat(1),
+	FeatureCompressed:     Compression{1, 1, 3, 4, 5},
+	FeatureCPUPMUCaps:     CPUPMUCaps{{"branches", "32"}},
+	FeatureClockData:      ClockData{1, 2, 3},
+	FeatureHybridTopology: HybridTopology{{"cpu_core", "0-1"}},
+	FeaturePMUCaps:        PMUCaps{{[]PMUCap{{"branches", "32"}}, "cpu_core"}},
+	FeatureEMachine:       EMachine{62, 1},
+	FeatureBPFBTF:         BTFs{{1, []byte("BTF")}, {2, []byte{}}},
+	FeatureBPFProgInfo: BPFPrograms{{Type: 1, ID: 2, Tag: [8]byte{3}, JITedLen: 4, XlatedLen: 8, LoadTime: 5, CreatedByUID: 6, Name: "name",
+		IfIndex: 7, GPLCompatible: true, NetnsDev: 8, NetnsInode: 9, BTFID: 10, RunTime: 11, RunCount: 12, RecursionMisses: 13, VerifiedInsns: 14,
+		AttachBTFObjID: 15, AttachBTFID: 16, InfoSize: bpfProgInfoSize, Arrays: 1<<9 - 1, JITedInsns: []byte{1, 2, 3, 4},
+		XlatedInsns: []byte{1, 2, 3, 4, 5, 6, 7, 8}, MapIDs: []uint32{1, 2, 3}, JITedKSyms: []uint64{1, 2}, JITedFuncLens: []uint32{3, 4},
+		FuncInfo: []BPFFuncInfo{{0, 1}, {2, 3}}, LineInfo: []BPFLineInfo{{1, 2, 3, 4}},
+		JITedLineInfo: []uint64{5}, ProgTags: [][8]byte{{1}, {2}}}},
+}
+
+func TestEveryFeature(t *testing.T) {
+	for id, v := range everyFeature {
+		got, err := decodeFeature(id, v.appendFeature(nil), false, 2)
+		if err != nil {
+			t.Error(err)
+		}
+		if f, is := got.(EventDescriptions); is {
+			for i := range f {
+				f[i].Attr.Size = 0
+			}
+		}
+		if diff := cmp.Diff(v, got, cmpopts.IgnoreUnexported(BPFProgram{}), cmpopts.EquateEmpty()); diff != "" {
+			t.Errorf("%s: -written +read\n%s", id, diff)
+		}
+	}
+}
+
+// TestAttrSizes reads attributes of the sizes that Linux has had.
+func TestAttrSizes(t *testing.T) {
+	full := appendAttr(nil, &everyAttr, AttrSize)
+	for _, size := range []int{64, 72, 80, 96, 104, 112, 120, 128, 136, 144} {
+		a, err := decodeAttr(full[:size], false)
+		if err != nil {
+			t.Fatal(err)
+		}
+		a.Size = uint32(size)
+		if got := appendAttr(nil, &a, size); !bytes.Equal(got[8:], full[8:size]) {
+			t.Errorf("%d bytes: %x became %x", size, full[:size], got)
+		}
+	}
+	longer := append(bytes.Clone(full), 1, 2, 3, 4, 5, 6, 7, 8)
+	a, err := decodeAttr(longer, false)
+	if err != nil || !bytes.Equal(a.Rest, longer[AttrSize:]) {
+		t.Errorf("a longer attribute has %x at its end (%v)", a.Rest, err)
+	}
+	if _, err := decodeAttr(full[:56], false); err == nil {
+		t.Error("56 bytes were read as an attribute")
+	}
+}
+
+// bigEndian writes as a big-endian machine does.
+type bigEndian struct{ b []byte }
+
+func (e *bigEndian) u16(vs ...uint16) {
+	for _, v := range vs {
+		e.b = binary.BigEndian.AppendUint16(e.b, v)
+	}
+}
+
+func (e *bigEndian) u32(vs ...uint32) {
+	for _, v := range vs {
+		e.b = binary.BigEndian.AppendUint32(e.b, v)
+	}
+}
+
+func (e *bigEndian) u64(vs ...uint64) {
+	for _, v := range vs {
+		e.b = binary.BigEndian.AppendUint64(e.b, v)
+	}
+}
+
+func (e *bigEndian) text(s string, size int) { e.b = appendText(e.b, s, size) }
+
+func (e *bigEndian) record(t RecordType, m Misc, body func()) {
+	start := len(e.b)
+	e.u32(uint32(t))
+	e.u16(uint16(m), 0)
+	body()
+	binary.BigEndian.PutUint16(e.b[start+6:], uint16(len(e.b)-start))
+}
+
+// TestBigEndian reads what perf record -o - would write on a big-endian machine.
+func TestBigEndian(t *testing.T) {
+	e := &bigEndian{b: []byte(magicBig)}
+	e.u64(pipeHeaderSize)
+	sampleType := SampleIP | SampleTID | SampleTime | SampleCPU | SampleCallchain | SampleRaw | SampleBranchStack
+	e.record(RecordHeaderAttr, 0, func() {
+		e.u32(0, 64)
+		e.u64(5, 6, uint64(sampleType), 0)
+		e.u64(1<<63 | 2<<(63-16) | 1<<(63-18)) // disabled; precise_ip 2; sample_id_all
+		e.u32(7, 0)
+		e.u64(8)
+		e.u64(77)
+	})
+	e.record(RecordHeaderFeature, 0, func() {
+		e.u64(uint64(FeatureNRCPUs))
+		e.u32(4, 3)
+	})
+	trailer := func(time uint64) {
+		e.u32(1, 2)
+		e.u64(time)
+		e.u32(3, 0)
+	}
+	e.record(RecordMmap2, MiscUser, func() {
+		e.u32(1, 2)
+		e.u64(0x1000, 0x2000, 0x3000)
+		e.u32(8, 1)
+		e.u64(99, 1)
+		e.u32(5, 2)
+		e.text("/bin/true", 16)
+		trailer(1000)
+	})
+	e.record(RecordBPFEvent, 0, func() {
+		e.u16(BPFEventLoad, 0)
+		e.u32(9)
+		e.b = append(e.b, "eight by"...)
+		trailer(1500)
+	})
+	e.record(RecordSample, MiscKernel, func() {
+		e.u64(0x401000)
+		e.u32(1, 2)
+		e.u64(2000)
+		e.u32(3, 0)
+		e.u64(2, ContextKernel, 0x401000)
+		e.u32(4)
+		e.b = append(e.b, 1, 2, 3, 4)
+		e.u64(1, 10, 20)
+		e.u64(1<<62 | 300<<44 | 5<<40) // predicted, 300 cycles, type 5
+	})
+	r, err := NewPipeReader(bytes.NewReader(e.b))
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := []Event{{Attr: Attr{Size: 64, Config: 5, SamplePeriod: 6, SampleType: sampleType,
+		Flags: AttrDisabled | AttrPreciseIP2 | AttrSampleIDAll, WakeupEvents: 7, Config1: 8}, IDs: []uint64{77}}}
+	if diff := cmp.Diff(want, []Event{*r.Events()[0]}); diff != "" {
+		t.Errorf("-want +got\n%s", diff)
+	}
+	if got, err := r.Features().Get(FeatureNRCPUs); err != nil || got != (NRCPUs{4, 3}) {
+		t.Errorf("%+v %v", got, err)
+	}
+	id := func(time uint64) SampleID {
+		return SampleID{Fields: SampleTID | SampleTime | SampleCPU, PID: 1, TID: 2, CPU: 3, Time: time}
+	}
+	sampleID := id(2000)
+	sampleID.Fields = sampleType
+	wantValues := []Value{
+		&Mmap2{SampleID: id(1000), PID: 1, TID: 2, Start: 0x1000, Length: 0x2000, Offset: 0x3000, Major: 8, Minor: 1, Inode: 99,
+			InodeGeneration: 1, Protection: 5, Flags: 2, Filename: "/bin/true"},
+		&BPFEvent{SampleID: id(1500), Type: BPFEventLoad, ID: 9, Tag: [8]byte([]byte("eight by"))},
+		&Sample{SampleID: sampleID, IP: 0x401000, Callchain: []uint64{ContextKernel, 0x401000}, Raw: []byte{1, 2, 3, 4},
+			Branches: []Branch{{10, 20, 1<<1 | 300<<4 | 5<<20}}},
+	}
+	var got []Value
+	for rec, err := range r.Records() {
+		if err != nil {
+			t.Fatal(err)
+		}
+		if rec.Type < firstUserRecord {
+			got = append(got, keep(rec.Value))
+		}
+	}
+	if diff := cmp.Diff(wantValues, got, cmpopts.EquateEmpty()); diff != "" {
+		t.Errorf("-want +got\n%s", diff)
+	}
+}
+
+func TestMergeRuns(t *testing.T) {
+	random := rand.New(rand.NewPCG(1, 2))
+	var spare []item
+	for range 200 {
+		items := make([]item, random.IntN(300))
+		for i := range items {
+			items[i] = item{time: random.Uint64N(50), at: uint32(i)}
+			if i%7 != 0 {
+				items[i].time = max(items[i].time, items[i-1].time) // a run
+			}
+		}
+		want := slices.Clone(items)
+		slices.SortStableFunc(want, func(a, b item) int { return int(a.time) - int(b.time) })
+		var got []item
+		got, spare = mergeRuns(items, spare)
+		if !slices.Equal(got, want) {
+			t.Fatalf("got %v, want %v", got, want)
+		}
+	}
+}
+
+// TestRounds checks what is held back until when.
+func TestRounds(t *testing.T) {
+	var got []uint64
+	o := &orderer{emit: func(i item) { got = append(got, i.time) }}
+	expect := func(want ...uint64) {
+		t.Helper()
+		if !slices.Equal(got, want) {
+			t.Errorf("got %v, want %v", got, want)
+		}
+		got = nil
+	}
+	for _, time := range []uint64{30, 40, 10, 20} {
+		o.add(item{time: time})
+	}
+	o.round()
+	expect() // a ring that was read first may still have what is older
+	for _, time := range []uint64{50, 35, 45} {
+		o.add(item{time: time})
+	}
+	o.round()
+	expect(10, 20, 30, 35, 40)
+	o.round()
+	expect(45, 50)
+	o.add(item{time: 70})
+	o.add(item{time: 60})
+	o.end()
+	expect(60, 70)
+}
