@@ -127,3 +127,11 @@ func (w *Writer) writeHeader(set [4]uint64) error {
 	_, err := w.file.Seek(0, io.SeekEnd)
 	return err
 }
+
+// cutOff lets the file end with the last complete record, if it can be cut off, as an *os.File can. If that fails, too, there is nothing
+// to be done: what is behind the record is an error for readers.
+func (w *Writer) cutOff() {
+	if f, can := w.file.(interface{ Truncate(size int64) error }); can {
+		f.Truncate(w.written)
+	}
+}

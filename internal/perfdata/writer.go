@@ -296,7 +296,7 @@ func (w *Writer) Close() error {
 		return w.err
 	}
 	w.setOwnFeatures()
-	// If they find no room, the file is one without.
+	// If they find no room, the file is one without, which ends with its data.
 	failed := w.err
 	set := [4]uint64{}
 	if failed == nil {
@@ -304,6 +304,9 @@ func (w *Writer) Close() error {
 			set = [4]uint64{}
 			failed = fmt.Errorf("write the features of the recording: %w", failed)
 		}
+	}
+	if failed != nil {
+		w.cutOff()
 	}
 	if err := w.writeHeader(set); failed == nil && err != nil {
 		failed = fmt.Errorf("write the header of the recording: %w", err)

@@ -44,6 +44,11 @@ func (m *memory) WriteAt(b []byte, at int64) (int, error) {
 	return n, nil
 }
 
+func (m *memory) Truncate(size int64) error {
+	m.b = m.b[:size]
+	return nil
+}
+
 func (m *memory) Seek(offset int64, whence int) (int64, error) {
 	switch whence {
 	case io.SeekStart:
@@ -337,7 +342,7 @@ func cloneSample(s *Sample) *Sample {
 	return &c
 }
 
-// session writes a few rounds into a file, which is not closed.
+// session writes a few rounds into a file, which is not closed. Errors are those of Close.
 func session(t testing.TB, m io.WriteSeeker, compress int) *Writer {
 	attr := Attr{Type: 1, SampleType: SampleIdentifier | SampleIP | SampleTID | SampleTime | SampleCallchain, Flags: AttrSampleIDAll}
 	w, err := NewWriter(m, Options{Compress: compress, Events: []*Event{
@@ -350,13 +355,9 @@ func session(t testing.TB, m io.WriteSeeker, compress int) *Writer {
 	for round := range uint64(3) {
 		for k := range uint64(6) {
 			s := &Sample{SampleID: SampleID{ID: 40 + k%2, PID: 1, TID: 2, Time: 1000*round + 100*(10-k) + 1}, IP: k, Callchain: []uint64{k, k}}
-			if err := w.Append(appendRecord(nil, MiscUser, s, &attr)); err != nil {
-				t.Fatal(err)
-			}
+			w.Append(appendRecord(nil, MiscUser, s, &attr))
 		}
-		if err := w.Write(0, &FinishedRound{}); err != nil {
-			t.Fatal(err)
-		}
+		w.Write(0, &FinishedRound{})
 	}
 	return w
 }
@@ -415,27 +416,24 @@ func TestFullDisk(t *testing.T) {
 	if err := w.Close(); err != nil {
 		t.Fatal(err)
 	}
-	start := int(w.header.data.offset()) + 160
-	for room := start; room < len(m.b); room++ {
-		full := &memory{room: 1 << 20}
+	data, last := int(w.header.data.offset()), 0
+	for room := data + 160; room < len(m.b); room++ {
+		full := &memory{room: room}
 		w := session(t, full, 0)
-		full.b, full.room = full.b[:min(room, len(full.b))], room
-		w.written = int64(len(full.b))
-		full.at = w.written
-		err := w.Append(make([]byte, max(0, room-len(full.b)+1)))
-		if closed := w.Close(); err == nil {
-			err = closed
-		}
-		if !errors.Is(err, errFull) {
+		if err := w.Close(); !errors.Is(err, errFull) {
 			t.Fatalf("room for %d bytes: %v", room, err)
 		}
-		r, err := NewReader(bytes.NewReader(full.b), int64(len(full.b)))
-		if err != nil {
-			t.Fatalf("room for %d bytes: %v", room, err)
-		}
+		values, r := read(t, full.b)
 		if !r.Stats().Truncated {
 			t.Fatalf("room for %d bytes: nothing says that the file is not complete", room)
 		}
+		if size := int(le.Uint64(full.b[dataSizeAt:])); data+size != len(full.b) || len(values) < last {
+			t.Fatalf("room for %d bytes: %d bytes of data and %d records, of %d", room, size, len(values), len(full.b)-data)
+		}
+		last = len(values)
+	}
+	if want := 3*7 + 4; last != want { // with the updates of the events
+		t.Errorf("%d records of %d", last, want)
 	}
 }
 
