@@ -9,8 +9,11 @@ import (
 	"os/exec"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"testing"
 	"time"
+
+	"github.com/bperf/bperf/internal/symbol"
 )
 
 const source = `
@@ -141,16 +144,55 @@ func TestBroken(t *testing.T) {
 	}
 }
 
+// unit4 makes a unit of DWARF 4 with addresses of 8 bytes, whose abbreviations are at 0.
+func unit4(entries ...byte) []byte {
+	le := binary.LittleEndian
+	b := le.AppendUint32(nil, uint32(len(entries)+7))
+	b = le.AppendUint16(b, 4)
+	b = le.AppendUint32(b, 0)
+	return append(append(b, 8), entries...)
+}
+
+// TestSupplement has a function that is described in the supplementary file, as dwz makes them, and one whose name alone
+// is there.
+func TestSupplement(t *testing.T) {
+	le := binary.LittleEndian
+	text := func(low uint64, size byte) []byte { return append(le.AppendUint64(nil, low), size) }
+	form := func(n int) (byte, byte) { return byte(n&0x7f | 0x80), byte(n >> 7) }
+	ref0, ref1 := form(formGNURefAlt)
+	str0, str1 := form(formGNUStrpAlt)
+	d := New(Sections{
+		Abbrev: []byte{
+			1, tagCompileUnit, 1, attrLowPC, formAddr, attrHighPC, formData1, 0, 0,
+			2, tagSubprogram, 0, attrLowPC, formAddr, attrHighPC, formData1, attrAbstractOrigin, ref0, ref1, 0, 0,
+			3, tagSubprogram, 0, attrLowPC, formAddr, attrHighPC, formData1, attrName, str0, str1, 0, 0,
+			0,
+		},
+		Info: unit4(slices.Concat(
+			[]byte{1}, text(0x1000, 0x20),
+			[]byte{2}, text(0x1000, 0x10), []byte{12, 0, 0, 0}, // behind the header and the root of the supplement
+			[]byte{3}, text(0x1010, 0x10), []byte{9, 0, 0, 0},
+		)...),
+		Supplement: &Sections{
+			Abbrev: []byte{1, 0x3c, 1, 0, 0, 2, tagSubprogram, 0, attrName, formStrp, attrDeclLine, formData1, 0, 0, 0},
+			Info:   unit4(1, 2, 0, 0, 0, 0, 77),
+			Str:    []byte("function\x00another\x00"),
+		},
+	})
+	for addr, want := range map[uint64]symbol.Frame{
+		0x1000: {Function: "function", StartLine: 77},
+		0x101f: {Function: "another"},
+	} {
+		if got := d.Frames(addr, nil); len(got) != 1 || got[0] != want {
+			t.Errorf("%#x is %+v, want %+v", addr, got, want)
+		}
+	}
+}
+
 // TestBounds has sections that claim much, or refer to the same from many places. What they take is a small multiple of
 // their size.
 func TestBounds(t *testing.T) {
 	le := binary.LittleEndian
-	unit := func(entries []byte) []byte { // DWARF 4, the table at 0, addresses of 8 bytes
-		b := le.AppendUint32(nil, uint32(len(entries)+7))
-		b = le.AppendUint16(b, 4)
-		b = le.AppendUint32(b, 0)
-		return append(append(b, 8), entries...)
-	}
 	// 1: a unit with ranges and lines; 2: a function with ranges; 3: one that is inlined, with ranges
 	abbrev := []byte{
 		1, tagCompileUnit, 1, attrRanges, formSecOffset, attrStmtList, formSecOffset, 0, 0,
@@ -171,16 +213,16 @@ func TestBounds(t *testing.T) {
 	}
 	var units []byte
 	for range 20_000 {
-		units = append(units, unit(root)...)
+		units = append(units, unit4(root...)...)
 	}
 	// A line table of version 5 that claims 2^60 directories of no bytes.
 	lines := []byte{0, 0, 0, 0, 5, 0, 8, 0, 20, 0, 0, 0, 1, 1, 1, 0xfb, 14, 1, 0, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0x0f, 0, 0, 0, 0}
 	le.PutUint32(lines, uint32(len(lines)-4))
 
 	for name, s := range map[string]Sections{
-		"one list for many functions": {Abbrev: abbrev, Ranges: ranges, Info: unit(append(append(root, function...), inlined...))},
+		"one list for many functions": {Abbrev: abbrev, Ranges: ranges, Info: unit4(slices.Concat(root, function, inlined)...)},
 		"one list for many units":     {Abbrev: abbrev, Ranges: ranges, Info: units},
-		"many directories":            {Abbrev: abbrev, Ranges: ranges, Info: unit(root), Line: lines},
+		"many directories":            {Abbrev: abbrev, Ranges: ranges, Info: unit4(root...), Line: lines},
 	} {
 		var before, after runtime.MemStats
 		runtime.ReadMemStats(&before)

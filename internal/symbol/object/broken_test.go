@@ -32,7 +32,7 @@ func ask(data []byte) {
 // TestBroken changes a file at random, from a fixed seed, mostly where its headers and symbols are, and cuts it off.
 func TestBroken(t *testing.T) {
 	need(t, "objcopy")
-	path := build(t, "g++", "-g", "-gz")
+	path := build(t, "gcc", "-g", "-gz")
 	data := read(t, path)
 	file, err := elf.Open(path)
 	if err != nil {
@@ -64,7 +64,7 @@ func TestBroken(t *testing.T) {
 
 // TestCutOff truncates a file while it is mapped: what is read of it then faults.
 func TestCutOff(t *testing.T) {
-	path := build(t, "g++", "-g")
+	path := build(t, "gcc", "-g")
 	f := open(t, path)
 	main := needNamed(t, f, "main")
 	if err := os.Truncate(path, 64); err != nil {
@@ -85,7 +85,7 @@ func TestCutOff(t *testing.T) {
 
 // TestClaims has a compressed section that claims to be of 2^40 bytes.
 func TestClaims(t *testing.T) {
-	path := build(t, "g++", "-g", "-gz")
+	path := build(t, "gcc", "-g", "-gz")
 	file, err := elf.Open(path)
 	if err != nil {
 		t.Fatal(err)

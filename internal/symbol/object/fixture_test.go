@@ -45,13 +45,16 @@ func need(t testing.TB, tools ...string) {
 	}
 }
 
-// build compiles testdata/fixture.cc.
+// build compiles testdata/fixture.c, or with a compiler of C++ testdata/fixture.cc.
 func build(t testing.TB, compiler string, flags ...string) string {
 	t.Helper()
 	need(t, compiler)
-	source, err := filepath.Abs("testdata/fixture.cc")
+	source, err := filepath.Abs("testdata/fixture.c")
 	if err != nil {
 		t.Fatal(err)
+	}
+	if strings.Contains(compiler, "++") {
+		source += "c"
 	}
 	out := filepath.Join(t.TempDir(), "fixture")
 	run(t, "", compiler, slices.Concat([]string{"-O2", "-fPIC", "-Wl,--build-id", "-o", out}, flags, []string{source})...)

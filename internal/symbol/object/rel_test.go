@@ -94,7 +94,7 @@ func TestAddress(t *testing.T) {
 
 // TestCodeAndLines reads what annotating a function takes.
 func TestCodeAndLines(t *testing.T) {
-	f := open(t, build(t, "g++", "-g"))
+	f := open(t, build(t, "gcc", "-g"))
 	plain := needNamed(t, f, "plain")
 	code, err := f.Code(plain.Start, plain.End)
 	if err != nil {
@@ -110,7 +110,7 @@ func TestCodeAndLines(t *testing.T) {
 	}
 	for _, l := range lines {
 		frame := f.Frames(l.Addr, nil)
-		if l.Addr < plain.Start || l.Addr >= plain.End || filepath.Base(l.File) != "fixture.cc" {
+		if l.Addr < plain.Start || l.Addr >= plain.End || filepath.Base(l.File) != "fixture.c" {
 			t.Errorf("row %+v", l)
 		}
 		if next := lines[len(lines)-1]; l == next && (frame[0].Line != l.Line || frame[0].File != l.File) {
@@ -129,7 +129,7 @@ func TestCodeAndLines(t *testing.T) {
 
 // TestSection reads what an unwinder needs, of a program and of its debugging information.
 func TestSection(t *testing.T) {
-	whole := build(t, "g++", "-g")
+	whole := build(t, "gcc", "-g")
 	file, err := elf.Open(whole)
 	if err != nil {
 		t.Fatal(err)

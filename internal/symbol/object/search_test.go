@@ -1,6 +1,7 @@
 package object
 
 import (
+	"encoding/hex"
 	"os"
 	"path/filepath"
 	"strings"
@@ -11,7 +12,7 @@ import (
 func split(t testing.TB, flags ...string) (stripped, debug string) {
 	t.Helper()
 	need(t, "objcopy", "strip")
-	whole := build(t, "g++", append([]string{"-g"}, flags...)...)
+	whole := build(t, "gcc", append([]string{"-g"}, flags...)...)
 	dir := t.TempDir()
 	stripped, debug = filepath.Join(dir, "program"), filepath.Join(dir, "program.debug")
 	run(t, "", "objcopy", "--only-keep-debug", whole, debug)
@@ -28,7 +29,7 @@ func hasLines(t testing.TB, f *File) bool {
 		return false
 	}
 	got := f.Frames(s.Start, nil)
-	return len(got) == 1 && filepath.Base(got[0].File) == "fixture.cc" && got[0].Line > 0
+	return len(got) > 1 && filepath.Base(got[0].File) == "fixture.c" && got[0].Line > 0 && got[0].Inlined
 }
 
 func TestDebugFiles(t *testing.T) {
@@ -89,9 +90,43 @@ func TestDebugFiles(t *testing.T) {
 	}
 }
 
+// TestSupplement finds the file that .gnu_debugaltlink names, by its name and by its build ID.
+func TestSupplement(t *testing.T) {
+	need(t, "objcopy")
+	program, supplement := build(t, "gcc", "-g"), build(t, "gcc", "-g", "-DOTHER", "-O1")
+	id := open(t, supplement).BuildID()
+	sum, err := hex.DecodeString(id)
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := filepath.Dir(program)
+	write(t, dir+"/link", append([]byte("../common/two.debug\x00"), sum...))
+	run(t, "", "objcopy", "--add-section=.gnu_debugaltlink="+dir+"/link", program)
+	for _, test := range []struct {
+		place string
+		data  []byte
+		want  bool
+	}{
+		{"/common/two.debug", read(t, supplement), true},
+		{"/debug/.build-id/" + id[:2] + "/" + id[2:] + ".debug", read(t, supplement), true},
+		{"/common/two.debug", read(t, program), false},
+	} {
+		root := t.TempDir()
+		write(t, root+"/bin/program", read(t, program))
+		write(t, root+test.place, test.data)
+		f := openWith(t, Search{Root: root, Debug: []string{"/debug"}}, "/bin/program", "")
+		if f.sup != nil != test.want {
+			t.Errorf("%s: found %v, want %v", test.place, f.sup != nil, test.want)
+		}
+		if !hasLines(t, f) {
+			t.Errorf("%s: there are no lines", test.place)
+		}
+	}
+}
+
 // TestOtherBuild has a program that was replaced after it was recorded.
 func TestOtherBuild(t *testing.T) {
-	old, replaced := build(t, "g++", "-g"), build(t, "g++", "-O1")
+	old, replaced := build(t, "gcc", "-g"), build(t, "gcc", "-O1")
 	id := open(t, old).BuildID()
 	cache := t.TempDir()
 
@@ -113,7 +148,7 @@ func TestOtherBuild(t *testing.T) {
 // TestRoot has the file system of a container, whose links count from its root.
 func TestRoot(t *testing.T) {
 	root := t.TempDir()
-	write(t, root+"/usr/lib/program-1.0", read(t, build(t, "g++", "-g")))
+	write(t, root+"/usr/lib/program-1.0", read(t, build(t, "gcc", "-g")))
 	write(t, filepath.Dir(root)+"/outside", []byte("this is no ELF file"))
 	for link, to := range map[string]string{"/bin": "/usr/lib", "/usr/lib/program": "program-1.0", "/usr/lib/escape": "../../../outside"} {
 		if err := os.Symlink(to, root+link); err != nil {
