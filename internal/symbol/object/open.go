@@ -59,12 +59,30 @@ func mapImage(f *os.File) (*image, error) {
 	if err != nil {
 		return nil, fmt.Errorf("map %s: %w", f.Name(), err)
 	}
-	i, err := newImage(data)
+	i, err := readImage(data)
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("read %s: %w", f.Name(), err), unix.Munmap(data))
 	}
 	i.unmap = func() error { return unix.Munmap(data) }
 	return i, nil
+}
+
+// readImage reads the headers of a file, or of what is packed in it.
+func readImage(data []byte) (*image, error) {
+	err := guard(func() error {
+		unpacked, ok, err := unpack(data)
+		if err != nil {
+			return fmt.Errorf("decompress it: %w", err)
+		}
+		if ok {
+			data = unpacked
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	return newImage(data)
 }
 
 // openFile opens an ELF file without looking for others that belong to it.

@@ -4,6 +4,7 @@ import (
 	"debug/elf"
 	"path/filepath"
 	"slices"
+	"strings"
 	"testing"
 )
 
@@ -62,6 +63,30 @@ int third(int n) { return first(half(n)); }
 			if err != nil || uint64(len(code)) != third.Size() {
 				t.Errorf("the code of third: %d bytes, %v", len(code), err)
 			}
+		}
+	}
+}
+
+// TestCompressed opens modules as distributions pack them.
+func TestCompressed(t *testing.T) {
+	need(t, "gcc", "xz", "gzip")
+	module := build(t, "gcc", "-g", "-c")
+	for _, tool := range []string{"xz", "gzip"} {
+		packed := run(t, "", tool, "-c", module)
+		path := filepath.Join(t.TempDir(), "module.ko."+tool)
+		write(t, path, packed)
+		if f := openWith(t, Search{}, path, ""); !hasLines(t, f) {
+			t.Errorf("%s: there are no lines", tool)
+		}
+		write(t, path, packed[:len(packed)/2])
+		if _, err := (Search{}).Open(path, ""); err == nil || !strings.Contains(err.Error(), path+": decompress it") {
+			t.Errorf("half of the %s file: %v", tool, err)
+		}
+		zeros := filepath.Join(t.TempDir(), "zeros")
+		write(t, zeros, make([]byte, 4<<20))
+		write(t, path, run(t, "", tool, "-9", "-c", zeros))
+		if _, err := (Search{}).Open(path, ""); err == nil || !strings.Contains(err.Error(), "are of more than") {
+			t.Errorf("4 MiB of zeros: %v", err)
 		}
 	}
 }
