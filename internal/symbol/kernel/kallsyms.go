@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"iter"
-	"os"
 	"slices"
 	"strings"
 
@@ -83,7 +82,6 @@ func hexDigit(c byte) (n uint64, ok bool) {
 type Kallsyms struct {
 	starts  []uint64 // of symbols: what Find searches in
 	symbols []Symbol
-	text    string // which names are part of
 }
 
 // Symbol is a symbol of the kernel or of a module.
@@ -96,20 +94,7 @@ type Symbol struct {
 // as in perf.
 const lastPage = 4096
 
-// Load reads kallsyms from a file: /proc/kallsyms, or a copy of another machine's. For errors see Parse.
-func Load(path string) (*Kallsyms, error) {
-	text, err := os.ReadFile(path)
-	if err != nil {
-		return nil, fmt.Errorf("read the kernel's symbols: %w", err)
-	}
-	k, err := Parse(string(text))
-	if err != nil {
-		return nil, fmt.Errorf("read the kernel's symbols from %s: %w", path, err)
-	}
-	return k, nil
-}
-
-// Parse reads the text of kallsyms. Like perf it leaves data out that is read only, mapping symbols of Arm, and
+// Parse reads kallsyms, of this machine or a copy of another's. Like perf it leaves data out that is read only, mapping symbols of Arm, and
 // of symbols at one address all but the last. Code that comes and goes, BPF's and that of ftrace, is left out as well: what there is at the
 // time of reading says nothing of another time (see package timeline). It fails with ErrHidden if the kernel shows no addresses.
 func Parse(text string) (*Kallsyms, error) {
@@ -133,7 +118,7 @@ func Parse(text string) (*Kallsyms, error) {
 	}
 	setEnds(all)
 	all = slices.DeleteFunc(all, func(s Symbol) bool { return s.End == s.Start || comesAndGoes(s.Module) })
-	k := &Kallsyms{make([]uint64, len(all)), all, text}
+	k := &Kallsyms{make([]uint64, len(all)), all}
 	for i := range all {
 		k.starts[i] = all[i].Start
 	}
@@ -194,10 +179,10 @@ func (k *Kallsyms) Find(addr uint64) *Symbol {
 }
 
 // Relocate makes the symbols those of a start of the same kernel for which a reference symbol, such as _text or _stext, was at an address:
-// the kernel is put elsewhere at each start. Modules are left out where the kernel was elsewhere, as each of them was, too. It fails if
-// there is no such symbol.
-func (k *Kallsyms) Relocate(reference string, address uint64) (*Kallsyms, error) {
-	for e, err := range Entries(k.text) {
+// the kernel is put elsewhere at each start. The text is that of which k was made. Modules are left out where the kernel was elsewhere, as
+// each of them was, too. It fails if there is no such symbol.
+func (k *Kallsyms) Relocate(text, reference string, address uint64) (*Kallsyms, error) {
+	for e, err := range Entries(text) {
 		if err != nil {
 			return nil, err
 		}

@@ -78,11 +78,11 @@ func TestKallsyms(t *testing.T) {
 // TestRelocate has the kernel elsewhere.
 func TestRelocate(t *testing.T) {
 	k := parse(t, lines)
-	same, err := k.Relocate("_text", 0xffffffff81000000)
+	same, err := k.Relocate(lines, "_text", 0xffffffff81000000)
 	if err != nil || same != k {
 		t.Errorf("at the same place: %v", err)
 	}
-	moved, err := k.Relocate("_stext", 0xffffffffa1000000)
+	moved, err := k.Relocate(lines, "_stext", 0xffffffffa1000000)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -93,7 +93,7 @@ func TestRelocate(t *testing.T) {
 			t.Errorf("at %#x: %q, not %q", addr, got, want)
 		}
 	}
-	if _, err := k.Relocate("no_such", 1); err == nil || !strings.Contains(err.Error(), "of another kernel") {
+	if _, err := k.Relocate(lines, "no_such", 1); err == nil || !strings.Contains(err.Error(), "of another kernel") {
 		t.Errorf("without the symbol: %v", err)
 	}
 }
@@ -126,11 +126,12 @@ func TestBadKallsyms(t *testing.T) {
 // TestThisKernel finds what the tests of perf events find every day.
 func TestThisKernel(t *testing.T) {
 	require.Root(t)
-	k, err := Load("/proc/kallsyms")
+	text, err := os.ReadFile("/proc/kallsyms")
 	if err != nil {
 		t.Fatal(err)
 	}
-	for e, err := range Entries(k.text) {
+	k := parse(t, string(text))
+	for e, err := range Entries(string(text)) {
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -170,7 +171,7 @@ func FuzzKallsyms(f *testing.F) {
 		if s := k.Find(addr); s != nil && (addr < s.Start || addr >= s.End) {
 			t.Errorf("%#x is not in %+v", addr, s)
 		}
-		if moved, err := k.Relocate("a", addr); err == nil {
+		if moved, err := k.Relocate(text, "a", addr); err == nil {
 			moved.Find(addr)
 		}
 	})
