@@ -145,7 +145,7 @@ func (o *topOptions) open(list event.List, args []string) (top.Source, func(id u
 		source.Close()
 		return nil, nil, missingItems(missing)
 	}
-	return source, examineProgram, nil
+	return source, func(id uint64) (string, error) { return examineProgram(id, source.Distributions(id)) }, nil
 }
 
 // topTargets are the programs in which events are counted. If none were asked for, there need not be one.

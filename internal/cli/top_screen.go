@@ -15,6 +15,7 @@ import (
 	tea "charm.land/bubbletea/v2"
 
 	"github.com/bperf/bperf/internal/bpfprog"
+	"github.com/bperf/bperf/internal/stat"
 	"github.com/bperf/bperf/internal/top"
 )
 
@@ -241,8 +242,8 @@ func (s topScreen) chosen() uint64 {
 	return rows[s.row(rows)].ID
 }
 
-// examineProgram shows a program as `prog show` does.
-func examineProgram(id uint64) (string, error) {
+// examineProgram shows how the runs of a program are distributed, and the program as `prog show` does.
+func examineProgram(id uint64, runs []top.Distribution) (string, error) {
 	selector, err := bpfprog.Parse(decimal(id))
 	if err != nil {
 		return "", err
@@ -258,9 +259,26 @@ func examineProgram(id uint64) (string, error) {
 	if len(shown) == 0 {
 		return "", fmt.Errorf("BPF program %d is not loaded any more", id)
 	}
+	text := distributionsText(runs)
 	var b strings.Builder
 	err = printProgShow(&b, shown)
-	return b.String(), err
+	return text + b.String(), err
+}
+
+// distributionsText draws what each event counted in single runs.
+func distributionsText(runs []top.Distribution) string {
+	var b strings.Builder
+	for _, d := range runs {
+		heading := d.Event.Name + " per run"
+		if d.Event.Unit != "" {
+			heading += ", " + d.Event.Unit
+		}
+		stat.WriteHistogram(&b, printable(heading), &d.Runs, d.Event.Scale)
+	}
+	if b.Len() == 0 {
+		return ""
+	}
+	return strings.TrimPrefix(b.String(), "\n") + "\n"
 }
 
 // framesPerSecond is how often the screen may change. Each costs a little, also if it did not.

@@ -11,6 +11,8 @@ import (
 	tea "charm.land/bubbletea/v2"
 	"github.com/google/go-cmp/cmp"
 
+	counting "github.com/bperf/bperf/internal/count"
+	"github.com/bperf/bperf/internal/event"
 	"github.com/bperf/bperf/internal/top"
 )
 
@@ -154,6 +156,22 @@ func TestTopScreen(t *testing.T) {
 	}
 	if v := usual.View(); !v.AltScreen || v.Content != usual.text() {
 		t.Errorf("%+v", v)
+	}
+}
+
+// TestDistributionsText has two events, and one without runs.
+func TestDistributionsText(t *testing.T) {
+	var few, many counting.Runs
+	few.Buckets[counting.BucketOf(3)] = 2
+	many.Buckets[counting.BucketOf(1000)], many.Buckets[counting.BucketOf(5000)] = 10, 40
+	got := distributionsText([]top.Distribution{
+		{Event: &event.Event{Name: "page-faults", Scale: 1}, Runs: few},
+		{Event: &event.Event{Name: "dummy", Scale: 1}},
+		{Event: &event.Event{Name: "cpu-clock", Unit: "msec", Scale: 1e-6}, Runs: many},
+	})
+	compareGolden(t, "top-distributions.golden", got)
+	if got := distributionsText(nil); got != "" {
+		t.Errorf("%q of nothing", got)
 	}
 }
 

@@ -52,33 +52,38 @@ func histograms(b *strings.Builder, rows []Row) {
 		if r.Runs == nil || r.absent() != "" {
 			continue
 		}
-		buckets := r.Runs.Histogram()
-		var most uint64
-		for _, k := range buckets {
-			most = max(most, k.Runs)
-		}
-		if most == 0 {
-			continue
-		}
-		_, unit := r.runUnit()
+		scale, unit := r.runUnit()
 		heading := []string{printable(r.Name)}
 		for _, s := range []string{unit, r.Place.ID, r.group()} {
 			if s != "" {
 				heading = append(heading, printable(s))
 			}
 		}
-		fmt.Fprintf(b, "\n %s\n", strings.Join(heading, ", "))
-		for _, k := range buckets {
-			low, high := r.bounds(k)
-			bar := strings.Repeat("#", int((k.Runs*barWidth+most-1)/most))
-			fmt.Fprintf(b, " %*s to %*s %*d %s\n", runWidth, low, runWidth, high, runWidth, k.Runs, bar)
-		}
+		WriteHistogram(b, strings.Join(heading, ", "), r.Runs, scale)
+	}
+}
+
+// WriteHistogram draws how runs are distributed, below an empty line and a heading: a line for each bucket. It writes nothing if there
+// are no runs.
+func WriteHistogram(b *strings.Builder, heading string, runs *count.Runs, scale float64) {
+	buckets := runs.Histogram()
+	var most uint64
+	for _, k := range buckets {
+		most = max(most, k.Runs)
+	}
+	if most == 0 {
+		return
+	}
+	fmt.Fprintf(b, "\n %s\n", heading)
+	for _, k := range buckets {
+		low, high := bounds(k, scale)
+		bar := strings.Repeat("#", int((k.Runs*barWidth+most-1)/most))
+		fmt.Fprintf(b, " %*s to %*s %*d %s\n", runWidth, low, runWidth, high, runWidth, k.Runs, bar)
 	}
 }
 
 // bounds are the least and the most that was counted in the runs of a bucket.
-func (r *Row) bounds(k count.Bucket) (low, high string) {
-	scale, _ := r.runUnit()
+func bounds(k count.Bucket, scale float64) (low, high string) {
 	number := func(v float64) string { return strconv.FormatFloat(v*scale, 'f', -1, 64) }
 	return number(k.Low), number(k.High)
 }
@@ -111,9 +116,10 @@ func (r *Row) droppedCSV() string {
 // histogramJSON is an array of buckets that have runs: least, most, runs.
 func (r *Row) histogramJSON() string {
 	var parts []string
+	scale, _ := r.runUnit()
 	for _, k := range r.Runs.Histogram() {
 		if k.Runs > 0 {
-			low, high := r.bounds(k)
+			low, high := bounds(k, scale)
 			parts = append(parts, fmt.Sprintf("[%s, %s, %d]", low, high, k.Runs))
 		}
 	}

@@ -148,6 +148,13 @@ func TestPrograms(t *testing.T) {
 			t.Errorf("%v: %v instructions a run, IPC %v; want 4000 and what the probes take, in %v runs", texts(r.Rows), instructions, ipc, runs)
 		}
 	}
+	all := programs.Distributions(uint64(id))
+	if len(all) != 2 || all[1].Event.Name != "instructions" || all[1].Runs.Counted != 51 || all[1].Runs.Min < 4000 {
+		t.Errorf("distributions %+v", all)
+	}
+	if all := programs.Distributions(1 << 31); all != nil {
+		t.Errorf("distributions of no program: %+v", all)
+	}
 }
 
 // TestNoTargets has events, and no program to count them in.

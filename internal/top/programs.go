@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io/fs"
 	"strconv"
+	"sync"
 	"time"
 
 	"github.com/bperf/bperf/internal/bpfprog"
@@ -24,7 +25,34 @@ type Programs struct {
 	events   events
 	counter  *program.Counter // nil without events
 	targets  []program.Target
-	last     []count.Cell
+
+	mu   sync.Mutex // between Next and Distributions
+	last []count.Cell
+}
+
+// Distribution is what an event counted in the single runs of a program since Programs was opened.
+type Distribution struct {
+	Event *event.Event
+	Runs  count.Runs
+}
+
+// Distributions are those of a program, as the last Next has read them: one for each event; none where its events cannot be counted.
+// It may be called while Next is.
+func (p *Programs) Distributions(id uint64) []Distribution {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	var all []Distribution
+	for _, c := range p.last {
+		if uint64(p.targets[c.Program].ID) != id || c.Event >= len(p.events.list) || c.Runs == nil {
+			continue
+		}
+		e := p.events.list[c.Event]
+		if n := len(all); n == 0 || all[n-1].Event != e { // cells are in the order of events
+			all = append(all, Distribution{Event: e})
+		}
+		all[len(all)-1].Runs.Add(c.Runs)
+	}
+	return all
 }
 
 // programCost is what it costs to observe programs.
@@ -161,6 +189,8 @@ func (p *Programs) counted() (map[uint32]*inProgram, error) {
 	if err != nil {
 		return nil, err
 	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
 	n := len(p.events.list)
 	all := make(map[uint32]*inProgram)
 	for i, c := range cells {
