@@ -84,7 +84,10 @@ func WriteHistogram(b *strings.Builder, heading string, runs *count.Runs, scale 
 
 // bounds are the least and the most that was counted in the runs of a bucket.
 func bounds(k count.Bucket, scale float64) (low, high string) {
-	number := func(v float64) string { return strconv.FormatFloat(v*scale, 'f', -1, 64) }
+	number := func(v float64) string {
+		rounded, _ := strconv.ParseFloat(strconv.FormatFloat(v*scale, 'g', 12, 64), 64) // 0.005119, not 0.005118999999999999
+		return strconv.FormatFloat(rounded, 'f', -1, 64)
+	}
 	return number(k.Low), number(k.High)
 }
 
