@@ -4,6 +4,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -13,41 +14,60 @@ import (
 // recordings are small ones, that perf has made.
 const recordings = "../perfdata/testdata"
 
-// TestReportFormats makes every format of recordings of several kinds.
+// TestReportFormats makes every format, to standard output and to a file.
 func TestReportFormats(t *testing.T) {
 	begin := map[string]string{
 		"table": "# To display the perf.data header info", "json": "{\n", "csv": "overhead", "folded": "", "pprof": "\x1f\x8b",
 		"flamegraph": "<?xml", "html": "<!DOCTYPE html>", "speedscope": `{"$schema"`, "firefox": `{"meta"`,
 	}
-	for _, name := range []string{"callchain", "group", "pipe", "zstd", "tracepoint", "bpf"} {
-		input := filepath.Join(recordings, name+".data")
-		event := firstEvent(t, input)
-		for _, format := range formatNames() {
-			got := run(t, bperf("report", "-i", input, "--format", format, "-e", event))
-			if got.status != 0 || !strings.HasPrefix(got.stdout, begin[format]) || got.stdout == "" {
-				t.Errorf("%s of %s: status %d\n%s%.200s", format, name, got.status, got.stderr, got.stdout)
-				continue
-			}
-			file := filepath.Join(t.TempDir(), "out")
-			if to := run(t, bperf("report", "-i", input, "--format", format, "-e", event, "-o", file)); to.status != 0 || to.stdout != "" {
-				t.Errorf("%s of %s to a file: %+v", format, name, to)
-			}
-			if written, err := os.ReadFile(file); err != nil || string(written) != got.stdout {
-				t.Errorf("%s of %s: the file is not what is printed (%v)", format, name, err)
-			}
+	input := filepath.Join(recordings, "callchain.data")
+	for _, format := range formatNames() {
+		got := run(t, bperf("report", "-i", input, "--format", format))
+		if got.status != 0 || !strings.HasPrefix(got.stdout, begin[format]) || got.stdout == "" {
+			t.Errorf("%s: status %d\n%s%.200s", format, got.status, got.stderr, got.stdout)
+			continue
+		}
+		file := filepath.Join(t.TempDir(), "out")
+		if to := run(t, bperf("report", "-i", input, "--format", format, "-o", file)); to.status != 0 || to.stdout != "" {
+			t.Errorf("%s to a file: %+v", format, to)
+		}
+		if written, err := os.ReadFile(file); err != nil || string(written) != got.stdout {
+			t.Errorf("%s: the file is not what is printed (%v)", format, err)
 		}
 	}
 }
 
-// firstEvent is the name of the first event with samples, as the table has it.
-func firstEvent(t *testing.T, input string) string {
+// TestReportRecordings checks that the table has as many samples of the first event as the recording.
+func TestReportRecordings(t *testing.T) {
+	for _, name := range []string{"callchain", "group", "zstd", "tracepoint", "bpf"} {
+		input := filepath.Join(recordings, name+".data")
+		event, samples := firstEvent(t, input)
+		got := run(t, bperf("report", "-i", input, "--no-children", "-F", "sample,sym", "-g", "none", "-t", "|"))
+		first, _, _ := strings.Cut(got.stdout[strings.Index(got.stdout, "# Samples: "):], "\n\n")
+		sum := 0
+		for _, m := range regexp.MustCompile(`(?m)^ *(\d+)`).FindAllStringSubmatch(first, -1) {
+			n, _ := strconv.Atoi(m[1])
+			sum += n
+		}
+		if got.status != 0 || sum != samples || !strings.Contains(first, event) {
+			t.Errorf("%s: %d samples of %s, want %d; status %d\n%s%s", name, sum, event, samples, got.status, got.stderr, first)
+		}
+	}
+}
+
+// firstEvent is the name of the first event with samples, and their number.
+func firstEvent(t *testing.T, input string) (string, int) {
 	t.Helper()
 	got := run(t, bperf("report", "-i", input, "--stats"))
-	m := regexp.MustCompile(`(?m)^(\S+) stats:\n +SAMPLE events: +[1-9]`).FindStringSubmatch(got.stdout)
+	m := regexp.MustCompile(`(?m)^(\S+) stats:\n +SAMPLE events: +([1-9]\d*)`).FindStringSubmatch(got.stdout)
 	if m == nil {
 		t.Fatalf("%s: there is no event with samples in\n%s%s", input, got.stdout, got.stderr)
 	}
-	return m[1]
+	n, err := strconv.Atoi(m[2])
+	if err != nil {
+		t.Fatal(err)
+	}
+	return m[1], n
 }
 
 func TestReportPipe(t *testing.T) {

@@ -152,7 +152,7 @@ type Labels struct {
 	Comm   StringID
 	PID    int32
 	TID    int32
-	CPU    int32
+	CPU    int32    // -1 if it is not known
 	Cgroup StringID // its path
 	Tags   TagsID
 }

@@ -107,7 +107,10 @@ func Period(item *Item) uint64 {
 }
 
 func (f *filler) label(item *Item) profile.LabelsID {
-	key := labelKey{item.Thread, int32(item.Sample.CPU), item.Cgroup}
+	key := labelKey{item.Thread, -1, item.Cgroup}
+	if item.Sample.Fields.Has(perfdata.SampleCPU) {
+		key.cpu = int32(item.Sample.CPU)
+	}
 	id, ok := f.labels[key]
 	if !ok {
 		if f.labels == nil {

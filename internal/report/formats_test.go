@@ -7,6 +7,7 @@ import (
 	"encoding/xml"
 	"errors"
 	"flag"
+	"fmt"
 	"io"
 	"os"
 	"path/filepath"
@@ -134,6 +135,34 @@ func TestFormats(t *testing.T) {
 			golden(t, f.name, got.String())
 		})
 	}
+}
+
+// TestKeys writes tables by keys that perf's own reports in testdata/perf do not have.
+func TestKeys(t *testing.T) {
+	var got bytes.Buffer
+	for _, o := range []Options{
+		{Sort: []string{"prog"}, Children: true},
+		{Sort: []string{"prog", "symbol"}, Programs: []string{"42"}},
+		{Sort: []string{"symbol"}, Programs: []string{"count"}, Relative: true},
+		{Sort: []string{"symbol"}, Programs: []string{"43"}},
+		{Sort: []string{"cpu", "tgid", "tid"}},
+		{Sort: []string{"time"}, TimeQuantum: 2e6},
+		{Sort: []string{"parent"}, Parent: regexp.MustCompile("^vfs_|serve$")},
+		{Sort: []string{"srcline", "srcfile"}},
+		{Sort: []string{"symoff", "symbol_size"}},
+		{Sort: []string{"cgroup", "comm"}, Utilization: true},
+		{Fields: []string{"dso", "overhead", "period"}, Separator: ","},
+	} {
+		keys, err := o.NeededKeys()
+		if err != nil {
+			t.Fatal(err)
+		}
+		fmt.Fprintf(&got, "# %s %s\n", o.Sort, o.Programs)
+		if err := Text(&got, mixed(keys, 1), &o); err != nil {
+			t.Fatal(err)
+		}
+	}
+	golden(t, "keys.txt", got.String())
 }
 
 func TestCompared(t *testing.T) {

@@ -102,8 +102,8 @@ var keys = []*key{
 	{
 		name: "time", title: "Time", needs: profile.Time, scope: ofSample, width: 12,
 		identity: func(_ *profile.Profile, b []byte, at *place) []byte { return number(b, at.time) },
-		text: func(_ *profile.Profile, at *place, width int) string {
-			return fmt.Sprintf("%*d.%06d", width-7, at.time/1e9, at.time%1e9/1e3)
+		text: func(_ *profile.Profile, at *place, _ int) string {
+			return fmt.Sprintf("%d.%06d", at.time/1e9, at.time%1e9/1e3)
 		},
 		compare: func(_ *profile.Profile, a, b *place) int { return cmp.Compare(a.time, b.time) },
 	},

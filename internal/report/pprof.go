@@ -104,7 +104,9 @@ func (e *pprofExporter) label(to *pprof.Sample, s *profile.Sample) {
 	text("cgroup", e.p.Strings.At(labels.Cgroup))
 	number(profile.PID, "pid", int64(labels.PID))
 	number(profile.TID, "tid", int64(labels.TID))
-	number(profile.CPU, "cpu", int64(labels.CPU))
+	if labels.CPU >= 0 {
+		number(profile.CPU, "cpu", int64(labels.CPU))
+	}
 	number(profile.Time, "time", s.Time)
 	for id := labels.Tags; id != 0; id = e.p.Tags.At(id).Next {
 		t := e.p.Tags.At(id)
