@@ -13,8 +13,9 @@ import (
 type Options struct {
 	Events   []*Event // with their IDs and names; Index and Attr.Size are not looked at
 	Compress int      // level of zstd, 1 to 22, as of perf record -z: of what Append writes; 0 for none
-	// PipeFeatures are written to the front of a pipe. Files get theirs from SetFeature.
-	PipeFeatures map[FeatureID]FeatureValue
+	// StartFeatures are those that are known from the start. They are written to the front: of a pipe, and of a file, where they count as
+	// long as it is not closed. A file that is closed has those of SetFeature alone.
+	StartFeatures map[FeatureID]FeatureValue
 }
 
 // Writer makes a recording, of little-endian byte order. It is not safe for concurrent use.
@@ -30,6 +31,7 @@ type Writer struct {
 	deflate *deflater
 
 	header   fileHeader
+	front    int64 // bytes of features at the start of the data of a file, up to Close
 	written  int64 // bytes of data, all of them of whole records
 	raw      int64 // of them, those that Append was given
 	pending  []byte
@@ -56,6 +58,13 @@ func NewWriter(f io.WriteSeeker, o Options) (*Writer, error) {
 	var front []byte
 	w.header, front = layOut(w.events)
 	w.put(front)
+	for _, id := range slices.Sorted(maps.Keys(o.StartFeatures)) {
+		if err := w.startFeature(id, o.StartFeatures[id]); err != nil && w.err != nil { // one that is too long for a record is left out
+			return nil, err
+		}
+	}
+	w.flush()
+	w.front = w.written - w.header.data.offset()
 	for _, e := range w.events {
 		w.writeUpdates(e)
 	}
@@ -76,7 +85,7 @@ func NewPipeWriter(p io.Writer, o Options) (*Writer, error) {
 		w.write(0, &HeaderAttr{Attr: attr, IDs: e.IDs}, &Attr{})
 		w.writeUpdates(e)
 	}
-	features := maps.Clone(o.PipeFeatures)
+	features := maps.Clone(o.StartFeatures)
 	if features == nil {
 		features = map[FeatureID]FeatureValue{}
 	}
@@ -234,6 +243,11 @@ func (w *Writer) SetFeature(id FeatureID, v FeatureValue) error {
 		w.features[id] = v.appendFeature(nil)
 		return nil
 	}
+	return w.startFeature(id, v)
+}
+
+// startFeature writes a feature as a record, or several.
+func (w *Writer) startFeature(id FeatureID, v FeatureValue) error {
 	switch v := v.(type) {
 	case TracingData:
 		data := appendZeros(slices.Clone(v), roundUp(len(v), 8)-len(v))
@@ -296,6 +310,7 @@ func (w *Writer) Close() error {
 		return w.err
 	}
 	w.setOwnFeatures()
+	w.header.data += dataStart(w.front)
 	// If they find no room, the file is one without, which ends with its data.
 	failed := w.err
 	set := [4]uint64{}

@@ -78,7 +78,7 @@ func copyRecording(t testing.TB, path string, begin func(Options) (*Writer, erro
 		features[id] = v
 	}
 	delete(features, FeatureCompressed) // tells of the file that was read
-	w, err := begin(Options{Events: r.Events(), Compress: compress, PipeFeatures: features})
+	w, err := begin(Options{Events: r.Events(), Compress: compress, StartFeatures: features})
 	if err != nil {
 		t.Fatal(err)
 	}
