@@ -106,13 +106,18 @@ func (s *session) setFeatures(w *perfdata.Writer) error {
 	if s.tally.first != 0 && !pipe {
 		all[perfdata.FeatureSampleTime] = perfdata.SampleTimes{First: s.tally.first, Last: s.tally.last}
 	}
-	s.programs.features(all)
+	if !pipe {
+		s.programs.features(all)
+	}
 	for _, id := range sortedFeatures(all) {
 		if err := w.SetFeature(id, all[id]); err != nil {
 			return err
 		}
 	}
-	return nil
+	if !pipe {
+		return nil
+	}
+	return s.programs.pipe(w.SetFeature, s.cfg.Verbose)
 }
 
 func sortedFeatures(f features) []perfdata.FeatureID {

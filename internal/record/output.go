@@ -35,8 +35,8 @@ func (s *session) newOutput() (*output, error) {
 func (o *output) begin() (err error) {
 	o.files++
 	o.closed = false
+	o.options.StartFeatures = o.session.machine
 	if o.name == "-" {
-		o.options.PipeFeatures = o.session.machine
 		o.writer, err = perfdata.NewPipeWriter(os.Stdout, o.options)
 		return err
 	}
