@@ -183,7 +183,7 @@ func (s *synthesizer) parseMapping(line []byte, m *perfdata.Mmap2) bool {
 		m.Flags = mapShared
 	}
 	m.Filename = s.name(bytes.TrimLeft(line, " "))
-	return true
+	return m.Filename != "[vsyscall]" // which is in all processes, and where nothing runs: the kernel acts in its place
 }
 
 // name is the name of a mapping as the kernel has it in records. Most names are there often, and are kept.

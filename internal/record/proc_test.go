@@ -57,6 +57,7 @@ func TestSynthesizeProcesses(t *testing.T) {
 			"55c50000-55c51000 rw-p 00002000 fe:1f 247766                     /usr/bin/a b\n" +
 			"7f00-7f10 rwxs 00000000 00:00 0 \n" +
 			"7ffd1000-7ffd3000 r-xp 00000000 00:00 0                          [vdso]\n" +
+			"ffffffffff600000-ffffffffff601000 --xp 00000000 00:00 0                  [vsyscall]\n" +
 			"broken line\n",
 		"80/status": "Name:\tgone\n", // it has no threads any more
 		"meminfo":   "MemTotal: 1 kB\n",
