@@ -11,6 +11,7 @@ import (
 
 	"github.com/bperf/bperf/internal/perfdata"
 	"github.com/bperf/bperf/internal/replay"
+	"github.com/bperf/bperf/internal/report"
 	"github.com/bperf/bperf/internal/script"
 )
 
@@ -110,7 +111,9 @@ func (f *scriptFlags) run(cmd *cobra.Command, o script.Options, ro replay.Option
 	}
 	out := bufio.NewWriterSize(cmd.OutOrStdout(), 1<<16)
 	if f.header || f.headerOnly {
-		script.PrintHeader(out, reader)
+		if err := report.Header(out, reader); err != nil {
+			return err
+		}
 	}
 	if f.headerOnly {
 		return out.Flush()

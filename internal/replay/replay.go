@@ -43,6 +43,7 @@ type Replay struct {
 	symbols *symbols
 
 	locations locations
+	readings  readings
 
 	badContexts atomic.Uint64
 }
@@ -144,16 +145,13 @@ func (r *Replay) next(record *perfdata.Record, items []Item) []Item {
 			r.stats.Filtered++
 			return items
 		}
-		item := Item{Record: record, Sample: s, Thread: t.Thread, user: t.process.maps.share(), kernel: m.kernel.share()}
-		if s.Fields.Has(perfdata.SampleCgroup) {
-			item.Cgroup = m.cgroups[s.Cgroup]
+		if !s.Fields.Has(perfdata.SampleRead) {
+			return append(items, r.item(record, s, t))
 		}
-		if r.stats.Samples == 0 {
-			r.stats.First = s.Time
-		}
-		r.stats.Samples++
-		item.Previous, r.stats.Last = r.stats.Last, s.Time
-		return append(items, item)
+		r.readings.split(record, s, r.reader.Events(), func(record *perfdata.Record, s *perfdata.Sample) {
+			items = append(items, r.item(record, s, t))
+		})
+		return items
 	}
 	m.apply(record)
 	switch v := record.Value.(type) {
@@ -177,6 +175,20 @@ func (r *Replay) next(record *perfdata.Record, items []Item) []Item {
 		item.Thread, item.user = t.Thread, t.process.maps.share()
 	}
 	return append(items, item)
+}
+
+// item is a sample with the state of the machine.
+func (r *Replay) item(record *perfdata.Record, s *perfdata.Sample, t *thread) Item {
+	item := Item{Record: record, Sample: s, Thread: t.Thread, user: t.process.maps.share(), kernel: r.machine.kernel.share()}
+	if s.Fields.Has(perfdata.SampleCgroup) {
+		item.Cgroup = r.machine.cgroups[s.Cgroup]
+	}
+	if r.stats.Samples == 0 {
+		r.stats.First = s.Time
+	}
+	r.stats.Samples++
+	item.Previous, r.stats.Last = r.stats.Last, s.Time
+	return item
 }
 
 // sampleThread is the thread that a sample is of: -1 if it does not tell.

@@ -20,11 +20,12 @@ func (t *text) record(item *replay.Item, out []byte) []byte {
 	switch v := item.Value.(type) {
 	case *perfdata.Mmap:
 		if want.Mmap {
-			return body(" %d/%d: [%#x(%#x) @ %s]: %c %s\n", v.PID, v.TID, v.Start, v.Length, alternate(v.Offset), access(!v.Data), v.Filename)
+			return body(" %d/%d: [%s(%s) @ %s]: %c %s\n", v.PID, v.TID, alternate(v.Start), alternate(v.Length), alternate(v.Offset), access(!v.Data), v.Filename)
 		}
 	case *perfdata.Mmap2:
 		if want.Mmap {
-			return body(" %d/%d: [%#x(%#x) @ %s%s]: %s %s\n", v.PID, v.TID, v.Start, v.Length, alternate(v.Offset), identity(v), protection(v), v.Filename)
+			return body(" %d/%d: [%s(%s) @ %s%s]: %s %s\n", v.PID, v.TID, alternate(v.Start), alternate(v.Length), alternate(v.Offset), identity(v),
+				protection(v), v.Filename)
 		}
 	case *perfdata.Comm:
 		if want.Task {
@@ -178,7 +179,7 @@ func appendNamespaces(out []byte, links []perfdata.NamespaceLink) []byte {
 		if i == len(links)-1 {
 			end = "]\n"
 		}
-		out = fmt.Appendf(out, "%d/%s: %d/%#x%s", i, name, l.Device, l.Inode, end)
+		out = fmt.Appendf(out, "%d/%s: %d/%s%s", i, name, l.Device, alternate(l.Inode), end)
 	}
 	return out
 }

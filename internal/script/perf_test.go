@@ -1,0 +1,278 @@
+package script
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"runtime"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/cilium/ebpf"
+	"github.com/cilium/ebpf/asm"
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/bperf/bperf/internal/perfdata"
+	"github.com/bperf/bperf/internal/replay"
+	"github.com/bperf/bperf/test/require"
+)
+
+// perfVersion is the one whose output is compared: later ones print some things differently.
+const perfVersion = "perf version 6.1."
+
+// perf runs perf, and skips the test where it is not there.
+func perf(t *testing.T, args ...string) []byte {
+	t.Helper()
+	path, err := exec.LookPath("perf")
+	if err != nil {
+		t.Skip("perf is not installed")
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, path, args...)
+	cmd.WaitDelay = 10 * time.Second
+	cmd.Dir = t.TempDir() // perf.data.old and the like
+	cmd.Env = append(os.Environ(), "HOME="+cmd.Dir)
+	var stdout, stderr bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &stdout, &stderr
+	if err := cmd.Run(); err != nil {
+		t.Logf("perf %s: %v\n%s", strings.Join(args, " "), err, stderr.Bytes())
+		var exit *exec.ExitError
+		if !errors.As(err, &exit) || args[0] != "script" {
+			t.FailNow()
+		}
+	}
+	return stdout.Bytes()
+}
+
+func requirePerf(t *testing.T) {
+	t.Helper()
+	if version := string(perf(t, "version")); !strings.HasPrefix(version, perfVersion) {
+		t.Skipf("%s prints other things than %s*", strings.TrimSpace(version), perfVersion)
+	}
+}
+
+// record makes a recording with perf.
+func record(t *testing.T, args ...string) string {
+	t.Helper()
+	require.Root(t)
+	file := filepath.Join(t.TempDir(), "perf.data")
+	perf(t, append([]string{"record", "-q", "-o", file}, args...)...)
+	return file
+}
+
+func printed(t *testing.T, file string, o Options, ro replay.Options) []byte {
+	t.Helper()
+	reader, err := perfdata.Open(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer reader.Close()
+	var out bytes.Buffer
+	if _, err := Print(&out, reader, o, ro); err != nil {
+		t.Fatal(err)
+	}
+	return out.Bytes()
+}
+
+// unlike are lines in which perf 6.1 is known to err: it has no names of PLT entries in sections that are not .plt, and takes a return
+// address of 0 for a caller.
+var unlike = regexp.MustCompile(`@plt|^\tffffffffffffffff \[unknown\]`)
+
+// compare compares what both print line by line. Where perf gave up, which it does at records of the kernel that it cannot parse, the rest is ours
+// alone.
+func compare(t *testing.T, want, got []byte) {
+	t.Helper()
+	ours, theirs := bytes.Split(got, []byte("\n")), bytes.Split(want, []byte("\n"))
+	differ, compared := 0, 0
+	for i, j := 0, 0; j < len(theirs); {
+		if unlike.Match(theirs[j]) && (i >= len(ours) || !bytes.HasPrefix(ours[i], theirs[j][:18])) {
+			j++ // a caller that is none
+			continue
+		}
+		if i >= len(ours) {
+			t.Fatalf("perf prints %d lines, of which %d are missing, from this on:\n%s", len(theirs), len(theirs)-j, theirs[j])
+		}
+		if !bytes.Equal(ours[i], theirs[j]) && !unlike.Match(ours[i]) && !unlike.Match(theirs[j]) && !knowsMore(ours[i], theirs[j]) {
+			if differ++; differ <= 10 {
+				t.Errorf("line %d:\nperf %q\nours %q", j+1, theirs[j], ours[i])
+			}
+		}
+		compared++
+		i, j = i+1, j+1
+	}
+	t.Logf("%d lines, %d differ", compared, differ)
+	if compared < 2 {
+		t.Error("there is nothing to compare")
+	}
+}
+
+// knowsMore reports whether perf only lacks a symbol: of a Go program without a symbol table, such as a test is, or of the vDSO, of which it keeps a
+// copy in its cache and then not always the symbols.
+func knowsMore(ours, theirs []byte) bool {
+	before, after, unknown := bytes.Cut(theirs, []byte(" [unknown] ("))
+	return unknown && (bytes.HasSuffix(after, []byte(".test)")) || bytes.Equal(after, []byte("[vdso])"))) && bytes.HasPrefix(ours, before) && bytes.HasSuffix(ours, after)
+}
+
+const work = `for i in 1 2 3; do ls -lR /usr/bin /usr/share/doc >/dev/null; cat /etc/* >/dev/null 2>&1; done; true`
+
+// TestPrintsWhatPerfPrints makes recordings with perf and prints them with both.
+func TestPrintsWhatPerfPrints(t *testing.T) {
+	requirePerf(t)
+	tests := []struct {
+		name   string
+		record []string
+	}{
+		{"system", []string{"-a", "-g", "-e", "cpu-clock", "-F", "999", "--", "sh", "-c", work}},
+		{"no callchains", []string{"-e", "cpu-clock", "--", "sh", "-c", work}},
+		{"compressed", []string{"-z", "-a", "-g", "-e", "cpu-clock", "-F", "999", "--", "sh", "-c", work}},
+		{"group", []string{"-g", "-e", "{cpu-clock,task-clock,page-faults}", "--", "sh", "-c", work}},
+		{"addresses", []string{"-d", "-e", "page-faults", "-c", "1", "--", "sh", "-c", work}},
+		{"tracepoints", []string{"-a", "-e", "sched:sched_switch,syscalls:sys_enter_openat,sched:sched_process_exec,cpu-clock", "--", "sh", "-c", work}},
+		{"tracepoints with callchains", []string{"-g", "-e", "syscalls:sys_exit_openat,kmem:kmem_cache_free", "--", "ls", "-l", "/usr/bin"}},
+		{"dwarf", []string{"--call-graph", "dwarf,4096", "-e", "cpu-clock", "-F", "499", "--", "ls", "-lR", "/usr/share/doc"}},
+		{"registers", []string{"--user-regs=ip,sp,r8,r12", "-e", "cpu-clock", "-F", "499", "--", "ls", "-lR", "/usr/share/doc"}},
+		{"cgroups", []string{"-a", "--all-cgroups", "-e", "cpu-clock", "-F", "499", "--", "sh", "-c", work}},
+		{"wall clock", []string{"-k", "CLOCK_MONOTONIC", "-e", "cpu-clock", "-F", "499", "--", "sh", "-c", work}},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			if strings.HasPrefix(tt.name, "tracepoints") {
+				require.Tracefs(t)
+			}
+			file := record(t, tt.record...)
+			compare(t, perf(t, "script", "--no-inline", "-i", file), printed(t, file, Options{Fields: NewSelection()}, replay.Options{NoInline: true}))
+		})
+	}
+}
+
+// TestPrintsPipesAsPerfDoes prints what perf record -o - wrote.
+func TestPrintsPipesAsPerfDoes(t *testing.T) {
+	requirePerf(t)
+	require.Root(t)
+	file := filepath.Join(t.TempDir(), "pipe")
+	stream := perf(t, "record", "-q", "-a", "-g", "-e", "cpu-clock", "-F", "999", "-o", "-", "--", "sh", "-c", work)
+	if err := os.WriteFile(file, stream, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	compare(t, perf(t, "script", "--no-inline", "-i", file), printed(t, file, Options{Fields: NewSelection()}, replay.Options{NoInline: true}))
+}
+
+// TestPrintsFieldsAsPerfDoes prints one recording with many choices of what is to be printed.
+func TestPrintsFieldsAsPerfDoes(t *testing.T) {
+	requirePerf(t)
+	all := Records{Mmap: true, Task: true, BPF: true, Switch: true, Namespace: true, Cgroup: true, Lost: true}
+	file := record(t, "-a", "-g", "-d", "--switch-events", "--namespaces", "--all-cgroups", "-k", "CLOCK_MONOTONIC", "-e", "cpu-clock,page-faults", "-F", "299",
+		"--", "sh", "-c", work)
+	tests := []struct {
+		name string
+		args []string
+		o    Options
+		ro   replay.Options
+	}{
+		{name: "fields", args: []string{"-F", "comm,tid,pid,time,cpu,event,ip,sym,dso,symoff,period,misc"}},
+		{name: "few", args: []string{"-F", "comm,ip"}},
+		{name: "added", args: []string{"-F", "+pid,+misc,+addr,-cpu"}},
+		{name: "of a kind", args: []string{"-F", "sw:comm,time,ip,sym"}},
+		{name: "time of day", args: []string{"-F", "+tod"}},
+		{name: "no chains", args: []string{"-G"}, o: Options{NoChains: true}},
+		{name: "nanoseconds", args: []string{"--ns"}, o: Options{Nanos: true}},
+		{name: "relative", args: []string{"--reltime"}, o: Options{Relative: true}},
+		{name: "delta", args: []string{"--deltatime"}, o: Options{Delta: true}},
+		{name: "cpu", args: []string{"-C", "0"}, ro: replay.Options{Filter: replay.Filter{CPUs: []int{0}}}},
+		{name: "comms", args: []string{"--comms", "ls,cat"}, ro: replay.Options{Filter: replay.Filter{Comms: []string{"ls", "cat"}}}},
+		{name: "short stacks", args: []string{"--max-stack", "3"}, ro: replay.Options{MaxStack: 3}},
+		{name: "records", args: []string{"--show-mmap-events", "--show-task-events", "--show-bpf-events", "--show-switch-events", "--show-namespace-events",
+			"--show-cgroup-events", "--show-lost-events"}, o: Options{Records: all}},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			tt.o.Fields, tt.ro.NoInline = NewSelection(), true
+			if tt.args[0] == "-F" {
+				if err := tt.o.Fields.Parse(tt.args[1]); err != nil {
+					t.Fatal(err)
+				}
+			}
+			compare(t, perf(t, append([]string{"script", "--no-inline", "-i", file}, tt.args...)...), printed(t, file, tt.o, tt.ro))
+		})
+	}
+}
+
+// TestPrintsBPFProgramsAsPerfDoes has samples in a BPF program.
+func TestPrintsBPFProgramsAsPerfDoes(t *testing.T) {
+	requirePerf(t)
+	require.Root(t)
+	loop := asm.Instructions{asm.Mov.Imm(asm.R6, 5000), asm.Mov.Imm(asm.R0, 0).WithSymbol("loop"), asm.Sub.Imm(asm.R6, 1),
+		asm.JNE.Imm(asm.R6, 0, "loop"), asm.Return()}
+	prog, err := ebpf.NewProgram(&ebpf.ProgramSpec{Name: "turns_in_circle", Type: ebpf.SocketFilter, Instructions: loop, License: "GPL"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer prog.Close()
+	done := make(chan struct{})
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		runtime.LockOSThread()
+		for {
+			select {
+			case <-done:
+				return
+			default:
+				_, _, _ = prog.Test(make([]byte, 64))
+				_, _ = prog.Run(&ebpf.RunOptions{Data: make([]byte, 64), Repeat: 1000})
+			}
+		}
+	}()
+	file := record(t, "-a", "-g", "-e", "cpu-clock", "-F", "999", "--", "sleep", "1")
+	close(done)
+	<-ended
+	got := printed(t, file, Options{Fields: NewSelection(), Records: Records{BPF: true}}, replay.Options{NoInline: true})
+	if !regexp.MustCompile(`\tf{8}[0-9a-f]{8} (bpf_prog_[0-9a-f]{16}_turns_in_circle)\+0x[0-9a-f]+ \((bpf_prog_[0-9a-f]{16}_turns_in_circle)\)\n`).Match(got) {
+		t.Error("no sample is in the program")
+	}
+	compare(t, perf(t, "script", "--no-inline", "--show-bpf-events", "-i", file), got)
+}
+
+// TestPrintsFixturesAsPerfDoes prints the recordings that the package perfdata keeps.
+func TestPrintsFixturesAsPerfDoes(t *testing.T) {
+	requirePerf(t)
+	files, err := filepath.Glob("../perfdata/testdata/*.data")
+	if err != nil || len(files) == 0 {
+		t.Fatal("there are none", err)
+	}
+	for _, file := range files {
+		t.Run(filepath.Base(file), func(t *testing.T) {
+			path, err := filepath.Abs(file)
+			if err != nil {
+				t.Fatal(err)
+			}
+			want := perf(t, "script", "--no-inline", "-f", "-i", path)
+			if bytes.HasPrefix(want, []byte("CPU   THREAD ")) {
+				want = nil // the counts of perf stat, of which script prints none
+			}
+			// Where a recording has no build ID, the symbols are those of other files, if any.
+			if diff := cmp.Diff(heads(want), heads(printed(t, path, Options{Fields: NewSelection()}, replay.Options{NoInline: true}))); diff != "" {
+				t.Errorf("(-perf +ours):\n%s", diff)
+			}
+		})
+	}
+}
+
+// heads are the lines of a text without symbols, and without those of callers that are none.
+func heads(text []byte) []string {
+	var lines []string
+	symbol := regexp.MustCompile(` [^ ]+ \([^()]*( \(deleted\))?\)$`)
+	for line := range strings.Lines(string(text)) {
+		if unlike.MatchString(line) {
+			continue
+		}
+		lines = append(lines, symbol.ReplaceAllString(strings.TrimSuffix(line, "\n"), ""))
+	}
+	return lines
+}
