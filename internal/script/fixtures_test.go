@@ -1,0 +1,148 @@
+package script
+
+import (
+	"bytes"
+	"encoding/json"
+	"flag"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/bperf/bperf/internal/perfdata"
+	"github.com/bperf/bperf/internal/replay"
+)
+
+var update = flag.Bool("update", false, "write the golden files")
+
+// elsewhere makes a replay find no symbols but those that are in the recording, on all machines.
+func elsewhere(t testing.TB) replay.Options {
+	return replay.Options{NoInline: true, SymFS: t.TempDir(), Kallsyms: filepath.Join(t.TempDir(), "none")}
+}
+
+// TestGolden prints recordings without the symbols of the machine that they are from.
+func TestGolden(t *testing.T) {
+	everything := Records{Mmap: true, Task: true, BPF: true, Switch: true, Namespace: true, Cgroup: true, Lost: true, Round: true, TextPoke: true}
+	tests := []struct {
+		name, fixture string
+		fields        string
+		o             Options
+	}{
+		{"callchain", "callchain", "", Options{}},
+		{"group", "group", "", Options{}},
+		{"tracepoint", "tracepoint", "", Options{}},
+		{"pipetracepoint", "pipetracepoint", "", Options{}},
+		{"records", "bpf", "", Options{Records: everything}},
+		{"registers", "regs", "+uregs,+iregs", Options{}},
+		{"json", "callchain", "", Options{JSON: true}},
+		{"tracepoint-json", "tracepoint", "", Options{JSON: true}},
+		{"fields", "callchain", "comm,pid,tid,time,ip,misc", Options{Nanos: true, Relative: true, NoChains: true}},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			tt.o.Fields = NewSelection()
+			if tt.fields != "" {
+				if err := tt.o.Fields.Parse(tt.fields); err != nil {
+					t.Fatal(err)
+				}
+			}
+			got := printed(t, filepath.Join("../perfdata/testdata", tt.fixture+".data"), tt.o, elsewhere(t))
+			golden := filepath.Join("testdata", tt.name+".golden")
+			if *update {
+				if err := os.WriteFile(golden, got, 0o644); err != nil {
+					t.Fatal(err)
+				}
+			}
+			want, err := os.ReadFile(golden)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff(string(want), string(got)); diff != "" {
+				t.Errorf("(-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+// TestJSONIsAnObjectALine reads what is printed as JSON.
+func TestJSONIsAnObjectALine(t *testing.T) {
+	out := printed(t, "../perfdata/testdata/callchain.data", Options{Fields: NewSelection(), JSON: true}, elsewhere(t))
+	lines := 0
+	for line := range bytes.Lines(out) {
+		var sample struct {
+			Comm      string
+			Callchain []struct{ Address, Kind string }
+		}
+		if err := json.Unmarshal(line, &sample); err != nil || sample.Comm == "" || len(sample.Callchain) == 0 {
+			t.Fatalf("%s: %v", line, err)
+		}
+		lines++
+	}
+	if lines == 0 {
+		t.Error("there are no samples")
+	}
+}
+
+func TestSelectionErrors(t *testing.T) {
+	for _, tt := range []struct{ fields, want string }{
+		{"foo", `there is no field "foo"`},
+		{"xx:comm", `"xx" is no kind of events`},
+		{"", "none are named"},
+		{"comm,+ip", "either all fields have + or -"},
+		{"hw:trace", `hardware events have no "trace"`},
+	} {
+		err := NewSelection().Parse(tt.fields)
+		if err == nil || !strings.Contains(err.Error(), tt.want) {
+			t.Errorf("-F %q: %v, want %s", tt.fields, err, tt.want)
+		}
+	}
+}
+
+func TestMissingInRecording(t *testing.T) {
+	for _, fields := range []string{"+addr", "+weight", "+iregs", "+brstack", "+phys_addr", "comm,symoff", "comm,srcline", "+tod"} {
+		reader, err := perfdata.Open("../perfdata/testdata/callchain.data")
+		if err != nil {
+			t.Fatal(err)
+		}
+		o := Options{Fields: NewSelection()}
+		if err := o.Fields.Parse(fields); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := Print(io.Discard, reader, o, elsewhere(t)); err == nil {
+			t.Errorf("-F %s: no error", fields)
+		}
+		_ = reader.Close()
+	}
+}
+
+// FuzzPrint prints mutilated recordings: it may fail, and must not panic.
+func FuzzPrint(f *testing.F) {
+	for _, name := range []string{"bpf", "callchain", "group", "tracepoint", "pipetracepoint", "regs", "pipe"} {
+		data, err := os.ReadFile(filepath.Join("../perfdata/testdata", name+".data"))
+		if err != nil {
+			f.Fatal(err)
+		}
+		f.Add(data)
+		for at := 7; at < len(data); at += len(data)/8 + 1 {
+			bad := bytes.Clone(data)
+			bad[at] ^= 0x41
+			f.Add(bad)
+			f.Add(data[:at])
+		}
+	}
+	ro := elsewhere(f)
+	f.Fuzz(func(t *testing.T, data []byte) {
+		for _, asJSON := range []bool{false, true} {
+			reader, err := perfdata.NewReader(bytes.NewReader(data), int64(len(data)))
+			if err != nil {
+				return
+			}
+			o := Options{Fields: NewSelection(), JSON: asJSON, Records: Records{Mmap: true, Task: true, BPF: true, TextPoke: true, Namespace: true}}
+			_, _ = Print(io.Discard, reader, o, ro)
+			_ = reader.Close()
+		}
+	})
+}
