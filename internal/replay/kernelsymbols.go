@@ -76,7 +76,7 @@ func (r *Replay) kallsyms(file string) (finder, error) {
 		return nil, fmt.Errorf("%s: %w", file, err)
 	}
 	if r.machine.kernelRef != 0 {
-		if symbols, err = symbols.Relocate(r.machine.kernelRefName, r.machine.kernelRef); err != nil {
+		if symbols, err = symbols.Relocate(string(text), r.machine.kernelRefName, r.machine.kernelRef); err != nil {
 			return nil, fmt.Errorf("%s: %w", file, err)
 		}
 	}
