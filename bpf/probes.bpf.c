@@ -33,15 +33,29 @@ struct slot {
 	__u64 switches; /* of the task until then */
 	__u64 read;	/* events that could be read, one bit each */
 	__u64 window;
+	__u64 plain; /* the readings have no times */
+	__u64 began; /* ns */
 	struct bpf_perf_event_value start[MAX_EVENTS];
 };
 
 /* sum is what an event counted in all runs. */
 struct sum {
-	struct reading reading;
-	__u64 runs; /* for the whole of which it was on a counter: min, max and the histogram are of these */
-	__u64 min;
+	struct reading reading; /* its times are those of runs that were not plain */
+	__u64 runs;		/* of these, the ones for the whole of which it was on a counter */
+	/* These are of such runs, and of plain ones. */
+	__u64 above_min; /* ~min, so that nothing is 0 */
 	__u64 max;
+	__u64 sure; /* above_min, but without plain runs since it was looked whether the event shares its counter */
+	/* The last bucket, and runs of it that are not yet in the histogram. */
+	__u64 low;
+	__u64 width;
+	__u64 same;
+};
+
+/* sharing tells whether an event shares its counter. */
+struct sharing {
+	__u64 enabled; /* when it was looked last */
+	__u64 stopped;
 };
 
 /* Why a run is not in the sums. */
@@ -59,10 +73,20 @@ struct cpu {
 	__u64 dropped[DROPPED_KINDS];
 	__u64 live;	/* slots that are taken, one bit each */
 	__u64 turns;	/* runs that began */
+	__u64 exiting;	/* 1 + the slot that bperf_exit works on, or 0 */
+	__u64 plain;	/* window in which no event shares its counter, as far as is known */
+	__u64 looked;	/* window in which that was looked for */
+	__u64 due;	/* when it is looked again, in ns */
+	__u64 shared;	/* until when at least it is taken that one does */
+	__u64 since;	/* ns in plain runs since it was looked */
+	__u64 plain_runs;
+	__u64 plain_time; /* in these, in ns */
+	__u64 time;	  /* in runs that are counted */
 	__u64 entering; /* frame for which bperf_entry is at work: what interrupts it has no beginning of its own */
 	struct slot slots[SLOTS];
 	struct bpf_perf_event_value now[MAX_EVENTS];
 	struct sum sums[MAX_EVENTS];
+	struct sharing sharing[MAX_EVENTS];
 };
 
 /* histogram has the runs of an event by what was counted in one: 4 buckets per power of 2. */
@@ -99,6 +123,8 @@ const volatile __u32 nr_cpus; /* that are possible */
 const volatile __u32 nr_events;
 const volatile __u64 partial_events; /* that not all CPUs have */
 const volatile __u64 overhead[MAX_EVENTS]; /* of each run: what it counts that is not its own */
+const volatile __u64 overhead_with_times[MAX_EVENTS];
+const volatile __u32 with_times; /* always */
 
 static __always_inline struct cpu *this_cpu(void)
 {
@@ -107,18 +133,69 @@ static __always_inline struct cpu *this_cpu(void)
 	return bpf_map_lookup_elem(&cpus, &zero);
 }
 
-/* read_all reads all events, and returns which could be read. Without branches, as the verifier follows each of them. */
-static __always_inline __u64 read_all(struct bpf_perf_event_value *to)
+/* read_all reads all events, plainly or with times, and returns which could be read. Without branches, as the verifier follows each. */
+static __always_inline __u64 read_all(struct bpf_perf_event_value *to, bool plain)
 {
-	__u32 i, cpu = bpf_get_smp_processor_id();
-	__u64 read = 0;
+	__u64 i, n = nr_events, step = nr_cpus, at = bpf_get_smp_processor_id(), read = 0;
 
-	for (i = 0; i < MAX_EVENTS && i < nr_events; i++) {
-		long err = bpf_perf_event_read_value(&events, (__u64)i * nr_cpus + cpu, &to[i], sizeof(to[i]));
+	for (i = 0; i < MAX_EVENTS && i < n; i++, at += step) {
+		__u64 err;
 
-		read |= (~(__u64)err >> 63) << i;
+		if (plain)
+			err = to[i].counter = bpf_perf_event_read(&events, at);
+		else
+			err = bpf_perf_event_read_value(&events, at, &to[i], sizeof(to[i]));
+		read |= (~err >> 63) << i;
 	}
 	return read;
+}
+
+enum {
+	LOOK_EVERY = 1000000, /* ns: less than events take turns */
+	SHARED_FOR = 1000000000,
+};
+
+/*
+ * look finds out whether an event of the session shares its counter with others: then runs are read with times. Reading them takes
+ * a third longer. What was read plainly since the last look is taken to have been on a counter for the same share of the time as the
+ * event was altogether.
+ */
+__noinline int look(struct cpu *cpu, __u64 now)
+{
+	__u64 time = bpf_ktime_get_ns(), i, at = bpf_get_smp_processor_id();
+	bool shared = false, plain;
+
+	if (!cpu)
+		return 0;
+	plain = cpu->plain == now;
+	for (i = 0; i < MAX_EVENTS && i < nr_events; i++, at += nr_cpus) {
+		struct sharing *sharing = &cpu->sharing[i];
+		struct bpf_perf_event_value v = {};
+		struct sum *s = &cpu->sums[i];
+		__u64 enabled, stopped;
+
+		if (bpf_perf_event_read_value(&events, at, &v, sizeof(v)))
+			continue;
+		enabled = v.enabled - sharing->enabled;
+		stopped = v.enabled - v.running - sharing->stopped;
+		if (stopped) {
+			shared = true;
+			if (enabled)
+				s->reading.stopped += cpu->since * stopped / enabled;
+			if (plain)
+				s->above_min = s->sure;
+		}
+		s->sure = s->above_min;
+		sharing->enabled = v.enabled;
+		sharing->stopped = v.enabled - v.running;
+	}
+	if (shared)
+		cpu->shared = time + SHARED_FOR;
+	cpu->since = 0;
+	cpu->due = time + LOOK_EVERY;
+	cpu->looked = now;
+	cpu->plain = time < cpu->shared || with_times ? 0 : now;
+	return 0;
 }
 
 struct task_struct___run {
@@ -149,34 +226,69 @@ static __always_inline __u64 bucket(__u64 value)
 	return (log - 1) * 4 + (value >> (log - 2) & 3);
 }
 
-/* record adds what a run counted of an event. A function of its own for the verifier, which looks at it once and not for each
- * event. */
-__noinline int record(struct cpu *cpu, __u32 event)
+/* file puts what was counted in the same bucket into the histogram, and begins another. A function of its own for the verifier, which
+ * looks at it once and not for each event. */
+__noinline int file(struct cpu *cpu, __u32 event, __u64 value)
 {
 	struct histogram *h = bpf_map_lookup_elem(&histograms, &event);
-	struct bpf_perf_event_value *d;
 	struct sum *s;
-	__u64 b, v;
+	__u64 b;
 
 	if (!cpu || !h || event >= MAX_EVENTS)
 		return 0;
-	d = &cpu->now[event];
 	s = &cpu->sums[event];
-	v = d->counter > overhead[event] ? d->counter - overhead[event] : 0;
-	s->reading.value += v;
-	s->reading.enabled += d->enabled;
-	s->reading.stopped += d->enabled - d->running;
-	if (d->enabled != d->running)
-		return 0;
-	if (!s->runs || v < s->min)
-		s->min = v;
-	if (v > s->max)
-		s->max = v;
-	s->runs++;
-	b = bucket(v);
+	b = bucket(s->low);
 	if (b < BUCKETS)
-		h->runs[b]++;
+		h->runs[b] += s->same;
+	b = bucket(value);
+	s->width = b < 8 ? 1 : 1ULL << (b / 4 - 1);
+	s->low = value & ~(s->width - 1);
+	s->same = 0;
 	return 0;
+}
+
+/* record adds what a run counted of an event. */
+static __always_inline void record(struct cpu *cpu, struct sum *s, __u32 event, __u64 value)
+{
+	if (~value > s->above_min)
+		s->above_min = ~value;
+	if (value > s->max)
+		s->max = value;
+	if (value - s->low >= s->width)
+		file(cpu, event, value);
+	s->same++;
+}
+
+/* own is what a run counted without what the probes did. */
+static __always_inline __u64 own(__u64 value, __u64 overhead)
+{
+	return value > overhead ? value - overhead : 0;
+}
+
+/* add adds a run to the sums. */
+static __always_inline void add(struct cpu *cpu, struct slot *slot, __u64 read, bool plain)
+{
+	__u64 i, n = nr_events, partial = partial_events;
+
+	for (i = 0; i < MAX_EVENTS && i < n; i++) {
+		struct sum *s = &cpu->sums[i];
+		__u64 v = own(cpu->now[i].counter - slot->start[i].counter, plain ? overhead[i] : overhead_with_times[i]);
+
+		if (partial && !(read >> i & 1))
+			continue;
+		s->reading.value += v;
+		if (!plain) {
+			__u64 enabled = cpu->now[i].enabled - slot->start[i].enabled;
+			__u64 running = cpu->now[i].running - slot->start[i].running;
+
+			s->reading.enabled += enabled;
+			s->reading.stopped += enabled - running;
+			if (enabled != running)
+				continue;
+			s->runs++;
+		}
+		record(cpu, s, i, v);
+	}
 }
 
 /* Kernel stacks are that large, and aligned to their size. */
@@ -209,7 +321,7 @@ static __noinline __u64 take(struct cpu *cpu, const struct task_struct___run *ta
 			cpu->live &= ~(1ULL << i);
 			taken = i;
 			turn = 0;
-		} else if (slot->turn < turn) {
+		} else if (slot->turn < turn && cpu->exiting != i + 1) {
 			taken = i;
 			turn = slot->turn;
 		}
@@ -235,15 +347,17 @@ int bperf_entry(void *ctx)
 	if (cpu->live)
 		i = take(cpu, task);
 	slot = &cpu->slots[i % SLOTS];
-	/* First, so that an bperf_exit which this interrupts sees that its slot is another's. */
 	slot->turn = ++cpu->turns;
 	slot->frame = (__u64)ctx;
-	barrier();
 	cpu->live |= 1ULL << i;
 	slot->window = now;
 	slot->task = (__u64)task;
 	slot->switches = switches(task);
-	slot->read = read_all(slot->start);
+	if (cpu->looked != now && !cpu->exiting)
+		look(cpu, now);
+	slot->plain = cpu->plain == now;
+	slot->read = slot->plain ? read_all(slot->start, true) : read_all(slot->start, false);
+	slot->began = bpf_ktime_get_ns();
 	barrier();
 	cpu->entering = 0;
 	return 0;
@@ -279,15 +393,16 @@ static __noinline bool later(struct cpu *cpu, __u64 turn)
 SEC("fexit/target")
 int bperf_exit(void *ctx)
 {
-	__u64 now = window, read, began, turn, n, all = nr_events == MAX_EVENTS ? ~0ULL : (1ULL << nr_events) - 1;
+	__u64 now = window, read, n, time, took, all = nr_events == MAX_EVENTS ? ~0ULL : (1ULL << nr_events) - 1;
+	enum dropped why = DROPPED_BEGUN;
 	struct cpu *cpu = this_cpu();
 	struct task_struct___run *task;
 	struct slot *slot;
-	__u32 i;
+	bool plain;
 
 	if (!cpu || !(now & 1))
 		return 0;
-	read = read_all(cpu->now);
+	time = bpf_ktime_get_ns();
 	cpu->runs++;
 	n = find(cpu, (__u64)ctx);
 	if (n >= SLOTS) {
@@ -295,42 +410,44 @@ int bperf_exit(void *ctx)
 		return 0;
 	}
 	slot = &cpu->slots[n];
-	turn = slot->turn;
-	began = slot->read;
-	task = (void *)bpf_get_current_task_btf();
-	if (slot->window != now) {
-		cpu->live &= ~(1ULL << n);
-		cpu->dropped[DROPPED_BEGUN]++;
-		return 0;
-	}
-	if (slot->task != (__u64)task || slot->switches != switches(task)) {
-		cpu->live &= ~(1ULL << n);
-		cpu->dropped[DROPPED_SWITCHED]++;
-		return 0;
-	}
-	for (i = 0; i < MAX_EVENTS && i < nr_events; i++) {
-		cpu->now[i].counter -= slot->start[i].counter;
-		cpu->now[i].enabled -= slot->start[i].enabled;
-		cpu->now[i].running -= slot->start[i].running;
-	}
+	cpu->exiting = n + 1; /* it is not taken from here on */
 	barrier();
+	if (slot->frame != (__u64)ctx || slot->window != now)
+		goto drop;
+	plain = slot->plain;
+	read = slot->read & (plain ? read_all(cpu->now, true) : read_all(cpu->now, false));
+	task = (void *)bpf_get_current_task_btf();
+	why = DROPPED_SWITCHED;
+	if (slot->task != (__u64)task || slot->switches != switches(task))
+		goto drop;
 	/*
-	 * The kernel runs no bperf_entry within an bperf_entry on the same CPU. The slot of a run that began so is none, or one that a run
-	 * at the same place left behind. Runs that interrupt each other end before those that they interrupt.
+	 * The kernel runs no bperf_entry within a bperf_entry on the same CPU. The slot of a run that began so is none, or one that a
+	 * run at the same place left behind. Runs that interrupt each other end before those that they interrupt.
 	 */
-	if (cpu->entering || slot->turn != turn || (cpu->live & ~(1ULL << n) && later(cpu, turn))) {
-		cpu->live &= ~(1ULL << n);
-		cpu->dropped[DROPPED_MIXED]++;
-		return 0;
+	why = DROPPED_MIXED;
+	if (cpu->entering || (cpu->live & ~(1ULL << n) && later(cpu, slot->turn)))
+		goto drop;
+	why = DROPPED_UNREADABLE;
+	if ((read | partial_events) != all)
+		goto drop;
+	took = time - slot->began;
+	cpu->time += took;
+	if (plain) {
+		cpu->plain_runs++;
+		cpu->plain_time += took;
+		cpu->since += took;
+		add(cpu, slot, read, true);
+	} else {
+		add(cpu, slot, read, false);
 	}
 	cpu->live &= ~(1ULL << n);
-	if (((read & began) | partial_events) != all) {
-		cpu->dropped[DROPPED_UNREADABLE]++;
-		return 0;
-	}
-	for (i = 0; i < MAX_EVENTS && i < nr_events; i++) {
-		if (read & began & 1ULL << i)
-			record(cpu, i);
-	}
+	if (time >= cpu->due)
+		look(cpu, now);
+	cpu->exiting = 0;
+	return 0;
+drop:
+	cpu->live &= ~(1ULL << n);
+	cpu->dropped[why]++;
+	cpu->exiting = 0;
 	return 0;
 }

@@ -23,27 +23,21 @@ func (c *Counter) calibrate(o *options) error {
 		return err
 	}
 	defer empty.Close()
-	p, err := attach(target, *o, 0)
-	if why := (*Untraceable)(nil); errors.As(err, &why) {
-		return nil
-	}
-	if err != nil {
-		return err
-	}
-	err = c.measure(empty, p)
-	if err != nil {
-		return errors.Join(err, p.close())
-	}
-	state, _, err := p.read()
-	if err := errors.Join(err, p.close()); err != nil {
-		return err
-	}
-	for ev := range c.events {
-		known := false
-		for i := range state {
-			if s := state[i].Sums[ev]; s.Runs > 0 && (!known || s.Min < o.overhead[ev]) {
-				o.overhead[ev], known = s.Min, true
-			}
+	plain, withTimes := *o, *o
+	withTimes.withTimes = true
+	for _, way := range []struct {
+		options
+		overhead *[maxEvents]uint64
+	}{{plain, &o.overhead}, {withTimes, &o.overheadWithTimes}} {
+		p, err := attach(target, way.options, 0)
+		if why := (*Untraceable)(nil); errors.As(err, &why) {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		if err := errors.Join(c.measure(empty, p, way.overhead), p.close()); err != nil {
+			return err
 		}
 	}
 	c.overhead = o.overhead[:c.events]
@@ -51,7 +45,7 @@ func (c *Counter) calibrate(o *options) error {
 }
 
 // measure runs the program that does nothing.
-func (c *Counter) measure(empty *ebpf.Program, p *probes) error {
+func (c *Counter) measure(empty *ebpf.Program, p *probes, least *[maxEvents]uint64) error {
 	if err := c.perf.Enable(); err != nil {
 		return err
 	}
@@ -62,10 +56,25 @@ func (c *Counter) measure(empty *ebpf.Program, p *probes) error {
 	if _, err := empty.Run(&ebpf.RunOptions{Data: packet, Repeat: calibrationRuns}); err != nil {
 		return fmt.Errorf("run an empty BPF program to calibrate: %w", err)
 	}
-	return errors.Join(p.setWindow(2), c.perf.Disable())
+	if err := errors.Join(p.setWindow(2), c.perf.Disable()); err != nil {
+		return err
+	}
+	state, histograms, err := p.read()
+	if err != nil {
+		return err
+	}
+	for ev := range c.events {
+		known := false
+		for cpu := range state {
+			if runs, _ := state[cpu].event(ev, &histograms[ev][cpu]); runs.Ranged && (!known || runs.Min < least[ev]) {
+				least[ev], known = runs.Min, true
+			}
+		}
+	}
+	return nil
 }
 
-// Overhead is what is taken off each run, by event; nil if nothing is.
+// Overhead is what is taken off each run, by event, as long as none shares its counter; nil if nothing is.
 func (c *Counter) Overhead() []uint64 { return c.overhead }
 
 // loadEmpty loads a program that does nothing.

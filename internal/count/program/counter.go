@@ -57,7 +57,7 @@ const (
 )
 
 // OwnEvents are the runs of a program that ended, their time in ns, and those of them that are not in the counts. The time is that
-// for which the first event was enabled within runs; where a program cannot be traced it is the kernel's, and nothing is dropped.
+// between the readings; where a program cannot be traced it is the kernel's, and nothing is dropped.
 func OwnEvents() []*event.Event {
 	none := perfevent.Attr{Type: math.MaxUint32} // no perf event's
 	return []*event.Event{
@@ -304,15 +304,13 @@ func (c *Counter) readTraced(cells []count.Cell, program int) ([]count.Cell, err
 	time, lost := c.time(), dropped(state, misses)
 	for ev, cpus := range c.cpus {
 		for _, cpu := range cpus {
-			s := state[cpu].Sums[ev]
-			runs := &count.Runs{Counted: state[cpu].counted(), Min: s.Min, Max: s.Max, Ranged: s.Runs > 0, Buckets: histograms[ev][cpu].Runs}
-			r := perfevent.Reading{Value: s.Reading.Value, Enabled: s.Reading.Enabled, Running: s.Reading.Enabled - s.Reading.Stopped}
+			runs, r := state[cpu].event(ev, &histograms[ev][cpu])
 			cells = append(cells, count.Cell{Event: ev, CPU: cpu, Thread: count.None, Cgroup: count.None, Program: program, Reading: r, Runs: runs})
 		}
 	}
 	for n, cpu := range c.online {
 		s := &state[cpu]
-		own := [...]uint64{ownRuns: s.Runs, ownRunTime: s.time(c.events), ownDropped: lost[cpu].Total()}
+		own := [...]uint64{ownRuns: s.Runs, ownRunTime: s.Time, ownDropped: lost[cpu].Total()}
 		if n == 0 { // the kernel does not say on which CPU
 			own[ownRuns] += misses.Exit
 		}
@@ -339,14 +337,15 @@ func (s *probesCpu) counted() uint64 {
 	return s.Runs - s.Dropped[droppedBegun] - s.Dropped[droppedMixed] - s.Dropped[droppedSwitched] - s.Dropped[droppedUnreadable]
 }
 
-// time is the time for which the first event that the CPU has was enabled within runs, in ns.
-func (s *probesCpu) time(events int) uint64 {
-	for i := range events {
-		if ns := s.Sums[i].Reading.Enabled; ns > 0 {
-			return ns
-		}
+// event is what an event counted on a CPU.
+func (s *probesCpu) event(ev int, h *probesHistogram) (*count.Runs, perfevent.Reading) {
+	sum := &s.Sums[ev]
+	runs := &count.Runs{Counted: s.counted(), Min: ^sum.AboveMin, Max: sum.Max, Ranged: sum.AboveMin != 0, Buckets: h.Runs}
+	if sum.Same > 0 {
+		runs.Buckets[count.BucketOf(sum.Low)] += sum.Same
 	}
-	return 0
+	enabled := sum.Reading.Enabled + s.PlainTime
+	return runs, perfevent.Reading{Value: sum.Reading.Value, Enabled: enabled, Running: enabled - min(sum.Reading.Stopped, enabled)}
 }
 
 // As in bpf/probes.bpf.c.

@@ -34,7 +34,10 @@ type options struct {
 	count   int       // events
 	partial uint64    // events that not all CPUs have, one bit each
 
-	overhead [maxEvents]uint64 // that is taken off each run, by event
+	withTimes bool // events are always read with their times
+
+	// What is taken off each run, by event.
+	overhead, overheadWithTimes [maxEvents]uint64
 }
 
 // attach attaches the probes to a program. They count in a window, or with 0 nothing yet.
@@ -103,12 +106,18 @@ func probeSpecs(o options) (*ebpf.CollectionSpec, error) {
 			}
 		}
 	}
+	var withTimes uint32
+	if o.withTimes {
+		withTimes = 1
+	}
 	spec.Maps[probesMapHistograms].MaxEntries = uint32(max(o.count, 1))
 	return spec, errors.Join(
 		spec.Variables[probesVarNrCpus].Set(uint32(cpus)),
 		spec.Variables[probesVarNrEvents].Set(uint32(o.count)),
 		spec.Variables[probesVarPartialEvents].Set(o.partial),
-		spec.Variables[probesVarOverhead].Set(o.overhead))
+		spec.Variables[probesVarOverhead].Set(o.overhead),
+		spec.Variables[probesVarOverheadWithTimes].Set(o.overheadWithTimes),
+		spec.Variables[probesVarWithTimes].Set(withTimes))
 }
 
 // setWindow begins a window with an odd number, and ends it with an even one.

@@ -14,13 +14,22 @@ import (
 )
 
 type probesCpu struct {
-	_        structs.HostLayout
-	Runs     uint64
-	Dropped  [5]uint64
-	Live     uint64
-	Turns    uint64
-	Entering uint64
-	Slots    [4]struct {
+	_         structs.HostLayout
+	Runs      uint64
+	Dropped   [5]uint64
+	Live      uint64
+	Turns     uint64
+	Exiting   uint64
+	Plain     uint64
+	Looked    uint64
+	Due       uint64
+	Shared    uint64
+	Since     uint64
+	PlainRuns uint64
+	PlainTime uint64
+	Time      uint64
+	Entering  uint64
+	Slots     [4]struct {
 		_        structs.HostLayout
 		Frame    uint64
 		Turn     uint64
@@ -28,6 +37,8 @@ type probesCpu struct {
 		Switches uint64
 		Read     uint64
 		Window   uint64
+		Plain    uint64
+		Began    uint64
 		Start    [64]struct {
 			_       structs.HostLayout
 			Counter uint64
@@ -49,9 +60,18 @@ type probesCpu struct {
 			Enabled uint64
 			Stopped uint64
 		}
-		Runs uint64
-		Min  uint64
-		Max  uint64
+		Runs     uint64
+		AboveMin uint64
+		Max      uint64
+		Sure     uint64
+		Low      uint64
+		Width    uint64
+		Same     uint64
+	}
+	Sharing [64]struct {
+		_       structs.HostLayout
+		Enabled uint64
+		Stopped uint64
 	}
 }
 
@@ -64,16 +84,18 @@ type probesHistogram struct {
 //
 // Used for safe lookups in a Collection or CollectionSpec.
 const (
-	probesMapCpus          = "cpus"
-	probesMapEvents        = "events"
-	probesMapHistograms    = "histograms"
-	probesProgBperfEntry   = "bperf_entry"
-	probesProgBperfExit    = "bperf_exit"
-	probesVarNrCpus        = "nr_cpus"
-	probesVarNrEvents      = "nr_events"
-	probesVarOverhead      = "overhead"
-	probesVarPartialEvents = "partial_events"
-	probesVarWindow        = "window"
+	probesMapCpus              = "cpus"
+	probesMapEvents            = "events"
+	probesMapHistograms        = "histograms"
+	probesProgBperfEntry       = "bperf_entry"
+	probesProgBperfExit        = "bperf_exit"
+	probesVarNrCpus            = "nr_cpus"
+	probesVarNrEvents          = "nr_events"
+	probesVarOverhead          = "overhead"
+	probesVarOverheadWithTimes = "overhead_with_times"
+	probesVarPartialEvents     = "partial_events"
+	probesVarWindow            = "window"
+	probesVarWithTimes         = "with_times"
 )
 
 // loadProbes returns the embedded CollectionSpec for probes.
@@ -135,11 +157,13 @@ type probesMapSpecs struct {
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type probesVariableSpecs struct {
-	NrCpus        *ebpf.VariableSpec `ebpf:"nr_cpus"`
-	NrEvents      *ebpf.VariableSpec `ebpf:"nr_events"`
-	Overhead      *ebpf.VariableSpec `ebpf:"overhead"`
-	PartialEvents *ebpf.VariableSpec `ebpf:"partial_events"`
-	Window        *ebpf.VariableSpec `ebpf:"window"`
+	NrCpus            *ebpf.VariableSpec `ebpf:"nr_cpus"`
+	NrEvents          *ebpf.VariableSpec `ebpf:"nr_events"`
+	Overhead          *ebpf.VariableSpec `ebpf:"overhead"`
+	OverheadWithTimes *ebpf.VariableSpec `ebpf:"overhead_with_times"`
+	PartialEvents     *ebpf.VariableSpec `ebpf:"partial_events"`
+	Window            *ebpf.VariableSpec `ebpf:"window"`
+	WithTimes         *ebpf.VariableSpec `ebpf:"with_times"`
 }
 
 // probesObjects contains all objects after they have been loaded into the kernel.
@@ -179,11 +203,13 @@ func (m *probesMaps) Close() error {
 //
 // It can be passed to loadProbesObjects or ebpf.CollectionSpec.LoadAndAssign.
 type probesVariables struct {
-	NrCpus        *ebpf.Variable `ebpf:"nr_cpus"`
-	NrEvents      *ebpf.Variable `ebpf:"nr_events"`
-	Overhead      *ebpf.Variable `ebpf:"overhead"`
-	PartialEvents *ebpf.Variable `ebpf:"partial_events"`
-	Window        *ebpf.Variable `ebpf:"window"`
+	NrCpus            *ebpf.Variable `ebpf:"nr_cpus"`
+	NrEvents          *ebpf.Variable `ebpf:"nr_events"`
+	Overhead          *ebpf.Variable `ebpf:"overhead"`
+	OverheadWithTimes *ebpf.Variable `ebpf:"overhead_with_times"`
+	PartialEvents     *ebpf.Variable `ebpf:"partial_events"`
+	Window            *ebpf.Variable `ebpf:"window"`
+	WithTimes         *ebpf.Variable `ebpf:"with_times"`
 }
 
 // probesPrograms contains all programs after they have been loaded into the kernel.
