@@ -90,9 +90,10 @@ fuzz: ## fuzz every target of a package for a while each: FUZZ=internal/perfdata
 	  go test -run '^$$' -fuzz "^$$target\$$" -fuzztime $(FUZZTIME) -fuzzminimizetime 10x ./$(FUZZ) || exit 1; done
 
 .PHONY: bench
-bench: bperf ## bperf beside the distribution's perf: time and memory; and what sharing counters costs
+bench: bperf ## bperf beside perf: time and memory; what sharing counters costs, and counting inside BPF programs
 	go run ./test/bench -bperf ./bperf
 	go run ./test/bench/sharing
+	go run ./test/guest -perf -smp 1 ./test/bench/instructions
 
 .PHONY: man
 man: ## write the man pages to man/

@@ -1,0 +1,174 @@
+// Package instructions measures what counting inside a BPF program adds to one of its runs, beside upstream perf, in an arm64 guest where
+// each instruction takes a nanosecond:
+//
+//	go run ./test/guest -perf -smp 1 ./test/bench/instructions
+package instructions
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/cilium/ebpf"
+	"github.com/cilium/ebpf/asm"
+	"github.com/cilium/ebpf/btf"
+	"github.com/cilium/ebpf/link"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/bperf/bperf/internal/perfevent"
+	"github.com/bperf/bperf/test/require"
+)
+
+func check(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// events are those of the lists that are measured, the first so many of them. Six have a counter, and none shares one.
+var events = strings.Split("instructions,cycles,instructions:u,cycles:u,instructions:k,cycles:k,page-faults,context-switches", ",")
+
+// limits are at most how many times perf's instructions bperf's may be, by number of events: a little more than they are.
+var limits = map[int]float64{1: 1.26, 4: 0.75, 8: 0.65}
+
+// TestInstructions prints the table, and fails where a limit is missed.
+func TestInstructions(t *testing.T) {
+	require.ExactPMU(t)
+	require.OneCPU(t)
+	perf := require.UpstreamPerf(t)
+	prog, id := loadEmpty(t)
+	bare := measure(t, prog)
+	t.Logf("instructions that counting adds to a run of an empty program, which without is %.0f", bare)
+	t.Logf("%6s %8s %8s %14s %8s", "events", "bperf", "perf", "reading alone", "bperf/perf")
+	for _, n := range []int{1, 4, 8} {
+		list := strings.Join(events[:n], ",")
+		bperf := session(t, prog, "bperf", "stat", "-b", id, "-e", list) - bare
+		upstream := session(t, prog, perf, "stat", "-a", "-b", id, "-e", list) - bare
+		alone := reading(t, prog, events[:n]) - bare
+		ratio := bperf / upstream
+		t.Logf("%6d %8.0f %8.0f %14.0f %7.2fx", n, bperf, upstream, alone, ratio)
+		if ratio > limits[n] {
+			t.Errorf("with %d events it is %.2f times perf's, at most %.2f", n, ratio, limits[n])
+		}
+	}
+	if again := measure(t, prog); again-bare > 1 || bare-again > 1 {
+		t.Errorf("a run without counting is %.0f instructions in the end, and was %.0f", again, bare)
+	}
+}
+
+// loadEmpty loads a program that does nothing.
+func loadEmpty(t *testing.T) (p *ebpf.Program, id string) {
+	t.Helper()
+	proto := &btf.FuncProto{Return: &btf.Int{Name: "int", Size: 4, Encoding: btf.Signed},
+		Params: []btf.FuncParam{{Name: "context", Type: &btf.Pointer{Target: &btf.Void{}}}}}
+	f := &btf.Func{Name: "empty", Type: proto, Linkage: btf.GlobalFunc}
+	p, err := ebpf.NewProgram(&ebpf.ProgramSpec{Name: "empty", Type: ebpf.SocketFilter, License: "GPL",
+		Instructions: asm.Instructions{btf.WithFuncMetadata(asm.Mov.Imm(asm.R0, 0).WithSymbol("empty"), f), asm.Return()}})
+	check(t, err)
+	t.Cleanup(func() { p.Close() })
+	info, err := p.Info()
+	check(t, err)
+	n, _ := info.ID()
+	return p, fmt.Sprint(n)
+}
+
+// measure is how many instructions a run takes: the least of several means, as now and then an interrupt comes.
+func measure(t *testing.T, p *ebpf.Program) (least float64) {
+	t.Helper()
+	const runs, times = 200, 50
+	for i := range times {
+		_, mean, err := p.Benchmark(make([]byte, 64), runs, nil)
+		check(t, err)
+		if ns := float64(mean); i == 0 || ns < least {
+			least = ns
+		}
+	}
+	return least
+}
+
+// session measures while a tool counts.
+func session(t *testing.T, p *ebpf.Program, args ...string) float64 {
+	t.Helper()
+	ctl, ack := fifo(t, "ctl"), fifo(t, "ack")
+	cmd := exec.Command(args[0], args[1:]...)
+	cmd.Args = append(cmd.Args, "--control", "fifo:"+ctl.Name()+","+ack.Name())
+	out := new(strings.Builder)
+	cmd.Stderr = out
+	check(t, cmd.Start())
+	defer cmd.Wait()
+	defer cmd.Process.Signal(syscall.SIGINT)
+	_, err := ctl.WriteString("ping\n")
+	check(t, err)
+	check(t, ack.SetReadDeadline(time.Now().Add(time.Minute)))
+	if _, err := ack.Read(make([]byte, 8)); err != nil {
+		t.Fatalf("%v: %v\n%s", args, err, out)
+	}
+	return measure(t, p)
+}
+
+func fifo(t *testing.T, name string) *os.File {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), name)
+	check(t, syscall.Mkfifo(path, 0o600))
+	f, err := os.OpenFile(path, os.O_RDWR, 0)
+	check(t, err)
+	t.Cleanup(func() { f.Close() })
+	return f
+}
+
+// reading measures with programs at the entry and the exit that read the events and do nothing else.
+func reading(t *testing.T, p *ebpf.Program, names []string) float64 {
+	t.Helper()
+	var code asm.Instructions
+	for _, name := range names {
+		event, array := open(t, name)
+		defer event.Close()
+		defer array.Close()
+		code = append(code, asm.LoadMapPtr(asm.R1, array.FD()), asm.LoadImm(asm.R2, 0xffffffff, asm.DWord), asm.FnPerfEventRead.Call())
+	}
+	code = append(code, asm.Mov.Imm(asm.R0, 0), asm.Return())
+	for _, at := range []ebpf.AttachType{ebpf.AttachTraceFEntry, ebpf.AttachTraceFExit} {
+		probe, err := ebpf.NewProgram(&ebpf.ProgramSpec{Name: "reading", Type: ebpf.Tracing, AttachType: at, AttachTarget: p, AttachTo: "empty",
+			License: "GPL", Instructions: code})
+		check(t, err)
+		defer probe.Close()
+		l, err := link.AttachTracing(link.TracingOptions{Program: probe})
+		check(t, err)
+		defer l.Close()
+	}
+	return measure(t, p)
+}
+
+// open counts an event on the CPU, and puts it in a map.
+func open(t *testing.T, name string) (*perfevent.Event, *ebpf.Map) {
+	t.Helper()
+	attrs := map[string]perfevent.Attr{
+		"instructions": {Config: unix.PERF_COUNT_HW_INSTRUCTIONS}, "cycles": {Config: unix.PERF_COUNT_HW_CPU_CYCLES},
+		"page-faults":      {Type: perfevent.TypeSoftware, Config: perfevent.SoftwarePageFaults},
+		"context-switches": {Type: perfevent.TypeSoftware, Config: perfevent.SoftwareContextSwitches},
+	}
+	base, modifier, _ := strings.Cut(name, ":")
+	attr, ok := attrs[base]
+	if !ok {
+		t.Fatalf("event %s is not known", name)
+	}
+	switch modifier {
+	case "u":
+		attr.Flags = perfevent.ExcludeKernel
+	case "k":
+		attr.Flags = perfevent.ExcludeUser
+	}
+	e, err := perfevent.Open(&attr, perfevent.Where{Thread: perfevent.AnyThread, CPU: 0})
+	check(t, err)
+	m, err := ebpf.NewMap(&ebpf.MapSpec{Type: ebpf.PerfEventArray, MaxEntries: 1})
+	check(t, err)
+	check(t, m.Put(uint32(0), uint32(e.FD())))
+	return e, m
+}
