@@ -122,6 +122,19 @@ func (t *tally) mapping(b []byte, at int) {
 
 var bigEndian = binary.NativeEndian.Uint16([]byte{0, 1}) == 1
 
+// keep writes and tallies records, in two parts. What could not be written is not tallied.
+func (s *session) keep(first, rest []byte) error {
+	before := *s.tally
+	if err := s.tally.add(first, rest); err != nil {
+		return err
+	}
+	if err := s.out.append(first, rest); err != nil {
+		*s.tally = before
+		return err
+	}
+	return nil
+}
+
 // drain writes what all rings have. Rings of the newest records are left alone.
 func (s *session) drain() error {
 	wrote := false
@@ -137,10 +150,7 @@ func (s *session) drain() error {
 		if n == 0 {
 			continue
 		}
-		if err := s.tally.add(first, rest); err != nil {
-			return err
-		}
-		if err := s.out.append(first, rest); err != nil {
+		if err := s.keep(first, rest); err != nil {
 			return err
 		}
 		r.Release(n)
@@ -173,10 +183,7 @@ func (s *session) drainNewest() error {
 		if len(s.newest) == 0 {
 			continue
 		}
-		if err := s.tally.add(s.newest, nil); err != nil {
-			return err
-		}
-		if err := s.out.append(s.newest); err != nil {
+		if err := s.keep(s.newest, nil); err != nil {
 			return err
 		}
 		wrote = true
