@@ -17,7 +17,8 @@ import (
 const kernelName = "[kernel.kallsyms]"
 
 // errHidden says that addresses of the kernel may not be seen.
-var errHidden = errors.New("addresses of the kernel are hidden (sysctl kernel.kptr_restrict, kernel.perf_event_paranoid): its samples have no symbols")
+var errHidden = errors.New("addresses of the kernel are hidden (sysctl kernel.kptr_restrict, kernel.perf_event_paranoid): " +
+	"its samples have no symbols")
 
 // kernel tells where the kernel's text is, and its modules.
 func (s *synthesizer) kernel(release string) error {

@@ -252,7 +252,8 @@ func (s *session) explain(o *opened, at place, err error) error {
 		return fmt.Errorf("%s: this CPU does not record branches for it: %w. Leave out -b, -j and --call-graph lbr, "+
 			"or record an event of a PMU that does", o.event.Name, err)
 	case err == syscall.EOPNOTSUPP && o.attr.Type == perfevent.TypeHardware, err == syscall.EINVAL && o.attr.SampleType&unusual != 0:
-		return fmt.Errorf("%s: the kernel or the PMU does not take what is to be sampled with it: %w. Try without -d, -W and --phys-data", o.event.Name, err)
+		return fmt.Errorf("%s: the kernel or the PMU does not take what is to be sampled with it: %w. Try without -d, -W "+
+			"and --phys-data", o.event.Name, err)
 	}
 	const monotonic, monotonicRaw = 1, 4
 	if c := s.cfg.ClockID; err == syscall.EINVAL && c != nil && *c != monotonic && *c != monotonicRaw {
