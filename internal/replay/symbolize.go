@@ -1,7 +1,10 @@
 package replay
 
 import (
+	"bytes"
+	"errors"
 	"fmt"
+	"path/filepath"
 	"slices"
 	"sync"
 
@@ -28,7 +31,12 @@ func (r *Replay) search() object.Search {
 	if r.options.BuildIDs != "" {
 		s.Cache = r.options.BuildIDs
 	}
-	s.Root = r.options.SymFS
+	if r.options.SymFS != "" {
+		s.Root = r.options.SymFS
+		for i, dir := range s.Debug {
+			s.Debug[i] = filepath.Join(s.Root, dir)
+		}
+	}
 	return s
 }
 
@@ -108,7 +116,7 @@ func (u *userFile) open() *object.File {
 	u.once.Do(func() {
 		var err error
 		if u.dso.Name == "[vdso]" {
-			u.file, err = object.VDSO()
+			u.file, err = u.replay.vdso()
 		} else {
 			u.file, err = u.replay.search().Open(u.dso.Path, u.dso.HexBuildID())
 		}
@@ -118,6 +126,14 @@ func (u *userFile) open() *object.File {
 		}
 	})
 	return u.file
+}
+
+// vdso is that of the kernel that runs, if it is the one that was recorded.
+func (r *Replay) vdso() (*object.File, error) {
+	if r.options.SymFS != "" || len(r.machine.kernelBuildID) > 0 && !bytes.Equal(r.machine.kernelBuildID, runningBuildID()) {
+		return nil, errors.New("that of the recording is not kept")
+	}
+	return object.VDSO()
 }
 
 func (u *userFile) locate(l *Location) {

@@ -20,7 +20,7 @@ var update = flag.Bool("update", false, "write the golden files")
 
 // elsewhere makes a replay find no symbols but those that are in the recording, on all machines.
 func elsewhere(t testing.TB) replay.Options {
-	return replay.Options{NoInline: true, SymFS: t.TempDir(), Kallsyms: filepath.Join(t.TempDir(), "none")}
+	return replay.Options{NoInline: true, SymFS: t.TempDir(), BuildIDs: t.TempDir(), Kallsyms: filepath.Join(t.TempDir(), "none")}
 }
 
 // TestGolden prints recordings without the symbols of the machine that they are from.
