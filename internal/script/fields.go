@@ -43,8 +43,6 @@ const (
 	Misc
 	TimeOfDay
 	Cgroup
-	MachinePID
-	VCPU
 	DSOOffset
 	Flags
 )
@@ -58,7 +56,7 @@ var fieldNames = []struct {
 	{"iregs", InterruptRegs}, {"uregs", UserRegs}, {"brstack", Branches}, {"brstacksym", BranchSymbols}, {"brstackoff", BranchOffsets},
 	{"data_src", DataSource}, {"weight", Weight}, {"bpf-output", BPFOutput}, {"phys_addr", PhysAddr}, {"data_page_size", DataPageSize},
 	{"code_page_size", CodePageSize}, {"ins_lat", InstructionLatency}, {"retire_lat", RetireLatency}, {"misc", Misc}, {"tod", TimeOfDay},
-	{"cgroup", Cgroup}, {"machine_pid", MachinePID}, {"vcpu", VCPU}, {"dsoff", DSOOffset}, {"flags", Flags},
+	{"cgroup", Cgroup}, {"dsoff", DSOOffset}, {"flags", Flags},
 }
 
 // FieldNames lists the names of the fields.
