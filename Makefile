@@ -92,6 +92,7 @@ fuzz: ## fuzz every target of a package for a while each: FUZZ=internal/perfdata
 .PHONY: bench
 bench: bperf ## bperf beside perf: time and memory; what sharing counters costs, and counting inside BPF programs
 	go run ./test/bench -bperf ./bperf
+	go run ./test/bench -replay -n 5 -bperf ./bperf
 	go run ./test/bench/sharing
 	go run ./test/guest -perf -smp 1 ./test/bench/instructions
 

@@ -1,7 +1,8 @@
 // Bench runs bperf and the distribution's perf with the same arguments, in turns, and prints the medians of their wall
-// time, CPU time and peak memory, with the ratio: those of `stat` from its start to its end, with hardly anything to count.
+// time, CPU time and peak memory, with the ratio: those of `stat` from its start to its end, with hardly anything to count; with -replay those of
+// `script` and `report`.
 //
-//	go run ./test/bench [-bperf FILE] [-perf FILE] [-n RUNS]
+//	go run ./test/bench [-replay] [-bperf FILE] [-perf FILE] [-n RUNS]
 package main
 
 import (
@@ -28,11 +29,16 @@ func main() {
 	flag.StringVar(&b.bperf, "bperf", "./bperf", "`file` to measure")
 	flag.StringVar(&b.perf, "perf", "perf", "`file` to compare with")
 	flag.IntVar(&b.runs, "n", 50, "`runs` of each; the larger set-ups run a fifth of it")
+	replay := flag.Bool("replay", false, "measure script and report, with a recording of 500,000 samples, in place of stat")
 	flag.Parse()
 	if threadsOnly() {
 		return
 	}
-	if err := b.run(); err != nil {
+	run := b.run
+	if *replay {
+		run = b.replay
+	}
+	if err := run(); err != nil {
 		fmt.Fprintln(os.Stderr, "bench:", err)
 		os.Exit(1)
 	}
@@ -86,10 +92,14 @@ func (b *bench) compare(name string, runs int, args ...string) error {
 	if err != nil {
 		return err
 	}
+	printCosts(name, ours, theirs)
+	return nil
+}
+
+func printCosts(name string, ours, theirs costs) {
 	for _, m := range metrics {
 		a, p := ours.median(m), theirs.median(m)
 		fmt.Printf("%-34s %-8s %10.2f %10.2f %6.2fx\n", name, m.unit, a, p, a/p)
 		name = ""
 	}
-	return nil
 }

@@ -1,0 +1,69 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"strconv"
+	"time"
+
+	"github.com/bperf/bperf/test/apt"
+)
+
+const (
+	replaySamples = 500_000
+	replayHertz   = 20_000 // more than this few kernels allow
+)
+
+// load keeps a CPU busy with many programs, files and deep stacks, until it is killed.
+const load = `while :; do find /usr -type f -size -40k | head -4000 | xargs cat 2>/dev/null | sha1sum >/dev/null; ls -lR /usr/share >/dev/null; done`
+
+// replay compares printing and reporting a recording of about 500,000 samples with callchains of a busy machine, which perf makes.
+func (b *bench) replay() error {
+	if err := apt.Need(map[string]string{b.perf: "linux-perf"}); err != nil {
+		return err
+	}
+	dir, err := os.MkdirTemp("", "bperf-bench")
+	if err != nil {
+		return err
+	}
+	defer os.RemoveAll(dir)
+	file := filepath.Join(dir, "perf.data")
+	if err := b.record(file); err != nil {
+		return err
+	}
+	fmt.Printf("%-34s %-8s %10s %10s %7s\n", "", "median", "bperf", "perf", "ratio")
+	for _, args := range [][]string{{"script", "--no-inline", "-i", file}, {"script", "-i", file},
+		{"report", "--stdio", "--no-inline", "--no-children", "-i", file}, {"report", "--stdio", "--no-inline", "-i", file}} {
+		runs := b.runs
+		if args[0] == "report" { // perf takes minutes
+			runs = max(1, runs/5)
+		}
+		ours, theirs, err := alternate(runs, b.bperf, b.perf, args)
+		if err != nil {
+			return err
+		}
+		printCosts(fmt.Sprint(args[:len(args)-2]), ours, theirs)
+	}
+	return nil
+}
+
+// record has perf record a busy machine for as long as it takes.
+func (b *bench) record(file string) error {
+	cpus := runtime.NumCPU()
+	seconds := replaySamples/(replayHertz*cpus) + 2
+	ctx, cancel := context.WithTimeout(context.Background(), time.Duration(seconds+60)*time.Second)
+	defer cancel()
+	busy := fmt.Sprintf("for i in $(seq %d); do (%s) & done; wait", cpus+1, load)
+	cmd := exec.CommandContext(ctx, b.perf, "record", "-q", "-a", "-g", "-e", "cpu-clock", "-F", strconv.Itoa(replayHertz), "-m", "8M", "-o", file,
+		"--", "timeout", strconv.Itoa(seconds), "sh", "-c", busy)
+	cmd.WaitDelay = 10 * time.Second
+	output, err := cmd.CombinedOutput()
+	if info, statErr := os.Stat(file); statErr != nil || info.Size() < 1<<20 {
+		return fmt.Errorf("%v: %w\n%s", cmd.Args, err, output)
+	}
+	return nil // the status is that of timeout
+}
