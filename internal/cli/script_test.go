@@ -1,0 +1,84 @@
+package cli
+
+import (
+	"bytes"
+	"errors"
+	"math"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/bperf/bperf/internal/perfdata"
+	"github.com/bperf/bperf/internal/replay"
+)
+
+func TestParseTimes(t *testing.T) {
+	reader, err := perfdata.Open("../perfdata/testdata/callchain.data")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer reader.Close()
+	value, err := reader.Features().Get(perfdata.FeatureSampleTime)
+	if err != nil {
+		t.Fatal(err)
+	}
+	times := value.(perfdata.SampleTimes)
+	half := times.First + uint64(0.5*float64(times.Last-times.First))
+	for _, tt := range []struct {
+		text string
+		want []replay.TimeRange
+	}{
+		{"", nil},
+		{"1.5,2", []replay.TimeRange{{Start: 1_500_000_000, End: 2_000_000_000}}},
+		{",2.000000001", []replay.TimeRange{{End: 2_000_000_001}}},
+		{"3,", []replay.TimeRange{{Start: 3_000_000_000, End: math.MaxUint64}}},
+		{"1,2 3,4", []replay.TimeRange{{Start: 1e9, End: 2e9}, {Start: 3e9, End: 4e9}}},
+		{"0%-50%", []replay.TimeRange{{Start: times.First, End: half - 1}}},
+		{"50%/2", []replay.TimeRange{{Start: half, End: times.Last}}},
+	} {
+		got, err := parseTimes(tt.text, reader)
+		if diff := cmp.Diff(tt.want, got); err != nil || diff != "" {
+			t.Errorf("%q: %v (-want +got):\n%s", tt.text, err, diff)
+		}
+	}
+	for _, text := range []string{"x", "2,1", "1.1234567890", "-1,2", "50%/3", "60%-50%", "%", "99999999999999,", "120%"} {
+		if got, err := parseTimes(text, reader); err == nil {
+			t.Errorf("%q: %v, and no error", text, got)
+		}
+	}
+}
+
+func TestScriptCommand(t *testing.T) {
+	for _, tt := range []struct {
+		args   []string
+		status int
+		out    string // in its output
+		err    string // in the error
+	}{
+		{args: []string{"-i", "../perfdata/testdata/tracepoint.data", "-F", "trace:comm,trace"}, out: "              ls fd: 0x00000003\n"},
+		{args: []string{"-i", "../perfdata/testdata/tracepoint.data", "--header-only"}, out: "# arch : x86_64\n"},
+		{args: []string{"-i", "../perfdata/testdata/callchain.data", "--json", "--no-inline"}, out: `{"comm":"ls",`},
+		{args: []string{"-i", "no-such-file"}, status: 1, err: "no-such-file"},
+		{args: []string{"-F", "nothing"}, status: statusBadOption, err: "there is no field"},
+		{args: []string{"--reltime", "--deltatime"}, status: statusBadOption, err: "--reltime and --deltatime"},
+		{args: []string{"-i", "../perfdata/testdata/tracepoint.data", "--pid", "x"}, status: statusBadOption, err: "is no ID"},
+		{args: []string{"-i", "../perfdata/testdata/tracepoint.data", "-C", "3-1"}, status: statusBadOption, err: "is no CPU"},
+	} {
+		var out, stderr bytes.Buffer
+		root := newRootCommand("bperf")
+		root.SetArgs(append([]string{"script"}, tt.args...))
+		root.SetOut(&out)
+		root.SetErr(&stderr)
+		err := root.Execute()
+		status := 0
+		if err != nil {
+			exit := &ExitError{Status: 1, Err: err}
+			errors.As(err, &exit)
+			status = exit.Status
+		}
+		if status != tt.status || !strings.Contains(out.String(), tt.out) || tt.err != "" && !strings.Contains(err.Error(), tt.err) {
+			t.Errorf("%v: status %d, %v, output %.200q", tt.args, status, err, out.String())
+		}
+	}
+}
