@@ -192,6 +192,9 @@ func parsePercent(text string) (float64, bool) {
 	return v / 100, ok && err == nil && v >= 0 && v <= 100
 }
 
+// maxProblems is how many files without symbols are named.
+const maxProblems = 5
+
 // printLosses tells what is missing in a recording.
 func printLosses(w io.Writer, s replay.Stats) {
 	for _, loss := range []struct {
@@ -206,6 +209,13 @@ func printLosses(w io.Writer, s replay.Stats) {
 		if loss.count > 0 {
 			fmt.Fprintf(w, "Warning: %d %s\n", loss.count, loss.what)
 		}
+	}
+	for i, problem := range s.Problems {
+		if i == maxProblems {
+			fmt.Fprintf(w, "Warning: and %d more files without symbols\n", len(s.Problems)-i)
+			break
+		}
+		fmt.Fprintln(w, "Warning:", strings.ReplaceAll(problem, "\n", "; "))
 	}
 	if s.Truncated {
 		fmt.Fprintln(w, "Warning: the recording ends early: it was cut, or its writer was killed; all up to there was read")

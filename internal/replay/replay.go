@@ -31,6 +31,8 @@ type Stats struct {
 	BPFFiltered uint64 // samples that a BPF filter of the event dropped
 	Throttled   uint64 // THROTTLE
 	BadContexts uint64 // callchains with an unknown mark, which are given as empty
+
+	Problems []string // of what there are no symbols, and why
 }
 
 // Replay is a recording that is being followed.
@@ -206,6 +208,6 @@ func (r *Replay) First() uint64 { return r.stats.First }
 func (r *Replay) Stats() Stats {
 	s := r.stats
 	s.Stats = r.reader.Stats()
-	s.BadContexts = r.badContexts.Load()
+	s.BadContexts, s.Problems = r.badContexts.Load(), r.Problems()
 	return s
 }
