@@ -66,8 +66,8 @@ func newRootCommand(name string) *cobra.Command {
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
 		return &ExitError{Status: statusBadOption, Err: fmt.Errorf("%w\nSee %s --help", err, cmd.CommandPath())}
 	})
-	root.AddCommand(newStatCommand(), newCountersCommand(), newRecordCommand(), newReportCommand(), newDiffCommand(), newScriptCommand(), newProgCommand(),
-		newTopCommand(), newListCommand(), newDoctorCommand(), newVersionCommand(), newManCommand())
+	root.AddCommand(newStatCommand(), newCountersCommand(), newRecordCommand(), newReportCommand(), newDiffCommand(), newScriptCommand(), newAnnotateCommand(),
+		newProgCommand(), newTopCommand(), newListCommand(), newDoctorCommand(), newVersionCommand(), newManCommand())
 	return root
 }
 

@@ -1,0 +1,212 @@
+// Package annotate puts the samples of a recording beside the instructions and the source lines that they are of: of functions in ELF
+// files, of the kernel, and of BPF programs, whose code the recording itself holds.
+package annotate
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strconv"
+
+	"github.com/bperf/bperf/internal/bpfprog/disasm"
+)
+
+// Address is an address as its file or the kernel counts it.
+type Address uint64
+
+// String is hexadecimal.
+func (a Address) String() string { return fmt.Sprintf("%#x", uint64(a)) }
+
+// MarshalText gives a string: numbers of JSON have 53 bits for many who read them.
+func (a Address) MarshalText() ([]byte, error) { return []byte(a.String()), nil }
+
+// UnmarshalText reads what MarshalText writes.
+func (a *Address) UnmarshalText(text []byte) error {
+	n, err := strconv.ParseUint(string(text), 0, 64)
+	*a = Address(n)
+	return err
+}
+
+// Report is what is shown of a recording.
+type Report struct {
+	Events    []Event     `json:"events"`
+	Functions []*Function `json:"functions"`                // the one with the largest share first
+	Nameless  uint64      `json:"samples_without_function"` // samples for whose address there is no symbol
+	Others    int         `json:"functions_left_out"`       // below Options.PercentLimit
+}
+
+// Event is what was sampled.
+type Event struct {
+	Name    string `json:"name"`
+	Samples uint64 `json:"samples"` // of all functions
+	Value   uint64 `json:"value"`   // the sum of their periods
+}
+
+// Value is what samples of one event come to.
+type Value struct {
+	Samples uint64  `json:"samples"`
+	Value   uint64  `json:"value"`   // the sum of their periods
+	Percent float64 `json:"percent"` // of Value of the function; of a function, of that of all
+}
+
+// Function is a function with its samples. All its slices of values are in the order of the events.
+type Function struct {
+	Name     string   `json:"name"`
+	Module   string   `json:"module"`
+	Program  *Program `json:"bpf_program,omitempty"`
+	Start    Address  `json:"start"`
+	Size     uint64   `json:"size"` // bytes
+	Values   []Value  `json:"values"`
+	Missing  string   `json:"missing,omitempty"`   // why there are no instructions, and what would mend it
+	NoSource string   `json:"no_source,omitempty"` // why there are no lines
+
+	Instructions []Instruction `json:"instructions"` // without code, the addresses of samples
+	Lines        []LineSum     `json:"lines"`        // those with samples, the one with the most first
+}
+
+// Program is the BPF program that a function is of.
+type Program struct {
+	ID   uint32 `json:"id"`
+	Name string `json:"name"`
+	Tag  string `json:"tag"`
+}
+
+// Instruction is an instruction with the samples of which it was the next to be executed.
+type Instruction struct {
+	Address Address `json:"address"`
+	Bytes   string  `json:"bytes,omitempty"` // in hexadecimal
+	Text    string  `json:"text,omitempty"`
+	Target  string  `json:"target,omitempty"` // symbol and offset that it calls or jumps to
+	Source  *Line   `json:"source,omitempty"` // that begins here
+	Values  []Value `json:"values"`
+}
+
+// Line is a line of source code.
+type Line struct {
+	File   string `json:"file"`
+	Number int    `json:"line"`
+	Text   string `json:"text,omitempty"` // empty if the source cannot be read
+}
+
+// LineSum is a line with the samples of all its instructions.
+type LineSum struct {
+	Line
+	Values []Value `json:"values"`
+}
+
+// code is what is known of a function besides its samples.
+type code struct {
+	start       uint64 // address of the first of bytes
+	bytes       []byte
+	rows        []row // in the order of addresses
+	disassemble disasm.Func
+	target      func(addr uint64) string // name of what is at an address; empty if it has none
+	missing     string
+	noSource    string
+	program     *Program
+}
+
+// row says that code from an address on is of a line.
+type row struct {
+	addr uint64
+	line Line
+}
+
+// fill gives the function its instructions and lines. Samples are given to the instruction that their address is in; move turns
+// the address of a sample into one of the code.
+func (f *Function) fill(h *hits, c *code, move func(uint64) uint64) {
+	f.Missing, f.NoSource, f.Program = c.missing, c.noSource, c.program
+	if c.bytes == nil {
+		f.withoutCode(h, move)
+		return
+	}
+	starts := make([]uint64, 0, len(c.bytes)/4)
+	for _, i := range c.disassemble(c.bytes, c.start) {
+		starts = append(starts, i.Address)
+		f.Instructions = append(f.Instructions, Instruction{Address: Address(i.Address), Bytes: i.Bytes(), Text: i.Text,
+			Values: make([]Value, len(f.Values))})
+		if i.Target != 0 && c.target != nil {
+			f.Instructions[len(f.Instructions)-1].Target = c.target(i.Target)
+		}
+	}
+	for addr, values := range h.at {
+		at, found := slices.BinarySearch(starts, move(addr))
+		if !found {
+			at = max(at-1, 0)
+		}
+		add(f.Instructions[at].Values, values)
+	}
+	f.addLines(c.rows)
+	for i := range f.Instructions {
+		setPercents(f.Instructions[i].Values, f.Values)
+	}
+	for i := range f.Lines {
+		setPercents(f.Lines[i].Values, f.Values)
+	}
+	slices.SortStableFunc(f.Lines, func(a, b LineSum) int { return byValues(a.Values, b.Values) })
+}
+
+// withoutCode has the addresses of samples in the place of instructions.
+func (f *Function) withoutCode(h *hits, move func(uint64) uint64) {
+	for addr, values := range h.at {
+		i := Instruction{Address: Address(move(addr)), Values: slices.Clone(values)}
+		setPercents(i.Values, f.Values)
+		f.Instructions = append(f.Instructions, i)
+	}
+	slices.SortFunc(f.Instructions, func(a, b Instruction) int { return cmp.Compare(a.Address, b.Address) })
+}
+
+// addLines marks where lines begin, and adds up the samples of each.
+func (f *Function) addLines(rows []row) {
+	sums := make(map[Line]int) // positions in f.Lines
+	var last *Line
+	for n := range f.Instructions {
+		i := &f.Instructions[n]
+		for len(rows) > 0 && rows[0].addr <= uint64(i.Address) {
+			line := rows[0].line
+			if last == nil || *last != line {
+				last, i.Source = &line, &line
+			}
+			rows = rows[1:]
+		}
+		if last == nil || last.Number == 0 || !anySamples(i.Values) {
+			continue
+		}
+		at, known := sums[*last]
+		if !known {
+			at = len(f.Lines)
+			sums[*last] = at
+			f.Lines = append(f.Lines, LineSum{*last, make([]Value, len(f.Values))})
+		}
+		add(f.Lines[at].Values, i.Values)
+	}
+}
+
+func add(to, values []Value) {
+	for e, v := range values {
+		to[e].Samples += v.Samples
+		to[e].Value += v.Value
+	}
+}
+
+func anySamples(values []Value) bool {
+	return slices.ContainsFunc(values, func(v Value) bool { return v.Samples > 0 })
+}
+
+func setPercents(values, totals []Value) {
+	for e := range values {
+		if totals[e].Value > 0 {
+			values[e].Percent = 100 * float64(values[e].Value) / float64(totals[e].Value)
+		}
+	}
+}
+
+// byValues sorts by the values of the first event in which two differ, the larger one first.
+func byValues(a, b []Value) int {
+	for e := range a {
+		if c := cmp.Compare(b[e].Value, a[e].Value); c != 0 {
+			return c
+		}
+	}
+	return 0
+}

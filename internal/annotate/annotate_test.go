@@ -1,0 +1,125 @@
+package annotate
+
+import (
+	"bytes"
+	"encoding/json"
+	"flag"
+	"fmt"
+	"math"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/bperf/bperf/internal/bpfprog/disasm"
+)
+
+var update = flag.Bool("update", false, "write the golden files")
+
+func golden(t *testing.T, name, got string) {
+	t.Helper()
+	path := filepath.Join("testdata", name)
+	if *update {
+		if err := os.WriteFile(path, []byte(got), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(string(want), got); diff != "" {
+		t.Errorf("%s: -want +got:\n%s", path, diff)
+	}
+}
+
+// samples are values of two events.
+func samples(first, second uint64) []Value {
+	return []Value{{Samples: first, Value: 1000 * first}, {Samples: second, Value: second}}
+}
+
+// example is a report of two functions: one with code and lines, and names that want to be something else, and one without.
+func example(t *testing.T) *Report {
+	t.Helper()
+	disassemble, err := disasm.For("amd64")
+	if err != nil {
+		t.Fatal(err)
+	}
+	// push %rbp; mov %rsp,%rbp; call 0x2000; jmp 0x1001; pop %rbp; ret
+	text := []byte{0x55, 0x48, 0x89, 0xe5, 0xe8, 0xf7, 0x0f, 0x00, 0x00, 0xeb, 0xf6, 0x5d, 0xc3}
+	one := Line{"/src/<b>.c", 3, "int f(void) {"}
+	two := Line{"/src/<b>.c", 4, "\treturn g(\"</script>\\n\");\n\x1b[31m"}
+	h := &hits{values: samples(10, 4), at: map[uint64][]Value{
+		0x10: samples(1, 0), 0x14: samples(6, 1), 0x15: samples(1, 1), 0x1c: samples(2, 2),
+	}}
+	f := &Function{Name: "f<int>\n", Module: "/bin/a\x07", Start: 0x1000, Size: uint64(len(text)), Values: h.values}
+	totals := []Value{{Value: 20_000}, {Value: 4}}
+	setPercents(f.Values, totals)
+	f.fill(h, &code{start: 0x1000, bytes: text, disassemble: disassemble,
+		rows:    []row{{0x1000, one}, {0x1004, two}, {0x1006, two}, {0x100b, Line{"/src/<b>.c", 0, ""}}, {0x100c, one}},
+		target:  func(addr uint64) string { return fmt.Sprintf("at %#x", addr) },
+		program: &Program{12, "f", "0123456789abcdef"}},
+		func(addr uint64) uint64 { return addr + 0xff0 })
+	h = &hits{values: samples(10, 0), at: map[uint64][]Value{0x30: samples(9, 0), 0x20: samples(1, 0)}}
+	without := &Function{Name: "gone", Module: "[kernel.kallsyms]", Start: 0x20, Size: 0x20, Values: h.values}
+	setPercents(without.Values, totals)
+	without.fill(h, &code{missing: "its code cannot be read"}, func(addr uint64) uint64 { return addr })
+	return &Report{Events: []Event{{"cycles", 20, 20_000}, {"faults", 4, 4}}, Functions: []*Function{f, without}, Nameless: 3, Others: 2}
+}
+
+func TestText(t *testing.T) {
+	for name, o := range map[string]TextOptions{
+		"text.txt": {}, "samples.txt": {Samples: true}, "lines.txt": {Lines: true, FullPath: true},
+	} {
+		var b strings.Builder
+		if err := example(t).Text(&b, o); err != nil {
+			t.Fatal(err)
+		}
+		golden(t, name, b.String())
+	}
+}
+
+func TestHTML(t *testing.T) {
+	var b strings.Builder
+	if err := example(t).HTML(&b); err != nil {
+		t.Fatal(err)
+	}
+	for _, forbidden := range []string{"<b>.c", "</script>", "http:", "https:", "f<int>"} {
+		if strings.Contains(b.String(), forbidden) {
+			t.Errorf("the page contains %q", forbidden)
+		}
+	}
+	golden(t, "page.html", b.String())
+}
+
+func TestJSON(t *testing.T) {
+	var b bytes.Buffer
+	e := json.NewEncoder(&b)
+	e.SetIndent("", " ")
+	if err := e.Encode(example(t)); err != nil {
+		t.Fatal(err)
+	}
+	golden(t, "report.json", b.String())
+}
+
+// TestSums wants the shares of instructions, and those of lines, to add up to what the function has.
+func TestSums(t *testing.T) {
+	for _, f := range example(t).Functions {
+		for e := range f.Values {
+			samples, percent := uint64(0), 0.0
+			for _, i := range f.Instructions {
+				samples += i.Values[e].Samples
+				percent += i.Values[e].Percent
+			}
+			want := 0.0
+			if f.Values[e].Value > 0 {
+				want = 100
+			}
+			if samples != f.Values[e].Samples || math.Abs(percent-want) > 1e-9 {
+				t.Errorf("%q, event %d: instructions have %d samples, %g %%; the function has %d", f.Name, e, samples, percent, f.Values[e].Samples)
+			}
+		}
+	}
+}

@@ -1,0 +1,330 @@
+package annotate
+
+import (
+	"bytes"
+	"debug/elf"
+	"encoding/binary"
+	"encoding/hex"
+	"fmt"
+	"os"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strings"
+
+	"github.com/cilium/ebpf/btf"
+
+	"github.com/bperf/bperf/internal/bpfprog/disasm"
+	"github.com/bperf/bperf/internal/bpfprog/linear"
+	"github.com/bperf/bperf/internal/perfdata"
+	"github.com/bperf/bperf/internal/profile"
+	"github.com/bperf/bperf/internal/symbol"
+	"github.com/bperf/bperf/internal/symbol/object"
+)
+
+// sources find the code and the lines of functions.
+type sources struct {
+	options  *Options
+	search   object.Search
+	arch     string // in Go's names
+	programs []*linear.Program
+	kernel   *liveKernel // nil as long as it was not needed
+	files    map[string]file
+	texts    map[string][]string // lines of source files by path; nil for those that cannot be read
+}
+
+// file is an ELF file, or why there is none.
+type file struct {
+	*object.File
+	err error
+}
+
+// machines are those of uname(2), in Go's names.
+var machines = map[string]string{"x86_64": "amd64", "aarch64": "arm64"}
+
+func newSources(reader *perfdata.Reader, o *Options) (*sources, error) {
+	s := &sources{options: o, search: object.DefaultSearch(), arch: runtime.GOARCH, files: make(map[string]file), texts: make(map[string][]string)}
+	s.search.Root = o.SymFS
+	features := reader.Features()
+	if machine := features.Text(perfdata.FeatureArch); machine != "" {
+		if s.arch = machines[machine]; s.arch == "" {
+			s.arch = machine
+		}
+	}
+	if _, err := disasm.For(s.arch); err != nil {
+		return nil, fmt.Errorf("annotate a recording of %s: %w", s.arch, err)
+	}
+	if err := s.readPrograms(features, reader.ByteOrder()); err != nil {
+		return nil, err
+	}
+	return s, nil
+}
+
+func (s *sources) close() {
+	for _, f := range s.files {
+		if f.File != nil {
+			f.Close()
+		}
+	}
+	if s.kernel != nil && s.kernel.core != nil {
+		s.kernel.core.Close()
+	}
+}
+
+// readPrograms takes the BPF programs out of the recording. What is missing of one of them is seen where it is annotated.
+func (s *sources) readPrograms(features *perfdata.Features, order binary.ByteOrder) error {
+	section, _ := features.Raw(perfdata.FeatureBPFProgInfo)
+	if section == nil {
+		return nil
+	}
+	infos, err := linear.DecodePrograms(section, order)
+	if err != nil {
+		return err
+	}
+	types := make(map[uint32]*btf.Spec)
+	if section, _ = features.Raw(perfdata.FeatureBPFBTF); section != nil {
+		all, err := linear.DecodeBTF(section, order)
+		if err != nil {
+			return err
+		}
+		for _, b := range all {
+			if spec, err := linear.LoadBTF(b.Data); err == nil {
+				types[b.ID] = spec
+			}
+		}
+	}
+	for _, info := range infos {
+		p, _ := info.Program(types[info.BTF])
+		s.programs = append(s.programs, p)
+	}
+	return nil
+}
+
+// programAt finds the function of a BPF program. An ID tells programs apart that were at the same address one after the other; 0 if it is
+// not known.
+func (s *sources) programAt(id uint32, tag string, start uint64) (*linear.Program, *linear.Function) {
+	for _, p := range s.programs {
+		if id != 0 && p.ID != id {
+			continue
+		}
+		for i := range p.Functions {
+			f := &p.Functions[i]
+			if f.Address == start && (tag == "" || strings.HasPrefix(f.Symbol, "bpf_prog_"+tag)) {
+				return p, f
+			}
+		}
+	}
+	return nil, nil
+}
+
+// isProgram reports whether a selection, an ID or a name, means a program.
+func isProgram(selection string, id uint32, p *linear.Program) bool {
+	return selection == fmt.Sprint(id) || p != nil && (selection == p.Name || selection == p.Tag)
+}
+
+// wanted reports whether a function is of the BPF program that was asked for, if one was.
+func (s *sources) wanted(h *hits) bool {
+	if s.options.Program == "" {
+		return true
+	}
+	if h.dso.Kind != profile.BPF {
+		return false
+	}
+	p, _ := s.programAt(h.dso.Program, h.dso.Tag, h.symbol.Start)
+	return isProgram(s.options.Program, h.dso.Program, p)
+}
+
+// function annotates a function.
+func (s *sources) function(h *hits) *Function {
+	f := &Function{Name: h.symbol.Name, Module: h.dso.Name, Start: Address(h.symbol.Start), Size: h.symbol.End - h.symbol.Start, Values: h.values}
+	same := func(addr uint64) uint64 { return addr }
+	c, move := &code{}, same
+	switch h.dso.Kind {
+	case profile.BPF:
+		c = s.bpf(h)
+	case profile.Kernel:
+		c = s.live(h, "")
+	case profile.User:
+		c, move = s.elf(h)
+	default:
+		c.missing = "what it is made of is not known here: it is the code of a guest or a hypervisor"
+	}
+	if c.disassemble == nil {
+		c.disassemble, _ = disasm.For(s.arch)
+	}
+	f.Start = Address(move(h.symbol.Start))
+	outside := c.target
+	c.target = func(addr uint64) string {
+		if addr >= uint64(f.Start) && addr-uint64(f.Start) < f.Size {
+			return offset(f.Name, addr-uint64(f.Start))
+		}
+		if outside == nil {
+			return ""
+		}
+		return outside(addr)
+	}
+	f.fill(h, c, move)
+	return f
+}
+
+// offset is the name of a place in a function.
+func offset(name string, n uint64) string {
+	if n == 0 {
+		return name
+	}
+	return fmt.Sprintf("%s+%#x", name, n)
+}
+
+// bpf finds the code of a function of a BPF program in the recording; that of a trampoline or a dispatcher is in the kernel alone.
+func (s *sources) bpf(h *hits) *code {
+	p, f := s.programAt(h.dso.Program, h.dso.Tag, h.symbol.Start)
+	if f == nil && h.dso.Tag == "" {
+		return s.live(h, "the recording does not hold the code of trampolines and dispatchers, and ")
+	}
+	if f == nil {
+		return s.live(h, "the recording does not hold this BPF program: it was gone before it could be read. Of this kernel, ")
+	}
+	c := &code{start: f.Address, bytes: f.Code, program: &Program{p.ID, p.Name, p.Tag}}
+	if f.Code == nil {
+		c.missing = "the recording does not hold its machine code: the kernel hid it (kernel.kptr_restrict, net.core.bpf_jit_harden)"
+	}
+	for _, l := range f.Lines {
+		c.rows = append(c.rows, row{l.Address, Line{l.File, int(l.Number), strings.TrimSpace(l.Text)}})
+	}
+	if len(c.rows) == 0 {
+		c.noSource = "the BPF program was loaded without lines (BTF)"
+	}
+	if s.options.NoSource {
+		c.rows, c.noSource = nil, ""
+	}
+	c.target = func(addr uint64) string {
+		for i := range p.Functions {
+			if p.Functions[i].Address == addr {
+				return p.Functions[i].Symbol
+			}
+		}
+		if s.liveKernel().has(f.Symbol, f.Address) { // it was not started anew since
+			return s.kernel.symbols[addr]
+		}
+		return ""
+	}
+	return c
+}
+
+// liveKernel is the kernel that runs, once something of it is needed.
+func (s *sources) liveKernel() *liveKernel {
+	if s.kernel == nil {
+		s.kernel = openKernel("/proc")
+	}
+	return s.kernel
+}
+
+// live finds code in the kernel that runs.
+func (s *sources) live(h *hits, before string) *code {
+	c := &code{start: h.symbol.Start}
+	if s.arch != runtime.GOARCH {
+		c.missing = before + "this machine is of another architecture than the recording's"
+		return c
+	}
+	text, err := s.liveKernel().read(h.symbol.Linkage, h.symbol.Start, h.symbol.End)
+	if err != nil {
+		c.missing = before + "its code cannot be read from the kernel that runs: " + err.Error()
+		return c
+	}
+	c.target = func(addr uint64) string { return s.kernel.symbols[addr] }
+	c.bytes = bytes.TrimRight(text, "\x00\xcc") // up to the next function: padding of x86
+	if len(c.bytes) == 0 {
+		c.bytes = text
+	}
+	if s.arch == "arm64" {
+		c.bytes = text[:min(len(text), (len(c.bytes)+3)&^3)]
+	}
+	return c
+}
+
+// elf finds code and lines in a file, and turns addresses of samples, which are offsets in it, into the file's own.
+func (s *sources) elf(h *hits) (c *code, move func(uint64) uint64) {
+	move = func(addr uint64) uint64 { return addr }
+	f := s.open(h.dso.Path, hex.EncodeToString(h.dso.BuildID))
+	if f.err != nil {
+		return &code{missing: "its code cannot be read: " + f.err.Error()}, move
+	}
+	start, ok := f.Address(h.symbol.Start)
+	if !ok {
+		return &code{missing: fmt.Sprintf("%s has nothing at %#x", f.Path(), h.symbol.Start)}, move
+	}
+	move = func(addr uint64) uint64 { return addr - h.symbol.Start + start }
+	c = &code{start: start}
+	end := move(h.symbol.End)
+	text, err := f.Code(start, end)
+	if err != nil {
+		c.missing = err.Error()
+		return c, move
+	}
+	c.bytes = text
+	c.target = func(addr uint64) string {
+		called := f.Symbol(addr)
+		if called == nil {
+			return ""
+		}
+		return offset(symbol.Demangle(called.Name), addr-called.Start)
+	}
+	switch f.Machine() {
+	case elf.EM_X86_64:
+		c.disassemble, _ = disasm.For("amd64")
+	case elf.EM_AARCH64:
+		c.disassemble, _ = disasm.For("arm64")
+	default:
+		c.bytes, c.missing = nil, fmt.Sprintf("there is no disassembler for %v", f.Machine())
+		return c, move
+	}
+	if s.options.NoSource {
+		return c, move
+	}
+	for _, l := range f.Lines(start, end) {
+		c.rows = append(c.rows, row{l.Addr, Line{l.File, l.Line, s.text(l.File, l.Line)}})
+	}
+	if len(c.rows) == 0 {
+		c.noSource = "there are no lines of it: neither in " + f.Path() + " nor in a file of debugging information"
+	}
+	return c, move
+}
+
+func (s *sources) open(path, buildID string) file {
+	k := path + "\x00" + buildID
+	f, known := s.files[k]
+	if !known {
+		f.File, f.err = s.search.Open(path, buildID)
+		s.files[k] = f
+	}
+	return f
+}
+
+const maxSource = 16 << 20 // bytes of a source file
+
+// text is a line of a source file; empty if it cannot be read.
+func (s *sources) text(path string, number int) string {
+	if path == "" || number <= 0 {
+		return ""
+	}
+	lines, known := s.texts[path]
+	if !known {
+		lines = readLines(filepath.Join(s.options.SymFS, path))
+		s.texts[path] = lines
+	}
+	if number > len(lines) {
+		return ""
+	}
+	return lines[number-1]
+}
+
+func readLines(path string) []string {
+	if info, err := os.Stat(path); err != nil || !info.Mode().IsRegular() || info.Size() > maxSource {
+		return nil
+	}
+	all, err := os.ReadFile(path)
+	if err != nil {
+		return nil
+	}
+	return slices.Collect(strings.SplitSeq(string(all), "\n"))
+}

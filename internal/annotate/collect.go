@@ -1,0 +1,210 @@
+package annotate
+
+import (
+	"cmp"
+	"io"
+	"slices"
+
+	"github.com/bperf/bperf/internal/perfdata"
+	"github.com/bperf/bperf/internal/replay"
+)
+
+// Options say which functions are wanted. What is empty does not restrict anything.
+type Options struct {
+	Symbol       string  // the name of the function
+	Module       string  // as report or script names it
+	Program      string  // the ID or the name of the BPF program
+	PercentLimit float64 // of all samples: functions with less in every event are left out
+	NoSource     bool    // do not look for source lines
+	SymFS        string  // directory below which files are, and their source
+}
+
+// hits are the samples of a function.
+type hits struct {
+	dso    *replay.DSO
+	symbol replay.Symbol
+	values []Value
+	at     map[uint64][]Value // by address, as replay.Location has it
+}
+
+// key tells functions apart.
+type key struct {
+	dso   *replay.DSO
+	start uint64
+}
+
+// collector gathers samples by function. There is one for each goroutine.
+type collector struct {
+	*replay.Resolver
+	options  *Options
+	known    map[*replay.Location]*hits // nil: not wanted
+	all      map[key]*hits
+	events   []Value
+	nameless uint64
+}
+
+// Samples is what annotating needs of a recording: its samples by function and address.
+type Samples struct {
+	events   []Event
+	hits     []*hits
+	nameless uint64
+}
+
+// Collect goes through a recording once.
+func Collect(r *replay.Replay, reader *perfdata.Reader, o *Options) (*Samples, error) {
+	var all []*collector
+	err := r.Run(func(resolver *replay.Resolver) replay.Handler {
+		c := &collector{Resolver: resolver, options: o, known: make(map[*replay.Location]*hits), all: make(map[key]*hits)}
+		all = append(all, c)
+		return c.handle
+	}, io.Discard)
+	if err != nil {
+		return nil, err
+	}
+	s := new(Samples)
+	for _, e := range reader.Events() {
+		s.events = append(s.events, Event{Name: e.Name})
+	}
+	merged := make(map[key]*hits)
+	for _, c := range all {
+		s.nameless += c.nameless
+		for e, v := range c.events {
+			s.events[e].Samples += v.Samples
+			s.events[e].Value += v.Value
+		}
+		for k, h := range c.all {
+			to := merged[k]
+			if to == nil {
+				to = &hits{dso: h.dso, symbol: h.symbol, at: make(map[uint64][]Value)}
+				merged[k] = to
+				s.hits = append(s.hits, to)
+			}
+			to.take(h, len(s.events))
+		}
+	}
+	s.leaveOutEvents()
+	slices.SortFunc(s.hits, func(a, b *hits) int {
+		return cmp.Or(byValues(a.values, b.values), cmp.Compare(a.symbol.Name, b.symbol.Name), cmp.Compare(a.dso.Index, b.dso.Index),
+			cmp.Compare(a.symbol.Start, b.symbol.Start))
+	})
+	return s, nil
+}
+
+// leaveOutEvents drops those without samples: recorders open events for other records alone.
+func (s *Samples) leaveOutEvents() {
+	sampled := make([]bool, len(s.events))
+	for e := range s.events {
+		sampled[e] = s.events[e].Samples > 0
+	}
+	s.events = only(s.events, sampled)
+	for _, h := range s.hits {
+		h.values = only(h.values, sampled)
+		for addr, values := range h.at {
+			h.at[addr] = only(values, sampled)
+		}
+	}
+}
+
+func only[T any](all []T, wanted []bool) []T {
+	kept := all[:0]
+	for i, v := range all {
+		if wanted[i] {
+			kept = append(kept, v)
+		}
+	}
+	return kept
+}
+
+// take adds the samples of the same function that another goroutine has seen.
+func (h *hits) take(from *hits, events int) {
+	h.values = grown(h.values, events)
+	add(h.values, from.values)
+	for addr, values := range from.at {
+		h.at[addr] = grown(h.at[addr], events)
+		add(h.at[addr], values)
+	}
+}
+
+func grown(values []Value, n int) []Value {
+	if len(values) < n {
+		values = append(values, make([]Value, n-len(values))...)
+	}
+	return values
+}
+
+func (c *collector) handle(items []replay.Item, out []byte) []byte {
+	for i := range items {
+		if s := items[i].Sample; s != nil && items[i].Event != nil && s.Fields.Has(perfdata.SampleIP) {
+			c.add(&items[i])
+		}
+	}
+	return out
+}
+
+func (c *collector) add(item *replay.Item) {
+	event := item.Event.Index
+	count := func(values []Value) []Value {
+		values = grown(values, event+1)
+		values[event].Samples++
+		values[event].Value += replay.Period(item)
+		return values
+	}
+	c.events = count(c.events)
+	l := c.IP(item)
+	h, known := c.known[l]
+	if !known {
+		h = c.hits(l)
+		c.known[l] = h
+	}
+	if l.Symbol == nil {
+		c.nameless++
+	}
+	if h == nil {
+		return
+	}
+	h.values = count(h.values)
+	h.at[l.Addr] = count(h.at[l.Addr])
+}
+
+// hits returns what the samples at a location are added to: nil if they are not wanted.
+func (c *collector) hits(l *replay.Location) *hits {
+	o := c.options
+	if l.Symbol == nil || o.Symbol != "" && o.Symbol != l.Symbol.Name && o.Symbol != l.Symbol.Linkage ||
+		o.Module != "" && o.Module != l.DSO.Path && o.Module != l.DSO.Name && o.Module != l.DSO.Short {
+		return nil
+	}
+	k := key{l.DSO, l.Symbol.Start}
+	h := c.all[k]
+	if h == nil {
+		h = &hits{dso: l.DSO, symbol: *l.Symbol, at: make(map[uint64][]Value)}
+		c.all[k] = h
+	}
+	return h
+}
+
+// Report annotates the functions that are wanted. The error is for a recording that cannot be annotated at all; what is missing of a
+// function is said there.
+func (s *Samples) Report(reader *perfdata.Reader, o *Options) (*Report, error) {
+	sources, err := newSources(reader, o)
+	if err != nil {
+		return nil, err
+	}
+	defer sources.close()
+	report := &Report{Events: s.events, Functions: []*Function{}, Nameless: s.nameless}
+	totals := make([]Value, len(s.events))
+	for e := range s.events {
+		totals[e].Value = s.events[e].Value
+	}
+	for _, h := range s.hits {
+		if !sources.wanted(h) {
+			continue
+		}
+		setPercents(h.values, totals)
+		if !slices.ContainsFunc(h.values, func(v Value) bool { return v.Percent >= o.PercentLimit }) {
+			report.Others++
+			continue
+		}
+		report.Functions = append(report.Functions, sources.function(h))
+	}
+	return report, nil
+}

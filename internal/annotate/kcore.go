@@ -1,0 +1,72 @@
+package annotate
+
+import (
+	"debug/elf"
+	"fmt"
+	"io"
+	"os"
+
+	"github.com/bperf/bperf/internal/symbol/kernel"
+)
+
+// liveKernel reads code of the kernel that runs. That of a recording is read only where the kernel has the same symbol at the same address
+// still: for the kernel itself, unless it was started anew; for modules, BPF programs and trampolines, as long as they are loaded.
+type liveKernel struct {
+	core    *elf.File
+	symbols map[uint64]string // by address
+	err     error
+}
+
+const maxFunction = 16 << 20 // bytes: no function of a kernel is as long
+
+func openKernel(procfs string) *liveKernel {
+	k := new(liveKernel)
+	text, err := os.ReadFile(procfs + "/kallsyms")
+	if err != nil {
+		k.err = err
+		return k
+	}
+	k.symbols = make(map[uint64]string)
+	for e, err := range kernel.Entries(string(text)) {
+		if err != nil {
+			k.err = err
+			return k
+		}
+		if e.Address != 0 {
+			k.symbols[e.Address] = e.Name
+		}
+	}
+	if len(k.symbols) == 0 {
+		k.err = kernel.ErrHidden
+		return k
+	}
+	k.core, k.err = elf.Open(procfs + "/kcore")
+	return k
+}
+
+// has reports whether a symbol is where it was in the recording.
+func (k *liveKernel) has(name string, start uint64) bool { return k.symbols[start] == name }
+
+// read returns the code of a symbol.
+func (k *liveKernel) read(name string, start, end uint64) ([]byte, error) {
+	if k.err != nil {
+		return nil, k.err
+	}
+	if !k.has(name, start) {
+		return nil, fmt.Errorf("the kernel that runs has no %s at %#x", name, start)
+	}
+	if end <= start || end-start > maxFunction {
+		return nil, fmt.Errorf("it cannot be from %#x to %#x", start, end)
+	}
+	for _, p := range k.core.Progs {
+		if p.Type != elf.PT_LOAD || start < p.Vaddr || end-p.Vaddr > p.Memsz {
+			continue
+		}
+		code := make([]byte, end-start)
+		if _, err := p.ReadAt(code, int64(start-p.Vaddr)); err != nil && err != io.EOF {
+			return nil, err
+		}
+		return code, nil
+	}
+	return nil, fmt.Errorf("/proc/kcore does not have %#x", start)
+}

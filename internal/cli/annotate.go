@@ -1,0 +1,155 @@
+package cli
+
+import (
+	"bufio"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+
+	"github.com/spf13/cobra"
+
+	"github.com/bperf/bperf/internal/annotate"
+	"github.com/bperf/bperf/internal/replay"
+)
+
+// annotateFlags are those of bperf annotate.
+type annotateFlags struct {
+	recordingFlags
+	output, format string
+	json           bool
+	options        annotate.Options
+	text           annotate.TextOptions
+}
+
+func newAnnotateCommand() *cobra.Command {
+	var a annotateFlags
+	cmd := &cobra.Command{
+		Use:   "annotate [flags] [SYMBOL]",
+		Short: "Show which instructions and source lines samples are of",
+		Long: `annotate reads a recording and shows the functions with samples, the one with the most first: each instruction with its share of the
+function's samples, and the source lines between them.
+
+The code of BPF programs is in the recording, also of those that were unloaded since; so it can be read on another machine. That of
+ELF files is read from the files, if they are of the build that was recorded; their lines come from debugging information, in the
+file itself, below /usr/lib/debug or in ~/.debug. The kernel's code, and that of trampolines, is read from /proc/kcore, as root, if the
+kernel that runs has it at the same address still.`,
+		Example: `  bperf annotate
+  bperf annotate -l main
+  bperf annotate -b name:on_switch --format html -o annotated.html`,
+		Args: cobra.MaximumNArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if len(args) == 1 {
+				if a.options.Symbol != "" {
+					return &ExitError{Status: statusBadOption, Err: errors.New("the symbol is given twice: as an argument, and with --symbol")}
+				}
+				a.options.Symbol = args[0]
+			}
+			return a.run(cmd)
+		},
+	}
+	f := cmd.Flags()
+	a.add(cmd, "perf.data")
+	f.StringVarP(&a.output, "output", "o", "", "write to this file, and not to standard output")
+	f.StringVar(&a.format, "format", "text", "what to write: text, json or html")
+	f.BoolVarP(&a.json, "json", "j", false, "write JSON, as --format json does")
+	f.Bool("stdio", true, "write text; there is no other interface")
+	f.StringVarP(&a.options.Symbol, "symbol", "s", "", "only the function of this name")
+	f.StringVarP(&a.options.Module, "dso", "d", "", "only functions of this file, module or BPF function")
+	f.StringVarP(&a.options.Program, "bpf-prog", "b", "", "only functions of the BPF program with this ID, name or tag")
+	f.Float64Var(&a.options.PercentLimit, "percent-limit", 0, "leave functions out that have less than so many percent of all samples")
+	f.BoolVar(&a.options.NoSource, "no-source", false, "leave source lines out")
+	f.BoolVarP(&a.text.Lines, "print-line", "l", false, "before each function, the lines with the most samples")
+	f.BoolVarP(&a.text.FullPath, "full-paths", "P", false, "show whole paths of source files")
+	f.BoolVarP(&a.text.Samples, "show-nr-samples", "n", false, "show numbers of samples in the place of percentages")
+	return cmd
+}
+
+func (a *annotateFlags) run(cmd *cobra.Command) error {
+	write, err := a.writer()
+	if err != nil {
+		return &ExitError{Status: statusBadOption, Err: err}
+	}
+	if a.options.PercentLimit < 0 || a.options.PercentLimit > 100 {
+		return &ExitError{Status: statusBadCombination, Err: fmt.Errorf("--percent-limit is from 0 to 100, not %g", a.options.PercentLimit)}
+	}
+	report, err := a.report(cmd)
+	if err != nil {
+		return err
+	}
+	if len(report.Functions) == 0 {
+		return a.nothing(report)
+	}
+	if a.output == "" {
+		b := bufio.NewWriter(cmd.OutOrStdout())
+		if err := write(report, b); err != nil {
+			return err
+		}
+		return b.Flush()
+	}
+	file, err := os.Create(a.output)
+	if err != nil {
+		return err
+	}
+	if err := errors.Join(write(report, file), file.Close()); err != nil {
+		return fmt.Errorf("write %s: %w", a.output, err)
+	}
+	return nil
+}
+
+// writer is the function that writes the format that was asked for.
+func (a *annotateFlags) writer() (func(*annotate.Report, io.Writer) error, error) {
+	if a.json {
+		a.format = "json"
+	}
+	switch a.format {
+	case "text":
+		return func(r *annotate.Report, w io.Writer) error { return r.Text(w, a.text) }, nil
+	case "json":
+		return func(r *annotate.Report, w io.Writer) error { return json.NewEncoder(w).Encode(r) }, nil
+	case "html":
+		return (*annotate.Report).HTML, nil
+	}
+	return nil, fmt.Errorf("--format is text, json or html, not %q", a.format)
+}
+
+func (a *annotateFlags) report(cmd *cobra.Command) (*annotate.Report, error) {
+	filter, err := a.filter()
+	if err != nil {
+		return nil, &ExitError{Status: statusBadOption, Err: err}
+	}
+	reader, err := a.open(a.path)
+	if err != nil {
+		return nil, err
+	}
+	defer reader.Close()
+	r, err := replay.New(reader, replay.Options{SymFS: a.symfs, Kallsyms: a.kallsyms, NoInline: true, Filter: filter})
+	if err != nil {
+		return nil, err
+	}
+	samples, err := annotate.Collect(r, reader, &a.options)
+	if err != nil {
+		return nil, err
+	}
+	warnAbout(cmd, r.Stats())
+	a.options.SymFS = a.symfs
+	return samples.Report(reader, &a.options)
+}
+
+// nothing says what was looked for in vain.
+func (a *annotateFlags) nothing(r *annotate.Report) error {
+	total := uint64(0)
+	for _, e := range r.Events {
+		total += e.Samples
+	}
+	switch {
+	case total == 0:
+		return fmt.Errorf("%s has no samples with an instruction pointer", a.path)
+	case r.Others > 0:
+		return fmt.Errorf("%s has no function with %g %% of the samples: see --percent-limit", a.path, a.options.PercentLimit)
+	case a.options.Symbol+a.options.Module+a.options.Program == "":
+		return fmt.Errorf("none of the %d samples of %s is in a known function", total, a.path)
+	}
+	return fmt.Errorf("%s has %d samples, but none in what is selected: bperf report shows what there is", a.path, total)
+}

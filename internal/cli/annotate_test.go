@@ -1,0 +1,195 @@
+package cli
+
+import (
+	"encoding/json"
+	"fmt"
+	"math"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/bperf/bperf/internal/annotate"
+	"github.com/bperf/bperf/test/bpfprogram"
+	"github.com/bperf/bperf/test/require"
+)
+
+func TestAnnotateRefuses(t *testing.T) {
+	empty := filepath.Join(t.TempDir(), "empty")
+	if err := os.WriteFile(empty, nil, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	for _, tt := range []struct {
+		args   []string
+		status int
+		want   string
+	}{
+		{[]string{"--format", "pdf"}, 129, "--format is text, json or html"},
+		{[]string{"--percent-limit", "101"}, 22, "from 0 to 100"},
+		{[]string{"-s", "f", "g"}, 129, "the symbol is given twice"},
+		{[]string{"f", "g"}, 1, "accepts at most 1 arg"},
+		{[]string{"-i", empty + "-not"}, 1, "make a recording with bperf record"},
+		{[]string{"-i", empty}, 1, "0 bytes"},
+		{[]string{"--time", "noon"}, 129, "is no time"},
+	} {
+		got := run(t, bperf(append([]string{"annotate"}, tt.args...)...))
+		if got.status != tt.status || !strings.Contains(got.stderr, tt.want) || got.stdout != "" {
+			t.Errorf("%q: %+v, want status %d and %q", tt.args, got, tt.status, tt.want)
+		}
+	}
+}
+
+// annotated annotates a recording as JSON.
+func annotated(t *testing.T, args ...string) annotate.Report {
+	t.Helper()
+	got := run(t, bperf(append([]string{"annotate", "--json"}, args...)...))
+	if got.status != 0 {
+		t.Fatalf("annotate %q: %+v", args, got)
+	}
+	var report annotate.Report
+	if err := json.Unmarshal([]byte(got.stdout), &report); err != nil {
+		t.Fatal(err)
+	}
+	for _, f := range report.Functions {
+		sum, samples := 0.0, uint64(0)
+		for _, i := range f.Instructions {
+			sum += i.Values[0].Percent
+			samples += i.Values[0].Samples
+		}
+		if math.Abs(sum-100) > 1e-6 || samples != f.Values[0].Samples {
+			t.Errorf("the instructions of %s have %g %% and %d samples; it has %d", f.Name, sum, samples, f.Values[0].Samples)
+		}
+	}
+	return report
+}
+
+// TestAnnotatePrograms records a BPF program and annotates it when it is unloaded: its functions with their instructions and lines.
+func TestAnnotatePrograms(t *testing.T) {
+	require.Root(t)
+	program, err := bpfprogram.Load()
+	if err != nil {
+		t.Fatal(err)
+	}
+	info, err := program.Info()
+	if err != nil {
+		t.Fatal(err)
+	}
+	id, _ := info.ID()
+	file := filepath.Join(t.TempDir(), "perf.data")
+	recording := bperf("record", "-q", "-a", "-e", "cpu-clock", "-F", "1999", "-o", file, "sleep", "1")
+	if err := recording.Start(); err != nil {
+		t.Fatal(err)
+	}
+	ended := make(chan error, 1)
+	go func() { ended <- recording.Wait() }()
+	for running := true; running; {
+		select {
+		case err := <-ended:
+			if err != nil {
+				t.Fatal(err)
+			}
+			running = false
+		case <-time.After(time.Minute):
+			t.Fatal("record has not ended")
+		default:
+			if err := bpfprogram.Run(program, 500); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	program.Close()
+	report := annotated(t, "-i", file, "-b", fmt.Sprint(id))
+	shares := make(map[string]float64)
+	for _, f := range report.Functions {
+		_, name, _ := strings.Cut(strings.TrimPrefix(f.Name, "bpf_prog_"), "_")
+		shares[name] = f.Values[0].Percent
+		if f.Program == nil || f.Program.ID != uint32(id) || f.Program.Name != bpfprogram.Spin || f.Missing != "" || f.NoSource != "" {
+			t.Errorf("%+v", f)
+		}
+		if len(f.Lines) == 0 || !strings.HasSuffix(f.Lines[0].File, "spin.bpf.c") {
+			t.Errorf("%s has no lines: %+v", f.Name, f.Lines)
+		}
+		for _, i := range f.Instructions {
+			if i.Text == "(bad)" {
+				t.Errorf("%s: %s at %s is not known", f.Name, i.Bytes, i.Address)
+			}
+		}
+	}
+	t.Logf("shares: %v", shares)
+	// Of 800 turns of both loops, 600 are the long one's. Where time is emulated an instruction may take as long as it likes.
+	if part := shares[bpfprogram.SpinLong] / (shares[bpfprogram.SpinLong] + shares[bpfprogram.Turn]); math.Abs(part-0.75) > 0.15 {
+		t.Errorf("%.2f of the time is the long function's, want about 0.75: %v", part, shares)
+	}
+	text := run(t, bperf("annotate", "-i", file, "-b", bpfprogram.Spin, "-l"))
+	for _, pattern := range []string{
+		`(?m)^ +: # BPF program \d+ spin, tag [0-9a-f]{16}$`,
+		`(?m)^ +\d+\.\d\d : spin\.bpf\.c:\d+ y = y \* 2862933555777941757ull \+ 3037000493ull;$`,
+		`(?m)^ +: [0-9a-f]{16} <bpf_prog_[0-9a-f]{16}_spin_long>:$`,
+	} {
+		if !regexp.MustCompile(pattern).MatchString(text.stdout) {
+			t.Errorf("nothing matches %s in\n%s", pattern, text.stdout)
+		}
+	}
+	if got := run(t, bperf("annotate", "-i", file, "-b", "nosuch")); got.status != 1 || !strings.Contains(got.stderr, "none in what is selected") {
+		t.Errorf("%+v", got)
+	}
+}
+
+// TestAnnotateLikePerf wants perf's percentages for each instruction of a C program.
+func TestAnnotateLikePerf(t *testing.T) {
+	for _, tool := range []string{"perf", "gcc", "objdump"} {
+		if _, err := exec.LookPath(tool); err != nil {
+			t.Skipf("needs %s", tool)
+		}
+	}
+	require.Root(t)
+	dir := t.TempDir()
+	source, binary, file := filepath.Join(dir, "spin.c"), filepath.Join(dir, "spin"), filepath.Join(dir, "perf.data")
+	if err := os.WriteFile(source, []byte(`
+__attribute__((noinline)) unsigned long spin(unsigned long n) {
+	unsigned long x = n;
+	while (n--)
+		x = x * 31 + (x >> 7);
+	return x;
+}
+int main(void) { return spin(300000000) & 1; }
+`), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	within := func(name string, args ...string) string {
+		t.Helper()
+		cmd := exec.CommandContext(t.Context(), name, args...)
+		cmd.WaitDelay = time.Second
+		out, err := cmd.Output()
+		if err != nil {
+			t.Fatalf("%s %q: %v", name, args, err)
+		}
+		return string(out)
+	}
+	within("gcc", "-g", "-O1", "-o", binary, source)
+	if got := run(t, bperf("record", "-q", "-e", "cpu-clock:u", "-c", "500000", "-o", file, binary)); got.status > 1 {
+		t.Fatalf("%+v", got)
+	}
+	want := make(map[string]string)
+	for _, m := range regexp.MustCompile(`(?m)^ +(\d+\.\d\d) : +([0-9a-f]+):`).FindAllStringSubmatch(
+		within("perf", "annotate", "--stdio", "-i", file, "spin"), -1) {
+		want["0x"+m[2]] = m[1]
+	}
+	report := annotated(t, "-i", file, "spin")
+	if len(report.Functions) != 1 || len(want) == 0 {
+		t.Fatalf("%d functions; perf has %d instructions", len(report.Functions), len(want))
+	}
+	f := report.Functions[0]
+	for _, i := range f.Instructions {
+		if got := strconv.FormatFloat(i.Values[0].Percent, 'f', 2, 64); want[i.Address.String()] != got {
+			t.Errorf("%s %s: %s %%, with perf %s", i.Address, i.Text, got, want[i.Address.String()])
+		}
+	}
+	if len(f.Instructions) != len(want) || len(f.Lines) < 2 || f.Lines[0].File != source || !strings.Contains(f.Lines[0].Text, "x = x * 31") {
+		t.Errorf("%d instructions, with perf %d; lines %+v", len(f.Instructions), len(want), f.Lines)
+	}
+}
