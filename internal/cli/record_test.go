@@ -142,6 +142,17 @@ func TestRecordSummary(t *testing.T) {
 	}
 }
 
+// TestRecordNowhere writes to a file that is none, which stays what it is.
+func TestRecordNowhere(t *testing.T) {
+	got := run(t, recordCommand(t, "-o", os.DevNull, "-e", getppidEvent, "-c", "1", calls(t, 100, 0)))
+	if got.status != 0 || !strings.Contains(got.stderr, "/dev/null (100 samples) ]") {
+		t.Errorf("status %d, %s", got.status, got.stderr)
+	}
+	if info, err := os.Stat(os.DevNull); err != nil || info.Mode()&os.ModeDevice == 0 {
+		t.Errorf("%s is %v, %v", os.DevNull, info, err)
+	}
+}
+
 func TestRecordNoCommand(t *testing.T) {
 	got := run(t, recordCommand(t, "-e", "cpu-clock", "/nonexistent/command"))
 	if got.status != 255 || !strings.Contains(got.stderr, "Workload failed: No such file or directory") {

@@ -223,6 +223,9 @@ func (r *reserved) Seek(offset int64, whence int) (int64, error) {
 
 // Close gives back what was allocated and not used.
 func (r *reserved) Close() error {
+	if r.allocated <= 0 {
+		return r.File.Close()
+	}
 	end, err := r.File.Seek(0, io.SeekEnd)
 	if err == nil {
 		err = r.File.Truncate(end)
