@@ -29,7 +29,7 @@ func (d descriptor) linear() (*linear.Info, error) {
 	l := &linear.Info{
 		Type: counts.kind, ID: counts.id, Tag: counts.tag, JITedSize: counts.jitedSize, TranslatedSize: counts.xlatedSize,
 		LoadTime: counts.loaded, UID: counts.user, Maps: counts.maps, Name: text(counts.name[:]), InterfaceIndex: counts.interfaceIndex,
-		Flags: counts.flags, NetNSDevice: counts.netnsDevice, NetNSInode: counts.netnsInode, BTF: counts.btf,
+		GPLCompatible: counts.flags&1 != 0, NetNSDevice: counts.netnsDevice, NetNSInode: counts.netnsInode, BTF: counts.btf,
 		RunTime: counts.runTime, Runs: counts.runs,
 		JITed:      make([]byte, counts.jitedSize),
 		Addresses:  make([]uint64, counts.symbols),

@@ -90,7 +90,7 @@ func (d *decoder) info() *Info {
 	h := d.head
 	i := &Info{
 		Type: u32(h), ID: u32(h[4:]), Tag: [8]byte(h[8:]), JITedSize: u32(h[16:]), TranslatedSize: u32(h[20:]), LoadTime: u64(h[40:]),
-		UID: u32(h[48:]), Maps: u32(h[52:]), Name: text(h[64:80]), InterfaceIndex: u32(h[80:]), Flags: u32(h[84:]),
+		UID: u32(h[48:]), Maps: u32(h[52:]), Name: text(h[64:80]), InterfaceIndex: u32(h[80:]), GPLCompatible: u32(h[84:])&firstBit(d.order.String()) != 0,
 		NetNSDevice: u64(h[88:]), NetNSInode: u64(h[96:]), BTF: u32(h[128:]),
 	}
 	if len(h) >= infoSize {
@@ -144,6 +144,14 @@ func each[T any](e elements, decode func([]byte) T) []T {
 		all = append(all, decode(b))
 	}
 	return all
+}
+
+// firstBit is the first bit field of a word in a byte order.
+func firstBit(order string) uint32 {
+	if order == binary.BigEndian.String() {
+		return 1 << 31
+	}
+	return 1
 }
 
 // text is a string that ends with a 0, or with the bytes.

@@ -103,7 +103,11 @@ func (e *encoder) head(b []byte, i *Info) []byte {
 	var name [16]byte
 	copy(name[:15], i.Name)
 	b = append(b, name[:]...)
-	u32(i.InterfaceIndex, i.Flags)
+	gpl := uint32(0)
+	if i.GPLCompatible {
+		gpl = firstBit(e.order.String())
+	}
+	u32(i.InterfaceIndex, gpl)
 	u64(i.NetNSDevice, i.NetNSInode)
 	u32(uint32(len(i.Addresses)), uint32(len(i.Sizes)))
 	u64(e.offsets[addresses.bit], e.offsets[sizes.bit])

@@ -25,7 +25,7 @@ type Info struct {
 	Maps           uint32 // how many it uses
 	Name           string // its first 15 bytes
 	InterfaceIndex uint32 // of the device that it was loaded for, and that device's network namespace; 0 for most
-	Flags          uint32 // bit 0: compatible with the GPL
+	GPLCompatible  bool
 	NetNSDevice    uint64
 	NetNSInode     uint64
 	BTF            uint32 // ID; 0 without BTF

@@ -1,10 +1,12 @@
 package linear
 
 import (
+	"bytes"
 	"encoding/binary"
 	"flag"
 	"fmt"
 	"os"
+	"runtime"
 	"strings"
 	"testing"
 
@@ -53,7 +55,7 @@ func TestPerf(t *testing.T) {
 		t.Fatalf("%d programs", len(all))
 	}
 	i := all[0]
-	if i.LoadTime == 0 || i.JITedSize != 150 || i.TranslatedSize != 248 || i.Flags != 1 || i.Maps != 0 || len(i.JITed) != 150 {
+	if i.LoadTime == 0 || i.JITedSize != 150 || i.TranslatedSize != 248 || !i.GPLCompatible || i.Maps != 0 || len(i.JITed) != 150 {
 		t.Errorf("%+v", i)
 	}
 	p, err := i.Program(recordedBTF(t))
@@ -122,18 +124,49 @@ func TestEncode(t *testing.T) {
 	}
 }
 
-// TestByteOrder has a file of a machine of the other byte order, and programs without arrays.
+// byteOrder decodes and encodes.
+type byteOrder interface {
+	binary.ByteOrder
+	binary.AppendByteOrder
+}
+
+// fullInfo has something in each field and in each array.
+func fullInfo() *Info {
+	return &Info{Type: 1, ID: 2, Tag: [8]byte{3}, JITedSize: 4, TranslatedSize: 8, LoadTime: 5, UID: 6, Maps: 7, Name: "name", InterfaceIndex: 8,
+		GPLCompatible: true, NetNSDevice: 9, NetNSInode: 10, BTF: 11, RunTime: 12, Runs: 13, JITed: []byte{1, 2, 3, 4}, Addresses: []uint64{1, 2},
+		Sizes: []uint32{3, 4}, Functions: []FunctionInfo{{0, 1}, {2, 3}}, Lines: []LineInfo{{1, 2, 3, 4}}, JITedLines: []uint64{5},
+		Tags: [][8]byte{{1}, {2}}}
+}
+
+// TestByteOrder has files of machines of both byte orders, and programs without arrays.
 func TestByteOrder(t *testing.T) {
-	want := append(recordedPrograms(t), &Info{Type: 1, ID: 2, JITedSize: 5, Name: "short"}, &Info{Tags: [][8]byte{{1}}, Runs: 1 << 40})
-	got, err := DecodePrograms(AppendPrograms(nil, binary.BigEndian, want), binary.BigEndian)
-	if err != nil {
-		t.Fatal(err)
+	for _, order := range []byteOrder{binary.LittleEndian, binary.BigEndian} {
+		want := append(recordedPrograms(t), fullInfo(), &Info{Type: 1, ID: 2, JITedSize: 5, Name: "short"}, &Info{Tags: [][8]byte{{1}}, Runs: 1 << 40})
+		got, err := DecodePrograms(AppendPrograms(nil, order, want), order)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff(want, got); diff != "" {
+			t.Errorf("%s: -want +got:\n%s", order, diff)
+		}
+		all, err := DecodeBTF(AppendBTF(nil, order, []BTF{{1, []byte("abc")}, {2, []byte{}}}), order)
+		if diff := cmp.Diff([]BTF{{1, []byte("abc")}, {2, []byte{}}}, all); diff != "" || err != nil {
+			t.Errorf("%s: %v, -want +got:\n%s", order, err, diff)
+		}
 	}
-	if diff := cmp.Diff(want, got); diff != "" {
-		t.Errorf("-want +got:\n%s", diff)
-	}
-	all, err := DecodeBTF(AppendBTF(nil, binary.BigEndian, []BTF{{1, []byte("abc")}, {2, []byte{}}}), binary.BigEndian)
-	if diff := cmp.Diff([]BTF{{1, []byte("abc")}, {2, []byte{}}}, all); diff != "" || err != nil {
+}
+
+// TestBigEndian has a structure as a big-endian machine has it, where the first bit field of a word is its highest bit.
+func TestBigEndian(t *testing.T) {
+	head := make([]byte, infoSize)
+	copy(head[4:], []byte{0, 0, 1, 2})   // id
+	copy(head[84:], []byte{0x80})        // gpl_compatible
+	copy(head[104:], []byte{0, 0, 0, 1}) // nr_jited_ksyms
+	section := []byte{0, 0, 0, 1, 0, 0, 0, infoSize, 0, 0, 0, 8, 0, 0, 0, 0, 0, 0, 0, 1 << 3}
+	section = append(append(section, head...), 0xff, 1, 2, 3, 4, 5, 6, 7)
+	want := []*Info{{ID: 0x102, GPLCompatible: true, Addresses: []uint64{0xff01020304050607}}}
+	got, err := DecodePrograms(section, binary.BigEndian)
+	if diff := cmp.Diff(want, got); diff != "" || err != nil {
 		t.Errorf("%v, -want +got:\n%s", err, diff)
 	}
 }
@@ -227,15 +260,51 @@ func TestHostile(t *testing.T) {
 	}
 }
 
+// TestCut has sections that end anywhere.
+func TestCut(t *testing.T) {
+	for _, order := range []byteOrder{binary.LittleEndian, binary.BigEndian} {
+		programs := AppendPrograms(nil, order, []*Info{fullInfo(), fullInfo()})
+		for n := range programs {
+			if all, err := DecodePrograms(programs[:n], order); err == nil || len(all) > 1 {
+				t.Errorf("%s: %d of %d bytes: %d programs, error %v", order, n, len(programs), len(all), err)
+			}
+		}
+		types := AppendBTF(nil, order, []BTF{{1, []byte("abc")}, {2, []byte("def")}})
+		for n := range types {
+			if all, err := DecodeBTF(types[:n], order); err == nil || len(all) > 1 {
+				t.Errorf("%s: %d of %d bytes: %d BTFs, error %v", order, n, len(types), len(all), err)
+			}
+		}
+	}
+}
+
+// TestClaims has small sections that claim to have a lot: that may not cost memory.
+func TestClaims(t *testing.T) {
+	claim := bytes.Repeat([]byte{0xff}, 1<<10)
+	many := AppendPrograms(nil, binary.LittleEndian, []*Info{fullInfo()})
+	many[3] = 0x40 // 1 Gi of them
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	for _, section := range [][]byte{claim, many} {
+		_, programsErr := DecodePrograms(section, binary.LittleEndian)
+		_, typesErr := DecodeBTF(section, binary.LittleEndian)
+		if programsErr == nil || typesErr == nil {
+			t.Errorf("%d bytes that begin with % x are read", len(section), section[:4])
+		}
+	}
+	runtime.ReadMemStats(&after)
+	if used := after.TotalAlloc - before.TotalAlloc; used >= 1<<20 {
+		t.Errorf("%d bytes were allocated", used)
+	}
+}
+
 // FuzzDecode decodes what it can, and wants it back after encoding it.
 func FuzzDecode(f *testing.F) {
 	f.Add(recorded(f, "prog_info"), recorded(f, "btf"), false)
 	f.Add(AppendPrograms(nil, binary.BigEndian, recordedPrograms(f)), recorded(f, "btf"), true)
+	f.Add(AppendPrograms(nil, binary.LittleEndian, []*Info{fullInfo(), fullInfo()}), AppendBTF(nil, binary.LittleEndian, []BTF{{1, nil}, {2, []byte("BTF")}}), false)
 	f.Fuzz(func(t *testing.T, programs, types []byte, big bool) {
-		var order interface {
-			binary.ByteOrder
-			binary.AppendByteOrder
-		} = binary.LittleEndian
+		var order byteOrder = binary.LittleEndian
 		if big {
 			order = binary.BigEndian
 		}
