@@ -128,6 +128,9 @@ func nanoseconds(text string) (uint64, error) {
 	return 0, fmt.Errorf("--time: %q is no time in seconds, such as 1234.567890", text)
 }
 
+// badPrograms is for replay.Stats.BadPrograms.
+const badPrograms = "BPF programs are shown without ID or whole name, as what the recording tells of them cannot be read: %v"
+
 // warnAbout tells what is missing in a recording.
 func warnAbout(cmd *cobra.Command, stats replay.Stats) {
 	warn := func(format string, values ...any) {
@@ -144,5 +147,8 @@ func warnAbout(cmd *cobra.Command, stats replay.Stats) {
 	}
 	if stats.BadContexts > 0 {
 		warn("%d callchains cannot be understood and are left out", stats.BadContexts)
+	}
+	if stats.BadPrograms != nil {
+		warn(badPrograms, stats.BadPrograms)
 	}
 }

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"bytes"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -9,6 +10,8 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/bperf/bperf/internal/perfdata"
 )
 
 // recordings are small ones, that perf has made.
@@ -128,5 +131,44 @@ func TestDiff(t *testing.T) {
 	}
 	if got := run(t, bperf("diff", "nowhere", input)); got.status != 1 || !strings.Contains(got.stderr, "nowhere") {
 		t.Errorf("diff with what is not there: %+v", got)
+	}
+}
+
+// TestBrokenPrograms reads a recording whose feature BPF_PROG_INFO says that it has more programs than there are: the samples are shown, and
+// what is missing is said.
+func TestBrokenPrograms(t *testing.T) {
+	whole := filepath.Join(recordings, "bpf.data")
+	reader, err := perfdata.Open(whole)
+	if err != nil {
+		t.Fatal(err)
+	}
+	section, _ := reader.Features().Raw(perfdata.FeatureBPFProgInfo)
+	reader.Close()
+	file, err := os.ReadFile(whole)
+	if err != nil {
+		t.Fatal(err)
+	}
+	at := bytes.Index(file, section)
+	if at < 0 || len(section) < 4 {
+		t.Fatalf("%s has no programs", whole)
+	}
+	copy(file[at:], "\xff\xff\xff\xff")
+	broken := filepath.Join(t.TempDir(), "broken.data")
+	if err := os.WriteFile(broken, file, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	const why = "feature BPF_PROG_INFO: program 2 of 4294967295"
+	for _, command := range []string{"report", "script"} {
+		want, got := run(t, bperf(command, "-i", whole)), run(t, bperf(command, "-i", broken))
+		if got.status != 0 || got.stdout != want.stdout || want.stdout == "" {
+			t.Errorf("%s: status %d, -whole +broken:\n%s", command, got.status, cmp.Diff(want.stdout, got.stdout))
+		}
+		if !strings.Contains(got.stderr, why) || strings.Contains(want.stderr, why) {
+			t.Errorf("%s: %q; of the whole recording: %q", command, got.stderr, want.stderr)
+		}
+		if head := run(t, bperf(command, "-i", broken, "--header-only")); head.status != 0 || !strings.Contains(head.stdout, why) ||
+			!strings.Contains(head.stdout, "# bpf_prog_info ") || !strings.Contains(head.stdout, "# btf info of id ") {
+			t.Errorf("%s: %+v", command, head)
+		}
 	}
 }

@@ -217,6 +217,9 @@ func printLosses(w io.Writer, s replay.Stats) {
 		}
 		fmt.Fprintln(w, "Warning:", strings.ReplaceAll(problem, "\n", "; "))
 	}
+	if s.BadPrograms != nil {
+		fmt.Fprintf(w, "Warning: "+badPrograms+"\n", s.BadPrograms)
+	}
 	if s.Truncated {
 		fmt.Fprintln(w, "Warning: the recording ends early: it was cut, or its writer was killed; all up to there was read")
 	}

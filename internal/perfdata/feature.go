@@ -31,8 +31,8 @@ const (
 	FeatureMemTopology    FeatureID = 22 // MemTopology
 	FeatureClockID        FeatureID = 23 // ClockResolution
 	FeatureDirFormat      FeatureID = 24 // DirFormat
-	FeatureBPFProgInfo    FeatureID = 25 // BPFPrograms
-	FeatureBPFBTF         FeatureID = 26 // BTFs
+	FeatureBPFProgInfo    FeatureID = 25 // Opaque, for internal/bpfprog/linear
+	FeatureBPFBTF         FeatureID = 26 // Opaque, for internal/bpfprog/linear
 	FeatureCompressed     FeatureID = 27 // Compression
 	FeatureCPUPMUCaps     FeatureID = 28 // CPUPMUCaps
 	FeatureClockData      FeatureID = 29 // ClockData
@@ -199,83 +199,6 @@ type ClockResolution uint64
 
 // DirFormat is the version of the layout of a directory.
 type DirFormat uint64
-
-// BPFPrograms are the programs that were loaded while it was recorded, in the order of their IDs.
-type BPFPrograms []BPFProgram
-
-// BPFProgram is struct bpf_prog_info and what it points to.
-type BPFProgram struct {
-	Type            uint32
-	ID              uint32
-	Tag             [8]byte
-	JITedLen        uint32 // bytes
-	XlatedLen       uint32 // bytes
-	LoadTime        uint64 // ns since boot
-	CreatedByUID    uint32
-	Name            string // at most 15 bytes
-	IfIndex         uint32
-	GPLCompatible   bool
-	NetnsDev        uint64
-	NetnsInode      uint64
-	BTFID           uint32
-	RunTime         uint64 // ns
-	RunCount        uint64
-	RecursionMisses uint64
-	VerifiedInsns   uint32
-	AttachBTFObjID  uint32
-	AttachBTFID     uint32
-	InfoRest        []byte // what a later kernel has put behind it
-	InfoSize        uint32 // bytes of struct bpf_prog_info in the file; 0 for writing: those that are known here
-
-	Arrays        uint64 // which of the following were asked for: BPFArray…
-	JITedInsns    []byte // of all functions, one after the other
-	XlatedInsns   []byte // of 8 bytes each
-	MapIDs        []uint32
-	JITedKSyms    []uint64 // address of each function
-	JITedFuncLens []uint32 // bytes of each function's code
-	FuncInfo      []BPFFuncInfo
-	LineInfo      []BPFLineInfo
-	JITedLineInfo []uint64  // address of the code of each LineInfo
-	ProgTags      [][8]byte // of each function
-
-	counts [9]uint32 // of the arrays, in the order of the bits, as the kernel told them
-}
-
-// Bits of BPFProgram.Arrays: PERF_BPIL_….
-const (
-	BPFArrayJITedInsns = 1 << iota
-	BPFArrayXlatedInsns
-	BPFArrayMapIDs
-	BPFArrayJITedKSyms
-	BPFArrayJITedFuncLens
-	BPFArrayFuncInfo
-	BPFArrayLineInfo
-	BPFArrayJITedLineInfo
-	BPFArrayProgTags
-)
-
-// BPFFuncInfo is struct bpf_func_info.
-type BPFFuncInfo struct {
-	InsnOff uint32 // in instructions
-	TypeID  uint32 // in the program's BTF
-}
-
-// BPFLineInfo is struct bpf_line_info.
-type BPFLineInfo struct {
-	InsnOff     uint32 // in instructions
-	FileNameOff uint32 // in the strings of the program's BTF
-	LineOff     uint32 // in the strings of the program's BTF: the text of the line
-	LineCol     uint32 // line number << 10 | column
-}
-
-// BTFs are those of BPF programs.
-type BTFs []BTF
-
-// BTF is one of them.
-type BTF struct {
-	ID   uint32
-	Data []byte
-}
 
 // Compression is how COMPRESSED records were made.
 type Compression struct {

@@ -53,10 +53,6 @@ func (c *cursor) feature(id FeatureID, cpus uint32) (FeatureValue, error) {
 		return ClockResolution(c.u64()), nil
 	case FeatureDirFormat:
 		return DirFormat(c.u64()), nil
-	case FeatureBPFProgInfo:
-		return c.bpfPrograms()
-	case FeatureBPFBTF:
-		return c.btfs(), nil
 	case FeatureCompressed:
 		return Compression{Version: c.u32(), Type: c.u32(), Level: c.u32(), Ratio: c.u32(), MmapLen: c.u32()}, nil
 	case FeatureCPUPMUCaps:
@@ -192,15 +188,6 @@ func (c *cursor) memTopology() (t MemTopology, err error) {
 		n.Blocks = c.u64s(blocks/64 + min(blocks%64, 1))
 	}
 	return t, nil
-}
-
-func (c *cursor) btfs() BTFs {
-	btfs := make(BTFs, c.count(uint64(c.u32()), 8))
-	for i := range btfs {
-		btfs[i].ID = c.u32()
-		btfs[i].Data = c.bytes(c.count(uint64(c.u32()), 1))
-	}
-	return btfs
 }
 
 func (c *cursor) pmuCaps() []PMUCap {
@@ -339,14 +326,6 @@ func (f MemTopology) appendFeature(b []byte) []byte {
 	for _, n := range f.Nodes {
 		b = appendU64(appendU64(b, n.Node), n.Size)
 		b = appendU64s(appendU64(b, n.Size), n.Blocks)
-	}
-	return b
-}
-
-func (f BTFs) appendFeature(b []byte) []byte {
-	b = appendU32(b, uint32(len(f)))
-	for _, t := range f {
-		b = append(appendU32(appendU32(b, t.ID), uint32(len(t.Data))), t.Data...)
 	}
 	return b
 }

@@ -62,8 +62,8 @@ func hostilePipes() map[string][]byte {
 		"compressed": claim(RecordCompressed2, gigabyte),
 		"segment":    claim(RecordCompressed, asWords(segment)...),
 		"window":     claim(RecordCompressed, asWords(window)...),
-		"build IDs":  claim(RecordHeaderFeature, uint64(FeatureBPFBTF), gigabyte|gigabyte<<32),
-		"programs":   claim(RecordHeaderFeature, uint64(FeatureBPFProgInfo), gigabyte|gigabyte<<32, gigabyte),
+		"mappings":   claim(RecordHeaderFeature, uint64(FeaturePMUMappings), gigabyte|gigabyte<<32),
+		"caps":       claim(RecordHeaderFeature, uint64(FeaturePMUCaps), gigabyte|gigabyte<<32, gigabyte),
 	}
 }
 

@@ -2,6 +2,7 @@ package replay
 
 import (
 	"bytes"
+	"encoding/binary"
 	"encoding/hex"
 	"strings"
 
@@ -17,15 +18,14 @@ const (
 
 // machine is the state of the machine that was recorded.
 type machine struct {
-	threads   map[int32]*thread
-	last      *thread // that was asked for
-	kernel    *Maps
-	cgroups   map[uint64]string
-	dsos      []*DSO
-	byKey     map[dsoKey]*DSO
-	buildIDs  map[string][]byte // by name, of the feature BUILD_ID
-	programs  []perfdata.BPFProgram
-	programAt map[uint64]uint32 // IDs of BPF programs by the address of a function
+	threads  map[int32]*thread
+	last     *thread // that was asked for
+	kernel   *Maps
+	cgroups  map[uint64]string
+	dsos     []*DSO
+	byKey    map[dsoKey]*DSO
+	buildIDs map[string][]byte // by name, of the feature BUILD_ID
+	programs programs
 
 	kernelDSO     *DSO   // nil if the recording does not tell of one
 	kernelBuildID []byte // nil if it is not known
@@ -37,11 +37,11 @@ type machine struct {
 
 func newMachine(names *symbols) *machine {
 	return &machine{symbols: names, threads: map[int32]*thread{}, kernel: &Maps{}, cgroups: map[uint64]string{}, byKey: map[dsoKey]*DSO{},
-		buildIDs: map[string][]byte{}, programAt: map[uint64]uint32{}}
+		buildIDs: map[string][]byte{}, programs: newPrograms()}
 }
 
 // setFeatures takes what the header tells of files and BPF programs.
-func (m *machine) setFeatures(f *perfdata.Features) error {
+func (m *machine) setFeatures(f *perfdata.Features, order binary.ByteOrder) error {
 	ids, err := f.Get(perfdata.FeatureBuildID)
 	if err != nil {
 		return err
@@ -50,26 +50,9 @@ func (m *machine) setFeatures(f *perfdata.Features) error {
 	for _, id := range list {
 		m.setBuildID(&id)
 	}
-	programs, err := f.Get(perfdata.FeatureBPFProgInfo)
-	if err != nil {
-		return err
-	}
-	infos, _ := programs.(perfdata.BPFPrograms)
-	for i := range infos {
-		for _, addr := range infos[i].JITedKSyms {
-			m.programAt[addr] = infos[i].ID
-		}
-	}
-	m.programs = infos
-	return nil
-}
-
-// program is what the recording tells of a BPF program: nil if nothing.
-func (m *machine) program(id uint32) *perfdata.BPFProgram {
-	for i := range m.programs {
-		if m.programs[i].ID == id {
-			return &m.programs[i]
-		}
+	m.programs.order = order
+	if section, there := f.Raw(perfdata.FeatureBPFProgInfo); there {
+		m.programs.add(section)
 	}
 	return nil
 }
@@ -100,6 +83,10 @@ func (m *machine) apply(r *perfdata.Record) {
 		m.cgroups[v.ID] = v.Path
 	case *perfdata.HeaderBuildID:
 		m.setBuildID(v)
+	case *perfdata.HeaderFeature:
+		if v.ID == perfdata.FeatureBPFProgInfo {
+			m.programs.add(v.Data)
+		}
 	}
 }
 
@@ -201,7 +188,7 @@ func (m *machine) ksymbol(v *perfdata.KSymbol) {
 		d.Path, d.Name, d.Short, d.Kind, d.inMemory = v.Name, v.Name, v.Name, profile.Kernel, true
 		d.names = &oneSymbol{Name: v.Name, Linkage: v.Name, Start: v.Addr, End: end}
 		if v.Type == perfdata.KSymbolBPF {
-			d.Kind, d.Program, d.Tag = profile.BPF, m.programAt[v.Addr], tagOf(v.Name)
+			d.Kind, d.Program, d.Tag = profile.BPF, m.programs.at[v.Addr], tagOf(v.Name)
 		}
 	})
 	mapping := &Mapping{Start: v.Addr, End: end, DSO: d}

@@ -194,7 +194,7 @@ func (f *filler) program(d *DSO) profile.ProgramID {
 		return 0
 	}
 	program := profile.Program{ID: d.Program}
-	if info := f.replay.machine.program(d.Program); info != nil {
+	if info := f.replay.machine.programs.byID[d.Program]; info != nil {
 		program.Name, program.Tag = f.p.Strings.ID(info.Name), f.p.Strings.ID(hexTag(info.Tag))
 	}
 	return f.p.Programs.ID(program)

@@ -32,7 +32,8 @@ type Stats struct {
 	Throttled   uint64 // THROTTLE
 	BadContexts uint64 // callchains with an unknown mark, which are given as empty
 
-	Problems []string // of what there are no symbols, and why
+	Problems    []string // of what there are no symbols, and why
+	BadPrograms error    // why BPF programs have no ID and no name of their own, although the recording tells of them; nil if all can be read
 }
 
 // Replay is a recording that is being followed.
@@ -58,7 +59,7 @@ func New(reader *perfdata.Reader, o Options) (*Replay, error) {
 	r := &Replay{reader: reader, options: o, filter: newFilter(o.Filter)}
 	r.symbols = &symbols{replay: r, problems: map[string]bool{}, known: map[uint64]*Symbol{}}
 	r.machine = newMachine(r.symbols)
-	if err := r.machine.setFeatures(reader.Features()); err != nil {
+	if err := r.machine.setFeatures(reader.Features(), reader.ByteOrder()); err != nil {
 		return nil, err
 	}
 	return r, nil
@@ -208,6 +209,6 @@ func (r *Replay) First() uint64 { return r.stats.First }
 func (r *Replay) Stats() Stats {
 	s := r.stats
 	s.Stats = r.reader.Stats()
-	s.BadContexts, s.Problems = r.badContexts.Load(), r.Problems()
+	s.BadContexts, s.Problems, s.BadPrograms = r.badContexts.Load(), r.Problems(), r.machine.programs.err
 	return s
 }

@@ -2,10 +2,12 @@ package report
 
 import (
 	"bufio"
+	"encoding/binary"
 	"fmt"
 	"io"
 	"strings"
 
+	"github.com/bperf/bperf/internal/bpfprog/linear"
 	"github.com/bperf/bperf/internal/perfdata"
 )
 
@@ -13,7 +15,7 @@ import (
 func Header(w io.Writer, r *perfdata.Reader) error {
 	out := bufio.NewWriter(w)
 	out.WriteString("# ========\n")
-	h := header{out, r.Features()}
+	h := header{out, r.Features(), r.ByteOrder()}
 	h.machine()
 	h.events(r.Events())
 	h.groups()
@@ -25,8 +27,9 @@ func Header(w io.Writer, r *perfdata.Reader) error {
 }
 
 type header struct {
-	w *bufio.Writer
-	f *perfdata.Features
+	w     *bufio.Writer
+	f     *perfdata.Features
+	order binary.ByteOrder
 }
 
 func (h header) line(format string, values ...any) {
@@ -46,6 +49,17 @@ func feature[T perfdata.FeatureValue](h header, id perfdata.FeatureID) (value T,
 	h.broken(id, err)
 	value, ok = v.(T)
 	return value, ok
+}
+
+// section decodes a feature that is a list, as far as it can be read.
+func section[T any](h header, id perfdata.FeatureID, decode func([]byte, binary.ByteOrder) ([]T, error)) []T {
+	b, there := h.f.Raw(id)
+	if !there {
+		return nil
+	}
+	all, err := decode(b, h.order)
+	h.broken(id, err)
+	return all
 }
 
 func (h header) machine() {
@@ -105,19 +119,17 @@ func (h header) groups() {
 
 // programs lists the BPF programs with the addresses of their functions.
 func (h header) programs() {
-	programs, _ := feature[perfdata.BPFPrograms](h, perfdata.FeatureBPFProgInfo)
-	for _, p := range programs {
-		if len(p.JITedKSyms) == 1 && len(p.JITedFuncLens) == 1 {
-			h.line("bpf_prog_info %d: bpf_prog_%x_%s addr %#x size %d", p.ID, p.Tag, p.Name, p.JITedKSyms[0], p.JITedFuncLens[0])
+	for _, p := range section(h, perfdata.FeatureBPFProgInfo, linear.DecodePrograms) {
+		if len(p.Addresses) == 1 && len(p.Sizes) == 1 {
+			h.line("bpf_prog_info %d: bpf_prog_%x_%s addr %#x size %d", p.ID, p.Tag, p.Name, p.Addresses[0], p.Sizes[0])
 			continue
 		}
 		h.line("bpf_prog_info %d: bpf_prog_%x_%s", p.ID, p.Tag, p.Name)
-		for i := range min(len(p.JITedKSyms), len(p.JITedFuncLens)) {
-			h.w.WriteString(fmt.Sprintf("# \tsub_prog %d: addr %#x size %d\n", i, p.JITedKSyms[i], p.JITedFuncLens[i]))
+		for i := range min(len(p.Addresses), len(p.Sizes)) {
+			h.w.WriteString(fmt.Sprintf("# \tsub_prog %d: addr %#x size %d\n", i, p.Addresses[i], p.Sizes[i]))
 		}
 	}
-	types, _ := feature[perfdata.BTFs](h, perfdata.FeatureBPFBTF)
-	for _, b := range types {
+	for _, b := range section(h, perfdata.FeatureBPFBTF, linear.DecodeBTF) {
 		h.line("btf info of id %d", b.ID)
 	}
 }

@@ -1,0 +1,136 @@
+package replay
+
+import (
+	"bytes"
+	"encoding/binary"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/bperf/bperf/internal/bpfprog/linear"
+	"github.com/bperf/bperf/internal/perfdata"
+	"github.com/bperf/bperf/internal/profile"
+)
+
+// someInfos are two programs, of two functions and of one.
+func someInfos() []*linear.Info {
+	return []*linear.Info{
+		{ID: 7, Name: "first", Tag: [8]byte{1}, Addresses: []uint64{0x1000, 0x2000}},
+		{ID: 8, Name: "second", Tag: [8]byte{2}, Addresses: []uint64{0x3000}},
+	}
+}
+
+// record makes a recording of one sample in each function of someInfos, with features BPF_PROG_INFO: in a pipe there can be several.
+func record(t *testing.T, pipe bool, sections ...[]byte) *perfdata.Reader {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "perf.data")
+	file, err := os.Create(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer file.Close()
+	o := perfdata.Options{Events: []*perfdata.Event{{Name: "cpu-clock", Attr: perfdata.Attr{Type: 1, Flags: perfdata.AttrSampleIDAll,
+		SampleType: perfdata.SampleIP | perfdata.SampleTID | perfdata.SampleTime}}}}
+	var w *perfdata.Writer
+	if pipe {
+		w, err = perfdata.NewPipeWriter(file, o)
+	} else {
+		w, err = perfdata.NewWriter(file, o)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, section := range sections {
+		if err := w.SetFeature(perfdata.FeatureBPFProgInfo, perfdata.Opaque(section)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for time, addr := range []uint64{0x1000, 0x2000, 0x3000} {
+		id := perfdata.SampleID{Time: uint64(time + 1)}
+		w.Write(perfdata.MiscKernel, &perfdata.KSymbol{SampleID: id, Addr: addr, Size: 16, Type: perfdata.KSymbolBPF,
+			Name: "bpf_prog_0123456789abcdef_name"})
+		id.Time += 100
+		w.Write(perfdata.MiscKernel, &perfdata.Sample{SampleID: id, IP: addr})
+	}
+	if err := w.Close(); err != nil { // has all errors of before
+		t.Fatal(err)
+	}
+	reader, err := perfdata.Open(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { reader.Close() })
+	return reader
+}
+
+// TestPrograms tells programs by the address of their functions, as far as what the recording tells of them can be read.
+func TestPrograms(t *testing.T) {
+	little := binary.LittleEndian
+	both := linear.AppendPrograms(nil, little, someInfos())
+	one := func(i int) []byte { return linear.AppendPrograms(nil, little, someInfos()[i:i+1]) }
+	for _, test := range []struct {
+		name     string
+		pipe     bool
+		sections [][]byte
+		want     []string // names of programs with a sample
+		err      string
+	}{
+		{"file", false, [][]byte{both}, []string{"first", "second"}, ""},
+		{"no feature", false, nil, nil, ""},
+		{"pipe", true, [][]byte{both}, []string{"first", "second"}, ""},
+		{"pipe with a record for each", true, [][]byte{one(0), one(1)}, []string{"first", "second"}, ""},
+		{"cut", false, [][]byte{both[:len(both)-1]}, []string{"first"}, "program 2 of 2"},
+		{"nothing in it", false, [][]byte{{}}, nil, "too few for a count"},
+		{"noise", false, [][]byte{bytes.Repeat([]byte{0xa5}, 300)}, nil, "program 1 of 2779096485"},
+		{"noise in a pipe", true, [][]byte{one(1), bytes.Repeat([]byte{0xa5}, 304)}, []string{"second"}, "program 1 of 2779096485"},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			r, err := New(record(t, test.pipe, test.sections...), Options{SymFS: t.TempDir()})
+			if err != nil {
+				t.Fatal(err)
+			}
+			p, err := r.Profile(profile.IP)
+			if err != nil {
+				t.Fatal(err)
+			}
+			var got []string
+			for _, program := range p.Programs.All() {
+				if program.ID != 0 {
+					got = append(got, p.Strings.At(program.Name))
+				}
+			}
+			if diff := cmp.Diff(test.want, got); diff != "" || p.Events[0].Samples != 3 {
+				t.Errorf("%d samples of 3; programs -want +got:\n%s", p.Events[0].Samples, diff)
+			}
+			err = r.Stats().BadPrograms
+			if test.err == "" && err != nil || test.err != "" && (err == nil || !strings.Contains(err.Error(), test.err)) {
+				t.Errorf("error %v, not %q", err, test.err)
+			}
+		})
+	}
+}
+
+// TestProgramsOfBigEndian reads the beginning of a pipe from a big-endian machine.
+func TestProgramsOfBigEndian(t *testing.T) {
+	big := binary.BigEndian
+	section := linear.AppendPrograms(nil, big, someInfos())
+	const featureRecord = 80
+	b := big.AppendUint64([]byte("2ELIFREP"), 16)
+	b = big.AppendUint16(big.AppendUint16(big.AppendUint32(b, featureRecord), 0), uint16(16+len(section)))
+	b = append(big.AppendUint64(b, uint64(perfdata.FeatureBPFProgInfo)), section...)
+	reader, err := perfdata.NewPipeReader(bytes.NewReader(b))
+	if err != nil {
+		t.Fatal(err)
+	}
+	r, err := New(reader, Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := map[uint64]uint32{0x1000: 7, 0x2000: 7, 0x3000: 8}
+	if diff := cmp.Diff(want, r.machine.programs.at); diff != "" || r.Stats().BadPrograms != nil {
+		t.Errorf("%v; -want +got:\n%s", r.Stats().BadPrograms, diff)
+	}
+}
