@@ -3,7 +3,6 @@ package annotate
 import (
 	"bytes"
 	"debug/elf"
-	"encoding/binary"
 	"encoding/hex"
 	"fmt"
 	"os"
@@ -11,8 +10,6 @@ import (
 	"runtime"
 	"slices"
 	"strings"
-
-	"github.com/cilium/ebpf/btf"
 
 	"github.com/bperf/bperf/internal/bpfprog/disasm"
 	"github.com/bperf/bperf/internal/bpfprog/linear"
@@ -42,20 +39,17 @@ type file struct {
 // machines are those of uname(2), in Go's names.
 var machines = map[string]string{"x86_64": "amd64", "aarch64": "arm64"}
 
-func newSources(reader *perfdata.Reader, o *Options) (*sources, error) {
-	s := &sources{options: o, search: object.DefaultSearch(), arch: runtime.GOARCH, files: make(map[string]file), texts: make(map[string][]string)}
+func newSources(reader *perfdata.Reader, programs []*linear.Program, o *Options) (*sources, error) {
+	s := &sources{options: o, search: object.DefaultSearch(), arch: runtime.GOARCH, programs: programs, files: make(map[string]file),
+		texts: make(map[string][]string)}
 	s.search.Root = o.SymFS
-	features := reader.Features()
-	if machine := features.Text(perfdata.FeatureArch); machine != "" {
+	if machine := reader.Features().Text(perfdata.FeatureArch); machine != "" {
 		if s.arch = machines[machine]; s.arch == "" {
 			s.arch = machine
 		}
 	}
 	if _, err := disasm.For(s.arch); err != nil {
 		return nil, fmt.Errorf("annotate a recording of %s: %w", s.arch, err)
-	}
-	if err := s.readPrograms(features, reader.ByteOrder()); err != nil {
-		return nil, err
 	}
 	return s, nil
 }
@@ -69,35 +63,6 @@ func (s *sources) close() {
 	if s.kernel != nil && s.kernel.core != nil {
 		s.kernel.core.Close()
 	}
-}
-
-// readPrograms takes the BPF programs out of the recording. What is missing of one of them is seen where it is annotated.
-func (s *sources) readPrograms(features *perfdata.Features, order binary.ByteOrder) error {
-	section, _ := features.Raw(perfdata.FeatureBPFProgInfo)
-	if section == nil {
-		return nil
-	}
-	infos, err := linear.DecodePrograms(section, order)
-	if err != nil {
-		return err
-	}
-	types := make(map[uint32]*btf.Spec)
-	if section, _ = features.Raw(perfdata.FeatureBPFBTF); section != nil {
-		all, err := linear.DecodeBTF(section, order)
-		if err != nil {
-			return err
-		}
-		for _, b := range all {
-			if spec, err := linear.LoadBTF(b.Data); err == nil {
-				types[b.ID] = spec
-			}
-		}
-	}
-	for _, info := range infos {
-		p, _ := info.Program(types[info.BTF])
-		s.programs = append(s.programs, p)
-	}
-	return nil
 }
 
 // programAt finds the function of a BPF program. An ID tells programs apart that were at the same address one after the other; 0 if it is

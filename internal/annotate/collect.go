@@ -5,6 +5,7 @@ import (
 	"io"
 	"slices"
 
+	"github.com/bperf/bperf/internal/bpfprog/linear"
 	"github.com/bperf/bperf/internal/perfdata"
 	"github.com/bperf/bperf/internal/replay"
 )
@@ -48,6 +49,7 @@ type Samples struct {
 	events   []Event
 	hits     []*hits
 	nameless uint64
+	programs []*linear.Program
 }
 
 // Collect goes through a recording once.
@@ -61,7 +63,7 @@ func Collect(r *replay.Replay, reader *perfdata.Reader, o *Options) (*Samples, e
 	if err != nil {
 		return nil, err
 	}
-	s := new(Samples)
+	s := &Samples{programs: r.Programs()}
 	for _, e := range reader.Events() {
 		s.events = append(s.events, Event{Name: e.Name})
 	}
@@ -185,7 +187,7 @@ func (c *collector) hits(l *replay.Location) *hits {
 // Report annotates the functions that are wanted. The error is for a recording that cannot be annotated at all; what is missing of a
 // function is said there.
 func (s *Samples) Report(reader *perfdata.Reader, o *Options) (*Report, error) {
-	sources, err := newSources(reader, o)
+	sources, err := newSources(reader, s.programs, o)
 	if err != nil {
 		return nil, err
 	}

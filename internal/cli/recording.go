@@ -129,7 +129,7 @@ func nanoseconds(text string) (uint64, error) {
 }
 
 // badPrograms is for replay.Stats.BadPrograms.
-const badPrograms = "BPF programs are shown without ID or whole name, as what the recording tells of them cannot be read: %v"
+const badPrograms = "IDs, code or lines of BPF programs are missing, as what the recording tells of them cannot be read: %v"
 
 // warnAbout tells what is missing in a recording.
 func warnAbout(cmd *cobra.Command, stats replay.Stats) {

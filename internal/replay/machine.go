@@ -51,8 +51,10 @@ func (m *machine) setFeatures(f *perfdata.Features, order binary.ByteOrder) erro
 		m.setBuildID(&id)
 	}
 	m.programs.order = order
-	if section, there := f.Raw(perfdata.FeatureBPFProgInfo); there {
-		m.programs.add(section)
+	for _, id := range []perfdata.FeatureID{perfdata.FeatureBPFProgInfo, perfdata.FeatureBPFBTF} {
+		if section, there := f.Raw(id); there {
+			m.programs.add(id, section)
+		}
 	}
 	return nil
 }
@@ -84,9 +86,7 @@ func (m *machine) apply(r *perfdata.Record) {
 	case *perfdata.HeaderBuildID:
 		m.setBuildID(v)
 	case *perfdata.HeaderFeature:
-		if v.ID == perfdata.FeatureBPFProgInfo {
-			m.programs.add(v.Data)
-		}
+		m.programs.add(v.ID, v.Data)
 	}
 }
 

@@ -2,33 +2,68 @@ package replay
 
 import (
 	"encoding/binary"
+	"maps"
+	"slices"
+
+	"github.com/cilium/ebpf/btf"
 
 	"github.com/bperf/bperf/internal/bpfprog/linear"
+	"github.com/bperf/bperf/internal/perfdata"
 )
 
 // programs are the BPF programs that a recording tells of.
 type programs struct {
 	order binary.ByteOrder // of the recording
 	byID  map[uint32]*linear.Info
-	at    map[uint64]uint32 // IDs by the address of a function
-	err   error             // the first one: why some are missing
+	at    map[uint64]uint32     // IDs by the address of a function
+	types map[uint32]linear.BTF // by ID
+	err   error                 // the first one: why some are missing
 }
 
 func newPrograms() programs {
-	return programs{byID: map[uint32]*linear.Info{}, at: map[uint64]uint32{}}
+	return programs{byID: map[uint32]*linear.Info{}, at: map[uint64]uint32{}, types: map[uint32]linear.BTF{}}
 }
 
-// add takes the programs of a feature BPF_PROG_INFO. In pipes there can be several, with different programs. Those in front of one that cannot
-// be read are taken.
-func (p *programs) add(section []byte) {
-	infos, err := linear.DecodePrograms(section, p.order)
+// add takes what a feature tells of programs. In pipes there can be several of the same kind, for different programs. What is in front of what
+// cannot be read is taken.
+func (p *programs) add(id perfdata.FeatureID, section []byte) {
+	var err error
+	switch id {
+	case perfdata.FeatureBPFProgInfo:
+		var infos []*linear.Info
+		infos, err = linear.DecodePrograms(section, p.order)
+		for _, info := range infos {
+			p.byID[info.ID] = info
+			for _, addr := range info.Addresses {
+				p.at[addr] = info.ID
+			}
+		}
+	case perfdata.FeatureBPFBTF:
+		var types []linear.BTF
+		types, err = linear.DecodeBTF(section, p.order)
+		for _, b := range types {
+			p.types[b.ID] = b
+		}
+	}
 	if p.err == nil {
 		p.err = err
 	}
-	for _, info := range infos {
-		p.byID[info.ID] = info
-		for _, addr := range info.Addresses {
-			p.at[addr] = info.ID
+}
+
+// Programs are the BPF programs that the recording tells of, in the order of their IDs: from a pipe all of them when Run has ended. What cannot be
+// read of a program is missing in it.
+func (r *Replay) Programs() []*linear.Program {
+	p := &r.machine.programs
+	specs := make(map[uint32]*btf.Spec)
+	for id, b := range p.types {
+		if spec, err := linear.LoadBTF(b.Data); err == nil {
+			specs[id] = spec
 		}
 	}
+	var all []*linear.Program
+	for _, id := range slices.Sorted(maps.Keys(p.byID)) {
+		program, _ := p.byID[id].Program(specs[p.byID[id].BTF])
+		all = append(all, program)
+	}
+	return all
 }

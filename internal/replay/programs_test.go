@@ -23,8 +23,14 @@ func someInfos() []*linear.Info {
 	}
 }
 
-// record makes a recording of one sample in each function of someInfos, with features BPF_PROG_INFO: in a pipe there can be several.
-func record(t *testing.T, pipe bool, sections ...[]byte) *perfdata.Reader {
+// feature is a feature as it is in a file.
+type feature struct {
+	id      perfdata.FeatureID
+	section []byte
+}
+
+// record makes a recording of one sample in each function of someInfos, with features: in a pipe there can be several of a kind.
+func record(t *testing.T, pipe bool, features ...feature) *perfdata.Reader {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "perf.data")
 	file, err := os.Create(path)
@@ -43,8 +49,8 @@ func record(t *testing.T, pipe bool, sections ...[]byte) *perfdata.Reader {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, section := range sections {
-		if err := w.SetFeature(perfdata.FeatureBPFProgInfo, perfdata.Opaque(section)); err != nil {
+	for _, f := range features {
+		if err := w.SetFeature(f.id, perfdata.Opaque(f.section)); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -88,7 +94,11 @@ func TestPrograms(t *testing.T) {
 		{"noise in a pipe", true, [][]byte{one(1), bytes.Repeat([]byte{0xa5}, 304)}, []string{"second"}, "program 1 of 2779096485"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			r, err := New(record(t, test.pipe, test.sections...), Options{SymFS: t.TempDir()})
+			var features []feature
+			for _, section := range test.sections {
+				features = append(features, feature{perfdata.FeatureBPFProgInfo, section})
+			}
+			r, err := New(record(t, test.pipe, features...), Options{SymFS: t.TempDir()})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -132,5 +142,46 @@ func TestProgramsOfBigEndian(t *testing.T) {
 	want := map[uint64]uint32{0x1000: 7, 0x2000: 7, 0x3000: 8}
 	if diff := cmp.Diff(want, r.machine.programs.at); diff != "" || r.Stats().BadPrograms != nil {
 		t.Errorf("%v; -want +got:\n%s", r.Stats().BadPrograms, diff)
+	}
+}
+
+// TestProgramsWithTypes reads a program with the BTF that has its whole name, as perf has recorded it.
+func TestProgramsWithTypes(t *testing.T) {
+	recorded := func(file string) []byte {
+		b, err := os.ReadFile("../bpfprog/linear/testdata/perf-6.1-x86_64." + file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return b
+	}
+	info, types := feature{perfdata.FeatureBPFProgInfo, recorded("prog_info")}, feature{perfdata.FeatureBPFBTF, recorded("btf")}
+	other := feature{perfdata.FeatureBPFBTF, linear.AppendBTF(nil, binary.LittleEndian, []linear.BTF{{ID: 1, Data: []byte("no BTF")}})}
+	for _, test := range []struct {
+		name     string
+		pipe     bool
+		features []feature
+		want     string
+		err      string
+	}{
+		{"file", false, []feature{info, types}, "a_name_longer_than_15_bytes", ""},
+		{"pipe", true, []feature{types, info, other}, "a_name_longer_than_15_bytes", ""},
+		{"no BTF", false, []feature{info}, "a_name_longer_t", ""},
+		{"cut", false, []feature{info, {types.id, types.section[:len(types.section)-1]}}, "a_name_longer_t", "feature BPF_BTF: BTF 1 of 1, at byte 4"},
+	} {
+		r, err := New(record(t, test.pipe, test.features...), Options{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := r.Profile(profile.Comm); err != nil {
+			t.Fatal(err)
+		}
+		all := r.Programs()
+		if len(all) != 1 || all[0].Name != test.want || len(all[0].Functions) != 2 {
+			t.Errorf("%s: %+v, want %s", test.name, all, test.want)
+		}
+		err = r.Stats().BadPrograms
+		if test.err == "" && err != nil || test.err != "" && (err == nil || !strings.Contains(err.Error(), test.err)) {
+			t.Errorf("%s: error %v, not %q", test.name, err, test.err)
+		}
 	}
 }

@@ -33,7 +33,7 @@ type Stats struct {
 	BadContexts uint64 // callchains with an unknown mark, which are given as empty
 
 	Problems    []string // of what there are no symbols, and why
-	BadPrograms error    // why BPF programs have no ID and no name of their own, although the recording tells of them; nil if all can be read
+	BadPrograms error    // why what the recording tells of BPF programs is known in part only; nil if all can be read
 }
 
 // Replay is a recording that is being followed.
