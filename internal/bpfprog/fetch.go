@@ -7,20 +7,6 @@ import (
 	"github.com/bperf/bperf/internal/bpfprog/linear"
 )
 
-// ReadInfo reads what perf.data keeps of a program. It fails with fs.ErrNotExist if the program is no more. Linux 5.1.
-func ReadInfo(id uint32) (*linear.Info, error) {
-	d, err := programs.open(id)
-	if err != nil {
-		return nil, err
-	}
-	defer d.close()
-	info, err := d.linear()
-	if err != nil {
-		return nil, fmt.Errorf("read BPF program %d: %w", id, err)
-	}
-	return info, nil
-}
-
 func (d descriptor) linear() (*linear.Info, error) {
 	var counts programInfo
 	if err := d.info(unsafe.Pointer(&counts), unsafe.Sizeof(counts)); err != nil {

@@ -17,11 +17,16 @@ import (
 	"github.com/bperf/bperf/test/require"
 )
 
-// TestReadInfo reads a program with a sub-program, and compares with what cilium/ebpf and /proc/kallsyms tell of it after it has been
+// TestInfo reads a program with a sub-program, and compares with what cilium/ebpf and /proc/kallsyms tell of it after it has been
 // through a file.
-func TestReadInfo(t *testing.T) {
+func TestInfo(t *testing.T) {
 	prog, id := load(t, &ebpf.ProgramSpec{Name: longName, Type: ebpf.RawTracepoint, Instructions: twoFunctions()})
-	read, err := ReadInfo(id)
+	handle, err := Open(id)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer handle.Close()
+	read, err := handle.Info()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -72,7 +77,7 @@ func TestReadInfo(t *testing.T) {
 
 func TestReadNone(t *testing.T) {
 	require.Root(t)
-	if _, err := ReadInfo(1<<32 - 1); !errors.Is(err, fs.ErrNotExist) {
+	if _, err := Open(1<<32 - 1); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("program: %v", err)
 	}
 	if _, err := ReadBTF(1<<32 - 1); !errors.Is(err, fs.ErrNotExist) {
