@@ -38,6 +38,7 @@ type programs struct {
 	bytes  int
 	loaded int      // that the kernel told of
 	gone   int      // of these, that were unloaded before they could be fetched
+	lost   uint64   // records of loads and unloads that found no room in the rings
 	failed []string // why others could not be fetched
 	most   bool     // mostBytes was reached
 }
@@ -135,14 +136,11 @@ func (p *programs) drain(r *perfevent.Ring, open []bpfprog.Handle) []bpfprog.Han
 		if err != nil || !more {
 			return open
 		}
-		if record.Type != perfevent.RecordBPFEvent || len(record.Body) < 16 {
+		id, load := p.see(record)
+		if !load {
 			continue
 		}
-		ne := binary.NativeEndian
-		if ne.Uint16(record.Body) != perfevent.BPFLoad {
-			continue
-		}
-		handle, err := bpfprog.Open(ne.Uint32(record.Body[4:]))
+		handle, err := bpfprog.Open(id)
 		p.mu.Lock()
 		p.loaded++
 		p.fail(err)
@@ -155,6 +153,23 @@ func (p *programs) drain(r *perfevent.Ring, open []bpfprog.Handle) []bpfprog.Han
 			open = open[:0]
 		}
 	}
+}
+
+// see returns the ID of the program that a record says was loaded, and counts loads of which there is no record.
+func (p *programs) see(record perfevent.Record) (id uint32, load bool) {
+	ne := binary.NativeEndian
+	if len(record.Body) < 16 {
+		return 0, false
+	}
+	switch record.Type {
+	case perfevent.RecordLost:
+		p.mu.Lock()
+		p.lost += ne.Uint64(record.Body[8:])
+		p.mu.Unlock()
+	case perfevent.RecordBPFEvent:
+		return ne.Uint32(record.Body[4:]), ne.Uint16(record.Body) == perfevent.BPFLoad
+	}
+	return 0, false
 }
 
 // fail keeps why a program could not be fetched.
@@ -369,11 +384,14 @@ func (p *programs) report() (s string, ok bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	s = fmt.Sprintf("%d BPF programs were loaded meanwhile, of which %d were gone before their code could be fetched", p.loaded, p.gone)
+	if p.lost > 0 {
+		s += fmt.Sprintf("; %d times that one was loaded or unloaded were not seen, as the ring buffer for that was full", p.lost)
+	}
 	if len(p.failed) > 0 {
 		s += "; others could not be fetched: " + strings.Join(p.failed, "; ")
 	}
 	if p.most {
 		s += fmt.Sprintf("; of some the code is not kept, as that of all takes more than %d MiB", mostBytes>>20)
 	}
-	return s, p.loaded > 0
+	return s, p.loaded > 0 || p.lost > 0
 }
