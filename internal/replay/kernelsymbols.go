@@ -67,25 +67,22 @@ func (r *Replay) cachedKernel(name, id string) (finder, error) {
 }
 
 func (r *Replay) kallsyms(file string) (finder, error) {
-	text, err := os.ReadFile(file)
+	f, err := os.Open(file)
 	if err != nil {
 		return nil, err
 	}
-	symbols, err := kernel.Parse(string(text))
+	defer f.Close()
+	reference := r.machine.kernelRefName
+	if r.machine.kernelRef == 0 {
+		reference = ""
+	}
+	symbols, err := kernel.Parse(f, reference, r.machine.kernelRef)
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", file, err)
 	}
-	if r.machine.kernelRef != 0 {
-		if symbols, err = symbols.Relocate(string(text), r.machine.kernelRefName, r.machine.kernelRef); err != nil {
-			return nil, fmt.Errorf("%s: %w", file, err)
-		}
-	}
 	return func(addr uint64) (Symbol, bool) {
-		s := symbols.Find(addr)
-		if s == nil {
-			return Symbol{}, false
-		}
-		return Symbol{s.Name, s.Name, s.Start, s.End}, true
+		s, ok := symbols.Find(addr)
+		return Symbol{s.Name, s.Name, s.Start, s.End}, ok
 	}, nil
 }
 

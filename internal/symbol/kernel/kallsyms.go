@@ -2,10 +2,13 @@
 package kernel
 
 import (
+	"bytes"
 	"cmp"
 	"errors"
 	"fmt"
+	"io"
 	"iter"
+	"math"
 	"slices"
 	"strings"
 
@@ -24,23 +27,57 @@ type Entry struct {
 	Module  string // empty for the kernel itself; bpf and __builtin__… for what is no module, but comes and goes like one
 }
 
-// Entries are the lines of kallsyms. The strings are part of the text. It ends at the first line that is none.
-func Entries(text string) iter.Seq2[Entry, error] {
+// maxLine bounds the length of a line, in bytes: KSYM_NAME_LEN is 512.
+const maxLine = 64 << 10
+
+// Entries are the lines of kallsyms. They end at the first line that is none.
+func Entries(r io.Reader) iter.Seq2[Entry, error] {
 	return func(yield func(Entry, error) bool) {
-		for line := 1; text != ""; line++ {
-			end := strings.IndexByte(text, '\n')
-			if end < 0 {
-				end = len(text)
+		line := 0
+		for text, err := range lines(r) {
+			if err != nil {
+				yield(Entry{}, fmt.Errorf("kallsyms, behind line %d: %w", line, err))
+				return
 			}
-			e, ok := parseEntry(text[:end])
+			line++
+			e, ok := parseEntry(text)
 			if !ok {
-				yield(Entry{}, fmt.Errorf("kallsyms, line %d: %.100q is not an address, a type and a name", line, text[:end]))
+				yield(Entry{}, fmt.Errorf("kallsyms, line %d: %.100q is not an address, a type and a name", line, text))
 				return
 			}
 			if !yield(e, nil) {
 				return
 			}
-			text = text[min(end+1, len(text)):]
+		}
+	}
+}
+
+// lines reads as much as a line can have at a time, and cuts it into lines, which are parts of one string. A longer line comes in pieces.
+func lines(r io.Reader) iter.Seq2[string, error] {
+	return func(yield func(string, error) bool) {
+		buffer := make([]byte, maxLine)
+		for have := 0; ; {
+			n, err := r.Read(buffer[have:])
+			have += n
+			whole := bytes.LastIndexByte(buffer[:have], '\n') + 1
+			if whole == 0 && (err == io.EOF || have == len(buffer)) {
+				whole = have
+			}
+			for text := string(buffer[:whole]); text != ""; {
+				line, rest, _ := strings.Cut(text, "\n")
+				if !yield(line, nil) {
+					return
+				}
+				text = rest
+			}
+			have = copy(buffer, buffer[whole:have])
+			if err == io.EOF && have == 0 {
+				return
+			}
+			if err != nil && err != io.EOF {
+				yield("", err)
+				return
+			}
 		}
 	}
 }
@@ -78,11 +115,25 @@ func hexDigit(c byte) (n uint64, ok bool) {
 	return 0, false
 }
 
-// Kallsyms are the symbols of a kernel at one moment. It does not change once it is made, so goroutines may share it.
+// Kallsyms are the symbols of a kernel at one moment, of which there are a hundred thousand and more. It does not change once it is made, so
+// goroutines may share it.
 type Kallsyms struct {
-	starts  []uint64 // of symbols: what Find searches in
-	symbols []Symbol
+	entries []entry // by their start
+	names   []string
+	modules []string // the kernel itself first
+	delta   uint64   // of what was there to where the kernel was
 }
+
+// entry is a symbol in 16 bytes. It ends where the next one starts, or before.
+type entry struct {
+	start   uint64
+	name    uint32 // the position in names, all after another
+	module  uint16 // the position in modules
+	binding symbol.Binding
+}
+
+// namesSize is the size of each of names, which end with a line feed. Names are cut at maxLine.
+const namesSize = maxLine
 
 // Symbol is a symbol of the kernel or of a module.
 type Symbol struct {
@@ -97,32 +148,91 @@ const lastPage = 4096
 // Parse reads kallsyms, of this machine or a copy of another's. Like perf it leaves data out that is read only, mapping symbols of Arm, and
 // of symbols at one address all but the last. Code that comes and goes, BPF's and that of ftrace, is left out as well: what there is at the
 // time of reading says nothing of another time (see package timeline). It fails with ErrHidden if the kernel shows no addresses.
-func Parse(text string) (*Kallsyms, error) {
-	all := make([]Symbol, 0, len(text)/44+1)
-	hidden := true
-	for e, err := range Entries(text) {
+//
+// Where reference is not empty, the symbols are those of a start of the same kernel for which this symbol, such as _text or _stext, was at an
+// address: the kernel is put elsewhere at each start. Modules are left out where the kernel was elsewhere, as each of them was, too. It
+// fails if there is no such symbol.
+func Parse(r io.Reader, reference string, address uint64) (*Kallsyms, error) {
+	p := parser{Kallsyms: Kallsyms{modules: []string{""}}, numbers: map[string]uint16{"": 0}}
+	hidden, empty, moved := true, true, reference != ""
+	for e, err := range Entries(r) {
 		if err != nil {
 			return nil, err
 		}
-		hidden = hidden && e.Address == 0
-		if binding, ok := bindingOf(e.Type); ok && e.Name[0] != '$' {
-			all = append(all, Symbol{symbol.Symbol{Name: e.Name, Start: e.Address, Binding: binding}, e.Module})
+		hidden, empty = hidden && e.Address == 0, false
+		if moved && e.Name == reference && e.Module == "" {
+			p.delta, moved = address-e.Address, false
+		}
+		if err := p.add(e); err != nil {
+			return nil, err
 		}
 	}
-	if hidden && text != "" {
+	switch {
+	case hidden && !empty:
 		return nil, ErrHidden
+	case moved:
+		return nil, fmt.Errorf("the kernel was recorded with its symbol %s at %#x, which this kallsyms does not have: it is of another kernel",
+			reference, address)
 	}
-	byStart := func(a, b Symbol) int { return cmp.Compare(a.Start, b.Start) }
-	if !slices.IsSortedFunc(all, byStart) { // modules come in any order
-		slices.SortStableFunc(all, byStart)
+	return p.finish(), nil
+}
+
+// parser collects symbols.
+type parser struct {
+	Kallsyms
+	blocks  [][]entry // one is full before the next one begins
+	block   strings.Builder
+	numbers map[string]uint16 // of modules
+}
+
+func (p *parser) add(e Entry) error {
+	binding, ok := bindingOf(e.Type)
+	if !ok || e.Name[0] == '$' {
+		return nil
 	}
-	setEnds(all)
-	all = slices.DeleteFunc(all, func(s Symbol) bool { return s.End == s.Start || comesAndGoes(s.Module) })
-	k := &Kallsyms{make([]uint64, len(all)), all}
-	for i := range all {
-		k.starts[i] = all[i].Start
+	module, ok := p.numbers[e.Module]
+	if !ok {
+		if len(p.modules) > math.MaxUint16 {
+			return fmt.Errorf("kallsyms has more than %d modules", len(p.modules)-1)
+		}
+		module = uint16(len(p.modules))
+		p.modules = append(p.modules, strings.Clone(e.Module))
+		p.numbers[p.modules[module]] = module
 	}
-	return k, nil
+	if p.block.Len()+len(e.Name)+1 > namesSize {
+		p.endNames()
+	}
+	if p.block.Len() == 0 {
+		p.block.Grow(namesSize)
+	}
+	at := len(p.names)*namesSize + p.block.Len()
+	if at > math.MaxUint32 {
+		return errors.New("kallsyms has names of more than 4 GiB")
+	}
+	p.block.WriteString(e.Name)
+	p.block.WriteByte('\n')
+	last := len(p.blocks) - 1
+	if last < 0 || len(p.blocks[last]) == cap(p.blocks[last]) {
+		p.blocks = append(p.blocks, make([]entry, 0, 4096))
+		last++
+	}
+	p.blocks[last] = append(p.blocks[last], entry{e.Address, uint32(at), module, binding})
+	return nil
+}
+
+func (p *parser) endNames() {
+	p.names = append(p.names, p.block.String())
+	p.block.Reset()
+}
+
+func (p *parser) finish() *Kallsyms {
+	p.endNames()
+	p.entries = slices.Concat(p.blocks...)
+	byStart := func(a, b entry) int { return cmp.Compare(a.start, b.start) }
+	if !slices.IsSortedFunc(p.entries, byStart) { // modules come in any order
+		slices.SortStableFunc(p.entries, byStart)
+	}
+	return &p.Kallsyms
 }
 
 // bindingOf takes code, weak symbols and data that can be written; ok is false for others.
@@ -142,69 +252,42 @@ func comesAndGoes(module string) bool {
 	return module == "bpf" || strings.HasPrefix(module, "__builtin__")
 }
 
-// setEnds ends each symbol where the next one starts, but not beyond a module, as other things lie between modules.
-func setEnds(all []Symbol) {
-	for i := range all {
-		s := &all[i]
-		last := (s.Start+lastPage-1)&^(lastPage-1) + lastPage
-		if last < s.Start {
-			last = ^uint64(0)
-		}
-		switch {
-		case i+1 == len(all):
-			s.End = last
-		case all[i+1].Module != s.Module && all[i+1].Start != s.Start:
-			s.End = min(last, all[i+1].Start)
-		default:
-			s.End = all[i+1].Start
-		}
-	}
-}
-
-// Find returns the symbol that addr is in, or nil. It does not allocate.
-func (k *Kallsyms) Find(addr uint64) *Symbol {
-	lo, hi := 0, len(k.starts)
+// Find returns the symbol that addr is in; false if there is none. It does not allocate.
+func (k *Kallsyms) Find(addr uint64) (Symbol, bool) {
+	at := addr - k.delta
+	lo, hi := 0, len(k.entries)
 	for lo < hi {
 		mid := int(uint(lo+hi) / 2)
-		if k.starts[mid] <= addr {
+		if k.entries[mid].start <= at {
 			lo = mid + 1
 		} else {
 			hi = mid
 		}
 	}
-	if lo == 0 || addr >= k.symbols[lo-1].End {
-		return nil
+	if lo == 0 {
+		return Symbol{}, false
 	}
-	return &k.symbols[lo-1]
+	e, end := &k.entries[lo-1], k.end(lo-1)
+	module := k.modules[e.module]
+	if at >= end || comesAndGoes(module) || k.delta != 0 && module != "" {
+		return Symbol{}, false
+	}
+	name, _, _ := strings.Cut(k.names[e.name/namesSize][e.name%namesSize:], "\n")
+	return Symbol{symbol.Symbol{Name: name, Start: e.start + k.delta, End: end + k.delta, Binding: e.binding}, module}, true
 }
 
-// Relocate makes the symbols those of a start of the same kernel for which a reference symbol, such as _text or _stext, was at an address:
-// the kernel is put elsewhere at each start. The text is that of which k was made. Modules are left out where the kernel was elsewhere, as
-// each of them was, too. It fails if there is no such symbol.
-func (k *Kallsyms) Relocate(text, reference string, address uint64) (*Kallsyms, error) {
-	for e, err := range Entries(text) {
-		if err != nil {
-			return nil, err
-		}
-		if e.Name == reference && e.Module == "" {
-			return k.move(address - e.Address), nil
-		}
+// end ends a symbol where the next one starts, but not beyond a module, as other things lie between modules.
+func (k *Kallsyms) end(i int) uint64 {
+	e := &k.entries[i]
+	last := (e.start+lastPage-1)&^(lastPage-1) + lastPage
+	if last < e.start {
+		last = math.MaxUint64
 	}
-	return nil, fmt.Errorf("the kernel was recorded with its symbol %s at %#x, which this kallsyms does not have: it is of another kernel",
-		reference, address)
-}
-
-func (k *Kallsyms) move(delta uint64) *Kallsyms {
-	if delta == 0 {
-		return k
+	switch {
+	case i+1 == len(k.entries):
+		return last
+	case k.entries[i+1].module != e.module:
+		return min(last, k.entries[i+1].start)
 	}
-	moved := &Kallsyms{}
-	for _, s := range k.symbols {
-		if s.Module != "" {
-			continue
-		}
-		s.Start, s.End = s.Start+delta, s.End+delta
-		moved.starts, moved.symbols = append(moved.starts, s.Start), append(moved.symbols, s)
-	}
-	return moved
+	return k.entries[i+1].start
 }

@@ -1,16 +1,18 @@
 package kernel
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"os"
 	"strings"
 	"testing"
+	"testing/iotest"
 
 	"github.com/bperf/bperf/test/require"
 )
 
-const lines = `ffffffff81000000 T _stext
+const text = `ffffffff81000000 T _stext
 ffffffff81000000 T _text
 ffffffff81000000 t last_alias
 ffffffff81000010 t $x
@@ -27,7 +29,7 @@ ffffffffc0003100 t ftrace_trampoline	[__builtin__ftrace]
 
 func parse(t testing.TB, text string) *Kallsyms {
 	t.Helper()
-	k, err := Parse(text)
+	k, err := Parse(strings.NewReader(text), "", 0)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -35,9 +37,9 @@ func parse(t testing.TB, text string) *Kallsyms {
 }
 
 func name(k *Kallsyms, addr uint64) string {
-	s := k.Find(addr)
+	s, ok := k.Find(addr)
 	switch {
-	case s == nil:
+	case !ok:
 		return ""
 	case s.Module != "":
 		return fmt.Sprintf("%s+%d [%s]", s.Name, addr-s.Start, s.Module)
@@ -46,7 +48,7 @@ func name(k *Kallsyms, addr uint64) string {
 }
 
 func TestKallsyms(t *testing.T) {
-	k := parse(t, lines)
+	k := parse(t, text)
 	for _, test := range []struct {
 		addr uint64
 		want string
@@ -77,12 +79,14 @@ func TestKallsyms(t *testing.T) {
 
 // TestRelocate has the kernel elsewhere.
 func TestRelocate(t *testing.T) {
-	k := parse(t, lines)
-	same, err := k.Relocate(lines, "_text", 0xffffffff81000000)
-	if err != nil || same != k {
-		t.Errorf("at the same place: %v", err)
+	same, err := Parse(strings.NewReader(text), "_text", 0xffffffff81000000)
+	if err != nil {
+		t.Fatal(err)
 	}
-	moved, err := k.Relocate(lines, "_stext", 0xffffffffa1000000)
+	if got := name(same, 0xffffffffc0000000); got != "first+0 [mod_b]" {
+		t.Errorf("at the same place: %q", got)
+	}
+	moved, err := Parse(strings.NewReader(text), "_stext", 0xffffffffa1000000)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -93,7 +97,7 @@ func TestRelocate(t *testing.T) {
 			t.Errorf("at %#x: %q, not %q", addr, got, want)
 		}
 	}
-	if _, err := k.Relocate(lines, "no_such", 1); err == nil || !strings.Contains(err.Error(), "of another kernel") {
+	if _, err := Parse(strings.NewReader(text), "no_such", 1); err == nil || !strings.Contains(err.Error(), "of another kernel") {
 		t.Errorf("without the symbol: %v", err)
 	}
 }
@@ -108,14 +112,14 @@ func TestBadKallsyms(t *testing.T) {
 		"ffffffff81000000 T a\t[m\n":                        "line 1",
 		"1\n":                                               "line 1",
 	} {
-		if _, err := Parse(text); err == nil || !strings.Contains(err.Error(), want) {
+		if _, err := Parse(strings.NewReader(text), "", 0); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%q: error %v, not %q", text, err, want)
 		}
 	}
-	if _, err := Parse("0000000000000000 T a\n"); !errors.Is(err, ErrHidden) {
+	if _, err := Parse(strings.NewReader("0000000000000000 T a\n"), "", 0); !errors.Is(err, ErrHidden) {
 		t.Errorf("hidden: %v", err)
 	}
-	if k := parse(t, ""); k.Find(0) != nil {
+	if k := parse(t, ""); name(k, 0) != "" {
 		t.Error("nothing has symbols")
 	}
 	if got := name(parse(t, "0 A x\nffffffffffffffff T a"), ^uint64(0)-1); got != "" {
@@ -131,7 +135,7 @@ func TestThisKernel(t *testing.T) {
 		t.Fatal(err)
 	}
 	k := parse(t, string(text))
-	for e, err := range Entries(string(text)) {
+	for e, err := range Entries(bytes.NewReader(text)) {
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -161,17 +165,17 @@ func BenchmarkParse(b *testing.B) {
 }
 
 func FuzzKallsyms(f *testing.F) {
-	f.Add(lines, uint64(0xffffffff81000020))
+	f.Add(text, uint64(0xffffffff81000020))
 	f.Add("0 t a\n1 t b\t[m]\nffffffffffffffff t c", uint64(5))
 	f.Fuzz(func(t *testing.T, text string, addr uint64) {
-		k, err := Parse(text)
+		k, err := Parse(iotest.OneByteReader(strings.NewReader(text)), "", 0)
 		if err != nil {
 			return
 		}
-		if s := k.Find(addr); s != nil && (addr < s.Start || addr >= s.End) {
+		if s, ok := k.Find(addr); ok && (addr < s.Start || addr >= s.End) {
 			t.Errorf("%#x is not in %+v", addr, s)
 		}
-		if moved, err := k.Relocate(text, "a", addr); err == nil {
+		if moved, err := Parse(strings.NewReader(text), "a", addr); err == nil {
 			moved.Find(addr)
 		}
 	})
