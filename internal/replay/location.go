@@ -24,8 +24,11 @@ type Source struct {
 	// Inlined are the functions that the compiler put into Symbol at this place, the innermost first, without Symbol itself. It is empty
 	// where Options.NoInline is set.
 	Inlined []symbol.Frame
-	File    string // with Options.Lines
-	Line    int    // in File, of Symbol itself; 0 if it is not known
+
+	// Of Symbol itself, with Options.Lines.
+	File      string
+	Line      int // in File; 0 if it is not known
+	StartLine int // where the function begins; 0 if it is not known
 }
 
 var noSource Source

@@ -157,10 +157,16 @@ func (u *userFile) locate(l *Location) {
 	if len(frames) == 0 {
 		return
 	}
-	last := frames[len(frames)-1]
-	l.Source = &Source{File: last.File, Line: last.Line}
-	if !u.replay.options.NoInline {
-		l.Source.Inlined = frames[:len(frames)-1]
+	last := len(frames) - 1
+	source := Source{}
+	if u.replay.options.Lines {
+		source = Source{File: frames[last].File, Line: frames[last].Line, StartLine: frames[last].StartLine}
+	}
+	if !u.replay.options.NoInline && last > 0 {
+		source.Inlined = slices.Clip(frames[:last])
+	}
+	if source.Inlined != nil || source.Line != 0 || source.StartLine != 0 {
+		l.Source = &source
 	}
 }
 

@@ -12,6 +12,8 @@ import (
 	"runtime/debug"
 	"sync"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/bperf/bperf/internal/symbol"
 	"github.com/bperf/bperf/internal/symbol/dwarf"
 	"github.com/bperf/bperf/internal/symbol/pclntab"
@@ -31,21 +33,28 @@ type File struct {
 	symbolsOnce sync.Once
 	symbols     *symbol.Table
 
+	goOnce sync.Once
+	gotab  *pclntab.Table
+
 	linesOnce sync.Once
 	dwarf     *dwarf.Data
-	gotab     *pclntab.Table
 
-	mu     sync.Mutex
-	frames map[uint64][]symbol.Frame
-	cost   int                       // of frames, in bytes
-	names  map[*symbol.Symbol]string // demangled
+	mu    sync.Mutex
+	names map[*symbol.Symbol]string // demangled
 }
 
 // image is the contents of one file.
 type image struct {
-	elf   *elf.File
-	data  []byte
-	unmap func() error
+	elf    *elf.File
+	data   []byte
+	mapped []byte // the file; nil where it is not mapped
+}
+
+// forget gives memory back that was read and is not soon read again. It is read from the file when it is.
+func (i *image) forget() {
+	if i.mapped != nil {
+		_ = unix.Madvise(i.mapped, unix.MADV_DONTNEED) // advice
+	}
 }
 
 // New makes a File of the contents of one, for example those of the vDSO, which it keeps. The path is for messages and frames.
@@ -111,10 +120,9 @@ func (f *File) Close() error {
 	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	unmap := f.image.unmap
-	f.image.unmap = nil
-	if unmap != nil {
-		errs = append(errs, unmap())
+	if mapped := f.image.mapped; mapped != nil {
+		f.image.mapped = nil
+		errs = append(errs, unix.Munmap(mapped))
 	}
 	return errors.Join(errs...)
 }

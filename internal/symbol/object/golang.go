@@ -9,7 +9,9 @@ import (
 
 // goTable returns the function table of a Go program, or nil.
 func (f *File) goTable() *pclntab.Table {
-	f.linesOnce.Do(f.loadLines)
+	f.goOnce.Do(func() {
+		_ = guard(func() error { f.gotab = f.image.readGoTable(); return nil })
+	})
 	return f.gotab
 }
 
@@ -47,8 +49,8 @@ func (i *image) readGoTable() *pclntab.Table {
 
 // goSymbols finds what functions and inlined calls count from by the names of symbols.
 func (i *image) goSymbols() (text, gofunc uint64) {
-	i.eachSymbol(elf.SHT_SYMTAB, func(r rawSymbol, name string) {
-		switch name {
+	i.eachSymbol(elf.SHT_SYMTAB, func(r rawSymbol, name []byte) {
+		switch string(name) {
 		case "runtime.text":
 			text = r.value
 		case "go:func.*", "go.func.*":

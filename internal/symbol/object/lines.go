@@ -8,57 +8,34 @@ import (
 	"github.com/bperf/bperf/internal/symbol/dwarf"
 )
 
-// maxFrames bounds what is kept of the frames of addresses, in bytes; above it all are forgotten.
-const maxFrames = 64 << 20
-
 // Frames appends to frames the functions at an address, the innermost first, with their source lines as far as they
 // are known. It appends nothing where nothing is known. For the caller of a function, give it the return address less one.
 func (f *File) Frames(addr uint64, frames []symbol.Frame) []symbol.Frame {
 	f.linesOnce.Do(f.loadLines)
-	table := f.Symbols()
+	gotab, s := f.goTable(), f.Symbol(addr)
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	known, ok := f.frames[addr]
-	if !ok {
-		known = f.findFrames(addr, table)
-		f.keep(addr, known)
-	}
-	return append(frames, known...)
-}
-
-func (f *File) keep(addr uint64, frames []symbol.Frame) {
-	if f.frames == nil || f.cost > maxFrames {
-		f.frames, f.cost = make(map[uint64][]symbol.Frame), 0
-	}
-	f.frames[addr] = frames
-	f.cost += 64
-	for i := range frames {
-		f.cost += 128 + len(frames[i].Function) + len(frames[i].File)
-	}
-}
-
-func (f *File) findFrames(addr uint64, table *symbol.Table) []symbol.Frame {
-	var frames []symbol.Frame
+	before := len(frames)
 	_ = guard(func() error { // what cannot be read leaves the symbol
-		if f.gotab != nil {
-			frames = f.gotab.Frames(addr, nil)
+		if gotab != nil {
+			frames = gotab.Frames(addr, frames)
 		}
-		if frames == nil {
-			frames = f.dwarf.Frames(addr, nil)
+		if len(frames) == before {
+			frames = f.dwarf.Frames(addr, frames)
 		}
 		return nil
 	})
-	s := table.Find(addr)
-	if s != nil && len(frames) == 0 {
-		frames = []symbol.Frame{{}}
+	if s != nil && len(frames) == before {
+		frames = append(frames, symbol.Frame{})
 	}
-	for i := range frames {
-		frames[i].Module = f.path
+	for i := range frames[before:] {
+		frame := &frames[before+i]
+		frame.Module = f.path
 		if s != nil {
-			frames[i].Start = s.Start
+			frame.Start = s.Start
 		}
 	}
-	if last := len(frames) - 1; last >= 0 && s != nil {
+	if last := len(frames) - 1; last >= before && s != nil {
 		frames[last].Function = f.demangled(s)
 	}
 	return frames
@@ -81,12 +58,13 @@ func (f *File) demangled(s *symbol.Symbol) string {
 // where the file has no lines.
 func (f *File) Lines(start, end uint64) []dwarf.Line {
 	f.linesOnce.Do(f.loadLines)
+	gotab := f.goTable()
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	var lines []dwarf.Line
 	_ = guard(func() error {
-		if f.gotab != nil {
-			for _, l := range f.gotab.Lines(start, end) {
+		if gotab != nil {
+			for _, l := range gotab.Lines(start, end) {
 				lines = append(lines, dwarf.Line{Addr: l.Addr, File: l.File, Line: l.Line, Statement: true})
 			}
 		}
@@ -106,7 +84,6 @@ func (f *File) HasLines() bool {
 // loadLines prepares the debugging information; it is read when an address is asked for.
 func (f *File) loadLines() {
 	f.dwarf = dwarf.New(dwarf.Sections{})
-	_ = guard(func() error { f.gotab = f.image.readGoTable(); return nil })
 	_ = guard(func() error {
 		i := f.debugImage()
 		if i == nil {
@@ -118,6 +95,7 @@ func (f *File) loadLines() {
 			s.Supplement = &sup
 		}
 		f.dwarf = dwarf.New(s)
+		i.forget() // what was decompressed is not needed there
 		return nil
 	})
 }
@@ -166,7 +144,7 @@ func (i *image) relocate(s *elf.Section, data []byte, loaded *image) []byte {
 		return data
 	}
 	var symbols []uint64
-	i.eachSymbol(elf.SHT_SYMTAB, func(r rawSymbol, name string) {
+	i.eachSymbol(elf.SHT_SYMTAB, func(r rawSymbol, name []byte) {
 		if int(r.section) < len(i.elf.Sections) && i.elf.Sections[r.section].Flags&elf.SHF_ALLOC != 0 {
 			r.value += i.relocatableBase(r.section, loaded)
 		}

@@ -63,7 +63,7 @@ func mapImage(f *os.File) (*image, error) {
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("read %s: %w", f.Name(), err), unix.Munmap(data))
 	}
-	i.unmap = func() error { return unix.Munmap(data) }
+	i.mapped = data
 	return i, nil
 }
 

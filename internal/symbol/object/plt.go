@@ -90,8 +90,8 @@ func armSlot(code []byte, addr uint64) (slot uint64, length int) {
 // slots are the names of the functions whose addresses the dynamic linker puts into the global offset table, by the
 // address of the slot.
 func (i *image) slots() map[uint64]string {
-	var names []string
-	i.eachSymbol(elf.SHT_DYNSYM, func(r rawSymbol, name string) { names = append(names, name) })
+	var names [][]byte
+	i.eachSymbol(elf.SHT_DYNSYM, func(r rawSymbol, name []byte) { names = append(names, name) })
 	order := i.elf.ByteOrder
 	if len(names) == 0 || i.elf.Class != elf.ELFCLASS64 {
 		return nil
@@ -106,7 +106,7 @@ func (i *image) slots() map[uint64]string {
 			info := order.Uint64(entries[8:])
 			n := info >> 32
 			if n > 0 && n <= uint64(len(names)) && i.fillsSlot(uint32(info)) {
-				slots[order.Uint64(entries)] = names[n-1]
+				slots[order.Uint64(entries)] = string(names[n-1])
 			}
 		}
 	}

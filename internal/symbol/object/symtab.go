@@ -1,6 +1,7 @@
 package object
 
 import (
+	"bytes"
 	"debug/elf"
 	"strings"
 
@@ -29,6 +30,9 @@ func (f *File) Symbols() *symbol.Table {
 			_ = guard(func() error { all = append(all, t.Symbols()...); return nil })
 		}
 		f.symbols = symbol.NewTable(all)
+		for _, i := range f.images() {
+			i.forget()
+		}
 	})
 	return f.symbols
 }
@@ -46,8 +50,8 @@ type rawSymbol struct {
 	value, size uint64
 }
 
-// eachSymbol calls yield with each entry of the table of a kind, but for the first, which is none.
-func (i *image) eachSymbol(kind elf.SectionType, yield func(rawSymbol, string)) {
+// eachSymbol calls yield with each entry of the table of a kind, but for the first, which is none. The name is part of the file.
+func (i *image) eachSymbol(kind elf.SectionType, yield func(rawSymbol, []byte)) {
 	s := i.elf.SectionByType(kind)
 	if s == nil || uint64(s.Link) >= uint64(len(i.elf.Sections)) {
 		return
@@ -56,11 +60,10 @@ func (i *image) eachSymbol(kind elf.SectionType, yield func(rawSymbol, string)) 
 	if err != nil {
 		return
 	}
-	packed, err := i.contents(i.elf.Sections[s.Link])
+	names, err := i.contents(i.elf.Sections[s.Link])
 	if err != nil {
 		return
 	}
-	names := string(packed) // one copy, which all names are parts of
 	size := elf.Sym64Size
 	if i.elf.Class == elf.ELFCLASS32 {
 		size = elf.Sym32Size
@@ -68,7 +71,7 @@ func (i *image) eachSymbol(kind elf.SectionType, yield func(rawSymbol, string)) 
 	for n := size; n+size <= len(table); n += size {
 		r := i.decodeSymbol(table[n:])
 		name := names[min(uint64(r.name), uint64(len(names))):]
-		if end := strings.IndexByte(name, 0); end >= 0 {
+		if end := bytes.IndexByte(name, 0); end >= 0 {
 			name = name[:end]
 		}
 		yield(r, name)
@@ -92,8 +95,16 @@ func (i *image) decodeSymbol(b []byte) rawSymbol {
 // symbols returns the functions, objects and labels of a symbol table. The sections that symbols are in are those of
 // loaded, whose debugging information i may be: there they have no contents, but may have other offsets.
 func (i *image) symbols(kind elf.SectionType, loaded *image) []symbol.Symbol {
-	var symbols []symbol.Symbol
-	i.eachSymbol(kind, func(r rawSymbol, name string) {
+	count, size := 0, 0
+	i.eachSymbol(kind, func(r rawSymbol, name []byte) {
+		if i.wanted(r, name) {
+			count, size = count+1, size+len(name)
+		}
+	})
+	var names strings.Builder // one string, which all names are parts of
+	names.Grow(size)
+	symbols := make([]symbol.Symbol, 0, count)
+	i.eachSymbol(kind, func(r rawSymbol, name []byte) {
 		if !i.wanted(r, name) {
 			return
 		}
@@ -114,7 +125,9 @@ func (i *image) symbols(kind elf.SectionType, loaded *image) []symbol.Symbol {
 		if elf.ST_BIND(r.info) == elf.STB_LOOS { // unique in the process, which is global
 			binding = symbol.Global
 		}
-		symbols = append(symbols, symbol.Symbol{Name: name, Start: value, End: value + r.size, Binding: binding})
+		at := names.Len()
+		names.Write(name)
+		symbols = append(symbols, symbol.Symbol{Name: names.String()[at:], Start: value, End: value + r.size, Binding: binding})
 	})
 	return symbols
 }
@@ -131,8 +144,8 @@ func (i *image) relocatableBase(section elf.SectionIndex, loaded *image) uint64 
 }
 
 // wanted tells symbols of code and data from those that only structure the file. What perf shows is the measure.
-func (i *image) wanted(r rawSymbol, name string) bool {
-	if name == "" || r.section == elf.SHN_UNDEF || r.section == elf.SHN_ABS || r.section == elf.SHN_COMMON {
+func (i *image) wanted(r rawSymbol, name []byte) bool {
+	if len(name) == 0 || r.section == elf.SHN_UNDEF || r.section == elf.SHN_ABS || r.section == elf.SHN_COMMON {
 		return false
 	}
 	switch elf.ST_TYPE(r.info) {
@@ -145,7 +158,7 @@ func (i *image) wanted(r rawSymbol, name string) bool {
 }
 
 // isLabel says whether a symbol without a type names code or data, as assembler files have them.
-func (i *image) isLabel(r rawSymbol, name string) bool {
+func (i *image) isLabel(r rawSymbol, name []byte) bool {
 	if v := elf.ST_VISIBILITY(r.other); v == elf.STV_HIDDEN || v == elf.STV_INTERNAL {
 		return false
 	}
@@ -157,7 +170,7 @@ func (i *image) isLabel(r rawSymbol, name string) bool {
 }
 
 // isMappingSymbol tells the marks that ARM and RISC-V assemblers set between code and data.
-func (i *image) isMappingSymbol(name string) bool {
+func (i *image) isMappingSymbol(name []byte) bool {
 	if len(name) < 2 || name[0] != '$' {
 		return false
 	}

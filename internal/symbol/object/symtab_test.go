@@ -12,6 +12,19 @@ import (
 	"github.com/bperf/bperf/internal/symbol"
 )
 
+// TestSymbolsAlone finds a symbol without reading the debugging information, which may be compressed and large.
+func TestSymbolsAlone(t *testing.T) {
+	f := open(t, build(t, "gcc", "-g"))
+	needNamed(t, f, "main")
+	if f.dwarf != nil {
+		t.Error("DWARF was read for a symbol")
+	}
+	f.Frames(0, nil)
+	if f.dwarf == nil {
+		t.Error("DWARF was not read for lines")
+	}
+}
+
 func TestSymbols(t *testing.T) {
 	f := open(t, build(t, "gcc"))
 	main := needNamed(t, f, "main")
