@@ -26,6 +26,8 @@ type recordingFlags struct {
 	kallsyms string
 	symfs    string
 	force    bool
+
+	callSites bool // no flag: what the format wants (replay.Options)
 }
 
 func (f *recordingFlags) add(cmd *cobra.Command, path string) {
@@ -61,7 +63,8 @@ func (f *recordingFlags) read(recording *perfdata.Reader, keep profile.Keys) (*p
 	if err != nil {
 		return nil, replay.Stats{}, &ExitError{Status: statusBadOption, Err: err}
 	}
-	r, err := replay.New(recording, replay.Options{SymFS: f.symfs, Kallsyms: f.kallsyms, NoInline: f.noInline, Lines: keep.Has(profile.Line), Filter: filter})
+	r, err := replay.New(recording, replay.Options{SymFS: f.symfs, Kallsyms: f.kallsyms, NoInline: f.noInline, Lines: keep.Has(profile.Line),
+		CallSites: f.callSites, Filter: filter})
 	if err != nil {
 		return nil, replay.Stats{}, err
 	}

@@ -59,6 +59,7 @@ type reportFormat struct {
 	name   string
 	keys   profile.Keys // that it shows besides the sort keys
 	binary bool
+	lines  bool                                                                 // it shows the line of each call, and is not compared with perf
 	write  func(w io.Writer, p, base *profile.Profile, o *report.Options) error // base is nil without --diff
 	diffs  bool                                                                 // it can compare
 }
@@ -80,11 +81,11 @@ var reportFormats = []reportFormat{
 	{name: "json", write: alone(report.WriteJSON)},
 	{name: "csv", write: alone(report.WriteCSV)},
 	{name: "folded", keys: profile.Comm, write: alone(report.WriteFolded)},
-	{name: "pprof", keys: threads | profile.Line | profile.Address, write: alone(report.WritePprof), binary: true},
+	{name: "pprof", keys: threads | profile.Line | profile.Address, write: alone(report.WritePprof), binary: true, lines: true},
 	{name: "flamegraph", keys: profile.Comm, write: report.WriteFlameGraph, diffs: true},
 	{name: "html", keys: profile.Comm, write: report.WriteHTML, diffs: true},
-	{name: "speedscope", keys: threads | profile.Line | profile.Time, write: alone(report.WriteSpeedscope)},
-	{name: "firefox", keys: threads | profile.Line | profile.Time, write: alone(report.WriteFirefox)},
+	{name: "speedscope", keys: threads | profile.Line | profile.Time, write: alone(report.WriteSpeedscope), lines: true},
+	{name: "firefox", keys: threads | profile.Line | profile.Time, write: alone(report.WriteFirefox), lines: true},
 }
 
 func formatNames() []string {
@@ -199,6 +200,7 @@ func (f *reportFlags) run(cmd *cobra.Command) error {
 	if err != nil {
 		return err
 	}
+	f.input.callSites = format.lines
 	p, stats, err := f.input.read(recording, keys|format.keys)
 	if err != nil {
 		return err

@@ -35,6 +35,7 @@ type Symbol struct {
 	Name       string // demangled, if that was asked for
 	Linkage    string // as the linker knows it
 	Start, End uint64
+	StartLine  int // where the function begins in its source file, with Options.Lines; 0 if it is not known
 }
 
 // dsoKey is what tells files apart.

@@ -82,7 +82,7 @@ func (r *Replay) kallsyms(file string) (finder, error) {
 	}
 	return func(addr uint64) (Symbol, bool) {
 		s, ok := symbols.Find(addr)
-		return Symbol{s.Name, s.Name, s.Start, s.End}, ok
+		return Symbol{Name: s.Name, Linkage: s.Name, Start: s.Start, End: s.End}, ok
 	}, nil
 }
 
@@ -104,7 +104,7 @@ func (r *Replay) vmlinux(search object.Search, file, id string) (finder, error) 
 		if s == nil {
 			return Symbol{}, false
 		}
-		return Symbol{s.Name, s.Name, s.Start + delta, s.End + delta}, true
+		return Symbol{Name: s.Name, Linkage: s.Name, Start: s.Start + delta, End: s.End + delta}, true
 	}, nil
 }
 

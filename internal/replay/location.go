@@ -24,11 +24,8 @@ type Source struct {
 	// Inlined are the functions that the compiler put into Symbol at this place, the innermost first, without Symbol itself. It is empty
 	// where Options.NoInline is set.
 	Inlined []symbol.Frame
-
-	// Of Symbol itself, with Options.Lines.
-	File      string
-	Line      int // in File; 0 if it is not known
-	StartLine int // where the function begins; 0 if it is not known
+	File    string // with Options.Lines
+	Line    int    // in File, of Symbol itself; 0 if it is not known
 }
 
 var noSource Source
@@ -114,6 +111,15 @@ func (r *Resolver) Data(item *Item) *Location {
 	return r.Resolve(item, mode, addr)
 }
 
+// frame returns what is at an entry of a callchain. That of a caller is the address that the call returns to.
+func (r *Resolver) frame(item *Item, mode perfdata.Misc, ip uint64, caller bool) Frame {
+	at := ip
+	if caller && r.replay.options.CallSites {
+		at--
+	}
+	return Frame{ip, r.Resolve(item, mode, at)}
+}
+
 // Callchain returns the callchain of a sample, the innermost frame first: what the kernel recorded, and what follows of the stack of the
 // user that it recorded. It is valid until the next call. It is cut behind Options.MaxStack frames. False says that the sample has none.
 func (r *Resolver) Callchain(item *Item) ([]Frame, bool) {
@@ -122,9 +128,10 @@ func (r *Resolver) Callchain(item *Item) ([]Frame, bool) {
 		return nil, false
 	}
 	r.frames = r.frames[:0]
-	mode := perfdata.MiscUser
+	mode, caller := perfdata.MiscUser, false
 	for _, ip := range s.Callchain {
 		if perfdata.IsContext(ip) {
+			caller = false
 			switch ip {
 			case perfdata.ContextHV:
 				mode = perfdata.MiscHypervisor
@@ -147,7 +154,8 @@ func (r *Resolver) Callchain(item *Item) ([]Frame, bool) {
 		if len(r.frames) >= r.replay.options.MaxStack {
 			return r.frames, true
 		}
-		r.frames = append(r.frames, Frame{ip, r.Resolve(item, mode, ip)})
+		r.frames = append(r.frames, r.frame(item, mode, ip, caller))
+		caller = true
 	}
 	if s.Fields.Has(perfdata.SampleRegsUser|perfdata.SampleStackUser) && len(s.UserStack) > 0 {
 		r.unwind(item)

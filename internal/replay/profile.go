@@ -141,7 +141,8 @@ func (f *filler) frames(ip uint64, l *Location) []profile.FrameID {
 		ids = append(ids, f.p.Frame(inner))
 	}
 	if s := l.Symbol; s != nil {
-		function := profile.Function{Name: f.p.Strings.ID(s.Name), Module: frame.Module, Start: s.Start, End: s.End}
+		function := profile.Function{Name: f.p.Strings.ID(s.Name), Module: frame.Module, Start: s.Start, End: s.End,
+			StartLine: uint32(max(0, s.StartLine))}
 		if s.Linkage != s.Name {
 			function.Linkage = f.p.Strings.ID(s.Linkage)
 		}

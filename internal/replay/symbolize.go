@@ -149,7 +149,7 @@ func (u *userFile) locate(l *Location) {
 	if s == nil {
 		return
 	}
-	l.Symbol = u.symbol(s, l.Addr-addr)
+	l.Symbol = u.symbol(file, s, l.Addr-addr)
 	if u.replay.options.NoInline && !u.replay.options.Lines {
 		return
 	}
@@ -160,18 +160,18 @@ func (u *userFile) locate(l *Location) {
 	last := len(frames) - 1
 	source := Source{}
 	if u.replay.options.Lines {
-		source = Source{File: frames[last].File, Line: frames[last].Line, StartLine: frames[last].StartLine}
+		source = Source{File: frames[last].File, Line: frames[last].Line}
 	}
 	if !u.replay.options.NoInline && last > 0 {
 		source.Inlined = slices.Clip(frames[:last])
 	}
-	if source.Inlined != nil || source.Line != 0 || source.StartLine != 0 {
+	if source.Inlined != nil || source.File != "" {
 		l.Source = &source
 	}
 }
 
 // symbol makes a symbol of one of the file, with its addresses shifted to offsets in the file.
-func (u *userFile) symbol(s *symbol.Symbol, shift uint64) *Symbol {
+func (u *userFile) symbol(file *object.File, s *symbol.Symbol, shift uint64) *Symbol {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	start := s.Start + shift
@@ -181,9 +181,21 @@ func (u *userFile) symbol(s *symbol.Symbol, shift uint64) *Symbol {
 			u.known = map[uint64]*Symbol{}
 		}
 		known = &Symbol{Name: u.replay.demangle(s.Name), Linkage: s.Name, Start: start, End: s.End + shift}
+		if u.replay.options.Lines {
+			known.StartLine = startLine(file, s)
+		}
 		u.known[start] = known
 	}
 	return known
+}
+
+// startLine is the line where the function begins that the symbol is of; 0 if it is not known.
+func startLine(file *object.File, s *symbol.Symbol) int {
+	frames := file.Frames(s.Start, nil)
+	if len(frames) == 0 {
+		return 0
+	}
+	return frames[len(frames)-1].StartLine
 }
 
 func (r *Replay) demangle(name string) string {
