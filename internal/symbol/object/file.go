@@ -37,7 +37,7 @@ type File struct {
 	gotab  *pclntab.Table
 
 	linesOnce sync.Once
-	dwarf     *dwarf.Data
+	dwarf     *dwarf.Data // nil until it is needed
 
 	mu    sync.Mutex
 	names map[*symbol.Symbol]string // demangled

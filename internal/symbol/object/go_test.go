@@ -65,6 +65,9 @@ func TestGoPrograms(t *testing.T) {
 	byDWARF := open(t, whole.Path())
 	byDWARF.goOnce.Do(func() {}) // without its table
 
+	if frames(whole, needNamed(t, whole, "main.main").Start); whole.dwarf != nil {
+		t.Error("DWARF was read for what the function table has")
+	}
 	compared, inlined := 0, 0
 	want := make(map[string][][]symbol.Frame)
 	for _, s := range whole.Symbols().All() {

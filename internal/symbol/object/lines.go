@@ -11,7 +11,6 @@ import (
 // Frames appends to frames the functions at an address, the innermost first, with their source lines as far as they
 // are known. It appends nothing where nothing is known. For the caller of a function, give it the return address less one.
 func (f *File) Frames(addr uint64, frames []symbol.Frame) []symbol.Frame {
-	f.linesOnce.Do(f.loadLines)
 	gotab, s := f.goTable(), f.Symbol(addr)
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -21,6 +20,7 @@ func (f *File) Frames(addr uint64, frames []symbol.Frame) []symbol.Frame {
 			frames = gotab.Frames(addr, frames)
 		}
 		if len(frames) == before {
+			f.linesOnce.Do(f.loadLines)
 			frames = f.dwarf.Frames(addr, frames)
 		}
 		return nil
@@ -57,7 +57,6 @@ func (f *File) demangled(s *symbol.Symbol) string {
 // Lines returns the rows of the line table for the code from start up to end, in the order of addresses. There are none
 // where the file has no lines.
 func (f *File) Lines(start, end uint64) []dwarf.Line {
-	f.linesOnce.Do(f.loadLines)
 	gotab := f.goTable()
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -69,6 +68,7 @@ func (f *File) Lines(start, end uint64) []dwarf.Line {
 			}
 		}
 		if lines == nil {
+			f.linesOnce.Do(f.loadLines)
 			lines = f.dwarf.Lines(start, end)
 		}
 		return nil
@@ -81,7 +81,8 @@ func (f *File) HasLines() bool {
 	return f.goTable() != nil || f.debugImage() != nil
 }
 
-// loadLines prepares the debugging information; it is read when an address is asked for.
+// loadLines prepares the debugging information; it is read when an address is asked for. Of Go programs with their function table it is
+// needed for C code only, and is large.
 func (f *File) loadLines() {
 	f.dwarf = dwarf.New(dwarf.Sections{})
 	_ = guard(func() error {
