@@ -45,11 +45,12 @@ type dsoKey struct {
 	inode        uint64
 	generation   uint64
 	buildID      string
+	pid          int32 // of what JIT compilers made, which is of one process alone
 }
 
-// isAnonymous tells memory that no file is behind, by the name that the kernel or perf gives it.
+// isAnonymous tells memory that no file is behind, by the name that the kernel, /proc/PID/maps or perf gives it.
 func isAnonymous(name string) bool {
-	return name == "//anon" || strings.HasPrefix(name, "/dev/zero") || strings.HasPrefix(name, "/anon_hugepage")
+	return name == "//anon" || strings.HasPrefix(name, "[anon:") || strings.HasPrefix(name, "/dev/zero") || strings.HasPrefix(name, "/anon_hugepage")
 }
 
 func isNoFile(name string) bool {
@@ -59,8 +60,14 @@ func isNoFile(name string) bool {
 // perfMap is where JIT compilers write down what they made: tools/perf/Documentation/jit-interface.txt.
 func perfMap(pid int32) string { return "/tmp/perf-" + strconv.Itoa(int(pid)) + ".map" }
 
-// shortName is the last part of a path. Names in brackets, and those of memory without a file, are as they are.
+// shortName is the last part of a path. Names in brackets, and those of memory without a file, are as they are. Code of JIT compilers is called
+// as perf does it.
 func shortName(name string) string {
+	if rest, is := strings.CutPrefix(name, "/tmp/perf-"); is {
+		if pid, err := strconv.Atoi(strings.TrimSuffix(rest, ".map")); err == nil && strings.HasSuffix(rest, ".map") {
+			return "[JIT] tid " + strconv.Itoa(pid)
+		}
+	}
 	if isAnonymous(name) || !strings.Contains(name, "/") {
 		return name
 	}

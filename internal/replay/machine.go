@@ -32,6 +32,8 @@ type machine struct {
 	kernelRefName string // a symbol
 	kernelRef     uint64 // where it was; 0 if the recording does not tell
 
+	monotonic bool // times are of CLOCK_MONOTONIC
+
 	symbols *symbols
 }
 
@@ -110,8 +112,7 @@ func (m *machine) mmap(v *perfdata.Mmap2, mode perfdata.Misc) {
 		}
 	default:
 		if mode != perfdata.MiscGuestUser {
-			p := m.thread(v.PID, v.TID).process
-			p.maps = p.maps.insert(&Mapping{Start: v.Start, End: end, Offset: m.userOffset(v), DSO: m.userDSO(v)})
+			m.userMmap(v, end)
 		}
 	}
 }
@@ -144,6 +145,19 @@ func (m *machine) kernelMmap(v *perfdata.Mmap2, end uint64) {
 	m.kernel = m.kernel.insert(&Mapping{Start: v.Start, End: end, DSO: d})
 }
 
+func (m *machine) userMmap(v *perfdata.Mmap2, end uint64) {
+	p := m.thread(v.PID, v.TID).process
+	mapping := &Mapping{Start: v.Start, End: end, Offset: m.userOffset(v), DSO: m.userDSO(v)}
+	if p.dump != "" && mapping.DSO.inMemory {
+		p.maps = p.maps.insertBehind(mapping) // compilers change the protection of code that is there
+		return
+	}
+	p.maps = p.maps.insert(mapping)
+	if isJITDump(v) && p.dump != v.Filename {
+		m.readJITDump(p, v)
+	}
+}
+
 // userOffset is 0 for what is no file.
 func (m *machine) userOffset(v *perfdata.Mmap2) uint64 {
 	if v.Filename == "[vdso]" {
@@ -156,13 +170,13 @@ func (m *machine) userDSO(v *perfdata.Mmap2) *DSO {
 	name := v.Filename
 	anonymous := isAnonymous(name) || v.Flags&mapHugeTLB != 0 || isNoFile(name)
 	if anonymous && v.Protection&protExec != 0 {
-		name = perfMap(v.PID)
+		return m.jitDSO(v)
 	}
-	key := dsoKey{name, v.Major, v.Minor, v.Inode, v.InodeGeneration, string(v.BuildID)}
+	key := dsoKey{path: name, major: v.Major, minor: v.Minor, inode: v.Inode, generation: v.InodeGeneration, buildID: string(v.BuildID)}
 	if anonymous || name == "[vdso]" {
 		key = dsoKey{path: name}
 	}
-	return m.dso(key, func(d *DSO) {
+	d := m.dso(key, func(d *DSO) {
 		d.Path, d.Name, d.Short, d.Kind, d.inMemory = name, name, shortName(name), profile.User, anonymous
 		d.BuildID = v.BuildID
 		if d.BuildID == nil {
@@ -172,6 +186,10 @@ func (m *machine) userDSO(v *perfdata.Mmap2) *DSO {
 			d.names = &userFile{symbols: m.symbols, dso: d}
 		}
 	})
+	if file, is := d.names.(*userFile); is && v.Protection&protExec != 0 {
+		file.add(owner{v.PID, v.Start, name})
+	}
+	return d
 }
 
 // ksymbol adds code of a BPF program, or other code that was not there when the kernel started, or takes it away.

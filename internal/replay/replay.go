@@ -59,6 +59,7 @@ func New(reader *perfdata.Reader, o Options) (*Replay, error) {
 	r := &Replay{reader: reader, options: o, filter: newFilter(o.Filter)}
 	r.symbols = &symbols{replay: r, problems: map[string]bool{}, known: map[uint64]*Symbol{}}
 	r.machine = newMachine(r.symbols)
+	r.machine.monotonic = isMonotonic(reader.Events())
 	if err := r.machine.setFeatures(reader.Features(), reader.ByteOrder()); err != nil {
 		return nil, err
 	}
@@ -148,6 +149,7 @@ func (r *Replay) next(record *perfdata.Record, items []Item) []Item {
 			r.stats.Filtered++
 			return items
 		}
+		t.process.load(s.Time)
 		if !s.Fields.Has(perfdata.SampleRead) {
 			return append(items, r.item(record, s, t))
 		}

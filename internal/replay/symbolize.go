@@ -105,8 +105,9 @@ type userFile struct {
 	once sync.Once
 	file *object.File // nil if there is none
 
-	mu    sync.Mutex
-	known map[uint64]*Symbol // by Start
+	mu     sync.Mutex
+	known  map[uint64]*Symbol // by Start
+	owners []owner            // the last processes that had it mapped
 
 	tablesOnce sync.Once
 	tables     *unwind.Module // nil if there are none
@@ -118,7 +119,7 @@ func (u *userFile) open() *object.File {
 		if u.dso.Name == "[vdso]" {
 			u.file, err = u.replay.vdso()
 		} else {
-			u.file, err = u.replay.search().Open(u.dso.Path, u.dso.HexBuildID())
+			u.file, err = u.find()
 		}
 		if err != nil {
 			u.problem("no symbols of "+u.dso.Name, err)
@@ -126,6 +127,57 @@ func (u *userFile) open() *object.File {
 		}
 	})
 	return u.file
+}
+
+// find opens the file, or that which a process that has it mapped still sees by this name.
+func (u *userFile) find() (*object.File, error) {
+	file, err := u.replay.search().Open(u.dso.Path, u.dso.HexBuildID())
+	if err == nil || u.replay.options.SymFS != "" {
+		return file, err
+	}
+	for _, o := range u.users() {
+		root, lives := o.root()
+		if !lives {
+			continue
+		}
+		search := u.replay.search()
+		search.Root = root
+		if theirs, theirErr := search.Open(u.dso.Path, u.dso.HexBuildID()); theirErr == nil {
+			return theirs, nil
+		}
+	}
+	return nil, err
+}
+
+// maxOwners is how many processes are asked for a file.
+const maxOwners = 16
+
+// add notes a process that maps the file: the first one may be gone by the time that its symbols are needed.
+func (u *userFile) add(o owner) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	if n := len(u.owners); n > 0 && u.owners[n-1].pid == o.pid {
+		return
+	}
+	u.owners = append(u.owners, o)
+	u.owners = u.owners[max(0, len(u.owners)-maxOwners):]
+}
+
+func (u *userFile) users() []owner {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	return slices.Clone(u.owners)
+}
+
+// readOf reads a file of a JIT compiler as the process sees it, if it lives, and else by its path.
+func (s *symbols) readOf(o owner, path string) ([]byte, error) {
+	if fs := s.replay.options.SymFS; fs != "" {
+		return object.ReadFile(fs, path, maxJITFile)
+	}
+	if root, lives := o.root(); lives {
+		return object.ReadFile(root, path, maxJITFile)
+	}
+	return object.ReadFile("", path, maxJITFile)
 }
 
 // vdso is that of the kernel that runs, if it is the one that was recorded.

@@ -9,7 +9,11 @@ type Thread struct {
 }
 
 // process is a thread group.
-type process struct{ maps *Maps }
+type process struct {
+	maps   *Maps
+	dump   string         // the file in which a JIT compiler tells of its code
+	jitted []timedMapping // code of that, which is not there yet, in the order of time
+}
 
 // thread is a task whose state is followed.
 type thread struct {
@@ -38,7 +42,7 @@ func (m *machine) newThread(pid, tid int32) *thread {
 	}
 	m.threads[tid] = t
 	if t.PID == tid || t.PID == -1 {
-		t.process = &process{&Maps{}}
+		t.process = &process{maps: &Maps{}}
 	} else {
 		t.process = m.thread(t.PID, t.PID).process
 	}

@@ -2,9 +2,11 @@ package jit
 
 import (
 	"bytes"
+	"cmp"
 	"debug/elf"
 	"encoding/binary"
 	"fmt"
+	"slices"
 	"sort"
 
 	"github.com/bperf/bperf/internal/symbol/timeline"
@@ -194,6 +196,11 @@ func (d *Dump) Find(time, address uint64) (c *Code, offset uint64) {
 		return nil, 0
 	}
 	return &d.Codes[r.ID], address - r.Start
+}
+
+// Regions are where each code was and when, in the order of time; the ID of one is the index of its code in Codes.
+func (d *Dump) Regions() []timeline.Region {
+	return slices.SortedStableFunc(slices.Values(d.timeline.Regions()), func(a, b timeline.Region) int { return cmp.Compare(a.From, b.From) })
 }
 
 // Line is the line of source code that an offset in the code belongs to; nil if it is not known.

@@ -3,6 +3,7 @@ package object
 import (
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -44,6 +45,23 @@ func openBelow(root, path string, flags uint64) (int, error) {
 	}
 	defer func() { _ = unix.Close(dir) }()
 	return unix.Openat2(dir, path, &unix.OpenHow{Flags: flags, Resolve: unix.RESOLVE_IN_ROOT})
+}
+
+// ReadFile reads a regular file of at most limit bytes by its path in the file system below root, as Search.Root has it.
+func ReadFile(root, path string, limit int64) ([]byte, error) {
+	f, err := openIn(root, path)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = f.Close() }() // it is only read
+	data, err := io.ReadAll(io.LimitReader(f, limit+1))
+	if err != nil {
+		return nil, err
+	}
+	if int64(len(data)) > limit {
+		return nil, fmt.Errorf("read %s: it is larger than %d bytes, which is the most that is read", f.Name(), limit)
+	}
+	return data, nil
 }
 
 // mapImage maps a file and reads its headers.

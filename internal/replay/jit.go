@@ -1,0 +1,165 @@
+package replay
+
+import (
+	"errors"
+	"fmt"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+
+	"github.com/bperf/bperf/internal/perfdata"
+	"github.com/bperf/bperf/internal/profile"
+	"github.com/bperf/bperf/internal/symbol/jit"
+	"github.com/bperf/bperf/internal/symbol/object"
+	"github.com/bperf/bperf/internal/symbol/timeline"
+)
+
+// maxJITFile is the most of a file of a JIT compiler that is read, in bytes: such files are of whoever ran the compiler.
+const maxJITFile = 1 << 30
+
+// jitDSO is executable memory without a file. perf gives it the name of the file in which the compiler may tell what it made.
+func (m *machine) jitDSO(v *perfdata.Mmap2) *DSO {
+	return m.dso(dsoKey{pid: v.PID}, func(d *DSO) {
+		d.Path, d.Kind, d.inMemory = perfMap(v.PID), profile.User, true
+		d.Name, d.Short = d.Path, shortName(d.Path)
+		d.names = &perfMapCode{symbols: m.symbols, name: d.Name, owner: owner{pid: v.PID, start: v.Start}}
+	})
+}
+
+// perfMapCode is code that perf-PID.map names, which is read when it is needed.
+type perfMapCode struct {
+	*symbols
+	name  string // of the DSO
+	owner owner
+
+	once sync.Once
+	code *timeline.Timeline // nil if there is none
+
+	mu    sync.Mutex
+	known map[*timeline.Region]*Symbol
+}
+
+func (p *perfMapCode) locate(l *Location) {
+	p.once.Do(p.read)
+	if p.code == nil {
+		return
+	}
+	r := p.code.Find(0, l.Addr)
+	if r == nil {
+		return
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	known := p.known[r]
+	if known == nil {
+		known = &Symbol{Name: r.Name, Linkage: r.Name, Start: r.Start, End: r.End}
+		p.known[r] = known
+	}
+	l.Symbol = known
+}
+
+func (p *perfMapCode) read() {
+	text, err := p.text()
+	if err == nil {
+		p.code, err = jit.ParseMap(string(text))
+		p.known = map[*timeline.Region]*Symbol{}
+	}
+	if err != nil {
+		p.problem("no symbols, or not all, of "+p.name, err)
+	}
+}
+
+// text is that of the file in the process's own /tmp, with its ID in its own PID namespace, or else, as perf takes it, in this one's with the ID of
+// the recording.
+func (p *perfMapCode) text() ([]byte, error) {
+	if root, lives := p.owner.root(); lives && p.replay.options.SymFS == "" {
+		text, err := object.ReadFile(root, perfMap(p.owner.innermostPID()), maxJITFile)
+		if err == nil {
+			return text, nil
+		}
+	}
+	return object.ReadFile(p.replay.options.SymFS, perfMap(p.owner.pid), maxJITFile)
+}
+
+// timedMapping is a mapping that is there from a time on, in ns of the recording's clock.
+type timedMapping struct {
+	from uint64
+	*Mapping
+}
+
+// isJITDump tells the mapping that a compiler makes of its dump, so that a recording tells of it: tools/perf/Documentation/jitdump-specification.txt.
+func isJITDump(v *perfdata.Mmap2) bool {
+	name := filepath.Base(v.Filename)
+	return v.Protection&protExec != 0 && strings.HasPrefix(name, "jit-") && strings.HasSuffix(name, ".dump")
+}
+
+// isMonotonic reports whether the times of a recording are those of JIT dumps, CLOCK_MONOTONIC.
+func isMonotonic(events []*perfdata.Event) bool {
+	const monotonic = 1
+	return !slices.ContainsFunc(events, func(e *perfdata.Event) bool {
+		return e.Attr.Flags&perfdata.AttrUseClockID == 0 || e.Attr.ClockID != monotonic
+	})
+}
+
+// readJITDump takes the code of a dump. It comes into the process as time goes on, if the clock is the same, and else at once, in the same order.
+func (m *machine) readJITDump(p *process, v *perfdata.Mmap2) {
+	p.dump = v.Filename
+	problem := func(err error) {
+		if err != nil {
+			m.symbols.problem("no symbols, or not all, of code that "+v.Filename+" tells of", err)
+		}
+	}
+	data, err := m.symbols.readOf(owner{v.PID, v.Start, v.Filename}, v.Filename)
+	if err != nil {
+		problem(err)
+		return
+	}
+	dump, err := jit.ParseDump(data)
+	problem(err)
+	if dump == nil {
+		return
+	}
+	comparable := m.monotonic && !dump.ArchTimestamps
+	if !comparable {
+		problem(errors.New("its times are not of the recording's clock, so that the last code at an address is taken: record with -k mono"))
+	}
+	for _, r := range dump.Regions() {
+		from := r.From
+		if !comparable {
+			from = 0
+		}
+		p.jitted = append(p.jitted, timedMapping{from, &Mapping{Start: r.Start, End: r.End, DSO: m.jittedDSO(filepath.Dir(v.Filename), &dump.Codes[r.ID], r)}})
+	}
+}
+
+// jittedDSO is a function of a dump. It has the name of the file that perf inject --jit writes it to.
+func (m *machine) jittedDSO(dir string, code *jit.Code, r timeline.Region) *DSO {
+	return m.addDSO(func(d *DSO) {
+		d.Path = fmt.Sprintf("%s/jitted-%d-%d.so", dir, code.PID, code.Index)
+		d.Name, d.Short, d.Kind, d.inMemory = d.Path, shortName(d.Path), profile.User, true
+		d.names = &jittedCode{code, Symbol{Name: code.Name, Linkage: code.Name, Start: r.Start, End: r.End}}
+	})
+}
+
+// load makes the code be there that a JIT compiler had made by a time.
+func (p *process) load(time uint64) {
+	n := 0
+	for ; n < len(p.jitted) && p.jitted[n].from <= time; n++ {
+		p.maps = p.maps.insert(p.jitted[n].Mapping)
+	}
+	p.jitted = p.jitted[n:]
+}
+
+// jittedCode is a function of a dump, with its lines.
+type jittedCode struct {
+	code   *jit.Code
+	symbol Symbol
+}
+
+func (j *jittedCode) locate(l *Location) {
+	l.Symbol = &j.symbol
+	if line := j.code.Line(l.Addr - j.symbol.Start); line != nil {
+		l.Source = &Source{File: line.File, Line: int(line.Number)}
+	}
+}

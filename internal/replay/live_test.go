@@ -1,0 +1,53 @@
+package replay
+
+import (
+	"os"
+	"testing"
+)
+
+func TestOwnerIs(t *testing.T) {
+	file, anonymous := owner{1, 0x1800, "/bin/x"}, owner{1, 0x1800, ""}
+	for _, tt := range []struct {
+		line string
+		file bool
+		anon bool
+	}{
+		{"1000-2000 r-xp 00000000 08:01 5    /bin/x", true, false},
+		{"1000-2000 r-xp 00000000 08:01 5    /srv/container/bin/x", true, false},
+		{"1000-2000 r-xp 00000000 08:01 5    /bin/x (deleted)", true, false},
+		{"1000-2000 r-xp 00000000 08:01 5    /usr/sbin/x", false, false},
+		{"1000-1800 r-xp 00000000 08:01 5    /bin/x", false, false},
+		{"1900-2000 r-xp 00000000 08:01 5    /bin/x", false, false},
+		{"1000-2000 r--p 00000000 08:01 5    /bin/x", false, false},
+		{"1000-2000 rwxp 00000000 00:00 0 ", false, true},
+		{"1000-2000 rwxp 00000000 00:00 0    [anon:v8]", false, true},
+		{"1000-2000", false, false},
+		{"", false, false},
+	} {
+		if got := file.is(tt.line); got != tt.file {
+			t.Errorf("%q: is the file: %v", tt.line, got)
+		}
+		if got := anonymous.is(tt.line); got != tt.anon {
+			t.Errorf("%q: is anonymous: %v", tt.line, got)
+		}
+	}
+}
+
+func TestInnermostPID(t *testing.T) {
+	if got := (owner{pid: int32(os.Getpid())}).innermostPID(); got != int32(os.Getpid()) {
+		t.Errorf("%d, not %d", got, os.Getpid())
+	}
+	if got := (owner{pid: 1 << 30}).innermostPID(); got != 0 {
+		t.Errorf("%d for a process that is not there", got)
+	}
+}
+
+func TestShortNames(t *testing.T) {
+	for name, want := range map[string]string{
+		"/usr/bin/ls": "ls", "//anon": "//anon", "/tmp/perf-12.map": "[JIT] tid 12", "/tmp/perf-x.map": "perf-x.map", "/tmp/perf-12.data": "perf-12.data",
+	} {
+		if got := shortName(name); got != want {
+			t.Errorf("%s: %s, not %s", name, got, want)
+		}
+	}
+}
