@@ -21,13 +21,14 @@ const maxFunction = 16 << 20 // bytes: no function of a kernel is as long
 
 func openKernel(procfs string) *liveKernel {
 	k := new(liveKernel)
-	text, err := os.ReadFile(procfs + "/kallsyms")
+	kallsyms, err := os.Open(procfs + "/kallsyms")
 	if err != nil {
 		k.err = err
 		return k
 	}
+	defer kallsyms.Close()
 	k.symbols = make(map[uint64]string)
-	for e, err := range kernel.Entries(string(text)) {
+	for e, err := range kernel.Entries(kallsyms) {
 		if err != nil {
 			k.err = err
 			return k

@@ -1,6 +1,7 @@
 package annotate
 
 import (
+	"bytes"
 	"os"
 	"runtime"
 	"strings"
@@ -21,19 +22,19 @@ func TestLiveKernel(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	symbols, err := kernel.Parse(string(text))
+	symbols, err := kernel.Parse(bytes.NewReader(text), "", 0)
 	if err != nil {
 		t.Fatal(err)
 	}
 	const name = "ksys_read"
 	var address uint64
-	for e := range kernel.Entries(string(text)) {
+	for e := range kernel.Entries(bytes.NewReader(text)) {
 		if e.Name == name {
 			address = e.Address
 		}
 	}
-	s := symbols.Find(address)
-	if s == nil || s.Name != name {
+	s, ok := symbols.Find(address)
+	if !ok || s.Name != name {
 		t.Fatalf("%s is not in kallsyms", name)
 	}
 	k := openKernel("/proc")
