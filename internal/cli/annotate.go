@@ -50,7 +50,7 @@ kernel that runs has it at the same address still.`,
 		},
 	}
 	f := cmd.Flags()
-	a.add(cmd, "perf.data")
+	a.recordingFlags.add(cmd, "perf.data")
 	f.StringVarP(&a.output, "output", "o", "", "write to this file, and not to standard output")
 	f.StringVar(&a.format, "format", "text", "what to write: text, json or html")
 	f.BoolVarP(&a.json, "json", "j", false, "write JSON, as --format json does")
@@ -115,15 +115,15 @@ func (a *annotateFlags) writer() (func(*annotate.Report, io.Writer) error, error
 }
 
 func (a *annotateFlags) report(cmd *cobra.Command) (*annotate.Report, error) {
-	filter, err := a.filter()
-	if err != nil {
-		return nil, &ExitError{Status: statusBadOption, Err: err}
-	}
-	reader, err := a.open(a.path)
+	reader, err := openRecording(a.path, cmd.InOrStdin())
 	if err != nil {
 		return nil, err
 	}
 	defer reader.Close()
+	filter, err := a.filter(reader)
+	if err != nil {
+		return nil, &ExitError{Status: statusBadOption, Err: err}
+	}
 	r, err := replay.New(reader, replay.Options{SymFS: a.symfs, Kallsyms: a.kallsyms, NoInline: true, Filter: filter})
 	if err != nil {
 		return nil, err
@@ -132,7 +132,7 @@ func (a *annotateFlags) report(cmd *cobra.Command) (*annotate.Report, error) {
 	if err != nil {
 		return nil, err
 	}
-	warnAbout(cmd, r.Stats())
+	printLosses(cmd.ErrOrStderr(), r.Stats())
 	a.options.SymFS = a.symfs
 	return samples.Report(reader, &a.options)
 }

@@ -34,7 +34,7 @@ func TestAnnotateRefuses(t *testing.T) {
 		{[]string{"f", "g"}, 1, "accepts at most 1 arg"},
 		{[]string{"-i", empty + "-not"}, 1, "make a recording with bperf record"},
 		{[]string{"-i", empty}, 1, "0 bytes"},
-		{[]string{"--time", "noon"}, 129, "is no time"},
+		{[]string{"-i", filepath.Join(recordings, "callchain.data"), "--time", "noon"}, 129, "is no time"},
 	} {
 		got := run(t, bperf(append([]string{"annotate"}, tt.args...)...))
 		if got.status != tt.status || !strings.Contains(got.stderr, tt.want) || got.stdout != "" {

@@ -184,7 +184,7 @@ func (f *reportFlags) run(cmd *cobra.Command) error {
 	if _, err := f.options(cmd, true); err != nil { // before a long recording is read
 		return err
 	}
-	recording, err := f.input.open(f.input.path)
+	recording, err := openRecording(f.input.path, cmd.InOrStdin())
 	if err != nil {
 		return err
 	}
@@ -205,7 +205,7 @@ func (f *reportFlags) run(cmd *cobra.Command) error {
 	if err != nil {
 		return err
 	}
-	warnAbout(cmd, stats)
+	printLosses(cmd.ErrOrStderr(), stats)
 	if f.stats {
 		return f.write(cmd, func(w io.Writer) error { return printStats(w, stats, p) })
 	}

@@ -4,12 +4,10 @@ import (
 	"bufio"
 	"errors"
 	"fmt"
-	"io"
 	"strings"
 
 	"github.com/spf13/cobra"
 
-	"github.com/bperf/bperf/internal/perfdata"
 	"github.com/bperf/bperf/internal/replay"
 	"github.com/bperf/bperf/internal/report"
 	"github.com/bperf/bperf/internal/script"
@@ -25,6 +23,7 @@ type scriptFlags struct {
 	quiet      bool
 	symbols    string
 	filters    filterFlags
+	comms      string
 }
 
 func newScriptCommand() *cobra.Command {
@@ -77,7 +76,8 @@ With --json it prints an object a line, with all that the recording has of a sam
 	show(&o.Records.Lost, "lost", "what was lost")
 	show(&o.Records.Round, "round", "the ends of rounds of reading the ring buffers")
 	show(&o.Records.TextPoke, "text-poke", "changes of the kernel's code")
-	f.filters.add(flags, true)
+	f.filters.add(flags)
+	flags.StringVarP(&f.comms, "comms", "c", "", "only threads with these `NAMES`")
 	addReplayFlags(flags, &ro)
 	return cmd
 }
@@ -109,6 +109,9 @@ func (f *scriptFlags) run(cmd *cobra.Command, o script.Options, ro replay.Option
 	if ro.Filter, err = f.filters.filter(reader); err != nil {
 		return &ExitError{Status: statusBadOption, Err: err}
 	}
+	if f.comms != "" {
+		ro.Filter.Comms = strings.Split(f.comms, ",")
+	}
 	out := bufio.NewWriterSize(cmd.OutOrStdout(), 1<<16)
 	if f.header || f.headerOnly {
 		if err := report.Header(out, reader); err != nil {
@@ -124,12 +127,4 @@ func (f *scriptFlags) run(cmd *cobra.Command, o script.Options, ro replay.Option
 	}
 	printLosses(cmd.ErrOrStderr(), stats)
 	return err
-}
-
-// openRecording opens a file, or standard input.
-func openRecording(path string, stdin io.Reader) (*perfdata.Reader, error) {
-	if path == "-" {
-		return perfdata.NewPipeReader(stdin)
-	}
-	return perfdata.Open(path)
 }

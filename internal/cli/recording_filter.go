@@ -11,22 +11,18 @@ import (
 
 	"github.com/bperf/bperf/internal/perfdata"
 	"github.com/bperf/bperf/internal/replay"
+	"github.com/bperf/bperf/internal/target"
 )
 
 // filterFlags say which samples of a recording are wanted.
-type filterFlags struct{ times, comms, pids, tids, cpus string }
+type filterFlags struct{ times, pids, tids, cpus string }
 
-func (f *filterFlags) add(flags *pflag.FlagSet, shortCPU bool) {
+func (f *filterFlags) add(flags *pflag.FlagSet) {
 	flags.StringVar(&f.times, "time", "", "only `START,STOP` in seconds, either of which may be left out; or parts such as 10%-20% or 10%/2, of the time "+
 		"of samples that the recording tells; several of the latter with commas, of the former with blanks between them")
-	flags.StringVarP(&f.comms, "comms", "c", "", "only threads with these `NAMES`")
 	flags.StringVar(&f.pids, "pid", "", "only these `PIDS`")
 	flags.StringVar(&f.tids, "tid", "", "only these `TIDS`")
-	short := ""
-	if shortCPU {
-		short = "C"
-	}
-	flags.StringVarP(&f.cpus, "cpu", short, "", "only these `CPUS`, as 0-3,7")
+	flags.StringVarP(&f.cpus, "cpu", "C", "", "only these `CPUS`, as 0-3,7")
 }
 
 // addReplayFlags adds the flags that say where symbols are looked for.
@@ -43,17 +39,19 @@ func (f *filterFlags) filter(reader *perfdata.Reader) (replay.Filter, error) {
 	if all.Times, err = parseTimes(f.times, reader); err != nil {
 		return all, err
 	}
-	if f.comms != "" {
-		all.Comms = strings.Split(f.comms, ",")
-	}
 	if all.PIDs, err = parseIDs("--pid", f.pids); err != nil {
 		return all, err
 	}
 	if all.TIDs, err = parseIDs("--tid", f.tids); err != nil {
 		return all, err
 	}
-	all.CPUs, err = parseCPUs(f.cpus)
-	return all, err
+	if f.cpus == "" {
+		return all, nil
+	}
+	if all.CPUs, err = target.ParseCPUList(f.cpus); err != nil {
+		return all, fmt.Errorf("--cpu: %w", err)
+	}
+	return all, nil
 }
 
 func parseIDs(flag, text string) ([]int32, error) {
@@ -69,31 +67,6 @@ func parseIDs(flag, text string) ([]int32, error) {
 		ids = append(ids, int32(id))
 	}
 	return ids, nil
-}
-
-// maxCPU is above NR_CPUS of any kernel.
-const maxCPU = 1 << 16
-
-func parseCPUs(text string) ([]int, error) {
-	if text == "" {
-		return nil, nil
-	}
-	var cpus []int
-	for word := range strings.SplitSeq(text, ",") {
-		first, last, isRange := strings.Cut(word, "-")
-		if !isRange {
-			last = first
-		}
-		from, err := strconv.ParseUint(first, 10, 32)
-		to, err2 := strconv.ParseUint(last, 10, 32)
-		if err != nil || err2 != nil || to < from || to > maxCPU {
-			return nil, fmt.Errorf("--cpu %s: %q is no CPU and no range of CPUs", text, word)
-		}
-		for cpu := from; cpu <= to; cpu++ {
-			cpus = append(cpus, int(cpu))
-		}
-	}
-	return cpus, nil
 }
 
 // parseTimes reads START,STOP [START,STOP]…, or parts of the recording: 10%-20%,30%-40% or 10%/2.
@@ -218,7 +191,7 @@ func printLosses(w io.Writer, s replay.Stats) {
 		fmt.Fprintln(w, "Warning:", strings.ReplaceAll(problem, "\n", "; "))
 	}
 	if s.BadPrograms != nil {
-		fmt.Fprintf(w, "Warning: "+badPrograms+"\n", s.BadPrograms)
+		fmt.Fprintf(w, "Warning: IDs, code or lines of BPF programs are missing, as what the recording tells of them cannot be read: %v\n", s.BadPrograms)
 	}
 	if s.Truncated {
 		fmt.Fprintln(w, "Warning: the recording ends early: it was cut, or its writer was killed; all up to there was read")
