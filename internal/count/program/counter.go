@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/cilium/ebpf"
+	"github.com/cilium/ebpf/btf"
 	"github.com/cilium/ebpf/link"
 
 	"github.com/bperf/bperf/internal/count"
@@ -93,7 +94,7 @@ func (c *Counter) open(list event.List, programs []Target, t target.Target, o co
 	}
 	c.following = o.Following
 	all := &c.probing
-	all.count = c.events
+	all.count, all.types = c.events, btf.NewCache()
 	if all.events, err = c.newArray(); err != nil {
 		return err
 	}
@@ -114,6 +115,9 @@ func (c *Counter) open(list event.List, programs []Target, t target.Target, o co
 		if _, err := c.add(p); err != nil {
 			return err
 		}
+	}
+	if !c.following {
+		all.types = nil // some megabytes
 	}
 	return nil
 }

@@ -6,6 +6,7 @@ import (
 	"syscall"
 
 	"github.com/cilium/ebpf"
+	"github.com/cilium/ebpf/btf"
 	"github.com/cilium/ebpf/link"
 )
 
@@ -36,6 +37,8 @@ type options struct {
 
 	withTimes bool // events are always read with their times
 
+	types *btf.Cache // the kernel's: decoding them takes longer than the rest of attach; nil not to keep them
+
 	// What is taken off each run, by event.
 	overhead, overheadWithTimes [maxEvents]uint64
 }
@@ -61,7 +64,7 @@ func attach(t Target, o options, window uint64) (*probes, error) {
 		p.AttachTarget, p.AttachTo = target, t.Function
 	}
 	p := new(probes)
-	if p.objects, err = ebpf.NewCollection(spec); err != nil {
+	if p.objects, err = ebpf.NewCollectionWithOptions(spec, ebpf.CollectionOptions{Cache: o.types}); err != nil {
 		return nil, t.untraceable(err)
 	}
 	// The exit first: a run that both have seen is one that the entry has seen.
