@@ -196,4 +196,7 @@ func TestStatFollowID(t *testing.T) {
 		strings.Contains(got.stderr, "none_such") {
 		t.Errorf("status %d: %s", got.status, got.stderr)
 	}
+	if got := run(t, bperf("stat", "-b", "2147483647", "echo", "run")); got.status != 1 || !strings.Contains(got.stderr, "2147483647") || got.stdout != "" {
+		t.Errorf("status %d: %s%s", got.status, got.stdout, got.stderr)
+	}
 }

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -187,6 +188,15 @@ func TestStatProgramsTraced(t *testing.T) {
 			t.Errorf("%s: mean %v of %v in %v runs", r.Event, *r.Mean, v, *r.Runs)
 		}
 	}
+	t.Run("default events", func(t *testing.T) { // more than the kernel allows tracing programs, if each had its own
+		rows := programRows(t, "-r", "2", "-b", first, call)
+		for _, e := range []string{"cpu-clock", "context-switches", "cpu-migrations", "page-faults"} {
+			i := slices.IndexFunc(rows, func(r programRow) bool { return r.Event == e })
+			if i < 0 || rows[i].Reason != "" || rows[i].Runs == nil || *rows[i].Runs == 0 {
+				t.Errorf("%s: %+v", e, rows)
+			}
+		}
+	})
 	t.Run("calibrate", func(t *testing.T) {
 		got := run(t, bperf("stat", "--calibrate", "-e", "cpu-clock,dummy", "-b", first, call))
 		want := regexp.MustCompile(`taken off each run, as the probes' own: cpu-clock [1-9]\d*, dummy 0\n`)

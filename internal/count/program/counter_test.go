@@ -1,12 +1,20 @@
 package program
 
 import (
+	"context"
 	"errors"
 	"math"
+	"strings"
+	"sync"
 	"syscall"
 	"testing"
+	"time"
+
+	"github.com/cilium/ebpf"
 
 	"github.com/bperf/bperf/internal/count"
+	"github.com/bperf/bperf/internal/event"
+	system "github.com/bperf/bperf/internal/target"
 	"github.com/bperf/bperf/test/require"
 )
 
@@ -50,6 +58,76 @@ func TestRunsOfAWindow(t *testing.T) {
 	}
 	if faults := total.events[1]; faults.Value != 0 || faults.Runs.Buckets[0] != faults.Runs.Counted {
 		t.Errorf("%d page faults", faults.Value)
+	}
+}
+
+// TestDetachWhileRunning ends windows, and in the end detaches the probes, of a program that runs all the time: its runs count to the
+// end of a window and not beyond it, and it has no more of the CPU's time than there was.
+func TestDetachWhileRunning(t *testing.T) {
+	prog, target := loadLoop(t, 100)
+	c := tracing(t, "cpu-clock", target)
+	runs := kernelRuns(t, prog)
+	ctx, cancel := context.WithCancel(t.Context())
+	var running sync.WaitGroup
+	running.Go(func() {
+		for packet := make([]byte, 64); ctx.Err() == nil; {
+			if _, err := prog.Run(&ebpf.RunOptions{Data: packet}); err != nil {
+				t.Error(err)
+				return
+			}
+		}
+	})
+	defer running.Wait()
+	defer cancel()
+	deadline := time.Now().Add(time.Minute)
+	until := func(what string, is func() bool) {
+		t.Helper()
+		for ; !is(); time.Sleep(time.Millisecond) {
+			if time.Now().After(deadline) {
+				t.Fatal("after a minute not yet: ", what)
+			}
+		}
+	}
+	var window time.Duration
+	for i := range uint64(3) {
+		began := time.Now()
+		check(t, c.Enable())
+		until("300 runs in a window", func() bool { return read(t, c, 0).runs >= 300*(i+1) })
+		check(t, c.Disable())
+		window += time.Since(began)
+		r, at := read(t, c, 0), runs()
+		if clock := r.events[0].Value; clock == 0 || clock > uint64(window) || r.events[0].Runs.Counted+r.dropped != r.runs {
+			t.Errorf("%d ns of the CPU in %v, %d of %d runs counted, %d dropped", clock, window, r.events[0].Runs.Counted, r.runs, r.dropped)
+		}
+		until("100 runs after it", func() bool { return runs() >= at+100 })
+		if after := read(t, c, 0); after.runs != r.runs || after.time != r.time || after.events[0].Reading != r.events[0].Reading {
+			t.Errorf("after the end of a window %+v, before %+v", after, r)
+		}
+	}
+	check(t, c.Close())
+}
+
+// TestManyEvents has more events than the kernel would allow if each had tracing programs of its own.
+func TestManyEvents(t *testing.T) {
+	prog, target := loadLoop(t, 1)
+	const events = 20
+	c := tracing(t, "cpu-clock"+strings.Repeat(",dummy", events-1), target)
+	check(t, c.Enable())
+	run(t, prog, 20)
+	check(t, c.Disable())
+	r := read(t, c, 0)
+	if r.runs != 20 || len(r.events) != events {
+		t.Errorf("%d runs, %d events", r.runs, len(r.events))
+	}
+	for i, e := range r.events {
+		if e.Runs.Counted+r.dropped != r.runs || (e.Value == 0) != (i > 0) {
+			t.Errorf("event %d: %d in %d runs of %d", i, e.Value, e.Runs.Counted, r.runs)
+		}
+	}
+	more, err := event.Host().Parse("dummy" + strings.Repeat(",dummy", maxEvents))
+	check(t, err)
+	if _, err := Open(more, []Target{target}, system.Target{}, count.Options{}); err == nil || !strings.Contains(err.Error(), "64 are possible") {
+		t.Errorf("more than possible: %v", err)
 	}
 }
 

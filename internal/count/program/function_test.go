@@ -65,6 +65,36 @@ func TestFunctions(t *testing.T) {
 	}
 }
 
+// TestCallback has a function counted that the kernel calls.
+func TestCallback(t *testing.T) {
+	number := &btf.Int{Name: "int", Size: 4, Encoding: btf.Signed}
+	proto := &btf.FuncProto{Return: number, Params: []btf.FuncParam{
+		{Name: "index", Type: number}, {Name: "context", Type: &btf.Pointer{Target: &btf.Void{}}}}}
+	const calls, times = 5, 20
+	code := loop(0)
+	callback := asm.LoadImm(asm.R2, -1, asm.DWord)
+	callback.Src = asm.PseudoFunc
+	code = append(code[:len(code)-1],
+		asm.Mov.Imm(asm.R1, calls),
+		callback.WithReference("inner"),
+		asm.Mov.Imm(asm.R3, 0),
+		asm.Mov.Imm(asm.R4, 0),
+		asm.FnLoop.Call(),
+		asm.Return(),
+		btf.WithFuncMetadata(asm.Mov.Imm(asm.R0, 0).WithSymbol("inner"), &btf.Func{Name: "inner", Type: proto, Linkage: btf.StaticFunc}),
+		asm.Return())
+	prog, target := load(t, &ebpf.ProgramSpec{Type: ebpf.SocketFilter, Instructions: code})
+	sub := target
+	sub.Function, sub.ByFunction, sub.Sub = "inner", true, true
+	c := tracing(t, "cpu-clock", target, sub)
+	check(t, c.Enable())
+	run(t, prog, times)
+	check(t, c.Disable())
+	if whole, inner := read(t, c, 0), read(t, c, 1); whole.runs != times || inner.runs != times*calls {
+		t.Errorf("%d runs, and %d of the callback; want %d and %d", whole.runs, inner.runs, times, times*calls)
+	}
+}
+
 // TestFunctionsUntraced has no statistics in place of a function's, and those of the program all the same.
 func TestFunctionsUntraced(t *testing.T) {
 	prog, targets := loadNested(t, 1, 1, btf.GlobalFunc)
