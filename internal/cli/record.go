@@ -14,12 +14,16 @@ import (
 
 	"github.com/bperf/bperf/internal/control"
 	"github.com/bperf/bperf/internal/event"
+	"github.com/bperf/bperf/internal/filter"
 	"github.com/bperf/bperf/internal/record"
 	"github.com/bperf/bperf/internal/target"
 )
 
 // statusNoCommand is that of perf record for a command that cannot be executed.
 const statusNoCommand = 255
+
+// statusBadFilter is that of perf record for a filter that the kernel does not take.
+const statusBadFilter = 255
 
 // recordOptions are the flags of record as they were given.
 type recordOptions struct {
@@ -64,6 +68,7 @@ BPF programs are recorded with their code, also those that are loaded and unload
 		Example: `  bperf record -g -- make -j8
   bperf record -F 999 -a -g sleep 10
   bperf record -e sched:sched_switch --filter 'prev_prio < 100' -a sleep 1
+  bperf record -e cpu-clock --filter 'cpu == 1 && uid != 0 || bpf_prog == 42' -a sleep 1
   bperf record -p 1234 --call-graph dwarf --timeout 5000
   bperf record -a -o - sleep 1 | perf script -i -`,
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -76,7 +81,7 @@ BPF programs are recorded with their code, also those that are loaded and unload
 
 	f.VarP(eventFlag{&o.events, argEvents}, "event", "e", "events to sample, comma-separated (cycles, or cpu-clock without a PMU); see bperf list")
 	f.VarP(eventFlag{&o.events, argCgroups}, "cgroup", "G", "cgroups of the events before it: one for all, or one for each")
-	f.Var(eventFlag{&o.events, argFilter}, "filter", "filter `EXPR` for the tracepoint before it")
+	f.Var(eventFlag{&o.events, argFilter}, "filter", "filter `EXPR` for the event before it: of fields of a tracepoint, or else of the sample")
 	f.StringVarP(&o.frequency, "freq", "F", "", "sample so many times a second and CPU, as often as the kernel allows with \"max\" (default 4000)")
 	f.Uint64VarP(&o.period, "count", "c", 0, "sample each `N`th event")
 	f.BoolVar(&o.strictFreq, "strict-freq", false, "fail if the kernel does not allow the frequency of -F")
@@ -160,6 +165,12 @@ func runRecord(o *recordOptions, given func(string) bool, args []string) error {
 	result, err := record.Run(*cfg)
 	if failed := (*target.ExecError)(nil); errors.As(err, &failed) {
 		return &ExitError{Status: statusNoCommand, Err: err}
+	}
+	if failed := (*filter.SyntaxError)(nil); errors.As(err, &failed) {
+		return &ExitError{Status: statusBadOption, Err: err}
+	}
+	if failed := (*record.FilterError)(nil); errors.As(err, &failed) {
+		return &ExitError{Status: statusBadFilter, Err: err}
 	}
 	if result.Files > 0 {
 		summarize(result, cfg.Compression > 0, cfg.Notify)

@@ -63,6 +63,9 @@ func (o *statOptions) chooseEvents(cfg *stat.Config) error {
 	cfg.Events = c.list
 	shares := false
 	for _, e := range c.list.Events() {
+		if e.Filter != "" && e.PMU != "tracepoint" {
+			return &ExitError{Status: statusBadOption, Err: fmt.Errorf("--filter belongs to the tracepoint before it, but %s is none", e.Name)}
+		}
 		e.BPF = e.BPF || o.bpfCounters
 		shares = shares || e.BPF
 	}
@@ -150,15 +153,15 @@ func (c *chosenEvents) setCgroups(value string) error {
 func (c *chosenEvents) setFilter(value string) error {
 	events := c.list.Events()
 	if len(events) == 0 {
-		return errors.New("--filter belongs to the tracepoint before it: give -e first")
+		return errors.New("--filter belongs to the event before it: give -e first")
 	}
 	last := events[len(events)-1].Term
 	for _, e := range events {
 		if e.Term != last {
 			continue
 		}
-		if e.PMU != "tracepoint" {
-			return fmt.Errorf("--filter belongs to the tracepoint before it, but %s is none", e.Name)
+		if e.Filter != "" {
+			value = "(" + e.Filter + ") && (" + value + ")"
 		}
 		e.Filter = value
 	}

@@ -12,19 +12,24 @@ type opened struct {
 	event  *event.Event
 	cgroup string // its name; empty for none
 	attr   perfevent.Attr
-	leader *opened // of its group; itself for those that lead
-	dummy  bool    // counts nothing: for the records of tasks, memory and BPF programs
+	leader *opened       // of its group; itself for those that lead
+	filter *sampleFilter // of its samples; nil without, and for tracepoints
+	dummy  bool          // counts nothing: for the records of tasks, memory and BPF programs
 	fds    []*perfevent.Event
 	ids    []uint64
 	places []place // of fds
 }
 
 // plan decides what is opened, and with which attributes. They are those with which perf opens events, so that reports look the same.
-func (s *session) plan() {
+func (s *session) plan() error {
 	for _, g := range s.cfg.Events {
 		var leader *opened
 		for _, e := range g.Events {
 			o := &opened{event: e, leader: leader}
+			var err error
+			if o.filter, err = newFilter(e); err != nil {
+				return err
+			}
 			if s.cfg.EventCgroups != nil {
 				o.cgroup = s.cfg.EventCgroups[len(s.events)]
 			}
@@ -35,6 +40,7 @@ func (s *session) plan() {
 			s.events = append(s.events, o)
 		}
 	}
+	s.addFiltered()
 	for _, o := range s.events { // who reads groups samples its leader alone
 		if o.leader != o && o.event.ReadGroup {
 			o.attr.Sample, o.attr.SampleType = 0, o.leader.attr.SampleType
@@ -48,6 +54,7 @@ func (s *session) plan() {
 	}
 	s.track(&track.attr)
 	s.identify()
+	return nil
 }
 
 // attr is what one event of the user's is opened with.

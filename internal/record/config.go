@@ -108,6 +108,7 @@ type Result struct {
 
 	Samples    uint64
 	Lost       uint64 // records that found no room
+	Filtered   uint64 // samples that filters of events that are no tracepoints dropped
 	Throttled  uint64 // times that an event was stopped as it came too often
 	Wakeups    uint64
 	Bytes      int64 // written, without features

@@ -200,6 +200,9 @@ func (s *session) conclude() error {
 		s.cfg.Verbose(text)
 	}
 	for _, o := range s.events {
+		if err := s.tellFiltered(o); err != nil {
+			return err
+		}
 		if o.attr.ReadFormat&perfevent.ReadFormatLost == 0 {
 			continue
 		}

@@ -333,10 +333,12 @@ func (s *session) setFilter(o *opened, fd *perfevent.Event) error {
 	if o.event.Filter == "" {
 		return nil
 	}
+	if o.filter != nil {
+		return o.filter.attach(o, fd)
+	}
 	if err := fd.SetFilter(o.event.Filter); err != nil {
-		return fmt.Errorf("%s: the kernel does not take the filter %q: %w. Filters are for tracepoints; "+
-			"the fields of one are in /sys/kernel/tracing/events/%s/format",
-			o.event.Name, o.event.Filter, err, strings.ReplaceAll(o.event.Name, ":", "/"))
+		return &FilterError{fmt.Errorf("%s: the kernel does not take the filter %q: %w. The fields of a tracepoint are in "+
+			"/sys/kernel/tracing/events/%s/format", o.event.Name, o.event.Filter, err, strings.ReplaceAll(o.event.Name, ":", "/"))}
 	}
 	return nil
 }
@@ -383,6 +385,7 @@ func (s *session) closeEvents() {
 		for _, fd := range o.fds {
 			fd.Close()
 		}
+		o.filter.close()
 	}
 	s.order, s.rings = nil, nil
 }

@@ -357,14 +357,15 @@ func TestHotplug(t *testing.T) {
 	}
 }
 
-// TestCgroup records tasks of a cgroup alone.
-func TestCgroup(t *testing.T) {
+// newCgroup makes a cgroup for the time of a test, which is skipped where perf events know none that could be made.
+func newCgroup(t *testing.T) (dir string) {
+	t.Helper()
 	require.Root(t)
 	root := cgroupRoot("/proc")
 	if v1, err := target.PerfCgroupsAreV1(); err != nil || v1 || root == "" {
 		t.Skip("needs cgroup2 with perf events")
 	}
-	dir := filepath.Join(root, "bperf-record-"+strconv.Itoa(os.Getpid()))
+	dir = filepath.Join(root, "bperf-record-"+strconv.Itoa(os.Getpid()))
 	check(t, os.Mkdir(dir, 0o755))
 	t.Cleanup(func() {
 		for range 100 {
@@ -375,6 +376,12 @@ func TestCgroup(t *testing.T) {
 		}
 		t.Error("the cgroup is still there")
 	})
+	return dir
+}
+
+// TestCgroup records tasks of a cgroup alone.
+func TestCgroup(t *testing.T) {
+	dir := newCgroup(t)
 	cfg := config(t, getppid)
 	path := caller(t, 300)
 	cfg.Target.System, cfg.Target.Cgroups = true, []string{filepath.Base(dir)}

@@ -67,10 +67,15 @@ func (s *session) launch() (err error) {
 	if err := s.checkRate(); err != nil {
 		return err
 	}
+	if err := s.plan(); err != nil {
+		return err
+	}
+	if err := s.loadFilters(); err != nil {
+		return err
+	}
 	if err := s.resolve(); err != nil {
 		return err
 	}
-	s.plan()
 	if err := s.open(); err != nil {
 		return err
 	}

@@ -1,0 +1,184 @@
+package filter
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"runtime"
+	"syscall"
+
+	"github.com/cilium/ebpf"
+	"github.com/cilium/ebpf/asm"
+)
+
+// Program is a filter in the kernel.
+type Program struct {
+	program *ebpf.Program
+	counts  *ebpf.Map // [0] dropped, [1] kept, for each CPU
+}
+
+// Load resolves the names in the expression and loads its program (Linux 5.5; 6.2, with BTF, for fields that the samples alone have).
+// It needs CAP_BPF and CAP_PERFMON.
+func (f *Filter) Load() (*Program, error) {
+	root, err := f.root.resolved()
+	if err != nil {
+		return nil, err
+	}
+	l, err := newLayout(root)
+	if err != nil {
+		return nil, err
+	}
+	c := code{load: l.load}
+	body, err := c.branches(root, keep, drop)
+	if err != nil {
+		return nil, err
+	}
+	counts, err := ebpf.NewMap(&ebpf.MapSpec{Name: "bperf_filter", Type: ebpf.PerCPUArray, KeySize: 4, ValueSize: 8, MaxEntries: 2})
+	if err != nil {
+		return nil, fmt.Errorf("filter: make a map of its counts: %w%s", err, remedy(err))
+	}
+	instructions := append(l.prologue(), body...)
+	instructions = withoutDetours(append(instructions, epilogue(counts.FD())...))
+	if len(instructions) > 1<<15-1 {
+		counts.Close()
+		return nil, fmt.Errorf("filter: it has %d instructions, and jumps of BPF reach over %d: give fewer terms", len(instructions), 1<<15-1)
+	}
+	program, err := ebpf.NewProgram(&ebpf.ProgramSpec{Name: "bperf_filter", Type: ebpf.PerfEvent, License: "Dual BSD/GPL", Instructions: instructions})
+	if err != nil {
+		counts.Close()
+		return nil, fmt.Errorf("filter: load it as a BPF program: %w%s", err, remedy(err))
+	}
+	return &Program{program, counts}, nil
+}
+
+func remedy(err error) string {
+	if errors.Is(err, syscall.EPERM) {
+		return ". Run as root, or give bperf the capabilities: setcap cap_bpf,cap_perfmon=ep BPERF"
+	}
+	return ""
+}
+
+// FD is the descriptor of the program, for perfevent.Event.SetBPF. Events keep the program after Close.
+func (p *Program) FD() int { return p.program.FD() }
+
+// Counts are how many samples the program kept and dropped.
+func (p *Program) Counts() (kept, dropped uint64, err error) {
+	for i, sum := range []*uint64{&dropped, &kept} {
+		var each []uint64
+		if err := p.counts.Lookup(uint32(i), &each); err != nil {
+			return 0, 0, fmt.Errorf("filter: read its counts: %w", err)
+		}
+		for _, n := range each {
+			*sum += n
+		}
+	}
+	return kept, dropped, nil
+}
+
+// Close gives the program and its counts back.
+func (p *Program) Close() error { return errors.Join(p.program.Close(), p.counts.Close()) }
+
+// epilogue counts, and returns 0 for samples that are dropped and 1 for others.
+func epilogue(counts int) asm.Instructions {
+	return asm.Instructions{
+		asm.Mov.Imm(asm.R8, 1).WithSymbol(keep),
+		asm.Ja.Label("count"),
+		asm.Mov.Imm(asm.R8, 0).WithSymbol(drop),
+		asm.StoreMem(asm.RFP, -4, asm.R8, asm.Word).WithSymbol("count"),
+		asm.LoadMapPtr(asm.R1, counts),
+		asm.Mov.Reg(asm.R2, asm.RFP),
+		asm.Add.Imm(asm.R2, -4),
+		asm.FnMapLookupElem.Call(),
+		asm.JEq.Imm(asm.R0, 0, "return"),
+		// Nothing else of this CPU can count at the same time: the kernel does not run a program of an event within another one.
+		asm.LoadMem(asm.R1, asm.R0, 0, asm.DWord),
+		asm.Add.Imm(asm.R1, 1),
+		asm.StoreMem(asm.R0, 0, asm.R1, asm.DWord),
+		asm.Mov.Reg(asm.R0, asm.R8).WithSymbol("return"),
+		asm.Return(),
+	}
+}
+
+// registers says where struct bpf_perf_event_data has the instruction pointer, and how long its registers are, in bytes. After them come
+// sample_period and addr.
+type registers struct{ ip, size int16 }
+
+var ofArch = map[string]registers{
+	"amd64": {16 * 8, 21 * 8}, // struct pt_regs
+	"arm64": {32 * 8, 34 * 8}, // struct user_pt_regs
+}
+
+// initPIDNamespace is the number of the first PID namespace, PROC_PID_INIT_INO of include/linux/proc_ns.h.
+const initPIDNamespace = "pid:[4026531836]"
+
+// layout knows where a program finds fields on this kernel.
+type layout struct {
+	arch    registers
+	samples *samples // nil if programs do not see the kernel's own samples
+	why     error    // they do not
+}
+
+// newLayout looks up what an expression needs.
+func newLayout(root *node) (*layout, error) {
+	arch, ok := ofArch[runtime.GOARCH]
+	if !ok {
+		return nil, fmt.Errorf("filter: not for %s", runtime.GOARCH)
+	}
+	l := &layout{arch: arch}
+	inside := false
+	root.each(func(n *node) { inside = inside || n.field.source == sourceData })
+	if inside {
+		l.samples, l.why = findSamples()
+	}
+	return l, nil
+}
+
+// prologue keeps the context in R6, and the kernel's sample in R7.
+func (l *layout) prologue() asm.Instructions {
+	all := asm.Instructions{asm.Mov.Reg(asm.R6, asm.R1)}
+	if l.samples != nil {
+		all = append(all, l.samples.find()...)
+	}
+	return all
+}
+
+// load loads a field to R0.
+func (l *layout) load(f *field) (asm.Instructions, error) {
+	from := f.source
+	if from == sourceData {
+		if l.samples != nil {
+			in, size, err := l.samples.load(f.member)
+			if err != nil {
+				return nil, err
+			}
+			if size < 8 { // a member of its own, not a part of a word
+				return asm.Instructions{in}, nil
+			}
+			return append(asm.Instructions{in}, f.narrowed()...), nil
+		}
+		if from = f.older; from == noSource {
+			return nil, fmt.Errorf("filter: %s is in the kernel's own samples, which programs see from Linux 6.2 on: %w", f.name, l.why)
+		}
+	}
+	var in asm.Instruction
+	switch from {
+	case sourceIP:
+		in = asm.LoadMem(asm.R0, asm.R6, l.arch.ip, asm.DWord)
+	case sourcePeriod:
+		in = asm.LoadMem(asm.R0, asm.R6, l.arch.size, asm.DWord)
+	case sourceAddr:
+		in = asm.LoadMem(asm.R0, asm.R6, l.arch.size+8, asm.DWord)
+	case sourceTask:
+		if space, err := os.Readlink("/proc/self/ns/pid"); err != nil || space != initPIDNamespace {
+			return nil, fmt.Errorf("filter: %s in a PID namespace needs Linux 6.2: before, programs see the IDs outside it alone (%w)", f.name, l.why)
+		}
+		in = asm.FnGetCurrentPidTgid.Call()
+	case sourceUser:
+		in = asm.FnGetCurrentUidGid.Call()
+	case sourceCPU:
+		in = asm.FnGetSmpProcessorId.Call()
+	case sourceCgroup:
+		in = asm.FnGetCurrentCgroupId.Call()
+	}
+	return append(asm.Instructions{in}, f.narrowed()...), nil
+}

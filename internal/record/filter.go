@@ -1,0 +1,95 @@
+package record
+
+import (
+	"fmt"
+
+	"github.com/bperf/bperf/internal/event"
+	"github.com/bperf/bperf/internal/filter"
+	"github.com/bperf/bperf/internal/perfdata"
+	"github.com/bperf/bperf/internal/perfevent"
+)
+
+// FilterError is a filter that could be read, but that this kernel does not take.
+type FilterError struct{ Err error }
+
+func (e *FilterError) Error() string { return e.Err.Error() }
+func (e *FilterError) Unwrap() error { return e.Err }
+
+// sampleFilter is the filter of an event that is no tracepoint. A nil filter lets all samples through.
+type sampleFilter struct {
+	expr    *filter.Filter
+	program *filter.Program
+}
+
+// newFilter reads the filter of an event. Those of tracepoints are for the kernel to read.
+func newFilter(e *event.Event) (*sampleFilter, error) {
+	if e.Filter == "" || e.PMU == "tracepoint" {
+		return nil, nil
+	}
+	expr, err := filter.Parse(e.Filter)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", e.Name, err)
+	}
+	return &sampleFilter{expr: expr}, nil
+}
+
+// addFiltered lets samples have what their filters read. The time stands in front of what differs from event to event, and all have it.
+func (s *session) addFiltered() {
+	time := uint64(0)
+	for _, o := range s.events {
+		if o.filter != nil {
+			o.attr.SampleType |= o.filter.expr.SampleType()
+			time |= o.filter.expr.SampleType() & perfevent.SampleTime
+		}
+	}
+	for _, o := range s.events {
+		o.attr.SampleType |= time
+	}
+}
+
+// loadFilters loads the programs of all filters.
+func (s *session) loadFilters() (err error) {
+	for _, o := range s.events {
+		if o.filter == nil {
+			continue
+		}
+		if o.filter.program, err = o.filter.expr.Load(); err != nil {
+			return &FilterError{fmt.Errorf("%s: %w", o.event.Name, err)}
+		}
+		s.cfg.Verbose(fmt.Sprintf("%s: the filter is %v", o.event.Name, o.filter.expr))
+	}
+	return nil
+}
+
+// attach lets the program run for the samples of an open event, and of those that tasks inherit from it.
+func (f *sampleFilter) attach(o *opened, fd *perfevent.Event) error {
+	if err := fd.SetBPF(f.program.FD()); err != nil {
+		return &FilterError{fmt.Errorf("%s: the kernel takes no program as the filter of this event: %w", o.event.Name, err)}
+	}
+	return nil
+}
+
+// tellFiltered writes how many samples the filter of an event dropped.
+func (s *session) tellFiltered(o *opened) error {
+	if o.filter == nil {
+		return nil
+	}
+	kept, dropped, err := o.filter.program.Counts()
+	if err != nil {
+		return err
+	}
+	s.cfg.Verbose(fmt.Sprintf("%s: the filter kept %d samples and dropped %d", o.event.Name, kept, dropped))
+	s.result.Filtered += dropped
+	if dropped == 0 || len(o.ids) == 0 {
+		return nil
+	}
+	r := &perfdata.LostSamples{Samples: dropped, BPF: true}
+	r.ID = o.ids[0]
+	return s.out.write(0, r)
+}
+
+func (f *sampleFilter) close() {
+	if f != nil && f.program != nil {
+		f.program.Close()
+	}
+}
