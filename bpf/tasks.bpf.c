@@ -5,7 +5,7 @@
  *
  * Needs Linux 5.10: BPF_PROG_TEST_RUN of raw tracepoints on a given CPU, BPF_F_PRESERVE_ELEMS.
  */
-#include "kernel.h"
+#include "namespace.h"
 
 #define MAX_EVENTS 16
 
@@ -52,50 +52,14 @@ struct {
 	__type(value, struct cpu);
 } cpus SEC(".maps");
 
-/* The PID namespace of the process that reads the sums. */
-struct {
-	__u64 address;
-	__u32 level;
-} reader;
-
-#pragma clang attribute push(__attribute__((preserve_access_index)), apply_to = record)
-
-struct task_struct___leader {
-	struct task_struct___leader *group_leader;
-	struct pid *thread_pid;
-};
-
-struct upid___ns {
-	int nr;
-	void *ns;
-};
-
-#pragma clang attribute pop
-
 /* Processes of other PID namespaces, whose IDs the reader does not know. */
 #define ELSEWHERE (1ULL << 32)
 
-/* Where the number of a PID in the reader's namespace is. */
-static __always_inline __u64 number_of(__u64 pid)
-{
-	return pid + bpf_core_field_offset(struct pid, numbers) + reader.level * bpf_core_type_size(struct upid);
-}
-
 static __always_inline __u64 process(void)
 {
-	struct task_struct___leader *task = (void *)bpf_get_current_task();
-	struct pid *pid = BPF_CORE_READ(task, group_leader, thread_pid);
-	__u64 number, ns = 0;
-	__u32 nr = 0;
+	__u32 nr = process_id((void *)bpf_get_current_task());
 
-	if (!pid || BPF_CORE_READ(pid, level) < reader.level)
-		return ELSEWHERE;
-	number = number_of((__u64)pid);
-	bpf_probe_read_kernel(&ns, sizeof(ns), (void *)(number + bpf_core_field_offset(struct upid___ns, ns)));
-	if (ns != reader.address)
-		return ELSEWHERE;
-	bpf_probe_read_kernel(&nr, sizeof(nr), (void *)(number + bpf_core_field_offset(struct upid, nr)));
-	return nr;
+	return nr ? nr : ELSEWHERE;
 }
 
 static const struct sum none;
@@ -176,19 +140,6 @@ SEC("raw_tp")
 int bring(void *ctx)
 {
 	return account(false);
-}
-
-/* Run by the reader of the sums, before the others. */
-SEC("raw_tp")
-int setup(void *ctx)
-{
-	struct task_struct___leader *task = (void *)bpf_get_current_task();
-	__u64 pid = (__u64)BPF_CORE_READ(task, thread_pid), ns = 0;
-
-	reader.level = BPF_CORE_READ((struct pid *)pid, level);
-	bpf_probe_read_kernel(&ns, sizeof(ns), (void *)(number_of(pid) + bpf_core_field_offset(struct upid___ns, ns)));
-	reader.address = ns;
-	return 0;
 }
 
 char LICENSE[] SEC("license") = "Dual BSD/GPL";
