@@ -51,6 +51,7 @@ type recordOptions struct {
 	noBPFEvent, allUser, allKernel          bool
 	noBuffering, overwrite, noBuildID       bool
 	clockID, pages, output, control, rotate string
+	offCPU                                  string
 	maxFiles, compression                   int
 	delay, timeout                          int
 	quiet, verbose                          bool
@@ -112,6 +113,8 @@ BPF programs are recorded with their code, also those that are loaded and unload
 	f.BoolVar(&o.allCgroups, "all-cgroups", false, "record the cgroup of each sample")
 	f.BoolVar(&o.switchEvents, "switch-events", false, "record context switches")
 	f.BoolVar(&o.noBPFEvent, "no-bpf-event", false, "record nothing about BPF programs")
+	f.StringVar(&o.offCPU, "off-cpu", "", "record how long threads are blocked, each time that takes `TIME` (500ms, 1s) or longer, and the rest as sums by stack")
+	f.Lookup("off-cpu").NoOptDefVal = "500ms"
 	f.StringVarP(&o.clockID, "clockid", "k", "", "take the time from this `CLOCK`: monotonic, monotonic_raw, realtime, boottime, tai")
 
 	f.StringVarP(&o.output, "output", "o", "", "write to `FILE` (default perf.data; - for standard output, as a pipe; also the default where that is a pipe)")
@@ -248,11 +251,27 @@ func (o *recordOptions) config(given func(string) bool, args []string) (*record.
 		cfg.PeriodSet = &o.periodSet
 	}
 	err := firstError(
-		o.setTarget(cfg), o.setFrequency(cfg), o.setCallchain(cfg), o.setBranches(cfg), o.setClock(cfg), o.setPages(cfg), o.setSwitch(cfg))
+		o.setTarget(cfg), o.setOffCPU(cfg), o.setFrequency(cfg), o.setCallchain(cfg), o.setBranches(cfg), o.setClock(cfg), o.setPages(cfg), o.setSwitch(cfg))
 	if err != nil {
 		return nil, &ExitError{Status: statusBadOption, Err: err}
 	}
 	return cfg, o.chooseEvents(cfg)
+}
+
+// setOffCPU takes a time with a unit, or as with perf a number of milliseconds.
+func (o *recordOptions) setOffCPU(cfg *record.Config) error {
+	if o.offCPU == "" {
+		return nil
+	}
+	threshold, err := time.ParseDuration(o.offCPU)
+	if err != nil {
+		threshold, err = time.ParseDuration(o.offCPU + "ms")
+	}
+	if err != nil || threshold < 0 {
+		return fmt.Errorf("--off-cpu=%s: give a time, such as 500ms or 1s", o.offCPU)
+	}
+	cfg.OffCPU = &threshold
+	return nil
 }
 
 // outputName is the file to write: as with perf, standard output where that is a pipe and no file is given.

@@ -3,6 +3,7 @@ package cli
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -12,6 +13,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/cilium/ebpf/link"
 
 	"github.com/bperf/bperf/internal/perfdata"
 	"github.com/bperf/bperf/test/program"
@@ -48,6 +51,8 @@ func TestRecordRefuses(t *testing.T) {
 		{"-j u,left true", 129, `no kind of branch "left"`},
 		{"-b -j u true", 22, "give one"},
 		{"-k sundial true", 129, "clocks are monotonic"},
+		{"--off-cpu=soon true", 129, "--off-cpu=soon: give a time"},
+		{"--off-cpu=-1 true", 129, "--off-cpu=-1: give a time"},
 		{"-m 0 true", 129, "-m 0"},
 		{"-m lots true", 129, "a number of pages, or of bytes"},
 		{"-z=23 true", 22, "from 1 to 22"},
@@ -226,6 +231,76 @@ func TestRecordSignals(t *testing.T) {
 }
 
 // TestRecordControl enables and disables through a FIFO.
+// TestRecordOffCPUKilled leaves no BPF program behind when it is killed, and a file that tells what was over by then.
+func TestRecordOffCPUKilled(t *testing.T) {
+	require.Root(t)
+	file := filepath.Join(t.TempDir(), "perf.data")
+	cmd := bperf("record", "--off-cpu=0", "-n", "-e", "cpu-clock", "-o", file, "sh", "-c", "while :; do sleep 0.1; done")
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	mine := linksOf(cmd.Process.Pid)
+	for i := 0; i < 600 && len(mine) < 3; i++ {
+		time.Sleep(100 * time.Millisecond)
+		mine = linksOf(cmd.Process.Pid)
+	}
+	time.Sleep(4 * time.Second) // what is in the rings is written each second
+	syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL)
+	cmd.Wait()
+	if len(mine) != 3 {
+		t.Errorf("%d links of BPF programs, want 3", len(mine))
+	}
+	for id := range mine {
+		gone := false
+		for range 100 {
+			l, err := link.NewFromID(id)
+			if gone = errors.Is(err, os.ErrNotExist); gone {
+				break
+			}
+			if err == nil {
+				l.Close()
+			}
+			time.Sleep(100 * time.Millisecond)
+		}
+		if !gone {
+			t.Errorf("link %d is still there", id)
+		}
+	}
+	r, err := perfdata.Open(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Close()
+	samples := 0
+	for rec, err := range r.Records() {
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, ok := rec.Value.(*perfdata.Sample); ok {
+			samples++
+		}
+	}
+	if samples == 0 {
+		t.Error("the file has no samples")
+	}
+}
+
+// linksOf are the BPF links that a process holds.
+func linksOf(pid int) map[link.ID]bool {
+	links := make(map[link.ID]bool)
+	fds, _ := filepath.Glob(fmt.Sprintf("/proc/%d/fdinfo/*", pid))
+	for _, name := range fds {
+		text, _ := os.ReadFile(name)
+		if _, after, ok := strings.Cut(string(text), "link_id:\t"); ok {
+			var id link.ID
+			fmt.Sscan(after, &id)
+			links[id] = true
+		}
+	}
+	return links
+}
+
 func TestRecordControl(t *testing.T) {
 	dir := t.TempDir()
 	ctl, ack := filepath.Join(dir, "ctl"), filepath.Join(dir, "ack")

@@ -102,6 +102,7 @@ const (
 	SoftwareContextSwitches = unix.PERF_COUNT_SW_CONTEXT_SWITCHES
 	SoftwareCPUMigrations   = unix.PERF_COUNT_SW_CPU_MIGRATIONS
 	SoftwareDummy           = unix.PERF_COUNT_SW_DUMMY
+	SoftwareBPFOutput       = unix.PERF_COUNT_SW_BPF_OUTPUT
 	SoftwareCgroupSwitches  = 11 // PERF_COUNT_SW_CGROUP_SWITCHES, Linux 5.13
 )
 

@@ -15,6 +15,7 @@ type opened struct {
 	leader *opened       // of its group; itself for those that lead
 	filter *sampleFilter // of its samples; nil without, and for tracepoints
 	dummy  bool          // counts nothing: for the records of tasks, memory and BPF programs
+	offCPU bool          // counts nothing: BPF programs write its samples
 	fds    []*perfevent.Event
 	ids    []uint64
 	places []place // of fds
@@ -51,6 +52,9 @@ func (s *session) plan() error {
 	if s.cfg.perCPU() || s.cfg.Delay > 0 || s.cfg.StartDisabled || s.cfg.Overwrite || s.cfg.EventCgroups != nil {
 		track = s.dummy()
 		s.events = append(s.events, track)
+	}
+	if s.cfg.OffCPU != nil {
+		s.events = append(s.events, s.offCPUEvent())
 	}
 	s.track(&track.attr)
 	s.identify()
@@ -136,7 +140,7 @@ func (s *session) sampleBits(a *perfevent.Attr) {
 		}
 	}
 	set(c.perCPU() || c.SampleCPU, perfevent.SampleCPU)
-	set(!c.PerThread || c.Time || c.perCPU(), perfevent.SampleTime)
+	set(!c.PerThread || c.Time || c.perCPU() || c.OffCPU != nil, perfevent.SampleTime)
 	set(c.addresses(), perfevent.SampleAddr|perfevent.SampleDataSrc)
 	set(c.PhysAddrs, perfevent.SamplePhysAddr)
 	set(c.Weight, perfevent.SampleWeightStruct)
@@ -228,7 +232,7 @@ func (s *session) identify() {
 	}
 	bit := uint64(perfevent.SampleID)
 	for _, o := range s.events {
-		if o.attr.SampleType != s.events[0].attr.SampleType {
+		if o.attr.SampleType != s.events[0].attr.SampleType || o.offCPU {
 			bit = perfevent.SampleIdentifier
 		}
 	}

@@ -150,7 +150,11 @@ func (s *session) drain() error {
 		if n == 0 {
 			continue
 		}
-		if err := s.keep(first, rest); err != nil {
+		keep := s.keep
+		if r.offCPU {
+			keep = s.keepOffCPU
+		}
+		if err := keep(first, rest); err != nil {
 			return err
 		}
 		r.Release(n)

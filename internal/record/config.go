@@ -53,6 +53,8 @@ type Config struct {
 	Compression int  // level of zstd; 0 for none
 	NoBuildIDs  bool
 
+	OffCPU *time.Duration // how long threads are blocked: samples for what takes as long, sums for the rest; nil for nothing of it
+
 	Delay         time.Duration // start sampling so long after the start
 	StartDisabled bool          // start sampling when the control descriptor says so
 	Timeout       time.Duration // end after it; 0 for no such end

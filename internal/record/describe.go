@@ -13,7 +13,11 @@ import (
 func (s *session) described() []*perfdata.Event {
 	var all []*perfdata.Event
 	for _, o := range s.events {
-		all = append(all, &perfdata.Event{Attr: fileAttr(&o.attr), IDs: o.ids, Name: o.event.Name, CPUs: o.event.CPUs})
+		attr := o.attr
+		if o.offCPU { // what stands in the file in place of raw data
+			attr.SampleType = attr.SampleType&^perfevent.SampleRaw | perfevent.SampleCallchain
+		}
+		all = append(all, &perfdata.Event{Attr: fileAttr(&attr), IDs: o.ids, Name: o.event.Name, CPUs: o.event.CPUs})
 	}
 	return all
 }
@@ -195,6 +199,9 @@ func (s *session) introduceEvents() error {
 
 // conclude adds what is known at the end: the last BPF programs, and from the counters of the events, samples that found no room.
 func (s *session) conclude() error {
+	if err := s.tellOffCPU(true); err != nil {
+		return err
+	}
 	s.programs.close()
 	if text, some := s.programs.report(); some {
 		s.cfg.Verbose(text)

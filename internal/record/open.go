@@ -28,12 +28,14 @@ type ring struct {
 	*perfevent.Ring
 	owner       *perfevent.Event // that was mapped
 	overwritten bool             // the kernel keeps what is newest
+	offCPU      bool             // for what BPF programs tell of
 }
 
 // ringKey tells the rings apart.
 type ringKey struct {
 	place
 	overwritten bool
+	offCPU      bool
 }
 
 // defaultRing is the size of a ring in bytes: what kernel.perf_event_mlock_kb allows every user for each CPU.
@@ -49,9 +51,15 @@ func (s *session) open() error {
 		perfevent.ReserveFiles(n)
 	}
 	for _, o := range s.events {
+		if o.offCPU {
+			continue // it is not opened for threads
+		}
 		if err := s.openEvent(o, places); err != nil {
 			return err
 		}
+	}
+	if err := s.openOffCPU(); err != nil {
+		return err
 	}
 	if s.cfg.CommandIsTarget() || len(s.target.Threads) == 0 {
 		return s.finishOpening()
@@ -70,9 +78,15 @@ func (s *session) open() error {
 			return err
 		}
 		for _, o := range s.events {
+			if o.offCPU {
+				continue
+			}
 			if err := s.openEvent(o, places); err != nil {
 				return err
 			}
+		}
+		if err := s.offCPU.follow(fresh.Threads); err != nil {
+			return err
 		}
 		s.target.Threads = append(s.target.Threads, fresh.Threads...)
 	}
@@ -298,7 +312,7 @@ func (s *session) attach(o *opened, fd *perfevent.Event, at place) error {
 		return fmt.Errorf("ask for the ID of %s: %w", o.event.Name, err)
 	}
 	o.ids = append(o.ids, id)
-	key := ringKey{at, s.overwritten(o)}
+	key := ringKey{at, s.overwritten(o), o.offCPU}
 	if at.cpu != perfevent.AnyCPU {
 		key.tid = perfevent.AnyThread
 	}
@@ -321,13 +335,13 @@ func (s *session) attach(o *opened, fd *perfevent.Event, at place) error {
 		return fmt.Errorf("map a ring buffer of %d pages: %w. Allow more locked memory (sysctl kernel.perf_event_mlock_kb, or ulimit -l), "+
 			"or take fewer pages with -m", pages, err)
 	}
-	r := &ring{Ring: mapped, owner: fd, overwritten: key.overwritten}
+	r := &ring{Ring: mapped, owner: fd, overwritten: key.overwritten, offCPU: key.offCPU}
 	s.rings[key] = r
 	s.order = append(s.order, r)
 	return nil
 }
 
-func (s *session) overwritten(o *opened) bool { return s.cfg.Overwrite && !o.dummy }
+func (s *session) overwritten(o *opened) bool { return s.cfg.Overwrite && !o.dummy && !o.offCPU }
 
 func (s *session) setFilter(o *opened, fd *perfevent.Event) error {
 	if o.event.Filter == "" {
@@ -359,8 +373,11 @@ func (s *session) finishOpening() error {
 
 // enable lets all events sample, or no more.
 func (s *session) enable(on bool) error {
+	if err := s.offCPU.enable(on); err != nil {
+		return err
+	}
 	for _, o := range s.events {
-		if o.leader != o || o.dummy { // the dummy runs all the time: the file is complete in tasks and memory
+		if o.leader != o || o.dummy || o.offCPU { // the dummy runs all the time: the file is complete in tasks and memory
 			continue
 		}
 		for _, fd := range o.fds {

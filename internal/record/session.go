@@ -31,6 +31,7 @@ type session struct {
 	newest   []byte // of rings that keep what is newest
 	builds   *buildIDs
 	programs *programs // nil with Config.NoBPF, or where they may not be seen
+	offCPU   *offCPU   // nil without Config.OffCPU
 	out      *output
 	machine  features
 
@@ -59,6 +60,7 @@ func (s *session) close() {
 	}
 	s.programs.close()
 	s.builds.close()
+	s.offCPU.close()
 	s.closeEvents()
 }
 
@@ -94,7 +96,7 @@ func (s *session) launch() (err error) {
 
 // userOnly reports whether nothing of the kernel is recorded.
 func (s *session) userOnly() bool {
-	return !slices.ContainsFunc(s.events, func(o *opened) bool { return !o.dummy && !o.attr.Has(perfevent.ExcludeKernel) })
+	return !slices.ContainsFunc(s.events, func(o *opened) bool { return !o.dummy && !o.offCPU && !o.attr.Has(perfevent.ExcludeKernel) })
 }
 
 // resolve finds whom to record; a command is started as far as that it waits.
@@ -185,6 +187,9 @@ func (s *session) begin() (ended <-chan struct{}, err error) {
 		s.cfg.Notify("Events disabled")
 	case s.cfg.CommandIsTarget(): // enabled when it executes
 		s.enabled = true
+		if err := s.offCPU.enable(true); err != nil {
+			return nil, err
+		}
 	default:
 		if err := s.enableAll(); err != nil {
 			return nil, err
@@ -358,6 +363,9 @@ func (c *collector) run() error {
 // next goes on in a new file.
 func (c *collector) next() error {
 	if err := c.drainNewest(); err != nil {
+		return err
+	}
+	if err := c.tellOffCPU(false); err != nil {
 		return err
 	}
 	if err := c.out.next(); err != nil {

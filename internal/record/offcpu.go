@@ -1,0 +1,245 @@
+package record
+
+import (
+	"encoding/binary"
+	"fmt"
+	"os"
+
+	"github.com/bperf/bperf/internal/event"
+	"github.com/bperf/bperf/internal/offcpu"
+	"github.com/bperf/bperf/internal/perfdata"
+	"github.com/bperf/bperf/internal/perfevent"
+	"github.com/bperf/bperf/internal/target"
+)
+
+// offCPUName is what perf calls the event for the time that threads are blocked.
+const offCPUName = "offcpu-time"
+
+// offCPU turns what is measured of blocked threads into samples: the period is the time in ns.
+type offCPU struct {
+	*offcpu.Recorder
+	byThread bool
+	buf      []byte
+	marked   uint64 // time of the last mark, by the clock of the events
+	finished bool
+}
+
+// offCPUEvent is the event to whose rings the BPF programs write. It stands in the file as the one that perf writes.
+func (s *session) offCPUEvent() *opened {
+	o := &opened{offCPU: true, event: &event.Event{Name: offCPUName, PMU: "software", Scale: 1}}
+	o.leader = o
+	a := &o.attr
+	a.Type, a.Config = perfevent.TypeSoftware, perfevent.SoftwareBPFOutput
+	a.Sample = 1
+	a.SampleType = perfevent.SampleIP | perfevent.SampleTID | perfevent.SampleTime | perfevent.SampleCPU | perfevent.SamplePeriod |
+		perfevent.SampleRaw
+	a.ReadFormat = perfevent.ReadFormatID | perfevent.ReadFormatLost
+	a.Flags = perfevent.SampleIDAll
+	if s.cfg.Cgroups {
+		a.SampleType |= perfevent.SampleCgroup
+	}
+	s.common(a)
+	return o
+}
+
+// openOffCPU loads what measures, and opens the event on all CPUs.
+func (s *session) openOffCPU() (err error) {
+	if s.cfg.OffCPU == nil {
+		return nil
+	}
+	options := offcpu.Options{Threshold: *s.cfg.OffCPU, ByThread: len(s.target.Threads) > 0, Inherit: s.cfg.Inherit && !s.cfg.PerThread,
+		NoKernel: s.cfg.AllUser, NoUser: s.cfg.AllKernel}
+	if s.cfg.Target.CPUs != nil && !options.ByThread {
+		options.CPUs = s.target.CPUs
+	}
+	for _, c := range s.target.Cgroups {
+		dir, err := os.Open(c.Path)
+		if err != nil {
+			return fmt.Errorf("measure off-CPU time of a cgroup: %w", err)
+		}
+		defer dir.Close()
+		options.Cgroups = append(options.Cgroups, dir)
+	}
+	r, err := offcpu.Open(options)
+	if err != nil {
+		return err
+	}
+	s.offCPU = &offCPU{Recorder: r, byThread: options.ByThread}
+	online, err := target.Spec{System: true}.Resolve()
+	if err != nil {
+		return err
+	}
+	var places []place
+	for _, cpu := range online.CPUs {
+		places = append(places, place{cpu, perfevent.AnyThread})
+	}
+	for _, o := range s.events {
+		if !o.offCPU {
+			continue
+		}
+		if err := s.openEvent(o, places); err != nil {
+			return err
+		}
+		for i, fd := range o.fds {
+			if err := r.Output(o.places[i].cpu, fd.FD()); err != nil {
+				return err
+			}
+		}
+	}
+	return s.offCPU.follow(s.target.Threads)
+}
+
+// follow adds threads to those that are measured. It may be called for nil.
+func (f *offCPU) follow(threads []target.Thread) error {
+	if f == nil || !f.byThread {
+		return nil
+	}
+	for _, t := range threads {
+		if err := f.Add(t.TID); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// enable may be called for nil.
+func (f *offCPU) enable(on bool) error {
+	if f == nil || f.finished {
+		return nil
+	}
+	return f.Enable(on)
+}
+
+// close may be called for nil.
+func (f *offCPU) close() {
+	if f != nil {
+		f.Close()
+	}
+}
+
+// keepOffCPU writes what the BPF programs have told as samples, and other records as they are.
+func (s *session) keepOffCPU(first, rest []byte) error {
+	records := append(append([]byte(nil), first...), rest...)
+	for len(records) > 0 {
+		if len(records) < headerSize {
+			return fmt.Errorf("a ring buffer ends with %d bytes, which are no record", len(records))
+		}
+		size := int(binary.NativeEndian.Uint16(records[6:]))
+		if size < headerSize || size > len(records) {
+			return fmt.Errorf("a record in a ring buffer says it has %d bytes, and %d are there", size, len(records))
+		}
+		if err := s.keepOneOffCPU(records[:size]); err != nil {
+			return err
+		}
+		records = records[size:]
+	}
+	return nil
+}
+
+func (s *session) keepOneOffCPU(record []byte) error {
+	ne := binary.NativeEndian
+	if perfdata.RecordType(ne.Uint32(record)) != perfdata.RecordSample {
+		return s.keep(record, nil)
+	}
+	const timeAt, rawAt = headerSize + 24, headerSize + 48 // behind: identifier, IP, IDs; these, time, CPU, period
+	if len(record) < rawAt+4 {
+		return fmt.Errorf("a sample of %s has %d bytes", offCPUName, len(record))
+	}
+	time := ne.Uint64(record[timeAt:])
+	raw := record[rawAt+4:]
+	b, mark, err := s.offCPU.Decode(raw[:min(len(raw), int(ne.Uint32(record[rawAt:])))])
+	if err != nil {
+		return err
+	}
+	if mark {
+		s.offCPU.marked = time
+		return nil
+	}
+	return s.sampleOffCPU(&b, time)
+}
+
+// sampleOffCPU writes a sample, in the form that described tells of.
+func (s *session) sampleOffCPU(b *offcpu.Blocked, time uint64) error {
+	o := s.offCPUOpened()
+	ne := binary.NativeEndian
+	ip, misc := uint64(0), perfdata.MiscUser
+	var chain []uint64
+	if k := b.Stack.Kernel; len(k) > 0 {
+		ip, misc = k[0], perfdata.MiscKernel
+		chain = append(append(chain, perfdata.ContextKernel), k...)
+	}
+	if u := b.Stack.User; len(u) > 0 {
+		if len(chain) == 0 {
+			ip = u[0]
+		}
+		chain = append(append(chain, perfdata.ContextUser), u...)
+	}
+	r := append(s.offCPU.buf[:0], make([]byte, headerSize)...)
+	for _, v := range []uint64{o.ids[0], ip} {
+		r = ne.AppendUint64(r, v)
+	}
+	r = ne.AppendUint32(ne.AppendUint32(r, b.PID), b.TID)
+	r = ne.AppendUint64(r, time)
+	r = ne.AppendUint32(ne.AppendUint32(r, b.CPU), 0)
+	r = ne.AppendUint64(ne.AppendUint64(r, uint64(b.Time)), uint64(len(chain)))
+	for _, v := range chain {
+		r = ne.AppendUint64(r, v)
+	}
+	if s.cfg.Cgroups {
+		r = ne.AppendUint64(r, b.Cgroup)
+	}
+	ne.PutUint32(r, uint32(perfdata.RecordSample))
+	ne.PutUint16(r[4:], uint16(misc))
+	ne.PutUint16(r[6:], uint16(len(r)))
+	s.offCPU.buf = r
+	return s.keep(r, nil)
+}
+
+func (s *session) offCPUOpened() *opened {
+	for _, o := range s.events {
+		if o.offCPU {
+			return o
+		}
+	}
+	return nil
+}
+
+// tellOffCPU writes what was added up, with the time of now, and at the end how long those are blocked that still are.
+func (s *session) tellOffCPU(end bool) error {
+	f := s.offCPU
+	if f == nil {
+		return nil
+	}
+	var blocked []offcpu.Blocked
+	if end {
+		f.finished = true
+		still, err := f.Finish()
+		if err != nil {
+			return err
+		}
+		blocked = still
+	}
+	if err := f.Mark(); err != nil {
+		return err
+	}
+	if err := s.drain(); err != nil {
+		return err
+	}
+	sums, err := f.Sums()
+	if err != nil {
+		return err
+	}
+	for _, b := range append(blocked, sums...) {
+		if err := s.sampleOffCPU(&b, f.marked); err != nil {
+			return err
+		}
+	}
+	if !end {
+		return nil
+	}
+	lost, err := f.Lost()
+	if text := lost.String(); err == nil && text != "" {
+		s.cfg.Notify("Off-CPU time: " + text)
+	}
+	return err
+}
