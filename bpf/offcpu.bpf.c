@@ -321,7 +321,10 @@ int on_newtask(__u64 *ctx)
 	return 0;
 }
 
-/* Who reads the recording forgets the name of a thread when it ends: its sums have to be there before. */
+/*
+ * Its sums are written while its ID is its own: who reads the recording knows the name until another thread gets the
+ * ID. Up to Linux 6.1 at least, PERF_RECORD_EXIT comes before this.
+ */
 SEC("tp_btf/sched_process_exit")
 int on_exit(__u64 *ctx)
 {
