@@ -158,16 +158,17 @@ enum {
 /*
  * look finds out whether an event of the session shares its counter with others: then runs are read with times. Reading them takes
  * a third longer. What was read plainly since the last look is taken to have been on a counter for the same share of the time as the
- * event was altogether.
+ * event was altogether. The first look of a window has nothing to compare with: what was before says nothing of it.
  */
 __noinline int look(struct cpu *cpu, __u64 now)
 {
 	__u64 time = bpf_ktime_get_ns(), i, at = bpf_get_smp_processor_id();
-	bool shared = false, plain;
+	bool shared = false, plain, first;
 
 	if (!cpu)
 		return 0;
 	plain = cpu->plain == now;
+	first = cpu->looked != now;
 	for (i = 0; i < MAX_EVENTS && i < nr_events; i++, at += nr_cpus) {
 		struct sharing *sharing = &cpu->sharing[i];
 		struct bpf_perf_event_value v = {};
@@ -178,7 +179,7 @@ __noinline int look(struct cpu *cpu, __u64 now)
 			continue;
 		enabled = v.enabled - sharing->enabled;
 		stopped = v.enabled - v.running - sharing->stopped;
-		if (stopped) {
+		if (stopped && !first) {
 			shared = true;
 			if (enabled)
 				s->reading.stopped += cpu->since * stopped / enabled;

@@ -13,10 +13,8 @@ import (
 
 // fakeRing is a ring in ordinary memory, with data between two positions.
 func fakeRing(data []byte, head, tail uint64) *Ring {
-	control := make([]byte, unsafe.Sizeof(unix.PerfEventMmapPage{}))
-	page := (*unix.PerfEventMmapPage)(unsafe.Pointer(&control[0]))
-	page.Data_head, page.Data_tail = head, tail
-	return &Ring{memory: control, data: data}
+	page := &unix.PerfEventMmapPage{Data_head: head, Data_tail: tail} // bytes alone might lie where arm64 does not load them atomically
+	return &Ring{memory: unsafe.Slice((*byte)(unsafe.Pointer(page)), unsafe.Sizeof(*page)), data: data}
 }
 
 func record(typ uint32, misc uint16, body string) []byte {
