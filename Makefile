@@ -62,7 +62,7 @@ $(STATICCHECK):
 
 .PHONY: test
 test: ## all tests: on this kernel, then in guests; the last line is "N passed, N failed"
-	@go run ./test/tally $(MAKE) --no-print-directory --keep-going test-host test-guests
+	@go run ./test/tally -timeout 75m $(MAKE) --no-print-directory --keep-going test-host test-guests
 
 # The packages that ask the kernel are tested one after another: Linux 6.18 does not bear it when several processes load and
 # free BPF programs by the hundred (docs/kernel-notes.md).
@@ -79,7 +79,7 @@ test-host-others:
 
 .PHONY: test-guests
 test-guests: ## the tests that ask the kernel, on other kernels under QEMU, with upstream perf beside them
-	go run ./test/guest -perf $(GUESTS:%=-kernel %) $(GUEST_PACKAGES)
+	go run ./test/guest -perf -timeout 20m $(GUESTS:%=-kernel %) $(GUEST_PACKAGES)
 
 FUZZ     ?= internal/perfdata
 FUZZTIME ?= 60s

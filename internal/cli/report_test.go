@@ -183,7 +183,8 @@ func TestBrokenPrograms(t *testing.T) {
 	const why = "feature BPF_PROG_INFO: program 2 of 4294967295"
 	for _, command := range []string{"report", "script", "annotate"} {
 		want, got := run(t, bperf(command, "-i", whole)), run(t, bperf(command, "-i", broken))
-		if got.status != 0 || got.stdout != want.stdout || want.stdout == "" {
+		// Other machines may not have a single function of this recording to annotate.
+		if got.status != want.status || got.stdout != want.stdout || command != "annotate" && (want.status != 0 || want.stdout == "") {
 			t.Errorf("%s: status %d, -whole +broken:\n%s", command, got.status, cmp.Diff(want.stdout, got.stdout))
 		}
 		if !strings.Contains(got.stderr, why) || strings.Contains(want.stderr, why) {
