@@ -215,24 +215,24 @@ func TestWatchCPUs(t *testing.T) {
 	t.Cleanup(func() { turn("1") })
 	var there []uint32
 	all := watch(t, func(until func(id uint32)) {
-		loadThere := func() {
+		loadOn := func(cpu int) (id uint32) {
 			perfevent.OnCPU(cpu, func() error {
-				_, id := load(t, &ebpf.ProgramSpec{Type: ebpf.SocketFilter})
-				there = append(there, id)
+				_, id = load(t, &ebpf.ProgramSpec{Type: ebpf.SocketFilter})
 				return nil
 			})
+			return id
 		}
+		loadThere := func() { there = append(there, loadOn(cpu)) }
 		loadThere()
 		until(there[0])
 		for range 3 {
 			turn("0")
-			_, id := load(t, &ebpf.ProgramSpec{Type: ebpf.SocketFilter})
-			until(id)
+			until(loadOn(0))
 			turn("1")
-			loadThere() // at once: it may be unseen, but not without a word
-			_, id = load(t, &ebpf.ProgramSpec{Type: ebpf.SocketFilter})
-			until(id)
+			loadThere()      // at once: it may be unseen, but not without a word
+			until(loadOn(0)) // what is unseen is noticed with the next one
 		}
+		time.Sleep(time.Second) // until the watcher knows that the CPU is there
 		loadThere()
 		until(there[len(there)-1])
 	})
