@@ -4,28 +4,11 @@ package annotate
 
 import (
 	"cmp"
-	"fmt"
 	"slices"
-	"strconv"
 
+	"github.com/bperf/bperf/internal/bpfprog"
 	"github.com/bperf/bperf/internal/bpfprog/disasm"
 )
-
-// Address is an address as its file or the kernel counts it.
-type Address uint64
-
-// String is hexadecimal.
-func (a Address) String() string { return fmt.Sprintf("%#x", uint64(a)) }
-
-// MarshalText gives a string: numbers of JSON have 53 bits for many who read them.
-func (a Address) MarshalText() ([]byte, error) { return []byte(a.String()), nil }
-
-// UnmarshalText reads what MarshalText writes.
-func (a *Address) UnmarshalText(text []byte) error {
-	n, err := strconv.ParseUint(string(text), 0, 64)
-	*a = Address(n)
-	return err
-}
 
 // Report is what is shown of a recording.
 type Report struct {
@@ -51,14 +34,14 @@ type Value struct {
 
 // Function is a function with its samples. All its slices of values are in the order of the events.
 type Function struct {
-	Name     string   `json:"name"`
-	Module   string   `json:"module"`
-	Program  *Program `json:"bpf_program,omitempty"`
-	Start    Address  `json:"start"`
-	Size     uint64   `json:"size"` // bytes
-	Values   []Value  `json:"values"`
-	Missing  string   `json:"missing,omitempty"`   // why there are no instructions, and what would mend it
-	NoSource string   `json:"no_source,omitempty"` // why there are no lines
+	Name     string          `json:"name"`
+	Module   string          `json:"module"`
+	Program  *Program        `json:"bpf_program,omitempty"`
+	Start    bpfprog.Address `json:"start"`
+	Size     uint64          `json:"size"` // bytes
+	Values   []Value         `json:"values"`
+	Missing  string          `json:"missing,omitempty"`   // why there are no instructions, and what would mend it
+	NoSource string          `json:"no_source,omitempty"` // why there are no lines
 
 	Instructions []Instruction `json:"instructions"` // without code, the addresses of samples
 	Lines        []LineSum     `json:"lines"`        // those with samples, the one with the most first
@@ -73,12 +56,12 @@ type Program struct {
 
 // Instruction is an instruction with the samples of which it was the next to be executed.
 type Instruction struct {
-	Address Address `json:"address"`
-	Bytes   string  `json:"bytes,omitempty"` // in hexadecimal
-	Text    string  `json:"text,omitempty"`
-	Target  string  `json:"target,omitempty"` // symbol and offset that it calls or jumps to
-	Source  *Line   `json:"source,omitempty"` // that begins here
-	Values  []Value `json:"values"`
+	Address bpfprog.Address `json:"address"`
+	Bytes   string          `json:"bytes,omitempty"` // in hexadecimal
+	Text    string          `json:"text,omitempty"`
+	Target  string          `json:"target,omitempty"` // symbol and offset that it calls or jumps to
+	Source  *Line           `json:"source,omitempty"` // that begins here
+	Values  []Value         `json:"values"`
 }
 
 // Line is a line of source code.
@@ -123,7 +106,7 @@ func (f *Function) fill(h *hits, c *code, move func(uint64) uint64) {
 	starts := make([]uint64, 0, len(c.bytes)/4)
 	for _, i := range c.disassemble(c.bytes, c.start) {
 		starts = append(starts, i.Address)
-		f.Instructions = append(f.Instructions, Instruction{Address: Address(i.Address), Bytes: i.Bytes(), Text: i.Text,
+		f.Instructions = append(f.Instructions, Instruction{Address: bpfprog.Address(i.Address), Bytes: i.Bytes(), Text: i.Text,
 			Values: make([]Value, len(f.Values))})
 		if i.Target != 0 && c.target != nil {
 			f.Instructions[len(f.Instructions)-1].Target = c.target(i.Target)
@@ -149,7 +132,7 @@ func (f *Function) fill(h *hits, c *code, move func(uint64) uint64) {
 // withoutCode has the addresses of samples in the place of instructions.
 func (f *Function) withoutCode(h *hits, move func(uint64) uint64) {
 	for addr, values := range h.at {
-		i := Instruction{Address: Address(move(addr)), Values: slices.Clone(values)}
+		i := Instruction{Address: bpfprog.Address(move(addr)), Values: slices.Clone(values)}
 		setPercents(i.Values, f.Values)
 		f.Instructions = append(f.Instructions, i)
 	}

@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/bperf/bperf/internal/bpfprog"
 	"github.com/bperf/bperf/internal/bpfprog/disasm"
 	"github.com/bperf/bperf/internal/bpfprog/linear"
 	"github.com/bperf/bperf/internal/perfdata"
@@ -101,7 +102,7 @@ func (s *sources) wanted(h *hits) bool {
 
 // function annotates a function.
 func (s *sources) function(h *hits) *Function {
-	f := &Function{Name: h.symbol.Name, Module: h.dso.Name, Start: Address(h.symbol.Start), Size: h.symbol.End - h.symbol.Start, Values: h.values}
+	f := &Function{Name: h.symbol.Name, Module: h.dso.Name, Start: bpfprog.Address(h.symbol.Start), Size: h.symbol.End - h.symbol.Start, Values: h.values}
 	same := func(addr uint64) uint64 { return addr }
 	c, move := &code{}, same
 	switch h.dso.Kind {
@@ -117,7 +118,7 @@ func (s *sources) function(h *hits) *Function {
 	if c.disassemble == nil {
 		c.disassemble, _ = disasm.For(s.arch)
 	}
-	f.Start = Address(move(h.symbol.Start))
+	f.Start = bpfprog.Address(move(h.symbol.Start))
 	outside := c.target
 	c.target = func(addr uint64) string {
 		if addr >= uint64(f.Start) && addr-uint64(f.Start) < f.Size {

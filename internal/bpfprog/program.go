@@ -10,6 +10,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"strconv"
 	"strings"
 	"time"
 	"unsafe"
@@ -60,7 +61,7 @@ type Function struct {
 	Source  *Line   `json:"source,omitempty"`  // where it begins; a Detail
 }
 
-// Address is an address of the kernel.
+// Address is an address of code: of the kernel, or as a file counts it.
 type Address uint64
 
 // String is hexadecimal.
@@ -68,6 +69,13 @@ func (a Address) String() string { return fmt.Sprintf("%#x", uint64(a)) }
 
 // MarshalText gives a string: numbers of JSON have 53 bits for many who read them.
 func (a Address) MarshalText() ([]byte, error) { return []byte(a.String()), nil }
+
+// UnmarshalText reads what MarshalText writes.
+func (a *Address) UnmarshalText(text []byte) error {
+	n, err := strconv.ParseUint(string(text), 0, 64)
+	*a = Address(n)
+	return err
+}
 
 // Reader reads programs. What it has read of BTF it keeps for the next program. It is not for several goroutines at once.
 type Reader struct {

@@ -1,13 +1,12 @@
 package offcpu
 
 import (
-	"bufio"
 	"errors"
 	"fmt"
 	"io/fs"
 	"os"
-	"strconv"
-	"strings"
+
+	"github.com/bperf/bperf/internal/symbol/kernel"
 )
 
 // findScheduler finds the functions of the scheduler, which the kernel keeps together so that it can tell where a task waits (in_sched_functions
@@ -22,18 +21,20 @@ func findScheduler(kallsyms string) (textRange, error) {
 	}
 	defer f.Close()
 	var r textRange
-	lines := bufio.NewScanner(f)
-	for lines.Scan() && r.end == 0 {
-		address, name, _ := strings.Cut(lines.Text(), " T ")
-		switch name {
-		case "__sched_text_start":
-			r.start, _ = strconv.ParseUint(address, 16, 64)
-		case "__sched_text_end":
-			r.end, _ = strconv.ParseUint(address, 16, 64)
+	for e, err := range kernel.Entries(f) {
+		if err != nil {
+			return textRange{}, fmt.Errorf("find the functions of the scheduler: %w", err)
 		}
-	}
-	if err := lines.Err(); err != nil {
-		return textRange{}, fmt.Errorf("find the functions of the scheduler: %w", err)
+		switch {
+		case e.Type != 'T':
+		case e.Name == "__sched_text_start":
+			r.start = e.Address
+		case e.Name == "__sched_text_end":
+			r.end = e.Address
+		}
+		if r.end != 0 {
+			break
+		}
 	}
 	return r, nil
 }

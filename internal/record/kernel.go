@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"github.com/bperf/bperf/internal/perfdata"
+	"github.com/bperf/bperf/internal/symbol/kernel"
 )
 
 // kernelName is the name of the kernel's text in records. Behind the brackets stands the symbol whose address is Mmap.Offset, so that
@@ -49,25 +50,21 @@ func findKernelText(proc string) (kernelText, error) {
 	defer f.Close()
 	length := codeLength(proc)
 	var text, stext, etext uint64
-	lines := bufio.NewScanner(f)
-	for lines.Scan() {
-		line := lines.Bytes()
-		address, rest := nextField(line)
-		_, name := nextField(rest)
-		switch string(name) {
+	for e, err := range kernel.Entries(f) {
+		if err != nil {
+			return kernelText{}, fmt.Errorf("find the kernel's text: %w", err)
+		}
+		switch e.Name {
 		case "_text":
-			text = parseHex(address)
+			text = e.Address
 		case "_stext":
-			stext = parseHex(address)
+			stext = e.Address
 		case "_etext":
-			etext = parseHex(address)
+			etext = e.Address
 		}
 		if text != 0 && stext != 0 && length != 0 || etext != 0 {
 			break
 		}
-	}
-	if err := lines.Err(); err != nil {
-		return kernelText{}, fmt.Errorf("find the kernel's text: %w", err)
 	}
 	found := kernelText{"_text", text, etext}
 	if text == 0 {

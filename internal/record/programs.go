@@ -1,8 +1,6 @@
 package record
 
 import (
-	"bufio"
-	"bytes"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -20,6 +18,7 @@ import (
 	"github.com/bperf/bperf/internal/bpfprog/linear"
 	"github.com/bperf/bperf/internal/perfdata"
 	"github.com/bperf/bperf/internal/perfevent"
+	"github.com/bperf/bperf/internal/symbol/kernel"
 	"github.com/bperf/bperf/internal/target"
 )
 
@@ -304,21 +303,19 @@ func tellTrampolines(kallsyms string, tell emit) error {
 		return nil // their samples have no symbol then
 	}
 	defer f.Close()
-	lines := bufio.NewScanner(f)
-	for lines.Scan() {
-		address, rest := nextField(lines.Bytes())
-		_, rest = nextField(rest)
-		name, module, _ := bytes.Cut(rest, []byte("\t"))
-		if string(module) != "[bpf]" || parseHex(address) == 0 ||
-			!bytes.HasPrefix(name, []byte("bpf_trampoline_")) && !bytes.HasPrefix(name, []byte("bpf_dispatcher_")) {
+	for e, err := range kernel.Entries(f) {
+		if err != nil {
+			return err
+		}
+		if e.Module != "bpf" || e.Address == 0 || !strings.HasPrefix(e.Name, "bpf_trampoline_") && !strings.HasPrefix(e.Name, "bpf_dispatcher_") {
 			continue
 		}
-		k := &perfdata.KSymbol{Addr: parseHex(address), Size: uint32(os.Getpagesize()), Type: perfdata.KSymbolBPF, Name: string(name)}
+		k := &perfdata.KSymbol{Addr: e.Address, Size: uint32(os.Getpagesize()), Type: perfdata.KSymbolBPF, Name: e.Name}
 		if err := tell(perfdata.MiscKernel, k); err != nil {
 			return err
 		}
 	}
-	return lines.Err()
+	return nil
 }
 
 // features adds what was fetched.
