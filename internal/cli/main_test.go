@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"flag"
+	"io"
 	"os"
 	"os/exec"
 	"syscall"
@@ -36,11 +37,15 @@ type result struct {
 	status         int // 128 and the signal, if one ended it
 }
 
-// run runs a command to its end.
+// run runs a command to its end. What it writes to standard error goes to cmd.Stderr, too, if there is one.
 func run(t *testing.T, cmd *exec.Cmd) result {
 	t.Helper()
 	var stdout, stderr bytes.Buffer
-	cmd.Stdout, cmd.Stderr = &stdout, &stderr
+	cmd.Stdout = &stdout
+	if cmd.Stderr == nil {
+		cmd.Stderr = io.Discard
+	}
+	cmd.Stderr = io.MultiWriter(&stderr, cmd.Stderr)
 	err := cmd.Run()
 	var exit *exec.ExitError
 	if err != nil && !errors.As(err, &exit) {

@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"encoding/json"
 	"fmt"
+	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -196,7 +197,6 @@ func TestStatCounts(t *testing.T) {
 		{"not inherited", []string{"-i"}, "$0; :", shell, shell},
 		{"executed", []string{"-i"}, "exec $0", shell + 1000, shell + 1000},
 		{"intervals", []string{"-I", "10", "--interval-count", "1000000", "--summary", "--no-csv-summary"}, "$0; $0", shell + 2000, shell + 2000},
-		{"enabled late", []string{"-D", "1"}, "sleep 0.3; $0; $0", 2000, shell + 2000},
 		{"filtered out", []string{"--filter", "common_pid == 0"}, "$0", 0, 0},
 	}
 	for _, tt := range tests {
@@ -208,6 +208,42 @@ func TestStatCounts(t *testing.T) {
 				t.Errorf("counted %d, want %d to %d", n, tt.min, tt.max)
 			}
 		})
+	}
+}
+
+// runEnabled is run for a session that starts disabled, with something to do when its events have been enabled.
+func runEnabled(t *testing.T, cmd *exec.Cmd, then func()) result {
+	t.Helper()
+	r, w := io.Pipe()
+	watched := make(chan struct{})
+	go func() {
+		defer close(watched)
+		lines := bufio.NewScanner(r)
+		for lines.Scan() {
+			if strings.TrimPrefix(lines.Text(), "# ") == "Events enabled" {
+				then()
+			}
+		}
+	}()
+	cmd.Stderr = w
+	got := run(t, cmd)
+	w.Close()
+	<-watched
+	return got
+}
+
+// TestStatDelay has a command that does its work when the events have been enabled.
+func TestStatDelay(t *testing.T) {
+	call, shell := caller(t)
+	cmd := bperf("stat", "-x,", "-e", getppid, "-D", "1", "sh", "-c", "read go; $0; $0", call)
+	stdin, err := cmd.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := runEnabled(t, cmd, func() { stdin.Close() })
+	_, count, _ := strings.Cut(got.stderr, "# Events enabled\n")
+	if n := counted(t, count); n < 2000 || n > shell+2000 {
+		t.Errorf("counted %d, want 2000 to %d; stderr:\n%s", n, shell+2000, got.stderr)
 	}
 }
 
@@ -294,28 +330,13 @@ func TestStatProcess(t *testing.T) {
 		if err := shell.Start(); err != nil {
 			t.Fatal(err)
 		}
-		cmd := bperf("stat", "-x,", "-v", "-e", getppid, "-D", "1", flag, strconv.Itoa(shell.Process.Pid))
-		stderr, err := cmd.StderrPipe()
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := cmd.Start(); err != nil {
-			t.Fatal(err)
-		}
-		var last string
-		lines := bufio.NewScanner(stderr)
-		for lines.Scan() {
-			last = lines.Text()
-			if last == "# Events enabled" {
-				stdin.Close()
-				shell.Wait()
-			}
-		}
-		if err := cmd.Wait(); err != nil {
-			t.Error(err)
-		}
-		if n := counted(t, last); n != 2000 {
-			t.Errorf("%s: counted %d, want 2000", flag, n)
+		got := runEnabled(t, bperf("stat", "-x,", "-e", getppid, "-D", "1", flag, strconv.Itoa(shell.Process.Pid)), func() {
+			stdin.Close()
+			shell.Wait()
+		})
+		_, count, _ := strings.Cut(got.stderr, "# Events enabled\n")
+		if n := counted(t, count); n != 2000 || got.status != 0 {
+			t.Errorf("%s: counted %d, want 2000; status %d, stderr:\n%s", flag, n, got.status, got.stderr)
 		}
 	}
 }

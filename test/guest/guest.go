@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 	"time"
@@ -20,64 +21,85 @@ import (
 // memoryMiB is what a guest has; the initramfs is part of it.
 const memoryMiB = 1024
 
-// runGuest boots one kernel and returns the exit status of what ran there.
-func runGuest(o *options, name string) (int, error) {
+// guest is a kernel that is ready to be booted.
+type guest struct {
+	name    string
+	tmp     string // directory with what was built for it
+	machine machine.Machine
+	timeout time.Duration
+}
+
+// prepare fetches and builds what a guest needs.
+func prepare(o *options, name string) (*guest, error) {
 	archName, suite, err := splitKernel(name)
 	if err != nil {
-		return 0, err
+		return nil, err
 	}
 	arch, err := machine.FindArch(archName)
 	if err != nil {
-		return 0, err
+		return nil, err
 	}
 	if err := apt.Need(map[string]string{arch.QEMU: arch.Package}); err != nil {
-		return 0, err
+		return nil, err
 	}
 	cache, err := os.UserCacheDir()
 	if err != nil {
-		return 0, err
+		return nil, err
 	}
 	k, err := kernel.Get(filepath.Join(cache, "bperf", "kernels"), arch.Name, suite)
 	if err != nil {
-		return 0, err
+		return nil, err
 	}
 	tmp, err := os.MkdirTemp("", "bperf-guest-")
 	if err != nil {
-		return 0, err
+		return nil, err
 	}
-	defer os.RemoveAll(tmp)
+	g := &guest{name: name, tmp: tmp, timeout: o.timeout}
+	if err := g.build(o, arch, k); err != nil {
+		g.remove()
+		return nil, err
+	}
+	return g, nil
+}
 
-	fmt.Fprintf(os.Stderr, "guest %s: Linux %s\n", name, k.Release)
-	content, err := build(o, arch, filepath.Join(tmp, "build"))
+func (g *guest) build(o *options, arch machine.Arch, k *kernel.Kernel) error {
+	fmt.Fprintf(os.Stderr, "guest %s: Linux %s\n", g.name, k.Release)
+	content, err := build(o, arch, filepath.Join(g.tmp, "build"))
 	if err != nil {
-		return 0, err
+		return err
 	}
 	content.files["/bin/busybox"] = k.Busybox
-	content.job.Env["BPERF_GUEST"] = name
+	content.job.Env["BPERF_GUEST"] = g.name
 	if o.perf {
 		if err := content.addPerf(arch.Name); err != nil {
-			return 0, err
+			return err
 		}
 	}
-	image := filepath.Join(tmp, "initramfs")
+	image := filepath.Join(g.tmp, "initramfs")
 	if err := content.write(image); err != nil {
-		return 0, err
+		return err
 	}
-	m := machine.Machine{Arch: arch, Kernel: k.Image, Initramfs: image, CPUs: o.smp, MemoryMiB: memoryMiB}
-	if m.CPUs == 0 {
-		m.CPUs = arch.CPUs
+	g.machine = machine.Machine{Arch: arch, Kernel: k.Image, Initramfs: image, CPUs: o.smp, MemoryMiB: memoryMiB}
+	if g.machine.CPUs == 0 {
+		g.machine.CPUs = arch.CPUs
 	}
-	ctx, cancel := context.WithTimeoutCause(context.Background(), o.timeout,
-		fmt.Errorf("not done after %s", o.timeout))
+	return nil
+}
+
+// run boots the guest and returns the exit status of what ran there.
+func (g *guest) run(output io.Writer) (int, error) {
+	ctx, cancel := context.WithTimeoutCause(context.Background(), g.timeout, fmt.Errorf("not done after %s", g.timeout))
 	defer cancel()
 	start := time.Now()
-	status, err := m.Run(ctx, os.Stdout)
+	status, err := g.machine.Run(ctx, output)
 	if err != nil {
 		return 0, err
 	}
-	fmt.Fprintf(os.Stderr, "guest %s: done in %.1fs\n", name, time.Since(start).Seconds())
+	fmt.Fprintf(os.Stderr, "guest %s: done in %.1fs\n", g.name, time.Since(start).Seconds())
 	return status.Exit, nil
 }
+
+func (g *guest) remove() { os.RemoveAll(g.tmp) }
 
 // content is what is in a guest's initramfs.
 type content struct {

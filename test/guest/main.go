@@ -14,7 +14,9 @@ import (
 	"flag"
 	"fmt"
 	"os"
+	"runtime"
 	"strings"
+	"sync"
 	"time"
 )
 
@@ -39,19 +41,45 @@ func main() {
 		fmt.Fprintln(os.Stderr, "guest:", err)
 		os.Exit(2)
 	}
-	exit := 0
-	for _, k := range o.kernels {
-		status, err := runGuest(o, k)
-		if err != nil {
-			fmt.Fprintf(os.Stderr, "guest %s: %v\n", k, err)
-			fmt.Printf("FAIL\tguest %s\n", k)
-			status = 125
-		}
+	os.Exit(runAll(o))
+}
+
+// runAll prepares one guest after another, and runs as many at once as there are CPUs: QEMU emulates with one thread. Their
+// output is in the order of the command line, as if they ran one after another.
+func runAll(o *options) (exit int) {
+	var guests sync.WaitGroup
+	slots := make(chan struct{}, runtime.NumCPU())
+	turn := make(chan struct{}) // closed when the guests before have printed all
+	close(turn)
+	statuses := make([]int, len(o.kernels))
+	for i, name := range o.kernels {
+		slots <- struct{}{}
+		before, done := turn, make(chan struct{})
+		turn = done
+		g, err := prepare(o, name)
+		guests.Go(func() {
+			defer close(done)
+			out := &turns{to: os.Stdout, turn: before}
+			defer out.wait()
+			if err == nil {
+				statuses[i], err = g.run(out)
+				g.remove()
+			}
+			<-slots
+			if err != nil {
+				fmt.Fprintf(os.Stderr, "guest %s: %v\n", name, err)
+				fmt.Fprintf(out, "FAIL\tguest %s\n", name)
+				statuses[i] = 125
+			}
+		})
+	}
+	guests.Wait()
+	for _, status := range statuses {
 		if status != 0 {
 			exit = status
 		}
 	}
-	os.Exit(exit)
+	return exit
 }
 
 func parse(args []string) (*options, error) {

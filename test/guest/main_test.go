@@ -60,7 +60,7 @@ func TestUnknownKernels(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.kernel, func(t *testing.T) {
-			if _, err := runGuest(&options{}, tt.kernel); err == nil || err.Error() != tt.want {
+			if _, err := prepare(&options{}, tt.kernel); err == nil || err.Error() != tt.want {
 				t.Errorf("got %v, want %s", err, tt.want)
 			}
 		})
