@@ -145,7 +145,8 @@ func (o *objects) attachFollower(l *upstream.Leader, slot int, cgroupV1 bool) (l
 	defer values.Close()
 	program := spec.Programs[countersProgOnLeader]
 	program.AttachTarget = l.Program()
-	p, err := o.loadProgram(program, map[string]*ebpf.Map{constants: values, countersMapLeaderDiff: l.Diff()})
+	loaded, err := o.loadPrograms(map[string]*ebpf.ProgramSpec{countersProgOnLeader: program},
+		map[string]*ebpf.Map{constants: values, countersMapLeaderDiff: l.Diff()})
 	if errors.Is(err, syscall.EPERM) {
 		return nil, 0, fmt.Errorf("follow an upstream leader: %w: this kernel refuses fexit programs, without which nobody can. "+
 			"Sessions of bperf share counters without them: leave out --bpf-attr-map", syscall.EPERM)
@@ -153,6 +154,7 @@ func (o *objects) attachFollower(l *upstream.Leader, slot int, cgroupV1 bool) (l
 	if err != nil {
 		return nil, 0, fmt.Errorf("follow an upstream leader: %w", err)
 	}
+	p := loaded[countersProgOnLeader]
 	defer p.Close()
 	attached, err := link.AttachTracing(link.TracingOptions{Program: p})
 	if err != nil {

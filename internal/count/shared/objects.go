@@ -8,6 +8,7 @@ import (
 	"syscall"
 
 	"github.com/cilium/ebpf"
+	"github.com/cilium/ebpf/btf"
 	"github.com/cilium/ebpf/link"
 
 	"github.com/bperf/bperf/internal/perfevent"
@@ -46,10 +47,11 @@ type objects struct {
 	programs map[string]*ebpf.Program
 	hotplug  link.Link   // of on_hotplug
 	links    []link.Link // of the hooks; nil where they are not attached, or not this session's concern
+	types    *btf.Cache  // the kernel's, while the session opens: decoding them takes longer than all else
 }
 
 func newObjects() *objects {
-	return &objects{maps: make(map[string]*ebpf.Map), programs: make(map[string]*ebpf.Program)}
+	return &objects{maps: make(map[string]*ebpf.Map), programs: make(map[string]*ebpf.Program), types: btf.NewCache()}
 }
 
 // connect opens what is there. It is an error wrapping fs.ErrNotExist if the last session has ended.
@@ -178,18 +180,19 @@ func (o *objects) load(cgroupV1 bool, names ...string) ([]*ebpf.Program, error) 
 		return nil, fmt.Errorf("create the BPF map of constants: %w%s", err, permission(err))
 	}
 	defer values.Close()
-	var loaded []*ebpf.Program
+	programs := make(map[string]*ebpf.ProgramSpec)
 	for _, name := range names {
-		p, err := o.loadProgram(spec.Programs[name], map[string]*ebpf.Map{constants: values})
-		if err != nil {
-			for _, p := range loaded {
-				p.Close()
-			}
-			return nil, err
-		}
-		loaded = append(loaded, p)
+		programs[name] = spec.Programs[name]
 	}
-	return loaded, nil
+	loaded, err := o.loadPrograms(programs, map[string]*ebpf.Map{constants: values})
+	if err != nil {
+		return nil, err
+	}
+	inOrder := make([]*ebpf.Program, len(names))
+	for i, name := range names {
+		inOrder[i] = loaded[name]
+	}
+	return inOrder, nil
 }
 
 // refusal is the kernel's answer, without what the library says of EPERM: memory for BPF is not limited from Linux 5.11 on.
@@ -215,26 +218,28 @@ func programSpecs(cgroupV1 bool) (*ebpf.CollectionSpec, error) {
 		spec.Variables[countersVarCgroupV1].Set(cgroupV1))
 }
 
-// loadProgram loads a program that uses the shared maps, and others.
-func (o *objects) loadProgram(program *ebpf.ProgramSpec, others map[string]*ebpf.Map) (*ebpf.Program, error) {
-	for i := range program.Instructions {
-		ins := &program.Instructions[i]
-		m, ok := others[ins.Reference()]
-		if !ok {
-			m, ok = o.maps[ins.Reference()]
-		}
-		if !ok || !ins.IsLoadFromMap() {
-			continue
-		}
-		if err := ins.AssociateMap(m); err != nil {
-			return nil, err
+// loadPrograms loads programs that use the shared maps, and others.
+func (o *objects) loadPrograms(programs map[string]*ebpf.ProgramSpec, others map[string]*ebpf.Map) (map[string]*ebpf.Program, error) {
+	for _, program := range programs {
+		for i := range program.Instructions {
+			ins := &program.Instructions[i]
+			m, ok := others[ins.Reference()]
+			if !ok {
+				m, ok = o.maps[ins.Reference()]
+			}
+			if !ok || !ins.IsLoadFromMap() {
+				continue
+			}
+			if err := ins.AssociateMap(m); err != nil {
+				return nil, err
+			}
 		}
 	}
-	p, err := ebpf.NewProgram(program)
+	c, err := ebpf.NewCollectionWithOptions(&ebpf.CollectionSpec{Programs: programs}, ebpf.CollectionOptions{Cache: o.types})
 	if err != nil {
-		return nil, fmt.Errorf("load the BPF program %s: %w%s", program.Name, refusal(err), permission(err))
+		return nil, fmt.Errorf("load BPF programs: %w%s", refusal(err), permission(err))
 	}
-	return p, nil
+	return c.Programs, nil
 }
 
 // newConstants makes the map of the constants that were set. The library does it only for whole collections.

@@ -54,6 +54,7 @@ func Open(where Where, list event.List, t target.Target, o count.Options) (*Coun
 	if err := c.open(list); err != nil {
 		return nil, errors.Join(err, c.abandon(), c.uevents.Close())
 	}
+	c.o.types = nil
 	go c.followCPUs(c.uevents)
 	return c, nil
 }
