@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"bufio"
 	"bytes"
 	"errors"
 	"flag"
@@ -57,4 +58,23 @@ func run(t *testing.T, cmd *exec.Cmd) result {
 		status = 128 + int(wait.Signal())
 	}
 	return result{stdout.String(), stderr.String(), status}
+}
+
+// runNoting is run, which hands on each line of standard error as it comes.
+func runNoting(t *testing.T, cmd *exec.Cmd, note func(string)) result {
+	t.Helper()
+	r, w := io.Pipe()
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		lines := bufio.NewScanner(r)
+		for lines.Scan() {
+			note(lines.Text())
+		}
+	}()
+	cmd.Stderr = w
+	got := run(t, cmd)
+	w.Close()
+	<-done
+	return got
 }

@@ -241,11 +241,10 @@ func TestRecordOffCPUKilled(t *testing.T) {
 		t.Fatal(err)
 	}
 	mine := linksOf(cmd.Process.Pid)
-	for i := 0; i < 600 && len(mine) < 3; i++ {
+	for deadline := time.Now().Add(time.Minute); !hasSamples(file) && time.Now().Before(deadline); {
 		time.Sleep(100 * time.Millisecond)
 		mine = linksOf(cmd.Process.Pid)
 	}
-	time.Sleep(4 * time.Second) // what is in the rings is written each second
 	syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL)
 	cmd.Wait()
 	if len(mine) != 3 {
@@ -267,23 +266,24 @@ func TestRecordOffCPUKilled(t *testing.T) {
 			t.Errorf("link %d is still there", id)
 		}
 	}
-	r, err := perfdata.Open(file)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer r.Close()
-	samples := 0
-	for rec, err := range r.Records() {
-		if err != nil {
-			t.Fatal(err)
-		}
-		if _, ok := rec.Value.(*perfdata.Sample); ok {
-			samples++
-		}
-	}
-	if samples == 0 {
+	if samplesOf(t, file) == 0 {
 		t.Error("the file has no samples")
 	}
+}
+
+// hasSamples looks into a file that may be just being written.
+func hasSamples(name string) bool {
+	r, err := perfdata.Open(name)
+	if err != nil {
+		return false
+	}
+	defer r.Close()
+	for rec := range r.Records() {
+		if _, ok := rec.Value.(*perfdata.Sample); ok {
+			return true
+		}
+	}
+	return false
 }
 
 // linksOf are the BPF links that a process holds.

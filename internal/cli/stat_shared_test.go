@@ -1,10 +1,8 @@
 package cli
 
 import (
-	"bufio"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -264,29 +262,6 @@ func TestStatSharedTargets(t *testing.T) {
 			expectCount(t, got, -1, 1000)
 		})
 	}
-}
-
-// runNoting is run, which hands on each line of standard error as it comes.
-func runNoting(t *testing.T, cmd *exec.Cmd, note func(string)) result {
-	t.Helper()
-	stderr, write := io.Pipe()
-	var all strings.Builder
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		lines := bufio.NewScanner(stderr)
-		for lines.Scan() {
-			fmt.Fprintln(&all, lines.Text())
-			note(lines.Text())
-		}
-	}()
-	cmd.Stderr = write
-	if err := cmd.Run(); err != nil {
-		t.Error(err)
-	}
-	write.Close()
-	<-done
-	return result{stderr: all.String()}
 }
 
 // TestStatSharedControl starts disabled; what the command does before it is told to go on is not counted.

@@ -4,7 +4,6 @@ import (
 	"bufio"
 	"encoding/json"
 	"fmt"
-	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -211,27 +210,6 @@ func TestStatCounts(t *testing.T) {
 	}
 }
 
-// runEnabled is run for a session that starts disabled, with something to do when its events have been enabled.
-func runEnabled(t *testing.T, cmd *exec.Cmd, then func()) result {
-	t.Helper()
-	r, w := io.Pipe()
-	watched := make(chan struct{})
-	go func() {
-		defer close(watched)
-		lines := bufio.NewScanner(r)
-		for lines.Scan() {
-			if strings.TrimPrefix(lines.Text(), "# ") == "Events enabled" {
-				then()
-			}
-		}
-	}()
-	cmd.Stderr = w
-	got := run(t, cmd)
-	w.Close()
-	<-watched
-	return got
-}
-
 // TestStatDelay has a command that does its work when the events have been enabled.
 func TestStatDelay(t *testing.T) {
 	call, shell := caller(t)
@@ -240,7 +218,11 @@ func TestStatDelay(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	got := runEnabled(t, cmd, func() { stdin.Close() })
+	got := runNoting(t, cmd, func(note string) {
+		if note == "# Events enabled" {
+			stdin.Close()
+		}
+	})
 	_, count, _ := strings.Cut(got.stderr, "# Events enabled\n")
 	if n := counted(t, count); n < 2000 || n > shell+2000 {
 		t.Errorf("counted %d, want 2000 to %d; stderr:\n%s", n, shell+2000, got.stderr)
@@ -330,9 +312,11 @@ func TestStatProcess(t *testing.T) {
 		if err := shell.Start(); err != nil {
 			t.Fatal(err)
 		}
-		got := runEnabled(t, bperf("stat", "-x,", "-e", getppid, "-D", "1", flag, strconv.Itoa(shell.Process.Pid)), func() {
-			stdin.Close()
-			shell.Wait()
+		got := runNoting(t, bperf("stat", "-x,", "-e", getppid, "-D", "1", flag, strconv.Itoa(shell.Process.Pid)), func(note string) {
+			if note == "# Events enabled" {
+				stdin.Close()
+				shell.Wait()
+			}
 		})
 		_, count, _ := strings.Cut(got.stderr, "# Events enabled\n")
 		if n := counted(t, count); n != 2000 || got.status != 0 {

@@ -74,7 +74,7 @@ func (term *terminal) await(t *testing.T, pattern string) {
 	t.Helper()
 	expression := regexp.MustCompile(pattern)
 	var text []byte
-	for deadline := time.Now().Add(10 * time.Second); time.Now().Before(deadline); time.Sleep(5 * time.Millisecond) {
+	for deadline := time.Now().Add(time.Minute); time.Now().Before(deadline); time.Sleep(5 * time.Millisecond) {
 		term.mu.Lock()
 		text = bytes.Clone(term.written.Bytes())
 		found := expression.Match(sequences.ReplaceAll(text, nil))
@@ -92,7 +92,7 @@ func (term *terminal) await(t *testing.T, pattern string) {
 // awaitRaw waits for a sequence.
 func (term *terminal) awaitRaw(t *testing.T, sequence string) {
 	t.Helper()
-	for deadline := time.Now().Add(10 * time.Second); time.Now().Before(deadline); time.Sleep(5 * time.Millisecond) {
+	for deadline := time.Now().Add(time.Minute); time.Now().Before(deadline); time.Sleep(5 * time.Millisecond) {
 		term.mu.Lock()
 		found := bytes.Contains(term.written.Bytes(), []byte(sequence))
 		term.mu.Unlock()

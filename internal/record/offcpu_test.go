@@ -283,14 +283,14 @@ func TestOffCPUSwitchOutput(t *testing.T) {
 			dumped <- s
 		}
 	}
-	cfg.Command = []string{"sh", "-c", sleeper(t, 50, 0, false) + "; read x < " + fifo(t)}
+	slept, end := fifo(t), fifo(t)
+	cfg.Command = []string{"sh", "-c", sleeper(t, 50, 0, false) + "; echo > " + slept + "; read x < " + end}
 	go func() {
-		time.Sleep(time.Second)
+		os.ReadFile(slept)
 		requests <- syscall.SIGUSR2
 		<-dumped
 		time.Sleep(50 * time.Millisecond) // names of files have the time in hundredths of a second
-		f, err := os.OpenFile(strings.Fields(cfg.Command[2])[len(strings.Fields(cfg.Command[2]))-1], os.O_WRONLY, 0)
-		if err == nil {
+		if f, err := os.OpenFile(end, os.O_WRONLY, 0); err == nil {
 			f.Close()
 		}
 	}()
