@@ -124,10 +124,7 @@ func (a *annotateFlags) report(cmd *cobra.Command) (*annotate.Report, error) {
 	if err != nil {
 		return nil, &ExitError{Status: statusBadOption, Err: err}
 	}
-	r, err := replay.New(reader, replay.Options{SymFS: a.symfs, Kallsyms: a.kallsyms, NoInline: true, Filter: filter})
-	if err != nil {
-		return nil, err
-	}
+	r := replay.New(reader, replay.Options{SymFS: a.symfs, Kallsyms: a.kallsyms, NoInline: true, Filter: filter})
 	samples, err := annotate.Collect(r, reader, &a.options)
 	if err != nil {
 		return nil, err

@@ -54,11 +54,8 @@ func (f *recordingFlags) read(recording *perfdata.Reader, keep profile.Keys) (*p
 	if err != nil {
 		return nil, replay.Stats{}, &ExitError{Status: statusBadOption, Err: err}
 	}
-	r, err := replay.New(recording, replay.Options{SymFS: f.symfs, Kallsyms: f.kallsyms, NoInline: f.noInline, Lines: keep.Has(profile.Line),
+	r := replay.New(recording, replay.Options{SymFS: f.symfs, Kallsyms: f.kallsyms, NoInline: f.noInline, Lines: keep.Has(profile.Line),
 		CallSites: f.callSites, Filter: filter})
-	if err != nil {
-		return nil, replay.Stats{}, err
-	}
 	p, err := r.Profile(keep)
 	if err != nil {
 		return nil, replay.Stats{}, err

@@ -190,6 +190,9 @@ func printLosses(w io.Writer, s replay.Stats) {
 		}
 		fmt.Fprintln(w, "Warning:", strings.ReplaceAll(problem, "\n", "; "))
 	}
+	for _, err := range s.Damaged {
+		fmt.Fprintln(w, "Warning: what the recording tells beside its records cannot all be read:", err)
+	}
 	if s.BadPrograms != nil {
 		fmt.Fprintf(w, "Warning: IDs, code or lines of BPF programs are missing, as what the recording tells of them cannot be read: %v\n", s.BadPrograms)
 	}

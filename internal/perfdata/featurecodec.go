@@ -2,17 +2,20 @@ package perfdata
 
 import "fmt"
 
-// decodeFeature decodes a feature. cpus are the available CPUs that the feature NRCPUS tells of, which CPU_TOPOLOGY does not repeat.
+// decodeFeature decodes a feature. With an error there are the build IDs that stand in front of it, and nothing of other features. cpus are the available CPUs that the feature NRCPUS tells of, which CPU_TOPOLOGY does not repeat.
 func decodeFeature(id FeatureID, data []byte, big bool, cpus uint32) (FeatureValue, error) {
 	c := &cursor{b: data, big: big}
 	v, err := c.feature(id, cpus)
-	if err != nil {
-		return nil, fmt.Errorf("feature %s: %w", id, err)
+	if err == nil && c.short {
+		err = fmt.Errorf("its %d bytes end before what they tell of does", len(data))
 	}
-	if c.short {
-		return nil, fmt.Errorf("feature %s: its %d bytes end before what they tell of does", id, len(data))
+	if err == nil {
+		return v, nil
 	}
-	return v, nil
+	if id != FeatureBuildID {
+		v = nil
+	}
+	return v, fmt.Errorf("feature %s: %w", id, err)
 }
 
 func (c *cursor) feature(id FeatureID, cpus uint32) (FeatureValue, error) {
@@ -75,7 +78,7 @@ func (c *cursor) buildIDs() (BuildIDs, error) {
 		c.u32() // type: 0, as perf writes it
 		misc, size := Misc(c.u16()), int(c.u16())
 		if size < recordHeaderSize+buildIDSize {
-			return nil, fmt.Errorf("an entry of %d bytes is too short for a build ID", size)
+			return ids, fmt.Errorf("an entry of %d bytes is too short for a build ID", size)
 		}
 		entry := cursor{b: c.bytes(size - recordHeaderSize), big: c.big}
 		if c.short {

@@ -20,7 +20,8 @@ func (f *Features) Raw(id FeatureID) ([]byte, bool) {
 	return b, there
 }
 
-// Get decodes a feature: the type of the value is the one beside the feature's ID. It is nil, without an error, if there is none.
+// Get decodes a feature: the type of the value is the one beside the feature's ID. It is nil, without an error, if there is none. With an
+// error it is nil, too, but for FeatureBuildID: then it has what stands in front of what cannot be read.
 func (f *Features) Get(id FeatureID) (FeatureValue, error) {
 	b, there := f.raw[id]
 	if !there {

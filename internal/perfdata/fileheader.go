@@ -53,6 +53,7 @@ type file struct {
 	features  Features
 	truncated bool        // there is less of it than the header says
 	missing   []FeatureID // of features that are outside of the file
+	damaged   []error     // why others cannot be read
 	unclosed  bool        // its header has not been completed: the data go up to the end of the file
 }
 
@@ -176,7 +177,10 @@ func (f *file) readFeatures(r io.ReaderAt, size int64, set [4]uint64) error {
 			continue
 		}
 		if s.size > left {
-			return fmt.Errorf("at %d: feature %s: %d bytes, when there are %d in the file that no other feature has", at, id, s.size, left)
+			f.damaged = append(f.damaged, fmt.Errorf("at %d: feature %s: %d bytes, when there are %d in the file that no other feature has",
+				at, id, s.size, left))
+			at += sectionSize
+			continue
 		}
 		at += sectionSize
 		left -= s.size
@@ -187,18 +191,18 @@ func (f *file) readFeatures(r io.ReaderAt, size int64, set [4]uint64) error {
 		f.features = *f.features.with(id, b)
 	}
 	f.truncated = len(f.missing) > 0
-	return f.nameEvents()
+	f.nameEvents()
+	return nil
 }
 
-func (f *file) nameEvents() error {
+func (f *file) nameEvents() {
 	v, err := f.features.Get(FeatureEventDesc)
 	if err != nil {
-		return err
+		f.damaged = append(f.damaged, err)
 	}
 	if d, there := v.(EventDescriptions); there {
 		f.events.name(d)
 	}
-	return nil
 }
 
 func readFull(r io.ReaderAt, b []byte, at uint64) error {

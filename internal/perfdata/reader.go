@@ -77,7 +77,7 @@ func NewReader(r io.ReaderAt, size int64) (*Reader, error) {
 	data := io.NewSectionReader(r, int64(f.data.offset), int64(f.data.size))
 	s := newStream(data, int64(f.data.offset), size, f.big, f.events, &f.features)
 	s.stats.truncated.Store(f.truncated || f.unclosed)
-	s.stats.missing = f.missing
+	s.stats.missing, s.stats.damaged = f.missing, f.damaged
 	s.torn = f.unclosed
 	return newReader(s), nil
 }

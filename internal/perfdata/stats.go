@@ -1,6 +1,7 @@
 package perfdata
 
 import (
+	"slices"
 	"sync"
 	"sync/atomic"
 )
@@ -13,6 +14,7 @@ type Stats struct {
 	OutOfOrder uint64                // records that are older than one that was given before
 	Truncated  bool                  // the file ends before its end, or the writer did not get to close it
 	Missing    []FeatureID           // features that are behind the end of the file
+	Damaged    []error               // features that cannot be read, or in part only, and why: what they tell of is missing
 }
 
 // counters are what Stats is made of. They can be read while the recording is.
@@ -24,8 +26,9 @@ type counters struct {
 	truncated  atomic.Bool
 	missing    []FeatureID
 
-	mu    sync.Mutex
-	other map[RecordType]uint64 // types from 128 on
+	mu      sync.Mutex
+	other   map[RecordType]uint64 // types from 128 on
+	damaged []error
 }
 
 // maxOtherTypes bounds how many types that nobody has heard of are told apart.
@@ -46,6 +49,17 @@ func (c *counters) count(t RecordType) {
 	}
 }
 
+// maxDamaged bounds how many errors of features are kept: in pipes there can be any number.
+const maxDamaged = 64
+
+func (c *counters) damage(err error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if len(c.damaged) < maxDamaged {
+		c.damaged = append(c.damaged, err)
+	}
+}
+
 func (c *counters) snapshot() Stats {
 	s := Stats{
 		Bytes:      c.bytes.Load(),
@@ -62,6 +76,7 @@ func (c *counters) snapshot() Stats {
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	s.Damaged = slices.Clone(c.damaged)
 	for t, n := range c.other {
 		s.Records[t] = n
 	}

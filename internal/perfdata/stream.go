@@ -273,7 +273,7 @@ func (s *stream) userRecord(i item, t RecordType) error {
 	case *EventUpdate:
 		s.events.update(v)
 	case *HeaderFeature:
-		return s.feature(v)
+		s.feature(v)
 	case *Auxtrace:
 		return s.passOver(i, v.Size)
 	case *HeaderTracingData:
@@ -283,19 +283,19 @@ func (s *stream) userRecord(i item, t RecordType) error {
 	return nil
 }
 
-func (s *stream) feature(v *HeaderFeature) error {
+func (s *stream) feature(v *HeaderFeature) {
 	if len(v.Data) == 0 && v.ID != FeatureBranchStack && v.ID != FeatureStat {
-		return nil // marks the end of them
+		return // marks the end of them
 	}
 	s.features.Store(s.features.Load().with(v.ID, v.Data))
 	if v.ID == FeatureEventDesc {
 		d, err := decodeFeature(v.ID, v.Data, s.big, 0)
 		if err != nil {
-			return err
+			s.stats.damage(err)
+			return
 		}
 		s.events.name(d.(EventDescriptions))
 	}
-	return nil
 }
 
 func (s *stream) passOver(i item, n uint64) error {

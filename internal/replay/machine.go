@@ -27,6 +27,8 @@ type machine struct {
 	buildIDs map[string][]byte // by name, of the feature BUILD_ID
 	programs programs
 
+	badBuildIDs error // why some of buildIDs are missing
+
 	kernelDSO     *DSO   // nil if the recording does not tell of one
 	kernelBuildID []byte // nil if it is not known
 	kernelRefName string // a symbol
@@ -43,11 +45,9 @@ func newMachine(names *symbols) *machine {
 }
 
 // setFeatures takes what the header tells of files and BPF programs.
-func (m *machine) setFeatures(f *perfdata.Features, order binary.ByteOrder) error {
+func (m *machine) setFeatures(f *perfdata.Features, order binary.ByteOrder) {
 	ids, err := f.Get(perfdata.FeatureBuildID)
-	if err != nil {
-		return err
-	}
+	m.badBuildIDs = err
 	list, _ := ids.(perfdata.BuildIDs)
 	for _, id := range list {
 		m.setBuildID(&id)
@@ -58,7 +58,6 @@ func (m *machine) setFeatures(f *perfdata.Features, order binary.ByteOrder) erro
 			m.programs.add(id, section)
 		}
 	}
-	return nil
 }
 
 func hexTag(tag [8]byte) string { return hex.EncodeToString(tag[:]) }

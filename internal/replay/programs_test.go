@@ -98,10 +98,7 @@ func TestPrograms(t *testing.T) {
 			for _, section := range test.sections {
 				features = append(features, feature{perfdata.FeatureBPFProgInfo, section})
 			}
-			r, err := New(record(t, test.pipe, features...), Options{SymFS: t.TempDir()})
-			if err != nil {
-				t.Fatal(err)
-			}
+			r := New(record(t, test.pipe, features...), Options{SymFS: t.TempDir()})
 			p, err := r.Profile(profile.IP)
 			if err != nil {
 				t.Fatal(err)
@@ -135,10 +132,7 @@ func TestProgramsOfBigEndian(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	r, err := New(reader, Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	r := New(reader, Options{})
 	want := map[uint64]uint32{0x1000: 7, 0x2000: 7, 0x3000: 8}
 	if diff := cmp.Diff(want, r.machine.programs.at); diff != "" || r.Stats().BadPrograms != nil {
 		t.Errorf("%v; -want +got:\n%s", r.Stats().BadPrograms, diff)
@@ -168,10 +162,7 @@ func TestProgramsWithTypes(t *testing.T) {
 		{"no BTF", false, []feature{info}, "a_name_longer_t", ""},
 		{"cut", false, []feature{info, {types.id, types.section[:len(types.section)-1]}}, "a_name_longer_t", "feature BPF_BTF: BTF 1 of 1, at byte 4"},
 	} {
-		r, err := New(record(t, test.pipe, test.features...), Options{})
-		if err != nil {
-			t.Fatal(err)
-		}
+		r := New(record(t, test.pipe, test.features...), Options{})
 		if _, err := r.Profile(profile.Comm); err != nil {
 			t.Fatal(err)
 		}
@@ -179,9 +170,44 @@ func TestProgramsWithTypes(t *testing.T) {
 		if len(all) != 1 || all[0].Name != test.want || len(all[0].Functions) != 2 {
 			t.Errorf("%s: %+v, want %s", test.name, all, test.want)
 		}
-		err = r.Stats().BadPrograms
+		err := r.Stats().BadPrograms
 		if test.err == "" && err != nil || test.err != "" && (err == nil || !strings.Contains(err.Error(), test.err)) {
 			t.Errorf("%s: error %v, not %q", test.name, err, test.err)
 		}
+	}
+}
+
+// TestDamagedFeatures reads recordings with a feature that cannot be read: the samples are there, and why something may be missing.
+func TestDamagedFeatures(t *testing.T) {
+	noise := bytes.Repeat([]byte{0xa5}, 300)
+	ids := make([]byte, 36+64)
+	ids[6] = byte(len(ids))       // the size of the entry
+	copy(ids[12:], "0123456789a") // the ID
+	copy(ids[36:], "/usr/bin/one")
+	ids = append(ids, 0, 0, 0, 0, 0, 0, 7, 0) // and one that is shorter than an ID
+	for _, test := range []struct {
+		name    string
+		pipe    bool
+		id      perfdata.FeatureID
+		section []byte
+		want    string
+	}{
+		{"build IDs", false, perfdata.FeatureBuildID, ids, "feature BUILD_ID: an entry of 7 bytes"},
+		{"names of events", true, perfdata.FeatureEventDesc, noise[:296], "feature EVENT_DESC: "},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			r := New(record(t, test.pipe, feature{test.id, test.section}), Options{SymFS: t.TempDir()})
+			p, err := r.Profile(profile.IP)
+			if err != nil {
+				t.Fatal(err)
+			}
+			damaged := r.Stats().Damaged
+			if p.Events[0].Samples != 3 || len(damaged) != 1 || !strings.HasPrefix(damaged[0].Error(), test.want) {
+				t.Errorf("%d samples of 3; %v, want %s", p.Events[0].Samples, damaged, test.want)
+			}
+			if test.id == perfdata.FeatureBuildID && string(r.machine.buildIDs["/usr/bin/one"][:11]) != "0123456789a" {
+				t.Errorf("what stands in front is missing: %v", r.machine.buildIDs)
+			}
+		})
 	}
 }

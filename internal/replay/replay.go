@@ -52,7 +52,7 @@ type Replay struct {
 }
 
 // New makes a replay of a recording that is open and of which no record was read.
-func New(reader *perfdata.Reader, o Options) (*Replay, error) {
+func New(reader *perfdata.Reader, o Options) *Replay {
 	if o.MaxStack == 0 {
 		o.MaxStack = 127
 	}
@@ -60,10 +60,8 @@ func New(reader *perfdata.Reader, o Options) (*Replay, error) {
 	r.symbols = &symbols{replay: r, problems: map[string]bool{}, known: map[uint64]*Symbol{}}
 	r.machine = newMachine(r.symbols)
 	r.machine.monotonic = isMonotonic(reader.Events())
-	if err := r.machine.setFeatures(reader.Features(), reader.ByteOrder()); err != nil {
-		return nil, err
-	}
-	return r, nil
+	r.machine.setFeatures(reader.Features(), reader.ByteOrder())
+	return r
 }
 
 // Handler works on some records that follow one another, and appends to out what is to be written for them.
@@ -211,6 +209,9 @@ func (r *Replay) First() uint64 { return r.stats.First }
 func (r *Replay) Stats() Stats {
 	s := r.stats
 	s.Stats = r.reader.Stats()
+	if err := r.machine.badBuildIDs; err != nil {
+		s.Damaged = append(s.Damaged, err)
+	}
 	s.BadContexts, s.Problems, s.BadPrograms = r.badContexts.Load(), r.Problems(), r.machine.programs.err
 	return s
 }

@@ -146,3 +146,34 @@ func FuzzPrint(f *testing.F) {
 		}
 	})
 }
+
+// TestDamagedFormats prints tracepoints of which the formats cannot be read: what they recorded is missing, and nothing else.
+func TestDamagedFormats(t *testing.T) {
+	data, err := os.ReadFile("../perfdata/testdata/tracepoint.data")
+	if err != nil {
+		t.Fatal(err)
+	}
+	at := bytes.Index(data, []byte("\x17\x08\x44tracing"))
+	if at < 0 {
+		t.Fatal("the recording has no formats")
+	}
+	print := func() (string, replay.Stats) {
+		reader, err := perfdata.NewReader(bytes.NewReader(data), int64(len(data)))
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer reader.Close()
+		var out bytes.Buffer
+		stats, err := Print(&out, reader, Options{Fields: NewSelection()}, elsewhere(t))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return out.String(), stats
+	}
+	whole, _ := print()
+	data[at] = 0
+	rest, stats := print()
+	if strings.Count(rest, "\n") != strings.Count(whole, "\n") || len(stats.Damaged) != 1 {
+		t.Errorf("damaged: %v; printed:\n%s", stats.Damaged, rest)
+	}
+}

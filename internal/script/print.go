@@ -13,10 +13,7 @@ import (
 func Print(w io.Writer, reader *perfdata.Reader, o Options, ro replay.Options) (replay.Stats, error) {
 	ro.Others = o.Records != Records{}
 	ro.Lines = o.Fields.Lines()
-	r, err := replay.New(reader, ro)
-	if err != nil {
-		return replay.Stats{}, err
-	}
+	r := replay.New(reader, ro)
 	p := &Printer{replay: r, reader: reader, o: o, arch: reader.Features().Text(perfdata.FeatureArch), resolve: r.KernelFunction}
 	if err := p.fit(); err != nil {
 		return replay.Stats{}, err
@@ -25,18 +22,19 @@ func Print(w io.Writer, reader *perfdata.Reader, o Options, ro replay.Options) (
 	if o.JSON {
 		handler = p.newJSON
 	}
-	err = r.Run(handler, w)
-	return r.Stats(), err
+	err := r.Run(handler, w)
+	stats := r.Stats()
+	if p.badTraces != nil {
+		stats.Damaged = append(stats.Damaged, p.badTraces)
+	}
+	return stats, err
 }
 
 // fit finds out what the events of the recording have.
 func (p *Printer) fit() error {
 	events := p.reader.Events()
 	if value, there := p.reader.Features().Raw(perfdata.FeatureTracingData); there {
-		var err error
-		if p.traces, err = tracedata.Parse(value); err != nil {
-			return err
-		}
+		p.traces, p.badTraces = tracedata.Parse(value)
 	}
 	s := p.o.Fields
 	for _, e := range events {

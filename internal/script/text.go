@@ -17,9 +17,11 @@ type Printer struct {
 	fields  [kinds]Field
 	width   int // of the names of events
 	chains  bool
-	traces  *tracedata.Data
 	arch    string
 	resolve tracedata.Resolve
+
+	traces    *tracedata.Data
+	badTraces error // why formats are missing there
 }
 
 // text prints records for one goroutine.

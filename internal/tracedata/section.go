@@ -23,7 +23,8 @@ type Data struct {
 
 var magic = []byte("\x17\x08\x44tracing")
 
-// Parse reads the feature TRACING_DATA. Formats that cannot be read are left out, and are in Bad.
+// Parse reads the feature TRACING_DATA. Formats that cannot be read are left out, and are in Bad. With an error there is what stands in front
+// of what cannot be read; nil if that is nothing.
 func Parse(b []byte) (*Data, error) {
 	r := &reader{b: b, all: len(b)}
 	if !bytes.Equal(r.take(uint64(len(magic))), magic) {
@@ -57,7 +58,7 @@ func Parse(b []byte) (*Data, error) {
 		d.addComms(r.take(r.u64()))
 	}
 	if r.err != nil {
-		return nil, fmt.Errorf("tracing data: %w", r.err)
+		return d, fmt.Errorf("tracing data: %w", r.err)
 	}
 	return d, nil
 }
