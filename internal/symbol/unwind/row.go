@@ -60,6 +60,7 @@ type machine struct {
 	location   uint64
 	target     uint64
 	done       bool
+	moved      func(from, to uint64) // nil, or told of each part of the code that the state is for
 }
 
 // row makes the row for an address of the file: of a call, or exactly that of the code. It is nil where there is none.
@@ -250,6 +251,9 @@ func (m *machine) advance(n uint64) { m.move(m.location + n*m.common.code) }
 
 // move goes on to where the next instructions apply. What is beyond the target does not apply to it.
 func (m *machine) move(to uint64) {
+	if m.moved != nil {
+		m.moved(m.location, to)
+	}
 	m.location = to
 	m.done = to > m.target
 }

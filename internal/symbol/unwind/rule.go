@@ -1,0 +1,154 @@
+package unwind
+
+import "math"
+
+// Base is what an offset of a Rule counts from, or what stands in place of that. The numbers are those of bpf/unwind.h.
+type Base uint8
+
+const (
+	None   Base = iota // cannot be known
+	AtCFA              // the canonical frame address
+	AtSP               // the stack pointer
+	AtFP               // the frame pointer
+	Same               // of the frame pointer: it is as it was; of the return address: it is in the link register (arm64)
+	PLT                // of the CFA, in linkage tables of x86-64: the stack pointer plus 8, plus 8 more from that byte of each 16 on
+	End                // of the return address: there is no caller
+	Loaded Base = 0x80 // added to a base of the CFA: what is stored there
+)
+
+// Rule tells how the frame of the caller is found, by the registers that every frame has: the stack pointer, the frame pointer, the program
+// counter and on arm64 the link register. It is struct unwind_rule of bpf/unwind.h.
+type Rule struct {
+	CFAOffset, RAOffset, FPOffset int32 // bytes
+	CFA                           Base  // the value of AtSP or AtFP plus the offset, or what is Loaded from there; PLT; None
+	RA                            Base  // where the return address is saved; Same, End
+	FP                            Base  // where the frame pointer is saved; Same, None
+	Signal                        bool  // the caller was interrupted here; on arm64 its link register is two words before the return address
+}
+
+// restorerRule is the rule for what signal handlers return to, by what the kernel has put onto the stack.
+func restorerRule(a Arch) Rule {
+	if a == ARM64 {
+		return Rule{CFA: AtSP | Loaded, CFAOffset: arm64SignalRegisters + 8*arm64SP, RA: AtSP, RAOffset: arm64SignalRegisters + 8*arm64PC,
+			FP: AtSP, FPOffset: arm64SignalRegisters + 8*arm64FP, Signal: true}
+	}
+	at := func(register uint64) int32 {
+		for n, r := range amd64Signal {
+			if r == register {
+				return amd64SignalRegisters + 8*int32(n)
+			}
+		}
+		return 0
+	}
+	return Rule{CFA: AtSP | Loaded, CFAOffset: at(amd64SP), RA: AtSP, RAOffset: at(amd64PC), FP: AtSP, FPOffset: at(amd64BP), Signal: true}
+}
+
+// compile makes a Rule of the state of a machine. It is the zero Rule where one cannot say it.
+func (m *machine) compile(a Arch) Rule {
+	column := m.common.ra
+	if a == AMD64 && column != amd64PC || a == ARM64 && column != arm64LR {
+		return Rule{}
+	}
+	if a == ARM64 && m.common.signal {
+		return restorerRule(a) // tables of the vDSO do not tell of the program counter
+	}
+	ra := m.rules[column]
+	if ra.kind == undefined {
+		return Rule{RA: End}
+	}
+	r := Rule{Signal: m.common.signal}
+	r.CFA, r.CFAOffset = a.cfa(&m.cfa)
+	r.RA, r.RAOffset = a.saved(&ra)
+	fp := m.rules[a.framePointer()]
+	r.FP, r.FPOffset = a.saved(&fp)
+	if r.CFA == None || r.RA == None || r.RA == Same && a == AMD64 || !m.stackPointerIsCFA(a, &r) {
+		return Rule{}
+	}
+	return r
+}
+
+// stackPointerIsCFA says whether the caller's stack pointer is the CFA. It is, but some tables say it in words of their own.
+func (m *machine) stackPointerIsCFA(a Arch, r *Rule) bool {
+	saved := m.rules[a.sp()]
+	if saved.kind == same || saved.kind == isOffset && saved.offset == 0 {
+		return true
+	}
+	base, offset := a.saved(&saved)
+	return base|Loaded == r.CFA && offset == r.CFAOffset
+}
+
+func (a Arch) base(register uint64) Base {
+	switch register {
+	case a.sp():
+		return AtSP
+	case a.framePointer():
+		return AtFP
+	}
+	return None
+}
+
+// cfa is the CFA of a rule.
+func (a Arch) cfa(r *rule) (Base, int32) {
+	switch r.kind {
+	case inRegister:
+		return fitting(a.base(r.register), r.offset)
+	case isExpression:
+		if at, ok := pltLate(r.expression); ok && a == AMD64 {
+			return PLT, at
+		}
+		n := len(r.expression)
+		if n == 0 || r.expression[n-1] != 0x06 { // deref
+			return None, 0
+		}
+		base, offset := a.address(r.expression[:n-1])
+		if base == None {
+			return None, 0
+		}
+		return base | Loaded, offset
+	}
+	return None, 0
+}
+
+// saved is where a rule says that a register is saved.
+func (a Arch) saved(r *rule) (Base, int32) {
+	switch r.kind {
+	case same:
+		return Same, 0
+	case atOffset:
+		return fitting(AtCFA, r.offset)
+	case atExpression:
+		return a.address(r.expression)
+	}
+	return None, 0
+}
+
+// address reads an expression that is one of these registers plus an offset.
+func (a Arch) address(expression []byte) (Base, int32) {
+	c := cursor{data: expression}
+	op := c.u8()
+	if op < 0x70 || op > 0x8f { // breg
+		return None, 0
+	}
+	offset := c.sleb()
+	if c.bad || c.more() {
+		return None, 0
+	}
+	return fitting(a.base(uint64(op-0x70)), offset)
+}
+
+func fitting(b Base, offset int64) (Base, int32) {
+	if offset < math.MinInt32 || offset > math.MaxInt32 || b == None {
+		return None, 0
+	}
+	return b, int32(offset)
+}
+
+// pltLate reads the expression that linkers write for linkage tables, rsp + 8 + (((rip & 15) >= N) << 3), and returns N.
+func pltLate(expression []byte) (n int32, ok bool) {
+	const before, after = "\x77\x08\x80\x00\x3f\x1a", "\x2a\x33\x24\x22" // breg7+8 breg16+0 lit15 and; ge lit3 shl plus
+	if len(expression) != len(before)+1+len(after) || string(expression[:len(before)]) != before || string(expression[len(before)+1:]) != after {
+		return 0, false
+	}
+	lit := expression[len(before)]
+	return int32(lit) - 0x30, lit >= 0x30 && lit <= 0x3f
+}
