@@ -127,7 +127,8 @@ func (r *Recorder) load(o Options) error {
 	if err != nil {
 		return err
 	}
-	hasState, err := switchTellsState()
+	types := btf.NewCache() // decoding the kernel's takes longer than all else
+	hasState, err := switchTellsState(types)
 	if err != nil {
 		return err
 	}
@@ -143,13 +144,13 @@ func (r *Recorder) load(o Options) error {
 	if err != nil {
 		return err
 	}
-	r.objects, err = ebpf.NewCollection(spec)
+	r.objects, err = ebpf.NewCollectionWithOptions(spec, ebpf.CollectionOptions{Cache: types})
 	return err
 }
 
 // switchTellsState reports whether the tracepoint sched_switch has an argument for the state of the task that leaves the CPU (Linux 5.18).
-func switchTellsState() (bool, error) {
-	types, err := btf.LoadKernelSpec()
+func switchTellsState(cache *btf.Cache) (bool, error) {
+	types, err := cache.Kernel()
 	if err != nil {
 		return false, err
 	}
