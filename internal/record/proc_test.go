@@ -48,7 +48,7 @@ func collected(t *testing.T, proc string, tell func(*synthesizer) error) []any {
 
 func TestSynthesizeProcesses(t *testing.T) {
 	proc := fakeProc(t, map[string]string{
-		"2/status":        "Name:\tkthreadd\nPPid:\t0\nThreads:\t1\n",
+		"2/status":        "Name:\tkworker/0:0-events_unbound\nPPid:\t0\nThreads:\t1\n",
 		"2/maps":          "",
 		"70/status":       "Name:\ta\\\\b\\nc\nPPid:\t1\nVmSize:\t 10 kB\nThreads:\t2\n",
 		"70/task/70/dir":  "",
@@ -64,7 +64,7 @@ func TestSynthesizeProcesses(t *testing.T) {
 	})
 	want := []any{
 		perfdata.Fork{PID: 2, TID: 2, Exec: true},
-		perfdata.Comm{PID: 2, TID: 2, Comm: "kthreadd"},
+		perfdata.Comm{PID: 2, TID: 2, Comm: "kworker/0:0-eve"},
 		perfdata.Fork{PID: 70, TID: 70, ParentPID: 1, ParentTID: 1, Exec: true},
 		perfdata.Comm{PID: 70, TID: 70, Comm: "a\\b\nc"},
 		perfdata.Fork{PID: 70, TID: 71, ParentPID: 70, ParentTID: 70, Exec: true},

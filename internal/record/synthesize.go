@@ -88,11 +88,14 @@ func (s *synthesizer) threads(dir string, pid int32) error {
 	return nil
 }
 
-// task is a thread that was made and got its name.
+// maxComm is the size of a name in the kernel, without its NUL: TASK_COMM_LEN. /proc adds to those of kernel workers what they last did.
+const maxComm = 15
+
+// task is a thread that was made and got its name, as the kernel's records would tell it.
 func (s *synthesizer) task(parentPID, parentTID, pid, tid int32, comm string) error {
 	fork := &perfdata.Fork{PID: pid, TID: tid, ParentPID: parentPID, ParentTID: parentTID, Exec: true}
 	if err := s.emit(0, fork); err != nil {
 		return err
 	}
-	return s.emit(0, &perfdata.Comm{PID: pid, TID: tid, Comm: comm})
+	return s.emit(0, &perfdata.Comm{PID: pid, TID: tid, Comm: comm[:min(len(comm), maxComm)]})
 }
