@@ -2,6 +2,7 @@ package record
 
 import (
 	"runtime"
+	"slices"
 
 	"github.com/bperf/bperf/internal/event"
 	"github.com/bperf/bperf/internal/perfevent"
@@ -15,6 +16,7 @@ type opened struct {
 	leader *opened       // of its group; itself for those that lead
 	filter *sampleFilter // of its samples; nil without, and for tracepoints
 	dummy  bool          // counts nothing: for the records of tasks, memory and BPF programs
+	silent bool          // a dummy that the file does not tell of
 	offCPU bool          // counts nothing: BPF programs write its samples
 	fds    []*perfevent.Event
 	ids    []uint64
@@ -57,8 +59,20 @@ func (s *session) plan() error {
 		s.events = append(s.events, s.offCPUEvent())
 	}
 	s.track(&track.attr)
+	s.silence()
 	s.identify()
 	return nil
+}
+
+// silence leaves the dummy out of the file where there is one event besides: then samples need not say of which event they are, which is a
+// twelfth of their size. Its records are like those that this event would have.
+func (s *session) silence() {
+	last := s.events[len(s.events)-1]
+	if len(s.events) != 2 || !last.dummy {
+		return
+	}
+	last.silent = true
+	last.attr.SampleType = s.events[0].attr.SampleType & (perfevent.SampleIP | perfevent.SampleTID | perfevent.SampleTime | perfevent.SampleCPU)
 }
 
 // attr is what one event of the user's is opened with.
@@ -208,6 +222,15 @@ func (s *session) dummy() *opened {
 	return o
 }
 
+// tracking are the flags that ask for records other than samples.
+const tracking = perfevent.Mmap | perfevent.Mmap2 | perfevent.MmapData | perfevent.Comm | perfevent.CommExec | perfevent.Task |
+	perfevent.KSymbols | perfevent.BPFEvents | perfevent.Namespaces | perfevent.Cgroups | perfevent.ContextSwitch
+
+// told are the events that the file tells of.
+func (s *session) told() []*opened {
+	return slices.DeleteFunc(slices.Clone(s.events), func(o *opened) bool { return o.silent })
+}
+
 // track asks for the records of tasks, memory and BPF programs, which one event has to.
 func (s *session) track(a *perfevent.Attr) {
 	c := s.cfg
@@ -227,7 +250,7 @@ func (s *session) track(a *perfevent.Attr) {
 // identify lets samples say of which event they are, where there are several: at the place that is the same in all samples, if they
 // are not alike otherwise.
 func (s *session) identify() {
-	if len(s.events) == 1 {
+	if len(s.events) == 1 || s.events[1].silent {
 		return
 	}
 	bit := uint64(perfevent.SampleID)

@@ -12,8 +12,12 @@ import (
 // described are the events for the file.
 func (s *session) described() []*perfdata.Event {
 	var all []*perfdata.Event
-	for _, o := range s.events {
+	told := s.told()
+	for _, o := range told {
 		attr := o.attr
+		if len(told) < len(s.events) {
+			attr.Flags |= s.events[1].attr.Flags & tracking
+		}
 		if o.offCPU { // what stands in the file in place of raw data
 			attr.SampleType = attr.SampleType&^perfevent.SampleRaw | perfevent.SampleCallchain
 		}
@@ -165,7 +169,7 @@ func tracefsRoot() string {
 // introduceEvents tells what the IDs mean, what events are called, and which CPUs and threads were asked for.
 func (s *session) introduceEvents() error {
 	index := &perfdata.IDIndex{}
-	for _, o := range s.events {
+	for _, o := range s.told() {
 		for i, at := range o.places {
 			index.Entries = append(index.Entries, perfdata.IDIndexEntry{ID: o.ids[i], Index: uint64(i), CPU: int64(at.cpu), TID: int64(at.tid)})
 		}
@@ -206,7 +210,7 @@ func (s *session) conclude() error {
 	if text, some := s.programs.report(); some {
 		s.cfg.Verbose(text)
 	}
-	for _, o := range s.events {
+	for _, o := range s.told() {
 		if err := s.tellFiltered(o); err != nil {
 			return err
 		}

@@ -159,6 +159,46 @@ func TestSamplesAreExact(t *testing.T) {
 	}
 }
 
+// TestOneEvent has no IDs in the records of the system where there is one event, and still all that another event follows of it.
+func TestOneEvent(t *testing.T) {
+	for _, tt := range []struct {
+		events   string
+		callers  Callchain
+		name     string
+		silenced bool
+	}{
+		{getppid, CallchainNone, "one", true},
+		{getppid, CallchainFP, "one with callchains", true},
+		{getppid + ",dummy", CallchainNone, "two", false},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			cfg := config(t, tt.events)
+			cfg.Target.System, cfg.Callchain = true, tt.callers
+			cfg.Command = []string{caller(t, 20)}
+			_, got := run(t, cfg)
+			r, err := perfdata.Open(cfg.Output)
+			check(t, err)
+			defer r.Close()
+			attr := r.Events()[0].Attr
+			if ids := attr.SampleType&(perfdata.SampleIdentifier|perfdata.SampleEventID) != 0; ids == tt.silenced || tt.silenced != (len(r.Events()) == 1) {
+				t.Errorf("%d events, IDs in records: %v; %v", len(r.Events()), ids, attr.SampleType)
+			}
+			tracks := attr.Has(perfdata.AttrMmap2 | perfdata.AttrComm | perfdata.AttrTask)
+			if tracks != tt.silenced {
+				t.Errorf("the event's attribute says that it is followed by records of tasks and memory: %v", tracks)
+			}
+			name := filepath.Base(cfg.Command[0])
+			exec := howMany(got, func(c *perfdata.Comm) bool {
+				return c.Exec && c.Comm == name && c.TID == c.SampleID.TID && c.SampleID.Time != 0
+			})
+			mapped := howMany(got, func(m *perfdata.Mmap2) bool { return m.Filename == cfg.Command[0] && m.PID == m.SampleID.PID })
+			if exec != 1 || mapped != 1 || got.comms[name] < 20 {
+				t.Errorf("%d records of its execution, %d of its mapping, %d samples, want 1, 1 and 20", exec, mapped, got.comms[name])
+			}
+		})
+	}
+}
+
 // TestFeatures finds what a file should tell of the machine and of itself.
 func TestFeatures(t *testing.T) {
 	cfg := config(t, "cpu-clock,"+getppid)
