@@ -249,7 +249,9 @@ func (f *reportFlags) write(cmd *cobra.Command, write func(io.Writer) error) err
 }
 
 func hasCallchains(recording *perfdata.Reader) bool {
-	return slices.ContainsFunc(recording.Events(), func(e *perfdata.Event) bool { return e.Attr.SampleType.Has(perfdata.SampleCallchain) })
+	return slices.ContainsFunc(recording.Events(), func(e *perfdata.Event) bool {
+		return e.Attr.SampleType.Has(perfdata.SampleCallchain) || replay.IsOffCPUDump(e)
+	})
 }
 
 // printStats prints perf's table of the types of records.

@@ -1,6 +1,9 @@
 package perfdata
 
-import "math/bits"
+import (
+	"math/bits"
+	"slices"
+)
 
 // SampleID is what samples and, with AttrSampleIDAll, all other records of the kernel can have: struct sample_id. What is not in
 // Fields is 0.
@@ -42,6 +45,17 @@ type Sample struct {
 	Aux          []byte
 
 	Rest []byte // what a later kernel has put behind it
+}
+
+// Clone is a copy that shares no memory with the sample.
+func (s *Sample) Clone() *Sample {
+	c := *s
+	c.Read.Values = slices.Clone(s.Read.Values)
+	c.Callchain, c.Raw = slices.Clone(s.Callchain), slices.Clone(s.Raw)
+	c.Branches, c.BranchCounters = slices.Clone(s.Branches), slices.Clone(s.BranchCounters)
+	c.UserRegs.Values, c.IntrRegs.Values, c.UserStack = slices.Clone(s.UserRegs.Values), slices.Clone(s.IntrRegs.Values), slices.Clone(s.UserStack)
+	c.Aux, c.Rest = slices.Clone(s.Aux), slices.Clone(s.Rest)
+	return &c
 }
 
 // Marks in a callchain: the frames behind one are of that context. enum perf_callchain_context.

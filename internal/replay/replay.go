@@ -24,7 +24,7 @@ type Item struct {
 type Stats struct {
 	perfdata.Stats
 	Samples     uint64 // that were handed out
-	First, Last uint64 // times of samples, in ns of the recording's clock
+	First, Last uint64 // times of the oldest and the newest sample, in ns of the recording's clock
 	Filtered    uint64 // samples that Options.Filter left out
 	LostRecords uint64 // that the kernel had no room for: LOST
 	LostSamples uint64 // LOST_SAMPLES, other than those that a BPF filter dropped
@@ -47,6 +47,8 @@ type Replay struct {
 
 	locations locations
 	readings  readings
+	deferred  deferred
+	previous  uint64 // time of the sample that was handed out last
 
 	badContexts atomic.Uint64
 }
@@ -86,26 +88,37 @@ func (r *Replay) Run(newHandler func(*Resolver) Handler, w io.Writer) error {
 	}
 	var items []Item
 	var pieces []piece
-	for batch, err := range r.reader.Batches() {
+	var failed, err error
+	for batch, broken := range r.reader.Batches() {
 		items = items[:0]
 		for i := range batch {
 			items = r.next(&batch[i], items)
 		}
-		pieces = cut(items, pieces)
-		work(handlers, pieces)
-		for _, p := range pieces {
-			if len(p.out) == 0 {
-				continue
-			}
-			if _, err := w.Write(p.out); err != nil {
-				return err
-			}
-		}
-		if err != nil {
+		if pieces, err = handle(handlers, items, pieces, w); err != nil {
 			return err
 		}
+		failed = broken
 	}
-	return nil
+	items = r.handOut(r.deferred.take(len(r.deferred.waiting)), items[:0])
+	if _, err = handle(handlers, items, pieces, w); err != nil {
+		return err
+	}
+	return failed
+}
+
+// handle has the handlers work on items, and writes what they made. The pieces are memory for the next time.
+func handle(handlers []Handler, items []Item, pieces []piece, w io.Writer) ([]piece, error) {
+	pieces = cut(items, pieces)
+	work(handlers, pieces)
+	for _, p := range pieces {
+		if len(p.out) == 0 {
+			continue
+		}
+		if _, err := w.Write(p.out); err != nil {
+			return pieces, err
+		}
+	}
+	return pieces, nil
 }
 
 // cut makes pieces of items, with the buffers of the pieces before.
@@ -142,6 +155,9 @@ func work(handlers []Handler, pieces []piece) {
 func (r *Replay) next(record *perfdata.Record, items []Item) []Item {
 	m := r.machine
 	if s, ok := record.Value.(*perfdata.Sample); ok {
+		if IsOffCPUDump(record.Event) {
+			readOffCPU(record, s, r.reader.ByteOrder())
+		}
 		t := m.thread(sampleThread(s))
 		if !r.filter.wants(s, t) {
 			r.stats.Filtered++
@@ -149,10 +165,10 @@ func (r *Replay) next(record *perfdata.Record, items []Item) []Item {
 		}
 		t.process.load(s.Time)
 		if !s.Fields.Has(perfdata.SampleRead) {
-			return append(items, r.item(record, s, t))
+			return r.sample(r.item(record, s, t), items)
 		}
 		r.readings.split(record, s, r.reader.Events(), func(record *perfdata.Record, s *perfdata.Sample) {
-			items = append(items, r.item(record, s, t))
+			items = r.sample(r.item(record, s, t), items)
 		})
 		return items
 	}
@@ -168,6 +184,10 @@ func (r *Replay) next(record *perfdata.Record, items []Item) []Item {
 		}
 	case *perfdata.Throttle:
 		r.stats.Throttled++
+	case *perfdata.CallchainDeferred:
+		before := len(items)
+		items = r.deferred.join(v, items)
+		items = r.handOut(items[before:], items[:before])
 	}
 	if !r.options.Others {
 		return items
@@ -186,11 +206,34 @@ func (r *Replay) item(record *perfdata.Record, s *perfdata.Sample, t *thread) It
 	if s.Fields.Has(perfdata.SampleCgroup) {
 		item.Cgroup = r.machine.cgroups[s.Cgroup]
 	}
-	if r.stats.Samples == 0 {
-		r.stats.First = s.Time
+	return item
+}
+
+// sample appends a sample, or keeps it until the rest of its callchain comes.
+func (r *Replay) sample(item Item, items []Item) []Item {
+	if _, waits := cookieOf(item.Sample); waits {
+		return r.handOut(r.deferred.hold(item), items)
+	}
+	return append(items, r.counted(item))
+}
+
+// handOut appends samples that had to wait.
+func (r *Replay) handOut(waited, items []Item) []Item {
+	for _, item := range waited {
+		items = append(items, r.counted(item))
+	}
+	return items
+}
+
+// counted is a sample that is handed out now.
+func (r *Replay) counted(item Item) Item {
+	time := item.Sample.Time
+	if r.stats.Samples == 0 || time < r.stats.First {
+		r.stats.First = time
 	}
 	r.stats.Samples++
-	item.Previous, r.stats.Last = r.stats.Last, s.Time
+	r.stats.Last = max(r.stats.Last, time)
+	item.Previous, r.previous = r.previous, time
 	return item
 }
 

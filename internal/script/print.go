@@ -39,7 +39,7 @@ func (p *Printer) fit() error {
 	s := p.o.Fields
 	for _, e := range events {
 		p.width = max(p.width, len(e.Name))
-		if e.Attr.SampleType.Has(perfdata.SampleCallchain) && !p.o.NoChains {
+		if (e.Attr.SampleType.Has(perfdata.SampleCallchain) || replay.IsOffCPUDump(e)) && !p.o.NoChains {
 			p.chains = true
 			if kindOf(e) == Tracepoint {
 				s.WithChains()

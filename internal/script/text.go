@@ -93,7 +93,7 @@ func (t *text) sample(item *replay.Item, out []byte) []byte {
 	if fields&(Branches|BranchSymbols|BranchOffsets) != 0 {
 		out = t.branches(item, fields, out)
 	}
-	if fields&BPFOutput != 0 && isBPFOutput(item.Event) {
+	if fields&BPFOutput != 0 && isBPFOutput(item.Event) && !replay.IsOffCPUDump(item.Event) {
 		out = appendDump(out, s.Raw)
 	}
 	return append(t.sizes(s, fields, out), '\n')
@@ -153,7 +153,7 @@ func (t *text) time(item *replay.Item, time uint64, out []byte) []byte {
 	case t.o.Delta && item.Previous == 0:
 		time = 0
 	case t.o.Delta:
-		time -= item.Previous
+		time -= min(time, item.Previous) // which waited for the rest of its callchain
 	}
 	if t.o.Nanos {
 		out = appendPadded(out, time/1e9, 5)
