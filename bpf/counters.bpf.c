@@ -224,6 +224,7 @@ __u32 filter[1 << FILTER_BITS];
 
 const volatile __u32 nr_cpus;	   /* CPUs that are possible */
 const volatile bool cgroup_v1;	   /* perf_event has a hierarchy of its own */
+const volatile bool preemptible;   /* tracepoints may be (Linux 6.19) */
 
 static __always_inline void lose(__u32 kind)
 {
@@ -233,14 +234,14 @@ static __always_inline void lose(__u32 kind)
 		__sync_fetch_and_add(n, 1);
 }
 
-/* From Linux 6.19 on, most tracepoints can be preempted. */
+/* Where preemption is disabled, Linux 6.10 to 6.14 do not let functions of their own be called. */
 extern void bpf_preempt_disable(void) __ksym __weak;
 extern void bpf_preempt_enable(void) __ksym __weak;
 
 /* enter begins a part that changes what a CPU counts, and that neither a switch nor a sync may come between. */
 static __always_inline void enter(struct cpu *cpu)
 {
-	if (bpf_preempt_disable)
+	if (preemptible && bpf_preempt_disable)
 		bpf_preempt_disable();
 	cpu->busy = 1;
 	barrier();
@@ -250,7 +251,7 @@ static __always_inline void leave(struct cpu *cpu)
 {
 	barrier();
 	cpu->busy = 0;
-	if (bpf_preempt_enable)
+	if (preemptible && bpf_preempt_enable)
 		bpf_preempt_enable();
 }
 
@@ -295,8 +296,9 @@ enum {
 	NOBODYS = 1 << 3,  /* or which is nobody's */
 };
 
-/* pass_event reads an event and ends it for a node and begins it for the next one. It returns whether it has begun. */
-static __always_inline int pass_event(__u32 event, __u32 what, __u32 track, __u32 ending)
+/* turn_event reads an event and ends it for a node and begins it for the next one. It returns whether it has begun. A function of
+ * its own for the verifier, which looks at it once and not for each event. */
+__noinline int turn_event(__u32 event, __u32 what, __u32 track, __u32 ending)
 {
 	__u32 at = track * MAX_EVENTS + event;
 	struct reading *start = bpf_map_lookup_elem(&starts, &at), now;
@@ -313,13 +315,6 @@ static __always_inline int pass_event(__u32 event, __u32 what, __u32 track, __u3
 		now.value += 1;
 	*start = now;
 	return 1;
-}
-
-/* A function of its own for the verifier, which looks at it once and not for each event. Where preemption is disabled, some
- * kernels do not let it be called (Linux 6.10 to 6.14). */
-__noinline int turn_event(__u32 event, __u32 what, __u32 track, __u32 ending)
-{
-	return pass_event(event, what, track, ending);
 }
 
 /* who is a node with the events that it counts. */
@@ -345,16 +340,34 @@ static __always_inline struct who who_is(__u32 node)
 	return who;
 }
 
-/* turn ends what a CPU counts in a track and begins to count for another node; or for the same one, with sync. */
-static __always_inline void turn(struct cpu *cpu, __u32 which, struct who who, bool sync, __u64 switches, __u64 nobodys)
-{
-	struct track *track = &cpu->tracks[which];
-	__u64 end = track->events, begin = who.events & ~state.followed_events;
-	__u64 rest = end | begin, began = 0;
-	__u32 i, ending = track->node;
+/* How to turn, besides the track. */
+enum {
+	TRACK = 1 << 0,
+	SYNC = 1 << 1,	    /* for the same node, too */
+	TO_NOBODY = 1 << 2, /* what is about to count the switch counts it for nobody */
+};
 
-	if (!sync && who.node == ending)
-		return;
+/* turn ends what a CPU counts in a track and begins to count for another node. The events of switches are about to count the
+ * switch. A function of its own for the verifier, which looks at its loop once. */
+__noinline int turn(__u32 how, __u32 node, __u64 events, __u64 switches)
+{
+	__u64 end, begin = events & ~state.followed_events, rest, began = 0, nobodys = 0;
+	__u32 zero = 0, which = how & TRACK, i, ending;
+	struct cpu *cpu = bpf_map_lookup_elem(&cpus, &zero);
+	struct track *track;
+
+	if (!cpu)
+		return 0;
+	track = &cpu->tracks[which];
+	ending = track->node;
+	if (!(how & SYNC) && node == ending)
+		return 0;
+	end = track->events;
+	rest = end | begin;
+	if (how & TO_NOBODY) {
+		nobodys = switches;
+		switches = 0;
+	}
 	for (i = 0; i < MAX_EVENTS && rest; i++, rest >>= 1) {
 		__u32 what;
 
@@ -365,8 +378,9 @@ static __always_inline void turn(struct cpu *cpu, __u32 which, struct who who, b
 		       (nobodys >> i & 1) * NOBODYS;
 		began |= (__u64)(__u32)turn_event(i, what, which, ending) << i;
 	}
-	track->node = who.node;
+	track->node = node;
 	track->events = began;
+	return 0;
 }
 
 static __always_inline __u32 *filter_of(__u64 task)
@@ -419,9 +433,10 @@ static __always_inline struct cgroup *perf_cgroup(struct task_struct *task)
 }
 
 /* find_group_node is the node of a cgroup or of the nearest one above it that has one; 0 if none has. */
-static __noinline __u32 find_group_node(struct cgroup *cgroup, __u64 id, __u32 epoch)
+__noinline __u32 find_group_node(__u64 address, __u64 id, __u32 epoch)
 {
 	struct cached *known = bpf_map_lookup_elem(&cgroup_cache, &id), found = {.epoch = epoch};
+	struct cgroup *cgroup = (struct cgroup *)address;
 	__u64 above = id;
 	__u32 i, *node;
 
@@ -460,7 +475,7 @@ static __always_inline struct who who_group(struct cpu *cpu, struct task_struct 
 	cgroup = perf_cgroup(task);
 	id = BPF_CORE_READ(cgroup, kn, id);
 	if (id != cpu->cgroup || epoch != cpu->cgroup_epoch) {
-		cpu->cgroup_node = find_group_node(cgroup, id, epoch);
+		cpu->cgroup_node = find_group_node((__u64)cgroup, id, epoch);
 		cpu->cgroup = id;
 		cpu->cgroup_epoch = epoch;
 	}
@@ -485,22 +500,24 @@ static __always_inline void see(struct cpu *cpu, struct task_struct *until, stru
 
 /* The kernel counts the switch itself (context-switches, cgroup-switches) only after this tracepoint, still for the
  * task that goes. */
-static __noinline int turn_to(struct cpu *cpu, struct task_struct *prev, struct task_struct *next)
+static __always_inline void turn_to(struct cpu *cpu, struct task_struct *prev, struct task_struct *next)
 {
-	__u64 switches = state.switch_events, nobodys = 0;
+	__u64 switches = state.switch_events;
+	__u32 how = TASK;
+	struct who who;
 
 	if (state.cgroup_switch_events && perf_cgroup(prev) != perf_cgroup(next))
 		switches |= state.cgroup_switch_events;
-	if (state.cgroups || cpu->tracks[GROUP].node)
-		turn(cpu, GROUP, who_group(cpu, next), false, switches, 0);
+	if (state.cgroups || cpu->tracks[GROUP].node) {
+		who = who_group(cpu, next);
+		turn(GROUP, who.node, who.events, switches);
+	}
 	/* Some kernels have taken a task's perf events away before on_exit, which is after exit_mm there. The next task begins after
 	 * the switch all the same. */
-	if (switches && BPF_CORE_READ(prev, flags) & PF_EXITING && !BPF_CORE_READ(prev, mm)) {
-		nobodys = switches;
-		switches = 0;
-	}
-	turn(cpu, TASK, who_task(next), false, switches, nobodys);
-	return 0;
+	if (switches && BPF_CORE_READ(prev, flags) & PF_EXITING && !BPF_CORE_READ(prev, mm))
+		how |= TO_NOBODY;
+	who = who_task(next);
+	turn(how, who.node, who.events, switches);
 }
 
 SEC("raw_tp/sched_switch")
@@ -515,7 +532,8 @@ int on_switch(__u64 *args)
 	see(cpu, (struct task_struct *)prev, (struct task_struct *)next);
 	if (!state.cgroups && !*filter_of(prev) && !*filter_of(next))
 		return 0;
-	return turn_to(cpu, (struct task_struct *)prev, (struct task_struct *)next);
+	turn_to(cpu, (struct task_struct *)prev, (struct task_struct *)next);
+	return 0;
 }
 
 /* Readings of a leader in perf's layout: by how much its counter has grown on this CPU. */
@@ -567,9 +585,8 @@ int on_leader(void *ctx)
 SEC("raw_tp/sched_process_exit")
 int on_exit(void *ctx)
 {
-	__u64 task = bpf_get_current_task(), rest;
-	__u32 zero = 0, i, ending, *node;
-	struct track *track;
+	__u64 task = bpf_get_current_task();
+	__u32 zero = 0, *node;
 	struct cpu *cpu;
 
 	if (!*filter_of(task))
@@ -581,15 +598,7 @@ int on_exit(void *ctx)
 	enter(cpu);
 	see(cpu, (struct task_struct *)task, (struct task_struct *)task);
 	*node |= EXITED;
-	track = &cpu->tracks[TASK];
-	ending = track->node;
-	rest = track->events;
-	track->events = 0;
-	track->node = 0;
-	for (i = 0; i < MAX_EVENTS && rest; i++, rest >>= 1) {
-		if (rest & 1)
-			pass_event(i, END, TASK, ending);
-	}
+	turn(TASK | SYNC, 0, 0, 0);
 	leave(cpu);
 	return 0;
 }
@@ -601,9 +610,12 @@ int on_attach(void *ctx)
 	__u32 zero = 0;
 	struct cpu *cpu = bpf_map_lookup_elem(&cpus, &zero);
 
-	if (cpu && (state.cgroups || cpu->tracks[GROUP].node)) /* interrupts are off */
-		turn(cpu, GROUP, who_group(cpu, (struct task_struct *)bpf_get_current_task()), false, 0, 0);
-	return 0;
+	struct who who;
+
+	if (!cpu || !(state.cgroups || cpu->tracks[GROUP].node)) /* interrupts are off */
+		return 0;
+	who = who_group(cpu, (struct task_struct *)bpf_get_current_task());
+	return turn(GROUP, who.node, who.events, 0);
 }
 
 SEC("raw_tp/task_newtask")
@@ -644,10 +656,9 @@ int BPF_PROG(on_free, struct task_struct *task)
 SEC("raw_tp/task_rename")
 int BPF_PROG(on_rename, struct task_struct *task)
 {
-	__u64 key = (__u64)task, rest, end, begin, began = 0;
-	__u32 zero = 0, *node, i, ending;
+	__u64 key = (__u64)task;
+	__u32 zero = 0, *node;
 	struct cpu *cpu = bpf_map_lookup_elem(&cpus, &zero);
-	struct track *track;
 	struct node *n;
 	struct who to;
 
@@ -662,17 +673,7 @@ int BPF_PROG(on_rename, struct task_struct *task)
 	to = who_is(n->on_exec);
 	enter(cpu);
 	*node = to.node;
-	track = &cpu->tracks[TASK]; /* others may have counted the task already */
-	ending = track->node;
-	end = track->events;
-	begin = to.events & ~state.followed_events;
-	rest = end | begin;
-	for (i = 0; i < MAX_EVENTS && rest; i++, rest >>= 1) {
-		if (rest & 1)
-			began |= (__u64)(__u32)pass_event(i, (end >> i & 1) * END | (begin >> i & 1) * BEGIN, TASK, ending) << i;
-	}
-	track->node = to.node;
-	track->events = began;
+	turn(TASK | SYNC, to.node, to.events, 0); /* others may have counted the task already */
 	leave(cpu);
 	return 0;
 }
@@ -701,22 +702,29 @@ __noinline int sync_event(__u32 event, bool forget)
 	return 0;
 }
 
+__noinline int sync_system(__u64 events, bool forget)
+{
+	__u32 i;
+
+	for (i = 0; i < MAX_EVENTS && events; i++, events >>= 1) {
+		if (events & 1)
+			sync_event(i, forget);
+	}
+	return 0;
+}
+
 /* Before each step that takes a CPU down, on that CPU: its perf events go with one of them. */
 SEC("raw_tp/cpuhp_enter")
 int on_hotplug(__u64 *args)
 {
-	__u32 zero = 0, i;
+	__u32 zero = 0;
 	struct cpu *cpu = bpf_map_lookup_elem(&cpus, &zero);
-	__u64 rest = state.events & ~state.followed_events;
 
 	if (!cpu || (__u32)args[0] != bpf_get_smp_processor_id())
 		return 0;
 	cpu->busy = 1;
 	barrier();
-	for (i = 0; i < MAX_EVENTS && rest; i++, rest >>= 1) {
-		if (rest & 1)
-			sync_event(i, false);
-	}
+	sync_system(state.events & ~state.followed_events, false);
 	barrier();
 	cpu->busy = 0;
 	return 0;
@@ -725,10 +733,11 @@ int on_hotplug(__u64 *args)
 SEC("raw_tp")
 int sync(__u64 *args)
 {
-	__u32 zero = 0, i;
+	__u32 zero = 0;
 	struct cpu *cpu = bpf_map_lookup_elem(&cpus, &zero);
-	__u64 what = args[0], system = args[1];
+	__u64 what = args[0];
 	struct task_struct *task;
+	struct who who;
 
 	if (!cpu)
 		return 0;
@@ -739,15 +748,13 @@ int sync(__u64 *args)
 	if (what & SYNC_TRACKS) {
 		task = (struct task_struct *)bpf_get_current_task();
 		see(cpu, task, task);
-		turn(cpu, TASK, who_task(task), true, 0, 0);
-		turn(cpu, GROUP, who_group(cpu, task), true, 0, 0);
+		who = who_task(task);
+		turn(TASK | SYNC, who.node, who.events, 0);
+		who = who_group(cpu, task);
+		turn(GROUP | SYNC, who.node, who.events, 0);
 	}
-	if (!(what & (SYNC_SYSTEM | SYNC_FORGET)))
-		system = 0;
-	for (i = 0; i < MAX_EVENTS && system; i++, system >>= 1) {
-		if (system & 1)
-			sync_event(i, what & SYNC_FORGET);
-	}
+	if (what & (SYNC_SYSTEM | SYNC_FORGET))
+		sync_system(args[1], what & SYNC_FORGET);
 	barrier();
 	cpu->busy = 0;
 	return 0;

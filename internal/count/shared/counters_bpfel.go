@@ -136,6 +136,7 @@ const (
 	countersVarFilter        = "filter"
 	countersVarFollowedEvent = "followed_event"
 	countersVarNrCpus        = "nr_cpus"
+	countersVarPreemptible   = "preemptible"
 	countersVarState         = "state"
 	countersVarUnused        = "unused"
 )
@@ -222,6 +223,7 @@ type countersVariableSpecs struct {
 	Filter        *ebpf.VariableSpec `ebpf:"filter"`
 	FollowedEvent *ebpf.VariableSpec `ebpf:"followed_event"`
 	NrCpus        *ebpf.VariableSpec `ebpf:"nr_cpus"`
+	Preemptible   *ebpf.VariableSpec `ebpf:"preemptible"`
 	State         *ebpf.VariableSpec `ebpf:"state"`
 	Unused        *ebpf.VariableSpec `ebpf:"unused"`
 }
@@ -287,6 +289,7 @@ type countersVariables struct {
 	Filter        *ebpf.Variable `ebpf:"filter"`
 	FollowedEvent *ebpf.Variable `ebpf:"followed_event"`
 	NrCpus        *ebpf.Variable `ebpf:"nr_cpus"`
+	Preemptible   *ebpf.Variable `ebpf:"preemptible"`
 	State         *ebpf.Variable `ebpf:"state"`
 	Unused        *ebpf.Variable `ebpf:"unused"`
 }

@@ -9,6 +9,7 @@ import (
 
 	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/btf"
+	"github.com/cilium/ebpf/features"
 	"github.com/cilium/ebpf/link"
 
 	"github.com/bperf/bperf/internal/perfevent"
@@ -203,6 +204,9 @@ func refusal(err error) error {
 	return err
 }
 
+// linux615 is the version 6.15.0 of Linux.
+const linux615 = 6<<16 | 15<<8
+
 // programSpecs are the programs for this machine.
 func programSpecs(cgroupV1 bool) (*ebpf.CollectionSpec, error) {
 	spec, err := loadCounters()
@@ -213,9 +217,14 @@ func programSpecs(cgroupV1 bool) (*ebpf.CollectionSpec, error) {
 	if err != nil {
 		return nil, err
 	}
+	version, err := features.LinuxVersionCode()
+	if err != nil {
+		return nil, err
+	}
 	return spec, errors.Join(
 		spec.Variables[countersVarNrCpus].Set(uint32(cpus)),
-		spec.Variables[countersVarCgroupV1].Set(cgroupV1))
+		spec.Variables[countersVarCgroupV1].Set(cgroupV1),
+		spec.Variables[countersVarPreemptible].Set(version >= linux615))
 }
 
 // loadPrograms loads programs that use the shared maps, and others.
