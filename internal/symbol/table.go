@@ -18,38 +18,61 @@ const afterLast = 4096
 // maxNesting bounds what Find takes in tables that no compiler makes.
 const maxNesting = 16
 
-// NewTable makes a table of symbols, which becomes its own. One of unknown size ends where the next one starts. Of those
-// that start together it keeps the one that perf keeps, which depends on their order, too: an end is found first, and
+// NewTable makes a table of symbols, which it copies. One of unknown size ends where the next one starts. Of those that start together it keeps the one that perf keeps, which depends on their order, too: an end is found first, and
 // so the last of them has a size in any case.
 func NewTable(symbols []Symbol) *Table {
-	slices.SortStableFunc(symbols, func(a, b Symbol) int { return cmp.Compare(a.Start, b.Start) })
-	for i := range symbols {
-		s := &symbols[i]
+	order := byStart(symbols)
+	for i, at := range order {
+		s := &symbols[at.position]
 		if s.End > s.Start {
 			continue
 		}
-		if i+1 < len(symbols) {
-			s.End = symbols[i+1].Start
+		if i+1 < len(order) {
+			s.End = order[i+1].start
 		} else if s.End = (s.Start+afterLast-1)&^(afterLast-1) + afterLast; s.End < s.Start {
 			s.End = ^uint64(0)
 		}
 	}
-	symbols = withoutAliases(symbols)
-	return &Table{symbols, enclosing(symbols)}
+	order = withoutAliases(symbols, order)
+	kept := make([]Symbol, len(order))
+	for i, at := range order {
+		kept[i] = symbols[at.position]
+	}
+	return &Table{kept, enclosing(kept)}
+}
+
+// place is where a symbol is among others.
+type place struct {
+	start    uint64
+	position uint32
+}
+
+// byStart orders symbols by their start, and those that start together as they stand.
+func byStart(symbols []Symbol) []place {
+	order := make([]place, len(symbols))
+	for i := range symbols {
+		order[i] = place{symbols[i].Start, uint32(i)}
+	}
+	slices.SortFunc(order, func(a, b place) int {
+		if a.start != b.start {
+			return cmp.Compare(a.start, b.start)
+		}
+		return cmp.Compare(a.position, b.position)
+	})
+	return order
 }
 
 // withoutAliases keeps the best of each row of symbols that start together.
-func withoutAliases(symbols []Symbol) []Symbol {
-	kept := symbols[:0]
-	for _, s := range symbols {
+func withoutAliases(symbols []Symbol, order []place) []place {
+	kept := order[:0]
+	for _, at := range order {
 		last := len(kept) - 1
-		if last < 0 || kept[last].Start != s.Start {
-			kept = append(kept, s)
-		} else if prefer(&s, &kept[last]) < 0 {
-			kept[last] = s
+		if last < 0 || kept[last].start != at.start {
+			kept = append(kept, at)
+		} else if prefer(&symbols[at.position], &symbols[kept[last].position]) < 0 {
+			kept[last] = at
 		}
 	}
-	clear(symbols[len(kept):])
 	return kept
 }
 

@@ -232,7 +232,8 @@ func (p *parser) finish() *Kallsyms {
 	if !slices.IsSortedFunc(p.entries, byStart) { // modules come in any order
 		slices.SortStableFunc(p.entries, byStart)
 	}
-	return &p.Kallsyms
+	symbols := p.Kallsyms // without what it took to collect them
+	return &symbols
 }
 
 // bindingOf takes code, weak symbols and data that can be written; ok is false for others.
