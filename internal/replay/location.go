@@ -42,14 +42,43 @@ type Frame struct {
 // Resolver finds out what is at the addresses of samples, and remembers it. It is for one goroutine.
 type Resolver struct {
 	replay   *Replay
+	recent   [1 << recentBits]resolved // the last one with each hash
 	known    [1 << knownBits]*Location // the last one with each hash
 	frames   []Frame
 	unwinder *unwind.Unwinder // nil until it is needed
 	chain    []uint64
 }
 
+// resolved is the location of an address in memory, as long as that holds the same.
+type resolved struct {
+	maps *Maps
+	ip   uint64
+	*Location
+}
+
+// recentBits is the size of what each resolver remembers of addresses in memory, as a power of two.
+const recentBits = 13
+
 // Resolve returns what is at an address, in the address space that a CPU mode says.
 func (r *Resolver) Resolve(item *Item, mode perfdata.Misc, ip uint64) *Location {
+	var maps *Maps
+	switch mode {
+	case perfdata.MiscUser:
+		maps = item.user
+	case perfdata.MiscKernel:
+		maps = item.kernel
+	}
+	if maps == nil {
+		return r.resolve(item, mode, ip)
+	}
+	slot := &r.recent[ip*0x9e3779b97f4a7c15>>(64-recentBits)]
+	if slot.ip != ip || slot.maps != maps {
+		*slot = resolved{maps, ip, r.resolve(item, mode, ip)}
+	}
+	return slot.Location
+}
+
+func (r *Resolver) resolve(item *Item, mode perfdata.Misc, ip uint64) *Location {
 	maps, kind := item.user, profile.User
 	switch mode {
 	case perfdata.MiscUser:
