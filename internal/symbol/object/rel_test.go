@@ -115,6 +115,20 @@ func TestAddress(t *testing.T) {
 			t.Errorf("offset %#x: %#x, %v; want %#x, %v", test.offset, got, ok, test.want, test.ok)
 		}
 	}
+	for _, test := range []struct {
+		offset, length uint64
+		want           Mapping
+		ok             bool
+	}{
+		{0x1000, 0x4000, Mapping{0x202000, 0x202240, 0x205240}, true}, // the offset alone is of the segment before
+		{0x3000, 0x1000, Mapping{0x204000, 0x204000, 0x205000}, true}, // a part of it, as mprotect(2) leaves
+		{0, 0x1000, Mapping{}, false},
+		{0x5000, 0x1000, Mapping{}, false},
+	} {
+		if got, ok := f.Executable(test.offset, test.length); got != test.want || ok != test.ok {
+			t.Errorf("%#x bytes at offset %#x: %+v, %v; want %+v, %v", test.length, test.offset, got, ok, test.want, test.ok)
+		}
+	}
 }
 
 // TestCodeAndLines reads what annotating a function takes.

@@ -36,6 +36,24 @@ func (f *File) Address(offset uint64) (uint64, bool) {
 	return near.Vaddr + (offset - near.Off), true
 }
 
+// Mapping is where an executable mapping of a file lies in the file's own addresses.
+type Mapping struct {
+	Start     uint64 // of the mapping: less than that of any code if its first page is shared with another segment
+	Low, High uint64 // of the code in it
+}
+
+// Executable tells where an executable mapping lies: length bytes from an offset in the file on. What Address tells of the same offset can
+// belong to another segment, which ends in the same page.
+func (f *File) Executable(offset, length uint64) (m Mapping, ok bool) {
+	for _, p := range f.image.elf.Progs {
+		if p.Type == elf.PT_LOAD && p.Flags&elf.PF_X != 0 && p.Off < offset+length && offset < p.Off+p.Filesz {
+			start := p.Vaddr + offset - p.Off
+			return Mapping{start, max(p.Vaddr, start), min(p.Vaddr+p.Filesz, start+length)}, true
+		}
+	}
+	return Mapping{}, false
+}
+
 // Code returns the bytes from start up to end, which lie in one segment.
 func (f *File) Code(start, end uint64) ([]byte, error) {
 	var code []byte
