@@ -26,7 +26,7 @@ var layers = [][]string{
 	{"internal/stat", "internal/top", "internal/annotate", "internal/record", "internal/sample", "internal/report", "internal/script"},
 	{"internal/replay"},
 	{"internal/profile", "internal/tracedata"},
-	{"internal/count", "internal/filter", "internal/offcpu"},
+	{"internal/count", "internal/filter", "internal/offcpu", "internal/userstack"},
 	{"internal/bpfprog", "internal/symbol"},
 	{"internal/event", "internal/target", "internal/control"},
 	{"internal/kernel"},

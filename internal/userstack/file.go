@@ -1,0 +1,281 @@
+package userstack
+
+import (
+	"debug/elf"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/cilium/ebpf"
+
+	"github.com/bperf/bperf/internal/perfdata"
+	"github.com/bperf/bperf/internal/symbol/object"
+	"github.com/bperf/bperf/internal/symbol/unwind"
+)
+
+// fileID tells files apart: by device and inode, by build ID, or by name, as a record has it. The inode of a file that is gone can be that of
+// another one, with other times.
+type fileID struct {
+	major, minor uint32
+	inode        uint64
+	buildID      string
+	name         string // without inode
+	size         int64
+	modified     time.Time
+}
+
+// file is an ELF file that processes have mapped.
+type file struct {
+	id      fileID
+	elf     *object.File  // closed, but for its headers; nil if it could not be read
+	table   *unwind.Table // nil if it has none; without rows when they are in the kernel
+	rows    uint32
+	needed  bool      // its code does not keep frame pointers
+	users   int       // mappings
+	loaded  *ebpf.Map // its rows; nil if they are not in the kernel
+	index   run       // of unwind_tables
+	leftOut bool      // there is no room for it
+}
+
+// vdso is the one name of memory without a file that is looked at.
+const vdso = "[vdso]"
+
+// open finds the file of a mapping, and makes its table if that is not yet done; nil for what is no ELF file.
+func (t *Tables) open(r *perfdata.Mmap2) *file {
+	if !strings.HasPrefix(r.Filename, "/") && r.Filename != vdso || strings.HasPrefix(r.Filename, "//") {
+		return nil
+	}
+	path, id := identify(r)
+	if f, known := t.files[id]; known {
+		if f.users == 0 {
+			t.unused = slices.DeleteFunc(t.unused, func(o *file) bool { return o == f })
+		}
+		return f
+	}
+	f := &file{id: id}
+	if err := f.read(t.arch, path, r); err != nil && !errors.Is(err, fs.ErrNotExist) { // whose process has ended by now
+		t.leaveOut(&t.stats.FilesUnread, err)
+	}
+	t.files[id] = f
+	return f
+}
+
+// identify finds the path by which a mapped file can be opened: that of the mapping leads there even if the file was deleted.
+func identify(r *perfdata.Mmap2) (path string, id fileID) {
+	id = fileID{major: r.Major, minor: r.Minor, inode: r.Inode, buildID: string(r.BuildID)}
+	if r.Inode == 0 {
+		id.name = r.Filename
+	}
+	if r.Filename == vdso {
+		return vdso, id
+	}
+	for _, path = range []string{
+		fmt.Sprintf("/proc/%d/map_files/%x-%x", r.PID, r.Start, r.Start+r.Length),
+		fmt.Sprintf("/proc/%d/root%s", r.PID, r.Filename),
+		r.Filename,
+	} {
+		if info, err := os.Stat(path); err == nil && info.Mode().IsRegular() {
+			id.size, id.modified = info.Size(), info.ModTime()
+			break
+		}
+	}
+	return path, id
+}
+
+// read makes the table of a file.
+func (f *file) read(arch unwind.Arch, path string, r *perfdata.Mmap2) error {
+	o, err := object.Search{}.Open(path, "")
+	if err != nil {
+		return err
+	}
+	defer func() { _ = o.Close() }() // it is only read
+	machine := map[unwind.Arch]elf.Machine{unwind.AMD64: elf.EM_X86_64, unwind.ARM64: elf.EM_AARCH64}[arch]
+	if o.Machine() != machine || o.PointerSize() != 8 {
+		return nil
+	}
+	at, ok := o.Executable(r.Offset, r.Length)
+	if !ok {
+		return nil
+	}
+	f.elf = o
+	var frames unwind.Section
+	if s, err := o.Section(".eh_frame"); err == nil {
+		frames = unwind.Section{Address: s.Addr, Data: s.Data}
+	}
+	m, err := unwind.NewModule(arch, frames, unwind.Section{}, o.Code)
+	if err != nil && m == nil {
+		return err
+	}
+	table, err := m.Compile([]unwind.Range{{Start: at.Low, End: at.High}})
+	if errors.Is(err, unwind.ErrNoTables) {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("%s: %w", r.Filename, err)
+	}
+	f.table, f.rows = table, uint32(len(table.Rows))
+	f.needed = arch == unwind.ARM64 && table.Code > 0 || table.FramePointers*10 < table.Frames*9
+	return nil
+}
+
+// bias is what to take from an address in a mapping to get one of the file.
+func (f *file) bias(r *perfdata.Mmap2) uint64 {
+	if f.elf == nil {
+		return 0
+	}
+	at, _ := f.elf.Executable(r.Offset, r.Length)
+	return r.Start - at.Start
+}
+
+// rowEntry is struct unwind_row of bpf/unwind.h, and ruleEntry struct unwind_rule.
+type (
+	rowEntry  struct{ Offset, Rule uint32 }
+	ruleEntry struct {
+		CFAOffset, RAOffset, FPOffset int32
+		CFA, RA, FP, Signal           uint8
+	}
+)
+
+// load puts the table of a file into the kernel, if it has one, and there is room for it.
+func (t *Tables) load(f *file) error {
+	if f.table == nil || f.loaded != nil || !f.needed || f.leftOut {
+		return nil
+	}
+	for t.rows+int(f.rows) > t.limits.Rows && len(t.unused) > 0 {
+		if err := t.drop(t.unused[0]); err != nil {
+			return err
+		}
+	}
+	index, ok := t.indexes.take(1)
+	switch {
+	case !ok:
+		return t.refuse(f, fmt.Errorf("there are more than %d tables", t.limits.Tables))
+	case t.rows+int(f.rows) > t.limits.Rows:
+		t.indexes.give(index)
+		return t.refuse(f, fmt.Errorf("tables have more than %d rows", t.limits.Rows))
+	}
+	rules, err := t.number(f.table.Rules)
+	if err != nil {
+		return err
+	}
+	if rules == nil {
+		t.indexes.give(index)
+		return t.refuse(f, fmt.Errorf("tables have more than %d rules", t.limits.Rules))
+	}
+	if f.loaded, err = fill(f.table.Rows, rules); err != nil {
+		return fmt.Errorf("make a BPF map for the unwind table of %s: %w", f.elf.Path(), err)
+	}
+	f.index = index
+	if err := t.tablesMap.Put(index.first, uint32(f.loaded.FD())); err != nil {
+		return fmt.Errorf("put the unwind table of %s into a BPF map: %w", f.elf.Path(), err)
+	}
+	t.rows += int(f.rows)
+	f.table.Rows = nil
+	return nil
+}
+
+func (t *Tables) refuse(f *file, err error) error {
+	f.leftOut = true
+	t.leaveOut(&t.stats.FilesLeftOut, fmt.Errorf("%s: %w", f.elf.Path(), err))
+	return nil
+}
+
+// number puts rules into the kernel that are not yet there, and returns the number that each has; nil if there is no room.
+func (t *Tables) number(rules []unwind.Rule) ([]uint32, error) {
+	numbers := make([]uint32, len(rules))
+	var keys []uint32
+	var values []ruleEntry
+	for i, r := range rules {
+		number, known := t.rules[r]
+		if !known {
+			number = uint32(len(t.rules))
+			if number >= t.limits.Rules {
+				for _, r := range values { // they are not there
+					delete(t.rules, unwind.Rule{CFAOffset: r.CFAOffset, RAOffset: r.RAOffset, FPOffset: r.FPOffset, CFA: unwind.Base(r.CFA),
+						RA: unwind.Base(r.RA), FP: unwind.Base(r.FP), Signal: r.Signal != 0})
+				}
+				return nil, nil
+			}
+			t.rules[r] = number
+			keys = append(keys, number)
+			values = append(values, entryOf(r))
+		}
+		numbers[i] = number
+	}
+	if len(keys) > 0 {
+		if _, err := t.rulesMap.BatchUpdate(keys, values, nil); err != nil {
+			return nil, fmt.Errorf("write the rules of unwind tables to a BPF map: %w", err)
+		}
+	}
+	return numbers, nil
+}
+
+func entryOf(r unwind.Rule) ruleEntry {
+	e := ruleEntry{r.CFAOffset, r.RAOffset, r.FPOffset, uint8(r.CFA), uint8(r.RA), uint8(r.FP), 0}
+	if r.Signal {
+		e.Signal = 1
+	}
+	return e
+}
+
+// fill makes the map of a table.
+func fill(rows []unwind.TableRow, rules []uint32) (*ebpf.Map, error) {
+	const innerMap = 1 << 12 // BPF_F_INNER_MAP of include/uapi/linux/bpf.h, Linux 5.10: maps of other sizes may stand in its place
+	m, err := ebpf.NewMap(&ebpf.MapSpec{Name: "unwind_table", Type: ebpf.Array, KeySize: 4, ValueSize: 8, MaxEntries: uint32(len(rows)), Flags: innerMap})
+	if err != nil {
+		return nil, err
+	}
+	const batch = 8192
+	keys, values := make([]uint32, 0, batch), make([]rowEntry, 0, batch)
+	for i, r := range rows {
+		keys, values = append(keys, uint32(i)), append(values, rowEntry{r.Offset, rules[r.Rule]})
+		if len(keys) < batch && i < len(rows)-1 {
+			continue
+		}
+		if _, err := m.BatchUpdate(keys, values, nil); err != nil {
+			return nil, errors.Join(err, m.Close())
+		}
+		keys, values = keys[:0], values[:0]
+	}
+	return m, nil
+}
+
+// maxUnused is how many files are kept that no process has mapped: programs are often started again.
+const maxUnused = 128
+
+// release says that a mapping of a file is gone.
+func (t *Tables) release(f *file) {
+	f.users--
+	if f.users == 0 {
+		t.unused = append(t.unused, f)
+	}
+}
+
+// unload lets go of files that are no longer used.
+func (t *Tables) unload() error {
+	for len(t.unused) > maxUnused {
+		if err := t.drop(t.unused[0]); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// drop lets go of a file that is not used. When the entry of its table is gone, no program uses it any more.
+func (t *Tables) drop(f *file) error {
+	t.unused = slices.DeleteFunc(t.unused, func(o *file) bool { return o == f })
+	delete(t.files, f.id)
+	if f.loaded == nil {
+		return nil
+	}
+	if err := t.tablesMap.Delete(f.index.first); err != nil {
+		return fmt.Errorf("take the unwind table of %s out of a BPF map: %w", f.elf.Path(), err)
+	}
+	t.indexes.give(f.index)
+	t.rows -= int(f.rows)
+	return f.loaded.Close()
+}

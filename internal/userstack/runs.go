@@ -1,0 +1,48 @@
+package userstack
+
+import (
+	"cmp"
+	"slices"
+)
+
+// run is a part of a map.
+type run struct{ first, count uint32 }
+
+// runs hands out parts of a map.
+type runs struct {
+	free []run // sorted, and not touching
+}
+
+func newRuns(entries uint32) *runs { return &runs{free: []run{{0, entries}}} }
+
+// take takes so many entries that lie together; false if there are none.
+func (r *runs) take(count uint32) (run, bool) {
+	for i := range r.free {
+		f := &r.free[i]
+		if f.count < count {
+			continue
+		}
+		taken := run{f.first, count}
+		f.first, f.count = f.first+count, f.count-count
+		if f.count == 0 {
+			r.free = slices.Delete(r.free, i, i+1)
+		}
+		return taken, true
+	}
+	return run{}, false
+}
+
+// give gives them back.
+func (r *runs) give(back run) {
+	if back.count == 0 {
+		return
+	}
+	i, _ := slices.BinarySearchFunc(r.free, back.first, func(f run, first uint32) int { return cmp.Compare(f.first, first) })
+	r.free = slices.Insert(r.free, i, back)
+	for _, left := range []int{i, i - 1} { // join with its neighbours
+		if left >= 0 && left+1 < len(r.free) && r.free[left].first+r.free[left].count == r.free[left+1].first {
+			r.free[left].count += r.free[left+1].count
+			r.free = slices.Delete(r.free, left+1, left+2)
+		}
+	}
+}

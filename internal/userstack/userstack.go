@@ -1,0 +1,381 @@
+// Package userstack lets BPF programs walk user stacks of programs without frame pointers (bpf/unwind.h). It makes tables of the call frame
+// information of the files that processes have mapped, and keeps them in BPF maps as long as they are used.
+//
+// Which processes need it is told by their files. On x86-64 a file needs a table if less than nine tenths of its code that moves the stack pointer
+// keep a frame pointer; on arm64, where functions that call no others leave the return address in a register, each file that has
+// call frame information does. A process that has none of these is left to its frame pointers: programs of Go are such.
+//
+// It needs Linux 5.17, and root or CAP_BPF, CAP_PERFMON, and for the files of others CAP_SYS_PTRACE and CAP_SYS_ADMIN.
+package userstack
+
+import (
+	"errors"
+	"fmt"
+	"runtime"
+	"slices"
+	"strings"
+
+	"github.com/cilium/ebpf"
+
+	"github.com/bperf/bperf/internal/kernel"
+	"github.com/bperf/bperf/internal/perfdata"
+	"github.com/bperf/bperf/internal/symbol/unwind"
+)
+
+// End says why a stack ends: enum unwind_end of bpf/unwind.h. All but Outermost say that it is cut.
+type End uint32
+
+const (
+	Outermost  End = iota // there are no more callers
+	NoTable               // the code has no table, nor frame pointers
+	NoRule                // its table cannot tell, and there is no frame pointer
+	Unreadable            // the stack is not in memory, or not where the table says
+	Broken                // it leads back to where it was
+	TooDeep               // it has more than 127 frames
+	Ends                  // how many there are
+)
+
+func (e End) String() string {
+	return [...]string{"outermost frame", "no unwind table", "no rule in the unwind table", "unreadable stack", "broken frame", "too deep"}[e]
+}
+
+// Names of the maps in bpf/unwind.h.
+const (
+	mapProcesses = "unwind_processes"
+	mapMappings  = "unwind_mappings"
+	mapTables    = "unwind_tables"
+	mapRules     = "unwind_rules"
+)
+
+// Limits are how much there is room for. Memory is taken for all but the rows at once: 2.8 MB for those of DefaultLimits.
+type Limits struct {
+	Processes uint32
+	Mappings  uint32 // of all processes: parts of files with a table
+	Tables    uint32
+	Rules     uint32
+	Rows      int // of all tables, of 8 bytes each
+}
+
+// DefaultLimits are enough for some thousand processes. All programs and libraries of a Debian system with a desktop have ten million rows.
+var DefaultLimits = Limits{Processes: 8192, Mappings: 32768, Tables: 2048, Rules: 32768, Rows: 16 << 20}
+
+// Stats are what is in the maps, and what there was no room for.
+type Stats struct {
+	Processes, Mappings, Tables, Rules, Rows int
+
+	ProcessesLeftOut int // times that there was no room for a process, or for what it has mapped
+	FilesLeftOut     int // for whose tables there was no room
+	FilesUnread      int // that could not be read
+	First            error
+}
+
+// String says what was left out; it is empty if nothing was.
+func (s Stats) String() string {
+	var parts []string
+	add := func(n int, format string) {
+		if n > 0 {
+			parts = append(parts, fmt.Sprintf(format, n))
+		}
+	}
+	add(s.ProcessesLeftOut, "%d times there was no room for the mappings of a process")
+	add(s.FilesLeftOut, "%d files have unwind tables for which there was no room")
+	add(s.FilesUnread, "%d files could not be read for unwind tables")
+	if s.First != nil {
+		parts = append(parts, "the first: "+s.First.Error())
+	}
+	return strings.Join(parts, "; ")
+}
+
+// Tables are the maps of a BPF program that includes bpf/unwind.h. They are not safe for concurrent use.
+type Tables struct {
+	processesMap, mappingsMap, tablesMap, rulesMap *ebpf.Map
+
+	arch      unwind.Arch
+	limits    Limits
+	processes map[int32]*process
+	changed   map[int32]bool // processes
+	files     map[fileID]*file
+	unused    []*file // that no process has mapped, the oldest first
+	rules     map[unwind.Rule]uint32
+	mappings  *runs
+	retired   []run // that a program may still read
+	indexes   *runs // of tables
+	rows      int
+	stats     Stats
+}
+
+// process is what is mapped.
+type process struct {
+	mappings []mapping // sorted
+	run      run       // of the map
+	inMap    bool
+}
+
+// mapping is memory that a file is mapped to.
+type mapping struct {
+	start, end uint64
+	bias       uint64 // what to take from an address to get one of the file
+	file       *file
+}
+
+// Resize gives the maps of a collection their sizes, before it is loaded.
+func (l Limits) Resize(spec *ebpf.CollectionSpec) {
+	spec.Maps[mapProcesses].MaxEntries = l.Processes
+	spec.Maps[mapMappings].MaxEntries = l.Mappings
+	spec.Maps[mapTables].MaxEntries = l.Tables
+	spec.Maps[mapRules].MaxEntries = l.Rules
+}
+
+// New takes the maps of a loaded collection, which stay those of the caller.
+func New(maps map[string]*ebpf.Map, limits Limits) (*Tables, error) {
+	t := &Tables{processesMap: maps[mapProcesses], mappingsMap: maps[mapMappings], tablesMap: maps[mapTables], rulesMap: maps[mapRules], limits: limits,
+		processes: make(map[int32]*process), changed: make(map[int32]bool), files: make(map[fileID]*file),
+		rules: map[unwind.Rule]uint32{{}: 0}, mappings: newRuns(limits.Mappings), indexes: newRuns(limits.Tables)}
+	switch runtime.GOARCH {
+	case "amd64":
+		t.arch = unwind.AMD64
+	case "arm64":
+		t.arch = unwind.ARM64
+	default:
+		return nil, fmt.Errorf("stacks are not unwound by tables on %s", runtime.GOARCH)
+	}
+	return t, nil
+}
+
+// Record takes what a record tells of processes: MMAP2 of code, FORK, COMM for execve(2), and EXIT. Programs see it after Update.
+func (t *Tables) Record(r perfdata.Value) {
+	switch r := r.(type) {
+	case *perfdata.Mmap2:
+		if !r.Data {
+			t.mapped(r)
+		}
+	case *perfdata.Fork:
+		if r.PID != r.ParentPID {
+			t.fork(r.ParentPID, r.PID)
+		}
+	case *perfdata.Comm:
+		if r.Exec {
+			t.remove(r.PID)
+		}
+	case *perfdata.Exit:
+		if r.PID == r.TID {
+			t.remove(r.PID)
+		}
+	}
+}
+
+func (t *Tables) mapped(r *perfdata.Mmap2) {
+	p := t.processes[r.PID]
+	if p == nil {
+		p = &process{}
+		t.processes[r.PID] = p
+	}
+	end := r.Start + r.Length
+	if end < r.Start {
+		return
+	}
+	t.unmap(p, r.Start, end)
+	t.changed[r.PID] = true
+	f := t.open(r)
+	if f == nil {
+		return
+	}
+	f.users++
+	m := mapping{r.Start, end, f.bias(r), f}
+	i := slices.IndexFunc(p.mappings, func(o mapping) bool { return o.start >= end })
+	if i < 0 {
+		i = len(p.mappings)
+	}
+	p.mappings = slices.Insert(p.mappings, i, m)
+}
+
+// unmap takes away what is mapped in a range.
+func (t *Tables) unmap(p *process, start, end uint64) {
+	var left []mapping
+	for _, m := range p.mappings {
+		if m.end <= start || m.start >= end {
+			left = append(left, m)
+			continue
+		}
+		for _, part := range []mapping{{m.start, start, m.bias, m.file}, {end, m.end, m.bias, m.file}} {
+			if part.start < part.end {
+				part.file.users++
+				left = append(left, part)
+			}
+		}
+		t.release(m.file)
+	}
+	p.mappings = left
+}
+
+func (t *Tables) fork(parent, child int32) {
+	from := t.processes[parent]
+	if from == nil || t.processes[child] != nil { // records of CPUs can come out of order
+		return
+	}
+	t.processes[child] = &process{mappings: slices.Clone(from.mappings)}
+	for _, m := range from.mappings {
+		m.file.users++
+	}
+	t.changed[child] = true
+}
+
+func (t *Tables) remove(pid int32) {
+	p := t.processes[pid]
+	if p == nil {
+		return
+	}
+	for _, m := range p.mappings {
+		t.release(m.file)
+	}
+	p.mappings = nil
+	t.changed[pid] = true
+}
+
+// Update lets programs see what was recorded. The error is one of the kernel, which keeps it from going on; what there was no room for is
+// told of by Stats.
+func (t *Tables) Update() error {
+	for pid := range t.changed {
+		if err := t.update(pid, t.processes[pid]); err != nil {
+			return err
+		}
+		if len(t.processes[pid].mappings) == 0 {
+			delete(t.processes, pid)
+		}
+		delete(t.changed, pid)
+	}
+	return t.unload()
+}
+
+// needed reports whether a process is unwound by tables.
+func (p *process) needed() bool {
+	return slices.ContainsFunc(p.mappings, func(m mapping) bool { return m.file.needed })
+}
+
+func (t *Tables) update(pid int32, p *process) error {
+	old := p.run
+	var entries []mappingEntry
+	if p.needed() {
+		for _, m := range p.mappings {
+			if err := t.load(m.file); err != nil {
+				return err
+			}
+			if m.file.loaded != nil {
+				entries = append(entries, mappingEntry{m.start, m.end, m.bias + m.file.table.Base, m.file.index.first, m.file.rows})
+			}
+		}
+	}
+	if err := t.place(pid, p, entries); err != nil {
+		return err
+	}
+	if old.count > 0 {
+		t.retired = append(t.retired, old)
+	}
+	return nil
+}
+
+// mappingEntry is struct unwind_mapping of bpf/unwind.h.
+type mappingEntry struct {
+	Start, End, Bias uint64
+	Table, Rows      uint32
+}
+
+// processEntry is struct unwind_process.
+type processEntry struct{ First, Count uint32 }
+
+// place puts the mappings of a process into another part of the map than it had, so that no program reads half of them.
+func (t *Tables) place(pid int32, p *process, entries []mappingEntry) error {
+	p.run = run{}
+	if len(entries) == 0 {
+		return t.forget(pid, p)
+	}
+	if !p.inMap && t.stats.Processes >= int(t.limits.Processes) {
+		t.leaveOut(&t.stats.ProcessesLeftOut, fmt.Errorf("there are more than %d processes", t.limits.Processes))
+		return nil
+	}
+	place, err := t.takeMappings(uint32(len(entries)))
+	if err != nil {
+		return err
+	}
+	if place.count == 0 {
+		t.leaveOut(&t.stats.ProcessesLeftOut, fmt.Errorf("processes have more than %d parts of files mapped", t.limits.Mappings))
+		return t.forget(pid, p)
+	}
+	keys := make([]uint32, len(entries))
+	for i := range keys {
+		keys[i] = place.first + uint32(i)
+	}
+	if _, err := t.mappingsMap.BatchUpdate(keys, entries, nil); err != nil {
+		return fmt.Errorf("write the mappings of process %d to a BPF map: %w", pid, err)
+	}
+	if err := t.processesMap.Put(uint32(pid), processEntry{place.first, place.count}); err != nil {
+		return fmt.Errorf("write process %d to a BPF map: %w", pid, err)
+	}
+	if !p.inMap {
+		t.stats.Processes++
+	}
+	p.run, p.inMap = place, true
+	return nil
+}
+
+func (t *Tables) takeMappings(count uint32) (run, error) {
+	place, ok := t.mappings.take(count)
+	if ok || len(t.retired) == 0 {
+		return place, nil
+	}
+	if err := kernel.WaitForBPF(); err != nil {
+		return run{}, err
+	}
+	for _, r := range t.retired {
+		t.mappings.give(r)
+	}
+	t.retired = t.retired[:0]
+	place, _ = t.mappings.take(count)
+	return place, nil
+}
+
+// forget leaves a process to its frame pointers.
+func (t *Tables) forget(pid int32, p *process) error {
+	if !p.inMap {
+		return nil
+	}
+	if err := t.processesMap.Delete(uint32(pid)); err != nil && !errors.Is(err, ebpf.ErrKeyNotExist) {
+		return fmt.Errorf("take process %d out of a BPF map: %w", pid, err)
+	}
+	p.inMap = false
+	t.stats.Processes--
+	return nil
+}
+
+func (t *Tables) leaveOut(count *int, err error) {
+	*count++
+	if t.stats.First == nil {
+		t.stats.First = err
+	}
+}
+
+// Stats tells what is in the maps.
+func (t *Tables) Stats() Stats {
+	s := t.stats
+	s.Rules, s.Rows = len(t.rules), t.rows
+	for _, p := range t.processes {
+		s.Mappings += int(p.run.count)
+	}
+	for _, f := range t.files {
+		if f.loaded != nil {
+			s.Tables++
+		}
+	}
+	return s
+}
+
+// Close frees the tables. Programs must not run any more.
+func (t *Tables) Close() error {
+	var errs []error
+	for _, f := range t.files {
+		if f.loaded != nil {
+			errs = append(errs, f.loaded.Close())
+		}
+	}
+	return errors.Join(errs...)
+}
