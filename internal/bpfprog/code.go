@@ -62,7 +62,8 @@ type JITed struct {
 	target uint64
 }
 
-// ReadCode reads the code of a program that was read with its functions. It fails with fs.ErrNotExist if the program is no more.
+// ReadCode reads the code of a program that was read with its functions. What it calls has no names yet: NameCalls names it. It fails
+// with fs.ErrNotExist if the program is no more.
 func ReadCode(p *Program) (*Code, error) {
 	loaded, err := ebpf.NewProgramFromID(ebpf.ProgramID(p.ID))
 	if errors.Is(err, fs.ErrNotExist) {
@@ -86,9 +87,6 @@ func ReadCode(p *Program) (*Code, error) {
 	}
 	if c.JITed, c.JITedMissing, err = jited(p, info, lines); err != nil {
 		return nil, fmt.Errorf("disassemble BPF program %d: %w", p.ID, err)
-	}
-	if err := c.nameCalls(); err != nil {
-		return nil, fmt.Errorf("name what BPF program %d calls: %w", p.ID, err)
 	}
 	return c, nil
 }
@@ -164,25 +162,29 @@ func jited(p *Program, info *ebpf.ProgramInfo, lines btf.LineOffsets) (all []JIT
 // callBase is the symbol from which calls of translated instructions count.
 const callBase = "__bpf_call_base"
 
-// nameCalls names what is called, as far as /proc/kallsyms tells.
-func (c *Code) nameCalls() error {
+// NameCalls names what programs call, as far as /proc/kallsyms tells, which takes long to read.
+func NameCalls(all []*Code) error {
 	symbols, err := os.ReadFile("/proc/kallsyms")
 	if errors.Is(err, fs.ErrNotExist) { // a kernel without CONFIG_KALLSYMS
 		return nil
 	}
 	if err != nil {
-		return err
+		return fmt.Errorf("name what BPF programs call: %w", err)
 	}
 	base, err := findAddress(symbols, callBase)
 	if err != nil {
-		return err
+		return fmt.Errorf("name what BPF programs call: %w", err)
 	}
 	names := make(map[uint64]string)
-	c.eachCall(base, func(target uint64, _ *string) { names[target] = "" })
-	if err := findNames(symbols, names); err != nil {
-		return err
+	for _, c := range all {
+		c.eachCall(base, func(target uint64, _ *string) { names[target] = "" })
 	}
-	c.eachCall(base, func(target uint64, name *string) { *name = names[target] })
+	if err := findNames(symbols, names); err != nil {
+		return fmt.Errorf("name what BPF programs call: %w", err)
+	}
+	for _, c := range all {
+		c.eachCall(base, func(target uint64, name *string) { *name = names[target] })
+	}
 	return nil
 }
 

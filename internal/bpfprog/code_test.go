@@ -22,6 +22,9 @@ func TestReadCode(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	if err := NameCalls([]*Code{c}); err != nil {
+		t.Fatal(err)
+	}
 	if c.TranslatedMissing != "" || c.JITedMissing != "" {
 		t.Fatalf("missing: %q, %q", c.TranslatedMissing, c.JITedMissing)
 	}

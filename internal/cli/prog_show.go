@@ -64,6 +64,7 @@ type shownProg struct {
 // readCode adds the code; programs that were unloaded meanwhile are left out.
 func readCode(l *bpfprog.Listing) ([]shownProg, error) {
 	var all []shownProg
+	var codes []*bpfprog.Code
 	for _, e := range l.Entries {
 		code, err := bpfprog.ReadCode(e.Program)
 		if errors.Is(err, fs.ErrNotExist) {
@@ -72,9 +73,9 @@ func readCode(l *bpfprog.Listing) ([]shownProg, error) {
 		if err != nil {
 			return nil, err
 		}
-		all = append(all, shownProg{e, code})
+		all, codes = append(all, shownProg{e, code}), append(codes, code)
 	}
-	return all, nil
+	return all, bpfprog.NameCalls(codes)
 }
 
 func printProgShow(w io.Writer, all []shownProg) error {
