@@ -12,14 +12,15 @@ import (
 //go:embed page.html
 var pageText string
 
-var page = template.Must(template.New("page").Funcs(template.FuncMap{
-	"base":    filepath.Base,
-	"percent": func(v Value) string { return fmt.Sprintf("%.2f", v.Percent) },
-	"heat":    heat,
-}).Parse(pageText))
-
 // HTML writes the report as one page that needs nothing else: a part for each function, with instructions and lines coloured by their share.
-func (r *Report) HTML(w io.Writer) error { return page.Execute(w, r) }
+func (r *Report) HTML(w io.Writer) error {
+	page := template.New("page").Funcs(template.FuncMap{
+		"base":    filepath.Base,
+		"percent": func(v Value) string { return fmt.Sprintf("%.2f", v.Percent) },
+		"heat":    heat,
+	})
+	return template.Must(page.Parse(pageText)).Execute(w, r)
+}
 
 // heat is how much of the colour an instruction gets, of 1: half of it at 5 %.
 func heat(v Value) string { return fmt.Sprintf("%.2f", 1-math.Exp2(-v.Percent/5)) }

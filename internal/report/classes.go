@@ -2,6 +2,7 @@ package report
 
 import (
 	"encoding/binary"
+	"regexp"
 
 	"github.com/bperf/bperf/internal/profile"
 )
@@ -53,7 +54,7 @@ func newClasses(t *table) *classes {
 		if column.name == "parent" {
 			pattern := t.o.Parent
 			if pattern == nil {
-				pattern = DefaultParent
+				pattern = regexp.MustCompile(DefaultParent)
 			}
 			c.parent = parents(t.p, pattern, t.o.order())
 		}

@@ -39,7 +39,7 @@ type Options struct {
 }
 
 // DefaultParent is what the key "parent" looks for.
-var DefaultParent = regexp.MustCompile("^sys_|^do_page_fault")
+const DefaultParent = "^sys_|^do_page_fault"
 
 // DefaultSort are the keys that rows are told apart by when nobody says otherwise.
 func DefaultSort() []string { return []string{"comm", "dso", "symbol"} }

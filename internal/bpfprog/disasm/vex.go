@@ -45,9 +45,9 @@ func vexed(code []byte) (i Instruction, ok bool) {
 		return i, false
 	}
 	v.modrm, v.rest = code[at], code[at:]
-	op := operations[operation{v.evex, v.opmap, v.pp, v.opcode}]
+	op := operations()[operation{v.evex, v.opmap, v.pp, v.opcode}]
 	if op == "" && v.evex {
-		op = operations[operation{false, v.opmap, v.pp, v.opcode}]
+		op = operations()[operation{false, v.opmap, v.pp, v.opcode}]
 	}
 	form, scale, _ := strings.Cut(op, "@")
 	if !v.operand(scale) {

@@ -3,6 +3,7 @@ package disasm
 import (
 	"fmt"
 	"strings"
+	"sync"
 )
 
 // operation is what the prefix, map and opcode of an instruction select.
@@ -13,9 +14,12 @@ type operation struct {
 	opcode byte
 }
 
-// operations are the forms of the instructions that are known (see vector.text): those of AVX, AVX2, FMA and BMI, and those of AVX-512 that
+// operations are made of the table when they are first asked for: few who start bperf disassemble anything.
+var operations = sync.OnceValue(func() map[operation]string { return makeOperations(operationTable) })
+
+// operationTable has the forms of the instructions that are known (see vector.text): those of AVX, AVX2, FMA and BMI, and those of AVX-512 that
 // are met in libraries. What VEX has is looked up for EVEX as well.
-var operations = makeOperations(`
+const operationTable = `
 1 - 10 vmovups m,r
 1 - 11 vmovups r,m
 1 66 10 vmovupd m,r
@@ -245,7 +249,7 @@ e3 66 3b vextracti32x8/vextracti64x4 i,r,my@32
 3 66 ce vgf2p8affineqb i,m,v,r
 3 66 cf vgf2p8affineinvqb i,m,v,r
 3 f2 f0 rorx i,mg,rg
-`)
+`
 
 var prefixes = map[string]byte{"-": 0, "66": 1, "f3": 2, "f2": 3}
 
