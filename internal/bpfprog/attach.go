@@ -30,10 +30,10 @@ func (a Attachment) String() string {
 	return s
 }
 
-// Attachments are those of the programs, by ID of the program: what links tell, and of programs without link cgroups, the interfaces of
+// attachments are those of the programs, which use these maps, by ID of the program: what links tell, and of programs without link cgroups, the interfaces of
 // this network namespace, maps of sockets, and arrays of programs. What is attached otherwise is not found: socket filters, perf events
 // (but see List), actions of traffic control, what is in other network namespaces.
-func (r *Reader) Attachments(all []*Program) (map[uint32][]Attachment, error) {
+func (r *Reader) attachments(all []*Program, maps map[uint32]mapInfo) (map[uint32][]Attachment, error) {
 	byID := make(map[uint32]*Program, len(all))
 	for _, p := range all {
 		byID[p.ID] = p
@@ -62,7 +62,7 @@ func (r *Reader) Attachments(all []*Program) (map[uint32][]Attachment, error) {
 	if err := u.addSockmaps(); err != nil {
 		return nil, err
 	}
-	u.addTailCalls()
+	u.addTailCalls(maps)
 	return attached, nil
 }
 

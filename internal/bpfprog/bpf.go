@@ -34,10 +34,10 @@ const (
 	bpfLinkGetNextID = 31
 )
 
-// bpf is bpf(2). It is repeated as long as a signal interrupts it.
+// bpf is bpf(2), for commands that never wait (see files.go). It is repeated as long as a signal interrupts it.
 func bpf(cmd int, attr unsafe.Pointer, size uintptr) (int, error) {
 	for {
-		r, _, errno := unix.Syscall(unix.SYS_BPF, uintptr(cmd), uintptr(attr), size)
+		r, _, errno := unix.RawSyscall(unix.SYS_BPF, uintptr(cmd), uintptr(attr), size)
 		switch errno {
 		case 0:
 			return int(r), nil
@@ -101,7 +101,7 @@ func (e *noneError) Unwrap() error { return fs.ErrNotExist }
 // descriptor is that of a BPF object. It is closed on exec.
 type descriptor int
 
-func (d descriptor) close() { unix.Close(int(d)) }
+func (d descriptor) close() { closeFile(int(d)) }
 
 // info asks for the bpf_*_info of an object. What the kernel does not know stays as it is.
 func (d descriptor) info(p unsafe.Pointer, size uintptr) error {

@@ -13,7 +13,7 @@ import (
 func (d descriptor) memlock(buffer []byte) (bytes uint64, err error) {
 	const key = "memlock"
 	file := fmt.Sprint("/proc/self/fdinfo/", int(d))
-	data, err := readInto(buffer, unix.AT_FDCWD, file)
+	data, err := readInto(buffer, unix.AT_FDCWD, terminated(file))
 	if err != nil {
 		return 0, fmt.Errorf("read %s: %w", file, err)
 	}
@@ -22,20 +22,6 @@ func (d descriptor) memlock(buffer []byte) (bytes uint64, err error) {
 		return 0, fmt.Errorf("%s has no number %s", file, key)
 	}
 	return value, nil
-}
-
-// readInto reads as much of a file in a directory as fits into the buffer, in one call: more than fdinfo has.
-func readInto(buffer []byte, dir int, file string) ([]byte, error) {
-	fd, err := unix.Openat(dir, file, unix.O_RDONLY|unix.O_CLOEXEC, 0)
-	if err != nil {
-		return nil, err
-	}
-	defer unix.Close(fd)
-	n, err := unix.Read(fd, buffer)
-	if err != nil {
-		return nil, err
-	}
-	return buffer[:n], nil
 }
 
 // field finds a number in lines of key:\tvalue.

@@ -102,7 +102,6 @@ type scanner struct {
 	root    string
 	found   []file
 	perf    []perfFile
-	names   []string
 	entries [16384]byte
 	fdinfo  [4096]byte
 	link    [32]byte // more than the names of BPF objects have
@@ -115,44 +114,42 @@ type file struct {
 	memlock uint64 // 0 for a link
 }
 
-// directory is how one is opened.
-const directory = unix.O_RDONLY | unix.O_DIRECTORY | unix.O_CLOEXEC
-
 // scan finds those of a process (https://docs.kernel.org/filesystems/proc.html, 3.8).
 func (s *scanner) scan(pid int) error {
 	process := s.root + "/" + strconv.Itoa(pid)
-	dir, err := unix.Open(process+"/fd", directory, 0)
+	dir, err := openat(unix.AT_FDCWD, terminated(process+"/fd"))
 	if err != nil {
 		return err
 	}
-	defer unix.Close(dir)
+	defer closeFile(dir)
 	p := openProcess{path: process, holder: Holder{PID: pid}, fdinfo: -1}
 	defer p.close()
 	for {
-		n, err := unix.ReadDirent(dir, s.entries[:])
-		if err != nil || n == 0 {
+		entries, err := readEntries(s.entries[:], dir)
+		if err != nil || len(entries) == 0 {
 			return err
 		}
-		_, _, s.names = unix.ParseDirent(s.entries[:n], -1, s.names[:0])
-		for _, name := range s.names {
-			n, err := unix.Readlinkat(dir, name, s.link[:])
-			if err == nil && string(s.link[:n]) == "anon_inode:[perf_event]" {
-				fd, _ := strconv.Atoi(name) // as procfs names them
-				s.perf = append(s.perf, perfFile{uint32(pid), uint32(fd)})
-			}
-			if err != nil || !isBPF(s.link[:n]) {
-				continue
-			}
-			if err := p.open(); err != nil {
+		for name := range entryNames(entries) {
+			link, err := readlinkInto(s.link[:], dir, name)
+			switch {
+			case err == unix.EACCES: // for all of them: this process may see their names alone
 				return err
+			case err != nil: // it was closed
+			case string(link) == "anon_inode:[perf_event]":
+				fd, _ := strconv.Atoi(text(name)) // as procfs names them
+				s.perf = append(s.perf, perfFile{uint32(pid), uint32(fd)})
+			case isBPF(link):
+				if err := p.open(); err != nil {
+					return err
+				}
+				s.read(&p, name)
 			}
-			s.read(&p, name)
 		}
 	}
 }
 
 // read reads what a file tells, if it is still open.
-func (s *scanner) read(p *openProcess, fd string) {
+func (s *scanner) read(p *openProcess, fd []byte) {
 	data, err := readInto(s.fdinfo[:], p.fdinfo, fd)
 	if err != nil {
 		return
@@ -176,13 +173,13 @@ func (p *openProcess) open() (err error) {
 	}
 	comm, _ := os.ReadFile(p.path + "/comm") // empty if it has just ended
 	p.holder.Comm = strings.TrimSuffix(string(comm), "\n")
-	p.fdinfo, err = unix.Open(p.path+"/fdinfo", directory, 0)
+	p.fdinfo, err = openat(unix.AT_FDCWD, terminated(p.path+"/fdinfo"))
 	return err
 }
 
 func (p *openProcess) close() {
 	if p.fdinfo >= 0 {
-		unix.Close(p.fdinfo)
+		closeFile(p.fdinfo)
 	}
 }
 

@@ -115,8 +115,9 @@ func TestRead(t *testing.T) {
 	if diff := cmp.Diff(want, p, cmp.AllowUnexported(Program{})); diff != "" {
 		t.Errorf("-want +got:\n%s", diff)
 	}
-	maps, err := Maps([]*Program{p})
-	if diff := cmp.Diff(map[uint32]Map{p.MapIDs[0]: {p.MapIDs[0], "some_map"}}, maps); diff != "" || err != nil {
+	maps, err := readMaps([]*Program{p})
+	used := maps[p.MapIDs[0]]
+	if diff := cmp.Diff(Map{p.MapIDs[0], "some_map"}, used.named()); len(maps) != 1 || diff != "" || err != nil {
 		t.Errorf("maps: %v, -want +got:\n%s", err, diff)
 	}
 }
@@ -261,7 +262,11 @@ func attached(t *testing.T, id uint32) []Attachment {
 	if err != nil {
 		t.Fatal(err)
 	}
-	everything, err := r.Attachments(all)
+	maps, err := readMaps(all)
+	if err != nil {
+		t.Fatal(err)
+	}
+	everything, err := r.attachments(all, maps)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -88,15 +88,15 @@ func (l *Listing) complete(r *Reader, all []*Program, open scan) error {
 	if open.err != nil {
 		return open.err
 	}
-	attached, err := r.Attachments(all)
+	maps, err := readMaps(all)
+	if err != nil {
+		return err
+	}
+	attached, err := r.attachments(all, maps)
 	if err != nil {
 		return err
 	}
 	unlinked{attached, all}.addPerf(open.perf)
-	maps, err := Maps(l.programs())
-	if err != nil {
-		return err
-	}
 	users := make(map[uint32]string)
 	for _, e := range l.Entries {
 		e.Attached, e.Holders = attached[e.ID], open.holders[e.ID]
@@ -105,7 +105,7 @@ func (l *Listing) complete(r *Reader, all []*Program, open scan) error {
 		}
 		for _, id := range e.MapIDs {
 			if m, there := maps[id]; there {
-				e.Maps = append(e.Maps, m)
+				e.Maps = append(e.Maps, m.named())
 			}
 		}
 		if users[e.UID] == "" {
@@ -126,14 +126,6 @@ func (e *Entry) fillMemlock(r *Reader, held map[uint32]uint64) (err error) {
 		return nil
 	}
 	return err
-}
-
-func (l *Listing) programs() []*Program {
-	var all []*Program
-	for _, e := range l.Entries {
-		all = append(all, e.Program)
-	}
-	return all
 }
 
 func userName(uid uint32) string {

@@ -102,22 +102,23 @@ func (m Map) String() string {
 	return strings.TrimSpace(m.Name + " (" + strconv.FormatUint(uint64(m.ID), 10) + ")")
 }
 
-// Maps reads the maps of programs, by ID. Those that go meanwhile are left out.
-func Maps(programs []*Program) (map[uint32]Map, error) {
-	all := make(map[uint32]Map)
+// readMaps reads what the maps of programs are, by ID. Those that go meanwhile are left out.
+func readMaps(programs []*Program) (map[uint32]mapInfo, error) {
+	all := make(map[uint32]mapInfo)
 	for _, p := range programs {
 		for _, id := range p.MapIDs {
 			if _, known := all[id]; known {
 				continue
 			}
-			m, err := readMap(id)
+			d, info, err := openMap(id)
 			if errors.Is(err, fs.ErrNotExist) {
 				continue
 			}
 			if err != nil {
 				return nil, err
 			}
-			all[id] = m
+			d.close()
+			all[id] = info
 		}
 	}
 	return all, nil
@@ -129,5 +130,7 @@ func readMap(id uint32) (Map, error) {
 		return Map{}, err
 	}
 	d.close()
-	return Map{info.id, text(info.name[:])}, nil
+	return info.named(), nil
 }
+
+func (i *mapInfo) named() Map { return Map{i.id, text(i.name[:])} }

@@ -83,6 +83,8 @@ type Reader struct {
 	btf     map[uint32]*btf.Spec
 	cgroups cgroups
 	mapIDs  []uint32
+	first   functionRecord // of the program that was read last: the program itself
+	names   names
 	fdinfo  []byte
 	detail  Detail
 }
@@ -170,7 +172,10 @@ func (r *Reader) Stats(id uint32) (Stats, error) {
 func (i *programInfo) stats() Stats { return Stats{i.runs, time.Duration(i.runTime), i.missed} }
 
 func (r *Reader) read(d descriptor) (*Program, error) {
-	info := programInfo{maps: uint32(len(r.mapIDs)), mapIDs: unsafe.Pointer(unsafe.SliceData(r.mapIDs))}
+	info := programInfo{
+		maps: uint32(len(r.mapIDs)), mapIDs: unsafe.Pointer(unsafe.SliceData(r.mapIDs)),
+		functions: 1, functionRecordSize: uint32(unsafe.Sizeof(r.first)), functionList: unsafe.Pointer(&r.first),
+	}
 	if err := d.info(unsafe.Pointer(&info), unsafe.Sizeof(info)); err != nil {
 		return nil, err
 	}
@@ -197,22 +202,17 @@ func (r *Reader) read(d descriptor) (*Program, error) {
 		}
 	}
 	if len(p.Name) == len(info.name)-1 { // it may have been cut
-		p.Name = r.fullName(d, p)
+		p.Name = r.fullName(p)
 	}
 	return p, nil
 }
 
 // fullName is that of the function which is the program, or what the kernel kept of the name.
-func (r *Reader) fullName(d descriptor, p *Program) string {
+func (r *Reader) fullName(p *Program) string {
 	if p.functions == 0 || p.BTF == 0 {
 		return p.Name
 	}
-	records := make([]functionRecord, 1) // the first is the program itself
-	info := programInfo{functions: 1, functionRecordSize: uint32(unsafe.Sizeof(records[0])), functionList: unsafe.Pointer(&records[0])}
-	if err := d.info(unsafe.Pointer(&info), unsafe.Sizeof(info)); err != nil {
-		return p.Name
-	}
-	if name := r.functionName(p.BTF, records[0].btf); strings.HasPrefix(name, p.Name) {
+	if name := r.names.of(p.BTF, r.first.btf); strings.HasPrefix(name, p.Name) {
 		return name
 	}
 	return p.Name

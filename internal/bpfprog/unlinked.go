@@ -141,34 +141,27 @@ func (u unlinked) addSockmap(d descriptor, info mapInfo) error {
 }
 
 // addTailCalls adds where programs that are attached nowhere else are in arrays which loaded programs call.
-func (u unlinked) addTailCalls() {
+func (u unlinked) addTailCalls(maps map[uint32]mapInfo) {
 	if !slices.ContainsFunc(u.programs, func(p *Program) bool { return len(u.attached[p.ID]) == 0 }) {
 		return
 	}
-	looked := make(map[uint32]bool)
-	for _, p := range u.programs {
-		for _, id := range p.MapIDs {
-			if looked[id] {
-				continue
-			}
-			looked[id] = true
-			d, info, err := openMap(id)
-			if err != nil {
-				continue // it has gone
-			}
-			if ebpf.MapType(info.kind) == ebpf.ProgramArray {
-				u.addElements(d, info)
-			}
-			d.close()
+	for _, m := range maps {
+		if ebpf.MapType(m.kind) == ebpf.ProgramArray {
+			u.addElements(m)
 		}
 	}
 }
 
 // addElements adds the programs of an array.
-func (u unlinked) addElements(d descriptor, info mapInfo) {
-	for i := range info.entries {
+func (u unlinked) addElements(m mapInfo) {
+	d, err := maps.open(m.id)
+	if err != nil {
+		return // it has gone
+	}
+	defer d.close()
+	for i := range m.entries {
 		if id, err := d.element(i); err == nil { // most have none
-			u.add(id, "prog_array", fmt.Sprintf("%s[%d]", Map{info.id, text(info.name[:])}, i))
+			u.add(id, "prog_array", fmt.Sprintf("%s[%d]", m.named(), i))
 		}
 	}
 }

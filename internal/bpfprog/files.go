@@ -1,0 +1,83 @@
+package bpfprog
+
+import (
+	"bytes"
+	"encoding/binary"
+	"iter"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+)
+
+// This file has the system calls for files of procfs, of which a list of programs takes thousands. They never wait, so Go's scheduler is not told
+// of them: what it does about calls that might, took a fifth of the time. Names are not copied.
+
+// openat opens a file of a directory, whose name ends with 0, to be read.
+func openat(dir int, name []byte) (int, error) {
+	fd, _, errno := unix.RawSyscall6(unix.SYS_OPENAT, uintptr(dir), uintptr(unsafe.Pointer(&name[0])), unix.O_RDONLY|unix.O_CLOEXEC, 0, 0, 0)
+	if errno != 0 {
+		return -1, errno
+	}
+	return int(fd), nil
+}
+
+func closeFile(fd int) { unix.RawSyscall(unix.SYS_CLOSE, uintptr(fd), 0, 0) }
+
+// readInto reads as much of a file of a directory as fits into the buffer, in one call: more than fdinfo has.
+func readInto(buffer []byte, dir int, name []byte) ([]byte, error) {
+	fd, err := openat(dir, name)
+	if err != nil {
+		return nil, err
+	}
+	defer closeFile(fd)
+	n, _, errno := unix.RawSyscall(unix.SYS_READ, uintptr(fd), uintptr(unsafe.Pointer(&buffer[0])), uintptr(len(buffer)))
+	if errno != 0 {
+		return nil, errno
+	}
+	return buffer[:n], nil
+}
+
+// readlinkInto reads as much of a link as fits into the buffer.
+func readlinkInto(buffer []byte, dir int, name []byte) ([]byte, error) {
+	n, _, errno := unix.RawSyscall6(unix.SYS_READLINKAT, uintptr(dir), uintptr(unsafe.Pointer(&name[0])),
+		uintptr(unsafe.Pointer(&buffer[0])), uintptr(len(buffer)), 0, 0)
+	if errno != 0 {
+		return nil, errno
+	}
+	return buffer[:n], nil
+}
+
+// readEntries reads the next entries of a directory; none at its end.
+func readEntries(buffer []byte, dir int) ([]byte, error) {
+	n, _, errno := unix.RawSyscall(unix.SYS_GETDENTS64, uintptr(dir), uintptr(unsafe.Pointer(&buffer[0])), uintptr(len(buffer)))
+	if errno != 0 {
+		return nil, errno
+	}
+	return buffer[:n], nil
+}
+
+// entryNames are the names of entries, struct linux_dirent64, each with the 0 at its end, but for the two that all directories have. What is cut
+// is left out.
+func entryNames(entries []byte) iter.Seq[[]byte] {
+	const length, name = 16, 19 // offsets
+	return func(yield func([]byte) bool) {
+		for len(entries) > name {
+			n := int(binary.NativeEndian.Uint16(entries[length:]))
+			if n <= name || n > len(entries) {
+				return
+			}
+			entry := entries[name:n]
+			entries = entries[n:]
+			end := bytes.IndexByte(entry, 0)
+			if end < 0 {
+				return
+			}
+			if s := string(entry[:end]); s != "." && s != ".." && !yield(entry[:end+1]) {
+				return
+			}
+		}
+	}
+}
+
+// terminated is a name for these calls.
+func terminated(name string) []byte { return append([]byte(name), 0) }
