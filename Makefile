@@ -90,9 +90,10 @@ fuzz: ## fuzz every target of a package for a while each: FUZZ=internal/perfdata
 	  go test -run '^$$' -fuzz "^$$target\$$" -fuzztime $(FUZZTIME) -fuzzminimizetime 10x ./$(FUZZ) || exit 1; done
 
 .PHONY: bench
-bench: bperf ## bperf beside perf: time and memory; what sharing counters costs, and counting inside BPF programs
+bench: bperf ## bperf beside perf and bpftool: time and memory; what sharing counters costs, and counting inside BPF programs
 	go run ./test/bench -bperf ./bperf
 	go run ./test/bench -replay -n 5 -bperf ./bperf
+	go run ./test/bench -programs 500 -n 20 -bperf ./bperf
 	go run ./test/bench/sharing
 	go run ./test/guest -perf -smp 1 ./test/bench/instructions
 

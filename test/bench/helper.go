@@ -7,28 +7,30 @@ import (
 	"io"
 	"os"
 	"os/exec"
-	"path/filepath"
 	"runtime"
 	"strconv"
-	"strings"
 )
 
-// threadsVariable makes this program, started anew, a process of that many threads that do nothing.
-const threadsVariable = "BPERF_BENCH_THREADS"
+// Variables which make this program, started anew, one that has so many of something until its standard input ends.
+const (
+	threadsVariable  = "BPERF_BENCH_THREADS"  // that do nothing
+	programsVariable = "BPERF_BENCH_PROGRAMS" // of BPF
+)
 
-// process is a process with many threads, which ends when its standard input does.
-type process struct {
+// helperProcess is this program, started anew.
+type helperProcess struct {
 	cmd   *exec.Cmd
 	stdin io.Closer
 }
 
-func startThreads(n int) (*process, error) {
+// startHelper waits until it has them.
+func startHelper(variable string, n int) (*helperProcess, error) {
 	self, err := os.Executable()
 	if err != nil {
 		return nil, err
 	}
 	cmd := exec.Command(self)
-	cmd.Env = append(os.Environ(), fmt.Sprintf("%s=%d", threadsVariable, n))
+	cmd.Env = append(os.Environ(), fmt.Sprintf("%s=%d", variable, n))
 	cmd.Stderr = os.Stderr
 	stdin, err := cmd.StdinPipe()
 	if err != nil {
@@ -41,23 +43,41 @@ func startThreads(n int) (*process, error) {
 	if err := cmd.Start(); err != nil {
 		return nil, err
 	}
-	p := &process{cmd, stdin}
+	p := &helperProcess{cmd, stdin}
 	if _, err := bufio.NewReader(stdout).ReadString('\n'); err != nil {
-		return nil, errors.Join(fmt.Errorf("start %d threads: %w", n, err), p.stop())
+		return nil, errors.Join(fmt.Errorf("start a process with %s=%d: %w", variable, n, err), p.stop())
 	}
 	return p, nil
 }
 
-func (p *process) pid() int { return p.cmd.Process.Pid }
+func (p *helperProcess) pid() int { return p.cmd.Process.Pid }
 
-func (p *process) stop() error { return errors.Join(p.stdin.Close(), p.cmd.Wait()) }
+func (p *helperProcess) stop() error { return errors.Join(p.stdin.Close(), p.cmd.Wait()) }
 
-// threadsOnly is the other side of startThreads: it reports whether this process was one of threads, now ended.
-func threadsOnly() bool {
-	n, err := strconv.Atoi(os.Getenv(threadsVariable))
+// helper is the other side of startHelper: it reports whether this process was one, and is at its end.
+func helper() bool {
+	if n, err := strconv.Atoi(os.Getenv(threadsVariable)); err == nil {
+		holdThreads(n)
+		return true
+	}
+	n, err := strconv.Atoi(os.Getenv(programsVariable))
 	if err != nil {
 		return false
 	}
+	if err := holdPrograms(n); err != nil {
+		fmt.Fprintln(os.Stderr, "bench:", err)
+		os.Exit(1)
+	}
+	return true
+}
+
+// hold waits for the end of standard input, after it has told that all is there.
+func hold() {
+	fmt.Println("ready")
+	io.Copy(io.Discard, os.Stdin)
+}
+
+func holdThreads(n int) {
 	started := make(chan struct{})
 	for range n {
 		go func() {
@@ -69,51 +89,5 @@ func threadsOnly() bool {
 	for range n {
 		<-started
 	}
-	fmt.Println("ready")
-	io.Copy(io.Discard, os.Stdin)
-	return true
-}
-
-// groups are empty cgroups in a common parent.
-type groups struct {
-	parent string   // directory
-	names  []string // below the hierarchy's root, as options take them
-}
-
-func makeCgroups(n int) (*groups, error) {
-	root, err := cgroupRoot()
-	if err != nil {
-		return nil, err
-	}
-	g := &groups{parent: filepath.Join(root, fmt.Sprintf("bperf-bench-%d", os.Getpid()))}
-	for i := range n {
-		dir := filepath.Join(g.parent, strconv.Itoa(i))
-		if err := os.MkdirAll(dir, 0o755); err != nil {
-			return nil, errors.Join(err, g.remove())
-		}
-		g.names = append(g.names, strings.TrimPrefix(dir, root+"/"))
-	}
-	return g, nil
-}
-
-func (g *groups) remove() error {
-	var errs []error
-	for i := range g.names {
-		errs = append(errs, os.Remove(filepath.Join(g.parent, strconv.Itoa(i))))
-	}
-	return errors.Join(append(errs, os.Remove(g.parent))...)
-}
-
-// cgroupRoot finds where cgroup v2 is mounted.
-func cgroupRoot() (string, error) {
-	mounts, err := os.ReadFile("/proc/self/mounts")
-	if err != nil {
-		return "", err
-	}
-	for line := range strings.Lines(string(mounts)) {
-		if f := strings.Fields(line); len(f) > 2 && f[2] == "cgroup2" {
-			return f[1], nil
-		}
-	}
-	return "", errors.New("cgroup v2 is not mounted: mount -t cgroup2 cgroup2 /sys/fs/cgroup")
+	hold()
 }

@@ -1,8 +1,8 @@
 // Bench runs bperf and the distribution's perf with the same arguments, in turns, and prints the medians of their wall
-// time, CPU time and peak memory, with the ratio: those of `stat` from its start to its end, with hardly anything to count; with -replay those of
-// `script` and `report`.
+// time, CPU time and memory, with the ratio: those of `stat` from its start to its end, with hardly anything to count; with -replay those of
+// `script` and `report`; with -programs those of `prog list`, beside `bpftool prog`.
 //
-//	go run ./test/bench [-replay] [-bperf FILE] [-perf FILE] [-n RUNS]
+//	go run ./test/bench [-replay | -programs N] [-bperf FILE] [-perf FILE] [-n RUNS]
 package main
 
 import (
@@ -30,13 +30,17 @@ func main() {
 	flag.StringVar(&b.perf, "perf", "perf", "`file` to compare with")
 	flag.IntVar(&b.runs, "n", 50, "`runs` of each; the larger set-ups run a fifth of it")
 	replay := flag.Bool("replay", false, "measure script and report, with a recording of 500,000 samples, in place of stat")
+	programs := flag.Int("programs", 0, "measure listing so many BPF programs, which are loaded for it, in place of stat")
 	flag.Parse()
-	if threadsOnly() {
+	if helper() {
 		return
 	}
 	run := b.run
-	if *replay {
+	switch {
+	case *replay:
 		run = b.replay
+	case *programs > 0:
+		run = func() error { return b.programs(*programs) }
 	}
 	if err := run(); err != nil {
 		fmt.Fprintln(os.Stderr, "bench:", err)
@@ -56,7 +60,7 @@ func (b *bench) run() error {
 	if err := apt.Need(map[string]string{b.perf: "linux-perf"}); err != nil {
 		return err
 	}
-	fmt.Printf("%-34s %-8s %10s %10s %7s\n", "", "median", "bperf", "perf", "ratio")
+	printHeader("perf")
 
 	if err := b.compare("true", b.runs, "-e", "task-clock,context-switches,page-faults", "true"); err != nil {
 		return err
@@ -65,7 +69,7 @@ func (b *bench) run() error {
 		return err
 	}
 
-	process, err := startThreads(threads)
+	process, err := startHelper(threadsVariable, threads)
 	if err != nil {
 		return err
 	}
@@ -88,12 +92,16 @@ func (b *bench) run() error {
 // compare prints what `stat ARGS...` costs with each of the two.
 func (b *bench) compare(name string, runs int, args ...string) error {
 	args = append([]string{"stat", "-x,"}, args...)
-	ours, theirs, err := alternate(runs, b.bperf, b.perf, args)
+	ours, theirs, err := alternate(runs, append([]string{b.bperf}, args...), append([]string{b.perf}, args...))
 	if err != nil {
 		return err
 	}
 	printCosts(name, ours, theirs)
 	return nil
+}
+
+func printHeader(other string) {
+	fmt.Printf("%-34s %-8s %10s %10s %7s\n", "", "median", "bperf", other, "ratio")
 }
 
 func printCosts(name string, ours, theirs costs) {

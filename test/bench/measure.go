@@ -2,18 +2,23 @@ package main
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
+	"os"
 	"os/exec"
+	"runtime"
 	"slices"
+	"strconv"
 	"strings"
-	"syscall"
 	"time"
+
+	"golang.org/x/sys/unix"
 )
 
 // cost is what one run of a program took, with all that it ran and waited for.
 type cost struct {
 	wall, cpu time.Duration
-	peak      int64 // KiB of the largest process
+	peak, own int64 // KiB of the process itself: at most, and in the end those that belong to no file
 }
 
 // costs are those of several runs.
@@ -24,6 +29,7 @@ var metrics = []metric{
 	{"wall ms", func(c cost) float64 { return c.wall.Seconds() * 1e3 }},
 	{"CPU ms", func(c cost) float64 { return c.cpu.Seconds() * 1e3 }},
 	{"peak MiB", func(c cost) float64 { return float64(c.peak) / 1024 }},
+	{"own MiB", func(c cost) float64 { return float64(c.own) / 1024 }},
 }
 
 type metric struct {
@@ -41,15 +47,14 @@ func (cs costs) median(m metric) float64 {
 	return (values[(n-1)/2] + values[n/2]) / 2
 }
 
-// alternate runs two programs with the same arguments in turns, so that what else the machine does meets both. A first
-// run of each is not measured.
-func alternate(runs int, a, b string, args []string) (ofA, ofB costs, err error) {
+// alternate runs two commands in turns, so that what else the machine does meets both. A first run of each is not measured.
+func alternate(runs int, a, b []string) (ofA, ofB costs, err error) {
 	for i := range runs + 1 {
-		costA, err := measure(a, args)
+		costA, err := measure(a)
 		if err != nil {
 			return nil, nil, err
 		}
-		costB, err := measure(b, args)
+		costB, err := measure(b)
 		if err != nil {
 			return nil, nil, err
 		}
@@ -60,17 +65,85 @@ func alternate(runs int, a, b string, args []string) (ofA, ofB costs, err error)
 	return ofA, ofB, nil
 }
 
-func measure(program string, args []string) (cost, error) {
+// measure runs a command. It traces the process, to read its memory when it is about to end: the peak that wait4(2) tells is never less than
+// that of the process which started it.
+func measure(args []string) (c cost, err error) {
+	runtime.LockOSThread() // that traces
+	defer runtime.UnlockOSThread()
 	var stderr bytes.Buffer
-	cmd := exec.Command(program, args...)
+	cmd := exec.Command(args[0], args[1:]...)
 	cmd.Stderr = &stderr
+	cmd.SysProcAttr = &unix.SysProcAttr{Ptrace: true}
+	defer func() {
+		if err != nil {
+			err = fmt.Errorf("%s: %w\n%s", strings.Join(args, " "), err, &stderr)
+		}
+	}()
 	start := time.Now()
-	if err := cmd.Run(); err != nil {
-		return cost{}, fmt.Errorf("%s: %w\n%s", strings.Join(cmd.Args, " "), err, &stderr)
+	if err := cmd.Start(); err != nil {
+		return cost{}, err
 	}
-	return cost{
-		wall: time.Since(start),
-		cpu:  cmd.ProcessState.UserTime() + cmd.ProcessState.SystemTime(),
-		peak: cmd.ProcessState.SysUsage().(*syscall.Rusage).Maxrss,
-	}, nil
+	usage, err := c.follow(cmd.Process.Pid)
+	if err != nil {
+		return cost{}, errors.Join(err, cmd.Process.Kill())
+	}
+	c.wall = time.Since(start)
+	c.cpu = time.Duration(usage.Utime.Nano() + usage.Stime.Nano())
+	cmd.Wait() // ends the copying of standard error; there is no child any more
+	return c, nil
+}
+
+// follow traces a process that has stopped at its start, until its end.
+func (c *cost) follow(pid int) (usage unix.Rusage, err error) {
+	var status unix.WaitStatus
+	for {
+		if _, err := unix.Wait4(pid, &status, 0, &usage); err != nil {
+			return usage, err
+		}
+		signal := 0
+		switch {
+		case status.Exited() && status.ExitStatus() == 0:
+			return usage, nil
+		case status.Exited(), status.Signaled():
+			return usage, fmt.Errorf("it ended with %v", status)
+		case status.TrapCause() == unix.PTRACE_EVENT_EXIT:
+			if err := c.readMemory(pid); err != nil {
+				return usage, err
+			}
+		case status.StopSignal() == unix.SIGTRAP: // its start
+			if err := unix.PtraceSetOptions(pid, unix.PTRACE_O_TRACEEXIT|unix.PTRACE_O_EXITKILL); err != nil {
+				return usage, err
+			}
+		default:
+			signal = int(status.StopSignal())
+		}
+		if err := unix.PtraceCont(pid, signal); err != nil {
+			return usage, err
+		}
+	}
+}
+
+// readMemory reads /proc/PID/status (https://docs.kernel.org/filesystems/proc.html, 1.1).
+func (c *cost) readMemory(pid int) error {
+	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
+	if err != nil {
+		return err
+	}
+	for line := range strings.Lines(string(status)) {
+		f := strings.Fields(line)
+		if len(f) < 2 {
+			continue
+		}
+		n, _ := strconv.ParseInt(f[1], 10, 64)
+		switch f[0] {
+		case "VmHWM:":
+			c.peak = n
+		case "RssAnon:":
+			c.own = n
+		}
+	}
+	if c.peak == 0 || c.own == 0 {
+		return fmt.Errorf("/proc/%d/status tells no memory", pid)
+	}
+	return nil
 }

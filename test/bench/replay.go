@@ -35,14 +35,14 @@ func (b *bench) replay() error {
 	if err := b.record(file); err != nil {
 		return err
 	}
-	fmt.Printf("%-34s %-8s %10s %10s %7s\n", "", "median", "bperf", "perf", "ratio")
+	printHeader("perf")
 	for _, args := range [][]string{{"script", "--no-inline", "-i", file}, {"script", "-i", file},
 		{"report", "--stdio", "--no-inline", "--no-children", "-i", file}, {"report", "--stdio", "--no-inline", "-i", file}} {
 		runs := b.runs
 		if args[0] == "report" { // perf takes minutes
 			runs = max(1, runs/5)
 		}
-		ours, theirs, err := alternate(runs, b.bperf, b.perf, args)
+		ours, theirs, err := alternate(runs, append([]string{b.bperf}, args...), append([]string{b.perf}, args...))
 		if err != nil {
 			return err
 		}

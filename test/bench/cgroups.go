@@ -1,0 +1,54 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+)
+
+// groups are empty cgroups in a common parent.
+type groups struct {
+	parent string   // directory
+	names  []string // below the hierarchy's root, as options take them
+}
+
+func makeCgroups(n int) (*groups, error) {
+	root, err := cgroupRoot()
+	if err != nil {
+		return nil, err
+	}
+	g := &groups{parent: filepath.Join(root, fmt.Sprintf("bperf-bench-%d", os.Getpid()))}
+	for i := range n {
+		dir := filepath.Join(g.parent, strconv.Itoa(i))
+		if err := os.MkdirAll(dir, 0o755); err != nil {
+			return nil, errors.Join(err, g.remove())
+		}
+		g.names = append(g.names, strings.TrimPrefix(dir, root+"/"))
+	}
+	return g, nil
+}
+
+func (g *groups) remove() error {
+	var errs []error
+	for i := range g.names {
+		errs = append(errs, os.Remove(filepath.Join(g.parent, strconv.Itoa(i))))
+	}
+	return errors.Join(append(errs, os.Remove(g.parent))...)
+}
+
+// cgroupRoot finds where cgroup v2 is mounted.
+func cgroupRoot() (string, error) {
+	mounts, err := os.ReadFile("/proc/self/mounts")
+	if err != nil {
+		return "", err
+	}
+	for line := range strings.Lines(string(mounts)) {
+		if f := strings.Fields(line); len(f) > 2 && f[2] == "cgroup2" {
+			return f[1], nil
+		}
+	}
+	return "", errors.New("cgroup v2 is not mounted: mount -t cgroup2 cgroup2 /sys/fs/cgroup")
+}

@@ -1,0 +1,96 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/cilium/ebpf"
+	"github.com/cilium/ebpf/asm"
+	"github.com/cilium/ebpf/btf"
+
+	"github.com/bperf/bperf/internal/kernel"
+	"github.com/bperf/bperf/test/apt"
+)
+
+// programs compares listing BPF programs, n of which are loaded for it. What the program takes that does nothing is compared, too.
+func (b *bench) programs(n int) error {
+	const bpftool = "bpftool"
+	if err := apt.Need(map[string]string{bpftool: "bpftool"}); err != nil {
+		return err
+	}
+	process, err := startHelper(programsVariable, n)
+	if err != nil {
+		return err
+	}
+	return errors.Join(b.compareLists(n, bpftool), process.stop())
+}
+
+func (b *bench) compareLists(n int, bpftool string) error {
+	printHeader("bpftool")
+	for _, c := range []struct {
+		name       string
+		ours, tool []string
+	}{
+		{"version", []string{"version"}, []string{"version"}},
+		{fmt.Sprintf("prog list, %d programs", n), []string{"prog", "list"}, []string{"prog"}},
+		{fmt.Sprintf("prog list --json, %d programs", n), []string{"prog", "list", "--json"}, []string{"--json", "prog"}},
+	} {
+		ours, theirs, err := alternate(b.runs, append([]string{b.bperf}, c.ours...), append([]string{bpftool}, c.tool...))
+		if err != nil {
+			return err
+		}
+		printCosts(c.name, ours, theirs)
+	}
+	return nil
+}
+
+// mostFreed is how many programs may wait to be freed at once: hundreds can stop a kernel (docs/kernel-notes.md).
+const mostFreed = 32
+
+// holdPrograms has n programs, with BTF and a map of its own for each ten. Every other one has a name that is longer than what the kernel keeps
+// of it outside BTF.
+func holdPrograms(n int) (err error) {
+	var loaded []*ebpf.Program
+	defer func() {
+		for i, p := range loaded {
+			err = errors.Join(err, p.Close())
+			if i%mostFreed == mostFreed-1 {
+				err = errors.Join(err, kernel.WaitForBPF())
+				time.Sleep(10 * time.Millisecond) // and for the work that frees them
+			}
+		}
+	}()
+	var m *ebpf.Map
+	for i := range n {
+		if i%10 == 0 {
+			m, err = ebpf.NewMap(&ebpf.MapSpec{Name: "bench", Type: ebpf.Array, KeySize: 4, ValueSize: 8, MaxEntries: 1})
+			if err != nil {
+				return err
+			}
+			defer m.Close()
+		}
+		name := "bench"
+		if i%2 == 1 {
+			name = "bench_with_a_long_name"
+		}
+		p, err := loadProgram(name, m)
+		if err != nil {
+			return err
+		}
+		loaded = append(loaded, p)
+	}
+	hold()
+	return nil
+}
+
+func loadProgram(name string, m *ebpf.Map) (*ebpf.Program, error) {
+	number := &btf.Int{Name: "int", Size: 4, Encoding: btf.Signed}
+	proto := &btf.FuncProto{Return: number, Params: []btf.FuncParam{{Name: "context", Type: &btf.Pointer{Target: &btf.Void{}}}}}
+	function := &btf.Func{Name: name, Type: proto, Linkage: btf.GlobalFunc}
+	return ebpf.NewProgram(&ebpf.ProgramSpec{Name: name, Type: ebpf.SocketFilter, License: "GPL", Instructions: asm.Instructions{
+		btf.WithFuncMetadata(asm.LoadMapPtr(asm.R1, m.FD()).WithSymbol(name), function),
+		asm.Mov.Imm(asm.R0, 0),
+		asm.Return(),
+	}})
+}
