@@ -2,8 +2,8 @@
 // report is made of.
 //
 // Everything in it is stored once and known by a number: strings, modules, functions, frames, stacks, labels. So a sample is six
-// numbers, and the same stack, however often it was seen, is one sample with a count. A Profile belongs to one goroutine; workers
-// fill one each, and Merge puts them together.
+// numbers, and the same stack, however often it was seen, is one sample with a count. A Profile belongs to one goroutine at a
+// time.
 package profile
 
 import "time"

@@ -109,20 +109,13 @@ func TestKeys(t *testing.T) {
 	}
 }
 
-// The first of samples that are alike is the earliest, in whatever order they are added and merged.
+// The first of samples that are alike is the earliest, in whatever order they are added.
 func TestFirst(t *testing.T) {
 	for _, order := range [][]int64{{10, 20, 30}, {30, 20, 10}, {20, 10, 30}} {
-		p, other := New(0), New(0)
-		p.Events, other.Events = []Event{{Name: "cycles"}}, []Event{{Name: "cycles"}}
-		for i, time := range order {
-			to := p
-			if i == 2 {
-				to = other
-			}
-			to.Add(Sample{Time: time, Thread: int32(time), Count: 1})
-		}
-		if err := p.Merge(other); err != nil {
-			t.Fatal(err)
+		p := New(0)
+		p.Events = []Event{{Name: "cycles"}}
+		for _, time := range order {
+			p.Add(Sample{Time: time, Thread: int32(time), Count: 1})
 		}
 		if got := p.Samples(); len(got) != 1 || got[0].Thread != 10 || got[0].First != 10 || got[0].Time != 0 || got[0].Count != 3 {
 			t.Errorf("added in the order %v: %+v", order, got)
@@ -136,50 +129,6 @@ func TestFrameWithoutFunction(t *testing.T) {
 	id := p.Frame(Frame{Address: 0x10, IP: 0x20, Line: 3})
 	if got := p.Frames()[id]; got != (Frame{Address: 0x10, IP: 0x20}) {
 		t.Errorf("frame: %+v", got)
-	}
-}
-
-func TestMerge(t *testing.T) {
-	one := New(^Keys(0))
-	one.Events = slices.Clone(twoEvents)
-	made.addTo(one)
-	want := describe(one)
-	for cut := range len(made) + 1 {
-		first, second := New(^Keys(0)), New(^Keys(0))
-		first.Events, second.Events = slices.Clone(twoEvents), slices.Clone(twoEvents)
-		made[:cut].addTo(first)
-		slices.Reverse(made[cut:]) // so that the numbers differ
-		made[cut:].addTo(second)
-		slices.Reverse(made[cut:])
-		first.Losses = Losses{Records: 1, Reasons: []Loss{{"full", 2}}}
-		second.Losses = Losses{Records: 2, Samples: 1, Truncated: 5, Reasons: []Loss{{"gone", 1}, {"full", 3}}}
-		if err := first.Merge(second); err != nil {
-			t.Fatal(err)
-		}
-		got := describe(first)
-		slices.Sort(got)
-		if diff := cmp.Diff(slices.Sorted(slices.Values(want)), got); diff != "" {
-			t.Errorf("merged after %d (-want +got):\n%s", cut, diff)
-		}
-		if diff := cmp.Diff(one.Events, first.Events); diff != "" {
-			t.Errorf("events merged after %d (-want +got):\n%s", cut, diff)
-		}
-		losses := Losses{Records: 3, Samples: 1, Truncated: 5, Reasons: []Loss{{"full", 5}, {"gone", 1}}}
-		if diff := cmp.Diff(losses, first.Losses); diff != "" {
-			t.Errorf("losses (-want +got):\n%s", diff)
-		}
-	}
-}
-
-func TestMergeRefuses(t *testing.T) {
-	p := New(Comm)
-	p.Events = []Event{{Name: "cycles"}}
-	others := New(Comm)
-	others.Events = []Event{{Name: "faults"}}
-	for name, from := range map[string]*Profile{"other keys": New(PID), "other events": others} {
-		if err := p.Merge(from); err == nil {
-			t.Errorf("%s: no error", name)
-		}
 	}
 }
 

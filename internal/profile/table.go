@@ -1,9 +1,12 @@
 package profile
 
+import "hash/maphash"
+
 // Table stores each value once, under a number. Number 0 is the zero value, which is always there.
 type Table[ID ~uint32, T comparable] struct {
-	ids map[T]ID
-	all []T
+	all   []T  // the zero value first
+	slots []ID // a hash table with linear probing, of a power of two; 0 is free
+	seed  maphash.Seed
 }
 
 // ID returns the number of a value, which it stores if it is new.
@@ -12,15 +15,35 @@ func (t *Table[ID, T]) ID(v T) ID {
 	if v == none {
 		return 0
 	}
-	if id, ok := t.ids[v]; ok {
-		return id
+	if 4*len(t.all) >= 3*len(t.slots) {
+		t.grow()
 	}
-	if t.ids == nil {
-		t.ids, t.all = map[T]ID{}, []T{none}
+	i := t.slot(v)
+	if t.slots[i] == 0 {
+		t.slots[i] = ID(len(t.all))
+		t.all = append(t.all, v)
 	}
-	id := ID(len(t.all))
-	t.ids[v], t.all = id, append(t.all, v)
-	return id
+	return t.slots[i]
+}
+
+// slot is where the number of a value is, or where there is room for it.
+func (t *Table[ID, T]) slot(v T) uint64 {
+	mask := uint64(len(t.slots) - 1)
+	i := maphash.Comparable(t.seed, v) & mask
+	for t.slots[i] != 0 && t.all[t.slots[i]] != v {
+		i = (i + 1) & mask
+	}
+	return i
+}
+
+func (t *Table[ID, T]) grow() {
+	if t.all == nil {
+		t.all, t.seed = make([]T, 1), maphash.MakeSeed()
+	}
+	t.slots = make([]ID, max(16, 2*len(t.slots)))
+	for id := 1; id < len(t.all); id++ {
+		t.slots[t.slot(t.all[id])] = ID(id)
+	}
 }
 
 // At returns the value of a number that ID returned.

@@ -2,6 +2,7 @@ package replay
 
 import (
 	"io"
+	"sync"
 	"time"
 
 	"github.com/bperf/bperf/internal/perfdata"
@@ -12,39 +13,68 @@ import (
 // Profile goes through the recording once and makes a profile of its samples, which are told apart by keep. Values are periods. What follows
 // an instruction pointer in keep (Line) is there only if Options asked for it.
 func (r *Replay) Profile(keep profile.Keys) (*profile.Profile, error) {
-	var all []*filler
+	f := &filler{replay: r, p: profile.New(keep), reuse: !keep.Has(profile.IP)}
 	newHandler := func(resolver *Resolver) Handler {
-		f := &filler{Resolver: resolver, p: profile.New(keep), reuse: !keep.Has(profile.IP)}
-		all = append(all, f)
-		return f.handle
+		return (&chains{Resolver: resolver, filler: f}).handle
 	}
 	if err := r.Run(newHandler, io.Discard); err != nil {
 		return nil, err
 	}
 	events := r.profileEvents()
-	unknown := uint64(0)
-	for _, f := range all {
-		sums := f.p.Events
-		f.p.Events = append([]profile.Event(nil), events...)
-		for i, e := range sums {
-			f.p.Events[i].Samples, f.p.Events[i].Value = e.Samples, e.Value
-		}
-		unknown += f.unknown
+	for i, e := range f.p.Events {
+		events[i].Samples, events[i].Value = e.Samples, e.Value
 	}
-	p := all[0].p
-	for _, f := range all[1:] {
-		if err := p.Merge(f.p); err != nil {
-			return nil, err
-		}
+	f.p.Events = events
+	f.p.Info = r.info()
+	f.p.Losses = r.losses(f.unknown)
+	return f.p, nil
+}
+
+// chains resolve the addresses of samples, for one goroutine, and then put several samples at a time into the profile, which there is one of:
+// finding out what is at an address is most of the work, and a profile for each goroutine would have most stacks in each.
+type chains struct {
+	*Resolver
+	filler *filler
+	frames []Frame // of all samples at hand, one after the other
+	ends   []int   // in frames, of each sample
+	at     []*Location
+}
+
+func (c *chains) handle(items []Item, out []byte) []byte {
+	c.frames, c.ends, c.at = c.frames[:0], c.ends[:0], c.at[:0]
+	for i := range items {
+		c.resolve(&items[i])
 	}
-	p.Info = r.info()
-	p.Losses = r.losses(unknown)
-	return p, nil
+	f := c.filler
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	from := 0
+	for i := range items {
+		if items[i].Sample != nil {
+			f.add(&items[i], c.at[i], c.frames[from:c.ends[i]])
+		}
+		from = c.ends[i]
+	}
+	return out
+}
+
+func (c *chains) resolve(item *Item) {
+	var at *Location
+	if item.Sample != nil && item.Event != nil {
+		if item.Sample.Fields.Has(perfdata.SampleIP) {
+			at = c.IP(item)
+		}
+		chain, _ := c.Callchain(item)
+		c.frames = append(c.frames, chain...)
+	}
+	c.at, c.ends = append(c.at, at), append(c.ends, len(c.frames))
 }
 
 // filler puts samples into a profile.
 type filler struct {
-	*Resolver
+	replay *Replay
+
+	mu      sync.Mutex // of all that follows
 	p       *profile.Profile
 	reuse   bool                         // frames do not depend on the instruction pointer
 	known   []profile.FrameID            // by Location.Index, of those where nothing is inlined; 0 if it is not known yet
@@ -63,16 +93,8 @@ type labelKey struct {
 	cgroup string
 }
 
-func (f *filler) handle(items []Item, out []byte) []byte {
-	for i := range items {
-		if items[i].Sample != nil {
-			f.add(&items[i])
-		}
-	}
-	return out
-}
-
-func (f *filler) add(item *Item) {
+// add adds a sample, whose instruction pointer is at a location, or nil, and which has a callchain or an empty one.
+func (f *filler) add(item *Item, at *Location, chain []Frame) {
 	s := item.Sample
 	if item.Event == nil {
 		f.unknown++
@@ -83,18 +105,16 @@ func (f *filler) add(item *Item) {
 	}
 	sample := profile.Sample{Event: uint32(item.Event.Index), Labels: f.label(item), Time: int64(s.Time), Thread: item.Thread.TID,
 		Count: 1, Value: Period(item)}
-	if s.Fields.Has(perfdata.SampleIP) {
+	if at != nil {
 		// As in perf, a sample is of the function that others are inlined into: these are on its stack.
-		frames := f.frames(s.IP, f.IP(item))
+		frames := f.frames(s.IP, at)
 		sample.Leaf = frames[len(frames)-1]
 	}
-	if chain, ok := f.Callchain(item); ok {
-		f.stack = f.stack[:0]
-		for _, frame := range chain {
-			f.stack = append(f.stack, f.frames(frame.IP, frame.Location)...)
-		}
-		sample.Stack = f.p.Stacks.ID(f.stack)
+	f.stack = f.stack[:0]
+	for _, frame := range chain {
+		f.stack = append(f.stack, f.frames(frame.IP, frame.Location)...)
 	}
+	sample.Stack = f.p.Stacks.ID(f.stack)
 	f.p.Add(sample)
 }
 
