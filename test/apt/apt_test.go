@@ -6,6 +6,8 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
+	"strings"
 	"testing"
 )
 
@@ -85,5 +87,33 @@ func TestNeedSaysHowToGetWhatIsMissing(t *testing.T) {
 	const want = "missing here: no-such-program. Get it with: apt-get install its-package"
 	if err := Need(map[string]string{"no-such-program": "its-package"}); err == nil || err.Error() != want {
 		t.Errorf("got %v, want %s", err, want)
+	}
+}
+
+func TestClosure(t *testing.T) {
+	depends := []byte(`linux-perf
+  Depends: libelf1t64
+ |Depends: libcurl4-gnutls
+  Depends: libcurl4-openssl
+  Depends: <perl:any>
+  Depends: <libpseudo>
+  Depends: tzdata
+libelf1t64
+  Depends: libc6
+libc6
+  Depends: libelf1t64
+libcurl4-gnutls
+libcurl4-openssl
+tzdata
+  Depends: libbehind
+libbehind
+<perl:any>
+<libpseudo>
+  perl
+`)
+	got := closure(depends, "linux-perf", func(name string) bool { return strings.HasPrefix(name, "lib") })
+	want := []string{"linux-perf", "libelf1t64", "libcurl4-gnutls", "libcurl4-openssl", "libc6"}
+	if !slices.Equal(got, want) {
+		t.Errorf("got %q, want %q", got, want)
 	}
 }

@@ -75,6 +75,7 @@ func (a *Archive) update(address, suite, arch string) error {
 		// Signatures are verified, but a mirror of testing or sid that lags behind by more than a week has kernels too.
 		"Acquire::Check-Valid-Until=false",
 		"Acquire::Languages=none",
+		"Acquire::IndexTargets::deb::DEP-11::DefaultEnabled=false", // of software centres, where one is installed
 	} {
 		a.options = append(a.options, "-o", option)
 	}
@@ -105,43 +106,83 @@ func (a *Archive) Depends(pkg string) ([]string, error) {
 	return names, nil
 }
 
+// Closure returns a package and all that it depends on, as far as want says: of what it does not want, neither what that depends on. Virtual packages
+// are left out.
+func (a *Archive) Closure(pkg string, want func(name string) bool) ([]string, error) {
+	out, err := a.apt("apt-cache", "depends", "--important", "--recurse", pkg)
+	if err != nil {
+		return nil, err
+	}
+	return closure(out, pkg, want), nil
+}
+
+// closure reads what apt-cache depends --recurse prints: names of packages, and behind each what it depends on.
+func closure(depends []byte, pkg string, want func(name string) bool) []string {
+	of := map[string][]string{}
+	name := ""
+	for line := range strings.Lines(string(depends)) {
+		line = strings.TrimRight(line, "\n")
+		if dependency, is := strings.CutPrefix(strings.TrimLeft(line, " |"), "Depends: "); is {
+			of[name] = append(of[name], dependency)
+		} else if !strings.HasPrefix(line, " ") {
+			name = line
+			of[name] = nil
+		}
+	}
+	all, seen := []string{pkg}, map[string]bool{pkg: true}
+	for i := 0; i < len(all); i++ {
+		for _, d := range of[all[i]] {
+			if _, real := of[d]; real && !seen[d] && !strings.HasPrefix(d, "<") && want(d) {
+				all, seen[d] = append(all, d), true
+			}
+		}
+	}
+	return all
+}
+
 // Extract downloads a package and writes the first regular file in it whose path matches to dst.
 func (a *Archive) Extract(pkg string, path *regexp.Regexp, dst string) error {
-	deb, err := a.download(pkg)
+	debs, err := a.download(pkg)
 	if err != nil {
 		return err
 	}
-	if err := extract(deb, path, dst); err != nil {
+	if err := extract(debs[0], path, dst); err != nil {
 		return fmt.Errorf("%s: %w", pkg, err)
 	}
 	return nil
 }
 
-// Unpack downloads a package and unpacks all that is in it below dst, which need not exist.
-func (a *Archive) Unpack(pkg, dst string) error {
-	deb, err := a.download(pkg)
+// Unpack downloads packages and unpacks all that is in them below dst, which need not exist.
+func (a *Archive) Unpack(dst string, packages ...string) error {
+	debs, err := a.download(packages...)
 	if err != nil {
 		return err
 	}
-	return run("dpkg-deb", "--extract", deb, dst)
+	for _, deb := range debs {
+		if err := run("dpkg-deb", "--extract", deb, dst); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
-// download returns the package's file, which is there until Close.
-func (a *Archive) download(pkg string) (string, error) {
+// download returns the packages' files, which are there until Close.
+func (a *Archive) download(packages ...string) ([]string, error) {
 	dir, err := os.MkdirTemp(filepath.Join(a.dir, "debs"), "")
 	if err != nil {
-		return "", err
+		return nil, err
 	}
-	cmd := exec.Command("apt-get", slices.Concat(a.options, []string{"-q", "download", pkg})...)
+	names := strings.Join(packages, " ")
+	cmd := exec.Command("apt-get", slices.Concat(a.options, []string{"-q", "download"}, packages)...)
 	cmd.Dir = dir
 	if out, err := cmd.CombinedOutput(); err != nil {
-		return "", fmt.Errorf("download %s: %w\n%s", pkg, err, bytes.TrimSpace(out))
+		return nil, fmt.Errorf("download %s: %w\n%s", names, err, bytes.TrimSpace(out))
 	}
 	debs, err := filepath.Glob(filepath.Join(dir, "*.deb"))
-	if err != nil || len(debs) != 1 {
-		return "", fmt.Errorf("download %s: got %d packages", pkg, len(debs))
+	if err != nil || len(debs) != len(packages) {
+		return nil, fmt.Errorf("download %s: got %d packages", names, len(debs))
 	}
-	return debs[0], nil
+	return debs, nil
 }
 
 func extract(deb string, path *regexp.Regexp, dst string) error {

@@ -17,6 +17,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/bperf/bperf/internal/target"
+	"github.com/bperf/bperf/test/upstream/packaged"
 )
 
 // must reports whether this machine was promised to have the thing.
@@ -85,6 +86,23 @@ func UpstreamPerf(t testing.TB) string {
 		missing(t, true, "needs upstream perf: %v", err)
 	}
 	return perf
+}
+
+// PackagedPerf is for tests beside the perf of Debian testing, whose path it returns: one that is newer than that of the machine. It is fetched before, by
+// `make test` or by hand.
+func PackagedPerf(t testing.TB) string {
+	t.Helper()
+	if IsGuest() {
+		t.Skip("needs the libraries of the perf of Debian testing, which are not in guests")
+	}
+	path, err := packaged.Path()
+	if err == nil {
+		_, err = os.Stat(path)
+	}
+	if err != nil {
+		missing(t, os.Getenv("CI") != "", "needs the perf of Debian testing: go run ./test/upstream packaged: %v", err)
+	}
+	return path
 }
 
 // OneCPU takes all CPUs but the first offline for the rest of the test; only in a guest.

@@ -92,10 +92,5 @@ func fetchLibraries(sysroot, arch string) error {
 		return fmt.Errorf("get the libraries of Debian %s for %s: %w", librariesSuite, arch, err)
 	}
 	defer archive.Close()
-	for _, pkg := range libraries {
-		if err := archive.Unpack(pkg, sysroot); err != nil {
-			return err
-		}
-	}
-	return nil
+	return archive.Unpack(sysroot, libraries...)
 }
