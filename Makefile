@@ -16,7 +16,7 @@ STATICCHECK         := $(CACHE)/bin/staticcheck-$(STATICCHECK_VERSION)
 
 # The kernels that tests run on besides this machine's, and the packages whose tests ask the kernel.
 GUESTS         := amd64/bookworm amd64/trixie arm64/trixie arm64/testing
-GUEST_PACKAGES := ./internal/perfevent ./internal/target ./internal/count/... ./internal/bpfprog ./internal/record ./internal/script ./internal/annotate \
+GUEST_PACKAGES := ./internal/perfevent ./internal/target ./internal/count/... ./internal/bpfprog ./internal/record ./internal/sample ./internal/script ./internal/annotate \
                   ./internal/top ./internal/kernel ./internal/userstack ./internal/cli ./test/e2e ./test/upstream/...
 
 GENERATED := $(shell find internal test -name '*_bpfel*')

@@ -88,9 +88,9 @@ var reportFormats = []reportFormat{
 	{name: "firefox", keys: threads | profile.Line | profile.Time, write: alone(report.WriteFirefox), lines: true},
 }
 
-func formatNames() []string {
+func formatNames(formats []reportFormat) []string {
 	var names []string
-	for _, f := range reportFormats {
+	for _, f := range formats {
 		names = append(names, f.name)
 	}
 	return names
@@ -99,7 +99,7 @@ func formatNames() []string {
 func (f *reportFlags) add(cmd *cobra.Command) {
 	flags := cmd.Flags()
 	flags.SortFlags = false
-	flags.StringVar(&f.format, "format", "table", "write `FORMAT`: "+strings.Join(formatNames(), ", "))
+	flags.StringVar(&f.format, "format", "table", "write `FORMAT`: "+strings.Join(formatNames(reportFormats), ", "))
 	flags.StringVarP(&f.output, "output", "o", "", "write to `FILE`")
 	flags.StringVar(&f.base, "diff", "", "show what has changed since the recording `FILE`")
 	flags.StringSliceVarP(&f.sort, "sort", "s", nil, "tell rows apart by `KEYS`: "+strings.Join(report.Keys(), ", "))
@@ -127,7 +127,7 @@ func (f *reportFlags) add(cmd *cobra.Command) {
 	flags.BoolVar(&f.stats, "stats", false, "print how many records there are of each type")
 	flags.BoolVar(&f.stdio, "stdio", false, "write text, as is always done: for perf's command lines")
 	cmd.MarkFlagsMutuallyExclusive("children", "no-children")
-	if err := cmd.RegisterFlagCompletionFunc("format", cobra.FixedCompletions(formatNames(), cobra.ShellCompDirectiveNoFileComp)); err != nil {
+	if err := cmd.RegisterFlagCompletionFunc("format", cobra.FixedCompletions(formatNames(reportFormats), cobra.ShellCompDirectiveNoFileComp)); err != nil {
 		panic(err) // the flag is there
 	}
 }
@@ -169,17 +169,26 @@ func (f *reportFlags) options(cmd *cobra.Command, callchains bool) (*report.Opti
 	return &o, nil
 }
 
-func (f *reportFlags) run(cmd *cobra.Command) error {
-	i := slices.IndexFunc(reportFormats, func(r reportFormat) bool { return r.name == f.format })
+// chosen is the format that is asked for.
+func (f *reportFlags) chosen(cmd *cobra.Command, formats []reportFormat) (reportFormat, error) {
+	i := slices.IndexFunc(formats, func(r reportFormat) bool { return r.name == f.format })
 	if i < 0 {
-		return &ExitError{Status: statusBadOption, Err: fmt.Errorf("--format %s: there are %s", f.format, strings.Join(formatNames(), ", "))}
+		return reportFormat{}, &ExitError{Status: statusBadOption, Err: fmt.Errorf("--format %s: there are %s", f.format, strings.Join(formatNames(formats), ", "))}
 	}
-	format := reportFormats[i]
+	format := formats[i]
 	if f.base != "" && !format.diffs {
-		return &ExitError{Status: statusBadCombination, Err: fmt.Errorf("--diff is for the formats table, flamegraph and html, not for %s", format.name)}
+		return format, &ExitError{Status: statusBadCombination, Err: fmt.Errorf("--diff is for the formats table, flamegraph and html, not for %s", format.name)}
 	}
 	if out, ok := cmd.OutOrStdout().(*os.File); ok && format.binary && f.output == "" && term.IsTerminal(out.Fd()) {
-		return &ExitError{Status: statusBadCombination, Err: fmt.Errorf("--format %s is not for a terminal: name a file with -o", format.name)}
+		return format, &ExitError{Status: statusBadCombination, Err: fmt.Errorf("--format %s is not for a terminal: name a file with -o", format.name)}
+	}
+	return format, nil
+}
+
+func (f *reportFlags) run(cmd *cobra.Command) error {
+	format, err := f.chosen(cmd, reportFormats)
+	if err != nil {
+		return err
 	}
 	if _, err := f.options(cmd, true); err != nil { // before a long recording is read
 		return err

@@ -24,7 +24,7 @@ func TestReportFormats(t *testing.T) {
 		"flamegraph": "<?xml", "html": "<!DOCTYPE html>", "speedscope": `{"$schema"`, "firefox": `{"meta"`,
 	}
 	input := filepath.Join(recordings, "callchain.data")
-	for _, format := range formatNames() {
+	for _, format := range formatNames(reportFormats) {
 		got := run(t, bperf("report", "-i", input, "--format", format))
 		if got.status != 0 || !strings.HasPrefix(got.stdout, begin[format]) || got.stdout == "" {
 			t.Errorf("%s: status %d\n%s%.200s", format, got.status, got.stderr, got.stdout)

@@ -66,7 +66,7 @@ func newRootCommand(name string) *cobra.Command {
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
 		return &ExitError{Status: statusBadOption, Err: fmt.Errorf("%w\nSee %s --help", err, cmd.CommandPath())}
 	})
-	root.AddCommand(newStatCommand(), newCountersCommand(), newRecordCommand(), newReportCommand(), newDiffCommand(), newScriptCommand(), newAnnotateCommand(),
+	root.AddCommand(newStatCommand(), newCountersCommand(), newRecordCommand(), newProfileCommand(), newReportCommand(), newDiffCommand(), newScriptCommand(), newAnnotateCommand(),
 		newProgCommand(), newTopCommand(), newListCommand(), newDoctorCommand(), newVersionCommand(), newManCommand())
 	return root
 }

@@ -51,7 +51,7 @@ func (s *session) plan() error {
 		}
 	}
 	track := s.events[0]
-	if s.cfg.perCPU() || s.cfg.Delay > 0 || s.cfg.StartDisabled || s.cfg.Overwrite || s.cfg.EventCgroups != nil {
+	if s.cfg.perCPU() || s.cfg.Sums != nil || s.cfg.Delay > 0 || s.cfg.StartDisabled || s.cfg.Overwrite || s.cfg.EventCgroups != nil {
 		track = s.dummy()
 		s.events = append(s.events, track)
 	}
@@ -140,6 +140,9 @@ func (s *session) attr(e *event.Event, leads bool, members int) perfevent.Attr {
 	}
 	if c.AllKernel {
 		a.Flags |= perfevent.ExcludeUser
+	}
+	if c.NoIdle {
+		a.Flags |= perfevent.ExcludeIdle
 	}
 	s.common(&a)
 	return a
@@ -255,7 +258,7 @@ func (s *session) identify() {
 	}
 	bit := uint64(perfevent.SampleID)
 	for _, o := range s.events {
-		if o.attr.SampleType != s.events[0].attr.SampleType || o.offCPU {
+		if o.attr.SampleType != s.events[0].attr.SampleType || o.offCPU || s.sums(o) {
 			bit = perfevent.SampleIdentifier
 		}
 	}

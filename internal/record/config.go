@@ -2,6 +2,7 @@
 package record
 
 import (
+	"io"
 	"os"
 	"time"
 
@@ -45,6 +46,7 @@ type Config struct {
 	ClockID     *int32 // nil for the clock of perf
 	AllUser     bool
 	AllKernel   bool
+	NoIdle      bool // leave out the CPUs' idle tasks, where the event can
 	Inherit     bool // children and new threads, too
 	NoBuffering bool // wake for each sample
 
@@ -53,6 +55,7 @@ type Config struct {
 	Compression int  // level of zstd; 0 for none
 	NoBuildIDs  bool
 
+	Sums   *Sums          // in place of samples; nil for samples
 	OffCPU *time.Duration // how long threads are blocked: samples for what takes as long, sums for the rest; nil for nothing of it
 
 	Delay         time.Duration // start sampling so long after the start
@@ -61,7 +64,8 @@ type Config struct {
 	Control       *control.Channel
 	Signals       <-chan os.Signal // that end the session
 
-	Output      string // file; "-" for standard output, as a pipe
+	Output      string    // file; "-" for standard output, as a pipe
+	Stream      io.Writer // in place of Output, as a pipe; nil for that
 	Switch      Switch
 	CommandLine []string // with which the session was asked for
 	Version     string   // of this program
@@ -99,6 +103,9 @@ func (c *Config) CommandIsTarget() bool {
 
 // perCPU reports whether CPUs are recorded, whoever runs there.
 func (c *Config) perCPU() bool { return c.Target.System || c.Target.CPUs != nil }
+
+// pipe reports whether what is written cannot be changed later.
+func (c *Config) pipe() bool { return c.Output == "-" || c.Stream != nil }
 
 // addresses reports whether samples have the address of what was accessed: to unwind stacks, memory that is not executable has to be known, too.
 func (c *Config) addresses() bool { return c.Addresses || c.Callchain == CallchainDWARF }

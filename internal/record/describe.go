@@ -21,6 +21,9 @@ func (s *session) described() []*perfdata.Event {
 		if o.offCPU { // what stands in the file in place of raw data
 			attr.SampleType = attr.SampleType&^perfevent.SampleRaw | perfevent.SampleCallchain
 		}
+		if s.sums(o) {
+			describeSums(s.cfg.Sums, &attr)
+		}
 		all = append(all, &perfdata.Event{Attr: fileAttr(&attr), IDs: o.ids, Name: o.event.Name, CPUs: o.event.CPUs})
 	}
 	return all
@@ -101,7 +104,7 @@ func (s *session) describeClock() {
 
 // setFeatures sets what a file has of features when it ends.
 func (s *session) setFeatures(w *perfdata.Writer) error {
-	pipe := s.cfg.Output == "-"
+	pipe := s.cfg.pipe()
 	all := features{}
 	if !pipe { // a pipe begins with these
 		for id, v := range s.machine {
@@ -122,7 +125,7 @@ func (s *session) setFeatures(w *perfdata.Writer) error {
 			return err
 		}
 	}
-	if !pipe {
+	if !pipe || s.cfg.Sums != nil { // then they were told of as they came
 		return nil
 	}
 	return s.programs.pipe(w.SetFeature, s.cfg.Verbose)
@@ -207,6 +210,9 @@ func (s *session) conclude() error {
 		return err
 	}
 	s.programs.close()
+	if err := s.tellSums(true); err != nil {
+		return err
+	}
 	if text, some := s.programs.report(); some {
 		s.cfg.Verbose(text)
 	}
@@ -214,6 +220,7 @@ func (s *session) conclude() error {
 		if err := s.tellFiltered(o); err != nil {
 			return err
 		}
+		s.tellCounted(o)
 		if o.attr.ReadFormat&perfevent.ReadFormatLost == 0 {
 			continue
 		}

@@ -154,6 +154,7 @@ func (s *session) openEvent(o *opened, places []place) error {
 		if cgroup >= 0 {
 			where.Cgroup, where.UseCgroup = cgroup, true
 		}
+		s.prepareSums(o)
 		fd, err := s.openOne(&o.attr, where)
 		switch {
 		case err == nil:
@@ -306,6 +307,11 @@ func (s *session) attach(o *opened, fd *perfevent.Event, at place) error {
 	o.fds, o.places = append(o.fds, fd), append(o.places, at)
 	if err := s.setFilter(o, fd); err != nil {
 		return err
+	}
+	if s.sums(o) {
+		if err := s.cfg.Sums.Attach(slices.Index(s.events, o), fd); err != nil {
+			return fmt.Errorf("%s: %w", o.event.Name, err)
+		}
 	}
 	id, err := fd.ID()
 	if err != nil {

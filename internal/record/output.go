@@ -36,6 +36,10 @@ func (o *output) begin() (err error) {
 	o.files++
 	o.closed = false
 	o.options.StartFeatures = o.session.machine
+	if o.session.cfg.Stream != nil {
+		o.writer, err = perfdata.NewPipeWriter(o.session.cfg.Stream, o.options)
+		return err
+	}
 	if o.name == "-" {
 		o.writer, err = perfdata.NewPipeWriter(os.Stdout, o.options)
 		return err

@@ -34,6 +34,7 @@ type programs struct {
 	stop   bool
 	infos  map[uint32]*linear.Info
 	btfs   map[uint32]linear.BTF
+	named  map[uint32]bool // those of infos that tellNames has told of
 	bytes  int
 	loaded int      // that the kernel told of
 	gone   int      // of these, that were unloaded before they could be fetched
@@ -54,7 +55,7 @@ func watchPrograms() (*programs, error) {
 	if err != nil {
 		return nil, err
 	}
-	p := &programs{infos: make(map[uint32]*linear.Info), btfs: make(map[uint32]linear.BTF)}
+	p := &programs{infos: make(map[uint32]*linear.Info), btfs: make(map[uint32]linear.BTF), named: make(map[uint32]bool)}
 	if p.waiter, err = perfevent.NewWaiter(); err != nil {
 		return nil, err
 	}
@@ -369,6 +370,27 @@ func (p *programs) pipe(set func(perfdata.FeatureID, perfdata.FeatureValue) erro
 	}
 	if left > 0 {
 		verbose(fmt.Sprintf("%d BPF programs or their BTFs are too large for a pipe and are left out: record them to a file", left))
+	}
+	return nil
+}
+
+// tellNames writes what was fetched since the last time to a pipe, without code: who follows the stream knows whose functions they are.
+func (p *programs) tellNames(set func(perfdata.FeatureID, perfdata.FeatureValue) error) error {
+	if p == nil {
+		return nil
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, id := range slices.Sorted(maps.Keys(p.infos)) {
+		if p.named[id] {
+			continue
+		}
+		p.named[id] = true
+		info := *p.infos[id]
+		info.JITed, info.Lines, info.JITedLines = nil, nil, nil
+		if err := set(perfdata.FeatureBPFProgInfo, perfdata.Opaque(linear.AppendPrograms(nil, binary.LittleEndian, []*linear.Info{&info}))); err != nil {
+			return err
+		}
 	}
 	return nil
 }

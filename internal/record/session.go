@@ -32,6 +32,8 @@ type session struct {
 	builds   *buildIDs
 	programs *programs // nil with Config.NoBPF, or where they may not be seen
 	offCPU   *offCPU   // nil without Config.OffCPU
+	sumsAt   int64     // bytes that were written when sums were read the last time
+	chain    []uint64  // of the sum that is written
 	out      *output
 	machine  features
 
@@ -335,7 +337,7 @@ const idle = time.Second
 
 func (c *collector) run() error {
 	for {
-		ready, err := c.waiter.Wait(idle)
+		ready, err := c.waiter.Wait(c.patience())
 		if err != nil {
 			return err
 		}
@@ -352,12 +354,25 @@ func (c *collector) run() error {
 		if stopping {
 			return c.drainNewest()
 		}
+		if c.sumsDue() {
+			if err := c.tellSums(false); err != nil {
+				return err
+			}
+		}
 		if rotating || c.cfg.Switch.Size > 0 && c.out.size() >= c.cfg.Switch.Size {
 			if err := c.next(); err != nil {
 				return err
 			}
 		}
 	}
+}
+
+// patience is how long to wait for records.
+func (c *collector) patience() time.Duration {
+	if c.cfg.Sums != nil {
+		return sumsPoll
+	}
+	return idle
 }
 
 // next goes on in a new file.
@@ -406,7 +421,7 @@ func (s *session) introduce() error {
 			return err
 		}
 		if s.programs != nil {
-			if err := s.programs.introduce(s.tell, s.cfg.Verbose); err != nil {
+			if err := s.introducePrograms(); err != nil {
 				return err
 			}
 		}

@@ -38,8 +38,8 @@ func written(t *testing.T, event *perfdata.Event, write func(*perfdata.Writer)) 
 	return reader
 }
 
-// chains are the samples of a recording as they are handed out: time, thread, and the addresses of the callchain.
-func chains(t *testing.T, reader *perfdata.Reader) (lines []string, stats Stats) {
+// printedChains are the samples of a recording as they are handed out: time, thread, and the addresses of the callchain.
+func printedChains(t *testing.T, reader *perfdata.Reader) (lines []string, stats Stats) {
 	t.Helper()
 	r := New(reader, Options{SymFS: t.TempDir()})
 	err := r.Run(func(resolver *Resolver) Handler {
@@ -91,7 +91,7 @@ func TestDeferredCallchains(t *testing.T) {
 		rest(8, 13, 99, user, 0xb1)
 		sample(9, 14, kernel, 0xf9, later, 55) // and another: the thread did not return
 	})
-	got, stats := chains(t, reader)
+	got, stats := printedChains(t, reader)
 	want := []string{
 		"4 10/13 1: f4 4",
 		"1 10/11 1: f1 a1 a2",
@@ -160,7 +160,7 @@ func TestOffCPUDumps(t *testing.T) {
 			w.Write(perfdata.MiscKernel, &perfdata.Sample{SampleID: perfdata.SampleID{PID: 1, TID: 1, Time: uint64(i)}, IP: 0xf0, Period: 1, Raw: raw})
 		}
 	})
-	got, _ := chains(t, reader)
+	got, _ := printedChains(t, reader)
 	want := []string{
 		"0 20/21 2: a1 a2",
 		"1 20/22 1: f1 b1",

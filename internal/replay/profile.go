@@ -103,7 +103,7 @@ func (f *filler) add(item *Item, at *Location, chain []Frame) {
 	for len(f.p.Events) <= item.Event.Index {
 		f.p.Events = append(f.p.Events, profile.Event{})
 	}
-	sample := profile.Sample{Event: uint32(item.Event.Index), Labels: f.label(item), Time: int64(s.Time), Thread: item.Thread.TID,
+	sample := profile.Sample{Event: uint32(item.Event.Index), Time: int64(s.Time), Thread: item.Thread.TID,
 		Count: 1, Value: Period(item)}
 	if at != nil {
 		// As in perf, a sample is of the function that others are inlined into: these are on its stack.
@@ -115,6 +115,11 @@ func (f *filler) add(item *Item, at *Location, chain []Frame) {
 		f.stack = append(f.stack, f.frames(frame.IP, frame.Location)...)
 	}
 	sample.Stack = f.p.Stacks.ID(f.stack)
+	if f.replay.options.Sums {
+		f.addSum(item, sample)
+		return
+	}
+	sample.Labels = f.label(item)
 	f.p.Add(sample)
 }
 

@@ -1,0 +1,299 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+/*
+ * Samples are counted in the kernel: the program runs on the overflow of a perf event, in place of a record in its ring,
+ * and adds the sample to the sum of those that are alike. Which that are is for who loads it to say.
+ *
+ * There are two generations of maps. The program uses one; the other is read meanwhile, and left empty.
+ *
+ * Needs Linux 5.15.
+ */
+#include "namespace.h"
+
+#define MAX_FRAMES 127 /* of each part of a stack: kernel.perf_event_max_stack */
+
+#define EEXIST 17
+
+/* By which samples are told apart. What is off is 0 in the key. */
+const volatile bool by_stack = false;
+const volatile bool by_ip = false;
+const volatile bool by_pid = false;
+const volatile bool by_tid = false;
+const volatile bool by_comm = false;
+const volatile bool by_cpu = false;
+const volatile bool by_cgroup = false;
+const volatile bool by_priority = false;
+const volatile bool by_state = false;
+
+const volatile bool kernel_stacks = true;
+const volatile bool user_stacks = true;
+const volatile bool no_idle = false;
+const volatile bool is_arm64 = false;
+const volatile __u32 event = 0; /* each has a program of its own */
+
+/* The maps that are in use: 0 or 1. */
+__u32 generation = 0;
+
+/* What is in the maps of each generation. */
+struct fill {
+	__u64 sums;
+	__u64 stacks;
+};
+
+struct fill filled[2];
+
+struct counts {
+	__u64 samples; /* all for which the program ran */
+	__u64 value; /* the sum of their periods */
+	__u64 idle; /* that were not wanted */
+	__u64 no_sum; /* that found no room */
+	__u64 no_stack; /* that were counted without their stacks, as these found no room */
+	__u64 collisions; /* the same, as another stack has the same hash */
+	__u64 truncated; /* whose stacks were cut */
+};
+
+#define MAX_EVENTS 64
+
+struct counts counted[MAX_EVENTS];
+
+struct stack {
+	__u64 check; /* another hash */
+	__u32 nr_kernel;
+	__u32 nr_user;
+	__u64 kernel[MAX_FRAMES];
+	__u64 user[MAX_FRAMES];
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, struct stack);
+} scratch SEC(".maps");
+
+/* By hash. */
+struct stacks_of_generation {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, 1);
+	__type(key, __u64);
+	__type(value, struct stack);
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY_OF_MAPS);
+	__uint(max_entries, 2);
+	__type(key, __u32);
+	__array(values, struct stacks_of_generation);
+} stacks SEC(".maps");
+
+/* In place of the hash of a stack. */
+#define NO_STACK 0
+
+struct key {
+	__u64 stack;
+	__u64 ip;
+	__u64 cgroup;
+	char comm[16];
+	__u32 pid; /* as the reader knows it */
+	__u32 tid;
+	__u32 cpu;
+	__s32 priority;
+	__u32 state;
+	__u32 event;
+};
+
+struct sum {
+	__u64 count;
+	__u64 value;
+	__u64 first; /* when the first sample was taken: CLOCK_MONOTONIC, ns */
+};
+
+struct sums_of_generation {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, 1);
+	__uint(key_size, sizeof(struct key));
+	__uint(value_size, sizeof(struct sum));
+};
+
+/* So that the types are in BTF. */
+const struct key *_key __attribute__((unused));
+const struct sum *_sum __attribute__((unused));
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY_OF_MAPS);
+	__uint(max_entries, 2);
+	__type(key, __u32);
+	__array(values, struct sums_of_generation);
+} sums SEC(".maps");
+
+#pragma clang attribute push(__attribute__((preserve_access_index)), apply_to = record)
+
+struct task_struct___sampled {
+	int pid;
+	int prio;
+	unsigned int __state;
+};
+
+#pragma clang attribute pop
+
+/*
+ * The context is struct bpf_perf_event_data, which begins with the registers of the architecture: struct pt_regs, and
+ * struct user_pt_regs on arm64. It may be read at constant offsets only.
+ */
+#define CONTEXT(name, amd64, arm64)                                                                                   \
+	static __always_inline __u64 name(void *ctx)                                                                  \
+	{                                                                                                             \
+		__u64 v;                                                                                              \
+                                                                                                                      \
+		if (is_arm64)                                                                                         \
+			asm volatile("%0 = *(u64 *)(%1 + " #arm64 ")" : "=r"(v) : "r"(ctx));                          \
+		else                                                                                                  \
+			asm volatile("%0 = *(u64 *)(%1 + " #amd64 ")" : "=r"(v) : "r"(ctx));                          \
+		return v;                                                                                             \
+	}
+
+CONTEXT(instruction_pointer, 128, 256)
+CONTEXT(sample_period, 168, 272)
+
+static __always_inline void add(__u64 *counter, __u64 n)
+{
+	__sync_fetch_and_add(counter, n);
+}
+
+static __always_inline __u64 mix(__u64 hash, __u64 v)
+{
+	hash = (hash ^ v) * 0x9e3779b97f4a7c15ULL;
+	return hash ^ hash >> 32;
+}
+
+static __always_inline __u64 mix_check(__u64 hash, __u64 v)
+{
+	hash = (hash + v) * 0xbf58476d1ce4e5b9ULL;
+	return hash ^ hash >> 29;
+}
+
+/* What a generation has. The verifier forgets the bounds of what was the key of a map. */
+static __always_inline struct fill *fill_of(__u64 g)
+{
+	asm volatile("%0 &= 1" : "+r"(g));
+	return &filled[g];
+}
+
+/* Keeps the stack of the sample, and returns its hash; NO_STACK where there is none or no room. */
+static __always_inline __u64 keep_stack(void *ctx, __u32 g, struct counts *c)
+{
+	__u32 zero = 0, i;
+	__u64 hash = 1, check = 1;
+	struct stack *s, *known;
+	void *map;
+	long n;
+
+	s = bpf_map_lookup_elem(&scratch, &zero);
+	map = bpf_map_lookup_elem(&stacks, &g);
+	if (!s || !map)
+		return NO_STACK;
+	n = kernel_stacks ? bpf_get_stack(ctx, s->kernel, sizeof(s->kernel), 0) : 0;
+	s->nr_kernel = n > 0 ? n / sizeof(__u64) : 0;
+	n = user_stacks ? bpf_get_stack(ctx, s->user, sizeof(s->user), BPF_F_USER_STACK) : 0;
+	s->nr_user = n > 0 ? n / sizeof(__u64) : 0;
+	if (!s->nr_kernel && !s->nr_user)
+		return NO_STACK;
+	if (s->nr_kernel == MAX_FRAMES || s->nr_user == MAX_FRAMES)
+		add(&c->truncated, 1);
+	for (i = 0; i < MAX_FRAMES && i < s->nr_kernel; i++) {
+		hash = mix(hash, s->kernel[i]);
+		check = mix_check(check, s->kernel[i]);
+	}
+	hash = mix(hash, 0);
+	for (i = 0; i < MAX_FRAMES && i < s->nr_user; i++) {
+		hash = mix(hash, s->user[i]);
+		check = mix_check(check, s->user[i]);
+	}
+	if (hash == NO_STACK)
+		hash = 1;
+	s->check = check;
+	known = bpf_map_lookup_elem(map, &hash);
+	if (!known) {
+		long err = bpf_map_update_elem(map, &hash, s, BPF_NOEXIST);
+
+		if (!err) {
+			add(&fill_of(g)->stacks, 1);
+			return hash;
+		}
+		if (err == -EEXIST) /* another CPU was faster */
+			known = bpf_map_lookup_elem(map, &hash);
+		if (!known) {
+			add(&c->no_stack, 1);
+			return NO_STACK;
+		}
+	}
+	if (known->check != check) {
+		add(&c->collisions, 1);
+		return NO_STACK;
+	}
+	return hash;
+}
+
+SEC("perf_event")
+int on_sample(void *ctx)
+{
+	struct task_struct___sampled *task = (void *)bpf_get_current_task();
+	struct key key = { .event = event };
+	__u32 g = generation & 1;
+	struct sum *sum, first = { .count = 1 };
+	struct counts *c;
+	void *map;
+	long err;
+
+	if (event >= MAX_EVENTS)
+		return 0;
+	c = &counted[event];
+	first.value = sample_period(ctx);
+	add(&c->samples, 1);
+	add(&c->value, first.value);
+	if (no_idle && !BPF_CORE_READ(task, pid)) {
+		add(&c->idle, 1);
+		return 0;
+	}
+	if (by_stack)
+		key.stack = keep_stack(ctx, g, c);
+	if (by_ip || (by_stack && key.stack == NO_STACK))
+		key.ip = instruction_pointer(ctx);
+	if (by_pid)
+		key.pid = process_id((void *)task);
+	if (by_tid)
+		key.tid = thread_id((void *)task);
+	if (by_comm)
+		bpf_get_current_comm(key.comm, sizeof(key.comm));
+	if (by_cpu)
+		key.cpu = bpf_get_smp_processor_id();
+	if (by_cgroup)
+		key.cgroup = bpf_get_current_cgroup_id();
+	if (by_priority)
+		key.priority = BPF_CORE_READ(task, prio);
+	if (by_state)
+		key.state = BPF_CORE_READ(task, __state);
+
+	map = bpf_map_lookup_elem(&sums, &g);
+	if (!map)
+		return 0;
+	sum = bpf_map_lookup_elem(map, &key);
+	if (!sum) {
+		first.first = bpf_ktime_get_ns();
+		err = bpf_map_update_elem(map, &key, &first, BPF_NOEXIST);
+		if (!err) {
+			add(&fill_of(g)->sums, 1);
+			return 0;
+		}
+		if (err == -EEXIST) /* another CPU was faster */
+			sum = bpf_map_lookup_elem(map, &key);
+		if (!sum) {
+			add(&c->no_sum, 1);
+			return 0;
+		}
+	}
+	add(&sum->count, 1);
+	add(&sum->value, first.value);
+	return 0;
+}
+
+char LICENSE[] SEC("license") = "Dual BSD/GPL";

@@ -1,0 +1,217 @@
+package cli
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"slices"
+	"strings"
+	"syscall"
+
+	"github.com/charmbracelet/x/term"
+	"github.com/spf13/cobra"
+
+	"github.com/bperf/bperf/internal/profile"
+	"github.com/bperf/bperf/internal/record"
+	"github.com/bperf/bperf/internal/report"
+	"github.com/bperf/bperf/internal/sample"
+	"github.com/bperf/bperf/internal/target"
+)
+
+// profileOptions are the flags of profile: who is sampled is said as with record, and what is shown as with report.
+type profileOptions struct {
+	recordOptions
+	report   reportFlags
+	by       []string
+	noIdle   bool
+	most     int
+	entries  uint32
+	noInline bool
+	symfs    string
+	kallsyms string
+}
+
+// defaultProfileFrequency is in Hz. It is no divisor of what timers of programs are likely to be.
+const defaultProfileFrequency = "999"
+
+func newProfileCommand() *cobra.Command {
+	var o profileOptions
+	cmd := &cobra.Command{
+		Use:   "profile [flags] [--] [COMMAND [ARG...]]",
+		Short: "Count samples in the kernel, by stack or by what else they have in common, and show where time goes",
+		Long: `profile samples events while a command runs, or until interrupted, and shows where the samples were taken. They are counted in the
+kernel, so that only sums leave it: it costs less than record and report, and there is no file.
+
+Without a target it profiles the command and its children; without a command, the whole system.`,
+		Example: `  bperf profile -a --timeout 10000
+  bperf profile -F 99 -p 1234 --format html -o profile.html
+  bperf profile --by comm,cpu -a sleep 5
+  bperf profile -e page-faults -c 1 --format tree -- make`,
+		RunE: func(cmd *cobra.Command, args []string) error { return o.run(cmd, args) },
+	}
+	f := cmd.Flags()
+	f.SetInterspersed(false)
+	f.SortFlags = false
+
+	f.VarP(eventFlag{&o.events, argEvents}, "event", "e", "events to sample, comma-separated (cycles, or cpu-clock without a PMU); see bperf list")
+	f.VarP(eventFlag{&o.events, argCgroups}, "cgroup", "G", "cgroups of the events before it: one for all, or one for each")
+	f.StringVarP(&o.frequency, "freq", "F", "", "sample so many times a second and CPU, as often as the kernel allows with \"max\" (default "+defaultProfileFrequency+")")
+	f.Uint64VarP(&o.period, "count", "c", 0, "sample each `N`th event")
+
+	f.BoolVarP(&o.system, "all-cpus", "a", false, "profile the whole system")
+	f.StringVarP(&o.cpus, "cpu", "C", "", "profile only the CPUs of this `LIST`, such as 0-3,8")
+	f.StringVarP(&o.pids, "pid", "p", "", "profile the processes of this `LIST`, with all threads and children")
+	f.StringVarP(&o.tids, "tid", "t", "", "profile the threads of this `LIST`")
+	f.BoolVarP(&o.noInherit, "no-inherit", "i", false, "do not profile children and new threads")
+	f.BoolVar(&o.allUser, "user", false, "sample only user mode")
+	f.BoolVar(&o.allKernel, "kernel", false, "sample only the kernel")
+	f.BoolVar(&o.noIdle, "no-idle", false, "leave out the idle tasks of CPUs")
+	f.IntVarP(&o.delay, "delay", "D", 0, "start sampling `MS` milliseconds after the start")
+	f.IntVar(&o.timeout, "timeout", 0, "end after `MS` milliseconds (at least 10)")
+
+	f.StringSliceVar(&o.by, "by", []string{"comm", "stack"}, "tell samples apart by `KEYS`: "+strings.Join(sample.KeyNames(), ", "))
+	f.StringVar(&o.report.format, "format", "table", "write `FORMAT`: "+strings.Join(formatNames(o.formats()), ", "))
+	f.StringVarP(&o.report.output, "output", "o", "", "write to `FILE`")
+	f.IntVarP(&o.most, "top", "n", 30, "show so many `ROWS` in a table")
+	f.BoolVar(&o.report.children, "children", false, "add to functions what they have called")
+	f.StringVar(&o.report.callGraph, "call-graph", "graph,0.5", "show trees as `STYLE`: graph, fractal, flat or folded, a limit in percent, the most lines, caller or callee, "+
+		"percent, period or count")
+	f.Float64Var(&o.report.Limit, "percent-limit", 0, "leave out rows and branches below so many `PERCENT`")
+	f.BoolVar(&o.noInline, "no-inline", false, "do not look for inlined functions")
+	f.StringVar(&o.kallsyms, "kallsyms", "", "take the kernel's symbols from `FILE`")
+	f.StringVar(&o.symfs, "symfs", "", "look for files with symbols below `DIR`")
+	f.Uint32Var(&o.entries, "map-entries", 0, "let the kernel have room for so many different stacks and sums from the start; there is more where it is needed")
+	f.BoolVarP(&o.quiet, "quiet", "q", false, "print nothing but the profile and errors")
+	f.BoolVarP(&o.verbose, "verbose", "v", false, "print what was found and what was left out")
+	return cmd
+}
+
+// formats are those of report, where the table is the rows with the largest shares, and its tables are trees.
+func (o *profileOptions) formats() []reportFormat {
+	all := slices.Clone(reportFormats)
+	tree := all[0]
+	tree.name = "tree"
+	all[0].write = func(w io.Writer, p, base *profile.Profile, r *report.Options) error {
+		if base != nil {
+			return report.WriteDiff(w, base, p, r)
+		}
+		return report.WriteTop(w, p, r, o.most)
+	}
+	return slices.Insert(all, 1, tree)
+}
+
+func (o *profileOptions) run(cmd *cobra.Command, args []string) error {
+	given := cmd.Flags().Changed
+	if !given("freq") && !given("count") {
+		o.frequency = defaultProfileFrequency
+	}
+	format, err := o.report.chosen(cmd, o.formats())
+	if err != nil {
+		return err
+	}
+	by, err := sample.ParseKeys(o.by)
+	if err != nil {
+		return &ExitError{Status: statusBadOption, Err: fmt.Errorf("--by: %w", err)}
+	}
+	if o.most < 1 {
+		return &ExitError{Status: statusBadCombination, Err: fmt.Errorf("--top %d: a table has at least one row", o.most)}
+	}
+	if err := o.check(given, args); err != nil {
+		return err
+	}
+	shown, err := o.shown(cmd, format.name, by)
+	if err != nil {
+		return err
+	}
+	keep, err := shown.NeededKeys()
+	if err != nil {
+		return err
+	}
+	recording, err := o.config(given, args)
+	if err != nil {
+		return err
+	}
+	cfg := sample.Config{Record: *recording, By: by, Keep: keep | format.keys, Entries: o.entries}
+	cfg.Record.NoIdle = o.noIdle
+	cfg.Replay.NoInline, cfg.Replay.SymFS, cfg.Replay.Kallsyms = o.noInline, o.symfs, o.kallsyms
+	cfg.Replay.Lines, cfg.Replay.CallSites = cfg.Keep.Has(profile.Line), format.lines
+	result, err := o.take(cmd, &cfg)
+	if err != nil {
+		return err
+	}
+	o.conclude(cmd.ErrOrStderr(), &result)
+	if err := o.report.write(cmd, func(w io.Writer) error { return format.write(w, result.Profile, nil, shown) }); err != nil {
+		return err
+	}
+	if result.Signal == syscall.SIGINT && len(args) == 0 { // that is how it ends
+		return nil
+	}
+	return exitAs(result.Signal, result.Command, len(args) > 0)
+}
+
+// sortKeys are those of reports for those of --by.
+var sortKeys = map[string][]string{
+	"stack": {"dso", "symbol"}, "function": {"dso", "symbol"}, "ip": {"dso", "symoff"},
+}
+
+// shown is how the report shows what samples are told apart by.
+func (o *profileOptions) shown(cmd *cobra.Command, format string, by sample.Keys) (*report.Options, error) {
+	for _, key := range o.by {
+		keys, other := sortKeys[key]
+		if !other {
+			keys = []string{key}
+		}
+		for _, k := range keys {
+			if !slices.Contains(o.report.sort, k) {
+				o.report.sort = append(o.report.sort, k)
+			}
+		}
+	}
+	o.report.percentage = "absolute"
+	o.report.noChildren = !o.report.children
+	return o.report.options(cmd, by.Stack && (format == "tree" || format != "table" || o.report.children))
+}
+
+// take takes the profile.
+func (o *profileOptions) take(cmd *cobra.Command, cfg *sample.Config) (sample.Result, error) {
+	stderr := cmd.ErrOrStderr()
+	note := func(s string) { fmt.Fprintln(stderr, s) }
+	cfg.Record.Notify = note
+	switch {
+	case o.quiet:
+		cfg.Record.Notify = func(string) {}
+	case o.verbose:
+		cfg.Record.Verbose = note
+	}
+	if f, ok := stderr.(*os.File); ok && !o.quiet && term.IsTerminal(f.Fd()) {
+		cfg.Progress = func(p sample.Progress) { fmt.Fprint(stderr, "\r", progressLine(p), "\x1b[K") }
+		defer fmt.Fprint(stderr, "\r\x1b[K")
+	}
+	signals := make(chan os.Signal, 4)
+	signal.Notify(signals, syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP)
+	defer signal.Stop(signals)
+	cfg.Record.Signals = signals
+	result, err := sample.Run(*cfg)
+	if failed := (*target.ExecError)(nil); errors.As(err, &failed) {
+		return result, &ExitError{Status: statusNoCommand, Err: err}
+	}
+	if failed := (*record.FilterError)(nil); errors.As(err, &failed) {
+		return result, &ExitError{Status: statusBadFilter, Err: err}
+	}
+	return result, err
+}
+
+func progressLine(p sample.Progress) string {
+	return fmt.Sprintf("%.0f s: %d samples, %d lost, %d stacks, %d sums; bperf takes %.1f %% of a CPU", p.Elapsed.Seconds(), p.Samples, p.Lost, p.Stacks, p.Sums,
+		100*p.CPU)
+}
+
+// conclude says what is missing in the profile.
+func (o *profileOptions) conclude(w io.Writer, r *sample.Result) {
+	if !o.quiet {
+		printLosses(w, r.Stats)
+		fmt.Fprintln(w, r.Totals)
+	}
+}

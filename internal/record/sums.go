@@ -1,0 +1,147 @@
+package record
+
+import (
+	"fmt"
+	"math/bits"
+	"slices"
+	"time"
+
+	"github.com/bperf/bperf/internal/perfdata"
+	"github.com/bperf/bperf/internal/perfevent"
+)
+
+// Sums are kept by BPF programs in place of samples: they run on the overflow of an event, and nothing is written to its ring.
+type Sums struct {
+	Stack   bool                                         // they have stacks
+	Attach  func(event int, fd *perfevent.Event) error   // to an event, given by its place among Config.Events
+	Due     func() bool                                  // they are to be read now
+	Read    func(end bool, write func(*Sum) error) error // those since the last time
+	Counted func(event int, value uint64)                // what an event itself has counted in one place, at the end
+}
+
+// Sum is some samples that are alike, which are recorded as one.
+type Sum struct {
+	Event        int    // its place among Config.Events
+	Time         uint64 // of the first one: CLOCK_MONOTONIC, ns
+	PID, TID     int32  // -1 where these are not told apart
+	CPU          int32  // the same
+	Cgroup       uint64
+	IP           uint64
+	Kernel, User []uint64 // the stack, from the innermost frame on
+	Value        uint64   // the sum of the periods
+	Raw          []byte   // what else there is to tell
+}
+
+// Sums are looked at so often, and read when more than so many bytes of other records wait for them.
+const (
+	sumsPoll    = 100 * time.Millisecond
+	mostPending = 8 << 20
+)
+
+// sums reports whether a BPF program counts the samples of an event.
+func (s *session) sums(o *opened) bool { return s.cfg.Sums != nil && !o.dummy && !o.offCPU }
+
+// prepareSums lets an event be such that programs can run on its overflow.
+func (s *session) prepareSums(o *opened) {
+	if !s.sums(o) {
+		return
+	}
+	// Of precise events programs get the callchain that the kernel takes with the CPU's record. Others have none where there are no samples.
+	o.attr.SampleType &^= perfevent.SampleCallchain
+	if s.cfg.Sums.Stack && o.attr.Flags&(perfevent.PreciseIPBit1|perfevent.PreciseIPBit2) != 0 {
+		o.attr.SampleType |= perfevent.SampleCallchain
+	}
+}
+
+// describeSums is the form of samples that sums are written in.
+func describeSums(sums *Sums, a *perfevent.Attr) {
+	a.SampleType |= perfevent.SamplePeriod | perfevent.SampleRaw | perfevent.SampleCgroup
+	a.SampleType &^= perfevent.SampleCallchain
+	if sums.Stack {
+		a.SampleType |= perfevent.SampleCallchain
+	}
+}
+
+// introducePrograms tells of the BPF programs that are loaded. Where sums are followed as they come, their names are told before their code is.
+func (s *session) introducePrograms() error {
+	if s.cfg.Sums == nil {
+		return s.programs.introduce(s.tell, s.cfg.Verbose)
+	}
+	var code []perfdata.Value
+	keep := func(_ perfdata.Misc, v perfdata.Value) error {
+		code = append(code, v)
+		return nil
+	}
+	if err := s.programs.introduce(keep, s.cfg.Verbose); err != nil {
+		return err
+	}
+	if err := s.programs.tellNames(s.out.writer.SetFeature); err != nil {
+		return err
+	}
+	for _, v := range code {
+		if err := s.tell(perfdata.MiscKernel, v); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// sumsDue reports whether sums are to be read.
+func (s *session) sumsDue() bool {
+	return s.cfg.Sums != nil && (s.cfg.Sums.Due() || s.out.size()-s.sumsAt > mostPending)
+}
+
+// tellSums writes the sums, and lets all be put into order that came up to now.
+func (s *session) tellSums(end bool) error {
+	if s.cfg.Sums == nil {
+		return nil
+	}
+	if err := s.programs.tellNames(s.out.writer.SetFeature); err != nil {
+		return err
+	}
+	if err := s.cfg.Sums.Read(end, s.writeSum); err != nil {
+		return err
+	}
+	s.sumsAt = s.out.size()
+	return s.out.write(0, &perfdata.FinishedRound{})
+}
+
+// tellCounted tells what events have counted themselves. A clock runs on while what is excluded runs: then its samples do not make up for its count.
+func (s *session) tellCounted(o *opened) {
+	if !s.sums(o) || o.attr.ReadFormat&perfevent.ReadFormatGroup != 0 ||
+		isClock(&o.attr) && o.attr.Flags&(perfevent.ExcludeUser|perfevent.ExcludeKernel|perfevent.ExcludeIdle) != 0 {
+		return
+	}
+	words := make([]uint64, 1+bits.OnesCount64(o.attr.ReadFormat))
+	for _, fd := range o.fds {
+		if err := fd.ReadWords(words); err == nil {
+			s.cfg.Sums.Counted(slices.Index(s.events, o), words[0])
+		}
+	}
+}
+
+func isClock(a *perfevent.Attr) bool {
+	return a.Type == perfevent.TypeSoftware && (a.Config == perfevent.SoftwareCPUClock || a.Config == perfevent.SoftwareTaskClock)
+}
+
+func (s *session) writeSum(sum *Sum) error {
+	o := s.events[sum.Event]
+	if len(o.ids) == 0 {
+		return fmt.Errorf("there is a sum of %s, which is not open", o.event.Name)
+	}
+	v := &perfdata.Sample{IP: sum.IP, Period: sum.Value, Raw: sum.Raw, Cgroup: sum.Cgroup}
+	v.ID, v.PID, v.TID, v.CPU, v.Time = o.ids[0], sum.PID, sum.TID, uint32(sum.CPU), sum.Time
+	chain := s.chain[:0]
+	if len(sum.Kernel) > 0 {
+		chain = append(append(chain, perfdata.ContextKernel), sum.Kernel...)
+	}
+	if len(sum.User) > 0 {
+		chain = append(append(chain, perfdata.ContextUser), sum.User...)
+	}
+	v.Callchain, s.chain = chain, chain
+	misc := perfdata.MiscUser
+	if int64(sum.IP) < 0 { // the kernel has the upper half of the addresses
+		misc = perfdata.MiscKernel
+	}
+	return s.out.write(misc, v)
+}

@@ -1,0 +1,298 @@
+package sample
+
+import (
+	"math"
+	"os"
+	"runtime"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/bperf/bperf/internal/event"
+	"github.com/bperf/bperf/internal/perfevent"
+	"github.com/bperf/bperf/internal/profile"
+	"github.com/bperf/bperf/internal/record"
+	"github.com/bperf/bperf/test/bpfprogram"
+	"github.com/bperf/bperf/test/program"
+	"github.com/bperf/bperf/test/require"
+)
+
+func check(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// config samples each of some events, by stack.
+func config(t *testing.T, events string, command ...string) Config {
+	t.Helper()
+	require.Root(t)
+	list, err := event.Host().Parse(events)
+	check(t, err)
+	by, err := ParseKeys([]string{"comm", "stack"})
+	check(t, err)
+	return Config{By: by, Keep: profile.Comm | profile.PID,
+		Record: record.Config{Events: list, Period: 1, Overrides: true, Inherit: true, Command: command, Timeout: time.Minute,
+			Notify: func(s string) { t.Log(s) }, Verbose: func(s string) { t.Log(s) }, Version: "test", CommandLine: []string{"bperf", "profile"}}}
+}
+
+func take(t *testing.T, cfg Config) Result {
+	t.Helper()
+	r, err := Run(cfg)
+	check(t, err)
+	t.Log(r.Totals)
+	if got := total(r.Profile); got+r.Totals.NoRoom+r.Totals.Idle != r.Totals.Samples {
+		t.Errorf("the profile has %d samples, not those of %+v", got, r.Totals)
+	}
+	return r
+}
+
+// total is how many samples there are.
+func total(p *profile.Profile) (n uint64) {
+	for _, s := range p.Samples() {
+		n += s.Count
+	}
+	return n
+}
+
+// byFunction has the values of samples by the name of the function.
+func byFunction(p *profile.Profile) map[string]uint64 {
+	sums := make(map[string]uint64)
+	for _, s := range p.Samples() {
+		f := p.Functions.At(p.Frames()[s.Leaf].Function)
+		sums[p.Strings.At(f.Name)] += s.Value
+	}
+	return sums
+}
+
+// load is this binary as a program to be profiled.
+func load(t *testing.T, which string) []string {
+	t.Helper()
+	t.Setenv(loadVariable, which)
+	self, err := os.Executable()
+	check(t, err)
+	return []string{self}
+}
+
+// share compares the part that one function has of what two have.
+func share(t *testing.T, sums map[string]uint64, of, other string, want float64) {
+	t.Helper()
+	got := float64(sums[of]) / float64(sums[of]+sums[other])
+	if !(math.Abs(got-want) <= 0.03) {
+		t.Errorf("%s has %.1f %% of what it and %s have, not %.1f: %v", of, 100*got, other, 100*want, sums)
+	}
+}
+
+func TestGoFunctions(t *testing.T) {
+	cfg := config(t, "cpu-clock:u", load(t, "go")...)
+	cfg.Record.Period, cfg.Record.Frequency = 0, 4999
+	r := take(t, cfg)
+	const in = "github.com/bperf/bperf/internal/sample."
+	share(t, byFunction(r.Profile), in+"threeParts", in+"onePart", 0.75)
+	deep := false
+	for _, s := range r.Profile.Samples() {
+		var names []string
+		for id := range r.Profile.Stacks.Frames(s.Stack) {
+			names = append(names, r.Profile.Strings.At(r.Profile.Functions.At(r.Profile.Frames()[id].Function).Name))
+		}
+		// The caller of a function without a frame of its own is missing.
+		deep = deep || len(names) > 2 && names[0] == in+"onePart" && slices.Contains(names, in+"TestMain") && slices.Contains(names, "runtime.main")
+	}
+	if !deep {
+		t.Error("no stack goes from onePart over TestMain to runtime.main")
+	}
+}
+
+// TestBPFFunctions profiles a BPF program that is unloaded before the profile is made.
+func TestBPFFunctions(t *testing.T) {
+	cfg := config(t, "cpu-clock", load(t, "bpf")...)
+	cfg.Record.Period, cfg.Record.Frequency = 0, 4999
+	r := take(t, cfg)
+	sums := make(map[string]uint64)
+	for name, value := range byFunction(r.Profile) {
+		if rest, is := strings.CutPrefix(name, "bpf_prog_"); is {
+			_, name, _ = strings.Cut(rest, "_")
+			sums[name] += value
+		}
+	}
+	share(t, sums, bpfprogram.SpinLong, bpfprogram.Turn, 0.75)
+	if len(r.Profile.Programs.All()) < 2 || r.Profile.Strings.At(r.Profile.Programs.All()[1].Name) != bpfprogram.Spin {
+		t.Errorf("programs: %+v", r.Profile.Programs.All())
+	}
+}
+
+// TestFaults samples each fault of programs whose number of faults is known.
+func TestFaults(t *testing.T) {
+	const pages, tasks = 200, 20
+	touch := program.Program{Body: program.Touch, Times: pages, Tasks: tasks}
+	for _, by := range []string{"stack", "pid", "ip,comm", "tid,cpu", "cgroup,priority,state"} {
+		t.Run(by, func(t *testing.T) {
+			cfg := config(t, "page-faults:u", touch.Write(t))
+			var err error
+			cfg.By, err = ParseKeys(strings.Split(by, ","))
+			check(t, err)
+			r := take(t, cfg)
+			if r.Totals.Samples != r.Totals.Counted || r.Totals.NoRoom != 0 || r.Totals.NoStack != 0 {
+				t.Errorf("the event has counted %d: %+v", r.Totals.Counted, r.Totals)
+			}
+			if r.Totals.Samples < pages*(tasks+1) || r.Totals.Samples > pages*(tasks+1)+20*(tasks+2) {
+				t.Errorf("%d samples of %d faults", r.Totals.Samples, pages*(tasks+1))
+			}
+		})
+	}
+}
+
+// TestFullMaps lets there be more than the maps have room for.
+func TestFullMaps(t *testing.T) {
+	cfg := config(t, "page-faults:u", program.Program{Body: program.Touch, Times: 1, Tasks: 200}.Write(t))
+	cfg.Entries = 16
+	r := take(t, cfg)
+	if r.Totals.Samples != r.Totals.Counted {
+		t.Errorf("the event has counted %d: %+v", r.Totals.Counted, r.Totals)
+	}
+	if (r.Totals.NoRoom > 0) != strings.Contains(r.Totals.String(), "--map-entries") {
+		t.Errorf("said: %s", r.Totals)
+	}
+}
+
+// TestCounter fills maps and swaps them. Nothing else reads them meanwhile.
+func TestCounter(t *testing.T) {
+	require.Root(t)
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	c, err := newCounter(settings{Keys: Keys{IP: true, TID: true}, kernel: true, user: true, events: 1, entries: 4})
+	check(t, err)
+	defer c.Close()
+	attr := perfevent.Attr{Type: perfevent.TypeSoftware, Config: perfevent.SoftwarePageFaults, Sample: 1, Flags: perfevent.Disabled,
+		ReadFormat: perfevent.ReadFormatTimes}
+	fd, err := perfevent.Open(&attr, perfevent.Where{Thread: syscall.Gettid(), CPU: perfevent.AnyCPU})
+	check(t, err)
+	defer fd.Close()
+	check(t, fd.SetBPF(c.program(0)))
+	counts := make(map[uint32]uint64)
+	all := uint64(0)
+	for round := range 4 {
+		check(t, fd.Enable())
+		touched := touch(t, 10*(round+1))
+		check(t, fd.Disable())
+		before := all
+		check(t, c.swap(round%2 == 1, func(e *entry) error {
+			counts[e.Tid] += e.Count
+			all += e.Count
+			return nil
+		}))
+		if all-before < uint64(touched) {
+			t.Errorf("round %d: %d samples of %d faults", round, all-before, touched)
+		}
+	}
+	own, err := fd.Read()
+	check(t, err)
+	sums, err := c.counts()
+	check(t, err)
+	if own.Value != all+sums[0].NoSum || sums[0].Samples != own.Value || sums[0].Value != own.Value {
+		t.Errorf("the event has counted %d, sums have %d, and of all: %+v", own.Value, all, sums[0])
+	}
+	if len(counts) != 1 || counts[uint32(syscall.Gettid())] != all {
+		t.Errorf("by thread %v, not all %d of %d", counts, all, syscall.Gettid())
+	}
+}
+
+// touch has memory of its own, and writes to each of its pages for the first time.
+func touch(t *testing.T, pages int) int {
+	t.Helper()
+	size := os.Getpagesize()
+	m, err := syscall.Mmap(-1, 0, pages*size, syscall.PROT_READ|syscall.PROT_WRITE, syscall.MAP_PRIVATE|syscall.MAP_ANON)
+	check(t, err)
+	for i := range pages {
+		m[i*size] = 1
+	}
+	check(t, syscall.Munmap(m))
+	return pages
+}
+
+// TestModes leaves out the kernel, or all but it.
+func TestModes(t *testing.T) {
+	calls := program.Program{Body: program.GetPPID, Times: 400_000}.Write(t)
+	for _, user := range []bool{true, false} {
+		cfg := config(t, "cpu-clock", calls)
+		cfg.Record.Period, cfg.Record.Frequency = 0, 4999
+		cfg.Record.AllUser, cfg.Record.AllKernel = user, !user
+		r := take(t, cfg)
+		if r.Totals.Samples == 0 {
+			t.Errorf("user %v: no samples", user)
+		}
+		for _, f := range r.Profile.Frames()[1:] {
+			if (f.Kind == profile.User) != user {
+				t.Errorf("user %v: there is a frame %+v", user, f)
+			}
+		}
+	}
+}
+
+// TestSideBySide takes two profiles of the same program at once.
+func TestSideBySide(t *testing.T) {
+	const pages = 200
+	touch := program.Program{Body: program.Touch, Times: pages}.Write(t)
+	alone := take(t, config(t, "page-faults:u", touch))
+	first := config(t, "page-faults:u", touch)
+	first.Record.Period = 7
+	var second Result
+	// A second profile, of the whole system, begins before the first and ends after it.
+	system := config(t, "page-faults:u")
+	system.Record.Target.System, system.Record.Timeout = true, 0
+	signals := make(chan os.Signal, 1)
+	system.Record.Signals = signals
+	begun := make(chan struct{})
+	system.Record.Delay = time.Millisecond
+	system.Record.Notify = func(s string) {
+		if s == "Events enabled" {
+			close(begun)
+		}
+	}
+	done := make(chan error, 1)
+	go func() {
+		var err error
+		second, err = Run(system)
+		done <- err
+	}()
+	<-begun
+	r := take(t, first)
+	signals <- syscall.SIGINT
+	check(t, <-done)
+	want := alone.Profile.Events[0].Samples
+	if got := r.Totals.Samples; got != want/7 {
+		t.Errorf("%d samples of each 7th fault, want %d", got, want/7)
+	}
+	got := uint64(0)
+	for _, s := range second.Profile.Samples() {
+		if l := second.Profile.Labels()[s.Labels]; second.Profile.Strings.At(l.Comm) == "program" {
+			got += s.Count
+		}
+	}
+	if got != want {
+		t.Errorf("the other profile has %d samples, alone there were %d", got, want)
+	}
+}
+
+// TestInstructions samples a program whose number of instructions is known: each so-manieth of them is a sample.
+func TestInstructions(t *testing.T) {
+	require.ExactPMU(t)
+	require.OneCPU(t)
+	const period = 100_000
+	spin := program.Program{Body: program.Spin, Times: 10_000_000}
+	cfg := config(t, "instructions:u,cycles:u", spin.Write(t))
+	cfg.Record.Period = period
+	r := take(t, cfg)
+	want := spin.Instructions() / period
+	for _, e := range r.Profile.Events[:2] {
+		if e.Samples < want-1 || e.Samples > want || e.Value != e.Samples*period {
+			t.Errorf("%s: %d samples, %d events, want %d samples", e.Name, e.Samples, e.Value, want)
+		}
+	}
+	if c := r.Totals.Counted; c != 2*spin.Instructions() {
+		t.Errorf("the events have counted %d, want twice %d", c, spin.Instructions())
+	}
+}

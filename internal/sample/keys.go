@@ -1,0 +1,68 @@
+package sample
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// Keys are what samples are told apart by, besides the event.
+type Keys struct {
+	Stack    bool // of the kernel and the user
+	IP       bool // the instruction pointer
+	PID, TID bool
+	Comm     bool // the name of the thread
+	CPU      bool
+	Cgroup   bool
+	Priority bool // as the scheduler has it: up to 99 for real-time tasks, 100 and above for others
+	State    bool // of the thread, which is running where it did not just begin to wait
+}
+
+// names are the words of --by, each with the keys that the kernel needs for it.
+var names = []struct {
+	name string
+	add  func(*Keys)
+}{
+	{"stack", func(k *Keys) { k.Stack, k.PID = true, true }},
+	{"ip", func(k *Keys) { k.IP, k.PID = true, true }},
+	{"function", func(k *Keys) { k.IP, k.PID = true, true }},
+	{"comm", func(k *Keys) { k.Comm = true }},
+	{"pid", func(k *Keys) { k.PID, k.Comm = true, true }},
+	{"tid", func(k *Keys) { k.PID, k.TID, k.Comm = true, true, true }},
+	{"cpu", func(k *Keys) { k.CPU = true }},
+	{"priority", func(k *Keys) { k.Priority = true }},
+	{"cgroup", func(k *Keys) { k.Cgroup = true }},
+	{"container", func(k *Keys) { k.Cgroup = true }},
+	{"state", func(k *Keys) { k.State = true }},
+	{"prog", func(k *Keys) { k.IP, k.PID = true, true }},
+}
+
+// KeyNames are the names that ParseKeys knows.
+func KeyNames() []string {
+	var all []string
+	for _, n := range names {
+		all = append(all, n.name)
+	}
+	return all
+}
+
+// ParseKeys are the keys for a list of names.
+func ParseKeys(list []string) (Keys, error) {
+	var k Keys
+	for _, name := range list {
+		i := slices.IndexFunc(names, func(n struct {
+			name string
+			add  func(*Keys)
+		}) bool {
+			return n.name == name
+		})
+		if i < 0 {
+			return Keys{}, fmt.Errorf("samples are not told apart by %q: there are %s", name, strings.Join(KeyNames(), ", "))
+		}
+		names[i].add(&k)
+	}
+	if k.Stack { // which begins with the instruction pointer
+		k.IP = false
+	}
+	return k, nil
+}

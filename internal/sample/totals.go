@@ -1,0 +1,91 @@
+package sample
+
+import (
+	"fmt"
+
+	"github.com/bperf/bperf/internal/profile"
+)
+
+// Totals say what became of the samples.
+type Totals struct {
+	Samples    uint64 // that were taken
+	Idle       uint64 // of the idle tasks, that were not wanted
+	NoRoom     uint64 // that are not in the profile, as the maps were full
+	NoStack    uint64 // that are there without a stack, as there was no room for it
+	Collisions uint64 // the same, as another stack has the same hash
+	Truncated  uint64 // whose stacks are cut
+	Value      uint64 // the sum of the periods of all that were taken
+	Counted    uint64 // what the events have counted themselves; 0 where it cannot be compared
+	Missed     uint64 // for which the kernel did not run the program, as far as the counts of the events tell
+	Entries    uint64 // that would have been enough
+	Stacks     bool   // samples have stacks
+}
+
+// String says it in a line or more.
+func (t Totals) String() string {
+	s := fmt.Sprintf("%d samples, %d lost", t.Samples-t.Idle, t.NoRoom)
+	if t.Stacks {
+		s += fmt.Sprintf(", %.1f %% with stacks that are cut", percent(t.Truncated, t.Samples-t.Idle))
+	}
+	if t.Idle > 0 {
+		s += fmt.Sprintf("; %d more of idle CPUs are left out", t.Idle)
+	}
+	if t.NoRoom > 0 || t.NoStack > 0 {
+		s += fmt.Sprintf("\nMaps in the kernel were full: %d samples are lost, %d have no stack. There would be room with --map-entries %d",
+			t.NoRoom, t.NoStack, t.Entries)
+	}
+	if t.Collisions > 0 {
+		s += fmt.Sprintf("\n%d samples have no stack, as another one has the same hash", t.Collisions)
+	}
+	if t.Missed > 0 {
+		s += fmt.Sprintf("\n%d samples fewer than the events' own counts make: timers were late, or another BPF program ran on the CPU", t.Missed)
+	}
+	return s
+}
+
+func percent(part, whole uint64) float64 {
+	if whole == 0 {
+		return 0
+	}
+	return 100 * float64(part) / float64(whole)
+}
+
+// totals say what became of the samples of all events.
+func (s *session) totals() (Totals, error) {
+	all, err := s.counter.counts()
+	if err != nil {
+		return Totals{}, err
+	}
+	t := Totals{Stacks: s.cfg.By.Stack, Entries: s.enough}
+	for i, c := range all {
+		t.Samples += c.Samples
+		t.Idle += c.Idle
+		t.NoRoom += c.NoSum
+		t.NoStack += c.NoStack
+		t.Collisions += c.Collisions
+		t.Truncated += c.Truncated
+		t.Value += c.Value
+		t.Counted += s.counted[i]
+		t.Missed += missed(&c, s.counted[i], s.places[i])
+	}
+	return t, nil
+}
+
+// missed is how many samples are missing where events have counted more than their samples tell. In each place, the last events have not made
+// a sample yet.
+func missed(c *sampleCounts, counted, places uint64) uint64 {
+	if c.Value == 0 || counted <= c.Value {
+		return 0
+	}
+	n := uint64(float64(counted-c.Value) * float64(c.Samples) / float64(c.Value))
+	return n - min(n, places)
+}
+
+// addTo tells of losses.
+func (t *Totals) addTo(l *profile.Losses) {
+	l.Samples += t.NoRoom
+	l.Truncated += t.Truncated
+	if n := t.NoStack + t.Collisions; n > 0 {
+		l.Reasons = append(l.Reasons, profile.Loss{Reason: "without their stacks, for which there was no room", Samples: n})
+	}
+}
