@@ -35,7 +35,7 @@ struct unwind_mapping {
 
 struct unwind_process {
 	__u32 first; /* of its mappings, which are sorted */
-	__u32 count;
+	__u32 count; /* 0 if it is left to its frame pointers */
 };
 
 struct unwind_row {
@@ -67,6 +67,14 @@ struct {
 	__type(key, __u32);
 	__type(value, struct unwind_process);
 } unwind_processes SEC(".maps");
+
+/* Processes that are not in it, and were seen. */
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, __u8);
+} unwind_wanted SEC(".maps");
 
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
@@ -301,6 +309,7 @@ static __always_inline __u32 unwind_user(void *ctx, __u32 pid, __u64 *addresses,
 	struct task_struct *task = bpf_get_current_task_btf();
 	struct unwind u = { .addresses = addresses, .exact = 1 };
 	struct unwind_process *process;
+	__u8 yes = 1;
 	bool compat;
 	long n;
 
@@ -330,6 +339,8 @@ static __always_inline __u32 unwind_user(void *ctx, __u32 pid, __u64 *addresses,
 	process = bpf_map_lookup_elem(&unwind_processes, &pid);
 	if (process)
 		u.process = *process;
+	else if (!bpf_map_lookup_elem(&unwind_wanted, &pid))
+		bpf_map_update_elem(&unwind_wanted, &pid, &yes, BPF_ANY); /* or the next time, when there is room */
 	bpf_loop(UNWIND_FRAMES + 1, unwind_frame, &u, 0);
 	*end = u.end;
 	return u.frames;

@@ -44,23 +44,25 @@ type file struct {
 // vdso is the one name of memory without a file that is looked at.
 const vdso = "[vdso]"
 
-// open finds the file of a mapping, and makes its table if that is not yet done; nil for what is no ELF file.
+// isFile reports whether memory is of a file that can have a table.
+func isFile(r *perfdata.Mmap2) bool {
+	return strings.HasPrefix(r.Filename, "/") && !strings.HasPrefix(r.Filename, "//") || r.Filename == vdso
+}
+
+// open finds the file of a mapping, which uses it from now on, and makes its table if that is not yet done.
 func (t *Tables) open(r *perfdata.Mmap2) *file {
-	if !strings.HasPrefix(r.Filename, "/") && r.Filename != vdso || strings.HasPrefix(r.Filename, "//") {
-		return nil
-	}
 	path, id := identify(r)
-	if f, known := t.files[id]; known {
-		if f.users == 0 {
-			t.unused = slices.DeleteFunc(t.unused, func(o *file) bool { return o == f })
+	f, known := t.files[id]
+	if !known {
+		f = &file{id: id}
+		if err := f.read(t.arch, path, r); err != nil && !errors.Is(err, fs.ErrNotExist) { // whose process has ended by now
+			t.leaveOut(&t.stats.FilesUnread, err)
 		}
-		return f
+		t.files[id] = f
+	} else if f.users == 0 {
+		t.unused = slices.DeleteFunc(t.unused, func(o *file) bool { return o == f })
 	}
-	f := &file{id: id}
-	if err := f.read(t.arch, path, r); err != nil && !errors.Is(err, fs.ErrNotExist) { // whose process has ended by now
-		t.leaveOut(&t.stats.FilesUnread, err)
-	}
-	t.files[id] = f
+	f.use()
 	return f
 }
 
@@ -247,8 +249,18 @@ func fill(rows []unwind.TableRow, rules []uint32) (*ebpf.Map, error) {
 // maxUnused is how many files are kept that no process has mapped: programs are often started again.
 const maxUnused = 128
 
+// use says that there is one more mapping of a file; it may be nil.
+func (f *file) use() {
+	if f != nil {
+		f.users++
+	}
+}
+
 // release says that a mapping of a file is gone.
 func (t *Tables) release(f *file) {
+	if f == nil {
+		return
+	}
 	f.users--
 	if f.users == 0 {
 		t.unused = append(t.unused, f)

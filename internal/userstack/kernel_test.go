@@ -169,19 +169,25 @@ func TestDeep(t *testing.T) {
 	limits := Limits{Processes: 4, Mappings: 16, Tables: 8, Rules: 256, Rows: 1 << 16}
 	c := load(t, pid, limits)
 	const samples = 200
-	// By frame pointers alone nothing comes of it.
-	for _, s := range sample(t, c, pid, 20) {
-		if got := names(f, &s); End(s.End) == Outermost || strings.HasSuffix(got, "_start") {
-			t.Errorf("without tables: %s: %s", got, End(s.End))
-		}
-	}
-	tables, err := New(c.Maps, limits)
+	tables, err := New(c.Maps, limits, false)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer tables.Close()
 	for _, r := range mapsOf(t, pid) {
 		tables.Record(r)
+	}
+	if err := tables.Update(); err != nil {
+		t.Fatal(err)
+	}
+	if s := tables.Stats(); s.Processes != 0 || s.Tables != 0 {
+		t.Errorf("nothing was sampled yet: %+v", s)
+	}
+	// By frame pointers alone nothing comes of it.
+	for _, s := range sample(t, c, pid, 20) {
+		if got := names(f, &s); End(s.End) == Outermost || strings.HasSuffix(got, "_start") {
+			t.Errorf("without tables: %s: %s", got, End(s.End))
+		}
 	}
 	if err := tables.Update(); err != nil {
 		t.Fatal(err)

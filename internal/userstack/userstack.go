@@ -3,7 +3,8 @@
 //
 // Which processes need it is told by their files. On x86-64 a file needs a table if less than nine tenths of its code that moves the stack pointer
 // keep a frame pointer; on arm64, where functions that call no others leave the return address in a register, each file that has
-// call frame information does. A process that has none of these is left to its frame pointers: programs of Go are such.
+// call frame information does. A process that has none of these is left to its frame pointers: programs of Go are such. Files are read when a
+// stack of a process that has mapped them is first walked.
 //
 // It needs Linux 5.17, and root or CAP_BPF, CAP_PERFMON, and for the files of others CAP_SYS_PTRACE and CAP_SYS_ADMIN.
 package userstack
@@ -42,6 +43,7 @@ func (e End) String() string {
 // Names of the maps in bpf/unwind.h.
 const (
 	mapProcesses = "unwind_processes"
+	mapWanted    = "unwind_wanted"
 	mapMappings  = "unwind_mappings"
 	mapTables    = "unwind_tables"
 	mapRules     = "unwind_rules"
@@ -88,10 +90,11 @@ func (s Stats) String() string {
 
 // Tables are the maps of a BPF program that includes bpf/unwind.h. They are not safe for concurrent use.
 type Tables struct {
-	processesMap, mappingsMap, tablesMap, rulesMap *ebpf.Map
+	processesMap, wantedMap, mappingsMap, tablesMap, rulesMap *ebpf.Map
 
 	arch      unwind.Arch
 	limits    Limits
+	eager     bool
 	processes map[int32]*process
 	changed   map[int32]bool // processes
 	files     map[fileID]*file
@@ -107,30 +110,33 @@ type Tables struct {
 // process is what is mapped.
 type process struct {
 	mappings []mapping // sorted
+	wanted   bool      // its stack is walked
 	run      run       // of the map
 	inMap    bool
 }
 
-// mapping is memory that a file is mapped to.
+// mapping is memory that a file is mapped to, or what is left of it.
 type mapping struct {
 	start, end uint64
-	bias       uint64 // what to take from an address to get one of the file
-	file       *file
+	record     *perfdata.Mmap2
+	file       *file // nil until the process is wanted
 }
 
 // Resize gives the maps of a collection their sizes, before it is loaded.
 func (l Limits) Resize(spec *ebpf.CollectionSpec) {
 	spec.Maps[mapProcesses].MaxEntries = l.Processes
+	spec.Maps[mapWanted].MaxEntries = l.Processes
 	spec.Maps[mapMappings].MaxEntries = l.Mappings
 	spec.Maps[mapTables].MaxEntries = l.Tables
 	spec.Maps[mapRules].MaxEntries = l.Rules
 }
 
-// New takes the maps of a loaded collection, which stay those of the caller.
-func New(maps map[string]*ebpf.Map, limits Limits) (*Tables, error) {
-	t := &Tables{processesMap: maps[mapProcesses], mappingsMap: maps[mapMappings], tablesMap: maps[mapTables], rulesMap: maps[mapRules], limits: limits,
-		processes: make(map[int32]*process), changed: make(map[int32]bool), files: make(map[fileID]*file),
-		rules: map[unwind.Rule]uint32{{}: 0}, mappings: newRuns(limits.Mappings), indexes: newRuns(limits.Tables)}
+// New takes the maps of a loaded collection, which stay those of the caller. With eager, there are tables for all processes that records tell
+// of; otherwise for those whose stacks a program has walked, from the next Update on.
+func New(maps map[string]*ebpf.Map, limits Limits, eager bool) (*Tables, error) {
+	t := &Tables{processesMap: maps[mapProcesses], wantedMap: maps[mapWanted], mappingsMap: maps[mapMappings], tablesMap: maps[mapTables],
+		rulesMap: maps[mapRules], limits: limits, eager: eager, processes: make(map[int32]*process), changed: make(map[int32]bool),
+		files: make(map[fileID]*file), rules: map[unwind.Rule]uint32{{}: 0}, mappings: newRuns(limits.Mappings), indexes: newRuns(limits.Tables)}
 	switch runtime.GOARCH {
 	case "amd64":
 		t.arch = unwind.AMD64
@@ -167,7 +173,7 @@ func (t *Tables) Record(r perfdata.Value) {
 func (t *Tables) mapped(r *perfdata.Mmap2) {
 	p := t.processes[r.PID]
 	if p == nil {
-		p = &process{}
+		p = &process{wanted: t.eager}
 		t.processes[r.PID] = p
 	}
 	end := r.Start + r.Length
@@ -176,17 +182,15 @@ func (t *Tables) mapped(r *perfdata.Mmap2) {
 	}
 	t.unmap(p, r.Start, end)
 	t.changed[r.PID] = true
-	f := t.open(r)
-	if f == nil {
+	if !isFile(r) {
 		return
 	}
-	f.users++
-	m := mapping{r.Start, end, f.bias(r), f}
+	copied := *r // records are used again by who reads them
 	i := slices.IndexFunc(p.mappings, func(o mapping) bool { return o.start >= end })
 	if i < 0 {
 		i = len(p.mappings)
 	}
-	p.mappings = slices.Insert(p.mappings, i, m)
+	p.mappings = slices.Insert(p.mappings, i, mapping{start: r.Start, end: end, record: &copied})
 }
 
 // unmap takes away what is mapped in a range.
@@ -197,9 +201,9 @@ func (t *Tables) unmap(p *process, start, end uint64) {
 			left = append(left, m)
 			continue
 		}
-		for _, part := range []mapping{{m.start, start, m.bias, m.file}, {end, m.end, m.bias, m.file}} {
+		for _, part := range []mapping{{m.start, start, m.record, m.file}, {end, m.end, m.record, m.file}} {
 			if part.start < part.end {
-				part.file.users++
+				part.file.use()
 				left = append(left, part)
 			}
 		}
@@ -213,9 +217,9 @@ func (t *Tables) fork(parent, child int32) {
 	if from == nil || t.processes[child] != nil { // records of CPUs can come out of order
 		return
 	}
-	t.processes[child] = &process{mappings: slices.Clone(from.mappings)}
+	t.processes[child] = &process{mappings: slices.Clone(from.mappings), wanted: from.wanted}
 	for _, m := range from.mappings {
-		m.file.users++
+		m.file.use()
 	}
 	t.changed[child] = true
 }
@@ -228,13 +232,16 @@ func (t *Tables) remove(pid int32) {
 	for _, m := range p.mappings {
 		t.release(m.file)
 	}
-	p.mappings = nil
+	p.mappings, p.wanted = nil, t.eager
 	t.changed[pid] = true
 }
 
-// Update lets programs see what was recorded. The error is one of the kernel, which keeps it from going on; what there was no room for is
-// told of by Stats.
+// Update lets programs see what was recorded, and what they have asked for. The error is one of the kernel, which keeps it from going on;
+// what there was no room for is told of by Stats.
 func (t *Tables) Update() error {
+	if err := t.want(); err != nil {
+		return err
+	}
 	for pid := range t.changed {
 		if err := t.update(pid, t.processes[pid]); err != nil {
 			return err
@@ -247,21 +254,40 @@ func (t *Tables) Update() error {
 	return t.unload()
 }
 
-// needed reports whether a process is unwound by tables.
-func (p *process) needed() bool {
-	return slices.ContainsFunc(p.mappings, func(m mapping) bool { return m.file.needed })
+// want notes the processes whose stacks programs have walked without knowing them.
+func (t *Tables) want() error {
+	const batch = 256
+	var cursor ebpf.MapBatchCursor
+	pids, values := make([]uint32, batch), make([]uint8, batch)
+	for {
+		n, end := t.wantedMap.BatchLookupAndDelete(&cursor, pids, values, nil)
+		if end != nil && !errors.Is(end, ebpf.ErrKeyNotExist) {
+			return fmt.Errorf("read the processes whose stacks are walked: %w", end)
+		}
+		for _, pid := range pids[:n] {
+			if p := t.processes[int32(pid)]; p != nil && !p.wanted {
+				p.wanted, t.changed[int32(pid)] = true, true
+			}
+		}
+		if end != nil { // that was all
+			return nil
+		}
+	}
 }
 
 func (t *Tables) update(pid int32, p *process) error {
 	old := p.run
 	var entries []mappingEntry
-	if p.needed() {
-		for _, m := range p.mappings {
-			if err := t.load(m.file); err != nil {
-				return err
+	if p.wanted {
+		for i := range p.mappings {
+			if m := &p.mappings[i]; m.file == nil {
+				m.file = t.open(m.record)
 			}
-			if m.file.loaded != nil {
-				entries = append(entries, mappingEntry{m.start, m.end, m.bias + m.file.table.Base, m.file.index.first, m.file.rows})
+		}
+		if slices.ContainsFunc(p.mappings, func(m mapping) bool { return m.file.needed }) {
+			var err error
+			if entries, err = t.loadAll(p); err != nil {
+				return err
 			}
 		}
 	}
@@ -274,6 +300,19 @@ func (t *Tables) update(pid int32, p *process) error {
 	return nil
 }
 
+// loadAll puts the tables of a process into the kernel. There are entries for the mappings of those that have one.
+func (t *Tables) loadAll(p *process) (entries []mappingEntry, err error) {
+	for _, m := range p.mappings {
+		if err := t.load(m.file); err != nil {
+			return nil, err
+		}
+		if m.file.loaded != nil {
+			entries = append(entries, mappingEntry{m.start, m.end, m.file.bias(m.record) + m.file.table.Base, m.file.index.first, m.file.rows})
+		}
+	}
+	return entries, nil
+}
+
 // mappingEntry is struct unwind_mapping of bpf/unwind.h.
 type mappingEntry struct {
 	Start, End, Bias uint64
@@ -283,38 +322,44 @@ type mappingEntry struct {
 // processEntry is struct unwind_process.
 type processEntry struct{ First, Count uint32 }
 
-// place puts the mappings of a process into another part of the map than it had, so that no program reads half of them.
+// place puts the mappings of a process into another part of the map than it had, so that no program reads half of them. One that is left to its
+// frame pointers has none.
 func (t *Tables) place(pid int32, p *process, entries []mappingEntry) error {
 	p.run = run{}
-	if len(entries) == 0 {
+	if !p.wanted || len(p.mappings) == 0 {
 		return t.forget(pid, p)
 	}
 	if !p.inMap && t.stats.Processes >= int(t.limits.Processes) {
 		t.leaveOut(&t.stats.ProcessesLeftOut, fmt.Errorf("there are more than %d processes", t.limits.Processes))
 		return nil
 	}
-	place, err := t.takeMappings(uint32(len(entries)))
-	if err != nil {
-		return err
+	if len(entries) > 0 {
+		place, err := t.takeMappings(uint32(len(entries)))
+		if err != nil {
+			return err
+		}
+		if place.count == 0 {
+			t.leaveOut(&t.stats.ProcessesLeftOut, fmt.Errorf("processes have more than %d parts of files mapped", t.limits.Mappings))
+			entries = nil
+		}
+		p.run = place
 	}
-	if place.count == 0 {
-		t.leaveOut(&t.stats.ProcessesLeftOut, fmt.Errorf("processes have more than %d parts of files mapped", t.limits.Mappings))
-		return t.forget(pid, p)
+	if len(entries) > 0 {
+		keys := make([]uint32, len(entries))
+		for i := range keys {
+			keys[i] = p.run.first + uint32(i)
+		}
+		if _, err := t.mappingsMap.BatchUpdate(keys, entries, nil); err != nil {
+			return fmt.Errorf("write the mappings of process %d to a BPF map: %w", pid, err)
+		}
 	}
-	keys := make([]uint32, len(entries))
-	for i := range keys {
-		keys[i] = place.first + uint32(i)
-	}
-	if _, err := t.mappingsMap.BatchUpdate(keys, entries, nil); err != nil {
-		return fmt.Errorf("write the mappings of process %d to a BPF map: %w", pid, err)
-	}
-	if err := t.processesMap.Put(uint32(pid), processEntry{place.first, place.count}); err != nil {
+	if err := t.processesMap.Put(uint32(pid), processEntry{p.run.first, p.run.count}); err != nil {
 		return fmt.Errorf("write process %d to a BPF map: %w", pid, err)
 	}
 	if !p.inMap {
 		t.stats.Processes++
 	}
-	p.run, p.inMap = place, true
+	p.inMap = true
 	return nil
 }
 
@@ -334,7 +379,7 @@ func (t *Tables) takeMappings(count uint32) (run, error) {
 	return place, nil
 }
 
-// forget leaves a process to its frame pointers.
+// forget takes a process out of the map.
 func (t *Tables) forget(pid int32, p *process) error {
 	if !p.inMap {
 		return nil

@@ -29,6 +29,7 @@ const (
 	userstackMapUnwindProcesses = "unwind_processes"
 	userstackMapUnwindRules     = "unwind_rules"
 	userstackMapUnwindTables    = "unwind_tables"
+	userstackMapUnwindWanted    = "unwind_wanted"
 	userstackProgOnSample       = "on_sample"
 	userstackProgSetup          = "setup"
 	userstackVarIsArm64         = "is_arm64"
@@ -92,6 +93,7 @@ type userstackMapSpecs struct {
 	UnwindProcesses *ebpf.MapSpec `ebpf:"unwind_processes"`
 	UnwindRules     *ebpf.MapSpec `ebpf:"unwind_rules"`
 	UnwindTables    *ebpf.MapSpec `ebpf:"unwind_tables"`
+	UnwindWanted    *ebpf.MapSpec `ebpf:"unwind_wanted"`
 }
 
 // userstackVariableSpecs contains global variables before they are loaded into the kernel.
@@ -129,6 +131,7 @@ type userstackMaps struct {
 	UnwindProcesses *ebpf.Map `ebpf:"unwind_processes"`
 	UnwindRules     *ebpf.Map `ebpf:"unwind_rules"`
 	UnwindTables    *ebpf.Map `ebpf:"unwind_tables"`
+	UnwindWanted    *ebpf.Map `ebpf:"unwind_wanted"`
 }
 
 func (m *userstackMaps) Close() error {
@@ -138,6 +141,7 @@ func (m *userstackMaps) Close() error {
 		m.UnwindProcesses,
 		m.UnwindRules,
 		m.UnwindTables,
+		m.UnwindWanted,
 	)
 }
 

@@ -36,7 +36,7 @@ func mapsOnly(t *testing.T, limits Limits) map[string]*ebpf.Map {
 
 func newTables(t *testing.T, limits Limits) *Tables {
 	t.Helper()
-	tables, err := New(mapsOnly(t, limits), limits)
+	tables, err := New(mapsOnly(t, limits), limits, true)
 	if err != nil {
 		t.Fatal(err)
 	}
