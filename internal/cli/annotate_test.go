@@ -36,7 +36,7 @@ func TestAnnotateRefuses(t *testing.T) {
 		{[]string{"-i", empty}, 1, "0 bytes"},
 		{[]string{"-i", filepath.Join(recordings, "callchain.data"), "--time", "noon"}, 129, "is no time"},
 	} {
-		got := run(t, bperf(append([]string{"annotate"}, tt.args...)...))
+		got := runHere(t, append([]string{"annotate"}, tt.args...)...)
 		if got.status != tt.status || !strings.Contains(got.stderr, tt.want) || got.stdout != "" {
 			t.Errorf("%q: %+v, want status %d and %q", tt.args, got, tt.status, tt.want)
 		}

@@ -32,6 +32,33 @@ func bperf(args ...string) *exec.Cmd {
 	return cmd
 }
 
+// runHere runs bperf in this process, for what is refused before anything is done: emulated guests take half a second to start one.
+func runHere(t *testing.T, args ...string) result {
+	t.Helper()
+	stdout, stderr := os.Stdout, os.Stderr
+	defer func() { os.Stdout, os.Stderr = stdout, stderr }()
+	var written [2]*os.File
+	for i := range written {
+		f, err := os.CreateTemp(t.TempDir(), "")
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer f.Close()
+		written[i] = f
+	}
+	os.Stdout, os.Stderr = written[0], written[1]
+	status := Main(append([]string{"bperf"}, args...))
+	var text [2]string
+	for i, f := range written {
+		b, err := os.ReadFile(f.Name())
+		if err != nil {
+			t.Fatal(err)
+		}
+		text[i] = string(b)
+	}
+	return result{text[0], text[1], status}
+}
+
 // result is how bperf ended.
 type result struct {
 	stdout, stderr string

@@ -79,7 +79,7 @@ func TestProgStatsRefuses(t *testing.T) {
 		"prog stats --format xml": {"", "Error: --format xml: the formats are csv, json and openmetrics\n", 22},
 		"prog stats 0":            {"", "Error: BPF programs: \"0\": an ID is a number from 1 to 2147483647\n", 129},
 	} {
-		if got := run(t, bperf(strings.Fields(args)...)); got != want {
+		if got := runHere(t, strings.Fields(args)...); got != want {
 			t.Errorf("%s: %+v, want %+v", args, got, want)
 		}
 	}

@@ -226,24 +226,29 @@ func TestProgWatchText(t *testing.T) {
 	end, pid := p.session(t, "-e", "cpu-clock", "-t", fmt.Sprint(os.Getpid()))
 	lines := bufio.NewReader(stdout)
 	var text string
-	pattern := regexp.MustCompile(fmt.Sprintf(`(?m)^\d{4}-\d\d-\d\d \d\d:\d\d:\d\d\.\d{6}  load +(\d+)  raw_tracepoint  on_free +[0-9a-f]{16}\n`+
-		` +loaded by    \w+ \(%d\), user root\n +functions    on_free \(.*counters\.bpf\.c:\d+\)\n +maps +.*tasks \(\d+\).*\n`+
-		` +bytes +\d+ translated, \d+ JITed, \d+ locked\n`, pid))
-	ended := false
-	for !strings.Contains(text, "  unload ") || pattern.FindString(text) == "" || !regexp.MustCompile(
-		`  unload +`+pattern.FindStringSubmatch(text)[1]+`  raw_tracepoint  on_free +[0-9a-f]{16}  lived \d`).MatchString(text) {
-		line, err := lines.ReadString('\n')
-		if err != nil {
-			t.Fatalf("%v after\n%s", err, text)
-		}
-		if strings.Contains(line, "  lost  ") {
-			t.Fatalf("records of loads were lost: %s", line)
-		}
-		if text += line; !ended && pattern.MatchString(text) {
-			ended = true
-			end(syscall.SIGINT)
+	await := func(pattern string, isLast func(line string) bool) (id string) {
+		for expression := regexp.MustCompile(pattern); ; {
+			line, err := lines.ReadString('\n')
+			if err != nil {
+				t.Fatalf("%v after\n%s", err, text)
+			}
+			if strings.Contains(line, "  lost  ") {
+				t.Fatalf("records of loads were lost: %s", line)
+			}
+			text += line
+			if !isLast(line) { // looking at all of it takes long
+				continue
+			}
+			if found := expression.FindStringSubmatch(text); found != nil {
+				return found[1]
+			}
 		}
 	}
+	id := await(fmt.Sprintf(`(?m)^\d{4}-\d\d-\d\d \d\d:\d\d:\d\d\.\d{6}  load +(\d+)  raw_tracepoint  on_free +[0-9a-f]{16}\n`+
+		` +loaded by    \w+ \(%d\), user root\n +functions    on_free \(.*counters\.bpf\.c:\d+\)\n +maps +.*tasks \(\d+\).*\n`+
+		` +bytes +\d+ translated, \d+ JITed, \d+ locked\n`, pid), func(line string) bool { return strings.HasPrefix(line, "       bytes ") })
+	end(syscall.SIGINT)
+	await(`  unload +(`+id+`)  raw_tracepoint  on_free +[0-9a-f]{16}  lived \d`, func(line string) bool { return strings.Contains(line, "  unload ") })
 	stdout.Close()
 	if rest, err := io.ReadAll(stderr); err != nil || len(rest) > 0 {
 		t.Errorf("%v: %s", err, rest)

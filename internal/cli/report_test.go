@@ -134,7 +134,7 @@ func TestReportRefuses(t *testing.T) {
 		{[]string{"-i", "report_test.go"}, 1, "report_test.go"},
 	}
 	for _, tt := range tests {
-		got := run(t, bperf(append([]string{"report", "-i", input}, tt.args...)...))
+		got := runHere(t, append([]string{"report", "-i", input}, tt.args...)...)
 		if got.status != tt.status || !strings.Contains(got.stderr, tt.stderr) || got.stdout != "" {
 			t.Errorf("%q: %+v\nwant status %d and %q", tt.args, got, tt.status, tt.stderr)
 		}

@@ -122,7 +122,7 @@ func TestStatPrograms(t *testing.T) {
 		"all CPUs":   {"-a -b " + both, 1000, 1000, 2000},
 		"each CPU":   {"-A -b " + both, 1000, 1000, 2000},
 		"each core":  {"--per-core -b " + both, 1000, 1000, 2000},
-		"intervals":  {"-I 10 -b " + both, 1000, 1000, 2000},
+		"intervals":  {"-I 100 -b " + both, 1000, 1000, 2000},
 		"repeated":   {"-r 3 -b " + both, 1000, 1000, 2000},
 		"no metrics": {"-e duration_time,cpu-clock,{page-faults,dummy} -b " + first, 1000, 0, 1000},
 	} {

@@ -113,7 +113,7 @@ func TestStatRefuses(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.args, func(t *testing.T) {
 			args := append([]string{"stat"}, strings.Fields(tt.args)...)
-			got := run(t, bperf(append(args, "touch", ran)...))
+			got := runHere(t, append(args, "touch", ran)...)
 			if got.status != tt.status || !strings.Contains(got.stderr, tt.want) {
 				t.Errorf("status %d, stderr:\n%s\nwant status %d and %q", got.status, got.stderr, tt.status, tt.want)
 			}

@@ -147,7 +147,7 @@ const (
 	leaveScreen = "\x1b[?1049l"
 )
 
-// TestTopOnTerminal presses keys on a terminal, and ends each time in another way. The terminal is afterwards as it was.
+// TestTopOnTerminal presses keys on a terminal, and ends in several ways. The terminal is afterwards as it was.
 func TestTopOnTerminal(t *testing.T) {
 	require.Root(t)
 	_, id := loadEmpty(t, "bperf_test_scr")
@@ -167,16 +167,18 @@ func TestTopOnTerminal(t *testing.T) {
 			if term.settings(t) == before {
 				t.Error("keys are not read one by one")
 			}
-			term.press(t, "/nothing")
-			term.await(t, `No name has that in it`)
-			term.press(t, "\x1b")
-			term.await(t, `bperf_test_scr`)
-			term.press(t, "\r")
-			term.await(t, `(?s)BPF.*licence`)
-			term.resize(t, 40, 8)
-			term.await(t, `…`)
-			term.press(t, " ")
-			term.await(t, `paused`)
+			if name == "q" {
+				term.press(t, "/nothing")
+				term.await(t, `No name has that in it`)
+				term.press(t, "\x1b")
+				term.await(t, `bperf_test_scr`)
+				term.press(t, "\r")
+				term.await(t, `(?s)BPF.*licence`)
+				term.resize(t, 40, 8)
+				term.await(t, `…`)
+				term.press(t, " ")
+				term.await(t, `paused`)
+			}
 			end(t, term, cmd)
 			if err := cmd.Wait(); err != nil {
 				t.Error(err)

@@ -121,7 +121,7 @@ func TestTopRefuses(t *testing.T) {
 		"top ,": {"", "Error: BPF programs: the list is empty; give IDs, all, or " +
 			"name:GLOB, tag:HEX, pinned:PATH, type:NAME, map:ID|NAME, link:ID, cgroup:PATH or pid:PID\n", 129},
 	} {
-		if got := run(t, bperf(strings.Fields(args)...)); got != want {
+		if got := runHere(t, strings.Fields(args)...); got != want {
 			t.Errorf("%s: %+v, want %+v", args, got, want)
 		}
 	}
