@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"runtime/debug"
 
 	"github.com/spf13/cobra"
 
@@ -36,8 +37,15 @@ func (f *recordingFlags) add(cmd *cobra.Command, path string) {
 	flags.BoolVarP(&f.force, "force", "f", false, "read recordings of other users, as is always done: for perf's command lines")
 }
 
+// garbage is how much of it there may be beside what is in use, in percent of that: most that reading a recording makes is kept to the end,
+// so that collecting it more often than by default costs little.
+const garbage = 40
+
 // openRecording opens a file, or standard input.
 func openRecording(path string, stdin io.Reader) (*perfdata.Reader, error) {
+	if os.Getenv("GOGC") == "" {
+		debug.SetGCPercent(garbage)
+	}
 	if path == "-" {
 		return perfdata.NewPipeReader(stdin)
 	}

@@ -1,6 +1,7 @@
 package script
 
-// texts keep what was printed for locations, by their index, from the second time on: most locations are seen once.
+// texts keep what was printed for locations, by their index, from the second time on: most locations are seen once. When they are full, the
+// locations that are seen most are among them.
 type texts struct {
 	at     []uint32 // 0: never printed, 1: once; else 2 + the position of what is kept
 	blocks [][]byte // of blockSize; each text with its length in two bytes in front
@@ -8,6 +9,7 @@ type texts struct {
 
 const (
 	blockBits   = 16
+	maxBlocks   = 32 // 2 MiB
 	maxText     = 1 << 12
 	neverBefore = 0
 	onceBefore  = 1
@@ -33,11 +35,12 @@ func (t *texts) put(index uint32, text []byte) {
 		t.at[index] = onceBefore
 		return
 	}
-	if len(text) > maxText || len(t.blocks) >= 1<<(32-blockBits)-1 {
+	last := len(t.blocks) - 1
+	full := last < 0 || len(t.blocks[last])+2+len(text) > 1<<blockBits
+	if len(text) > maxText || full && len(t.blocks) == maxBlocks {
 		return
 	}
-	last := len(t.blocks) - 1
-	if last < 0 || len(t.blocks[last])+2+len(text) > 1<<blockBits {
+	if full {
 		t.blocks = append(t.blocks, make([]byte, 0, 1<<blockBits))
 		last++
 	}

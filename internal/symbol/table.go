@@ -18,12 +18,13 @@ const afterLast = 4096
 // maxNesting bounds what Find takes in tables that no compiler makes.
 const maxNesting = 16
 
-// NewTable makes a table of symbols, which it copies. One of unknown size ends where the next one starts. Of those that start together it keeps the one that perf keeps, which depends on their order, too: an end is found first, and
-// so the last of them has a size in any case.
-func NewTable(symbols []Symbol) *Table {
-	order := byStart(symbols)
+// NewTable makes a table of symbols, which it copies and may change. One of unknown size ends where the next one starts. Of those that
+// start together it keeps the one that perf keeps, which depends on their order, too: an end is found first, and so the last of them has a
+// size in any case.
+func NewTable(parts ...[]Symbol) *Table {
+	order := byStart(parts)
 	for i, at := range order {
-		s := &symbols[at.position]
+		s := at.of(parts)
 		if s.End > s.Start {
 			continue
 		}
@@ -33,43 +34,51 @@ func NewTable(symbols []Symbol) *Table {
 			s.End = ^uint64(0)
 		}
 	}
-	order = withoutAliases(symbols, order)
+	order = withoutAliases(parts, order)
 	kept := make([]Symbol, len(order))
 	for i, at := range order {
-		kept[i] = symbols[at.position]
+		kept[i] = *at.of(parts)
 	}
 	return &Table{kept, enclosing(kept)}
 }
 
 // place is where a symbol is among others.
 type place struct {
-	start    uint64
-	position uint32
+	start          uint64
+	part, position uint32
 }
 
+func (p *place) of(parts [][]Symbol) *Symbol { return &parts[p.part][p.position] }
+
 // byStart orders symbols by their start, and those that start together as they stand.
-func byStart(symbols []Symbol) []place {
-	order := make([]place, len(symbols))
-	for i := range symbols {
-		order[i] = place{symbols[i].Start, uint32(i)}
+func byStart(parts [][]Symbol) []place {
+	n := 0
+	for _, part := range parts {
+		n += len(part)
+	}
+	order := make([]place, 0, n)
+	for i, part := range parts {
+		for k := range part {
+			order = append(order, place{part[k].Start, uint32(i), uint32(k)})
+		}
 	}
 	slices.SortFunc(order, func(a, b place) int {
 		if a.start != b.start {
 			return cmp.Compare(a.start, b.start)
 		}
-		return cmp.Compare(a.position, b.position)
+		return cmp.Or(cmp.Compare(a.part, b.part), cmp.Compare(a.position, b.position))
 	})
 	return order
 }
 
 // withoutAliases keeps the best of each row of symbols that start together.
-func withoutAliases(symbols []Symbol, order []place) []place {
+func withoutAliases(parts [][]Symbol, order []place) []place {
 	kept := order[:0]
 	for _, at := range order {
 		last := len(kept) - 1
 		if last < 0 || kept[last].start != at.start {
 			kept = append(kept, at)
-		} else if prefer(&symbols[at.position], &symbols[kept[last].position]) < 0 {
+		} else if prefer(at.of(parts), kept[last].of(parts)) < 0 {
 			kept[last] = at
 		}
 	}

@@ -12,24 +12,25 @@ import (
 // those of PLT entries, named function@plt. Of Go programs without any they are the functions that the runtime knows.
 func (f *File) Symbols() *symbol.Table {
 	f.symbolsOnce.Do(func() {
-		var all []symbol.Symbol
+		var parts [][]symbol.Symbol
+		add := func(part []symbol.Symbol) { parts = append(parts, part) }
 		for _, i := range f.images() {
 			// A part that cannot be read leaves the others.
-			_ = guard(func() error { all = append(all, i.symbols(elf.SHT_SYMTAB, f.image)...); return nil })
+			_ = guard(func() error { add(i.symbols(elf.SHT_SYMTAB, f.image)); return nil })
 		}
-		_ = guard(func() error { all = append(all, f.image.symbols(elf.SHT_DYNSYM, f.image)...); return nil })
-		_ = guard(func() error { all = append(all, f.image.pltSymbols()...); return nil })
+		_ = guard(func() error { add(f.image.symbols(elf.SHT_DYNSYM, f.image)); return nil })
+		_ = guard(func() error { add(f.image.pltSymbols()); return nil })
 		_ = guard(func() error {
 			mini, err := f.image.miniDebugInfo()
 			if mini != nil {
-				all = append(all, mini.symbols(elf.SHT_SYMTAB, f.image)...)
+				add(mini.symbols(elf.SHT_SYMTAB, f.image))
 			}
 			return err
 		})
 		if t := f.goTable(); t != nil && f.image.section(".symtab") == nil {
-			_ = guard(func() error { all = append(all, t.Symbols()...); return nil })
+			_ = guard(func() error { add(t.Symbols()); return nil })
 		}
-		f.symbols = symbol.NewTable(all)
+		f.symbols = symbol.NewTable(parts...)
 		for _, i := range f.images() {
 			i.forget()
 		}
