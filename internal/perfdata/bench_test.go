@@ -7,8 +7,8 @@ import (
 	"testing"
 )
 
-// synthetic is a recording of so many samples with callchains of 24 entries, on two CPUs, in rounds.
-func synthetic(t testing.TB, samples, compress int) []byte {
+// synthetic is a recording of so many samples with callchains of 24 entries, on two CPUs, so many in each round.
+func synthetic(t testing.TB, samples, perRound, compress int) []byte {
 	t.Helper()
 	attr := Attr{Type: 1, SampleType: SampleIdentifier | SampleIP | SampleTID | SampleTime | SampleCPU | SamplePeriod | SampleCallchain,
 		Flags: AttrSampleIDAll}
@@ -18,7 +18,6 @@ func synthetic(t testing.TB, samples, compress int) []byte {
 		t.Fatal(err)
 	}
 	s := &Sample{Callchain: make([]uint64, 24)}
-	const perRound = 200
 	var ring []byte
 	for from := 0; from < samples; from += perRound {
 		for cpu := range 2 {
@@ -70,7 +69,7 @@ func countSamples(t testing.TB, b []byte) (n int) {
 // TestNoMemoryPerSample reads as many samples again: that may not cost memory, other than for the length of the pipeline.
 func TestNoMemoryPerSample(t *testing.T) {
 	cost := func(samples int) (allocations, size uint64) {
-		b := synthetic(t, samples, 0)
+		b := synthetic(t, samples, 200, 0)
 		allocations = uint64(testing.AllocsPerRun(1, func() { countSamples(t, b) }))
 		var before, after runtime.MemStats
 		runtime.GC()
@@ -94,14 +93,14 @@ func TestNoMemoryPerSample(t *testing.T) {
 }
 
 func TestCompressedSamples(t *testing.T) {
-	if n := countSamples(t, synthetic(t, 20_000, 3)); n != 20_000 {
+	if n := countSamples(t, synthetic(t, 20_000, 200, 3)); n != 20_000 {
 		t.Errorf("%d samples of 20000", n)
 	}
 }
 
 // TestGivingUpEarly ends reading in the middle, from a pipe too.
 func TestGivingUpEarly(t *testing.T) {
-	b := synthetic(t, 20_000, 0)
+	b := synthetic(t, 20_000, 200, 0)
 	r, err := NewReader(bytes.NewReader(b), int64(len(b)))
 	if err != nil {
 		t.Fatal(err)
@@ -130,7 +129,7 @@ func BenchmarkRead(b *testing.B) {
 	for name, compress := range map[string]int{"plain": 0, "zstd": 1} {
 		b.Run(name, func(b *testing.B) {
 			const samples = 100_000
-			file := synthetic(b, samples, compress)
+			file := synthetic(b, samples, 200, compress)
 			b.SetBytes(int64(len(file)))
 			b.ReportAllocs()
 			for b.Loop() {

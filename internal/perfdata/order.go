@@ -4,10 +4,11 @@ import "sync/atomic"
 
 // chunk is memory with records. It goes back to where it came from when nothing points into it any more.
 type chunk struct {
-	memory []byte // chunkSize
+	memory []byte // chunkSize; nil while it must be read again before use
 	n      int    // bytes of it that are in use; the splitter's alone, like added
 	base   int64  // in the file, of the first byte
 	inner  bool   // decompressed: base is that of the record around it
+	given  bool   // some of its records were delivered; the splitter's alone
 	refs   atomic.Int64
 	added  int64 // references that the splitter has given out
 }

@@ -65,7 +65,7 @@ func NewReader(r io.ReaderAt, size int64) (*Reader, error) {
 		return nil, err
 	}
 	if headerSize == pipeHeaderSize {
-		return newPipeReader(io.NewSectionReader(r, 0, size), size)
+		return newPipeReader(io.NewSectionReader(r, 0, size), r, size)
 	}
 	f, err := readFile(r, size)
 	if err != nil {
@@ -75,7 +75,7 @@ func NewReader(r io.ReaderAt, size int64) (*Reader, error) {
 		return nil, errors.New("part of a directory, as perf record --threads makes them, which is not read: record without --threads")
 	}
 	data := io.NewSectionReader(r, int64(f.data.offset), int64(f.data.size))
-	s := newStream(data, int64(f.data.offset), size, f.big, f.events, &f.features)
+	s := newStream(data, r, int64(f.data.offset), size, f.big, f.events, &f.features)
 	s.stats.truncated.Store(f.truncated || f.unclosed)
 	s.stats.missing, s.stats.damaged = f.missing, f.damaged
 	s.torn = f.unclosed
@@ -85,9 +85,9 @@ func NewReader(r io.ReaderAt, size int64) (*Reader, error) {
 // NewPipeReader reads a recording as perf record -o - writes it to a pipe.
 //
 // Events and features that stand in front of the first record of the kernel are read at once.
-func NewPipeReader(r io.Reader) (*Reader, error) { return newPipeReader(r, -1) }
+func NewPipeReader(r io.Reader) (*Reader, error) { return newPipeReader(r, nil, -1) }
 
-func newPipeReader(r io.Reader, size int64) (*Reader, error) {
+func newPipeReader(r io.Reader, again io.ReaderAt, size int64) (*Reader, error) {
 	var start [pipeHeaderSize]byte
 	if n, err := io.ReadFull(r, start[:]); err != nil {
 		if err == io.EOF || err == io.ErrUnexpectedEOF {
@@ -102,7 +102,7 @@ func newPipeReader(r io.Reader, size int64) (*Reader, error) {
 	if headerSize != pipeHeaderSize {
 		return nil, errors.New("a file, which cannot be read from a pipe: give its name")
 	}
-	return newReader(newStream(r, pipeHeaderSize, size, big, eventList{}, &Features{big: big})), nil
+	return newReader(newStream(r, again, pipeHeaderSize, size, big, eventList{}, &Features{big: big})), nil
 }
 
 // newReader reads the front of the stream.

@@ -10,8 +10,9 @@ import (
 
 // stream takes the records of a recording apart and puts them in order.
 type stream struct {
-	r   io.Reader
-	big bool
+	r     io.Reader
+	again io.ReaderAt // the same, for what is read a second time; nil for pipes
+	big   bool
 
 	events   eventList
 	tables   atomic.Pointer[table] // made of events
@@ -40,31 +41,65 @@ type stream struct {
 	head     bool   // only what stands in front of the first record of the kernel
 
 	chunks sync.Pool
+	failed error // to read again
 	stats  counters
 }
 
-func newStream(r io.Reader, offset, size int64, big bool, events eventList, f *Features) *stream {
-	s := &stream{r: r, big: big, window: windowFor(size), events: events}
+func newStream(r io.Reader, again io.ReaderAt, offset, size int64, big bool, events eventList, f *Features) *stream {
+	s := &stream{r: r, again: again, big: big, window: windowFor(size), events: events}
 	s.tables.Store(newTable(nil))
 	s.features.Store(f)
 	s.chunks.New = func() any { return &chunk{memory: make([]byte, chunkSize)} }
 	s.chunk = s.newChunk()
 	s.chunk.base = offset
 	s.order.emit = func(i item) {
+		if !s.fetch(i.chunk) {
+			return
+		}
 		if i.time < s.last {
 			s.stats.outOfOrder.Add(1)
 		}
 		s.last = max(s.last, i.time)
-		s.deliver(i)
+		s.give(i)
 	}
 	return s
 }
 
+// give delivers a record.
+func (s *stream) give(i item) {
+	i.chunk.given = true
+	s.deliver(i)
+}
+
 func (s *stream) newChunk() *chunk {
 	c := s.chunks.Get().(*chunk)
-	c.n, c.base, c.inner, c.added = 0, 0, false, 0
+	c.n, c.base, c.inner, c.given, c.added = 0, 0, false, false, 0
 	c.refs.Store(held)
 	return c
+}
+
+// maxResident is how many bytes of records that wait for their round to finish are kept in memory. More of them are read from the file again.
+const maxResident = 1 << 20
+
+// drop gives the memory of a chunk back of which all records wait, if there are many.
+func (s *stream) drop(c *chunk) {
+	if s.again == nil || c.inner || c.given || c.added == 0 || s.order.bytes < maxResident {
+		return
+	}
+	s.chunks.Put(&chunk{memory: c.memory})
+	c.memory = nil
+}
+
+// fetch reads a chunk again if its memory was given back; false if that is not possible, or was not before.
+func (s *stream) fetch(c *chunk) bool {
+	if c.memory != nil || s.failed != nil {
+		return s.failed == nil
+	}
+	c.memory = s.chunks.Get().(*chunk).memory
+	if _, err := s.again.ReadAt(c.memory[:c.n], c.base); err != nil {
+		s.failed = fmt.Errorf("at %d, read again: %w", c.base, err)
+	}
+	return s.failed == nil
 }
 
 // done ends the splitter's own hold of a chunk.
@@ -88,6 +123,9 @@ func (s *stream) run() error {
 			return nil
 		}
 		if err == nil {
+			err = s.failed
+		}
+		if err == nil {
 			err = s.fill()
 		}
 		if err == nil {
@@ -96,7 +134,7 @@ func (s *stream) run() error {
 		s.order.end()
 		s.pause()
 		if err == io.EOF {
-			return nil
+			return s.failed
 		}
 		return err
 	}
@@ -113,6 +151,7 @@ func (s *stream) fill() error {
 	s.chunk.base = old.base + int64(s.at)
 	have := copy(s.chunk.memory, old.memory[s.at:old.n])
 	s.at = 0
+	s.drop(old)
 	s.done(old)
 	n, err := io.ReadAtLeast(s.r, s.chunk.memory[have:], 1)
 	s.chunk.n = have + n
@@ -215,7 +254,7 @@ func (s *stream) record(i item) error {
 	}
 	i.chunk.added++
 	if t >= firstUserRecord {
-		s.deliver(i)
+		s.give(i)
 		return s.userRecord(i, t)
 	}
 	table, err := s.table()
@@ -224,7 +263,7 @@ func (s *stream) record(i item) error {
 	}
 	i.time = table.time(t, raw[recordHeaderSize:], s.big)
 	if i.time == 0 || i.time == ^uint64(0) || table.unordered {
-		s.deliver(i)
+		s.give(i)
 		return nil
 	}
 	s.order.add(i)
