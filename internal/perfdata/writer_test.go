@@ -493,3 +493,13 @@ func ExampleWriter() {
 	// 7 spin
 	// cpu-clock 0x401000
 }
+
+// TestRecordsAreWholeWords wants the size of each record to be a multiple of 8: perf 7.2 reads no other.
+func TestRecordsAreWholeWords(t *testing.T) {
+	values := append(everyValue(), &HeaderFeature{FeatureHostname, []byte("five!")}, &Unknown{201, []byte("x")})
+	for _, v := range values {
+		if b := appendRecord(nil, 0, v, &everyAttr); len(b)%8 != 0 || int(le.Uint16(b[6:])) != len(b) {
+			t.Errorf("%s has %d bytes, and says %d", v.RecordType(), len(b), le.Uint16(b[6:]))
+		}
+	}
+}
