@@ -1,0 +1,132 @@
+package cli
+
+import (
+	"bytes"
+	"context"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/bperf/bperf/test/require"
+)
+
+// lists keeps a CPU in the kernel and in programs for a moment.
+const lists = `ls -lR /usr/bin /usr/share/doc >/dev/null; cat /etc/* >/dev/null 2>&1; true`
+
+// TestBothWays makes recordings with bperf and with two perfs, and lets all of them make a report of each: the samples are as many, and the share of each
+// symbol is the same to the last digit.
+func TestBothWays(t *testing.T) {
+	require.Root(t)
+	perfs := map[string]string{"distribution": distributionPerf(t), "packaged": require.PackagedPerf(t)}
+	recorders := map[string]*exec.Cmd{"bperf": recordCommand(t)}
+	for name, path := range perfs {
+		recorders[name] = exec.Command(path, "record")
+	}
+	system := []string{"-a", "-g", "-e", "cpu-clock", "-F", "999"}
+	for _, tt := range []struct {
+		name   string
+		record []string
+		report []string
+	}{
+		{"system", system, nil},
+		{"compressed", append([]string{"-z"}, system...), nil},
+		{"pipe", system, nil},
+		{"groups", []string{"-g", "-e", "{cpu-clock,page-faults},{task-clock,minor-faults}"}, nil},
+		{"tracepoints", []string{"-a", "-e", "sched:sched_switch,syscalls:sys_enter_openat,cpu-clock"}, nil},
+		// Of one program: perf 6.1 stops at what the program before mapped at the same place.
+		{"DWARF", []string{"--call-graph", "dwarf,4096", "-e", "cpu-clock", "-F", "999", "ls", "-lR", "/usr/share/doc"}, []string{"--children"}},
+	} {
+		for by, recorder := range recorders {
+			file := filepath.Join(t.TempDir(), "perf.data")
+			t.Run(tt.name+" of "+by, func(t *testing.T) {
+				if tt.name == "tracepoints" {
+					require.Tracefs(t)
+				}
+				to := file
+				if tt.name == "pipe" {
+					to = "-"
+				}
+				args := slices.Concat(recorder.Args[1:], []string{"-q", "-o", to}, tt.record)
+				if tt.report == nil {
+					args = append(args, "sh", "-c", lists)
+				}
+				stream := output(t, recorder, args...)
+				if to == "-" {
+					if err := os.WriteFile(file, stream, 0o600); err != nil {
+						t.Fatal(err)
+					}
+				}
+				report := append([]string{"report", "--stdio", "--no-inline", "-g", "none", "-s", "dso,sym", "-i", file}, tt.report...)
+				if tt.report == nil {
+					report = append(report, "--no-children")
+				}
+				ours := string(output(t, bperf(), report...))
+				for name, path := range perfs {
+					if by == "packaged" && name == "distribution" {
+						continue // which takes no attributes that are longer than those it knows
+					}
+					compareReports(t, name, string(output(t, exec.Command(path), report...)), ours)
+				}
+			})
+		}
+	}
+}
+
+// output runs a command with other arguments, with the environment and the path of the one given.
+func output(t *testing.T, like *exec.Cmd, args ...string) []byte {
+	t.Helper()
+	ctx, stop := context.WithTimeout(t.Context(), time.Minute)
+	defer stop()
+	cmd := exec.CommandContext(ctx, like.Path, args...)
+	cmd.Args[0], cmd.Env, cmd.WaitDelay = like.Args[0], like.Env, 5*time.Second
+	cmd.Dir = t.TempDir()
+	var stdout, stderr bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &stdout, &stderr
+	if err := cmd.Run(); err != nil {
+		t.Fatalf("%s %s: %v; %s", like.Path, strings.Join(args, " "), err, stderr.Bytes())
+	}
+	return stdout.Bytes()
+}
+
+var (
+	reportCounts = regexp.MustCompile(`(?m)^# (Samples: .*|Event count .*)$`)
+	reportRow    = regexp.MustCompile(`(?m)^ +((?:\d+\.\d\d% +)+)(\S+) +\[(.)\] (.*?) *$`)
+)
+
+// compareReports compares what reports say of samples and events, and their rows but those of files of which perf does not have all symbols. How code that is seen
+// only as a caller is marked, as the kernel's or the user's, is left to each.
+func compareReports(t *testing.T, name, theirs, ours string) {
+	t.Helper()
+	if diff := cmp.Diff(reportCounts.FindAllString(theirs, -1), reportCounts.FindAllString(ours, -1)); diff != "" {
+		t.Errorf("(-%s perf +bperf):\n%s", name, diff)
+	}
+	incomplete := map[string]bool{}
+	for _, m := range reportRow.FindAllStringSubmatch(theirs, -1) {
+		if strings.HasPrefix(m[4], "0x") || strings.HasSuffix(m[4], "@plt") {
+			incomplete[m[2]] = true
+		}
+	}
+	rows := func(text string) (all []string) {
+		for _, m := range reportRow.FindAllStringSubmatch(text, -1) {
+			if !incomplete[m[2]] {
+				all = append(all, strings.Join(strings.Fields(m[1]), " ")+" "+m[2]+" "+m[4])
+			}
+		}
+		slices.Sort(all)
+		return all
+	}
+	want := rows(theirs)
+	if diff := cmp.Diff(want, rows(ours)); diff != "" {
+		t.Errorf("(-%s perf +bperf):\n%s", name, diff)
+	}
+	if len(want) < 10 {
+		t.Errorf("%s perf has only %d rows to compare:\n%s", name, len(want), theirs)
+	}
+}
