@@ -1,6 +1,7 @@
 package script
 
 import (
+	"strconv"
 	"strings"
 
 	"github.com/bperf/bperf/internal/perfdata"
@@ -11,30 +12,28 @@ var (
 	memoryOps    = []string{"N/A", "LOAD", "STORE", "PFETCH", "EXEC"}
 	memoryLevels = []string{"N/A", "HIT", "MISS", "L1", "LFB/MAB", "L2", "L3", "Local RAM", "Remote RAM (1 hop)", "Remote RAM (2 hops)",
 		"Remote Cache (1 hop)", "Remote Cache (2 hops)", "I/O", "Uncached"}
-	memoryLevelNumbers = map[uint64]string{1: "L1", 2: "L2", 3: "L3", 4: "L4", 9: "CXL", 10: "I/O", 11: "Any cache", 12: "LFB/MAB", 13: "RAM",
-		14: "PMEM", 15: "N/A"}
-	memorySnoops = []string{"N/A", "None", "Hit", "Miss", "HitM"}
+	memoryLevelNumbers = map[uint64]string{1: "L1", 2: "L2", 3: "L3", 4: "L4", 5: "L2 MHB", 6: "Memory-side Cache", 8: "Uncached", 9: "CXL", 10: "I/O",
+		11: "Any cache", 12: "LFB/MAB", 13: "RAM", 14: "PMEM"}
+	memoryHops   = []string{"", "core, same node", "node, same socket", "socket, same board", "board"}
+	memorySnoops = []string{"N/A", "None", "Hit", "Miss", "HitM", "Fwd", "Peer"}
 	memoryTLBs   = []string{"N/A", "HIT", "MISS", "L1", "L2", "Walker", "Fault"}
 )
 
 // appendDataSource prints where data was found: in hexadecimal and in words.
 func appendDataSource(out []byte, d perfdata.DataSource) []byte {
 	out = append(appendHex(out, uint64(d), 16), " |OP "...)
-	out = append(out, bits(d.Op(), memoryOps, "", "|")...)
+	op, _, _ := strings.Cut(bits(d.Op(), memoryOps, "", "|"), "|")
+	out = append(out, op...)
 	out = append(out, "|LVL "...)
 	out = append(out, memoryLevel(d)...)
 	out = append(out, "|SNP "...)
-	snoop := bits(d.Snoop(), memorySnoops, "", " or ")
-	if x := bits(d.SnoopX(), []string{"Fwd", "Peer"}, "", " or "); x != "N/A" {
-		snoop = x
-	}
-	out = append(out, snoop...)
+	out = append(out, bits(d.Snoop()|d.SnoopX()<<5, memorySnoops, "", " or ")...)
 	out = append(out, "|TLB "...)
 	out = append(out, tlb(d)...)
 	out = append(out, "|LCK "...)
-	lock := "N/A"
+	lock := "No"
 	if d.Lock()&1 != 0 {
-		lock = "No"
+		lock = "N/A"
 	} else if d.Lock()&2 != 0 {
 		lock = "Yes"
 	}
@@ -58,19 +57,27 @@ func bits(v uint64, names []string, prefix, separator string) string {
 
 func memoryLevel(d perfdata.DataSource) string {
 	level := d.Level()
-	hit := ""
+	hit := " "
 	if level&2 != 0 {
 		hit = " hit"
 	} else if level&4 != 0 {
 		hit = " miss"
 	}
-	where := bits(level>>3<<3, memoryLevels, "", " or ")
-	if name, ok := memoryLevelNumbers[d.LevelNumber()]; ok && where == "N/A" {
-		where = name
-		if d.Remote() != 0 {
-			where = "Remote " + name
+	const notAvailable = 15 // PERF_MEM_LVLNUM_NA
+	if number := d.LevelNumber(); number != 0 && number != notAvailable {
+		name, known := memoryLevelNumbers[number]
+		if !known {
+			name = "Unknown level " + strconv.FormatUint(number, 10)
 		}
+		if hops := d.Hops(); hops > 0 && int(hops) < len(memoryHops) {
+			name = memoryHops[hops] + " " + name
+		}
+		if d.Remote() != 0 {
+			name = "Remote " + name
+		}
+		return name + hit
 	}
+	where := bits(level>>3<<3, memoryLevels, "", " or ")
 	if where == "N/A" {
 		return where
 	}
@@ -79,15 +86,12 @@ func memoryLevel(d perfdata.DataSource) string {
 
 func tlb(d perfdata.DataSource) string {
 	v := d.TLB()
-	hit := ""
+	where := bits(v&^6, memoryTLBs, "", " or ")
 	if v&2 != 0 {
-		hit = " hit"
-	} else if v&4 != 0 {
-		hit = " miss"
+		where += " hit"
 	}
-	where := bits(v>>3<<3, memoryTLBs, "", " or ")
-	if where == "N/A" {
-		return where
+	if v&4 != 0 {
+		where += " miss"
 	}
-	return where + hit
+	return where
 }

@@ -65,7 +65,7 @@ func (t *text) sample(item *replay.Item, out []byte) []byte {
 		out = append(appendRight(out, name, t.width), ": "...)
 	}
 	if fields&Flags != 0 {
-		out = append(out, "                     "...) // of hardware traces, which are not decoded
+		out = append(out, "                        "...) // of hardware traces, which are not decoded
 	}
 	if fields&Trace != 0 && kind == Tracepoint {
 		out = t.trace(item, out)

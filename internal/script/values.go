@@ -67,9 +67,9 @@ func pageSize(bytes uint64) string {
 	if bytes == 0 {
 		return "N/A"
 	}
-	units := "BKMGTPE"
+	const units = "BKMG"
 	unit := 0
-	for ; bytes >= 1024 && bytes%1024 == 0; unit++ {
+	for ; bytes/1024 > 1 && unit < len(units)-1; unit++ { // 1 GiB is 1024M, as in perf
 		bytes /= 1024
 	}
 	return strconv.FormatUint(bytes, 10) + units[unit:unit+1]
@@ -77,7 +77,7 @@ func pageSize(bytes uint64) string {
 
 func (t *text) registers(r *perfdata.Registers, out []byte) []byte {
 	out = strconv.AppendUint(append(out, " ABI:"...), r.ABI, 10)
-	out = append(out, "    "...)
+	out = append(out, ' ')
 	for number := range 64 {
 		if v, ok := r.Get(number); ok {
 			out = append(appendRight(out, registerName(t.arch, number), 5), ":0x"...)
@@ -112,7 +112,9 @@ func registerName(arch string, number int) string {
 func (t *text) branches(item *replay.Item, fields Field, out []byte) []byte {
 	for i := range item.Sample.Branches {
 		b := &item.Sample.Branches[i]
-		out = append(out, ' ')
+		if fields&BranchSymbols == 0 || fields&Branches != 0 {
+			out = append(out, ' ')
+		}
 		out = t.branchEnd(item, b.From, fields, out)
 		out = append(out, '/')
 		out = t.branchEnd(item, b.To, fields, out)
@@ -161,9 +163,9 @@ func appendBranchFlags(out []byte, f perfdata.BranchFlags) []byte {
 		}
 		return '-'
 	}
-	prediction := mark(f.Predicted(), 'P')
-	if f.Mispredicted() {
-		prediction = 'M'
+	prediction := mark(f.Mispredicted(), 'M')
+	if f.Predicted() {
+		prediction = 'P'
 	}
 	out = append(out, '/', prediction, '/', mark(f.InTX(), 'X'), '/', mark(f.Abort(), 'A'), '/')
 	out = append(strconv.AppendUint(out, uint64(f.Cycles()), 10), '/')

@@ -1,0 +1,173 @@
+package script
+
+import (
+	"bytes"
+	"debug/elf"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/bperf/bperf/internal/perfdata"
+	"github.com/bperf/bperf/internal/replay"
+	"github.com/bperf/bperf/test/require"
+)
+
+// library is an ELF file of this machine with symbols, and where the code in it begins.
+func library(t *testing.T) (path string, code elf.ProgHeader) {
+	t.Helper()
+	files, _ := filepath.Glob("/usr/lib/*-linux-gnu/libc.so.6")
+	if len(files) == 0 {
+		t.Skip("needs a libc")
+	}
+	f, err := elf.Open(files[0])
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	for _, p := range f.Progs {
+		if p.Type == elf.PT_LOAD && p.Flags&elf.PF_X != 0 {
+			return files[0], p.ProgHeader
+		}
+	}
+	t.Fatalf("%s has no code", files[0])
+	return
+}
+
+// hardware writes what processors tell that the machines of tests do not have: branches, registers, accesses to memory.
+func hardware(t *testing.T) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "perf.data")
+	file, err := os.Create(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer file.Close()
+	everything := perfdata.SampleIdentifier | perfdata.SampleIP | perfdata.SampleTID | perfdata.SampleTime | perfdata.SampleAddr | perfdata.SampleCPU |
+		perfdata.SamplePeriod | perfdata.SampleBranchStack | perfdata.SampleRegsUser | perfdata.SampleWeightStruct | perfdata.SampleDataSource |
+		perfdata.SampleTransaction | perfdata.SampleRegsIntr | perfdata.SamplePhysAddr | perfdata.SampleDataPageSize | perfdata.SampleCodePageSize
+	const userRegs, intrRegs = 0xff0fff, 0x00ffff &^ 0xf000
+	event := &perfdata.Event{Name: "cpu/mem-loads/", IDs: []uint64{7}, Attr: perfdata.Attr{Type: 4, Config: 0x1cd, SamplePeriod: 1000,
+		Flags: perfdata.AttrSampleIDAll | perfdata.AttrPreciseIP2, SampleType: everything, SampleRegsUser: userRegs, SampleRegsIntr: intrRegs,
+		BranchSampleType: perfdata.BranchAny | perfdata.BranchTypeSave}}
+	w, err := perfdata.NewWriter(file, perfdata.Options{Events: []*perfdata.Event{event}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for id, v := range map[perfdata.FeatureID]perfdata.FeatureValue{perfdata.FeatureArch: perfdata.Text("x86_64"), perfdata.FeatureBranchStack: perfdata.Flag{},
+		perfdata.FeatureCPUID: perfdata.Text("GenuineIntel,6,143,8"), perfdata.FeatureNRCPUs: perfdata.NRCPUs{Available: 2, Online: 2}} {
+		if err := w.SetFeature(id, v); err != nil {
+			t.Fatal(err)
+		}
+	}
+	id := perfdata.SampleID{ID: 7, PID: 100, TID: 101, Time: 1e9}
+	lib, code := library(t)
+	const base = 0x7f0000000000
+	w.Write(perfdata.MiscUser, &perfdata.Comm{SampleID: id, PID: 100, TID: 100, Comm: "worker"})
+	w.Write(perfdata.MiscUser, &perfdata.Comm{SampleID: id, PID: 100, TID: 101, Comm: "worker"})
+	w.Write(perfdata.MiscUser, &perfdata.Mmap2{SampleID: id, PID: 100, TID: 100, Start: base + code.Off, Length: code.Filesz, Offset: code.Off,
+		Protection: 5, Flags: 2, Filename: lib})
+	random := rand.New(rand.NewPCG(1, 2))
+	somewhere := func() uint64 {
+		if random.IntN(8) == 0 {
+			return 0x500000 + random.Uint64N(1<<20)
+		}
+		return base + code.Off + random.Uint64N(code.Filesz)
+	}
+	words := func(n int) []uint64 {
+		all := make([]uint64, n)
+		for i := range all {
+			all[i] = random.Uint64() >> random.IntN(64)
+		}
+		return all
+	}
+	pages := []uint64{0, 4096, 2 << 20, 1 << 30, 16384}
+	for i := range 300 {
+		id.Time += 1000
+		id.CPU = uint32(i % 2)
+		s := &perfdata.Sample{SampleID: id, IP: somewhere(), Addr: random.Uint64() >> random.IntN(64), Period: random.Uint64N(1e6),
+			Weight: perfdata.Weight(random.Uint64() >> random.IntN(40)), DataSource: source(random),
+			Transaction: random.Uint64() & 0xff, PhysAddr: random.Uint64() >> 20, DataPageSize: pages[i%5], CodePageSize: pages[i/5%5],
+			UserRegs: perfdata.Registers{ABI: 2, Mask: userRegs, Values: words(20)}, IntrRegs: perfdata.Registers{ABI: 2, Mask: intrRegs, Values: words(12)}}
+		for range random.IntN(9) {
+			s.Branches = append(s.Branches, perfdata.Branch{From: somewhere(), To: somewhere(),
+				Flags: perfdata.BranchFlags(random.Uint64()&(1<<20-1) | random.Uint64N(15)<<20 | random.Uint64N(4)<<24)})
+		}
+		w.Write(perfdata.MiscUser|perfdata.MiscExactIP, s)
+	}
+	if err := w.Close(); err != nil { // has all errors of before
+		t.Fatal(err)
+	}
+	return path
+}
+
+// source is where data was found, in no more words than perf has room for.
+func source(random *rand.Rand) perfdata.DataSource {
+	one := func(at, n int) uint64 { return 1 << random.IntN(n) << at }
+	v := one(0, 5) | random.Uint64N(3)<<24 | one(26+3, 4) | one(26+1, 2) | one(19, 5)
+	switch random.IntN(3) {
+	case 0:
+		v |= one(5+3, 11) | one(5+1, 2)
+	case 1:
+		number := random.Uint64N(16)
+		v |= number<<33 | one(5+1, 2)
+		if number < 4 && random.IntN(2) == 0 {
+			v |= random.Uint64N(5) << 43 // hops
+		} else {
+			v |= random.Uint64N(2) << 37 // remote
+		}
+	case 2:
+		v |= one(40, 3) | one(38, 2)
+	}
+	return perfdata.DataSource(v)
+}
+
+// How perf's versions differ: from 6.2 on it tells what became of speculation; from 6.12 on there is one level, and hops; and a blank in front of files. The
+// padding of data_src grows with what was printed before.
+var (
+	speculation = regexp.MustCompile(`(/[A-Z_]*)/(?:-|SPEC_WRONG_PATH|NON_SPEC_CORRECT_PATH|SPEC_CORRECT_PATH) `)
+	inMemory    = regexp.MustCompile(`0x7f00000*`)
+	level       = regexp.MustCompile(`\|LVL [^|]*`)
+)
+
+func withoutLevel(text []byte) []byte { return level.ReplaceAll(text, nil) }
+
+func oneBlank(text []byte) []byte {
+	return bytes.ReplaceAll(columns.ReplaceAllFunc(text, func(blanks []byte) []byte { return blanks[:1] }), []byte(" ("), []byte("("))
+}
+
+// TestPrintsHardwareAsPerfDoes prints what only hardware has that the machines of tests lack.
+func TestPrintsHardwareAsPerfDoes(t *testing.T) {
+	requirePerf(t)
+	file := hardware(t)
+	for _, fields := range []string{
+		"comm,tid,time,event,ip,sym,dso",
+		"ip,sym,brstack", "ip,brstack,dso", "ip,sym,brstacksym", "ip,sym,dso,brstacksym", "ip,brstackoff", "ip,dso,brstackoff",
+		"ip,iregs", "ip,uregs", "ip,iregs,uregs",
+		"ip,data_src", "ip,weight,ins_lat,retire_lat", "phys_addr,addr", "ip,data_page_size,code_page_size", "ip,flags,sym",
+		"comm,time,event,addr,data_src,weight,ip,sym,brstack,uregs,phys_addr,data_page_size",
+	} {
+		t.Run(fields, func(t *testing.T) {
+			o := Options{Fields: NewSelection()}
+			if err := o.Fields.Parse(fields); err != nil {
+				t.Fatal(err)
+			}
+			theirs := func(text []byte) []byte {
+				if strings.Contains(fields, "brstackoff") { // of a file whose symbols it has read, perf prints addresses in memory in place of offsets
+					text = inMemory.ReplaceAll(text, []byte("0x"))
+				}
+				return oneBlank(text)
+			}
+			got := oneBlank(printed(t, file, o, replay.Options{NoInline: true}))
+			if !strings.Contains(fields, "retire_lat") { // 6.1 has none
+				want := theirs(perf(t, "script", "--no-inline", "-F", fields, "-i", file))
+				compare(t, withoutLevel(want), withoutLevel(speculation.ReplaceAll(got, []byte("$1 "))))
+			}
+			t.Run("packaged", func(t *testing.T) {
+				compare(t, theirs(runPerf(t, require.PackagedPerf(t), "script", "--no-inline", "-F", fields, "-i", file)), got)
+			})
+		})
+	}
+}
