@@ -28,7 +28,10 @@ const volatile bool kernel_stacks = true;
 const volatile bool user_stacks = true;
 const volatile bool no_idle = false;
 const volatile bool is_arm64 = false;
+const volatile bool unwinds = false; /* user stacks are walked by unwind.h: Linux 5.17 */
 const volatile __u32 event = 0; /* each has a program of its own */
+
+#include "unwind.h"
 
 /* The maps that are in use: 0 or 1. */
 __u32 generation = 0;
@@ -49,6 +52,7 @@ struct counts {
 	__u64 no_stack; /* that were counted without their stacks, as these found no room */
 	__u64 collisions; /* the same, as another stack has the same hash */
 	__u64 truncated; /* whose stacks were cut */
+	__u64 cut[UNWIND_ENDS]; /* whose user stacks were, by reason; the first is none */
 };
 
 #define MAX_EVENTS 64
@@ -181,7 +185,7 @@ static __always_inline struct fill *fill_of(__u64 g)
 /* Keeps the stack of the sample, and returns its hash; NO_STACK where there is none or no room. */
 static __always_inline __u64 keep_stack(void *ctx, __u32 g, struct counts *c)
 {
-	__u32 zero = 0, i;
+	__u32 zero = 0, end = UNWIND_OUTERMOST, i;
 	__u64 hash = 1, check = 1;
 	struct stack *s, *known;
 	void *map;
@@ -193,11 +197,19 @@ static __always_inline __u64 keep_stack(void *ctx, __u32 g, struct counts *c)
 		return NO_STACK;
 	n = kernel_stacks ? bpf_get_stack(ctx, s->kernel, sizeof(s->kernel), 0) : 0;
 	s->nr_kernel = n > 0 ? n / sizeof(__u64) : 0;
-	n = user_stacks ? bpf_get_stack(ctx, s->user, sizeof(s->user), BPF_F_USER_STACK) : 0;
-	s->nr_user = n > 0 ? n / sizeof(__u64) : 0;
+	if (user_stacks && unwinds) {
+		s->nr_user = unwind_user(ctx, process_id((void *)bpf_get_current_task()), s->user, &end);
+	} else {
+		n = user_stacks ? bpf_get_stack(ctx, s->user, sizeof(s->user), BPF_F_USER_STACK) : 0;
+		s->nr_user = n > 0 ? n / sizeof(__u64) : 0;
+		if (s->nr_user == MAX_FRAMES)
+			end = UNWIND_TOO_DEEP;
+	}
 	if (!s->nr_kernel && !s->nr_user)
 		return NO_STACK;
-	if (s->nr_kernel == MAX_FRAMES || s->nr_user == MAX_FRAMES)
+	if (end < UNWIND_ENDS)
+		add(&c->cut[end], 1);
+	if (s->nr_kernel == MAX_FRAMES || end != UNWIND_OUTERMOST)
 		add(&c->truncated, 1);
 	for (i = 0; i < MAX_FRAMES && i < s->nr_kernel; i++) {
 		hash = mix(hash, s->kernel[i]);

@@ -19,6 +19,8 @@ type tally struct {
 
 	timeAt  int // offset of the time in samples; 0 if they have none
 	mapped  func(name []byte, pid int32)
+	task    func(perfdata.Value) // Sums.Task
+	tasks   uint64               // how often it was
 	scratch []byte
 }
 
@@ -86,6 +88,12 @@ func (t *tally) add(first, rest []byte) error {
 // record looks at one record. It returns the time of a sample, and 0 for all others.
 func (t *tally) record(b []byte) (time uint64) {
 	ne := binary.NativeEndian
+	if t.task != nil {
+		if v := decodeTask(b); v != nil {
+			t.tasks++
+			t.task(v)
+		}
+	}
 	switch perfdata.RecordType(ne.Uint32(b)) {
 	case perfdata.RecordSample:
 		t.samples++
@@ -160,7 +168,10 @@ func (s *session) drain() error {
 		r.Release(n)
 		wrote = true
 	}
-	if !wrote || s.cfg.Sums != nil { // these stand in front of what is read with them
+	if s.cfg.Sums != nil { // these stand in front of what is read with them
+		return s.settled()
+	}
+	if !wrote {
 		return nil
 	}
 	return s.out.write(0, &perfdata.FinishedRound{})

@@ -33,9 +33,12 @@ type session struct {
 	programs *programs // nil with Config.NoBPF, or where they may not be seen
 	offCPU   *offCPU   // nil without Config.OffCPU
 	sumsAt   int64     // bytes that were written when sums were read the last time
-	chain    []uint64  // of the sum that is written
-	out      *output
-	machine  features
+
+	tasksTold  uint64    // tally.tasks when Sums.Settled was called the last time
+	tasksUntil time.Time // more of them are to be expected
+	chain      []uint64  // of the sum that is written
+	out        *output
+	machine    features
 
 	enabled     bool
 	lostSamples uint64
@@ -91,6 +94,9 @@ func (s *session) launch() (err error) {
 	proc := "/proc"
 	s.builds = newBuildIDs(proc)
 	s.tally = newTally(s.events[0].attr.SampleType, s.builds.add)
+	if s.cfg.Sums != nil {
+		s.tally.task = s.cfg.Sums.Task
+	}
 	s.machine = machine(host())
 	s.describe()
 	return s.traced()
@@ -369,6 +375,9 @@ func (c *collector) run() error {
 
 // patience is how long to wait for records.
 func (c *collector) patience() time.Duration {
+	if c.cfg.Sums != nil && time.Now().Before(c.tasksUntil) {
+		return tasksPoll
+	}
 	if c.cfg.Sums != nil {
 		return sumsPoll
 	}
@@ -435,6 +444,9 @@ func (s *session) introduce() error {
 		return err
 	}
 	s.cfg.Verbose(fmt.Sprintf("%d processes were there", syn.processes))
+	if err := s.settled(); err != nil {
+		return err
+	}
 	return s.out.write(0, &perfdata.FinishedInit{})
 }
 
@@ -468,6 +480,10 @@ func (s *session) tell(misc perfdata.Misc, v perfdata.Value) error {
 		if !m.Data {
 			s.builds.add([]byte(m.Filename), m.PID)
 		}
+	}
+	if s.tally.task != nil {
+		s.tally.tasks++
+		s.tally.task(v)
 	}
 	return s.out.write(misc, v)
 }

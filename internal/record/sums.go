@@ -17,6 +17,8 @@ type Sums struct {
 	Due     func() bool                                  // they are to be read now
 	Read    func(end bool, write func(*Sum) error) error // those since the last time
 	Counted func(event int, value uint64)                // what an event itself has counted in one place, at the end
+	Task    func(perfdata.Value)                         // is told at once of MMAP2, FORK, EXIT and COMM; or nil
+	Settled func() error                                 // is called when Task was told of all for now; or nil
 }
 
 // Sum is some samples that are alike, which are recorded as one.
@@ -35,6 +37,7 @@ type Sum struct {
 // Sums are looked at so often, and read when more than so many bytes of other records wait for them.
 const (
 	sumsPoll    = 100 * time.Millisecond
+	tasksPoll   = 10 * time.Millisecond // where tasks have just mapped something, and may not have come to their end
 	mostPending = 8 << 20
 )
 
@@ -60,6 +63,17 @@ func describeSums(sums *Sums, a *perfevent.Attr) {
 	if sums.Stack {
 		a.SampleType |= perfevent.SampleCallchain
 	}
+}
+
+// settled says that Sums.Task was told of all for now.
+func (s *session) settled() error {
+	if s.cfg.Sums == nil || s.cfg.Sums.Settled == nil {
+		return nil
+	}
+	if s.tally.tasks != s.tasksTold {
+		s.tasksTold, s.tasksUntil = s.tally.tasks, time.Now().Add(2*sumsPoll)
+	}
+	return s.cfg.Sums.Settled()
 }
 
 // introducePrograms tells of the BPF programs that are loaded. Where sums are followed as they come, their names are told before their code is.

@@ -9,9 +9,12 @@ import (
 	"syscall"
 
 	"github.com/cilium/ebpf"
+	"github.com/cilium/ebpf/asm"
+	"github.com/cilium/ebpf/features"
 
 	"github.com/bperf/bperf/internal/kernel"
 	"github.com/bperf/bperf/internal/perfdata"
+	"github.com/bperf/bperf/internal/userstack"
 )
 
 // counter adds samples up in the kernel (bpf/sample.bpf.c). It is not safe for concurrent use, other than counts.
@@ -19,6 +22,8 @@ type counter struct {
 	spec    *ebpf.CollectionSpec
 	first   *ebpf.Collection   // whose maps all use
 	objects []*ebpf.Collection // for each event
+
+	tables *userstack.Tables // nil where user stacks are left to frame pointers
 
 	active uint32 // the generation that is filled
 	sums   [2]*table
@@ -52,6 +57,7 @@ type settings struct {
 	Keys
 	kernel, user bool // parts of stacks
 	noIdle       bool
+	eager        bool // there are unwind tables for all processes that are told of
 	events       int
 	entries      uint32 // of each map, at first; 0 for what is usual
 }
@@ -72,6 +78,10 @@ func (c *counter) load(o settings) (err error) {
 	if c.spec, err = loadSample(); err != nil {
 		return err
 	}
+	unwinds := o.Stack && o.user && hasLoops()
+	if unwinds {
+		userstack.DefaultLimits.Resize(c.spec)
+	}
 	if o.events > mostEvents {
 		return fmt.Errorf("%d events: there is room for %d", o.events, mostEvents)
 	}
@@ -79,6 +89,7 @@ func (c *counter) load(o settings) (err error) {
 		sampleVarByStack: o.Stack, sampleVarByIp: o.IP, sampleVarByPid: o.PID, sampleVarByTid: o.TID, sampleVarByComm: o.Comm, sampleVarByCpu: o.CPU,
 		sampleVarByCgroup: o.Cgroup, sampleVarByPriority: o.Priority, sampleVarByState: o.State,
 		sampleVarKernelStacks: o.kernel, sampleVarUserStacks: o.user, sampleVarNoIdle: o.noIdle, sampleVarIsArm64: runtime.GOARCH == "arm64",
+		sampleVarUnwinds: unwinds,
 	}); err != nil {
 		return err
 	}
@@ -108,8 +119,14 @@ func (c *counter) load(o settings) (err error) {
 			return err
 		}
 	}
-	return nil
+	if unwinds {
+		c.tables, err = userstack.New(c.first.Maps, userstack.DefaultLimits, o.eager)
+	}
+	return err
 }
+
+// hasLoops reports whether programs may walk stacks by tables: with bpf_loop, Linux 5.17.
+func hasLoops() bool { return features.HaveProgramHelper(ebpf.PerfEvent, asm.FnLoop) == nil }
 
 // mostEvents is MAX_EVENTS of sample.bpf.c.
 const mostEvents = 64
@@ -328,6 +345,9 @@ func (c *counter) Close() error {
 		o.Close()
 	}
 	var errs []error
+	if c.tables != nil {
+		errs = append(errs, c.tables.Close())
+	}
 	for g := range c.sums {
 		if c.sums[g] != nil {
 			errs = append(errs, c.sums[g].Close())

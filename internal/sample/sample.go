@@ -74,7 +74,7 @@ func Run(cfg Config) (Result, error) {
 	s := &session{cfg: cfg, began: time.Now(), counted: make([]uint64, events), places: make([]uint64, events)}
 	var err error
 	if s.counter, err = newCounter(settings{Keys: cfg.By, kernel: !cfg.Record.AllUser, user: !cfg.Record.AllKernel, noIdle: cfg.Record.NoIdle,
-		events: events, entries: cfg.Entries}); err != nil {
+		events: events, entries: cfg.Entries, eager: !cfg.Record.Target.System && cfg.Record.Target.CPUs == nil}); err != nil {
 		return Result{}, err
 	}
 	defer func() { _ = s.counter.Close() }() // all was read
@@ -122,6 +122,9 @@ func (s *session) recording(q *queue) record.Config {
 	cfg.Cgroups = s.cfg.By.Cgroup
 	cfg.Callchain = record.CallchainNone
 	cfg.Sums = &record.Sums{Stack: s.cfg.By.Stack, Attach: s.attach, Due: s.due, Read: s.read, Counted: s.count}
+	if s.counter.tables != nil {
+		cfg.Sums.Task, cfg.Sums.Settled = s.counter.tables.Record, s.counter.tables.Update
+	}
 	return cfg
 }
 

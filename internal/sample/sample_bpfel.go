@@ -22,6 +22,7 @@ type sampleCounts struct {
 	NoStack    uint64
 	Collisions uint64
 	Truncated  uint64
+	Cut        [6]uint64
 }
 
 type sampleFill struct {
@@ -64,31 +65,37 @@ type sampleSum struct {
 //
 // Used for safe lookups in a Collection or CollectionSpec.
 const (
-	sampleMapScratch      = "scratch"
-	sampleMapStacks       = "stacks"
-	sampleMapSums         = "sums"
-	sampleProgOnSample    = "on_sample"
-	sampleProgSetup       = "setup"
-	sampleVarKey          = "_key"
-	sampleVarSum          = "_sum"
-	sampleVarByCgroup     = "by_cgroup"
-	sampleVarByComm       = "by_comm"
-	sampleVarByCpu        = "by_cpu"
-	sampleVarByIp         = "by_ip"
-	sampleVarByPid        = "by_pid"
-	sampleVarByPriority   = "by_priority"
-	sampleVarByStack      = "by_stack"
-	sampleVarByState      = "by_state"
-	sampleVarByTid        = "by_tid"
-	sampleVarCounted      = "counted"
-	sampleVarEvent        = "event"
-	sampleVarFilled       = "filled"
-	sampleVarGeneration   = "generation"
-	sampleVarIsArm64      = "is_arm64"
-	sampleVarKernelStacks = "kernel_stacks"
-	sampleVarNoIdle       = "no_idle"
-	sampleVarReader       = "reader"
-	sampleVarUserStacks   = "user_stacks"
+	sampleMapScratch         = "scratch"
+	sampleMapStacks          = "stacks"
+	sampleMapSums            = "sums"
+	sampleMapUnwindMappings  = "unwind_mappings"
+	sampleMapUnwindProcesses = "unwind_processes"
+	sampleMapUnwindRules     = "unwind_rules"
+	sampleMapUnwindTables    = "unwind_tables"
+	sampleMapUnwindWanted    = "unwind_wanted"
+	sampleProgOnSample       = "on_sample"
+	sampleProgSetup          = "setup"
+	sampleVarKey             = "_key"
+	sampleVarSum             = "_sum"
+	sampleVarByCgroup        = "by_cgroup"
+	sampleVarByComm          = "by_comm"
+	sampleVarByCpu           = "by_cpu"
+	sampleVarByIp            = "by_ip"
+	sampleVarByPid           = "by_pid"
+	sampleVarByPriority      = "by_priority"
+	sampleVarByStack         = "by_stack"
+	sampleVarByState         = "by_state"
+	sampleVarByTid           = "by_tid"
+	sampleVarCounted         = "counted"
+	sampleVarEvent           = "event"
+	sampleVarFilled          = "filled"
+	sampleVarGeneration      = "generation"
+	sampleVarIsArm64         = "is_arm64"
+	sampleVarKernelStacks    = "kernel_stacks"
+	sampleVarNoIdle          = "no_idle"
+	sampleVarReader          = "reader"
+	sampleVarUnwinds         = "unwinds"
+	sampleVarUserStacks      = "user_stacks"
 )
 
 // loadSample returns the embedded CollectionSpec for sample.
@@ -141,9 +148,14 @@ type sampleProgramSpecs struct {
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type sampleMapSpecs struct {
-	Scratch *ebpf.MapSpec `ebpf:"scratch"`
-	Stacks  *ebpf.MapSpec `ebpf:"stacks"`
-	Sums    *ebpf.MapSpec `ebpf:"sums"`
+	Scratch         *ebpf.MapSpec `ebpf:"scratch"`
+	Stacks          *ebpf.MapSpec `ebpf:"stacks"`
+	Sums            *ebpf.MapSpec `ebpf:"sums"`
+	UnwindMappings  *ebpf.MapSpec `ebpf:"unwind_mappings"`
+	UnwindProcesses *ebpf.MapSpec `ebpf:"unwind_processes"`
+	UnwindRules     *ebpf.MapSpec `ebpf:"unwind_rules"`
+	UnwindTables    *ebpf.MapSpec `ebpf:"unwind_tables"`
+	UnwindWanted    *ebpf.MapSpec `ebpf:"unwind_wanted"`
 }
 
 // sampleVariableSpecs contains global variables before they are loaded into the kernel.
@@ -169,6 +181,7 @@ type sampleVariableSpecs struct {
 	KernelStacks *ebpf.VariableSpec `ebpf:"kernel_stacks"`
 	NoIdle       *ebpf.VariableSpec `ebpf:"no_idle"`
 	Reader       *ebpf.VariableSpec `ebpf:"reader"`
+	Unwinds      *ebpf.VariableSpec `ebpf:"unwinds"`
 	UserStacks   *ebpf.VariableSpec `ebpf:"user_stacks"`
 }
 
@@ -192,9 +205,14 @@ func (o *sampleObjects) Close() error {
 //
 // It can be passed to loadSampleObjects or ebpf.CollectionSpec.LoadAndAssign.
 type sampleMaps struct {
-	Scratch *ebpf.Map `ebpf:"scratch"`
-	Stacks  *ebpf.Map `ebpf:"stacks"`
-	Sums    *ebpf.Map `ebpf:"sums"`
+	Scratch         *ebpf.Map `ebpf:"scratch"`
+	Stacks          *ebpf.Map `ebpf:"stacks"`
+	Sums            *ebpf.Map `ebpf:"sums"`
+	UnwindMappings  *ebpf.Map `ebpf:"unwind_mappings"`
+	UnwindProcesses *ebpf.Map `ebpf:"unwind_processes"`
+	UnwindRules     *ebpf.Map `ebpf:"unwind_rules"`
+	UnwindTables    *ebpf.Map `ebpf:"unwind_tables"`
+	UnwindWanted    *ebpf.Map `ebpf:"unwind_wanted"`
 }
 
 func (m *sampleMaps) Close() error {
@@ -202,6 +220,11 @@ func (m *sampleMaps) Close() error {
 		m.Scratch,
 		m.Stacks,
 		m.Sums,
+		m.UnwindMappings,
+		m.UnwindProcesses,
+		m.UnwindRules,
+		m.UnwindTables,
+		m.UnwindWanted,
 	)
 }
 
@@ -228,6 +251,7 @@ type sampleVariables struct {
 	KernelStacks *ebpf.Variable `ebpf:"kernel_stacks"`
 	NoIdle       *ebpf.Variable `ebpf:"no_idle"`
 	Reader       *ebpf.Variable `ebpf:"reader"`
+	Unwinds      *ebpf.Variable `ebpf:"unwinds"`
 	UserStacks   *ebpf.Variable `ebpf:"user_stacks"`
 }
 

@@ -2,23 +2,27 @@ package sample
 
 import (
 	"fmt"
+	"strings"
 
 	"github.com/bperf/bperf/internal/profile"
+	"github.com/bperf/bperf/internal/userstack"
 )
 
 // Totals say what became of the samples.
 type Totals struct {
-	Samples    uint64 // that were taken
-	Idle       uint64 // of the idle tasks, that were not wanted
-	NoRoom     uint64 // that are not in the profile, as the maps were full
-	NoStack    uint64 // that are there without a stack, as there was no room for it
-	Collisions uint64 // the same, as another stack has the same hash
-	Truncated  uint64 // whose stacks are cut
-	Value      uint64 // the sum of the periods of all that were taken
-	Counted    uint64 // what the events have counted themselves; 0 where it cannot be compared
-	Missed     uint64 // for which the kernel did not run the program, as far as the counts of the events tell
-	Entries    uint64 // that would have been enough
-	Stacks     bool   // samples have stacks
+	Samples    uint64                 // that were taken
+	Idle       uint64                 // of the idle tasks, that were not wanted
+	NoRoom     uint64                 // that are not in the profile, as the maps were full
+	NoStack    uint64                 // that are there without a stack, as there was no room for it
+	Collisions uint64                 // the same, as another stack has the same hash
+	Truncated  uint64                 // whose stacks are cut
+	Cut        [userstack.Ends]uint64 // whose user stacks are, by reason; the first is none
+	Unwinding  string                 // what there was no room for, or could not be read, of unwind tables
+	Value      uint64                 // the sum of the periods of all that were taken
+	Counted    uint64                 // what the events have counted themselves; 0 where it cannot be compared
+	Missed     uint64                 // for which the kernel did not run the program, as far as the counts of the events tell
+	Entries    uint64                 // that would have been enough
+	Stacks     bool                   // samples have stacks
 }
 
 // String says it in a line or more.
@@ -26,6 +30,9 @@ func (t Totals) String() string {
 	s := fmt.Sprintf("%d samples, %d lost", t.Samples-t.Idle, t.NoRoom)
 	if t.Stacks {
 		s += fmt.Sprintf(", %.1f %% with stacks that are cut", percent(t.Truncated, t.Samples-t.Idle))
+		if reasons := t.reasons(); reasons != "" {
+			s += " (" + reasons + ")"
+		}
 	}
 	if t.Idle > 0 {
 		s += fmt.Sprintf("; %d more of idle CPUs are left out", t.Idle)
@@ -40,7 +47,21 @@ func (t Totals) String() string {
 	if t.Missed > 0 {
 		s += fmt.Sprintf("\n%d samples fewer than the events' own counts make: timers were late, or another BPF program ran on the CPU", t.Missed)
 	}
+	if t.Unwinding != "" {
+		s += "\nUnwind tables: " + t.Unwinding
+	}
 	return s
+}
+
+// reasons say why user stacks are cut.
+func (t *Totals) reasons() string {
+	var parts []string
+	for end, n := range t.Cut {
+		if n > 0 && userstack.End(end) != userstack.Outermost {
+			parts = append(parts, fmt.Sprintf("%s %.1f %%", userstack.End(end), percent(n, t.Samples-t.Idle)))
+		}
+	}
+	return strings.Join(parts, ", ")
 }
 
 func percent(part, whole uint64) float64 {
@@ -57,6 +78,9 @@ func (s *session) totals() (Totals, error) {
 		return Totals{}, err
 	}
 	t := Totals{Stacks: s.cfg.By.Stack, Entries: s.enough}
+	if s.counter.tables != nil {
+		t.Unwinding = s.counter.tables.Stats().String()
+	}
 	for i, c := range all {
 		t.Samples += c.Samples
 		t.Idle += c.Idle
@@ -64,6 +88,9 @@ func (s *session) totals() (Totals, error) {
 		t.NoStack += c.NoStack
 		t.Collisions += c.Collisions
 		t.Truncated += c.Truncated
+		for end, n := range c.Cut {
+			t.Cut[end] += n
+		}
 		t.Value += c.Value
 		t.Counted += s.counted[i]
 		t.Missed += missed(&c, s.counted[i], s.places[i])

@@ -8,6 +8,7 @@ import (
 	"os"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/cilium/ebpf"
@@ -142,8 +143,8 @@ type (
 	}
 )
 
-// load puts the table of a file into the kernel, if it has one, and there is room for it.
-func (t *Tables) load(f *file) error {
+// loadFile puts the table of a file into the kernel, if it is needed, and there is room for it. Programs find it after publish.
+func (t *Tables) loadFile(f *file) error {
 	if f.table == nil || f.loaded != nil || !f.needed || f.leftOut {
 		return nil
 	}
@@ -172,11 +173,27 @@ func (t *Tables) load(f *file) error {
 		return fmt.Errorf("make a BPF map for the unwind table of %s: %w", f.elf.Path(), err)
 	}
 	f.index = index
-	if err := t.tablesMap.Put(index.first, uint32(f.loaded.FD())); err != nil {
-		return fmt.Errorf("put the unwind table of %s into a BPF map: %w", f.elf.Path(), err)
-	}
+	t.loaded = append(t.loaded, f)
 	t.rows += int(f.rows)
 	f.table.Rows = nil
+	return nil
+}
+
+// publish lets programs find the tables that were loaded. The kernel waits for a grace period with each, so some of them wait together.
+func (t *Tables) publish() error {
+	const together = 16
+	for files := range slices.Chunk(t.loaded, together) {
+		errs := make([]error, len(files))
+		var all sync.WaitGroup
+		for i, f := range files {
+			all.Go(func() { errs[i] = t.tablesMap.Put(f.index.first, uint32(f.loaded.FD())) })
+		}
+		all.Wait()
+		if err := errors.Join(errs...); err != nil {
+			return fmt.Errorf("put %d unwind tables into a BPF map: %w", len(files), err)
+		}
+	}
+	t.loaded = nil
 	return nil
 }
 

@@ -98,6 +98,7 @@ type Tables struct {
 	processes map[int32]*process
 	changed   map[int32]bool // processes
 	files     map[fileID]*file
+	loaded    []*file // that are not in the map of tables yet
 	unused    []*file // that no process has mapped, the oldest first
 	rules     map[unwind.Rule]uint32
 	mappings  *runs
@@ -242,11 +243,26 @@ func (t *Tables) Update() error {
 	if err := t.want(); err != nil {
 		return err
 	}
+	entries := make(map[int32][]mappingEntry)
 	for pid := range t.changed {
-		if err := t.update(pid, t.processes[pid]); err != nil {
+		var err error
+		if entries[pid], err = t.load(t.processes[pid]); err != nil {
 			return err
 		}
-		if len(t.processes[pid].mappings) == 0 {
+	}
+	if err := t.publish(); err != nil {
+		return err
+	}
+	for pid := range t.changed {
+		p := t.processes[pid]
+		old := p.run
+		if err := t.place(pid, p, entries[pid]); err != nil {
+			return err
+		}
+		if old.count > 0 {
+			t.retired = append(t.retired, old)
+		}
+		if len(p.mappings) == 0 {
 			delete(t.processes, pid)
 		}
 		delete(t.changed, pid)
@@ -275,35 +291,21 @@ func (t *Tables) want() error {
 	}
 }
 
-func (t *Tables) update(pid int32, p *process) error {
-	old := p.run
-	var entries []mappingEntry
-	if p.wanted {
-		for i := range p.mappings {
-			if m := &p.mappings[i]; m.file == nil {
-				m.file = t.open(m.record)
-			}
-		}
-		if slices.ContainsFunc(p.mappings, func(m mapping) bool { return m.file.needed }) {
-			var err error
-			if entries, err = t.loadAll(p); err != nil {
-				return err
-			}
+// load makes the tables of a process, if it is wanted and needs any. There are entries for the mappings of files that have one.
+func (t *Tables) load(p *process) (entries []mappingEntry, err error) {
+	if !p.wanted {
+		return nil, nil
+	}
+	for i := range p.mappings {
+		if m := &p.mappings[i]; m.file == nil {
+			m.file = t.open(m.record)
 		}
 	}
-	if err := t.place(pid, p, entries); err != nil {
-		return err
+	if !slices.ContainsFunc(p.mappings, func(m mapping) bool { return m.file.needed }) {
+		return nil, nil
 	}
-	if old.count > 0 {
-		t.retired = append(t.retired, old)
-	}
-	return nil
-}
-
-// loadAll puts the tables of a process into the kernel. There are entries for the mappings of those that have one.
-func (t *Tables) loadAll(p *process) (entries []mappingEntry, err error) {
 	for _, m := range p.mappings {
-		if err := t.load(m.file); err != nil {
+		if err := t.loadFile(m.file); err != nil {
 			return nil, err
 		}
 		if m.file.loaded != nil {

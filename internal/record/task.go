@@ -1,0 +1,40 @@
+package record
+
+import (
+	"bytes"
+	"encoding/binary"
+
+	"github.com/bperf/bperf/internal/perfdata"
+)
+
+// decodeTask decodes what a record in a ring tells of a task: MMAP2, FORK, EXIT and COMM of include/uapi/linux/perf_event.h; nil for others.
+func decodeTask(b []byte) perfdata.Value {
+	ne := binary.NativeEndian
+	misc := perfdata.Misc(ne.Uint16(b[4:]))
+	kind := perfdata.RecordType(ne.Uint32(b))
+	least := map[perfdata.RecordType]int{perfdata.RecordMmap2: 72, perfdata.RecordFork: 32, perfdata.RecordExit: 32, perfdata.RecordComm: 16}[kind]
+	if least == 0 || len(b) < least {
+		return nil
+	}
+	text := func() string {
+		name, _, _ := bytes.Cut(b[least:], []byte{0})
+		return string(name)
+	}
+	id := func(at int) int32 { return int32(ne.Uint32(b[at:])) }
+	switch kind {
+	case perfdata.RecordFork:
+		return &perfdata.Fork{PID: id(8), ParentPID: id(12), TID: id(16), ParentTID: id(20), TaskTime: ne.Uint64(b[24:])}
+	case perfdata.RecordExit:
+		return &perfdata.Exit{PID: id(8), ParentPID: id(12), TID: id(16), ParentTID: id(20), TaskTime: ne.Uint64(b[24:])}
+	case perfdata.RecordComm:
+		return &perfdata.Comm{PID: id(8), TID: id(12), Exec: misc&perfdata.MiscCommExec != 0, Comm: text()}
+	}
+	m := &perfdata.Mmap2{PID: id(8), TID: id(12), Start: ne.Uint64(b[16:]), Length: ne.Uint64(b[24:]), Offset: ne.Uint64(b[32:]),
+		Protection: ne.Uint32(b[64:]), Flags: ne.Uint32(b[68:]), Data: misc&perfdata.MiscMmapData != 0, Filename: text()}
+	if misc&perfdata.MiscMmapBuildID != 0 {
+		m.BuildID = bytes.Clone(b[44 : 44+min(b[40], 20)])
+		return m
+	}
+	m.Major, m.Minor, m.Inode, m.InodeGeneration = ne.Uint32(b[40:]), ne.Uint32(b[44:]), ne.Uint64(b[48:]), ne.Uint64(b[56:])
+	return m
+}

@@ -1,0 +1,72 @@
+package record
+
+import (
+	"encoding/binary"
+	"reflect"
+	"testing"
+
+	"github.com/bperf/bperf/internal/perfdata"
+)
+
+// rawRecord is a record as a ring has it: words of 4 bytes, and a text.
+func rawRecord(kind perfdata.RecordType, misc perfdata.Misc, text string, words ...uint32) []byte {
+	ne := binary.NativeEndian
+	b := ne.AppendUint32(nil, uint32(kind))
+	b = ne.AppendUint16(b, uint16(misc))
+	b = ne.AppendUint16(b, 0)
+	for _, w := range words {
+		b = ne.AppendUint32(b, w)
+	}
+	if text != "" {
+		b = append(append(b, text...), 0, 0, 0)
+	}
+	return b
+}
+
+// long is a number of 8 bytes as words.
+func long(n uint64) (uint32, uint32) {
+	b := binary.NativeEndian.AppendUint64(nil, n)
+	return binary.NativeEndian.Uint32(b), binary.NativeEndian.Uint32(b[4:])
+}
+
+func TestDecodeTask(t *testing.T) {
+	a, b := long(0x7f0000001000)
+	c, d := long(0x2000)
+	e, f := long(0x3000)
+	g, h := long(77)
+	mmap := rawRecord(perfdata.RecordMmap2, 0, "/bin/x", 5, 6, a, b, c, d, e, f, 8, 1, g, h, 9, 0, 5, 2)
+	mapped := perfdata.Mmap2{PID: 5, TID: 6, Start: 0x7f0000001000, Length: 0x2000, Offset: 0x3000, Major: 8, Minor: 1, Inode: 77, InodeGeneration: 9,
+		Protection: 5, Flags: 2, Filename: "/bin/x"}
+	build := rawRecord(perfdata.RecordMmap2, perfdata.MiscMmapBuildID|perfdata.MiscMmapData, "/bin/x", 5, 6, a, b, c, d, e, f, 0, 0, 0, 0, 0, 0, 5, 2)
+	build[40], build[44], build[45], build[46] = 3, 0xa, 0xb, 0xc
+	built := mapped
+	built.Major, built.Minor, built.Inode, built.InodeGeneration, built.BuildID, built.Data = 0, 0, 0, 0, []byte{0xa, 0xb, 0xc}, true
+	for _, test := range []struct {
+		raw  []byte
+		want perfdata.Value
+	}{
+		{mmap, &mapped},
+		{build, &built},
+		{rawRecord(perfdata.RecordFork, 0, "", 1, 2, 3, 4, g, h), &perfdata.Fork{PID: 1, ParentPID: 2, TID: 3, ParentTID: 4, TaskTime: 77}},
+		{rawRecord(perfdata.RecordExit, 0, "", 1, 2, 3, 4, g, h), &perfdata.Exit{PID: 1, ParentPID: 2, TID: 3, ParentTID: 4, TaskTime: 77}},
+		{rawRecord(perfdata.RecordComm, 0, "sh", 1, 2), &perfdata.Comm{PID: 1, TID: 2, Comm: "sh"}},
+		{rawRecord(perfdata.RecordComm, perfdata.MiscCommExec, "sh", 1, 2), &perfdata.Comm{PID: 1, TID: 2, Comm: "sh", Exec: true}},
+		{mmap[:70], nil},
+		{rawRecord(perfdata.RecordFork, 0, "", 1, 2, 3), nil},
+		{rawRecord(perfdata.RecordLost, 0, "", 1, 2, 3, 4, 5, 6), nil},
+	} {
+		if got := decodeTask(test.raw); !reflect.DeepEqual(got, test.want) {
+			t.Errorf("% x: %+v, not %+v", test.raw, got, test.want)
+		}
+	}
+}
+
+func FuzzDecodeTask(f *testing.F) {
+	f.Add(rawRecord(perfdata.RecordMmap2, perfdata.MiscMmapBuildID, "x", make([]uint32, 16)...))
+	f.Add(rawRecord(perfdata.RecordComm, 0, "x", 1, 2))
+	f.Fuzz(func(_ *testing.T, b []byte) {
+		if len(b) >= headerSize {
+			decodeTask(b)
+		}
+	})
+}

@@ -1,0 +1,78 @@
+package sample
+
+import (
+	"context"
+	"os/exec"
+	"runtime"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/bperf/bperf/internal/profile"
+	"github.com/bperf/bperf/internal/userstack"
+	"github.com/bperf/bperf/test/require"
+)
+
+// deep is a program without frame pointers, which runs for ever.
+const deep = "../userstack/testdata/deep-" + runtime.GOARCH
+
+// namesOf are the functions of a stack, the innermost first.
+func namesOf(p *profile.Profile, s *profile.Sample) (names []string) {
+	for id := range p.Stacks.Frames(s.Stack) {
+		names = append(names, p.Strings.At(p.Functions.At(p.Frames()[id].Function).Name))
+	}
+	return names
+}
+
+// TestNoFramePointers profiles a program that runs: all stacks are whole, from the first sample on.
+func TestNoFramePointers(t *testing.T) {
+	require.Root(t)
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, deep)
+	cmd.WaitDelay = time.Second
+	check(t, cmd.Start())
+	defer func() {
+		cancel()
+		_ = cmd.Wait() // it was killed
+	}()
+	cfg := config(t, "cpu-clock")
+	cfg.Record.Period, cfg.Record.Frequency = 0, 999
+	cfg.Record.Target.PIDs, cfg.Record.Command, cfg.Record.Timeout = []int{cmd.Process.Pid}, nil, time.Second
+	r := take(t, cfg)
+	if r.Totals.Truncated != 0 || r.Totals.Cut[userstack.Outermost] != r.Totals.Samples || r.Totals.Unwinding != "" {
+		t.Errorf("cut stacks: %+v", r.Totals)
+	}
+	leaves := uint64(0)
+	for _, s := range r.Profile.Samples() {
+		names := namesOf(r.Profile, &s)
+		if len(names) < 2 || names[len(names)-1] != "_start" || names[len(names)-2] != "work" {
+			t.Errorf("%d samples with the stack %q", s.Count, names)
+		}
+		if n := slices.Index(names, "leaf"); n >= 0 {
+			leaves += s.Count
+			if got := len(names) - n; got != 1+40+2 { // descend calls itself
+				t.Errorf("a stack of %d frames behind leaf: %q", got, names)
+			}
+		}
+	}
+	if leaves == 0 {
+		t.Errorf("no stack of %d has leaf", r.Totals.Samples)
+	}
+}
+
+// TestNoFramePointersInCommand has a program that is started: there is a table soon after.
+func TestNoFramePointersInCommand(t *testing.T) {
+	cfg := config(t, "cpu-clock:u", deep)
+	cfg.Record.Period, cfg.Record.Frequency, cfg.Record.Timeout = 0, 999, 2*time.Second
+	r := take(t, cfg)
+	whole := uint64(0)
+	for _, s := range r.Profile.Samples() {
+		if names := namesOf(r.Profile, &s); names[len(names)-1] == "_start" {
+			whole += s.Count
+		}
+	}
+	if whole == 0 || whole+r.Totals.Truncated < r.Totals.Samples {
+		t.Errorf("%d whole stacks: %+v", whole, r.Totals)
+	}
+}
