@@ -162,7 +162,8 @@ func (c *compiler) function(t *table, e *entry, end uint64) {
 }
 
 // findRestorers finds what signal handlers return to in code that has no entries. As the return address is its first byte, which is
-// looked for less one, each begins a byte before.
+// looked for less one, each begins a byte before. And as it stands behind its last instruction while the kernel is at work for it, it ends a byte
+// later.
 func (m *Module) findRestorers(entries []entry, code []Range) (found []Range) {
 	for _, gap := range gaps(entries, code) {
 		if len(entries) == 0 && gap.End-gap.Start > maxSearched {
@@ -180,7 +181,7 @@ func (m *Module) findRestorers(entries []entry, code []Range) (found []Range) {
 				break
 			}
 			start := gap.Start + uint64(at+n)
-			found = append(found, Range{max(start-1, gap.Start), start + whole})
+			found = append(found, Range{max(start-1, gap.Start), min(start+whole+1, gap.End)})
 			at += n + int(whole)
 		}
 	}

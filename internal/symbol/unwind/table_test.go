@@ -307,11 +307,11 @@ func TestCompileTables(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := []TableRow{{0, 1}, {4, 2}, {0x20, 3}, {0x2a, 0}, {0x1000, 1}, {0x1800, 4}, {0x1810, 0}}
+	want := []TableRow{{0, 1}, {4, 2}, {0x20, 3}, {0x2b, 0}, {0x1000, 1}, {0x1800, 4}, {0x1810, 0}}
 	if table.Base != 0x1000 || !slices.Equal(table.Rows, want) || !table.Rules[3].Signal {
 		t.Errorf("%#x: %#x, %+v; not %#x", table.Base, table.Rows, table.Rules, want)
 	}
-	if table.Code != 0x10+8+10+0x800+0x10 || table.Unknown != 0 || table.Frames != 0x10+8+0x10 || table.FramePointers != 0 {
+	if table.Code != 0x10+8+11+0x800+0x10 || table.Unknown != 0 || table.Frames != 0x10+8+0x10 || table.FramePointers != 0 {
 		t.Errorf("%+v", table)
 	}
 	none, err := NewModule(AMD64, Section{}, Section{}, func(start, end uint64) ([]byte, error) { return make([]byte, end-start), nil })
