@@ -347,23 +347,17 @@ enum {
 	TO_NOBODY = 1 << 2, /* what is about to count the switch counts it for nobody */
 };
 
-/* turn ends what a CPU counts in a track and begins to count for another node. The events of switches are about to count the
- * switch. A function of its own for the verifier, which looks at its loop once. */
-__noinline int turn(__u32 how, __u32 node, __u64 events, __u64 switches)
+/* turn_track ends what a CPU counts in a track and begins to count for another node. The events of switches are about to count the
+ * switch. */
+static __always_inline void turn_track(struct cpu *cpu, __u32 how, __u32 node, __u64 events, __u64 switches)
 {
-	__u64 end, begin = events & ~state.followed_events, rest, began = 0, nobodys = 0;
-	__u32 zero = 0, which = how & TRACK, i, ending;
-	struct cpu *cpu = bpf_map_lookup_elem(&cpus, &zero);
-	struct track *track;
+	struct track *track = &cpu->tracks[how & TRACK];
+	__u64 end = track->events, begin = events & ~state.followed_events;
+	__u64 rest = end | begin, began = 0, nobodys = 0;
+	__u32 i, ending = track->node;
 
-	if (!cpu)
-		return 0;
-	track = &cpu->tracks[which];
-	ending = track->node;
 	if (!(how & SYNC) && node == ending)
-		return 0;
-	end = track->events;
-	rest = end | begin;
+		return;
 	if (how & TO_NOBODY) {
 		nobodys = switches;
 		switches = 0;
@@ -376,10 +370,17 @@ __noinline int turn(__u32 how, __u32 node, __u64 events, __u64 switches)
 		/* Without branches, as the verifier follows each of them. */
 		what = (end >> i & 1) * END | (begin >> i & 1) * BEGIN | (switches >> i & 1) * SWITCHES |
 		       (nobodys >> i & 1) * NOBODYS;
-		began |= (__u64)(__u32)turn_event(i, what, which, ending) << i;
+		began |= (__u64)(__u32)turn_event(i, what, how & TRACK, ending) << i;
 	}
 	track->node = node;
 	track->events = began;
+}
+
+/* A function of its own for the verifier, which looks at its loop once. Where each switch leads, the call would cost too much. */
+__noinline int turn(struct cpu *cpu, __u32 how, __u32 node, __u64 events, __u64 switches)
+{
+	if (cpu)
+		turn_track(cpu, how, node, events, switches);
 	return 0;
 }
 
@@ -500,7 +501,7 @@ static __always_inline void see(struct cpu *cpu, struct task_struct *until, stru
 
 /* The kernel counts the switch itself (context-switches, cgroup-switches) only after this tracepoint, still for the
  * task that goes. */
-static __always_inline void turn_to(struct cpu *cpu, struct task_struct *prev, struct task_struct *next)
+static __noinline int turn_to(struct cpu *cpu, struct task_struct *prev, struct task_struct *next)
 {
 	__u64 switches = state.switch_events;
 	__u32 how = TASK;
@@ -510,14 +511,15 @@ static __always_inline void turn_to(struct cpu *cpu, struct task_struct *prev, s
 		switches |= state.cgroup_switch_events;
 	if (state.cgroups || cpu->tracks[GROUP].node) {
 		who = who_group(cpu, next);
-		turn(GROUP, who.node, who.events, switches);
+		turn(cpu, GROUP, who.node, who.events, switches);
 	}
 	/* Some kernels have taken a task's perf events away before on_exit, which is after exit_mm there. The next task begins after
 	 * the switch all the same. */
 	if (switches && BPF_CORE_READ(prev, flags) & PF_EXITING && !BPF_CORE_READ(prev, mm))
 		how |= TO_NOBODY;
 	who = who_task(next);
-	turn(how, who.node, who.events, switches);
+	turn_track(cpu, how, who.node, who.events, switches);
+	return 0;
 }
 
 SEC("raw_tp/sched_switch")
@@ -532,8 +534,7 @@ int on_switch(__u64 *args)
 	see(cpu, (struct task_struct *)prev, (struct task_struct *)next);
 	if (!state.cgroups && !*filter_of(prev) && !*filter_of(next))
 		return 0;
-	turn_to(cpu, (struct task_struct *)prev, (struct task_struct *)next);
-	return 0;
+	return turn_to(cpu, (struct task_struct *)prev, (struct task_struct *)next);
 }
 
 /* Readings of a leader in perf's layout: by how much its counter has grown on this CPU. */
@@ -598,7 +599,7 @@ int on_exit(void *ctx)
 	enter(cpu);
 	see(cpu, (struct task_struct *)task, (struct task_struct *)task);
 	*node |= EXITED;
-	turn(TASK | SYNC, 0, 0, 0);
+	turn(cpu, TASK | SYNC, 0, 0, 0);
 	leave(cpu);
 	return 0;
 }
@@ -615,7 +616,7 @@ int on_attach(void *ctx)
 	if (!cpu || !(state.cgroups || cpu->tracks[GROUP].node)) /* interrupts are off */
 		return 0;
 	who = who_group(cpu, (struct task_struct *)bpf_get_current_task());
-	return turn(GROUP, who.node, who.events, 0);
+	return turn(cpu, GROUP, who.node, who.events, 0);
 }
 
 SEC("raw_tp/task_newtask")
@@ -673,7 +674,7 @@ int BPF_PROG(on_rename, struct task_struct *task)
 	to = who_is(n->on_exec);
 	enter(cpu);
 	*node = to.node;
-	turn(TASK | SYNC, to.node, to.events, 0); /* others may have counted the task already */
+	turn(cpu, TASK | SYNC, to.node, to.events, 0); /* others may have counted the task already */
 	leave(cpu);
 	return 0;
 }
@@ -749,9 +750,9 @@ int sync(__u64 *args)
 		task = (struct task_struct *)bpf_get_current_task();
 		see(cpu, task, task);
 		who = who_task(task);
-		turn(TASK | SYNC, who.node, who.events, 0);
+		turn(cpu, TASK | SYNC, who.node, who.events, 0);
 		who = who_group(cpu, task);
-		turn(GROUP | SYNC, who.node, who.events, 0);
+		turn(cpu, GROUP | SYNC, who.node, who.events, 0);
 	}
 	if (what & (SYNC_SYSTEM | SYNC_FORGET))
 		sync_system(args[1], what & SYNC_FORGET);
