@@ -7,6 +7,9 @@
  * kept in a slot of the CPU with the address of the run's frame, which no other run that has not ended can have. BPF programs do
  * not migrate, so that the exit finds them on the same CPU, whatever ran in between. Runs that come while one of the two programs
  * is at work have only one of them run: what they leave behind is told from what belongs to another by the order in which runs begin.
+ *
+ * Nearly all runs come where no other has begun on the CPU, and no event shares its counter. They have a way of their own, which is as short
+ * as can be: what is not in it is in enter and leave, in look and in file.
  */
 #include "kernel.h"
 
@@ -14,8 +17,17 @@ char LICENSE[] SEC("license") = "Dual BSD/GPL";
 
 enum {
 	MAX_EVENTS = 64,
+	SHORT_EVENTS = 16, /* with more of them all runs go the long way */
 	SLOTS = 4, /* runs that a CPU can have begun at a time: in a task, in interrupts, in NMIs, in tasks that are preempted */
 	BUCKETS = 252,
+};
+
+/* What is said of slots by struct cpu.live; the first SLOTS bits are one of each that is taken. */
+enum {
+	EXITING = SLOTS,      /* the first of as many bits: bperf_exit works on the slot */
+	SHORT = 1 << 8,	      /* the first slot is of a run that began on the short way, and no other is taken */
+	ONLY = SHORT | 1,     /* so it is all that there is */
+	ENDING = ONLY | 1 << EXITING, /* and it ends on the short way, too */
 };
 
 /* reading is a struct bpf_perf_event_value, but with the time that the event was not on a counter. */
@@ -25,31 +37,32 @@ struct reading {
 	__u64 stopped; /* enabled - running */
 };
 
-/* slot has the readings that a run began with. */
+/* slot has the readings that a run began with. What SHORT tells is not in it. */
 struct slot {
 	__u64 frame; /* address of the run's arguments on the stack */
-	__u64 turn;  /* which of the runs that began on the CPU it is */
 	__u64 task;
 	__u64 switches; /* of the task until then */
-	__u64 read;	/* events that could be read, one bit each */
-	__u64 window;
-	__u64 plain; /* the readings have no times */
-	__u64 began; /* ns */
+	__u64 began;	/* ns, or 0 if its time is not taken */
+	__u64 turn;	/* which of the runs that began on the CPU it is; with SHORT it is not known */
+	__u64 read;	/* events that could be read, one bit each; with SHORT all */
+	__u64 plain;	/* the readings have no times; with SHORT they have none */
 	struct bpf_perf_event_value start[MAX_EVENTS];
 };
 
 /* sum is what an event counted in all runs. */
 struct sum {
 	struct reading reading; /* its times are those of runs that were not plain */
-	__u64 runs;		/* of these, the ones for the whole of which it was on a counter */
-	/* These are of such runs, and of plain ones. */
+	/* A run that counts from low to low + width - 1 changes none of bucket, min and max. */
+	__u64 low;
+	__u64 width;
+	/* These are of runs for the whole of which it was on a counter, and of plain ones. */
 	__u64 above_min; /* ~min, so that nothing is 0 */
 	__u64 max;
 	__u64 sure; /* above_min, but without plain runs since it was looked whether the event shares its counter */
-	/* The last bucket, and runs of it that are not yet in the histogram. */
-	__u64 low;
-	__u64 width;
-	__u64 same;
+	/* The bucket of the last runs, which are not in the histogram yet: filed is how many of the runs that were counted are not of them. */
+	__u64 bucket;
+	__u64 filed;
+	__u64 skipped; /* of the latter, those that will not be in the histogram */
 };
 
 /* sharing tells whether an event shares its counter. */
@@ -69,22 +82,31 @@ enum dropped {
 };
 
 struct cpu {
-	__u64 runs; /* that ended */
-	__u64 dropped[DROPPED_KINDS];
-	__u64 live;	/* slots that are taken, one bit each */
-	__u64 turns;	/* runs that began */
-	__u64 exiting;	/* 1 + the slot that bperf_exit works on, or 0 */
-	__u64 plain;	/* window in which no event shares its counter, as far as is known */
-	__u64 looked;	/* window in which that was looked for */
-	__u64 due;	/* when it is looked again, in ns */
-	__u64 shared;	/* until when at least it is taken that one does */
-	__u64 since;	/* ns in plain runs since it was looked */
+	__u64 window; /* of what is here */
+	__u64 live;
+	__u64 brief;   /* the short way is open: runs are read plainly, and there are not too many events */
+	__u64 plain;   /* no event shares its counter, as far as is known */
+	__u64 counted; /* runs that are in the sums */
+	__u64 next;    /* how many of them there are when the time of one is taken again */
+	__u64 first;   /* of the CPU's events in the map */
+	__u64 timed;   /* runs for which plain_time and full_time stand */
+	__u64 plain_time; /* in those that were read plainly, in ns */
 	__u64 plain_runs;
-	__u64 plain_time; /* in these, in ns */
-	__u64 time;	  /* in runs that are counted */
-	__u64 entering; /* frame for which bperf_entry is at work: what interrupts it has no beginning of its own */
+	__u64 full_time; /* in the others */
+	__u64 last;	 /* when the time of a run was taken */
+	__u64 quick;	 /* times that were taken since runs follow each other quickly */
+	__u64 reading;	 /* ns that it takes to read all events plainly */
+	__u64 due;	 /* when it is looked again whether events share counters, in ns */
+	__u64 shared;	 /* until when at least it is taken that one does */
+	__u64 looked;	 /* plain_time when it was looked last */
+	__u64 turns;
+	__u64 entering; /* frame for which enter is at work: what interrupts it has no beginning of its own */
+	__u64 events;	/* address of the map */
+	__u64 dropped[DROPPED_KINDS];
+	__u64 memory[MAX_EVENTS]; /* addresses of the kernel's struct perf_event of events that it counts in memory, or 0 */
+	__u64 now[MAX_EVENTS];
 	struct slot slots[SLOTS];
-	struct bpf_perf_event_value now[MAX_EVENTS];
+	struct bpf_perf_event_value full[MAX_EVENTS];
 	struct sum sums[MAX_EVENTS];
 	struct sharing sharing[MAX_EVENTS];
 };
@@ -94,7 +116,7 @@ struct histogram {
 	__u64 runs[BUCKETS];
 };
 
-/* CPUs of event e begin at element e * nr_cpus. Made by the user side, for its size. */
+/* Events of a CPU begin at element cpu * nr_events. Made by the user side, for its size. */
 struct {
 	__uint(type, BPF_MAP_TYPE_PERF_EVENT_ARRAY);
 	__type(key, __u32);
@@ -116,75 +138,226 @@ struct {
 	__type(value, struct histogram);
 } histograms SEC(".maps");
 
-/* Odd while the session counts: a run counts if all of it is in one window. */
-volatile __u64 window SEC(".data.window") = 0;
+/* Odd while the session counts, and otherwise even, but not 0: a run counts if all of it is in one window. */
+volatile __u64 window SEC(".data.window") = 2;
 
-const volatile __u32 nr_cpus; /* that are possible */
 const volatile __u32 nr_events;
 const volatile __u64 partial_events; /* that not all CPUs have */
+const volatile __u64 memory_events;  /* that the kernel counts in memory, one bit each */
+/* The same for the short way, where each load is too many. */
+const volatile __u64 session;
+enum {
+	EVENTS = 0xff,	    /* nr_events; 0 if they are more than SHORT_EVENTS */
+	IN_MEMORY = 0x100,  /* there are memory_events */
+	CALIBRATED = 0x200, /* overhead is not 0 */
+};
 const volatile __u64 overhead[MAX_EVENTS]; /* of each run: what it counts that is not its own */
 const volatile __u64 overhead_with_times[MAX_EVENTS];
 const volatile __u32 with_times; /* always */
 
+#pragma clang attribute push(__attribute__((preserve_access_index)), apply_to = record)
+
+struct perf_event___run {
+	struct {
+		struct {
+			struct {
+				__u64 counter;
+			} a;
+		} a;
+	} count; /* local64_t */
+};
+
+struct bpf_event_entry {
+	struct perf_event___run *event;
+};
+
+struct bpf_array {
+	void *ptrs[1];
+};
+
+struct task_struct___run {
+	void *stack;
+	unsigned long nvcsw;
+	unsigned long nivcsw;
+};
+
+#pragma clang attribute pop
+
+extern void *bpf_rdonly_cast(const void *pointer, __u32 type) __ksym __weak; /* Linux 6.2 */
+
+static const volatile __u32 zero; /* not on the stack, which the short way does not use */
+
 static __always_inline struct cpu *this_cpu(void)
 {
-	__u32 zero = 0;
+	return bpf_map_lookup_elem(&cpus, (void *)&zero);
+}
 
-	return bpf_map_lookup_elem(&cpus, &zero);
+/* EACH does something for each event of the short way. As their number is constant, the verifier leaves nothing of it but what is done. */
+#define EACH_4(DO, e)         \
+	case e + 4: DO(e + 3) \
+	case e + 3: DO(e + 2) \
+	case e + 2: DO(e + 1) \
+	case e + 1: DO(e)
+#define EACH(DO)                                             \
+	switch (session & EVENTS) {                          \
+		EACH_4(DO, 12)                               \
+		EACH_4(DO, 8)                                \
+		EACH_4(DO, 4)                                \
+		EACH_4(DO, 0)                                \
+	}
+
+/* in_memory is what an event has counted that the kernel counts in memory. */
+static __always_inline __u64 in_memory(__u64 address)
+{
+	struct perf_event___run *event = bpf_rdonly_cast((void *)address, bpf_core_type_id_kernel(struct perf_event___run));
+
+	return event->count.a.a.counter;
+}
+
+/* READ reads an event plainly. An error is a negative number, and no count is. */
+#define READ(e)                                                   \
+	value = bpf_perf_event_read(&events, first + e);          \
+	READ_INTO(e) = value;                                     \
+	any |= value;
+
+#define READ_MEMORY(e)                                            \
+	memory = cpu->memory[e];                                  \
+	if (memory)                                               \
+		value = in_memory(memory);                        \
+	else                                                      \
+		value = bpf_perf_event_read(&events, first + e);  \
+	READ_INTO(e) = value;                                     \
+	any |= value;
+
+#define READ_EACH                                                 \
+	if (session & IN_MEMORY && bpf_rdonly_cast)               \
+		EACH(READ_MEMORY)                                 \
+	else                                                      \
+		EACH(READ)
+
+/* read_start reads all events plainly into the first slot, read_now into now. What they return is negative if one could not be read. */
+static __always_inline __s64 read_start(struct cpu *cpu, __u64 session)
+{
+	__u64 any = 0, value, memory, first = cpu->first;
+
+#define READ_INTO(e) cpu->slots[0].start[e].counter
+	READ_EACH
+#undef READ_INTO
+	return any;
+}
+
+static __always_inline __s64 read_now(struct cpu *cpu, __u64 session)
+{
+	__u64 any = 0, value, memory, first = cpu->first;
+
+#define READ_INTO(e) cpu->now[e]
+	READ_EACH
+#undef READ_INTO
+	return any;
 }
 
 /* read_all reads all events, plainly or with times, and returns which could be read. Without branches, as the verifier follows each. */
-static __always_inline __u64 read_all(struct bpf_perf_event_value *to, bool plain)
+static __always_inline __u64 read_all(struct cpu *cpu, struct bpf_perf_event_value *to, bool plain)
 {
-	__u64 i, n = nr_events, step = nr_cpus, at = bpf_get_smp_processor_id(), read = 0;
+	__u64 i, first = cpu->first, read = 0;
 
-	for (i = 0; i < MAX_EVENTS && i < n; i++, at += step) {
+	for (i = nr_events - 1ULL; i < MAX_EVENTS; i--) {
 		__u64 err;
 
 		if (plain)
-			err = to[i].counter = bpf_perf_event_read(&events, at);
+			err = to[i].counter = bpf_perf_event_read(&events, first + i);
 		else
-			err = bpf_perf_event_read_value(&events, at, &to[i], sizeof(to[i]));
+			err = bpf_perf_event_read_value(&events, first + i, &to[i], sizeof(to[i]));
 		read |= (~err >> 63) << i;
 	}
 	return read;
 }
 
+/* readable is which events could be read into a slot plainly. */
+static __noinline __u64 readable(struct slot *slot)
+{
+	__u64 i, read = 0;
+
+	for (i = 0; i < MAX_EVENTS && i < nr_events; i++)
+		read |= (~slot->start[i].counter >> 63) << i;
+	return read;
+}
+
+/* find_memory finds the events of a CPU that the kernel counts in memory. */
+static __always_inline void find_memory(struct cpu *cpu)
+{
+	__u64 i, entry;
+
+	*(volatile __u64 *)&cpu->events = (__u64)&events; /* from there it is a number */
+	for (i = 0; i < MAX_EVENTS && i < nr_events; i++) {
+		cpu->memory[i] = 0;
+		if (!(memory_events >> i & 1))
+			continue;
+		entry = *(volatile __u64 *)&cpu->events + bpf_core_field_offset(struct bpf_array, ptrs) + (cpu->first + i) * sizeof(entry);
+		if (bpf_probe_read_kernel(&entry, sizeof(entry), (void *)entry) || !entry)
+			continue; /* the CPU does not have it */
+		entry += bpf_core_field_offset(struct bpf_event_entry, event);
+		bpf_probe_read_kernel(&cpu->memory[i], sizeof(cpu->memory[i]), (void *)entry);
+	}
+}
+
 enum {
 	LOOK_EVERY = 1000000, /* ns: less than events take turns */
 	SHARED_FOR = 1000000000,
+	QUICK = 32000,	   /* ns from a run to the next */
+	QUICK_TIMES = 64,
+	TIMED_OF = 32,	   /* a power of 2 */
 };
+
+/* reading_time is how long it takes to read all events plainly: the time of runs is taken around their readings. Twice, for interrupts. */
+static __always_inline __u64 reading_time(struct cpu *cpu)
+{
+	__u64 i, begin, end, least = ~0ULL, with = session;
+
+	for (i = 0; i < 2; i++) {
+		begin = bpf_ktime_get_ns();
+		if (with & EVENTS)
+			read_now(cpu, with);
+		else
+			read_all(cpu, cpu->full, true);
+		end = bpf_ktime_get_ns();
+		if (end - begin < least)
+			least = end - begin;
+	}
+	return least;
+}
 
 /*
  * look finds out whether an event of the session shares its counter with others: then runs are read with times. Reading them takes
  * a third longer. What was read plainly since the last look is taken to have been on a counter for the same share of the time as the
  * event was altogether. The first look of a window has nothing to compare with: what was before says nothing of it.
  */
-__noinline int look(struct cpu *cpu, __u64 now)
+__noinline int look(struct cpu *cpu, bool first)
 {
-	__u64 time = bpf_ktime_get_ns(), i, at = bpf_get_smp_processor_id();
-	bool shared = false, plain, first;
+	__u64 time = bpf_ktime_get_ns(), since, i;
+	bool shared = false;
 
 	if (!cpu)
 		return 0;
-	plain = cpu->plain == now;
-	first = cpu->looked != now;
-	for (i = 0; i < MAX_EVENTS && i < nr_events; i++, at += nr_cpus) {
+	since = cpu->plain_time - cpu->looked;
+	for (i = 0; i < MAX_EVENTS && i < nr_events; i++) {
 		struct sharing *sharing = &cpu->sharing[i];
 		struct bpf_perf_event_value v = {};
 		struct sum *s = &cpu->sums[i];
 		__u64 enabled, stopped;
 
-		if (bpf_perf_event_read_value(&events, at, &v, sizeof(v)))
+		if (bpf_perf_event_read_value(&events, cpu->first + i, &v, sizeof(v)))
 			continue;
 		enabled = v.enabled - sharing->enabled;
 		stopped = v.enabled - v.running - sharing->stopped;
 		if (stopped && !first) {
 			shared = true;
 			if (enabled)
-				s->reading.stopped += cpu->since * stopped / enabled;
-			if (plain)
+				s->reading.stopped += since * stopped / enabled;
+			if (cpu->plain) {
 				s->above_min = s->sure;
+				s->width = 0;
+			}
 		}
 		s->sure = s->above_min;
 		sharing->enabled = v.enabled;
@@ -192,18 +365,31 @@ __noinline int look(struct cpu *cpu, __u64 now)
 	}
 	if (shared)
 		cpu->shared = time + SHARED_FOR;
-	cpu->since = 0;
+	cpu->reading = reading_time(cpu);
+	cpu->looked = cpu->plain_time;
 	cpu->due = time + LOOK_EVERY;
-	cpu->looked = now;
-	cpu->plain = time < cpu->shared || with_times ? 0 : now;
+	cpu->plain = time >= cpu->shared && !with_times;
+	cpu->brief = cpu->plain && nr_events <= SHORT_EVENTS;
 	return 0;
 }
 
-struct task_struct___run {
-	void *stack;
-	unsigned long nvcsw;
-	unsigned long nivcsw;
-} __attribute__((preserve_access_index));
+/* begin begins a window on a CPU, or reports that there is none. Nothing of an earlier one is under way: the user side waits for that. */
+static __noinline bool begin(struct cpu *cpu)
+{
+	__u64 now = window;
+
+	if (!(now & 1))
+		return false;
+	cpu->live = 0;
+	cpu->first = bpf_get_smp_processor_id() * nr_events;
+	cpu->timed = cpu->next = cpu->counted;
+	cpu->quick = 0;
+	if (memory_events)
+		find_memory(cpu);
+	look(cpu, true);
+	cpu->window = now;
+	return true;
+}
 
 /* switches is how often a task was switched away from. */
 static __always_inline __u64 switches(const struct task_struct___run *task)
@@ -227,37 +413,37 @@ static __always_inline __u64 bucket(__u64 value)
 	return (log - 1) * 4 + (value >> (log - 2) & 3);
 }
 
-/* file puts what was counted in the same bucket into the histogram, and begins another. A function of its own for the verifier, which
- * looks at it once and not for each event. */
+/*
+ * file has a run that is counted next begin a new range of what changes nothing and, in another bucket than those before it, has these put
+ * into the histogram. A function of its own for the verifier, which looks at it once and not for each event.
+ */
 __noinline int file(struct cpu *cpu, __u32 event, __u64 value)
 {
-	struct histogram *h = bpf_map_lookup_elem(&histograms, &event);
+	__u64 b = bucket(value), width = b < 8 ? 1 : 1ULL << (b / 4 - 1), low = value & ~(width - 1), high = low + width - 1;
 	struct sum *s;
-	__u64 b;
 
-	if (!cpu || !h || event >= MAX_EVENTS)
+	if (!cpu || event >= MAX_EVENTS)
 		return 0;
 	s = &cpu->sums[event];
-	b = bucket(s->low);
-	if (b < BUCKETS)
-		h->runs[b] += s->same;
-	b = bucket(value);
-	s->width = b < 8 ? 1 : 1ULL << (b / 4 - 1);
-	s->low = value & ~(s->width - 1);
-	s->same = 0;
-	return 0;
-}
+	if (b != s->bucket) {
+		struct histogram *h = bpf_map_lookup_elem(&histograms, &event);
 
-/* record adds what a run counted of an event. */
-static __always_inline void record(struct cpu *cpu, struct sum *s, __u32 event, __u64 value)
-{
+		if (h && s->bucket < BUCKETS)
+			h->runs[s->bucket] += cpu->counted - s->filed;
+		s->filed = cpu->counted;
+		s->bucket = b;
+	}
 	if (~value > s->above_min)
 		s->above_min = ~value;
 	if (value > s->max)
 		s->max = value;
-	if (value - s->low >= s->width)
-		file(cpu, event, value);
-	s->same++;
+	if (low < ~s->above_min)
+		low = ~s->above_min;
+	if (high > s->max)
+		high = s->max;
+	s->low = low;
+	s->width = high - low + 1;
+	return 0;
 }
 
 /* own is what a run counted without what the probes did. */
@@ -266,29 +452,45 @@ static __always_inline __u64 own(__u64 value, __u64 overhead)
 	return value > overhead ? value - overhead : 0;
 }
 
-/* add adds a run to the sums. */
-static __always_inline void add(struct cpu *cpu, struct slot *slot, __u64 read, bool plain)
+/* add adds a run that began in the first slot and was read plainly to the sums. */
+static __always_inline void add(struct cpu *cpu, __u64 session)
 {
-	__u64 i, n = nr_events, partial = partial_events;
+	__u64 value;
 
-	for (i = 0; i < MAX_EVENTS && i < n; i++) {
+#define ADD(e)                                                         \
+	value = cpu->now[e] - cpu->slots[0].start[e].counter;         \
+	if (session & CALIBRATED)                                      \
+		value = own(value, overhead[e]);                      \
+	cpu->sums[e].reading.value += value;                          \
+	if (value - cpu->sums[e].low >= cpu->sums[e].width)           \
+		file(cpu, e, value);
+	EACH(ADD)
+}
+
+/* add_full adds a run of any slot, that was read into full. */
+static __always_inline void add_full(struct cpu *cpu, struct slot *slot, bool plain)
+{
+	__u64 i;
+
+	for (i = 0; i < MAX_EVENTS && i < nr_events; i++) {
 		struct sum *s = &cpu->sums[i];
-		__u64 v = own(cpu->now[i].counter - slot->start[i].counter, plain ? overhead[i] : overhead_with_times[i]);
+		__u64 v = own(cpu->full[i].counter - slot->start[i].counter, plain ? overhead[i] : overhead_with_times[i]);
 
-		if (partial && !(read >> i & 1))
-			continue;
 		s->reading.value += v;
 		if (!plain) {
-			__u64 enabled = cpu->now[i].enabled - slot->start[i].enabled;
-			__u64 running = cpu->now[i].running - slot->start[i].running;
+			__u64 enabled = cpu->full[i].enabled - slot->start[i].enabled;
+			__u64 running = cpu->full[i].running - slot->start[i].running;
 
 			s->reading.enabled += enabled;
 			s->reading.stopped += enabled - running;
-			if (enabled != running)
+			if (enabled != running) {
+				s->filed++;
+				s->skipped++;
 				continue;
-			s->runs++;
+			}
 		}
-		record(cpu, s, i, v);
+		if (v - s->low >= s->width)
+			file(cpu, i, v);
 	}
 }
 
@@ -310,6 +512,19 @@ static __always_inline bool ended(const struct slot *slot, __u64 frame, const st
 	return frame - stack < LARGEST_STACK && slot->frame - stack >= LARGEST_STACK;
 }
 
+/* lengthen says in the first slot what SHORT tells of it. */
+static __always_inline void lengthen(struct cpu *cpu)
+{
+	struct slot *slot = &cpu->slots[0];
+
+	if (!(cpu->live & SHORT))
+		return;
+	slot->turn = ++cpu->turns;
+	slot->read = ~0ULL;
+	slot->plain = true;
+	cpu->live &= ~(__u64)SHORT;
+}
+
 /* take finds a slot for the run that enters. If there is none it takes that of the oldest. */
 static __noinline __u64 take(struct cpu *cpu, const struct task_struct___run *task)
 {
@@ -318,11 +533,13 @@ static __noinline __u64 take(struct cpu *cpu, const struct task_struct___run *ta
 	for (i = 0; i < SLOTS; i++) {
 		struct slot *slot = &cpu->slots[i];
 
-		if (!(cpu->live >> i & 1) || slot->frame == frame || slot->window != window || ended(slot, frame, task)) {
+		if (cpu->live >> i & 1 << EXITING)
+			continue;
+		if (!(cpu->live >> i & 1) || slot->frame == frame || ended(slot, frame, task)) {
 			cpu->live &= ~(1ULL << i);
 			taken = i;
 			turn = 0;
-		} else if (slot->turn < turn && cpu->exiting != i + 1) {
+		} else if (slot->turn < turn) {
 			taken = i;
 			turn = slot->turn;
 		}
@@ -332,35 +549,74 @@ static __noinline __u64 take(struct cpu *cpu, const struct task_struct___run *ta
 	return taken;
 }
 
-SEC("fentry/target")
-int bperf_entry(void *ctx)
+/* between is the time of a run without that for the readings. */
+static __always_inline __u64 between(struct cpu *cpu, __u64 began, __u64 ended)
 {
-	struct cpu *cpu = this_cpu();
+	__u64 time = ended - began, readings = 2 * cpu->reading;
+
+	return time > readings ? time - readings : 0;
+}
+
+/* enter is the long way of bperf_entry: others have begun, or events share counters. */
+static __noinline int enter(struct cpu *cpu, void *ctx)
+{
 	struct task_struct___run *task;
 	struct slot *slot;
-	__u64 now = window, i = 0;
+	__u64 i = 0;
 
-	if (!cpu || !(now & 1))
-		return 0;
 	cpu->entering = (__u64)ctx;
 	barrier();
+	lengthen(cpu);
 	task = (void *)bpf_get_current_task_btf();
 	if (cpu->live)
 		i = take(cpu, task);
 	slot = &cpu->slots[i % SLOTS];
 	slot->turn = ++cpu->turns;
 	slot->frame = (__u64)ctx;
-	cpu->live |= 1ULL << i;
-	slot->window = now;
 	slot->task = (__u64)task;
 	slot->switches = switches(task);
-	if (cpu->looked != now && !cpu->exiting)
-		look(cpu, now);
-	slot->plain = cpu->plain == now;
-	slot->read = slot->plain ? read_all(slot->start, true) : read_all(slot->start, false);
+	slot->plain = cpu->plain;
 	slot->began = bpf_ktime_get_ns();
+	if (slot->plain) {
+		slot->read = read_all(cpu, slot->start, true);
+	} else {
+		slot->read = read_all(cpu, slot->start, false);
+		slot->began = bpf_ktime_get_ns();
+	}
+	cpu->live |= 1ULL << i;
 	barrier();
 	cpu->entering = 0;
+	return 0;
+}
+
+SEC("fentry/target")
+int bperf_entry(void *ctx)
+{
+	struct cpu *cpu = this_cpu();
+	struct task_struct___run *task;
+	struct slot *slot;
+	__u64 live = ONLY;
+
+	if (!cpu)
+		return 0;
+	if (cpu->window != window && !begin(cpu))
+		return 0;
+	if (cpu->live || !cpu->brief)
+		return enter(cpu, ctx);
+	slot = &cpu->slots[0];
+	task = (void *)bpf_get_current_task_btf();
+	slot->frame = (__u64)ctx;
+	slot->task = (__u64)task;
+	slot->switches = switches(task);
+	slot->began = cpu->counted < cpu->next ? 0 : bpf_ktime_get_ns();
+	if (read_start(cpu, session) < 0) {
+		slot->turn = ++cpu->turns;
+		slot->read = readable(slot);
+		slot->plain = true;
+		live = 1;
+	}
+	barrier();
+	cpu->live = live; /* last: runs that end meanwhile have not begun */
 	return 0;
 }
 
@@ -383,7 +639,7 @@ static __noinline bool later(struct cpu *cpu, __u64 turn)
 	__u64 i;
 
 	for (i = 0; i < SLOTS; i++) {
-		if ((cpu->live >> i & 1) && cpu->slots[i].window == window && cpu->slots[i].turn > turn) {
+		if ((cpu->live >> i & 1) && cpu->slots[i].turn > turn) {
 			cpu->live &= ~(1ULL << i);
 			any = true;
 		}
@@ -391,32 +647,35 @@ static __noinline bool later(struct cpu *cpu, __u64 turn)
 	return any;
 }
 
-SEC("fexit/target")
-int bperf_exit(void *ctx)
+/* leave is the long way of bperf_exit. */
+static __noinline int leave(struct cpu *cpu, void *ctx)
 {
-	__u64 now = window, read, n, time, took, all = nr_events == MAX_EVENTS ? ~0ULL : (1ULL << nr_events) - 1;
+	__u64 read, time, n, bits, all = nr_events == MAX_EVENTS ? ~0ULL : (1ULL << nr_events) - 1;
 	enum dropped why = DROPPED_BEGUN;
-	struct cpu *cpu = this_cpu();
 	struct task_struct___run *task;
 	struct slot *slot;
 	bool plain;
 
-	if (!cpu || !(now & 1))
-		return 0;
-	time = bpf_ktime_get_ns();
-	cpu->runs++;
+	lengthen(cpu);
 	n = find(cpu, (__u64)ctx);
 	if (n >= SLOTS) {
 		cpu->dropped[DROPPED_BEGUN]++;
 		return 0;
 	}
 	slot = &cpu->slots[n];
-	cpu->exiting = n + 1; /* it is not taken from here on */
+	bits = (1ULL | 1ULL << EXITING) << n;
+	cpu->live |= bits; /* it is not taken from here on */
 	barrier();
-	if (slot->frame != (__u64)ctx || slot->window != now)
+	if (slot->frame != (__u64)ctx)
 		goto drop;
 	plain = slot->plain;
-	read = slot->read & (plain ? read_all(cpu->now, true) : read_all(cpu->now, false));
+	if (plain) {
+		read = slot->read & read_all(cpu, cpu->full, true);
+		time = bpf_ktime_get_ns();
+	} else {
+		time = bpf_ktime_get_ns();
+		read = slot->read & read_all(cpu, cpu->full, false);
+	}
 	task = (void *)bpf_get_current_task_btf();
 	why = DROPPED_SWITCHED;
 	if (slot->task != (__u64)task || slot->switches != switches(task))
@@ -426,29 +685,100 @@ int bperf_exit(void *ctx)
 	 * run at the same place left behind. Runs that interrupt each other end before those that they interrupt.
 	 */
 	why = DROPPED_MIXED;
-	if (cpu->entering || (cpu->live & ~(1ULL << n) && later(cpu, slot->turn)))
+	if (cpu->entering || (cpu->live & ~bits && later(cpu, slot->turn)))
 		goto drop;
 	why = DROPPED_UNREADABLE;
-	if ((read | partial_events) != all)
+	if (((read | partial_events) & all) != all)
 		goto drop;
-	took = time - slot->began;
-	cpu->time += took;
 	if (plain) {
-		cpu->plain_runs++;
-		cpu->plain_time += took;
-		cpu->since += took;
-		add(cpu, slot, read, true);
+		if (slot->began) {
+			cpu->plain_time += between(cpu, slot->began, time);
+			cpu->plain_runs++;
+			cpu->timed++;
+		}
+		add_full(cpu, slot, true);
 	} else {
-		add(cpu, slot, read, false);
+		cpu->full_time += time - slot->began;
+		cpu->timed++;
+		add_full(cpu, slot, false);
 	}
-	cpu->live &= ~(1ULL << n);
+	cpu->counted++;
+	cpu->live &= ~bits;
 	if (time >= cpu->due)
-		look(cpu, now);
-	cpu->exiting = 0;
+		look(cpu, false);
 	return 0;
 drop:
-	cpu->live &= ~(1ULL << n);
+	cpu->live &= ~bits;
 	cpu->dropped[why]++;
-	cpu->exiting = 0;
+	return 0;
+}
+
+/* drop drops a run that ends on the short way; where that is due to what began while it ended, this with it. */
+static __noinline int drop(struct cpu *cpu, enum dropped why)
+{
+	cpu->live &= why == DROPPED_MIXED ? 0 : ~(__u64)ENDING;
+	cpu->dropped[why]++;
+	return 0;
+}
+
+/*
+ * finish ends a run on the short way whose time is taken. Where runs follow each other quickly it stands for those before it, too, and
+ * some of the next ones go without: how many is left to chance, so that it does not go with what the program does in turns.
+ */
+static __noinline int finish(struct cpu *cpu)
+{
+	__u64 time = bpf_ktime_get_ns(), runs = cpu->counted + 1 - cpu->timed;
+
+	cpu->plain_time += between(cpu, cpu->slots[0].began, time) * runs;
+	cpu->plain_runs += runs;
+	cpu->timed += runs;
+	cpu->quick = time - cpu->last < runs * QUICK ? cpu->quick + 1 : 0;
+	cpu->last = time;
+	cpu->next = cpu->counted + 1;
+	if (cpu->quick > QUICK_TIMES)
+		cpu->next += bpf_get_prandom_u32() & (TIMED_OF - 1);
+	add(cpu, session);
+	cpu->counted++;
+	barrier();
+	cpu->live &= ~(__u64)ENDING;
+	if (time >= cpu->due)
+		look(cpu, false);
+	return 0;
+}
+
+SEC("fexit/target")
+int bperf_exit(void *ctx)
+{
+	struct cpu *cpu = this_cpu();
+	struct task_struct___run *task;
+	struct slot *slot;
+	__u64 with;
+
+	if (!cpu)
+		return 0;
+	if (cpu->window != window) {
+		if (window & 1)
+			cpu->dropped[DROPPED_BEGUN]++;
+		return 0;
+	}
+	slot = &cpu->slots[0];
+	if (cpu->live != ONLY || slot->frame != (__u64)ctx)
+		return leave(cpu, ctx);
+	cpu->live = ENDING;
+	barrier();
+	with = session;
+	if (read_now(cpu, with) < 0)
+		return drop(cpu, DROPPED_UNREADABLE);
+	task = (void *)bpf_get_current_task_btf();
+	if (slot->task != (__u64)task || slot->switches != switches(task))
+		return drop(cpu, DROPPED_SWITCHED);
+	if (cpu->live != ENDING)
+		return drop(cpu, DROPPED_MIXED);
+	if (slot->began)
+		return finish(cpu);
+	add(cpu, with);
+	cpu->counted++;
+	barrier();
+	cpu->live &= ~(__u64)ENDING; /* what began meanwhile is not in it */
 	return 0;
 }

@@ -65,6 +65,7 @@ type programRow struct {
 	Median   *float64 `json:"run-median"`
 	Max      *float64 `json:"run-max"`
 	Mean     *float64 `json:"run-mean"`
+	Probes   *float64 `json:"run-probes"`
 	Elapsed  float64
 }
 
@@ -202,6 +203,18 @@ func TestStatProgramsTraced(t *testing.T) {
 		want := regexp.MustCompile(`taken off each run, as the probes' own: cpu-clock [1-9]\d*, dummy 0\n`)
 		if got.status != 0 || !want.MatchString(got.stderr) {
 			t.Errorf("%s\nwant %s", got.stderr, want)
+		}
+	})
+	t.Run("probes", func(t *testing.T) {
+		got := run(t, bperf("stat", "-e", "cpu-clock,dummy", "-b", first, call))
+		want := regexp.MustCompile(`\n Of each run, bperf's own probes count: [1-9]\d* ns cpu-clock, 0 dummy \(--calibrate takes that off\)\n`)
+		if got.status != 0 || !want.MatchString(got.stderr) {
+			t.Errorf("%s\nwant %s", got.stderr, want)
+		}
+		for _, r := range programRows(t, "-e", "cpu-clock", "-b", first, call) {
+			if r.Event == "cpu-clock" && (r.Probes == nil || *r.Probes == 0 || *r.Probes > *r.Max) {
+				t.Errorf("%+v", r)
+			}
 		}
 	})
 	t.Run("csv", func(t *testing.T) {

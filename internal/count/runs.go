@@ -1,6 +1,7 @@
 package count
 
 import (
+	"cmp"
 	"math/bits"
 	"slices"
 )
@@ -16,11 +17,14 @@ type Runs struct {
 	Min, Max uint64
 	Ranged   bool // Min and Max are known: not for the difference of two readings, nor without a run
 	Buckets  [Buckets]uint64
+
+	Probes *uint64 // what of each run is bperf's own, as long as no event shares its counter; nil if that is not known, or taken off
 }
 
 // Add adds other runs.
 func (r *Runs) Add(o *Runs) {
 	r.Counted += o.Counted
+	r.Probes = cmp.Or(r.Probes, o.Probes)
 	switch {
 	case !o.Ranged:
 	case !r.Ranged:

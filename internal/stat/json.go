@@ -115,6 +115,9 @@ func (j *jsonLines) count(f *object, r *Row, cgroups bool) {
 			f.raw("run-"+runColumns[i], v)
 		}
 	}
+	if p := r.Runs.Probes; p != nil && absent == "" {
+		f.raw("run-probes", strconv.FormatUint(*p, 10))
+	}
 	if j.o.Histogram {
 		f.raw("histogram", r.histogramJSON())
 	}

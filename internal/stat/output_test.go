@@ -114,6 +114,7 @@ func programRows(t testing.TB, label string) []Row {
 			rows[i].Runs.Add(one)
 		}
 		rows[i].PerRun = rows[i].Value / 4
+		rows[i].Runs.Probes = &[]uint64{310, 600, 512}[i]
 	}
 	rows = append(rows, ownRows(label, 5, 5150, 1)...)
 	rows[len(rows)-1].Dropped = &count.Dropped{count.DroppedSwitched: 1}
@@ -372,7 +373,7 @@ var jsonTypes = map[string]any{
 	"interval": 0.0, "summary": true, "cpu": "", "core": "", "die": "", "socket": "", "node": "", "thread": "",
 	"counters": 0.0, "counter-value": "", "unit": "", "event": "", "cgroup": "", "variance": 0.0,
 	"event-runtime": 0.0, "pcnt-running": 0.0, "metric-value": "", "metric-unit": "", "metric-scaled": true, "reason": "",
-	"program": "", "runs": 0.0, "run-mean": 0.0, "run-min": 0.0, "run-median": 0.0, "run-p90": 0.0, "run-p99": 0.0, "run-max": 0.0, "histogram": []any{}, "dropped": map[string]any{},
+	"program": "", "runs": 0.0, "run-mean": 0.0, "run-min": 0.0, "run-median": 0.0, "run-p90": 0.0, "run-p99": 0.0, "run-max": 0.0, "run-probes": 0.0, "histogram": []any{}, "dropped": map[string]any{},
 	"elapsed": 0.0, "elapsed-variance": 0.0, "elapsed-runs": []any{}, "scaled-metrics": []any{}, "user": 0.0, "system": 0.0,
 }
 

@@ -44,6 +44,7 @@ type text struct {
 	snapshots int
 	rows      bool // rows were printed
 	summary   bool // the summary was
+	probesOf  bool // what probes count was said
 	reasons   reasons
 	metrics   bool     // with MetricOnly: there was one
 	columns   []string // those of the last heading
@@ -79,6 +80,7 @@ func (t *text) Snapshot(s Snapshot) error {
 	lines(&b, s, interval)
 	if !interval && !t.o.MetricOnly {
 		t.runTable(&b, s.Rows)
+		t.probes(&b, s.Rows)
 		if t.o.Histogram {
 			histograms(&b, s.Rows)
 		}

@@ -2,6 +2,7 @@ package stat
 
 import (
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -40,6 +41,27 @@ func (t *text) runTable(b *strings.Builder, rows []Row) {
 		}
 		b.WriteByte('\n')
 	}
+}
+
+// probes says what of each run is the probes' own, once.
+func (t *text) probes(b *strings.Builder, rows []Row) {
+	var parts []string
+	for i := range rows {
+		r := &rows[i]
+		if r.Runs == nil || r.Runs.Probes == nil || r.absent() != "" {
+			continue
+		}
+		scale, unit := r.runUnit()
+		count := strconv.FormatFloat(float64(*r.Runs.Probes)*scale, 'f', -1, 64)
+		if part := strings.Join(strings.Fields(count+" "+printable(unit)+" "+printable(r.Name)), " "); !slices.Contains(parts, part) {
+			parts = append(parts, part)
+		}
+	}
+	if len(parts) == 0 || t.probesOf {
+		return
+	}
+	t.probesOf = true
+	fmt.Fprintf(b, "\n Of each run, bperf's own probes count: %s (--calibrate takes that off)\n", strings.Join(parts, ", "))
 }
 
 // barWidth is that of the longest bar of a histogram.

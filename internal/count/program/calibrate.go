@@ -15,37 +15,47 @@ const emptyName = "bperf_empty"
 // calibrationRuns are enough for one that nothing interrupts.
 const calibrationRuns = 1000
 
-// calibrate counts in a program that does nothing: the least that a run counts is the probes' own, and is taken off each run that is
-// counted later. Where the kernel lets nobody trace programs, there is nothing to take off.
-func (c *Counter) calibrate(o *options) error {
+// measureProbes counts in a program that does nothing: the least that a run counts is the probes' own, and with takeOff is taken off each
+// run that is counted later. Where the kernel lets nobody trace programs, there is nothing to take off.
+func (c *Counter) measureProbes(o *options, takeOff bool) error {
 	empty, target, err := loadEmpty()
 	if err != nil {
 		return err
 	}
 	defer empty.Close()
-	plain, withTimes := *o, *o
-	withTimes.withTimes = true
-	for _, way := range []struct {
-		options
-		overhead *[maxEvents]uint64
-	}{{plain, &o.overhead}, {withTimes, &o.overheadWithTimes}} {
-		p, err := attach(target, way.options, 0)
-		if why := (*Untraceable)(nil); errors.As(err, &why) {
-			return nil
-		}
-		if err != nil {
-			return err
-		}
-		if err := errors.Join(c.measure(empty, p, way.overhead), p.close()); err != nil {
-			return err
-		}
+	var plain, withTimes [maxEvents]uint64
+	traced, err := c.measure(*o, empty, target, &plain)
+	if err != nil || !traced {
+		return err
 	}
-	c.overhead = o.overhead[:c.events]
+	if !takeOff {
+		c.included = plain[:c.events]
+		return nil
+	}
+	timed := *o
+	timed.withTimes = true
+	if _, err := c.measure(timed, empty, target, &withTimes); err != nil {
+		return err
+	}
+	o.overhead, o.overheadWithTimes = plain, withTimes
+	c.overhead = plain[:c.events]
 	return nil
 }
 
-// measure runs the program that does nothing.
-func (c *Counter) measure(empty *ebpf.Program, p *probes, least *[maxEvents]uint64) error {
+// measure counts in the program that does nothing; it reports whether it can be traced.
+func (c *Counter) measure(o options, empty *ebpf.Program, target Target, least *[maxEvents]uint64) (traced bool, err error) {
+	p, err := attach(target, o, noWindow)
+	if why := (*Untraceable)(nil); errors.As(err, &why) {
+		return false, nil
+	}
+	if err != nil {
+		return false, err
+	}
+	return true, errors.Join(c.runEmpty(empty, p, least), p.close())
+}
+
+// runEmpty runs the program that does nothing.
+func (c *Counter) runEmpty(empty *ebpf.Program, p *probes, least *[maxEvents]uint64) error {
 	if err := c.perf.Enable(); err != nil {
 		return err
 	}
@@ -56,7 +66,7 @@ func (c *Counter) measure(empty *ebpf.Program, p *probes, least *[maxEvents]uint
 	if _, err := empty.Run(&ebpf.RunOptions{Data: packet, Repeat: calibrationRuns}); err != nil {
 		return fmt.Errorf("run an empty BPF program to calibrate: %w", err)
 	}
-	if err := errors.Join(p.setWindow(2), c.perf.Disable()); err != nil {
+	if err := errors.Join(p.setWindow(noWindow), c.perf.Disable()); err != nil {
 		return err
 	}
 	state, histograms, err := p.read()

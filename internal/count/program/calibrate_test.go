@@ -14,7 +14,7 @@ func TestCalibrate(t *testing.T) {
 	const times, near = 100, 20
 	for _, rounds := range []int32{0, 1000} {
 		prog, target := loadLoop(t, rounds)
-		c := openWith(t, count.Options{Calibrate: true}, "instructions,cycles,page-faults", target)
+		c := openFor(t, count.Options{Calibrate: true}, "instructions,cycles,page-faults", target)
 		check(t, c.Enable())
 		run(t, prog, times)
 		check(t, c.Disable())
@@ -30,11 +30,32 @@ func TestCalibrate(t *testing.T) {
 	}
 }
 
+// TestProbes has what the probes count in a run told where it is not taken off.
+func TestProbes(t *testing.T) {
+	require.ExactPMU(t)
+	require.OneCPU(t)
+	const near = 20
+	prog, target := loadLoop(t, 1000)
+	c := openFor(t, count.Options{Probes: true}, "instructions,page-faults", target)
+	check(t, c.Enable())
+	run(t, prog, 100)
+	check(t, c.Disable())
+	r := read(t, c, 0)
+	if r.events[0].Runs.Probes == nil || r.events[1].Runs.Probes == nil || c.Overhead() != nil {
+		t.Fatalf("%+v, taken off %v", r.events[0].Runs.Probes, c.Overhead())
+	}
+	least, probes := r.events[0].Runs.Min, *r.events[0].Runs.Probes
+	t.Logf("at least %d instructions in a run, %d of them the probes'", least, probes)
+	if want := uint64(1000 * loopInstructions); least-probes < want || least-probes > want+near || *r.events[1].Runs.Probes != 0 {
+		t.Errorf("at least %d instructions in a run, want %d; and %d page faults", least-probes, want, *r.events[1].Runs.Probes)
+	}
+}
+
 // TestCalibrateWithoutTracing opens where nothing can be traced, too.
 func TestCalibrateWithoutTracing(t *testing.T) {
 	prog, target := loadLoop(t, 1)
 	target.Function = ""
-	c := openWith(t, count.Options{Calibrate: true}, "cpu-clock", target)
+	c := openFor(t, count.Options{Probes: true, Calibrate: true}, "cpu-clock", target)
 	check(t, c.Enable())
 	run(t, prog, 3)
 	if r := read(t, c, 0); r.runs != 3 {

@@ -35,6 +35,7 @@ type Counter struct {
 
 	references *link.Iter // nil until it is needed
 	overhead   []uint64   // that is taken off each run, by event; nil if nothing is
+	included   []uint64   // what of each run is the probes' own, by event; nil if that is not known, or taken off
 
 	window  uint64
 	enabled time.Time     // zero while disabled
@@ -77,11 +78,16 @@ const (
 // Open prepares to count the events of a list in BPF programs, on all CPUs that are online. It is no error if a program cannot be
 // traced: ErrAt tells why.
 func Open(list event.List, programs []Target, t target.Target, o count.Options) (*Counter, error) {
+	return openWith(list, programs, t, o, btf.NewCache())
+}
+
+func openWith(list event.List, programs []Target, t target.Target, o count.Options, types *btf.Cache) (*Counter, error) {
 	events := len(list.Events())
 	if events > maxEvents {
 		return nil, fmt.Errorf("%d events are too many to count in BPF programs: %d are possible", events, maxEvents)
 	}
 	c := &Counter{events: events, online: t.CPUs, cpus: make([][]int, events)}
+	c.probing.types = types
 	if err := c.open(list, programs, t, o); err != nil {
 		return nil, errors.Join(err, c.Close())
 	}
@@ -94,20 +100,23 @@ func (c *Counter) open(list event.List, programs []Target, t target.Target, o co
 	}
 	c.following = o.Following
 	all := &c.probing
-	all.count, all.types = c.events, btf.NewCache()
+	all.count = c.events
 	if all.events, err = c.newArray(); err != nil {
 		return err
 	}
 	if err := c.fillArray(); err != nil {
 		return err
 	}
-	for i := range c.events {
+	for i, e := range list.Events() {
 		if len(c.cpus[i]) < len(t.CPUs) {
 			all.partial |= 1 << i
 		}
+		if countsInMemory(&e.Attr) {
+			all.memory |= 1 << i
+		}
 	}
-	if o.Calibrate {
-		if err := c.calibrate(all); err != nil {
+	if o.Probes || o.Calibrate {
+		if err := c.measureProbes(all, o.Calibrate); err != nil {
 			return err
 		}
 	}
@@ -122,12 +131,23 @@ func (c *Counter) open(list event.List, programs []Target, t target.Target, o co
 	return nil
 }
 
+// countsInMemory reports whether the kernel counts an event in memory as it happens (perf_swevent_event), and not on a counter or by a clock.
+func countsInMemory(a *perfevent.Attr) bool {
+	switch a.Type {
+	case perfevent.TypeTracepoint:
+		return true
+	case perfevent.TypeSoftware:
+		return a.Config != perfevent.SoftwareCPUClock && a.Config != perfevent.SoftwareTaskClock
+	}
+	return false
+}
+
 // add opens what counts in a program. It is nil for one that has gone, if programs may.
 func (c *Counter) add(p Target) (s *subject, err error) {
 	s = &subject{Target: p}
 	window := c.window
 	if c.enabled.IsZero() {
-		window = 0
+		window = noWindow
 	}
 	s.probes, err = attach(p, c.probing, window)
 	switch {
@@ -164,13 +184,9 @@ func (c *Counter) newArray() (*ebpf.Map, error) {
 }
 
 func (c *Counter) fillArray() error {
-	cpus, err := ebpf.PossibleCPU()
-	if err != nil {
-		return err
-	}
 	return c.perf.Descriptors(func(ev, cpu, fd int) error {
 		c.cpus[ev] = append(c.cpus[ev], cpu)
-		if err := c.array.Put(uint32(ev*cpus+cpu), uint32(fd)); err != nil {
+		if err := c.array.Put(uint32(cpu*c.events+ev), uint32(fd)); err != nil {
 			return fmt.Errorf("let BPF programs read event %d on CPU %d: %w", ev, cpu, err)
 		}
 		return nil
@@ -309,12 +325,15 @@ func (c *Counter) readTraced(cells []count.Cell, program int) ([]count.Cell, err
 	for ev, cpus := range c.cpus {
 		for _, cpu := range cpus {
 			runs, r := state[cpu].event(ev, &histograms[ev][cpu])
+			if c.included != nil {
+				runs.Probes = &c.included[ev]
+			}
 			cells = append(cells, count.Cell{Event: ev, CPU: cpu, Thread: count.None, Cgroup: count.None, Program: program, Reading: r, Runs: runs})
 		}
 	}
 	for n, cpu := range c.online {
 		s := &state[cpu]
-		own := [...]uint64{ownRuns: s.Runs, ownRunTime: s.Time, ownDropped: lost[cpu].Total()}
+		own := [...]uint64{ownRuns: s.runs(), ownRunTime: s.plainTime() + s.FullTime, ownDropped: lost[cpu].Total()}
 		if n == 0 { // the kernel does not say on which CPU
 			own[ownRuns] += misses.Exit
 		}
@@ -336,19 +355,32 @@ func (c *Counter) misses(p *probes) (Misses, error) {
 	return p.misses.plus(now, p.since), err
 }
 
-// counted is how many runs are in the sums.
-func (s *probesCpu) counted() uint64 {
-	return s.Runs - s.Dropped[droppedBegun] - s.Dropped[droppedMixed] - s.Dropped[droppedSwitched] - s.Dropped[droppedUnreadable]
+// runs is how many have ended.
+func (s *probesCpu) runs() uint64 {
+	return s.Counted + s.Dropped[droppedBegun] + s.Dropped[droppedMixed] + s.Dropped[droppedSwitched] + s.Dropped[droppedUnreadable]
 }
 
-// event is what an event counted on a CPU.
+// plainTime is the time of the runs that were read plainly, in ns. Those after the last one whose time was taken had that of the others.
+func (s *probesCpu) plainTime() uint64 {
+	if s.PlainRuns == 0 || s.Counted <= s.Timed {
+		return s.PlainTime
+	}
+	return s.PlainTime + uint64(float64(s.PlainTime)/float64(s.PlainRuns)*float64(s.Counted-s.Timed))
+}
+
+// event is what an event counted on a CPU. The histogram was read after the rest: runs that were not in it then are in it, and some more, if
+// others were put into it meanwhile.
 func (s *probesCpu) event(ev int, h *probesHistogram) (*count.Runs, perfevent.Reading) {
 	sum := &s.Sums[ev]
-	runs := &count.Runs{Counted: s.counted(), Min: ^sum.AboveMin, Max: sum.Max, Ranged: sum.AboveMin != 0, Buckets: h.Runs}
-	if sum.Same > 0 {
-		runs.Buckets[count.BucketOf(sum.Low)] += sum.Same
+	runs := &count.Runs{Counted: s.Counted, Min: ^sum.AboveMin, Max: sum.Max, Ranged: sum.AboveMin != 0, Buckets: h.Runs}
+	var filed uint64
+	for _, n := range h.Runs {
+		filed += n
 	}
-	enabled := sum.Reading.Enabled + s.PlainTime
+	if filed == sum.Filed-sum.Skipped && s.Counted > sum.Filed {
+		runs.Buckets[sum.Bucket] += s.Counted - sum.Filed
+	}
+	enabled := sum.Reading.Enabled + s.plainTime()
 	return runs, perfevent.Reading{Value: sum.Reading.Value, Enabled: enabled, Running: enabled - min(sum.Reading.Stopped, enabled)}
 }
 

@@ -236,6 +236,25 @@ func TestInstructions(t *testing.T) {
 	}
 }
 
+// TestRunTime has runs follow each other quickly, so that the time of few of them is taken: it is that of all.
+func TestRunTime(t *testing.T) {
+	require.ExactPMU(t)
+	require.OneCPU(t)
+	const times, rounds = 20_000, 300
+	prog, target := loadLoop(t, rounds)
+	c := tracing(t, "instructions", target)
+	check(t, c.Enable())
+	run(t, prog, times)
+	check(t, c.Disable())
+	r := read(t, c, 0)
+	// An instruction takes a nanosecond. What is between the readings is less than what they count, and more than the loop.
+	counted := r.events[0]
+	t.Logf("%d runs, %d ns, %d instructions", r.runs, r.time, counted.Value)
+	if r.runs != times || r.time < times*rounds*loopInstructions || r.time > counted.Value*101/100 {
+		t.Errorf("%d runs, %d ns, %d instructions", r.runs, r.time, counted.Value)
+	}
+}
+
 // TestUntraceable has the reasons of programs that cannot be traced.
 func TestUntraceable(t *testing.T) {
 	_, target := loadLoop(t, 1)

@@ -19,7 +19,7 @@ import (
 func TestComeAndGo(t *testing.T) {
 	for name, function := range map[string]string{"traced": "loop", "untraced": ""} {
 		t.Run(name, func(t *testing.T) {
-			c := openWith(t, count.Options{Following: true}, "cpu-clock")
+			c := openFor(t, count.Options{Following: true}, "cpu-clock")
 			check(t, c.Enable())
 			prog, target := loadLoop(t, 1)
 			target.Function = function

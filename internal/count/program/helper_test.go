@@ -2,6 +2,7 @@ package program
 
 import (
 	"runtime"
+	"sync"
 	"testing"
 	"unsafe"
 
@@ -88,6 +89,9 @@ func run(t testing.TB, p *ebpf.Program, times int) {
 	}
 }
 
+// types are the kernel's: decoding them takes longer than most tests.
+var types = sync.OnceValue(btf.NewCache)
+
 // tracing opens a counter for programs that this kernel can trace, or skips the test.
 func tracing(t testing.TB, events string, programs ...Target) *Counter {
 	t.Helper()
@@ -105,17 +109,17 @@ func tracing(t testing.TB, events string, programs ...Target) *Counter {
 
 func open(t testing.TB, events string, programs ...Target) *Counter {
 	t.Helper()
-	return openWith(t, count.Options{}, events, programs...)
+	return openFor(t, count.Options{}, events, programs...)
 }
 
-func openWith(t testing.TB, o count.Options, events string, programs ...Target) *Counter {
+func openFor(t testing.TB, o count.Options, events string, programs ...Target) *Counter {
 	t.Helper()
 	require.Tracefs(t)
 	list, err := event.Host().Parse(events)
 	check(t, err)
 	at, err := target.Spec{System: true}.Resolve()
 	check(t, err)
-	c, err := Open(list, programs, at, o)
+	c, err := openWith(list, programs, at, o, types())
 	check(t, err)
 	t.Cleanup(func() { c.Close() })
 	return c

@@ -4,6 +4,7 @@ import (
 	"sync"
 	"testing"
 	"time"
+	"unsafe"
 
 	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/asm"
@@ -84,6 +85,29 @@ func sleeper() asm.Instructions {
 		asm.Mov.Imm(asm.R2, 8),
 		asm.FnCopyFromUser.Call(),
 		asm.Return(),
+	}
+}
+
+// TestPageFaults has each run fault once: an event that the kernel counts in memory.
+func TestPageFaults(t *testing.T) {
+	prog, target := load(t, &ebpf.ProgramSpec{Type: ebpf.Syscall, Flags: unix.BPF_F_SLEEPABLE, Instructions: sleeper()})
+	c := tracing(t, "page-faults,cpu-clock", target)
+	const times = 20
+	memory, err := unix.Mmap(-1, 0, times*unix.Getpagesize(), unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_ANONYMOUS)
+	check(t, err)
+	defer unix.Munmap(memory)
+	check(t, unix.Madvise(memory, unix.MADV_NOHUGEPAGE))
+	check(t, c.Enable())
+	for i := range times {
+		_, err := prog.Run(&ebpf.RunOptions{Context: uint64(uintptr(unsafe.Pointer(&memory[i*unix.Getpagesize()])))})
+		check(t, err)
+	}
+	check(t, c.Disable())
+	r := read(t, c, 0)
+	faults := r.events[0]
+	if r.runs != times || faults.Runs.Counted+r.dropped != times || faults.Value != faults.Runs.Counted || faults.Runs.Min != 1 || faults.Runs.Max != 1 {
+		t.Errorf("%d page faults in %d runs, from %d to %d; %d dropped of %d", faults.Value, faults.Runs.Counted, faults.Runs.Min, faults.Runs.Max,
+			r.dropped, r.runs)
 	}
 }
 

@@ -31,9 +31,10 @@ type Misses struct {
 
 // options are what all probes of a session have in common.
 type options struct {
-	events  *ebpf.Map // descriptors of perf events, by event and CPU
+	events  *ebpf.Map // descriptors of perf events, by CPU and event
 	count   int       // events
 	partial uint64    // events that not all CPUs have, one bit each
+	memory  uint64    // events that the kernel counts in memory, one bit each
 
 	withTimes bool // events are always read with their times
 
@@ -43,7 +44,10 @@ type options struct {
 	overhead, overheadWithTimes [maxEvents]uint64
 }
 
-// attach attaches the probes to a program. They count in a window, or with 0 nothing yet.
+// noWindow is the number of none. It is not 0, which CPUs take for theirs in the beginning.
+const noWindow = 2
+
+// attach attaches the probes to a program. They count in a window, or with noWindow nothing yet.
 func attach(t Target, o options, window uint64) (*probes, error) {
 	if u := t.traceable(); u != nil {
 		return nil, u
@@ -88,13 +92,16 @@ func (t Target) unattachable(err error) *Untraceable {
 	return t.untraceable(err)
 }
 
+// As in bpf/probes.bpf.c.
+const (
+	shortEvents = 16
+	inMemory    = 0x100
+	calibrated  = 0x200
+)
+
 // probeSpecs are the programs and maps for a session.
 func probeSpecs(o options) (*ebpf.CollectionSpec, error) {
 	spec, err := loadProbes()
-	if err != nil {
-		return nil, err
-	}
-	cpus, err := ebpf.PossibleCPU()
 	if err != nil {
 		return nil, err
 	}
@@ -113,11 +120,22 @@ func probeSpecs(o options) (*ebpf.CollectionSpec, error) {
 	if o.withTimes {
 		withTimes = 1
 	}
+	var session uint64
+	if o.count <= shortEvents {
+		session = uint64(o.count)
+	}
+	if o.memory != 0 {
+		session |= inMemory
+	}
+	if o.overhead != [maxEvents]uint64{} || o.overheadWithTimes != [maxEvents]uint64{} {
+		session |= calibrated
+	}
 	spec.Maps[probesMapHistograms].MaxEntries = uint32(max(o.count, 1))
 	return spec, errors.Join(
-		spec.Variables[probesVarNrCpus].Set(uint32(cpus)),
 		spec.Variables[probesVarNrEvents].Set(uint32(o.count)),
 		spec.Variables[probesVarPartialEvents].Set(o.partial),
+		spec.Variables[probesVarMemoryEvents].Set(o.memory),
+		spec.Variables[probesVarSession].Set(session),
 		spec.Variables[probesVarOverhead].Set(o.overhead),
 		spec.Variables[probesVarOverheadWithTimes].Set(o.overheadWithTimes),
 		spec.Variables[probesVarWithTimes].Set(withTimes))

@@ -15,30 +15,38 @@ import (
 
 type probesCpu struct {
 	_         structs.HostLayout
-	Runs      uint64
-	Dropped   [5]uint64
+	Window    uint64
 	Live      uint64
-	Turns     uint64
-	Exiting   uint64
+	Brief     uint64
 	Plain     uint64
-	Looked    uint64
+	Counted   uint64
+	Next      uint64
+	First     uint64
+	Timed     uint64
+	PlainTime uint64
+	PlainRuns uint64
+	FullTime  uint64
+	Last      uint64
+	Quick     uint64
+	Reading   uint64
 	Due       uint64
 	Shared    uint64
-	Since     uint64
-	PlainRuns uint64
-	PlainTime uint64
-	Time      uint64
+	Looked    uint64
+	Turns     uint64
 	Entering  uint64
+	Events    uint64
+	Dropped   [5]uint64
+	Memory    [64]uint64
+	Now       [64]uint64
 	Slots     [4]struct {
 		_        structs.HostLayout
 		Frame    uint64
-		Turn     uint64
 		Task     uint64
 		Switches uint64
-		Read     uint64
-		Window   uint64
-		Plain    uint64
 		Began    uint64
+		Turn     uint64
+		Read     uint64
+		Plain    uint64
 		Start    [64]struct {
 			_       structs.HostLayout
 			Counter uint64
@@ -46,7 +54,7 @@ type probesCpu struct {
 			Running uint64
 		}
 	}
-	Now [64]struct {
+	Full [64]struct {
 		_       structs.HostLayout
 		Counter uint64
 		Enabled uint64
@@ -60,13 +68,14 @@ type probesCpu struct {
 			Enabled uint64
 			Stopped uint64
 		}
-		Runs     uint64
+		Low      uint64
+		Width    uint64
 		AboveMin uint64
 		Max      uint64
 		Sure     uint64
-		Low      uint64
-		Width    uint64
-		Same     uint64
+		Bucket   uint64
+		Filed    uint64
+		Skipped  uint64
 	}
 	Sharing [64]struct {
 		_       structs.HostLayout
@@ -89,11 +98,12 @@ const (
 	probesMapHistograms        = "histograms"
 	probesProgBperfEntry       = "bperf_entry"
 	probesProgBperfExit        = "bperf_exit"
-	probesVarNrCpus            = "nr_cpus"
+	probesVarMemoryEvents      = "memory_events"
 	probesVarNrEvents          = "nr_events"
 	probesVarOverhead          = "overhead"
 	probesVarOverheadWithTimes = "overhead_with_times"
 	probesVarPartialEvents     = "partial_events"
+	probesVarSession           = "session"
 	probesVarWindow            = "window"
 	probesVarWithTimes         = "with_times"
 )
@@ -157,11 +167,12 @@ type probesMapSpecs struct {
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type probesVariableSpecs struct {
-	NrCpus            *ebpf.VariableSpec `ebpf:"nr_cpus"`
+	MemoryEvents      *ebpf.VariableSpec `ebpf:"memory_events"`
 	NrEvents          *ebpf.VariableSpec `ebpf:"nr_events"`
 	Overhead          *ebpf.VariableSpec `ebpf:"overhead"`
 	OverheadWithTimes *ebpf.VariableSpec `ebpf:"overhead_with_times"`
 	PartialEvents     *ebpf.VariableSpec `ebpf:"partial_events"`
+	Session           *ebpf.VariableSpec `ebpf:"session"`
 	Window            *ebpf.VariableSpec `ebpf:"window"`
 	WithTimes         *ebpf.VariableSpec `ebpf:"with_times"`
 }
@@ -203,11 +214,12 @@ func (m *probesMaps) Close() error {
 //
 // It can be passed to loadProbesObjects or ebpf.CollectionSpec.LoadAndAssign.
 type probesVariables struct {
-	NrCpus            *ebpf.Variable `ebpf:"nr_cpus"`
+	MemoryEvents      *ebpf.Variable `ebpf:"memory_events"`
 	NrEvents          *ebpf.Variable `ebpf:"nr_events"`
 	Overhead          *ebpf.Variable `ebpf:"overhead"`
 	OverheadWithTimes *ebpf.Variable `ebpf:"overhead_with_times"`
 	PartialEvents     *ebpf.Variable `ebpf:"partial_events"`
+	Session           *ebpf.Variable `ebpf:"session"`
 	Window            *ebpf.Variable `ebpf:"window"`
 	WithTimes         *ebpf.Variable `ebpf:"with_times"`
 }

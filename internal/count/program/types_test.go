@@ -153,10 +153,9 @@ func TestTypes(t *testing.T) {
 	if !tracesTracers(t) {
 		reason = "Cannot recursively attach"
 	}
-	types := btf.NewCache()
 	var all []loadedKind
 	for _, k := range kinds {
-		p := k.load(t, types)
+		p := k.load(t, types())
 		switch {
 		case p == nil:
 		case k.spec.Type == ebpf.Tracing:
@@ -173,9 +172,8 @@ func TestTracerOfATracer(t *testing.T) {
 	if !tracesTracers(t) {
 		t.Skip("needs Linux 6.8: before, a tracing program cannot be attached to another")
 	}
-	types := btf.NewCache()
 	k := kind{name: "fentry", spec: ebpf.ProgramSpec{Type: ebpf.Tracing, AttachType: ebpf.AttachTraceFEntry, AttachTo: tested}}
-	tracer := k.load(t, types)
+	tracer := k.load(t, types())
 	if tracer == nil {
 		t.Skip("needs a kernel that allows fentry")
 	}
@@ -184,7 +182,7 @@ func TestTracerOfATracer(t *testing.T) {
 	defer l.Close()
 	k.spec.AttachTarget, k.spec.AttachTo = tracer, "loop"
 	k.run = attached(attachTracing, test)
-	countKinds(t, []loadedKind{{k, k.load(t, types), "Cannot nest tracing program attach more than once"}})
+	countKinds(t, []loadedKind{{k, k.load(t, types()), "Cannot nest tracing program attach more than once"}})
 }
 
 func tracesTracers(t *testing.T) bool {
