@@ -1,7 +1,6 @@
 package cli
 
 import (
-	"errors"
 	"os"
 	"slices"
 	"strings"
@@ -12,7 +11,6 @@ import (
 
 	"github.com/bperf/bperf/internal/bpfprog"
 	"github.com/bperf/bperf/internal/count/process"
-	"github.com/bperf/bperf/internal/count/program"
 	"github.com/bperf/bperf/internal/event"
 	"github.com/bperf/bperf/internal/top"
 )
@@ -136,8 +134,7 @@ func (o *topOptions) open(list event.List, args []string) (top.Source, func(id u
 	if err != nil {
 		return nil, nil, &ExitError{Status: statusBadOption, Err: err}
 	}
-	targets := func() ([]program.Target, error) { return topTargets(selector, len(args) > 0) }
-	source, missing, err := top.OpenPrograms(selector, list, targets)
+	source, missing, err := top.OpenPrograms(selector, list)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -146,15 +143,6 @@ func (o *topOptions) open(list event.List, args []string) (top.Source, func(id u
 		return nil, nil, missingItems(missing)
 	}
 	return source, func(id uint64) (string, error) { return examineProgram(id, source.Distributions(id)) }, nil
-}
-
-// topTargets are the programs in which events are counted. If none were asked for, there need not be one.
-func topTargets(selector bpfprog.Selector, asked bool) ([]program.Target, error) {
-	targets, missing, err := program.Selection{Programs: selector}.Find()
-	if !asked {
-		return targets, nil
-	}
-	return targets, errors.Join(err, missingItems(missing))
 }
 
 // topColumn finds a column by its name.

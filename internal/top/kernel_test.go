@@ -2,7 +2,9 @@ package top
 
 import (
 	"context"
+	"fmt"
 	"io"
+	"math"
 	"os/exec"
 	"testing"
 	"time"
@@ -13,7 +15,6 @@ import (
 
 	"github.com/bperf/bperf/internal/bpfprog"
 	"github.com/bperf/bperf/internal/count/process"
-	countprogram "github.com/bperf/bperf/internal/count/program"
 	"github.com/bperf/bperf/test/program"
 	"github.com/bperf/bperf/test/require"
 )
@@ -107,19 +108,12 @@ func TestPrograms(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer prog.Close()
-	info, err := prog.Info()
-	if err != nil {
-		t.Fatal(err)
-	}
-	id, _ := info.ID()
+	id := idOf(t, prog)
 	selector, err := bpfprog.Parse("name:bperf_top_loops")
 	if err != nil {
 		t.Fatal(err)
 	}
-	targets := func() ([]countprogram.Target, error) {
-		return []countprogram.Target{{ID: uint32(id), Name: "bperf_top_loops", Function: "bperf_top_loops", JITed: true}}, nil
-	}
-	programs, missing, err := OpenPrograms(selector, list(t, "cycles,instructions"), targets)
+	programs, missing, err := OpenPrograms(selector, list(t, "cycles,instructions"))
 	if err != nil || missing != nil {
 		t.Fatal(err, missing)
 	}
@@ -138,7 +132,7 @@ func TestPrograms(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		row := rowOf(r, uint64(id))
+		row := rowOf(r, id)
 		if row == nil {
 			t.Fatalf("rows %v", texts(r.Rows))
 		}
@@ -148,7 +142,7 @@ func TestPrograms(t *testing.T) {
 			t.Errorf("%v: %v instructions a run, IPC %v; want 4000 and what the probes take, in %v runs", texts(r.Rows), instructions, ipc, runs)
 		}
 	}
-	all := programs.Distributions(uint64(id))
+	all := programs.Distributions(id)
 	if len(all) != 2 || all[1].Event.Name != "instructions" || all[1].Runs.Counted != 51 || all[1].Runs.Min < 4000 {
 		t.Errorf("distributions %+v", all)
 	}
@@ -157,19 +151,101 @@ func TestPrograms(t *testing.T) {
 	}
 }
 
-// TestNoTargets has events, and no program to count them in.
-func TestNoTargets(t *testing.T) {
+// TestProgramsComeAndGo counts in programs that are loaded after it began, and keeps none from being unloaded.
+func TestProgramsComeAndGo(t *testing.T) {
 	require.Root(t)
-	selector, err := bpfprog.Parse("name:bperf_top_none")
+	name := fmt.Sprintf("t%d", time.Now().UnixNano()%1e9)
+	selector, err := bpfprog.Parse("name:" + name)
 	if err != nil {
 		t.Fatal(err)
 	}
-	programs, _, err := OpenPrograms(selector, list(t, "cpu-clock"), func() ([]countprogram.Target, error) { return nil, nil })
+	programs, _, err := OpenPrograms(selector, list(t, "cpu-clock"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer programs.Close()
-	if r, err := programs.Next(); err != nil || len(r.Rows) != 0 {
-		t.Errorf("%v, %v", err, r)
+	defer func() {
+		if err := programs.Close(); err != nil {
+			t.Error(err)
+		}
+	}()
+	next := func() *Reading {
+		t.Helper()
+		r, err := programs.Next()
+		if err != nil {
+			t.Fatal(err)
+		}
+		return r
 	}
+	if r := next(); len(r.Rows) != 0 {
+		t.Errorf("before any was loaded: %v", texts(r.Rows))
+	}
+	var ids []uint64
+	for _, times := range []uint32{5, 7} { // one beside the other
+		prog := loadNamed(t, name)
+		defer prog.Close()
+		ids = append(ids, idOf(t, prog))
+		next() // sees it for the first time
+		if _, err := prog.Run(&ebpf.RunOptions{Data: make([]byte, 64), Repeat: times}); err != nil {
+			t.Fatal(err)
+		}
+		r := next()
+		row := rowOf(r, ids[len(ids)-1])
+		if row == nil {
+			t.Fatalf("rows %v", texts(r.Rows))
+		}
+		runs := math.Round(row.Cells[1].Value)
+		if untraced := programs.cost.untraced; untraced > 0 {
+			if require.IsGuest() {
+				t.Fatal(programs.cost.why)
+			}
+			t.Skip(programs.cost.why)
+		}
+		if runs != float64(times) || row.Cells[3].Text == "-" {
+			t.Errorf("%v: %v runs, want %d, and cpu-clock", texts(r.Rows), runs, times)
+		}
+		if d := programs.Distributions(ids[len(ids)-1]); len(d) != 1 || d[0].Runs.Counted != uint64(times) {
+			t.Errorf("distributions %+v, want %d runs", d, times)
+		}
+		if len(ids) == 2 {
+			if d := programs.Distributions(ids[0]); len(d) != 1 || d[0].Runs.Counted != 5 {
+				t.Errorf("distributions of the first: %+v", d)
+			}
+			prog.Close()
+		}
+	}
+	for deadline := time.Now().Add(time.Minute); rowOf(next(), ids[1]) != nil; time.Sleep(5 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatal("the second is not unloaded")
+		}
+	}
+	if d := programs.Distributions(ids[1]); d != nil {
+		t.Errorf("distributions of the one that has gone: %+v", d)
+	}
+	if d := programs.Distributions(ids[0]); len(d) != 1 || d[0].Runs.Counted != 5 {
+		t.Errorf("distributions of the one that stays: %+v", d)
+	}
+}
+
+// loadNamed loads a socket filter that does nothing.
+func loadNamed(t *testing.T, name string) *ebpf.Program {
+	t.Helper()
+	number := &btf.Int{Name: "int", Size: 4, Encoding: btf.Signed}
+	proto := &btf.FuncProto{Return: number, Params: []btf.FuncParam{{Name: "context", Type: &btf.Pointer{Target: &btf.Void{}}}}}
+	function := &btf.Func{Name: name, Type: proto, Linkage: btf.GlobalFunc}
+	prog, err := ebpf.NewProgram(&ebpf.ProgramSpec{Name: name, Type: ebpf.SocketFilter, License: "GPL", Instructions: asm.Instructions{
+		btf.WithFuncMetadata(asm.Mov.Imm(asm.R0, 0).WithSymbol(name), function), asm.Return()}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return prog
+}
+
+func idOf(t *testing.T, p *ebpf.Program) uint64 {
+	t.Helper()
+	info, err := p.Info()
+	if err != nil {
+		t.Fatal(err)
+	}
+	id, _ := info.ID()
+	return uint64(id)
 }

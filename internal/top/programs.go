@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
-	"io/fs"
 	"strconv"
 	"sync"
 	"time"
@@ -24,10 +23,12 @@ type Programs struct {
 	own      own
 	events   events
 	counter  *program.Counter // nil without events
-	targets  []program.Target
+	wanted   program.Selection
+	known    map[uint32]bool // programs that were selected, and are counted as far as they can be
 
-	mu   sync.Mutex // between Next and Distributions
-	last []count.Cell
+	mu      sync.Mutex // between Next and Distributions
+	targets []program.Target
+	last    []count.Cell
 }
 
 // Distribution is what an event counted in the single runs of a program since Programs was opened.
@@ -64,18 +65,19 @@ type programCost struct {
 	why      error         // why, of the first
 }
 
-// OpenPrograms begins to observe the programs that are selected, and with a list of events to count these in the targets. Whatever keeps it
+// OpenPrograms begins to observe the programs that are selected, and with a list of events to count these in them. Whatever keeps it
 // from measuring what that costs, programs can be observed. Items of the selector that select nothing now are returned.
-func OpenPrograms(s bpfprog.Selector, list event.List, targets func() ([]program.Target, error)) (*Programs, []*bpfprog.NoMatchError, error) {
+func OpenPrograms(s bpfprog.Selector, list event.List) (*Programs, []*bpfprog.NoMatchError, error) {
 	perRun, err := bpfprog.AddedByCounting()
-	p := &Programs{cost: programCost{perRun: perRun, unknown: err != nil}, events: newEvents(list, "run")}
+	p := &Programs{cost: programCost{perRun: perRun, unknown: err != nil}, events: newEvents(list, "run"),
+		wanted: program.Selection{Programs: s}, known: make(map[uint32]bool)}
 	observer, missing, err := bpfprog.Observe(s)
 	if err != nil {
 		return nil, nil, err
 	}
 	p.observer = observer
 	if len(p.events.list) > 0 {
-		if err := p.countIn(list, targets); err != nil {
+		if err := p.count(list); err != nil {
 			return nil, nil, errors.Join(err, p.Close())
 		}
 	}
@@ -83,33 +85,38 @@ func OpenPrograms(s bpfprog.Selector, list event.List, targets func() ([]program
 	return p, missing, err
 }
 
-// tries is how often targets are looked for: one may be unloaded before it is opened.
-const tries = 10
-
-// countIn begins to count events in targets, if there are any.
-func (p *Programs) countIn(list event.List, targets func() ([]program.Target, error)) error {
-	for try := 1; ; try++ {
-		var err error
-		if p.targets, err = targets(); err != nil || len(p.targets) == 0 {
-			return err
-		}
-		if err = p.count(list); try == tries || !errors.Is(err, fs.ErrNotExist) {
-			return err
-		}
-	}
-}
-
-// count begins to count events in the targets.
+// count begins to count events.
 func (p *Programs) count(list event.List) error {
+	targets, _, err := p.wanted.Find()
+	if err != nil {
+		return err
+	}
 	machine, err := target.Spec{System: true}.Resolve()
 	if err != nil {
 		return err
 	}
-	counter, err := program.Open(list, p.targets, machine, count.Options{})
-	if err != nil {
+	if p.counter, err = program.Open(list, targets, machine, count.Options{Following: true}); err != nil {
 		return err
 	}
-	p.counter = counter
+	p.look()
+	for i := range p.events.list {
+		if err := p.counter.Err(i); err != nil && (len(p.targets) == 0 || p.cost.untraced < len(p.targets)) {
+			return err
+		}
+	}
+	for _, t := range targets {
+		p.known[t.ID] = true
+	}
+	if err := p.counter.Enable(); err != nil {
+		return err
+	}
+	p.last, err = p.counter.Read(nil)
+	return err
+}
+
+// look finds out in which programs events are counted.
+func (p *Programs) look() {
+	p.targets, p.cost.untraced, p.cost.why = p.counter.Targets(), 0, nil
 	for i := range p.targets {
 		var untraceable *program.Untraceable
 		if err := p.counter.ErrAt(0, i); errors.As(err, &untraceable) {
@@ -117,16 +124,66 @@ func (p *Programs) count(list event.List) error {
 			p.cost.why = cmp.Or(p.cost.why, err)
 		}
 	}
-	for i := range p.events.list {
-		if err := p.counter.Err(i); err != nil && p.cost.untraced < len(p.targets) {
+}
+
+// follow counts in programs that were observed for the first time, too, and in those that are no more it does not. What counts in a program keeps
+// it loaded: it is detached from those that nobody else needs, and these are gone in the next interval.
+func (p *Programs) follow(o *bpfprog.Observation) error {
+	loaded := make(map[uint32]bool, len(o.Programs))
+	added := false
+	for i := range o.Programs {
+		id := o.Programs[i].ID
+		loaded[id] = true
+		added = added || !p.known[id]
+	}
+	p.known = loaded
+	if added {
+		targets, _, err := p.wanted.Find()
+		if err != nil {
+			return err
+		}
+		if added, err = p.counter.Add(targets); err != nil {
 			return err
 		}
 	}
-	if err := p.counter.Enable(); err != nil {
+	forgotten, err := p.counter.Forget(func(t program.Target) bool { return !loaded[t.ID] })
+	if err != nil {
 		return err
 	}
-	p.last, err = p.counter.Read(nil)
-	return err
+	if added || forgotten {
+		if err := p.align(); err != nil {
+			return err
+		}
+	}
+	if p.cost.untraced == len(p.targets) {
+		return nil
+	}
+	return p.counter.LetGo()
+}
+
+// align brings the last readings into the order of those to come. What was not there has counted nothing.
+func (p *Programs) align() error {
+	cells, err := p.counter.Read(nil)
+	if err != nil {
+		return err
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	type place struct {
+		program    uint32
+		event, cpu int
+	}
+	last := make(map[place]count.Cell, len(p.last))
+	for _, c := range p.last {
+		last[place{p.targets[c.Program].ID, c.Event, c.CPU}] = c
+	}
+	p.look()
+	for i, c := range cells {
+		cells[i] = last[place{p.targets[c.Program].ID, c.Event, c.CPU}]
+		cells[i].Program, cells[i].Event, cells[i].CPU = c.Program, c.Event, c.CPU
+	}
+	p.last = cells
+	return nil
 }
 
 // Close ends it.
@@ -166,6 +223,11 @@ func (p *Programs) Next() (*Reading, error) {
 	counted, err := p.counted()
 	if err != nil {
 		return nil, err
+	}
+	if p.counter != nil {
+		if err := p.follow(observation); err != nil {
+			return nil, err
+		}
 	}
 	cost := p.cost
 	if cost.own, err = p.own.share(observation.Window); err != nil {

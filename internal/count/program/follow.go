@@ -78,6 +78,26 @@ func (c *Counter) LetGo() error {
 	return c.letGo(unused)
 }
 
+// Forget drops programs with what was counted in them, and reports whether there were any. The indexes of the others change.
+func (c *Counter) Forget(gone func(Target) bool) (forgotten bool, err error) {
+	var kept []*subject
+	for _, s := range c.programs {
+		if !gone(s.Target) {
+			kept = append(kept, s)
+			continue
+		}
+		forgotten = true
+		if s.probes != nil {
+			err = errors.Join(err, s.probes.close())
+		}
+		if s.kernel != nil {
+			err = errors.Join(err, s.kernel.close())
+		}
+	}
+	c.programs = kept
+	return forgotten, err
+}
+
 // letGo ends counting for some probes.
 func (c *Counter) letGo(all []*probes) error {
 	if len(all) == 0 {
