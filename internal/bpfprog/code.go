@@ -207,14 +207,13 @@ func (c *Code) eachCall(base uint64, do func(target uint64, name *string)) {
 // findAddress looks for a symbol in lines of address, type, name and module (proc(5), /proc/kallsyms). It is 0 if there is none, or if
 // addresses are hidden.
 func findAddress(symbols []byte, name string) (uint64, error) {
-	for line := range bytes.Lines(symbols) {
-		if !bytes.HasSuffix(line, []byte(" "+name+"\n")) {
-			continue
-		}
-		address, _, _ := bytes.Cut(line, []byte(" "))
-		return parseAddress(address)
+	end := bytes.Index(symbols, []byte(" "+name+"\n"))
+	if end < 0 {
+		return 0, nil
 	}
-	return 0, nil
+	line := symbols[bytes.LastIndexByte(symbols[:end], '\n')+1 : end]
+	address, _, _ := bytes.Cut(line, []byte(" "))
+	return parseAddress(address)
 }
 
 // findNames looks for the names of addresses.
