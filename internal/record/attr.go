@@ -197,8 +197,10 @@ func (s *session) common(a *perfevent.Attr) {
 		a.Flags |= perfevent.UseClockID
 		a.ClockID = *s.cfg.ClockID
 	}
+	// Unasked, the kernel wakes a reader when a ring is half full. On a machine where it is long until the reader runs, more is lost then.
+	a.Flags, a.Wakeup = a.Flags|perfevent.Watermark, uint32(s.ringSize()/4)
 	if s.cfg.NoBuffering {
-		a.Wakeup = 1
+		a.Flags, a.Wakeup = a.Flags&^perfevent.Watermark, 1
 	}
 }
 

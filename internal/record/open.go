@@ -328,23 +328,28 @@ func (s *session) attach(o *opened, fd *perfevent.Event, at place) error {
 		}
 		return nil
 	}
-	pages := s.cfg.RingPages
-	if pages == 0 {
-		pages = max(defaultRing/os.Getpagesize(), 1)
-	}
 	mapping := fd.Map
 	if key.overwritten {
 		mapping = fd.MapOverwritten
 	}
-	mapped, err := mapping(order(pages * os.Getpagesize()))
+	size := s.ringSize()
+	mapped, err := mapping(order(size))
 	if err != nil {
 		return fmt.Errorf("map a ring buffer of %d pages: %w. Allow more locked memory (sysctl kernel.perf_event_mlock_kb, or ulimit -l), "+
-			"or take fewer pages with -m", pages, err)
+			"or take fewer pages with -m", size/os.Getpagesize(), err)
 	}
 	r := &ring{Ring: mapped, owner: fd, overwritten: key.overwritten, offCPU: key.offCPU}
 	s.rings[key] = r
 	s.order = append(s.order, r)
 	return nil
+}
+
+// ringSize is that of a ring in bytes, before it is made a power of two.
+func (s *session) ringSize() int {
+	if s.cfg.RingPages == 0 {
+		return max(defaultRing, os.Getpagesize())
+	}
+	return s.cfg.RingPages * os.Getpagesize()
 }
 
 func (s *session) overwritten(o *opened) bool { return s.cfg.Overwrite && !o.dummy && !o.offCPU }
