@@ -142,8 +142,11 @@ func (o *output) next() error {
 
 // keep gives a file that is finished its name, with the time in it, and removes the oldest if there are too many.
 func (o *output) keep() error {
-	now := time.Now()
-	name := fmt.Sprintf("%s.%s%02d", o.name, now.Format("20060102150405"), now.Nanosecond()/1e7)
+	name := o.timedName()
+	for exists(name) { // perf has no finer names, and loses a file
+		time.Sleep(time.Millisecond)
+		name = o.timedName()
+	}
 	if err := os.Rename(o.name, name); err != nil {
 		return fmt.Errorf("keep a recording: %w", err)
 	}
@@ -157,6 +160,17 @@ func (o *output) keep() error {
 		o.kept = o.kept[1:]
 	}
 	return nil
+}
+
+// timedName is the one of now, to a hundredth of a second.
+func (o *output) timedName() string {
+	now := time.Now()
+	return fmt.Sprintf("%s.%s%02d", o.name, now.Format("20060102150405"), now.Nanosecond()/1e7)
+}
+
+func exists(name string) bool {
+	_, err := os.Lstat(name)
+	return err == nil
 }
 
 // fill tells what was written.
