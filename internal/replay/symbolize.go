@@ -222,6 +222,30 @@ func (u *userFile) locate(l *Location) {
 	}
 }
 
+// Code returns n bytes from a place in a file on, as the file has them; nil where there are none, and for all that is in no file.
+func (l *Location) Code(n uint64) []byte {
+	if l.DSO == nil {
+		return nil
+	}
+	u, is := l.DSO.names.(*userFile)
+	if !is {
+		return nil
+	}
+	file := u.open()
+	if file == nil {
+		return nil
+	}
+	addr, ok := file.Address(l.Addr)
+	if !ok {
+		return nil
+	}
+	code, err := file.Code(addr, addr+n)
+	if err != nil {
+		return nil
+	}
+	return code
+}
+
 // symbol makes a symbol of one of the file, with its addresses shifted to offsets in the file.
 func (u *userFile) symbol(file *object.File, s *symbol.Symbol, shift uint64) *Symbol {
 	u.mu.Lock()

@@ -24,7 +24,7 @@ func writeRecording(t *testing.T, event *perfdata.Event, write func(w *perfdata.
 	if err != nil {
 		t.Fatal(err)
 	}
-	lib, code := library(t)
+	lib, code, _ := library(t)
 	id := perfdata.SampleID{PID: 100, TID: 100, Time: 1e9, ID: event.IDs[0]}
 	w.Write(perfdata.MiscUser, &perfdata.Comm{SampleID: id, PID: 100, TID: 100, Comm: "worker"})
 	const base = 0x7f0000000000

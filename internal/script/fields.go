@@ -45,6 +45,10 @@ const (
 	Cgroup
 	DSOOffset
 	Flags
+	Instruction
+	InstructionLength
+	CallIndent
+	Synthetic
 )
 
 var fieldNames = []struct {
@@ -57,6 +61,7 @@ var fieldNames = []struct {
 	{"data_src", DataSource}, {"weight", Weight}, {"bpf-output", BPFOutput}, {"phys_addr", PhysAddr}, {"data_page_size", DataPageSize},
 	{"code_page_size", CodePageSize}, {"ins_lat", InstructionLatency}, {"retire_lat", RetireLatency}, {"misc", Misc}, {"tod", TimeOfDay},
 	{"cgroup", Cgroup}, {"dsoff", DSOOffset}, {"flags", Flags},
+	{"insn", Instruction}, {"insnlen", InstructionLength}, {"callindent", CallIndent}, {"synth", Synthetic},
 }
 
 // FieldNames lists the names of the fields.

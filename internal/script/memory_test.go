@@ -15,8 +15,8 @@ import (
 	"github.com/bperf/bperf/test/require"
 )
 
-// library is an ELF file of this machine with symbols, and where the code in it begins.
-func library(t *testing.T) (path string, code elf.ProgHeader) {
+// library is an ELF file of this machine with symbols, and where the code in it begins, and its functions, as offsets in the file.
+func library(t *testing.T) (path string, code elf.ProgHeader, functions []uint64) {
 	t.Helper()
 	files, _ := filepath.Glob("/usr/lib/*-linux-gnu/libc.so.6")
 	if len(files) == 0 {
@@ -29,11 +29,22 @@ func library(t *testing.T) (path string, code elf.ProgHeader) {
 	defer f.Close()
 	for _, p := range f.Progs {
 		if p.Type == elf.PT_LOAD && p.Flags&elf.PF_X != 0 {
-			return files[0], p.ProgHeader
+			code = p.ProgHeader
 		}
 	}
-	t.Fatalf("%s has no code", files[0])
-	return
+	symbols, err := f.DynamicSymbols()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, s := range symbols {
+		if elf.ST_TYPE(s.Info) == elf.STT_FUNC && s.Value >= code.Vaddr && s.Value < code.Vaddr+code.Filesz {
+			functions = append(functions, s.Value-code.Vaddr+code.Off)
+		}
+	}
+	if len(functions) == 0 {
+		t.Fatalf("%s has no functions", files[0])
+	}
+	return files[0], code, functions
 }
 
 // hardware writes what processors tell that the machines of tests do not have: branches, registers, accesses to memory.
@@ -63,7 +74,7 @@ func hardware(t *testing.T) string {
 		}
 	}
 	id := perfdata.SampleID{ID: 7, PID: 100, TID: 101, Time: 1e9}
-	lib, code := library(t)
+	lib, code, functions := library(t)
 	const base = 0x7f0000000000
 	w.Write(perfdata.MiscUser, &perfdata.Comm{SampleID: id, PID: 100, TID: 100, Comm: "worker"})
 	w.Write(perfdata.MiscUser, &perfdata.Comm{SampleID: id, PID: 100, TID: 101, Comm: "worker"})
@@ -87,7 +98,7 @@ func hardware(t *testing.T) string {
 	for i := range 300 {
 		id.Time += 1000
 		id.CPU = uint32(i % 2)
-		s := &perfdata.Sample{SampleID: id, IP: somewhere(), Addr: random.Uint64() >> random.IntN(64), Period: random.Uint64N(1e6),
+		s := &perfdata.Sample{SampleID: id, IP: base + functions[random.IntN(len(functions))], Addr: random.Uint64() >> random.IntN(64), Period: random.Uint64N(1e6),
 			Weight: perfdata.Weight(random.Uint64() >> random.IntN(40)), DataSource: source(random),
 			Transaction: random.Uint64() & 0xff, PhysAddr: random.Uint64() >> 20, DataPageSize: pages[i%5], CodePageSize: pages[i/5%5],
 			UserRegs: perfdata.Registers{ABI: 2, Mask: userRegs, Values: words(20)}, IntrRegs: perfdata.Registers{ABI: 2, Mask: intrRegs, Values: words(12)}}
@@ -106,7 +117,7 @@ func hardware(t *testing.T) string {
 // source is where data was found, in no more words than perf has room for.
 func source(random *rand.Rand) perfdata.DataSource {
 	one := func(at, n int) uint64 { return 1 << random.IntN(n) << at }
-	v := one(0, 5) | random.Uint64N(3)<<24 | one(26+3, 4) | one(26+1, 2) | one(19, 5)
+	v := one(0, 5) | random.Uint64N(3)<<24 | one(26+3, 2) | one(26+1, 2) | one(19, 5)
 	switch random.IntN(3) {
 	case 0:
 		v |= one(5+3, 11) | one(5+1, 2)
@@ -146,6 +157,7 @@ func TestPrintsHardwareAsPerfDoes(t *testing.T) {
 		"comm,tid,time,event,ip,sym,dso",
 		"ip,sym,brstack", "ip,brstack,dso", "ip,sym,brstacksym", "ip,sym,dso,brstacksym", "ip,brstackoff", "ip,dso,brstackoff",
 		"ip,iregs", "ip,uregs", "ip,iregs,uregs",
+		"ip,sym,insn", "ip,insnlen,insn,phys_addr", "comm,ip,callindent,synth,sym",
 		"ip,data_src", "ip,weight,ins_lat,retire_lat", "phys_addr,addr", "ip,data_page_size,code_page_size", "ip,flags,sym",
 		"comm,time,event,addr,data_src,weight,ip,sym,brstack,uregs,phys_addr,data_page_size",
 	} {

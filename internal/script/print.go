@@ -12,7 +12,7 @@ import (
 // Print prints a recording of which no record was read. The statistics are there after an error, too.
 func Print(w io.Writer, reader *perfdata.Reader, o Options, ro replay.Options) (replay.Stats, error) {
 	ro.Others = o.Records != Records{}
-	ro.Lines = o.Fields.Lines()
+	ro.Lines = o.Fields.Lines() || o.JSON && !ro.NoInline // where functions are inlined, each has its file and line
 	r := replay.New(reader, ro)
 	p := &Printer{replay: r, reader: reader, o: o, arch: reader.Features().Text(perfdata.FeatureArch), resolve: r.KernelFunction}
 	if err := p.fit(); err != nil {

@@ -4,6 +4,7 @@ import (
 	"slices"
 	"strconv"
 
+	"github.com/bperf/bperf/internal/bpfprog/disasm"
 	"github.com/bperf/bperf/internal/perfdata"
 	"github.com/bperf/bperf/internal/replay"
 	"github.com/bperf/bperf/internal/tracedata"
@@ -30,10 +31,19 @@ type text struct {
 	*replay.Resolver
 	lines [kinds]texts // of callchains
 	ends  [kinds]texts // what stands behind an address
+	insns [kinds]texts // instructions
+
+	disassemble disasm.Func // nil where the recording's instructions are not known
 }
 
 func (p *Printer) newText(r *replay.Resolver) replay.Handler {
 	t := &text{Printer: p, Resolver: r}
+	switch p.arch {
+	case "x86_64":
+		t.disassemble, _ = disasm.For("amd64")
+	case "aarch64":
+		t.disassemble, _ = disasm.For("arm64")
+	}
 	return func(items []replay.Item, out []byte) []byte {
 		for i := range items {
 			if items[i].Sample == nil {
@@ -95,6 +105,9 @@ func (t *text) sample(item *replay.Item, out []byte) []byte {
 	}
 	if fields&BPFOutput != 0 && isBPFOutput(item.Event) && !replay.IsOffCPUDump(item.Event) {
 		out = appendDump(out, s.Raw)
+	}
+	if fields&(Instruction|InstructionLength) != 0 {
+		out = t.instruction(item, fields, out)
 	}
 	return append(t.sizes(s, fields, out), '\n')
 }

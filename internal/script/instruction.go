@@ -1,0 +1,37 @@
+package script
+
+import (
+	"strconv"
+
+	"github.com/bperf/bperf/internal/replay"
+)
+
+// longestInstruction is that of x86, in bytes.
+const longestInstruction = 15
+
+// instruction prints the one at the instruction pointer, as it is in the file: its length, 0 if it is not known, and its bytes. As with perf, there are none of
+// the kernel.
+func (t *text) instruction(item *replay.Item, fields Field, out []byte) []byte {
+	l, kind := t.IP(item), kindOf(item.Event)
+	if known := t.insns[kind].get(l.Index); known != nil {
+		return append(out, known...)
+	}
+	start := len(out)
+	var code []byte
+	if t.disassemble != nil {
+		if all := t.disassemble(l.Code(longestInstruction), l.Addr); len(all) > 0 && all[0].Text != "(bad)" {
+			code = all[0].Code
+		}
+	}
+	if fields&InstructionLength != 0 {
+		out = strconv.AppendInt(append(out, " ilen: "...), int64(len(code)), 10)
+	}
+	if fields&Instruction != 0 && len(code) > 0 {
+		out = append(out, " insn:"...)
+		for _, b := range code {
+			out = append(out, ' ', hexDigits[b>>4], hexDigits[b&15])
+		}
+	}
+	t.insns[kind].put(l.Index, out[start:])
+	return out
+}
