@@ -33,6 +33,18 @@ const volatile __u32 event = 0; /* each has a program of its own */
 
 #include "unwind.h"
 
+struct range {
+	__u64 start, end;
+};
+
+#define MAX_RANGES 256 /* a power of two */
+
+/* Sorted, and apart from each other: where the instruction pointer is, and where it or a caller is. */
+const volatile struct range ips[MAX_RANGES] = {};
+const volatile struct range programs[MAX_RANGES] = {};
+const volatile __u32 nr_ips = 0;
+const volatile __u32 nr_programs = 0;
+
 /* The maps that are in use: 0 or 1. */
 __u32 generation = 0;
 
@@ -48,6 +60,7 @@ struct counts {
 	__u64 samples; /* all for which the program ran */
 	__u64 value; /* the sum of their periods */
 	__u64 idle; /* that were not wanted */
+	__u64 filtered; /* the same */
 	__u64 no_sum; /* that found no room */
 	__u64 no_stack; /* that were counted without their stacks, as these found no room */
 	__u64 collisions; /* the same, as another stack has the same hash */
@@ -182,30 +195,73 @@ static __always_inline struct fill *fill_of(__u64 g)
 	return &filled[g];
 }
 
-/* Keeps the stack of the sample, and returns its hash; NO_STACK where there is none or no room. */
-static __always_inline __u64 keep_stack(void *ctx, __u32 g, struct counts *c)
+static __always_inline bool within(const volatile struct range *ranges, __u32 n, __u64 addr)
 {
-	__u32 zero = 0, end = UNWIND_OUTERMOST, i;
-	__u64 hash = 1, check = 1;
-	struct stack *s, *known;
-	void *map;
+	__u32 low = 0, high = n, i;
+
+	for (i = 0; i < 9 && low < high; i++) {
+		__u32 middle = (low + high) / 2 & (MAX_RANGES - 1);
+
+		if (ranges[middle].end <= addr)
+			low = middle + 1;
+		else
+			high = middle;
+	}
+	return low < n && ranges[low & (MAX_RANGES - 1)].start <= addr;
+}
+
+/* Looked at by the verifier once, and not for each frame. */
+__noinline int in_programs(__u64 addr)
+{
+	return within(programs, nr_programs, addr);
+}
+
+/* Takes the stack of the sample, and says why that of the user ends: enum unwind_end. */
+static __always_inline struct stack *take_stack(void *ctx, __u32 *end)
+{
+	__u32 zero = 0;
+	struct stack *s;
 	long n;
 
 	s = bpf_map_lookup_elem(&scratch, &zero);
-	map = bpf_map_lookup_elem(&stacks, &g);
-	if (!s || !map)
-		return NO_STACK;
+	if (!s)
+		return s;
 	n = kernel_stacks ? bpf_get_stack(ctx, s->kernel, sizeof(s->kernel), 0) : 0;
 	s->nr_kernel = n > 0 ? n / sizeof(__u64) : 0;
 	if (user_stacks && unwinds) {
-		s->nr_user = unwind_user(ctx, process_id((void *)bpf_get_current_task()), s->user, &end);
-	} else {
-		n = user_stacks ? bpf_get_stack(ctx, s->user, sizeof(s->user), BPF_F_USER_STACK) : 0;
-		s->nr_user = n > 0 ? n / sizeof(__u64) : 0;
-		if (s->nr_user == MAX_FRAMES)
-			end = UNWIND_TOO_DEEP;
+		s->nr_user = unwind_user(ctx, process_id((void *)bpf_get_current_task()), s->user, end);
+		return s;
 	}
-	if (!s->nr_kernel && !s->nr_user)
+	n = user_stacks ? bpf_get_stack(ctx, s->user, sizeof(s->user), BPF_F_USER_STACK) : 0;
+	s->nr_user = n > 0 ? n / sizeof(__u64) : 0;
+	if (s->nr_user == MAX_FRAMES)
+		*end = UNWIND_TOO_DEEP;
+	return s;
+}
+
+/* Whether the sample is in one of the programs, or in what they have called. */
+static __always_inline bool calls_programs(struct stack *s, __u64 ip)
+{
+	__u32 i;
+
+	if (in_programs(ip))
+		return true;
+	for (i = 0; i < MAX_FRAMES && i < s->nr_kernel; i++)
+		if (in_programs(s->kernel[i] - 1)) /* of callers, it is where they go on */
+			return true;
+	return false;
+}
+
+/* Keeps a stack, and returns its hash; NO_STACK where it is empty or there is no room. */
+static __always_inline __u64 keep_stack(struct stack *s, __u32 end, __u32 g, struct counts *c)
+{
+	__u64 hash = 1, check = 1;
+	struct stack *known;
+	void *map;
+	__u32 i;
+
+	map = bpf_map_lookup_elem(&stacks, &g);
+	if (!map || (!s->nr_kernel && !s->nr_user))
 		return NO_STACK;
 	if (end < UNWIND_ENDS)
 		add(&c->cut[end], 1);
@@ -245,14 +301,28 @@ static __always_inline __u64 keep_stack(void *ctx, __u32 g, struct counts *c)
 	return hash;
 }
 
+/*
+ * Whether the sample is wanted. Who loads this puts the code of a filter in the place of these instructions, of which the
+ * compiler cannot tell what they return.
+ */
+static __noinline int filter(void *ctx)
+{
+	int yes = 1;
+
+	asm volatile("" : "+r"(yes) : "r"(ctx));
+	return yes;
+}
+
 SEC("perf_event")
 int on_sample(void *ctx)
 {
 	struct task_struct___sampled *task = (void *)bpf_get_current_task();
 	struct key key = { .event = event };
-	__u32 g = generation & 1;
+	__u32 g = generation & 1, end = UNWIND_OUTERMOST;
 	struct sum *sum, first = { .count = 1 };
+	struct stack *s = NULL;
 	struct counts *c;
+	__u64 ip;
 	void *map;
 	long err;
 
@@ -266,10 +336,24 @@ int on_sample(void *ctx)
 		add(&c->idle, 1);
 		return 0;
 	}
+	ip = instruction_pointer(ctx);
+	if ((nr_ips && !within(ips, nr_ips, ip)) || !filter(ctx)) {
+		add(&c->filtered, 1);
+		return 0;
+	}
+	if (by_stack || nr_programs) {
+		s = take_stack(ctx, &end);
+		if (!s)
+			return 0;
+	}
+	if (nr_programs && !calls_programs(s, ip)) {
+		add(&c->filtered, 1);
+		return 0;
+	}
 	if (by_stack)
-		key.stack = keep_stack(ctx, g, c);
+		key.stack = keep_stack(s, end, g, c);
 	if (by_ip || (by_stack && key.stack == NO_STACK))
-		key.ip = instruction_pointer(ctx);
+		key.ip = ip;
 	if (by_pid)
 		key.pid = process_id((void *)task);
 	if (by_tid)

@@ -13,6 +13,7 @@ import (
 	"github.com/charmbracelet/x/term"
 	"github.com/spf13/cobra"
 
+	"github.com/bperf/bperf/internal/filter"
 	"github.com/bperf/bperf/internal/profile"
 	"github.com/bperf/bperf/internal/record"
 	"github.com/bperf/bperf/internal/report"
@@ -28,6 +29,9 @@ type profileOptions struct {
 	noIdle   bool
 	most     int
 	entries  uint32
+	ranges   []string
+	programs string
+	every    float64
 	noInline bool
 	symfs    string
 	kallsyms string
@@ -57,6 +61,7 @@ Without a target it profiles the command and its children; without a command, th
 
 	f.VarP(eventFlag{&o.events, argEvents}, "event", "e", "events to sample, comma-separated (cycles, or cpu-clock without a PMU); see bperf list")
 	f.VarP(eventFlag{&o.events, argCgroups}, "cgroup", "G", "cgroups of the events before it: one for all, or one for each")
+	f.Var(eventFlag{&o.events, argFilter}, "filter", "filter `EXPR` for the event before it: of fields of a tracepoint, or else of the sample")
 	f.StringVarP(&o.frequency, "freq", "F", "", "sample so many times a second and CPU, as often as the kernel allows with \"max\" (default "+defaultProfileFrequency+")")
 	f.Uint64VarP(&o.period, "count", "c", 0, "sample each `N`th event")
 
@@ -65,6 +70,8 @@ Without a target it profiles the command and its children; without a command, th
 	f.StringVarP(&o.pids, "pid", "p", "", "profile the processes of this `LIST`, with all threads and children")
 	f.StringVarP(&o.tids, "tid", "t", "", "profile the threads of this `LIST`")
 	f.BoolVarP(&o.noInherit, "no-inherit", "i", false, "do not profile children and new threads")
+	f.StringVarP(&o.programs, "bpf-prog", "b", "", "profile only what runs in the BPF programs of this `LIST`, or is called there: IDs, name:GLOB, type:NAME, … (see bperf prog)")
+	f.StringArrayVar(&o.ranges, "range", nil, "only samples in this function, or between these `ADDRESSES`: 0x…-0x…; several are added up")
 	f.BoolVar(&o.allUser, "user", false, "sample only user mode")
 	f.BoolVar(&o.allKernel, "kernel", false, "sample only the kernel")
 	f.BoolVar(&o.noIdle, "no-idle", false, "leave out the idle tasks of CPUs")
@@ -73,7 +80,9 @@ Without a target it profiles the command and its children; without a command, th
 
 	f.StringSliceVar(&o.by, "by", []string{"comm", "stack"}, "tell samples apart by `KEYS`: "+strings.Join(sample.KeyNames(), ", "))
 	f.StringVar(&o.report.format, "format", "table", "write `FORMAT`: "+strings.Join(formatNames(o.formats()), ", "))
-	f.StringVarP(&o.report.output, "output", "o", "", "write to `FILE`")
+	f.StringVarP(&o.report.output, "output", "o", "", "write to `FILE`, with -I and the format pprof to a directory")
+	f.Float64VarP(&o.every, "interval", "I", 0, "a profile for each so many `SECONDS`: in the format json a line each, in pprof a file each")
+	f.StringVar(&o.report.base, "diff", "", "show what has changed since the recording `FILE`")
 	f.IntVarP(&o.most, "top", "n", 30, "show so many `ROWS` in a table")
 	f.BoolVar(&o.report.children, "children", false, "add to functions what they have called")
 	f.StringVar(&o.report.callGraph, "call-graph", "graph,0.5", "show trees as `STYLE`: graph, fractal, flat or folded, a limit in percent, the most lines, caller or callee, "+
@@ -137,13 +146,28 @@ func (o *profileOptions) run(cmd *cobra.Command, args []string) error {
 	cfg.Record.NoIdle = o.noIdle
 	cfg.Replay.NoInline, cfg.Replay.SymFS, cfg.Replay.Kallsyms = o.noInline, o.symfs, o.kallsyms
 	cfg.Replay.Lines, cfg.Replay.CallSites = cfg.Keep.Has(profile.Line), format.lines
+	if err := o.narrow(&cfg); err != nil {
+		return err
+	}
+	var base *profile.Profile
+	if o.report.base != "" {
+		o.report.input.noInline, o.report.input.symfs = o.noInline, o.symfs
+		if base, err = o.report.input.readFile(cmd, o.report.base, cfg.Keep); err != nil {
+			return err
+		}
+	}
+	if err := o.setInterval(cmd, given("interval"), &cfg, format, shown); err != nil {
+		return err
+	}
 	result, err := o.take(cmd, &cfg)
 	if err != nil {
 		return err
 	}
 	o.conclude(cmd.ErrOrStderr(), &result)
-	if err := o.report.write(cmd, func(w io.Writer) error { return format.write(w, result.Profile, nil, shown) }); err != nil {
-		return err
+	if result.Profile != nil {
+		if err := o.report.write(cmd, func(w io.Writer) error { return format.write(w, result.Profile, base, shown) }); err != nil {
+			return err
+		}
 	}
 	if result.Signal == syscall.SIGINT && len(args) == 0 { // that is how it ends
 		return nil
@@ -196,6 +220,9 @@ func (o *profileOptions) take(cmd *cobra.Command, cfg *sample.Config) (sample.Re
 	result, err := sample.Run(*cfg)
 	if failed := (*target.ExecError)(nil); errors.As(err, &failed) {
 		return result, &ExitError{Status: statusNoCommand, Err: err}
+	}
+	if failed := (*filter.SyntaxError)(nil); errors.As(err, &failed) {
+		return result, &ExitError{Status: statusBadOption, Err: err}
 	}
 	if failed := (*record.FilterError)(nil); errors.As(err, &failed) {
 		return result, &ExitError{Status: statusBadFilter, Err: err}

@@ -20,6 +20,44 @@ type Program struct {
 // Load resolves the names in the expression and loads its program (Linux 5.5; 6.2, with BTF, for fields that the samples alone have).
 // It needs CAP_BPF and CAP_PERFMON.
 func (f *Filter) Load() (*Program, error) {
+	body, err := f.compile()
+	if err != nil {
+		return nil, err
+	}
+	counts, err := ebpf.NewMap(&ebpf.MapSpec{Name: "bperf_filter", Type: ebpf.PerCPUArray, KeySize: 4, ValueSize: 8, MaxEntries: 2})
+	if err != nil {
+		return nil, fmt.Errorf("filter: make a map of its counts: %w%s", err, remedy(err))
+	}
+	instructions, err := finish(body, epilogue(counts.FD()))
+	if err != nil {
+		counts.Close()
+		return nil, err
+	}
+	program, err := ebpf.NewProgram(&ebpf.ProgramSpec{Name: "bperf_filter", Type: ebpf.PerfEvent, License: "Dual BSD/GPL", Instructions: instructions})
+	if err != nil {
+		counts.Close()
+		return nil, fmt.Errorf("filter: load it as a BPF program: %w%s", err, remedy(err))
+	}
+	return &Program{program, counts}, nil
+}
+
+// Function is the filter as a function of another program of type perf_event, whose context is its only argument: it returns 1 for samples that are
+// kept, and 0 for others. It needs what Load needs.
+func (f *Filter) Function() (asm.Instructions, error) {
+	body, err := f.compile()
+	if err != nil {
+		return nil, err
+	}
+	return finish(body, asm.Instructions{
+		asm.Mov.Imm(asm.R0, 1).WithSymbol(keep),
+		asm.Return(),
+		asm.Mov.Imm(asm.R0, 0).WithSymbol(drop),
+		asm.Return(),
+	})
+}
+
+// compile makes code that ends at the labels keep and drop.
+func (f *Filter) compile() (asm.Instructions, error) {
 	root, err := f.root.resolved()
 	if err != nil {
 		return nil, err
@@ -33,22 +71,16 @@ func (f *Filter) Load() (*Program, error) {
 	if err != nil {
 		return nil, err
 	}
-	counts, err := ebpf.NewMap(&ebpf.MapSpec{Name: "bperf_filter", Type: ebpf.PerCPUArray, KeySize: 4, ValueSize: 8, MaxEntries: 2})
-	if err != nil {
-		return nil, fmt.Errorf("filter: make a map of its counts: %w%s", err, remedy(err))
-	}
-	instructions := append(l.prologue(), body...)
-	instructions = withoutDetours(append(instructions, epilogue(counts.FD())...))
+	return append(l.prologue(), body...), nil
+}
+
+// finish puts the end behind the code, if that is not too long.
+func finish(body, end asm.Instructions) (asm.Instructions, error) {
+	instructions := withoutDetours(append(body, end...))
 	if len(instructions) > 1<<15-1 {
-		counts.Close()
 		return nil, fmt.Errorf("filter: it has %d instructions, and jumps of BPF reach over %d: give fewer terms", len(instructions), 1<<15-1)
 	}
-	program, err := ebpf.NewProgram(&ebpf.ProgramSpec{Name: "bperf_filter", Type: ebpf.PerfEvent, License: "Dual BSD/GPL", Instructions: instructions})
-	if err != nil {
-		counts.Close()
-		return nil, fmt.Errorf("filter: load it as a BPF program: %w%s", err, remedy(err))
-	}
-	return &Program{program, counts}, nil
+	return instructions, nil
 }
 
 func remedy(err error) string {

@@ -42,7 +42,10 @@ const (
 )
 
 // sums reports whether a BPF program counts the samples of an event.
-func (s *session) sums(o *opened) bool { return s.cfg.Sums != nil && !o.dummy && !o.offCPU }
+// That is of another type for tracepoints, and would run for whomever they are told of: their samples go through rings.
+func (s *session) sums(o *opened) bool {
+	return s.cfg.Sums != nil && !o.dummy && !o.offCPU && o.event.Tracepoint == ""
+}
 
 // prepareSums lets an event be such that programs can run on its overflow.
 func (s *session) prepareSums(o *opened) {

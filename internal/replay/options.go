@@ -12,9 +12,10 @@ type Options struct {
 	NoDemangle bool   // names as the linker has them
 	MaxStack   int    // frames of a callchain; 0 for 127 (kernel.perf_event_max_stack)
 
-	Sums   bool // samples stand for several each, as their raw data tells: see Sum
-	Others bool // hand out all records, not only samples
-	Filter Filter
+	Functions []string // only samples of Sums in these
+	Sums      bool     // samples stand for several each, as their raw data tells: see Sum
+	Others    bool     // hand out all records, not only samples
+	Filter    Filter
 }
 
 // Filter says which samples are wanted. What is empty does not restrict anything.

@@ -13,13 +13,23 @@ import (
 // Profile goes through the recording once and makes a profile of its samples, which are told apart by keep. Values are periods. What follows
 // an instruction pointer in keep (Line) is there only if Options asked for it.
 func (r *Replay) Profile(keep profile.Keys) (*profile.Profile, error) {
-	f := &filler{replay: r, p: profile.New(keep), reuse: !keep.Has(profile.IP)}
+	f := r.newFiller(keep)
 	newHandler := func(resolver *Resolver) Handler {
-		return (&chains{Resolver: resolver, filler: f}).handle
+		return (&chains{Resolver: resolver, fill: f.fill}).handle
 	}
 	if err := r.Run(newHandler, io.Discard); err != nil {
 		return nil, err
 	}
+	return f.finish(), nil
+}
+
+func (r *Replay) newFiller(keep profile.Keys) *filler {
+	return &filler{replay: r, p: profile.New(keep), reuse: !keep.Has(profile.IP)}
+}
+
+// finish completes the profile.
+func (f *filler) finish() *profile.Profile {
+	r := f.replay
 	events := r.profileEvents()
 	for i, e := range f.p.Events {
 		events[i].Samples, events[i].Value = e.Samples, e.Value
@@ -27,14 +37,14 @@ func (r *Replay) Profile(keep profile.Keys) (*profile.Profile, error) {
 	f.p.Events = events
 	f.p.Info = r.info()
 	f.p.Losses = r.losses(f.unknown)
-	return f.p, nil
+	return f.p
 }
 
 // chains resolve the addresses of samples, for one goroutine, and then put several samples at a time into the profile, which there is one of:
 // finding out what is at an address is most of the work, and a profile for each goroutine would have most stacks in each.
 type chains struct {
 	*Resolver
-	filler *filler
+	fill   func(*chains, []Item)
 	frames []Frame // of all samples at hand, one after the other
 	ends   []int   // in frames, of each sample
 	at     []*Location
@@ -45,17 +55,25 @@ func (c *chains) handle(items []Item, out []byte) []byte {
 	for i := range items {
 		c.resolve(&items[i])
 	}
-	f := c.filler
-	f.mu.Lock()
-	defer f.mu.Unlock()
+	c.fill(c, items)
+	return out
+}
+
+// each calls add for each sample among items.
+func (c *chains) each(items []Item, add func(item *Item, at *Location, chain []Frame)) {
 	from := 0
 	for i := range items {
 		if items[i].Sample != nil {
-			f.add(&items[i], c.at[i], c.frames[from:c.ends[i]])
+			add(&items[i], c.at[i], c.frames[from:c.ends[i]])
 		}
 		from = c.ends[i]
 	}
-	return out
+}
+
+func (f *filler) fill(c *chains, items []Item) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	c.each(items, f.add)
 }
 
 func (c *chains) resolve(item *Item) {
@@ -115,7 +133,7 @@ func (f *filler) add(item *Item, at *Location, chain []Frame) {
 		f.stack = append(f.stack, f.frames(frame.IP, frame.Location)...)
 	}
 	sample.Stack = f.p.Stacks.ID(f.stack)
-	if f.replay.options.Sums {
+	if f.replay.options.Sums && !isTracepoint(item.Event) {
 		f.addSum(item, sample)
 		return
 	}

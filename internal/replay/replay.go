@@ -18,6 +18,7 @@ type Item struct {
 	Cgroup   string           // of samples with SampleCgroup: its path; empty if it is not known
 
 	user, kernel *Maps
+	interval     uint32 // of a recording of sums
 }
 
 // Stats is what was seen, and what is missing.
@@ -30,6 +31,7 @@ type Stats struct {
 	LostSamples uint64 // LOST_SAMPLES, other than those that a BPF filter dropped
 	BPFFiltered uint64 // samples that a BPF filter of the event dropped
 	Throttled   uint64 // THROTTLE
+	Outside     uint64 // samples that are not in Options.Functions
 	BadContexts uint64 // callchains with an unknown mark, which are given as empty
 
 	Problems    []string // of what there are no symbols, and why
@@ -51,6 +53,8 @@ type Replay struct {
 	previous  uint64 // time of the sample that was handed out last
 
 	badContexts atomic.Uint64
+	outside     atomic.Uint64
+	interval    uint32 // the last one of which there was a sum
 }
 
 // New makes a replay of a recording that is open and of which no record was read.
@@ -82,6 +86,11 @@ type piece struct {
 // append is written to w in the order of the records. Items and what they point to are valid no longer than the call of the handler, but
 // for threads, locations and values other than samples.
 func (r *Replay) Run(newHandler func(*Resolver) Handler, w io.Writer) error {
+	return r.run(newHandler, w, func() error { return nil })
+}
+
+// run calls pause now and then, when no handler is at work.
+func (r *Replay) run(newHandler func(*Resolver) Handler, w io.Writer, pause func() error) error {
 	handlers := make([]Handler, runtime.GOMAXPROCS(0))
 	for i := range handlers {
 		handlers[i] = newHandler(&Resolver{replay: r})
@@ -95,6 +104,9 @@ func (r *Replay) Run(newHandler func(*Resolver) Handler, w io.Writer) error {
 			items = r.next(&batch[i], items)
 		}
 		if pieces, err = handle(handlers, items, pieces, w); err != nil {
+			return err
+		}
+		if err := pause(); err != nil {
 			return err
 		}
 		failed = broken
@@ -202,7 +214,8 @@ func (r *Replay) next(record *perfdata.Record, items []Item) []Item {
 
 // item is a sample with the state of the machine.
 func (r *Replay) item(record *perfdata.Record, s *perfdata.Sample, t *thread) Item {
-	item := Item{Record: record, Sample: s, Thread: t.Thread, user: t.process.maps.share(), kernel: r.machine.kernel.share()}
+	item := Item{Record: record, Sample: s, Thread: t.Thread, user: t.process.maps.share(), kernel: r.machine.kernel.share(),
+		interval: r.intervalOf(record, s)}
 	if s.Fields.Has(perfdata.SampleCgroup) {
 		item.Cgroup = r.machine.cgroups[s.Cgroup]
 	}
@@ -256,5 +269,6 @@ func (r *Replay) Stats() Stats {
 		s.Damaged = append(s.Damaged, err)
 	}
 	s.BadContexts, s.Problems, s.BadPrograms = r.badContexts.Load(), r.Problems(), r.machine.programs.err
+	s.Outside = r.outside.Load()
 	return s
 }

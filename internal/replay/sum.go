@@ -11,13 +11,16 @@ import (
 // Sum is what a sample tells in its raw data, with Options.Sums: it stands for several that are alike, and its period is the sum of theirs.
 type Sum struct {
 	Count    uint64 // of samples
-	Interval uint32 // in which they were taken
+	Interval uint32 // in which they were taken, from 0 on
 	Comm     string // the name of the thread; empty for the one that the recording tells
 	Tags     []SumTag
 }
 
 // SumTag is a label with a name of its own.
 type SumTag struct{ Key, Value string }
+
+// intervalAt is where Interval is in what Append makes.
+const intervalAt = 8
 
 // Append encodes a sum, in a form that is for this program alone. No text may be longer than 255 bytes.
 func (s *Sum) Append(b []byte) []byte {
@@ -84,12 +87,32 @@ func (f *filler) tags(all []SumTag) profile.TagsID {
 	return list
 }
 
+// wanted reports whether samples there are to be kept.
+func (f *filler) wanted(leaf profile.FrameID) bool {
+	only := f.replay.options.Functions
+	if len(only) == 0 {
+		return true
+	}
+	function := f.p.Functions.At(f.p.Frames()[leaf].Function)
+	return slices.Contains(only, f.p.Strings.At(function.Name)) || function.Linkage != 0 && slices.Contains(only, f.p.Strings.At(function.Linkage))
+}
+
 // addSum adds a sample that stands for several.
 func (f *filler) addSum(item *Item, sample profile.Sample) {
 	sum, err := decodeSum(item.Sample.Raw)
 	if err != nil {
 		f.unknown++
 		return
+	}
+	if sum.Count == 0 {
+		return // it says that the interval before it is over
+	}
+	if !f.wanted(sample.Leaf) {
+		f.replay.outside.Add(sum.Count)
+		return
+	}
+	if id := containerOf(item.Cgroup); id != "" {
+		sum.Tags = append(sum.Tags, SumTag{"container", id})
 	}
 	labels := profile.Labels{Comm: f.p.Strings.ID(item.Thread.Comm), PID: item.Thread.PID, TID: item.Thread.TID, CPU: int32(item.Sample.CPU),
 		Cgroup: f.p.Strings.ID(item.Cgroup), Tags: f.tags(sum.Tags)}

@@ -5,11 +5,15 @@ import (
 	"os"
 	"runtime"
 	"slices"
+	"strconv"
 	"strings"
 	"syscall"
 	"testing"
 	"time"
 
+	"github.com/cilium/ebpf/asm"
+
+	"github.com/bperf/bperf/internal/bpfprog"
 	"github.com/bperf/bperf/internal/event"
 	"github.com/bperf/bperf/internal/perfevent"
 	"github.com/bperf/bperf/internal/profile"
@@ -44,7 +48,7 @@ func take(t *testing.T, cfg Config) Result {
 	r, err := Run(cfg)
 	check(t, err)
 	t.Log(r.Totals)
-	if got := total(r.Profile); got+r.Totals.NoRoom+r.Totals.Idle != r.Totals.Samples {
+	if got := total(r.Profile); got+r.Totals.NoRoom+r.Totals.Idle+r.Totals.Filtered != r.Totals.Samples {
 		t.Errorf("the profile has %d samples, not those of %+v", got, r.Totals)
 	}
 	return r
@@ -68,10 +72,11 @@ func byFunction(p *profile.Profile) map[string]uint64 {
 	return sums
 }
 
-// load is this binary as a program to be profiled.
-func load(t *testing.T, which string) []string {
+// load is this binary as a program to be profiled, which takes so much CPU time.
+func load(t *testing.T, which string, spent time.Duration) []string {
 	t.Helper()
 	t.Setenv(loadVariable, which)
+	t.Setenv(timeVariable, spent.String())
 	self, err := os.Executable()
 	check(t, err)
 	return []string{self}
@@ -81,13 +86,25 @@ func load(t *testing.T, which string) []string {
 func share(t *testing.T, sums map[string]uint64, of, other string, want float64) {
 	t.Helper()
 	got := float64(sums[of]) / float64(sums[of]+sums[other])
-	if !(math.Abs(got-want) <= 0.03) {
+	tolerance := 0.03
+	if require.IsGuest() && runtime.GOARCH == "amd64" { // what is emulated without counting instructions takes other shares of the time
+		tolerance = 0.15
+	}
+	if !(math.Abs(got-want) <= tolerance) {
 		t.Errorf("%s has %.1f %% of what it and %s have, not %.1f: %v", of, 100*got, other, 100*want, sums)
 	}
 }
 
+// truth is how long a load takes whose shares are compared: emulated machines are given less.
+func truth() time.Duration {
+	if require.IsGuest() {
+		return time.Second
+	}
+	return 2 * time.Second
+}
+
 func TestGoFunctions(t *testing.T) {
-	cfg := config(t, "cpu-clock:u", load(t, "go")...)
+	cfg := config(t, "cpu-clock:u", load(t, "go", truth())...)
 	cfg.Record.Period, cfg.Record.Frequency = 0, 4999
 	r := take(t, cfg)
 	const in = "github.com/bperf/bperf/internal/sample."
@@ -108,7 +125,7 @@ func TestGoFunctions(t *testing.T) {
 
 // TestBPFFunctions profiles a BPF program that is unloaded before the profile is made.
 func TestBPFFunctions(t *testing.T) {
-	cfg := config(t, "cpu-clock", load(t, "bpf")...)
+	cfg := config(t, "cpu-clock", load(t, "bpf", truth())...)
 	cfg.Record.Period, cfg.Record.Frequency = 0, 4999
 	r := take(t, cfg)
 	sums := make(map[string]uint64)
@@ -119,7 +136,8 @@ func TestBPFFunctions(t *testing.T) {
 		}
 	}
 	share(t, sums, bpfprogram.SpinLong, bpfprogram.Turn, 0.75)
-	if len(r.Profile.Programs.All()) < 2 || r.Profile.Strings.At(r.Profile.Programs.All()[1].Name) != bpfprogram.Spin {
+	named := func(p profile.Program) bool { return r.Profile.Strings.At(p.Name) == bpfprogram.Spin }
+	if !slices.ContainsFunc(r.Profile.Programs.All(), named) {
 		t.Errorf("programs: %+v", r.Profile.Programs.All())
 	}
 }
@@ -145,6 +163,139 @@ func TestFaults(t *testing.T) {
 	}
 }
 
+// TestFilter drops what is not of a process, or of anybody.
+func TestFilter(t *testing.T) {
+	const pages = 200
+	touch := program.Program{Body: program.Touch, Times: pages}.Write(t)
+	for expr, all := range map[string]bool{"period == 1 && !(cpu >= 4096)": true, "ip < 16, period == 1": false} {
+		cfg := config(t, "page-faults:u", touch)
+		for _, e := range cfg.Record.Events.Events() {
+			e.Filter = expr
+		}
+		r := take(t, cfg)
+		if r.Totals.Samples != r.Totals.Counted || (total(r.Profile) >= pages) != all || (r.Totals.Filtered == 0) != all {
+			t.Errorf("%s: %+v", expr, r.Totals)
+		}
+	}
+}
+
+// TestRange keeps the samples of one function, and none of the others: of the kernel, which the BPF program sees to, and of a user.
+func TestRange(t *testing.T) {
+	cfg := config(t, "cpu-clock", load(t, "go", 500*time.Millisecond)...)
+	cfg.Record.Period, cfg.Record.Frequency = 0, 4999
+	r, found, err := ParseRange("0x1000-0x7fffffffffff", "/proc/kallsyms")
+	if err != nil || !found {
+		t.Fatal(err)
+	}
+	const want = "github.com/bperf/bperf/internal/sample.onePart"
+	cfg.Ranges, cfg.Functions = []Range{r}, []string{want}
+	got := take(t, cfg)
+	sums := byFunction(got.Profile)
+	if len(sums) != 1 || sums[want] == 0 || got.Totals.Filtered == 0 {
+		t.Errorf("functions %v, %+v", sums, got.Totals)
+	}
+}
+
+// TestPrograms keeps the samples of a BPF program.
+func TestPrograms(t *testing.T) {
+	require.Root(t)
+	p, err := bpfprogram.Load()
+	check(t, err)
+	defer p.Close()
+	info, err := p.Info()
+	check(t, err)
+	id, _ := info.ID()
+	selector, err := bpfprog.Parse(strconv.Itoa(int(id)))
+	check(t, err)
+	cfg := config(t, "cpu-clock")
+	if cfg.Programs, err = ProgramRanges(selector); err != nil {
+		t.Fatal(err)
+	}
+	cfg.Record.Period, cfg.Record.Frequency = 0, 999
+	signals := make(chan os.Signal, 1)
+	cfg.Record.Signals = signals
+	enabled := make(chan struct{})
+	cfg.Record.Delay = time.Millisecond
+	cfg.Record.Notify = func(s string) {
+		if s == "Events enabled" {
+			close(enabled)
+		}
+	}
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	cfg.Record.Target.TIDs = []int{syscall.Gettid()}
+	ran := make(chan Result, 1)
+	go func() {
+		r, err := Run(cfg)
+		if err != nil {
+			t.Error(err)
+		}
+		ran <- r
+	}()
+	<-enabled
+	for end := usedCPU() + 500*time.Millisecond; usedCPU() < end; {
+		if err := bpfprogram.Run(p, 1000); err != nil && err != syscall.EINTR {
+			t.Fatal(err)
+		}
+		threeParts(100_000)
+	}
+	signals <- syscall.SIGINT
+	r := <-ran
+	if r.Profile == nil {
+		t.FailNow()
+	}
+	for _, s := range r.Profile.Samples() {
+		inside := false
+		for id := range r.Profile.Stacks.Frames(s.Stack) {
+			inside = inside || r.Profile.Frames()[id].Kind == profile.BPF
+		}
+		if !inside {
+			t.Errorf("a sample with nothing of a BPF program on its stack: %+v", s)
+		}
+	}
+	if total(r.Profile) == 0 || r.Totals.Filtered == 0 {
+		t.Errorf("%+v", r.Totals)
+	}
+}
+
+// TestIntervals takes a profile of each interval: what is in all of them is what the event has counted.
+func TestIntervals(t *testing.T) {
+	cfg := config(t, "cpu-clock", load(t, "go", 500*time.Millisecond)...)
+	cfg.Record.Period, cfg.Record.Frequency, cfg.Every = 0, 999, 200*time.Millisecond
+	var sums []uint64
+	all := uint64(0)
+	cfg.Each = func(p *profile.Profile) error {
+		sums = append(sums, total(p))
+		all += total(p)
+		if p.Info.Duration <= 0 || p.Info.Start.IsZero() {
+			t.Errorf("interval %d: %+v", len(sums), p.Info)
+		}
+		return nil
+	}
+	r, err := Run(cfg)
+	check(t, err)
+	with := 0
+	for _, n := range sums {
+		if n > 0 {
+			with++
+		}
+	}
+	if all != r.Totals.Samples || with < 3 {
+		t.Errorf("intervals %v, all together %d, not those of %+v", sums, all, r.Totals)
+	}
+}
+
+// TestTracepoint samples a tracepoint, whose samples are not added up in the kernel, beside an event whose are.
+func TestTracepoint(t *testing.T) {
+	require.Tracefs(t)
+	const calls = 300
+	cfg := config(t, "syscalls:sys_enter_getsid,page-faults:u", program.Program{Body: program.GetSID, Times: calls}.Write(t))
+	r := take(t, cfg)
+	if e := r.Profile.Events; e[0].Samples != calls || e[1].Samples == 0 {
+		t.Errorf("events %+v", e)
+	}
+}
+
 // TestFullMaps lets there be more than the maps have room for.
 func TestFullMaps(t *testing.T) {
 	cfg := config(t, "page-faults:u", program.Program{Body: program.Touch, Times: 1, Tasks: 200}.Write(t))
@@ -163,7 +314,7 @@ func TestCounter(t *testing.T) {
 	require.Root(t)
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
-	c, err := newCounter(settings{Keys: Keys{IP: true, TID: true}, kernel: true, user: true, events: 1, entries: 4})
+	c, err := newCounter(settings{Keys: Keys{IP: true, TID: true}, kernel: true, user: true, events: 1, entries: 4, filters: make([]asm.Instructions, 1)})
 	check(t, err)
 	defer c.Close()
 	attr := perfevent.Attr{Type: perfevent.TypeSoftware, Config: perfevent.SoftwarePageFaults, Sample: 1, Flags: perfevent.Disabled,

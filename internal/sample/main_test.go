@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/bperf/bperf/test/bpfprogram"
-	"github.com/bperf/bperf/test/require"
 )
 
 // loadVariable makes the test binary a program that is profiled: of Go, or one that runs a BPF program.
@@ -30,19 +29,22 @@ func TestMain(m *testing.M) {
 	}
 }
 
-// spent is how much CPU time the load takes: emulated machines are given less.
+// timeVariable is how much CPU time the load takes.
+const timeVariable = loadVariable + "_TIME"
+
 func spent() time.Duration {
-	if require.IsGuest() {
-		return time.Second
+	d, err := time.ParseDuration(os.Getenv(timeVariable))
+	if err != nil {
+		panic(err)
 	}
-	return 2 * time.Second
+	return d
 }
 
 var sink uint64
 
 // spendOnGo spends three parts of its time in one function, and one in another.
 func spendOnGo() {
-	for usedCPU() < spent() {
+	for end := usedCPU() + spent(); usedCPU() < end; {
 		for range 100 {
 			threeParts(3000)
 			onePart(1000)
@@ -70,7 +72,7 @@ func spendOnBPF() error {
 	if err != nil {
 		return err
 	}
-	for usedCPU() < spent() {
+	for end := usedCPU() + spent(); usedCPU() < end; {
 		if err := bpfprogram.Run(p, 1000); err != nil && err != syscall.EINTR {
 			return err
 		}

@@ -60,6 +60,10 @@ type settings struct {
 	eager        bool // there are unwind tables for all processes that are told of
 	events       int
 	entries      uint32 // of each map, at first; 0 for what is usual
+
+	ips      []Range            // in one of which the instruction pointer has to be; nil for anywhere
+	programs []Range            // in one of which it, or a caller, has to be; nil for anywhere
+	filters  []asm.Instructions // of each event; nil for none
 }
 
 // newCounter loads the program for each event.
@@ -93,6 +97,9 @@ func (c *counter) load(o settings) (err error) {
 	}); err != nil {
 		return err
 	}
+	if err := setRanges(c.spec, o.ips, o.programs); err != nil {
+		return err
+	}
 	sums, stacks := uint32(defaultSums), uint32(defaultStacks)
 	if o.entries > 0 {
 		sums, stacks = o.entries, o.entries
@@ -110,7 +117,7 @@ func (c *counter) load(o settings) (err error) {
 	}
 	c.stacks[1] = c.stacks[0]
 	for event := range o.events {
-		if err := c.loadFor(event); err != nil {
+		if err := c.loadFor(event, o.filters[event]); err != nil {
 			return err
 		}
 	}
@@ -132,8 +139,15 @@ func hasLoops() bool { return features.HaveProgramHelper(ebpf.PerfEvent, asm.FnL
 const mostEvents = 64
 
 // loadFor loads the program of an event. All share the maps of the first, but for constants, of which the number of the event is one.
-func (c *counter) loadFor(event int) error {
+func (c *counter) loadFor(event int, filter asm.Instructions) error {
 	spec := c.spec.Copy()
+	if filter != nil {
+		program := spec.Programs[sampleProgOnSample]
+		var err error
+		if program.Instructions, err = withFunction(program.Instructions, "filter", filter); err != nil {
+			return err
+		}
+	}
 	if err := setVariables(spec, map[string]any{sampleVarEvent: uint32(event)}); err != nil {
 		return err
 	}

@@ -7,10 +7,14 @@
 package sample
 
 import (
+	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
+	"github.com/bperf/bperf/internal/event"
+	"github.com/bperf/bperf/internal/kernel"
 	"github.com/bperf/bperf/internal/perfdata"
 	"github.com/bperf/bperf/internal/perfevent"
 	"github.com/bperf/bperf/internal/profile"
@@ -20,11 +24,17 @@ import (
 
 // Config is what is sampled, and how.
 type Config struct {
-	Record  record.Config // events, target, rate, duration; what is recorded of each sample is of no matter
-	By      Keys
-	Keep    profile.Keys   // that the profile has
-	Replay  replay.Options // where symbols are
-	Entries uint32         // that the maps have room for at first; 0 for what is usual
+	Record    record.Config // events, target, rate, duration; what is recorded of each sample is of no matter
+	By        Keys
+	Keep      profile.Keys   // that the profile has
+	Replay    replay.Options // where symbols are
+	Ranges    []Range        // in one of which the instruction pointer has to be; nil for anywhere
+	Programs  []Range        // in one of which it, or a caller, has to be; nil for anywhere
+	Functions []string       // in one of which it has to be, besides Ranges; nil for anywhere
+	Entries   uint32         // that the maps have room for at first; 0 for what is usual
+
+	Every time.Duration                // a profile for each such time; 0 for one of all
+	Each  func(*profile.Profile) error // takes these profiles, as they are there
 
 	Progress func(Progress) // is told each second how it is going; or nil
 }
@@ -42,7 +52,7 @@ type Progress struct {
 // Result is how it ended.
 type Result struct {
 	record.Result
-	Profile *profile.Profile // nil if there was an error
+	Profile *profile.Profile // nil if there was an error, and with Config.Every
 	Stats   replay.Stats
 	Totals  Totals
 }
@@ -52,14 +62,17 @@ type session struct {
 	cfg     Config
 	counter *counter
 
-	mu       sync.Mutex // guards what follows
-	began    time.Time  // of the generation that is filled
-	interval uint32
-	raw      []byte
-	counted  []uint64 // by the events themselves
-	places   []uint64 // in which they were open
-	missing  uint64   // samples that had found no room when sums were read the last time
-	enough   uint64   // entries that would have been enough for the maps
+	mu      sync.Mutex // guards what follows
+	opened  time.Time
+	began   time.Time   // of the generation that is filled
+	ends    []time.Time // of the intervals that are over
+	settle  bool        // what was read is still to be put into order with what came at the same time
+	raw     []byte
+	counted []uint64 // by the events themselves
+	summed  int      // an event whose samples are added up
+	places  []uint64 // in which they were open
+	missing uint64   // samples that had found no room when sums were read the last time
+	enough  uint64   // entries that would have been enough for the maps
 }
 
 // interval is how long sums stay in the kernel at most.
@@ -70,11 +83,19 @@ const soon = 2 * time.Second
 
 // Run takes a profile.
 func Run(cfg Config) (Result, error) {
-	events := len(cfg.Record.Events.Events())
-	s := &session{cfg: cfg, began: time.Now(), counted: make([]uint64, events), places: make([]uint64, events)}
-	var err error
+	filters, err := takeFilters(&cfg.Record.Events)
+	if err != nil {
+		return Result{}, err
+	}
+	events := len(filters)
+	s := &session{cfg: cfg, began: time.Now(), opened: time.Now(), counted: make([]uint64, events), places: make([]uint64, events)}
+	s.summed = slices.IndexFunc(cfg.Record.Events.Events(), func(e *event.Event) bool { return e.Tracepoint == "" })
+	if s.summed < 0 && cfg.Every > 0 {
+		return Result{}, errors.New("samples of tracepoints are not added up in the kernel: for a profile of each interval another event is needed, too")
+	}
 	if s.counter, err = newCounter(settings{Keys: cfg.By, kernel: !cfg.Record.AllUser, user: !cfg.Record.AllKernel, noIdle: cfg.Record.NoIdle,
-		events: events, entries: cfg.Entries, eager: !cfg.Record.Target.System && cfg.Record.Target.CPUs == nil}); err != nil {
+		events: events, entries: cfg.Entries, ips: cfg.Ranges, programs: cfg.Programs, filters: filters,
+		eager: !cfg.Record.Target.System && cfg.Record.Target.CPUs == nil}); err != nil {
 		return Result{}, err
 	}
 	defer func() { _ = s.counter.Close() }() // all was read
@@ -105,8 +126,13 @@ func (s *session) run() (result Result, err error) {
 	if result.Totals, err = s.totals(); err != nil {
 		return result, err
 	}
-	result.Profile.Info.Duration, result.Profile.Info.Start = took, began
-	result.Totals.addTo(&result.Profile.Losses)
+	result.Totals.Samples += recorded.Samples // of tracepoints
+	result.Totals.NoRoom += recorded.Lost
+	result.Totals.Filtered += result.Stats.Outside
+	if result.Profile != nil {
+		result.Profile.Info.Duration, result.Profile.Info.Start = took, began
+		result.Totals.addTo(&result.Profile.Losses)
+	}
 	return result, nil
 }
 
@@ -120,7 +146,9 @@ func (s *session) recording(q *queue) record.Config {
 	cfg.ClockID, cfg.Stream, cfg.NoBuildIDs = &clock, q, true
 	cfg.SampleCPU, cfg.Time = true, true
 	cfg.Cgroups = s.cfg.By.Cgroup
-	cfg.Callchain = record.CallchainNone
+	if s.cfg.By.Stack {
+		cfg.Callchain = record.CallchainFP // of tracepoints
+	}
 	cfg.Sums = &record.Sums{Stack: s.cfg.By.Stack, Attach: s.attach, Due: s.due, Read: s.read, Counted: s.count}
 	if s.counter.tables != nil {
 		cfg.Sums.Task, cfg.Sums.Settled = s.counter.tables.Record, s.counter.tables.Update
@@ -140,7 +168,20 @@ func (s *session) due() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	full, err := s.counter.full()
-	return err == nil && full || time.Since(s.began) >= interval
+	return err == nil && full || s.settle || time.Since(s.began) >= interval || s.over()
+}
+
+// over reports whether the interval is.
+func (s *session) over() bool {
+	return s.cfg.Every > 0 && time.Since(s.start()) >= s.cfg.Every
+}
+
+// start is when the interval began.
+func (s *session) start() time.Time {
+	if n := len(s.ends); n > 0 {
+		return s.ends[n-1]
+	}
+	return s.opened
 }
 
 func (s *session) read(end bool, write func(*record.Sum) error) error {
@@ -154,8 +195,23 @@ func (s *session) read(end bool, write func(*record.Sum) error) error {
 	if err := s.measure(); err != nil {
 		return err
 	}
-	s.began = time.Now()
-	return s.counter.swap(grow, func(e *entry) error { return write(s.sum(e)) })
+	s.began, s.settle = time.Now(), false
+	over := s.over() && !end
+	if err := s.counter.swap(grow, func(e *entry) error { return write(s.sum(e)) }); err != nil || !over {
+		return err
+	}
+	s.ends, s.settle = append(s.ends, s.began), true
+	return s.mark(write)
+}
+
+// mark says that the interval before is over.
+func (s *session) mark(write func(*record.Sum) error) error {
+	now, _, err := kernel.ClockAndWall(monotonic)
+	if err != nil {
+		return err
+	}
+	begins := replay.Sum{Interval: uint32(len(s.ends))}
+	return write(&record.Sum{Event: s.summed, Time: now, PID: -1, TID: -1, CPU: -1, Raw: begins.Append(nil)})
 }
 
 // measure finds out how much room would be enough: half of a map is used when it is read, and what found no room has to be there, too.
@@ -197,7 +253,7 @@ func (s *session) sum(e *entry) *record.Sum {
 	if by.Stack && sum.IP == 0 {
 		sum.IP = innermost(e.stack)
 	}
-	told := replay.Sum{Count: e.Count, Interval: s.interval}
+	told := replay.Sum{Count: e.Count, Interval: uint32(len(s.ends))}
 	if by.Comm {
 		told.Comm = text(e.Comm[:])
 	}
@@ -252,6 +308,20 @@ func (s *session) count(event int, value uint64) {
 	s.places[event]++
 }
 
+// bounds are when an interval began, and how long it was, or is now.
+func (s *session) bounds(n int) (time.Time, time.Duration) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	start, end := s.opened, time.Now()
+	if n > 0 {
+		start = s.ends[n-1]
+	}
+	if n < len(s.ends) {
+		end = s.ends[n]
+	}
+	return start, end.Sub(start)
+}
+
 // follow makes a profile of what is recorded, as it comes.
 func (s *session) follow(q *queue) (*profile.Profile, replay.Stats, error) {
 	reader, err := perfdata.NewPipeReader(q)
@@ -260,8 +330,17 @@ func (s *session) follow(q *queue) (*profile.Profile, replay.Stats, error) {
 	}
 	defer func() { _ = reader.Close() }() // it is only read
 	options := s.cfg.Replay
-	options.Sums = true
+	options.Sums, options.Functions = true, s.cfg.Functions
 	r := replay.New(reader, options)
+	if s.cfg.Every > 0 {
+		n := 0
+		err := r.Intervals(s.cfg.Keep, func(p *profile.Profile) error {
+			p.Info.Start, p.Info.Duration = s.bounds(n)
+			n++
+			return s.cfg.Each(p)
+		})
+		return nil, r.Stats(), err
+	}
 	p, err := r.Profile(s.cfg.Keep)
 	return p, r.Stats(), err
 }

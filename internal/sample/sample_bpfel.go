@@ -18,6 +18,7 @@ type sampleCounts struct {
 	Samples    uint64
 	Value      uint64
 	Idle       uint64
+	Filtered   uint64
 	NoSum      uint64
 	NoStack    uint64
 	Collisions uint64
@@ -90,9 +91,13 @@ const (
 	sampleVarEvent           = "event"
 	sampleVarFilled          = "filled"
 	sampleVarGeneration      = "generation"
+	sampleVarIps             = "ips"
 	sampleVarIsArm64         = "is_arm64"
 	sampleVarKernelStacks    = "kernel_stacks"
 	sampleVarNoIdle          = "no_idle"
+	sampleVarNrIps           = "nr_ips"
+	sampleVarNrPrograms      = "nr_programs"
+	sampleVarPrograms        = "programs"
 	sampleVarReader          = "reader"
 	sampleVarUnwinds         = "unwinds"
 	sampleVarUserStacks      = "user_stacks"
@@ -177,9 +182,13 @@ type sampleVariableSpecs struct {
 	Event        *ebpf.VariableSpec `ebpf:"event"`
 	Filled       *ebpf.VariableSpec `ebpf:"filled"`
 	Generation   *ebpf.VariableSpec `ebpf:"generation"`
+	Ips          *ebpf.VariableSpec `ebpf:"ips"`
 	IsArm64      *ebpf.VariableSpec `ebpf:"is_arm64"`
 	KernelStacks *ebpf.VariableSpec `ebpf:"kernel_stacks"`
 	NoIdle       *ebpf.VariableSpec `ebpf:"no_idle"`
+	NrIps        *ebpf.VariableSpec `ebpf:"nr_ips"`
+	NrPrograms   *ebpf.VariableSpec `ebpf:"nr_programs"`
+	Programs     *ebpf.VariableSpec `ebpf:"programs"`
 	Reader       *ebpf.VariableSpec `ebpf:"reader"`
 	Unwinds      *ebpf.VariableSpec `ebpf:"unwinds"`
 	UserStacks   *ebpf.VariableSpec `ebpf:"user_stacks"`
@@ -247,9 +256,13 @@ type sampleVariables struct {
 	Event        *ebpf.Variable `ebpf:"event"`
 	Filled       *ebpf.Variable `ebpf:"filled"`
 	Generation   *ebpf.Variable `ebpf:"generation"`
+	Ips          *ebpf.Variable `ebpf:"ips"`
 	IsArm64      *ebpf.Variable `ebpf:"is_arm64"`
 	KernelStacks *ebpf.Variable `ebpf:"kernel_stacks"`
 	NoIdle       *ebpf.Variable `ebpf:"no_idle"`
+	NrIps        *ebpf.Variable `ebpf:"nr_ips"`
+	NrPrograms   *ebpf.Variable `ebpf:"nr_programs"`
+	Programs     *ebpf.Variable `ebpf:"programs"`
 	Reader       *ebpf.Variable `ebpf:"reader"`
 	Unwinds      *ebpf.Variable `ebpf:"unwinds"`
 	UserStacks   *ebpf.Variable `ebpf:"user_stacks"`

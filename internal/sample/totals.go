@@ -12,6 +12,7 @@ import (
 type Totals struct {
 	Samples    uint64                 // that were taken
 	Idle       uint64                 // of the idle tasks, that were not wanted
+	Filtered   uint64                 // that filters dropped
 	NoRoom     uint64                 // that are not in the profile, as the maps were full
 	NoStack    uint64                 // that are there without a stack, as there was no room for it
 	Collisions uint64                 // the same, as another stack has the same hash
@@ -27,15 +28,19 @@ type Totals struct {
 
 // String says it in a line or more.
 func (t Totals) String() string {
-	s := fmt.Sprintf("%d samples, %d lost", t.Samples-t.Idle, t.NoRoom)
+	wanted := t.Samples - t.Idle - t.Filtered
+	s := fmt.Sprintf("%d samples, %d lost", wanted, t.NoRoom)
 	if t.Stacks {
-		s += fmt.Sprintf(", %.1f %% with stacks that are cut", percent(t.Truncated, t.Samples-t.Idle))
+		s += fmt.Sprintf(", %.1f %% with stacks that are cut", percent(t.Truncated, wanted))
 		if reasons := t.reasons(); reasons != "" {
 			s += " (" + reasons + ")"
 		}
 	}
 	if t.Idle > 0 {
 		s += fmt.Sprintf("; %d more of idle CPUs are left out", t.Idle)
+	}
+	if t.Filtered > 0 {
+		s += fmt.Sprintf("; %d others were not asked for", t.Filtered)
 	}
 	if t.NoRoom > 0 || t.NoStack > 0 {
 		s += fmt.Sprintf("\nMaps in the kernel were full: %d samples are lost, %d have no stack. There would be room with --map-entries %d",
@@ -58,7 +63,7 @@ func (t *Totals) reasons() string {
 	var parts []string
 	for end, n := range t.Cut {
 		if n > 0 && userstack.End(end) != userstack.Outermost {
-			parts = append(parts, fmt.Sprintf("%s %.1f %%", userstack.End(end), percent(n, t.Samples-t.Idle)))
+			parts = append(parts, fmt.Sprintf("%s %.1f %%", userstack.End(end), percent(n, t.Samples-t.Idle-t.Filtered)))
 		}
 	}
 	return strings.Join(parts, ", ")
@@ -84,6 +89,7 @@ func (s *session) totals() (Totals, error) {
 	for i, c := range all {
 		t.Samples += c.Samples
 		t.Idle += c.Idle
+		t.Filtered += c.Filtered
 		t.NoRoom += c.NoSum
 		t.NoStack += c.NoStack
 		t.Collisions += c.Collisions
@@ -112,6 +118,7 @@ func missed(c *sampleCounts, counted, places uint64) uint64 {
 func (t *Totals) addTo(l *profile.Losses) {
 	l.Samples += t.NoRoom
 	l.Truncated += t.Truncated
+	l.Filtered += t.Filtered
 	if n := t.NoStack + t.Collisions; n > 0 {
 		l.Reasons = append(l.Reasons, profile.Loss{Reason: "without their stacks, for which there was no room", Samples: n})
 	}

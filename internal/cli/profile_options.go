@@ -1,0 +1,112 @@
+package cli
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/bperf/bperf/internal/bpfprog"
+	"github.com/bperf/bperf/internal/profile"
+	"github.com/bperf/bperf/internal/report"
+	"github.com/bperf/bperf/internal/sample"
+)
+
+// narrow restricts samples to those of --range and -b.
+func (o *profileOptions) narrow(cfg *sample.Config) error {
+	kallsyms := "/proc/kallsyms"
+	if o.kallsyms != "" {
+		kallsyms = o.kallsyms
+	}
+	for _, text := range o.ranges {
+		r, found, err := sample.ParseRange(text, kallsyms)
+		if err != nil {
+			return &ExitError{Status: statusBadOption, Err: fmt.Errorf("--range: %w", err)}
+		}
+		if found {
+			cfg.Ranges = append(cfg.Ranges, r)
+		} else {
+			cfg.Functions = append(cfg.Functions, text)
+		}
+	}
+	if len(cfg.Ranges) > 0 && len(cfg.Functions) > 0 {
+		return &ExitError{Status: statusBadCombination, Err: fmt.Errorf("--range %s is no function of the kernel, and does not go together with addresses "+
+			"and functions that are", cfg.Functions[0])}
+	}
+	if len(cfg.Functions) > 0 && !cfg.By.Stack && !cfg.By.IP {
+		return &ExitError{Status: statusBadCombination, Err: fmt.Errorf("--range %s is no function of the kernel: in others samples are known by their stack or "+
+			"instruction pointer, which --by has to have", cfg.Functions[0])}
+	}
+	if o.programs == "" {
+		return nil
+	}
+	selector, err := bpfprog.Parse(o.programs)
+	if err != nil {
+		return &ExitError{Status: statusBadOption, Err: err}
+	}
+	cfg.Programs, err = sample.ProgramRanges(selector)
+	return err
+}
+
+// setInterval lets there be a profile for each interval of -I.
+func (o *profileOptions) setInterval(cmd *cobra.Command, given bool, cfg *sample.Config, format reportFormat, shown *report.Options) error {
+	if !given {
+		return nil
+	}
+	cfg.Every = time.Duration(o.every * float64(time.Second))
+	dir := o.report.output
+	switch {
+	case cfg.Every < 100*time.Millisecond:
+		return &ExitError{Status: statusBadCombination, Err: fmt.Errorf("-I %v: an interval has at least 0.1 s", o.every)}
+	case o.report.base != "":
+		return &ExitError{Status: statusBadCombination, Err: errors.New("-I and --diff do not go together")}
+	case format.name == "json":
+		return o.jsonLines(cmd, cfg, format, shown)
+	case format.name != "pprof":
+		return &ExitError{Status: statusBadCombination, Err: fmt.Errorf("-I is for the formats json and pprof, not for %s", format.name)}
+	case dir == "" || dir == "-":
+		return &ExitError{Status: statusBadCombination, Err: errors.New("-I writes a file for each interval: name a directory with -o")}
+	}
+	if err := os.MkdirAll(dir, 0o777); err != nil {
+		return err
+	}
+	cfg.Each = func(p *profile.Profile) error {
+		file, err := os.Create(filepath.Join(dir, p.Info.Start.UTC().Format("20060102T150405.000")+".pb.gz"))
+		if err != nil {
+			return err
+		}
+		return errors.Join(format.write(file, p, nil, shown), file.Close())
+	}
+	return nil
+}
+
+// jsonLines writes each profile to a line, as soon as it is there.
+func (o *profileOptions) jsonLines(cmd *cobra.Command, cfg *sample.Config, format reportFormat, shown *report.Options) error {
+	out := cmd.OutOrStdout()
+	if o.report.output != "" && o.report.output != "-" {
+		file, err := os.Create(o.report.output)
+		if err != nil {
+			return err
+		}
+		out = file // it is closed at the end of the process; each line is written at once
+	}
+	cfg.Each = func(p *profile.Profile) error {
+		var text, line bytes.Buffer
+		if err := format.write(&text, p, nil, shown); err != nil {
+			return err
+		}
+		if err := json.Compact(&line, text.Bytes()); err != nil {
+			return err
+		}
+		line.WriteByte('\n')
+		_, err := io.Copy(out, &line)
+		return err
+	}
+	return nil
+}

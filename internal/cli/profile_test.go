@@ -1,0 +1,85 @@
+package cli
+
+import (
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/bperf/bperf/test/program"
+	"github.com/bperf/bperf/test/require"
+)
+
+// TestProfileRefuses has options that cannot be, or do not go together. Nothing is attached for them.
+func TestProfileRefuses(t *testing.T) {
+	for args, want := range map[string]struct {
+		status int
+		err    string
+	}{
+		"--by colour":                        {129, `--by: samples are not told apart by "colour": there are stack, `},
+		"--format xml":                       {129, "--format xml: there are table, tree, json, "},
+		"-n 0":                               {22, "--top 0: a table has at least one row"},
+		"-F 99 -c 10":                        {22, "-F and -c are two ways"},
+		"--user --kernel":                    {22, "leave nothing to sample"},
+		"-I 1":                               {22, "-I is for the formats json and pprof, not for table"},
+		"-I 1 --format pprof -o -":           {22, "name a directory with -o"},
+		"-I 0.01 --format json":              {22, "an interval has at least 0.1 s"},
+		"--diff x --format folded":           {22, "--diff is for the formats"},
+		"--range 0x20-0x10":                  {129, "--range: the range 0x20-0x10 ends before it begins"},
+		"--range 0x10-0x20 --range no.such":  {22, "--range no.such is no function of the kernel, and does not go together"},
+		"--range no.such --by cpu":           {22, "--by has to have"},
+		"-b [":                               {129, ""},
+		"-e cpu-clock --filter colour==1 -a": {129, `there is no field "colour"`},
+		"-e duration_time":                   {129, "cannot be sampled"},
+		"--diff /nonexistent":                {1, "/nonexistent"},
+	} {
+		got := run(t, bperf(append([]string{"profile"}, strings.Fields(args)...)...))
+		if got.status != want.status || got.stdout != "" || !strings.Contains(got.stderr, want.err) {
+			t.Errorf("%s: status %d, printed %q%q", args, got.status, got.stdout, got.stderr)
+		}
+	}
+}
+
+// TestProfile profiles a command whose faults are known.
+func TestProfile(t *testing.T) {
+	require.Root(t)
+	touch := program.Program{Body: program.Touch, Times: 200, Exit: 3}.Write(t)
+	got := run(t, bperf("profile", "-e", "page-faults:u", "-c", "1", "--by", "comm", touch))
+	if got.status != 3 || !strings.HasPrefix(got.stdout, "page-faults:u: 201 samples, 201 events\n") ||
+		!strings.Contains(got.stdout, "\n100.00%  ████████████████████        201  program\n") {
+		t.Errorf("status %d, printed %q%q", got.status, got.stdout, got.stderr)
+	}
+	got = run(t, bperf("profile", "-q", "-e", "page-faults:u", "-c", "1", "--by", "pid,state", "--format", "json", touch))
+	if got.status != 3 || got.stderr != "" || !json.Valid([]byte(got.stdout)) {
+		t.Errorf("status %d, printed %q%q", got.status, got.stdout, got.stderr)
+	}
+	for format, want := range map[string]string{"tree": "# Samples: 201  of event 'page-faults:u'", "folded": "program;", "flamegraph": "<svg", "html": "<!DOCTYPE html>",
+		"speedscope": "speedscope", "firefox": "program", "csv": "overhead:page-faults:u"} {
+		got := run(t, bperf("profile", "-q", "-e", "page-faults:u", "-c", "1", "--format", format, touch))
+		if got.status != 3 || !strings.Contains(got.stdout, want) {
+			t.Errorf("%s: status %d, printed %.300q%q", format, got.status, got.stdout, got.stderr)
+		}
+	}
+}
+
+// TestProfileIntervals writes a file for each interval.
+func TestProfileIntervals(t *testing.T) {
+	require.Root(t)
+	dir := filepath.Join(t.TempDir(), "profiles")
+	got := run(t, bperf("profile", "-e", "cpu-clock", "-F", "99", "-a", "-I", "0.2", "--timeout", "700", "--format", "pprof", "-o", dir))
+	files, err := os.ReadDir(dir)
+	if got.status != 0 || err != nil || len(files) < 2 {
+		t.Errorf("status %d, %d files, %v, printed %q%q", got.status, len(files), err, got.stdout, got.stderr)
+	}
+	got = run(t, bperf("profile", "-q", "-e", "cpu-clock", "-F", "99", "-a", "-I", "0.2", "--timeout", "700", "--format", "json", "--by", "cpu"))
+	lines := strings.Split(strings.TrimSuffix(got.stdout, "\n"), "\n")
+	for _, line := range lines {
+		if !json.Valid([]byte(line)) {
+			t.Errorf("a line is no JSON: %.300q", line)
+		}
+	}
+	if got.status != 0 || len(lines) < 2 {
+		t.Errorf("status %d, %d lines, printed %q", got.status, len(lines), got.stderr)
+	}
+}

@@ -1,0 +1,128 @@
+package sample
+
+import (
+	"bytes"
+	"errors"
+	"io"
+	"os"
+	"path/filepath"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+)
+
+func TestParseKeys(t *testing.T) {
+	for list, want := range map[string]Keys{
+		"":                 {},
+		"stack":            {Stack: true, PID: true},
+		"ip,stack":         {Stack: true, PID: true},
+		"function":         {IP: true, PID: true},
+		"tid":              {PID: true, TID: true, Comm: true},
+		"cpu,priority":     {CPU: true, Priority: true},
+		"container,cgroup": {Cgroup: true},
+	} {
+		got, err := ParseKeys(slices.DeleteFunc(strings.Split(list, ","), func(s string) bool { return s == "" }))
+		if err != nil || got != want {
+			t.Errorf("%s: %+v, %v", list, got, err)
+		}
+	}
+	if _, err := ParseKeys([]string{"cpu", "colour"}); err == nil || !strings.Contains(err.Error(), `"colour": there are stack, ip,`) {
+		t.Error(err)
+	}
+}
+
+func TestParseRange(t *testing.T) {
+	kallsyms := filepath.Join(t.TempDir(), "kallsyms")
+	text := "ffffffff81000000 T _text\nffffffff81000100 t one\nffffffff81000180 D one_table\nffffffff81000200 T two\nffffffff81000300 T three\n"
+	if err := os.WriteFile(kallsyms, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for in, want := range map[string]Range{
+		"two": {0xffffffff81000200, 0xffffffff81000300}, "0x10-0x20": {16, 32}, "16-32": {16, 32},
+		"0x20-0x10": {}, "one_table": {}, "four": {}, "a-b": {}, "": {},
+	} {
+		got, found, err := ParseRange(in, kallsyms)
+		if got != want || found != (want != Range{}) || (err != nil) != (in == "0x20-0x10") {
+			t.Errorf("%q: %x, %v, %v", in, got, found, err)
+		}
+	}
+	if _, found, err := ParseRange("two", kallsyms+".none"); found || err != nil {
+		t.Error(found, err)
+	}
+}
+
+func TestJoin(t *testing.T) {
+	got := join([]Range{{30, 40}, {10, 20}, {35, 38}, {20, 25}, {40, 41}})
+	if want := []Range{{10, 25}, {30, 41}}; !reflect.DeepEqual(got, want) {
+		t.Errorf("%v, want %v", got, want)
+	}
+}
+
+func TestState(t *testing.T) {
+	for bits, want := range map[uint32]string{0: "R", 1: "S", 2: "D", 4: "T", 0x20: "Z", 0x402: "D", 0x80: "I", 0x1000: "R"} {
+		if got := state(bits); got != want {
+			t.Errorf("%#x: %s, want %s", bits, got, want)
+		}
+	}
+}
+
+func TestMissed(t *testing.T) {
+	for _, tt := range []struct{ samples, value, counted, places, want uint64 }{
+		{100, 1000, 1000, 2, 0},
+		{100, 1000, 1019, 2, 0}, // what does not make a sample yet
+		{100, 1000, 1050, 2, 3}, // less one for each place
+		{100, 1000, 900, 2, 0},  // it ran on after it was read
+		{0, 0, 1000, 2, 0},      // nothing to compare with
+		{1 << 40, 1 << 60, 1<<60 + 1<<50, 1, 1<<30 - 1},
+	} {
+		if got := missed(&sampleCounts{Samples: tt.samples, Value: tt.value}, tt.counted, tt.places); got != tt.want {
+			t.Errorf("%+v: %d", tt, got)
+		}
+	}
+}
+
+func TestTotals(t *testing.T) {
+	for want, totals := range map[string]Totals{
+		"10 samples, 0 lost": {Samples: 10},
+		"8 samples, 0 lost, 25.0 % with stacks that are cut; 2 more of idle CPUs are left out": {Samples: 10, Idle: 2, Truncated: 2, Stacks: true},
+		"10 samples, 3 lost; 5 others were not asked for\nMaps in the kernel were full: 3 samples are lost, 4 have no stack. " +
+			"There would be room with --map-entries 64": {Samples: 15, Filtered: 5, NoRoom: 3, NoStack: 4, Entries: 64},
+	} {
+		if got := totals.String(); got != want {
+			t.Errorf("%+v: %q, want %q", totals, got, want)
+		}
+	}
+}
+
+// TestQueue writes more than is read at a time, and never waits.
+func TestQueue(t *testing.T) {
+	q := newQueue()
+	var want []byte
+	for i := range 1000 {
+		piece := bytes.Repeat([]byte{byte(i)}, i)
+		want = append(want, piece...)
+		if n, err := q.Write(piece); n != i || err != nil {
+			t.Fatal(n, err)
+		}
+		if i > 0 && i%3 == 0 {
+			got := make([]byte, i/2+1)
+			n, err := q.Read(got)
+			if err != nil || !bytes.Equal(got[:n], want[:n]) {
+				t.Fatalf("read %d, %v", n, err)
+			}
+			want = want[n:]
+		}
+	}
+	failed := errors.New("failed")
+	q.end(failed)
+	got, err := io.ReadAll(q)
+	if err != failed || !bytes.Equal(got, want) {
+		t.Errorf("%d of %d bytes are left, %v", len(got), len(want), err)
+	}
+	q = newQueue()
+	go q.end(nil)
+	if got, err := io.ReadAll(q); len(got) > 0 || err != nil {
+		t.Errorf("%q, %v", got, err)
+	}
+}
