@@ -38,7 +38,7 @@ func TestNoFramePointers(t *testing.T) {
 	}()
 	cfg := config(t, "cpu-clock")
 	cfg.Record.Period, cfg.Record.Frequency = 0, 999
-	cfg.Record.Target.PIDs, cfg.Record.Command, cfg.Record.Timeout = []int{cmd.Process.Pid}, nil, time.Second
+	cfg.Record.Target.PIDs, cfg.Record.Command, cfg.Record.Timeout = []int{cmd.Process.Pid}, nil, time.Second/2
 	r := take(t, cfg)
 	if r.Totals.Truncated != 0 || r.Totals.Cut[userstack.Outermost] != r.Totals.Samples || r.Totals.Unwinding != "" {
 		t.Errorf("cut stacks: %+v", r.Totals)
@@ -64,7 +64,7 @@ func TestNoFramePointers(t *testing.T) {
 // TestNoFramePointersInCommand has a program that is started: there is a table soon after.
 func TestNoFramePointersInCommand(t *testing.T) {
 	cfg := config(t, "cpu-clock:u", deep)
-	cfg.Record.Period, cfg.Record.Frequency, cfg.Record.Timeout = 0, 999, 2*time.Second
+	cfg.Record.Period, cfg.Record.Frequency, cfg.Record.Timeout = 0, 999, time.Second
 	r := take(t, cfg)
 	whole := uint64(0)
 	for _, s := range r.Profile.Samples() {
