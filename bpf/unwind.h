@@ -173,6 +173,7 @@ struct unwind {
 	struct unwind_process process;
 	__u32 frames;
 	__u32 end;
+	__u64 mapping; /* of the frame before: the callers are often in the same file */
 	__u64 exact; /* the program counter is not a return address */
 };
 
@@ -184,10 +185,15 @@ static __always_inline struct unwind_rule *unwind_rule_of(struct unwind *u)
 
 	if (!u->process.count)
 		return NULL;
-	key = unwind_find_mapping(u->process.first, u->process.count, address);
+	key = u->mapping;
 	m = bpf_map_lookup_elem(&unwind_mappings, &key);
-	if (!m)
-		return NULL;
+	if (!m || address < m->start || address >= m->end) {
+		key = unwind_find_mapping(u->process.first, u->process.count, address);
+		m = bpf_map_lookup_elem(&unwind_mappings, &key);
+		if (!m)
+			return NULL;
+		u->mapping = key;
+	}
 	key = unwind_find_rule(m->table, m->rows, address - m->bias);
 	return bpf_map_lookup_elem(&unwind_rules, &key);
 }
@@ -307,7 +313,7 @@ static long unwind_frame(__u32 i, struct unwind *u)
 static __always_inline __u32 unwind_user(void *ctx, __u32 pid, __u64 *addresses, __u32 *end)
 {
 	struct task_struct *task = bpf_get_current_task_btf();
-	struct unwind u = { .addresses = addresses, .exact = 1 };
+	struct unwind u = { .addresses = addresses, .mapping = UNWIND_NO_MAPPING, .exact = 1 };
 	struct unwind_process *process;
 	__u8 yes = 1;
 	bool compat;
