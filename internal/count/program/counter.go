@@ -100,6 +100,9 @@ func (c *Counter) open(list event.List, programs []Target, t target.Target, o co
 	}
 	c.following = o.Following
 	all := &c.probing
+	if all.object, err = loadProbes(); err != nil {
+		return err
+	}
 	all.count = c.events
 	if all.events, err = c.newArray(); err != nil {
 		return err

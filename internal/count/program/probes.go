@@ -31,10 +31,11 @@ type Misses struct {
 
 // options are what all probes of a session have in common.
 type options struct {
-	events  *ebpf.Map // descriptors of perf events, by CPU and event
-	count   int       // events
-	partial uint64    // events that not all CPUs have, one bit each
-	memory  uint64    // events that the kernel counts in memory, one bit each
+	object  *ebpf.CollectionSpec // the programs and maps, as they were compiled
+	events  *ebpf.Map            // descriptors of perf events, by CPU and event
+	count   int                  // events
+	partial uint64               // events that not all CPUs have, one bit each
+	memory  uint64               // events that the kernel counts in memory, one bit each
 
 	withTimes bool // events are always read with their times
 
@@ -101,10 +102,7 @@ const (
 
 // probeSpecs are the programs and maps for a session.
 func probeSpecs(o options) (*ebpf.CollectionSpec, error) {
-	spec, err := loadProbes()
-	if err != nil {
-		return nil, err
-	}
+	spec := o.object.Copy()
 	// The library would make a map of its own, with room for one event.
 	delete(spec.Maps, probesMapEvents)
 	for _, p := range spec.Programs {
