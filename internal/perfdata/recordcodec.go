@@ -45,8 +45,6 @@ func appendRecord(b []byte, misc Misc, v Value, attr *Attr) []byte {
 			b = v.sampleID().appendTrailer(b, attr.SampleType)
 		}
 	}
-	// The kernel's are whole words. perf 7.2 gives up at a record that is not.
-	b = appendZeros(b, roundUp(len(b)-start, 8)-(len(b)-start))
 	endRecord(b, start)
 	return b
 }
