@@ -1,6 +1,6 @@
 // Bench runs bperf and the distribution's perf with the same arguments, in turns, and prints the medians of their wall
-// time, CPU time and memory, with the ratio: those of `stat` from its start to its end, with hardly anything to count; with -replay those of
-// `script` and `report`; with -programs those of `prog list`, beside `bpftool prog`.
+// time, CPU time and peak memory, with the ratio: those of `stat` from its start to its end, with hardly anything to count; with -replay those of
+// `record`, `script` and `report`; with -programs those of `prog list`, beside `bpftool prog`.
 //
 //	go run ./test/bench [-replay | -programs N] [-bperf FILE] [-perf FILE] [-n RUNS]
 package main
@@ -29,7 +29,7 @@ func main() {
 	flag.StringVar(&b.bperf, "bperf", "./bperf", "`file` to measure")
 	flag.StringVar(&b.perf, "perf", "perf", "`file` to compare with")
 	flag.IntVar(&b.runs, "n", 50, "`runs` of each; the larger set-ups run a fifth of it")
-	replay := flag.Bool("replay", false, "measure script and report, with a recording of 500,000 samples, in place of stat")
+	replay := flag.Bool("replay", false, "measure record, and script and report with a recording of 500,000 samples, in place of stat")
 	programs := flag.Int("programs", 0, "measure listing so many BPF programs, which are loaded for it, in place of stat")
 	flag.Parse()
 	if helper() {

@@ -42,6 +42,10 @@ func (cs costs) median(m metric) float64 {
 	for i, c := range cs {
 		values[i] = m.of(c)
 	}
+	return median(values)
+}
+
+func median(values []float64) float64 {
 	slices.Sort(values)
 	n := len(values)
 	return (values[(n-1)/2] + values[n/2]) / 2

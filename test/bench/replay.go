@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"runtime"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/bperf/bperf/test/apt"
@@ -21,7 +22,7 @@ const (
 // load keeps a CPU busy with many programs, files and deep stacks, until it is killed.
 const load = `while :; do find /usr -type f -size -40k | head -4000 | xargs cat 2>/dev/null | sha1sum >/dev/null; ls -lR /usr/share >/dev/null; done`
 
-// replay compares printing and reporting a recording of about 500,000 samples with callchains of a busy machine, which perf makes.
+// replay compares recording a busy machine with callchains, and printing and reporting a recording of about 500,000 samples, which perf makes.
 func (b *bench) replay() error {
 	if err := apt.Need(map[string]string{b.perf: "linux-perf"}); err != nil {
 		return err
@@ -31,6 +32,9 @@ func (b *bench) replay() error {
 		return err
 	}
 	defer os.RemoveAll(dir)
+	if err := b.recordBoth(dir); err != nil {
+		return err
+	}
 	file := filepath.Join(dir, "perf.data")
 	if err := b.record(file); err != nil {
 		return err
@@ -46,24 +50,30 @@ func (b *bench) replay() error {
 		if err != nil {
 			return err
 		}
-		printCosts(fmt.Sprint(args[:len(args)-2]), ours, theirs)
+		printCosts(strings.Join(args[:len(args)-2], " "), ours, theirs)
 	}
 	return nil
 }
 
 // record has perf record a busy machine for as long as it takes.
 func (b *bench) record(file string) error {
-	cpus := runtime.NumCPU()
-	seconds := replaySamples/(replayHertz*cpus) + 2
-	ctx, cancel := context.WithTimeout(context.Background(), time.Duration(seconds+60)*time.Second)
+	seconds := replaySamples/(replayHertz*runtime.NumCPU()) + 2
+	ctx, cancel := context.WithTimeout(context.Background(), time.Duration(seconds)*time.Second+3*time.Minute)
 	defer cancel()
-	busy := fmt.Sprintf("for i in $(seq %d); do (%s) & done; wait", cpus+1, load)
 	cmd := exec.CommandContext(ctx, b.perf, "record", "-q", "-a", "-g", "-e", "cpu-clock", "-F", strconv.Itoa(replayHertz), "-m", "8M", "-o", file,
-		"--", "timeout", strconv.Itoa(seconds), "sh", "-c", busy)
+		"--", "timeout", strconv.Itoa(seconds), "sh", "-c", busy())
 	cmd.WaitDelay = 10 * time.Second
 	output, err := cmd.CombinedOutput()
+	if ctx.Err() != nil {
+		return fmt.Errorf("%v: it did not end within three minutes of what it was to record", cmd.Args)
+	}
 	if info, statErr := os.Stat(file); statErr != nil || info.Size() < 1<<20 {
 		return fmt.Errorf("%v: %w\n%s", cmd.Args, err, output)
 	}
 	return nil // the status is that of timeout
+}
+
+// busy is a command that keeps all CPUs busy.
+func busy() string {
+	return fmt.Sprintf("for i in $(seq %d); do (%s) & done; wait", runtime.NumCPU()+1, load)
 }
