@@ -10,6 +10,7 @@ import (
 
 	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/asm"
+	"github.com/cilium/ebpf/btf"
 	"github.com/cilium/ebpf/features"
 
 	"github.com/bperf/bperf/internal/kernel"
@@ -29,6 +30,7 @@ type counter struct {
 	sums   [2]*table
 	stacks [2]*table     // may be one and the same
 	before [2]sampleFill // what the program had added to each generation before it was filled this time
+	types  *btf.Cache    // decoding the kernel's takes longer than all else
 	known  map[uint64]stack
 	keys   []sampleKey
 	values []sampleSum
@@ -68,7 +70,7 @@ type settings struct {
 
 // newCounter loads the program for each event.
 func newCounter(o settings) (*counter, error) {
-	c := &counter{known: make(map[uint64]stack), keys: make([]sampleKey, batch), values: make([]sampleSum, batch)}
+	c := &counter{types: btf.NewCache(), known: make(map[uint64]stack), keys: make([]sampleKey, batch), values: make([]sampleSum, batch)}
 	if err := c.load(o); err != nil {
 		return nil, errors.Join(explain("load the BPF program that counts samples", err), c.Close())
 	}
@@ -151,7 +153,7 @@ func (c *counter) loadFor(event int, filter asm.Instructions) error {
 	if err := setVariables(spec, map[string]any{sampleVarEvent: uint32(event)}); err != nil {
 		return err
 	}
-	options := ebpf.CollectionOptions{}
+	options := ebpf.CollectionOptions{Cache: c.types}
 	if c.first != nil {
 		delete(spec.Programs, sampleProgSetup)
 		options.MapReplacements = maps.Clone(c.first.Maps)
