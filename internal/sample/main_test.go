@@ -1,13 +1,17 @@
 package sample
 
 import (
+	"errors"
 	"fmt"
 	"os"
+	"runtime"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
 
 	"github.com/bperf/bperf/test/bpfprogram"
+	"github.com/bperf/bperf/test/stacks"
 )
 
 // loadVariable makes the test binary a program that is profiled: of Go, or one that runs a BPF program.
@@ -22,6 +26,8 @@ func TestMain(m *testing.M) {
 		spendOnGo()
 	case "bpf":
 		err = spendOnBPF()
+	case "stacks":
+		err = walkStacks()
 	}
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
@@ -78,4 +84,34 @@ func spendOnBPF() error {
 		}
 	}
 	return p.Close()
+}
+
+// What walkStacks does: as many threads as there are CPUs have a page fault in each of so many ways, time and again.
+const (
+	ways  = 5000
+	walks = 4
+)
+
+func walkStacks() error {
+	faults := make([]error, runtime.NumCPU())
+	var threads sync.WaitGroup
+	for i := range faults {
+		threads.Go(func() { faults[i] = walkWithFaults() })
+	}
+	threads.Wait()
+	return errors.Join(faults...)
+}
+
+func walkWithFaults() error {
+	page, err := syscall.Mmap(-1, 0, os.Getpagesize(), syscall.PROT_READ|syscall.PROT_WRITE, syscall.MAP_PRIVATE|syscall.MAP_ANON)
+	if err != nil {
+		return err
+	}
+	for range walks {
+		stacks.Walk(ways, func() {
+			page[0] = 1
+			err = errors.Join(err, syscall.Madvise(page, syscall.MADV_DONTNEED))
+		})
+	}
+	return errors.Join(err, syscall.Munmap(page))
 }

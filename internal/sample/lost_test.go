@@ -1,0 +1,52 @@
+package sample
+
+import (
+	"runtime"
+	"testing"
+
+	"github.com/bperf/bperf/internal/profile"
+)
+
+// TestNothingLost has thousands of different stacks at once on all CPUs, more than the maps keep before they are read.
+func TestNothingLost(t *testing.T) {
+	for _, tt := range []struct {
+		name, events      string
+		period, frequency uint64
+		least             int // different stacks
+	}{
+		{"each fault", "page-faults:u", 1, 0, ways},
+		{"clock", "cpu-clock", 0, 4999, 100},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			cfg := config(t, tt.events, load(t, "stacks", 0)...)
+			cfg.Record.Target.System = true
+			cfg.Record.Period, cfg.Record.Frequency = tt.period, tt.frequency
+			r := take(t, cfg)
+			if r.Totals.NoRoom != 0 || r.Totals.NoStack != 0 || r.Totals.Collisions != 0 {
+				t.Errorf("lost: %+v", r.Totals)
+			}
+			period := tt.period
+			if tt.frequency > 0 {
+				period = r.Totals.Value / r.Totals.Samples
+			}
+			own, told := r.Totals.Counted/period, r.Totals.Samples+r.Totals.Missed
+			if cpus := uint64(runtime.NumCPU()); tt.frequency > 0 && (told > own || told+2*cpus < own) || tt.frequency == 0 && told != own {
+				t.Errorf("the event has counted %d samples: %+v", own, r.Totals)
+			}
+			if tt.frequency == 0 && r.Totals.Samples < uint64(ways*walks*runtime.NumCPU()) {
+				t.Errorf("%d samples of %d faults on each of %d CPUs", r.Totals.Samples, ways*walks, runtime.NumCPU())
+			}
+			different, value := make(map[profile.StackID]bool), uint64(0)
+			for _, s := range r.Profile.Samples() {
+				different[s.Stack] = true
+				value += s.Value
+			}
+			if value != r.Totals.Value {
+				t.Errorf("the profile has a value of %d, not that of all samples: %+v", value, r.Totals)
+			}
+			if len(different) < tt.least {
+				t.Errorf("%d different stacks, want %d and more", len(different), tt.least)
+			}
+		})
+	}
+}
