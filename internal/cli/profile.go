@@ -145,7 +145,7 @@ func (o *profileOptions) run(cmd *cobra.Command, args []string) error {
 	cfg := sample.Config{Record: *recording, By: by, Keep: keep | format.keys, Entries: o.entries}
 	cfg.Record.NoIdle = o.noIdle
 	cfg.Replay.NoInline, cfg.Replay.SymFS, cfg.Replay.Kallsyms = o.noInline, o.symfs, o.kallsyms
-	cfg.Replay.Lines, cfg.Replay.CallSites = cfg.Keep.Has(profile.Line), format.lines
+	cfg.Replay.Lines, cfg.Replay.CallSites = cfg.Keep.Has(profile.Line), true
 	if err := o.narrow(&cfg); err != nil {
 		return err
 	}
