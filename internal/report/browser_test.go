@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/bperf/bperf/internal/profile"
+	"github.com/bperf/bperf/test/require"
 )
 
 // probe clicks, searches and resets, and puts what it sees into an attribute of the page.
@@ -42,13 +43,13 @@ window.addEventListener("load", function () {
 
 // TestBrowser opens the page with a flame graph in a browser: zoom, search and reset work, BPF code has a colour of its own, and nothing is fetched.
 func TestBrowser(t *testing.T) {
-	chromium, err := exec.LookPath("chromium")
-	if err != nil {
-		t.Skip("there is no browser: apt install chromium")
-	}
+	chromium := require.Browser(t)
 	var page strings.Builder
 	if err := WriteHTML(&page, mixed(profile.Comm, 1), nil, &Options{}); err != nil {
 		t.Fatal(err)
+	}
+	for _, address := range regexp.MustCompile(`(?i)\b(src|href)=|url\(|@import`).FindAllString(page.String(), -1) {
+		t.Errorf("the page has %q", address)
 	}
 	dir := t.TempDir()
 	path := filepath.Join(dir, "page.html")

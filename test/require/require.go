@@ -17,6 +17,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/bperf/bperf/internal/target"
+	"github.com/bperf/bperf/test/apt"
 	"github.com/bperf/bperf/test/upstream/packaged"
 )
 
@@ -101,6 +102,22 @@ func PackagedPerf(t testing.TB) string {
 	}
 	if err != nil {
 		missing(t, os.Getenv("CI") != "", "needs the perf of Debian testing: go run ./test/upstream packaged: %v", err)
+	}
+	return path
+}
+
+// Browser is for tests of pages, and returns the path of Chromium. Under CI it is installed where it is missing.
+func Browser(t testing.TB) string {
+	t.Helper()
+	const browser = "chromium"
+	if os.Getenv("CI") != "" {
+		if err := apt.Need(map[string]string{browser: browser}); err != nil {
+			t.Skipf("needs a browser: %v", err)
+		}
+	}
+	path, err := exec.LookPath(browser)
+	if err != nil {
+		t.Skip("needs a browser: apt-get install " + browser)
 	}
 	return path
 }
