@@ -241,4 +241,7 @@ func (o *profileOptions) conclude(w io.Writer, r *sample.Result) {
 		printLosses(w, r.Stats)
 		fmt.Fprintln(w, r.Totals)
 	}
+	if o.verbose {
+		fmt.Fprintf(w, "%d bytes were read from the kernel\n", r.Totals.Read+r.Drained)
+	}
 }

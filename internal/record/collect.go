@@ -166,6 +166,7 @@ func (s *session) drain() error {
 			return err
 		}
 		r.Release(n)
+		s.result.Drained += uint64(n)
 		wrote = true
 	}
 	if s.cfg.Sums != nil { // these stand in front of what is read with them

@@ -120,8 +120,9 @@ type Result struct {
 	Filtered   uint64 // samples that filters of events that are no tracepoints dropped
 	Throttled  uint64 // times that an event was stopped as it came too often
 	Wakeups    uint64
-	Bytes      int64 // written, without features
-	Original   int64 // the same before compression
-	Files      int   // that were begun
+	Drained    uint64 // bytes, from rings
+	Bytes      int64  // written, without features
+	Original   int64  // the same before compression
+	Files      int    // that were begun
 	LastOutput string
 }

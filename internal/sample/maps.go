@@ -1,6 +1,7 @@
 package sample
 
 import (
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"maps"
@@ -34,6 +35,7 @@ type counter struct {
 	known  map[uint64]stack
 	keys   []sampleKey
 	values []sampleSum
+	bytes  uint64 // that were read from maps
 }
 
 // table is a hash table that is filled by the program.
@@ -287,6 +289,7 @@ func (c *counter) read(g int, each func(*entry) error) error {
 		if end != nil && !errors.Is(end, ebpf.ErrKeyNotExist) {
 			return fmt.Errorf("read the BPF map %s: %w", sampleMapSums, end)
 		}
+		c.bytes += uint64(n) * uint64(binary.Size(sampleKey{})+binary.Size(sampleSum{}))
 		for i := range n {
 			stack, err := c.stack(g, c.keys[i].Stack)
 			if err != nil {
@@ -315,6 +318,7 @@ func (c *counter) stack(g int, hash uint64) (stack, error) {
 	if err := c.stacks[g].Lookup(hash, &v); err != nil {
 		return stack{}, fmt.Errorf("read the BPF map %s: %w", sampleMapStacks, err)
 	}
+	c.bytes += uint64(binary.Size(hash) + binary.Size(v))
 	s := stack{frames(v.Kernel[:min(int(v.NrKernel), len(v.Kernel))]), frames(v.User[:min(int(v.NrUser), len(v.User))])}
 	c.known[hash] = s
 	return s, nil

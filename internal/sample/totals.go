@@ -24,6 +24,7 @@ type Totals struct {
 	Missed     uint64                 // for which the kernel did not run the program, as far as the counts of the events tell
 	Entries    uint64                 // that would have been enough
 	Stacks     bool                   // samples have stacks
+	Read       uint64                 // bytes of sums and stacks that left the kernel
 }
 
 // String says it in a line or more.
@@ -82,7 +83,7 @@ func (s *session) totals() (Totals, error) {
 	if err != nil {
 		return Totals{}, err
 	}
-	t := Totals{Stacks: s.cfg.By.Stack, Entries: s.enough}
+	t := Totals{Stacks: s.cfg.By.Stack, Entries: s.enough, Read: s.counter.bytes}
 	if s.counter.tables != nil {
 		t.Unwinding = s.counter.tables.Stats().String()
 	}

@@ -60,6 +60,13 @@ func helper() bool {
 		holdThreads(n)
 		return true
 	}
+	if n, err := strconv.Atoi(os.Getenv(waysVariable)); err == nil {
+		if err := spend(uint(n)); err != nil {
+			fmt.Fprintln(os.Stderr, "bench:", err)
+			os.Exit(1)
+		}
+		return true
+	}
 	n, err := strconv.Atoi(os.Getenv(programsVariable))
 	if err != nil {
 		return false

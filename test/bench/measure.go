@@ -18,6 +18,7 @@ import (
 // cost is what one run of a program took, with all that it ran and waited for.
 type cost struct {
 	wall, cpu time.Duration
+	stderr    []byte
 	peak, own int64 // KiB of the process itself: at most, and in the end those that belong to no file
 }
 
@@ -94,6 +95,7 @@ func measure(args []string) (c cost, err error) {
 	c.wall = time.Since(start)
 	c.cpu = time.Duration(usage.Utime.Nano() + usage.Stime.Nano())
 	cmd.Wait() // ends the copying of standard error; there is no child any more
+	c.stderr = stderr.Bytes()
 	return c, nil
 }
 

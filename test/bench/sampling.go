@@ -1,0 +1,328 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"runtime"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/bperf/bperf/internal/event"
+	"github.com/bperf/bperf/internal/profile"
+	"github.com/bperf/bperf/internal/record"
+	"github.com/bperf/bperf/internal/sample"
+	"github.com/bperf/bperf/internal/target"
+	"github.com/bperf/bperf/test/apt"
+	"github.com/bperf/bperf/test/stacks"
+)
+
+// waysVariable makes this program, started anew, a load that is called in so many ways; resultVariable names the file where it
+// tells what it has used.
+const (
+	waysVariable   = "BPERF_BENCH_WAYS"
+	resultVariable = "BPERF_BENCH_RESULT"
+)
+
+// leaves are how often each thread of the load calls what is at the end of its stacks: some seconds.
+const leaves = 400_000
+
+// spend is the load: as many threads as there are CPUs.
+func spend(ways uint) error {
+	zero, err := os.Open("/dev/zero")
+	if err != nil {
+		return err
+	}
+	defer zero.Close()
+	faults := make([]error, runtime.NumCPU())
+	var threads sync.WaitGroup
+	for i := range faults {
+		threads.Go(func() {
+			block := make([]byte, 4096)
+			for range leaves / ways {
+				stacks.Walk(ways, func() {
+					if _, err := zero.Read(block); err != nil {
+						faults[i] = err
+					}
+					sha256.Sum256(block)
+				})
+			}
+		})
+	}
+	threads.Wait()
+	var u unix.Rusage
+	if err := errors.Join(append(faults, unix.Getrusage(unix.RUSAGE_SELF, &u))...); err != nil {
+		return err
+	}
+	return os.WriteFile(os.Getenv(resultVariable), []byte(strconv.FormatInt(u.Utime.Nano()+u.Stime.Nano(), 10)), 0o644)
+}
+
+// profiler is one that is measured.
+type profiler struct {
+	name string
+	// take profiles the load, whose command it gets.
+	take func(ctx context.Context, hertz int, load []string) (profiled, error)
+}
+
+// profiled is what it took.
+type profiled struct {
+	cpu    time.Duration // without the load
+	load   time.Duration // CPU time of the load
+	peak   int64         // KiB
+	kernel int64         // bytes that left the kernel; 0 where that is not known
+}
+
+type sampling struct {
+	*bench
+	dir string
+}
+
+// profiles compares profiling a load by bperf profile, by perf record and perf report, and by profile of bcc where it runs.
+func (b *bench) profiles() error {
+	if err := apt.Need(map[string]string{b.perf: "linux-perf", "profile-bpfcc": "bpfcc-tools"}); err != nil {
+		return err
+	}
+	dir, err := os.MkdirTemp("", "bperf-bench")
+	if err != nil {
+		return err
+	}
+	defer os.RemoveAll(dir)
+	s := sampling{b, dir}
+	all := []profiler{{"none", s.none}, {"bperf", s.ours}, {"perf", s.theirs}, {"bcc", s.bcc}}
+	fmt.Printf("%-5s %5s %-6s %13s %10s %10s %14s\n", "ways", "Hz", "", "profiler, s", "load, s", "peak MiB", "kernel, bytes")
+	for _, ways := range []int{8, 5000} {
+		for _, hertz := range []int{99, 999, 4999} {
+			if err := s.compare(all, ways, hertz); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// compare prints medians of runs in turns. A profiler that fails is told of, and left out.
+func (s *sampling) compare(all []profiler, ways, hertz int) error {
+	self, err := os.Executable()
+	if err != nil {
+		return err
+	}
+	os.Setenv(waysVariable, strconv.Itoa(ways))
+	defer os.Unsetenv(waysVariable)
+	os.Setenv(resultVariable, s.file("load"))
+	results, failed := make([][]profiled, len(all)), make([]error, len(all))
+	for range s.runs {
+		for i, p := range all {
+			ctx, cancel := context.WithTimeout(context.Background(), 5*time.Minute)
+			r, err := p.take(ctx, hertz, []string{self})
+			cancel()
+			if err != nil {
+				failed[i] = err
+				continue
+			}
+			results[i] = append(results[i], r)
+		}
+	}
+	for i, p := range all {
+		if failed[i] != nil {
+			fmt.Printf("%-5d %5d %-6s failed: %v\n", ways, hertz, p.name, failed[i])
+			continue
+		}
+		r := results[i]
+		fmt.Printf("%-5d %5d %-6s %13.3f %10.3f %10.1f %14.0f\n", ways, hertz, p.name, medianOf(r, func(r profiled) float64 { return r.cpu.Seconds() }),
+			medianOf(r, func(r profiled) float64 { return r.load.Seconds() }), medianOf(r, func(r profiled) float64 { return float64(r.peak) / 1024 }),
+			medianOf(r, func(r profiled) float64 { return float64(r.kernel) }))
+	}
+	return nil
+}
+
+func medianOf(all []profiled, of func(profiled) float64) float64 {
+	var values []float64
+	for _, r := range all {
+		values = append(values, of(r))
+	}
+	slices.Sort(values)
+	return values[len(values)/2]
+}
+
+func (s *sampling) file(name string) string { return filepath.Join(s.dir, name) }
+
+// loaded is the CPU time that the load has told.
+func (s *sampling) loaded() (time.Duration, error) {
+	text, err := os.ReadFile(s.file("load"))
+	if err != nil {
+		return 0, err
+	}
+	n, err := strconv.ParseInt(string(text), 10, 64)
+	return time.Duration(n), errors.Join(err, os.Remove(s.file("load")))
+}
+
+func (s *sampling) none(ctx context.Context, _ int, load []string) (p profiled, err error) {
+	if err := exec.CommandContext(ctx, load[0]).Run(); err != nil {
+		return p, err
+	}
+	p.load, err = s.loaded()
+	return p, err
+}
+
+// ours tells with -v how much it has read.
+func (s *sampling) ours(_ context.Context, hertz int, load []string) (p profiled, err error) {
+	args := []string{s.bperf, "profile", "-v", "-e", "cpu-clock", "-F", strconv.Itoa(hertz), "--format", "tree", "-o", s.file("report"), "--"}
+	c, err := measure(append(args, load...))
+	if err != nil {
+		return p, err
+	}
+	if p.load, err = s.loaded(); err != nil {
+		return p, err
+	}
+	p.cpu, p.peak = c.cpu-p.load, c.peak
+	m := bytesRead.FindSubmatch(c.stderr)
+	if m == nil {
+		return p, fmt.Errorf("bperf does not tell how much it has read:\n%s", c.stderr)
+	}
+	p.kernel, err = strconv.ParseInt(string(m[1]), 10, 64)
+	return p, err
+}
+
+var bytesRead = regexp.MustCompile(`(?m)^(\d+) bytes were read from the kernel$`)
+
+func (s *sampling) theirs(_ context.Context, hertz int, load []string) (p profiled, err error) {
+	data := s.file("perf.data")
+	args := []string{s.perf, "record", "-q", "-g", "-e", "cpu-clock", "-F", strconv.Itoa(hertz), "-o", data, "--"}
+	recorded, err := measure(append(args, load...))
+	if err != nil {
+		return p, err
+	}
+	if p.load, err = s.loaded(); err != nil {
+		return p, err
+	}
+	reported, err := measure([]string{s.perf, "report", "--stdio", "--no-children", "-i", data})
+	if err != nil {
+		return p, err
+	}
+	info, err := os.Stat(data)
+	if err != nil {
+		return p, err
+	}
+	p.cpu, p.peak, p.kernel = recorded.cpu-p.load+reported.cpu, max(recorded.peak, reported.peak), info.Size()
+	return p, os.Remove(data)
+}
+
+// bcc has no command: it is told to end when the load has ended. It needs the headers of a kernel, for which BCC_KERNEL_SOURCE may be set
+// (docs/bench.md).
+func (s *sampling) bcc(ctx context.Context, hertz int, load []string) (p profiled, err error) {
+	ctx, cancel := context.WithTimeout(ctx, 2*time.Minute)
+	defer cancel()
+	worker := exec.CommandContext(ctx, load[0])
+	cmd := exec.CommandContext(ctx, "profile-bpfcc", "-F", strconv.Itoa(hertz), "--stack-storage-size", "65536")
+	cmd.Env = append(os.Environ(), "PYTHONUNBUFFERED=1")
+	var stderr strings.Builder
+	cmd.Stderr = &stderr
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		return p, err
+	}
+	if err := cmd.Start(); err != nil {
+		return p, err
+	}
+	lines := bufio.NewScanner(out)
+	if err := waitForEvents(ctx, cmd.Process.Pid); err != nil {
+		return p, fmt.Errorf("%w: %s", errors.Join(err, cmd.Process.Kill(), cmd.Wait()), strings.TrimSpace(stderr.String()))
+	}
+	workErr := worker.Run()
+	signalErr := cmd.Process.Signal(unix.SIGINT)
+	var c cost
+	for lines.Scan() { // it prints what it has sampled: this is its peak
+		_ = c.readMemory(cmd.Process.Pid) // not at its end
+	}
+	if err := errors.Join(cmd.Wait(), workErr, signalErr); err != nil {
+		return p, fmt.Errorf("%w: %s", err, strings.TrimSpace(stderr.String()))
+	}
+	if p.load, err = s.loaded(); err != nil {
+		return p, err
+	}
+	p.cpu, p.peak = cmd.ProcessState.UserTime()+cmd.ProcessState.SystemTime(), c.peak
+	return p, nil
+}
+
+// waitForEvents waits until a process has perf events on all CPUs.
+func waitForEvents(ctx context.Context, pid int) error {
+	for ctx.Err() == nil {
+		files, err := filepath.Glob(fmt.Sprintf("/proc/%d/fd/*", pid))
+		if err != nil {
+			return err
+		}
+		if len(files) == 0 {
+			return errors.New("it has ended")
+		}
+		n := 0
+		for _, f := range files {
+			if is, err := os.Readlink(f); err == nil && is == "anon_inode:[perf_event]" {
+				n++
+			}
+		}
+		if n >= runtime.NumCPU() {
+			return nil
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+	return ctx.Err()
+}
+
+// lost profiles the system while a load of 5,000 stacks runs, time and again, and tells what the events have counted themselves.
+func (b *bench) lost(long time.Duration) error {
+	const hertz = 4999
+	self, err := os.Executable()
+	if err != nil {
+		return err
+	}
+	dir, err := os.MkdirTemp("", "bperf-bench")
+	if err != nil {
+		return err
+	}
+	defer os.RemoveAll(dir)
+	events, err := event.Host().Parse("cpu-clock")
+	if err != nil {
+		return err
+	}
+	by, err := sample.ParseKeys([]string{"stack"})
+	if err != nil {
+		return err
+	}
+	os.Setenv(waysVariable, "5000")
+	os.Setenv(resultVariable, filepath.Join(dir, "load"))
+	var stacks uint64
+	note := func(string) {}
+	r, err := sample.Run(sample.Config{By: by, Keep: profile.PID, Record: record.Config{Events: events, Frequency: hertz, Overrides: true, Inherit: true,
+		Target: target.Spec{System: true}, Command: []string{"timeout", fmt.Sprint(int(long.Seconds())), "sh", "-c", "while :; do " + self + "; done"},
+		Timeout: long + time.Minute, Notify: note, Verbose: note, Version: "bench"},
+		Progress: func(p sample.Progress) { stacks = max(stacks, p.Stacks) }})
+	if err != nil {
+		return err
+	}
+	t := r.Totals
+	inProfile := uint64(0)
+	different := make(map[profile.StackID]bool)
+	for _, s := range r.Profile.Samples() {
+		inProfile += s.Count
+		different[s.Stack] = true
+	}
+	period := t.Value / max(1, t.Samples)
+	fmt.Printf("%v, %d Hz: the events have counted %d samples; %d were taken, %d more are told as missed; %d are in the profile, %d lost, %d without a stack; "+
+		"%d different stacks, at most %d in the kernel\n", long, hertz, t.Counted/period, t.Samples, t.Missed, inProfile, t.NoRoom, t.NoStack+t.Collisions,
+		len(different), stacks)
+	if inProfile+t.NoRoom != t.Samples || t.NoRoom+t.NoStack+t.Collisions > 0 {
+		return errors.New("there are samples or stacks missing")
+	}
+	return nil
+}
