@@ -19,6 +19,7 @@ func TestNothingLost(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			cfg := config(t, tt.events, load(t, "stacks", 0)...)
+			cfg.Keep |= profile.Address
 			cfg.Record.Target.System = true
 			cfg.Record.Period, cfg.Record.Frequency = tt.period, tt.frequency
 			r := take(t, cfg)

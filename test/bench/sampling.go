@@ -303,7 +303,7 @@ func (b *bench) lost(long time.Duration) error {
 	os.Setenv(resultVariable, filepath.Join(dir, "load"))
 	var stacks uint64
 	note := func(string) {}
-	r, err := sample.Run(sample.Config{By: by, Keep: profile.PID, Record: record.Config{Events: events, Frequency: hertz, Overrides: true, Inherit: true,
+	r, err := sample.Run(sample.Config{By: by, Keep: profile.PID | profile.Address, Record: record.Config{Events: events, Frequency: hertz, Overrides: true, Inherit: true,
 		Target: target.Spec{System: true}, Command: []string{"timeout", fmt.Sprint(int(long.Seconds())), "sh", "-c", "while :; do " + self + "; done"},
 		Timeout: long + time.Minute, Notify: note, Verbose: note, Version: "bench"},
 		Progress: func(p sample.Progress) { stacks = max(stacks, p.Stacks) }})
