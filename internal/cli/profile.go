@@ -195,7 +195,7 @@ func (o *profileOptions) shown(cmd *cobra.Command, format string, by sample.Keys
 	}
 	o.report.percentage = "absolute"
 	o.report.noChildren = !o.report.children
-	return o.report.options(cmd, by.Stack && (format == "tree" || format != "table" || o.report.children))
+	return o.report.options(cmd, by.Stack && (format != "table" || o.report.children))
 }
 
 // take takes the profile.

@@ -239,11 +239,12 @@ func TestPrograms(t *testing.T) {
 		ran <- r
 	}()
 	<-enabled
-	for end := usedCPU() + 500*time.Millisecond; usedCPU() < end; {
+	end := usedCPU() + 500*time.Millisecond
+	for turn := 0; turn < 20 || usedCPU() < end; turn++ { // the other goroutine takes CPU time, too
 		if err := bpfprogram.Run(p, 1000); err != nil && err != syscall.EINTR {
 			t.Fatal(err)
 		}
-		threeParts(100_000)
+		threeParts(3_000_000)
 	}
 	signals <- syscall.SIGINT
 	r := <-ran
@@ -299,6 +300,10 @@ func TestTracepoint(t *testing.T) {
 	r := take(t, cfg)
 	if e := r.Profile.Events; e[0].Samples != calls || e[1].Samples == 0 {
 		t.Errorf("events %+v", e)
+	}
+	cfg.Ranges = []Range{{1, 2}}
+	if _, err := Run(cfg); err == nil || !strings.Contains(err.Error(), "samples of tracepoints") {
+		t.Error(err)
 	}
 }
 

@@ -93,6 +93,10 @@ func Run(cfg Config) (Result, error) {
 	if s.summed < 0 && cfg.Every > 0 {
 		return Result{}, errors.New("samples of tracepoints are not added up in the kernel: for a profile of each interval another event is needed, too")
 	}
+	isTracepoint := func(e *event.Event) bool { return e.Tracepoint != "" }
+	if len(cfg.Ranges)+len(cfg.Programs)+len(cfg.Functions) > 0 && slices.ContainsFunc(cfg.Record.Events.Events(), isTracepoint) {
+		return Result{}, errors.New("samples of tracepoints are not looked at in the kernel: they cannot be those of a range or of BPF programs alone")
+	}
 	if s.counter, err = newCounter(settings{Keys: cfg.By, kernel: !cfg.Record.AllUser, user: !cfg.Record.AllKernel, noIdle: cfg.Record.NoIdle,
 		events: events, entries: cfg.Entries, ips: cfg.Ranges, programs: cfg.Programs, filters: filters,
 		eager: !cfg.Record.Target.System && cfg.Record.Target.CPUs == nil}); err != nil {
