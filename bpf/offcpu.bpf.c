@@ -6,35 +6,22 @@
  *
  * Needs Linux 5.15.
  */
-#include "namespace.h"
-
-#define TASK_INTERRUPTIBLE 0x0001
-#define TASK_UNINTERRUPTIBLE 0x0002
-#define PF_KTHREAD 0x00200000
+#include "blocked.h"
 
 #define ENOSPC 28
 
 #define MAX_KERNEL 64
 #define MAX_USER 127
-#define MAX_CGROUPS 64
 #define MAX_SUMS_AT_EXIT 128
 
 const volatile __u64 threshold = 0; /* ns */
-/* Since Linux 5.18 the tracepoint tells the state: a thread that is woken at that moment has another one already. */
-const volatile bool has_prev_state = true;
-const volatile bool by_thread = false;
-const volatile bool by_cpu = false;
-const volatile __u32 nr_cgroups = 0;
 const volatile bool kernel_stacks = true;
 const volatile bool user_stacks = true;
-
-bool enabled = false;
 
 /* What there was no room for. */
 struct losses {
 	__u64 threads; /* times that a thread blocked, and there was no room for it */
 	__u64 stacks; /* the same for its stack */
-	__u64 targets; /* threads that were started */
 	__u64 outputs; /* records, on CPUs without a ring */
 };
 
@@ -123,64 +110,6 @@ struct {
 	__type(value, __u32);
 } outputs SEC(".maps");
 
-/* By thread ID as the reader knows it. */
-struct {
-	__uint(type, BPF_MAP_TYPE_HASH);
-	__uint(max_entries, 16384);
-	__type(key, __u32);
-	__type(value, __u8);
-} targets SEC(".maps");
-
-struct {
-	__uint(type, BPF_MAP_TYPE_ARRAY);
-	__uint(max_entries, 1);
-	__type(key, __u32);
-	__type(value, __u8);
-} cpus SEC(".maps");
-
-struct {
-	__uint(type, BPF_MAP_TYPE_CGROUP_ARRAY);
-	__uint(max_entries, MAX_CGROUPS);
-	__type(key, __u32);
-	__type(value, __u32);
-} cgroups SEC(".maps");
-
-#pragma clang attribute push(__attribute__((preserve_access_index)), apply_to = record)
-
-struct task_struct___blocked {
-	int pid;
-	unsigned int flags;
-	unsigned int __state;
-};
-
-#pragma clang attribute pop
-
-/* Whether a task is to be looked at, which is the current one. */
-static __always_inline bool chosen(void *task)
-{
-	__u32 i, key;
-
-	if (by_cpu) {
-		__u8 *yes;
-
-		key = bpf_get_smp_processor_id();
-		yes = bpf_map_lookup_elem(&cpus, &key);
-		if (!yes || !*yes)
-			return false;
-	}
-	if (by_thread) {
-		key = thread_id(task);
-		if (!bpf_map_lookup_elem(&targets, &key))
-			return false;
-	}
-	if (!nr_cgroups)
-		return true;
-	for (i = 0; i < MAX_CGROUPS && i < nr_cgroups; i++)
-		if (bpf_current_task_under_cgroup(&cgroups, i) == 1)
-			return true;
-	return false;
-}
-
 static __always_inline __u64 mix(__u64 hash, __u64 v)
 {
 	hash = (hash ^ v) * 0x9e3779b97f4a7c15ULL;
@@ -226,8 +155,6 @@ static __always_inline void leave(void *ctx, struct task_struct___blocked *task)
 	struct thread *t;
 	__u32 key;
 
-	if (task->flags & (PF_KTHREAD | PF_EXITING) || !chosen(task))
-		return;
 	key = task->pid;
 	t = bpf_map_lookup_elem(&threads, &key);
 	if (!t) {
@@ -294,30 +221,10 @@ SEC("tp_btf/sched_switch")
 int on_switch(__u64 *ctx)
 {
 	struct task_struct___blocked *prev = (void *)ctx[1], *next = (void *)ctx[2];
-	bool preempted = ctx[0];
-	__u32 state;
 
-	if (has_prev_state)
-		state = ctx[3];
-	else
-		state = prev->__state;
-	if (enabled && !preempted && state & (TASK_INTERRUPTIBLE | TASK_UNINTERRUPTIBLE))
+	if (begins_to_wait(ctx))
 		leave(ctx, prev);
 	arrive(ctx, next);
-	return 0;
-}
-
-SEC("tp_btf/task_newtask")
-int on_newtask(__u64 *ctx)
-{
-	__u32 parent = thread_id((void *)bpf_get_current_task()), child;
-	__u8 yes = 1;
-
-	if (!bpf_map_lookup_elem(&targets, &parent))
-		return 0;
-	child = thread_id((void *)ctx[0]);
-	if (bpf_map_update_elem(&targets, &child, &yes, BPF_ANY))
-		__sync_fetch_and_add(&lost.targets, 1);
 	return 0;
 }
 
@@ -331,12 +238,9 @@ int on_exit(__u64 *ctx)
 	struct task_struct___blocked *task = (void *)ctx[0];
 	struct sum_key key = { .thread = task->pid };
 	struct thread *t;
-	__u32 tid, i;
+	__u32 i;
 
-	if (by_thread) {
-		tid = thread_id((void *)task);
-		bpf_map_delete_elem(&targets, &tid);
-	}
+	forget_target(task);
 	t = bpf_map_lookup_elem(&threads, &key.thread);
 	if (!t)
 		return 0;

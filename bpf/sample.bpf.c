@@ -116,6 +116,9 @@ struct key {
 	__s32 priority;
 	__u32 state;
 	__u32 event;
+	char waker_comm[16];
+	__u32 waker; /* its process */
+	__u32 unused;
 };
 
 struct sum {
@@ -216,27 +219,22 @@ __noinline int in_programs(__u64 addr)
 	return within(programs, nr_programs, addr);
 }
 
-/* Takes the stack of the sample, and says why that of the user ends: enum unwind_end. */
-static __always_inline struct stack *take_stack(void *ctx, __u32 *end)
+/* Takes the stack of the current task, and says why that of the user ends: enum unwind_end. */
+static __always_inline void take_stack(void *ctx, struct stack *s, __u32 *end)
 {
-	__u32 zero = 0;
-	struct stack *s;
 	long n;
 
-	s = bpf_map_lookup_elem(&scratch, &zero);
-	if (!s)
-		return s;
+	*end = UNWIND_OUTERMOST;
 	n = kernel_stacks ? bpf_get_stack(ctx, s->kernel, sizeof(s->kernel), 0) : 0;
 	s->nr_kernel = n > 0 ? n / sizeof(__u64) : 0;
 	if (user_stacks && unwinds) {
 		s->nr_user = unwind_user(ctx, process_id((void *)bpf_get_current_task()), s->user, end);
-		return s;
+		return;
 	}
 	n = user_stacks ? bpf_get_stack(ctx, s->user, sizeof(s->user), BPF_F_USER_STACK) : 0;
 	s->nr_user = n > 0 ? n / sizeof(__u64) : 0;
 	if (s->nr_user == MAX_FRAMES)
 		*end = UNWIND_TOO_DEEP;
-	return s;
 }
 
 /* Whether the sample is in one of the programs, or in what they have called. */
@@ -301,6 +299,51 @@ static __always_inline __u64 keep_stack(struct stack *s, __u32 end, __u32 g, str
 	return hash;
 }
 
+/* Tells what the current task is told apart by. */
+static __always_inline void describe(struct key *key, struct task_struct___sampled *task)
+{
+	if (by_pid)
+		key->pid = process_id((void *)task);
+	if (by_tid)
+		key->tid = thread_id((void *)task);
+	if (by_comm)
+		bpf_get_current_comm(key->comm, sizeof(key->comm));
+	if (by_cpu)
+		key->cpu = bpf_get_smp_processor_id();
+	if (by_cgroup)
+		key->cgroup = bpf_get_current_cgroup_id();
+	if (by_priority)
+		key->priority = BPF_CORE_READ(task, prio);
+}
+
+static __always_inline void add_to_sum(struct key *key, __u64 value, __u32 g, struct counts *c)
+{
+	struct sum *sum, first = { .count = 1, .value = value };
+	void *map;
+	long err;
+
+	map = bpf_map_lookup_elem(&sums, &g);
+	if (!map)
+		return;
+	sum = bpf_map_lookup_elem(map, key);
+	if (!sum) {
+		first.first = bpf_ktime_get_ns();
+		err = bpf_map_update_elem(map, key, &first, BPF_NOEXIST);
+		if (!err) {
+			add(&fill_of(g)->sums, 1);
+			return;
+		}
+		if (err == -EEXIST) /* another CPU was faster */
+			sum = bpf_map_lookup_elem(map, key);
+		if (!sum) {
+			add(&c->no_sum, 1);
+			return;
+		}
+	}
+	add(&sum->count, 1);
+	add(&sum->value, value);
+}
+
 /*
  * Whether the sample is wanted. Who loads this puts the code of a filter in the place of these instructions, of which the
  * compiler cannot tell what they return.
@@ -318,20 +361,16 @@ int on_sample(void *ctx)
 {
 	struct task_struct___sampled *task = (void *)bpf_get_current_task();
 	struct key key = { .event = event };
-	__u32 g = generation & 1, end = UNWIND_OUTERMOST;
-	struct sum *sum, first = { .count = 1 };
+	__u32 g = generation & 1, zero = 0, end = UNWIND_OUTERMOST;
+	__u64 value = sample_period(ctx), ip;
 	struct stack *s = NULL;
 	struct counts *c;
-	__u64 ip;
-	void *map;
-	long err;
 
 	if (event >= MAX_EVENTS)
 		return 0;
 	c = &counted[event];
-	first.value = sample_period(ctx);
 	add(&c->samples, 1);
-	add(&c->value, first.value);
+	add(&c->value, value);
 	if (no_idle && !BPF_CORE_READ(task, pid)) {
 		add(&c->idle, 1);
 		return 0;
@@ -342,9 +381,10 @@ int on_sample(void *ctx)
 		return 0;
 	}
 	if (by_stack || nr_programs) {
-		s = take_stack(ctx, &end);
+		s = bpf_map_lookup_elem(&scratch, &zero);
 		if (!s)
 			return 0;
+		take_stack(ctx, s, &end);
 	}
 	if (nr_programs && !calls_programs(s, ip)) {
 		add(&c->filtered, 1);
@@ -354,42 +394,13 @@ int on_sample(void *ctx)
 		key.stack = keep_stack(s, end, g, c);
 	if (by_ip || (by_stack && key.stack == NO_STACK))
 		key.ip = ip;
-	if (by_pid)
-		key.pid = process_id((void *)task);
-	if (by_tid)
-		key.tid = thread_id((void *)task);
-	if (by_comm)
-		bpf_get_current_comm(key.comm, sizeof(key.comm));
-	if (by_cpu)
-		key.cpu = bpf_get_smp_processor_id();
-	if (by_cgroup)
-		key.cgroup = bpf_get_current_cgroup_id();
-	if (by_priority)
-		key.priority = BPF_CORE_READ(task, prio);
 	if (by_state)
 		key.state = BPF_CORE_READ(task, __state);
-
-	map = bpf_map_lookup_elem(&sums, &g);
-	if (!map)
-		return 0;
-	sum = bpf_map_lookup_elem(map, &key);
-	if (!sum) {
-		first.first = bpf_ktime_get_ns();
-		err = bpf_map_update_elem(map, &key, &first, BPF_NOEXIST);
-		if (!err) {
-			add(&fill_of(g)->sums, 1);
-			return 0;
-		}
-		if (err == -EEXIST) /* another CPU was faster */
-			sum = bpf_map_lookup_elem(map, &key);
-		if (!sum) {
-			add(&c->no_sum, 1);
-			return 0;
-		}
-	}
-	add(&sum->count, 1);
-	add(&sum->value, first.value);
+	describe(&key, task);
+	add_to_sum(&key, value, g, c);
 	return 0;
 }
+
+#include "waits.h"
 
 char LICENSE[] SEC("license") = "Dual BSD/GPL";

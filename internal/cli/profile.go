@@ -24,6 +24,7 @@ import (
 // profileOptions are the flags of profile: who is sampled is said as with record, and what is shown as with report.
 type profileOptions struct {
 	recordOptions
+	blockedOptions
 	report   reportFlags
 	by       []string
 	noIdle   bool
@@ -52,7 +53,8 @@ Without a target it profiles the command and its children; without a command, th
 		Example: `  bperf profile -a --timeout 10000
   bperf profile -F 99 -p 1234 --format html -o profile.html
   bperf profile --by comm,cpu -a sleep 5
-  bperf profile -e page-faults -c 1 --format tree -- make`,
+  bperf profile -e page-faults -c 1 --format tree -- make
+  bperf profile --wall -p 1234 --format html -o profile.html`,
 		RunE: func(cmd *cobra.Command, args []string) error { return o.run(cmd, args) },
 	}
 	f := cmd.Flags()
@@ -75,6 +77,7 @@ Without a target it profiles the command and its children; without a command, th
 	f.BoolVar(&o.allUser, "user", false, "sample only user mode")
 	f.BoolVar(&o.allKernel, "kernel", false, "sample only the kernel")
 	f.BoolVar(&o.noIdle, "no-idle", false, "leave out the idle tasks of CPUs")
+	o.blockedOptions.add(f)
 	f.IntVarP(&o.delay, "delay", "D", 0, "start sampling `MS` milliseconds after the start")
 	f.IntVar(&o.timeout, "timeout", 0, "end after `MS` milliseconds (at least 10)")
 
@@ -120,6 +123,9 @@ func (o *profileOptions) run(cmd *cobra.Command, args []string) error {
 	if err != nil {
 		return err
 	}
+	if err := o.prepareBlocked(given); err != nil {
+		return &ExitError{Status: statusBadCombination, Err: err}
+	}
 	by, err := sample.ParseKeys(o.by)
 	if err != nil {
 		return &ExitError{Status: statusBadOption, Err: fmt.Errorf("--by: %w", err)}
@@ -144,6 +150,10 @@ func (o *profileOptions) run(cmd *cobra.Command, args []string) error {
 	}
 	cfg := sample.Config{Record: *recording, By: by, Keep: keep | format.keys, Entries: o.entries}
 	cfg.Record.NoIdle = o.noIdle
+	o.setBlocked(given, &cfg)
+	if err := cfg.Check(); err != nil {
+		return &ExitError{Status: statusBadCombination, Err: err}
+	}
 	cfg.Replay.NoInline, cfg.Replay.SymFS, cfg.Replay.Kallsyms = o.noInline, o.symfs, o.kallsyms
 	cfg.Replay.Lines, cfg.Replay.CallSites = cfg.Keep.Has(profile.Line), true
 	if err := o.narrow(&cfg); err != nil {

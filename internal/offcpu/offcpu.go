@@ -9,32 +9,21 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
-	"os"
 	"strings"
-	"syscall"
 	"time"
 
 	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/btf"
-	"github.com/cilium/ebpf/link"
 
 	"github.com/bperf/bperf/internal/kernel"
 )
 
-// Options say who is measured: all threads for which all of what is given is true.
+// Options say what is measured.
 type Options struct {
-	Threshold time.Duration // what takes as long, or longer, is told of when it is over; the rest is added up
-
-	ByThread bool       // only threads that were added
-	Inherit  bool       // and those that they start
-	CPUs     []int      // only on these CPUs; nil for all
-	Cgroups  []*os.File // only in one of these directories of cgroup2, or below; nil for all
-
-	NoKernel, NoUser bool // parts of stacks that are not wanted
+	Selection
+	Threshold        time.Duration // what takes as long, or longer, is told of when it is over; the rest is added up
+	NoKernel, NoUser bool          // parts of stacks that are not wanted
 }
-
-// maxCgroups is how many there may be, as in offcpu.bpf.c.
-const maxCgroups = 64
 
 // Blocked is a time for which a thread was blocked, or the sum of several with the same stack.
 type Blocked struct {
@@ -60,24 +49,18 @@ type Lost struct {
 
 // Recorder measures from Enable to Finish. It is not safe for concurrent use.
 type Recorder struct {
+	*Switches
 	objects *ebpf.Collection
-	links   []link.Link
-	sched   textRange
+	sched   Scheduler
 	stacks  map[uint64]Stack
 }
 
-// textRange is a part of the kernel's text.
-type textRange struct{ start, end uint64 }
-
 // Open loads and attaches what is needed. Nothing is measured yet.
 func Open(o Options) (*Recorder, error) {
-	if len(o.Cgroups) > maxCgroups {
-		return nil, fmt.Errorf("off-CPU time is measured for at most %d cgroups, not %d", maxCgroups, len(o.Cgroups))
-	}
 	r := &Recorder{stacks: make(map[uint64]Stack)}
 	var err error
 	if !o.NoKernel {
-		if r.sched, err = findScheduler("/proc/kallsyms"); err != nil {
+		if r.sched, err = FindScheduler("/proc/kallsyms"); err != nil {
 			return nil, err
 		}
 	}
@@ -91,31 +74,12 @@ func (r *Recorder) open(o Options) error {
 	if err := r.load(o); err != nil {
 		return explain("load the BPF programs that measure off-CPU time", err)
 	}
-	for _, cpu := range o.CPUs {
-		if err := r.objects.Maps[offcpuMapCpus].Put(uint32(cpu), uint8(1)); err != nil {
-			return fmt.Errorf("measure off-CPU time on CPU %d: %w", cpu, err)
-		}
-	}
-	for i, dir := range o.Cgroups {
-		if err := r.objects.Maps[offcpuMapCgroups].Put(uint32(i), uint32(dir.Fd())); err != nil {
-			return fmt.Errorf("measure off-CPU time in the cgroup %s: %w. It has to be one of cgroup2", dir.Name(), err)
-		}
-	}
 	if _, err := r.objects.Programs[offcpuProgSetup].Run(&ebpf.RunOptions{Context: [8]byte{}}); err != nil {
 		return explain("look up this process in BPF", err)
 	}
-	programs := []string{offcpuProgOnExit, offcpuProgOnSwitch}
-	if o.ByThread && o.Inherit {
-		programs = append(programs, offcpuProgOnNewtask)
-	}
-	for _, name := range programs {
-		l, err := link.AttachTracing(link.TracingOptions{Program: r.objects.Programs[name]})
-		if err != nil {
-			return explain("attach the BPF program "+name, err)
-		}
-		r.links = append(r.links, l)
-	}
-	return nil
+	var err error
+	r.Switches, err = o.Attach(r.objects, offcpuProgOnExit, offcpuProgOnSwitch)
+	return err
 }
 
 func (r *Recorder) load(o Options) error {
@@ -123,22 +87,10 @@ func (r *Recorder) load(o Options) error {
 	if err != nil {
 		return err
 	}
-	possible, err := ebpf.PossibleCPU()
-	if err != nil {
-		return err
-	}
 	types := btf.NewCache() // decoding the kernel's takes longer than all else
-	hasState, err := switchTellsState(types)
-	if err != nil {
-		return err
-	}
-	spec.Maps[offcpuMapCpus].MaxEntries = uint32(possible)
 	err = errors.Join(
+		o.Prepare(spec, types),
 		spec.Variables[offcpuVarThreshold].Set(uint64(o.Threshold)),
-		spec.Variables[offcpuVarHasPrevState].Set(hasState),
-		spec.Variables[offcpuVarByThread].Set(o.ByThread),
-		spec.Variables[offcpuVarByCpu].Set(o.CPUs != nil),
-		spec.Variables[offcpuVarNrCgroups].Set(uint32(len(o.Cgroups))),
 		spec.Variables[offcpuVarKernelStacks].Set(!o.NoKernel),
 		spec.Variables[offcpuVarUserStacks].Set(!o.NoUser))
 	if err != nil {
@@ -148,61 +100,11 @@ func (r *Recorder) load(o Options) error {
 	return err
 }
 
-// switchTellsState reports whether the tracepoint sched_switch has an argument for the state of the task that leaves the CPU (Linux 5.18).
-func switchTellsState(cache *btf.Cache) (bool, error) {
-	types, err := cache.Kernel()
-	if err != nil {
-		return false, err
-	}
-	var def *btf.Typedef
-	if err := types.TypeByName("btf_trace_sched_switch", &def); err != nil {
-		return false, err
-	}
-	pointer, ok := def.Type.(*btf.Pointer)
-	if !ok {
-		return false, fmt.Errorf("btf_trace_sched_switch is a %v", def.Type)
-	}
-	proto, ok := pointer.Target.(*btf.FuncProto)
-	if !ok {
-		return false, fmt.Errorf("btf_trace_sched_switch is a pointer to %v", pointer.Target)
-	}
-	const withState = 5 // context, preempt, prev, next, prev_state
-	return len(proto.Params) >= withState, nil
-}
-
-// explain says what a refusal needs.
-func explain(what string, err error) error {
-	if errors.Is(err, syscall.EPERM) || errors.Is(err, syscall.EACCES) {
-		return fmt.Errorf("%s: %w. Run as root, or with CAP_BPF, CAP_PERFMON and CAP_SYS_ADMIN", what, err)
-	}
-	return fmt.Errorf("%s: %w", what, err)
-}
-
 // Output lets what is told of on a CPU go to a perf event: a software event bpf-output that is open for all tasks on that CPU, whose
 // samples have raw data for Decode.
 func (r *Recorder) Output(cpu, fd int) error {
 	if err := r.objects.Maps[offcpuMapOutputs].Put(uint32(cpu), uint32(fd)); err != nil {
 		return fmt.Errorf("let a BPF program write to the ring buffer of CPU %d: %w", cpu, err)
-	}
-	return nil
-}
-
-// Add adds a thread to those that are measured, with Options.ByThread.
-func (r *Recorder) Add(tid int) error {
-	err := r.objects.Maps[offcpuMapTargets].Put(uint32(tid), uint8(1))
-	if errors.Is(err, syscall.E2BIG) {
-		return fmt.Errorf("off-CPU time is measured of at most %d threads, or of all: %w", r.objects.Maps[offcpuMapTargets].MaxEntries(), err)
-	}
-	if err != nil {
-		return fmt.Errorf("measure off-CPU time of thread %d: %w", tid, err)
-	}
-	return nil
-}
-
-// Enable begins to measure, or stops: who is blocked then is measured to the end of that.
-func (r *Recorder) Enable(on bool) error {
-	if err := r.objects.Variables[offcpuVarEnabled].Set(on); err != nil {
-		return fmt.Errorf("start or stop measuring off-CPU time: %w", err)
 	}
 	return nil
 }
@@ -247,7 +149,7 @@ func (r *Recorder) stack(hash uint64) (Stack, error) {
 	}
 	kernel := v.Kernel[:min(int(v.NrKernel), len(v.Kernel))]
 	user := v.User[:min(int(v.NrUser), len(v.User))]
-	s := Stack{Kernel: append([]uint64(nil), r.sched.outside(kernel)...), User: append([]uint64(nil), user...)}
+	s := Stack{Kernel: append([]uint64(nil), r.sched.Outside(kernel)...), User: append([]uint64(nil), user...)}
 	r.stacks[hash] = s
 	return s, nil
 }
@@ -297,13 +199,10 @@ func all[K, V any](m *ebpf.Map) (keys []K, err error) {
 
 // Finish ends measuring. It returns how long those have been blocked by now that still are.
 func (r *Recorder) Finish() ([]Blocked, error) {
-	if err := r.detach(); err != nil {
+	if err := r.Detach(); err != nil {
 		return nil, err
 	}
-	if err := kernel.WaitForBPF(); err != nil {
-		return nil, err
-	}
-	now, err := monotonic()
+	now, err := Now()
 	if err != nil {
 		return nil, err
 	}
@@ -330,8 +229,8 @@ func (r *Recorder) Finish() ([]Blocked, error) {
 	return found, nil
 }
 
-// monotonic is the clock of bpf_ktime_get_ns.
-func monotonic() (uint64, error) {
+// Now is the time by the clock of bpf_ktime_get_ns, in ns.
+func Now() (uint64, error) {
 	const clockMonotonic = 1 // include/uapi/linux/time.h
 	now, _, err := kernel.ClockAndWall(clockMonotonic)
 	return now, err
@@ -343,7 +242,8 @@ func (r *Recorder) Lost() (Lost, error) {
 	if err := r.objects.Variables[offcpuVarLost].Get(&v); err != nil {
 		return Lost{}, fmt.Errorf("read what there was no room for: %w", err)
 	}
-	return Lost{Threads: v.Threads, Stacks: v.Stacks, Targets: v.Targets, Outputs: v.Outputs}, nil
+	targets, err := r.LostTargets()
+	return Lost{Threads: v.Threads, Stacks: v.Stacks, Targets: targets, Outputs: v.Outputs}, err
 }
 
 // String says what was lost; it is empty if nothing was.
@@ -361,21 +261,12 @@ func (l Lost) String() string {
 	return strings.Join(parts, "; ")
 }
 
-func (r *Recorder) detach() error {
-	var errs []error
-	for _, l := range r.links {
-		errs = append(errs, l.Close())
-	}
-	r.links = nil
-	return errors.Join(errs...)
-}
-
 // Close frees everything. It may be called for nil.
 func (r *Recorder) Close() error {
 	if r == nil {
 		return nil
 	}
-	err := r.detach()
+	err := r.Switches.Close()
 	if r.objects != nil {
 		r.objects.Close()
 	}

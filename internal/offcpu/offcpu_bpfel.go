@@ -17,7 +17,6 @@ type offcpuLosses struct {
 	_       structs.HostLayout
 	Threads uint64
 	Stacks  uint64
-	Targets uint64
 	Outputs uint64
 }
 
@@ -74,13 +73,14 @@ const (
 	offcpuProgOnNewtask   = "on_newtask"
 	offcpuProgOnSwitch    = "on_switch"
 	offcpuProgSetup       = "setup"
-	offcpuVarByCpu        = "by_cpu"
-	offcpuVarByThread     = "by_thread"
 	offcpuVarEnabled      = "enabled"
 	offcpuVarHasPrevState = "has_prev_state"
 	offcpuVarKernelStacks = "kernel_stacks"
 	offcpuVarLost         = "lost"
+	offcpuVarLostTargets  = "lost_targets"
 	offcpuVarNrCgroups    = "nr_cgroups"
+	offcpuVarOnlyCpus     = "only_cpus"
+	offcpuVarOnlyThreads  = "only_threads"
 	offcpuVarReader       = "reader"
 	offcpuVarThreshold    = "threshold"
 	offcpuVarUserStacks   = "user_stacks"
@@ -153,13 +153,14 @@ type offcpuMapSpecs struct {
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type offcpuVariableSpecs struct {
-	ByCpu        *ebpf.VariableSpec `ebpf:"by_cpu"`
-	ByThread     *ebpf.VariableSpec `ebpf:"by_thread"`
 	Enabled      *ebpf.VariableSpec `ebpf:"enabled"`
 	HasPrevState *ebpf.VariableSpec `ebpf:"has_prev_state"`
 	KernelStacks *ebpf.VariableSpec `ebpf:"kernel_stacks"`
 	Lost         *ebpf.VariableSpec `ebpf:"lost"`
+	LostTargets  *ebpf.VariableSpec `ebpf:"lost_targets"`
 	NrCgroups    *ebpf.VariableSpec `ebpf:"nr_cgroups"`
+	OnlyCpus     *ebpf.VariableSpec `ebpf:"only_cpus"`
+	OnlyThreads  *ebpf.VariableSpec `ebpf:"only_threads"`
 	Reader       *ebpf.VariableSpec `ebpf:"reader"`
 	Threshold    *ebpf.VariableSpec `ebpf:"threshold"`
 	UserStacks   *ebpf.VariableSpec `ebpf:"user_stacks"`
@@ -212,13 +213,14 @@ func (m *offcpuMaps) Close() error {
 //
 // It can be passed to loadOffcpuObjects or ebpf.CollectionSpec.LoadAndAssign.
 type offcpuVariables struct {
-	ByCpu        *ebpf.Variable `ebpf:"by_cpu"`
-	ByThread     *ebpf.Variable `ebpf:"by_thread"`
 	Enabled      *ebpf.Variable `ebpf:"enabled"`
 	HasPrevState *ebpf.Variable `ebpf:"has_prev_state"`
 	KernelStacks *ebpf.Variable `ebpf:"kernel_stacks"`
 	Lost         *ebpf.Variable `ebpf:"lost"`
+	LostTargets  *ebpf.Variable `ebpf:"lost_targets"`
 	NrCgroups    *ebpf.Variable `ebpf:"nr_cgroups"`
+	OnlyCpus     *ebpf.Variable `ebpf:"only_cpus"`
+	OnlyThreads  *ebpf.Variable `ebpf:"only_threads"`
 	Reader       *ebpf.Variable `ebpf:"reader"`
 	Threshold    *ebpf.Variable `ebpf:"threshold"`
 	UserStacks   *ebpf.Variable `ebpf:"user_stacks"`

@@ -15,8 +15,8 @@ func TestScheduler(t *testing.T) {
 	if err := os.WriteFile(name, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	r, err := findScheduler(name)
-	if err != nil || r != (textRange{0x100, 0x200}) {
+	r, err := FindScheduler(name)
+	if err != nil || r != (Scheduler{0x100, 0x200}) {
 		t.Fatalf("%+v, %v", r, err)
 	}
 	for _, tt := range []struct{ stack, want []uint64 }{
@@ -26,15 +26,15 @@ func TestScheduler(t *testing.T) {
 		{[]uint64{0x100}, nil},
 		{nil, nil},
 	} {
-		if got := r.outside(tt.stack); !slices.Equal(got, tt.want) {
+		if got := r.Outside(tt.stack); !slices.Equal(got, tt.want) {
 			t.Errorf("%x: %x, want %x", tt.stack, got, tt.want)
 		}
 	}
-	hidden := textRange{}
-	if got := hidden.outside([]uint64{0, 1}); len(got) != 2 {
+	hidden := Scheduler{}
+	if got := hidden.Outside([]uint64{0, 1}); len(got) != 2 {
 		t.Errorf("where addresses are hidden, %x is left", got)
 	}
-	if r, err := findScheduler(name + ".none"); err != nil || r != (textRange{}) {
+	if r, err := FindScheduler(name + ".none"); err != nil || r != (Scheduler{}) {
 		t.Errorf("without the file: %+v, %v", r, err)
 	}
 }

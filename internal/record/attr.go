@@ -50,8 +50,11 @@ func (s *session) plan() error {
 			o.attr.Flags &^= perfevent.Freq
 		}
 	}
-	track := s.events[0]
-	if s.cfg.perCPU() || s.cfg.Sums != nil || s.cfg.Delay > 0 || s.cfg.StartDisabled || s.cfg.Overwrite || s.cfg.EventCgroups != nil {
+	var track *opened
+	if len(s.events) > 0 {
+		track = s.events[0]
+	}
+	if track == nil || s.cfg.perCPU() || s.cfg.Sums != nil || s.cfg.Delay > 0 || s.cfg.StartDisabled || s.cfg.Overwrite || s.cfg.EventCgroups != nil {
 		track = s.dummy()
 		s.events = append(s.events, track)
 	}

@@ -18,7 +18,7 @@ func (s *session) described() []*perfdata.Event {
 		if len(told) < len(s.events) {
 			attr.Flags |= s.events[1].attr.Flags & tracking
 		}
-		if o.offCPU { // what stands in the file in place of raw data
+		if o.offCPU && !s.sums(o) { // what stands in the file in place of raw data
 			attr.SampleType = attr.SampleType&^perfevent.SampleRaw | perfevent.SampleCallchain
 		}
 		if s.sums(o) {

@@ -17,7 +17,8 @@ const offCPUName = "offcpu-time"
 
 // offCPU turns what is measured of blocked threads into samples: the period is the time in ns.
 type offCPU struct {
-	*offcpu.Recorder
+	*offcpu.Switches
+	recorder *offcpu.Recorder // nil where sums are kept in place of samples
 	byThread bool
 	buf      []byte
 	marked   uint64 // time of the last mark, by the clock of the events
@@ -38,19 +39,22 @@ func (s *session) offCPUEvent() *opened {
 	if s.cfg.Cgroups {
 		a.SampleType |= perfevent.SampleCgroup
 	}
+	if s.cfg.Sums != nil { // nothing is written to it: it stands for a time, and is never enabled
+		a.Config = perfevent.SoftwareCPUClock
+		a.Flags |= perfevent.Disabled
+	}
 	s.common(a)
 	return o
 }
 
 // openOffCPU loads what measures, and opens the event on all CPUs.
-func (s *session) openOffCPU() (err error) {
-	if s.cfg.OffCPU == nil {
+func (s *session) openOffCPU() error {
+	if s.cfg.OffCPU == nil && (s.cfg.Sums == nil || s.cfg.Sums.OffCPU == nil) {
 		return nil
 	}
-	options := offcpu.Options{Threshold: *s.cfg.OffCPU, ByThread: len(s.target.Threads) > 0, Inherit: s.cfg.Inherit && !s.cfg.PerThread,
-		NoKernel: s.cfg.AllUser, NoUser: s.cfg.AllKernel}
-	if s.cfg.Target.CPUs != nil && !options.ByThread {
-		options.CPUs = s.target.CPUs
+	selection := offcpu.Selection{ByThread: len(s.target.Threads) > 0, Inherit: s.cfg.Inherit && !s.cfg.PerThread}
+	if s.cfg.Target.CPUs != nil && !selection.ByThread {
+		selection.CPUs = s.target.CPUs
 	}
 	for _, c := range s.target.Cgroups {
 		dir, err := os.Open(c.Path)
@@ -58,13 +62,37 @@ func (s *session) openOffCPU() (err error) {
 			return fmt.Errorf("measure off-CPU time of a cgroup: %w", err)
 		}
 		defer dir.Close()
-		options.Cgroups = append(options.Cgroups, dir)
+		selection.Cgroups = append(selection.Cgroups, dir)
 	}
-	r, err := offcpu.Open(options)
-	if err != nil {
+	s.offCPU = &offCPU{byThread: selection.ByThread}
+	if err := s.offCPU.open(&s.cfg, &selection); err != nil {
 		return err
 	}
-	s.offCPU = &offCPU{Recorder: r, byThread: options.ByThread}
+	if err := s.openOffCPUEvent(); err != nil {
+		return err
+	}
+	return s.offCPU.follow(s.target.Threads)
+}
+
+// open loads and attaches the programs.
+func (f *offCPU) open(cfg *Config, selection *offcpu.Selection) (err error) {
+	if cfg.Sums != nil {
+		f.Switches, err = cfg.Sums.OffCPU(selection)
+		return err
+	}
+	f.recorder, err = offcpu.Open(offcpu.Options{Selection: *selection, Threshold: *cfg.OffCPU, NoKernel: cfg.AllUser, NoUser: cfg.AllKernel})
+	if err == nil {
+		f.Switches = f.recorder.Switches
+	}
+	return err
+}
+
+// openOffCPUEvent opens the event, if there is one, on all CPUs.
+func (s *session) openOffCPUEvent() error {
+	o := s.offCPUOpened()
+	if o == nil {
+		return nil
+	}
 	online, err := target.Spec{System: true}.Resolve()
 	if err != nil {
 		return err
@@ -73,20 +101,15 @@ func (s *session) openOffCPU() (err error) {
 	for _, cpu := range online.CPUs {
 		places = append(places, place{cpu, perfevent.AnyThread})
 	}
-	for _, o := range s.events {
-		if !o.offCPU {
-			continue
-		}
-		if err := s.openEvent(o, places); err != nil {
+	if err := s.openEvent(o, places); err != nil || s.offCPU.recorder == nil {
+		return err
+	}
+	for i, fd := range o.fds {
+		if err := s.offCPU.recorder.Output(o.places[i].cpu, fd.FD()); err != nil {
 			return err
 		}
-		for i, fd := range o.fds {
-			if err := r.Output(o.places[i].cpu, fd.FD()); err != nil {
-				return err
-			}
-		}
 	}
-	return s.offCPU.follow(s.target.Threads)
+	return nil
 }
 
 // follow adds threads to those that are measured. It may be called for nil.
@@ -112,7 +135,11 @@ func (f *offCPU) enable(on bool) error {
 
 // close may be called for nil.
 func (f *offCPU) close() {
-	if f != nil {
+	switch {
+	case f == nil:
+	case f.recorder != nil:
+		f.recorder.Close()
+	default:
 		f.Close()
 	}
 }
@@ -147,7 +174,7 @@ func (s *session) keepOneOffCPU(record []byte) error {
 	}
 	time := ne.Uint64(record[timeAt:])
 	raw := record[rawAt+4:]
-	b, mark, err := s.offCPU.Decode(raw[:min(len(raw), int(ne.Uint32(record[rawAt:])))])
+	b, mark, err := s.offCPU.recorder.Decode(raw[:min(len(raw), int(ne.Uint32(record[rawAt:])))])
 	if err != nil {
 		return err
 	}
@@ -207,25 +234,25 @@ func (s *session) offCPUOpened() *opened {
 // tellOffCPU writes what was added up, with the time of now, and at the end how long those are blocked that still are.
 func (s *session) tellOffCPU(end bool) error {
 	f := s.offCPU
-	if f == nil {
+	if f == nil || f.recorder == nil {
 		return nil
 	}
 	var blocked []offcpu.Blocked
 	if end {
 		f.finished = true
-		still, err := f.Finish()
+		still, err := f.recorder.Finish()
 		if err != nil {
 			return err
 		}
 		blocked = still
 	}
-	if err := f.Mark(); err != nil {
+	if err := f.recorder.Mark(); err != nil {
 		return err
 	}
 	if err := s.drain(); err != nil {
 		return err
 	}
-	sums, err := f.Sums()
+	sums, err := f.recorder.Sums()
 	if err != nil {
 		return err
 	}
@@ -237,7 +264,7 @@ func (s *session) tellOffCPU(end bool) error {
 	if !end {
 		return nil
 	}
-	lost, err := f.Lost()
+	lost, err := f.recorder.Lost()
 	if text := lost.String(); err == nil && text != "" {
 		s.cfg.Notify("Off-CPU time: " + text)
 	}

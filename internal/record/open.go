@@ -308,7 +308,7 @@ func (s *session) attach(o *opened, fd *perfevent.Event, at place) error {
 	if err := s.setFilter(o, fd); err != nil {
 		return err
 	}
-	if s.sums(o) {
+	if s.sums(o) && !o.offCPU {
 		if err := s.cfg.Sums.Attach(slices.Index(s.events, o), fd); err != nil {
 			return fmt.Errorf("%s: %w", o.event.Name, err)
 		}
@@ -318,7 +318,7 @@ func (s *session) attach(o *opened, fd *perfevent.Event, at place) error {
 		return fmt.Errorf("ask for the ID of %s: %w", o.event.Name, err)
 	}
 	o.ids = append(o.ids, id)
-	key := ringKey{at, s.overwritten(o), o.offCPU}
+	key := ringKey{at, s.overwritten(o), o.offCPU && !s.sums(o)}
 	if at.cpu != perfevent.AnyCPU {
 		key.tid = perfevent.AnyThread
 	}

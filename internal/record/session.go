@@ -104,7 +104,9 @@ func (s *session) launch() (err error) {
 
 // userOnly reports whether nothing of the kernel is recorded.
 func (s *session) userOnly() bool {
-	return !slices.ContainsFunc(s.events, func(o *opened) bool { return !o.dummy && !o.offCPU && !o.attr.Has(perfevent.ExcludeKernel) })
+	return !slices.ContainsFunc(s.events, func(o *opened) bool {
+		return !o.dummy && !o.attr.Has(perfevent.ExcludeKernel) && !(o.offCPU && s.cfg.AllUser)
+	})
 }
 
 // resolve finds whom to record; a command is started as far as that it waits.

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/bperf/bperf/internal/offcpu"
 	"github.com/bperf/bperf/internal/perfdata"
 	"github.com/bperf/bperf/internal/perfevent"
 )
@@ -19,11 +20,14 @@ type Sums struct {
 	Counted func(event int, value uint64)                // what an event itself has counted in one place, at the end
 	Task    func(perfdata.Value)                         // is told at once of MMAP2, FORK, EXIT and COMM; or nil
 	Settled func() error                                 // is called when Task was told of all for now; or nil
+
+	// OffCPU attaches programs that add up how long threads are blocked; nil for none. With Config.OffCPU that has an event of its own.
+	OffCPU func(*offcpu.Selection) (*offcpu.Switches, error)
 }
 
 // Sum is some samples that are alike, which are recorded as one.
 type Sum struct {
-	Event        int    // its place among Config.Events
+	Event        int    // its place among Config.Events, or OffCPUEvent
 	Time         uint64 // of the first one: CLOCK_MONOTONIC, ns
 	PID, TID     int32  // -1 where these are not told apart
 	CPU          int32  // the same
@@ -34,6 +38,9 @@ type Sum struct {
 	Raw          []byte   // what else there is to tell
 }
 
+// OffCPUEvent is the event for the time that threads are blocked.
+const OffCPUEvent = -1
+
 // Sums are looked at so often, and read when more than so many bytes of other records wait for them.
 const (
 	sumsPoll    = 100 * time.Millisecond
@@ -41,10 +48,10 @@ const (
 	mostPending = 8 << 20
 )
 
-// sums reports whether a BPF program counts the samples of an event.
-// That is of another type for tracepoints, and would run for whomever they are told of: their samples go through rings.
+// sums reports whether BPF programs count the samples of an event.
+// Those of tracepoints are of another type, and would run for whomever they are told of: their samples go through rings.
 func (s *session) sums(o *opened) bool {
-	return s.cfg.Sums != nil && !o.dummy && !o.offCPU && o.event.Tracepoint == ""
+	return s.cfg.Sums != nil && !o.dummy && o.event.Tracepoint == ""
 }
 
 // prepareSums lets an event be such that programs can run on its overflow.
@@ -125,7 +132,7 @@ func (s *session) tellSums(end bool) error {
 
 // tellCounted tells what events have counted themselves. A clock runs on while what is excluded runs: then its samples do not make up for its count.
 func (s *session) tellCounted(o *opened) {
-	if !s.sums(o) || o.attr.ReadFormat&perfevent.ReadFormatGroup != 0 ||
+	if !s.sums(o) || o.offCPU || o.attr.ReadFormat&perfevent.ReadFormatGroup != 0 ||
 		isClock(&o.attr) && o.attr.Flags&(perfevent.ExcludeUser|perfevent.ExcludeKernel|perfevent.ExcludeIdle) != 0 {
 		return
 	}
@@ -142,7 +149,10 @@ func isClock(a *perfevent.Attr) bool {
 }
 
 func (s *session) writeSum(sum *Sum) error {
-	o := s.events[sum.Event]
+	o := s.offCPUOpened()
+	if sum.Event != OffCPUEvent {
+		o = s.events[sum.Event]
+	}
 	if len(o.ids) == 0 {
 		return fmt.Errorf("there is a sum of %s, which is not open", o.event.Name)
 	}

@@ -22,7 +22,7 @@ type flame struct {
 type flameName struct{ name, class string }
 
 // flameClasses are the kinds of frames in the legend of a flame graph. What has a pattern can be told without its colour, too.
-var flameClasses = []struct{ class, title string }{
+var flameClasses = []flameLegend{
 	{"user", "user code"},
 	{"inlined", "inlined"},
 	{"kernel", "kernel"},
@@ -30,6 +30,11 @@ var flameClasses = []struct{ class, title string }{
 	{"guest", "guest or hypervisor"},
 	{"thread", "thread"},
 }
+
+// wallClasses are those that graphs of the time on and off CPUs have besides.
+var wallClasses = []flameLegend{{"oncpu", "on a CPU"}, {"offcpu", "blocked"}}
+
+type flameLegend struct{ class, title string }
 
 func flameClass(f *profile.Frame) string {
 	if f.Inlined {
@@ -88,6 +93,14 @@ func (root *flame) add(p *profile.Profile, s *profile.Sample, count func(*flame)
 		at = at.call(p.Strings.At(comm), "thread")
 		count(at)
 	}
+	if wall := wallOf(p, s); wall != "" {
+		class := "oncpu"
+		if wall == offCPU {
+			class = "offcpu"
+		}
+		at = at.call(wall, class)
+		count(at)
+	}
 	for _, id := range slices.Backward(frames(p, s)) {
 		f := p.Frames()[id]
 		name := frameTitle(p, id)
@@ -138,6 +151,12 @@ func (f *flame) size() int {
 		n += c.size()
 	}
 	return n
+}
+
+// isOf reports whether a frame is of one of some classes, or one that is above it.
+func (f *flame) isOf(classes []flameLegend) bool {
+	return slices.ContainsFunc(classes, func(c flameLegend) bool { return c.class == f.class }) ||
+		slices.ContainsFunc(f.calls, func(c *flame) bool { return c.isOf(classes) })
 }
 
 func (f *flame) depth() int {

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"html"
 	"io"
+	"slices"
 	"strings"
 	"unicode/utf8"
 
@@ -121,8 +122,12 @@ func (d *drawing) legend(x, y int) {
 	if d.compare {
 		return
 	}
+	classes := flameClasses
+	if d.root.isOf(wallClasses) {
+		classes = slices.Concat(classes, wallClasses)
+	}
 	d.w.WriteString(`<g class="legend">` + "\n")
-	for _, c := range flameClasses {
+	for _, c := range classes {
 		fmt.Fprintf(d.w, `<g class="%s"><rect x="%d" y="%d" width="14" height="12"/><text x="%d" y="%d">%s</text></g>`+"\n",
 			c.class, x, y-11, x+18, y, escape(c.title))
 		x += 18 + int(letterWidth*float64(len(c.title)+2))

@@ -24,11 +24,17 @@ func WriteFolded(w io.Writer, p *profile.Profile, o *Options) error {
 			continue
 		}
 		line = append(line[:0], foldedName(p.Strings.At(p.Labels()[s.Labels].Comm))...)
-		for _, f := range slices.Backward(frames(p, s)) {
+		add := func(name string) {
 			if len(line) > 0 {
 				line = append(line, ';')
 			}
-			line = append(line, foldedName(frameTitle(p, f))...)
+			line = append(line, foldedName(name)...)
+		}
+		if wall := wallOf(p, s); wall != "" {
+			add(wall)
+		}
+		for _, f := range slices.Backward(frames(p, s)) {
+			add(frameTitle(p, f))
 		}
 		sums[string(line)] += s.Value
 	}

@@ -171,6 +171,7 @@ var keys = []*key{
 	tagKey("addr", "Address"),
 	tagKey("state", "State"),
 	tagKey("waker", "Waker"),
+	tagKey("wall", "On or off CPU"),
 	tagKey("priority", "Priority"),
 	tagKey("container", "Container"),
 }

@@ -16,6 +16,7 @@ type Keys struct {
 	Cgroup   bool
 	Priority bool // as the scheduler has it: up to 99 for real-time tasks, 100 and above for others
 	State    bool // of the thread, which is running where it did not just begin to wait
+	Waker    bool // of threads that were blocked: who let them run again
 }
 
 // names are the words of --by, each with the keys that the kernel needs for it.
@@ -34,6 +35,7 @@ var names = []struct {
 	{"cgroup", func(k *Keys) { k.Cgroup = true }},
 	{"container", func(k *Keys) { k.Cgroup = true }},
 	{"state", func(k *Keys) { k.State = true }},
+	{"waker", func(k *Keys) { k.Waker = true }},
 	{"prog", func(k *Keys) { k.IP, k.PID = true, true }},
 }
 

@@ -26,6 +26,13 @@ func TestMain(m *testing.M) {
 		spendOnGo()
 	case "bpf":
 		err = spendOnBPF()
+	case "sleep":
+		err = sleepInFunctions()
+	case "wall":
+		spendOnGo()
+		err = sleepInFunctions()
+	case "handover":
+		err = handOver()
 	case "stacks":
 		err = walkStacks()
 	}

@@ -24,6 +24,8 @@ type counter struct {
 	spec    *ebpf.CollectionSpec
 	first   *ebpf.Collection   // whose maps all use
 	objects []*ebpf.Collection // for each event
+	waits   *waits             // nil where no off-CPU time is measured, or not yet
+	events  int                // that have counts
 
 	tables *userstack.Tables // nil where user stacks are left to frame pointers
 
@@ -61,6 +63,7 @@ type settings struct {
 	Keys
 	kernel, user bool // parts of stacks
 	noIdle       bool
+	waits        bool // how long threads are blocked, too
 	eager        bool // there are unwind tables for all processes that are told of
 	events       int
 	entries      uint32 // of each map, at first; 0 for what is usual
@@ -72,7 +75,7 @@ type settings struct {
 
 // newCounter loads the program for each event.
 func newCounter(o settings) (*counter, error) {
-	c := &counter{types: btf.NewCache(), known: make(map[uint64]stack), keys: make([]sampleKey, batch), values: make([]sampleSum, batch)}
+	c := &counter{events: o.events, types: btf.NewCache(), known: make(map[uint64]stack), keys: make([]sampleKey, batch), values: make([]sampleSum, batch)}
 	if err := c.load(o); err != nil {
 		return nil, errors.Join(explain("load the BPF program that counts samples", err), c.Close())
 	}
@@ -90,8 +93,8 @@ func (c *counter) load(o settings) (err error) {
 	if unwinds {
 		userstack.DefaultLimits.Resize(c.spec)
 	}
-	if o.events > mostEvents {
-		return fmt.Errorf("%d events: there is room for %d", o.events, mostEvents)
+	if o.events >= mostEvents { // off-CPU time is one more
+		return fmt.Errorf("%d events: there is room for %d", o.events, mostEvents-1)
 	}
 	if err := setVariables(c.spec, map[string]any{
 		sampleVarByStack: o.Stack, sampleVarByIp: o.IP, sampleVarByPid: o.PID, sampleVarByTid: o.TID, sampleVarByComm: o.Comm, sampleVarByCpu: o.CPU,
@@ -120,6 +123,12 @@ func (c *counter) load(o settings) (err error) {
 		return err
 	}
 	c.stacks[1] = c.stacks[0]
+	if err := c.loadFirst(); err != nil {
+		return err
+	}
+	if o.waits {
+		c.events++
+	}
 	for event := range o.events {
 		if err := c.loadFor(event, o.filters[event]); err != nil {
 			return err
@@ -142,9 +151,27 @@ func hasLoops() bool { return features.HaveProgramHelper(ebpf.PerfEvent, asm.FnL
 // mostEvents is MAX_EVENTS of sample.bpf.c.
 const mostEvents = 64
 
-// loadFor loads the program of an event. All share the maps of the first, but for constants, of which the number of the event is one.
+// loadFirst makes the maps that all programs share.
+func (c *counter) loadFirst() (err error) {
+	spec := c.spec.Copy()
+	withoutWaits(spec)
+	delete(spec.Programs, sampleProgOnSample)
+	c.first, err = ebpf.NewCollectionWithOptions(spec, ebpf.CollectionOptions{Cache: c.types})
+	return err
+}
+
+// shared are the maps that all programs share: all but that of constants.
+func (c *counter) shared() map[string]*ebpf.Map {
+	shared := maps.Clone(c.first.Maps)
+	delete(shared, ".rodata")
+	return shared
+}
+
+// loadFor loads the program of an event, of whose constants the number of the event is one.
 func (c *counter) loadFor(event int, filter asm.Instructions) error {
 	spec := c.spec.Copy()
+	withoutWaits(spec)
+	delete(spec.Programs, sampleProgSetup)
 	if filter != nil {
 		program := spec.Programs[sampleProgOnSample]
 		var err error
@@ -155,18 +182,9 @@ func (c *counter) loadFor(event int, filter asm.Instructions) error {
 	if err := setVariables(spec, map[string]any{sampleVarEvent: uint32(event)}); err != nil {
 		return err
 	}
-	options := ebpf.CollectionOptions{Cache: c.types}
-	if c.first != nil {
-		delete(spec.Programs, sampleProgSetup)
-		options.MapReplacements = maps.Clone(c.first.Maps)
-		delete(options.MapReplacements, ".rodata")
-	}
-	objects, err := ebpf.NewCollectionWithOptions(spec, options)
+	objects, err := ebpf.NewCollectionWithOptions(spec, ebpf.CollectionOptions{MapReplacements: c.shared(), Cache: c.types})
 	if err != nil {
 		return err
-	}
-	if c.first == nil {
-		c.first = objects
 	}
 	c.objects = append(c.objects, objects)
 	return nil
@@ -319,9 +337,13 @@ func (c *counter) stack(g int, hash uint64) (stack, error) {
 		return stack{}, fmt.Errorf("read the BPF map %s: %w", sampleMapStacks, err)
 	}
 	c.bytes += uint64(binary.Size(hash) + binary.Size(v))
-	s := stack{frames(v.Kernel[:min(int(v.NrKernel), len(v.Kernel))]), frames(v.User[:min(int(v.NrUser), len(v.User))])}
+	s := stackOf(&v)
 	c.known[hash] = s
 	return s, nil
+}
+
+func stackOf(v *sampleStack) stack {
+	return stack{frames(v.Kernel[:min(int(v.NrKernel), len(v.Kernel))]), frames(v.User[:min(int(v.NrUser), len(v.User))])}
 }
 
 // frames are the addresses of a stack without the marks that the kernel puts into the callchains of some events.
@@ -347,13 +369,13 @@ func (c *counter) leave(old, next int) error {
 	return err
 }
 
-// counts are those of all events, up to now.
+// counts are those of all events, up to now, and those of blocked threads behind them.
 func (c *counter) counts() ([]sampleCounts, error) {
 	var all [mostEvents]sampleCounts
 	if err := c.first.Variables[sampleVarCounted].Get(&all); err != nil {
 		return nil, fmt.Errorf("read how many samples were counted: %w", err)
 	}
-	return all[:len(c.objects)], nil
+	return all[:c.events], nil
 }
 
 // Close frees everything. It may be called for nil.
@@ -364,7 +386,10 @@ func (c *counter) Close() error {
 	for _, o := range c.objects {
 		o.Close()
 	}
-	var errs []error
+	errs := []error{c.waits.close()}
+	if c.first != nil {
+		c.first.Close()
+	}
 	if c.tables != nil {
 		errs = append(errs, c.tables.Close())
 	}

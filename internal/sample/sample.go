@@ -36,6 +36,9 @@ type Config struct {
 	Every time.Duration                // a profile for each such time; 0 for one of all
 	Each  func(*profile.Profile) error // takes these profiles, as they are there
 
+	OffCPU bool // how long threads are blocked is measured, too, as an event of its own
+	Wall   bool // the same, as a part of the first event, whose values have to be times in ns
+
 	Progress func(Progress) // is told each second how it is going; or nil
 }
 
@@ -62,17 +65,21 @@ type session struct {
 	cfg     Config
 	counter *counter
 
-	mu      sync.Mutex // guards what follows
-	opened  time.Time
-	began   time.Time   // of the generation that is filled
-	ends    []time.Time // of the intervals that are over
-	settle  bool        // what was read is still to be put into order with what came at the same time
-	raw     []byte
-	counted []uint64 // by the events themselves
-	summed  int      // an event whose samples are added up
-	places  []uint64 // in which they were open
-	missing uint64   // samples that had found no room when sums were read the last time
-	enough  uint64   // entries that would have been enough for the maps
+	settings settings
+
+	mu        sync.Mutex // guards what follows
+	opened    time.Time
+	began     time.Time   // of the generation that is filled
+	ends      []time.Time // of the intervals that are over
+	settle    bool        // what was read is still to be put into order with what came at the same time
+	raw       []byte
+	counted   []uint64 // by the events themselves
+	summed    int      // an event whose samples are added up
+	places    []uint64 // in which they were open
+	still     uint64   // threads that are blocked at the end
+	stillTime uint64   // for how long, in ns
+	missing   uint64   // samples that had found no room when sums were read the last time
+	enough    uint64   // entries that would have been enough for the maps
 }
 
 // interval is how long sums stay in the kernel at most.
@@ -83,6 +90,13 @@ const soon = 2 * time.Second
 
 // Run takes a profile.
 func Run(cfg Config) (Result, error) {
+	if err := cfg.Check(); err != nil {
+		return Result{}, err
+	}
+	waits := cfg.measuresWaits()
+	if waits && cfg.By.IP { // where a thread is blocked is the first frame outside of the scheduler
+		cfg.By.IP, cfg.By.Stack = false, true
+	}
 	filters, err := takeFilters(&cfg.Record.Events)
 	if err != nil {
 		return Result{}, err
@@ -90,16 +104,19 @@ func Run(cfg Config) (Result, error) {
 	events := len(filters)
 	s := &session{cfg: cfg, began: time.Now(), opened: time.Now(), counted: make([]uint64, events), places: make([]uint64, events)}
 	s.summed = slices.IndexFunc(cfg.Record.Events.Events(), func(e *event.Event) bool { return e.Tracepoint == "" })
-	if s.summed < 0 && cfg.Every > 0 {
+	if cfg.OffCPU {
+		s.summed = record.OffCPUEvent
+	} else if s.summed < 0 && cfg.Every > 0 {
 		return Result{}, errors.New("samples of tracepoints are not added up in the kernel: for a profile of each interval another event is needed, too")
 	}
 	isTracepoint := func(e *event.Event) bool { return e.Tracepoint != "" }
 	if len(cfg.Ranges)+len(cfg.Programs)+len(cfg.Functions) > 0 && slices.ContainsFunc(cfg.Record.Events.Events(), isTracepoint) {
 		return Result{}, errors.New("samples of tracepoints are not looked at in the kernel: they cannot be those of a range or of BPF programs alone")
 	}
-	if s.counter, err = newCounter(settings{Keys: cfg.By, kernel: !cfg.Record.AllUser, user: !cfg.Record.AllKernel, noIdle: cfg.Record.NoIdle,
+	s.settings = settings{Keys: cfg.By, kernel: !cfg.Record.AllUser, user: !cfg.Record.AllKernel, noIdle: cfg.Record.NoIdle, waits: waits,
 		events: events, entries: cfg.Entries, ips: cfg.Ranges, programs: cfg.Programs, filters: filters,
-		eager: !cfg.Record.Target.System && cfg.Record.Target.CPUs == nil}); err != nil {
+		eager: !cfg.Record.Target.System && cfg.Record.Target.CPUs == nil}
+	if s.counter, err = newCounter(s.settings); err != nil {
 		return Result{}, err
 	}
 	defer func() { _ = s.counter.Close() }() // all was read
@@ -154,6 +171,12 @@ func (s *session) recording(q *queue) record.Config {
 		cfg.Callchain = record.CallchainFP // of tracepoints
 	}
 	cfg.Sums = &record.Sums{Stack: s.cfg.By.Stack, Attach: s.attach, Due: s.due, Read: s.read, Counted: s.count}
+	if s.cfg.measuresWaits() {
+		cfg.Sums.OffCPU = s.attachWaits
+	}
+	if s.cfg.OffCPU {
+		cfg.OffCPU = new(time.Duration)
+	}
 	if s.counter.tables != nil {
 		cfg.Sums.Task, cfg.Sums.Settled = s.counter.tables.Record, s.counter.tables.Update
 	}
@@ -191,6 +214,12 @@ func (s *session) start() time.Time {
 func (s *session) read(end bool, write func(*record.Sum) error) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	waits := end && s.cfg.measuresWaits()
+	if waits {
+		if err := s.counter.waits.switches.Detach(); err != nil {
+			return err
+		}
+	}
 	full, err := s.counter.full()
 	if err != nil {
 		return err
@@ -201,8 +230,14 @@ func (s *session) read(end bool, write func(*record.Sum) error) error {
 	}
 	s.began, s.settle = time.Now(), false
 	over := s.over() && !end
-	if err := s.counter.swap(grow, func(e *entry) error { return write(s.sum(e)) }); err != nil || !over {
+	if err := s.counter.swap(grow, func(e *entry) error { return write(s.sum(e)) }); err != nil {
 		return err
+	}
+	if waits {
+		return s.readStill(write)
+	}
+	if !over {
+		return nil
 	}
 	s.ends, s.settle = append(s.ends, s.began), true
 	return s.mark(write)
@@ -264,8 +299,23 @@ func (s *session) sum(e *entry) *record.Sum {
 	if by.Priority {
 		told.Tags = append(told.Tags, replay.SumTag{Key: "priority", Value: fmt.Sprint(e.Priority)})
 	}
+	wait := s.isWait(e)
+	if wait {
+		s.wait(e, sum, &told)
+	}
 	if by.State {
-		told.Tags = append(told.Tags, replay.SumTag{Key: "state", Value: state(e.State)})
+		letter := state(e.State)
+		if s.cfg.Wall && !wait {
+			letter = state(0) // of a thread on the CPU that has just begun to wait, too
+		}
+		told.Tags = append(told.Tags, replay.SumTag{Key: "state", Value: letter})
+	}
+	if s.cfg.Wall {
+		where := onCPU
+		if wait {
+			where = offCPU
+		}
+		told.Tags = append(told.Tags, replay.SumTag{Key: WallTag, Value: where})
 	}
 	s.raw = told.Append(s.raw[:0])
 	sum.Raw = s.raw

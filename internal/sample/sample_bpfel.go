@@ -33,17 +33,20 @@ type sampleFill struct {
 }
 
 type sampleKey struct {
-	_        structs.HostLayout
-	Stack    uint64
-	Ip       uint64
-	Cgroup   uint64
-	Comm     [16]int8
-	Pid      uint32
-	Tid      uint32
-	Cpu      uint32
-	Priority int32
-	State    uint32
-	Event    uint32
+	_         structs.HostLayout
+	Stack     uint64
+	Ip        uint64
+	Cgroup    uint64
+	Comm      [16]int8
+	Pid       uint32
+	Tid       uint32
+	Cpu       uint32
+	Priority  int32
+	State     uint32
+	Event     uint32
+	WakerComm [16]int8
+	Waker     uint32
+	Unused    uint32
 }
 
 type sampleStack struct {
@@ -62,19 +65,36 @@ type sampleSum struct {
 	First uint64
 }
 
+type sampleWait struct {
+	_      structs.HostLayout
+	Since  uint64
+	Key    sampleKey
+	End    uint32
+	Unused uint32
+	Stack  sampleStack
+}
+
 // Names of all BPF objects in the ELF.
 //
 // Used for safe lookups in a Collection or CollectionSpec.
 const (
+	sampleMapCgroups         = "cgroups"
+	sampleMapCpus            = "cpus"
 	sampleMapScratch         = "scratch"
 	sampleMapStacks          = "stacks"
 	sampleMapSums            = "sums"
+	sampleMapTargets         = "targets"
 	sampleMapUnwindMappings  = "unwind_mappings"
 	sampleMapUnwindProcesses = "unwind_processes"
 	sampleMapUnwindRules     = "unwind_rules"
 	sampleMapUnwindTables    = "unwind_tables"
 	sampleMapUnwindWanted    = "unwind_wanted"
+	sampleMapWaits           = "waits"
+	sampleProgOnExit         = "on_exit"
+	sampleProgOnNewtask      = "on_newtask"
 	sampleProgOnSample       = "on_sample"
+	sampleProgOnSwitch       = "on_switch"
+	sampleProgOnWaking       = "on_waking"
 	sampleProgSetup          = "setup"
 	sampleVarKey             = "_key"
 	sampleVarSum             = "_sum"
@@ -88,15 +108,22 @@ const (
 	sampleVarByState         = "by_state"
 	sampleVarByTid           = "by_tid"
 	sampleVarCounted         = "counted"
+	sampleVarEnabled         = "enabled"
 	sampleVarEvent           = "event"
 	sampleVarFilled          = "filled"
 	sampleVarGeneration      = "generation"
+	sampleVarHasPrevState    = "has_prev_state"
 	sampleVarIps             = "ips"
 	sampleVarIsArm64         = "is_arm64"
 	sampleVarKernelStacks    = "kernel_stacks"
+	sampleVarLostTargets     = "lost_targets"
+	sampleVarLostWaits       = "lost_waits"
 	sampleVarNoIdle          = "no_idle"
+	sampleVarNrCgroups       = "nr_cgroups"
 	sampleVarNrIps           = "nr_ips"
 	sampleVarNrPrograms      = "nr_programs"
+	sampleVarOnlyCpus        = "only_cpus"
+	sampleVarOnlyThreads     = "only_threads"
 	sampleVarPrograms        = "programs"
 	sampleVarReader          = "reader"
 	sampleVarUnwinds         = "unwinds"
@@ -145,22 +172,30 @@ type sampleSpecs struct {
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type sampleProgramSpecs struct {
-	OnSample *ebpf.ProgramSpec `ebpf:"on_sample"`
-	Setup    *ebpf.ProgramSpec `ebpf:"setup"`
+	OnExit    *ebpf.ProgramSpec `ebpf:"on_exit"`
+	OnNewtask *ebpf.ProgramSpec `ebpf:"on_newtask"`
+	OnSample  *ebpf.ProgramSpec `ebpf:"on_sample"`
+	OnSwitch  *ebpf.ProgramSpec `ebpf:"on_switch"`
+	OnWaking  *ebpf.ProgramSpec `ebpf:"on_waking"`
+	Setup     *ebpf.ProgramSpec `ebpf:"setup"`
 }
 
 // sampleMapSpecs contains maps before they are loaded into the kernel.
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type sampleMapSpecs struct {
+	Cgroups         *ebpf.MapSpec `ebpf:"cgroups"`
+	Cpus            *ebpf.MapSpec `ebpf:"cpus"`
 	Scratch         *ebpf.MapSpec `ebpf:"scratch"`
 	Stacks          *ebpf.MapSpec `ebpf:"stacks"`
 	Sums            *ebpf.MapSpec `ebpf:"sums"`
+	Targets         *ebpf.MapSpec `ebpf:"targets"`
 	UnwindMappings  *ebpf.MapSpec `ebpf:"unwind_mappings"`
 	UnwindProcesses *ebpf.MapSpec `ebpf:"unwind_processes"`
 	UnwindRules     *ebpf.MapSpec `ebpf:"unwind_rules"`
 	UnwindTables    *ebpf.MapSpec `ebpf:"unwind_tables"`
 	UnwindWanted    *ebpf.MapSpec `ebpf:"unwind_wanted"`
+	Waits           *ebpf.MapSpec `ebpf:"waits"`
 }
 
 // sampleVariableSpecs contains global variables before they are loaded into the kernel.
@@ -179,15 +214,22 @@ type sampleVariableSpecs struct {
 	ByState      *ebpf.VariableSpec `ebpf:"by_state"`
 	ByTid        *ebpf.VariableSpec `ebpf:"by_tid"`
 	Counted      *ebpf.VariableSpec `ebpf:"counted"`
+	Enabled      *ebpf.VariableSpec `ebpf:"enabled"`
 	Event        *ebpf.VariableSpec `ebpf:"event"`
 	Filled       *ebpf.VariableSpec `ebpf:"filled"`
 	Generation   *ebpf.VariableSpec `ebpf:"generation"`
+	HasPrevState *ebpf.VariableSpec `ebpf:"has_prev_state"`
 	Ips          *ebpf.VariableSpec `ebpf:"ips"`
 	IsArm64      *ebpf.VariableSpec `ebpf:"is_arm64"`
 	KernelStacks *ebpf.VariableSpec `ebpf:"kernel_stacks"`
+	LostTargets  *ebpf.VariableSpec `ebpf:"lost_targets"`
+	LostWaits    *ebpf.VariableSpec `ebpf:"lost_waits"`
 	NoIdle       *ebpf.VariableSpec `ebpf:"no_idle"`
+	NrCgroups    *ebpf.VariableSpec `ebpf:"nr_cgroups"`
 	NrIps        *ebpf.VariableSpec `ebpf:"nr_ips"`
 	NrPrograms   *ebpf.VariableSpec `ebpf:"nr_programs"`
+	OnlyCpus     *ebpf.VariableSpec `ebpf:"only_cpus"`
+	OnlyThreads  *ebpf.VariableSpec `ebpf:"only_threads"`
 	Programs     *ebpf.VariableSpec `ebpf:"programs"`
 	Reader       *ebpf.VariableSpec `ebpf:"reader"`
 	Unwinds      *ebpf.VariableSpec `ebpf:"unwinds"`
@@ -214,26 +256,34 @@ func (o *sampleObjects) Close() error {
 //
 // It can be passed to loadSampleObjects or ebpf.CollectionSpec.LoadAndAssign.
 type sampleMaps struct {
+	Cgroups         *ebpf.Map `ebpf:"cgroups"`
+	Cpus            *ebpf.Map `ebpf:"cpus"`
 	Scratch         *ebpf.Map `ebpf:"scratch"`
 	Stacks          *ebpf.Map `ebpf:"stacks"`
 	Sums            *ebpf.Map `ebpf:"sums"`
+	Targets         *ebpf.Map `ebpf:"targets"`
 	UnwindMappings  *ebpf.Map `ebpf:"unwind_mappings"`
 	UnwindProcesses *ebpf.Map `ebpf:"unwind_processes"`
 	UnwindRules     *ebpf.Map `ebpf:"unwind_rules"`
 	UnwindTables    *ebpf.Map `ebpf:"unwind_tables"`
 	UnwindWanted    *ebpf.Map `ebpf:"unwind_wanted"`
+	Waits           *ebpf.Map `ebpf:"waits"`
 }
 
 func (m *sampleMaps) Close() error {
 	return _SampleClose(
+		m.Cgroups,
+		m.Cpus,
 		m.Scratch,
 		m.Stacks,
 		m.Sums,
+		m.Targets,
 		m.UnwindMappings,
 		m.UnwindProcesses,
 		m.UnwindRules,
 		m.UnwindTables,
 		m.UnwindWanted,
+		m.Waits,
 	)
 }
 
@@ -253,15 +303,22 @@ type sampleVariables struct {
 	ByState      *ebpf.Variable `ebpf:"by_state"`
 	ByTid        *ebpf.Variable `ebpf:"by_tid"`
 	Counted      *ebpf.Variable `ebpf:"counted"`
+	Enabled      *ebpf.Variable `ebpf:"enabled"`
 	Event        *ebpf.Variable `ebpf:"event"`
 	Filled       *ebpf.Variable `ebpf:"filled"`
 	Generation   *ebpf.Variable `ebpf:"generation"`
+	HasPrevState *ebpf.Variable `ebpf:"has_prev_state"`
 	Ips          *ebpf.Variable `ebpf:"ips"`
 	IsArm64      *ebpf.Variable `ebpf:"is_arm64"`
 	KernelStacks *ebpf.Variable `ebpf:"kernel_stacks"`
+	LostTargets  *ebpf.Variable `ebpf:"lost_targets"`
+	LostWaits    *ebpf.Variable `ebpf:"lost_waits"`
 	NoIdle       *ebpf.Variable `ebpf:"no_idle"`
+	NrCgroups    *ebpf.Variable `ebpf:"nr_cgroups"`
 	NrIps        *ebpf.Variable `ebpf:"nr_ips"`
 	NrPrograms   *ebpf.Variable `ebpf:"nr_programs"`
+	OnlyCpus     *ebpf.Variable `ebpf:"only_cpus"`
+	OnlyThreads  *ebpf.Variable `ebpf:"only_threads"`
 	Programs     *ebpf.Variable `ebpf:"programs"`
 	Reader       *ebpf.Variable `ebpf:"reader"`
 	Unwinds      *ebpf.Variable `ebpf:"unwinds"`
@@ -272,13 +329,21 @@ type sampleVariables struct {
 //
 // It can be passed to loadSampleObjects or ebpf.CollectionSpec.LoadAndAssign.
 type samplePrograms struct {
-	OnSample *ebpf.Program `ebpf:"on_sample"`
-	Setup    *ebpf.Program `ebpf:"setup"`
+	OnExit    *ebpf.Program `ebpf:"on_exit"`
+	OnNewtask *ebpf.Program `ebpf:"on_newtask"`
+	OnSample  *ebpf.Program `ebpf:"on_sample"`
+	OnSwitch  *ebpf.Program `ebpf:"on_switch"`
+	OnWaking  *ebpf.Program `ebpf:"on_waking"`
+	Setup     *ebpf.Program `ebpf:"setup"`
 }
 
 func (p *samplePrograms) Close() error {
 	return _SampleClose(
+		p.OnExit,
+		p.OnNewtask,
 		p.OnSample,
+		p.OnSwitch,
+		p.OnWaking,
 		p.Setup,
 	)
 }

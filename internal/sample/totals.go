@@ -25,6 +25,8 @@ type Totals struct {
 	Entries    uint64                 // that would have been enough
 	Stacks     bool                   // samples have stacks
 	Read       uint64                 // bytes of sums and stacks that left the kernel
+
+	OffCPU *OffCPU // nil where it was not measured; each time that a thread was blocked is one of the samples
 }
 
 // String says it in a line or more.
@@ -55,6 +57,9 @@ func (t Totals) String() string {
 	}
 	if t.Unwinding != "" {
 		s += "\nUnwind tables: " + t.Unwinding
+	}
+	if t.OffCPU != nil {
+		s += "\n" + t.OffCPU.String()
 	}
 	return s
 }
@@ -99,10 +104,18 @@ func (s *session) totals() (Totals, error) {
 			t.Cut[end] += n
 		}
 		t.Value += c.Value
+		if i == s.settings.events { // blocked threads
+			continue
+		}
 		t.Counted += s.counted[i]
 		t.Missed += missed(&c, s.counted[i], s.places[i])
 	}
-	return t, nil
+	if s.cfg.measuresWaits() {
+		t.Samples += s.still
+		t.Value += s.stillTime
+		t.OffCPU, err = s.offCPU(&all[s.settings.events])
+	}
+	return t, err
 }
 
 // missed is how many samples are missing where events have counted more than their samples tell. In each place, the last events have not made
@@ -120,6 +133,9 @@ func (t *Totals) addTo(l *profile.Losses) {
 	l.Samples += t.NoRoom
 	l.Truncated += t.Truncated
 	l.Filtered += t.Filtered
+	if t.OffCPU != nil {
+		l.Samples += t.OffCPU.Lost
+	}
 	if n := t.NoStack + t.Collisions; n > 0 {
 		l.Reasons = append(l.Reasons, profile.Loss{Reason: "without their stacks, for which there was no room", Samples: n})
 	}

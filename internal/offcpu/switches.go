@@ -1,0 +1,164 @@
+package offcpu
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"syscall"
+
+	"github.com/cilium/ebpf"
+	"github.com/cilium/ebpf/btf"
+	"github.com/cilium/ebpf/link"
+
+	"github.com/bperf/bperf/internal/kernel"
+)
+
+// Selection says whose threads are looked at: all for which all of what is given is true.
+type Selection struct {
+	ByThread bool       // only threads that were added
+	Inherit  bool       // and those that they start
+	CPUs     []int      // only on these CPUs; nil for all
+	Cgroups  []*os.File // only in one of these directories of cgroup2, or below; nil for all
+}
+
+// maxCgroups is how many there may be, as in blocked.h.
+const maxCgroups = 64
+
+// Prepare sets what the programs of blocked.h are loaded with. Types are those of the running kernel.
+func (o *Selection) Prepare(spec *ebpf.CollectionSpec, types *btf.Cache) error {
+	if len(o.Cgroups) > maxCgroups {
+		return fmt.Errorf("off-CPU time is measured for at most %d cgroups, not %d", maxCgroups, len(o.Cgroups))
+	}
+	possible, err := ebpf.PossibleCPU()
+	if err != nil {
+		return err
+	}
+	hasState, err := switchTellsState(types)
+	if err != nil {
+		return err
+	}
+	spec.Maps[offcpuMapCpus].MaxEntries = uint32(possible)
+	return errors.Join(
+		spec.Variables[offcpuVarHasPrevState].Set(hasState),
+		spec.Variables[offcpuVarOnlyThreads].Set(o.ByThread),
+		spec.Variables[offcpuVarOnlyCpus].Set(o.CPUs != nil),
+		spec.Variables[offcpuVarNrCgroups].Set(uint32(len(o.Cgroups))))
+}
+
+// switchTellsState reports whether the tracepoint sched_switch has an argument for the state of the task that leaves the CPU (Linux 5.18).
+func switchTellsState(cache *btf.Cache) (bool, error) {
+	types, err := cache.Kernel()
+	if err != nil {
+		return false, err
+	}
+	var def *btf.Typedef
+	if err := types.TypeByName("btf_trace_sched_switch", &def); err != nil {
+		return false, err
+	}
+	pointer, ok := def.Type.(*btf.Pointer)
+	if !ok {
+		return false, fmt.Errorf("btf_trace_sched_switch is a %v", def.Type)
+	}
+	proto, ok := pointer.Target.(*btf.FuncProto)
+	if !ok {
+		return false, fmt.Errorf("btf_trace_sched_switch is a pointer to %v", pointer.Target)
+	}
+	const withState = 5 // context, preempt, prev, next, prev_state
+	return len(proto.Params) >= withState, nil
+}
+
+// Switches are BPF programs that include blocked.h and are attached. They are not safe for concurrent use.
+type Switches struct {
+	objects *ebpf.Collection
+	links   []link.Link
+}
+
+// Attach attaches programs, which were prepared and loaded, by their names. Nothing is measured before Enable.
+func (o *Selection) Attach(objects *ebpf.Collection, programs ...string) (*Switches, error) {
+	s := &Switches{objects: objects}
+	if err := s.attach(o, programs); err != nil {
+		return nil, errors.Join(err, s.Close())
+	}
+	return s, nil
+}
+
+func (s *Switches) attach(o *Selection, programs []string) error {
+	for _, cpu := range o.CPUs {
+		if err := s.objects.Maps[offcpuMapCpus].Put(uint32(cpu), uint8(1)); err != nil {
+			return fmt.Errorf("measure off-CPU time on CPU %d: %w", cpu, err)
+		}
+	}
+	for i, dir := range o.Cgroups {
+		if err := s.objects.Maps[offcpuMapCgroups].Put(uint32(i), uint32(dir.Fd())); err != nil {
+			return fmt.Errorf("measure off-CPU time in the cgroup %s: %w. It has to be one of cgroup2", dir.Name(), err)
+		}
+	}
+	if o.ByThread && o.Inherit {
+		programs = append(programs, offcpuProgOnNewtask)
+	}
+	for _, name := range programs {
+		l, err := link.AttachTracing(link.TracingOptions{Program: s.objects.Programs[name]})
+		if err != nil {
+			return explain("attach the BPF program "+name, err)
+		}
+		s.links = append(s.links, l)
+	}
+	return nil
+}
+
+// Add adds a thread to those that are measured, with Selection.ByThread.
+func (s *Switches) Add(tid int) error {
+	err := s.objects.Maps[offcpuMapTargets].Put(uint32(tid), uint8(1))
+	if errors.Is(err, syscall.E2BIG) {
+		return fmt.Errorf("off-CPU time is measured of at most %d threads, or of all: %w", s.objects.Maps[offcpuMapTargets].MaxEntries(), err)
+	}
+	if err != nil {
+		return fmt.Errorf("measure off-CPU time of thread %d: %w", tid, err)
+	}
+	return nil
+}
+
+// Enable begins to measure, or stops: who is blocked then is measured to the end of that.
+func (s *Switches) Enable(on bool) error {
+	if err := s.objects.Variables[offcpuVarEnabled].Set(on); err != nil {
+		return fmt.Errorf("start or stop measuring off-CPU time: %w", err)
+	}
+	return nil
+}
+
+// LostTargets is the number of threads that were started and found no room.
+func (s *Switches) LostTargets() (n uint64, err error) {
+	if err := s.objects.Variables[offcpuVarLostTargets].Get(&n); err != nil {
+		return 0, fmt.Errorf("read how many threads there was no room for: %w", err)
+	}
+	return n, nil
+}
+
+// Detach lets the programs run no more: when it returns, none does.
+func (s *Switches) Detach() error {
+	if err := s.Close(); err != nil {
+		return err
+	}
+	return kernel.WaitForBPF()
+}
+
+// Close detaches the programs, which are left to whoever has loaded them. It may be called for nil.
+func (s *Switches) Close() error {
+	if s == nil {
+		return nil
+	}
+	var errs []error
+	for _, l := range s.links {
+		errs = append(errs, l.Close())
+	}
+	s.links = nil
+	return errors.Join(errs...)
+}
+
+// explain says what a refusal needs.
+func explain(what string, err error) error {
+	if errors.Is(err, syscall.EPERM) || errors.Is(err, syscall.EACCES) {
+		return fmt.Errorf("%s: %w. Run as root, or with CAP_BPF, CAP_PERFMON and CAP_SYS_ADMIN", what, err)
+	}
+	return fmt.Errorf("%s: %w", what, err)
+}

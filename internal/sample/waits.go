@@ -1,0 +1,223 @@
+package sample
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"time"
+
+	"github.com/cilium/ebpf"
+
+	"github.com/bperf/bperf/internal/offcpu"
+	"github.com/bperf/bperf/internal/record"
+	"github.com/bperf/bperf/internal/replay"
+)
+
+// waits are what measures how long threads are blocked (bpf/waits.h).
+type waits struct {
+	objects  *ebpf.Collection
+	switches *offcpu.Switches
+	sched    offcpu.Scheduler
+}
+
+// leastWaits is for how many threads there is room at least. Each takes 2 KB.
+const leastWaits = 2048
+
+// attachWaits loads and attaches the programs. They share the maps of sums and stacks.
+func (c *counter) attachWaits(selection *offcpu.Selection, o settings) (*offcpu.Switches, error) {
+	w := &waits{}
+	c.waits = w
+	var err error
+	if o.kernel {
+		if w.sched, err = offcpu.FindScheduler("/proc/kallsyms"); err != nil {
+			return nil, err
+		}
+	}
+	threads, err := countThreads()
+	if err != nil {
+		return nil, err
+	}
+	spec := c.spec.Copy()
+	delete(spec.Programs, sampleProgSetup)
+	delete(spec.Programs, sampleProgOnSample)
+	spec.Maps[sampleMapWaits].MaxEntries = max(leastWaits, 2*threads, o.entries)
+	if err := errors.Join(selection.Prepare(spec, c.types), setVariables(spec, map[string]any{sampleVarEvent: uint32(o.events)})); err != nil {
+		return nil, err
+	}
+	if w.objects, err = ebpf.NewCollectionWithOptions(spec, ebpf.CollectionOptions{MapReplacements: c.shared(), Cache: c.types}); err != nil {
+		return nil, explain("load the BPF programs that measure off-CPU time", err)
+	}
+	programs := []string{sampleProgOnExit, sampleProgOnSwitch}
+	if o.Waker {
+		programs = append(programs, sampleProgOnWaking)
+	}
+	w.switches, err = selection.Attach(w.objects, programs...)
+	return w.switches, err
+}
+
+// withoutWaits lets a collection do without what only attachWaits needs.
+func withoutWaits(spec *ebpf.CollectionSpec) {
+	for _, name := range []string{sampleProgOnExit, sampleProgOnSwitch, sampleProgOnWaking, sampleProgOnNewtask} {
+		delete(spec.Programs, name)
+	}
+	for _, name := range []string{sampleMapWaits, sampleMapTargets, sampleMapCpus, sampleMapCgroups} {
+		delete(spec.Maps, name)
+	}
+}
+
+// countThreads is the number of threads that there are, also those of the kernel: the fourth field of proc_loadavg(5).
+func countThreads() (n uint32, err error) {
+	text, err := os.ReadFile("/proc/loadavg")
+	if err != nil {
+		return 0, fmt.Errorf("count the threads that there are: %w", err)
+	}
+	var load [3]float64
+	var running uint32
+	if _, err := fmt.Sscanf(string(text), "%f %f %f %d/%d", &load[0], &load[1], &load[2], &running, &n); err != nil {
+		return 0, fmt.Errorf("count the threads that there are: /proc/loadavg is %q: %w", text, err)
+	}
+	return n, nil
+}
+
+// still tells of those that are blocked now, as if it were over. The programs have to be detached.
+func (w *waits) still(each func(*entry) error) error {
+	now, err := offcpu.Now()
+	if err != nil {
+		return err
+	}
+	const batch = 128
+	keys, values := make([]uint32, batch), make([]sampleWait, batch)
+	var cursor ebpf.MapBatchCursor
+	for {
+		n, end := w.objects.Maps[sampleMapWaits].BatchLookup(&cursor, keys, values, nil)
+		if end != nil && !errors.Is(end, ebpf.ErrKeyNotExist) {
+			return fmt.Errorf("read the BPF map %s: %w", sampleMapWaits, end)
+		}
+		for i := range values[:n] {
+			v := &values[i]
+			if v.Since == 0 || v.Since > now {
+				continue
+			}
+			e := &entry{sampleKey: v.Key, sampleSum: sampleSum{Count: 1, Value: now - v.Since, First: now}, stack: stackOf(&v.Stack)}
+			if err := each(e); err != nil {
+				return err
+			}
+		}
+		if end != nil { // that was all
+			return nil
+		}
+	}
+}
+
+// lost are the times that were not counted as there was no room for the thread, and the threads that were left out for it.
+func (w *waits) lost() (times, targets uint64, err error) {
+	if err := w.objects.Variables[sampleVarLostWaits].Get(&times); err != nil {
+		return 0, 0, fmt.Errorf("read how many threads there was no room for: %w", err)
+	}
+	targets, err = w.switches.LostTargets()
+	return times, targets, err
+}
+
+// close may be called for nil.
+func (w *waits) close() error {
+	if w == nil {
+		return nil
+	}
+	err := w.switches.Close()
+	if w.objects != nil {
+		w.objects.Close()
+	}
+	return err
+}
+
+// attachWaits begins to measure, when it is known of whom.
+func (s *session) attachWaits(selection *offcpu.Selection) (*offcpu.Switches, error) {
+	return s.counter.attachWaits(selection, s.settings)
+}
+
+// isWait tells sums of blocked threads from those of samples.
+func (s *session) isWait(e *entry) bool {
+	return s.cfg.measuresWaits() && int(e.Event) == s.settings.events
+}
+
+// The values of the tag of all samples with Config.Wall, and its key.
+const (
+	WallTag = "wall"
+	onCPU   = "on-CPU"
+	offCPU  = "off-CPU"
+)
+
+// wait puts what is told of blocked threads in the words of a recording.
+func (s *session) wait(e *entry, sum *record.Sum, told *replay.Sum) {
+	sum.Event = record.OffCPUEvent
+	if s.cfg.Wall {
+		sum.Event = 0
+	}
+	sum.Kernel = s.counter.waits.sched.Outside(e.stack.kernel)
+	sum.IP = innermost(stack{sum.Kernel, sum.User})
+	if s.cfg.By.Waker {
+		told.Tags = append(told.Tags, replay.SumTag{Key: "waker", Value: waker(e)})
+	}
+}
+
+// waker is who let a thread run again: its name, and the process if it has one here.
+func waker(e *entry) string {
+	name := text(e.WakerComm[:])
+	switch {
+	case name == "":
+		return "unknown"
+	case e.Waker == 0:
+		return name
+	}
+	return fmt.Sprintf("%s:%d", name, e.Waker)
+}
+
+// readStill tells of those that are blocked at the end.
+func (s *session) readStill(write func(*record.Sum) error) error {
+	return s.counter.waits.still(func(e *entry) error {
+		s.still++
+		s.stillTime += e.Value
+		return write(s.sum(e))
+	})
+}
+
+// OffCPU says how long threads were blocked.
+type OffCPU struct {
+	Times   uint64        // that it is over
+	Still   uint64        // threads that are blocked at the end
+	Total   time.Duration // of both
+	Lost    uint64        // times that are not in it, as there was no room for the thread
+	Targets uint64        // threads that were started, and are left out as there was no room
+	Room    uint64        // threads that there was room for
+}
+
+// String says it in a line or more.
+func (o OffCPU) String() string {
+	s := fmt.Sprintf("Threads were blocked %d times, and %d were at the end: %.3f s in all", o.Times, o.Still, o.Total.Seconds())
+	if o.Lost > 0 {
+		s += fmt.Sprintf("\n%d times that a thread was blocked are lost, as there was no room for it. There would be room with --map-entries %d", o.Lost, 2*o.Room)
+	}
+	if o.Targets > 0 {
+		s += fmt.Sprintf("\n%d threads that were started are left out, as there are too many. With -a all are measured", o.Targets)
+	}
+	return s
+}
+
+// offCPU takes what became of blocked threads, whose counts are those behind the events.
+func (s *session) offCPU(c *sampleCounts) (*OffCPU, error) {
+	w := s.counter.waits
+	o := &OffCPU{Times: c.Samples, Still: s.still, Total: time.Duration(c.Value + s.stillTime), Room: uint64(w.objects.Maps[sampleMapWaits].MaxEntries())}
+	var err error
+	o.Lost, o.Targets, err = w.lost()
+	return o, err
+}
+
+// Check is an error where what is asked for needs off-CPU time.
+func (c *Config) Check() error {
+	if c.By.Waker && !c.measuresWaits() {
+		return errors.New("only blocked threads have wakers: measure off-CPU time, too (--off-cpu, --wall)")
+	}
+	return nil
+}
+
+func (c *Config) measuresWaits() bool { return c.OffCPU || c.Wall }

@@ -1,0 +1,342 @@
+package sample
+
+import (
+	"bytes"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+	"unsafe"
+
+	"github.com/bperf/bperf/internal/profile"
+	"github.com/bperf/bperf/internal/target"
+	"github.com/bperf/bperf/test/program"
+)
+
+// How long the functions of the load sleep each time, and how many times.
+const (
+	onceLong, onceShort = 3 * time.Millisecond, time.Millisecond
+	naps                = 40
+)
+
+// sleepInFunctions blocks its thread for known times in known functions.
+func sleepInFunctions() error {
+	runtime.LockOSThread()
+	for range naps {
+		if err := napLong(); err != nil {
+			return err
+		}
+		if err := napShort(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+//go:noinline
+func napLong() error {
+	ts := syscall.NsecToTimespec(int64(onceLong))
+	err := syscall.Nanosleep(&ts, nil)
+	sink++ // so that it is no tail call
+	return err
+}
+
+//go:noinline
+func napShort() error {
+	ts := syscall.NsecToTimespec(int64(onceShort))
+	err := syscall.Nanosleep(&ts, nil)
+	sink++
+	return err
+}
+
+// handovers is how often the turn goes from one thread to the other and back.
+const handovers = 100
+
+// handOver lets two threads give the turn to each other: each waits for the other one, who takes a nap first, so that it has to.
+func handOver() error {
+	there, back := make([]int, 2), make([]int, 2)
+	if err := syscall.Pipe(there); err != nil {
+		return err
+	}
+	if err := syscall.Pipe(back); err != nil {
+		return err
+	}
+	errs := make([]error, 2)
+	var threads sync.WaitGroup
+	threads.Go(func() { errs[0] = takeTurns("ping", back[0], there[1], true) })
+	threads.Go(func() { errs[1] = takeTurns("pong", there[0], back[1], false) })
+	threads.Wait()
+	for _, err := range errs {
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func takeTurns(name string, from, to int, begins bool) error {
+	runtime.LockOSThread()
+	const setName = 15 // PR_SET_NAME of include/uapi/linux/prctl.h
+	text := append([]byte(name), 0)
+	if _, _, errno := syscall.RawSyscall(syscall.SYS_PRCTL, setName, uintptr(unsafe.Pointer(&text[0])), 0); errno != 0 {
+		return errno
+	}
+	turn := make([]byte, 1)
+	for i := range handovers {
+		if i > 0 || !begins {
+			if _, err := syscall.Read(from, turn); err != nil {
+				return err
+			}
+		}
+		nap := syscall.NsecToTimespec(100_000)
+		if err := syscall.Nanosleep(&nap, nil); err != nil {
+			return err
+		}
+		if _, err := syscall.Write(to, turn); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// offCPUConfig measures how long the threads of a command are blocked, and nothing else.
+func offCPUConfig(t *testing.T, by string, command ...string) Config {
+	t.Helper()
+	cfg := config(t, "cpu-clock", command...)
+	cfg.Record.Events, cfg.OffCPU = nil, true
+	var err error
+	cfg.By, err = ParseKeys(strings.Split(by, ","))
+	check(t, err)
+	cfg.Keep |= profile.TID | profile.Other
+	return cfg
+}
+
+// blocked is a sample in words.
+type blocked struct {
+	comm, state, waker, wall string
+	tid                      int32
+	functions                []string
+	count                    uint64
+	time                     time.Duration
+}
+
+func blockedOf(p *profile.Profile) (all []blocked) {
+	for _, s := range p.Samples() {
+		l := p.Labels()[s.Labels]
+		b := blocked{comm: p.Strings.At(l.Comm), tid: l.TID, count: s.Count, time: time.Duration(s.Value)}
+		for id := l.Tags; id != 0; id = p.Tags.At(id).Next {
+			tag := p.Tags.At(id)
+			value := p.Strings.At(tag.Value)
+			switch p.Strings.At(tag.Key) {
+			case "state":
+				b.state = value
+			case "waker":
+				b.waker = value
+			case WallTag:
+				b.wall = value
+			}
+		}
+		for id := range p.Stacks.Frames(s.Stack) {
+			b.functions = append(b.functions, p.Strings.At(p.Functions.At(p.Frames()[id].Function).Name))
+		}
+		all = append(all, b)
+	}
+	return all
+}
+
+// bound holds for a thread that sleeps for a time in so many parts: the timer runs already when the thread leaves its CPU, and a busy machine can
+// let it wait there. So half of the time is taken for the least, and the most is the time that all took.
+func bound(t *testing.T, what string, got, sleeps, wall time.Duration) {
+	t.Helper()
+	if got < sleeps/2 || got > wall {
+		t.Errorf("%s was blocked for %v, want %v to %v", what, got, sleeps/2, wall)
+	}
+}
+
+func TestOffCPUThreads(t *testing.T) {
+	const times, threads = 60, 3
+	sleep := program.Program{Body: program.Sleep, Times: times, Tasks: threads, Threads: true}.Write(t)
+	for _, entries := range []uint32{0, 16} {
+		cfg := offCPUConfig(t, "tid,state", sleep)
+		cfg.Entries = entries
+		start := time.Now()
+		r := take(t, cfg)
+		wall := time.Since(start)
+		sums, counts := make(map[int32]time.Duration), make(map[int32]uint64)
+		for _, b := range blockedOf(r.Profile) {
+			if b.comm != "program" { // it was not executed yet
+				continue
+			}
+			if b.state != "S" && b.state != "D" {
+				t.Errorf("a thread was blocked in the state %q", b.state)
+			}
+			sums[b.tid] += b.time
+			counts[b.tid] += b.count
+		}
+		for tid, sum := range sums {
+			bound(t, fmt.Sprint("thread ", tid), sum, times*time.Millisecond, wall)
+			if counts[tid] < times/2 || counts[tid] > 2*times+100 {
+				t.Errorf("thread %d was blocked %d times, and sleeps %d times", tid, counts[tid], times)
+			}
+		}
+		for _, e := range r.Profile.Events {
+			if e.Samples > 0 && (e.Name != "offcpu-time" || e.Unit != "ns" || e.Value != uint64(r.Totals.OffCPU.Total)) {
+				t.Errorf("there is the event %+v", e)
+			}
+		}
+		if len(sums) != threads+1 {
+			t.Errorf("%d threads, want %d", len(sums), threads+1)
+		}
+		if o := r.Totals.OffCPU; o.Times+o.Still != r.Totals.Samples || o.Lost != 0 || o.Targets != 0 {
+			t.Errorf("%d samples: %+v", r.Totals.Samples, o)
+		}
+	}
+}
+
+func TestOffCPUFunctions(t *testing.T) {
+	start := time.Now()
+	r := take(t, offCPUConfig(t, "comm,state,stack", load(t, "sleep", 0)...))
+	wall := time.Since(start)
+	sums := make(map[string]time.Duration)
+	for _, b := range blockedOf(r.Profile) {
+		for _, f := range b.functions {
+			_, name, _ := strings.Cut(f, "internal/sample.")
+			sums[name] += b.time
+		}
+		if strings.HasPrefix(b.functions[0], "__schedule") || strings.HasPrefix(b.functions[0], "bpf_") {
+			t.Errorf("a thread was blocked in %v", b.functions)
+		}
+	}
+	bound(t, "napLong", sums["napLong"], naps*onceLong, wall)
+	bound(t, "napShort", sums["napShort"], naps*onceShort, wall)
+	if sums["sleepInFunctions"] != sums["napLong"]+sums["napShort"] {
+		t.Errorf("sleepInFunctions was blocked for %v, what it calls for %v and %v", sums["sleepInFunctions"], sums["napLong"], sums["napShort"])
+	}
+}
+
+func TestWakers(t *testing.T) {
+	r := take(t, offCPUConfig(t, "comm,pid,waker,stack", load(t, "handover", 0)...))
+	pid := r.Profile.Labels()[r.Profile.Samples()[0].Labels].PID
+	woken := make(map[string]uint64)
+	for _, b := range blockedOf(r.Profile) {
+		if slices.Contains(b.functions, "syscall.read") {
+			woken[b.waker+" "+b.comm] += b.count
+		}
+	}
+	for _, pair := range []string{"ping:%d pong", "pong:%d ping"} {
+		pair = fmt.Sprintf(pair, pid)
+		if n := woken[pair]; n < handovers/2 || n > handovers {
+			t.Errorf("%d times %s, want %d: %v", n, pair, handovers, woken)
+		}
+	}
+}
+
+// TestStillBlocked measures a thread that is blocked at the end.
+func TestStillBlocked(t *testing.T) {
+	cfg := offCPUConfig(t, "comm,stack")
+	cmd := exec.CommandContext(t.Context(), "sh", "-c", "read x; exec sleep 1000")
+	cmd.WaitDelay = time.Second
+	in, err := cmd.StdinPipe()
+	check(t, err)
+	check(t, cmd.Start())
+	defer func() { _ = cmd.Wait() }()
+	defer func() { _ = cmd.Process.Kill() }()
+	signals := make(chan os.Signal, 1)
+	cfg.Record.Target, cfg.Record.Signals, cfg.Record.Delay = target.Spec{PIDs: []int{cmd.Process.Pid}}, signals, time.Millisecond
+	failed := make(chan error, 1)
+	cfg.Record.Notify = func(s string) {
+		if s != "Events enabled" {
+			return
+		}
+		go func() {
+			_, err := in.Write([]byte("\n"))
+			for err == nil && !sleeps(cmd.Process.Pid) {
+				runtime.Gosched()
+				err = t.Context().Err()
+			}
+			failed <- err
+			signals <- syscall.SIGINT
+		}()
+	}
+	r := take(t, cfg)
+	check(t, <-failed)
+	if r.Totals.OffCPU.Still != 1 {
+		t.Errorf("%+v: want one that is still blocked", r.Totals.OffCPU)
+	}
+	if !slices.ContainsFunc(blockedOf(r.Profile), func(b blocked) bool { return b.comm == "sleep" && b.time > 0 && len(b.functions) > 2 }) {
+		t.Errorf("nothing of what is still blocked: %+v", blockedOf(r.Profile))
+	}
+}
+
+// sysClockNanosleep is the system call clock_nanosleep, which package syscall has no name for on all architectures.
+var sysClockNanosleep = map[string]int{"amd64": 230, "arm64": 115}[runtime.GOARCH]
+
+// sleeps reports whether a process is sleep(1), and blocked in the system call for it.
+func sleeps(pid int) bool {
+	proc := filepath.Join("/proc", fmt.Sprint(pid))
+	comm, _ := os.ReadFile(filepath.Join(proc, "comm"))
+	call, _ := os.ReadFile(filepath.Join(proc, "syscall"))
+	return string(comm) == "sleep\n" && (bytes.HasPrefix(call, fmt.Appendf(nil, "%d ", syscall.SYS_NANOSLEEP)) ||
+		bytes.HasPrefix(call, fmt.Appendf(nil, "%d ", sysClockNanosleep)))
+}
+
+// TestWall has the time on CPUs and the time that threads are blocked in one event.
+func TestWall(t *testing.T) {
+	const onCPUs = time.Second / 5
+	cfg := config(t, "cpu-clock", load(t, "wall", onCPUs)...)
+	cfg.Record.Period, cfg.Wall, cfg.Keep = 1_000_000, true, cfg.Keep|profile.Other
+	cfg.By, cfg.Record.NoIdle = Keys{Stack: true, Comm: true, PID: true, State: true}, true
+	start := time.Now()
+	r := take(t, cfg)
+	wall := time.Since(start)
+	if n := len(r.Profile.Events); n > 2 || r.Profile.Events[0].Samples != r.Totals.Samples || r.Profile.Events[0].Unit != "ns" {
+		t.Errorf("events %+v, want all %d samples in the first", r.Profile.Events, r.Totals.Samples)
+	}
+	naping, on := time.Duration(0), time.Duration(0)
+	for _, b := range blockedOf(r.Profile) {
+		if (b.wall == onCPU) != (b.state == "R") || b.wall != onCPU && b.wall != offCPU {
+			t.Errorf("%s in the state %s", b.wall, b.state)
+		}
+		if b.wall == onCPU {
+			on += b.time
+			if b.time != time.Duration(b.count)*time.Millisecond {
+				t.Errorf("%d samples of each millisecond are %v", b.count, b.time)
+			}
+		} else if slices.ContainsFunc(b.functions, func(f string) bool { return strings.HasSuffix(f, ".sleepInFunctions") }) {
+			naping += b.time
+		}
+	}
+	bound(t, "sleepInFunctions", naping, naps*(onceLong+onceShort), wall)
+	if on == 0 { // how many timers a busy machine is late for is not known
+		t.Errorf("nothing on CPUs, want %v", onCPUs)
+	}
+}
+
+func TestOffCPUText(t *testing.T) {
+	o := OffCPU{Times: 7, Still: 2, Total: 1500 * time.Millisecond}
+	if got := o.String(); got != "Threads were blocked 7 times, and 2 were at the end: 1.500 s in all" {
+		t.Error(got)
+	}
+	o.Lost, o.Room, o.Targets = 3, 2048, 4
+	if got := o.String(); !strings.Contains(got, "\n3 times that") || !strings.Contains(got, "--map-entries 4096") || !strings.Contains(got, "\n4 threads") {
+		t.Error(got)
+	}
+}
+
+func TestWakersNeedOffCPU(t *testing.T) {
+	for _, tt := range []struct {
+		cfg Config
+		ok  bool
+	}{{Config{By: Keys{Waker: true}}, false}, {Config{By: Keys{Waker: true}, OffCPU: true}, true}, {Config{By: Keys{Waker: true}, Wall: true}, true}, {Config{}, true}} {
+		if err := tt.cfg.Check(); (err == nil) != tt.ok {
+			t.Errorf("%+v: %v", tt.cfg, err)
+		}
+	}
+}
