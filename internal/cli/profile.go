@@ -151,13 +151,13 @@ func (o *profileOptions) run(cmd *cobra.Command, args []string) error {
 	cfg := sample.Config{Record: *recording, By: by, Keep: keep | format.keys, Entries: o.entries}
 	cfg.Record.NoIdle = o.noIdle
 	o.setBlocked(given, &cfg)
-	if err := cfg.Check(); err != nil {
-		return &ExitError{Status: statusBadCombination, Err: err}
-	}
 	cfg.Replay.NoInline, cfg.Replay.SymFS, cfg.Replay.Kallsyms = o.noInline, o.symfs, o.kallsyms
 	cfg.Replay.Lines, cfg.Replay.CallSites = cfg.Keep.Has(profile.Line), true
 	if err := o.narrow(&cfg); err != nil {
 		return err
+	}
+	if err := cfg.Check(); err != nil {
+		return &ExitError{Status: statusBadCombination, Err: err}
 	}
 	var base *profile.Profile
 	if o.report.base != "" {

@@ -212,10 +212,18 @@ func (s *session) offCPU(c *sampleCounts) (*OffCPU, error) {
 	return o, err
 }
 
-// Check is an error where what is asked for needs off-CPU time.
+// Check is an error where what is asked for needs off-CPU time, or does not go together with it.
 func (c *Config) Check() error {
 	if c.By.Waker && !c.measuresWaits() {
 		return errors.New("only blocked threads have wakers: measure off-CPU time, too (--off-cpu, --wall)")
+	}
+	if c.measuresWaits() && len(c.Ranges)+len(c.Programs)+len(c.Functions) > 0 {
+		return errors.New("a blocked thread is nowhere on a CPU: --range and -b do not go together with --off-cpu and --wall")
+	}
+	for _, e := range c.Record.Events.Events() {
+		if c.Wall && e.Filter != "" {
+			return errors.New("filters look at samples on CPUs: --filter does not go together with --wall")
+		}
 	}
 	return nil
 }

@@ -15,6 +15,7 @@ import (
 	"time"
 	"unsafe"
 
+	"github.com/bperf/bperf/internal/event"
 	"github.com/bperf/bperf/internal/profile"
 	"github.com/bperf/bperf/internal/target"
 	"github.com/bperf/bperf/test/program"
@@ -330,11 +331,23 @@ func TestOffCPUText(t *testing.T) {
 	}
 }
 
-func TestWakersNeedOffCPU(t *testing.T) {
+func TestCheck(t *testing.T) {
+	filtered := Config{Wall: true}
+	filtered.Record.Events = event.List{{Events: []*event.Event{{Filter: "ip > 1"}}}}
 	for _, tt := range []struct {
 		cfg Config
 		ok  bool
-	}{{Config{By: Keys{Waker: true}}, false}, {Config{By: Keys{Waker: true}, OffCPU: true}, true}, {Config{By: Keys{Waker: true}, Wall: true}, true}, {Config{}, true}} {
+	}{
+		{Config{}, true},
+		{Config{By: Keys{Waker: true}}, false},
+		{Config{By: Keys{Waker: true}, OffCPU: true}, true},
+		{Config{By: Keys{Waker: true}, Wall: true}, true},
+		{Config{Ranges: []Range{{1, 2}}}, true},
+		{Config{Ranges: []Range{{1, 2}}, OffCPU: true}, false},
+		{Config{Programs: []Range{{1, 2}}, Wall: true}, false},
+		{Config{Functions: []string{"f"}, Wall: true}, false},
+		{filtered, false},
+	} {
 		if err := tt.cfg.Check(); (err == nil) != tt.ok {
 			t.Errorf("%+v: %v", tt.cfg, err)
 		}
