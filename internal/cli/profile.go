@@ -47,7 +47,7 @@ func newProfileCommand() *cobra.Command {
 		Use:   "profile [flags] [--] [COMMAND [ARG...]]",
 		Short: "Count samples in the kernel, by stack or by what else they have in common, and show where time goes",
 		Long: `profile samples events while a command runs, or until interrupted, and shows where the samples were taken. They are counted in the
-kernel, so that only sums leave it: it costs less than record and report, and there is no file.
+kernel, so that only sums leave it, and there is no file.
 
 Without a target it profiles the command and its children; without a command, the whole system.`,
 		Example: `  bperf profile -a --timeout 10000
