@@ -219,7 +219,7 @@ func (o *recordOptions) check(given func(string) bool, args []string) error {
 		bad(o.pids != "" && o.tids != "", "-p and -t do not go together"),
 		bad(o.perThread && cpuTarget && !taskTarget, "--per-thread is for threads: give -p, -t or a command, without -a and -C"),
 		bad(cgroups && (!cpuTarget || taskTarget), "cgroups are recorded on CPUs: add -a or -C, without -p and -t"),
-		bad(o.allUser && o.allKernel, "--all-user and --all-kernel leave nothing to sample"),
+		bad(o.allUser && o.allKernel, "only user mode and only the kernel together leave nothing to sample: give one of the two"),
 		bad(o.framePointers && o.callGraph != "" && !strings.HasPrefix(o.callGraph, "fp"),
 			"-g records callchains by frame pointers, --call-graph %s otherwise: give one", o.callGraph),
 		bad(o.anyBranch && o.branchFilter != "", "-b records all branches, -j some: give one"),
