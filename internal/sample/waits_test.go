@@ -233,8 +233,9 @@ func TestWakers(t *testing.T) {
 	}
 	for _, pair := range []string{"ping:%d pong", "pong:%d ping"} {
 		pair = fmt.Sprintf(pair, pid)
-		if n := woken[pair]; n < handovers/2 || n > handovers {
-			t.Errorf("%d times %s, want %d: %v", n, pair, handovers, woken)
+		// Who is woken may be faster than who wakes it: then it is there before the other waits.
+		if n := woken[pair]; n == 0 || n > handovers {
+			t.Errorf("%d times %s, want at most %d: %v", n, pair, handovers, woken)
 		}
 	}
 }
