@@ -87,8 +87,11 @@ func share(t *testing.T, sums map[string]uint64, of, other string, want float64)
 	t.Helper()
 	got := float64(sums[of]) / float64(sums[of]+sums[other])
 	tolerance := 0.03
-	if require.IsGuest() && runtime.GOARCH == "amd64" { // what is emulated without counting instructions takes other shares of the time
+	switch {
+	case require.IsGuest() && runtime.GOARCH == "amd64": // what is emulated without counting instructions takes other shares of the time
 		tolerance = 0.15
+	case require.IsGuest(): // of a thousand samples, as many as this is four times the standard deviation
+		tolerance = 0.055
 	}
 	if !(math.Abs(got-want) <= tolerance) {
 		t.Errorf("%s has %.1f %% of what it and %s have, not %.1f: %v", of, 100*got, other, 100*want, sums)
@@ -287,7 +290,7 @@ func TestIntervals(t *testing.T) {
 			with++
 		}
 	}
-	if all != r.Totals.Samples || with < 3 {
+	if all != r.Totals.Samples || with < 2 { // an interval that is late is longer
 		t.Errorf("intervals %v, all together %d, not those of %+v", sums, all, r.Totals)
 	}
 }
