@@ -83,7 +83,7 @@ packaged-perf: ## fetch the perf of Debian testing, beside which tests compare; 
 
 .PHONY: test-guests
 test-guests: ## the tests that ask the kernel, on other kernels under QEMU, with upstream perf beside them
-	go run ./test/guest -perf -timeout 20m $(GUESTS:%=-kernel %) $(GUEST_PACKAGES)
+	go run ./test/guest -perf -timeout 35m $(GUESTS:%=-kernel %) $(GUEST_PACKAGES)
 
 FUZZ     ?= internal/perfdata
 FUZZTIME ?= 60s

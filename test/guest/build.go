@@ -22,7 +22,7 @@ const module = "github.com/bperf/bperf"
 const sources = "/src"
 
 // testTimeout is by the clock of the guest, which under -icount leaps over the time in which nothing runs.
-const testTimeout = "10m"
+const testTimeout = "20m"
 
 // build cross-compiles into dir what the guest runs.
 func build(o *options, arch machine.Arch, dir string) (*content, error) {
