@@ -31,7 +31,8 @@ func TestNothingLost(t *testing.T) {
 				period = r.Totals.Value / r.Totals.Samples
 			}
 			own, told := r.Totals.Counted/period, r.Totals.Samples+r.Totals.Missed
-			if cpus := uint64(runtime.NumCPU()); tt.frequency > 0 && (told > own || told+2*cpus < own) || tt.frequency == 0 && told != own {
+			// One for each CPU may not have come to its end; where some are missed, they are not told of.
+			if cpus := uint64(runtime.NumCPU()); told > own || told+2*cpus < own || tt.frequency == 0 && r.Totals.Missed == 0 && told != own {
 				t.Errorf("the event has counted %d samples: %+v", own, r.Totals)
 			}
 			if tt.frequency == 0 && r.Totals.Samples < uint64(ways*walks*runtime.NumCPU()) {

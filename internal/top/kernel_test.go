@@ -136,14 +136,15 @@ func TestPrograms(t *testing.T) {
 		if row == nil {
 			t.Fatalf("rows %v", texts(r.Rows))
 		}
-		// The JIT compiler of arm64 makes three instructions of a round. The probes themselves take some hundred, too.
+		// The JIT compiler of arm64 makes three instructions of a round. The probes themselves take some hundred, too, and interrupts
+		// come into some of the runs: on Linux 7.2 timers fire soon after a system call.
 		cycles, instructions, ipc := row.Cells[3].Value, row.Cells[4].Value, row.Cells[5].Value
-		if row.Cells[1].Value != runs || instructions < 3000 || instructions > 4000 || cycles < 3000 || ipc <= 0 || ipc > 1.1 {
+		if row.Cells[1].Value != runs || instructions < 3000 || instructions > 30_000 || cycles < 3000 || ipc <= 0 || ipc > 1.1 {
 			t.Errorf("%v: %v instructions a run, IPC %v; want 3000 and what the probes take, in %v runs", texts(r.Rows), instructions, ipc, runs)
 		}
 	}
 	all := programs.Distributions(id)
-	if len(all) != 2 || all[1].Event.Name != "instructions" || all[1].Runs.Counted != 51 || all[1].Runs.Min < 3000 {
+	if len(all) != 2 || all[1].Event.Name != "instructions" || all[1].Runs.Counted != 51 || all[1].Runs.Min < 3000 || all[1].Runs.Min > 4000 {
 		t.Errorf("distributions %+v", all)
 	}
 	if all := programs.Distributions(1 << 31); all != nil {
