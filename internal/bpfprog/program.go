@@ -112,6 +112,15 @@ func NewReader(detail Detail) (*Reader, error) {
 	}, nil
 }
 
+// ReadAll reads all programs with such detail, once: see All.
+func ReadAll(detail Detail) ([]*Program, error) {
+	r, err := NewReader(detail)
+	if err != nil {
+		return nil, err
+	}
+	return r.All()
+}
+
 // All reads all programs, in the order of their IDs. Those that are unloaded meanwhile are left out.
 func (r *Reader) All() ([]*Program, error) {
 	var all []*Program

@@ -71,11 +71,7 @@ func (n *node) program() (*node, error) {
 	if err != nil {
 		return nil, err
 	}
-	r, err := bpfprog.NewReader(bpfprog.Detail{Functions: true})
-	if err != nil {
-		return nil, err
-	}
-	programs, err := r.All()
+	programs, err := bpfprog.ReadAll(bpfprog.Detail{Functions: true})
 	if err != nil {
 		return nil, err
 	}

@@ -75,11 +75,7 @@ func findFunction(name, kallsyms string) (Range, bool, error) {
 
 // ProgramRanges are where the code of BPF programs is that are loaded now.
 func ProgramRanges(s bpfprog.Selector) ([]Range, error) {
-	r, err := bpfprog.NewReader(bpfprog.Detail{Functions: true})
-	if err != nil {
-		return nil, err
-	}
-	loaded, err := r.All()
+	loaded, err := bpfprog.ReadAll(bpfprog.Detail{Functions: true})
 	if err != nil {
 		return nil, err
 	}

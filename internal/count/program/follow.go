@@ -48,11 +48,7 @@ func (c *Counter) Add(programs []Target) (added bool, err error) {
 // LetGo ends counting in programs to which nobody but tracing programs has a reference, so that the kernel can unload them. What was
 // counted stays.
 func (c *Counter) LetGo() error {
-	r, err := bpfprog.NewReader(bpfprog.Detail{})
-	if err != nil {
-		return err
-	}
-	loaded, err := r.All()
+	loaded, err := bpfprog.ReadAll(bpfprog.Detail{})
 	if err != nil {
 		return err
 	}

@@ -16,11 +16,7 @@ type Selection struct {
 
 // Find finds those that are loaded, and the items of the selector that select none.
 func (s Selection) Find() ([]Target, []*bpfprog.NoMatchError, error) {
-	r, err := bpfprog.NewReader(bpfprog.Detail{Functions: true})
-	if err != nil {
-		return nil, nil, err
-	}
-	loaded, err := r.All()
+	loaded, err := bpfprog.ReadAll(bpfprog.Detail{Functions: true})
 	if err != nil {
 		return nil, nil, err
 	}
