@@ -113,7 +113,7 @@ func printHeader(other string) {
 
 func printCosts(name string, ours, theirs costs) {
 	for _, m := range metrics {
-		a, p := ours.median(m), theirs.median(m)
+		a, p := m.median(ours), m.median(theirs)
 		fmt.Printf("%-34s %-8s %10.2f %10.2f %6.2fx\n", name, m.unit, a, p, a/p)
 		name = ""
 	}

@@ -26,22 +26,22 @@ type cost struct {
 type costs []cost
 
 // metrics are what is printed of costs.
-var metrics = []metric{
+var metrics = []metric[cost]{
 	{"wall ms", func(c cost) float64 { return c.wall.Seconds() * 1e3 }},
 	{"CPU ms", func(c cost) float64 { return c.cpu.Seconds() * 1e3 }},
 	{"peak MiB", func(c cost) float64 { return float64(c.peak) / 1024 }},
 	{"own MiB", func(c cost) float64 { return float64(c.own) / 1024 }},
 }
 
-type metric struct {
+type metric[T any] struct {
 	unit string
-	of   func(cost) float64
+	of   func(T) float64
 }
 
-func (cs costs) median(m metric) float64 {
-	values := make([]float64, len(cs))
-	for i, c := range cs {
-		values[i] = m.of(c)
+func (m metric[T]) median(all []T) float64 {
+	values := make([]float64, len(all))
+	for i, one := range all {
+		values[i] = m.of(one)
 	}
 	return median(values)
 }

@@ -21,7 +21,7 @@ const recordSeconds = 8
 func (b *bench) recordBoth(dir string) error {
 	fmt.Printf("%-34s %-12s %10s %10s %7s\n", "", "median", "bperf", "perf", "ratio")
 	for _, hertz := range []int{999, replayHertz} {
-		var ours, theirs recordings
+		var ours, theirs []recording
 		for i := range b.runs {
 			both, err := b.recordOnce(dir, hertz, i%2 == 1)
 			if err != nil {
@@ -31,7 +31,7 @@ func (b *bench) recordBoth(dir string) error {
 		}
 		name := fmt.Sprintf("record -a -g -F %d, %d s", hertz, recordSeconds)
 		for _, m := range recordingMetrics {
-			a, p := ours.median(m), theirs.median(m)
+			a, p := m.median(ours), m.median(theirs)
 			ratio := ""
 			if p > 0 {
 				ratio = fmt.Sprintf("%6.2fx", a/p)
@@ -51,27 +51,12 @@ type recording struct {
 	samples, lost uint64
 }
 
-type recordings []recording
-
-var recordingMetrics = []recordingMetric{
+var recordingMetrics = []metric[recording]{
 	{"CPU ms", func(r recording) float64 { return r.cpu.Seconds() * 1e3 }},
 	{"file KiB", func(r recording) float64 { return float64(r.size) / 1024 }},
 	{"samples", func(r recording) float64 { return float64(r.samples) }},
 	{"bytes/sample", func(r recording) float64 { return float64(r.size) / float64(r.samples) }},
 	{"lost", func(r recording) float64 { return float64(r.lost) }},
-}
-
-type recordingMetric struct {
-	unit string
-	of   func(recording) float64
-}
-
-func (rs recordings) median(m recordingMetric) float64 {
-	values := make([]float64, len(rs))
-	for i, r := range rs {
-		values[i] = m.of(r)
-	}
-	return median(values)
 }
 
 // recordOnce makes a recording with each of the two. They are started in one order or the other, and the machine becomes busy when both have had
