@@ -25,14 +25,20 @@ import (
 // perfVersion is the one whose output is compared: later ones print some things differently.
 const perfVersion = "perf version 6.1."
 
-// perf runs perf, and skips the test where it is not there.
-func perf(t *testing.T, args ...string) []byte {
+// perfPath is where the machine's perf is; without one the test is skipped.
+func perfPath(t *testing.T) string {
 	t.Helper()
 	path, err := exec.LookPath("perf")
 	if err != nil {
 		t.Skip("perf is not installed")
 	}
-	return runPerf(t, path, args...)
+	return path
+}
+
+// perf runs the machine's perf.
+func perf(t *testing.T, args ...string) []byte {
+	t.Helper()
+	return runPerf(t, perfPath(t), args...)
 }
 
 func runPerf(t *testing.T, path string, args ...string) []byte {
@@ -65,11 +71,7 @@ func requirePerf(t *testing.T) {
 // record makes a recording with perf.
 func record(t *testing.T, args ...string) string {
 	t.Helper()
-	path, err := exec.LookPath("perf")
-	if err != nil {
-		t.Skip("perf is not installed")
-	}
-	return recordWith(t, path, args...)
+	return recordWith(t, perfPath(t), args...)
 }
 
 func recordWith(t *testing.T, path string, args ...string) string {
