@@ -87,14 +87,15 @@ func load(t *testing.T, pid int, limits Limits) *ebpf.Collection {
 	return c
 }
 
-// sample takes so many samples of a process.
+// sample takes so many samples of a process, none in the kernel: while that calls a signal handler, the registers of the process are
+// partly the handler's already.
 func sample(t *testing.T, c *ebpf.Collection, pid int, want uint32) []userstackSample {
 	t.Helper()
 	const cpuClock = 0 // PERF_COUNT_SW_CPU_CLOCK
 	if err := c.Variables[userstackVarTaken].Set(uint32(0)); err != nil {
 		t.Fatal(err)
 	}
-	e, err := perfevent.Open(&perfevent.Attr{Type: perfevent.TypeSoftware, Config: cpuClock, Sample: 1_000_000, Flags: perfevent.Disabled},
+	e, err := perfevent.Open(&perfevent.Attr{Type: perfevent.TypeSoftware, Config: cpuClock, Sample: 1_000_000, Flags: perfevent.Disabled | perfevent.ExcludeKernel},
 		perfevent.Where{Thread: pid, CPU: perfevent.AnyCPU})
 	if err != nil {
 		t.Fatal(err)
