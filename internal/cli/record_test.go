@@ -229,7 +229,6 @@ func TestRecordSignals(t *testing.T) {
 	}
 }
 
-// TestRecordControl enables and disables through a FIFO.
 // TestRecordOffCPUKilled leaves no BPF program behind when it is killed, and a file that tells what was over by then.
 func TestRecordOffCPUKilled(t *testing.T) {
 	require.Root(t)
@@ -300,6 +299,7 @@ func linksOf(pid int) map[link.ID]bool {
 	return links
 }
 
+// TestRecordControl enables and disables through a FIFO.
 func TestRecordControl(t *testing.T) {
 	dir := t.TempDir()
 	ctl, ack := filepath.Join(dir, "ctl"), filepath.Join(dir, "ack")

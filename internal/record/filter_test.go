@@ -182,7 +182,6 @@ func TestFilterByTask(t *testing.T) {
 			cfg.Target = target.Spec{PIDs: pids}
 			started := sync.OnceFunc(func() {
 				running.Go(func() {
-					time.Sleep(50 * time.Millisecond) // the events are enabled right after
 					for _, end := range ends {
 						if err := end(); err != nil {
 							t.Error(err)
@@ -191,7 +190,7 @@ func TestFilterByTask(t *testing.T) {
 				})
 			})
 			cfg.Verbose = func(s string) {
-				if strings.HasSuffix(s, "processes were there") {
+				if s == "events are enabled" {
 					started()
 				}
 			}
@@ -256,7 +255,7 @@ func TestFilterByProgram(t *testing.T) {
 		begun := sync.OnceFunc(func() { close(started) })
 		cfg.Verbose = func(s string) {
 			t.Log(s)
-			if strings.HasSuffix(s, "processes were there") {
+			if s == "events are enabled" {
 				begun()
 			}
 		}

@@ -55,7 +55,7 @@ func during(t *testing.T, change func(*Config), f func()) recording {
 	verbose := cfg.Verbose
 	cfg.Verbose = func(s string) {
 		verbose(s)
-		if strings.HasSuffix(s, "processes were there") {
+		if s == "events are enabled" {
 			close(started)
 		}
 	}
@@ -119,7 +119,7 @@ func TestPrograms(t *testing.T) {
 	loadProgram(t, withSub(before))
 	got := during(t, func(*Config) {}, func() {
 		p := loadProgram(t, withSub(meanwhile))
-		time.Sleep(100 * time.Millisecond)
+		time.Sleep(time.Second) // long enough for the reader of the side band to get a CPU
 		p.Close()
 	})
 	all := symbols(got)

@@ -260,13 +260,12 @@ func TestProcess(t *testing.T) {
 	cfg.Target = target.Spec{PIDs: []int{cmd.Process.Pid}}
 	started := make(chan struct{})
 	cfg.Verbose = func(s string) {
-		if strings.HasSuffix(s, "processes were there") {
+		if s == "events are enabled" {
 			close(started)
 		}
 	}
 	go func() {
 		<-started
-		time.Sleep(50 * time.Millisecond) // the events are enabled right after
 		in.Close()
 		done <- cmd.Wait()
 	}()

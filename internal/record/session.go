@@ -204,6 +204,7 @@ func (s *session) begin() (ended <-chan struct{}, err error) {
 		if err := s.enableAll(); err != nil {
 			return nil, err
 		}
+		s.cfg.Verbose("events are enabled")
 	}
 	if s.command == nil {
 		return nil, nil
