@@ -72,6 +72,7 @@ func TestMissed(t *testing.T) {
 		{100, 1000, 1000, 2, 0},
 		{100, 1000, 1019, 2, 0}, // what does not make a sample yet
 		{100, 1000, 1050, 2, 3}, // less one for each place
+		{100, 100, 103, 2, 3},   // each event is a sample
 		{100, 1000, 900, 2, 0},  // it ran on after it was read
 		{0, 0, 1000, 2, 0},      // nothing to compare with
 		{1 << 40, 1 << 60, 1<<60 + 1<<50, 1, 1<<30 - 1},

@@ -53,7 +53,8 @@ func (t Totals) String() string {
 		s += fmt.Sprintf("\n%d samples have no stack, as another one has the same hash", t.Collisions)
 	}
 	if t.Missed > 0 {
-		s += fmt.Sprintf("\n%d samples fewer than the events' own counts make: timers were late, or another BPF program ran on the CPU", t.Missed)
+		s += fmt.Sprintf("\n%d samples fewer than the events' own counts make: threads ended before their next one, timers were late, "+
+			"or another BPF program ran on the CPU", t.Missed)
 	}
 	if t.Unwinding != "" {
 		s += "\nUnwind tables: " + t.Unwinding
@@ -118,14 +119,14 @@ func (s *session) totals() (Totals, error) {
 	return t, err
 }
 
-// missed is how many samples are missing where events have counted more than their samples tell. In each place, the last events have not made
-// a sample yet.
+// missed is how many samples are missing where events have counted more than their samples tell. In each place, the last events may not have made
+// a sample yet: all but one of a period.
 func missed(c *sampleCounts, counted, places uint64) uint64 {
 	if c.Value == 0 || counted <= c.Value {
 		return 0
 	}
-	n := uint64(float64(counted-c.Value) * float64(c.Samples) / float64(c.Value))
-	return n - min(n, places)
+	period := float64(c.Value) / float64(c.Samples)
+	return uint64(max(0, float64(counted-c.Value)-float64(places)*(period-1)) / period)
 }
 
 // addTo tells of losses.
