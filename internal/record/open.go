@@ -50,6 +50,9 @@ func (s *session) open() error {
 	if n := len(s.events) * len(places); n > 64 {
 		perfevent.ReserveFiles(n)
 	}
+	if err := s.openEverywhere(); err != nil {
+		return err
+	}
 	for _, o := range s.events {
 		if o.offCPU {
 			continue // it is not opened for threads
@@ -91,6 +94,35 @@ func (s *session) open() error {
 		s.target.Threads = append(s.target.Threads, fresh.Threads...)
 	}
 	return s.finishOpening()
+}
+
+// openEverywhere lets the dummy tell of the BPF programs that anyone loads or unloads on any CPU, and not just the target: sums follow names as they come
+// and go, and the target's samples are in the programs of others, too. Where that is not allowed, those that the target loads are told of.
+func (s *session) openEverywhere() error {
+	if s.cfg.Sums == nil || s.cfg.NoBPF || s.userOnly() || len(s.target.Threads) == 0 && s.cfg.Target.CPUs == nil {
+		return nil
+	}
+	online, err := target.Spec{System: true}.Resolve()
+	if err != nil {
+		return err
+	}
+	const programs = perfevent.KSymbols | perfevent.BPFEvents
+	o := s.events[slices.IndexFunc(s.events, func(o *opened) bool { return o.dummy })]
+	attr := o.attr
+	attr.Flags &^= tracking&^programs | perfevent.Inherit | perfevent.Disabled | perfevent.EnableOnExec
+	for _, cpu := range online.CPUs {
+		at := place{cpu, perfevent.AnyThread}
+		fd, err := s.openOne(&attr, perfevent.Where{Thread: at.tid, CPU: at.cpu})
+		if err != nil {
+			s.cfg.Verbose(fmt.Sprintf("Samples in BPF programs that others load from now on have no names: watch CPU %d: %v", cpu, err))
+			return nil
+		}
+		if err := s.attach(o, fd, at); err != nil {
+			return err
+		}
+	}
+	o.attr.Flags &^= programs // these would be told of twice
+	return nil
 }
 
 // missing is a target with the threads of one that another has not.

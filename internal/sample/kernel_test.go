@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/asm"
 
 	"github.com/bperf/bperf/internal/bpfprog"
@@ -205,6 +206,57 @@ func TestRange(t *testing.T) {
 	}
 }
 
+// onThread profiles a thread while it does something: that begins when samples are taken.
+func onThread(t *testing.T, cfg Config, do func()) Result {
+	t.Helper()
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	signals, enabled := make(chan os.Signal, 1), make(chan struct{})
+	cfg.Record.Signals, cfg.Record.Delay, cfg.Record.Target.TIDs = signals, time.Millisecond, []int{syscall.Gettid()}
+	cfg.Record.Notify = func(s string) {
+		if s == "Events enabled" {
+			close(enabled)
+		}
+	}
+	var r Result
+	ran := make(chan error, 1)
+	go func() {
+		var err error
+		r, err = Run(cfg)
+		ran <- err
+	}()
+	select {
+	case <-enabled:
+	case err := <-ran:
+		t.Fatal(err)
+	}
+	do()
+	signals <- syscall.SIGINT
+	check(t, <-ran)
+	t.Log(r.Totals)
+	return r
+}
+
+// spin runs a BPF program, and something else, for some CPU time.
+func spin(t *testing.T, p *ebpf.Program, spent time.Duration) {
+	t.Helper()
+	for end := threadCPU(t) + spent; threadCPU(t) < end; {
+		if err := bpfprogram.Run(p, 1000); err != nil && err != syscall.EINTR {
+			t.Fatal(err)
+		}
+		threeParts(3_000_000)
+	}
+}
+
+// threadCPU is the CPU time of this thread.
+func threadCPU(t *testing.T) time.Duration {
+	t.Helper()
+	const thread = 1 // RUSAGE_THREAD of include/uapi/linux/resource.h
+	var u syscall.Rusage
+	check(t, syscall.Getrusage(thread, &u))
+	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
+}
+
 // TestPrograms keeps the samples of a BPF program.
 func TestPrograms(t *testing.T) {
 	require.Root(t)
@@ -221,39 +273,7 @@ func TestPrograms(t *testing.T) {
 		t.Fatal(err)
 	}
 	cfg.Record.Period, cfg.Record.Frequency = 0, 999
-	signals := make(chan os.Signal, 1)
-	cfg.Record.Signals = signals
-	enabled := make(chan struct{})
-	cfg.Record.Delay = time.Millisecond
-	cfg.Record.Notify = func(s string) {
-		if s == "Events enabled" {
-			close(enabled)
-		}
-	}
-	runtime.LockOSThread()
-	defer runtime.UnlockOSThread()
-	cfg.Record.Target.TIDs = []int{syscall.Gettid()}
-	ran := make(chan Result, 1)
-	go func() {
-		r, err := Run(cfg)
-		if err != nil {
-			t.Error(err)
-		}
-		ran <- r
-	}()
-	<-enabled
-	end := usedCPU() + 500*time.Millisecond
-	for turn := 0; turn < 20 || usedCPU() < end; turn++ { // the other goroutine takes CPU time, too
-		if err := bpfprogram.Run(p, 1000); err != nil && err != syscall.EINTR {
-			t.Fatal(err)
-		}
-		threeParts(3_000_000)
-	}
-	signals <- syscall.SIGINT
-	r := <-ran
-	if r.Profile == nil {
-		t.FailNow()
-	}
+	r := onThread(t, cfg, func() { spin(t, p, 500*time.Millisecond) })
 	for _, s := range r.Profile.Samples() {
 		inside := false
 		for id := range r.Profile.Stacks.Frames(s.Stack) {
@@ -265,6 +285,41 @@ func TestPrograms(t *testing.T) {
 	}
 	if total(r.Profile) == 0 || r.Totals.Filtered == 0 {
 		t.Errorf("%+v", r.Totals)
+	}
+}
+
+// TestProgramsOfOthers runs a program that another thread than that which is profiled has loaded meanwhile, and unloads: its functions have names.
+func TestProgramsOfOthers(t *testing.T) {
+	cfg := config(t, "cpu-clock:k")
+	cfg.Record.Period, cfg.Record.Frequency = 0, 999
+	r := onThread(t, cfg, func() {
+		var p *ebpf.Program
+		var err error
+		loaded := make(chan struct{})
+		go func() { // on another thread, as this goroutine is locked to its own
+			defer close(loaded)
+			p, err = bpfprogram.Load()
+		}()
+		<-loaded
+		check(t, err)
+		spin(t, p, 300*time.Millisecond)
+		unloaded := make(chan struct{})
+		go func() {
+			defer close(unloaded)
+			err = p.Close()
+		}()
+		<-unloaded
+		check(t, err)
+	})
+	named, all := uint64(0), uint64(0)
+	for _, s := range r.Profile.Samples() {
+		all += s.Count
+		if slices.ContainsFunc(namesOf(r.Profile, &s), func(name string) bool { return strings.HasSuffix(name, "_"+bpfprogram.Spin) }) {
+			named += s.Count
+		}
+	}
+	if named == 0 {
+		t.Errorf("no sample of %d is in a function of the program: %v", all, byFunction(r.Profile))
 	}
 }
 
