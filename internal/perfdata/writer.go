@@ -169,12 +169,12 @@ func (w *Writer) Append(records ...[]byte) error {
 }
 
 // Write encodes a record and writes it, at the latest with the next FinishedRound, Append or Flush. misc has the CPU mode and what has no
-// field in the value. Records of the kernel other than samples get the trailer that the first event says, of the value's SampleID; samples
-// are those of the first event unless their ID is that of another.
+// field in the value. Records of the kernel are those of the event that their SampleID names, which says what samples and the trailers of other
+// records have; of the first event where it names none.
 func (w *Writer) Write(misc Misc, v Value) error {
 	attr := &w.events[0].Attr
-	if s, is := v.(*Sample); is {
-		if e := w.byID[s.ID]; e != nil {
+	if r, is := v.(interface{ sampleID() *SampleID }); is {
+		if e := w.byID[r.sampleID().ID]; e != nil {
 			attr = &e.Attr
 		}
 	}

@@ -303,6 +303,35 @@ func TestWriteEveryValue(t *testing.T) {
 	}
 }
 
+// TestTrailers writes and reads records of two events whose trailers differ.
+func TestTrailers(t *testing.T) {
+	attr := Attr{SampleType: SampleTID | SampleTime | SampleIdentifier, Flags: AttrSampleIDAll}
+	withCPU := attr
+	withCPU.SampleType |= SampleCPU
+	m := &memory{room: 1 << 20}
+	w, err := NewWriter(m, Options{Events: []*Event{{Attr: attr, IDs: []uint64{40}}, {Attr: withCPU, IDs: []uint64{41}}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := []Value{
+		&LostSamples{SampleID: SampleID{PID: 1, TID: 2, Time: 3, ID: 40}, Samples: 7},
+		&LostSamples{SampleID: SampleID{PID: 1, TID: 2, Time: 4, ID: 41, CPU: 5}, Samples: 8},
+		&Comm{SampleID: SampleID{PID: 1, TID: 2, Time: 5}, PID: 1, TID: 2, Comm: "of no event"},
+	}
+	for _, v := range want {
+		if err := w.Write(0, v); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := w.Close(); err != nil {
+		t.Fatal(err)
+	}
+	got, _ := read(t, m.b)
+	if diff := cmp.Diff(want, got, ignoreTrailerFields); diff != "" {
+		t.Errorf("-written +read\n%s", diff)
+	}
+}
+
 // ignoreTrailerFields: they are not written, but follow from the event.
 var ignoreTrailerFields = cmpopts.IgnoreFields(SampleID{}, "Fields")
 
