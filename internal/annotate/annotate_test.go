@@ -3,37 +3,15 @@ package annotate
 import (
 	"bytes"
 	"encoding/json"
-	"flag"
 	"fmt"
 	"math"
-	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
-
 	"github.com/bperf/bperf/internal/bpfprog/disasm"
+	"github.com/bperf/bperf/test/golden"
 )
-
-var update = flag.Bool("update", false, "write the golden files")
-
-func golden(t *testing.T, name, got string) {
-	t.Helper()
-	path := filepath.Join("testdata", name)
-	if *update {
-		if err := os.WriteFile(path, []byte(got), 0o644); err != nil {
-			t.Fatal(err)
-		}
-	}
-	want, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if diff := cmp.Diff(string(want), got); diff != "" {
-		t.Errorf("%s: -want +got:\n%s", path, diff)
-	}
-}
 
 // samples are values of two events.
 func samples(first, second uint64) []Value {
@@ -77,7 +55,7 @@ func TestText(t *testing.T) {
 		if err := example(t).Text(&b, o); err != nil {
 			t.Fatal(err)
 		}
-		golden(t, name, b.String())
+		golden.Compare(t, filepath.Join("testdata", name), b.String())
 	}
 }
 
@@ -91,7 +69,7 @@ func TestHTML(t *testing.T) {
 			t.Errorf("the page contains %q", forbidden)
 		}
 	}
-	golden(t, "page.html", b.String())
+	golden.Compare(t, filepath.Join("testdata", "page.html"), b.String())
 }
 
 func TestJSON(t *testing.T) {
@@ -101,7 +79,7 @@ func TestJSON(t *testing.T) {
 	if err := e.Encode(example(t)); err != nil {
 		t.Fatal(err)
 	}
-	golden(t, "report.json", b.String())
+	golden.Compare(t, filepath.Join("testdata", "report.json"), b.String())
 }
 
 // TestSums wants the shares of instructions, and those of lines, to add up to what the function has.

@@ -19,6 +19,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/bperf/bperf/internal/count/shared"
+	"github.com/bperf/bperf/test/golden"
 	"github.com/bperf/bperf/test/require"
 )
 
@@ -87,11 +88,11 @@ func TestPrintCounters(t *testing.T) {
 			if err := printCounters(&text, status); err != nil {
 				t.Fatal(err)
 			}
-			compareGolden(t, "counters-"+name+".golden", text.String())
+			golden.Compare(t, filepath.Join("testdata", "counters-"+name+".golden"), text.String())
 			if err := printCountersJSON(&object, status); err != nil {
 				t.Fatal(err)
 			}
-			compareGolden(t, "counters-"+name+".json", object.String())
+			golden.Compare(t, filepath.Join("testdata", "counters-"+name+".json"), object.String())
 			var back shared.Status
 			if err := json.Unmarshal([]byte(object.String()), &back); err != nil {
 				t.Fatal(err)
@@ -100,23 +101,6 @@ func TestPrintCounters(t *testing.T) {
 				t.Errorf("JSON gives back -want +got:\n%s", diff)
 			}
 		})
-	}
-}
-
-func compareGolden(t *testing.T, name, got string) {
-	t.Helper()
-	file := filepath.Join("testdata", name)
-	if *update {
-		if err := os.WriteFile(file, []byte(got), 0o644); err != nil {
-			t.Fatal(err)
-		}
-	}
-	want, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if diff := cmp.Diff(string(want), got); diff != "" {
-		t.Errorf("-want +got:\n%s", diff)
 	}
 }
 

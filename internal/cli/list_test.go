@@ -5,16 +5,15 @@ import (
 	"encoding/json"
 	"errors"
 	"io/fs"
-	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 	"testing/fstest"
 
-	"github.com/google/go-cmp/cmp"
 	"github.com/rogpeppe/go-internal/txtar"
 
 	"github.com/bperf/bperf/internal/event"
+	"github.com/bperf/bperf/test/golden"
 	"github.com/bperf/bperf/test/require"
 )
 
@@ -88,19 +87,7 @@ func TestList(t *testing.T) {
 			if l.json && !json.Valid(out.Bytes()) {
 				t.Errorf("not JSON: %s", out)
 			}
-			file := filepath.Join("testdata", "list-"+test.golden+".golden")
-			if *update {
-				if err := os.WriteFile(file, out.Bytes(), 0o644); err != nil {
-					t.Fatal(err)
-				}
-			}
-			want, err := os.ReadFile(file)
-			if err != nil {
-				t.Fatal(err)
-			}
-			if diff := cmp.Diff(string(want), out.String()); diff != "" {
-				t.Errorf("-want +got:\n%s", diff)
-			}
+			golden.Compare(t, filepath.Join("testdata", "list-"+test.golden+".golden"), out.String())
 		})
 	}
 }

@@ -4,15 +4,12 @@ import (
 	"bufio"
 	"bytes"
 	"errors"
-	"flag"
 	"io"
 	"os"
 	"os/exec"
 	"syscall"
 	"testing"
 )
-
-var update = flag.Bool("update", false, "rewrite the golden files")
 
 // TestMain makes the test binary bperf itself when it is asked to be: what is tested is the whole
 // program, with its exit status.

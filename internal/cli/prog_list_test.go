@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"os"
+	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
@@ -16,6 +17,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/bperf/bperf/internal/bpfprog"
+	"github.com/bperf/bperf/test/golden"
 	"github.com/bperf/bperf/test/require"
 )
 
@@ -65,11 +67,11 @@ func TestPrintProgList(t *testing.T) {
 			if err := printProgList(&text, list, false, true); err != nil {
 				t.Fatal(err)
 			}
-			compareGolden(t, "prog-list-"+name+".golden", text.String())
+			golden.Compare(t, filepath.Join("testdata", "prog-list-"+name+".golden"), text.String())
 			if err := printProgList(&object, list, true, true); err != nil {
 				t.Fatal(err)
 			}
-			compareGolden(t, "prog-list-"+name+".json", object.String())
+			golden.Compare(t, filepath.Join("testdata", "prog-list-"+name+".json"), object.String())
 			if !json.Valid([]byte(object.String())) {
 				t.Error("not JSON")
 			}

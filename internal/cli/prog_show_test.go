@@ -3,12 +3,14 @@ package cli
 import (
 	"fmt"
 	"os"
+	"path/filepath"
 	"regexp"
 	"runtime"
 	"strings"
 	"testing"
 
 	"github.com/bperf/bperf/internal/bpfprog"
+	"github.com/bperf/bperf/test/golden"
 )
 
 // shownProgs are one with everything, and one of which much is hidden.
@@ -39,11 +41,11 @@ func TestPrintProgShow(t *testing.T) {
 	if err := printProgShow(&text, shownProgs()); err != nil {
 		t.Fatal(err)
 	}
-	compareGolden(t, "prog-show.golden", text.String())
+	golden.Compare(t, filepath.Join("testdata", "prog-show.golden"), text.String())
 	if err := printProgShowJSON(&object, shownProgs()); err != nil {
 		t.Fatal(err)
 	}
-	compareGolden(t, "prog-show.json", object.String())
+	golden.Compare(t, filepath.Join("testdata", "prog-show.json"), object.String())
 }
 
 // TestProgShow shows the programs of a session of bperf, which have source lines.

@@ -11,6 +11,7 @@ import (
 	"io"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"strings"
 	"syscall"
 	"testing"
@@ -20,6 +21,7 @@ import (
 	"github.com/cilium/ebpf/asm"
 
 	"github.com/bperf/bperf/internal/bpfprog"
+	"github.com/bperf/bperf/test/golden"
 	"github.com/bperf/bperf/test/require"
 )
 
@@ -41,7 +43,7 @@ func TestStatsFormats(t *testing.T) {
 		var b bytes.Buffer
 		write(&b, observation(), true)
 		write(&b, &bpfprog.Observation{Time: observation().Time.Add(time.Second), Window: time.Second, Programs: observation().Programs[1:2]}, false)
-		compareGolden(t, "prog-stats-"+format+".golden", b.String())
+		golden.Compare(t, filepath.Join("testdata", "prog-stats-"+format+".golden"), b.String())
 	}
 	var b bytes.Buffer
 	writeStatsCSV(&b, observation(), true)

@@ -9,6 +9,7 @@ import (
 	"io"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"regexp"
 	"strings"
 	"syscall"
@@ -22,6 +23,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/bperf/bperf/internal/bpfprog"
+	"github.com/bperf/bperf/test/golden"
 	"github.com/bperf/bperf/test/require"
 )
 
@@ -64,7 +66,7 @@ func TestPrintChanges(t *testing.T) {
 		if err := printChanges(t.Context(), &b, telling(changesOfAll(), nil), asJSON); err != nil {
 			t.Error(err)
 		}
-		compareGolden(t, file, b.String())
+		golden.Compare(t, filepath.Join("testdata", file), b.String())
 	}
 	var missed missedChanges
 	if err := missed.of(telling(changesOfAll(), nil))(t.Context(), func(bpfprog.Change) {}); err != nil {

@@ -3,6 +3,7 @@ package cli
 import (
 	"errors"
 	"fmt"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -14,6 +15,7 @@ import (
 	counting "github.com/bperf/bperf/internal/count"
 	"github.com/bperf/bperf/internal/event"
 	"github.com/bperf/bperf/internal/top"
+	"github.com/bperf/bperf/test/golden"
 )
 
 // topScreenOf has a reading on it.
@@ -138,7 +140,8 @@ func TestTopScreen(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			text := s.text()
-			compareGolden(t, "top-screen-"+name+".golden", strings.NewReplacer("\x1b[1m", "«bold»", "\x1b[7m", "«reverse»", "\x1b[m", "«»").Replace(text)+"\n")
+			golden.Compare(t, filepath.Join("testdata", "top-screen-"+name+".golden"),
+				strings.NewReplacer("\x1b[1m", "«bold»", "\x1b[7m", "«reverse»", "\x1b[m", "«»").Replace(text)+"\n")
 			lines := strings.Split(text, "\n")
 			if len(lines) > s.height {
 				t.Errorf("%d lines on a terminal of %d", len(lines), s.height)
@@ -169,7 +172,7 @@ func TestDistributionsText(t *testing.T) {
 		{Event: &event.Event{Name: "dummy", Scale: 1}},
 		{Event: &event.Event{Name: "cpu-clock", Unit: "msec", Scale: 1e-6}, Runs: many},
 	})
-	compareGolden(t, "top-distributions.golden", got)
+	golden.Compare(t, filepath.Join("testdata", "top-distributions.golden"), got)
 	if got := distributionsText(nil); got != "" {
 		t.Errorf("%q of nothing", got)
 	}

@@ -8,6 +8,7 @@ import (
 	"io"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"regexp"
 	"strings"
 	"testing"
@@ -18,6 +19,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/bperf/bperf/internal/top"
+	"github.com/bperf/bperf/test/golden"
 	"github.com/bperf/bperf/test/require"
 )
 
@@ -71,10 +73,10 @@ func topText(r *top.Reading, order top.Order) string {
 }
 
 func TestWriteTop(t *testing.T) {
-	compareGolden(t, "top-table.golden", topText(topReadingOf(), top.Order{}))
+	golden.Compare(t, filepath.Join("testdata", "top-table.golden"), topText(topReadingOf(), top.Order{}))
 	empty := topReadingOf()
 	empty.Rows, empty.Total, empty.Cost = nil, "no such BPF program is loaded", "bperf takes 1.230 % of a CPU; counting adds 45 ns a run: 0.000 % of a CPU"
-	compareGolden(t, "top-table-none.golden", topText(empty, top.Order{}))
+	golden.Compare(t, filepath.Join("testdata", "top-table-none.golden"), topText(empty, top.Order{}))
 }
 
 func TestPrintTop(t *testing.T) {

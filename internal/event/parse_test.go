@@ -1,19 +1,15 @@
 package event
 
 import (
-	"flag"
 	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
-
 	"github.com/bperf/bperf/internal/perfevent"
+	"github.com/bperf/bperf/test/golden"
 )
-
-var update = flag.Bool("update", false, "rewrite the files in testdata")
 
 // flagNames are the flags that parsing sets.
 var flagNames = []struct {
@@ -97,14 +93,7 @@ func TestParse(t *testing.T) {
 				fmt.Fprintf(&got, "%s\n\n", runStanza(fake(t, machine), inputs))
 			}
 			result := strings.TrimRight(got.String(), "\n") + "\n"
-			if *update {
-				if err := os.WriteFile(file, []byte(result), 0o644); err != nil {
-					t.Fatal(err)
-				}
-			}
-			if diff := cmp.Diff(string(data), result); diff != "" && !*update {
-				t.Errorf("-want +got:\n%s", diff)
-			}
+			golden.Compare(t, file, result)
 		})
 	}
 }

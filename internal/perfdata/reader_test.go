@@ -3,9 +3,7 @@ package perfdata
 import (
 	"bytes"
 	"context"
-	"flag"
 	"fmt"
-	"os"
 	"os/exec"
 	"path/filepath"
 	"regexp"
@@ -14,9 +12,9 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
-)
 
-var update = flag.Bool("update", false, "rewrite the golden files")
+	"github.com/bperf/bperf/test/golden"
+)
 
 // recordings are files that perf 6.1 has written. What names the machine was overwritten in them.
 func recordings(t testing.TB) []string {
@@ -36,24 +34,8 @@ func TestRecordingsOfPerf(t *testing.T) {
 				t.Fatal(err)
 			}
 			defer r.Close()
-			golden(t, strings.TrimSuffix(path, ".data")+".golden", dump(t, r))
+			golden.Compare(t, strings.TrimSuffix(path, ".data")+".golden", dump(t, r))
 		})
-	}
-}
-
-func golden(t *testing.T, path, got string) {
-	t.Helper()
-	if *update {
-		if err := os.WriteFile(path, []byte(got), 0o644); err != nil {
-			t.Fatal(err)
-		}
-	}
-	want, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if diff := cmp.Diff(strings.Split(string(want), "\n"), strings.Split(got, "\n")); diff != "" {
-		t.Errorf("differs from %s (-want +got):\n%s", path, diff)
 	}
 }
 

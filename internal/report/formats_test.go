@@ -6,41 +6,19 @@ import (
 	"encoding/json"
 	"encoding/xml"
 	"errors"
-	"flag"
 	"fmt"
 	"io"
-	"os"
 	"path/filepath"
 	"regexp"
 	"strings"
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
 	pprof "github.com/google/pprof/profile"
 
 	"github.com/bperf/bperf/internal/profile"
+	"github.com/bperf/bperf/test/golden"
 )
-
-var update = flag.Bool("update", false, "write the golden files")
-
-// golden compares with a file in testdata.
-func golden(t *testing.T, name, got string) {
-	t.Helper()
-	path := filepath.Join("testdata", name)
-	if *update {
-		if err := os.WriteFile(path, []byte(got), 0o644); err != nil {
-			t.Fatal(err)
-		}
-	}
-	want, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if diff := cmp.Diff(string(want), got); diff != "" {
-		t.Errorf("%s (-want +got):\n%s", name, diff)
-	}
-}
 
 // nasty are names that break a format which does not mind them.
 var nasty = []string{
@@ -132,7 +110,7 @@ func TestFormats(t *testing.T) {
 			if err := f.write(&got, mixed(profile.Comm|profile.Line|profile.TID|profile.PID|profile.Time, 1), options); err != nil {
 				t.Fatal(err)
 			}
-			golden(t, f.name, got.String())
+			golden.Compare(t, filepath.Join("testdata", f.name), got.String())
 		})
 	}
 }
@@ -162,7 +140,7 @@ func TestKeys(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	golden(t, "keys.txt", got.String())
+	golden.Compare(t, filepath.Join("testdata", "keys.txt"), got.String())
 }
 
 func TestCompared(t *testing.T) {
@@ -172,14 +150,14 @@ func TestCompared(t *testing.T) {
 		if err := WriteDiff(&got, before, after, &Options{}); err != nil {
 			t.Fatal(err)
 		}
-		golden(t, "diff.txt", got.String())
+		golden.Compare(t, filepath.Join("testdata", "diff.txt"), got.String())
 	})
 	t.Run("flame graph", func(t *testing.T) {
 		var got bytes.Buffer
 		if err := WriteFlameGraph(&got, after, before, &Options{}); err != nil {
 			t.Fatal(err)
 		}
-		golden(t, "diff.svg", got.String())
+		golden.Compare(t, filepath.Join("testdata", "diff.svg"), got.String())
 		colour := regexp.MustCompile(`<title>(?:main\.main|bpf_prog_\w+ \(program 42\)).*?fill:rgb\((\d+),(\d+),(\d+)\)`)
 		matches := colour.FindAllStringSubmatch(got.String(), -1)
 		if len(matches) != 2 || matches[1][1] != "255" || matches[1][2] == "255" {
@@ -312,7 +290,7 @@ func readPprof(t *testing.T, p *profile.Profile, o *Options) *pprof.Profile {
 
 func TestPprof(t *testing.T) {
 	read := readPprof(t, mixed(profile.Comm|profile.Line|profile.TID|profile.CPU|profile.Address, 1), &Options{})
-	golden(t, "pprof.txt", read.String())
+	golden.Compare(t, filepath.Join("testdata", "pprof.txt"), read.String())
 }
 
 // TestOneEvent checks that formats with room for one event do not choose among several.

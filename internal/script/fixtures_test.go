@@ -3,20 +3,16 @@ package script
 import (
 	"bytes"
 	"encoding/json"
-	"flag"
 	"io"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
-
 	"github.com/bperf/bperf/internal/perfdata"
 	"github.com/bperf/bperf/internal/replay"
+	"github.com/bperf/bperf/test/golden"
 )
-
-var update = flag.Bool("update", false, "write the golden files")
 
 // elsewhere makes a replay find no symbols but those that are in the recording, on all machines.
 func elsewhere(t testing.TB) replay.Options {
@@ -50,19 +46,7 @@ func TestGolden(t *testing.T) {
 				}
 			}
 			got := printed(t, filepath.Join("../perfdata/testdata", tt.fixture+".data"), tt.o, elsewhere(t))
-			golden := filepath.Join("testdata", tt.name+".golden")
-			if *update {
-				if err := os.WriteFile(golden, got, 0o644); err != nil {
-					t.Fatal(err)
-				}
-			}
-			want, err := os.ReadFile(golden)
-			if err != nil {
-				t.Fatal(err)
-			}
-			if diff := cmp.Diff(string(want), string(got)); diff != "" {
-				t.Errorf("(-want +got):\n%s", diff)
-			}
+			golden.Compare(t, filepath.Join("testdata", tt.name+".golden"), string(got))
 		})
 	}
 }

@@ -4,25 +4,21 @@ import (
 	"bytes"
 	"encoding/csv"
 	"encoding/json"
-	"flag"
 	"io"
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
 	"github.com/rogpeppe/go-internal/txtar"
 
 	"github.com/bperf/bperf/internal/count"
 	"github.com/bperf/bperf/internal/count/program"
 	"github.com/bperf/bperf/internal/event"
 	"github.com/bperf/bperf/internal/perfevent"
+	"github.com/bperf/bperf/test/golden"
 )
-
-var update = flag.Bool("update", false, "rewrite the golden files")
 
 // outputCase is a session's results, and what they look like in the three forms.
 type outputCase struct {
@@ -293,18 +289,7 @@ func TestOutput(t *testing.T) {
 				{Name: "csv", Data: c.print(t, NewCSV)},
 				{Name: "json", Data: c.print(t, NewJSON)},
 			}})
-			if *update {
-				if err := os.WriteFile(file, got, 0o666); err != nil {
-					t.Fatal(err)
-				}
-			}
-			want, err := os.ReadFile(file)
-			if err != nil {
-				t.Fatalf("%v: run the test with -update", err)
-			}
-			if diff := cmp.Diff(string(want), string(got)); diff != "" {
-				t.Errorf("-want +got:\n%s", diff)
-			}
+			golden.Compare(t, file, string(got))
 		})
 	}
 	files, err := filepath.Glob(filepath.Join("testdata", "output", "*.txtar"))

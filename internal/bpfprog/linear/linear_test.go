@@ -3,7 +3,6 @@ package linear
 import (
 	"bytes"
 	"encoding/binary"
-	"flag"
 	"fmt"
 	"os"
 	"runtime"
@@ -12,9 +11,9 @@ import (
 
 	"github.com/cilium/ebpf/btf"
 	"github.com/google/go-cmp/cmp"
-)
 
-var update = flag.Bool("update", false, "write the golden files")
+	"github.com/bperf/bperf/test/golden"
+)
 
 // recorded are features of a file of perf 6.1 on x86-64, with testdata/sum.c loaded.
 func recorded(t testing.TB, feature string) []byte {
@@ -70,23 +69,7 @@ func TestPerf(t *testing.T) {
 			fmt.Fprintf(&out, "\t%#x %s:%d:%d %s\n", l.Address, l.File, l.Number, l.Column, l.Text)
 		}
 	}
-	golden(t, "testdata/program.golden", out.String())
-}
-
-func golden(t *testing.T, path, got string) {
-	t.Helper()
-	if *update {
-		if err := os.WriteFile(path, []byte(got), 0o644); err != nil {
-			t.Fatal(err)
-		}
-	}
-	want, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if diff := cmp.Diff(string(want), got); diff != "" {
-		t.Errorf("%s: -want +got:\n%s", path, diff)
-	}
+	golden.Compare(t, "testdata/program.golden", out.String())
 }
 
 // TestAt asks for addresses between lines. The first line has no code, so what begins there belongs to the second.

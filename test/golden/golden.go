@@ -1,0 +1,30 @@
+// Package golden compares what tests got with files of theirs.
+package golden
+
+import (
+	"flag"
+	"os"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+// update is a flag of each test binary that compares: go test PACKAGE -update
+var update = flag.Bool("update", false, "write the golden files")
+
+// Compare fails the test where got differs from what is in the file. With -update, the file gets it first.
+func Compare(t testing.TB, path, got string) {
+	t.Helper()
+	if *update {
+		if err := os.WriteFile(path, []byte(got), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatalf("%v; -update writes it", err)
+	}
+	if diff := cmp.Diff(string(want), got); diff != "" {
+		t.Errorf("%s (-want +got):\n%s", path, diff)
+	}
+}
