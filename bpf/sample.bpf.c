@@ -3,11 +3,15 @@
  * Samples are counted in the kernel: the program runs on the overflow of a perf event, in place of a record in its ring,
  * and adds the sample to the sum of those that are alike. Which that are is for who loads it to say.
  *
- * There are two generations of maps. The program uses one; the other is read meanwhile, and left empty.
+ * There are two generations of maps. The program uses one; the other is read meanwhile, and left at 0.
+ *
+ * What leaves the kernel is short (encode.h): the callers of a sample when they are first met, through a ring buffer, and
+ * sums when they are read, by an iterator.
  *
  * Needs Linux 5.15.
  */
 #include "namespace.h"
+#include "encode.h"
 
 #define MAX_FRAMES 127 /* of each part of a stack: kernel.perf_event_max_stack */
 
@@ -51,7 +55,7 @@ __u32 generation = 0;
 /* What is in the maps of each generation. */
 struct fill {
 	__u64 sums;
-	__u64 stacks;
+	__u64 chains;
 };
 
 struct fill filled[2];
@@ -73,7 +77,6 @@ struct counts {
 struct counts counted[MAX_EVENTS];
 
 struct stack {
-	__u64 check; /* another hash */
 	__u32 nr_kernel;
 	__u32 nr_user;
 	__u64 kernel[MAX_FRAMES];
@@ -87,27 +90,61 @@ struct {
 	__type(value, struct stack);
 } scratch SEC(".maps");
 
+/*
+ * Callers: the frames of one part of a stack, the kernel's or the user's, without the innermost frame of all. Samples at
+ * different instructions of a function have the same.
+ */
+struct chain {
+	__u64 check; /* another hash */
+	__u32 id;
+	__u32 told; /* they are in the ring buffer, or were */
+};
+
 /* By hash. */
-struct stacks_of_generation {
+struct chains_of_generation {
 	__uint(type, BPF_MAP_TYPE_HASH);
 	__uint(max_entries, 1);
-	__type(key, __u64);
-	__type(value, struct stack);
+	__uint(key_size, sizeof(__u64));
+	__uint(value_size, sizeof(struct chain));
 };
 
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY_OF_MAPS);
 	__uint(max_entries, 2);
 	__type(key, __u32);
-	__array(values, struct stacks_of_generation);
-} stacks SEC(".maps");
+	__array(values, struct chains_of_generation);
+} chains SEC(".maps");
 
-/* In place of the hash of a stack. */
-#define NO_STACK 0
+__u32 last_chain = 0; /* the ID that was given last */
 
-struct key {
-	__u64 stack;
-	__u64 ip;
+/*
+ * Chains that are met for the first time: twice the ID and the generation, the number of frames, and each of these as the
+ * difference to the one before. Some are 0, or marks.
+ */
+struct {
+	__uint(type, BPF_MAP_TYPE_RINGBUF);
+	__uint(max_entries, 4096);
+} ring SEC(".maps");
+
+/* Programs that can interrupt each other. */
+enum encoder {
+	ON_SAMPLE,
+	ON_SWITCH,
+	ENCODERS,
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__uint(max_entries, ENCODERS);
+	__type(key, __u32);
+	__type(value, struct encoding);
+} encodings SEC(".maps");
+
+/* In place of the ID of a chain. */
+#define NO_CHAIN 0
+
+/* What samples are told apart by, besides their stacks. */
+struct subject {
 	__u64 cgroup;
 	char comm[16];
 	__u32 pid; /* as the reader knows it */
@@ -121,10 +158,17 @@ struct key {
 	__u32 unused;
 };
 
+struct key {
+	__u64 ip; /* the innermost frame */
+	__u32 kernel; /* the ID of its callers in the kernel */
+	__u32 user; /* the same */
+	struct subject subject;
+};
+
 struct sum {
 	__u64 count;
 	__u64 value;
-	__u64 first; /* when the first sample was taken: CLOCK_MONOTONIC, ns */
+	__u64 first; /* when the first sample since the last reading was taken: CLOCK_MONOTONIC, ns */
 };
 
 struct sums_of_generation {
@@ -250,70 +294,137 @@ static __always_inline bool calls_programs(struct stack *s, __u64 ip)
 	return false;
 }
 
-/* Keeps a stack, and returns its hash; NO_STACK where it is empty or there is no room. */
-static __always_inline __u64 keep_stack(struct stack *s, __u32 end, __u32 g, struct counts *c)
-{
-	__u64 hash = 1, check = 1;
-	struct stack *known;
-	void *map;
-	__u32 i;
+enum {
+	NO_ROOM = -1,
+	COLLISION = -2,
+};
 
-	map = bpf_map_lookup_elem(&stacks, &g);
-	if (!map || (!s->nr_kernel && !s->nr_user))
-		return NO_STACK;
+/*
+ * Puts a chain into the ring buffer, where user tells which part of the stack it is of. Such functions are looked at by the
+ * verifier once; their loops must have no other branch than that to their end.
+ */
+__noinline int tell_chain(struct stack *s, __u32 user, __u32 id, __u32 encoder)
+{
+	struct encoding *e = bpf_map_lookup_elem(&encodings, &encoder);
+	__u64 before = 0, *frames;
+	__u32 n, i;
+	long err;
+
+	if (!s || !e)
+		return NO_ROOM;
+	n = user ? s->nr_user : s->nr_kernel;
+	frames = user ? s->user : s->kernel;
+	e->size = 0;
+	encode(e, id);
+	encode(e, n);
+	for (i = 0; i < MAX_FRAMES && i < n; i++) {
+		encode_signed(e, frames[i] - before);
+		before = frames[i];
+	}
+	n = e->size;
+	if (n > MAX_ENCODED)
+		return NO_ROOM;
+	for (i = 0; i < 4; i++) { /* in an NMI it fails where another CPU writes, too */
+		err = bpf_ringbuf_output(&ring, e->bytes, n, BPF_RB_NO_WAKEUP);
+		if (!err)
+			return 0;
+	}
+	return NO_ROOM;
+}
+
+/* The ID of a chain. One that the ring buffer had no room for is told the next time. */
+__noinline int keep_chain(struct stack *s, __u32 user, __u32 g, __u32 encoder)
+{
+	__u64 hash = user, check = 1, *frames;
+	struct chain *known;
+	__u32 n, i;
+	void *map;
+
+	if (!s)
+		return NO_CHAIN;
+	n = user ? s->nr_user : s->nr_kernel;
+	frames = user ? s->user : s->kernel;
+	if (!n || (n == 1 && !frames[0]))
+		return NO_CHAIN;
+	map = bpf_map_lookup_elem(&chains, &g);
+	if (!map)
+		return NO_ROOM;
+	for (i = 0; i < MAX_FRAMES && i < n; i++) {
+		hash = mix(hash, frames[i]);
+		check = mix_check(check, frames[i]);
+	}
+	known = bpf_map_lookup_elem(map, &hash);
+	if (!known) {
+		struct chain fresh = { .check = check };
+
+		fresh.id = __sync_fetch_and_add(&last_chain, 1) + 1;
+		if (!bpf_map_update_elem(map, &hash, &fresh, BPF_NOEXIST)) /* or another CPU was faster */
+			add(&fill_of(g)->chains, 1);
+		known = bpf_map_lookup_elem(map, &hash);
+		if (!known)
+			return NO_ROOM;
+	}
+	if (known->check != check)
+		return COLLISION;
+	if (!known->told && !tell_chain(s, user, known->id << 1 | (g & 1), encoder))
+		known->told = 1;
+	return known->id;
+}
+
+/* Takes the innermost frame away. Before it can be a mark that the kernel puts into some callchains: PERF_CONTEXT_MAX. */
+static __always_inline __u64 take_innermost(__u64 *frames)
+{
+	__u64 ip = frames[0];
+
+	frames[0] = 0;
+	if (ip >= (__u64)-4095) {
+		ip = frames[1];
+		frames[1] = 0;
+	}
+	return ip;
+}
+
+/* Keeps a stack. Where there is no room for it, the key is left with the instruction pointer alone. */
+static __always_inline void keep_stack(struct key *key, struct stack *s, __u32 end, __u32 g, __u32 encoder, struct counts *c)
+{
+	int kernel, user;
+	__u64 ip;
+
+	if (!s->nr_kernel && !s->nr_user)
+		return;
 	if (end < UNWIND_ENDS)
 		add(&c->cut[end], 1);
 	if (s->nr_kernel == MAX_FRAMES || end != UNWIND_OUTERMOST)
 		add(&c->truncated, 1);
-	for (i = 0; i < MAX_FRAMES && i < s->nr_kernel; i++) {
-		hash = mix(hash, s->kernel[i]);
-		check = mix_check(check, s->kernel[i]);
-	}
-	hash = mix(hash, 0);
-	for (i = 0; i < MAX_FRAMES && i < s->nr_user; i++) {
-		hash = mix(hash, s->user[i]);
-		check = mix_check(check, s->user[i]);
-	}
-	if (hash == NO_STACK)
-		hash = 1;
-	s->check = check;
-	known = bpf_map_lookup_elem(map, &hash);
-	if (!known) {
-		long err = bpf_map_update_elem(map, &hash, s, BPF_NOEXIST);
-
-		if (!err) {
-			add(&fill_of(g)->stacks, 1);
-			return hash;
-		}
-		if (err == -EEXIST) /* another CPU was faster */
-			known = bpf_map_lookup_elem(map, &hash);
-		if (!known) {
-			add(&c->no_stack, 1);
-			return NO_STACK;
-		}
-	}
-	if (known->check != check) {
+	ip = s->nr_kernel ? take_innermost(s->kernel) : take_innermost(s->user);
+	kernel = keep_chain(s, 0, g, encoder);
+	user = keep_chain(s, 1, g, encoder);
+	if (kernel >= 0 && user >= 0) {
+		key->ip = ip;
+		key->kernel = kernel;
+		key->user = user;
+	} else if (kernel == COLLISION || user == COLLISION) {
 		add(&c->collisions, 1);
-		return NO_STACK;
+	} else {
+		add(&c->no_stack, 1);
 	}
-	return hash;
 }
 
 /* Tells what the current task is told apart by. */
-static __always_inline void describe(struct key *key, struct task_struct___sampled *task)
+static __always_inline void describe(struct subject *subject, struct task_struct___sampled *task)
 {
 	if (by_pid)
-		key->pid = process_id((void *)task);
+		subject->pid = process_id((void *)task);
 	if (by_tid)
-		key->tid = thread_id((void *)task);
+		subject->tid = thread_id((void *)task);
 	if (by_comm)
-		bpf_get_current_comm(key->comm, sizeof(key->comm));
+		bpf_get_current_comm(subject->comm, sizeof(subject->comm));
 	if (by_cpu)
-		key->cpu = bpf_get_smp_processor_id();
+		subject->cpu = bpf_get_smp_processor_id();
 	if (by_cgroup)
-		key->cgroup = bpf_get_current_cgroup_id();
+		subject->cgroup = bpf_get_current_cgroup_id();
 	if (by_priority)
-		key->priority = BPF_CORE_READ(task, prio);
+		subject->priority = BPF_CORE_READ(task, prio);
 }
 
 static __always_inline void add_to_sum(struct key *key, __u64 value, __u32 g, struct counts *c)
@@ -340,7 +451,8 @@ static __always_inline void add_to_sum(struct key *key, __u64 value, __u32 g, st
 			return;
 		}
 	}
-	add(&sum->count, 1);
+	if (!__sync_fetch_and_add(&sum->count, 1)) /* it was read since */
+		sum->first = bpf_ktime_get_ns();
 	add(&sum->value, value);
 }
 
@@ -360,7 +472,7 @@ SEC("perf_event")
 int on_sample(void *ctx)
 {
 	struct task_struct___sampled *task = (void *)bpf_get_current_task();
-	struct key key = { .event = event };
+	struct key key = { .subject.event = event };
 	__u32 g = generation & 1, zero = 0, end = UNWIND_OUTERMOST;
 	__u64 value = sample_period(ctx), ip;
 	struct stack *s = NULL;
@@ -390,17 +502,18 @@ int on_sample(void *ctx)
 		add(&c->filtered, 1);
 		return 0;
 	}
-	if (by_stack)
-		key.stack = keep_stack(s, end, g, c);
-	if (by_ip || (by_stack && key.stack == NO_STACK))
+	if (by_ip || by_stack)
 		key.ip = ip;
+	if (by_stack)
+		keep_stack(&key, s, end, g, ON_SAMPLE, c);
 	if (by_state)
-		key.state = BPF_CORE_READ(task, __state);
-	describe(&key, task);
+		key.subject.state = BPF_CORE_READ(task, __state);
+	describe(&key.subject, task);
 	add_to_sum(&key, value, g, c);
 	return 0;
 }
 
 #include "waits.h"
+#include "drain.h"
 
 char LICENSE[] SEC("license") = "Dual BSD/GPL";

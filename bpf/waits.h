@@ -43,12 +43,12 @@ static __always_inline void leave(void *ctx, struct task_struct___blocked *task,
 			return;
 		}
 	}
-	describe(&w->key, (void *)task);
+	describe(&w->key.subject, (void *)task);
 	if (by_state)
-		w->key.state = state;
+		w->key.subject.state = state;
 	if (by_stack)
 		take_stack(ctx, &w->stack, &w->end);
-	w->key.event = event;
+	w->key.subject.event = event;
 	w->since = bpf_ktime_get_ns();
 }
 
@@ -70,12 +70,12 @@ static __always_inline void arrive(struct task_struct___blocked *task)
 	add(&c->samples, 1);
 	add(&c->value, time);
 	key = w->key;
-	__builtin_memset(w->key.waker_comm, 0, sizeof(w->key.waker_comm));
-	w->key.waker = 0;
+	__builtin_memset(w->key.subject.waker_comm, 0, sizeof(w->key.subject.waker_comm));
+	w->key.subject.waker = 0;
 	if (by_cpu)
-		key.cpu = bpf_get_smp_processor_id();
+		key.subject.cpu = bpf_get_smp_processor_id();
 	if (by_stack)
-		key.stack = keep_stack(&w->stack, w->end, g, c);
+		keep_stack(&key, &w->stack, w->end, g, ON_SWITCH, c);
 	add_to_sum(&key, time, g, c);
 }
 
@@ -104,11 +104,11 @@ int on_waking(__u64 *ctx)
 	w = bpf_map_lookup_elem(&waits, &pid);
 	if (!w)
 		return 0;
-	w->key.waker = process_id((void *)waker);
+	w->key.subject.waker = process_id((void *)waker);
 	if (BPF_CORE_READ(waker, pid))
-		bpf_get_current_comm(w->key.waker_comm, sizeof(w->key.waker_comm));
+		bpf_get_current_comm(w->key.subject.waker_comm, sizeof(w->key.subject.waker_comm));
 	else /* of all CPUs */
-		__builtin_memcpy(w->key.waker_comm, "swapper\0\0\0\0\0\0\0\0", 16);
+		__builtin_memcpy(w->key.subject.waker_comm, "swapper\0\0\0\0\0\0\0\0", 16);
 	return 0;
 }
 

@@ -400,7 +400,7 @@ func TestCounter(t *testing.T) {
 		check(t, fd.Disable())
 		before := all
 		check(t, c.swap(round%2 == 1, func(e *entry) error {
-			counts[e.Tid] += e.Count
+			counts[e.Subject.Tid] += e.Count
 			all += e.Count
 			return nil
 		}))

@@ -1,21 +1,22 @@
 package sample
 
 import (
-	"encoding/binary"
 	"errors"
 	"fmt"
+	"io"
 	"maps"
+	"os"
 	"runtime"
-	"slices"
 	"syscall"
 
 	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/asm"
 	"github.com/cilium/ebpf/btf"
 	"github.com/cilium/ebpf/features"
+	"github.com/cilium/ebpf/link"
+	"github.com/cilium/ebpf/ringbuf"
 
 	"github.com/bperf/bperf/internal/kernel"
-	"github.com/bperf/bperf/internal/perfdata"
 	"github.com/bperf/bperf/internal/userstack"
 )
 
@@ -31,19 +32,24 @@ type counter struct {
 
 	active uint32 // the generation that is filled
 	sums   [2]*table
-	stacks [2]*table     // may be one and the same
+	chains [2]*table     // may be one and the same
 	before [2]sampleFill // what the program had added to each generation before it was filled this time
 	types  *btf.Cache    // decoding the kernel's takes longer than all else
-	known  map[uint64]stack
-	keys   []sampleKey
-	values []sampleSum
-	bytes  uint64 // that were read from maps
+
+	ring         *ringbuf.Reader
+	last         drained
+	buffer       []byte   // as large as that of iterators in the kernel: 8 pages
+	kernel, user []uint64 // of the stack that is made
+	byStack      bool
+	noStack      uint64 // samples whose callers the ring buffer had no room for
+	bytes        uint64 // that were read from maps
 }
 
 // table is a hash table that is filled by the program.
 type table struct {
 	*ebpf.Map
-	count uint64 // entries that are left there from earlier generations
+	count uint64              // entries that are left there from earlier generations
+	known map[uint32][]uint64 // chains by ID, as they were read
 }
 
 func (t *table) size() uint64 { return uint64(t.MaxEntries()) }
@@ -53,8 +59,8 @@ type stack struct{ kernel, user []uint64 }
 
 // Sizes of the maps at first, in entries, and at most.
 const (
-	defaultSums   = 16 << 10
-	defaultStacks = 8 << 10
+	defaultSums   = 32 << 10
+	defaultChains = 64 << 10
 	mostEntries   = 1 << 20
 )
 
@@ -75,7 +81,7 @@ type settings struct {
 
 // newCounter loads the program for each event.
 func newCounter(o settings) (*counter, error) {
-	c := &counter{events: o.events, types: btf.NewCache(), known: make(map[uint64]stack), keys: make([]sampleKey, batch), values: make([]sampleSum, batch)}
+	c := &counter{events: o.events, types: btf.NewCache(), byStack: o.Stack, buffer: make([]byte, 8*os.Getpagesize())}
 	if err := c.load(o); err != nil {
 		return nil, errors.Join(explain("load the BPF program that counts samples", err), c.Close())
 	}
@@ -107,24 +113,28 @@ func (c *counter) load(o settings) (err error) {
 	if err := setRanges(c.spec, o.ips, o.programs); err != nil {
 		return err
 	}
-	sums, stacks := uint32(defaultSums), uint32(defaultStacks)
+	sums, chains := uint32(defaultSums), uint32(defaultChains)
 	if o.entries > 0 {
-		sums, stacks = o.entries, o.entries
+		sums, chains = o.entries, o.entries
 	}
+	c.spec.Maps[sampleMapRing].MaxEntries = ringSize(runtime.NumCPU())
 	if !o.Stack {
-		stacks = 1
+		chains, c.spec.Maps[sampleMapRing].MaxEntries = 1, uint32(os.Getpagesize())
 	}
 	for g := range c.sums {
 		if c.sums[g], err = c.newTable(sampleMapSums, sums); err != nil {
 			return err
 		}
 	}
-	if c.stacks[0], err = c.newTable(sampleMapStacks, stacks); err != nil {
+	if c.chains[0], err = c.newTable(sampleMapChains, chains); err != nil {
 		return err
 	}
-	c.stacks[1] = c.stacks[0]
+	c.chains[1] = c.chains[0]
 	if err := c.loadFirst(); err != nil {
 		return err
+	}
+	if c.ring, err = ringbuf.NewReader(c.first.Maps[sampleMapRing]); err != nil {
+		return fmt.Errorf("map the BPF map %s: %w", sampleMapRing, err)
 	}
 	if o.waits {
 		c.events++
@@ -135,7 +145,7 @@ func (c *counter) load(o settings) (err error) {
 		}
 	}
 	for g := range c.sums {
-		if err := errors.Join(c.use(sampleMapSums, g, c.sums[g]), c.use(sampleMapStacks, g, c.stacks[g])); err != nil {
+		if err := errors.Join(c.use(sampleMapSums, g, c.sums[g]), c.use(sampleMapChains, g, c.chains[g])); err != nil {
 			return err
 		}
 	}
@@ -172,6 +182,7 @@ func (c *counter) loadFor(event int, filter asm.Instructions) error {
 	spec := c.spec.Copy()
 	withoutWaits(spec)
 	delete(spec.Programs, sampleProgSetup)
+	delete(spec.Programs, sampleProgOnDrain)
 	if filter != nil {
 		program := spec.Programs[sampleProgOnSample]
 		var err error
@@ -207,7 +218,7 @@ func (c *counter) newTable(of string, entries uint32) (*table, error) {
 	if err != nil {
 		return nil, fmt.Errorf("make a BPF map for %d %s: %w", entries, of, err)
 	}
-	return &table{Map: m}, nil
+	return &table{Map: m, known: make(map[uint32][]uint64)}, nil
 }
 
 // use puts a map into its place in a generation. When it returns, no program uses what was there before.
@@ -230,28 +241,37 @@ func (c *counter) filled() (f [2]sampleFill, err error) {
 }
 
 // fills are how many entries the maps that are filled now have.
-func (c *counter) fills() (sums, stacks uint64, err error) {
+func (c *counter) fills() (sums, chains uint64, err error) {
 	f, err := c.filled()
 	now, before := f[c.active], c.before[c.active]
-	return now.Sums - before.Sums, c.stacks[c.active].count + now.Stacks - before.Stacks, err
+	return c.sums[c.active].count + now.Sums - before.Sums, c.chains[c.active].count + now.Chains - before.Chains, err
 }
 
 // full reports whether half of one of the maps is used.
 func (c *counter) full() (bool, error) {
-	sums, stacks, err := c.fills()
-	return 2*sums > c.sums[c.active].size() || 2*stacks > c.stacks[c.active].size(), err
+	sums, chains, err := c.fills()
+	return 2*sums > c.sums[c.active].size() || 2*chains > c.chains[c.active].size(), err
+}
+
+// crowded reports whether three quarters of one of the maps are used: it was read late.
+func (c *counter) crowded() (bool, error) {
+	sums, chains, err := c.fills()
+	return 4*sums > 3*c.sums[c.active].size() || 4*chains > 3*c.chains[c.active].size(), err
 }
 
 // entry is a sum of samples that are alike.
 type entry struct {
 	sampleKey
 	sampleSum
-	stack stack
+	stack stack // up to the next one
 }
 
 // swap lets the program fill the other generation, and reads the one that it has filled. With grow the maps get twice the size.
 func (c *counter) swap(grow bool, each func(*entry) error) error {
 	old, next := int(c.active), int(1-c.active)
+	if err := c.readChains(); err != nil { // those of the next generation are of its last time
+		return err
+	}
 	if err := c.renew(old, next, grow); err != nil {
 		return err
 	}
@@ -262,6 +282,9 @@ func (c *counter) swap(grow bool, each func(*entry) error) error {
 	if err := kernel.WaitForBPF(); err != nil {
 		return err
 	}
+	if err := c.readChains(); err != nil {
+		return err
+	}
 	if err := c.read(old, each); err != nil {
 		return err
 	}
@@ -270,84 +293,70 @@ func (c *counter) swap(grow bool, each func(*entry) error) error {
 
 // renew sees to it that there is room in the generation that comes next.
 func (c *counter) renew(old, next int, grow bool) (err error) {
-	_, stacks, err := c.fills()
+	_, chains, err := c.fills()
 	if err != nil {
 		return err
 	}
-	if grow && c.sums[next].size() < mostEntries {
-		bigger, err := c.newTable(sampleMapSums, uint32(min(2*c.sums[next].size(), mostEntries)))
-		if err != nil {
-			return err
-		}
-		if err := errors.Join(c.use(sampleMapSums, next, bigger), c.sums[next].Close()); err != nil {
-			return err
-		}
-		c.sums[next] = bigger
-	}
-	if size := c.stacks[old].size(); 2*stacks > size {
+	if size := c.sums[next].size(); grow || 4*c.sums[next].count > size {
 		if grow {
 			size = min(2*size, mostEntries)
 		}
-		if c.stacks[next], err = c.newTable(sampleMapStacks, uint32(size)); err != nil {
+		empty, err := c.newTable(sampleMapSums, uint32(size))
+		if err != nil {
 			return err
 		}
-		return c.use(sampleMapStacks, next, c.stacks[next])
+		if err := errors.Join(c.use(sampleMapSums, next, empty), c.sums[next].Close()); err != nil {
+			return err
+		}
+		c.sums[next] = empty
+	}
+	if size := c.chains[old].size(); 2*chains > size {
+		if grow {
+			size = min(2*size, mostEntries)
+		}
+		if c.chains[next], err = c.newTable(sampleMapChains, uint32(size)); err != nil {
+			return err
+		}
+		return c.use(sampleMapChains, next, c.chains[next])
 	}
 	return nil
 }
 
-// batch is how many sums are read at a time.
-const batch = 4096
-
-// read reads a generation that is not used any more, and leaves no sums in it.
-func (c *counter) read(g int, each func(*entry) error) error {
-	var cursor ebpf.MapBatchCursor
+// read reads a generation that is not used any more, and leaves its sums at 0.
+func (c *counter) read(g int, each func(*entry) error) (err error) {
+	iterator, err := link.AttachIter(link.IterOptions{Program: c.first.Programs[sampleProgOnDrain], Map: c.sums[g].Map})
+	if err != nil {
+		return fmt.Errorf("read the BPF map %s: %w", sampleMapSums, err)
+	}
+	defer func() { err = errors.Join(err, iterator.Close()) }()
+	sums, err := iterator.Open()
+	if err != nil {
+		return fmt.Errorf("read the BPF map %s: %w", sampleMapSums, err)
+	}
+	defer func() { err = errors.Join(err, sums.Close()) }()
 	for {
-		n, end := c.sums[g].BatchLookupAndDelete(&cursor, c.keys, c.values, nil)
-		if end != nil && !errors.Is(end, ebpf.ErrKeyNotExist) {
-			return fmt.Errorf("read the BPF map %s: %w", sampleMapSums, end)
-		}
-		c.bytes += uint64(n) * uint64(binary.Size(sampleKey{})+binary.Size(sampleSum{}))
-		for i := range n {
-			stack, err := c.stack(g, c.keys[i].Stack)
-			if err != nil {
+		n, err := sums.Read(c.buffer) // never a part of a sum
+		c.bytes += uint64(n)
+		for d := (decoder{data: c.buffer[:n]}); len(d.data) > 0; {
+			e := c.last.sum(&d)
+			if d.err != nil {
+				return fmt.Errorf("the BPF map %s: %w", sampleMapSums, d.err)
+			}
+			if c.byStack {
+				e.stack = c.stackOf(g, &e)
+			}
+			if err := each(&e); err != nil {
 				return err
 			}
-			if err := each(&entry{sampleKey: c.keys[i], sampleSum: c.values[i], stack: stack}); err != nil {
-				return err
-			}
 		}
-		if end != nil { // that was all
+		if err == io.EOF {
 			return nil
 		}
+		if err != nil {
+			return fmt.Errorf("read the BPF map %s: %w", sampleMapSums, err)
+		}
 	}
 }
-
-// stack is the one with a hash.
-func (c *counter) stack(g int, hash uint64) (stack, error) {
-	const none = 0
-	if hash == none {
-		return stack{}, nil
-	}
-	if s, known := c.known[hash]; known {
-		return s, nil
-	}
-	var v sampleStack
-	if err := c.stacks[g].Lookup(hash, &v); err != nil {
-		return stack{}, fmt.Errorf("read the BPF map %s: %w", sampleMapStacks, err)
-	}
-	c.bytes += uint64(binary.Size(hash) + binary.Size(v))
-	s := stackOf(&v)
-	c.known[hash] = s
-	return s, nil
-}
-
-func stackOf(v *sampleStack) stack {
-	return stack{frames(v.Kernel[:min(int(v.NrKernel), len(v.Kernel))]), frames(v.User[:min(int(v.NrUser), len(v.User))])}
-}
-
-// frames are the addresses of a stack without the marks that the kernel puts into the callchains of some events.
-func frames(all []uint64) []uint64 { return slices.DeleteFunc(slices.Clone(all), perfdata.IsContext) }
 
 // leave lets go of what the generation that was read had for itself.
 func (c *counter) leave(old, next int) error {
@@ -355,17 +364,17 @@ func (c *counter) leave(old, next int) error {
 	if err != nil {
 		return err
 	}
-	c.stacks[old].count += f[old].Stacks - c.before[old].Stacks
+	c.sums[old].count += f[old].Sums - c.before[old].Sums
+	c.chains[old].count += f[old].Chains - c.before[old].Chains
 	c.before[old] = f[old]
-	if c.stacks[old] == c.stacks[next] {
+	if c.chains[old] == c.chains[next] {
 		return nil
 	}
-	clear(c.known)
-	if err := c.use(sampleMapStacks, old, c.stacks[next]); err != nil {
+	if err := c.use(sampleMapChains, old, c.chains[next]); err != nil {
 		return err
 	}
-	err = c.stacks[old].Close()
-	c.stacks[old] = c.stacks[next]
+	err = c.chains[old].Close()
+	c.chains[old] = c.chains[next]
 	return err
 }
 
@@ -387,6 +396,9 @@ func (c *counter) Close() error {
 		o.Close()
 	}
 	errs := []error{c.waits.close()}
+	if c.ring != nil {
+		errs = append(errs, c.ring.Close())
+	}
 	if c.first != nil {
 		c.first.Close()
 	}
@@ -397,8 +409,8 @@ func (c *counter) Close() error {
 		if c.sums[g] != nil {
 			errs = append(errs, c.sums[g].Close())
 		}
-		if c.stacks[g] != nil && (g == 0 || c.stacks[g] != c.stacks[0]) {
-			errs = append(errs, c.stacks[g].Close())
+		if c.chains[g] != nil && (g == 0 || c.chains[g] != c.chains[0]) {
+			errs = append(errs, c.chains[g].Close())
 		}
 	}
 	return errors.Join(errs...)

@@ -83,7 +83,7 @@ type session struct {
 }
 
 // interval is how long sums stay in the kernel at most.
-const interval = 10 * time.Second
+const interval = time.Minute
 
 // soon is how long maps should last.
 const soon = 2 * time.Second
@@ -194,6 +194,9 @@ func (s *session) attach(event int, fd *perfevent.Event) error {
 func (s *session) due() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if err := s.counter.readChains(); err != nil {
+		return true // reading them fails again, and tells why
+	}
 	full, err := s.counter.full()
 	return err == nil && full || s.settle || time.Since(s.began) >= interval || s.over()
 }
@@ -224,7 +227,11 @@ func (s *session) read(end bool, write func(*record.Sum) error) error {
 	if err != nil {
 		return err
 	}
-	grow := full && !end && time.Since(s.began) < soon
+	crowded, err := s.counter.crowded()
+	if err != nil {
+		return err
+	}
+	grow := full && !end && (crowded || time.Since(s.began) < soon)
 	if err := s.measure(); err != nil {
 		return err
 	}
@@ -255,7 +262,7 @@ func (s *session) mark(write func(*record.Sum) error) error {
 
 // measure finds out how much room would be enough: half of a map is used when it is read, and what found no room has to be there, too.
 func (s *session) measure() error {
-	sums, stacks, err := s.counter.fills()
+	sums, chains, err := s.counter.fills()
 	if err != nil {
 		return err
 	}
@@ -269,7 +276,7 @@ func (s *session) measure() error {
 	}
 	more := missing - s.missing
 	s.missing = missing
-	for s.enough < 2*(max(sums, stacks)+more) {
+	for s.enough < 2*(max(sums, chains)+more) {
 		s.enough = max(1024, 2*s.enough)
 	}
 	return nil
@@ -278,33 +285,34 @@ func (s *session) measure() error {
 // sum is an entry in the words of a recording.
 func (s *session) sum(e *entry) *record.Sum {
 	by := s.cfg.By
-	sum := &record.Sum{Event: int(e.Event), Time: e.First, PID: -1, TID: -1, CPU: -1, Cgroup: e.Cgroup, IP: e.Ip, Kernel: e.stack.kernel, User: e.stack.user,
+	of := &e.Subject
+	sum := &record.Sum{Event: int(of.Event), Time: e.First, PID: -1, TID: -1, CPU: -1, Cgroup: of.Cgroup, IP: e.Ip, Kernel: e.stack.kernel, User: e.stack.user,
 		Value: e.sampleSum.Value}
 	if by.PID {
-		sum.PID, sum.TID = int32(e.Pid), int32(e.Pid)
+		sum.PID, sum.TID = int32(of.Pid), int32(of.Pid)
 	}
 	if by.TID {
-		sum.TID = int32(e.Tid)
+		sum.TID = int32(of.Tid)
 	}
 	if by.CPU {
-		sum.CPU = int32(e.Cpu)
+		sum.CPU = int32(of.Cpu)
 	}
 	if by.Stack && sum.IP == 0 {
 		sum.IP = innermost(e.stack)
 	}
 	told := replay.Sum{Count: e.Count, Interval: uint32(len(s.ends))}
 	if by.Comm {
-		told.Comm = text(e.Comm[:])
+		told.Comm = text(of.Comm[:])
 	}
 	if by.Priority {
-		told.Tags = append(told.Tags, replay.SumTag{Key: "priority", Value: fmt.Sprint(e.Priority)})
+		told.Tags = append(told.Tags, replay.SumTag{Key: "priority", Value: fmt.Sprint(of.Priority)})
 	}
 	wait := s.isWait(e)
 	if wait {
 		s.wait(e, sum, &told)
 	}
 	if by.State {
-		letter := state(e.State)
+		letter := state(of.State)
 		if s.cfg.Wall && !wait {
 			letter = state(0) // of a thread on the CPU that has just begun to wait, too
 		}

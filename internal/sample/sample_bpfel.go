@@ -26,16 +26,43 @@ type sampleCounts struct {
 	Cut        [6]uint64
 }
 
+type sampleDrain struct {
+	_        structs.HostLayout
+	Subject  sampleSubject
+	Period   uint64
+	First    uint64
+	Encoding struct {
+		_      structs.HostLayout
+		Size   uint32
+		Unused uint32
+		Bytes  [2064]uint8
+	}
+}
+
 type sampleFill struct {
 	_      structs.HostLayout
 	Sums   uint64
-	Stacks uint64
+	Chains uint64
 }
 
 type sampleKey struct {
+	_       structs.HostLayout
+	Ip      uint64
+	Kernel  uint32
+	User    uint32
+	Subject sampleSubject
+}
+
+type sampleStack struct {
+	_        structs.HostLayout
+	NrKernel uint32
+	NrUser   uint32
+	Kernel   [127]uint64
+	User     [127]uint64
+}
+
+type sampleSubject struct {
 	_         structs.HostLayout
-	Stack     uint64
-	Ip        uint64
 	Cgroup    uint64
 	Comm      [16]int8
 	Pid       uint32
@@ -47,15 +74,6 @@ type sampleKey struct {
 	WakerComm [16]int8
 	Waker     uint32
 	Unused    uint32
-}
-
-type sampleStack struct {
-	_        structs.HostLayout
-	Check    uint64
-	NrKernel uint32
-	NrUser   uint32
-	Kernel   [127]uint64
-	User     [127]uint64
 }
 
 type sampleSum struct {
@@ -79,9 +97,12 @@ type sampleWait struct {
 // Used for safe lookups in a Collection or CollectionSpec.
 const (
 	sampleMapCgroups         = "cgroups"
+	sampleMapChains          = "chains"
 	sampleMapCpus            = "cpus"
+	sampleMapDrained         = "drained"
+	sampleMapEncodings       = "encodings"
+	sampleMapRing            = "ring"
 	sampleMapScratch         = "scratch"
-	sampleMapStacks          = "stacks"
 	sampleMapSums            = "sums"
 	sampleMapTargets         = "targets"
 	sampleMapUnwindMappings  = "unwind_mappings"
@@ -90,6 +111,7 @@ const (
 	sampleMapUnwindTables    = "unwind_tables"
 	sampleMapUnwindWanted    = "unwind_wanted"
 	sampleMapWaits           = "waits"
+	sampleProgOnDrain        = "on_drain"
 	sampleProgOnExit         = "on_exit"
 	sampleProgOnNewtask      = "on_newtask"
 	sampleProgOnSample       = "on_sample"
@@ -116,6 +138,7 @@ const (
 	sampleVarIps             = "ips"
 	sampleVarIsArm64         = "is_arm64"
 	sampleVarKernelStacks    = "kernel_stacks"
+	sampleVarLastChain       = "last_chain"
 	sampleVarLostTargets     = "lost_targets"
 	sampleVarLostWaits       = "lost_waits"
 	sampleVarNoIdle          = "no_idle"
@@ -172,6 +195,7 @@ type sampleSpecs struct {
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type sampleProgramSpecs struct {
+	OnDrain   *ebpf.ProgramSpec `ebpf:"on_drain"`
 	OnExit    *ebpf.ProgramSpec `ebpf:"on_exit"`
 	OnNewtask *ebpf.ProgramSpec `ebpf:"on_newtask"`
 	OnSample  *ebpf.ProgramSpec `ebpf:"on_sample"`
@@ -185,9 +209,12 @@ type sampleProgramSpecs struct {
 // It can be passed ebpf.CollectionSpec.Assign.
 type sampleMapSpecs struct {
 	Cgroups         *ebpf.MapSpec `ebpf:"cgroups"`
+	Chains          *ebpf.MapSpec `ebpf:"chains"`
 	Cpus            *ebpf.MapSpec `ebpf:"cpus"`
+	Drained         *ebpf.MapSpec `ebpf:"drained"`
+	Encodings       *ebpf.MapSpec `ebpf:"encodings"`
+	Ring            *ebpf.MapSpec `ebpf:"ring"`
 	Scratch         *ebpf.MapSpec `ebpf:"scratch"`
-	Stacks          *ebpf.MapSpec `ebpf:"stacks"`
 	Sums            *ebpf.MapSpec `ebpf:"sums"`
 	Targets         *ebpf.MapSpec `ebpf:"targets"`
 	UnwindMappings  *ebpf.MapSpec `ebpf:"unwind_mappings"`
@@ -222,6 +249,7 @@ type sampleVariableSpecs struct {
 	Ips          *ebpf.VariableSpec `ebpf:"ips"`
 	IsArm64      *ebpf.VariableSpec `ebpf:"is_arm64"`
 	KernelStacks *ebpf.VariableSpec `ebpf:"kernel_stacks"`
+	LastChain    *ebpf.VariableSpec `ebpf:"last_chain"`
 	LostTargets  *ebpf.VariableSpec `ebpf:"lost_targets"`
 	LostWaits    *ebpf.VariableSpec `ebpf:"lost_waits"`
 	NoIdle       *ebpf.VariableSpec `ebpf:"no_idle"`
@@ -257,9 +285,12 @@ func (o *sampleObjects) Close() error {
 // It can be passed to loadSampleObjects or ebpf.CollectionSpec.LoadAndAssign.
 type sampleMaps struct {
 	Cgroups         *ebpf.Map `ebpf:"cgroups"`
+	Chains          *ebpf.Map `ebpf:"chains"`
 	Cpus            *ebpf.Map `ebpf:"cpus"`
+	Drained         *ebpf.Map `ebpf:"drained"`
+	Encodings       *ebpf.Map `ebpf:"encodings"`
+	Ring            *ebpf.Map `ebpf:"ring"`
 	Scratch         *ebpf.Map `ebpf:"scratch"`
-	Stacks          *ebpf.Map `ebpf:"stacks"`
 	Sums            *ebpf.Map `ebpf:"sums"`
 	Targets         *ebpf.Map `ebpf:"targets"`
 	UnwindMappings  *ebpf.Map `ebpf:"unwind_mappings"`
@@ -273,9 +304,12 @@ type sampleMaps struct {
 func (m *sampleMaps) Close() error {
 	return _SampleClose(
 		m.Cgroups,
+		m.Chains,
 		m.Cpus,
+		m.Drained,
+		m.Encodings,
+		m.Ring,
 		m.Scratch,
-		m.Stacks,
 		m.Sums,
 		m.Targets,
 		m.UnwindMappings,
@@ -311,6 +345,7 @@ type sampleVariables struct {
 	Ips          *ebpf.Variable `ebpf:"ips"`
 	IsArm64      *ebpf.Variable `ebpf:"is_arm64"`
 	KernelStacks *ebpf.Variable `ebpf:"kernel_stacks"`
+	LastChain    *ebpf.Variable `ebpf:"last_chain"`
 	LostTargets  *ebpf.Variable `ebpf:"lost_targets"`
 	LostWaits    *ebpf.Variable `ebpf:"lost_waits"`
 	NoIdle       *ebpf.Variable `ebpf:"no_idle"`
@@ -329,6 +364,7 @@ type sampleVariables struct {
 //
 // It can be passed to loadSampleObjects or ebpf.CollectionSpec.LoadAndAssign.
 type samplePrograms struct {
+	OnDrain   *ebpf.Program `ebpf:"on_drain"`
 	OnExit    *ebpf.Program `ebpf:"on_exit"`
 	OnNewtask *ebpf.Program `ebpf:"on_newtask"`
 	OnSample  *ebpf.Program `ebpf:"on_sample"`
@@ -339,6 +375,7 @@ type samplePrograms struct {
 
 func (p *samplePrograms) Close() error {
 	return _SampleClose(
+		p.OnDrain,
 		p.OnExit,
 		p.OnNewtask,
 		p.OnSample,

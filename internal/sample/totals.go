@@ -89,7 +89,7 @@ func (s *session) totals() (Totals, error) {
 	if err != nil {
 		return Totals{}, err
 	}
-	t := Totals{Stacks: s.cfg.By.Stack, Entries: s.enough, Read: s.counter.bytes}
+	t := Totals{Stacks: s.cfg.By.Stack, Entries: s.enough, Read: s.counter.bytes, NoStack: s.counter.noStack}
 	if s.counter.tables != nil {
 		t.Unwinding = s.counter.tables.Stats().String()
 	}

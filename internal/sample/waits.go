@@ -4,11 +4,13 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"slices"
 	"time"
 
 	"github.com/cilium/ebpf"
 
 	"github.com/bperf/bperf/internal/offcpu"
+	"github.com/bperf/bperf/internal/perfdata"
 	"github.com/bperf/bperf/internal/record"
 	"github.com/bperf/bperf/internal/replay"
 )
@@ -39,6 +41,7 @@ func (c *counter) attachWaits(selection *offcpu.Selection, o settings) (*offcpu.
 	}
 	spec := c.spec.Copy()
 	delete(spec.Programs, sampleProgSetup)
+	delete(spec.Programs, sampleProgOnDrain)
 	delete(spec.Programs, sampleProgOnSample)
 	spec.Maps[sampleMapWaits].MaxEntries = max(leastWaits, 2*threads, o.entries)
 	if err := errors.Join(selection.Prepare(spec, c.types), setVariables(spec, map[string]any{sampleVarEvent: uint32(o.events)})); err != nil {
@@ -98,7 +101,7 @@ func (w *waits) still(each func(*entry) error) error {
 			if v.Since == 0 || v.Since > now {
 				continue
 			}
-			e := &entry{sampleKey: v.Key, sampleSum: sampleSum{Count: 1, Value: now - v.Since, First: now}, stack: stackOf(&v.Stack)}
+			e := &entry{sampleKey: v.Key, sampleSum: sampleSum{Count: 1, Value: now - v.Since, First: now}, stack: wholeStack(&v.Stack)}
 			if err := each(e); err != nil {
 				return err
 			}
@@ -108,6 +111,13 @@ func (w *waits) still(each func(*entry) error) error {
 		}
 	}
 }
+
+func wholeStack(v *sampleStack) stack {
+	return stack{frames(v.Kernel[:min(int(v.NrKernel), len(v.Kernel))]), frames(v.User[:min(int(v.NrUser), len(v.User))])}
+}
+
+// frames are the addresses of a stack without the marks that the kernel puts into the callchains of some events.
+func frames(all []uint64) []uint64 { return slices.DeleteFunc(slices.Clone(all), perfdata.IsContext) }
 
 // lost are the times that were not counted as there was no room for the thread, and the threads that were left out for it.
 func (w *waits) lost() (times, targets uint64, err error) {
@@ -137,7 +147,7 @@ func (s *session) attachWaits(selection *offcpu.Selection) (*offcpu.Switches, er
 
 // isWait tells sums of blocked threads from those of samples.
 func (s *session) isWait(e *entry) bool {
-	return s.cfg.measuresWaits() && int(e.Event) == s.settings.events
+	return s.cfg.measuresWaits() && int(e.Subject.Event) == s.settings.events
 }
 
 // The values of the tag of all samples with Config.Wall, and its key.
@@ -162,14 +172,14 @@ func (s *session) wait(e *entry, sum *record.Sum, told *replay.Sum) {
 
 // waker is who let a thread run again: its name, and the process if it has one here.
 func waker(e *entry) string {
-	name := text(e.WakerComm[:])
+	name := text(e.Subject.WakerComm[:])
 	switch {
 	case name == "":
 		return "unknown"
-	case e.Waker == 0:
+	case e.Subject.Waker == 0:
 		return name
 	}
-	return fmt.Sprintf("%s:%d", name, e.Waker)
+	return fmt.Sprintf("%s:%d", name, e.Subject.Waker)
 }
 
 // readStill tells of those that are blocked at the end.

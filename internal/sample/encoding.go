@@ -1,0 +1,104 @@
+package sample
+
+import (
+	"encoding/binary"
+	"errors"
+	"unsafe"
+)
+
+// decoder reads what programs have encoded (bpf/encode.h): numbers in as few bytes as they need. What is behind the end is 0, and an error.
+type decoder struct {
+	data []byte
+	err  error
+}
+
+var errShort = errors.New("what a BPF program has written ends early")
+
+func (d *decoder) take(n int) []byte {
+	if n > len(d.data) {
+		d.data, d.err = nil, errShort
+		return nil
+	}
+	b := d.data[:n]
+	d.data = d.data[n:]
+	return b
+}
+
+func (d *decoder) number() uint64 {
+	if len(d.data) == 0 {
+		d.err = errShort
+		return 0
+	}
+	more := int(d.data[0] & 7)
+	if more == 7 {
+		d.data = d.data[1:]
+		if b := d.take(8); b != nil {
+			return binary.LittleEndian.Uint64(b)
+		}
+		return 0
+	}
+	var whole [8]byte
+	copy(whole[:], d.take(1+more))
+	return binary.LittleEndian.Uint64(whole[:]) >> 3
+}
+
+// signed is a number whose sign is the lowest bit.
+func (d *decoder) signed() int64 {
+	n := d.number()
+	return int64(n>>1) ^ -int64(n&1)
+}
+
+// chain reads callers, and in which generation they were met.
+func (d *decoder) chain() (id, generation uint32, addresses []uint64) {
+	told := d.number()
+	n := d.number()
+	if n > uint64(len(d.data)) { // each has a byte at least
+		d.err = errShort
+		return 0, 0, nil
+	}
+	addresses = make([]uint64, n)
+	address := uint64(0)
+	for i := range addresses {
+		address += uint64(d.signed())
+		addresses[i] = address
+	}
+	return uint32(told >> 1), uint32(told & 1), addresses
+}
+
+// What follows in the encoding of a sum: HAS_SUBJECT and HAS_VALUE of bpf/drain.h.
+const (
+	hasSubject = 1 << iota
+	hasValue
+)
+
+// drained is what was told last: sums tell what is other.
+type drained struct {
+	subject       sampleSubject
+	period, first uint64
+}
+
+// sum reads the next sum.
+func (last *drained) sum(d *decoder) (e entry) {
+	what := d.number()
+	if what&hasSubject != 0 {
+		if b := d.take(int(unsafe.Sizeof(last.subject))); b != nil {
+			if _, err := binary.Decode(b, binary.LittleEndian, &last.subject); err != nil {
+				d.err = err
+			}
+		}
+	}
+	e.Subject = last.subject
+	e.Kernel, e.User = uint32(d.number()), uint32(d.number())
+	e.Ip = uint64(d.signed())
+	e.Count = d.number()
+	e.Value = e.Count * last.period
+	if what&hasValue != 0 {
+		e.Value = d.number()
+		if e.Count > 0 {
+			last.period = e.Value / e.Count
+		}
+	}
+	last.first += uint64(d.signed())
+	e.First = last.first
+	return e
+}

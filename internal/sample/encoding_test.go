@@ -1,0 +1,101 @@
+package sample
+
+import (
+	"encoding/binary"
+	"reflect"
+	"slices"
+	"testing"
+)
+
+// encode is what bpf/encode.h does.
+func encode(b []byte, numbers ...uint64) []byte {
+	for _, n := range numbers {
+		more := 0
+		for limit := uint64(1) << 5; n >= limit && more < 7; limit <<= 8 {
+			more++
+		}
+		if more == 7 {
+			b = binary.LittleEndian.AppendUint64(append(b, 7), n)
+			continue
+		}
+		b = append(b, binary.LittleEndian.AppendUint64(nil, n<<3|uint64(more))[:1+more]...)
+	}
+	return b
+}
+
+// zigzag is a number with its sign in the lowest bit.
+func zigzag(n int64) uint64 { return uint64(n)<<1 ^ uint64(n>>63) }
+
+func TestDecodeNumbers(t *testing.T) {
+	numbers := []uint64{0, 1, 31, 32, 8191, 8192, 1<<21 - 1, 1 << 21, 1<<29 - 1, 1 << 29, 1 << 37, 1 << 45, 1<<53 - 1, 1 << 53, ^uint64(0)}
+	d := decoder{data: encode(nil, numbers...)}
+	for _, want := range numbers {
+		if got := d.number(); got != want {
+			t.Errorf("%#x, not %#x", got, want)
+		}
+	}
+	if d.err != nil || len(d.data) > 0 {
+		t.Errorf("%v, %d bytes are left", d.err, len(d.data))
+	}
+	for _, n := range []int64{0, -1, 1, -1 << 63, 1<<63 - 1, -0x7e000000} {
+		d := decoder{data: encode(nil, zigzag(n))}
+		if got := d.signed(); got != n || d.err != nil {
+			t.Errorf("%d, not %d: %v", got, n, d.err)
+		}
+	}
+}
+
+func TestDecodeChain(t *testing.T) {
+	kernel := uint64(0xffffffff81000000)
+	d := decoder{data: encode(nil, 7<<1|1, 3, zigzag(int64(kernel)), zigzag(16), zigzag(-32))}
+	id, generation, addresses := d.chain()
+	if want := []uint64{kernel, kernel + 16, kernel - 16}; d.err != nil || id != 7 || generation != 1 || !slices.Equal(addresses, want) {
+		t.Errorf("%d of generation %d: %#x, not %#x: %v", id, generation, addresses, want, d.err)
+	}
+}
+
+// TestDecodeSums has what is told of each sum, and what is that of the one before.
+func TestDecodeSums(t *testing.T) {
+	subject := sampleSubject{Pid: 12, Tid: 13, Priority: -1, WakerComm: [16]int8{'w'}}
+	var last drained
+	b := encode(nil, hasSubject|hasValue)
+	b, err := binary.Append(b, binary.LittleEndian, &subject)
+	if err != nil {
+		t.Fatal(err)
+	}
+	b = encode(b, 1, 2, zigzag(0x1000), 3, 300, zigzag(5000))
+	b = encode(b, 0, 1, 0, zigzag(-4096), 2, zigzag(-1))
+	d := decoder{data: b}
+	want := []entry{
+		{sampleKey: sampleKey{Ip: 0x1000, Kernel: 1, User: 2, Subject: subject}, sampleSum: sampleSum{Count: 3, Value: 300, First: 5000}},
+		{sampleKey: sampleKey{Ip: ^uint64(4095), Kernel: 1, Subject: subject}, sampleSum: sampleSum{Count: 2, Value: 200, First: 4999}},
+	}
+	for _, want := range want {
+		if got := last.sum(&d); !reflect.DeepEqual(got, want) || d.err != nil {
+			t.Errorf("%+v, not %+v: %v", got, want, d.err)
+		}
+	}
+	if len(d.data) > 0 {
+		t.Errorf("%d bytes are left", len(d.data))
+	}
+}
+
+func FuzzDecode(f *testing.F) {
+	f.Add(encode(nil, 7<<1|1, 3, zigzag(-0x7e000000), zigzag(16), zigzag(-32)))
+	f.Add(encode(nil, 0, 1, 0, zigzag(-4096), 2, zigzag(-1)))
+	f.Add(append(encode(nil, hasSubject|hasValue), make([]byte, 100)...))
+	f.Add([]byte{7})
+	f.Fuzz(func(t *testing.T, b []byte) {
+		d := decoder{data: b}
+		if _, _, addresses := d.chain(); len(addresses) > len(b) {
+			t.Errorf("%d addresses in %d bytes", len(addresses), len(b))
+		}
+		var last drained
+		for d := (decoder{data: b}); len(d.data) > 0; {
+			before := len(d.data)
+			if last.sum(&d); len(d.data) >= before {
+				t.Fatal("nothing was read")
+			}
+		}
+	})
+}
