@@ -15,7 +15,7 @@ func (d *Data) abbrevTable(off uint64) abbrevs {
 		return t
 	}
 	var t abbrevs
-	c := d.cursor(d.s.Abbrev)
+	c := d.cursor(&d.s.Abbrev)
 	for c.at(off); ; {
 		code := c.uleb()
 		if code == 0 || c.bad || uint64(c.off) > 1<<32-1 {
@@ -50,7 +50,7 @@ func (t abbrevs) find(code uint64) (off uint64, ok bool) {
 
 // findAbbrev finds an entry without keeping the table: the first entries of units are all that their index needs.
 func (d *Data) findAbbrev(table, want uint64) (off uint64, ok bool) {
-	c := d.cursor(d.s.Abbrev)
+	c := d.cursor(&d.s.Abbrev)
 	for c.at(table); ; {
 		code := c.uleb()
 		if code == want && !c.bad {

@@ -45,7 +45,7 @@ func (d *Data) parse(u *unit) *code {
 	table := d.abbrevTable(u.abbrev)
 	budget := d.rangesOf(u.end - u.off)
 
-	c := d.cursor(d.s.Info[:u.end])
+	c := d.unitCursor(u)
 	c.at(u.root)
 	within := []int32{-1} // for each level of entries, the scope that they are in
 	var e entry

@@ -8,20 +8,50 @@ import (
 // cursor reads a section from front to back. Reading past its end gives zeros and sets bad, once and for all, so that
 // a caller may read several things and ask once.
 type cursor struct {
-	data []byte
-	off  int
-	big  bool
-	bad  bool
+	section *Section
+	data    []byte // what is valid of the section up to end
+	off     int    // maybe behind data, but not behind end
+	end     int
+	big     bool
+	bad     bool
+}
+
+func (d *Data) cursor(s *Section) cursor {
+	return cursor{section: s, data: s.upTo(0), end: len(s.Data), big: d.s.BigEndian}
+}
+
+// limit ends the section at an offset that lies in it.
+func (c *cursor) limit(end uint64) {
+	c.end = int(min(end, uint64(c.end)))
+	c.data = c.data[:min(len(c.data), c.end)]
+}
+
+// has says whether n bytes can be read.
+func (c *cursor) has(n int) bool {
+	if n <= len(c.data)-c.off {
+		return true
+	}
+	if n > c.end-c.off {
+		return false
+	}
+	valid := c.section.upTo(uint64(c.off + n))
+	c.data = valid[:min(len(valid), c.end)]
+	return n <= len(c.data)-c.off
 }
 
 func (c *cursor) fail() {
 	c.bad = true
-	c.off = len(c.data)
+	c.off = c.end
+}
+
+// left is the number of bytes up to the end.
+func (c *cursor) left() uint64 {
+	return uint64(c.end - c.off)
 }
 
 // at moves to an offset, which may be beyond the end.
 func (c *cursor) at(off uint64) {
-	if off > uint64(len(c.data)) {
+	if off > uint64(c.end) {
 		c.fail()
 		return
 	}
@@ -29,7 +59,7 @@ func (c *cursor) at(off uint64) {
 }
 
 func (c *cursor) skip(n uint64) {
-	if n > uint64(len(c.data)-c.off) {
+	if n > c.left() {
 		c.fail()
 		return
 	}
@@ -37,11 +67,11 @@ func (c *cursor) skip(n uint64) {
 }
 
 func (c *cursor) done() bool {
-	return c.off >= len(c.data)
+	return c.off >= c.end
 }
 
 func (c *cursor) u8() uint8 {
-	if c.off >= len(c.data) {
+	if c.off >= len(c.data) && !c.has(1) {
 		c.fail()
 		return 0
 	}
@@ -52,7 +82,7 @@ func (c *cursor) u8() uint8 {
 
 // uint reads a number of 1 to 8 bytes.
 func (c *cursor) uint(size int) uint64 {
-	if size > len(c.data)-c.off {
+	if size > len(c.data)-c.off && !c.has(size) {
 		c.fail()
 		return 0
 	}
@@ -82,7 +112,7 @@ func (c *cursor) uint(size int) uint64 {
 func (c *cursor) uleb() uint64 {
 	var v uint64
 	for shift := 0; ; shift += 7 {
-		if c.off >= len(c.data) {
+		if c.off >= len(c.data) && !c.has(1) {
 			c.fail()
 			return 0
 		}
@@ -100,7 +130,7 @@ func (c *cursor) uleb() uint64 {
 func (c *cursor) sleb() int64 {
 	var v int64
 	for shift := 0; ; {
-		if c.off >= len(c.data) {
+		if c.off >= len(c.data) && !c.has(1) {
 			c.fail()
 			return 0
 		}
@@ -121,12 +151,13 @@ func (c *cursor) sleb() int64 {
 
 // skipString passes over a string and the zero byte at its end.
 func (c *cursor) skipString() {
-	end := bytes.IndexByte(c.data[c.off:], 0)
-	if end < 0 {
-		c.fail()
-		return
+	for from := c.off; c.has(from - c.off + 1); from = len(c.data) {
+		if end := bytes.IndexByte(c.data[from:], 0); end >= 0 {
+			c.off = from + end + 1
+			return
+		}
 	}
-	c.off += end + 1
+	c.fail()
 }
 
 // unitLength reads the length that a unit begins with: the rest of the unit, and the size of offsets in it.

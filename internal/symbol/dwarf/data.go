@@ -11,10 +11,9 @@ import (
 	"github.com/bperf/bperf/internal/symbol"
 )
 
-// Sections are the contents of a file's debug sections, decompressed and relocated. What the file does not have is
-// empty. They are read as long as the Data is in use, and not changed.
+// Sections are a file's debug sections. What the file does not have is empty.
 type Sections struct {
-	Abbrev, Addr, Info, Line, LineStr, Ranges, RngLists, Str, StrOffsets []byte
+	Abbrev, Addr, Aranges, Info, Line, LineStr, Ranges, RngLists, Str, StrOffsets Section
 
 	BigEndian bool
 
@@ -26,14 +25,16 @@ type Sections struct {
 type Data struct {
 	s Sections
 
-	mu     sync.Mutex
-	units  []unit // by offset; nil before the first use
-	spans  spans  // of addresses to indices of units
-	parsed map[int32]*code
-	cost   int // of what is in parsed, in bytes
+	mu      sync.Mutex
+	aranges *index   // what .debug_aranges says; nil before the first use
+	whole   *index   // of all units; nil until it is needed
+	headers []uint64 // the offsets of the units up to walked, in .debug_info
+	walked  uint64
+	known   map[uint64]*unit // by offset
+	parsed  map[*unit]*code
+	cost    int // of what is in parsed, in bytes
 
-	budget int // what is left of the ranges that units may have
-	steps  int // what is left of the abbreviations that may be passed over to find those of units
+	steps int // what is left of the abbreviations that may be passed over to find those of units
 
 	tables map[uint64]abbrevs
 	sup    *Data
@@ -97,12 +98,13 @@ func (d *Data) Lines(start, end uint64) []Line {
 		if c == nil {
 			return lines
 		}
-		rows, stop := c.lines.rowsFrom(addr)
+		rows, from, stop := c.lines.rowsFrom(addr)
 		for _, r := range rows {
-			if r.addr >= end {
+			at := from + uint64(r.addr)
+			if at >= end {
 				break
 			}
-			lines = append(lines, Line{max(r.addr, start), c.lines.file(r.file), int(r.line), int(r.column), r.statement})
+			lines = append(lines, Line{max(at, start), c.lines.file(r.file), int(r.line), int(r.column), r.statement})
 		}
 		if stop <= addr {
 			return lines
@@ -123,25 +125,18 @@ type Line struct {
 
 // codeAt returns what the unit has that addr is in, or nil.
 func (d *Data) codeAt(addr uint64) *code {
-	if d.units == nil {
-		d.index()
-	}
-	i, ok := d.spans.find(addr)
-	if !ok {
+	u := d.unitAt(addr)
+	if u == nil {
 		return nil
 	}
-	if c := d.parsed[i]; c != nil {
+	if c := d.parsed[u]; c != nil {
 		return c
 	}
-	c := d.parse(&d.units[i])
+	c := d.parse(u)
 	if d.parsed == nil || d.cost > maxCost {
-		d.parsed, d.cost = make(map[int32]*code), 0
+		d.parsed, d.cost = make(map[*unit]*code), 0
 	}
-	d.parsed[i] = c
+	d.parsed[u] = c
 	d.cost += c.size()
 	return c
-}
-
-func (d *Data) cursor(section []byte) cursor {
-	return cursor{data: section, big: d.s.BigEndian}
 }

@@ -52,12 +52,12 @@ func compile(t testing.TB, flags ...string) (s Sections, lo, hi uint64) {
 		t.Fatal(err)
 	}
 	defer func() { _ = f.Close() }()
-	for name, to := range map[string]*[]byte{
-		"abbrev": &s.Abbrev, "addr": &s.Addr, "info": &s.Info, "line": &s.Line, "line_str": &s.LineStr,
+	for name, to := range map[string]*Section{
+		"abbrev": &s.Abbrev, "addr": &s.Addr, "aranges": &s.Aranges, "info": &s.Info, "line": &s.Line, "line_str": &s.LineStr,
 		"ranges": &s.Ranges, "rnglists": &s.RngLists, "str": &s.Str, "str_offsets": &s.StrOffsets,
 	} {
 		if section := f.Section(".debug_" + name); section != nil {
-			if *to, err = section.Data(); err != nil {
+			if to.Data, err = section.Data(); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -93,6 +93,76 @@ func TestFrames(t *testing.T) {
 	}
 }
 
+// TestLittleByLittle reads the same from sections of which there is no more than what was asked for, and without .debug_aranges. Where the
+// address of code is known by that, no more than a part of .debug_info is asked for.
+func TestLittleByLittle(t *testing.T) {
+	for _, version := range []string{"-gdwarf-2", "-gdwarf-4", "-gdwarf-5"} {
+		s, lo, hi := compile(t, version)
+		if len(s.Aranges.Data) == 0 {
+			t.Fatalf("%s: there is no .debug_aranges", version)
+		}
+		all := New(s)
+		all.Frames(lo, nil)
+		part := s
+		for _, section := range []*Section{&part.Abbrev, &part.Aranges, &part.Info, &part.Line, &part.LineStr, &part.Ranges, &part.RngLists, &part.Str} {
+			whole := section.Data
+			section.Data = make([]byte, len(whole))
+			section.Fill = func(end uint64) uint64 { return uint64(copy(section.Data[:end], whole)) }
+		}
+		without := part
+		without.Aranges = Section{}
+		for name, d := range map[string]*Data{"in parts": New(part), "in parts, without .debug_aranges": New(without)} {
+			known := 0
+			for addr := lo; addr < hi; addr++ {
+				want, got := all.Frames(addr, nil), d.Frames(addr, nil)
+				if !slices.Equal(got, want) {
+					t.Fatalf("%s, %s: %#x is %+v, want %+v", version, name, addr, got, want)
+				}
+				known += len(got)
+			}
+			if lines, want := d.Lines(lo, hi), all.Lines(lo, hi); known == 0 || !slices.Equal(lines, want) {
+				t.Errorf("%s, %s: the lines are %+v, want %+v", version, name, lines, want)
+			}
+		}
+	}
+}
+
+// TestAranges finds a unit by .debug_aranges without reading the one behind it, and what .debug_aranges does not have by the units.
+func TestAranges(t *testing.T) {
+	le := binary.LittleEndian
+	text := func(low uint64) []byte { return append(le.AppendUint64(nil, low), 0x10) }
+	root := func(low uint64) []byte {
+		return unit4(slices.Concat([]byte{1}, text(low), []byte{2}, text(low), []byte{byte(low >> 12)})...)
+	}
+	var end uint64
+	info := slices.Concat(root(0x1000), root(0x2000), root(0x3000))
+	aranges := le.AppendUint32(nil, 44)
+	aranges = le.AppendUint16(aranges, 2)
+	aranges = le.AppendUint32(aranges, 0)
+	aranges = append(aranges, 8, 0, 0, 0, 0, 0)
+	aranges = le.AppendUint64(le.AppendUint64(aranges, 0x1000), 0x10)
+	aranges = append(aranges, make([]byte, 16)...)
+	d := New(Sections{
+		Abbrev: Section{Data: []byte{
+			1, tagCompileUnit, 1, attrLowPC, formAddr, attrHighPC, formData1, 0, 0,
+			2, tagSubprogram, 0, attrLowPC, formAddr, attrHighPC, formData1, attrDeclLine, formData1, 0, 0,
+			0,
+		}},
+		Aranges: Section{Data: aranges},
+		Info:    Section{Data: info, Fill: func(to uint64) uint64 { end = max(end, to); return end }},
+	})
+	for _, test := range []struct {
+		addr uint64
+		line int
+		read int
+	}{{0x1004, 1, len(info) / 3}, {0x3004, 3, len(info)}, {0x2004, 2, len(info)}} {
+		got := d.Frames(test.addr, nil)
+		if len(got) != 1 || got[0].StartLine != test.line || end != uint64(test.read) {
+			t.Errorf("%#x is %+v, and %d bytes were read; want line %d and %d bytes", test.addr, got, end, test.line, test.read)
+		}
+	}
+}
+
 // TestForgetting reads the same after what was read has been forgotten.
 func TestForgetting(t *testing.T) {
 	s, lo, hi := compile(t)
@@ -114,7 +184,8 @@ func TestForgetting(t *testing.T) {
 // ask asks for everything that there is at some addresses.
 func ask(s Sections, lo uint64) {
 	d := New(s)
-	for _, sp := range append(func() spans { d.Frames(0, nil); return d.spans }(), span{lo: lo, hi: lo + 64}) {
+	d.Frames(0, nil) // there is nothing, so that all units are looked at
+	for _, sp := range slices.Concat(d.aranges.spans, d.whole.spans, spans{{lo: lo, hi: lo + 64}}) {
 		for addr := sp.lo; addr < min(sp.hi, sp.lo+64); addr += 5 {
 			d.Frames(addr, nil)
 		}
@@ -129,15 +200,15 @@ func TestBroken(t *testing.T) {
 		random := rand.New(rand.NewPCG(1, 2))
 		for range 3000 {
 			s := whole
-			for _, part := range []*[]byte{&s.Abbrev, &s.Info, &s.Line, &s.LineStr, &s.Ranges, &s.RngLists, &s.Str} {
-				if len(*part) == 0 || random.IntN(3) > 0 {
+			for _, part := range []*Section{&s.Abbrev, &s.Aranges, &s.Info, &s.Line, &s.LineStr, &s.Ranges, &s.RngLists, &s.Str} {
+				if len(part.Data) == 0 || random.IntN(3) > 0 {
 					continue
 				}
-				changed := append([]byte(nil), *part...)
+				changed := append([]byte(nil), part.Data...)
 				for range 1 + random.IntN(4) {
 					changed[random.IntN(len(changed))] = byte(random.Uint32())
 				}
-				*part = changed[:len(changed)-random.IntN(2)*random.IntN(len(changed))]
+				part.Data = changed[:len(changed)-random.IntN(2)*random.IntN(len(changed))]
 			}
 			ask(s, lo)
 		}
@@ -162,21 +233,21 @@ func TestSupplement(t *testing.T) {
 	ref0, ref1 := form(formGNURefAlt)
 	str0, str1 := form(formGNUStrpAlt)
 	d := New(Sections{
-		Abbrev: []byte{
+		Abbrev: Section{Data: []byte{
 			1, tagCompileUnit, 1, attrLowPC, formAddr, attrHighPC, formData1, 0, 0,
 			2, tagSubprogram, 0, attrLowPC, formAddr, attrHighPC, formData1, attrAbstractOrigin, ref0, ref1, 0, 0,
 			3, tagSubprogram, 0, attrLowPC, formAddr, attrHighPC, formData1, attrName, str0, str1, 0, 0,
 			0,
-		},
-		Info: unit4(slices.Concat(
+		}},
+		Info: Section{Data: unit4(slices.Concat(
 			[]byte{1}, text(0x1000, 0x20),
 			[]byte{2}, text(0x1000, 0x10), []byte{12, 0, 0, 0}, // behind the header and the root of the supplement
 			[]byte{3}, text(0x1010, 0x10), []byte{9, 0, 0, 0},
-		)...),
+		)...)},
 		Supplement: &Sections{
-			Abbrev: []byte{1, 0x3c, 1, 0, 0, 2, tagSubprogram, 0, attrName, formStrp, attrDeclLine, formData1, 0, 0, 0},
-			Info:   unit4(1, 2, 0, 0, 0, 0, 77),
-			Str:    []byte("function\x00another\x00"),
+			Abbrev: Section{Data: []byte{1, 0x3c, 1, 0, 0, 2, tagSubprogram, 0, attrName, formStrp, attrDeclLine, formData1, 0, 0, 0}},
+			Info:   Section{Data: unit4(1, 2, 0, 0, 0, 0, 77)},
+			Str:    Section{Data: []byte("function\x00another\x00")},
 		},
 	})
 	for addr, want := range map[uint64]symbol.Frame{
@@ -220,17 +291,18 @@ func TestBounds(t *testing.T) {
 	le.PutUint32(lines, uint32(len(lines)-4))
 
 	for name, s := range map[string]Sections{
-		"one list for many functions": {Abbrev: abbrev, Ranges: ranges, Info: unit4(slices.Concat(root, function, inlined)...)},
-		"one list for many units":     {Abbrev: abbrev, Ranges: ranges, Info: units},
-		"many directories":            {Abbrev: abbrev, Ranges: ranges, Info: unit4(root...), Line: lines},
+		"one list for many functions": {Info: Section{Data: unit4(slices.Concat(root, function, inlined)...)}},
+		"one list for many units":     {Info: Section{Data: units}},
+		"many directories":            {Info: Section{Data: unit4(root...)}, Line: Section{Data: lines}},
 	} {
+		s.Abbrev.Data, s.Ranges.Data = abbrev, ranges
 		var before, after runtime.MemStats
 		runtime.ReadMemStats(&before)
 		d := New(s)
 		d.Frames(0x1004, nil)
 		d.Frames(0x1014, nil)
 		runtime.ReadMemStats(&after)
-		size := uint64(len(s.Info) + len(s.Ranges) + len(s.Line))
+		size := uint64(len(s.Info.Data) + len(s.Ranges.Data) + len(s.Line.Data))
 		if got := after.TotalAlloc - before.TotalAlloc; got > 64*size+1<<20 {
 			t.Errorf("%s: %d bytes took %d", name, size, got)
 		}
@@ -240,12 +312,14 @@ func TestBounds(t *testing.T) {
 func FuzzData(f *testing.F) {
 	for _, version := range []string{"-gdwarf-2", "-gdwarf-4", "-gdwarf-5"} {
 		s, lo, _ := compile(f, version)
-		f.Add(s.Abbrev, s.Info, s.Line, s.LineStr, s.Ranges, s.RngLists, s.Str, lo, false)
+		f.Add(s.Abbrev.Data, s.Aranges.Data, s.Info.Data, s.Line.Data, s.LineStr.Data, s.Ranges.Data, s.RngLists.Data, s.Str.Data, lo, false)
 	}
-	f.Fuzz(func(t *testing.T, abbrev, info, line, lineStr, ranges, rngLists, str []byte, addr uint64, big bool) {
+	f.Fuzz(func(t *testing.T, abbrev, aranges, info, line, lineStr, ranges, rngLists, str []byte, addr uint64, big bool) {
+		part := func(data []byte) Section { return Section{Data: data} }
 		ask(Sections{
-			Abbrev: abbrev, Info: info, Line: line, LineStr: lineStr, Ranges: ranges, RngLists: rngLists, Str: str,
-			Addr: ranges, StrOffsets: rngLists, BigEndian: big, Supplement: &Sections{Abbrev: abbrev, Info: info, Str: str},
+			Abbrev: part(abbrev), Aranges: part(aranges), Info: part(info), Line: part(line), LineStr: part(lineStr), Ranges: part(ranges),
+			RngLists: part(rngLists), Str: part(str), Addr: part(ranges), StrOffsets: part(rngLists), BigEndian: big,
+			Supplement: &Sections{Abbrev: part(abbrev), Info: part(info), Str: part(str)},
 		}, addr)
 	})
 }

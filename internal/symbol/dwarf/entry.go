@@ -49,7 +49,7 @@ type entry struct {
 // read reads an entry after its code, of which table is the offset of the abbreviation.
 func (d *Data) read(c *cursor, u *unit, table uint64, e *entry) {
 	*e = entry{}
-	a := d.cursor(d.s.Abbrev)
+	a := d.cursor(&d.s.Abbrev)
 	a.at(table)
 	e.tag = a.uleb()
 	e.hasChildren = a.u8() != 0
@@ -114,7 +114,7 @@ func (e *entry) field(attr uint64) *value {
 
 // readAt reads the entry at an offset in .debug_info, and says whether there is one.
 func (d *Data) readAt(u *unit, off uint64, e *entry) bool {
-	c := d.cursor(d.s.Info[:u.end])
+	c := d.unitCursor(u)
 	c.at(off)
 	table, ok := d.abbrevTable(u.abbrev).find(c.uleb())
 	if !ok {

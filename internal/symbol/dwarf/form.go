@@ -1,7 +1,5 @@
 package dwarf
 
-import "bytes"
-
 // Forms of attributes: DWARF 5, 7.5.6, and those of GNU for split and supplementary files.
 const (
 	formAddr          = 0x01
@@ -183,36 +181,39 @@ func (c *cursor) value(form uint64, e encoding, unit uint64) value {
 // maxString bounds the length of strings, in bytes: a hostile file can refer to a long one many times.
 const maxString = 16 << 10
 
-func stringAt(section []byte, off uint64) string {
-	if off >= uint64(len(section)) {
+func (d *Data) stringAt(section *Section, off uint64) string {
+	c := d.cursor(section)
+	c.at(off)
+	if c.bad {
 		return ""
 	}
-	b := section[off:]
-	b = b[:min(len(b), maxString)]
-	if end := bytes.IndexByte(b, 0); end >= 0 {
-		b = b[:end]
+	c.limit(off + maxString)
+	c.skipString()
+	end := c.off
+	if !c.bad {
+		end-- // without the zero
 	}
-	return string(b)
+	return string(c.data[min(int(off), len(c.data)):min(end, len(c.data))])
 }
 
 // text returns the string that a value of the unit stands for, or "".
 func (d *Data) text(u *unit, v value) string {
 	switch v.kind {
 	case inline:
-		return stringAt(d.s.Info, v.n)
+		return d.stringAt(&d.s.Info, v.n)
 	case lineInline:
-		return stringAt(d.s.Line, v.n)
+		return d.stringAt(&d.s.Line, v.n)
 	case str:
-		return stringAt(d.s.Str, v.n)
+		return d.stringAt(&d.s.Str, v.n)
 	case lineStr:
-		return stringAt(d.s.LineStr, v.n)
+		return d.stringAt(&d.s.LineStr, v.n)
 	case strIndex:
-		if at, ok := d.entry(d.s.StrOffsets, u.strOffsets, v.n, int(u.offsetSize)); ok {
-			return stringAt(d.s.Str, at)
+		if at, ok := d.entry(&d.s.StrOffsets, u.strOffsets, v.n, int(u.offsetSize)); ok {
+			return d.stringAt(&d.s.Str, at)
 		}
 	case strSup:
 		if d.sup != nil {
-			return stringAt(d.sup.s.Str, v.n)
+			return d.sup.stringAt(&d.sup.s.Str, v.n)
 		}
 	}
 	return ""
@@ -224,14 +225,14 @@ func (d *Data) addr(u *unit, v value) (uint64, bool) {
 	case address:
 		return v.n, true
 	case addressIndex:
-		return d.entry(d.s.Addr, u.addrs, v.n, int(u.addrSize))
+		return d.entry(&d.s.Addr, u.addrs, v.n, int(u.addrSize))
 	}
 	return 0, false
 }
 
 // entry reads a number in a table of them that starts at base.
-func (d *Data) entry(table []byte, base, index uint64, size int) (uint64, bool) {
-	if index > uint64(len(table)) || base > uint64(len(table)) {
+func (d *Data) entry(table *Section, base, index uint64, size int) (uint64, bool) {
+	if n := uint64(len(table.Data)); index > n || base > n {
 		return 0, false
 	}
 	c := d.cursor(table)

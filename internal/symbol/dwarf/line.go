@@ -2,6 +2,7 @@ package dwarf
 
 import (
 	"cmp"
+	"math"
 	"path"
 	"slices"
 )
@@ -13,12 +14,12 @@ type lineTable struct {
 	dirs      []value
 	files     []lineFile
 	named     map[uint32]string
-	rows      []row
+	rows      []row // of all sequences, one after the other
 	sequences spans // to indices of bounds
 	bounds    []bounds
 }
 
-// bounds are the rows of a sequence: from first up to last, which is its end.
+// bounds are the rows of a sequence: from first up to, but not including, last.
 type bounds struct {
 	first, last int32
 }
@@ -29,21 +30,20 @@ type lineFile struct {
 }
 
 type row struct {
-	addr      uint64
+	addr      uint32 // from the start of the sequence
 	file      uint32
 	line      uint32
 	column    uint16
 	statement bool
-	end       bool // the sequence ends before addr
 }
 
 func (t *lineTable) size() int {
-	return 24*(len(t.dirs)+len(t.files)+len(t.rows)) + 32*len(t.sequences)
+	return 24*(len(t.dirs)+len(t.files)) + 16*len(t.rows) + 32*len(t.sequences)
 }
 
 // find returns the place in the source of the code at addr.
 func (t *lineTable) find(addr uint64) (file string, line, column int) {
-	rows, _ := t.rowsFrom(addr)
+	rows, _, _ := t.rowsFrom(addr)
 	if len(rows) == 0 {
 		return "", 0, 0
 	}
@@ -51,22 +51,22 @@ func (t *lineTable) find(addr uint64) (file string, line, column int) {
 	return t.file(r.file), int(r.line), int(r.column)
 }
 
-// rowsFrom returns the row that addr lies in and those that follow it in its sequence, without the one that ends it,
-// and the address where the sequence ends.
-func (t *lineTable) rowsFrom(addr uint64) (rows []row, end uint64) {
-	i, ok := t.sequences.find(addr)
+// rowsFrom returns the row that addr lies in and those that follow it in its sequence, and the addresses where the
+// sequence starts and ends.
+func (t *lineTable) rowsFrom(addr uint64) (rows []row, start, end uint64) {
+	s, ok := t.sequences.findSpan(addr)
 	if !ok {
-		return nil, 0
+		return nil, 0, 0
 	}
-	b := t.bounds[i]
-	rows, end = t.rows[b.first:b.last], t.rows[b.last].addr
-	at, _ := slices.BinarySearchFunc(rows, addr, func(r row, addr uint64) int {
-		if r.addr <= addr {
+	b := t.bounds[s.index]
+	rows = t.rows[b.first:b.last]
+	at, _ := slices.BinarySearchFunc(rows, addr-s.lo, func(r row, addr uint64) int {
+		if uint64(r.addr) <= addr {
 			return -1
 		}
 		return 1
 	})
-	return rows[max(at-1, 0):], end
+	return rows[max(at-1, 0):], s.lo, s.hi
 }
 
 // file returns the name of a file by its number in the table: absolute if the unit says where it was compiled.
@@ -128,8 +128,14 @@ type program struct {
 	lineRange      uint8
 	opcodeBase     uint8
 	operands       [256]uint8
-	row            row
-	first          int // the row that the sequence began with
+	row            state
+	sequence       []state // the rows of the one under way
+}
+
+// state is the registers of the machine that line programs are for.
+type state struct {
+	addr uint64
+	row
 }
 
 func (d *Data) lineTable(u *unit) *lineTable {
@@ -137,7 +143,7 @@ func (d *Data) lineTable(u *unit) *lineTable {
 	if u.stmtList.kind == none {
 		return t
 	}
-	p := &program{cursor: d.cursor(d.s.Line), encoding: u.encoding, table: t}
+	p := &program{cursor: d.cursor(&d.s.Line), encoding: u.encoding, table: t}
 	p.at(u.stmtList.n)
 	if !p.header() {
 		return t
@@ -146,7 +152,7 @@ func (d *Data) lineTable(u *unit) *lineTable {
 	for !p.done() {
 		p.step()
 	}
-	t.rows = t.rows[:p.first] // what has no end may be cut off
+	t.rows = slices.Clone(t.rows) // without room for more
 	t.sequences.sort()
 	return t
 }
@@ -154,10 +160,10 @@ func (d *Data) lineTable(u *unit) *lineTable {
 // header reads the header, and leaves the cursor at the program, and with its end.
 func (p *program) header() bool {
 	length, offsetSize := p.unitLength()
-	if p.bad || length > uint64(len(p.data)-p.off) {
+	if p.bad || length > p.left() {
 		return false
 	}
-	p.data = p.data[:p.off+int(length)]
+	p.limit(uint64(p.off) + length)
 	p.offsetSize = uint8(offsetSize)
 	p.version = uint16(p.uint(2))
 	if p.version < 2 || p.version > 5 {
@@ -180,7 +186,7 @@ func (p *program) header() bool {
 	for i := 1; i < int(p.opcodeBase); i++ {
 		p.operands[i] = p.u8()
 	}
-	if p.bad || p.lineRange == 0 || headerLength > uint64(len(p.data)) {
+	if p.bad || p.lineRange == 0 || headerLength > uint64(p.end) {
 		return false
 	}
 	if p.version >= 5 {
@@ -268,12 +274,12 @@ func (p *program) entries(add func(lineFile)) {
 }
 
 func (p *program) reset() {
-	p.row = row{file: 1, line: 1, statement: p.defaultIsStmt}
-	p.first = len(p.table.rows)
+	p.row = state{row: row{file: 1, line: 1, statement: p.defaultIsStmt}}
+	p.sequence = p.sequence[:0]
 }
 
 func (p *program) emit() {
-	p.table.rows = append(p.table.rows, p.row)
+	p.sequence = append(p.sequence, p.row)
 }
 
 // step executes an opcode.
@@ -314,7 +320,7 @@ func (p *program) step() {
 
 func (p *program) extended() {
 	length := p.uleb()
-	if p.bad || length == 0 || length > uint64(len(p.data)-p.off) {
+	if p.bad || length == 0 || length > p.left() {
 		p.fail()
 		return
 	}
@@ -337,32 +343,20 @@ func (p *program) extended() {
 // endSequence makes a sequence of the rows since the last one, unless it is of code that the linker has thrown away.
 func (p *program) endSequence() {
 	t := p.table
-	p.row.end = true
-	p.emit()
-	rows := t.rows[p.first:]
-	byAddr := func(a, b row) int {
-		if a.end != b.end {
-			return first(b.end)
-		}
-		return cmp.Compare(a.addr, b.addr)
-	}
+	rows, end := p.sequence, p.row.addr
+	byAddr := func(a, b state) int { return cmp.Compare(a.addr, b.addr) }
 	if !slices.IsSortedFunc(rows, byAddr) {
 		slices.SortStableFunc(rows, byAddr)
 	}
-	lo, hi := rows[0].addr, rows[len(rows)-1].addr
-	if isCode(lo, hi) {
-		t.sequences = append(t.sequences, span{lo, hi, int32(len(t.bounds))})
-		t.bounds = append(t.bounds, bounds{int32(p.first), int32(len(t.rows) - 1)})
-	} else {
-		t.rows = t.rows[:p.first]
+	if len(rows) > 0 && isCode(rows[0].addr, end) && end-rows[0].addr <= math.MaxUint32 {
+		start := rows[0].addr
+		t.sequences = append(t.sequences, span{start, end, int32(len(t.bounds))})
+		first := int32(len(t.rows))
+		for _, r := range rows {
+			r.row.addr = uint32(min(r.addr-start, math.MaxUint32))
+			t.rows = append(t.rows, r.row)
+		}
+		t.bounds = append(t.bounds, bounds{first, int32(len(t.rows))})
 	}
 	p.reset()
-}
-
-// first orders what must come first.
-func first(a bool) int {
-	if a {
-		return -1
-	}
-	return 1
 }

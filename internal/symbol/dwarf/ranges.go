@@ -35,7 +35,7 @@ func (d *Data) eachRange(u *unit, e *entry, budget *int, yield func(lo, hi uint6
 }
 
 func (d *Data) eachOfRanges(u *unit, off uint64, budget *int, yield func(lo, hi uint64)) {
-	c := d.cursor(d.s.Ranges)
+	c := d.cursor(&d.s.Ranges)
 	c.at(off)
 	base := u.base
 	highest := uint64(1)<<(8*u.addrSize-1)<<1 - 1
@@ -55,13 +55,13 @@ func (d *Data) eachOfRanges(u *unit, off uint64, budget *int, yield func(lo, hi 
 func (d *Data) eachOfRngList(u *unit, list value, budget *int, yield func(lo, hi uint64)) {
 	off := list.n
 	if list.kind == listIndex {
-		at, ok := d.entry(d.s.RngLists, u.rngLists, list.n, int(u.offsetSize))
+		at, ok := d.entry(&d.s.RngLists, u.rngLists, list.n, int(u.offsetSize))
 		if !ok {
 			return
 		}
 		off = u.rngLists + at
 	}
-	c := d.cursor(d.s.RngLists)
+	c := d.cursor(&d.s.RngLists)
 	c.at(off)
 	indexed := func() uint64 {
 		a, _ := d.addr(u, value{c.uleb(), addressIndex})

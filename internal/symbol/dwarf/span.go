@@ -24,6 +24,11 @@ func (s spans) sort() {
 
 // find returns the index of the span that starts last of those with addr in them.
 func (s spans) find(addr uint64) (index int32, ok bool) {
+	found, ok := s.findSpan(addr)
+	return found.index, ok
+}
+
+func (s spans) findSpan(addr uint64) (found span, ok bool) {
 	i, _ := slices.BinarySearchFunc(s, addr, func(s span, addr uint64) int {
 		if s.lo <= addr {
 			return -1
@@ -32,10 +37,10 @@ func (s spans) find(addr uint64) (index int32, ok bool) {
 	})
 	for first := max(0, i-maxOverlap); i > first; i-- {
 		if addr < s[i-1].hi {
-			return s[i-1].index, true
+			return s[i-1], true
 		}
 	}
-	return 0, false
+	return span{}, false
 }
 
 // isCode tells addresses from what linkers leave of code that they have thrown away: a start of zero, or of the

@@ -1,9 +1,6 @@
 package dwarf
 
-import (
-	"cmp"
-	"slices"
-)
+import "slices"
 
 // unit is what the header of a compilation unit says, and its root entry.
 type unit struct {
@@ -20,6 +17,7 @@ type unit struct {
 	stmtList   value
 	name       value
 	compDir    value
+	hasCode    bool // or may have
 }
 
 // Kinds of units: DWARF 5, 7.5.1.
@@ -31,32 +29,11 @@ const (
 	unitSplitType    = 0x06
 )
 
-// index finds the units, and the addresses that each one has code at.
-func (d *Data) index() {
-	d.units = []unit{}
-	d.budget = d.rangesOf(uint64(len(d.s.Info)))
-	d.steps = maxSteps
-	c := d.cursor(d.s.Info)
-	for !c.done() {
-		u, ok := readHeader(&c)
-		if !ok {
-			break
-		}
-		c.at(u.end)
-		if u.root >= u.end || u.version < 2 || u.version > 5 {
-			continue
-		}
-		d.units = append(d.units, u)
-		d.indexUnit(int32(len(d.units) - 1))
-	}
-	d.spans.sort()
-}
-
 // readHeader reads the header of a unit. Units of unknown versions have no more than their length.
 func readHeader(c *cursor) (u unit, ok bool) {
 	u.off = uint64(c.off)
 	length, offsetSize := c.unitLength()
-	if c.bad || length == 0 || length > uint64(len(c.data)-c.off) {
+	if c.bad || length == 0 || length > c.left() {
 		return u, false
 	}
 	u.end = uint64(c.off) + length
@@ -91,20 +68,19 @@ func readHeader(c *cursor) (u unit, ok bool) {
 	return u, !c.bad
 }
 
-// indexUnit reads the root entry of a unit and adds the addresses of its code to the spans.
-func (d *Data) indexUnit(i int32) {
-	u := &d.units[i]
-	c := d.cursor(d.s.Info[:u.end])
+// readRoot reads the root entry of a unit, whose abbreviation find finds.
+func (d *Data) readRoot(u *unit, e *entry, find func(table, code uint64) (uint64, bool)) {
+	c := d.unitCursor(u)
 	c.at(u.root)
-	var e entry
-	table, ok := d.findAbbrev(u.abbrev, c.uleb())
+	table, ok := find(u.abbrev, c.uleb())
 	if !ok {
 		return
 	}
-	d.read(&c, u, table, &e)
+	d.read(&c, u, table, e)
 	if c.bad || e.tag != tagCompileUnit && e.tag != tagSkeletonUnit {
 		return
 	}
+	u.hasCode = true
 	for _, base := range []struct {
 		to   *uint64
 		from value
@@ -115,32 +91,72 @@ func (d *Data) indexUnit(i int32) {
 	}
 	u.stmtList, u.name, u.compDir = e.stmtList, e.name, e.compDir
 	u.base, _ = d.addr(u, e.low)
-	d.eachRange(u, &e, &d.budget, func(lo, hi uint64) {
-		if last := len(d.spans) - 1; last >= 0 && d.spans[last].index == i && d.spans[last].hi == lo {
-			d.spans[last].hi = hi
-			return
-		}
-		d.spans = append(d.spans, span{lo, hi, i})
-	})
+}
+
+// unitCursor is at the start of .debug_info, and ends with the unit.
+func (d *Data) unitCursor(u *unit) cursor {
+	c := d.cursor(&d.s.Info)
+	c.limit(u.end)
+	return c
 }
 
 // rangesOf is more than the number of ranges that so much of .debug_info has by rights: a list is of one entry, and takes
 // at least 8 bytes for a range, or 3 in version 5. Hostile files refer to one list from many places.
 func (d *Data) rangesOf(info uint64) int {
-	return int(info)/8 + len(d.s.Ranges)/8 + len(d.s.RngLists)/3
+	return int(info)/8 + len(d.s.Ranges.Data)/8 + len(d.s.RngLists.Data)/3
+}
+
+// unit returns the unit whose header is at an offset in .debug_info, or nil.
+func (d *Data) unit(off uint64) *unit {
+	u, ok := d.known[off]
+	if ok {
+		return u
+	}
+	c := d.cursor(&d.s.Info)
+	c.at(off)
+	if read, ok := readHeader(&c); ok && read.isKnown() {
+		var e entry
+		u = &read
+		d.readRoot(u, &e, func(table, code uint64) (uint64, bool) { return d.abbrevTable(table).find(code) })
+	}
+	if d.known == nil {
+		d.known = make(map[uint64]*unit)
+	}
+	d.known[off] = u
+	return u
+}
+
+func (u *unit) isKnown() bool {
+	return u.root < u.end && u.version >= 2 && u.version <= 5
 }
 
 // unitOf returns the unit that an offset in .debug_info is in, or nil.
 func (d *Data) unitOf(off uint64) *unit {
-	if d.units == nil {
-		d.index()
-	}
-	i, found := slices.BinarySearchFunc(d.units, off, func(u unit, off uint64) int { return cmp.Compare(u.off, off) })
+	d.walk(off)
+	i, found := slices.BinarySearch(d.headers, off)
 	if !found {
 		i--
 	}
-	if i < 0 || off < d.units[i].root || off >= d.units[i].end {
+	if i < 0 {
 		return nil
 	}
-	return &d.units[i]
+	u := d.unit(d.headers[i])
+	if u == nil || off < u.root || off >= u.end {
+		return nil
+	}
+	return u
+}
+
+// walk finds the units up to the one that an offset in .debug_info is in.
+func (d *Data) walk(off uint64) {
+	c := d.cursor(&d.s.Info)
+	for c.at(d.walked); !c.done() && d.walked <= off; d.walked = uint64(c.off) {
+		u, ok := readHeader(&c)
+		if !ok {
+			c.fail()
+			continue
+		}
+		d.headers = append(d.headers, u.off)
+		c.at(u.end)
+	}
 }

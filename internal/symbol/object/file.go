@@ -39,8 +39,10 @@ type File struct {
 	linesOnce sync.Once
 	dwarf     *dwarf.Data // nil until it is needed
 
-	mu    sync.Mutex
-	names map[*symbol.Symbol]string // demangled
+	mu        sync.Mutex
+	names     map[*symbol.Symbol]string // demangled
+	inflating []*inflating              // sections of DWARF
+	lookups   int
 }
 
 // image is the contents of one file.
@@ -120,6 +122,10 @@ func (f *File) Close() error {
 	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
+	for _, z := range f.inflating {
+		errs = append(errs, z.close())
+	}
+	f.inflating = nil
 	if mapped := f.image.mapped; mapped != nil {
 		f.image.mapped = nil
 		errs = append(errs, unix.Munmap(mapped))

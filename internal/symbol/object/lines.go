@@ -14,6 +14,7 @@ func (f *File) Frames(addr uint64, frames []symbol.Frame) []symbol.Frame {
 	gotab, s := f.goTable(), f.Symbol(addr)
 	f.mu.Lock()
 	defer f.mu.Unlock()
+	f.forgetNow()
 	before := len(frames)
 	_ = guard(func() error { // what cannot be read leaves the symbol
 		if gotab != nil {
@@ -41,6 +42,26 @@ func (f *File) Frames(addr uint64, frames []symbol.Frame) []symbol.Frame {
 	return frames
 }
 
+// forgetAfter is how many addresses are looked up before what was read for them leaves memory again. Each takes some pages, in several places,
+// and the kernel brings those near it, too.
+const forgetAfter = 16
+
+// forgetNow counts what is looked up, and forgets when it is time.
+func (f *File) forgetNow() {
+	if f.lookups++; f.lookups%forgetAfter != 0 {
+		return
+	}
+	for _, i := range f.images() {
+		i.forget()
+	}
+	if f.sup != nil {
+		f.sup.image.forget()
+	}
+	for _, z := range f.inflating {
+		z.forget()
+	}
+}
+
 // demangled returns the name of a symbol for a reader, of which there are many addresses, and only one string.
 func (f *File) demangled(s *symbol.Symbol) string {
 	name, ok := f.names[s]
@@ -60,6 +81,7 @@ func (f *File) Lines(start, end uint64) []dwarf.Line {
 	gotab := f.goTable()
 	f.mu.Lock()
 	defer f.mu.Unlock()
+	f.forgetNow()
 	var lines []dwarf.Line
 	_ = guard(func() error {
 		if gotab != nil {
@@ -90,13 +112,12 @@ func (f *File) loadLines() {
 		if i == nil {
 			return nil
 		}
-		s := i.debugSections(f.image)
+		s := f.debugSections(i, f.image)
 		if f.sup != nil {
-			sup := f.sup.image.debugSections(f.sup.image)
+			sup := f.debugSections(f.sup.image, f.sup.image)
 			s.Supplement = &sup
 		}
 		f.dwarf = dwarf.New(s)
-		i.forget() // what was decompressed is not needed there
 		return nil
 	})
 }
@@ -116,26 +137,47 @@ func (i *image) hasDWARF() bool {
 }
 
 // debugSections reads the sections of DWARF. One that cannot be read is left out.
-func (i *image) debugSections(loaded *image) dwarf.Sections {
-	read := func(name string) []byte {
+func (f *File) debugSections(i, loaded *image) dwarf.Sections {
+	read := func(name string) dwarf.Section {
 		s := i.section(".debug_" + name)
 		if s == nil {
 			s = i.section(".zdebug_" + name)
 		}
 		if s == nil {
-			return nil
+			return dwarf.Section{}
 		}
-		data, err := i.contents(s)
-		if err != nil {
-			return nil
-		}
-		return i.relocate(s, data, loaded)
+		section, _ := f.debugSection(i, loaded, s)
+		return section
 	}
 	return dwarf.Sections{
-		Abbrev: read("abbrev"), Addr: read("addr"), Info: read("info"), Line: read("line"), LineStr: read("line_str"),
+		Abbrev: read("abbrev"), Addr: read("addr"), Aranges: read("aranges"), Info: read("info"), Line: read("line"), LineStr: read("line_str"),
 		Ranges: read("ranges"), RngLists: read("rnglists"), Str: read("str"), StrOffsets: read("str_offsets"),
 		BigEndian: i.elf.ByteOrder == binary.BigEndian,
 	}
+}
+
+// debugSection reads one, or prepares that.
+func (f *File) debugSection(i, loaded *image, s *elf.Section) (dwarf.Section, error) {
+	if i.elf.Type == elf.ET_REL { // it has relocations all over
+		data, err := i.contents(s)
+		if err != nil {
+			return dwarf.Section{}, err
+		}
+		return dwarf.Section{Data: i.relocate(s, data, loaded)}, nil
+	}
+	r, size, err := i.decompressor(s)
+	switch {
+	case err != nil:
+		return dwarf.Section{}, err
+	case r == nil:
+		return dwarf.Section{Data: i.slice(s.Offset, s.FileSize)}, nil
+	}
+	z, err := newInflating(r, size)
+	if err != nil {
+		return dwarf.Section{}, err
+	}
+	f.inflating = append(f.inflating, z)
+	return dwarf.Section{Data: z.data, Fill: z.fill}, nil
 }
 
 // relocate returns the contents of a section of a relocatable file with its relocations applied: without them all

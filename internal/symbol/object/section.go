@@ -2,12 +2,8 @@ package object
 
 import (
 	"bytes"
-	"compress/zlib"
 	"debug/elf"
-	"encoding/binary"
 	"fmt"
-	"io"
-	"strings"
 )
 
 // Section is the contents of a section and the address they are loaded at.
@@ -57,44 +53,19 @@ func (i *image) section(name string) *elf.Section {
 	return nil
 }
 
-// maxExpansion bounds what compressed sections may grow by, and maxSection to how many bytes.
-const (
-	maxExpansion = 64
-	maxSection   = 4 << 30
-)
-
 // contents returns the contents of a section: part of the file where it is not compressed.
 func (i *image) contents(s *elf.Section) ([]byte, error) {
-	raw := i.slice(s.Offset, s.FileSize)
+	r, size, err := i.decompressor(s)
 	switch {
-	case s.Flags&elf.SHF_COMPRESSED != 0:
-		if tooLarge(s.Size, len(raw)) {
-			return nil, fmt.Errorf("%s claims to be of %d bytes, from %d compressed ones", s.Name, s.Size, len(raw))
-		}
-		return s.Data()
-	case strings.HasPrefix(s.Name, ".zdebug_") && len(raw) > 12 && bytes.HasPrefix(raw, []byte("ZLIB")):
-		return inflate(s.Name, raw)
+	case err != nil:
+		return nil, err
+	case r == nil:
+		return i.slice(s.Offset, s.FileSize), nil
 	}
-	return raw, nil
-}
-
-// inflate reads what compilers made before ELF knew compressed sections: a size, and a zlib stream.
-func inflate(name string, raw []byte) ([]byte, error) {
-	size := binary.BigEndian.Uint64(raw[4:])
-	if tooLarge(size, len(raw)) {
-		return nil, fmt.Errorf("%s claims to be of %d bytes, from %d compressed ones", name, size, len(raw))
+	z := inflating{r: r, data: make([]byte, size)}
+	z.buffer = z.data
+	if n := z.fill(size); n < size {
+		return nil, fmt.Errorf("decompress %s: it breaks off after %d of %d bytes", s.Name, n, size)
 	}
-	z, err := zlib.NewReader(bytes.NewReader(raw[12:]))
-	if err != nil {
-		return nil, fmt.Errorf("decompress %s: %w", name, err)
-	}
-	data, err := io.ReadAll(io.LimitReader(z, int64(size)))
-	if err != nil {
-		return nil, fmt.Errorf("decompress %s: %w", name, err)
-	}
-	return data, nil
-}
-
-func tooLarge(size uint64, compressed int) bool {
-	return size > maxSection || size > uint64(compressed)*maxExpansion
+	return z.data, nil
 }

@@ -1,0 +1,90 @@
+package dwarf
+
+// index says which units have code at addresses.
+type index struct {
+	spans spans    // to numbers of units
+	units []uint64 // their offsets in .debug_info
+}
+
+// add adds addresses of the last unit.
+func (x *index) add(lo, hi uint64) {
+	number := int32(len(x.units) - 1)
+	if last := len(x.spans) - 1; last >= 0 && x.spans[last].index == number && x.spans[last].hi == lo {
+		x.spans[last].hi = hi
+		return
+	}
+	x.spans = append(x.spans, span{lo, hi, number})
+}
+
+// unitAt returns the unit that an address is in, or nil. What .debug_aranges has saves reading all units, to find theirs; but compilers
+// write it for some units only, if at all.
+func (d *Data) unitAt(addr uint64) *unit {
+	if d.whole == nil {
+		if d.aranges == nil {
+			d.aranges = d.readAranges()
+		}
+		if i, ok := d.aranges.spans.find(addr); ok {
+			if u := d.unit(d.aranges.units[i]); u != nil && u.hasCode {
+				return u
+			}
+		}
+		d.whole = d.readUnits()
+	}
+	if i, ok := d.whole.spans.find(addr); ok {
+		return d.unit(d.whole.units[i])
+	}
+	return nil
+}
+
+// readAranges reads .debug_aranges (DWARF 5, 6.1.2): for each unit its addresses and their number, until both are 0.
+func (d *Data) readAranges() *index {
+	x := &index{}
+	c := d.cursor(&d.s.Aranges)
+	for !c.done() {
+		start := c.off
+		length, offsetSize := c.unitLength()
+		if c.bad || length > c.left() {
+			break
+		}
+		set := c
+		set.limit(uint64(c.off) + length)
+		c.skip(length)
+		version, unit, size, segments := set.uint(2), set.uint(offsetSize), int(set.u8()), set.u8()
+		if set.bad || version != 2 || size != 4 && size != 8 || segments != 0 {
+			continue
+		}
+		set.skip(-uint64(set.off-start) % uint64(2*size)) // pairs are aligned, from the start of the set on
+		x.units = append(x.units, unit)
+		for !set.done() {
+			lo, n := set.uint(size), set.uint(size)
+			if !set.bad && isCode(lo, lo+n) {
+				x.add(lo, lo+n)
+			}
+		}
+	}
+	x.spans.sort()
+	return x
+}
+
+// readUnits reads the root entries of all units.
+func (d *Data) readUnits() *index {
+	d.walk(uint64(len(d.s.Info.Data)))
+	d.steps = maxSteps
+	budget := d.rangesOf(uint64(len(d.s.Info.Data)))
+	x := &index{}
+	for _, off := range d.headers {
+		c := d.cursor(&d.s.Info)
+		c.at(off)
+		u, ok := readHeader(&c)
+		x.units = append(x.units, off)
+		var e entry
+		if !ok || !u.isKnown() {
+			continue
+		}
+		if d.readRoot(&u, &e, d.findAbbrev); u.hasCode {
+			d.eachRange(&u, &e, &budget, x.add)
+		}
+	}
+	x.spans.sort()
+	return x
+}

@@ -1,0 +1,150 @@
+package object
+
+import (
+	"bytes"
+	"debug/elf"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+
+	"github.com/klauspost/compress/zlib"
+	"github.com/klauspost/compress/zstd"
+	"golang.org/x/sys/unix"
+)
+
+// maxExpansion bounds what compressed sections may grow by, and maxSection to how many bytes.
+const (
+	maxExpansion = 64
+	maxSection   = 4 << 30
+)
+
+// decompressor reads what a compressed section has, and says how many bytes that are. It is nil where a section is not compressed.
+func (i *image) decompressor(s *elf.Section) (r io.Reader, size uint64, err error) {
+	raw := i.slice(s.Offset, s.FileSize)
+	kind, header := elf.COMPRESS_ZLIB, 24 // that of Elf64_Chdr
+	switch {
+	case s.Flags&elf.SHF_COMPRESSED != 0:
+		if i.elf.Class == elf.ELFCLASS32 {
+			header = 12
+		}
+		if len(raw) >= header {
+			kind = elf.CompressionType(i.elf.ByteOrder.Uint32(raw))
+		}
+		size = s.Size
+	case strings.HasPrefix(s.Name, ".zdebug_") && len(raw) >= 12 && bytes.HasPrefix(raw, []byte("ZLIB")):
+		// What compilers made before ELF knew compressed sections: a size, and a zlib stream.
+		size, header = binary.BigEndian.Uint64(raw[4:]), 12
+	default:
+		return nil, 0, nil
+	}
+	if len(raw) < header || size > maxSection || size > uint64(len(raw))*maxExpansion {
+		return nil, 0, fmt.Errorf("%s claims to be of %d bytes, from %d compressed ones", s.Name, size, len(raw))
+	}
+	packed := bytes.NewReader(raw[header:])
+	switch kind {
+	case elf.COMPRESS_ZLIB:
+		r, err = zlib.NewReader(packed)
+	case elf.COMPRESS_ZSTD:
+		r, err = zstd.NewReader(packed, zstd.WithDecoderConcurrency(1), zstd.WithDecoderLowmem(true), zstd.WithDecoderMaxWindow(maxDictionary))
+	default:
+		err = fmt.Errorf("%v is not known", kind)
+	}
+	if err != nil {
+		return nil, 0, fmt.Errorf("decompress %s: %w", s.Name, err)
+	}
+	return r, size, nil
+}
+
+// inflating is a compressed section that is decompressed from its start on, as far as it is needed. That is kept in a file, so that memory
+// need not have what is not looked at, as of sections that are not compressed.
+type inflating struct {
+	data    []byte   // mapped, of the whole size
+	scratch *os.File // which is mapped; nil if there can be none: then it is memory
+	r       io.Reader
+	valid   uint64 // bytes of data that are there
+	buffer  []byte // nil when there is no more to come
+}
+
+// inflateStep is how many bytes are decompressed at a time.
+const inflateStep = 64 << 10
+
+func newInflating(r io.Reader, size uint64) (*inflating, error) {
+	z := &inflating{r: r, buffer: make([]byte, min(size, inflateStep))}
+	if size == 0 {
+		return z, nil
+	}
+	z.scratch = scratchFile(size)
+	fd, flags := -1, unix.MAP_PRIVATE|unix.MAP_ANONYMOUS|unix.MAP_NORESERVE
+	if z.scratch != nil {
+		fd, flags = int(z.scratch.Fd()), unix.MAP_SHARED
+	}
+	var err error
+	if z.data, err = unix.Mmap(fd, 0, int(size), unix.PROT_READ|unix.PROT_WRITE, flags); err != nil {
+		return nil, errors.Join(fmt.Errorf("map %d bytes for what is decompressed: %w", size, err), z.close())
+	}
+	return z, nil
+}
+
+// scratchFile is a file without a name, or nil where none can be made.
+func scratchFile(size uint64) *os.File {
+	f, err := os.CreateTemp("", "bperf-")
+	if err != nil {
+		return nil
+	}
+	if err := errors.Join(os.Remove(f.Name()), f.Truncate(int64(size))); err != nil {
+		_ = f.Close()
+		return nil
+	}
+	return f
+}
+
+// fill decompresses up to an end, or as far as that goes.
+func (z *inflating) fill(end uint64) (valid uint64) {
+	for z.valid < end && z.buffer != nil {
+		part := z.buffer[:min(uint64(len(z.buffer)), uint64(len(z.data))-z.valid)]
+		if z.scratch == nil {
+			part = z.data[z.valid:][:len(part)]
+		}
+		n, err := io.ReadFull(z.r, part)
+		if z.scratch != nil && n > 0 {
+			var writeErr error
+			n, writeErr = z.scratch.WriteAt(part[:n], int64(z.valid))
+			err = errors.Join(err, writeErr)
+		}
+		z.valid += uint64(n)
+		if err != nil || z.valid == uint64(len(z.data)) {
+			z.end()
+		}
+	}
+	return z.valid
+}
+
+// end gives back what decompressing takes.
+func (z *inflating) end() {
+	if d, ok := z.r.(*zstd.Decoder); ok {
+		d.Close()
+	}
+	z.r, z.buffer = nil, nil
+}
+
+// forget takes what is in the file out of memory.
+func (z *inflating) forget() {
+	if z.scratch != nil {
+		_ = unix.Madvise(z.data, unix.MADV_DONTNEED) // advice
+	}
+}
+
+func (z *inflating) close() error {
+	z.end()
+	var errs []error
+	if z.data != nil {
+		errs = append(errs, unix.Munmap(z.data))
+	}
+	if z.scratch != nil {
+		errs = append(errs, z.scratch.Close())
+	}
+	return errors.Join(errs...)
+}

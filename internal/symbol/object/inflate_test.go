@@ -1,0 +1,46 @@
+package object
+
+import (
+	"slices"
+	"testing"
+)
+
+// TestInflating reads compressed sections of every kind as it reads those that are not: with a file to keep what was decompressed in, and
+// without, and from then on when that has left memory.
+func TestInflating(t *testing.T) {
+	need(t, "gcc", "objcopy")
+	plain := build(t, "gcc", "-g")
+	whole := open(t, plain)
+	addrs := code(whole, 3)
+	for _, kind := range []string{"zlib", "zlib-gnu", "zstd"} {
+		for _, scratch := range []bool{true, false} {
+			packed := plain + "." + kind
+			run(t, "", "objcopy", "--compress-debug-sections="+kind, plain, packed)
+			dir := t.TempDir()
+			if !scratch {
+				dir += "/missing"
+			}
+			t.Setenv("TMPDIR", dir)
+			f := open(t, packed)
+			f.Frames(addrs[0], nil)
+			if len(f.inflating) == 0 {
+				t.Fatalf("%s: no section is compressed", kind)
+			}
+			for _, z := range f.inflating {
+				if (z.scratch != nil) != scratch {
+					t.Errorf("%s: there is a file: %v, want %v", kind, z.scratch != nil, scratch)
+				}
+			}
+			for range 2 {
+				for _, addr := range addrs {
+					if got, want := frames(f, addr), frames(whole, addr); !slices.Equal(got, want) {
+						t.Fatalf("%s: %#x is %+v, want %+v", kind, addr, got, want)
+					}
+				}
+				for _, z := range f.inflating {
+					z.forget()
+				}
+			}
+		}
+	}
+}
