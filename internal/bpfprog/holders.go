@@ -7,9 +7,12 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"runtime"
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
+	"sync/atomic"
 
 	"golang.org/x/sys/unix"
 )
@@ -22,61 +25,81 @@ type Holder struct {
 
 func (h Holder) String() string { return h.Comm + " (" + strconv.Itoa(h.PID) + ")" }
 
-// Holders are the processes that hold programs, by ID of the program and in the order of their PIDs. They are read from a
-// procfs that is mounted at root. Processes that end meanwhile, and those that this one may not look at, are left out.
-func Holders(root string) (map[uint32][]Holder, error) {
-	found, err := holders(root, "")
-	return found.holders, err
-}
-
 // holding is what open files of processes tell of programs.
 type holding struct {
-	holders map[uint32][]Holder
-	memlock map[uint32]uint64 // bytes, of programs that are held by descriptors of their own
-	perf    []perfFile
+	files []file // in the order of programs and PIDs
+	perf  []perfFile
 }
 
-// holders goes over all processes but one.
+// mostScanners is how many threads look at open files: all of them wait for each other when they go over the same directories.
+const mostScanners = 4
+
+// holders goes over all processes but one, of a procfs that is mounted at root. Processes that end meanwhile, and those that this one may not
+// look at, are left out.
 func holders(root, except string) (holding, error) {
 	pids, err := listPIDs(root, except)
 	if err != nil {
 		return holding{}, fmt.Errorf("look for the processes that hold BPF programs: %w", err)
 	}
-	s := scanner{root: root}
-	for _, pid := range pids {
-		s.scan(pid) // whatever hides a process, others are there
+	scanners := make([]scanner, min(mostScanners, runtime.GOMAXPROCS(0)))
+	var left atomic.Int64 // the newest are first, so that kernel threads, which have no files, are left for whoever has time
+	left.Store(int64(len(pids)))
+	var ended sync.WaitGroup
+	for i := range scanners {
+		s := &scanners[i]
+		s.root = root
+		ended.Go(func() {
+			for i := left.Add(-1); i >= 0; i = left.Add(-1) {
+				s.scan(pids[i]) // whatever hides a process, others are there
+			}
+		})
 	}
-	all := holding{make(map[uint32][]Holder), make(map[uint32]uint64), s.perf}
-	for _, f := range s.found {
-		all.holders[f.program] = append(all.holders[f.program], f.Holder)
-		if f.memlock > 0 {
-			all.memlock[f.program] = f.memlock
-		}
+	ended.Wait()
+	var all holding
+	for _, s := range scanners {
+		all.files, all.perf = append(all.files, s.found...), append(all.perf, s.perf...)
 	}
-	for id, list := range all.holders {
-		slices.SortFunc(list, func(a, b Holder) int { return cmp.Compare(a.PID, b.PID) })
-		all.holders[id] = slices.CompactFunc(list, func(a, b Holder) bool { return a.PID == b.PID })
-	}
+	slices.SortFunc(all.files, func(a, b file) int { return cmp.Or(cmp.Compare(a.program, b.program), cmp.Compare(a.PID, b.PID)) })
 	return all, nil
 }
 
-func listPIDs(root, except string) ([]int, error) {
-	dir, err := os.Open(root)
+// listPIDs lists the processes. It keeps no names, of which there are thousands.
+func listPIDs(root, except string) (pids []int, err error) {
+	dir, err := openat(unix.AT_FDCWD, terminated(root))
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("open %s: %w", root, err)
 	}
-	defer dir.Close()
-	names, err := dir.Readdirnames(-1)
-	if err != nil {
-		return nil, err
-	}
-	var pids []int
-	for _, name := range names {
-		if pid, err := strconv.Atoi(name); err == nil && name != except {
-			pids = append(pids, pid)
+	defer closeFile(dir)
+	var entries [4096]byte
+	for {
+		some, err := readEntries(entries[:], dir)
+		if err != nil {
+			return nil, fmt.Errorf("read %s: %w", root, err)
+		}
+		if len(some) == 0 {
+			return pids, nil
+		}
+		for name := range entryNames(some) {
+			if pid, err := strconv.Atoi(text(name)); err == nil && text(name) != except {
+				pids = append(pids, pid)
+			}
 		}
 	}
-	return pids, nil
+}
+
+// of are the processes that hold a program, in the order of their PIDs, and its memory in bytes, which descriptors of its own tell; 0 if there is none.
+func (h holding) of(program uint32) (held []Holder, memlock uint64) {
+	first, _ := slices.BinarySearchFunc(h.files, program, func(f file, id uint32) int { return cmp.Compare(f.program, id) })
+	for _, f := range h.files[first:] {
+		if f.program != program {
+			break
+		}
+		if len(held) == 0 || held[len(held)-1].PID != f.PID {
+			held = append(held, f.Holder)
+		}
+		memlock = max(memlock, f.memlock)
+	}
+	return held, memlock
 }
 
 // Held are the IDs of the programs that a process holds, in ascending order.

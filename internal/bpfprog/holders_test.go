@@ -45,21 +45,34 @@ func TestHolders(t *testing.T) {
 	fakeProcess(t, root, "100", "loader (x)", map[string]string{
 		"0": "/dev/null", "3": "anon_inode:bpf-prog", "4": "anon_inode:bpf-prog", "5": "anon_inode:bpf_link", "6": "anon_inode:bpf-map", "7": "socket:[1]",
 		"8": "anon_inode:bpf-prog", // closed while it is read: it has no fdinfo
-	}, map[string]string{"3": fdinfoProgram, "4": fdinfoProgram, "5": fdinfoLink, "6": "map_id:\t9\nprog_id:\t99\n", "0": "prog_id:\t98\n"})
+		"9": "anon_inode:bpf-prog", "10": "anon_inode:[perf_event]",
+	}, map[string]string{"3": fdinfoProgram, "4": fdinfoProgram, "5": fdinfoLink, "9": fdinfoProgram, "10": "pos:\t0\nflags:\t02000002\n", "6": "map_type:\t2\nmap_id:\t9\nprog_id:\t99\n", "0": "prog_id:\t98\n"})
 	fakeProcess(t, root, "20", "agent", map[string]string{"9": "anon_inode:bpf_link"}, map[string]string{"9": fdinfoLink})
 	fakeProcess(t, root, "30", "other", map[string]string{"1": "/tmp/anon_inode:bpf-prog"}, map[string]string{"1": fdinfoProgram})
+	fakeProcess(t, root, "50", "this one", map[string]string{"3": "anon_inode:bpf-prog"}, map[string]string{"3": fdinfoProgram})
 	if err := os.MkdirAll(filepath.Join(root, "40"), 0o755); err != nil { // ended: a directory without files
 		t.Fatal(err)
 	}
 	if err := os.WriteFile(filepath.Join(root, "uptime"), nil, 0o644); err != nil {
 		t.Fatal(err)
 	}
-	got, err := Holders(root)
+	open, err := holders(root, "50")
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := map[uint32][]Holder{25: {{100, "loader (x)"}}, 26: {{20, "agent"}, {100, "loader (x)"}}}
-	if diff := cmp.Diff(want, got); diff != "" {
+	type holding struct {
+		held    []Holder
+		memlock uint64
+	}
+	for id, want := range map[uint32]holding{
+		25: {[]Holder{{100, "loader (x)"}}, 4096}, 26: {[]Holder{{20, "agent"}, {100, "loader (x)"}}, 0}, 24: {}, 27: {}, 98: {}, 99: {},
+	} {
+		held, memlock := open.of(id)
+		if diff := cmp.Diff(want, holding{held, memlock}, cmp.AllowUnexported(holding{})); diff != "" {
+			t.Errorf("%d: -want +got:\n%s", id, diff)
+		}
+	}
+	if diff := cmp.Diff([]perfFile{{100, 10}}, open.perf, cmp.AllowUnexported(perfFile{})); diff != "" {
 		t.Errorf("-want +got:\n%s", diff)
 	}
 	held, err := Held(root, 100)
@@ -72,7 +85,7 @@ func TestHolders(t *testing.T) {
 }
 
 func TestHoldersWithoutProc(t *testing.T) {
-	if _, err := Holders(filepath.Join(t.TempDir(), "proc")); !errors.Is(err, fs.ErrNotExist) {
+	if _, err := holders(filepath.Join(t.TempDir(), "proc"), ""); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("got %v", err)
 	}
 }

@@ -47,8 +47,10 @@ func List(s Selector, interval time.Duration, functions bool) (*Listing, error) 
 	}
 	l := new(Listing)
 	selected, missing := s.Select(all, Machine{})
-	for _, p := range selected {
-		l.Entries = append(l.Entries, &Entry{Program: p})
+	entries := make([]Entry, len(selected))
+	for i, p := range selected {
+		entries[i].Program = p
+		l.Entries = append(l.Entries, &entries[i])
 	}
 	l.Missing = missing
 	if len(l.Entries) == 0 {
@@ -99,9 +101,11 @@ func (l *Listing) complete(r *Reader, all []*Program, open scan) error {
 	unlinked{attached, all}.addPerf(open.perf)
 	users := make(map[uint32]string)
 	for _, e := range l.Entries {
-		e.Attached, e.Holders = attached[e.ID], open.holders[e.ID]
-		if err := e.fillMemlock(r, open.memlock); err != nil {
-			return err
+		e.Attached = attached[e.ID]
+		if e.Holders, e.Memlock = open.of(e.ID); e.Memlock == 0 {
+			if err := e.readMemlock(r); err != nil {
+				return err
+			}
 		}
 		for _, id := range e.MapIDs {
 			if m, there := maps[id]; there {
@@ -116,11 +120,8 @@ func (l *Listing) complete(r *Reader, all []*Program, open scan) error {
 	return nil
 }
 
-// fillMemlock takes the memory from the descriptor of a holder, which spares opening a file of procfs again, or from one of its own.
-func (e *Entry) fillMemlock(r *Reader, held map[uint32]uint64) (err error) {
-	if e.Memlock = held[e.ID]; e.Memlock != 0 {
-		return nil
-	}
+// readMemlock reads the memory of a program that no other process has a descriptor of: those spare opening a file of procfs again.
+func (e *Entry) readMemlock(r *Reader) (err error) {
 	e.Memlock, err = r.memlock(e.ID)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil

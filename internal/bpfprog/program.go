@@ -259,7 +259,7 @@ func (r *Reader) functions(d descriptor, p *Program, counts *programInfo) ([]Fun
 			f.Size = sizes[i]
 		}
 		if i < int(min(info.functions, counts.functions)) {
-			f.Name = r.functionName(p.BTF, records[i].btf)
+			f.Name = r.names.of(p.BTF, records[i].btf)
 		}
 	}
 	if r.detail.Source && counts.lines > 0 {
@@ -311,7 +311,7 @@ func (r *Reader) source(d descriptor, id, n uint32, records []functionRecord, fu
 	return nil
 }
 
-// functionName is the name of a function that BTF describes; empty if it cannot be had.
+// functionName is the name of a function in any BTF, that of the kernel, too; empty if it cannot be had.
 func (r *Reader) functionName(id, function uint32) string {
 	spec := r.spec(id)
 	if spec == nil {
