@@ -5,6 +5,7 @@ import (
 	"cmp"
 	"fmt"
 	"io"
+	"iter"
 	"strconv"
 	"strings"
 	"time"
@@ -105,38 +106,51 @@ func writeTables(b *strings.Builder, tables []shared.Table) {
 	fmt.Fprintf(b, "in use:           %s\n", strings.Join(use, ", "))
 }
 
-// writeColumns writes lines of columns, and an empty line.
-func writeColumns(b *strings.Builder, alignment string, lines [][]string) {
+// writeColumns writes lines of columns, and an empty line, into memory.
+func writeColumns(b io.Writer, alignment string, lines [][]string) {
 	for _, line := range alignColumns(alignment, lines) {
-		b.WriteString(line + "\n")
+		b.Write(line)
 	}
-	b.WriteByte('\n')
+	io.WriteString(b, "\n")
 }
 
-// alignColumns makes lines of columns that are as wide as they need to be. The alignment has a letter for each column: l or r.
-func alignColumns(alignment string, lines [][]string) []string {
+// alignColumns makes lines of columns that are as wide as they need to be. The alignment has a letter for each column: l or r. A line is
+// good until the next one.
+func alignColumns(alignment string, lines [][]string) iter.Seq2[int, []byte] {
 	widths := make([]int, len(alignment))
 	for _, line := range lines {
 		for i, field := range line {
 			widths[i] = max(widths[i], utf8.RuneCountInString(field))
 		}
 	}
-	aligned := make([]string, len(lines))
-	var text []byte
-	for n, line := range lines {
-		text = text[:0]
-		for i, field := range line {
-			padding := strings.Repeat(" ", widths[i]-utf8.RuneCountInString(field))
-			if alignment[i] == 'l' {
-				text = append(append(text, field...), padding...)
-			} else {
-				text = append(append(text, padding...), field...)
+	return func(yield func(int, []byte) bool) {
+		var text []byte
+		for n, line := range lines {
+			text = text[:0]
+			for i, field := range line {
+				padding := widths[i] - utf8.RuneCountInString(field)
+				if alignment[i] == 'r' {
+					text = appendSpaces(text, padding)
+				}
+				text = append(text, field...)
+				if alignment[i] == 'l' {
+					text = appendSpaces(text, padding)
+				}
+				text = append(text, "  "...)
 			}
-			text = append(text, "  "...)
+			text = append(bytes.TrimRight(text, " "), '\n')
+			if !yield(n, text) {
+				return
+			}
 		}
-		aligned[n] = string(bytes.TrimRight(text, " "))
 	}
-	return aligned
+}
+
+func appendSpaces(to []byte, n int) []byte {
+	for range n {
+		to = append(to, ' ')
+	}
+	return to
 }
 
 func seconds(t time.Time) string { return t.Format(time.DateTime) }

@@ -1,6 +1,8 @@
 package cli
 
 import (
+	"bufio"
+	"bytes"
 	"cmp"
 	"encoding/json"
 	"errors"
@@ -128,7 +130,7 @@ func printProgList(w io.Writer, l *bpfprog.Listing, asJSON, everything bool) err
 	case len(l.Entries) == 0 && len(l.Missing) == 0:
 		_, err = io.WriteString(w, "No BPF programs are loaded.\n")
 	default:
-		_, err = io.WriteString(w, progListText(l))
+		err = printProgListText(w, l)
 	}
 	if err != nil {
 		return fmt.Errorf("print the list: %w", err)
@@ -145,15 +147,18 @@ func missingItems(missing []*bpfprog.NoMatchError) error {
 	return errors.Join(all...)
 }
 
-func progListText(l *bpfprog.Listing) string {
+// progListChunk is how much of a list is written at once: a few programs.
+const progListChunk = 4096
+
+func printProgListText(w io.Writer, l *bpfprog.Listing) error {
 	if len(l.Entries) == 0 {
-		return ""
+		return nil
 	}
 	header, alignment := []string{"id", "type", "name", "tag", "loaded", "by"}, "rlllll"
 	if l.Window > 0 {
 		header, alignment = append(header, "runs", "run time ns", "cpu %"), alignment+"rrr"
 	}
-	lines := [][]string{header}
+	lines := append(make([][]string, 0, 1+len(l.Entries)), header)
 	for _, e := range l.Entries {
 		line := []string{decimal(e.ID), e.Type.String(), printable(cmp.Or(e.Name, "-")), e.Tag, seconds(e.Loaded), printable(e.User)}
 		if l.Window > 0 {
@@ -161,15 +166,19 @@ func progListText(l *bpfprog.Listing) string {
 		}
 		lines = append(lines, line)
 	}
-	var b strings.Builder
-	b.Grow(256 * len(lines)) // most have less
+	var b bytes.Buffer
 	for i, line := range alignColumns(alignment, lines) {
-		b.WriteString(line + "\n")
+		b.Write(line)
 		if i > 0 {
 			writeProgDetails(&b, l.Entries[i-1])
 		}
+		if b.Len() >= progListChunk || i == len(lines)-1 {
+			if _, err := b.WriteTo(w); err != nil {
+				return err
+			}
+		}
 	}
-	return b.String()
+	return nil
 }
 
 func useColumns(u *bpfprog.Use) []string {
@@ -180,7 +189,7 @@ func useColumns(u *bpfprog.Use) []string {
 }
 
 // writeProgDetails writes what does not fit into columns, below the line of a program.
-func writeProgDetails(b *strings.Builder, e *bpfprog.Entry) {
+func writeProgDetails(b *bytes.Buffer, e *bpfprog.Entry) {
 	writeDetail(b, "attached to", 4, e.Attached)
 	writeDetail(b, "held by", 4, e.Holders)
 	writeDetail(b, "maps", 6, e.Maps)
@@ -188,7 +197,7 @@ func writeProgDetails(b *strings.Builder, e *bpfprog.Entry) {
 }
 
 // writeDetail writes a line, if there is something for it.
-func writeDetail[T fmt.Stringer](b *strings.Builder, title string, most int, values []T) {
+func writeDetail[T fmt.Stringer](b *bytes.Buffer, title string, most int, values []T) {
 	if len(values) == 0 {
 		return
 	}
@@ -207,12 +216,6 @@ func writeDetail[T fmt.Stringer](b *strings.Builder, title string, most int, val
 
 func decimal[T uint32 | uint64](n T) string { return strconv.FormatUint(uint64(n), 10) }
 
-// progListJSON is an object with all that is known.
-type progListJSON struct {
-	Window   time.Duration `json:"window_ns"`
-	Programs []progJSON    `json:"programs"`
-}
-
 // progJSON adds to a program what belongs to it.
 type progJSON struct {
 	*bpfprog.Program
@@ -223,15 +226,30 @@ type progJSON struct {
 	Use      *bpfprog.Use         `json:"use"`
 }
 
+// printProgListJSON prints an object with all that is known, program by program: together they take megabytes.
 func printProgListJSON(w io.Writer, l *bpfprog.Listing) error {
-	object := progListJSON{Window: l.Window, Programs: []progJSON{}}
-	for _, e := range l.Entries {
-		object.Programs = append(object.Programs, newProgJSON(e))
-	}
-	encoder := json.NewEncoder(w)
+	out := bufio.NewWriter(w)
+	fmt.Fprintf(out, "{\n  \"window_ns\": %d,\n  \"programs\": [", l.Window)
+	var b bytes.Buffer
+	encoder := json.NewEncoder(&b)
 	encoder.SetEscapeHTML(false)
-	encoder.SetIndent("", "  ")
-	return encoder.Encode(object)
+	encoder.SetIndent("    ", "  ")
+	for i, e := range l.Entries {
+		b.Reset()
+		if err := encoder.Encode(newProgJSON(e)); err != nil {
+			return err
+		}
+		if i > 0 {
+			out.WriteByte(',')
+		}
+		out.WriteString("\n    ")
+		out.Write(bytes.TrimSuffix(b.Bytes(), []byte("\n")))
+	}
+	if len(l.Entries) > 0 {
+		out.WriteString("\n  ")
+	}
+	out.WriteString("]\n}\n")
+	return out.Flush()
 }
 
 func newProgJSON(e *bpfprog.Entry) progJSON {

@@ -1,13 +1,13 @@
 package cli
 
 import (
+	"bytes"
 	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"io/fs"
-	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -79,7 +79,7 @@ func readCode(l *bpfprog.Listing) ([]shownProg, error) {
 }
 
 func printProgShow(w io.Writer, all []shownProg) error {
-	var b strings.Builder
+	var b bytes.Buffer
 	for i, p := range all {
 		if i > 0 {
 			b.WriteByte('\n')
@@ -93,7 +93,7 @@ func printProgShow(w io.Writer, all []shownProg) error {
 	return err
 }
 
-func writeProgHead(b *strings.Builder, e *bpfprog.Entry) {
+func writeProgHead(b *bytes.Buffer, e *bpfprog.Entry) {
 	fmt.Fprintf(b, "BPF program %d: %s\n", e.ID, printable(cmp.Or(e.Name, "(without name)")))
 	line := func(title, format string, a ...any) {
 		fmt.Fprintf(b, "       %-12s "+format+"\n", append([]any{title}, a...)...)
@@ -114,7 +114,7 @@ func writeProgHead(b *strings.Builder, e *bpfprog.Entry) {
 	}
 }
 
-func writeFunctions(b *strings.Builder, functions []bpfprog.Function) {
+func writeFunctions(b *bytes.Buffer, functions []bpfprog.Function) {
 	lines := [][]string{{"function", "address", "bytes", "tag"}}
 	for _, f := range functions {
 		address, size := "hidden", "-"
@@ -130,7 +130,7 @@ func writeFunctions(b *strings.Builder, functions []bpfprog.Function) {
 	writeColumns(b, "llrl", lines)
 }
 
-func writeTranslated(b *strings.Builder, p shownProg) {
+func writeTranslated(b *bytes.Buffer, p shownProg) {
 	fmt.Fprintf(b, "translated instructions: %s\n", cmp.Or(p.TranslatedMissing, decimal(p.Xlated)+" bytes"))
 	source := sourceWriter{b: b}
 	for _, t := range p.Translated {
@@ -143,7 +143,7 @@ func writeTranslated(b *strings.Builder, p shownProg) {
 	b.WriteByte('\n')
 }
 
-func writeJITed(b *strings.Builder, p shownProg) {
+func writeJITed(b *bytes.Buffer, p shownProg) {
 	fmt.Fprintf(b, "machine code: %s\n", cmp.Or(p.JITedMissing, decimal(p.Program.JITed)+" bytes"))
 	for _, f := range p.Code.JITed {
 		b.WriteString(printable(cmp.Or(f.Name, "-")) + ":\n")
@@ -165,7 +165,7 @@ func called(name string) string {
 // sourceWriter writes lines of source between instructions, but none again whose instructions just were there: BTF has
 // an entry for each column.
 type sourceWriter struct {
-	b    *strings.Builder
+	b    *bytes.Buffer
 	last bpfprog.Line
 }
 

@@ -1,13 +1,13 @@
 package cli
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
 	"io"
 	"os"
-	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -116,7 +116,7 @@ func printChangeJSON(w io.Writer, c bpfprog.Change) error {
 }
 
 func printChange(w io.Writer, c bpfprog.Change) error {
-	var b strings.Builder
+	var b bytes.Buffer
 	fmt.Fprintf(&b, "%s  %-6s  ", c.Time.Format("2006-01-02 15:04:05.000000"), c.Event)
 	switch c.Event {
 	case bpfprog.LostSome:
@@ -151,12 +151,12 @@ func unseenIDs(c bpfprog.Change) string {
 }
 
 // writeChanged writes columns that are wide enough for most.
-func writeChanged(b *strings.Builder, c bpfprog.Change) {
+func writeChanged(b *bytes.Buffer, c bpfprog.Change) {
 	fmt.Fprintf(b, "%7d  %-14s  %-16s  %s", c.ID, cmp.Or(c.Type, "-"), printable(cmp.Or(c.Name, "-")), c.Tag)
 }
 
 // writeLoaded writes what is known of a program that was loaded, below its line.
-func writeLoaded(b *strings.Builder, c bpfprog.Change) {
+func writeLoaded(b *bytes.Buffer, c bpfprog.Change) {
 	by := bpfprog.Holder{PID: c.PID, Comm: cmp.Or(c.Comm, "a process that has ended")}.String()
 	switch {
 	case c.Missed == bpfprog.Unrecorded:

@@ -45,7 +45,7 @@ func writeTop(b *bytes.Buffer, columns []top.Column, r *top.Reading, order top.O
 		lines = append(lines, line)
 	}
 	for _, line := range alignColumns(alignment, lines) {
-		b.WriteString(line + "\n")
+		b.Write(line)
 	}
 }
 
