@@ -108,13 +108,13 @@ func (b *bench) compare(name string, runs int, args ...string) error {
 }
 
 func printHeader(other string) {
-	fmt.Printf("%-34s %-8s %10s %10s %7s\n", "", "median", "bperf", other, "ratio")
+	fmt.Printf("%-34s %-12s %10s %10s %7s\n", "", "median", "bperf", other, "ratio")
 }
 
 func printCosts(name string, ours, theirs costs) {
 	for _, m := range metrics {
 		a, p := m.median(ours), m.median(theirs)
-		fmt.Printf("%-34s %-8s %10.2f %10.2f %6.2fx\n", name, m.unit, a, p, a/p)
+		fmt.Printf("%-34s %-12s %10.2f %10.2f %6.2fx\n", name, m.unit, a, p, a/p)
 		name = ""
 	}
 }

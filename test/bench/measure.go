@@ -29,8 +29,8 @@ type costs []cost
 var metrics = []metric[cost]{
 	{"wall ms", func(c cost) float64 { return c.wall.Seconds() * 1e3 }},
 	{"CPU ms", func(c cost) float64 { return c.cpu.Seconds() * 1e3 }},
-	{"peak MiB", func(c cost) float64 { return float64(c.peak) / 1024 }},
-	{"own MiB", func(c cost) float64 { return float64(c.own) / 1024 }},
+	{"peak RSS MiB", func(c cost) float64 { return float64(c.peak) / 1024 }},
+	{"end anon MiB", func(c cost) float64 { return float64(c.own) / 1024 }},
 }
 
 type metric[T any] struct {
