@@ -22,6 +22,7 @@ import (
 	"github.com/bperf/bperf/test/bpfprogram"
 	"github.com/bperf/bperf/test/program"
 	"github.com/bperf/bperf/test/require"
+	"github.com/bperf/bperf/test/split"
 )
 
 func check(t testing.TB, err error) {
@@ -83,22 +84,6 @@ func load(t *testing.T, which string, spent time.Duration) []string {
 	return []string{self}
 }
 
-// share compares the part that one function has of what two have.
-func share(t *testing.T, sums map[string]uint64, of, other string, want float64) {
-	t.Helper()
-	got := float64(sums[of]) / float64(sums[of]+sums[other])
-	tolerance := 0.03
-	switch {
-	case require.IsGuest() && runtime.GOARCH == "amd64": // what is emulated without counting instructions takes other shares of the time
-		tolerance = 0.15
-	case require.IsGuest(): // of a thousand samples, as many as this is four times the standard deviation
-		tolerance = 0.055
-	}
-	if !(math.Abs(got-want) <= tolerance) {
-		t.Errorf("%s has %.1f %% of what it and %s have, not %.1f: %v", of, 100*got, other, 100*want, sums)
-	}
-}
-
 // truth is how long a load takes whose shares are compared: emulated machines are given less.
 func truth() time.Duration {
 	if require.IsGuest() {
@@ -115,43 +100,62 @@ func rate() uint64 {
 	return 4999
 }
 
-func TestGoFunctions(t *testing.T) {
-	cfg := config(t, "cpu-clock:u", load(t, "go", truth())...)
-	cfg.Record.Period, cfg.Record.Frequency = 0, rate()
-	r := take(t, cfg)
-	const in = "github.com/bperf/bperf/internal/sample."
-	share(t, byFunction(r.Profile), in+"threeParts", in+"onePart", 0.75)
-	deep := false
-	for _, s := range r.Profile.Samples() {
-		var names []string
-		for id := range r.Profile.Stacks.Frames(s.Stack) {
-			names = append(names, r.Profile.Strings.At(r.Profile.Functions.At(r.Profile.Frames()[id].Function).Name))
-		}
-		// The caller of a function without a frame of its own is missing.
-		deep = deep || len(names) > 2 && names[0] == in+"onePart" && slices.Contains(names, in+"TestMain") && slices.Contains(names, "runtime.main")
-	}
-	if !deep {
-		t.Error("no stack goes from onePart over TestMain to runtime.main")
+// TestTruth profiles programs that measure themselves how much of their time is in each of two functions.
+func TestTruth(t *testing.T) {
+	require.Root(t)
+	loads, err := split.Loads(t.TempDir(), truth())
+	check(t, err)
+	for _, l := range loads {
+		t.Run(l.Name, func(t *testing.T) {
+			cfg := config(t, "cpu-clock", l.Command()...)
+			cfg.Record.Period, cfg.Record.Frequency = 0, rate()
+			r := take(t, cfg)
+			var one, three uint64
+			for name, value := range byFunction(r.Profile) {
+				switch {
+				case strings.HasSuffix(name, l.One):
+					one += value
+				case strings.HasSuffix(name, l.Three):
+					three += value
+				}
+			}
+			got := float64(three) / float64(one+three)
+			want, err := l.Share()
+			check(t, err)
+			if tolerance := uncertainty(want, &r.Totals); !(math.Abs(got-want) <= tolerance) {
+				t.Errorf("%.2f %% of the samples are in %s, and %.2f ± %.2f %% of the time: %v", 100*got, l.Three, 100*want, 100*tolerance, byFunction(r.Profile))
+			}
+			switch l.Name {
+			case "Go":
+				checkGoStacks(t, r.Profile, l.One)
+			case "BPF": // it is unloaded before the profile is made
+				named := func(p profile.Program) bool { return r.Profile.Strings.At(p.Name) == "split" }
+				if !slices.ContainsFunc(r.Profile.Programs.All(), named) {
+					t.Errorf("programs: %+v", r.Profile.Programs.All())
+				}
+			}
+		})
 	}
 }
 
-// TestBPFFunctions profiles a BPF program that is unloaded before the profile is made.
-func TestBPFFunctions(t *testing.T) {
-	cfg := config(t, "cpu-clock", load(t, "bpf", truth())...)
-	cfg.Record.Period, cfg.Record.Frequency = 0, rate()
-	r := take(t, cfg)
-	sums := make(map[string]uint64)
-	for name, value := range byFunction(r.Profile) {
-		if rest, is := strings.CutPrefix(name, "bpf_prog_"); is {
-			_, name, _ = strings.Cut(rest, "_")
-			sums[name] += value
+// uncertainty is how far the share of a function among samples may be from that of the time: five times the standard deviation of so many samples, what was
+// spent between the functions, and all that was not sampled. Emulated machines sample a small part of the time, but not another one.
+func uncertainty(share float64, t *Totals) float64 {
+	n := float64(t.Samples)
+	return min(0.15, 5*math.Sqrt(share*(1-share)/n)+0.005+float64(t.Missed)/(n+float64(t.Missed)))
+}
+
+// checkGoStacks looks for a stack from a function down to main. The caller of a function without a frame of its own is missing.
+func checkGoStacks(t *testing.T, p *profile.Profile, leaf string) {
+	t.Helper()
+	const testMain = "github.com/bperf/bperf/internal/sample.TestMain"
+	for _, s := range p.Samples() {
+		names := namesOf(p, &s)
+		if names[0] == leaf && slices.Contains(names, testMain) && slices.Contains(names, "runtime.main") {
+			return
 		}
 	}
-	share(t, sums, bpfprogram.SpinLong, bpfprogram.Turn, 0.75)
-	named := func(p profile.Program) bool { return r.Profile.Strings.At(p.Name) == bpfprogram.Spin }
-	if !slices.ContainsFunc(r.Profile.Programs.All(), named) {
-		t.Errorf("programs: %+v", r.Profile.Programs.All())
-	}
+	t.Errorf("no stack goes from %s over TestMain to runtime.main", leaf)
 }
 
 // TestFaults samples each fault of programs whose number of faults is known.

@@ -10,22 +10,21 @@ import (
 	"testing"
 	"time"
 
-	"github.com/bperf/bperf/test/bpfprogram"
+	"github.com/bperf/bperf/test/split"
 	"github.com/bperf/bperf/test/stacks"
 )
 
-// loadVariable makes the test binary a program that is profiled: of Go, or one that runs a BPF program.
+// loadVariable makes the test binary a program that is profiled.
 const loadVariable = "BPERF_SAMPLE_LOAD"
 
 func TestMain(m *testing.M) {
+	split.Main()
 	var err error
 	switch os.Getenv(loadVariable) {
 	case "":
 		os.Exit(m.Run())
 	case "go":
 		spendOnGo()
-	case "bpf":
-		err = spendOnBPF()
 	case "sleep":
 		err = sleepInFunctions()
 	case "wall":
@@ -77,20 +76,6 @@ func onePart(n uint64) {
 	for i := range n {
 		sink += i
 	}
-}
-
-// spendOnBPF runs a BPF program, and unloads it.
-func spendOnBPF() error {
-	p, err := bpfprogram.Load()
-	if err != nil {
-		return err
-	}
-	for end := usedCPU() + spent(); usedCPU() < end; {
-		if err := bpfprogram.Run(p, 1000); err != nil && err != syscall.EINTR {
-			return err
-		}
-	}
-	return p.Close()
 }
 
 // What walkStacks does: as many threads as there are CPUs have a page fault in each of so many ways, time and again.

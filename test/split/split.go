@@ -1,0 +1,162 @@
+// Package split has loads for tests of profiles: programs of C, Go and BPF that spend their time in two functions, in a ratio of about one to three, and
+// measure themselves how much it was in each.
+package split
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strconv"
+	"syscall"
+	"time"
+	"unsafe"
+
+	"github.com/cilium/ebpf"
+)
+
+//go:generate go tool bpf2go -target bpfel split ../../bpf/split.bpf.c -- -mcpu=v3 -Wall -Werror
+
+// Load is a program that is run.
+type Load struct {
+	Name       string
+	One, Three string // its functions, as profiles name them; those of BPF by the end of the name
+
+	args  []string
+	times string // the file that tells them
+}
+
+// variable makes a program that calls Main a load.
+const variable = "BPERF_SPLIT_LOAD"
+
+// Loads makes the loads in a directory. That of C is a program of its own, which is written there; the others are this program, which
+// has to begin with Main.
+func Loads(dir string, spent time.Duration) ([]Load, error) {
+	self, err := os.Executable()
+	if err != nil {
+		return nil, err
+	}
+	c := filepath.Join(dir, "split")
+	if err := os.WriteFile(c, program, 0o700); err != nil {
+		return nil, err
+	}
+	const here = "github.com/bperf/bperf/test/split."
+	all := []Load{{Name: "C", One: "one_part", Three: "three_parts", args: []string{c}},
+		{Name: "Go", One: here + "onePart", Three: here + "threeParts", args: []string{"env", variable + "=Go", self}},
+		{Name: "BPF", One: "_one_part", Three: "_three_parts", args: []string{"env", variable + "=BPF", self}}}
+	for i := range all {
+		l := &all[i]
+		l.times = filepath.Join(dir, l.Name+".times")
+		l.args = append(l.args, l.times, strconv.FormatInt(spent.Milliseconds(), 10))
+	}
+	return all, nil
+}
+
+// Command is the command that runs it.
+func (l *Load) Command() []string { return l.args }
+
+// Share is the part of the time that Three had, as the load has measured it.
+func (l *Load) Share() (float64, error) {
+	text, err := os.ReadFile(l.times)
+	if err != nil {
+		return 0, err
+	}
+	var one, three float64
+	if _, err := fmt.Sscanf(string(text), "%g %g\n", &one, &three); err != nil {
+		return 0, fmt.Errorf("the load has told %q: %w", text, err)
+	}
+	return three / (one + three), nil
+}
+
+// Main is the load that this program was started as, and ends it. Otherwise it does nothing.
+func Main() {
+	name := os.Getenv(variable)
+	if name == "" {
+		return
+	}
+	if err := run(name, os.Args[1:]); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+	os.Exit(0)
+}
+
+func run(name string, args []string) error {
+	ms, err := strconv.Atoi(args[1])
+	if err != nil {
+		return err
+	}
+	runtime.LockOSThread()
+	var times [2]time.Duration
+	if name == "Go" {
+		var sum uint64
+		times, err = alternate(ms, 200_000, func(n int) error { onePart(n, &sum); return nil }, func(n int) error { threeParts(n, &sum); return nil })
+	} else {
+		times, err = runBPF(ms)
+	}
+	if err != nil {
+		return err
+	}
+	return os.WriteFile(args[0], fmt.Appendf(nil, "%d %d\n", times[0], times[1]), 0o600)
+}
+
+// alternate calls one and three in turns, of about so many rounds and three times as many, and measures the CPU time of each.
+func alternate(ms, rounds int, one, three func(n int) error) (times [2]time.Duration, err error) {
+	random := uint64(1)
+	for times[0]+times[1] < time.Duration(ms)*time.Millisecond {
+		random = random*6364136223846793005 + 1442695040888963407
+		n := rounds/2 + int(random>>33)%rounds // so that turns are of no length that fits to a timer
+		start := used()
+		if err := one(n); err != nil {
+			return times, err
+		}
+		middle := used()
+		if err := three(3 * n); err != nil {
+			return times, err
+		}
+		times[0], times[1] = times[0]+middle-start, times[1]+used()-middle
+	}
+	return times, nil
+}
+
+// used is the CPU time of this thread.
+func used() time.Duration {
+	const thread = 3 // CLOCK_THREAD_CPUTIME_ID of include/uapi/linux/time.h
+	var t syscall.Timespec
+	syscall.RawSyscall(syscall.SYS_CLOCK_GETTIME, thread, uintptr(unsafe.Pointer(&t)), 0)
+	return time.Duration(t.Nano())
+}
+
+//go:noinline
+func onePart(n int, sum *uint64) {
+	for i := range n {
+		*sum += uint64(i)
+	}
+}
+
+//go:noinline
+func threeParts(n int, sum *uint64) {
+	for i := range n {
+		*sum += uint64(i)
+	}
+}
+
+// runBPF runs the program with packets of either length.
+func runBPF(ms int) ([2]time.Duration, error) {
+	var o splitObjects
+	if err := loadSplitObjects(&o, nil); err != nil {
+		return [2]time.Duration{}, fmt.Errorf("load the BPF program: %w", err)
+	}
+	defer o.Close()
+	runs := func(length int) func(n int) error {
+		data := make([]byte, length)
+		return func(n int) error {
+			_, err := o.Split.Run(&ebpf.RunOptions{Data: data, Repeat: uint32(n)})
+			if err == syscall.EINTR { // it is a turn that is shorter
+				return nil
+			}
+			return err
+		}
+	}
+	return alternate(ms, 400, runs(64), runs(65))
+}
