@@ -515,5 +515,6 @@ int on_sample(void *ctx)
 
 #include "waits.h"
 #include "drain.h"
+#include "symbol.h"
 
 char LICENSE[] SEC("license") = "Dual BSD/GPL";

@@ -24,6 +24,8 @@ func (r *Replay) kernelSymbols() (finder, error) {
 		return r.vmlinux(object.Search{}, r.options.Vmlinux, "")
 	case r.options.Kallsyms != "":
 		return r.kallsyms(r.options.Kallsyms)
+	case r.options.KernelSymbol != nil:
+		return r.options.KernelSymbol, nil
 	}
 	id := hex.EncodeToString(r.machine.kernelBuildID)
 	running := hex.EncodeToString(runningBuildID())

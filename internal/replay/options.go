@@ -12,6 +12,10 @@ type Options struct {
 	NoDemangle bool   // names as the linker has them
 	MaxStack   int    // frames of a callchain; 0 for 127 (kernel.perf_event_max_stack)
 
+	// KernelSymbol finds symbols of the kernel that was recorded and of its modules, in place of a file. It may be called at any time and by several
+	// goroutines; nil for none.
+	KernelSymbol func(addr uint64) (Symbol, bool)
+
 	Functions []string // only samples of Sums in these
 	Sums      bool     // samples stand for several each, as their raw data tells: see Sum
 	Others    bool     // hand out all records, not only samples

@@ -7,6 +7,7 @@ import (
 	"maps"
 	"os"
 	"runtime"
+	"sync"
 	"syscall"
 
 	"github.com/cilium/ebpf"
@@ -25,6 +26,7 @@ type counter struct {
 	spec    *ebpf.CollectionSpec
 	first   *ebpf.Collection   // whose maps all use
 	objects []*ebpf.Collection // for each event
+	drain   *ebpf.Collection   // reads sums; nil up to then
 	waits   *waits             // nil where no off-CPU time is measured, or not yet
 	events  int                // that have counts
 
@@ -35,6 +37,8 @@ type counter struct {
 	chains [2]*table     // may be one and the same
 	before [2]sampleFill // what the program had added to each generation before it was filled this time
 	types  *btf.Cache    // decoding the kernel's takes longer than all else
+
+	asking sync.Mutex // for symbols
 
 	ring         *ringbuf.Reader
 	last         drained
@@ -166,7 +170,25 @@ func (c *counter) loadFirst() (err error) {
 	spec := c.spec.Copy()
 	withoutWaits(spec)
 	delete(spec.Programs, sampleProgOnSample)
+	delete(spec.Programs, sampleProgOnDrain)
 	c.first, err = ebpf.NewCollectionWithOptions(spec, ebpf.CollectionOptions{Cache: c.types})
+	return err
+}
+
+// withoutReader lets a collection do without the programs that are run by this process alone.
+func withoutReader(spec *ebpf.CollectionSpec) {
+	for _, name := range []string{sampleProgSetup, sampleProgOnDrain, sampleProgOnSymbol} {
+		delete(spec.Programs, name)
+	}
+}
+
+// loadDrain loads the iterator that reads sums. It is of the type of programs with trampolines, of which those are looked for in all of kallsyms that are
+// there when the recording begins: so it is loaded later.
+func (c *counter) loadDrain() (err error) {
+	spec := c.spec.Copy()
+	withoutWaits(spec)
+	maps.DeleteFunc(spec.Programs, func(name string, _ *ebpf.ProgramSpec) bool { return name != sampleProgOnDrain })
+	c.drain, err = ebpf.NewCollectionWithOptions(spec, ebpf.CollectionOptions{MapReplacements: c.shared(), Cache: c.types})
 	return err
 }
 
@@ -181,8 +203,7 @@ func (c *counter) shared() map[string]*ebpf.Map {
 func (c *counter) loadFor(event int, filter asm.Instructions) error {
 	spec := c.spec.Copy()
 	withoutWaits(spec)
-	delete(spec.Programs, sampleProgSetup)
-	delete(spec.Programs, sampleProgOnDrain)
+	withoutReader(spec)
 	if filter != nil {
 		program := spec.Programs[sampleProgOnSample]
 		var err error
@@ -324,7 +345,12 @@ func (c *counter) renew(old, next int, grow bool) (err error) {
 
 // read reads a generation that is not used any more, and leaves its sums at 0.
 func (c *counter) read(g int, each func(*entry) error) (err error) {
-	iterator, err := link.AttachIter(link.IterOptions{Program: c.first.Programs[sampleProgOnDrain], Map: c.sums[g].Map})
+	if c.drain == nil {
+		if err := c.loadDrain(); err != nil {
+			return explain("load the BPF program that reads sums", err)
+		}
+	}
+	iterator, err := link.AttachIter(link.IterOptions{Program: c.drain.Programs[sampleProgOnDrain], Map: c.sums[g].Map})
 	if err != nil {
 		return fmt.Errorf("read the BPF map %s: %w", sampleMapSums, err)
 	}
@@ -398,6 +424,9 @@ func (c *counter) Close() error {
 	errs := []error{c.waits.close()}
 	if c.ring != nil {
 		errs = append(errs, c.ring.Close())
+	}
+	if c.drain != nil {
+		c.drain.Close()
 	}
 	if c.first != nil {
 		c.first.Close()

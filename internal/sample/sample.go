@@ -392,7 +392,7 @@ func (s *session) follow(q *queue) (*profile.Profile, replay.Stats, error) {
 	}
 	defer func() { _ = reader.Close() }() // it is only read
 	options := s.cfg.Replay
-	options.Sums, options.Functions = true, s.cfg.Functions
+	options.Sums, options.Functions, options.KernelSymbol = true, s.cfg.Functions, s.counter.symbol
 	r := replay.New(reader, options)
 	if s.cfg.Every > 0 {
 		n := 0

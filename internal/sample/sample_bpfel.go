@@ -116,10 +116,12 @@ const (
 	sampleProgOnNewtask      = "on_newtask"
 	sampleProgOnSample       = "on_sample"
 	sampleProgOnSwitch       = "on_switch"
+	sampleProgOnSymbol       = "on_symbol"
 	sampleProgOnWaking       = "on_waking"
 	sampleProgSetup          = "setup"
 	sampleVarKey             = "_key"
 	sampleVarSum             = "_sum"
+	sampleVarAsked           = "asked"
 	sampleVarByCgroup        = "by_cgroup"
 	sampleVarByComm          = "by_comm"
 	sampleVarByCpu           = "by_cpu"
@@ -149,6 +151,7 @@ const (
 	sampleVarOnlyThreads     = "only_threads"
 	sampleVarPrograms        = "programs"
 	sampleVarReader          = "reader"
+	sampleVarSymbol          = "symbol"
 	sampleVarUnwinds         = "unwinds"
 	sampleVarUserStacks      = "user_stacks"
 )
@@ -200,6 +203,7 @@ type sampleProgramSpecs struct {
 	OnNewtask *ebpf.ProgramSpec `ebpf:"on_newtask"`
 	OnSample  *ebpf.ProgramSpec `ebpf:"on_sample"`
 	OnSwitch  *ebpf.ProgramSpec `ebpf:"on_switch"`
+	OnSymbol  *ebpf.ProgramSpec `ebpf:"on_symbol"`
 	OnWaking  *ebpf.ProgramSpec `ebpf:"on_waking"`
 	Setup     *ebpf.ProgramSpec `ebpf:"setup"`
 }
@@ -231,6 +235,7 @@ type sampleMapSpecs struct {
 type sampleVariableSpecs struct {
 	Key          *ebpf.VariableSpec `ebpf:"_key"`
 	Sum          *ebpf.VariableSpec `ebpf:"_sum"`
+	Asked        *ebpf.VariableSpec `ebpf:"asked"`
 	ByCgroup     *ebpf.VariableSpec `ebpf:"by_cgroup"`
 	ByComm       *ebpf.VariableSpec `ebpf:"by_comm"`
 	ByCpu        *ebpf.VariableSpec `ebpf:"by_cpu"`
@@ -260,6 +265,7 @@ type sampleVariableSpecs struct {
 	OnlyThreads  *ebpf.VariableSpec `ebpf:"only_threads"`
 	Programs     *ebpf.VariableSpec `ebpf:"programs"`
 	Reader       *ebpf.VariableSpec `ebpf:"reader"`
+	Symbol       *ebpf.VariableSpec `ebpf:"symbol"`
 	Unwinds      *ebpf.VariableSpec `ebpf:"unwinds"`
 	UserStacks   *ebpf.VariableSpec `ebpf:"user_stacks"`
 }
@@ -327,6 +333,7 @@ func (m *sampleMaps) Close() error {
 type sampleVariables struct {
 	Key          *ebpf.Variable `ebpf:"_key"`
 	Sum          *ebpf.Variable `ebpf:"_sum"`
+	Asked        *ebpf.Variable `ebpf:"asked"`
 	ByCgroup     *ebpf.Variable `ebpf:"by_cgroup"`
 	ByComm       *ebpf.Variable `ebpf:"by_comm"`
 	ByCpu        *ebpf.Variable `ebpf:"by_cpu"`
@@ -356,6 +363,7 @@ type sampleVariables struct {
 	OnlyThreads  *ebpf.Variable `ebpf:"only_threads"`
 	Programs     *ebpf.Variable `ebpf:"programs"`
 	Reader       *ebpf.Variable `ebpf:"reader"`
+	Symbol       *ebpf.Variable `ebpf:"symbol"`
 	Unwinds      *ebpf.Variable `ebpf:"unwinds"`
 	UserStacks   *ebpf.Variable `ebpf:"user_stacks"`
 }
@@ -369,6 +377,7 @@ type samplePrograms struct {
 	OnNewtask *ebpf.Program `ebpf:"on_newtask"`
 	OnSample  *ebpf.Program `ebpf:"on_sample"`
 	OnSwitch  *ebpf.Program `ebpf:"on_switch"`
+	OnSymbol  *ebpf.Program `ebpf:"on_symbol"`
 	OnWaking  *ebpf.Program `ebpf:"on_waking"`
 	Setup     *ebpf.Program `ebpf:"setup"`
 }
@@ -380,6 +389,7 @@ func (p *samplePrograms) Close() error {
 		p.OnNewtask,
 		p.OnSample,
 		p.OnSwitch,
+		p.OnSymbol,
 		p.OnWaking,
 		p.Setup,
 	)

@@ -40,8 +40,7 @@ func (c *counter) attachWaits(selection *offcpu.Selection, o settings) (*offcpu.
 		return nil, err
 	}
 	spec := c.spec.Copy()
-	delete(spec.Programs, sampleProgSetup)
-	delete(spec.Programs, sampleProgOnDrain)
+	withoutReader(spec)
 	delete(spec.Programs, sampleProgOnSample)
 	spec.Maps[sampleMapWaits].MaxEntries = max(leastWaits, 2*threads, o.entries)
 	if err := errors.Join(selection.Prepare(spec, c.types), setVariables(spec, map[string]any{sampleVarEvent: uint32(o.events)})); err != nil {

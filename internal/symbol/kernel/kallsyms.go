@@ -249,7 +249,8 @@ func bindingOf(kind byte) (b symbol.Binding, ok bool) {
 	return 0, false
 }
 
-func comesAndGoes(module string) bool {
+// ComesAndGoes reports whether what kallsyms has as a module is code of BPF programs or ftrace: see package timeline.
+func ComesAndGoes(module string) bool {
 	return module == "bpf" || strings.HasPrefix(module, "__builtin__")
 }
 
@@ -270,7 +271,7 @@ func (k *Kallsyms) Find(addr uint64) (Symbol, bool) {
 	}
 	e, end := &k.entries[lo-1], k.end(lo-1)
 	module := k.modules[e.module]
-	if at >= end || comesAndGoes(module) || k.delta != 0 && module != "" {
+	if at >= end || ComesAndGoes(module) || k.delta != 0 && module != "" {
 		return Symbol{}, false
 	}
 	name, _, _ := strings.Cut(k.names[e.name/namesSize][e.name%namesSize:], "\n")

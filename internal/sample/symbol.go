@@ -1,0 +1,54 @@
+package sample
+
+import (
+	"bytes"
+	"strconv"
+	"strings"
+
+	"github.com/cilium/ebpf"
+
+	"github.com/bperf/bperf/internal/replay"
+	"github.com/bperf/bperf/internal/symbol/kernel"
+)
+
+// symbol asks the kernel what it calls an address of its own (bpf/symbol.h). Reading kallsyms instead, of which a hundredth is needed, takes more CPU
+// time than all else. Of symbols at one address it is the one of the kernel's own stack traces. It is safe for concurrent use.
+func (c *counter) symbol(address uint64) (replay.Symbol, bool) {
+	c.asking.Lock()
+	defer c.asking.Unlock()
+	if err := c.first.Variables[sampleVarAsked].Set(address); err != nil {
+		return replay.Symbol{}, false
+	}
+	if _, err := c.first.Programs[sampleProgOnSymbol].Run(&ebpf.RunOptions{Context: [8]byte{}}); err != nil {
+		return replay.Symbol{}, false
+	}
+	var text [640]byte // symbol of bpf/symbol.h
+	if err := c.first.Variables[sampleVarSymbol].Get(&text); err != nil {
+		return replay.Symbol{}, false
+	}
+	end := max(0, bytes.IndexByte(text[:], 0))
+	return parseSymbol(string(text[:end]), address)
+}
+
+// parseSymbol reads what printk has for %pS: NAME+0xOFFSET/0xSIZE [MODULE].
+func parseSymbol(text string, address uint64) (replay.Symbol, bool) {
+	text, module, _ := strings.Cut(text, " [")
+	plus := strings.LastIndex(text, "+0x")
+	if plus <= 0 || kernel.ComesAndGoes(strings.TrimSuffix(module, "]")) {
+		return replay.Symbol{}, false
+	}
+	offset, size, ok := strings.Cut(text[plus+len("+0x"):], "/0x")
+	if !ok {
+		return replay.Symbol{}, false
+	}
+	from, err := strconv.ParseUint(offset, 16, 64)
+	if err != nil {
+		return replay.Symbol{}, false
+	}
+	long, err := strconv.ParseUint(size, 16, 64)
+	if err != nil || from > address {
+		return replay.Symbol{}, false
+	}
+	name, start := text[:plus], address-from
+	return replay.Symbol{Name: name, Linkage: name, Start: start, End: start + long}, true
+}
