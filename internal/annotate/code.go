@@ -229,8 +229,8 @@ func (s *sources) elf(h *hits) (c *code, move func(uint64) uint64) {
 	}
 	c.bytes = text
 	c.target = func(addr uint64) string {
-		called := f.Symbol(addr)
-		if called == nil {
+		called, ok := f.Symbol(addr)
+		if !ok {
 			return ""
 		}
 		return offset(symbol.Demangle(called.Name), addr-called.Start)

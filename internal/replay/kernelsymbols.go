@@ -96,14 +96,14 @@ func (r *Replay) vmlinux(search object.Search, file, id string) (finder, error) 
 	}
 	table := image.Symbols()
 	delta := uint64(0)
-	for _, s := range table.All() {
+	for s := range table.All() {
 		if s.Name == r.machine.kernelRefName && r.machine.kernelRef != 0 {
 			delta = r.machine.kernelRef - s.Start
 		}
 	}
 	return func(addr uint64) (Symbol, bool) {
-		s := table.Find(addr - delta)
-		if s == nil {
+		s, ok := table.Find(addr - delta)
+		if !ok {
 			return Symbol{}, false
 		}
 		return Symbol{Name: s.Name, Linkage: s.Name, Start: s.Start + delta, End: s.End + delta}, true

@@ -3,7 +3,6 @@ package replay
 import (
 	"github.com/bperf/bperf/internal/perfdata"
 	"github.com/bperf/bperf/internal/profile"
-	"github.com/bperf/bperf/internal/symbol"
 	"github.com/bperf/bperf/internal/symbol/unwind"
 )
 
@@ -23,9 +22,17 @@ type Location struct {
 type Source struct {
 	// Inlined are the functions that the compiler put into Symbol at this place, the innermost first, without Symbol itself. It is empty
 	// where Options.NoInline is set.
-	Inlined []symbol.Frame
+	Inlined []Inlined
 	File    string // with Options.Lines
 	Line    int    // in File, of Symbol itself; 0 if it is not known
+}
+
+// Inlined is a function that the compiler put into another one.
+type Inlined struct {
+	Function  string
+	File      string // empty if it is not known
+	Line      uint32 // in File, of the place or of the call to the next one; 0 if it is not known
+	StartLine uint32 // where the function begins in its file; 0 if it is not known
 }
 
 var noSource Source

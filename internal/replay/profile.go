@@ -179,8 +179,8 @@ func (f *filler) frames(ip uint64, l *Location) []profile.FrameID {
 		in := &l.Source.Inlined[i]
 		inner := frame
 		inner.Function = f.p.Functions.ID(profile.Function{Name: f.p.Strings.ID(in.Function), Module: frame.Module, File: f.p.Strings.ID(in.File),
-			StartLine: uint32(max(0, in.StartLine))})
-		inner.File, inner.Line, inner.Inlined = f.p.Strings.ID(in.File), uint32(max(0, in.Line)), true
+			StartLine: in.StartLine})
+		inner.File, inner.Line, inner.Inlined = f.p.Strings.ID(in.File), in.Line, true
 		ids = append(ids, f.p.Frame(inner))
 	}
 	if s := l.Symbol; s != nil {

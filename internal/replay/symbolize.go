@@ -107,6 +107,7 @@ type userFile struct {
 
 	mu     sync.Mutex
 	known  map[uint64]*Symbol // by Start
+	frames []symbol.Frame     // for the next time
 	owners []owner            // the last processes that had it mapped
 
 	tablesOnce sync.Once
@@ -197,15 +198,18 @@ func (u *userFile) locate(l *Location) {
 	if !ok {
 		return
 	}
-	s := file.Symbol(addr)
-	if s == nil {
+	s, ok := file.Symbol(addr)
+	if !ok {
 		return
 	}
 	l.Symbol = u.symbol(file, s, l.Addr-addr)
 	if u.replay.options.NoInline && !u.replay.options.Lines {
 		return
 	}
-	frames := file.Frames(addr, nil)
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	frames := file.Frames(addr, u.frames[:0])
+	u.frames = frames
 	if len(frames) == 0 {
 		return
 	}
@@ -215,7 +219,10 @@ func (u *userFile) locate(l *Location) {
 		source = Source{File: frames[last].File, Line: frames[last].Line}
 	}
 	if !u.replay.options.NoInline && last > 0 {
-		source.Inlined = slices.Clip(frames[:last])
+		source.Inlined = make([]Inlined, last)
+		for i, f := range frames[:last] {
+			source.Inlined[i] = Inlined{f.Function, f.File, uint32(max(0, f.Line)), uint32(max(0, f.StartLine))}
+		}
 	}
 	if source.Inlined != nil || source.File != "" {
 		l.Source = &source
@@ -247,7 +254,7 @@ func (l *Location) Code(n uint64) []byte {
 }
 
 // symbol makes a symbol of one of the file, with its addresses shifted to offsets in the file.
-func (u *userFile) symbol(file *object.File, s *symbol.Symbol, shift uint64) *Symbol {
+func (u *userFile) symbol(file *object.File, s symbol.Symbol, shift uint64) *Symbol {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	start := s.Start + shift
@@ -266,7 +273,7 @@ func (u *userFile) symbol(file *object.File, s *symbol.Symbol, shift uint64) *Sy
 }
 
 // startLine is the line where the function begins that the symbol is of; 0 if it is not known.
-func startLine(file *object.File, s *symbol.Symbol) int {
+func startLine(file *object.File, s symbol.Symbol) int {
 	frames := file.Frames(s.Start, nil)
 	if len(frames) == 0 {
 		return 0

@@ -7,7 +7,6 @@ import (
 
 	"github.com/bperf/bperf/internal/perfdata"
 	"github.com/bperf/bperf/internal/replay"
-	"github.com/bperf/bperf/internal/symbol"
 )
 
 // sampleJSON is what is printed of a sample as JSON: all that the recording has of it.
@@ -161,10 +160,10 @@ func newFrameJSON(ip uint64, l *replay.Location) frameJSON {
 	return f
 }
 
-func inlined(frames []symbol.Frame) []inlinedJSON {
+func inlined(frames []replay.Inlined) []inlinedJSON {
 	var all []inlinedJSON
 	for _, f := range frames {
-		all = append(all, inlinedJSON{f.Function, f.File, f.Line})
+		all = append(all, inlinedJSON{f.Function, f.File, int(f.Line)})
 	}
 	return all
 }

@@ -259,7 +259,7 @@ func (t *text) frame(f *replay.Frame, kind Kind, out []byte) []byte {
 			}
 		}
 		if fields&SourceLine != 0 {
-			out = appendSourceLine(out, in.File, in.Line)
+			out = appendSourceLine(out, in.File, int(in.Line))
 		}
 		out = append(out, " (inlined)\n"...)
 	}

@@ -1,15 +1,26 @@
 package symbol
 
 import (
+	"bytes"
 	"cmp"
+	"iter"
+	"math"
 	"slices"
 	"strings"
 )
 
 // Table finds the symbol of an address. It does not change once it is made, so goroutines may share it.
 type Table struct {
-	symbols []Symbol // by Start, which differs for each
-	within  []int32  // of each symbol, the index of the one that it lies in, or -1; nil where none lies in another
+	entries []entry // by start, which differs for each
+	names   string  // each with a zero behind it
+	within  []int32 // of each entry, the index of the one that it lies in, or -1; nil where none lies in another
+}
+
+// entry is a symbol in 24 bytes: a large program has hundreds of thousands.
+type entry struct {
+	start, end uint64
+	name       uint32 // where it starts in names
+	binding    Binding
 }
 
 // afterLast is where a last symbol of unknown size ends: with the page after its own, as perf has it.
@@ -18,84 +29,105 @@ const afterLast = 4096
 // maxNesting bounds what Find takes in tables that no compiler makes.
 const maxNesting = 16
 
-// NewTable makes a table of symbols, which it copies and may change. One of unknown size ends where the next one starts. Of those that
-// start together it keeps the one that perf keeps, which depends on their order, too: an end is found first, and so the last of them has a
-// size in any case.
-func NewTable(parts ...[]Symbol) *Table {
-	order := byStart(parts)
-	for i, at := range order {
-		s := at.of(parts)
-		if s.End > s.Start {
-			continue
-		}
-		if i+1 < len(order) {
-			s.End = order[i+1].start
-		} else if s.End = (s.Start+afterLast-1)&^(afterLast-1) + afterLast; s.End < s.Start {
-			s.End = ^uint64(0)
-		}
-	}
-	order = withoutAliases(parts, order)
-	kept := make([]Symbol, len(order))
-	for i, at := range order {
-		kept[i] = *at.of(parts)
-	}
-	return &Table{kept, enclosing(kept)}
+// Builder collects the symbols of a table.
+type Builder struct {
+	entries []entry
+	names   []byte
 }
 
-// place is where a symbol is among others.
-type place struct {
-	start          uint64
-	part, position uint32
+// Grow makes room for so many symbols more, with names of so many bytes together.
+func (b *Builder) Grow(symbols, names int) {
+	b.entries = slices.Grow(b.entries, symbols)
+	b.names = slices.Grow(b.names, names+symbols)
 }
 
-func (p *place) of(parts [][]Symbol) *Symbol { return &parts[p.part][p.position] }
+// Add adds a symbol, without the name that it has. Names of more than 4 GiB together are not kept.
+func (b *Builder) Add(s Symbol, name []byte) {
+	if uint64(len(b.names))+uint64(len(name)) >= math.MaxUint32 {
+		return
+	}
+	b.entries = append(b.entries, entry{s.Start, s.End, uint32(len(b.names)), s.Binding})
+	b.names = append(append(b.names, name...), 0)
+}
 
-// byStart orders symbols by their start, and those that start together as they stand.
-func byStart(parts [][]Symbol) []place {
-	n := 0
-	for _, part := range parts {
-		n += len(part)
-	}
-	order := make([]place, 0, n)
-	for i, part := range parts {
-		for k := range part {
-			order = append(order, place{part[k].Start, uint32(i), uint32(k)})
-		}
-	}
-	slices.SortFunc(order, func(a, b place) int {
+// symbol makes one of an entry.
+func (b *Builder) symbol(e *entry) Symbol {
+	name := b.names[e.name:]
+	return Symbol{string(name[:bytes.IndexByte(name, 0)]), e.start, e.end, e.binding}
+}
+
+// Table makes a table of what was added, and takes it. A symbol of unknown size ends where the next one starts. Of those that
+// start together it keeps the one that perf keeps, which depends on the order in which they were added, too: an end is found first, and so the
+// last of them has a size in any case.
+func (b *Builder) Table() *Table {
+	all := b.entries
+	slices.SortFunc(all, func(a, b entry) int {
 		if a.start != b.start {
 			return cmp.Compare(a.start, b.start)
 		}
-		return cmp.Or(cmp.Compare(a.part, b.part), cmp.Compare(a.position, b.position))
+		return cmp.Compare(a.name, b.name) // as they were added
 	})
-	return order
+	for i := range all {
+		e := &all[i]
+		if e.end > e.start {
+			continue
+		}
+		if i+1 < len(all) {
+			e.end = all[i+1].start
+		} else if e.end = (e.start+afterLast-1)&^(afterLast-1) + afterLast; e.end < e.start {
+			e.end = ^uint64(0)
+		}
+	}
+	kept := slices.Clone(b.withoutAliases(all)) // without room for more
+	t := &Table{entries: kept, names: b.namesOf(kept), within: enclosing(kept)}
+	*b = Builder{}
+	return t
 }
 
 // withoutAliases keeps the best of each row of symbols that start together.
-func withoutAliases(parts [][]Symbol, order []place) []place {
-	kept := order[:0]
-	for _, at := range order {
+func (b *Builder) withoutAliases(all []entry) []entry {
+	kept := all[:0]
+	for _, e := range all {
 		last := len(kept) - 1
-		if last < 0 || kept[last].start != at.start {
-			kept = append(kept, at)
-		} else if prefer(at.of(parts), kept[last].of(parts)) < 0 {
-			kept[last] = at
+		if last < 0 || kept[last].start != e.start {
+			kept = append(kept, e)
+			continue
+		}
+		if before, alias := b.symbol(&kept[last]), b.symbol(&e); prefer(&alias, &before) < 0 {
+			kept[last] = e
 		}
 	}
 	return kept
 }
 
+// namesOf leaves out the names of aliases, and moves the others, which entries then lead to.
+func (b *Builder) namesOf(entries []entry) string {
+	size := 0
+	for i := range entries {
+		size += bytes.IndexByte(b.names[entries[i].name:], 0) + 1
+	}
+	var names strings.Builder
+	names.Grow(size)
+	for i := range entries {
+		e := &entries[i]
+		name := b.names[e.name:]
+		e.name = uint32(names.Len())
+		names.Write(name[:bytes.IndexByte(name, 0)+1])
+	}
+	return names.String()
+}
+
 // enclosing finds the symbols that lie within others: assembler code has such, and functions split by the compiler.
-func enclosing(symbols []Symbol) []int32 {
+func enclosing(entries []entry) []int32 {
 	var within []int32
 	var open []int32
-	for i := range symbols {
-		for len(open) > 0 && symbols[open[len(open)-1]].End <= symbols[i].Start {
+	for i := range entries {
+		for len(open) > 0 && entries[open[len(open)-1]].end <= entries[i].start {
 			open = open[:len(open)-1]
 		}
 		if n := len(open); n > 0 && n <= maxNesting {
 			if within == nil {
-				within = slices.Repeat([]int32{-1}, len(symbols))
+				within = slices.Repeat([]int32{-1}, len(entries))
 			}
 			within[i] = open[n-1]
 		}
@@ -147,30 +179,42 @@ func isSyscallAlias(name string) bool {
 	return strings.HasPrefix(name, "SyS") || strings.HasPrefix(name, "compat_SyS")
 }
 
-// Find returns the symbol that addr is in, the innermost if it is in several, or nil. It does not allocate.
-func (t *Table) Find(addr uint64) *Symbol {
-	lo, hi := 0, len(t.symbols)
+// Find returns the symbol that addr is in, the innermost if it is in several; false if there is none. It does not allocate.
+func (t *Table) Find(addr uint64) (Symbol, bool) {
+	lo, hi := 0, len(t.entries)
 	for lo < hi {
 		mid := int(uint(lo+hi) / 2)
-		if t.symbols[mid].Start <= addr {
+		if t.entries[mid].start <= addr {
 			lo = mid + 1
 		} else {
 			hi = mid
 		}
 	}
 	for i := lo - 1; i >= 0; {
-		if s := &t.symbols[i]; addr < s.End {
-			return s
+		if addr < t.entries[i].end {
+			return t.symbol(i), true
 		}
 		if t.within == nil {
-			return nil
+			break
 		}
 		i = int(t.within[i])
 	}
-	return nil
+	return Symbol{}, false
 }
 
-// All returns the symbols by address. They are the table's own: to be read only.
-func (t *Table) All() []Symbol {
-	return t.symbols
+func (t *Table) symbol(i int) Symbol {
+	e := &t.entries[i]
+	name, _, _ := strings.Cut(t.names[e.name:], "\x00")
+	return Symbol{name, e.start, e.end, e.binding}
+}
+
+// All are the symbols by address.
+func (t *Table) All() iter.Seq[Symbol] {
+	return func(yield func(Symbol) bool) {
+		for i := range t.entries {
+			if !yield(t.symbol(i)) {
+				return
+			}
+		}
+	}
 }

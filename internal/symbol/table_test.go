@@ -4,8 +4,16 @@ import (
 	"testing"
 )
 
+func tableOf(symbols []Symbol) *Table {
+	var b Builder
+	for _, s := range symbols {
+		b.Add(s, []byte(s.Name))
+	}
+	return b.Table()
+}
+
 func TestFind(t *testing.T) {
-	table := NewTable([]Symbol{
+	table := tableOf([]Symbol{
 		{Name: "last", Start: 0x5010},
 		{Name: "sized", Start: 0x1000, End: 0x1010},
 		{Name: "unsized", Start: 0x1020},
@@ -43,7 +51,7 @@ func TestFind(t *testing.T) {
 		{^uint64(0), ""},
 	} {
 		got := ""
-		if s := table.Find(test.addr); s != nil {
+		if s, ok := table.Find(test.addr); ok {
 			got = s.Name
 		}
 		if got != test.want {
@@ -53,7 +61,7 @@ func TestFind(t *testing.T) {
 }
 
 func TestFindInNothing(t *testing.T) {
-	if s := NewTable(nil).Find(1); s != nil {
+	if s, ok := tableOf(nil).Find(1); ok {
 		t.Errorf("an empty table has %v", s)
 	}
 }
@@ -73,7 +81,7 @@ func TestAliases(t *testing.T) {
 	} {
 		test.a.End, test.b.End = 1, 1
 		for _, both := range [][]Symbol{{test.a, test.b}, {test.b, test.a}} {
-			if got := NewTable(both).Find(0); got.Name != test.a.Name {
+			if got, _ := tableOf(both).Find(0); got.Name != test.a.Name {
 				t.Errorf("%s: kept %s, want %s", test.name, got.Name, test.a.Name)
 			}
 		}
@@ -91,14 +99,14 @@ func TestAliasOfNoSize(t *testing.T) {
 		{[]Symbol{unsized, sized, {Start: 8}}, sized},
 		{[]Symbol{sized, unsized, {Start: 8}}, Symbol{Name: "longer", Start: 4, End: 8}},
 	} {
-		if got := NewTable(test.symbols).Find(4); *got != test.want {
+		if got, _ := tableOf(test.symbols).Find(4); got != test.want {
 			t.Errorf("kept %+v, want %+v", got, test.want)
 		}
 	}
 }
 
 func TestFindDoesNotAllocate(t *testing.T) {
-	table := NewTable([]Symbol{{Name: "a", Start: 1, End: 10}, {Name: "b", Start: 2, End: 3}})
+	table := tableOf([]Symbol{{Name: "a", Start: 1, End: 10}, {Name: "b", Start: 2, End: 3}})
 	if n := testing.AllocsPerRun(100, func() { table.Find(5) }); n != 0 {
 		t.Errorf("Find allocates %v times", n)
 	}
@@ -112,8 +120,8 @@ func TestManyNested(t *testing.T) {
 	for i := range symbols {
 		symbols[i] = Symbol{Start: uint64(i), End: uint64(2*n - i)}
 	}
-	table := NewTable(symbols)
-	if got := table.Find(n); got == nil || got.Start != n-1 {
+	table := tableOf(symbols)
+	if got, ok := table.Find(n); !ok || got.Start != n-1 {
 		t.Errorf("the innermost is %v, want the one at %d", got, n-1)
 	}
 	steps := 0

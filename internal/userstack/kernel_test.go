@@ -142,7 +142,7 @@ func names(f *object.File, s *userstackSample) string {
 			a-- // it is a return address
 		}
 		name := fmt.Sprintf("%#x", a)
-		if symbol := f.Symbol(a); symbol != nil {
+		if symbol, ok := f.Symbol(a); ok {
 			name = symbol.Name
 		} else if a > 1<<32 {
 			name = "[vdso]"

@@ -90,7 +90,7 @@ func knows(places []place) bool {
 // code are the addresses in the functions of a file.
 func code(f *File, step uint64) []uint64 {
 	var addrs []uint64
-	for _, s := range f.Symbols().All() {
+	for s := range f.Symbols().All() {
 		lo, ok := f.image.offset(s.Start)
 		text := f.image.section(".text")
 		if !ok || lo < text.Offset || lo >= text.Offset+text.Size {

@@ -5,6 +5,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"runtime"
+	"slices"
 	"testing"
 )
 
@@ -16,7 +17,7 @@ func ask(data []byte) {
 	}
 	f.BuildID()
 	f.image.debugLink()
-	symbols := f.Symbols().All()
+	symbols := slices.Collect(f.Symbols().All())
 	for i, s := range symbols {
 		if i%(len(symbols)/16+1) != 0 {
 			continue

@@ -40,8 +40,8 @@ type File struct {
 	dwarf     *dwarf.Data // nil until it is needed
 
 	mu        sync.Mutex
-	names     map[*symbol.Symbol]string // demangled
-	inflating []*inflating              // sections of DWARF
+	names     map[string]string // demangled
+	inflating []*inflating      // sections of DWARF
 	lookups   int
 }
 

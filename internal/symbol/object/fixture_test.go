@@ -81,9 +81,10 @@ func openWith(t testing.TB, s Search, path, buildID string) *File {
 }
 
 func named(f *File, name string) *symbol.Symbol {
-	all := f.Symbols().All()
-	if i := slices.IndexFunc(all, func(s symbol.Symbol) bool { return s.Name == name }); i >= 0 {
-		return &all[i]
+	for s := range f.Symbols().All() {
+		if s.Name == name {
+			return &s
+		}
 	}
 	return nil
 }

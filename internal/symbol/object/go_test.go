@@ -70,7 +70,7 @@ func TestGoPrograms(t *testing.T) {
 	}
 	compared, inlined := 0, 0
 	want := make(map[string][][]symbol.Frame)
-	for _, s := range whole.Symbols().All() {
+	for s := range whole.Symbols().All() {
 		if !isMain(s.Name) {
 			continue
 		}
@@ -139,7 +139,7 @@ func TestOwnFunctions(t *testing.T) {
 	self := runtime.FuncForPC(own())
 	slide := uint64(self.Entry()) - named(f, self.Name()).Start
 	compared := 0
-	for _, s := range f.Symbols().All() {
+	for s := range f.Symbols().All() {
 		for addr := s.Start; addr < min(s.End, s.Start+64); addr += 5 {
 			fn := runtime.FuncForPC(uintptr(addr + slide))
 			if fn == nil || fn.Name() == "" || strings.Contains(fn.Name(), "[...]") { // it shortens arguments of types

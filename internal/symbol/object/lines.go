@@ -11,7 +11,8 @@ import (
 // Frames appends to frames the functions at an address, the innermost first, with their source lines as far as they
 // are known. It appends nothing where nothing is known. For the caller of a function, give it the return address less one.
 func (f *File) Frames(addr uint64, frames []symbol.Frame) []symbol.Frame {
-	gotab, s := f.goTable(), f.Symbol(addr)
+	gotab := f.goTable()
+	s, named := f.Symbol(addr)
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.forgetNow()
@@ -26,18 +27,18 @@ func (f *File) Frames(addr uint64, frames []symbol.Frame) []symbol.Frame {
 		}
 		return nil
 	})
-	if s != nil && len(frames) == before {
+	if named && len(frames) == before {
 		frames = append(frames, symbol.Frame{})
 	}
 	for i := range frames[before:] {
 		frame := &frames[before+i]
 		frame.Module = f.path
-		if s != nil {
+		if named {
 			frame.Start = s.Start
 		}
 	}
-	if last := len(frames) - 1; last >= before && s != nil {
-		frames[last].Function = f.demangled(s)
+	if last := len(frames) - 1; last >= before && named {
+		frames[last].Function = f.demangled(s.Name)
 	}
 	return frames
 }
@@ -63,16 +64,18 @@ func (f *File) forgetNow() {
 }
 
 // demangled returns the name of a symbol for a reader, of which there are many addresses, and only one string.
-func (f *File) demangled(s *symbol.Symbol) string {
-	name, ok := f.names[s]
-	if !ok {
-		name = symbol.Demangle(s.Name)
-		if f.names == nil {
-			f.names = make(map[*symbol.Symbol]string)
-		}
-		f.names[s] = name
+func (f *File) demangled(name string) string {
+	plain, ok := f.names[name]
+	if ok {
+		return plain
 	}
-	return name
+	if plain = symbol.Demangle(name); plain != name {
+		if f.names == nil {
+			f.names = make(map[string]string)
+		}
+		f.names[name] = plain
+	}
+	return plain
 }
 
 // Lines returns the rows of the line table for the code from start up to end, in the order of addresses. There are none

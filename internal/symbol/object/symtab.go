@@ -12,25 +12,29 @@ import (
 // those of PLT entries, named function@plt. Of Go programs without any they are the functions that the runtime knows.
 func (f *File) Symbols() *symbol.Table {
 	f.symbolsOnce.Do(func() {
-		var parts [][]symbol.Symbol
-		add := func(part []symbol.Symbol) { parts = append(parts, part) }
+		var b symbol.Builder
+		add := func(part []symbol.Symbol) {
+			for _, s := range part {
+				b.Add(s, []byte(s.Name))
+			}
+		}
 		for _, i := range f.images() {
 			// A part that cannot be read leaves the others.
-			_ = guard(func() error { add(i.symbols(elf.SHT_SYMTAB, f.image)); return nil })
+			_ = guard(func() error { i.addSymbols(&b, elf.SHT_SYMTAB, f.image); return nil })
 		}
-		_ = guard(func() error { add(f.image.symbols(elf.SHT_DYNSYM, f.image)); return nil })
+		_ = guard(func() error { f.image.addSymbols(&b, elf.SHT_DYNSYM, f.image); return nil })
 		_ = guard(func() error { add(f.image.pltSymbols()); return nil })
 		_ = guard(func() error {
 			mini, err := f.image.miniDebugInfo()
 			if mini != nil {
-				add(mini.symbols(elf.SHT_SYMTAB, f.image))
+				mini.addSymbols(&b, elf.SHT_SYMTAB, f.image)
 			}
 			return err
 		})
 		if t := f.goTable(); t != nil && f.image.section(".symtab") == nil {
 			_ = guard(func() error { add(t.Symbols()); return nil })
 		}
-		f.symbols = symbol.NewTable(parts...)
+		f.symbols = b.Table()
 		for _, i := range f.images() {
 			i.forget()
 		}
@@ -38,8 +42,8 @@ func (f *File) Symbols() *symbol.Table {
 	return f.symbols
 }
 
-// Symbol returns the symbol at an address, or nil. After the first call, it does not allocate.
-func (f *File) Symbol(addr uint64) *symbol.Symbol {
+// Symbol returns the symbol at an address; false if there is none. After the first call, it does not allocate.
+func (f *File) Symbol(addr uint64) (symbol.Symbol, bool) {
 	return f.Symbols().Find(addr)
 }
 
@@ -93,18 +97,16 @@ func (i *image) decodeSymbol(b []byte) rawSymbol {
 	}
 }
 
-// symbols returns the functions, objects and labels of a symbol table. The sections that symbols are in are those of
+// addSymbols adds the functions, objects and labels of a symbol table. The sections that symbols are in are those of
 // loaded, whose debugging information i may be: there they have no contents, but may have other offsets.
-func (i *image) symbols(kind elf.SectionType, loaded *image) []symbol.Symbol {
+func (i *image) addSymbols(b *symbol.Builder, kind elf.SectionType, loaded *image) {
 	count, size := 0, 0
 	i.eachSymbol(kind, func(r rawSymbol, name []byte) {
 		if i.wanted(r, name) {
 			count, size = count+1, size+len(name)
 		}
 	})
-	var names strings.Builder // one string, which all names are parts of
-	names.Grow(size)
-	symbols := make([]symbol.Symbol, 0, count)
+	b.Grow(count, size)
 	i.eachSymbol(kind, func(r rawSymbol, name []byte) {
 		if !i.wanted(r, name) {
 			return
@@ -126,11 +128,8 @@ func (i *image) symbols(kind elf.SectionType, loaded *image) []symbol.Symbol {
 		if elf.ST_BIND(r.info) == elf.STB_LOOS { // unique in the process, which is global
 			binding = symbol.Global
 		}
-		at := names.Len()
-		names.Write(name)
-		symbols = append(symbols, symbol.Symbol{Name: names.String()[at:], Start: value, End: value + r.size, Binding: binding})
+		b.Add(symbol.Symbol{Start: value, End: value + r.size, Binding: binding}, name)
 	})
-	return symbols
 }
 
 // relocatableBase is the address of a section: of the loaded file, which has one of the same name.

@@ -6,6 +6,7 @@ import (
 	"debug/elf"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strconv"
 	"testing"
 
@@ -40,7 +41,7 @@ func TestSymbols(t *testing.T) {
 		{plain.End - 1, "plain"},
 		{data.Start + 3, "global_data"},
 	} {
-		if s := f.Symbol(test.addr); s == nil || s.Name != test.want {
+		if s, ok := f.Symbol(test.addr); !ok || s.Name != test.want {
 			t.Errorf("%#x is in %+v, want %s", test.addr, s, test.want)
 		}
 	}
@@ -85,7 +86,7 @@ func TestPLT(t *testing.T) {
 			}
 			found++
 			for _, a := range []uint64{addr, addr + 7} {
-				if s := f.Symbol(a); s == nil || s.Name != m[2]+"@plt" || s.Start != addr {
+				if s, ok := f.Symbol(a); !ok || s.Name != m[2]+"@plt" || s.Start != addr {
 					t.Errorf("%v: %#x is %+v, want %s@plt", flags, a, s, m[2])
 				}
 			}
@@ -189,7 +190,7 @@ func TestVDSO(t *testing.T) {
 			return
 		}
 	}
-	t.Errorf("no clock_gettime among %d symbols", len(f.Symbols().All()))
+	t.Errorf("no clock_gettime among %d symbols", len(slices.Collect(f.Symbols().All())))
 }
 
 // TestOtherVDSO has a recording of another kernel, whose vDSO perf has kept.

@@ -11,11 +11,12 @@ import (
 	"errors"
 	"fmt"
 	"sort"
+	"sync"
 
 	"github.com/bperf/bperf/internal/symbol"
 )
 
-// Table is the function table of a Go program. It does not change, so goroutines may share it.
+// Table is the function table of a Go program. Goroutines may share it.
 type Table struct {
 	order    binary.ByteOrder
 	text     uint64 // the address that functions count from
@@ -28,6 +29,15 @@ type Table struct {
 	values   []byte // the encoded values by program counter
 	funcs    []byte // functab, and the functions behind it
 	funcdata []byte // go:func.*, where the trees of inlined calls are
+
+	mu    sync.Mutex
+	texts map[textKey]string // names of functions and files: many frames have the same ones
+}
+
+// textKey is where a text starts.
+type textKey struct {
+	inFiles bool // and not in names
+	off     uint32
 }
 
 // release is what differs between versions of the format.
@@ -125,7 +135,7 @@ func (t *Table) find(pc uint64) (function, bool) {
 		return function{}, false
 	}
 	f := t.function(i)
-	return f, pc < f.end && f.data != nil && t.name(f) != ""
+	return f, pc < f.end && f.data != nil && len(textAt(t.names, t.field(f, 1))) > 0
 }
 
 // Symbols returns all functions.
@@ -136,7 +146,7 @@ func (t *Table) Symbols() []symbol.Symbol {
 		if f.data == nil || f.end < f.start {
 			continue
 		}
-		if name := t.name(f); name != "" {
+		if name := string(textAt(t.names, t.field(f, 1))); name != "" {
 			symbols = append(symbols, symbol.Symbol{Name: name, Start: f.start, End: f.end, Binding: symbol.Global})
 		}
 	}
@@ -204,7 +214,7 @@ func (t *Table) field(f function, n int) uint32 {
 }
 
 func (t *Table) name(f function) string {
-	return text(t.names, uint64(t.field(f, 1)))
+	return t.shared(t.names, textKey{off: t.field(f, 1)})
 }
 
 func (t *Table) startLine(f function) int {
@@ -225,7 +235,7 @@ func (t *Table) line(f function, pc uint64) (file string, line int) {
 		return "", int(n)
 	}
 	if off := t.order.Uint32(t.units[at:]); off != noOffset {
-		file = text(t.files, uint64(off))
+		file = t.shared(t.files, textKey{true, off})
 	}
 	return file, int(n)
 }
@@ -263,7 +273,7 @@ func (t *Table) inlinedAt(f function, pc uint64) (call inlined, ok bool) {
 		return call, false
 	}
 	entry := t.funcdata[at:]
-	call.name = text(t.names, uint64(t.order.Uint32(entry[t.release.inlinedName:])))
+	call.name = t.shared(t.names, textKey{off: t.order.Uint32(entry[t.release.inlinedName:])})
 	call.parent = uint64(t.order.Uint32(entry[t.release.inlinedParent:]))
 	if t.release.startLines {
 		call.startLine = int(t.order.Uint32(entry[12:]))
@@ -303,15 +313,23 @@ func (t *Table) value(f function, off uint32, pc uint64) (value int32, end uint6
 // maxName bounds the length of names, in bytes.
 const maxName = 16 << 10
 
-func text(names []byte, off uint64) string {
-	if off >= uint64(len(names)) {
-		return ""
-	}
-	b := names[off:]
+// textAt returns a text up to the zero that it ends with; nothing where it does not end.
+func textAt(names []byte, off uint32) []byte {
+	b := names[min(uint64(off), uint64(len(names))):]
 	b = b[:min(len(b), maxName)]
-	end := bytes.IndexByte(b, 0)
-	if end < 0 {
-		return ""
+	return b[:max(0, bytes.IndexByte(b, 0))]
+}
+
+func (t *Table) shared(names []byte, key textKey) string {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	text, ok := t.texts[key]
+	if !ok {
+		if t.texts == nil {
+			t.texts = make(map[textKey]string)
+		}
+		text = string(textAt(names, key.off))
+		t.texts[key] = text
 	}
-	return string(b[:end])
+	return text
 }
