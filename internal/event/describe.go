@@ -20,11 +20,6 @@ const (
 	Tracepoint
 )
 
-var kindNames = []string{"hardware", "cache", "software", "tool", "pmu", "raw", "breakpoint", "tracepoint"}
-
-// String is the word for the kind.
-func (k Kind) String() string { return kindNames[k] }
-
 // Description is an event that can be asked for.
 type Description struct {
 	Name    string   // as Parse takes it; with Syntax a form to fill in

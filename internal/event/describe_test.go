@@ -68,9 +68,3 @@ func TestTracepoints(t *testing.T) {
 		t.Errorf("got %v", err)
 	}
 }
-
-func TestKindString(t *testing.T) {
-	if got := Hardware.String() + " " + Tracepoint.String(); got != "hardware tracepoint" {
-		t.Errorf("got %s", got)
-	}
-}

@@ -188,16 +188,6 @@ func (p *parser) debugInfo(r *reader) {
 	p.lines[address] = lines
 }
 
-// Find returns the code that was at an address at a time of the dump's clock, and the offset in it; nil if there was none. A time that is
-// not of that clock cannot be compared: the largest number then gives what was there at the end.
-func (d *Dump) Find(time, address uint64) (c *Code, offset uint64) {
-	r := d.timeline.Find(time, address)
-	if r == nil {
-		return nil, 0
-	}
-	return &d.Codes[r.ID], address - r.Start
-}
-
 // Regions are where each code was and when, in the order of time; the ID of one is the index of its code in Codes.
 func (d *Dump) Regions() []timeline.Region {
 	return slices.SortedStableFunc(slices.Values(d.timeline.Regions()), func(a, b timeline.Region) int { return cmp.Compare(a.From, b.From) })

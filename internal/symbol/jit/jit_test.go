@@ -125,7 +125,7 @@ func TestDump(t *testing.T) {
 			{300, 0x300b, "second#2+11 a.js:13"}, {310, 0x9100, ""},
 		} {
 			got := ""
-			if c, offset := d.Find(test.time, test.address); c != nil {
+			if c, offset := find(d, test.time, test.address); c != nil {
 				got = fmt.Sprintf("%s#%d+%d", c.Name, c.Index, offset)
 				if l := c.Line(offset); l != nil {
 					got += fmt.Sprintf(" %s:%d", l.File, l.Number)
@@ -183,7 +183,7 @@ func FuzzDump(f *testing.F) {
 			}
 			return
 		}
-		if c, offset := d.Find(time, address); c != nil {
+		if c, offset := find(d, time, address); c != nil {
 			c.Line(offset)
 		}
 	})
@@ -197,4 +197,13 @@ func FuzzMap(f *testing.F) {
 			t.Errorf("%#x is not in %+v", address, r)
 		}
 	})
+}
+
+// find is the code that was at an address at a time of the dump's clock, and the offset in it; nil if there was none.
+func find(d *Dump, time, address uint64) (c *Code, offset uint64) {
+	r := d.timeline.Find(time, address)
+	if r == nil {
+		return nil, 0
+	}
+	return &d.Codes[r.ID], address - r.Start
 }

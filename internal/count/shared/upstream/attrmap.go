@@ -113,13 +113,10 @@ func RemoveEmpty(path string) error {
 	return a.m.Unpin()
 }
 
-// Path is where the map is pinned.
-func (a *AttrMap) Path() string { return a.path }
-
 // Close closes the map, and unlocks it.
 func (a *AttrMap) Close() error { return a.m.Close() }
 
-// Lock waits until no other session uses the map, and keeps them out until Unlock. All methods that take an event need it.
+// Lock waits until no other session uses the map, and keeps them out until Close. All methods that take an event need it.
 //
 // As in perf, it is flock(2) on the map's descriptor. In the kernel, BPF maps, programs and links, epolls, eventfds and
 // more are all one and the same file (anon_inode), so that it keeps everybody out who locks any of these: a
@@ -135,12 +132,4 @@ func (a *AttrMap) Lock() error {
 		}
 		return nil
 	}
-}
-
-// Unlock is the reverse of Lock.
-func (a *AttrMap) Unlock() error {
-	if err := syscall.Flock(a.m.FD(), syscall.LOCK_UN); err != nil {
-		return fmt.Errorf("unlock the attr map %s: %w", a.path, err)
-	}
-	return nil
 }

@@ -159,7 +159,7 @@ func TestOtherLayout(t *testing.T) {
 	if err := a.Register(&Leader{attr: cpuClock, link: l, diff: diff}); err != nil {
 		t.Fatal(err)
 	}
-	want := "use a leader that is registered in the attr map " + a.Path() +
+	want := "use a leader that is registered in the attr map " + a.path +
 		`: its program is not laid out as bperf knows it (program "on_switch")`
 	if found, err := a.Leader(&cpuClock); found != nil || err == nil || err.Error() != want {
 		t.Errorf("found %v, %v\nwant %s", found, err, want)
@@ -180,7 +180,7 @@ func TestFull(t *testing.T) {
 		}
 	}
 	another := start(t, perfevent.Attr{Type: perfevent.TypeSoftware, Config: perfevent.SoftwareDummy, Flags: perfevent.ExcludeUser})
-	want := "register a leader in the attr map " + a.Path() +
+	want := "register a leader in the attr map " + a.path +
 		": it is full: 16 other events are being shared. Use another path, or end sessions that count other events"
 	if err := a.Register(another); err == nil || err.Error() != want {
 		t.Errorf("%v\nwant %s", err, want)

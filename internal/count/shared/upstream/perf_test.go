@@ -79,7 +79,7 @@ func lookUp(t *testing.T, a *AttrMap, attr *perfevent.Attr) *Leader {
 	if err := a.Lock(); err != nil {
 		t.Fatal(err)
 	}
-	defer a.Unlock()
+	defer unlock(t, a)
 	l, err := a.Leader(attr)
 	if err != nil {
 		t.Fatal(err)
@@ -111,7 +111,7 @@ func TestFindPerf(t *testing.T) {
 				require.PMU(t)
 			}
 			a := perfMap(t)
-			p := perf(t, a.Path(), tt.event)
+			p := perf(t, a.path, tt.event)
 			l := lookUp(t, a, &tt.attr)
 			if l == nil {
 				t.Fatal("found no leader")
@@ -144,15 +144,13 @@ func TestPerfFindsOurs(t *testing.T) {
 	if err := a.Register(own); err != nil {
 		t.Fatal(err)
 	}
-	if err := a.Unlock(); err != nil {
-		t.Fatal(err)
-	}
+	unlock(t, a)
 	ours, err := own.entry()
 	if err != nil {
 		t.Fatal(err)
 	}
 
-	p := perf(t, a.Path(), "page-faults")
+	p := perf(t, a.path, "page-faults")
 	own.Close()
 	found := lookUp(t, a, &faults)
 	if found == nil {
