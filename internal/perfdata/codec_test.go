@@ -150,6 +150,23 @@ func TestBigEndian(t *testing.T) {
 		e.b = append(e.b, "eight by"...)
 		trailer(1500)
 	})
+	// What was in the ring before follows these: they were written for the second and the third event that is told.
+	e.record(RecordBPFEvent, 0, func() {
+		e.u16(BPFEventUnload, 0)
+		e.u32(9)
+		e.b = append(e.b, "eight by"...)
+		trailer(1600)
+		trailer(77)
+	})
+	e.record(RecordKSymbol, 0, func() {
+		e.u64(0x5000)
+		e.u32(16)
+		e.u16(KSymbolBPF, 0)
+		e.text("bpf_prog", 16)
+		trailer(1700)
+		trailer(0)
+		e.u64(0)
+	})
 	e.record(RecordSample, MiscKernel, func() {
 		e.u64(0x401000)
 		e.u32(1, 2)
@@ -182,6 +199,8 @@ func TestBigEndian(t *testing.T) {
 		&Mmap2{SampleID: id(1000), PID: 1, TID: 2, Start: 0x1000, Length: 0x2000, Offset: 0x3000, Major: 8, Minor: 1, Inode: 99,
 			InodeGeneration: 1, Protection: 5, Flags: 2, Filename: "/bin/true"},
 		&BPFEvent{SampleID: id(1500), Type: BPFEventLoad, ID: 9, Tag: [8]byte([]byte("eight by"))},
+		&BPFEvent{SampleID: id(1600), Type: BPFEventUnload, ID: 9, Tag: [8]byte([]byte("eight by"))},
+		&KSymbol{SampleID: id(1700), Addr: 0x5000, Size: 16, Type: KSymbolBPF, Name: "bpf_prog"},
 		&Sample{SampleID: sampleID, IP: 0x401000, Callchain: []uint64{ContextKernel, 0x401000}, Raw: []byte{1, 2, 3, 4},
 			Branches: []Branch{{10, 20, 1<<1 | 300<<4 | 5<<20}}},
 	}

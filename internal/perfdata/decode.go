@@ -65,6 +65,8 @@ func (b *batch) record(r *Record, t *table, big bool) error {
 		r.Value = b.orUnknown(v, r.Type, body)
 		return nil
 	}
+	body = t.trim(r.Type, body)
+	c.b = body
 	r.Event = t.event(r.Type, body, big)
 	switch {
 	case r.Event == nil:

@@ -1,6 +1,9 @@
 package perfdata
 
-import "slices"
+import (
+	"bytes"
+	"slices"
+)
 
 // table finds the event of a record. It is not changed once it is in use.
 type table struct {
@@ -10,6 +13,8 @@ type table struct {
 	sampleTime, trailerTime int
 	// Offsets of the ID; -1 where it is not at the same place for all events, or is missing.
 	sampleID, trailerID int
+	// Size of trailers; -1 where it is not the same for all events.
+	trailer int
 	// unordered: not all records have a time.
 	unordered bool
 }
@@ -24,7 +29,7 @@ func newTable(events []*Event) *table {
 		}
 	}
 	if len(events) == 0 {
-		t.sampleTime, t.trailerTime, t.sampleID, t.trailerID = -1, -1, -1, -1
+		t.sampleTime, t.trailerTime, t.sampleID, t.trailerID, t.trailer = -1, -1, -1, -1, -1
 		return t
 	}
 	same := func(offset func(*Attr) int) int {
@@ -38,6 +43,7 @@ func newTable(events []*Event) *table {
 	}
 	t.sampleTime, t.trailerTime = same(sampleTimeOffset), same(trailerTimeOffset)
 	t.sampleID, t.trailerID = same(sampleIDOffset), same(trailerIDOffset)
+	t.trailer = same(trailerSizeOf)
 	t.unordered = !slices.ContainsFunc(events, func(e *Event) bool { return e.Attr.Has(AttrSampleIDAll) })
 	return t
 }
@@ -88,6 +94,29 @@ func trailerIDOffset(a *Attr) int {
 	return -1
 }
 
+// trailerSizeOf is that of the records of an event.
+func trailerSizeOf(a *Attr) int {
+	if !a.Has(AttrSampleIDAll) {
+		return 0
+	}
+	return trailerSize(a.SampleType)
+}
+
+// trim cuts off what is behind the trailer of a record. The kernel tells all events of a BPF program with one header, whose size grows by a trailer for each
+// of them (perf_event_ksymbol_output and perf_event_bpf_output in kernel/events/core.c): in all but the first one's ring, something that was there
+// before follows the trailer, and would be taken for it.
+func (t *table) trim(typ RecordType, body []byte) []byte {
+	const fixed = 16 // bytes, with the fields of both
+	if typ != RecordKSymbol && typ != RecordBPFEvent || len(body) < fixed || t.trailer < 0 {
+		return body
+	}
+	end := fixed + t.trailer
+	if typ == RecordKSymbol {
+		end += roundUp(bytes.IndexByte(body[fixed:], 0)+1, 8) // the name
+	}
+	return body[:min(end, len(body))]
+}
+
 // event of a record of the kernel; nil if it has an ID that is not known.
 func (t *table) event(typ RecordType, body []byte, big bool) *Event {
 	if len(t.events) == 0 {
@@ -116,6 +145,7 @@ func (t *table) event(typ RecordType, body []byte, big bool) *Event {
 
 // time of a record of the kernel; 0 if there is none.
 func (t *table) time(typ RecordType, body []byte, big bool) uint64 {
+	body = t.trim(typ, body)
 	at := t.timeOffset(typ, body, big)
 	if at < 0 || at+8 > len(body) {
 		return 0

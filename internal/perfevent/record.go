@@ -1,6 +1,7 @@
 package perfevent
 
 import (
+	"bytes"
 	"encoding/binary"
 	"fmt"
 
@@ -54,7 +55,12 @@ type Lost struct {
 
 // KSymbol decodes a record of this type.
 func (r Record) KSymbol() (k KSymbol, err error) {
-	body, err := r.cut(&k.Trailer, "a symbol of the kernel", 16)
+	const fixed = 16
+	size := fixed
+	if len(r.Body) > fixed {
+		size += (bytes.IndexByte(r.Body[fixed:], 0) + 8) &^ 7 // the name, with a 0
+	}
+	body, err := r.upTo(size).cut(&k.Trailer, "a symbol of the kernel", fixed)
 	if err != nil {
 		return k, err
 	}
@@ -67,7 +73,8 @@ func (r Record) KSymbol() (k KSymbol, err error) {
 
 // BPFEvent decodes a record of this type.
 func (r Record) BPFEvent() (e BPFEvent, err error) {
-	body, err := r.cut(&e.Trailer, "an event of a BPF program", 16)
+	const fixed = 16
+	body, err := r.upTo(fixed).cut(&e.Trailer, "an event of a BPF program", fixed)
 	if err != nil {
 		return e, err
 	}
@@ -85,6 +92,14 @@ func (r Record) Lost() (l Lost, err error) {
 	}
 	l.Records = binary.NativeEndian.Uint64(body[8:])
 	return l, nil
+}
+
+// upTo is the record without what is behind its fields, of such a size, and its trailer. The kernel tells all events of a BPF program with one header,
+// whose size grows by a trailer for each of them (perf_event_ksymbol_output and perf_event_bpf_output in kernel/events/core.c): in all but the
+// first one's ring, something that was there before follows.
+func (r Record) upTo(fields int) Record {
+	r.Body = r.Body[:min(len(r.Body), fields+trailerSize)]
+	return r
 }
 
 // cut takes the trailer off and checks that enough is left.

@@ -42,6 +42,11 @@ func TestDecode(t *testing.T) {
 			KSymbol{by, 0xffffffffc0001000, 213, KSymbolBPF, true, "a name that fills it up.."}},
 		{"symbol without name", func() (any, error) { return Record{Body: ksymbolBody(2, "")}.KSymbol() },
 			KSymbol{by, 0xffffffffc0001000, 213, KSymbolBPF, false, ""}},
+		{"second symbol", func() (any, error) {
+			return Record{Body: append(ksymbolBody(0, "bpf_prog_0123456789abcdef_x\x00\x00\x00\x00\x00"), make([]byte, 16)...)}.KSymbol()
+		}, KSymbol{by, 0xffffffffc0001000, 213, KSymbolBPF, false, "bpf_prog_0123456789abcdef_x"}},
+		{"third unload", func() (any, error) { return Record{Body: append(bpfEventBody(2), make([]byte, 48)...)}.BPFEvent() },
+			BPFEvent{by, BPFUnload, 4711, [8]byte{1, 0x23, 0x45, 0x67, 0x89, 0xab, 0xcd, 0xef}}},
 		{"load", func() (any, error) { return Record{Body: bpfEventBody(1)}.BPFEvent() },
 			BPFEvent{by, BPFLoad, 4711, [8]byte{1, 0x23, 0x45, 0x67, 0x89, 0xab, 0xcd, 0xef}}},
 		{"unload", func() (any, error) { return Record{Body: bpfEventBody(2)}.BPFEvent() },

@@ -292,11 +292,28 @@ func TestPrograms(t *testing.T) {
 	}
 }
 
-// TestProgramsOfOthers runs a program that another thread than that which is profiled has loaded meanwhile, and unloads: its functions have names.
+// watchPrograms is told of BPF programs by the kernel, as another profiler would be.
+func watchPrograms(t *testing.T) {
+	t.Helper()
+	for cpu := range runtime.NumCPU() {
+		attr := perfevent.Attr{Type: perfevent.TypeSoftware, Config: perfevent.SoftwareDummy, SampleType: perfevent.TrailerFormat,
+			Flags: perfevent.KSymbols | perfevent.BPFEvents | perfevent.SampleIDAll}
+		e, err := perfevent.Open(&attr, perfevent.Where{Thread: perfevent.AnyThread, CPU: cpu})
+		check(t, err)
+		t.Cleanup(func() { e.Close() })
+		ring, err := e.Map(0)
+		check(t, err)
+		t.Cleanup(func() { ring.Close() })
+	}
+}
+
+// TestProgramsOfOthers runs a program that another thread than that which is profiled has loaded meanwhile, and unloads: its functions have names,
+// also where others are told of programs, too.
 func TestProgramsOfOthers(t *testing.T) {
 	cfg := config(t, "cpu-clock:k")
 	cfg.Record.Period, cfg.Record.Frequency = 0, 999
 	r := onThread(t, cfg, func() {
+		watchPrograms(t)
 		var p *ebpf.Program
 		var err error
 		loaded := make(chan struct{})
@@ -306,7 +323,7 @@ func TestProgramsOfOthers(t *testing.T) {
 		}()
 		<-loaded
 		check(t, err)
-		spin(t, p, 300*time.Millisecond)
+		spin(t, p, 500*time.Millisecond)
 		unloaded := make(chan struct{})
 		go func() {
 			defer close(unloaded)
