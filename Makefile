@@ -106,6 +106,7 @@ fuzz: ## fuzz every target of a package for a while each: FUZZ=internal/perfdata
 .PHONY: bench
 bench: bperf ## bperf beside perf and bpftool: time and memory; what sharing counters costs, and counting inside BPF programs
 	go run ./test/bench -bperf ./bperf
+	go run ./test/bench -record -n 5 -bperf ./bperf
 	go run ./test/bench -replay -n 5 -bperf ./bperf
 	go run ./test/bench -programs 500 -n 20 -bperf ./bperf
 	go run ./test/bench/sharing

@@ -64,6 +64,7 @@ func (s *session) plan() error {
 	s.track(&track.attr)
 	s.silence()
 	s.identify()
+	s.sizeRings(perfevent.LocksAnything())
 	return nil
 }
 
@@ -199,11 +200,6 @@ func (s *session) common(a *perfevent.Attr) {
 	if s.cfg.ClockID != nil {
 		a.Flags |= perfevent.UseClockID
 		a.ClockID = *s.cfg.ClockID
-	}
-	// Unasked, the kernel wakes a reader when a ring is half full. On a machine where it is long until the reader runs, more is lost then.
-	a.Flags, a.Wakeup = a.Flags|perfevent.Watermark, uint32(s.ringSize()/4)
-	if s.cfg.NoBuffering {
-		a.Flags, a.Wakeup = a.Flags&^perfevent.Watermark, 1
 	}
 }
 

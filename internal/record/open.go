@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"math/bits"
 	"os"
 	"slices"
 	"strconv"
@@ -22,24 +21,6 @@ type place struct {
 	cpu int // perfevent.AnyCPU for all
 	tid int // perfevent.AnyThread for all
 }
-
-// ring is a buffer for the events of one CPU, or of one thread with Config.PerThread.
-type ring struct {
-	*perfevent.Ring
-	owner       *perfevent.Event // that was mapped
-	overwritten bool             // the kernel keeps what is newest
-	offCPU      bool             // for what BPF programs tell of
-}
-
-// ringKey tells the rings apart.
-type ringKey struct {
-	place
-	overwritten bool
-	offCPU      bool
-}
-
-// defaultRing is the size of a ring in bytes: what kernel.perf_event_mlock_kb allows every user for each CPU.
-const defaultRing = 512 << 10
 
 // open opens all events in all places, disabled but for the dummy.
 func (s *session) open() error {
@@ -364,24 +345,15 @@ func (s *session) attach(o *opened, fd *perfevent.Event, at place) error {
 	if key.overwritten {
 		mapping = fd.MapOverwritten
 	}
-	size := s.ringSize()
-	mapped, err := mapping(order(size))
+	mapped, err := mapping(order(s.ringSize))
 	if err != nil {
 		return fmt.Errorf("map a ring buffer of %d pages: %w. Allow more locked memory (sysctl kernel.perf_event_mlock_kb, or ulimit -l), "+
-			"or take fewer pages with -m", size/os.Getpagesize(), err)
+			"or take fewer pages with -m", s.ringSize/os.Getpagesize(), err)
 	}
 	r := &ring{Ring: mapped, owner: fd, overwritten: key.overwritten, offCPU: key.offCPU}
 	s.rings[key] = r
 	s.order = append(s.order, r)
 	return nil
-}
-
-// ringSize is that of a ring in bytes, before it is made a power of two.
-func (s *session) ringSize() int {
-	if s.cfg.RingPages == 0 {
-		return max(defaultRing, os.Getpagesize())
-	}
-	return s.cfg.RingPages * os.Getpagesize()
 }
 
 func (s *session) overwritten(o *opened) bool { return s.cfg.Overwrite && !o.dummy && !o.offCPU }
@@ -449,6 +421,3 @@ func (s *session) closeEvents() {
 	}
 	s.order, s.rings = nil, nil
 }
-
-// order is the number of pages of a ring of such a size in bytes, as a power of two.
-func order(size int) int { return bits.Len(uint(max(size/os.Getpagesize(), 1) - 1)) }

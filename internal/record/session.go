@@ -24,6 +24,8 @@ type session struct {
 	rings  map[ringKey]*ring
 	order  []*ring // in the order in which they were made
 
+	ringSize int // bytes
+
 	command *target.Command // nil without one
 	exited  <-chan target.Status
 

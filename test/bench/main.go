@@ -1,9 +1,9 @@
 // Bench runs bperf and the distribution's perf with the same arguments, in turns, and prints the medians of their wall
-// time, CPU time and peak memory, with the ratio: those of `stat` from its start to its end, with hardly anything to count; with -replay those of
-// `record`, `script` and `report`; with -programs those of `prog list`, beside `bpftool prog`; with -profile those of `profile`, beside `record`
+// time, CPU time and peak memory, with the ratio: those of `stat` from its start to its end, with hardly anything to count; with -record those of `record` on a machine that
+// has too much to do; with -replay those of `script` and `report`; with -programs those of `prog list`, beside `bpftool prog`; with -profile those of `profile`, beside `record`
 // and `report`, and bcc's profile. With -lost it tells what became of the samples of a long profile.
 //
-//	go run ./test/bench [-replay | -programs N | -profile | -lost TIME] [-bperf FILE] [-perf FILE] [-n RUNS]
+//	go run ./test/bench [-record | -replay | -programs N | -profile | -lost TIME] [-bperf FILE] [-perf FILE] [-n RUNS]
 package main
 
 import (
@@ -30,7 +30,8 @@ func main() {
 	flag.StringVar(&b.bperf, "bperf", "./bperf", "`file` to measure")
 	flag.StringVar(&b.perf, "perf", "perf", "`file` to compare with")
 	flag.IntVar(&b.runs, "n", 50, "`runs` of each; the larger set-ups run a fifth of it")
-	replay := flag.Bool("replay", false, "measure record, and script and report with a recording of 500,000 samples, in place of stat")
+	replay := flag.Bool("replay", false, "measure script and report with a recording of 500,000 samples, in place of stat")
+	recordings := flag.Bool("record", false, "measure record on a machine that has too much to do, in place of stat")
 	profiles := flag.Bool("profile", false, "measure profiling a load, beside perf record and report, and bcc's profile, in place of stat")
 	lost := flag.Duration("lost", 0, "profile a load of 5,000 stacks for so `long`, and tell what became of the samples, in place of stat")
 	programs := flag.Int("programs", 0, "measure listing so many BPF programs, which are loaded for it, in place of stat")
@@ -40,6 +41,8 @@ func main() {
 	}
 	run := b.run
 	switch {
+	case *recordings:
+		run = b.recordBoth
 	case *replay:
 		run = b.replay
 	case *profiles:

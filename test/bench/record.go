@@ -1,24 +1,36 @@
 package main
 
 import (
+	"bufio"
 	"bytes"
 	"context"
 	"fmt"
+	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"strconv"
 	"time"
 
 	"github.com/bperf/bperf/internal/perfdata"
+	"github.com/bperf/bperf/test/apt"
 )
 
 // recordSeconds is how long each recording of recordBoth takes.
 const recordSeconds = 8
 
 // recordBoth has both programs record the same busy machine at the same time, so that what happens there is the same for both, and compares
-// what that takes of the CPUs and what they write.
-func (b *bench) recordBoth(dir string) error {
+// what that takes of the CPUs, what they write and what they lose.
+func (b *bench) recordBoth() error {
+	if err := apt.Need(map[string]string{b.perf: "linux-perf"}); err != nil {
+		return err
+	}
+	dir, err := os.MkdirTemp("", "bperf-bench")
+	if err != nil {
+		return err
+	}
+	defer os.RemoveAll(dir)
 	fmt.Printf("%-34s %-12s %10s %10s %7s\n", "", "median", "bperf", "perf", "ratio")
 	for _, hertz := range []int{999, replayHertz} {
 		var ours, theirs []recording
@@ -39,6 +51,7 @@ func (b *bench) recordBoth(dir string) error {
 			fmt.Printf("%-34s %-12s %10.2f %10.2f %7s\n", name, m.unit, a, p, ratio)
 			name = ""
 		}
+		fmt.Printf("%-34s %-12s %10d %10d\n", "", "lost in all", lostIn(ours), lostIn(theirs))
 	}
 	fmt.Println()
 	return nil
@@ -56,11 +69,18 @@ var recordingMetrics = []metric[recording]{
 	{"file KiB", func(r recording) float64 { return float64(r.size) / 1024 }},
 	{"samples", func(r recording) float64 { return float64(r.samples) }},
 	{"bytes/sample", func(r recording) float64 { return float64(r.size) / float64(r.samples) }},
-	{"lost", func(r recording) float64 { return float64(r.lost) }},
 }
 
-// recordOnce makes a recording with each of the two. They are started in one order or the other, and the machine becomes busy when both have had
-// a second for what is there already.
+// lostIn is a sum: the median hides what is lost in a few of the runs.
+func lostIn(all []recording) (sum uint64) {
+	for _, r := range all {
+		sum += r.lost
+	}
+	return sum
+}
+
+// recordOnce makes a recording with each of the two. They are started in one order or the other, and the machine becomes busy when both have begun:
+// on a busy one perf takes seconds to begin, and would lose nothing meanwhile.
 func (b *bench) recordOnce(dir string, hertz int, swap bool) (both [2]recording, err error) {
 	ctx, cancel := context.WithTimeout(context.Background(), (recordSeconds+60)*time.Second)
 	defer cancel()
@@ -69,18 +89,28 @@ func (b *bench) recordOnce(dir string, hertz int, swap bool) (both [2]recording,
 		order = []int{1, 0}
 	}
 	var commands [2]*exec.Cmd
+	var begun [2]io.Reader
 	var stderr [2]bytes.Buffer
 	file := func(i int) string { return filepath.Join(dir, strconv.Itoa(i)+".data") }
 	for _, i := range order {
 		program := [2]string{b.bperf, b.perf}[i]
 		commands[i] = exec.CommandContext(ctx, program, "record", "-q", "-a", "-g", "-e", "cpu-clock", "-F", strconv.Itoa(hertz), "-o", file(i),
-			"--", "sleep", strconv.Itoa(recordSeconds))
+			"--", "sh", "-c", fmt.Sprintf("echo; sleep %d", recordSeconds))
 		commands[i].Stderr, commands[i].WaitDelay = &stderr[i], 10*time.Second
+		if begun[i], err = commands[i].StdoutPipe(); err != nil {
+			return both, err
+		}
 		if err := commands[i].Start(); err != nil {
 			return both, err
 		}
 	}
-	work := exec.CommandContext(ctx, "timeout", strconv.Itoa(recordSeconds-2), "sh", "-c", "sleep 1; "+busy())
+	for i, line := range begun {
+		if _, err := bufio.NewReader(line).ReadString('\n'); err != nil {
+			return both, fmt.Errorf("%v has not begun: %w\n%s", commands[i].Args, err, &stderr[i])
+		}
+	}
+	work := exec.CommandContext(ctx, "timeout", strconv.Itoa(recordSeconds-2), "sh", "-c",
+		fmt.Sprintf("for i in 1 2; do (%s) & done; %s", writer(dir), busy(4*runtime.NumCPU())))
 	_ = work.Run() // the status is that of timeout
 	for i, cmd := range commands {
 		if err := cmd.Wait(); err != nil {
@@ -95,6 +125,11 @@ func (b *bench) recordOnce(dir string, hertz int, swap bool) (both [2]recording,
 		}
 	}
 	return both, nil
+}
+
+// writer is a command that writes files, over and over.
+func writer(dir string) string {
+	return "while :; do dd if=/dev/zero of=$(mktemp -p " + dir + " load.XXXX) bs=1M count=200 2>/dev/null; rm -f " + dir + "/load.*; done"
 }
 
 // tally counts what a file has.

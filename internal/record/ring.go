@@ -1,0 +1,66 @@
+package record
+
+import (
+	"math/bits"
+	"os"
+
+	"github.com/bperf/bperf/internal/perfevent"
+)
+
+// ring is a buffer for the events of one CPU, or of one thread with Config.PerThread.
+type ring struct {
+	*perfevent.Ring
+	owner       *perfevent.Event // that was mapped
+	overwritten bool             // the kernel keeps what is newest
+	offCPU      bool             // for what BPF programs tell of
+}
+
+// ringKey tells the rings apart.
+type ringKey struct {
+	place
+	overwritten bool
+	offCPU      bool
+}
+
+// Sizes of rings in bytes. The least is what kernel.perf_event_mlock_kb allows every user for each CPU.
+const (
+	leastRing = 512 << 10
+	mostRing  = 4 << 20
+)
+
+// sampleSize is what a sample with a callchain takes, in bytes: 100 to 200 were seen.
+const sampleSize = 256
+
+// sizeRings decides how large rings are: without -m, large enough for half a second of samples, as far as this process may lock memory. On a
+// machine with many times more to do than it has CPUs, a fifth of a second may pass until who has been woken runs.
+func (s *session) sizeRings(unlimited bool) {
+	size := leastRing
+	if unlimited && s.cfg.Sums == nil && !s.cfg.PerThread { // of threads there may be many
+		size = min(max(size, s.bytesPerSecond()/2), mostRing)
+	}
+	if s.cfg.RingPages > 0 {
+		size = s.cfg.RingPages * os.Getpagesize()
+	}
+	s.ringSize = os.Getpagesize() << order(size)
+	for _, o := range s.events {
+		// Unasked, the kernel wakes a reader when a ring is half full: then there is less time left for it.
+		o.attr.Flags, o.attr.Wakeup = o.attr.Flags|perfevent.Watermark, uint32(s.ringSize/4)
+		if s.cfg.NoBuffering {
+			o.attr.Flags, o.attr.Wakeup = o.attr.Flags&^perfevent.Watermark, 1
+		}
+	}
+}
+
+// bytesPerSecond is what the samples of a CPU take that come at a frequency.
+func (s *session) bytesPerSecond() int {
+	sum := uint64(0)
+	for _, o := range s.events {
+		if o.attr.Has(perfevent.Freq) {
+			sum += min(o.attr.Sample, 1e6) * uint64(sampleSize+o.attr.SampleStackUser)
+		}
+	}
+	return int(sum)
+}
+
+// order is the number of pages of a ring of such a size in bytes, as a power of two.
+func order(size int) int { return bits.Len(uint(max(size/os.Getpagesize(), 1) - 1)) }
