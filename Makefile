@@ -111,7 +111,7 @@ bench: bperf ## bperf beside perf and bpftool: time and memory; what sharing cou
 	go run ./test/bench -programs 500 -n 20 -bperf ./bperf
 	go run ./test/bench/sharing
 	go run ./test/guest -perf -smp 1 ./test/bench/instructions
-	go run ./test/bench -profile -n 5 -bperf ./bperf
+	go run ./test/bench -profile -n 3 -bperf ./bperf
 	go run ./test/bench -lost 60s
 
 .PHONY: man

@@ -384,7 +384,7 @@ func (c *collector) patience() time.Duration {
 		return tasksPoll
 	}
 	if c.cfg.Sums != nil {
-		return sumsPoll
+		return c.cfg.Sums.Poll
 	}
 	return idle
 }

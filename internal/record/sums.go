@@ -15,6 +15,7 @@ import (
 type Sums struct {
 	Stack   bool                                         // they have stacks
 	Attach  func(event int, fd *perfevent.Event) error   // to an event, given by its place among Config.Events
+	Poll    time.Duration                                // so often is asked whether they are due
 	Due     func() bool                                  // they are to be read now
 	Read    func(end bool, write func(*Sum) error) error // those since the last time
 	Counted func(event int, value uint64)                // what an event itself has counted in one place, at the end
@@ -41,9 +42,9 @@ type Sum struct {
 // OffCPUEvent is the event for the time that threads are blocked.
 const OffCPUEvent = -1
 
-// Sums are looked at so often, and read when more than so many bytes of other records wait for them.
+// Sums are read when more than so many bytes of other records wait for them.
 const (
-	sumsPoll    = 100 * time.Millisecond
+	tasksSoon   = 200 * time.Millisecond
 	tasksPoll   = 10 * time.Millisecond // where tasks have just mapped something, and may not have come to their end
 	mostPending = 8 << 20
 )
@@ -81,7 +82,7 @@ func (s *session) settled() error {
 		return nil
 	}
 	if s.tally.tasks != s.tasksTold {
-		s.tasksTold, s.tasksUntil = s.tally.tasks, time.Now().Add(2*sumsPoll)
+		s.tasksTold, s.tasksUntil = s.tally.tasks, time.Now().Add(tasksSoon)
 	}
 	return s.cfg.Sums.Settled()
 }

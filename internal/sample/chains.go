@@ -26,6 +26,9 @@ func ringSize(cpus int) uint32 {
 	return uint32(size)
 }
 
+// crowdedRing reports whether a quarter of the room for new chains is used.
+func (c *counter) crowdedRing() bool { return c.ring.AvailableBytes() > c.ring.BufferSize()/4 }
+
 // readChains takes the callers that were met since the last time.
 func (c *counter) readChains() error {
 	var record ringbuf.Record

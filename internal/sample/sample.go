@@ -85,6 +85,12 @@ type session struct {
 // interval is how long sums stay in the kernel at most.
 const interval = time.Minute
 
+// Maps are looked at so often; with intervals more often, which end no earlier.
+const (
+	poll         = 250 * time.Millisecond
+	intervalPoll = 100 * time.Millisecond
+)
+
 // soon is how long maps should last.
 const soon = 2 * time.Second
 
@@ -170,7 +176,10 @@ func (s *session) recording(q *queue) record.Config {
 	if s.cfg.By.Stack {
 		cfg.Callchain = record.CallchainFP // of tracepoints
 	}
-	cfg.Sums = &record.Sums{Stack: s.cfg.By.Stack, Attach: s.attach, Due: s.due, Read: s.read, Counted: s.count}
+	cfg.Sums = &record.Sums{Stack: s.cfg.By.Stack, Poll: poll, Attach: s.attach, Due: s.due, Read: s.read, Counted: s.count}
+	if s.cfg.Every > 0 {
+		cfg.Sums.Poll = intervalPoll
+	}
 	if s.cfg.measuresWaits() {
 		cfg.Sums.OffCPU = s.attachWaits
 	}
@@ -194,8 +203,8 @@ func (s *session) attach(event int, fd *perfevent.Event) error {
 func (s *session) due() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if err := s.counter.readChains(); err != nil {
-		return true // reading them fails again, and tells why
+	if s.counter.crowdedRing() && s.counter.readChains() != nil {
+		return true // it fails again where sums are read, and tells why
 	}
 	full, err := s.counter.full()
 	return err == nil && full || s.settle || time.Since(s.began) >= interval || s.over()

@@ -3,7 +3,7 @@
 // has too much to do; with -replay those of `script` and `report`; with -programs those of `prog list`, beside `bpftool prog`; with -profile those of `profile`, beside `record`
 // and `report`, and bcc's profile. With -lost it tells what became of the samples of a long profile.
 //
-//	go run ./test/bench [-record | -replay | -programs N | -profile | -lost TIME] [-bperf FILE] [-perf FILE] [-n RUNS]
+//	go run ./test/bench [-record | -replay | -programs N | -profile [-long TIME] [-hertz RATES] | -lost TIME] [-bperf FILE] [-perf FILE] [-n RUNS]
 package main
 
 import (
@@ -12,6 +12,7 @@ import (
 	"os"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/bperf/bperf/test/apt"
 )
@@ -33,6 +34,8 @@ func main() {
 	replay := flag.Bool("replay", false, "measure script and report with a recording of 500,000 samples, in place of stat")
 	recordings := flag.Bool("record", false, "measure record on a machine that has too much to do, in place of stat")
 	profiles := flag.Bool("profile", false, "measure profiling a load, beside perf record and report, and bcc's profile, in place of stat")
+	long := flag.Duration("long", 10*time.Second, "CPU time of each thread of the load of -profile")
+	rates := flag.String("hertz", "99,999,4999", "rates of -profile")
 	lost := flag.Duration("lost", 0, "profile a load of 5,000 stacks for so `long`, and tell what became of the samples, in place of stat")
 	programs := flag.Int("programs", 0, "measure listing so many BPF programs, which are loaded for it, in place of stat")
 	flag.Parse()
@@ -46,7 +49,7 @@ func main() {
 	case *replay:
 		run = b.replay
 	case *profiles:
-		run = b.profiles
+		run = func() error { return b.profilesAt(*long, *rates) }
 	case *lost > 0:
 		run = func() error { return b.lost(*lost) }
 	case *programs > 0:
@@ -56,6 +59,18 @@ func main() {
 		fmt.Fprintln(os.Stderr, "bench:", err)
 		os.Exit(1)
 	}
+}
+
+func (b *bench) profilesAt(long time.Duration, list string) error {
+	var rates []int
+	for text := range strings.SplitSeq(list, ",") {
+		hertz, err := strconv.Atoi(text)
+		if err != nil {
+			return fmt.Errorf("-hertz %s: %w", list, err)
+		}
+		rates = append(rates, hertz)
+	}
+	return b.profiles(long, rates)
 }
 
 type bench struct {

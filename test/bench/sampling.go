@@ -11,7 +11,6 @@ import (
 	"path/filepath"
 	"regexp"
 	"runtime"
-	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -33,13 +32,18 @@ import (
 const (
 	waysVariable   = "BPERF_BENCH_WAYS"
 	resultVariable = "BPERF_BENCH_RESULT"
+	leavesVariable = "BPERF_BENCH_LEAVES" // how often each thread calls what is at the end of its stacks
 )
 
-// leaves are how often each thread of the load calls what is at the end of its stacks: some seconds.
-const leaves = 400_000
+// someLeaves take a second or two.
+const someLeaves = 400_000
 
 // spend is the load: as many threads as there are CPUs.
 func spend(ways uint) error {
+	leaves, err := strconv.ParseUint(os.Getenv(leavesVariable), 10, 0)
+	if err != nil {
+		return err
+	}
 	zero, err := os.Open("/dev/zero")
 	if err != nil {
 		return err
@@ -50,7 +54,7 @@ func spend(ways uint) error {
 	for i := range faults {
 		threads.Go(func() {
 			block := make([]byte, 4096)
-			for range leaves / ways {
+			for range uint(leaves) / ways {
 				stacks.Walk(ways, func() {
 					if _, err := zero.Read(block); err != nil {
 						faults[i] = err
@@ -85,11 +89,12 @@ type profiled struct {
 
 type sampling struct {
 	*bench
-	dir string
+	dir    string
+	leaves string // of the load
 }
 
 // profiles compares profiling a load by bperf profile, by perf record and perf report, and by profile of bcc where it runs.
-func (b *bench) profiles() error {
+func (b *bench) profiles(long time.Duration, rates []int) error {
 	if err := apt.Need(map[string]string{b.perf: "linux-perf", "profile-bpfcc": "bpfcc-tools"}); err != nil {
 		return err
 	}
@@ -98,11 +103,14 @@ func (b *bench) profiles() error {
 		return err
 	}
 	defer os.RemoveAll(dir)
-	s := sampling{b, dir}
+	s := sampling{b, dir, strconv.Itoa(someLeaves)}
+	if err := s.calibrate(long); err != nil {
+		return err
+	}
 	all := []profiler{{"none", s.none}, {"bperf", s.ours}, {"perf", s.theirs}, {"bcc", s.bcc}}
 	fmt.Printf("%-5s %5s %-6s %13s %10s %10s %14s\n", "ways", "Hz", "", "profiler, s", "load, s", "peak MiB", "kernel, bytes")
 	for _, ways := range []int{8, 5000} {
-		for _, hertz := range []int{99, 999, 4999} {
+		for _, hertz := range rates {
 			if err := s.compare(all, ways, hertz); err != nil {
 				return err
 			}
@@ -111,19 +119,55 @@ func (b *bench) profiles() error {
 	return nil
 }
 
+// calibrate lets each thread of the load take so much CPU time, if the machine does nothing else.
+func (s *sampling) calibrate(long time.Duration) error {
+	restore, err := s.setLoad(8)
+	if err != nil {
+		return err
+	}
+	defer restore()
+	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Minute)
+	defer cancel()
+	self, err := os.Executable()
+	if err != nil {
+		return err
+	}
+	p, err := s.none(ctx, 0, []string{self})
+	if err != nil {
+		return err
+	}
+	s.leaves = strconv.Itoa(int(someLeaves * float64(long) * float64(runtime.NumCPU()) / float64(p.load)))
+	return nil
+}
+
+// setLoad tells the load what to do, by the environment.
+func (s *sampling) setLoad(ways int) (restore func(), err error) {
+	all := map[string]string{waysVariable: strconv.Itoa(ways), leavesVariable: s.leaves, resultVariable: s.file("load")}
+	for name, value := range all {
+		err = errors.Join(err, os.Setenv(name, value))
+	}
+	return func() {
+		for name := range all {
+			os.Unsetenv(name)
+		}
+	}, err
+}
+
 // compare prints medians of runs in turns. A profiler that fails is told of, and left out.
 func (s *sampling) compare(all []profiler, ways, hertz int) error {
 	self, err := os.Executable()
 	if err != nil {
 		return err
 	}
-	os.Setenv(waysVariable, strconv.Itoa(ways))
-	defer os.Unsetenv(waysVariable)
-	os.Setenv(resultVariable, s.file("load"))
+	restore, err := s.setLoad(ways)
+	if err != nil {
+		return err
+	}
+	defer restore()
 	results, failed := make([][]profiled, len(all)), make([]error, len(all))
 	for range s.runs {
 		for i, p := range all {
-			ctx, cancel := context.WithTimeout(context.Background(), 5*time.Minute)
+			ctx, cancel := context.WithTimeout(context.Background(), time.Hour)
 			r, err := p.take(ctx, hertz, []string{self})
 			cancel()
 			if err != nil {
@@ -139,20 +183,33 @@ func (s *sampling) compare(all []profiler, ways, hertz int) error {
 			continue
 		}
 		r := results[i]
-		fmt.Printf("%-5d %5d %-6s %13.3f %10.3f %10.1f %14.0f\n", ways, hertz, p.name, medianOf(r, func(r profiled) float64 { return r.cpu.Seconds() }),
-			medianOf(r, func(r profiled) float64 { return r.load.Seconds() }), medianOf(r, func(r profiled) float64 { return float64(r.peak) / 1024 }),
-			medianOf(r, func(r profiled) float64 { return float64(r.kernel) }))
+		fmt.Printf("%-5d %5d %-6s %13.3f %10.3f %10.1f %14.0f\n", ways, hertz, p.name, medianOf(r, profilerCPU), medianOf(r, loadCPU),
+			medianOf(r, peakMemory)/1024, medianOf(r, kernelBytes))
 	}
+	ours, theirs, bcc := results[1], results[2], results[3]
+	if failed[1] != nil || failed[2] != nil {
+		return nil
+	}
+	fmt.Printf("      bperf has %.2f of perf's CPU time, %.4f of its bytes", medianOf(ours, profilerCPU)/medianOf(theirs, profilerCPU),
+		medianOf(ours, kernelBytes)/medianOf(theirs, kernelBytes))
+	if failed[3] == nil {
+		fmt.Printf(", %.2f of bcc's memory", medianOf(ours, peakMemory)/medianOf(bcc, peakMemory))
+	}
+	fmt.Println()
 	return nil
 }
+
+func profilerCPU(r profiled) float64 { return r.cpu.Seconds() }
+func loadCPU(r profiled) float64     { return r.load.Seconds() }
+func peakMemory(r profiled) float64  { return float64(r.peak) }
+func kernelBytes(r profiled) float64 { return float64(r.kernel) }
 
 func medianOf(all []profiled, of func(profiled) float64) float64 {
 	var values []float64
 	for _, r := range all {
 		values = append(values, of(r))
 	}
-	slices.Sort(values)
-	return values[len(values)/2]
+	return median(values)
 }
 
 func (s *sampling) file(name string) string { return filepath.Join(s.dir, name) }
@@ -221,8 +278,6 @@ func (s *sampling) theirs(_ context.Context, hertz int, load []string) (p profil
 // bcc has no command: it is told to end when the load has ended. It needs the headers of a kernel, for which BCC_KERNEL_SOURCE may be set
 // (docs/bench.md).
 func (s *sampling) bcc(ctx context.Context, hertz int, load []string) (p profiled, err error) {
-	ctx, cancel := context.WithTimeout(ctx, 2*time.Minute)
-	defer cancel()
 	worker := exec.CommandContext(ctx, load[0])
 	cmd := exec.CommandContext(ctx, "profile-bpfcc", "-F", strconv.Itoa(hertz), "--stack-storage-size", "65536")
 	cmd.Env = append(os.Environ(), "PYTHONUNBUFFERED=1")
@@ -236,7 +291,9 @@ func (s *sampling) bcc(ctx context.Context, hertz int, load []string) (p profile
 		return p, err
 	}
 	lines := bufio.NewScanner(out)
-	if err := waitForEvents(ctx, cmd.Process.Pid); err != nil {
+	starting, cancel := context.WithTimeout(ctx, 2*time.Minute)
+	defer cancel()
+	if err := waitForEvents(starting, cmd.Process.Pid); err != nil {
 		return p, fmt.Errorf("%w: %s", errors.Join(err, cmd.Process.Kill(), cmd.Wait()), strings.TrimSpace(stderr.String()))
 	}
 	workErr := worker.Run()
@@ -299,8 +356,12 @@ func (b *bench) lost(long time.Duration) error {
 	if err != nil {
 		return err
 	}
-	os.Setenv(waysVariable, "5000")
-	os.Setenv(resultVariable, filepath.Join(dir, "load"))
+	s := sampling{b, dir, strconv.Itoa(someLeaves)}
+	restore, err := s.setLoad(5000)
+	if err != nil {
+		return err
+	}
+	defer restore()
 	var stacks uint64
 	note := func(string) {}
 	r, err := sample.Run(sample.Config{By: by, Keep: profile.PID | profile.Address, Record: record.Config{Events: events, Frequency: hertz, Overrides: true, Inherit: true,
@@ -313,9 +374,9 @@ func (b *bench) lost(long time.Duration) error {
 	t := r.Totals
 	inProfile := uint64(0)
 	different := make(map[profile.StackID]bool)
-	for _, s := range r.Profile.Samples() {
-		inProfile += s.Count
-		different[s.Stack] = true
+	for _, one := range r.Profile.Samples() {
+		inProfile += one.Count
+		different[one.Stack] = true
 	}
 	period := t.Value / max(1, t.Samples)
 	fmt.Printf("%v, %d Hz: the events have counted %d samples; %d were taken, %d more are told as missed; %d are in the profile, %d lost, %d without a stack; "+
