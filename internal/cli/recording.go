@@ -41,8 +41,8 @@ func (f *recordingFlags) add(cmd *cobra.Command, path string) {
 // so that collecting it more often than by default costs little.
 const garbage = 40
 
-// openRecording opens a file, or standard input.
-func openRecording(path string, stdin io.Reader) (*perfdata.Reader, error) {
+// openRecording opens a file, or standard input. So much garbage there may be from then on, in percent.
+func openRecording(path string, stdin io.Reader, garbage int) (*perfdata.Reader, error) {
 	if os.Getenv("GOGC") == "" {
 		debug.SetGCPercent(garbage)
 	}
@@ -73,7 +73,7 @@ func (f *recordingFlags) read(recording *perfdata.Reader, keep profile.Keys) (*p
 
 // readFile opens a recording and makes a profile of it.
 func (f *recordingFlags) readFile(cmd *cobra.Command, path string, keep profile.Keys) (*profile.Profile, error) {
-	recording, err := openRecording(path, cmd.InOrStdin())
+	recording, err := openRecording(path, cmd.InOrStdin(), garbage)
 	if err != nil {
 		return nil, err
 	}

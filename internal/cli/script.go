@@ -26,6 +26,9 @@ type scriptFlags struct {
 	comms      string
 }
 
+// scriptGarbage is less than garbage: script keeps nothing but what is known of places, and makes little garbage.
+const scriptGarbage = 25
+
 func newScriptCommand() *cobra.Command {
 	var f scriptFlags
 	var o script.Options
@@ -101,7 +104,7 @@ func (f *scriptFlags) run(cmd *cobra.Command, o script.Options, ro replay.Option
 	if cmd.Flags().Changed("inline") {
 		ro.NoInline = !f.inline
 	}
-	reader, err := openRecording(f.input, cmd.InOrStdin())
+	reader, err := openRecording(f.input, cmd.InOrStdin(), scriptGarbage)
 	if err != nil {
 		return err
 	}

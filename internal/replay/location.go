@@ -30,8 +30,8 @@ type Source struct {
 // Inlined is a function that the compiler put into another one.
 type Inlined struct {
 	Function  string
-	File      string // empty if it is not known
-	Line      uint32 // in File, of the place or of the call to the next one; 0 if it is not known
+	File      string // with Options.Lines
+	Line      uint32 // in File, with Options.Lines: of the place or of the call to the next one; 0 if it is not known
 	StartLine uint32 // where the function begins in its file; 0 if it is not known
 }
 

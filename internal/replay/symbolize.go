@@ -208,7 +208,11 @@ func (u *userFile) locate(l *Location) {
 	}
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	frames := file.Frames(addr, u.frames[:0])
+	find := file.Functions
+	if u.replay.options.Lines {
+		find = file.Frames
+	}
+	frames := find(addr, u.frames[:0])
 	u.frames = frames
 	if len(frames) == 0 {
 		return

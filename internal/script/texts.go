@@ -9,7 +9,7 @@ type texts struct {
 
 const (
 	blockBits   = 16
-	maxBlocks   = 32 // 2 MiB
+	maxBlocks   = 16 // 1 MiB, for each goroutine
 	maxText     = 1 << 12
 	neverBefore = 0
 	onceBefore  = 1

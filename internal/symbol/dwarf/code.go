@@ -7,10 +7,10 @@ import (
 // code is what is kept of a unit: its functions with those inlined into them, and its lines.
 type code struct {
 	unit      *unit
-	scopes    []scope // in the order of their entries, so that those within others come after them
-	ranges    []span  // of inlined functions; each scope has a part of them
-	functions spans   // to indices of scopes
-	lines     *lineTable
+	scopes    []scope         // in the order of their entries, so that those within others come after them
+	ranges    []span          // of inlined functions; each scope has a part of them
+	functions spans           // to indices of scopes
+	lines     *lineTable      // nil until it is needed
 	names     map[uint64]name // of functions, by the offset of their entries
 }
 
@@ -33,15 +33,22 @@ const (
 	maxNested = 512 // of entries in each other
 )
 
-// size is about what c takes, in bytes.
+// size is about what c takes without lines, in bytes.
 func (c *code) size() int {
-	return 256 + 40*len(c.scopes) + 24*(len(c.ranges)+len(c.functions)) + c.lines.size()
+	return 256 + 40*len(c.scopes) + 24*(len(c.ranges)+len(c.functions))
+}
+
+func (d *Data) linesOf(c *code) *lineTable {
+	if c.lines == nil {
+		c.lines = d.lineTable(c.unit)
+		d.cost += c.lines.size()
+	}
+	return c.lines
 }
 
 // parse reads a unit. What can be read of a broken one is kept.
 func (d *Data) parse(u *unit) *code {
 	code := &code{unit: u, names: make(map[uint64]name)}
-	code.lines = d.lineTable(u)
 	table := d.abbrevTable(u.abbrev)
 	budget := d.rangesOf(u.end - u.off)
 

@@ -60,6 +60,15 @@ func New(s Sections) *Data {
 // starts of symbols are left to the caller. It appends nothing where no unit has addr; where a unit has lines but no
 // function for it, the one frame has no name.
 func (d *Data) Frames(addr uint64, frames []symbol.Frame) []symbol.Frame {
+	return d.frames(addr, frames, true)
+}
+
+// Functions is like Frames, but without the places in the source: it reads no line tables.
+func (d *Data) Functions(addr uint64, frames []symbol.Frame) []symbol.Frame {
+	return d.frames(addr, frames, false)
+}
+
+func (d *Data) frames(addr uint64, frames []symbol.Frame, places bool) []symbol.Frame {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	c := d.codeAt(addr)
@@ -67,7 +76,9 @@ func (d *Data) Frames(addr uint64, frames []symbol.Frame) []symbol.Frame {
 		return frames
 	}
 	var at symbol.Frame
-	at.File, at.Line, at.Column = c.lines.find(addr)
+	if places {
+		at.File, at.Line, at.Column = d.linesOf(c).find(addr)
+	}
 	innermost := c.scopeAt(addr)
 	if innermost < 0 {
 		if at.File == "" {
@@ -81,7 +92,9 @@ func (d *Data) Frames(addr uint64, frames []symbol.Frame) []symbol.Frame {
 		f.Function, f.StartLine = d.function(c, s.die)
 		f.Inlined = s.parent >= 0
 		frames = append(frames, f)
-		at = symbol.Frame{File: c.lines.file(s.callFile), Line: int(s.callLine), Column: int(s.callColumn)}
+		if places {
+			at = symbol.Frame{File: c.lines.file(s.callFile), Line: int(s.callLine), Column: int(s.callColumn)}
+		}
 		i = s.parent
 	}
 	return frames
@@ -98,7 +111,7 @@ func (d *Data) Lines(start, end uint64) []Line {
 		if c == nil {
 			return lines
 		}
-		rows, from, stop := c.lines.rowsFrom(addr)
+		rows, from, stop := d.linesOf(c).rowsFrom(addr)
 		for _, r := range rows {
 			at := from + uint64(r.addr)
 			if at >= end {

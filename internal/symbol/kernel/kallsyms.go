@@ -10,6 +10,7 @@ import (
 	"iter"
 	"math"
 	"slices"
+	"sort"
 	"strings"
 
 	"github.com/bperf/bperf/internal/symbol"
@@ -118,18 +119,36 @@ func hexDigit(c byte) (n uint64, ok bool) {
 // Kallsyms are the symbols of a kernel at one moment, of which there are a hundred thousand and more. It does not change once it is made, so
 // goroutines may share it.
 type Kallsyms struct {
-	entries []entry // by their start
-	names   []string
-	modules []string // the kernel itself first
-	delta   uint64   // of what was there to where the kernel was
+	segments []segment
+	entries  []entry // by their start
+	names    []string
+	modules  []string // the kernel itself first
+	delta    uint64   // of what was there to where the kernel was
 }
 
-// entry is a symbol in 16 bytes. It ends where the next one starts, or before.
+// segment are the entries from first up to those of the next segment: of one module, and in less than 4 GiB.
+type segment struct {
+	base   uint64 // where the first one starts
+	first  uint32
+	module uint16 // the position in modules
+}
+
+// entry is a symbol in 8 bytes. It ends where the next one starts, or before.
 type entry struct {
-	start   uint64
-	name    uint32 // the position in names, all after another
-	module  uint16 // the position in modules
-	binding symbol.Binding
+	start uint32 // behind the base of the segment
+	name  uint32 // the position in names, all after another, in the upper bits; then the binding
+}
+
+// bindingBits is how many bits of an entry's name the binding takes.
+const bindingBits = 2
+
+func (e entry) binding() symbol.Binding { return symbol.Binding(e.name & (1<<bindingBits - 1)) }
+
+// found is an entry before they are put into segments.
+type found struct {
+	start  uint64
+	name   uint32 // as in entry
+	module uint16
 }
 
 // namesSize is the size of each of names, which end with a line feed. Names are cut at maxLine.
@@ -180,7 +199,7 @@ func Parse(r io.Reader, reference string, address uint64) (*Kallsyms, error) {
 // parser collects symbols.
 type parser struct {
 	Kallsyms
-	blocks  [][]entry // one is full before the next one begins
+	blocks  [][]found // one is full before the next one begins
 	block   strings.Builder
 	numbers map[string]uint16 // of modules
 }
@@ -206,17 +225,17 @@ func (p *parser) add(e Entry) error {
 		p.block.Grow(namesSize)
 	}
 	at := len(p.names)*namesSize + p.block.Len()
-	if at > math.MaxUint32 {
-		return errors.New("kallsyms has names of more than 4 GiB")
+	if at >= 1<<(32-bindingBits) {
+		return errors.New("kallsyms has names of more than 1 GiB")
 	}
 	p.block.WriteString(e.Name)
 	p.block.WriteByte('\n')
 	last := len(p.blocks) - 1
 	if last < 0 || len(p.blocks[last]) == cap(p.blocks[last]) {
-		p.blocks = append(p.blocks, make([]entry, 0, 4096))
+		p.blocks = append(p.blocks, make([]found, 0, 4096))
 		last++
 	}
-	p.blocks[last] = append(p.blocks[last], entry{e.Address, uint32(at), module, binding})
+	p.blocks[last] = append(p.blocks[last], found{e.Address, uint32(at)<<bindingBits | uint32(binding), module})
 	return nil
 }
 
@@ -227,10 +246,19 @@ func (p *parser) endNames() {
 
 func (p *parser) finish() *Kallsyms {
 	p.endNames()
-	p.entries = slices.Concat(p.blocks...)
-	byStart := func(a, b entry) int { return cmp.Compare(a.start, b.start) }
-	if !slices.IsSortedFunc(p.entries, byStart) { // modules come in any order
-		slices.SortStableFunc(p.entries, byStart)
+	all := slices.Concat(p.blocks...)
+	byStart := func(a, b found) int { return cmp.Compare(a.start, b.start) }
+	if !slices.IsSortedFunc(all, byStart) { // modules come in any order
+		slices.SortStableFunc(all, byStart)
+	}
+	p.entries = make([]entry, len(all))
+	for i, f := range all {
+		last := len(p.segments) - 1
+		if last < 0 || p.segments[last].module != f.module || f.start-p.segments[last].base > math.MaxUint32 {
+			p.segments = append(p.segments, segment{f.start, uint32(i), f.module})
+			last++
+		}
+		p.entries[i] = entry{uint32(f.start - p.segments[last].base), f.name}
 	}
 	symbols := p.Kallsyms // without what it took to collect them
 	return &symbols
@@ -249,7 +277,6 @@ func bindingOf(kind byte) (b symbol.Binding, ok bool) {
 	return 0, false
 }
 
-// ComesAndGoes reports whether what kallsyms has as a module is code of BPF programs or ftrace: see package timeline.
 func ComesAndGoes(module string) bool {
 	return module == "bpf" || strings.HasPrefix(module, "__builtin__")
 }
@@ -257,39 +284,48 @@ func ComesAndGoes(module string) bool {
 // Find returns the symbol that addr is in; false if there is none. It does not allocate.
 func (k *Kallsyms) Find(addr uint64) (Symbol, bool) {
 	at := addr - k.delta
-	lo, hi := 0, len(k.entries)
-	for lo < hi {
-		mid := int(uint(lo+hi) / 2)
-		if k.entries[mid].start <= at {
-			lo = mid + 1
-		} else {
-			hi = mid
-		}
-	}
-	if lo == 0 {
+	s := preceding(len(k.segments), func(i int) bool { return k.segments[i].base <= at }) - 1
+	if s < 0 {
 		return Symbol{}, false
 	}
-	e, end := &k.entries[lo-1], k.end(lo-1)
-	module := k.modules[e.module]
+	segment, last := &k.segments[s], len(k.entries)
+	if s+1 < len(k.segments) {
+		last = int(k.segments[s+1].first)
+	}
+	entries := k.entries[segment.first:last]
+	i := preceding(len(entries), func(i int) bool { return segment.base+uint64(entries[i].start) <= at }) - 1
+	start, end := segment.base+uint64(entries[i].start), uint64(0)
+	if i+1 < len(entries) {
+		end = segment.base + uint64(entries[i+1].start)
+	} else {
+		end = k.endOf(s, start)
+	}
+	module := k.modules[segment.module]
 	if at >= end || ComesAndGoes(module) || k.delta != 0 && module != "" {
 		return Symbol{}, false
 	}
-	name, _, _ := strings.Cut(k.names[e.name/namesSize][e.name%namesSize:], "\n")
-	return Symbol{symbol.Symbol{Name: name, Start: e.start + k.delta, End: end + k.delta, Binding: e.binding}, module}, true
+	position := entries[i].name >> bindingBits
+	name, _, _ := strings.Cut(k.names[position/namesSize][position%namesSize:], "\n")
+	return Symbol{symbol.Symbol{Name: name, Start: start + k.delta, End: end + k.delta, Binding: entries[i].binding()}, module}, true
 }
 
-// end ends a symbol where the next one starts, but not beyond a module, as other things lie between modules.
-func (k *Kallsyms) end(i int) uint64 {
-	e := &k.entries[i]
-	last := (e.start+lastPage-1)&^(lastPage-1) + lastPage
-	if last < e.start {
+// preceding returns how many of n things in order are before what is looked for.
+func preceding(n int, before func(int) bool) int {
+	return sort.Search(n, func(i int) bool { return !before(i) })
+}
+
+// endOf ends the last symbol of a segment, which starts at an address, where the next one starts, but not beyond a module, as other things lie
+// between modules.
+func (k *Kallsyms) endOf(s int, start uint64) uint64 {
+	last := (start+lastPage-1)&^(lastPage-1) + lastPage
+	if last < start {
 		last = math.MaxUint64
 	}
 	switch {
-	case i+1 == len(k.entries):
+	case s+1 == len(k.segments):
 		return last
-	case k.entries[i+1].module != e.module:
-		return min(last, k.entries[i+1].start)
+	case k.segments[s+1].module != k.segments[s].module:
+		return min(last, k.segments[s+1].base)
 	}
-	return k.entries[i+1].start
+	return k.segments[s+1].base
 }

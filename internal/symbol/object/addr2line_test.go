@@ -137,6 +137,7 @@ func TestAddr2line(t *testing.T) {
 			compared, inlined, wrong := 0, 0, 0
 			for i, addr := range addrs {
 				got := ours(f.Frames(addr, nil))
+				wantFunctions(t, f, addr)
 				if !slices.ContainsFunc(answers, func(a [][]place) bool { return knows(a[i]) }) {
 					if knows(got) {
 						t.Errorf("%#x is %v, and nothing is known there", addr, got)

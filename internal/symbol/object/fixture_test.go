@@ -89,6 +89,18 @@ func named(f *File, name string) *symbol.Symbol {
 	return nil
 }
 
+// wantFunctions wants Functions to find what Frames does, without places.
+func wantFunctions(t testing.TB, f *File, addr uint64) {
+	t.Helper()
+	got, want := f.Functions(addr, nil), f.Frames(addr, nil)
+	for i := range want {
+		want[i].File, want[i].Line, want[i].Column = "", 0, 0
+	}
+	if !slices.Equal(got, want) {
+		t.Errorf("at %#x are the functions %+v, want %+v", addr, got, want)
+	}
+}
+
 func needNamed(t testing.TB, f *File, name string) *symbol.Symbol {
 	t.Helper()
 	s := named(f, name)

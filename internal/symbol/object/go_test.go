@@ -76,6 +76,7 @@ func TestGoPrograms(t *testing.T) {
 		}
 		for addr := s.Start; addr < s.End; addr++ {
 			got := frames(whole, addr)
+			wantFunctions(t, whole, addr)
 			want[s.Name] = append(want[s.Name], got)
 			compared++
 			if len(got) > 1 {

@@ -6,11 +6,22 @@ import (
 
 	"github.com/bperf/bperf/internal/symbol"
 	"github.com/bperf/bperf/internal/symbol/dwarf"
+	"github.com/bperf/bperf/internal/symbol/pclntab"
 )
 
 // Frames appends to frames the functions at an address, the innermost first, with their source lines as far as they
 // are known. It appends nothing where nothing is known. For the caller of a function, give it the return address less one.
 func (f *File) Frames(addr uint64, frames []symbol.Frame) []symbol.Frame {
+	return f.frames(addr, frames, (*pclntab.Table).Frames, (*dwarf.Data).Frames)
+}
+
+// Functions is like Frames, but without the places in the source, which takes less time and memory.
+func (f *File) Functions(addr uint64, frames []symbol.Frame) []symbol.Frame {
+	return f.frames(addr, frames, (*pclntab.Table).Functions, (*dwarf.Data).Functions)
+}
+
+func (f *File) frames(addr uint64, frames []symbol.Frame, ofGo func(*pclntab.Table, uint64, []symbol.Frame) []symbol.Frame,
+	ofDWARF func(*dwarf.Data, uint64, []symbol.Frame) []symbol.Frame) []symbol.Frame {
 	gotab := f.goTable()
 	s, named := f.Symbol(addr)
 	f.mu.Lock()
@@ -19,11 +30,11 @@ func (f *File) Frames(addr uint64, frames []symbol.Frame) []symbol.Frame {
 	before := len(frames)
 	_ = guard(func() error { // what cannot be read leaves the symbol
 		if gotab != nil {
-			frames = gotab.Frames(addr, frames)
+			frames = ofGo(gotab, addr, frames)
 		}
 		if len(frames) == before {
 			f.linesOnce.Do(f.loadLines)
-			frames = f.dwarf.Frames(addr, frames)
+			frames = ofDWARF(f.dwarf, addr, frames)
 		}
 		return nil
 	})
@@ -45,7 +56,7 @@ func (f *File) Frames(addr uint64, frames []symbol.Frame) []symbol.Frame {
 
 // forgetAfter is how many addresses are looked up before what was read for them leaves memory again. Each takes some pages, in several places,
 // and the kernel brings those near it, too.
-const forgetAfter = 16
+const forgetAfter = 32
 
 // forgetNow counts what is looked up, and forgets when it is time.
 func (f *File) forgetNow() {

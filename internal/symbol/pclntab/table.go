@@ -23,6 +23,7 @@ type Table struct {
 	quantum  uint64 // the size of the smallest instruction
 	release  release
 	nfunc    int
+	coarse   []uint32 // where every coarseStep-th function starts, as in functab: searching there takes few pages of the file
 	names    []byte
 	units    []byte // the numbers of files in compilation units
 	files    []byte
@@ -98,8 +99,13 @@ func New(table []byte, order binary.ByteOrder, text uint64, funcdata []byte) (*T
 		return nil, fmt.Errorf("the function table claims %d functions, and has room for %d", nfunc, most)
 	}
 	t.nfunc = int(nfunc)
+	for i := 0; i < t.nfunc; i += coarseStep {
+		t.coarse = append(t.coarse, uint32(t.entryOff(i)))
+	}
 	return t, nil
 }
+
+const coarseStep = 64
 
 // function is one function's entry in the table.
 type function struct {
@@ -130,12 +136,13 @@ func (t *Table) find(pc uint64) (function, bool) {
 		return function{}, false
 	}
 	off := pc - t.text
-	i := sort.Search(t.nfunc, func(i int) bool { return t.entryOff(i) > off }) - 1
-	if i < 0 {
+	from := coarseStep * (sort.Search(len(t.coarse), func(i int) bool { return uint64(t.coarse[i]) > off }) - 1)
+	if from < 0 {
 		return function{}, false
 	}
-	f := t.function(i)
-	return f, pc < f.end && f.data != nil && len(textAt(t.names, t.field(f, 1))) > 0
+	n := min(coarseStep, t.nfunc-from)
+	f := t.function(from + sort.Search(n, func(i int) bool { return t.entryOff(from+i) > off }) - 1)
+	return f, pc < f.end && f.data != nil && t.name(f) != ""
 }
 
 // Symbols returns all functions.
@@ -156,6 +163,21 @@ func (t *Table) Symbols() []symbol.Symbol {
 // Frames appends to frames the functions at pc, the innermost first. It appends nothing where no function of the
 // table is: C code and gaps.
 func (t *Table) Frames(pc uint64, frames []symbol.Frame) []symbol.Frame {
+	return t.frames(pc, frames, true)
+}
+
+// Functions is like Frames, but without the places in the source.
+func (t *Table) Functions(pc uint64, frames []symbol.Frame) []symbol.Frame {
+	return t.frames(pc, frames, false)
+}
+
+func (t *Table) frames(pc uint64, frames []symbol.Frame, places bool) []symbol.Frame {
+	place := func(f function) (file string, line int) {
+		if places {
+			file, line = t.line(f, pc)
+		}
+		return file, line
+	}
 	f, ok := t.find(pc)
 	if !ok {
 		return frames
@@ -165,13 +187,13 @@ func (t *Table) Frames(pc uint64, frames []symbol.Frame) []symbol.Frame {
 		if !ok {
 			break
 		}
-		file, line := t.line(f, pc)
+		file, line := place(f)
 		frames = append(frames, symbol.Frame{
 			Function: call.name, Start: f.start, File: file, Line: line, StartLine: call.startLine, Inlined: true,
 		})
 		pc = f.start + call.parent
 	}
-	file, line := t.line(f, pc)
+	file, line := place(f)
 	return append(frames, symbol.Frame{
 		Function: t.name(f), Start: f.start, File: file, Line: line, StartLine: t.startLine(f),
 	})
