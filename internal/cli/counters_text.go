@@ -9,10 +9,10 @@ import (
 	"strconv"
 	"strings"
 	"time"
-	"unicode"
 	"unicode/utf8"
 
 	"github.com/bperf/bperf/internal/count/shared"
+	"github.com/bperf/bperf/internal/printable"
 )
 
 func printCounters(w io.Writer, s *shared.Status) error {
@@ -31,7 +31,7 @@ func printCounters(w io.Writer, s *shared.Status) error {
 		fmt.Fprintf(&b, "sessions that ended without leaving: %d; the next one that joins or leaves sweeps what is left of them\n", s.Ended)
 	}
 	if len(s.OtherVersions) > 0 {
-		fmt.Fprintf(&b, "other versions of bperf share on their own, or did: %s\n", printable(strings.Join(s.OtherVersions, " ")))
+		fmt.Fprintf(&b, "other versions of bperf share on their own, or did: %s\n", printable.Text(strings.Join(s.OtherVersions, " ")))
 	}
 	_, err := io.WriteString(w, b.String())
 	return err
@@ -48,7 +48,7 @@ func writeEvents(b *strings.Builder, events []shared.EventStatus) {
 		if e.Leader != 0 {
 			cpus = fmt.Sprintf("those of leader %d", e.Leader)
 		}
-		lines = append(lines, []string{printable(name), seconds(e.Since), modes(e), cpus, strconv.Itoa(e.Sessions)})
+		lines = append(lines, []string{printable.Text(name), seconds(e.Since), modes(e), cpus, strconv.Itoa(e.Sessions)})
 	}
 	writeColumns(b, "llllr", lines)
 }
@@ -67,8 +67,8 @@ func modes(e shared.EventStatus) string {
 func writeSessions(b *strings.Builder, sessions []shared.SessionStatus) {
 	lines := [][]string{{"pid", "since", "target", "events", "command"}}
 	for _, s := range sessions {
-		lines = append(lines, []string{strconv.Itoa(s.PID), seconds(s.Since), printable(s.Target),
-			printable(strings.Join(s.Events, ",")), printable(strings.Join(s.Command, " "))})
+		lines = append(lines, []string{strconv.Itoa(s.PID), seconds(s.Since), printable.Text(s.Target),
+			printable.Text(strings.Join(s.Events, ",")), printable.Text(strings.Join(s.Command, " "))})
 	}
 	writeColumns(b, "rllll", lines)
 }
@@ -154,13 +154,3 @@ func appendSpaces(to []byte, n int) []byte {
 }
 
 func seconds(t time.Time) string { return t.Format(time.DateTime) }
-
-// printable keeps what others named from moving the cursor of a terminal.
-func printable(s string) string {
-	return strings.Map(func(r rune) rune {
-		if unicode.IsControl(r) {
-			return '?'
-		}
-		return r
-	}, s)
-}

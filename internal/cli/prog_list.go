@@ -17,6 +17,7 @@ import (
 
 	"github.com/bperf/bperf/internal/bpfprog"
 	"github.com/bperf/bperf/internal/event"
+	"github.com/bperf/bperf/internal/printable"
 )
 
 func newProgListCommand() *cobra.Command {
@@ -160,7 +161,7 @@ func printProgListText(w io.Writer, l *bpfprog.Listing) error {
 	}
 	lines := append(make([][]string, 0, 1+len(l.Entries)), header)
 	for _, e := range l.Entries {
-		line := []string{decimal(e.ID), e.Type.String(), printable(cmp.Or(e.Name, "-")), e.Tag, seconds(e.Loaded), printable(e.User)}
+		line := []string{decimal(e.ID), e.Type.String(), printable.Text(cmp.Or(e.Name, "-")), e.Tag, seconds(e.Loaded), printable.Text(e.User)}
 		if l.Window > 0 {
 			line = append(line, useColumns(e.Use)...)
 		}
@@ -206,7 +207,7 @@ func writeDetail[T fmt.Stringer](b *bytes.Buffer, title string, most int, values
 		if i > 0 {
 			b.WriteString(", ")
 		}
-		b.WriteString(printable(v.String()))
+		b.WriteString(printable.Text(v.String()))
 	}
 	if len(values) > most {
 		fmt.Fprintf(b, ", and %d more", len(values)-most)

@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/bperf/bperf/internal/bpfprog"
+	"github.com/bperf/bperf/internal/printable"
 )
 
 func newProgShowCommand() *cobra.Command {
@@ -94,13 +95,13 @@ func printProgShow(w io.Writer, all []shownProg) error {
 }
 
 func writeProgHead(b *bytes.Buffer, e *bpfprog.Entry) {
-	fmt.Fprintf(b, "BPF program %d: %s\n", e.ID, printable(cmp.Or(e.Name, "(without name)")))
+	fmt.Fprintf(b, "BPF program %d: %s\n", e.ID, printable.Text(cmp.Or(e.Name, "(without name)")))
 	line := func(title, format string, a ...any) {
 		fmt.Fprintf(b, "       %-12s "+format+"\n", append([]any{title}, a...)...)
 	}
 	line("type", "%s", e.Type)
 	line("tag", "%s", e.Tag)
-	line("loaded", "%s by %s", seconds(e.Loaded), printable(e.User))
+	line("loaded", "%s by %s", seconds(e.Loaded), printable.Text(e.User))
 	line("licence", "%s", map[bool]string{true: "compatible with the GPL", false: "not compatible with the GPL"}[e.GPL])
 	writeProgDetails(b, e)
 	if e.Verified > 0 {
@@ -124,7 +125,7 @@ func writeFunctions(b *bytes.Buffer, functions []bpfprog.Function) {
 		if f.Size != 0 {
 			size = decimal(f.Size)
 		}
-		lines = append(lines, []string{printable(cmp.Or(f.Name, "-")), address, size, f.Tag})
+		lines = append(lines, []string{printable.Text(cmp.Or(f.Name, "-")), address, size, f.Tag})
 	}
 	b.WriteByte('\n')
 	writeColumns(b, "llrl", lines)
@@ -135,10 +136,10 @@ func writeTranslated(b *bytes.Buffer, p shownProg) {
 	source := sourceWriter{b: b}
 	for _, t := range p.Translated {
 		if t.Function != "" {
-			b.WriteString(printable(t.Function) + ":\n")
+			b.WriteString(printable.Text(t.Function) + ":\n")
 		}
 		source.write(t.Source)
-		fmt.Fprintf(b, "%6d: %s%s\n", t.Offset, printable(t.Text), called(t.Calls))
+		fmt.Fprintf(b, "%6d: %s%s\n", t.Offset, printable.Text(t.Text), called(t.Calls))
 	}
 	b.WriteByte('\n')
 }
@@ -146,7 +147,7 @@ func writeTranslated(b *bytes.Buffer, p shownProg) {
 func writeJITed(b *bytes.Buffer, p shownProg) {
 	fmt.Fprintf(b, "machine code: %s\n", cmp.Or(p.JITedMissing, decimal(p.Program.JITed)+" bytes"))
 	for _, f := range p.Code.JITed {
-		b.WriteString(printable(cmp.Or(f.Name, "-")) + ":\n")
+		b.WriteString(printable.Text(cmp.Or(f.Name, "-")) + ":\n")
 		source := sourceWriter{b: b}
 		for _, i := range f.Instructions {
 			source.write(i.Source)
@@ -159,7 +160,7 @@ func called(name string) string {
 	if name == "" {
 		return ""
 	}
-	return " <" + printable(name) + ">"
+	return " <" + printable.Text(name) + ">"
 }
 
 // sourceWriter writes lines of source between instructions, but none again whose instructions just were there: BTF has
@@ -174,7 +175,7 @@ func (w *sourceWriter) write(l *bpfprog.Line) {
 		return
 	}
 	w.last = *l
-	fmt.Fprintf(w.b, "        ; %s  (%s:%d)\n", printable(l.Text), printable(l.File), l.Number)
+	fmt.Fprintf(w.b, "        ; %s  (%s:%d)\n", printable.Text(l.Text), printable.Text(l.File), l.Number)
 }
 
 // progShowJSON has the keys of list, and the code.

@@ -13,6 +13,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/bperf/bperf/internal/bpfprog"
+	"github.com/bperf/bperf/internal/printable"
 )
 
 func newProgWatchCommand() *cobra.Command {
@@ -152,7 +153,7 @@ func unseenIDs(c bpfprog.Change) string {
 
 // writeChanged writes columns that are wide enough for most.
 func writeChanged(b *bytes.Buffer, c bpfprog.Change) {
-	fmt.Fprintf(b, "%7d  %-14s  %-16s  %s", c.ID, cmp.Or(c.Type, "-"), printable(cmp.Or(c.Name, "-")), c.Tag)
+	fmt.Fprintf(b, "%7d  %-14s  %-16s  %s", c.ID, cmp.Or(c.Type, "-"), printable.Text(cmp.Or(c.Name, "-")), c.Tag)
 }
 
 // writeLoaded writes what is known of a program that was loaded, below its line.

@@ -13,6 +13,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/bperf/bperf/internal/perfdata"
+	"github.com/bperf/bperf/internal/printable"
 	"github.com/bperf/bperf/internal/profile"
 	"github.com/bperf/bperf/internal/replay"
 	"github.com/bperf/bperf/internal/report"
@@ -279,7 +280,7 @@ func printStats(w io.Writer, stats replay.Stats, p *profile.Profile) error {
 		fmt.Fprintf(&b, "%20s events: %10d  (%4.1f%%)\n", t, n, 100*float64(n)/float64(total))
 	}
 	for _, e := range p.Events {
-		fmt.Fprintf(&b, "%s stats:\n%20s events: %10d\n", printable(e.Name), "SAMPLE", e.Samples)
+		fmt.Fprintf(&b, "%s stats:\n%20s events: %10d\n", printable.Text(e.Name), "SAMPLE", e.Samples)
 	}
 	_, err := io.WriteString(w, b.String())
 	return err

@@ -15,6 +15,7 @@ import (
 	tea "charm.land/bubbletea/v2"
 
 	"github.com/bperf/bperf/internal/bpfprog"
+	"github.com/bperf/bperf/internal/printable"
 	"github.com/bperf/bperf/internal/stat"
 	"github.com/bperf/bperf/internal/top"
 )
@@ -106,7 +107,7 @@ func examinedLines(msg topExamined) []string {
 func printableLines(s string) string {
 	lines := strings.Split(s, "\n")
 	for i, l := range lines {
-		lines[i] = printable(l)
+		lines[i] = printable.Text(l)
 	}
 	return strings.Join(lines, "\n")
 }
@@ -273,7 +274,7 @@ func distributionsText(runs []top.Distribution) string {
 		if d.Event.Unit != "" {
 			heading += ", " + d.Event.Unit
 		}
-		stat.WriteHistogram(&b, printable(heading), &d.Runs, d.Event.Scale)
+		stat.WriteHistogram(&b, printable.Text(heading), &d.Runs, d.Event.Scale)
 	}
 	if b.Len() == 0 {
 		return ""

@@ -7,6 +7,7 @@ import (
 	"io"
 	"time"
 
+	"github.com/bperf/bperf/internal/printable"
 	"github.com/bperf/bperf/internal/top"
 )
 
@@ -27,7 +28,7 @@ func printTop(ctx context.Context, w io.Writer, source top.Source, order top.Ord
 }
 
 func writeTop(b *bytes.Buffer, columns []top.Column, r *top.Reading, order top.Order) {
-	fmt.Fprintf(b, "%s, %.3f s: %s\n%s\n", seconds(r.Time), r.Window.Seconds(), printable(r.Total), printable(r.Cost))
+	fmt.Fprintf(b, "%s, %.3f s: %s\n%s\n", seconds(r.Time), r.Window.Seconds(), printable.Text(r.Total), printable.Text(r.Cost))
 	if len(r.Rows) == 0 {
 		return
 	}
@@ -40,7 +41,7 @@ func writeTop(b *bytes.Buffer, columns []top.Column, r *top.Reading, order top.O
 	for _, row := range r.Rows {
 		var line []string
 		for _, c := range row.Cells {
-			line = append(line, printable(c.Text))
+			line = append(line, printable.Text(c.Text))
 		}
 		lines = append(lines, line)
 	}

@@ -8,6 +8,7 @@ import (
 
 	tea "charm.land/bubbletea/v2"
 
+	"github.com/bperf/bperf/internal/printable"
 	"github.com/bperf/bperf/internal/top"
 )
 
@@ -80,7 +81,7 @@ func (s topScreen) headText() []string {
 	if s.shown == nil {
 		return []string{cut("bperf top: counting the first interval …", s.width), "", ""}
 	}
-	return []string{cut(printable(s.shown.Total), s.width), cut(printable(s.shown.Cost), s.width), cut(s.state(), s.width)}
+	return []string{cut(printable.Text(s.shown.Total), s.width), cut(printable.Text(s.shown.Cost), s.width), cut(s.state(), s.width)}
 }
 
 // state says how long, and what is done with it.
@@ -91,9 +92,9 @@ func (s topScreen) state() string {
 	}
 	switch {
 	case s.typing:
-		text += "; names with: " + printable(s.filter) + "_"
+		text += "; names with: " + printable.Text(s.filter) + "_"
 	case s.filter != "":
-		text += "; names with: " + printable(s.filter) + " (esc: all)"
+		text += "; names with: " + printable.Text(s.filter) + " (esc: all)"
 	}
 	return text
 }
@@ -153,7 +154,7 @@ func (s topScreen) titles() string {
 }
 
 func (s topScreen) line(r top.Row) string {
-	return s.join(func(i int) string { return printable(r.Cells[i].Text) })
+	return s.join(func(i int) string { return printable.Text(r.Cells[i].Text) })
 }
 
 // join joins the columns that there is room for.

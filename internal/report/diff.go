@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/bperf/bperf/internal/printable"
 	"github.com/bperf/bperf/internal/profile"
 )
 
@@ -50,7 +51,7 @@ func WriteDiff(w io.Writer, base, p *profile.Profile, o *Options) error {
 			out.WriteString("\n")
 		}
 		compared++
-		fmt.Fprintf(out, "# Event '%s'\n#\n", printable(e.Name))
+		fmt.Fprintf(out, "# Event '%s'\n#\n", printable.Text(e.Name))
 		writeDifferences(out, now, differences(before, now))
 	}
 	if compared == 0 {
@@ -150,9 +151,9 @@ func writeDifferences(out *bufio.Writer, t *table, all []*difference) {
 		for i, key := range d.keys {
 			out.WriteString("  ")
 			if i < len(d.keys)-1 {
-				fmt.Fprintf(out, "%-*s", widths[i+2], printable(key))
+				fmt.Fprintf(out, "%-*s", widths[i+2], printable.Text(key))
 			} else {
-				out.WriteString(printable(key))
+				out.WriteString(printable.Text(key))
 			}
 		}
 		out.WriteString("\n")

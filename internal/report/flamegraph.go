@@ -12,6 +12,7 @@ import (
 	"strings"
 	"unicode/utf8"
 
+	"github.com/bperf/bperf/internal/printable"
 	"github.com/bperf/bperf/internal/profile"
 )
 
@@ -215,7 +216,7 @@ func shorten(name string, letters int) string {
 // escape makes text of SVG and HTML out of any string, also one with bytes that XML does not allow.
 func escape(text string) string {
 	var b strings.Builder
-	if err := xml.EscapeText(&b, []byte(printable(text))); err != nil {
+	if err := xml.EscapeText(&b, []byte(printable.Text(text))); err != nil {
 		return html.EscapeString(text)
 	}
 	return b.String()

@@ -7,6 +7,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/bperf/bperf/internal/printable"
 	"github.com/bperf/bperf/internal/profile"
 )
 
@@ -47,7 +48,7 @@ func WriteFolded(w io.Writer, p *profile.Profile, o *Options) error {
 
 // foldedName replaces what has a meaning in folded stacks.
 func foldedName(name string) string {
-	return strings.ReplaceAll(printable(name), ";", ":")
+	return strings.ReplaceAll(printable.Text(name), ";", ":")
 }
 
 func sortedKeys[V any](m map[string]V) []string {

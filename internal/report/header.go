@@ -9,6 +9,7 @@ import (
 
 	"github.com/bperf/bperf/internal/bpfprog/linear"
 	"github.com/bperf/bperf/internal/perfdata"
+	"github.com/bperf/bperf/internal/printable"
 )
 
 // Header writes what a recording says of itself, in perf's lines of comment.
@@ -33,7 +34,7 @@ type header struct {
 }
 
 func (h header) line(format string, values ...any) {
-	h.w.WriteString("# " + printable(fmt.Sprintf(format, values...)) + "\n")
+	h.w.WriteString("# " + printable.Text(fmt.Sprintf(format, values...)) + "\n")
 }
 
 // broken tells of a feature that cannot be read.

@@ -326,21 +326,6 @@ func symbolSize(p *profile.Profile, f *profile.Frame) uint64 {
 	return function.End - function.Start
 }
 
-// printable replaces what would break a line or a terminal.
-func printable(text string) string {
-	if !strings.ContainsFunc(text, unprintable) {
-		return text
-	}
-	return strings.Map(func(r rune) rune {
-		if unprintable(r) {
-			return '?'
-		}
-		return r
-	}, text)
-}
-
-func unprintable(r rune) bool { return r < ' ' || r >= 0x7f && r < 0xa0 }
-
 // parents finds for each stack what the key "parent" shows.
 func parents(p *profile.Profile, pattern *regexp.Regexp, order Order) func(profile.StackID) profile.FunctionID {
 	matches := map[profile.FunctionID]bool{}

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"unicode/utf8"
 
+	"github.com/bperf/bperf/internal/printable"
 	"github.com/bperf/bperf/internal/profile"
 )
 
@@ -33,7 +34,7 @@ func (t *textPrinter) print() error {
 	t.w.WriteString("#\n")
 	elided := t.o.elided()
 	for _, name := range slices.Sorted(maps.Keys(elided)) {
-		fmt.Fprintf(t.w, "# %s: %s\n", name, printable(elided[name]))
+		fmt.Fprintf(t.w, "# %s: %s\n", name, printable.Text(elided[name]))
 	}
 	fmt.Fprintf(t.w, "#\n# Total Lost Samples: %d\n", t.p.Losses.Samples)
 	t.printLosses()
@@ -58,7 +59,7 @@ func (t *textPrinter) printLosses() {
 		fmt.Fprintf(t.w, "# Truncated stacks: %d\n", lost.Truncated)
 	}
 	for _, l := range lost.Reasons {
-		fmt.Fprintf(t.w, "# Missing samples: %d (%s)\n", l.Samples, printable(l.Reason))
+		fmt.Fprintf(t.w, "# Missing samples: %d (%s)\n", l.Samples, printable.Text(l.Reason))
 	}
 }
 
@@ -105,7 +106,7 @@ func (t *textPrinter) printSums(table *table) {
 		}
 		samples += sums.samples
 		value += sums.value
-		names = append(names, printable(t.p.Events[event].Name))
+		names = append(names, printable.Text(t.p.Events[event].Name))
 	}
 	name, plural := names[0], ""
 	if len(names) > 1 {
@@ -224,7 +225,7 @@ func (t *table) padded(i int) bool {
 // cell is what stands in a column of a row.
 func (t *table) cell(c *column, r *row, width int) string {
 	if c.key != nil {
-		text := printable(c.key.text(t.p, &r.place, width))
+		text := printable.Text(c.key.text(t.p, &r.place, width))
 		if t.o.Separator != "" {
 			text = strings.ReplaceAll(text, t.o.Separator, ".")
 		}

@@ -6,6 +6,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/bperf/bperf/internal/printable"
 	"github.com/bperf/bperf/internal/profile"
 )
 
@@ -64,7 +65,7 @@ func (c *callPrinter) value(s sum, whole uint64) string {
 
 func (c *callPrinter) name(id profile.FrameID) string {
 	f := c.p.Frames()[id]
-	return printable(frameName(c.p, &f))
+	return printable.Text(frameName(c.p, &f))
 }
 
 // printGraph prints a tree. Where all of a row goes through one branch, that stands at the margin and without a value.

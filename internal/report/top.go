@@ -9,6 +9,7 @@ import (
 	"strings"
 	"unicode/utf8"
 
+	"github.com/bperf/bperf/internal/printable"
 	"github.com/bperf/bperf/internal/profile"
 )
 
@@ -40,7 +41,7 @@ func WriteTop(w io.Writer, p *profile.Profile, o *Options, most int) error {
 
 func (t *table) writeTop(w *bufio.Writer, most int) {
 	event, sums := t.p.Events[t.events[0]], t.totals[0]
-	fmt.Fprintf(w, "%s: %d samples, %s\n", printable(event.Name), sums.samples, amount(sums.value, event.Unit))
+	fmt.Fprintf(w, "%s: %d samples, %s\n", printable.Text(event.Name), sums.samples, amount(sums.value, event.Unit))
 	rows := slices.DeleteFunc(slices.Clone(t.rows), func(r *row) bool { return !t.shown(r) || r.values[0].samples == 0 })
 	shown := rows[:min(len(rows), most)]
 	if len(shown) == 0 {
@@ -56,7 +57,7 @@ func (t *table) writeTop(w *bufio.Writer, most int) {
 		var line []string
 		for _, c := range t.columns {
 			if c.key != nil {
-				line = append(line, printable(c.key.text(t.p, &r.place, 0)))
+				line = append(line, printable.Text(c.key.text(t.p, &r.place, 0)))
 			}
 		}
 		cells = append(cells, line)

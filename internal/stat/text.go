@@ -5,8 +5,9 @@ import (
 	"fmt"
 	"io"
 	"strings"
-	"unicode"
 	"unicode/utf8"
+
+	"github.com/bperf/bperf/internal/printable"
 )
 
 // Widths of the columns of text, perf's: what cuts its lines at fixed places finds things there.
@@ -102,7 +103,7 @@ func (t *text) End(outcome Outcome) error {
 		b.WriteByte('\n')
 	}
 	for _, n := range notes {
-		fmt.Fprintf(&b, " %s\n", printable(n))
+		fmt.Fprintf(&b, " %s\n", printable.Text(n))
 	}
 	if len(notes) > 0 {
 		b.WriteByte('\n')
@@ -133,7 +134,7 @@ func (t *text) subject() string {
 	if t.outcome.Runs > 1 {
 		runs = fmt.Sprintf(" (%d runs)", t.outcome.Runs)
 	}
-	return fmt.Sprintf("\n Performance counter stats for %s%s:\n\n", printable(t.outcome.Subject), runs)
+	return fmt.Sprintf("\n Performance counter stats for %s%s:\n\n", printable.Text(t.outcome.Subject), runs)
 }
 
 // table prints a line for each row.
@@ -156,10 +157,10 @@ func (t *text) table(b *strings.Builder, s Snapshot, interval bool) {
 		if interval {
 			prefix = fmt.Sprintf("%*s %s", timeWidth, seconds(s.Time), prefix)
 		}
-		fmt.Fprintf(b, "%s%*s %-*s %-*s", prefix, valueWidth, t.value(r), unit, printable(r.Event.Unit), eventWidth, printable(r.Name))
+		fmt.Fprintf(b, "%s%*s %-*s %-*s", prefix, valueWidth, t.value(r), unit, printable.Text(r.Event.Unit), eventWidth, printable.Text(r.Name))
 		indent := valueWidth + unit + eventWidth + 2
 		if cgroups {
-			fmt.Fprintf(b, " %-*s", cgroupWidth, printable(r.group()))
+			fmt.Fprintf(b, " %-*s", cgroupWidth, printable.Text(r.group()))
 			indent += cgroupWidth + 1
 		}
 		t.afterEvent(b, r, prefix+strings.Repeat(" ", indent))
@@ -240,7 +241,7 @@ func (t *text) number(v float64, decimals int) string {
 
 // place is what rows begin with where they are about a part of the target.
 func (t *text) place(p Place) string {
-	id := printable(p.ID)
+	id := printable.Text(p.ID)
 	switch by := t.o.Aggregation; {
 	case by == AggregateGlobal:
 		return ""
@@ -270,14 +271,4 @@ func (t *text) intervalHeading() string {
 	default:
 		return fmt.Sprintf("%s %-*s", heading, places[by].width, places[by].heading)
 	}
-}
-
-// printable keeps the names of threads, cgroups and files from moving the cursor of a terminal.
-func printable(s string) string {
-	return strings.Map(func(r rune) rune {
-		if unicode.IsControl(r) {
-			return '?'
-		}
-		return r
-	}, s)
 }

@@ -5,6 +5,8 @@ import (
 	"slices"
 	"strings"
 	"unicode/utf8"
+
+	"github.com/bperf/bperf/internal/printable"
 )
 
 const columnWidth = 20 // at least, of a metric
@@ -29,7 +31,7 @@ func (t *text) metricTable(b *strings.Builder, s Snapshot, interval bool) {
 		}
 		b.WriteString(t.place(l.place))
 		if cgroups {
-			fmt.Fprintf(b, "%-*s ", cgroupWidth, printable(l.cgroup))
+			fmt.Fprintf(b, "%-*s ", cgroupWidth, printable.Text(l.cgroup))
 		}
 		for _, c := range table.columns {
 			v := ""
@@ -52,7 +54,7 @@ func (t *text) columnHeading(b *strings.Builder, columns []string, interval, cgr
 		fmt.Fprintf(b, "%-*s ", cgroupWidth, t.o.groupKey())
 	}
 	for _, c := range columns {
-		fmt.Fprintf(b, "%*s ", width(c), printable(c))
+		fmt.Fprintf(b, "%*s ", width(c), printable.Text(c))
 	}
 	b.WriteByte('\n')
 }

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/bperf/bperf/internal/count"
+	"github.com/bperf/bperf/internal/printable"
 )
 
 // runWidth is that of a column of runTable.
@@ -35,9 +36,9 @@ func (t *text) runTable(b *strings.Builder, rows []Row) {
 			fmt.Fprintf(b, "%*s ", runWidth, v)
 		}
 		_, unit := r.runUnit()
-		fmt.Fprintf(b, "%-*s %-*s", unitWidth, printable(unit), eventWidth, printable(r.Name))
+		fmt.Fprintf(b, "%-*s %-*s", unitWidth, printable.Text(unit), eventWidth, printable.Text(r.Name))
 		if cgroups {
-			fmt.Fprintf(b, " %-*s", cgroupWidth, printable(r.group()))
+			fmt.Fprintf(b, " %-*s", cgroupWidth, printable.Text(r.group()))
 		}
 		b.WriteByte('\n')
 	}
@@ -53,7 +54,7 @@ func (t *text) probes(b *strings.Builder, rows []Row) {
 		}
 		scale, unit := r.runUnit()
 		count := strconv.FormatFloat(float64(*r.Runs.Probes)*scale, 'f', -1, 64)
-		if part := strings.Join(strings.Fields(count+" "+printable(unit)+" "+printable(r.Name)), " "); !slices.Contains(parts, part) {
+		if part := strings.Join(strings.Fields(count+" "+printable.Text(unit)+" "+printable.Text(r.Name)), " "); !slices.Contains(parts, part) {
 			parts = append(parts, part)
 		}
 	}
@@ -75,10 +76,10 @@ func histograms(b *strings.Builder, rows []Row) {
 			continue
 		}
 		scale, unit := r.runUnit()
-		heading := []string{printable(r.Name)}
+		heading := []string{printable.Text(r.Name)}
 		for _, s := range []string{unit, r.Place.ID, r.group()} {
 			if s != "" {
-				heading = append(heading, printable(s))
+				heading = append(heading, printable.Text(s))
 			}
 		}
 		WriteHistogram(b, strings.Join(heading, ", "), r.Runs, scale)

@@ -12,6 +12,7 @@ import (
 
 	"github.com/bperf/bperf/internal/bpfprog"
 	"github.com/bperf/bperf/internal/count/process"
+	"github.com/bperf/bperf/internal/printable"
 )
 
 // ExamineProcess tells what a process is (https://docs.kernel.org/filesystems/proc.html).
@@ -34,7 +35,7 @@ func examineProcess(proc string, pid int) (string, error) {
 	var b strings.Builder
 	line := func(title, value string) {
 		if value != "" {
-			fmt.Fprintf(&b, "%-12s %s\n", title, printable(value))
+			fmt.Fprintf(&b, "%-12s %s\n", title, printable.Text(value))
 		}
 	}
 	command, _ := os.ReadFile(dir + "/cmdline") // empty for threads of the kernel, and when it ends
@@ -81,7 +82,7 @@ func examineCgroup(proc, name, dir string) (string, error) {
 		return "", fmt.Errorf("read the processes of cgroup %s: %w", name, err)
 	}
 	var b strings.Builder
-	fmt.Fprintf(&b, "cgroup %s\n", printable(name))
+	fmt.Fprintf(&b, "cgroup %s\n", printable.Text(name))
 	pids := strings.Fields(string(list))
 	fmt.Fprintf(&b, "%d processes\n", len(pids))
 	for _, pid := range pids {
@@ -89,17 +90,7 @@ func examineCgroup(proc, name, dir string) (string, error) {
 		if err != nil { // it has ended
 			continue
 		}
-		fmt.Fprintf(&b, "%7s  %s\n", pid, printable(strings.TrimSuffix(string(comm), "\n")))
+		fmt.Fprintf(&b, "%7s  %s\n", pid, printable.Text(strings.TrimSuffix(string(comm), "\n")))
 	}
 	return b.String(), nil
-}
-
-// printable keeps what others named from moving the cursor of a terminal.
-func printable(s string) string {
-	return strings.Map(func(r rune) rune {
-		if r < ' ' || r >= 0x7f && r < 0xa0 {
-			return '?'
-		}
-		return r
-	}, s)
 }
