@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/bperf/bperf/test/apt"
+	"github.com/bperf/bperf/test/split"
 )
 
 const (
@@ -27,6 +28,7 @@ const tenEvents = "task-clock,cpu-clock,context-switches,cpu-migrations,page-fau
 	"alignment-faults,emulation-faults,bpf-output"
 
 func main() {
+	split.Main()
 	var b bench
 	flag.StringVar(&b.bperf, "bperf", "./bperf", "`file` to measure")
 	flag.StringVar(&b.perf, "perf", "perf", "`file` to compare with")
@@ -38,6 +40,7 @@ func main() {
 	rates := flag.String("hertz", "99,999,4999", "rates of -profile")
 	lost := flag.Duration("lost", 0, "profile a load of 5,000 stacks for so `long`, and tell what became of the samples, in place of stat")
 	programs := flag.Int("programs", 0, "measure listing so many BPF programs, which are loaded for it, in place of stat")
+	truth := flag.Duration("truth", 0, "profile programs with so much CPU `time`, whose shares are known, beside perf record, in place of stat")
 	flag.Parse()
 	if helper() {
 		return
@@ -52,6 +55,8 @@ func main() {
 		run = func() error { return b.profilesAt(*long, *rates) }
 	case *lost > 0:
 		run = func() error { return b.lost(*lost) }
+	case *truth > 0:
+		run = func() error { return b.truth(*truth) }
 	case *programs > 0:
 		run = func() error { return b.programs(*programs) }
 	}
