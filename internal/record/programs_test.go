@@ -1,8 +1,12 @@
 package record
 
 import (
+	"bufio"
+	"context"
 	"encoding/binary"
 	"os"
+	"os/exec"
+	"path/filepath"
 	"runtime"
 	"strings"
 	"testing"
@@ -165,8 +169,46 @@ func TestNoPrograms(t *testing.T) {
 	}
 }
 
+// perfRecords lets perf record the system, too, if there is one. The function that is returned ends that, and reads the recording.
+func perfRecords(t *testing.T) (end func() recording) {
+	t.Helper()
+	perf, err := exec.LookPath("perf")
+	if err != nil {
+		return nil
+	}
+	file := filepath.Join(t.TempDir(), "perf.data")
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	t.Cleanup(cancel)
+	cmd := exec.CommandContext(ctx, perf, "record", "-q", "-a", "-e", "dummy", "-o", file, "--", "sh", "-c", "echo begun; exec cat")
+	cmd.Stderr, cmd.WaitDelay = os.Stderr, 5*time.Second
+	stdin, err := cmd.StdinPipe()
+	check(t, err)
+	stdout, err := cmd.StdoutPipe()
+	check(t, err)
+	check(t, cmd.Start())
+	_, err = bufio.NewReader(stdout).ReadString('\n')
+	check(t, err)
+	return func() recording {
+		check(t, stdin.Close())
+		check(t, cmd.Wait())
+		return read(t, file)
+	}
+}
+
+// wholePrograms counts the programs of a name of which a recording has the code and the BTF.
+func wholePrograms(t *testing.T, r recording, name string) (n int) {
+	t.Helper()
+	programs, types := infos(t, r)
+	for _, info := range programs {
+		if info.Name == name && len(info.JITed) > 0 && types[info.BTF] != nil {
+			n++
+		}
+	}
+	return n
+}
+
 // TestShortLivedPrograms loads many programs that live for a millisecond, and finds the symbol of each. How many are whole depends on how
-// soon the reader gets a CPU, and is printed.
+// soon the reader gets a CPU, and is printed, as is how many perf has at the same time.
 func TestShortLivedPrograms(t *testing.T) {
 	require.Root(t)
 	many := 100 // on a machine that is not for this alone
@@ -174,6 +216,7 @@ func TestShortLivedPrograms(t *testing.T) {
 		many = 1000 // the guests of amd64 are ten times as slow
 	}
 	const name = "record_moment"
+	perf := perfRecords(t)
 	got := during(t, func(*Config) {}, func() {
 		spec := withSub(name)
 		for i := range many {
@@ -191,15 +234,12 @@ func TestShortLivedPrograms(t *testing.T) {
 			}
 		}
 	})
-	whole := 0
-	programs, types := infos(t, got)
-	for _, info := range programs {
-		if info.Name == name && len(info.JITed) > 0 && types[info.BTF] != nil {
-			whole++
-		}
-	}
-	n := withSuffix(symbols(got), name)
+	n, whole := withSuffix(symbols(got), name), wholePrograms(t, got, name)
 	t.Logf("of %d programs, %d have their symbol, and %d are whole", many, n, whole)
+	if perf != nil {
+		theirs := perf()
+		t.Logf("with perf, %d have their symbol, and %d are whole", withSuffix(symbols(theirs), name), wholePrograms(t, theirs, name))
+	}
 	if n != many {
 		t.Errorf("%d symbols, want %d", n, many)
 	}
