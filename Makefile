@@ -95,13 +95,15 @@ test-guests-kernel:
 test-guests-cli:
 	go run ./test/guest -perf -timeout 35m $(CLI_GUESTS:%=-kernel %) $(CLI_PACKAGES)
 
-FUZZ     ?= internal/perfdata
+# What decodes files, or what the kernel gives.
+FUZZ     ?= ./internal/perfdata ./internal/symbol/... ./internal/tracedata ./internal/bpfprog/linear ./internal/record ./internal/perfevent
 FUZZTIME ?= 60s
 
 .PHONY: fuzz
-fuzz: ## fuzz every target of a package for a while each: FUZZ=internal/perfdata FUZZTIME=60s
-	@for target in $$(go test -list '^Fuzz' ./$(FUZZ) | grep ^Fuzz); do \
-	  go test -run '^$$' -fuzz "^$$target\$$" -fuzztime $(FUZZTIME) -fuzzminimizetime 10x ./$(FUZZ) || exit 1; done
+fuzz: ## fuzz every target of some packages for a while each: FUZZ=./internal/perfdata FUZZTIME=60s
+	@for package in $$(go list $(FUZZ)); do for target in $$(go test -list '^Fuzz' $$package | grep ^Fuzz); do \
+	  echo "$$package $$target"; \
+	  go test -run '^$$' -fuzz "^$$target\$$" -fuzztime $(FUZZTIME) -fuzzminimizetime 10x $$package || exit 1; done; done
 
 .PHONY: bench
 bench: bperf ## bperf beside perf and bpftool: time and memory; what sharing counters costs, and counting inside BPF programs
