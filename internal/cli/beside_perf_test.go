@@ -16,6 +16,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/bperf/bperf/internal/perfdata"
 	"github.com/bperf/bperf/test/bpfprogram"
 	"github.com/bperf/bperf/test/require"
 )
@@ -88,6 +89,66 @@ func TestBothWays(t *testing.T) {
 			})
 		}
 	}
+}
+
+// TestBranchStacks compares reports of a recording whose samples have branch stacks, which were added to one without.
+func TestBranchStacks(t *testing.T) {
+	require.Root(t)
+	perfs := map[string]string{"distribution": distributionPerf(t), "packaged": require.PackagedPerf(t)}
+	dir := t.TempDir()
+	plain, branches := filepath.Join(dir, "plain.data"), filepath.Join(dir, "branches.data")
+	output(t, bperf(), "record", "-q", "-g", "-e", "cpu-clock", "-o", plain, "sh", "-c", lists)
+	addBranches(t, plain, branches)
+	args := []string{"report", "--stdio", "--no-inline", "--no-children", "-g", "none", "-s", "dso,sym", "-i", branches}
+	ours := string(output(t, bperf(), args...))
+	for name, path := range perfs {
+		compareReports(t, name, string(output(t, exec.Command(path), append(args, "--no-branch-stack")...)), ours)
+	}
+}
+
+// addBranches copies a recording: each sample gets the calls of its callchain as branches.
+func addBranches(t *testing.T, from, to string) {
+	t.Helper()
+	check := func(err error) {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	r, err := perfdata.Open(from)
+	check(err)
+	defer r.Close()
+	var events []*perfdata.Event
+	for _, e := range r.Events() {
+		with := *e
+		with.Attr.SampleType |= perfdata.SampleBranchStack
+		with.Attr.BranchSampleType = perfdata.BranchAny
+		events = append(events, &with)
+	}
+	file, err := os.Create(to)
+	check(err)
+	defer file.Close()
+	w, err := perfdata.NewWriter(file, perfdata.Options{Events: events})
+	check(err)
+	for _, id := range r.Features().IDs() {
+		v, err := r.Features().Get(id)
+		check(err)
+		if id != perfdata.FeatureEventDesc {
+			check(w.SetFeature(id, v))
+		}
+	}
+	for record, err := range r.Records() {
+		check(err)
+		if s, is := record.Value.(*perfdata.Sample); is {
+			s.Branches = nil
+			for i := 1; i < len(s.Callchain); i++ {
+				s.Branches = append(s.Branches, perfdata.Branch{From: s.Callchain[i], To: s.Callchain[i-1], Flags: 1})
+			}
+		}
+		check(w.Write(record.Misc, record.Value))
+	}
+	check(w.SetFeature(perfdata.FeatureBranchStack, perfdata.Flag{}))
+	check(w.Close())
 }
 
 // keepProgramBusy runs a BPF program until the function that is returned is called.
