@@ -30,9 +30,9 @@ func (a Attachment) String() string {
 	return s
 }
 
-// attachments are those of the programs, which use these maps, by ID of the program: what links tell, and of programs without link cgroups, the interfaces of
-// this network namespace, maps of sockets, and arrays of programs. What is attached otherwise is not found: socket filters, perf events
-// (but see List), actions of traffic control, what is in other network namespaces.
+// attachments are those of the programs, which use these maps, by ID of the program: what links tell, and of programs without link cgroups, interfaces,
+// maps of sockets, and arrays of programs. What is attached otherwise is not found: socket filters, perf events (but see List), actions of
+// traffic control.
 func (r *Reader) attachments(all []*Program, maps map[uint32]mapInfo) (map[uint32][]Attachment, error) {
 	byID := make(map[uint32]*Program, len(all))
 	for _, p := range all {
@@ -56,7 +56,7 @@ func (r *Reader) attachments(all []*Program, maps map[uint32]mapInfo) (map[uint3
 		return nil, err
 	}
 	u := unlinked{attached, all}
-	if err := u.addNetwork(); err != nil {
+	if err := u.addNetworks(); err != nil {
 		return nil, err
 	}
 	if err := u.addSockmaps(); err != nil {

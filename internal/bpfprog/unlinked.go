@@ -32,8 +32,29 @@ func (u unlinked) add(id uint32, kind, to string) {
 	}
 }
 
-// addNetwork adds what is attached to the interfaces of this network namespace.
-func (u unlinked) addNetwork() error {
+// addNetworks adds what is attached to interfaces: those of the network namespace of this thread, and of the others that there are.
+func (u unlinked) addNetworks() error {
+	if !u.has(ebpf.XDP, ebpf.SchedCLS) {
+		return nil
+	}
+	if err := u.addNetwork(""); err != nil {
+		return err
+	}
+	others, err := otherNetworks("/proc", "/proc/thread-self")
+	if err != nil {
+		return err
+	}
+	for _, n := range others {
+		err := n.enter(func() error { return u.addNetwork(" in " + n.name) })
+		if err != nil && !errors.Is(err, unix.ENOENT) && !errors.Is(err, unix.EPERM) { // it has gone, or belongs to another user namespace
+			return err
+		}
+	}
+	return nil
+}
+
+// addNetwork adds what is attached to the interfaces of the network namespace that this thread is in.
+func (u unlinked) addNetwork(where string) error {
 	if u.has(ebpf.XDP) {
 		found, err := xdpPrograms()
 		if err != nil {
@@ -41,7 +62,9 @@ func (u unlinked) addNetwork() error {
 		}
 		for index, ids := range found {
 			for _, id := range ids {
-				u.add(id, "xdp", networkInterface(index))
+				if where == "" || !u.linked(id, "xdp") { // a link has the number of its interface, and not its namespace
+					u.add(id, "xdp", networkInterface(index)+where)
+				}
 			}
 		}
 	}
@@ -53,13 +76,18 @@ func (u unlinked) addNetwork() error {
 		return err
 	}
 	for _, f := range filters {
-		u.add(f.program, "tc", f.at+" "+networkInterface(f.index))
+		u.add(f.program, "tc", f.at+" "+networkInterface(f.index)+where)
 	}
-	return u.addMprog()
+	return u.addMprog(where)
+}
+
+// linked reports whether a link of a kind attaches a program.
+func (u unlinked) linked(id uint32, kind string) bool {
+	return slices.ContainsFunc(u.attached[id], func(a Attachment) bool { return a.Kind == kind && a.Link != 0 })
 }
 
 // addMprog adds tcx and netkit programs (Linux 6.6 and 6.7).
-func (u unlinked) addMprog() error {
+func (u unlinked) addMprog(where string) error {
 	interfaces, err := net.Interfaces()
 	if err != nil {
 		return fmt.Errorf("look for network interfaces: %w", err)
@@ -75,7 +103,7 @@ func (u unlinked) addMprog() error {
 				if at == ebpf.AttachNetkitPrimary || at == ebpf.AttachNetkitPeer {
 					kind = "netkit"
 				}
-				u.add(id, kind, nameOf(attachNames, uint32(at))+" "+networkInterface(uint32(i.Index)))
+				u.add(id, kind, nameOf(attachNames, uint32(at))+" "+networkInterface(uint32(i.Index))+where)
 			}
 		}
 	}

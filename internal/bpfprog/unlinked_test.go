@@ -3,7 +3,9 @@ package bpfprog
 import (
 	"encoding/binary"
 	"errors"
+	"fmt"
 	"os"
+	"os/exec"
 	"runtime"
 	"slices"
 	"strconv"
@@ -39,10 +41,15 @@ func ownNetwork(t *testing.T) {
 	}
 }
 
-// ask changes something, and skips the test where this kernel does not have it.
-func ask(t *testing.T, kind uint16, flags int, body ...[]byte) {
-	t.Helper()
+// ask changes something.
+func ask(kind uint16, flags int, body ...[]byte) error {
 	_, err := netlink(kind, unix.NLM_F_ACK|flags, slices.Concat(body...))
+	return err
+}
+
+// checkAsked skips the test where this kernel does not have what was asked for.
+func checkAsked(t *testing.T, err error) {
+	t.Helper()
 	if errors.Is(err, unix.ENOENT) || errors.Is(err, unix.EOPNOTSUPP) {
 		t.Skipf("this kernel does not have it: %v", err)
 	}
@@ -65,31 +72,107 @@ func expectAttached(t *testing.T, id uint32, want ...Attachment) {
 	}
 }
 
+// attachXDP attaches a program to lo of the network namespace of this thread.
+func attachXDP(p *ebpf.Program) error {
+	const fd, flags, generic = 1, 3, 2 // IFLA_XDP_FD, IFLA_XDP_FLAGS, XDP_FLAGS_SKB_MODE
+	header := make([]byte, interfaceMessage)
+	copy(header[4:], word(1))
+	return ask(unix.RTM_SETLINK, 0, header, attribute(iflaXDP, append(attribute(fd, word(p.FD())), attribute(flags, word(generic))...)))
+}
+
 func TestUnlinkedXDP(t *testing.T) {
 	ownNetwork(t)
 	p, id := load(t, &ebpf.ProgramSpec{Type: ebpf.XDP, Instructions: returning(2)})
 	expectAttached(t, id)
-	const fd, flags, generic = 1, 3, 2 // IFLA_XDP_FD, IFLA_XDP_FLAGS, XDP_FLAGS_SKB_MODE
-	header := make([]byte, interfaceMessage)
-	copy(header[4:], word(1))
-	ask(t, unix.RTM_SETLINK, 0, header, attribute(iflaXDP, append(attribute(fd, word(p.FD())), attribute(flags, word(generic))...)))
+	checkAsked(t, attachXDP(p))
 	expectAttached(t, id, Attachment{Kind: "xdp", To: "lo (interface 1)"})
+}
+
+// attachFilter makes a program a filter of what leaves by lo of the network namespace of this thread.
+func attachFilter(p *ebpf.Program) error {
+	header := func(handle, parent, info int) []byte {
+		b := append(make([]byte, 4), word(1)...)
+		return append(append(append(b, word(handle)...), word(parent)...), word(info)...)
+	}
+	const create = unix.NLM_F_CREATE | unix.NLM_F_EXCL
+	if err := ask(unix.RTM_NEWQDISC, create, header(0xffff0000, 0xfffffff1, 0), attribute(tcaKind, []byte("clsact\x00"))); err != nil {
+		return err
+	}
+	const fd, name, allProtocols = 6, 7, 0x0300 // TCA_BPF_FD, TCA_BPF_NAME, ETH_P_ALL as it goes over the network
+	return ask(unix.RTM_NEWTFILTER, create, header(0, clsactEgress, 1<<16|allProtocols), attribute(tcaKind, []byte("bpf\x00")),
+		attribute(tcaOptions, append(attribute(fd, word(p.FD())), attribute(name, []byte("f\x00"))...)))
 }
 
 func TestUnlinkedTC(t *testing.T) {
 	ownNetwork(t)
 	p, id := load(t, &ebpf.ProgramSpec{Type: ebpf.SchedCLS, Instructions: returning(0)})
 	expectAttached(t, id)
-	header := func(handle, parent, info int) []byte {
-		b := append(make([]byte, 4), word(1)...)
-		return append(append(append(b, word(handle)...), word(parent)...), word(info)...)
-	}
-	const create = unix.NLM_F_CREATE | unix.NLM_F_EXCL
-	ask(t, unix.RTM_NEWQDISC, create, header(0xffff0000, 0xfffffff1, 0), attribute(tcaKind, []byte("clsact\x00")))
-	const fd, name, allProtocols = 6, 7, 0x0300 // TCA_BPF_FD, TCA_BPF_NAME, ETH_P_ALL as it goes over the network
-	ask(t, unix.RTM_NEWTFILTER, create, header(0, clsactEgress, 1<<16|allProtocols), attribute(tcaKind, []byte("bpf\x00")),
-		attribute(tcaOptions, append(attribute(fd, word(p.FD())), attribute(name, []byte("f\x00"))...)))
+	checkAsked(t, attachFilter(p))
 	expectAttached(t, id, Attachment{Kind: "tc", To: "egress lo (interface 1)"})
+}
+
+// TestOtherNetworks has programs in the network namespace of another process.
+func TestOtherNetworks(t *testing.T) {
+	require.Root(t)
+	cmd := exec.CommandContext(t.Context(), "sleep", "600")
+	cmd.SysProcAttr = &unix.SysProcAttr{Cloneflags: unix.CLONE_NEWNET}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	defer cmd.Wait()
+	defer cmd.Process.Kill()
+	file := fmt.Sprintf("/proc/%d/ns/net", cmd.Process.Pid)
+	n := network{readlink(t, file), file}
+	where := " in " + n.name
+	for _, test := range []struct {
+		name   string
+		kind   ebpf.ProgramType
+		attach func(*ebpf.Program) error
+		want   Attachment
+	}{
+		{"XDP", ebpf.XDP, attachXDP, Attachment{Kind: "xdp", To: "lo (interface 1)" + where}},
+		{"filter", ebpf.SchedCLS, attachFilter, Attachment{Kind: "tc", To: "egress lo (interface 1)" + where}},
+		{"link", ebpf.XDP, func(p *ebpf.Program) error {
+			l, err := link.AttachXDP(link.XDPOptions{Program: p, Interface: 1, Flags: link.XDPGenericMode})
+			if err == nil {
+				t.Cleanup(func() { l.Close() })
+			}
+			return err
+		}, Attachment{Kind: "xdp", To: "lo (interface 1)"}},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			p, id := load(t, &ebpf.ProgramSpec{Type: test.kind, Instructions: returning(2)})
+			checkAsked(t, n.enter(func() error { return test.attach(p) }))
+			got := attached(t, id)
+			for i := range got {
+				got[i].Link = 0
+			}
+			test.want.Program = id
+			if diff := cmp.Diff([]Attachment{test.want}, got); diff != "" {
+				t.Errorf("-want +got:\n%s", diff)
+			}
+			if test.name == "XDP" { // and there is room for the link
+				checkAsked(t, n.enter(detachXDP))
+			}
+		})
+	}
+}
+
+func detachXDP() error {
+	const fd, flags, generic = 1, 3, 2
+	header := make([]byte, interfaceMessage)
+	copy(header[4:], word(1))
+	return ask(unix.RTM_SETLINK, 0, header, attribute(iflaXDP, append(attribute(fd, word(-1)), attribute(flags, word(generic))...)))
+}
+
+func TestMountedNetworks(t *testing.T) {
+	const mounts = "22 1 0:21 / /sys rw - sysfs sysfs rw\n" +
+		"310 28 0:4 net:[4026532289] /run/netns/a\\040b rw shared:5 - nsfs nsfs rw\n" +
+		"311 28 0:4 mnt:[4026532290] /run/snapd/ns/x.mnt rw - nsfs nsfs rw\n" +
+		"312 28 0:4 net:[4026532291]\nnonsense\n\n - \n"
+	if diff := cmp.Diff([]network{{"net:[4026532289]", "/run/netns/a b"}}, mountedNetworks(mounts), cmp.AllowUnexported(network{})); diff != "" {
+		t.Errorf("-want +got:\n%s", diff)
+	}
 }
 
 func TestUnlinkedTCX(t *testing.T) {
