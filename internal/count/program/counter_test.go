@@ -273,7 +273,8 @@ func TestSumOfAWindow(t *testing.T) {
 	mean := float64(counted.Value) / float64(counted.Runs.Counted)
 	t.Logf("%v: %d runs, %d counted, %d dropped; %d instructions, %.1f for each, %d at least", window, r.runs, counted.Runs.Counted, r.dropped, counted.Value,
 		mean, counted.Runs.Min)
-	if r.runs == 0 || r.runs > runsWithin || counted.Runs.Counted+r.dropped != r.runs || counted.Value > uint64(window) {
+	// The kernel counts a run behind the probe at its end: one may be in between.
+	if r.runs == 0 || r.runs > runsWithin+1 || counted.Runs.Counted+r.dropped != r.runs || counted.Value > uint64(window) {
 		t.Errorf("%v: %d runs of %d, %d counted, %d dropped, %d instructions", window, r.runs, runsWithin, counted.Runs.Counted, r.dropped, counted.Value)
 	}
 	// Those of the probes, and of interrupts, are less than a fifth of the loop's.
