@@ -9,6 +9,7 @@ import (
 	"testing"
 	"testing/iotest"
 
+	"github.com/bperf/bperf/internal/symbol"
 	"github.com/bperf/bperf/test/require"
 )
 
@@ -73,6 +74,28 @@ func TestKallsyms(t *testing.T) {
 	} {
 		if got := name(k, test.addr); got != test.want {
 			t.Errorf("at %#x: %q, not %q", test.addr, got, test.want)
+		}
+	}
+}
+
+// TestFarApart has symbols of the kernel in several segments, and of each binding.
+func TestFarApart(t *testing.T) {
+	k := parse(t, "ffff800000000000 T low\nffff8000ffffffff t before\nffff800100000000 W behind\nffff900000000000 D high\nffff900000000010 t end\n")
+	for _, test := range []struct {
+		addr    uint64
+		want    string
+		binding symbol.Binding
+	}{
+		{0xffff800000000005, "low+5", symbol.Global},
+		{0xffff8000fffffffe, "low+4294967294", symbol.Global},
+		{0xffff8000ffffffff, "before+0", symbol.Local},
+		{0xffff8fffffffffff, "behind+17587891077119", symbol.Weak},
+		{0xffff900000000008, "high+8", symbol.Global},
+		{0xffff900000000010, "end+0", symbol.Local},
+	} {
+		s, _ := k.Find(test.addr)
+		if got := name(k, test.addr); got != test.want || s.Binding != test.binding {
+			t.Errorf("at %#x: %q, binding %d, not %q, %d", test.addr, got, s.Binding, test.want, test.binding)
 		}
 	}
 }

@@ -62,7 +62,8 @@ func (i *image) decompressor(s *elf.Section) (r io.Reader, size uint64, err erro
 // need not have what is not looked at, as of sections that are not compressed.
 type inflating struct {
 	data    []byte   // mapped, of the whole size
-	scratch *os.File // which is mapped; nil if there can be none: then it is memory
+	inFile  bool     // and not in memory, where there can be no file
+	scratch *os.File // what is mapped, as long as there is more to come
 	r       io.Reader
 	valid   uint64 // bytes of data that are there
 	buffer  []byte // nil when there is no more to come
@@ -79,12 +80,14 @@ func newInflating(r io.Reader, size uint64) (*inflating, error) {
 	z.scratch = scratchFile(size)
 	fd, flags := -1, unix.MAP_PRIVATE|unix.MAP_ANONYMOUS|unix.MAP_NORESERVE
 	if z.scratch != nil {
-		fd, flags = int(z.scratch.Fd()), unix.MAP_SHARED
+		z.inFile, fd, flags = true, int(z.scratch.Fd()), unix.MAP_SHARED
 	}
-	var err error
-	if z.data, err = unix.Mmap(fd, 0, int(size), unix.PROT_READ|unix.PROT_WRITE, flags); err != nil {
-		return nil, errors.Join(fmt.Errorf("map %d bytes for what is decompressed: %w", size, err), z.close())
+	data, err := unix.Mmap(fd, 0, int(size), unix.PROT_READ|unix.PROT_WRITE, flags)
+	if err != nil {
+		z.end()
+		return nil, fmt.Errorf("map %d bytes for what is decompressed: %w", size, err)
 	}
+	z.data = data
 	return z, nil
 }
 
@@ -105,11 +108,11 @@ func scratchFile(size uint64) *os.File {
 func (z *inflating) fill(end uint64) (valid uint64) {
 	for z.valid < end && z.buffer != nil {
 		part := z.buffer[:min(uint64(len(z.buffer)), uint64(len(z.data))-z.valid)]
-		if z.scratch == nil {
+		if !z.inFile {
 			part = z.data[z.valid:][:len(part)]
 		}
 		n, err := io.ReadFull(z.r, part)
-		if z.scratch != nil && n > 0 {
+		if z.inFile && n > 0 {
 			var writeErr error
 			n, writeErr = z.scratch.WriteAt(part[:n], int64(z.valid))
 			err = errors.Join(err, writeErr)
@@ -127,24 +130,23 @@ func (z *inflating) end() {
 	if d, ok := z.r.(*zstd.Decoder); ok {
 		d.Close()
 	}
-	z.r, z.buffer = nil, nil
+	if z.scratch != nil {
+		_ = z.scratch.Close() // what was written is mapped
+	}
+	z.r, z.buffer, z.scratch = nil, nil, nil
 }
 
 // forget takes what is in the file out of memory.
 func (z *inflating) forget() {
-	if z.scratch != nil {
+	if z.inFile {
 		_ = unix.Madvise(z.data, unix.MADV_DONTNEED) // advice
 	}
 }
 
 func (z *inflating) close() error {
 	z.end()
-	var errs []error
-	if z.data != nil {
-		errs = append(errs, unix.Munmap(z.data))
+	if z.data == nil {
+		return nil
 	}
-	if z.scratch != nil {
-		errs = append(errs, z.scratch.Close())
-	}
-	return errors.Join(errs...)
+	return unix.Munmap(z.data)
 }

@@ -27,8 +27,8 @@ func TestInflating(t *testing.T) {
 				t.Fatalf("%s: no section is compressed", kind)
 			}
 			for _, z := range f.inflating {
-				if (z.scratch != nil) != scratch {
-					t.Errorf("%s: there is a file: %v, want %v", kind, z.scratch != nil, scratch)
+				if z.inFile != scratch {
+					t.Errorf("%s: there is a file: %v, want %v", kind, z.inFile, scratch)
 				}
 			}
 			for range 2 {
