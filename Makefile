@@ -115,6 +115,7 @@ bench: bperf ## bperf beside perf and bpftool: time and memory; what sharing cou
 	go run ./test/guest -perf -smp 1 ./test/bench/instructions
 	go run ./test/bench -profile -n 3 -bperf ./bperf
 	go run ./test/bench -lost 60s
+	go run ./test/bench -truth 10s
 
 .PHONY: man
 man: ## write the man pages to man/

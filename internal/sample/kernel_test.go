@@ -41,9 +41,9 @@ func config(t *testing.T, events string, command ...string) Config {
 	by, err := ParseKeys([]string{"comm", "stack"})
 	check(t, err)
 	return Config{By: by, Keep: profile.Comm | profile.PID,
-		Record: record.Config{Events: list, Period: 1, Overrides: true, Inherit: true, Command: command, Timeout: 10 * time.Minute, // emulated machines are slow
-
-			Notify: func(s string) { t.Log(s) }, Verbose: func(s string) { t.Log(s) }, Version: "test", CommandLine: []string{"bperf", "profile"}}}
+		Record: record.Config{Events: list, Period: 1, Overrides: true, Inherit: true, Command: command,
+			Timeout: 10 * time.Minute, // emulated machines are slow
+			Notify:  func(s string) { t.Log(s) }, Verbose: func(s string) { t.Log(s) }, Version: "test", CommandLine: []string{"bperf", "profile"}}}
 }
 
 func take(t *testing.T, cfg Config) Result {
