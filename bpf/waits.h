@@ -52,6 +52,144 @@ static __always_inline void leave(void *ctx, struct task_struct___blocked *task,
 	w->since = bpf_ktime_get_ns();
 }
 
+/* When it began, and the cgroups that are looked at, by ID. */
+__u64 enabled_at = 0;
+const volatile __u64 cgroup_ids[MAX_CGROUPS] = {};
+
+#pragma clang attribute push(__attribute__((preserve_access_index)), apply_to = record)
+
+struct thread_info___cpu {
+	unsigned int cpu;
+};
+
+struct task_struct___asleep {
+	struct thread_info___cpu thread_info;
+	unsigned int flags;
+	unsigned int __state;
+	int on_cpu;
+	int prio;
+	unsigned long nvcsw;
+	unsigned long nivcsw;
+	struct css_set *cgroups;
+	char comm[16];
+};
+
+struct task_struct___cpu { /* before Linux 5.16, on some architectures */
+	unsigned int cpu;
+};
+
+#pragma clang attribute pop
+
+/* How often a thread that is blocked has left a CPU. For others it is 0: they run, or are about to. */
+static __always_inline __u64 asleep(struct task_struct___asleep *task)
+{
+	if (!(BPF_CORE_READ(task, __state) & (TASK_INTERRUPTIBLE | TASK_UNINTERRUPTIBLE)) || BPF_CORE_READ(task, on_cpu))
+		return 0;
+	return BPF_CORE_READ(task, nvcsw) + BPF_CORE_READ(task, nivcsw);
+}
+
+static __always_inline __u32 last_cpu(struct task_struct___asleep *task)
+{
+	if (bpf_core_field_exists(task->thread_info.cpu))
+		return BPF_CORE_READ(task, thread_info.cpu);
+	return BPF_CORE_READ((struct task_struct___cpu *)task, cpu);
+}
+
+/* Like chosen, of a thread that does not run. */
+static __always_inline bool chosen_asleep(struct task_struct___asleep *task)
+{
+	struct cgroup *cgroup = BPF_CORE_READ(task, cgroups, dfl_cgrp);
+	__u32 key, depth, i;
+
+	if (only_cpus) {
+		__u8 *yes;
+
+		key = last_cpu(task);
+		yes = bpf_map_lookup_elem(&cpus, &key);
+		if (!yes || !*yes)
+			return false;
+	}
+	if (only_threads) {
+		key = thread_id((void *)task);
+		if (!bpf_map_lookup_elem(&targets, &key))
+			return false;
+	}
+	if (!nr_cgroups)
+		return true;
+	for (depth = 0; depth < 32 && cgroup; depth++) {
+		struct cgroup_subsys_state *parent = BPF_CORE_READ(cgroup, self.parent);
+		__u64 id = BPF_CORE_READ(cgroup, kn, id);
+
+		for (i = 0; i < MAX_CGROUPS && i < nr_cgroups; i++)
+			if (cgroup_ids[i] == id)
+				return true;
+		cgroup = parent ? BPF_CORE_READ(parent, cgroup) : NULL;
+	}
+	return false;
+}
+
+/* What on_asleep makes, of which there is one. */
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, struct wait);
+} seed SEC(".maps");
+
+/* Run once, after the others: finds who was blocked before they were enabled. Of these only the kernel's stack can be seen. */
+SEC("iter/task")
+int on_asleep(struct bpf_iter__task *ctx)
+{
+	struct task_struct *found = ctx->task;
+	struct task_struct___asleep *task = (void *)found;
+	__u32 pid, zero = 0;
+	__u64 left, since;
+	struct wait *w;
+	long n = 0;
+
+	if (!found)
+		return 0;
+	left = asleep(task);
+	if (!left || BPF_CORE_READ(task, flags) & (PF_KTHREAD | PF_EXITING) || !chosen_asleep(task))
+		return 0;
+	w = bpf_map_lookup_elem(&seed, &zero);
+	if (!w)
+		return 0;
+	__builtin_memset(&w->key, 0, sizeof(w->key));
+	w->key.subject.event = event;
+	if (by_pid)
+		w->key.subject.pid = process_id((void *)task);
+	if (by_tid)
+		w->key.subject.tid = thread_id((void *)task);
+	if (by_comm)
+		BPF_CORE_READ_STR_INTO(&w->key.subject.comm, task, comm);
+	if (by_cpu)
+		w->key.subject.cpu = last_cpu(task);
+	if (by_cgroup)
+		w->key.subject.cgroup = BPF_CORE_READ(task, cgroups, dfl_cgrp, kn, id);
+	if (by_priority)
+		w->key.subject.priority = BPF_CORE_READ(task, prio);
+	if (by_state)
+		w->key.subject.state = BPF_CORE_READ(task, __state);
+	if (by_stack && kernel_stacks)
+		n = bpf_get_task_stack(found, w->stack.kernel, sizeof(w->stack.kernel), 0);
+	w->stack.nr_kernel = n > 0 ? n / sizeof(__u64) : 0;
+	w->end = UNWIND_OUTERMOST;
+	since = w->since = enabled_at;
+	pid = BPF_CORE_READ((struct task_struct___blocked *)task, pid);
+	if (asleep(task) != left)
+		return 0;
+	n = bpf_map_update_elem(&waits, &pid, w, BPF_NOEXIST);
+	if (n && n != -EEXIST) /* who is there was blocked later */
+		add(&lost_waits, 1);
+	if (n)
+		return 0;
+	w = bpf_map_lookup_elem(&waits, &pid);
+	if (w && asleep(task) != left) /* it has run meanwhile, perhaps without being noticed */
+		__sync_val_compare_and_swap(&w->since, since, 0);
+	return 0;
+}
+
 /* It runs again. */
 static __always_inline void arrive(struct task_struct___blocked *task)
 {

@@ -21,13 +21,13 @@ type Selection struct {
 	Cgroups  []*os.File // only in one of these directories of cgroup2, or below; nil for all
 }
 
-// maxCgroups is how many there may be, as in blocked.h.
-const maxCgroups = 64
+// MaxCgroups is how many cgroups a Selection can have, as in blocked.h.
+const MaxCgroups = 64
 
 // Prepare sets what the programs of blocked.h are loaded with. Types are those of the running kernel.
 func (o *Selection) Prepare(spec *ebpf.CollectionSpec, types *btf.Cache) error {
-	if len(o.Cgroups) > maxCgroups {
-		return fmt.Errorf("off-CPU time is measured for at most %d cgroups, not %d", maxCgroups, len(o.Cgroups))
+	if len(o.Cgroups) > MaxCgroups {
+		return fmt.Errorf("off-CPU time is measured for at most %d cgroups, not %d", MaxCgroups, len(o.Cgroups))
 	}
 	possible, err := ebpf.PossibleCPU()
 	if err != nil {
@@ -69,6 +69,8 @@ func switchTellsState(cache *btf.Cache) (bool, error) {
 
 // Switches are BPF programs that include blocked.h and are attached. They are not safe for concurrent use.
 type Switches struct {
+	Enabling, Enabled func() error // are called by Enable before it begins to measure, and when it has; or nil
+
 	objects *ebpf.Collection
 	links   []link.Link
 }
@@ -120,8 +122,16 @@ func (s *Switches) Add(tid int) error {
 
 // Enable begins to measure, or stops: who is blocked then is measured to the end of that.
 func (s *Switches) Enable(on bool) error {
+	if on && s.Enabling != nil {
+		if err := s.Enabling(); err != nil {
+			return err
+		}
+	}
 	if err := s.objects.Variables[offcpuVarEnabled].Set(on); err != nil {
 		return fmt.Errorf("start or stop measuring off-CPU time: %w", err)
+	}
+	if on && s.Enabled != nil {
+		return s.Enabled()
 	}
 	return nil
 }

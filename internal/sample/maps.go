@@ -74,6 +74,7 @@ type settings struct {
 	kernel, user bool // parts of stacks
 	noIdle       bool
 	waits        bool // how long threads are blocked, too
+	command      bool // of a command that is started for it
 	eager        bool // there are unwind tables for all processes that are told of
 	events       int
 	entries      uint32 // of each map, at first; 0 for what is usual

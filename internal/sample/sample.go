@@ -120,7 +120,8 @@ func Run(cfg Config) (Result, error) {
 		return Result{}, errors.New("samples of tracepoints are not looked at in the kernel: they cannot be those of a range or of BPF programs alone")
 	}
 	s.settings = settings{Keys: cfg.By, kernel: !cfg.Record.AllUser, user: !cfg.Record.AllKernel, noIdle: cfg.Record.NoIdle, waits: waits,
-		events: events, entries: cfg.Entries, ips: cfg.Ranges, programs: cfg.Programs, filters: filters,
+		command: cfg.Record.CommandIsTarget(),
+		events:  events, entries: cfg.Entries, ips: cfg.Ranges, programs: cfg.Programs, filters: filters,
 		eager: !cfg.Record.Target.System && cfg.Record.Target.CPUs == nil}
 	if s.counter, err = newCounter(s.settings); err != nil {
 		return Result{}, err

@@ -103,6 +103,7 @@ const (
 	sampleMapEncodings       = "encodings"
 	sampleMapRing            = "ring"
 	sampleMapScratch         = "scratch"
+	sampleMapSeed            = "seed"
 	sampleMapSums            = "sums"
 	sampleMapTargets         = "targets"
 	sampleMapUnwindMappings  = "unwind_mappings"
@@ -111,6 +112,7 @@ const (
 	sampleMapUnwindTables    = "unwind_tables"
 	sampleMapUnwindWanted    = "unwind_wanted"
 	sampleMapWaits           = "waits"
+	sampleProgOnAsleep       = "on_asleep"
 	sampleProgOnDrain        = "on_drain"
 	sampleProgOnExit         = "on_exit"
 	sampleProgOnNewtask      = "on_newtask"
@@ -131,8 +133,10 @@ const (
 	sampleVarByStack         = "by_stack"
 	sampleVarByState         = "by_state"
 	sampleVarByTid           = "by_tid"
+	sampleVarCgroupIds       = "cgroup_ids"
 	sampleVarCounted         = "counted"
 	sampleVarEnabled         = "enabled"
+	sampleVarEnabledAt       = "enabled_at"
 	sampleVarEvent           = "event"
 	sampleVarFilled          = "filled"
 	sampleVarGeneration      = "generation"
@@ -198,6 +202,7 @@ type sampleSpecs struct {
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type sampleProgramSpecs struct {
+	OnAsleep  *ebpf.ProgramSpec `ebpf:"on_asleep"`
 	OnDrain   *ebpf.ProgramSpec `ebpf:"on_drain"`
 	OnExit    *ebpf.ProgramSpec `ebpf:"on_exit"`
 	OnNewtask *ebpf.ProgramSpec `ebpf:"on_newtask"`
@@ -219,6 +224,7 @@ type sampleMapSpecs struct {
 	Encodings       *ebpf.MapSpec `ebpf:"encodings"`
 	Ring            *ebpf.MapSpec `ebpf:"ring"`
 	Scratch         *ebpf.MapSpec `ebpf:"scratch"`
+	Seed            *ebpf.MapSpec `ebpf:"seed"`
 	Sums            *ebpf.MapSpec `ebpf:"sums"`
 	Targets         *ebpf.MapSpec `ebpf:"targets"`
 	UnwindMappings  *ebpf.MapSpec `ebpf:"unwind_mappings"`
@@ -245,8 +251,10 @@ type sampleVariableSpecs struct {
 	ByStack      *ebpf.VariableSpec `ebpf:"by_stack"`
 	ByState      *ebpf.VariableSpec `ebpf:"by_state"`
 	ByTid        *ebpf.VariableSpec `ebpf:"by_tid"`
+	CgroupIds    *ebpf.VariableSpec `ebpf:"cgroup_ids"`
 	Counted      *ebpf.VariableSpec `ebpf:"counted"`
 	Enabled      *ebpf.VariableSpec `ebpf:"enabled"`
+	EnabledAt    *ebpf.VariableSpec `ebpf:"enabled_at"`
 	Event        *ebpf.VariableSpec `ebpf:"event"`
 	Filled       *ebpf.VariableSpec `ebpf:"filled"`
 	Generation   *ebpf.VariableSpec `ebpf:"generation"`
@@ -297,6 +305,7 @@ type sampleMaps struct {
 	Encodings       *ebpf.Map `ebpf:"encodings"`
 	Ring            *ebpf.Map `ebpf:"ring"`
 	Scratch         *ebpf.Map `ebpf:"scratch"`
+	Seed            *ebpf.Map `ebpf:"seed"`
 	Sums            *ebpf.Map `ebpf:"sums"`
 	Targets         *ebpf.Map `ebpf:"targets"`
 	UnwindMappings  *ebpf.Map `ebpf:"unwind_mappings"`
@@ -316,6 +325,7 @@ func (m *sampleMaps) Close() error {
 		m.Encodings,
 		m.Ring,
 		m.Scratch,
+		m.Seed,
 		m.Sums,
 		m.Targets,
 		m.UnwindMappings,
@@ -343,8 +353,10 @@ type sampleVariables struct {
 	ByStack      *ebpf.Variable `ebpf:"by_stack"`
 	ByState      *ebpf.Variable `ebpf:"by_state"`
 	ByTid        *ebpf.Variable `ebpf:"by_tid"`
+	CgroupIds    *ebpf.Variable `ebpf:"cgroup_ids"`
 	Counted      *ebpf.Variable `ebpf:"counted"`
 	Enabled      *ebpf.Variable `ebpf:"enabled"`
+	EnabledAt    *ebpf.Variable `ebpf:"enabled_at"`
 	Event        *ebpf.Variable `ebpf:"event"`
 	Filled       *ebpf.Variable `ebpf:"filled"`
 	Generation   *ebpf.Variable `ebpf:"generation"`
@@ -372,6 +384,7 @@ type sampleVariables struct {
 //
 // It can be passed to loadSampleObjects or ebpf.CollectionSpec.LoadAndAssign.
 type samplePrograms struct {
+	OnAsleep  *ebpf.Program `ebpf:"on_asleep"`
 	OnDrain   *ebpf.Program `ebpf:"on_drain"`
 	OnExit    *ebpf.Program `ebpf:"on_exit"`
 	OnNewtask *ebpf.Program `ebpf:"on_newtask"`
@@ -384,6 +397,7 @@ type samplePrograms struct {
 
 func (p *samplePrograms) Close() error {
 	return _SampleClose(
+		p.OnAsleep,
 		p.OnDrain,
 		p.OnExit,
 		p.OnNewtask,

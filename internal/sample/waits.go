@@ -3,11 +3,14 @@ package sample
 import (
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"slices"
+	"syscall"
 	"time"
 
 	"github.com/cilium/ebpf"
+	"github.com/cilium/ebpf/link"
 
 	"github.com/bperf/bperf/internal/offcpu"
 	"github.com/bperf/bperf/internal/perfdata"
@@ -20,6 +23,7 @@ type waits struct {
 	objects  *ebpf.Collection
 	switches *offcpu.Switches
 	sched    offcpu.Scheduler
+	asleep   *ebpf.Program // finds who is blocked already
 }
 
 // leastWaits is for how many threads there is room at least. Each takes 2 KB.
@@ -43,26 +47,79 @@ func (c *counter) attachWaits(selection *offcpu.Selection, o settings) (*offcpu.
 	withoutReader(spec)
 	delete(spec.Programs, sampleProgOnSample)
 	spec.Maps[sampleMapWaits].MaxEntries = max(leastWaits, 2*threads, o.entries)
-	if err := errors.Join(selection.Prepare(spec, c.types), setVariables(spec, map[string]any{sampleVarEvent: uint32(o.events)})); err != nil {
+	cgroups, err := cgroupIDs(selection.Cgroups)
+	if err != nil {
+		return nil, err
+	}
+	if err := errors.Join(selection.Prepare(spec, c.types),
+		setVariables(spec, map[string]any{sampleVarEvent: uint32(o.events), sampleVarCgroupIds: cgroups})); err != nil {
 		return nil, err
 	}
 	if w.objects, err = ebpf.NewCollectionWithOptions(spec, ebpf.CollectionOptions{MapReplacements: c.shared(), Cache: c.types}); err != nil {
 		return nil, explain("load the BPF programs that measure off-CPU time", err)
 	}
+	w.asleep = w.objects.Programs[sampleProgOnAsleep]
 	programs := []string{sampleProgOnExit, sampleProgOnSwitch}
 	if o.Waker {
 		programs = append(programs, sampleProgOnWaking)
 	}
-	w.switches, err = selection.Attach(w.objects, programs...)
-	return w.switches, err
+	if w.switches, err = selection.Attach(w.objects, programs...); err != nil {
+		return nil, err
+	}
+	if !o.command { // which only waits to be executed
+		w.switches.Enabling, w.switches.Enabled = w.begin, w.seed
+	}
+	return w.switches, nil
+}
+
+// cgroupIDs are those of directories of cgroup2, which are the numbers of their inodes.
+func cgroupIDs(dirs []*os.File) (ids [offcpu.MaxCgroups]uint64, err error) {
+	for i, dir := range dirs[:min(len(dirs), len(ids))] {
+		info, err := dir.Stat()
+		if err != nil {
+			return ids, fmt.Errorf("look for the ID of a cgroup: %w", err)
+		}
+		ids[i] = info.Sys().(*syscall.Stat_t).Ino
+	}
+	return ids, nil
+}
+
+// begin keeps the time at which measuring begins.
+func (w *waits) begin() error {
+	now, err := offcpu.Now()
+	if err != nil {
+		return err
+	}
+	if err := w.objects.Variables[sampleVarEnabledAt].Set(now); err != nil {
+		return fmt.Errorf("tell BPF programs when it began: %w", err)
+	}
+	return nil
+}
+
+// seed notes who is blocked since before that.
+func (w *waits) seed() error {
+	iter, err := link.AttachIter(link.IterOptions{Program: w.asleep})
+	if err != nil {
+		return explain("look for blocked threads in BPF", err)
+	}
+	defer func() { _ = iter.Close() }() // it has run
+	r, err := iter.Open()
+	if err != nil {
+		return explain("look for blocked threads in BPF", err)
+	}
+	defer func() { _ = r.Close() }() // it is only read
+	if _, err := io.Copy(io.Discard, r); err != nil {
+		return fmt.Errorf("look for blocked threads in BPF: %w", err)
+	}
+	return nil
 }
 
 // withoutWaits lets a collection do without what only attachWaits needs.
 func withoutWaits(spec *ebpf.CollectionSpec) {
-	for _, name := range []string{sampleProgOnExit, sampleProgOnSwitch, sampleProgOnWaking, sampleProgOnNewtask} {
+	for _, name := range []string{sampleProgOnExit, sampleProgOnSwitch, sampleProgOnWaking, sampleProgOnNewtask, sampleProgOnAsleep} {
 		delete(spec.Programs, name)
 	}
-	for _, name := range []string{sampleMapWaits, sampleMapTargets, sampleMapCpus, sampleMapCgroups} {
+	for _, name := range []string{sampleMapWaits, sampleMapSeed, sampleMapTargets, sampleMapCpus, sampleMapCgroups} {
 		delete(spec.Maps, name)
 	}
 }

@@ -2,7 +2,9 @@ package sample
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
+	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -19,6 +21,7 @@ import (
 	"github.com/bperf/bperf/internal/profile"
 	"github.com/bperf/bperf/internal/target"
 	"github.com/bperf/bperf/test/program"
+	"github.com/bperf/bperf/test/require"
 )
 
 // How long the functions of the load sleep each time, and how many times.
@@ -122,7 +125,7 @@ func offCPUConfig(t *testing.T, by string, command ...string) Config {
 // blocked is a sample in words.
 type blocked struct {
 	comm, state, waker, wall string
-	tid                      int32
+	pid, tid                 int32
 	functions                []string
 	count                    uint64
 	time                     time.Duration
@@ -131,7 +134,7 @@ type blocked struct {
 func blockedOf(p *profile.Profile) (all []blocked) {
 	for _, s := range p.Samples() {
 		l := p.Labels()[s.Labels]
-		b := blocked{comm: p.Strings.At(l.Comm), tid: l.TID, count: s.Count, time: time.Duration(s.Value)}
+		b := blocked{comm: p.Strings.At(l.Comm), pid: l.PID, tid: l.TID, count: s.Count, time: time.Duration(s.Value)}
 		for id := l.Tags; id != 0; id = p.Tags.At(id).Next {
 			tag := p.Tags.At(id)
 			value := p.Strings.At(tag.Value)
@@ -277,16 +280,101 @@ func TestStillBlocked(t *testing.T) {
 	}
 }
 
+// started is a command that runs, and is killed at the end.
+func started(t *testing.T, name string, args ...string) (cmd *exec.Cmd, in io.WriteCloser) {
+	t.Helper()
+	cmd = exec.CommandContext(t.Context(), name, args...)
+	cmd.WaitDelay = time.Second
+	in, err := cmd.StdinPipe()
+	check(t, err)
+	check(t, cmd.Start())
+	t.Cleanup(func() {
+		_ = cmd.Process.Kill() // it may have ended
+		_ = cmd.Wait()
+	})
+	return cmd, in
+}
+
+// until waits for something that happens in a moment.
+func until(t *testing.T, is func() bool) {
+	t.Helper()
+	for !is() {
+		check(t, t.Context().Err())
+		runtime.Gosched()
+	}
+}
+
+// TestBlockedBefore measures threads that are blocked since before the start: one sleeps on, one is woken.
+func TestBlockedBefore(t *testing.T) {
+	require.Root(t)
+	sleeper, _ := started(t, "sleep", "1000")
+	reader, in := started(t, program.Program{Body: program.Spin, Times: 1, Wait: true}.Write(t))
+	until(t, func() bool {
+		return sleeps(sleeper.Process.Pid) && inCall(reader.Process.Pid, "program", syscall.SYS_READ)
+	})
+	cfg := offCPUConfig(t, "pid,state,waker,stack")
+	signals := make(chan os.Signal, 1)
+	cfg.Record.Target, cfg.Record.Signals, cfg.Record.Delay = target.Spec{PIDs: []int{sleeper.Process.Pid, reader.Process.Pid}}, signals, time.Millisecond
+	failed := make(chan error, 1)
+	var began time.Time
+	var waited time.Duration
+	cfg.Record.Notify = func(s string) {
+		if s != "Events enabled" {
+			return
+		}
+		began = time.Now()
+		go func() {
+			for time.Since(began) < 20*time.Millisecond { // so that there is a time
+				runtime.Gosched()
+			}
+			waited = time.Since(began)
+			failed <- errors.Join(in.Close(), reader.Wait())
+			signals <- syscall.SIGINT
+		}()
+	}
+	start := time.Now()
+	r := take(t, cfg)
+	wall := time.Since(start)
+	check(t, <-failed)
+	var slept, read blocked
+	for _, b := range blockedOf(r.Profile) {
+		switch {
+		case b.pid == int32(sleeper.Process.Pid):
+			slept = b
+		case b.comm == "program" && b.time > read.time:
+			read = b
+		}
+	}
+	for what, b := range map[string]blocked{"sleep": slept, "program": read} {
+		if b.count != 1 || b.comm != what || b.state != "S" || b.time < waited || b.time > wall {
+			t.Errorf("%s: %+v, want %v to %v", what, b, waited, wall)
+		}
+	}
+	within := func(b blocked, part string) bool {
+		return slices.ContainsFunc(b.functions, func(f string) bool { return strings.Contains(f, part) })
+	}
+	if !within(slept, "nanosleep") || !within(read, "read") || slept.waker != "unknown" || !strings.HasSuffix(read.waker, fmt.Sprint(":", os.Getpid())) {
+		t.Errorf("blocked in %q and %q, woken by %q and %q", slept.functions, read.functions, slept.waker, read.waker)
+	}
+	if r.Totals.OffCPU.Still != 1 {
+		t.Errorf("%+v: want one that is still blocked", r.Totals.OffCPU)
+	}
+}
+
 // sysClockNanosleep is the system call clock_nanosleep, which package syscall has no name for on all architectures.
 var sysClockNanosleep = map[string]int{"amd64": 230, "arm64": 115}[runtime.GOARCH]
 
 // sleeps reports whether a process is sleep(1), and blocked in the system call for it.
 func sleeps(pid int) bool {
+	return inCall(pid, "sleep", syscall.SYS_NANOSLEEP) || inCall(pid, "sleep", sysClockNanosleep)
+}
+
+// inCall reports whether a process of some name is blocked in a system call.
+func inCall(pid int, name string, number int) bool {
 	proc := filepath.Join("/proc", fmt.Sprint(pid))
-	comm, _ := os.ReadFile(filepath.Join(proc, "comm"))
+	comm, _ := os.ReadFile(filepath.Join(proc, "comm")) // it is not, if it has ended
 	call, _ := os.ReadFile(filepath.Join(proc, "syscall"))
-	return string(comm) == "sleep\n" && (bytes.HasPrefix(call, fmt.Appendf(nil, "%d ", syscall.SYS_NANOSLEEP)) ||
-		bytes.HasPrefix(call, fmt.Appendf(nil, "%d ", sysClockNanosleep)))
+	return string(comm) == name+"\n" && bytes.HasPrefix(call, fmt.Appendf(nil, "%d ", number))
 }
 
 // TestWall has the time on CPUs and the time that threads are blocked in one event.
