@@ -83,7 +83,8 @@ struct task_struct___cpu { /* before Linux 5.16, on some architectures */
 /* How often a thread that is blocked has left a CPU. For others it is 0: they run, or are about to. */
 static __always_inline __u64 asleep(struct task_struct___asleep *task)
 {
-	if (!(BPF_CORE_READ(task, __state) & (TASK_INTERRUPTIBLE | TASK_UNINTERRUPTIBLE)) || BPF_CORE_READ(task, on_cpu))
+	if (!(BPF_CORE_READ(task, __state) & (TASK_INTERRUPTIBLE | TASK_UNINTERRUPTIBLE)) ||
+	    BPF_CORE_READ_BITFIELD_PROBED(task, on_cpu)) /* an int, and a byte in newer kernels */
 		return 0;
 	return BPF_CORE_READ(task, nvcsw) + BPF_CORE_READ(task, nivcsw);
 }
