@@ -2,7 +2,6 @@ package sample
 
 import (
 	"context"
-	"debug/elf"
 	"os/exec"
 	"path/filepath"
 	"strconv"
@@ -13,7 +12,6 @@ import (
 	"github.com/bperf/bperf/internal/profile"
 	"github.com/bperf/bperf/test/program"
 	"github.com/bperf/bperf/test/require"
-	"github.com/bperf/bperf/test/split"
 )
 
 // perfPath is the distribution's perf, or the one that guests have.
@@ -98,38 +96,4 @@ func TestRangeOfFaults(t *testing.T) {
 	if got, want := samplesOf(r.Profile, "program"), at.count(all); got != want || got != pages || r.Totals.Filtered == 0 {
 		t.Errorf("%d samples at %x, perf has %d of %v: %+v", got, at, want, all, r.Totals)
 	}
-}
-
-// TestRangeOfInstructions samples each so-manieth instruction of a function. perf counts from another one on, so that turns between functions make a difference.
-func TestRangeOfInstructions(t *testing.T) {
-	require.ExactPMU(t)
-	require.OneCPU(t)
-	loads, err := split.Loads(t.TempDir(), 30*time.Millisecond)
-	check(t, err)
-	command := loads[0].Command()
-	perf := recording{perfPath(t), filepath.Join(t.TempDir(), "perf.data"), "instructions:u", "10007"}
-	cfg := config(t, perf.event, perf.command(command...)...)
-	cfg.Record.Period, cfg.Ranges = 10007, []Range{symbolRange(t, command[0], loads[0].Three)}
-	r := take(t, cfg)
-	got, want := float64(samplesOf(r.Profile, "split")), float64(cfg.Ranges[0].count(perf.addresses(t, "split")))
-	if !(got >= 0.99*want && got <= 1.01*want) || want < 1000 {
-		t.Errorf("%.0f samples in the range, perf has %.0f: %+v", got, want, r.Totals)
-	}
-}
-
-// symbolRange is where a function of a file without relocations is.
-func symbolRange(t *testing.T, file, name string) Range {
-	t.Helper()
-	f, err := elf.Open(file)
-	check(t, err)
-	defer f.Close()
-	symbols, err := f.Symbols()
-	check(t, err)
-	for _, s := range symbols {
-		if s.Name == name {
-			return Range{s.Value, s.Value + s.Size}
-		}
-	}
-	t.Fatalf("%s has no symbol %s", file, name)
-	return Range{}
 }
