@@ -9,6 +9,7 @@ package sample
 import (
 	"errors"
 	"fmt"
+	"runtime"
 	"slices"
 	"sync"
 	"time"
@@ -84,12 +85,6 @@ type session struct {
 
 // interval is how long sums stay in the kernel at most.
 const interval = time.Minute
-
-// Maps are looked at so often; with intervals more often, which end no earlier.
-const (
-	poll         = 250 * time.Millisecond
-	intervalPoll = 100 * time.Millisecond
-)
 
 // soon is how long maps should last.
 const soon = 2 * time.Second
@@ -177,10 +172,7 @@ func (s *session) recording(q *queue) record.Config {
 	if s.cfg.By.Stack {
 		cfg.Callchain = record.CallchainFP // of tracepoints
 	}
-	cfg.Sums = &record.Sums{Stack: s.cfg.By.Stack, Poll: poll, Attach: s.attach, Due: s.due, Read: s.read, Counted: s.count}
-	if s.cfg.Every > 0 {
-		cfg.Sums.Poll = intervalPoll
-	}
+	cfg.Sums = &record.Sums{Stack: s.cfg.By.Stack, Poll: s.poll(), Attach: s.attach, Due: s.due, Read: s.read, Counted: s.count}
 	if s.cfg.measuresWaits() {
 		cfg.Sums.OffCPU = s.attachWaits
 	}
@@ -191,6 +183,18 @@ func (s *session) recording(q *queue) record.Config {
 		cfg.Sums.Task, cfg.Sums.Settled = s.counter.tables.Record, s.counter.tables.Update
 	}
 	return cfg
+}
+
+// poll is how often maps are looked at: intervals end no earlier, processes whose stacks need tables are found by it, and maps have to last so long.
+func (s *session) poll() time.Duration {
+	samples := s.cfg.Record.Frequency * uint64(s.settings.events*runtime.NumCPU()) // in a second, at most
+	switch {
+	case s.cfg.Every > 0:
+		return 100 * time.Millisecond
+	case !s.settings.eager, s.settings.waits, s.settings.entries > 0, samples == 0, 4*samples > defaultSums:
+		return 250 * time.Millisecond
+	}
+	return time.Second
 }
 
 func (s *session) attach(event int, fd *perfevent.Event) error {
