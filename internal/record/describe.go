@@ -1,6 +1,7 @@
 package record
 
 import (
+	"maps"
 	"os"
 	"slices"
 
@@ -107,9 +108,7 @@ func (s *session) setFeatures(w *perfdata.Writer) error {
 	pipe := s.cfg.pipe()
 	all := features{}
 	if !pipe { // a pipe begins with these
-		for id, v := range s.machine {
-			all[id] = v
-		}
+		maps.Copy(all, s.machine)
 	}
 	if builds := s.builds.all(); !s.cfg.NoBuildIDs && len(builds) > 0 {
 		all[perfdata.FeatureBuildID] = builds
@@ -120,7 +119,7 @@ func (s *session) setFeatures(w *perfdata.Writer) error {
 	if !pipe {
 		s.programs.features(all)
 	}
-	for _, id := range sortedFeatures(all) {
+	for _, id := range slices.Sorted(maps.Keys(all)) {
 		if err := w.SetFeature(id, all[id]); err != nil {
 			return err
 		}
@@ -129,15 +128,6 @@ func (s *session) setFeatures(w *perfdata.Writer) error {
 		return nil
 	}
 	return s.programs.pipe(w.SetFeature, s.cfg.Verbose)
-}
-
-func sortedFeatures(f features) []perfdata.FeatureID {
-	var ids []perfdata.FeatureID
-	for id := range f {
-		ids = append(ids, id)
-	}
-	slices.Sort(ids)
-	return ids
 }
 
 // traced adds the formats of the tracepoints that are recorded.
