@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/bperf/bperf/test/apt"
+	"github.com/bperf/bperf/test/whole"
 )
 
 // Kernel is a kernel ready to boot, with a busybox of its suite and architecture, as files.
@@ -43,7 +44,7 @@ func read(dir string) (*Kernel, error) {
 	}, nil
 }
 
-// fetch fills dir, which appears complete or not at all.
+// fetch fills dir.
 func fetch(dir, arch, suite string) error {
 	programs := map[string]string{"dpkg-deb": "dpkg"}
 	if arch == "amd64" {
@@ -52,25 +53,16 @@ func fetch(dir, arch, suite string) error {
 	if err := apt.Need(programs); err != nil {
 		return err
 	}
-	if err := os.MkdirAll(filepath.Dir(dir), 0o755); err != nil {
-		return err
-	}
-	tmp, err := os.MkdirTemp(filepath.Dir(dir), "new-")
-	if err != nil {
-		return err
-	}
-	defer os.RemoveAll(tmp)
-
-	if err := download(tmp, arch, suite); err != nil {
-		return err
-	}
-	if arch == "amd64" {
-		// Decompressing itself takes the kernel many seconds under emulation.
-		if err := unpackBzImage(filepath.Join(tmp, "kernel")); err != nil {
-			return err
+	return whole.Make(dir, func(tmp string) (string, error) {
+		if err := download(tmp, arch, suite); err != nil {
+			return "", err
 		}
-	}
-	return os.Rename(tmp, dir)
+		if arch == "amd64" {
+			// Decompressing itself takes the kernel many seconds under emulation.
+			return tmp, unpackBzImage(filepath.Join(tmp, "kernel"))
+		}
+		return tmp, nil
+	})
 }
 
 var (

@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"github.com/bperf/bperf/test/apt"
+	"github.com/bperf/bperf/test/whole"
 )
 
 // suite has the newest kernel that Debian has let in, and its perf.
@@ -47,48 +48,39 @@ func fetch(dir string) error {
 	if err := apt.Need(map[string]string{"dpkg-deb": "dpkg"}); err != nil {
 		return err
 	}
-	if err := os.MkdirAll(filepath.Dir(dir), 0o755); err != nil {
-		return err
-	}
-	tmp, err := os.MkdirTemp(filepath.Dir(dir), "new-")
-	if err != nil {
-		return err
-	}
-	defer os.RemoveAll(tmp)
+	return whole.Make(dir, unpack)
+}
+
+// unpack fills a directory.
+func unpack(dir string) (string, error) {
 	archive, err := apt.OpenArchive(suite, runtime.GOARCH)
 	if err != nil {
-		return err
+		return "", err
 	}
 	defer archive.Close()
 	packages, err := archive.Closure("linux-perf", func(name string) bool {
 		return (strings.HasPrefix(name, "lib") || name == "zlib1g") && !notNeeded.MatchString(name)
 	})
 	if err != nil {
-		return err
+		return "", err
 	}
-	if err := archive.Unpack(tmp, packages...); err != nil {
-		return err
+	if err := archive.Unpack(dir, packages...); err != nil {
+		return "", err
 	}
-	if err := os.RemoveAll(filepath.Join(tmp, "usr", "share")); err != nil {
-		return err
+	if err := os.RemoveAll(filepath.Join(dir, "usr", "share")); err != nil {
+		return "", err
 	}
-	loaders, err := filepath.Glob(filepath.Join(tmp, "usr", "lib", "*", "ld-linux-*.so.*"))
+	loaders, err := filepath.Glob(filepath.Join(dir, "usr", "lib", "*", "ld-linux-*.so.*"))
 	if err != nil || len(loaders) != 1 {
-		return fmt.Errorf("there are %d dynamic loaders in its packages, not one", len(loaders))
+		return "", fmt.Errorf("there are %d dynamic loaders in its packages, not one", len(loaders))
 	}
-	libraries, err := filepath.Rel(tmp, filepath.Dir(loaders[0]))
+	libraries, err := filepath.Rel(dir, filepath.Dir(loaders[0]))
 	if err != nil {
-		return err
+		return "", err
 	}
 	script := fmt.Sprintf(`#!/bin/sh
 cd=$(dirname "$(readlink -f "$0")")
 exec "$cd/%[1]s/%[2]s" --library-path "$cd/%[1]s" --argv0 perf "$cd/usr/bin/perf" "$@"
 `, libraries, filepath.Base(loaders[0]))
-	if err := os.WriteFile(filepath.Join(tmp, "perf"), []byte(script), 0o755); err != nil {
-		return err
-	}
-	if err := os.Chmod(tmp, 0o755); err != nil {
-		return err
-	}
-	return os.Rename(tmp, dir)
+	return dir, os.WriteFile(filepath.Join(dir, "perf"), []byte(script), 0o755)
 }

@@ -8,6 +8,7 @@ import (
 	"regexp"
 
 	"github.com/bperf/bperf/test/apt"
+	"github.com/bperf/bperf/test/whole"
 )
 
 const (
@@ -52,22 +53,21 @@ func needTools() error {
 
 var tarball = regexp.MustCompile(`/usr/src/linux-source-[^/]+\.tar\.xz$`)
 
-// fetchSource fills dir, which appears complete or not at all.
-func fetchSource(dir, tmp string) error {
+// fetchSource fills dir.
+func fetchSource(dir string) error {
 	archive, err := apt.OpenArchive(sourceSuite, "amd64") // the package is the same for all architectures
 	if err != nil {
 		return fmt.Errorf("get %s of Debian %s: %w", sourcePackage, sourceSuite, err)
 	}
 	defer archive.Close()
-	file := filepath.Join(tmp, "source.tar.xz")
-	if err := archive.Extract(sourcePackage, tarball, file); err != nil {
-		return fmt.Errorf("get the source of Debian %s: %w", sourceSuite, err)
-	}
-	unpacked := filepath.Join(tmp, "source")
-	if err := unpack(file, unpacked); err != nil {
-		return err
-	}
-	return os.Rename(unpacked, dir)
+	return whole.Make(dir, func(tmp string) (string, error) {
+		file := filepath.Join(tmp, "source.tar.xz")
+		if err := archive.Extract(sourcePackage, tarball, file); err != nil {
+			return "", fmt.Errorf("get the source of Debian %s: %w", sourceSuite, err)
+		}
+		unpacked := filepath.Join(tmp, "source")
+		return unpacked, unpack(file, unpacked)
+	})
 }
 
 func unpack(file, dir string) error {

@@ -7,6 +7,8 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+
+	"github.com/bperf/bperf/test/whole"
 )
 
 // version is that of the kernel whose perf it is: Debian trixie's.
@@ -57,34 +59,23 @@ func findTarget(arch string) (target, error) {
 	return target{}, fmt.Errorf("no upstream perf for architecture %q: there are %s", arch, strings.Join(names, " and "))
 }
 
-// build makes binary, which appears complete or not at all. The source stays in dir, for the other architecture.
+// build makes binary. The source stays in dir, for the other architecture.
 func (t target) build(dir, binary string) error {
 	fmt.Fprintf(os.Stderr, "building upstream perf %s for %s: this takes a minute or two\n", version, t.arch)
 	if err := needTools(); err != nil {
 		return err
 	}
-	if err := os.MkdirAll(dir, 0o755); err != nil {
-		return err
-	}
-	tmp, err := os.MkdirTemp(dir, "new-")
-	if err != nil {
-		return err
-	}
-	defer os.RemoveAll(tmp)
-
-	source := filepath.Join(dir, "source")
-	if _, err := os.Stat(source); err != nil {
-		if err := fetchSource(source, tmp); err != nil {
-			return err
+	return whole.Make(binary, func(tmp string) (string, error) {
+		source := filepath.Join(dir, "source")
+		if _, err := os.Stat(source); err != nil {
+			if err := fetchSource(source); err != nil {
+				return "", err
+			}
 		}
-	}
-	sysroot := filepath.Join(tmp, "sysroot")
-	if err := fetchLibraries(sysroot, t.arch); err != nil {
-		return err
-	}
-	built, err := t.compile(source, sysroot, tmp)
-	if err != nil {
-		return err
-	}
-	return os.Rename(built, binary)
+		sysroot := filepath.Join(tmp, "sysroot")
+		if err := fetchLibraries(sysroot, t.arch); err != nil {
+			return "", err
+		}
+		return t.compile(source, sysroot, tmp)
+	})
 }
