@@ -6,6 +6,7 @@ import (
 
 	"github.com/bperf/bperf/internal/event"
 	"github.com/bperf/bperf/internal/perfevent"
+	"github.com/bperf/bperf/internal/target"
 )
 
 // opened is one event of the recording: what its samples are like, and where it is open.
@@ -64,7 +65,11 @@ func (s *session) plan() error {
 	s.track(&track.attr)
 	s.silence()
 	s.identify()
-	s.sizeRings(perfevent.LocksAnything())
+	online, err := target.Spec{System: true}.Resolve()
+	if err != nil {
+		return err
+	}
+	s.sizeRings(len(online.CPUs), perfevent.LocksAnything())
 	return nil
 }
 

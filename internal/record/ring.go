@@ -26,6 +26,7 @@ type ringKey struct {
 const (
 	leastRing = 512 << 10
 	mostRing  = 4 << 20
+	mostRings = 256 << 20 // of all CPUs together, as long as that is not less than the least
 )
 
 // sampleSize is what a sample with a callchain takes, in bytes: 100 to 200 were seen.
@@ -33,10 +34,10 @@ const sampleSize = 256
 
 // sizeRings decides how large rings are: without -m, large enough for half a second of samples, as far as this process may lock memory. On a
 // machine with many times more to do than it has CPUs, a fifth of a second may pass until who has been woken runs.
-func (s *session) sizeRings(unlimited bool) {
+func (s *session) sizeRings(cpus int, unlimited bool) {
 	size := leastRing
 	if unlimited && s.cfg.Sums == nil && !s.cfg.PerThread { // of threads there may be many
-		size = min(max(size, s.bytesPerSecond()/2), mostRing)
+		size = max(size, min(s.bytesPerSecond()/2, mostRing, mostRings>>bits.Len(uint(cpus-1))))
 	}
 	if s.cfg.RingPages > 0 {
 		size = s.cfg.RingPages * os.Getpagesize()
