@@ -224,7 +224,7 @@ func (o *profileOptions) take(cmd *cobra.Command, cfg *sample.Config) (sample.Re
 		defer fmt.Fprint(stderr, "\r\x1b[K")
 	}
 	signals := make(chan os.Signal, 4)
-	signal.Notify(signals, syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP)
+	signal.Notify(signals, endSignals()...)
 	defer signal.Stop(signals)
 	cfg.Record.Signals = signals
 	result, err := sample.Run(*cfg)

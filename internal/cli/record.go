@@ -156,7 +156,7 @@ func runRecord(o *recordOptions, given func(string) bool, args []string) error {
 		cfg.Notify("-p and -t record tasks wherever they run: -a and -C are ignored")
 	}
 	signals := make(chan os.Signal, 4)
-	signal.Notify(signals, syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP)
+	signal.Notify(signals, endSignals()...)
 	defer signal.Stop(signals)
 	cfg.Signals = signals
 	signal.Ignore(syscall.SIGXFSZ) // a file that may not grow is an error of write(2)

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"os/signal"
 	"path/filepath"
 	"regexp"
 	"strings"
@@ -185,6 +186,9 @@ func TestRecordPipe(t *testing.T) {
 
 // TestRecordSignals ends at a signal with a file that is whole, and dies of that signal. SIGKILL leaves what was written by then.
 func TestRecordSignals(t *testing.T) {
+	hangups := make(chan os.Signal, 1)
+	signal.Notify(hangups, syscall.SIGHUP) // so that bperf starts with it at its default, if it is ignored here
+	defer signal.Stop(hangups)
 	for _, sig := range []syscall.Signal{syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGKILL} {
 		cmd := recordCommand(t, "-o", "perf.data", "-a", "-e", "cpu-clock", "-F", "200", "--no-buffering")
 		var stderr bytes.Buffer
@@ -226,6 +230,22 @@ func TestRecordSignals(t *testing.T) {
 			t.Errorf("%v: no features", sig)
 		}
 		r.Close()
+	}
+}
+
+// TestNoHangup is as if nohup(1) had started it: neither bperf nor its command ends at a hangup.
+func TestNoHangup(t *testing.T) {
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, args := range []string{"stat", "record -o /dev/null", "profile"} {
+		command := append(strings.Fields(args), "-e", "cpu-clock:u", "sh", "-c", "kill -HUP $PPID $$; exit 3")
+		cmd := exec.Command("sh", append([]string{"-c", `trap "" HUP; exec "$@"`, "sh", self}, command...)...)
+		cmd.Env = bperf().Env
+		if got := run(t, cmd); got.status != 3 {
+			t.Errorf("%s: status %d, want that of the command; %s", args, got.status, got.stderr)
+		}
 	}
 }
 

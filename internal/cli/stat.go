@@ -162,7 +162,7 @@ func runStat(o *statOptions, given func(string) bool, args []string) error {
 		return err
 	}
 	signals := make(chan os.Signal, 4)
-	signal.Notify(signals, syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP)
+	signal.Notify(signals, endSignals()...)
 	defer signal.Stop(signals)
 	cfg.Signals = signals
 	cfg.Notify = out.note
@@ -182,6 +182,15 @@ func runStat(o *statOptions, given func(string) bool, args []string) error {
 		return err
 	}
 	return exitAs(result.Signal, result.Command, len(args) > 0)
+}
+
+// endSignals are those at which a command ends with what it has: a hangup only where nohup(1), or who else started bperf, does not ignore it.
+func endSignals() []os.Signal {
+	end := []os.Signal{syscall.SIGINT, syscall.SIGTERM}
+	if !signal.Ignored(syscall.SIGHUP) {
+		end = append(end, syscall.SIGHUP)
+	}
+	return end
 }
 
 // exitAs ends as the command did; a session that a signal ended dies of that signal, so that a

@@ -15,7 +15,7 @@ import (
 // untilEnd is done when a command that prints until it is told to end is told so: by a signal, or as nobody reads any more what it
 // prints. Writing to a pipe without a reader fails then, instead of killing this process; see ended.
 func untilEnd(ctx context.Context, out io.Writer) (context.Context, context.CancelFunc) {
-	ctx, stop := signal.NotifyContext(ctx, syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP)
+	ctx, stop := signal.NotifyContext(ctx, endSignals()...)
 	signal.Ignore(syscall.SIGPIPE)
 	ctx, cancel := context.WithCancel(ctx)
 	if f, ok := out.(*os.File); ok {

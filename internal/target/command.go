@@ -18,9 +18,9 @@ import (
 // be opened for it that start with the command itself (perfevent.EnableOnExec).
 //
 // The command gets the descriptors 0 to 2, those that were inherited by this process, its
-// environment, its limit of file descriptors and its mask of signals. Signals that this process was
-// started with as ignored are ignored in the command too if they are SIGHUP and SIGINT; Go's runtime
-// takes over the others before any code here runs, so that the command has them at their default.
+// environment, its limit of file descriptors and its mask of signals. Of signals that this process was started
+// with as ignored, SIGHUP and SIGINT are ignored in the command too if nothing asked to be notified of them; Go's
+// runtime takes over the others before any code here runs, so that the command has them at their default.
 type Command struct {
 	name   string
 	pid    int
