@@ -345,11 +345,7 @@ func distributionPerf(t *testing.T) string {
 	if require.IsGuest() {
 		t.Skip("needs a perf that knows tracepoints, and that of the guests is built without")
 	}
-	perf, err := exec.LookPath("perf")
-	if err != nil {
-		t.Skip("needs perf")
-	}
-	return perf
+	return require.Perf(t)
 }
 
 // perfReads lets perf print something of a recording.

@@ -14,6 +14,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/bperf/bperf/test/golden"
+	"github.com/bperf/bperf/test/require"
 )
 
 // recordings are files that perf 6.1 has written. What names the machine was overwritten in them.
@@ -116,11 +117,7 @@ var (
 )
 
 func requirePerf(t *testing.T) string {
-	perf, err := exec.LookPath("perf")
-	if err != nil {
-		t.Skip("needs perf: apt install linux-perf")
-	}
-	return perf
+	return require.Perf(t)
 }
 
 func run(t *testing.T, name string, args ...string) string {

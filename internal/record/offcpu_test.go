@@ -313,10 +313,7 @@ func fifo(t *testing.T) string {
 
 // TestPerfReadsOffCPU lets perf print what was recorded.
 func TestPerfReadsOffCPU(t *testing.T) {
-	perf, err := exec.LookPath("perf")
-	if err != nil {
-		t.Skip("perf is not installed")
-	}
+	perf := require.Perf(t)
 	cfg := offCPUConfig(t, 0)
 	cfg.Command = []string{sleeper(t, 20, 2, false)}
 	result, err := Run(cfg)

@@ -20,11 +20,7 @@ func perfPath(t *testing.T) string {
 	if require.IsGuest() {
 		return require.UpstreamPerf(t)
 	}
-	perf, err := exec.LookPath("perf")
-	if err != nil {
-		t.Skip("needs perf")
-	}
-	return perf
+	return require.Perf(t)
 }
 
 // recording is a command that perf record samples, and what it has found.

@@ -28,11 +28,7 @@ const perfVersion = "perf version 6.1."
 // perfPath is where the machine's perf is; without one the test is skipped.
 func perfPath(t *testing.T) string {
 	t.Helper()
-	path, err := exec.LookPath("perf")
-	if err != nil {
-		t.Skip("perf is not installed")
-	}
-	return path
+	return require.Perf(t)
 }
 
 // perf runs the machine's perf.

@@ -76,6 +76,16 @@ func ExactPMU(t testing.TB) {
 	PMU(t)
 }
 
+// Perf is for tests beside perf, whose path it returns: the machine's, or that of a guest, if one was put there.
+func Perf(t testing.TB) string {
+	t.Helper()
+	perf, err := exec.LookPath("perf")
+	if err != nil {
+		missing(t, os.Getenv("CI") != "" && !IsGuest(), "needs perf: %v", err)
+	}
+	return perf
+}
+
 // UpstreamPerf is for tests together with upstream perf, whose path it returns: one that has `stat --bpf-counters`.
 func UpstreamPerf(t testing.TB) string {
 	t.Helper()
