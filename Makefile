@@ -110,7 +110,8 @@ bench: bperf ## bperf beside perf and bpftool: time and memory; what sharing cou
 	go run ./test/bench -bperf ./bperf
 	go run ./test/bench -record -n 5 -bperf ./bperf
 	go run ./test/bench -replay -n 5 -bperf ./bperf
-	go run ./test/bench -programs 500 -n 20 -bperf ./bperf
+	go run ./test/bench -programs 500 -n 20 -bperf ./bperf -bpftool "$$(go run ./test/upstream bpftool)"
+	go run ./test/bench -programs 500 -n 20 -bperf ./bperf # beside Debian's bpftool, which does not look for who holds programs
 	go run ./test/bench/sharing
 	go run ./test/guest -perf -smp 1 ./test/bench/instructions
 	go run ./test/bench -profile -n 3 -bperf ./bperf

@@ -3,7 +3,7 @@
 // has too much to do; with -replay those of `script` and `report`; with -programs those of `prog list`, beside `bpftool prog`; with -profile those of `profile`, beside `record`
 // and `report`, and bcc's profile. With -lost it tells what became of the samples of a long profile.
 //
-//	go run ./test/bench [-record | -replay | -programs N | -profile [-long TIME] [-hertz RATES] | -lost TIME] [-bperf FILE] [-perf FILE] [-n RUNS]
+//	go run ./test/bench [-record | -replay | -programs N [-bpftool FILE] | -profile [-long TIME] [-hertz RATES] | -lost TIME] [-bperf FILE] [-perf FILE] [-n RUNS]
 package main
 
 import (
@@ -32,6 +32,7 @@ func main() {
 	var b bench
 	flag.StringVar(&b.bperf, "bperf", "./bperf", "`file` to measure")
 	flag.StringVar(&b.perf, "perf", "perf", "`file` to compare with")
+	flag.StringVar(&b.bpftool, "bpftool", "bpftool", "`file` to compare with when -programs lists BPF programs")
 	flag.IntVar(&b.runs, "n", 50, "`runs` of each; the larger set-ups run a fifth of it")
 	replay := flag.Bool("replay", false, "measure script and report with a recording of 500,000 samples, in place of stat")
 	recordings := flag.Bool("record", false, "measure record on a machine that has too much to do, in place of stat")
@@ -79,8 +80,8 @@ func (b *bench) profilesAt(long time.Duration, list string) error {
 }
 
 type bench struct {
-	bperf, perf string
-	runs        int
+	bperf, perf, bpftool string
+	runs                 int
 }
 
 func (b *bench) run() error {

@@ -123,7 +123,8 @@ func (c *cost) follow(pid int) (usage unix.Rusage, err error) {
 		default:
 			signal = int(status.StopSignal())
 		}
-		if err := unix.PtraceCont(pid, signal); err != nil {
+		// ESRCH: another thread of it has ended it while this one was stopped for a signal.
+		if err := unix.PtraceCont(pid, signal); err != nil && err != unix.ESRCH {
 			return usage, err
 		}
 	}

@@ -15,18 +15,17 @@ import (
 
 // programs compares listing BPF programs, n of which are loaded for it. What the program takes that does nothing is compared, too.
 func (b *bench) programs(n int) error {
-	const bpftool = "bpftool"
-	if err := apt.Need(map[string]string{bpftool: "bpftool"}); err != nil {
+	if err := apt.Need(map[string]string{b.bpftool: "bpftool"}); err != nil {
 		return err
 	}
 	process, err := startHelper(programsVariable, n)
 	if err != nil {
 		return err
 	}
-	return errors.Join(b.compareLists(n, bpftool), process.stop())
+	return errors.Join(b.compareLists(n), process.stop())
 }
 
-func (b *bench) compareLists(n int, bpftool string) error {
+func (b *bench) compareLists(n int) error {
 	printHeader("bpftool")
 	for _, c := range []struct {
 		name       string
@@ -36,7 +35,7 @@ func (b *bench) compareLists(n int, bpftool string) error {
 		{fmt.Sprintf("prog list, %d programs", n), []string{"prog", "list"}, []string{"prog"}},
 		{fmt.Sprintf("prog list --json, %d programs", n), []string{"prog", "list", "--json"}, []string{"--json", "prog"}},
 	} {
-		ours, theirs, err := alternate(b.runs, append([]string{b.bperf}, c.ours...), append([]string{bpftool}, c.tool...))
+		ours, theirs, err := alternate(b.runs, append([]string{b.bperf}, c.ours...), append([]string{b.bpftool}, c.tool...))
 		if err != nil {
 			return err
 		}

@@ -15,7 +15,7 @@ import (
 	"github.com/bperf/bperf/test/guest/job"
 	"github.com/bperf/bperf/test/guest/kernel"
 	"github.com/bperf/bperf/test/guest/machine"
-	"github.com/bperf/bperf/test/upstream/perf"
+	"github.com/bperf/bperf/test/upstream/built"
 )
 
 // memoryMiB is what a guest has; the initramfs is part of it.
@@ -109,7 +109,7 @@ type content struct {
 
 // addPerf puts upstream perf into the guest, and promises it to the tests.
 func (c *content) addPerf(arch string) error {
-	binary, err := perf.Get(arch)
+	binary, err := built.Perf(arch)
 	if err != nil {
 		return err
 	}

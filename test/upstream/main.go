@@ -1,20 +1,20 @@
-// Upstream prints the path of an upstream perf: for a guest of the architecture, which is built first where it is not in
-// the cache; or the one that Debian testing packages, for this machine.
+// Upstream prints the path of a program of upstream: the perf for a guest of an architecture, or a bpftool that tells who holds programs, which
+// are built first where they are not in the cache; or the perf that Debian testing packages, for this machine.
 //
-//	go run ./test/upstream ARCH|packaged
+//	go run ./test/upstream ARCH|bpftool|packaged
 package main
 
 import (
 	"fmt"
 	"os"
 
+	"github.com/bperf/bperf/test/upstream/built"
 	"github.com/bperf/bperf/test/upstream/packaged"
-	"github.com/bperf/bperf/test/upstream/perf"
 )
 
 func main() {
 	if len(os.Args) != 2 {
-		fmt.Fprintln(os.Stderr, "usage: upstream ARCH|packaged")
+		fmt.Fprintln(os.Stderr, "usage: upstream ARCH|bpftool|packaged")
 		os.Exit(2)
 	}
 	path, err := get(os.Args[1])
@@ -26,8 +26,11 @@ func main() {
 }
 
 func get(which string) (string, error) {
-	if which == "packaged" {
+	switch which {
+	case "packaged":
 		return packaged.Get()
+	case "bpftool":
+		return built.Bpftool()
 	}
-	return perf.Get(which)
+	return built.Perf(which)
 }

@@ -12,7 +12,7 @@ import (
 	"github.com/bperf/bperf/test/guest/job"
 	"github.com/bperf/bperf/test/guest/kernel"
 	"github.com/bperf/bperf/test/guest/machine"
-	"github.com/bperf/bperf/test/upstream/perf"
+	"github.com/bperf/bperf/test/upstream/built"
 )
 
 // programs are the packages of the programs in the guest.
@@ -24,7 +24,7 @@ var programs = map[string]string{
 
 // pack writes the initramfs of a guest that runs the benchmark.
 func pack(image string, a machine.Arch, k *kernel.Kernel) error {
-	upstream, err := perf.Get(a.Name)
+	upstream, err := built.Perf(a.Name)
 	if err != nil {
 		return err
 	}

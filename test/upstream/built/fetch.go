@@ -1,4 +1,4 @@
-package perf
+package built
 
 import (
 	"fmt"
@@ -19,12 +19,15 @@ const (
 	librariesSuite = "bookworm"
 )
 
-// sources are what perf is made from, in the kernel's tree; tools/perf/MANIFEST has the list that it is released with.
+// sources are what they are made from, in the kernel's tree; tools/perf/MANIFEST has the list that perf is released with.
 var sources = []string{
 	"arch/arm64/include/uapi/asm/bpf_perf_event.h",
 	"arch/arm64/tools",
+	"kernel/bpf/disasm.c",
+	"kernel/bpf/disasm.h",
 	"scripts/bpf_doc.py",
 	"tools/arch",
+	"tools/bpf/bpftool",
 	"tools/build",
 	"tools/include",
 	"tools/lib",

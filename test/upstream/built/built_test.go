@@ -1,4 +1,4 @@
-package perf
+package built
 
 import (
 	"os/exec"
@@ -10,9 +10,9 @@ import (
 	"github.com/bperf/bperf/test/require"
 )
 
-func TestNoPerfForOtherArchitectures(t *testing.T) {
-	const want = `no upstream perf for architecture "riscv64": there are amd64 and arm64`
-	if _, err := Get("riscv64"); err == nil || err.Error() != want {
+func TestNothingForOtherArchitectures(t *testing.T) {
+	const want = `nothing of upstream for architecture "riscv64": there are amd64 and arm64`
+	if _, err := Perf("riscv64"); err == nil || err.Error() != want {
 		t.Errorf("got %v, want %s", err, want)
 	}
 }

@@ -1,0 +1,79 @@
+package built
+
+import (
+	"bytes"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+)
+
+// compilePerf runs perf's makefile and returns the path of the program.
+func (t target) compilePerf(in tree) (string, error) {
+	bpftool, err := exec.LookPath("bpftool")
+	if err != nil {
+		return "", err
+	}
+	binary := filepath.Join(in.out, "perf")
+	headers := filepath.Join(in.sysroot, "usr", "include")
+	// What is not in the sysroot, the makefile leaves out by itself; where it does not, or would take this machine's, it
+	// is told. Makefile.perf directly: the Makefile in front of it drops half of the variables.
+	return binary, in.make("perf", "-f", "Makefile.perf", binary,
+		"O="+in.out,
+		"ARCH="+t.kernel,
+		"CC="+t.compiler(in),
+		"LD=ld.lld",
+		"LDFLAGS="+static,
+		"HOSTCC=clang",
+		"BPFTOOL="+bpftool,
+		"BUILD_BPF_SKEL=1",
+		"CLANG_SYS_INCLUDES=-idirafter "+filepath.Join(headers, t.triplet)+" -idirafter "+headers,
+		"WERROR=0",
+		"NO_DEMANGLE=1",
+		"NO_JEVENTS=1",
+		"NO_LIBLLVM=1",
+		"NO_LIBTRACEEVENT=1",
+		"NO_SHELLCHECK=1",
+	)
+}
+
+// compileBpftool runs bpftool's makefile, which builds a small bpftool first, that makes the skeletons. It takes types from the kernel of this machine.
+func (t target) compileBpftool(in tree) (string, error) {
+	return filepath.Join(in.out, "bpftool"), in.make(filepath.Join("bpf", "bpftool"),
+		"OUTPUT="+in.out+"/",
+		"CC="+t.compiler(in),
+		"HOSTCC="+t.compiler(in)+" "+static+" -Wno-unused-command-line-argument", // with which a program is linked that has no LDFLAGS
+		"LD=ld.lld",
+		"HOSTLD=ld.lld",
+		"EXTRA_LDFLAGS="+static,
+		"VMLINUX_BTF=/sys/kernel/btf/vmlinux",
+		"LLVM_CONFIG=false",
+	)
+}
+
+// static links with the libraries of the sysroot. Libelf needs zlib, which the makefiles' test of libelf does not know.
+const static = "-static -fuse-ld=lld -lz"
+
+func (t target) compiler(in tree) string {
+	return "clang --target=" + t.triplet + " --sysroot=" + in.sysroot
+}
+
+// make runs the makefile of a directory of tools.
+func (in tree) make(dir string, args ...string) error {
+	cmd := exec.Command("make", append([]string{"-s", fmt.Sprintf("-j%d", runtime.NumCPU())}, args...)...)
+	cmd.Dir = filepath.Join(in.source, "tools", dir)
+	// Nothing else of the environment: many variables mean something to the makefiles, and MAKEFLAGS is that of ours.
+	cmd.Env = []string{"PATH=" + os.Getenv("PATH"), "LC_ALL=C"}
+	return run(cmd)
+}
+
+// run runs a command that has nothing to say unless it fails.
+func run(cmd *exec.Cmd) error {
+	var stderr bytes.Buffer
+	cmd.Stderr = &stderr
+	if err := cmd.Run(); err != nil {
+		return fmt.Errorf("%s: %w\n%s", cmd, err, bytes.TrimSpace(stderr.Bytes()))
+	}
+	return nil
+}
