@@ -2,6 +2,7 @@ package sample
 
 import (
 	"context"
+	"fmt"
 	"os/exec"
 	"path/filepath"
 	"strconv"
@@ -72,6 +73,17 @@ func samplesOf(p *profile.Profile, comm string) (n uint64) {
 	return n
 }
 
+// most is the address of which there are most samples.
+func most(addresses map[uint64]uint64) Range {
+	var at, count uint64
+	for ip, n := range addresses {
+		if n > count {
+			at, count = ip, n
+		}
+	}
+	return Range{at, at + 1}
+}
+
 // TestRangeOfFaults counts the faults at one address, of which perf counts as many.
 func TestRangeOfFaults(t *testing.T) {
 	const pages = 200
@@ -79,17 +91,60 @@ func TestRangeOfFaults(t *testing.T) {
 	perf := recording{perfPath(t), filepath.Join(t.TempDir(), "perf.data"), "page-faults:u", "1"}
 	first := config(t, perf.event, perf.command(touch)...)
 	take(t, first)
-	var at Range
-	for ip, n := range perf.addresses(t, "program") {
-		if n == pages {
-			at = Range{ip, ip + 1}
-		}
-	}
+	at := most(perf.addresses(t, "program"))
 	cfg := config(t, perf.event, perf.command(touch)...)
 	cfg.Ranges = []Range{at}
 	r := take(t, cfg)
 	all := perf.addresses(t, "program")
 	if got, want := samplesOf(r.Profile, "program"), at.count(all); got != want || got != pages || r.Totals.Filtered == 0 {
+		t.Errorf("%d samples at %x, perf has %d of %v: %+v", got, at, want, all, r.Totals)
+	}
+}
+
+// TestRangeOfKernel counts the faults in a function of the kernel, which clears memory that a program has not touched yet.
+func TestRangeOfKernel(t *testing.T) {
+	perf := recording{perfPath(t), filepath.Join(t.TempDir(), "perf.data"), "page-faults:k", "1"}
+	command := perf.command("dd", "if=/dev/zero", "of=/dev/null", "bs=400k", "count=1", "status=none")
+	first := take(t, config(t, perf.event, command...))
+	var name string
+	all := byFunction(first.Profile)
+	for f, n := range all {
+		if n > all[name] {
+			name = f
+		}
+	}
+	in, found, err := ParseRange(name, "/proc/kallsyms")
+	if err != nil || !found {
+		t.Fatalf("%q is no function: %v", name, err)
+	}
+	cfg := config(t, perf.event, command...)
+	cfg.Ranges = []Range{in}
+	r := take(t, cfg)
+	faults := perf.addresses(t, "dd")
+	if got, want := samplesOf(r.Profile, "dd"), in.count(faults); got != want || got < 50 {
+		t.Errorf("%d samples in %s, perf has %d of %v: %+v", got, name, want, faults, r.Totals)
+	}
+}
+
+// TestRangeOfCycles samples each so-manieth cycle, and counts those at one instruction of a loop. The loop makes no system calls: at these the emulated PMU
+// has overflows of a second event that it did not notice before.
+func TestRangeOfCycles(t *testing.T) {
+	require.ExactPMU(t)
+	require.OneCPU(t)
+	const period = 20_011
+	spin := program.Program{Body: program.Spin, Times: 20_000_000}
+	perf := recording{perfPath(t), filepath.Join(t.TempDir(), "perf.data"), "cycles:u", fmt.Sprint(period)}
+	command := perf.command(spin.Write(t))
+	alone := config(t, perf.event, command...)
+	alone.Record.Period = 1 << 40 // no samples
+	take(t, alone)
+	at := most(perf.addresses(t, "program"))
+	cfg := config(t, perf.event, command...)
+	cfg.Record.Period, cfg.Ranges = period, []Range{at}
+	r := take(t, cfg)
+	all := perf.addresses(t, "program")
+	got, want := samplesOf(r.Profile, "program"), at.count(all)
+	if 100*got < 99*want || 100*got > 101*want || want < 200 {
 		t.Errorf("%d samples at %x, perf has %d of %v: %+v", got, at, want, all, r.Totals)
 	}
 }
