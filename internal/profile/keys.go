@@ -12,7 +12,6 @@ const (
 	Cgroup       // the path of the control group
 	Time         // when it was taken
 	Address      // the address in the function, of each frame
-	IP           // the instruction pointer, of each frame, which differs between processes that map a module at different places
 	Line         // the source file and line, of each frame
 	Other        // the tags
 )

@@ -140,7 +140,7 @@ type Frame struct {
 	Function FunctionID // 0 where no symbol was found
 	Module   ModuleID
 	Address  uint64 // in the module, as in Function; 0 where a function is known and Address is no key of the profile
-	IP       uint64 // the instruction pointer; 0 where a function is known and IP is no key
+	IP       uint64 // the instruction pointer where no function is known, and 0 where one is: it differs between processes
 	File     StringID
 	Line     uint32
 	Kind     Kind
@@ -166,11 +166,9 @@ type Tag struct {
 // Frame returns the number of a frame, after removing what is no key of the profile.
 func (p *Profile) Frame(f Frame) FrameID {
 	if f.Function != 0 {
+		f.IP = 0
 		if !p.keep.Has(Address) {
 			f.Address = 0
-		}
-		if !p.keep.Has(IP) {
-			f.IP = 0
 		}
 	}
 	if !p.keep.Has(Line) {

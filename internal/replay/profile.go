@@ -24,7 +24,7 @@ func (r *Replay) Profile(keep profile.Keys) (*profile.Profile, error) {
 }
 
 func (r *Replay) newFiller(keep profile.Keys) *filler {
-	return &filler{replay: r, p: profile.New(keep), reuse: !keep.Has(profile.IP)}
+	return &filler{replay: r, p: profile.New(keep)}
 }
 
 // finish completes the profile.
@@ -94,7 +94,6 @@ type filler struct {
 
 	mu      sync.Mutex // of all that follows
 	p       *profile.Profile
-	reuse   bool                         // frames do not depend on the instruction pointer
 	known   []profile.FrameID            // by Location.Index, of those where nothing is inlined; 0 if it is not known yet
 	inlined map[uint32][]profile.FrameID // by Location.Index, of the others: the innermost first
 	one     [1]profile.FrameID
@@ -193,7 +192,7 @@ func (f *filler) frames(ip uint64, l *Location) []profile.FrameID {
 		frame.Function = f.p.Functions.ID(function)
 	}
 	ids = append(ids, f.p.Frame(frame))
-	if f.reuse {
+	if l.Symbol != nil || l.DSO == nil || l.DSO.inMemory { // without a symbol its instruction pointer tells a frame apart, as in perf
 		f.remember(l, ids)
 	}
 	return ids

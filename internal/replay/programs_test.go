@@ -99,7 +99,7 @@ func TestPrograms(t *testing.T) {
 				features = append(features, feature{perfdata.FeatureBPFProgInfo, section})
 			}
 			r := New(record(t, test.pipe, features...), Options{SymFS: t.TempDir()})
-			p, err := r.Profile(profile.IP)
+			p, err := r.Profile(profile.Comm)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -197,7 +197,7 @@ func TestDamagedFeatures(t *testing.T) {
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			r := New(record(t, test.pipe, feature{test.id, test.section}), Options{SymFS: t.TempDir()})
-			p, err := r.Profile(profile.IP)
+			p, err := r.Profile(profile.Comm)
 			if err != nil {
 				t.Fatal(err)
 			}
