@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 
 	"github.com/cilium/ebpf/btf"
 
@@ -22,23 +23,25 @@ import (
 	"github.com/bperf/bperf/internal/target"
 )
 
-// programs fetches the code and the BTF of each BPF program as soon as the kernel tells that it was loaded: a moment later it may be gone. It
-// has rings of its own, which wake it for each record, and a thread.
+// programs fetches the code and the BTF of each BPF program that the kernel says was loaded. A moment later it may be gone, so it is opened at
+// once, by a thread that does only that and is woken for each record, in rings of its own. An open program stays until it is read.
 type programs struct {
 	events []*perfevent.Event
 	rings  []*perfevent.Ring
 	waiter *perfevent.Waiter
+	unread chan bpfprog.Handle
 	done   sync.WaitGroup
 
-	mu     sync.Mutex // guards what follows
-	stop   bool
+	stop   atomic.Bool
+	loaded atomic.Int64  // that the kernel told of
+	gone   atomic.Int64  // of these, that were unloaded before they could be fetched
+	lost   atomic.Uint64 // records of loads and unloads that found no room in the rings
+
+	mu     sync.Mutex // guards what follows; whoever writes a file holds it for long
 	infos  map[uint32]*linear.Info
 	btfs   map[uint32]linear.BTF
 	named  map[uint32]bool // those of infos that tellNames has told of
 	bytes  int
-	loaded int      // that the kernel told of
-	gone   int      // of these, that were unloaded before they could be fetched
-	lost   uint64   // records of loads and unloads that found no room in the rings
 	failed []string // why others could not be fetched
 	most   bool     // mostBytes was reached
 }
@@ -55,7 +58,10 @@ func watchPrograms() (*programs, error) {
 	if err != nil {
 		return nil, err
 	}
-	p := &programs{infos: make(map[uint32]*linear.Info), btfs: make(map[uint32]linear.BTF), named: make(map[uint32]bool)}
+	p := &programs{
+		unread: make(chan bpfprog.Handle, mostOpen),
+		infos:  make(map[uint32]*linear.Info), btfs: make(map[uint32]linear.BTF), named: make(map[uint32]bool),
+	}
 	if p.waiter, err = perfevent.NewWaiter(); err != nil {
 		return nil, err
 	}
@@ -65,7 +71,8 @@ func watchPrograms() (*programs, error) {
 			return nil, fmt.Errorf("watch BPF programs on CPU %d: %w", cpu, err)
 		}
 	}
-	p.done.Go(p.run)
+	p.done.Go(p.openAll)
+	p.done.Go(p.readAll)
 	return p, nil
 }
 
@@ -90,9 +97,7 @@ func (p *programs) close() {
 	if p == nil || p.waiter == nil {
 		return
 	}
-	p.mu.Lock()
-	p.stop = true
-	p.mu.Unlock()
+	p.stop.Store(true)
 	p.waiter.Wake()
 	p.done.Wait()
 	for _, r := range p.rings {
@@ -105,53 +110,44 @@ func (p *programs) close() {
 	p.waiter = nil
 }
 
-// run fetches programs until it is told to stop.
-func (p *programs) run() {
-	runtime.LockOSThread() // a thread that only waits for this is awake sooner
-	defer runtime.UnlockOSThread()
-	var open []bpfprog.Handle
+// openAll opens programs until it is told to stop.
+func (p *programs) openAll() {
+	runtime.LockOSThread() // for good: the thread has a priority that no other goroutine is to have, and ends with this one
+	perfevent.RunFirst()   // whoever may not has to wait for its turn
+	defer close(p.unread)
 	for {
 		p.waiter.Wait(-1) // a failure is one of this program, and would be seen as programs that are not fetched
-		p.mu.Lock()
-		stop := p.stop
-		p.mu.Unlock()
+		stop := p.stop.Load()
 		for _, r := range p.rings {
-			open = p.drain(r, open)
+			p.drain(r)
 		}
-		p.read(open)
-		open = open[:0]
 		if stop {
 			return
 		}
 	}
 }
 
-// mostOpen is how many programs are open at most until they are read.
+// mostOpen is how many programs wait at most, open, until they are read.
 const mostOpen = 64
 
 // drain opens the programs of which a ring tells.
-func (p *programs) drain(r *perfevent.Ring, open []bpfprog.Handle) []bpfprog.Handle {
+func (p *programs) drain(r *perfevent.Ring) {
 	for {
 		record, more, err := r.Next()
 		if err != nil || !more {
-			return open
+			return
 		}
 		id, load := p.see(record)
 		if !load {
 			continue
 		}
 		handle, err := bpfprog.Open(id)
-		p.mu.Lock()
-		p.loaded++
-		p.fail(err)
-		p.mu.Unlock()
+		p.loaded.Add(1)
 		if err != nil {
+			p.fail(err)
 			continue
 		}
-		if open = append(open, handle); len(open) == mostOpen {
-			p.read(open)
-			open = open[:0]
-		}
+		p.unread <- handle
 	}
 }
 
@@ -163,9 +159,7 @@ func (p *programs) see(record perfevent.Record) (id uint32, load bool) {
 	}
 	switch record.Type {
 	case perfevent.RecordLost:
-		p.mu.Lock()
-		p.lost += ne.Uint64(record.Body[8:])
-		p.mu.Unlock()
+		p.lost.Add(ne.Uint64(record.Body[8:]))
 	case perfevent.RecordBPFEvent:
 		return ne.Uint32(record.Body[4:]), ne.Uint16(record.Body) == perfevent.BPFLoad
 	}
@@ -174,23 +168,25 @@ func (p *programs) see(record perfevent.Record) (id uint32, load bool) {
 
 // fail keeps why a program could not be fetched.
 func (p *programs) fail(err error) {
-	switch {
-	case err == nil:
-	case errors.Is(err, fs.ErrNotExist):
-		p.gone++
-	case len(p.failed) < 10:
+	if errors.Is(err, fs.ErrNotExist) {
+		p.gone.Add(1)
+		return
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if len(p.failed) < 10 {
 		p.failed = append(p.failed, err.Error())
 	}
 }
 
-// read keeps what there is of some programs, and lets them go.
-func (p *programs) read(open []bpfprog.Handle) {
-	for _, h := range open {
+// readAll keeps what there is of programs that are open, and lets them go.
+func (p *programs) readAll() {
+	for h := range p.unread {
 		_, _, err := p.keep(h)
 		h.Close()
-		p.mu.Lock()
-		p.fail(err)
-		p.mu.Unlock()
+		if err != nil {
+			p.fail(err)
+		}
 	}
 }
 
@@ -402,9 +398,10 @@ func (p *programs) report() (s string, ok bool) {
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	s = fmt.Sprintf("%d BPF programs were loaded meanwhile, of which %d were gone before their code could be fetched", p.loaded, p.gone)
-	if p.lost > 0 {
-		s += fmt.Sprintf("; %d times that one was loaded or unloaded were not seen, as the ring buffer for that was full", p.lost)
+	loaded, gone, lost := p.loaded.Load(), p.gone.Load(), p.lost.Load()
+	s = fmt.Sprintf("%d BPF programs were loaded meanwhile, of which %d were gone before their code could be fetched", loaded, gone)
+	if lost > 0 {
+		s += fmt.Sprintf("; %d times that one was loaded or unloaded were not seen, as the ring buffer for that was full", lost)
 	}
 	if len(p.failed) > 0 {
 		s += "; others could not be fetched: " + strings.Join(p.failed, "; ")
@@ -412,5 +409,5 @@ func (p *programs) report() (s string, ok bool) {
 	if p.most {
 		s += fmt.Sprintf("; of some the code is not kept, as that of all takes more than %d MiB", mostBytes>>20)
 	}
-	return s, p.loaded > 0 || p.lost > 0
+	return s, loaded > 0 || lost > 0
 }

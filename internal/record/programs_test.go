@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"context"
 	"encoding/binary"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -207,8 +208,9 @@ func wholePrograms(t *testing.T, r recording, name string) (n int) {
 	return n
 }
 
-// TestShortLivedPrograms loads many programs that live for a millisecond, and finds the symbol of each. How many are whole depends on how
-// soon the reader gets a CPU, and is printed, as is how many perf has at the same time.
+// TestShortLivedPrograms loads many programs that live for a millisecond, and finds the symbol of each. Those that are not whole are counted as
+// gone. How many these are depends on how soon the reader gets a CPU: their number is printed, as is that of perf at the same time, which may
+// have missed others.
 func TestShortLivedPrograms(t *testing.T) {
 	require.Root(t)
 	many := 100 // on a machine that is not for this alone
@@ -217,7 +219,17 @@ func TestShortLivedPrograms(t *testing.T) {
 	}
 	const name = "record_moment"
 	perf := perfRecords(t)
-	got := during(t, func(*Config) {}, func() {
+	gone := 0
+	count := func(c *Config) {
+		verbose := c.Verbose
+		c.Verbose = func(s string) {
+			verbose(s)
+			if _, rest, ok := strings.Cut(s, " BPF programs were loaded meanwhile, of which "); ok {
+				fmt.Sscanf(rest, "%d were gone", &gone)
+			}
+		}
+	}
+	got := during(t, count, func() {
 		spec := withSub(name)
 		for i := range many {
 			p, err := ebpf.NewProgram(spec)
@@ -243,8 +255,8 @@ func TestShortLivedPrograms(t *testing.T) {
 	if n != many {
 		t.Errorf("%d symbols, want %d", n, many)
 	}
-	if whole == 0 {
-		t.Error("none is whole")
+	if whole+gone < many || whole == 0 { // others may have loaded some, too
+		t.Errorf("%d are whole, and %d are said to be gone", whole, gone)
 	}
 }
 
