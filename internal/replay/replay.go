@@ -30,7 +30,8 @@ type Stats struct {
 	LostRecords uint64 // that the kernel had no room for: LOST
 	LostSamples uint64 // LOST_SAMPLES, other than those that a BPF filter dropped
 	BPFFiltered uint64 // samples that a BPF filter of the event dropped
-	Throttled   uint64 // THROTTLE
+	Throttled   uint64 // times that an event was stopped, as it came too often: THROTTLE
+	Stopped     uint64 // for so long in all, in ns
 	Outside     uint64 // samples that are not in Options.Functions
 	BadContexts uint64 // callchains with an unknown mark, which are given as empty
 
@@ -50,6 +51,7 @@ type Replay struct {
 	locations locations
 	readings  readings
 	deferred  deferred
+	throttles throttles
 	previous  uint64 // time of the sample that was handed out last
 
 	badContexts atomic.Uint64
@@ -194,8 +196,8 @@ func (r *Replay) next(record *perfdata.Record, items []Item) []Item {
 		} else {
 			r.stats.LostSamples += v.Samples
 		}
-	case *perfdata.Throttle:
-		r.stats.Throttled++
+	case *perfdata.Throttle, *perfdata.Unthrottle:
+		r.throttles.apply(v)
 	case *perfdata.CallchainDeferred:
 		before := len(items)
 		items = r.deferred.join(v, items)
@@ -270,5 +272,6 @@ func (r *Replay) Stats() Stats {
 	}
 	s.BadContexts, s.Problems, s.BadPrograms = r.badContexts.Load(), r.Problems(), r.machine.programs.err
 	s.Outside = r.outside.Load()
+	s.Throttled, s.Stopped = r.throttles.count, r.throttles.until(s.Last)
 	return s
 }

@@ -1,10 +1,13 @@
 package sample
 
 import (
+	"os"
 	"runtime"
 	"testing"
+	"time"
 
 	"github.com/bperf/bperf/internal/profile"
+	"github.com/bperf/bperf/test/require"
 )
 
 // TestNothingLost has thousands of different stacks at once on all CPUs, more than the maps keep before they are read.
@@ -50,5 +53,23 @@ func TestNothingLost(t *testing.T) {
 				t.Errorf("%d different stacks, want %d and more", len(different), tt.least)
 			}
 		})
+	}
+}
+
+// TestThrottled asks for more samples than a kernel takes that is told to take few: it stops the event up to the next tick, and tells of it.
+func TestThrottled(t *testing.T) {
+	require.Guest(t) // the limit is the machine's
+	const limit = "/proc/sys/kernel/perf_event_max_sample_rate"
+	before, err := os.ReadFile(limit)
+	check(t, err)
+	check(t, os.WriteFile(limit, []byte("1000"), 0o600))
+	t.Cleanup(func() { check(t, os.WriteFile(limit, before, 0o600)) })
+	cfg := config(t, "cpu-clock", load(t, "go", time.Second/5)...)
+	cfg.Record.Period = 200_000 // 5,000 a second
+	start := time.Now()
+	r := take(t, cfg)
+	wall := time.Since(start) * time.Duration(runtime.NumCPU())
+	if n := r.Totals; n.Throttled == 0 || n.Stopped <= 0 || n.Stopped > wall || n.Samples == 0 {
+		t.Errorf("in %v: %+v", wall, n)
 	}
 }

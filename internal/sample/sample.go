@@ -132,7 +132,7 @@ func (s *session) run() (result Result, err error) {
 	var followErr error
 	follower.Go(func() { result.Profile, result.Stats, followErr = s.follow(q) })
 	stop := s.report()
-	began := time.Now()
+	began, steal := time.Now(), stolen()
 	recorded, err := record.Run(cfg)
 	took := time.Since(began)
 	stop()
@@ -152,6 +152,10 @@ func (s *session) run() (result Result, err error) {
 	result.Totals.Samples += recorded.Samples // of tracepoints
 	result.Totals.NoRoom += recorded.Lost
 	result.Totals.Filtered += result.Stats.Outside
+	result.Totals.Throttled, result.Totals.Stopped = result.Stats.Throttled, time.Duration(result.Stats.Stopped)
+	if s.cfg.Record.Target.System {
+		result.Totals.Steal = stolen() - steal
+	}
 	if result.Profile != nil {
 		result.Profile.Info.Duration, result.Profile.Info.Start = took, began
 		result.Totals.addTo(&result.Profile.Losses)

@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 )
 
 func TestParseKeys(t *testing.T) {
@@ -89,9 +90,28 @@ func TestTotals(t *testing.T) {
 		"8 samples, 0 lost, 25.0 % with stacks that are cut; 2 more of idle CPUs are left out": {Samples: 10, Idle: 2, Truncated: 2, Stacks: true},
 		"10 samples, 3 lost; 5 others were not asked for\nMaps in the kernel were full: 3 samples are lost, 4 have no stack. " +
 			"There would be room with --map-entries 64": {Samples: 15, Filtered: 5, NoRoom: 3, NoStack: 4, Entries: 64},
+		"10 samples, 0 lost\n4 samples fewer than the events' own counts make: threads ended before their next one, timers were late, or another BPF program " +
+			"ran on the CPU. The hypervisor had the CPUs for 0.250 s (steal)": {Samples: 10, Missed: 4, Steal: time.Second / 4},
+		"10 samples, 0 lost\nThe kernel stopped sampling 2 times, for 1.500 s in all: there were more samples between two ticks of a CPU than " +
+			"kernel.perf_event_max_sample_rate allows. Idle CPUs have no ticks: --no-idle leaves their samples out": {Samples: 10, Throttled: 2,
+			Stopped: 3 * time.Second / 2, Steal: 1},
 	} {
 		if got := totals.String(); got != want {
 			t.Errorf("%+v: %q, want %q", totals, got, want)
+		}
+	}
+}
+
+func TestParseSteal(t *testing.T) {
+	for stat, want := range map[string]time.Duration{
+		"cpu  10 20 30 40 50 60 70 123 0 0\ncpu0 1 2 3 4 5 6 7 8 0 0\n": 1230 * time.Millisecond,
+		"cpu  10 20 30 40 50 60 70\ncpu0 1 2 3 4 5 6 7 8 0 0\n":         0, // Linux 2.6.10
+		"cpu0 1 2 3 4 5 6 7 8 0 0\n":                                    0,
+		"cpu  10 20 30 40 50 60 70 x\n":                                 0,
+		"":                                                              0,
+	} {
+		if got := parseSteal(stat); got != want {
+			t.Errorf("%q: %v, want %v", stat, got, want)
 		}
 	}
 }

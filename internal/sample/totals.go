@@ -3,6 +3,7 @@ package sample
 import (
 	"fmt"
 	"strings"
+	"time"
 
 	"github.com/bperf/bperf/internal/profile"
 	"github.com/bperf/bperf/internal/userstack"
@@ -22,6 +23,9 @@ type Totals struct {
 	Value      uint64                 // the sum of the periods of all that were taken
 	Counted    uint64                 // what the events have counted themselves; 0 where it cannot be compared
 	Missed     uint64                 // for which the kernel did not run the program, as far as the counts of the events tell
+	Throttled  uint64                 // times that the kernel stopped an event, as it came too often: the event does not count then either
+	Stopped    time.Duration          // for so long in all
+	Steal      time.Duration          // for which the hypervisor had CPUs meanwhile; 0 where it is not known
 	Entries    uint64                 // that would have been enough
 	Stacks     bool                   // samples have stacks
 	Read       uint64                 // bytes of sums and stacks that left the kernel
@@ -55,6 +59,13 @@ func (t Totals) String() string {
 	if t.Missed > 0 {
 		s += fmt.Sprintf("\n%d samples fewer than the events' own counts make: threads ended before their next one, timers were late, "+
 			"or another BPF program ran on the CPU", t.Missed)
+		if t.Steal > 0 {
+			s += fmt.Sprintf(". The hypervisor had the CPUs for %.3f s (steal)", t.Steal.Seconds())
+		}
+	}
+	if t.Throttled > 0 {
+		s += fmt.Sprintf("\nThe kernel stopped sampling %d times, for %.3f s in all: there were more samples between two ticks of a CPU than "+
+			"kernel.perf_event_max_sample_rate allows. Idle CPUs have no ticks: --no-idle leaves their samples out", t.Throttled, t.Stopped.Seconds())
 	}
 	if t.Unwinding != "" {
 		s += "\nUnwind tables: " + t.Unwinding
