@@ -17,6 +17,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/bperf/bperf/internal/perfdata"
+	"github.com/bperf/bperf/internal/symbol"
 	"github.com/bperf/bperf/test/bpfprogram"
 	"github.com/bperf/bperf/test/require"
 )
@@ -84,9 +85,54 @@ func TestBothWays(t *testing.T) {
 					if by == "packaged" && name == "distribution" {
 						continue // which takes no attributes that are longer than those it knows
 					}
-					compareReports(t, name, string(output(t, exec.Command(path), report...)), ours)
+					compareReports(t, name, string(output(t, exec.Command(path), append(report, "--no-demangle")...)), ours)
+					compareScripts(t, name, exec.Command(path), file)
 				}
 			})
+		}
+	}
+}
+
+// namespaces spends its time in functions of C++ with parameters: of a template, of one name, an operator, a constructor.
+const namespaces = `
+namespace shop {
+typedef unsigned long number;
+__attribute__((noinline)) number turn(number x, int times) { while (times--) x = x * 31 + (x >> 7); return x; }
+__attribute__((noinline)) number turn(number x, long times) { while (times--) x = x * 37 + (x >> 5); return x; }
+template <int N> struct Box {
+	number x;
+	__attribute__((noinline)) Box(number from) : x(from) { for (int i = 0; i < 10000000; i++) x = x * N + (x >> 7); }
+	__attribute__((noinline)) number operator()(const char *, number y) const { for (int i = 0; i < 10000000; i++) y = y * 31 + (x >> N); return y; }
+};
+template <int N> number all(number x) { return all<N - 1>(Box<N>(x)("", x)); }
+template <> number all<0>(number x) { return x; }
+}
+int main() { return shop::all<5>(shop::turn(shop::turn(1, 10000000), 10000000L)) == 0; }
+`
+
+// TestBothWaysCxx compares reports of a program of C++.
+func TestBothWaysCxx(t *testing.T) {
+	compiler, err := exec.LookPath("g++")
+	if err != nil {
+		t.Skip("needs g++")
+	}
+	require.Root(t)
+	perfs := map[string]string{"distribution": distributionPerf(t), "packaged": require.PackagedPerf(t)}
+	dir := t.TempDir()
+	source, binary, file := filepath.Join(dir, "shop.cc"), filepath.Join(dir, "shop"), filepath.Join(dir, "perf.data")
+	if err := os.WriteFile(source, []byte(namespaces), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	output(t, exec.Command(compiler), "-g", "-O1", "-o", binary, source)
+	output(t, bperf(), "record", "-q", "-e", "cpu-clock:u", "-F", "999", "-o", file, binary)
+	args := []string{"report", "--stdio", "--no-inline", "--no-children", "-g", "none", "-s", "dso,sym", "-i", file}
+	ours := string(output(t, bperf(), args...))
+	for name, path := range perfs {
+		compareReports(t, name, string(output(t, exec.Command(path), append(args, "--no-demangle")...)), ours)
+	}
+	for _, want := range []string{"] shop::turn\n", "] shop::Box<5>::operator()\n", "] shop::Box<1>::Box\n"} {
+		if !strings.Contains(regexp.MustCompile(` +\n`).ReplaceAllString(ours, "\n"), want) {
+			t.Errorf("there is no row with %q in\n%s", want, ours)
 		}
 	}
 }
@@ -102,7 +148,8 @@ func TestBranchStacks(t *testing.T) {
 	args := []string{"report", "--stdio", "--no-inline", "--no-children", "-g", "none", "-s", "dso,sym", "-i", branches}
 	ours := string(output(t, bperf(), args...))
 	for name, path := range perfs {
-		compareReports(t, name, string(output(t, exec.Command(path), append(args, "--no-branch-stack")...)), ours)
+		compareReports(t, name, string(output(t, exec.Command(path), append(args, "--no-branch-stack", "--no-demangle")...)), ours)
+		compareScripts(t, name, exec.Command(path), branches)
 	}
 }
 
@@ -196,9 +243,9 @@ var (
 	reportRow    = regexp.MustCompile(`(?m)^ +((?:\d+\.\d\d% +)+)(\S+) +\[(.)\] (.*?) *$`)
 )
 
-// compareReports compares what reports say of samples and events, and their rows but those of files of which perf does not have all symbols, and of
-// functions of C++, which perf 7.2 prints with their parameters: who else runs may be a compiler. How code that is seen
-// only as a caller is marked, as the kernel's or the user's, is left to each.
+// compareReports compares what reports say of samples and events, and their rows but those of files of which perf does not have all symbols. perf's
+// names are those that compilers made: perf 7.2 would print functions of C++ with their parameters, 6.1 does not. How code that is seen only as
+// a caller is marked, as the kernel's or the user's, is left to each.
 func compareReports(t *testing.T, name, theirs, ours string) {
 	t.Helper()
 	if diff := cmp.Diff(reportCounts.FindAllString(theirs, -1), reportCounts.FindAllString(ours, -1)); diff != "" {
@@ -212,8 +259,8 @@ func compareReports(t *testing.T, name, theirs, ours string) {
 	}
 	rows := func(text string) (all []string) {
 		for _, m := range reportRow.FindAllStringSubmatch(text, -1) {
-			if !incomplete[m[2]] && !strings.ContainsAny(m[4], ":<") {
-				all = append(all, strings.Join(strings.Fields(m[1]), " ")+" "+m[2]+" "+m[4])
+			if !incomplete[m[2]] {
+				all = append(all, strings.Join(strings.Fields(m[1]), " ")+" "+m[2]+" "+symbol.Demangle(m[4]))
 			}
 		}
 		slices.Sort(all)
@@ -225,5 +272,26 @@ func compareReports(t *testing.T, name, theirs, ours string) {
 	}
 	if len(want) < 10 {
 		t.Errorf("%s perf has only %d rows to compare:\n%s", name, len(want), theirs)
+	}
+}
+
+// compareScripts compares the samples one by one: of whom, when, of which event and where.
+func compareScripts(t *testing.T, name string, perf *exec.Cmd, file string) {
+	t.Helper()
+	args := []string{"script", "-G", "-F", "tid,time,event,ip", "-i", file}
+	lines := func(text []byte) (all []string) {
+		for line := range strings.Lines(string(text)) {
+			if words := strings.Fields(line); len(words) > 0 {
+				all = append(all, strings.Join(words, " ")) // columns are wider in 7.2
+			}
+		}
+		return all
+	}
+	want, got := lines(output(t, perf, args...)), lines(output(t, bperf(), args...))
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("samples (-%s perf +bperf):\n%s", name, diff)
+	}
+	if len(want) < 10 {
+		t.Errorf("%s perf prints only %d lines", name, len(want))
 	}
 }
