@@ -117,3 +117,40 @@ libbehind
 		t.Errorf("got %q, want %q", got, want)
 	}
 }
+
+func TestProgramScript(t *testing.T) {
+	dir := t.TempDir()
+	p := Program{Name: "echo", Args: `-L "$cd/usr/share/echo"`}
+	if _, err := p.script(dir); err == nil || err.Error() != "there are 0 dynamic loaders in its packages, not one" {
+		t.Errorf("no loader: got %v", err)
+	}
+	// A loader that prints what it is started with, in place of a real one.
+	libraries := filepath.Join(dir, "usr", "lib", "x86_64-linux-gnu")
+	if err := os.MkdirAll(libraries, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	loader := filepath.Join(libraries, "ld-linux-x86-64.so.2")
+	if err := os.WriteFile(loader, []byte("#!/bin/sh\nprintf '%s\\n' \"$@\"\n"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	text, err := p.script(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	script := filepath.Join(dir, p.Name)
+	if err := os.WriteFile(script, []byte(text), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	link := filepath.Join(t.TempDir(), "link")
+	if err := os.Symlink(script, link); err != nil {
+		t.Fatal(err)
+	}
+	got, err := output(link, "a b", "c")
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := []string{"--library-path", libraries, "--argv0", "echo", dir + "/usr/bin/echo", "-L", dir + "/usr/share/echo", "a b", "c", ""}
+	if got := strings.Split(string(got), "\n"); !slices.Equal(got, want) {
+		t.Errorf("got %q, want %q", got, want)
+	}
+}

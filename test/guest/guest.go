@@ -10,7 +10,6 @@ import (
 	"path/filepath"
 	"time"
 
-	"github.com/bperf/bperf/test/apt"
 	"github.com/bperf/bperf/test/guest/initramfs"
 	"github.com/bperf/bperf/test/guest/job"
 	"github.com/bperf/bperf/test/guest/kernel"
@@ -39,10 +38,11 @@ func prepare(o *options, name string) (*guest, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := apt.Need(map[string]string{arch.QEMU: arch.Package}); err != nil {
+	cache, err := os.UserCacheDir()
+	if err != nil {
 		return nil, err
 	}
-	cache, err := os.UserCacheDir()
+	qemu, err := arch.FindQEMU(filepath.Join(cache, "bperf", "qemu"))
 	if err != nil {
 		return nil, err
 	}
@@ -55,23 +55,27 @@ func prepare(o *options, name string) (*guest, error) {
 		return nil, err
 	}
 	g := &guest{name: name, tmp: tmp, timeout: o.timeout}
-	if err := g.build(o, arch, k); err != nil {
+	g.machine = machine.Machine{Arch: arch, QEMU: qemu, Kernel: k.Image, CPUs: o.smp, MemoryMiB: memoryMiB}
+	if g.machine.CPUs == 0 {
+		g.machine.CPUs = arch.CPUs
+	}
+	if err := g.build(o, k); err != nil {
 		g.remove()
 		return nil, err
 	}
 	return g, nil
 }
 
-func (g *guest) build(o *options, arch machine.Arch, k *kernel.Kernel) error {
+func (g *guest) build(o *options, k *kernel.Kernel) error {
 	fmt.Fprintf(os.Stderr, "guest %s: Linux %s\n", g.name, k.Release)
-	content, err := build(o, arch, filepath.Join(g.tmp, "build"))
+	content, err := build(o, g.machine.Arch, filepath.Join(g.tmp, "build"))
 	if err != nil {
 		return err
 	}
 	content.files["/bin/busybox"] = k.Busybox
 	content.job.Env["BPERF_GUEST"] = g.name
 	if o.perf {
-		if err := content.addPerf(arch.Name); err != nil {
+		if err := content.addPerf(g.machine.Arch.Name); err != nil {
 			return err
 		}
 	}
@@ -79,10 +83,7 @@ func (g *guest) build(o *options, arch machine.Arch, k *kernel.Kernel) error {
 	if err := content.write(image); err != nil {
 		return err
 	}
-	g.machine = machine.Machine{Arch: arch, Kernel: k.Image, Initramfs: image, CPUs: o.smp, MemoryMiB: memoryMiB}
-	if g.machine.CPUs == 0 {
-		g.machine.CPUs = arch.CPUs
-	}
+	g.machine.Initramfs = image
 	return nil
 }
 
