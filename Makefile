@@ -14,13 +14,24 @@ BUILD   := go build -trimpath -ldflags '-s -w -X github.com/bperf/bperf/internal
 STATICCHECK_VERSION := v0.8.2
 STATICCHECK         := $(CACHE)/bin/staticcheck-$(STATICCHECK_VERSION)
 
-# The kernels that tests run on besides this machine's, and the packages whose tests ask the kernel. Those of the command line take
-# the longest and ask it the least: the oldest kernel and the newest do for them.
-GUESTS         := amd64/bookworm amd64/trixie arm64/trixie arm64/testing
-CLI_GUESTS     := amd64/bookworm arm64/testing
-GUEST_PACKAGES := ./internal/perfevent ./internal/target ./internal/count/... ./internal/bpfprog ./internal/record ./internal/sample ./internal/script ./internal/annotate \
-                  ./internal/top ./internal/kernel ./internal/userstack ./test/e2e ./test/upstream/...
-CLI_PACKAGES   := ./internal/cli
+# The packages whose tests ask the kernel. Those of the command line take the longest and ask it the least.
+KERNEL_PACKAGES := ./internal/perfevent ./internal/target ./internal/count/... ./internal/bpfprog ./internal/record ./internal/sample ./internal/script ./internal/annotate \
+                   ./internal/top ./internal/kernel ./internal/userstack ./test/e2e ./test/upstream/...
+CLI_PACKAGES    := ./internal/cli
+
+# What depends on the kernel's version and on the architecture at once: BPF trampolines and what is counted at them, walking the user's
+# stack, code that the kernel compiled, the layout of attributes and records.
+ARCH_PACKAGES := ./internal/perfevent ./internal/kernel ./internal/bpfprog ./internal/count/program ./internal/userstack ./internal/annotate ./test/e2e
+
+# The kernels that tests run on besides this machine's, 6.18 or whatever it is, and what runs there; what takes the longest comes first. For the command line
+# the oldest and the newest do. 6.12 is there on arm64, and on amd64 the older and the newer one: of this pair there is only what depends on both.
+GUEST := -perf -timeout 35m
+GUESTS := $(GUEST) -kernel arm64/testing $(KERNEL_PACKAGES) \
+        + $(GUEST) -kernel amd64/bookworm $(KERNEL_PACKAGES) \
+        + $(GUEST) -kernel arm64/trixie $(KERNEL_PACKAGES) \
+        + $(GUEST) -kernel arm64/testing $(CLI_PACKAGES) \
+        + $(GUEST) -kernel amd64/bookworm $(CLI_PACKAGES) \
+        + $(GUEST) -kernel amd64/trixie $(ARCH_PACKAGES)
 
 GENERATED := $(shell find internal test -name '*_bpfel*')
 
@@ -74,26 +85,19 @@ test-host: test-host-kernel test-host-others ## all tests on this kernel; what n
 
 .PHONY: test-host-kernel
 test-host-kernel: bperf packaged-perf
-	BPERF=$(CURDIR)/bperf go test -count=1 -p 1 -v $(GUEST_PACKAGES) $(CLI_PACKAGES)
+	BPERF=$(CURDIR)/bperf go test -count=1 -p 1 -v $(KERNEL_PACKAGES) $(CLI_PACKAGES)
 
 .PHONY: test-host-others
 test-host-others: packaged-perf
-	go test -count=1 -v $$(go list ./... | grep -vxF "$$(go list $(GUEST_PACKAGES) $(CLI_PACKAGES))")
+	go test -count=1 -v $$(go list ./... | grep -vxF "$$(go list $(KERNEL_PACKAGES) $(CLI_PACKAGES))")
 
 .PHONY: packaged-perf
 packaged-perf: ## fetch the perf of Debian testing, beside which tests compare; those fail without it where CI is set
 	-go run ./test/upstream packaged
 
 .PHONY: test-guests
-test-guests: test-guests-kernel test-guests-cli ## the tests that ask the kernel, on other kernels under QEMU, with upstream perf beside them
-
-.PHONY: test-guests-kernel
-test-guests-kernel:
-	go run ./test/guest -perf -timeout 35m $(GUESTS:%=-kernel %) $(GUEST_PACKAGES)
-
-.PHONY: test-guests-cli
-test-guests-cli:
-	go run ./test/guest -perf -timeout 35m $(CLI_GUESTS:%=-kernel %) $(CLI_PACKAGES)
+test-guests: ## the tests that ask the kernel, on other kernels under QEMU, with upstream perf beside them
+	go run ./test/guest $(GUESTS)
 
 # What decodes files, or what the kernel gives.
 FUZZ     ?= ./internal/perfdata ./internal/symbol/... ./internal/tracedata ./internal/bpfprog/linear ./internal/record ./internal/perfevent

@@ -10,6 +10,7 @@ import (
 	"os/exec"
 	"path"
 	"path/filepath"
+	"strconv"
 	"strings"
 
 	"github.com/bperf/bperf/test/guest/job"
@@ -24,9 +25,21 @@ const sources = "/src"
 // testTimeout is by the clock of the guest, which under -icount leaps over the time in which nothing runs.
 const testTimeout = "20m"
 
-// build cross-compiles into dir what the guest runs.
-func build(o *options, arch machine.Arch, dir string) (*content, error) {
-	b := &builder{dir: dir, env: append(os.Environ(), "GOOS=linux", "GOARCH="+arch.Name, "CGO_ENABLED=0")}
+// builder runs the go command, once for what several guests of an architecture run.
+type builder struct {
+	dir   string            // what was built
+	files map[string]string // package and how it is built, to file
+}
+
+func newBuilder() (*builder, error) {
+	dir, err := os.MkdirTemp("", "bperf-guest-")
+	return &builder{dir: dir, files: map[string]string{}}, err
+}
+
+func (b *builder) remove() { os.RemoveAll(b.dir) }
+
+// build cross-compiles what a guest runs.
+func (b *builder) build(o *options, arch machine.Arch) (*content, error) {
 	c := &content{
 		files: map[string]string{},
 		job: job.Job{
@@ -41,7 +54,7 @@ func build(o *options, arch machine.Arch, dir string) (*content, error) {
 		},
 	}
 	for name, pkg := range map[string]string{"/init": "./test/guest/init", "/bin/bperf": "./cmd/bperf"} {
-		file, err := b.program(pkg)
+		file, err := b.compile(arch, pkg, "build")
 		if err != nil {
 			return nil, err
 		}
@@ -51,19 +64,19 @@ func build(o *options, arch machine.Arch, dir string) (*content, error) {
 		c.job.Commands = []job.Command{{Args: o.command, Dir: "/"}}
 		return c, nil
 	}
-	moduleDir, err := b.run("list", "-m", "-f", "{{.Dir}}")
+	moduleDir, err := run(arch, "list", "-m", "-f", "{{.Dir}}")
 	if err != nil {
 		return nil, err
 	}
 	if err := c.addTestdata(strings.TrimSpace(string(moduleDir))); err != nil {
 		return nil, err
 	}
-	packages, err := b.list(o.packages)
+	packages, err := list(arch, o.packages)
 	if err != nil {
 		return nil, err
 	}
 	for _, p := range packages {
-		if err := b.addTests(c, p, o.run); err != nil {
+		if err := b.addTests(c, arch, p, o.run); err != nil {
 			return nil, err
 		}
 	}
@@ -73,27 +86,30 @@ func build(o *options, arch machine.Arch, dir string) (*content, error) {
 	return c, nil
 }
 
-// builder runs the go command for the guest's architecture.
-type builder struct {
-	dir string
-	env []string
+// compile returns the file of what the go command makes of a package.
+func (b *builder) compile(arch machine.Arch, pkg string, command ...string) (string, error) {
+	key := strings.Join(append(command, arch.Name, pkg), " ")
+	if file, is := b.files[key]; is {
+		return file, nil
+	}
+	file := filepath.Join(b.dir, strconv.Itoa(len(b.files)))
+	if _, err := run(arch, append(command, "-trimpath", "-ldflags=-s -w", "-o", file, pkg)...); err != nil {
+		return "", err
+	}
+	b.files[key] = file
+	return file, nil
 }
 
-func (b *builder) run(args ...string) ([]byte, error) {
+// run runs the go command for the guest's architecture.
+func run(arch machine.Arch, args ...string) ([]byte, error) {
 	cmd := exec.Command("go", args...)
-	cmd.Env = b.env
+	cmd.Env = append(os.Environ(), "GOOS=linux", "GOARCH="+arch.Name, "CGO_ENABLED=0")
 	cmd.Stderr = os.Stderr
 	out, err := cmd.Output()
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", cmd, err)
 	}
 	return out, nil
-}
-
-func (b *builder) program(pkg string) (string, error) {
-	file := filepath.Join(b.dir, path.Base(pkg))
-	_, err := b.run("build", "-trimpath", "-ldflags=-s -w", "-o", file, pkg)
-	return file, err
 }
 
 // testPackage is what `go list -json` says of a package.
@@ -103,8 +119,8 @@ type testPackage struct {
 	XTestGoFiles []string
 }
 
-func (b *builder) list(patterns []string) ([]testPackage, error) {
-	out, err := b.run(append([]string{"list", "-json=ImportPath,TestGoFiles,XTestGoFiles"}, patterns...)...)
+func list(arch machine.Arch, patterns []string) ([]testPackage, error) {
+	out, err := run(arch, append([]string{"list", "-json=ImportPath,TestGoFiles,XTestGoFiles"}, patterns...)...)
 	if err != nil {
 		return nil, err
 	}
@@ -124,10 +140,10 @@ func (b *builder) list(patterns []string) ([]testPackage, error) {
 }
 
 // addTests puts a package's test binary into the guest, to run in a directory with the package's testdata.
-func (b *builder) addTests(c *content, p testPackage, run string) error {
+func (b *builder) addTests(c *content, arch machine.Arch, p testPackage, run string) error {
 	relative := strings.TrimPrefix(p.ImportPath, module+"/")
-	file := filepath.Join(b.dir, filepath.FromSlash(relative)+".test")
-	if _, err := b.run("test", "-c", "-trimpath", "-ldflags=-s -w", "-o", file, p.ImportPath); err != nil {
+	file, err := b.compile(arch, p.ImportPath, "test", "-c")
+	if err != nil {
 		return err
 	}
 	dir := path.Join(sources, relative)

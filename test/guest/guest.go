@@ -23,14 +23,14 @@ const memoryMiB = 1024
 // guest is a kernel that is ready to be booted.
 type guest struct {
 	name    string
-	tmp     string // directory with what was built for it
+	tmp     string // directory with its initramfs
 	machine machine.Machine
 	timeout time.Duration
 }
 
 // prepare fetches and builds what a guest needs.
-func prepare(o *options, name string) (*guest, error) {
-	archName, suite, err := splitKernel(name)
+func prepare(b *builder, o booking) (*guest, error) {
+	archName, suite, err := splitKernel(o.kernel)
 	if err != nil {
 		return nil, err
 	}
@@ -54,21 +54,21 @@ func prepare(o *options, name string) (*guest, error) {
 	if err != nil {
 		return nil, err
 	}
-	g := &guest{name: name, tmp: tmp, timeout: o.timeout}
+	g := &guest{name: o.kernel, tmp: tmp, timeout: o.timeout}
 	g.machine = machine.Machine{Arch: arch, QEMU: qemu, Kernel: k.Image, CPUs: o.smp, MemoryMiB: memoryMiB}
 	if g.machine.CPUs == 0 {
 		g.machine.CPUs = arch.CPUs
 	}
-	if err := g.build(o, k); err != nil {
+	if err := g.build(b, o, k); err != nil {
 		g.remove()
 		return nil, err
 	}
 	return g, nil
 }
 
-func (g *guest) build(o *options, k *kernel.Kernel) error {
+func (g *guest) build(b *builder, o booking, k *kernel.Kernel) error {
 	fmt.Fprintf(os.Stderr, "guest %s: Linux %s\n", g.name, k.Release)
-	content, err := build(o, g.machine.Arch, filepath.Join(g.tmp, "build"))
+	content, err := b.build(o.options, g.machine.Arch)
 	if err != nil {
 		return err
 	}

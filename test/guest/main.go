@@ -4,6 +4,9 @@
 //	go run ./test/guest [-kernel ARCH/SUITE]... [-run REGEXP] [-perf] [-smp N] [-timeout D] PACKAGE...
 //	go run ./test/guest [-kernel ARCH/SUITE]... [-perf] [-smp N] [-timeout D] -- COMMAND [ARGUMENT...]
 //
+// More guests, for which other things are said, are named behind a +: -kernel arm64/testing ./a + -kernel amd64/bookworm ./b. As many run at
+// once as there are CPUs, in the order in which they are named.
+//
 // A kernel is the cloud kernel of a suite of Debian for amd64 or arm64: amd64/bookworm is 6.1, arm64/trixie 6.12,
 // arm64/testing the newest that Debian has let in. The exit status is the command's, or that of the
 // tests, and 125 when the guest did not get that far.
@@ -15,6 +18,7 @@ import (
 	"fmt"
 	"os"
 	"runtime"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -33,30 +37,66 @@ type options struct {
 }
 
 func main() {
-	o, err := parse(os.Args[1:])
-	if errors.Is(err, flag.ErrHelp) {
-		os.Exit(0)
+	var all []booking
+	for _, args := range groups(os.Args[1:]) {
+		o, err := parse(args)
+		if errors.Is(err, flag.ErrHelp) {
+			os.Exit(0)
+		}
+		if err != nil {
+			fmt.Fprintln(os.Stderr, "guest:", err)
+			os.Exit(2)
+		}
+		for _, kernel := range o.kernels {
+			all = append(all, booking{o, kernel})
+		}
 	}
+	exit, err := runAll(all)
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "guest:", err)
-		os.Exit(2)
+		os.Exit(125)
 	}
-	os.Exit(runAll(o))
+	os.Exit(exit)
+}
+
+// booking is a guest to run.
+type booking struct {
+	*options
+	kernel string // one of the options'
+}
+
+// groups cuts arguments at each + that stands before a command.
+func groups(args []string) [][]string {
+	before, _, _ := cutCommand(args)
+	var all [][]string
+	for {
+		i := slices.Index(before, "+")
+		if i < 0 {
+			return append(all, args)
+		}
+		all = append(all, args[:i])
+		before, args = before[i+1:], args[i+1:]
+	}
 }
 
 // runAll prepares one guest after another, and runs as many at once as there are CPUs: QEMU emulates with one thread. Their
 // output is in the order of the command line, as if they ran one after another.
-func runAll(o *options) (exit int) {
+func runAll(all []booking) (exit int, err error) {
+	b, err := newBuilder()
+	if err != nil {
+		return 0, err
+	}
+	defer b.remove()
 	var guests sync.WaitGroup
 	slots := make(chan struct{}, runtime.NumCPU())
 	turn := make(chan struct{}) // closed when the guests before have printed all
 	close(turn)
-	statuses := make([]int, len(o.kernels))
-	for i, name := range o.kernels {
+	statuses := make([]int, len(all))
+	for i, o := range all {
 		slots <- struct{}{}
 		before, done := turn, make(chan struct{})
 		turn = done
-		g, err := prepare(o, name)
+		g, err := prepare(b, o)
 		guests.Go(func() {
 			defer close(done)
 			out := &turns{to: os.Stdout, turn: before}
@@ -67,8 +107,8 @@ func runAll(o *options) (exit int) {
 			}
 			<-slots
 			if err != nil {
-				fmt.Fprintf(os.Stderr, "guest %s: %v\n", name, err)
-				fmt.Fprintf(out, "FAIL\tguest %s\n", name)
+				fmt.Fprintf(os.Stderr, "guest %s: %v\n", o.kernel, err)
+				fmt.Fprintf(out, "FAIL\tguest %s\n", o.kernel)
 				statuses[i] = 125
 			}
 		})
@@ -79,7 +119,7 @@ func runAll(o *options) (exit int) {
 			exit = status
 		}
 	}
-	return exit
+	return exit, nil
 }
 
 func parse(args []string) (*options, error) {

@@ -52,6 +52,25 @@ func TestParse(t *testing.T) {
 	}
 }
 
+func TestGroups(t *testing.T) {
+	tests := []struct {
+		name string
+		args []string
+		want [][]string
+	}{
+		{"one", []string{"-perf", "./a"}, [][]string{{"-perf", "./a"}}},
+		{"three", []string{"./a", "./b", "+", "-kernel", "x", "./c", "+"}, [][]string{{"./a", "./b"}, {"-kernel", "x", "./c"}, {}}},
+		{"a command with one", []string{"./a", "+", "--", "expr", "1", "+", "1"}, [][]string{{"./a"}, {"--", "expr", "1", "+", "1"}}},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			if diff := cmp.Diff(tt.want, groups(tt.args)); diff != "" {
+				t.Errorf("-want +got:\n%s", diff)
+			}
+		})
+	}
+}
+
 func TestUnknownKernels(t *testing.T) {
 	tests := []struct{ kernel, want string }{
 		{"trixie", `a kernel is named ARCH/SUITE, as in arm64/trixie, not "trixie"`},
@@ -60,7 +79,7 @@ func TestUnknownKernels(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.kernel, func(t *testing.T) {
-			if _, err := prepare(&options{}, tt.kernel); err == nil || err.Error() != tt.want {
+			if _, err := prepare(nil, booking{&options{}, tt.kernel}); err == nil || err.Error() != tt.want {
 				t.Errorf("got %v, want %s", err, tt.want)
 			}
 		})
