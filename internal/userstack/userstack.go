@@ -15,6 +15,7 @@ import (
 	"runtime"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/cilium/ebpf"
 
@@ -97,6 +98,8 @@ type Tables struct {
 	eager     bool
 	processes map[int32]*process
 	changed   map[int32]bool // processes
+	begun     bool           // Update has made tables
+	late      func() bool    // it has done so for long
 	files     map[fileID]*file
 	loaded    []*file // that are not in the map of tables yet
 	unused    []*file // that no process has mapped, the oldest first
@@ -244,19 +247,26 @@ func (t *Tables) Update() error {
 		return err
 	}
 	entries := make(map[int32][]mappingEntry)
+	began := time.Now()
+	t.late = func() bool { return t.begun && time.Since(began) > longest }
 	for pid := range t.changed {
-		var err error
-		if entries[pid], err = t.load(t.processes[pid]); err != nil {
+		those, err := t.load(t.processes[pid])
+		if err == errLate {
+			break
+		}
+		if err != nil {
 			return err
 		}
+		entries[pid] = those
 	}
+	t.begun = true
 	if err := t.publish(); err != nil {
 		return err
 	}
-	for pid := range t.changed {
+	for pid, those := range entries {
 		p := t.processes[pid]
 		old := p.run
-		if err := t.place(pid, p, entries[pid]); err != nil {
+		if err := t.place(pid, p, those); err != nil {
 			return err
 		}
 		if old.count > 0 {
@@ -269,6 +279,11 @@ func (t *Tables) Update() error {
 	}
 	return t.unload()
 }
+
+// longest is for how long Update makes tables, the rest of which is left to the next time, as whoever calls it has more to do. The first time it makes all.
+const longest = 100 * time.Millisecond
+
+var errLate = errors.New("there is no time for more unwind tables")
 
 // want notes the processes whose stacks programs have walked without knowing them.
 func (t *Tables) want() error {
@@ -291,13 +306,16 @@ func (t *Tables) want() error {
 	}
 }
 
-// load makes the tables of a process, if it is wanted and needs any. There are entries for the mappings of files that have one.
+// load makes the tables of a process, if it is wanted and needs any; errLate leaves it where it is. There are entries for the mappings of files that have one.
 func (t *Tables) load(p *process) (entries []mappingEntry, err error) {
 	if !p.wanted {
 		return nil, nil
 	}
 	for i := range p.mappings {
 		if m := &p.mappings[i]; m.file == nil {
+			if t.late() {
+				return nil, errLate
+			}
 			m.file = t.open(m.record)
 		}
 	}
@@ -305,6 +323,9 @@ func (t *Tables) load(p *process) (entries []mappingEntry, err error) {
 		return nil, nil
 	}
 	for _, m := range p.mappings {
+		if m.file.loaded == nil && t.late() {
+			return nil, errLate
+		}
 		if err := t.loadFile(m.file); err != nil {
 			return nil, err
 		}
