@@ -77,6 +77,7 @@ type settings struct {
 	command      bool // of a command that is started for it
 	eager        bool // there are unwind tables for all processes that are told of
 	events       int
+	rate         uint64 // samples in a second at most; 0 if it is not known
 	entries      uint32 // of each map, at first; 0 for what is usual
 
 	ips      []Range            // in one of which the instruction pointer has to be; nil for anywhere
@@ -118,7 +119,7 @@ func (c *counter) load(o settings) (err error) {
 	if err := setRanges(c.spec, o.ips, o.programs); err != nil {
 		return err
 	}
-	sums, chains := uint32(defaultSums), uint32(defaultChains)
+	sums, chains := sumsFor(o.rate), uint32(defaultChains)
 	if o.entries > 0 {
 		sums, chains = o.entries, o.entries
 	}
@@ -230,6 +231,16 @@ func setVariables(spec *ebpf.CollectionSpec, values map[string]any) error {
 		}
 	}
 	return nil
+}
+
+// sumsFor is how many sums there is room for at first: those of some seconds, so that none is lost where this process has to wait for a CPU.
+func sumsFor(rate uint64) uint32 {
+	const seconds, most = 8, 128 << 10
+	sums := uint32(defaultSums)
+	for sums < most && uint64(sums) < seconds*rate {
+		sums *= 2
+	}
+	return sums
 }
 
 // newTable makes a map of one generation.

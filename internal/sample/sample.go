@@ -117,6 +117,7 @@ func Run(cfg Config) (Result, error) {
 	s.settings = settings{Keys: cfg.By, kernel: !cfg.Record.AllUser, user: !cfg.Record.AllKernel, noIdle: cfg.Record.NoIdle, waits: waits,
 		command: cfg.Record.CommandIsTarget(),
 		events:  events, entries: cfg.Entries, ips: cfg.Ranges, programs: cfg.Programs, filters: filters,
+		rate:  cfg.Record.Frequency * uint64(events*runtime.NumCPU()),
 		eager: !cfg.Record.Target.System && cfg.Record.Target.CPUs == nil}
 	if s.counter, err = newCounter(s.settings); err != nil {
 		return Result{}, err
@@ -191,11 +192,10 @@ func (s *session) recording(q *queue) record.Config {
 
 // poll is how often maps are looked at: intervals end no earlier, processes whose stacks need tables are found by it, and maps have to last so long.
 func (s *session) poll() time.Duration {
-	samples := s.cfg.Record.Frequency * uint64(s.settings.events*runtime.NumCPU()) // in a second, at most
 	switch {
 	case s.cfg.Every > 0:
 		return 100 * time.Millisecond
-	case !s.settings.eager, s.settings.waits, s.settings.entries > 0, samples == 0, 4*samples > defaultSums:
+	case !s.settings.eager, s.settings.waits, s.settings.entries > 0, s.settings.rate == 0, 4*s.settings.rate > defaultSums:
 		return 250 * time.Millisecond
 	}
 	return time.Second

@@ -60,6 +60,14 @@ func TestJoin(t *testing.T) {
 	}
 }
 
+func TestSumsFor(t *testing.T) {
+	for rate, want := range map[uint64]uint32{0: 32 << 10, 2 * 999: 32 << 10, 8 * 999: 64 << 10, 2 * 4999: 128 << 10, 1 << 60: 128 << 10} {
+		if got := sumsFor(rate); got != want {
+			t.Errorf("%d a second: %d", rate, got)
+		}
+	}
+}
+
 func TestState(t *testing.T) {
 	for bits, want := range map[uint32]string{0: "R", 1: "S", 2: "D", 4: "T", 0x20: "Z", 0x402: "D", 0x80: "I", 0x1000: "R"} {
 		if got := state(bits); got != want {
