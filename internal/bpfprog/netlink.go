@@ -1,9 +1,11 @@
 package bpfprog
 
 import (
+	"cmp"
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"slices"
 	"syscall"
 
 	"golang.org/x/sys/unix"
@@ -80,7 +82,7 @@ func number(attribute []byte) uint32 {
 	return binary.NativeEndian.Uint32(attribute)
 }
 
-// Numbers of include/uapi/linux/if_link.h, pkt_sched.h, rtnetlink.h and pkt_cls.h.
+// Numbers of include/uapi/linux/if_link.h, pkt_sched.h, rtnetlink.h, pkt_cls.h and tc_act/tc_bpf.h.
 const (
 	iflaXDP          = 43
 	iflaXDPProgram   = 4
@@ -90,10 +92,14 @@ const (
 	tcaKind          = 1
 	tcaOptions       = 2
 	tcaBPFID         = 11
+	tcaActions       = 1 // TCA_ACT_TAB: actions by their place in the message, each with tcaKind and tcaOptions
+	tcaActionBPF     = 2 // TCA_ACT_BPF_PARMS: struct tc_act_bpf
+	tcaActionBPFID   = 9
 	clsactIngress    = 0xfffffff2
 	clsactEgress     = 0xfffffff3
 	interfaceMessage = 16 // bytes of struct ifinfomsg
 	trafficMessage   = 20 // and of struct tcmsg
+	actionMessage    = 4  // and of struct tcamsg
 )
 
 // xdpPrograms are those of interfaces: IDs by index.
@@ -183,4 +189,53 @@ func filterPrograms() ([]filterProgram, error) {
 		}
 	}
 	return found, nil
+}
+
+// actionProgram is a program that is an action of traffic control, which filters share by its number.
+type actionProgram struct {
+	program, action uint32
+	filters         uint32 // that have it
+}
+
+// actionPrograms are those of the network namespace. There are none where the kernel has no actions. (Linux 4.13)
+func actionPrograms() ([]actionProgram, error) {
+	kind := attribute(tcaKind, []byte("bpf\x00"))
+	body := append(make([]byte, actionMessage), attribute(tcaActions, attribute(1, kind))...)
+	messages, err := netlink(unix.RTM_GETACTION, unix.NLM_F_DUMP, body)
+	if errors.Is(err, unix.EOPNOTSUPP) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("ask for the actions of traffic control: %w", err)
+	}
+	var found []actionProgram
+	for _, m := range messages {
+		found = append(found, decodeActions(m.Data)...)
+	}
+	return found, nil
+}
+
+func decodeActions(message []byte) (found []actionProgram) {
+	if len(message) < actionMessage {
+		return nil
+	}
+	for _, action := range attributes(attributes(message[actionMessage:])[tcaActions]) {
+		attrs := attributes(action)
+		options := attributes(attrs[tcaOptions])
+		parameters := options[tcaActionBPF] // index, capabilities, action, references, bindings
+		id := number(options[tcaActionBPFID])
+		if unix.ByteSliceToString(attrs[tcaKind]) != "bpf" || id == 0 || len(parameters) < 20 {
+			continue
+		}
+		found = append(found, actionProgram{program: id, action: number(parameters), filters: number(parameters[16:])})
+	}
+	slices.SortFunc(found, func(a, b actionProgram) int { return cmp.Compare(a.action, b.action) })
+	return found
+}
+
+// attribute encodes struct nlattr.
+func attribute(kind uint16, value []byte) []byte {
+	b := binary.NativeEndian.AppendUint16(nil, uint16(4+len(value)))
+	b = append(binary.NativeEndian.AppendUint16(b, kind), value...)
+	return append(b, make([]byte, (4-len(b)%4)%4)...)
 }

@@ -34,7 +34,7 @@ func (u unlinked) add(id uint32, kind, to string) {
 
 // addNetworks adds what is attached to interfaces: those of the network namespace of this thread, and of the others that there are.
 func (u unlinked) addNetworks() error {
-	if !u.has(ebpf.XDP, ebpf.SchedCLS) {
+	if !u.has(ebpf.XDP, ebpf.SchedCLS, ebpf.SchedACT) {
 		return nil
 	}
 	if err := u.addNetwork(""); err != nil {
@@ -66,6 +66,15 @@ func (u unlinked) addNetwork(where string) error {
 					u.add(id, "xdp", networkInterface(index)+where)
 				}
 			}
+		}
+	}
+	if u.has(ebpf.SchedACT) {
+		actions, err := actionPrograms()
+		if err != nil {
+			return err
+		}
+		for _, a := range actions {
+			u.add(a.program, "tc", fmt.Sprintf("action %d (filters: %d)%s", a.action, a.filters, where))
 		}
 	}
 	if !u.has(ebpf.SchedCLS) {

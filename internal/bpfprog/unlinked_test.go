@@ -22,13 +22,6 @@ import (
 	"github.com/bperf/bperf/test/require"
 )
 
-// attribute is struct nlattr.
-func attribute(kind uint16, value []byte) []byte {
-	b := binary.NativeEndian.AppendUint16(nil, uint16(4+len(value)))
-	b = append(binary.NativeEndian.AppendUint16(b, kind), value...)
-	return append(b, make([]byte, (4-len(b)%4)%4)...)
-}
-
 func word(n int) []byte { return binary.NativeEndian.AppendUint32(nil, uint32(n)) }
 
 // ownNetwork puts the rest of the test into a network namespace of its own, whose only interface is lo.
@@ -111,6 +104,45 @@ func TestUnlinkedTC(t *testing.T) {
 	expectAttached(t, id, Attachment{Kind: "tc", To: "egress lo (interface 1)"})
 }
 
+// attachAction makes a program action 7 of the network namespace of this thread.
+func attachAction(p *ebpf.Program) error {
+	const fd, name = 5, 6 // TCA_ACT_BPF_FD, TCA_ACT_BPF_NAME
+	parameters := append(word(7), make([]byte, 16)...)
+	options := slices.Concat(attribute(tcaActionBPF, parameters), attribute(fd, word(p.FD())), attribute(name, []byte("a\x00")))
+	action := append(attribute(tcaKind, []byte("bpf\x00")), attribute(tcaOptions, options)...)
+	return ask(unix.RTM_NEWACTION, unix.NLM_F_CREATE|unix.NLM_F_EXCL, make([]byte, actionMessage), attribute(tcaActions, attribute(1, action)))
+}
+
+// TestUnlinkedAction needs act_bpf, which Debian has as a module.
+func TestUnlinkedAction(t *testing.T) {
+	ownNetwork(t)
+	p, id := load(t, &ebpf.ProgramSpec{Type: ebpf.SchedACT, Instructions: returning(0)})
+	expectAttached(t, id)
+	checkAsked(t, attachAction(p))
+	expectAttached(t, id, Attachment{Kind: "tc", To: "action 7 (filters: 0)"})
+}
+
+// TestDecodeActions reads a message with several actions, of which one is no program, and those that are cut.
+func TestDecodeActions(t *testing.T) {
+	action := func(index, filters, program int) []byte {
+		parameters := slices.Concat(word(index), word(0), word(0), word(1), word(filters))
+		options := slices.Concat(attribute(tcaActionBPF, parameters), attribute(tcaActionBPFID, word(program)))
+		return append(attribute(tcaKind, []byte("bpf\x00")), attribute(tcaOptions, options)...)
+	}
+	other := append(attribute(tcaKind, []byte("gact\x00")), attribute(tcaOptions, attribute(tcaActionBPFID, word(9)))...)
+	actions := slices.Concat(attribute(1, action(3, 2, 40)), attribute(2, other), attribute(3, action(1, 0, 41)))
+	message := append(make([]byte, actionMessage), attribute(tcaActions, actions)...)
+	want := []actionProgram{{program: 41, action: 1}, {program: 40, action: 3, filters: 2}}
+	if diff := cmp.Diff(want, decodeActions(message), cmp.AllowUnexported(actionProgram{})); diff != "" {
+		t.Errorf("-want +got:\n%s", diff)
+	}
+	for n := range message {
+		if got := decodeActions(message[:n]); len(got) > 2 {
+			t.Errorf("of %d bytes: %v", n, got)
+		}
+	}
+}
+
 // TestOtherNetworks has programs in the network namespace of another process.
 func TestOtherNetworks(t *testing.T) {
 	require.Root(t)
@@ -132,6 +164,7 @@ func TestOtherNetworks(t *testing.T) {
 	}{
 		{"XDP", ebpf.XDP, attachXDP, Attachment{Kind: "xdp", To: "lo (interface 1)" + where}},
 		{"filter", ebpf.SchedCLS, attachFilter, Attachment{Kind: "tc", To: "egress lo (interface 1)" + where}},
+		{"action", ebpf.SchedACT, attachAction, Attachment{Kind: "tc", To: "action 7 (filters: 0)" + where}},
 		{"link", ebpf.XDP, func(p *ebpf.Program) error {
 			l, err := link.AttachXDP(link.XDPOptions{Program: p, Interface: 1, Flags: link.XDPGenericMode})
 			if err == nil {
