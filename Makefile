@@ -74,9 +74,11 @@ $(STATICCHECK):
 	GOBIN=$(@D) go install honnef.co/go/tools/cmd/staticcheck@$(STATICCHECK_VERSION)
 	mv $(@D)/staticcheck $@
 
+TESTS ?= test-host test-guests
+
 .PHONY: test
 test: ## all tests: on this kernel, then in guests; the last line is "N passed, N failed"
-	@go run ./test/tally -timeout 75m $(MAKE) --no-print-directory --keep-going test-host test-guests
+	@go run ./test/tally -timeout 75m $(MAKE) --no-print-directory --keep-going $(TESTS)
 
 # The packages that ask the kernel are tested one after another: Linux 6.18 does not bear it when several processes load and
 # free BPF programs by the hundred (docs/kernel-notes.md).
@@ -99,15 +101,15 @@ packaged-perf: ## fetch the perf of Debian testing, beside which tests compare; 
 test-guests: ## the tests that ask the kernel, on other kernels under QEMU, with upstream perf beside them
 	go run ./test/guest $(GUESTS)
 
-# What decodes files, or what the kernel gives.
-FUZZ     ?= ./internal/perfdata ./internal/symbol/... ./internal/tracedata ./internal/bpfprog/linear ./internal/record ./internal/perfevent
+# What decodes files, or what the kernel gives. The targets of a decoder share its time.
+DECODERS ?= ./internal/perfdata:FuzzFile,FuzzPipe ./internal/perfdata:FuzzRecord ./internal/perfdata:FuzzFeature ./internal/tracedata \
+            ./internal/symbol ./internal/symbol/object ./internal/symbol/dwarf ./internal/symbol/pclntab ./internal/symbol/unwind ./internal/symbol/jit \
+            ./internal/symbol/kernel ./internal/bpfprog:FuzzTypeName,FuzzAttributes ./internal/bpfprog/linear ./internal/bpfprog/disasm ./internal/record ./internal/perfevent
 FUZZTIME ?= 60s
 
 .PHONY: fuzz
-fuzz: ## fuzz every target of some packages for a while each: FUZZ=./internal/perfdata FUZZTIME=60s
-	@for package in $$(go list $(FUZZ)); do for target in $$(go test -list '^Fuzz' $$package | grep ^Fuzz); do \
-	  echo "$$package $$target"; \
-	  go test -run '^$$' -fuzz "^$$target\$$" -fuzztime $(FUZZTIME) -fuzzminimizetime 10x $$package || exit 1; done; done
+fuzz: ## fuzz every decoder for a while, as many at once as there are CPUs: DECODERS=./internal/perfdata:FuzzFile FUZZTIME=60s
+	go run ./test/fuzz -time $(FUZZTIME) $(DECODERS)
 
 .PHONY: bench
 bench: bperf ## bperf beside perf and bpftool: time and memory; what sharing counters costs, and counting inside BPF programs
