@@ -169,10 +169,9 @@ __noinline __u32 unwind_find_rule(__u32 table, __u32 rows, __u32 offset)
 /* What is known of a frame. */
 struct unwind {
 	__u64 pc, sp, fp, lr;
-	__u64 *addresses;
 	struct unwind_process process;
-	__u32 frames;
 	__u32 end;
+	__u32 unused;
 	__u64 mapping; /* of the frame before: the callers are often in the same file */
 	__u64 exact; /* the program counter is not a return address */
 };
@@ -278,18 +277,13 @@ static __always_inline __u32 unwind_by_rule(struct unwind *u, struct unwind_rule
 	return UNWIND_OUTERMOST;
 }
 
-static long unwind_frame(__u32 i, struct unwind *u)
+/* Makes the frame that of the caller, or returns 1. Looked at by the verifier once, and not on each way to the first frame. */
+__noinline int unwind_caller(struct unwind *u)
 {
 	struct unwind_rule *r;
 
-	if (!u->pc)
+	if (!u)
 		return 1;
-	if (i >= UNWIND_FRAMES) {
-		u->end = UNWIND_TOO_DEEP;
-		return 1;
-	}
-	u->addresses[i] = i ? u->pc + u->exact : u->pc;
-	u->frames = i + 1;
 	r = unwind_rule_of(u);
 	if (r && r->ra == UNWIND_END)
 		return 1;
@@ -305,6 +299,27 @@ static long unwind_frame(__u32 i, struct unwind *u)
 	return 1;
 }
 
+struct unwind_walk {
+	struct unwind frame;
+	__u64 *addresses;
+	__u32 frames;
+};
+
+static long unwind_frame(__u32 i, struct unwind_walk *w)
+{
+	struct unwind *u = &w->frame;
+
+	if (!u->pc)
+		return 1;
+	if (i >= UNWIND_FRAMES) {
+		u->end = UNWIND_TOO_DEEP;
+		return 1;
+	}
+	w->addresses[i] = i ? u->pc + u->exact : u->pc;
+	w->frames = i + 1;
+	return unwind_caller(u) != 0;
+}
+
 /*
  * The user stack of the current task, from the innermost frame on. All but the first address are one more than what is in
  * the call, as return addresses are; so are those that a signal has interrupted. Returns their number, and why there are
@@ -313,7 +328,8 @@ static long unwind_frame(__u32 i, struct unwind *u)
 static __always_inline __u32 unwind_user(void *ctx, __u32 pid, __u64 *addresses, __u32 *end)
 {
 	struct task_struct *task = bpf_get_current_task_btf();
-	struct unwind u = { .addresses = addresses, .mapping = UNWIND_NO_MAPPING, .exact = 1 };
+	struct unwind_walk w = { .frame = { .mapping = UNWIND_NO_MAPPING, .exact = 1 }, .addresses = addresses };
+	struct unwind *u = &w.frame;
 	struct unwind_process *process;
 	__u8 yes = 1;
 	bool compat;
@@ -326,17 +342,17 @@ static __always_inline __u32 unwind_user(void *ctx, __u32 pid, __u64 *addresses,
 		struct pt_regs___arm64 *regs = (void *)bpf_task_pt_regs(task);
 
 		compat = BPF_CORE_READ(regs, pstate) & 0x10; /* PSR_MODE32_BIT */
-		u.pc = BPF_CORE_READ(regs, pc);
-		u.sp = BPF_CORE_READ(regs, sp);
-		u.fp = BPF_CORE_READ(regs, regs[29]);
-		u.lr = BPF_CORE_READ(regs, regs[30]);
+		u->pc = BPF_CORE_READ(regs, pc);
+		u->sp = BPF_CORE_READ(regs, sp);
+		u->fp = BPF_CORE_READ(regs, regs[29]);
+		u->lr = BPF_CORE_READ(regs, regs[30]);
 	} else {
 		struct pt_regs___amd64 *regs = (void *)bpf_task_pt_regs(task);
 
 		compat = BPF_CORE_READ(regs, cs) == 0x23; /* __USER32_CS */
-		u.pc = BPF_CORE_READ(regs, ip);
-		u.sp = BPF_CORE_READ(regs, sp);
-		u.fp = BPF_CORE_READ(regs, bp);
+		u->pc = BPF_CORE_READ(regs, ip);
+		u->sp = BPF_CORE_READ(regs, sp);
+		u->fp = BPF_CORE_READ(regs, bp);
 	}
 	if (compat) {
 		n = bpf_get_stack(ctx, addresses, UNWIND_FRAMES * sizeof(*addresses), BPF_F_USER_STACK);
@@ -344,10 +360,10 @@ static __always_inline __u32 unwind_user(void *ctx, __u32 pid, __u64 *addresses,
 	}
 	process = bpf_map_lookup_elem(&unwind_processes, &pid);
 	if (process)
-		u.process = *process;
+		u->process = *process;
 	else if (!bpf_map_lookup_elem(&unwind_wanted, &pid))
 		bpf_map_update_elem(&unwind_wanted, &pid, &yes, BPF_ANY); /* or the next time, when there is room */
-	bpf_loop(UNWIND_FRAMES + 1, unwind_frame, &u, 0);
-	*end = u.end;
-	return u.frames;
+	bpf_loop(UNWIND_FRAMES + 1, unwind_frame, &w, 0);
+	*end = u->end;
+	return w.frames;
 }

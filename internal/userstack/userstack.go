@@ -243,8 +243,10 @@ func (t *Tables) remove(pid int32) {
 // Update lets programs see what was recorded, and what they have asked for. The error is one of the kernel, which keeps it from going on;
 // what there was no room for is told of by Stats.
 func (t *Tables) Update() error {
-	if err := t.want(); err != nil {
-		return err
+	if !t.eager {
+		if err := t.want(); err != nil {
+			return err
+		}
 	}
 	entries := make(map[int32][]mappingEntry)
 	began := time.Now()
