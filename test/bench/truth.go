@@ -70,7 +70,7 @@ func profileOf(command []string, long time.Duration) (functions map[string]uint6
 		return nil, nil, err
 	}
 	note := func(string) {}
-	r, err := sample.Run(sample.Config{By: by, Keep: profile.IP, Record: record.Config{Events: events, Frequency: 999, Overrides: true, Inherit: true, Command: command,
+	r, err := sample.Run(sample.Config{By: by, Keep: profile.Address, Record: record.Config{Events: events, Frequency: 999, Overrides: true, Inherit: true, Command: command,
 		Timeout: 3*long + time.Minute, Notify: note, Verbose: note, Version: "bench"}})
 	if err != nil {
 		return nil, nil, err
@@ -80,7 +80,7 @@ func profileOf(command []string, long time.Duration) (functions map[string]uint6
 		name := nameOf(r.Profile, s.Leaf)
 		functions[name] += s.Count
 		if f := r.Profile.Frames()[s.Leaf]; f.Kind == profile.BPF {
-			programs[f.IP] = name
+			programs[f.Address] = name
 		}
 	}
 	return functions, programs, nil
