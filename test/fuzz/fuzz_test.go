@@ -41,7 +41,7 @@ func TestFinds(t *testing.T) {
 		t.Fatal(err)
 	}
 	d.cache = t.TempDir()
-	r := d.fuzz(t.Context(), 4*time.Second)
+	r := d.fuzz(t.Context(), 10*time.Second)
 	want := regexp.MustCompile(`^=== RUN   FuzzAll
     fuzz: elapsed: .*
 --- PASS: FuzzAll \(.*
