@@ -1,6 +1,7 @@
 package sample
 
 import (
+	"fmt"
 	"math"
 	"os"
 	"runtime"
@@ -455,19 +456,30 @@ func touch(t *testing.T, pages int) int {
 	return pages
 }
 
-// TestModes leaves out the kernel, and all but it.
+// TestModes leaves out the kernel, and all but it, of a program that is in both: by modifiers, and for all events. Without that both are there.
 func TestModes(t *testing.T) {
-	cfg := config(t, "cpu-clock:u,cpu-clock:k", program.Program{Body: program.GetPPID, Times: 300_000}.Write(t))
-	cfg.Record.Period, cfg.Record.Frequency = 0, 999
-	r := take(t, cfg)
-	for _, s := range r.Profile.Samples() {
-		leaf := r.Profile.Frames()[s.Leaf]
-		if (leaf.Kind == profile.User) != (s.Event == 0) {
-			t.Errorf("a sample of %s at %+v", r.Profile.Events[s.Event].Name, leaf)
-		}
-	}
-	if r.Profile.Events[0].Samples+r.Profile.Events[1].Samples == 0 {
-		t.Error("no samples")
+	for name, tt := range map[string]struct {
+		events       string
+		user, kernel bool // that is asked for alone
+	}{
+		"neither": {"cpu-clock", false, false}, ":u": {"cpu-clock:u", true, false}, ":k": {"cpu-clock:k", false, true},
+		"--user": {"cpu-clock", true, false}, "--kernel": {"cpu-clock", false, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			cfg := config(t, tt.events, "dd", "if=/dev/zero", "of=/dev/null", "bs=1", fmt.Sprint("count=", 50*rate()), "status=none")
+			cfg.Record.Period, cfg.Record.Frequency = 0, rate()
+			if tt.events == "cpu-clock" {
+				cfg.Record.AllUser, cfg.Record.AllKernel = tt.user, tt.kernel
+			}
+			r := take(t, cfg)
+			kinds := make(map[profile.Kind]uint64)
+			for _, s := range r.Profile.Samples() {
+				kinds[r.Profile.Frames()[s.Leaf].Kind] += s.Count // its callers may be of users
+			}
+			if (kinds[profile.User] > 0) == tt.kernel || (kinds[profile.Kernel] > 0) == tt.user {
+				t.Errorf("samples by the kind of code: %v", kinds)
+			}
+		})
 	}
 }
 
