@@ -24,13 +24,13 @@ import (
 )
 
 // programs fetches the code and the BTF of each BPF program that the kernel says was loaded. A moment later it may be gone, so it is opened at
-// once, by a thread that does only that and is woken for each record, in rings of its own. An open program stays until it is read.
+// once, by a thread of the CPU where it was loaded, which does only that. An open program stays until it is read.
 type programs struct {
-	events []*perfevent.Event
-	rings  []*perfevent.Ring
-	waiter *perfevent.Waiter
+	loads  []*loads
 	unread chan bpfprog.Handle
-	done   sync.WaitGroup
+
+	opening sync.WaitGroup // a goroutine for each of loads
+	reading sync.WaitGroup
 
 	stop   atomic.Bool
 	loaded atomic.Int64  // that the kernel told of
@@ -62,65 +62,84 @@ func watchPrograms() (*programs, error) {
 		unread: make(chan bpfprog.Handle, mostOpen),
 		infos:  make(map[uint32]*linear.Info), btfs: make(map[uint32]linear.BTF), named: make(map[uint32]bool),
 	}
-	if p.waiter, err = perfevent.NewWaiter(); err != nil {
-		return nil, err
-	}
 	for _, cpu := range cpus.CPUs {
-		if err := p.open(cpu); err != nil {
+		l, err := openLoads(cpu)
+		if err != nil {
 			p.close()
 			return nil, fmt.Errorf("watch BPF programs on CPU %d: %w", cpu, err)
 		}
+		p.loads = append(p.loads, l)
 	}
-	p.done.Go(p.openAll)
-	p.done.Go(p.readAll)
+	for _, l := range p.loads {
+		p.opening.Go(func() { p.open(l) })
+	}
+	p.reading.Go(p.read)
 	return p, nil
 }
 
-func (p *programs) open(cpu int) error {
+// loads are the records of what is loaded and unloaded on one CPU.
+type loads struct {
+	cpu    int
+	event  *perfevent.Event
+	ring   *perfevent.Ring
+	waiter *perfevent.Waiter
+}
+
+func openLoads(cpu int) (l *loads, err error) {
 	attr := perfevent.Attr{Type: perfevent.TypeSoftware, Config: perfevent.SoftwareDummy, Wakeup: 1,
 		Flags: perfevent.BPFEvents | perfevent.Watermark}
-	event, err := perfevent.Open(&attr, perfevent.Where{Thread: perfevent.AnyThread, CPU: cpu})
-	if err != nil {
-		return err
+	l = &loads{cpu: cpu}
+	if l.event, err = perfevent.Open(&attr, perfevent.Where{Thread: perfevent.AnyThread, CPU: cpu}); err != nil {
+		return nil, err
 	}
-	p.events = append(p.events, event)
-	ring, err := event.Map(order(programRing))
-	if err != nil {
-		return err
+	if l.ring, err = l.event.Map(order(programRing)); err != nil {
+		l.event.Close()
+		return nil, err
 	}
-	p.rings = append(p.rings, ring)
-	return p.waiter.Add(event)
+	if l.waiter, err = perfevent.NewWaiter(); err != nil {
+		l.close()
+		return nil, err
+	}
+	if err := l.waiter.Add(l.event); err != nil {
+		l.close()
+		return nil, err
+	}
+	return l, nil
+}
+
+func (l *loads) close() {
+	if l.waiter != nil {
+		l.waiter.Close()
+	}
+	l.ring.Close()
+	l.event.Close()
 }
 
 // close ends fetching. It can be called again, and for nil.
 func (p *programs) close() {
-	if p == nil || p.waiter == nil {
+	if p == nil || p.stop.Load() {
 		return
 	}
 	p.stop.Store(true)
-	p.waiter.Wake()
-	p.done.Wait()
-	for _, r := range p.rings {
-		r.Close()
+	for _, l := range p.loads {
+		l.waiter.Wake()
 	}
-	for _, e := range p.events {
-		e.Close()
+	p.opening.Wait()
+	close(p.unread)
+	p.reading.Wait()
+	for _, l := range p.loads {
+		l.close()
 	}
-	p.waiter.Close()
-	p.waiter = nil
 }
 
-// openAll opens programs until it is told to stop.
-func (p *programs) openAll() {
-	runtime.LockOSThread() // for good: the thread has a priority that no other goroutine is to have, and ends with this one
-	perfevent.RunFirst()   // whoever may not has to wait for its turn
-	defer close(p.unread)
+// open opens programs that are loaded on a CPU until it is told to stop.
+func (p *programs) open(l *loads) {
+	runtime.LockOSThread() // for good: the thread is not as others, and ends with this goroutine
+	perfevent.RunFirst(l.cpu)
 	for {
-		p.waiter.Wait(-1) // a failure is one of this program, and would be seen as programs that are not fetched
+		l.waiter.Wait(-1) // a failure is one of this program, and would be seen as programs that are not fetched
 		stop := p.stop.Load()
-		for _, r := range p.rings {
-			p.drain(r)
-		}
+		p.drain(l.ring)
 		if stop {
 			return
 		}
@@ -179,8 +198,8 @@ func (p *programs) fail(err error) {
 	}
 }
 
-// readAll keeps what there is of programs that are open, and lets them go.
-func (p *programs) readAll() {
+// read keeps what there is of programs that are open, and lets them go.
+func (p *programs) read() {
 	for h := range p.unread {
 		_, _, err := p.keep(h)
 		h.Close()
