@@ -18,10 +18,12 @@ type opened struct {
 	filter *sampleFilter // of its samples; nil without, and for tracepoints
 	dummy  bool          // counts nothing: for the records of tasks, memory and BPF programs
 	silent bool          // a dummy that the file does not tell of
-	offCPU bool          // counts nothing: BPF programs write its samples
-	fds    []*perfevent.Event
-	ids    []uint64
-	places []place // of fds
+	// A dummy for the records of BPF programs of the whole machine alone, which is not opened for the target.
+	everywhere bool
+	offCPU     bool // counts nothing: BPF programs write its samples
+	fds        []*perfevent.Event
+	ids        []uint64
+	places     []place // of fds
 }
 
 // plan decides what is opened, and with which attributes. They are those with which perf opens events, so that reports look the same.
@@ -51,18 +53,21 @@ func (s *session) plan() error {
 			o.attr.Flags &^= perfevent.Freq
 		}
 	}
-	var track *opened
 	if len(s.events) > 0 {
-		track = s.events[0]
+		s.tracker = s.events[0]
 	}
-	if track == nil || s.cfg.perCPU() || s.cfg.Sums != nil || s.cfg.Delay > 0 || s.cfg.StartDisabled || s.cfg.Overwrite || s.cfg.EventCgroups != nil {
-		track = s.dummy()
-		s.events = append(s.events, track)
+	if s.tracker == nil || s.cfg.perCPU() || s.cfg.Sums != nil || s.cfg.Delay > 0 || s.cfg.StartDisabled || s.cfg.Overwrite || s.cfg.EventCgroups != nil {
+		s.tracker = s.dummy()
+		s.events = append(s.events, s.tracker)
+	} else if !s.cfg.NoBPF && !s.userOnly() {
+		o := s.dummy()
+		o.everywhere = true
+		s.events = append(s.events, o)
 	}
 	if s.cfg.OffCPU != nil {
 		s.events = append(s.events, s.offCPUEvent())
 	}
-	s.track(&track.attr)
+	s.track(&s.tracker.attr)
 	s.silence()
 	s.identify()
 	online, err := target.Spec{System: true}.Resolve()

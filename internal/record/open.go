@@ -35,7 +35,7 @@ func (s *session) open() error {
 		return err
 	}
 	for _, o := range s.events {
-		if o.offCPU {
+		if o.offCPU || o.everywhere {
 			continue // it is not opened for threads
 		}
 		if err := s.openEvent(o, places); err != nil {
@@ -62,7 +62,7 @@ func (s *session) open() error {
 			return err
 		}
 		for _, o := range s.events {
-			if o.offCPU {
+			if o.offCPU || o.everywhere {
 				continue
 			}
 			if err := s.openEvent(o, places); err != nil {
@@ -77,32 +77,40 @@ func (s *session) open() error {
 	return s.finishOpening()
 }
 
-// openEverywhere lets the dummy tell of the BPF programs that anyone loads or unloads on any CPU, and not just the target: sums follow names as they come
-// and go, and the target's samples are in the programs of others, too. Where that is not allowed, those that the target loads are told of.
+// programRecords are the flags that ask for the records of BPF programs.
+const programRecords = perfevent.KSymbols | perfevent.BPFEvents
+
+// openEverywhere lets the dummy tell of the BPF programs that anyone loads or unloads on any CPU, and not just the target: the target's samples are
+// in the programs of others, too. Where that is not allowed, those that the target loads are told of.
 func (s *session) openEverywhere() error {
-	if s.cfg.Sums == nil || s.cfg.NoBPF || s.userOnly() || len(s.target.Threads) == 0 && s.cfg.Target.CPUs == nil {
+	if s.cfg.NoBPF || s.userOnly() || len(s.target.Threads) == 0 && s.cfg.Target.CPUs == nil {
 		return nil
 	}
 	online, err := target.Spec{System: true}.Resolve()
 	if err != nil {
 		return err
 	}
-	const programs = perfevent.KSymbols | perfevent.BPFEvents
-	o := s.events[slices.IndexFunc(s.events, func(o *opened) bool { return o.dummy })]
+	at := slices.IndexFunc(s.events, func(o *opened) bool { return o.dummy })
+	o := s.events[at]
 	attr := o.attr
-	attr.Flags &^= tracking&^programs | perfevent.Inherit | perfevent.Disabled | perfevent.EnableOnExec
+	attr.Flags &^= tracking | perfevent.Inherit | perfevent.Disabled | perfevent.EnableOnExec
+	attr.Flags |= programRecords
 	for _, cpu := range online.CPUs {
 		at := place{cpu, perfevent.AnyThread}
 		fd, err := s.openOne(&attr, perfevent.Where{Thread: at.tid, CPU: at.cpu})
 		if err != nil {
 			s.cfg.Verbose(fmt.Sprintf("Samples in BPF programs that others load from now on have no names: watch CPU %d: %v", cpu, err))
-			return nil
+			break
 		}
 		if err := s.attach(o, fd, at); err != nil {
 			return err
 		}
 	}
-	o.attr.Flags &^= programs // these would be told of twice
+	if len(o.fds) == len(online.CPUs) {
+		s.tracker.attr.Flags &^= programRecords // these would be told of twice
+	} else if o.everywhere && len(o.fds) == 0 {
+		s.events = slices.Delete(s.events, at, at+1)
+	}
 	return nil
 }
 
@@ -374,6 +382,9 @@ func (s *session) setFilter(o *opened, fd *perfevent.Event) error {
 
 // finishOpening is an error if nothing was opened, as all threads have ended.
 func (s *session) finishOpening() error {
+	if !s.cfg.NoBPF {
+		s.tracker.attr.Flags |= programRecords // wherever they are asked for, the file has them
+	}
 	for _, o := range s.events {
 		if len(o.fds) > 0 {
 			continue

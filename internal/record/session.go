@@ -18,11 +18,12 @@ import (
 
 // session is a recording.
 type session struct {
-	cfg    Config
-	target target.Target
-	events []*opened
-	rings  map[ringKey]*ring
-	order  []*ring // in the order in which they were made
+	cfg     Config
+	target  target.Target
+	events  []*opened
+	tracker *opened // of events: asks for the records of tasks and memory
+	rings   map[ringKey]*ring
+	order   []*ring // in the order in which they were made
 
 	ringSize int // bytes
 
