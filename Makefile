@@ -80,18 +80,18 @@ TESTS ?= test-host test-guests
 test: ## all tests: on this kernel, then in guests; the last line is "N passed, N failed"
 	@go run ./test/tally -timeout 75m $(MAKE) --no-print-directory --keep-going $(TESTS)
 
-# The packages that ask the kernel are tested one after another: Linux 6.18 does not bear it when several processes load and
+# make check vets them. The packages that ask the kernel are tested one after another: Linux 6.18 does not bear it when several processes load and
 # free BPF programs by the hundred (docs/kernel-notes.md).
 .PHONY: test-host
 test-host: test-host-kernel test-host-others ## all tests on this kernel; what needs root is skipped without it, and fails where CI is set
 
 .PHONY: test-host-kernel
 test-host-kernel: bperf packaged-perf
-	BPERF=$(CURDIR)/bperf go test -count=1 -p 1 -v $(KERNEL_PACKAGES) $(CLI_PACKAGES)
+	BPERF=$(CURDIR)/bperf go test -vet=off -count=1 -p 1 -v $(KERNEL_PACKAGES) $(CLI_PACKAGES)
 
 .PHONY: test-host-others
 test-host-others: packaged-perf
-	go test -count=1 -v $$(go list ./... | grep -vxF "$$(go list $(KERNEL_PACKAGES) $(CLI_PACKAGES))")
+	go test -vet=off -count=1 -v $$(go list ./... | grep -vxF "$$(go list $(KERNEL_PACKAGES) $(CLI_PACKAGES))")
 
 .PHONY: packaged-perf
 packaged-perf: ## fetch the perf of Debian testing, beside which tests compare; those fail without it where CI is set

@@ -79,7 +79,7 @@ func (b *builder) build(ctx context.Context, pkg string) (binary, error) {
 		importPath: p.ImportPath,
 		cache:      filepath.Join(strings.TrimSpace(string(cache)), "fuzz", filepath.FromSlash(p.ImportPath)),
 	}
-	if _, err := output(ctx, "", "go", "test", "-c", "-fuzz=.", "-o", bin.file, pkg); err != nil {
+	if _, err := output(ctx, "", "go", "test", "-c", "-vet=off", "-fuzz=.", "-o", bin.file, pkg); err != nil {
 		return binary{}, err
 	}
 	list, err := output(ctx, bin.dir, bin.file, "-test.list=^Fuzz")
