@@ -8,7 +8,7 @@ import (
 	"github.com/bperf/bperf/test/apt"
 )
 
-// qemuSuite is newer than Debian 12, whose QEMU 7.2 takes two thirds more CPU time for arm64's guests than 10.0, and a fifth more for amd64's.
+// qemuSuite is newer than Debian 12, whose QEMU 7.2 takes a sixth to two thirds more CPU time for arm64's guests than 10.0, and a fifth more for amd64's.
 const qemuSuite = "trixie"
 
 // FindQEMU returns the path of QEMU for the architecture, out of a cache if it is there.
