@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"debug/elf"
 	"errors"
 	"fmt"
 	"math"
@@ -21,7 +22,7 @@ import (
 )
 
 // truth profiles programs whose time is split between two functions, and tells what share three_parts had: as the load itself has measured, and as the
-// samples of bperf profile and of perf record say, which both are taken at 999 Hz of one run.
+// samples of bperf profile and of perf record say, which both are taken at 999 Hz of one run; and how many samples both have in that function.
 func (b *bench) truth(long time.Duration) error {
 	dir, err := os.MkdirTemp("", "bperf-bench")
 	if err != nil {
@@ -36,12 +37,12 @@ func (b *bench) truth(long time.Duration) error {
 	var errs []error
 	fmt.Printf("%-4s %8s %8s %8s %9s %9s\n", "", "itself", "bperf", "perf", "samples", "of perf")
 	for _, l := range loads {
-		data := filepath.Join(dir, "perf.data")
-		ours, programs, err := profileOf(append([]string{b.perf, "record", "-q", "-e", "cpu-clock", "-F", "999", "-o", data, "--"}, l.Command()...), long)
+		r, err := profileBeside(b.perf, data(dir), &l, long)
 		if err != nil {
 			return err
 		}
-		theirs, err := scriptOf(b.perf, data, programs)
+		ours, programs := functionsOf(r.Profile)
+		theirs, err := scriptOf(b.perf, data(dir), programs)
 		if err != nil {
 			return err
 		}
@@ -56,34 +57,88 @@ func (b *bench) truth(long time.Duration) error {
 			errs = append(errs, fmt.Errorf("%s: the shares differ by more than %.0f %%", l.Name, 100*most))
 		}
 	}
-	return errors.Join(errs...)
+	return errors.Join(append(errs, b.rangeBeside(&loads[0], data(dir), long))...)
 }
 
-// profileOf is how many samples bperf has taken of a command and its children, by function, and the functions of BPF programs by address.
-func profileOf(command []string, long time.Duration) (functions map[string]uint64, programs map[uint64]string, err error) {
+func data(dir string) string { return filepath.Join(dir, "perf.data") }
+
+// rangeBeside counts the samples whose instruction pointer is in a function, of a program without relocations, with --range and as perf script prints them.
+func (b *bench) rangeBeside(l *split.Load, file string, long time.Duration) error {
+	at, err := symbolRange(l.Command()[0], l.Three)
+	if err != nil {
+		return err
+	}
+	r, err := profileBeside(b.perf, file, l, long, at)
+	if err != nil {
+		return err
+	}
+	ours := r.Totals.Samples - r.Totals.Filtered
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	defer cancel()
+	out, err := exec.CommandContext(ctx, b.perf, "script", "-F", "ip", "-i", file).Output()
+	if err != nil {
+		return fmt.Errorf("perf script: %w", err)
+	}
+	theirs := uint64(0)
+	for address := range strings.FieldsSeq(string(out)) {
+		if ip, err := strconv.ParseUint(address, 16, 64); err == nil && ip >= at.Start && ip < at.End {
+			theirs++
+		}
+	}
+	const most = 0.01
+	fmt.Printf("in %s there are %d samples, for perf %d: %+.2f %%\n", l.Three, ours, theirs, 100*(float64(ours)/float64(theirs)-1))
+	if !(math.Abs(float64(ours)/float64(theirs)-1) <= most) {
+		return fmt.Errorf("the samples in %s differ by more than %.0f %%", l.Three, 100*most)
+	}
+	return nil
+}
+
+// symbolRange is where a function of a file is.
+func symbolRange(file, name string) (sample.Range, error) {
+	f, err := elf.Open(file)
+	if err != nil {
+		return sample.Range{}, err
+	}
+	defer f.Close()
+	symbols, err := f.Symbols()
+	if err != nil {
+		return sample.Range{}, fmt.Errorf("%s: %w", file, err)
+	}
+	for _, s := range symbols {
+		if s.Name == name {
+			return sample.Range{Start: s.Value, End: s.Value + s.Size}, nil
+		}
+	}
+	return sample.Range{}, fmt.Errorf("%s has no symbol %s", file, name)
+}
+
+// profileBeside takes a profile of a load that perf record samples, too, both at 999 Hz; of the samples in some ranges, or of all.
+func profileBeside(perf, file string, l *split.Load, long time.Duration, ranges ...sample.Range) (sample.Result, error) {
 	events, err := event.Host().Parse("cpu-clock")
 	if err != nil {
-		return nil, nil, err
+		return sample.Result{}, err
 	}
 	by, err := sample.ParseKeys([]string{"function"})
 	if err != nil {
-		return nil, nil, err
+		return sample.Result{}, err
 	}
 	note := func(string) {}
-	r, err := sample.Run(sample.Config{By: by, Keep: profile.Address, Record: record.Config{Events: events, Frequency: 999, Overrides: true, Inherit: true, Command: command,
-		Timeout: 3*long + time.Minute, Notify: note, Verbose: note, Version: "bench"}})
-	if err != nil {
-		return nil, nil, err
-	}
+	command := append([]string{perf, "record", "-q", "-e", "cpu-clock", "-F", "999", "-o", file, "--"}, l.Command()...)
+	return sample.Run(sample.Config{By: by, Keep: profile.Address, Ranges: ranges, Record: record.Config{Events: events, Frequency: 999, Overrides: true, Inherit: true,
+		Command: command, Timeout: 3*long + time.Minute, Notify: note, Verbose: note, Version: "bench"}})
+}
+
+// functionsOf is how many samples there are, by function, and the functions of BPF programs by address.
+func functionsOf(p *profile.Profile) (functions map[string]uint64, programs map[uint64]string) {
 	functions, programs = make(map[string]uint64), make(map[uint64]string)
-	for _, s := range r.Profile.Samples() {
-		name := nameOf(r.Profile, s.Leaf)
+	for _, s := range p.Samples() {
+		name := nameOf(p, s.Leaf)
 		functions[name] += s.Count
-		if f := r.Profile.Frames()[s.Leaf]; f.Kind == profile.BPF {
+		if f := p.Frames()[s.Leaf]; f.Kind == profile.BPF {
 			programs[f.Address] = name
 		}
 	}
-	return functions, programs, nil
+	return functions, programs
 }
 
 func nameOf(p *profile.Profile, f profile.FrameID) string {
