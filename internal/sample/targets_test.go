@@ -36,11 +36,9 @@ func whileEnabled(t *testing.T, cfg Config, do func() error) Result {
 	return r
 }
 
-// TestTargets has two programs, of which one is the target: the other one's faults are not there.
-func TestTargets(t *testing.T) {
-	require.Root(t)
-	const pages = 200
-	touch := program.Program{Body: program.Touch, Times: pages, Wait: true}.Write(t)
+// newCgroup makes a cgroup, which is removed at the end.
+func newCgroup(t *testing.T) string {
+	t.Helper()
 	root, err := target.Spec{System: true, Cgroups: []string{"/"}}.Resolve()
 	check(t, err)
 	cgroup, err := os.MkdirTemp(root.Cgroups[0].Path, "bperf-sample-")
@@ -50,6 +48,15 @@ func TestTargets(t *testing.T) {
 			runtime.Gosched()
 		}
 	})
+	return cgroup
+}
+
+// TestTargets has two programs, of which one is the target: the other one's faults are not there.
+func TestTargets(t *testing.T) {
+	require.Root(t)
+	const pages = 200
+	touch := program.Program{Body: program.Touch, Times: pages, Wait: true}.Write(t)
+	cgroup := newCgroup(t)
 	for name, aim := range map[string]func(cfg *Config, pid int){
 		"-p": func(cfg *Config, pid int) { cfg.Record.Target.PIDs = []int{pid} },
 		"-t": func(cfg *Config, pid int) { cfg.Record.Target.TIDs = []int{pid} },

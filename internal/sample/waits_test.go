@@ -409,6 +409,45 @@ func TestWall(t *testing.T) {
 	}
 }
 
+// TestOffCPUCgroup measures the threads of a cgroup: one that is there from before, and sleeps on, and one that begins to wait. Those of others are not there.
+func TestOffCPUCgroup(t *testing.T) {
+	require.Root(t)
+	dir := newCgroup(t)
+	sleep := program.Program{Body: program.Sleep, Times: 20, Wait: true}.Write(t)
+	for name, wall := range map[string]bool{"--off-cpu": false, "--wall": true} {
+		t.Run(name, func(t *testing.T) {
+			before, _ := started(t, "sleep", "1000")
+			until(t, func() bool { return sleeps(before.Process.Pid) })
+			wanted, in := started(t, sleep)
+			other, alsoIn := started(t, sleep)
+			for _, cmd := range []*exec.Cmd{before, wanted} {
+				check(t, os.WriteFile(filepath.Join(dir, "cgroup.procs"), fmt.Append(nil, cmd.Process.Pid), 0o600))
+			}
+			cfg := offCPUConfig(t, "pid,state")
+			if wall {
+				cfg = config(t, "cpu-clock")
+				cfg.By, cfg.Wall, cfg.Record.NoIdle = Keys{PID: true, State: true}, true, true
+				cfg.Record.Period, cfg.Keep = 1_000_000, cfg.Keep|profile.Other
+			}
+			cfg.Record.Target = target.Spec{System: true, Cgroups: []string{filepath.Base(dir)}}
+			cfg.Record.EventCgroups = cfg.Record.Target.Cgroups
+			r := whileEnabled(t, cfg, func() error { return errors.Join(in.Close(), alsoIn.Close(), wanted.Wait(), other.Wait()) })
+			times := make(map[int32]uint64)
+			for _, b := range blockedOf(r.Profile) {
+				if b.pid != int32(before.Process.Pid) && b.pid != int32(wanted.Process.Pid) {
+					t.Errorf("a sample of another process: %+v", b)
+				}
+				if b.state == "S" {
+					times[b.pid] += b.count
+				}
+			}
+			if times[int32(before.Process.Pid)] != 1 || times[int32(wanted.Process.Pid)] < 10 {
+				t.Errorf("times that %d, which sleeps on, and %d were blocked: %v", before.Process.Pid, wanted.Process.Pid, times)
+			}
+		})
+	}
+}
+
 func TestOffCPUText(t *testing.T) {
 	o := OffCPU{Times: 7, Still: 2, Total: 1500 * time.Millisecond}
 	if got := o.String(); got != "Threads were blocked 7 times, and 2 were at the end: 1.500 s in all" {
