@@ -18,7 +18,7 @@ type batch struct {
 
 // batchSize is how many records a batch has at most, and batchBytes how many bytes, unless it is one record.
 const (
-	batchSize  = 512
+	batchSize  = 1024
 	batchBytes = 256 << 10
 )
 

@@ -224,7 +224,7 @@ type pipeline struct {
 }
 
 func newPipeline(s *stream, workers int) *pipeline {
-	n := 2*workers + 2
+	n := workers + 3
 	p := &pipeline{stream: s, free: make(chan *batch, n), work: make(chan *batch, n), ordered: make(chan *batch, n),
 		stop: make(chan struct{})}
 	for range n {

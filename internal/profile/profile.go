@@ -212,10 +212,6 @@ func (p *Profile) Samples() []Sample { return p.samples.all }
 // Add adds a sample, or several that are alike, to the profile and to the sums of its event.
 func (p *Profile) Add(s Sample) {
 	s.First = s.Time
-	p.add(s)
-}
-
-func (p *Profile) add(s Sample) {
 	if !p.keep.Has(Time) {
 		s.Time = 0
 	}
@@ -223,4 +219,25 @@ func (p *Profile) add(s Sample) {
 	event.Samples += s.Count
 	event.Value += s.Value
 	p.samples.add(s)
+}
+
+// Take adds the samples of another profile, which must have the events, frames and labels of this one: their numbers are the same. It is not to
+// be used any more.
+func (p *Profile) Take(o *Profile) {
+	for i, e := range o.Events {
+		p.Events[i].Samples += e.Samples
+		p.Events[i].Value += e.Value
+	}
+	if len(p.samples.all) == 0 {
+		p.Stacks, p.samples = o.Stacks, o.samples
+		return
+	}
+	ids := make([]StackID, len(o.Stacks.All()))
+	for i, s := range o.Stacks.All()[1:] {
+		ids[i+1] = p.Stacks.Push(ids[s.Caller], s.Frame) // a caller comes before what it calls
+	}
+	for _, s := range o.samples.all {
+		s.Stack = ids[s.Stack]
+		p.samples.add(s)
+	}
 }

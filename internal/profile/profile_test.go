@@ -192,3 +192,39 @@ func BenchmarkAdd(b *testing.B) {
 		p.Add(Sample{Leaf: chain[0], Stack: p.Stacks.ID(chain), Count: 1, Value: 1000})
 	}
 }
+
+// TestTake puts together what two goroutines have added: each has samples that the other has, too, and one of its own.
+func TestTake(t *testing.T) {
+	p, whole := New(^Keys(0)), New(^Keys(0))
+	for _, p := range []*Profile{p, whole} {
+		p.Events = slices.Clone(twoEvents)
+		made.addTo(p)
+	}
+	made.addTo(whole)
+	p.Events, p.Stacks, p.samples = slices.Clone(twoEvents), Stacks{}, samples{} // frames and labels are left
+	last := len(made) - 1
+	for _, without := range []int{0, last} {
+		part := New(^Keys(0))
+		part.Events = slices.Clone(twoEvents)
+		for i, s := range whole.Samples() {
+			if i == without {
+				continue
+			}
+			if i == last-without {
+				s.Count, s.Value = 2*s.Count, 2*s.Value
+			}
+			s.Stack, s.Count, s.Value = part.Stacks.ID(slices.Collect(whole.Stacks.Frames(s.Stack))), s.Count/2, s.Value/2
+			part.Add(s)
+		}
+		p.Take(part)
+	}
+	got, want := describe(p), describe(whole)
+	slices.Sort(got)
+	slices.Sort(want)
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("samples (-want +got):\n%s", diff)
+	}
+	if diff := cmp.Diff(whole.Events, p.Events); diff != "" {
+		t.Errorf("events (-want +got):\n%s", diff)
+	}
+}

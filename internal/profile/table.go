@@ -41,6 +41,7 @@ func (t *Table[ID, T]) grow() {
 		t.all, t.seed = make([]T, 1), maphash.MakeSeed()
 	}
 	t.slots = make([]ID, max(16, 2*len(t.slots)))
+	t.all = withRoom(t.all, len(t.slots))
 	for id := 1; id < len(t.all); id++ {
 		t.slots[t.slot(t.all[id])] = ID(id)
 	}
@@ -61,4 +62,9 @@ func (t *Table[ID, T]) All() []T {
 		return make([]T, 1)
 	}
 	return t.all
+}
+
+// withRoom makes room for what a hash table with so many slots gets until it grows: append alone would copy everything several times meanwhile.
+func withRoom[T any](all []T, slots int) []T {
+	return append(make([]T, 0, slots/4*3+1), all...)
 }

@@ -13,36 +13,50 @@ import (
 // Intervals makes a profile of each interval of a recording of sums, as soon as it is over. Intervals are counted from 0 on.
 func (r *Replay) Intervals(keep profile.Keys, each func(*profile.Profile) error) error {
 	all := intervals{replay: r, keep: keep, fillers: map[uint32]*filler{}}
-	newHandler := func(resolver *Resolver) Handler {
-		return (&chains{Resolver: resolver, fill: all.fill}).handle
-	}
 	next := uint32(0)
 	tell := func(end uint32) error {
 		for ; next < end; next++ {
-			p := all.filler(next).finish()
-			delete(all.fillers, next)
-			if err := each(p); err != nil {
+			if err := each(all.take(next).finish()); err != nil {
 				return err
 			}
 		}
 		return nil
 	}
-	if err := r.run(newHandler, io.Discard, func() error { return tell(r.interval) }); err != nil {
+	if err := r.run(all.newHandler, io.Discard, func() error { return tell(r.interval) }); err != nil {
 		return err
 	}
 	return tell(r.interval + 1)
 }
 
-// intervals hands samples out to the fillers of their intervals.
+// intervals are those that are not over, with the parts that goroutines have of them.
 type intervals struct {
 	replay *Replay
 	keep   profile.Keys
+	parts  []map[uint32]*part // of each goroutine
 
-	mu      sync.Mutex // of fillers, and of all that they have
+	mu      sync.Mutex
 	fillers map[uint32]*filler
 }
 
+func (v *intervals) newHandler(resolver *Resolver) Handler {
+	parts := map[uint32]*part{}
+	v.parts = append(v.parts, parts)
+	return func(items []Item, out []byte) []byte {
+		for i := range items {
+			p := parts[items[i].interval]
+			if p == nil {
+				p = v.filler(items[i].interval).newPart(resolver)
+				parts[items[i].interval] = p
+			}
+			p.add(&items[i])
+		}
+		return out
+	}
+}
+
 func (v *intervals) filler(interval uint32) *filler {
+	v.mu.Lock()
+	defer v.mu.Unlock()
 	f := v.fillers[interval]
 	if f == nil {
 		f = v.replay.newFiller(v.keep)
@@ -51,10 +65,14 @@ func (v *intervals) filler(interval uint32) *filler {
 	return f
 }
 
-func (v *intervals) fill(c *chains, items []Item) {
-	v.mu.Lock()
-	defer v.mu.Unlock()
-	c.each(items, func(item *Item, at *Location, chain []Frame) { v.filler(item.interval).add(item, at, chain) })
+// take takes out an interval that is over, when no handler is at work.
+func (v *intervals) take(interval uint32) *filler {
+	f := v.filler(interval)
+	delete(v.fillers, interval)
+	for _, parts := range v.parts {
+		delete(parts, interval)
+	}
+	return f
 }
 
 // intervalOf is the interval that a sample is of. Samples that are no sums do not tell: they are of that of the sums around them.

@@ -2,6 +2,7 @@ package replay
 
 import (
 	"io"
+	"slices"
 	"sync"
 	"time"
 
@@ -15,12 +16,28 @@ import (
 func (r *Replay) Profile(keep profile.Keys) (*profile.Profile, error) {
 	f := r.newFiller(keep)
 	newHandler := func(resolver *Resolver) Handler {
-		return (&chains{Resolver: resolver, fill: f.fill}).handle
+		p := f.newPart(resolver)
+		return func(items []Item, out []byte) []byte {
+			for i := range items {
+				p.add(&items[i])
+			}
+			return out
+		}
 	}
 	if err := r.Run(newHandler, io.Discard); err != nil {
 		return nil, err
 	}
 	return f.finish(), nil
+}
+
+// filler makes a profile of samples, which goroutines add to a part each.
+type filler struct {
+	replay *Replay
+
+	mu      sync.Mutex // of all that follows
+	p       *profile.Profile
+	modules []profile.ModuleID // by DSO.Index
+	parts   []*part
 }
 
 func (r *Replay) newFiller(keep profile.Keys) *filler {
@@ -30,114 +47,75 @@ func (r *Replay) newFiller(keep profile.Keys) *filler {
 // finish completes the profile.
 func (f *filler) finish() *profile.Profile {
 	r := f.replay
-	events := r.profileEvents()
-	for i, e := range f.p.Events {
-		events[i].Samples, events[i].Value = e.Samples, e.Value
+	f.p.Events = r.profileEvents()
+	unknown := uint64(0)
+	for _, p := range f.parts {
+		f.p.Take(p.own)
+		unknown += p.unknown
 	}
-	f.p.Events = events
 	f.p.Info = r.info()
-	f.p.Losses = r.losses(f.unknown)
+	f.p.Losses = r.losses(unknown)
 	return f.p
 }
 
-// chains resolve the addresses of samples, for one goroutine, and then put several samples at a time into the profile, which there is one of:
-// finding out what is at an address is most of the work, and a profile for each goroutine would have most stacks in each.
-type chains struct {
+// part is what one goroutine adds to a profile: samples and stacks are its own, so that it waits for others only where a frame is new to it.
+// Others have most frames, too, but only some of the stacks.
+type part struct {
+	*filler
 	*Resolver
-	fill   func(*chains, []Item)
-	frames []Frame // of all samples at hand, one after the other
-	ends   []int   // in frames, of each sample
-	at     []*Location
-}
-
-func (c *chains) handle(items []Item, out []byte) []byte {
-	c.frames, c.ends, c.at = c.frames[:0], c.ends[:0], c.at[:0]
-	for i := range items {
-		c.resolve(&items[i])
-	}
-	c.fill(c, items)
-	return out
-}
-
-// each calls add for each sample among items.
-func (c *chains) each(items []Item, add func(item *Item, at *Location, chain []Frame)) {
-	from := 0
-	for i := range items {
-		if items[i].Sample != nil {
-			add(&items[i], c.at[i], c.frames[from:c.ends[i]])
-		}
-		from = c.ends[i]
-	}
-}
-
-func (f *filler) fill(c *chains, items []Item) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	c.each(items, f.add)
-}
-
-func (c *chains) resolve(item *Item) {
-	var at *Location
-	if item.Sample != nil && item.Event != nil {
-		if item.Sample.Fields.Has(perfdata.SampleIP) {
-			at = c.IP(item)
-		}
-		chain, _ := c.Callchain(item)
-		c.frames = append(c.frames, chain...)
-	}
-	c.at, c.ends = append(c.at, at), append(c.ends, len(c.frames))
-}
-
-// filler puts samples into a profile.
-type filler struct {
-	replay *Replay
-
-	mu      sync.Mutex // of all that follows
-	p       *profile.Profile
+	own     *profile.Profile             // numbers of frames and labels are those of filler.p
 	known   []profile.FrameID            // by Location.Index, of those where nothing is inlined; 0 if it is not known yet
 	inlined map[uint32][]profile.FrameID // by Location.Index, of the others: the innermost first
 	one     [1]profile.FrameID
-	modules []profile.ModuleID // by DSO.Index
-	stack   []profile.FrameID
-	labels  map[labelKey]profile.LabelsID
-	unknown uint64 // samples without an event
+	labels  [1 << labelBits]labelled // the last one with each hash of a thread
+	unknown uint64                   // samples without an event
 }
 
-// labelKey is what labels are made of.
-type labelKey struct {
-	Thread
-	cpu    int32
-	cgroup string
+func (f *filler) newPart(r *Resolver) *part {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	p := &part{filler: f, Resolver: r, own: profile.New(f.p.Keys())}
+	f.parts = append(f.parts, p)
+	return p
 }
 
-// add adds a sample, whose instruction pointer is at a location, or nil, and which has a callchain or an empty one.
-func (f *filler) add(item *Item, at *Location, chain []Frame) {
+// add adds a sample.
+func (p *part) add(item *Item) {
 	s := item.Sample
-	if item.Event == nil {
-		f.unknown++
+	if s == nil {
 		return
 	}
-	for len(f.p.Events) <= item.Event.Index {
-		f.p.Events = append(f.p.Events, profile.Event{})
+	if item.Event == nil {
+		p.unknown++
+		return
 	}
-	sample := profile.Sample{Event: uint32(item.Event.Index), Time: int64(s.Time), Thread: item.Thread.TID,
-		Count: 1, Value: Period(item)}
-	if at != nil {
+	for len(p.own.Events) <= item.Event.Index {
+		p.own.Events = append(p.own.Events, profile.Event{})
+	}
+	sample := profile.Sample{Event: uint32(item.Event.Index), Time: int64(s.Time), Thread: item.Thread.TID, Count: 1, Value: Period(item)}
+	if s.Fields.Has(perfdata.SampleIP) {
 		// As in perf, a sample is of the function that others are inlined into: these are on its stack.
-		frames := f.frames(s.IP, at)
+		frames := p.frames(s.IP, p.IP(item))
 		sample.Leaf = frames[len(frames)-1]
 	}
-	f.stack = f.stack[:0]
-	for _, frame := range chain {
-		f.stack = append(f.stack, f.frames(frame.IP, frame.Location)...)
-	}
-	sample.Stack = f.p.Stacks.ID(f.stack)
-	if f.replay.options.Sums && !isTracepoint(item.Event) {
-		f.addSum(item, sample)
+	sample.Stack = p.stack(item)
+	if p.filler.replay.options.Sums && !isTracepoint(item.Event) {
+		p.addSum(item, sample)
 		return
 	}
-	sample.Labels = f.label(item)
-	f.p.Add(sample)
+	sample.Labels = p.label(item)
+	p.own.Add(sample)
+}
+
+// stack is that of a sample's callchain, with what is inlined.
+func (p *part) stack(item *Item) (stack profile.StackID) {
+	frames, _ := p.Callchain(item)
+	for _, f := range slices.Backward(frames) {
+		for _, id := range slices.Backward(p.frames(f.IP, f.Location)) {
+			stack = p.own.Stacks.Push(stack, id)
+		}
+	}
+	return stack
 }
 
 // Period is the number of events that a sample stands for.
@@ -148,27 +126,70 @@ func Period(item *Item) uint64 {
 	return item.Event.Attr.SamplePeriod
 }
 
-func (f *filler) label(item *Item) profile.LabelsID {
+// labelKey is what labels are made of.
+type labelKey struct {
+	Thread
+	cpu    int32
+	cgroup string
+}
+
+type labelled struct {
+	labelKey
+	id    profile.LabelsID
+	known bool
+}
+
+// labelBits is the number of labels that a goroutine remembers, as a power of two.
+const labelBits = 8
+
+func (p *part) label(item *Item) profile.LabelsID {
 	key := labelKey{item.Thread, -1, item.Cgroup}
 	if item.Sample.Fields.Has(perfdata.SampleCPU) {
 		key.cpu = int32(item.Sample.CPU)
 	}
-	id, ok := f.labels[key]
-	if !ok {
-		if f.labels == nil {
-			f.labels = map[labelKey]profile.LabelsID{}
-		}
-		id = f.p.Label(profile.Labels{Comm: f.p.Strings.ID(key.Comm), PID: key.PID, TID: key.TID, CPU: key.cpu, Cgroup: f.p.Strings.ID(key.cgroup)})
-		f.labels[key] = id
+	last := &p.labels[(key.TID^key.cpu<<4)&(1<<labelBits-1)]
+	if !last.known || last.labelKey != key {
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		*last = labelled{key, p.p.Label(profile.Labels{Comm: p.p.Strings.ID(key.Comm), PID: key.PID, TID: key.TID, CPU: key.cpu,
+			Cgroup: p.p.Strings.ID(key.cgroup)}), true}
 	}
-	return id
+	return last.id
 }
 
-// frames are those of a location: one, and those that are inlined into it in front of it.
-func (f *filler) frames(ip uint64, l *Location) []profile.FrameID {
-	if ids := f.reused(l); ids != nil {
+// frames are those of a location: one, and those that are inlined into it in front of it. They are valid until the next call.
+func (p *part) frames(ip uint64, l *Location) []profile.FrameID {
+	if int(l.Index) < len(p.known) && p.known[l.Index] != 0 {
+		p.one[0] = p.known[l.Index]
+		return p.one[:]
+	}
+	if ids := p.inlined[l.Index]; ids != nil {
 		return ids
 	}
+	ids := p.newFrames(ip, l)
+	if l.Symbol != nil || l.DSO == nil || l.DSO.inMemory { // without a symbol its instruction pointer tells a frame apart, as in perf
+		p.remember(l, ids)
+	}
+	return ids
+}
+
+func (p *part) remember(l *Location, ids []profile.FrameID) {
+	if len(ids) > 1 {
+		if p.inlined == nil {
+			p.inlined = map[uint32][]profile.FrameID{}
+		}
+		p.inlined[l.Index] = ids
+		return
+	}
+	for len(p.known) <= int(l.Index) {
+		p.known = append(p.known, 0)
+	}
+	p.known[l.Index] = ids[0]
+}
+
+func (f *filler) newFrames(ip uint64, l *Location) []profile.FrameID {
+	f.mu.Lock()
+	defer f.mu.Unlock()
 	frame := profile.Frame{Address: l.Addr, IP: ip, Kind: l.Kind, Line: uint32(max(0, l.Source.Line)), File: f.p.Strings.ID(l.Source.File)}
 	if l.DSO != nil {
 		frame.Module = f.module(l.DSO)
@@ -191,34 +212,7 @@ func (f *filler) frames(ip uint64, l *Location) []profile.FrameID {
 		function.Program = f.program(l.DSO)
 		frame.Function = f.p.Functions.ID(function)
 	}
-	ids = append(ids, f.p.Frame(frame))
-	if l.Symbol != nil || l.DSO == nil || l.DSO.inMemory { // without a symbol its instruction pointer tells a frame apart, as in perf
-		f.remember(l, ids)
-	}
-	return ids
-}
-
-// reused are the frames of a location that was there before; nil if it was not. They are valid until the next call.
-func (f *filler) reused(l *Location) []profile.FrameID {
-	if int(l.Index) < len(f.known) && f.known[l.Index] != 0 {
-		f.one[0] = f.known[l.Index]
-		return f.one[:]
-	}
-	return f.inlined[l.Index]
-}
-
-func (f *filler) remember(l *Location, ids []profile.FrameID) {
-	if len(ids) > 1 {
-		if f.inlined == nil {
-			f.inlined = map[uint32][]profile.FrameID{}
-		}
-		f.inlined[l.Index] = ids
-		return
-	}
-	for len(f.known) <= int(l.Index) {
-		f.known = append(f.known, 0)
-	}
-	f.known[l.Index] = ids[0]
+	return append(ids, f.p.Frame(frame))
 }
 
 func (f *filler) module(d *DSO) profile.ModuleID {

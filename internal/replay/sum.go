@@ -98,27 +98,29 @@ func (f *filler) wanted(leaf profile.FrameID) bool {
 }
 
 // addSum adds a sample that stands for several.
-func (f *filler) addSum(item *Item, sample profile.Sample) {
+func (p *part) addSum(item *Item, sample profile.Sample) {
 	sum, err := decodeSum(item.Sample.Raw)
 	if err != nil {
-		f.unknown++
+		p.unknown++
 		return
 	}
 	if sum.Count == 0 {
 		return // it says that the interval before it is over
 	}
-	if !f.wanted(sample.Leaf) {
-		f.replay.outside.Add(sum.Count)
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if !p.wanted(sample.Leaf) {
+		p.filler.replay.outside.Add(sum.Count)
 		return
 	}
 	if id := containerOf(item.Cgroup); id != "" {
 		sum.Tags = append(sum.Tags, SumTag{"container", id})
 	}
-	labels := profile.Labels{Comm: f.p.Strings.ID(item.Thread.Comm), PID: item.Thread.PID, TID: item.Thread.TID, CPU: int32(item.Sample.CPU),
-		Cgroup: f.p.Strings.ID(item.Cgroup), Tags: f.tags(sum.Tags)}
+	labels := profile.Labels{Comm: p.p.Strings.ID(item.Thread.Comm), PID: item.Thread.PID, TID: item.Thread.TID, CPU: int32(item.Sample.CPU),
+		Cgroup: p.p.Strings.ID(item.Cgroup), Tags: p.tags(sum.Tags)}
 	if sum.Comm != "" {
-		labels.Comm = f.p.Strings.ID(sum.Comm)
+		labels.Comm = p.p.Strings.ID(sum.Comm)
 	}
-	sample.Labels, sample.Count = f.p.Label(labels), sum.Count
-	f.p.Add(sample)
+	sample.Labels, sample.Count = p.p.Label(labels), sum.Count
+	p.own.Add(sample)
 }
