@@ -60,6 +60,7 @@ type reportFormat struct {
 	name   string
 	keys   profile.Keys // that it shows besides the sort keys
 	binary bool
+	rows   bool                                                                 // it shows rows with their call trees, and nothing else
 	lines  bool                                                                 // it shows the line of each call, and is not compared with perf
 	write  func(w io.Writer, p, base *profile.Profile, o *report.Options) error // base is nil without --diff
 	diffs  bool                                                                 // it can compare
@@ -78,9 +79,9 @@ var reportFormats = []reportFormat{
 			return report.WriteDiff(w, base, p, o)
 		}
 		return report.Text(w, p, o)
-	}, diffs: true},
-	{name: "json", write: alone(report.WriteJSON)},
-	{name: "csv", write: alone(report.WriteCSV)},
+	}, diffs: true, rows: true},
+	{name: "json", write: alone(report.WriteJSON), rows: true},
+	{name: "csv", write: alone(report.WriteCSV), rows: true},
 	{name: "folded", keys: profile.Comm, write: alone(report.WriteFolded)},
 	{name: "pprof", keys: threads | profile.Line | profile.Address, write: alone(report.WritePprof), binary: true, lines: true},
 	{name: "flamegraph", keys: profile.Comm, write: report.WriteFlameGraph, diffs: true},
@@ -210,7 +211,7 @@ func (f *reportFlags) run(cmd *cobra.Command) error {
 	if err != nil {
 		return err
 	}
-	f.input.callSites = format.lines
+	f.input.callSites, f.input.noStacks = format.lines, format.rows && !options.NeedsStacks()
 	p, stats, err := f.input.read(recording, keys|format.keys)
 	if err != nil {
 		return err

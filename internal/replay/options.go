@@ -10,6 +10,7 @@ type Options struct {
 	Lines      bool   // look for source files and lines
 	CallSites  bool   // look callers up at their calls, and not, as perf does, where these return to, which can be another line
 	NoDemangle bool   // names as the linker has them
+	NoStacks   bool   // make profiles of where samples were taken alone, without their callchains
 	MaxStack   int    // frames of a callchain; 0 for 127 (kernel.perf_event_max_stack)
 
 	// KernelSymbol finds symbols of the kernel that was recorded and of its modules, in place of a file. It may be called at any time and by several

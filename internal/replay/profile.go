@@ -98,7 +98,9 @@ func (p *part) add(item *Item) {
 		frames := p.frames(s.IP, p.IP(item))
 		sample.Leaf = frames[len(frames)-1]
 	}
-	sample.Stack = p.stack(item)
+	if !p.filler.replay.options.NoStacks {
+		sample.Stack = p.stack(item)
+	}
 	if p.filler.replay.options.Sums && !isTracepoint(item.Event) {
 		p.addSum(item, sample)
 		return

@@ -5,6 +5,7 @@ package report
 import (
 	"fmt"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -138,6 +139,11 @@ func (o *Options) order() Order {
 		return CallerFirst
 	}
 	return CalleeFirst
+}
+
+// NeedsStacks tells whether tables need the stacks of samples.
+func (o *Options) NeedsStacks() bool {
+	return o.Children || o.CallGraph.Mode != NoGraph || len(o.Programs) > 0 || slices.Contains(o.Sort, "parent") || slices.Contains(o.Fields, "parent")
 }
 
 // NeededKeys returns the keys that a profile must keep for a report with these options.
