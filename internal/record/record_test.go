@@ -396,6 +396,66 @@ func TestHotplug(t *testing.T) {
 	}
 }
 
+// TestNewCPU says that a CPU has come online.
+func TestNewCPU(t *testing.T) {
+	require.Guest(t)
+	online := "/sys/devices/system/cpu/cpu1/online"
+	if _, err := os.Stat(online); err != nil {
+		t.Skip("needs a second CPU that can be taken offline")
+	}
+	told := make(chan bool)
+	change := func(c *Config) {
+		notify := c.Notify
+		c.Notify = func(s string) {
+			notify(s)
+			if s == "CPU 1 has come online and is not recorded. Start again to record it" {
+				close(told)
+			}
+		}
+	}
+	during(t, change, func() {
+		for _, state := range []string{"0", "1"} {
+			if err := os.WriteFile(online, []byte(state), 0); err != nil {
+				t.Error(err)
+			}
+		}
+		select {
+		case <-told:
+		case <-time.After(30 * time.Second):
+			t.Error("nothing is said of CPU 1")
+		}
+	})
+}
+
+// TestTellsCPUs tells which changes of CPUs are said.
+func TestTellsCPUs(t *testing.T) {
+	came := target.CPUChange{Number: 7, CPU: 3, Online: true}
+	gone := target.CPUChange{Number: 7, CPU: 3}
+	for _, test := range []struct {
+		name   string
+		cfg    Config
+		target target.Target
+		change target.CPUChange
+		want   string
+	}{
+		{"came", Config{}, target.Target{}, came, "CPU 3 has come online"},
+		{"gone", Config{}, target.Target{}, gone, ""},
+		{"lost", Config{}, target.Target{}, target.CPUChange{Online: true}, "messages of CPUs"},
+		{"threads", Config{PerThread: true}, target.Target{}, came, ""},
+		{"others", Config{Target: target.Spec{CPUs: []int{1}}}, target.Target{CPUs: []int{1}}, came, ""},
+		{"one of them", Config{Target: target.Spec{CPUs: []int{1, 3}}}, target.Target{CPUs: []int{1, 3}}, came, "CPU 3 has come online"},
+		{"was offline", Config{Target: target.Spec{CPUs: []int{1, 3}}}, target.Target{CPUs: []int{1}, Offline: []int{3}}, came, "CPU 3 has come online"},
+	} {
+		said := ""
+		test.cfg.Notify = func(s string) { said += s }
+		s := &session{cfg: test.cfg, target: test.target}
+		s.tellCPU(test.change)
+		if (said == "") != (test.want == "") || !strings.Contains(said, test.want) {
+			t.Errorf("%s: %q, want %q", test.name, said, test.want)
+		}
+	}
+}
+
 // newCgroup makes a cgroup for the time of a test, which is skipped where perf events know none that could be made.
 func newCgroup(t *testing.T) (dir string) {
 	t.Helper()

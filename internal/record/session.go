@@ -20,6 +20,7 @@ import (
 type session struct {
 	cfg     Config
 	target  target.Target
+	cpus    target.CPUChanges
 	events  []*opened
 	tracker *opened // of events: asks for the records of tasks and memory
 	rings   map[ringKey]*ring
@@ -69,6 +70,7 @@ func (s *session) close() {
 	s.programs.close()
 	s.builds.close()
 	s.offCPU.close()
+	s.cpus.Close()
 	s.closeEvents()
 }
 
@@ -85,6 +87,9 @@ func (s *session) launch() (err error) {
 	}
 	if err := s.resolve(); err != nil {
 		return err
+	}
+	if s.cpus, err = target.ListenForCPUs(); err != nil {
+		s.cfg.Verbose(fmt.Sprintf("CPUs that come online are not told of: %v", err))
 	}
 	if err := s.open(); err != nil {
 		return err
@@ -241,6 +246,9 @@ func (s *session) wait(c *collector, ended <-chan struct{}) error {
 		ended, stop = s.cfg.Target.Watch()
 		defer stop()
 	}
+	over := make(chan struct{})
+	defer close(over)
+	cpus := s.cpuChanges(over)
 	delay, timeout := after(s.cfg.Delay), after(s.cfg.Timeout)
 	commands := s.cfg.Control.Commands()
 	var rotate <-chan time.Time
@@ -263,6 +271,8 @@ func (s *session) wait(c *collector, ended <-chan struct{}) error {
 		case err := <-c.done:
 			c.done <- err
 			return nil
+		case change := <-cpus:
+			s.tellCPU(change)
 		case <-delay:
 			if err := s.enableAll(); err != nil {
 				return err
