@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * An iterator that reads the sums of a generation, and leaves them at 0: those that stay so are not told again. Part of
- * sample.bpf.c.
+ * Reads the sums of a generation, and leaves them at 0: those that stay so are not told again. Part of sample.bpf.c.
  *
  * For each: what follows, its subject if that is another one than before, the callers in the kernel and of the user, the
  * innermost frame, the number of samples, their value if each has not the one of before, and the time of the first one as the
@@ -9,16 +8,12 @@
  */
 #pragma once
 
-struct bpf_iter__bpf_map_elem {
-	struct bpf_iter_meta *meta;
-	void *map;
-	void *key;
-	void *value;
-} __attribute__((preserve_access_index));
-
 /* What follows. */
 #define HAS_SUBJECT 1
 #define HAS_VALUE 2
+
+/* How many bytes of sums are told at a time. */
+#define DRAIN_ROOM (1 << 20)
 
 /* What was told last. */
 struct drain {
@@ -35,6 +30,18 @@ struct {
 	__type(value, struct drain);
 } drained SEC(".maps");
 
+/* What is told now. */
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(map_flags, BPF_F_MMAPABLE);
+	__uint(max_entries, 1);
+	__uint(key_size, sizeof(__u32));
+	__uint(value_size, DRAIN_ROOM);
+} told SEC(".maps");
+
+__u32 drain_generation = 0;
+__u32 drain_size = 0; /* of what is told */
+
 static __always_inline bool same(const struct subject *a, const struct subject *b)
 {
 	const __u64 *x = (void *)a, *y = (void *)b;
@@ -47,18 +54,21 @@ static __always_inline bool same(const struct subject *a, const struct subject *
 	return true;
 }
 
-SEC("iter/bpf_map_elem")
-int on_drain(struct bpf_iter__bpf_map_elem *ctx)
+static long drain_sum(void *map, struct key *at, struct sum *value, void *unused)
 {
-	struct key *at = ctx->key, key;
-	__u32 zero = 0, what = 0, n;
+	__u32 zero = 0, what = 0;
 	struct drain *d = bpf_map_lookup_elem(&drained, &zero);
-	struct sum *value = ctx->value, sum;
+	__u8 *to = bpf_map_lookup_elem(&told, &zero);
+	__u64 size = drain_size, n;
 	struct encoding *e;
+	struct key key;
+	struct sum sum;
 
-	if (!at || !value || !d || !value->count)
+	if (!d || !to)
+		return 1;
+	if (!value->count)
 		return 0;
-	key = *at;
+	bpf_probe_read_kernel(&key, sizeof(key), at);
 	sum = *value;
 	e = &d->encoding;
 	e->size = 0;
@@ -79,13 +89,29 @@ int on_drain(struct bpf_iter__bpf_map_elem *ctx)
 		encode(e, sum.value);
 	encode_signed(e, sum.first - d->first);
 	n = e->size;
-	if (n > MAX_ENCODED || bpf_seq_write(ctx->meta->seq, e->bytes, n)) /* it is shown again when there is room */
-		return 0;
+	asm volatile("" : "+r"(n), "+r"(size)); /* they are compared as they are used: with 64 bits */
+	if (n > MAX_ENCODED || size > DRAIN_ROOM - MAX_ENCODED) /* it is told the next time */
+		return 1;
+	bpf_probe_read_kernel(to + size, n, e->bytes);
+	drain_size = size + n;
 	value->count = 0;
 	value->value = 0;
 	d->subject = key.subject;
 	d->first = sum.first;
 	if ((what & HAS_VALUE) && sum.count)
 		d->period = sum.value / sum.count;
+	return 0;
+}
+
+/* Run by the reader, until there is nothing to tell. */
+SEC("raw_tp")
+int on_drain(void *ctx)
+{
+	__u32 g = drain_generation & 1;
+	void *map = bpf_map_lookup_elem(&sums, &g);
+
+	drain_size = 0;
+	if (map)
+		bpf_for_each_map_elem(map, drain_sum, NULL, 0);
 	return 0;
 }

@@ -3,10 +3,10 @@ package sample
 import (
 	"errors"
 	"fmt"
-	"io"
 	"maps"
 	"os"
 	"runtime"
+	"slices"
 	"sync"
 	"syscall"
 
@@ -14,7 +14,6 @@ import (
 	"github.com/cilium/ebpf/asm"
 	"github.com/cilium/ebpf/btf"
 	"github.com/cilium/ebpf/features"
-	"github.com/cilium/ebpf/link"
 	"github.com/cilium/ebpf/ringbuf"
 
 	"github.com/bperf/bperf/internal/kernel"
@@ -26,7 +25,7 @@ type counter struct {
 	spec    *ebpf.CollectionSpec
 	first   *ebpf.Collection   // whose maps all use
 	objects []*ebpf.Collection // for each event
-	drain   *ebpf.Collection   // reads sums; nil up to then
+	told    *ebpf.Memory       // sums that are read
 	waits   *waits             // nil where no off-CPU time is measured, or not yet
 	events  int                // that have counts
 
@@ -36,13 +35,14 @@ type counter struct {
 	sums   [2]*table
 	chains [2]*table     // may be one and the same
 	before [2]sampleFill // what the program had added to each generation before it was filled this time
-	types  *btf.Cache    // decoding the kernel's takes longer than all else
+	types  *btf.Spec     // of the kernel, as far as programs know them; nil where all are looked for
+	all    *btf.Cache    // of the kernel, for programs that are attached by them
 
 	asking sync.Mutex // for symbols
 
 	ring         *ringbuf.Reader
 	last         drained
-	buffer       []byte   // as large as that of iterators in the kernel: 8 pages
+	buffer       []byte   // of told
 	kernel, user []uint64 // of the stack that is made
 	byStack      bool
 	noStack      uint64 // samples whose callers the ring buffer had no room for
@@ -87,7 +87,7 @@ type settings struct {
 
 // newCounter loads the program for each event.
 func newCounter(o settings) (*counter, error) {
-	c := &counter{events: o.events, types: btf.NewCache(), byStack: o.Stack, buffer: make([]byte, 8*os.Getpagesize())}
+	c := &counter{events: o.events, all: btf.NewCache(), byStack: o.Stack}
 	if err := c.load(o); err != nil {
 		return nil, errors.Join(explain("load the BPF program that counts samples", err), c.Close())
 	}
@@ -100,6 +100,9 @@ func newCounter(o settings) (*counter, error) {
 func (c *counter) load(o settings) (err error) {
 	if c.spec, err = loadSample(); err != nil {
 		return err
+	}
+	if c.types, err = kernel.TypesOf(c.spec.Types); err != nil {
+		c.types = nil // they may be elsewhere, and the library tells where it has looked
 	}
 	unwinds := o.Stack && o.user && hasLoops()
 	if unwinds {
@@ -172,9 +175,13 @@ func (c *counter) loadFirst() (err error) {
 	spec := c.spec.Copy()
 	withoutWaits(spec)
 	delete(spec.Programs, sampleProgOnSample)
-	delete(spec.Programs, sampleProgOnDrain)
-	c.first, err = ebpf.NewCollectionWithOptions(spec, ebpf.CollectionOptions{Cache: c.types})
-	return err
+	if c.first, err = ebpf.NewCollectionWithOptions(spec, ebpf.CollectionOptions{Programs: ebpf.ProgramOptions{KernelTypes: c.types}}); err != nil {
+		return err
+	}
+	if c.told, err = c.first.Maps[sampleMapTold].Memory(); err != nil {
+		return fmt.Errorf("map the BPF map %s: %w", sampleMapTold, err)
+	}
+	return nil
 }
 
 // withoutReader lets a collection do without the programs that are run by this process alone.
@@ -182,16 +189,6 @@ func withoutReader(spec *ebpf.CollectionSpec) {
 	for _, name := range []string{sampleProgSetup, sampleProgOnDrain, sampleProgOnSymbol} {
 		delete(spec.Programs, name)
 	}
-}
-
-// loadDrain loads the iterator that reads sums. It is of the type of programs with trampolines, of which those are looked for in all of kallsyms that are
-// there when the recording begins: so it is loaded later.
-func (c *counter) loadDrain() (err error) {
-	spec := c.spec.Copy()
-	withoutWaits(spec)
-	maps.DeleteFunc(spec.Programs, func(name string, _ *ebpf.ProgramSpec) bool { return name != sampleProgOnDrain })
-	c.drain, err = ebpf.NewCollectionWithOptions(spec, ebpf.CollectionOptions{MapReplacements: c.shared(), Cache: c.types})
-	return err
 }
 
 // shared are the maps that all programs share: all but that of constants.
@@ -216,7 +213,7 @@ func (c *counter) loadFor(event int, filter asm.Instructions) error {
 	if err := setVariables(spec, map[string]any{sampleVarEvent: uint32(event)}); err != nil {
 		return err
 	}
-	objects, err := ebpf.NewCollectionWithOptions(spec, ebpf.CollectionOptions{MapReplacements: c.shared(), Cache: c.types})
+	objects, err := ebpf.NewCollectionWithOptions(spec, ebpf.CollectionOptions{MapReplacements: c.shared(), Programs: ebpf.ProgramOptions{KernelTypes: c.types}})
 	if err != nil {
 		return err
 	}
@@ -356,26 +353,20 @@ func (c *counter) renew(old, next int, grow bool) (err error) {
 }
 
 // read reads a generation that is not used any more, and leaves its sums at 0.
-func (c *counter) read(g int, each func(*entry) error) (err error) {
-	if c.drain == nil {
-		if err := c.loadDrain(); err != nil {
-			return explain("load the BPF program that reads sums", err)
-		}
-	}
-	iterator, err := link.AttachIter(link.IterOptions{Program: c.drain.Programs[sampleProgOnDrain], Map: c.sums[g].Map})
-	if err != nil {
+func (c *counter) read(g int, each func(*entry) error) error {
+	if err := c.first.Variables[sampleVarDrainGeneration].Set(uint32(g)); err != nil {
 		return fmt.Errorf("read the BPF map %s: %w", sampleMapSums, err)
 	}
-	defer func() { err = errors.Join(err, iterator.Close()) }()
-	sums, err := iterator.Open()
-	if err != nil {
-		return fmt.Errorf("read the BPF map %s: %w", sampleMapSums, err)
-	}
-	defer func() { err = errors.Join(err, sums.Close()) }()
 	for {
-		n, err := sums.Read(c.buffer) // never a part of a sum
-		c.bytes += uint64(n)
-		for d := (decoder{data: c.buffer[:n]}); len(d.data) > 0; {
+		told, err := c.drain()
+		if err != nil {
+			return fmt.Errorf("read the BPF map %s: %w", sampleMapSums, err)
+		}
+		if len(told) == 0 {
+			return nil
+		}
+		c.bytes += uint64(len(told))
+		for d := (decoder{data: told}); len(d.data) > 0; {
 			e := c.last.sum(&d)
 			if d.err != nil {
 				return fmt.Errorf("the BPF map %s: %w", sampleMapSums, d.err)
@@ -387,13 +378,21 @@ func (c *counter) read(g int, each func(*entry) error) (err error) {
 				return err
 			}
 		}
-		if err == io.EOF {
-			return nil
-		}
-		if err != nil {
-			return fmt.Errorf("read the BPF map %s: %w", sampleMapSums, err)
-		}
 	}
+}
+
+// drain returns some sums that were not read yet, as long as there are any; they are valid up to the next time.
+func (c *counter) drain() ([]byte, error) {
+	if _, err := c.first.Programs[sampleProgOnDrain].Run(&ebpf.RunOptions{Context: [8]byte{}}); err != nil {
+		return nil, err
+	}
+	var size uint32
+	if err := c.first.Variables[sampleVarDrainSize].Get(&size); err != nil {
+		return nil, err
+	}
+	c.buffer = slices.Grow(c.buffer[:0], int(size))[:size]
+	_, err := c.told.ReadAt(c.buffer, 0)
+	return c.buffer, err
 }
 
 // leave lets go of what the generation that was read had for itself.
@@ -436,9 +435,6 @@ func (c *counter) Close() error {
 	errs := []error{c.waits.close()}
 	if c.ring != nil {
 		errs = append(errs, c.ring.Close())
-	}
-	if c.drain != nil {
-		c.drain.Close()
 	}
 	if c.first != nil {
 		c.first.Close()

@@ -106,6 +106,7 @@ const (
 	sampleMapSeed            = "seed"
 	sampleMapSums            = "sums"
 	sampleMapTargets         = "targets"
+	sampleMapTold            = "told"
 	sampleMapUnwindMappings  = "unwind_mappings"
 	sampleMapUnwindProcesses = "unwind_processes"
 	sampleMapUnwindRules     = "unwind_rules"
@@ -135,6 +136,8 @@ const (
 	sampleVarByTid           = "by_tid"
 	sampleVarCgroupIds       = "cgroup_ids"
 	sampleVarCounted         = "counted"
+	sampleVarDrainGeneration = "drain_generation"
+	sampleVarDrainSize       = "drain_size"
 	sampleVarEnabled         = "enabled"
 	sampleVarEnabledAt       = "enabled_at"
 	sampleVarEvent           = "event"
@@ -227,6 +230,7 @@ type sampleMapSpecs struct {
 	Seed            *ebpf.MapSpec `ebpf:"seed"`
 	Sums            *ebpf.MapSpec `ebpf:"sums"`
 	Targets         *ebpf.MapSpec `ebpf:"targets"`
+	Told            *ebpf.MapSpec `ebpf:"told"`
 	UnwindMappings  *ebpf.MapSpec `ebpf:"unwind_mappings"`
 	UnwindProcesses *ebpf.MapSpec `ebpf:"unwind_processes"`
 	UnwindRules     *ebpf.MapSpec `ebpf:"unwind_rules"`
@@ -239,43 +243,45 @@ type sampleMapSpecs struct {
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type sampleVariableSpecs struct {
-	Key          *ebpf.VariableSpec `ebpf:"_key"`
-	Sum          *ebpf.VariableSpec `ebpf:"_sum"`
-	Asked        *ebpf.VariableSpec `ebpf:"asked"`
-	ByCgroup     *ebpf.VariableSpec `ebpf:"by_cgroup"`
-	ByComm       *ebpf.VariableSpec `ebpf:"by_comm"`
-	ByCpu        *ebpf.VariableSpec `ebpf:"by_cpu"`
-	ByIp         *ebpf.VariableSpec `ebpf:"by_ip"`
-	ByPid        *ebpf.VariableSpec `ebpf:"by_pid"`
-	ByPriority   *ebpf.VariableSpec `ebpf:"by_priority"`
-	ByStack      *ebpf.VariableSpec `ebpf:"by_stack"`
-	ByState      *ebpf.VariableSpec `ebpf:"by_state"`
-	ByTid        *ebpf.VariableSpec `ebpf:"by_tid"`
-	CgroupIds    *ebpf.VariableSpec `ebpf:"cgroup_ids"`
-	Counted      *ebpf.VariableSpec `ebpf:"counted"`
-	Enabled      *ebpf.VariableSpec `ebpf:"enabled"`
-	EnabledAt    *ebpf.VariableSpec `ebpf:"enabled_at"`
-	Event        *ebpf.VariableSpec `ebpf:"event"`
-	Filled       *ebpf.VariableSpec `ebpf:"filled"`
-	Generation   *ebpf.VariableSpec `ebpf:"generation"`
-	HasPrevState *ebpf.VariableSpec `ebpf:"has_prev_state"`
-	Ips          *ebpf.VariableSpec `ebpf:"ips"`
-	IsArm64      *ebpf.VariableSpec `ebpf:"is_arm64"`
-	KernelStacks *ebpf.VariableSpec `ebpf:"kernel_stacks"`
-	LastChain    *ebpf.VariableSpec `ebpf:"last_chain"`
-	LostTargets  *ebpf.VariableSpec `ebpf:"lost_targets"`
-	LostWaits    *ebpf.VariableSpec `ebpf:"lost_waits"`
-	NoIdle       *ebpf.VariableSpec `ebpf:"no_idle"`
-	NrCgroups    *ebpf.VariableSpec `ebpf:"nr_cgroups"`
-	NrIps        *ebpf.VariableSpec `ebpf:"nr_ips"`
-	NrPrograms   *ebpf.VariableSpec `ebpf:"nr_programs"`
-	OnlyCpus     *ebpf.VariableSpec `ebpf:"only_cpus"`
-	OnlyThreads  *ebpf.VariableSpec `ebpf:"only_threads"`
-	Programs     *ebpf.VariableSpec `ebpf:"programs"`
-	Reader       *ebpf.VariableSpec `ebpf:"reader"`
-	Symbol       *ebpf.VariableSpec `ebpf:"symbol"`
-	Unwinds      *ebpf.VariableSpec `ebpf:"unwinds"`
-	UserStacks   *ebpf.VariableSpec `ebpf:"user_stacks"`
+	Key             *ebpf.VariableSpec `ebpf:"_key"`
+	Sum             *ebpf.VariableSpec `ebpf:"_sum"`
+	Asked           *ebpf.VariableSpec `ebpf:"asked"`
+	ByCgroup        *ebpf.VariableSpec `ebpf:"by_cgroup"`
+	ByComm          *ebpf.VariableSpec `ebpf:"by_comm"`
+	ByCpu           *ebpf.VariableSpec `ebpf:"by_cpu"`
+	ByIp            *ebpf.VariableSpec `ebpf:"by_ip"`
+	ByPid           *ebpf.VariableSpec `ebpf:"by_pid"`
+	ByPriority      *ebpf.VariableSpec `ebpf:"by_priority"`
+	ByStack         *ebpf.VariableSpec `ebpf:"by_stack"`
+	ByState         *ebpf.VariableSpec `ebpf:"by_state"`
+	ByTid           *ebpf.VariableSpec `ebpf:"by_tid"`
+	CgroupIds       *ebpf.VariableSpec `ebpf:"cgroup_ids"`
+	Counted         *ebpf.VariableSpec `ebpf:"counted"`
+	DrainGeneration *ebpf.VariableSpec `ebpf:"drain_generation"`
+	DrainSize       *ebpf.VariableSpec `ebpf:"drain_size"`
+	Enabled         *ebpf.VariableSpec `ebpf:"enabled"`
+	EnabledAt       *ebpf.VariableSpec `ebpf:"enabled_at"`
+	Event           *ebpf.VariableSpec `ebpf:"event"`
+	Filled          *ebpf.VariableSpec `ebpf:"filled"`
+	Generation      *ebpf.VariableSpec `ebpf:"generation"`
+	HasPrevState    *ebpf.VariableSpec `ebpf:"has_prev_state"`
+	Ips             *ebpf.VariableSpec `ebpf:"ips"`
+	IsArm64         *ebpf.VariableSpec `ebpf:"is_arm64"`
+	KernelStacks    *ebpf.VariableSpec `ebpf:"kernel_stacks"`
+	LastChain       *ebpf.VariableSpec `ebpf:"last_chain"`
+	LostTargets     *ebpf.VariableSpec `ebpf:"lost_targets"`
+	LostWaits       *ebpf.VariableSpec `ebpf:"lost_waits"`
+	NoIdle          *ebpf.VariableSpec `ebpf:"no_idle"`
+	NrCgroups       *ebpf.VariableSpec `ebpf:"nr_cgroups"`
+	NrIps           *ebpf.VariableSpec `ebpf:"nr_ips"`
+	NrPrograms      *ebpf.VariableSpec `ebpf:"nr_programs"`
+	OnlyCpus        *ebpf.VariableSpec `ebpf:"only_cpus"`
+	OnlyThreads     *ebpf.VariableSpec `ebpf:"only_threads"`
+	Programs        *ebpf.VariableSpec `ebpf:"programs"`
+	Reader          *ebpf.VariableSpec `ebpf:"reader"`
+	Symbol          *ebpf.VariableSpec `ebpf:"symbol"`
+	Unwinds         *ebpf.VariableSpec `ebpf:"unwinds"`
+	UserStacks      *ebpf.VariableSpec `ebpf:"user_stacks"`
 }
 
 // sampleObjects contains all objects after they have been loaded into the kernel.
@@ -308,6 +314,7 @@ type sampleMaps struct {
 	Seed            *ebpf.Map `ebpf:"seed"`
 	Sums            *ebpf.Map `ebpf:"sums"`
 	Targets         *ebpf.Map `ebpf:"targets"`
+	Told            *ebpf.Map `ebpf:"told"`
 	UnwindMappings  *ebpf.Map `ebpf:"unwind_mappings"`
 	UnwindProcesses *ebpf.Map `ebpf:"unwind_processes"`
 	UnwindRules     *ebpf.Map `ebpf:"unwind_rules"`
@@ -328,6 +335,7 @@ func (m *sampleMaps) Close() error {
 		m.Seed,
 		m.Sums,
 		m.Targets,
+		m.Told,
 		m.UnwindMappings,
 		m.UnwindProcesses,
 		m.UnwindRules,
@@ -341,43 +349,45 @@ func (m *sampleMaps) Close() error {
 //
 // It can be passed to loadSampleObjects or ebpf.CollectionSpec.LoadAndAssign.
 type sampleVariables struct {
-	Key          *ebpf.Variable `ebpf:"_key"`
-	Sum          *ebpf.Variable `ebpf:"_sum"`
-	Asked        *ebpf.Variable `ebpf:"asked"`
-	ByCgroup     *ebpf.Variable `ebpf:"by_cgroup"`
-	ByComm       *ebpf.Variable `ebpf:"by_comm"`
-	ByCpu        *ebpf.Variable `ebpf:"by_cpu"`
-	ByIp         *ebpf.Variable `ebpf:"by_ip"`
-	ByPid        *ebpf.Variable `ebpf:"by_pid"`
-	ByPriority   *ebpf.Variable `ebpf:"by_priority"`
-	ByStack      *ebpf.Variable `ebpf:"by_stack"`
-	ByState      *ebpf.Variable `ebpf:"by_state"`
-	ByTid        *ebpf.Variable `ebpf:"by_tid"`
-	CgroupIds    *ebpf.Variable `ebpf:"cgroup_ids"`
-	Counted      *ebpf.Variable `ebpf:"counted"`
-	Enabled      *ebpf.Variable `ebpf:"enabled"`
-	EnabledAt    *ebpf.Variable `ebpf:"enabled_at"`
-	Event        *ebpf.Variable `ebpf:"event"`
-	Filled       *ebpf.Variable `ebpf:"filled"`
-	Generation   *ebpf.Variable `ebpf:"generation"`
-	HasPrevState *ebpf.Variable `ebpf:"has_prev_state"`
-	Ips          *ebpf.Variable `ebpf:"ips"`
-	IsArm64      *ebpf.Variable `ebpf:"is_arm64"`
-	KernelStacks *ebpf.Variable `ebpf:"kernel_stacks"`
-	LastChain    *ebpf.Variable `ebpf:"last_chain"`
-	LostTargets  *ebpf.Variable `ebpf:"lost_targets"`
-	LostWaits    *ebpf.Variable `ebpf:"lost_waits"`
-	NoIdle       *ebpf.Variable `ebpf:"no_idle"`
-	NrCgroups    *ebpf.Variable `ebpf:"nr_cgroups"`
-	NrIps        *ebpf.Variable `ebpf:"nr_ips"`
-	NrPrograms   *ebpf.Variable `ebpf:"nr_programs"`
-	OnlyCpus     *ebpf.Variable `ebpf:"only_cpus"`
-	OnlyThreads  *ebpf.Variable `ebpf:"only_threads"`
-	Programs     *ebpf.Variable `ebpf:"programs"`
-	Reader       *ebpf.Variable `ebpf:"reader"`
-	Symbol       *ebpf.Variable `ebpf:"symbol"`
-	Unwinds      *ebpf.Variable `ebpf:"unwinds"`
-	UserStacks   *ebpf.Variable `ebpf:"user_stacks"`
+	Key             *ebpf.Variable `ebpf:"_key"`
+	Sum             *ebpf.Variable `ebpf:"_sum"`
+	Asked           *ebpf.Variable `ebpf:"asked"`
+	ByCgroup        *ebpf.Variable `ebpf:"by_cgroup"`
+	ByComm          *ebpf.Variable `ebpf:"by_comm"`
+	ByCpu           *ebpf.Variable `ebpf:"by_cpu"`
+	ByIp            *ebpf.Variable `ebpf:"by_ip"`
+	ByPid           *ebpf.Variable `ebpf:"by_pid"`
+	ByPriority      *ebpf.Variable `ebpf:"by_priority"`
+	ByStack         *ebpf.Variable `ebpf:"by_stack"`
+	ByState         *ebpf.Variable `ebpf:"by_state"`
+	ByTid           *ebpf.Variable `ebpf:"by_tid"`
+	CgroupIds       *ebpf.Variable `ebpf:"cgroup_ids"`
+	Counted         *ebpf.Variable `ebpf:"counted"`
+	DrainGeneration *ebpf.Variable `ebpf:"drain_generation"`
+	DrainSize       *ebpf.Variable `ebpf:"drain_size"`
+	Enabled         *ebpf.Variable `ebpf:"enabled"`
+	EnabledAt       *ebpf.Variable `ebpf:"enabled_at"`
+	Event           *ebpf.Variable `ebpf:"event"`
+	Filled          *ebpf.Variable `ebpf:"filled"`
+	Generation      *ebpf.Variable `ebpf:"generation"`
+	HasPrevState    *ebpf.Variable `ebpf:"has_prev_state"`
+	Ips             *ebpf.Variable `ebpf:"ips"`
+	IsArm64         *ebpf.Variable `ebpf:"is_arm64"`
+	KernelStacks    *ebpf.Variable `ebpf:"kernel_stacks"`
+	LastChain       *ebpf.Variable `ebpf:"last_chain"`
+	LostTargets     *ebpf.Variable `ebpf:"lost_targets"`
+	LostWaits       *ebpf.Variable `ebpf:"lost_waits"`
+	NoIdle          *ebpf.Variable `ebpf:"no_idle"`
+	NrCgroups       *ebpf.Variable `ebpf:"nr_cgroups"`
+	NrIps           *ebpf.Variable `ebpf:"nr_ips"`
+	NrPrograms      *ebpf.Variable `ebpf:"nr_programs"`
+	OnlyCpus        *ebpf.Variable `ebpf:"only_cpus"`
+	OnlyThreads     *ebpf.Variable `ebpf:"only_threads"`
+	Programs        *ebpf.Variable `ebpf:"programs"`
+	Reader          *ebpf.Variable `ebpf:"reader"`
+	Symbol          *ebpf.Variable `ebpf:"symbol"`
+	Unwinds         *ebpf.Variable `ebpf:"unwinds"`
+	UserStacks      *ebpf.Variable `ebpf:"user_stacks"`
 }
 
 // samplePrograms contains all programs after they have been loaded into the kernel.

@@ -51,11 +51,11 @@ func (c *counter) attachWaits(selection *offcpu.Selection, o settings) (*offcpu.
 	if err != nil {
 		return nil, err
 	}
-	if err := errors.Join(selection.Prepare(spec, c.types),
+	if err := errors.Join(selection.Prepare(spec, c.all),
 		setVariables(spec, map[string]any{sampleVarEvent: uint32(o.events), sampleVarCgroupIds: cgroups})); err != nil {
 		return nil, err
 	}
-	if w.objects, err = ebpf.NewCollectionWithOptions(spec, ebpf.CollectionOptions{MapReplacements: c.shared(), Cache: c.types}); err != nil {
+	if w.objects, err = ebpf.NewCollectionWithOptions(spec, ebpf.CollectionOptions{MapReplacements: c.shared(), Cache: c.all}); err != nil {
 		return nil, explain("load the BPF programs that measure off-CPU time", err)
 	}
 	w.asleep = w.objects.Programs[sampleProgOnAsleep]
