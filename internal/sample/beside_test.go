@@ -61,7 +61,7 @@ func TestFiltersTogether(t *testing.T) {
 	const pages = 200
 	touch := program.Program{Body: program.Touch, Times: pages, Wait: true}
 	first := config(t, "page-faults")
-	first.By, first.Keep = Keys{IP: true}, profile.IP
+	first.By, first.Keep = Keys{IP: true}, profile.Address
 	addresses := make(map[uint64]uint64)
 	found := together(t, touch, first)[0].Profile
 	for _, s := range found.Samples() {
