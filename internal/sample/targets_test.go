@@ -111,9 +111,6 @@ func TestNoIdle(t *testing.T) {
 		cfg.Record.Target.System, cfg.Record.NoIdle = true, without
 		cfg.Record.Period, cfg.Record.Frequency = 0, 999
 		r := take(t, cfg)
-		if n := samplesOf(r.Profile, "swapper/0"); !without && n == 0 && require.IsGuest() { // where others may keep the CPUs busy
-			t.Errorf("no sample of the idle task: %+v", r.Totals)
-		}
 		for _, s := range r.Profile.Samples() {
 			l := r.Profile.Labels()[s.Labels]
 			if comm := r.Profile.Strings.At(l.Comm); without && (l.PID == 0 || strings.HasPrefix(comm, "swapper")) {
