@@ -29,6 +29,8 @@ func (t target) compilePerf(in tree) (string, error) {
 		"BPFTOOL="+bpftool,
 		"BUILD_BPF_SKEL=1",
 		"CLANG_SYS_INCLUDES=-idirafter "+filepath.Join(headers, t.triplet)+" -idirafter "+headers,
+		// Instead of -O3, frame pointers, fortification and all warnings: running it takes no time, building it does.
+		"CORE_CFLAGS=-O1 -w -DNDEBUG=1 -std=gnu11 -D_LARGEFILE64_SOURCE -D_FILE_OFFSET_BITS=64 -D_GNU_SOURCE",
 		"WERROR=0",
 		"NO_DEMANGLE=1",
 		"NO_JEVENTS=1",
