@@ -25,6 +25,10 @@ import (
 // lists keeps a CPU in the kernel and in programs for a moment.
 const lists = `ls -lR /usr/bin /usr/share/doc >/dev/null; cat /etc/* >/dev/null 2>&1; true`
 
+// afterExit is what perf unwinds exit(3) to in a sample of what that calls, and goes no further: the call is the last instruction of it, so that the return
+// address is in no function. One of twenty programs has such a sample at its end.
+const afterExit = "__quick_exit_funcs"
+
 // TestBothWays makes recordings with bperf and with two perfs, and lets all of them make a report of each: the samples are as many, and the share of each
 // symbol is the same to the last digit.
 func TestBothWays(t *testing.T) {
@@ -62,31 +66,39 @@ func TestBothWays(t *testing.T) {
 				if tt.report == nil {
 					args = append(args, "sh", "-c", lists)
 				}
-				stream := func() []byte {
-					if tt.name == "system" {
-						defer keepProgramBusy(t)()
-					}
-					return output(t, recorder, args...)
-				}()
-				if to == "-" {
-					if err := os.WriteFile(file, stream, 0o600); err != nil {
-						t.Fatal(err)
-					}
-				}
 				report := append([]string{"report", "--stdio", "--no-inline", "-g", "none", "-s", "dso,sym", "-i", file}, tt.report...)
 				if tt.report == nil {
 					report = append(report, "--no-children")
+				}
+				theirs := map[string]string{}
+				for again := true; again; {
+					stream := func() []byte {
+						if tt.name == "system" {
+							defer keepProgramBusy(t)()
+						}
+						return output(t, recorder, args...)
+					}()
+					if to == "-" {
+						if err := os.WriteFile(file, stream, 0o600); err != nil {
+							t.Fatal(err)
+						}
+					}
+					again = false
+					for name, path := range perfs {
+						if by == "packaged" && name == "distribution" {
+							continue // which takes no attributes that are longer than those it knows
+						}
+						theirs[name] = string(output(t, exec.Command(path), append(report, "--no-demangle")...))
+						again = again || strings.Contains(theirs[name], afterExit)
+					}
 				}
 				ours := string(output(t, bperf(), report...))
 				if long := "_" + bpfprogram.SpinLong; tt.name == "system" && !strings.Contains(ours, long) {
 					t.Errorf("the BPF program's function %s is not in the report:\n%s", long, ours)
 				}
-				for name, path := range perfs {
-					if by == "packaged" && name == "distribution" {
-						continue // which takes no attributes that are longer than those it knows
-					}
-					compareReports(t, name, string(output(t, exec.Command(path), append(report, "--no-demangle")...)), ours)
-					compareScripts(t, name, exec.Command(path), file)
+				for name, text := range theirs {
+					compareReports(t, name, text, ours)
+					compareScripts(t, name, exec.Command(perfs[name]), file)
 				}
 			})
 		}
