@@ -387,7 +387,7 @@ func (c *counter) drain() ([]byte, error) {
 		return nil, err
 	}
 	var size uint32
-	if err := c.first.Variables[sampleVarDrainSize].Get(&size); err != nil {
+	if err := c.first.Variables[sampleVarDrainSize].Get(&size); err != nil || size == 0 {
 		return nil, err
 	}
 	c.buffer = slices.Grow(c.buffer[:0], int(size))[:size]
