@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"time"
 
+	"github.com/bperf/bperf/test/apt"
 	"github.com/bperf/bperf/test/guest/initramfs"
 	"github.com/bperf/bperf/test/guest/job"
 	"github.com/bperf/bperf/test/guest/kernel"
@@ -38,11 +39,10 @@ func prepare(b *builder, o booking) (*guest, error) {
 	if err != nil {
 		return nil, err
 	}
-	cache, err := os.UserCacheDir()
-	if err != nil {
+	if err := apt.Need(map[string]string{arch.QEMU: arch.Package}); err != nil {
 		return nil, err
 	}
-	qemu, err := arch.FindQEMU(filepath.Join(cache, "bperf", "qemu"))
+	cache, err := os.UserCacheDir()
 	if err != nil {
 		return nil, err
 	}
@@ -55,7 +55,7 @@ func prepare(b *builder, o booking) (*guest, error) {
 		return nil, err
 	}
 	g := &guest{name: o.kernel, tmp: tmp, timeout: o.timeout}
-	g.machine = machine.Machine{Arch: arch, QEMU: qemu, Kernel: k.Image, CPUs: o.smp, MemoryMiB: memoryMiB}
+	g.machine = machine.Machine{Arch: arch, Kernel: k.Image, CPUs: o.smp, MemoryMiB: memoryMiB}
 	if g.machine.CPUs == 0 {
 		g.machine.CPUs = arch.CPUs
 	}

@@ -12,6 +12,7 @@ import (
 	"path/filepath"
 	"time"
 
+	"github.com/bperf/bperf/test/apt"
 	"github.com/bperf/bperf/test/guest/kernel"
 	"github.com/bperf/bperf/test/guest/machine"
 )
@@ -39,11 +40,10 @@ func run() (status int, err error) {
 	if err != nil {
 		return 0, err
 	}
-	cache, err := os.UserCacheDir()
-	if err != nil {
+	if err := apt.Need(map[string]string{a.QEMU: a.Package}); err != nil {
 		return 0, err
 	}
-	qemu, err := a.FindQEMU(filepath.Join(cache, "bperf", "qemu"))
+	cache, err := os.UserCacheDir()
 	if err != nil {
 		return 0, err
 	}
@@ -61,7 +61,7 @@ func run() (status int, err error) {
 		return 0, err
 	}
 
-	m := machine.Machine{Arch: a, QEMU: qemu, Kernel: k.Image, Initramfs: image, CPUs: a.CPUs, MemoryMiB: memoryMiB}
+	m := machine.Machine{Arch: a, Kernel: k.Image, Initramfs: image, CPUs: a.CPUs, MemoryMiB: memoryMiB}
 	fmt.Printf("Linux %s, %d CPUs, emulated: each instruction takes a cycle and a nanosecond\n\n", k.Release, m.CPUs)
 	ctx, cancel := context.WithTimeoutCause(context.Background(), timeout, fmt.Errorf("not done after %s", timeout))
 	defer cancel()

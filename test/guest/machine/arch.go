@@ -6,7 +6,7 @@ import "fmt"
 type Arch struct {
 	Name    string // as Go and Debian call it
 	QEMU    string // program
-	Package string // of Debian, that has that program
+	Package string // of Debian, that has it
 	CPUs    int    // number that works best
 
 	// Devices of the guest behind which the runner listens.

@@ -18,7 +18,6 @@ import (
 // Machine is what to boot.
 type Machine struct {
 	Arch      Arch
-	QEMU      string // file
 	Kernel    string // file
 	Initramfs string // file
 	CPUs      int
@@ -28,7 +27,7 @@ type Machine struct {
 // Run boots the machine, copies to output what its job prints while it prints it, and returns the status that its init
 // reported. A machine that ends without one, or not before ctx does, is an error that shows what its console said last.
 func (m *Machine) Run(ctx context.Context, output io.Writer) (job.Status, error) {
-	cmd := exec.CommandContext(ctx, m.QEMU, m.args()...)
+	cmd := exec.CommandContext(ctx, m.Arch.QEMU, m.args()...)
 	cmd.Stderr = os.Stderr
 
 	var console tail
@@ -56,7 +55,7 @@ func (m *Machine) Run(ctx context.Context, output io.Writer) (job.Status, error)
 	case ctx.Err() != nil:
 		return job.Status{}, fmt.Errorf("the guest was stopped: %w%s", context.Cause(ctx), &console)
 	case err != nil:
-		return job.Status{}, fmt.Errorf("%s: %w%s", m.QEMU, err, &console)
+		return job.Status{}, fmt.Errorf("%s: %w%s", m.Arch.QEMU, err, &console)
 	case status.err != nil:
 		return job.Status{}, fmt.Errorf("the guest ended before its commands did: %w%s", status.err, &console)
 	}
