@@ -67,6 +67,7 @@ type session struct {
 	counter *counter
 
 	settings settings
+	unwinds  bool // unwind tables were made before the start
 
 	mu        sync.Mutex // guards what follows
 	opened    time.Time
@@ -185,9 +186,18 @@ func (s *session) recording(q *queue) record.Config {
 		cfg.OffCPU = new(time.Duration)
 	}
 	if s.counter.tables != nil {
-		cfg.Sums.Task, cfg.Sums.Settled = s.counter.tables.Record, s.counter.tables.Update
+		cfg.Sums.Task, cfg.Sums.Settled = s.counter.tables.Record, s.settled
 	}
 	return cfg
+}
+
+// settled makes unwind tables: before the start all, later for a short time at once, as sums are read by the same thread.
+func (s *session) settled() error {
+	longest := 100 * time.Millisecond
+	if !s.unwinds {
+		s.unwinds, longest = true, 0
+	}
+	return s.counter.tables.Update(longest)
 }
 
 // poll is how often maps are looked at: intervals end no earlier, processes whose stacks need tables are found by it, and maps have to last so long.

@@ -178,7 +178,7 @@ func TestDeep(t *testing.T) {
 	for _, r := range mapsOf(t, pid) {
 		tables.Record(r)
 	}
-	if err := tables.Update(); err != nil {
+	if err := tables.Update(0); err != nil {
 		t.Fatal(err)
 	}
 	if s := tables.Stats(); s.Processes != 0 || s.Tables != 0 {
@@ -190,7 +190,7 @@ func TestDeep(t *testing.T) {
 			t.Errorf("without tables: %s: %s", got, End(s.End))
 		}
 	}
-	if err := tables.Update(); err != nil {
+	if err := tables.Update(0); err != nil {
 		t.Fatal(err)
 	}
 	if s := tables.Stats(); s.Processes != 1 || s.Tables == 0 || s.String() != "" {
@@ -219,7 +219,7 @@ func TestDeep(t *testing.T) {
 	}
 	// When it has ended it is no longer there.
 	tables.Record(&perfdata.Exit{PID: int32(pid), TID: int32(pid)})
-	if err := tables.Update(); err != nil {
+	if err := tables.Update(0); err != nil {
 		t.Fatal(err)
 	}
 	if s := tables.Stats(); s.Processes != 0 || s.Mappings != 0 {

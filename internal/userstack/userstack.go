@@ -98,8 +98,6 @@ type Tables struct {
 	eager     bool
 	processes map[int32]*process
 	changed   map[int32]bool // processes
-	begun     bool           // Update has made tables
-	late      func() bool    // it has done so for long
 	files     map[fileID]*file
 	loaded    []*file // that are not in the map of tables yet
 	unused    []*file // that no process has mapped, the oldest first
@@ -241,8 +239,9 @@ func (t *Tables) remove(pid int32) {
 }
 
 // Update lets programs see what was recorded, and what they have asked for. The error is one of the kernel, which keeps it from going on;
-// what there was no room for is told of by Stats.
-func (t *Tables) Update() error {
+// what there was no room for is told of by Stats. Tables are made for that long; those that are missing then are left to the next time. With 0 all
+// are made.
+func (t *Tables) Update(longest time.Duration) error {
 	if !t.eager {
 		if err := t.want(); err != nil {
 			return err
@@ -250,9 +249,9 @@ func (t *Tables) Update() error {
 	}
 	entries := make(map[int32][]mappingEntry)
 	began := time.Now()
-	t.late = func() bool { return t.begun && time.Since(began) > longest }
+	late := func() bool { return longest > 0 && time.Since(began) > longest }
 	for pid := range t.changed {
-		those, err := t.load(t.processes[pid])
+		those, err := t.load(t.processes[pid], late)
 		if err == errLate {
 			break
 		}
@@ -261,7 +260,6 @@ func (t *Tables) Update() error {
 		}
 		entries[pid] = those
 	}
-	t.begun = true
 	if err := t.publish(); err != nil {
 		return err
 	}
@@ -281,9 +279,6 @@ func (t *Tables) Update() error {
 	}
 	return t.unload()
 }
-
-// longest is for how long Update makes tables, the rest of which is left to the next time, as whoever calls it has more to do. The first time it makes all.
-const longest = 100 * time.Millisecond
 
 var errLate = errors.New("there is no time for more unwind tables")
 
@@ -308,14 +303,15 @@ func (t *Tables) want() error {
 	}
 }
 
-// load makes the tables of a process, if it is wanted and needs any; errLate leaves it where it is. There are entries for the mappings of files that have one.
-func (t *Tables) load(p *process) (entries []mappingEntry, err error) {
+// load makes the tables of a process, if it is wanted and needs any; errLate leaves it where it is, when it has become late. There are entries for the
+// mappings of files that have one.
+func (t *Tables) load(p *process, late func() bool) (entries []mappingEntry, err error) {
 	if !p.wanted {
 		return nil, nil
 	}
 	for i := range p.mappings {
 		if m := &p.mappings[i]; m.file == nil {
-			if t.late() {
+			if late() {
 				return nil, errLate
 			}
 			m.file = t.open(m.record)
@@ -325,7 +321,7 @@ func (t *Tables) load(p *process) (entries []mappingEntry, err error) {
 		return nil, nil
 	}
 	for _, m := range p.mappings {
-		if m.file.loaded == nil && t.late() {
+		if m.file.loaded == nil && late() {
 			return nil, errLate
 		}
 		if err := t.loadFile(m.file); err != nil {

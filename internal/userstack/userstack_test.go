@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/cilium/ebpf"
 
@@ -61,7 +62,7 @@ func (t *Tables) code(pid int32, start, length uint64) {
 // entries are the mappings of a process that programs find.
 func (t *Tables) entries(test *testing.T, pid int32) (found []mappingEntry) {
 	test.Helper()
-	if err := t.Update(); err != nil {
+	if err := t.Update(0); err != nil {
 		test.Fatal(err)
 	}
 	var p processEntry
@@ -83,6 +84,21 @@ func ranges(entries []mappingEntry) (starts []uint64) {
 		starts = append(starts, m.Start, m.End)
 	}
 	return starts
+}
+
+// TestTooLate has no time for tables, which are made the next time.
+func TestTooLate(t *testing.T) {
+	tables := newTables(t, Limits{Processes: 8, Mappings: 16, Tables: 4, Rules: 64, Rows: 1000})
+	tables.code(1, 0x10000, 0x4000)
+	if err := tables.Update(time.Nanosecond); err != nil {
+		t.Fatal(err)
+	}
+	if s := tables.Stats(); s.Processes != 0 || s.Tables != 0 || s.String() != "" {
+		t.Errorf("there was no time: %+v", s)
+	}
+	if got := ranges(tables.entries(t, 1)); !slices.Equal(got, []uint64{0x10000, 0x14000}) {
+		t.Errorf("there was time: %#x", got)
+	}
 }
 
 // TestProcesses has processes that map, fork, execute something and end.
