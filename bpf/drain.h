@@ -2,15 +2,18 @@
 /*
  * Reads the sums of a generation, and leaves them at 0: those that stay so are not told again. Part of sample.bpf.c.
  *
- * For each: what follows, its subject if that is another one than before, the callers in the kernel and of the user, the
- * innermost frame, the number of samples, their value if each has not the one of before, and the time of the first one as the
- * difference to the one before.
+ * For each: the number of samples and what follows, in one; its subject if that is another one than before; the callers in
+ * the kernel and of the user; the innermost frame; their value if each has not the one of before; the time of the first one as
+ * the difference to the one before, in 1024 ns: less than from the sample to where its time is taken.
  */
 #pragma once
 
 /* What follows. */
 #define HAS_SUBJECT 1
 #define HAS_VALUE 2
+#define WHAT_BITS 2
+
+#define TIME_SHIFT 10
 
 /* How many bytes of sums are told at a time. */
 #define DRAIN_ROOM (1 << 20)
@@ -19,7 +22,7 @@
 struct drain {
 	struct subject subject;
 	__u64 period;
-	__u64 first;
+	__u64 first; /* shifted */
 	struct encoding encoding;
 };
 
@@ -56,10 +59,10 @@ static __always_inline bool same(const struct subject *a, const struct subject *
 
 static long drain_sum(void *map, struct key *at, struct sum *value, void *unused)
 {
-	__u32 zero = 0, what = 0;
+	__u32 zero = 0;
 	struct drain *d = bpf_map_lookup_elem(&drained, &zero);
 	__u8 *to = bpf_map_lookup_elem(&told, &zero);
-	__u64 size = drain_size, n;
+	__u64 size = drain_size, what, n, first;
 	struct encoding *e;
 	struct key key;
 	struct sum sum;
@@ -70,24 +73,28 @@ static long drain_sum(void *map, struct key *at, struct sum *value, void *unused
 		return 0;
 	bpf_probe_read_kernel(&key, sizeof(key), at);
 	sum = *value;
+	first = sum.first >> TIME_SHIFT;
 	e = &d->encoding;
 	e->size = 0;
+	what = sum.count << WHAT_BITS;
 	if (!same(&key.subject, &d->subject))
 		what |= HAS_SUBJECT;
 	if (sum.value != sum.count * d->period)
 		what |= HAS_VALUE;
 	encode(e, what);
 	if (what & HAS_SUBJECT) {
-		__builtin_memcpy(e->bytes + 1, &key.subject, sizeof(key.subject));
-		e->size = 1 + sizeof(key.subject);
+		n = e->size;
+		if (n > MAX_NUMBER)
+			return 1;
+		__builtin_memcpy(e->bytes + n, &key.subject, sizeof(key.subject));
+		e->size = n + sizeof(key.subject);
 	}
 	encode(e, key.kernel);
 	encode(e, key.user);
 	encode_signed(e, key.ip);
-	encode(e, sum.count);
 	if (what & HAS_VALUE)
 		encode(e, sum.value);
-	encode_signed(e, sum.first - d->first);
+	encode_signed(e, first - d->first);
 	n = e->size;
 	asm volatile("" : "+r"(n), "+r"(size)); /* they are compared as they are used: with 64 bits */
 	if (n > MAX_ENCODED || size > DRAIN_ROOM - MAX_ENCODED) /* it is told the next time */
@@ -97,7 +104,7 @@ static long drain_sum(void *map, struct key *at, struct sum *value, void *unused
 	value->count = 0;
 	value->value = 0;
 	d->subject = key.subject;
-	d->first = sum.first;
+	d->first = first;
 	if ((what & HAS_VALUE) && sum.count)
 		d->period = sum.value / sum.count;
 	return 0;

@@ -8,6 +8,7 @@
 #include "kernel.h"
 
 #define MAX_ENCODED 2048
+#define MAX_NUMBER 9
 
 struct encoding {
 	__u32 size;

@@ -336,7 +336,8 @@ static __always_inline __u32 unwind_user(void *ctx, __u32 pid, __u64 *addresses,
 	long n;
 
 	*end = UNWIND_OUTERMOST;
-	if (task->flags & PF_KTHREAD || !task->mm)
+	/* Read by the helper: for a load through the pointer, Linux up to 6.18 looks through all types by their names. */
+	if (BPF_CORE_READ(task, flags) & PF_KTHREAD || !BPF_CORE_READ(task, mm))
 		return 0;
 	if (is_arm64) {
 		struct pt_regs___arm64 *regs = (void *)bpf_task_pt_regs(task);

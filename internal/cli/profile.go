@@ -6,6 +6,7 @@ import (
 	"io"
 	"os"
 	"os/signal"
+	"runtime"
 	"slices"
 	"strings"
 	"syscall"
@@ -227,7 +228,9 @@ func (o *profileOptions) take(cmd *cobra.Command, cfg *sample.Config) (sample.Re
 	signal.Notify(signals, endSignals()...)
 	defer signal.Stop(signals)
 	cfg.Record.Signals = signals
+	ballast := make([]byte, 16<<20) // the garbage collector waits until there is as much besides; memory that is not touched takes none
 	result, err := sample.Run(*cfg)
+	runtime.KeepAlive(ballast)
 	if failed := (*target.ExecError)(nil); errors.As(err, &failed) {
 		return result, &ExitError{Status: statusNoCommand, Err: err}
 	}

@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/cilium/ebpf/btf"
+	"golang.org/x/sys/unix"
 )
 
 // TypesOf are those types of the running kernel by which programs are relocated that know these of it: with the names that are there, up to ___,
@@ -23,15 +24,31 @@ func TypesOf(known *btf.Spec) (*btf.Spec, error) {
 		name, _, _ := strings.Cut(t.TypeName(), "___")
 		names[name] = name != ""
 	}
-	raw, err := os.ReadFile("/sys/kernel/btf/vmlinux")
-	if err != nil {
-		return nil, fmt.Errorf("read the types of the kernel: %w", err)
-	}
-	some, err := narrow(raw, names)
+	some, err := narrowFile("/sys/kernel/btf/vmlinux", names)
 	if err != nil {
 		return nil, fmt.Errorf("read the types of the kernel: %w", err)
 	}
 	return btf.LoadSpecFromReader(bytes.NewReader(some))
+}
+
+// narrowFile maps the file, as Linux 6.16 allows for that of the kernel, or reads it, a page at a time.
+func narrowFile(name string, names map[string]bool) ([]byte, error) {
+	f, err := os.Open(name)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	info, err := f.Stat()
+	if err != nil {
+		return nil, err
+	}
+	raw, err := unix.Mmap(int(f.Fd()), 0, int(info.Size()), unix.PROT_READ, unix.MAP_PRIVATE)
+	if err == nil {
+		defer func() { _ = unix.Munmap(raw) }()
+	} else if raw, err = os.ReadFile(name); err != nil {
+		return nil, err
+	}
+	return narrow(raw, names)
 }
 
 // Kinds of types: BTF_KIND_* of include/uapi/linux/btf.h.
@@ -96,7 +113,7 @@ func narrow(raw []byte, names map[string]bool) ([]byte, error) {
 		return raw[start : start+uint64(size)]
 	}
 	n := &narrowed{types: part(ne.Uint32(raw[8:]), ne.Uint32(raw[12:])), strings: part(ne.Uint32(raw[16:]), ne.Uint32(raw[20:])),
-		at: []uint32{0}, names: map[string]uint32{"": 0}, text: []byte{0}}
+		names: map[string]uint32{"": 0}, text: []byte{0}}
 	if err := n.index(); err != nil {
 		return nil, err
 	}
@@ -123,6 +140,8 @@ func narrow(raw []byte, names map[string]bool) ([]byte, error) {
 
 // index finds where types are.
 func (n *narrowed) index() error {
+	const usual = 24 // bytes of a type of the kernel
+	n.at = append(make([]uint32, 0, len(n.types)/usual), 0)
 	for at := 0; at < len(n.types); {
 		if len(n.types)-at < btfType {
 			return errBTF

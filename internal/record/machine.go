@@ -18,20 +18,28 @@ import (
 // features are those of a recording, by their numbers.
 type features map[perfdata.FeatureID]perfdata.FeatureValue
 
-// machine describes a machine, whose file system is given. What cannot be read is left out.
-func machine(root fs.FS) features {
+// text notes what could be read.
+func (f features) text(id perfdata.FeatureID, s string) {
+	if s != "" {
+		f[id] = perfdata.Text(s)
+	}
+}
+
+// system says which machine and kernel it is, by the file system of the machine. What cannot be read is left out.
+func system(root fs.FS) features {
 	m := machineReader{root}
 	f := features{perfdata.FeatureArch: perfdata.Text(uname())}
-	text := func(id perfdata.FeatureID, s string) {
-		if s != "" {
-			f[id] = perfdata.Text(s)
-		}
-	}
-	text(perfdata.FeatureHostname, m.text("proc/sys/kernel/hostname"))
-	text(perfdata.FeatureOSRelease, m.text("proc/sys/kernel/osrelease"))
+	f.text(perfdata.FeatureHostname, m.text("proc/sys/kernel/hostname"))
+	f.text(perfdata.FeatureOSRelease, m.text("proc/sys/kernel/osrelease"))
+	return f
+}
+
+// machine describes a machine as perf does.
+func machine(root fs.FS) features {
+	m, f := machineReader{root}, system(root)
 	info := m.cpuInfo()
-	text(perfdata.FeatureCPUDesc, info.description())
-	text(perfdata.FeatureCPUID, m.cpuID(info))
+	f.text(perfdata.FeatureCPUDesc, info.description())
+	f.text(perfdata.FeatureCPUID, m.cpuID(info))
 	online, available := m.cpus("online"), m.cpus("present")
 	if len(available) > 0 {
 		f[perfdata.FeatureNRCPUs] = perfdata.NRCPUs{Available: uint32(len(available)), Online: uint32(len(online))}

@@ -102,10 +102,11 @@ func (s *session) launch() (err error) {
 	proc := "/proc"
 	s.builds = newBuildIDs(proc)
 	s.tally = newTally(s.events[0].attr.SampleType, s.builds.add)
-	if s.cfg.Sums != nil {
-		s.tally.task = s.cfg.Sums.Task
+	if s.cfg.Sums != nil { // nobody sees a header
+		s.tally.task, s.machine = s.cfg.Sums.Task, system(host())
+	} else {
+		s.machine = machine(host())
 	}
-	s.machine = machine(host())
 	s.describe()
 	return s.traced()
 }

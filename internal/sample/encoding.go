@@ -65,11 +65,16 @@ func (d *decoder) chain() (id, generation uint32, addresses []uint64) {
 	return uint32(told >> 1), uint32(told & 1), addresses
 }
 
-// What follows in the encoding of a sum: HAS_SUBJECT and HAS_VALUE of bpf/drain.h.
+// What follows in the encoding of a sum: HAS_SUBJECT and HAS_VALUE of bpf/drain.h, below the number of samples.
 const (
 	hasSubject = 1 << iota
 	hasValue
+
+	whatBits = 2
 )
+
+// timeShift makes ns of the time of a sum: TIME_SHIFT.
+const timeShift = 10
 
 // drained is what was told last: sums tell what is other.
 type drained struct {
@@ -80,6 +85,7 @@ type drained struct {
 // sum reads the next sum.
 func (last *drained) sum(d *decoder) (e entry) {
 	what := d.number()
+	e.Count = what >> whatBits
 	if what&hasSubject != 0 {
 		if b := d.take(int(unsafe.Sizeof(last.subject))); b != nil {
 			if _, err := binary.Decode(b, binary.LittleEndian, &last.subject); err != nil {
@@ -90,7 +96,6 @@ func (last *drained) sum(d *decoder) (e entry) {
 	e.Subject = last.subject
 	e.Kernel, e.User = uint32(d.number()), uint32(d.number())
 	e.Ip = uint64(d.signed())
-	e.Count = d.number()
 	e.Value = e.Count * last.period
 	if what&hasValue != 0 {
 		e.Value = d.number()
@@ -99,6 +104,6 @@ func (last *drained) sum(d *decoder) (e entry) {
 		}
 	}
 	last.first += uint64(d.signed())
-	e.First = last.first
+	e.First = last.first << timeShift
 	return e
 }

@@ -58,17 +58,17 @@ func TestDecodeChain(t *testing.T) {
 func TestDecodeSums(t *testing.T) {
 	subject := sampleSubject{Pid: 12, Tid: 13, Priority: -1, WakerComm: [16]int8{'w'}}
 	var last drained
-	b := encode(nil, hasSubject|hasValue)
+	b := encode(nil, 3<<whatBits|hasSubject|hasValue)
 	b, err := binary.Append(b, binary.LittleEndian, &subject)
 	if err != nil {
 		t.Fatal(err)
 	}
-	b = encode(b, 1, 2, zigzag(0x1000), 3, 300, zigzag(5000))
-	b = encode(b, 0, 1, 0, zigzag(-4096), 2, zigzag(-1))
+	b = encode(b, 1, 2, zigzag(0x1000), 300, zigzag(5000))
+	b = encode(b, 2<<whatBits, 1, 0, zigzag(-4096), zigzag(-1))
 	d := decoder{data: b}
 	want := []entry{
-		{sampleKey: sampleKey{Ip: 0x1000, Kernel: 1, User: 2, Subject: subject}, sampleSum: sampleSum{Count: 3, Value: 300, First: 5000}},
-		{sampleKey: sampleKey{Ip: ^uint64(4095), Kernel: 1, Subject: subject}, sampleSum: sampleSum{Count: 2, Value: 200, First: 4999}},
+		{sampleKey: sampleKey{Ip: 0x1000, Kernel: 1, User: 2, Subject: subject}, sampleSum: sampleSum{Count: 3, Value: 300, First: 5000 << timeShift}},
+		{sampleKey: sampleKey{Ip: ^uint64(4095), Kernel: 1, Subject: subject}, sampleSum: sampleSum{Count: 2, Value: 200, First: 4999 << timeShift}},
 	}
 	for _, want := range want {
 		if got := last.sum(&d); !reflect.DeepEqual(got, want) || d.err != nil {
@@ -82,7 +82,7 @@ func TestDecodeSums(t *testing.T) {
 
 func FuzzDecode(f *testing.F) {
 	f.Add(encode(nil, 7<<1|1, 3, zigzag(-0x7e000000), zigzag(16), zigzag(-32)))
-	f.Add(encode(nil, 0, 1, 0, zigzag(-4096), 2, zigzag(-1)))
+	f.Add(encode(nil, 2<<whatBits, 1, 0, zigzag(-4096), zigzag(-1)))
 	f.Add(append(encode(nil, hasSubject|hasValue), make([]byte, 100)...))
 	f.Add([]byte{7})
 	f.Fuzz(func(t *testing.T, b []byte) {

@@ -357,6 +357,7 @@ func (c *counter) read(g int, each func(*entry) error) error {
 	if err := c.first.Variables[sampleVarDrainGeneration].Set(uint32(g)); err != nil {
 		return fmt.Errorf("read the BPF map %s: %w", sampleMapSums, err)
 	}
+	var e entry // used again and again
 	for {
 		told, err := c.drain()
 		if err != nil {
@@ -367,8 +368,7 @@ func (c *counter) read(g int, each func(*entry) error) error {
 		}
 		c.bytes += uint64(len(told))
 		for d := (decoder{data: told}); len(d.data) > 0; {
-			e := c.last.sum(&d)
-			if d.err != nil {
+			if e = c.last.sum(&d); d.err != nil {
 				return fmt.Errorf("the BPF map %s: %w", sampleMapSums, d.err)
 			}
 			if c.byStack {
