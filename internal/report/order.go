@@ -54,7 +54,8 @@ func (c *column) arrange(t *table, a, b *row) int {
 	}
 	f, g := t.p.Functions.At(a.frame.Function), t.p.Functions.At(b.frame.Function)
 	return cmp.Or(lastWithout(a.frame.Module != 0, b.frame.Module != 0, moduleName(t.p, &a.frame), moduleName(t.p, &b.frame)),
-		cmp.Compare(f.Start, g.Start), cmp.Compare(f.End, g.End))
+		cmp.Compare(f.Start, g.Start), cmp.Compare(f.End, g.End),
+		cmp.Compare(t.p.Strings.At(f.Name), t.p.Strings.At(g.Name))) // inlined functions begin nowhere
 }
 
 // rowTree is a red-black tree of rows, as in Cormen, Leiserson, Rivest and Stein.

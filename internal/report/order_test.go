@@ -1,0 +1,42 @@
+package report
+
+import (
+	"bytes"
+	"fmt"
+	"testing"
+
+	"github.com/bperf/bperf/internal/profile"
+)
+
+// TestOrderOfInlined prints rows that differ in nothing but the names of inlined functions, which have no addresses: always in one order.
+func TestOrderOfInlined(t *testing.T) {
+	p := profile.New(0)
+	p.Events = []profile.Event{{Name: "cpu-clock", Unit: "ns"}}
+	module := p.Modules.ID(profile.Module{Name: p.Strings.ID("program"), Path: p.Strings.ID("/program")})
+	frame := func(name string, start uint64, inlined bool) profile.FrameID {
+		f := profile.Function{Name: p.Strings.ID(name), Module: module, Start: start, End: start}
+		return p.Frame(profile.Frame{Function: p.Functions.ID(f), Module: module, Inlined: inlined, Kind: profile.User})
+	}
+	outer := frame("outer", 0x1000, false)
+	labels := p.Label(profile.Labels{})
+	for i := range 50 { // callers come before callees, but only within a thread
+		stack := []profile.FrameID{frame(fmt.Sprint("inner", i), 0, true)}
+		for range i * 7 % 11 {
+			stack = append(stack, outer)
+		}
+		p.Add(profile.Sample{Leaf: stack[0], Stack: p.Stacks.ID(stack), Labels: labels, Thread: int32(i % 3), First: int64(i), Count: 1, Value: 1})
+	}
+	var first []byte
+	for range 5 {
+		var b bytes.Buffer
+		if err := Text(&b, p, &Options{Children: true, CallGraph: DefaultCallGraph()}); err != nil {
+			t.Fatal(err)
+		}
+		if first == nil {
+			first = b.Bytes()
+		}
+		if !bytes.Equal(first, b.Bytes()) {
+			t.Fatalf("%s\nand another time:\n%s", first, &b)
+		}
+	}
+}
