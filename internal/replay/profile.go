@@ -64,11 +64,18 @@ type part struct {
 	*filler
 	*Resolver
 	own     *profile.Profile             // numbers of frames and labels are those of filler.p
-	known   []profile.FrameID            // by Location.Index, of those where nothing is inlined; 0 if it is not known yet
+	known   []knownFrame                 // by Location.Index, of those where nothing is inlined
 	inlined map[uint32][]profile.FrameID // by Location.Index, of the others: the innermost first
 	one     [1]profile.FrameID
 	labels  [1 << labelBits]labelled // the last one with each hash of a thread
 	unknown uint64                   // samples without an event
+}
+
+// knownFrame is the frame of a location, or the last one where it has several.
+type knownFrame struct {
+	ip    uint64
+	id    profile.FrameID // 0 if there is none yet
+	exact bool            // it is of this instruction pointer alone
 }
 
 func (f *filler) newPart(r *Resolver) *part {
@@ -161,22 +168,26 @@ func (p *part) label(item *Item) profile.LabelsID {
 
 // frames are those of a location: one, and those that are inlined into it in front of it. They are valid until the next call.
 func (p *part) frames(ip uint64, l *Location) []profile.FrameID {
-	if int(l.Index) < len(p.known) && p.known[l.Index] != 0 {
-		p.one[0] = p.known[l.Index]
-		return p.one[:]
+	if int(l.Index) < len(p.known) {
+		if k := &p.known[l.Index]; k.id != 0 && (!k.exact || k.ip == ip) {
+			p.one[0] = k.id
+			return p.one[:]
+		}
 	}
 	if ids := p.inlined[l.Index]; ids != nil {
 		return ids
 	}
 	ids := p.newFrames(ip, l)
-	if l.Symbol != nil || l.DSO == nil || l.DSO.inMemory { // without a symbol its instruction pointer tells a frame apart, as in perf
-		p.remember(l, ids)
-	}
+	p.remember(ip, l, ids)
 	return ids
 }
 
-func (p *part) remember(l *Location, ids []profile.FrameID) {
+func (p *part) remember(ip uint64, l *Location, ids []profile.FrameID) {
+	exact := l.Symbol == nil && l.DSO != nil && !l.DSO.inMemory // its instruction pointer tells it apart, as in perf
 	if len(ids) > 1 {
+		if exact {
+			return
+		}
 		if p.inlined == nil {
 			p.inlined = map[uint32][]profile.FrameID{}
 		}
@@ -184,9 +195,9 @@ func (p *part) remember(l *Location, ids []profile.FrameID) {
 		return
 	}
 	for len(p.known) <= int(l.Index) {
-		p.known = append(p.known, 0)
+		p.known = append(p.known, knownFrame{})
 	}
-	p.known[l.Index] = ids[0]
+	p.known[l.Index] = knownFrame{ip, ids[0], exact}
 }
 
 func (f *filler) newFrames(ip uint64, l *Location) []profile.FrameID {
