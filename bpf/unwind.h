@@ -336,7 +336,7 @@ static __always_inline __u32 unwind_user(void *ctx, __u32 pid, __u64 *addresses,
 	long n;
 
 	*end = UNWIND_OUTERMOST;
-	/* Read by the helper: for a load through the pointer, Linux up to 6.18 looks through all types by their names. */
+	/* By the helper: for a load through the pointer, the verifier of Linux 6.18 looks through the names of all types. */
 	if (BPF_CORE_READ(task, flags) & PF_KTHREAD || !BPF_CORE_READ(task, mm))
 		return 0;
 	if (is_arm64) {

@@ -31,7 +31,7 @@ func TypesOf(known *btf.Spec) (*btf.Spec, error) {
 	return btf.LoadSpecFromReader(bytes.NewReader(some))
 }
 
-// narrowFile maps the file, as Linux 6.16 allows for that of the kernel, or reads it, a page at a time.
+// narrowFile maps the file, as newer kernels allow (6.18 does, 6.12 does not), or reads it: they give a page at a time.
 func narrowFile(name string, names map[string]bool) ([]byte, error) {
 	f, err := os.Open(name)
 	if err != nil {

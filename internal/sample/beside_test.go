@@ -89,11 +89,16 @@ func TestFiltersTogether(t *testing.T) {
 	for i, cfg := range all {
 		alone := together(t, touch, cfg)[0]
 		got, want := wanted(&beside[i]), wanted(&alone)
-		// A fault is missed where a map operation of another program was interrupted on that CPU: then it is told.
-		if missed := alone.Totals.Missed + beside[i].Totals.Missed; got > want+missed || want > got+missed {
+		// A fault is missed where a map operation of another program was interrupted on that CPU: then it is told, unless there may not have
+		// been a whole period yet.
+		missed := alone.Totals.Missed + beside[i].Totals.Missed
+		if cfg.Record.Period > 1 {
+			missed++
+		}
+		if got > want+missed || want > got+missed {
 			t.Errorf("%d: %d samples, alone %d: %+v, alone %+v", i, got, want, beside[i].Totals, alone.Totals)
 		}
-		if missed := beside[i].Totals.Missed; i == 2 && (got > pages || got+missed < pages) {
+		if told := beside[i].Totals.Missed; i == 2 && (got > pages || got+told < pages) {
 			t.Errorf("%d samples at the address of %d faults: %+v", got, pages, beside[i].Totals)
 		}
 	}
