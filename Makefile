@@ -104,7 +104,7 @@ test-guests: ## the tests that ask the kernel, on other kernels under QEMU, with
 # What decodes files, or what the kernel gives. The targets of a decoder share its time.
 DECODERS ?= ./internal/perfdata:FuzzFile,FuzzPipe ./internal/perfdata:FuzzRecord ./internal/perfdata:FuzzFeature ./internal/tracedata \
             ./internal/symbol ./internal/symbol/object ./internal/symbol/dwarf ./internal/symbol/pclntab ./internal/symbol/unwind ./internal/symbol/jit \
-            ./internal/symbol/kernel ./internal/bpfprog:FuzzTypeName,FuzzAttributes ./internal/bpfprog/linear ./internal/bpfprog/disasm ./internal/record ./internal/perfevent
+            ./internal/symbol/kernel ./internal/bpfprog:FuzzTypeName,FuzzAttributes ./internal/bpfprog/linear ./internal/bpfprog/disasm ./internal/record ./internal/perfevent ./internal/report
 FUZZTIME ?= 60s
 
 .PHONY: fuzz

@@ -13,7 +13,8 @@ func newDiffCommand() *cobra.Command {
 		Use:   "diff [flags] [OLD [NEW]]",
 		Short: "Show which functions have got a larger or smaller share of the samples from one recording to another",
 		Long: `diff shows the share that each function has of the samples in an old recording, and by how much it is another in a new one.
-Without names it compares perf.data.old and perf.data, with one name that recording and perf.data.`,
+Without names it compares perf.data.old and perf.data, with one name that recording and perf.data. A file can also be what
+report or profile wrote with --format pprof.`,
 		Example: `  bperf diff before.data after.data
   bperf diff -s dso before.data after.data`,
 		Args: cobra.MaximumNArgs(2),

@@ -86,7 +86,7 @@ Without a target it profiles the command and its children; without a command, th
 	f.StringVar(&o.report.format, "format", "table", "write `FORMAT`: "+strings.Join(formatNames(o.formats()), ", "))
 	f.StringVarP(&o.report.output, "output", "o", "", "write to `FILE`, with -I and the format pprof to a directory")
 	f.Float64VarP(&o.every, "interval", "I", 0, "a profile for each so many `SECONDS`: in the format json a line each, in pprof a file each")
-	f.StringVar(&o.report.base, "diff", "", "show what has changed since the recording `FILE`")
+	f.StringVar(&o.report.base, "diff", "", "show what has changed since `FILE`: a recording, or what --format pprof wrote")
 	f.IntVarP(&o.most, "top", "n", 30, "show so many `ROWS` in a table")
 	f.BoolVar(&o.report.children, "children", false, "add to functions what they have called")
 	f.StringVar(&o.report.callGraph, "call-graph", "graph,0.5", "show trees as `STYLE`: graph, fractal, flat or folded, a limit in percent, the most lines, caller or callee, "+

@@ -1,6 +1,8 @@
 package cli
 
 import (
+	"bufio"
+	"bytes"
 	"fmt"
 	"io"
 	"os"
@@ -11,6 +13,7 @@ import (
 	"github.com/bperf/bperf/internal/perfdata"
 	"github.com/bperf/bperf/internal/profile"
 	"github.com/bperf/bperf/internal/replay"
+	"github.com/bperf/bperf/internal/report"
 )
 
 // recordingFlags say which recording is read, what of it, and where its symbols are.
@@ -71,8 +74,11 @@ func (f *recordingFlags) read(recording *perfdata.Reader, keep profile.Keys) (*p
 	return p, r.Stats(), nil
 }
 
-// readFile opens a recording and makes a profile of it.
+// readFile makes a profile of a recording, or of what another profile was written to in the format of pprof.
 func (f *recordingFlags) readFile(cmd *cobra.Command, path string, keep profile.Keys) (*profile.Profile, error) {
+	if p, err := f.readPprof(path, keep); p != nil || err != nil {
+		return p, err
+	}
 	recording, err := openRecording(path, cmd.InOrStdin(), garbage)
 	if err != nil {
 		return nil, err
@@ -83,5 +89,29 @@ func (f *recordingFlags) readFile(cmd *cobra.Command, path string, keep profile.
 		return nil, err
 	}
 	printLosses(cmd.ErrOrStderr(), stats)
+	return p, nil
+}
+
+// readPprof returns nil if a file is not compressed, and so no profile of pprof.
+func (f *recordingFlags) readPprof(path string, keep profile.Keys) (*profile.Profile, error) {
+	file, err := os.Open(path)
+	if err != nil {
+		return nil, nil // who reads recordings tells what is wrong with it
+	}
+	defer file.Close()
+	r := bufio.NewReader(file)
+	if magic, err := r.Peek(2); err != nil || !bytes.Equal(magic, []byte{0x1f, 0x8b}) { // RFC 1952
+		return nil, nil
+	}
+	if f.filterFlags != (filterFlags{}) {
+		return nil, &ExitError{Status: statusBadCombination, Err: fmt.Errorf("%s is a profile of pprof: --time, --pid, --tid and -C are for recordings", path)}
+	}
+	if keep.Has(profile.Address) || keep.Has(profile.Other) {
+		return nil, &ExitError{Status: statusBadCombination, Err: fmt.Errorf("%s is a profile of pprof: it does not tell addresses and tags apart", path)}
+	}
+	p, err := report.ReadPprof(r, keep)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", path, err)
+	}
 	return p, nil
 }

@@ -103,7 +103,7 @@ func (f *reportFlags) add(cmd *cobra.Command) {
 	flags.SortFlags = false
 	flags.StringVar(&f.format, "format", "table", "write `FORMAT`: "+strings.Join(formatNames(reportFormats), ", "))
 	flags.StringVarP(&f.output, "output", "o", "", "write to `FILE`")
-	flags.StringVar(&f.base, "diff", "", "show what has changed since the recording `FILE`")
+	flags.StringVar(&f.base, "diff", "", "show what has changed since `FILE`: a recording, or what --format pprof wrote")
 	flags.StringSliceVarP(&f.sort, "sort", "s", nil, "tell rows apart by `KEYS`: "+strings.Join(report.Keys(), ", "))
 	flags.StringSliceVarP(&f.fields, "fields", "F", nil, "show `COLUMNS`: keys, and "+strings.Join(report.Fields(), ", "))
 	flags.StringVarP(&f.callGraph, "call-graph", "g", "graph,0.5", "show call trees as `STYLE`: graph, fractal, flat, folded or none, a limit in percent, "+

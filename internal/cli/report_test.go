@@ -143,13 +143,24 @@ func TestReportRefuses(t *testing.T) {
 
 func TestDiff(t *testing.T) {
 	input := filepath.Join(recordings, "callchain.data")
-	got := run(t, bperf("diff", input, input))
-	if got.status != 0 || !strings.Contains(got.stdout, "# Baseline  Delta Abs  Shared Object") {
-		t.Fatalf("diff: %+v", got)
+	written := filepath.Join(t.TempDir(), "profile.pb.gz")
+	if got := run(t, bperf("report", "-i", input, "--format", "pprof", "-o", written)); got.status != 0 {
+		t.Fatalf("%+v", got)
 	}
-	for _, line := range strings.Split(got.stdout, "\n") {
-		if line != "" && line[0] != '#' && !strings.Contains(line, "+0.00%") {
-			t.Errorf("a recording differs from itself: %s", line)
+	for _, base := range []string{input, written} {
+		got := run(t, bperf("diff", base, input))
+		if got.status != 0 || !strings.Contains(got.stdout, "# Baseline  Delta Abs  Shared Object") {
+			t.Fatalf("diff: %+v", got)
+		}
+		for _, line := range strings.Split(got.stdout, "\n") {
+			if line != "" && line[0] != '#' && !strings.Contains(line, "+0.00%") {
+				t.Errorf("a recording differs from itself: %s", line)
+			}
+		}
+	}
+	for _, args := range [][]string{{"--tid", "1"}, {"-s", "symoff"}} {
+		if got := run(t, bperf(append(append([]string{"diff"}, args...), written, input)...)); got.status != statusBadCombination || !strings.Contains(got.stderr, "is a profile of pprof") {
+			t.Errorf("%q: %+v", args, got)
 		}
 	}
 	if got := run(t, bperf("diff", "nowhere", input)); got.status != 1 || !strings.Contains(got.stderr, "nowhere") {

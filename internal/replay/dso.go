@@ -3,6 +3,7 @@ package replay
 import (
 	"encoding/hex"
 	"path"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -88,3 +89,19 @@ func moduleName(file string) string {
 
 // HexBuildID is the build ID as it is usually written.
 func (d *DSO) HexBuildID() string { return hex.EncodeToString(d.BuildID) }
+
+// ModuleOf is what tables call the file or memory that code was mapped from, and what kind of code it is, as far as the name tells: code of hypervisors and
+// guests is taken for that of users.
+func ModuleOf(name string) (short string, kind profile.Kind) {
+	short = shortName(moduleName(name))
+	switch {
+	case isImage(name) || tagOf(name) != "":
+		return short, profile.BPF
+	case strings.HasPrefix(short, "[") && !slices.ContainsFunc(ofUsers, func(prefix string) bool { return strings.HasPrefix(short, prefix) }):
+		return short, profile.Kernel
+	}
+	return short, profile.User
+}
+
+// ofUsers is how names of modules in brackets begin that are not the kernel's.
+var ofUsers = []string{"[vdso]", "[vsyscall]", "[uprobes]", "[heap]", "[stack", "[anon:", "[JIT]", "[unknown]"}

@@ -140,6 +140,9 @@ func (e *pprofExporter) location(frames []profile.FrameID) *pprof.Location {
 	return l
 }
 
+// unknownMapping is for what is in no file.
+const unknownMapping = "unknown"
+
 func (e *pprofExporter) mapping(id profile.ModuleID) *pprof.Mapping {
 	if known := e.mappings[id]; known != nil {
 		return known
@@ -147,7 +150,7 @@ func (e *pprofExporter) mapping(id profile.ModuleID) *pprof.Mapping {
 	module := e.p.Modules.At(id)
 	m := &pprof.Mapping{ID: uint64(len(e.out.Mapping) + 1), File: e.p.Strings.At(module.Path), BuildID: e.p.Strings.At(module.BuildID)}
 	if id == 0 {
-		m.File = "unknown"
+		m.File = unknownMapping
 	}
 	e.mappings[id] = m
 	e.out.Mapping = append(e.out.Mapping, m)
