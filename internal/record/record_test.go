@@ -201,7 +201,7 @@ func TestOneEvent(t *testing.T) {
 
 // TestFeatures finds what a file should tell of the machine and of itself.
 func TestFeatures(t *testing.T) {
-	cfg := config(t, "cpu-clock,"+getppid)
+	cfg := config(t, "page-faults,"+getppid)
 	cfg.ClockID = new(int32(unix.CLOCK_MONOTONIC_RAW))
 	cfg.Command = []string{caller(t, 50)}
 	_, got := run(t, cfg)
