@@ -1,8 +1,6 @@
 package cli
 
 import (
-	"bufio"
-	"bytes"
 	"fmt"
 	"io"
 	"os"
@@ -76,8 +74,8 @@ func (f *recordingFlags) read(recording *perfdata.Reader, keep profile.Keys) (*p
 
 // readFile makes a profile of a recording, or of what another profile was written to in the format of pprof.
 func (f *recordingFlags) readFile(cmd *cobra.Command, path string, keep profile.Keys) (*profile.Profile, error) {
-	if p, err := f.readPprof(path, keep); p != nil || err != nil {
-		return p, err
+	if isCompressed(path) {
+		return f.readPprof(path, keep)
 	}
 	recording, err := openRecording(path, cmd.InOrStdin(), garbage)
 	if err != nil {
@@ -92,24 +90,35 @@ func (f *recordingFlags) readFile(cmd *cobra.Command, path string, keep profile.
 	return p, nil
 }
 
-// readPprof returns nil if a file is not compressed, and so no profile of pprof.
-func (f *recordingFlags) readPprof(path string, keep profile.Keys) (*profile.Profile, error) {
+// isCompressed reports whether a file is what gzip(1) makes (RFC 1952), as profiles of pprof are, and recordings never. Nothing is taken from a pipe.
+func isCompressed(path string) bool {
+	info, err := os.Stat(path)
+	if err != nil || !info.Mode().IsRegular() {
+		return false
+	}
 	file, err := os.Open(path)
 	if err != nil {
-		return nil, nil // who reads recordings tells what is wrong with it
+		return false // who reads recordings tells what is wrong with it
 	}
 	defer file.Close()
-	r := bufio.NewReader(file)
-	if magic, err := r.Peek(2); err != nil || !bytes.Equal(magic, []byte{0x1f, 0x8b}) { // RFC 1952
-		return nil, nil
-	}
+	var magic [2]byte
+	_, err = file.ReadAt(magic[:], 0)
+	return err == nil && magic == [2]byte{0x1f, 0x8b}
+}
+
+func (f *recordingFlags) readPprof(path string, keep profile.Keys) (*profile.Profile, error) {
 	if f.filterFlags != (filterFlags{}) {
 		return nil, &ExitError{Status: statusBadCombination, Err: fmt.Errorf("%s is a profile of pprof: --time, --pid, --tid and -C are for recordings", path)}
 	}
 	if keep.Has(profile.Address) || keep.Has(profile.Other) {
-		return nil, &ExitError{Status: statusBadCombination, Err: fmt.Errorf("%s is a profile of pprof: it does not tell addresses and tags apart", path)}
+		return nil, &ExitError{Status: statusBadCombination, Err: fmt.Errorf("%s is a profile of pprof, which does not tell addresses and tags apart", path)}
 	}
-	p, err := report.ReadPprof(r, keep)
+	file, err := os.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	defer file.Close()
+	p, err := report.ReadPprof(file, keep)
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", path, err)
 	}

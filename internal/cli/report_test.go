@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"bufio"
 	"bytes"
 	"os"
 	"path/filepath"
@@ -158,8 +159,18 @@ func TestDiff(t *testing.T) {
 			}
 		}
 	}
+	piped := bperf("diff", "/dev/stdin", filepath.Join(recordings, "pipe.data")) // from which no byte may be taken to see what it is
+	stream, err := os.Open(filepath.Join(recordings, "pipe.data"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer stream.Close()
+	piped.Stdin = bufio.NewReader(stream)
+	if got := run(t, piped); got.status != 0 || !strings.Contains(got.stdout, "100.00%     +0.00%") {
+		t.Errorf("diff with a pipe: %+v", got)
+	}
 	for _, args := range [][]string{{"--tid", "1"}, {"-s", "symoff"}} {
-		if got := run(t, bperf(append(append([]string{"diff"}, args...), written, input)...)); got.status != statusBadCombination || !strings.Contains(got.stderr, "is a profile of pprof") {
+		if got := run(t, bperf(append(append([]string{"diff"}, args...), written, input)...)); got.status != statusBadCombination || !strings.Contains(got.stderr, written+" is a profile of pprof") {
 			t.Errorf("%q: %+v", args, got)
 		}
 	}
