@@ -31,7 +31,7 @@ func TypesOf(known *btf.Spec) (*btf.Spec, error) {
 	return btf.LoadSpecFromReader(bytes.NewReader(some))
 }
 
-// narrowFile maps the file, as newer kernels allow (6.18 does, 6.12 does not), or reads it: they give a page at a time.
+// narrowFile maps the file, as newer kernels allow (6.18 does, 6.12 does not), or reads it, a page with each call.
 func narrowFile(name string, names map[string]bool) ([]byte, error) {
 	f, err := os.Open(name)
 	if err != nil {

@@ -67,7 +67,7 @@ type session struct {
 	counter *counter
 
 	settings settings
-	unwinds  bool // unwind tables were made before the start
+	prepared bool // the unwind tables of before the start are made
 
 	mu        sync.Mutex // guards what follows
 	opened    time.Time
@@ -194,8 +194,8 @@ func (s *session) recording(q *queue) record.Config {
 // settled makes unwind tables: before the start all, later for a short time at once, as sums are read by the same thread.
 func (s *session) settled() error {
 	longest := 100 * time.Millisecond
-	if !s.unwinds {
-		s.unwinds, longest = true, 0
+	if !s.prepared {
+		s.prepared, longest = true, 0
 	}
 	return s.counter.tables.Update(longest)
 }
