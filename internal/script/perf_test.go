@@ -87,14 +87,17 @@ func comparePackaged(t *testing.T, file string, got []byte, args ...string) {
 	})
 }
 
-// What perf 7.2 prints otherwise than 6.1: threads' IDs are in wider columns, and frames of the user have their address in memory, not that in the file.
+// What perf 7.2 prints otherwise than 6.1: threads' IDs are in wider columns, frames of the user have their address in memory, not that in the file, and what
+// is in front of the entries of a procedure linkage table has a name.
 var (
 	columns    = regexp.MustCompile(`(?m)^ +| +`)
 	userFrames = regexp.MustCompile(`(?m)^\t *[0-9a-f]{1,12}( |$)`)
+	pltHeaders = regexp.MustCompile(`(?m)^\t\.plt\+0x[0-9a-f]+ `)
 )
 
 func likeOld(text []byte) []byte {
-	return columns.ReplaceAllFunc(userFrames.ReplaceAll(text, []byte("\t")), func(blanks []byte) []byte { return blanks[:1] })
+	text = pltHeaders.ReplaceAll(userFrames.ReplaceAll(text, []byte("\t")), []byte("\t[unknown] "))
+	return columns.ReplaceAllFunc(text, func(blanks []byte) []byte { return blanks[:1] })
 }
 
 func printed(t *testing.T, file string, o Options, ro replay.Options) []byte {
