@@ -76,11 +76,15 @@ struct counts {
 
 struct counts counted[MAX_EVENTS];
 
+struct frames {
+	__u32 n;
+	__u32 unused;
+	__u64 ips[MAX_FRAMES];
+};
+
 struct stack {
-	__u32 nr_kernel;
-	__u32 nr_user;
-	__u64 kernel[MAX_FRAMES];
-	__u64 user[MAX_FRAMES];
+	struct frames kernel;
+	struct frames user;
 };
 
 struct {
@@ -269,15 +273,15 @@ static __always_inline void take_stack(void *ctx, struct stack *s, __u32 *end)
 	long n;
 
 	*end = UNWIND_OUTERMOST;
-	n = kernel_stacks ? bpf_get_stack(ctx, s->kernel, sizeof(s->kernel), 0) : 0;
-	s->nr_kernel = n > 0 ? n / sizeof(__u64) : 0;
+	n = kernel_stacks ? bpf_get_stack(ctx, s->kernel.ips, sizeof(s->kernel.ips), 0) : 0;
+	s->kernel.n = n > 0 ? n / sizeof(__u64) : 0;
 	if (user_stacks && unwinds) {
-		s->nr_user = unwind_user(ctx, process_id((void *)bpf_get_current_task()), s->user, end);
+		s->user.n = unwind_user(ctx, process_id((void *)bpf_get_current_task()), s->user.ips, end);
 		return;
 	}
-	n = user_stacks ? bpf_get_stack(ctx, s->user, sizeof(s->user), BPF_F_USER_STACK) : 0;
-	s->nr_user = n > 0 ? n / sizeof(__u64) : 0;
-	if (s->nr_user == MAX_FRAMES)
+	n = user_stacks ? bpf_get_stack(ctx, s->user.ips, sizeof(s->user.ips), BPF_F_USER_STACK) : 0;
+	s->user.n = n > 0 ? n / sizeof(__u64) : 0;
+	if (s->user.n == MAX_FRAMES)
 		*end = UNWIND_TOO_DEEP;
 }
 
@@ -288,8 +292,8 @@ static __always_inline bool calls_programs(struct stack *s, __u64 ip)
 
 	if (in_programs(ip))
 		return true;
-	for (i = 0; i < MAX_FRAMES && i < s->nr_kernel; i++)
-		if (in_programs(s->kernel[i] - 1)) /* of callers, it is where they go on */
+	for (i = 0; i < MAX_FRAMES && i < s->kernel.n; i++)
+		if (in_programs(s->kernel.ips[i] - 1)) /* of callers, it is where they go on */
 			return true;
 	return false;
 }
@@ -300,26 +304,25 @@ enum {
 };
 
 /*
- * Puts a chain into the ring buffer, where user tells which part of the stack it is of. Such functions are looked at by the
- * verifier once; their loops must have no other branch than that to their end.
+ * Puts a chain into the ring buffer. Such functions are looked at by the verifier once; their loops must have no other
+ * branch than that to their end.
  */
-__noinline int tell_chain(struct stack *s, __u32 user, __u32 id, __u32 encoder)
+__noinline int tell_chain(struct frames *f, __u32 id, __u32 encoder)
 {
 	struct encoding *e = bpf_map_lookup_elem(&encodings, &encoder);
-	__u64 before = 0, *frames;
+	__u64 before = 0;
 	__u32 n, i;
 	long err;
 
-	if (!s || !e)
+	if (!f || !e)
 		return NO_ROOM;
-	n = user ? s->nr_user : s->nr_kernel;
-	frames = user ? s->user : s->kernel;
+	n = f->n;
 	e->size = 0;
 	encode(e, id);
 	encode(e, n);
 	for (i = 0; i < MAX_FRAMES && i < n; i++) {
-		encode_signed(e, frames[i] - before);
-		before = frames[i];
+		encode_signed(e, f->ips[i] - before);
+		before = f->ips[i];
 	}
 	n = e->size;
 	if (n > MAX_ENCODED)
@@ -332,26 +335,25 @@ __noinline int tell_chain(struct stack *s, __u32 user, __u32 id, __u32 encoder)
 	return NO_ROOM;
 }
 
-/* The ID of a chain. One that the ring buffer had no room for is told the next time. */
-__noinline int keep_chain(struct stack *s, __u32 user, __u32 g, __u32 encoder)
+/* The ID of a chain of the kernel or the user. One that the ring buffer had no room for is told the next time. */
+__noinline int keep_chain(struct frames *f, __u32 user, __u32 g, __u32 encoder)
 {
-	__u64 hash = user, check = 1, *frames;
+	__u64 hash = user, check = 1;
 	struct chain *known;
 	__u32 n, i;
 	void *map;
 
-	if (!s)
+	if (!f)
 		return NO_CHAIN;
-	n = user ? s->nr_user : s->nr_kernel;
-	frames = user ? s->user : s->kernel;
-	if (!n || (n == 1 && !frames[0]))
+	n = f->n;
+	if (!n || (n == 1 && !f->ips[0]))
 		return NO_CHAIN;
 	map = bpf_map_lookup_elem(&chains, &g);
 	if (!map)
 		return NO_ROOM;
 	for (i = 0; i < MAX_FRAMES && i < n; i++) {
-		hash = mix(hash, frames[i]);
-		check = mix_check(check, frames[i]);
+		hash = mix(hash, f->ips[i]);
+		check = mix_check(check, f->ips[i]);
 	}
 	known = bpf_map_lookup_elem(map, &hash);
 	if (!known) {
@@ -366,7 +368,7 @@ __noinline int keep_chain(struct stack *s, __u32 user, __u32 g, __u32 encoder)
 	}
 	if (known->check != check)
 		return COLLISION;
-	if (!known->told && !tell_chain(s, user, known->id << 1 | (g & 1), encoder))
+	if (!known->told && !tell_chain(f, known->id << 1 | (g & 1), encoder))
 		known->told = 1;
 	return known->id;
 }
@@ -390,15 +392,15 @@ static __always_inline void keep_stack(struct key *key, struct stack *s, __u32 e
 	int kernel, user;
 	__u64 ip;
 
-	if (!s->nr_kernel && !s->nr_user)
+	if (!s->kernel.n && !s->user.n)
 		return;
 	if (end < UNWIND_ENDS)
 		add(&c->cut[end], 1);
-	if (s->nr_kernel == MAX_FRAMES || end != UNWIND_OUTERMOST)
+	if (s->kernel.n == MAX_FRAMES || end != UNWIND_OUTERMOST)
 		add(&c->truncated, 1);
-	ip = s->nr_kernel ? take_innermost(s->kernel) : take_innermost(s->user);
-	kernel = keep_chain(s, 0, g, encoder);
-	user = keep_chain(s, 1, g, encoder);
+	ip = s->kernel.n ? take_innermost(s->kernel.ips) : take_innermost(s->user.ips);
+	kernel = keep_chain(&s->kernel, 0, g, encoder);
+	user = keep_chain(&s->user, 1, g, encoder);
 	if (kernel >= 0 && user >= 0) {
 		key->ip = ip;
 		key->kernel = kernel;

@@ -173,8 +173,8 @@ int on_asleep(struct bpf_iter__task *ctx)
 	if (by_state)
 		w->key.subject.state = BPF_CORE_READ(task, __state);
 	if (by_stack && kernel_stacks)
-		n = bpf_get_task_stack(found, w->stack.kernel, sizeof(w->stack.kernel), 0);
-	w->stack.nr_kernel = n > 0 ? n / sizeof(__u64) : 0;
+		n = bpf_get_task_stack(found, w->stack.kernel.ips, sizeof(w->stack.kernel.ips), 0);
+	w->stack.kernel.n = n > 0 ? n / sizeof(__u64) : 0;
 	w->end = UNWIND_OUTERMOST;
 	since = w->since = enabled_at;
 	pid = BPF_CORE_READ((struct task_struct___blocked *)task, pid);

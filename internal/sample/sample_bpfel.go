@@ -45,6 +45,13 @@ type sampleFill struct {
 	Chains uint64
 }
 
+type sampleFrames struct {
+	_      structs.HostLayout
+	N      uint32
+	Unused uint32
+	Ips    [127]uint64
+}
+
 type sampleKey struct {
 	_       structs.HostLayout
 	Ip      uint64
@@ -54,11 +61,9 @@ type sampleKey struct {
 }
 
 type sampleStack struct {
-	_        structs.HostLayout
-	NrKernel uint32
-	NrUser   uint32
-	Kernel   [127]uint64
-	User     [127]uint64
+	_      structs.HostLayout
+	Kernel sampleFrames
+	User   sampleFrames
 }
 
 type sampleSubject struct {

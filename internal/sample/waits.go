@@ -157,7 +157,7 @@ func (w *waits) still(each func(*entry) error) error {
 			if v.Since == 0 || v.Since > now {
 				continue
 			}
-			e := &entry{sampleKey: v.Key, sampleSum: sampleSum{Count: 1, Value: now - v.Since, First: now}, stack: wholeStack(&v.Stack)}
+			e := &entry{sampleKey: v.Key, sampleSum: sampleSum{Count: 1, Value: now - v.Since, First: now}, stack: stack{v.Stack.Kernel.addresses(), v.Stack.User.addresses()}}
 			if err := each(e); err != nil {
 				return err
 			}
@@ -168,12 +168,10 @@ func (w *waits) still(each func(*entry) error) error {
 	}
 }
 
-func wholeStack(v *sampleStack) stack {
-	return stack{frames(v.Kernel[:min(int(v.NrKernel), len(v.Kernel))]), frames(v.User[:min(int(v.NrUser), len(v.User))])}
+// addresses are those of a part of a stack without the marks that the kernel puts into the callchains of some events.
+func (f *sampleFrames) addresses() []uint64 {
+	return slices.DeleteFunc(slices.Clone(f.Ips[:min(int(f.N), len(f.Ips))]), perfdata.IsContext)
 }
-
-// frames are the addresses of a stack without the marks that the kernel puts into the callchains of some events.
-func frames(all []uint64) []uint64 { return slices.DeleteFunc(slices.Clone(all), perfdata.IsContext) }
 
 // lost are the times that were not counted as there was no room for the thread, and the threads that were left out for it.
 func (w *waits) lost() (times, targets uint64, err error) {
