@@ -167,24 +167,15 @@ func (r *Resolver) Callchain(item *Item) ([]Frame, bool) {
 	mode, caller := perfdata.MiscUser, false
 	for _, ip := range s.Callchain {
 		if perfdata.IsContext(ip) {
-			caller = false
-			switch ip {
-			case perfdata.ContextHV:
-				mode = perfdata.MiscHypervisor
-			case perfdata.ContextKernel:
-				mode = perfdata.MiscKernel
-			case perfdata.ContextUser:
-				mode = perfdata.MiscUser
-			case perfdata.ContextUserDeferred:
+			if ip == perfdata.ContextUserDeferred {
 				return r.frames, true // what follows is no address
-			case perfdata.ContextGuestKernel:
-				mode = perfdata.MiscGuestKernel
-			case perfdata.ContextGuestUser:
-				mode = perfdata.MiscGuestUser
-			default:
+			}
+			var known bool
+			if mode, known = modeOf(ip); !known {
 				r.replay.badContexts.Add(1)
 				return r.frames[:0], true
 			}
+			caller = false
 			continue
 		}
 		if len(r.frames) >= r.replay.options.MaxStack {
@@ -197,4 +188,21 @@ func (r *Resolver) Callchain(item *Item) ([]Frame, bool) {
 		r.unwind(item)
 	}
 	return r.frames, true
+}
+
+// modeOf is the CPU mode of the addresses that follow a mark in a callchain.
+func modeOf(mark uint64) (mode perfdata.Misc, known bool) {
+	switch mark {
+	case perfdata.ContextHV:
+		return perfdata.MiscHypervisor, true
+	case perfdata.ContextKernel:
+		return perfdata.MiscKernel, true
+	case perfdata.ContextUser:
+		return perfdata.MiscUser, true
+	case perfdata.ContextGuestKernel:
+		return perfdata.MiscGuestKernel, true
+	case perfdata.ContextGuestUser:
+		return perfdata.MiscGuestUser, true
+	}
+	return 0, false
 }

@@ -67,8 +67,9 @@ type part struct {
 	known   []knownFrame                 // by Location.Index, of those where nothing is inlined
 	inlined map[uint32][]profile.FrameID // by Location.Index, of the others: the innermost first
 	one     [1]profile.FrameID
-	labels  [1 << labelBits]labelled // the last one with each hash of a thread
-	unknown uint64                   // samples without an event
+	labels  [1 << labelBits]labelled  // the last one with each hash of a thread
+	callers [1 << callersBits]callers // the last ones with each hash
+	unknown uint64                    // samples without an event
 }
 
 // knownFrame is the frame of a location, or the last one where it has several.
@@ -117,14 +118,64 @@ func (p *part) add(item *Item) {
 }
 
 // stack is that of a sample's callchain, with what is inlined.
-func (p *part) stack(item *Item) (stack profile.StackID) {
+func (p *part) stack(item *Item) profile.StackID {
+	known, mode, found := p.knownCallers(item)
+	if found {
+		return p.push(known.stack, p.frame(item, mode, item.Sample.Callchain[1], false))
+	}
 	frames, _ := p.Callchain(item)
-	for _, f := range slices.Backward(frames) {
-		for _, id := range slices.Backward(p.frames(f.IP, f.Location)) {
-			stack = p.own.Stacks.Push(stack, id)
-		}
+	if len(frames) == 0 {
+		return 0
+	}
+	var stack profile.StackID
+	for _, f := range slices.Backward(frames[1:]) {
+		stack = p.push(stack, f)
+	}
+	if known != nil {
+		known.user, known.kernel, known.mark, known.stack = item.user, item.kernel, item.Sample.Callchain[0], stack
+		known.chain = append(known.chain[:0], item.Sample.Callchain[2:]...)
+	}
+	return p.push(stack, frames[0])
+}
+
+// push is the stack in which a frame, with what is inlined there, is called.
+func (p *part) push(stack profile.StackID, f Frame) profile.StackID {
+	for _, id := range slices.Backward(p.frames(f.IP, f.Location)) {
+		stack = p.own.Stacks.Push(stack, id)
 	}
 	return stack
+}
+
+// callers are a callchain without its innermost frame, and what they are as long as the address spaces hold the same. Many samples that are at different
+// places of a function have the same ones.
+type callers struct {
+	user, kernel *Maps
+	mark         uint64 // of the innermost frame
+	chain        []uint64
+	stack        profile.StackID
+}
+
+// callersBits is the number of callers that a goroutine remembers, as a power of two.
+const callersBits = 11
+
+// knownCallers are those of a sample, and the mode of its innermost frame, if they are found, or what is to remember them; nil where they are not
+// the callchain alone, or are cut.
+func (p *part) knownCallers(item *Item) (known *callers, mode perfdata.Misc, found bool) {
+	chain := item.Sample.Callchain
+	if len(chain) < 3 || len(chain) > p.filler.replay.options.MaxStack || perfdata.IsContext(chain[1]) || len(item.Sample.UserStack) > 0 {
+		return nil, 0, false
+	}
+	mode, ok := modeOf(chain[0])
+	if !ok {
+		return nil, 0, false
+	}
+	hash := chain[0]
+	for _, ip := range chain[2:] {
+		hash = (hash ^ ip) * 0x9e3779b97f4a7c15
+		hash ^= hash >> 32
+	}
+	known = &p.callers[hash>>(64-callersBits)]
+	return known, mode, known.user == item.user && known.kernel == item.kernel && known.mark == chain[0] && slices.Equal(known.chain, chain[2:])
 }
 
 // Period is the number of events that a sample stands for.
