@@ -17,6 +17,7 @@ import (
 	"github.com/cilium/ebpf/ringbuf"
 
 	"github.com/bperf/bperf/internal/kernel"
+	"github.com/bperf/bperf/internal/replay"
 	"github.com/bperf/bperf/internal/userstack"
 )
 
@@ -38,7 +39,8 @@ type counter struct {
 	types  *btf.Spec     // of the kernel, as far as programs know them; nil where all are looked for
 	all    *btf.Cache    // of the kernel, for programs that are attached by them
 
-	asking sync.Mutex // for symbols
+	asking sync.Mutex      // for symbols
+	named  []replay.Symbol // of the kernel itself, which were asked for, by address
 
 	ring         *ringbuf.Reader
 	last         drained

@@ -2,6 +2,7 @@ package sample
 
 import (
 	"bytes"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -16,6 +17,18 @@ import (
 func (c *counter) symbol(address uint64) (replay.Symbol, bool) {
 	c.asking.Lock()
 	defer c.asking.Unlock()
+	at, known := slices.BinarySearchFunc(c.named, address, func(s replay.Symbol, address uint64) int {
+		switch {
+		case s.End <= address:
+			return -1
+		case s.Start > address:
+			return 1
+		}
+		return 0
+	})
+	if known {
+		return c.named[at], true
+	}
 	if err := c.first.Variables[sampleVarAsked].Set(address); err != nil {
 		return replay.Symbol{}, false
 	}
@@ -27,7 +40,11 @@ func (c *counter) symbol(address uint64) (replay.Symbol, bool) {
 		return replay.Symbol{}, false
 	}
 	end := max(0, bytes.IndexByte(text[:], 0))
-	return parseSymbol(string(text[:end]), address)
+	s, ok := parseSymbol(string(text[:end]), address)
+	if ok && address < s.End && !bytes.Contains(text[:end], []byte(" [")) { // a module can be unloaded
+		c.named = slices.Insert(c.named, at, s)
+	}
+	return s, ok
 }
 
 // parseSymbol reads what printk has for %pS: NAME+0xOFFSET/0xSIZE [MODULE].

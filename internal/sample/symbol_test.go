@@ -62,6 +62,9 @@ func TestSymbol(t *testing.T) {
 			if !ok || got.Name != name || got.Start != start || got.End <= start {
 				t.Errorf("%s at %#x is %+v", name, start, got)
 			}
+			if again, ok := c.symbol(got.End - 1); !ok || again != got { // without asking again
+				t.Errorf("%#x is in %+v, %#x in %+v", start, got, got.End-1, again)
+			}
 			compared++
 		}
 		start = 0
