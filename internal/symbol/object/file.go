@@ -52,9 +52,12 @@ type image struct {
 	mapped []byte // the file; nil where it is not mapped
 }
 
+// small is the size of files that may stay in memory: to have them mapped anew time and again takes longer than to find something in them.
+const small = 16 << 20
+
 // forget gives memory back that was read and is not soon read again. It is read from the file when it is.
 func (i *image) forget() {
-	if i.mapped != nil {
+	if len(i.mapped) > small {
 		_ = unix.Madvise(i.mapped, unix.MADV_DONTNEED) // advice
 	}
 }
