@@ -1,3 +1,6 @@
+// The runtime would look at the limits of cgroups each second, to follow what changes.
+//go:debug updatemaxprocs=0
+
 // Command bperf counts and profiles through perf events and BPF.
 package main
 

@@ -38,9 +38,10 @@ type session struct {
 	offCPU   *offCPU   // nil without Config.OffCPU
 	sumsAt   int64     // bytes that were written when sums were read the last time
 
-	tasksTold  uint64    // tally.tasks when Sums.Settled was called the last time
-	tasksUntil time.Time // more of them are to be expected
-	chain      []uint64  // of the sum that is written
+	tasksTold  uint64          // tally.tasks when Sums.Settled was called the last time
+	tasksUntil time.Time       // more of them are to be expected
+	sum        perfdata.Sample // that is written
+	chain      []uint64        // of it
 	out        *output
 	machine    features
 

@@ -157,7 +157,8 @@ func (s *session) writeSum(sum *Sum) error {
 	if len(o.ids) == 0 {
 		return fmt.Errorf("there is a sum of %s, which is not open", o.event.Name)
 	}
-	v := &perfdata.Sample{IP: sum.IP, Period: sum.Value, Raw: sum.Raw, Cgroup: sum.Cgroup}
+	v := &s.sum // used again and again
+	*v = perfdata.Sample{IP: sum.IP, Period: sum.Value, Raw: sum.Raw, Cgroup: sum.Cgroup}
 	v.ID, v.PID, v.TID, v.CPU, v.Time = o.ids[0], sum.PID, sum.TID, uint32(sum.CPU), sum.Time
 	chain := s.chain[:0]
 	if len(sum.Kernel) > 0 {

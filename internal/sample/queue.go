@@ -9,10 +9,13 @@ import (
 type queue struct {
 	mu    sync.Mutex
 	ready sync.Cond
-	data  []byte
-	at    int   // of data, what was read
-	err   error // at the end; nil while it is open
+	full  [][]byte // what was written, in pieces; the last one may have room
+	at    int      // of the first piece, what was read
+	free  [][]byte // pieces that were read
+	err   error    // at the end; nil while it is open
 }
+
+const pieceSize = 64 << 10
 
 func newQueue() *queue {
 	q := &queue{}
@@ -23,26 +26,44 @@ func newQueue() *queue {
 func (q *queue) Write(b []byte) (int, error) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	if q.at > 0 && q.at >= len(q.data)/2 { // what was read is at least as much as what is moved
-		q.data = q.data[:copy(q.data, q.data[q.at:])]
-		q.at = 0
+	for rest := b; len(rest) > 0; {
+		last := len(q.full) - 1
+		if last < 0 || len(q.full[last]) == pieceSize {
+			q.full = append(q.full, q.piece())
+			last++
+		}
+		n := min(len(rest), pieceSize-len(q.full[last]))
+		q.full[last] = append(q.full[last], rest[:n]...)
+		rest = rest[n:]
 	}
-	q.data = append(q.data, b...)
 	q.ready.Signal()
 	return len(b), nil
+}
+
+// piece is an empty one.
+func (q *queue) piece() []byte {
+	if n := len(q.free); n > 0 {
+		p := q.free[n-1]
+		q.free = q.free[:n-1]
+		return p[:0]
+	}
+	return make([]byte, 0, pieceSize)
 }
 
 func (q *queue) Read(b []byte) (int, error) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	for q.at == len(q.data) && q.err == nil {
+	for len(q.full) == 0 && q.err == nil {
 		q.ready.Wait()
 	}
-	if q.at == len(q.data) {
+	if len(q.full) == 0 {
 		return 0, q.err
 	}
-	n := copy(b, q.data[q.at:])
-	q.at += n
+	first := q.full[0]
+	n := copy(b, first[q.at:])
+	if q.at += n; q.at == len(first) {
+		q.free, q.full, q.at = append(q.free, first), q.full[1:], 0
+	}
 	return n, nil
 }
 

@@ -74,14 +74,15 @@ type session struct {
 	began     time.Time   // of the generation that is filled
 	ends      []time.Time // of the intervals that are over
 	settle    bool        // what was read is still to be put into order with what came at the same time
-	raw       []byte
-	counted   []uint64 // by the events themselves
-	summed    int      // an event whose samples are added up
-	places    []uint64 // in which they were open
-	still     uint64   // threads that are blocked at the end
-	stillTime uint64   // for how long, in ns
-	missing   uint64   // samples that had found no room when sums were read the last time
-	enough    uint64   // entries that would have been enough for the maps
+	told      record.Sum  // that is told now
+	raw       []byte      // of it
+	counted   []uint64    // by the events themselves
+	summed    int         // an event whose samples are added up
+	places    []uint64    // in which they were open
+	still     uint64      // threads that are blocked at the end
+	stillTime uint64      // for how long, in ns
+	missing   uint64      // samples that had found no room when sums were read the last time
+	enough    uint64      // entries that would have been enough for the maps
 }
 
 // interval is how long sums stay in the kernel at most.
@@ -310,11 +311,12 @@ func (s *session) measure() error {
 	return nil
 }
 
-// sum is an entry in the words of a recording.
+// sum is an entry in the words of a recording. It is valid up to the next one.
 func (s *session) sum(e *entry) *record.Sum {
 	by := s.cfg.By
 	of := &e.Subject
-	sum := &record.Sum{Event: int(of.Event), Time: e.First, PID: -1, TID: -1, CPU: -1, Cgroup: of.Cgroup, IP: e.Ip, Kernel: e.stack.kernel, User: e.stack.user,
+	sum := &s.told
+	*sum = record.Sum{Event: int(of.Event), Time: e.First, PID: -1, TID: -1, CPU: -1, Cgroup: of.Cgroup, IP: e.Ip, Kernel: e.stack.kernel, User: e.stack.user,
 		Value: e.sampleSum.Value}
 	if by.PID {
 		sum.PID, sum.TID = int32(of.Pid), int32(of.Pid)
