@@ -159,10 +159,10 @@ type callers struct {
 const callersBits = 11
 
 // knownCallers are those of a sample, and the mode of its innermost frame, if they are found, or what is to remember them; nil where they are not
-// the callchain alone, or are cut.
+// the callchain alone.
 func (p *part) knownCallers(item *Item) (known *callers, mode perfdata.Misc, found bool) {
 	chain := item.Sample.Callchain
-	if len(chain) < 3 || len(chain) > p.filler.replay.options.MaxStack || perfdata.IsContext(chain[1]) || len(item.Sample.UserStack) > 0 {
+	if len(chain) < 3 || perfdata.IsContext(chain[1]) || len(item.Sample.UserStack) > 0 {
 		return nil, 0, false
 	}
 	mode, ok := modeOf(chain[0])

@@ -2,7 +2,9 @@ package replay
 
 import (
 	"fmt"
+	"math/rand/v2"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -47,6 +49,64 @@ func TestFramesWithoutSymbols(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := []string{"2: none+1=10001 none+2=10002", "2: none+1=50001 none+2=50002"}
+	if diff := cmp.Diff(want, inStacks(p)); diff != "" {
+		t.Errorf("-want +got:\n%s", diff)
+	}
+}
+
+// TestCallersAgain has few callers in all ways that callchains can have, while what is mapped there changes. Those that are remembered are the same
+// as those that are looked up frame by frame.
+func TestCallersAgain(t *testing.T) {
+	event := &perfdata.Event{Name: "cycles", Attr: perfdata.Attr{Flags: perfdata.AttrSampleIDAll,
+		SampleType: perfdata.SampleIP | perfdata.SampleTID | perfdata.SampleTime | perfdata.SampleCallchain}}
+	const user, kernel, bad = 0x10000, 0xffffffff80000000, ^uint64(99)
+	write := func(w *perfdata.Writer) {
+		random := rand.New(rand.NewPCG(1, 2))
+		some := []uint64{user + 1, user + 2, kernel + 1, kernel + 2, perfdata.ContextKernel, perfdata.ContextUser, perfdata.ContextGuestUser, bad}
+		at := perfdata.SampleID{PID: 10, TID: 10}
+		for i := range 20_000 {
+			at.Time = uint64(i)
+			file := fmt.Sprint("/none", random.IntN(3))
+			switch random.IntN(50) {
+			case 0:
+				w.Write(perfdata.MiscUser, &perfdata.Mmap2{PID: 10, TID: 10, Start: user, Length: 0x1000, Protection: protExec, Filename: file, SampleID: at})
+			case 1:
+				w.Write(perfdata.MiscKernel, &perfdata.Mmap{PID: -1, Start: kernel, Length: 0x1000, Filename: file + ".ko", SampleID: at})
+			}
+			chain := []uint64{some[4+random.IntN(2)]}
+			for range random.IntN(7) {
+				chain = append(chain, some[random.IntN(len(some))])
+			}
+			w.Write(perfdata.MiscUser, &perfdata.Sample{SampleID: at, IP: user + 1, Callchain: chain})
+		}
+	}
+	options := Options{SymFS: t.TempDir(), MaxStack: 4, KernelSymbol: func(uint64) (Symbol, bool) { return Symbol{}, false }}
+	p, err := New(written(t, event, write), options).Profile(profile.Time)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var want []string
+	err = New(written(t, event, write), options).Run(func(resolver *Resolver) Handler {
+		return func(items []Item, out []byte) []byte {
+			for i := range items {
+				line := "1:"
+				frames, _ := resolver.Callchain(&items[i])
+				for _, f := range frames {
+					name := ""
+					if f.DSO != nil {
+						name = f.DSO.Short
+					}
+					line += fmt.Sprintf(" %s+%x=%x", name, f.Addr, f.IP)
+				}
+				out = append(out, line+"\n"...)
+			}
+			return out
+		}
+	}, writerFunc(func(b []byte) { want = append(want, strings.Split(strings.TrimSuffix(string(b), "\n"), "\n")...) }))
+	if err != nil {
+		t.Fatal(err)
+	}
+	slices.Sort(want)
 	if diff := cmp.Diff(want, inStacks(p)); diff != "" {
 		t.Errorf("-want +got:\n%s", diff)
 	}
