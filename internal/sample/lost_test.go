@@ -28,7 +28,11 @@ func TestNothingLost(t *testing.T) {
 			cfg.Record.Period, cfg.Record.Frequency = tt.period, tt.frequency
 			before := faultsOfChildren(t)
 			r := take(t, cfg)
-			faults := faultsOfChildren(t) - before
+			if faults := faultsOfChildren(t) - before; tt.frequency == 0 && r.Totals.Counted < walkers*ways*walks && require.IsGuest() {
+				t.Logf("of %d faults and more, of which the kernel has counted %d, the event has counted %d: once more (docs/kernel-notes.md)",
+					walkers*ways*walks, faults, r.Totals.Counted)
+				r = take(t, cfg)
+			}
 			if r.Totals.NoRoom != 0 || r.Totals.NoStack != 0 || r.Totals.Collisions != 0 {
 				t.Errorf("lost: %+v", r.Totals)
 			}
@@ -47,7 +51,7 @@ func TestNothingLost(t *testing.T) {
 				value += s.Value
 			}
 			if tt.frequency == 0 && r.Totals.Samples < walkers*ways*walks {
-				t.Errorf("%d samples of %d faults and more; the kernel has counted %d", r.Totals.Samples, walkers*ways*walks, faults)
+				t.Errorf("%d samples of %d faults and more", r.Totals.Samples, walkers*ways*walks)
 			}
 			if value != r.Totals.Value {
 				t.Errorf("the profile has a value of %d, not that of all samples: %+v", value, r.Totals)
