@@ -1,6 +1,7 @@
 package sample
 
 import (
+	"bytes"
 	"io"
 	"sync"
 )
@@ -9,13 +10,9 @@ import (
 type queue struct {
 	mu    sync.Mutex
 	ready sync.Cond
-	full  [][]byte // what was written, in pieces; the last one may have room
-	at    int      // of the first piece, what was read
-	free  [][]byte // pieces that were read
+	all   [][]byte // what is left of each Write, none of them empty
 	err   error    // at the end; nil while it is open
 }
-
-const pieceSize = 64 << 10
 
 func newQueue() *queue {
 	q := &queue{}
@@ -26,43 +23,26 @@ func newQueue() *queue {
 func (q *queue) Write(b []byte) (int, error) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	for rest := b; len(rest) > 0; {
-		last := len(q.full) - 1
-		if last < 0 || len(q.full[last]) == pieceSize {
-			q.full = append(q.full, q.piece())
-			last++
-		}
-		n := min(len(rest), pieceSize-len(q.full[last]))
-		q.full[last] = append(q.full[last], rest[:n]...)
-		rest = rest[n:]
+	if len(b) == 0 {
+		return 0, nil
 	}
+	q.all = append(q.all, bytes.Clone(b))
 	q.ready.Signal()
 	return len(b), nil
-}
-
-// piece is an empty one.
-func (q *queue) piece() []byte {
-	if n := len(q.free); n > 0 {
-		p := q.free[n-1]
-		q.free = q.free[:n-1]
-		return p[:0]
-	}
-	return make([]byte, 0, pieceSize)
 }
 
 func (q *queue) Read(b []byte) (int, error) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	for len(q.full) == 0 && q.err == nil {
+	for len(q.all) == 0 && q.err == nil {
 		q.ready.Wait()
 	}
-	if len(q.full) == 0 {
+	if len(q.all) == 0 {
 		return 0, q.err
 	}
-	first := q.full[0]
-	n := copy(b, first[q.at:])
-	if q.at += n; q.at == len(first) {
-		q.free, q.full, q.at = append(q.free, first), q.full[1:], 0
+	n := copy(b, q.all[0])
+	if q.all[0] = q.all[0][n:]; len(q.all[0]) == 0 {
+		q.all = q.all[1:]
 	}
 	return n, nil
 }
