@@ -190,17 +190,12 @@ func (s *session) sampleOffCPU(b *offcpu.Blocked, time uint64) error {
 	o := s.offCPUOpened()
 	ne := binary.NativeEndian
 	ip, misc := uint64(0), perfdata.MiscUser
-	var chain []uint64
-	if k := b.Stack.Kernel; len(k) > 0 {
+	if k, u := b.Stack.Kernel, b.Stack.User; len(k) > 0 {
 		ip, misc = k[0], perfdata.MiscKernel
-		chain = append(append(chain, perfdata.ContextKernel), k...)
+	} else if len(u) > 0 {
+		ip = u[0]
 	}
-	if u := b.Stack.User; len(u) > 0 {
-		if len(chain) == 0 {
-			ip = u[0]
-		}
-		chain = append(append(chain, perfdata.ContextUser), u...)
-	}
+	chain := appendStack(nil, b.Stack.Kernel, b.Stack.User)
 	r := append(s.offCPU.buf[:0], make([]byte, headerSize)...)
 	for _, v := range []uint64{o.ids[0], ip} {
 		r = ne.AppendUint64(r, v)

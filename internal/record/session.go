@@ -40,8 +40,7 @@ type session struct {
 
 	tasksTold  uint64          // tally.tasks when Sums.Settled was called the last time
 	tasksUntil time.Time       // more of them are to be expected
-	sum        perfdata.Sample // that is written
-	chain      []uint64        // of it
+	sum        perfdata.Sample // the last one that was written, whose place the next one takes
 	out        *output
 	machine    features
 

@@ -157,20 +157,23 @@ func (s *session) writeSum(sum *Sum) error {
 	if len(o.ids) == 0 {
 		return fmt.Errorf("there is a sum of %s, which is not open", o.event.Name)
 	}
-	v := &s.sum // used again and again
-	*v = perfdata.Sample{IP: sum.IP, Period: sum.Value, Raw: sum.Raw, Cgroup: sum.Cgroup}
+	v := &s.sum
+	*v = perfdata.Sample{IP: sum.IP, Period: sum.Value, Raw: sum.Raw, Cgroup: sum.Cgroup, Callchain: appendStack(v.Callchain[:0], sum.Kernel, sum.User)}
 	v.ID, v.PID, v.TID, v.CPU, v.Time = o.ids[0], sum.PID, sum.TID, uint32(sum.CPU), sum.Time
-	chain := s.chain[:0]
-	if len(sum.Kernel) > 0 {
-		chain = append(append(chain, perfdata.ContextKernel), sum.Kernel...)
-	}
-	if len(sum.User) > 0 {
-		chain = append(append(chain, perfdata.ContextUser), sum.User...)
-	}
-	v.Callchain, s.chain = chain, chain
 	misc := perfdata.MiscUser
 	if int64(sum.IP) < 0 { // the kernel has the upper half of the addresses
 		misc = perfdata.MiscKernel
 	}
 	return s.out.write(misc, v)
+}
+
+// appendStack appends a stack to a callchain, each part behind its mark.
+func appendStack(chain, kernel, user []uint64) []uint64 {
+	if len(kernel) > 0 {
+		chain = append(append(chain, perfdata.ContextKernel), kernel...)
+	}
+	if len(user) > 0 {
+		chain = append(append(chain, perfdata.ContextUser), user...)
+	}
+	return chain
 }

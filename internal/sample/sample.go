@@ -74,8 +74,7 @@ type session struct {
 	began     time.Time   // of the generation that is filled
 	ends      []time.Time // of the intervals that are over
 	settle    bool        // what was read is still to be put into order with what came at the same time
-	told      record.Sum  // that is told now
-	raw       []byte      // of it
+	told      record.Sum  // the last sum, whose place the next one takes
 	counted   []uint64    // by the events themselves
 	summed    int         // an event whose samples are added up
 	places    []uint64    // in which they were open
@@ -316,6 +315,7 @@ func (s *session) sum(e *entry) *record.Sum {
 	by := s.cfg.By
 	of := &e.Subject
 	sum := &s.told
+	raw := sum.Raw[:0]
 	*sum = record.Sum{Event: int(of.Event), Time: e.First, PID: -1, TID: -1, CPU: -1, Cgroup: of.Cgroup, IP: e.Ip, Kernel: e.stack.kernel, User: e.stack.user,
 		Value: e.sampleSum.Value}
 	if by.PID {
@@ -355,8 +355,7 @@ func (s *session) sum(e *entry) *record.Sum {
 		}
 		told.Tags = append(told.Tags, replay.SumTag{Key: WallTag, Value: where})
 	}
-	s.raw = told.Append(s.raw[:0])
-	sum.Raw = s.raw
+	sum.Raw = told.Append(raw)
 	return sum
 }
 
