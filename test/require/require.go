@@ -53,6 +53,17 @@ func Guest(t testing.TB) {
 	}
 }
 
+// NoKernel is for tests that ask the kernel nothing. They pass on every kernel or on none, so they run on the host alone.
+func NoKernel(t testing.TB) {
+	t.Helper()
+	if IsGuest() {
+		t.Skip("asks the kernel nothing: the host runs it")
+	}
+}
+
+// Long reports whether the long versions of tests are wanted: `make test-long`.
+func Long() bool { return os.Getenv("BPERF_LONG") != "" }
+
 // PMU is for tests that need hardware counters.
 func PMU(t testing.TB) {
 	t.Helper()
