@@ -14,25 +14,6 @@ BUILD   := go build -trimpath -ldflags '-s -w -X github.com/bperf/bperf/internal
 STATICCHECK_VERSION := v0.8.2
 STATICCHECK         := $(CACHE)/bin/staticcheck-$(STATICCHECK_VERSION)
 
-# The packages whose tests ask the kernel. Those of the command line take the longest and ask it the least.
-KERNEL_PACKAGES := ./internal/perfevent ./internal/target ./internal/count/... ./internal/bpfprog ./internal/record ./internal/sample ./internal/script ./internal/annotate \
-                   ./internal/top ./internal/kernel ./internal/userstack ./test/e2e ./test/upstream/...
-CLI_PACKAGES    := ./internal/cli
-
-# What depends on the kernel's version and on the architecture at once: BPF trampolines and what is counted at them, walking the user's
-# stack, code that the kernel compiled, the layout of attributes and records.
-ARCH_PACKAGES := ./internal/perfevent ./internal/kernel ./internal/bpfprog ./internal/count/program ./internal/userstack ./internal/annotate ./test/e2e
-
-# The kernels that tests run on besides this machine's, 6.18 or whatever it is, and what runs there; what takes the longest comes first. For the command line
-# the oldest and the newest do. 6.12 is there on arm64, and on amd64 the older and the newer one: of this pair there is only what depends on both.
-GUEST := -perf -timeout 35m
-GUESTS := $(GUEST) -kernel arm64/testing $(KERNEL_PACKAGES) \
-        + $(GUEST) -kernel amd64/bookworm $(KERNEL_PACKAGES) \
-        + $(GUEST) -kernel arm64/trixie $(KERNEL_PACKAGES) \
-        + $(GUEST) -kernel arm64/testing $(CLI_PACKAGES) \
-        + $(GUEST) -kernel amd64/bookworm $(CLI_PACKAGES) \
-        + $(GUEST) -kernel amd64/trixie $(ARCH_PACKAGES)
-
 GENERATED := $(shell find internal test -name '*_bpfel*')
 
 .NOTPARALLEL: # the go command uses all CPUs, and outputs would mix
@@ -74,42 +55,32 @@ $(STATICCHECK):
 	GOBIN=$(@D) go install honnef.co/go/tools/cmd/staticcheck@$(STATICCHECK_VERSION)
 	mv $(@D)/staticcheck $@
 
-TESTS ?= test-host test-guests
-
+# What runs where is in test/plan.go.
 .PHONY: test
 test: ## all tests: on this kernel, then in guests; the last line is "N passed, N failed"
-	@go run ./test/tally -timeout 75m $(MAKE) --no-print-directory --keep-going $(TESTS)
+	go run ./test
 
-# make check vets them. The packages that ask the kernel are tested one after another: Linux 6.18 does not bear it when several processes load and
-# free BPF programs by the hundred (docs/kernel-notes.md).
 .PHONY: test-host
-test-host: test-host-kernel test-host-others ## all tests on this kernel; what needs root is skipped without it, and fails where CI is set
-
-.PHONY: test-host-kernel
-test-host-kernel: bperf packaged-perf
-	BPERF=$(CURDIR)/bperf go test -vet=off -count=1 -p 1 -v $(KERNEL_PACKAGES) $(CLI_PACKAGES)
-
-.PHONY: test-host-others
-test-host-others: packaged-perf
-	go test -vet=off -count=1 -v $$(go list ./... | grep -vxF "$$(go list $(KERNEL_PACKAGES) $(CLI_PACKAGES))")
-
-.PHONY: packaged-perf
-packaged-perf: ## fetch the perf of Debian testing, beside which tests compare; those fail without it where CI is set
-	-go run ./test/upstream packaged
+test-host: ## all tests on this kernel; what needs root is skipped without it, and fails where CI is set
+	go run ./test host
 
 .PHONY: test-guests
 test-guests: ## the tests that ask the kernel, on other kernels under QEMU, with upstream perf beside them
-	go run ./test/guest $(GUESTS)
+	go run ./test guests
 
-# What decodes files, or what the kernel gives. The targets of a decoder share its time.
-DECODERS ?= ./internal/perfdata:FuzzFile,FuzzPipe ./internal/perfdata:FuzzRecord ./internal/perfdata:FuzzFeature ./internal/tracedata \
-            ./internal/symbol ./internal/symbol/object ./internal/symbol/dwarf ./internal/symbol/pclntab ./internal/symbol/unwind ./internal/symbol/jit \
-            ./internal/symbol/kernel ./internal/bpfprog:FuzzTypeName,FuzzAttributes ./internal/bpfprog/linear ./internal/bpfprog/disasm ./internal/record ./internal/perfevent ./internal/report
+.PHONY: race
+race: ## the short versions of tests with the race detector, which needs gcc
+	go run ./test race
+
+.PHONY: test-long
+test-long: ## all tests in their long versions, and a minute of fuzzing for each decoder: hours
+	BPERF_LONG=1 go run ./test -timeout 6h -fuzztime 60s host guests race fuzz
+
 FUZZTIME ?= 60s
 
 .PHONY: fuzz
-fuzz: ## fuzz every decoder for a while, as many at once as there are CPUs: DECODERS=./internal/perfdata:FuzzFile FUZZTIME=60s
-	go run ./test/fuzz -time $(FUZZTIME) $(DECODERS)
+fuzz: ## fuzz every decoder for a while, as many at once as there are CPUs: FUZZTIME=60s
+	go run ./test -fuzztime $(FUZZTIME) fuzz
 
 .PHONY: bench
 bench: bperf ## bperf beside perf and bpftool: time and memory; what sharing counters costs, and counting inside BPF programs

@@ -84,8 +84,8 @@ func TestRunKeepsWhatWasSaid(t *testing.T) {
 
 func TestNeedSaysHowToGetWhatIsMissing(t *testing.T) {
 	t.Setenv("PATH", t.TempDir()) // so that apt-get is not there either
-	const want = "missing here: no-such-program. Get it with: apt-get install its-package"
-	if err := Need(map[string]string{"no-such-program": "its-package"}); err == nil || err.Error() != want {
+	const want = "missing here: /no/such/file, no-such-program. Get it with: apt-get install its-headers its-package"
+	if err := Need(map[string]string{"no-such-program": "its-package", "/no/such/file": "its-headers", "/": "base-files"}); err == nil || err.Error() != want {
 		t.Errorf("got %v, want %s", err, want)
 	}
 }

@@ -7,22 +7,26 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"path/filepath"
+	"slices"
 	"strings"
 )
 
-// Need makes sure that programs are there, given as program name to package name. What is missing is installed where
-// this process may do that; otherwise the error says how to get it.
-func Need(programs map[string]string) error {
+// Need makes sure that programs and files are there, given by their names, files by their whole paths, with the names of their packages. What is missing is installed
+// where this process may do that; otherwise the error says how to get it.
+func Need(things map[string]string) error {
 	var missing, packages []string
-	for program, pkg := range programs {
-		if _, err := exec.LookPath(program); err != nil {
-			missing = append(missing, program)
+	for thing, pkg := range things {
+		if !found(thing) {
+			missing = append(missing, thing)
 			packages = append(packages, pkg)
 		}
 	}
 	if len(missing) == 0 {
 		return nil
 	}
+	slices.Sort(missing)
+	slices.Sort(packages)
 	remedy := "apt-get install " + strings.Join(packages, " ")
 	if _, err := exec.LookPath("apt-get"); err != nil || os.Geteuid() != 0 {
 		return fmt.Errorf("missing here: %s. Get it with: %s", strings.Join(missing, ", "), remedy)
@@ -32,6 +36,15 @@ func Need(programs map[string]string) error {
 		return err
 	}
 	return run("apt-get", append([]string{"-q", "-y", "--no-install-recommends", "install"}, packages...)...)
+}
+
+func found(thing string) bool {
+	if filepath.IsAbs(thing) {
+		_, err := os.Stat(thing)
+		return err == nil
+	}
+	_, err := exec.LookPath(thing)
+	return err == nil
 }
 
 func run(name string, args ...string) error {

@@ -53,11 +53,14 @@ func Guest(t testing.TB) {
 	}
 }
 
+// HostRunsIt is the reason of a test that is skipped in guests because its result is the same there.
+const HostRunsIt = "asks the kernel nothing: the host runs it"
+
 // NoKernel is for tests that ask the kernel nothing. They pass on every kernel or on none, so they run on the host alone.
 func NoKernel(t testing.TB) {
 	t.Helper()
 	if IsGuest() {
-		t.Skip("asks the kernel nothing: the host runs it")
+		t.Skip(HostRunsIt)
 	}
 }
 

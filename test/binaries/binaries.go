@@ -1,0 +1,129 @@
+// Package binaries compiles programs and tests of this module, each once for all that run it: the tests of a package are the same
+// file on this machine and in every guest of its architecture.
+package binaries
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+)
+
+// Module is the path of this module.
+const Module = "github.com/bperf/bperf"
+
+// Builder runs the go command. Its methods may be called concurrently.
+type Builder struct {
+	dir string
+
+	mu    sync.Mutex
+	files map[string]func() (string, error) // by what the go command is asked to do
+}
+
+// New returns a Builder that keeps its files in a temporary directory until Remove.
+func New() (*Builder, error) {
+	dir, err := os.MkdirTemp("", "bperf-test-")
+	return &Builder{dir: dir, files: map[string]func() (string, error){}}, err
+}
+
+// Remove removes the files.
+func (b *Builder) Remove() { os.RemoveAll(b.dir) }
+
+// Program returns the file of a main package, compiled for an architecture as Go names it.
+func (b *Builder) Program(arch, pkg string) (string, error) {
+	return b.compile(environment(arch, false), "build", "-ldflags=-s -w", pkg)
+}
+
+// Tests returns the file of a package's tests.
+func (b *Builder) Tests(arch, pkg string) (string, error) {
+	// `make check` vets. The flags of the linker are those of `go test`.
+	return b.compile(environment(arch, false), "test", "-c", "-vet=off", "-ldflags=-s -w", pkg)
+}
+
+// RaceTests returns the file of a package's tests with the race detector, for this machine.
+func (b *Builder) RaceTests(arch, pkg string) (string, error) {
+	return b.compile(environment(arch, true), "test", "-c", "-vet=off", "-race", pkg)
+}
+
+func environment(arch string, cgo bool) []string {
+	enabled := "CGO_ENABLED=0"
+	if cgo {
+		enabled = "CGO_ENABLED=1"
+	}
+	return []string{"GOOS=linux", "GOARCH=" + arch, enabled}
+}
+
+// compile runs the go command with arguments of which the last is the package, unless that was done before.
+func (b *Builder) compile(env []string, args ...string) (string, error) {
+	key := fmt.Sprint(env, args)
+	b.mu.Lock()
+	get, is := b.files[key]
+	if !is {
+		file := filepath.Join(b.dir, strconv.Itoa(len(b.files)))
+		last := len(args) - 1
+		command := append(append([]string{}, args[:last]...), "-o", file, args[last])
+		get = sync.OnceValues(func() (string, error) {
+			_, err := run(env, command...)
+			return file, err
+		})
+		b.files[key] = get
+	}
+	b.mu.Unlock()
+	return get()
+}
+
+func run(env []string, args ...string) ([]byte, error) {
+	cmd := exec.Command("go", args...)
+	cmd.Env = append(os.Environ(), env...)
+	var stderr strings.Builder
+	cmd.Stderr = &stderr
+	out, err := cmd.Output()
+	if err != nil {
+		return nil, fmt.Errorf("go %s: %w\n%s", strings.Join(args, " "), err, stderr.String())
+	}
+	return out, nil
+}
+
+// Package is a package of this module that has tests, as `go list -json` describes it.
+type Package struct {
+	Dir          string
+	ImportPath   string
+	TestGoFiles  []string
+	XTestGoFiles []string
+}
+
+// Path returns the package's directory in the module, which is also its directory below /src in a guest.
+func (p *Package) Path() string { return strings.TrimPrefix(p.ImportPath, Module+"/") }
+
+// List returns the packages with tests among those that match the patterns.
+func List(arch string, patterns []string) ([]Package, error) {
+	out, err := run(environment(arch, false), append([]string{"list", "-json=Dir,ImportPath,TestGoFiles,XTestGoFiles"}, patterns...)...)
+	if err != nil {
+		return nil, err
+	}
+	var packages []Package
+	for d := json.NewDecoder(strings.NewReader(string(out))); ; {
+		var p Package
+		switch err := d.Decode(&p); {
+		case errors.Is(err, io.EOF):
+			return packages, nil
+		case err != nil:
+			return nil, err
+		}
+		if len(p.TestGoFiles)+len(p.XTestGoFiles) > 0 {
+			packages = append(packages, p)
+		}
+	}
+}
+
+// ModuleDir returns the directory of this module.
+func ModuleDir() (string, error) {
+	out, err := run(nil, "list", "-m", "-f", "{{.Dir}}")
+	return strings.TrimSpace(string(out)), err
+}

@@ -1,0 +1,27 @@
+package main
+
+import (
+	"context"
+	"os"
+	"os/exec"
+	"time"
+)
+
+// decoders are what decodes files, or what the kernel gives. The targets of a decoder share its time.
+var decoders = []string{"./internal/perfdata:FuzzFile,FuzzPipe", "./internal/perfdata:FuzzRecord", "./internal/perfdata:FuzzFeature", "./internal/tracedata",
+	"./internal/symbol", "./internal/symbol/object", "./internal/symbol/dwarf", "./internal/symbol/pclntab", "./internal/symbol/unwind", "./internal/symbol/jit",
+	"./internal/symbol/kernel", "./internal/bpfprog:FuzzTypeName,FuzzAttributes", "./internal/bpfprog/linear", "./internal/bpfprog/disasm", "./internal/record",
+	"./internal/perfevent", "./internal/report"}
+
+// fuzzJobs fuzz every decoder for a while, as many at once as there are CPUs.
+func fuzzJobs(each time.Duration) []job {
+	return []job{{
+		where: where{kernel: host},
+		name:  "fuzz",
+		run: func(ctx context.Context, r *run) error {
+			cmd := exec.Command("go", append([]string{"run", "./test/fuzz", "-time", each.String()}, decoders...)...)
+			cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
+			return execute(ctx, r, cmd, time.Duration(len(decoders))*(each+testTimeout))
+		},
+	}}
+}

@@ -1,0 +1,104 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"runtime"
+	"slices"
+	"syscall"
+	"time"
+
+	"github.com/bperf/bperf/test/binaries"
+)
+
+// hostJobs run the tests of packages on this machine's kernel, with the race detector their short versions.
+func hostJobs(b *binaries.Builder, patterns []string, race bool) ([]job, error) {
+	packages, err := binaries.List(runtime.GOARCH, patterns)
+	if err != nil {
+		return nil, err
+	}
+	asking, err := paths(slices.Concat(kernelPackages, cliPackages))
+	if err != nil {
+		return nil, err
+	}
+	var first, rest []job
+	for _, p := range packages {
+		j := job{where: where{kernel: host, race: race, pkg: p.Path()}, name: p.Path(), alone: slices.Contains(asking, p.Path())}
+		j.run = func(ctx context.Context, r *run) error { return runPackage(ctx, r, b, p) }
+		if j.alone {
+			first = append(first, j)
+		} else {
+			rest = append(rest, j)
+		}
+	}
+	return append(first, rest...), nil
+}
+
+// paths returns the directories of the packages with tests among those that match the patterns.
+func paths(patterns []string) ([]string, error) {
+	packages, err := binaries.List(runtime.GOARCH, patterns)
+	var all []string
+	for _, p := range packages {
+		all = append(all, p.Path())
+	}
+	return all, err
+}
+
+// runPackage compiles the tests of a package and runs them as `go test -v` does.
+func runPackage(ctx context.Context, r *run, b *binaries.Builder, p binaries.Package) error {
+	compile, flags := b.Tests, []string{"-test.v", "-test.paniconexit0"}
+	if r.where.race {
+		compile, flags = b.RaceTests, append(flags, "-test.short")
+	}
+	var bperf, tests string
+	err := r.phase("compile", func() (err error) {
+		if bperf, err = b.Program(runtime.GOARCH, "./cmd/bperf"); err == nil {
+			tests, err = compile(runtime.GOARCH, p.ImportPath)
+		}
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	cmd := exec.Command(tests, flags...)
+	cmd.Dir = p.Dir
+	cmd.Env = append(os.Environ(), "CGO_ENABLED=0", "PWD="+p.Dir, "BPERF="+bperf)
+	start := time.Now()
+	err = execute(ctx, r, cmd, testTimeout)
+	word := "ok  "
+	if err != nil {
+		word = "FAIL"
+	}
+	fmt.Fprintf(r, "%s\t%s\t%.3fs\t[%s]\n", word, p.ImportPath, time.Since(start).Seconds(), r.where)
+	if s := cmd.ProcessState; s != nil {
+		r.packages[len(r.packages)-1].cpu = s.UserTime() + s.SystemTime()
+	}
+	return err
+}
+
+// pipeDelay is how long the output of a command is read after its end: processes that it has left behind may hold it open.
+const pipeDelay = time.Minute
+
+// execute runs a command whose output is w, and ends it and the rest of its process group when its time is over.
+func execute(ctx context.Context, w io.Writer, cmd *exec.Cmd, timeout time.Duration) error {
+	ctx, cancel := context.WithTimeoutCause(ctx, timeout, fmt.Errorf("not ended after %v", timeout))
+	defer cancel()
+	cmd.Stdout, cmd.Stderr = w, w
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	if cmd.WaitDelay == 0 {
+		cmd.WaitDelay = pipeDelay
+	}
+	if err := cmd.Start(); err != nil {
+		return err
+	}
+	stop := context.AfterFunc(ctx, func() { syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) })
+	defer stop()
+	err := cmd.Wait()
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
+	return err
+}

@@ -1,0 +1,88 @@
+// Test runs the tests of bperf: on this machine's kernel, as root, and on other kernels in QEMU. It needs Go; what else is missing it installs
+// by apt as root, and names otherwise. The last line is "N passed, N failed". Above it are the failures, each with the command that
+// repeats it, and the skipped tests with what they would have needed.
+//
+//	go run ./test [-slowest N] [-timeout D] [-fuzztime D] [host|guests|race|fuzz]...
+//
+// Without steps, it runs those of host and guests.
+package main
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"os"
+	"os/signal"
+	"runtime"
+	"syscall"
+	"time"
+
+	"github.com/bperf/bperf/test/apt"
+	"github.com/bperf/bperf/test/binaries"
+	"github.com/bperf/bperf/test/upstream/packaged"
+)
+
+func main() {
+	timeout := flag.Duration("timeout", 75*time.Minute, "ends all, and with it tests that hang")
+	slowest := flag.Int("slowest", 0, "print the time of each phase and package, and of the `N` slowest tests")
+	fuzztime := flag.Duration("fuzztime", 10*time.Second, "for each decoder in the step fuzz")
+	flag.Parse()
+	steps := flag.Args()
+	if len(steps) == 0 {
+		steps = []string{"host", "guests"}
+	}
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	ctx, cancel := context.WithTimeoutCause(ctx, *timeout, fmt.Errorf("not ended after %v", *timeout))
+	defer cancel()
+	start := time.Now()
+	runs, err := test(ctx, steps, *fuzztime)
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "test:", err)
+		os.Exit(1)
+	}
+	if *slowest > 0 {
+		printTimes(os.Stdout, runs, *slowest, time.Since(start))
+	}
+	if printTallies(os.Stdout, runs) > 0 {
+		os.Exit(1)
+	}
+}
+
+// test runs steps.
+func test(ctx context.Context, steps []string, fuzztime time.Duration) ([]*run, error) {
+	if err := apt.Need(needed); err != nil {
+		return nil, err
+	}
+	if _, err := packaged.Get(); err != nil {
+		fmt.Fprintln(os.Stderr, "test:", err) // the tests beside it say so, too, and fail where CI is set
+	}
+	b, err := binaries.New()
+	if err != nil {
+		return nil, err
+	}
+	defer b.Remove()
+	p := pool{at: runtime.NumCPU()}
+	for _, step := range steps {
+		jobs, err := jobsOf(step, b, fuzztime)
+		if err != nil {
+			return nil, err
+		}
+		p.jobs = append(p.jobs, jobs...)
+	}
+	return p.runAll(ctx, os.Stdout), nil
+}
+
+func jobsOf(step string, b *binaries.Builder, fuzztime time.Duration) ([]job, error) {
+	switch step {
+	case "host":
+		return hostJobs(b, []string{"./..."}, false)
+	case "guests":
+		return guestJobs(b), nil
+	case "race":
+		return hostJobs(b, racePackages, true)
+	case "fuzz":
+		return fuzzJobs(fuzztime), nil
+	}
+	return nil, fmt.Errorf("no step %q: there are host, guests, race and fuzz", step)
+}

@@ -1,0 +1,47 @@
+package main
+
+import (
+	"regexp"
+	"strings"
+)
+
+// host is the name of this machine's kernel among those of guests.
+const host = "host"
+
+// where is where tests run, and how.
+type where struct {
+	kernel string // host, or ARCH/SUITE
+	race   bool   // with the race detector
+	pkg    string // the package, if it is only one
+}
+
+func (w where) String() string {
+	if w.race {
+		return w.kernel + " -race"
+	}
+	return w.kernel
+}
+
+// again returns the command that runs a test, or without a test all of a package, once more.
+func (w where) again(pkg, test string) string {
+	run := ""
+	if test != "" {
+		run = "-run '" + pattern(test) + "' "
+	}
+	switch {
+	case w.kernel != host:
+		return "go run ./test/guest -perf -kernel " + w.kernel + " " + run + "./" + pkg
+	case w.race:
+		return "CGO_ENABLED=1 go test -race -short -count=1 -v " + run + "./" + pkg
+	}
+	return "go test -count=1 -v " + run + "./" + pkg
+}
+
+// pattern returns the -run expression that matches a test, or a part of one, alone.
+func pattern(test string) string {
+	parts := strings.Split(test, "/")
+	for i, p := range parts {
+		parts[i] = "^" + strings.ReplaceAll(regexp.QuoteMeta(p), "'", ".") + "$"
+	}
+	return strings.Join(parts, "/")
+}
