@@ -44,6 +44,5 @@ var needed = map[string]string{
 	"g++":                  "g++",
 	"/usr/include/stdio.h": "libc6-dev",
 	"objdump":              "binutils",
-	"perf":                 "linux-perf",
 	"taskset":              "util-linux",
 }

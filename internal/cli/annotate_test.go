@@ -149,7 +149,7 @@ func TestAnnotateLikePerf(t *testing.T) {
 		}
 	}
 	require.Root(t)
-	perfs := []string{distributionPerf(t), require.PackagedPerf(t)}
+	perfs := []string{distributionPerf(t), require.NewestPerf(t)}
 	dir := t.TempDir()
 	source, binary, file := filepath.Join(dir, "spin.c"), filepath.Join(dir, "spin"), filepath.Join(dir, "perf.data")
 	if err := os.WriteFile(source, []byte(`

@@ -33,7 +33,7 @@ const afterExit = "__quick_exit_funcs"
 // symbol is the same to the last digit.
 func TestBothWays(t *testing.T) {
 	require.Root(t)
-	perfs := map[string]string{"distribution": distributionPerf(t), "packaged": require.PackagedPerf(t)}
+	perfs := map[string]string{"distribution": distributionPerf(t), "packaged": require.NewestPerf(t)}
 	recorders := map[string]*exec.Cmd{"bperf": recordCommand(t)}
 	for name, path := range perfs {
 		recorders[name] = exec.Command(path, "record")
@@ -129,7 +129,7 @@ func TestBothWaysCxx(t *testing.T) {
 		t.Skip("needs g++")
 	}
 	require.Root(t)
-	perfs := map[string]string{"distribution": distributionPerf(t), "packaged": require.PackagedPerf(t)}
+	perfs := map[string]string{"distribution": distributionPerf(t), "packaged": require.NewestPerf(t)}
 	dir := t.TempDir()
 	source, binary, file := filepath.Join(dir, "shop.cc"), filepath.Join(dir, "shop"), filepath.Join(dir, "perf.data")
 	if err := os.WriteFile(source, []byte(namespaces), 0o644); err != nil {
@@ -152,7 +152,7 @@ func TestBothWaysCxx(t *testing.T) {
 // TestBranchStacks compares reports of a recording whose samples have branch stacks, which were added to one without.
 func TestBranchStacks(t *testing.T) {
 	require.Root(t)
-	perfs := map[string]string{"distribution": distributionPerf(t), "packaged": require.PackagedPerf(t)}
+	perfs := map[string]string{"distribution": distributionPerf(t), "packaged": require.NewestPerf(t)}
 	dir := t.TempDir()
 	plain, branches := filepath.Join(dir, "plain.data"), filepath.Join(dir, "branches.data")
 	output(t, bperf(), "record", "-q", "-g", "-e", "cpu-clock", "-o", plain, "sh", "-c", lists)

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -15,6 +14,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
+
+	"github.com/bperf/bperf/test/require"
 )
 
 // memory is a file in memory that has room for so many bytes.
@@ -177,7 +178,7 @@ var attrSizes = regexp.MustCompile(` Size:(112|120|128|144)\b|( 0)*\]`)
 
 // inPerf is what perf prints of a recording; nothing where there is no perf.
 func inPerf(t *testing.T, path string) []string {
-	perf, err := exec.LookPath("perf")
+	perf, err := require.FindPerf()
 	if err != nil {
 		return nil
 	}
@@ -425,7 +426,7 @@ func TestKilled(t *testing.T) {
 
 // compareKilled lets perf read a file that was not closed.
 func compareKilled(t *testing.T, b []byte) {
-	perf, err := exec.LookPath("perf")
+	perf, err := require.FindPerf()
 	if err != nil {
 		return
 	}

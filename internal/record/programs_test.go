@@ -198,7 +198,7 @@ func TestNoPrograms(t *testing.T) {
 // perfRecords lets perf record the system, too, if there is one. The function that is returned ends that, and reads the recording.
 func perfRecords(t *testing.T) (end func() recording) {
 	t.Helper()
-	perf, err := exec.LookPath("perf")
+	perf, err := require.FindPerf()
 	if err != nil {
 		return nil
 	}

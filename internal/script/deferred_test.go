@@ -40,7 +40,7 @@ func writeRecording(t *testing.T, event *perfdata.Event, write func(w *perfdata.
 // TestPrintsDeferredAsPerfDoes prints callchains that come in two parts, which Linux has from 6.19 on. (Where the second part is lost, perf 7.2 takes what
 // would have joined them for an address.)
 func TestPrintsDeferredAsPerfDoes(t *testing.T) {
-	require.PackagedPerf(t)
+	require.NewestPerf(t)
 	event := &perfdata.Event{Name: "cycles", IDs: []uint64{7}, Attr: perfdata.Attr{SamplePeriod: 1000,
 		Flags: perfdata.AttrSampleIDAll | perfdata.AttrDeferCallchain | perfdata.AttrDeferOutput, SampleType: perfdata.SampleIdentifier | perfdata.SampleIP |
 			perfdata.SampleTID | perfdata.SampleTime | perfdata.SampleCallchain | perfdata.SamplePeriod}}
@@ -64,7 +64,7 @@ func TestPrintsDeferredAsPerfDoes(t *testing.T) {
 
 // TestPrintsOffCPUDumpsAsPerfDoes prints what perf's BPF programs write of blocked threads from 6.16 on.
 func TestPrintsOffCPUDumpsAsPerfDoes(t *testing.T) {
-	require.PackagedPerf(t)
+	require.NewestPerf(t)
 	event := &perfdata.Event{Name: "offcpu-time", IDs: []uint64{7}, Attr: perfdata.Attr{Type: 1, Config: 10, SamplePeriod: 1,
 		Flags: perfdata.AttrSampleIDAll, SampleType: perfdata.SampleIdentifier | perfdata.SampleIP | perfdata.SampleTID | perfdata.SampleTime |
 			perfdata.SampleCPU | perfdata.SamplePeriod | perfdata.SampleRaw}}

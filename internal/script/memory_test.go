@@ -178,7 +178,7 @@ func TestPrintsHardwareAsPerfDoes(t *testing.T) {
 				compare(t, withoutLevel(want), withoutLevel(speculation.ReplaceAll(got, []byte("$1 "))))
 			}
 			t.Run("packaged", func(t *testing.T) {
-				compare(t, theirs(runPerf(t, require.PackagedPerf(t), "script", "--no-inline", "-F", fields, "-i", file)), got)
+				compare(t, theirs(runPerf(t, require.NewestPerf(t), "script", "--no-inline", "-F", fields, "-i", file)), got)
 			})
 		})
 	}

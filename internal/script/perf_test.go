@@ -82,7 +82,7 @@ func recordWith(t *testing.T, path string, args ...string) string {
 func comparePackaged(t *testing.T, file string, got []byte, args ...string) {
 	t.Helper()
 	t.Run("packaged", func(t *testing.T) {
-		theirs := runPerf(t, require.PackagedPerf(t), append([]string{"script", "--no-inline", "-f", "-i", file}, args...)...)
+		theirs := runPerf(t, require.NewestPerf(t), append([]string{"script", "--no-inline", "-f", "-i", file}, args...)...)
 		compare(t, likeOld(theirs), likeOld(got))
 	})
 }
@@ -218,7 +218,7 @@ func TestPrintsPipesAsPerfDoes(t *testing.T) {
 
 // TestPrintsRecordingsOfPackagedPerf prints what a newer perf has recorded.
 func TestPrintsRecordingsOfPackagedPerf(t *testing.T) {
-	path := require.PackagedPerf(t)
+	path := require.NewestPerf(t)
 	for _, tt := range []struct {
 		name   string
 		record []string
@@ -353,7 +353,7 @@ func TestPrintsFixturesAsPerfDoes(t *testing.T) {
 				t.Errorf("(-perf +ours):\n%s", diff)
 			}
 			t.Run("packaged", func(t *testing.T) {
-				theirs := runPerf(t, require.PackagedPerf(t), "script", "--no-inline", "-f", "-i", path)
+				theirs := runPerf(t, require.NewestPerf(t), "script", "--no-inline", "-f", "-i", path)
 				if want == nil {
 					theirs = nil
 				}

@@ -5,6 +5,7 @@
 package require
 
 import (
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -90,14 +91,22 @@ func ExactPMU(t testing.TB) {
 	PMU(t)
 }
 
-// Perf is for tests beside perf, whose path it returns: the machine's, or that of a guest, if one was put there.
+// Perf is for tests beside perf, whose path it returns: that of Debian 12 (6.1), or in a guest the one that was put there.
 func Perf(t testing.TB) string {
 	t.Helper()
-	perf, err := exec.LookPath("perf")
+	perf, err := FindPerf()
 	if err != nil {
 		missing(t, os.Getenv("CI") != "" && !IsGuest(), "needs perf: %v", err)
 	}
 	return perf
+}
+
+// FindPerf returns the perf of Perf, for tests that compare with it besides.
+func FindPerf() (string, error) {
+	if IsGuest() {
+		return exec.LookPath("perf")
+	}
+	return findPackaged(packaged.Oldest)
 }
 
 // UpstreamPerf is for tests together with upstream perf, whose path it returns: one that has `stat --bpf-counters`.
@@ -113,21 +122,29 @@ func UpstreamPerf(t testing.TB) string {
 	return perf
 }
 
-// PackagedPerf is for tests beside the perf of Debian testing, whose path it returns: one that is newer than that of the machine. It is fetched before, by
-// `make test` or by hand.
-func PackagedPerf(t testing.TB) string {
+// NewestPerf is for tests beside the perf of Debian testing, whose path it returns.
+func NewestPerf(t testing.TB) string {
 	t.Helper()
 	if IsGuest() {
 		t.Skip("needs the libraries of the perf of Debian testing, which are not in guests")
 	}
-	path, err := packaged.Path()
-	if err == nil {
-		_, err = os.Stat(path)
-	}
+	perf, err := findPackaged(packaged.Newest)
 	if err != nil {
-		missing(t, os.Getenv("CI") != "", "needs the perf of Debian testing: go run ./test/upstream packaged: %v", err)
+		missing(t, os.Getenv("CI") != "", "needs the newest perf: %v", err)
 	}
-	return path
+	return perf
+}
+
+// findPackaged returns the path of a perf that `go run ./test` has fetched before.
+func findPackaged(suite string) (string, error) {
+	path, err := packaged.Path(suite)
+	if err != nil {
+		return "", err
+	}
+	if _, err := os.Stat(path); err != nil {
+		return "", fmt.Errorf("%w: fetch it: go run ./test/upstream %s", err, suite)
+	}
+	return path, nil
 }
 
 // Browser is for tests of pages, and returns the path of Chromium. Under CI it is installed where it is missing.

@@ -1,7 +1,7 @@
-// Upstream prints the path of a program of upstream: the perf for a guest of an architecture, or a bpftool that tells who holds programs, which
-// are built first where they are not in the cache; or the perf that Debian testing packages, for this machine.
+// Upstream prints the path of a program of upstream. What is not in the cache it builds, or fetches, first: the perf for guests of an
+// architecture, a bpftool that knows who holds programs, or the perf that a suite of Debian packages, for this machine.
 //
-//	go run ./test/upstream ARCH|bpftool|packaged
+//	go run ./test/upstream ARCH|bpftool|SUITE
 package main
 
 import (
@@ -14,7 +14,7 @@ import (
 
 func main() {
 	if len(os.Args) != 2 {
-		fmt.Fprintln(os.Stderr, "usage: upstream ARCH|bpftool|packaged")
+		fmt.Fprintln(os.Stderr, "usage: upstream amd64|arm64|bpftool|bookworm|testing")
 		os.Exit(2)
 	}
 	path, err := get(os.Args[1])
@@ -27,8 +27,8 @@ func main() {
 
 func get(which string) (string, error) {
 	switch which {
-	case "packaged":
-		return packaged.Get()
+	case packaged.Oldest, packaged.Newest:
+		return packaged.Get(which)
 	case "bpftool":
 		return built.Bpftool()
 	}

@@ -1,4 +1,4 @@
-// Package packaged gets the newest perf that Debian packages, for tests that compare with it beside the older one of the machine.
+// Package packaged gets the perf of a suite of Debian, for tests that compare with it, whatever this machine has installed.
 package packaged
 
 import (
@@ -13,11 +13,14 @@ import (
 	"github.com/bperf/bperf/test/whole"
 )
 
-// suite has the newest kernel that Debian has let in, and its perf.
-const suite = "testing"
+// The suites whose perf tests compare with.
+const (
+	Oldest = "bookworm" // Linux 6.1
+	Newest = "testing"  // with the newest kernel that Debian has let in
+)
 
-// Path is that of that perf for this machine, in the cache, whether it is there or not.
-func Path() (string, error) {
+// Path returns the path of a suite's perf for this machine, in the cache, whether it is there or not.
+func Path(suite string) (string, error) {
 	cache, err := os.UserCacheDir()
 	if err != nil {
 		return "", err
@@ -25,34 +28,34 @@ func Path() (string, error) {
 	return filepath.Join(cache, "bperf", "upstream", suite+"-"+runtime.GOARCH, "perf"), nil
 }
 
-// Get returns the path of the perf of Debian testing, out of the cache if it is there. It is a script that starts it with the libraries of that
+// Get returns the path of a suite's perf, and fetches it where it is not in the cache. It is a script that starts perf with the libraries of that
 // suite, which stand beside it: nothing is installed. To get a newer one, remove its directory from the cache.
-func Get() (string, error) {
-	script, err := Path()
+func Get(suite string) (string, error) {
+	script, err := Path(suite)
 	if err != nil {
 		return "", err
 	}
 	if _, err := os.Stat(script); err == nil {
 		return script, nil
 	}
-	if err := fetch(filepath.Dir(script)); err != nil {
+	if err := fetch(suite, filepath.Dir(script)); err != nil {
 		return "", fmt.Errorf("get the perf of Debian %s: %w", suite, err)
 	}
 	return script, nil
 }
 
-// notNeeded are packages of what perf does only with scripts in Python, and of what is no library.
-var notNeeded = regexp.MustCompile(`-(perl|stdlib|minimal|common|data|bin|extra)$|^libperl`)
+// notNeeded are packages of what perf does only with scripts in Python or Perl, and of what is no library.
+var notNeeded = regexp.MustCompile(`-(perl|stdlib|minimal|common|data|bin|extra)$`)
 
-func fetch(dir string) error {
+func fetch(suite, dir string) error {
 	if err := apt.Need(map[string]string{"dpkg-deb": "dpkg"}); err != nil {
 		return err
 	}
-	return whole.Make(dir, unpack)
+	return whole.Make(dir, func(tmp string) (string, error) { return unpack(suite, tmp) })
 }
 
 // unpack fills a directory.
-func unpack(dir string) (string, error) {
+func unpack(suite, dir string) (string, error) {
 	archive, err := apt.OpenArchive(suite, runtime.GOARCH)
 	if err != nil {
 		return "", err
@@ -70,17 +73,25 @@ func unpack(dir string) (string, error) {
 	if err := os.RemoveAll(filepath.Join(dir, "usr", "share")); err != nil {
 		return "", err
 	}
-	loaders, err := filepath.Glob(filepath.Join(dir, "usr", "lib", "*", "ld-linux-*.so.*"))
-	if err != nil || len(loaders) != 1 {
-		return "", fmt.Errorf("there are %d dynamic loaders in its packages, not one", len(loaders))
+	return dir, writeScript(dir)
+}
+
+// writeScript writes the script that starts perf. Older suites have libraries below /lib, too.
+func writeScript(dir string) error {
+	const name = "lib/*/ld-linux-*.so.*"
+	loaders, _ := filepath.Glob(filepath.Join(dir, name))
+	below, _ := filepath.Glob(filepath.Join(dir, "usr", name))
+	if loaders = append(loaders, below...); len(loaders) != 1 {
+		return fmt.Errorf("there are %d dynamic loaders in its packages, not one", len(loaders))
 	}
-	libraries, err := filepath.Rel(dir, filepath.Dir(loaders[0]))
+	loader, err := filepath.Rel(dir, loaders[0])
 	if err != nil {
-		return "", err
+		return err
 	}
+	triple := filepath.Base(filepath.Dir(loader))
 	script := fmt.Sprintf(`#!/bin/sh
 cd=$(dirname "$(readlink -f "$0")")
-exec "$cd/%[1]s/%[2]s" --library-path "$cd/%[1]s" --argv0 perf "$cd/usr/bin/perf" "$@"
-`, libraries, filepath.Base(loaders[0]))
-	return dir, os.WriteFile(filepath.Join(dir, "perf"), []byte(script), 0o755)
+exec "$cd/%[1]s" --library-path "$cd/usr/lib/%[2]s:$cd/lib/%[2]s" --argv0 perf "$cd/usr/bin/perf" "$@"
+`, loader, triple)
+	return os.WriteFile(filepath.Join(dir, "perf"), []byte(script), 0o755)
 }
