@@ -7,7 +7,6 @@ import (
 	"os"
 	"os/exec"
 	"runtime"
-	"slices"
 	"syscall"
 	"time"
 
@@ -20,31 +19,16 @@ func hostJobs(b *binaries.Builder, patterns []string, race bool) ([]job, error) 
 	if err != nil {
 		return nil, err
 	}
-	asking, err := paths(slices.Concat(kernelPackages, cliPackages))
-	if err != nil {
-		return nil, err
-	}
-	var first, rest []job
+	var jobs []job
 	for _, p := range packages {
-		j := job{where: where{kernel: host, race: race, pkg: p.Path()}, name: p.Path(), alone: slices.Contains(asking, p.Path())}
-		j.run = func(ctx context.Context, r *run) error { return runPackage(ctx, r, b, p) }
-		if j.alone {
-			first = append(first, j)
-		} else {
-			rest = append(rest, j)
-		}
+		jobs = append(jobs, job{
+			where: where{kernel: host, race: race, pkg: p.Path()},
+			name:  p.Path(),
+			alone: true,
+			run:   func(ctx context.Context, r *run) error { return runPackage(ctx, r, b, p) },
+		})
 	}
-	return append(first, rest...), nil
-}
-
-// paths returns the directories of the packages with tests among those that match the patterns.
-func paths(patterns []string) ([]string, error) {
-	packages, err := binaries.List(runtime.GOARCH, patterns)
-	var all []string
-	for _, p := range packages {
-		all = append(all, p.Path())
-	}
-	return all, err
+	return jobs, nil
 }
 
 // runPackage compiles the tests of a package and runs them as `go test -v` does.

@@ -13,8 +13,8 @@ import (
 type job struct {
 	where where
 	name  string // of what runs
-	// alone is set for tests that load BPF programs on this machine: one such job runs at a time. Linux 6.18 deadlocks when several
-	// processes load and free BPF programs by the hundred (docs/kernel-notes.md).
+	// alone is set for tests on this machine's kernel: one such job runs at a time. Linux 6.18 deadlocks when several processes load and free
+	// BPF programs by the hundred (docs/kernel-notes.md), and what tests record of the whole machine is theirs alone.
 	alone bool
 	run   func(context.Context, *run) error
 }

@@ -2,7 +2,8 @@ package main
 
 import "time"
 
-// kernelPackages are the packages whose tests ask the kernel. Those of the command line ask it the least and take the longest.
+// kernelPackages are the packages whose tests ask the kernel. Those of the command line ask it the least and take the longest. This machine runs
+// the tests of all packages.
 var (
 	kernelPackages = []string{"./internal/perfevent", "./internal/target", "./internal/count/...", "./internal/bpfprog", "./internal/record", "./internal/sample",
 		"./internal/script", "./internal/annotate", "./internal/top", "./internal/kernel", "./internal/userstack", "./test/e2e", "./test/upstream/..."}
