@@ -49,6 +49,9 @@ type pool struct {
 	alone bool // a job runs that is alone
 }
 
+// notStarted is the failure of a job for which no time was left.
+const notStarted = "not started"
+
 // runAll runs the jobs and copies their output to w in their order, as if they ran one after another. A job that fails is a failure in
 // its tally.
 func (p *pool) runAll(ctx context.Context, w io.Writer) []*run {
@@ -110,16 +113,17 @@ func (p *pool) next(waiting *[]int) (i int, more bool) {
 }
 
 func (p *pool) work(ctx context.Context, j job, r *run) {
-	err := ctx.Err()
-	if err == nil {
+	if ctx.Err() != nil {
+		r.failed = append(r.failed, failure{pkg: j.name, note: notStarted})
+	} else {
 		r.since = time.Now()
-		err = j.run(ctx, r)
-	}
-	r.end()
-	if err != nil {
-		fmt.Fprintf(r.to, "%s %s: %v\n", j.where, j.name, err)
-		if len(r.failed) == 0 {
-			r.failed = append(r.failed, failure{pkg: j.name, note: "not tested to the end"})
+		err := j.run(ctx, r)
+		r.end()
+		if err != nil {
+			fmt.Fprintf(r.to, "%s %s: %v\n", j.where, j.name, err)
+			if len(r.failed) == 0 {
+				r.failed = append(r.failed, failure{pkg: j.name, note: "not tested to the end"})
+			}
 		}
 	}
 	p.mu.Lock()

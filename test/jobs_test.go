@@ -50,10 +50,13 @@ func TestPoolStopped(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	p := pool{at: 1, jobs: []job{
 		{name: "a", run: func(context.Context, *run) error { cancel(); return nil }},
-		{name: "b", run: func(context.Context, *run) error { t.Error("started"); return nil }},
+		{where: where{kernel: host}, name: "b", run: func(context.Context, *run) error { t.Error("started"); return nil }},
 	}}
 	var summary strings.Builder
 	if failed := printTallies(&summary, p.runAll(ctx, &strings.Builder{})); failed != 1 {
-		t.Errorf("%d failed, not 1:\n%s", failed, summary.String())
+		t.Errorf("%d failed, not 1", failed)
+	}
+	if want := "\nFailed:\n    host b: the package (not started)\n\n0 passed, 1 failed\n"; summary.String() != want {
+		t.Errorf("printed %q, want %q", summary.String(), want)
 	}
 }

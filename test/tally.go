@@ -176,7 +176,11 @@ func printTallies(w io.Writer, runs []*run) (failed int) {
 		failed += len(t.failed)
 		skipped = append(skipped, t.skipped...)
 		for _, f := range leaves(t.failed) {
-			failures = append(failures, f.describe(t.where)+"\n        "+t.where.again(f.pkg, f.test))
+			s := f.describe(t.where)
+			if f.note != notStarted {
+				s += "\n        " + t.where.again(f.pkg, f.test)
+			}
+			failures = append(failures, s)
 		}
 	}
 	printList(w, "Skipped:", skipped)
