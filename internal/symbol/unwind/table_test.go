@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"slices"
 	"sort"
+	"strings"
 	"testing"
 )
 
@@ -221,7 +222,11 @@ func TestCompile(t *testing.T) {
 		}
 		t.Logf("%s: %d entries, %d rows, %d rules; %d bytes of code, %d unknown; with frames %d, by frame pointers %d", path, len(m.tables[0].entries),
 			len(table.Rows), len(table.Rules), table.Code, table.Unknown, table.Frames, table.FramePointers)
-		if unknown*50 > len(table.Rows) || table.Unknown*50 > table.Code { // the dynamic linker has some by another register
+		atMost := 1 // percent
+		if strings.Contains(path, "/ld-linux-") {
+			atMost = 4 // the code that resolves symbols at their first call finds its frame by rbx: 2.0 % of glibc 2.41
+		}
+		if unknown*100 > atMost*len(table.Rows) || table.Unknown*100 > uint64(atMost)*table.Code {
 			t.Errorf("%s: %d of %d rows, and %d of %d bytes of code are unknown", path, unknown, len(table.Rows), table.Unknown, table.Code)
 		}
 	}
