@@ -42,7 +42,13 @@ func TestTable(t *testing.T) {
 			t.Fatalf("%+v starts in %+v", s, symbols[i])
 		}
 	}
-	for _, s := range symbols {
+	for i, s := range symbols {
+		if s.Start == s.End { // another name of the next function: the C++ code of the race detector has such names
+			if i+1 == len(symbols) || symbols[i+1].Start != s.Start {
+				t.Fatalf("%+v has no code, and neither has what follows it", s)
+			}
+			continue
+		}
 		frames := table.Frames(s.Start, nil)
 		if len(frames) == 0 || frames[len(frames)-1].Function != s.Name {
 			t.Fatalf("%+v is %+v", s, frames)
