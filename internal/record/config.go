@@ -70,6 +70,7 @@ type Config struct {
 	CommandLine []string // with which the session was asked for
 	Version     string   // of this program
 
+	// Several goroutines call these, also at the same time.
 	Notify  func(string) // for what the user should know
 	Verbose func(string) // for what the user may want to know; or nil
 }

@@ -16,37 +16,38 @@ import (
 	"github.com/bperf/bperf/internal/target"
 )
 
-// session is a recording.
+// session is a recording. Two goroutines work on it: the one that calls Run, and the collector, which runs while samples come (see collect).
 type session struct {
-	cfg     Config
-	target  target.Target
-	cpus    target.CPUChanges
-	events  []*opened
-	tracker *opened // of events: asks for the records of tasks and memory
-	rings   map[ringKey]*ring
-	order   []*ring // in the order in which they were made
+	// The goroutine of Run sets these before it starts the collector. Then both only read them.
+	cfg      Config
+	target   target.Target
+	cpus     target.CPUChanges
+	events   []*opened
+	tracker  *opened // of events: asks for the records of tasks and memory
+	rings    map[ringKey]*ring
+	order    []*ring // in the order in which they were made
+	ringSize int     // bytes
+	machine  features
+	command  *target.Command // nil without one
+	programs *programs       // nil with Config.NoBPF, or where they may not be seen
+	offCPU   *offCPU         // nil without Config.OffCPU
 
-	ringSize int // bytes
+	// The goroutine of Run owns these.
+	exited      <-chan target.Status
+	enabled     bool
+	lostSamples uint64
 
-	command *target.Command // nil without one
-	exited  <-chan target.Status
-
-	tally    *tally
-	newest   []byte // of rings that keep what is newest
-	builds   *buildIDs
-	programs *programs // nil with Config.NoBPF, or where they may not be seen
-	offCPU   *offCPU   // nil without Config.OffCPU
-	sumsAt   int64     // bytes that were written when sums were read the last time
-
+	// The collector owns these while it runs; before and after that the goroutine of Run owns them.
+	out        *output
+	tally      *tally
+	newest     []byte // of rings that keep what is newest
+	builds     *buildIDs
+	sumsAt     int64           // bytes that were written when sums were read the last time
 	tasksTold  uint64          // tally.tasks when Sums.Settled was called the last time
 	tasksUntil time.Time       // more of them are to be expected
 	sum        perfdata.Sample // the last one that was written, whose place the next one takes
-	out        *output
-	machine    features
 
-	enabled     bool
-	lostSamples uint64
-	result      Result
+	result Result // the collector owns Wakeups, Drained and LastOutput while it runs
 }
 
 // Run records as it is asked for.
@@ -179,7 +180,6 @@ func (s *session) collect() error {
 	var running sync.WaitGroup
 	running.Go(func() { c.done <- c.run() })
 	err = s.wait(c, ended)
-	s.result.Files = s.out.files
 	disabled := s.disable()
 	c.stop()
 	running.Wait()
