@@ -88,17 +88,19 @@ func (p *puppet) puppet(thread int) *puppet {
 
 // puppetry is the inside of a puppet. Thread 0 is the process's first, until it is told to end.
 type puppetry struct {
-	threads []chan func()
+	first   <-chan func()
+	threads []chan func() // belongs to the goroutine that reads orders
 }
 
 func newPuppetry() *puppetry {
 	runtime.LockOSThread()
-	return &puppetry{threads: []chan func(){make(chan func())}}
+	first := make(chan func())
+	return &puppetry{first: first, threads: []chan func(){first}}
 }
 
 func (p *puppetry) obey() {
 	go p.readOrders()
-	for f := range p.threads[0] {
+	for f := range p.first {
 		f()
 	}
 }
