@@ -7,6 +7,7 @@ import (
 	"io"
 	"os"
 	"os/exec"
+	"os/signal"
 	"syscall"
 	"testing"
 )
@@ -17,6 +18,13 @@ func TestMain(m *testing.M) {
 	if os.Getenv("BPERF_TEST_MAIN") != "" {
 		enterPlace()
 		os.Exit(Main(os.Args))
+	}
+	// A shell starts what runs in the background with SIGINT ignored, and nohup(1) with SIGHUP. Programs that the tests start must have
+	// them at their default: execve(2) sets a signal with a handler to its default, and leaves one that is ignored.
+	for _, sig := range []os.Signal{syscall.SIGINT, syscall.SIGHUP} {
+		if signal.Ignored(sig) {
+			signal.Notify(make(chan os.Signal, 1), sig)
+		}
 	}
 	os.Exit(m.Run())
 }

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
-	"os/signal"
 	"path/filepath"
 	"regexp"
 	"strings"
@@ -186,9 +185,6 @@ func TestRecordPipe(t *testing.T) {
 
 // TestRecordSignals ends at a signal with a file that is whole, and dies of that signal. SIGKILL leaves what was written by then.
 func TestRecordSignals(t *testing.T) {
-	hangups := make(chan os.Signal, 1)
-	signal.Notify(hangups, syscall.SIGHUP) // so that bperf starts with it at its default, if it is ignored here
-	defer signal.Stop(hangups)
 	for _, sig := range []syscall.Signal{syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGKILL} {
 		cmd := recordCommand(t, "-o", "perf.data", "-a", "-e", "cpu-clock", "-F", "200", "--no-buffering")
 		var stderr bytes.Buffer
