@@ -122,11 +122,11 @@ func TestSignalReachesCommand(t *testing.T) {
 	if err := c.Exec(); err != nil {
 		t.Fatal(err)
 	}
-	if err := c.Signal(syscall.SIGINT); err != nil {
+	if err := c.Signal(syscall.SIGTERM); err != nil {
 		t.Fatal(err)
 	}
-	if got := c.Wait(); got.Signal != syscall.SIGINT {
-		t.Errorf("%+v, want SIGINT", got)
+	if got := c.Wait(); got.Signal != syscall.SIGTERM {
+		t.Errorf("%+v, want SIGTERM", got)
 	}
 }
 
