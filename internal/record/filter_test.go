@@ -60,29 +60,16 @@ func readFiltered(t *testing.T, name string) []filtered {
 }
 
 // faults records the page faults of a program twice: all of them, and those that a filter keeps. None is a major one: there is no disk to wait for.
-// In an emulated guest the kernel may not run a filter's program at all, once in a while (docs/kernel-notes.md): then it is done again.
 func faults(t *testing.T, filter string, change func(*Config)) (every, kept filtered, result Result) {
 	t.Helper()
-	for first := true; ; first = false {
-		cfg := config(t, "minor-faults,page-faults") // not one of them twice: docs/kernel-notes.md
-		cfg.Addresses, cfg.SampleCPU, cfg.PeriodSet = true, true, new(true)
-		cfg.Events[1].Events[0].Filter = filter
-		change(&cfg)
-		idle := false
-		verbose := cfg.Verbose
-		cfg.Verbose = func(s string) {
-			verbose(s)
-			idle = idle || strings.HasSuffix(s, "the filter kept 0 samples and dropped 0")
-		}
-		result, err := Run(cfg)
-		check(t, err)
-		all := readFiltered(t, cfg.Output)
-		if first && idle && len(all[1].samples) > 0 && require.IsGuest() {
-			t.Log("the program of the filter did not run")
-			continue
-		}
-		return all[0], all[1], result
-	}
+	cfg := config(t, "minor-faults,page-faults") // not one of them twice: docs/kernel-notes.md
+	cfg.Addresses, cfg.SampleCPU, cfg.PeriodSet = true, true, new(true)
+	cfg.Events[1].Events[0].Filter = filter
+	change(&cfg)
+	result, err := Run(cfg)
+	check(t, err)
+	all := readFiltered(t, cfg.Output)
+	return all[0], all[1], result
 }
 
 // pages are the addresses of samples, in their order.

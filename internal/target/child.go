@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"os"
+	"runtime"
 	"strconv"
 	"strings"
 	"syscall"
@@ -25,6 +26,9 @@ func init() {
 	}
 }
 
+// settled is what the child writes to its socket when it waits.
+const settled = 's'
+
 // runChild waits on the socket until the parent says so, and executes the command. It returns only
 // when that failed, or when the parent has died.
 func runChild(socket, hardLimit string, argv []string) int {
@@ -33,6 +37,10 @@ func runChild(socket, hardLimit string, argv []string) int {
 		return 127
 	}
 	syscall.CloseOnExec(fd)
+	runtime.LockOSThread() // another thread starts all further ones: Settle
+	if _, err := syscall.Write(fd, []byte{settled}); err != nil {
+		return 127
+	}
 	var start [1]byte
 	if n, err := readFull(fd, start[:]); n != 1 || err != nil {
 		return 127

@@ -26,6 +26,8 @@ type Command struct {
 	pid    int
 	socket int // to the child; -1 after Exec
 
+	settled bool // Settle has returned
+
 	start  time.Time      // of the command
 	before syscall.Rusage // what the child had used up to then
 
@@ -98,10 +100,28 @@ func forkInheriting(fd int, args []string) (pid int, err error) {
 // PID is the process ID of the child and then of the command, and of its only thread up to Exec.
 func (c *Command) PID() int { return c.pid }
 
+// Settle waits until the child waits for Exec. Before that, the first thread of the child starts the threads of Go's runtime; from then on it starts
+// none. A thread that is started between the opening of an event and PERF_EVENT_IOC_SET_BPF inherits the event without its program, and the
+// kernel may swap the events of the two threads.
+func (c *Command) Settle() error {
+	if c.settled {
+		return nil
+	}
+	c.settled = true
+	var answer [1]byte
+	if _, err := readFull(c.socket, answer[:]); err != nil && err != syscall.ECONNRESET { // Wait returns why a child that has ended did
+		return fmt.Errorf("start %s: %w", c.name, err)
+	}
+	return nil
+}
+
 // Exec lets the child execute the command. It returns when the command is running, or has ended, or
 // could not be executed, which is an *ExecError.
 func (c *Command) Exec() error {
 	defer c.closeSocket()
+	if err := c.Settle(); err != nil {
+		return err
+	}
 	c.start = time.Now()
 	// A child that is gone already has been killed: Wait tells by what. No SIGPIPE for that.
 	if err := unix.Send(c.socket, []byte{1}, unix.MSG_NOSIGNAL); err != nil && err != unix.EPIPE {
