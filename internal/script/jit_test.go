@@ -168,10 +168,10 @@ func requireCompiler(t *testing.T) context.Context {
 	return ctx
 }
 
-// recordProcess samples a process for a while.
+// recordProcess samples a process until it has run for a while.
 func recordProcess(t *testing.T, pid int) string {
 	t.Helper()
-	return record(t, "-e", "cpu-clock:u", "-F", "999", "-p", strconv.Itoa(pid), "--", "sleep", "0.5")
+	return record(t, append([]string{withoutPrograms, "-e", "cpu-clock:u", "-F", "999", "-p", strconv.Itoa(pid), "--"}, until(pid)...)...)
 }
 
 // TestPerfMap compares with perf what is in a JIT compiler's memory.
@@ -211,7 +211,7 @@ func TestContainer(t *testing.T) {
 func TestJITDump(t *testing.T) {
 	requireCompiler(t)
 	dir := t.TempDir()
-	data := record(t, "-k", "mono", "-e", "cpu-clock:u", "-F", "999", "--", os.Args[0], "compiler", "dump", dir)
+	data := record(t, withoutPrograms, "-k", "mono", "-e", "cpu-clock:u", "-F", "999", "--", os.Args[0], "compiler", "dump", dir)
 	injected := filepath.Join(t.TempDir(), "injected.data")
 	perf(t, "inject", "--jit", "-i", data, "-o", injected)
 	got := printed(t, data, Options{Fields: NewSelection()}, replay.Options{})

@@ -162,6 +162,7 @@ func TestPrintsHardwareAsPerfDoes(t *testing.T) {
 		"comm,time,event,addr,data_src,weight,ip,sym,brstack,uregs,phys_addr,data_page_size",
 	} {
 		t.Run(fields, func(t *testing.T) {
+			t.Parallel()
 			o := Options{Fields: NewSelection()}
 			if err := o.Fields.Parse(fields); err != nil {
 				t.Fatal(err)
