@@ -45,5 +45,6 @@ var needed = map[string]string{
 	"g++":                  "g++",
 	"/usr/include/stdio.h": "libc6-dev",
 	"objdump":              "binutils",
+	"mount":                "mount",
 	"taskset":              "util-linux",
 }
