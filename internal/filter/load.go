@@ -14,7 +14,19 @@ import (
 // Program is a filter in the kernel.
 type Program struct {
 	program *ebpf.Program
-	counts  *ebpf.Map // [0] dropped, [1] kept, for each CPU
+	counts  *ebpf.Map // [0] dropped, [1] kept: a tally for each CPU
+}
+
+// tally is an element of Program.counts.
+type tally struct {
+	Samples uint64
+	Value   uint64 // the sum of their periods
+}
+
+// Counts are the samples for which a program ran.
+type Counts struct {
+	Kept, Dropped uint64
+	Value         uint64 // the sum of the periods of all of them
 }
 
 // Load resolves the names in the expression and loads its program (Linux 5.5; 6.2, with BTF, for fields that the samples alone have).
@@ -24,11 +36,11 @@ func (f *Filter) Load() (*Program, error) {
 	if err != nil {
 		return nil, err
 	}
-	counts, err := ebpf.NewMap(&ebpf.MapSpec{Name: "bperf_filter", Type: ebpf.PerCPUArray, KeySize: 4, ValueSize: 8, MaxEntries: 2})
+	counts, err := ebpf.NewMap(&ebpf.MapSpec{Name: "bperf_filter", Type: ebpf.PerCPUArray, KeySize: 4, ValueSize: 16, MaxEntries: 2})
 	if err != nil {
 		return nil, fmt.Errorf("filter: make a map of its counts: %w%s", err, remedy(err))
 	}
-	instructions, err := finish(body, epilogue(counts.FD()))
+	instructions, err := finish(body, epilogue(counts.FD(), ofArch[runtime.GOARCH]))
 	if err != nil {
 		counts.Close()
 		return nil, err
@@ -93,25 +105,26 @@ func remedy(err error) string {
 // FD is the descriptor of the program, for perfevent.Event.SetBPF. Events keep the program after Close.
 func (p *Program) FD() int { return p.program.FD() }
 
-// Counts are how many samples the program kept and dropped.
-func (p *Program) Counts() (kept, dropped uint64, err error) {
-	for i, sum := range []*uint64{&dropped, &kept} {
-		var each []uint64
+// Counts returns how many samples the program kept and dropped.
+func (p *Program) Counts() (c Counts, err error) {
+	for i, sum := range []*uint64{&c.Dropped, &c.Kept} {
+		var each []tally
 		if err := p.counts.Lookup(uint32(i), &each); err != nil {
-			return 0, 0, fmt.Errorf("filter: read its counts: %w", err)
+			return Counts{}, fmt.Errorf("filter: read its counts: %w", err)
 		}
-		for _, n := range each {
-			*sum += n
+		for _, t := range each {
+			*sum += t.Samples
+			c.Value += t.Value
 		}
 	}
-	return kept, dropped, nil
+	return c, nil
 }
 
 // Close gives the program and its counts back.
 func (p *Program) Close() error { return errors.Join(p.program.Close(), p.counts.Close()) }
 
-// epilogue counts, and returns 0 for samples that are dropped and 1 for others.
-func epilogue(counts int) asm.Instructions {
+// epilogue counts, and returns 0 for samples that are dropped and 1 for others. R6 is the context.
+func epilogue(counts int, arch registers) asm.Instructions {
 	return asm.Instructions{
 		asm.Mov.Imm(asm.R8, 1).WithSymbol(keep),
 		asm.Ja.Label("count"),
@@ -126,6 +139,10 @@ func epilogue(counts int) asm.Instructions {
 		asm.LoadMem(asm.R1, asm.R0, 0, asm.DWord),
 		asm.Add.Imm(asm.R1, 1),
 		asm.StoreMem(asm.R0, 0, asm.R1, asm.DWord),
+		asm.LoadMem(asm.R1, asm.R0, 8, asm.DWord),
+		asm.LoadMem(asm.R2, asm.R6, arch.size, asm.DWord), // the period
+		asm.Add.Reg(asm.R1, asm.R2),
+		asm.StoreMem(asm.R0, 8, asm.R1, asm.DWord),
 		asm.Mov.Reg(asm.R0, asm.R8).WithSymbol("return"),
 		asm.Return(),
 	}

@@ -74,16 +74,40 @@ func (s *session) tellFiltered(o *opened) error {
 	if o.filter == nil {
 		return nil
 	}
-	kept, dropped, err := o.filter.program.Counts()
+	counts, err := o.filter.program.Counts()
 	if err != nil {
 		return err
 	}
-	s.cfg.Verbose(fmt.Sprintf("%s: the filter kept %d samples and dropped %d", o.event.Name, kept, dropped))
-	s.result.Filtered += dropped
-	if dropped == 0 || len(o.ids) == 0 {
+	s.cfg.Verbose(fmt.Sprintf("%s: the filter kept %d samples and dropped %d", o.event.Name, counts.Kept, counts.Dropped))
+	s.result.Filtered += counts.Dropped
+	if err := s.tellMissed(o, counts); err != nil {
+		return err
+	}
+	if counts.Dropped == 0 || len(o.ids) == 0 {
 		return nil
 	}
-	r := &perfdata.LostSamples{Samples: dropped, BPF: true}
+	r := &perfdata.LostSamples{Samples: counts.Dropped, BPF: true}
+	r.ID = o.ids[0]
+	return s.out.write(0, r)
+}
+
+// tellMissed reports the samples of an event for which the kernel did not run its filter: it drops and does not count them while another BPF program, or
+// a map operation that was preempted, is under way on the CPU. What the event has counted itself shows them. Where each event is a sample they are
+// lost samples, as many as the difference. Otherwise the difference is the most that there can be: it contains what threads counted after their last
+// sample, and periods that a late timer left out.
+func (s *session) tellMissed(o *opened, counts filter.Counts) error {
+	missed, exact := s.ownCount(o).Missed(counts.Kept+counts.Dropped, counts.Value)
+	if missed == 0 {
+		return nil
+	}
+	s.result.Missed += missed
+	if !exact {
+		s.cfg.Verbose(fmt.Sprintf("%s: up to %d samples are missing, as far as its own count shows: threads ended before their next one, timers were "+
+			"late, or another BPF program ran on the CPU", o.event.Name, missed))
+		return nil
+	}
+	s.cfg.Notify(fmt.Sprintf("%s: %d samples are lost: the kernel does not run a filter while another BPF program runs on the CPU", o.event.Name, missed))
+	r := &perfdata.LostSamples{Samples: missed}
 	r.ID = o.ids[0]
 	return s.out.write(0, r)
 }

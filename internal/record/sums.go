@@ -18,7 +18,7 @@ type Sums struct {
 	Poll    time.Duration                                // so often is asked whether they are due
 	Due     func() bool                                  // they are to be read now
 	Read    func(end bool, write func(*Sum) error) error // those since the last time
-	Counted func(event int, value uint64)                // what an event itself has counted in one place, at the end
+	Counted func(event int, own OwnCount)                // what an event itself has counted, at the end
 	Task    func(perfdata.Value)                         // is told at once of MMAP2, FORK, EXIT and COMM; or nil
 	Settled func() error                                 // is called when Task was told of all for now; or nil
 
@@ -131,18 +131,54 @@ func (s *session) tellSums(end bool) error {
 	return s.out.write(0, &perfdata.FinishedRound{})
 }
 
-// tellCounted tells what events have counted themselves. A clock runs on while what is excluded runs: then its samples do not make up for its count.
+// tellCounted reports what an event has counted itself.
 func (s *session) tellCounted(o *opened) {
-	if !s.sums(o) || o.offCPU || o.attr.ReadFormat&perfevent.ReadFormatGroup != 0 ||
-		isClock(&o.attr) && o.attr.Flags&(perfevent.ExcludeUser|perfevent.ExcludeKernel|perfevent.ExcludeIdle) != 0 {
+	if !s.sums(o) || o.offCPU {
 		return
+	}
+	if own := s.ownCount(o); own.Places > 0 {
+		s.cfg.Sums.Counted(slices.Index(s.events, o), own)
+	}
+}
+
+// OwnCount is what an event has counted itself.
+type OwnCount struct {
+	Count  uint64
+	Places uint64 // CPUs and threads in which it was open
+	Period uint64 // events between two samples; 0 if it varies
+}
+
+// ownCount reads what an event has counted itself. It has no places where that cannot be compared with its samples: a clock runs on while what is
+// excluded runs.
+func (s *session) ownCount(o *opened) (own OwnCount) {
+	if o.attr.ReadFormat&perfevent.ReadFormatGroup != 0 ||
+		isClock(&o.attr) && o.attr.Flags&(perfevent.ExcludeUser|perfevent.ExcludeKernel|perfevent.ExcludeIdle) != 0 {
+		return own
+	}
+	if !o.attr.Has(perfevent.Freq) {
+		own.Period = o.attr.Sample
 	}
 	words := make([]uint64, 1+bits.OnesCount64(o.attr.ReadFormat))
 	for _, fd := range o.fds {
 		if err := fd.ReadWords(words); err == nil {
-			s.cfg.Sums.Counted(slices.Index(s.events, o), words[0])
+			own.Count += words[0]
+			own.Places++
 		}
 	}
+	return own
+}
+
+// Missed returns how many samples are missing, when the periods of those that are there add up to value. It is exact where each event is a sample.
+// Otherwise all but one event of a period may still be without a sample in each place, and are not counted.
+func (own OwnCount) Missed(samples, value uint64) (missed uint64, exact bool) {
+	period := float64(own.Period)
+	if own.Period == 0 && samples > 0 {
+		period = float64(value) / float64(samples)
+	}
+	if own.Count <= value || period == 0 {
+		return 0, own.Period == 1
+	}
+	return uint64(max(0, float64(own.Count-value)-float64(own.Places)*(period-1)) / period), own.Period == 1
 }
 
 func isClock(a *perfevent.Attr) bool {

@@ -71,17 +71,16 @@ type session struct {
 
 	mu        sync.Mutex // guards what follows
 	opened    time.Time
-	began     time.Time   // of the generation that is filled
-	ends      []time.Time // of the intervals that are over
-	settle    bool        // what was read is still to be put into order with what came at the same time
-	told      record.Sum  // the last sum, whose place the next one takes
-	counted   []uint64    // by the events themselves
-	summed    int         // an event whose samples are added up
-	places    []uint64    // in which they were open
-	still     uint64      // threads that are blocked at the end
-	stillTime uint64      // for how long, in ns
-	missing   uint64      // samples that had found no room when sums were read the last time
-	enough    uint64      // entries that would have been enough for the maps
+	began     time.Time         // of the generation that is filled
+	ends      []time.Time       // of the intervals that are over
+	settle    bool              // what was read is still to be put into order with what came at the same time
+	told      record.Sum        // the last sum, whose place the next one takes
+	counted   []record.OwnCount // by the events themselves
+	summed    int               // an event whose samples are added up
+	still     uint64            // threads that are blocked at the end
+	stillTime uint64            // for how long, in ns
+	missing   uint64            // samples that had found no room when sums were read the last time
+	enough    uint64            // entries that would have been enough for the maps
 }
 
 // interval is how long sums stay in the kernel at most.
@@ -104,7 +103,7 @@ func Run(cfg Config) (Result, error) {
 		return Result{}, err
 	}
 	events := len(filters)
-	s := &session{cfg: cfg, began: time.Now(), opened: time.Now(), counted: make([]uint64, events), places: make([]uint64, events)}
+	s := &session{cfg: cfg, began: time.Now(), opened: time.Now(), counted: make([]record.OwnCount, events)}
 	s.summed = slices.IndexFunc(cfg.Record.Events.Events(), func(e *event.Event) bool { return e.Tracepoint == "" })
 	if cfg.OffCPU {
 		s.summed = record.OffCPUEvent
@@ -393,11 +392,8 @@ func state(bits uint32) string {
 	return "R"
 }
 
-// count takes what an event has counted itself in one place.
-func (s *session) count(event int, value uint64) {
-	s.counted[event] += value
-	s.places[event]++
-}
+// count takes what an event has counted itself.
+func (s *session) count(event int, own record.OwnCount) { s.counted[event] = own }
 
 // bounds are when an interval began, and how long it was, or is now.
 func (s *session) bounds(n int) (time.Time, time.Duration) {

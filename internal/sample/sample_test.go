@@ -76,22 +76,6 @@ func TestState(t *testing.T) {
 	}
 }
 
-func TestMissed(t *testing.T) {
-	for _, tt := range []struct{ samples, value, counted, places, want uint64 }{
-		{100, 1000, 1000, 2, 0},
-		{100, 1000, 1019, 2, 0}, // what does not make a sample yet
-		{100, 1000, 1050, 2, 3}, // less one for each place
-		{100, 100, 103, 2, 3},   // each event is a sample
-		{100, 1000, 900, 2, 0},  // it ran on after it was read
-		{0, 0, 1000, 2, 0},      // nothing to compare with
-		{1 << 40, 1 << 60, 1<<60 + 1<<50, 1, 1<<30 - 1},
-	} {
-		if got := missed(&sampleCounts{Samples: tt.samples, Value: tt.value}, tt.counted, tt.places); got != tt.want {
-			t.Errorf("%+v: %d", tt, got)
-		}
-	}
-}
-
 func TestTotals(t *testing.T) {
 	for want, totals := range map[string]Totals{
 		"10 samples, 0 lost": {Samples: 10},
@@ -100,6 +84,7 @@ func TestTotals(t *testing.T) {
 			"There would be room with --map-entries 64": {Samples: 15, Filtered: 5, NoRoom: 3, NoStack: 4, Entries: 64},
 		"10 samples, 0 lost\n4 samples fewer than the events' own counts make: threads ended before their next one, timers were late, or another BPF program " +
 			"ran on the CPU. The hypervisor had the CPUs for 0.250 s (steal)": {Samples: 10, Missed: 4, Steal: time.Second / 4},
+		"10 samples, 3 lost\n3 samples are lost: the kernel takes none while another BPF program runs on the CPU": {Samples: 10, Missed: 3, NotRun: 3},
 		"10 samples, 0 lost\nThe kernel stopped sampling 2 times, for 1.500 s in all: there were more samples between two ticks of a CPU than " +
 			"kernel.perf_event_max_sample_rate allows. Idle CPUs have no ticks: --no-idle leaves their samples out": {Samples: 10, Throttled: 2,
 			Stopped: 3 * time.Second / 2, Steal: 1},

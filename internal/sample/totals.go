@@ -23,6 +23,7 @@ type Totals struct {
 	Value      uint64                 // the sum of the periods of all that were taken
 	Counted    uint64                 // what the events have counted themselves; 0 where it cannot be compared
 	Missed     uint64                 // for which the kernel did not run the program, as far as the counts of the events tell
+	NotRun     uint64                 // of these, of events with a period of 1: they are lost, and exactly as many
 	Throttled  uint64                 // times that the kernel stopped an event, as it came too often: the event does not count then either
 	Stopped    time.Duration          // for so long in all
 	Steal      time.Duration          // for which the hypervisor had CPUs meanwhile; 0 where it is not known
@@ -36,7 +37,7 @@ type Totals struct {
 // String says it in a line or more.
 func (t Totals) String() string {
 	wanted := t.Samples - t.Idle - t.Filtered
-	s := fmt.Sprintf("%d samples, %d lost", wanted, t.NoRoom)
+	s := fmt.Sprintf("%d samples, %d lost", wanted, t.NoRoom+t.NotRun)
 	if t.Stacks {
 		s += fmt.Sprintf(", %.1f %% with stacks that are cut", percent(t.Truncated, wanted))
 		if reasons := t.reasons(); reasons != "" {
@@ -56,9 +57,12 @@ func (t Totals) String() string {
 	if t.Collisions > 0 {
 		s += fmt.Sprintf("\n%d samples have no stack, as another one has the same hash", t.Collisions)
 	}
-	if t.Missed > 0 {
+	if t.NotRun > 0 {
+		s += fmt.Sprintf("\n%d samples are lost: the kernel takes none while another BPF program runs on the CPU", t.NotRun)
+	}
+	if missed := t.Missed - t.NotRun; missed > 0 {
 		s += fmt.Sprintf("\n%d samples fewer than the events' own counts make: threads ended before their next one, timers were late, "+
-			"or another BPF program ran on the CPU", t.Missed)
+			"or another BPF program ran on the CPU", missed)
 		if t.Steal > 0 {
 			s += fmt.Sprintf(". The hypervisor had the CPUs for %.3f s (steal)", t.Steal.Seconds())
 		}
@@ -119,8 +123,12 @@ func (s *session) totals() (Totals, error) {
 		if i == s.settings.events { // blocked threads
 			continue
 		}
-		t.Counted += s.counted[i]
-		t.Missed += missed(&c, s.counted[i], s.places[i])
+		t.Counted += s.counted[i].Count
+		missed, exact := s.counted[i].Missed(c.Samples, c.Value)
+		t.Missed += missed
+		if exact {
+			t.NotRun += missed
+		}
 	}
 	if s.cfg.measuresWaits() {
 		t.Samples += s.still
@@ -130,19 +138,9 @@ func (s *session) totals() (Totals, error) {
 	return t, err
 }
 
-// missed is how many samples are missing where events have counted more than their samples tell. In each place, the last events may not have made
-// a sample yet: all but one of a period.
-func missed(c *sampleCounts, counted, places uint64) uint64 {
-	if c.Value == 0 || counted <= c.Value {
-		return 0
-	}
-	period := float64(c.Value) / float64(c.Samples)
-	return uint64(max(0, float64(counted-c.Value)-float64(places)*(period-1)) / period)
-}
-
 // addTo tells of losses.
 func (t *Totals) addTo(l *profile.Losses) {
-	l.Samples += t.NoRoom
+	l.Samples += t.NoRoom + t.NotRun
 	l.Truncated += t.Truncated
 	l.Filtered += t.Filtered
 	if t.OffCPU != nil {
