@@ -119,7 +119,7 @@ type Result struct {
 	Samples    uint64
 	Lost       uint64 // records that found no room
 	Filtered   uint64 // samples that filters of events that are no tracepoints dropped
-	Missed     uint64 // samples for which the kernel did not run a filter; those of events with a period of 1 are lost, others the most that there can be
+	Missed     uint64 // samples for which the kernel did not run a filter; exact with a period of 1, else an estimate
 	Throttled  uint64 // times that an event was stopped as it came too often
 	Wakeups    uint64
 	Drained    uint64 // bytes, from rings

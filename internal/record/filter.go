@@ -93,8 +93,8 @@ func (s *session) tellFiltered(o *opened) error {
 
 // tellMissed reports the samples of an event for which the kernel did not run its filter: it drops and does not count them while another BPF program, or
 // a map operation that was preempted, is under way on the CPU. What the event has counted itself shows them. Where each event is a sample they are
-// lost samples, as many as the difference. Otherwise the difference is the most that there can be: it contains what threads counted after their last
-// sample, and periods that a late timer left out.
+// lost samples, as many as the difference. Otherwise the difference is an estimate: it contains what threads counted after their last sample, and
+// periods that a late timer left out.
 func (s *session) tellMissed(o *opened, counts filter.Counts) error {
 	missed, exact := s.ownCount(o).Missed(counts.Kept+counts.Dropped, counts.Value)
 	if missed == 0 {
@@ -102,7 +102,7 @@ func (s *session) tellMissed(o *opened, counts filter.Counts) error {
 	}
 	s.result.Missed += missed
 	if !exact {
-		s.cfg.Verbose(fmt.Sprintf("%s: up to %d samples are missing, as far as its own count shows: threads ended before their next one, timers were "+
+		s.cfg.Verbose(fmt.Sprintf("%s: about %d samples fewer than its own count makes: threads ended before their next one, timers were "+
 			"late, or another BPF program ran on the CPU", o.event.Name, missed))
 		return nil
 	}
