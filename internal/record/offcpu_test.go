@@ -6,6 +6,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"strconv"
 	"strings"
 	"syscall"
@@ -155,12 +156,17 @@ func TestOffCPUStillBlocked(t *testing.T) {
 	for _, threshold := range []time.Duration{0, time.Hour} {
 		cfg := offCPUConfig(t, threshold)
 		ready := fifo(t)
-		cfg.Command, cfg.Target.System = []string{"sh", "-c", "echo > " + ready + "; exec sleep 1000"}, true
+		cfg.Command, cfg.Target.System = []string{"sh", "-c", "echo $$ > " + ready + "; exec sleep 1000"}, true
 		signals := make(chan os.Signal, 1)
 		cfg.Signals = signals
 		go func() {
-			os.ReadFile(ready)
-			time.Sleep(2 * time.Second)
+			pid, _ := os.ReadFile(ready)
+			for sleeps := fmt.Sprintf("%s (sleep) S", bytes.TrimSpace(pid)); t.Context().Err() == nil; runtime.Gosched() {
+				if stat, _ := os.ReadFile(fmt.Sprintf("/proc/%s/stat", bytes.TrimSpace(pid))); strings.HasPrefix(string(stat), sleeps) {
+					break
+				}
+			}
+			time.Sleep(200 * time.Millisecond) // it is blocked that long at least
 			signals <- syscall.SIGTERM
 		}()
 		_, err := Run(cfg)
@@ -288,7 +294,6 @@ func TestOffCPUSwitchOutput(t *testing.T) {
 		os.ReadFile(slept)
 		requests <- syscall.SIGUSR2
 		<-dumped
-		time.Sleep(50 * time.Millisecond) // names of files have the time in hundredths of a second
 		if f, err := os.OpenFile(end, os.O_WRONLY, 0); err == nil {
 			f.Close()
 		}

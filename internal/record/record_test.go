@@ -310,7 +310,6 @@ func TestSwitch(t *testing.T) {
 	}
 	go func() {
 		for range 3 {
-			time.Sleep(50 * time.Millisecond)
 			requests <- syscall.SIGUSR2
 			<-dumped
 		}

@@ -171,11 +171,11 @@ func TestFaults(t *testing.T) {
 			cfg.By, err = ParseKeys(strings.Split(by, ","))
 			check(t, err)
 			r := take(t, cfg)
-			if r.Totals.Samples != r.Totals.Counted || r.Totals.NoRoom != 0 || r.Totals.NoStack != 0 {
+			if r.Totals.Samples+r.Totals.NotRun != r.Totals.Counted || r.Totals.NoRoom != 0 || r.Totals.NoStack != 0 {
 				t.Errorf("the event has counted %d: %+v", r.Totals.Counted, r.Totals)
 			}
-			if r.Totals.Samples < pages*(tasks+1) || r.Totals.Samples > pages*(tasks+1)+20*(tasks+2) {
-				t.Errorf("%d samples of %d faults", r.Totals.Samples, pages*(tasks+1))
+			if n := r.Totals.Counted; n < pages*(tasks+1) || n > pages*(tasks+1)+20*(tasks+2) {
+				t.Errorf("the event has counted %d of %d faults", n, pages*(tasks+1))
 			}
 		})
 	}
@@ -190,7 +190,9 @@ func TestFilter(t *testing.T) {
 	}
 	r := take(t, cfg)
 	all, none := r.Profile.Events[0], r.Profile.Events[1]
-	if r.Totals.Samples != r.Totals.Counted || all.Samples < pages || none.Samples != 0 || r.Totals.Filtered != all.Samples {
+	n := &r.Totals // a program that runs for one of the two may not run for the other
+	if n.Samples+n.NotRun != n.Counted || all.Samples+n.NotRun < pages || none.Samples != 0 || n.Filtered+n.NotRun < all.Samples ||
+		n.Filtered > all.Samples+n.NotRun {
 		t.Errorf("%+v and %+v of %+v", all, none, r.Totals)
 	}
 }
@@ -393,7 +395,7 @@ func TestFullMaps(t *testing.T) {
 	cfg := config(t, "page-faults:u", program.Program{Body: program.Touch, Times: 1, Tasks: 200}.Write(t))
 	cfg.Entries = 16
 	r := take(t, cfg)
-	if r.Totals.Samples != r.Totals.Counted {
+	if r.Totals.Samples+r.Totals.NotRun != r.Totals.Counted {
 		t.Errorf("the event has counted %d: %+v", r.Totals.Counted, r.Totals)
 	}
 	if (r.Totals.NoRoom > 0) != strings.Contains(r.Totals.String(), "--map-entries") {
@@ -516,8 +518,9 @@ func TestSideBySide(t *testing.T) {
 	if want < pages {
 		t.Errorf("%d faults", want)
 	}
-	if got := r.Totals.Samples; got != want/7 {
-		t.Errorf("%d samples of each 7th fault, want %d", got, want/7)
+	// Each CPU on which the program runs has a period of its own.
+	if got := r.Totals.Samples; got > want/7 || got+r.Totals.Missed+uint64(runtime.NumCPU()) < want/7 {
+		t.Errorf("%d samples of each 7th fault, want %d: %+v", got, want/7, r.Totals)
 	}
 	got := uint64(0)
 	for _, s := range second.Profile.Samples() {
@@ -525,8 +528,8 @@ func TestSideBySide(t *testing.T) {
 			got += s.Count
 		}
 	}
-	if got != want {
-		t.Errorf("the other profile has %d samples, alone there were %d", got, want)
+	if lost := second.Totals.NotRun; got > want || got+lost < want {
+		t.Errorf("the other profile has %d samples, of %d faults: %+v", got, want, second.Totals)
 	}
 }
 

@@ -38,8 +38,11 @@ func TestNothingLost(t *testing.T) {
 			if cpus := uint64(runtime.NumCPU()); told > own || told+2*cpus < own || tt.frequency == 0 && r.Totals.Missed == 0 && told != own {
 				t.Errorf("the event has counted %d samples: %+v", own, r.Totals)
 			}
-			if tt.frequency == 0 && r.Totals.Samples < walkers*ways*walks {
-				t.Errorf("%d samples of %d faults and more", r.Totals.Samples, walkers*ways*walks)
+			if code := r.Command.ExitCode(); code != 0 {
+				t.Errorf("the load ended with %d", code)
+			}
+			if tt.frequency == 0 && r.Totals.Counted < walkers*ways*walks {
+				t.Errorf("the event has counted %d faults of %d and more", r.Totals.Counted, walkers*ways*walks)
 			}
 			different, value := make(map[profile.StackID]bool), uint64(0)
 			for _, s := range r.Profile.Samples() {

@@ -63,51 +63,64 @@ func napShort() error {
 // handovers is how often the turn goes from one thread to the other and back.
 const handovers = 100
 
-// handOver lets two threads give the turn to each other: each waits for the other one, who takes a nap first, so that it has to.
+// handOver lets two threads give the turn to each other. Each does so when the other one is blocked, and so wakes it.
 func handOver() error {
 	there, back := make([]int, 2), make([]int, 2)
-	if err := syscall.Pipe(there); err != nil {
+	if err := errors.Join(syscall.Pipe(there), syscall.Pipe(back)); err != nil {
 		return err
 	}
-	if err := syscall.Pipe(back); err != nil {
-		return err
-	}
+	ping, pong := make(chan int, 1), make(chan int, 1)
 	errs := make([]error, 2)
 	var threads sync.WaitGroup
-	threads.Go(func() { errs[0] = takeTurns("ping", back[0], there[1], true) })
-	threads.Go(func() { errs[1] = takeTurns("pong", there[0], back[1], false) })
-	threads.Wait()
-	for _, err := range errs {
-		if err != nil {
-			return err
+	threads.Go(func() {
+		pass, await, err := player("ping", ping, pong, there, back)
+		for range handovers {
+			err = errors.Join(err, pass(), await())
 		}
-	}
-	return nil
+		errs[0] = err
+	})
+	threads.Go(func() {
+		pass, await, err := player("pong", pong, ping, back, there)
+		for range handovers {
+			err = errors.Join(err, await(), pass())
+		}
+		errs[1] = err
+	})
+	threads.Wait()
+	return errors.Join(errs...)
 }
 
-func takeTurns(name string, from, to int, begins bool) error {
+// player makes this goroutine's thread one of two: pass gives the turn to the other one when that is blocked, and await waits for it.
+func player(name string, self chan<- int, other <-chan int, to, from []int) (pass, await func() error, err error) {
 	runtime.LockOSThread()
 	const setName = 15 // PR_SET_NAME of include/uapi/linux/prctl.h
 	text := append([]byte(name), 0)
 	if _, _, errno := syscall.RawSyscall(syscall.SYS_PRCTL, setName, uintptr(unsafe.Pointer(&text[0])), 0); errno != 0 {
-		return errno
+		err = errno
 	}
-	turn := make([]byte, 1)
-	for i := range handovers {
-		if i > 0 || !begins {
-			if _, err := syscall.Read(from, turn); err != nil {
+	self <- syscall.Gettid()
+	call, openErr := syscall.Open(fmt.Sprintf("/proc/self/task/%d/syscall", <-other), syscall.O_RDONLY, 0)
+	blocked := fmt.Appendf(nil, "%d %#x ", syscall.SYS_READ, to[0])
+	turn, state := make([]byte, 1), make([]byte, 256)
+	pass = func() error {
+		for {
+			n, err := syscall.Pread(call, state, 0) // not read(2), which is what the other one is blocked in
+			if err != nil {
 				return err
 			}
+			if bytes.HasPrefix(state[:n], blocked) {
+				break
+			}
+			runtime.Gosched()
 		}
-		nap := syscall.NsecToTimespec(100_000)
-		if err := syscall.Nanosleep(&nap, nil); err != nil {
-			return err
-		}
-		if _, err := syscall.Write(to, turn); err != nil {
-			return err
-		}
+		_, err := syscall.Write(to[1], turn)
+		return err
 	}
-	return nil
+	await = func() error {
+		_, err := syscall.Read(from[0], turn)
+		return err
+	}
+	return pass, await, errors.Join(err, openErr)
 }
 
 // offCPUConfig measures how long the threads of a command are blocked, and nothing else.
@@ -236,7 +249,7 @@ func TestWakers(t *testing.T) {
 	}
 	for _, pair := range []string{"ping:%d pong", "pong:%d ping"} {
 		pair = fmt.Sprintf(pair, pid)
-		// Who is woken may be faster than who wakes it: then it is there before the other waits.
+		// The first stacks can be cut: unwind tables of the program are made while it runs.
 		if n := woken[pair]; n == 0 || n > handovers {
 			t.Errorf("%d times %s, want at most %d: %v", n, pair, handovers, woken)
 		}
