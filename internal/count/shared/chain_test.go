@@ -19,9 +19,12 @@ import (
 // what they count works, forks and moves. Each must have counted exactly what was done for it in its time.
 func TestChains(t *testing.T) {
 	require.Tracefs(t)
-	seeds := uint64(8)
-	if require.IsGuest() {
-		seeds = 2 // without hardware to run on, each takes 5 s
+	seeds := uint64(4)
+	switch {
+	case require.Long():
+		seeds = 8
+	case require.IsGuest():
+		seeds = 1 // without hardware to run on, each takes seconds
 	}
 	for seed := range seeds {
 		t.Run(fmt.Sprint("seed ", seed), func(t *testing.T) {

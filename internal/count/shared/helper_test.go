@@ -2,6 +2,7 @@ package shared
 
 import (
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -24,7 +25,12 @@ func TestMain(m *testing.M) {
 		helpers[os.Args[2]](os.Args[3:])
 		os.Exit(0)
 	}
-	os.Exit(m.Run())
+	code := m.Run()
+	if err := common.close(); err != nil {
+		fmt.Fprintln(os.Stderr, "end the common session:", err)
+		code = 1
+	}
+	os.Exit(code)
 }
 
 var helpers = map[string]func(args []string){
@@ -62,12 +68,61 @@ func bpffs(t testing.TB) string {
 	return filepath.Join(mount, "bperf")
 }
 
-// sharing is bpffs, with a session that keeps what is shared there, so that not each session of the test has to make it.
+// sharing returns the directory through which the sessions of all tests share that do not ask how sharing begins and ends. A session of
+// this process keeps what is shared there: the kernel verifies the BPF programs once, and not for each test.
 func sharing(t testing.TB) (dir string) {
 	t.Helper()
-	dir = bpffs(t)
-	open(t, dir, "dummy", tids(os.Getpid()), count.Options{})
-	return dir
+	require.Root(t)
+	check(t, common.open())
+	return common.dir()
+}
+
+// common is what sharing uses. The first test that asks for it opens it, and TestMain closes it.
+var common commonSharing
+
+type commonSharing struct {
+	mount string
+	keeps *Counter
+}
+
+func (c *commonSharing) dir() string { return filepath.Join(c.mount, "bperf") }
+
+func (c *commonSharing) open() error {
+	if c.keeps != nil {
+		return nil
+	}
+	mount, err := os.MkdirTemp("", "bperf-test-")
+	if err != nil {
+		return err
+	}
+	if err := unix.Mount("bpf", mount, "bpf", 0, ""); err != nil {
+		return errors.Join(err, os.Remove(mount))
+	}
+	c.mount = mount
+	list, err := event.Host().Parse("dummy")
+	if err == nil {
+		var own target.Target
+		if own, err = tids(os.Getpid()).Resolve(); err == nil {
+			c.keeps, err = Open(Where{Dir: c.dir()}, list, own, count.Options{})
+		}
+	}
+	if err != nil {
+		return errors.Join(err, c.close())
+	}
+	return nil
+}
+
+func (c *commonSharing) close() error {
+	if c.mount == "" {
+		return nil
+	}
+	var err error
+	if c.keeps != nil {
+		err = c.keeps.Close()
+	}
+	err = errors.Join(err, unix.Unmount(c.mount, 0), os.Remove(c.mount))
+	*c = commonSharing{}
+	return err
 }
 
 const getppid = "syscalls:sys_enter_getppid"
@@ -195,7 +250,7 @@ func cgroup(t testing.TB, below string) (name, dir string) {
 func removeCgroup(t testing.TB, dir string) {
 	t.Helper()
 	err := os.Remove(dir)
-	for deadline := time.Now().Add(10 * time.Second); errors.Is(err, syscall.EBUSY) && time.Now().Before(deadline); err = os.Remove(dir) {
+	for deadline := time.Now().Add(time.Minute); errors.Is(err, syscall.EBUSY) && time.Now().Before(deadline); err = os.Remove(dir) {
 		time.Sleep(time.Millisecond)
 	}
 	if err != nil {

@@ -53,7 +53,7 @@ func left(known ids) (there []string) {
 func expectGone(t testing.TB, known ids) {
 	t.Helper()
 	there := left(known)
-	for deadline := time.Now().Add(10 * time.Second); len(there) > 0 && time.Now().Before(deadline); there = left(known) {
+	for deadline := time.Now().Add(time.Minute); len(there) > 0 && time.Now().Before(deadline); there = left(known) {
 		time.Sleep(time.Millisecond)
 	}
 	if len(there) > 0 {

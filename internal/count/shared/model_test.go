@@ -15,9 +15,7 @@ import (
 // TestAnyOrder has sessions that come and go in any order while tasks fork, execute and end, as TestChains does, but on a model
 // of the kernel: here a child takes its time to be born, and tasks act between any two steps of a session.
 func TestAnyOrder(t *testing.T) {
-	if require.IsGuest() {
-		t.Skip("needs no kernel, and time")
-	}
+	require.NoKernel(t)
 	const seeds, steps = 600, 100
 	all := make([]int, steps)
 	for i := range all {

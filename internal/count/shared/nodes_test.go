@@ -8,6 +8,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/bperf/bperf/test/require"
 )
 
 // describeNodes tells what the nodes that are in use have besides zeros, each in a part of its own: the number, the session and
@@ -47,6 +49,7 @@ func expectNodes(t *testing.T, got nodes, want string) {
 }
 
 func TestAddTasks(t *testing.T) {
+	require.NoKernel(t)
 	counting := nodes{0: {}, 1: {Session: 1}}            // without children
 	inheriting := nodes{0: {}, 1: {Session: 1, Heir: 1}} // with them
 	mixed := nodes{0: {}, 1: {Session: 1, Heir: 1}, 2: {Session: 2, Parent: 1, Heir: 1}}
@@ -116,6 +119,7 @@ func TestAddTasks(t *testing.T) {
 }
 
 func TestSettle(t *testing.T) {
+	require.NoKernel(t)
 	const now = 5 * time.Nanosecond
 	// Three sessions that count the same tasks, with their children.
 	chain := nodes{{}, {Session: 1, Heir: 1}, {Session: 2, Parent: 1, Heir: 2}, {Session: 3, Parent: 2, Heir: 3}}
@@ -195,6 +199,7 @@ func TestSettle(t *testing.T) {
 }
 
 func TestLiveNode(t *testing.T) {
+	require.NoKernel(t)
 	n := nodes{{}, {Session: 1}, {Parent: 1}, {Parent: 2}, {Session: 2, Parent: 3}, {Parent: 4}, {}, {Parent: 6}}
 	for id, want := range []uint32{0, 1, 1, 1, 4, 4, 0, 0} {
 		if got := n.live(uint32(id)); got != want {
@@ -205,6 +210,7 @@ func TestLiveNode(t *testing.T) {
 
 // TestNumbers has nodes that ended at 10 s, and asks what can be done with their numbers after some time.
 func TestNumbers(t *testing.T) {
+	require.NoKernel(t)
 	const retired = 10 * time.Second
 	ended := func(parent uint32) countersNode {
 		return countersNode{Parent: parent, Forward: parent, Retired: uint64(retired)}
@@ -251,6 +257,7 @@ func TestNumbers(t *testing.T) {
 }
 
 func TestUnits(t *testing.T) {
+	require.NoKernel(t)
 	n := nodes{{}, {Session: 1}, {Session: 2, Unit: 4, Parent: 1}, {Session: 2, Unit: 6, Parent: 2}, {Parent: 3, Forward: 3, Retired: 1},
 		{Session: 2, Unit: armed, Parent: 1}, {Session: 3, Parent: 5}, {Session: 2}}
 	for slot, want := range []map[uint32][]uint32{
@@ -269,6 +276,7 @@ func TestUnits(t *testing.T) {
 }
 
 func TestMoveNodes(t *testing.T) {
+	require.NoKernel(t)
 	before := nodes{{}, {Session: 1, Cgroup: 70}, {Session: 2, Cgroup: 71, Parent: 1}, {Session: 3, Cgroup: 72, Parent: 1},
 		{Cgroup: 71, Parent: 1}, {Session: 4, Parent: 1}, {Session: 4, Cgroup: 71, Parent: 2}, {Session: 5, Cgroup: 71, Parent: 1}, {Session: 6, Cgroup: 71}}
 	for name, tt := range map[string]struct {
@@ -295,6 +303,7 @@ func TestMoveNodes(t *testing.T) {
 }
 
 func TestNoNodesLeft(t *testing.T) {
+	require.NoKernel(t)
 	s := session{slot: 9}
 	full := func(free ...int) nodes {
 		n := make(nodes, maxNodes)

@@ -2,6 +2,7 @@ package shared
 
 import (
 	"bufio"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -13,6 +14,8 @@ import (
 	"syscall"
 	"testing"
 	"unsafe"
+
+	"golang.org/x/sys/unix"
 )
 
 // puppet is a process of ours that does what it is told, on the thread that is told to. Nothing in it calls getppid
@@ -66,6 +69,9 @@ func (p *puppet) thread() (tid int) { p.t.Helper(); return atoi(p.order("thread"
 
 // call lets a thread call getppid.
 func (p *puppet) call(thread int, times uint64) { p.t.Helper(); p.order("call", thread, times) }
+
+// fault lets a thread have page faults.
+func (p *puppet) fault(thread int, times int) { p.t.Helper(); p.order("fault", thread, times) }
 
 // run lets a thread run a program to its end.
 func (p *puppet) run(thread int, program string) { p.t.Helper(); p.order("run", thread, program) }
@@ -140,6 +146,8 @@ func (p *puppetry) carryOut(order string, args []string) (answer string, err err
 		switch order {
 		case "call":
 			calls(atoi(args[0]))
+		case "fault":
+			err = faults(atoi(args[0]))
 		case "run":
 			err = exec.Command(args[0]).Run()
 		case "puppet":
@@ -177,6 +185,23 @@ func calls(n int) {
 	for range n {
 		syscall.RawSyscall(syscall.SYS_GETPPID, 0, 0, 0)
 	}
+}
+
+// faults has a page fault for each page of a new mapping.
+func faults(n int) error {
+	page := os.Getpagesize()
+	pages, err := unix.Mmap(-1, 0, n*page, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_ANONYMOUS)
+	if err != nil {
+		return err
+	}
+	err = unix.Madvise(pages, unix.MADV_NOHUGEPAGE) // where one fault would do for many
+	if errors.Is(err, unix.EINVAL) {
+		err = nil // the kernel has no huge pages
+	}
+	for i := range n {
+		pages[i*page] = 1
+	}
+	return errors.Join(err, unix.Munmap(pages))
 }
 
 func startChild(in, out string) (pid string, err error) {

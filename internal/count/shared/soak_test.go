@@ -11,7 +11,6 @@ import (
 	"time"
 
 	"github.com/cilium/ebpf"
-	"github.com/cilium/ebpf/link"
 
 	"github.com/bperf/bperf/internal/count"
 	"github.com/bperf/bperf/internal/kernel"
@@ -19,40 +18,45 @@ import (
 	"github.com/bperf/bperf/test/require"
 )
 
-// bpfObjects lists all BPF maps, programs and links of the machine, and the descriptors of perf events that processes have.
-func bpfObjects(t testing.TB) []string {
+// tokensOf lists the tokens of sessions that the hosts of a directory have, or have left. Others may use BPF at the same time.
+func tokensOf(t testing.TB, dir string) (all []ebpf.MapID) {
 	t.Helper()
-	all := []string{}
 	for id, err := ebpf.MapGetNextID(0); err == nil; id, err = ebpf.MapGetNextID(id) {
-		all = append(all, fmt.Sprint("map ", id))
-	}
-	for id, err := ebpf.ProgramGetNextID(0); err == nil; id, err = ebpf.ProgramGetNextID(id) {
-		all = append(all, fmt.Sprint("program ", id))
-	}
-	links := new(link.Iterator)
-	for links.Next() {
-		all = append(all, fmt.Sprint("link ", links.ID))
-		links.Link.Close()
-	}
-	descriptors, err := filepath.Glob("/proc/[0-9]*/fd/*")
-	check(t, err)
-	for _, d := range descriptors {
-		if of, _ := os.Readlink(d); of == "anon_inode:[perf_event]" { // an error: it has been closed
-			all = append(all, d)
+		if !tokenLives(uint32(id)) {
+			continue
+		}
+		if d, err := describe(uint32(id)); err == nil && slices.Contains(d.Command, dir) {
+			all = append(all, id)
 		}
 	}
 	return all
 }
 
+// perfEvents counts the descriptors of perf events that this process has.
+func perfEvents(t testing.TB) (n int) {
+	t.Helper()
+	descriptors, err := filepath.Glob("/proc/self/fd/*")
+	check(t, err)
+	for _, d := range descriptors {
+		if of, _ := os.Readlink(d); of == "anon_inode:[perf_event]" { // an error: it has been closed
+			n++
+		}
+	}
+	return n
+}
+
 // TestSoak starts and ends sessions on all kinds of targets, several at a time, and kills half of them at any moment. What
 // survives must have counted right, and in the end nothing may be left.
 func TestSoak(t *testing.T) {
-	n, rounds := 500, 10
-	if require.IsGuest() {
-		n = 40 // without hardware to run on, a session takes a second
+	n, rounds := 120, 3
+	switch {
+	case require.Long():
+		n, rounds = 500, 10
+	case require.IsGuest():
+		n, rounds = 24, 3 // without hardware to run on, a session takes a second
 	}
 	dir := bpffs(t)
-	before := bpfObjects(t)
+	before := perfEvents(t)
 	name, group := cgroup(t, "")
 	p := startPuppet(t)
 	t.Cleanup(p.end) // before the cgroup is removed
@@ -79,18 +83,20 @@ func TestSoak(t *testing.T) {
 		p.call(1, 10)
 		want += 1010
 	}
+	known := pinned(t, dir) // as long as one survives, these stay, and with them the programs that use them
 	for i, c := range survivors {
 		expect(t, c, fmt.Sprint("survivor ", i), want)
 		check(t, c.Close())
 	}
-	// Others may use BPF at the same time. What they have comes to its end, too.
-	left := slices.DeleteFunc(bpfObjects(t), func(o string) bool { return slices.Contains(before, o) })
-	for deadline := time.Now().Add(30 * time.Second); len(left) > 0 && time.Now().Before(deadline); time.Sleep(10 * time.Millisecond) {
-		now := bpfObjects(t)
-		left = slices.DeleteFunc(left, func(o string) bool { return !slices.Contains(now, o) })
+	expectGone(t, known)
+	for deadline := time.Now().Add(time.Minute); len(tokensOf(t, dir)) > 0 && time.Now().Before(deadline); {
+		time.Sleep(time.Millisecond)
 	}
-	if len(left) > 0 {
-		t.Errorf("there still are %q", left)
+	if left := tokensOf(t, dir); len(left) > 0 {
+		t.Errorf("there still are the sessions of the maps %v", left)
+	}
+	if after := perfEvents(t); after != before {
+		t.Errorf("this process has %d perf events, %d before", after, before)
 	}
 	expectEmpty(t, dir)
 }

@@ -15,6 +15,8 @@ import (
 
 	"github.com/bperf/bperf/internal/count"
 	"github.com/bperf/bperf/internal/target"
+
+	"github.com/bperf/bperf/test/require"
 )
 
 func examine(t *testing.T, dir string) *Status {
@@ -210,6 +212,7 @@ func TestExamineLost(t *testing.T) {
 }
 
 func TestLostString(t *testing.T) {
+	require.NoKernel(t)
 	for want, lost := range map[string]Lost{
 		"":                     {},
 		"7 readings of events": {Readings: 7},
@@ -266,6 +269,7 @@ func TestExamineLeavesNothing(t *testing.T) {
 }
 
 func TestParseSwitches(t *testing.T) {
+	require.NoKernel(t)
 	for stat, want := range map[string]uint64{
 		"cpu  1 2 3\nctxt 1115461\nbtime 1\n": 1115461,
 		"ctxt 18446744073709551615":           1<<64 - 1,
@@ -285,6 +289,7 @@ func TestParseSwitches(t *testing.T) {
 }
 
 func TestCostIsDivided(t *testing.T) {
+	require.NoKernel(t)
 	c := Cost{Window: time.Second, CPUs: 4, Switches: 1000, Programs: []ProgramCost{
 		{Name: "on_switch", RunTime: 100 * time.Microsecond}, {Name: "sync", RunTime: 300 * time.Microsecond}}}
 	if got := c.PerSwitch(); got != 100 {

@@ -100,7 +100,7 @@ func TestThreadsThatComeAndGo(t *testing.T) {
 		}
 	}
 	got, _ := tasksOf(t, dir)
-	for deadline := time.Now().Add(30 * time.Second); got > known && time.Now().Before(deadline); got, _ = tasksOf(t, dir) {
+	for deadline := time.Now().Add(time.Minute); got > known && time.Now().Before(deadline); got, _ = tasksOf(t, dir) {
 		time.Sleep(10 * time.Millisecond)
 	}
 	if got > known {
