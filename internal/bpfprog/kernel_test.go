@@ -200,11 +200,10 @@ func waitGone(t *testing.T, id uint32) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for range 1000 {
+	for deadline := time.Now().Add(time.Minute); time.Now().Before(deadline); time.Sleep(time.Millisecond) {
 		if _, err = r.Read(id); errors.Is(err, fs.ErrNotExist) {
 			break
 		}
-		time.Sleep(10 * time.Millisecond)
 	}
 	if err == nil || !strings.HasPrefix(err.Error(), "there is no BPF program with the ID ") {
 		t.Errorf("got %v", err)

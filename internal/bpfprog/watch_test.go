@@ -17,7 +17,7 @@ import (
 )
 
 // watch watches what happens, and returns what it saw. While it happens, until waits until a program was seen being loaded.
-func watch(t *testing.T, happens func(until func(id uint32))) []Change {
+func watch(t *testing.T, happens func(until func(id uint32) []Change)) []Change {
 	t.Helper()
 	require.Root(t)
 	w, err := NewWatcher()
@@ -37,14 +37,15 @@ func watch(t *testing.T, happens func(until func(id uint32))) []Change {
 		close(changes)
 	}()
 	var all []Change
-	happens(func(id uint32) {
+	happens(func(id uint32) []Change {
 		for c := range changes {
 			all = append(all, c)
 			if c.ID == id {
-				return
+				return all
 			}
 		}
 		t.Fatalf("program %d was not seen", id)
+		return nil
 	})
 	end()
 	for c := range changes {
@@ -78,7 +79,7 @@ func TestWatch(t *testing.T) {
 	code = append(asm.Instructions{btf.WithFuncMetadata(asm.LoadMapPtr(asm.R2, m.FD()).WithSymbol(longName), btf.FuncMetadata(&code[0])),
 		asm.Call.Label("inner_work")}, code[1:]...)
 	var p *Program
-	all := watch(t, func(until func(id uint32)) {
+	all := watch(t, func(until func(id uint32) []Change) {
 		prog, id := load(t, &ebpf.ProgramSpec{Name: longName, Type: ebpf.RawTracepoint, Instructions: code})
 		p = read(t, id)
 		until(id)
@@ -214,7 +215,7 @@ func TestWatchCPUs(t *testing.T) {
 	}
 	t.Cleanup(func() { turn("1") })
 	var there []uint32
-	all := watch(t, func(until func(id uint32)) {
+	all := watch(t, func(until func(id uint32) []Change) {
 		loadOn := func(cpu int) (id uint32) {
 			perfevent.OnCPU(cpu, func() error {
 				_, id = load(t, &ebpf.ProgramSpec{Type: ebpf.SocketFilter})
@@ -232,9 +233,14 @@ func TestWatchCPUs(t *testing.T) {
 			loadThere()      // at once: it may be unseen, but not without a word
 			until(loadOn(0)) // what is unseen is noticed with the next one
 		}
-		time.Sleep(time.Second) // until the watcher knows that the CPU is there
-		loadThere()
-		until(there[len(there)-1])
+		deadline := time.Now().Add(time.Minute)
+		for { // until the watcher knows that the CPU is there
+			loadThere()
+			soFar := of(until(loadOn(0)), there[len(there)-1])
+			if len(soFar) == 1 && soFar[0].Missed == "" || time.Now().After(deadline) {
+				return
+			}
+		}
 	})
 	for _, id := range there {
 		mine := of(all, id)

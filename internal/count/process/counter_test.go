@@ -187,7 +187,7 @@ func TestCgroups(t *testing.T) {
 	}
 	t.Cleanup(func() {
 		err := os.Remove(dir)
-		for deadline := time.Now().Add(10 * time.Second); err != nil && time.Now().Before(deadline); err = os.Remove(dir) {
+		for deadline := time.Now().Add(time.Minute); err != nil && time.Now().Before(deadline); err = os.Remove(dir) {
 			time.Sleep(time.Millisecond) // those in it have not quite ended
 		}
 		if err != nil {

@@ -243,7 +243,7 @@ func leastInstructions(t *testing.T, rounds int32) float64 {
 func TestSumOfAWindow(t *testing.T) {
 	require.ExactPMU(t)
 	require.OneCPU(t)
-	const rounds, length = 3000, time.Second
+	const rounds, length = 3000, 200 * time.Millisecond
 	prog, target := loadLoop(t, rounds)
 	c := tracing(t, "instructions", target)
 	kernelHas := kernelRuns(t, prog)

@@ -2,12 +2,12 @@ package program
 
 import (
 	"testing"
-	"time"
 
 	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/link"
 
 	"github.com/bperf/bperf/internal/count"
+	"github.com/bperf/bperf/internal/kernel"
 	"github.com/bperf/bperf/internal/perfevent"
 	"github.com/bperf/bperf/test/require"
 )
@@ -43,7 +43,7 @@ func interrupted(t *testing.T, events string, repeat int) (r result, lost Losses
 		return nil
 	}))
 	check(t, l.Close())
-	time.Sleep(10 * time.Millisecond) // for the grace period after which the tracepoint runs it no more
+	check(t, kernel.WaitForBPF()) // after a grace period the tracepoint runs it no more
 	check(t, c.Disable())
 	r = read(t, c, 0)
 	all, err := c.Losses()

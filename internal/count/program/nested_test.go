@@ -3,7 +3,6 @@ package program
 import (
 	"sync"
 	"testing"
-	"time"
 	"unsafe"
 
 	"github.com/cilium/ebpf"
@@ -52,7 +51,7 @@ func TestInterruptedByItself(t *testing.T) {
 		}
 	}
 	check(t, l.Close())
-	time.Sleep(10 * time.Millisecond) // for the grace period after which the tracepoint runs it no more
+	check(t, kernel.WaitForBPF()) // after a grace period the tracepoint runs it no more
 	check(t, c.Disable())
 	r := read(t, c, 0)
 	lost, err := c.Losses()
