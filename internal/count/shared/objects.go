@@ -104,6 +104,12 @@ func create(cgroupV1 bool) (*objects, error) {
 	if err != nil {
 		return nil, err
 	}
+	return createFrom(spec, cgroupV1)
+}
+
+// createFrom takes the sizes of the maps from spec.
+func createFrom(spec *ebpf.CollectionSpec, cgroupV1 bool) (*objects, error) {
+	var err error
 	o := newObjects()
 	for i, name := range mapNames {
 		if o.maps[name], err = newMap(spec.Maps[name]); err == nil {
