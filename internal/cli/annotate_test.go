@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"golang.org/x/sys/unix"
 
 	"github.com/bperf/bperf/internal/annotate"
 	"github.com/bperf/bperf/test/bpfprogram"
@@ -69,6 +70,16 @@ func annotated(t *testing.T, args ...string) annotate.Report {
 	return report
 }
 
+// cpuTime is what this process has used.
+func cpuTime(t *testing.T) time.Duration {
+	t.Helper()
+	var used unix.Rusage
+	if err := unix.Getrusage(unix.RUSAGE_SELF, &used); err != nil {
+		t.Fatal(err)
+	}
+	return time.Duration(used.Utime.Nano() + used.Stime.Nano())
+}
+
 // TestAnnotatePrograms records a BPF program and annotates it when it is unloaded: its functions with their instructions and lines.
 func TestAnnotatePrograms(t *testing.T) {
 	require.Root(t)
@@ -82,26 +93,23 @@ func TestAnnotatePrograms(t *testing.T) {
 	}
 	id, _ := info.ID()
 	file := filepath.Join(t.TempDir(), "perf.data")
-	recording := bperf("record", "-q", "-a", "-e", "cpu-clock", "-F", "1999", "-o", file, "sleep", "1")
-	if err := recording.Start(); err != nil {
+	recording := bperf("record", "-q", "-a", "-e", "cpu-clock", "-F", "1999", "-o", file, "sh", "-c", "echo recording; exec cat")
+	stdin, err := recording.StdinPipe()
+	if err != nil {
 		t.Fatal(err)
 	}
-	ended := make(chan error, 1)
-	go func() { ended <- recording.Wait() }()
-	for running := true; running; {
-		select {
-		case err := <-ended:
-			if err != nil {
-				t.Fatal(err)
-			}
-			running = false
-		case <-time.After(time.Minute):
-			t.Fatal("record has not ended")
-		default:
-			if err := bpfprogram.Run(program, 500); err != nil {
-				t.Fatal(err)
-			}
+	stdout, _, stderr := startReading(t, recording)
+	if line, err := stdout.ReadString('\n'); err != nil {
+		t.Fatalf("%q, %v, %s", line, err, stderr)
+	}
+	for from := cpuTime(t); cpuTime(t)-from < 300*time.Millisecond; { // 600 samples
+		if err := bpfprogram.Run(program, 500); err != nil {
+			t.Fatal(err)
 		}
+	}
+	stdin.Close()
+	if err := recording.Wait(); err != nil {
+		t.Fatalf("%v, %s", err, stderr)
 	}
 	program.Close()
 	report := annotated(t, "-i", file, "-b", fmt.Sprint(id))
@@ -135,6 +143,9 @@ func TestAnnotatePrograms(t *testing.T) {
 		if !regexp.MustCompile(pattern).MatchString(text.stdout) {
 			t.Errorf("nothing matches %s in\n%s", pattern, text.stdout)
 		}
+	}
+	if require.IsGuest() {
+		return
 	}
 	if got := run(t, bperf("annotate", "-i", file, "-b", "nosuch")); got.status != 1 || !strings.Contains(got.stderr, "none in what is selected") {
 		t.Errorf("%+v", got)

@@ -2,9 +2,11 @@ package cli
 
 import (
 	"encoding/json"
+	"io"
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 
 	"github.com/bperf/bperf/test/program"
@@ -13,6 +15,7 @@ import (
 
 // TestProfileRefuses has options that cannot be, or do not go together. Nothing is attached for them.
 func TestProfileRefuses(t *testing.T) {
+	require.NoKernel(t)
 	for args, want := range map[string]struct {
 		status int
 		err    string
@@ -34,7 +37,7 @@ func TestProfileRefuses(t *testing.T) {
 		"-e duration_time":                   {129, "cannot be sampled"},
 		"--diff /nonexistent":                {1, "/nonexistent"},
 	} {
-		got := run(t, bperf(append([]string{"profile"}, strings.Fields(args)...)...))
+		got := runHere(t, append([]string{"profile"}, strings.Fields(args)...)...)
 		if got.status != want.status || got.stdout != "" || !strings.Contains(got.stderr, want.err) {
 			t.Errorf("%s: status %d, printed %q%q", args, got.status, got.stdout, got.stderr)
 		}
@@ -66,23 +69,39 @@ func TestProfile(t *testing.T) {
 	}
 }
 
-// TestProfileIntervals writes a file for each interval.
+// TestProfileIntervals writes a line, or a file, for each interval.
 func TestProfileIntervals(t *testing.T) {
 	require.Root(t)
-	dir := filepath.Join(t.TempDir(), "profiles")
-	got := run(t, bperf("profile", "-e", "cpu-clock", "-F", "99", "-a", "-I", "0.2", "--timeout", "700", "--format", "pprof", "-o", dir))
-	files, err := os.ReadDir(dir)
-	if got.status != 0 || err != nil || len(files) < 2 {
-		t.Errorf("status %d, %d files, %v, printed %q%q", got.status, len(files), err, got.stdout, got.stderr)
-	}
-	got = run(t, bperf("profile", "-q", "-e", "cpu-clock", "-F", "99", "-a", "-I", "0.2", "--timeout", "700", "--format", "json", "--by", "cpu"))
-	lines := strings.Split(strings.TrimSuffix(got.stdout, "\n"), "\n")
-	for _, line := range lines {
-		if !json.Valid([]byte(line)) {
-			t.Errorf("a line is no JSON: %.300q", line)
+	cmd := bperf("profile", "-q", "-e", "cpu-clock", "-F", "99", "-a", "-I", "0.1", "--format", "json", "--by", "cpu")
+	stdout, _, stderr := startReading(t, cmd)
+	for n := 1; ; n++ {
+		line, err := stdout.ReadString('\n')
+		if err != nil && n > 2 {
+			break
+		}
+		if err != nil || !json.Valid([]byte(line)) {
+			t.Fatalf("line %d is no JSON: %.300q, %v, %q", n, line, err, stderr)
+		}
+		if n == 2 {
+			cmd.Process.Signal(syscall.SIGINT)
 		}
 	}
-	if got.status != 0 || len(lines) < 2 {
-		t.Errorf("status %d, %d lines, printed %q", got.status, len(lines), got.stderr)
+	if err := cmd.Wait(); err != nil {
+		t.Errorf("%v, printed %q", err, stderr)
+	}
+	if require.IsGuest() { // the rest is about files
+		return
+	}
+	dir := filepath.Join(t.TempDir(), "profiles")
+	cmd = bperf("profile", "-e", "cpu-clock", "-F", "99", "-a", "-I", "0.1", "--format", "pprof", "-o", dir)
+	stdout, _, stderr = startReading(t, cmd)
+	eventually(t, "there are two files", func() bool {
+		files, _ := os.ReadDir(dir) // which is there with the first of them
+		return len(files) >= 2
+	})
+	cmd.Process.Signal(syscall.SIGINT)
+	rest, _ := io.ReadAll(stdout)
+	if err := cmd.Wait(); err != nil {
+		t.Errorf("%v, printed %q%q", err, rest, stderr)
 	}
 }

@@ -61,6 +61,7 @@ func telling(all []bpfprog.Change, err error) func(context.Context, func(bpfprog
 }
 
 func TestPrintChanges(t *testing.T) {
+	require.NoKernel(t)
 	for file, asJSON := range map[string]bool{"prog-watch.golden": false, "prog-watch.json": true} {
 		var b strings.Builder
 		if err := printChanges(t.Context(), &b, telling(changesOfAll(), nil), asJSON); err != nil {
@@ -127,7 +128,7 @@ func idOf(t *testing.T, p *ebpf.Program) uint32 {
 	return info[1]
 }
 
-// TestProgWatch loads and unloads programs one after another, 1,000 in a guest, and misses none.
+// TestProgWatch loads and unloads programs one after another, and misses none.
 func TestProgWatch(t *testing.T) {
 	require.Root(t)
 	cmd := bperf("prog", "watch", "--json")
@@ -222,6 +223,7 @@ func TestProgWatch(t *testing.T) {
 
 // TestProgWatchText watches a session of bperf, whose programs have source lines, and ends when nobody reads.
 func TestProgWatchText(t *testing.T) {
+	require.NoKernel(t) // TestProgWatch asks it
 	p := newPlace(t)
 	cmd := bperf("prog", "watch")
 	stdout, stderr := startWatching(t, cmd)

@@ -13,6 +13,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/bperf/bperf/internal/perfdata"
+	"github.com/bperf/bperf/test/require"
 )
 
 // recordings are small ones, that perf has made.
@@ -20,6 +21,7 @@ const recordings = "../perfdata/testdata"
 
 // TestReportFormats makes every format, to standard output and to a file.
 func TestReportFormats(t *testing.T) {
+	require.NoKernel(t)
 	begin := map[string]string{
 		"table": "# To display the perf.data header info", "json": "{\n", "csv": "overhead", "folded": "", "pprof": "\x1f\x8b",
 		"flamegraph": "<?xml", "html": "<!DOCTYPE html>", "speedscope": `{"$schema"`, "firefox": `{"meta"`,
@@ -43,6 +45,7 @@ func TestReportFormats(t *testing.T) {
 
 // TestReportRecordings checks that the table has as many samples of the first event as the recording.
 func TestReportRecordings(t *testing.T) {
+	require.NoKernel(t)
 	for _, name := range []string{"callchain", "group", "zstd", "tracepoint", "bpf"} {
 		input := filepath.Join(recordings, name+".data")
 		event, samples := firstEvent(t, input)
@@ -54,6 +57,7 @@ func TestReportRecordings(t *testing.T) {
 
 // TestReportParts checks that parts of a recording are all of it.
 func TestReportParts(t *testing.T) {
+	require.NoKernel(t)
 	input := filepath.Join(recordings, "callchain.data")
 	event, samples := firstEvent(t, input)
 	first, last := reported(t, input, event, "--time", "0%-50%"), reported(t, input, event, "--time", "50%/2")
@@ -98,6 +102,7 @@ func firstEvent(t *testing.T, input string) (string, int) {
 }
 
 func TestReportPipe(t *testing.T) {
+	require.NoKernel(t)
 	input := filepath.Join(recordings, "pipe.data")
 	file, err := os.Open(input)
 	if err != nil {
@@ -143,6 +148,7 @@ func TestReportRefuses(t *testing.T) {
 }
 
 func TestDiff(t *testing.T) {
+	require.NoKernel(t)
 	input := filepath.Join(recordings, "callchain.data")
 	written := filepath.Join(t.TempDir(), "profile.pb.gz")
 	if got := run(t, bperf("report", "-i", input, "--format", "pprof", "-o", written)); got.status != 0 {
@@ -182,6 +188,7 @@ func TestDiff(t *testing.T) {
 // TestBrokenPrograms reads a recording whose feature BPF_PROG_INFO says that it has more programs than there are: the samples are shown, and
 // what is missing is said.
 func TestBrokenPrograms(t *testing.T) {
+	require.NoKernel(t)
 	whole := filepath.Join(recordings, "bpf.data")
 	reader, err := perfdata.Open(whole)
 	if err != nil {

@@ -11,6 +11,7 @@ import (
 
 	"github.com/bperf/bperf/internal/perfdata"
 	"github.com/bperf/bperf/internal/replay"
+	"github.com/bperf/bperf/test/require"
 )
 
 func TestParseTimes(t *testing.T) {
@@ -50,6 +51,7 @@ func TestParseTimes(t *testing.T) {
 }
 
 func TestScriptCommand(t *testing.T) {
+	require.NoKernel(t)
 	for _, tt := range []struct {
 		args   []string
 		status int

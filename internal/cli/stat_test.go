@@ -14,7 +14,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/bperf/bperf/internal/target"
 	"github.com/bperf/bperf/test/program"
 	"github.com/bperf/bperf/test/require"
 )
@@ -328,19 +327,9 @@ func TestStatProcess(t *testing.T) {
 // TestStatCgroups counts two cgroups, between which a program moves.
 func TestStatCgroups(t *testing.T) {
 	call, _ := caller(t)
-	root, err := target.Spec{System: true, Cgroups: []string{"/"}}.Resolve()
-	if err != nil {
-		t.Fatal(err)
-	}
 	script := "echo 0 >$1/cgroup.procs; $0; echo 0 >$2/cgroup.procs; $0; $0"
-	in := func(name string) string { return filepath.Join(root.Cgroups[0].Path, "bperf-test-cli-"+name) }
-	a, b := in("a"), in("b")
-	for _, dir := range []string{a, b} {
-		if err := os.Mkdir(dir, 0o755); err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(func() { os.Remove(dir) })
-	}
+	dirs := cgroups(t, 2)
+	a, b := dirs[0], dirs[1]
 	for _, args := range [][]string{
 		{"-e", getppid, "--for-each-cgroup", a + "," + b},
 		{"-e", getppid + "," + getppid, "-G", a + "," + b},
