@@ -2,10 +2,12 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"runtime"
 	"syscall"
 	"time"
@@ -35,7 +37,7 @@ func hostJobs(b *binaries.Builder, patterns []string, race bool) ([]job, error) 
 func runPackage(ctx context.Context, r *run, b *binaries.Builder, p binaries.Package) error {
 	compile, flags := b.Tests, []string{"-test.v", "-test.paniconexit0"}
 	if r.where.race {
-		compile, flags = b.RaceTests, append(flags, "-test.short")
+		compile, flags = b.RaceTests, append(flags, "-test.short", "-test.skip="+raceSkips)
 	}
 	var bperf, tests string
 	err := r.phase("compile", func() (err error) {
@@ -51,7 +53,11 @@ func runPackage(ctx context.Context, r *run, b *binaries.Builder, p binaries.Pac
 	cmd.Dir = p.Dir
 	cmd.Env = append(os.Environ(), "CGO_ENABLED=0", "PWD="+p.Dir, "BPERF="+bperf)
 	start := time.Now()
-	err = execute(ctx, r, cmd, testTimeout)
+	if r.where.race {
+		err = executeWithRaces(ctx, r, cmd)
+	} else {
+		err = execute(ctx, r, cmd, testTimeout)
+	}
 	word := "ok  "
 	if err != nil {
 		word = "FAIL"
@@ -61,6 +67,32 @@ func runPackage(ctx context.Context, r *run, b *binaries.Builder, p binaries.Pac
 		r.packages[len(r.packages)-1].cpu = s.UserTime() + s.SystemTime()
 	}
 	return err
+}
+
+// executeWithRaces runs tests with the race detector. Its reports go to files, as a test does not notice a race in a process that it kills, or whose
+// exit status it ignores.
+func executeWithRaces(ctx context.Context, w io.Writer, cmd *exec.Cmd) error {
+	dir, err := os.MkdirTemp("", "bperf-race-")
+	if err != nil {
+		return err
+	}
+	defer os.RemoveAll(dir)
+	if err := os.Chmod(dir, 0o777|os.ModeSticky); err != nil { // some processes of the tests run as nobody
+		return err
+	}
+	// Without atexit_sleep_ms each process sleeps for a second at its end.
+	cmd.Env = append(cmd.Env, "GORACE=atexit_sleep_ms=10 log_path="+filepath.Join(dir, "race"))
+	err = execute(ctx, w, cmd, testTimeout)
+	reports, globErr := filepath.Glob(filepath.Join(dir, "*"))
+	for _, file := range reports {
+		report, readErr := os.ReadFile(file)
+		fmt.Fprintf(w, "%s", report)
+		err = errors.Join(err, readErr)
+	}
+	if len(reports) > 0 {
+		err = errors.Join(err, fmt.Errorf("data races in %d processes", len(reports)))
+	}
+	return errors.Join(err, globErr)
 }
 
 // pipeDelay is how long the output of a command is read after its end: processes that it has left behind may hold it open.

@@ -34,3 +34,16 @@ func TestExecute(t *testing.T) {
 		})
 	}
 }
+
+// TestExecuteWithRaces has a program that reports a race, as the race detector does, and exits with status 0.
+func TestExecuteWithRaces(t *testing.T) {
+	var out strings.Builder
+	cmd := exec.Command("sh", "-c", `echo "WARNING: DATA RACE" >"${GORACE#*log_path=}.1"`)
+	err := executeWithRaces(context.Background(), &out, cmd)
+	if err == nil || err.Error() != "data races in 1 processes" || out.String() != "WARNING: DATA RACE\n" {
+		t.Errorf("%q and error %v", out.String(), err)
+	}
+	if err := executeWithRaces(context.Background(), &out, exec.Command("true")); err != nil {
+		t.Errorf("without a race: %v", err)
+	}
+}

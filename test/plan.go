@@ -30,8 +30,11 @@ var guests = []struct {
 	{"amd64/trixie", archPackages},
 }
 
-// racePackages are tested with the race detector.
-var racePackages = []string{"./..."}
+// racePackages are tested with the race detector, except for tests that only repeat, on more recordings or for longer, what other tests of
+// the same package do.
+var racePackages = []string{"./internal/..."}
+
+const raceSkips = "^TestBothWays$|^TestPrintsRecordingsOfPackagedPerf$|^TestPrintsFieldsAsPerfDoes$|^TestPrintsHardwareAsPerfDoes$|^TestTruth$|^TestMiniDebugInfoBounds$"
 
 // guestTimeout is for one guest, by the clock of this machine.
 const guestTimeout = 40 * time.Minute
