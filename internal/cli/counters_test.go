@@ -270,7 +270,6 @@ func TestCounters(t *testing.T) {
 
 // TestCountersUnprivileged is nobody, where there is something to see.
 func TestCountersUnprivileged(t *testing.T) {
-	require.NoKernel(t)
 	p := newPlace(t)
 	p.session(t, "-e", "cpu-clock", "-a")
 	cmd := p.bperf("counters")
@@ -286,7 +285,6 @@ func TestCountersUnprivileged(t *testing.T) {
 
 // TestStatVerboseShared has sessions counted beside the session's own, and says nothing of events that are not shared.
 func TestStatVerboseShared(t *testing.T) {
-	require.NoKernel(t)
 	p := newPlace(t)
 	p.session(t, "-e", "cpu-clock", "-a")
 	got := run(t, p.bperf("stat", "-v", "-a", "-e", "page-faults:b,cpu-clock:b,cpu-clock", "sleep", "0.01"))

@@ -223,7 +223,6 @@ func TestProgWatch(t *testing.T) {
 
 // TestProgWatchText watches a session of bperf, whose programs have source lines, and ends when nobody reads.
 func TestProgWatchText(t *testing.T) {
-	require.NoKernel(t) // TestProgWatch asks it
 	p := newPlace(t)
 	cmd := bperf("prog", "watch")
 	stdout, stderr := startWatching(t, cmd)

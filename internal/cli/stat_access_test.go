@@ -47,7 +47,6 @@ func TestStatCapPerfmon(t *testing.T) {
 
 // TestStatTooManyFiles may not raise its limit of open files, and is told how many it would need.
 func TestStatTooManyFiles(t *testing.T) {
-	require.NoKernel(t)
 	require.Paranoid(t, 2)
 	sh := exec.Command("sh", "-c", `ulimit -n 30; exec "$0" "$@"`, forEverybody(t), "stat", "-e", strings.Repeat("page-faults,", 99)+"page-faults", "true")
 	sh.Env = bperf().Env

@@ -129,9 +129,6 @@ func TestStatPrograms(t *testing.T) {
 		"no metrics": {"-e duration_time,cpu-clock,{page-faults,dummy} -b " + first, 1000, 0, 1000},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if name != "each CPU" && name != "repeated" && name != "no metrics" {
-				require.NoKernel(t) // what is selected and how it is added up; TestStatProgramsTraced has the default events
-			}
 			rows := programRows(t, append(strings.Fields(test.args), call)...)
 			if got := value(t, rows, "bpf-runs", a); got != test.a {
 				t.Errorf("%s: %v runs, want %v", a, got, test.a)
@@ -148,14 +145,12 @@ func TestStatPrograms(t *testing.T) {
 		})
 	}
 	t.Run("delayed for ever", func(t *testing.T) {
-		require.NoKernel(t)
 		rows := programRows(t, "-e", "page-faults", "-D", "1000000", "-b", first, call)
 		if r := rows[len(rows)-3]; r.Event != "bpf-runs" || r.Value != "<not counted>" {
 			t.Errorf("%+v", r)
 		}
 	})
 	t.Run("text", func(t *testing.T) {
-		require.NoKernel(t)
 		got := run(t, bperf("stat", "-e", "page-faults", "-b", first, call))
 		want := regexp.MustCompile(`(?s)^\n Performance counter stats for 'BPF program ` + regexp.QuoteMeta(a) + `':\n.* 1,000      bpf-runs +` +
 			regexp.QuoteMeta(a) + ` .*seconds time elapsed\n`)
@@ -250,9 +245,6 @@ func TestStatFunctions(t *testing.T) {
 	a, first := onGetSID(t, "whole", true)
 	call := sid1000.Write(t)
 	for _, flags := range []string{"--bpf-func wh?le", "--per-func", "--bpf-func *"} {
-		if require.IsGuest() && flags != "--bpf-func wh?le" { // TestStatFollow has --per-func there
-			continue
-		}
 		rows := programRows(t, append(strings.Fields(flags), "-e", "page-faults", "-b", first, call)...)
 		if got := value(t, rows, "bpf-runs", a+":whole"); got != 1000 {
 			t.Errorf("%s: %v runs, want 1000", flags, got)

@@ -242,9 +242,6 @@ func testSharedCounts(t *testing.T, p place) {
 		"group":         {[]string{"-e", "{page-faults," + getppid + "}"}, "$0", shell + 1000},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if name == "not inherited" || name == "repeated" || name == "summary" || name == "filtered out" {
-				require.NoKernel(t) // nothing that the others do not ask
-			}
 			args := append([]string{"stat", "--bpf-counters", "-x,", "-e", getppid}, tt.args...)
 			expectCount(t, run(t, p.bperf(append(args, "sh", "-c", tt.script, call)...)), -1, tt.want)
 		})
@@ -321,7 +318,6 @@ func testSharedCgroups(t *testing.T, p place) {
 
 // TestStatSharedMessages has what cannot be shared: the message, the status, and that nothing goes on.
 func TestStatSharedMessages(t *testing.T) {
-	require.NoKernel(t)
 	p := newPlace(t)
 	require.Tracefs(t)
 	pinWrongMap(t, p)
@@ -395,7 +391,6 @@ func pinWrongMap(t *testing.T, p place) {
 
 // TestStatSharedBesideOthers counts what can be shared when another event cannot.
 func TestStatSharedBesideOthers(t *testing.T) {
-	require.NoKernel(t)
 	p := newPlace(t)
 	require.Tracefs(t)
 	got := run(t, p.bperf("stat", "--bpf-counters", "-x,", "-e", "sched:sched_switch,page-faults", "true"))

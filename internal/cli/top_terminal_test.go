@@ -159,9 +159,6 @@ func TestTopOnTerminal(t *testing.T) {
 		"SIGHUP":  func(_ *testing.T, _ *terminal, cmd *exec.Cmd) { cmd.Process.Signal(syscall.SIGHUP) },
 	} {
 		t.Run(name, func(t *testing.T) {
-			if name != "q" {
-				require.NoKernel(t)
-			}
 			term := newTerminal(t, 100, 24)
 			before := term.settings(t)
 			cmd := term.start(t, bperf("top", "-d", "0.1", fmt.Sprint(id)))
