@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"runtime"
 	"strconv"
 	"syscall"
 	"testing"
@@ -18,6 +19,14 @@ import (
 	loop "github.com/bperf/bperf/test/program"
 	"github.com/bperf/bperf/test/require"
 )
+
+// A puppet's thread 0 is the first of its process. The main goroutine is on that thread while packages are initialized, and may be on any other one
+// when main starts.
+func init() {
+	if len(os.Args) > 2 && os.Args[1] == "helper" {
+		runtime.LockOSThread()
+	}
+}
 
 // The test binary is its own set of programs: with "helper" as first argument, the second names one of them.
 func TestMain(m *testing.M) {

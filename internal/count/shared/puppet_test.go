@@ -99,7 +99,6 @@ type puppetry struct {
 }
 
 func newPuppetry() *puppetry {
-	runtime.LockOSThread()
 	first := make(chan func())
 	return &puppetry{first: first, threads: []chan func(){first}}
 }
