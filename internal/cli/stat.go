@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"os/signal"
+	"runtime"
 	"slices"
 	"strings"
 	"syscall"
@@ -198,11 +199,11 @@ func endSignals() []os.Signal {
 func exitAs(ended os.Signal, status target.Status, command bool) error {
 	if sig, ok := ended.(syscall.Signal); ok {
 		signal.Reset(sig)
-		if err := syscall.Kill(os.Getpid(), sig); err != nil {
+		runtime.LockOSThread() // which dies of its own signal before the call returns
+		if err := syscall.Tgkill(os.Getpid(), syscall.Gettid(), sig); err != nil {
 			return err
 		}
-		time.Sleep(time.Second) // the signal may reach another thread first
-		return &ExitError{Status: 128 + int(sig)}
+		return &ExitError{Status: 128 + int(sig)} // the signal was ignored from the start
 	}
 	if code := status.ExitCode(); command && code != 0 {
 		return &ExitError{Status: code}
