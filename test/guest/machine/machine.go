@@ -8,9 +8,11 @@ import (
 	"io"
 	"os"
 	"os/exec"
+	"runtime"
 	"strconv"
 	"strings"
 	"sync"
+	"syscall"
 
 	"github.com/bperf/bperf/test/guest/job"
 )
@@ -29,6 +31,10 @@ type Machine struct {
 func (m *Machine) Run(ctx context.Context, output io.Writer) (job.Status, error) {
 	cmd := exec.CommandContext(ctx, m.Arch.QEMU, m.args()...)
 	cmd.Stderr = os.Stderr
+	// QEMU ends with this process, even if that is killed: the signal comes when the thread ends that has started QEMU.
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 
 	var console tail
 	var status statusReader
