@@ -343,39 +343,41 @@ static __always_inline struct who who_is(__u32 node)
 /* How to turn, besides the track. */
 enum {
 	TRACK = 1 << 0,
-	SYNC = 1 << 1,	   /* for the same node, too */
-	BETWEEN = 1 << 2, /* the switch is nobody's */
+	SYNC = 1 << 1, /* for the same node, too */
 };
 
-/* turn ends what a CPU counts in a track and begins to count for another node. The events of switches are about to count the switch,
- * which is the ending node's or nobody's. A function of its own for the verifier, which checks its loop once and not for each state that
- * leads there: inlined in turn_to it made 68,000 instructions to check. */
-__noinline int turn(struct cpu *cpu, __u32 how, __u32 node, __u64 events, __u64 switches)
+/* turn_track ends what a CPU counts in a track and begins to count for another node. The events of switches are about to count the
+ * switch, which is the ending node's or nobody's. */
+static __always_inline void turn_track(struct cpu *cpu, __u32 which, struct who who, bool sync, __u64 switches, __u64 nobodys)
 {
-	__u32 which = how & TRACK, kind = how & BETWEEN ? NOBODYS : SWITCHES;
-	__u64 end, begin = events & ~state.followed_events, rest, began = 0;
-	struct track *track;
-	__u32 i, ending;
+	struct track *track = &cpu->tracks[which];
+	__u64 end = track->events, begin = who.events & ~state.followed_events;
+	__u64 rest = end | begin, began = 0;
+	__u32 i, ending = track->node;
 
-	if (!cpu)
-		return 0;
-	track = &cpu->tracks[which];
-	ending = track->node;
-	if (!(how & SYNC) && node == ending)
-		return 0;
-	end = track->events;
-	rest = end | begin;
+	if (!sync && who.node == ending)
+		return;
 	for (i = 0; i < MAX_EVENTS && rest; i++, rest >>= 1) {
 		__u32 what;
 
 		if (!(rest & 1))
 			continue;
 		/* Without branches, as the verifier follows each of them. */
-		what = (end >> i & 1) * END | (begin >> i & 1) * BEGIN | (switches >> i & 1) * kind;
+		what = (end >> i & 1) * END | (begin >> i & 1) * BEGIN | (switches >> i & 1) * SWITCHES |
+		       (nobodys >> i & 1) * NOBODYS;
 		began |= (__u64)(__u32)turn_event(i, what, which, ending) << i;
 	}
-	track->node = node;
+	track->node = who.node;
 	track->events = began;
+}
+
+/* A function of its own for the verifier, which looks at its loop once. Where each switch leads, the call would cost too much. */
+__noinline int turn(struct cpu *cpu, __u32 how, __u32 node, __u64 events, __u64 switches)
+{
+	struct who who = {.node = node, .events = events};
+
+	if (cpu)
+		turn_track(cpu, how & TRACK, who, how & SYNC, switches, 0);
 	return 0;
 }
 
@@ -498,8 +500,7 @@ static __always_inline void see(struct cpu *cpu, struct task_struct *until, stru
  * task that goes. */
 static __noinline int turn_to(struct cpu *cpu, struct task_struct *prev, struct task_struct *next)
 {
-	__u64 switches = state.switch_events;
-	__u32 how = TASK;
+	__u64 switches = state.switch_events, nobodys = 0;
 	struct who who;
 
 	if (state.cgroup_switch_events && perf_cgroup(prev) != perf_cgroup(next))
@@ -510,11 +511,11 @@ static __noinline int turn_to(struct cpu *cpu, struct task_struct *prev, struct 
 	}
 	/* Some kernels have taken a task's perf events away before on_exit, which is after exit_mm there. The next task begins after
 	 * the switch all the same. */
-	if (switches && BPF_CORE_READ(prev, flags) & PF_EXITING && !BPF_CORE_READ(prev, mm))
-		how |= BETWEEN;
-	who = who_task(next);
-	if (who.node != cpu->tracks[TASK].node) /* most switches save the call */
-		turn(cpu, how, who.node, who.events, switches);
+	if (switches && BPF_CORE_READ(prev, flags) & PF_EXITING && !BPF_CORE_READ(prev, mm)) {
+		nobodys = switches;
+		switches = 0;
+	}
+	turn_track(cpu, TASK, who_task(next), false, switches, nobodys);
 	return 0;
 }
 
