@@ -74,7 +74,7 @@ race: ## the short versions of tests with the race detector, which needs gcc
 
 .PHONY: test-long
 test-long: ## all tests in their long versions, and a minute of fuzzing for each decoder: hours
-	BPERF_LONG=1 go run ./test -timeout 6h -fuzztime 60s host guests race fuzz
+	BPERF_LONG=1 go run ./test -timeout 6h -fuzztime 60s host race guests fuzz
 
 FUZZTIME ?= 60s
 

@@ -5,7 +5,6 @@ import (
 	"os"
 	"runtime"
 	"strings"
-	"sync/atomic"
 	"syscall"
 	"testing"
 	"unsafe"
@@ -37,7 +36,7 @@ func TestFilterNotRun(t *testing.T) {
 			thread <- syscall.Gettid()
 			<-enabled
 			for range own {
-				atomic.LoadInt32((*int32)(unsafe.Pointer(&page[0])))
+				bpfprogram.Read(&page[0])
 			}
 			var err error
 			for range within {

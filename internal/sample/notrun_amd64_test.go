@@ -5,7 +5,6 @@ import (
 	"os"
 	"runtime"
 	"strings"
-	"sync/atomic"
 	"syscall"
 	"testing"
 	"unsafe"
@@ -36,7 +35,7 @@ func TestNotRun(t *testing.T) {
 		thread <- syscall.Gettid()
 		<-enabled
 		for range own {
-			atomic.LoadInt32((*int32)(unsafe.Pointer(&page[0])))
+			bpfprogram.Read(&page[0])
 		}
 		var err error
 		for range within {

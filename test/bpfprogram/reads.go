@@ -37,3 +37,9 @@ type both struct {
 }
 
 func (b both) Close() error { return errors.Join(b.link.Close(), b.program.Close()) }
+
+// Read reads a byte once, also under the race detector, whose reads of its own a breakpoint would count.
+//
+//go:noinline
+//go:norace
+func Read(b *byte) byte { return *b }
