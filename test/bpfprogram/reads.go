@@ -1,17 +1,75 @@
 package bpfprogram
 
 import (
-	"errors"
-	"io"
+	"runtime"
+	"syscall"
+	"testing"
+	"unsafe"
 
 	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/asm"
 	"github.com/cilium/ebpf/link"
 )
 
-// ReadAtGetsid loads a program of type tracepoint that reads a byte of the caller's memory at each call of getsid(2), until it is closed. What a
-// breakpoint at that address counts then comes while the program runs. It needs tracefs.
-func ReadAtGetsid(address uintptr) (io.Closer, error) {
+// Reader is a thread that reads a byte, by itself and by a BPF program of type tracepoint. What a breakpoint at the byte counts of the latter comes while
+// the program runs.
+type Reader struct {
+	TID     int
+	Address uintptr // of the byte
+
+	orders chan [2]int
+	done   chan struct{}
+}
+
+// StartReader starts a Reader that ends with the test. It needs tracefs.
+func StartReader(t testing.TB) *Reader {
+	t.Helper()
+	page, err := syscall.Mmap(-1, 0, syscall.Getpagesize(), syscall.PROT_READ|syscall.PROT_WRITE, syscall.MAP_PRIVATE|syscall.MAP_ANON)
+	if err != nil {
+		t.Fatal(err)
+	}
+	page[0] = 1 // so that the page is there
+	r := &Reader{Address: uintptr(unsafe.Pointer(&page[0])), orders: make(chan [2]int), done: make(chan struct{})}
+	readAtGetsid(t, r.Address)
+	tid := make(chan int)
+	go func() {
+		runtime.LockOSThread() // up to its end
+		tid <- syscall.Gettid()
+		for order := range r.orders {
+			for range order[0] {
+				read(&page[0])
+			}
+			for range order[1] {
+				syscall.RawSyscall(syscall.SYS_GETSID, 0, 0, 0) // of itself, which cannot fail
+			}
+			r.done <- struct{}{}
+		}
+	}()
+	r.TID = <-tid
+	t.Cleanup(func() {
+		close(r.orders)
+		if err := syscall.Munmap(page); err != nil {
+			t.Error(err)
+		}
+	})
+	return r
+}
+
+// Read reads the byte a number of times by the thread itself, and then a number of times by the program.
+func (r *Reader) Read(own, within int) {
+	r.orders <- [2]int{own, within}
+	<-r.done
+}
+
+// read reads a byte once, also under the race detector, whose reads of its own a breakpoint would count.
+//
+//go:noinline
+//go:norace
+func read(b *byte) byte { return *b }
+
+// readAtGetsid attaches a program that reads a byte of the caller's memory at each call of getsid(2) until the test ends.
+func readAtGetsid(t testing.TB, address uintptr) {
+	t.Helper()
 	p, err := ebpf.NewProgram(&ebpf.ProgramSpec{Name: "bperf_reads", Type: ebpf.TracePoint, License: "GPL", Instructions: asm.Instructions{
 		asm.Mov.Reg(asm.R1, asm.RFP),
 		asm.Add.Imm(asm.R1, -8),
@@ -22,24 +80,16 @@ func ReadAtGetsid(address uintptr) (io.Closer, error) {
 		asm.Return(),
 	}})
 	if err != nil {
-		return nil, err
+		t.Fatal(err)
 	}
+	defer p.Close() // the link keeps it
 	attached, err := link.Tracepoint("syscalls", "sys_enter_getsid", p, nil)
 	if err != nil {
-		return nil, errors.Join(err, p.Close())
+		t.Fatal(err)
 	}
-	return both{attached, p}, nil
+	t.Cleanup(func() {
+		if err := attached.Close(); err != nil {
+			t.Error(err)
+		}
+	})
 }
-
-type both struct {
-	link    link.Link
-	program *ebpf.Program
-}
-
-func (b both) Close() error { return errors.Join(b.link.Close(), b.program.Close()) }
-
-// Read reads a byte once, also under the race detector, whose reads of its own a breakpoint would count.
-//
-//go:noinline
-//go:norace
-func Read(b *byte) byte { return *b }
