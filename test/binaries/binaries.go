@@ -48,7 +48,7 @@ func (b *Builder) Tests(arch, pkg string) (string, error) {
 
 // RaceTests returns the file of a package's tests with the race detector, for this machine.
 func (b *Builder) RaceTests(arch, pkg string) (string, error) {
-	return b.compile(environment(arch, true), "test", "-c", "-vet=off", "-race", pkg)
+	return b.compile(environment(arch, true), "test", "-c", "-vet=off", "-race", "-ldflags=-s -w", pkg)
 }
 
 func environment(arch string, cgo bool) []string {
