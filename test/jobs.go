@@ -58,16 +58,13 @@ func (p *pool) runAll(ctx context.Context, w io.Writer) []*run {
 	p.ended = sync.NewCond(&p.mu)
 	runs := make([]*run, len(p.jobs))
 	turn := closed()
-	type place struct {
-		*turns
-		done chan struct{} // closed when the job has ended and its output is copied
-	}
-	places := make([]place, len(p.jobs))
+	outputs := make([]*turns, len(p.jobs))
+	copied := make([]chan struct{}, len(p.jobs)) // closed when a job has ended and its output is copied
 	for i, j := range p.jobs {
-		done := make(chan struct{})
-		places[i] = place{&turns{to: w, turn: turn}, done}
-		runs[i] = &run{tally: newTally(places[i].turns, j.where)}
-		turn = done
+		outputs[i] = &turns{to: w, turn: turn}
+		runs[i] = &run{tally: newTally(outputs[i], j.where)}
+		copied[i] = make(chan struct{})
+		turn = copied[i]
 	}
 	waiting := make([]int, len(p.jobs))
 	for i := range waiting {
@@ -83,8 +80,8 @@ func (p *pool) runAll(ctx context.Context, w io.Writer) []*run {
 				}
 				p.work(ctx, p.jobs[i], runs[i])
 				copies.Go(func() {
-					places[i].wait()
-					close(places[i].done)
+					outputs[i].wait()
+					close(copied[i])
 				})
 			}
 		})
