@@ -151,16 +151,14 @@ func compareLoadPackaged(t *testing.T, file string, got []byte, args ...string) 
 }
 
 // What perf 7.2 prints differently from 6.1: threads' IDs are in wider columns, frames of the user have their address in memory, not that in the file, what
-// is in front of the entries of a procedure linkage table has a name, and so have variables in .bss that a page fault was at.
+// is in front of the entries of a procedure linkage table has a name.
 var (
-	faultsAt   = regexp.MustCompile(`(?m)( page-faults: +[0-9a-f]+) \S+( \(/)`)
 	columns    = regexp.MustCompile(`(?m)^ +| +`)
 	userFrames = regexp.MustCompile(`(?m)^\t *[0-9a-f]{1,12}( |$)`)
 	pltHeaders = regexp.MustCompile(`(?m)^\t\.plt\+0x[0-9a-f]+ `)
 )
 
 func likeOld(text []byte) []byte {
-	text = faultsAt.ReplaceAll(text, []byte("$1$2"))
 	text = pltHeaders.ReplaceAll(userFrames.ReplaceAll(text, []byte("\t")), []byte("\t[unknown] "))
 	return columns.ReplaceAllFunc(text, func(blanks []byte) []byte { return blanks[:1] })
 }

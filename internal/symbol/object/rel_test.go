@@ -97,7 +97,7 @@ func TestAddress(t *testing.T) {
 		{ProgHeader: elf.ProgHeader{Type: elf.PT_PHDR, Off: 0x40, Vaddr: 0x200040, Filesz: 0x100}},
 		{ProgHeader: elf.ProgHeader{Type: elf.PT_LOAD, Flags: elf.PF_R, Off: 0, Vaddr: 0x200000, Filesz: 0x1234}},
 		{ProgHeader: elf.ProgHeader{Type: elf.PT_LOAD, Flags: elf.PF_R | elf.PF_X, Off: 0x1240, Vaddr: 0x202240, Filesz: 0x3000}},
-		{ProgHeader: elf.ProgHeader{Type: elf.PT_LOAD, Flags: elf.PF_R | elf.PF_W, Off: 0x4240, Vaddr: 0x206240, Filesz: 0x10}},
+		{ProgHeader: elf.ProgHeader{Type: elf.PT_LOAD, Flags: elf.PF_R | elf.PF_W, Off: 0x4240, Vaddr: 0x206240, Filesz: 0x10, Memsz: 0x1000}},
 	}}}}
 	for _, test := range []struct {
 		offset, want uint64
@@ -108,6 +108,7 @@ func TestAddress(t *testing.T) {
 		{0x1240, 0x202240, true},
 		{0x423f, 0x20523f, true},
 		{0x4240, 0x206240, true},
+		{0x4258, 0x206258, true}, // .bss in the last page of the file
 		{0x1238, 0x202238, true}, // between two segments, where the mapping of both is: that of the code
 		{0x1 << 40, 0, false},
 	} {

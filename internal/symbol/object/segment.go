@@ -18,7 +18,7 @@ func (f *File) Address(offset uint64) (uint64, bool) {
 	}
 	// A mapping is of whole pages, and reaches into what is not the segment's at both ends.
 	const page = 64 << 10
-	var near *elf.Prog
+	var near, bss *elf.Prog
 	for _, p := range f.image.elf.Progs {
 		if p.Type != elf.PT_LOAD {
 			continue
@@ -26,9 +26,15 @@ func (f *File) Address(offset uint64) (uint64, bool) {
 		if offset >= p.Off && offset-p.Off < p.Filesz {
 			return p.Vaddr + (offset - p.Off), true
 		}
+		if offset >= p.Off && offset-p.Off < p.Memsz { // variables without values in the file, in the last page of the mapping
+			bss = p
+		}
 		if offset >= p.Off&^(page-1) && offset < p.Off+p.Filesz+page && (near == nil || p.Flags&elf.PF_X != 0) {
 			near = p
 		}
+	}
+	if bss != nil {
+		near = bss
 	}
 	if near == nil {
 		return 0, false
