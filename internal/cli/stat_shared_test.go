@@ -276,7 +276,7 @@ func testSharedTargets(t *testing.T, p place) {
 	}
 }
 
-// testSharedControl starts disabled; what the command does before it is told to go on is not counted.
+// testSharedControl starts disabled: what the command does before the session is enabled is not counted.
 func testSharedControl(t *testing.T, p place) {
 	call, _ := caller(t)
 	dir := t.TempDir()

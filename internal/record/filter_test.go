@@ -85,7 +85,7 @@ func pages(samples []*perfdata.Sample) []uint64 {
 }
 
 // checkFiltered compares samples with those of all that should be there, and what was dropped with the others. Where the kernel did not run the filter,
-// samples are missing, as many as were told.
+// samples are missing, as many as it reports.
 func checkFiltered(t *testing.T, filter string, every, kept filtered, result Result, keeps func(*perfdata.Sample) bool) {
 	t.Helper()
 	var want []*perfdata.Sample

@@ -111,7 +111,7 @@ func agree(t *testing.T, what, event string, s target.Spec, p *puppet, begin fun
 	}
 }
 
-// muchWork is so many page faults that the few others of the process do not matter. The process has them itself, as
+// muchWork is the number of page faults: enough to ignore the few others of the process. The process has them itself, as
 // perf 6.12 does not count the children of what it shares.
 const muchWork = 10_000
 
