@@ -134,9 +134,6 @@ func (s *session) resolve() (err error) {
 		return err
 	}
 	if s.cfg.CommandIsTarget() {
-		if err := s.command.Settle(); err != nil {
-			return err
-		}
 		pid := s.command.PID()
 		s.target = target.Target{Threads: []target.Thread{{TID: pid, PID: pid, Comm: s.cfg.Command[0]}}}
 	}

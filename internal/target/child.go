@@ -26,8 +26,8 @@ func init() {
 	}
 }
 
-// settled is what the child writes to its socket when it waits.
-const settled = 's'
+// waits is what the child writes to its socket before it waits.
+const waits = 'w'
 
 // runChild waits on the socket until the parent says so, and executes the command. It returns only
 // when that failed, or when the parent has died.
@@ -37,8 +37,8 @@ func runChild(socket, hardLimit string, argv []string) int {
 		return 127
 	}
 	syscall.CloseOnExec(fd)
-	runtime.LockOSThread() // another thread starts all further ones: Settle
-	if _, err := syscall.Write(fd, []byte{settled}); err != nil {
+	runtime.LockOSThread() // another thread starts all further ones
+	if _, err := syscall.Write(fd, []byte{waits}); err != nil {
 		return 127
 	}
 	var start [1]byte

@@ -26,8 +26,6 @@ type Command struct {
 	pid    int
 	socket int // to the child; -1 after Exec
 
-	settled bool // Settle has returned
-
 	start  time.Time      // of the command
 	before syscall.Rusage // what the child had used up to then
 
@@ -65,8 +63,13 @@ var hardFileLimit = func() uint64 {
 	return limit.Max
 }()
 
-// StartCommand starts a process that waits for Exec. It is this program again, which gets no further
+// StartCommand starts a process and returns when it waits for Exec. The process is this program again, which gets no further
 // than this package's init function. It ends by itself when this process dies before.
+//
+// Events can be opened for the process from then on, and no earlier. The kernel tells that it has executed this program before it
+// starts the events of perfevent.EnableOnExec, so that they would count the start of this program too. And a thread of Go's runtime that
+// is started between the opening of an event and PERF_EVENT_IOC_SET_BPF inherits the event without its BPF program; the kernel may swap
+// the events of the two threads.
 func StartCommand(argv []string) (*Command, error) {
 	if len(argv) == 0 {
 		return nil, errors.New("no command is given")
@@ -82,7 +85,12 @@ func StartCommand(argv []string) (*Command, error) {
 		unix.Close(ends[0])
 		return nil, fmt.Errorf("start %s: execute /proc/self/exe: %w", argv[0], err)
 	}
-	return &Command{name: argv[0], pid: pid, socket: ends[0]}, nil
+	c := &Command{name: argv[0], pid: pid, socket: ends[0]}
+	var answer [1]byte
+	if _, err := readFull(c.socket, answer[:]); err != nil && err != syscall.ECONNRESET { // Wait returns why a child that has ended did
+		return nil, errors.Join(fmt.Errorf("start %s: %w", c.name, err), c.Kill())
+	}
+	return c, nil
 }
 
 // forkInheriting starts this program with one descriptor more than it would inherit. Its number stays
@@ -100,28 +108,10 @@ func forkInheriting(fd int, args []string) (pid int, err error) {
 // PID is the process ID of the child and then of the command, and of its only thread up to Exec.
 func (c *Command) PID() int { return c.pid }
 
-// Settle waits until the child waits for Exec. Before that, the first thread of the child starts the threads of Go's runtime; from then on it starts
-// none. A thread that is started between the opening of an event and PERF_EVENT_IOC_SET_BPF inherits the event without its program, and the
-// kernel may swap the events of the two threads.
-func (c *Command) Settle() error {
-	if c.settled {
-		return nil
-	}
-	c.settled = true
-	var answer [1]byte
-	if _, err := readFull(c.socket, answer[:]); err != nil && err != syscall.ECONNRESET { // Wait returns why a child that has ended did
-		return fmt.Errorf("start %s: %w", c.name, err)
-	}
-	return nil
-}
-
 // Exec lets the child execute the command. It returns when the command is running, or has ended, or
 // could not be executed, which is an *ExecError.
 func (c *Command) Exec() error {
 	defer c.closeSocket()
-	if err := c.Settle(); err != nil {
-		return err
-	}
 	c.start = time.Now()
 	// A child that is gone already has been killed: Wait tells by what. No SIGPIPE for that.
 	if err := unix.Send(c.socket, []byte{1}, unix.MSG_NOSIGNAL); err != nil && err != unix.EPIPE {

@@ -1,0 +1,80 @@
+package target_test
+
+import (
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/bperf/bperf/internal/perfevent"
+	"github.com/bperf/bperf/internal/target"
+	"github.com/bperf/bperf/test/require"
+)
+
+// TestChildStartsNothing counts the threads and processes that the first thread of a child starts from the moment that events can be
+// opened for it, up to the end of the command: none.
+func TestChildStartsNothing(t *testing.T) {
+	require.Root(t)
+	c, err := target.StartCommand([]string{"true"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Kill()
+	attr := perfevent.Attr{Type: perfevent.TypeSoftware, Config: perfevent.SoftwareDummy, SampleType: perfevent.TrailerFormat,
+		Flags: perfevent.Task | perfevent.Comm | perfevent.SampleIDAll}
+	e, err := perfevent.Open(&attr, perfevent.Where{Thread: c.PID(), CPU: perfevent.AnyCPU})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer e.Close()
+	ring, err := e.Map(0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer ring.Close()
+	if err := c.Exec(); err != nil {
+		t.Fatal(err)
+	}
+	c.Wait()
+	kinds := make(map[uint32]int)
+	for {
+		rec, ok, err := ring.Next()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !ok {
+			break
+		}
+		kinds[rec.Type]++
+	}
+	if kinds[unix.PERF_RECORD_FORK] != 0 || kinds[unix.PERF_RECORD_COMM] == 0 {
+		t.Errorf("records by type: %v, want some of names and none of forks", kinds)
+	}
+}
+
+// TestEnabledByTheCommand opens events that are enabled on exec as soon as it can: the child's own exec, of this program, must be over.
+func TestEnabledByTheCommand(t *testing.T) {
+	require.Root(t)
+	for range 30 {
+		c, err := target.StartCommand([]string{"true"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer c.Kill()
+		attr := perfevent.Attr{Type: perfevent.TypeSoftware, Config: perfevent.SoftwarePageFaults, ReadFormat: perfevent.ReadFormatTimes,
+			Flags: perfevent.Disabled | perfevent.EnableOnExec}
+		e, err := perfevent.Open(&attr, perfevent.Where{Thread: c.PID(), CPU: perfevent.AnyCPU})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer e.Close()
+		time.Sleep(time.Millisecond) // in which the child could go on, if it did not wait
+		reading, err := e.Read()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if reading.Enabled != 0 {
+			t.Fatalf("the event was enabled before the command: %+v", reading)
+		}
+	}
+}
