@@ -55,7 +55,9 @@ func TestBothWays(t *testing.T) {
 		for by, recorder := range recorders {
 			file := filepath.Join(t.TempDir(), "perf.data")
 			t.Run(tt.name+" of "+by, func(t *testing.T) {
-				if tt.name != "system" { // where one BPF program runs at a time
+				// Of system, one BPF program runs at a time. The packaged perf asks the kernel for build IDs, which shows in what is recorded beside
+				// it (kernel-notes.md): perf 6.1 ends at that.
+				if tt.name != "system" && by != "packaged" {
 					t.Parallel()
 				}
 				if tt.name == "tracepoints" {

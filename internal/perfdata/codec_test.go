@@ -267,3 +267,35 @@ func TestRounds(t *testing.T) {
 	o.end()
 	expect(60, 70)
 }
+
+// TestLikelyBuildID has records MMAP2 with the bit of build IDs, of an event that did not ask for them.
+func TestLikelyBuildID(t *testing.T) {
+	zeros := make([]byte, 8)
+	for _, tt := range []struct {
+		name   string
+		fields []byte // of struct perf_record_mmap2 from maj on
+		want   bool
+	}{
+		{"20 bytes", append([]byte{20, 0, 0, 0}, "01234567890123456789"...), true},
+		{"16 bytes", append([]byte{16, 0, 0, 0}, "0123456789abcdef\x00\x00\x00\x00"...), true},
+		{"16 and more", append([]byte{16, 0, 0, 0}, "0123456789abcdefg\x00\x00\x00"...), false},
+		{"device 254:1", slices.Concat([]byte{254, 0, 0, 0, 1, 0, 0, 0, 42, 0, 0, 0, 0, 0, 0, 0}, zeros), false},
+		{"device 8:1", slices.Concat([]byte{8, 0, 0, 0, 1, 0, 0, 0, 42, 0, 0, 0, 0, 0, 0, 0}, zeros), false},
+		{"device 259:1", slices.Concat([]byte{3, 1, 0, 0, 1, 0, 0, 0, 42, 0, 0, 0, 0, 0, 0, 0}, zeros), false},
+		{"no device", slices.Concat(zeros, zeros, zeros), false},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			decode := func(attr Attr) *Mmap2 {
+				c := cursor{b: slices.Concat(make([]byte, 32), tt.fields, zeros, []byte("/bin/x\x00\x00"))}
+				return c.mmap2(MiscMmapBuildID, SampleID{}, &attr)
+			}
+			got := decode(Attr{})
+			if (got.BuildID != nil) != tt.want || (got.Major != 0 || got.Inode != 0) != (!tt.want && tt.name != "no device") || got.Filename != "/bin/x" {
+				t.Errorf("%+v", got)
+			}
+			if got := decode(Attr{Flags: AttrBuildID}); got.BuildID == nil || got.Inode != 0 {
+				t.Errorf("of an event that asked: %+v", got)
+			}
+		})
+	}
+}

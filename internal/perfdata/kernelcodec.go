@@ -1,5 +1,7 @@
 package perfdata
 
+import "bytes"
+
 // kernelRecord decodes a record of the kernel that is no sample, without its header and its trailer. It is nil if the type is not known.
 func (c *cursor) kernelRecord(t RecordType, m Misc, id SampleID, attr *Attr) Value {
 	switch t {
@@ -7,7 +9,7 @@ func (c *cursor) kernelRecord(t RecordType, m Misc, id SampleID, attr *Attr) Val
 		return &Mmap{SampleID: id, PID: c.i32(), TID: c.i32(), Start: c.u64(), Length: c.u64(), Offset: c.u64(),
 			Data: m&MiscMmapData != 0, Filename: cString(c.b)}
 	case RecordMmap2:
-		return c.mmap2(m, id)
+		return c.mmap2(m, id, attr)
 	case RecordComm:
 		return &Comm{SampleID: id, PID: c.i32(), TID: c.i32(), Exec: m&MiscCommExec != 0, Comm: cString(c.b)}
 	case RecordFork:
@@ -62,9 +64,9 @@ func (c *cursor) kernelRecord(t RecordType, m Misc, id SampleID, attr *Attr) Val
 	return nil
 }
 
-func (c *cursor) mmap2(m Misc, id SampleID) *Mmap2 {
+func (c *cursor) mmap2(m Misc, id SampleID, attr *Attr) *Mmap2 {
 	r := &Mmap2{SampleID: id, PID: c.i32(), TID: c.i32(), Start: c.u64(), Length: c.u64(), Offset: c.u64(), Data: m&MiscMmapData != 0}
-	if m&MiscMmapBuildID != 0 {
+	if m&MiscMmapBuildID != 0 && (attr.Has(AttrBuildID) || likelyBuildID(c.b)) {
 		size := c.bytes(4) // and three bytes of nothing
 		id := c.bytes(20)
 		if !c.short {
@@ -76,6 +78,17 @@ func (c *cursor) mmap2(m Misc, id SampleID) *Mmap2 {
 	r.Protection, r.Flags = c.u32(), c.u32()
 	r.Filename = cString(c.b)
 	return r
+}
+
+// likelyBuildID reports whether the fields of a build ID hold one: a size, three bytes of 0, and an ID with zeros behind it. The kernel (6.18)
+// sets the bit in records of events that did not ask for build IDs, too, if another session's did; these have a device and an inode. An event that
+// did not ask may have build IDs all the same, as other tools add them to files.
+func likelyBuildID(b []byte) bool {
+	if len(b) < 24 {
+		return false
+	}
+	size, id := b[0], b[4:24]
+	return (size == 16 || size == 20) && b[1]|b[2]|b[3] == 0 && len(bytes.Trim(id[size:], "\x00")) == 0
 }
 
 func (c *cursor) namespaces(id SampleID) *Namespaces {

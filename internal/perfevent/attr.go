@@ -88,6 +88,7 @@ const (
 	KSymbols               Flags = 1 << 29 // ksymbol: records of code of the kernel, Linux 5.1
 	BPFEvents              Flags = 1 << 30 // bpf_event: records of BPF programs, Linux 5.1
 	Cgroups                Flags = 1 << 32 // cgroup: records of new cgroups, Linux 5.7
+	BuildIDs               Flags = 1 << 34 // build_id: in records of Mmap2, Linux 5.12
 	InheritThread          Flags = 1 << 35 // children inherit only if they are threads, Linux 5.13
 )
 

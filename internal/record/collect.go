@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/binary"
 	"fmt"
+	"slices"
 
 	"github.com/bperf/bperf/internal/perfdata"
 	"github.com/bperf/bperf/internal/perfevent"
@@ -22,6 +23,7 @@ type tally struct {
 	task    func(perfdata.Value) // Sums.Task
 	tasks   uint64               // how often it was
 	scratch []byte
+	stray   []int // offsets of the records of the last call of add that hasBuildIDBit
 }
 
 // newTally tallies samples of such a type. What stands before the time is the same in the samples of all events of a recording.
@@ -45,6 +47,7 @@ const headerSize = 8 // struct perf_event_header: u32 type, u16 misc, u16 size
 // parts.
 func (t *tally) add(first, rest []byte) error {
 	var earliest, latest uint64
+	t.stray = t.stray[:0]
 	for at := 0; at < len(first)+len(rest); {
 		b := first
 		from := at
@@ -62,6 +65,9 @@ func (t *tally) add(first, rest []byte) error {
 		}
 		if size < headerSize || at+size > len(first)+len(rest) {
 			return fmt.Errorf("a record in a ring buffer says it has %d bytes, and %d are there", size, len(first)+len(rest)-at)
+		}
+		if hasBuildIDBit(b) {
+			t.stray = append(t.stray, at)
 		}
 		record := b
 		if len(b) >= size {
@@ -83,6 +89,25 @@ func (t *tally) add(first, rest []byte) error {
 	}
 	t.last = max(t.last, latest)
 	return nil
+}
+
+// hasBuildIDBit reports whether a header is that of an MMAP2 record with PERF_RECORD_MISC_MMAP_BUILD_ID. No event of a recording asks for
+// build IDs, but the kernel (6.18) writes one record for the events of all sessions, and does not clear the bit after it wrote the record of a
+// session that asked. Readers would treat the device and the inode as a build ID.
+func hasBuildIDBit(record []byte) bool {
+	ne := binary.NativeEndian
+	return perfdata.RecordType(ne.Uint32(record)) == perfdata.RecordMmap2 && perfdata.Misc(ne.Uint16(record[4:]))&perfdata.MiscMmapBuildID != 0
+}
+
+// withoutBuildIDBits copies records, and clears the bit in those that are at the given offsets.
+func withoutBuildIDBits(at []int, first, rest []byte) []byte {
+	ne := binary.NativeEndian
+	records := slices.Concat(first, rest)
+	for _, at := range at {
+		misc := records[at+4:]
+		ne.PutUint16(misc, ne.Uint16(misc)&^uint16(perfdata.MiscMmapBuildID))
+	}
+	return records
 }
 
 // record looks at one record. It returns the time of a sample, and 0 for all others.
@@ -135,6 +160,9 @@ func (s *session) keep(first, rest []byte) error {
 	before := *s.tally
 	if err := s.tally.add(first, rest); err != nil {
 		return err
+	}
+	if len(s.tally.stray) > 0 {
+		first, rest = withoutBuildIDBits(s.tally.stray, first, rest), nil
 	}
 	if err := s.out.append(first, rest); err != nil {
 		*s.tally = before

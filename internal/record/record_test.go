@@ -17,6 +17,7 @@ import (
 
 	"github.com/bperf/bperf/internal/event"
 	"github.com/bperf/bperf/internal/perfdata"
+	"github.com/bperf/bperf/internal/perfevent"
 	"github.com/bperf/bperf/internal/target"
 	"github.com/bperf/bperf/test/program"
 	"github.com/bperf/bperf/test/require"
@@ -488,5 +489,42 @@ func TestCgroup(t *testing.T) {
 	_, got := run(t, cfg)
 	if n := got.samples[getppid]; n != 300 {
 		t.Errorf("%d samples, want the 300 in the cgroup", n)
+	}
+}
+
+// TestBuildIDsOfOthers records while an event of somebody else asks the kernel for build IDs: the recording has none.
+func TestBuildIDsOfOthers(t *testing.T) {
+	require.Root(t)
+	system, err := target.Spec{System: true}.Resolve()
+	check(t, err)
+	for _, cpu := range system.CPUs {
+		attr := perfevent.Attr{Type: perfevent.TypeSoftware, Config: perfevent.SoftwareDummy, SampleType: perfevent.TrailerFormat,
+			Flags: perfevent.Mmap | perfevent.Mmap2 | perfevent.BuildIDs}
+		e, err := perfevent.Open(&attr, perfevent.Where{Thread: perfevent.AnyThread, CPU: cpu})
+		check(t, err)
+		defer e.Close()
+		ring, err := e.Map(4)
+		check(t, err)
+		defer ring.Close()
+	}
+	cfg := config(t, "cpu-clock")
+	cfg.Command = []string{"true"}
+	_, err = Run(cfg)
+	check(t, err)
+	r, err := perfdata.Open(cfg.Output)
+	check(t, err)
+	defer r.Close()
+	mapped := 0
+	for rec, err := range r.Records() {
+		check(t, err)
+		if m, ok := rec.Value.(*perfdata.Mmap2); ok && strings.HasSuffix(m.Filename, "/true") {
+			mapped++
+		}
+		if rec.Type == perfdata.RecordMmap2 && rec.Misc&perfdata.MiscMmapBuildID != 0 {
+			t.Errorf("a record says that it has a build ID: %+v", rec.Value)
+		}
+	}
+	if mapped == 0 {
+		t.Error("there is no record of the command")
 	}
 }

@@ -29,12 +29,7 @@ func decodeTask(b []byte) perfdata.Value {
 	case perfdata.RecordComm:
 		return &perfdata.Comm{PID: id(8), TID: id(12), Exec: misc&perfdata.MiscCommExec != 0, Comm: text()}
 	}
-	m := &perfdata.Mmap2{PID: id(8), TID: id(12), Start: ne.Uint64(b[16:]), Length: ne.Uint64(b[24:]), Offset: ne.Uint64(b[32:]),
+	return &perfdata.Mmap2{PID: id(8), TID: id(12), Start: ne.Uint64(b[16:]), Length: ne.Uint64(b[24:]), Offset: ne.Uint64(b[32:]),
+		Major: ne.Uint32(b[40:]), Minor: ne.Uint32(b[44:]), Inode: ne.Uint64(b[48:]), InodeGeneration: ne.Uint64(b[56:]),
 		Protection: ne.Uint32(b[64:]), Flags: ne.Uint32(b[68:]), Data: misc&perfdata.MiscMmapData != 0, Filename: text()}
-	if misc&perfdata.MiscMmapBuildID != 0 {
-		m.BuildID = bytes.Clone(b[44 : 44+min(b[40], 20)])
-		return m
-	}
-	m.Major, m.Minor, m.Inode, m.InodeGeneration = ne.Uint32(b[40:]), ne.Uint32(b[44:]), ne.Uint64(b[48:]), ne.Uint64(b[56:])
-	return m
 }

@@ -1,8 +1,10 @@
 package record
 
 import (
+	"bytes"
 	"encoding/binary"
 	"reflect"
+	"slices"
 	"testing"
 
 	"github.com/bperf/bperf/internal/perfdata"
@@ -37,16 +39,15 @@ func TestDecodeTask(t *testing.T) {
 	mmap := rawRecord(perfdata.RecordMmap2, 0, "/bin/x", 5, 6, a, b, c, d, e, f, 8, 1, g, h, 9, 0, 5, 2)
 	mapped := perfdata.Mmap2{PID: 5, TID: 6, Start: 0x7f0000001000, Length: 0x2000, Offset: 0x3000, Major: 8, Minor: 1, Inode: 77, InodeGeneration: 9,
 		Protection: 5, Flags: 2, Filename: "/bin/x"}
-	build := rawRecord(perfdata.RecordMmap2, perfdata.MiscMmapBuildID|perfdata.MiscMmapData, "/bin/x", 5, 6, a, b, c, d, e, f, 0, 0, 0, 0, 0, 0, 5, 2)
-	build[40], build[44], build[45], build[46] = 3, 0xa, 0xb, 0xc
-	built := mapped
-	built.Major, built.Minor, built.Inode, built.InodeGeneration, built.BuildID, built.Data = 0, 0, 0, 0, []byte{0xa, 0xb, 0xc}, true
+	data := rawRecord(perfdata.RecordMmap2, perfdata.MiscMmapData, "/bin/x", 5, 6, a, b, c, d, e, f, 8, 1, g, h, 9, 0, 5, 2)
+	mappedData := mapped
+	mappedData.Data = true
 	for _, test := range []struct {
 		raw  []byte
 		want perfdata.Value
 	}{
 		{mmap, &mapped},
-		{build, &built},
+		{data, &mappedData},
 		{rawRecord(perfdata.RecordFork, 0, "", 1, 2, 3, 4, g, h), &perfdata.Fork{PID: 1, ParentPID: 2, TID: 3, ParentTID: 4, TaskTime: 77}},
 		{rawRecord(perfdata.RecordExit, 0, "", 1, 2, 3, 4, g, h), &perfdata.Exit{PID: 1, ParentPID: 2, TID: 3, ParentTID: 4, TaskTime: 77}},
 		{rawRecord(perfdata.RecordComm, 0, "sh", 1, 2), &perfdata.Comm{PID: 1, TID: 2, Comm: "sh"}},
@@ -57,6 +58,26 @@ func TestDecodeTask(t *testing.T) {
 	} {
 		if got := decodeTask(test.raw); !reflect.DeepEqual(got, test.want) {
 			t.Errorf("% x: %+v, not %+v", test.raw, got, test.want)
+		}
+	}
+}
+
+// TestStrayBuildID has records MMAP2 with the bit of build IDs that another session asked for, among others, in two parts.
+func TestStrayBuildID(t *testing.T) {
+	record := func(misc perfdata.Misc) []byte {
+		b := rawRecord(perfdata.RecordMmap2, perfdata.MiscMmapData|misc, "/b/xy", make([]uint32, 16)...)
+		binary.NativeEndian.PutUint16(b[6:], uint16(len(b)))
+		return b
+	}
+	plain, stray := record(0), record(perfdata.MiscMmapBuildID)
+	raw, want := slices.Concat(plain, stray, plain, stray), slices.Concat(plain, plain, plain, plain)
+	for _, at := range []int{0, 40, 120, len(raw)} {
+		tally := newTally(0, func([]byte, int32) {})
+		if err := tally.add(raw[:at], raw[at:]); err != nil {
+			t.Fatal(err)
+		}
+		if got := withoutBuildIDBits(tally.stray, raw[:at], raw[at:]); !bytes.Equal(got, want) {
+			t.Errorf("cut at %d: % x, not % x", at, got, want)
 		}
 	}
 }
