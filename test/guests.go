@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"strings"
 	"sync"
 	"time"
 
@@ -18,7 +19,7 @@ func guestJobs(b *binaries.Builder) []job {
 		o := boot.Options{Kernel: g.kernel, Packages: g.packages, Perf: true, Timeout: guestTimeout}
 		jobs = append(jobs, job{
 			where: where{kernel: g.kernel},
-			name:  fmt.Sprint(g.packages),
+			name:  strings.TrimPrefix(strings.Join(g.packages, " "), "./"), // as Package.Path is written
 			run: func(ctx context.Context, r *run) error {
 				err := r.phase("fetch", func() error {
 					fetching.Lock()
