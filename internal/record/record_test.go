@@ -508,7 +508,7 @@ func TestBuildIDsOfOthers(t *testing.T) {
 		defer ring.Close()
 	}
 	cfg := config(t, "cpu-clock")
-	cfg.Command = []string{"true"}
+	cfg.Command = []string{program.Program{Body: program.GetPPID, Times: 1}.Write(t)}
 	_, err = Run(cfg)
 	check(t, err)
 	r, err := perfdata.Open(cfg.Output)
@@ -517,7 +517,7 @@ func TestBuildIDsOfOthers(t *testing.T) {
 	mapped := 0
 	for rec, err := range r.Records() {
 		check(t, err)
-		if m, ok := rec.Value.(*perfdata.Mmap2); ok && strings.HasSuffix(m.Filename, "/true") {
+		if m, ok := rec.Value.(*perfdata.Mmap2); ok && m.Filename == cfg.Command[0] {
 			mapped++
 		}
 		if rec.Type == perfdata.RecordMmap2 && rec.Misc&perfdata.MiscMmapBuildID != 0 {

@@ -211,8 +211,8 @@ func (c *Command) Signal(sig os.Signal) error {
 // Kill ends the command or the child that waits, and waits for its end. It does nothing when it has
 // ended.
 func (c *Command) Kill() error {
-	c.closeSocket()
 	err := c.Signal(syscall.SIGKILL)
+	c.closeSocket() // not before: the child ends by itself when its socket is closed
 	c.Wait()
 	return err
 }
