@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"strconv"
 	"strings"
 	"syscall"
@@ -120,8 +121,12 @@ func TestProcesses(t *testing.T) {
 		}
 	}
 	for _, s := range r.Sums {
-		if s.Readings[2].Value != s.Switches {
-			t.Errorf("process %d: %d context switches were counted, and %d seen", s.ID, s.Readings[2].Value, s.Switches)
+		most := s.Switches
+		if s.ID != uint64(one) && s.ID != uint64(many) { // threads that run now have been switched to, and not yet from
+			most += uint64(runtime.NumCPU())
+		}
+		if n := s.Readings[2].Value; n < s.Switches || n > most {
+			t.Errorf("process %d: %d context switches were counted, and %d seen", s.ID, n, s.Switches)
 		}
 	}
 	if r.LostTime != 0 || r.LostSwitches != 0 {
