@@ -65,6 +65,7 @@ Without a target it profiles the command and its children; without a command, th
 	f.VarP(eventFlag{&o.events, argEvents}, "event", "e", "events to sample, comma-separated (cycles, or cpu-clock without a PMU); see bperf list")
 	f.VarP(eventFlag{&o.events, argCgroups}, "cgroup", "G", "cgroups of the events before it: one for all, or one for each")
 	f.Var(eventFlag{&o.events, argFilter}, "filter", "filter `EXPR` for the event before it: of fields of a tracepoint, or else of the sample")
+	o.addPrograms(f)
 	f.StringVarP(&o.frequency, "freq", "F", "", "sample so many times a second and CPU, as often as the kernel allows with \"max\" (default "+defaultProfileFrequency+")")
 	f.Uint64VarP(&o.period, "count", "c", 0, "sample each `N`th event")
 
@@ -149,6 +150,7 @@ func (o *profileOptions) run(cmd *cobra.Command, args []string) error {
 	if err != nil {
 		return err
 	}
+	defer recording.Programs.Close()
 	cfg := sample.Config{Record: *recording, By: by, Keep: keep | format.keys, Entries: o.entries}
 	cfg.Record.NoIdle = o.noIdle
 	o.setBlocked(given, &cfg)

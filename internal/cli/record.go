@@ -27,7 +27,8 @@ const statusBadFilter = 255
 
 // recordOptions are the flags of record as they were given.
 type recordOptions struct {
-	events []eventArg // -e -G --filter, in their order
+	events []eventArg // -e -G --filter --prog, in their order
+	set    []string   // variables of the programs of --prog
 
 	system     bool
 	cpus       string
@@ -83,6 +84,7 @@ BPF programs are recorded with their code, also those that are loaded and unload
 	f.VarP(eventFlag{&o.events, argEvents}, "event", "e", "events to sample, comma-separated (cycles, or cpu-clock without a PMU); see bperf list")
 	f.VarP(eventFlag{&o.events, argCgroups}, "cgroup", "G", "cgroups of the events before it: one for all, or one for each")
 	f.Var(eventFlag{&o.events, argFilter}, "filter", "filter `EXPR` for the event before it: of fields of a tracepoint, or else of the sample")
+	o.addPrograms(f)
 	f.StringVarP(&o.frequency, "freq", "F", "", "sample so many times a second and CPU, as often as the kernel allows with \"max\" (default 4000)")
 	f.Uint64VarP(&o.period, "count", "c", 0, "sample each `N`th event")
 	f.BoolVar(&o.strictFreq, "strict-freq", false, "fail if the kernel does not allow the frequency of -F")
@@ -144,6 +146,7 @@ func runRecord(o *recordOptions, given func(string) bool, args []string) error {
 	if err != nil {
 		return err
 	}
+	defer cfg.Programs.Close()
 	note := func(s string) { fmt.Fprintln(os.Stderr, s) }
 	cfg.Notify = note
 	if o.quiet {
@@ -300,16 +303,27 @@ func (o *recordOptions) setTarget(cfg *record.Config) (err error) {
 	return err
 }
 
-// chooseEvents fills in the events, and with -G whose they are.
+// defaultSampled is what is sampled without -e.
+const defaultSampled = "cycles:P"
+
+// chooseEvents fills in the events with their programs, and with -G whose they are.
 func (o *recordOptions) chooseEvents(cfg *record.Config) error {
 	c := chosenEvents{machine: event.Host()}
+	has := func(k argKind) bool {
+		return slices.ContainsFunc(o.events, func(a eventArg) bool { return a.kind == k })
+	}
+	if !has(argEvents) && has(argProgram) { // it runs at the samples of what is sampled otherwise
+		if err := c.parse(defaultSampled); err != nil {
+			return err
+		}
+	}
 	for _, a := range o.events {
 		if err := c.add(a); err != nil {
 			return &ExitError{Status: statusBadOption, Err: err}
 		}
 	}
 	if len(c.list) == 0 {
-		if err := c.parse("cycles:P"); err != nil {
+		if err := c.parse(defaultSampled); err != nil {
 			return err
 		}
 	}
@@ -322,10 +336,13 @@ func (o *recordOptions) chooseEvents(cfg *record.Config) error {
 		}
 	}
 	cfg.Events = c.list
+	var err error
+	if cfg.Programs, err = o.readPrograms(c.list); err != nil {
+		return &ExitError{Status: statusBadOption, Err: err}
+	}
 	if c.cgroups == nil {
 		return nil
 	}
-	var err error
 	cfg.EventCgroups, cfg.Target.Cgroups, err = c.cgroupsOf()
 	return err
 }

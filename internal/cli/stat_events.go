@@ -23,6 +23,7 @@ const (
 	argMetrics argKind = "-M"
 	argCgroups argKind = "-G"
 	argFilter  argKind = "--filter"
+	argProgram argKind = "--prog"
 )
 
 // eventFlag is a flag that keeps its place among those of eventArg.
@@ -106,6 +107,8 @@ func (c *chosenEvents) add(a eventArg) error {
 		return nil
 	case argCgroups:
 		return c.setCgroups(a.value)
+	case argProgram:
+		return c.setProgram(a.value)
 	default:
 		return c.setFilter(a.value)
 	}
@@ -164,6 +167,25 @@ func (c *chosenEvents) setFilter(value string) error {
 			value = "(" + e.Filter + ") && (" + value + ")"
 		}
 		e.Filter = value
+	}
+	return nil
+}
+
+// setProgram lets a program run at the samples of the events before it that have none yet.
+func (c *chosenEvents) setProgram(source string) error {
+	set := false
+	for _, e := range c.list.Events() {
+		switch {
+		case e.Program != "":
+		case e.Tracepoint != "":
+			return fmt.Errorf("--prog %s: %s is a tracepoint, at which a program of another type runs: write one in a section \"tracepoint/%s\", and give --prog before this -e",
+				source, e.Name, strings.ReplaceAll(e.Tracepoint, ":", "/"))
+		default:
+			e.Program, set = source, true
+		}
+	}
+	if !set {
+		return fmt.Errorf("--prog %s belongs to the events before it: give -e first", source)
 	}
 	return nil
 }

@@ -33,7 +33,8 @@ type Event struct {
 	MostPrecise bool // modifier P: as precise as this CPU can
 	Guests      bool // modifiers G and H, both: the host and its guests
 
-	Filter string // tracepoint filter expression, or empty
+	Filter  string // tracepoint filter expression, or empty
+	Program string // that runs at each sample, as package userprog reads it; or empty. Only samples that it keeps are recorded
 
 	Tracepoint string // SYSTEM:NAME of a tracepoint, whatever Name is
 

@@ -9,6 +9,7 @@ import (
 
 	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/asm"
+	"github.com/cilium/ebpf/btf"
 )
 
 // Program is a filter in the kernel.
@@ -29,23 +30,30 @@ type Counts struct {
 	Value         uint64 // the sum of the periods of all of them
 }
 
-// Load resolves the names in the expression and loads its program (Linux 5.5; 6.2, with BTF, for fields that the samples alone have).
+// Function is a function of a user's program, of type perf_event, which a filter can ask. The context is its only argument, and it returns 0 for samples that
+// are dropped. The functions that it calls follow it.
+type Function struct {
+	Instructions asm.Instructions
+	License      string // that a program with it has to have
+}
+
+// Load resolves the names in the expression and loads a program of it (Linux 5.5; 6.2, with BTF, for fields that the samples alone have).
+// Samples for which the expression is true are kept if ask, which may be nil, keeps them. The filter itself may be nil, too.
 // It needs CAP_BPF and CAP_PERFMON.
-func (f *Filter) Load() (*Program, error) {
-	body, err := f.compile()
-	if err != nil {
-		return nil, err
-	}
+func (f *Filter) Load(ask *Function) (*Program, error) {
 	counts, err := ebpf.NewMap(&ebpf.MapSpec{Name: "bperf_filter", Type: ebpf.PerCPUArray, KeySize: 4, ValueSize: 16, MaxEntries: 2})
 	if err != nil {
 		return nil, fmt.Errorf("filter: make a map of its counts: %w%s", err, remedy(err))
 	}
-	instructions, err := finish(body, epilogue(counts.FD(), ofArch[runtime.GOARCH]))
-	if err != nil {
+	spec := &ebpf.ProgramSpec{Name: "bperf_filter", Type: ebpf.PerfEvent, License: "Dual BSD/GPL"}
+	if ask != nil {
+		spec.License = ask.License
+	}
+	if spec.Instructions, err = f.assemble(ask, epilogue(counts.FD(), ofArch[runtime.GOARCH])); err != nil {
 		counts.Close()
 		return nil, err
 	}
-	program, err := ebpf.NewProgram(&ebpf.ProgramSpec{Name: "bperf_filter", Type: ebpf.PerfEvent, License: "Dual BSD/GPL", Instructions: instructions})
+	program, err := ebpf.NewProgram(spec)
 	if err != nil {
 		counts.Close()
 		return nil, fmt.Errorf("filter: load it as a BPF program: %w%s", err, remedy(err))
@@ -53,14 +61,10 @@ func (f *Filter) Load() (*Program, error) {
 	return &Program{program, counts}, nil
 }
 
-// Function is the filter as a function of another program of type perf_event, whose context is its only argument: it returns 1 for samples that are
-// kept, and 0 for others. It needs what Load needs.
-func (f *Filter) Function() (asm.Instructions, error) {
-	body, err := f.compile()
-	if err != nil {
-		return nil, err
-	}
-	return finish(body, asm.Instructions{
+// Function returns the filter, which may be nil, and a function that it asks, which may be nil, too, as a function of another program of type
+// perf_event, whose context is its only argument: it returns 1 for samples that are kept, and 0 for others. It needs what Load needs.
+func (f *Filter) Function(ask *Function) (asm.Instructions, error) {
+	return f.assemble(ask, asm.Instructions{
 		asm.Mov.Imm(asm.R0, 1).WithSymbol(keep),
 		asm.Return(),
 		asm.Mov.Imm(asm.R0, 0).WithSymbol(drop),
@@ -68,8 +72,45 @@ func (f *Filter) Function() (asm.Instructions, error) {
 	})
 }
 
-// compile makes code that ends at the labels keep and drop.
-func (f *Filter) compile() (asm.Instructions, error) {
+// assemble makes code with an end, which has the labels keep and drop.
+func (f *Filter) assemble(ask *Function, end asm.Instructions) (asm.Instructions, error) {
+	yes := keep
+	if ask != nil {
+		yes = "ask"
+	}
+	body := asm.Instructions{asm.Mov.Reg(asm.R6, asm.R1)}
+	if f != nil {
+		var err error
+		if body, err = f.compile(yes); err != nil {
+			return nil, err
+		}
+	}
+	if ask == nil {
+		return finish(body, end)
+	}
+	body = append(body,
+		asm.Mov.Reg(asm.R1, asm.R6).WithSymbol(yes),
+		asm.Call.Label(ask.Instructions[0].Symbol()),
+		asm.JEq.Imm32(asm.R0, 0, drop), // it returns an int
+		asm.Ja.Label(keep))
+	all, err := finish(body, end)
+	if err != nil {
+		return nil, err
+	}
+	if btf.FuncMetadata(&ask.Instructions[0]) != nil { // where one function has a type and lines, the kernel wants them all to have them
+		all[0] = btf.WithFuncMetadata(all[0], onSample).WithSource(asm.Comment("a filter of bperf's"))
+	}
+	return append(all, ask.Instructions...), nil
+}
+
+// onSample is the type of a program of type perf_event.
+var onSample = &btf.Func{Name: "bperf_filter", Linkage: btf.GlobalFunc, Type: &btf.FuncProto{
+	Return: &btf.Int{Name: "int", Size: 4, Encoding: btf.Signed},
+	Params: []btf.FuncParam{{Name: "ctx", Type: &btf.Pointer{Target: &btf.Void{}}}},
+}}
+
+// compile makes code that ends at the labels yes and drop.
+func (f *Filter) compile(yes string) (asm.Instructions, error) {
 	root, err := f.root.resolved()
 	if err != nil {
 		return nil, err
@@ -79,7 +120,7 @@ func (f *Filter) compile() (asm.Instructions, error) {
 		return nil, err
 	}
 	c := code{load: l.load}
-	body, err := c.branches(root, keep, drop)
+	body, err := c.branches(root, yes, drop)
 	if err != nil {
 		return nil, err
 	}

@@ -9,12 +9,14 @@ import (
 	"github.com/bperf/bperf/internal/control"
 	"github.com/bperf/bperf/internal/event"
 	"github.com/bperf/bperf/internal/target"
+	"github.com/bperf/bperf/internal/userprog"
 )
 
 // Config is what is recorded, and how.
 type Config struct {
 	Events       event.List
-	EventCgroups []string // with -G: for each event the cgroup's name, or empty for none; nil without
+	EventCgroups []string           // with -G: for each event the cgroup's name, or empty for none; nil without
+	Programs     *userprog.Programs // of event.Event.Program; nil if there are none. Run loads them, and the caller closes them
 
 	Target    target.Spec
 	Command   []string // its run is the time that is recorded; and with an empty Target, what is recorded

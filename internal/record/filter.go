@@ -7,6 +7,7 @@ import (
 	"github.com/bperf/bperf/internal/filter"
 	"github.com/bperf/bperf/internal/perfdata"
 	"github.com/bperf/bperf/internal/perfevent"
+	"github.com/bperf/bperf/internal/userprog"
 )
 
 // FilterError is a filter that could be read, but that this kernel does not take.
@@ -15,29 +16,33 @@ type FilterError struct{ Err error }
 func (e *FilterError) Error() string { return e.Err.Error() }
 func (e *FilterError) Unwrap() error { return e.Err }
 
-// sampleFilter is the filter of an event that is no tracepoint. A nil filter lets all samples through.
+// sampleFilter decides which samples of an event that is no tracepoint are kept. A nil filter lets all samples through.
 type sampleFilter struct {
-	expr    *filter.Filter
-	program *filter.Program
+	expr    *filter.Filter  // nil without --filter
+	program *filter.Program // nil before loadFilters, and where loaded runs alone
+	loaded  int             // descriptor of a program that somebody has loaded; 0 without
 }
 
 // newFilter reads the filter of an event. Those of tracepoints are for the kernel to read.
 func newFilter(e *event.Event) (*sampleFilter, error) {
-	if e.Filter == "" || e.PMU == "tracepoint" {
+	if e.PMU == "tracepoint" || e.Filter == "" && e.Program == "" {
 		return nil, nil
 	}
-	expr, err := filter.Parse(e.Filter)
-	if err != nil {
-		return nil, fmt.Errorf("%s: %w", e.Name, err)
+	f := &sampleFilter{}
+	if e.Filter != "" {
+		var err error
+		if f.expr, err = filter.Parse(e.Filter); err != nil {
+			return nil, fmt.Errorf("%s: %w", e.Name, err)
+		}
 	}
-	return &sampleFilter{expr: expr}, nil
+	return f, nil
 }
 
 // addFiltered lets samples have what their filters read. The time stands in front of what differs from event to event, and all have it.
 func (s *session) addFiltered() {
 	time := uint64(0)
 	for _, o := range s.events {
-		if o.filter != nil {
+		if o.filter != nil && o.filter.expr != nil {
 			o.attr.SampleType |= o.filter.expr.SampleType()
 			time |= o.filter.expr.SampleType() & perfevent.SampleTime
 		}
@@ -47,23 +52,57 @@ func (s *session) addFiltered() {
 	}
 }
 
-// loadFilters loads the programs of all filters.
-func (s *session) loadFilters() (err error) {
+// loadFilters loads the programs of all filters, and those of the user's.
+func (s *session) loadFilters() error {
+	if err := s.cfg.Programs.Load(); err != nil {
+		return err
+	}
 	for _, o := range s.events {
 		if o.filter == nil {
 			continue
 		}
-		if o.filter.program, err = o.filter.expr.Load(); err != nil {
-			return &FilterError{fmt.Errorf("%s: %w", o.event.Name, err)}
+		if err := o.filter.load(o.event.Program, s.cfg.Programs); err != nil {
+			err = fmt.Errorf("%s: %w", o.event.Name, err)
+			if o.event.Program == "" {
+				err = &FilterError{err}
+			}
+			return err
 		}
-		s.cfg.Verbose(fmt.Sprintf("%s: the filter is %v", o.event.Name, o.filter.expr))
+		if o.filter.expr != nil {
+			s.cfg.Verbose(fmt.Sprintf("%s: the filter is %v", o.event.Name, o.filter.expr))
+		}
 	}
 	return nil
 }
 
+// load loads the filter, with a program of the user's if there is one.
+func (f *sampleFilter) load(source string, programs *userprog.Programs) (err error) {
+	var ask *filter.Function
+	if source != "" {
+		if ask, err = programs.Function(source); err != nil {
+			return err
+		}
+		if ask == nil && f.expr != nil {
+			return fmt.Errorf("--filter and the program %s: an event takes one BPF program. Give the program's object file, or no filter", source)
+		}
+		if ask == nil {
+			f.loaded, err = programs.Loaded(source)
+			return err
+		}
+	}
+	if f.program, err = f.expr.Load(ask); err != nil && ask != nil {
+		return fmt.Errorf("the program %s: %w", source, programs.Explain(err))
+	}
+	return err
+}
+
 // attach lets the program run for the samples of an open event, and of those that tasks inherit from it.
 func (f *sampleFilter) attach(o *opened, fd *perfevent.Event) error {
-	if err := fd.SetBPF(f.program.FD()); err != nil {
+	program := f.loaded
+	if f.program != nil {
+		program = f.program.FD()
+	}
+	if err := fd.SetBPF(program); err != nil {
 		return &FilterError{fmt.Errorf("%s: the kernel takes no program as the filter of this event: %w", o.event.Name, err)}
 	}
 	return nil
@@ -71,7 +110,7 @@ func (f *sampleFilter) attach(o *opened, fd *perfevent.Event) error {
 
 // tellFiltered writes how many samples the filter of an event dropped.
 func (s *session) tellFiltered(o *opened) error {
-	if o.filter == nil {
+	if o.filter == nil || o.filter.program == nil {
 		return nil
 	}
 	counts, err := o.filter.program.Counts()

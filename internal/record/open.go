@@ -367,11 +367,11 @@ func (s *session) attach(o *opened, fd *perfevent.Event, at place) error {
 func (s *session) overwritten(o *opened) bool { return s.cfg.Overwrite && !o.dummy && !o.offCPU }
 
 func (s *session) setFilter(o *opened, fd *perfevent.Event) error {
-	if o.event.Filter == "" {
-		return nil
-	}
 	if o.filter != nil {
 		return o.filter.attach(o, fd)
+	}
+	if o.event.Filter == "" {
+		return nil
 	}
 	if err := fd.SetFilter(o.event.Filter); err != nil {
 		return &FilterError{fmt.Errorf("%s: the kernel does not take the filter %q: %w. The fields of a tracepoint are in "+

@@ -85,6 +85,7 @@ type settings struct {
 	ips      []Range            // in one of which the instruction pointer has to be; nil for anywhere
 	programs []Range            // in one of which it, or a caller, has to be; nil for anywhere
 	filters  []asm.Instructions // of each event; nil for none
+	allTypes bool               // filters know types of the kernel that the program does not
 }
 
 // newCounter loads the program for each event.
@@ -103,7 +104,9 @@ func (c *counter) load(o settings) (err error) {
 	if c.spec, err = loadSample(); err != nil {
 		return err
 	}
-	if c.types, err = kernel.TypesOf(c.spec.Types); err != nil {
+	if o.allTypes {
+		c.types = nil
+	} else if c.types, err = kernel.TypesOf(c.spec.Types); err != nil {
 		c.types = nil // they may be elsewhere, and the library tells where it has looked
 	}
 	unwinds := o.Stack && o.user && hasLoops()

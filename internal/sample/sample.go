@@ -98,7 +98,12 @@ func Run(cfg Config) (Result, error) {
 	if waits && cfg.By.IP { // where a thread is blocked is the first frame outside of the scheduler
 		cfg.By.IP, cfg.By.Stack = false, true
 	}
-	filters, err := takeFilters(&cfg.Record.Events)
+	programs := cfg.Record.Programs
+	cfg.Record.Programs = nil // they become a part of the program that counts
+	if err := programs.Load(); err != nil {
+		return Result{}, err
+	}
+	filters, err := takeFilters(&cfg.Record.Events, programs)
 	if err != nil {
 		return Result{}, err
 	}
@@ -116,11 +121,11 @@ func Run(cfg Config) (Result, error) {
 	}
 	s.settings = settings{Keys: cfg.By, kernel: !cfg.Record.AllUser, user: !cfg.Record.AllKernel, noIdle: cfg.Record.NoIdle, waits: waits,
 		command: cfg.Record.CommandIsTarget(),
-		events:  events, entries: cfg.Entries, ips: cfg.Ranges, programs: cfg.Programs, filters: filters,
+		events:  events, entries: cfg.Entries, ips: cfg.Ranges, programs: cfg.Programs, filters: filters, allTypes: programs != nil,
 		rate:  cfg.Record.Frequency * uint64(events*runtime.NumCPU()),
 		eager: !cfg.Record.Target.System && cfg.Record.Target.CPUs == nil}
 	if s.counter, err = newCounter(s.settings); err != nil {
-		return Result{}, err
+		return Result{}, programs.Explain(err) // the verifier names the function
 	}
 	defer func() { _ = s.counter.Close() }() // all was read
 	return s.run()

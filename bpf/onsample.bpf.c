@@ -1,0 +1,81 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+//
+// For tests of programs of the user's on samples: bperf record --prog.
+#include <linux/bpf.h>
+#include <linux/types.h>
+#include <stdbool.h>
+#include <bpf/bpf_helpers.h>
+
+char _license[] SEC("license") = "Dual BSD/GPL";
+
+enum parity {
+	EVEN,
+	ODD,
+};
+
+const volatile __u32 modulus = 3;
+const volatile enum parity parity = EVEN;
+const volatile bool drop_all = false;
+const volatile __s16 least = 1;
+char label[8] = "none";
+__u64 seen = 0;
+
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, 16384);
+	__type(key, __u32);
+	__type(value, __u32);
+} execs SEC(".maps");
+
+/* Has the name of a function of bperf's own. */
+static __attribute__((noinline)) int filter(__u64 n)
+{
+	return modulus && n % modulus == 0;
+}
+
+/* Keeps the first sample, and each that is a multiple of modulus later. */
+SEC("perf_event")
+int every_nth(void *ctx)
+{
+	if (drop_all)
+		return 0;
+	return filter(__sync_fetch_and_add(&seen, 1));
+}
+
+/* Keeps the samples of processes that have executed a program with the name `label`. */
+SEC("perf_event")
+int after_exec(void *ctx)
+{
+	__u32 pid = bpf_get_current_pid_tgid() >> 32;
+	__u32 *n = bpf_map_lookup_elem(&execs, &pid);
+
+	return n && (__s32)*n >= least;
+}
+
+/* The verifier refuses it, as the map may not have the key. */
+SEC("perf_event")
+int refused(void *ctx)
+{
+	__u32 pid = bpf_get_current_pid_tgid() >> 32;
+	__u32 *n = bpf_map_lookup_elem(&execs, &pid);
+
+	return *n;
+}
+
+SEC("raw_tp/sched_process_exec")
+int count_execs(void *ctx)
+{
+	__u32 pid = bpf_get_current_pid_tgid() >> 32, first = 1, i, *n;
+	char comm[16];
+
+	bpf_get_current_comm(comm, sizeof(comm));
+	for (i = 0; i < sizeof(label); i++)
+		if (comm[i] != label[i])
+			return 0;
+	n = bpf_map_lookup_elem(&execs, &pid);
+	if (n)
+		*n += 1;
+	else
+		bpf_map_update_elem(&execs, &pid, &first, BPF_ANY);
+	return 0;
+}

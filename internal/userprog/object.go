@@ -1,0 +1,241 @@
+package userprog
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"os"
+	"slices"
+	"strings"
+
+	"github.com/cilium/ebpf"
+	"github.com/cilium/ebpf/asm"
+	"github.com/cilium/ebpf/btf"
+	"github.com/cilium/ebpf/link"
+
+	"github.com/bperf/bperf/internal/printable"
+)
+
+// object is an object file, and what of it is in the kernel.
+type object struct {
+	file      string
+	spec      *ebpf.CollectionSpec
+	onSamples map[string]*ebpf.ProgramSpec // programs that become functions, and are not loaded for themselves
+	loaded    *ebpf.Collection             // nil before load
+	links     []io.Closer
+}
+
+// mostBytes is the largest object file that is read.
+const mostBytes = 64 << 20
+
+// readObject reads an object file.
+func readObject(file string) (*object, error) {
+	info, err := os.Stat(file) // a pipe would block
+	if err != nil {
+		return nil, err
+	}
+	if !info.Mode().IsRegular() || info.Size() > mostBytes {
+		return nil, fmt.Errorf("%s is no object file: it is not a regular file of at most %d MiB", file, mostBytes>>20)
+	}
+	spec, err := ebpf.LoadCollectionSpec(file)
+	if err != nil {
+		return nil, fmt.Errorf("read the BPF object %s: %s. Make it with clang -O2 -g -target bpf", file, printable.Text(err.Error()))
+	}
+	o := &object{file: file, spec: spec, onSamples: make(map[string]*ebpf.ProgramSpec)}
+	var refused []string
+	for _, name := range slices.Sorted(maps.Keys(spec.Programs)) {
+		if reason := refusal(spec.Programs[name]); reason != "" {
+			refused = append(refused, fmt.Sprintf("%s (section %q) %s", name, spec.Programs[name].SectionName, reason))
+		}
+	}
+	if len(refused) > 0 {
+		return nil, fmt.Errorf("%s: bperf cannot attach %s", file, printable.Text(strings.Join(refused, "; ")))
+	}
+	return o, nil
+}
+
+// refusal says why a program cannot be attached; empty for one that can.
+func refusal(p *ebpf.ProgramSpec) string {
+	switch p.Type {
+	case ebpf.PerfEvent:
+		return ""
+	case ebpf.TracePoint, ebpf.RawTracepoint, ebpf.RawTracepointWritable, ebpf.Kprobe:
+		if p.AttachTo == "" {
+			return "does not say where: its section has to name that"
+		}
+		return ""
+	case ebpf.Tracing:
+		if p.AttachType == ebpf.AttachTraceIter {
+			return "is an iterator, which runs when somebody reads it"
+		}
+		if p.AttachTo == "" {
+			return "does not say where: its section has to name that"
+		}
+		return ""
+	case ebpf.UnspecifiedProgram:
+		return "is of no type that bperf knows"
+	}
+	return fmt.Sprintf("is of type %v: it is not for tracing", p.Type)
+}
+
+// choose makes the program with a name one on samples. Without a name it is the only one of type perf_event. It returns the program's name.
+func (o *object) choose(name string) (string, error) {
+	var all []string
+	for _, n := range slices.Sorted(maps.Keys(o.spec.Programs)) {
+		if o.spec.Programs[n].Type == ebpf.PerfEvent {
+			all = append(all, n)
+		}
+	}
+	list := printable.Text(strings.Join(all, ", "))
+	switch {
+	case len(all) == 0:
+		return "", fmt.Errorf("%s has no program of type perf_event: write SEC(\"perf_event\") above the one that runs on samples", o.file)
+	case name == "" && len(all) > 1:
+		return "", fmt.Errorf("%s has %d programs of type perf_event: %s. Say which, as %s:NAME", o.file, len(all), list, o.file)
+	case name == "":
+		name = all[0]
+	case !slices.Contains(all, name):
+		return "", fmt.Errorf("%s has no program of type perf_event with the name %s. It has %s", o.file, name, list)
+	}
+	o.onSamples[name] = o.spec.Programs[name]
+	return name, nil
+}
+
+// load brings the maps into the kernel, and all programs but those on samples.
+func (o *object) load(verbose bool) (err error) {
+	spec := o.spec.Copy()
+	maps.DeleteFunc(spec.Programs, func(name string, p *ebpf.ProgramSpec) bool { return p.Type == ebpf.PerfEvent && !o.calledByTail(name) })
+	o.loaded, err = ebpf.NewCollection(spec)
+	if err != nil {
+		return fmt.Errorf("load %s: %w", o.file, explain(err, verbose))
+	}
+	return nil
+}
+
+// calledByTail reports whether a map of programs has the program from the start.
+func (o *object) calledByTail(name string) bool {
+	for _, m := range o.spec.Maps {
+		for _, kv := range m.Contents {
+			if kv.Value == name {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// mark stands before the names of a user's functions, so that they differ from those of the program around them.
+const mark = "user:"
+
+// function returns a program as a function of another program of type perf_event, whose context is its only argument. It is followed by
+// the functions that it calls. Its maps are in the kernel: load comes before.
+func (o *object) function(name string) (asm.Instructions, error) {
+	code := slices.Clone(o.onSamples[name].Instructions)
+	for i := range code {
+		in := &code[i]
+		if symbol := in.Symbol(); symbol != "" {
+			*in = in.WithSymbol(mark + symbol)
+		}
+		ref := in.Reference()
+		switch {
+		case ref == "":
+		case in.IsFunctionReference():
+			*in = in.WithReference(mark + ref)
+		case in.IsLoadFromMap():
+			m := o.loaded.Maps[ref]
+			if m == nil {
+				return nil, fmt.Errorf("%s: %s uses the map %s, which the object does not have", o.file, name, ref)
+			}
+			if err := in.AssociateMap(m); err != nil {
+				return nil, fmt.Errorf("%s: %s: %w", o.file, name, err)
+			}
+		}
+	}
+	if fn := btf.FuncMetadata(&code[0]); fn != nil { // the verifier looks at a static function as a part of its callers, with their context
+		static := *fn
+		static.Linkage = btf.StaticFunc
+		code[0] = btf.WithFuncMetadata(code[0], &static)
+	}
+	return code, nil
+}
+
+// attach attaches the programs that are not on samples.
+func (o *object) attach() error {
+	for _, name := range slices.Sorted(maps.Keys(o.loaded.Programs)) {
+		spec := o.spec.Programs[name]
+		if spec.Type == ebpf.PerfEvent { // one that others call
+			continue
+		}
+		l, err := attach(spec, o.loaded.Programs[name])
+		if err != nil {
+			return fmt.Errorf("%s: attach %s (section %q): %w", o.file, name, printable.Text(spec.SectionName), err)
+		}
+		o.links = append(o.links, l)
+	}
+	return nil
+}
+
+// attach attaches a program as its section says.
+func attach(spec *ebpf.ProgramSpec, p *ebpf.Program) (io.Closer, error) {
+	kind, _, _ := strings.Cut(strings.TrimPrefix(spec.SectionName, "?"), "/")
+	switch spec.Type {
+	case ebpf.TracePoint:
+		system, name, _ := strings.Cut(spec.AttachTo, "/")
+		return link.Tracepoint(system, name, p, nil)
+	case ebpf.RawTracepoint, ebpf.RawTracepointWritable:
+		return link.AttachRawTracepoint(link.RawTracepointOptions{Name: spec.AttachTo, Program: p})
+	case ebpf.Tracing:
+		return link.AttachTracing(link.TracingOptions{Program: p})
+	}
+	switch strings.TrimSuffix(kind, ".s") {
+	case "kprobe":
+		return link.Kprobe(spec.AttachTo, p, nil)
+	case "kretprobe":
+		return link.Kretprobe(spec.AttachTo, p, nil)
+	case "uprobe", "uretprobe":
+		path, symbol, ok := strings.Cut(spec.AttachTo, ":")
+		if !ok {
+			return nil, errors.New("the section of a uprobe has the file and the function: uprobe/PATH:SYMBOL")
+		}
+		file, err := link.OpenExecutable(path)
+		if err != nil {
+			return nil, err
+		}
+		if strings.HasPrefix(kind, "uret") {
+			return file.Uretprobe(symbol, p, nil)
+		}
+		return file.Uprobe(symbol, p, nil)
+	}
+	return nil, fmt.Errorf("there is no way to attach programs of the section %q", kind)
+}
+
+// close detaches and unloads all.
+func (o *object) close() {
+	for _, l := range o.links {
+		l.Close()
+	}
+	o.links = nil
+	if o.loaded != nil {
+		o.loaded.Close()
+	}
+}
+
+// explain adds what the verifier said.
+func explain(err error, verbose bool) error {
+	var refused *ebpf.VerifierError
+	if !errors.As(err, &refused) {
+		return err
+	}
+	const last = 8 // lines of a long log, which say what is wrong
+	lines := refused.Log
+	hint := ""
+	if !verbose && len(lines) > last {
+		lines, hint = lines[len(lines)-last:], fmt.Sprintf("\n(%d more lines with -v)", len(refused.Log)-last)
+	}
+	var text strings.Builder
+	for _, line := range lines {
+		text.WriteString("\n    " + printable.Text(line))
+	}
+	return fmt.Errorf("the kernel refuses it: %w:%s%s", refused.Cause, &text, hint)
+}

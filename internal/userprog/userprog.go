@@ -1,0 +1,170 @@
+// Package userprog loads BPF programs of the user's, which run at samples. They come from object files that clang made (CO-RE, BTF, global variables,
+// maps in .maps), or are loaded already.
+//
+// A perf event takes one BPF program. So a program of type perf_event becomes a function of a program of bperf's, which calls it with
+// its own context, and counts what it returns: 0 drops the sample. The other programs of an object are attached where their sections say, so that they can
+// gather what the program on samples asks for.
+//
+// It needs Linux 5.15, and root or CAP_BPF and CAP_PERFMON.
+package userprog
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/cilium/ebpf"
+
+	"github.com/bperf/bperf/internal/filter"
+	"github.com/bperf/bperf/internal/printable"
+)
+
+// Programs are the programs of a session. An object file is loaded once, whatever the number of events that its programs run for. It is not safe
+// for concurrent use.
+type Programs struct {
+	objects []*object
+	chosen  map[string]chosen
+	verbose bool
+	loaded  []*ebpf.Program // programs that were there
+}
+
+// chosen is a program of an object, or one that is loaded.
+type chosen struct {
+	object *object // nil for one that is loaded
+	name   string
+	source Source
+}
+
+// Read reads the object files of sources (ParseSource) and sets variables of theirs, without the kernel. With verbose, errors have the verifier's whole log.
+func Read(sources []string, assignments []Assignment, verbose bool) (*Programs, error) {
+	p := &Programs{chosen: make(map[string]chosen), verbose: verbose}
+	for _, s := range sources {
+		source, err := ParseSource(s)
+		if err != nil {
+			return nil, err
+		}
+		c := chosen{source: source}
+		if source.File != "" {
+			if c.object, err = p.object(source.File); err != nil {
+				return nil, err
+			}
+			if c.name, err = c.object.choose(source.Name); err != nil {
+				return nil, err
+			}
+		}
+		p.chosen[s] = c
+	}
+	for _, a := range assignments {
+		if err := p.set(a); err != nil {
+			return nil, err
+		}
+	}
+	return p, nil
+}
+
+// object returns the object of a file, which is read if it was not.
+func (p *Programs) object(file string) (*object, error) {
+	for _, o := range p.objects {
+		if o.file == file {
+			return o, nil
+		}
+	}
+	o, err := readObject(file)
+	if err == nil {
+		p.objects = append(p.objects, o)
+	}
+	return o, err
+}
+
+// set sets a variable in all objects that have it.
+func (p *Programs) set(a Assignment) error {
+	there := false
+	var names []string
+	for _, o := range p.objects {
+		found, err := set(o.spec, a)
+		if err != nil {
+			return fmt.Errorf("%s: %w", o.file, err)
+		}
+		there = there || found
+		names = append(names, variables(o.spec)...)
+	}
+	switch {
+	case there:
+		return nil
+	case len(names) == 0:
+		return fmt.Errorf("there is no global variable %s: the objects have none", a.Name)
+	}
+	return fmt.Errorf("there is no global variable %s. There are %s", a.Name, printable.Text(strings.Join(names, ", ")))
+}
+
+// Load brings the maps of all objects into the kernel, and attaches the programs that are not on samples. It may be called for nil.
+func (p *Programs) Load() error {
+	if p == nil {
+		return nil
+	}
+	for _, o := range p.objects {
+		if err := o.load(p.verbose); err != nil {
+			return err
+		}
+	}
+	for _, o := range p.objects {
+		if err := o.attach(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Function returns the program of a source as a function that a filter asks. It is nil for programs that are loaded already. Load comes before.
+func (p *Programs) Function(source string) (*filter.Function, error) {
+	c := p.chosen[source]
+	if c.object == nil {
+		return nil, nil
+	}
+	code, err := c.object.function(c.name)
+	if err != nil {
+		return nil, err
+	}
+	return &filter.Function{Instructions: code, License: c.object.onSamples[c.name].License}, nil
+}
+
+// Loaded returns the descriptor of a program that is loaded already, of which Function knows nothing. It is valid until Close.
+func (p *Programs) Loaded(source string) (fd int, err error) {
+	c := p.chosen[source].source
+	var program *ebpf.Program
+	if c.Pinned != "" {
+		program, err = ebpf.LoadPinnedProgram(c.Pinned, nil)
+	} else {
+		program, err = ebpf.NewProgramFromID(ebpf.ProgramID(c.ID))
+	}
+	if err != nil {
+		return 0, fmt.Errorf("open the BPF program %v: %w", c, err)
+	}
+	p.loaded = append(p.loaded, program)
+	if program.Type() != ebpf.PerfEvent {
+		return 0, fmt.Errorf("the BPF program %v is of type %v: only those of type perf_event run on samples", c, program.Type())
+	}
+	return program.FD(), nil
+}
+
+// Explain adds to an error of loading a program with a function of the user's what the verifier said.
+func (p *Programs) Explain(err error) error {
+	var refused *ebpf.VerifierError
+	if p == nil || !errors.As(err, &refused) {
+		return err
+	}
+	return explain(err, p.verbose)
+}
+
+// Close detaches and unloads all. It may be called for nil.
+func (p *Programs) Close() {
+	if p == nil {
+		return
+	}
+	for _, o := range p.objects {
+		o.close()
+	}
+	for _, l := range p.loaded {
+		l.Close()
+	}
+}

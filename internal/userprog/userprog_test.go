@@ -1,0 +1,118 @@
+package userprog
+
+import (
+	"bytes"
+	"fmt"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"testing"
+
+	"github.com/bperf/bperf/test/onsample"
+)
+
+func TestParseSource(t *testing.T) {
+	for text, want := range map[string]Source{
+		"a.o":                  {File: "a.o"},
+		"a.o:f":                {File: "a.o", Name: "f"},
+		"dir:x/a.o":            {File: "dir:x/a.o"},
+		"C:/a.o:_f1":           {File: "C:/a.o", Name: "_f1"},
+		"pinned:/sys/fs/bpf/a": {Pinned: "/sys/fs/bpf/a"},
+		"id:17":                {ID: 17},
+		"./id.o":               {File: "./id.o"},
+		"a.o:1f":               {File: "a.o:1f"},
+		"a.o:":                 {File: "a.o:"},
+	} {
+		got, err := ParseSource(text)
+		if err != nil || got != want {
+			t.Errorf("%q: %+v, %v; want %+v", text, got, err, want)
+		}
+		if got.String() != text {
+			t.Errorf("%q is written as %q", text, got)
+		}
+	}
+	for text, want := range map[string]string{
+		"pinned:": "a path in bpffs is missing",
+		"id:":     "give the number of a loaded program",
+		"id:0":    "give the number of a loaded program",
+		"id:-1":   "give the number of a loaded program",
+		"x/a.c:f": "clang -O2 -g -target bpf -D__TARGET_ARCH_" + targetArch[runtime.GOARCH] + " -c x/a.c -o x/a.o",
+	} {
+		if _, err := ParseSource(text); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%q: error %v, want %q", text, err, want)
+		}
+	}
+}
+
+func TestReadRefuses(t *testing.T) {
+	object := onsample.Write(t)
+	dir := t.TempDir()
+	text := filepath.Join(dir, "text.o")
+	if err := os.WriteFile(text, []byte("not an ELF file"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, tt := range []struct {
+		source string
+		set    string
+		want   string
+	}{
+		{filepath.Join(dir, "none.o"), "", "no such file"},
+		{text, "", "read the BPF object " + text},
+		{dir, "", "is not a regular file"},
+		{object, "", "has 3 programs of type perf_event: after_exec, every_nth, refused. Say which, as " + object + ":NAME"},
+		{object + ":count_execs", "", "no program of type perf_event with the name count_execs. It has after_exec, every_nth, refused"},
+		{object + ":every_nth", "modulos=1", "there is no global variable modulos. There are "},
+		{object + ":every_nth", "modulus=4294967296", "modulus=4294967296: it is an unsigned number of 32 bits"},
+		{object + ":every_nth", "modulus=-1", "it is an unsigned number of 32 bits"},
+		{object + ":every_nth", "least=32768", "it is a signed number of 16 bits"},
+		{object + ":every_nth", "drop_all=2", "it is a boolean: give true or false"},
+		{object + ":every_nth", "parity=BOTH", "it is one of EVEN, ODD, or a number"},
+		{object + ":every_nth", "label=12345678", "a string of 8 bytes, and there is room for 7 and a 0"},
+	} {
+		var assignments []Assignment
+		if tt.set != "" {
+			a, err := ParseAssignment(tt.set)
+			if err != nil {
+				t.Fatal(err)
+			}
+			assignments = append(assignments, a)
+		}
+		if _, err := Read([]string{tt.source}, assignments, false); err == nil || !strings.Contains(err.Error(), tt.want) {
+			t.Errorf("%s %s: error %v, want %q", tt.source, tt.set, err, tt.want)
+		}
+	}
+	for _, text := range []string{"", "a", "=1", "a-b=1", "1a=2"} {
+		if a, err := ParseAssignment(text); err == nil {
+			t.Errorf("%q is %+v", text, a)
+		}
+	}
+}
+
+// TestReadPipe reads what would block: a pipe that nobody writes to.
+func TestReadPipe(t *testing.T) {
+	r, w, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Close()
+	defer w.Close()
+	if _, err := Read([]string{fmt.Sprintf("/proc/self/fd/%d", r.Fd())}, nil, false); err == nil || !strings.Contains(err.Error(), "not a regular file") {
+		t.Error(err)
+	}
+}
+
+func TestSet(t *testing.T) {
+	p, err := Read([]string{onsample.Write(t) + ":every_nth"}, []Assignment{
+		{"modulus", "0x10"}, {"least", "-2"}, {"drop_all", "true"}, {"parity", "ODD"}, {"label", "abc"}, {"seen", "7"}}, false)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, want := range map[string][]byte{
+		"modulus": number(16, 4), "least": number(0xfffe, 2), "drop_all": {1}, "parity": number(1, 4), "label": []byte("abc\x00\x00\x00\x00\x00"), "seen": number(7, 8),
+	} {
+		if got := p.objects[0].spec.Variables[name].Value; !bytes.Equal(got, want) {
+			t.Errorf("%s is %x, want %x", name, got, want)
+		}
+	}
+}
