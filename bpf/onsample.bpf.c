@@ -27,6 +27,37 @@ struct {
 	__type(value, __u32);
 } execs SEC(".maps");
 
+struct decision {
+	bool kept;
+	char why[8];
+};
+
+struct count {
+	__u64 samples;
+	__s32 minus;
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_HASH);
+	__uint(max_entries, 16);
+	__type(key, struct decision);
+	__type(value, struct count);
+} decisions SEC(".maps");
+
+static __attribute__((noinline)) void count(bool kept)
+{
+	struct decision decision = { .kept = kept, .why = "modulus" };
+	struct count first = { 1, -1 };
+	struct count *c = bpf_map_lookup_elem(&decisions, &decision);
+
+	if (c) {
+		c->samples++;
+		c->minus--;
+	} else {
+		bpf_map_update_elem(&decisions, &decision, &first, BPF_ANY);
+	}
+}
+
 /* Has the name of a function of bperf's own. */
 static __attribute__((noinline)) int filter(__u64 n)
 {
@@ -37,9 +68,10 @@ static __attribute__((noinline)) int filter(__u64 n)
 SEC("perf_event")
 int every_nth(void *ctx)
 {
-	if (drop_all)
-		return 0;
-	return filter(__sync_fetch_and_add(&seen, 1));
+	bool keep = !drop_all && filter(__sync_fetch_and_add(&seen, 1));
+
+	count(keep);
+	return keep;
 }
 
 /* Keeps the samples of processes that have executed a program with the name `label`. */
@@ -50,6 +82,31 @@ int after_exec(void *ctx)
 	__u32 *n = bpf_map_lookup_elem(&execs, &pid);
 
 	return n && (__s32)*n >= least;
+}
+
+struct told {
+	__u64 number;
+	__u32 pid;
+	__u32 unused;
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_PERF_EVENT_ARRAY);
+	__type(key, __u32);
+	__type(value, __u32);
+} told SEC(".maps");
+
+__u64 untold = 0; /* that found no room */
+
+/* Keeps no sample, and writes an event for each. */
+SEC("perf_event")
+int tell(void *ctx)
+{
+	struct told event = { .number = __sync_fetch_and_add(&seen, 1), .pid = bpf_get_current_pid_tgid() >> 32 };
+
+	if (bpf_perf_event_output(ctx, &told, BPF_F_CURRENT_CPU, &event, sizeof(event)))
+		__sync_fetch_and_add(&untold, 1);
+	return 0;
 }
 
 /* The verifier refuses it, as the map may not have the key. */

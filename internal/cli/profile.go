@@ -177,6 +177,11 @@ func (o *profileOptions) run(cmd *cobra.Command, args []string) error {
 		return err
 	}
 	o.conclude(cmd.ErrOrStderr(), &result)
+	if !o.quiet {
+		if err := printMaps(cmd.ErrOrStderr(), recording.Programs); err != nil {
+			return err
+		}
+	}
 	if result.Profile != nil {
 		if err := o.report.write(cmd, func(w io.Writer) error { return format.write(w, result.Profile, base, shown) }); err != nil {
 			return err

@@ -184,6 +184,11 @@ func runRecord(o *recordOptions, given func(string) bool, args []string) error {
 	if err != nil {
 		return err
 	}
+	if !o.quiet {
+		if err := printMaps(os.Stderr, cfg.Programs); err != nil {
+			return err
+		}
+	}
 	return exitAs(result.Signal, result.Command, len(args) > 0)
 }
 

@@ -21,6 +21,7 @@ type opened struct {
 	// A dummy for the records of BPF programs of the whole machine alone, which is not opened for the target.
 	everywhere bool
 	offCPU     bool // counts nothing: BPF programs write its samples
+	output     bool // the same, of the user's programs
 	fds        []*perfevent.Event
 	ids        []uint64
 	places     []place // of fds
@@ -66,6 +67,9 @@ func (s *session) plan() error {
 	}
 	if s.cfg.OffCPU != nil {
 		s.events = append(s.events, s.offCPUEvent())
+	}
+	for _, name := range s.cfg.Programs.Outputs() {
+		s.events = append(s.events, s.outputEvent(name))
 	}
 	s.track(&s.tracker.attr)
 	s.silence()

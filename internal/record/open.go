@@ -35,7 +35,7 @@ func (s *session) open() error {
 		return err
 	}
 	for _, o := range s.events {
-		if o.offCPU || o.everywhere {
+		if o.elsewhere() {
 			continue // it is not opened for threads
 		}
 		if err := s.openEvent(o, places); err != nil {
@@ -43,6 +43,9 @@ func (s *session) open() error {
 		}
 	}
 	if err := s.openOffCPU(); err != nil {
+		return err
+	}
+	if err := s.openOutputs(); err != nil {
 		return err
 	}
 	if s.cfg.CommandIsTarget() || len(s.target.Threads) == 0 {
@@ -62,7 +65,7 @@ func (s *session) open() error {
 			return err
 		}
 		for _, o := range s.events {
-			if o.offCPU || o.everywhere {
+			if o.elsewhere() {
 				continue
 			}
 			if err := s.openEvent(o, places); err != nil {
@@ -364,7 +367,9 @@ func (s *session) attach(o *opened, fd *perfevent.Event, at place) error {
 	return nil
 }
 
-func (s *session) overwritten(o *opened) bool { return s.cfg.Overwrite && !o.dummy && !o.offCPU }
+func (s *session) overwritten(o *opened) bool {
+	return s.cfg.Overwrite && !o.dummy && !o.offCPU && !o.output
+}
 
 func (s *session) setFilter(o *opened, fd *perfevent.Event) error {
 	if o.filter != nil {
@@ -403,7 +408,7 @@ func (s *session) enable(on bool) error {
 		return err
 	}
 	for _, o := range s.events {
-		if o.leader != o || o.dummy || o.offCPU { // the dummy runs all the time: the file is complete in tasks and memory
+		if o.leader != o || o.dummy || o.offCPU || o.output { // the dummy runs all the time: the file is complete in tasks and memory
 			continue
 		}
 		for _, fd := range o.fds {

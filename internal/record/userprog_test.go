@@ -1,7 +1,10 @@
 package record
 
 import (
+	"cmp"
+	"encoding/binary"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -30,6 +33,18 @@ func useProgram(t *testing.T, cfg *Config, source string, assignments ...userpro
 	check(t, err)
 	t.Cleanup(cfg.Programs.Close)
 	cfg.Events[0].Events[0].Program = source
+}
+
+// mapOf returns a map of the programs, which has not to be the only one.
+func mapOf(t *testing.T, programs *userprog.Programs, name string) userprog.Map {
+	t.Helper()
+	all, err := programs.Maps()
+	check(t, err)
+	i := slices.IndexFunc(all, func(m userprog.Map) bool { return m.Name == name })
+	if i < 0 {
+		t.Fatalf("there is no map %s: %+v", name, all)
+	}
+	return all[i]
 }
 
 // toucher is a command that touches a number of pages.
@@ -65,6 +80,16 @@ func TestProgram(t *testing.T) {
 			if want := tt.keeps(all); result.Samples != want {
 				t.Errorf("%d of %d samples, want %d", result.Samples, all, want)
 			}
+			counted := make(map[bool]uint64)
+			for _, row := range mapOf(t, cfg.Programs, "decisions").Rows {
+				counted[row[0].(bool)] = row[2].(uint64)
+				if row[1] != "modulus" || row[3] != -int64(row[2].(uint64)) {
+					t.Errorf("decisions has %v", row)
+				}
+			}
+			if dropped := all - result.Samples; counted[true] != result.Samples || counted[false] != dropped && tt.filter != "pid == 1" {
+				t.Errorf("decisions has %v: want %d and %d", counted, result.Samples, dropped)
+			}
 			lost := func(l *perfdata.LostSamples) bool { return !l.BPF }
 			if n := howMany(got, lost); result.Missed == 0 && n != 0 {
 				t.Errorf("the file says %d times that samples are lost", n)
@@ -79,10 +104,14 @@ func TestProgramWithOthers(t *testing.T) {
 	const touched = 200
 	second := toucher(t, touched)[0]
 	name := filepath.Base(second)
-	result, got := run(t, withProgram(t, onsample.Write(t)+":"+onsample.AfterExec, []string{"sh", "-c", "exec " + second},
-		userprog.Assignment{Name: "label", Value: name}))
+	cfg := withProgram(t, onsample.Write(t)+":"+onsample.AfterExec, []string{"sh", "-c", "exec " + second},
+		userprog.Assignment{Name: "label", Value: name})
+	result, got := run(t, cfg)
 	if len(got.comms) != 1 || got.comms[name]+int(result.Missed) < touched {
 		t.Errorf("samples by name: %v, want %d of %s alone", got.comms, touched, name)
+	}
+	if m := mapOf(t, cfg.Programs, "execs"); len(m.Rows) != 1 || m.Rows[0][1] != uint64(1) {
+		t.Errorf("execs has %+v, want one process with 1", m)
 	}
 }
 
@@ -160,5 +189,56 @@ func TestProgramRefused(t *testing.T) {
 		if more := strings.Contains(err.Error(), "more lines with -v"); more == verbose {
 			t.Errorf("verbose %v: %v", verbose, err)
 		}
+	}
+}
+
+// TestProgramOutput has a program that writes an event for each sample: all are in the file, with what was written, in the order of their time.
+func TestProgramOutput(t *testing.T) {
+	const touched = 250
+	source := onsample.Write(t) + ":" + onsample.Tell
+	for name, change := range map[string]func(*Config){
+		"command": func(*Config) {},
+		"system":  func(cfg *Config) { cfg.Target.System = true },
+		"newest":  func(cfg *Config) { cfg.Overwrite = true },
+	} {
+		t.Run(name, func(t *testing.T) {
+			cfg := withProgram(t, source, toucher(t, touched))
+			change(&cfg)
+			result, err := Run(cfg)
+			check(t, err)
+			r, err := perfdata.Open(cfg.Output)
+			check(t, err)
+			defer r.Close()
+			processes := make(map[uint32]int32) // as the kernel knows them, as the file has them
+			type written struct{ time, number uint64 }
+			var all []written
+			for rec, err := range r.Records() {
+				check(t, err)
+				s, ok := rec.Value.(*perfdata.Sample)
+				if !ok {
+					continue
+				}
+				if rec.Event.Name != "told" || len(s.Raw) < 16 {
+					t.Fatalf("a sample of %s with %d bytes", rec.Event.Name, len(s.Raw))
+				}
+				processes[binary.NativeEndian.Uint32(s.Raw[8:])] = s.PID
+				all = append(all, written{s.Time, binary.NativeEndian.Uint64(s.Raw)})
+			}
+			if uint64(len(all)) != result.Filtered || len(all)+int(result.Missed) < touched || result.Lost != 0 {
+				t.Errorf("%d events were written for %d samples, %d were lost", len(all), result.Filtered, result.Lost)
+			}
+			if name != "command" { // the program may run on two CPUs at once
+				return
+			}
+			if len(processes) != 1 {
+				t.Errorf("processes %v have written, want one", processes)
+			}
+			slices.SortFunc(all, func(a, b written) int { return cmp.Compare(a.time, b.time) })
+			for i, w := range all {
+				if w.number != uint64(i) {
+					t.Fatalf("event %d has the number %d", i, w.number)
+				}
+			}
+		})
 	}
 }

@@ -11,6 +11,7 @@ import (
 	"fmt"
 	"runtime"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -18,6 +19,7 @@ import (
 	"github.com/bperf/bperf/internal/kernel"
 	"github.com/bperf/bperf/internal/perfdata"
 	"github.com/bperf/bperf/internal/perfevent"
+	"github.com/bperf/bperf/internal/printable"
 	"github.com/bperf/bperf/internal/profile"
 	"github.com/bperf/bperf/internal/record"
 	"github.com/bperf/bperf/internal/replay"
@@ -100,6 +102,9 @@ func Run(cfg Config) (Result, error) {
 	}
 	programs := cfg.Record.Programs
 	cfg.Record.Programs = nil // they become a part of the program that counts
+	if names := programs.Outputs(); len(names) > 0 {
+		return Result{}, fmt.Errorf("there is no file for what programs write through the map %s: record it with bperf record", printable.Text(strings.Join(names, ", ")))
+	}
 	if err := programs.Load(); err != nil {
 		return Result{}, err
 	}

@@ -71,6 +71,16 @@ func TestProgramRefused(t *testing.T) {
 	if _, err := Run(cfg); err == nil || !strings.Contains(err.Error(), "is loaded already") {
 		t.Error(err)
 	}
+	cfg = config(t, "page-faults", "true")
+	useProgram(t, &cfg, onsample.Write(t)+":"+onsample.Tell)
+	if _, err := Run(cfg); err == nil || !strings.Contains(err.Error(), "the map told: record it with bperf record") {
+		t.Error(err)
+	}
+	cfg = config(t, "page-faults", "true")
+	useProgram(t, &cfg, onsample.Write(t)+":"+onsample.Refused)
+	if _, err := Run(cfg); err == nil || !strings.Contains(err.Error(), "invalid mem access 'map_value_or_null'") {
+		t.Error(err)
+	}
 }
 
 // TestDuringSyscall has the example that samples only in a system call: of the page faults of a thread, those of the kernel that writes what read(2) returns.

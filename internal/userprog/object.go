@@ -113,6 +113,22 @@ func (o *object) load(verbose bool) (err error) {
 	return nil
 }
 
+// used are the names of the maps that the programs which run use.
+func (o *object) used() map[string]bool {
+	names := make(map[string]bool)
+	for name, p := range o.spec.Programs {
+		if p.Type == ebpf.PerfEvent && o.onSamples[name] == nil && !o.calledByTail(name) {
+			continue
+		}
+		for _, in := range p.Instructions {
+			if in.IsLoadFromMap() {
+				names[in.Reference()] = true
+			}
+		}
+	}
+	return names
+}
+
 // calledByTail reports whether a map of programs has the program from the start.
 func (o *object) calledByTail(name string) bool {
 	for _, m := range o.spec.Maps {

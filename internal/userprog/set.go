@@ -109,11 +109,13 @@ func encodeEnum(t *btf.Enum, value string) ([]byte, error) {
 // number returns the last size bytes of a number, in the order of this machine's bytes.
 func number(n uint64, size int) []byte {
 	b := binary.NativeEndian.AppendUint64(nil, n)
-	if binary.NativeEndian.Uint16([]byte{0, 1}) == 1 {
+	if bigEndian {
 		return b[8-size:]
 	}
 	return b[:size]
 }
+
+var bigEndian = binary.NativeEndian.Uint16([]byte{0, 1}) == 1
 
 // variables are the names of the variables that can be set.
 func variables(spec *ebpf.CollectionSpec) []string {

@@ -11,6 +11,8 @@ package userprog
 import (
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
 
 	"github.com/cilium/ebpf"
@@ -126,6 +128,42 @@ func (p *Programs) Function(source string) (*filter.Function, error) {
 		return nil, err
 	}
 	return &filter.Function{Instructions: code, License: c.object.onSamples[c.name].License}, nil
+}
+
+// Outputs are the names of the maps of type PERF_EVENT_ARRAY, through which programs write to user space. It may be called for nil.
+func (p *Programs) Outputs() []string { return p.mapsOf(ebpf.PerfEventArray) }
+
+// RingBuffers are the names of the maps of type RINGBUF. Nothing reads them.
+func (p *Programs) RingBuffers() []string { return p.mapsOf(ebpf.RingBuf) }
+
+// mapsOf are the names of the maps of a type that programs which run use.
+func (p *Programs) mapsOf(t ebpf.MapType) []string {
+	if p == nil {
+		return nil
+	}
+	names := make(map[string]bool)
+	for _, o := range p.objects {
+		for name := range o.used() {
+			if m := o.spec.Maps[name]; m != nil && m.Type == t {
+				names[name] = true
+			}
+		}
+	}
+	return slices.Sorted(maps.Keys(names))
+}
+
+// Connect lets what programs write through an output on a CPU go to a software event bpf-output that is open there, given by its descriptor. Load comes before.
+func (p *Programs) Connect(output string, cpu, fd int) error {
+	for _, o := range p.objects {
+		m := o.loaded.Maps[output]
+		if m == nil || m.Type() != ebpf.PerfEventArray {
+			continue
+		}
+		if err := m.Put(uint32(cpu), uint32(fd)); err != nil {
+			return fmt.Errorf("put an event into the map %s of %s for CPU %d: %w", printable.Text(output), o.file, cpu, err)
+		}
+	}
+	return nil
 }
 
 // Loaded returns the descriptor of a program that is loaded already, of which Function knows nothing. It is valid until Close.

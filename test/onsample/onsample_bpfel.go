@@ -16,17 +16,21 @@ import (
 //
 // Used for safe lookups in a Collection or CollectionSpec.
 const (
+	onSampleMapDecisions   = "decisions"
 	onSampleMapExecs       = "execs"
+	onSampleMapTold        = "told"
 	onSampleProgAfterExec  = "after_exec"
 	onSampleProgCountExecs = "count_execs"
 	onSampleProgEveryNth   = "every_nth"
 	onSampleProgRefused    = "refused"
+	onSampleProgTell       = "tell"
 	onSampleVarDropAll     = "drop_all"
 	onSampleVarLabel       = "label"
 	onSampleVarLeast       = "least"
 	onSampleVarModulus     = "modulus"
 	onSampleVarParity      = "parity"
 	onSampleVarSeen        = "seen"
+	onSampleVarUntold      = "untold"
 )
 
 // loadOnSample returns the embedded CollectionSpec for onSample.
@@ -75,13 +79,16 @@ type onSampleProgramSpecs struct {
 	CountExecs *ebpf.ProgramSpec `ebpf:"count_execs"`
 	EveryNth   *ebpf.ProgramSpec `ebpf:"every_nth"`
 	Refused    *ebpf.ProgramSpec `ebpf:"refused"`
+	Tell       *ebpf.ProgramSpec `ebpf:"tell"`
 }
 
 // onSampleMapSpecs contains maps before they are loaded into the kernel.
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type onSampleMapSpecs struct {
-	Execs *ebpf.MapSpec `ebpf:"execs"`
+	Decisions *ebpf.MapSpec `ebpf:"decisions"`
+	Execs     *ebpf.MapSpec `ebpf:"execs"`
+	Told      *ebpf.MapSpec `ebpf:"told"`
 }
 
 // onSampleVariableSpecs contains global variables before they are loaded into the kernel.
@@ -94,6 +101,7 @@ type onSampleVariableSpecs struct {
 	Modulus *ebpf.VariableSpec `ebpf:"modulus"`
 	Parity  *ebpf.VariableSpec `ebpf:"parity"`
 	Seen    *ebpf.VariableSpec `ebpf:"seen"`
+	Untold  *ebpf.VariableSpec `ebpf:"untold"`
 }
 
 // onSampleObjects contains all objects after they have been loaded into the kernel.
@@ -116,12 +124,16 @@ func (o *onSampleObjects) Close() error {
 //
 // It can be passed to loadOnSampleObjects or ebpf.CollectionSpec.LoadAndAssign.
 type onSampleMaps struct {
-	Execs *ebpf.Map `ebpf:"execs"`
+	Decisions *ebpf.Map `ebpf:"decisions"`
+	Execs     *ebpf.Map `ebpf:"execs"`
+	Told      *ebpf.Map `ebpf:"told"`
 }
 
 func (m *onSampleMaps) Close() error {
 	return _OnSampleClose(
+		m.Decisions,
 		m.Execs,
+		m.Told,
 	)
 }
 
@@ -135,6 +147,7 @@ type onSampleVariables struct {
 	Modulus *ebpf.Variable `ebpf:"modulus"`
 	Parity  *ebpf.Variable `ebpf:"parity"`
 	Seen    *ebpf.Variable `ebpf:"seen"`
+	Untold  *ebpf.Variable `ebpf:"untold"`
 }
 
 // onSamplePrograms contains all programs after they have been loaded into the kernel.
@@ -145,6 +158,7 @@ type onSamplePrograms struct {
 	CountExecs *ebpf.Program `ebpf:"count_execs"`
 	EveryNth   *ebpf.Program `ebpf:"every_nth"`
 	Refused    *ebpf.Program `ebpf:"refused"`
+	Tell       *ebpf.Program `ebpf:"tell"`
 }
 
 func (p *onSamplePrograms) Close() error {
@@ -153,6 +167,7 @@ func (p *onSamplePrograms) Close() error {
 		p.CountExecs,
 		p.EveryNth,
 		p.Refused,
+		p.Tell,
 	)
 }
 
