@@ -86,8 +86,7 @@ int after_exec(void *ctx)
 
 struct told {
 	__u64 number;
-	__u32 pid;
-	__u32 unused;
+	char name[8];
 };
 
 struct {
@@ -102,7 +101,7 @@ __u64 untold = 0; /* that found no room */
 SEC("perf_event")
 int tell(void *ctx)
 {
-	struct told event = { .number = __sync_fetch_and_add(&seen, 1), .pid = bpf_get_current_pid_tgid() >> 32 };
+	struct told event = { .number = __sync_fetch_and_add(&seen, 1), .name = "sample" };
 
 	if (bpf_perf_event_output(ctx, &told, BPF_F_CURRENT_CPU, &event, sizeof(event)))
 		__sync_fetch_and_add(&untold, 1);

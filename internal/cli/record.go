@@ -308,9 +308,6 @@ func (o *recordOptions) setTarget(cfg *record.Config) (err error) {
 	return err
 }
 
-// defaultSampled is what is sampled without -e.
-const defaultSampled = "cycles:P"
-
 // chooseEvents fills in the events with their programs, and with -G whose they are.
 func (o *recordOptions) chooseEvents(cfg *record.Config) error {
 	c := chosenEvents{machine: event.Host()}
@@ -318,8 +315,13 @@ func (o *recordOptions) chooseEvents(cfg *record.Config) error {
 		return slices.ContainsFunc(o.events, func(a eventArg) bool { return a.kind == k })
 	}
 	if !has(argEvents) && has(argProgram) { // it runs at the samples of what is sampled otherwise
-		if err := c.parse(defaultSampled); err != nil {
+		if err := c.parse("cycles:P"); err != nil {
 			return err
+		}
+	}
+	if c.program != "" {
+		if err := c.runProgram(c.program); err != nil {
+			return &ExitError{Status: statusBadOption, Err: err}
 		}
 	}
 	for _, a := range o.events {
@@ -328,8 +330,13 @@ func (o *recordOptions) chooseEvents(cfg *record.Config) error {
 		}
 	}
 	if len(c.list) == 0 {
-		if err := c.parse(defaultSampled); err != nil {
+		if err := c.parse("cycles:P"); err != nil {
 			return err
+		}
+	}
+	if c.program != "" {
+		if err := c.runProgram(c.program); err != nil {
+			return &ExitError{Status: statusBadOption, Err: err}
 		}
 	}
 	for _, e := range c.list.Events() {

@@ -88,6 +88,7 @@ type chosenEvents struct {
 	list    event.List
 	terms   int      // number of terms so far
 	cgroups []string // of each event; nil before the first -G
+	program string   // for events without one of their own; or empty
 }
 
 func (c *chosenEvents) add(a eventArg) error {
@@ -171,21 +172,34 @@ func (c *chosenEvents) setFilter(value string) error {
 	return nil
 }
 
-// setProgram lets a program run at the samples of the events before it that have none yet.
+// setProgram lets a program run at the samples of the events before it that have none yet. What stands before all events is for all that
+// have no other one.
 func (c *chosenEvents) setProgram(source string) error {
+	if len(c.list) > 0 {
+		return c.runProgram(source)
+	}
+	if c.program != "" {
+		return fmt.Errorf("--prog %s and --prog %s are for the same events: give -e before the second one", c.program, source)
+	}
+	c.program = source
+	return nil
+}
+
+// runProgram lets a program run for the events that have none yet.
+func (c *chosenEvents) runProgram(source string) error {
 	set := false
 	for _, e := range c.list.Events() {
 		switch {
 		case e.Program != "":
 		case e.Tracepoint != "":
-			return fmt.Errorf("--prog %s: %s is a tracepoint, at which a program of another type runs: write one in a section \"tracepoint/%s\", and give --prog before this -e",
+			return fmt.Errorf("--prog %s: %s is a tracepoint, at which programs of another type run: write one in a section \"tracepoint/%s\"",
 				source, e.Name, strings.ReplaceAll(e.Tracepoint, ":", "/"))
 		default:
 			e.Program, set = source, true
 		}
 	}
 	if !set {
-		return fmt.Errorf("--prog %s belongs to the events before it: give -e first", source)
+		return fmt.Errorf("--prog %s: all events have another program already", source)
 	}
 	return nil
 }

@@ -16,7 +16,7 @@ import (
 // addPrograms adds the flags for programs of the user's on samples.
 func (o *recordOptions) addPrograms(f *pflag.FlagSet) {
 	f.Var(eventFlag{&o.events, argProgram}, "prog",
-		"run your own BPF program at each sample of the events before it: `FILE.o`[:NAME], pinned:PATH or id:N; it drops the samples for which it returns 0")
+		"run your own BPF program at each sample of the events before it, or before all events for all: `FILE.o`[:NAME], pinned:PATH or id:N; it drops the samples for which it returns 0")
 	f.StringArrayVar(&o.set, "set", nil, "set a global variable of the objects of --prog: `NAME=VALUE`")
 }
 

@@ -1,6 +1,8 @@
 package script
 
 import (
+	"bytes"
+	"slices"
 	"strconv"
 	"time"
 
@@ -173,10 +175,12 @@ func appendBranchFlags(out []byte, f perfdata.BranchFlags) []byte {
 	return append(append(out, branchSpecs[f.Spec()]...), ' ')
 }
 
-// appendDump prints bytes as perf prints the output of BPF programs: 16 a line, and what of them are letters.
+// appendDump prints bytes as perf prints the output of BPF programs: 8 a line, and what of them are letters. A text that ends with a 0, and nothing but zeros
+// behind it, is printed as one, too.
 func appendDump(out, raw []byte) []byte {
-	for at := 0; at < len(raw); at += 16 {
-		line := raw[at:min(at+16, len(raw))]
+	const each = 8
+	for at := 0; at < len(raw); at += each {
+		line := raw[at:min(at+each, len(raw))]
 		if at == 0 {
 			out = append(out, "\n      BPF output:"...)
 		} else {
@@ -189,7 +193,7 @@ func appendDump(out, raw []byte) []byte {
 			out[i] = '0'
 		}
 		out = append(out, ':')
-		for i := range 16 {
+		for i := range each {
 			if i < len(line) {
 				out = append(out, ' ', hexDigits[line[i]>>4], hexDigits[line[i]&15])
 			} else {
@@ -197,7 +201,7 @@ func appendDump(out, raw []byte) []byte {
 			}
 		}
 		out = append(out, "  "...)
-		for i := range 16 {
+		for i := range each {
 			switch {
 			case i >= len(line):
 				out = append(out, ' ')
@@ -208,6 +212,11 @@ func appendDump(out, raw []byte) []byte {
 			}
 		}
 		out = append(out, '\n')
+	}
+	text, zeros, ends := bytes.Cut(raw, []byte{0})
+	letters := !slices.ContainsFunc(text, func(c byte) bool { return c < ' ' || c > '~' })
+	if ends && letters && len(bytes.Trim(zeros, "\x00")) == 0 {
+		out = append(append(append(out, "      BPF string: \""...), text...), "\"\n"...)
 	}
 	return out
 }

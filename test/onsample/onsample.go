@@ -14,7 +14,7 @@ import (
 const (
 	EveryNth  = "every_nth"  // keeps the first of each `modulus` samples, which is 3 if it is not set
 	AfterExec = "after_exec" // keeps the samples of processes that have executed a program whose name is `label`, of 7 characters
-	Tell      = "tell"       // keeps none, and writes its number and the process through the map `told`
+	Tell      = "tell"       // keeps none, and writes its number, of 8 bytes, and "sample" through the map `told`
 	Refused   = "refused"    // the kernel's verifier does not take
 )
 
