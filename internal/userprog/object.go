@@ -60,23 +60,34 @@ func refusal(p *ebpf.ProgramSpec) string {
 	switch p.Type {
 	case ebpf.PerfEvent:
 		return ""
-	case ebpf.TracePoint, ebpf.RawTracepoint, ebpf.RawTracepointWritable, ebpf.Kprobe:
-		if p.AttachTo == "" {
-			return "does not say where: its section has to name that"
+	case ebpf.TracePoint, ebpf.RawTracepoint, ebpf.RawTracepointWritable:
+	case ebpf.Kprobe:
+		kind := sectionKind(p)
+		if !slices.Contains([]string{"kprobe", "kretprobe", "uprobe", "uretprobe"}, kind) {
+			return "is in a section of no kind that bperf attaches"
 		}
-		return ""
+		if strings.HasPrefix(kind, "u") && !strings.Contains(p.AttachTo, ":") {
+			return "does not say where: its section is " + kind + "/PATH:SYMBOL"
+		}
 	case ebpf.Tracing:
-		if p.AttachType == ebpf.AttachTraceIter {
-			return "is an iterator, which runs when somebody reads it"
+		if p.AttachType != ebpf.AttachTraceRawTp && p.AttachType != ebpf.AttachTraceFEntry && p.AttachType != ebpf.AttachTraceFExit {
+			return "is neither tp_btf nor fentry nor fexit"
 		}
-		if p.AttachTo == "" {
-			return "does not say where: its section has to name that"
-		}
-		return ""
 	case ebpf.UnspecifiedProgram:
 		return "is of no type that bperf knows"
+	default:
+		return fmt.Sprintf("is of type %v: it is not for tracing", p.Type)
 	}
-	return fmt.Sprintf("is of type %v: it is not for tracing", p.Type)
+	if p.AttachTo == "" {
+		return "does not say where: its section has to name that"
+	}
+	return ""
+}
+
+// sectionKind is the section of a program up to the slash, such as "uprobe", without the suffix of programs that may sleep.
+func sectionKind(p *ebpf.ProgramSpec) string {
+	kind, _, _ := strings.Cut(strings.TrimPrefix(p.SectionName, "?"), "/")
+	return strings.TrimSuffix(kind, ".s")
 }
 
 // choose makes the program with a name one on samples. Without a name it is the only one of type perf_event. It returns the program's name.
@@ -194,7 +205,6 @@ func (o *object) attach() error {
 
 // attach attaches a program as its section says.
 func attach(spec *ebpf.ProgramSpec, p *ebpf.Program) (io.Closer, error) {
-	kind, _, _ := strings.Cut(strings.TrimPrefix(spec.SectionName, "?"), "/")
 	switch spec.Type {
 	case ebpf.TracePoint:
 		system, name, _ := strings.Cut(spec.AttachTo, "/")
@@ -204,26 +214,22 @@ func attach(spec *ebpf.ProgramSpec, p *ebpf.Program) (io.Closer, error) {
 	case ebpf.Tracing:
 		return link.AttachTracing(link.TracingOptions{Program: p})
 	}
-	switch strings.TrimSuffix(kind, ".s") {
+	kind := sectionKind(spec)
+	switch kind {
 	case "kprobe":
 		return link.Kprobe(spec.AttachTo, p, nil)
 	case "kretprobe":
 		return link.Kretprobe(spec.AttachTo, p, nil)
-	case "uprobe", "uretprobe":
-		path, symbol, ok := strings.Cut(spec.AttachTo, ":")
-		if !ok {
-			return nil, errors.New("the section of a uprobe has the file and the function: uprobe/PATH:SYMBOL")
-		}
-		file, err := link.OpenExecutable(path)
-		if err != nil {
-			return nil, err
-		}
-		if strings.HasPrefix(kind, "uret") {
-			return file.Uretprobe(symbol, p, nil)
-		}
-		return file.Uprobe(symbol, p, nil)
 	}
-	return nil, fmt.Errorf("there is no way to attach programs of the section %q", kind)
+	path, symbol, _ := strings.Cut(spec.AttachTo, ":")
+	file, err := link.OpenExecutable(path)
+	if err != nil {
+		return nil, err
+	}
+	if kind == "uretprobe" {
+		return file.Uretprobe(symbol, p, nil)
+	}
+	return file.Uprobe(symbol, p, nil)
 }
 
 // close detaches and unloads all.

@@ -9,6 +9,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/cilium/ebpf"
+
 	"github.com/bperf/bperf/test/onsample"
 )
 
@@ -113,6 +115,31 @@ func TestSet(t *testing.T) {
 	} {
 		if got := p.objects[0].spec.Variables[name].Value; !bytes.Equal(got, want) {
 			t.Errorf("%s is %x, want %x", name, got, want)
+		}
+	}
+}
+
+func TestRefusal(t *testing.T) {
+	for _, tt := range []struct {
+		spec ebpf.ProgramSpec
+		want string
+	}{
+		{ebpf.ProgramSpec{Type: ebpf.PerfEvent, SectionName: "perf_event"}, ""},
+		{ebpf.ProgramSpec{Type: ebpf.TracePoint, SectionName: "tracepoint/sched/sched_switch", AttachTo: "sched/sched_switch"}, ""},
+		{ebpf.ProgramSpec{Type: ebpf.TracePoint, SectionName: "tracepoint"}, "does not say where"},
+		{ebpf.ProgramSpec{Type: ebpf.Kprobe, SectionName: "kprobe/do_exit", AttachTo: "do_exit"}, ""},
+		{ebpf.ProgramSpec{Type: ebpf.Kprobe, SectionName: "uprobe.s//bin/sh:main", AttachTo: "/bin/sh:main"}, ""},
+		{ebpf.ProgramSpec{Type: ebpf.Kprobe, SectionName: "uretprobe//bin/sh", AttachTo: "/bin/sh"}, "its section is uretprobe/PATH:SYMBOL"},
+		{ebpf.ProgramSpec{Type: ebpf.Kprobe, SectionName: "kprobe.multi/do_*", AttachTo: "do_*"}, "of no kind that bperf attaches"},
+		{ebpf.ProgramSpec{Type: ebpf.Tracing, AttachType: ebpf.AttachTraceFExit, SectionName: "fexit/do_exit", AttachTo: "do_exit"}, ""},
+		{ebpf.ProgramSpec{Type: ebpf.Tracing, AttachType: ebpf.AttachModifyReturn, SectionName: "fmod_ret/do_exit", AttachTo: "do_exit"}, "neither tp_btf nor"},
+		{ebpf.ProgramSpec{Type: ebpf.Tracing, AttachType: ebpf.AttachTraceIter, SectionName: "iter/task", AttachTo: "task"}, "neither tp_btf nor"},
+		{ebpf.ProgramSpec{Type: ebpf.XDP, SectionName: "xdp"}, "it is not for tracing"},
+		{ebpf.ProgramSpec{SectionName: "my_section"}, "of no type that bperf knows"},
+	} {
+		got := refusal(&tt.spec)
+		if (got == "") != (tt.want == "") || !strings.Contains(got, tt.want) {
+			t.Errorf("%s: %q, want %q", tt.spec.SectionName, got, tt.want)
 		}
 	}
 }
