@@ -115,6 +115,12 @@ func TestProcesses(t *testing.T) {
 	finishMany()
 	r := read(t, c)
 	unlessHidden(t, r)
+	hides := !require.IsGuest() // processes from BPF programs, whose switches are counted for whoever runs next
+	// Who waits for a process may be told of its end while its last thread still runs.
+	running := func(pid int) bool { s := sumOf(r, pid); return s.Readings != nil && s.Readings[2].Value != s.Switches }
+	for deadline := time.Now().Add(time.Minute); !hides && (running(one) || running(many)) && time.Now().Before(deadline); {
+		r = read(t, c)
+	}
 	for pid, want := range map[int]uint64{one: 1000, many: 5 * 300, idle: 0} {
 		if got := sumOf(r, pid); got.Readings == nil || got.Readings[0].Value != want || got.Time <= 0 || got.Switches == 0 {
 			t.Errorf("process %d: %+v, want %d calls", pid, got, want)
@@ -125,7 +131,7 @@ func TestProcesses(t *testing.T) {
 		if s.ID != uint64(one) && s.ID != uint64(many) { // threads that run now have been switched to, and not yet from
 			most += uint64(runtime.NumCPU())
 		}
-		if n := s.Readings[2].Value; n < s.Switches || n > most {
+		if n := s.Readings[2].Value; n < s.Switches || n > most && !hides {
 			t.Errorf("process %d: %d context switches were counted, and %d seen", s.ID, n, s.Switches)
 		}
 	}
