@@ -15,6 +15,8 @@ struct {
 #pragma clang attribute push(__attribute__((preserve_access_index)), apply_to = record)
 
 struct task_struct___leader {
+	int pid;
+	int tgid;
 	struct task_struct___leader *group_leader;
 	struct pid *thread_pid;
 };
@@ -48,13 +50,21 @@ static __always_inline __u32 number_for_reader(struct pid *pid)
 	return nr;
 }
 
+/*
+ * A task that has been waited for has no PID any more and may still run, up to its last switch. Its fields keep the numbers of
+ * the first namespace, whose level is 0.
+ */
 static __always_inline __u32 process_id(struct task_struct___leader *task)
 {
+	if (!reader.level)
+		return BPF_CORE_READ(task, tgid);
 	return number_for_reader(BPF_CORE_READ(task, group_leader, thread_pid));
 }
 
 static __always_inline __u32 thread_id(struct task_struct___leader *task)
 {
+	if (!reader.level)
+		return BPF_CORE_READ(task, pid);
 	return number_for_reader(BPF_CORE_READ(task, thread_pid));
 }
 
