@@ -34,7 +34,7 @@ func TestProfileBlocked(t *testing.T) {
 		{"--off-cpu", []string{"offcpu-time: ", " program  S ", "nanosleep"}},
 		{"--off-cpu --by comm,waker", []string{"offcpu-time: ", "Waker", " program  "}},
 		{"--off-cpu --by comm,function", []string{"offcpu-time: ", "nanosleep"}},
-		{"--wall --format folded", []string{"program;off-CPU;", "nanosleep"}},
+		{"--wall --format folded", []string{"program;state S;off-CPU;", "nanosleep"}},
 		{"--wall --format html", []string{">blocked</text>", "off-CPU"}},
 		{"--off-cpu --format json", []string{`"offcpu-time"`, `"S"`}},
 	} {

@@ -54,9 +54,10 @@ func flameClass(f *profile.Frame) string {
 // newFlames makes the tree of an event. Its root has the samples of all threads.
 func newFlames(p *profile.Profile, o *Options, event int) *flame {
 	root := &flame{name: "all", class: "thread"}
+	labels := newLabelFrames(o)
 	for s := range chosen(p, o) {
 		if int(s.Event) == event {
-			root.add(p, s, func(f *flame) { f.value += s.Value })
+			root.add(p, s, labels, func(f *flame) { f.value += s.Value })
 		}
 	}
 	return root
@@ -75,9 +76,10 @@ func (root *flame) addBase(p *profile.Profile, o *Options, event int) {
 	}
 	scale := float64(root.value) / float64(all)
 	exact := map[*flame]float64{}
+	labels := newLabelFrames(o)
 	for s := range chosen(p, o) {
 		if int(s.Event) == event {
-			root.add(p, s, func(f *flame) { exact[f] += float64(s.Value) * scale })
+			root.add(p, s, labels, func(f *flame) { exact[f] += float64(s.Value) * scale })
 		}
 	}
 	for f, value := range exact {
@@ -86,19 +88,11 @@ func (root *flame) addBase(p *profile.Profile, o *Options, event int) {
 }
 
 // add goes from the root to the leaf of a sample, and makes what is missing.
-func (root *flame) add(p *profile.Profile, s *profile.Sample, count func(*flame)) {
+func (root *flame) add(p *profile.Profile, s *profile.Sample, labels labelFrames, count func(*flame)) {
 	at := root
 	count(at)
-	if comm := p.Labels()[s.Labels].Comm; comm != 0 {
-		at = at.call(p.Strings.At(comm), "thread")
-		count(at)
-	}
-	if wall := wallOf(p, s); wall != "" {
-		class := "oncpu"
-		if wall == offCPU {
-			class = "offcpu"
-		}
-		at = at.call(wall, class)
+	for _, l := range labels.of(p, s) {
+		at = at.call(l.name, l.class)
 		count(at)
 	}
 	for _, id := range slices.Backward(frames(p, s)) {

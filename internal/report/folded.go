@@ -11,7 +11,7 @@ import (
 	"github.com/bperf/bperf/internal/profile"
 )
 
-// WriteFolded writes a line for each stack: the name of the thread and the functions from the outermost inwards, with ";" between them, and the
+// WriteFolded writes a line for each stack: the name of the thread, or what samples are told apart by instead, and the functions from the outermost inwards, with ";" between them, and the
 // sum of the values. This is what stackcollapse-perf.pl makes and flamegraph.pl and many other tools read. A ";" in a name becomes ":".
 func WriteFolded(w io.Writer, p *profile.Profile, o *Options) error {
 	event, err := theEvent(p, o)
@@ -19,20 +19,21 @@ func WriteFolded(w io.Writer, p *profile.Profile, o *Options) error {
 		return err
 	}
 	sums := map[string]uint64{}
+	labels := newLabelFrames(o)
 	var line []byte
 	for s := range chosen(p, o) {
 		if int(s.Event) != event {
 			continue
 		}
-		line = append(line[:0], foldedName(p.Strings.At(p.Labels()[s.Labels].Comm))...)
+		line = line[:0]
 		add := func(name string) {
 			if len(line) > 0 {
 				line = append(line, ';')
 			}
 			line = append(line, foldedName(name)...)
 		}
-		if wall := wallOf(p, s); wall != "" {
-			add(wall)
+		for _, l := range labels.of(p, s) {
+			add(l.name)
 		}
 		for _, f := range slices.Backward(frames(p, s)) {
 			add(frameTitle(p, f))

@@ -33,11 +33,6 @@ func frames(p *profile.Profile, s *profile.Sample) []profile.FrameID {
 // offCPU is what the tag "wall" says of blocked threads, where it tells their time from that on CPUs.
 const offCPU = "off-CPU"
 
-// wallOf is what that tag says; empty without it.
-func wallOf(p *profile.Profile, s *profile.Sample) string {
-	return tag(p, p.Labels()[s.Labels].Tags, "wall")
-}
-
 // theEvent is the position of the event that a format with room for one shows: the named one, or the only one with samples.
 func theEvent(p *profile.Profile, o *Options) (int, error) {
 	var names []string
