@@ -27,11 +27,14 @@ func TestKeys(t *testing.T) {
 	}
 }
 
-// TestMoreEventsThanCounters has the kernel multiplex: each event is marked as scaled, and the estimates are near.
+// TestMoreEventsThanCounters has the kernel multiplex: each event is marked as scaled, and the estimates are near. An estimate is no exact number: in a guest time
+// also goes by for what the other CPU does, so the program is slower for as long, and an event that does not count then is estimated too high. A process that
+// spins there for 30 ms of the 600 makes estimates differ by 3 %. Without scaling they would be too low by 30 to 40 %.
 func TestMoreEventsThanCounters(t *testing.T) {
 	require.ExactPMU(t)
 	dir := sharing(t)
 	const events, times = 10, 300_000_000
+	const instructions, near = 2 * times, 0.2
 	var list event.List
 	for i := range uint32(events) {
 		e := *parseEvents(t, "instructions:u").Events()[0]
@@ -46,18 +49,14 @@ func TestMoreEventsThanCounters(t *testing.T) {
 	proceed()
 	cells, err := c.Read(nil)
 	check(t, err)
-	var first float64
 	for i, cell := range cells {
 		if cell.Running >= cell.Enabled || cell.Running == 0 {
 			t.Errorf("event %d: %+v, want it to run part of the time", i, cell)
 			continue
 		}
 		estimate := float64(cell.Value) * float64(cell.Enabled) / float64(cell.Running)
-		if i == 0 {
-			first = estimate
-		}
-		if estimate < times || math.Abs(estimate/first-1) > 0.05 {
-			t.Errorf("event %d: about %.0f, and %.0f of the first one, want at least %d and a difference of at most 5 %%", i, estimate, first, times)
+		if math.Abs(estimate/instructions-1) > near {
+			t.Errorf("event %d: about %.0f of %d", i, estimate, instructions)
 		}
 	}
 }
