@@ -7,6 +7,8 @@ import (
 	"io"
 	"strings"
 
+	"github.com/cilium/ebpf/btf"
+
 	"github.com/bperf/bperf/internal/bpfprog/linear"
 	"github.com/bperf/bperf/internal/perfdata"
 	"github.com/bperf/bperf/internal/printable"
@@ -120,17 +122,27 @@ func (h header) groups() {
 
 // programs lists the BPF programs with the addresses of their functions.
 func (h header) programs() {
-	for _, p := range section(h, perfdata.FeatureBPFProgInfo, linear.DecodePrograms) {
-		if len(p.Addresses) == 1 && len(p.Sizes) == 1 {
-			h.line("bpf_prog_info %d: bpf_prog_%x_%s addr %#x size %d", p.ID, p.Tag, p.Name, p.Addresses[0], p.Sizes[0])
+	specs := make(map[uint32]*btf.Spec)
+	types := section(h, perfdata.FeatureBPFBTF, linear.DecodeBTF)
+	for _, b := range types {
+		spec, err := linear.LoadBTF(b.Data)
+		h.broken(perfdata.FeatureBPFBTF, err)
+		specs[b.ID] = spec
+	}
+	for _, info := range section(h, perfdata.FeatureBPFProgInfo, linear.DecodePrograms) {
+		p, err := info.Program(specs[info.BTF])
+		h.broken(perfdata.FeatureBPFProgInfo, err)
+		if len(p.Functions) == 1 {
+			f := p.Functions[0]
+			h.line("bpf_prog_info %d: %s addr %#x size %d", p.ID, f.Symbol, f.Address, f.Size)
 			continue
 		}
-		h.line("bpf_prog_info %d: bpf_prog_%x_%s", p.ID, p.Tag, p.Name)
-		for i := range min(len(p.Addresses), len(p.Sizes)) {
-			h.w.WriteString(fmt.Sprintf("# \tsub_prog %d: addr %#x size %d\n", i, p.Addresses[i], p.Sizes[i]))
+		h.line("bpf_prog_info %d:", p.ID)
+		for i, f := range p.Functions {
+			h.w.WriteString("# \t" + printable.Text(fmt.Sprintf("sub_prog %d: %s addr %#x size %d", i, f.Symbol, f.Address, f.Size)) + "\n")
 		}
 	}
-	for _, b := range section(h, perfdata.FeatureBPFBTF, linear.DecodeBTF) {
+	for _, b := range types {
 		h.line("btf info of id %d", b.ID)
 	}
 }
