@@ -1,0 +1,210 @@
+// Package typed reads values that BPF programs made, such as keys and values of maps, by their BTF types.
+package typed
+
+import (
+	"encoding/binary"
+	"encoding/hex"
+	"fmt"
+	"math"
+	"strconv"
+	"strings"
+
+	"github.com/cilium/ebpf/btf"
+)
+
+// Column is a part of a value that is no structure: a number, an enumeration, a text, or bytes.
+type Column struct {
+	Name string // of the member, with dots between it and the structures that it is in
+
+	offset uint32 // bytes
+	size   uint32
+	typ    btf.Type // nil for bytes of no known type
+
+	shift, bits uint32 // of a bit field: its first bit, and how many there are; no bits for others
+}
+
+// Columns returns the columns of a type. Without a type it is one of bytes. What has no name of its own gets the name given.
+func Columns(name string, t btf.Type, size uint32) []Column {
+	if t == nil {
+		return []Column{{Name: name, size: size}}
+	}
+	var f flattener
+	f.add("", t, 0, 0)
+	if len(f.columns) == 1 && f.columns[0].Name == "" {
+		f.columns[0].Name = name
+	}
+	return f.columns
+}
+
+// IsStruct reports whether a type is a structure. It may be nil.
+func IsStruct(t btf.Type) bool {
+	if t == nil {
+		return false
+	}
+	_, is := btf.UnderlyingType(t).(*btf.Struct)
+	return is
+}
+
+// LastName returns the name of the member without the structures that it is in.
+func (c *Column) LastName() string { return c.Name[strings.LastIndexByte(c.Name, '.')+1:] }
+
+// IsNumber reports whether it is a number of at most 8 bytes: Read returns a uint64 or an int64.
+func (c *Column) IsNumber() bool {
+	n, is := c.typ.(*btf.Int)
+	return is && n.Encoding != btf.Bool && n.Size <= 8
+}
+
+// IsText reports whether it is an array of characters: Read returns a string up to the first 0.
+func (c *Column) IsText() bool {
+	_, is := c.typ.(*btf.Array)
+	return is
+}
+
+// Size returns the number of bytes.
+func (c *Column) Size() uint32 { return c.size }
+
+// Limits of types, which recordings have from other people.
+const (
+	mostElements = 16   // of an array that are columns of their own
+	mostTypes    = 4096 // that are parts of a type
+	mostNested   = 32   // structures and arrays
+)
+
+// flattener makes the columns of a type.
+type flattener struct {
+	columns []Column
+	seen    int // types
+}
+
+func (f *flattener) add(name string, t btf.Type, offset uint32, depth int) {
+	f.seen++
+	size, err := btf.Sizeof(t)
+	if err != nil || size > math.MaxInt32 || depth > mostNested || f.seen > mostTypes {
+		return
+	}
+	leaf := Column{Name: name, offset: offset, size: uint32(size)}
+	switch u := btf.UnderlyingType(t).(type) {
+	case *btf.Struct:
+		for _, m := range u.Members {
+			f.addMember(name, m, offset, depth+1)
+		}
+		return
+	case *btf.Array:
+		element, isInt := btf.UnderlyingType(u.Type).(*btf.Int)
+		if isInt && element.Size == 1 { // a text
+			leaf.typ = u
+			break
+		}
+		each, err := btf.Sizeof(u.Type)
+		if err != nil || u.Nelems > mostElements {
+			break
+		}
+		for i := range u.Nelems {
+			f.add(fmt.Sprintf("%s[%d]", name, i), u.Type, offset+i*uint32(each), depth+1)
+		}
+		return
+	case *btf.Int, *btf.Enum, *btf.Pointer:
+		leaf.typ = u
+	}
+	f.columns = append(f.columns, leaf)
+}
+
+func (f *flattener) addMember(name string, m btf.Member, offset uint32, depth int) {
+	if m.Name != "" && name != "" {
+		name += "."
+	}
+	name += m.Name
+	if m.BitfieldSize == 0 {
+		f.add(name, m.Type, offset+m.Offset.Bytes(), depth)
+		return
+	}
+	f.seen++
+	size, err := btf.Sizeof(m.Type)
+	if err != nil || size > 8 || size == 0 || f.seen > mostTypes {
+		return
+	}
+	bits := uint32(m.Offset)
+	start := bits / 8 / uint32(size) * uint32(size)
+	f.columns = append(f.columns, Column{Name: name, offset: offset + start, size: uint32(size), typ: btf.UnderlyingType(m.Type),
+		shift: bits - 8*start, bits: uint32(m.BitfieldSize)})
+}
+
+// Read returns the column's part of a value: a bool, int64, uint64 or string, which is empty if the value is too short.
+func (c *Column) Read(b []byte) any {
+	if uint64(c.offset)+uint64(c.size) > uint64(len(b)) {
+		return ""
+	}
+	b = b[c.offset:][:c.size]
+	switch t := c.typ.(type) {
+	case *btf.Int:
+		if t.Size > 8 {
+			break
+		}
+		n := c.take(word(b))
+		switch t.Encoding {
+		case btf.Bool:
+			return n != 0
+		case btf.Signed:
+			unused := 64 - 8*c.size
+			if c.bits > 0 {
+				unused = 64 - c.bits
+			}
+			return int64(n<<unused) >> unused
+		}
+		return n
+	case *btf.Enum:
+		n := c.take(word(b))
+		for _, v := range t.Values {
+			if v.Value == n {
+				return v.Name
+			}
+		}
+		return strconv.FormatUint(n, 10)
+	case *btf.Pointer:
+		return fmt.Sprintf("%#x", word(b))
+	case *btf.Array:
+		text, _, _ := strings.Cut(string(b), "\x00")
+		return text
+	}
+	return hex.EncodeToString(b)
+}
+
+// take takes a bit field out of a word.
+func (c *Column) take(n uint64) uint64 {
+	if c.bits == 0 {
+		return n
+	}
+	return n >> c.shift & (1<<c.bits - 1)
+}
+
+// word is a number of up to 8 bytes, in the order of this machine's bytes.
+func word(b []byte) uint64 {
+	var padded [8]byte
+	if bigEndian {
+		copy(padded[8-len(b):], b)
+	} else {
+		copy(padded[:], b)
+	}
+	return binary.NativeEndian.Uint64(padded[:])
+}
+
+// Sum adds up the column's part of the values of all CPUs. What is no number is that of the first CPU.
+func (c *Column) Sum(each [][]byte) any {
+	if len(each) == 0 {
+		return ""
+	}
+	first := c.Read(each[0])
+	for _, b := range each[1:] {
+		switch n := first.(type) {
+		case uint64:
+			first = n + c.Read(b).(uint64)
+		case int64:
+			first = n + c.Read(b).(int64)
+		case bool:
+			first = n || c.Read(b).(bool)
+		}
+	}
+	return first
+}
+
+var bigEndian = binary.NativeEndian.Uint16([]byte{0, 1}) == 1
