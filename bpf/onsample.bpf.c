@@ -108,6 +108,23 @@ int tell(void *ctx)
 	return 0;
 }
 
+struct {
+	__uint(type, BPF_MAP_TYPE_RINGBUF);
+	__uint(max_entries, 1 << 16);
+	__type(value, struct told);
+} submitted SEC(".maps");
+
+/* The same through a ring buffer. */
+SEC("perf_event")
+int submit(void *ctx)
+{
+	struct told event = { .number = __sync_fetch_and_add(&seen, 1), .name = "sample" };
+
+	if (bpf_ringbuf_output(&submitted, &event, sizeof(event), 0))
+		__sync_fetch_and_add(&untold, 1);
+	return 0;
+}
+
 /* The verifier refuses it, as the map may not have the key. */
 SEC("perf_event")
 int refused(void *ctx)

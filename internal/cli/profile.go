@@ -20,6 +20,7 @@ import (
 	"github.com/bperf/bperf/internal/report"
 	"github.com/bperf/bperf/internal/sample"
 	"github.com/bperf/bperf/internal/target"
+	"github.com/bperf/bperf/internal/userprog"
 )
 
 // profileOptions are the flags of profile: who is sampled is said as with record, and what is shown as with report.
@@ -28,6 +29,7 @@ type profileOptions struct {
 	blockedOptions
 	report   reportFlags
 	by       []string
+	labels   []string // of maps of programs, which are keys, too
 	noIdle   bool
 	most     int
 	entries  uint32
@@ -88,6 +90,7 @@ Without a target it profiles the command and its children; without a command, th
 	f.StringVarP(&o.report.output, "output", "o", "", "write to `FILE`, with -I and the format pprof to a directory")
 	f.Float64VarP(&o.every, "interval", "I", 0, "a profile for each so many `SECONDS`: in the format json a line each, in pprof a file each")
 	f.StringVar(&o.report.base, "diff", "", "show what has changed since `FILE`: a recording, or what --format pprof wrote")
+	f.StringVar(&o.report.Event, "show", "", "show only `EVENT` in formats with room for one: of several, or a map's name")
 	f.IntVarP(&o.most, "top", "n", 30, "show so many `ROWS` in a table")
 	f.BoolVar(&o.report.children, "children", false, "add to functions what they have called")
 	f.StringVar(&o.report.callGraph, "call-graph", "graph,0.5", "show trees as `STYLE`: graph, fractal, flat or folded, a limit in percent, the most lines, caller or callee, "+
@@ -128,15 +131,21 @@ func (o *profileOptions) run(cmd *cobra.Command, args []string) error {
 	if err := o.prepareBlocked(given); err != nil {
 		return &ExitError{Status: statusBadCombination, Err: err}
 	}
-	by, err := sample.ParseKeys(o.by)
-	if err != nil {
-		return &ExitError{Status: statusBadOption, Err: fmt.Errorf("--by: %w", err)}
-	}
 	if o.most < 1 {
 		return &ExitError{Status: statusBadCombination, Err: fmt.Errorf("--top %d: a table has at least one row", o.most)}
 	}
 	if err := o.check(given, args); err != nil {
 		return err
+	}
+	recording, err := o.config(given, args)
+	if err != nil {
+		return err
+	}
+	defer recording.Programs.Close()
+	maps := recording.Programs.Profiles()
+	by, err := o.chooseKeys(given, maps)
+	if err != nil {
+		return &ExitError{Status: statusBadOption, Err: fmt.Errorf("--by: %w", err)}
 	}
 	shown, err := o.shown(cmd, format.name, by)
 	if err != nil {
@@ -146,11 +155,6 @@ func (o *profileOptions) run(cmd *cobra.Command, args []string) error {
 	if err != nil {
 		return err
 	}
-	recording, err := o.config(given, args)
-	if err != nil {
-		return err
-	}
-	defer recording.Programs.Close()
 	cfg := sample.Config{Record: *recording, By: by, Keep: keep | format.keys, Entries: o.entries}
 	cfg.Record.NoIdle = o.noIdle
 	o.setBlocked(given, &cfg)
@@ -178,11 +182,12 @@ func (o *profileOptions) run(cmd *cobra.Command, args []string) error {
 	}
 	o.conclude(cmd.ErrOrStderr(), &result)
 	if !o.quiet {
-		if err := printMaps(cmd.ErrOrStderr(), recording.Programs); err != nil {
+		if err := printMaps(cmd.ErrOrStderr(), recording.Programs, maps); err != nil {
 			return err
 		}
 	}
 	if result.Profile != nil {
+		o.showMap(cmd.ErrOrStderr(), format, result.Profile, shown)
 		if err := o.report.write(cmd, func(w io.Writer) error { return format.write(w, result.Profile, base, shown) }); err != nil {
 			return err
 		}
@@ -198,6 +203,40 @@ var sortKeys = map[string][]string{
 	"stack": {"dso", "symbol"}, "function": {"dso", "symbol"}, "ip": {"dso", "symoff"},
 }
 
+// chooseKeys returns what samples are told apart by. Without --by that is what maps of programs tell apart, if there are some.
+func (o *profileOptions) chooseKeys(given func(string) bool, maps []*userprog.Profile) (sample.Keys, error) {
+	if len(maps) > 0 && !given("by") {
+		o.by = nil
+	}
+	for _, m := range maps {
+		o.labels = append(o.labels, m.Labels...)
+		for _, key := range m.Keys() {
+			if !given("by") && !slices.Contains(o.by, key) {
+				o.by = append(o.by, key)
+			}
+		}
+	}
+	isLabel := func(key string) bool { return slices.Contains(o.labels, key) }
+	return sample.ParseKeys(slices.DeleteFunc(slices.Clone(o.by), isLabel))
+}
+
+// showMap chooses a map for formats with room for one event, if there are several and the user has not chosen.
+func (o *profileOptions) showMap(w io.Writer, format reportFormat, p *profile.Profile, shown *report.Options) {
+	var names []string
+	for _, e := range p.Events {
+		if e.Entries && e.Samples > 0 {
+			names = append(names, e.Name)
+		}
+	}
+	if !format.one || shown.Event != "" || len(names) == 0 {
+		return
+	}
+	shown.Event = names[0]
+	if len(names) > 1 && !o.quiet {
+		fmt.Fprintf(w, "Of %s, this is %s: choose with --show\n", strings.Join(names, ", "), names[0])
+	}
+}
+
 // shown is how the report shows what samples are told apart by.
 func (o *profileOptions) shown(cmd *cobra.Command, format string, by sample.Keys) (*report.Options, error) {
 	for _, key := range o.by {
@@ -211,6 +250,7 @@ func (o *profileOptions) shown(cmd *cobra.Command, format string, by sample.Keys
 			}
 		}
 	}
+	o.report.Labels = o.labels
 	o.report.percentage = "absolute"
 	o.report.noChildren = !o.report.children
 	return o.report.options(cmd, by.Stack && (format != "table" || o.report.children))

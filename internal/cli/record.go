@@ -185,7 +185,7 @@ func runRecord(o *recordOptions, given func(string) bool, args []string) error {
 		return err
 	}
 	if !o.quiet {
-		if err := printMaps(os.Stderr, cfg.Programs); err != nil {
+		if err := printMaps(os.Stderr, cfg.Programs, nil); err != nil {
 			return err
 		}
 	}
@@ -310,26 +310,26 @@ func (o *recordOptions) setTarget(cfg *record.Config) (err error) {
 
 // chooseEvents fills in the events with their programs, and with -G whose they are.
 func (o *recordOptions) chooseEvents(cfg *record.Config) error {
+	var err error
+	if cfg.Programs, err = o.readPrograms(); err != nil {
+		return &ExitError{Status: statusBadOption, Err: err}
+	}
 	c := chosenEvents{machine: event.Host()}
-	has := func(k argKind) bool {
-		return slices.ContainsFunc(o.events, func(a eventArg) bool { return a.kind == k })
-	}
-	if !has(argEvents) && has(argProgram) { // it runs at the samples of what is sampled otherwise
-		if err := c.parse("cycles:P"); err != nil {
-			return err
-		}
-	}
-	if c.program != "" {
-		if err := c.runProgram(c.program); err != nil {
-			return &ExitError{Status: statusBadOption, Err: err}
-		}
-	}
 	for _, a := range o.events {
+		if a.kind == argProgram && !cfg.Programs.OnSamples(a.value) {
+			continue // its programs are attached elsewhere
+		}
 		if err := c.add(a); err != nil {
 			return &ExitError{Status: statusBadOption, Err: err}
 		}
 	}
-	if len(c.list) == 0 {
+	switch {
+	case len(c.list) > 0:
+	case cfg.Programs != nil && c.program == "":
+		if err := o.withoutEvents(cfg); err != nil {
+			return err
+		}
+	default:
 		if err := c.parse("cycles:P"); err != nil {
 			return err
 		}
@@ -348,13 +348,19 @@ func (o *recordOptions) chooseEvents(cfg *record.Config) error {
 		}
 	}
 	cfg.Events = c.list
-	var err error
-	if cfg.Programs, err = o.readPrograms(c.list); err != nil {
-		return &ExitError{Status: statusBadOption, Err: err}
-	}
 	if c.cgroups == nil {
 		return nil
 	}
 	cfg.EventCgroups, cfg.Target.Cgroups, err = c.cgroupsOf()
 	return err
+}
+
+// withoutEvents is for programs none of which runs on samples. They see what happens to anyone.
+func (o *recordOptions) withoutEvents(cfg *record.Config) error {
+	if o.pids != "" || o.tids != "" || o.cpus != "" {
+		return &ExitError{Status: statusBadCombination, Err: errors.New("--prog: none of the programs runs on samples, and the others see what happens to anyone, " +
+			"wherever that is: leave out -p, -t and -C, or give an event with -e")}
+	}
+	cfg.Target.System = true
+	return nil
 }

@@ -60,6 +60,7 @@ type reportFormat struct {
 	name   string
 	keys   profile.Keys // that it shows besides the sort keys
 	binary bool
+	one    bool                                                                 // it has room for one event
 	rows   bool                                                                 // it shows rows with their call trees, and nothing else
 	lines  bool                                                                 // it shows the line of each call, and is not compared with perf
 	write  func(w io.Writer, p, base *profile.Profile, o *report.Options) error // base is nil without --diff
@@ -82,12 +83,12 @@ var reportFormats = []reportFormat{
 	}, diffs: true, rows: true},
 	{name: "json", write: alone(report.WriteJSON), rows: true},
 	{name: "csv", write: alone(report.WriteCSV), rows: true},
-	{name: "folded", keys: profile.Comm, write: alone(report.WriteFolded)},
+	{name: "folded", one: true, keys: profile.Comm, write: alone(report.WriteFolded)},
 	{name: "pprof", keys: threads | profile.Line | profile.Address, write: alone(report.WritePprof), binary: true, lines: true},
-	{name: "flamegraph", keys: profile.Comm, write: report.WriteFlameGraph, diffs: true},
+	{name: "flamegraph", one: true, keys: profile.Comm, write: report.WriteFlameGraph, diffs: true},
 	{name: "html", keys: profile.Comm, write: report.WriteHTML, diffs: true},
 	{name: "speedscope", keys: threads | profile.Line | profile.Time, write: alone(report.WriteSpeedscope), lines: true},
-	{name: "firefox", keys: threads | profile.Line | profile.Time, write: alone(report.WriteFirefox), lines: true},
+	{name: "firefox", one: true, keys: threads | profile.Line | profile.Time, write: alone(report.WriteFirefox), lines: true},
 }
 
 func formatNames(formats []reportFormat) []string {

@@ -61,6 +61,7 @@ With --json it prints an object a line, with all that the recording has of a sam
 	flags.BoolVar(&o.Relative, "reltime", false, "print times since the first sample")
 	flags.BoolVar(&o.Delta, "deltatime", false, "print times since the sample before")
 	flags.BoolVar(&o.JSON, "json", false, "print a JSON object for each sample")
+	flags.StringVar(&o.Type, "type", "", "print what BPF programs wrote as the `STRUCTURE` of this name, by its members; it is looked for in the BTF of the recording")
 	flags.StringVarP(&f.symbols, "symbols", "S", "", "only samples in one of these `SYMBOLS`")
 	flags.BoolVar(&f.header, "header", false, "print the header of the recording, too")
 	flags.BoolVar(&f.headerOnly, "header-only", false, "print nothing but the header of the recording")

@@ -4,11 +4,10 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"strings"
+	"slices"
 
 	"github.com/spf13/pflag"
 
-	"github.com/bperf/bperf/internal/event"
 	"github.com/bperf/bperf/internal/printable"
 	"github.com/bperf/bperf/internal/userprog"
 )
@@ -20,12 +19,12 @@ func (o *recordOptions) addPrograms(f *pflag.FlagSet) {
 	f.StringArrayVar(&o.set, "set", nil, "set a global variable of the objects of --prog: `NAME=VALUE`")
 }
 
-// readPrograms reads the programs that events name; nil if none does.
-func (o *recordOptions) readPrograms(events event.List) (*userprog.Programs, error) {
+// readPrograms reads the programs of --prog; nil if there are none.
+func (o *recordOptions) readPrograms() (*userprog.Programs, error) {
 	var sources []string
-	for _, e := range events.Events() {
-		if e.Program != "" {
-			sources = append(sources, e.Program)
+	for _, a := range o.events {
+		if a.kind == argProgram {
+			sources = append(sources, a.value)
 		}
 	}
 	if len(sources) == 0 {
@@ -46,24 +45,21 @@ func (o *recordOptions) readPrograms(events event.List) (*userprog.Programs, err
 	if err != nil {
 		return nil, fmt.Errorf("--prog: %w", err)
 	}
-	if names := programs.RingBuffers(); len(names) > 0 {
-		return nil, fmt.Errorf("--prog: bperf does not read ring buffers (the map %s): write through a map of type BPF_MAP_TYPE_PERF_EVENT_ARRAY",
-			printable.Text(strings.Join(names, ", ")))
-	}
 	return programs, nil
 }
 
 // mostMapRows is how many rows of a map are printed.
 const mostMapRows = 30
 
-// printMaps prints what the maps of programs have, the largest numbers first. Maps without entries are left out.
-func printMaps(w io.Writer, programs *userprog.Programs) error {
+// printMaps prints what the maps of programs have, the largest numbers first. Maps without entries are left out, and those that are shown otherwise.
+func printMaps(w io.Writer, programs *userprog.Programs, shown []*userprog.Profile) error {
 	all, err := programs.Maps()
 	if err != nil {
 		return err
 	}
 	for _, m := range all {
-		if len(m.Rows) > 0 {
+		isShown := slices.ContainsFunc(shown, func(p *userprog.Profile) bool { return p.Map == m.Name })
+		if len(m.Rows) > 0 && !isShown {
 			printMap(w, &m)
 		}
 	}

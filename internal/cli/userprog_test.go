@@ -2,9 +2,14 @@ package cli
 
 import (
 	"bytes"
+	"encoding/json"
+	"fmt"
 	"os/exec"
 	"path/filepath"
+	"regexp"
+	"strconv"
 	"strings"
+	"syscall"
 	"testing"
 
 	"github.com/bperf/bperf/internal/userprog"
@@ -42,4 +47,91 @@ func TestScriptProgramOutput(t *testing.T) {
 	for name, perf := range map[string]string{"distribution": distributionPerf(t), "packaged": require.NewestPerf(t)} {
 		compareScripts(t, name, exec.Command(perf), file)
 	}
+}
+
+// TestProfileMaps shows maps of programs like bcc's tools as profiles, in the formats of reports.
+func TestProfileMaps(t *testing.T) {
+	require.Root(t)
+	const pages, sleeps = 200, 20
+	touch := program.Program{Body: program.Touch, Times: pages}.Write(t)
+	sleep := program.Program{Body: program.Sleep, Times: sleeps}.Write(t)
+	faults := func(args ...string) []string {
+		return append(append([]string{"profile", "-e", "page-faults", "-c", "1"}, args...), touch)
+	}
+	counts, times, two := onsample.WriteTool(t, "profile"), onsample.WriteTool(t, "offcputime"), onsample.WriteTool(t, "llcstat")
+	for _, tt := range []struct {
+		name   string
+		args   []string
+		stdout []string // patterns
+		stderr string   // a part
+	}{
+		{"table", faults("--prog", counts), []string{`(?m)^counts: [0-9]+ entries, 20[0-9] events$`, `(?m)^  Share +Value +Command +Shared Object +Symbol$`, ` program +program `}, ""},
+		{"flame graph", faults("--prog", counts, "--format", "flamegraph"), []string{`^<\?xml`, `>program<`}, ""},
+		{"folded", []string{"profile", "--prog", times, "--set", "only=program", "--format", "folded", sleep}, []string{`(?m)^program;.*nanosleep.* [0-9]{8,}$`}, ""},
+		{"labels", faults("--prog", two+":on_cache_ref", "--format", "folded"), []string{`(?m)^program;parity EVEN.* 10[0-9]\nprogram;parity ODD.* 10[0-9]$`}, ""},
+		{"by labels", faults("--prog", two+":on_cache_ref", "--by", "parity", "--format", "folded"), []string{`(?m)^parity EVEN.* 10[0-9]\nparity ODD.* 10[0-9]$`}, ""},
+		{"two numbers", []string{"profile", "-e", "page-faults", "--prog", two + ":on_cache_ref", "-e", "minor-faults", "--prog", two + ":on_cache_miss", "-c", "1", "--format", "folded", touch},
+			[]string{`(?m)^program;parity ODD.* 10[0-9]$`}, "Of infos.ref, infos.miss, this is infos.ref: choose with --show\n"},
+		{"the other one", []string{"profile", "-e", "page-faults", "--prog", two + ":on_cache_ref", "-e", "minor-faults", "--prog", two + ":on_cache_miss", "-c", "1", "--format", "folded",
+			"--show", "infos.miss", touch}, []string{`(?m)^program;parity EVEN.* 20[0-9]$`}, ""},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			got := run(t, bperf(tt.args...))
+			for _, pattern := range tt.stdout {
+				if got.status != 0 || !regexp.MustCompile(pattern).MatchString(got.stdout) {
+					t.Errorf("status %d, no %s in\n%.3000s\n%s", got.status, pattern, got.stdout, got.stderr)
+				}
+			}
+			if !strings.Contains(got.stderr, tt.stderr) || regexp.MustCompile("BPF map (counts|infos?):").MatchString(got.stderr) {
+				t.Errorf("standard error is %q", got.stderr)
+			}
+		})
+	}
+	got := run(t, bperf("profile", "--prog", times, "-p", "1"))
+	if got.status != statusBadCombination || !strings.Contains(got.stderr, "leave out -p, -t and -C") {
+		t.Errorf("status %d, %s", got.status, got.stderr)
+	}
+}
+
+// TestScriptTypes prints what a program wrote to user space by the members of its structure, as its map says or as the user does.
+func TestScriptTypes(t *testing.T) {
+	require.Root(t)
+	const calls = 100
+	file := filepath.Join(t.TempDir(), "perf.data")
+	command := program.Program{Body: program.GetPPID, Times: calls}.Write(t)
+	output(t, bperf(), "record", "-q", "--prog", onsample.WriteExample(t, "syscall_events"), "--set", fmt.Sprintf("number=%d", syscall.SYS_GETPPID), "-o", file, command)
+	pattern := regexp.MustCompile(`(?m)^      BPF output: sequence=([0-9]+) pid=([1-9][0-9]*) tid=([1-9][0-9]*) comm="program"$`)
+	next := 0
+	for _, m := range pattern.FindAllStringSubmatch(string(output(t, bperf(), "script", "-i", file)), -1) {
+		if m[1] != strconv.Itoa(next) || m[2] != m[3] {
+			t.Errorf("call %d: %q", next, m)
+		}
+		next++
+	}
+	if next != calls {
+		t.Errorf("%d of %d calls were printed", next, calls)
+	}
+	var sample struct {
+		Event  string
+		Output struct {
+			Sequence, PID, TID uint64
+			Comm               string
+		}
+	}
+	first, _, _ := bytes.Cut(output(t, bperf(), "script", "-i", file, "--json"), []byte("\n"))
+	if err := json.Unmarshal(first, &sample); err != nil || sample.Event != "calls" || sample.Output.PID == 0 || sample.Output.Comm != "program" {
+		t.Errorf("%v, %+v: %s", err, sample, first)
+	}
+	if text := string(output(t, bperf(), "script", "-i", file, "--type", "event")); strings.Count(text, "      BPF output: sequence=") != calls {
+		t.Errorf("as a structure that is given:\n%.500s", text)
+	}
+	got := run(t, bperf("script", "-i", file, "--type", "no_such"))
+	if got.status == 0 || !strings.Contains(got.stderr, "--type no_such: the BTF of the recording has no structure of this name") {
+		t.Errorf("status %d, %s", got.status, got.stderr)
+	}
+	t.Run("perf", func(t *testing.T) {
+		if theirs := string(output(t, exec.Command(distributionPerf(t)), "script", "-f", "-i", file)); strings.Count(theirs, "BPF output: 0000: ") != calls {
+			t.Errorf("perf prints\n%.1000s", theirs)
+		}
+	})
 }

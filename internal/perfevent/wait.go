@@ -26,7 +26,7 @@ func NewWaiter() (*Waiter, error) {
 		return nil, fmt.Errorf("wait for records: %w", err)
 	}
 	w := &Waiter{epoll, wake}
-	if err := w.add(wake); err != nil {
+	if err := w.AddFD(wake); err != nil {
 		w.Close()
 		return nil, err
 	}
@@ -34,10 +34,10 @@ func NewWaiter() (*Waiter, error) {
 }
 
 // Add waits for the event that has a ring, too. Of events that share the ring it is enough to add the one that was mapped.
-func (w *Waiter) Add(e *Event) error { return w.add(e.fd) }
+func (w *Waiter) Add(e *Event) error { return w.AddFD(e.fd) }
 
-// add waits for edges: an event whose thread has ended is ready for ever (POLLHUP).
-func (w *Waiter) add(fd int) error {
+// AddFD waits for a descriptor, too. It waits for edges: an event whose thread has ended is ready for ever (POLLHUP).
+func (w *Waiter) AddFD(fd int) error {
 	event := unix.EpollEvent{Events: unix.EPOLLIN | 1<<31 /* EPOLLET */, Fd: int32(fd)}
 	if err := unix.EpollCtl(w.epoll, unix.EPOLL_CTL_ADD, fd, &event); err != nil {
 		return fmt.Errorf("wait for records: %w", err)

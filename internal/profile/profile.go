@@ -66,6 +66,7 @@ type Event struct {
 	Frequency uint64 // samples a second that were asked for
 	Period    uint64 // events from sample to sample
 
+	Entries bool   // its samples are entries of a BPF map: only their values count
 	Samples uint64 // the samples that Add was told of
 	Value   uint64 // the sum of their values
 }

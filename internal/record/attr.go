@@ -22,6 +22,7 @@ type opened struct {
 	everywhere bool
 	offCPU     bool // counts nothing: BPF programs write its samples
 	output     bool // the same, of the user's programs
+	standIn    bool // is never enabled: it stands for sums that are of no event
 	fds        []*perfevent.Event
 	ids        []uint64
 	places     []place // of fds
@@ -29,6 +30,10 @@ type opened struct {
 
 // plan decides what is opened, and with which attributes. They are those with which perf opens events, so that reports look the same.
 func (s *session) plan() error {
+	if s.cfg.ClockID == nil && len(s.cfg.Programs.RingBuffers()) > 0 {
+		clock := int32(ringClock)
+		s.cfg.ClockID = &clock
+	}
 	for _, g := range s.cfg.Events {
 		var leader *opened
 		for _, e := range g.Events {
@@ -68,7 +73,13 @@ func (s *session) plan() error {
 	if s.cfg.OffCPU != nil {
 		s.events = append(s.events, s.offCPUEvent())
 	}
-	for _, name := range s.cfg.Programs.Outputs() {
+	if s.cfg.Sums != nil {
+		for _, name := range s.cfg.Sums.Others {
+			s.others = append(s.others, s.otherEvent(name))
+		}
+		s.events = append(s.events, s.others...)
+	}
+	for _, name := range slices.Concat(s.cfg.Programs.Outputs(), s.cfg.Programs.RingBuffers()) {
 		s.events = append(s.events, s.outputEvent(name))
 	}
 	s.track(&s.tracker.attr)

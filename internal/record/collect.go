@@ -143,6 +143,15 @@ func (t *tally) record(b []byte) (time uint64) {
 	return 0
 }
 
+// sample tallies a sample that came from no ring of an event.
+func (t *tally) sample(time uint64) {
+	t.samples++
+	if t.first == 0 || time < t.first {
+		t.first = time
+	}
+	t.last = max(t.last, time)
+}
+
 // mapping tells of a file that was mapped to be executed. Its name stands at an offset.
 func (t *tally) mapping(b []byte, at int) {
 	ne := binary.NativeEndian
@@ -196,6 +205,13 @@ func (s *session) drain() error {
 		r.Release(n)
 		s.result.Drained += uint64(n)
 		wrote = true
+	}
+	if s.fromRings != nil {
+		more, err := s.keepRings()
+		if err != nil {
+			return err
+		}
+		wrote = wrote || more
 	}
 	if s.cfg.Sums != nil { // these stand in front of what is read with them
 		return s.settled()

@@ -1,10 +1,12 @@
 package record
 
 import (
+	"encoding/binary"
 	"maps"
 	"os"
 	"slices"
 
+	"github.com/bperf/bperf/internal/bpfprog/linear"
 	"github.com/bperf/bperf/internal/kernel"
 	"github.com/bperf/bperf/internal/perfdata"
 	"github.com/bperf/bperf/internal/perfevent"
@@ -63,6 +65,9 @@ func (s *session) describe() {
 	if s.cfg.Branches != 0 || s.cfg.Callchain == CallchainLBR {
 		f[perfdata.FeatureBranchStack] = perfdata.Flag{}
 	}
+	if types := linear.AppendBTF(nil, binary.LittleEndian, s.outputTypes()); s.cfg.pipe() && len(s.outputTypes()) > 0 && len(types) <= mostRaw {
+		f[perfdata.FeatureBPFBTF] = perfdata.Opaque(types)
+	}
 	if groups := s.groups(); len(groups) > 0 {
 		f[perfdata.FeatureGroupDesc] = groups
 	}
@@ -117,7 +122,7 @@ func (s *session) setFeatures(w *perfdata.Writer) error {
 		all[perfdata.FeatureSampleTime] = perfdata.SampleTimes{First: s.tally.first, Last: s.tally.last}
 	}
 	if !pipe {
-		s.programs.features(all)
+		s.programs.features(all, s.outputTypes())
 	}
 	for _, id := range slices.Sorted(maps.Keys(all)) {
 		if err := w.SetFeature(id, all[id]); err != nil {

@@ -42,6 +42,7 @@ func (s *session) offCPUEvent() *opened {
 	if s.cfg.Sums != nil { // nothing is written to it: it stands for a time, and is never enabled
 		a.Config = perfevent.SoftwareCPUClock
 		a.Flags |= perfevent.Disabled
+		o.standIn = true
 	}
 	s.common(a)
 	return o

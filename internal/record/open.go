@@ -48,6 +48,12 @@ func (s *session) open() error {
 	if err := s.openOutputs(); err != nil {
 		return err
 	}
+	if err := s.openRings(); err != nil {
+		return err
+	}
+	if err := s.openOthers(); err != nil {
+		return err
+	}
 	if s.cfg.CommandIsTarget() || len(s.target.Threads) == 0 {
 		return s.finishOpening()
 	}
@@ -332,7 +338,7 @@ func (s *session) attach(o *opened, fd *perfevent.Event, at place) error {
 	if err := s.setFilter(o, fd); err != nil {
 		return err
 	}
-	if s.sums(o) && !o.offCPU {
+	if s.sums(o) && !o.standIn {
 		if err := s.cfg.Sums.Attach(slices.Index(s.events, o), fd); err != nil {
 			return fmt.Errorf("%s: %w", o.event.Name, err)
 		}
@@ -408,7 +414,7 @@ func (s *session) enable(on bool) error {
 		return err
 	}
 	for _, o := range s.events {
-		if o.leader != o || o.dummy || o.offCPU || o.output { // the dummy runs all the time: the file is complete in tasks and memory
+		if o.leader != o || o.dummy || o.offCPU || o.output || o.standIn { // the dummy runs all the time: the file is complete in tasks and memory
 			continue
 		}
 		for _, fd := range o.fds {

@@ -334,10 +334,10 @@ func tellTrampolines(kallsyms string, tell emit) error {
 	return nil
 }
 
-// features adds what was fetched.
-func (p *programs) features(f features) {
+// features adds what was fetched, and other types. It may be called for nil.
+func (p *programs) features(f features, types []linear.BTF) {
 	if p == nil {
-		return
+		p = &programs{}
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -348,11 +348,11 @@ func (p *programs) features(f features) {
 		}
 		f[perfdata.FeatureBPFProgInfo] = perfdata.Opaque(linear.AppendPrograms(nil, binary.LittleEndian, all))
 	}
-	if len(p.btfs) > 0 {
-		var all []linear.BTF
-		for _, id := range slices.Sorted(maps.Keys(p.btfs)) {
-			all = append(all, p.btfs[id])
-		}
+	var all []linear.BTF
+	for _, id := range slices.Sorted(maps.Keys(p.btfs)) {
+		all = append(all, p.btfs[id])
+	}
+	if all = append(all, types...); len(all) > 0 {
 		f[perfdata.FeatureBPFBTF] = perfdata.Opaque(linear.AppendBTF(nil, binary.LittleEndian, all))
 	}
 }

@@ -14,23 +14,26 @@ import (
 	"github.com/bperf/bperf/internal/perfdata"
 	"github.com/bperf/bperf/internal/perfevent"
 	"github.com/bperf/bperf/internal/target"
+	"github.com/bperf/bperf/internal/userprog"
 )
 
 // session is a recording. Two goroutines work on it: the one that calls Run, and the collector, which runs while samples come (see collect).
 type session struct {
 	// The goroutine of Run sets these before it starts the collector. Then both only read them.
-	cfg      Config
-	target   target.Target
-	cpus     target.CPUChanges
-	events   []*opened
-	tracker  *opened // of events: asks for the records of tasks and memory
-	rings    map[ringKey]*ring
-	order    []*ring // in the order in which they were made
-	ringSize int     // bytes
-	machine  features
-	command  *target.Command // nil without one
-	programs *programs       // nil with Config.NoBPF, or where they may not be seen
-	offCPU   *offCPU         // nil without Config.OffCPU
+	cfg       Config
+	target    target.Target
+	cpus      target.CPUChanges
+	events    []*opened
+	others    []*opened // of events: those of Sums.Others
+	tracker   *opened   // of events: asks for the records of tasks and memory
+	rings     map[ringKey]*ring
+	order     []*ring // in the order in which they were made
+	ringSize  int     // bytes
+	machine   features
+	command   *target.Command // nil without one
+	programs  *programs       // nil with Config.NoBPF, or where they may not be seen
+	offCPU    *offCPU         // nil without Config.OffCPU
+	fromRings *userprog.Rings // maps of type RINGBUF
 
 	// The goroutine of Run owns these.
 	exited      <-chan target.Status
@@ -71,6 +74,7 @@ func (s *session) close() {
 	s.programs.close()
 	s.builds.close()
 	s.offCPU.close()
+	s.fromRings.Close()
 	s.cpus.Close()
 	s.closeEvents()
 }
@@ -166,6 +170,11 @@ func (s *session) collect() error {
 			continue
 		}
 		if err := waiter.Add(r.owner); err != nil {
+			return err
+		}
+	}
+	for _, fd := range s.fromRings.FDs() {
+		if err := waiter.AddFD(fd); err != nil {
 			return err
 		}
 	}

@@ -6,9 +6,11 @@ import (
 	"slices"
 	"time"
 
+	"github.com/bperf/bperf/internal/event"
 	"github.com/bperf/bperf/internal/offcpu"
 	"github.com/bperf/bperf/internal/perfdata"
 	"github.com/bperf/bperf/internal/perfevent"
+	"github.com/bperf/bperf/internal/target"
 )
 
 // Sums are kept by BPF programs in place of samples: they run on the overflow of an event, and nothing is written to its ring.
@@ -21,6 +23,7 @@ type Sums struct {
 	Counted func(event int, own OwnCount)                // what an event itself has counted, at the end
 	Task    func(perfdata.Value)                         // is told at once of MMAP2, FORK, EXIT and COMM; or nil
 	Settled func() error                                 // is called when Task was told of all for now; or nil
+	Others  []string                                     // the names of events that have sums, and are not sampled
 
 	// OffCPU attaches programs that add up how long threads are blocked; nil for none. With Config.OffCPU that has an event of its own.
 	OffCPU func(*offcpu.Selection) (*offcpu.Switches, error)
@@ -28,7 +31,7 @@ type Sums struct {
 
 // Sum is some samples that are alike, which are recorded as one.
 type Sum struct {
-	Event        int    // its place among Config.Events, or OffCPUEvent
+	Event        int    // its place among Config.Events with Sums.Others behind them, or OffCPUEvent
 	Time         uint64 // of the first one: CLOCK_MONOTONIC, ns
 	PID, TID     int32  // -1 where these are not told apart
 	CPU          int32  // the same
@@ -133,7 +136,7 @@ func (s *session) tellSums(end bool) error {
 
 // tellCounted reports what an event has counted itself.
 func (s *session) tellCounted(o *opened) {
-	if !s.sums(o) || o.offCPU {
+	if !s.sums(o) || o.standIn {
 		return
 	}
 	if own := s.ownCount(o); own.Places > 0 {
@@ -186,10 +189,7 @@ func isClock(a *perfevent.Attr) bool {
 }
 
 func (s *session) writeSum(sum *Sum) error {
-	o := s.offCPUOpened()
-	if sum.Event != OffCPUEvent {
-		o = s.events[sum.Event]
-	}
+	o := s.sumEvent(sum.Event)
 	if len(o.ids) == 0 {
 		return fmt.Errorf("there is a sum of %s, which is not open", o.event.Name)
 	}
@@ -201,6 +201,49 @@ func (s *session) writeSum(sum *Sum) error {
 		misc = perfdata.MiscKernel
 	}
 	return s.out.write(misc, v)
+}
+
+// sumEvent is the event of a sum.
+func (s *session) sumEvent(event int) *opened {
+	sampled := len(s.cfg.Events.Events())
+	switch {
+	case event == OffCPUEvent:
+		return s.offCPUOpened()
+	case event < sampled:
+		return s.events[event]
+	}
+	return s.others[event-sampled]
+}
+
+// otherEvent is an event that has nothing but sums.
+func (s *session) otherEvent(name string) *opened {
+	o := &opened{standIn: true, event: &event.Event{Name: name, PMU: "software", Scale: 1}}
+	o.leader = o
+	a := &o.attr
+	a.Type, a.Config = perfevent.TypeSoftware, perfevent.SoftwareDummy
+	a.Sample = 1
+	a.SampleType = perfevent.SampleIP | perfevent.SampleTID | perfevent.SampleTime | perfevent.SampleCPU
+	a.ReadFormat = perfevent.ReadFormatID | perfevent.ReadFormatLost
+	a.Flags = perfevent.SampleIDAll | perfevent.Disabled
+	s.common(a)
+	return o
+}
+
+// openOthers opens these events on one CPU each, for their IDs.
+func (s *session) openOthers() error {
+	if len(s.others) == 0 {
+		return nil
+	}
+	online, err := target.Spec{System: true}.Resolve()
+	if err != nil {
+		return err
+	}
+	for _, o := range s.others {
+		if err := s.openEvent(o, []place{{online.CPUs[0], perfevent.AnyThread}}); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // appendStack appends a stack to a callchain, each part behind its mark.

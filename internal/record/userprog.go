@@ -2,14 +2,19 @@ package record
 
 import (
 	"fmt"
+	"math"
+	"slices"
 
+	"github.com/bperf/bperf/internal/bpfprog/linear"
 	"github.com/bperf/bperf/internal/event"
+	"github.com/bperf/bperf/internal/kernel"
+	"github.com/bperf/bperf/internal/perfdata"
 	"github.com/bperf/bperf/internal/perfevent"
 	"github.com/bperf/bperf/internal/target"
 )
 
-// outputEvent is the event to whose rings programs of the user's write through a map of type PERF_EVENT_ARRAY (bpf_perf_event_output). It has the
-// map's name.
+// outputEvent is the event whose samples are what programs of the user's write through a map, and it has the map's name. Through one of type
+// PERF_EVENT_ARRAY they write to the rings of the event themselves (bpf_perf_event_output).
 func (s *session) outputEvent(name string) *opened {
 	o := &opened{output: true, event: &event.Event{Name: name, PMU: "software", Scale: 1}}
 	o.leader = o
@@ -49,5 +54,55 @@ func (s *session) openOutputs() error {
 	return nil
 }
 
+// outputTypes are the types of the objects whose programs write to user space, with IDs that the kernel gives to none: the maps of these objects name the types of
+// what is written.
+func (s *session) outputTypes() []linear.BTF {
+	var all []linear.BTF
+	for i, b := range s.cfg.Programs.OutputTypes() {
+		all = append(all, linear.BTF{ID: math.MaxUint32 - uint32(i), Data: b})
+	}
+	return all
+}
+
+// openRings opens the maps of type RINGBUF.
+func (s *session) openRings() (err error) {
+	s.fromRings, err = s.cfg.Programs.OpenRings()
+	return err
+}
+
+// ringClock is the clock of a recording with maps of type RINGBUF, where the user has not chosen another one: what is read from them has the time
+// at which it is read, and perf's own clock cannot be read.
+const ringClock = 1 // CLOCK_MONOTONIC of include/uapi/linux/time.h
+
+// mostRaw is how many bytes of raw data fit into a record, whose size is a number of 16 bits, with what else a sample has.
+const mostRaw = 65000
+
+// keepRings writes what programs have written into maps of type RINGBUF. It reports whether there was something.
+func (s *session) keepRings() (wrote bool, err error) {
+	err = s.fromRings.Read(func(name string, b []byte) error {
+		o := s.events[slices.IndexFunc(s.events, func(o *opened) bool { return o.output && o.event.Name == name })]
+		wrote = true
+		if len(b) > mostRaw {
+			s.lostSamples++
+			lost := &perfdata.LostSamples{Samples: 1}
+			lost.ID = o.ids[0]
+			return s.out.write(0, lost)
+		}
+		now, _, err := kernel.ClockAndWall(*s.cfg.ClockID)
+		if err != nil {
+			return err
+		}
+		// The kernel lets raw data end where the next 8 bytes begin.
+		v := &perfdata.Sample{Raw: append(slices.Clone(b), make([]byte, -(len(b)+4)&7)...)}
+		v.ID, v.PID, v.TID, v.CPU, v.Time = o.ids[0], -1, -1, math.MaxUint32, now
+		if err := s.out.write(perfdata.MiscKernel, v); err != nil {
+			return err
+		}
+		s.tally.sample(now)
+		return nil
+	})
+	return wrote, err
+}
+
 // elsewhere reports whether an event is not opened for the target.
-func (o *opened) elsewhere() bool { return o.offCPU || o.output || o.everywhere }
+func (o *opened) elsewhere() bool { return o.offCPU || o.output || o.everywhere || o.standIn }

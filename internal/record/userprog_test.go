@@ -3,19 +3,26 @@ package record
 import (
 	"bytes"
 	"cmp"
+	"debug/elf"
 	"encoding/binary"
+	"fmt"
+	"maps"
 	"path/filepath"
 	"slices"
 	"strings"
+	"syscall"
 	"testing"
+	"time"
 
 	"github.com/cilium/ebpf"
 
+	"github.com/bperf/bperf/internal/kernel"
 	"github.com/bperf/bperf/internal/perfdata"
 	"github.com/bperf/bperf/internal/userprog"
 	"github.com/bperf/bperf/test/onsample"
 	"github.com/bperf/bperf/test/program"
 	"github.com/bperf/bperf/test/require"
+	"github.com/bperf/bperf/test/split"
 )
 
 // withProgram is a recording of each page fault of a command for which a program of the user's runs.
@@ -240,4 +247,106 @@ func TestProgramOutput(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestSyscallEvents has the example that writes an event for each system call: of 100,000, all are in the file in order, or counted as lost.
+func TestSyscallEvents(t *testing.T) {
+	const calls = 100_000
+	cfg := config(t, "page-faults")
+	cfg.Command = []string{program.Program{Body: program.GetPPID, Times: calls}.Write(t)}
+	var err error
+	cfg.Programs, err = userprog.Read([]string{onsample.WriteExample(t, "syscall_events")}, []userprog.Assignment{{Name: "number", Value: fmt.Sprint(syscall.SYS_GETPPID)}}, true)
+	check(t, err)
+	t.Cleanup(cfg.Programs.Close)
+	cfg.Events, cfg.Target.System = nil, true
+	result, err := Run(cfg)
+	check(t, err)
+	var numbers []uint64
+	for _, s := range samplesOf(t, cfg.Output, "calls") {
+		if comm, _, _ := strings.Cut(string(s.Raw[16:32]), "\x00"); comm != "program" {
+			continue // someone else's call
+		}
+		numbers = append(numbers, binary.NativeEndian.Uint64(s.Raw))
+	}
+	if !slices.IsSorted(numbers) || uint64(len(numbers))+result.Lost < calls || len(numbers) > calls {
+		t.Errorf("%d events, %d lost, in order: %v; want %d", len(numbers), result.Lost, slices.IsSorted(numbers), calls)
+	}
+	t.Logf("%d events, %d lost", len(numbers), result.Lost)
+}
+
+// TestProgramRing has a program that writes to a ring buffer for each sample: all is in the file, by the clock of the recording.
+func TestProgramRing(t *testing.T) {
+	const touched = 250
+	cfg := withProgram(t, onsample.Write(t)+":"+onsample.Submit, toucher(t, touched))
+	before, _, err := kernel.ClockAndWall(1)
+	check(t, err)
+	result, err := Run(cfg)
+	check(t, err)
+	after, _, err := kernel.ClockAndWall(1)
+	check(t, err)
+	all := samplesOf(t, cfg.Output, "submitted")
+	if uint64(len(all)) != result.Filtered || len(all)+int(result.Missed) < touched || result.Samples != uint64(len(all)) {
+		t.Errorf("%d events for %d samples that were dropped, %d were counted", len(all), result.Filtered, result.Samples)
+	}
+	for i, s := range all {
+		if n := binary.NativeEndian.Uint64(s.Raw); n != uint64(i) || s.Time < before || s.Time > after || !bytes.Equal(s.Raw[8:], []byte("sample\x00\x00\x00\x00\x00\x00")) {
+			t.Fatalf("event %d has the number %d and the time %d, which is not between %d and %d: %q", i, n, s.Time, before, after, s.Raw)
+		}
+	}
+}
+
+// samplesOf returns the samples of an event of a file, in the order of their time.
+func samplesOf(t *testing.T, file, event string) (all []*perfdata.Sample) {
+	t.Helper()
+	r, err := perfdata.Open(file)
+	check(t, err)
+	defer r.Close()
+	for rec, err := range r.Records() {
+		check(t, err)
+		if s, ok := rec.Value.(*perfdata.Sample); ok && rec.Event.Name == event {
+			all = append(all, s.Clone())
+		}
+	}
+	slices.SortStableFunc(all, func(a, b *perfdata.Sample) int { return cmp.Compare(a.Time, b.Time) })
+	return all
+}
+
+// TestIPRanges has the example that counts samples by the range of their instruction pointer, and keeps all: the counts are those of the file.
+func TestIPRanges(t *testing.T) {
+	dir := t.TempDir()
+	loads, err := split.Loads(dir, 500*time.Millisecond)
+	check(t, err)
+	l := loads[0]
+	file, err := elf.Open(l.Command()[0])
+	check(t, err)
+	defer file.Close()
+	symbols, err := file.Symbols()
+	check(t, err)
+	hot := symbols[slices.IndexFunc(symbols, func(s elf.Symbol) bool { return s.Name == l.Three })]
+	start, end := hot.Value, hot.Value+hot.Size
+	cfg := config(t, "cpu-clock")
+	cfg.Command, cfg.Period, cfg.Frequency = l.Command(), 0, 999
+	useProgram(t, &cfg, onsample.WriteExample(t, "ip_ranges"), userprog.Assignment{Name: "hot_start", Value: fmt.Sprint(start)},
+		userprog.Assignment{Name: "hot_end", Value: fmt.Sprint(end)})
+	result, err := Run(cfg)
+	check(t, err)
+	want := make(map[any]uint64)
+	for _, s := range samplesOf(t, cfg.Output, "cpu-clock") {
+		switch {
+		case start <= s.IP && s.IP < end:
+			want["HOT"]++
+		case int64(s.IP) < 0:
+			want["KERNEL"]++
+		default:
+			want["OTHER_USER"]++
+		}
+	}
+	got := make(map[any]uint64)
+	for _, row := range mapOf(t, cfg.Programs, "samples").Rows {
+		got[row[0]] = row[1].(uint64)
+	}
+	if !maps.Equal(got, want) || want["HOT"] == 0 || result.Lost > 0 {
+		t.Errorf("the map has %v, and the file %v; %d lost", got, want, result.Lost)
+	}
+	t.Log(got)
 }

@@ -115,7 +115,7 @@ func (o *Options) defaultFields() []string {
 }
 
 func (o *Options) newColumn(name, option string) (*column, error) {
-	if k, ok := findKey(name); ok {
+	if k, ok := o.findKey(name); ok {
 		return &column{name: k.name, title: k.title, key: k}, nil
 	}
 	at := slices.IndexFunc(values, func(v column) bool { return v.name == name })

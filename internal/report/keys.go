@@ -55,7 +55,11 @@ func Keys() []string {
 	return names
 }
 
-func findKey(name string) (*key, bool) {
+// findKey returns the key of a name. Labels of the options come first.
+func (o *Options) findKey(name string) (*key, bool) {
+	if slices.Contains(o.Labels, name) {
+		return tagKey(name, name), true
+	}
 	if name == "sym" {
 		name = "symbol"
 	}

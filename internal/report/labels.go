@@ -15,7 +15,8 @@ type labelFrames []*key
 func newLabelFrames(o *Options) labelFrames {
 	var all labelFrames
 	add := func(name string) {
-		if k, ok := findKey(name); ok && k.scope == ofLabels && !slices.Contains(all, k) {
+		known := slices.ContainsFunc(all, func(k *key) bool { return k.name == name })
+		if k, ok := o.findKey(name); ok && k.scope == ofLabels && !known {
 			all = append(all, k)
 		}
 	}

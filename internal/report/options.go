@@ -15,6 +15,7 @@ import (
 // Options say what a report shows of a profile. They are those of perf report.
 type Options struct {
 	Sort     []string // the keys that tell rows apart: see Keys
+	Labels   []string // tags of the profile that are keys, too
 	Fields   []string // the columns in their order, values and keys; without them the values of the flags below, then the keys
 	Children bool     // add to each function what its callees have
 	Group    bool     // show all events side by side, not only those that were recorded as a group

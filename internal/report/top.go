@@ -41,7 +41,11 @@ func WriteTop(w io.Writer, p *profile.Profile, o *Options, most int) error {
 
 func (t *table) writeTop(w *bufio.Writer, most int) {
 	event, sums := t.p.Events[t.events[0]], t.totals[0]
-	fmt.Fprintf(w, "%s: %d samples, %s\n", printable.Text(event.Name), sums.samples, amount(sums.value, event.Unit))
+	column, what := "Samples", "samples"
+	if event.Entries {
+		column, what = "Value", "entries"
+	}
+	fmt.Fprintf(w, "%s: %d %s, %s\n", printable.Text(event.Name), sums.samples, what, amount(sums.value, event.Unit))
 	rows := slices.DeleteFunc(slices.Clone(t.rows), func(r *row) bool { return !t.shown(r) || r.values[0].samples == 0 })
 	shown := rows[:min(len(rows), most)]
 	if len(shown) == 0 {
@@ -69,10 +73,14 @@ func (t *table) writeTop(w *bufio.Writer, most int) {
 		}
 	}
 	for i, line := range cells {
-		head := fmt.Sprintf("%7s  %-*s %10s", "Share", barWidth, "", "Samples")
+		head := fmt.Sprintf("%7s  %-*s %10s", "Share", barWidth, "", column)
 		if i > 0 {
 			v := shown[i-1].values[0]
-			head = fmt.Sprintf("%6.2f%%  %-*s %10d", percent(v.self, t.base(0)), barWidth, bar(v.self, t.base(0)), v.samples)
+			n := v.samples
+			if event.Entries {
+				n = v.self
+			}
+			head = fmt.Sprintf("%6.2f%%  %-*s %10d", percent(v.self, t.base(0)), barWidth, bar(v.self, t.base(0)), n)
 		}
 		for at, cell := range line {
 			head += "  " + cell + strings.Repeat(" ", widths[at]-utf8.RuneCountInString(cell))

@@ -69,7 +69,9 @@ type session struct {
 	counter *counter
 
 	settings settings
-	prepared bool // the unwind tables of before the start are made
+	maps     programMaps
+	detach   func() // the user's programs, where maps are read for the last time
+	prepared bool   // the unwind tables of before the start are made
 
 	mu        sync.Mutex // guards what follows
 	opened    time.Time
@@ -102,7 +104,7 @@ func Run(cfg Config) (Result, error) {
 	}
 	programs := cfg.Record.Programs
 	cfg.Record.Programs = nil // they become a part of the program that counts
-	if names := programs.Outputs(); len(names) > 0 {
+	if names := slices.Concat(programs.Outputs(), programs.RingBuffers()); len(names) > 0 {
 		return Result{}, fmt.Errorf("there is no file for what programs write through the map %s: record it with bperf record", printable.Text(strings.Join(names, ", ")))
 	}
 	if err := programs.Load(); err != nil {
@@ -114,9 +116,12 @@ func Run(cfg Config) (Result, error) {
 	}
 	events := len(filters)
 	s := &session{cfg: cfg, began: time.Now(), opened: time.Now(), counted: make([]record.OwnCount, events)}
+	s.maps, s.detach = programMaps{programs.Profiles(), events}, programs.Detach
 	s.summed = slices.IndexFunc(cfg.Record.Events.Events(), func(e *event.Event) bool { return e.Tracepoint == "" })
 	if cfg.OffCPU {
 		s.summed = record.OffCPUEvent
+	} else if len(s.maps.all) > 0 {
+		s.summed = s.maps.first
 	} else if s.summed < 0 && cfg.Every > 0 {
 		return Result{}, errors.New("samples of tracepoints are not added up in the kernel: for a profile of each interval another event is needed, too")
 	}
@@ -124,7 +129,11 @@ func Run(cfg Config) (Result, error) {
 	if len(cfg.Ranges)+len(cfg.Programs)+len(cfg.Functions) > 0 && slices.ContainsFunc(cfg.Record.Events.Events(), isTracepoint) {
 		return Result{}, errors.New("samples of tracepoints are not looked at in the kernel: they cannot be those of a range or of BPF programs alone")
 	}
-	s.settings = settings{Keys: cfg.By, kernel: !cfg.Record.AllUser, user: !cfg.Record.AllKernel, noIdle: cfg.Record.NoIdle, waits: waits,
+	by := cfg.By
+	if events == 0 && !waits {
+		by = Keys{} // maps of the user's programs have what there is
+	}
+	s.settings = settings{Keys: by, kernel: !cfg.Record.AllUser, user: !cfg.Record.AllKernel, noIdle: cfg.Record.NoIdle, waits: waits,
 		command: cfg.Record.CommandIsTarget(),
 		events:  events, entries: cfg.Entries, ips: cfg.Ranges, programs: cfg.Programs, filters: filters, allTypes: programs != nil,
 		rate:  cfg.Record.Frequency * uint64(events*runtime.NumCPU()),
@@ -170,6 +179,8 @@ func (s *session) run() (result Result, err error) {
 	if result.Profile != nil {
 		result.Profile.Info.Duration, result.Profile.Info.Start = took, began
 		result.Totals.addTo(&result.Profile.Losses)
+		s.maps.mark(result.Profile)
+		s.maps.addTo(&result.Profile.Losses)
 	}
 	return result, nil
 }
@@ -183,11 +194,12 @@ func (s *session) recording(q *queue) record.Config {
 	clock := int32(monotonic)
 	cfg.ClockID, cfg.Stream, cfg.NoBuildIDs = &clock, q, true
 	cfg.SampleCPU, cfg.Time = true, true
-	cfg.Cgroups = s.cfg.By.Cgroup
+	cfg.Cgroups = s.cfg.By.Cgroup || s.maps.toldBy("cgroup")
 	if s.cfg.By.Stack {
 		cfg.Callchain = record.CallchainFP // of tracepoints
 	}
-	cfg.Sums = &record.Sums{Stack: s.cfg.By.Stack, Poll: s.poll(), Attach: s.attach, Due: s.due, Read: s.read, Counted: s.count}
+	cfg.Sums = &record.Sums{Stack: s.cfg.By.Stack || s.maps.toldBy("stack"), Poll: s.poll(), Attach: s.attach, Due: s.due, Read: s.read, Counted: s.count,
+		Others: s.maps.events()}
 	if s.cfg.measuresWaits() {
 		cfg.Sums.OffCPU = s.attachWaits
 	}
@@ -276,6 +288,14 @@ func (s *session) read(end bool, write func(*record.Sum) error) error {
 	over := s.over() && !end
 	if err := s.counter.swap(grow, func(e *entry) error { return write(s.sum(e)) }); err != nil {
 		return err
+	}
+	if end {
+		s.detach()
+	}
+	if end || over {
+		if err := s.maps.tell(len(s.ends), end, write); err != nil {
+			return err
+		}
 	}
 	if waits {
 		return s.readStill(write)
@@ -433,6 +453,7 @@ func (s *session) follow(q *queue) (*profile.Profile, replay.Stats, error) {
 		n := 0
 		err := r.Intervals(s.cfg.Keep, func(p *profile.Profile) error {
 			p.Info.Start, p.Info.Duration = s.bounds(n)
+			s.maps.mark(p)
 			n++
 			return s.cfg.Each(p)
 		})

@@ -30,6 +30,7 @@ type Totals struct {
 	Entries    uint64                 // that would have been enough
 	Stacks     bool                   // samples have stacks
 	Read       uint64                 // bytes of sums and stacks that left the kernel
+	Maps       string                 // what is missing in maps of the user's programs; empty for nothing
 
 	OffCPU *OffCPU // nil where it was not measured; each time that a thread was blocked is one of the samples
 }
@@ -77,6 +78,9 @@ func (t Totals) String() string {
 	if t.OffCPU != nil {
 		s += "\n" + t.OffCPU.String()
 	}
+	if t.Maps != "" {
+		s += "\n" + t.Maps
+	}
 	return s
 }
 
@@ -104,7 +108,7 @@ func (s *session) totals() (Totals, error) {
 	if err != nil {
 		return Totals{}, err
 	}
-	t := Totals{Stacks: s.cfg.By.Stack, Entries: s.enough, Read: s.counter.bytes, NoStack: s.counter.noStack}
+	t := Totals{Stacks: s.cfg.By.Stack, Entries: s.enough, Read: s.counter.bytes, NoStack: s.counter.noStack, Maps: s.maps.missing()}
 	if s.counter.tables != nil {
 		t.Unwinding = s.counter.tables.Stats().String()
 	}

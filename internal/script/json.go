@@ -25,6 +25,7 @@ type sampleJSON struct {
 	Trace     string            `json:"trace,omitempty"`
 	Fields    map[string]string `json:"fields,omitempty"`
 	Raw       string            `json:"raw,omitempty"`
+	Output    map[string]any    `json:"output,omitempty"`
 	Branches  []branchJSON      `json:"branches,omitempty"`
 	UserRegs  map[string]string `json:"user_registers,omitempty"`
 	IntrRegs  map[string]string `json:"interrupt_registers,omitempty"`
@@ -174,6 +175,9 @@ func (t *text) rawJSON(item *replay.Item, o *sampleJSON) {
 		return
 	}
 	o.Raw = hex.EncodeToString(s.Raw)
+	if isBPFOutput(item.Event) {
+		o.Output = outputObject(t.outputColumns(item.Event), s.Raw)
+	}
 	if kindOf(item.Event) != Tracepoint {
 		return
 	}

@@ -9,6 +9,7 @@ type Options struct {
 	Relative bool     // times since the first sample
 	Delta    bool     // times since the sample before
 	Symbols  []string // only samples in one of these
+	Type     string   // of what BPF programs wrote to user space: a structure in the BTF of the recording; empty for what maps say
 	Records  Records
 }
 

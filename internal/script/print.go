@@ -33,6 +33,9 @@ func Print(w io.Writer, reader *perfdata.Reader, o Options, ro replay.Options) (
 // fit finds out what the events of the recording have.
 func (p *Printer) fit() error {
 	events := p.reader.Events()
+	if err := p.readOutputTypes(); err != nil {
+		return err
+	}
 	if value, there := p.reader.Features().Raw(perfdata.FeatureTracingData); there {
 		p.traces, p.badTraces = tracedata.Parse(value)
 	}

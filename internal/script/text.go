@@ -8,6 +8,7 @@ import (
 	"github.com/bperf/bperf/internal/perfdata"
 	"github.com/bperf/bperf/internal/replay"
 	"github.com/bperf/bperf/internal/tracedata"
+	"github.com/bperf/bperf/internal/typed"
 )
 
 // Printer prints a recording.
@@ -20,6 +21,8 @@ type Printer struct {
 	chains  bool
 	arch    string
 	resolve tracedata.Resolve
+	outputs map[string][]typed.Column // what BPF programs wrote, by the name of the event
+	chosen  []typed.Column            // the same for all events; nil without Options.Type
 
 	traces    *tracedata.Data
 	badTraces error // why formats are missing there
@@ -104,7 +107,11 @@ func (t *text) sample(item *replay.Item, out []byte) []byte {
 		out = t.branches(item, fields, out)
 	}
 	if fields&BPFOutput != 0 && isBPFOutput(item.Event) && !replay.IsOffCPUDump(item.Event) {
-		out = appendDump(out, s.Raw)
+		if columns := t.outputColumns(item.Event); columns != nil {
+			out = appendColumns(out, columns, s.Raw)
+		} else {
+			out = appendDump(out, s.Raw)
+		}
 	}
 	if fields&(Instruction|InstructionLength) != 0 {
 		out = t.instruction(item, fields, out)

@@ -1,11 +1,15 @@
 package userprog
 
 import (
+	"debug/elf"
 	"errors"
 	"fmt"
 	"io"
 	"maps"
 	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
 	"slices"
 	"strings"
 
@@ -21,6 +25,7 @@ import (
 type object struct {
 	file      string
 	spec      *ebpf.CollectionSpec
+	types     []byte                       // its section .BTF
 	onSamples map[string]*ebpf.ProgramSpec // programs that become functions, and are not loaded for themselves
 	loaded    *ebpf.Collection             // nil before load
 	links     []io.Closer
@@ -42,7 +47,14 @@ func readObject(file string) (*object, error) {
 	if err != nil {
 		return nil, fmt.Errorf("read the BPF object %s: %s. Make it with clang -O2 -g -target bpf", file, printable.Text(err.Error()))
 	}
-	o := &object{file: file, spec: spec, onSamples: make(map[string]*ebpf.ProgramSpec)}
+	types, err := typesOf(file)
+	if err != nil {
+		return nil, fmt.Errorf("read the BPF object %s: %s", file, printable.Text(err.Error()))
+	}
+	for _, m := range spec.Maps {
+		withoutValueType(m)
+	}
+	o := &object{file: file, spec: spec, types: types, onSamples: make(map[string]*ebpf.ProgramSpec)}
 	var refused []string
 	for _, name := range slices.Sorted(maps.Keys(spec.Programs)) {
 		if reason := refusal(spec.Programs[name]); reason != "" {
@@ -90,7 +102,8 @@ func sectionKind(p *ebpf.ProgramSpec) string {
 	return strings.TrimSuffix(kind, ".s")
 }
 
-// choose makes the program with a name one on samples. Without a name it is the only one of type perf_event. It returns the program's name.
+// choose makes the program with a name one on samples. Without a name it is the only one of type perf_event. It returns the program's name, which is empty
+// if there is none of that type.
 func (o *object) choose(name string) (string, error) {
 	var all []string
 	for _, n := range slices.Sorted(maps.Keys(o.spec.Programs)) {
@@ -100,6 +113,8 @@ func (o *object) choose(name string) (string, error) {
 	}
 	list := printable.Text(strings.Join(all, ", "))
 	switch {
+	case len(all) == 0 && name == "" && len(o.spec.Programs) > 0:
+		return "", nil
 	case len(all) == 0:
 		return "", fmt.Errorf("%s has no program of type perf_event: write SEC(\"perf_event\") above the one that runs on samples", o.file)
 	case name == "" && len(all) > 1:
@@ -138,6 +153,44 @@ func (o *object) used() map[string]bool {
 		}
 	}
 	return names
+}
+
+// withoutValueType lets the kernel take a map that says of what type the events are that programs write through it.
+func withoutValueType(m *ebpf.MapSpec) {
+	switch m.Type {
+	case ebpf.PerfEventArray:
+		m.KeySize, m.ValueSize = 4, 4
+	case ebpf.RingBuf:
+		m.KeySize, m.ValueSize = 0, 0
+	default:
+		return
+	}
+	m.Key, m.Value = nil, nil
+}
+
+// mapsOf are the names of the maps of a type that programs which run use.
+func (o *object) mapsOf(t ebpf.MapType) []string {
+	var names []string
+	for name := range o.used() {
+		if m := o.spec.Maps[name]; m != nil && m.Type == t {
+			names = append(names, name)
+		}
+	}
+	return names
+}
+
+// typesOf returns the section .BTF of an object file; nil if it has none.
+func typesOf(file string) ([]byte, error) {
+	f, err := elf.Open(file)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	section := f.Section(".BTF")
+	if section == nil {
+		return nil, nil
+	}
+	return section.Data()
 }
 
 // calledByTail reports whether a map of programs has the program from the start.
@@ -221,7 +274,11 @@ func attach(spec *ebpf.ProgramSpec, p *ebpf.Program) (io.Closer, error) {
 	case "kretprobe":
 		return link.Kretprobe(spec.AttachTo, p, nil)
 	}
-	path, symbol, _ := strings.Cut(spec.AttachTo, ":")
+	name, symbol, _ := strings.Cut(spec.AttachTo, ":")
+	path, err := findExecutable(name)
+	if err != nil {
+		return nil, err
+	}
 	file, err := link.OpenExecutable(path)
 	if err != nil {
 		return nil, err
@@ -232,12 +289,37 @@ func attach(spec *ebpf.ProgramSpec, p *ebpf.Program) (io.Closer, error) {
 	return file.Uprobe(symbol, p, nil)
 }
 
-// close detaches and unloads all.
-func (o *object) close() {
+// libraryDirs are where libraries are looked for after $LD_LIBRARY_PATH.
+var libraryDirs = []string{"/usr/lib64", "/usr/lib/" + map[string]string{"amd64": "x86_64", "arm64": "aarch64"}[runtime.GOARCH] + "-linux-gnu", "/usr/lib"}
+
+// findExecutable returns the path of the file that a section names. As with libbpf, a name without a slash is looked for in $PATH, or if it is that of a library,
+// where libraries are.
+func findExecutable(name string) (string, error) {
+	if strings.Contains(name, "/") {
+		return name, nil
+	}
+	if !strings.HasSuffix(name, ".so") && !strings.Contains(name, ".so.") {
+		return exec.LookPath(name)
+	}
+	for _, dir := range append(filepath.SplitList(os.Getenv("LD_LIBRARY_PATH")), libraryDirs...) {
+		path := filepath.Join(dir, name)
+		if info, err := os.Stat(path); err == nil && info.Mode().IsRegular() {
+			return path, nil
+		}
+	}
+	return "", fmt.Errorf("the library %s is not in $LD_LIBRARY_PATH, %s", printable.Text(name), strings.Join(libraryDirs, ", "))
+}
+
+// detach detaches all.
+func (o *object) detach() {
 	for _, l := range o.links {
 		l.Close()
 	}
 	o.links = nil
+}
+
+// close unloads all.
+func (o *object) close() {
 	if o.loaded != nil {
 		o.loaded.Close()
 	}

@@ -11,7 +11,6 @@ package userprog
 import (
 	"errors"
 	"fmt"
-	"maps"
 	"slices"
 	"strings"
 
@@ -117,6 +116,12 @@ func (p *Programs) Load() error {
 	return nil
 }
 
+// OnSamples reports whether a source has a program that runs on samples. Others are only attached where their sections say.
+func (p *Programs) OnSamples(source string) bool {
+	c := p.chosen[source]
+	return c.object == nil || c.name != ""
+}
+
 // Function returns the program of a source as a function that a filter asks. It is nil for programs that are loaded already. Load comes before.
 func (p *Programs) Function(source string) (*filter.Function, error) {
 	c := p.chosen[source]
@@ -133,7 +138,7 @@ func (p *Programs) Function(source string) (*filter.Function, error) {
 // Outputs are the names of the maps of type PERF_EVENT_ARRAY, through which programs write to user space. It may be called for nil.
 func (p *Programs) Outputs() []string { return p.mapsOf(ebpf.PerfEventArray) }
 
-// RingBuffers are the names of the maps of type RINGBUF. Nothing reads them.
+// RingBuffers are the names of the maps of type RINGBUF, which are the same. It may be called for nil.
 func (p *Programs) RingBuffers() []string { return p.mapsOf(ebpf.RingBuf) }
 
 // mapsOf are the names of the maps of a type that programs which run use.
@@ -141,15 +146,26 @@ func (p *Programs) mapsOf(t ebpf.MapType) []string {
 	if p == nil {
 		return nil
 	}
-	names := make(map[string]bool)
+	var names []string
 	for _, o := range p.objects {
-		for name := range o.used() {
-			if m := o.spec.Maps[name]; m != nil && m.Type == t {
-				names[name] = true
-			}
+		names = append(names, o.mapsOf(t)...)
+	}
+	slices.Sort(names)
+	return slices.Compact(names)
+}
+
+// OutputTypes returns the BTF of each object whose programs write to user space, as it is in the file. It may be called for nil.
+func (p *Programs) OutputTypes() [][]byte {
+	if p == nil {
+		return nil
+	}
+	var all [][]byte
+	for _, o := range p.objects {
+		if len(o.types) > 0 && (len(o.mapsOf(ebpf.PerfEventArray)) > 0 || len(o.mapsOf(ebpf.RingBuf)) > 0) {
+			all = append(all, o.types)
 		}
 	}
-	return slices.Sorted(maps.Keys(names))
+	return all
 }
 
 // Connect lets what programs write through an output on a CPU go to a software event bpf-output that is open there, given by its descriptor. Load comes before.
@@ -194,12 +210,23 @@ func (p *Programs) Explain(err error) error {
 	return explain(err, p.verbose)
 }
 
+// Detach detaches the programs that are not on samples: maps do not change any more. It may be called for nil.
+func (p *Programs) Detach() {
+	if p == nil {
+		return
+	}
+	for _, o := range p.objects {
+		o.detach()
+	}
+}
+
 // Close detaches and unloads all. It may be called for nil.
 func (p *Programs) Close() {
 	if p == nil {
 		return
 	}
 	for _, o := range p.objects {
+		o.detach()
 		o.close()
 	}
 	for _, l := range p.loaded {

@@ -62,8 +62,8 @@ func TestReadRefuses(t *testing.T) {
 		{filepath.Join(dir, "none.o"), "", "no such file"},
 		{text, "", "read the BPF object " + text},
 		{dir, "", "is not a regular file"},
-		{object, "", "has 4 programs of type perf_event: after_exec, every_nth, refused, tell. Say which, as " + object + ":NAME"},
-		{object + ":count_execs", "", "no program of type perf_event with the name count_execs. It has after_exec, every_nth, refused, tell"},
+		{object, "", "has 5 programs of type perf_event: after_exec, every_nth, refused, submit, tell. Say which, as " + object + ":NAME"},
+		{object + ":count_execs", "", "no program of type perf_event with the name count_execs. It has after_exec, every_nth, refused, submit, tell"},
 		{object + ":every_nth", "modulos=1", "there is no global variable modulos. There are "},
 		{object + ":every_nth", "modulus=4294967296", "modulus=4294967296: it is an unsigned number of 32 bits"},
 		{object + ":every_nth", "modulus=-1", "it is an unsigned number of 32 bits"},
@@ -140,6 +140,27 @@ func TestRefusal(t *testing.T) {
 		got := refusal(&tt.spec)
 		if (got == "") != (tt.want == "") || !strings.Contains(got, tt.want) {
 			t.Errorf("%s: %q, want %q", tt.spec.SectionName, got, tt.want)
+		}
+	}
+}
+
+// TestFindExecutable finds programs in $PATH and libraries where they are.
+func TestFindExecutable(t *testing.T) {
+	dir, libraries := t.TempDir(), t.TempDir()
+	for _, path := range []string{dir + "/server", libraries + "/libserver.so", libraries + "/libserver.so.1"} {
+		if err := os.WriteFile(path, nil, 0o700); err != nil {
+			t.Fatal(err)
+		}
+	}
+	t.Setenv("PATH", dir)
+	t.Setenv("LD_LIBRARY_PATH", dir+":"+libraries)
+	for name, want := range map[string]string{
+		"server": dir + "/server", "./server": "./server", "/bin/none": "/bin/none", "libserver.so": libraries + "/libserver.so", "libserver.so.1": libraries + "/libserver.so.1",
+		"none": "", "none.so": "",
+	} {
+		got, err := findExecutable(name)
+		if got != want || (err == nil) != (want != "") {
+			t.Errorf("%s: %q, %v; want %q", name, got, err, want)
 		}
 	}
 }

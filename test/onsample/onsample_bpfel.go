@@ -18,11 +18,13 @@ import (
 const (
 	onSampleMapDecisions   = "decisions"
 	onSampleMapExecs       = "execs"
+	onSampleMapSubmitted   = "submitted"
 	onSampleMapTold        = "told"
 	onSampleProgAfterExec  = "after_exec"
 	onSampleProgCountExecs = "count_execs"
 	onSampleProgEveryNth   = "every_nth"
 	onSampleProgRefused    = "refused"
+	onSampleProgSubmit     = "submit"
 	onSampleProgTell       = "tell"
 	onSampleVarDropAll     = "drop_all"
 	onSampleVarLabel       = "label"
@@ -79,6 +81,7 @@ type onSampleProgramSpecs struct {
 	CountExecs *ebpf.ProgramSpec `ebpf:"count_execs"`
 	EveryNth   *ebpf.ProgramSpec `ebpf:"every_nth"`
 	Refused    *ebpf.ProgramSpec `ebpf:"refused"`
+	Submit     *ebpf.ProgramSpec `ebpf:"submit"`
 	Tell       *ebpf.ProgramSpec `ebpf:"tell"`
 }
 
@@ -88,6 +91,7 @@ type onSampleProgramSpecs struct {
 type onSampleMapSpecs struct {
 	Decisions *ebpf.MapSpec `ebpf:"decisions"`
 	Execs     *ebpf.MapSpec `ebpf:"execs"`
+	Submitted *ebpf.MapSpec `ebpf:"submitted"`
 	Told      *ebpf.MapSpec `ebpf:"told"`
 }
 
@@ -126,6 +130,7 @@ func (o *onSampleObjects) Close() error {
 type onSampleMaps struct {
 	Decisions *ebpf.Map `ebpf:"decisions"`
 	Execs     *ebpf.Map `ebpf:"execs"`
+	Submitted *ebpf.Map `ebpf:"submitted"`
 	Told      *ebpf.Map `ebpf:"told"`
 }
 
@@ -133,6 +138,7 @@ func (m *onSampleMaps) Close() error {
 	return _OnSampleClose(
 		m.Decisions,
 		m.Execs,
+		m.Submitted,
 		m.Told,
 	)
 }
@@ -158,6 +164,7 @@ type onSamplePrograms struct {
 	CountExecs *ebpf.Program `ebpf:"count_execs"`
 	EveryNth   *ebpf.Program `ebpf:"every_nth"`
 	Refused    *ebpf.Program `ebpf:"refused"`
+	Submit     *ebpf.Program `ebpf:"submit"`
 	Tell       *ebpf.Program `ebpf:"tell"`
 }
 
@@ -167,6 +174,7 @@ func (p *onSamplePrograms) Close() error {
 		p.CountExecs,
 		p.EveryNth,
 		p.Refused,
+		p.Submit,
 		p.Tell,
 	)
 }

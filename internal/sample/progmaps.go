@@ -1,0 +1,105 @@
+package sample
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/bperf/bperf/internal/kernel"
+	"github.com/bperf/bperf/internal/profile"
+	"github.com/bperf/bperf/internal/record"
+	"github.com/bperf/bperf/internal/replay"
+	"github.com/bperf/bperf/internal/userprog"
+)
+
+// programMaps are the maps of the user's programs that are profiles. Each number of their values is an event, behind those that are sampled.
+type programMaps struct {
+	all   []*userprog.Profile
+	first int // event
+}
+
+// toldBy reports whether a map tells its entries apart by a key.
+func (m *programMaps) toldBy(key string) bool {
+	return slices.ContainsFunc(m.all, func(p *userprog.Profile) bool { return slices.Contains(p.Keys(), key) })
+}
+
+// events are the names of the events.
+func (m *programMaps) events() []string {
+	var names []string
+	for _, p := range m.all {
+		names = append(names, p.Values...)
+	}
+	return names
+}
+
+// tell tells of what is new in the maps, in an interval. With end it is the last time.
+func (m *programMaps) tell(interval int, end bool, write func(*record.Sum) error) error {
+	now, _, err := kernel.ClockAndWall(monotonic)
+	if err != nil {
+		return err
+	}
+	event := m.first
+	for _, p := range m.all {
+		err := p.Each(!end, func(e *userprog.Entry) error {
+			return tellEntry(p, e, record.Sum{Event: event, Time: now}, interval, write)
+		})
+		if err != nil {
+			return err
+		}
+		event += len(p.Values)
+	}
+	return nil
+}
+
+// tellEntry tells of the values of an entry, the first of which is of the event of a sum.
+func tellEntry(p *userprog.Profile, e *userprog.Entry, sum record.Sum, interval int, write func(*record.Sum) error) error {
+	sum.PID, sum.TID, sum.CPU, sum.Cgroup, sum.IP, sum.Kernel, sum.User = e.PID, e.TID, e.CPU, e.Cgroup, e.IP, e.Kernel, e.User
+	if ip := innermost(stack{e.Kernel, e.User}); ip != 0 {
+		sum.IP = ip
+	}
+	told := replay.Sum{Count: 1, Interval: uint32(interval), Comm: e.Comm}
+	for i, label := range e.Labels {
+		told.Tags = append(told.Tags, replay.SumTag{Key: p.Labels[i], Value: label})
+	}
+	sum.Raw = told.Append(nil)
+	for _, value := range e.Values {
+		if sum.Value = value; value != 0 {
+			if err := write(&sum); err != nil {
+				return err
+			}
+		}
+		sum.Event++
+	}
+	return nil
+}
+
+// mark marks the events of a profile whose samples are entries of maps.
+func (m *programMaps) mark(p *profile.Profile) {
+	events := m.events()
+	for i := range events {
+		p.Events[len(p.Events)-len(events)+i].Entries = true
+	}
+}
+
+// addTo tells of losses.
+func (m *programMaps) addTo(l *profile.Losses) {
+	for _, p := range m.all {
+		if p.NoStack > 0 {
+			l.Reasons = append(l.Reasons, profile.Loss{Reason: "entries of the map " + p.Map + " without their stacks, whose places others have", Samples: p.NoStack})
+		}
+	}
+}
+
+// missing says what is missing in the maps; empty for nothing.
+func (m *programMaps) missing() string {
+	var lines []string
+	for _, p := range m.all {
+		if p.NoStack > 0 {
+			lines = append(lines, fmt.Sprintf("%d entries of the map %s have no stack: others have their places. Give the map of stacks more entries", p.NoStack, p.Map))
+		}
+		if p.Cut {
+			lines = append(lines, fmt.Sprintf("entries of the map %s are missing: it has too many, or they changed while they were read", p.Map))
+		}
+	}
+	return strings.Join(lines, "\n")
+}
