@@ -15,6 +15,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/bperf/bperf/internal/filter"
+	"github.com/bperf/bperf/internal/printable"
 	"github.com/bperf/bperf/internal/profile"
 	"github.com/bperf/bperf/internal/record"
 	"github.com/bperf/bperf/internal/report"
@@ -217,7 +218,11 @@ func (o *profileOptions) chooseKeys(given func(string) bool, maps []*userprog.Pr
 		}
 	}
 	isLabel := func(key string) bool { return slices.Contains(o.labels, key) }
-	return sample.ParseKeys(slices.DeleteFunc(slices.Clone(o.by), isLabel))
+	by, err := sample.ParseKeys(slices.DeleteFunc(slices.Clone(o.by), isLabel))
+	if err != nil && len(o.labels) > 0 {
+		err = fmt.Errorf("%w, and of maps %s", err, printable.Text(strings.Join(o.labels, ", ")))
+	}
+	return by, err
 }
 
 // showMap chooses a map for formats with room for one event, if there are several and the user has not chosen.

@@ -65,8 +65,10 @@ func (s *session) describe() {
 	if s.cfg.Branches != 0 || s.cfg.Callchain == CallchainLBR {
 		f[perfdata.FeatureBranchStack] = perfdata.Flag{}
 	}
-	if types := linear.AppendBTF(nil, binary.LittleEndian, s.outputTypes()); s.cfg.pipe() && len(s.outputTypes()) > 0 && len(types) <= mostRaw {
-		f[perfdata.FeatureBPFBTF] = perfdata.Opaque(types)
+	if all := s.outputTypes(); s.cfg.pipe() && len(all) > 0 {
+		if types := linear.AppendBTF(nil, binary.LittleEndian, all); len(types) <= mostRaw { // that is what a record has room for
+			f[perfdata.FeatureBPFBTF] = perfdata.Opaque(types)
+		}
 	}
 	if groups := s.groups(); len(groups) > 0 {
 		f[perfdata.FeatureGroupDesc] = groups

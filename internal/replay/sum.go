@@ -116,11 +116,11 @@ func (p *part) addSum(item *Item, sample profile.Sample) {
 	if id := containerOf(item.Cgroup); id != "" {
 		sum.Tags = append(sum.Tags, SumTag{"container", id})
 	}
-	labels := profile.Labels{Comm: p.p.Strings.ID(item.Thread.Comm), PID: item.Thread.PID, TID: item.Thread.TID, CPU: int32(item.Sample.CPU),
-		Cgroup: p.p.Strings.ID(item.Cgroup), Tags: p.tags(sum.Tags)}
-	if sum.Comm != "" {
-		labels.Comm = p.p.Strings.ID(sum.Comm)
+	if sum.Comm == "" && item.Thread.TID != -1 { // of a sum that is of no thread, there is no name
+		sum.Comm = item.Thread.Comm
 	}
+	labels := profile.Labels{Comm: p.p.Strings.ID(sum.Comm), PID: item.Thread.PID, TID: item.Thread.TID, CPU: int32(item.Sample.CPU),
+		Cgroup: p.p.Strings.ID(item.Cgroup), Tags: p.tags(sum.Tags)}
 	sample.Labels, sample.Count = p.p.Label(labels), sum.Count
 	p.own.Add(sample)
 }
