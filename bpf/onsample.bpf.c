@@ -58,6 +58,48 @@ static __attribute__((noinline)) void count(bool kept)
 	}
 }
 
+enum {
+	SLOTS = 32,
+};
+
+/* How many of the samples had which power of 2 as their number, and the same of even and of odd ones. */
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__uint(max_entries, SLOTS);
+	__type(key, __u32);
+	__type(value, __u64);
+} numbers_log2 SEC(".maps");
+
+struct distribution {
+	__u64 total;
+	__u32 slots[SLOTS];
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__uint(max_entries, 2);
+	__type(key, __u32);
+	__type(value, struct distribution);
+} parities SEC(".maps");
+
+static __attribute__((noinline)) int note(__u32 n)
+{
+	__u32 slot = 0, odd = n & 1;
+	struct distribution *d;
+	__u64 *runs;
+
+	while (n >> slot > 1 && slot < SLOTS - 1)
+		slot++;
+	runs = bpf_map_lookup_elem(&numbers_log2, &slot);
+	d = bpf_map_lookup_elem(&parities, &odd);
+	if (!runs || !d || slot >= SLOTS)
+		return 0;
+	*runs += 1;
+	d->total++;
+	d->slots[slot]++;
+	return 0;
+}
+
 /* Has the name of a function of bperf's own. */
 static __attribute__((noinline)) int filter(__u64 n)
 {
@@ -68,8 +110,10 @@ static __attribute__((noinline)) int filter(__u64 n)
 SEC("perf_event")
 int every_nth(void *ctx)
 {
-	bool keep = !drop_all && filter(__sync_fetch_and_add(&seen, 1));
+	__u64 n = __sync_fetch_and_add(&seen, 1);
+	bool keep = !drop_all && filter(n);
 
+	note(n);
 	count(keep);
 	return keep;
 }

@@ -182,8 +182,8 @@ func (o *profileOptions) run(cmd *cobra.Command, args []string) error {
 		return err
 	}
 	o.conclude(cmd.ErrOrStderr(), &result)
-	if !o.quiet {
-		if err := printMaps(cmd.ErrOrStderr(), recording.Programs, maps); err != nil {
+	if !o.quiet || o.maps.output != "" {
+		if err := o.maps.print(cmd.ErrOrStderr(), recording.Programs, maps); err != nil {
 			return err
 		}
 	}

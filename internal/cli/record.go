@@ -29,6 +29,7 @@ const statusBadFilter = 255
 type recordOptions struct {
 	events []eventArg // -e -G --filter --prog, in their order
 	set    []string   // variables of the programs of --prog
+	maps   mapOptions
 
 	system     bool
 	cpus       string
@@ -184,8 +185,8 @@ func runRecord(o *recordOptions, given func(string) bool, args []string) error {
 	if err != nil {
 		return err
 	}
-	if !o.quiet {
-		if err := printMaps(os.Stderr, cfg.Programs, nil); err != nil {
+	if !o.quiet || o.maps.output != "" {
+		if err := o.maps.print(os.Stderr, cfg.Programs, nil); err != nil {
 			return err
 		}
 	}

@@ -248,7 +248,7 @@ func (o *statOptions) check(given func(string) bool, args []string) error {
 		bad(o.repeat < 0, "-r %d: a number of runs, or 0 for ever", o.repeat),
 		bad(o.repeat != 1 && len(args) == 0 && o.timeout == 0, "-r needs a command to repeat, or a --timeout"),
 		bad(o.table && o.repeat == 1, "--table shows the runs of -r"),
-		bad(count(o.noAggr, o.perCore, o.perDie, o.perSocket, o.perNode, o.perThread) > 1,
+		bad(howMany(o.noAggr, o.perCore, o.perDie, o.perSocket, o.perNode, o.perThread) > 1,
 			"-A, --per-core, --per-die, --per-socket, --per-node and --per-thread: give one"),
 		bad(o.pids != "" && o.tids != "", "-p and -t do not go together"),
 		bad(perCPU && (!cpuTarget || taskTarget), "a line per CPU, core, die, socket or node needs -a or -C: a task has no CPU of its own"),
@@ -282,7 +282,7 @@ func firstError(errs ...error) error {
 	return nil
 }
 
-func count(set ...bool) (n int) {
+func howMany(set ...bool) (n int) {
 	for _, s := range set {
 		if s {
 			n++

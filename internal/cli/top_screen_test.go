@@ -12,7 +12,7 @@ import (
 	tea "charm.land/bubbletea/v2"
 	"github.com/google/go-cmp/cmp"
 
-	counting "github.com/bperf/bperf/internal/count"
+	"github.com/bperf/bperf/internal/count"
 	"github.com/bperf/bperf/internal/event"
 	"github.com/bperf/bperf/internal/top"
 	"github.com/bperf/bperf/test/golden"
@@ -164,9 +164,9 @@ func TestTopScreen(t *testing.T) {
 
 // TestDistributionsText has two events, and one without runs.
 func TestDistributionsText(t *testing.T) {
-	var few, many counting.Runs
-	few.Buckets[counting.BucketOf(3)] = 2
-	many.Buckets[counting.BucketOf(1000)], many.Buckets[counting.BucketOf(5000)] = 10, 40
+	var few, many count.Runs
+	few.Buckets[count.BucketOf(3)] = 2
+	many.Buckets[count.BucketOf(1000)], many.Buckets[count.BucketOf(5000)] = 10, 40
 	got := distributionsText([]top.Distribution{
 		{Event: &event.Event{Name: "page-faults", Scale: 1}, Runs: few},
 		{Event: &event.Event{Name: "dummy", Scale: 1}},

@@ -3,12 +3,11 @@ package cli
 import (
 	"errors"
 	"fmt"
-	"io"
 	"slices"
+	"strings"
 
 	"github.com/spf13/pflag"
 
-	"github.com/bperf/bperf/internal/printable"
 	"github.com/bperf/bperf/internal/userprog"
 )
 
@@ -16,6 +15,8 @@ import (
 func (o *recordOptions) addPrograms(f *pflag.FlagSet) {
 	f.Var(eventFlag{&o.events, argProgram}, "prog",
 		"run your own BPF program at each sample of the events before it, or before all events for all: `FILE.o`[:NAME], pinned:PATH or id:N; it drops the samples for which it returns 0")
+	f.StringVar(&o.maps.format, "map-format", mapFormats[0], "print what the maps of --prog have at the end as `FORMAT`: "+strings.Join(mapFormats, ", "))
+	f.StringVar(&o.maps.output, "map-output", "", "write it to `FILE`, not to standard error")
 	f.StringArrayVar(&o.set, "set", nil, "set a global variable of the objects of --prog: `NAME=VALUE`")
 }
 
@@ -27,9 +28,15 @@ func (o *recordOptions) readPrograms() (*userprog.Programs, error) {
 			sources = append(sources, a.value)
 		}
 	}
+	if !slices.Contains(mapFormats, o.maps.format) {
+		return nil, fmt.Errorf("--map-format %s: there are %s", o.maps.format, strings.Join(mapFormats, ", "))
+	}
 	if len(sources) == 0 {
 		if len(o.set) > 0 {
 			return nil, errors.New("--set is about the objects of --prog: give that")
+		}
+		if o.maps.output != "" || o.maps.format != mapFormats[0] {
+			return nil, errors.New("--map-format and --map-output are about the maps of --prog: give that")
 		}
 		return nil, nil
 	}
@@ -46,51 +53,4 @@ func (o *recordOptions) readPrograms() (*userprog.Programs, error) {
 		return nil, fmt.Errorf("--prog: %w", err)
 	}
 	return programs, nil
-}
-
-// mostMapRows is how many rows of a map are printed.
-const mostMapRows = 30
-
-// printMaps prints what the maps of programs have, the largest numbers first. Maps without entries are left out, and those that are shown otherwise.
-func printMaps(w io.Writer, programs *userprog.Programs, shown []*userprog.Profile) error {
-	all, err := programs.Maps()
-	if err != nil {
-		return err
-	}
-	for _, m := range all {
-		isShown := slices.ContainsFunc(shown, func(p *userprog.Profile) bool { return p.Map == m.Name })
-		if len(m.Rows) > 0 && !isShown {
-			printMap(w, &m)
-		}
-	}
-	return nil
-}
-
-func printMap(w io.Writer, m *userprog.Map) {
-	lines := [][]string{m.Columns}
-	for _, row := range m.Rows[:min(mostMapRows, len(m.Rows))] {
-		var line []string
-		for _, cell := range row {
-			line = append(line, printable.Text(fmt.Sprint(cell)))
-		}
-		lines = append(lines, line)
-	}
-	widths := make([]int, len(m.Columns))
-	for _, line := range lines {
-		for i, cell := range line {
-			widths[i] = max(widths[i], len(cell))
-		}
-	}
-	fmt.Fprintf(w, "\nBPF map %s:\n", printable.Text(m.Name))
-	for _, line := range lines {
-		for i, cell := range line {
-			fmt.Fprintf(w, "  %*s", widths[i], cell)
-		}
-		fmt.Fprintln(w)
-	}
-	if more := len(m.Rows) - mostMapRows; m.Cut {
-		fmt.Fprintf(w, "  and at least %d more\n", more)
-	} else if more > 0 {
-		fmt.Fprintf(w, "  and %d more\n", more)
-	}
 }

@@ -27,10 +27,22 @@ func TestPrintMap(t *testing.T) {
 	for i := range uint64(40) {
 		many.Rows = append(many.Rows, userprog.Row{i, true})
 	}
-	printMap(&out, &few)
-	printMap(&out, &many)
-	many.Cut = true
-	printMap(&out, &many)
+	cut := many
+	cut.Cut = true
+	slots := userprog.Map{Name: "hists", Columns: []string{"op", "slots"}, Keys: 1, Rows: []userprog.Row{{"read", []uint64{1, 0, 50, 7, 0, 0}}, {"write", []uint64{0, 1}}}, Cut: true}
+	joined := userprog.Map{Name: "hist", Columns: []string{"value"}, Rows: []userprog.Row{{[]uint64{3, 2}}}}
+	for _, format := range mapFormats {
+		o := mapOptions{format: format}
+		maps := []*userprog.Map{&few, &slots, &joined}
+		if format == "table" {
+			maps = append(maps, &many, &cut)
+		}
+		for _, m := range maps {
+			if err := o.printMap(&out, m); err != nil {
+				t.Error(err)
+			}
+		}
+	}
 	golden.Compare(t, "testdata/userprog-maps.golden", out.String())
 }
 

@@ -7,7 +7,9 @@ import (
 	"encoding/binary"
 	"fmt"
 	"maps"
+	"math/bits"
 	"path/filepath"
+	"reflect"
 	"slices"
 	"strings"
 	"syscall"
@@ -98,11 +100,33 @@ func TestProgram(t *testing.T) {
 			if dropped := all - result.Samples; counted[true] != result.Samples || counted[false] != dropped && tt.filter != "pid == 1" {
 				t.Errorf("decisions has %v: want %d and %d", counted, result.Samples, dropped)
 			}
+			testHistograms(t, cfg.Programs, counted[true]+counted[false])
 			lost := func(l *perfdata.LostSamples) bool { return !l.BPF }
 			if n := howMany(got, lost); result.Missed == 0 && n != 0 {
 				t.Errorf("the file says %d times that samples are lost", n)
 			}
 		})
+	}
+}
+
+// testHistograms looks at the histograms of the numbers from 0 on that a program had.
+func testHistograms(t *testing.T, programs *userprog.Programs, numbers uint64) {
+	t.Helper()
+	want := [3][]uint64{make([]uint64, 32), make([]uint64, 32), make([]uint64, 32)} // of even ones, odd ones and all
+	for n := range numbers {
+		slot := max(bits.Len64(n), 1) - 1
+		want[n%2][slot]++
+		want[2][slot]++
+	}
+	var got [3][]uint64
+	for _, row := range mapOf(t, programs, "parities").Rows {
+		got[row[0].(uint64)] = row[2].([]uint64)
+	}
+	for _, row := range mapOf(t, programs, "numbers_log2").Rows {
+		got[2] = row[0].([]uint64)
+	}
+	if numbers > 1 && !reflect.DeepEqual(got, want) {
+		t.Errorf("the histograms of %d numbers have %v, want %v", numbers, got, want)
 	}
 }
 

@@ -89,7 +89,11 @@ func histograms(b *strings.Builder, rows []Row) {
 // WriteHistogram draws how runs are distributed, below an empty line and a heading: a line for each bucket. It writes nothing if there
 // are no runs.
 func WriteHistogram(b *strings.Builder, heading string, runs *count.Runs, scale float64) {
-	buckets := runs.Histogram()
+	WriteBuckets(b, heading, runs.Histogram(), scale)
+}
+
+// WriteBuckets draws a histogram as WriteHistogram does.
+func WriteBuckets(b *strings.Builder, heading string, buckets []count.Bucket, scale float64) {
 	var most uint64
 	for _, k := range buckets {
 		most = max(most, k.Runs)

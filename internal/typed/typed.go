@@ -6,6 +6,7 @@ import (
 	"encoding/hex"
 	"fmt"
 	"math"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -55,9 +56,17 @@ func (c *Column) IsNumber() bool {
 }
 
 // IsText reports whether it is an array of characters: Read returns a string up to the first 0.
-func (c *Column) IsText() bool {
-	_, is := c.typ.(*btf.Array)
-	return is
+func (c *Column) IsText() bool { return c.elementSize() == 1 }
+
+// IsHistogram reports whether it is an array of counts: Read returns a []uint64.
+func (c *Column) IsHistogram() bool { return c.elementSize() > 1 }
+
+// elementSize is how many bytes an element of an array has; 0 for what is none.
+func (c *Column) elementSize() uint32 {
+	if a, is := c.typ.(*btf.Array); is {
+		return btf.UnderlyingType(a.Type).(*btf.Int).Size
+	}
+	return 0
 }
 
 // Size returns the number of bytes.
@@ -91,7 +100,7 @@ func (f *flattener) add(name string, t btf.Type, offset uint32, depth int) {
 		return
 	case *btf.Array:
 		element, isInt := btf.UnderlyingType(u.Type).(*btf.Int)
-		if isInt && element.Size == 1 { // a text
+		if isInt && (element.Size == 1 || element.Size <= 8 && isHistogram(name)) { // a text, or numbers that belong together
 			leaf.typ = u
 			break
 		}
@@ -107,6 +116,11 @@ func (f *flattener) add(name string, t btf.Type, offset uint32, depth int) {
 		leaf.typ = u
 	}
 	f.columns = append(f.columns, leaf)
+}
+
+// isHistogram reports whether a member has the name that tools of bcc, and what was written after them, give to the counts of a histogram.
+func isHistogram(name string) bool {
+	return slices.Contains([]string{"slots", "buckets", "hist", "histogram"}, name[strings.LastIndexByte(name, '.')+1:])
 }
 
 func (f *flattener) addMember(name string, m btf.Member, offset uint32, depth int) {
@@ -129,7 +143,7 @@ func (f *flattener) addMember(name string, m btf.Member, offset uint32, depth in
 		shift: bits - 8*start, bits: uint32(m.BitfieldSize)})
 }
 
-// Read returns the column's part of a value: a bool, int64, uint64 or string, which is empty if the value is too short.
+// Read returns the column's part of a value: a bool, int64, uint64, []uint64 or string. If the value is too short, it is an empty string.
 func (c *Column) Read(b []byte) any {
 	if uint64(c.offset)+uint64(c.size) > uint64(len(b)) {
 		return ""
@@ -163,6 +177,13 @@ func (c *Column) Read(b []byte) any {
 	case *btf.Pointer:
 		return fmt.Sprintf("%#x", word(b))
 	case *btf.Array:
+		if size := c.elementSize(); size > 1 {
+			var numbers []uint64
+			for ; len(b) >= int(size); b = b[size:] {
+				numbers = append(numbers, word(b[:size]))
+			}
+			return numbers
+		}
 		text, _, _ := strings.Cut(string(b), "\x00")
 		return text
 	}
@@ -202,6 +223,10 @@ func (c *Column) Sum(each [][]byte) any {
 			first = n + c.Read(b).(int64)
 		case bool:
 			first = n || c.Read(b).(bool)
+		case []uint64:
+			for i, more := range c.Read(b).([]uint64) {
+				n[i] += more
+			}
 		}
 	}
 	return first

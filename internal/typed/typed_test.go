@@ -3,6 +3,7 @@ package typed
 import (
 	"bytes"
 	"encoding/binary"
+	"reflect"
 	"slices"
 	"testing"
 
@@ -74,9 +75,10 @@ func TestSums(t *testing.T) {
 	}{
 		{&btf.Int{Size: 4}, uint64(6)}, {&btf.Int{Size: 4, Encoding: btf.Signed}, int64(6)}, {&btf.Int{Size: 1, Encoding: btf.Bool}, true},
 		{&btf.Pointer{Target: &btf.Void{}}, "0x1"},
+		{&btf.Struct{Size: 8, Members: []btf.Member{{Name: "slots", Type: &btf.Array{Type: &btf.Int{Size: 4}, Nelems: 2}}}}, []uint64{6, 0}},
 	} {
 		each := [][]byte{append(number(1, 4), make([]byte, 4)...), append(number(2, 4), make([]byte, 4)...), append(number(3, 4), make([]byte, 4)...)}
-		if got := Columns("value", tt.typ, 0)[0].Sum(each); got != tt.want {
+		if got := Columns("value", tt.typ, 0)[0].Sum(each); !reflect.DeepEqual(got, tt.want) {
 			t.Errorf("%v: %v, want %v", tt.typ, got, tt.want)
 		}
 	}

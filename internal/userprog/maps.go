@@ -16,12 +16,13 @@ import (
 type Map struct {
 	Name    string
 	Columns []string // of the key, and then of the value: members of structures with dots
-	Keys    int      // the number of columns that are of the key
+	Keys    int      // the number of columns that are of the key; 0 for an array that is a histogram
 	Rows    []Row    // in descending order of the first number of the value
 	Cut     bool     // it has more: than mostRows, or they changed too fast
 }
 
-// Row is an entry of a map: a bool, int64, uint64 or string for each column. Values of maps that have one for each CPU are added up.
+// Row is an entry of a map: a bool, int64, uint64, string or, for a histogram, []uint64 for each column. Values of maps that have one for each CPU are added up.
+// The counts of a histogram are those of 0 and 1, 2 and 3, 4 to 7, and so on by powers of 2.
 type Row []any
 
 // mostRows is how many entries of a map are read.
@@ -74,9 +75,37 @@ func readMap(spec *ebpf.MapSpec, m *ebpf.Map) (Map, error) {
 		out.Rows = append(out.Rows, row)
 		return nil
 	})
+	if isArray && isHistogram(spec.Name) && len(out.Columns) == 2 {
+		out.join(spec.MaxEntries)
+	}
 	out.sort()
 	return out, err
 }
+
+// isHistogram reports whether an array has the name of one with the counts of a histogram.
+func isHistogram(name string) bool {
+	return slices.ContainsFunc([]string{"hist", "hists", "histogram", "slots", "buckets", "log2"}, func(end string) bool { return strings.HasSuffix(name, end) })
+}
+
+// join makes one row of the elements of an array of numbers.
+func (m *Map) join(size uint32) {
+	counts := make([]uint64, min(size, mostSlots))
+	for _, row := range m.Rows {
+		slot, isSlot := row[0].(uint64)
+		n, isNumber := row[1].(uint64)
+		if !isSlot || !isNumber || slot >= uint64(len(counts)) {
+			return // something else
+		}
+		counts[slot] = n
+	}
+	m.Columns, m.Keys = m.Columns[1:], 0
+	if len(m.Rows) > 0 {
+		m.Rows = []Row{{counts}}
+	}
+}
+
+// mostSlots is how many slots there are for numbers of 64 bits.
+const mostSlots = 64
 
 // eachEntry tells of the keys of a map, each with its values on all CPUs, or with its only one. It reports whether it has left some out: there are more than
 // mostRows, or they changed too fast.

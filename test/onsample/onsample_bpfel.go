@@ -18,6 +18,8 @@ import (
 const (
 	onSampleMapDecisions   = "decisions"
 	onSampleMapExecs       = "execs"
+	onSampleMapNumbersLog2 = "numbers_log2"
+	onSampleMapParities    = "parities"
 	onSampleMapSubmitted   = "submitted"
 	onSampleMapTold        = "told"
 	onSampleProgAfterExec  = "after_exec"
@@ -89,10 +91,12 @@ type onSampleProgramSpecs struct {
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type onSampleMapSpecs struct {
-	Decisions *ebpf.MapSpec `ebpf:"decisions"`
-	Execs     *ebpf.MapSpec `ebpf:"execs"`
-	Submitted *ebpf.MapSpec `ebpf:"submitted"`
-	Told      *ebpf.MapSpec `ebpf:"told"`
+	Decisions   *ebpf.MapSpec `ebpf:"decisions"`
+	Execs       *ebpf.MapSpec `ebpf:"execs"`
+	NumbersLog2 *ebpf.MapSpec `ebpf:"numbers_log2"`
+	Parities    *ebpf.MapSpec `ebpf:"parities"`
+	Submitted   *ebpf.MapSpec `ebpf:"submitted"`
+	Told        *ebpf.MapSpec `ebpf:"told"`
 }
 
 // onSampleVariableSpecs contains global variables before they are loaded into the kernel.
@@ -128,16 +132,20 @@ func (o *onSampleObjects) Close() error {
 //
 // It can be passed to loadOnSampleObjects or ebpf.CollectionSpec.LoadAndAssign.
 type onSampleMaps struct {
-	Decisions *ebpf.Map `ebpf:"decisions"`
-	Execs     *ebpf.Map `ebpf:"execs"`
-	Submitted *ebpf.Map `ebpf:"submitted"`
-	Told      *ebpf.Map `ebpf:"told"`
+	Decisions   *ebpf.Map `ebpf:"decisions"`
+	Execs       *ebpf.Map `ebpf:"execs"`
+	NumbersLog2 *ebpf.Map `ebpf:"numbers_log2"`
+	Parities    *ebpf.Map `ebpf:"parities"`
+	Submitted   *ebpf.Map `ebpf:"submitted"`
+	Told        *ebpf.Map `ebpf:"told"`
 }
 
 func (m *onSampleMaps) Close() error {
 	return _OnSampleClose(
 		m.Decisions,
 		m.Execs,
+		m.NumbersLog2,
+		m.Parities,
 		m.Submitted,
 		m.Told,
 	)

@@ -1,0 +1,167 @@
+package cli
+
+import (
+	"encoding/csv"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"math"
+	"os"
+	"slices"
+	"strings"
+
+	"github.com/bperf/bperf/internal/count"
+	"github.com/bperf/bperf/internal/printable"
+	"github.com/bperf/bperf/internal/stat"
+	"github.com/bperf/bperf/internal/userprog"
+)
+
+// mapFormats are the formats of --map-format.
+var mapFormats = []string{"table", "json", "csv"}
+
+// mapOptions say how the maps of programs are printed.
+type mapOptions struct{ format, output string }
+
+// print prints the maps of programs, or writes them to the file of --map-output. It leaves out maps without entries, and those that are shown as profiles.
+func (o *mapOptions) print(w io.Writer, programs *userprog.Programs, shown []*userprog.Profile) (err error) {
+	all, err := programs.Maps()
+	if err != nil {
+		return err
+	}
+	all = slices.DeleteFunc(all, func(m userprog.Map) bool {
+		return len(m.Rows) == 0 || slices.ContainsFunc(shown, func(p *userprog.Profile) bool { return p.Map == m.Name })
+	})
+	if o.output != "" {
+		file, err := os.Create(o.output)
+		if err != nil {
+			return err
+		}
+		defer func() { err = errors.Join(err, file.Close()) }()
+		w = file
+	}
+	for i := range all {
+		if err := o.printMap(w, &all[i]); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (o *mapOptions) printMap(w io.Writer, m *userprog.Map) error {
+	switch o.format {
+	case "json":
+		return writeMapJSON(w, m)
+	case "csv":
+		return writeMapCSV(w, m)
+	}
+	var b strings.Builder
+	fmt.Fprintf(&b, "\nBPF map %s:\n", printable.Text(m.Name))
+	if histogram := slices.IndexFunc(m.Rows[0], isHistogram); histogram >= 0 {
+		writeHistograms(&b, m, histogram)
+	} else {
+		writeMapTable(&b, m)
+	}
+	if more := len(m.Rows) - mostMapRows; m.Cut {
+		fmt.Fprintf(&b, "  and at least %d more\n", max(more, 1))
+	} else if more > 0 {
+		fmt.Fprintf(&b, "  and %d more\n", more)
+	}
+	_, err := io.WriteString(w, b.String())
+	return err
+}
+
+// mostMapRows is how many rows of a map are printed as a table.
+const mostMapRows = 30
+
+// writeMapTable writes the first rows, which have the largest numbers.
+func writeMapTable(b *strings.Builder, m *userprog.Map) {
+	lines := [][]string{m.Columns}
+	for _, row := range m.Rows[:min(mostMapRows, len(m.Rows))] {
+		lines = append(lines, texts(row))
+	}
+	widths := make([]int, len(m.Columns))
+	for _, line := range lines {
+		for i, cell := range line {
+			widths[i] = max(widths[i], len(cell))
+		}
+	}
+	for _, line := range lines {
+		for i, cell := range line {
+			fmt.Fprintf(b, "  %*s", widths[i], cell)
+		}
+		b.WriteByte('\n')
+	}
+}
+
+// texts are the cells of a row as they are printed.
+func texts(row userprog.Row) (line []string) {
+	for _, cell := range row {
+		line = append(line, printable.Text(fmt.Sprint(cell)))
+	}
+	return line
+}
+
+func isHistogram(cell any) bool {
+	_, is := cell.([]uint64)
+	return is
+}
+
+// writeHistograms draws the histograms of a column, each below the other cells of its row, or the column's name if there are none.
+func writeHistograms(b *strings.Builder, m *userprog.Map, column int) {
+	for _, row := range m.Rows[:min(mostMapRows, len(m.Rows))] {
+		var heading []string
+		for i, cell := range texts(row) {
+			if i != column {
+				heading = append(heading, printable.Text(m.Columns[i])+" "+cell)
+			}
+		}
+		if len(heading) == 0 {
+			heading = append(heading, printable.Text(m.Columns[column]))
+		}
+		stat.WriteBuckets(b, strings.Join(heading, ", "), log2Buckets(row[column].([]uint64)), 1)
+	}
+}
+
+// log2Buckets are the buckets of counts by powers of 2, up to the last one that is not 0.
+func log2Buckets(counts []uint64) (all []count.Bucket) {
+	for i, n := range counts {
+		all = append(all, count.Bucket{Low: math.Exp2(float64(i)), High: math.Exp2(float64(i+1)) - 1, Runs: n})
+	}
+	if len(all) > 0 {
+		all[0].Low = 0
+	}
+	for len(all) > 0 && all[len(all)-1].Runs == 0 {
+		all = all[:len(all)-1]
+	}
+	return all
+}
+
+// writeMapJSON writes a map as an object, in a line.
+func writeMapJSON(w io.Writer, m *userprog.Map) error {
+	line, err := json.Marshal(struct {
+		Map     string         `json:"map"`
+		Columns []string       `json:"columns"`
+		Keys    int            `json:"keys"` // columns of the key, which come first
+		Rows    []userprog.Row `json:"rows"`
+		Cut     bool           `json:"cut,omitempty"` // there are more
+	}{m.Name, m.Columns, m.Keys, m.Rows, m.Cut})
+	if err != nil {
+		return err
+	}
+	_, err = w.Write(append(line, '\n'))
+	return err
+}
+
+// writeMapCSV writes a map with its name in front of each line, the first of which has the names of the columns.
+func writeMapCSV(w io.Writer, m *userprog.Map) error {
+	out := csv.NewWriter(w)
+	lines := [][]string{{"map"}}
+	for _, name := range m.Columns {
+		lines[0] = append(lines[0], printable.Text(name))
+	}
+	for _, row := range m.Rows {
+		lines = append(lines, append([]string{printable.Text(m.Name)}, texts(row)...))
+	}
+	return out.WriteAll(lines)
+}
