@@ -34,6 +34,7 @@ type recordOptions struct {
 	system     bool
 	cpus       string
 	pids, tids string
+	user       string
 	perThread  bool
 	noInherit  bool
 
@@ -94,6 +95,7 @@ BPF programs are recorded with their code, also those that are loaded and unload
 	f.StringVarP(&o.cpus, "cpu", "C", "", "record only the CPUs of this `LIST`, such as 0-3,8")
 	f.StringVarP(&o.pids, "pid", "p", "", "record the processes of this `LIST`, with all threads and children")
 	f.StringVarP(&o.tids, "tid", "t", "", "record the threads of this `LIST`")
+	f.StringVarP(&o.user, "uid", "u", "", "record the processes that this `USER` has now, with all threads and children")
 	f.BoolVar(&o.perThread, "per-thread", false, "a ring buffer for each thread, not for each CPU; children are not recorded")
 	f.BoolVarP(&o.noInherit, "no-inherit", "i", false, "do not record children and new threads")
 	f.BoolVar(&o.allUser, "all-user", false, "sample only user mode")
@@ -130,6 +132,7 @@ BPF programs are recorded with their code, also those that are loaded and unload
 	f.IntVar(&o.maxFiles, "switch-max-files", 0, "keep so many files of --switch-output, the newest")
 	f.BoolVar(&o.noBuffering, "no-buffering", false, "write each sample at once")
 	f.BoolVarP(&o.noBuildID, "no-buildid", "B", false, "do not record build IDs")
+	f.BoolP("no-buildid-cache", "N", false, "for perf's sake: no files are ever copied into a cache")
 	f.IntVarP(&o.delay, "delay", "D", 0, "start sampling `MS` milliseconds after the start; -1 to start disabled")
 	f.IntVar(&o.timeout, "timeout", 0, "end after `MS` milliseconds (at least 10)")
 	f.StringVar(&o.control, "control", "", "take enable, disable, ping and stop from `fd:CTL[,ACK]` or fifo:CTL[,ACK]")
@@ -156,8 +159,8 @@ func runRecord(o *recordOptions, given func(string) bool, args []string) error {
 	if o.verbose {
 		cfg.Verbose = note
 	}
-	if (o.pids != "" || o.tids != "") && (o.system || o.cpus != "") {
-		cfg.Notify("-p and -t record tasks wherever they run: -a and -C are ignored")
+	if o.ofTasks() && (o.system || o.cpus != "") {
+		cfg.Notify("-p, -t and -u record tasks wherever they run: -a and -C are ignored")
 	}
 	signals := make(chan os.Signal, 4)
 	signal.Notify(signals, endSignals()...)
@@ -212,8 +215,8 @@ func summarize(r record.Result, compressed bool, note func(string)) {
 
 // check refuses what cannot be, before anything is opened.
 func (o *recordOptions) check(given func(string) bool, args []string) error {
-	cpuTarget := o.system || o.cpus != "" || len(args) == 0 && o.pids == "" && o.tids == ""
-	taskTarget := o.pids != "" || o.tids != ""
+	taskTarget := o.ofTasks()
+	cpuTarget := o.system || o.cpus != "" || len(args) == 0 && !taskTarget
 	cgroups := slices.ContainsFunc(o.events, func(a eventArg) bool { return a.kind == argCgroups })
 	bad := func(when bool, format string, a ...any) error {
 		if !when {
@@ -226,6 +229,7 @@ func (o *recordOptions) check(given func(string) bool, args []string) error {
 		bad(given("count") && o.period == 0, "-c 0: sample each how manieth event?"),
 		bad(o.strictFreq && !given("freq"), "--strict-freq is about the frequency of -F"),
 		bad(o.pids != "" && o.tids != "", "-p and -t do not go together"),
+		bad(o.user != "" && o.pids+o.tids != "", "-u records all processes of a user: leave out -p and -t"),
 		bad(o.perThread && cpuTarget && !taskTarget, "--per-thread is for threads: give -p, -t or a command, without -a and -C"),
 		bad(cgroups && (!cpuTarget || taskTarget), "cgroups are recorded on CPUs: add -a or -C, without -p and -t"),
 		bad(o.allUser && o.allKernel, "only user mode and only the kernel together leave nothing to sample: give one of the two"),
@@ -242,6 +246,9 @@ func (o *recordOptions) check(given func(string) bool, args []string) error {
 		bad(o.quiet && o.verbose, "-q and -v contradict each other"),
 	)
 }
+
+// ofTasks reports whether processes or threads are given.
+func (o *recordOptions) ofTasks() bool { return o.pids != "" || o.tids != "" || o.user != "" }
 
 // config is the session that the options ask for.
 func (o *recordOptions) config(given func(string) bool, args []string) (*record.Config, error) {
@@ -301,6 +308,8 @@ func (o *recordOptions) setTarget(cfg *record.Config) (err error) {
 		t.PIDs, err = target.ParseIDs(o.pids)
 	case o.tids != "":
 		t.TIDs, err = target.ParseIDs(o.tids)
+	case o.user != "":
+		t.PIDs, err = target.ProcessesOf(o.user)
 	case o.cpus != "":
 		t.CPUs, err = target.ParseCPUList(o.cpus)
 	case o.system || len(cfg.Command) == 0:
@@ -358,9 +367,9 @@ func (o *recordOptions) chooseEvents(cfg *record.Config) error {
 
 // withoutEvents is for programs none of which runs on samples. They see what happens to anyone.
 func (o *recordOptions) withoutEvents(cfg *record.Config) error {
-	if o.pids != "" || o.tids != "" || o.cpus != "" {
+	if o.ofTasks() || o.cpus != "" {
 		return &ExitError{Status: statusBadCombination, Err: errors.New("--prog: none of the programs runs on samples, and the others see what happens to anyone, " +
-			"wherever that is: leave out -p, -t and -C, or give an event with -e")}
+			"wherever that is: leave out -p, -t, -u and -C, or give an event with -e")}
 	}
 	cfg.Target.System = true
 	return nil

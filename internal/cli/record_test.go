@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -34,6 +35,9 @@ func TestRecordRefuses(t *testing.T) {
 		{"-F often true", 129, "-F often: a number of samples in a second, or max"},
 		{"--strict-freq true", 22, "the frequency of -F"},
 		{"-p 1 -t 1", 22, "-p and -t do not go together"},
+		{"-u 0 -p 1", 22, "-u records all processes of a user: leave out -p and -t"},
+		{"-u 4000000000", 129, "the user 4000000000: has no processes"},
+		{"-u no:such", 129, `look up the user "no:such"`},
 		{"-p x", 129, "unexpected 'x' in a number"},
 		{"--per-thread -a true", 22, "--per-thread is for threads"},
 		{"-e cpu-clock -G / true", 22, "cgroups are recorded on CPUs"},
@@ -190,6 +194,45 @@ func TestRecordPipe(t *testing.T) {
 		if n := samples(t, r, err); n != 1000 {
 			t.Errorf("%v: %d samples, want 1000", args, n)
 		}
+	}
+}
+
+// TestRecordUser has a process of another user, which was there before. What root's do is not recorded.
+func TestRecordUser(t *testing.T) {
+	const user = 12345
+	roots := calls(t, 50, 0)
+	waiting := exec.Command(program.Program{Body: program.GetPPID, Times: 100, Wait: true}.Write(t))
+	if err := os.Chmod(filepath.Dir(filepath.Dir(waiting.Path)), 0o755); err != nil { // the test's own
+		t.Fatal(err)
+	}
+	waiting.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: user, Gid: user}}
+	cmd := recordCommand(t, "-N", "-o", "perf.data", "-u", fmt.Sprint(user), "-e", getppidEvent, "-c", "1", "sh", "-c", "echo; read line; "+roots)
+	var files []*os.File // the command ends the wait, and waits for the end
+	for _, between := range []struct {
+		in  *io.Reader
+		out *io.Writer
+	}{{&waiting.Stdin, &cmd.Stdout}, {&cmd.Stdin, &waiting.Stdout}} {
+		r, w, err := os.Pipe()
+		if err != nil {
+			t.Fatal(err)
+		}
+		*between.in, *between.out = r, w
+		files = append(files, r, w)
+	}
+	if err := waiting.Start(); err != nil {
+		t.Fatal(err)
+	}
+	var stderr strings.Builder
+	cmd.Stderr = &stderr
+	err := cmd.Start()
+	for _, f := range files {
+		f.Close()
+	}
+	if err = errors.Join(err, waiting.Wait(), cmd.Wait()); err != nil {
+		t.Fatal(err, stderr.String())
+	}
+	if n := samplesOf(t, filepath.Join(cmd.Dir, "perf.data")); n != 100 {
+		t.Errorf("%d samples, want 100; %s", n, stderr.String())
 	}
 }
 

@@ -100,7 +100,7 @@ func TestProfileMaps(t *testing.T) {
 		})
 	}
 	got := run(t, bperf("profile", "--prog", times, "-p", "1"))
-	if got.status != statusBadCombination || !strings.Contains(got.stderr, "leave out -p, -t and -C") {
+	if got.status != statusBadCombination || !strings.Contains(got.stderr, "leave out -p, -t, -u and -C") {
 		t.Errorf("status %d, %s", got.status, got.stderr)
 	}
 }
