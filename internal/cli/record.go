@@ -159,6 +159,13 @@ func runRecord(o *recordOptions, given func(string) bool, args []string) error {
 	if o.verbose {
 		cfg.Verbose = note
 	}
+	conf, err := readConfig(note, o.verbose)
+	if err != nil {
+		return err
+	}
+	if v, _ := conf.Get(configBuildIDs); v.Value == "skip" {
+		cfg.NoBuildIDs = true
+	}
 	if o.ofTasks() && (o.system || o.cpus != "") {
 		cfg.Notify("-p, -t and -u record tasks wherever they run: -a and -C are ignored")
 	}

@@ -193,6 +193,13 @@ func (f *reportFlags) run(cmd *cobra.Command) error {
 	if err != nil {
 		return err
 	}
+	conf, err := readConfig(func(s string) { fmt.Fprintln(cmd.ErrOrStderr(), s) }, false)
+	if err != nil {
+		return err
+	}
+	if err := f.configured(cmd, conf); err != nil {
+		return err
+	}
 	if _, err := f.options(cmd, true); err != nil { // before a long recording is read
 		return err
 	}

@@ -67,7 +67,7 @@ func newRootCommand(name string) *cobra.Command {
 		return &ExitError{Status: statusBadOption, Err: fmt.Errorf("%w\nSee %s --help", err, cmd.CommandPath())}
 	})
 	root.AddCommand(newStatCommand(), newCountersCommand(), newRecordCommand(), newProfileCommand(), newReportCommand(), newDiffCommand(), newScriptCommand(), newAnnotateCommand(),
-		newProgCommand(), newTopCommand(), newListCommand(), newDoctorCommand(), newVersionCommand(), newManCommand())
+		newProgCommand(), newTopCommand(), newListCommand(), newDoctorCommand(), newConfigCommand(), newVersionCommand(), newManCommand())
 	return root
 }
 

@@ -3,6 +3,7 @@ package cli
 import (
 	"errors"
 	"fmt"
+	"os"
 	"slices"
 	"strings"
 
@@ -62,12 +63,17 @@ func (o *statOptions) chooseEvents(cfg *stat.Config) error {
 		}
 	}
 	cfg.Events = c.list
+	conf, err := readConfig(func(s string) { fmt.Fprintln(os.Stderr, s) }, o.verbose)
+	if err != nil {
+		return err
+	}
+	always := conf.List(configSharedEvents)
 	shares := false
 	for _, e := range c.list.Events() {
 		if e.Filter != "" && e.PMU != "tracepoint" {
 			return &ExitError{Status: statusBadOption, Err: fmt.Errorf("--filter belongs to the tracepoint before it, but %s is none", e.Name)}
 		}
-		e.BPF = e.BPF || o.bpfCounters
+		e.BPF = e.BPF || o.bpfCounters || o.programs == "" && slices.Contains(always, e.Name)
 		shares = shares || e.BPF
 	}
 	if o.bpfAttrMap != "" && !shares {
@@ -77,7 +83,6 @@ func (o *statOptions) chooseEvents(cfg *stat.Config) error {
 	if c.cgroups == nil {
 		return nil
 	}
-	var err error
 	cfg.EventCgroups, cfg.Target.Cgroups, err = c.cgroupsOf()
 	return err
 }

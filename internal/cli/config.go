@@ -1,0 +1,101 @@
+package cli
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/bperf/bperf/internal/config"
+	"github.com/bperf/bperf/internal/printable"
+)
+
+// The keys of perf's configuration that bperf uses.
+const (
+	configSharedEvents = "stat.bpf-counter-events" // events that are shared without --bpf-counters
+	configBuildIDs     = "record.build-id"         // "skip" is -B
+	configChildren     = "report.children"
+	configPercentLimit = "report.percent-limit"
+	configSort         = "report.sort_order"
+)
+
+var configKeys = []string{configSharedEvents, configBuildIDs, configChildren, configPercentLimit, configSort}
+
+func newConfigCommand() *cobra.Command {
+	var list bool
+	cmd := &cobra.Command{
+		Use:   "config -l",
+		Short: "List perf's configuration as it is in force, and from where",
+		Long: `config lists the keys of perf's configuration with their values and the file and line that they are from: $PERF_CONFIG, or without that
+/etc/perfconfig and ~/.perfconfig, of which the latter takes precedence. bperf uses the keys
+` + strings.Join(configKeys, ", ") + `, and ignores the others.`,
+		Example: "  bperf config -l",
+		Args:    cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if !list {
+				return &ExitError{Status: statusBadOption, Err: errors.New("config lists with -l, and does nothing else: edit the files")}
+			}
+			c, err := readConfig(func(s string) { fmt.Fprintln(cmd.ErrOrStderr(), s) }, false)
+			if err != nil {
+				return err
+			}
+			for _, v := range c.All() {
+				ignored := ""
+				if !slices.Contains(configKeys, v.Key) {
+					ignored = ", ignored"
+				}
+				fmt.Fprintf(cmd.OutOrStdout(), "%s=%s  # %s:%d%s\n", printable.Text(v.Key), printable.Text(v.Value), printable.Text(v.File), v.Line, ignored)
+			}
+			return nil
+		},
+	}
+	cmd.Flags().BoolVarP(&list, "list", "l", false, "list the keys that are in force")
+	return cmd
+}
+
+// readConfig reads perf's configuration, and notes what is ignored: a file, and if verbose keys that bperf does not use.
+func readConfig(note func(string), verbose bool) (*config.Config, error) {
+	c, err := config.Read(os.Getenv)
+	if err != nil {
+		return nil, &ExitError{Status: statusBadOption, Err: errors.New(printable.Text(err.Error()))}
+	}
+	if c.Ignored != "" {
+		note(printable.Text(c.Ignored))
+	}
+	for _, v := range c.All() {
+		if verbose && !slices.Contains(configKeys, v.Key) {
+			note(printable.Text(fmt.Sprintf("%s:%d: bperf ignores %s", v.File, v.Line, v.Key)))
+		}
+	}
+	return c, nil
+}
+
+// configured sets flags that are not given to what the configuration has for them.
+func (f *reportFlags) configured(cmd *cobra.Command, c *config.Config) error {
+	given := cmd.Flags().Changed
+	bad := func(v config.Value, what string) error {
+		return &ExitError{Status: statusBadOption, Err: errors.New(printable.Text(fmt.Sprintf("%s:%d: %s = %s: %s is expected", v.File, v.Line, v.Key, v.Value, what)))}
+	}
+	if v, ok := c.Get(configChildren); ok && !given("children") && !given("no-children") {
+		on, err := strconv.ParseBool(v.Value)
+		if err != nil {
+			return bad(v, "true or false")
+		}
+		f.noChildren = !on
+	}
+	if v, ok := c.Get(configPercentLimit); ok && !given("percent-limit") {
+		limit, err := strconv.ParseFloat(strings.TrimSuffix(v.Value, "%"), 64)
+		if err != nil || limit < 0 || limit > 100 {
+			return bad(v, "a percentage")
+		}
+		f.Limit = limit
+	}
+	if keys := c.List(configSort); len(keys) > 0 && !given("sort") && !given("fields") {
+		f.sort = keys
+	}
+	return nil
+}

@@ -1,0 +1,113 @@
+// Package config reads perf's configuration: $PERF_CONFIG alone, or else /etc/perfconfig and ~/.perfconfig. The format is that of perf-config(1).
+package config
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+)
+
+// Value is the value of a key, and where it was found.
+type Value struct {
+	Key   string // SECTION.NAME, or SECTION.SUBSECTION.NAME; sections and names in lower case
+	Value string // "true" for a name without one
+	File  string
+	Line  int // from 1 on
+}
+
+// Config is the configuration. The zero value has no keys.
+type Config struct {
+	Ignored string // why a file was ignored; empty if none was
+
+	values []Value // later ones take precedence
+}
+
+// systemFile is what all users share.
+const systemFile = "/etc/perfconfig"
+
+// mostBytes is how large a file may be.
+const mostBytes = 1 << 20
+
+// Read reads the files that are there. Variables of the environment are looked up with getenv.
+func Read(getenv func(string) string) (*Config, error) {
+	c := &Config{}
+	if file := getenv("PERF_CONFIG"); file != "" {
+		return c, c.read(file, false)
+	}
+	if err := c.read(systemFile, false); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return nil, err
+	}
+	home := getenv("HOME")
+	if home == "" {
+		return c, nil
+	}
+	err := c.read(filepath.Join(home, ".perfconfig"), true)
+	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ENOTDIR) || errors.Is(err, fs.ErrPermission) { // not every user has a home
+		return c, nil
+	}
+	return c, err
+}
+
+// read adds what a file has. If it is a user's own, it ignores one of another user: with sudo -E that user would choose what this one's commands do.
+func (c *Config) read(file string, own bool) error {
+	f, err := os.OpenFile(file, os.O_RDONLY|syscall.O_NONBLOCK|syscall.O_CLOEXEC, 0) // a pipe would block
+	if err != nil {
+		return fmt.Errorf("read the configuration: %w", err)
+	}
+	defer f.Close()
+	info, err := f.Stat()
+	if err != nil {
+		return fmt.Errorf("read the configuration: %w", err)
+	}
+	if owner := info.Sys().(*syscall.Stat_t).Uid; own && owner != 0 && int(owner) != os.Geteuid() {
+		c.Ignored = fmt.Sprintf("the configuration %s is ignored: it belongs to the user %d, and has to be yours or root's", file, owner)
+		return nil
+	}
+	if !info.Mode().IsRegular() && info.Mode()&fs.ModeCharDevice == 0 { // /dev/null has nothing
+		return fmt.Errorf("the configuration %s is no regular file", file)
+	}
+	text, err := io.ReadAll(io.LimitReader(f, mostBytes+1))
+	if err != nil {
+		return fmt.Errorf("read the configuration: %w", err)
+	}
+	if len(text) > mostBytes {
+		return fmt.Errorf("the configuration %s has more than %d bytes", file, mostBytes)
+	}
+	values, err := parse(string(text), file)
+	c.values = append(c.values, values...)
+	return err
+}
+
+// Get returns the value of a key.
+func (c *Config) Get(key string) (Value, bool) {
+	for _, v := range slices.Backward(c.values) {
+		if v.Key == key {
+			return v, true
+		}
+	}
+	return Value{}, false
+}
+
+// List returns the values of a key that are separated by commas; none if there is no such key.
+func (c *Config) List(key string) []string {
+	v, _ := c.Get(key)
+	return strings.FieldsFunc(v.Value, func(r rune) bool { return r == ',' || r == ' ' })
+}
+
+// All returns the values that are in force, in the order of their keys.
+func (c *Config) All() []Value {
+	var all []Value
+	for _, v := range c.values {
+		if now, _ := c.Get(v.Key); now == v {
+			all = append(all, v)
+		}
+	}
+	slices.SortFunc(all, func(a, b Value) int { return strings.Compare(a.Key, b.Key) })
+	return all
+}
