@@ -17,13 +17,14 @@ import (
 // The keys of perf's configuration that bperf uses.
 const (
 	configSharedEvents = "stat.bpf-counter-events" // events that are shared without --bpf-counters
+	configAttrMap      = "stat.bpf-attr-map"       // --bpf-attr-map
 	configBuildIDs     = "record.build-id"         // "skip" is -B
 	configChildren     = "report.children"
 	configPercentLimit = "report.percent-limit"
 	configSort         = "report.sort_order"
 )
 
-var configKeys = []string{configSharedEvents, configBuildIDs, configChildren, configPercentLimit, configSort}
+var configKeys = []string{configSharedEvents, configAttrMap, configBuildIDs, configChildren, configPercentLimit, configSort}
 
 func newConfigCommand() *cobra.Command {
 	var list bool

@@ -9,6 +9,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/bperf/bperf/internal/count/shared"
+	"github.com/bperf/bperf/internal/count/shared/upstream"
 )
 
 func newCountersCommand() *cobra.Command {
@@ -30,7 +31,7 @@ It needs root, or CAP_BPF, CAP_PERFMON and CAP_SYS_ADMIN. It changes nothing.`,
 			if interval < 10 {
 				return &ExitError{Status: statusBadCombination, Err: fmt.Errorf("--interval %d: an interval is at least 10 ms", interval)}
 			}
-			status, err := shared.Examine(shared.Dir, time.Duration(interval)*time.Millisecond)
+			status, err := shared.Examine(shared.Where{Dir: shared.Dir, AttrMap: upstream.DefaultPath}, time.Duration(interval)*time.Millisecond)
 			if err != nil {
 				return err
 			}

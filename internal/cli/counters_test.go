@@ -58,11 +58,11 @@ func busy() *shared.Status {
 	}
 }
 
-// quiet is a machine on which one session counts CPUs.
+// quiet is a machine on which one session counts CPUs, and perf the same event.
 func quiet() *shared.Status {
 	s := busy()
 	s.Events, s.Sessions, s.Ended = s.Events[:1], s.Sessions[:1], 0
-	s.Events[0].Sessions, s.Sessions[0].Events = 1, []string{"cycles"}
+	s.Events[0].Sessions, s.Events[0].Apart, s.Sessions[0].Events = 1, true, []string{"cycles"}
 	s.Lost, s.OtherVersions = shared.Lost{}, []string{}
 	s.Tables = s.Tables[:1]
 	s.Cost.Programs = s.Cost.Programs[2:]

@@ -51,6 +51,16 @@ func writeEvents(b *strings.Builder, events []shared.EventStatus) {
 		lines = append(lines, []string{printable.Text(name), seconds(e.Since), modes(e), cpus, strconv.Itoa(e.Sessions)})
 	}
 	writeColumns(b, "llllr", lines)
+	apart := false
+	for _, e := range events {
+		if e.Apart {
+			apart = true
+			fmt.Fprintf(b, "%s: perf counts it, too, with a counter of its own: %s\n", printable.Text(e.Name), shared.ApartRemedy)
+		}
+	}
+	if apart {
+		b.WriteByte('\n')
+	}
 }
 
 // modes are those of the CPU in which an event counts.

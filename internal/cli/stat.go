@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"os"
@@ -13,6 +14,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/bperf/bperf/internal/config"
 	"github.com/bperf/bperf/internal/control"
 	"github.com/bperf/bperf/internal/count/shared"
 	"github.com/bperf/bperf/internal/count/shared/upstream"
@@ -293,9 +295,13 @@ func howMany(set ...bool) (n int) {
 
 // config is the session that the options ask for.
 func (o *statOptions) config(args []string) (*stat.Config, error) {
+	conf, err := readConfig(func(s string) { fmt.Fprintln(os.Stderr, s) }, o.verbose)
+	if err != nil {
+		return nil, err
+	}
 	cfg := &stat.Config{
 		Command:       args,
-		Shared:        o.sharedWhere(),
+		Shared:        o.sharedWhere(conf),
 		Inherit:       !o.noInherit,
 		AllUser:       o.allUser,
 		AllKernel:     o.allKernel,
@@ -320,14 +326,15 @@ func (o *statOptions) config(args []string) (*stat.Config, error) {
 		}
 		return nil, &ExitError{Status: statusBadOption, Err: err}
 	}
-	return cfg, o.chooseEvents(cfg)
+	return cfg, o.chooseEvents(cfg, conf)
 }
 
 // sharedWhere is where sessions of bperf and of upstream perf find the counters that they share.
-func (o *statOptions) sharedWhere() shared.Where {
+func (o *statOptions) sharedWhere(conf *config.Config) shared.Where {
 	w := shared.Where{Dir: shared.Dir, AttrMap: upstream.DefaultPath}
-	if o.bpfAttrMap != "" {
-		w.AttrMap, w.Lead = o.bpfAttrMap, true
+	always, _ := conf.Get(configAttrMap)
+	if path := cmp.Or(o.bpfAttrMap, always.Value); path != "" {
+		w.AttrMap, w.Lead = path, true
 	}
 	return w
 }

@@ -3,10 +3,10 @@ package cli
 import (
 	"errors"
 	"fmt"
-	"os"
 	"slices"
 	"strings"
 
+	"github.com/bperf/bperf/internal/config"
 	"github.com/bperf/bperf/internal/event"
 	"github.com/bperf/bperf/internal/stat"
 )
@@ -45,7 +45,7 @@ func (f eventFlag) Set(value string) error {
 }
 
 // chooseEvents fills in the events, and with -G whose they are.
-func (o *statOptions) chooseEvents(cfg *stat.Config) error {
+func (o *statOptions) chooseEvents(cfg *stat.Config, conf *config.Config) error {
 	c := chosenEvents{machine: event.Host()}
 	for _, a := range o.events {
 		if err := c.add(a); err != nil {
@@ -63,10 +63,6 @@ func (o *statOptions) chooseEvents(cfg *stat.Config) error {
 		}
 	}
 	cfg.Events = c.list
-	conf, err := readConfig(func(s string) { fmt.Fprintln(os.Stderr, s) }, o.verbose)
-	if err != nil {
-		return err
-	}
 	always := conf.List(configSharedEvents)
 	shares := false
 	for _, e := range c.list.Events() {
@@ -83,6 +79,7 @@ func (o *statOptions) chooseEvents(cfg *stat.Config) error {
 	if c.cgroups == nil {
 		return nil
 	}
+	var err error
 	cfg.EventCgroups, cfg.Target.Cgroups, err = c.cgroupsOf()
 	return err
 }

@@ -366,13 +366,17 @@ func (r *run) verbose(cells []count.Cell) error {
 		r.cfg.Verbose(fmt.Sprintf("%s: %d %d %d", e.Name, sum.Value, sum.Enabled, sum.Running))
 	}
 	for _, p := range r.counters.shared() {
-		sessions, err := p.counter.Sharers()
+		sharers, err := p.counter.Sharers()
 		if err != nil {
 			return err
 		}
-		for i, n := range sessions {
-			if n > 0 {
-				r.cfg.Verbose(fmt.Sprintf("%s: sessions that share it: %d", r.counters.events[p.events[i]].Name, n))
+		for i, s := range sharers {
+			name := r.counters.events[p.events[i]].Name
+			if s.Sessions > 0 {
+				r.cfg.Verbose(fmt.Sprintf("%s: sessions that share it: %d", name, s.Sessions))
+			}
+			if s.Apart {
+				r.cfg.Verbose(fmt.Sprintf("%s: perf counts it, too, with a counter of its own: %s", name, shared.ApartRemedy))
 			}
 		}
 	}

@@ -54,9 +54,9 @@ func canFollow(k key) bool {
 	return !counts && k.filter == ""
 }
 
-// findLeader looks for a live upstream leader that counts an event on all of these CPUs; nil if there is none. What else there may
-// be in the place of perf's map is nobody's concern who has not asked to share with perf.
-func findLeader(path string, k key, cpus []int) (*upstream.Leader, error) {
+// openAttrMap opens the map of perf's sessions; nil if there is none. What else there may be in its place is nobody's concern who has not asked
+// to share with perf.
+func openAttrMap(path string) (*upstream.AttrMap, error) {
 	if path == "" {
 		return nil, nil
 	}
@@ -65,7 +65,33 @@ func findLeader(path string, k key, cpus []int) (*upstream.Leader, error) {
 	if errors.Is(err, fs.ErrNotExist) || errors.As(err, &unknown) {
 		return nil, nil
 	}
-	if err != nil {
+	return attrs, err
+}
+
+// countedApart reports for each event of the table whether sessions of perf count it with a counter of their own.
+func (s *slots) countedApart(attrMap string) ([]bool, error) {
+	apart := make([]bool, len(s.table))
+	attrs, err := openAttrMap(attrMap)
+	if attrs == nil || err != nil {
+		return apart, err
+	}
+	defer attrs.Close()
+	for i := range s.table {
+		slot := &s.table[i]
+		k := key{slot.attr(), text(slot.Filter[:])}
+		if slot.used() && slot.Leader == 0 && canFollow(k) {
+			if apart[i], err = attrs.Registered(&k.attr); err != nil {
+				return nil, err
+			}
+		}
+	}
+	return apart, nil
+}
+
+// findLeader looks for a live upstream leader that counts an event on all of these CPUs; nil if there is none.
+func findLeader(path string, k key, cpus []int) (*upstream.Leader, error) {
+	attrs, err := openAttrMap(path)
+	if attrs == nil || err != nil {
 		return nil, err
 	}
 	defer attrs.Close() // and unlocks it
@@ -149,7 +175,7 @@ func (o *objects) attachFollower(l *upstream.Leader, slot int, cgroupV1 bool) (l
 		map[string]*ebpf.Map{constants: values, countersMapLeaderDiff: l.Diff()})
 	if errors.Is(err, syscall.EPERM) {
 		return nil, 0, fmt.Errorf("follow an upstream leader: %w: this kernel refuses fexit programs, without which nobody can. "+
-			"Sessions of bperf share counters without them: leave out --bpf-attr-map", syscall.EPERM)
+			"Sessions of bperf share counters without them: leave out --bpf-attr-map, or the configuration's stat.bpf-attr-map", syscall.EPERM)
 	}
 	if err != nil {
 		return nil, 0, fmt.Errorf("follow an upstream leader: %w", err)

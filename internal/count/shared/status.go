@@ -10,6 +10,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/bperf/bperf/internal/count/shared/upstream"
 	"github.com/bperf/bperf/internal/perfevent"
 	"github.com/bperf/bperf/internal/target"
 )
@@ -35,6 +36,7 @@ type EventStatus struct {
 	CPUs     string    `json:"cpus"`                  // those with a perf event for it, as a list
 	Leader   uint32    `json:"leader_link,omitempty"` // ID of the link of the leader in upstream perf's layout that counts it instead
 	Sessions int       `json:"sessions"`
+	Apart    bool      `json:"perf_counts_apart,omitempty"` // sessions of upstream perf count it with a counter of their own
 }
 
 // SessionStatus is a session that lives, and what it says of itself.
@@ -84,10 +86,10 @@ func (l Lost) String() string {
 	return strings.Join(parts, "; ")
 }
 
-// Examine reads what is shared through a directory in bpffs (Dir), and observes for a window of time what it costs. It
-// creates and changes nothing. That nothing is shared is no error, also where there is no bpffs.
-func Examine(dir string, window time.Duration) (*Status, error) {
-	s, programs, err := readStatus(dir)
+// Examine reads what is shared in a place, and observes for a window of time what it costs. It creates and changes nothing.
+// That nothing is shared is no error, also where there is no bpffs.
+func Examine(where Where, window time.Duration) (*Status, error) {
+	s, programs, err := readStatus(where)
 	if err != nil {
 		return nil, fmt.Errorf("look at the shared counters: %w", err)
 	}
@@ -106,16 +108,16 @@ func Examine(dir string, window time.Duration) (*Status, error) {
 }
 
 // readStatus reads everything but the cost, and opens the programs that cause it.
-func readStatus(dir string) (*Status, programs, error) {
+func readStatus(where Where) (*Status, programs, error) {
 	s := &Status{Events: []EventStatus{}, Sessions: []SessionStatus{}, Tables: []Table{}, OtherVersions: []string{}}
-	_, err := os.Stat(dir)
+	_, err := os.Stat(where.Dir)
 	if errors.Is(err, fs.ErrNotExist) {
 		return s, nil, nil
 	}
 	if err != nil {
 		return nil, nil, fmt.Errorf("%w%s", err, permission(err))
 	}
-	p, err := openPlace(dir) // which would create it
+	p, err := openPlace(where.Dir) // which would create it
 	if err != nil {
 		return nil, nil, err
 	}
@@ -141,7 +143,7 @@ func readStatus(dir string) (*Status, programs, error) {
 	}
 	defer o.close()
 	o.openLinks()
-	if err := s.read(o); err != nil {
+	if err := s.read(o, where.AttrMap); err != nil {
 		return nil, nil, err
 	}
 	programs, err := openPrograms(o)
@@ -164,7 +166,7 @@ func (p *place) others() ([]string, error) {
 }
 
 // read fills in what the tables say.
-func (s *Status) read(o *objects) error {
+func (s *Status) read(o *objects, attrMap string) error {
 	b, err := openBook(o)
 	if err != nil {
 		return err
@@ -177,10 +179,14 @@ func (s *Status) read(o *objects) error {
 	if err != nil {
 		return err
 	}
+	apart, err := slots.countedApart(attrMap)
+	if err != nil {
+		return err
+	}
 	for i := range slots.table {
 		if slot := &slots.table[i]; slot.used() {
 			e := slot.status()
-			e.Sessions = counting(live, i)
+			e.Sessions, e.Apart = counting(live, i), apart[i]
 			s.Events = append(s.Events, e)
 		}
 	}
@@ -302,8 +308,18 @@ func (l Lost) sub(before Lost) Lost {
 	}
 }
 
-// Sharers is how many sessions count each event of the list, this one among them; 0 for an event that is not supported.
-func (c *Counter) Sharers() ([]int, error) {
+// ApartRemedy says how an event that sessions of upstream perf count with a counter of their own is shared with them.
+const ApartRemedy = "to share it with perf, start the first session of bperf that counts it with --bpf-attr-map " + upstream.DefaultPath +
+	", or set stat.bpf-attr-map in perf's configuration for good"
+
+// Sharers tells who counts an event.
+type Sharers struct {
+	Sessions int  // this one among them; 0 if the event is not supported
+	Apart    bool // sessions of upstream perf count it with a counter of their own
+}
+
+// Sharers returns who counts each event of the list.
+func (c *Counter) Sharers() ([]Sharers, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	unlock, err := c.place.lock(lookOnly)
@@ -316,13 +332,21 @@ func (c *Counter) Sharers() ([]int, error) {
 		return nil, err
 	}
 	live := slices.DeleteFunc(b.sessions, func(s countersSession) bool { return s.Token == 0 || !tokenLives(s.Token) })
-	n := make([]int, len(c.events))
+	slots, err := readSlots(c.o)
+	if err != nil {
+		return nil, err
+	}
+	apart, err := slots.countedApart(c.where.AttrMap)
+	if err != nil {
+		return nil, err
+	}
+	all := make([]Sharers, len(c.events))
 	for i, e := range c.events {
 		if e.err == nil {
-			n[i] = counting(live, e.slot)
+			all[i] = Sharers{counting(live, e.slot), apart[e.slot]}
 		}
 	}
-	return n, nil
+	return all, nil
 }
 
 // Lost is what was lost since the counter was opened, by all sessions.

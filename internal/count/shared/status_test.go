@@ -14,6 +14,8 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 
 	"github.com/bperf/bperf/internal/count"
+	"github.com/bperf/bperf/internal/count/shared/upstream"
+	"github.com/bperf/bperf/internal/perfevent"
 	"github.com/bperf/bperf/internal/target"
 
 	"github.com/bperf/bperf/test/require"
@@ -21,7 +23,7 @@ import (
 
 func examine(t *testing.T, dir string) *Status {
 	t.Helper()
-	s, err := Examine(dir, 20*time.Millisecond)
+	s, err := Examine(Where{Dir: dir}, 20*time.Millisecond)
 	check(t, err)
 	return s
 }
@@ -88,7 +90,7 @@ func TestExamineErrors(t *testing.T) {
 		others:  "others may change (owner 0, mode -rwxrwxrwx). Remove it",
 		other:   "read " + pin + ": ",
 	} {
-		s, err := Examine(dir, time.Millisecond)
+		s, err := Examine(Where{Dir: dir}, time.Millisecond)
 		if err == nil || !strings.HasPrefix(err.Error(), "look at the shared counters: ") || !strings.Contains(err.Error(), want) {
 			t.Errorf("%v, %v, want an error with %q", s, err, want)
 		}
@@ -239,20 +241,58 @@ func TestExamineOtherVersions(t *testing.T) {
 	}
 }
 
-// TestSharers counts the sessions of each event, with one that has none.
+// TestSharers counts the sessions of each event, with one that has none, and one that perf counts apart.
 func TestSharers(t *testing.T) {
 	dir := bpffs(t)
-	c, err := Open(Where{Dir: dir}, parseEvents(t, "page-faults,sched:sched_switch,cpu-clock"), resolve(t, system), count.Options{})
+	where := Where{Dir: dir, AttrMap: filepath.Join(filepath.Dir(dir), "perf_attr_map")}
+	c, err := Open(where, parseEvents(t, "page-faults,sched:sched_switch,cpu-clock"), resolve(t, system), count.Options{})
 	check(t, err)
 	defer c.Close()
 	open(t, dir, "cpu-clock", system, count.Options{})
 	killed := open(t, dir, "page-faults", system, count.Options{})
 	check(t, killed.token.Close())
-	got, err := c.Sharers()
-	check(t, err)
-	if diff := cmp.Diff([]int{1, 0, 2}, got); diff != "" {
-		t.Errorf("-want +got:\n%s", diff)
+	expect := func(apart bool) {
+		t.Helper()
+		got, err := c.Sharers()
+		check(t, err)
+		if diff := cmp.Diff([]Sharers{{1, false}, {0, false}, {2, apart}}, got); diff != "" {
+			t.Errorf("-want +got:\n%s", diff)
+		}
+		s, err := Examine(where, time.Millisecond)
+		check(t, err)
+		for _, e := range s.Events {
+			if e.Apart != (apart && e.Name == "cpu-clock") {
+				t.Errorf("%+v", e)
+			}
+		}
 	}
+	expect(false)
+	leader := registerLeader(t, where.AttrMap, perfevent.Attr{Type: perfevent.TypeSoftware})
+	expect(true)
+	check(t, leader.Close())
+	for apart := true; apart; time.Sleep(time.Millisecond) { // the kernel frees it later
+		got, err := c.Sharers()
+		check(t, err)
+		apart = got[2].Apart
+	}
+	expect(false)
+}
+
+// registerLeader starts a leader for an event as perf would.
+func registerLeader(t *testing.T, path string, attr perfevent.Attr) *upstream.Leader {
+	t.Helper()
+	attrs, err := upstream.Create(path)
+	check(t, err)
+	defer attrs.Close()
+	check(t, attrs.Lock())
+	attr = attrs.Attr(&attr)
+	e, err := perfevent.Open(&attr, perfevent.Where{Thread: perfevent.AnyThread})
+	check(t, err)
+	defer e.Close() // the leader holds it
+	l, err := upstream.StartLeader(&attr, map[int]*perfevent.Event{0: e})
+	check(t, err)
+	check(t, attrs.Register(l))
+	return l
 }
 
 // TestExamineLeavesNothing has the last session gone, and with it all else.

@@ -61,6 +61,32 @@ func (a *AttrMap) find(attr *perfevent.Attr) (*Leader, error) {
 	return l, nil
 }
 
+// Registered reports whether there is a live leader for an event. It changes nothing, and the map need not be locked.
+func (a *AttrMap) Registered(attr *perfevent.Attr) (bool, error) {
+	for _, v := range a.variants(attr) {
+		key, ok := a.key(&v)
+		if !ok {
+			continue
+		}
+		var e entry
+		err := a.m.Lookup(key, &e)
+		if errors.Is(err, ebpf.ErrKeyNotExist) {
+			continue
+		}
+		if err != nil {
+			return false, fmt.Errorf("read the attr map %s: %w", a.path, errnoOf(err))
+		}
+		l, err := openLeader(e)
+		if err == nil {
+			return true, l.Close()
+		}
+		if !errors.Is(err, errGone) {
+			return false, a.leaderError(err)
+		}
+	}
+	return false, nil
+}
+
 // load returns the live leader behind a key, or nil; then the key is removed.
 func (a *AttrMap) load(key []byte) (*Leader, error) {
 	var e entry
