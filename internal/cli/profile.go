@@ -14,6 +14,7 @@ import (
 	"github.com/charmbracelet/x/term"
 	"github.com/spf13/cobra"
 
+	"github.com/bperf/bperf/internal/event"
 	"github.com/bperf/bperf/internal/filter"
 	"github.com/bperf/bperf/internal/printable"
 	"github.com/bperf/bperf/internal/profile"
@@ -143,6 +144,13 @@ func (o *profileOptions) run(cmd *cobra.Command, args []string) error {
 		return err
 	}
 	defer recording.Programs.Close()
+	for _, e := range recording.Events.Events() {
+		terms := e.Sampling
+		terms.Inherit = nil
+		if terms != (event.Sampling{}) {
+			return &ExitError{Status: statusBadOption, Err: fmt.Errorf("%s: samples are added up in the kernel, and only bperf record takes terms that say what they have", e.Name)}
+		}
+	}
 	maps := recording.Programs.Profiles()
 	by, err := o.chooseKeys(given, maps)
 	if err != nil {

@@ -35,6 +35,7 @@ func TestProfileRefuses(t *testing.T) {
 		"-b [":                               {129, ""},
 		"-e cpu-clock --filter colour==1 -a": {129, `there is no field "colour"`},
 		"-e duration_time":                   {129, "cannot be sampled"},
+		"-e cpu-clock/call-graph=fp/":        {129, "only bperf record takes terms"},
 		"--diff /nonexistent":                {1, "/nonexistent"},
 	} {
 		got := runHere(t, append([]string{"profile"}, strings.Fields(args)...)...)

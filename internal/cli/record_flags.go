@@ -6,12 +6,12 @@ import (
 	"math/bits"
 	"os"
 	"os/signal"
-	"slices"
 	"strconv"
 	"strings"
 	"syscall"
 	"time"
 
+	"github.com/bperf/bperf/internal/event"
 	"github.com/bperf/bperf/internal/perfevent"
 	"github.com/bperf/bperf/internal/record"
 )
@@ -36,12 +36,6 @@ func (o *recordOptions) setFrequency(cfg *record.Config) (err error) {
 	return nil
 }
 
-// What the stacks of --call-graph dwarf may be long: the kernel takes no more than what fits into a record.
-const (
-	defaultStack = 8192
-	mostStack    = 65528
-)
-
 func (o *recordOptions) setCallchain(cfg *record.Config) error {
 	mode, size, sized := strings.Cut(o.callGraph, ",")
 	switch mode {
@@ -54,13 +48,13 @@ func (o *recordOptions) setCallchain(cfg *record.Config) error {
 	case "lbr":
 		cfg.Callchain = record.CallchainLBR
 	case "dwarf":
-		cfg.Callchain, cfg.StackSize = record.CallchainDWARF, defaultStack
+		cfg.Callchain, cfg.StackSize = record.CallchainDWARF, record.DefaultStack
 		if !sized {
 			return nil
 		}
 		n, err := strconv.ParseUint(size, 10, 32)
-		if err != nil || n == 0 || n > mostStack {
-			return fmt.Errorf("--call-graph %s: the stack has from 8 to %d bytes", o.callGraph, mostStack)
+		if err != nil || n == 0 || n > event.MostStack {
+			return fmt.Errorf("--call-graph %s: the stack has from 8 to %d bytes", o.callGraph, event.MostStack)
 		}
 		cfg.StackSize = uint32((n + 7) &^ 7)
 		return nil
@@ -73,23 +67,6 @@ func (o *recordOptions) setCallchain(cfg *record.Config) error {
 	return nil
 }
 
-// branchKinds are the words of -j.
-var branchKinds = map[string]uint64{
-	"u": perfevent.BranchUser, "k": perfevent.BranchKernel, "hv": perfevent.BranchHV,
-	"any": perfevent.BranchAny, "any_call": perfevent.BranchAnyCall, "any_ret": perfevent.BranchAnyReturn,
-	"ind_call": perfevent.BranchIndCall, "ind_jmp": perfevent.BranchIndJump, "call": perfevent.BranchCall, "cond": perfevent.BranchCond,
-	"abort_tx": perfevent.BranchAbortTx, "in_tx": perfevent.BranchInTx, "no_tx": perfevent.BranchNoTx,
-	"no_flags": perfevent.BranchNoFlags, "no_cycles": perfevent.BranchNoCycles, "save_type": perfevent.BranchTypeSave,
-	"stack": perfevent.BranchCallStack, "hw_index": perfevent.BranchHWIndex, "priv": perfevent.BranchPrivSave, "counter": perfevent.BranchCounters,
-}
-
-// branchModes are the kinds that say where a branch is, and branchExtras those that say what is recorded of it.
-const (
-	branchModes  = perfevent.BranchUser | perfevent.BranchKernel | perfevent.BranchHV
-	branchExtras = perfevent.BranchNoFlags | perfevent.BranchNoCycles | perfevent.BranchTypeSave | perfevent.BranchHWIndex |
-		perfevent.BranchPrivSave | perfevent.BranchCounters
-)
-
 func (o *recordOptions) setBranches(cfg *record.Config) error {
 	if o.anyBranch {
 		cfg.Branches = perfevent.BranchAny
@@ -97,21 +74,11 @@ func (o *recordOptions) setBranches(cfg *record.Config) error {
 	if o.branchFilter == "" {
 		return nil
 	}
-	for word := range strings.SplitSeq(o.branchFilter, ",") {
-		bit, known := branchKinds[word]
-		if !known {
-			var all []string
-			for k := range branchKinds {
-				all = append(all, k)
-			}
-			slices.Sort(all)
-			return fmt.Errorf("-j %s: there is no kind of branch %q; there are %s", o.branchFilter, word, strings.Join(all, ", "))
-		}
-		cfg.Branches |= bit
+	kinds, err := event.ParseBranches(o.branchFilter)
+	if err != nil {
+		return fmt.Errorf("-j %s: %w", o.branchFilter, err)
 	}
-	if cfg.Branches&^(branchModes|branchExtras) == 0 { // only where, and not which
-		cfg.Branches |= perfevent.BranchAny
-	}
+	cfg.Branches |= kinds
 	return nil
 }
 

@@ -32,6 +32,7 @@ type Event struct {
 	ReadGroup   bool // modifier S: a sample of the leader has the readings of its whole group, whose other events do not sample
 	MostPrecise bool // modifier P: as precise as this CPU can
 	Guests      bool // modifiers G and H, both: the host and its guests
+	Sampling    Sampling
 
 	Filter  string // tracepoint filter expression, or empty
 	Program string // that runs at each sample, as package userprog reads it; or empty. Only samples that it keeps are recorded
@@ -41,6 +42,16 @@ type Event struct {
 	// Term is the position, among all terms of the parsed list, of the term this event came from.
 	// Events of one term with the same Name (one uncore event on several boxes) are reported as one.
 	Term int
+}
+
+// Sampling is what the terms of an event say of its samples. What is zero is as in the rest of the recording.
+type Sampling struct {
+	CallGraph string // call-graph: no, fp, dwarf or lbr
+	StackSize uint32 // stack-size: bytes of the user's stack, for dwarf
+	MaxStack  uint16 // max-stack: frames of a callchain
+	Branches  uint64 // branch_type: perfevent.Branch…
+	Inherit   *bool  // inherit, no-inherit: children and new threads
+	Time      *bool  // time: of each sample
 }
 
 // Tool is an event that no PMU counts.

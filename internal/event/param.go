@@ -1,6 +1,8 @@
 package event
 
 import (
+	"math"
+	"slices"
 	"strings"
 
 	"github.com/bperf/bperf/internal/perfevent"
@@ -106,7 +108,7 @@ func (p *parser) number(a param) (uint64, error) {
 }
 
 // commonParams are the terms that every event has.
-var commonParams = []string{"name", "period", "freq"}
+var commonParams = []string{"name", "period", "freq", "call-graph", "stack-size", "max-stack", "branch_type", "inherit", "no-inherit", "time"}
 
 // commonParam applies one of them; ok is false for another.
 func (p *parser) commonParam(e *Event, a param) (ok bool, err error) {
@@ -125,7 +127,65 @@ func (p *parser) commonParam(e *Event, a param) (ok bool, err error) {
 		}
 		e.Attr.Sample, err = p.number(a)
 	default:
+		return p.samplingParam(e, a)
+	}
+	return true, err
+}
+
+// MostStack is how many bytes of the user's stack fit into a sample.
+const MostStack = 65528
+
+// samplingParam is commonParam for what is only about samples.
+func (p *parser) samplingParam(e *Event, a param) (ok bool, err error) {
+	s := &e.Sampling
+	switch a.key {
+	case "call-graph":
+		if s.CallGraph = a.value; !slices.Contains(callGraphs, a.value) {
+			err = p.fail(a.pos, "call-graph is one of %s", strings.Join(callGraphs, ", "))
+		}
+	case "stack-size":
+		var n uint64
+		n, err = p.numberTo(a, 1, MostStack)
+		s.StackSize = uint32(n+7) &^ 7
+	case "max-stack":
+		var n uint64
+		n, err = p.numberTo(a, 1, math.MaxUint16)
+		s.MaxStack = uint16(n)
+	case "branch_type":
+		if s.Branches, err = ParseBranches(a.value); err != nil {
+			err = p.fail(a.pos, "branch_type=%s: %v", a.value, err)
+		}
+	case "inherit", "no-inherit":
+		s.Inherit, err = p.flag(a)
+		if err == nil && a.key == "no-inherit" {
+			*s.Inherit = !*s.Inherit
+		}
+	case "time":
+		s.Time, err = p.flag(a)
+	case "overwrite", "no-overwrite":
+		return true, p.fail(a.pos, "rings keep what is newest for all events or for none: leave out %s, and choose with record --overwrite", a.key)
+	default:
 		return false, nil
 	}
 	return true, err
+}
+
+var callGraphs = []string{"no", "fp", "dwarf", "lbr"}
+
+// numberTo is the value of a term that must be a number within a range.
+func (p *parser) numberTo(a param, least, most uint64) (uint64, error) {
+	n, err := p.number(a)
+	if err == nil && (n < least || n > most) {
+		err = p.fail(a.valuePos, "%s is a number from %d to %d", a.key, least, most)
+	}
+	return n, err
+}
+
+// flag is the value of a term that is on without one.
+func (p *parser) flag(a param) (*bool, error) {
+	if !a.hasValue {
+		return new(true), nil
+	}
+	n, err := p.numberTo(a, 0, 1)
+	return new(n == 1), err
 }

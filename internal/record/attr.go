@@ -106,7 +106,7 @@ func (s *session) silence() {
 
 // attr is what one event of the user's is opened with.
 func (s *session) attr(e *event.Event, leads bool, members int) perfevent.Attr {
-	c := s.cfg
+	c := s.cfg.of(e)
 	a := e.Attr
 	a.SampleType |= perfevent.SampleIP | perfevent.SampleTID
 	a.ReadFormat = perfevent.ReadFormatID | perfevent.ReadFormatLost
@@ -153,8 +153,15 @@ func (s *session) attr(e *event.Event, leads bool, members int) perfevent.Attr {
 			a.Flags &^= perfevent.Inherit
 		}
 	}
-	s.sampleBits(&a)
-	s.callchain(&a)
+	c.sampleBits(&a)
+	c.callchain(&a)
+	a.SampleMaxStack = e.Sampling.MaxStack
+	if time := e.Sampling.Time; time != nil {
+		a.SampleType &^= perfevent.SampleTime
+		if *time {
+			a.SampleType |= perfevent.SampleTime
+		}
+	}
 	if leads {
 		a.Flags |= perfevent.Disabled
 		if c.CommandIsTarget() && c.Delay == 0 && !c.StartDisabled {
@@ -178,8 +185,7 @@ func (s *session) attr(e *event.Event, leads bool, members int) perfevent.Attr {
 }
 
 // sampleBits adds what the options ask for.
-func (s *session) sampleBits(a *perfevent.Attr) {
-	c := s.cfg
+func (c *Config) sampleBits(a *perfevent.Attr) {
 	set := func(when bool, bits uint64) {
 		if when {
 			a.SampleType |= bits
@@ -201,16 +207,16 @@ func (s *session) sampleBits(a *perfevent.Attr) {
 }
 
 // callchain adds callchains.
-func (s *session) callchain(a *perfevent.Attr) {
-	if s.cfg.Callchain == CallchainNone {
+func (c *Config) callchain(a *perfevent.Attr) {
+	if c.Callchain == CallchainNone {
 		return
 	}
 	a.SampleType |= perfevent.SampleCallchain
-	switch s.cfg.Callchain {
+	switch c.Callchain {
 	case CallchainDWARF:
 		a.SampleType |= perfevent.SampleRegsUser | perfevent.SampleStackUser
 		a.SampleRegsUser |= unwindRegisters
-		a.SampleStackUser = s.cfg.StackSize
+		a.SampleStackUser = c.StackSize
 		a.Flags |= perfevent.ExcludeCallchainUser
 	case CallchainLBR:
 		a.SampleType |= perfevent.SampleBranchStack
@@ -269,7 +275,7 @@ func (s *session) track(a *perfevent.Attr) {
 			a.Flags |= f
 		}
 	}
-	set(c.addresses(), perfevent.MmapData)
+	set(c.data(), perfevent.MmapData)
 	set(!c.NoBPF, perfevent.BPFEvents)
 	set(c.Namespaces, perfevent.Namespaces)
 	set(c.Cgroups, perfevent.Cgroups)

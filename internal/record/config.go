@@ -2,8 +2,10 @@
 package record
 
 import (
+	"cmp"
 	"io"
 	"os"
+	"slices"
 	"time"
 
 	"github.com/bperf/bperf/internal/control"
@@ -112,6 +114,39 @@ func (c *Config) pipe() bool { return c.Output == "-" || c.Stream != nil }
 
 // addresses reports whether samples have the address of what was accessed: to unwind stacks, memory that is not executable has to be known, too.
 func (c *Config) addresses() bool { return c.Addresses || c.Callchain == CallchainDWARF }
+
+// data reports whether that is so for any event.
+func (c *Config) data() bool {
+	return c.addresses() || slices.ContainsFunc(c.Events.Events(), func(e *event.Event) bool { return c.of(e).addresses() })
+}
+
+// of is the configuration for an event whose terms say something of its samples.
+func (c *Config) of(e *event.Event) *Config {
+	own, terms := *c, e.Sampling
+	if terms.Inherit != nil {
+		own.Inherit = *terms.Inherit
+	}
+	switch terms.CallGraph {
+	case "no":
+		own.Callchain = CallchainNone
+	case "fp":
+		own.Callchain = CallchainFP
+	case "lbr":
+		own.Callchain = CallchainLBR
+	case "dwarf":
+		own.Callchain, own.StackSize = CallchainDWARF, cmp.Or(own.StackSize, DefaultStack)
+	default:
+		if terms.MaxStack > 0 && own.Callchain == CallchainNone {
+			own.Callchain = CallchainFP
+		}
+	}
+	own.StackSize = cmp.Or(terms.StackSize, own.StackSize)
+	own.Branches = cmp.Or(terms.Branches, own.Branches)
+	return &own
+}
+
+// DefaultStack is how many bytes of the user's stack are recorded with CallchainDWARF where nothing else is said, as in perf.
+const DefaultStack = 8192
 
 // Result is how the session ended.
 type Result struct {

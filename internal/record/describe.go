@@ -62,7 +62,7 @@ func (s *session) describe() {
 		events = append(events, perfdata.EventDescription{Attr: e.Attr, Name: e.Name, IDs: e.IDs})
 	}
 	f[perfdata.FeatureEventDesc] = events
-	if s.cfg.Branches != 0 || s.cfg.Callchain == CallchainLBR {
+	if slices.ContainsFunc(s.events, func(o *opened) bool { return o.attr.SampleType&perfevent.SampleBranchStack != 0 }) {
 		f[perfdata.FeatureBranchStack] = perfdata.Flag{}
 	}
 	if all := s.outputTypes(); s.cfg.pipe() && len(all) > 0 {

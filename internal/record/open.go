@@ -300,6 +300,9 @@ func (s *session) explain(o *opened, at place, err error) error {
 		return fmt.Errorf("%s: the kernel or the PMU does not take what is to be sampled with it: %w. Try without -d, -W "+
 			"and --phys-data", o.event.Name, err)
 	}
+	if most := o.attr.SampleMaxStack; err == syscall.EOVERFLOW && most > 0 {
+		return fmt.Errorf("%s: max-stack=%d is more than the kernel is set to record (kernel.perf_event_max_stack of sysctl(8)): %w", o.event.Name, most, err)
+	}
 	const monotonic, monotonicRaw = 1, 4
 	if c := s.cfg.ClockID; err == syscall.EINVAL && c != nil && *c != monotonic && *c != monotonicRaw {
 		return fmt.Errorf("%s: the kernel has no time of the clock of -k for it: %w. In interrupts that nothing can hold up, it can read "+

@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -526,5 +527,53 @@ func TestBuildIDsOfOthers(t *testing.T) {
 	}
 	if mapped == 0 {
 		t.Error("there is no record of the command")
+	}
+}
+
+// TestTerms has an event several times, with other terms, and a program with three processes.
+func TestTerms(t *testing.T) {
+	require.Tracefs(t)
+	const times, tasks, most, stack = 10, 2, 2, 1024
+	cfg := config(t, strings.ReplaceAll(fmt.Sprintf("GETPPID/name=plain/,GETPPID/name=none,call-graph=no/,GETPPID/name=own,no-inherit/,"+
+		"GETPPID/name=stack,call-graph=dwarf,stack-size=%d/,sched:sched_process_fork/name=deep/,sched:sched_process_fork/name=short,max-stack=%d/", stack, most), "GETPPID", getppid))
+	cfg.Callchain = CallchainFP
+	cfg.Command = []string{program.Program{Body: program.GetPPID, Times: times, Tasks: tasks}.Write(t)}
+	_, got := run(t, cfg)
+	want := map[string]int{"plain": (1 + tasks) * times, "none": (1 + tasks) * times, "own": times, "stack": (1 + tasks) * times, "deep": tasks, "short": tasks}
+	if !maps.Equal(got.samples, want) {
+		t.Errorf("%v, want %v", got.samples, want)
+	}
+	r, err := perfdata.Open(cfg.Output)
+	check(t, err)
+	defer r.Close()
+	for rec, err := range r.Records() {
+		check(t, err)
+		s, is := rec.Value.(*perfdata.Sample)
+		if !is {
+			continue
+		}
+		frames := 0
+		for _, ip := range s.Callchain {
+			if ip < perfdata.ContextMax {
+				frames++
+			}
+		}
+		name := rec.Event.Name
+		right := false
+		switch name {
+		case "plain", "own": // where user mode was
+			right = frames == 1
+		case "none":
+			right = s.Callchain == nil
+		case "stack":
+			right = frames == 0
+		case "deep":
+			right = frames > most
+		case "short":
+			right = frames == most
+		}
+		if !right || (name == "stack") != (len(s.UserStack) > 0) || len(s.UserStack) > stack {
+			t.Errorf("%s: %d frames, %d bytes of the user's stack", name, frames, len(s.UserStack))
+		}
 	}
 }

@@ -447,7 +447,7 @@ func (s *session) introduce() error {
 		return err
 	}
 	syn := newSynthesizer("/proc", s.tell)
-	syn.data, syn.namespaces = s.cfg.addresses(), s.cfg.Namespaces
+	syn.data, syn.namespaces = s.cfg.data(), s.cfg.Namespaces
 	if !s.userOnly() {
 		text, _ := s.machine[perfdata.FeatureOSRelease].(perfdata.Text)
 		if err := syn.kernel(string(text)); errors.Is(err, errHidden) || errors.Is(err, fs.ErrNotExist) || errors.Is(err, fs.ErrPermission) {
