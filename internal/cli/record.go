@@ -29,7 +29,9 @@ const statusBadFilter = 255
 type recordOptions struct {
 	events []eventArg // -e -G --filter --prog, in their order
 	set    []string   // variables of the programs of --prog
-	maps   mapOptions
+	// Names of the events through which their maps write, by map: -e FILE.o/map:MAP.event=NAME/.
+	outputs map[string]string
+	maps    mapOptions
 
 	system     bool
 	cpus       string
@@ -327,8 +329,11 @@ func (o *recordOptions) setTarget(cfg *record.Config) (err error) {
 
 // chooseEvents fills in the events with their programs, and with -G whose they are.
 func (o *recordOptions) chooseEvents(cfg *record.Config) error {
-	var err error
-	if cfg.Programs, err = o.readPrograms(); err != nil {
+	err := o.takeObjects()
+	if err == nil {
+		cfg.Programs, err = o.readPrograms()
+	}
+	if err != nil {
 		return &ExitError{Status: statusBadOption, Err: err}
 	}
 	c := chosenEvents{machine: event.Host()}
@@ -339,6 +344,9 @@ func (o *recordOptions) chooseEvents(cfg *record.Config) error {
 		if err := c.add(a); err != nil {
 			return &ExitError{Status: statusBadOption, Err: err}
 		}
+	}
+	if c.list, err = o.nameOutputs(cfg, c.list); err != nil {
+		return &ExitError{Status: statusBadOption, Err: err}
 	}
 	switch {
 	case len(c.list) > 0:

@@ -1,13 +1,19 @@
 package cli
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
 	"github.com/spf13/pflag"
 
+	"github.com/bperf/bperf/internal/event"
+	"github.com/bperf/bperf/internal/perfevent"
+	"github.com/bperf/bperf/internal/printable"
+	"github.com/bperf/bperf/internal/record"
 	"github.com/bperf/bperf/internal/userprog"
 )
 
@@ -53,4 +59,50 @@ func (o *recordOptions) readPrograms() (*userprog.Programs, error) {
 		return nil, fmt.Errorf("--prog: %w", err)
 	}
 	return programs, nil
+}
+
+// takeObjects makes -e FILE.o and -e FILE.o/map:MAP.event=EVENT/, which perf had up to 6.4, the --prog that they stand for.
+func (o *recordOptions) takeObjects() error {
+	o.outputs = make(map[string]string)
+	for i, a := range o.events {
+		const terms = "/map:"
+		object, configuration, configured := strings.Cut(a.value, terms)
+		if a.kind != argEvents || !strings.HasSuffix(object, ".o") || strings.ContainsAny(object, ",{}") {
+			continue
+		}
+		o.events[i] = eventArg{argProgram, object}
+		if !configured {
+			continue
+		}
+		for term := range strings.SplitSeq(terms[1:]+strings.TrimSuffix(configuration, "/"), ",") {
+			name, value, _ := strings.Cut(term, "=")
+			channel, isMap := strings.CutPrefix(name, "map:")
+			channel, isEvent := strings.CutSuffix(channel, ".event")
+			if !isMap || !isEvent || channel == "" || value == "" {
+				return fmt.Errorf("-e %s: %q is not map:MAP.event=EVENT. Global variables are set with --set", a.value, term)
+			}
+			o.outputs[channel] = value
+		}
+	}
+	return nil
+}
+
+// nameOutputs gives the events of maps the names that are configured. They take the place of events bpf-output of these names.
+func (o *recordOptions) nameOutputs(cfg *record.Config, list event.List) (event.List, error) {
+	for _, channel := range slices.Sorted(maps.Keys(o.outputs)) {
+		name := o.outputs[channel]
+		if there := cfg.Programs.Outputs(); !slices.Contains(there, channel) {
+			return nil, fmt.Errorf("map:%s.event: the objects have no such map of type PERF_EVENT_ARRAY; they have %s", channel, cmp.Or(printable.Text(strings.Join(there, ", ")), "none"))
+		}
+		at := slices.IndexFunc(list, func(g event.Group) bool {
+			e := g.Events[0]
+			return len(g.Events) == 1 && e.Name == name && e.Attr.Type == perfevent.TypeSoftware && e.Attr.Config == perfevent.SoftwareBPFOutput
+		})
+		if at < 0 {
+			return nil, fmt.Errorf("map:%s.event=%s: there is no such event: add -e bpf-output/no-inherit=1,name=%s/", channel, name, name)
+		}
+		list = slices.Delete(list, at, at+1)
+	}
+	cfg.OutputNames = o.outputs
+	return list, nil
 }

@@ -105,6 +105,45 @@ func TestProfileMaps(t *testing.T) {
 	}
 }
 
+// TestPerfSpelling connects a map with an event as perf had it.
+func TestPerfSpelling(t *testing.T) {
+	require.Root(t)
+	const calls = 10
+	object := onsample.WriteExample(t, "syscall_events")
+	file := filepath.Join(t.TempDir(), "perf.data")
+	command := program.Program{Body: program.GetPPID, Times: calls}.Write(t)
+	record := func(args ...string) string {
+		t.Helper()
+		output(t, bperf(), append(append([]string{"record", "-q", "-o", file, "--set", fmt.Sprintf("number=%d", syscall.SYS_GETPPID)}, args...), command)...)
+		return string(output(t, bperf(), "script", "-i", file, "-F", "event,bpf-output"))
+	}
+	const evt = "bpf-output/no-inherit=1,name=evt/"
+	for _, args := range [][]string{
+		{"-e", evt, "-e", object + "/map:calls.event=evt/"},
+		{"-e", object + "/map:calls.event=evt/", "-e", "page-faults," + evt, "-c", "1"},
+	} {
+		text := record(args...)
+		if n := strings.Count(text, "evt:"); n != calls || strings.Contains(text, "calls:") || strings.Contains(text, "page-faults:") != (len(args) > 4) {
+			t.Errorf("%v: %d events of %d calls:\n%.1000s", args, n, calls, text)
+		}
+	}
+	if text := record("-e", object); strings.Count(text, "calls:") != calls {
+		t.Errorf("without a name for the event:\n%.1000s", text)
+	}
+	for args, want := range map[string]string{
+		"-e " + evt + " -e " + object + "/map:none.event=evt/":               "the objects have no such map of type PERF_EVENT_ARRAY; they have calls",
+		"-e " + object + "/map:calls.event=evt/":                             "add -e bpf-output/no-inherit=1,name=evt/",
+		"-e " + evt + " -e " + object + "/map:calls.value=7/":                `"map:calls.value=7" is not map:MAP.event=EVENT`,
+		"-e " + evt + " -e " + object + "/map:calls.event=evt,map:x.event=/": `"map:x.event=" is not`,
+		"-e cpu-clock/name=evt/ -e " + object + "/map:calls.event=evt/":      "there is no such event",
+		"-e /nonexistent.o": "/nonexistent.o",
+	} {
+		if got := runHere(t, append([]string{"record"}, strings.Fields(args)...)...); got.status != statusBadOption || !strings.Contains(got.stderr, want) {
+			t.Errorf("%s: status %d, %s; want %q", args, got.status, got.stderr, want)
+		}
+	}
+}
+
 // TestScriptTypes prints what a program wrote to user space by the members of its structure, as its map says or as the user does.
 func TestScriptTypes(t *testing.T) {
 	require.Root(t)

@@ -20,9 +20,9 @@ type opened struct {
 	silent bool          // a dummy that the file does not tell of
 	// A dummy for the records of BPF programs of the whole machine alone, which is not opened for the target.
 	everywhere bool
-	offCPU     bool // counts nothing: BPF programs write its samples
-	output     bool // the same, of the user's programs
-	standIn    bool // is never enabled: it stands for sums that are of no event
+	offCPU     bool   // counts nothing: BPF programs write its samples
+	output     string // counts nothing: the user's programs write its samples through the map with this name; empty for others
+	standIn    bool   // is never enabled: it stands for sums that are of no event
 	fds        []*perfevent.Event
 	ids        []uint64
 	places     []place // of fds

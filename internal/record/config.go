@@ -19,6 +19,7 @@ type Config struct {
 	Events       event.List
 	EventCgroups []string           // with -G: for each event the cgroup's name, or empty for none; nil without
 	Programs     *userprog.Programs // of event.Event.Program; nil if there are none. Run loads them, and the caller closes them
+	OutputNames  map[string]string  // of the events of maps through which they write, by map; those that are not in it have the map's name
 
 	Target    target.Spec
 	Command   []string // its run is the time that is recorded; and with an empty Target, what is recorded

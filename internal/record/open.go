@@ -377,7 +377,7 @@ func (s *session) attach(o *opened, fd *perfevent.Event, at place) error {
 }
 
 func (s *session) overwritten(o *opened) bool {
-	return s.cfg.Overwrite && !o.dummy && !o.offCPU && !o.output
+	return s.cfg.Overwrite && !o.dummy && !o.offCPU && o.output == ""
 }
 
 func (s *session) setFilter(o *opened, fd *perfevent.Event) error {
@@ -417,7 +417,7 @@ func (s *session) enable(on bool) error {
 		return err
 	}
 	for _, o := range s.events {
-		if o.leader != o || o.dummy || o.offCPU || o.output || o.standIn { // the dummy runs all the time: the file is complete in tasks and memory
+		if o.leader != o || o.dummy || o.offCPU || o.output != "" || o.standIn { // the dummy runs all the time: the file is complete in tasks and memory
 			continue
 		}
 		for _, fd := range o.fds {

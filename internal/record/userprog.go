@@ -1,6 +1,7 @@
 package record
 
 import (
+	"cmp"
 	"fmt"
 	"math"
 	"slices"
@@ -13,10 +14,10 @@ import (
 	"github.com/bperf/bperf/internal/target"
 )
 
-// outputEvent is the event whose samples are what programs of the user's write through a map, and it has the map's name. Through one of type
+// outputEvent is the event whose samples are what programs of the user's write through a map. It has the map's name, or another one that is configured. Through one of type
 // PERF_EVENT_ARRAY they write to the rings of the event themselves (bpf_perf_event_output).
-func (s *session) outputEvent(name string) *opened {
-	o := &opened{output: true, event: &event.Event{Name: name, PMU: "software", Scale: 1}}
+func (s *session) outputEvent(channel string) *opened {
+	o := &opened{output: channel, event: &event.Event{Name: cmp.Or(s.cfg.OutputNames[channel], channel), PMU: "software", Scale: 1}}
 	o.leader = o
 	a := &o.attr
 	a.Type, a.Config = perfevent.TypeSoftware, perfevent.SoftwareBPFOutput
@@ -31,7 +32,7 @@ func (s *session) outputEvent(name string) *opened {
 // openOutputs opens these events on all CPUs, whatever is recorded: programs may write on any of them.
 func (s *session) openOutputs() error {
 	for _, o := range s.events {
-		if !o.output {
+		if o.output == "" {
 			continue
 		}
 		online, err := target.Spec{System: true}.Resolve()
@@ -46,7 +47,7 @@ func (s *session) openOutputs() error {
 			return err
 		}
 		for i, fd := range o.fds {
-			if err := s.cfg.Programs.Connect(o.event.Name, o.places[i].cpu, fd.FD()); err != nil {
+			if err := s.cfg.Programs.Connect(o.output, o.places[i].cpu, fd.FD()); err != nil {
 				return fmt.Errorf("let programs write to the recording: %w", err)
 			}
 		}
@@ -80,7 +81,7 @@ const mostRaw = 65000
 // keepRings writes what programs have written into maps of type RINGBUF. It reports whether there was something.
 func (s *session) keepRings() (wrote bool, err error) {
 	err = s.fromRings.Read(func(name string, b []byte) error {
-		o := s.events[slices.IndexFunc(s.events, func(o *opened) bool { return o.output && o.event.Name == name })]
+		o := s.events[slices.IndexFunc(s.events, func(o *opened) bool { return o.output == name })]
 		wrote = true
 		if len(b) > mostRaw {
 			s.lostSamples++
@@ -105,4 +106,4 @@ func (s *session) keepRings() (wrote bool, err error) {
 }
 
 // elsewhere reports whether an event is not opened for the target.
-func (o *opened) elsewhere() bool { return o.offCPU || o.output || o.everywhere || o.standIn }
+func (o *opened) elsewhere() bool { return o.offCPU || o.output != "" || o.everywhere || o.standIn }
