@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"maps"
 	"os"
 	"os/exec"
@@ -12,6 +13,7 @@ import (
 	"runtime"
 	"slices"
 	"strings"
+	"syscall"
 
 	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/asm"
@@ -134,9 +136,26 @@ func (o *object) load(verbose bool) (err error) {
 	maps.DeleteFunc(spec.Programs, func(name string, p *ebpf.ProgramSpec) bool { return p.Type == ebpf.PerfEvent && !o.calledByTail(name) })
 	o.loaded, err = ebpf.NewCollection(spec)
 	if err != nil {
-		return fmt.Errorf("load %s: %w", o.file, explain(err, verbose))
+		return fmt.Errorf("load %s: %w", o.file, o.notLoaded(err, verbose))
 	}
 	return nil
+}
+
+// notLoaded says why the kernel has not taken a program or map.
+func (o *object) notLoaded(err error, verbose bool) error {
+	what, _, _ := strings.Cut(err.Error(), ":") // the library begins with "program NAME" or "map NAME"
+	p := o.spec.Programs[strings.TrimPrefix(what, "program ")]
+	if p != nil {
+		what += fmt.Sprintf(" (section %q)", p.SectionName)
+	}
+	what = printable.Text(what)
+	switch {
+	case errors.Is(err, syscall.EPERM):
+		return fmt.Errorf("%s: %w. Run as root; \"bperf doctor\" then shows which kinds of programs the kernel allows", what, syscall.EPERM)
+	case p != nil && p.Type == ebpf.Tracing && errors.Is(err, ebpf.ErrNotSupported):
+		return fmt.Errorf("%s: this kernel has no function or tracepoint with that name in its BTF", what)
+	}
+	return explain(err, verbose)
 }
 
 // used are the names of the maps that the programs which run use.
@@ -249,11 +268,27 @@ func (o *object) attach() error {
 		}
 		l, err := attach(spec, o.loaded.Programs[name])
 		if err != nil {
-			return fmt.Errorf("%s: attach %s (section %q): %w", o.file, name, printable.Text(spec.SectionName), err)
+			return fmt.Errorf("%s: attach %s (section %q): %w", o.file, name, printable.Text(spec.SectionName), notAttached(spec, err))
 		}
 		o.links = append(o.links, l)
 	}
 	return nil
+}
+
+// notAttached says why there is nothing to which a program could be attached.
+func notAttached(spec *ebpf.ProgramSpec, err error) error {
+	if !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	switch kind := sectionKind(spec); {
+	case spec.Type == ebpf.RawTracepoint || spec.Type == ebpf.RawTracepointWritable:
+		return errors.New("this kernel has no such tracepoint")
+	case spec.Type == ebpf.TracePoint:
+		return errors.New("this kernel has no such tracepoint, or tracefs is not mounted (mount -t tracefs tracefs /sys/kernel/tracing)")
+	case kind == "kprobe" || kind == "kretprobe":
+		return errors.New("this kernel has no such function, or no kprobes (\"bperf doctor\" shows that)")
+	}
+	return err
 }
 
 // attach attaches a program as its section says.

@@ -2,16 +2,20 @@ package userprog
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
 	"runtime"
 	"strings"
+	"syscall"
 	"testing"
 
 	"github.com/cilium/ebpf"
+	"github.com/cilium/ebpf/asm"
 
 	"github.com/bperf/bperf/test/onsample"
+	"github.com/bperf/bperf/test/require"
 )
 
 func TestParseSource(t *testing.T) {
@@ -162,5 +166,48 @@ func TestFindExecutable(t *testing.T) {
 		if got != want || (err == nil) != (want != "") {
 			t.Errorf("%s: %q, %v; want %q", name, got, err, want)
 		}
+	}
+}
+
+// TestNotThere has programs for what no kernel has.
+func TestNotThere(t *testing.T) {
+	require.Root(t)
+	code := asm.Instructions{asm.Mov.Imm(asm.R0, 0), asm.Return()}
+	for section, tt := range map[string]struct {
+		spec ebpf.ProgramSpec
+		want string
+	}{
+		"raw_tp/no_such":             {ebpf.ProgramSpec{Type: ebpf.RawTracepoint, AttachTo: "no_such"}, "attach enter (section \"raw_tp/no_such\"): this kernel has no such tracepoint"},
+		"tracepoint/no/such":         {ebpf.ProgramSpec{Type: ebpf.TracePoint, AttachTo: "no/such"}, "this kernel has no such tracepoint, or tracefs is not mounted"},
+		"kprobe/no_such_function":    {ebpf.ProgramSpec{Type: ebpf.Kprobe, AttachTo: "no_such_function"}, "this kernel has no such function, or no kprobes"},
+		"kretprobe/no_such_function": {ebpf.ProgramSpec{Type: ebpf.Kprobe, AttachTo: "no_such_function"}, "this kernel has no such function, or no kprobes"},
+		"tp_btf/no_such": {ebpf.ProgramSpec{Type: ebpf.Tracing, AttachType: ebpf.AttachTraceRawTp, AttachTo: "no_such"},
+			"load file.o: program enter (section \"tp_btf/no_such\"): this kernel has no function or tracepoint with that name"},
+		"fentry/no_such_function": {ebpf.ProgramSpec{Type: ebpf.Tracing, AttachType: ebpf.AttachTraceFEntry, AttachTo: "no_such_function"},
+			"this kernel has no function or tracepoint with that name"},
+		"uprobe//nonexistent:main": {ebpf.ProgramSpec{Type: ebpf.Kprobe, AttachTo: "/nonexistent:main"}, "/nonexistent"},
+	} {
+		p := tt.spec
+		p.Name, p.SectionName, p.Instructions, p.License = "enter", section, code, "GPL"
+		o := &object{file: "file.o", spec: &ebpf.CollectionSpec{Programs: map[string]*ebpf.ProgramSpec{"enter": &p}}}
+		err := o.load(false)
+		if err == nil {
+			err = o.attach()
+		}
+		o.detach()
+		o.close()
+		if err == nil || !strings.Contains(err.Error(), tt.want) || strings.Contains(err.Error(), "MEMLOCK") {
+			t.Errorf("%s: %v; want %q", section, err, tt.want)
+		}
+	}
+}
+
+// TestNotAllowed has a program that the kernel does not let this process load.
+func TestNotAllowed(t *testing.T) {
+	o := &object{file: "file.o", spec: &ebpf.CollectionSpec{Programs: map[string]*ebpf.ProgramSpec{"enter": {SectionName: "fentry/vfs_read"}}}}
+	err := o.notLoaded(fmt.Errorf("program enter: load program: %w (MEMLOCK may be too low)", syscall.EPERM), false)
+	const want = `program enter (section "fentry/vfs_read"): operation not permitted. Run as root; "bperf doctor" then shows which kinds of programs the kernel allows`
+	if err.Error() != want || !errors.Is(err, syscall.EPERM) {
+		t.Errorf("%v, want %s", err, want)
 	}
 }
