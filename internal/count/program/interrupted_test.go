@@ -60,7 +60,9 @@ func interrupted(t *testing.T, events string, repeat int) (r result, lost Losses
 	if got := runs(); r.runs != got || r.events[0].Runs.Counted+r.dropped != r.runs || lost.Dropped.Total() != r.dropped {
 		t.Errorf("%d runs of %d, %d counted, %d dropped: %v", r.runs, got, r.events[0].Runs.Counted, r.dropped, &lost.Dropped)
 	}
-	if lost.Dropped[count.DroppedInterrupted] < misses.Entry+misses.Exit || lost.Dropped[count.DroppedUnderWay] != 0 || lost.Dropped[count.DroppedNested] != 0 {
+	// A run without its exit leaves its beginning behind. The exit of a later one at the same place, whose entry was left out, takes it for its own: if the task
+	// was switched away from in between, the run looks as if it had been.
+	if lost.Dropped[count.DroppedInterrupted]+lost.Dropped[count.DroppedSwitched] < misses.Entry+misses.Exit || lost.Dropped[count.DroppedUnderWay] != 0 || lost.Dropped[count.DroppedNested] != 0 {
 		t.Errorf("%+v probes were left out: %v", misses, &lost.Dropped)
 	}
 	return r, lost
