@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"math"
 	"os"
+	"os/exec"
+	"path/filepath"
 	"strings"
 	"syscall"
 	"testing"
@@ -11,7 +13,10 @@ import (
 
 	"github.com/cilium/ebpf"
 
+	"github.com/bperf/bperf/internal/perfevent"
 	"github.com/bperf/bperf/internal/profile"
+	"github.com/bperf/bperf/internal/record"
+	"github.com/bperf/bperf/internal/target"
 	"github.com/bperf/bperf/internal/userprog"
 	"github.com/bperf/bperf/test/onsample"
 	"github.com/bperf/bperf/test/program"
@@ -242,5 +247,94 @@ func byRequest(t *testing.T, events string) {
 	tolerance := 5*math.Sqrt(least) + 0.05*least
 	if most := least + float64(all[inKernel]); got < least-tolerance || got > most+tolerance {
 		t.Errorf("%.0f samples in %s, and from %.0f to %.0f of the other event", got, l.One, least, most)
+	}
+}
+
+// TestBesideEachOther has sessions with other programs and rates on one event and CPU, which each see what they see alone.
+func TestBesideEachOther(t *testing.T) {
+	const pages = 240
+	object := onsample.Write(t) + ":" + onsample.EveryNth
+	type counts struct{ kept, dropped uint64 }
+	type session struct {
+		name    string
+		period  uint64
+		modulus uint64 // 0 for no program
+		profile bool
+	}
+	sessions := []session{{"a third", 1, 3, false}, {"half of each fifth", 5, 2, false}, {"a quarter in a profile", 1, 4, true}, {"profile", 1, 0, true}, {"recording", 1, 0, false}}
+	// start begins a session, and returns when it samples what the process does until it ends.
+	start := func(s session, pid int) (end func() counts) {
+		cfg := config(t, "page-faults")
+		cfg.Record.Period, cfg.Record.Target = s.period, target.Spec{PIDs: []int{pid}}
+		if s.modulus > 0 {
+			useProgram(t, &cfg, object, userprog.Assignment{Name: "modulus", Value: fmt.Sprint(s.modulus)})
+		}
+		enabled, ended := make(chan struct{}), make(chan error, 1)
+		cfg.Record.Verbose = func(s string) {
+			if s == "events are enabled" {
+				close(enabled)
+			}
+		}
+		var of counts
+		go func() {
+			if s.profile {
+				r, err := Run(cfg)
+				if err == nil {
+					of = counts{total(r.Profile), r.Totals.Filtered}
+				}
+				ended <- err
+				return
+			}
+			cfg.Record.Output = filepath.Join(t.TempDir(), "perf.data")
+			r, err := record.Run(cfg.Record)
+			of = counts{r.Samples, r.Filtered}
+			ended <- err
+		}()
+		select {
+		case <-enabled:
+		case err := <-ended:
+			t.Fatal(s.name, err)
+		}
+		return func() counts {
+			check(t, <-ended)
+			return of
+		}
+	}
+	// run runs a process for some sessions.
+	run := func(of []session) (all []counts) {
+		cmd := exec.Command(program.Program{Body: program.Touch, Times: pages, Wait: true}.Write(t))
+		in, err := cmd.StdinPipe()
+		check(t, err)
+		check(t, perfevent.OnCPU(0, cmd.Start)) // where it stays: the period is that of a CPU
+		defer cmd.Process.Kill()
+		var ends []func() counts
+		for _, s := range of {
+			ends = append(ends, start(s, cmd.Process.Pid))
+		}
+		check(t, in.Close())
+		check(t, cmd.Wait())
+		for _, end := range ends {
+			all = append(all, end())
+		}
+		return all
+	}
+	// expect is what a session sees of so many faults.
+	expect := func(s session, faults uint64) counts {
+		taken := faults / s.period
+		if s.modulus == 0 {
+			return counts{taken, 0}
+		}
+		kept := (taken + s.modulus - 1) / s.modulus
+		return counts{kept, taken - kept}
+	}
+	together := run(sessions)
+	faults := together[len(sessions)-1].kept
+	if faults < pages {
+		t.Errorf("%d faults of %d pages", faults, pages)
+	}
+	for i, s := range sessions {
+		if alone := run([]session{s})[0]; together[i] != expect(s, faults) || alone != expect(s, (alone.kept+alone.dropped)*s.period) || (alone.kept+alone.dropped)*s.period+s.period < pages {
+			t.Errorf("%s: %+v alone, %+v with others, want %+v", s.name, alone, together[i], expect(s, faults))
+		}
 	}
 }
