@@ -3,13 +3,13 @@ package cli
 import (
 	"encoding/csv"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
 	"math"
 	"os"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/bperf/bperf/internal/count"
 	"github.com/bperf/bperf/internal/printable"
@@ -23,40 +23,73 @@ var mapFormats = []string{"table", "json", "csv"}
 // mapOptions say how the maps of programs are printed.
 type mapOptions struct{ format, output string }
 
-// print prints the maps of programs, or writes them to the file of --map-output. It leaves out maps without entries, and those that are shown as profiles.
-func (o *mapOptions) print(w io.Writer, programs *userprog.Programs, shown []*userprog.Profile) (err error) {
-	all, err := programs.Maps()
+// open returns what prints maps, but for those that are shown as profiles. It is nil if nothing is to be printed.
+func (o *mapOptions) open(stderr io.Writer, quiet bool, programs *userprog.Programs, shown []*userprog.Profile) (*mapPrinter, error) {
+	if programs == nil || quiet && o.output == "" {
+		return nil, nil
+	}
+	p := &mapPrinter{format: o.format, programs: programs, w: stderr}
+	for _, s := range shown {
+		p.shown = append(p.shown, s.Map)
+	}
+	if o.output == "" {
+		return p, nil
+	}
+	file, err := os.Create(o.output)
+	if err != nil {
+		return nil, fmt.Errorf("--map-output: %w", err)
+	}
+	p.w, p.file = file, file
+	return p, nil
+}
+
+// mapPrinter prints the maps of programs.
+type mapPrinter struct {
+	format   string
+	programs *userprog.Programs
+	shown    []string // maps that are left out
+	w        io.Writer
+	file     io.Closer // nil if there is none
+}
+
+// Close closes the file. It may be called for nil.
+func (p *mapPrinter) Close() error {
+	if p == nil || p.file == nil {
+		return nil
+	}
+	return p.file.Close()
+}
+
+// print prints what the maps have now. It leaves out those without entries. It may be called for nil.
+func (p *mapPrinter) print() error {
+	if p == nil {
+		return nil
+	}
+	all, err := p.programs.Maps(p.shown...)
 	if err != nil {
 		return err
 	}
-	all = slices.DeleteFunc(all, func(m userprog.Map) bool {
-		return len(m.Rows) == 0 || slices.ContainsFunc(shown, func(p *userprog.Profile) bool { return p.Map == m.Name })
-	})
-	if o.output != "" {
-		file, err := os.Create(o.output)
-		if err != nil {
-			return err
-		}
-		defer func() { err = errors.Join(err, file.Close()) }()
-		w = file
-	}
+	now := time.Now()
 	for i := range all {
-		if err := o.printMap(w, &all[i]); err != nil {
+		if len(all[i].Rows) == 0 {
+			continue
+		}
+		if err := p.printMap(&all[i], now); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-func (o *mapOptions) printMap(w io.Writer, m *userprog.Map) error {
-	switch o.format {
+func (p *mapPrinter) printMap(m *userprog.Map, now time.Time) error {
+	switch p.format {
 	case "json":
-		return writeMapJSON(w, m)
+		return writeMapJSON(p.w, m, now)
 	case "csv":
-		return writeMapCSV(w, m)
+		return writeMapCSV(p.w, m, now)
 	}
 	var b strings.Builder
-	fmt.Fprintf(&b, "\nBPF map %s:\n", printable.Text(m.Name))
+	fmt.Fprintf(&b, "\nBPF map %s at %s:\n", printable.Text(m.Name), now.Format(time.TimeOnly))
 	if histogram := slices.IndexFunc(m.Rows[0], isHistogram); histogram >= 0 {
 		writeHistograms(&b, m, histogram)
 	} else {
@@ -67,7 +100,7 @@ func (o *mapOptions) printMap(w io.Writer, m *userprog.Map) error {
 	} else if more > 0 {
 		fmt.Fprintf(&b, "  and %d more\n", more)
 	}
-	_, err := io.WriteString(w, b.String())
+	_, err := io.WriteString(p.w, b.String())
 	return err
 }
 
@@ -138,14 +171,15 @@ func log2Buckets(counts []uint64) (all []count.Bucket) {
 }
 
 // writeMapJSON writes a map as an object, in a line.
-func writeMapJSON(w io.Writer, m *userprog.Map) error {
+func writeMapJSON(w io.Writer, m *userprog.Map, now time.Time) error {
 	line, err := json.Marshal(struct {
+		Time    time.Time      `json:"time"`
 		Map     string         `json:"map"`
 		Columns []string       `json:"columns"`
 		Keys    int            `json:"keys"` // columns of the key, which come first
 		Rows    []userprog.Row `json:"rows"`
 		Cut     bool           `json:"cut,omitempty"` // there are more
-	}{m.Name, m.Columns, m.Keys, m.Rows, m.Cut})
+	}{now.UTC(), m.Name, m.Columns, m.Keys, m.Rows, m.Cut})
 	if err != nil {
 		return err
 	}
@@ -153,15 +187,15 @@ func writeMapJSON(w io.Writer, m *userprog.Map) error {
 	return err
 }
 
-// writeMapCSV writes a map with its name in front of each line, the first of which has the names of the columns.
-func writeMapCSV(w io.Writer, m *userprog.Map) error {
+// writeMapCSV writes a map with the time and its name in front of each line, the first of which has the names of the columns.
+func writeMapCSV(w io.Writer, m *userprog.Map, now time.Time) error {
 	out := csv.NewWriter(w)
-	lines := [][]string{{"map"}}
+	lines := [][]string{{"time", "map"}}
 	for _, name := range m.Columns {
 		lines[0] = append(lines[0], printable.Text(name))
 	}
 	for _, row := range m.Rows {
-		lines = append(lines, append([]string{printable.Text(m.Name)}, texts(row)...))
+		lines = append(lines, append([]string{now.UTC().Format(time.RFC3339Nano), printable.Text(m.Name)}, texts(row)...))
 	}
 	return out.WriteAll(lines)
 }

@@ -185,15 +185,23 @@ func (o *profileOptions) run(cmd *cobra.Command, args []string) error {
 	if err := o.setInterval(cmd, given("interval"), &cfg, format, shown); err != nil {
 		return err
 	}
+	printer, err := o.maps.open(cmd.ErrOrStderr(), o.quiet, recording.Programs, maps)
+	if err != nil {
+		return err
+	}
+	if each := cfg.Each; each != nil {
+		cfg.Each = func(p *profile.Profile) error { return errors.Join(each(p), printer.print()) }
+	}
 	result, err := o.take(cmd, &cfg)
 	if err != nil {
 		return err
 	}
 	o.conclude(cmd.ErrOrStderr(), &result)
-	if !o.quiet || o.maps.output != "" {
-		if err := o.maps.print(cmd.ErrOrStderr(), recording.Programs, maps); err != nil {
-			return err
-		}
+	if cfg.Each == nil {
+		err = printer.print()
+	}
+	if err := errors.Join(err, printer.Close()); err != nil {
+		return err
 	}
 	if result.Profile != nil {
 		o.showMap(cmd.ErrOrStderr(), format, result.Profile, shown)

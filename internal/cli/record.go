@@ -181,6 +181,10 @@ func runRecord(o *recordOptions, given func(string) bool, args []string) error {
 			return &ExitError{Status: statusBadOption, Err: err}
 		}
 	}
+	printer, err := o.maps.open(os.Stderr, o.quiet, cfg.Programs, nil)
+	if err != nil {
+		return err
+	}
 	result, err := record.Run(*cfg)
 	if failed := (*target.ExecError)(nil); errors.As(err, &failed) {
 		return &ExitError{Status: statusNoCommand, Err: err}
@@ -197,10 +201,8 @@ func runRecord(o *recordOptions, given func(string) bool, args []string) error {
 	if err != nil {
 		return err
 	}
-	if !o.quiet || o.maps.output != "" {
-		if err := o.maps.print(os.Stderr, cfg.Programs, nil); err != nil {
-			return err
-		}
+	if err := errors.Join(printer.print(), printer.Close()); err != nil {
+		return err
 	}
 	return exitAs(result.Signal, result.Command, len(args) > 0)
 }

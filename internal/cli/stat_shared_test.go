@@ -417,7 +417,7 @@ func TestStatSharedLead(t *testing.T) {
 	p := newPlace(t)
 	got := run(t, p.bperf("stat", "--bpf-counters", "--bpf-attr-map", "/sys/fs/bpf/attrs", "-x,", "-e", "page-faults", "true"))
 	refused := result{status: 1, stderr: "Error: follow an upstream leader: operation not permitted: this kernel refuses fexit programs, without which " +
-		"nobody can. Sessions of bperf share counters without them: leave out --bpf-attr-map\n"}
+		"nobody can. Sessions of bperf share counters without them: leave out --bpf-attr-map, or the configuration's stat.bpf-attr-map\n"}
 	if !require.IsGuest() && got == refused {
 		p.expectNone(t)
 		return

@@ -4,13 +4,16 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"os"
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/bperf/bperf/internal/userprog"
 	"github.com/bperf/bperf/test/golden"
@@ -32,13 +35,13 @@ func TestPrintMap(t *testing.T) {
 	slots := userprog.Map{Name: "hists", Columns: []string{"op", "slots"}, Keys: 1, Rows: []userprog.Row{{"read", []uint64{1, 0, 50, 7, 0, 0}}, {"write", []uint64{0, 1}}}, Cut: true}
 	joined := userprog.Map{Name: "hist", Columns: []string{"value"}, Rows: []userprog.Row{{[]uint64{3, 2}}}}
 	for _, format := range mapFormats {
-		o := mapOptions{format: format}
+		p := mapPrinter{format: format, w: &out}
 		maps := []*userprog.Map{&few, &slots, &joined}
 		if format == "table" {
 			maps = append(maps, &many, &cut)
 		}
 		for _, m := range maps {
-			if err := o.printMap(&out, m); err != nil {
+			if err := p.printMap(m, time.Date(2026, 3, 14, 15, 9, 26, 535897932, time.UTC)); err != nil {
 				t.Error(err)
 			}
 		}
@@ -101,6 +104,46 @@ func TestProfileMaps(t *testing.T) {
 	}
 	got := run(t, bperf("profile", "--prog", times, "-p", "1"))
 	if got.status != statusBadCombination || !strings.Contains(got.stderr, "leave out -p, -t, -u and -C") {
+		t.Errorf("status %d, %s", got.status, got.stderr)
+	}
+}
+
+// TestMapsOfIntervals writes what maps have at the end of each interval, as JSON, to a file.
+func TestMapsOfIntervals(t *testing.T) {
+	require.Root(t)
+	const pages = 200
+	file := filepath.Join(t.TempDir(), "maps")
+	touch := program.Program{Body: program.Touch, Times: pages}.Write(t)
+	output(t, bperf(), "profile", "-q", "-e", "page-faults", "-c", "1", "--prog", onsample.Write(t)+":"+onsample.EveryNth, "-I", "0.1", "--format", "json", "-o", os.DevNull,
+		"--map-format", "json", "--map-output", file, "sh", "-c", "until [ -s "+file+" ]; do sleep 0.02; done; "+touch)
+	text, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var last time.Time
+	var samples []float64 // of each interval
+	for line := range strings.Lines(string(text)) {
+		var m struct {
+			Time time.Time
+			Map  string
+			Rows [][]any
+		}
+		if err := json.Unmarshal([]byte(line), &m); err != nil || m.Time.Before(last) {
+			t.Errorf("%v: %s", err, line)
+		}
+		if last = m.Time; m.Map == "decisions" {
+			n := 0.0
+			for _, row := range m.Rows {
+				n += row[2].(float64)
+			}
+			samples = append(samples, n)
+		}
+	}
+	if len(samples) < 2 || !slices.IsSorted(samples) || samples[len(samples)-1] < pages {
+		t.Errorf("%v samples, want %d at the end", samples, pages)
+	}
+	got := runHere(t, "profile", "--prog", onsample.Write(t)+":"+onsample.EveryNth, "--map-output", "/nonexistent/file")
+	if got.status != 1 || !strings.Contains(got.stderr, "--map-output: open /nonexistent/file") {
 		t.Errorf("status %d, %s", got.status, got.stderr)
 	}
 }

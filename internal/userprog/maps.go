@@ -28,15 +28,15 @@ type Row []any
 // mostRows is how many entries of a map are read.
 const mostRows = 1 << 20
 
-// Maps reads the hash maps and arrays of all objects. Elements of arrays that are 0 are left out.
-func (p *Programs) Maps() ([]Map, error) {
+// Maps reads the hash maps and arrays of all objects, except some. Elements of arrays that are 0 are left out. It may be called for nil.
+func (p *Programs) Maps(except ...string) ([]Map, error) {
 	if p == nil {
 		return nil, nil
 	}
 	var all []Map
 	for _, o := range p.objects {
 		for _, name := range slices.Sorted(maps.Keys(o.spec.Maps)) {
-			if strings.HasPrefix(name, ".") || !readable(o.spec.Maps[name].Type) { // global variables are in maps such as .bss
+			if strings.HasPrefix(name, ".") || !readable(o.spec.Maps[name].Type) || slices.Contains(except, name) { // global variables are in maps such as .bss
 				continue
 			}
 			m, err := readMap(o.spec.Maps[name], o.loaded.Maps[name])
