@@ -27,6 +27,7 @@ const volatile bool by_cpu = false;
 const volatile bool by_cgroup = false;
 const volatile bool by_priority = false;
 const volatile bool by_state = false;
+const volatile bool by_addr = false;
 
 const volatile bool kernel_stacks = true;
 const volatile bool user_stacks = true;
@@ -160,6 +161,7 @@ struct subject {
 	char waker_comm[16];
 	__u32 waker; /* its process */
 	__u32 unused;
+	__u64 addr; /* of the data that was accessed */
 };
 
 struct key {
@@ -221,6 +223,7 @@ struct task_struct___sampled {
 
 CONTEXT(instruction_pointer, 128, 256)
 CONTEXT(sample_period, 168, 272)
+CONTEXT(sample_address, 176, 280)
 
 static __always_inline void add(__u64 *counter, __u64 n)
 {
@@ -510,6 +513,8 @@ int on_sample(void *ctx)
 		keep_stack(&key, s, end, g, ON_SAMPLE, c);
 	if (by_state)
 		key.subject.state = BPF_CORE_READ(task, __state);
+	if (by_addr)
+		key.subject.addr = sample_address(ctx);
 	describe(&key.subject, task);
 	add_to_sum(&key, value, g, c);
 	return 0;

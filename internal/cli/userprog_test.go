@@ -97,7 +97,7 @@ func TestProfileMaps(t *testing.T) {
 					t.Errorf("status %d, no %s in\n%.3000s\n%s", got.status, pattern, got.stdout, got.stderr)
 				}
 			}
-			if !strings.Contains(got.stderr, tt.stderr) || regexp.MustCompile("BPF map (counts|infos?):").MatchString(got.stderr) {
+			if !strings.Contains(got.stderr, tt.stderr) || regexp.MustCompile("BPF map (counts|infos?) at").MatchString(got.stderr) {
 				t.Errorf("standard error is %q", got.stderr)
 			}
 		})

@@ -15,6 +15,7 @@ type Keys struct {
 	CPU      bool
 	Cgroup   bool
 	Priority bool // as the scheduler has it: up to 99 for real-time tasks, 100 and above for others
+	Addr     bool // of the data that was accessed, where the event tells that
 	State    bool // of the thread, which is running where it did not just begin to wait
 	Waker    bool // of threads that were blocked: who let them run again
 }
@@ -34,6 +35,7 @@ var names = []struct {
 	{"priority", func(k *Keys) { k.Priority = true }},
 	{"cgroup", func(k *Keys) { k.Cgroup = true }},
 	{"container", func(k *Keys) { k.Cgroup = true }},
+	{"addr", func(k *Keys) { k.Addr = true }},
 	{"state", func(k *Keys) { k.State = true }},
 	{"waker", func(k *Keys) { k.Waker = true }},
 	{"prog", func(k *Keys) { k.IP, k.PID = true, true }},

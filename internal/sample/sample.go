@@ -198,6 +198,12 @@ func (s *session) recording(q *queue) record.Config {
 	if s.cfg.By.Stack {
 		cfg.Callchain = record.CallchainFP // of tracepoints
 	}
+	if s.cfg.By.Addr { // PMUs find it out where it is asked for
+		cfg.Events = cfg.Events.Clone()
+		for _, e := range cfg.Events.Events() {
+			e.Attr.SampleType |= perfevent.SampleAddr
+		}
+	}
 	cfg.Sums = &record.Sums{Stack: s.cfg.By.Stack || s.maps.toldBy("stack"), Poll: s.poll(), Attach: s.attach, Due: s.due, Read: s.read, Counted: s.count,
 		Others: s.maps.events()}
 	if s.cfg.measuresWaits() {
@@ -365,6 +371,9 @@ func (s *session) sum(e *entry) *record.Sum {
 	}
 	if by.Priority {
 		told.Tags = append(told.Tags, replay.SumTag{Key: "priority", Value: fmt.Sprint(of.Priority)})
+	}
+	if by.Addr {
+		told.Tags = append(told.Tags, replay.SumTag{Key: "addr", Value: fmt.Sprintf("%#x", of.Addr)})
 	}
 	wait := s.isWait(e)
 	if wait {

@@ -79,6 +79,7 @@ type sampleSubject struct {
 	WakerComm [16]int8
 	Waker     uint32
 	Unused    uint32
+	Addr      uint64
 }
 
 type sampleSum struct {
@@ -130,6 +131,7 @@ const (
 	sampleVarKey             = "_key"
 	sampleVarSum             = "_sum"
 	sampleVarAsked           = "asked"
+	sampleVarByAddr          = "by_addr"
 	sampleVarByCgroup        = "by_cgroup"
 	sampleVarByComm          = "by_comm"
 	sampleVarByCpu           = "by_cpu"
@@ -251,6 +253,7 @@ type sampleVariableSpecs struct {
 	Key             *ebpf.VariableSpec `ebpf:"_key"`
 	Sum             *ebpf.VariableSpec `ebpf:"_sum"`
 	Asked           *ebpf.VariableSpec `ebpf:"asked"`
+	ByAddr          *ebpf.VariableSpec `ebpf:"by_addr"`
 	ByCgroup        *ebpf.VariableSpec `ebpf:"by_cgroup"`
 	ByComm          *ebpf.VariableSpec `ebpf:"by_comm"`
 	ByCpu           *ebpf.VariableSpec `ebpf:"by_cpu"`
@@ -357,6 +360,7 @@ type sampleVariables struct {
 	Key             *ebpf.Variable `ebpf:"_key"`
 	Sum             *ebpf.Variable `ebpf:"_sum"`
 	Asked           *ebpf.Variable `ebpf:"asked"`
+	ByAddr          *ebpf.Variable `ebpf:"by_addr"`
 	ByCgroup        *ebpf.Variable `ebpf:"by_cgroup"`
 	ByComm          *ebpf.Variable `ebpf:"by_comm"`
 	ByCpu           *ebpf.Variable `ebpf:"by_cpu"`

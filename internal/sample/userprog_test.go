@@ -6,6 +6,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"syscall"
 	"testing"
@@ -247,6 +248,37 @@ func byRequest(t *testing.T, events string) {
 	tolerance := 5*math.Sqrt(least) + 0.05*least
 	if most := least + float64(all[inKernel]); got < least-tolerance || got > most+tolerance {
 		t.Errorf("%.0f samples in %s, and from %.0f to %.0f of the other event", got, l.One, least, most)
+	}
+}
+
+// TestByAddress has page faults at addresses that are a page apart from each other.
+func TestByAddress(t *testing.T) {
+	const pages = 200
+	cfg := config(t, "page-faults", program.Program{Body: program.Touch, Times: pages}.Write(t))
+	var err error
+	cfg.By, err = ParseKeys([]string{"addr"})
+	check(t, err)
+	cfg.Keep = profile.Other
+	p := take(t, cfg).Profile
+	found := make(map[uint64]uint64)
+	for _, s := range p.Samples() {
+		tag := p.Tags.At(p.Labels()[s.Labels].Tags)
+		addr, err := strconv.ParseUint(p.Strings.At(tag.Value), 0, 64)
+		if p.Strings.At(tag.Key) != "addr" || err != nil {
+			t.Errorf("%d samples with %s %q: %v", s.Count, p.Strings.At(tag.Key), p.Strings.At(tag.Value), err)
+		}
+		found[addr] += s.Count
+	}
+	longest, page := 0, uint64(os.Getpagesize())
+	for addr := range found {
+		n := 1
+		for found[addr+uint64(n)*page] == 1 {
+			n++
+		}
+		longest = max(longest, n)
+	}
+	if longest < pages {
+		t.Errorf("%d of %d pages in a row have a fault each: %v", longest, pages, found)
 	}
 }
 
