@@ -320,7 +320,7 @@ func (o *recordOptions) setTarget(cfg *record.Config) (err error) {
 	case o.tids != "":
 		t.TIDs, err = target.ParseIDs(o.tids)
 	case o.user != "":
-		t.PIDs, err = target.ProcessesOf(o.user)
+		t.User = o.user
 	case o.cpus != "":
 		t.CPUs, err = target.ParseCPUList(o.cpus)
 	case o.system || len(cfg.Command) == 0:

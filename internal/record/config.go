@@ -104,7 +104,7 @@ func (s Switch) on() bool { return s.Requests != nil || s.Size > 0 || s.Every > 
 // CommandIsTarget reports whether it is the command that is recorded, and not only the time of its run.
 func (c *Config) CommandIsTarget() bool {
 	t := c.Target
-	return len(c.Command) > 0 && !t.System && t.CPUs == nil && len(t.PIDs)+len(t.TIDs) == 0
+	return len(c.Command) > 0 && !t.System && t.CPUs == nil && !t.Tasks()
 }
 
 // perCPU reports whether CPUs are recorded, whoever runs there.

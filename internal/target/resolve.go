@@ -15,11 +15,12 @@ import (
 // Spec is who is to be measured, as the user said it. Threads (PIDs, TIDs) exclude the rest; Cgroups
 // are counted on the CPUs that System and CPUs select.
 type Spec struct {
-	System  bool  // all CPUs that are online
-	Threads bool  // with System: all threads that there are, in place of the CPUs
-	CPUs    []int // these only; nil where the user named none
-	PIDs    []int // processes, with all their threads
-	TIDs    []int // single threads
+	System  bool   // all CPUs that are online
+	Threads bool   // with System: all threads that there are, in place of the CPUs
+	CPUs    []int  // these only; nil where the user named none
+	PIDs    []int  // processes, with all their threads
+	TIDs    []int  // single threads
+	User    string // name or ID of the user whose processes these are, by their effective user ID; empty for none
 	Cgroups []string
 
 	ThreadNames bool // each thread's own name is wanted, not only its process's
@@ -34,7 +35,7 @@ func (s Spec) resolve(root fs.FS) (Target, error) {
 	if s.System && s.Threads {
 		return s.resolveAllThreads(root)
 	}
-	if len(s.PIDs)+len(s.TIDs) > 0 {
+	if s.Tasks() {
 		if s.System || s.CPUs != nil || len(s.Cgroups) > 0 {
 			return Target{}, errors.New("processes and threads cannot be measured together with CPUs or cgroups")
 		}
@@ -151,8 +152,14 @@ func (s Spec) resolveAllThreads(root fs.FS) (Target, error) {
 	return t, nil
 }
 
+// Tasks reports whether processes or threads are to be measured.
+func (s Spec) Tasks() bool { return len(s.PIDs)+len(s.TIDs) > 0 || s.User != "" }
+
 func (s Spec) resolveThreads(root fs.FS) (Target, error) {
-	var threads []Thread
+	threads, err := s.userThreads(root)
+	if err != nil {
+		return Target{}, err
+	}
 	for _, pid := range s.PIDs {
 		of, err := s.processThreads(root, pid)
 		if err != nil {
@@ -170,6 +177,28 @@ func (s Spec) resolveThreads(root fs.FS) (Target, error) {
 	slices.SortStableFunc(threads, func(a, b Thread) int { return cmp.Compare(a.TID, b.TID) })
 	threads = slices.CompactFunc(threads, func(a, b Thread) bool { return a.TID == b.TID })
 	return Target{Threads: threads}, nil
+}
+
+// userThreads lists the threads of the user's processes. It is an error if there are none.
+func (s Spec) userThreads(root fs.FS) (threads []Thread, err error) {
+	if s.User == "" {
+		return nil, nil
+	}
+	pids, err := processesOf(root, s.User)
+	if err != nil {
+		return nil, err
+	}
+	for _, pid := range pids {
+		of, err := s.processThreads(root, pid)
+		if _, ended := fs.Stat(root, fmt.Sprintf("proc/%d/task", pid)); err != nil && !gone(ended) {
+			return nil, err
+		}
+		threads = append(threads, of...)
+	}
+	if len(threads) == 0 {
+		return nil, fmt.Errorf("the user %s has no processes", s.User)
+	}
+	return threads, nil
 }
 
 // processThreads lists the threads of a process. Those that end while they are listed are left out.

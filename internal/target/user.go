@@ -2,20 +2,15 @@ package target
 
 import (
 	"bytes"
-	"errors"
 	"fmt"
-	"os"
+	"io/fs"
 	"os/user"
-	"path/filepath"
 	"slices"
 	"strconv"
 )
 
-// ProcessesOf returns the IDs of the processes that a user has now, ascending. The user is given by name or ID. Processes count by their effective user ID, as
-// with perf. It is an error if there are none.
-func ProcessesOf(name string) ([]int, error) { return processesOf("/proc", name) }
-
-func processesOf(proc, name string) (pids []int, err error) {
+// processesOf returns the IDs of the processes that a user has now, ascending.
+func processesOf(root fs.FS, name string) (pids []int, err error) {
 	uid := name
 	if _, err := strconv.ParseUint(name, 10, 32); err != nil {
 		found, err := user.Lookup(name)
@@ -24,7 +19,7 @@ func processesOf(proc, name string) (pids []int, err error) {
 		}
 		uid = found.Uid
 	}
-	entries, err := os.ReadDir(proc)
+	entries, err := fs.ReadDir(root, "proc")
 	if err != nil {
 		return nil, fmt.Errorf("list the processes of the user %s: %w", name, err)
 	}
@@ -33,19 +28,14 @@ func processesOf(proc, name string) (pids []int, err error) {
 		if err != nil {
 			continue
 		}
-		status, err := os.ReadFile(filepath.Join(proc, e.Name(), "status"))
+		status, err := fs.ReadFile(root, fmt.Sprintf("proc/%d/status", pid))
 		if err == nil && effectiveUser(status) == uid { // otherwise it has ended
 			pids = append(pids, pid)
 		}
 	}
 	slices.Sort(pids)
-	if len(pids) == 0 {
-		return nil, fmt.Errorf("the user %s: %w", name, errNoProcesses)
-	}
 	return pids, nil
 }
-
-var errNoProcesses = errors.New("has no processes")
 
 // effectiveUser is the second number of the line Uid of proc_pid_status(5).
 func effectiveUser(status []byte) string {

@@ -1,38 +1,38 @@
 package target
 
 import (
-	"errors"
-	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
+	"testing/fstest"
 )
 
-// TestProcessesOf has processes of several users, one with other IDs than its effective one, and what is no process.
-func TestProcessesOf(t *testing.T) {
-	proc := t.TempDir()
+// TestUser has processes of several users, one with other IDs than its effective one, one that has just ended, and what is no process.
+func TestUser(t *testing.T) {
+	root := fstest.MapFS{}
 	for name, status := range map[string]string{
 		"7": "Name:\tsh\nUid:\t1000\t1000\t1000\t1000\n", "12": "Name:\tsu\nUid:\t1000\t0\t0\t0\n", "13": "Uid:\t0\t1000\t0\t0\n", "14": "Name:\tgone\n", "15": "Uid:\t1000",
-		"self": "Uid:\t1000\t1000\t1000\t1000\n",
+		"self": "Uid:\t1000\t1000\t1000\t1000\n", "16": "Uid:\t1000\t1000\t1000\t1000\n", "17": "Uid:\t1001\t1001\t1001\t1001\n",
 	} {
-		if err := os.MkdirAll(filepath.Join(proc, name), 0o700); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(filepath.Join(proc, name, "status"), []byte(status), 0o600); err != nil {
-			t.Fatal(err)
+		root["proc/"+name+"/status"] = &fstest.MapFile{Data: []byte(status)}
+		if name != "16" && name != "17" {
+			root["proc/"+name+"/comm"] = &fstest.MapFile{Data: []byte("name\n")}
+			root["proc/"+name+"/task/"+name+"/comm"] = &fstest.MapFile{Data: []byte("name\n")}
 		}
 	}
 	for user, want := range map[string][]int{"1000": {7, 13}, "0": {12}, "root": {12}} {
-		got, err := processesOf(proc, user)
-		if err != nil || !slices.Equal(got, want) {
-			t.Errorf("%s: %v, %v; want %v", user, got, err, want)
+		got, err := Spec{User: user}.resolve(root)
+		var pids []int
+		for _, thread := range got.Threads {
+			pids = append(pids, thread.PID)
+		}
+		if err != nil || !slices.Equal(pids, want) {
+			t.Errorf("%s: %v, %v; want %v", user, pids, err, want)
 		}
 	}
-	if _, err := processesOf(proc, "4000000000"); !errors.Is(err, errNoProcesses) {
-		t.Error(err)
-	}
-	if _, err := processesOf(proc, "no such user"); err == nil || !strings.Contains(err.Error(), `look up the user "no such user"`) {
-		t.Error(err)
+	for user, want := range map[string]string{"4000000000": "the user 4000000000 has no processes", "1001": "the user 1001 has no processes", "no such user": `look up the user "no such user"`} {
+		if _, err := (Spec{User: user}).resolve(root); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v, want %s", user, err, want)
+		}
 	}
 }
