@@ -347,6 +347,9 @@ func (o *recordOptions) chooseEvents(cfg *record.Config) error {
 			return &ExitError{Status: statusBadOption, Err: err}
 		}
 	}
+	if len(o.outputs) > 0 && c.cgroups != nil {
+		return &ExitError{Status: statusBadCombination, Err: errors.New("-G and map:MAP.event= do not go together: programs write for all cgroups")}
+	}
 	if c.list, err = o.nameOutputs(cfg, c.list); err != nil {
 		return &ExitError{Status: statusBadOption, Err: err}
 	}

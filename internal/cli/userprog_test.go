@@ -173,6 +173,9 @@ func TestPerfSpelling(t *testing.T) {
 	if text := record("-e", object); strings.Count(text, "calls:") != calls {
 		t.Errorf("without a name for the event:\n%.1000s", text)
 	}
+	if got := runHere(t, "record", "-a", "-e", evt, "-G", "/", "-e", object+"/map:calls.event=evt/"); got.status != statusBadCombination || !strings.Contains(got.stderr, "-G and map:MAP.event=") {
+		t.Errorf("with -G: status %d, %s", got.status, got.stderr)
+	}
 	for args, want := range map[string]string{
 		"-e " + evt + " -e " + object + "/map:none.event=evt/":               "the objects have no such map of type PERF_EVENT_ARRAY; they have calls",
 		"-e " + object + "/map:calls.event=evt/":                             "add -e bpf-output/no-inherit=1,name=evt/",
