@@ -36,7 +36,8 @@ type Symbol struct {
 	Name       string // demangled, if that was asked for
 	Linkage    string // as the linker knows it
 	Start, End uint64
-	StartLine  int // where the function begins in its source file, with Options.Lines; 0 if it is not known
+	StartLine  int    // where the function begins in its source file, with Options.Lines; 0 if it is not known
+	Module     string // of the kernel, without brackets; empty for the kernel itself and elsewhere
 }
 
 // dsoKey is what tells files apart.

@@ -25,6 +25,7 @@ func (r *Replay) kernelSymbols() (finder, error) {
 	case r.options.Kallsyms != "":
 		return r.kallsyms(r.options.Kallsyms)
 	case r.options.KernelSymbol != nil:
+		r.symbols.running = true
 		return r.options.KernelSymbol, nil
 	}
 	id := hex.EncodeToString(r.machine.kernelBuildID)
@@ -33,6 +34,7 @@ func (r *Replay) kernelSymbols() (finder, error) {
 	if id == "" || id == running {
 		find, err := r.kallsyms("/proc/kallsyms")
 		if err == nil {
+			r.symbols.running = true
 			return find, nil
 		}
 		errs = append(errs, err)
@@ -84,7 +86,7 @@ func (r *Replay) kallsyms(file string) (finder, error) {
 	}
 	return func(addr uint64) (Symbol, bool) {
 		s, ok := symbols.Find(addr)
-		return Symbol{Name: s.Name, Linkage: s.Name, Start: s.Start, End: s.End}, ok
+		return Symbol{Name: s.Name, Linkage: s.Name, Start: s.Start, End: s.End, Module: s.Module}, ok
 	}, nil
 }
 
@@ -108,6 +110,18 @@ func (r *Replay) vmlinux(search object.Search, file, id string) (finder, error) 
 		}
 		return Symbol{Name: s.Name, Linkage: s.Name, Start: s.Start + delta, End: s.End + delta}, true
 	}, nil
+}
+
+// runningModuleBuildID returns the build ID of a module that is loaded now; nil if none is, or it has none.
+func runningModuleBuildID(name string) []byte {
+	if strings.Contains(name, "/") { // a recording can have any name
+		return nil
+	}
+	notes, err := os.ReadFile("/sys/module/" + name + "/notes/.note.gnu.build-id")
+	if err != nil {
+		return nil
+	}
+	return buildIDNote(notes)
 }
 
 // runningBuildID is that of the kernel that runs: a note of ELF in /sys/kernel/notes. It is nil if it cannot be known.

@@ -122,9 +122,13 @@ const kernelName = "[kernel.kallsyms]"
 func (m *machine) kernelMmap(v *perfdata.Mmap2, end uint64) {
 	isKernel := strings.HasPrefix(v.Filename, "[kernel.")
 	if !isKernel {
-		d := m.dso(dsoKey{path: v.Filename}, func(d *DSO) {
+		id := v.BuildID
+		if id == nil {
+			id = m.buildIDs[v.Filename]
+		}
+		d := m.dso(dsoKey{path: v.Filename, buildID: string(id)}, func(d *DSO) {
 			d.Path, d.Name, d.Kind, d.inMemory = v.Filename, moduleName(v.Filename), profile.Kernel, true
-			d.Short, d.BuildID, d.names = d.Name, v.BuildID, kernelCode{m.symbols}
+			d.Short, d.BuildID, d.names = d.Name, id, &moduleCode{symbols: m.symbols, dso: d}
 		})
 		m.kernel = m.kernel.insert(&Mapping{Start: v.Start, End: end, DSO: d})
 		return

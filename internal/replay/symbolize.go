@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"path/filepath"
 	"slices"
+	"strings"
 	"sync"
 
 	"github.com/bperf/bperf/internal/symbol"
@@ -19,6 +20,7 @@ type symbols struct {
 
 	kernelOnce sync.Once
 	kernel     finder
+	running    bool // kernel is of the kernel that runs here, as it is now
 
 	mu       sync.Mutex
 	problems map[string]bool
@@ -71,12 +73,12 @@ func (s *symbols) findKernel(addr uint64) (Symbol, bool) {
 	return s.kernel(addr)
 }
 
-// shared is the one copy of a symbol of the kernel.
+// shared is the one copy of a symbol of the kernel, as long as no other module takes its place.
 func (s *symbols) shared(found Symbol) *Symbol {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	known := s.known[found.Start]
-	if known == nil {
+	if known == nil || *known != found {
 		known = &found
 		s.known[found.Start] = known
 	}
@@ -89,12 +91,39 @@ func (r *Replay) KernelFunction(addr uint64) (name string, offset uint64, ok boo
 	return s.Name, addr - s.Start, ok
 }
 
-// kernelCode names the kernel and its modules.
+// kernelCode names the kernel itself.
 type kernelCode struct{ *symbols }
 
 func (k kernelCode) locate(l *Location) {
 	if s, ok := k.findKernel(l.Addr); ok {
 		l.Symbol = k.shared(s)
+	}
+}
+
+// moduleCode names a module. Where it was, another module may be by now, or another build of it.
+type moduleCode struct {
+	*symbols
+	dso *DSO
+
+	once     sync.Once
+	replaced bool
+}
+
+func (c *moduleCode) locate(l *Location) {
+	s, ok := c.findKernel(l.Addr)
+	name := strings.Trim(c.dso.Name, "[]")
+	if !ok || s.Module != "" && s.Module != name {
+		return
+	}
+	c.once.Do(func() {
+		now := runningModuleBuildID(name)
+		if c.running && len(c.dso.BuildID) > 0 && now != nil && !bytes.Equal(now, c.dso.BuildID) {
+			c.replaced = true
+			c.problem("no symbols of "+c.dso.Name, errors.New("another build of the module is loaded now"))
+		}
+	})
+	if !c.replaced {
+		l.Symbol = c.shared(s)
 	}
 }
 

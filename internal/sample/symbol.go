@@ -50,8 +50,9 @@ func (c *counter) symbol(address uint64) (replay.Symbol, bool) {
 // parseSymbol reads what printk has for %pS: NAME+0xOFFSET/0xSIZE [MODULE].
 func parseSymbol(text string, address uint64) (replay.Symbol, bool) {
 	text, module, _ := strings.Cut(text, " [")
+	module = strings.TrimSuffix(module, "]")
 	plus := strings.LastIndex(text, "+0x")
-	if plus <= 0 || kernel.ComesAndGoes(strings.TrimSuffix(module, "]")) {
+	if plus <= 0 || kernel.ComesAndGoes(module) {
 		return replay.Symbol{}, false
 	}
 	offset, size, ok := strings.Cut(text[plus+len("+0x"):], "/0x")
@@ -67,5 +68,5 @@ func parseSymbol(text string, address uint64) (replay.Symbol, bool) {
 		return replay.Symbol{}, false
 	}
 	name, start := text[:plus], address-from
-	return replay.Symbol{Name: name, Linkage: name, Start: start, End: start + long}, true
+	return replay.Symbol{Name: name, Linkage: name, Start: start, End: start + long, Module: module}, true
 }

@@ -14,7 +14,7 @@ import (
 func TestParseSymbol(t *testing.T) {
 	for text, want := range map[string]replay.Symbol{
 		"schedule+0x10/0x40":              {Name: "schedule", Linkage: "schedule", Start: 0x1000, End: 0x1040},
-		"a.isra.0+0x0/0x1 [mod]":          {Name: "a.isra.0", Linkage: "a.isra.0", Start: 0x1010, End: 0x1011},
+		"a.isra.0+0x0/0x1 [mod]":          {Name: "a.isra.0", Linkage: "a.isra.0", Start: 0x1010, End: 0x1011, Module: "mod"},
 		"bpf_prog_1_x+0x0/0x20 [bpf]":     {},
 		"f+0x0/0x20 [__builtin__ftrace]":  {},
 		"0xffffffffc0000000":              {},
@@ -24,7 +24,7 @@ func TestParseSymbol(t *testing.T) {
 		"a+0x1/0xx":                       {},
 		"a+0x2000/0x1":                    {},
 		"+0x1/0x1":                        {},
-		"schedule+0x10/0x40 [mod":         {Name: "schedule", Linkage: "schedule", Start: 0x1000, End: 0x1040},
+		"schedule+0x10/0x40 [mod":         {Name: "schedule", Linkage: "schedule", Start: 0x1000, End: 0x1040, Module: "mod"},
 		"a+0x10/0x10000000000000000 [mod": {},
 	} {
 		if got, ok := parseSymbol(text, 0x1010); got != want || ok != (want != replay.Symbol{}) {
