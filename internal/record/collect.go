@@ -182,6 +182,9 @@ func (s *session) keep(first, rest []byte) error {
 
 // drain writes what all rings have. Rings of the newest records are left alone.
 func (s *session) drain() error {
+	if err := s.tellModules(); err != nil { // in front of the samples in them
+		return err
+	}
 	wrote := false
 	for _, r := range s.order {
 		if r.overwritten {

@@ -213,6 +213,7 @@ func (s *session) conclude() error {
 	if text, some := s.programs.report(); some {
 		s.cfg.Verbose(text)
 	}
+	s.tellLostModules()
 	for _, o := range s.told() {
 		if err := s.tellFiltered(o); err != nil {
 			return err

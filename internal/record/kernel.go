@@ -3,10 +3,13 @@ package record
 import (
 	"bufio"
 	"bytes"
+	"cmp"
 	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/bperf/bperf/internal/perfdata"
@@ -99,7 +102,21 @@ func codeLength(proc string) uint64 {
 	return 0
 }
 
-// modules tells where modules are (/proc/modules), with their files where these are found.
+// module is where the code of a module is.
+type module struct {
+	name        string
+	start, size uint64 // bytes
+}
+
+// file returns the name that the module has in records: its file, of those by name, or else its name in brackets.
+func (m *module) file(files map[string]string) string {
+	if file := files[m.name]; file != "" {
+		return file
+	}
+	return "[" + m.name + "]"
+}
+
+// modules tells where modules are, with their files where these are found.
 func (s *synthesizer) modules(dir string) error {
 	text, err := os.ReadFile(s.proc + "/modules")
 	if errors.Is(err, os.ErrNotExist) {
@@ -108,33 +125,41 @@ func (s *synthesizer) modules(dir string) error {
 	if err != nil {
 		return fmt.Errorf("list the modules: %w", err)
 	}
-	var files map[string]string
-	for line := range strings.Lines(string(text)) {
+	all := parseModules(string(text))
+	if len(all) == 0 {
+		return nil
+	}
+	files := moduleFiles(dir)
+	for _, m := range all {
+		if err := s.emit(perfdata.MiscKernel, &perfdata.Mmap{PID: -1, Start: m.start, Length: m.size, Filename: m.file(files)}); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// parseModules parses /proc/modules, without the modules whose addresses are hidden. A size there is that of all of a module's memory, which since Linux 6.4
+// is in several places: it is cut where the next module begins.
+func parseModules(text string) []module {
+	var all []module
+	for line := range strings.Lines(text) {
 		fields := strings.Fields(line) // name, size, references, users, state, address
 		if len(fields) < 6 {
 			continue
 		}
 		address, ok := strings.CutPrefix(fields[5], "0x")
 		start := parseHex([]byte(address))
-		if !ok || start == 0 {
-			continue // hidden
-		}
-		var size uint64
-		if _, err := fmt.Sscan(fields[1], &size); err != nil {
+		size, err := strconv.ParseUint(fields[1], 10, 32)
+		if !ok || start == 0 || err != nil {
 			continue
 		}
-		if files == nil {
-			files = moduleFiles(dir)
-		}
-		name := files[fields[0]]
-		if name == "" {
-			name = "[" + fields[0] + "]"
-		}
-		if err := s.emit(perfdata.MiscKernel, &perfdata.Mmap{PID: -1, Start: start, Length: size, Filename: name}); err != nil {
-			return err
-		}
+		all = append(all, module{fields[0], start, size})
 	}
-	return nil
+	slices.SortFunc(all, func(a, b module) int { return cmp.Compare(a.start, b.start) })
+	for i := range all[:max(0, len(all)-1)] {
+		all[i].size = min(all[i].size, all[i+1].start-all[i].start)
+	}
+	return all
 }
 
 // moduleFiles are the files of modules by name, from modules.dep (https://man7.org/linux/man-pages/man5/modules.dep.5.html). In the names of

@@ -32,6 +32,7 @@ type session struct {
 	machine   features
 	command   *target.Command // nil without one
 	programs  *programs       // nil with Config.NoBPF, or where they may not be seen
+	modules   *moduleWatcher  // nil where they may not be seen
 	offCPU    *offCPU         // nil without Config.OffCPU
 	fromRings *userprog.Rings // maps of type RINGBUF
 
@@ -45,10 +46,11 @@ type session struct {
 	tally      *tally
 	newest     []byte // of rings that keep what is newest
 	builds     *buildIDs
-	sumsAt     int64           // bytes that were written when sums were read the last time
-	tasksTold  uint64          // tally.tasks when Sums.Settled was called the last time
-	tasksUntil time.Time       // more of them are to be expected
-	sum        perfdata.Sample // the last one that was written, whose place the next one takes
+	sumsAt     int64             // bytes that were written when sums were read the last time
+	files      map[string]string // of modules, by name; nil until one is loaded
+	tasksTold  uint64            // tally.tasks when Sums.Settled was called the last time
+	tasksUntil time.Time         // more of them are to be expected
+	sum        perfdata.Sample   // the last one that was written, whose place the next one takes
 
 	result Result // the collector owns Wakeups, Drained and LastOutput while it runs
 }
@@ -72,6 +74,7 @@ func (s *session) close() {
 		s.command.Kill() // does nothing when it has ended
 	}
 	s.programs.close()
+	s.modules.close()
 	s.builds.close()
 	s.offCPU.close()
 	s.fromRings.Close()
@@ -99,6 +102,7 @@ func (s *session) launch() (err error) {
 	if err := s.open(); err != nil {
 		return err
 	}
+	s.watchModules()
 	if !s.cfg.NoBPF && !s.userOnly() {
 		if s.programs, err = watchPrograms(); err != nil {
 			s.cfg.Verbose(fmt.Sprintf("BPF programs that are loaded from now on are recorded without their code: %v", err))
@@ -172,6 +176,9 @@ func (s *session) collect() error {
 		if err := waiter.Add(r.owner); err != nil {
 			return err
 		}
+	}
+	if err := s.modules.wake(waiter); err != nil {
+		return err
 	}
 	for _, fd := range s.fromRings.FDs() {
 		if err := waiter.AddFD(fd); err != nil {
@@ -449,8 +456,7 @@ func (s *session) introduce() error {
 	syn := newSynthesizer("/proc", s.tell)
 	syn.data, syn.namespaces = s.cfg.data(), s.cfg.Namespaces
 	if !s.userOnly() {
-		text, _ := s.machine[perfdata.FeatureOSRelease].(perfdata.Text)
-		if err := syn.kernel(string(text)); errors.Is(err, errHidden) || errors.Is(err, fs.ErrNotExist) || errors.Is(err, fs.ErrPermission) {
+		if err := syn.kernel(s.release()); errors.Is(err, errHidden) || errors.Is(err, fs.ErrNotExist) || errors.Is(err, fs.ErrPermission) {
 			s.cfg.Notify(err.Error())
 		} else if err != nil {
 			return err
@@ -474,6 +480,12 @@ func (s *session) introduce() error {
 		return err
 	}
 	return s.out.write(0, &perfdata.FinishedInit{})
+}
+
+// release is that of the kernel.
+func (s *session) release() string {
+	text, _ := s.machine[perfdata.FeatureOSRelease].(perfdata.Text)
+	return string(text)
 }
 
 func (s *session) introduceProcesses(syn *synthesizer) error {

@@ -1,0 +1,223 @@
+package record
+
+import (
+	"bytes"
+	"encoding/binary"
+	"fmt"
+	"syscall"
+
+	"github.com/cilium/ebpf"
+	"github.com/cilium/ebpf/link"
+
+	"github.com/bperf/bperf/internal/kernel"
+	"github.com/bperf/bperf/internal/perfdata"
+	"github.com/bperf/bperf/internal/perfevent"
+	"github.com/bperf/bperf/internal/target"
+)
+
+// moduleWatcher reports the modules that the kernel loads and unloads (bpf/modules.bpf.c), for which it writes no records itself.
+type moduleWatcher struct {
+	objects *ebpf.Collection
+	links   []link.Link
+	cpus    []moduleEvents
+}
+
+// moduleEvents are what BPF programs write on one CPU.
+type moduleEvents struct {
+	event *perfevent.Event
+	ring  *perfevent.Ring
+}
+
+// watchModules starts to watch. Times are those of the clock of attr.
+func watchModules(attr *perfevent.Attr) (*moduleWatcher, error) {
+	w := &moduleWatcher{}
+	if err := w.open(attr); err != nil {
+		w.close()
+		return nil, err
+	}
+	return w, nil
+}
+
+func (w *moduleWatcher) open(attr *perfevent.Attr) error {
+	if err := w.load(); err != nil {
+		return fmt.Errorf("load the BPF programs for it: %w", err)
+	}
+	online, err := target.Spec{System: true}.Resolve()
+	if err != nil {
+		return err
+	}
+	for _, cpu := range online.CPUs {
+		if err := w.openCPU(cpu, attr); err != nil {
+			return fmt.Errorf("open an event on CPU %d: %w", cpu, err)
+		}
+	}
+	for tracepoint, program := range map[string]string{"module_load": modulesProgOnLoad, "module_free": modulesProgOnFree} {
+		l, err := link.AttachRawTracepoint(link.RawTracepointOptions{Name: tracepoint, Program: w.objects.Programs[program]})
+		if err != nil {
+			return fmt.Errorf("attach to the tracepoint %s: %w", tracepoint, err)
+		}
+		w.links = append(w.links, l)
+	}
+	return nil
+}
+
+func (w *moduleWatcher) load() error {
+	spec, err := loadModules()
+	if err != nil {
+		return err
+	}
+	types, err := kernel.TypesOf(spec.Types)
+	if err != nil {
+		return err
+	}
+	w.objects, err = ebpf.NewCollectionWithOptions(spec, ebpf.CollectionOptions{Programs: ebpf.ProgramOptions{KernelTypes: types}})
+	return err
+}
+
+func (w *moduleWatcher) openCPU(cpu int, clock *perfevent.Attr) error {
+	attr := perfevent.Attr{Type: perfevent.TypeSoftware, Config: perfevent.SoftwareBPFOutput, Sample: 1, Wakeup: 1,
+		SampleType: perfevent.SampleTime | perfevent.SampleRaw, Flags: clock.Flags & perfevent.UseClockID, ClockID: clock.ClockID}
+	event, err := perfevent.Open(&attr, perfevent.Where{Thread: perfevent.AnyThread, CPU: cpu})
+	if err != nil {
+		return err
+	}
+	ring, err := event.Map(0) // a page, which has room for 39 changes
+	if err != nil {
+		event.Close()
+		return err
+	}
+	w.cpus = append(w.cpus, moduleEvents{event, ring})
+	return w.objects.Maps[modulesMapOutputs].Put(uint32(cpu), uint32(event.FD()))
+}
+
+// close stops watching. w may be nil.
+func (w *moduleWatcher) close() {
+	if w == nil {
+		return
+	}
+	for _, l := range w.links {
+		l.Close()
+	}
+	for _, c := range w.cpus {
+		c.ring.Close()
+		c.event.Close()
+	}
+	if w.objects != nil {
+		w.objects.Close()
+	}
+	*w = moduleWatcher{}
+}
+
+// wake lets a waiter return when there is a change. w may be nil.
+func (w *moduleWatcher) wake(waiter *perfevent.Waiter) error {
+	if w == nil {
+		return nil
+	}
+	for _, c := range w.cpus {
+		if err := waiter.Add(c.event); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// moduleChange is struct module_change of bpf/modules.bpf.c, with the time.
+type moduleChange struct {
+	time     uint64 // ns of the events' clock
+	module   module
+	unloaded bool
+}
+
+// changes calls f for each change since the last call: those of one CPU in the order in which they were made. w may be nil.
+func (w *moduleWatcher) changes(f func(moduleChange) error) error {
+	if w == nil {
+		return nil
+	}
+	for _, c := range w.cpus {
+		for {
+			record, more, err := c.ring.Next()
+			if err != nil {
+				return fmt.Errorf("read which modules were loaded: %w", err)
+			}
+			if !more {
+				break
+			}
+			if record.Type != perfevent.RecordSample {
+				continue // of changes that were lost, which the programs count, too
+			}
+			change, err := decodeModuleChange(record.Body)
+			if err != nil {
+				return err
+			}
+			if err := f(change); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// decodeModuleChange decodes a sample: its time, the size of the raw data in 32 bits, and the raw data.
+func decodeModuleChange(body []byte) (c moduleChange, err error) {
+	const timeSize, rawSize = 8, 4 + 16 + 56
+	if len(body) < timeSize+rawSize {
+		return c, fmt.Errorf("a record of a module has %d bytes, not %d or more", len(body), timeSize+rawSize)
+	}
+	ne := binary.NativeEndian
+	c.time = ne.Uint64(body)
+	raw := body[timeSize+4:]
+	name, _, _ := bytes.Cut(raw[16:72], []byte{0})
+	c.module = module{start: ne.Uint64(raw), size: uint64(ne.Uint32(raw[8:])), name: string(name)}
+	c.unloaded = ne.Uint32(raw[12:]) != 0
+	return c, nil
+}
+
+// lost returns how many changes were not reported. w may be nil.
+func (w *moduleWatcher) lost() (n uint64, err error) {
+	if w == nil || w.objects == nil {
+		return 0, nil
+	}
+	err = w.objects.Variables[modulesVarLost].Get(&n)
+	return n, err
+}
+
+// watchModules watches modules where samples can be in them.
+func (s *session) watchModules() {
+	if s.userOnly() {
+		return
+	}
+	var err error
+	if s.modules, err = watchModules(&s.tracker.attr); err != nil {
+		s.cfg.Verbose(fmt.Sprintf("Modules that are loaded from now on are not recorded: %v", err))
+	}
+}
+
+// tellModules writes which modules were loaded and unloaded. A module has a record of its memory, with its build ID. One that is unloaded has the record with which
+// the kernel removes other code, as there is none for memory.
+func (s *session) tellModules() error {
+	return s.modules.changes(func(c moduleChange) error {
+		m := &c.module
+		if m.start == 0 || m.size == 0 {
+			return nil
+		}
+		id := perfdata.SampleID{Time: c.time}
+		if c.unloaded {
+			return s.tell(perfdata.MiscKernel, &perfdata.KSymbol{SampleID: id, Addr: m.start, Size: uint32(m.size), Flags: perfdata.KSymbolUnregister,
+				Name: "[" + m.name + "]"})
+		}
+		if s.files == nil {
+			s.files = moduleFiles("/lib/modules/" + s.release())
+		}
+		file := m.file(s.files)
+		buildID, _, _ := s.builds.read(mapped{file, -1}) // without one it may have been unloaded
+		return s.tell(perfdata.MiscKernel, &perfdata.Mmap2{SampleID: id, PID: -1, Start: m.start, Length: m.size, BuildID: buildID,
+			Protection: syscall.PROT_READ | syscall.PROT_EXEC, Flags: syscall.MAP_PRIVATE, Filename: file})
+	})
+}
+
+// tellLostModules says when changes are missing.
+func (s *session) tellLostModules() {
+	if n, err := s.modules.lost(); err == nil && n > 0 {
+		s.cfg.Notify(fmt.Sprintf("%d times a module was loaded or unloaded unseen: samples in such modules may have no name, or a wrong one", n))
+	}
+}

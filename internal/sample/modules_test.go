@@ -1,0 +1,48 @@
+package sample
+
+import (
+	"maps"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/bperf/bperf/test/kmod"
+)
+
+// TestModules has samples in a module that is loaded while it profiles, and in one that is gone again when the profile is made.
+func TestModules(t *testing.T) {
+	kmod.Require(t)
+	stays, goes := kmod.Module{Name: "bperf_stays", Spins: 10_000_000}, kmod.Module{Name: "bperf_goes", Spins: 10_000_000}
+	cfg := config(t, "cpu-clock")
+	cfg.Record.Target.System, cfg.Record.Period = true, 500_000
+	signals, started := make(chan os.Signal, 1), make(chan struct{})
+	cfg.Record.Signals = signals
+	cfg.Record.Verbose = func(s string) {
+		t.Log(s)
+		if s == "events are enabled" {
+			close(started)
+		}
+	}
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		defer func() { signals <- os.Interrupt }()
+		<-started
+		goes.Load(t)
+		goes.Unload(t)
+		stays.Load(t)
+	}()
+	p := take(t, cfg).Profile
+	<-done
+	got := make(map[string]uint64)
+	for _, s := range p.Samples() {
+		f := p.Frames()[s.Leaf]
+		if module := p.Strings.At(p.Modules.At(f.Module).Name); strings.HasPrefix(module, "[bperf_") {
+			got[module+" "+p.Strings.At(p.Functions.At(f.Function).Name)] += s.Count
+		}
+	}
+	if len(got) != 2 || got["[bperf_stays] "+stays.Function()] == 0 || got["[bperf_goes] "] == 0 {
+		t.Errorf("samples by module and function: %v", slices.Sorted(maps.Keys(got)))
+	}
+}
