@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"strconv"
 	"strings"
 	"syscall"
@@ -151,8 +152,12 @@ func TestSamplesAreExact(t *testing.T) {
 			if cfg.Target.System {
 				n = got.comms[filepath.Base(path)] // others may call it, too
 			}
-			if n != tt.want || result.Lost != 0 {
-				t.Errorf("%d samples and %d lost, want %d and none; %v", n, result.Lost, tt.want, got.comms)
+			least := tt.want
+			if cfg.Overrides && !cfg.PerThread { // each CPU counts apart, and what remains on it at the end makes no sample
+				least -= runtime.NumCPU() - 1
+			}
+			if n < least || n > tt.want || result.Lost != 0 {
+				t.Errorf("%d samples and %d lost, want %d (at least %d) and none; %v", n, result.Lost, tt.want, least, got.comms)
 			}
 			if id, _ := got.features.Get(perfdata.FeatureTracingData); id == nil {
 				t.Error("the format of the tracepoint is missing")
