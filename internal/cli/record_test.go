@@ -309,8 +309,8 @@ func TestRecordOffCPUKilled(t *testing.T) {
 	mine := linksOf(cmd.Process.Pid)
 	kill()
 	cmd.Wait()
-	if len(mine) != 3 {
-		t.Errorf("%d links of BPF programs, want 3", len(mine))
+	if len(mine) < 3 { // two more where the kernel has modules
+		t.Errorf("%d links of BPF programs, want 3 or more", len(mine))
 	}
 	for id := range mine {
 		eventually(t, fmt.Sprintf("link %d is gone", id), func() bool {
