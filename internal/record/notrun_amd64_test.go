@@ -16,7 +16,7 @@ import (
 // TestFilterNotRun samples reads of a byte: by this thread, and by a BPF program that it runs into. For the latter the kernel does not run the filter and
 // drops the sample: they are lost. (On arm64 breakpoints at a user's address do not count what the kernel reads.)
 func TestFilterNotRun(t *testing.T) {
-	require.Root(t)
+	require.Breakpoints(t)
 	require.Tracefs(t)
 	reader := bpfprogram.StartReader(t)
 	const own, within = 30, 20

@@ -15,7 +15,7 @@ import (
 // goTool runs a tool of the Go that runs the tests.
 func goTool(t *testing.T, arguments ...string) string {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Minute) // the go command builds the tool first
 	defer cancel()
 	cmd := exec.CommandContext(ctx, "go", append([]string{"tool"}, arguments...)...)
 	cmd.WaitDelay = 10 * time.Second

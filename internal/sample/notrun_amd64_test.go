@@ -13,7 +13,7 @@ import (
 // TestNotRun samples reads of a byte: by a thread, and by a BPF program that it runs into. For the latter the kernel does not run the program that counts:
 // they are lost. (On arm64 breakpoints at a user's address do not count what the kernel reads.)
 func TestNotRun(t *testing.T) {
-	require.Root(t)
+	require.Breakpoints(t)
 	require.Tracefs(t)
 	reader := bpfprogram.StartReader(t)
 	const own, within = 30, 20

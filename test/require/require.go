@@ -5,12 +5,15 @@
 package require
 
 import (
+	"encoding/binary"
 	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 	"unsafe"
@@ -79,6 +82,28 @@ func PMU(t testing.TB) {
 		missing(t, must("pmu"), "needs a PMU: open a counter of cycles: %v", err)
 	}
 	unix.Close(fd)
+}
+
+// Breakpoints is for tests that count accesses to memory with hardware breakpoints. Some virtual machines let them be opened, and they count nothing.
+func Breakpoints(t testing.TB) {
+	t.Helper()
+	Root(t)
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	const readsAndWrites = 3 // HW_BREAKPOINT_RW of include/uapi/linux/hw_breakpoint.h
+	target := new(atomic.Uint32)
+	attr := unix.PerfEventAttr{Type: unix.PERF_TYPE_BREAKPOINT, Bp_type: readsAndWrites, Ext1: uint64(uintptr(unsafe.Pointer(target))), Ext2: 1}
+	attr.Size = uint32(unsafe.Sizeof(attr))
+	fd, err := unix.PerfEventOpen(&attr, 0, -1, -1, unix.PERF_FLAG_FD_CLOEXEC)
+	if err != nil {
+		missing(t, IsGuest(), "needs a hardware breakpoint: %v", err)
+	}
+	defer unix.Close(fd)
+	target.Add(1)
+	count := make([]byte, 8)
+	if _, err := unix.Read(fd, count); err != nil || binary.NativeEndian.Uint64(count) == 0 {
+		missing(t, IsGuest(), "needs hardware breakpoints: this machine's count no access (%v)", err)
+	}
 }
 
 // ExactPMU is for tests that need the PMU of the arm64 guests: one counter of cycles and six of anything, instructions
