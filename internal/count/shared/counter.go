@@ -33,6 +33,8 @@ type Counter struct {
 	lost     Lost              // before
 	followed map[int]*followed // by slot
 
+	afterCPUs func() error // nil if nobody wants to know
+
 	where    Where
 	cgroupV1 bool
 	target   target.Target

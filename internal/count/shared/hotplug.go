@@ -44,13 +44,16 @@ func (c *Counter) changeCPU(e target.CPUChange) error {
 			return err
 		}
 		if !e.Online {
-			return s.closeCPU(e.CPU)
+			err = s.closeCPU(e.CPU)
 		}
 	}
-	if !e.Online {
-		return nil
+	if e.Online {
+		err = c.openLater(s)
 	}
-	return c.openLater(s)
+	if c.afterCPUs != nil {
+		err = errors.Join(err, c.afterCPUs())
+	}
+	return err
 }
 
 // closeCPU closes all perf events of a CPU, which do not come back with it.

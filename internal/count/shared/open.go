@@ -1,6 +1,7 @@
 package shared
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -29,6 +30,8 @@ type Where struct {
 	Dir     string // sessions of bperf: a directory in bpffs, which is made; usually Dir
 	AttrMap string // sessions of upstream perf: their pinned map, usually upstream.DefaultPath; empty to have nothing to do with them
 	Lead    bool   // start counters in such a way, and make that map, that sessions of upstream perf can follow
+	Unled   bool   // perf events of bperf count, and never a leader of upstream perf, which counts in maps of its own
+	Target  string // what is counted, for bperf counters; empty to describe the target
 }
 
 // Open joins the sessions that share counters, or is the first of them, and counts the events of a list for a target. Counting starts with Enable, or where the
@@ -206,6 +209,9 @@ func (c *Counter) openEvent(s *slots, e *event.Event) (counted, error) {
 func (c *Counter) openSlot(s *slots, e *event.Event, cpus []int) (int, error) {
 	k := keyOf(e, c.options.AllUser, c.options.AllKernel)
 	for _, slot := range s.find(k) {
+		if c.where.Unled && s.table[slot].Leader != 0 {
+			continue
+		}
 		ok, err := c.joinSlot(s, slot, cpus)
 		if ok || err != nil {
 			return slot, err
@@ -214,7 +220,7 @@ func (c *Counter) openSlot(s *slots, e *event.Event, cpus []int) (int, error) {
 	var l *upstream.Leader
 	var err error
 	switch {
-	case !canFollow(k):
+	case c.where.Unled, !canFollow(k):
 	case c.where.Lead:
 		l, err = lead(c.where.AttrMap, k, cpus)
 	default:
@@ -323,7 +329,7 @@ func unshareable(e *event.Event) error {
 }
 
 func (c *Counter) description() description {
-	return description{PID: os.Getpid(), Command: os.Args, Target: describeTarget(c.target)}
+	return description{PID: os.Getpid(), Command: os.Args, Target: cmp.Or(c.where.Target, describeTarget(c.target))}
 }
 
 func describeTarget(t target.Target) string {
