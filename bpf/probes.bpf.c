@@ -1,9 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 /*
- * Counting inside a BPF program: one program at its entry and one at its exit, for all events of a session. Each program that is
- * counted has its own pair with its own maps. The user side is internal/count/program.
+ * Counting inside a BPF program: one program at its entry and one at its exit, for all events of all sessions. Each program that is
+ * counted has its own pair with its own maps, which its sessions share. The user side is internal/count/program.
  *
- * A CPU has a perf event per event of the session, which runs all the time. The readings at entry belong to one run: they are
+ * Sums only grow, as sessions come and go: each session subtracts what was there when it began. bperf_read copies the sums of a CPU
+ * at a moment when none of its runs is being added.
+ *
+ * A CPU has a perf event per distinct event, which runs all the time. The readings at entry belong to one run: they are
  * kept in a slot of the CPU with the address of the run's frame, which no other run that has not ended can have. BPF programs do
  * not migrate, so that the exit finds them on the same CPU, whatever ran in between. Runs that come while one of the two programs
  * is at work have only one of them run: what they leave behind is told from what belongs to another by the order in which runs begin.
@@ -25,6 +28,7 @@ enum {
 /* What is said of slots by struct cpu.live; the first SLOTS bits are one of each that is taken. */
 enum {
 	EXITING = SLOTS,      /* the first of as many bits: bperf_exit works on the slot */
+	ANY_EXITING = ((1 << SLOTS) - 1) << EXITING,
 	SHORT = 1 << 8,	      /* the first slot is of a run that began on the short way, and no other is taken */
 	ONLY = SHORT | 1,     /* so it is all that there is */
 	ENDING = ONLY | 1 << EXITING, /* and it ends on the short way, too */
@@ -44,6 +48,7 @@ struct slot {
 	__u64 switches; /* of the task until then */
 	__u64 began;	/* ns, or 0 if its time is not taken */
 	__u64 turn;	/* which of the runs that began on the CPU it is; with SHORT it is not known */
+	__u64 version;	/* of the set of events that it was read with */
 	__u64 read;	/* events that could be read, one bit each; with SHORT all */
 	__u64 plain;	/* the readings have no times; with SHORT they have none */
 	struct bpf_perf_event_value start[MAX_EVENTS];
@@ -62,7 +67,8 @@ struct sum {
 	/* The bucket of the last runs, which are not in the histogram yet: filed is how many of the runs that were counted are not of them. */
 	__u64 bucket;
 	__u64 filed;
-	__u64 skipped; /* of the latter, those that will not be in the histogram */
+	__u64 unread; /* runs in which the event could not be read: they are not in its sum */
+	__u64 probes; /* what the probes themselves took of the runs that are charged */
 };
 
 /* sharing tells whether an event shares its counter. */
@@ -77,18 +83,42 @@ enum dropped {
 	DROPPED_FULL,	    /* its slot was given to another run: those that end are in DROPPED_BEGUN, too */
 	DROPPED_MIXED,	    /* its beginning may be that of another run */
 	DROPPED_SWITCHED,   /* other tasks ran meanwhile */
-	DROPPED_UNREADABLE, /* an event could not be read */
 	DROPPED_KINDS,
 };
 
+/* set is the events that are counted, at positions 0 to events - 1. All that sessions change is in it. */
+struct set {
+	__u64 on;	   /* at least one session counts */
+	__u64 events;
+	__u64 memory;	   /* positions of events that the kernel counts in memory, one bit each */
+	__u64 calibrated;  /* positions that have their overhead subtracted from each run, one bit each */
+	__u64 with_times;  /* events are always read with their times */
+	__u64 measured;	   /* overhead is known: some session needs it */
+	__u64 keys[MAX_EVENTS]; /* the row of the event in the map of events, times 2; plus 1 if calibrated */
+	__u64 overhead[MAX_EVENTS]; /* what the probes themselves take of each run */
+	__u64 overhead_with_times[MAX_EVENTS];
+};
+
+/*
+ * Two sets: that in force is number version & 1. A session writes the other one, adds 1 to the version and waits until no run is under way
+ * that began before. Adding 2 makes each CPU look anew where its events are.
+ */
+struct sets {
+	__u64 version;
+	__u64 latest; /* token of the session that began last: it gets the extremes of the runs since then */
+	__u64 joined; /* how many sessions have begun */
+	struct set sets[2];
+};
+
 struct cpu {
-	__u64 window; /* of what is here */
+	__u64 version; /* of the set that it counts */
 	__u64 live;
-	__u64 brief;   /* the short way is open: runs are read plainly, and there are not too many events */
+	__u64 brief;   /* how the short way goes, if it is open: runs are read plainly, and there are not too many events */
 	__u64 plain;   /* no event shares its counter, as far as is known */
 	__u64 counted; /* runs that are in the sums */
 	__u64 next;    /* how many of them there are when the time of one is taken again */
-	__u64 first;   /* of the CPU's events in the map */
+	__u64 positions; /* in use, since the set was taken over */
+	__u64 charged; /* runs for which what the probes took is in sums */
 	__u64 timed;   /* runs for which plain_time and full_time stand */
 	__u64 plain_time; /* in those that were read plainly, in ns */
 	__u64 plain_runs;
@@ -96,6 +126,8 @@ struct cpu {
 	__u64 last;	 /* when the time of a run was taken */
 	__u64 quick;	 /* times that were taken since runs follow each other quickly */
 	__u64 reading;	 /* ns that it takes to read all events plainly */
+	__u64 looking;	 /* look is at work */
+	__u64 fresh;	 /* positions whose sharing is not known yet, one bit each */
 	__u64 due;	 /* when it is looked again whether events share counters, in ns */
 	__u64 shared;	 /* until when at least it is taken that one does */
 	__u64 looked;	 /* plain_time when it was looked last */
@@ -103,6 +135,8 @@ struct cpu {
 	__u64 entering; /* frame for which enter is at work: what interrupts it has no beginning of its own */
 	__u64 events;	/* address of the map */
 	__u64 dropped[DROPPED_KINDS];
+	__u64 keys[MAX_EVENTS];
+	__u64 index[MAX_EVENTS];  /* of the events in the map, on this CPU */
 	__u64 memory[MAX_EVENTS]; /* addresses of the kernel's struct perf_event of events that it counts in memory, or 0 */
 	__u64 now[MAX_EVENTS];
 	struct slot slots[SLOTS];
@@ -116,7 +150,37 @@ struct histogram {
 	__u64 runs[BUCKETS];
 };
 
-/* Events of a CPU begin at element cpu * nr_events. Made by the user side, for its size. */
+/* copy is what bperf_read has copied of a CPU, but for its events. */
+struct copy {
+	__u64 counted;
+	__u64 plain_time;
+	__u64 full_time;
+	__u64 dropped[DROPPED_KINDS];
+};
+
+/* position is what a position has on a CPU besides its sum, and what bperf_read has copied of it. */
+struct position {
+	struct histogram histogram;
+	struct histogram copied;
+	struct sum sum;
+};
+
+/* extremes are of the runs from the beginning of a session to the beginning of the next one. */
+struct range {
+	__u64 above_min; /* ~min, so that nothing is 0 */
+	__u64 max;
+};
+
+/* member is a session that counts. */
+struct member {
+	__u64 order;	 /* by their beginnings */
+	__u64 positions; /* one bit each */
+	__u64 measures;	 /* it needs the overhead */
+};
+
+enum { MAX_MEMBERS = 1024 };
+
+/* The event of row r on a CPU is element r * nr_cpus + cpu. All programs that are counted share it. Made by the user side, for its size. */
 struct {
 	__uint(type, BPF_MAP_TYPE_PERF_EVENT_ARRAY);
 	__type(key, __u32);
@@ -130,30 +194,68 @@ struct {
 	__type(value, struct cpu);
 } cpus SEC(".maps");
 
-/* One per event: the user side sets how many. */
 struct {
 	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
 	__uint(max_entries, 1);
 	__type(key, __u32);
-	__type(value, struct histogram);
-} histograms SEC(".maps");
+	__type(value, struct copy);
+} copies SEC(".maps");
 
-/* Odd while the session counts, and otherwise even, but not 0: a run counts if all of it is in one window. */
-volatile __u64 window SEC(".data.window") = 2;
+/* So that the compiler describes them: it does not for maps in maps. */
+const struct position *described_position __attribute__((unused));
+const struct range *described_range __attribute__((unused));
 
-const volatile __u32 nr_events;
-const volatile __u64 partial_events; /* that not all CPUs have */
-const volatile __u64 memory_events;  /* that the kernel counts in memory, one bit each */
-/* The same for the short way, where each load is too many. */
-const volatile __u64 session;
-enum {
-	EVENTS = 0xff,	    /* nr_events; 0 if they are more than SHORT_EVENTS */
-	IN_MEMORY = 0x100,  /* there are memory_events */
-	CALIBRATED = 0x200, /* overhead is not 0 */
+struct one_position {
+	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, struct position);
 };
-const volatile __u64 overhead[MAX_EVENTS]; /* of each run: what it counts that is not its own */
-const volatile __u64 overhead_with_times[MAX_EVENTS];
-const volatile __u32 with_times; /* always */
+
+/* The user side makes the maps of those that are in use. Elements of one large map would take their room, or have none where they are made as needed. */
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY_OF_MAPS);
+	__uint(max_entries, MAX_EVENTS);
+	__type(key, __u32);
+	__array(values, struct one_position);
+} positions SEC(".maps");
+
+struct by_position {
+	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__uint(max_entries, MAX_EVENTS);
+	__type(key, __u32);
+	__type(value, struct range);
+};
+
+/* By token. */
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH_OF_MAPS);
+	__uint(max_entries, MAX_MEMBERS);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__type(key, __u32);
+	__array(values, struct by_position);
+} extremes SEC(".maps");
+
+/* By token. Only the user side looks into it. */
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, MAX_MEMBERS);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__type(key, __u32);
+	__type(value, struct member);
+} members SEC(".maps");
+
+volatile struct sets state SEC(".data.state");
+
+const volatile __u32 nr_cpus; /* possible ones */
+
+/* What struct cpu.brief says of the short way. */
+enum {
+	EVENTS = 0xff,
+	IN_MEMORY = 0x100,  /* some are counted in memory */
+	CALIBRATED = 0x200, /* some are calibrated */
+	OPEN = 0x400,
+};
 
 #pragma clang attribute push(__attribute__((preserve_access_index)), apply_to = record)
 
@@ -192,19 +294,24 @@ static __always_inline struct cpu *this_cpu(void)
 	return bpf_map_lookup_elem(&cpus, (void *)&zero);
 }
 
-/* EACH does something for each event of the short way. As their number is constant, the verifier leaves nothing of it but what is done. */
-#define EACH_4(DO, e)         \
-	case e + 4: DO(e + 3) \
-	case e + 3: DO(e + 2) \
-	case e + 2: DO(e + 1) \
-	case e + 1: DO(e)
-#define EACH(DO)                                             \
-	switch (session & EVENTS) {                          \
-		EACH_4(DO, 12)                               \
-		EACH_4(DO, 8)                                \
-		EACH_4(DO, 4)                                \
-		EACH_4(DO, 0)                                \
-	}
+/* set_of is the set of a version. */
+static __always_inline volatile struct set *set_of(__u64 version)
+{
+	return &state.sets[version & 1];
+}
+
+/* EACH does something for each of n events of the short way, of which there is at least one. */
+#define NEXT(DO, e)           \
+	if (n <= e)           \
+		break;        \
+	DO(e)
+#define EACH(DO)                                                                \
+	do {                                                                    \
+		DO(0)                                                           \
+		NEXT(DO, 1) NEXT(DO, 2) NEXT(DO, 3) NEXT(DO, 4) NEXT(DO, 5)     \
+		NEXT(DO, 6) NEXT(DO, 7) NEXT(DO, 8) NEXT(DO, 9) NEXT(DO, 10)    \
+		NEXT(DO, 11) NEXT(DO, 12) NEXT(DO, 13) NEXT(DO, 14) NEXT(DO, 15) \
+	} while (0)
 
 /* in_memory is what an event has counted that the kernel counts in memory. */
 static __always_inline __u64 in_memory(__u64 address)
@@ -216,7 +323,7 @@ static __always_inline __u64 in_memory(__u64 address)
 
 /* READ reads an event plainly. An error is a negative number, and no count is. */
 #define READ(e)                                                   \
-	value = bpf_perf_event_read(&events, first + e);          \
+	value = bpf_perf_event_read(&events, cpu->index[e]);      \
 	READ_INTO(e) = value;                                     \
 	any |= value;
 
@@ -225,20 +332,22 @@ static __always_inline __u64 in_memory(__u64 address)
 	if (memory)                                               \
 		value = in_memory(memory);                        \
 	else                                                      \
-		value = bpf_perf_event_read(&events, first + e);  \
+		value = bpf_perf_event_read(&events, cpu->index[e]); \
 	READ_INTO(e) = value;                                     \
 	any |= value;
 
 #define READ_EACH                                                 \
-	if (session & IN_MEMORY && bpf_rdonly_cast)               \
-		EACH(READ_MEMORY)                                 \
-	else                                                      \
-		EACH(READ)
+	if (n) {                                                  \
+		if (brief & IN_MEMORY && bpf_rdonly_cast)         \
+			EACH(READ_MEMORY);                        \
+		else                                              \
+			EACH(READ);                               \
+	}
 
 /* read_start reads all events plainly into the first slot, read_now into now. What they return is negative if one could not be read. */
-static __always_inline __s64 read_start(struct cpu *cpu, __u64 session)
+static __always_inline __s64 read_start(struct cpu *cpu, __u64 brief)
 {
-	__u64 any = 0, value, memory, first = cpu->first;
+	__u64 any = 0, value, memory, n = brief & EVENTS;
 
 #define READ_INTO(e) cpu->slots[0].start[e].counter
 	READ_EACH
@@ -246,9 +355,9 @@ static __always_inline __s64 read_start(struct cpu *cpu, __u64 session)
 	return any;
 }
 
-static __always_inline __s64 read_now(struct cpu *cpu, __u64 session)
+static __always_inline __s64 read_now(struct cpu *cpu, __u64 brief)
 {
-	__u64 any = 0, value, memory, first = cpu->first;
+	__u64 any = 0, value, memory, n = brief & EVENTS;
 
 #define READ_INTO(e) cpu->now[e]
 	READ_EACH
@@ -256,49 +365,54 @@ static __always_inline __s64 read_now(struct cpu *cpu, __u64 session)
 	return any;
 }
 
-/* read_all reads all events, plainly or with times, and returns which could be read. Without branches, as the verifier follows each. */
-static __always_inline __u64 read_all(struct cpu *cpu, struct bpf_perf_event_value *to, bool plain)
+enum { FULL = SLOTS }; /* where read_all reads to, if it is not a slot */
+
+/*
+ * read_all reads n events, plainly or with times, and returns which could be read. The verifier checks a function that is not static
+ * once, and not for each state that leads to it: the number of events is unknown to it.
+ */
+__noinline __u64 read_all(struct cpu *cpu, __u32 to, __u64 n, bool plain)
 {
-	__u64 i, first = cpu->first, read = 0;
+	struct bpf_perf_event_value *values;
+	__u64 i, err, read = 0;
 
-	for (i = nr_events - 1ULL; i < MAX_EVENTS; i--) {
-		__u64 err;
-
+	if (!cpu || to > FULL)
+		return 0;
+	values = to == FULL ? cpu->full : cpu->slots[to].start;
+	for (i = 0; i < MAX_EVENTS && i < n; i++) {
 		if (plain)
-			err = to[i].counter = bpf_perf_event_read(&events, first + i);
+			err = values[i].counter = bpf_perf_event_read(&events, cpu->index[i]);
 		else
-			err = bpf_perf_event_read_value(&events, first + i, &to[i], sizeof(to[i]));
+			err = bpf_perf_event_read_value(&events, cpu->index[i], &values[i], sizeof(values[i]));
 		read |= (~err >> 63) << i;
 	}
 	return read;
 }
 
-/* readable is which events could be read into a slot plainly. */
-static __noinline __u64 readable(struct slot *slot)
+/* readable is which events could be read into the first slot plainly. */
+__noinline __u64 readable(struct cpu *cpu)
 {
 	__u64 i, read = 0;
 
-	for (i = 0; i < MAX_EVENTS && i < nr_events; i++)
-		read |= (~slot->start[i].counter >> 63) << i;
+	if (!cpu)
+		return 0;
+	for (i = 0; i < SHORT_EVENTS; i++)
+		read |= (~cpu->slots[0].start[i].counter >> 63) << i;
 	return read;
 }
 
-/* find_memory finds the events of a CPU that the kernel counts in memory. */
-static __always_inline void find_memory(struct cpu *cpu)
+/* find_memory finds an event of a CPU that the kernel counts in memory; it is 0 if the CPU does not have it. */
+static __always_inline __u64 find_memory(struct cpu *cpu, __u64 index)
 {
-	__u64 i, entry;
+	__u64 entry, event = 0;
 
 	*(volatile __u64 *)&cpu->events = (__u64)&events; /* from there it is a number */
-	for (i = 0; i < MAX_EVENTS && i < nr_events; i++) {
-		cpu->memory[i] = 0;
-		if (!(memory_events >> i & 1))
-			continue;
-		entry = *(volatile __u64 *)&cpu->events + bpf_core_field_offset(struct bpf_array, ptrs) + (cpu->first + i) * sizeof(entry);
-		if (bpf_probe_read_kernel(&entry, sizeof(entry), (void *)entry) || !entry)
-			continue; /* the CPU does not have it */
-		entry += bpf_core_field_offset(struct bpf_event_entry, event);
-		bpf_probe_read_kernel(&cpu->memory[i], sizeof(cpu->memory[i]), (void *)entry);
-	}
+	entry = *(volatile __u64 *)&cpu->events + bpf_core_field_offset(struct bpf_array, ptrs) + index * sizeof(entry);
+	if (bpf_probe_read_kernel(&entry, sizeof(entry), (void *)entry) || !entry)
+		return 0;
+	entry += bpf_core_field_offset(struct bpf_event_entry, event);
+	bpf_probe_read_kernel(&event, sizeof(event), (void *)entry);
+	return event;
 }
 
 enum {
@@ -310,16 +424,16 @@ enum {
 };
 
 /* reading_time is how long it takes to read all events plainly: the time of runs is taken around their readings. Twice, for interrupts. */
-static __always_inline __u64 reading_time(struct cpu *cpu)
+static __always_inline __u64 reading_time(struct cpu *cpu, __u64 n)
 {
-	__u64 i, begin, end, least = ~0ULL, with = session;
+	__u64 i, begin, end, least = ~0ULL;
 
 	for (i = 0; i < 2; i++) {
 		begin = bpf_ktime_get_ns();
-		if (with & EVENTS)
-			read_now(cpu, with);
+		if (cpu->brief)
+			read_now(cpu, cpu->brief);
 		else
-			read_all(cpu, cpu->full, true);
+			read_all(cpu, FULL, n, true);
 		end = bpf_ktime_get_ns();
 		if (end - begin < least)
 			least = end - begin;
@@ -327,68 +441,133 @@ static __always_inline __u64 reading_time(struct cpu *cpu)
 	return least;
 }
 
-/*
- * look finds out whether an event of the session shares its counter with others: then runs are read with times. Reading them takes
- * a third longer. What was read plainly since the last look is taken to have been on a counter for the same share of the time as the
- * event was altogether. The first look of a window has nothing to compare with: what was before says nothing of it.
- */
-__noinline int look(struct cpu *cpu, bool first)
+/* look_at is look for an event, and reports whether it shares its counter. */
+__noinline int look_at(struct cpu *cpu, __u32 event)
 {
-	__u64 time = bpf_ktime_get_ns(), since, i;
+	struct bpf_perf_event_value v = {};
+	struct sharing *sharing;
+	__u64 enabled, stopped;
 	bool shared = false;
+	struct sum *s;
+
+	if (!cpu || event >= MAX_EVENTS)
+		return 0;
+	s = &cpu->sums[event];
+	sharing = &cpu->sharing[event];
+	if (bpf_perf_event_read_value(&events, cpu->index[event], &v, sizeof(v)))
+		return 0;
+	enabled = v.enabled - sharing->enabled;
+	stopped = v.enabled - v.running - sharing->stopped;
+	if (stopped && !(cpu->fresh >> event & 1)) {
+		shared = true;
+		if (enabled)
+			s->reading.stopped += (cpu->plain_time - cpu->looked) * stopped / enabled;
+		if (cpu->plain) {
+			s->above_min = s->sure;
+			s->width = 0;
+		}
+	}
+	s->sure = s->above_min;
+	sharing->enabled = v.enabled;
+	sharing->stopped = v.enabled - v.running;
+	return shared;
+}
+
+/*
+ * look finds out whether an event shares its counter with others: then runs are read with times. Reading them takes
+ * a third longer. What was read plainly since the last look is taken to have been on a counter for the same share of the time as the
+ * event was altogether. The first look at an event has nothing to compare with: what was before says nothing of it.
+ */
+__noinline int look(struct cpu *cpu)
+{
+	__u64 time = bpf_ktime_get_ns(), n, i;
+	volatile struct set *set;
+	__u32 shared = 0;
 
 	if (!cpu)
 		return 0;
-	since = cpu->plain_time - cpu->looked;
-	for (i = 0; i < MAX_EVENTS && i < nr_events; i++) {
-		struct sharing *sharing = &cpu->sharing[i];
-		struct bpf_perf_event_value v = {};
-		struct sum *s = &cpu->sums[i];
-		__u64 enabled, stopped;
-
-		if (bpf_perf_event_read_value(&events, cpu->first + i, &v, sizeof(v)))
-			continue;
-		enabled = v.enabled - sharing->enabled;
-		stopped = v.enabled - v.running - sharing->stopped;
-		if (stopped && !first) {
-			shared = true;
-			if (enabled)
-				s->reading.stopped += since * stopped / enabled;
-			if (cpu->plain) {
-				s->above_min = s->sure;
-				s->width = 0;
-			}
-		}
-		s->sure = s->above_min;
-		sharing->enabled = v.enabled;
-		sharing->stopped = v.enabled - v.running;
-	}
+	cpu->looking = true;
+	barrier();
+	set = set_of(cpu->version);
+	n = set->events;
+	for (i = 0; i < MAX_EVENTS && i < n; i++)
+		shared |= look_at(cpu, i);
+	cpu->fresh = 0;
 	if (shared)
 		cpu->shared = time + SHARED_FOR;
-	cpu->reading = reading_time(cpu);
+	cpu->plain = time >= cpu->shared && !set->with_times;
+	cpu->brief = 0;
+	if (cpu->plain && n <= SHORT_EVENTS)
+		cpu->brief = OPEN | n | (set->memory ? IN_MEMORY : 0) | (set->calibrated ? CALIBRATED : 0);
+	cpu->reading = reading_time(cpu, n);
 	cpu->looked = cpu->plain_time;
 	cpu->due = time + LOOK_EVERY;
-	cpu->plain = time >= cpu->shared && !with_times;
-	cpu->brief = cpu->plain && nr_events <= SHORT_EVENTS;
+	barrier();
+	cpu->looking = false;
 	return 0;
 }
 
-/* begin begins a window on a CPU, or reports that there is none. Nothing of an earlier one is under way: the user side waits for that. */
-static __noinline bool begin(struct cpu *cpu)
+/* charge adds what the probes took of the runs since the last time to the sums. */
+static __always_inline void charge(struct cpu *cpu, volatile struct set *set)
 {
-	__u64 now = window;
+	__u64 i, runs = cpu->counted - cpu->charged;
 
-	if (!(now & 1))
-		return false;
-	cpu->live = 0;
-	cpu->first = bpf_get_smp_processor_id() * nr_events;
-	cpu->timed = cpu->next = cpu->counted;
+	for (i = 0; i < MAX_EVENTS && i < cpu->positions; i++)
+		cpu->sums[i].probes += runs * set->overhead[i];
+	cpu->charged = cpu->counted;
+}
+
+/* lengthen says in the first slot what SHORT says of it. */
+static __always_inline void lengthen(struct cpu *cpu)
+{
+	struct slot *slot = &cpu->slots[0];
+
+	if (!(cpu->live & SHORT))
+		return;
+	slot->turn = ++cpu->turns;
+	slot->read = ~0ULL;
+	slot->plain = true;
+	cpu->live &= ~(__u64)SHORT;
+}
+
+/* take_over has a CPU count an event at a position. */
+__noinline int take_over(struct cpu *cpu, __u32 position, __u64 key, bool memory)
+{
+	if (!cpu || position >= MAX_EVENTS)
+		return 0;
+	if (position >= cpu->positions || cpu->keys[position] != key) {
+		cpu->keys[position] = key;
+		cpu->index[position] = (key >> 1) * nr_cpus + bpf_get_smp_processor_id();
+		cpu->fresh |= 1ULL << position;
+		cpu->sums[position].filed = cpu->counted;
+		cpu->sums[position].width = 0;
+	}
+	cpu->memory[position] = memory && bpf_rdonly_cast ? find_memory(cpu, cpu->index[position]) : 0;
+	return 0;
+}
+
+/* refresh has a CPU count the set that is in force, or reports that there is none. */
+__noinline int refresh(struct cpu *cpu)
+{
+	__u64 i, version;
+	volatile struct set *set;
+
+	if (!cpu)
+		return 0;
+	version = state.version;
+	set = set_of(version);
+	if (!set->on)
+		return 0;
+	lengthen(cpu);
+	charge(cpu, set_of(cpu->version));
+	for (i = 0; i < MAX_EVENTS && i < set->events; i++)
+		take_over(cpu, i, set->keys[i], set->memory >> i & 1);
+	cpu->positions = set->events;
+	cpu->version = version;
+	cpu->next = cpu->counted;
 	cpu->quick = 0;
-	if (memory_events)
-		find_memory(cpu);
-	look(cpu, true);
-	cpu->window = now;
-	return true;
+	look(cpu);
+	return 1;
 }
 
 /* switches is how often a task was switched away from. */
@@ -426,10 +605,11 @@ __noinline int file(struct cpu *cpu, __u32 event, __u64 value)
 		return 0;
 	s = &cpu->sums[event];
 	if (b != s->bucket) {
-		struct histogram *h = bpf_map_lookup_elem(&histograms, &event);
+		void *map = bpf_map_lookup_elem(&positions, &event);
+		struct position *p = map ? bpf_map_lookup_elem(map, (void *)&zero) : NULL;
 
-		if (h && s->bucket < BUCKETS)
-			h->runs[s->bucket] += cpu->counted - s->filed;
+		if (p && s->bucket < BUCKETS)
+			p->histogram.runs[s->bucket] += cpu->counted - s->filed;
 		s->filed = cpu->counted;
 		s->bucket = b;
 	}
@@ -453,45 +633,70 @@ static __always_inline __u64 own(__u64 value, __u64 overhead)
 }
 
 /* add adds a run that began in the first slot and was read plainly to the sums. */
-static __always_inline void add(struct cpu *cpu, __u64 session)
+static __always_inline void add(struct cpu *cpu, __u64 brief)
 {
-	__u64 value;
+	__u64 value, n = brief & EVENTS;
 
 #define ADD(e)                                                         \
 	value = cpu->now[e] - cpu->slots[0].start[e].counter;         \
-	if (session & CALIBRATED)                                      \
-		value = own(value, overhead[e]);                      \
 	cpu->sums[e].reading.value += value;                          \
 	if (value - cpu->sums[e].low >= cpu->sums[e].width)           \
 		file(cpu, e, value);
-	EACH(ADD)
+#define ADD_CALIBRATED(e)                                              \
+	value = cpu->now[e] - cpu->slots[0].start[e].counter;         \
+	if (calibrated >> e & 1)                                       \
+		value = own(value, set->overhead[e]);                 \
+	cpu->sums[e].reading.value += value;                          \
+	if (value - cpu->sums[e].low >= cpu->sums[e].width)           \
+		file(cpu, e, value);
+	if (!n)
+		return;
+	if (brief & CALIBRATED) {
+		volatile struct set *set = set_of(cpu->slots[0].version);
+		__u64 calibrated = set->calibrated;
+
+		EACH(ADD_CALIBRATED);
+	} else {
+		EACH(ADD);
+	}
 }
 
-/* add_full adds a run of any slot, that was read into full. */
-static __always_inline void add_full(struct cpu *cpu, struct slot *slot, bool plain)
+/* add_full adds what an event counted in a run of any slot, that was read into full. */
+__noinline int add_full(struct cpu *cpu, __u32 number, __u32 event, bool plain)
 {
-	__u64 i;
+	volatile struct set *set;
+	struct slot *slot;
+	struct sum *s;
+	__u64 v;
 
-	for (i = 0; i < MAX_EVENTS && i < nr_events; i++) {
-		struct sum *s = &cpu->sums[i];
-		__u64 v = own(cpu->full[i].counter - slot->start[i].counter, plain ? overhead[i] : overhead_with_times[i]);
-
-		s->reading.value += v;
-		if (!plain) {
-			__u64 enabled = cpu->full[i].enabled - slot->start[i].enabled;
-			__u64 running = cpu->full[i].running - slot->start[i].running;
-
-			s->reading.enabled += enabled;
-			s->reading.stopped += enabled - running;
-			if (enabled != running) {
-				s->filed++;
-				s->skipped++;
-				continue;
-			}
-		}
-		if (v - s->low >= s->width)
-			file(cpu, i, v);
+	if (!cpu || number >= SLOTS || event >= MAX_EVENTS)
+		return 0;
+	slot = &cpu->slots[number];
+	set = set_of(slot->version);
+	s = &cpu->sums[event];
+	v = cpu->full[event].counter - slot->start[event].counter;
+	if (!(slot->read >> event & 1)) {
+		s->filed++;
+		s->unread++;
+		return 0;
 	}
+	if (set->calibrated >> event & 1)
+		v = own(v, plain ? set->overhead[event] : set->overhead_with_times[event]);
+	s->reading.value += v;
+	if (!plain) {
+		__u64 enabled = cpu->full[event].enabled - slot->start[event].enabled;
+		__u64 running = cpu->full[event].running - slot->start[event].running;
+
+		s->reading.enabled += enabled;
+		s->reading.stopped += enabled - running;
+		if (enabled != running) {
+			s->filed++;
+			return 0;
+		}
+	}
+	if (v - s->low >= s->width)
+		file(cpu, event, v);
+	return 0;
 }
 
 /* Kernel stacks are that large, and aligned to their size. */
@@ -510,19 +715,6 @@ static __always_inline bool ended(const struct slot *slot, __u64 frame, const st
 	if ((slot->frame ^ frame) < STACK)
 		return slot->frame <= frame;
 	return frame - stack < LARGEST_STACK && slot->frame - stack >= LARGEST_STACK;
-}
-
-/* lengthen says in the first slot what SHORT tells of it. */
-static __always_inline void lengthen(struct cpu *cpu)
-{
-	struct slot *slot = &cpu->slots[0];
-
-	if (!(cpu->live & SHORT))
-		return;
-	slot->turn = ++cpu->turns;
-	slot->read = ~0ULL;
-	slot->plain = true;
-	cpu->live &= ~(__u64)SHORT;
 }
 
 /* take finds a slot for the run that enters. If there is none it takes that of the oldest. */
@@ -562,25 +754,28 @@ static __noinline int enter(struct cpu *cpu, void *ctx)
 {
 	struct task_struct___run *task;
 	struct slot *slot;
-	__u64 i = 0;
+	__u64 i = 0, n, version;
 
 	cpu->entering = (__u64)ctx;
 	barrier();
 	lengthen(cpu);
+	version = cpu->version;
+	n = set_of(version)->events;
 	task = (void *)bpf_get_current_task_btf();
 	if (cpu->live)
 		i = take(cpu, task);
 	slot = &cpu->slots[i % SLOTS];
 	slot->turn = ++cpu->turns;
+	slot->version = version;
 	slot->frame = (__u64)ctx;
 	slot->task = (__u64)task;
 	slot->switches = switches(task);
 	slot->plain = cpu->plain;
 	slot->began = bpf_ktime_get_ns();
 	if (slot->plain) {
-		slot->read = read_all(cpu, slot->start, true);
+		slot->read = read_all(cpu, i % SLOTS, n, true);
 	} else {
-		slot->read = read_all(cpu, slot->start, false);
+		slot->read = read_all(cpu, i % SLOTS, n, false);
 		slot->began = bpf_ktime_get_ns();
 	}
 	cpu->live |= 1ULL << i;
@@ -595,23 +790,30 @@ int bperf_entry(void *ctx)
 	struct cpu *cpu = this_cpu();
 	struct task_struct___run *task;
 	struct slot *slot;
-	__u64 live = ONLY;
+	__u64 live = ONLY, version, brief;
 
 	if (!cpu)
 		return 0;
-	if (cpu->window != window && !begin(cpu))
-		return 0;
-	if (cpu->live || !cpu->brief)
+	version = state.version;
+	if (cpu->version != version) {
+		if (!refresh(cpu))
+			return 0;
+		version = cpu->version;
+	}
+	barrier(); /* if another set comes in between, the run has the version before, and not what belongs to it */
+	brief = cpu->brief;
+	if (cpu->live || !brief)
 		return enter(cpu, ctx);
 	slot = &cpu->slots[0];
+	slot->version = version;
 	task = (void *)bpf_get_current_task_btf();
 	slot->frame = (__u64)ctx;
 	slot->task = (__u64)task;
 	slot->switches = switches(task);
 	slot->began = cpu->counted < cpu->next ? 0 : bpf_ktime_get_ns();
-	if (read_start(cpu, session) < 0) {
+	if (read_start(cpu, brief) < 0) {
 		slot->turn = ++cpu->turns;
-		slot->read = readable(slot);
+		slot->read = readable(cpu);
 		slot->plain = true;
 		live = 1;
 	}
@@ -650,7 +852,7 @@ static __noinline bool later(struct cpu *cpu, __u64 turn)
 /* leave is the long way of bperf_exit. */
 static __noinline int leave(struct cpu *cpu, void *ctx)
 {
-	__u64 read, time, n, bits, all = nr_events == MAX_EVENTS ? ~0ULL : (1ULL << nr_events) - 1;
+	__u64 time, n, bits, i, events_read;
 	enum dropped why = DROPPED_BEGUN;
 	struct task_struct___run *task;
 	struct slot *slot;
@@ -668,13 +870,14 @@ static __noinline int leave(struct cpu *cpu, void *ctx)
 	barrier();
 	if (slot->frame != (__u64)ctx)
 		goto drop;
+	events_read = set_of(slot->version)->events;
 	plain = slot->plain;
 	if (plain) {
-		read = slot->read & read_all(cpu, cpu->full, true);
+		slot->read &= read_all(cpu, FULL, events_read, true);
 		time = bpf_ktime_get_ns();
 	} else {
 		time = bpf_ktime_get_ns();
-		read = slot->read & read_all(cpu, cpu->full, false);
+		slot->read &= read_all(cpu, FULL, events_read, false);
 	}
 	task = (void *)bpf_get_current_task_btf();
 	why = DROPPED_SWITCHED;
@@ -687,8 +890,7 @@ static __noinline int leave(struct cpu *cpu, void *ctx)
 	why = DROPPED_MIXED;
 	if (cpu->entering || (cpu->live & ~bits && later(cpu, slot->turn)))
 		goto drop;
-	why = DROPPED_UNREADABLE;
-	if (((read | partial_events) & all) != all)
+	if (state.version - slot->version > 2) /* its set may have been written over: sessions do not wait for programs that can sleep */
 		goto drop;
 	if (plain) {
 		if (slot->began) {
@@ -696,16 +898,16 @@ static __noinline int leave(struct cpu *cpu, void *ctx)
 			cpu->plain_runs++;
 			cpu->timed++;
 		}
-		add_full(cpu, slot, true);
 	} else {
 		cpu->full_time += time - slot->began;
 		cpu->timed++;
-		add_full(cpu, slot, false);
 	}
+	for (i = 0; i < MAX_EVENTS && i < events_read; i++)
+		add_full(cpu, n, i, plain);
 	cpu->counted++;
 	cpu->live &= ~bits;
 	if (time >= cpu->due)
-		look(cpu, false);
+		look(cpu);
 	return 0;
 drop:
 	cpu->live &= ~bits;
@@ -725,7 +927,7 @@ static __noinline int drop(struct cpu *cpu, enum dropped why)
  * finish ends a run on the short way whose time is taken. Where runs follow each other quickly it stands for those before it, too, and
  * some of the next ones go without: how many is left to chance, so that it does not go with what the program does in turns.
  */
-static __noinline int finish(struct cpu *cpu)
+static __noinline int finish(struct cpu *cpu, __u64 brief)
 {
 	__u64 time = bpf_ktime_get_ns(), runs = cpu->counted + 1 - cpu->timed;
 
@@ -737,12 +939,12 @@ static __noinline int finish(struct cpu *cpu)
 	cpu->next = cpu->counted + 1;
 	if (cpu->quick > QUICK_TIMES)
 		cpu->next += bpf_get_prandom_u32() & (TIMED_OF - 1);
-	add(cpu, session);
+	add(cpu, brief);
 	cpu->counted++;
 	barrier();
 	cpu->live &= ~(__u64)ENDING;
 	if (time >= cpu->due)
-		look(cpu, false);
+		look(cpu);
 	return 0;
 }
 
@@ -752,33 +954,115 @@ int bperf_exit(void *ctx)
 	struct cpu *cpu = this_cpu();
 	struct task_struct___run *task;
 	struct slot *slot;
-	__u64 with;
+	__u64 brief;
 
 	if (!cpu)
 		return 0;
-	if (cpu->window != window) {
-		if (window & 1)
-			cpu->dropped[DROPPED_BEGUN]++;
-		return 0;
-	}
 	slot = &cpu->slots[0];
-	if (cpu->live != ONLY || slot->frame != (__u64)ctx)
+	if (cpu->live != ONLY || slot->frame != (__u64)ctx || slot->version != state.version)
 		return leave(cpu, ctx);
 	cpu->live = ENDING;
 	barrier();
-	with = session;
-	if (read_now(cpu, with) < 0)
-		return drop(cpu, DROPPED_UNREADABLE);
+	brief = cpu->brief;
+	if (read_now(cpu, brief) < 0) {
+		cpu->live &= ~(__u64)(1 << EXITING);
+		return leave(cpu, ctx);
+	}
 	task = (void *)bpf_get_current_task_btf();
 	if (slot->task != (__u64)task || slot->switches != switches(task))
 		return drop(cpu, DROPPED_SWITCHED);
 	if (cpu->live != ENDING)
 		return drop(cpu, DROPPED_MIXED);
 	if (slot->began)
-		return finish(cpu);
-	add(cpu, with);
+		return finish(cpu, brief);
+	add(cpu, brief);
 	cpu->counted++;
 	barrier();
 	cpu->live &= ~(__u64)ENDING; /* what began meanwhile is not in it */
 	return 0;
+}
+
+/* of_cpu is an element of a map, of some CPU, which is this one where the kernel cannot look elsewhere (before Linux 5.19). */
+static __always_inline void *of_cpu(void *map, void *key, __u32 number)
+{
+	if (bpf_core_enum_value_exists(enum bpf_func_id, BPF_FUNC_map_lookup_percpu_elem))
+		return bpf_map_lookup_percpu_elem(map, key, number);
+	return bpf_map_lookup_elem(map, key);
+}
+
+/* copy_event copies what a position has counted on a CPU; with close its extremes begin anew. */
+__noinline int copy_event(struct cpu *cpu, __u32 number, __u32 event, bool close)
+{
+	__u32 latest = state.latest;
+	struct range *x = NULL;
+	struct position *p;
+	struct sum *s;
+	void *map;
+
+	if (!cpu || event >= MAX_EVENTS)
+		return 0;
+	s = &cpu->sums[event];
+	map = bpf_map_lookup_elem(&positions, &event);
+	if (!map)
+		return 0;
+	p = of_cpu(map, (void *)&zero, number);
+	if (!p)
+		return 0;
+	if (s->bucket < BUCKETS)
+		p->histogram.runs[s->bucket] += cpu->counted - s->filed;
+	s->filed = cpu->counted;
+	p->sum = *s;
+	bpf_probe_read_kernel(&p->copied, sizeof(p->copied), &p->histogram);
+	if (!close)
+		return 0;
+	map = bpf_map_lookup_elem(&extremes, &latest);
+	if (map)
+		x = of_cpu(map, &event, number);
+	if (x) {
+		if (s->above_min > x->above_min)
+			x->above_min = s->above_min;
+		if (s->max > x->max)
+			x->max = s->max;
+	}
+	s->above_min = s->max = s->sure = s->width = 0;
+	return 0;
+}
+
+/*
+ * bperf_read copies the sums of a CPU, on which it is run with interrupts off, or elsewhere if that CPU is offline. It returns 1 if they
+ * were being changed. args: the CPU; whether it is online; whether the extremes begin anew.
+ */
+SEC("raw_tp/sched_switch")
+int bperf_read(__u64 *args)
+{
+	__u32 number = args[0], i, kind;
+	bool online = args[1], close = args[2];
+	__u64 pending, counted;
+	struct copy *copy;
+	struct cpu *cpu;
+
+	cpu = of_cpu(&cpus, (void *)&zero, number);
+	copy = of_cpu(&copies, (void *)&zero, number);
+	if (!cpu || !copy)
+		return 0;
+	if (online && (cpu->live & ANY_EXITING || cpu->looking || cpu->entering))
+		return 1;
+	if (online && cpu->version != state.version)
+		refresh(cpu);
+	counted = cpu->counted;
+	pending = counted - cpu->timed;
+	if (pending && cpu->plain_runs) { /* they had the time of the others */
+		cpu->plain_time += cpu->plain_time * pending / cpu->plain_runs;
+		cpu->plain_runs += pending;
+		cpu->timed = counted;
+	}
+	charge(cpu, set_of(cpu->version));
+	copy->counted = counted;
+	copy->plain_time = cpu->plain_time;
+	copy->full_time = cpu->full_time;
+	for (kind = 0; kind < DROPPED_KINDS; kind++)
+		copy->dropped[kind] = cpu->dropped[kind];
+	for (i = 0; i < MAX_EVENTS && i < cpu->positions; i++)
+		copy_event(cpu, number, i, close);
+	return cpu->counted != counted;
 }

@@ -262,7 +262,7 @@ func (o *statOptions) check(given func(string) bool, args []string) error {
 		bad(o.allUser && o.allKernel, "--all-user and --all-kernel leave nothing to count"),
 		bad(inPrograms && (o.cpus != "" || taskTarget || cgroups || o.perThread),
 			"-b counts in BPF programs, whoever they run for, on all CPUs: it does not go with -C, -p, -t, -G, --for-each-cgroup and --per-thread"),
-		bad(inPrograms && (o.bpfCounters || o.bpfAttrMap != ""), "-b does not go with --bpf-counters: shared counters do not count in BPF programs"),
+		bad(inPrograms && o.bpfAttrMap != "", "-b does not go with --bpf-attr-map: sessions of upstream perf cannot share what is counted in BPF programs"),
 		bad(inPrograms && o.null, "-n counts nothing: it does not go with -b"),
 		bad(o.perFunction && o.functions != "", "--per-func counts all functions, --bpf-func some: give one"),
 		bad((o.perFunction || given("bpf-func")) && !inPrograms, "--per-func and --bpf-func are for the BPF programs of -b"),

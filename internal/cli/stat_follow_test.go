@@ -19,6 +19,7 @@ import (
 	"github.com/cilium/ebpf/btf"
 
 	"github.com/bperf/bperf/internal/bpfprog"
+	"github.com/bperf/bperf/internal/count/shared"
 	"github.com/bperf/bperf/test/require"
 )
 
@@ -58,6 +59,37 @@ func tracers(t *testing.T, id uint32) int64 {
 		t.Fatal(err)
 	}
 	return n[id]
+}
+
+// sessionsInside is how many sessions count in the BPF program that most sessions count in: the entries of its map of members. Sessions begin with the lock of
+// the directory in which they find each other.
+func sessionsInside(t *testing.T) (most int) {
+	t.Helper()
+	dir, err := os.Open(shared.Dir)
+	if err != nil {
+		return 0
+	}
+	defer dir.Close() // and unlocks it
+	if err := syscall.Flock(int(dir.Fd()), syscall.LOCK_SH); err != nil {
+		t.Fatal(err)
+	}
+	for id := ebpf.MapID(0); ; {
+		if id, err = ebpf.MapGetNextID(id); err != nil {
+			return most
+		}
+		m, err := ebpf.NewMapFromID(id)
+		if err != nil {
+			continue // it has gone
+		}
+		if info, err := m.Info(); err == nil && info.Name == "members" {
+			n := 0
+			token, member := make([]byte, m.KeySize()), make([]byte, m.ValueSize())
+			for all := m.Iterate(); all.Next(&token, &member); n++ {
+			}
+			most = max(most, n)
+		}
+		m.Close()
+	}
 }
 
 // eventually waits for something that takes sessions some time.
@@ -141,7 +173,7 @@ func TestStatFollow(t *testing.T) {
 		name := fmt.Sprintf("come_%d", i)
 		p, id := comer(t, name)
 		names = append(names, fmt.Sprintf("%s[%d]", name, id))
-		eventually(t, "all sessions count "+name, func() bool { return tracers(t, id) == int64(probes*len(f.cmds)) })
+		eventually(t, "all sessions count "+name, func() bool { return tracers(t, id) == probes && sessionsInside(t) == len(f.cmds) })
 		for range runs { // not repeated in one call: when a signal comes to that, it begins anew
 			if _, err := p.Run(&ebpf.RunOptions{Data: make([]byte, 64)}); err != nil {
 				t.Fatal(err)

@@ -64,7 +64,7 @@ func TestStatRefuses(t *testing.T) {
 		{"-b 1 -e cs -G /", 22, "-b counts in BPF programs"},
 		{"-b 1 --for-each-cgroup /", 22, "-b counts in BPF programs"},
 		{"-b 1 -a --per-thread", 22, "-b counts in BPF programs"},
-		{"-b 1 --bpf-counters", 22, "-b does not go with --bpf-counters"},
+		{"-b 1 --bpf-counters --bpf-attr-map /sys/fs/bpf/map", 22, "-b does not go with --bpf-attr-map"},
 		{"-b 1 -n", 22, "it does not go with -b"},
 		{"--sum", 22, "--sum adds up the BPF programs of -b"},
 		{"--per-func", 22, "for the BPF programs of -b"},

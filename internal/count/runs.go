@@ -1,7 +1,6 @@
 package count
 
 import (
-	"cmp"
 	"math/bits"
 	"slices"
 )
@@ -18,13 +17,16 @@ type Runs struct {
 	Ranged   bool // Min and Max are known: not for the difference of two readings, nor without a run
 	Buckets  [Buckets]uint64
 
-	Probes *uint64 // what of each run is bperf's own, as long as no event shares its counter; nil if that is not known, or taken off
+	// Probes is what of the reading is bperf's own, as long as no event shares its counter.
+	Probes      uint64
+	ProbesKnown bool // Probes was measured, and is not subtracted
 }
 
 // Add adds other runs.
 func (r *Runs) Add(o *Runs) {
 	r.Counted += o.Counted
-	r.Probes = cmp.Or(r.Probes, o.Probes)
+	r.Probes += o.Probes
+	r.ProbesKnown = r.ProbesKnown || o.ProbesKnown
 	switch {
 	case !o.Ranged:
 	case !r.Ranged:
@@ -40,10 +42,19 @@ func (r *Runs) Add(o *Runs) {
 // Sub leaves the runs since an earlier reading.
 func (r *Runs) Sub(earlier *Runs) {
 	r.Counted -= earlier.Counted
+	r.Probes -= earlier.Probes
 	r.Min, r.Max, r.Ranged = 0, 0, false
 	for i, n := range earlier.Buckets {
 		r.Buckets[i] -= n
 	}
+}
+
+// ProbesPerRun is what of each run is bperf's own: the mean, rounded. It is false if that is not known.
+func (r *Runs) ProbesPerRun() (uint64, bool) {
+	if !r.ProbesKnown || r.Counted == 0 {
+		return 0, false
+	}
+	return (r.Probes + r.Counted/2) / r.Counted, true
 }
 
 // Quantile is the value that the share p of the runs does not exceed, as far as the histogram tells: the middle of a bucket, which

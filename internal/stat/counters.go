@@ -104,7 +104,7 @@ func (c *counters) openPrograms(cfg *Config, t target.Target, o count.Options) e
 		return err
 	}
 	var err error
-	if c.inside, err = program.Open(inside, cfg.Programs, t, o); err != nil {
+	if c.inside, err = program.Open(inside, cfg.Programs, t, o, cfg.sharing(len(common) > 0)); err != nil {
 		return errors.Join(err, c.Close())
 	}
 	c.namePrograms()
@@ -114,6 +114,11 @@ func (c *counters) openPrograms(cfg *Config, t target.Target, o count.Options) e
 	}
 	c.parts = append(c.parts, p)
 	return nil
+}
+
+// sharing is with whom what counts in BPF programs is shared: with all sessions that can be found, even if nobody has asked for it.
+func (cfg *Config) sharing(required bool) program.Sharing {
+	return program.Sharing{Dir: cfg.Shared.Dir, Required: required}
 }
 
 // namePrograms takes over the names of the programs.

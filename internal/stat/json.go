@@ -115,8 +115,8 @@ func (j *jsonLines) count(f *object, r *Row, cgroups bool) {
 			f.raw("run-"+runColumns[i], v)
 		}
 	}
-	if p := r.Runs.Probes; p != nil && absent == "" {
-		f.raw("run-probes", strconv.FormatUint(*p, 10))
+	if probes, known := r.Runs.ProbesPerRun(); known && absent == "" {
+		f.raw("run-probes", strconv.FormatUint(probes, 10))
 	}
 	if j.o.Histogram {
 		f.raw("histogram", r.histogramJSON())

@@ -110,7 +110,7 @@ func programRows(t testing.TB, label string) []Row {
 			rows[i].Runs.Add(one)
 		}
 		rows[i].PerRun = rows[i].Value / 4
-		rows[i].Runs.Probes = &[]uint64{310, 600, 512}[i]
+		rows[i].Runs.Probes, rows[i].Runs.ProbesKnown = []uint64{310, 600, 512}[i]*4, true
 	}
 	rows = append(rows, ownRows(label, 5, 5150, 1)...)
 	rows[len(rows)-1].Dropped = &count.Dropped{count.DroppedSwitched: 1}

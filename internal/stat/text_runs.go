@@ -49,11 +49,15 @@ func (t *text) probes(b *strings.Builder, rows []Row) {
 	var parts []string
 	for i := range rows {
 		r := &rows[i]
-		if r.Runs == nil || r.Runs.Probes == nil || r.absent() != "" {
+		if r.Runs == nil || r.absent() != "" {
+			continue
+		}
+		probes, known := r.Runs.ProbesPerRun()
+		if !known {
 			continue
 		}
 		scale, unit := r.runUnit()
-		count := strconv.FormatFloat(float64(*r.Runs.Probes)*scale, 'f', -1, 64)
+		count := strconv.FormatFloat(float64(probes)*scale, 'f', -1, 64)
 		if part := strings.Join(strings.Fields(count+" "+printable.Text(unit)+" "+printable.Text(r.Name)), " "); !slices.Contains(parts, part) {
 			parts = append(parts, part)
 		}

@@ -11,6 +11,7 @@ import (
 	"github.com/bperf/bperf/internal/bpfprog"
 	"github.com/bperf/bperf/internal/count"
 	"github.com/bperf/bperf/internal/count/program"
+	"github.com/bperf/bperf/internal/count/shared"
 	"github.com/bperf/bperf/internal/event"
 	"github.com/bperf/bperf/internal/perfevent"
 	"github.com/bperf/bperf/internal/target"
@@ -95,7 +96,7 @@ func (p *Programs) count(list event.List) error {
 	if err != nil {
 		return err
 	}
-	if p.counter, err = program.Open(list, targets, machine, count.Options{Following: true}); err != nil {
+	if p.counter, err = program.Open(list, targets, machine, count.Options{Following: true}, program.Sharing{Dir: shared.Dir}); err != nil {
 		return err
 	}
 	p.look()

@@ -15,77 +15,97 @@ const emptyName = "bperf_empty"
 // calibrationRuns are enough for one that nothing interrupts.
 const calibrationRuns = 1000
 
-// measureProbes counts in a program that does nothing: the least that a run counts is the probes' own, and with takeOff is taken off each
-// run that is counted later. Where the kernel lets nobody trace programs, there is nothing to take off.
-func (c *Counter) measureProbes(o *options, takeOff bool) error {
+// overheads are what probes themselves take of each run, by position of their set.
+type overheads struct {
+	plain, withTimes [maxEvents]uint64
+}
+
+// overheadOf measures what the probes take with a set of events, unless it has: the least that a run of a program counts that does nothing. It is
+// nothing where the kernel lets nobody trace programs.
+func (c *Counter) overheadOf(set *probesSet) (*overheads, error) {
+	key := fmt.Sprint(set.Events, set.Keys, set.Memory)
+	if known := c.measured[key]; known != nil {
+		return known, nil
+	}
+	o := new(overheads)
 	empty, target, err := loadEmpty()
 	if err != nil {
-		return err
+		return nil, err
 	}
 	defer empty.Close()
-	var plain, withTimes [maxEvents]uint64
-	traced, err := c.measure(*o, empty, target, &plain)
-	if err != nil || !traced {
-		return err
+	raw := *set
+	raw.On, raw.Calibrated = 1, 0
+	if err := c.measure(raw, empty, target, &o.plain); err != nil {
+		return nil, err
 	}
-	if !takeOff {
-		c.included = plain[:c.events]
+	if set.Calibrated != 0 {
+		raw.WithTimes = 1
+		if err := c.measure(raw, empty, target, &o.withTimes); err != nil {
+			return nil, err
+		}
+	}
+	c.measured[key] = o
+	return o, nil
+}
+
+// measure counts in the program that does nothing.
+func (c *Counter) measure(set probesSet, empty *ebpf.Program, target Target, least *[maxEvents]uint64) error {
+	p, err := attach(target, c.object, c.source.array, c.types)
+	if why := (*Untraceable)(nil); errors.As(err, &why) {
 		return nil
 	}
-	timed := *o
-	timed.withTimes = true
-	if _, err := c.measure(timed, empty, target, &withTimes); err != nil {
-		return err
-	}
-	o.overhead, o.overheadWithTimes = plain, withTimes
-	c.overhead = plain[:c.events]
-	return nil
-}
-
-// measure counts in the program that does nothing; it reports whether it can be traced.
-func (c *Counter) measure(o options, empty *ebpf.Program, target Target, least *[maxEvents]uint64) (traced bool, err error) {
-	p, err := attach(target, o, noWindow)
-	if why := (*Untraceable)(nil); errors.As(err, &why) {
-		return false, nil
-	}
 	if err != nil {
-		return false, err
-	}
-	return true, errors.Join(c.runEmpty(empty, p, least), p.close())
-}
-
-// runEmpty runs the program that does nothing.
-func (c *Counter) runEmpty(empty *ebpf.Program, p *probes, least *[maxEvents]uint64) error {
-	if err := c.perf.Enable(); err != nil {
 		return err
 	}
-	if err := p.setWindow(1); err != nil {
+	defer p.close()
+	s := &session{probes: p, source: &source{token: ownToken}, inner: c.inner()}
+	for position := range int(set.Events) {
+		s.at = append(s.at, position)
+	}
+	if err := s.makeRoom(1<<set.Events - 1); err != nil {
+		return err
+	}
+	if err := p.enact(new(probesSets), &set); err != nil {
 		return err
 	}
 	packet := make([]byte, 64)
 	if _, err := empty.Run(&ebpf.RunOptions{Data: packet, Repeat: calibrationRuns}); err != nil {
 		return fmt.Errorf("run an empty BPF program to calibrate: %w", err)
 	}
-	if err := errors.Join(p.setWindow(noWindow), c.perf.Disable()); err != nil {
-		return err
-	}
-	state, histograms, err := p.read()
+	counts, err := s.read(false)
 	if err != nil {
 		return err
 	}
-	for ev := range c.events {
+	for position, cpus := range counts.events {
 		known := false
-		for cpu := range state {
-			if runs, _ := state[cpu].event(ev, &histograms[ev][cpu]); runs.Ranged && (!known || runs.Min < least[ev]) {
-				least[ev], known = runs.Min, true
+		for _, e := range cpus {
+			if e.ranged && (!known || e.min < least[position]) {
+				least[position], known = e.min, true
 			}
 		}
 	}
 	return nil
 }
 
-// Overhead is what is taken off each run, by event, as long as none shares its counter; nil if nothing is.
-func (c *Counter) Overhead() []uint64 { return c.overhead }
+// Overhead is what is taken off each run, by event, as long as none shares its counter and no other session begins or ends; nil if nothing is.
+func (c *Counter) Overhead() []uint64 {
+	if !c.calibrate {
+		return nil
+	}
+	all := make([]uint64, c.events)
+	for _, p := range c.programs {
+		if p.session == nil {
+			continue
+		}
+		for ev, position := range p.session.at {
+			if position >= 0 {
+				all[ev] = p.session.taken[position]
+			}
+		}
+		break
+	}
+	return all
+}
 
 // loadEmpty loads a program that does nothing.
 func loadEmpty() (*ebpf.Program, Target, error) {

@@ -12,9 +12,7 @@ import (
 	"github.com/cilium/ebpf/link"
 
 	"github.com/bperf/bperf/internal/count"
-	"github.com/bperf/bperf/internal/count/direct"
 	"github.com/bperf/bperf/internal/event"
-	"github.com/bperf/bperf/internal/kernel"
 	"github.com/bperf/bperf/internal/perfevent"
 	"github.com/bperf/bperf/internal/target"
 )
@@ -24,20 +22,21 @@ import (
 //
 // Besides the events of its list it has those of OwnEvents, behind them.
 type Counter struct {
-	events    int             // of the list
-	perf      *direct.Counter // counts on CPUs all the time
-	array     *ebpf.Map
-	cpus      [][]int // on which an event counts
+	events    int // of the list
+	wanted    []wanted
+	source    *source
 	online    []int
 	programs  []*subject
-	probing   options // of all probes
-	following bool    // programs may come and go
+	following bool // programs may come and go
+	calibrate bool // what the probes take is subtracted from each run
+	measures  bool // what they take is measured
+
+	object   *ebpf.CollectionSpec  // the probes, as they were compiled
+	types    *btf.Cache            // the kernel's: decoding them takes longer than the rest of attaching
+	measured map[string]*overheads // by set of events
 
 	references *link.Iter // nil until it is needed
-	overhead   []uint64   // that is taken off each run, by event; nil if nothing is
-	included   []uint64   // what of each run is the probes' own, by event; nil if that is not known, or taken off
 
-	window  uint64
 	enabled time.Time     // zero while disabled
 	before  time.Duration // enabled up to the last Disable
 }
@@ -45,9 +44,9 @@ type Counter struct {
 // subject is a program that is counted in one of two ways.
 type subject struct {
 	Target
-	probes *probes      // nil if it cannot be traced
-	why    *Untraceable // then
-	kernel *statistics  // then, and what is counted in its place; nil for a sub-program
+	session *session     // nil if it cannot be traced
+	why     *Untraceable // then
+	kernel  *statistics  // then, and what is counted in its place; nil for a sub-program
 }
 
 // Events that a Counter has besides those of its list, and what stands in place of their PMU.
@@ -77,61 +76,60 @@ const (
 
 // Open prepares to count the events of a list in BPF programs, on all CPUs that are online. It is no error if a program cannot be
 // traced: ErrAt tells why.
-func Open(list event.List, programs []Target, t target.Target, o count.Options) (*Counter, error) {
-	return openWith(list, programs, t, o, btf.NewCache())
+func Open(list event.List, programs []Target, t target.Target, o count.Options, with Sharing) (*Counter, error) {
+	return openWith(list, programs, t, o, with, btf.NewCache())
 }
 
-func openWith(list event.List, programs []Target, t target.Target, o count.Options, types *btf.Cache) (*Counter, error) {
+func openWith(list event.List, programs []Target, t target.Target, o count.Options, with Sharing, types *btf.Cache) (*Counter, error) {
 	events := len(list.Events())
 	if events > maxEvents {
 		return nil, fmt.Errorf("%d events are too many to count in BPF programs: %d are possible", events, maxEvents)
 	}
-	c := &Counter{events: events, online: t.CPUs, cpus: make([][]int, events)}
-	c.probing.types = types
-	if err := c.open(list, programs, t, o); err != nil {
+	c := &Counter{events: events, online: t.CPUs, following: o.Following, calibrate: o.Calibrate, measures: o.Calibrate || o.Probes, types: types, measured: make(map[string]*overheads)}
+	if err := c.open(list, programs, t, o, with); err != nil {
 		return nil, errors.Join(err, c.Close())
 	}
 	return c, nil
 }
 
-func (c *Counter) open(list event.List, programs []Target, t target.Target, o count.Options) (err error) {
-	if c.perf, err = direct.Open(list, t, o); err != nil {
+func (c *Counter) open(list event.List, programs []Target, t target.Target, o count.Options, with Sharing) (err error) {
+	if c.object, err = loadProbes(); err != nil {
 		return err
 	}
-	c.following = o.Following
-	all := &c.probing
-	if all.object, err = loadProbes(); err != nil {
+	if c.source, err = openSource(list, programs, t, o, with); err != nil {
 		return err
 	}
-	all.count = c.events
-	if all.events, err = c.newArray(); err != nil {
-		return err
-	}
-	if err := c.fillArray(); err != nil {
-		return err
-	}
-	for i, e := range list.Events() {
-		if len(c.cpus[i]) < len(t.CPUs) {
-			all.partial |= 1 << i
+	for ev, e := range list.Events() {
+		if c.source.err(ev) != nil {
+			c.wanted = append(c.wanted, wanted{never: true})
+			continue
 		}
-		if countsInMemory(&e.Attr) {
-			all.memory |= 1 << i
+		w := wanted{key: c.source.rows[ev] << 1, memory: countsInMemory(&e.Attr)}
+		if c.calibrate {
+			w.key |= 1
 		}
-	}
-	if o.Probes || o.Calibrate {
-		if err := c.measureProbes(all, o.Calibrate); err != nil {
-			return err
-		}
+		c.wanted = append(c.wanted, w)
 	}
 	for _, p := range programs {
 		if _, err := c.add(p); err != nil {
 			return err
 		}
 	}
-	if !c.following {
-		all.types = nil // some megabytes
+	if c.source.shared != nil {
+		c.source.shared.AfterCPUs(c.refresh)
 	}
 	return nil
+}
+
+// refresh has the CPUs look anew where their events are.
+func (c *Counter) refresh() error {
+	var errs []error
+	for _, p := range c.programs {
+		if p.session != nil && !p.session.ended {
+			errs = append(errs, p.session.refreshed())
+		}
+	}
+	return errors.Join(errs...)
 }
 
 // countsInMemory reports whether the kernel counts an event in memory as it happens (perf_swevent_event), and not on a counter or by a clock.
@@ -148,13 +146,13 @@ func countsInMemory(a *perfevent.Attr) bool {
 // add opens what counts in a program. It is nil for one that has gone, if programs may.
 func (c *Counter) add(p Target) (s *subject, err error) {
 	s = &subject{Target: p}
-	window := c.window
-	if c.enabled.IsZero() {
-		window = noWindow
-	}
-	s.probes, err = attach(p, c.probing, window)
+	probes, err := c.probesOf(p)
 	switch {
 	case err == nil:
+		s.session, err = c.newSession(probes)
+		if err != nil {
+			return nil, errors.Join(err, probes.close())
+		}
 	case c.following && errors.Is(err, fs.ErrNotExist):
 		return nil, nil
 	case !errors.As(err, &s.why):
@@ -168,49 +166,127 @@ func (c *Counter) add(p Target) (s *subject, err error) {
 			return nil, err
 		}
 	}
-	c.programs = append(c.programs, s)
-	return s, nil
+	return s, c.setPrograms(append(c.programs, s))
 }
 
-// newArray makes the map through which the probes read perf events.
-func (c *Counter) newArray() (*ebpf.Map, error) {
+// setPrograms changes the programs that are counted. CPUs may come and go in another goroutine, with the lock held.
+func (c *Counter) setPrograms(programs []*subject) error {
+	unlock, err := c.source.lock()
+	if err != nil {
+		return err
+	}
+	defer unlock()
+	c.programs = programs
+	return nil
+}
+
+// probesOf opens the probes of a program: those that other sessions have, or new ones that others can find.
+func (c *Counter) probesOf(t Target) (p *probes, err error) {
+	if c.source.shared == nil {
+		return attach(t, c.object, c.source.array, c.types)
+	}
+	unlock, err := c.source.lock()
+	if err != nil {
+		return nil, err
+	}
+	defer unlock()
+	if p, err = c.source.registry.find(t); p != nil || err != nil {
+		return p, err
+	}
+	if p, err = attach(t, c.object, c.source.array, c.types); err != nil {
+		return nil, err
+	}
+	if err := c.source.registry.add(t, p); err != nil {
+		return nil, errors.Join(err, p.close())
+	}
+	return p, nil
+}
+
+// newSession makes what counts with probes. The overhead is measured now, for the events that are likely to be read once it begins.
+func (c *Counter) newSession(p *probes) (*session, error) {
 	cpus, err := ebpf.PossibleCPU()
 	if err != nil {
 		return nil, err
 	}
-	fd, err := perfevent.NewArray(probesMapEvents, max(cpus*c.events, 1))
+	s := &session{probes: p, source: c.source, overhead: c.overheadOf, measures: c.measures, inner: c.inner(), total: newCounted(cpus, c.events)}
+	state, err := s.state()
 	if err != nil {
-		return nil, fmt.Errorf("create the BPF map %s: %w", probesMapEvents, err)
+		return nil, err
 	}
-	c.array, err = ebpf.NewMapFromFD(fd)
-	return c.array, err
+	set, at, err := positionsOf(state.current(), 1<<state.current().Events-1, c.wanted)
+	if err != nil {
+		return s, nil // it is an error if it is still so when it begins
+	}
+	s.at = at
+	if !c.measures {
+		return s, nil
+	}
+	set.Measured = 1
+	if set.same(state.current()) {
+		s.taken = state.current().Overhead
+		return s, nil
+	}
+	o, err := c.overheadOf(&set)
+	if err != nil {
+		return nil, err
+	}
+	s.taken = o.plain
+	return s, nil
 }
 
-func (c *Counter) fillArray() error {
-	return c.perf.Descriptors(func(ev, cpu, fd int) error {
-		c.cpus[ev] = append(c.cpus[ev], cpu)
-		if err := c.array.Put(uint32(cpu*c.events+ev), uint32(fd)); err != nil {
-			return fmt.Errorf("let BPF programs read event %d on CPU %d: %w", ev, cpu, err)
-		}
-		return nil
-	})
+// inner are the maps that maps of the probes have as elements.
+func (c *Counter) inner() map[string]*ebpf.MapSpec {
+	inner := make(map[string]*ebpf.MapSpec)
+	for _, name := range []string{probesMapPositions, probesMapExtremes} {
+		inner[name] = c.object.Maps[name].InnerMap
+	}
+	return inner
 }
 
-// Enable begins to count. Runs that are under way are not counted.
+// Enable begins to count. A run counts if it ends from now on, unless it was under way when the probes were attached.
 func (c *Counter) Enable() error {
 	if !c.enabled.IsZero() {
 		return nil
 	}
-	if err := c.perf.Enable(); err != nil {
+	if err := c.begin(c.programs); err != nil {
 		return err
 	}
-	c.window++
-	for _, p := range c.programs {
-		if err := p.begin(c.window); err != nil {
+	c.enabled = time.Now()
+	return nil
+}
+
+// begin begins to count in some of the programs.
+func (c *Counter) begin(programs []*subject) error {
+	unlock, err := c.source.lock()
+	if err != nil {
+		return err
+	}
+	defer unlock()
+	any := false
+	for _, p := range programs {
+		if p.session == nil || p.session.ended {
+			continue
+		}
+		changed, err := p.session.join(c.wanted)
+		if err != nil {
+			return fmt.Errorf("count in BPF program %s: %w", p.Target, err)
+		}
+		any = any || changed
+	}
+	if err := waitIf(any); err != nil {
+		return err
+	}
+	for _, p := range programs {
+		switch {
+		case p.session != nil && !p.session.ended:
+			err = p.session.begin()
+		case p.kernel != nil:
+			err = p.kernel.begin()
+		}
+		if err != nil {
 			return err
 		}
 	}
-	c.enabled = time.Now()
 	return nil
 }
 
@@ -221,73 +297,54 @@ func (c *Counter) Disable() error {
 	}
 	c.before += time.Since(c.enabled)
 	c.enabled = time.Time{}
-	c.window++
-	for _, p := range c.programs {
-		if err := p.end(c.window); err != nil {
-			return err
-		}
-	}
-	if err := kernel.WaitForBPF(); err != nil {
-		return err
-	}
-	return c.perf.Disable()
+	return c.end(c.programs)
 }
 
-func (s *subject) begin(window uint64) (err error) {
-	switch {
-	case s.probes != nil && s.probes.last != nil:
-		return nil
-	case s.probes != nil:
-	case s.kernel != nil:
-		return s.kernel.begin()
-	default:
-		return nil
-	}
-	if s.probes.since, err = s.probes.countMisses(); err != nil {
-		return err
-	}
-	return s.probes.setWindow(window)
-}
-
-func (s *subject) end(window uint64) error {
-	switch {
-	case s.probes != nil:
-		return s.probes.end(window)
-	case s.kernel != nil:
-		return s.kernel.end()
-	default:
-		return nil
-	}
-}
-
-// end ends a window.
-func (p *probes) end(window uint64) error {
-	if p.last != nil {
-		return nil
-	}
-	if err := p.setWindow(window); err != nil {
-		return err
-	}
-	now, err := p.countMisses()
+// end ends counting in some of the programs.
+func (c *Counter) end(programs []*subject) error {
+	unlock, err := c.source.lock()
 	if err != nil {
 		return err
 	}
-	p.misses = p.misses.plus(now, p.since)
-	p.since = now
+	defer unlock()
+	var changed []*session
+	for _, p := range programs {
+		switch {
+		case p.session != nil && p.session.order != 0:
+			var is bool
+			if is, err = p.session.end(); is {
+				changed = append(changed, p.session)
+			}
+		case p.kernel != nil:
+			err = p.kernel.end()
+		}
+		if err != nil {
+			return err
+		}
+	}
+	if err := waitIf(len(changed) > 0); err != nil {
+		return err
+	}
+	for _, s := range changed {
+		if err := s.settle(); err != nil {
+			return err
+		}
+	}
 	return nil
-}
-
-func (m Misses) plus(now, since Misses) Misses {
-	return Misses{m.Entry + now.Entry - since.Entry, m.Exit + now.Exit - since.Exit}
 }
 
 // Read appends the readings of each program.
 func (c *Counter) Read(dst []count.Cell) ([]count.Cell, error) {
+	unlock, err := c.source.lock()
+	if err != nil {
+		return nil, err
+	}
+	defer unlock()
 	var cells []count.Cell
 	for i, p := range c.programs {
 		var err error
 		switch {
-		case p.probes != nil:
+		case p.session != nil:
 			cells, err = c.readTraced(cells, i)
 		case p.kernel != nil:
 			cells, err = c.readStatistics(cells, i)
@@ -315,28 +372,21 @@ func (c *Counter) time() uint64 {
 }
 
 func (c *Counter) readTraced(cells []count.Cell, program int) ([]count.Cell, error) {
-	p := c.programs[program].probes
-	state, histograms, err := p.read()
+	now, misses, err := c.programs[program].session.now()
 	if err != nil {
 		return nil, err
 	}
-	misses, err := c.misses(p)
-	if err != nil {
-		return nil, err
-	}
-	time, lost := c.time(), dropped(state, misses)
-	for ev, cpus := range c.cpus {
+	time, lost := c.time(), c.dropped(now, misses)
+	for ev, cpus := range c.source.cpus {
 		for _, cpu := range cpus {
-			runs, r := state[cpu].event(ev, &histograms[ev][cpu])
-			if c.included != nil {
-				runs.Probes = &c.included[ev]
-			}
+			runs, r := now.event(ev, cpu)
+			runs.ProbesKnown = c.measures && !c.calibrate
 			cells = append(cells, count.Cell{Event: ev, CPU: cpu, Thread: count.None, Cgroup: count.None, Program: program, Reading: r, Runs: runs})
 		}
 	}
 	for n, cpu := range c.online {
-		s := &state[cpu]
-		own := [...]uint64{ownRuns: s.runs(), ownRunTime: s.plainTime() + s.FullTime, ownDropped: lost[cpu].Total()}
+		s := &now.cpus[cpu]
+		own := [...]uint64{ownRuns: s.runs(), ownRunTime: s.PlainTime + s.FullTime, ownDropped: lost[cpu].Total()}
 		if n == 0 { // the kernel does not say on which CPU
 			own[ownRuns] += misses.Exit
 		}
@@ -349,42 +399,17 @@ func (c *Counter) readTraced(cells []count.Cell, program int) ([]count.Cell, err
 	return cells, nil
 }
 
-// misses are those of the time in which the session counted.
-func (c *Counter) misses(p *probes) (Misses, error) {
-	if c.enabled.IsZero() || p.last != nil {
-		return p.misses, nil
-	}
-	now, err := p.countMisses()
-	return p.misses.plus(now, p.since), err
-}
-
 // runs is how many have ended.
-func (s *probesCpu) runs() uint64 {
-	return s.Counted + s.Dropped[droppedBegun] + s.Dropped[droppedMixed] + s.Dropped[droppedSwitched] + s.Dropped[droppedUnreadable]
+func (s *probesCopy) runs() uint64 {
+	return s.Counted + s.Dropped[droppedBegun] + s.Dropped[droppedMixed] + s.Dropped[droppedSwitched]
 }
 
-// plainTime is the time of the runs that were read plainly, in ns. Those after the last one whose time was taken had that of the others.
-func (s *probesCpu) plainTime() uint64 {
-	if s.PlainRuns == 0 || s.Counted <= s.Timed {
-		return s.PlainTime
-	}
-	return s.PlainTime + uint64(float64(s.PlainTime)/float64(s.PlainRuns)*float64(s.Counted-s.Timed))
-}
-
-// event is what an event counted on a CPU. The histogram was read after the rest: runs that were not in it then are in it, and some more, if
-// others were put into it meanwhile.
-func (s *probesCpu) event(ev int, h *probesHistogram) (*count.Runs, perfevent.Reading) {
-	sum := &s.Sums[ev]
-	runs := &count.Runs{Counted: s.Counted, Min: ^sum.AboveMin, Max: sum.Max, Ranged: sum.AboveMin != 0, Buckets: h.Runs}
-	var filed uint64
-	for _, n := range h.Runs {
-		filed += n
-	}
-	if filed == sum.Filed-sum.Skipped && s.Counted > sum.Filed {
-		runs.Buckets[sum.Bucket] += s.Counted - sum.Filed
-	}
-	enabled := sum.Reading.Enabled + s.plainTime()
-	return runs, perfevent.Reading{Value: sum.Reading.Value, Enabled: enabled, Running: enabled - min(sum.Reading.Stopped, enabled)}
+// event is what an event counted on a CPU.
+func (c *counted) event(ev, cpu int) (*count.Runs, perfevent.Reading) {
+	e, of := &c.events[ev][cpu], &c.cpus[cpu]
+	runs := &count.Runs{Counted: of.Counted - e.unread, Min: e.min, Max: e.max, Ranged: e.ranged, Buckets: e.buckets, Probes: e.probes}
+	enabled := e.enabled + of.PlainTime
+	return runs, perfevent.Reading{Value: e.value, Enabled: enabled, Running: enabled - min(e.stopped, enabled)}
 }
 
 // As in bpf/probes.bpf.c.
@@ -393,7 +418,6 @@ const (
 	droppedFull
 	droppedMixed
 	droppedSwitched
-	droppedUnreadable
 )
 
 // Err says why an event cannot be counted in any program.
@@ -407,7 +431,7 @@ func (c *Counter) Err(ev int) error {
 		return c.ErrAt(ev, 0)
 	}
 	if ev < c.events {
-		return c.perf.Err(ev)
+		return c.source.err(ev)
 	}
 	return nil
 }
@@ -420,8 +444,8 @@ func (c *Counter) ErrAt(ev, program int) error {
 		return p.why
 	case ev >= c.events:
 		return nil
-	case c.perf.Err(ev) != nil:
-		return c.perf.Err(ev)
+	case c.source.err(ev) != nil:
+		return c.source.err(ev)
 	case p.why != nil:
 		return p.why
 	}
@@ -430,24 +454,29 @@ func (c *Counter) ErrAt(ev, program int) error {
 
 // Close detaches from all programs.
 func (c *Counter) Close() error {
-	var errs []error
-	for _, p := range c.programs {
-		if p.probes != nil {
-			errs = append(errs, p.probes.close())
-		}
-		if p.kernel != nil {
-			errs = append(errs, p.kernel.close())
-		}
+	if c.source == nil {
+		return nil
+	}
+	errs := []error{c.Disable()}
+	programs := c.programs
+	errs = append(errs, c.setPrograms(nil))
+	for _, p := range programs {
+		errs = append(errs, p.close())
 	}
 	if c.references != nil {
 		errs = append(errs, c.references.Close())
 	}
-	if c.array != nil {
-		errs = append(errs, c.array.Close())
-	}
-	if c.perf != nil {
-		errs = append(errs, c.perf.Close())
-	}
-	c.programs, c.array, c.perf = nil, nil, nil
+	errs = append(errs, c.source.close())
+	c.references, c.source = nil, nil
 	return errors.Join(errs...)
+}
+
+func (s *subject) close() error {
+	switch {
+	case s.session != nil:
+		return s.session.finish()
+	case s.kernel != nil:
+		return s.kernel.close()
+	}
+	return nil
 }

@@ -126,7 +126,7 @@ func TestManyEvents(t *testing.T) {
 	}
 	more, err := event.Host().Parse("dummy" + strings.Repeat(",dummy", maxEvents))
 	check(t, err)
-	if _, err := Open(more, []Target{target}, system.Target{}, count.Options{}); err == nil || !strings.Contains(err.Error(), "64 are possible") {
+	if _, err := Open(more, []Target{target}, system.Target{}, count.Options{}, Sharing{}); err == nil || !strings.Contains(err.Error(), "64 are possible") {
 		t.Errorf("more than possible: %v", err)
 	}
 }
@@ -145,12 +145,14 @@ func TestSeveralPrograms(t *testing.T) {
 	}
 }
 
-// TestSeveralSessions has sessions on one program, up to what the kernel allows, which the next one says.
+// TestSeveralSessions has sessions that share nothing on one program, up to what the kernel allows, which the next one says.
 func TestSeveralSessions(t *testing.T) {
 	prog, target := loadLoop(t, 1)
-	sessions := []*Counter{tracing(t, "cpu-clock", target)}
+	tracing(t, "cpu-clock", target)
+	alone := func() *Counter { return openSharing(t, Sharing{}, count.Options{}, "cpu-clock", target) }
+	sessions := []*Counter{alone()}
 	for sessions[len(sessions)-1].programs[0].why == nil {
-		sessions = append(sessions, open(t, "cpu-clock", target))
+		sessions = append(sessions, alone())
 		if len(sessions) > 100 {
 			t.Fatal("the kernel allows 100 sessions")
 		}

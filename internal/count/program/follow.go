@@ -10,7 +10,6 @@ import (
 	"github.com/cilium/ebpf/link"
 
 	"github.com/bperf/bperf/internal/bpfprog"
-	"github.com/bperf/bperf/internal/kernel"
 )
 
 // Targets are the programs that are counted, in the order of their indexes in cells.
@@ -35,10 +34,10 @@ func (c *Counter) Add(programs []Target) (added bool, err error) {
 			continue
 		}
 		added = true
-		if c.enabled.IsZero() || s.kernel == nil { // probes count as soon as they are attached
+		if c.enabled.IsZero() {
 			continue
 		}
-		if err := s.kernel.begin(); err != nil {
+		if err := c.begin([]*subject{s}); err != nil {
 			return added, err
 		}
 	}
@@ -60,15 +59,15 @@ func (c *Counter) LetGo() error {
 	if err != nil {
 		return err
 	}
-	var unused []*probes
+	var unused []*subject
 	for _, s := range c.programs {
 		switch {
 		case s.kernel != nil:
 			if _, err := s.kernel.read(); err != nil { // the last time, perhaps
 				return err
 			}
-		case s.probes != nil && s.probes.last == nil && counts[s.ID] <= tracers[s.ID]:
-			unused = append(unused, s.probes)
+		case s.session != nil && !s.session.ended && counts[s.ID] <= tracers[s.ID]:
+			unused = append(unused, s)
 		}
 	}
 	return c.letGo(unused)
@@ -83,45 +82,28 @@ func (c *Counter) Forget(gone func(Target) bool) (forgotten bool, err error) {
 			continue
 		}
 		forgotten = true
-		if s.probes != nil {
-			err = errors.Join(err, s.probes.close())
-		}
-		if s.kernel != nil {
-			err = errors.Join(err, s.kernel.close())
+		if s.session != nil {
+			err = errors.Join(err, c.letGo([]*subject{s}))
+		} else {
+			err = errors.Join(err, s.close())
 		}
 	}
-	c.programs = kept
-	return forgotten, err
+	return forgotten, errors.Join(err, c.setPrograms(kept))
 }
 
-// letGo ends counting for some probes.
-func (c *Counter) letGo(all []*probes) error {
+// letGo ends counting in some programs that are traced.
+func (c *Counter) letGo(all []*subject) error {
 	if len(all) == 0 {
 		return nil
 	}
-	for _, p := range all {
-		if c.enabled.IsZero() {
-			break
-		}
-		if err := p.end(c.window + 1); err != nil {
-			return err
-		}
-	}
-	if err := kernel.WaitForBPF(); err != nil {
+	if err := c.end(all); err != nil {
 		return err
 	}
-	for _, p := range all {
-		var last counted
-		var err error
-		if last.state, last.histograms, err = p.read(); err != nil {
-			return err
-		}
-		if err := p.close(); err != nil {
-			return err
-		}
-		p.last = &last
+	var errs []error
+	for _, s := range all {
+		errs = append(errs, s.close())
 	}
-	return nil
+	return errors.Join(errs...)
 }
 
 // newReferences loads what counts the references to each program that is loaded (Linux 5.10).

@@ -1,6 +1,10 @@
 package program
 
 import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
 	"runtime"
 	"sync"
 	"testing"
@@ -12,6 +16,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/bperf/bperf/internal/count"
+	"github.com/bperf/bperf/internal/count/shared"
 	"github.com/bperf/bperf/internal/event"
 	"github.com/bperf/bperf/internal/target"
 	"github.com/bperf/bperf/test/require"
@@ -42,6 +47,24 @@ func loopNamed(name string, rounds int32) asm.Instructions {
 			asm.JNE.Imm(asm.R1, 0, "round"))
 	}
 	return append(code, asm.Return())
+}
+
+// lengthRounds is how many rounds loopOfLength goes for each byte of its packet.
+const lengthRounds = 1024
+
+// loopOfLength is a program that goes round for a time that its packet's length gives, up to 127: the verifier goes round itself.
+func loopOfLength() asm.Instructions {
+	code := loopNamed("loop", 0)
+	const length = 0 // of struct __sk_buff
+	body := asm.Instructions{
+		asm.LoadMem(asm.R1, asm.R1, length, asm.Word),
+		asm.And.Imm(asm.R1, 127),
+		asm.LSh.Imm(asm.R1, 10), // lengthRounds
+		asm.Add.Imm(asm.R1, 1),
+		asm.Sub.Imm(asm.R1, 1).WithSymbol("round"),
+		asm.JNE.Imm(asm.R1, 0, "round"),
+	}
+	return append(append(code[:len(code)-1:len(code)-1], body...), asm.Return())
 }
 
 // load loads a program for the time of a test.
@@ -89,14 +112,83 @@ func run(t testing.TB, p *ebpf.Program, times int) {
 	}
 }
 
+func TestMain(m *testing.M) {
+	if len(os.Args) == 5 && os.Args[1] == sessionArg {
+		fmt.Fprintln(os.Stderr, beSession(os.Args[2], os.Args[3], os.Args[4]))
+		os.Exit(1)
+	}
+	n := m.Run()
+	if err := common.close(); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		n = max(n, 1)
+	}
+	os.Exit(n)
+}
+
+// common is through what sessions of these tests share: a bpffs of their own, and a session that keeps what is shared, as the kernel needs seconds in a guest to verify it.
+var common commonSharing
+
+type commonSharing struct {
+	mount string
+	keeps *shared.Counter
+}
+
+func (c *commonSharing) dir() string { return filepath.Join(c.mount, "bperf") }
+
+func (c *commonSharing) open() error {
+	if c.keeps != nil {
+		return nil
+	}
+	var err error
+	if c.mount, err = os.MkdirTemp("", "bpffs"); err != nil {
+		return err
+	}
+	if err := unix.Mount("bpf", c.mount, "bpf", 0, ""); err != nil {
+		return err
+	}
+	list, err := event.Host().Parse("alignment-faults")
+	if err != nil {
+		return err
+	}
+	at, err := target.Spec{System: true}.Resolve()
+	if err != nil {
+		return err
+	}
+	c.keeps, err = shared.Open(shared.Where{Dir: c.dir()}, list, at, count.Options{})
+	return err
+}
+
+func (c *commonSharing) close() error {
+	if c.mount == "" {
+		return nil
+	}
+	var err error
+	if c.keeps != nil {
+		err = c.keeps.Close()
+	}
+	return errors.Join(err, unix.Unmount(c.mount, 0), os.Remove(c.mount))
+}
+
 // types are the kernel's: decoding them takes longer than most tests.
 var types = sync.OnceValue(btf.NewCache)
 
 // tracing opens a counter for programs that this kernel can trace, or skips the test.
 func tracing(t testing.TB, events string, programs ...Target) *Counter {
 	t.Helper()
-	c := open(t, events, programs...)
-	for i := range programs {
+	return traced(t, open(t, events, programs...))
+}
+
+// sharing opens a counter that shares with others of these tests.
+func sharing(t testing.TB, o count.Options, events string, programs ...Target) *Counter {
+	t.Helper()
+	check(t, common.open())
+	return traced(t, openSharing(t, Sharing{Dir: common.dir(), Required: true}, o, events, programs...))
+}
+
+// traced skips the test if a program cannot be traced.
+func traced(t testing.TB, c *Counter) *Counter {
+	t.Helper()
+	for i := range c.programs {
 		if err := c.programs[i].why; err != nil {
 			if require.IsGuest() {
 				t.Fatal(err)
@@ -114,12 +206,17 @@ func open(t testing.TB, events string, programs ...Target) *Counter {
 
 func openFor(t testing.TB, o count.Options, events string, programs ...Target) *Counter {
 	t.Helper()
+	return openSharing(t, Sharing{}, o, events, programs...)
+}
+
+func openSharing(t testing.TB, with Sharing, o count.Options, events string, programs ...Target) *Counter {
+	t.Helper()
 	require.Tracefs(t)
 	list, err := event.Host().Parse(events)
 	check(t, err)
 	at, err := target.Spec{System: true}.Resolve()
 	check(t, err)
-	c, err := openWith(list, programs, at, o, types())
+	c, err := openWith(list, programs, at, o, with, types())
 	check(t, err)
 	t.Cleanup(func() { c.Close() })
 	return c

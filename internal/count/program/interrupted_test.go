@@ -35,7 +35,7 @@ func interrupted(t *testing.T, events string, repeat int) (r result, lost Losses
 	l, err := link.AttachRawTracepoint(link.RawTracepointOptions{Name: "hrtimer_expire_entry", Program: prog})
 	check(t, err)
 	within := func() bool {
-		misses, err := c.programs[0].probes.countMisses()
+		misses, err := c.programs[0].session.countMisses()
 		check(t, err)
 		own, err := prog.Stats()
 		check(t, err)
@@ -60,7 +60,7 @@ func interrupted(t *testing.T, events string, repeat int) (r result, lost Losses
 	all, err := c.Losses()
 	check(t, err)
 	lost = all[0]
-	misses := c.programs[0].probes.misses
+	misses := c.programs[0].session.missed
 	t.Logf("%d runs, %d of them nested; probes left out: %+v; counts of a run from %d to %d; dropped: %v",
 		r.runs, r.runs-called, misses, r.events[0].Runs.Min, r.events[0].Runs.Max, &lost.Dropped)
 	if got := runs(); r.runs != got || r.events[0].Runs.Counted+r.dropped != r.runs || lost.Dropped.Total() != r.dropped {

@@ -10,21 +10,22 @@ type Losses struct {
 
 // Losses are those of each program that is traced.
 func (c *Counter) Losses() ([]Losses, error) {
+	unlock, err := c.source.lock()
+	if err != nil {
+		return nil, err
+	}
+	defer unlock()
 	var all []Losses
 	for _, s := range c.programs {
-		if s.probes == nil {
+		if s.session == nil {
 			continue
 		}
-		state, _, err := s.probes.read()
-		if err != nil {
-			return nil, err
-		}
-		misses, err := c.misses(s.probes)
+		now, misses, err := s.session.now()
 		if err != nil {
 			return nil, err
 		}
 		l := Losses{Target: s.Target}
-		for _, d := range dropped(state, misses) {
+		for _, d := range c.dropped(now, misses) {
 			l.Dropped.Add(&d)
 		}
 		all = append(all, l)
@@ -32,12 +33,12 @@ func (c *Counter) Losses() ([]Losses, error) {
 	return all, nil
 }
 
-// dropped are the runs that are not in the counts of each CPU. The kernel does not say where it left out probes: the runs whose
-// probe at the exit it left out are put down to the first CPU.
-func dropped(state []probesCpu, misses Misses) []count.Dropped {
-	all := make([]count.Dropped, len(state))
-	for i := range state {
-		from, d := &state[i].Dropped, &all[i]
+// dropped are the runs that are not in the counts of each CPU, or not in that of an event. The kernel does not say where it left out probes: the runs
+// whose probe at the exit it left out are put down to the first CPU.
+func (c *Counter) dropped(of *counted, misses Misses) []count.Dropped {
+	all := make([]count.Dropped, len(of.cpus))
+	for i := range of.cpus {
+		from, d := &of.cpus[i].Dropped, &all[i]
 		begun := from[droppedBegun]
 		entries := min(misses.Entry, begun)
 		misses.Entry -= entries
@@ -45,7 +46,12 @@ func dropped(state []probesCpu, misses Misses) []count.Dropped {
 		d[count.DroppedNested] = min(from[droppedFull], begun-entries)
 		d[count.DroppedUnderWay] = begun - entries - d[count.DroppedNested]
 		d[count.DroppedSwitched] = from[droppedSwitched]
-		d[count.DroppedUnreadable] = from[droppedUnreadable]
+	}
+	for ev, cpus := range c.source.cpus {
+		for _, cpu := range cpus {
+			d := &all[cpu][count.DroppedUnreadable]
+			*d = max(*d, of.events[ev][cpu].unread)
+		}
 	}
 	all[0][count.DroppedInterrupted] += misses.Exit
 	return all

@@ -3,53 +3,41 @@ package program
 import (
 	"errors"
 	"fmt"
+	"runtime"
 	"syscall"
+	"time"
 
 	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/btf"
 	"github.com/cilium/ebpf/link"
 )
 
-// maxEvents is how many a session can have.
+// maxEvents is how many a session can have, and all sessions together in one program.
 const maxEvents = 64
 
-// probes are the programs at the entry and the exit of a target.
+// sharedMaps are the maps that all sessions of a function's probes have open.
+var sharedMaps = [...]string{mapState, probesMapCopies, probesMapPositions, probesMapExtremes, probesMapMembers}
+
+// mapState is the section of the variable state.
+const mapState = ".data.state"
+
+// probePrograms are the programs of a function's probes.
+var probePrograms = [...]string{probesProgBperfExit, probesProgBperfEntry, probesProgBperfRead}
+
+// probes are the programs at the entry and the exit of a function, which all sessions that count in it share, and their maps.
 type probes struct {
-	objects *ebpf.Collection
-	links   []link.Link
-
-	last *counted // what they counted; nil as long as they are attached
-
-	misses Misses // since the session counts
-	since  Misses // their numbers at the last Enable
+	maps     map[string]*ebpf.Map
+	programs map[string]*ebpf.Program
+	links    [2]link.Link // at the exit, at the entry
+	offline  map[int]bool // CPUs that have been read since they went offline
 }
 
-// Misses are how often the kernel did not run a probe, as it ran on that CPU already.
-type Misses struct {
-	Entry, Exit uint64
+func newProbes() *probes {
+	return &probes{maps: make(map[string]*ebpf.Map), programs: make(map[string]*ebpf.Program), offline: make(map[int]bool)}
 }
 
-// options are what all probes of a session have in common.
-type options struct {
-	object  *ebpf.CollectionSpec // the programs and maps, as they were compiled
-	events  *ebpf.Map            // descriptors of perf events, by CPU and event
-	count   int                  // events
-	partial uint64               // events that not all CPUs have, one bit each
-	memory  uint64               // events that the kernel counts in memory, one bit each
-
-	withTimes bool // events are always read with their times
-
-	types *btf.Cache // the kernel's: decoding them takes longer than the rest of attach; nil not to keep them
-
-	// What is taken off each run, by event.
-	overhead, overheadWithTimes [maxEvents]uint64
-}
-
-// noWindow is the number of none. It is not 0, which CPUs take for theirs in the beginning.
-const noWindow = 2
-
-// attach attaches the probes to a program. They count in a window, or with noWindow nothing yet.
-func attach(t Target, o options, window uint64) (*probes, error) {
+// attach loads probes and attaches them to a function.
+func attach(t Target, object *ebpf.CollectionSpec, events *ebpf.Map, types *btf.Cache) (*probes, error) {
 	if u := t.traceable(); u != nil {
 		return nil, u
 	}
@@ -58,95 +46,153 @@ func attach(t Target, o options, window uint64) (*probes, error) {
 		return nil, fmt.Errorf("open BPF program %s: %w", t, err)
 	}
 	defer target.Close()
-	spec, err := probeSpecs(o)
+	spec, err := probeSpecs(object, events)
 	if err != nil {
 		return nil, err
 	}
-	if err := spec.Variables[probesVarWindow].Set(window); err != nil {
-		return nil, err
+	for _, name := range probePrograms[:2] {
+		spec.Programs[name].AttachTarget, spec.Programs[name].AttachTo = target, t.Function
 	}
-	for _, p := range spec.Programs {
-		p.AttachTarget, p.AttachTo = target, t.Function
-	}
-	p := new(probes)
-	if p.objects, err = ebpf.NewCollectionWithOptions(spec, ebpf.CollectionOptions{Cache: o.types}); err != nil {
+	objects, err := ebpf.NewCollectionWithOptions(spec, ebpf.CollectionOptions{Cache: types})
+	if err != nil {
 		return nil, t.untraceable(err)
 	}
+	defer objects.Close() // but for what is detached from it
+	p := newProbes()
+	for _, name := range sharedMaps {
+		p.maps[name] = objects.DetachMap(name)
+	}
+	for _, name := range probePrograms {
+		p.programs[name] = objects.DetachProgram(name)
+	}
 	// The exit first: a run that both have seen is one that the entry has seen.
-	for _, name := range []string{probesProgBperfExit, probesProgBperfEntry} {
-		l, err := link.AttachTracing(link.TracingOptions{Program: p.objects.Programs[name]})
-		if err != nil {
-			p.close()
-			return nil, t.unattachable(err)
+	for i, name := range probePrograms[:2] {
+		if p.links[i], err = link.AttachTracing(link.TracingOptions{Program: p.programs[name]}); err != nil {
+			return nil, errors.Join(t.unattachable(err), p.close())
 		}
-		p.links = append(p.links, l)
 	}
 	return p, nil
 }
 
-// unattachable puts the kernel's refusal to attach loaded probes into words.
-func (t Target) unattachable(err error) *Untraceable {
-	if errors.Is(err, syscall.E2BIG) {
-		return &Untraceable{Target: t, Err: err, Reason: "As many tracing programs are attached to it as the kernel allows. " +
-			"A session of bperf takes two, one of perf two for each event; `bperf prog list` shows them."}
-	}
-	return t.untraceable(err)
-}
-
-// As in bpf/probes.bpf.c.
-const (
-	shortEvents = 16
-	inMemory    = 0x100
-	calibrated  = 0x200
-)
-
-// probeSpecs are the programs and maps for a session.
-func probeSpecs(o options) (*ebpf.CollectionSpec, error) {
-	spec := o.object.Copy()
+// probeSpecs are the programs and maps, which read these events.
+func probeSpecs(object *ebpf.CollectionSpec, events *ebpf.Map) (*ebpf.CollectionSpec, error) {
+	spec := object.Copy()
 	// The library would make a map of its own, with room for one event.
 	delete(spec.Maps, probesMapEvents)
 	for _, p := range spec.Programs {
 		for i := range p.Instructions {
 			if ins := &p.Instructions[i]; ins.IsLoadFromMap() && ins.Reference() == probesMapEvents {
-				if err := ins.AssociateMap(o.events); err != nil {
+				if err := ins.AssociateMap(events); err != nil {
 					return nil, err
 				}
 			}
 		}
 	}
-	var withTimes uint32
-	if o.withTimes {
-		withTimes = 1
+	cpus, err := ebpf.PossibleCPU()
+	if err != nil {
+		return nil, err
 	}
-	var session uint64
-	if o.count <= shortEvents {
-		session = uint64(o.count)
-	}
-	if o.memory != 0 {
-		session |= inMemory
-	}
-	if o.overhead != [maxEvents]uint64{} || o.overheadWithTimes != [maxEvents]uint64{} {
-		session |= calibrated
-	}
-	spec.Maps[probesMapHistograms].MaxEntries = uint32(max(o.count, 1))
-	return spec, errors.Join(
-		spec.Variables[probesVarNrEvents].Set(uint32(o.count)),
-		spec.Variables[probesVarPartialEvents].Set(o.partial),
-		spec.Variables[probesVarMemoryEvents].Set(o.memory),
-		spec.Variables[probesVarSession].Set(session),
-		spec.Variables[probesVarOverhead].Set(o.overhead),
-		spec.Variables[probesVarOverheadWithTimes].Set(o.overheadWithTimes),
-		spec.Variables[probesVarWithTimes].Set(withTimes))
+	return spec, spec.Variables[probesVarNrCpus].Set(uint32(cpus))
 }
 
-// setWindow begins a window with an odd number, and ends it with an even one.
-func (p *probes) setWindow(number uint64) error {
-	return p.objects.Variables[probesVarWindow].Set(number)
+// openProbes opens what another session has made. It is an error wrapping fs.ErrNotExist if no session has it open any more.
+func openProbes(ids probeIDs) (*probes, error) {
+	p := newProbes()
+	if err := p.open(ids); err != nil {
+		return nil, errors.Join(fmt.Errorf("open the probes of another session: %w", err), p.close())
+	}
+	return p, nil
+}
+
+func (p *probes) open(ids probeIDs) (err error) {
+	for i, name := range sharedMaps {
+		m, err := ebpf.NewMapFromID(ebpf.MapID(ids.Maps[i]))
+		if err != nil {
+			return err
+		}
+		p.maps[name] = m
+	}
+	for i, name := range probePrograms {
+		program, err := ebpf.NewProgramFromID(ebpf.ProgramID(ids.Programs[i]))
+		if err != nil {
+			return err
+		}
+		p.programs[name] = program
+	}
+	for i := range p.links {
+		if p.links[i], err = link.NewFromID(link.ID(ids.Links[i])); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// ids are what others can open them by.
+func (p *probes) ids() (ids probeIDs, err error) {
+	for i, name := range sharedMaps {
+		info, err := p.maps[name].Info()
+		if err != nil {
+			return ids, err
+		}
+		id, _ := info.ID()
+		ids.Maps[i] = uint32(id)
+	}
+	for i, name := range probePrograms {
+		info, err := p.programs[name].Info()
+		if err != nil {
+			return ids, err
+		}
+		id, _ := info.ID()
+		ids.Programs[i] = uint32(id)
+	}
+	for i, l := range p.links {
+		info, err := l.Info()
+		if err != nil {
+			return ids, err
+		}
+		ids.Links[i] = uint32(info.ID)
+	}
+	return ids, nil
+}
+
+// close lets go of the probes. They are detached when no session has them open any more.
+func (p *probes) close() error {
+	var errs []error
+	for _, l := range p.links {
+		if l != nil {
+			errs = append(errs, l.Close())
+		}
+	}
+	for _, program := range p.programs {
+		errs = append(errs, program.Close())
+	}
+	for _, m := range p.maps {
+		errs = append(errs, m.Close())
+	}
+	return errors.Join(errs...)
+}
+
+// unattachable puts the kernel's refusal to attach loaded probes into words.
+func (t Target) unattachable(err error) *Untraceable {
+	if errors.Is(err, syscall.E2BIG) {
+		return &Untraceable{Target: t, Err: err, Reason: "As many tracing programs are attached to it as the kernel allows: " +
+			"sessions of perf take two for each event, all sessions of bperf that share take two together; `bperf prog list` shows them."}
+	}
+	return t.untraceable(err)
+}
+
+// Misses are how often the kernel did not run a probe, as it ran on that CPU already.
+type Misses struct {
+	Entry, Exit uint64
+}
+
+func (m Misses) plus(now, since Misses) Misses {
+	return Misses{m.Entry + now.Entry - since.Entry, m.Exit + now.Exit - since.Exit}
 }
 
 func (p *probes) countMisses() (m Misses, err error) {
 	for name, n := range map[string]*uint64{probesProgBperfEntry: &m.Entry, probesProgBperfExit: &m.Exit} {
-		s, err := p.objects.Programs[name].Stats()
+		s, err := p.programs[name].Stats()
 		if err != nil {
 			return m, fmt.Errorf("read the statistics of the BPF program %s: %w", name, err)
 		}
@@ -155,38 +201,83 @@ func (p *probes) countMisses() (m Misses, err error) {
 	return m, nil
 }
 
-// counted is what the probes of a program counted, by possible CPU.
-type counted struct {
-	state      []probesCpu
-	histograms [][]probesHistogram
+func (p *probes) state() (*probesSets, error) {
+	s := new(probesSets)
+	if err := p.maps[mapState].Lookup(uint32(0), s); err != nil {
+		return nil, fmt.Errorf("read what is counted in a BPF program: %w", err)
+	}
+	return s, nil
 }
 
-// read reads what was counted, by possible CPU.
-func (p *probes) read() (state []probesCpu, histograms [][]probesHistogram, err error) {
-	if p.last != nil {
-		return p.last.state, p.last.histograms, nil
+func (p *probes) putState(s *probesSets) error {
+	if err := p.maps[mapState].Put(uint32(0), s); err != nil {
+		return fmt.Errorf("change what is counted in a BPF program: %w", err)
 	}
-	if err := p.objects.Maps[probesMapCpus].Lookup(uint32(0), &state); err != nil {
-		return nil, nil, fmt.Errorf("read what was counted in a BPF program: %w", err)
+	return nil
+}
+
+// enact puts a set in force. The caller waits until no run is under way that began before.
+func (p *probes) enact(s *probesSets, set *probesSet) error {
+	*s.next() = *set
+	if err := p.putState(s); err != nil { // before the programs look at it
+		return err
 	}
-	m := p.objects.Maps[probesMapHistograms]
-	histograms = make([][]probesHistogram, m.MaxEntries())
-	for i := range histograms {
-		if err := m.Lookup(uint32(i), &histograms[i]); err != nil {
-			return nil, nil, fmt.Errorf("read what was counted in runs of a BPF program: %w", err)
+	s.Version++
+	return p.putState(s)
+}
+
+// testRunOnCPU is BPF_F_TEST_RUN_ON_CPU of include/uapi/linux/bpf.h (Linux 5.10).
+const testRunOnCPU = 1
+
+// busyFor is how long a run may be in the midst of being added while its CPU is read.
+const busyFor = 10 * time.Second
+
+// copyCPUs copies what each CPU has counted; with closed, the extremes begin anew.
+func (p *probes) copyCPUs(closed bool) error {
+	cpus, err := ebpf.PossibleCPU()
+	if err != nil {
+		return err
+	}
+	for cpu := range cpus {
+		if err := p.copyCPU(cpu, closed); err != nil {
+			return fmt.Errorf("read what CPU %d has counted in a BPF program: %w", cpu, err)
 		}
 	}
-	return state, histograms, nil
+	return nil
 }
 
-func (p *probes) close() error {
-	if p.last != nil {
+func (p *probes) copyCPU(cpu int, closed bool) error {
+	args := []uint64{uint64(cpu), 1, 0}
+	if closed {
+		args[2] = 1
+	}
+	deadline := time.Now().Add(busyFor)
+	for {
+		busy, err := p.programs[probesProgBperfRead].Run(&ebpf.RunOptions{Context: args, CPU: uint32(cpu), Flags: testRunOnCPU})
+		if errors.Is(err, syscall.ENXIO) {
+			return p.copyOffline(cpu, args)
+		}
+		if err == nil && busy == 0 {
+			delete(p.offline, cpu)
+			return nil
+		}
+		if err == nil && time.Now().After(deadline) {
+			err = fmt.Errorf("a run is still being added after %v", busyFor)
+		}
+		if err != nil {
+			return err
+		}
+		runtime.Gosched()
+	}
+}
+
+// copyOffline copies what a CPU has counted that is offline, if that is not known yet.
+func (p *probes) copyOffline(cpu int, args []uint64) error {
+	if p.offline[cpu] && args[2] == 0 {
 		return nil
 	}
-	var errs []error
-	for _, l := range p.links {
-		errs = append(errs, l.Close())
-	}
-	p.objects.Close()
-	return errors.Join(errs...)
+	args[1] = 0
+	p.offline[cpu] = true
+	_, err := p.programs[probesProgBperfRead].Run(&ebpf.RunOptions{Context: args})
+	return err
 }

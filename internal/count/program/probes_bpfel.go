@@ -13,15 +13,24 @@ import (
 	"github.com/cilium/ebpf"
 )
 
+type probesCopy struct {
+	_         structs.HostLayout
+	Counted   uint64
+	PlainTime uint64
+	FullTime  uint64
+	Dropped   [4]uint64
+}
+
 type probesCpu struct {
 	_         structs.HostLayout
-	Window    uint64
+	Version   uint64
 	Live      uint64
 	Brief     uint64
 	Plain     uint64
 	Counted   uint64
 	Next      uint64
-	First     uint64
+	Positions uint64
+	Charged   uint64
 	Timed     uint64
 	PlainTime uint64
 	PlainRuns uint64
@@ -29,13 +38,17 @@ type probesCpu struct {
 	Last      uint64
 	Quick     uint64
 	Reading   uint64
+	Looking   uint64
+	Fresh     uint64
 	Due       uint64
 	Shared    uint64
 	Looked    uint64
 	Turns     uint64
 	Entering  uint64
 	Events    uint64
-	Dropped   [5]uint64
+	Dropped   [4]uint64
+	Keys      [64]uint64
+	Index     [64]uint64
 	Memory    [64]uint64
 	Now       [64]uint64
 	Slots     [4]struct {
@@ -45,6 +58,7 @@ type probesCpu struct {
 		Switches uint64
 		Began    uint64
 		Turn     uint64
+		Version  uint64
 		Read     uint64
 		Plain    uint64
 		Start    [64]struct {
@@ -75,7 +89,8 @@ type probesCpu struct {
 		Sure     uint64
 		Bucket   uint64
 		Filed    uint64
-		Skipped  uint64
+		Unread   uint64
+		Probes   uint64
 	}
 	Sharing [64]struct {
 		_       structs.HostLayout
@@ -84,28 +99,87 @@ type probesCpu struct {
 	}
 }
 
-type probesHistogram struct {
-	_    structs.HostLayout
-	Runs [252]uint64
+type probesMember struct {
+	_         structs.HostLayout
+	Order     uint64
+	Positions uint64
+	Measures  uint64
+}
+
+type probesPosition struct {
+	_         structs.HostLayout
+	Histogram struct {
+		_    structs.HostLayout
+		Runs [252]uint64
+	}
+	Copied struct {
+		_    structs.HostLayout
+		Runs [252]uint64
+	}
+	Sum struct {
+		_       structs.HostLayout
+		Reading struct {
+			_       structs.HostLayout
+			Value   uint64
+			Enabled uint64
+			Stopped uint64
+		}
+		Low      uint64
+		Width    uint64
+		AboveMin uint64
+		Max      uint64
+		Sure     uint64
+		Bucket   uint64
+		Filed    uint64
+		Unread   uint64
+		Probes   uint64
+	}
+}
+
+type probesRange struct {
+	_        structs.HostLayout
+	AboveMin uint64
+	Max      uint64
+}
+
+type probesSet struct {
+	_                 structs.HostLayout
+	On                uint64
+	Events            uint64
+	Memory            uint64
+	Calibrated        uint64
+	WithTimes         uint64
+	Measured          uint64
+	Keys              [64]uint64
+	Overhead          [64]uint64
+	OverheadWithTimes [64]uint64
+}
+
+type probesSets struct {
+	_       structs.HostLayout
+	Version uint64
+	Latest  uint64
+	Joined  uint64
+	Sets    [2]probesSet
 }
 
 // Names of all BPF objects in the ELF.
 //
 // Used for safe lookups in a Collection or CollectionSpec.
 const (
+	probesMapCopies            = "copies"
 	probesMapCpus              = "cpus"
 	probesMapEvents            = "events"
-	probesMapHistograms        = "histograms"
+	probesMapExtremes          = "extremes"
+	probesMapMembers           = "members"
+	probesMapPositions         = "positions"
 	probesProgBperfEntry       = "bperf_entry"
 	probesProgBperfExit        = "bperf_exit"
-	probesVarMemoryEvents      = "memory_events"
-	probesVarNrEvents          = "nr_events"
-	probesVarOverhead          = "overhead"
-	probesVarOverheadWithTimes = "overhead_with_times"
-	probesVarPartialEvents     = "partial_events"
-	probesVarSession           = "session"
-	probesVarWindow            = "window"
-	probesVarWithTimes         = "with_times"
+	probesProgBperfRead        = "bperf_read"
+	probesVarDescribedPosition = "described_position"
+	probesVarDescribedRange    = "described_range"
+	probesVarNrCpus            = "nr_cpus"
+	probesVarState             = "state"
 )
 
 // loadProbes returns the embedded CollectionSpec for probes.
@@ -152,29 +226,29 @@ type probesSpecs struct {
 type probesProgramSpecs struct {
 	BperfEntry *ebpf.ProgramSpec `ebpf:"bperf_entry"`
 	BperfExit  *ebpf.ProgramSpec `ebpf:"bperf_exit"`
+	BperfRead  *ebpf.ProgramSpec `ebpf:"bperf_read"`
 }
 
 // probesMapSpecs contains maps before they are loaded into the kernel.
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type probesMapSpecs struct {
-	Cpus       *ebpf.MapSpec `ebpf:"cpus"`
-	Events     *ebpf.MapSpec `ebpf:"events"`
-	Histograms *ebpf.MapSpec `ebpf:"histograms"`
+	Copies    *ebpf.MapSpec `ebpf:"copies"`
+	Cpus      *ebpf.MapSpec `ebpf:"cpus"`
+	Events    *ebpf.MapSpec `ebpf:"events"`
+	Extremes  *ebpf.MapSpec `ebpf:"extremes"`
+	Members   *ebpf.MapSpec `ebpf:"members"`
+	Positions *ebpf.MapSpec `ebpf:"positions"`
 }
 
 // probesVariableSpecs contains global variables before they are loaded into the kernel.
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type probesVariableSpecs struct {
-	MemoryEvents      *ebpf.VariableSpec `ebpf:"memory_events"`
-	NrEvents          *ebpf.VariableSpec `ebpf:"nr_events"`
-	Overhead          *ebpf.VariableSpec `ebpf:"overhead"`
-	OverheadWithTimes *ebpf.VariableSpec `ebpf:"overhead_with_times"`
-	PartialEvents     *ebpf.VariableSpec `ebpf:"partial_events"`
-	Session           *ebpf.VariableSpec `ebpf:"session"`
-	Window            *ebpf.VariableSpec `ebpf:"window"`
-	WithTimes         *ebpf.VariableSpec `ebpf:"with_times"`
+	DescribedPosition *ebpf.VariableSpec `ebpf:"described_position"`
+	DescribedRange    *ebpf.VariableSpec `ebpf:"described_range"`
+	NrCpus            *ebpf.VariableSpec `ebpf:"nr_cpus"`
+	State             *ebpf.VariableSpec `ebpf:"state"`
 }
 
 // probesObjects contains all objects after they have been loaded into the kernel.
@@ -197,16 +271,22 @@ func (o *probesObjects) Close() error {
 //
 // It can be passed to loadProbesObjects or ebpf.CollectionSpec.LoadAndAssign.
 type probesMaps struct {
-	Cpus       *ebpf.Map `ebpf:"cpus"`
-	Events     *ebpf.Map `ebpf:"events"`
-	Histograms *ebpf.Map `ebpf:"histograms"`
+	Copies    *ebpf.Map `ebpf:"copies"`
+	Cpus      *ebpf.Map `ebpf:"cpus"`
+	Events    *ebpf.Map `ebpf:"events"`
+	Extremes  *ebpf.Map `ebpf:"extremes"`
+	Members   *ebpf.Map `ebpf:"members"`
+	Positions *ebpf.Map `ebpf:"positions"`
 }
 
 func (m *probesMaps) Close() error {
 	return _ProbesClose(
+		m.Copies,
 		m.Cpus,
 		m.Events,
-		m.Histograms,
+		m.Extremes,
+		m.Members,
+		m.Positions,
 	)
 }
 
@@ -214,14 +294,10 @@ func (m *probesMaps) Close() error {
 //
 // It can be passed to loadProbesObjects or ebpf.CollectionSpec.LoadAndAssign.
 type probesVariables struct {
-	MemoryEvents      *ebpf.Variable `ebpf:"memory_events"`
-	NrEvents          *ebpf.Variable `ebpf:"nr_events"`
-	Overhead          *ebpf.Variable `ebpf:"overhead"`
-	OverheadWithTimes *ebpf.Variable `ebpf:"overhead_with_times"`
-	PartialEvents     *ebpf.Variable `ebpf:"partial_events"`
-	Session           *ebpf.Variable `ebpf:"session"`
-	Window            *ebpf.Variable `ebpf:"window"`
-	WithTimes         *ebpf.Variable `ebpf:"with_times"`
+	DescribedPosition *ebpf.Variable `ebpf:"described_position"`
+	DescribedRange    *ebpf.Variable `ebpf:"described_range"`
+	NrCpus            *ebpf.Variable `ebpf:"nr_cpus"`
+	State             *ebpf.Variable `ebpf:"state"`
 }
 
 // probesPrograms contains all programs after they have been loaded into the kernel.
@@ -230,12 +306,14 @@ type probesVariables struct {
 type probesPrograms struct {
 	BperfEntry *ebpf.Program `ebpf:"bperf_entry"`
 	BperfExit  *ebpf.Program `ebpf:"bperf_exit"`
+	BperfRead  *ebpf.Program `ebpf:"bperf_read"`
 }
 
 func (p *probesPrograms) Close() error {
 	return _ProbesClose(
 		p.BperfEntry,
 		p.BperfExit,
+		p.BperfRead,
 	)
 }
 

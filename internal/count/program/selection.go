@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"github.com/bperf/bperf/internal/bpfprog"
+	"github.com/bperf/bperf/internal/count/shared"
 )
 
 // Selection is which BPF programs are counted.
@@ -20,8 +21,14 @@ func (s Selection) Find() ([]Target, []*bpfprog.NoMatchError, error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	targets, missing := s.among(loaded)
+	targets, missing := s.among(slices.DeleteFunc(loaded, s.sharing()))
 	return targets, missing, nil
+}
+
+// sharing returns what reports whether a program is one of those through which sessions share, and not named by its ID.
+func (s Selection) sharing() func(*bpfprog.Program) bool {
+	own := shared.Programs(shared.Dir)
+	return func(p *bpfprog.Program) bool { return slices.Contains(own, p.ID) && !s.Programs.Names(p.ID) }
 }
 
 // among are those of loaded programs that are selected. The probes of sessions are only by their IDs: two sessions that follow all
@@ -38,8 +45,13 @@ func (s Selection) among(loaded []*bpfprog.Program) (targets []Target, missing [
 
 // isProbe reports whether the program is one of those that count in others.
 func isProbe(p *bpfprog.Program) bool {
-	return p.Type.String() == "tracing" && slices.Contains([]string{probesProgBperfEntry, probesProgBperfExit, referencesProgBperfRefs}, p.Name) ||
-		p.Name == emptyName
+	switch p.Type.String() {
+	case "tracing":
+		return slices.Contains([]string{probesProgBperfEntry, probesProgBperfExit, referencesProgBperfRefs}, p.Name)
+	case "raw_tracepoint":
+		return p.Name == probesProgBperfRead
+	}
+	return p.Name == emptyName
 }
 
 // targetsOf is a program, or those of its functions that match.

@@ -80,38 +80,97 @@ func loadEmpty(t *testing.T) (p *ebpf.Program, id string) {
 	return p, fmt.Sprint(n)
 }
 
+// measuredRuns is how often measure runs a program, in several calls.
+const (
+	measuredTimes = 101
+	measuredRuns  = 200 * measuredTimes
+)
+
 // measure is how many instructions a run takes: the median of several means, as now and then an interrupt comes.
 func measure(t *testing.T, p *ebpf.Program) float64 {
 	t.Helper()
-	const runs, times = 200, 101
-	var means [times]float64
+	var means [measuredTimes]float64
 	for i := range means {
-		_, mean, err := p.Benchmark(make([]byte, 64), runs, nil)
+		_, mean, err := p.Benchmark(make([]byte, 64), measuredRuns/measuredTimes, nil)
 		check(t, err)
 		means[i] = float64(mean)
 	}
 	slices.Sort(means[:])
-	return means[times/2]
+	return means[measuredTimes/2]
 }
 
 // session measures while a tool counts.
 func session(t *testing.T, p *ebpf.Program, args ...string) float64 {
 	t.Helper()
+	s := start(t, args...)
+	defer s.end(t)
+	return measure(t, p)
+}
+
+// running is a session of a tool.
+type running struct {
+	*exec.Cmd
+	out *strings.Builder // its standard error
+}
+
+// start starts a session, and waits until it counts.
+func start(t *testing.T, args ...string) running {
+	t.Helper()
 	ctl, ack := fifo(t, "ctl"), fifo(t, "ack")
-	cmd := exec.Command(args[0], args[1:]...)
-	cmd.Args = append(cmd.Args, "--control", "fifo:"+ctl.Name()+","+ack.Name())
-	out := new(strings.Builder)
-	cmd.Stderr = out
-	check(t, cmd.Start())
-	defer cmd.Wait()
-	defer cmd.Process.Signal(syscall.SIGINT)
+	s := running{exec.Command(args[0], args[1:]...), new(strings.Builder)}
+	s.Args = append(s.Args, "--control", "fifo:"+ctl.Name()+","+ack.Name())
+	s.Stderr = s.out
+	check(t, s.Start())
 	_, err := ctl.WriteString("ping\n")
 	check(t, err)
 	check(t, ack.SetReadDeadline(time.Now().Add(time.Minute)))
 	if _, err := ack.Read(make([]byte, 8)); err != nil {
-		t.Fatalf("%v: %v\n%s", args, err, out)
+		s.end(t)
+		t.Fatalf("%v: %v\n%s", args, err, s.out)
 	}
-	return measure(t, p)
+	return s
+}
+
+// end ends a session, which then has printed what it counted.
+func (s running) end(t *testing.T) {
+	t.Helper()
+	check(t, s.Process.Signal(syscall.SIGINT))
+	s.Wait()
+}
+
+// TestSessions has up to 64 sessions count in one program: a run costs what it does with one, and each has counted every run.
+func TestSessions(t *testing.T) {
+	require.ExactPMU(t)
+	require.OneCPU(t)
+	require.BPFFS(t)
+	prog, id := loadEmpty(t)
+	bare := measure(t, prog)
+	t.Logf("instructions that counting adds to a run of an empty program, which without is %.0f", bare)
+	t.Logf("%6s %8s %8s", "events", "sessions", "added")
+	for _, n := range []int{1, 4} {
+		list := strings.Join(events[:n], ",")
+		var one float64
+		for _, sessions := range []int{1, 8, 32, 64} {
+			all := make([]running, sessions)
+			for i := range all {
+				all[i] = start(t, "bperf", "stat", "-j", "-b", id, "-e", list)
+			}
+			added := measure(t, prog) - bare
+			for i, s := range all {
+				s.end(t)
+				if want := fmt.Sprintf(`"runs" : %d,`, measuredRuns); strings.Count(s.out.String(), want) != n {
+					t.Errorf("session %d of %d did not count %d runs:\n%s", i, sessions, measuredRuns, s.out)
+				}
+			}
+			t.Logf("%6d %8d %8.0f", n, sessions, added)
+			if sessions == 1 {
+				one = added
+			}
+			if added > 1.05*one {
+				t.Errorf("%d sessions add %.0f instructions, one %.0f", sessions, added, one)
+			}
+		}
+	}
 }
 
 func fifo(t *testing.T, name string) *os.File {

@@ -27,9 +27,9 @@ func takeCounters(t *testing.T) (giveBack func()) {
 	}
 }
 
-// TestSharedCounters has others take the counters in the middle of a session, or have them when it begins. Its counts are then
+// TestMultiplexed has others take the counters in the middle of a session, or have them when it begins. Its counts are then
 // estimates, which are near the truth, say that they are estimates, and never come from one reading with and one without times.
-func TestSharedCounters(t *testing.T) {
+func TestMultiplexed(t *testing.T) {
 	require.ExactPMU(t)
 	require.OneCPU(t)
 	const rounds, times = 10_000, 2000

@@ -1,0 +1,161 @@
+package program
+
+import (
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"hash/fnv"
+	"io/fs"
+	"os"
+	"unsafe"
+
+	"github.com/cilium/ebpf"
+	"github.com/cilium/ebpf/link"
+
+	"github.com/bperf/bperf/internal/count/shared"
+)
+
+// registry is where the map is pinned through which sessions find the probes of each other. It has nothing but IDs, which keep nothing alive: probes
+// live as long as a session has them open. Sessions use it with the lock held.
+type registry string
+
+// function is what has probes.
+type function struct {
+	Program uint32
+	_       uint32
+	Name    uint64 // a hash of the function's name
+}
+
+// probeIDs are those of the maps, programs and links of one function's probes.
+type probeIDs struct {
+	Maps     [len(sharedMaps)]uint32
+	Programs [len(probePrograms)]uint32
+	Links    [2]uint32 // at the exit, at the entry
+}
+
+// maxFunctions is how many functions of BPF programs can have probes.
+const maxFunctions = 1 << 16
+
+// registryVersion changes with the meaning of what is in the maps, where the programs do not.
+const registryVersion = 1
+
+func registryOf(c *shared.Counter) registry {
+	layout := sha256.Sum256(append(_ProbesBytes, registryVersion))
+	return registry(c.Pin(fmt.Sprintf("programs-%x", layout[:8])))
+}
+
+// open opens the map; errors.Is(err, fs.ErrNotExist) if there is none.
+func (r registry) open() (*ebpf.Map, error) {
+	m, err := ebpf.LoadPinnedMap(string(r), nil)
+	if err != nil {
+		return nil, fmt.Errorf("look for the probes of other sessions: open %s: %w", string(r), err)
+	}
+	return m, nil
+}
+
+func (r registry) create() (*ebpf.Map, error) {
+	m, err := ebpf.NewMap(&ebpf.MapSpec{Name: "bperf_probes", Type: ebpf.Hash, Flags: noPrealloc, MaxEntries: maxFunctions,
+		KeySize: uint32(unsafe.Sizeof(function{})), ValueSize: uint32(unsafe.Sizeof(probeIDs{}))})
+	if err != nil {
+		return nil, err
+	}
+	if err := m.Pin(string(r)); err != nil {
+		return nil, errors.Join(err, m.Close())
+	}
+	return m, os.Chmod(string(r), 0o600)
+}
+
+// noPrealloc is BPF_F_NO_PREALLOC of include/uapi/linux/bpf.h.
+const noPrealloc = 1
+
+func functionOf(t Target) function {
+	h := fnv.New64a()
+	h.Write([]byte(t.Function))
+	return function{Program: t.ID, Name: h.Sum64()}
+}
+
+// find opens the probes of a function; nil if no session has any.
+func (r registry) find(t Target) (*probes, error) {
+	m, err := r.open()
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	defer m.Close()
+	var ids probeIDs
+	err = m.Lookup(functionOf(t), &ids)
+	if errors.Is(err, ebpf.ErrKeyNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("look for the probes of other sessions: %w", err)
+	}
+	p, err := openProbes(ids)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	return p, err
+}
+
+// add lets other sessions find probes.
+func (r registry) add(t Target, p *probes) error {
+	ids, err := p.ids()
+	if err != nil {
+		return err
+	}
+	m, err := r.open()
+	if errors.Is(err, fs.ErrNotExist) {
+		m, err = r.create()
+	}
+	if err != nil {
+		return err
+	}
+	defer m.Close()
+	if err := m.Put(functionOf(t), ids); err != nil {
+		return fmt.Errorf("let other sessions find the probes of BPF program %s: %w", t, err)
+	}
+	return nil
+}
+
+// sweep deletes what no session has open any more, and the map if nothing is left.
+func (r registry) sweep() error {
+	m, err := r.open()
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	defer m.Close()
+	var gone []function
+	left := false
+	var f function
+	var ids probeIDs
+	all := m.Iterate()
+	for all.Next(&f, &ids) {
+		l, err := link.NewFromID(link.ID(ids.Links[0]))
+		switch {
+		case errors.Is(err, fs.ErrNotExist):
+			gone = append(gone, f)
+		case err != nil:
+			return fmt.Errorf("look for probes that no session needs: %w", err)
+		default:
+			l.Close()
+			left = true
+		}
+	}
+	if err := all.Err(); err != nil {
+		return fmt.Errorf("look for probes that no session needs: %w", err)
+	}
+	if !left {
+		return os.Remove(string(r))
+	}
+	for _, f := range gone {
+		if err := m.Delete(f); err != nil && !errors.Is(err, ebpf.ErrKeyNotExist) {
+			return fmt.Errorf("delete probes that no session needs: %w", err)
+		}
+	}
+	return nil
+}

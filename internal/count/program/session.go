@@ -1,0 +1,484 @@
+package program
+
+import (
+	"errors"
+	"fmt"
+	"math/bits"
+
+	"github.com/cilium/ebpf"
+
+	"github.com/bperf/bperf/internal/count"
+	"github.com/bperf/bperf/internal/kernel"
+)
+
+// session is what one Counter counts with the probes of a function. Its methods are called with the lock held.
+type session struct {
+	*probes
+	source   *source
+	overhead func(*probesSet) (*overheads, error)
+	measures bool                     // it needs what the probes take
+	inner    map[string]*ebpf.MapSpec // of the maps that positions and extremes have as elements
+
+	at    []int             // position of each event while it counts; -1 for those that are not counted
+	taken [maxEvents]uint64 // what the probes took of a run when it began, by position
+	order uint64            // among the sessions of the probes, by their beginnings; 0 while it does not count
+
+	base   *counted // what there was when it began
+	total  *counted // what it counted before
+	since  Misses   // as base
+	missed Misses   // as total
+	ended  bool     // the probes are closed, and total is all
+}
+
+// counted is what was counted, by possible CPU.
+type counted struct {
+	cpus   []probesCopy
+	events [][]eventCounts // by event of the session
+}
+
+// eventCounts is what an event counted on a CPU.
+type eventCounts struct {
+	value, enabled, stopped uint64 // the times are those of runs that were read with times
+	unread                  uint64 // runs in which it could not be read
+	probes                  uint64 // what of value is the probes' own
+	buckets                 [count.Buckets]uint64
+
+	// Of the runs since the session began.
+	min, max uint64
+	ranged   bool
+}
+
+// widen has the extremes include others.
+func (e *eventCounts) widen(aboveMin, most uint64) {
+	switch {
+	case aboveMin == 0: // no run
+	case !e.ranged:
+		e.min, e.max, e.ranged = ^aboveMin, most, true
+	default:
+		e.min, e.max = min(e.min, ^aboveMin), max(e.max, most)
+	}
+}
+
+func newCounted(cpus, events int) *counted {
+	c := &counted{cpus: make([]probesCopy, cpus), events: make([][]eventCounts, events)}
+	for i := range c.events {
+		c.events[i] = make([]eventCounts, cpus)
+	}
+	return c
+}
+
+// grow adds the difference of two readings.
+func (c *counted) grow(now, since *counted) {
+	for cpu := range c.cpus {
+		to, n, b := &c.cpus[cpu], &now.cpus[cpu], &since.cpus[cpu]
+		to.Counted += n.Counted - b.Counted
+		to.PlainTime += n.PlainTime - b.PlainTime
+		to.FullTime += n.FullTime - b.FullTime
+		for i := range to.Dropped {
+			to.Dropped[i] += n.Dropped[i] - b.Dropped[i]
+		}
+		for ev := range c.events {
+			c.events[ev][cpu].grow(&now.events[ev][cpu], &since.events[ev][cpu])
+		}
+	}
+}
+
+func (e *eventCounts) grow(now, since *eventCounts) {
+	e.value += now.value - since.value
+	e.enabled += now.enabled - since.enabled
+	e.stopped += now.stopped - since.stopped
+	e.unread += now.unread - since.unread
+	e.probes += now.probes - since.probes
+	for i := range e.buckets {
+		e.buckets[i] += now.buckets[i] - since.buckets[i]
+	}
+	if now.ranged {
+		e.widen(^now.min, now.max)
+	}
+}
+
+// members reads the sessions that count, without those that have ended, which it takes out.
+func (s *session) members(state *probesSets) (map[uint32]probesMember, error) {
+	all := make(map[uint32]probesMember)
+	var token uint32
+	var m probesMember
+	entries := s.maps[probesMapMembers].Iterate()
+	for entries.Next(&token, &m) {
+		all[token] = m
+	}
+	if err := entries.Err(); err != nil {
+		return nil, fmt.Errorf("read the sessions of a BPF program: %w", err)
+	}
+	for token := range all {
+		if s.source.lives(token) {
+			continue
+		}
+		if err := s.remove(token, all, state); err != nil {
+			return nil, err
+		}
+	}
+	return all, nil
+}
+
+// remove takes a session out. Those that began before it get its extremes, through the last of them.
+func (s *session) remove(token uint32, all map[uint32]probesMember, state *probesSets) error {
+	gone := all[token]
+	delete(all, token)
+	var before uint32
+	for t, m := range all {
+		if m.Order < gone.Order && (before == 0 || m.Order > all[before].Order) {
+			before = t
+		}
+	}
+	if err := s.handOver(token, before); err != nil {
+		return fmt.Errorf("take a session out of those of a BPF program: %w", err)
+	}
+	if state.Latest == uint64(token) {
+		state.Latest = uint64(before)
+	}
+	if err := s.maps[probesMapMembers].Delete(token); err != nil && !errors.Is(err, ebpf.ErrKeyNotExist) {
+		return fmt.Errorf("take a session out of those of a BPF program: %w", err)
+	}
+	return nil
+}
+
+// handOver adds the extremes of one session to those of another, if there is one, and deletes them.
+func (s *session) handOver(from, to uint32) error {
+	given, err := s.extremesOf(from)
+	if err != nil || given == nil {
+		return err
+	}
+	defer given.Close()
+	receiver, err := s.extremesOf(to)
+	if err != nil {
+		return err
+	}
+	if receiver != nil {
+		defer receiver.Close()
+		for position := range uint32(maxEvents) {
+			var of, others []probesRange
+			if err := errors.Join(given.Lookup(position, &of), receiver.Lookup(position, &others)); err != nil {
+				return err
+			}
+			for cpu := range others {
+				others[cpu].AboveMin, others[cpu].Max = max(others[cpu].AboveMin, of[cpu].AboveMin), max(others[cpu].Max, of[cpu].Max)
+			}
+			if err := receiver.Put(position, others); err != nil {
+				return err
+			}
+		}
+	}
+	return unlessMissing(s.maps[probesMapExtremes].Delete(from))
+}
+
+// extremesOf opens the extremes of a session, by position; nil if it has none.
+func (s *session) extremesOf(token uint32) (m *ebpf.Map, err error) {
+	err = unlessMissing(s.maps[probesMapExtremes].Lookup(token, &m))
+	return m, err
+}
+
+// unlessMissing is an error, but for that of an element that is not there.
+func unlessMissing(err error) error {
+	if errors.Is(err, ebpf.ErrKeyNotExist) {
+		return nil
+	}
+	return err
+}
+
+// taken are the positions that sessions have, one bit each.
+func taken(members map[uint32]probesMember) (positions uint64) {
+	for _, m := range members {
+		positions |= m.Positions
+	}
+	return positions
+}
+
+// measured is 1 if a session needs what the probes take.
+func measured(members map[uint32]probesMember) (any uint64) {
+	for _, m := range members {
+		any |= m.Measures
+	}
+	return any
+}
+
+// join has the probes read what the session wants, and reports whether that is something new. Then the caller waits for runs that began before,
+// and calls begin.
+func (s *session) join(want []wanted) (changed bool, err error) {
+	state, err := s.state()
+	if err != nil {
+		return false, err
+	}
+	members, err := s.members(state)
+	if err != nil {
+		return false, err
+	}
+	set, at, err := positionsOf(state.current(), taken(members), want)
+	if err != nil {
+		return false, err
+	}
+	set.On, set.Measured = 1, measured(members)
+	s.at = at
+	state.Joined++
+	s.order = state.Joined
+	own := probesMember{Order: s.order}
+	if s.measures {
+		own.Measures, set.Measured = 1, 1
+	}
+	for _, position := range at {
+		if position >= 0 {
+			own.Positions |= 1 << position
+		}
+	}
+	if err := s.maps[probesMapMembers].Put(s.source.token, own); err != nil {
+		return false, fmt.Errorf("become one of the sessions of a BPF program: %w", err)
+	}
+	if err := s.makeRoom(taken(members) | own.Positions); err != nil {
+		return false, err
+	}
+	return s.change(state, &set)
+}
+
+// makeRoom makes the maps of positions, as far as they are not there, and that of this session's extremes.
+func (s *session) makeRoom(positions uint64) error {
+	for ; positions != 0; positions &= positions - 1 {
+		position := uint32(bits.TrailingZeros64(positions))
+		var there *ebpf.Map
+		err := s.maps[probesMapPositions].Lookup(position, &there)
+		if err == nil {
+			there.Close()
+			continue
+		}
+		if err := unlessMissing(err); err != nil {
+			return fmt.Errorf("look for what is counted in a BPF program: %w", err)
+		}
+		if err := s.makeInner(probesMapPositions, position); err != nil {
+			return err
+		}
+	}
+	return s.makeInner(probesMapExtremes, s.source.token)
+}
+
+// makeInner makes an element of a map of maps.
+func (s *session) makeInner(outer string, key uint32) error {
+	m, err := ebpf.NewMap(s.inner[outer])
+	if err != nil {
+		return fmt.Errorf("make room for what is counted in a BPF program: %w", err)
+	}
+	defer m.Close() // the outer one holds it
+	if err := s.maps[outer].Put(key, m); err != nil {
+		return fmt.Errorf("make room for what is counted in a BPF program: %w", err)
+	}
+	return nil
+}
+
+// freeRoom deletes the maps of positions that nobody has any more.
+func (s *session) freeRoom(positions uint64) error {
+	for free := ^positions; free != 0; free &= free - 1 {
+		if err := unlessMissing(s.maps[probesMapPositions].Delete(uint32(bits.TrailingZeros64(free)))); err != nil {
+			return fmt.Errorf("free the room for what was counted in a BPF program: %w", err)
+		}
+	}
+	return nil
+}
+
+// change writes the state, with another set in force if that differs, which it reports.
+func (s *session) change(state *probesSets, set *probesSet) (changed bool, err error) {
+	if set.On == state.current().On && set.same(state.current()) {
+		return false, s.putState(state)
+	}
+	if set.Measured != 0 {
+		o, err := s.overhead(set)
+		if err != nil {
+			return false, err
+		}
+		set.Overhead, set.OverheadWithTimes = o.plain, o.withTimes
+	}
+	return true, s.enact(state, set)
+}
+
+// begin begins to count.
+func (s *session) begin() (err error) {
+	if s.base, err = s.read(true); err != nil {
+		return err
+	}
+	state, err := s.state()
+	if err != nil {
+		return err
+	}
+	state.Latest = uint64(s.source.token)
+	s.taken = state.current().Overhead
+	if err := s.putState(state); err != nil {
+		return err
+	}
+	s.since, err = s.countMisses()
+	return err
+}
+
+// end ends counting, and reports whether the probes read less from now on. Then the caller waits for the runs that began before, and calls settle.
+func (s *session) end() (changed bool, err error) {
+	now, err := s.read(false)
+	if err != nil {
+		return false, err
+	}
+	if err := s.addExtremes(now); err != nil {
+		return false, err
+	}
+	misses, err := s.countMisses()
+	if err != nil {
+		return false, err
+	}
+	s.total.grow(now, s.base)
+	s.missed = s.missed.plus(misses, s.since)
+	s.order = 0
+	state, err := s.state()
+	if err != nil {
+		return false, err
+	}
+	members, err := s.members(state)
+	if err != nil {
+		return false, err
+	}
+	if err := s.remove(s.source.token, members, state); err != nil {
+		return false, err
+	}
+	set, _, err := positionsOf(state.current(), taken(members), nil)
+	if err != nil {
+		return false, err
+	}
+	set.On, set.Measured = uint64(min(len(members), 1)), measured(members)
+	if err := s.freeRoom(taken(members)); err != nil {
+		return false, err
+	}
+	return s.change(state, &set)
+}
+
+// settle has all CPUs change to the set that is in force. What the probes took of the runs up to now is theirs by the set before.
+func (s *session) settle() error { return s.copyCPUs(false) }
+
+// now is what the session has counted up to now.
+func (s *session) now() (*counted, Misses, error) {
+	if s.order == 0 {
+		return s.total, s.missed, nil
+	}
+	now, err := s.read(false)
+	if err != nil {
+		return nil, Misses{}, err
+	}
+	if err := s.addExtremes(now); err != nil {
+		return nil, Misses{}, err
+	}
+	misses, err := s.countMisses()
+	if err != nil {
+		return nil, Misses{}, err
+	}
+	all := newCounted(len(now.cpus), len(now.events))
+	all.grow(s.total, newCounted(len(now.cpus), len(now.events)))
+	all.grow(now, s.base)
+	return all, s.missed.plus(misses, s.since), nil
+}
+
+// read reads what the probes have counted at the session's positions. With closed, the extremes begin anew, and are not in it.
+func (s *session) read(closed bool) (*counted, error) {
+	if err := s.copyCPUs(closed); err != nil {
+		return nil, err
+	}
+	var cpus []probesCopy
+	if err := s.maps[probesMapCopies].Lookup(uint32(0), &cpus); err != nil {
+		return nil, fmt.Errorf("read what was counted in a BPF program: %w", err)
+	}
+	c := newCounted(len(cpus), len(s.at))
+	c.cpus = cpus
+	for ev, position := range s.at {
+		if position < 0 {
+			continue
+		}
+		of, err := s.position(uint32(position))
+		if err != nil {
+			return nil, fmt.Errorf("read what was counted in runs of a BPF program: %w", err)
+		}
+		for cpu := range of {
+			sum, to := &of[cpu].Sum, &c.events[ev][cpu]
+			to.value, to.enabled, to.stopped = sum.Reading.Value, sum.Reading.Enabled, sum.Reading.Stopped
+			to.unread, to.probes, to.buckets = sum.Unread, sum.Probes, of[cpu].Copied.Runs
+			if !closed {
+				to.widen(sum.AboveMin, sum.Max)
+			}
+		}
+	}
+	return c, nil
+}
+
+// position reads what was copied of a position, by possible CPU.
+func (s *session) position(n uint32) (of []probesPosition, err error) {
+	var m *ebpf.Map
+	if err := s.maps[probesMapPositions].Lookup(n, &m); err != nil {
+		return nil, err
+	}
+	defer m.Close()
+	err = m.Lookup(uint32(0), &of)
+	return of, err
+}
+
+// addExtremes adds those of the time from when this session began to when the last one did. What was read has those since then.
+func (s *session) addExtremes(c *counted) error {
+	var token uint32
+	var m probesMember
+	entries := s.maps[probesMapMembers].Iterate()
+	for entries.Next(&token, &m) {
+		if m.Order < s.order {
+			continue
+		}
+		if err := s.addExtremesOf(token, c); err != nil {
+			return fmt.Errorf("read the extremes of what was counted in a BPF program: %w", err)
+		}
+	}
+	return entries.Err()
+}
+
+func (s *session) addExtremesOf(token uint32, c *counted) error {
+	m, err := s.extremesOf(token)
+	if err != nil || m == nil {
+		return err
+	}
+	defer m.Close()
+	for ev, position := range s.at {
+		if position < 0 {
+			continue
+		}
+		var of []probesRange
+		if err := m.Lookup(uint32(position), &of); err != nil {
+			return err
+		}
+		for cpu := range of {
+			c.events[ev][cpu].widen(of[cpu].AboveMin, of[cpu].Max)
+		}
+	}
+	return nil
+}
+
+// finish ends counting for good, and lets go of the probes.
+func (s *session) finish() error {
+	if s.ended {
+		return nil
+	}
+	s.ended = true
+	return s.close()
+}
+
+// refreshed has the CPUs look anew where their events are.
+func (s *session) refreshed() error {
+	state, err := s.state()
+	if err != nil {
+		return err
+	}
+	state.Version += 2
+	return s.putState(state)
+}
+
+// waitIf waits until no run of a BPF program is under way that began before, if something has changed.
+func waitIf(changed bool) error {
+	if !changed {
+		return nil
+	}
+	return kernel.WaitForBPF()
+}

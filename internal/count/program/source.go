@@ -1,0 +1,163 @@
+package program
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/cilium/ebpf"
+
+	"github.com/bperf/bperf/internal/count"
+	"github.com/bperf/bperf/internal/count/direct"
+	"github.com/bperf/bperf/internal/count/shared"
+	"github.com/bperf/bperf/internal/event"
+	"github.com/bperf/bperf/internal/perfevent"
+	"github.com/bperf/bperf/internal/target"
+)
+
+// Sharing is with whom a Counter shares perf events and probes.
+type Sharing struct {
+	Dir      string // sessions that use this directory in bpffs; empty for none
+	Required bool   // it is an error if nothing can be shared; otherwise the session counts by itself then
+}
+
+// source is the perf events that the probes of a session read. They count from open to close.
+type source struct {
+	array *ebpf.Map // its element row*N+CPU is an event on a CPU, with N possible CPUs
+	rows  []uint64  // by event of the list; those that are the same for all sessions have one row
+	cpus  [][]int   // by event: where it counts
+	token uint32    // of the session
+
+	shared   *shared.Counter // nil if the events are the session's own
+	own      *direct.Counter // nil if they are shared
+	registry registry        // empty if nothing is shared
+}
+
+// ownToken is the token of a session that shares nothing.
+const ownToken = 1
+
+func openSource(list event.List, programs []Target, t target.Target, o count.Options, with Sharing) (*source, error) {
+	if with.Dir != "" {
+		s, err := openShared(list, programs, t, o, with)
+		if s != nil || with.Required {
+			return s, err
+		}
+	}
+	return openOwn(list, t, o)
+}
+
+// openShared shares the events. It is nil if one of them cannot be shared, unless that is required.
+func openShared(list event.List, programs []Target, t target.Target, o count.Options, with Sharing) (*source, error) {
+	where := shared.Where{Dir: with.Dir, Unled: true, Target: describe(programs)}
+	c, err := shared.Open(where, list, target.Target{CPUs: t.CPUs}, o)
+	if err != nil {
+		return nil, err
+	}
+	s := &source{array: c.Array(), shared: c, rows: make([]uint64, len(list.Events())), cpus: make([][]int, len(list.Events()))}
+	for ev := range list.Events() {
+		if c.Err(ev) != nil {
+			if !with.Required {
+				return nil, c.Close()
+			}
+			continue
+		}
+		s.rows[ev], s.cpus[ev] = uint64(c.Row(ev)), c.CPUs(ev)
+	}
+	s.registry = registryOf(c)
+	if s.token, err = c.Token(); err != nil {
+		return nil, errors.Join(err, c.Close())
+	}
+	return s, nil
+}
+
+// describe names the programs, for bperf counters.
+func describe(programs []Target) string {
+	switch len(programs) {
+	case 0:
+		return "BPF programs"
+	case 1:
+		return "BPF program " + programs[0].String()
+	}
+	return fmt.Sprintf("%d BPF programs", len(programs))
+}
+
+func openOwn(list event.List, t target.Target, o count.Options) (*source, error) {
+	events := len(list.Events())
+	s := &source{rows: make([]uint64, events), cpus: make([][]int, events), token: ownToken}
+	var err error
+	if s.own, err = direct.Open(list, t, o); err != nil {
+		return nil, err
+	}
+	if err := s.fill(events); err != nil {
+		return nil, errors.Join(err, s.close())
+	}
+	return s, nil
+}
+
+// fill makes the array of events that are the session's own, and has them count.
+func (s *source) fill(events int) error {
+	cpus, err := ebpf.PossibleCPU()
+	if err != nil {
+		return err
+	}
+	fd, err := perfevent.NewArray(probesMapEvents, max(cpus*events, 1))
+	if err != nil {
+		return fmt.Errorf("create the BPF map %s: %w", probesMapEvents, err)
+	}
+	if s.array, err = ebpf.NewMapFromFD(fd); err != nil {
+		return err
+	}
+	for ev := range s.rows {
+		s.rows[ev] = uint64(ev)
+	}
+	err = s.own.Descriptors(func(ev, cpu, fd int) error {
+		s.cpus[ev] = append(s.cpus[ev], cpu)
+		if err := s.array.Put(uint32(ev*cpus+cpu), uint32(fd)); err != nil {
+			return fmt.Errorf("let BPF programs read event %d on CPU %d: %w", ev, cpu, err)
+		}
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	return s.own.Enable()
+}
+
+// err says why an event cannot be counted.
+func (s *source) err(event int) error {
+	if s.shared != nil {
+		return s.shared.Err(event)
+	}
+	return s.own.Err(event)
+}
+
+// lock keeps others from changing what is shared.
+func (s *source) lock() (unlock func(), err error) {
+	if s.shared == nil {
+		return func() {}, nil
+	}
+	return s.shared.Lock()
+}
+
+// lives reports whether the session with a token has not ended.
+func (s *source) lives(token uint32) bool { return token == s.token || shared.Lives(token) }
+
+func (s *source) close() error {
+	if s.shared != nil {
+		return errors.Join(s.sweep(), s.shared.Close())
+	}
+	errs := []error{s.own.Close()}
+	if s.array != nil {
+		errs = append(errs, s.array.Close())
+	}
+	return errors.Join(errs...)
+}
+
+// sweep takes probes that no session needs out of the registry.
+func (s *source) sweep() error {
+	unlock, err := s.lock()
+	if err != nil {
+		return err
+	}
+	defer unlock()
+	return s.registry.sweep()
+}
