@@ -17,6 +17,7 @@ import (
 	"github.com/bperf/bperf/internal/count"
 	"github.com/bperf/bperf/internal/count/direct"
 	"github.com/bperf/bperf/internal/event"
+	"github.com/bperf/bperf/internal/kernel"
 	"github.com/bperf/bperf/internal/perfevent"
 	"github.com/bperf/bperf/internal/target"
 )
@@ -203,13 +204,10 @@ func explain(what string, err error) error {
 // Err says why this machine cannot count an event of the list; nil if it can.
 func (c *Counter) Err(event int) error { return c.perf.Err(event) }
 
-// testRunOnCPU is BPF_F_TEST_RUN_ON_CPU of include/uapi/linux/bpf.h (Linux 5.10).
-const testRunOnCPU = 1
-
 // bring adds to the sums what those have taken that run now. A CPU that has gone offline has nothing to add.
 func (c *Counter) bring() error {
 	for _, cpu := range c.cpus {
-		_, err := c.objects.Programs[tasksProgBring].Run(&ebpf.RunOptions{Context: [8]byte{}, CPU: uint32(cpu), Flags: testRunOnCPU})
+		_, err := kernel.RunOnCPU(c.objects.Programs[tasksProgBring], cpu, [8]byte{})
 		if err != nil && !errors.Is(err, syscall.ENXIO) {
 			return fmt.Errorf("read the counters of CPU %d: %w", cpu, err)
 		}

@@ -10,6 +10,9 @@ import (
 	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/btf"
 	"github.com/cilium/ebpf/link"
+
+	"github.com/bperf/bperf/internal/count/shared"
+	"github.com/bperf/bperf/internal/kernel"
 )
 
 // maxEvents is how many a session can have, and all sessions together in one program.
@@ -130,20 +133,14 @@ func (p *probes) open(ids probeIDs) (err error) {
 // ids are what others can open them by.
 func (p *probes) ids() (ids probeIDs, err error) {
 	for i, name := range sharedMaps {
-		info, err := p.maps[name].Info()
-		if err != nil {
+		if ids.Maps[i], err = shared.MapID(p.maps[name]); err != nil {
 			return ids, err
 		}
-		id, _ := info.ID()
-		ids.Maps[i] = uint32(id)
 	}
 	for i, name := range probePrograms {
-		info, err := p.programs[name].Info()
-		if err != nil {
+		if ids.Programs[i], err = shared.ProgramID(p.programs[name]); err != nil {
 			return ids, err
 		}
-		id, _ := info.ID()
-		ids.Programs[i] = uint32(id)
 	}
 	for i, l := range p.links {
 		info, err := l.Info()
@@ -226,9 +223,6 @@ func (p *probes) enact(s *probesSets, set *probesSet) error {
 	return p.putState(s)
 }
 
-// testRunOnCPU is BPF_F_TEST_RUN_ON_CPU of include/uapi/linux/bpf.h (Linux 5.10).
-const testRunOnCPU = 1
-
 // busyFor is how long a run may be in the midst of being added while its CPU is read.
 const busyFor = 10 * time.Second
 
@@ -253,7 +247,7 @@ func (p *probes) copyCPU(cpu int, closed bool) error {
 	}
 	deadline := time.Now().Add(busyFor)
 	for {
-		busy, err := p.programs[probesProgBperfRead].Run(&ebpf.RunOptions{Context: args, CPU: uint32(cpu), Flags: testRunOnCPU})
+		busy, err := kernel.RunOnCPU(p.programs[probesProgBperfRead], cpu, args)
 		if errors.Is(err, syscall.ENXIO) {
 			return p.copyOffline(cpu, args)
 		}

@@ -53,18 +53,6 @@ func (r registry) open() (*ebpf.Map, error) {
 	return m, nil
 }
 
-func (r registry) create() (*ebpf.Map, error) {
-	m, err := ebpf.NewMap(&ebpf.MapSpec{Name: "bperf_probes", Type: ebpf.Hash, Flags: noPrealloc, MaxEntries: maxFunctions,
-		KeySize: uint32(unsafe.Sizeof(function{})), ValueSize: uint32(unsafe.Sizeof(probeIDs{}))})
-	if err != nil {
-		return nil, err
-	}
-	if err := m.Pin(string(r)); err != nil {
-		return nil, errors.Join(err, m.Close())
-	}
-	return m, os.Chmod(string(r), 0o600)
-}
-
 // noPrealloc is BPF_F_NO_PREALLOC of include/uapi/linux/bpf.h.
 const noPrealloc = 1
 
@@ -105,10 +93,8 @@ func (r registry) add(t Target, p *probes) error {
 	if err != nil {
 		return err
 	}
-	m, err := r.open()
-	if errors.Is(err, fs.ErrNotExist) {
-		m, err = r.create()
-	}
+	m, err := shared.OpenPin(string(r), &ebpf.MapSpec{Name: "bperf_probes", Type: ebpf.Hash, Flags: noPrealloc, MaxEntries: maxFunctions,
+		KeySize: uint32(unsafe.Sizeof(function{})), ValueSize: uint32(unsafe.Sizeof(probeIDs{}))})
 	if err != nil {
 		return err
 	}

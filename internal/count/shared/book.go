@@ -284,7 +284,7 @@ func (b *book) reset() error {
 
 // enter gives a session a slot. Its events are noted when they are open.
 func (b *book) enter(token *ebpf.Map) (session, error) {
-	id, err := mapID(token)
+	id, err := MapID(token)
 	if err != nil {
 		return session{}, err
 	}

@@ -113,7 +113,7 @@ func createFrom(spec *ebpf.CollectionSpec, cgroupV1 bool) (*objects, error) {
 	o := newObjects()
 	for i, name := range mapNames {
 		if o.maps[name], err = newMap(spec.Maps[name]); err == nil {
-			o.Maps[i], err = mapID(o.maps[name])
+			o.Maps[i], err = MapID(o.maps[name])
 		}
 		if err != nil {
 			return nil, errors.Join(fmt.Errorf("create the BPF map %s: %w%s", name, err, permission(err)), o.close())
@@ -125,7 +125,7 @@ func createFrom(spec *ebpf.CollectionSpec, cgroupV1 bool) (*objects, error) {
 	}
 	for i, p := range programs {
 		o.programs[programNames[i]] = p
-		if o.Programs[i], err = programID(p); err != nil {
+		if o.Programs[i], err = ProgramID(p); err != nil {
 			return nil, errors.Join(err, o.close())
 		}
 	}
@@ -336,7 +336,8 @@ func (o *objects) close() error {
 	return errors.Join(errs...)
 }
 
-func mapID(m *ebpf.Map) (uint32, error) {
+// MapID returns the ID by which other processes can open a map.
+func MapID(m *ebpf.Map) (uint32, error) {
 	info, err := m.Info()
 	if err != nil {
 		return 0, err
@@ -345,7 +346,8 @@ func mapID(m *ebpf.Map) (uint32, error) {
 	return uint32(id), nil
 }
 
-func programID(p *ebpf.Program) (uint32, error) {
+// ProgramID returns the ID by which other processes can open a program.
+func ProgramID(p *ebpf.Program) (uint32, error) {
 	info, err := p.Info()
 	if err != nil {
 		return 0, err

@@ -136,12 +136,10 @@ func (p *place) load() (ids, error) {
 
 // store pins the IDs, in place of others.
 func (p *place) store(known ids) error {
-	m, err := ebpf.LoadPinnedMap(p.pin(), nil)
-	if errors.Is(err, fs.ErrNotExist) {
-		m, err = p.create()
-	}
+	m, err := OpenPin(p.pin(), &ebpf.MapSpec{
+		Name: "bperf_ids", Type: ebpf.Array, KeySize: 4, ValueSize: uint32(unsafe.Sizeof(ids{})), MaxEntries: 1})
 	if err != nil {
-		return fmt.Errorf("pin %s: %w", p.pin(), err)
+		return err
 	}
 	defer m.Close()
 	if err := m.Put(uint32(0), known); err != nil {
@@ -150,16 +148,27 @@ func (p *place) store(known ids) error {
 	return nil
 }
 
-func (p *place) create() (*ebpf.Map, error) {
-	m, err := ebpf.NewMap(&ebpf.MapSpec{
-		Name: "bperf_ids", Type: ebpf.Array, KeySize: 4, ValueSize: uint32(unsafe.Sizeof(ids{})), MaxEntries: 1})
+// OpenPin opens the map that is pinned at a path, and makes and pins it first, for its user alone, where there is none. The caller holds the lock.
+func OpenPin(path string, spec *ebpf.MapSpec) (*ebpf.Map, error) {
+	m, err := ebpf.LoadPinnedMap(path, nil)
+	if errors.Is(err, fs.ErrNotExist) {
+		m, err = createPin(path, spec)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("pin %s: %w", path, err)
+	}
+	return m, nil
+}
+
+func createPin(path string, spec *ebpf.MapSpec) (*ebpf.Map, error) {
+	m, err := ebpf.NewMap(spec)
 	if err != nil {
 		return nil, err
 	}
-	if err := m.Pin(p.pin()); err != nil {
+	if err := m.Pin(path); err != nil {
 		return nil, errors.Join(err, m.Close())
 	}
-	return m, os.Chmod(p.pin(), 0o600)
+	return m, os.Chmod(path, 0o600)
 }
 
 // remove removes the pin.

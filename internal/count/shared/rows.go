@@ -18,7 +18,7 @@ func (c *Counter) Row(event int) int { return c.events[event].slot }
 func (c *Counter) CPUs(event int) []int { return c.events[event].cpus }
 
 // Token returns a number of this session that Lives takes, also in other processes.
-func (c *Counter) Token() (uint32, error) { return mapID(c.token) }
+func (c *Counter) Token() (uint32, error) { return MapID(c.token) }
 
 // Lives reports whether the session with a token has not ended.
 func Lives(token uint32) bool { return tokenLives(token) }

@@ -6,8 +6,7 @@ import (
 	"runtime"
 	"syscall"
 
-	"github.com/cilium/ebpf"
-
+	"github.com/bperf/bperf/internal/kernel"
 	"github.com/bperf/bperf/internal/target"
 )
 
@@ -23,15 +22,12 @@ func onlineCPUs() ([]int, error) {
 	return online.CPUs, err
 }
 
-// testRunOnCPU is BPF_F_TEST_RUN_ON_CPU of include/uapi/linux/bpf.h (Linux 5.10).
-const testRunOnCPU = 1
-
 // syncCPUs runs the program sync on CPUs. One that has gone offline keeps the sums that it has.
 func (o *objects) syncCPUs(cpus []int, what, events uint64) error {
 	args := []uint64{what, events}
 	for _, cpu := range cpus {
 		for {
-			result, err := o.programs[countersProgSync].Run(&ebpf.RunOptions{Context: args, CPU: uint32(cpu), Flags: testRunOnCPU})
+			result, err := kernel.RunOnCPU(o.programs[countersProgSync], cpu, args)
 			if errors.Is(err, syscall.ENXIO) {
 				break
 			}

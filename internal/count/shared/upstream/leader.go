@@ -10,6 +10,7 @@ import (
 	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/link"
 
+	"github.com/bperf/bperf/internal/kernel"
 	"github.com/bperf/bperf/internal/perfevent"
 )
 
@@ -173,15 +174,12 @@ func (l *Leader) entry() (entry, error) {
 	return entry{Link: uint32(about.ID), Diff: uint32(id)}, nil
 }
 
-// runOnCPU is BPF_F_TEST_RUN_ON_CPU of include/uapi/linux/bpf.h.
-const runOnCPU = 1
-
 // Run runs the leader on a CPU, so that followers get what has been counted there up to now.
 //
 // Nothing can come in between, except that when the caller itself is on that CPU, another one's Run may interrupt it and
 // pass the same growth on twice.
 func (l *Leader) Run(cpu int) error {
-	_, err := l.program.Run(&ebpf.RunOptions{Flags: runOnCPU, CPU: uint32(cpu)})
+	_, err := kernel.RunOnCPU(l.program, cpu, nil)
 	if errors.Is(err, syscall.ENXIO) {
 		return fmt.Errorf("run the leader of a shared event on CPU %d, which is offline: %w", cpu, syscall.ENXIO)
 	}
