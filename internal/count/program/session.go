@@ -316,19 +316,9 @@ func (s *session) begin() (err error) {
 
 // end ends counting, and reports whether the probes read less from now on. Then the caller waits for the runs that began before, and calls settle.
 func (s *session) end() (changed bool, err error) {
-	now, err := s.read(false)
-	if err != nil {
+	if s.total, s.missed, err = s.now(); err != nil {
 		return false, err
 	}
-	if err := s.addExtremes(now); err != nil {
-		return false, err
-	}
-	misses, err := s.countMisses()
-	if err != nil {
-		return false, err
-	}
-	s.total.grow(now, s.base)
-	s.missed = s.missed.plus(misses, s.since)
 	s.order = 0
 	state, err := s.state()
 	if err != nil {
