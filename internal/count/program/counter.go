@@ -96,7 +96,7 @@ func (c *Counter) open(list event.List, programs []Target, t target.Target, o co
 	if c.object, err = loadProbes(); err != nil {
 		return err
 	}
-	if c.source, err = openSource(list, programs, t, o, with); err != nil {
+	if c.source, err = openSource(list, programs, t, o, with, c.types); err != nil {
 		return err
 	}
 	for ev, e := range list.Events() {

@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	"github.com/cilium/ebpf"
+	"github.com/cilium/ebpf/btf"
 
 	"github.com/bperf/bperf/internal/count"
 	"github.com/bperf/bperf/internal/count/direct"
@@ -35,9 +36,9 @@ type source struct {
 // ownToken is the token of a session that shares nothing.
 const ownToken = 1
 
-func openSource(list event.List, programs []Target, t target.Target, o count.Options, with Sharing) (*source, error) {
+func openSource(list event.List, programs []Target, t target.Target, o count.Options, with Sharing, types *btf.Cache) (*source, error) {
 	if with.Dir != "" {
-		s, err := openShared(list, programs, t, o, with)
+		s, err := openShared(list, programs, t, o, with, types)
 		if s != nil || with.Required {
 			return s, err
 		}
@@ -46,8 +47,8 @@ func openSource(list event.List, programs []Target, t target.Target, o count.Opt
 }
 
 // openShared shares the events. It is nil if one of them cannot be shared, unless that is required.
-func openShared(list event.List, programs []Target, t target.Target, o count.Options, with Sharing) (*source, error) {
-	where := shared.Where{Dir: with.Dir, Unled: true, Target: describe(programs)}
+func openShared(list event.List, programs []Target, t target.Target, o count.Options, with Sharing, types *btf.Cache) (*source, error) {
+	where := shared.Where{Dir: with.Dir, Unled: true, Types: types, Target: describe(programs)}
 	c, err := shared.Open(where, list, target.Target{CPUs: t.CPUs}, o)
 	if err != nil {
 		return nil, err

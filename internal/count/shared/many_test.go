@@ -180,7 +180,7 @@ func TestFullTasks(t *testing.T) {
 	check(t, err)
 	const size = 1 << 10 // the real one takes a long time to fill
 	spec.Maps[countersMapTasks].MaxEntries = size
-	small, err := createFrom(spec, false)
+	small, err := createFrom(spec, false, nil)
 	check(t, err)
 	defer small.close()
 	check(t, (&place{path: dir}).store(small.ids))

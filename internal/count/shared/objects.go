@@ -51,13 +51,17 @@ type objects struct {
 	types    *btf.Cache  // the kernel's, while the session opens: decoding them takes longer than all else
 }
 
-func newObjects() *objects {
-	return &objects{maps: make(map[string]*ebpf.Map), programs: make(map[string]*ebpf.Program), types: btf.NewCache()}
+// newObjects decodes the kernel's types where types is nil.
+func newObjects(types *btf.Cache) *objects {
+	if types == nil {
+		types = btf.NewCache()
+	}
+	return &objects{maps: make(map[string]*ebpf.Map), programs: make(map[string]*ebpf.Program), types: types}
 }
 
 // connect opens what is there. It is an error wrapping fs.ErrNotExist if the last session has ended.
-func connect(known ids) (*objects, error) {
-	o := newObjects()
+func connect(known ids, types *btf.Cache) (*objects, error) {
+	o := newObjects(types)
 	o.ids = known
 	for i, name := range mapNames {
 		m, err := ebpf.NewMapFromID(ebpf.MapID(known.Maps[i]))
@@ -99,18 +103,18 @@ func (o *objects) checkMaps() error {
 }
 
 // create makes all anew. Only on_hotplug is attached yet.
-func create(cgroupV1 bool) (*objects, error) {
+func create(cgroupV1 bool, types *btf.Cache) (*objects, error) {
 	spec, err := loadCounters()
 	if err != nil {
 		return nil, err
 	}
-	return createFrom(spec, cgroupV1)
+	return createFrom(spec, cgroupV1, types)
 }
 
 // createFrom takes the sizes of the maps from spec.
-func createFrom(spec *ebpf.CollectionSpec, cgroupV1 bool) (*objects, error) {
+func createFrom(spec *ebpf.CollectionSpec, cgroupV1 bool, types *btf.Cache) (*objects, error) {
 	var err error
-	o := newObjects()
+	o := newObjects(types)
 	for i, name := range mapNames {
 		if o.maps[name], err = newMap(spec.Maps[name]); err == nil {
 			o.Maps[i], err = MapID(o.maps[name])

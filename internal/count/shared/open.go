@@ -10,6 +10,7 @@ import (
 	"strings"
 	"syscall"
 
+	"github.com/cilium/ebpf/btf"
 	"github.com/cilium/ebpf/link"
 
 	"github.com/bperf/bperf/internal/count"
@@ -27,11 +28,12 @@ const (
 
 // Where is where others are found whose counters are shared.
 type Where struct {
-	Dir     string // sessions of bperf: a directory in bpffs, which is made; usually Dir
-	AttrMap string // sessions of upstream perf: their pinned map, usually upstream.DefaultPath; empty to have nothing to do with them
-	Lead    bool   // start counters in such a way, and make that map, that sessions of upstream perf can follow
-	Unled   bool   // perf events of bperf count, and never a leader of upstream perf, which counts in maps of its own
-	Target  string // what is counted, for bperf counters; empty to describe the target
+	Dir     string     // sessions of bperf: a directory in bpffs, which is made; usually Dir
+	AttrMap string     // sessions of upstream perf: their pinned map, usually upstream.DefaultPath; empty to have nothing to do with them
+	Lead    bool       // start counters in such a way, and make that map, that sessions of upstream perf can follow
+	Unled   bool       // perf events of bperf count, and never a leader of upstream perf, which counts in maps of its own
+	Types   *btf.Cache // the kernel's, where the caller needs them, too; nil to decode them
+	Target  string     // what is counted, for bperf counters; empty to describe the target
 }
 
 // Open joins the sessions that share counters, or is the first of them, and counts the events of a list for a target. Counting starts with Enable, or where the
@@ -80,10 +82,10 @@ func (c *Counter) open(list event.List) error {
 	}
 	known, err := c.place.load()
 	if err == nil {
-		c.o, err = connect(known)
+		c.o, err = connect(known, c.where.Types)
 	}
 	if errors.Is(err, fs.ErrNotExist) {
-		if c.o, err = create(c.cgroupV1); err == nil {
+		if c.o, err = create(c.cgroupV1, c.where.Types); err == nil {
 			err = c.place.store(c.o.ids)
 		}
 	}

@@ -133,7 +133,7 @@ func readStatus(where Where) (*Status, programs, error) {
 	known, err := p.load()
 	var o *objects
 	if err == nil {
-		o, err = connect(known)
+		o, err = connect(known, nil)
 	}
 	if errors.Is(err, fs.ErrNotExist) {
 		return s, nil, nil
