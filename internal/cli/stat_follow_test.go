@@ -46,11 +46,7 @@ func comer(t *testing.T, name string) (*ebpf.Program, uint32) {
 // tracers is how many tracing programs are attached to a program.
 func tracers(t *testing.T, id uint32) int64 {
 	t.Helper()
-	r, err := bpfprog.NewReader(bpfprog.Detail{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	all, err := r.All()
+	all, err := bpfprog.ReadAll(bpfprog.Detail{})
 	if err != nil {
 		t.Fatal(err)
 	}

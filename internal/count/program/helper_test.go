@@ -1,10 +1,9 @@
 package program
 
 import (
-	"errors"
 	"fmt"
+	"io"
 	"os"
-	"path/filepath"
 	"runtime"
 	"sync"
 	"testing"
@@ -19,6 +18,7 @@ import (
 	"github.com/bperf/bperf/internal/count/shared"
 	"github.com/bperf/bperf/internal/event"
 	"github.com/bperf/bperf/internal/target"
+	"github.com/bperf/bperf/test/keeper"
 	"github.com/bperf/bperf/test/require"
 )
 
@@ -118,55 +118,27 @@ func TestMain(m *testing.M) {
 		os.Exit(1)
 	}
 	n := m.Run()
-	if err := common.close(); err != nil {
+	if err := common.Close(); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		n = max(n, 1)
 	}
 	os.Exit(n)
 }
 
-// common is through what sessions of these tests share: a bpffs of their own, and a session that keeps what is shared, as the kernel needs seconds in a guest to verify it.
-var common commonSharing
+// common is through what sessions of these tests share.
+var common keeper.Keeper
 
-type commonSharing struct {
-	mount string
-	keeps *shared.Counter
-}
-
-func (c *commonSharing) dir() string { return filepath.Join(c.mount, "bperf") }
-
-func (c *commonSharing) open() error {
-	if c.keeps != nil {
-		return nil
-	}
-	var err error
-	if c.mount, err = os.MkdirTemp("", "bpffs"); err != nil {
-		return err
-	}
-	if err := unix.Mount("bpf", c.mount, "bpf", 0, ""); err != nil {
-		return err
-	}
+// keepCPUs opens a session that counts on all CPUs.
+func keepCPUs(dir string) (io.Closer, error) {
 	list, err := event.Host().Parse("alignment-faults")
 	if err != nil {
-		return err
+		return nil, err
 	}
 	at, err := target.Spec{System: true}.Resolve()
 	if err != nil {
-		return err
+		return nil, err
 	}
-	c.keeps, err = shared.Open(shared.Where{Dir: c.dir()}, list, at, count.Options{})
-	return err
-}
-
-func (c *commonSharing) close() error {
-	if c.mount == "" {
-		return nil
-	}
-	var err error
-	if c.keeps != nil {
-		err = c.keeps.Close()
-	}
-	return errors.Join(err, unix.Unmount(c.mount, 0), os.Remove(c.mount))
+	return shared.Open(shared.Where{Dir: dir}, list, at, count.Options{})
 }
 
 // types are the kernel's: decoding them takes longer than most tests.
@@ -181,8 +153,8 @@ func tracing(t testing.TB, events string, programs ...Target) *Counter {
 // sharing opens a counter that shares with others of these tests.
 func sharing(t testing.TB, o count.Options, events string, programs ...Target) *Counter {
 	t.Helper()
-	check(t, common.open())
-	return traced(t, openSharing(t, Sharing{Dir: common.dir(), Required: true}, o, events, programs...))
+	check(t, common.Open(keepCPUs))
+	return traced(t, openSharing(t, Sharing{Dir: common.Dir(), Required: true}, o, events, programs...))
 }
 
 // traced skips the test if a program cannot be traced.

@@ -210,7 +210,7 @@ func TestSharedAndOwn(t *testing.T) {
 // startSession starts a process that counts in a program, and waits until it does.
 func startSession(t *testing.T, id uint32, events string) *exec.Cmd {
 	t.Helper()
-	cmd := exec.Command("/proc/self/exe", sessionArg, common.dir(), fmt.Sprint(id), events)
+	cmd := exec.Command("/proc/self/exe", sessionArg, common.Dir(), fmt.Sprint(id), events)
 	cmd.Stderr = os.Stderr
 	out, err := cmd.StdoutPipe()
 	check(t, err)
@@ -308,7 +308,7 @@ func TestSharedKill(t *testing.T) {
 	if n := probesOn(t, target); n != 0 {
 		t.Errorf("%d probes are left", n)
 	}
-	left, err := filepath.Glob(filepath.Join(common.dir(), "programs-*"))
+	left, err := filepath.Glob(filepath.Join(common.Dir(), "programs-*"))
 	if check(t, err); len(left) > 0 {
 		t.Errorf("there still is %v", left)
 	}

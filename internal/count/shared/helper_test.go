@@ -3,6 +3,7 @@ package shared
 import (
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -16,6 +17,7 @@ import (
 	"github.com/bperf/bperf/internal/count"
 	"github.com/bperf/bperf/internal/event"
 	"github.com/bperf/bperf/internal/target"
+	"github.com/bperf/bperf/test/keeper"
 	loop "github.com/bperf/bperf/test/program"
 	"github.com/bperf/bperf/test/require"
 )
@@ -35,7 +37,7 @@ func TestMain(m *testing.M) {
 		os.Exit(0)
 	}
 	code := m.Run()
-	if err := common.close(); err != nil {
+	if err := common.Close(); err != nil {
 		fmt.Fprintln(os.Stderr, "end the common session:", err)
 		code = 1
 	}
@@ -82,56 +84,24 @@ func bpffs(t testing.TB) string {
 func sharing(t testing.TB) (dir string) {
 	t.Helper()
 	require.Root(t)
-	check(t, common.open())
-	return common.dir()
+	check(t, common.Open(keepOwn))
+	return common.Dir()
 }
 
 // common is what sharing uses. The first test that asks for it opens it, and TestMain closes it.
-var common commonSharing
+var common keeper.Keeper
 
-type commonSharing struct {
-	mount string
-	keeps *Counter
-}
-
-func (c *commonSharing) dir() string { return filepath.Join(c.mount, "bperf") }
-
-func (c *commonSharing) open() error {
-	if c.keeps != nil {
-		return nil
-	}
-	mount, err := os.MkdirTemp("", "bperf-test-")
-	if err != nil {
-		return err
-	}
-	if err := unix.Mount("bpf", mount, "bpf", 0, ""); err != nil {
-		return errors.Join(err, os.Remove(mount))
-	}
-	c.mount = mount
+// keepOwn opens a session that counts in this process.
+func keepOwn(dir string) (io.Closer, error) {
 	list, err := event.Host().Parse("dummy")
-	if err == nil {
-		var own target.Target
-		if own, err = tids(os.Getpid()).Resolve(); err == nil {
-			c.keeps, err = Open(Where{Dir: c.dir()}, list, own, count.Options{})
-		}
-	}
 	if err != nil {
-		return errors.Join(err, c.close())
+		return nil, err
 	}
-	return nil
-}
-
-func (c *commonSharing) close() error {
-	if c.mount == "" {
-		return nil
+	own, err := tids(os.Getpid()).Resolve()
+	if err != nil {
+		return nil, err
 	}
-	var err error
-	if c.keeps != nil {
-		err = c.keeps.Close()
-	}
-	err = errors.Join(err, unix.Unmount(c.mount, 0), os.Remove(c.mount))
-	*c = commonSharing{}
-	return err
+	return Open(Where{Dir: dir}, list, own, count.Options{})
 }
 
 const getppid = "syscalls:sys_enter_getppid"
