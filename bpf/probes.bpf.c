@@ -379,12 +379,16 @@ __noinline __u64 read_all(struct cpu *cpu, __u32 to, __u64 n, bool plain)
 	if (!cpu || to > FULL)
 		return 0;
 	values = to == FULL ? cpu->full : cpu->slots[to].start;
-	for (i = 0; i < MAX_EVENTS && i < n; i++) {
-		if (plain)
+	if (plain) {
+		for (i = 0; i < MAX_EVENTS && i < n; i++) {
 			err = values[i].counter = bpf_perf_event_read(&events, cpu->index[i]);
-		else
+			read |= (~err >> 63) << i;
+		}
+	} else {
+		for (i = 0; i < MAX_EVENTS && i < n; i++) {
 			err = bpf_perf_event_read_value(&events, cpu->index[i], &values[i], sizeof(values[i]));
-		read |= (~err >> 63) << i;
+			read |= (~err >> 63) << i;
+		}
 	}
 	return read;
 }
@@ -699,6 +703,18 @@ __noinline int add_full(struct cpu *cpu, __u32 number, __u32 event, bool plain)
 	return 0;
 }
 
+/* add_all is add_full for each of n events. */
+__noinline int add_all(struct cpu *cpu, __u32 number, __u64 n, bool plain)
+{
+	__u64 i;
+
+	if (!cpu)
+		return 0;
+	for (i = 0; i < MAX_EVENTS && i < n; i++)
+		add_full(cpu, number, i, plain);
+	return 0;
+}
+
 /* Kernel stacks are that large, and aligned to their size. */
 #define STACK 0x4000
 #define LARGEST_STACK 0x10000
@@ -852,7 +868,7 @@ static __noinline bool later(struct cpu *cpu, __u64 turn)
 /* leave is the long way of bperf_exit. */
 static __noinline int leave(struct cpu *cpu, void *ctx)
 {
-	__u64 time, n, bits, i, events_read;
+	__u64 time, n, bits, events_read;
 	enum dropped why = DROPPED_BEGUN;
 	struct task_struct___run *task;
 	struct slot *slot;
@@ -902,8 +918,7 @@ static __noinline int leave(struct cpu *cpu, void *ctx)
 		cpu->full_time += time - slot->began;
 		cpu->timed++;
 	}
-	for (i = 0; i < MAX_EVENTS && i < events_read; i++)
-		add_full(cpu, n, i, plain);
+	add_all(cpu, n, events_read, plain);
 	cpu->counted++;
 	cpu->live &= ~bits;
 	if (time >= cpu->due)
