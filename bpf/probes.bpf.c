@@ -139,8 +139,7 @@ struct cpu {
 	__u64 index[MAX_EVENTS];  /* of the events in the map, on this CPU */
 	__u64 memory[MAX_EVENTS]; /* addresses of the kernel's struct perf_event of events that it counts in memory, or 0 */
 	__u64 now[MAX_EVENTS];
-	struct slot slots[SLOTS];
-	struct bpf_perf_event_value full[MAX_EVENTS];
+	struct slot slots[SLOTS + 1]; /* the last has what is read at the end of a run that goes the long way */
 	struct sum sums[MAX_EVENTS];
 	struct sharing sharing[MAX_EVENTS];
 };
@@ -365,20 +364,20 @@ static __always_inline __s64 read_now(struct cpu *cpu, __u64 brief)
 	return any;
 }
 
-enum { FULL = SLOTS }; /* where read_all reads to, if it is not a slot */
+enum { AT_END = SLOTS }; /* the last of the slots */
 
 /*
- * read_all reads n events, plainly or with times, and returns which could be read. The verifier checks a function that is not static
- * once, and not for each state that leads to it: the number of events is unknown to it.
+ * read_all reads n events into a slot, plainly or with times, and returns which could be read. The verifier checks a function that is
+ * not static once, and not for each state that leads to it: the number of events is unknown to it.
  */
 __noinline __u64 read_all(struct cpu *cpu, __u32 to, __u64 n, bool plain)
 {
 	struct bpf_perf_event_value *values;
 	__u64 i, err, read = 0;
 
-	if (!cpu || to > FULL)
+	if (!cpu || to > AT_END)
 		return 0;
-	values = to == FULL ? cpu->full : cpu->slots[to].start;
+	values = cpu->slots[to].start;
 	if (plain) {
 		for (i = 0; i < MAX_EVENTS && i < n; i++) {
 			err = values[i].counter = bpf_perf_event_read(&events, cpu->index[i]);
@@ -434,10 +433,11 @@ static __always_inline __u64 reading_time(struct cpu *cpu, __u64 n)
 
 	for (i = 0; i < 2; i++) {
 		begin = bpf_ktime_get_ns();
+		barrier(); /* brief is loaded again: the verifier does not know it in the second round */
 		if (cpu->brief)
 			read_now(cpu, cpu->brief);
 		else
-			read_all(cpu, FULL, n, true);
+			read_all(cpu, AT_END, n, true);
 		end = bpf_ktime_get_ns();
 		if (end - begin < least)
 			least = end - begin;
@@ -493,14 +493,14 @@ __noinline int look(struct cpu *cpu)
 	cpu->looking = true;
 	barrier();
 	set = set_of(cpu->version);
-	n = set->events;
-	for (i = 0; i < MAX_EVENTS && i < n; i++)
+	for (i = 0; i < MAX_EVENTS && i < set->events; i++)
 		shared |= look_at(cpu, i);
 	cpu->fresh = 0;
 	if (shared)
 		cpu->shared = time + SHARED_FOR;
 	cpu->plain = time >= cpu->shared && !set->with_times;
 	cpu->brief = 0;
+	n = set->events;
 	if (cpu->plain && n <= SHORT_EVENTS)
 		cpu->brief = OPEN | n | (set->memory ? IN_MEMORY : 0) | (set->calibrated ? CALIBRATED : 0);
 	cpu->reading = reading_time(cpu, n);
@@ -512,13 +512,19 @@ __noinline int look(struct cpu *cpu)
 }
 
 /* charge adds what the probes took of the runs since the last time to the sums. */
-static __always_inline void charge(struct cpu *cpu, volatile struct set *set)
+__noinline int charge(struct cpu *cpu)
 {
-	__u64 i, runs = cpu->counted - cpu->charged;
+	volatile struct set *set;
+	__u64 i, runs;
 
+	if (!cpu)
+		return 0;
+	set = set_of(cpu->version);
+	runs = cpu->counted - cpu->charged;
 	for (i = 0; i < MAX_EVENTS && i < cpu->positions; i++)
 		cpu->sums[i].probes += runs * set->overhead[i];
 	cpu->charged = cpu->counted;
+	return 0;
 }
 
 /* lengthen says in the first slot what SHORT says of it. */
@@ -563,7 +569,7 @@ __noinline int refresh(struct cpu *cpu)
 	if (!set->on)
 		return 0;
 	lengthen(cpu);
-	charge(cpu, set_of(cpu->version));
+	charge(cpu);
 	for (i = 0; i < MAX_EVENTS && i < set->events; i++)
 		take_over(cpu, i, set->keys[i], set->memory >> i & 1);
 	cpu->positions = set->events;
@@ -581,15 +587,17 @@ static __always_inline __u64 switches(const struct task_struct___run *task)
 }
 
 /* bucket is that of a value: one each for 0 to 3, then 4 for each power of 2. */
-static __always_inline __u64 bucket(__u64 value)
+__noinline __u64 bucket(__u64 value)
 {
-	__u64 v = value, log = 0, shift;
+	__u64 v = value, log = 0, half, above;
 
-	for (shift = 32; shift; shift >>= 1) {
-		if (v >> shift) {
-			v >>= shift;
-			log += shift;
-		}
+#pragma unroll
+	for (half = 32; half; half >>= 1) {
+		above = -(v >> half);
+		asm volatile("" : "+r"(above)); /* no branches, of which the verifier would check each combination */
+		above = above >> 63 ? half : 0;
+		v >>= above;
+		log += above;
 	}
 	if (log < 2)
 		return value;
@@ -665,10 +673,11 @@ static __always_inline void add(struct cpu *cpu, __u64 brief)
 	}
 }
 
-/* add_full adds what an event counted in a run of any slot, that was read into full. */
+/* add_full adds what an event counted in a run of any slot, with what was read at its end. */
 __noinline int add_full(struct cpu *cpu, __u32 number, __u32 event, bool plain)
 {
 	volatile struct set *set;
+	struct bpf_perf_event_value *end;
 	struct slot *slot;
 	struct sum *s;
 	__u64 v;
@@ -678,7 +687,8 @@ __noinline int add_full(struct cpu *cpu, __u32 number, __u32 event, bool plain)
 	slot = &cpu->slots[number];
 	set = set_of(slot->version);
 	s = &cpu->sums[event];
-	v = cpu->full[event].counter - slot->start[event].counter;
+	end = &cpu->slots[AT_END].start[event];
+	v = end->counter - slot->start[event].counter;
 	if (!(slot->read >> event & 1)) {
 		s->filed++;
 		s->unread++;
@@ -688,8 +698,8 @@ __noinline int add_full(struct cpu *cpu, __u32 number, __u32 event, bool plain)
 		v = own(v, plain ? set->overhead[event] : set->overhead_with_times[event]);
 	s->reading.value += v;
 	if (!plain) {
-		__u64 enabled = cpu->full[event].enabled - slot->start[event].enabled;
-		__u64 running = cpu->full[event].running - slot->start[event].running;
+		__u64 enabled = end->enabled - slot->start[event].enabled;
+		__u64 running = end->running - slot->start[event].running;
 
 		s->reading.enabled += enabled;
 		s->reading.stopped += enabled - running;
@@ -889,11 +899,11 @@ static __noinline int leave(struct cpu *cpu, void *ctx)
 	events_read = set_of(slot->version)->events;
 	plain = slot->plain;
 	if (plain) {
-		slot->read &= read_all(cpu, FULL, events_read, true);
+		slot->read &= read_all(cpu, AT_END, events_read, true);
 		time = bpf_ktime_get_ns();
 	} else {
 		time = bpf_ktime_get_ns();
-		slot->read &= read_all(cpu, FULL, events_read, false);
+		slot->read &= read_all(cpu, AT_END, events_read, false);
 	}
 	task = (void *)bpf_get_current_task_btf();
 	why = DROPPED_SWITCHED;
@@ -988,6 +998,7 @@ int bperf_exit(void *ctx)
 		return drop(cpu, DROPPED_SWITCHED);
 	if (cpu->live != ENDING)
 		return drop(cpu, DROPPED_MIXED);
+	asm volatile("" : "+r"(brief)); /* so that the verifier checks what follows once, and not for each number of events */
 	if (slot->began)
 		return finish(cpu, brief);
 	add(cpu, brief);
@@ -1071,7 +1082,7 @@ int bperf_read(__u64 *args)
 		cpu->plain_runs += pending;
 		cpu->timed = counted;
 	}
-	charge(cpu, set_of(cpu->version));
+	charge(cpu);
 	copy->counted = counted;
 	copy->plain_time = cpu->plain_time;
 	copy->full_time = cpu->full_time;
