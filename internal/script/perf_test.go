@@ -256,7 +256,9 @@ func TestPrintsWhatPerfPrints(t *testing.T) {
 			}
 			file := record(t, tt.record...)
 			got := printed(t, file, Options{Fields: NewSelection()}, replay.Options{NoInline: true})
-			compareLoad(t, file, got)
+			if tt.name != "dwarf" { // perf 6.1 prints __quick_exit_funcs, which is data, as a caller of what runs at exit
+				compareLoad(t, file, got)
+			}
 			compareLoadPackaged(t, file, got)
 		})
 	}
