@@ -1054,6 +1054,18 @@ __noinline int copy_event(struct cpu *cpu, __u32 number, __u32 event, bool close
 	return 0;
 }
 
+/* copy_all is copy_event for each position. */
+__noinline int copy_all(struct cpu *cpu, __u32 number, bool close)
+{
+	__u32 i;
+
+	if (!cpu)
+		return 0;
+	for (i = 0; i < MAX_EVENTS && i < cpu->positions; i++)
+		copy_event(cpu, number, i, close);
+	return 0;
+}
+
 /*
  * bperf_read copies the sums of a CPU, on which it is run with interrupts off, or elsewhere if that CPU is offline. It returns 1 if they
  * were being changed. args: the CPU; whether it is online; whether the extremes begin anew.
@@ -1061,7 +1073,7 @@ __noinline int copy_event(struct cpu *cpu, __u32 number, __u32 event, bool close
 SEC("raw_tp/sched_switch")
 int bperf_read(__u64 *args)
 {
-	__u32 number = args[0], i, kind;
+	__u32 number = args[0], kind;
 	bool online = args[1], close = args[2];
 	__u64 pending, counted;
 	struct copy *copy;
@@ -1088,7 +1100,6 @@ int bperf_read(__u64 *args)
 	copy->full_time = cpu->full_time;
 	for (kind = 0; kind < DROPPED_KINDS; kind++)
 		copy->dropped[kind] = cpu->dropped[kind];
-	for (i = 0; i < MAX_EVENTS && i < cpu->positions; i++)
-		copy_event(cpu, number, i, close);
+	copy_all(cpu, number, close);
 	return cpu->counted != counted;
 }
