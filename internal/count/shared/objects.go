@@ -12,6 +12,7 @@ import (
 	"github.com/cilium/ebpf/features"
 	"github.com/cilium/ebpf/link"
 
+	"github.com/bperf/bperf/internal/kernel"
 	"github.com/bperf/bperf/internal/perfevent"
 )
 
@@ -252,6 +253,11 @@ func (o *objects) loadPrograms(programs map[string]*ebpf.ProgramSpec, others map
 			if err := ins.AssociateMap(m); err != nil {
 				return nil, err
 			}
+		}
+	}
+	for _, kfunc := range []string{"bpf_preempt_disable", "bpf_preempt_enable"} {
+		if err := kernel.DropMissing(programs, kfunc, o.types); err != nil {
+			return nil, err
 		}
 	}
 	c, err := ebpf.NewCollectionWithOptions(&ebpf.CollectionSpec{Programs: programs}, ebpf.CollectionOptions{Cache: o.types})
