@@ -139,7 +139,7 @@ func (s *session) remove(token uint32, all map[uint32]probesMember, state *probe
 	if err := s.maps[probesMapMembers].Delete(token); err != nil && !errors.Is(err, ebpf.ErrKeyNotExist) {
 		return fmt.Errorf("take a session out of those of a BPF program: %w", err)
 	}
-	return nil
+	return s.freeRoom(gone.Positions &^ taken(all))
 }
 
 // handOver adds the extremes of one session to those of another, if there is one, and deletes them.
@@ -229,29 +229,19 @@ func (s *session) join(want []wanted) (changed bool, err error) {
 			own.Positions |= 1 << position
 		}
 	}
+	if err := s.makeRoom(own.Positions &^ taken(members)); err != nil {
+		return false, err
+	}
 	if err := s.maps[probesMapMembers].Put(s.source.token, own); err != nil {
 		return false, fmt.Errorf("become one of the sessions of a BPF program: %w", err)
-	}
-	if err := s.makeRoom(taken(members) | own.Positions); err != nil {
-		return false, err
 	}
 	return s.change(state, &set)
 }
 
-// makeRoom makes the maps of positions, as far as they are not there, and that of this session's extremes.
+// makeRoom makes the maps of positions that no session has yet, and that of this session's extremes.
 func (s *session) makeRoom(positions uint64) error {
 	for ; positions != 0; positions &= positions - 1 {
-		position := uint32(bits.TrailingZeros64(positions))
-		var there *ebpf.Map
-		err := s.maps[probesMapPositions].Lookup(position, &there)
-		if err == nil {
-			there.Close()
-			continue
-		}
-		if err := unlessMissing(err); err != nil {
-			return fmt.Errorf("look for what is counted in a BPF program: %w", err)
-		}
-		if err := s.makeInner(probesMapPositions, position); err != nil {
+		if err := s.makeInner(probesMapPositions, uint32(bits.TrailingZeros64(positions))); err != nil {
 			return err
 		}
 	}
@@ -271,10 +261,11 @@ func (s *session) makeInner(outer string, key uint32) error {
 	return nil
 }
 
-// freeRoom deletes the maps of positions that nobody has any more.
+// freeRoom deletes the maps of positions that no session has any more. With each call the kernel waits for a grace period of RCU (Linux 6.1
+// even if there is nothing to delete).
 func (s *session) freeRoom(positions uint64) error {
-	for free := ^positions; free != 0; free &= free - 1 {
-		if err := unlessMissing(s.maps[probesMapPositions].Delete(uint32(bits.TrailingZeros64(free)))); err != nil {
+	for ; positions != 0; positions &= positions - 1 {
+		if err := unlessMissing(s.maps[probesMapPositions].Delete(uint32(bits.TrailingZeros64(positions)))); err != nil {
 			return fmt.Errorf("free the room for what was counted in a BPF program: %w", err)
 		}
 	}
@@ -336,9 +327,6 @@ func (s *session) end() (changed bool, err error) {
 		return false, err
 	}
 	set.On, set.Measured = uint64(min(len(members), 1)), measured(members)
-	if err := s.freeRoom(taken(members)); err != nil {
-		return false, err
-	}
 	return s.change(state, &set)
 }
 
