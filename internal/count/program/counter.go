@@ -119,6 +119,9 @@ func (c *Counter) open(list event.List, programs []Target, t target.Target, o co
 			return err
 		}
 	}
+	if len(programs) > 0 && len(c.programs) == 0 && !c.following {
+		return fmt.Errorf("all BPF programs that were selected have been unloaded: %w", fs.ErrNotExist)
+	}
 	if c.source.shared != nil {
 		c.source.shared.AfterCPUs(c.refresh)
 	}
@@ -147,9 +150,10 @@ func countsInMemory(a *perfevent.Attr) bool {
 	return false
 }
 
-// add opens what counts in a program. It is nil for one that has gone, if programs may.
+// add opens what counts in a program. It is nil for one that has been unloaded, unless that is an error.
 func (c *Counter) add(p Target) (s *subject, err error) {
 	s = &subject{Target: p}
+	gone := func(err error) bool { return (c.following || !p.ByID) && errors.Is(err, fs.ErrNotExist) }
 	probes, err := c.probesOf(p)
 	switch {
 	case err == nil:
@@ -157,13 +161,13 @@ func (c *Counter) add(p Target) (s *subject, err error) {
 		if err != nil {
 			return nil, errors.Join(err, probes.close())
 		}
-	case c.following && errors.Is(err, fs.ErrNotExist):
+	case gone(err):
 		return nil, nil
 	case !errors.As(err, &s.why):
 		return nil, err
 	case !p.Sub:
 		s.kernel, err = openStatistics(p, !c.following)
-		if c.following && errors.Is(err, fs.ErrNotExist) {
+		if gone(err) {
 			return nil, nil
 		}
 		if err != nil {

@@ -12,6 +12,8 @@ import (
 
 	"github.com/bperf/bperf/internal/bpfprog"
 	"github.com/bperf/bperf/internal/count"
+	"github.com/bperf/bperf/internal/event"
+	"github.com/bperf/bperf/internal/target"
 )
 
 // TestComeAndGo has a program counted that comes while others are counted. It can go, and its counts stay; also where the kernel lets
@@ -61,6 +63,41 @@ func TestComeAndGo(t *testing.T) {
 				t.Errorf("a program that has gone was added: %v, %v", added, err)
 			}
 		})
+	}
+}
+
+// TestGone selects a program that has been unloaded since: that is an error only if it was selected by its ID, or if there is no other.
+func TestGone(t *testing.T) {
+	_, there := loadLoop(t, 1)
+	for _, function := range []string{"loop", ""} {
+		gone := Target{ID: 1<<31 - 1, Name: "gone", Function: function, JITed: true}
+		byID := gone
+		byID.ByID = true
+		for _, tt := range []struct {
+			programs []Target
+			counted  int // 0 for an error
+		}{
+			{[]Target{gone, there}, 1},
+			{[]Target{byID, there}, 0},
+			{[]Target{gone, gone}, 0},
+		} {
+			list, err := event.Host().Parse("cpu-clock")
+			check(t, err)
+			at, err := target.Spec{System: true}.Resolve()
+			check(t, err)
+			c, err := openWith(list, tt.programs, at, count.Options{}, Sharing{}, types())
+			if tt.counted == 0 {
+				if !errors.Is(err, fs.ErrNotExist) {
+					t.Errorf("%v: %v, want that it does not exist", tt.programs, err)
+				}
+				continue
+			}
+			check(t, err)
+			if n := len(c.Targets()); n != tt.counted {
+				t.Errorf("%v: %d programs are counted, want %d", tt.programs, n, tt.counted)
+			}
+			check(t, c.Close())
+		}
 	}
 }
 

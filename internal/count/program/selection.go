@@ -56,7 +56,7 @@ func isProbe(p *bpfprog.Program) bool {
 
 // targetsOf is a program, or those of its functions that match.
 func (s Selection) targetsOf(p *bpfprog.Program) (targets []Target) {
-	whole := Target{ID: p.ID, Name: p.Name, JITed: p.JITed > 0}
+	whole := Target{ID: p.ID, Name: p.Name, JITed: p.JITed > 0, ByID: s.Programs.Names(p.ID)}
 	if s.Functions == "" {
 		if p.BTF != 0 && len(p.Functions) > 0 {
 			whole.Function = p.Functions[0].Name

@@ -20,6 +20,7 @@ type Target struct {
 	Name     string
 	Function string // what its BTF calls it, or the function; empty without BTF
 	JITed    bool   // it is machine code
+	ByID     bool   // it was selected by its ID: it is an error if it has been unloaded
 
 	ByFunction bool // the function is counted, which is shown with its name
 	Sub        bool // the function is a sub-program: the kernel has no statistics of it
