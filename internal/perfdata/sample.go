@@ -155,38 +155,3 @@ func (w Weight) Var2() uint16 { return uint16(w >> 32) }
 
 // Var3 are the last 16 bits: on x86 the time in the pipeline until retirement, in cycles.
 func (w Weight) Var3() uint16 { return uint16(w >> 48) }
-
-// DataSource says where in the memory hierarchy data was found: union perf_mem_data_src.
-type DataSource uint64
-
-// Op is PERF_MEM_OP_….
-func (d DataSource) Op() uint64 { return d.bits(0, 5) }
-
-// Level is PERF_MEM_LVL_…; newer hardware has LevelNumber.
-func (d DataSource) Level() uint64 { return d.bits(5, 14) }
-
-// Snoop is PERF_MEM_SNOOP_….
-func (d DataSource) Snoop() uint64 { return d.bits(19, 5) }
-
-// Lock is PERF_MEM_LOCK_….
-func (d DataSource) Lock() uint64 { return d.bits(24, 2) }
-
-// TLB is PERF_MEM_TLB_….
-func (d DataSource) TLB() uint64 { return d.bits(26, 7) }
-
-// LevelNumber is PERF_MEM_LVLNUM_….
-func (d DataSource) LevelNumber() uint64 { return d.bits(33, 4) }
-
-// Remote is PERF_MEM_REMOTE_….
-func (d DataSource) Remote() uint64 { return d.bits(37, 1) }
-
-// SnoopX is PERF_MEM_SNOOPX_….
-func (d DataSource) SnoopX() uint64 { return d.bits(38, 2) }
-
-// Blocked is PERF_MEM_BLK_….
-func (d DataSource) Blocked() uint64 { return d.bits(40, 3) }
-
-// Hops is PERF_MEM_HOPS_….
-func (d DataSource) Hops() uint64 { return d.bits(43, 3) }
-
-func (d DataSource) bits(from, n int) uint64 { return uint64(d) >> from & (1<<n - 1) }

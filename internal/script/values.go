@@ -30,6 +30,11 @@ func addressesMemory(e *perfdata.Event) bool {
 	return e.Attr.Config == configPageFaults || e.Attr.Config == configPageFaultsMin || e.Attr.Config == configPageFaultsMaj
 }
 
+// appendDataSource prints where data was found: in hexadecimal and in words.
+func appendDataSource(out []byte, d perfdata.DataSource) []byte {
+	return d.AppendWords(append(appendHex(out, uint64(d), 16), ' '))
+}
+
 // memory prints what processors tell of accesses to memory.
 func (t *text) memory(s *perfdata.Sample, fields Field, out []byte) []byte {
 	if fields&DataSource != 0 {
