@@ -40,7 +40,7 @@ const (
 	memory  = perfevent.SampleDataSrc
 )
 
-// fields are perf's, and bpf_prog. The bits of memory accesses are those of union perf_mem_data_src (include/uapi/linux/perf_event.h).
+// fields are perf's, data_src and bpf_prog. The bits of memory accesses are those of union perf_mem_data_src (include/uapi/linux/perf_event.h).
 var fields = []*field{
 	{name: "ip", sample: perfevent.SampleIP, source: sourceData, member: "ip", older: sourceIP},
 	{name: "id", sample: perfevent.SampleID, source: sourceData, member: "id"},
@@ -58,6 +58,7 @@ var fields = []*field{
 	{name: "code_page_size", aliases: []string{"code_pgsz"}, sample: perfevent.SampleCodePageSize, source: sourceData, member: "code_page_size"},
 	{name: "data_page_size", aliases: []string{"data_pgsz"}, sample: perfevent.SampleDataPageSize | perfevent.SampleAddr,
 		source: sourceData, member: "data_page_size"},
+	{name: "data_src", sample: memory, source: sourceData, member: "data_src.val"},
 	{name: "mem_op", sample: memory, source: sourceData, member: "data_src.val", bits: 5,
 		words: map[string]uint64{"na": 1, "load": 2, "store": 4, "pfetch": 8, "exec": 16}},
 	{name: "mem_lvl", sample: memory, source: sourceData, member: "data_src.val", shift: 33, bits: 4,

@@ -1,6 +1,7 @@
 package filter
 
 import (
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"math"
@@ -240,6 +241,95 @@ func FuzzParse(f *testing.F) {
 	})
 }
 
+// calculate runs an instruction that only changes a register.
+func calculate(t *testing.T, in asm.Instruction, r *[16]uint64) {
+	t.Helper()
+	operand := uint64(in.Constant)
+	if !in.OpCode.IsDWordLoad() && in.OpCode.Source() == asm.RegSource {
+		operand = r[in.Src]
+	}
+	switch {
+	case in.OpCode.IsDWordLoad():
+		r[in.Dst] = operand
+		return
+	case !in.OpCode.Class().IsALU():
+		t.Fatalf("%v is not expected", in)
+	}
+	switch in.OpCode.ALUOp() {
+	case asm.Mov:
+		r[in.Dst] = operand
+		if in.OpCode.Class() == asm.ALUClass {
+			r[in.Dst] &= math.MaxUint32
+		}
+	case asm.RSh:
+		r[in.Dst] >>= operand
+	case asm.LSh:
+		r[in.Dst] <<= operand
+	case asm.And:
+		r[in.Dst] &= operand
+	case asm.Or:
+		r[in.Dst] |= operand
+	default:
+		t.Fatalf("%v is not expected", in)
+	}
+}
+
+// TestValues runs the code that writes fields, and checks each byte that it writes.
+func TestValues(t *testing.T) {
+	const word = 0xfedcba9876543210
+	for name, tt := range map[string]struct {
+		values Values
+		want   string
+	}{
+		"none":            {nil, "................"},
+		"whole":           {Values{{"data_src", 8, 8}}, "........\x10\x32\x54\x76\x98\xba\xdc\xfe"},
+		"lower half":      {Values{{"phys_addr", 4, 4}}, "....\x10\x32\x54\x76........"},
+		"narrowed":        {Values{{"weight", 0, 8}}, "\x10\x32\x54\x76\x00\x00\x00\x00........"},
+		"narrowed, short": {Values{{"weight", 4, 4}, {"weight3", 12, 4}}, "....\x10\x32\x54\x76....\xdc\xfe\x00\x00"},
+	} {
+		code, err := tt.values.stores(func(f *field) (asm.Instructions, error) {
+			whole := uint64(word)
+			return append(asm.Instructions{asm.LoadImm(asm.R0, int64(whole), asm.DWord)}, f.narrowed()...), nil
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		memory := []byte("................")
+		var r [16]uint64
+		for i, in := range code {
+			switch {
+			case in.OpCode.JumpOp() == asm.Exit && i == len(code)-1:
+			case in.OpCode.Class() == asm.StXClass && in.Dst == asm.R8:
+				size := in.OpCode.Size().Sizeof()
+				var bytes [8]byte
+				binary.LittleEndian.PutUint64(bytes[:], r[in.Src])
+				copy(memory[in.Offset:][:size], bytes[:])
+			default:
+				calculate(t, in, &r)
+			}
+		}
+		if string(memory) != tt.want || r[asm.R0] != 0 {
+			t.Errorf("%s: wrote %q and returned %d, want %q and 0", name, memory, r[asm.R0], tt.want)
+		}
+	}
+}
+
+func TestValuesSampleType(t *testing.T) {
+	const weightStruct, dataSrc, physAddr, addr = 1 << 24, 1 << 15, 1 << 19, 1 << 3 // include/uapi/linux/perf_event.h
+	for _, tt := range []struct {
+		values Values
+		want   uint64
+	}{
+		{nil, 0},
+		{Values{{Field: "weight"}}, weightStruct},
+		{Values{{Field: "data_src"}, {Field: "phys_addr"}}, dataSrc | physAddr | addr},
+	} {
+		if got := tt.values.SampleType(); got != tt.want {
+			t.Errorf("%v: %#x, want %#x", tt.values, got, tt.want)
+		}
+	}
+}
+
 // TestNarrowed takes the bits of memory accesses and weights from their words.
 func TestNarrowed(t *testing.T) {
 	const word = 2 | 5<<33 | 4<<19 | 1<<37 | 3<<38 | 2<<24 | 0x12<<26 | 2<<40 | 3<<43
@@ -248,27 +338,7 @@ func TestNarrowed(t *testing.T) {
 		var r [16]uint64
 		r[asm.R0] = word
 		for _, in := range byName[name].narrowed() {
-			operand := uint64(in.Constant)
-			if in.OpCode.Source() == asm.RegSource {
-				operand = r[in.Src]
-			}
-			switch in.OpCode.ALUOp() {
-			case asm.Mov:
-				r[in.Dst] = operand
-				if in.OpCode.Class() == asm.ALUClass {
-					r[in.Dst] &= math.MaxUint32
-				}
-			case asm.RSh:
-				r[in.Dst] >>= operand
-			case asm.LSh:
-				r[in.Dst] <<= operand
-			case asm.And:
-				r[in.Dst] &= operand
-			case asm.Or:
-				r[in.Dst] |= operand
-			default:
-				t.Fatalf("%v is not expected", in)
-			}
+			calculate(t, in, &r)
 		}
 		if r[0] != want {
 			t.Errorf("%s is %#x, want %#x", name, r[0], want)

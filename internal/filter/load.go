@@ -115,7 +115,9 @@ func (f *Filter) compile(yes string) (asm.Instructions, error) {
 	if err != nil {
 		return nil, err
 	}
-	l, err := newLayout(root)
+	inside := false
+	root.each(func(n *node) { inside = inside || n.field.source == sourceData })
+	l, err := newLayout(inside)
 	if err != nil {
 		return nil, err
 	}
@@ -208,15 +210,13 @@ type layout struct {
 	why     error    // they do not
 }
 
-// newLayout looks up what an expression needs.
-func newLayout(root *node) (*layout, error) {
+// newLayout looks up where a program finds fields; with inside, those of the kernel's own samples, too.
+func newLayout(inside bool) (*layout, error) {
 	arch, ok := ofArch[runtime.GOARCH]
 	if !ok {
 		return nil, fmt.Errorf("filter: not for %s", runtime.GOARCH)
 	}
 	l := &layout{arch: arch}
-	inside := false
-	root.each(func(n *node) { inside = inside || n.field.source == sourceData })
 	if inside {
 		l.samples, l.why = findSamples()
 	}
@@ -247,7 +247,7 @@ func (l *layout) load(f *field) (asm.Instructions, error) {
 			return append(asm.Instructions{in}, f.narrowed()...), nil
 		}
 		if from = f.older; from == noSource {
-			return nil, fmt.Errorf("filter: %s is in the kernel's own samples, which programs see from Linux 6.2 on: %w", f.name, l.why)
+			return nil, &UnseenError{Field: f.name, Err: l.why}
 		}
 	}
 	var in asm.Instruction

@@ -17,7 +17,8 @@ type samples struct {
 	layout *btf.Struct
 }
 
-// findSamples looks up how programs see them. The kernel fills samples in before programs run, as lets them see it, from Linux 6.2 on.
+// findSamples looks up how programs see them: from Linux 6.2 on. The kernel fills them in before programs run from Linux 6.3 on; in 6.2 they have only
+// what the PMU's driver has filled in.
 func findSamples() (*samples, error) {
 	spec, err := btf.LoadKernelSpec()
 	if err != nil {

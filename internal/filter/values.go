@@ -1,0 +1,68 @@
+package filter
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/cilium/ebpf/asm"
+)
+
+// Value is a field of samples, and where a program puts it.
+type Value struct {
+	Field  string // as in an expression: a number
+	Offset int16  // bytes from the second argument of Values.Function
+	Size   int    // bytes: 4 or 8; larger numbers lose their upper bits
+}
+
+// Values are fields that a program reads from each sample.
+type Values []Value
+
+// SampleType is what samples must have for the program to read the values: perfevent.Sample… of perf_event_attr.sample_type.
+func (v Values) SampleType() (bits uint64) {
+	for _, value := range v {
+		bits |= byName[value.Field].sample
+	}
+	return bits
+}
+
+// Function returns the values as a function of another program of type perf_event. Its arguments are the context and a pointer; it writes the values behind
+// the pointer, and returns 0. The error is an *UnseenError if programs do not see one of the fields on this kernel. It needs what Filter.Load needs.
+func (v Values) Function() (asm.Instructions, error) {
+	l, err := newLayout(slices.ContainsFunc(v, func(value Value) bool { return byName[value.Field].source == sourceData }))
+	if err != nil {
+		return nil, err
+	}
+	body, err := v.stores(l.load)
+	if err != nil {
+		return nil, err
+	}
+	return append(append(asm.Instructions{asm.Mov.Reg(asm.R8, asm.R2)}, l.prologue()...), body...), nil
+}
+
+// stores writes the values behind R8 and returns 0.
+func (v Values) stores(load func(*field) (asm.Instructions, error)) (all asm.Instructions, err error) {
+	for _, value := range v {
+		loads, err := load(byName[value.Field])
+		if err != nil {
+			return nil, err
+		}
+		width := asm.DWord
+		if value.Size == 4 {
+			width = asm.Word
+		}
+		all = append(append(all, loads...), asm.StoreMem(asm.R8, value.Offset, asm.R0, width))
+	}
+	return append(all, asm.Mov.Imm(asm.R0, 0), asm.Return()), nil
+}
+
+// UnseenError is a field that BPF programs do not see on this kernel.
+type UnseenError struct {
+	Field string
+	Err   error // why
+}
+
+func (e *UnseenError) Error() string {
+	return fmt.Sprintf("filter: %s is in the kernel's own samples, which programs see from Linux 6.2 on: %v", e.Field, e.Err)
+}
+
+func (e *UnseenError) Unwrap() error { return e.Err }
