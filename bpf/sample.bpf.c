@@ -28,6 +28,7 @@ const volatile bool by_cgroup = false;
 const volatile bool by_priority = false;
 const volatile bool by_state = false;
 const volatile bool by_addr = false;
+const volatile bool by_access = false; /* by what read_access writes */
 
 const volatile bool kernel_stacks = true;
 const volatile bool user_stacks = true;
@@ -148,6 +149,12 @@ struct {
 /* In place of the ID of a chain. */
 #define NO_CHAIN 0
 
+/* What the kernel's own sample says about an access to memory. */
+struct access {
+	__u64 data_src; /* union perf_mem_data_src */
+	__u64 phys_addr;
+};
+
 /* What samples are told apart by, besides their stacks. */
 struct subject {
 	__u64 cgroup;
@@ -158,9 +165,12 @@ struct subject {
 	__s32 priority;
 	__u32 state;
 	__u32 event;
-	char waker_comm[16];
+	union {
+		char waker_comm[16]; /* of blocked threads */
+		struct access access; /* of samples */
+	};
 	__u32 waker; /* its process */
-	__u32 unused;
+	__u32 weight; /* of the access: what it cost */
 	__u64 addr; /* of the data that was accessed */
 };
 
@@ -473,6 +483,15 @@ static __noinline int filter(void *ctx)
 	return yes;
 }
 
+/*
+ * Writes fields of the kernel's own sample to the subject. The loader replaces these instructions with code that writes
+ * the fields that were asked for: weight, access.data_src and access.phys_addr. Needs Linux 6.2.
+ */
+static __noinline void read_access(void *ctx, struct subject *subject)
+{
+	asm volatile("" : : "r"(ctx), "r"(subject) : "memory");
+}
+
 SEC("perf_event")
 int on_sample(void *ctx)
 {
@@ -515,6 +534,8 @@ int on_sample(void *ctx)
 		key.subject.state = BPF_CORE_READ(task, __state);
 	if (by_addr)
 		key.subject.addr = sample_address(ctx);
+	if (by_access)
+		read_access(ctx, &key.subject);
 	describe(&key.subject, task);
 	add_to_sum(&key, value, g, c);
 	return 0;

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"compress/gzip"
 	"encoding/json"
 	"io"
 	"os"
@@ -41,6 +42,57 @@ func TestProfileRefuses(t *testing.T) {
 		got := runHere(t, append([]string{"profile"}, strings.Fields(args)...)...)
 		if got.status != want.status || got.stdout != "" || !strings.Contains(got.stderr, want.err) {
 			t.Errorf("%s: status %d, printed %q%q", args, got.status, got.stdout, got.stderr)
+		}
+	}
+}
+
+// TestProfileByAccess has keys that the kernel's own samples have, in each format.
+func TestProfileByAccess(t *testing.T) {
+	require.Root(t)
+	touch := program.Program{Body: program.Touch, Times: 20, Exit: 3}.Write(t)
+	profile := func(format string) result {
+		return run(t, bperf("profile", "-q", "-e", "minor-faults:u", "-c", "1", "--by", "comm,phys_addr,data_src,weight", "--format", format, touch))
+	}
+	if got := profile("table"); got.status == 1 && strings.Contains(got.stderr, "needs Linux 6.2 or later") {
+		if got.stdout != "" || strings.Count(got.stderr, "\n") != 1 {
+			t.Errorf("printed %q%q", got.stdout, got.stderr)
+		}
+		t.Skip(got.stderr) // internal/sample checks which kernels that are
+	}
+	const physical, source = "0x", "|OP N/A|LVL N/A|SNP N/A|TLB N/A|LCK N/A|BLK N/A"
+	for format, want := range map[string][]string{
+		"table":      {"Physical Address", "Data Source", "Weight", physical, source},
+		"tree":       {"Physical Address", "Data Source", "Weight", physical, source},
+		"csv":        {",phys_addr,data_src,weight\n", physical, "," + source + ",0\n"},
+		"folded":     {"program;phys_addr " + physical, ";data_src " + source + ";weight 0"},
+		"flamegraph": {"phys_addr " + physical, "data_src " + source, "weight 0"},
+		"html":       {"phys_addr " + physical, "data_src " + source, "weight 0"},
+		"json":       {`"phys_addr"`, `"data_src"`, `"weight"`, `"` + physical, `"` + source + `"`},
+		"pprof":      {"phys_addr", "data_src", "weight", physical, source},
+	} {
+		if require.IsGuest() && format != "table" { // the others do not depend on the kernel
+			continue
+		}
+		got := profile(format)
+		text := got.stdout
+		if format == "pprof" {
+			unzipped, err := gzip.NewReader(strings.NewReader(text))
+			if err != nil {
+				t.Fatal(err)
+			}
+			all, err := io.ReadAll(unzipped)
+			if err != nil {
+				t.Fatal(err)
+			}
+			text = string(all)
+		}
+		if got.status != 3 || got.stderr != "" {
+			t.Errorf("%s: status %d, %q", format, got.status, got.stderr)
+		}
+		for _, part := range want {
+			if !strings.Contains(text, part) {
+				t.Errorf("%s: there is no %q in\n%s", format, part, text)
+			}
 		}
 	}
 }

@@ -8,6 +8,9 @@ import (
 // DataSource says where in the memory hierarchy data was found: union perf_mem_data_src.
 type DataSource uint64
 
+// DataSourceNA is the data source of events that have none: PERF_MEM_NA of include/linux/perf_event.h.
+const DataSourceNA DataSource = 1 | 1<<5 | 1<<19 | 1<<24 | 1<<26 | 15<<33
+
 // Op is PERF_MEM_OP_….
 func (d DataSource) Op() uint64 { return d.bits(0, 5) }
 

@@ -4,10 +4,9 @@ import "testing"
 
 // TestDataSourceWords has values that the kernel makes (include/uapi/linux/perf_event.h), and perf's words for them.
 func TestDataSourceWords(t *testing.T) {
-	const notAvailable = 1 | 1<<5 | 1<<19 | 1<<24 | 1<<26 | 1<<40 | 15<<33 // PERF_MEM_NA since Linux 5.12, and its level number
 	for d, want := range map[DataSource]string{
 		0:                                   "|OP N/A|LVL N/A|SNP N/A|TLB N/A|LCK No|BLK N/A",
-		notAvailable:                        "|OP N/A|LVL N/A|SNP N/A|TLB N/A|LCK N/A|BLK N/A",
+		DataSourceNA:                        "|OP N/A|LVL N/A|SNP N/A|TLB N/A|LCK N/A|BLK N/A",
 		2 | (2|8)<<5 | 2<<19 | (2|8|16)<<26: "|OP LOAD|LVL L1 hit|SNP None|TLB L1 or L2 hit|LCK No|BLK N/A",
 		4 | 3<<33 | 1<<37 | 2<<43 | 16<<19 | 2<<24 | 2<<40: "|OP STORE|LVL Remote node, same socket L3 |SNP HitM|TLB N/A|LCK Yes|BLK  Data",
 	} {

@@ -297,8 +297,11 @@ func (s *session) explain(o *opened, at place, err error) error {
 		return fmt.Errorf("%s: this CPU does not record branches for it: %w. Leave out -b, -j and --call-graph lbr, "+
 			"or record an event of a PMU that does", o.event.Name, err)
 	case err == syscall.EOPNOTSUPP && o.attr.Type == perfevent.TypeHardware, err == syscall.EINVAL && o.attr.SampleType&unusual != 0:
-		return fmt.Errorf("%s: the kernel or the PMU does not take what is to be sampled with it: %w. Try without -d, -W "+
-			"and --phys-data", o.event.Name, err)
+		options := "-d, -W and --phys-data"
+		if s.cfg.Sums != nil {
+			options = "the keys phys_addr, data_src and weight of --by, and the fields of --filter that need them"
+		}
+		return fmt.Errorf("%s: the kernel or the PMU does not take what is to be sampled with it: %w. Try without %s", o.event.Name, err, options)
 	}
 	if most := o.attr.SampleMaxStack; err == syscall.EOVERFLOW && most > 0 {
 		return fmt.Errorf("%s: max-stack=%d is more than the kernel is set to record (kernel.perf_event_max_stack of sysctl(8)): %w", o.event.Name, most, err)

@@ -173,6 +173,8 @@ var keys = []*key{
 	tagKey("trace", "Trace output"),
 	tagKey("weight", "Weight"),
 	tagKey("addr", "Address"),
+	tagKey("phys_addr", "Physical Address"),
+	tagKey("data_src", "Data Source"),
 	tagKey("state", "State"),
 	tagKey("waker", "Waker"),
 	tagKey("wall", "On or off CPU"),

@@ -18,6 +18,11 @@ type Keys struct {
 	Addr     bool // of the data that was accessed, where the event tells that
 	State    bool // of the thread, which is running where it did not just begin to wait
 	Waker    bool // of threads that were blocked: who let them run again
+
+	// What the kernel's own samples have: Linux 6.2. It is 0 where the event has none, and of blocked threads.
+	Weight   bool // what the access cost; the unit is the PMU's, often cycles
+	DataSrc  bool // where in the memory hierarchy the data was
+	PhysAddr bool // the physical address of Addr
 }
 
 // names are the words of --by, each with the keys that the kernel needs for it.
@@ -36,6 +41,9 @@ var names = []struct {
 	{"cgroup", func(k *Keys) { k.Cgroup = true }},
 	{"container", func(k *Keys) { k.Cgroup = true }},
 	{"addr", func(k *Keys) { k.Addr = true }},
+	{"phys_addr", func(k *Keys) { k.PhysAddr = true }},
+	{"data_src", func(k *Keys) { k.DataSrc = true }},
+	{"weight", func(k *Keys) { k.Weight = true }},
 	{"state", func(k *Keys) { k.State = true }},
 	{"waker", func(k *Keys) { k.Waker = true }},
 	{"prog", func(k *Keys) { k.IP, k.PID = true, true }},

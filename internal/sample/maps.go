@@ -85,6 +85,7 @@ type settings struct {
 	ips      []Range            // in one of which the instruction pointer has to be; nil for anywhere
 	programs []Range            // in one of which it, or a caller, has to be; nil for anywhere
 	filters  []asm.Instructions // of each event; nil for none
+	access   asm.Instructions   // reads what the kernel's own samples have; nil if no key needs it
 	allTypes bool               // filters know types of the kernel that the program does not
 }
 
@@ -119,6 +120,7 @@ func (c *counter) load(o settings) (err error) {
 	if err := setVariables(c.spec, map[string]any{
 		sampleVarByStack: o.Stack, sampleVarByIp: o.IP, sampleVarByPid: o.PID, sampleVarByTid: o.TID, sampleVarByComm: o.Comm, sampleVarByCpu: o.CPU,
 		sampleVarByCgroup: o.Cgroup, sampleVarByPriority: o.Priority, sampleVarByState: o.State, sampleVarByAddr: o.Addr,
+		sampleVarByAccess:     o.access != nil,
 		sampleVarKernelStacks: o.kernel, sampleVarUserStacks: o.user, sampleVarNoIdle: o.noIdle, sampleVarIsArm64: runtime.GOARCH == "arm64",
 		sampleVarUnwinds: unwinds,
 	}); err != nil {
@@ -154,7 +156,7 @@ func (c *counter) load(o settings) (err error) {
 		c.events++
 	}
 	for event := range o.events {
-		if err := c.loadFor(event, o.filters[event]); err != nil {
+		if err := c.loadFor(event, o.filters[event], o.access); err != nil {
 			return err
 		}
 	}
@@ -203,15 +205,18 @@ func (c *counter) shared() map[string]*ebpf.Map {
 	return shared
 }
 
-// loadFor loads the program of an event, of whose constants the number of the event is one.
-func (c *counter) loadFor(event int, filter asm.Instructions) error {
+// loadFor loads the program of an event, of whose constants the number of the event is one. Code that is not nil replaces functions of the program.
+func (c *counter) loadFor(event int, filter, access asm.Instructions) error {
 	spec := c.spec.Copy()
 	withoutWaits(spec)
 	withoutReader(spec)
-	if filter != nil {
-		program := spec.Programs[sampleProgOnSample]
+	program := spec.Programs[sampleProgOnSample]
+	for name, code := range map[string]asm.Instructions{"filter": filter, "read_access": access} {
+		if code == nil {
+			continue
+		}
 		var err error
-		if program.Instructions, err = withFunction(program.Instructions, "filter", filter); err != nil {
+		if program.Instructions, err = withFunction(program.Instructions, name, code); err != nil {
 			return err
 		}
 	}

@@ -15,6 +15,8 @@ import (
 	"sync"
 	"time"
 
+	"github.com/cilium/ebpf/asm"
+
 	"github.com/bperf/bperf/internal/event"
 	"github.com/bperf/bperf/internal/kernel"
 	"github.com/bperf/bperf/internal/perfdata"
@@ -133,9 +135,15 @@ func Run(cfg Config) (Result, error) {
 	if events == 0 && !waits {
 		by = Keys{} // maps of the user's programs have what there is
 	}
+	var access asm.Instructions
+	if cfg.By.hasAccess() && events > 0 {
+		if access, err = cfg.By.accessCode(); err != nil {
+			return Result{}, err
+		}
+	}
 	s.settings = settings{Keys: by, kernel: !cfg.Record.AllUser, user: !cfg.Record.AllKernel, noIdle: cfg.Record.NoIdle, waits: waits,
 		command: cfg.Record.CommandIsTarget(),
-		events:  events, entries: cfg.Entries, ips: cfg.Ranges, programs: cfg.Programs, filters: filters, allTypes: programs != nil,
+		events:  events, entries: cfg.Entries, ips: cfg.Ranges, programs: cfg.Programs, filters: filters, access: access, allTypes: programs != nil,
 		rate:  cfg.Record.Frequency * uint64(events*runtime.NumCPU()),
 		eager: !cfg.Record.Target.System && cfg.Record.Target.CPUs == nil}
 	if s.counter, err = newCounter(s.settings); err != nil {
@@ -198,10 +206,14 @@ func (s *session) recording(q *queue) record.Config {
 	if s.cfg.By.Stack {
 		cfg.Callchain = record.CallchainFP // of tracepoints
 	}
-	if s.cfg.By.Addr { // PMUs find it out where it is asked for
+	bits := s.cfg.By.accessValues().SampleType()
+	if s.cfg.By.Addr {
+		bits |= perfevent.SampleAddr
+	}
+	if bits != 0 { // PMUs find it out where it is asked for
 		cfg.Events = cfg.Events.Clone()
 		for _, e := range cfg.Events.Events() {
-			e.Attr.SampleType |= perfevent.SampleAddr
+			e.Attr.SampleType |= bits
 		}
 	}
 	cfg.Sums = &record.Sums{Stack: s.cfg.By.Stack || s.maps.toldBy("stack"), Poll: s.poll(), Attach: s.attach, Due: s.due, Read: s.read, Counted: s.count,
@@ -376,6 +388,13 @@ func (s *session) sum(e *entry) *record.Sum {
 		told.Tags = append(told.Tags, replay.SumTag{Key: "addr", Value: fmt.Sprintf("%#x", of.Addr)})
 	}
 	wait := s.isWait(e)
+	if by.hasAccess() {
+		from := of
+		if wait {
+			from = noAccess()
+		}
+		told.Tags = append(told.Tags, by.accessTags(from)...)
+	}
 	if wait {
 		s.wait(e, sum, &told)
 	}

@@ -13,6 +13,12 @@ import (
 	"github.com/cilium/ebpf"
 )
 
+type sampleAccess struct {
+	_        structs.HostLayout
+	DataSrc  uint64
+	PhysAddr uint64
+}
+
 type sampleCounts struct {
 	_          structs.HostLayout
 	Samples    uint64
@@ -78,7 +84,7 @@ type sampleSubject struct {
 	Event     uint32
 	WakerComm [16]int8
 	Waker     uint32
-	Unused    uint32
+	Weight    uint32
 	Addr      uint64
 }
 
@@ -131,6 +137,7 @@ const (
 	sampleVarKey             = "_key"
 	sampleVarSum             = "_sum"
 	sampleVarAsked           = "asked"
+	sampleVarByAccess        = "by_access"
 	sampleVarByAddr          = "by_addr"
 	sampleVarByCgroup        = "by_cgroup"
 	sampleVarByComm          = "by_comm"
@@ -253,6 +260,7 @@ type sampleVariableSpecs struct {
 	Key             *ebpf.VariableSpec `ebpf:"_key"`
 	Sum             *ebpf.VariableSpec `ebpf:"_sum"`
 	Asked           *ebpf.VariableSpec `ebpf:"asked"`
+	ByAccess        *ebpf.VariableSpec `ebpf:"by_access"`
 	ByAddr          *ebpf.VariableSpec `ebpf:"by_addr"`
 	ByCgroup        *ebpf.VariableSpec `ebpf:"by_cgroup"`
 	ByComm          *ebpf.VariableSpec `ebpf:"by_comm"`
@@ -360,6 +368,7 @@ type sampleVariables struct {
 	Key             *ebpf.Variable `ebpf:"_key"`
 	Sum             *ebpf.Variable `ebpf:"_sum"`
 	Asked           *ebpf.Variable `ebpf:"asked"`
+	ByAccess        *ebpf.Variable `ebpf:"by_access"`
 	ByAddr          *ebpf.Variable `ebpf:"by_addr"`
 	ByCgroup        *ebpf.Variable `ebpf:"by_cgroup"`
 	ByComm          *ebpf.Variable `ebpf:"by_comm"`

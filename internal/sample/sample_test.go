@@ -22,6 +22,8 @@ func TestParseKeys(t *testing.T) {
 		"tid":              {PID: true, TID: true, Comm: true},
 		"cpu,priority":     {CPU: true, Priority: true},
 		"container,cgroup": {Cgroup: true},
+		"addr,phys_addr":   {Addr: true, PhysAddr: true},
+		"data_src,weight":  {DataSrc: true, Weight: true},
 	} {
 		got, err := ParseKeys(slices.DeleteFunc(strings.Split(list, ","), func(s string) bool { return s == "" }))
 		if err != nil || got != want {

@@ -276,7 +276,7 @@ func (s *session) offCPU(c *sampleCounts) (*OffCPU, error) {
 	return o, err
 }
 
-// Check is an error where what is asked for needs off-CPU time, or does not go together with it.
+// Check is an error where what is asked for needs off-CPU time, does not go together with it, or is not what events can have.
 func (c *Config) Check() error {
 	if c.By.Waker && !c.measuresWaits() {
 		return errors.New("only blocked threads have wakers: measure off-CPU time, too (--off-cpu, --wall)")
@@ -287,6 +287,9 @@ func (c *Config) Check() error {
 	for _, e := range c.Record.Events.Events() {
 		if c.Wall && e.Filter != "" {
 			return errors.New("filters look at samples on CPUs: --filter does not go together with --wall")
+		}
+		if e.Tracepoint != "" && c.By.hasAccess() {
+			return fmt.Errorf("%s: samples of tracepoints have no phys_addr, data_src or weight: leave out the tracepoint, or these keys of --by", e.Name)
 		}
 	}
 	return nil

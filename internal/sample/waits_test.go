@@ -19,6 +19,7 @@ import (
 
 	"github.com/bperf/bperf/internal/event"
 	"github.com/bperf/bperf/internal/profile"
+	"github.com/bperf/bperf/internal/record"
 	"github.com/bperf/bperf/internal/target"
 	"github.com/bperf/bperf/test/program"
 	"github.com/bperf/bperf/test/require"
@@ -475,11 +476,18 @@ func TestOffCPUText(t *testing.T) {
 func TestCheck(t *testing.T) {
 	filtered := Config{Wall: true}
 	filtered.Record.Events = event.List{{Events: []*event.Event{{Filter: "ip > 1"}}}}
+	tracepoint := event.List{{Events: []*event.Event{{Name: "cpu-clock"}, {Name: "sched:sched_switch", Tracepoint: "sched:sched_switch"}}}}
+	traced := func(by Keys) Config { return Config{By: by, Record: record.Config{Events: tracepoint}} }
 	for _, tt := range []struct {
 		cfg Config
 		ok  bool
 	}{
 		{Config{}, true},
+		{Config{By: Keys{Weight: true, DataSrc: true, PhysAddr: true}, OffCPU: true}, true},
+		{traced(Keys{Addr: true}), true},
+		{traced(Keys{Weight: true}), false},
+		{traced(Keys{DataSrc: true}), false},
+		{traced(Keys{PhysAddr: true}), false},
 		{Config{By: Keys{Waker: true}}, false},
 		{Config{By: Keys{Waker: true}, OffCPU: true}, true},
 		{Config{By: Keys{Waker: true}, Wall: true}, true},

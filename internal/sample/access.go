@@ -1,0 +1,87 @@
+package sample
+
+import (
+	"errors"
+	"fmt"
+	"strconv"
+	"unsafe"
+
+	"github.com/cilium/ebpf/asm"
+
+	"github.com/bperf/bperf/internal/filter"
+	"github.com/bperf/bperf/internal/perfdata"
+	"github.com/bperf/bperf/internal/replay"
+)
+
+// accessKeys are the keys of --by that the kernel's own samples have (struct perf_sample_data).
+var accessKeys = []struct {
+	name   string
+	chosen func(Keys) bool
+	field  string // in package filter
+	offset uintptr
+	size   uintptr
+	text   func(*sampleSubject) string
+	record string // the options of bperf record that record it
+}{
+	{"phys_addr", func(k Keys) bool { return k.PhysAddr }, "phys_addr",
+		unsafe.Offsetof(sampleSubject{}.WakerComm) + unsafe.Offsetof(sampleAccess{}.PhysAddr), unsafe.Sizeof(sampleAccess{}.PhysAddr),
+		func(s *sampleSubject) string { return fmt.Sprintf("%#x", s.access().PhysAddr) }, "--phys-data"},
+	{"data_src", func(k Keys) bool { return k.DataSrc }, "data_src",
+		unsafe.Offsetof(sampleSubject{}.WakerComm) + unsafe.Offsetof(sampleAccess{}.DataSrc), unsafe.Sizeof(sampleAccess{}.DataSrc),
+		func(s *sampleSubject) string { return string(perfdata.DataSource(s.access().DataSrc).AppendWords(nil)) }, "--data"},
+	{"weight", func(k Keys) bool { return k.Weight }, "weight", unsafe.Offsetof(sampleSubject{}.Weight), unsafe.Sizeof(sampleSubject{}.Weight),
+		func(s *sampleSubject) string { return strconv.FormatUint(uint64(s.Weight), 10) }, "--weight"},
+}
+
+// access returns what stands in place of the waker (a union in bpf/sample.bpf.c). It is meant for samples; blocked threads have a waker there.
+func (s *sampleSubject) access() *sampleAccess { return (*sampleAccess)(unsafe.Pointer(&s.WakerComm)) }
+
+// accessValues are the fields of the kernel's own samples that keys need, and their places in a subject.
+func (k Keys) accessValues() (values filter.Values) {
+	for _, a := range accessKeys {
+		if a.chosen(k) {
+			values = append(values, filter.Value{Field: a.field, Offset: int16(a.offset), Size: int(a.size)})
+		}
+	}
+	return values
+}
+
+// hasAccess reports whether there are such keys.
+func (k Keys) hasAccess() bool { return k.Weight || k.DataSrc || k.PhysAddr }
+
+// accessCode returns the code that reads these fields. It fails before Linux 6.2.
+func (k Keys) accessCode() (asm.Instructions, error) {
+	code, err := k.accessValues().Function()
+	if unseen := (*filter.UnseenError)(nil); errors.As(err, &unseen) {
+		return nil, k.unseen(unseen)
+	}
+	return code, err
+}
+
+// unseen explains that BPF programs do not see a field, and which options record it.
+func (k Keys) unseen(err *filter.UnseenError) error {
+	for _, a := range accessKeys {
+		if a.field == err.Field {
+			return fmt.Errorf("--by %s needs Linux 6.2 or later: before, BPF programs do not see that part of a sample (%w). Use bperf record %s and bperf script -F +%s",
+				a.name, err.Err, a.record, a.name)
+		}
+	}
+	return err
+}
+
+// noAccess is what samples of events without these values have, and blocked threads.
+func noAccess() *sampleSubject {
+	s := &sampleSubject{}
+	s.access().DataSrc = uint64(perfdata.DataSourceNA)
+	return s
+}
+
+// accessTags are the labels of these keys.
+func (k Keys) accessTags(from *sampleSubject) (tags []replay.SumTag) {
+	for _, a := range accessKeys {
+		if a.chosen(k) {
+			tags = append(tags, replay.SumTag{Key: a.name, Value: a.text(from)})
+		}
+	}
+	return tags
+}
