@@ -2,11 +2,12 @@ package record
 
 import (
 	"bytes"
-	"fmt"
 	"maps"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/bperf/bperf/internal/perfdata"
@@ -17,13 +18,15 @@ import (
 
 const moduleSpins = 10_000_000
 
-// TestModules loads and unloads modules while it records, two builds of one among them. Where one was, the next is often loaded.
+// TestModules loads and unloads modules while it records, two builds of one among them. Where one was, the next is often loaded. Names of those that are
+// gone come from their files, as long as these are of the same build.
 func TestModules(t *testing.T) {
 	kmod.Require(t)
 	first := kmod.Module{Name: "bperf_first", Spins: moduleSpins}
 	other := kmod.Module{Name: "bperf_other", Spins: moduleSpins}
 	newer := kmod.Module{Name: "bperf_first", Spins: moduleSpins + 1}
 	resident := kmod.Module{Name: "bperf_resident", Spins: 1}
+	kmod.Install(t, first, other)
 	resident.Load(t)
 	cfg, finish := start(t, "cpu-clock", 500_000)
 	first.Load(t)
@@ -35,29 +38,32 @@ func TestModules(t *testing.T) {
 	finish()
 
 	lives := readLives(t, cfg.Output)
+	if len(lives) != 4 {
+		t.Fatalf("%d modules are in the recording, want 4", len(lives))
+	}
 	for i, want := range []kmod.Module{resident, first, other, newer} {
-		if i >= len(lives) {
-			t.Fatalf("%d modules are in the recording, want 4", len(lives))
-		}
 		l := lives[i]
 		id := want.BuildID()
 		if want == resident {
 			id = nil // that is in the header
 		}
-		if l.name != "["+want.Name+"]" || !bytes.Equal(l.buildID, id) || (l.to == forever) != (want == newer) {
+		if l.name != want.Name || !bytes.Equal(l.buildID, id) || (l.to == forever) != (want == newer) {
 			t.Errorf("module %d: %+v, want %+v with the build ID %x", i, l, want, id)
 		}
 		if want != resident && l.samples == 0 {
 			t.Errorf("no samples are in %s from %d to %d", l.name, l.from, l.to)
 		}
 	}
-	got := functions(t, cfg.Output)
-	if got["[bperf_first] bperf_first_spin"] == 0 {
-		t.Errorf("the module that is still loaded has no symbols: %v", got)
-	}
-	if got["[bperf_first] "] == 0 || got["[bperf_other] "] == 0 || len(got) != 3 {
-		t.Errorf("modules that are gone: %v", got)
-	}
+	named := map[string]int{"bperf_first": lives[1].samples + lives[3].samples, "bperf_other": lives[2].samples}
+	wantSamples(t, "files of the builds that are gone", cfg.Output, named, nil)
+	kmod.Install(t, newer, other)
+	nameless := map[string]int{"bperf_first": lives[1].samples}
+	named["bperf_first"] = lives[3].samples
+	wantSamples(t, "a file of the build that is loaded", cfg.Output, named, nameless)
+	newer.Unload(t)
+	wantSamples(t, "a file of the build that was loaded last", cfg.Output, named, nameless)
+	kmod.Install(t)
+	wantSamples(t, "no files", cfg.Output, nil, map[string]int{"bperf_first": lives[1].samples + lives[3].samples, "bperf_other": lives[2].samples})
 	perf, err := require.FindPerf()
 	if err != nil {
 		return
@@ -96,17 +102,17 @@ func readLives(t *testing.T, file string) []*life {
 			samples = append(samples, at{v.IP, v.Time})
 		case *perfdata.Mmap:
 			if isOurs(v.Filename) {
-				lives = append(lives, &life{name: v.Filename, start: v.Start, end: v.Start + v.Length, from: v.Time, to: forever})
+				lives = append(lives, &life{name: moduleName(v.Filename), start: v.Start, end: v.Start + v.Length, from: v.Time, to: forever})
 			}
 		case *perfdata.Mmap2:
 			if isOurs(v.Filename) {
-				lives = append(lives, &life{name: v.Filename, buildID: bytes.Clone(v.BuildID), start: v.Start, end: v.Start + v.Length, from: v.Time, to: forever})
+				lives = append(lives, &life{name: moduleName(v.Filename), buildID: bytes.Clone(v.BuildID), start: v.Start, end: v.Start + v.Length, from: v.Time, to: forever})
 			}
 		case *perfdata.KSymbol:
 			if !isOurs(v.Name) {
 				continue
 			}
-			i := slices.IndexFunc(lives, func(l *life) bool { return l.name == v.Name && l.start == v.Addr && l.to == forever })
+			i := slices.IndexFunc(lives, func(l *life) bool { return l.name == moduleName(v.Name) && l.start == v.Addr && l.to == forever })
 			if i < 0 || v.Flags != perfdata.KSymbolUnregister {
 				t.Errorf("%+v", v)
 				continue
@@ -133,26 +139,42 @@ func readLives(t *testing.T, file string) []*life {
 	return lives
 }
 
-func isOurs(name string) bool { return len(name) > 7 && name[:7] == "[bperf_" }
+func isOurs(name string) bool { return strings.HasPrefix(moduleName(name), "bperf_") }
 
-// functions returns how many samples each function of the modules has, as "module function", without a function where it is unknown.
-func functions(t *testing.T, file string) map[string]int {
+// moduleName returns the name of a module: of its file, or of its name in brackets.
+func moduleName(name string) string {
+	return strings.TrimSuffix(filepath.Base(strings.Trim(name, "[]")), ".ko")
+}
+
+// wantSamples wants so many samples in the functions of modules that were loaded while they were recorded, and so many without a function.
+func wantSamples(t *testing.T, what, file string, named, nameless map[string]int) {
 	t.Helper()
 	r, err := perfdata.Open(file)
 	check(t, err)
 	defer r.Close()
 	p, err := replay.New(r, replay.Options{NoStacks: true}).Profile(0)
 	check(t, err)
-	all := make(map[string]int)
+	gotNamed, gotNameless := make(map[string]int), make(map[string]int)
 	for _, s := range p.Samples() {
 		f := p.Frames()[s.Leaf]
-		name := p.Strings.At(p.Modules.At(f.Module).Name)
-		if isOurs(name) {
-			all[fmt.Sprint(name, " ", p.Strings.At(p.Functions.At(f.Function).Name))] += int(s.Count)
+		module := moduleName(p.Strings.At(p.Modules.At(f.Module).Name))
+		switch function := p.Strings.At(p.Functions.At(f.Function).Name); {
+		case !strings.HasPrefix(module, "bperf_") || module == "bperf_resident":
+		case function == "":
+			gotNameless[module] += int(s.Count)
+		case function == module+"_spin" || function == module+"_exit":
+			gotNamed[module] += int(s.Count)
+		default:
+			t.Errorf("%s: a sample in %s is of the function %s", what, module, function)
 		}
 	}
-	t.Log(slices.Sorted(maps.Keys(all)))
-	return all
+	isNone := func(_ string, n int) bool { return n == 0 }
+	for _, all := range []map[string]int{gotNamed, gotNameless, named, nameless} {
+		maps.DeleteFunc(all, isNone)
+	}
+	if !maps.Equal(gotNamed, named) || !maps.Equal(gotNameless, nameless) {
+		t.Errorf("%s: %v have names and %v have none, want %v and %v", what, gotNamed, gotNameless, named, nameless)
+	}
 }
 
 // start records an event of the system in the background until finish is called.

@@ -20,6 +20,7 @@ type DSO struct {
 	Kind    profile.Kind
 	Program uint32 // the ID of the BPF program that it is a part of; 0 if none
 	Tag     string // of that part, in hexadecimal
+	Base    uint64 // the address in memory of a module's code; 0 for all else
 
 	inMemory bool // it is known by addresses in memory, not by offsets in a file
 	names    namer
@@ -47,7 +48,8 @@ type dsoKey struct {
 	inode        uint64
 	generation   uint64
 	buildID      string
-	pid          int32 // of what JIT compilers made, which is of one process alone
+	pid          int32  // of what JIT compilers made, which is of one process alone
+	base         uint64 // of a module: it can be loaded again elsewhere
 }
 
 // isAnonymous tells memory that no file is behind, by the name that the kernel, /proc/PID/maps or perf gives it.

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 
 	"github.com/bperf/bperf/internal/perfdata"
@@ -122,6 +123,27 @@ func runningModuleBuildID(name string) []byte {
 		return nil
 	}
 	return buildIDNote(notes)
+}
+
+// runningModuleBase returns the address of the code of a module that is loaded now; 0 if none is, or the kernel hides it.
+func runningModuleBase(name string) uint64 {
+	modules, err := os.ReadFile("/proc/modules")
+	if err != nil {
+		return 0
+	}
+	return moduleBase(string(modules), name)
+}
+
+// moduleBase finds a module in /proc/modules, where lines are of name, size, references, users, state and address.
+func moduleBase(modules, name string) uint64 {
+	for line := range strings.Lines(modules) {
+		fields := strings.Fields(line)
+		if len(fields) >= 6 && fields[0] == name {
+			base, _ := strconv.ParseUint(strings.TrimPrefix(fields[5], "0x"), 16, 64) // 0 if it is none
+			return base
+		}
+	}
+	return 0
 }
 
 // runningBuildID is that of the kernel that runs: a note of ELF in /sys/kernel/notes. It is nil if it cannot be known.

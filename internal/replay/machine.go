@@ -126,9 +126,10 @@ func (m *machine) kernelMmap(v *perfdata.Mmap2, end uint64) {
 		if id == nil {
 			id = m.buildIDs[v.Filename]
 		}
-		d := m.dso(dsoKey{path: v.Filename, buildID: string(id)}, func(d *DSO) {
+		d := m.dso(dsoKey{path: v.Filename, buildID: string(id), base: v.Start}, func(d *DSO) {
 			d.Path, d.Name, d.Kind, d.inMemory = v.Filename, moduleName(v.Filename), profile.Kernel, true
-			d.Short, d.BuildID, d.names = d.Name, id, &moduleCode{symbols: m.symbols, dso: d}
+			d.Short, d.BuildID, d.Base = d.Name, id, v.Start
+			d.names = newModuleCode(m.symbols, d)
 		})
 		m.kernel = m.kernel.insert(&Mapping{Start: v.Start, End: end, DSO: d})
 		return

@@ -100,39 +100,77 @@ func (k kernelCode) locate(l *Location) {
 	}
 }
 
-// moduleCode names a module. Where it was, another module may be by now, or another build of it.
+// moduleCode names a module: by kallsyms, or else by its file. Where it was, another module may be by now, or another build of it.
 type moduleCode struct {
 	*symbols
-	dso *DSO
+	dso  *DSO
+	name string    // without brackets
+	file *userFile // nil if the recording does not tell which file it is, and of which build
 
-	once     sync.Once
-	replaced bool
+	once sync.Once
+	gone bool // kallsyms has another build of the module, or has it elsewhere
+}
+
+func newModuleCode(s *symbols, d *DSO) *moduleCode {
+	c := &moduleCode{symbols: s, dso: d, name: strings.Trim(d.Name, "[]")}
+	if filepath.IsAbs(d.Path) && len(d.BuildID) > 0 {
+		c.file = &userFile{symbols: s, dso: d, module: c.name}
+	}
+	return c
 }
 
 func (c *moduleCode) locate(l *Location) {
 	s, ok := c.findKernel(l.Addr)
-	name := strings.Trim(c.dso.Name, "[]")
-	if !ok || s.Module != "" && s.Module != name {
-		return
+	switch {
+	case ok && (s.Module == "" || s.Module == c.name) && !c.isGone():
+		l.Symbol = c.shared(s)
+	case c.file != nil:
+		c.file.locate(l)
 	}
+}
+
+// isGone compares the module with the one of its name that is loaded now.
+func (c *moduleCode) isGone() bool {
 	c.once.Do(func() {
-		now := runningModuleBuildID(name)
-		if c.running && len(c.dso.BuildID) > 0 && now != nil && !bytes.Equal(now, c.dso.BuildID) {
-			c.replaced = true
-			c.problem("no symbols of "+c.dso.Name, errors.New("another build of the module is loaded now"))
+		if !c.running {
+			return
+		}
+		id, base := runningModuleBuildID(c.name), runningModuleBase(c.name)
+		switch {
+		case len(c.dso.BuildID) > 0 && id != nil && !bytes.Equal(id, c.dso.BuildID):
+			c.gone = true
+			if c.file == nil {
+				c.problem("no symbols of "+c.dso.Name, errors.New("another build of the module is loaded now"))
+			}
+		case base != 0 && base != c.dso.Base:
+			c.gone = true
+			if c.file == nil {
+				c.problem("no symbols of "+c.dso.Name, errors.New("the module was loaded again, at another address"))
+			}
 		}
 	})
-	if !c.replaced {
-		l.Symbol = c.shared(s)
-	}
+	return c.gone
+}
+
+// HasFile reports whether a module's file and build are known. The file may be gone, or be of another build by now.
+func (d *DSO) HasFile() bool {
+	m, is := d.names.(*moduleCode)
+	return is && m.file != nil
+}
+
+// Replaced reports whether the kernel has another build of a module now, or has it at another address.
+func (d *DSO) Replaced() bool {
+	m, is := d.names.(*moduleCode)
+	return is && m.isGone()
 }
 
 // userFile names what is in an ELF file, which is opened when it is needed.
 type userFile struct {
 	*symbols
-	dso  *DSO
-	once sync.Once
-	file *object.File // nil if there is none
+	dso    *DSO
+	module string // the name of a module of the kernel, of which it is the file
+	once   sync.Once
+	file   *object.File // nil if there is none
 
 	mu     sync.Mutex
 	known  map[uint64]*Symbol // by Start
@@ -223,7 +261,7 @@ func (u *userFile) locate(l *Location) {
 	if file == nil {
 		return
 	}
-	addr, ok := file.Address(l.Addr)
+	addr, ok := file.Address(l.Addr - u.dso.Base)
 	if !ok {
 		return
 	}
@@ -286,7 +324,7 @@ func (l *Location) Code(n uint64) []byte {
 	return code
 }
 
-// symbol makes a symbol of one of the file, with its addresses shifted to offsets in the file.
+// symbol makes a symbol of one of the file, with its addresses shifted to those of the DSO.
 func (u *userFile) symbol(file *object.File, s symbol.Symbol, shift uint64) *Symbol {
 	u.mu.Lock()
 	defer u.mu.Unlock()
@@ -296,7 +334,7 @@ func (u *userFile) symbol(file *object.File, s symbol.Symbol, shift uint64) *Sym
 		if u.known == nil {
 			u.known = map[uint64]*Symbol{}
 		}
-		known = &Symbol{Name: u.replay.demangle(s.Name), Linkage: s.Name, Start: start, End: s.End + shift}
+		known = &Symbol{Name: u.replay.demangle(s.Name), Linkage: s.Name, Start: start, End: s.End + shift, Module: u.module}
 		if u.replay.options.Lines {
 			known.StartLine = startLine(file, s)
 		}

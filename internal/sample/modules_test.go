@@ -10,10 +10,12 @@ import (
 	"github.com/bperf/bperf/test/kmod"
 )
 
-// TestModules has samples in a module that is loaded while it profiles, and in one that is gone again when the profile is made.
+// TestModules has samples in a module that is loaded while it profiles, and in two that are gone again when the profile is made: of one there is a file.
 func TestModules(t *testing.T) {
 	kmod.Require(t)
 	stays, goes := kmod.Module{Name: "bperf_stays", Spins: 10_000_000}, kmod.Module{Name: "bperf_goes", Spins: 10_000_000}
+	lost := kmod.Module{Name: "bperf_lost", Spins: 10_000_000}
+	kmod.Install(t, goes)
 	cfg := config(t, "cpu-clock")
 	cfg.Record.Target.System, cfg.Record.Period = true, 500_000
 	signals, started := make(chan os.Signal, 1), make(chan struct{})
@@ -31,6 +33,8 @@ func TestModules(t *testing.T) {
 		<-started
 		goes.Load(t)
 		goes.Unload(t)
+		lost.Load(t)
+		lost.Unload(t)
 		stays.Load(t)
 	}()
 	p := take(t, cfg).Profile
@@ -42,7 +46,7 @@ func TestModules(t *testing.T) {
 			got[module+" "+p.Strings.At(p.Functions.At(f.Function).Name)] += s.Count
 		}
 	}
-	if len(got) != 2 || got["[bperf_stays] "+stays.Function()] == 0 || got["[bperf_goes] "] == 0 {
+	if len(got) != 3 || got["[bperf_stays] "+stays.Function()] == 0 || got["[bperf_goes] "+goes.Function()] == 0 || got["[bperf_lost] "] == 0 {
 		t.Errorf("samples by module and function: %v", slices.Sorted(maps.Keys(got)))
 	}
 }

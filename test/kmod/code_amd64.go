@@ -11,9 +11,9 @@ const (
 	absolute = uint32(elf.R_X86_64_64)
 )
 
-// code returns the function with the loop, and behind it, at exit, one that does nothing.
-func (m Module) code() (code []byte, exit uint64) {
-	code = slices.Concat(
+// code returns the function with the loop, and one that does nothing.
+func (m Module) code() (loop, exit []byte) {
+	loop = slices.Concat(
 		binary.LittleEndian.AppendUint64([]byte{0x48, 0xb9}, m.Spins), // mov $Spins, %rcx
 		[]byte{
 			0x48, 0xff, 0xc9, // dec %rcx
@@ -21,5 +21,5 @@ func (m Module) code() (code []byte, exit uint64) {
 			0x31, 0xc0, // xor %eax, %eax
 			0xc3, // ret
 		})
-	return append(code, 0xc3), uint64(len(code))
+	return loop, []byte{0xc3}
 }

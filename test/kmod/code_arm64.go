@@ -10,8 +10,8 @@ const (
 	absolute = uint32(elf.R_AARCH64_ABS64)
 )
 
-// code returns the function with the loop, and behind it, at exit, one that does nothing.
-func (m Module) code() (code []byte, exit uint64) {
+// code returns the function with the loop, and one that does nothing.
+func (m Module) code() (loop, exit []byte) {
 	const movz, movk, x1, ret = 0xd2800000, 0xf2800000, 1, 0xd65f03c0
 	words := []uint32{movz | uint32(m.Spins&0xffff)<<5 | x1}
 	for half := uint32(1); half < 4; half++ {
@@ -22,8 +22,8 @@ func (m Module) code() (code []byte, exit uint64) {
 		0x54ffffe1, // b.ne to it
 		0x52800000, // mov w0, #0
 		ret)
-	for _, w := range append(words, ret) {
-		code = binary.LittleEndian.AppendUint32(code, w)
+	for _, w := range words {
+		loop = binary.LittleEndian.AppendUint32(loop, w)
 	}
-	return code, uint64(4 * len(words))
+	return loop, binary.LittleEndian.AppendUint32(nil, ret)
 }

@@ -1,5 +1,5 @@
-// Package kmod makes modules of the kernel without the kernel's build: an ELF file whose one function runs a loop when the module is loaded. The
-// kernel must allow modules that were not built for it (CONFIG_MODULE_FORCE_LOAD), as Debian's do.
+// Package kmod makes modules of the kernel without the kernel's build: an ELF file whose one function runs a loop when the module is loaded. It is in
+// a section of its own, behind .text. The kernel must allow modules that were not built for it (CONFIG_MODULE_FORCE_LOAD), as Debian's do.
 package kmod
 
 import (
@@ -9,6 +9,8 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"os"
+	"path/filepath"
 	"testing"
 
 	"github.com/cilium/ebpf/btf"
@@ -44,11 +46,7 @@ func Require(t testing.TB) {
 // Load loads the module, and returns when its loop has ended. The test unloads it at its end, if it is still loaded.
 func (m Module) Load(t testing.TB) {
 	t.Helper()
-	image, err := m.image()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := unix.InitModule(image, ""); err != nil {
+	if err := unix.InitModule(m.file(t), ""); err != nil {
 		const readAll = 3 // SYSLOG_ACTION_READ_ALL of syslog(2)
 		log := make([]byte, 1<<20)
 		n, _ := unix.Klogctl(readAll, log) // what is missing of it is missing in the error
@@ -65,10 +63,37 @@ func (m Module) Unload(t testing.TB) {
 	}
 }
 
+// Install puts files of modules, and a list of them, where modules of the running kernel are, instead of those of the last call. The test removes them
+// at its end.
+func Install(t testing.TB, modules ...Module) {
+	t.Helper()
+	require.Guest(t) // a machine has its own
+	var name unix.Utsname
+	if err := unix.Uname(&name); err != nil {
+		t.Fatal(err)
+	}
+	dir := "/lib/modules/" + unix.ByteSliceToString(name.Release[:])
+	t.Cleanup(func() { _ = os.RemoveAll(dir) })
+	if err := errors.Join(os.RemoveAll(dir), os.MkdirAll(dir, 0o755)); err != nil {
+		t.Fatal(err)
+	}
+	var list []byte
+	for _, m := range modules {
+		list = fmt.Appendf(list, "%s.ko:\n", m.Name)
+		if err := os.WriteFile(filepath.Join(dir, m.Name+".ko"), m.file(t), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := os.WriteFile(filepath.Join(dir, "modules.dep"), list, 0o644); err != nil {
+		t.Fatal(err)
+	}
+}
+
 // Sections of the file, in their order.
 const (
 	null = iota
 	text
+	spin
 	plt
 	initPLT
 	ftrace
@@ -81,28 +106,57 @@ const (
 	nrSections
 )
 
-var sectionNames = [nrSections]string{"", ".text", ".plt", ".init.plt", ".text.ftrace_trampoline", ".modinfo",
+var sectionNames = [nrSections]string{"", ".text", ".text.spin", ".plt", ".init.plt", ".text.ftrace_trampoline", ".modinfo",
 	".gnu.linkonce.this_module", ".rela.gnu.linkonce.this_module", ".note.gnu.build-id", ".symtab", ".strtab"}
 
-// image returns the file, which has to fit the running kernel's struct module.
-func (m Module) image() ([]byte, error) {
+// SpinOffset is where the function begins, in bytes from the start of the module's code in memory.
+const SpinOffset = 32
+
+// structModule is what has to be known of the kernel's struct module: the size and the offsets of members, in bytes.
+type structModule struct {
+	size             uint32
+	name, init, exit uint64
+}
+
+// file returns the file, which fits the running kernel's struct module.
+func (m Module) file(t testing.TB) []byte {
+	t.Helper()
+	layout, err := readStructModule()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return m.image(t, layout)
+}
+
+// Unloadable returns a file that is like the module's for who only reads it. It fits no kernel.
+func (m Module) Unloadable(t testing.TB) []byte {
+	t.Helper()
+	return m.image(t, structModule{size: 64})
+}
+
+func readStructModule() (l structModule, err error) {
 	kernel, err := btf.LoadKernelSpec()
 	if err != nil {
-		return nil, err
+		return l, err
 	}
-	var layout *btf.Struct
-	if err := kernel.TypeByName("module", &layout); err != nil {
-		return nil, err
+	var module *btf.Struct
+	if err := kernel.TypeByName("module", &module); err != nil {
+		return l, err
 	}
 	at := make(map[string]uint64)
-	for _, member := range layout.Members {
+	for _, member := range module.Members {
 		at[member.Name] = uint64(member.Offset.Bytes())
 	}
 	if at["init"] == 0 || at["exit"] == 0 {
-		return nil, errors.New("modules cannot be unloaded from this kernel (CONFIG_MODULE_UNLOAD)")
+		return l, errors.New("modules cannot be unloaded from this kernel (CONFIG_MODULE_UNLOAD)")
 	}
-	this := make([]byte, layout.Size)
-	copy(this[at["name"]:], m.Name)
+	return structModule{module.Size, at["name"], at["init"], at["exit"]}, nil
+}
+
+func (m Module) image(t testing.TB, l structModule) []byte {
+	t.Helper()
+	this := make([]byte, l.size)
+	copy(this[l.name:], m.Name)
 
 	le := binary.LittleEndian
 	strings := []byte{0}
@@ -110,14 +164,14 @@ func (m Module) image() ([]byte, error) {
 		strings = append(append(strings, s...), 0)
 		return uint32(len(strings) - len(s) - 1)
 	}
-	code, exit := m.code()
+	loop, exit := m.code()
 	function := uint8(elf.STT_FUNC)
 	table := []elf.Sym64{{},
-		{Name: name(m.Function()), Info: function, Shndx: text, Size: exit},
-		{Name: name(m.Name + "_exit"), Info: function, Shndx: text, Value: exit, Size: uint64(len(code)) - exit}}
+		{Name: name(m.Function()), Info: function, Shndx: spin, Size: uint64(len(loop))},
+		{Name: name(m.Name + "_exit"), Info: function, Shndx: text, Size: uint64(len(exit))}}
 	relocate := []elf.Rela64{
-		{Off: at["init"], Info: elf.R_INFO(1, absolute)},
-		{Off: at["exit"], Info: elf.R_INFO(2, absolute)}}
+		{Off: l.init, Info: elf.R_INFO(1, absolute)},
+		{Off: l.exit, Info: elf.R_INFO(2, absolute)}}
 	id := m.BuildID()
 	const gnuBuildID = 3
 	notes := append(le.AppendUint32(le.AppendUint32(le.AppendUint32(nil, 4), uint32(len(id))), gnuBuildID), "GNU\x00"...)
@@ -125,6 +179,7 @@ func (m Module) image() ([]byte, error) {
 	forKernel := elf.Section64{Type: uint32(elf.SHT_NOBITS), Flags: uint64(elf.SHF_ALLOC | elf.SHF_EXECINSTR), Addralign: 1}
 	sections := [nrSections]elf.Section64{
 		text:        {Type: uint32(elf.SHT_PROGBITS), Flags: uint64(elf.SHF_ALLOC | elf.SHF_EXECINSTR), Addralign: 16},
+		spin:        {Type: uint32(elf.SHT_PROGBITS), Flags: uint64(elf.SHF_ALLOC | elf.SHF_EXECINSTR), Addralign: SpinOffset},
 		plt:         forKernel, // arm64 wants these three
 		initPLT:     forKernel,
 		ftrace:      forKernel,
@@ -138,10 +193,11 @@ func (m Module) image() ([]byte, error) {
 	for i := range sections {
 		sections[i].Name = name(sectionNames[i])
 	}
-	contents := [nrSections]any{text: code, modinfo: []byte("license=GPL\x00name=" + m.Name + "\x00"), thisModule: this, relocations: relocate,
+	contents := [nrSections]any{text: exit, spin: loop, modinfo: []byte("license=GPL\x00name=" + m.Name + "\x00"), thisModule: this, relocations: relocate,
 		note: append(notes, id...), symbols: table, names: strings}
 	const headerSize = 64
 	var body []byte
+	var err error
 	for i, content := range contents {
 		if content == nil {
 			continue
@@ -149,7 +205,7 @@ func (m Module) image() ([]byte, error) {
 		body = append(body, make([]byte, -len(body)&63)...)
 		sections[i].Off = uint64(headerSize + len(body))
 		if body, err = binary.Append(body, le, content); err != nil {
-			return nil, err
+			t.Fatal(err)
 		}
 		sections[i].Size = uint64(headerSize+len(body)) - sections[i].Off
 	}
@@ -160,8 +216,8 @@ func (m Module) image() ([]byte, error) {
 	var file bytes.Buffer
 	for _, part := range []any{header, body, sections} {
 		if err := binary.Write(&file, le, part); err != nil {
-			return nil, err
+			t.Fatal(err)
 		}
 	}
-	return file.Bytes(), nil
+	return file.Bytes()
 }

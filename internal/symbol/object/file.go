@@ -50,6 +50,8 @@ type image struct {
 	elf    *elf.File
 	data   []byte
 	mapped []byte // the file; nil where it is not mapped
+
+	code []codeSection // of a relocatable file
 }
 
 // small is the size of files that may stay in memory: to have them mapped anew time and again takes longer than to find something in them.
@@ -101,6 +103,7 @@ func (i *image) layOut() {
 			s.Addr = s.Offset
 		}
 	}
+	i.code = i.moduleCode()
 }
 
 // guard runs what reads a file: a part that is cut off while it is mapped faults, and libraries may panic on contents

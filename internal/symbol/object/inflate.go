@@ -48,7 +48,7 @@ func (i *image) decompressor(s *elf.Section) (r io.Reader, size uint64, err erro
 	case elf.COMPRESS_ZLIB:
 		r, err = zlib.NewReader(packed)
 	case elf.COMPRESS_ZSTD:
-		r, err = zstd.NewReader(packed, zstd.WithDecoderConcurrency(1), zstd.WithDecoderLowmem(true), zstd.WithDecoderMaxWindow(maxDictionary))
+		r, err = newZstd(packed)
 	default:
 		err = fmt.Errorf("%v is not known", kind)
 	}
@@ -56,6 +56,11 @@ func (i *image) decompressor(s *elf.Section) (r io.Reader, size uint64, err erro
 		return nil, 0, fmt.Errorf("decompress %s: %w", s.Name, err)
 	}
 	return r, size, nil
+}
+
+// newZstd decompresses with bounded memory, in the goroutine that reads.
+func newZstd(packed io.Reader) (*zstd.Decoder, error) {
+	return zstd.NewReader(packed, zstd.WithDecoderConcurrency(1), zstd.WithDecoderLowmem(true), zstd.WithDecoderMaxWindow(maxDictionary))
 }
 
 // inflating is a compressed section that is decompressed from its start on, as far as it is needed. That is kept in a file, so that memory

@@ -50,7 +50,7 @@ int third(int n) { return first(half(n)); }
 			if inlined == 0 {
 				t.Errorf("%v: %s: nothing is inlined", flags, path)
 			}
-			// The kernel's addresses of a module count from its .text.
+			// The kernel's addresses of a module count from its code, where .text is first.
 			text := module.image.section(".text")
 			third := needNamed(t, module, "third")
 			if addr, ok := module.Address(third.Start - text.Addr); !ok || addr != third.Start {
@@ -69,9 +69,9 @@ int third(int n) { return first(half(n)); }
 
 // TestCompressed opens modules as distributions pack them.
 func TestCompressed(t *testing.T) {
-	need(t, "gcc", "xz", "gzip")
+	need(t, "gcc", "xz", "gzip", "zstd")
 	module := build(t, "gcc", "-g", "-c")
-	for _, tool := range []string{"xz", "gzip"} {
+	for _, tool := range []string{"xz", "gzip", "zstd"} {
 		packed := run(t, "", tool, "-c", module)
 		path := filepath.Join(t.TempDir(), "module.ko."+tool)
 		write(t, path, packed)

@@ -7,14 +7,11 @@ import (
 
 // Address returns the address of what stands at an offset in the file, and whether it is loaded at all: of a mapping
 // that a process has, an address is at its offset, less the mapping's start, plus the mapping's page offset. Of a
-// relocatable file the offset counts from its .text section, which is where the kernel puts a module's code.
+// relocatable file, which is a kernel module, the offset counts from the start of the module's code in memory: it is false for code that the kernel
+// keeps only while it loads the module, and where it cannot be known what the kernel puts there.
 func (f *File) Address(offset uint64) (uint64, bool) {
 	if f.image.elf.Type == elf.ET_REL {
-		text := f.image.section(".text")
-		if text == nil || offset >= text.Size {
-			return 0, false
-		}
-		return text.Addr + offset, true
+		return f.image.moduleAddress(offset)
 	}
 	// A mapping is of whole pages, and reaches into what is not the segment's at both ends.
 	const page = 64 << 10

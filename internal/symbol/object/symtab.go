@@ -44,7 +44,11 @@ func (f *File) Symbols() *symbol.Table {
 
 // Symbol returns the symbol at an address; false if there is none. After the first call, it does not allocate.
 func (f *File) Symbol(addr uint64) (symbol.Symbol, bool) {
-	return f.Symbols().Find(addr)
+	s, ok := f.Symbols().Find(addr)
+	if ok && f.image.crosses(s.Start, addr) {
+		return symbol.Symbol{}, false
+	}
+	return s, ok
 }
 
 // rawSymbol is an entry of a symbol table: Elf64_Sym, or Elf32_Sym made longer.

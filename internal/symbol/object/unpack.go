@@ -26,6 +26,7 @@ var compressions = []struct {
 }{
 	{"\xfd7zXZ\x00", unxz},
 	{"\x1f\x8b", gunzip},
+	{"\x28\xb5\x2f\xfd", unzstd},
 }
 
 // unpack returns the contents of a file that is compressed as a whole; ok says whether it is.
@@ -49,9 +50,23 @@ func gunzip(packed []byte, limit int) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	data, err := io.ReadAll(io.LimitReader(z, int64(limit)+1))
+	return readUpTo(z, limit, len(packed), "gzip")
+}
+
+func unzstd(packed []byte, limit int) ([]byte, error) {
+	z, err := newZstd(bytes.NewReader(packed))
+	if err != nil {
+		return nil, err
+	}
+	defer z.Close()
+	return readUpTo(z, limit, len(packed), "zstd")
+}
+
+// readUpTo reads what is made of packed bytes of a kind.
+func readUpTo(r io.Reader, limit, packed int, kind string) ([]byte, error) {
+	data, err := io.ReadAll(io.LimitReader(r, int64(limit)+1))
 	if err == nil && len(data) > limit {
-		err = fmt.Errorf("%d bytes of gzip data are of more than %d", len(packed), limit)
+		err = fmt.Errorf("%d bytes of %s data are of more than %d", packed, kind, limit)
 	}
 	return data, err
 }
