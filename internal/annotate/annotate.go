@@ -42,6 +42,7 @@ type Function struct {
 	Values   []Value         `json:"values"`
 	Missing  string          `json:"missing,omitempty"`   // why there are no instructions, and what would mend it
 	NoSource string          `json:"no_source,omitempty"` // why there are no lines
+	Note     string          `json:"note,omitempty"`      // what has to be known of the instructions
 
 	Instructions []Instruction `json:"instructions"` // without code, the addresses of samples
 	Lines        []LineSum     `json:"lines"`        // those with samples, the one with the most first
@@ -86,6 +87,7 @@ type code struct {
 	target      func(addr uint64) string // name of what is at an address; empty if it has none
 	missing     string
 	noSource    string
+	note        string
 	program     *Program
 }
 
@@ -98,7 +100,7 @@ type row struct {
 // fill gives the function its instructions and lines. Samples are given to the instruction that their address is in; move turns
 // the address of a sample into one of the code.
 func (f *Function) fill(h *hits, c *code, move func(uint64) uint64) {
-	f.Missing, f.NoSource, f.Program = c.missing, c.noSource, c.program
+	f.Missing, f.NoSource, f.Note, f.Program = c.missing, c.noSource, c.note, c.program
 	if c.bytes == nil {
 		f.withoutCode(h, move)
 		return

@@ -109,7 +109,7 @@ func (s *sources) function(h *hits) *Function {
 	case profile.BPF:
 		c = s.bpf(h)
 	case profile.Kernel:
-		c = s.live(h, "")
+		c, move = s.kernelCode(h)
 	case profile.User:
 		c, move = s.elf(h)
 	default:
@@ -208,16 +208,43 @@ func (s *sources) live(h *hits, before string) *code {
 	return c
 }
 
-// elf finds code and lines in a file, and turns addresses of samples, which are offsets in it, into the file's own.
+// kernelCode finds code in the kernel that runs, or, of a module that was unloaded, in the module's file.
+func (s *sources) kernelCode(h *hits) (c *code, move func(uint64) uint64) {
+	c, move = s.live(h, ""), func(addr uint64) uint64 { return addr }
+	replaced := h.dso.Replaced()
+	if c.missing == "" && !replaced || !h.dso.HasFile() {
+		return c, move
+	}
+	of, moveOf := s.elf(h)
+	if of.missing != "" && !replaced {
+		return c, move
+	}
+	if of.missing == "" {
+		of.note = "the module is not loaded: this is its file, in which the kernel has not filled in what is called and where data is"
+		all := of.disassemble
+		of.disassemble = func(code []byte, address uint64) []disasm.Instruction {
+			instructions := all(code, address)
+			for i := range instructions {
+				if in := &instructions[i]; in.Target == in.Address || in.Target == in.Address+uint64(len(in.Code)) {
+					in.Target = 0 // not filled in
+				}
+			}
+			return instructions
+		}
+	}
+	return of, moveOf
+}
+
+// elf finds code and lines in a file, and turns addresses of samples, which are offsets in it or a module's in memory, into the file's own.
 func (s *sources) elf(h *hits) (c *code, move func(uint64) uint64) {
 	move = func(addr uint64) uint64 { return addr }
 	f := s.open(h.dso.Path, hex.EncodeToString(h.dso.BuildID))
 	if f.err != nil {
 		return &code{missing: "its code cannot be read: " + f.err.Error()}, move
 	}
-	start, ok := f.Address(h.symbol.Start)
+	start, ok := f.Address(h.symbol.Start - h.dso.Base)
 	if !ok {
-		return &code{missing: fmt.Sprintf("%s has nothing at %#x", f.Path(), h.symbol.Start)}, move
+		return &code{missing: fmt.Sprintf("%s has nothing at %#x", f.Path(), h.symbol.Start-h.dso.Base)}, move
 	}
 	move = func(addr uint64) uint64 { return addr - h.symbol.Start + start }
 	c = &code{start: start}

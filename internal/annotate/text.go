@@ -57,6 +57,9 @@ func (r *Report) function(b *bufio.Writer, f *Function, o TextOptions) {
 	if f.NoSource != "" {
 		note("%s", f.NoSource)
 	}
+	if f.Note != "" {
+		note("%s", f.Note)
+	}
 	if o.Lines {
 		for _, l := range f.Lines {
 			fmt.Fprintf(b, "%s : %s:%d %s\n", columnText(l.Values, o), o.path(l.File), l.Number, oneLine(strings.TrimSpace(l.Text)))
