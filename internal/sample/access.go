@@ -15,21 +15,20 @@ import (
 
 // accessKeys are the keys of --by that the kernel's own samples have (struct perf_sample_data).
 var accessKeys = []struct {
-	name   string
+	name   string // of the field, too, in package filter
 	chosen func(Keys) bool
-	field  string // in package filter
 	offset uintptr
 	size   uintptr
 	text   func(*sampleSubject) string
 	record string // the options of bperf record that record it
 }{
-	{"phys_addr", func(k Keys) bool { return k.PhysAddr }, "phys_addr",
+	{"phys_addr", func(k Keys) bool { return k.PhysAddr },
 		unsafe.Offsetof(sampleSubject{}.WakerComm) + unsafe.Offsetof(sampleAccess{}.PhysAddr), unsafe.Sizeof(sampleAccess{}.PhysAddr),
 		func(s *sampleSubject) string { return fmt.Sprintf("%#x", s.access().PhysAddr) }, "--phys-data"},
-	{"data_src", func(k Keys) bool { return k.DataSrc }, "data_src",
+	{"data_src", func(k Keys) bool { return k.DataSrc },
 		unsafe.Offsetof(sampleSubject{}.WakerComm) + unsafe.Offsetof(sampleAccess{}.DataSrc), unsafe.Sizeof(sampleAccess{}.DataSrc),
 		func(s *sampleSubject) string { return string(perfdata.DataSource(s.access().DataSrc).AppendWords(nil)) }, "--data"},
-	{"weight", func(k Keys) bool { return k.Weight }, "weight", unsafe.Offsetof(sampleSubject{}.Weight), unsafe.Sizeof(sampleSubject{}.Weight),
+	{"weight", func(k Keys) bool { return k.Weight }, unsafe.Offsetof(sampleSubject{}.Weight), unsafe.Sizeof(sampleSubject{}.Weight),
 		func(s *sampleSubject) string { return strconv.FormatUint(uint64(s.Weight), 10) }, "--weight"},
 }
 
@@ -40,7 +39,7 @@ func (s *sampleSubject) access() *sampleAccess { return (*sampleAccess)(unsafe.P
 func (k Keys) accessValues() (values filter.Values) {
 	for _, a := range accessKeys {
 		if a.chosen(k) {
-			values = append(values, filter.Value{Field: a.field, Offset: int16(a.offset), Size: int(a.size)})
+			values = append(values, filter.Value{Field: a.name, Offset: int16(a.offset), Size: int(a.size)})
 		}
 	}
 	return values
@@ -61,7 +60,7 @@ func (k Keys) accessCode() (asm.Instructions, error) {
 // unseen explains that BPF programs do not see a field, and which options record it.
 func (k Keys) unseen(err *filter.UnseenError) error {
 	for _, a := range accessKeys {
-		if a.field == err.Field {
+		if a.name == err.Field {
 			return fmt.Errorf("--by %s needs Linux 6.2 or later: before, BPF programs do not see that part of a sample (%w). Use bperf record %s and bperf script -F +%s",
 				a.name, err.Err, a.record, a.name)
 		}
