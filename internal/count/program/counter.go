@@ -13,7 +13,6 @@ import (
 
 	"github.com/bperf/bperf/internal/count"
 	"github.com/bperf/bperf/internal/event"
-	"github.com/bperf/bperf/internal/kernel"
 	"github.com/bperf/bperf/internal/perfevent"
 	"github.com/bperf/bperf/internal/target"
 )
@@ -95,9 +94,6 @@ func openWith(list event.List, programs []Target, t target.Target, o count.Optio
 
 func (c *Counter) open(list event.List, programs []Target, t target.Target, o count.Options, with Sharing) (err error) {
 	if c.object, err = loadProbes(); err != nil {
-		return err
-	}
-	if err := kernel.DropMissing(c.object.Programs, "bpf_rdonly_cast", c.types); err != nil {
 		return err
 	}
 	if c.source, err = openSource(list, programs, t, o, with, c.types); err != nil {

@@ -53,6 +53,9 @@ func attach(t Target, object *ebpf.CollectionSpec, events *ebpf.Map, types *btf.
 	if err != nil {
 		return nil, err
 	}
+	if err := kernel.DropMissing(spec.Programs, "bpf_rdonly_cast", types); err != nil {
+		return nil, err
+	}
 	for _, name := range probePrograms[:2] {
 		spec.Programs[name].AttachTarget, spec.Programs[name].AttachTo = target, t.Function
 	}
