@@ -3,13 +3,10 @@ package record
 import (
 	"bufio"
 	"bytes"
-	"cmp"
 	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
-	"slices"
-	"strconv"
 	"strings"
 
 	"github.com/bperf/bperf/internal/perfdata"
@@ -102,18 +99,12 @@ func codeLength(proc string) uint64 {
 	return 0
 }
 
-// module is where the code of a module is.
-type module struct {
-	name        string
-	start, size uint64 // bytes
-}
-
-// file returns the name that the module has in records: its file, of those by name, or else its name in brackets.
-func (m *module) file(files map[string]string) string {
-	if file := files[m.name]; file != "" {
+// moduleFile returns the name that a module has in records: its file, of those by name, or else its name in brackets.
+func moduleFile(module string, files map[string]string) string {
+	if file := files[module]; file != "" {
 		return file
 	}
-	return "[" + m.name + "]"
+	return "[" + module + "]"
 }
 
 // modules tells where modules are, with their files where these are found.
@@ -125,41 +116,17 @@ func (s *synthesizer) modules(dir string) error {
 	if err != nil {
 		return fmt.Errorf("list the modules: %w", err)
 	}
-	all := parseModules(string(text))
+	all := kernel.ParseModules(string(text))
 	if len(all) == 0 {
 		return nil
 	}
 	files := moduleFiles(dir)
 	for _, m := range all {
-		if err := s.emit(perfdata.MiscKernel, &perfdata.Mmap{PID: -1, Start: m.start, Length: m.size, Filename: m.file(files)}); err != nil {
+		if err := s.emit(perfdata.MiscKernel, &perfdata.Mmap{PID: -1, Start: m.Start, Length: m.Size, Filename: moduleFile(m.Name, files)}); err != nil {
 			return err
 		}
 	}
 	return nil
-}
-
-// parseModules parses /proc/modules, without the modules whose addresses are hidden. A size there is that of all of a module's memory, which since Linux 6.4
-// is in several places: it is cut where the next module begins.
-func parseModules(text string) []module {
-	var all []module
-	for line := range strings.Lines(text) {
-		fields := strings.Fields(line) // name, size, references, users, state, address
-		if len(fields) < 6 {
-			continue
-		}
-		address, ok := strings.CutPrefix(fields[5], "0x")
-		start := parseHex([]byte(address))
-		size, err := strconv.ParseUint(fields[1], 10, 32)
-		if !ok || start == 0 || err != nil {
-			continue
-		}
-		all = append(all, module{fields[0], start, size})
-	}
-	slices.SortFunc(all, func(a, b module) int { return cmp.Compare(a.start, b.start) })
-	for i := range all[:max(0, len(all)-1)] {
-		all[i].size = min(all[i].size, all[i+1].start-all[i].start)
-	}
-	return all
 }
 
 // moduleFiles are the files of modules by name, from modules.dep (https://man7.org/linux/man-pages/man5/modules.dep.5.html). In the names of

@@ -12,6 +12,7 @@ import (
 	"github.com/bperf/bperf/internal/kernel"
 	"github.com/bperf/bperf/internal/perfdata"
 	"github.com/bperf/bperf/internal/perfevent"
+	kernelsymbol "github.com/bperf/bperf/internal/symbol/kernel"
 	"github.com/bperf/bperf/internal/target"
 )
 
@@ -124,7 +125,7 @@ func (w *moduleWatcher) wake(waiter *perfevent.Waiter) error {
 // moduleChange is struct module_change of bpf/modules.bpf.c, with the time.
 type moduleChange struct {
 	time     uint64 // ns of the events' clock
-	module   module
+	module   kernelsymbol.Module
 	unloaded bool
 }
 
@@ -167,7 +168,7 @@ func decodeModuleChange(body []byte) (c moduleChange, err error) {
 	c.time = ne.Uint64(body)
 	raw := body[timeSize+4:]
 	name, _, _ := bytes.Cut(raw[16:72], []byte{0})
-	c.module = module{start: ne.Uint64(raw), size: uint64(ne.Uint32(raw[8:])), name: string(name)}
+	c.module = kernelsymbol.Module{Name: string(name), Start: ne.Uint64(raw), Size: uint64(ne.Uint32(raw[8:]))}
 	c.unloaded = ne.Uint32(raw[12:]) != 0
 	return c, nil
 }
@@ -197,20 +198,20 @@ func (s *session) watchModules() {
 func (s *session) tellModules() error {
 	return s.modules.changes(func(c moduleChange) error {
 		m := &c.module
-		if m.start == 0 || m.size == 0 {
+		if m.Start == 0 || m.Size == 0 {
 			return nil
 		}
 		id := perfdata.SampleID{Time: c.time}
 		if c.unloaded {
-			return s.tell(perfdata.MiscKernel, &perfdata.KSymbol{SampleID: id, Addr: m.start, Size: uint32(m.size), Flags: perfdata.KSymbolUnregister,
-				Name: "[" + m.name + "]"})
+			return s.tell(perfdata.MiscKernel, &perfdata.KSymbol{SampleID: id, Addr: m.Start, Size: uint32(m.Size), Flags: perfdata.KSymbolUnregister,
+				Name: "[" + m.Name + "]"})
 		}
 		if s.files == nil {
 			s.files = moduleFiles("/lib/modules/" + s.release())
 		}
-		file := m.file(s.files)
+		file := moduleFile(m.Name, s.files)
 		buildID, _, _ := s.builds.read(mapped{file, -1}) // without one it may have been unloaded
-		return s.tell(perfdata.MiscKernel, &perfdata.Mmap2{SampleID: id, PID: -1, Start: m.start, Length: m.size, BuildID: buildID,
+		return s.tell(perfdata.MiscKernel, &perfdata.Mmap2{SampleID: id, PID: -1, Start: m.Start, Length: m.Size, BuildID: buildID,
 			Protection: syscall.PROT_READ | syscall.PROT_EXEC, Flags: syscall.MAP_PRIVATE, Filename: file})
 	})
 }

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"strconv"
 	"strings"
 
 	"github.com/bperf/bperf/internal/perfdata"
@@ -131,16 +130,9 @@ func runningModuleBase(name string) uint64 {
 	if err != nil {
 		return 0
 	}
-	return moduleBase(string(modules), name)
-}
-
-// moduleBase finds a module in /proc/modules, where lines are of name, size, references, users, state and address.
-func moduleBase(modules, name string) uint64 {
-	for line := range strings.Lines(modules) {
-		fields := strings.Fields(line)
-		if len(fields) >= 6 && fields[0] == name {
-			base, _ := strconv.ParseUint(strings.TrimPrefix(fields[5], "0x"), 16, 64) // 0 if it is none
-			return base
+	for _, m := range kernel.ParseModules(string(modules)) {
+		if m.Name == name {
+			return m.Start
 		}
 	}
 	return 0

@@ -1,0 +1,38 @@
+package kernel
+
+import (
+	"cmp"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// Module is where the code of a module is in memory.
+type Module struct {
+	Name        string
+	Start, Size uint64 // bytes
+}
+
+// ParseModules parses /proc/modules (proc(5)), without the modules whose addresses are hidden. It returns them in the order of addresses. A size there is that
+// of all of a module's memory, which since Linux 6.4 is in several places: it is cut where the next module begins.
+func ParseModules(text string) []Module {
+	var all []Module
+	for line := range strings.Lines(text) {
+		fields := strings.Fields(line) // name, size, references, users, state, address
+		if len(fields) < 6 {
+			continue
+		}
+		address, ok := strings.CutPrefix(fields[5], "0x")
+		start, _ := strconv.ParseUint(address, 16, 64) // 0 if it is none
+		size, err := strconv.ParseUint(fields[1], 10, 32)
+		if !ok || start == 0 || err != nil {
+			continue
+		}
+		all = append(all, Module{fields[0], start, size})
+	}
+	slices.SortFunc(all, func(a, b Module) int { return cmp.Compare(a.Start, b.Start) })
+	for i := range all[:max(0, len(all)-1)] {
+		all[i].Size = min(all[i].Size, all[i+1].Start-all[i].Start)
+	}
+	return all
+}
