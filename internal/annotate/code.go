@@ -103,8 +103,7 @@ func (s *sources) wanted(h *hits) bool {
 // function annotates a function.
 func (s *sources) function(h *hits) *Function {
 	f := &Function{Name: h.symbol.Name, Module: h.dso.Name, Start: bpfprog.Address(h.symbol.Start), Size: h.symbol.End - h.symbol.Start, Values: h.values}
-	same := func(addr uint64) uint64 { return addr }
-	c, move := &code{}, same
+	c, move := &code{}, unmoved
 	switch h.dso.Kind {
 	case profile.BPF:
 		c = s.bpf(h)
@@ -132,6 +131,9 @@ func (s *sources) function(h *hits) *Function {
 	f.fill(h, c, move)
 	return f
 }
+
+// unmoved is for addresses of samples that are those of the code.
+func unmoved(addr uint64) uint64 { return addr }
 
 // offset is the name of a place in a function.
 func offset(name string, n uint64) string {
@@ -210,14 +212,15 @@ func (s *sources) live(h *hits, before string) *code {
 
 // kernelCode finds code in the kernel that runs, or, of a module that was unloaded, in the module's file.
 func (s *sources) kernelCode(h *hits) (c *code, move func(uint64) uint64) {
-	c, move = s.live(h, ""), func(addr uint64) uint64 { return addr }
-	replaced := h.dso.Replaced()
-	if c.missing == "" && !replaced || !h.dso.HasFile() {
-		return c, move
+	file, replaced := h.dso.HasFile(), h.dso.Replaced()
+	if !file || !replaced {
+		if c = s.live(h, ""); c.missing == "" || !file {
+			return c, unmoved
+		}
 	}
 	of, moveOf := s.elf(h)
 	if of.missing != "" && !replaced {
-		return c, move
+		return c, unmoved
 	}
 	if of.missing == "" {
 		of.note = "the module is not loaded: this is its file, in which the kernel has not filled in what is called and where data is"
@@ -237,7 +240,7 @@ func (s *sources) kernelCode(h *hits) (c *code, move func(uint64) uint64) {
 
 // elf finds code and lines in a file, and turns addresses of samples, which are offsets in it or a module's in memory, into the file's own.
 func (s *sources) elf(h *hits) (c *code, move func(uint64) uint64) {
-	move = func(addr uint64) uint64 { return addr }
+	move = unmoved
 	f := s.open(h.dso.Path, hex.EncodeToString(h.dso.BuildID))
 	if f.err != nil {
 		return &code{missing: "its code cannot be read: " + f.err.Error()}, move

@@ -146,7 +146,7 @@ func moduleName(name string) string {
 	return strings.TrimSuffix(filepath.Base(strings.Trim(name, "[]")), ".ko")
 }
 
-// wantSamples wants so many samples in the functions of modules that were loaded while they were recorded, and so many without a function.
+// wantSamples checks how many samples the modules that were loaded while bperf recorded have in their functions, and how many without a function.
 func wantSamples(t *testing.T, what, file string, named, nameless map[string]int) {
 	t.Helper()
 	r, err := perfdata.Open(file)

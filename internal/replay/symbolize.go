@@ -105,7 +105,7 @@ type moduleCode struct {
 	*symbols
 	dso  *DSO
 	name string    // without brackets
-	file *userFile // nil if the recording does not tell which file it is, and of which build
+	file *userFile // nil if the recording does not have the name of its file and its build ID
 
 	once sync.Once
 	gone bool // kallsyms has another build of the module, or has it elsewhere
@@ -135,18 +135,17 @@ func (c *moduleCode) isGone() bool {
 		if !c.running {
 			return
 		}
+		var why error
 		id, base := runningModuleBuildID(c.name), runningModuleBase(c.name)
 		switch {
 		case len(c.dso.BuildID) > 0 && id != nil && !bytes.Equal(id, c.dso.BuildID):
-			c.gone = true
-			if c.file == nil {
-				c.problem("no symbols of "+c.dso.Name, errors.New("another build of the module is loaded now"))
-			}
+			why = errors.New("another build of the module is loaded now")
 		case base != 0 && base != c.dso.Base:
-			c.gone = true
-			if c.file == nil {
-				c.problem("no symbols of "+c.dso.Name, errors.New("the module was loaded again, at another address"))
-			}
+			why = errors.New("the module was loaded again, at another address")
+		}
+		c.gone = why != nil
+		if c.gone && c.file == nil {
+			c.problem("no symbols of "+c.dso.Name, why)
 		}
 	})
 	return c.gone
