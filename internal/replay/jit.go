@@ -73,8 +73,8 @@ func (p *perfMapCode) read() {
 // text is that of the file in the process's own /tmp, with its ID in its own PID namespace, or else, as perf takes it, in this one's with the ID of
 // the recording.
 func (p *perfMapCode) text() ([]byte, error) {
-	if root, lives := p.owner.root(); lives && p.replay.options.SymFS == "" {
-		text, err := object.ReadFile(root, perfMap(p.owner.innermostPID()), maxJITFile)
+	if at, lives := p.owner.find(); lives && p.replay.options.SymFS == "" {
+		text, err := object.ReadFile(at.root, perfMap(p.owner.innermostPID()), maxJITFile)
 		if err == nil {
 			return text, nil
 		}

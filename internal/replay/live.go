@@ -2,6 +2,7 @@ package replay
 
 import (
 	"bufio"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -15,41 +16,53 @@ type owner struct {
 	path  string // of the file; empty for memory without one
 }
 
-// root is the process's root directory as this one sees it. False says that the process is gone, or is another one, be it that the recording is
-// of another machine: then it does not have the same mapping.
-func (o owner) root() (string, bool) {
+// place is where a living process has something mapped.
+type place struct {
+	root   string // the process's root directory as this process sees it
+	mapped string // leads to the mapped file, even after it was deleted or replaced; needs CAP_CHECKPOINT_RESTORE (proc_pid_map_files(5))
+}
+
+// find returns false if the process is gone, or if another process has its ID by now, perhaps because the recording is of another machine: such
+// a process does not have the same mapping.
+func (o owner) find() (place, bool) {
 	proc := filepath.Join("/proc", strconv.Itoa(int(o.pid)))
 	maps, err := os.Open(filepath.Join(proc, "maps"))
 	if err != nil {
-		return "", false
+		return place{}, false
 	}
 	defer func() { _ = maps.Close() }() // it is only read
 	for lines := bufio.NewScanner(maps); lines.Scan(); {
-		if o.is(lines.Text()) {
-			return filepath.Join(proc, "root"), true
+		if start, end, is := o.is(lines.Text()); is {
+			return place{
+				root:   filepath.Join(proc, "root"),
+				mapped: filepath.Join(proc, "map_files", fmt.Sprintf("%x-%x", start, end)),
+			}, true
 		}
 	}
-	return "", false
+	return place{}, false
 }
 
-// is compares a mapping with a line of proc_pid_maps(5). The path there can begin with what is above the process's root.
-func (o owner) is(line string) bool {
+// is compares a mapping with a line of proc_pid_maps(5), and returns the addresses there. The path there can begin with what is above the process's root.
+func (o owner) is(line string) (start, end uint64, is bool) {
 	fields := strings.Fields(line)
 	if len(fields) < 5 {
-		return false
+		return 0, 0, false
 	}
 	first, last, _ := strings.Cut(fields[0], "-")
 	start, err1 := strconv.ParseUint(first, 16, 64)
 	end, err2 := strconv.ParseUint(last, 16, 64)
 	if err1 != nil || err2 != nil || o.start < start || o.start >= end || !strings.Contains(fields[1], "x") {
-		return false
+		return 0, 0, false
 	}
 	if o.path == "" {
-		return fields[4] == "0"
+		return start, end, fields[4] == "0"
 	}
 	_, path, _ := strings.Cut(line, "/")
-	return strings.HasSuffix("/"+strings.TrimSuffix(path, " (deleted)"), o.path)
+	return start, end, strings.HasSuffix("/"+withoutDeleted(path), withoutDeleted(o.path))
 }
+
+// withoutDeleted removes what the kernel appends to the path of a file that was deleted.
+func withoutDeleted(path string) string { return strings.TrimSuffix(path, " (deleted)") }
 
 // innermostPID is the process's ID in its own PID namespace; 0 if it cannot be known. NStgid: Linux 4.1.
 func (o owner) innermostPID() int32 {

@@ -6,7 +6,7 @@ import (
 )
 
 func TestOwnerIs(t *testing.T) {
-	file, anonymous := owner{1, 0x1800, "/bin/x"}, owner{1, 0x1800, ""}
+	file, deleted, anonymous := owner{1, 0x1800, "/bin/x"}, owner{1, 0x1800, "/bin/x (deleted)"}, owner{1, 0x1800, ""}
 	for _, tt := range []struct {
 		line string
 		file bool
@@ -24,11 +24,13 @@ func TestOwnerIs(t *testing.T) {
 		{"1000-2000", false, false},
 		{"", false, false},
 	} {
-		if got := file.is(tt.line); got != tt.file {
-			t.Errorf("%q: is the file: %v", tt.line, got)
+		for _, o := range []owner{file, deleted} {
+			if start, end, is := o.is(tt.line); is != tt.file || is && (start != 0x1000 || end != 0x2000) {
+				t.Errorf("%q: is %s: %v, from %#x to %#x", tt.line, o.path, is, start, end)
+			}
 		}
-		if got := anonymous.is(tt.line); got != tt.anon {
-			t.Errorf("%q: is anonymous: %v", tt.line, got)
+		if _, _, is := anonymous.is(tt.line); is != tt.anon {
+			t.Errorf("%q: is anonymous: %v", tt.line, is)
 		}
 	}
 }

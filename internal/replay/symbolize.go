@@ -196,24 +196,44 @@ func (u *userFile) open() *object.File {
 	return u.file
 }
 
-// find opens the file, or that which a process that has it mapped still sees by this name.
+// find opens the file. Without a build ID only a process that has it mapped knows which file that is: the path can lead to another one by now.
 func (u *userFile) find() (*object.File, error) {
-	file, err := u.replay.search().Open(u.dso.Path, u.dso.HexBuildID())
-	if err == nil || u.replay.options.SymFS != "" {
+	id := u.dso.HexBuildID()
+	if id == "" {
+		if file := u.findMapped(id); file != nil {
+			return file, nil
+		}
+	}
+	file, err := u.replay.search().Open(u.dso.Path, id)
+	if err == nil || id == "" {
 		return file, err
 	}
+	if file := u.findMapped(id); file != nil {
+		return file, nil
+	}
+	return nil, err
+}
+
+// findMapped opens the file as the processes see it that have it mapped; nil if none of them lives.
+func (u *userFile) findMapped(id string) *object.File {
+	if u.replay.options.SymFS != "" {
+		return nil
+	}
 	for _, o := range u.users() {
-		root, lives := o.root()
+		p, lives := o.find()
 		if !lives {
 			continue
 		}
 		search := u.replay.search()
-		search.Root = root
-		if theirs, theirErr := search.Open(u.dso.Path, u.dso.HexBuildID()); theirErr == nil {
-			return theirs, nil
+		search.Root = p.root
+		if file, err := search.OpenMapped(p.mapped, u.dso.Path, id); err == nil {
+			return file
+		}
+		if file, err := search.Open(u.dso.Path, id); err == nil { // without the capability
+			return file
 		}
 	}
-	return nil, err
+	return nil
 }
 
 // maxOwners is how many processes are asked for a file.
@@ -241,8 +261,8 @@ func (s *symbols) readOf(o owner, path string) ([]byte, error) {
 	if fs := s.replay.options.SymFS; fs != "" {
 		return object.ReadFile(fs, path, maxJITFile)
 	}
-	if root, lives := o.root(); lives {
-		return object.ReadFile(root, path, maxJITFile)
+	if p, lives := o.find(); lives {
+		return object.ReadFile(p.root, path, maxJITFile)
 	}
 	return object.ReadFile("", path, maxJITFile)
 }

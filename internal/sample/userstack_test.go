@@ -2,7 +2,9 @@ package sample
 
 import (
 	"context"
+	"os"
 	"os/exec"
+	"path/filepath"
 	"runtime"
 	"slices"
 	"testing"
@@ -73,6 +75,52 @@ func TestNoFramePointers(t *testing.T) {
 	if r.Totals.Truncated > replacing || r.Totals.Cut[userstack.Outermost]+replacing < r.Totals.Samples || r.Totals.Unwinding != "" {
 		t.Errorf("cut stacks, %d of them while signal handlers are called or return: %+v", replacing, r.Totals)
 	}
+}
+
+// TestFileIsGone profiles a program that runs and whose file was deleted, or replaced by that of another one.
+func TestFileIsGone(t *testing.T) {
+	require.Root(t)
+	for name, replacement := range map[string]string{"deleted": "", "replaced": "/proc/self/exe"} {
+		t.Run(name, func(t *testing.T) {
+			path := filepath.Join(t.TempDir(), "deep")
+			copyFile(t, deep, path)
+			cmd := exec.Command(path)
+			check(t, cmd.Start())
+			defer func() {
+				check(t, cmd.Process.Kill())
+				_ = cmd.Wait() // it was killed
+			}()
+			check(t, os.Remove(path))
+			if replacement != "" {
+				copyFile(t, replacement, path)
+			}
+			var r Result
+			for timeout := time.Second / 2; r.Totals.Samples == 0 && timeout <= 64*time.Second; timeout *= 4 { // the machine may be busy
+				cfg := config(t, "cpu-clock:u")
+				cfg.Record.Period, cfg.Record.Frequency = 0, 999
+				cfg.Record.Target.PIDs, cfg.Record.Command, cfg.Record.Timeout = []int{cmd.Process.Pid}, nil, timeout
+				r = take(t, cfg)
+			}
+			working := false
+			for _, s := range r.Profile.Samples() {
+				names := namesOf(r.Profile, &s)
+				working = working || slices.Contains(names, "work")
+				if names[len(names)-1] != "_start" {
+					t.Errorf("%d samples with the stack %q", s.Count, names)
+				}
+			}
+			if !working {
+				t.Error("no stack has work")
+			}
+		})
+	}
+}
+
+func copyFile(t *testing.T, from, to string) {
+	t.Helper()
+	data, err := os.ReadFile(from)
+	check(t, err)
+	check(t, os.WriteFile(to, data, 0o755))
 }
 
 // TestNoFramePointersInCommand has a program that is started: there is a table soon after.

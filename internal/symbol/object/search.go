@@ -48,6 +48,20 @@ func (s Search) Open(path, buildID string) (*File, error) {
 	return f, nil
 }
 
+// OpenMapped opens the ELF file that a link of /proc/PID/map_files leads to, as Open does the one at path, which was mapped.
+func (s Search) OpenMapped(link, path, buildID string) (*File, error) {
+	f, err := openFile("", link)
+	if err != nil {
+		return nil, err
+	}
+	if id := f.BuildID(); buildID != "" && id != buildID {
+		return nil, errors.Join(fmt.Errorf("%s is of another build: its build ID is %s, not %s", link, orNone(id), buildID), f.Close())
+	}
+	f.path = path
+	s.addDebug(f)
+	return f, nil
+}
+
 func (s Search) openBuild(path, buildID string) (*File, error) {
 	f, err := s.openPath(path)
 	if err == nil && (buildID == "" || f.BuildID() == buildID) {
