@@ -168,7 +168,7 @@ func (o *profileOptions) run(cmd *cobra.Command, args []string) error {
 	cfg.Record.NoIdle = o.noIdle
 	o.setBlocked(given, &cfg)
 	cfg.Replay.NoInline, cfg.Replay.SymFS, cfg.Replay.Kallsyms = o.noInline, o.symfs, o.kallsyms
-	cfg.Replay.Lines, cfg.Replay.CallSites = cfg.Keep.Has(profile.Line), true
+	cfg.Replay.Lines = cfg.Keep.Has(profile.Line)
 	if err := o.narrow(&cfg); err != nil {
 		return err
 	}

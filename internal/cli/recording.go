@@ -23,7 +23,7 @@ type recordingFlags struct {
 	symfs    string
 	force    bool
 
-	callSites, noStacks bool // no flags: what the format wants (replay.Options)
+	noStacks bool // no flag: what the format wants (replay.Options)
 }
 
 func (f *recordingFlags) add(cmd *cobra.Command, path string) {
@@ -64,7 +64,7 @@ func (f *recordingFlags) read(recording *perfdata.Reader, keep profile.Keys) (*p
 		return nil, replay.Stats{}, &ExitError{Status: statusBadOption, Err: err}
 	}
 	r := replay.New(recording, replay.Options{SymFS: f.symfs, Kallsyms: f.kallsyms, NoInline: f.noInline, Lines: keep.Has(profile.Line),
-		CallSites: f.callSites, NoStacks: f.noStacks, Filter: filter})
+		NoStacks: f.noStacks, Filter: filter})
 	p, err := r.Profile(keep)
 	if err != nil {
 		return nil, replay.Stats{}, err

@@ -177,7 +177,7 @@ func printLosses(w io.Writer, s replay.Stats) {
 		{s.LostRecords, "records were lost while recording: the ring buffers were full; record with a larger -m or less often"},
 		{s.LostSamples, "samples were lost while recording: the ring buffers were full; record with a larger -m or less often"},
 		{s.OutOfOrder, "records are out of order: they came later than the recording promised"},
-		{s.BadContexts, "callchains have an unknown mark and are left out"},
+		{s.CutChains, "callchains have an entry that is not an address and were cut there, as code without frame pointers makes them"},
 	} {
 		if loss.count > 0 {
 			fmt.Fprintf(w, "Warning: %d %s\n", loss.count, loss.what)

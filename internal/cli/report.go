@@ -62,7 +62,6 @@ type reportFormat struct {
 	binary bool
 	one    bool                                                                 // it has room for one event
 	rows   bool                                                                 // it shows rows with their call trees, and nothing else
-	lines  bool                                                                 // it shows the line of each call, and is not compared with perf
 	write  func(w io.Writer, p, base *profile.Profile, o *report.Options) error // base is nil without --diff
 	diffs  bool                                                                 // it can compare
 }
@@ -84,11 +83,11 @@ var reportFormats = []reportFormat{
 	{name: "json", write: alone(report.WriteJSON), rows: true},
 	{name: "csv", write: alone(report.WriteCSV), rows: true},
 	{name: "folded", one: true, keys: profile.Comm, write: alone(report.WriteFolded)},
-	{name: "pprof", keys: threads | profile.Line | profile.Address, write: alone(report.WritePprof), binary: true, lines: true},
+	{name: "pprof", keys: threads | profile.Line | profile.Address, write: alone(report.WritePprof), binary: true},
 	{name: "flamegraph", one: true, keys: profile.Comm, write: report.WriteFlameGraph, diffs: true},
 	{name: "html", keys: profile.Comm, write: report.WriteHTML, diffs: true},
-	{name: "speedscope", keys: threads | profile.Line | profile.Time, write: alone(report.WriteSpeedscope), lines: true},
-	{name: "firefox", one: true, keys: threads | profile.Line | profile.Time, write: alone(report.WriteFirefox), lines: true},
+	{name: "speedscope", keys: threads | profile.Line | profile.Time, write: alone(report.WriteSpeedscope)},
+	{name: "firefox", one: true, keys: threads | profile.Line | profile.Time, write: alone(report.WriteFirefox)},
 }
 
 func formatNames(formats []reportFormat) []string {
@@ -219,7 +218,7 @@ func (f *reportFlags) run(cmd *cobra.Command) error {
 	if err != nil {
 		return err
 	}
-	f.input.callSites, f.input.noStacks = format.lines, format.rows && !options.NeedsStacks()
+	f.input.noStacks = format.rows && !options.NeedsStacks()
 	p, stats, err := f.input.read(recording, keys|format.keys)
 	if err != nil {
 		return err

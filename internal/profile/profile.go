@@ -141,11 +141,20 @@ type Frame struct {
 	Function FunctionID // 0 where no symbol was found
 	Module   ModuleID
 	Address  uint64 // in the module, as in Function; 0 where a function is known and Address is no key of the profile
+	Return   bool   // Address is where a call returns to: function and line are those of the call; false where Address is no key of the profile
 	IP       uint64 // the instruction pointer where no function is known, and 0 where one is: it differs between processes
 	File     StringID
 	Line     uint32
 	Kind     Kind
 	Inlined  bool // into the frame that called it
+}
+
+// CodeAddress returns an address of the frame's instruction in the module: Address, or where that is a return address, the last of the call.
+func (f *Frame) CodeAddress() uint64 {
+	if f.Return {
+		return f.Address - 1
+	}
+	return f.Address
 }
 
 // Labels are what a sample has besides its stack. What is no key of the profile is 0.
@@ -172,6 +181,7 @@ func (p *Profile) Frame(f Frame) FrameID {
 			f.Address = 0
 		}
 	}
+	f.Return = f.Return && p.keep.Has(Address)
 	if !p.keep.Has(Line) {
 		f.File, f.Line = 0, 0
 	}

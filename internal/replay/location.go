@@ -42,8 +42,28 @@ func (l *Location) Offset() uint64 { return l.Addr - l.Symbol.Start }
 
 // Frame is an entry of a callchain.
 type Frame struct {
-	IP uint64 // the address in memory
-	*Location
+	IP        uint64 // the address in memory
+	*Location        // what is at IP, or where Return is set, one byte before it
+	Return    bool   // IP is where a call returns to: the call, which ends one byte before it, can be in another function or line
+}
+
+// Address returns the address of the frame in its DSO: that of IP.
+func (f *Frame) Address() uint64 {
+	if f.Return {
+		return f.Addr + 1
+	}
+	return f.Addr
+}
+
+// Offset returns how far Address is behind the beginning of the frame's symbol.
+func (f *Frame) Offset() uint64 { return f.Address() - f.Symbol.Start }
+
+// Number returns the same number for all frames with the same Location and Return. The numbers are small: those of a replay begin at 0.
+func (f *Frame) Number() uint32 {
+	if f.Return {
+		return 2*f.Index + 1
+	}
+	return 2 * f.Index
 }
 
 // Resolver finds out what is at the addresses of samples, and remembers it. It is for one goroutine.
@@ -52,6 +72,7 @@ type Resolver struct {
 	recent   [1 << recentBits]resolved // the last one with each hash
 	known    [1 << knownBits]*Location // the last one with each hash
 	frames   []Frame
+	cut      bool             // the callchain of the last Callchain ends at an entry that is no address
 	unwinder *unwind.Unwinder // nil until it is needed
 	chain    []uint64
 }
@@ -147,42 +168,56 @@ func (r *Resolver) Data(item *Item) *Location {
 	return r.Resolve(item, mode, addr)
 }
 
-// frame returns what is at an entry of a callchain. That of a caller is the address that the call returns to.
-func (r *Resolver) frame(item *Item, mode perfdata.Misc, ip uint64, caller bool) Frame {
-	at := ip
-	if caller && r.replay.options.CallSites {
-		at--
+// frame returns what is at an entry of a callchain. Where a call returns to it, that is what is at the call.
+func (r *Resolver) frame(item *Item, mode perfdata.Misc, ip uint64, returns bool) Frame {
+	if returns {
+		call := r.Resolve(item, mode, ip-1)
+		if call.DSO != nil && !r.endsAtRestorer(item, mode, ip, call) {
+			return Frame{ip, call, true}
+		}
 	}
-	return Frame{ip, r.Resolve(item, mode, at)}
+	return Frame{ip, r.Resolve(item, mode, ip), false}
+}
+
+// endsAtRestorer reports whether a signal handler returns to ip: no call stands before that, but another function, where there is code at all.
+func (r *Resolver) endsAtRestorer(item *Item, mode perfdata.Misc, ip uint64, before *Location) bool {
+	if mode != perfdata.MiscUser || before.Symbol != nil && before.Addr+1 < before.Symbol.End {
+		return false
+	}
+	at := r.Resolve(item, mode, ip)
+	return at.Symbol != nil && at.Symbol.Start == at.Addr && r.replay.arch().IsRestorer(at.Code)
 }
 
 // Callchain returns the callchain of a sample, the innermost frame first: what the kernel recorded, and what follows of the stack of the
-// user that it recorded. It is valid until the next call. It is cut behind Options.MaxStack frames. False says that the sample has none.
+// user that it recorded. It is valid until the next call. It is cut behind Options.MaxStack frames, and at an entry that is no address. False says that
+// the sample has none.
 func (r *Resolver) Callchain(item *Item) ([]Frame, bool) {
 	s := item.Sample
 	if !s.Fields.Has(perfdata.SampleCallchain) {
 		return nil, false
 	}
-	r.frames = r.frames[:0]
-	mode, caller := perfdata.MiscUser, false
+	r.frames, r.cut = r.frames[:0], false
+	mode, returns := perfdata.MiscUser, false
 	for _, ip := range s.Callchain {
 		if perfdata.IsContext(ip) {
+			// Code without frame pointers can have anything where the kernel looks for return addresses. No mark follows the user's part.
+			if _, known := modeOf(ip); mode == perfdata.MiscUser && returns || !known && ip != perfdata.ContextUserDeferred {
+				r.cut = true
+				r.replay.cutChains.Add(1)
+				return r.frames, true
+			}
 			if ip == perfdata.ContextUserDeferred {
 				return r.frames, true // what follows is no address
 			}
-			var known bool
-			if mode, known = modeOf(ip); !known {
-				r.replay.badContexts.Add(1)
-				return r.frames[:0], true
-			}
-			caller = false
+			mode, _ = modeOf(ip)
+			returns = false
 			continue
 		}
 		if len(r.frames) >= r.replay.options.MaxStack {
 			return r.frames, true
 		}
-		r.frames = append(r.frames, r.frame(item, mode, ip, caller))
-		caller = true
+		r.frames = append(r.frames, r.frame(item, mode, ip, returns))
+		returns = true
 	}
 	if s.Fields.Has(perfdata.SampleRegsUser|perfdata.SampleStackUser) && len(s.UserStack) > 0 {
 		r.unwind(item)

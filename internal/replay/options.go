@@ -8,7 +8,6 @@ type Options struct {
 	BuildIDs   string // a directory of perf's buildid-cache; empty for ~/.debug
 	NoInline   bool   // do not look for inlined functions, which takes reading DWARF
 	Lines      bool   // look for source files and lines
-	CallSites  bool   // look callers up at their calls, and not, as perf does, where these return to, which can be another line
 	NoDemangle bool   // names as the linker has them
 	NoStacks   bool   // make profiles of where samples were taken alone, without their callchains
 	MaxStack   int    // frames of a callchain; 0 for 127 (kernel.perf_event_max_stack)

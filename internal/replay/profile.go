@@ -64,15 +64,15 @@ type part struct {
 	*filler
 	*Resolver
 	own     *profile.Profile             // numbers of frames and labels are those of filler.p
-	known   []knownFrame                 // by Location.Index, of those where nothing is inlined
-	inlined map[uint32][]profile.FrameID // by Location.Index, of the others: the innermost first
+	known   []knownFrame                 // by Frame.Number, of those where nothing is inlined
+	inlined map[uint32][]profile.FrameID // by Frame.Number, of the others: the innermost first
 	one     [1]profile.FrameID
 	labels  [1 << labelBits]labelled  // the last one with each hash of a thread
 	callers [1 << callersBits]callers // the last ones with each hash
 	unknown uint64                    // samples without an event
 }
 
-// knownFrame is the frame of a location, or the last one where it has several.
+// knownFrame is the frame of a number, or the last one where it has several.
 type knownFrame struct {
 	ip    uint64
 	id    profile.FrameID // 0 if there is none yet
@@ -103,7 +103,7 @@ func (p *part) add(item *Item) {
 	sample := profile.Sample{Event: uint32(item.Event.Index), Time: int64(s.Time), Thread: item.Thread.TID, Count: 1, Value: Period(item)}
 	if s.Fields.Has(perfdata.SampleIP) {
 		// As in perf, a sample is of the function that others are inlined into: these are on its stack.
-		frames := p.frames(s.IP, p.IP(item))
+		frames := p.frames(Frame{s.IP, p.IP(item), false})
 		sample.Leaf = frames[len(frames)-1]
 	}
 	if !p.filler.replay.options.NoStacks {
@@ -131,7 +131,7 @@ func (p *part) stack(item *Item) profile.StackID {
 	for _, f := range slices.Backward(frames[1:]) {
 		stack = p.push(stack, f)
 	}
-	if known != nil {
+	if known != nil && !p.cut { // that is counted for each sample
 		known.user, known.kernel, known.mark, known.stack = item.user, item.kernel, item.Sample.Callchain[0], stack
 		known.chain = append(known.chain[:0], item.Sample.Callchain[2:]...)
 	}
@@ -140,7 +140,7 @@ func (p *part) stack(item *Item) profile.StackID {
 
 // push is the stack in which a frame, with what is inlined there, is called.
 func (p *part) push(stack profile.StackID, f Frame) profile.StackID {
-	for _, id := range slices.Backward(p.frames(f.IP, f.Location)) {
+	for _, id := range slices.Backward(p.frames(f)) {
 		stack = p.own.Stacks.Push(stack, id)
 	}
 	return stack
@@ -217,24 +217,26 @@ func (p *part) label(item *Item) profile.LabelsID {
 	return last.id
 }
 
-// frames are those of a location: one, and those that are inlined into it in front of it. They are valid until the next call.
-func (p *part) frames(ip uint64, l *Location) []profile.FrameID {
-	if int(l.Index) < len(p.known) {
-		if k := &p.known[l.Index]; k.id != 0 && (!k.exact || k.ip == ip) {
+// frames are those of an entry of a callchain: one, and those that are inlined into it in front of it. They are valid until the next call.
+func (p *part) frames(f Frame) []profile.FrameID {
+	number := f.Number()
+	if int(number) < len(p.known) {
+		if k := &p.known[number]; k.id != 0 && (!k.exact || k.ip == f.IP) {
 			p.one[0] = k.id
 			return p.one[:]
 		}
 	}
-	if ids := p.inlined[l.Index]; ids != nil {
+	if ids := p.inlined[number]; ids != nil {
 		return ids
 	}
-	ids := p.newFrames(ip, l)
-	p.remember(ip, l, ids)
+	ids := p.newFrames(f)
+	p.remember(f, ids)
 	return ids
 }
 
-func (p *part) remember(ip uint64, l *Location, ids []profile.FrameID) {
-	exact := l.Symbol == nil && l.DSO != nil && !l.DSO.inMemory // its instruction pointer tells it apart, as in perf
+func (p *part) remember(f Frame, ids []profile.FrameID) {
+	number := f.Number()
+	exact := f.Symbol == nil && f.DSO != nil && !f.DSO.inMemory // its instruction pointer tells it apart, as in perf
 	if len(ids) > 1 {
 		if exact {
 			return
@@ -242,19 +244,21 @@ func (p *part) remember(ip uint64, l *Location, ids []profile.FrameID) {
 		if p.inlined == nil {
 			p.inlined = map[uint32][]profile.FrameID{}
 		}
-		p.inlined[l.Index] = ids
+		p.inlined[number] = ids
 		return
 	}
-	for len(p.known) <= int(l.Index) {
+	for len(p.known) <= int(number) {
 		p.known = append(p.known, knownFrame{})
 	}
-	p.known[l.Index] = knownFrame{ip, ids[0], exact}
+	p.known[number] = knownFrame{f.IP, ids[0], exact}
 }
 
-func (f *filler) newFrames(ip uint64, l *Location) []profile.FrameID {
+func (f *filler) newFrames(of Frame) []profile.FrameID {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	frame := profile.Frame{Address: l.Addr, IP: ip, Kind: l.Kind, Line: uint32(max(0, l.Source.Line)), File: f.p.Strings.ID(l.Source.File)}
+	l := of.Location
+	frame := profile.Frame{Address: of.Address(), Return: of.Return, IP: of.IP, Kind: l.Kind, Line: uint32(max(0, l.Source.Line)),
+		File: f.p.Strings.ID(l.Source.File)}
 	if l.DSO != nil {
 		frame.Module = f.module(l.DSO)
 	}
@@ -349,7 +353,7 @@ func (r *Replay) info() profile.Info {
 
 func (r *Replay) losses(unknown uint64) profile.Losses {
 	s := r.Stats()
-	losses := profile.Losses{Records: s.LostRecords, Samples: s.LostSamples, Filtered: s.BPFFiltered}
+	losses := profile.Losses{Records: s.LostRecords, Samples: s.LostSamples, Filtered: s.BPFFiltered, Truncated: s.CutChains}
 	if unknown > 0 {
 		losses.Reasons = append(losses.Reasons, profile.Loss{Reason: "they are of events that the recording does not describe", Samples: unknown})
 	}

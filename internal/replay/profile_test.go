@@ -96,7 +96,7 @@ func TestCallersAgain(t *testing.T) {
 					if f.DSO != nil {
 						name = f.DSO.Short
 					}
-					line += fmt.Sprintf(" %s+%x=%x", name, f.Addr, f.IP)
+					line += fmt.Sprintf(" %s+%x=%x", name, f.Address(), f.IP)
 				}
 				out = append(out, line+"\n"...)
 			}

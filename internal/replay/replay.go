@@ -33,7 +33,7 @@ type Stats struct {
 	Throttled   uint64 // times that an event was stopped, as it came too often: THROTTLE
 	Stopped     uint64 // for so long in all, in ns
 	Outside     uint64 // samples that are not in Options.Functions
-	BadContexts uint64 // callchains with an unknown mark, which are given as empty
+	CutChains   uint64 // callchains that end at an entry that is no address
 
 	Problems    []string // of what there are no symbols, and why
 	BadPrograms error    // why what the recording tells of BPF programs is known in part only; nil if all can be read
@@ -54,9 +54,9 @@ type Replay struct {
 	throttles throttles
 	previous  uint64 // time of the sample that was handed out last
 
-	badContexts atomic.Uint64
-	outside     atomic.Uint64
-	interval    uint32 // the last one of which there was a sum
+	cutChains atomic.Uint64
+	outside   atomic.Uint64
+	interval  uint32 // the last one of which there was a sum
 }
 
 // New makes a replay of a recording that is open and of which no record was read.
@@ -270,7 +270,7 @@ func (r *Replay) Stats() Stats {
 	if err := r.machine.badBuildIDs; err != nil {
 		s.Damaged = append(s.Damaged, err)
 	}
-	s.BadContexts, s.Problems, s.BadPrograms = r.badContexts.Load(), r.Problems(), r.machine.programs.err
+	s.CutChains, s.Problems, s.BadPrograms = r.cutChains.Load(), r.Problems(), r.machine.programs.err
 	s.Outside = r.outside.Load()
 	s.Throttled, s.Stopped = r.throttles.count, r.throttles.until(s.Last)
 	return s

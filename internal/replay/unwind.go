@@ -23,8 +23,8 @@ func (r *Resolver) unwind(item *Item) {
 	sample := unwind.Sample{Registers: unwind.FromSample(arch, s.UserRegs.Mask, s.UserRegs.Values), Stack: s.UserStack,
 		Module: func(ip uint64) (*unwind.Module, uint64) { return unwindModule(item.user, arch, ip) }}
 	r.chain, _ = r.unwinder.Unwind(r.chain[:0], &sample, r.replay.options.MaxStack)
-	for i, ip := range r.chain {
-		r.frames = append(r.frames, r.frame(item, perfdata.MiscUser, ip, i > 0))
+	for _, ip := range r.chain { // which are where calls end already
+		r.frames = append(r.frames, r.frame(item, perfdata.MiscUser, ip, false))
 	}
 }
 

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"os"
 	"path/filepath"
+	"reflect"
 	"runtime"
 	"strings"
 	"testing"
@@ -31,6 +32,23 @@ func notInlined() uintptr {
 // TestJSONHasLinesOfInlinedFunctions wants the file and line of all functions at a place, and not only of those that are inlined there.
 func TestJSONHasLinesOfInlinedFunctions(t *testing.T) {
 	ip := uint64(notInlined())
+	out := printedOfThis(t, ip, nil)
+	var got struct{ IP frameJSON }
+	if err := json.Unmarshal(out, &got); err != nil {
+		t.Fatalf("%s: %v", out, err)
+	}
+	f := got.IP
+	if !strings.HasSuffix(f.Symbol, ".notInlined") || !strings.HasSuffix(f.File, "inlined_test.go") || f.Line == 0 || len(f.Inlined) == 0 {
+		t.Fatalf("%s", out)
+	}
+	if last := f.Inlined[len(f.Inlined)-1]; !strings.HasSuffix(last.Function, ".here") || last.File != f.File || last.Line == 0 || last.Line == f.Line {
+		t.Errorf("%s", out)
+	}
+}
+
+// printedOfThis prints a sample of this program as JSON.
+func printedOfThis(t *testing.T, ip uint64, chain []uint64) []byte {
+	t.Helper()
 	binary, err := os.Executable()
 	if err != nil {
 		t.Fatal(err)
@@ -47,7 +65,7 @@ func TestJSONHasLinesOfInlinedFunctions(t *testing.T) {
 	}
 	defer file.Close()
 	event := &perfdata.Event{Name: "cpu-clock", Attr: perfdata.Attr{Type: 1, Flags: perfdata.AttrSampleIDAll,
-		SampleType: perfdata.SampleIP | perfdata.SampleTID | perfdata.SampleTime}}
+		SampleType: perfdata.SampleIP | perfdata.SampleTID | perfdata.SampleTime | perfdata.SampleCallchain}}
 	w, err := perfdata.NewWriter(file, perfdata.Options{Events: []*perfdata.Event{event}})
 	if err != nil {
 		t.Fatal(err)
@@ -57,20 +75,33 @@ func TestJSONHasLinesOfInlinedFunctions(t *testing.T) {
 			w.Write(perfdata.MiscUser, &perfdata.Mmap2{PID: 1, TID: 1, Start: p.Vaddr, Length: p.Filesz, Offset: p.Off, Protection: 5, Filename: binary})
 		}
 	}
-	w.Write(perfdata.MiscUser, &perfdata.Sample{SampleID: perfdata.SampleID{PID: 1, TID: 1, Time: 1}, IP: ip})
+	w.Write(perfdata.MiscUser, &perfdata.Sample{SampleID: perfdata.SampleID{PID: 1, TID: 1, Time: 1}, IP: ip, Callchain: chain})
 	if err := w.Close(); err != nil { // has all errors of before
 		t.Fatal(err)
 	}
-	var got struct{ IP frameJSON }
-	out := printed(t, path, Options{Fields: NewSelection(), JSON: true}, replay.Options{BuildIDs: t.TempDir()})
-	if err := json.Unmarshal(out, &got); err != nil {
+	return printed(t, path, Options{Fields: NewSelection(), JSON: true}, replay.Options{BuildIDs: t.TempDir()})
+}
+
+// TestCallersAreNotInWhatFollowsTheCall has a call that returns to where an inlined function begins, which has not called anything.
+func TestCallersAreNotInWhatFollowsTheCall(t *testing.T) {
+	addr := uint64(reflect.ValueOf(notInlined).Pointer())
+	isHere := func() bool {
+		f, _ := runtime.CallersFrames([]uintptr{uintptr(addr) + 1}).Next()
+		return strings.HasSuffix(f.Function, ".here")
+	}
+	for !isHere() {
+		addr++
+	}
+	var got struct{ Callchain []frameJSON }
+	out := printedOfThis(t, addr, []uint64{perfdata.ContextUser, addr, addr})
+	if err := json.Unmarshal(out, &got); err != nil || len(got.Callchain) != 2 {
 		t.Fatalf("%s: %v", out, err)
 	}
-	f := got.IP
-	if !strings.HasSuffix(f.Symbol, ".notInlined") || !strings.HasSuffix(f.File, "inlined_test.go") || f.Line == 0 || len(f.Inlined) == 0 {
-		t.Fatalf("%s", out)
+	sampled, caller := got.Callchain[0], got.Callchain[1]
+	if len(sampled.Inlined) == 0 || len(caller.Inlined) != 0 {
+		t.Errorf("inlined are %v where it was sampled, and %v in the caller", sampled.Inlined, caller.Inlined)
 	}
-	if last := f.Inlined[len(f.Inlined)-1]; !strings.HasSuffix(last.Function, ".here") || last.File != f.File || last.Line == 0 || last.Line == f.Line {
+	if caller.Address != sampled.Address || caller.Symbol != sampled.Symbol || *caller.Offset != *sampled.Offset {
 		t.Errorf("%s", out)
 	}
 }

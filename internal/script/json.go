@@ -107,18 +107,18 @@ func (t *text) object(item *replay.Item, out []byte) []byte {
 		o.Time = &s.Time
 	}
 	if s.Fields.Has(perfdata.SampleIP) {
-		f := newFrameJSON(s.IP, t.IP(item))
+		f := newFrameJSON(replay.Frame{IP: s.IP, Location: t.IP(item)})
 		o.IP = &f
 	}
 	if chain, ok := t.Callchain(item); ok && !t.o.NoChains {
 		for _, f := range chain {
-			o.Callchain = append(o.Callchain, newFrameJSON(f.IP, f.Location))
+			o.Callchain = append(o.Callchain, newFrameJSON(f))
 		}
 	}
 	if s.Fields.Has(perfdata.SampleAddr) {
 		f := frameJSON{Address: address(s.Addr), Kind: "data"}
 		if addressesMemory(item.Event) {
-			f = newFrameJSON(s.Addr, t.Data(item))
+			f = newFrameJSON(replay.Frame{IP: s.Addr, Location: t.Data(item)})
 		}
 		o.Addr = &f
 	}
@@ -148,17 +148,17 @@ func (t *text) object(item *replay.Item, out []byte) []byte {
 
 func address(v uint64) string { return "0x" + strconv.FormatUint(v, 16) }
 
-func newFrameJSON(ip uint64, l *replay.Location) frameJSON {
-	f := frameJSON{Address: address(ip), Kind: l.Kind.String(), File: l.Source.File, Line: l.Source.Line}
-	if l.DSO != nil {
-		f.DSO, f.BuildID, f.Program = l.DSO.Name, l.DSO.HexBuildID(), l.DSO.Program
+func newFrameJSON(f replay.Frame) frameJSON {
+	object := frameJSON{Address: address(f.IP), Kind: f.Kind.String(), File: f.Source.File, Line: f.Source.Line}
+	if f.DSO != nil {
+		object.DSO, object.BuildID, object.Program = f.DSO.Name, f.DSO.HexBuildID(), f.DSO.Program
 	}
-	if l.Symbol != nil {
-		offset := l.Offset()
-		f.Symbol, f.Offset = l.Symbol.Name, &offset
+	if f.Symbol != nil {
+		offset := f.Offset()
+		object.Symbol, object.Offset = f.Symbol.Name, &offset
 	}
-	f.Inlined = inlined(l.Source.Inlined)
-	return f
+	object.Inlined = inlined(f.Source.Inlined)
+	return object
 }
 
 func inlined(frames []replay.Inlined) []inlinedJSON {
@@ -200,7 +200,7 @@ func (t *text) branchJSON(item *replay.Item, b *perfdata.Branch) branchJSON {
 		if addr>>63 != 0 {
 			mode = perfdata.MiscKernel
 		}
-		return newFrameJSON(addr, t.Resolve(item, mode, addr))
+		return newFrameJSON(replay.Frame{IP: addr, Location: t.Resolve(item, mode, addr)})
 	}
 	return branchJSON{From: end(b.From), To: end(b.To), Mispredicted: b.Flags.Mispredicted(), Predicted: b.Flags.Predicted(), InTX: b.Flags.InTX(),
 		Abort: b.Flags.Abort(), Cycles: b.Flags.Cycles(), Type: branchTypes[b.Flags.Type()]}

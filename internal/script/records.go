@@ -186,7 +186,7 @@ func appendNamespaces(out []byte, links []perfdata.NamespaceLink) []byte {
 
 // textPoke prints where the kernel changed its code, and the bytes before and after.
 func (t *text) textPoke(item *replay.Item, v *perfdata.TextPoke, out []byte) []byte {
-	out = appendSymbol(out, t.Resolve(item, perfdata.MiscKernel, v.Addr), true)
+	out = appendSymbol(out, exactly(t.Resolve(item, perfdata.MiscKernel, v.Addr)), true)
 	out = fmt.Appendf(out, " old len %d new len %d\n", len(v.Old), len(v.New))
 	out = fmt.Appendf(out, "        old bytes: % x\n", v.Old)
 	return fmt.Appendf(out, "        new bytes: % x\n", v.New)

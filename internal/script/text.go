@@ -243,22 +243,22 @@ func (t *text) code(item *replay.Item, kind Kind, out []byte) []byte {
 		return append(out, end...)
 	}
 	start := len(out)
-	out = t.place(l, t.fields[kind], out)
-	out = t.sourceLine(l, t.fields[kind], out)
+	out = t.place(exactly(l), t.fields[kind], out)
+	out = t.sourceLine(exactly(l), t.fields[kind], out)
 	t.ends[kind].put(l.Index, out[start:])
 	return out
 }
 
 // frame prints a line of a callchain, and one for each function that is inlined there.
 func (t *text) frame(f *replay.Frame, kind Kind, out []byte) []byte {
-	if line := t.lines[kind].get(f.Index); line != nil {
+	if line := t.lines[kind].get(f.Number()); line != nil {
 		return append(out, line...)
 	}
 	start := len(out)
-	fields := t.fields[kind]
+	fields, address := t.fields[kind], f.Address()
 	for i := range f.Source.Inlined {
 		in := &f.Source.Inlined[i]
-		out = appendHex(append(out, '\t'), f.Addr, 16)
+		out = appendHex(append(out, '\t'), address, 16)
 		if fields&Symbol != 0 {
 			out = append(append(out, ' '), in.Function...)
 			if fields&SymbolOffset != 0 && f.Symbol != nil {
@@ -270,57 +270,60 @@ func (t *text) frame(f *replay.Frame, kind Kind, out []byte) []byte {
 		}
 		out = append(out, " (inlined)\n"...)
 	}
-	out = appendHex(append(out, '\t'), f.Addr, 16)
-	out = t.place(f.Location, fields, out)
-	out = append(t.sourceLine(f.Location, fields, out), '\n')
-	t.lines[kind].put(f.Index, out[start:])
+	out = appendHex(append(out, '\t'), address, 16)
+	out = t.place(f, fields, out)
+	out = append(t.sourceLine(f, fields, out), '\n')
+	t.lines[kind].put(f.Number(), out[start:])
 	return out
 }
 
+// exactly is what is at an address that is not one that a call returns to.
+func exactly(l *replay.Location) *replay.Frame { return &replay.Frame{Location: l} }
+
 // place prints symbol and DSO behind an address.
-func (t *text) place(l *replay.Location, fields Field, out []byte) []byte {
+func (t *text) place(f *replay.Frame, fields Field, out []byte) []byte {
 	if fields&Symbol != 0 {
-		out = appendSymbol(append(out, ' '), l, fields&SymbolOffset != 0)
+		out = appendSymbol(append(out, ' '), f, fields&SymbolOffset != 0)
 	}
 	if fields&DSO != 0 {
 		out = append(out, " ("...)
-		out = append(appendDSO(out, l, fields), ')')
+		out = append(appendDSO(out, f, fields), ')')
 	}
 	return out
 }
 
-func appendSymbol(out []byte, l *replay.Location, offset bool) []byte {
-	if l.Symbol == nil {
+func appendSymbol(out []byte, f *replay.Frame, offset bool) []byte {
+	if f.Symbol == nil {
 		return append(out, "[unknown]"...)
 	}
-	out = append(out, l.Symbol.Name...)
+	out = append(out, f.Symbol.Name...)
 	if offset {
-		out = strconv.AppendUint(append(out, "+0x"...), l.Offset(), 16)
+		out = strconv.AppendUint(append(out, "+0x"...), f.Offset(), 16)
 	}
 	return out
 }
 
-func appendDSO(out []byte, l *replay.Location, fields Field) []byte {
-	if l.DSO == nil {
+func appendDSO(out []byte, f *replay.Frame, fields Field) []byte {
+	if f.DSO == nil {
 		return append(out, "[unknown]"...)
 	}
-	out = append(out, l.DSO.Name...)
+	out = append(out, f.DSO.Name...)
 	if fields&DSOOffset != 0 {
-		out = strconv.AppendUint(append(out, "+0x"...), l.Addr, 16)
+		out = strconv.AppendUint(append(out, "+0x"...), f.Address(), 16)
 	}
 	return out
 }
 
-func (t *text) sourceLine(l *replay.Location, fields Field, out []byte) []byte {
-	if fields&SourceLine == 0 || l.DSO == nil {
+func (t *text) sourceLine(f *replay.Frame, fields Field, out []byte) []byte {
+	if fields&SourceLine == 0 || f.DSO == nil {
 		return out
 	}
-	if l.Source.File == "" {
+	if f.Source.File == "" {
 		out = append(out, "\n  "...)
-		out = append(out, l.DSO.Short...)
-		return strconv.AppendUint(append(out, "[ "...), l.Addr, 16)
+		out = append(out, f.DSO.Short...)
+		return strconv.AppendUint(append(out, "[ "...), f.Address(), 16)
 	}
-	return appendSourceLine(out, l.Source.File, l.Source.Line)
+	return appendSourceLine(out, f.Source.File, f.Source.Line)
 }
 
 func appendSourceLine(out []byte, file string, line int) []byte {
@@ -334,5 +337,5 @@ func (t *text) address(item *replay.Item, kind Kind, out []byte) []byte {
 	if !addressesMemory(item.Event) || t.fields[kind]&(Symbol|DSO) == 0 {
 		return out
 	}
-	return t.place(t.Data(item), t.fields[kind], out)
+	return t.place(exactly(t.Data(item)), t.fields[kind], out)
 }

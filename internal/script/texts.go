@@ -1,6 +1,6 @@
 package script
 
-// texts keep what was printed for locations, by their index, from the second time on: most locations are seen once. When they are full, the
+// texts keep what was printed for locations, by their index or the number of their frame, from the second time on: most locations are seen once. When they are full, the
 // locations that are seen most are among them.
 type texts struct {
 	at     []uint32 // 0: never printed, 1: once; else 2 + the position of what is kept

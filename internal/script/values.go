@@ -138,20 +138,20 @@ func (t *text) branchEnd(item *replay.Item, addr uint64, fields Field, out []byt
 	if fields&Branches != 0 {
 		out = strconv.AppendUint(append(out, "0x"...), addr, 16)
 		if fields&DSO != 0 {
-			out = append(appendDSO(append(out, '('), t.Resolve(item, mode, addr), 0), ')')
+			out = append(appendDSO(append(out, '('), exactly(t.Resolve(item, mode, addr)), 0), ')')
 		}
 		return out
 	}
 	l := t.Resolve(item, mode, addr)
 	if fields&BranchSymbols != 0 {
-		out = appendSymbol(out, l, true)
+		out = appendSymbol(out, exactly(l), true)
 	} else if l.DSO != nil {
 		out = strconv.AppendUint(append(out, "0x"...), l.Addr, 16)
 	} else {
 		out = strconv.AppendUint(append(out, "0x"...), addr, 16)
 	}
 	if fields&DSO != 0 {
-		out = append(appendDSO(append(out, '('), l, 0), ')')
+		out = append(appendDSO(append(out, '('), exactly(l), 0), ')')
 	}
 	return out
 }

@@ -1,6 +1,9 @@
 package unwind
 
-import "bytes"
+import (
+	"bytes"
+	"slices"
+)
 
 // restorers are what signal handlers return to: it calls rt_sigreturn(2) with its number, in two instructions.
 var restorers = [...]struct{ number, call []byte }{
@@ -13,13 +16,19 @@ func (m *Module) isRestorer(address uint64, exact bool) bool {
 	if !exact {
 		address++ // what was taken for a return address is where it begins
 	}
-	r := &restorers[m.arch]
 	begins := func(at uint64) bool {
-		whole := len(r.number) + len(r.call)
-		b, err := m.code(at, at+uint64(whole))
-		return err == nil && len(b) == whole && bytes.HasPrefix(b, r.number) && bytes.HasSuffix(b, r.call)
+		return m.arch.IsRestorer(func(size uint64) []byte {
+			b, _ := m.code(at, at+size) // nil where there is none
+			return b
+		})
 	}
-	return begins(address) || exact && begins(address-uint64(len(r.number)))
+	return begins(address) || exact && begins(address-uint64(len(restorers[m.arch].number)))
+}
+
+// IsRestorer reports whether code is what signal handlers return to. It returns size bytes, or fewer or none where there are not as many.
+func (a Arch) IsRestorer(code func(size uint64) []byte) bool {
+	r := &restorers[a]
+	return bytes.Equal(code(uint64(len(r.number)+len(r.call))), slices.Concat(r.number, r.call))
 }
 
 // Offsets in struct rt_sigframe, which the stack pointer points at in the restorer.

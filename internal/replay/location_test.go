@@ -1,0 +1,86 @@
+package replay
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/bperf/bperf/internal/perfdata"
+)
+
+// chainEvent has callchains.
+func chainEvent() *perfdata.Event {
+	return &perfdata.Event{Name: "cycles", Attr: perfdata.Attr{Flags: perfdata.AttrSampleIDAll,
+		SampleType: perfdata.SampleIP | perfdata.SampleTID | perfdata.SampleTime | perfdata.SampleCallchain}}
+}
+
+// TestCallersAtTheirCalls has callchains with addresses at the beginning of functions: a call at the end of the function before returns there, but what was
+// sampled or interrupted there is of the function itself.
+func TestCallersAtTheirCalls(t *testing.T) {
+	const kernel, second, nowhere = 0xffffffff80000000, 0xffffffff80000100, 0x5000
+	reader := written(t, chainEvent(), func(w *perfdata.Writer) {
+		w.Write(perfdata.MiscKernel, &perfdata.Mmap{PID: -1, Start: kernel, Length: 0x1000, Filename: "[kernel.kallsyms]_text"})
+		for i, chain := range [][]uint64{
+			{perfdata.ContextKernel, second, second, second + 1},
+			{perfdata.ContextUser, nowhere, perfdata.ContextKernel}, // no mark comes behind what is of the user
+			{perfdata.ContextUser, nowhere, nowhere},
+		} {
+			w.Write(perfdata.MiscKernel, &perfdata.Sample{SampleID: perfdata.SampleID{PID: 10, TID: 10, Time: uint64(i)}, IP: chain[1], Callchain: chain})
+		}
+	})
+	function := func(addr uint64) (Symbol, bool) {
+		start := addr &^ 0xff
+		return Symbol{Name: fmt.Sprintf("f%x", start&0xfff), Start: start, End: start + 0x100}, true
+	}
+	var got []string
+	err := New(reader, Options{SymFS: t.TempDir(), KernelSymbol: function}).Run(func(resolver *Resolver) Handler {
+		return func(items []Item, out []byte) []byte {
+			for i := range items {
+				line := ""
+				frames, _ := resolver.Callchain(&items[i])
+				for _, f := range frames {
+					line += fmt.Sprintf(" %x=%x", f.IP, f.Address())
+					if f.Symbol != nil {
+						line += fmt.Sprintf(":%s+%x", f.Symbol.Name, f.Offset())
+					}
+				}
+				out = append(out, line+"\n"...)
+			}
+			return out
+		}
+	}, writerFunc(func(b []byte) { got = append(got, strings.Split(strings.TrimSuffix(string(b), "\n"), "\n")...) }))
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := []string{
+		" ffffffff80000100=ffffffff80000100:f100+0 ffffffff80000100=ffffffff80000100:f0+100 ffffffff80000101=ffffffff80000101:f100+1",
+		" 5000=5000",
+		" 5000=5000 5000=5000",
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("-want +got:\n%s", diff)
+	}
+}
+
+// TestCutChains has entries that are no addresses. The callchain ends there, each time that it comes.
+func TestCutChains(t *testing.T) {
+	const bad = ^uint64(99)
+	reader := written(t, chainEvent(), func(w *perfdata.Writer) {
+		for i, rest := range [][]uint64{{0x3}, {bad, 0x3}, {^uint64(0), 0x3}, {perfdata.ContextUser, 0x3}, {perfdata.ContextUserDeferred, 0x3}, {bad, 0x3}} {
+			w.Write(perfdata.MiscUser, &perfdata.Sample{SampleID: perfdata.SampleID{PID: 10, TID: 10, Time: uint64(i)}, IP: 1,
+				Callchain: append([]uint64{perfdata.ContextUser, 0x1, 0x2}, rest...)})
+		}
+	})
+	p, err := New(reader, Options{SymFS: t.TempDir()}).Profile(0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff([]string{"1: +1=1 +2=2 +3=3", "5: +1=1 +2=2"}, inStacks(p)); diff != "" {
+		t.Errorf("-want +got:\n%s", diff)
+	}
+	if p.Losses.Truncated != 5 {
+		t.Errorf("%d stacks are cut, want 5", p.Losses.Truncated)
+	}
+}
