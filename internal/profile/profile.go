@@ -31,6 +31,8 @@ type Profile struct {
 	Tags      Table[TagsID, Tag]
 	Stacks    Stacks
 
+	Mappings map[ModuleID][]Mapping // of the code of files, as the first process had them: other processes can have them elsewhere
+
 	Losses Losses
 
 	keep    Keys
@@ -95,6 +97,12 @@ type Module struct {
 	// Order is the module's turn among all of a recording: the kernel has the lowest, then come others as they were mapped. Reports put
 	// what is otherwise equal into this order.
 	Order uint32
+}
+
+// Mapping is where a part of a module was in memory.
+type Mapping struct {
+	Start, End uint64 // addresses, up to but not including End
+	Offset     uint64 // in the file, of Start
 }
 
 // Program is a BPF program.

@@ -22,6 +22,8 @@ type DSO struct {
 	Tag     string // of that part, in hexadecimal
 	Base    uint64 // the address in memory of a module's code; 0 for all else
 
+	code []profile.Mapping // of a file: each part of its code as it was mapped first
+
 	inMemory bool // it is known by addresses in memory, not by offsets in a file
 	names    namer
 }
@@ -88,6 +90,13 @@ func moduleName(file string) string {
 		return file
 	}
 	return "[" + strings.ReplaceAll(base, "-", "_") + "]"
+}
+
+// addCode keeps where code of a file is mapped, if none of the same part of the file is known.
+func (d *DSO) addCode(m *Mapping) {
+	if !slices.ContainsFunc(d.code, func(c profile.Mapping) bool { return m.Offset >= c.Offset && m.Offset-c.Offset < c.End-c.Start }) {
+		d.code = append(d.code, profile.Mapping{Start: m.Start, End: m.End, Offset: m.Offset})
+	}
 }
 
 // HexBuildID is the build ID as it is usually written.

@@ -152,6 +152,9 @@ func (m *machine) kernelMmap(v *perfdata.Mmap2, end uint64) {
 func (m *machine) userMmap(v *perfdata.Mmap2, end uint64) {
 	p := m.thread(v.PID, v.TID).process
 	mapping := &Mapping{Start: v.Start, End: end, Offset: m.userOffset(v), DSO: m.userDSO(v)}
+	if v.Protection&protExec != 0 && !mapping.DSO.inMemory {
+		mapping.DSO.addCode(mapping)
+	}
 	if p.dump != "" && mapping.DSO.inMemory {
 		p.maps = p.maps.insertBehind(mapping) // compilers change the protection of code that is there
 		return

@@ -53,6 +53,12 @@ func (f *filler) finish() *profile.Profile {
 		f.p.Take(p.own)
 		unknown += p.unknown
 	}
+	f.p.Mappings = map[profile.ModuleID][]profile.Mapping{}
+	for index, id := range f.modules {
+		if code := r.machine.dsos[index].code; id != 0 && code != nil {
+			f.p.Mappings[id] = code
+		}
+	}
 	f.p.Info = r.info()
 	f.p.Losses = r.losses(unknown)
 	return f.p

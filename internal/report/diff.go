@@ -35,7 +35,7 @@ func WriteDiff(w io.Writer, base, p *profile.Profile, o *Options) error {
 	out := bufio.NewWriter(w)
 	compared := 0
 	for event, e := range p.Events {
-		of := slices.IndexFunc(base.Events, func(b profile.Event) bool { return b.Name == e.Name })
+		of := sameEvent(base, e)
 		if of < 0 || o.Event != "" && e.Name != o.Event {
 			continue
 		}

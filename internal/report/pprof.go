@@ -1,8 +1,11 @@
 package report
 
 import (
+	"cmp"
 	"fmt"
 	"io"
+	"slices"
+	"strings"
 
 	pprof "github.com/google/pprof/profile"
 
@@ -25,25 +28,31 @@ func WritePprof(w io.Writer, p *profile.Profile, o *Options) error {
 type pprofExporter struct {
 	p         *profile.Profile
 	out       *pprof.Profile
-	mappings  map[profile.ModuleID]*pprof.Mapping
+	mappings  map[mappingKey]*pprof.Mapping
 	functions map[profile.FunctionID]*pprof.Function
 	locations map[string]*pprof.Location // by the numbers of their frames
+}
+
+// mappingKey is a module, and the mapping of a part of it where that is known.
+type mappingKey struct {
+	module profile.ModuleID
+	at     profile.Mapping
 }
 
 func newPprofExporter(p *profile.Profile) *pprofExporter {
 	e := &pprofExporter{
 		p:         p,
 		out:       &pprof.Profile{SampleType: []*pprof.ValueType{{Type: "samples", Unit: "count"}}},
-		mappings:  map[profile.ModuleID]*pprof.Mapping{},
+		mappings:  map[mappingKey]*pprof.Mapping{},
 		functions: map[profile.FunctionID]*pprof.Function{},
 		locations: map[string]*pprof.Location{},
 	}
 	for i, event := range p.Events {
-		t := &pprof.ValueType{Type: event.Name, Unit: pprofUnit(event.Unit)}
+		t := &pprof.ValueType{Type: pprofType(p.Events, i), Unit: pprofUnit(event.Unit)}
 		e.out.SampleType = append(e.out.SampleType, t)
 		if i == 0 {
-			e.out.DefaultSampleType = event.Name
-			e.out.PeriodType, e.out.Period = t, int64(event.Period)
+			e.out.DefaultSampleType = t.Type
+			e.out.PeriodType, e.out.Period = t, int64(cmp.Or(event.Period, event.Value/max(1, event.Samples)))
 		}
 	}
 	if !p.Info.Start.IsZero() {
@@ -57,6 +66,29 @@ func newPprofExporter(p *profile.Profile) *pprofExporter {
 		e.out.Comments = append(e.out.Comments, fmt.Sprintf("missing samples: %d: %s", l.Samples, l.Reason))
 	}
 	return e
+}
+
+// cpuTime is the type of CPU time, as Go's own profiles have it.
+const cpuTime = "cpu"
+
+// pprofType is the type of an event's values, which no event before it has.
+func pprofType(events []profile.Event, i int) string {
+	if isClock(events[i]) && !slices.ContainsFunc(events[:i], isClock) {
+		return cpuTime
+	}
+	return events[i].Name
+}
+
+// isClock reports whether an event counts CPU time.
+func isClock(e profile.Event) bool {
+	return e.Unit == "ns" && (e.Name == cpuTime || strings.HasPrefix(e.Name, "cpu-clock") || strings.HasPrefix(e.Name, "task-clock"))
+}
+
+// sameEvent returns the position of an event in a profile, or -1. Profiles of pprof do not say which of the clocks they have.
+func sameEvent(in *profile.Profile, e profile.Event) int {
+	return slices.IndexFunc(in.Events, func(o profile.Event) bool {
+		return o.Name == e.Name || (o.Name == cpuTime || e.Name == cpuTime) && isClock(o) && isClock(e)
+	})
 }
 
 func pprofUnit(unit string) string {
@@ -121,7 +153,8 @@ func (e *pprofExporter) location(frames []profile.FrameID) *pprof.Location {
 		return known
 	}
 	outer := e.p.Frames()[frames[len(frames)-1]]
-	l := &pprof.Location{ID: uint64(len(e.out.Location) + 1), Address: outer.Address, Mapping: e.mapping(outer.Module)}
+	mapping, address := e.mapping(&outer)
+	l := &pprof.Location{ID: uint64(len(e.out.Location) + 1), Address: address, Mapping: mapping}
 	for _, id := range frames {
 		f := e.p.Frames()[id]
 		if f.Function == 0 {
@@ -134,7 +167,7 @@ func (e *pprofExporter) location(frames []profile.FrameID) *pprof.Location {
 			l.Mapping.HasLineNumbers, l.Mapping.HasFilenames = true, true
 		}
 	}
-	l.Mapping.Limit = max(l.Mapping.Limit, outer.Address+1)
+	l.Mapping.Limit = max(l.Mapping.Limit, address+1)
 	e.locations[key] = l
 	e.out.Location = append(e.out.Location, l)
 	return l
@@ -143,18 +176,27 @@ func (e *pprofExporter) location(frames []profile.FrameID) *pprof.Location {
 // unknownMapping is for what is in no file.
 const unknownMapping = "unknown"
 
-func (e *pprofExporter) mapping(id profile.ModuleID) *pprof.Mapping {
-	if known := e.mappings[id]; known != nil {
-		return known
+// mapping returns the mapping that a frame is in, and its address in memory there.
+func (e *pprofExporter) mapping(f *profile.Frame) (m *pprof.Mapping, address uint64) {
+	key, address := mappingKey{module: f.Module}, f.CodeAddress()
+	for _, at := range e.p.Mappings[f.Module] {
+		if address >= at.Offset && address-at.Offset < at.End-at.Start {
+			key.at, address = at, address-at.Offset+at.Start
+			break
+		}
 	}
-	module := e.p.Modules.At(id)
-	m := &pprof.Mapping{ID: uint64(len(e.out.Mapping) + 1), File: e.p.Strings.At(module.Path), BuildID: e.p.Strings.At(module.BuildID)}
-	if id == 0 {
+	if known := e.mappings[key]; known != nil {
+		return known, address
+	}
+	module := e.p.Modules.At(f.Module)
+	m = &pprof.Mapping{ID: uint64(len(e.out.Mapping) + 1), Start: key.at.Start, Limit: key.at.End, Offset: key.at.Offset,
+		File: e.p.Strings.At(module.Path), BuildID: e.p.Strings.At(module.BuildID)}
+	if f.Module == 0 {
 		m.File = unknownMapping
 	}
-	e.mappings[id] = m
+	e.mappings[key] = m
 	e.out.Mapping = append(e.out.Mapping, m)
-	return m
+	return m, address
 }
 
 func (e *pprofExporter) function(f *profile.Frame) *pprof.Function {
