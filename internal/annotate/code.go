@@ -5,7 +5,6 @@ import (
 	"debug/elf"
 	"encoding/hex"
 	"fmt"
-	"os"
 	"path/filepath"
 	"runtime"
 	"slices"
@@ -315,10 +314,7 @@ func (s *sources) text(path string, number int) string {
 }
 
 func readLines(path string) []string {
-	if info, err := os.Stat(path); err != nil || !info.Mode().IsRegular() || info.Size() > maxSource {
-		return nil
-	}
-	all, err := os.ReadFile(path)
+	all, err := object.ReadFile("", path, maxSource)
 	if err != nil {
 		return nil
 	}

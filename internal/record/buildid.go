@@ -3,11 +3,8 @@ package record
 import (
 	"bytes"
 	"cmp"
-	"debug/elf"
 	"encoding/binary"
-	"errors"
 	"fmt"
-	"io"
 	"os"
 	"path/filepath"
 	"slices"
@@ -15,6 +12,7 @@ import (
 	"sync"
 
 	"github.com/bperf/bperf/internal/perfdata"
+	"github.com/bperf/bperf/internal/symbol/object"
 )
 
 // buildIDs collects the build IDs of files as they are mapped, in the background: a process may be gone before the recording ends, and with it
@@ -96,58 +94,27 @@ func (b *buildIDs) read(m mapped) (id []byte, misc perfdata.Misc, err error) {
 		}
 		return noteBuildID(notes, binary.NativeEndian), perfdata.MiscKernel, nil
 	case m.name == "[vdso]":
-		image, err := ownVDSO()
-		if err != nil {
-			return nil, 0, err
-		}
-		id, err = elfBuildID(bytes.NewReader(image))
+		id, err = userBuildID(object.Search{}, m.name)
 		return id, perfdata.MiscUser, err
 	}
-	f, err := openMapped(fmt.Sprintf("%s/%d/root%s", b.proc, m.pid, m.name), m.name)
-	if err != nil {
-		return nil, 0, err
+	id, err = userBuildID(object.Search{Root: fmt.Sprintf("%s/%d/root", b.proc, m.pid)}, m.name)
+	if err != nil { // the process has ended, or may not be seen
+		id, err = userBuildID(object.Search{}, m.name)
 	}
-	defer f.Close()
-	id, err = elfBuildID(f)
 	return id, perfdata.MiscUser, err
 }
 
-// openMapped opens the first of some names that is a file. A device or a FIFO is not even opened.
-func openMapped(names ...string) (*os.File, error) {
-	for _, name := range names {
-		info, err := os.Stat(name)
-		if err == nil && info.Mode().IsRegular() {
-			return os.Open(name)
-		}
-	}
-	return nil, os.ErrNotExist
-}
+// mostBuildID is the number of bytes of a build ID in perf.data.
+const mostBuildID = 20
 
-// elfBuildID is the build ID of an ELF file; nil if it has none.
-func elfBuildID(r io.ReaderAt) ([]byte, error) {
-	f, err := elf.NewFile(r)
-	if err != nil {
-		return nil, err
-	}
-	for _, p := range f.Progs {
-		const most = 1 << 20 // bytes of notes, of which there are a few hundred usually
-		if p.Type != elf.PT_NOTE || p.Filesz > most {
-			continue
-		}
-		notes := make([]byte, p.Filesz)
-		if n, err := p.ReadAt(notes, 0); err != nil && !errors.Is(err, io.EOF) {
-			notes = notes[:n]
-		}
-		if id := noteBuildID(notes, f.ByteOrder); id != nil {
-			return id, nil
-		}
-	}
-	return nil, nil
+func userBuildID(search object.Search, path string) ([]byte, error) {
+	id, err := search.BuildID(path)
+	return id[:min(len(id), mostBuildID)], err
 }
 
 // noteBuildID finds the note of type NT_GNU_BUILD_ID (3) of GNU among ELF notes (elf(5)).
 func noteBuildID(notes []byte, order binary.ByteOrder) []byte {
-	const gnuBuildID, most = 3, 20 // bytes of a build ID in perf.data
+	const gnuBuildID = 3
 	for len(notes) >= 12 {
 		nameSize, size, kind := int64(order.Uint32(notes)), int64(order.Uint32(notes[4:])), order.Uint32(notes[8:])
 		notes = notes[12:]
@@ -156,7 +123,7 @@ func noteBuildID(notes []byte, order binary.ByteOrder) []byte {
 			return nil
 		}
 		if kind == gnuBuildID && string(notes[:nameSize]) == "GNU\x00" {
-			return bytes.Clone(notes[nameEnd : nameEnd+min(size, most)])
+			return bytes.Clone(notes[nameEnd : nameEnd+min(size, mostBuildID)])
 		}
 		notes = notes[min(end, int64(len(notes))):]
 	}
@@ -164,32 +131,3 @@ func noteBuildID(notes []byte, order binary.ByteOrder) []byte {
 }
 
 func align4(n int64) int64 { return (n + 3) &^ 3 }
-
-// ownVDSO is the code that the kernel maps into all processes of this architecture.
-func ownVDSO() ([]byte, error) {
-	maps, err := os.ReadFile("/proc/self/maps")
-	if err != nil {
-		return nil, err
-	}
-	for line := range bytes.Lines(maps) {
-		if !bytes.HasSuffix(bytes.TrimSpace(line), []byte("[vdso]")) {
-			continue
-		}
-		addresses, _ := nextField(line)
-		low, high, _ := bytes.Cut(addresses, []byte("-"))
-		start, end := parseHex(low), parseHex(high)
-		memory, err := os.Open("/proc/self/mem")
-		if err != nil {
-			return nil, err
-		}
-		defer memory.Close()
-		const most = 1 << 20
-		if end-start > most {
-			return nil, errors.New("the vdso is too large")
-		}
-		image := make([]byte, end-start)
-		_, err = memory.ReadAt(image, int64(start))
-		return image, err
-	}
-	return nil, os.ErrNotExist
-}

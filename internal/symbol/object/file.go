@@ -184,18 +184,27 @@ func (i *image) buildID() (id []byte) {
 	return id
 }
 
+// maxNotes bounds the notes that are searched for the build ID, in bytes: files have a few hundred.
+const maxNotes = 1 << 20
+
 // findBuildID looks in the program headers first: what has been stripped of its sections has those.
 func (i *image) findBuildID() []byte {
+	left := uint64(maxNotes)
+	notes := func(off, size uint64) []byte {
+		size = min(size, left)
+		left -= size
+		return i.slice(off, size)
+	}
 	for _, p := range i.elf.Progs {
 		if p.Type == elf.PT_NOTE {
-			if id := noteOf(i.slice(p.Off, p.Filesz), i.elf.ByteOrder, p.Align); id != nil {
+			if id := noteOf(notes(p.Off, p.Filesz), i.elf.ByteOrder, p.Align); id != nil {
 				return id
 			}
 		}
 	}
 	for _, s := range i.elf.Sections {
 		if s.Type == elf.SHT_NOTE {
-			if id := noteOf(i.slice(s.Offset, s.FileSize), i.elf.ByteOrder, s.Addralign); id != nil {
+			if id := noteOf(notes(s.Offset, s.FileSize), i.elf.ByteOrder, s.Addralign); id != nil {
 				return id
 			}
 		}

@@ -11,7 +11,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// openIn opens a regular file by its path in the file system below root, where links lead as they do for processes
+// openIn is the only way to open a file that another user may have put there: it never waits, and opens nothing but regular files.
+// It opens a file by its path in the file system below root, where links lead as they do for processes
 // with that root (openat2(2) with RESOLVE_IN_ROOT, Linux 5.6). An empty root is this process's own.
 func openIn(root, path string) (*os.File, error) {
 	// Files of others may be pipes by the time they are opened: that must not wait for a writer.
@@ -62,6 +63,15 @@ func ReadFile(root, path string, limit int64) ([]byte, error) {
 		return nil, fmt.Errorf("read %s: it is larger than %d bytes, which is the most that is read", f.Name(), limit)
 	}
 	return data, nil
+}
+
+// BuildID reads the build ID of the file at a path, or of this kernel's [vdso]; nil if it has none.
+func (s Search) BuildID(path string) ([]byte, error) {
+	f, err := s.openPath(path)
+	if err != nil {
+		return nil, err
+	}
+	return f.image.buildID(), f.Close()
 }
 
 // mapImage maps a file and reads its headers.
