@@ -3,6 +3,8 @@ package replay
 import (
 	"errors"
 	"fmt"
+	"io/fs"
+	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -15,8 +17,11 @@ import (
 	"github.com/bperf/bperf/internal/symbol/timeline"
 )
 
-// maxJITFile is the most of a file of a JIT compiler that is read, in bytes: such files are of whoever ran the compiler.
-const maxJITFile = 1 << 30
+// The largest files of JIT compilers that are read, in bytes: whoever runs a process decides what stands there. Dumps have the code, too.
+const (
+	maxPerfMap = 64 << 20
+	maxJITDump = 256 << 20
+)
 
 // jitDSO is executable memory without a file. perf gives it the name of the file in which the compiler may tell what it made.
 func (m *machine) jitDSO(v *perfdata.Mmap2) *DSO {
@@ -73,13 +78,29 @@ func (p *perfMapCode) read() {
 // text is that of the file in the process's own /tmp, with its ID in its own PID namespace, or else, as perf takes it, in this one's with the ID of
 // the recording.
 func (p *perfMapCode) text() ([]byte, error) {
-	if at, lives := p.owner.find(); lives && p.replay.options.SymFS == "" {
-		text, err := object.ReadFile(at.root, perfMap(p.owner.innermostPID()), maxJITFile)
-		if err == nil {
-			return text, nil
-		}
+	return p.readOf(p.owner, perfMap(p.owner.pid), maxPerfMap)
+}
+
+// readOf reads a file of a JIT compiler as the process sees it, if it lives, or else by its path. It must belong to root or to the user of the
+// process; if that has ended, to the user of this one. With --symfs, the files of other machines have other owners.
+func (s *symbols) readOf(o owner, path string, limit int64) ([]byte, error) {
+	if symfs := s.replay.options.SymFS; symfs != "" {
+		return object.ReadFile(symfs, path, limit)
 	}
-	return object.ReadFile(p.replay.options.SymFS, perfMap(p.owner.pid), maxJITFile)
+	at, lives := o.find()
+	if !lives {
+		return object.ReadFile("", path, limit, 0, os.Geteuid())
+	}
+	root := at.root
+	status := o.status()
+	if o.path == "" { // a perf map, which is named by the ID of the process
+		text, err := object.ReadFile(root, perfMap(status.innermostPID), limit, 0, status.user)
+		if err == nil || !errors.Is(err, fs.ErrNotExist) {
+			return text, err
+		}
+		root = ""
+	}
+	return object.ReadFile(root, path, limit, 0, status.user)
 }
 
 // timedMapping is a mapping that is there from a time on, in ns of the recording's clock.
@@ -110,7 +131,7 @@ func (m *machine) readJITDump(p *process, v *perfdata.Mmap2) {
 			m.symbols.problem("no symbols, or not all, of code that "+v.Filename+" tells of", err)
 		}
 	}
-	data, err := m.symbols.readOf(owner{v.PID, v.Start, v.Filename}, v.Filename)
+	data, err := m.symbols.readOf(owner{v.PID, v.Start, v.Filename}, v.Filename, maxJITDump)
 	if err != nil {
 		problem(err)
 		return

@@ -64,21 +64,27 @@ func (o owner) is(line string) (start, end uint64, is bool) {
 // withoutDeleted removes what the kernel appends to the path of a file that was deleted.
 func withoutDeleted(path string) string { return strings.TrimSuffix(path, " (deleted)") }
 
-// innermostPID is the process's ID in its own PID namespace; 0 if it cannot be known. NStgid: Linux 4.1.
-func (o owner) innermostPID() int32 {
-	status, err := os.ReadFile(filepath.Join("/proc", strconv.Itoa(int(o.pid)), "status"))
+// status is what /proc/PID/status says of a process.
+type status struct {
+	innermostPID int32 // in its own PID namespace; 0 if it cannot be known
+	user         int   // effective; 0 if it cannot be known
+}
+
+// status reads /proc/PID/status (proc_pid_status(5)). NStgid: Linux 4.1.
+func (o owner) status() (s status) {
+	text, err := os.ReadFile(filepath.Join("/proc", strconv.Itoa(int(o.pid)), "status"))
 	if err != nil {
-		return 0
+		return status{}
 	}
-	for line := range strings.Lines(string(status)) {
-		if ids, is := strings.CutPrefix(line, "NStgid:"); is {
-			all := strings.Fields(ids)
-			if len(all) == 0 {
-				return 0
-			}
-			id, _ := strconv.ParseInt(all[len(all)-1], 10, 32) // 0 if it is none
-			return int32(id)
+	for line := range strings.Lines(string(text)) {
+		name, values, _ := strings.Cut(line, ":")
+		switch all := strings.Fields(values); {
+		case name == "Uid" && len(all) > 1:
+			s.user, _ = strconv.Atoi(all[1]) // 0 if it is no number
+		case name == "NStgid" && len(all) > 0:
+			id, _ := strconv.ParseInt(all[len(all)-1], 10, 32)
+			s.innermostPID = int32(id)
 		}
 	}
-	return 0
+	return s
 }

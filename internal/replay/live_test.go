@@ -35,12 +35,12 @@ func TestOwnerIs(t *testing.T) {
 	}
 }
 
-func TestInnermostPID(t *testing.T) {
-	if got := (owner{pid: int32(os.Getpid())}).innermostPID(); got != int32(os.Getpid()) {
-		t.Errorf("%d, not %d", got, os.Getpid())
+func TestStatus(t *testing.T) {
+	if got, want := (owner{pid: int32(os.Getpid())}).status(), (status{int32(os.Getpid()), os.Geteuid()}); got != want {
+		t.Errorf("%+v, not %+v", got, want)
 	}
-	if got := (owner{pid: 1 << 30}).innermostPID(); got != 0 {
-		t.Errorf("%d for a process that is not there", got)
+	if got := (owner{pid: 1 << 30}).status(); got != (status{}) {
+		t.Errorf("%+v for a process that is not there", got)
 	}
 }
 

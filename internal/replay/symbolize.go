@@ -256,17 +256,6 @@ func (u *userFile) users() []owner {
 	return slices.Clone(u.owners)
 }
 
-// readOf reads a file of a JIT compiler as the process sees it, if it lives, and else by its path.
-func (s *symbols) readOf(o owner, path string) ([]byte, error) {
-	if fs := s.replay.options.SymFS; fs != "" {
-		return object.ReadFile(fs, path, maxJITFile)
-	}
-	if p, lives := o.find(); lives {
-		return object.ReadFile(p.root, path, maxJITFile)
-	}
-	return object.ReadFile("", path, maxJITFile)
-}
-
 // vdso is that of the kernel that runs, if it is the one that was recorded.
 func (r *Replay) vdso() (*object.File, error) {
 	if r.options.SymFS != "" || len(r.machine.kernelBuildID) > 0 && !bytes.Equal(r.machine.kernelBuildID, runningBuildID()) {

@@ -94,7 +94,15 @@ type parser struct {
 	events []timeline.Event
 	at     map[uint64]int    // code that is at an address, by its number
 	lines  map[uint64][]Line // of code that will be loaded at an address
+
+	lineCount int // of all records
 }
+
+// What is read from a dump at most: whoever owns the process writes it. Each function becomes a mapping.
+const (
+	maxCodes = 1 << 17
+	maxLines = 4 << 20
+)
 
 func (p *parser) records(data []byte, offset int) error {
 	for offset < len(data) {
@@ -122,6 +130,9 @@ func (p *parser) records(data []byte, offset int) error {
 		}
 		if r.short {
 			return fault("its %d bytes are too few for its kind (%d)", size, kind)
+		}
+		if len(p.events) > maxCodes || p.lineCount > maxLines {
+			return fault("up to here are more than %d functions, or %d lines of source code", maxCodes, maxLines)
 		}
 		offset += int(size)
 	}
@@ -168,6 +179,9 @@ func (p *parser) debugInfo(r *reader) {
 	address, n := r.u64(), r.u64()
 	if n > uint64(len(r.data)/smallest)+1 {
 		r.short = true
+		return
+	}
+	if p.lineCount += int(n); p.lineCount > maxLines {
 		return
 	}
 	lines := make([]Line, 0, n)

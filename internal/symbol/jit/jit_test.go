@@ -47,6 +47,21 @@ func TestBadMap(t *testing.T) {
 	}
 }
 
+func TestLimits(t *testing.T) {
+	m, err := ParseMap(strings.Repeat("1000 10 a\n", maxFunctions) + "2000 10 b\n")
+	if err == nil || !strings.Contains(err.Error(), "more than 1048576 functions") || m.Find(0, 0x1000) == nil || m.Find(0, 0x2000) != nil {
+		t.Errorf("a map of too many functions: error %v", err)
+	}
+	d := maker{order: binary.LittleEndian}
+	d.b = d.values(uint32(magic), uint32(1), uint32(headerSize), uint32(elf.EM_X86_64), uint32(0), uint32(5), uint64(99), uint64(0))
+	for n := range uint64(maxCodes + 10) {
+		d.load(1, 0x1000+n, "a", "", n)
+	}
+	if dump, err := ParseDump(d.b); err == nil || !strings.Contains(err.Error(), "more than 131072 functions") || len(dump.Codes) != maxCodes+1 {
+		t.Errorf("a dump of too many functions: %d, error %v", len(dump.Codes), err)
+	}
+}
+
 // dumpOrder is a byte order that can be written and read.
 type dumpOrder interface {
 	binary.ByteOrder

@@ -10,11 +10,15 @@ import (
 	"github.com/bperf/bperf/internal/symbol/timeline"
 )
 
+// maxFunctions is the number of functions that are read from a file: the owner of a process decides what stands there, and each takes some
+// 200 bytes of memory. It fits the files of 64 MiB that are read.
+const maxFunctions = 1 << 20
+
 // ParseMap reads a perf-PID.map: lines of start and size, in hexadecimal, and a name. It tells of no times; where code lies over other
-// code, that which comes later in the file is taken, as the compiler adds to it. Lines that cannot be read are left out, and the error
-// tells how many they are and of the first. The strings are part of the text.
+// code, that which comes later in the file is taken, as the compiler adds to it. Lines that cannot be read are left out, and so are
+// those behind the first 1,048,576 functions; the error reports both. The strings are part of the text.
 func ParseMap(text string) (*timeline.Timeline, error) {
-	events := make([]timeline.Event, 0, len(text)/64+1)
+	events := make([]timeline.Event, 0, min(len(text)/64+1, maxFunctions))
 	bad, first := 0, ""
 	n := 0
 	for line := range strings.Lines(text) {
@@ -29,6 +33,9 @@ func ParseMap(text string) (*timeline.Timeline, error) {
 				first = fmt.Sprintf("line %d: %.100q is not a start, a size and a name", n, line)
 			}
 			continue
+		}
+		if len(events) == maxFunctions {
+			return new(timeline.Timeline).With(events), fmt.Errorf("it has more than %d functions", maxFunctions)
 		}
 		events = append(events, e)
 	}

@@ -7,6 +7,8 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
+	"syscall"
 
 	"golang.org/x/sys/unix"
 )
@@ -48,13 +50,24 @@ func openBelow(root, path string, flags uint64) (int, error) {
 	return unix.Openat2(dir, path, &unix.OpenHow{Flags: flags, Resolve: unix.RESOLVE_IN_ROOT})
 }
 
-// ReadFile reads a regular file of at most limit bytes by its path in the file system below root, as Search.Root has it.
-func ReadFile(root, path string, limit int64) ([]byte, error) {
+// ReadFile reads a regular file of at most limit bytes by its path in the file system below root, as Search.Root has it. If owners are
+// given, the file must belong to one of these users.
+func ReadFile(root, path string, limit int64, owners ...int) ([]byte, error) {
 	f, err := openIn(root, path)
 	if err != nil {
 		return nil, err
 	}
 	defer func() { _ = f.Close() }() // it is only read
+	info, err := f.Stat()
+	if err != nil {
+		return nil, err
+	}
+	if owner := int(info.Sys().(*syscall.Stat_t).Uid); len(owners) > 0 && !slices.Contains(owners, owner) {
+		return nil, fmt.Errorf("read %s: it belongs to user %d, not to root or to the user of the process", f.Name(), owner)
+	}
+	if info.Size() > limit {
+		return nil, fmt.Errorf("read %s: it has %d bytes, and at most %d are read", f.Name(), info.Size(), limit)
+	}
 	data, err := io.ReadAll(io.LimitReader(f, limit+1))
 	if err != nil {
 		return nil, err

@@ -61,7 +61,12 @@ type Timeline struct {
 func (t *Timeline) With(events []Event) *Timeline {
 	all := append(slices.Clip(t.events), events...)
 	slices.SortStableFunc(all, func(a, b Event) int { return cmp.Compare(a.Time, b.Time) })
-	b := builder{live: make(map[uint64]int), pages: make(map[uint64][]uint64)}
+	starts := make([]uint64, len(all))
+	for i := range all {
+		starts[i] = all[i].Address
+	}
+	b := builder{starts: newAddresses(starts)}
+	b.live = slices.Repeat([]int32{none}, len(b.starts.all))
 	for i := range all {
 		b.add(&all[i])
 	}
@@ -125,23 +130,20 @@ func (t *Timeline) at(start int, time uint64) *Region {
 // builder makes regions of events in the order of time.
 type builder struct {
 	regions []Region
-	live    map[uint64]int      // region that is there, by start
-	pages   map[uint64][]uint64 // starts of these, by page
-	news    []int               // regions that belong to no program yet
+	starts  *addresses // where regions start that are there
+	live    []int32    // these regions, by the index of the start; none where there is none
+	news    []int      // regions that belong to no program yet
 }
 
-const pageShift = 12
-
-// maxPages is how far new code is looked at for old code that must be gone, as its end was lost.
-const maxPages = 256
+const none = -1
 
 func (b *builder) add(e *Event) {
 	switch e.What {
 	case Register:
 		b.register(e)
 	case Unregister:
-		if _, there := b.live[e.Address]; there {
-			b.end(e.Address, e.Time)
+		if i := b.starts.index(e.Address); b.live[i] != none {
+			b.end(i, e.Time)
 		}
 	case Load:
 		b.load(e)
@@ -149,22 +151,23 @@ func (b *builder) add(e *Event) {
 }
 
 func (b *builder) register(e *Event) {
-	if n, there := b.live[e.Address]; there {
+	start := b.starts.index(e.Address)
+	if n := b.live[start]; n != none {
 		r := &b.regions[n]
 		if e.ID == 0 && r.Name == e.Name && r.End-r.Start == e.Size { // told twice: while the recording began, and by the kernel
 			return
 		}
-		b.end(e.Address, e.Time)
+		b.end(start, e.Time)
 	}
 	end := e.Address + e.Size
 	if end < e.Address || e.Size == 0 {
 		return
 	}
 	if !isTrampoline(e.Name) {
-		b.endWithin(e.Address, end, e.Time)
+		b.endWithin(start, end, e.Time)
 	}
-	b.live[e.Address] = len(b.regions)
-	b.pages[e.Address>>pageShift] = append(b.pages[e.Address>>pageShift], e.Address)
+	b.live[start] = int32(len(b.regions))
+	b.starts.add(start)
 	if e.Type == typeBPF && !isTrampoline(e.Name) {
 		b.news = append(b.news, len(b.regions))
 		b.news = b.news[max(0, len(b.news)-maxNews):]
@@ -183,26 +186,17 @@ func isTrampoline(name string) bool {
 	return strings.HasPrefix(name, "bpf_trampoline_") || strings.HasPrefix(name, "bpf_dispatcher_")
 }
 
-// endWithin ends what is known to start within new code.
-func (b *builder) endWithin(start, end, time uint64) {
-	for page := start >> pageShift; page <= (end-1)>>pageShift && page-start>>pageShift < maxPages; page++ {
-		for _, old := range slices.Clone(b.pages[page]) {
-			if old >= start && old < end {
-				b.end(old, time)
-			}
-		}
+// endWithin ends what is known to start within new code: it must be gone, and its end was lost.
+func (b *builder) endWithin(start int, end, time uint64) {
+	for i := b.starts.next(start); i < len(b.live) && b.starts.all[i] < end; i = b.starts.next(i) {
+		b.end(i, time)
 	}
 }
 
-func (b *builder) end(start, time uint64) {
+func (b *builder) end(start int, time uint64) {
 	b.regions[b.live[start]].To = time
-	delete(b.live, start)
-	page := start >> pageShift
-	if rest := slices.DeleteFunc(b.pages[page], func(s uint64) bool { return s == start }); len(rest) > 0 {
-		b.pages[page] = rest
-	} else {
-		delete(b.pages, page)
-	}
+	b.live[start] = none
+	b.starts.remove(start)
 }
 
 // load gives the functions of a program its ID. The kernel tells of the functions first. Where their addresses are not known, it is the

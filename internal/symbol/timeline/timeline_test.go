@@ -3,6 +3,8 @@ package timeline
 import (
 	"fmt"
 	"math"
+	"math/rand/v2"
+	"runtime"
 	"strings"
 	"testing"
 )
@@ -105,6 +107,54 @@ func TestManyPrograms(t *testing.T) {
 		}
 		if n := testing.AllocsPerRun(10, func() { timeline.Find(5, 0x10000) }); n != 0 {
 			t.Errorf("%s: Find allocates %v times", name, n)
+		}
+	}
+}
+
+// TestDense has functions of a byte that lie two bytes apart, as no compiler makes them: each takes memory once.
+func TestDense(t *testing.T) {
+	const functions, most = 20_000, 2000 // bytes for each
+	events := make([]Event, functions)
+	for i := range events {
+		events[i] = Event{What: Register, Address: uint64(2 * i), Size: 1, Name: "a"}
+	}
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	timeline := new(Timeline).With(events)
+	runtime.ReadMemStats(&after)
+	if n := (after.TotalAlloc - before.TotalAlloc) / functions; n > most {
+		t.Errorf("each function takes %d bytes, more than %d", n, most)
+	}
+	if len(timeline.Regions()) != functions {
+		t.Errorf("%d regions", len(timeline.Regions()))
+	}
+}
+
+// TestAddresses compares a set with a map, at random from a fixed seed.
+func TestAddresses(t *testing.T) {
+	random := rand.New(rand.NewPCG(1, 2))
+	for _, n := range []int{1, 63, 64, 65, 5000} {
+		all := make([]uint64, n)
+		for i := range all {
+			all[i] = uint64(3 * i)
+		}
+		set, there := newAddresses(all), make(map[int]bool)
+		for range 1000 {
+			i := random.IntN(n)
+			if there[i] = random.IntN(4) == 0; there[i] {
+				set.add(i)
+			} else {
+				set.remove(i)
+			}
+			from, want := random.IntN(n+1), n
+			for i := n - 1; i >= from; i-- {
+				if there[i] {
+					want = i
+				}
+			}
+			if got := set.next(from); got != want {
+				t.Fatalf("of %d, the next from %d is %d, not %d", n, from, got, want)
+			}
 		}
 	}
 }
