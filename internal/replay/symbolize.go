@@ -275,6 +275,9 @@ func (u *userFile) locate(l *Location) {
 	}
 	s, ok := file.Symbol(addr)
 	if !ok {
+		if err := file.SymbolsError(); err != nil {
+			u.problem("no symbols, or not all, of "+u.dso.Name, err)
+		}
 		return
 	}
 	l.Symbol = u.symbol(file, s, l.Addr-addr)

@@ -87,17 +87,34 @@ func (b *Builder) Table() *Table {
 // withoutAliases keeps the best of each row of symbols that start together.
 func (b *Builder) withoutAliases(all []entry) []entry {
 	kept := all[:0]
+	var best *candidate // the last of kept, as long as it has aliases
 	for _, e := range all {
 		last := len(kept) - 1
 		if last < 0 || kept[last].start != e.start {
-			kept = append(kept, e)
+			kept, best = append(kept, e), nil
 			continue
 		}
-		if before, alias := b.symbol(&kept[last]), b.symbol(&e); prefer(&alias, &before) < 0 {
-			kept[last] = e
+		if best == nil {
+			best = &candidate{Symbol: b.symbol(&kept[last])}
+		}
+		if alias := (&candidate{Symbol: b.symbol(&e)}); prefer(alias, best) < 0 {
+			kept[last], best = e, alias
 		}
 	}
 	return kept
+}
+
+// candidate is a symbol among its aliases. Its name is demangled once, whatever their number.
+type candidate struct {
+	Symbol
+	demangled string // empty until it is needed
+}
+
+func (c *candidate) plain() string {
+	if c.demangled == "" {
+		c.demangled = Demangle(c.Name)
+	}
+	return c.demangled
 }
 
 // namesOf leaves out the names of aliases, and moves the others, which entries then lead to.
@@ -138,22 +155,22 @@ func enclosing(entries []entry) []int32 {
 
 // prefer orders symbols that start together, the best first: one with a size, not weak, global; then by its name for a
 // reader.
-func prefer(a, b *Symbol) int {
+func prefer(a, b *candidate) int {
 	return cmp.Or(
 		first(a.End > a.Start, b.End > b.Start),
 		first(a.Binding != Weak, b.Binding != Weak),
 		first(a.Binding == Global, b.Binding == Global),
-		preferName(a.Name, b.Name),
+		preferName(a, b),
 	)
 }
 
 // preferName orders names, the best first: with fewer underscores in front, the longer one, and not one of the kernel's
 // SyS_ aliases. Names are compared as perf has them, which is demangled.
-func preferName(a, b string) int {
-	if a == b {
+func preferName(x, y *candidate) int {
+	if x.Name == y.Name {
 		return 0
 	}
-	a, b = Demangle(a), Demangle(b)
+	a, b := x.plain(), y.plain()
 	return cmp.Or(
 		cmp.Compare(underscores(a), underscores(b)),
 		cmp.Compare(len(b), len(a)),

@@ -1,6 +1,8 @@
 package symbol
 
 import (
+	"bytes"
+	"runtime"
 	"testing"
 )
 
@@ -130,5 +132,25 @@ func TestManyNested(t *testing.T) {
 	}
 	if steps > maxNesting+1 {
 		t.Errorf("%d steps outwards, want at most %d", steps, maxNesting+1)
+	}
+}
+
+// TestLongAlias has a symbol with a long name and many aliases: the name is copied once.
+func TestLongAlias(t *testing.T) {
+	const aliases, long = 1000, 1 << 20
+	var b Builder
+	b.Add(Symbol{Start: 16, End: 32, Binding: Global}, bytes.Repeat([]byte("a"), long))
+	for range aliases {
+		b.Add(Symbol{Start: 16, End: 32, Binding: Global}, []byte("b"))
+	}
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	table := b.Table()
+	runtime.ReadMemStats(&after)
+	if n := after.TotalAlloc - before.TotalAlloc; n > 8*long {
+		t.Errorf("%d bytes are allocated", n)
+	}
+	if s, ok := table.Find(16); !ok || len(s.Name) != long {
+		t.Errorf("the symbol's name has %d bytes", len(s.Name))
 	}
 }

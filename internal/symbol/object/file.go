@@ -32,6 +32,7 @@ type File struct {
 
 	symbolsOnce sync.Once
 	symbols     *symbol.Table
+	symbolsErr  error // why there are none, or not all
 
 	goOnce sync.Once
 	gotab  *pclntab.Table
@@ -75,6 +76,9 @@ func New(path string, data []byte) (*File, error) {
 
 func newImage(data []byte) (i *image, err error) {
 	err = guard(func() error {
+		if err := checkSections(data); err != nil {
+			return err
+		}
 		f, err := elf.NewFile(bytes.NewReader(data))
 		if err != nil {
 			return notELF(data, err)

@@ -49,14 +49,14 @@ func (i *image) readGoTable() *pclntab.Table {
 
 // goSymbols finds what functions and inlined calls count from by the names of symbols.
 func (i *image) goSymbols() (text, gofunc uint64) {
-	i.eachSymbol(elf.SHT_SYMTAB, func(r rawSymbol, name []byte) {
+	_ = i.eachSymbol(elf.SHT_SYMTAB, func(r rawSymbol, name []byte) {
 		switch string(name) {
 		case "runtime.text":
 			text = r.value
 		case "go:func.*", "go.func.*":
 			gofunc = r.value
 		}
-	})
+	}) // Symbols returns the error
 	return text, gofunc
 }
 
@@ -88,11 +88,14 @@ func (i *image) goModule(tableAddr uint64, table []byte) (text, gofunc uint64, o
 	if i.elf.ByteOrder.Uint32(table) == 0xfffffff0 {
 		last = moduleGoFunc18
 	}
+	left := uint64(maxData)
 	for _, s := range i.elf.Sections {
 		if s.Type != elf.SHT_PROGBITS || s.Flags&elf.SHF_WRITE == 0 || !strings.Contains(s.Name, "data") && s.Name != ".go.module" {
 			continue
 		}
-		for addr := (s.Addr + 7) &^ 7; addr+8*(last+1) <= s.Addr+s.Size && addr >= s.Addr; addr += 8 {
+		searched := min(s.Size, left)
+		left -= searched
+		for addr := (s.Addr + 7) &^ 7; addr+8*(last+1) <= s.Addr+searched && addr >= s.Addr; addr += 8 {
 			if word(addr) != tableAddr {
 				continue
 			}
@@ -107,20 +110,12 @@ func (i *image) goModule(tableAddr uint64, table []byte) (text, gofunc uint64, o
 
 // relativeRelocations are the words that the dynamic linker makes of addresses in the file, in position-independent programs.
 func (i *image) relativeRelocations() map[uint64]uint64 {
-	order := i.elf.ByteOrder
 	words := make(map[uint64]uint64)
-	for _, s := range i.elf.Sections {
-		if s.Type != elf.SHT_RELA || s.Flags&elf.SHF_ALLOC == 0 {
-			continue
+	i.relocations(func(at, info, addend uint64) {
+		if kind := uint32(info); i.elf.Machine == elf.EM_X86_64 && elf.R_X86_64(kind) == elf.R_X86_64_RELATIVE ||
+			i.elf.Machine == elf.EM_AARCH64 && elf.R_AARCH64(kind) == elf.R_AARCH64_RELATIVE {
+			words[at] = addend
 		}
-		const size = 24
-		for entries := i.slice(s.Offset, s.FileSize); len(entries) >= size; entries = entries[size:] {
-			kind := uint32(order.Uint64(entries[8:]))
-			if i.elf.Machine == elf.EM_X86_64 && elf.R_X86_64(kind) == elf.R_X86_64_RELATIVE ||
-				i.elf.Machine == elf.EM_AARCH64 && elf.R_AARCH64(kind) == elf.R_AARCH64_RELATIVE {
-				words[order.Uint64(entries)] = order.Uint64(entries[16:])
-			}
-		}
-	}
+	})
 	return words
 }

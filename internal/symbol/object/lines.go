@@ -201,7 +201,7 @@ func (i *image) relocate(s *elf.Section, data []byte, loaded *image) []byte {
 		return data
 	}
 	var symbols []uint64
-	i.eachSymbol(elf.SHT_SYMTAB, func(r rawSymbol, name []byte) {
+	_ = i.eachSymbol(elf.SHT_SYMTAB, func(r rawSymbol, name []byte) {
 		if int(r.section) < len(i.elf.Sections) && i.elf.Sections[r.section].Flags&elf.SHF_ALLOC != 0 {
 			r.value += i.relocatableBase(r.section, loaded)
 		}

@@ -3,23 +3,26 @@ package object
 import (
 	"debug/elf"
 	"encoding/binary"
+	"fmt"
 
 	"github.com/bperf/bperf/internal/symbol"
 )
 
 // pltSymbols names the entries of the procedure linkage table. Linkers lay it out in several ways, so each entry is
 // read for the slot of the global offset table that it jumps through, and the relocation of the slot has the name.
-func (i *image) pltSymbols() []symbol.Symbol {
-	slots := i.slots()
+func (i *image) pltSymbols() ([]symbol.Symbol, error) {
+	slots, err := i.slots()
 	if len(slots) == 0 {
-		return nil
+		return nil, err
 	}
 	var symbols []symbol.Symbol
+	code, names := uint64(maxContents), someNames // that are left
 	for _, s := range i.elf.Sections {
 		if s.Name != ".plt" && s.Name != ".plt.sec" && s.Name != ".plt.got" || s.Type != elf.SHT_PROGBITS {
 			continue
 		}
-		code := i.slice(s.Offset, s.FileSize)
+		table := i.slice(s.Offset, min(s.FileSize, code))
+		code -= uint64(len(table))
 		size := int(s.Entsize)
 		if size < 8 || size > 64 || size%4 != 0 {
 			size = 16
@@ -27,18 +30,21 @@ func (i *image) pltSymbols() []symbol.Symbol {
 		if i.elf.Machine == elf.EM_AARCH64 {
 			size = 4 // an entry is found by its first instruction, as the head of the table is of another size
 		}
-		for at := 0; at+size <= len(code); at += size {
-			slot, length := i.jumpSlot(code[at:], s.Addr+uint64(at), size)
-			if name := slots[slot]; name != "" && length > 0 {
+		for at := 0; at+size <= len(table); at += size {
+			slot, length := i.jumpSlot(table[at:], s.Addr+uint64(at), size)
+			if name := slots[slot]; len(name) > 0 && length > 0 {
+				if names -= len(name); names < 0 {
+					return nil, fmt.Errorf("the names of entries of %s overlap, and have more than %d bytes", s.Name, someNames)
+				}
 				start := s.Addr + uint64(at)
 				symbols = append(symbols, symbol.Symbol{
-					Name: name + "@plt", Start: start, End: start + uint64(length), Binding: symbol.Global,
+					Name: string(name) + "@plt", Start: start, End: start + uint64(length), Binding: symbol.Global,
 				})
 				at += length - size
 			}
 		}
 	}
-	return symbols
+	return symbols, err
 }
 
 // jumpSlot returns the address that an entry of a PLT reads its target from, and the length of the entry; 0 if it is none.
@@ -89,28 +95,19 @@ func armSlot(code []byte, addr uint64) (slot uint64, length int) {
 
 // slots are the names of the functions whose addresses the dynamic linker puts into the global offset table, by the
 // address of the slot.
-func (i *image) slots() map[uint64]string {
+func (i *image) slots() (map[uint64][]byte, error) {
 	var names [][]byte
-	i.eachSymbol(elf.SHT_DYNSYM, func(r rawSymbol, name []byte) { names = append(names, name) })
-	order := i.elf.ByteOrder
+	err := i.eachSymbol(elf.SHT_DYNSYM, func(r rawSymbol, name []byte) { names = append(names, name) })
 	if len(names) == 0 || i.elf.Class != elf.ELFCLASS64 {
-		return nil
+		return nil, err
 	}
-	slots := make(map[uint64]string)
-	for _, s := range i.elf.Sections {
-		if s.Type != elf.SHT_RELA || s.Flags&elf.SHF_ALLOC == 0 {
-			continue
+	slots := make(map[uint64][]byte)
+	i.relocations(func(at, info, _ uint64) {
+		if n := info >> 32; n > 0 && n <= uint64(len(names)) && i.fillsSlot(uint32(info)) {
+			slots[at] = names[n-1]
 		}
-		const size = 24
-		for entries := i.slice(s.Offset, s.FileSize); len(entries) >= size; entries = entries[size:] {
-			info := order.Uint64(entries[8:])
-			n := info >> 32
-			if n > 0 && n <= uint64(len(names)) && i.fillsSlot(uint32(info)) {
-				slots[order.Uint64(entries)] = string(names[n-1])
-			}
-		}
-	}
-	return slots
+	})
+	return slots, err
 }
 
 func (i *image) fillsSlot(kind uint32) bool {

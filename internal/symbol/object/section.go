@@ -22,6 +22,9 @@ func (f *File) Section(name string) (Section, error) {
 			if found == nil {
 				return nil
 			}
+			if found.Size > maxFrameInfo {
+				return fmt.Errorf("it has %d bytes, and at most %d are read", found.Size, maxFrameInfo)
+			}
 			data, err := i.contents(found)
 			s = Section{found.Addr, bytes.Clone(data)}
 			return err
@@ -53,12 +56,17 @@ func (i *image) section(name string) *elf.Section {
 	return nil
 }
 
-// contents returns the contents of a section: part of the file where it is not compressed.
+// contents returns the contents of a section of at most maxContents bytes: part of the file where it is not compressed.
 func (i *image) contents(s *elf.Section) ([]byte, error) {
 	r, size, err := i.decompressor(s)
+	if r == nil {
+		size = s.FileSize
+	}
 	switch {
 	case err != nil:
 		return nil, err
+	case size > maxContents:
+		return nil, fmt.Errorf("%s has %d bytes, and at most %d are read", s.Name, size, maxContents)
 	case r == nil:
 		return i.slice(s.Offset, s.FileSize), nil
 	}

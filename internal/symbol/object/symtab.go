@@ -3,6 +3,8 @@ package object
 import (
 	"bytes"
 	"debug/elf"
+	"errors"
+	"fmt"
 	"strings"
 
 	"github.com/bperf/bperf/internal/symbol"
@@ -18,28 +20,45 @@ func (f *File) Symbols() *symbol.Table {
 				b.Add(s, []byte(s.Name))
 			}
 		}
+		// A part that cannot be read leaves the others.
+		var errs []error
+		part := func(read func() error) { errs = append(errs, guard(read)) }
 		for _, i := range f.images() {
-			// A part that cannot be read leaves the others.
-			_ = guard(func() error { i.addSymbols(&b, elf.SHT_SYMTAB, f.image); return nil })
+			part(func() error { return i.addSymbols(&b, elf.SHT_SYMTAB, f.image) })
 		}
-		_ = guard(func() error { f.image.addSymbols(&b, elf.SHT_DYNSYM, f.image); return nil })
-		_ = guard(func() error { add(f.image.pltSymbols()); return nil })
-		_ = guard(func() error {
+		part(func() error { return f.image.addSymbols(&b, elf.SHT_DYNSYM, f.image) })
+		part(func() error {
+			symbols, err := f.image.pltSymbols()
+			add(symbols)
+			return err
+		})
+		part(func() error {
 			mini, err := f.image.miniDebugInfo()
 			if mini != nil {
-				mini.addSymbols(&b, elf.SHT_SYMTAB, f.image)
+				return mini.addSymbols(&b, elf.SHT_SYMTAB, f.image)
 			}
 			return err
 		})
 		if t := f.goTable(); t != nil && f.image.section(".symtab") == nil {
-			_ = guard(func() error { add(t.Symbols()); return nil })
+			part(func() error {
+				symbols, err := t.Symbols()
+				add(symbols)
+				return err
+			})
 		}
+		f.symbolsErr = errors.Join(errs...)
 		f.symbols = b.Table()
 		for _, i := range f.images() {
 			i.forget()
 		}
 	})
 	return f.symbols
+}
+
+// SymbolsError says why Symbols are not all that the file claims to have, or nil.
+func (f *File) SymbolsError() error {
+	f.Symbols()
+	return f.symbolsErr
 }
 
 // Symbol returns the symbol at an address; false if there is none. After the first call, it does not allocate.
@@ -59,32 +78,41 @@ type rawSymbol struct {
 	value, size uint64
 }
 
-// eachSymbol calls yield with each entry of the table of a kind, but for the first, which is none. The name is part of the file.
-func (i *image) eachSymbol(kind elf.SectionType, yield func(rawSymbol, []byte)) {
+// eachSymbol calls yield with each entry of the table of a kind, but for the first, which is none. The name is part of the file. A table that is
+// larger than a program can have is an error, which can come after some entries.
+func (i *image) eachSymbol(kind elf.SectionType, yield func(rawSymbol, []byte)) error {
 	s := i.elf.SectionByType(kind)
 	if s == nil || uint64(s.Link) >= uint64(len(i.elf.Sections)) {
-		return
+		return nil
 	}
 	table, err := i.contents(s)
 	if err != nil {
-		return
+		return err
 	}
 	names, err := i.contents(i.elf.Sections[s.Link])
 	if err != nil {
-		return
+		return err
 	}
 	size := elf.Sym64Size
 	if i.elf.Class == elf.ELFCLASS32 {
 		size = elf.Sym32Size
 	}
+	if len(table)+len(names) > maxContents || len(table)/size > maxSymbols {
+		return fmt.Errorf("%s has %d symbols in %d bytes, and at most %d in %d are read", s.Name, len(table)/size, len(table)+len(names), maxSymbols, maxContents)
+	}
+	left := maxNames(len(names))
 	for n := size; n+size <= len(table); n += size {
 		r := i.decodeSymbol(table[n:])
 		name := names[min(uint64(r.name), uint64(len(names))):]
 		if end := bytes.IndexByte(name, 0); end >= 0 {
 			name = name[:end]
 		}
+		if left -= len(name); left < 0 {
+			return fmt.Errorf("the names in %s overlap, and have more than %d bytes", s.Name, maxNames(len(names)))
+		}
 		yield(r, name)
 	}
+	return nil
 }
 
 func (i *image) decodeSymbol(b []byte) rawSymbol {
@@ -103,15 +131,18 @@ func (i *image) decodeSymbol(b []byte) rawSymbol {
 
 // addSymbols adds the functions, objects and labels of a symbol table. The sections that symbols are in are those of
 // loaded, whose debugging information i may be: there they have no contents, but may have other offsets.
-func (i *image) addSymbols(b *symbol.Builder, kind elf.SectionType, loaded *image) {
+func (i *image) addSymbols(b *symbol.Builder, kind elf.SectionType, loaded *image) error {
 	count, size := 0, 0
-	i.eachSymbol(kind, func(r rawSymbol, name []byte) {
+	err := i.eachSymbol(kind, func(r rawSymbol, name []byte) {
 		if i.wanted(r, name) {
 			count, size = count+1, size+len(name)
 		}
 	})
+	if err != nil {
+		return err
+	}
 	b.Grow(count, size)
-	i.eachSymbol(kind, func(r rawSymbol, name []byte) {
+	return i.eachSymbol(kind, func(r rawSymbol, name []byte) {
 		if !i.wanted(r, name) {
 			return
 		}

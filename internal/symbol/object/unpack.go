@@ -14,7 +14,7 @@ import (
 // Bounds on compressed data: a dictionary is as large as `xz -9` has it, and code and symbols compress by a factor of about ten.
 const (
 	maxDictionary = 64 << 20
-	maxUnpacked   = 100
+	maxRatio      = 100
 )
 
 var errBrokenXZ = errors.New("broken xz data")
@@ -42,7 +42,7 @@ func unpack(file []byte) (data []byte, ok bool, err error) {
 
 // mostUnpacked bounds what is made of compressed data, in bytes.
 func mostUnpacked(packed []byte) int {
-	return len(packed)*maxUnpacked + 1<<16
+	return min(len(packed)*maxRatio+1<<16, maxUnpacked)
 }
 
 func gunzip(packed []byte, limit int) ([]byte, error) {

@@ -95,8 +95,8 @@ func New(table []byte, order binary.ByteOrder, text uint64, funcdata []byte) (*T
 		names: part(3), units: part(4), files: part(5), values: part(6), funcs: part(7),
 	}
 	nfunc := word(0)
-	if most := uint64(len(t.funcs)) / functabEntry; nfunc > most {
-		return nil, fmt.Errorf("the function table claims %d functions, and has room for %d", nfunc, most)
+	if most := uint64(len(t.funcs)) / functabEntry; nfunc > min(most, maxFunctions) {
+		return nil, fmt.Errorf("the function table claims %d functions, and has room for %d", nfunc, min(most, maxFunctions))
 	}
 	t.nfunc = int(nfunc)
 	for i := 0; i < t.nfunc; i += coarseStep {
@@ -145,19 +145,27 @@ func (t *Table) find(pc uint64) (function, bool) {
 	return f, pc < f.end && f.data != nil && t.name(f) != ""
 }
 
-// Symbols returns all functions.
-func (t *Table) Symbols() []symbol.Symbol {
+// maxFunctions is the number of functions of a table that is read.
+const maxFunctions = 4 << 20
+
+// Symbols returns all functions. Where their names overlap beyond measure, it is an error.
+func (t *Table) Symbols() ([]symbol.Symbol, error) {
+	left := 16<<20 + 4*len(t.names)
 	symbols := make([]symbol.Symbol, 0, t.nfunc)
 	for i := range t.nfunc {
 		f := t.function(i)
 		if f.data == nil || f.end < f.start {
 			continue
 		}
-		if name := string(textAt(t.names, t.field(f, 1))); name != "" {
+		text := textAt(t.names, t.field(f, 1))
+		if left -= len(text); left < 0 {
+			return nil, errors.New("the names of the function table overlap")
+		}
+		if name := string(text); name != "" {
 			symbols = append(symbols, symbol.Symbol{Name: name, Start: f.start, End: f.end, Binding: symbol.Global})
 		}
 	}
-	return symbols
+	return symbols, nil
 }
 
 // Frames appends to frames the functions at pc, the innermost first. It appends nothing where no function of the

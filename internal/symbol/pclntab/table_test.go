@@ -33,7 +33,10 @@ func TestTable(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	symbols := table.Symbols()
+	symbols, err := table.Symbols()
+	if err != nil {
+		t.Fatal(err)
+	}
 	if len(symbols) < 1000 {
 		t.Fatalf("%d functions", len(symbols))
 	}
@@ -83,7 +86,8 @@ func ask(data []byte, text uint64, funcdata []byte) {
 	if err != nil {
 		return
 	}
-	for i, s := range table.Symbols() {
+	symbols, _ := table.Symbols()
+	for i, s := range symbols {
 		if i%50 == 0 {
 			table.Frames(s.Start, nil)
 			table.Frames(s.End-1, nil)

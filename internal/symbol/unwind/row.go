@@ -58,6 +58,7 @@ type machine struct {
 	common     *common
 	table      *table
 	location   uint64
+	steps      int
 	target     uint64
 	done       bool
 	moved      func(from, to uint64) // nil, or told of each part of the code that the state is for
@@ -108,6 +109,7 @@ func (m *machine) run(instructions []byte, position uint64) error {
 		if n > maxInstructions {
 			return errors.New("it has too many instructions")
 		}
+		m.steps++
 		if err := m.step(&c, &pointers); err != nil {
 			return err
 		}

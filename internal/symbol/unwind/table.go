@@ -32,6 +32,9 @@ const (
 	// MaxRows bounds a table: 32 MiB, of a program with 300 MB of code.
 	MaxRows = 1 << 22
 
+	// maxExecuted bounds the instructions that Compile executes: all entries of Chrome have less than 20 million.
+	maxExecuted = 1 << 25
+
 	// padding is what is between functions for their alignment. Nothing runs there, so that it needs no row.
 	padding = 16
 
@@ -81,6 +84,7 @@ type compiler struct {
 	table   *Table
 	indexes map[Rule]uint32 // of rules
 	end     uint64          // of the code that there are rows for
+	steps   int             // instructions that were executed
 	err     error
 }
 
@@ -149,6 +153,9 @@ func (c *compiler) function(t *table, e *entry, end uint64) {
 	}
 	if err == nil {
 		part(m.location, end)
+	}
+	if c.steps += m.steps; c.steps > maxExecuted && c.err == nil {
+		c.err = fmt.Errorf("its call frame information has more than %d instructions", maxExecuted)
 	}
 	if at < end {
 		c.add(at, end, Rule{})

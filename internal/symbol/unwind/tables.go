@@ -50,7 +50,8 @@ type common struct {
 }
 
 // NewModule reads the tables of a file: .eh_frame and .debug_frame, either of which may be empty. They are kept. Entries that cannot be
-// read are left out; the error tells of the first of them, and the module can be used all the same.
+// read are left out; the error tells of the first of them, and the module can be used all the same. It is nil where a section has more entries
+// than a program can have.
 //
 // Where there are no tables, code reads the file's code between two addresses: what signal handlers return to is known by it, as it has
 // no tables in some C libraries and vDSOs. It may be called by several goroutines at once.
@@ -61,7 +62,11 @@ func NewModule(arch Arch, ehFrame, debugFrame Section, code func(start, end uint
 		if len(t.section.Data) == 0 {
 			continue
 		}
-		errs = append(errs, t.scan())
+		err := t.scan()
+		if errors.Is(err, errTooMany) {
+			return nil, err
+		}
+		errs = append(errs, err)
 		m.tables = append(m.tables, t)
 	}
 	return m, errors.Join(errs...)
@@ -73,6 +78,11 @@ func (t *table) name() string {
 	}
 	return ".debug_frame"
 }
+
+// maxEntries is the number of entries of a section, of some 60 bytes each in memory: Chrome has less than a million.
+const maxEntries = 3 << 19
+
+var errTooMany = fmt.Errorf("it has more than %d entries", maxEntries)
 
 // scan finds all entries.
 func (t *table) scan() error {
@@ -98,6 +108,9 @@ func (t *table) scan() error {
 		e, err := t.entry(&body, wide, commons)
 		if err != nil && first == nil {
 			first = fmt.Errorf("%s: the entry at byte %#x: %w", t.name(), at, err)
+		}
+		if len(t.entries) == maxEntries {
+			return fmt.Errorf("%s: %w", t.name(), errTooMany)
 		}
 		if err == nil && e.end > e.start {
 			t.entries = append(t.entries, e)
