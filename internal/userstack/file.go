@@ -296,7 +296,11 @@ func (t *Tables) unload() error {
 
 // drop lets go of a file that is not used. When the entry of its table is gone, no program uses it any more.
 func (t *Tables) drop(f *file) error {
-	t.unused = slices.DeleteFunc(t.unused, func(o *file) bool { return o == f })
+	if len(t.unused) > 0 && t.unused[0] == f { // as it is when many files are dropped
+		t.unused = t.unused[1:]
+	} else {
+		t.unused = slices.DeleteFunc(t.unused, func(o *file) bool { return o == f })
+	}
 	delete(t.files, f.id)
 	if f.loaded == nil {
 		return nil

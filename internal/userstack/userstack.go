@@ -14,6 +14,7 @@ import (
 	"fmt"
 	"runtime"
 	"slices"
+	"sort"
 	"strings"
 	"time"
 
@@ -188,21 +189,17 @@ func (t *Tables) mapped(r *perfdata.Mmap2) {
 		return
 	}
 	copied := *r // records are used again by who reads them
-	i := slices.IndexFunc(p.mappings, func(o mapping) bool { return o.start >= end })
-	if i < 0 {
-		i = len(p.mappings)
-	}
+	i := sort.Search(len(p.mappings), func(i int) bool { return p.mappings[i].start >= end })
 	p.mappings = slices.Insert(p.mappings, i, mapping{start: r.Start, end: end, record: &copied})
 }
 
 // unmap takes away what is mapped in a range.
 func (t *Tables) unmap(p *process, start, end uint64) {
+	first := sort.Search(len(p.mappings), func(i int) bool { return p.mappings[i].end > start })
+	last := first
 	var left []mapping
-	for _, m := range p.mappings {
-		if m.end <= start || m.start >= end {
-			left = append(left, m)
-			continue
-		}
+	for ; last < len(p.mappings) && p.mappings[last].start < end; last++ {
+		m := p.mappings[last]
 		for _, part := range []mapping{{m.start, start, m.record, m.file}, {end, m.end, m.record, m.file}} {
 			if part.start < part.end {
 				part.file.use()
@@ -211,7 +208,7 @@ func (t *Tables) unmap(p *process, start, end uint64) {
 		}
 		t.release(m.file)
 	}
-	p.mappings = left
+	p.mappings = slices.Replace(p.mappings, first, last, left...)
 }
 
 func (t *Tables) fork(parent, child int32) {
