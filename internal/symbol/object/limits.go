@@ -16,6 +16,7 @@ const (
 	maxRelocations = 64 << 20  // of all sections for the dynamic linker
 	maxData        = 64 << 20  // that is searched for the description of a Go program
 	maxUnpacked    = 256 << 20 // of a file that is compressed as a whole
+	maxChecked     = 1 << 30   // of a file of debugging information without the build ID of its program
 	maxSymbols     = 4 << 20   // number in a table: vmlinux has some hundred thousand
 	maxSectionName = 16 << 20  // of the names of all sections
 	someNames      = 16 << 20  // of names that share strings

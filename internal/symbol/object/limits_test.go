@@ -106,3 +106,19 @@ func TestHoles(t *testing.T) {
 		t.Errorf("call frame information: error %v", err)
 	}
 }
+
+// TestLargeDebugFile has a file of debugging information that is too large for its checksum to be made.
+func TestLargeDebugFile(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "a")
+	write(t, path, hostile([]byte{0}, noName, 4, nil, nil))
+	if err := os.Truncate(path, 1<<30+1); err != nil {
+		t.Skip(err)
+	}
+	f, err := candidate{path: path}.openSum("", 0)
+	if err == nil {
+		_ = f.Close()
+	}
+	if err == nil || !strings.Contains(err.Error(), "1073741825 bytes") {
+		t.Errorf("error %v", err)
+	}
+}

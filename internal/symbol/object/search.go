@@ -218,7 +218,10 @@ func (c candidate) openSum(buildID string, sum uint32) (*File, error) {
 		return f, nil
 	}
 	var found uint32
-	err = guard(func() error { found = crc32.ChecksumIEEE(f.image.data); return nil })
+	err = guard(func() (err error) { found, err = f.image.checksum(); return err })
+	if err != nil {
+		err = fmt.Errorf("%s: %w", f.path, err)
+	}
 	if err == nil && found != sum {
 		err = fmt.Errorf("%s has the checksum %08x, not %08x, which the program names", f.path, found, sum)
 	}
@@ -226,6 +229,18 @@ func (c candidate) openSum(buildID string, sum uint32) (*File, error) {
 		return nil, errors.Join(err, f.Close())
 	}
 	return f, nil
+}
+
+// checksum is the CRC-32 of the contents. What was read of a large file does not stay in memory.
+func (i *image) checksum() (sum uint32, err error) {
+	if len(i.data) > maxChecked {
+		return 0, fmt.Errorf("it has %d bytes, and a checksum is made of at most %d", len(i.data), maxChecked)
+	}
+	for part := range slices.Chunk(i.data, small) {
+		sum = crc32.Update(sum, crc32.IEEETable, part)
+		i.forget()
+	}
+	return sum, nil
 }
 
 // debugLink reads .gnu_debuglink: the name of a file, and the CRC-32 of its contents.
