@@ -86,7 +86,7 @@ type life struct {
 }
 
 // readLives returns the modules of the test in a recording, in the order in which they were loaded. A sample at an address where one of them was at some time
-// is an error if none was there when it was taken.
+// is an error if none was there when it was taken. One that was there before the recording still runs its exit function, where the next can be loaded.
 func readLives(t *testing.T, file string) []*life {
 	t.Helper()
 	r, err := perfdata.Open(file)
@@ -123,10 +123,10 @@ func readLives(t *testing.T, file string) []*life {
 	for _, s := range samples {
 		within, alive := false, 0
 		for _, l := range lives {
-			if s.ip < l.start || s.ip >= l.end || l.from == 0 {
+			if s.ip < l.start || s.ip >= l.end {
 				continue
 			}
-			within = true
+			within = within || l.from > 0
 			if s.time >= l.from && s.time < l.to {
 				alive++
 				l.samples++
