@@ -181,7 +181,7 @@ func printed(t *testing.T, file string, o Options, ro replay.Options) []byte {
 // address of 0 for a caller. notCaller are those where it takes the function behind a call that does not return for the one that has called.
 var (
 	unlike    = regexp.MustCompile(`@plt|^\tffffffffffffffff \[unknown\]`)
-	notCaller = regexp.MustCompile(`^\t *([0-9a-f]+ )?\S+\+0x0 `)
+	notCaller = regexp.MustCompile(`^\t *([0-9a-f]+ )?\S+\+0x0( |$)`)
 	noCaller  = regexp.MustCompile(`^\tffffffffffffffff \[unknown\]`)
 )
 
@@ -336,7 +336,7 @@ func TestPrintsFieldsAsPerfDoes(t *testing.T) {
 		{name: "fields", packaged: true, args: []string{"-F", "comm,tid,pid,time,cpu,event,ip,sym,dso,symoff,period,misc"}},
 		{name: "few", packaged: true, args: []string{"-F", "comm,ip"}},
 		{name: "added", packaged: true, args: []string{"-F", "+pid,+misc,+addr,-cpu"}},
-		{name: "of a kind", args: []string{"-F", "sw:comm,time,ip,sym"}},
+		{name: "of a kind", args: []string{"-F", "sw:comm,time,ip,sym,symoff"}},
 		{name: "time of day", packaged: true, args: []string{"-F", "+tod"}},
 		{name: "no chains", args: []string{"-G"}, o: Options{NoChains: true}},
 		{name: "nanoseconds", args: []string{"--ns"}, o: Options{Nanos: true}},
