@@ -10,6 +10,8 @@ import (
 	"unsafe"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/bperf/bperf/internal/kernel"
 )
 
 // This file is the boundary to bpf(2), for what cilium/ebpf does not tell of programs and links: tags of sub-programs, whether
@@ -194,7 +196,7 @@ func remedy(err error) string {
 		return ""
 	}
 	if os.Geteuid() == 0 {
-		return ". This process may not see the BPF programs of the machine; it needs CAP_SYS_ADMIN in the initial user namespace"
+		return ". " + kernel.Remedy("This process may not see the BPF programs of the machine; it needs CAP_SYS_ADMIN in the initial user namespace")
 	}
 	return ". Run as root: BPF programs are shown to root, or to a user with CAP_SYS_ADMIN (to find them by ID) and CAP_BPF"
 }

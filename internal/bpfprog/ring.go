@@ -9,6 +9,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/bperf/bperf/internal/kernel"
 	"github.com/bperf/bperf/internal/perfevent"
 )
 
@@ -41,8 +42,8 @@ func openRing(cpu, size int) (*ring, error) {
 	case errors.Is(err, unix.EINVAL):
 		return nil, fmt.Errorf("watch BPF programs on CPU %d: the kernel does not tell when they come and go; it takes Linux 5.1", cpu)
 	case errors.Is(err, fs.ErrPermission):
-		return nil, fmt.Errorf("watch BPF programs on CPU %d: %w. Run as root, or with CAP_PERFMON, or allow more: "+
-			"sysctl kernel.perf_event_paranoid=0", cpu, err)
+		return nil, fmt.Errorf("watch BPF programs on CPU %d: %w. %s", cpu, err,
+			kernel.Remedy("Run as root, or with CAP_PERFMON, or allow more: sysctl kernel.perf_event_paranoid=0"))
 	case err != nil:
 		return nil, fmt.Errorf("watch BPF programs on CPU %d: %w", cpu, err)
 	}

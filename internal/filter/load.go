@@ -10,6 +10,8 @@ import (
 	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/asm"
 	"github.com/cilium/ebpf/btf"
+
+	"github.com/bperf/bperf/internal/kernel"
 )
 
 // Program is a filter in the kernel.
@@ -140,7 +142,7 @@ func finish(body, end asm.Instructions) (asm.Instructions, error) {
 
 func remedy(err error) string {
 	if errors.Is(err, syscall.EPERM) {
-		return ". Run as root, or give bperf the capabilities: setcap cap_bpf,cap_perfmon=ep BPERF"
+		return ". " + kernel.Remedy("Run as root, or give bperf the capabilities: setcap cap_bpf,cap_perfmon=ep BPERF")
 	}
 	return ""
 }

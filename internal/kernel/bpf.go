@@ -41,7 +41,7 @@ func (x examiner) refused(err error) string {
 		return "Run as root, or give bperf the capabilities: setcap cap_bpf,cap_perfmon=ep BPERF"
 	}
 	if errors.Is(err, unix.EPERM) {
-		return "This process has the capabilities: the kernel's configuration or a security policy forbids it."
+		return Policy + "."
 	}
 	return ""
 }
@@ -75,7 +75,7 @@ func (x examiner) perfEventPrograms() Finding {
 	attr.Flags |= perfevent.Disabled
 	e, err := perfevent.Open(&attr, ownThread)
 	if err != nil {
-		return missing(feature, x.permission(), "open a sampling event: %v", err)
+		return missing(feature, x.permission(""), "open a sampling event: %v", err)
 	}
 	defer e.Close()
 	l, err := link.AttachRawLink(link.RawLinkOptions{Target: e.FD(), Program: p, Attach: ebpf.AttachPerfEvent})

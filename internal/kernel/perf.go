@@ -15,13 +15,16 @@ import (
 	"github.com/bperf/bperf/internal/perfevent"
 )
 
-// permission is what would let this process count. Above 2, which distributions have added to the
-// kernel's levels of perf_event_paranoid, CAP_PERFMON does not help.
-func (x examiner) permission() string {
-	if level, err := x.sysctl("perf_event_paranoid"); err == nil && level > 2 {
-		return "Run as root, or allow more: sysctl kernel.perf_event_paranoid=2"
+// permission is what would let this process count; other is what else would, if it lacks capabilities. Above 2, which distributions have
+// added to the kernel's levels of perf_event_paranoid, CAP_PERFMON does not help.
+func (x examiner) permission(other string) string {
+	if x.capabilities.has(capPerfmon, capSysAdmin) {
+		return Policy
 	}
-	return "Run as root, or give bperf the capability: setcap cap_perfmon=ep BPERF"
+	if level, err := x.sysctl("perf_event_paranoid"); err == nil && level > 2 {
+		return "Run as root, or allow more: sysctl kernel.perf_event_paranoid=2" + other
+	}
+	return "Run as root, or give bperf the capability: setcap cap_perfmon=ep BPERF" + other
 }
 
 // try opens an event for a moment.
@@ -53,10 +56,10 @@ func (x examiner) ownThread() Finding {
 	}
 	clock.Flags |= perfevent.ExcludeKernel | perfevent.ExcludeHV
 	if try(clock, ownThread) == nil {
-		return limited(feature, x.permission()+"; or sysctl kernel.perf_event_paranoid=1",
+		return limited(feature, x.permission("; or sysctl kernel.perf_event_paranoid=1"),
 			"in user mode only: the kernel answers %q for more", err)
 	}
-	return missing(feature, x.permission()+". In a container, its seccomp profile has to allow perf_event_open.",
+	return missing(feature, x.permission(". In a container, its seccomp profile has to allow perf_event_open."),
 		"perf_event_open: %v", err)
 }
 
@@ -68,7 +71,7 @@ func (x examiner) system() Finding {
 		return missing(feature, "Mount sysfs: mount -t sysfs sysfs /sys", "%v", err)
 	}
 	if err := try(software(perfevent.SoftwareCPUClock), perfevent.Where{Thread: perfevent.AnyThread, CPU: cpu}); err != nil {
-		return missing(feature, x.permission()+"; or sysctl kernel.perf_event_paranoid=0", "an event on CPU %d: %v", cpu, err)
+		return missing(feature, x.permission("; or sysctl kernel.perf_event_paranoid=0"), "an event on CPU %d: %v", cpu, err)
 	}
 	return works(feature, "all processes, on every CPU")
 }
@@ -113,7 +116,7 @@ func (x examiner) cgroups() Finding {
 	}
 	at := perfevent.Where{Cgroup: int(dir.Fd()), UseCgroup: true, CPU: cpu}
 	if err := try(software(perfevent.SoftwareCPUClock), at); err != nil {
-		return missing(feature, x.permission()+". The kernel needs CONFIG_CGROUP_PERF.", "cgroup %s on %s: %v", version, where, err)
+		return missing(feature, x.permission("")+". The kernel needs CONFIG_CGROUP_PERF.", "cgroup %s on %s: %v", version, where, err)
 	}
 	return works(feature, "cgroup %s on %s", version, where)
 }
@@ -134,7 +137,7 @@ func (x examiner) tracepoints() Finding {
 		return missing(feature, "", "sched:sched_switch has the ID %q", text)
 	}
 	if err := try(perfevent.Attr{Type: perfevent.TypeTracepoint, Config: id}, ownThread); err != nil {
-		return missing(feature, x.permission()+"; or sysctl kernel.perf_event_paranoid=-1", "sched:sched_switch: %v", err)
+		return missing(feature, x.permission("; or sysctl kernel.perf_event_paranoid=-1"), "sched:sched_switch: %v", err)
 	}
 	return works(feature, "tracefs on %s", tracefs)
 }
@@ -180,7 +183,7 @@ func (x examiner) noPMU(feature string, err error) Finding {
 		return missing(feature, "In a virtual machine, let the hypervisor give the guest a PMU.",
 			"the kernel knows no PMU; software events and tracepoints work without")
 	}
-	return missing(feature, x.permission(), "cycles: %v", err)
+	return missing(feature, x.permission(""), "cycles: %v", err)
 }
 
 func (x examiner) softwareSampling() Finding {
@@ -205,7 +208,7 @@ func (x examiner) sampled(feature string, attr perfevent.Attr, period uint64) Fi
 	attr.Flags |= perfevent.ExcludeKernel | perfevent.ExcludeHV
 	e, err := perfevent.Open(&attr, ownThread)
 	if err != nil {
-		return missing(feature, x.permission(), "%v", err)
+		return missing(feature, x.permission(""), "%v", err)
 	}
 	defer e.Close()
 	ring, err := e.Map(0)

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"os"
 	"slices"
 	"strconv"
 	"strings"
@@ -33,7 +34,7 @@ func (x examiner) paranoid() Finding {
 		rule = "everybody may count everything"
 	}
 	if level > 2 && !x.capabilities.has(capSysAdmin) || level > 0 && !x.capabilities.has(capPerfmon) {
-		return limited(feature, x.permission()+"; or sysctl kernel.perf_event_paranoid=0", "%d: %s", level, rule)
+		return limited(feature, x.permission("")+"; or sysctl kernel.perf_event_paranoid=0", "%d: %s", level, rule)
 	}
 	return works(feature, "%d: %s", level, rule)
 }
@@ -125,6 +126,24 @@ func readCapabilities(proc fs.FS) (capabilities, error) {
 		}
 	}
 	return 0, errors.New("read the capabilities: /proc/self/status has no line CapEff")
+}
+
+// Policy names what refuses a process that has all capabilities.
+const Policy = "This process has the capabilities, but something else refuses: a seccomp filter (a container's profile has to allow perf_event_open " +
+	"and bpf), a security module, kernel lockdown (/sys/kernel/security/lockdown), or a user namespace, outside which its capabilities do not count"
+
+// Privileged reports whether this process has every capability that counting and BPF need. proc is /proc.
+func Privileged(proc fs.FS) bool {
+	c, err := readCapabilities(proc)
+	return err == nil && c.has(capBPF, capPerfmon, capSysAdmin)
+}
+
+// Remedy returns what to do about a permission error: grant says how to give a process the capabilities, which does not help one that has them.
+func Remedy(grant string) string {
+	if Privileged(os.DirFS("/proc")) {
+		return Policy
+	}
+	return grant
 }
 
 func (x examiner) capabilityList() Finding {

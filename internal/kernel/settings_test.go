@@ -133,3 +133,15 @@ func TestFindMount(t *testing.T) {
 		t.Errorf("v2 is on %q, %v", dir, ok)
 	}
 }
+
+func TestRemedyWithCapabilities(t *testing.T) {
+	with := func(c capabilities) examiner {
+		return examiner{proc: files(map[string]string{"sys/kernel/perf_event_paranoid": "4\n"}), capabilities: c}
+	}
+	if got := with(^capabilities(0)).permission("; or more"); got != Policy {
+		t.Errorf("with all capabilities: %s", got)
+	}
+	if got, want := with(0).permission("; or more"), "Run as root, or allow more: sysctl kernel.perf_event_paranoid=2; or more"; got != want {
+		t.Errorf("without capabilities: %s, want %s", got, want)
+	}
+}

@@ -168,7 +168,7 @@ func (s *Switches) Close() error {
 // explain says what a refusal needs.
 func explain(what string, err error) error {
 	if errors.Is(err, syscall.EPERM) || errors.Is(err, syscall.EACCES) {
-		return fmt.Errorf("%s: %w. Run as root, or with CAP_BPF, CAP_PERFMON and CAP_SYS_ADMIN", what, err)
+		return fmt.Errorf("%s: %w. %s", what, err, kernel.Remedy("Run as root, or with CAP_BPF, CAP_PERFMON and CAP_SYS_ADMIN"))
 	}
 	return fmt.Errorf("%s: %w", what, err)
 }

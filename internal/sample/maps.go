@@ -466,7 +466,7 @@ func (c *counter) Close() error {
 // explain says what is needed where something may not be done.
 func explain(what string, err error) error {
 	if errors.Is(err, syscall.EPERM) || errors.Is(err, syscall.EACCES) {
-		return fmt.Errorf("%s: %w. Run as root, or give bperf the capabilities: setcap cap_bpf,cap_perfmon=ep BPERF", what, err)
+		return fmt.Errorf("%s: %w. %s", what, err, kernel.Remedy("Run as root, or give bperf the capabilities: setcap cap_bpf,cap_perfmon=ep BPERF"))
 	}
 	return fmt.Errorf("%s: %w", what, err)
 }

@@ -20,6 +20,7 @@ import (
 	"github.com/cilium/ebpf/btf"
 	"github.com/cilium/ebpf/link"
 
+	"github.com/bperf/bperf/internal/kernel"
 	"github.com/bperf/bperf/internal/printable"
 )
 
@@ -151,7 +152,7 @@ func (o *object) notLoaded(err error, verbose bool) error {
 	what = printable.Text(what)
 	switch {
 	case errors.Is(err, syscall.EPERM):
-		return fmt.Errorf("%s: %w. Run as root; \"bperf doctor\" then shows which kinds of programs the kernel allows", what, syscall.EPERM)
+		return fmt.Errorf("%s: %w. %s; \"bperf doctor\" shows which kinds of programs the kernel allows", what, syscall.EPERM, kernel.Remedy("Run as root"))
 	case p != nil && p.Type == ebpf.Tracing && errors.Is(err, ebpf.ErrNotSupported):
 		return fmt.Errorf("%s: this kernel has no function or tracepoint with that name in its BTF", what)
 	}

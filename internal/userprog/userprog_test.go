@@ -14,6 +14,7 @@ import (
 	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/asm"
 
+	"github.com/bperf/bperf/internal/kernel"
 	"github.com/bperf/bperf/test/onsample"
 	"github.com/bperf/bperf/test/require"
 )
@@ -206,7 +207,7 @@ func TestNotThere(t *testing.T) {
 func TestNotAllowed(t *testing.T) {
 	o := &object{file: "file.o", spec: &ebpf.CollectionSpec{Programs: map[string]*ebpf.ProgramSpec{"enter": {SectionName: "fentry/vfs_read"}}}}
 	err := o.notLoaded(fmt.Errorf("program enter: load program: %w (MEMLOCK may be too low)", syscall.EPERM), false)
-	const want = `program enter (section "fentry/vfs_read"): operation not permitted. Run as root; "bperf doctor" then shows which kinds of programs the kernel allows`
+	want := `program enter (section "fentry/vfs_read"): operation not permitted. ` + kernel.Remedy("Run as root") + `; "bperf doctor" shows which kinds of programs the kernel allows`
 	if err.Error() != want || !errors.Is(err, syscall.EPERM) {
 		t.Errorf("%v, want %s", err, want)
 	}

@@ -15,6 +15,7 @@ import (
 
 	"github.com/bperf/bperf/internal/count"
 	"github.com/bperf/bperf/internal/event"
+	"github.com/bperf/bperf/internal/kernel"
 	"github.com/bperf/bperf/internal/perfevent"
 	"github.com/bperf/bperf/internal/target"
 	"github.com/bperf/bperf/test/require"
@@ -227,7 +228,7 @@ func TestExplain(t *testing.T) {
 		{plain, system, syscall.EDOM, "uncore_imc/x/: The kernel refuses to count it: numerical argument out of domain."},
 		{plain, system, syscall.ENFILE, "count uncore_imc/x/ on CPU 0: too many open files in system. " +
 			"The whole system has as many files open as fs.file-max allows. Try: sysctl fs.file-max"},
-		{plain, system, syscall.ENOMEM, "count uncore_imc/x/ on CPU 0: cannot allocate memory. The kernel has no memory left for this counter; 0 are needed"},
+		{plain, system, syscall.ENOMEM, "count uncore_imc/x/ on CPU 0: cannot allocate memory. The kernel has no memory left for it: count fewer events, or on fewer CPUs"},
 		{plain, system, syscall.ENOSYS, "count uncore_imc/x/ on CPU 0: function not implemented. This kernel was built without perf events (CONFIG_PERF_EVENTS)"},
 		{plain, target.Target{CPUs: []int{0}, Cgroups: []target.Cgroup{{Name: "g", Path: "/cg/g"}}}, syscall.EBADF,
 			"count uncore_imc/x/ for cgroup g on CPU 0: /cg/g is not a cgroup that perf events know"},
@@ -246,6 +247,16 @@ func TestExplain(t *testing.T) {
 				t.Errorf("got  %v\nwant %s", err, tt.want)
 			}
 		})
+	}
+}
+
+// TestDeniedWithCapabilities has a refusal that no capability lifts, such as a seccomp filter's.
+func TestDeniedWithCapabilities(t *testing.T) {
+	e := software("cs", 3)
+	p := newOpener(fstest.MapFS{"proc/self/status": {Data: []byte("CapEff:\t000001ffffffffff\n")}}, target.Target{CPUs: []int{0}}, count.Options{})
+	err, _ := p.explain(e, p.places[0], syscall.EPERM)
+	if want := "count cs on CPU 0: operation not permitted. " + kernel.Policy; err == nil || err.Error() != want {
+		t.Errorf("%v\nwant %s", err, want)
 	}
 }
 

@@ -11,6 +11,7 @@ import (
 
 	"github.com/bperf/bperf/internal/count"
 	"github.com/bperf/bperf/internal/event"
+	"github.com/bperf/bperf/internal/kernel"
 	"github.com/bperf/bperf/internal/perfevent"
 	"github.com/bperf/bperf/internal/target"
 )
@@ -37,8 +38,7 @@ func (p *opener) explain(e *event.Event, at place, err error) (reason, fatal err
 		return nil, fmt.Errorf("count %s: %w. The whole system has as many files open as fs.file-max allows. "+
 			"Try: sysctl fs.file-max", what, err)
 	case syscall.ENOMEM:
-		return nil, fmt.Errorf("count %s: %w. The kernel has no memory left for this counter; %d are needed",
-			what, err, p.planned())
+		return nil, fmt.Errorf("count %s: %w. The kernel has no memory left for it: count fewer events, or on fewer CPUs", what, err)
 	case syscall.ENOSYS:
 		return nil, fmt.Errorf("count %s: %w. This kernel was built without perf events (CONFIG_PERF_EVENTS)", what, err)
 	case syscall.EBADF:
@@ -183,6 +183,8 @@ type AccessError struct {
 	Paranoid int    // kernel.perf_event_paranoid, see https://docs.kernel.org/admin-guide/sysctl/kernel.html#perf-event-paranoid
 	Err      syscall.Errno
 
+	privileged bool // the process has the capabilities already
+
 	task   bool // a thread was to be measured
 	kernel bool // kernel mode was asked for
 	only   bool // the event takes place in the kernel alone
@@ -190,14 +192,21 @@ type AccessError struct {
 
 func (p *opener) denied(e *event.Event, at place, errno syscall.Errno) *AccessError {
 	attr := p.attr(&member{event: e}, true)
+	proc, err := fs.Sub(p.root, "proc")
+	if err != nil {
+		panic(err) // the name is valid
+	}
 	return &AccessError{
 		Event:    e.Name,
 		Place:    at.describe(p.target),
 		Paranoid: p.paranoid(),
 		Err:      errno,
-		task:     at.thread != count.None,
-		kernel:   !attr.Has(perfevent.ExcludeKernel),
-		only:     kernelOnly(e),
+
+		privileged: kernel.Privileged(proc),
+
+		task:   at.thread != count.None,
+		kernel: !attr.Has(perfevent.ExcludeKernel),
+		only:   kernelOnly(e),
 	}
 }
 
@@ -207,6 +216,10 @@ func (e *AccessError) Unwrap() error { return e.Err }
 func (e *AccessError) Error() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "count %s %s: %v. ", e.Event, e.Place, e.Err)
+	if e.privileged {
+		b.WriteString(kernel.Policy)
+		return b.String()
+	}
 	if e.Paranoid > 2 {
 		fmt.Fprintf(&b, "kernel.perf_event_paranoid is %d: above 2, which is a distribution's addition, nothing may be counted without "+
 			"CAP_SYS_ADMIN. Run bperf as root, or allow more: sysctl kernel.perf_event_paranoid=2", e.Paranoid)

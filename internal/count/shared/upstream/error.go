@@ -63,7 +63,7 @@ func openError(path string, err error) error {
 		return fmt.Errorf("open the attr map %s: %w. It can be read and written by its owner alone, who is usually root: "+
 			"run bperf as root", path, errnoOf(err))
 	case errors.Is(err, syscall.EPERM):
-		return fmt.Errorf("open the attr map %s: %w. %s", path, errnoOf(err), needsAdmin)
+		return fmt.Errorf("open the attr map %s: %w. %s", path, errnoOf(err), kernel.Remedy(needsAdmin))
 	case errnoOf(err) == err: // not the kernel's words: the library opened it, and it was no map
 		return &UnknownError{path, "is not an attr map: what is pinned there is another BPF object"}
 	}
@@ -77,7 +77,7 @@ func createError(path string, err error) error {
 		return fmt.Errorf("create the attr map %s: %w. Only the owner of %s can make files in it, who is usually root: run bperf as root",
 			path, errnoOf(err), filepath.Dir(path))
 	case errors.Is(err, syscall.EPERM):
-		return fmt.Errorf("create the attr map %s: %w. %s", path, errnoOf(err), needsAdmin)
+		return fmt.Errorf("create the attr map %s: %w. %s", path, errnoOf(err), kernel.Remedy(needsAdmin))
 	}
 	return fmt.Errorf("create the attr map %s: %w", path, errnoOf(err))
 }
