@@ -7,6 +7,9 @@ import (
 	"io"
 	"math"
 	"path/filepath"
+	"strings"
+
+	"github.com/bperf/bperf/internal/printable"
 )
 
 //go:embed page.html
@@ -19,7 +22,12 @@ func (r *Report) HTML(w io.Writer) error {
 		"percent": func(v Value) string { return fmt.Sprintf("%.2f", v.Percent) },
 		"heat":    heat,
 	})
-	return template.Must(page.Parse(pageText)).Execute(w, r)
+	var b strings.Builder
+	if err := template.Must(page.Parse(pageText)).Execute(&b, r); err != nil {
+		return err
+	}
+	_, err := io.WriteString(w, printable.Lines(b.String()))
+	return err
 }
 
 // heat is how much of the colour an instruction gets, of 1: half of it at 5 %.

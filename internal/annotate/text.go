@@ -6,6 +6,7 @@ import (
 	"io"
 	"path/filepath"
 	"strings"
+	"unicode"
 	"unicode/utf8"
 )
 
@@ -39,7 +40,7 @@ func (r *Report) function(b *bufio.Writer, f *Function, o TextOptions) {
 	}
 	var events []string
 	for e := range r.Events {
-		events = append(events, fmt.Sprintf("%s (%d samples, %.2f%% of all)", r.Events[e].Name, f.Values[e].Samples, f.Values[e].Percent))
+		events = append(events, fmt.Sprintf("%s (%d samples, %.2f%% of all)", oneLine(r.Events[e].Name), f.Values[e].Samples, f.Values[e].Percent))
 	}
 	title := fmt.Sprintf("%s |\tSource code & Disassembly of %s for %s, %s", head, oneLine(f.Module), strings.Join(events, ", "), what)
 	fmt.Fprintln(b, title)
@@ -113,7 +114,7 @@ func columnText(values []Value, o TextOptions) string {
 // oneLine keeps what recordings and files hold from looking like something else: names may be of any bytes.
 func oneLine(s string) string {
 	return strings.Map(func(r rune) rune {
-		if r < ' ' && r != '\t' || r == 0x7f || r == utf8.RuneError {
+		if unicode.IsControl(r) && r != '\t' || r == utf8.RuneError {
 			return '?'
 		}
 		return r

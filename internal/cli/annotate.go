@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/bperf/bperf/internal/annotate"
+	"github.com/bperf/bperf/internal/printable"
 	"github.com/bperf/bperf/internal/replay"
 )
 
@@ -107,7 +108,7 @@ func (a *annotateFlags) writer() (func(*annotate.Report, io.Writer) error, error
 	case "text":
 		return func(r *annotate.Report, w io.Writer) error { return r.Text(w, a.text) }, nil
 	case "json":
-		return func(r *annotate.Report, w io.Writer) error { return json.NewEncoder(w).Encode(r) }, nil
+		return func(r *annotate.Report, w io.Writer) error { return json.NewEncoder(printable.JSONWriter(w)).Encode(r) }, nil
 	case "html":
 		return (*annotate.Report).HTML, nil
 	}

@@ -10,6 +10,7 @@ import (
 
 	"github.com/bperf/bperf/internal/count/shared"
 	"github.com/bperf/bperf/internal/count/shared/upstream"
+	"github.com/bperf/bperf/internal/printable"
 )
 
 func newCountersCommand() *cobra.Command {
@@ -64,7 +65,7 @@ func printCountersJSON(w io.Writer, s *shared.Status) error {
 	if s.Cost != nil {
 		object.Cost = &costJSON{s.Cost, s.Cost.PerSwitch(), s.Cost.Share()}
 	}
-	e := json.NewEncoder(w)
+	e := json.NewEncoder(printable.JSONWriter(w))
 	e.SetEscapeHTML(false)
 	e.SetIndent("", "  ")
 	return e.Encode(object)

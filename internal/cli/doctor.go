@@ -8,6 +8,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/bperf/bperf/internal/kernel"
+	"github.com/bperf/bperf/internal/printable"
 )
 
 func newDoctorCommand() *cobra.Command {
@@ -62,7 +63,7 @@ func printFindings(w io.Writer, findings []kernel.Finding) error {
 }
 
 func printFindingsJSON(w io.Writer, findings []kernel.Finding) error {
-	e := json.NewEncoder(w)
+	e := json.NewEncoder(printable.JSONWriter(w))
 	e.SetEscapeHTML(false)
 	e.SetIndent("", "  ")
 	return e.Encode(findings)

@@ -15,6 +15,7 @@ import (
 
 	"github.com/bperf/bperf/internal/event"
 	"github.com/bperf/bperf/internal/perfevent"
+	"github.com/bperf/bperf/internal/printable"
 )
 
 func newListCommand() *cobra.Command {
@@ -270,7 +271,7 @@ func (l *lister) printJSON(events []listed) error {
 			array[i].Available = &e.available
 		}
 	}
-	encoder := json.NewEncoder(l.out)
+	encoder := json.NewEncoder(printable.JSONWriter(l.out))
 	encoder.SetEscapeHTML(false)
 	encoder.SetIndent("", "  ")
 	return encoder.Encode(array)

@@ -183,7 +183,7 @@ func writeMapJSON(w io.Writer, m *userprog.Map, now time.Time) error {
 	if err != nil {
 		return err
 	}
-	_, err = w.Write(append(line, '\n'))
+	_, err = w.Write(append(printable.JSON(line), '\n'))
 	return err
 }
 

@@ -280,7 +280,7 @@ func (o *profileOptions) shown(cmd *cobra.Command, format string, by sample.Keys
 // take takes the profile.
 func (o *profileOptions) take(cmd *cobra.Command, cfg *sample.Config) (sample.Result, error) {
 	stderr := cmd.ErrOrStderr()
-	note := func(s string) { fmt.Fprintln(stderr, s) }
+	note := func(s string) { fmt.Fprintln(stderr, printable.Lines(s)) }
 	cfg.Record.Notify = note
 	switch {
 	case o.quiet:

@@ -232,7 +232,7 @@ func printProgListJSON(w io.Writer, l *bpfprog.Listing) error {
 	out := bufio.NewWriter(w)
 	fmt.Fprintf(out, "{\n  \"window_ns\": %d,\n  \"programs\": [", l.Window)
 	var b bytes.Buffer
-	encoder := json.NewEncoder(&b)
+	encoder := json.NewEncoder(printable.JSONWriter(&b))
 	encoder.SetEscapeHTML(false)
 	encoder.SetIndent("    ", "  ")
 	for i, e := range l.Entries {

@@ -189,7 +189,7 @@ func printProgShowJSON(w io.Writer, all []shownProg) error {
 	for _, p := range all {
 		array = append(array, progShowJSON{newProgJSON(p.Entry), p.Code})
 	}
-	encoder := json.NewEncoder(w)
+	encoder := json.NewEncoder(printable.JSONWriter(w))
 	encoder.SetEscapeHTML(false)
 	encoder.SetIndent("", "  ")
 	return encoder.Encode(array)

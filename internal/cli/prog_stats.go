@@ -15,6 +15,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/bperf/bperf/internal/bpfprog"
+	"github.com/bperf/bperf/internal/printable"
 )
 
 func newProgStatsCommand() *cobra.Command {
@@ -118,7 +119,7 @@ type statsJSON struct {
 }
 
 func writeStatsJSON(b *bytes.Buffer, o *bpfprog.Observation, _ bool) {
-	encoder := json.NewEncoder(b)
+	encoder := json.NewEncoder(printable.JSONWriter(b))
 	encoder.SetEscapeHTML(false)
 	for _, p := range o.Programs {
 		encoder.Encode(statsJSON{o.Time, o.Window, p.ID, p.Type, p.Name, p.Tag, p.Program.Stats, p.Use}) // numbers and strings can be encoded

@@ -111,7 +111,7 @@ func printChanges(ctx context.Context, w io.Writer, run watching, asJSON bool) e
 }
 
 func printChangeJSON(w io.Writer, c bpfprog.Change) error {
-	encoder := json.NewEncoder(w)
+	encoder := json.NewEncoder(printable.JSONWriter(w))
 	encoder.SetEscapeHTML(false)
 	return encoder.Encode(c)
 }

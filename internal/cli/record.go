@@ -15,6 +15,7 @@ import (
 	"github.com/bperf/bperf/internal/control"
 	"github.com/bperf/bperf/internal/event"
 	"github.com/bperf/bperf/internal/filter"
+	"github.com/bperf/bperf/internal/printable"
 	"github.com/bperf/bperf/internal/record"
 	"github.com/bperf/bperf/internal/target"
 )
@@ -153,7 +154,7 @@ func runRecord(o *recordOptions, given func(string) bool, args []string) error {
 		return err
 	}
 	defer cfg.Programs.Close()
-	note := func(s string) { fmt.Fprintln(os.Stderr, s) }
+	note := func(s string) { fmt.Fprintln(os.Stderr, printable.Lines(s)) }
 	cfg.Notify = note
 	if o.quiet {
 		cfg.Notify = func(string) {}

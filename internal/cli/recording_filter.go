@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/bperf/bperf/internal/perfdata"
+	"github.com/bperf/bperf/internal/printable"
 	"github.com/bperf/bperf/internal/replay"
 	"github.com/bperf/bperf/internal/target"
 )
@@ -188,13 +189,13 @@ func printLosses(w io.Writer, s replay.Stats) {
 			fmt.Fprintf(w, "Warning: and %d more files without symbols\n", len(s.Problems)-i)
 			break
 		}
-		fmt.Fprintln(w, "Warning:", strings.ReplaceAll(problem, "\n", "; "))
+		fmt.Fprintln(w, "Warning:", printable.Text(strings.ReplaceAll(problem, "\n", "; ")))
 	}
 	for _, err := range s.Damaged {
-		fmt.Fprintln(w, "Warning: what the recording tells beside its records cannot all be read:", err)
+		fmt.Fprintln(w, "Warning: what the recording tells beside its records cannot all be read:", printable.Text(err.Error()))
 	}
 	if s.BadPrograms != nil {
-		fmt.Fprintf(w, "Warning: IDs, code or lines of BPF programs are missing, as what the recording tells of them cannot be read: %v\n", s.BadPrograms)
+		fmt.Fprintf(w, "Warning: IDs, code or lines of BPF programs are missing, as what the recording tells of them cannot be read: %s\n", printable.Text(s.BadPrograms.Error()))
 	}
 	if s.Truncated {
 		fmt.Fprintln(w, "Warning: the recording ends early: it was cut, or its writer was killed; all up to there was read")

@@ -9,6 +9,8 @@ import (
 	"path/filepath"
 
 	"github.com/spf13/cobra"
+
+	"github.com/bperf/bperf/internal/printable"
 )
 
 // Exit statuses other than 0, 1 and that of a command that was run. They are perf's.
@@ -43,7 +45,7 @@ func Main(args []string) int {
 	exit := &ExitError{Status: 1, Err: err}
 	errors.As(err, &exit)
 	if exit.Err != nil {
-		fmt.Fprintf(os.Stderr, "Error: %v\n", exit.Err)
+		fmt.Fprintf(os.Stderr, "Error: %s\n", printable.Lines(exit.Err.Error()))
 	}
 	return exit.Status
 }

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/bperf/bperf/internal/printable"
 	"github.com/bperf/bperf/internal/stat"
 )
 
@@ -57,12 +58,12 @@ func (o *statOptions) noter(out *statOutput) func(string) {
 	case mixed && o.json:
 		return func(s string) {
 			line, _ := json.Marshal(s) // a string can always be marshalled
-			fmt.Fprintf(os.Stderr, "{\"note\" : %s}\n", line)
+			fmt.Fprintf(os.Stderr, "{\"note\" : %s}\n", printable.JSON(line))
 		}
 	case mixed && o.separator != "":
-		return func(s string) { fmt.Fprintln(os.Stderr, "#", strings.ReplaceAll(s, "\n", "\n# ")) }
+		return func(s string) { fmt.Fprintln(os.Stderr, "#", strings.ReplaceAll(printable.Lines(s), "\n", "\n# ")) }
 	default:
-		return func(s string) { fmt.Fprintln(os.Stderr, s) }
+		return func(s string) { fmt.Fprintln(os.Stderr, printable.Lines(s)) }
 	}
 }
 

@@ -2,16 +2,71 @@
 package printable
 
 import (
+	"bytes"
+	"io"
 	"strings"
 	"unicode"
 )
 
 // Text has question marks in place of control characters, which would end a line or move the cursor of a terminal.
 func Text(s string) string {
+	return strings.Map(visible, s)
+}
+
+// Lines is Text for text of several lines: it keeps line breaks and tabs.
+func Lines(s string) string {
 	return strings.Map(func(r rune) rune {
-		if unicode.IsControl(r) {
-			return '?'
+		if r == '\n' || r == '\t' {
+			return r
 		}
-		return r
+		return visible(r)
 	}, s)
 }
+
+func visible(r rune) rune {
+	if unicode.IsControl(r) {
+		return '?'
+	}
+	return r
+}
+
+// Append appends Text(s).
+func Append(out []byte, s string) []byte {
+	for i := range len(s) {
+		if s[i] < ' ' || s[i] > '~' {
+			return append(out, Text(s)...)
+		}
+	}
+	return append(out, s...)
+}
+
+// JSON escapes the control characters that encoding/json leaves in strings as they are: DEL and U+0080 to U+009F.
+func JSON(text []byte) []byte {
+	if !bytes.ContainsFunc(text, isRaw) {
+		return text
+	}
+	const hex = "0123456789abcdef"
+	var out []byte
+	for _, r := range string(text) {
+		if isRaw(r) {
+			out = append(out, '\\', 'u', '0', '0', hex[r>>4], hex[r&15])
+		} else {
+			out = append(out, string(r)...)
+		}
+	}
+	return out
+}
+
+// JSONWriter applies JSON to what json.Encoder writes: a value at a time.
+func JSONWriter(w io.Writer) io.Writer { return jsonWriter{w} }
+
+type jsonWriter struct{ w io.Writer }
+
+func (j jsonWriter) Write(value []byte) (int, error) {
+	if _, err := j.w.Write(JSON(value)); err != nil {
+		return 0, err
+	}
+	return len(value), nil
+}
+
+func isRaw(r rune) bool { return r >= 0x7f && r <= 0x9f }

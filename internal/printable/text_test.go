@@ -2,6 +2,31 @@ package printable
 
 import "testing"
 
+func TestLines(t *testing.T) {
+	if got, want := Lines("a\n\tb\x1bc\r\u0085d"), "a\n\tb?c??d"; got != want {
+		t.Errorf("%q, want %q", got, want)
+	}
+}
+
+func TestAppend(t *testing.T) {
+	for _, s := range []string{"", "worker", "größe", "a\x1bb\nc"} {
+		if got, want := string(Append([]byte("x"), s)), "x"+Text(s); got != want {
+			t.Errorf("%q: %q, want %q", s, got, want)
+		}
+	}
+}
+
+func TestJSON(t *testing.T) {
+	for s, want := range map[string]string{
+		`"größe\n"`:               `"größe\n"`,
+		"\"a\u009bb\x7fc\u0080\"": `"a\u009bb\u007fc\u0080"`,
+	} {
+		if got := string(JSON([]byte(s))); got != want {
+			t.Errorf("%q: %q, want %q", s, got, want)
+		}
+	}
+}
+
 func TestText(t *testing.T) {
 	for s, want := range map[string]string{
 		"":                            "",

@@ -6,6 +6,7 @@ import (
 	"io"
 	"strconv"
 
+	"github.com/bperf/bperf/internal/printable"
 	"github.com/bperf/bperf/internal/profile"
 )
 
@@ -27,7 +28,7 @@ func WriteCSV(w io.Writer, p *profile.Profile, o *Options) error {
 				continue
 			}
 			for _, event := range events {
-				head = append(head, column.name+":"+p.Events[event].Name)
+				head = append(head, column.name+":"+printable.Text(p.Events[event].Name))
 			}
 		}
 		if err := c.Write(head); err != nil {
@@ -51,7 +52,7 @@ func (t *table) record(r *row) []string {
 	var fields []string
 	for _, column := range t.columns {
 		if column.key != nil {
-			fields = append(fields, column.key.text(t.p, &r.place, 0))
+			fields = append(fields, printable.Text(column.key.text(t.p, &r.place, 0)))
 			continue
 		}
 		for i := range t.events {

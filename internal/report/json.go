@@ -5,6 +5,7 @@ import (
 	"io"
 	"time"
 
+	"github.com/bperf/bperf/internal/printable"
 	"github.com/bperf/bperf/internal/profile"
 )
 
@@ -29,7 +30,7 @@ func WriteJSON(w io.Writer, p *profile.Profile, o *Options) error {
 		}
 		object.Tables = append(object.Tables, t.json())
 	}
-	encoder := json.NewEncoder(w)
+	encoder := json.NewEncoder(printable.JSONWriter(w))
 	encoder.SetEscapeHTML(false)
 	encoder.SetIndent("", " ")
 	return encoder.Encode(object)

@@ -7,6 +7,7 @@ import (
 	"io"
 	"slices"
 
+	"github.com/bperf/bperf/internal/printable"
 	"github.com/bperf/bperf/internal/profile"
 )
 
@@ -74,7 +75,7 @@ func WriteSpeedscope(w io.Writer, p *profile.Profile, o *Options) error {
 }
 
 func encodeCompact(w io.Writer, object any) error {
-	encoder := json.NewEncoder(w)
+	encoder := json.NewEncoder(printable.JSONWriter(w))
 	encoder.SetEscapeHTML(false)
 	return encoder.Encode(object)
 }

@@ -6,6 +6,7 @@ import (
 	"strconv"
 
 	"github.com/bperf/bperf/internal/perfdata"
+	"github.com/bperf/bperf/internal/printable"
 	"github.com/bperf/bperf/internal/replay"
 )
 
@@ -143,7 +144,7 @@ func (t *text) object(item *replay.Item, out []byte) []byte {
 	if err != nil {
 		panic(err) // it has nothing that JSON has not
 	}
-	return append(append(out, line...), '\n')
+	return append(append(out, printable.JSON(line)...), '\n')
 }
 
 func address(v uint64) string { return "0x" + strconv.FormatUint(v, 16) }

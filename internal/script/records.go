@@ -6,6 +6,7 @@ import (
 	"strconv"
 
 	"github.com/bperf/bperf/internal/perfdata"
+	"github.com/bperf/bperf/internal/printable"
 	"github.com/bperf/bperf/internal/replay"
 )
 
@@ -20,12 +21,12 @@ func (t *text) record(item *replay.Item, out []byte) []byte {
 	switch v := item.Value.(type) {
 	case *perfdata.Mmap:
 		if want.Mmap {
-			return body(" %d/%d: [%s(%s) @ %s]: %c %s\n", v.PID, v.TID, alternate(v.Start), alternate(v.Length), alternate(v.Offset), access(!v.Data), v.Filename)
+			return body(" %d/%d: [%s(%s) @ %s]: %c %s\n", v.PID, v.TID, alternate(v.Start), alternate(v.Length), alternate(v.Offset), access(!v.Data), printable.Text(v.Filename))
 		}
 	case *perfdata.Mmap2:
 		if want.Mmap {
 			return body(" %d/%d: [%s(%s) @ %s%s]: %s %s\n", v.PID, v.TID, alternate(v.Start), alternate(v.Length), alternate(v.Offset), identity(v),
-				protection(v), v.Filename)
+				protection(v), printable.Text(v.Filename))
 		}
 	case *perfdata.Comm:
 		if want.Task {
@@ -33,7 +34,7 @@ func (t *text) record(item *replay.Item, out []byte) []byte {
 			if v.Exec {
 				exec = " exec"
 			}
-			return body("%s: %s:%d/%d\n", exec, v.Comm, v.PID, v.TID)
+			return body("%s: %s:%d/%d\n", exec, printable.Text(v.Comm), v.PID, v.TID)
 		}
 	case *perfdata.Fork:
 		if want.Task {
@@ -45,7 +46,7 @@ func (t *text) record(item *replay.Item, out []byte) []byte {
 		}
 	case *perfdata.KSymbol:
 		if want.BPF {
-			return body(" addr %x len %d type %d flags 0x%x name %s\n", v.Addr, v.Size, v.Type, v.Flags, v.Name)
+			return body(" addr %x len %d type %d flags 0x%x name %s\n", v.Addr, v.Size, v.Type, v.Flags, printable.Text(v.Name))
 		}
 	case *perfdata.BPFEvent:
 		if want.BPF {
@@ -53,9 +54,9 @@ func (t *text) record(item *replay.Item, out []byte) []byte {
 		}
 	case *perfdata.BPFMetadata:
 		if want.BPF {
-			out = body(" prog %s\n", v.Program)
+			out = body(" prog %s\n", printable.Text(v.Program))
 			for _, e := range v.Entries {
-				out = fmt.Appendf(out, "  entry: %20s : %s\n", e.Key, e.Value)
+				out = fmt.Appendf(out, "  entry: %20s : %s\n", printable.Text(e.Key), printable.Text(e.Value))
 			}
 			return out
 		}
@@ -77,7 +78,7 @@ func (t *text) record(item *replay.Item, out []byte) []byte {
 		}
 	case *perfdata.Cgroup:
 		if want.Cgroup {
-			return body(" cgroup: %d %s\n", v.ID, v.Path)
+			return body(" cgroup: %d %s\n", v.ID, printable.Text(v.Path))
 		}
 	case *perfdata.Lost:
 		if want.Lost {

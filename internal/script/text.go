@@ -6,6 +6,7 @@ import (
 
 	"github.com/bperf/bperf/internal/bpfprog/disasm"
 	"github.com/bperf/bperf/internal/perfdata"
+	"github.com/bperf/bperf/internal/printable"
 	"github.com/bperf/bperf/internal/replay"
 	"github.com/bperf/bperf/internal/tracedata"
 	"github.com/bperf/bperf/internal/typed"
@@ -75,7 +76,7 @@ func (t *text) sample(item *replay.Item, out []byte) []byte {
 		if item.Event != nil {
 			name = item.Event.Name
 		}
-		out = append(appendRight(out, name, t.width), ": "...)
+		out = append(appendRight(out, printable.Text(name), t.width), ": "...)
 	}
 	if fields&Flags != 0 {
 		out = append(out, "                        "...) // of hardware traces, which are not decoded
@@ -92,7 +93,7 @@ func (t *text) sample(item *replay.Item, out []byte) []byte {
 		if item.Cgroup == "" {
 			out = append(out, "unknown"...)
 		}
-		out = append(out, item.Cgroup...)
+		out = printable.Append(out, item.Cgroup)
 	}
 	if fields&IP != 0 {
 		out = t.code(item, kind, out)
@@ -132,9 +133,9 @@ func (t *text) wanted(item *replay.Item) bool {
 func (t *text) start(item *replay.Item, fields Field, id *perfdata.SampleID, out []byte) []byte {
 	if fields&Comm != 0 {
 		if fields&IP != 0 && t.chains && item.Event != nil && item.Event.Attr.SampleType.Has(perfdata.SampleCallchain) {
-			out = append(out, item.Thread.Comm...)
+			out = printable.Append(out, item.Thread.Comm)
 		} else {
-			out = appendRight(out, item.Thread.Comm, 16)
+			out = appendRight(out, printable.Text(item.Thread.Comm), 16)
 		}
 		out = append(out, ' ')
 	}
@@ -220,7 +221,7 @@ func appendIf(out []byte, is bool, c byte) []byte {
 // trace prints what a tracepoint recorded.
 func (t *text) trace(item *replay.Item, out []byte) []byte {
 	if f := t.traces.Format(item.Event.Attr.Config); f != nil {
-		return f.AppendText(out, item.Sample.Raw, t.resolve)
+		return printable.Append(out, string(f.AppendText(nil, item.Sample.Raw, t.resolve)))
 	}
 	return out
 }
@@ -260,7 +261,7 @@ func (t *text) frame(f *replay.Frame, kind Kind, out []byte) []byte {
 		in := &f.Source.Inlined[i]
 		out = appendHex(append(out, '\t'), address, 16)
 		if fields&Symbol != 0 {
-			out = append(append(out, ' '), in.Function...)
+			out = printable.Append(append(out, ' '), in.Function)
 			if fields&SymbolOffset != 0 && f.Symbol != nil {
 				out = strconv.AppendUint(append(out, "+0x"...), f.Offset(), 16)
 			}
@@ -296,7 +297,7 @@ func appendSymbol(out []byte, f *replay.Frame, offset bool) []byte {
 	if f.Symbol == nil {
 		return append(out, "[unknown]"...)
 	}
-	out = append(out, f.Symbol.Name...)
+	out = printable.Append(out, f.Symbol.Name)
 	if offset {
 		out = strconv.AppendUint(append(out, "+0x"...), f.Offset(), 16)
 	}
@@ -307,7 +308,7 @@ func appendDSO(out []byte, f *replay.Frame, fields Field) []byte {
 	if f.DSO == nil {
 		return append(out, "[unknown]"...)
 	}
-	out = append(out, f.DSO.Name...)
+	out = printable.Append(out, f.DSO.Name)
 	if fields&DSOOffset != 0 {
 		out = strconv.AppendUint(append(out, "+0x"...), f.Address(), 16)
 	}
@@ -320,14 +321,14 @@ func (t *text) sourceLine(f *replay.Frame, fields Field, out []byte) []byte {
 	}
 	if f.Source.File == "" {
 		out = append(out, "\n  "...)
-		out = append(out, f.DSO.Short...)
+		out = printable.Append(out, f.DSO.Short)
 		return strconv.AppendUint(append(out, "[ "...), f.Address(), 16)
 	}
 	return appendSourceLine(out, f.Source.File, f.Source.Line)
 }
 
 func appendSourceLine(out []byte, file string, line int) []byte {
-	out = append(append(out, "\n  "...), file...)
+	out = printable.Append(append(out, "\n  "...), file)
 	return strconv.AppendInt(append(out, ':'), int64(line), 10)
 }
 

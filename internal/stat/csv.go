@@ -6,6 +6,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/bperf/bperf/internal/printable"
 )
 
 type csvLines struct {
@@ -17,7 +19,7 @@ type csvLines struct {
 }
 
 // NewCSV prints perf's separated values: a line for each event, without a heading and without the
-// times. A field that holds the separator, a quote or the end of a line is quoted as in RFC 4180.
+// times. A field that holds the separator or a quote is quoted as in RFC 4180.
 func NewCSV(w io.Writer, o OutputOptions) Printer { return &csvLines{w: w, o: o} }
 
 // CheckSeparator says what is wrong with a separator; with these, fields could not be told apart.
@@ -186,7 +188,8 @@ func (c *csvLines) line(b *strings.Builder, fields []string) {
 }
 
 func (c *csvLines) quote(field string) string {
-	if !strings.ContainsAny(field, "\"\r\n") && !strings.Contains(field, c.o.Separator) {
+	field = printable.Text(field)
+	if !strings.Contains(field, `"`) && !strings.Contains(field, c.o.Separator) {
 		return field
 	}
 	return `"` + strings.ReplaceAll(field, `"`, `""`) + `"`

@@ -6,6 +6,8 @@ import (
 	"io"
 	"strconv"
 	"strings"
+
+	"github.com/bperf/bperf/internal/printable"
 )
 
 type jsonLines struct {
@@ -191,7 +193,7 @@ func (o *object) String() string { return "{" + strings.Join(o.fields, ", ") + "
 // quote makes a JSON string of any string, and leaves the < of "<not counted>" as it is.
 func quote(s string) string {
 	var b bytes.Buffer
-	e := json.NewEncoder(&b)
+	e := json.NewEncoder(printable.JSONWriter(&b))
 	e.SetEscapeHTML(false)
 	e.Encode(s) // cannot fail: a string has a form in JSON, and a buffer takes it
 	return strings.TrimSuffix(b.String(), "\n")

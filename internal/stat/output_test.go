@@ -17,6 +17,7 @@ import (
 	"github.com/bperf/bperf/internal/count/program"
 	"github.com/bperf/bperf/internal/event"
 	"github.com/bperf/bperf/internal/perfevent"
+	"github.com/bperf/bperf/internal/printable"
 	"github.com/bperf/bperf/test/golden"
 )
 
@@ -530,7 +531,7 @@ func FuzzOutput(f *testing.F) {
 				if len(r) != columns {
 					t.Errorf("%q has %d columns, the first line has %d", r, len(r), columns)
 				}
-				if !metricOnly && i == 0 && (r[3] != clean(name) || r[2] != clean(unit)) {
+				if !metricOnly && i == 0 && (r[3] != printable.Text(name) || r[2] != printable.Text(unit)) {
 					t.Errorf("name %q and unit %q became %q and %q", name, unit, r[3], r[2])
 				}
 			}
@@ -540,6 +541,3 @@ func FuzzOutput(f *testing.F) {
 		}
 	})
 }
-
-// clean is a field as encoding/csv reads it, which makes a newline of CR LF.
-func clean(s string) string { return strings.ReplaceAll(s, "\r\n", "\n") }
