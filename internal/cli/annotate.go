@@ -2,7 +2,6 @@ package cli
 
 import (
 	"bufio"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -108,7 +107,11 @@ func (a *annotateFlags) writer() (func(*annotate.Report, io.Writer) error, error
 	case "text":
 		return func(r *annotate.Report, w io.Writer) error { return r.Text(w, a.text) }, nil
 	case "json":
-		return func(r *annotate.Report, w io.Writer) error { return json.NewEncoder(printable.JSONWriter(w)).Encode(r) }, nil
+		return func(r *annotate.Report, w io.Writer) error {
+			e := printable.JSONEncoder(w)
+			e.SetEscapeHTML(true)
+			return e.Encode(r)
+		}, nil
 	case "html":
 		return (*annotate.Report).HTML, nil
 	}

@@ -1,7 +1,6 @@
 package cli
 
 import (
-	"encoding/json"
 	"fmt"
 	"io"
 	"time"
@@ -65,8 +64,7 @@ func printCountersJSON(w io.Writer, s *shared.Status) error {
 	if s.Cost != nil {
 		object.Cost = &costJSON{s.Cost, s.Cost.PerSwitch(), s.Cost.Share()}
 	}
-	e := json.NewEncoder(printable.JSONWriter(w))
-	e.SetEscapeHTML(false)
+	e := printable.JSONEncoder(w)
 	e.SetIndent("", "  ")
 	return e.Encode(object)
 }

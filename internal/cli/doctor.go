@@ -1,7 +1,6 @@
 package cli
 
 import (
-	"encoding/json"
 	"fmt"
 	"io"
 
@@ -63,8 +62,7 @@ func printFindings(w io.Writer, findings []kernel.Finding) error {
 }
 
 func printFindingsJSON(w io.Writer, findings []kernel.Finding) error {
-	e := json.NewEncoder(printable.JSONWriter(w))
-	e.SetEscapeHTML(false)
+	e := printable.JSONEncoder(w)
 	e.SetIndent("", "  ")
 	return e.Encode(findings)
 }

@@ -1,7 +1,6 @@
 package cli
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -271,8 +270,7 @@ func (l *lister) printJSON(events []listed) error {
 			array[i].Available = &e.available
 		}
 	}
-	encoder := json.NewEncoder(printable.JSONWriter(l.out))
-	encoder.SetEscapeHTML(false)
+	encoder := printable.JSONEncoder(l.out)
 	encoder.SetIndent("", "  ")
 	return encoder.Encode(array)
 }

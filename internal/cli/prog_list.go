@@ -4,7 +4,6 @@ import (
 	"bufio"
 	"bytes"
 	"cmp"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -232,8 +231,7 @@ func printProgListJSON(w io.Writer, l *bpfprog.Listing) error {
 	out := bufio.NewWriter(w)
 	fmt.Fprintf(out, "{\n  \"window_ns\": %d,\n  \"programs\": [", l.Window)
 	var b bytes.Buffer
-	encoder := json.NewEncoder(printable.JSONWriter(&b))
-	encoder.SetEscapeHTML(false)
+	encoder := printable.JSONEncoder(&b)
 	encoder.SetIndent("    ", "  ")
 	for i, e := range l.Entries {
 		b.Reset()

@@ -3,7 +3,6 @@ package cli
 import (
 	"bytes"
 	"cmp"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -189,8 +188,7 @@ func printProgShowJSON(w io.Writer, all []shownProg) error {
 	for _, p := range all {
 		array = append(array, progShowJSON{newProgJSON(p.Entry), p.Code})
 	}
-	encoder := json.NewEncoder(printable.JSONWriter(w))
-	encoder.SetEscapeHTML(false)
+	encoder := printable.JSONEncoder(w)
 	encoder.SetIndent("", "  ")
 	return encoder.Encode(array)
 }

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"encoding/csv"
-	"encoding/json"
 	"fmt"
 	"io"
 	"slices"
@@ -119,8 +118,7 @@ type statsJSON struct {
 }
 
 func writeStatsJSON(b *bytes.Buffer, o *bpfprog.Observation, _ bool) {
-	encoder := json.NewEncoder(printable.JSONWriter(b))
-	encoder.SetEscapeHTML(false)
+	encoder := printable.JSONEncoder(b)
 	for _, p := range o.Programs {
 		encoder.Encode(statsJSON{o.Time, o.Window, p.ID, p.Type, p.Name, p.Tag, p.Program.Stats, p.Use}) // numbers and strings can be encoded
 	}

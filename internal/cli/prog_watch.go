@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"cmp"
 	"context"
-	"encoding/json"
 	"fmt"
 	"io"
 	"os"
@@ -111,9 +110,7 @@ func printChanges(ctx context.Context, w io.Writer, run watching, asJSON bool) e
 }
 
 func printChangeJSON(w io.Writer, c bpfprog.Change) error {
-	encoder := json.NewEncoder(printable.JSONWriter(w))
-	encoder.SetEscapeHTML(false)
-	return encoder.Encode(c)
+	return printable.JSONEncoder(w).Encode(c)
 }
 
 func printChange(w io.Writer, c bpfprog.Change) error {

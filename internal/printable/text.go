@@ -3,6 +3,7 @@ package printable
 
 import (
 	"bytes"
+	"encoding/json"
 	"io"
 	"strings"
 	"unicode"
@@ -30,11 +31,11 @@ func visible(r rune) rune {
 	return r
 }
 
-// Append appends Text(s).
-func Append(out []byte, s string) []byte {
+// Append appends Text(s). s may be what follows out in its array: Append then cleans it in place.
+func Append[S string | []byte](out []byte, s S) []byte {
 	for i := range len(s) {
 		if s[i] < ' ' || s[i] > '~' {
-			return append(out, Text(s)...)
+			return append(out, Text(string(s))...)
 		}
 	}
 	return append(out, s...)
@@ -42,7 +43,7 @@ func Append(out []byte, s string) []byte {
 
 // JSON escapes the control characters that encoding/json leaves in strings as they are: DEL and U+0080 to U+009F.
 func JSON(text []byte) []byte {
-	if !bytes.ContainsFunc(text, isRaw) {
+	if bytes.IndexByte(text, del) < 0 && bytes.IndexByte(text, leadC1) < 0 {
 		return text
 	}
 	const hex = "0123456789abcdef"
@@ -57,9 +58,14 @@ func JSON(text []byte) []byte {
 	return out
 }
 
-// JSONWriter applies JSON to what json.Encoder writes: a value at a time.
-func JSONWriter(w io.Writer) io.Writer { return jsonWriter{w} }
+// JSONEncoder returns an encoder whose output has no control characters in strings, and <, > and & as they are.
+func JSONEncoder(w io.Writer) *json.Encoder {
+	e := json.NewEncoder(jsonWriter{w})
+	e.SetEscapeHTML(false)
+	return e
+}
 
+// jsonWriter applies JSON to what json.Encoder writes: a value at a time.
 type jsonWriter struct{ w io.Writer }
 
 func (j jsonWriter) Write(value []byte) (int, error) {
@@ -69,4 +75,9 @@ func (j jsonWriter) Write(value []byte) (int, error) {
 	return len(value), nil
 }
 
-func isRaw(r rune) bool { return r >= 0x7f && r <= 0x9f }
+const (
+	del    = 0x7f
+	leadC1 = 0xc2 // the first byte of U+0080 to U+00BF in UTF-8
+)
+
+func isRaw(r rune) bool { return r >= del && r <= 0x9f }

@@ -201,7 +201,8 @@ func (r *Resolver) Callchain(item *Item) ([]Frame, bool) {
 	for _, ip := range s.Callchain {
 		if perfdata.IsContext(ip) {
 			// Code without frame pointers can have anything where the kernel looks for return addresses. No mark follows the user's part.
-			if _, known := modeOf(ip); mode == perfdata.MiscUser && returns || !known && ip != perfdata.ContextUserDeferred {
+			next, known := modeOf(ip)
+			if mode == perfdata.MiscUser && returns || !known && ip != perfdata.ContextUserDeferred {
 				r.cut = true
 				r.replay.cutChains.Add(1)
 				return r.frames, true
@@ -209,8 +210,7 @@ func (r *Resolver) Callchain(item *Item) ([]Frame, bool) {
 			if ip == perfdata.ContextUserDeferred {
 				return r.frames, true // what follows is no address
 			}
-			mode, _ = modeOf(ip)
-			returns = false
+			mode, returns = next, false
 			continue
 		}
 		if len(r.frames) >= r.replay.options.MaxStack {

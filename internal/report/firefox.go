@@ -4,6 +4,7 @@ import (
 	"io"
 	"strconv"
 
+	"github.com/bperf/bperf/internal/printable"
 	"github.com/bperf/bperf/internal/profile"
 )
 
@@ -205,7 +206,7 @@ func WriteFirefox(w io.Writer, p *profile.Profile, o *Options) error {
 	for i, t := range tracks {
 		e.out.Threads = append(e.out.Threads, e.thread(t, i+1))
 	}
-	return encodeCompact(w, e.out)
+	return printable.JSONEncoder(w).Encode(e.out)
 }
 
 type firefoxExporter struct {

@@ -1,7 +1,6 @@
 package report
 
 import (
-	"encoding/json"
 	"io"
 	"time"
 
@@ -30,8 +29,7 @@ func WriteJSON(w io.Writer, p *profile.Profile, o *Options) error {
 		}
 		object.Tables = append(object.Tables, t.json())
 	}
-	encoder := json.NewEncoder(printable.JSONWriter(w))
-	encoder.SetEscapeHTML(false)
+	encoder := printable.JSONEncoder(w)
 	encoder.SetIndent("", " ")
 	return encoder.Encode(object)
 }

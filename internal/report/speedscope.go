@@ -2,7 +2,6 @@ package report
 
 import (
 	"cmp"
-	"encoding/json"
 	"fmt"
 	"io"
 	"slices"
@@ -71,13 +70,7 @@ func WriteSpeedscope(w io.Writer, p *profile.Profile, o *Options) error {
 		}
 		file.Profiles = append(file.Profiles, out)
 	}
-	return encodeCompact(w, file)
-}
-
-func encodeCompact(w io.Writer, object any) error {
-	encoder := json.NewEncoder(printable.JSONWriter(w))
-	encoder.SetEscapeHTML(false)
-	return encoder.Encode(object)
+	return printable.JSONEncoder(w).Encode(file)
 }
 
 func speedscopeUnit(unit string) string {

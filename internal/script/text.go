@@ -221,7 +221,8 @@ func appendIf(out []byte, is bool, c byte) []byte {
 // trace prints what a tracepoint recorded.
 func (t *text) trace(item *replay.Item, out []byte) []byte {
 	if f := t.traces.Format(item.Event.Attr.Config); f != nil {
-		return printable.Append(out, string(f.AppendText(nil, item.Sample.Raw, t.resolve)))
+		all := f.AppendText(out, item.Sample.Raw, t.resolve)
+		return printable.Append(all[:len(out)], all[len(out):])
 	}
 	return out
 }

@@ -2,7 +2,6 @@ package stat
 
 import (
 	"bytes"
-	"encoding/json"
 	"io"
 	"strconv"
 	"strings"
@@ -193,8 +192,7 @@ func (o *object) String() string { return "{" + strings.Join(o.fields, ", ") + "
 // quote makes a JSON string of any string, and leaves the < of "<not counted>" as it is.
 func quote(s string) string {
 	var b bytes.Buffer
-	e := json.NewEncoder(printable.JSONWriter(&b))
-	e.SetEscapeHTML(false)
+	e := printable.JSONEncoder(&b)
 	e.Encode(s) // cannot fail: a string has a form in JSON, and a buffer takes it
 	return strings.TrimSuffix(b.String(), "\n")
 }
