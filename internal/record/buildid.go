@@ -1,7 +1,6 @@
 package record
 
 import (
-	"bytes"
 	"cmp"
 	"encoding/binary"
 	"fmt"
@@ -104,30 +103,14 @@ func (b *buildIDs) read(m mapped) (id []byte, misc perfdata.Misc, err error) {
 	return id, perfdata.MiscUser, err
 }
 
-// mostBuildID is the number of bytes of a build ID in perf.data.
-const mostBuildID = 20
-
 func userBuildID(search object.Search, path string) ([]byte, error) {
 	id, err := search.BuildID(path)
-	return id[:min(len(id), mostBuildID)], err
+	return recorded(id), err
 }
 
-// noteBuildID finds the note of type NT_GNU_BUILD_ID (3) of GNU among ELF notes (elf(5)).
 func noteBuildID(notes []byte, order binary.ByteOrder) []byte {
-	const gnuBuildID = 3
-	for len(notes) >= 12 {
-		nameSize, size, kind := int64(order.Uint32(notes)), int64(order.Uint32(notes[4:])), order.Uint32(notes[8:])
-		notes = notes[12:]
-		nameEnd, end := align4(nameSize), align4(nameSize)+align4(size)
-		if nameEnd+size > int64(len(notes)) {
-			return nil
-		}
-		if kind == gnuBuildID && string(notes[:nameSize]) == "GNU\x00" {
-			return bytes.Clone(notes[nameEnd : nameEnd+min(size, mostBuildID)])
-		}
-		notes = notes[min(end, int64(len(notes))):]
-	}
-	return nil
+	return recorded(object.BuildIDNote(notes, order, 4))
 }
 
-func align4(n int64) int64 { return (n + 3) &^ 3 }
+// recorded returns what perf.data has room for of a build ID: 20 bytes.
+func recorded(buildID []byte) []byte { return buildID[:min(len(buildID), 20)] }

@@ -203,9 +203,9 @@ func TestNoteBuildID(t *testing.T) {
 	note := func(kind uint32, name, content string) []byte {
 		b := le.AppendUint32(le.AppendUint32(le.AppendUint32(nil, uint32(len(name))), uint32(len(content))), kind)
 		b = append(b, name...)
-		b = append(b, make([]byte, align4(int64(len(name)))-int64(len(name)))...)
+		b = append(b, make([]byte, -len(name)&3)...)
 		b = append(b, content...)
-		return append(b, make([]byte, align4(int64(len(content)))-int64(len(content)))...)
+		return append(b, make([]byte, -len(content)&3)...)
 	}
 	other := note(1, "Linux\x00", "12345")
 	for name, tt := range map[string]struct {

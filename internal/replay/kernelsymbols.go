@@ -1,6 +1,7 @@
 package replay
 
 import (
+	"encoding/binary"
 	"encoding/hex"
 	"errors"
 	"fmt"
@@ -121,7 +122,7 @@ func runningModuleBuildID(name string) []byte {
 	if err != nil {
 		return nil
 	}
-	return buildIDNote(notes)
+	return object.BuildIDNote(notes, binary.NativeEndian, 4)
 }
 
 // runningModuleBase returns the address of the code of a module that is loaded now; 0 if none is, or the kernel hides it.
@@ -144,29 +145,7 @@ func runningBuildID() []byte {
 	if err != nil {
 		return nil
 	}
-	return buildIDNote(notes)
-}
-
-// buildIDNote finds the note NT_GNU_BUILD_ID in notes of this machine's byte order, which is little-endian.
-func buildIDNote(notes []byte) []byte {
-	const gnuBuildID = 3
-	for len(notes) >= 12 {
-		le := func(at int) int {
-			return int(notes[at]) | int(notes[at+1])<<8 | int(notes[at+2])<<16 | int(notes[at+3])<<24
-		}
-		name, size, kind := le(0), le(4), le(8)
-		notes = notes[12:]
-		at := (name + 3) &^ 3
-		end := at + (size+3)&^3
-		if name < 0 || size < 0 || end > len(notes) || at > end {
-			return nil
-		}
-		if kind == gnuBuildID && strings.TrimRight(string(notes[:name]), "\x00") == "GNU" {
-			return notes[at : at+size]
-		}
-		notes = notes[end:]
-	}
-	return nil
+	return object.BuildIDNote(notes, binary.NativeEndian, 4)
 }
 
 // isKernel reports whether an address is in the kernel itself, where the recording does not say so: it leaves out what is behind the code, such as

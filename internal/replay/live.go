@@ -2,11 +2,12 @@ package replay
 
 import (
 	"bufio"
-	"fmt"
 	"os"
 	"path/filepath"
 	"strconv"
 	"strings"
+
+	"github.com/bperf/bperf/internal/symbol/object"
 )
 
 // owner is a process that had something mapped. While it lives, and it is still mapped there, its files can be had as it sees them.
@@ -19,7 +20,7 @@ type owner struct {
 // place is where a living process has something mapped.
 type place struct {
 	root   string // the process's root directory as this process sees it
-	mapped string // leads to the mapped file, even after it was deleted or replaced; needs CAP_CHECKPOINT_RESTORE (proc_pid_map_files(5))
+	mapped string // object.MappedFile
 }
 
 // find returns false if the process is gone, or if another process has its ID by now, perhaps because the recording is of another machine: such
@@ -35,7 +36,7 @@ func (o owner) find() (place, bool) {
 		if start, end, is := o.is(lines.Text()); is {
 			return place{
 				root:   filepath.Join(proc, "root"),
-				mapped: filepath.Join(proc, "map_files", fmt.Sprintf("%x-%x", start, end)),
+				mapped: object.MappedFile(o.pid, start, end),
 			}, true
 		}
 	}

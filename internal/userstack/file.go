@@ -77,7 +77,7 @@ func identify(r *perfdata.Mmap2) (path string, id fileID) {
 		return vdso, id
 	}
 	for _, path = range []string{
-		fmt.Sprintf("/proc/%d/map_files/%x-%x", r.PID, r.Start, r.Start+r.Length),
+		object.MappedFile(r.PID, r.Start, r.Start+r.Length),
 		fmt.Sprintf("/proc/%d/root%s", r.PID, r.Filename),
 		r.Filename,
 	} {
@@ -149,7 +149,7 @@ func (t *Tables) loadFile(f *file) error {
 		return nil
 	}
 	for t.rows+int(f.rows) > t.limits.Rows && len(t.unused) > 0 {
-		if err := t.drop(t.unused[0]); err != nil {
+		if err := t.dropUnused(); err != nil {
 			return err
 		}
 	}
@@ -287,20 +287,17 @@ func (t *Tables) release(f *file) {
 // unload lets go of files that are no longer used.
 func (t *Tables) unload() error {
 	for len(t.unused) > maxUnused {
-		if err := t.drop(t.unused[0]); err != nil {
+		if err := t.dropUnused(); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// drop lets go of a file that is not used. When the entry of its table is gone, no program uses it any more.
-func (t *Tables) drop(f *file) error {
-	if len(t.unused) > 0 && t.unused[0] == f { // as it is when many files are dropped
-		t.unused = t.unused[1:]
-	} else {
-		t.unused = slices.DeleteFunc(t.unused, func(o *file) bool { return o == f })
-	}
+// dropUnused removes the file that has been unused for the longest time. When the entry of its table is gone, no program uses it any more.
+func (t *Tables) dropUnused() error {
+	f := t.unused[0]
+	t.unused = t.unused[1:]
 	delete(t.files, f.id)
 	if f.loaded == nil {
 		return nil

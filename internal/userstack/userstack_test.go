@@ -143,7 +143,7 @@ func TestProcesses(t *testing.T) {
 	if len(tables.unused) != 1 || tables.unused[0].users != 0 {
 		t.Errorf("the file is not free: %+v", tables.unused)
 	}
-	if err := tables.drop(tables.unused[0]); err != nil {
+	if err := tables.dropUnused(); err != nil {
 		t.Fatal(err)
 	}
 	if s := tables.Stats(); s.Tables != 0 || s.Rows != 0 || len(tables.files) != 0 || !slices.Equal(tables.indexes.free, []run{{0, 4}}) {

@@ -201,14 +201,14 @@ func (i *image) findBuildID() []byte {
 	}
 	for _, p := range i.elf.Progs {
 		if p.Type == elf.PT_NOTE {
-			if id := noteOf(notes(p.Off, p.Filesz), i.elf.ByteOrder, p.Align); id != nil {
+			if id := BuildIDNote(notes(p.Off, p.Filesz), i.elf.ByteOrder, p.Align); id != nil {
 				return id
 			}
 		}
 	}
 	for _, s := range i.elf.Sections {
 		if s.Type == elf.SHT_NOTE {
-			if id := noteOf(notes(s.Offset, s.FileSize), i.elf.ByteOrder, s.Addralign); id != nil {
+			if id := BuildIDNote(notes(s.Offset, s.FileSize), i.elf.ByteOrder, s.Addralign); id != nil {
 				return id
 			}
 		}
@@ -216,8 +216,8 @@ func (i *image) findBuildID() []byte {
 	return nil
 }
 
-// noteOf finds the build ID among notes: name, type and contents, each at a multiple of align.
-func noteOf(notes []byte, order binary.ByteOrder, align uint64) []byte {
+// BuildIDNote returns the build ID among ELF notes (elf(5)), which have a name, a type and contents, each at a multiple of align; nil if there is none.
+func BuildIDNote(notes []byte, order binary.ByteOrder, align uint64) []byte {
 	const buildID = 3 // NT_GNU_BUILD_ID
 	if align != 8 {
 		align = 4

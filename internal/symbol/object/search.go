@@ -2,6 +2,7 @@ package object
 
 import (
 	"bytes"
+	"cmp"
 	"debug/elf"
 	"encoding/hex"
 	"errors"
@@ -48,14 +49,20 @@ func (s Search) Open(path, buildID string) (*File, error) {
 	return f, nil
 }
 
-// OpenMapped opens the ELF file that a link of /proc/PID/map_files leads to, as Open does the one at path, which was mapped.
+// MappedFile returns the path of the file that a process has mapped at these addresses, as /proc/PID/maps has them. It leads there even after the
+// file was deleted or replaced, and needs CAP_CHECKPOINT_RESTORE (proc_pid_map_files(5)).
+func MappedFile(pid int32, start, end uint64) string {
+	return fmt.Sprintf("/proc/%d/map_files/%x-%x", pid, start, end)
+}
+
+// OpenMapped opens the ELF file at a path of MappedFile, as Open does the one at path, which was mapped.
 func (s Search) OpenMapped(link, path, buildID string) (*File, error) {
 	f, err := openFile("", link)
+	if err == nil && buildID != "" {
+		err = f.mustBe(link, buildID)
+	}
 	if err != nil {
 		return nil, err
-	}
-	if id := f.BuildID(); buildID != "" && id != buildID {
-		return nil, errors.Join(fmt.Errorf("%s is of another build: its build ID is %s, not %s", link, orNone(id), buildID), f.Close())
 	}
 	f.path = path
 	s.addDebug(f)
@@ -64,12 +71,11 @@ func (s Search) OpenMapped(link, path, buildID string) (*File, error) {
 
 func (s Search) openBuild(path, buildID string) (*File, error) {
 	f, err := s.openPath(path)
-	if err == nil && (buildID == "" || f.BuildID() == buildID) {
-		return f, nil
+	if err == nil && buildID != "" {
+		err = f.mustBe(filepath.Join(s.Root, path), buildID)
 	}
 	if err == nil {
-		err = fmt.Errorf("%s is of another build: its build ID is %s, not %s", filepath.Join(s.Root, path), orNone(f.BuildID()), buildID)
-		err = errors.Join(err, f.Close())
+		return f, nil
 	}
 	places := slices.Concat(
 		s.byBuildID(buildID, "elf", ""),
@@ -92,11 +98,13 @@ func (s Search) openPath(path string) (*File, error) {
 	return openFile(s.Root, path)
 }
 
-func orNone(id string) string {
-	if id == "" {
-		return "(none)"
+// mustBe closes a file that is not of the build, and returns an error.
+func (f *File) mustBe(path, buildID string) error {
+	id := f.BuildID()
+	if id == buildID {
+		return nil
 	}
-	return id
+	return errors.Join(fmt.Errorf("%s is of another build: its build ID is %s, not %s", path, cmp.Or(id, "(none)"), buildID), f.Close())
 }
 
 // candidate is a place where a file may be.
@@ -105,15 +113,15 @@ type candidate struct {
 }
 
 func (c candidate) open(buildID string) (*File, error) {
+	path := filepath.Join(c.root, c.path)
 	f, err := openFile(c.root, c.path)
+	if err == nil {
+		err = f.mustBe(path, buildID)
+	}
 	if err != nil {
 		return nil, err
 	}
-	if id := f.BuildID(); id != buildID {
-		err := fmt.Errorf("%s is of another build: its build ID is %s, not %s", filepath.Join(c.root, c.path), orNone(id), buildID)
-		return nil, errors.Join(err, f.Close())
-	}
-	f.path = filepath.Join(c.root, c.path)
+	f.path = path
 	return f, nil
 }
 
