@@ -154,11 +154,7 @@ func TestAnnotatePrograms(t *testing.T) {
 
 // TestAnnotateLikePerf wants the percentages of both perfs for each instruction of a C program.
 func TestAnnotateLikePerf(t *testing.T) {
-	for _, tool := range []string{"gcc", "objdump"} {
-		if _, err := exec.LookPath(tool); err != nil {
-			t.Skipf("needs %s", tool)
-		}
-	}
+	require.Tools(t, "gcc", "objdump")
 	require.Root(t)
 	perfs := []string{distributionPerf(t), require.NewestPerf(t)}
 	dir := t.TempDir()

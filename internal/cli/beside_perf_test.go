@@ -135,10 +135,7 @@ int main() { return shop::all<5>(shop::turn(shop::turn(1, 10000000), 10000000L))
 
 // TestBothWaysCxx compares reports of a program of C++.
 func TestBothWaysCxx(t *testing.T) {
-	compiler, err := exec.LookPath("g++")
-	if err != nil {
-		t.Skip("needs g++")
-	}
+	require.Tools(t, "g++")
 	require.Root(t)
 	perfs := map[string]string{"distribution": distributionPerf(t), "packaged": require.NewestPerf(t)}
 	dir := t.TempDir()
@@ -146,7 +143,7 @@ func TestBothWaysCxx(t *testing.T) {
 	if err := os.WriteFile(source, []byte(namespaces), 0o644); err != nil {
 		t.Fatal(err)
 	}
-	output(t, exec.Command(compiler), "-g", "-O1", "-o", binary, source)
+	output(t, exec.Command("g++"), "-g", "-O1", "-o", binary, source)
 	output(t, bperf(), "record", "-q", "-e", "cpu-clock:u", "-F", "999", "-o", file, binary)
 	args := []string{"report", "--stdio", "--no-inline", "--no-children", "-g", "none", "-s", "dso,sym", "-i", file}
 	ours := string(output(t, bperf(), args...))

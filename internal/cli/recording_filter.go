@@ -192,10 +192,10 @@ func printLosses(w io.Writer, s replay.Stats) {
 		fmt.Fprintln(w, "Warning:", printable.Text(strings.ReplaceAll(problem, "\n", "; ")))
 	}
 	for _, err := range s.Damaged {
-		fmt.Fprintln(w, "Warning: what the recording tells beside its records cannot all be read:", printable.Text(err.Error()))
+		fmt.Fprintln(w, "Warning: some features of the recording cannot be read:", printable.Text(err.Error()))
 	}
 	if s.BadPrograms != nil {
-		fmt.Fprintf(w, "Warning: IDs, code or lines of BPF programs are missing, as what the recording tells of them cannot be read: %s\n", printable.Text(s.BadPrograms.Error()))
+		fmt.Fprintf(w, "Warning: IDs, code or lines of BPF programs are missing, because bperf cannot read all features that describe them: %s\n", printable.Text(s.BadPrograms.Error()))
 	}
 	if s.Truncated {
 		fmt.Fprintln(w, "Warning: the recording ends early: it was cut, or its writer was killed; all up to there was read")

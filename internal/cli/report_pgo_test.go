@@ -44,9 +44,7 @@ func main() {
 // TestPGO records a Go program, and gives the profile to Go's compiler as go build -pgo does: it must then inline the call that is hot.
 func TestPGO(t *testing.T) {
 	require.Root(t)
-	if _, err := exec.LookPath("go"); err != nil {
-		t.Skip("there is no Go here: ", err)
-	}
+	require.Tools(t, "go")
 	dir := t.TempDir()
 	source, prepared := filepath.Join(dir, "main.go"), filepath.Join(dir, "prepared")
 	if err := os.WriteFile(source, []byte(hot), 0o644); err != nil {

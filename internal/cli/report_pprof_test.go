@@ -13,11 +13,7 @@ import (
 // TestPprofHasTheCode records a Go program at a fixed address and a C program that is loaded anywhere. pprof must find their instructions and lines.
 func TestPprofHasTheCode(t *testing.T) {
 	require.Root(t)
-	for _, tool := range []string{"go", "gcc", "objdump"} {
-		if _, err := exec.LookPath(tool); err != nil {
-			t.Skip(err)
-		}
-	}
+	require.Tools(t, "go", "gcc", "objdump")
 	const inC = "__attribute__((noinline)) long work(long n) {\n\tvolatile long s = 0;\n\tfor (long i = 0; i < n; i++)\n\t\ts += i * i;\n\treturn s;\n}\n\n" +
 		"int main() {\n\tfor (int i = 0; i < 300; i++)\n\t\twork(1000000);\n}\n"
 	for _, tt := range []struct {

@@ -242,7 +242,7 @@ func (p *part) frames(f Frame) []profile.FrameID {
 
 func (p *part) remember(f Frame, ids []profile.FrameID) {
 	number := f.Number()
-	exact := f.Symbol == nil && f.DSO != nil && !f.DSO.inMemory // its instruction pointer tells it apart, as in perf
+	exact := f.Symbol == nil && f.DSO != nil && !f.DSO.inMemory // each instruction pointer has a frame, as in perf
 	if len(ids) > 1 {
 		if exact {
 			return

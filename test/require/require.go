@@ -38,6 +38,16 @@ func missing(t testing.TB, fatal bool, format string, args ...any) {
 	t.Skipf(format, args...)
 }
 
+// Tools is for tests that run programs of others, by their names. CI has them on this machine (needed in test/plan.go); guests do not.
+func Tools(t testing.TB, names ...string) {
+	t.Helper()
+	for _, name := range names {
+		if _, err := exec.LookPath(name); err != nil {
+			missing(t, os.Getenv("CI") != "" && !IsGuest(), "needs %s", name)
+		}
+	}
+}
+
 // Root is for tests that need the rights to count everything.
 func Root(t testing.TB) {
 	t.Helper()

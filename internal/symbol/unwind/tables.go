@@ -49,9 +49,9 @@ type common struct {
 	position     uint64 // address of instructions, for pointers relative to themselves
 }
 
-// NewModule reads the tables of a file: .eh_frame and .debug_frame, either of which may be empty. They are kept. Entries that cannot be
-// read are left out; the error tells of the first of them, and the module can be used all the same. It is nil where a section has more entries
-// than a program can have.
+// NewModule reads the tables of a file: .eh_frame and .debug_frame, either of which may be empty. They are kept. NewModule
+// leaves out entries that it cannot read and returns an error about the first of them; the module is usable all the same. It is nil if a section
+// has more entries than a program can have.
 //
 // Where there are no tables, code reads the file's code between two addresses: what signal handlers return to is known by it, as it has
 // no tables in some C libraries and vDSOs. It may be called by several goroutines at once.
