@@ -139,7 +139,8 @@ func (e *Event) Read() (Reading, error) {
 
 // ReadGroup reads a group through its leader, opened with ReadFormatTimes and ReadFormatGroup, at
 // one point in time: dst[0] is the leader's, the others follow in the order of opening. Members
-// share the leader's times. It is an error if the group has another number of events than dst.
+// share the leader's times. It is an error if the group has another number of events than dst: io.ErrUnexpectedEOF if it has
+// fewer, like a group whose CPU went offline. Then each of its events is a group by itself, with its last reading.
 func (e *Event) ReadGroup(dst []Reading) error {
 	var small [8 * (3 + 16)]byte // most groups fit, so that reading them needs no memory
 	buf := small[:]

@@ -5,19 +5,27 @@ package direct
 import (
 	"errors"
 	"fmt"
+	"io"
+	"sync"
 	"syscall"
 	"time"
 
 	"github.com/bperf/bperf/internal/count"
 	"github.com/bperf/bperf/internal/perfevent"
+	"github.com/bperf/bperf/internal/target"
 )
 
 // Counter is a count.Counter made of perf events. It is not safe for concurrent use.
 type Counter struct {
-	sets   []set              // by CPU
-	clocks []*perfevent.Event // count nothing; see openClocks
-	cells  []count.Cell       // events in order; the readings are the last ones
-	errs   []error            // by event
+	mu      sync.Mutex // between the methods and followCPUs
+	opener  *opener
+	uevents target.CPUChanges // for a target of CPUs
+	failed  error             // in followCPUs
+	told    func(event, cpu, fd int) error
+
+	sets  []set        // by CPU
+	cells []count.Cell // events in order; the readings are the last ones
+	errs  []error      // by event
 
 	group   []perfevent.Reading // room for the largest group
 	enabled time.Time           // zero while disabled
@@ -26,15 +34,19 @@ type Counter struct {
 
 // set is the events of a group in one place. They are enabled and read at once, through the first.
 type set struct {
-	cpu    int // or count.None
-	events []*perfevent.Event
-	cells  []int // of the events, in Counter.cells
-	pinned bool
-	group  bool // opened with ReadFormatGroup
+	place
+	members []*member
+	events  []*perfevent.Event  // of the members; nil while the CPU is offline
+	cells   []int               // of the members, in Counter.cells
+	before  []perfevent.Reading // of the perf events that ended with their CPU, by member; nil if none did
+	pinned  bool
+	group   bool // opened with ReadFormatGroup
 }
 
 // Enable starts counting.
 func (c *Counter) Enable() error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
 	if err := c.each(func(s *set) error { return s.events[0].Enable() }); err != nil {
 		return fmt.Errorf("start counting: %w", err)
 	}
@@ -47,6 +59,8 @@ func (c *Counter) Enable() error {
 
 // Disable stops counting.
 func (c *Counter) Disable() error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
 	now := time.Now()
 	err := c.each(func(s *set) error {
 		if err := s.events[0].Disable(); err != nil || !s.pinned {
@@ -66,6 +80,11 @@ func (c *Counter) Disable() error {
 // A pinned event that could not stay on a counter keeps the reading it had, while its time enabled
 // goes on: it was not running from then on.
 func (c *Counter) Read(dst []count.Cell) ([]count.Cell, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.failed != nil {
+		return nil, c.failed
+	}
 	now := time.Now()
 	err := c.each(func(s *set) error { return c.update(s, now) })
 	if err != nil {
@@ -95,20 +114,24 @@ func (c *Counter) addLost(s *set, now time.Time) {
 	}
 }
 
+// Gone is the descriptor of a perf event whose CPU went offline.
+const Gone = -1
+
 // Descriptors calls f with each perf event: the index of what it counts in the list, its CPU, and its descriptor, which stays the
-// counter's.
+// counter's. Until Close, f is also called as CPUs go offline, with Gone, and come online. It must not call methods of the counter.
 func (c *Counter) Descriptors(f func(event, cpu, fd int) error) error {
-	for _, s := range c.sets {
-		for i, e := range s.events {
-			if err := f(c.cells[s.cells[i]].Event, s.cpu, e.FD()); err != nil {
-				return err
-			}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.told = f
+	for i := range c.sets {
+		if err := c.tell(&c.sets[i]); err != nil {
+			return err
 		}
 	}
 	return nil
 }
 
-// each calls f for all sets, those of a CPU from there.
+// each calls f for all sets that are open, those of a CPU from there.
 func (c *Counter) each(f func(*set) error) error {
 	for rest := c.sets; len(rest) > 0; {
 		n := 1
@@ -119,6 +142,9 @@ func (c *Counter) each(f func(*set) error) error {
 		rest = rest[n:]
 		err := onCPU(here[0].cpu, len(here), func() error {
 			for i := range here {
+				if here[i].events == nil {
+					continue
+				}
 				if err := f(&here[i]); err != nil {
 					return err
 				}
@@ -151,21 +177,33 @@ func readError(err error) error {
 }
 
 func (c *Counter) readSet(s *set) error {
-	if !s.group {
-		reading, err := s.events[0].Read()
-		if err == nil {
-			c.cells[s.cells[0]].Reading = reading
-		}
-		return err
-	}
 	readings := c.group[:len(s.cells)]
-	if err := s.events[0].ReadGroup(readings); err != nil {
+	if err := s.read(readings); err != nil {
 		return err
 	}
 	for i, cell := range s.cells {
 		c.cells[cell].Reading = readings[i]
+		if s.before != nil {
+			c.cells[cell].Add(s.before[i])
+		}
 	}
 	return nil
+}
+
+// read reads the perf events of a set.
+func (s *set) read(dst []perfevent.Reading) (err error) {
+	if !s.group {
+		dst[0], err = s.events[0].Read()
+		return err
+	}
+	err = s.events[0].ReadGroup(dst)
+	if errors.Is(err, io.ErrUnexpectedEOF) { // its CPU went offline
+		err = nil
+		for i := 0; i < len(dst) && err == nil; i++ {
+			err = s.events[i].ReadGroup(dst[i : i+1])
+		}
+	}
+	return err
 }
 
 // Err says why an event is not counted: a *count.Unsupported or, in a session where other events
@@ -174,16 +212,21 @@ func (c *Counter) Err(event int) error { return c.errs[event] }
 
 // Close closes all events; the counter cannot be used any more.
 func (c *Counter) Close() error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
 	var errs []error
+	if c.followsCPUs() {
+		errs = append(errs, c.uevents.Close())
+	}
 	c.each(func(s *set) error {
 		for _, e := range s.events {
 			errs = append(errs, e.Close())
 		}
 		return nil
 	})
-	for _, clock := range c.clocks {
+	for _, clock := range c.opener.clocks {
 		errs = append(errs, clock.Close())
 	}
-	c.sets, c.clocks, c.cells = nil, nil, nil
+	c.sets, c.cells, c.opener = nil, nil, nil
 	return errors.Join(errs...)
 }

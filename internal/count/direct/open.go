@@ -26,20 +26,46 @@ import (
 // kernel, if the user left the choice: then the event's Attr says so, and its Name ends in u.
 // Events that happen in the kernel alone, like context-switches, would always be 0 and are refused.
 //
-// CPUs that went offline and threads that ended are left out, unless all threads have ended. Each
+// Threads that ended are left out, unless all have ended. CPUs of the target may go offline and come online: they are counted while
+// they are online, except for the moment, milliseconds, until the kernel has reported that they came. Each
 // place of an event takes a file descriptor; the limit is raised as far as possible.
 func Open(list event.List, t target.Target, o count.Options) (*Counter, error) {
 	p := newOpener(os.DirFS("/"), t, o)
-	defer p.closeCgroups()
-	if err := p.open(list); err != nil {
-		p.closeAll()
+	if len(t.Threads) > 0 {
+		if err := p.open(list); err != nil {
+			return nil, err
+		}
+		return p.counter(), nil
+	}
+	uevents, err := target.ListenForCPUs()
+	if err != nil {
 		return nil, err
 	}
-	return p.counter(), nil
+	if err := p.openOnCPUs(list); err != nil {
+		return nil, errors.Join(err, uevents.Close())
+	}
+	c := p.counter()
+	c.uevents = uevents
+	go c.followCPUs(uevents)
+	return c, nil
+}
+
+// openOnCPUs opens a list on the CPUs of the target and makes places for those that may join it.
+func (p *opener) openOnCPUs(list event.List) error {
+	if p.options.LaterCPUs {
+		offline, err := target.OfflineCPUs()
+		if err != nil {
+			return err
+		}
+		all := p.target
+		all.CPUs = slices.Sorted(slices.Values(slices.Concat(all.CPUs, offline)))
+		p.places = allPlaces(all)
+	}
+	return p.open(list)
 }
 
 func newOpener(root fs.FS, t target.Target, o count.Options) *opener {
-	return &opener{root: root, target: t, options: o, places: allPlaces(t), ended: make([]bool, len(t.Threads)),
+	return &opener{root: root, target: t, options: o, places: allPlaces(t), clocks: make(map[place]*perfevent.Event), ended: make([]bool, len(t.Threads)),
 		hasPMU: sync.OnceValue(func() bool { return hasPMU(root) }),
 		topology: sync.OnceValues(func() (target.Topology, error) {
 			sys, err := fs.Sub(root, "sys")
@@ -61,8 +87,8 @@ type opener struct {
 
 	lastGroup int // the highest number of a group
 	cgroups   []*os.File
-	clocks    []*perfevent.Event // see openClocks
-	ended     []bool             // by thread
+	clocks    map[place]*perfevent.Event // see openClocks
+	ended     []bool                     // by thread
 
 	hasPMU   func() bool
 	topology func() (target.Topology, error)
@@ -79,7 +105,13 @@ type member struct {
 	err error              // why it is not counted
 }
 
-func (p *opener) open(list event.List) error {
+func (p *opener) open(list event.List) (err error) {
+	defer func() {
+		p.closeCgroups()
+		if err != nil {
+			p.closeAll()
+		}
+	}()
 	if err := p.openCgroups(); err != nil {
 		return err
 	}
@@ -418,7 +450,10 @@ func (p *opener) openClocks(round []int) error {
 		if clock == nil {
 			return err
 		}
-		p.clocks = append(p.clocks, clock)
+		if old := p.clocks[p.places[i]]; old != nil { // its CPU went offline
+			old.Close()
+		}
+		p.clocks[p.places[i]] = clock
 	}
 	return nil
 }
@@ -427,6 +462,34 @@ func (p *opener) closeCgroups() {
 	for _, dir := range p.cgroups {
 		dir.Close()
 	}
+	p.cgroups = nil
+}
+
+// openSet opens a set again, after its CPU was offline.
+func (p *opener) openSet(s *set) error {
+	if err := p.openClocks([]int{slices.Index(p.places, s.place)}); err != nil {
+		return err
+	}
+	var events []*perfevent.Event
+	for _, m := range s.members {
+		var leader *perfevent.Event
+		if len(events) > 0 {
+			leader = events[0]
+		}
+		fd, err := p.openAt(m, s.place, leader)
+		if fd != nil {
+			events = append(events, fd)
+			err = p.filter(m, fd)
+		}
+		if err != nil {
+			for _, e := range events {
+				e.Close()
+			}
+			return err
+		}
+	}
+	s.events = events
+	return nil
 }
 
 func (m *member) close() {
@@ -497,27 +560,36 @@ func (p *opener) verdict() error {
 
 // counter puts what is open together.
 func (p *opener) counter() *Counter {
-	c := &Counter{errs: make([]error, len(p.members)), clocks: p.clocks}
+	c := &Counter{opener: p, errs: make([]error, len(p.members))}
 	sets := make(map[setKey]int)
 	for i, m := range p.members {
 		c.errs[i] = m.err
+		if !m.ours() {
+			continue
+		}
 		for j, fd := range m.fds {
-			if fd == nil {
+			at := p.places[j]
+			if fd == nil && (at.cpu == count.None || !m.wants(at)) { // the thread has ended, or it is not counted there
 				continue
 			}
-			at := p.places[j]
 			key := setKey{m.group, at}
 			s, ok := sets[key]
 			if !ok {
 				s = len(c.sets)
 				sets[key] = s
-				c.sets = append(c.sets, set{cpu: at.cpu, pinned: m.event.Attr.Has(perfevent.Pinned), group: !m.alone})
+				c.sets = append(c.sets, set{place: at, pinned: m.event.Attr.Has(perfevent.Pinned), group: !m.alone})
 			}
-			c.sets[s].events = append(c.sets[s].events, fd)
+			c.sets[s].members = append(c.sets[s].members, m)
+			if fd != nil {
+				c.sets[s].events = append(c.sets[s].events, fd)
+			}
 			c.sets[s].cells = append(c.sets[s].cells, len(c.cells))
 			c.group = make([]perfevent.Reading, max(len(c.group), len(c.sets[s].cells)))
 			c.cells = append(c.cells, count.Cell{Event: i, CPU: at.cpu, Thread: at.thread, Cgroup: at.cgroup, Program: count.None})
 		}
+	}
+	for i := range c.sets {
+		c.sets[i].dropPart()
 	}
 	slices.SortStableFunc(c.sets, func(a, b set) int { return cmp.Compare(a.cpu, b.cpu) })
 	return c

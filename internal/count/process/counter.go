@@ -8,6 +8,7 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"slices"
 	"syscall"
 	"time"
 
@@ -73,7 +74,7 @@ type Counter struct {
 	values  []tasksSum
 }
 
-// Open begins to count the events of a list, on the CPUs that are online. On those that come later, only time is counted.
+// Open begins to count the events of a list, on all CPUs while they are online.
 func Open(list event.List, by Key) (*Counter, error) { return open(list, by, mostSums) }
 
 func open(list event.List, by Key, most uint32) (*Counter, error) {
@@ -115,8 +116,12 @@ func (c *Counter) open(list event.List, by Key, most uint32) error {
 	if err != nil {
 		return err
 	}
-	c.cpus = machine.CPUs
-	if c.perf, err = direct.Open(list, machine, count.Options{}); err != nil {
+	offline, err := target.OfflineCPUs()
+	if err != nil {
+		return err
+	}
+	c.cpus = slices.Concat(machine.CPUs, offline)
+	if c.perf, err = direct.Open(list, machine, count.Options{LaterCPUs: true}); err != nil {
 		return err
 	}
 	possible, err := ebpf.PossibleCPU()
@@ -128,6 +133,9 @@ func (c *Counter) open(list event.List, by Key, most uint32) error {
 	}
 	if err := c.load(list, by, possible, most); err != nil {
 		return explain("load the BPF program that counts by "+string(by), err)
+	}
+	if err := c.follow(possible); err != nil {
+		return err
 	}
 	if err := c.perf.Enable(); err != nil {
 		return err
@@ -142,7 +150,7 @@ func (c *Counter) open(list event.List, by Key, most uint32) error {
 	return c.bring() // who runs now counts from now on, where it has not left its CPU
 }
 
-// openArray makes the map through which the program reads perf events, and fills it.
+// openArray makes the map through which the program reads perf events.
 func (c *Counter) openArray(possible int) error {
 	fd, err := perfevent.NewArray(tasksMapEvents, max(possible*c.events, 1))
 	if err != nil {
@@ -151,12 +159,35 @@ func (c *Counter) openArray(possible int) error {
 	if c.array, err = ebpf.NewMapFromFD(fd); err != nil {
 		return err
 	}
-	return c.perf.Descriptors(func(ev, cpu, fd int) error {
-		if err := c.array.Put(uint32(ev*possible+cpu), uint32(fd)); err != nil {
+	return nil
+}
+
+// follow puts the perf events into the array, and replaces them as CPUs go offline and come online. The program adds what an event has
+// grown by since it read the same element the last time, so it must find the element empty before another event is there.
+func (c *Counter) follow(possible int) error {
+	first := true
+	err := c.perf.Descriptors(func(ev, cpu, fd int) error {
+		var err error
+		key := uint32(ev*possible + cpu)
+		switch {
+		case fd == direct.Gone:
+			if err = c.array.Delete(key); errors.Is(err, ebpf.ErrKeyNotExist) {
+				err = nil
+			}
+		case first:
+			err = c.array.Put(key, uint32(fd))
+		default:
+			if err = c.bringOn(cpu); err == nil {
+				err = c.array.Put(key, uint32(fd))
+			}
+		}
+		if err != nil {
 			return fmt.Errorf("let a BPF program read event %d on CPU %d: %w", ev, cpu, err)
 		}
 		return nil
 	})
+	first = false
+	return err
 }
 
 func (c *Counter) load(list event.List, by Key, possible int, most uint32) error {
@@ -207,17 +238,24 @@ func (c *Counter) Err(event int) error { return c.perf.Err(event) }
 // bring adds to the sums what those have taken that run now. A CPU that has gone offline has nothing to add.
 func (c *Counter) bring() error {
 	for _, cpu := range c.cpus {
-		_, err := kernel.RunOnCPU(c.objects.Programs[tasksProgBring], cpu, [8]byte{})
-		if err != nil && !errors.Is(err, syscall.ENXIO) {
+		if err := c.bringOn(cpu); err != nil {
 			return fmt.Errorf("read the counters of CPU %d: %w", cpu, err)
 		}
 	}
 	return nil
 }
 
+func (c *Counter) bringOn(cpu int) error {
+	_, err := kernel.RunOnCPU(c.objects.Programs[tasksProgBring], cpu, [8]byte{})
+	if errors.Is(err, syscall.ENXIO) {
+		return nil
+	}
+	return err
+}
+
 // Read reads the sums up to now, in no order.
 func (c *Counter) Read() (*Reading, error) {
-	if err := c.bring(); err != nil {
+	if err := errors.Join(c.perf.Failed(), c.bring()); err != nil {
 		return nil, err
 	}
 	r := new(Reading)
@@ -289,14 +327,14 @@ func (c *Counter) Close() error {
 	if c.link != nil {
 		errs = append(errs, c.link.Close())
 	}
+	if c.perf != nil { // it no longer changes the array then
+		errs = append(errs, c.perf.Close())
+	}
 	if c.objects != nil {
 		c.objects.Close()
 	}
 	if c.array != nil {
 		errs = append(errs, c.array.Close())
-	}
-	if c.perf != nil {
-		errs = append(errs, c.perf.Close())
 	}
 	return errors.Join(errs...)
 }

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/bperf/bperf/internal/event"
+	"github.com/bperf/bperf/internal/perfevent"
 	"github.com/bperf/bperf/internal/target"
 	"github.com/bperf/bperf/test/program"
 	"github.com/bperf/bperf/test/require"
@@ -165,6 +166,54 @@ func TestProcesses(t *testing.T) {
 	}
 	if err := c.Forget(uint64(one)); err != nil {
 		t.Error(err)
+	}
+}
+
+// TestCPUComesBack takes a CPU offline and brings it back: processes that call there until one is counted in full get at most what they called.
+func TestCPUComesBack(t *testing.T) {
+	require.Guest(t)
+	const online, times = "/sys/devices/system/cpu/cpu1/online", 1000
+	if _, err := os.Stat(online); err != nil {
+		t.Skip("needs a second CPU that can be taken offline")
+	}
+	turn := func(state string) {
+		t.Helper()
+		if err := os.WriteFile(online, []byte(state), 0); err != nil {
+			t.Fatal(err)
+		}
+	}
+	t.Cleanup(func() { turn("1") })
+	counters := map[string]*Counter{"before": start(t, getppid, ByProcess, mostSums)}
+	call := func(c *Counter) uint64 {
+		t.Helper()
+		var pid int
+		var finish func()
+		if err := perfevent.OnCPU(1, func() error {
+			pid, finish = waiting(t, program.Program{Body: program.GetPPID, Times: times})
+			return nil
+		}); err != nil {
+			t.Fatal(err)
+		}
+		finish()
+		r := read(t, c)
+		unlessHidden(t, r)
+		return sumOf(r, pid).Readings[0].Value
+	}
+	if got := call(counters["before"]); got != times {
+		t.Errorf("counted %d calls, want %d", got, times)
+	}
+	for range 2 {
+		turn("0")
+		counters["without the CPU"] = start(t, getppid, ByProcess, mostSums)
+		turn("1")
+		for name, c := range counters {
+			deadline := time.Now().Add(time.Minute)
+			for got := call(c); got != times; got = call(c) {
+				if got > times || time.Now().After(deadline) {
+					t.Fatalf("opened %s: counted %d calls, want %d", name, got, times)
+				}
+			}
+		}
 	}
 }
 

@@ -110,9 +110,18 @@ func (s *source) fill(events int) error {
 	for ev := range s.rows {
 		s.rows[ev] = uint64(ev)
 	}
+	first := true
 	err = s.own.Descriptors(func(ev, cpu, fd int) error {
-		s.cpus[ev] = append(s.cpus[ev], cpu)
-		if err := s.array.Put(uint32(ev*cpus+cpu), uint32(fd)); err != nil {
+		if first {
+			s.cpus[ev] = append(s.cpus[ev], cpu)
+		}
+		var err error
+		if key := uint32(ev*cpus + cpu); fd == direct.Gone { // until it is back, probes count runs that could not read it
+			err = s.array.Delete(key)
+		} else {
+			err = s.array.Put(key, uint32(fd))
+		}
+		if err != nil && !errors.Is(err, ebpf.ErrKeyNotExist) {
 			return fmt.Errorf("let BPF programs read event %d on CPU %d: %w", ev, cpu, err)
 		}
 		return nil
@@ -120,6 +129,7 @@ func (s *source) fill(events int) error {
 	if err != nil {
 		return err
 	}
+	first = false
 	return s.own.Enable()
 }
 

@@ -1,0 +1,134 @@
+package direct
+
+import (
+	"errors"
+	"fmt"
+	"syscall"
+	"time"
+
+	"github.com/bperf/bperf/internal/perfevent"
+	"github.com/bperf/bperf/internal/target"
+)
+
+// followCPUs closes and opens perf events as CPUs go and come, until Close. The kernel does not start the perf events of a CPU again
+// when it comes back.
+func (c *Counter) followCPUs(u target.CPUChanges) {
+	for {
+		e, err := u.Next()
+		if err != nil {
+			return
+		}
+		c.mu.Lock()
+		if c.opener != nil {
+			c.failed = errors.Join(c.failed, c.changeCPU(e))
+		}
+		c.mu.Unlock()
+	}
+}
+
+// Failed returns why events are not counted any more on a CPU that has come online. Read returns it, too.
+func (c *Counter) Failed() error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.failed
+}
+
+// changeCPU acts on a message. Where messages were lost, each CPU may have gone and come back.
+func (c *Counter) changeCPU(e target.CPUChange) error {
+	lost := e.Number == 0
+	for i := range c.sets {
+		s := &c.sets[i]
+		if s.cpu != e.CPU && !lost || s.members[0].event.Uncore { // the drivers of uncore PMUs move their events to another CPU
+			continue
+		}
+		if err := c.closeSet(s); err != nil {
+			return err
+		}
+	}
+	if !e.Online {
+		return nil
+	}
+	if err := c.opener.openCgroups(); err != nil {
+		return err
+	}
+	defer c.opener.closeCgroups()
+	for i := range c.sets {
+		s := &c.sets[i]
+		if s.events != nil || s.cpu != e.CPU && !lost {
+			continue
+		}
+		if err := c.openSet(s); err != nil {
+			return fmt.Errorf("count on CPU %d, which has come online: %w", s.cpu, err)
+		}
+	}
+	return nil
+}
+
+// closeSet closes a set. Its readings stay: the kernel keeps those of a CPU that is offline.
+func (c *Counter) closeSet(s *set) error {
+	if s.events == nil {
+		return nil
+	}
+	if err := c.update(s, time.Now()); err != nil {
+		return readError(err)
+	}
+	s.before = make([]perfevent.Reading, len(s.cells))
+	for i, cell := range s.cells {
+		s.before[i] = c.cells[cell].Reading
+	}
+	events := s.events
+	s.events = nil
+	err := c.tell(s)
+	for _, e := range events {
+		err = errors.Join(err, e.Close())
+	}
+	return err
+}
+
+// openSet opens a set on a CPU that has come online. If the CPU is offline again, the set stays closed.
+func (c *Counter) openSet(s *set) error {
+	err := c.opener.openSet(s)
+	if err == syscall.ENODEV && c.opener.offline(s.place) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	if !c.enabled.IsZero() {
+		if err := s.events[0].Enable(); err != nil {
+			return err
+		}
+	}
+	return c.tell(s)
+}
+
+// tell passes the descriptors of a set on.
+func (c *Counter) tell(s *set) error {
+	if c.told == nil {
+		return nil
+	}
+	for i, cell := range s.cells {
+		fd := Gone
+		if s.events != nil {
+			fd = s.events[i].FD()
+		}
+		if err := c.told(c.cells[cell].Event, s.cpu, fd); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// followsCPUs reports whether the target is CPUs. The events of threads follow these to any CPU.
+func (c *Counter) followsCPUs() bool { return len(c.opener.target.Threads) == 0 }
+
+// dropPart closes a set whose CPU went offline before all of it was open.
+func (s *set) dropPart() {
+	if len(s.events) == len(s.members) {
+		return
+	}
+	for _, e := range s.events {
+		e.Close()
+	}
+	s.events = nil
+}
