@@ -26,6 +26,7 @@ type opened struct {
 	fds        []*perfevent.Event
 	ids        []uint64
 	places     []place // of fds
+	later      int     // of these, the last: on CPUs that came online while it was recorded
 }
 
 // plan decides what is opened, and with which attributes. They are those with which perf opens events, so that reports look the same.

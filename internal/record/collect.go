@@ -198,6 +198,7 @@ func (s *session) drain() error {
 		if n == 0 {
 			continue
 		}
+		first, rest = r.rename(s.events[0].attr.SampleType, first, rest)
 		keep := s.keep
 		if r.offCPU {
 			keep = s.keepOffCPU

@@ -170,7 +170,7 @@ func tracefsRoot() string {
 func (s *session) introduceEvents() error {
 	index := &perfdata.IDIndex{}
 	for _, o := range s.told() {
-		for i, at := range o.places {
+		for i, at := range o.places[:len(o.places)-o.later] {
 			index.Entries = append(index.Entries, perfdata.IDIndexEntry{ID: o.ids[i], Index: uint64(i), CPU: int64(at.cpu), TID: int64(at.tid)})
 		}
 	}

@@ -1,9 +1,14 @@
 package record
 
 import (
+	"encoding/binary"
+	"errors"
 	"fmt"
+	"math/bits"
 	"slices"
 
+	"github.com/bperf/bperf/internal/perfdata"
+	"github.com/bperf/bperf/internal/perfevent"
 	"github.com/bperf/bperf/internal/target"
 )
 
@@ -26,15 +31,115 @@ func (s *session) cpuChanges(over <-chan struct{}) <-chan target.CPUChange {
 	return changes
 }
 
-// tellCPU says that a CPU has come of which nothing is recorded. The events of a CPU end when it goes. Others have no place in the header of a file,
-// which lists their IDs, and perf refuses those that it has not been told of there.
-func (s *session) tellCPU(change target.CPUChange) {
+// followCPU lets a CPU join that has come online, or says that it is not recorded.
+func (s *session) followCPU(change target.CPUChange, join func(cpu int) error) {
 	t := s.target
 	switch {
 	case s.cfg.PerThread: // its events are of no CPU
 	case change.Number == 0:
 		s.cfg.Notify("The kernel's messages of CPUs that have come online were lost: such CPUs are not recorded. Start again to record them")
 	case change.Online && (s.cfg.Target.CPUs == nil || slices.Contains(t.CPUs, change.CPU) || slices.Contains(t.Offline, change.CPU)):
-		s.cfg.Notify(fmt.Sprintf("CPU %d has come online and is not recorded. Start again to record it", change.CPU))
+		if err := join(change.CPU); err != nil {
+			s.cfg.Notify(fmt.Sprintf("CPU %d has come online and is not recorded: %v. Start again to record it", change.CPU, err))
+			return
+		}
+		s.cfg.Notify(fmt.Sprintf("CPU %d has come online and is recorded from now on", change.CPU))
 	}
+}
+
+// join opens all events on a CPU that has come online: those that were open there ended when it went.
+//
+// The headers of files and pipes list the IDs of events, and perf refuses samples with others. So the records of the new events get IDs of the same
+// events in places that were there from the start.
+func (c *collector) join(cpu int) error {
+	switch {
+	case c.cfg.Overwrite:
+		return errors.New("only rings that are there from the start keep the newest records")
+	case slices.ContainsFunc(c.events, func(o *opened) bool { return o.attr.SampleType&perfevent.SampleRead != 0 }):
+		return errors.New("samples have counts, which would begin anew")
+	case len(c.target.Threads) > 0 && !slices.ContainsFunc(c.tracker.places, func(at place) bool { return at.cpu == cpu }):
+		return errors.New("it was offline when recording the processes began")
+	}
+	c.work.Lock()
+	defer c.work.Unlock()
+	c.later = true
+	rings := len(c.order)
+	for _, o := range c.events {
+		if o.standIn || len(c.target.Threads) > 0 && !o.elsewhere() { // events of threads go on when a CPU is back
+			continue
+		}
+		if err := c.joinEvent(o, place{cpu, perfevent.AnyThread}); err != nil {
+			return err
+		}
+	}
+	for _, r := range c.order[rings:] {
+		if err := c.waiter.Add(r.owner); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// joinEvent opens an event on a CPU. Its ring goes on if it has one.
+func (s *session) joinEvent(o *opened, at place) error {
+	for i := range o.places { // it still runs if the CPU came online while the recording began
+		if o.places[i] == at {
+			if err := o.fds[i].Disable(); err != nil {
+				return err
+			}
+		}
+	}
+	before := len(o.fds)
+	err := s.openEvent(o, []place{at})
+	for i := before; i < len(o.fds) && err == nil; i++ {
+		switch {
+		case o.output != "":
+			err = s.cfg.Programs.Connect(o.output, at.cpu, o.fds[i].FD())
+		case o.offCPU && s.offCPU.recorder != nil:
+			err = s.offCPU.recorder.Output(at.cpu, o.fds[i].FD())
+		case s.enabled && o.switched():
+			err = o.fds[i].Enable()
+		}
+	}
+	return err
+}
+
+// knownID is the ID of an event in a place that was there from the start, if possible on the same CPU.
+func (o *opened) knownID(cpu int) uint64 {
+	i := slices.IndexFunc(o.places[:len(o.ids)], func(at place) bool { return at.cpu == cpu })
+	return o.ids[max(i, 0)]
+}
+
+// rename replaces the IDs of events that were opened later, in records.
+func (r *ring) rename(sampleType uint64, first, rest []byte) (_, _ []byte) {
+	const ids = perfevent.SampleIdentifier | perfevent.SampleID
+	if len(r.later) == 0 || sampleType&ids == 0 { // a single event has none
+		return first, rest
+	}
+	// The places of IDs: include/uapi/linux/perf_event.h, struct sample_id and PERF_RECORD_SAMPLE.
+	inSample, fromEnd := headerSize, 8
+	if sampleType&perfevent.SampleIdentifier == 0 {
+		const before = perfevent.SampleIP | perfevent.SampleTID | perfevent.SampleTime | perfevent.SampleAddr
+		inSample += 8 * bits.OnesCount64(sampleType&before)
+		fromEnd += 8 * bits.OnesCount64(sampleType&(perfevent.SampleStreamID|perfevent.SampleCPU))
+	}
+	ne := binary.NativeEndian
+	records := slices.Concat(first, rest)
+	for b := records; len(b) >= headerSize; {
+		size := int(ne.Uint16(b[6:]))
+		if size < headerSize || size > len(b) {
+			break // tally says what is wrong
+		}
+		at := size - fromEnd
+		if perfdata.RecordType(ne.Uint32(b)) == perfdata.RecordSample {
+			at = inSample
+		}
+		if at >= headerSize && at+8 <= size {
+			if known, is := r.later[ne.Uint64(b[at:])]; is {
+				ne.PutUint64(b[at:], known)
+			}
+		}
+		b = b[size:]
+	}
+	return records, nil
 }

@@ -208,8 +208,10 @@ func (o *opened) leaderAt(at place) *perfevent.Event {
 	if o.leader == o {
 		return nil
 	}
-	if i := slices.Index(o.leader.places, at); i >= 0 {
-		return o.leader.fds[i]
+	for i, place := range slices.Backward(o.leader.places) { // a CPU may have come back
+		if place == at {
+			return o.leader.fds[i]
+		}
 	}
 	return nil
 }
@@ -353,30 +355,47 @@ func (s *session) attach(o *opened, fd *perfevent.Event, at place) error {
 	if err != nil {
 		return fmt.Errorf("ask for the ID of %s: %w", o.event.Name, err)
 	}
-	o.ids = append(o.ids, id)
+	known := id
+	if s.later {
+		known = o.knownID(at.cpu)
+		o.later++
+	}
+	o.ids = append(o.ids, known)
 	key := ringKey{at, s.overwritten(o), o.offCPU && !s.sums(o)}
 	if at.cpu != perfevent.AnyCPU {
 		key.tid = perfevent.AnyThread
 	}
-	if r := s.rings[key]; r != nil {
-		if err := fd.SetOutput(r.owner); err != nil {
-			return fmt.Errorf("let %s share a ring buffer: %w", o.event.Name, err)
-		}
-		return nil
+	r := s.rings[key]
+	if r == nil {
+		r, err = s.openRing(fd, key)
+	} else if err = fd.SetOutput(r.owner); err != nil {
+		err = fmt.Errorf("let %s share a ring buffer: %w", o.event.Name, err)
 	}
+	if err != nil || !s.later {
+		return err
+	}
+	if r.later == nil {
+		r.later = make(map[uint64]uint64)
+	}
+	r.later[id] = known
+	return nil
+}
+
+// openRing maps the ring of a place.
+func (s *session) openRing(fd *perfevent.Event, key ringKey) (*ring, error) {
 	mapping := fd.Map
 	if key.overwritten {
 		mapping = fd.MapOverwritten
 	}
 	mapped, err := mapping(order(s.ringSize))
 	if err != nil {
-		return fmt.Errorf("map a ring buffer of %d pages: %w. Allow more locked memory (sysctl kernel.perf_event_mlock_kb, or ulimit -l), "+
+		return nil, fmt.Errorf("map a ring buffer of %d pages: %w. Allow more locked memory (sysctl kernel.perf_event_mlock_kb, or ulimit -l), "+
 			"or take fewer pages with -m", s.ringSize/os.Getpagesize(), err)
 	}
 	r := &ring{Ring: mapped, owner: fd, overwritten: key.overwritten, offCPU: key.offCPU}
 	s.rings[key] = r
 	s.order = append(s.order, r)
-	return nil
+	return r, nil
 }
 
 func (s *session) overwritten(o *opened) bool {
@@ -420,7 +439,7 @@ func (s *session) enable(on bool) error {
 		return err
 	}
 	for _, o := range s.events {
-		if o.leader != o || o.dummy || o.offCPU || o.output != "" || o.standIn { // the dummy runs all the time: the file is complete in tasks and memory
+		if !o.switched() {
 			continue
 		}
 		for _, fd := range o.fds {
@@ -434,6 +453,11 @@ func (s *session) enable(on bool) error {
 		}
 	}
 	return nil
+}
+
+// switched reports whether an event is enabled and disabled. The dummy runs all the time: the file is complete in tasks and memory.
+func (o *opened) switched() bool {
+	return o.leader == o && !o.dummy && !o.offCPU && o.output == "" && !o.standIn
 }
 
 // closeEvents closes all that is open.

@@ -386,51 +386,111 @@ func TestLost(t *testing.T) {
 	}
 }
 
-// TestHotplug goes on when a CPU goes away, and comes back.
-func TestHotplug(t *testing.T) {
+// TestCPUsComeAndGo takes a CPU offline and brings it back, twice, and finds each call there and elsewhere in the file.
+func TestCPUsComeAndGo(t *testing.T) {
 	require.Guest(t)
-	online := "/sys/devices/system/cpu/cpu1/online"
+	const online = "/sys/devices/system/cpu/cpu1/online"
 	if _, err := os.Stat(online); err != nil {
 		t.Skip("needs a second CPU that can be taken offline")
 	}
-	cfg := config(t, getppid)
-	cfg.Target.System = true
-	cfg.Command = []string{"sh", "-c", "echo 0 > " + online + "; " + caller(t, 500) + "; echo 1 > " + online}
-	_, got := run(t, cfg)
-	if n := got.comms["program"]; n != 500 {
-		t.Errorf("%d samples, want 500", n)
+	const getppidReturn = "syscalls:sys_exit_getppid"
+	path := caller(t, 1000)
+	for _, test := range []struct {
+		name, events string
+		change       func(*Config)
+	}{
+		{"one event", getppid, func(*Config) {}},
+		{"several events", getppid + "," + getppidReturn, func(*Config) {}},
+		{"samples that differ", "syscalls:sys_enter_getppid/call-graph=fp/," + getppidReturn, func(*Config) {}},
+		{"a group", "{" + getppid + "," + getppidReturn + "}", func(*Config) {}},
+		{"compressed", getppid + "," + getppidReturn, func(c *Config) { c.Compression = 1 }},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			joined := make(chan string, 2)
+			change := func(c *Config) {
+				list, err := event.Host().Parse(test.events)
+				check(t, err)
+				c.Events = list
+				test.change(c)
+				notify := c.Notify
+				c.Notify = func(s string) {
+					notify(s)
+					if strings.HasPrefix(s, "CPU 1 has come online") {
+						joined <- s
+					}
+				}
+			}
+			call := func(cpu int) {
+				if err := perfevent.OnCPU(cpu, exec.Command(path).Run); err != nil {
+					t.Error(err)
+				}
+			}
+			turn := func(state string) {
+				if err := os.WriteFile(online, []byte(state), 0); err != nil {
+					t.Error(err)
+				}
+			}
+			t.Cleanup(func() { turn("1") })
+			got := during(t, change, func() {
+				call(1)
+				for range 2 {
+					turn("0")
+					call(0)
+					turn("1")
+					select {
+					case s := <-joined:
+						if s != "CPU 1 has come online and is recorded from now on" {
+							t.Error(s)
+						}
+					case <-time.After(30 * time.Second):
+						t.Error("CPU 1 has not joined")
+					}
+					call(1)
+				}
+			})
+			events := strings.Count(test.events, "getppid")
+			if n := got.comms["program"]; n != events*5000 || events > 1 && got.samples[getppidReturn] < 5000 {
+				t.Errorf("%d samples, %v, want %d", n, got.samples, events*5000)
+			}
+		})
 	}
 }
 
-// TestNewCPU says that a CPU has come online.
-func TestNewCPU(t *testing.T) {
+// TestProcessOnCPUThatComesBack records a process that runs on a CPU which was offline in between.
+func TestProcessOnCPUThatComesBack(t *testing.T) {
 	require.Guest(t)
-	online := "/sys/devices/system/cpu/cpu1/online"
+	const online = "/sys/devices/system/cpu/cpu1/online"
 	if _, err := os.Stat(online); err != nil {
 		t.Skip("needs a second CPU that can be taken offline")
 	}
-	told := make(chan bool)
+	require.Tracefs(t)
+	cmd := exec.Command(program.Program{Body: program.GetPPID, Times: 1000, Wait: true}.Write(t))
+	in, err := cmd.StdinPipe()
+	check(t, err)
+	check(t, cmd.Start())
+	t.Cleanup(func() { in.Close(); cmd.Wait() })
 	change := func(c *Config) {
-		notify := c.Notify
-		c.Notify = func(s string) {
-			notify(s)
-			if s == "CPU 1 has come online and is not recorded. Start again to record it" {
-				close(told)
-			}
-		}
+		list, err := event.Host().Parse(getppid)
+		check(t, err)
+		c.Events, c.Target = list, target.Spec{PIDs: []int{cmd.Process.Pid}}
 	}
-	during(t, change, func() {
+	got := during(t, change, func() {
 		for _, state := range []string{"0", "1"} {
 			if err := os.WriteFile(online, []byte(state), 0); err != nil {
 				t.Error(err)
 			}
 		}
-		select {
-		case <-told:
-		case <-time.After(30 * time.Second):
-			t.Error("nothing is said of CPU 1")
+		var second unix.CPUSet
+		second.Set(1)
+		if err := unix.SchedSetaffinity(cmd.Process.Pid, &second); err != nil {
+			t.Error(err)
 		}
+		in.Write([]byte("x"))
+		cmd.Wait()
 	})
+	if n := got.samples[getppid]; n != 1000 {
+		t.Errorf("%d samples, want 1000", n)
+	}
 }
 
 // TestTellsCPUs tells which changes of CPUs are said.
@@ -455,7 +515,7 @@ func TestTellsCPUs(t *testing.T) {
 		said := ""
 		test.cfg.Notify = func(s string) { said += s }
 		s := &session{cfg: test.cfg, target: test.target}
-		s.tellCPU(test.change)
+		s.followCPU(test.change, func(int) error { return errors.New("no room") })
 		if (said == "") != (test.want == "") || !strings.Contains(said, test.want) {
 			t.Errorf("%s: %q, want %q", test.name, said, test.want)
 		}

@@ -10,9 +10,10 @@ import (
 // ring is a buffer for the events of one CPU, or of one thread with Config.PerThread.
 type ring struct {
 	*perfevent.Ring
-	owner       *perfevent.Event // that was mapped
-	overwritten bool             // the kernel keeps what is newest
-	offCPU      bool             // for what BPF programs tell of
+	owner       *perfevent.Event  // that was mapped
+	overwritten bool              // the kernel keeps what is newest
+	offCPU      bool              // for what BPF programs tell of
+	later       map[uint64]uint64 // the IDs of events that were opened later, and those that stand for them; see join
 }
 
 // ringKey tells the rings apart.

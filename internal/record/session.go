@@ -35,6 +35,7 @@ type session struct {
 	modules   *moduleWatcher  // nil where they may not be seen
 	offCPU    *offCPU         // nil without Config.OffCPU
 	fromRings *userprog.Rings // maps of type RINGBUF
+	later     bool            // what is opened is on a CPU that came online while it is recorded; set with collector.work held
 
 	// The goroutine of Run owns these.
 	exited      <-chan target.Status
@@ -289,7 +290,7 @@ func (s *session) wait(c *collector, ended <-chan struct{}) error {
 			c.done <- err
 			return nil
 		case change := <-cpus:
-			s.tellCPU(change)
+			s.followCPU(change, c.join)
 		case <-delay:
 			if err := s.enableAll(); err != nil {
 				return err
@@ -365,6 +366,7 @@ type collector struct {
 	*session
 	waiter *perfevent.Waiter
 	done   chan error
+	work   sync.Mutex // held but for waiting: events may be opened only then
 
 	mu       sync.Mutex
 	stopping bool
@@ -383,27 +385,35 @@ func (c *collector) run() error {
 		if ready {
 			c.session.result.Wakeups++
 		}
-		c.mu.Lock()
-		stopping, rotating := c.stopping, c.rotating
-		c.rotating = false
-		c.mu.Unlock()
-		if err := c.drain(); err != nil {
+		if over, err := c.step(); over || err != nil {
 			return err
 		}
-		if stopping {
-			return c.drainNewest()
-		}
-		if c.sumsDue() {
-			if err := c.tellSums(false); err != nil {
-				return err
-			}
-		}
-		if rotating || c.cfg.Switch.Size > 0 && c.out.size() >= c.cfg.Switch.Size {
-			if err := c.next(); err != nil {
-				return err
-			}
+	}
+}
+
+// step takes what is there.
+func (c *collector) step() (over bool, err error) {
+	c.work.Lock()
+	defer c.work.Unlock()
+	c.mu.Lock()
+	stopping, rotating := c.stopping, c.rotating
+	c.rotating = false
+	c.mu.Unlock()
+	if err := c.drain(); err != nil {
+		return false, err
+	}
+	if stopping {
+		return true, c.drainNewest()
+	}
+	if c.sumsDue() {
+		if err := c.tellSums(false); err != nil {
+			return false, err
 		}
 	}
+	if rotating || c.cfg.Switch.Size > 0 && c.out.size() >= c.cfg.Switch.Size {
+		return false, c.next()
+	}
+	return false, nil
 }
 
 // patience is how long to wait for records.
