@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math"
 	"os"
+	"os/exec"
 	"runtime"
 	"slices"
 	"strconv"
@@ -100,6 +101,66 @@ func rate() uint64 {
 		return 999
 	}
 	return 4999
+}
+
+// TestCPUComesBack samples each page fault of a program on a CPU that was taken offline, and then of one on that CPU when it has come back.
+func TestCPUComesBack(t *testing.T) {
+	require.Guest(t)
+	const online, faults = "/sys/devices/system/cpu/cpu1/online", program.MaxPages
+	if _, err := os.Stat(online); err != nil {
+		t.Skip("needs a second CPU that can be taken offline")
+	}
+	turn := func(state string) {
+		if err := os.WriteFile(online, []byte(state), 0); err != nil {
+			t.Error(err)
+		}
+	}
+	t.Cleanup(func() { turn("1") })
+	path := program.Program{Body: program.Touch, Times: faults}.Write(t)
+	cfg := config(t, "page-faults,syscalls:sys_enter_exit")
+	cfg.Record.Target.System = true
+	signals, ended := make(chan os.Signal, 1), make(chan bool)
+	cfg.Record.Signals = signals
+	began, joined := make(chan bool), make(chan string, 1)
+	cfg.Record.Verbose = func(s string) {
+		if s == "events are enabled" {
+			close(began)
+		}
+	}
+	cfg.Record.Notify = func(s string) {
+		if strings.HasPrefix(s, "CPU 1 has come online") {
+			joined <- s
+		}
+	}
+	go func() {
+		defer close(ended)
+		<-began
+		turn("0")
+		turn("1")
+		select {
+		case s := <-joined:
+			if s != "CPU 1 has come online and is recorded from now on" {
+				t.Error(s)
+			}
+		case <-time.After(time.Minute):
+			t.Error("CPU 1 has not joined")
+		}
+		if err := perfevent.OnCPU(1, exec.Command(path).Run); err != nil {
+			t.Error(err)
+		}
+		signals <- os.Interrupt
+	}()
+	r := take(t, cfg)
+	<-ended
+	by := make(map[string]uint64)
+	for _, s := range r.Profile.Samples() {
+		if r.Profile.Strings.At(r.Profile.Labels()[s.Labels].Comm) == "program" {
+			by[r.Profile.Events[s.Event].Name] += s.Count
+		}
+	}
+	if by["page-faults"] < faults || by["syscalls:sys_enter_exit"] != 1 {
+		t.Errorf("samples of the program: %v, want %d page faults at least and one exit", by, faults)
+	}
 }
 
 // TestTruth profiles programs that measure themselves how much of their time is in each of two functions.
