@@ -10,7 +10,8 @@ import (
 	"github.com/bperf/bperf/internal/profile"
 )
 
-// Intervals makes a profile of each interval of a recording of sums, as soon as it is over. Intervals are counted from 0 on.
+// Intervals makes a profile of each interval of a recording of sums, as soon as it is over. Intervals are counted from 0 on. What belongs to processes that
+// have ended, and to code that was not sampled, stays for one interval more.
 func (r *Replay) Intervals(keep profile.Keys, each func(*profile.Profile) error) error {
 	all := intervals{replay: r, keep: keep, fillers: map[uint32]*filler{}}
 	next := uint32(0)
@@ -19,6 +20,7 @@ func (r *Replay) Intervals(keep profile.Keys, each func(*profile.Profile) error)
 			if err := each(all.take(next).finish()); err != nil {
 				return err
 			}
+			all.forget()
 		}
 		return nil
 	}
@@ -73,6 +75,24 @@ func (v *intervals) take(interval uint32) *filler {
 		delete(parts, interval)
 	}
 	return f
+}
+
+// forget drops what neither the interval that is over nor the next one has, when no handler is at work.
+func (v *intervals) forget() {
+	r := v.replay
+	r.machine.forgetThreads()
+	r.machine.forgetDSOs()
+	r.locations.before = nil
+	r.locations = &locations{before: r.locations}
+	for _, resolver := range r.resolvers {
+		resolver.forget()
+	}
+	for _, parts := range v.parts {
+		for _, p := range parts { // locations get new numbers
+			p.known, p.inlined = nil, nil
+			clear(p.callers[:])
+		}
+	}
 }
 
 // intervalOf is the interval that a sample is of. Samples that are no sums do not tell: they are of that of the sums around them.

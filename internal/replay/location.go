@@ -13,7 +13,7 @@ type Location struct {
 	Symbol *Symbol // nil if there is none
 	Source *Source // never nil
 
-	Index uint32 // among those of the replay, from 0 on
+	Index uint32 // among those of the replay, or of its interval, from 0 on
 	Kind  profile.Kind
 	space int32 // of Addr: the index of the DSO, or a negative number for each kind of code without one
 }
@@ -86,6 +86,12 @@ type resolved struct {
 
 // recentBits is the size of what each resolver remembers of addresses in memory, as a power of two.
 const recentBits = 13
+
+// forget drops what it remembers.
+func (r *Resolver) forget() {
+	clear(r.recent[:])
+	clear(r.known[:])
+}
 
 // Resolve returns what is at an address, in the address space that a CPU mode says.
 func (r *Resolver) Resolve(item *Item, mode perfdata.Misc, ip uint64) *Location {

@@ -8,10 +8,11 @@ import (
 // knownBits is the size of what each resolver remembers by itself, as a power of two.
 const knownBits = 14
 
-// locations are all those of a replay. Goroutines share it; they have a part each to themselves most of the time.
+// locations are all those of a replay, or of an interval of it. Goroutines share it; they have a part each to themselves most of the time.
 type locations struct {
 	count  atomic.Uint32
 	shards [1 << shardBits]shard
+	before *locations // those of the interval before, from which get takes them; nil for none
 }
 
 const shardBits = 5
@@ -21,7 +22,6 @@ type shard struct {
 	mu    sync.Mutex
 	count int
 	slots []*Location
-	block []Location // for the next ones
 }
 
 func hashOf(space int32, addr uint64) uint64 {
@@ -42,16 +42,27 @@ func (t *locations) get(hash uint64, space int32, addr uint64, fill func(*Locati
 	if s.slots[i] != nil {
 		return s.slots[i]
 	}
-	if len(s.block) == 0 {
-		s.block = make([]Location, 64)
+	l := t.before.known(hash, space, addr)
+	if l == nil {
+		l = &Location{Addr: addr, space: space, Source: &noSource}
+		fill(l)
 	}
-	l := &s.block[0]
-	s.block = s.block[1:]
-	l.Index, l.Addr, l.space, l.Source = t.count.Add(1)-1, addr, space, &noSource
-	fill(l)
+	l.Index = t.count.Add(1) - 1
 	s.slots[i] = l
 	s.count++
 	return l
+}
+
+// known returns a location that is there; nil if it is not. No other goroutine may work on its shard.
+func (t *locations) known(hash uint64, space int32, addr uint64) *Location {
+	if t == nil {
+		return nil
+	}
+	s := &t.shards[hash&(1<<shardBits-1)]
+	if s.count == 0 {
+		return nil
+	}
+	return s.slots[s.find(hash, space, addr)]
 }
 
 // find returns the slot of a location, or that for it.

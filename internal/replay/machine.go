@@ -22,7 +22,7 @@ type machine struct {
 	last     *thread // that was asked for
 	kernel   *Maps
 	cgroups  map[uint64]string
-	dsos     []*DSO
+	dsos     int // that were made
 	byKey    map[dsoKey]*DSO
 	buildIDs map[string][]byte // by name, of the feature BUILD_ID
 	programs programs
@@ -37,6 +37,9 @@ type machine struct {
 	monotonic bool // times are of CLOCK_MONOTONIC
 
 	symbols *symbols
+
+	ended       []*thread // since the last call of forgetThreads
+	endedBefore []*thread // before that
 }
 
 func newMachine(names *symbols) *machine {
@@ -77,9 +80,11 @@ func (m *machine) apply(r *perfdata.Record) {
 	case *perfdata.Mmap2:
 		m.mmap(v, r.Misc.CPUMode())
 	case *perfdata.Comm:
-		m.rename(v.PID, v.TID, v.Comm)
+		m.rename(v.PID, v.TID, v.Comm, v.Exec)
 	case *perfdata.Fork:
 		m.fork(v.PID, v.TID, v.ParentPID, v.ParentTID, !v.Exec)
+	case *perfdata.Exit:
+		m.exit(v.TID)
 	case *perfdata.KSymbol:
 		m.ksymbol(v)
 	case *perfdata.Cgroup:
@@ -151,6 +156,9 @@ func (m *machine) kernelMmap(v *perfdata.Mmap2, end uint64) {
 
 func (m *machine) userMmap(v *perfdata.Mmap2, end uint64) {
 	p := m.thread(v.PID, v.TID).process
+	if p.execed {
+		p.maps, p.dump, p.jitted, p.execed = &Maps{}, "", nil, false
+	}
 	mapping := &Mapping{Start: v.Start, End: end, Offset: m.userOffset(v), DSO: m.userDSO(v)}
 	if v.Protection&protExec != 0 && !mapping.DSO.inMemory {
 		mapping.DSO.addCode(mapping)
@@ -258,8 +266,8 @@ func (m *machine) dso(key dsoKey, fill func(*DSO)) *DSO {
 }
 
 func (m *machine) addDSO(fill func(*DSO)) *DSO {
-	d := &DSO{Index: len(m.dsos)}
+	d := &DSO{Index: m.dsos}
 	fill(d)
-	m.dsos = append(m.dsos, d)
+	m.dsos++
 	return d
 }

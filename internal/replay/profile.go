@@ -36,12 +36,12 @@ type filler struct {
 
 	mu      sync.Mutex // of all that follows
 	p       *profile.Profile
-	modules []profile.ModuleID // by DSO.Index
+	modules map[*DSO]profile.ModuleID
 	parts   []*part
 }
 
 func (r *Replay) newFiller(keep profile.Keys) *filler {
-	return &filler{replay: r, p: profile.New(keep)}
+	return &filler{replay: r, p: profile.New(keep), modules: map[*DSO]profile.ModuleID{}}
 }
 
 // finish completes the profile.
@@ -54,9 +54,9 @@ func (f *filler) finish() *profile.Profile {
 		unknown += p.unknown
 	}
 	f.p.Mappings = map[profile.ModuleID][]profile.Mapping{}
-	for index, id := range f.modules {
-		if code := r.machine.dsos[index].code; id != 0 && code != nil {
-			f.p.Mappings[id] = code
+	for d, id := range f.modules {
+		if d.code != nil {
+			f.p.Mappings[id] = d.code
 		}
 	}
 	f.p.Info = r.info()
@@ -290,14 +290,13 @@ func (f *filler) newFrames(of Frame) []profile.FrameID {
 }
 
 func (f *filler) module(d *DSO) profile.ModuleID {
-	for len(f.modules) <= d.Index {
-		f.modules = append(f.modules, 0)
-	}
-	if f.modules[d.Index] == 0 {
-		f.modules[d.Index] = f.p.Modules.ID(profile.Module{Path: f.p.Strings.ID(d.Path), Name: f.p.Strings.ID(d.Short),
+	id, known := f.modules[d]
+	if !known {
+		id = f.p.Modules.ID(profile.Module{Path: f.p.Strings.ID(d.Path), Name: f.p.Strings.ID(d.Short),
 			BuildID: f.p.Strings.ID(d.HexBuildID()), Order: uint32(d.Index)})
+		f.modules[d] = id
 	}
-	return f.modules[d.Index]
+	return id
 }
 
 func (f *filler) program(d *DSO) profile.ProgramID {

@@ -48,7 +48,8 @@ type Replay struct {
 	filter  filter
 	symbols *symbols
 
-	locations locations
+	locations *locations
+	resolvers []*Resolver
 	readings  readings
 	deferred  deferred
 	throttles throttles
@@ -64,7 +65,7 @@ func New(reader *perfdata.Reader, o Options) *Replay {
 	if o.MaxStack == 0 {
 		o.MaxStack = 127
 	}
-	r := &Replay{reader: reader, options: o, filter: newFilter(o.Filter)}
+	r := &Replay{reader: reader, options: o, filter: newFilter(o.Filter), locations: &locations{}}
 	r.symbols = &symbols{replay: r, problems: map[string]bool{}, known: map[uint64]*Symbol{}}
 	r.machine = newMachine(r.symbols)
 	r.machine.monotonic = isMonotonic(reader.Events())
@@ -74,6 +75,9 @@ func New(reader *perfdata.Reader, o Options) *Replay {
 
 // Handler works on some records that follow one another, and appends to out what is to be written for them.
 type Handler func(items []Item, out []byte) []byte
+
+// manyEnded is the number of threads that have ended after which those that had ended before are dropped.
+const manyEnded = 1024
 
 // pieceSize is the number of records that a handler gets at a time.
 const pieceSize = 256
@@ -95,7 +99,9 @@ func (r *Replay) Run(newHandler func(*Resolver) Handler, w io.Writer) error {
 func (r *Replay) run(newHandler func(*Resolver) Handler, w io.Writer, pause func() error) error {
 	handlers := make([]Handler, runtime.GOMAXPROCS(0))
 	for i := range handlers {
-		handlers[i] = newHandler(&Resolver{replay: r})
+		resolver := &Resolver{replay: r}
+		r.resolvers = append(r.resolvers, resolver)
+		handlers[i] = newHandler(resolver)
 	}
 	var items []Item
 	var pieces []piece
@@ -107,6 +113,9 @@ func (r *Replay) run(newHandler func(*Resolver) Handler, w io.Writer, pause func
 		}
 		if pieces, err = handle(handlers, items, pieces, w); err != nil {
 			return err
+		}
+		if len(r.machine.ended) >= manyEnded {
+			r.machine.forgetThreads()
 		}
 		if err := pause(); err != nil {
 			return err

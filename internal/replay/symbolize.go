@@ -24,6 +24,7 @@ type symbols struct {
 
 	mu       sync.Mutex
 	problems map[string]bool
+	others   int                // problems that there was no room for
 	known    map[uint64]*Symbol // of the kernel, by Start
 }
 
@@ -51,13 +52,24 @@ func (r *Replay) Problems() []string {
 		all = append(all, text)
 	}
 	slices.Sort(all)
+	if n := r.symbols.others; n > 0 {
+		all = append(all, fmt.Sprintf("%d more times there were no symbols of something", n))
+	}
 	return all
 }
+
+// maxProblems is how many problems are kept: each process can have its own.
+const maxProblems = 1000
 
 func (s *symbols) problem(what string, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.problems[fmt.Sprintf("%s: %v", what, err)] = true
+	text := fmt.Sprintf("%s: %v", what, err)
+	if len(s.problems) == maxProblems && !s.problems[text] {
+		s.others++
+		return
+	}
+	s.problems[text] = true
 }
 
 // findKernel finds a symbol of the kernel or of a module.
@@ -194,6 +206,15 @@ func (u *userFile) open() *object.File {
 		}
 	})
 	return u.file
+}
+
+// close lets go of the file, when no handler is at work. From then on it has no symbols.
+func (u *userFile) close() {
+	u.once.Do(func() {})
+	if u.file != nil {
+		_ = u.file.Close() // it was only read
+	}
+	u.file, u.known, u.tables = nil, nil, nil
 }
 
 // find opens the file. Without a build ID only a process that has it mapped knows which file that is: the path can lead to another one by now.

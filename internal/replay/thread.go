@@ -10,9 +10,11 @@ type Thread struct {
 
 // process is a thread group.
 type process struct {
-	maps   *Maps
-	dump   string         // the file in which a JIT compiler tells of its code
-	jitted []timedMapping // code of that, which is not there yet, in the order of time
+	maps    *Maps
+	dump    string         // the file in which a JIT compiler tells of its code
+	jitted  []timedMapping // code of that, which is not there yet, in the order of time
+	threads int            // that are followed
+	execed  bool           // of a recording of sums: what it has mapped is gone as soon as a record has what it maps now
 }
 
 // thread is a task whose state is followed.
@@ -40,12 +42,16 @@ func (m *machine) newThread(pid, tid int32) *thread {
 	if tid == 0 {
 		t.PID, t.Comm, t.named = 0, "swapper", true
 	}
+	if old := m.threads[tid]; old != nil {
+		old.process.threads--
+	}
 	m.threads[tid] = t
 	if t.PID == tid || t.PID == -1 {
 		t.process = &process{maps: &Maps{}}
 	} else {
 		t.process = m.thread(t.PID, t.PID).process
 	}
+	t.process.threads++
 	return t
 }
 
@@ -67,7 +73,55 @@ func (m *machine) fork(pid, tid, parentPID, parentTID int32, copyMaps bool) {
 
 // rename gives a thread its name. One that executes something keeps its mappings until others are told in their place: samples that are taken
 // in execve(2) meanwhile still have the callers of before.
-func (m *machine) rename(pid, tid int32, comm string) {
+func (m *machine) rename(pid, tid int32, comm string, exec bool) {
 	t := m.thread(pid, tid)
 	t.Comm, t.named = comm, true
+	t.process.execed = t.process.execed || exec && m.symbols.replay.options.Sums
+}
+
+// exit notes a thread that ends. Samples of its last moments can follow.
+func (m *machine) exit(tid int32) {
+	if t := m.threads[tid]; t != nil && m.symbols.replay.options.Sums {
+		m.ended = append(m.ended, t)
+	}
+}
+
+// forgetThreads drops the threads that had ended by the call before. The first thread of a process stays as long as others do.
+func (m *machine) forgetThreads() {
+	m.last = nil
+	endedBefore := m.endedBefore
+	m.endedBefore, m.ended = m.ended, nil
+	for _, t := range endedBefore {
+		switch {
+		case m.threads[t.TID] != t: // another thread has the ID by now
+		case t.TID == t.PID && t.process.threads > 1:
+			m.ended = append(m.ended, t)
+		default:
+			delete(m.threads, t.TID)
+			t.process.threads--
+		}
+	}
+}
+
+// forgetDSOs drops the files and the code that no process has mapped which is followed.
+func (m *machine) forgetDSOs() {
+	used := map[*DSO]bool{m.kernelDSO: true}
+	all := map[*Maps]bool{m.kernel: true}
+	for _, t := range m.threads {
+		all[t.process.maps] = true
+	}
+	for maps := range all {
+		for _, mapping := range maps.list {
+			used[mapping.DSO] = true
+		}
+	}
+	for key, d := range m.byKey {
+		if used[d] {
+			continue
+		}
+		delete(m.byKey, key)
+		if file, is := d.names.(*userFile); is {
+			file.close()
+		}
+	}
 }

@@ -307,6 +307,11 @@ func (s *session) read(end bool, write func(*record.Sum) error) error {
 	if err := s.counter.swap(grow, func(e *entry) error { return write(s.sum(e)) }); err != nil {
 		return err
 	}
+	if s.counter.tables != nil && !end {
+		if err := s.counter.tables.Forget(); err != nil {
+			return err
+		}
+	}
 	if end {
 		s.detach()
 	}

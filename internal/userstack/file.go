@@ -40,6 +40,7 @@ type file struct {
 	loaded  *ebpf.Map // its rows; nil if they are not in the kernel
 	index   run       // of unwind_tables
 	leftOut bool      // there is no room for it
+	idle    bool      // no process has mapped it since a call of Forget
 }
 
 // vdso is the one name of memory without a file that is looked at.
@@ -122,6 +123,9 @@ func (f *file) read(arch unwind.Arch, path string, r *perfdata.Mmap2) error {
 	}
 	f.table, f.rows = table, uint32(len(table.Rows))
 	f.needed = arch == unwind.ARM64 && table.Code > 0 || table.FramePointers*10 < table.Frames*9
+	if !f.needed {
+		f.table = nil
+	}
 	return nil
 }
 
@@ -149,7 +153,7 @@ func (t *Tables) loadFile(f *file) error {
 		return nil
 	}
 	for t.rows+int(f.rows) > t.limits.Rows && len(t.unused) > 0 {
-		if err := t.dropUnused(); err != nil {
+		if err := t.dropUnused(1); err != nil {
 			return err
 		}
 	}
@@ -179,21 +183,29 @@ func (t *Tables) loadFile(f *file) error {
 	return nil
 }
 
-// publish lets programs find the tables that were loaded. The kernel waits for a grace period with each, so some of them wait together.
+// publish lets programs find the tables that were loaded.
 func (t *Tables) publish() error {
+	if err := inTurns(t.loaded, func(f *file) error { return t.tablesMap.Put(f.index.first, uint32(f.loaded.FD())) }); err != nil {
+		return fmt.Errorf("put %d unwind tables into a BPF map: %w", len(t.loaded), err)
+	}
+	t.loaded = nil
+	return nil
+}
+
+// inTurns changes the entries of files in the map of tables. The kernel waits for a grace period with each, so some of them wait together.
+func inTurns(files []*file, change func(*file) error) error {
 	const together = 16
-	for files := range slices.Chunk(t.loaded, together) {
-		errs := make([]error, len(files))
+	for some := range slices.Chunk(files, together) {
+		errs := make([]error, len(some))
 		var all sync.WaitGroup
-		for i, f := range files {
-			all.Go(func() { errs[i] = t.tablesMap.Put(f.index.first, uint32(f.loaded.FD())) })
+		for i, f := range some {
+			all.Go(func() { errs[i] = change(f) })
 		}
 		all.Wait()
 		if err := errors.Join(errs...); err != nil {
-			return fmt.Errorf("put %d unwind tables into a BPF map: %w", len(files), err)
+			return err
 		}
 	}
-	t.loaded = nil
 	return nil
 }
 
@@ -280,32 +292,54 @@ func (t *Tables) release(f *file) {
 	}
 	f.users--
 	if f.users == 0 {
+		f.idle = false
 		t.unused = append(t.unused, f)
 	}
 }
 
-// unload lets go of files that are no longer used.
-func (t *Tables) unload() error {
-	for len(t.unused) > maxUnused {
-		if err := t.dropUnused(); err != nil {
-			return err
-		}
+// Forget drops the files that no process has mapped since the call before. It must follow an Update.
+func (t *Tables) Forget() error {
+	idle := 0
+	for idle < len(t.unused) && t.unused[idle].idle {
+		idle++
+	}
+	if err := t.dropUnused(idle); err != nil {
+		return err
+	}
+	for _, f := range t.unused {
+		f.idle = true
 	}
 	return nil
 }
 
-// dropUnused removes the file that has been unused for the longest time. When the entry of its table is gone, no program uses it any more.
-func (t *Tables) dropUnused() error {
-	f := t.unused[0]
-	t.unused = t.unused[1:]
-	delete(t.files, f.id)
-	if f.loaded == nil {
+// unload lets go of files that are no longer used.
+func (t *Tables) unload() error {
+	return t.dropUnused(len(t.unused) - maxUnused)
+}
+
+// dropUnused removes the n files that have been unused for the longest time; none if n is not positive. When the entries of their tables are gone, no
+// program uses them any more.
+func (t *Tables) dropUnused(n int) error {
+	if n <= 0 {
 		return nil
 	}
-	if err := t.tablesMap.Delete(f.index.first); err != nil {
-		return fmt.Errorf("take the unwind table of %s out of a BPF map: %w", f.elf.Path(), err)
+	dropped := t.unused[:n]
+	t.unused = slices.Clone(t.unused[n:])
+	var loaded []*file
+	for _, f := range dropped {
+		delete(t.files, f.id)
+		if f.loaded != nil {
+			loaded = append(loaded, f)
+		}
 	}
-	t.indexes.give(f.index)
-	t.rows -= int(f.rows)
-	return f.loaded.Close()
+	if err := inTurns(loaded, func(f *file) error { return t.tablesMap.Delete(f.index.first) }); err != nil {
+		return fmt.Errorf("take %d unwind tables out of a BPF map: %w", len(loaded), err)
+	}
+	var errs []error
+	for _, f := range loaded {
+		t.indexes.give(f.index)
+		t.rows -= int(f.rows)
+		errs = append(errs, f.loaded.Close())
+	}
+	return errors.Join(errs...)
 }

@@ -143,7 +143,7 @@ func TestProcesses(t *testing.T) {
 	if len(tables.unused) != 1 || tables.unused[0].users != 0 {
 		t.Errorf("the file is not free: %+v", tables.unused)
 	}
-	if err := tables.dropUnused(); err != nil {
+	if err := tables.dropUnused(1); err != nil {
 		t.Fatal(err)
 	}
 	if s := tables.Stats(); s.Tables != 0 || s.Rows != 0 || len(tables.files) != 0 || !slices.Equal(tables.indexes.free, []run{{0, 4}}) {
@@ -189,6 +189,42 @@ func TestLimits(t *testing.T) {
 		tables.code(2, 0x10000, 0x1000)
 		if got := len(tables.entries(t, 2)); (got == 1) != test.first {
 			t.Errorf("%s: %d mappings of the second process afterwards", test.want, got)
+		}
+	}
+}
+
+// TestForget has processes with a file each that come and go: tables, and their descriptors, are there for those of the last time alone.
+func TestForget(t *testing.T) {
+	tables := newTables(t, Limits{Processes: 64, Mappings: 64, Tables: 256, Rules: 64, Rows: 100_000})
+	const each = 10 // between two calls
+	descriptors := func() int {
+		all, err := os.ReadDir("/proc/self/fd")
+		if err != nil {
+			t.Fatal(err)
+		}
+		return len(all)
+	}
+	before := descriptors()
+	dir, _ := os.Getwd()
+	path := map[unwind.Arch]string{unwind.AMD64: "deep-amd64", unwind.ARM64: "deep-arm64"}[tables.arch]
+	for pid := int32(1); pid <= 200; pid++ {
+		tables.Record(&perfdata.Mmap2{PID: pid, TID: pid, Start: 1 << 20, Length: 0x4000, Inode: uint64(pid), Filename: dir + "/testdata/" + path})
+		if got := tables.entries(t, pid); len(got) != 1 {
+			t.Fatalf("process %d: %d mappings", pid, len(got))
+		}
+		tables.Record(&perfdata.Exit{PID: pid, TID: pid})
+		tables.entries(t, pid)
+		if pid%each != 0 {
+			continue
+		}
+		if err := tables.Forget(); err != nil {
+			t.Fatal(err)
+		}
+		if s := tables.Stats(); s.Tables > each || len(tables.files) > each {
+			t.Fatalf("after %d processes there are %d tables of %d files", pid, s.Tables, len(tables.files))
+		}
+		if n := descriptors() - before; n > 2*each {
+			t.Fatalf("after %d processes %d more descriptors are open", pid, n)
 		}
 	}
 }

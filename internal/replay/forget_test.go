@@ -1,0 +1,83 @@
+package replay
+
+import (
+	"fmt"
+	"testing"
+
+	"github.com/bperf/bperf/internal/perfdata"
+	"github.com/bperf/bperf/internal/profile"
+)
+
+// TestForget has processes that come and go, each with a file, code without one and a thread of its own, and an address that is in nothing that it has
+// mapped. What is kept of them does not grow with their number.
+func TestForget(t *testing.T) {
+	const processes, each = 2000, 20 // in an interval
+	event := &perfdata.Event{Name: "cycles", Attr: perfdata.Attr{Flags: perfdata.AttrSampleIDAll,
+		SampleType: perfdata.SampleIP | perfdata.SampleTID | perfdata.SampleTime | perfdata.SampleCallchain | perfdata.SampleRaw}}
+	reader := written(t, event, func(w *perfdata.Writer) {
+		at := perfdata.SampleID{PID: 1, TID: 1}
+		exec := func(start uint64, name string) {
+			w.Write(perfdata.MiscUser, &perfdata.Mmap2{PID: at.PID, TID: at.TID, Start: start, Length: 0x1000, Protection: protExec, Filename: name, SampleID: at})
+		}
+		exec(0x1000, "/init")
+		for i := range processes {
+			at.Time = uint64(i + 1)
+			at.PID, at.TID = int32(10+i), int32(10+i)
+			base := uint64(i+2) << 20
+			w.Write(0, &perfdata.Fork{PID: at.PID, TID: at.PID, ParentPID: 1, ParentTID: 1, SampleID: at})
+			w.Write(0, &perfdata.Comm{PID: at.PID, TID: at.TID, Comm: "short", Exec: true, SampleID: at})
+			exec(base, fmt.Sprint("/tmp/built", i))
+			exec(base+0x1000, "/libc.so")
+			exec(base+0x2000, "//anon")
+			w.Write(0, &perfdata.Fork{PID: at.PID, TID: at.PID + processes, ParentPID: at.PID, ParentTID: at.PID, SampleID: at})
+			sum := Sum{Count: 1, Interval: uint32(i / each), Comm: "short"}
+			w.Write(perfdata.MiscUser, &perfdata.Sample{SampleID: at, IP: base + 1, Raw: sum.Append(nil),
+				Callchain: []uint64{perfdata.ContextUser, base + 1, base + 0x1001, base + 0x2001, base + 0x9001}})
+			for _, tid := range []int32{at.PID, at.PID + processes} { // the first thread before the other one
+				w.Write(0, &perfdata.Exit{PID: at.PID, TID: tid, ParentPID: 1, ParentTID: 1, SampleID: at})
+			}
+		}
+	})
+	r := New(reader, Options{Sums: true, SymFS: t.TempDir()})
+	profiles, counted, counts := 0, 0, map[string]int{}
+	err := r.Intervals(0, func(p *profile.Profile) error {
+		profiles++
+		for _, s := range p.Samples() {
+			counted += int(s.Count)
+		}
+		for what, n := range map[string]int{"threads": len(r.machine.threads), "files": len(r.machine.byKey), "locations": int(r.locations.count.Load())} {
+			counts[what] = max(counts[what], n)
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if profiles != processes/each || counted != processes {
+		t.Errorf("%d profiles with %d samples, want %d with %d", profiles, counted, processes/each, processes)
+	}
+	// A batch of records has several intervals; of each process there are 2 threads, 2 files or the like, and 4 places.
+	t.Logf("at most %v; %d problems", counts, len(r.Problems()))
+	for what, n := range counts {
+		if n > processes {
+			t.Errorf("%d %s are kept of %d processes", n, what, processes)
+		}
+	}
+	if n := len(r.Problems()); n > maxProblems+1 {
+		t.Errorf("%d problems", n)
+	}
+}
+
+// TestExecAgain has a process that executes a file again and again, each time at other addresses: only the last ones are there.
+func TestExecAgain(t *testing.T) {
+	m := newMachine(&symbols{replay: &Replay{options: Options{Sums: true}}})
+	for i := range uint64(1000) {
+		m.apply(&perfdata.Record{Value: &perfdata.Comm{PID: 1, TID: 1, Comm: "again", Exec: true}})
+		for n := range uint64(2) {
+			m.apply(&perfdata.Record{Misc: perfdata.MiscUser, Value: &perfdata.Mmap2{PID: 1, TID: 1, Start: i<<20 + n<<12, Length: 1 << 12, Protection: protExec, Filename: "/a"}})
+		}
+	}
+	if n := len(m.thread(1, 1).process.maps.All()); n != 2 {
+		t.Errorf("%d mappings, want 2", n)
+	}
+}
