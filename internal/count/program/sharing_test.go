@@ -188,6 +188,40 @@ func TestSharedCalibration(t *testing.T) {
 	}
 }
 
+// TestSharedCounts has up to 19 sessions at once: no session counts what the probes do for another.
+func TestSharedCounts(t *testing.T) {
+	require.ExactPMU(t)
+	require.OneCPU(t)
+	const times = 200
+	prog, target := loadLoop(t, 1000)
+	var all []*Counter
+	var one uint64
+	for _, sessions := range []int{1, 2, 4, 19} {
+		for len(all) < sessions {
+			c := sharing(t, count.Options{Probes: true}, "instructions,cycles", target)
+			check(t, c.Enable())
+			all = append(all, c)
+		}
+		before := make([]uint64, sessions)
+		for i, c := range all {
+			before[i] = read(t, c, 0).events[0].Value
+		}
+		run(t, prog, times)
+		for i, c := range all {
+			mean := (read(t, c, 0).events[0].Value - before[i]) / times
+			if sessions == 1 {
+				one = mean
+			}
+			if i == 0 {
+				t.Logf("%d sessions: %d instructions in a run", sessions, mean)
+			}
+			if mean < one-one/50 || mean > one+one/50 { // interrupts
+				t.Errorf("session %d of %d: %d instructions in a run, which alone had %d", i, sessions, mean, one)
+			}
+		}
+	}
+}
+
 // TestSharedAndOwn has a session that shares nothing beside some that do.
 func TestSharedAndOwn(t *testing.T) {
 	prog, target := loadLoop(t, 10)
