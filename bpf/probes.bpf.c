@@ -69,6 +69,7 @@ struct sum {
 	__u64 filed;
 	__u64 unread; /* runs in which the event could not be read: they are not in its sum */
 	__u64 probes; /* what the probes themselves took of the runs that are charged */
+	__u64 unmeasured; /* runs that are charged, but not in probes: what the probes take is not known */
 };
 
 /* sharing tells whether an event shares its counter. */
@@ -86,14 +87,22 @@ enum dropped {
 	DROPPED_KINDS,
 };
 
+/* How runs are read. The last two are for measuring what that takes. */
+enum {
+	AS_NEEDED,
+	PLAINLY,
+	WITH_TIMES,
+};
+
 /* set is the events that are counted, at positions 0 to events - 1. All that sessions change is in it. */
 struct set {
 	__u64 on;	   /* at least one session counts */
 	__u64 events;
 	__u64 memory;	   /* positions of events that the kernel counts in memory, one bit each */
 	__u64 calibrated;  /* positions that have their overhead subtracted from each run, one bit each */
-	__u64 with_times;  /* events are always read with their times */
-	__u64 measured;	   /* overhead is known: some session needs it */
+	__u64 reads;	   /* AS_NEEDED and so on */
+	__u64 measured;	   /* overhead was measured: some session needs it */
+	__u64 unmeasured;  /* positions where that failed, one bit each */
 	__u64 keys[MAX_EVENTS]; /* the row of the event in the map of events, times 2; plus 1 if calibrated */
 	__u64 overhead[MAX_EVENTS]; /* what the probes themselves take of each run */
 	__u64 overhead_with_times[MAX_EVENTS];
@@ -118,7 +127,7 @@ struct cpu {
 	__u64 counted; /* runs that are in the sums */
 	__u64 next;    /* how many of them there are when the time of one is taken again */
 	__u64 positions; /* in use, since the set was taken over */
-	__u64 charged; /* runs for which what the probes took is in sums */
+	__u64 charged; /* runs for which what the probes took is in sums; all that were read with times are */
 	__u64 timed;   /* runs for which plain_time and full_time stand */
 	__u64 plain_time; /* in those that were read plainly, in ns */
 	__u64 plain_runs;
@@ -498,7 +507,7 @@ __noinline int look(struct cpu *cpu)
 	cpu->fresh = 0;
 	if (shared)
 		cpu->shared = time + SHARED_FOR;
-	cpu->plain = time >= cpu->shared && !set->with_times;
+	cpu->plain = set->reads == PLAINLY || (time >= cpu->shared && set->reads != WITH_TIMES);
 	cpu->brief = 0;
 	n = set->events;
 	if (cpu->plain && n <= SHORT_EVENTS)
@@ -511,7 +520,7 @@ __noinline int look(struct cpu *cpu)
 	return 0;
 }
 
-/* charge adds what the probes took of the runs since the last time to the sums. */
+/* charge adds what the probes took of the runs that were read plainly since the last time to the sums. */
 __noinline int charge(struct cpu *cpu)
 {
 	volatile struct set *set;
@@ -521,8 +530,10 @@ __noinline int charge(struct cpu *cpu)
 		return 0;
 	set = set_of(cpu->version);
 	runs = cpu->counted - cpu->charged;
-	for (i = 0; i < MAX_EVENTS && i < cpu->positions; i++)
+	for (i = 0; i < MAX_EVENTS && i < cpu->positions; i++) {
 		cpu->sums[i].probes += runs * set->overhead[i];
+		cpu->sums[i].unmeasured += runs * (set->unmeasured >> i & 1);
+	}
 	cpu->charged = cpu->counted;
 	return 0;
 }
@@ -680,7 +691,7 @@ __noinline int add_full(struct cpu *cpu, __u32 number, __u32 event, bool plain)
 	struct bpf_perf_event_value *end;
 	struct slot *slot;
 	struct sum *s;
-	__u64 v;
+	__u64 v, overhead, enabled = 0, running = 0;
 
 	if (!cpu || number >= SLOTS || event >= MAX_EVENTS)
 		return 0;
@@ -694,19 +705,24 @@ __noinline int add_full(struct cpu *cpu, __u32 number, __u32 event, bool plain)
 		s->unread++;
 		return 0;
 	}
-	if (set->calibrated >> event & 1)
-		v = own(v, plain ? set->overhead[event] : set->overhead_with_times[event]);
-	s->reading.value += v;
+	overhead = set->overhead[event];
 	if (!plain) {
-		__u64 enabled = end->enabled - slot->start[event].enabled;
-		__u64 running = end->running - slot->start[event].running;
-
+		enabled = end->enabled - slot->start[event].enabled;
+		running = end->running - slot->start[event].running;
+		overhead = set->overhead_with_times[event];
 		s->reading.enabled += enabled;
 		s->reading.stopped += enabled - running;
-		if (enabled != running) {
-			s->filed++;
-			return 0;
-		}
+		s->probes += overhead;
+		s->unmeasured += set->unmeasured >> event & 1;
+	}
+	if (enabled != running) /* it counted the probes for the same share of the time as the program */
+		overhead = overhead * running / enabled;
+	if (set->calibrated >> event & 1)
+		v = own(v, overhead);
+	s->reading.value += v;
+	if (enabled != running) {
+		s->filed++;
+		return 0;
 	}
 	if (v - s->low >= s->width)
 		file(cpu, event, v);
@@ -927,6 +943,7 @@ static __noinline int leave(struct cpu *cpu, void *ctx)
 	} else {
 		cpu->full_time += time - slot->began;
 		cpu->timed++;
+		cpu->charged++;
 	}
 	add_all(cpu, n, events_read, plain);
 	cpu->counted++;
@@ -1085,14 +1102,18 @@ int bperf_read(__u64 *args)
 		return 0;
 	if (online && (cpu->live & ANY_EXITING || cpu->looking || cpu->entering))
 		return 1;
-	if (online && cpu->version != state.version)
-		refresh(cpu);
 	counted = cpu->counted;
 	pending = counted - cpu->timed;
 	if (pending && cpu->plain_runs) { /* they had the time of the others */
 		cpu->plain_time += cpu->plain_time * pending / cpu->plain_runs;
 		cpu->plain_runs += pending;
 		cpu->timed = counted;
+	}
+	if (online && cpu->version != state.version) {
+		refresh(cpu);
+	} else if (online) { /* so that no minimum is that of a run in which the event had no counter */
+		lengthen(cpu);
+		look(cpu);
 	}
 	charge(cpu);
 	copy->counted = counted;

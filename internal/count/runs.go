@@ -17,16 +17,20 @@ type Runs struct {
 	Ranged   bool // Min and Max are known: not for the difference of two readings, nor without a run
 	Buckets  [Buckets]uint64
 
-	// Probes is what of the reading is bperf's own, as long as no event shares its counter.
-	Probes      uint64
-	ProbesKnown bool // Probes was measured, and is not subtracted
+	// Probes is what bperf's own probes counted in all runs, if the event had been on a counter all the time.
+	Probes         uint64
+	Unmeasured     uint64 // runs of which that is not known: they are not in Probes
+	ProbesMeasured bool   // Probes was measured
+	Calibrated     bool   // and is not in the reading any more: it was subtracted from each run
 }
 
 // Add adds other runs.
 func (r *Runs) Add(o *Runs) {
 	r.Counted += o.Counted
 	r.Probes += o.Probes
-	r.ProbesKnown = r.ProbesKnown || o.ProbesKnown
+	r.Unmeasured += o.Unmeasured
+	r.ProbesMeasured = r.ProbesMeasured || o.ProbesMeasured
+	r.Calibrated = r.Calibrated || o.Calibrated
 	switch {
 	case !o.Ranged:
 	case !r.Ranged:
@@ -43,6 +47,7 @@ func (r *Runs) Add(o *Runs) {
 func (r *Runs) Sub(earlier *Runs) {
 	r.Counted -= earlier.Counted
 	r.Probes -= earlier.Probes
+	r.Unmeasured -= earlier.Unmeasured
 	r.Min, r.Max, r.Ranged = 0, 0, false
 	for i, n := range earlier.Buckets {
 		r.Buckets[i] -= n
@@ -51,7 +56,7 @@ func (r *Runs) Sub(earlier *Runs) {
 
 // ProbesPerRun is what of each run is bperf's own: the mean, rounded. It is false if that is not known.
 func (r *Runs) ProbesPerRun() (uint64, bool) {
-	if !r.ProbesKnown || r.Counted == 0 {
+	if !r.ProbesMeasured || r.Unmeasured > 0 || r.Counted == 0 {
 		return 0, false
 	}
 	return (r.Probes + r.Counted/2) / r.Counted, true

@@ -2,9 +2,7 @@ package stat
 
 import (
 	"errors"
-	"fmt"
 	"slices"
-	"strings"
 
 	"github.com/bperf/bperf/internal/count"
 	"github.com/bperf/bperf/internal/count/direct"
@@ -279,18 +277,6 @@ func (c *counters) errAt(ev, program int) error {
 		return c.Err(ev)
 	}
 	return c.inside.ErrAt(slices.Index(c.part(ev).events, ev), program)
-}
-
-// overhead lists what is taken off each run of a BPF program; it is empty if nothing is.
-func (c *counters) overhead() string {
-	p := c.parts[len(c.parts)-1] // that which counts in programs
-	var parts []string
-	for i, v := range c.inside.Overhead() {
-		if e := p.events[i]; c.Err(e) == nil {
-			parts = append(parts, fmt.Sprintf("%s %d", c.events[e].Name, v))
-		}
-	}
-	return strings.Join(parts, ", ")
 }
 
 // part is the one that counts an event.

@@ -116,7 +116,7 @@ func (j *jsonLines) count(f *object, r *Row, cgroups bool) {
 			f.raw("run-"+runColumns[i], v)
 		}
 	}
-	if probes, known := r.Runs.ProbesPerRun(); known && absent == "" {
+	if probes, known := r.Runs.ProbesPerRun(); known && !r.Runs.Calibrated && absent == "" {
 		f.raw("run-probes", strconv.FormatUint(probes, 10))
 	}
 	if j.o.Histogram {

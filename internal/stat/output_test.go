@@ -111,8 +111,9 @@ func programRows(t testing.TB, label string) []Row {
 			rows[i].Runs.Add(one)
 		}
 		rows[i].PerRun = rows[i].Value / 4
-		rows[i].Runs.Probes, rows[i].Runs.ProbesKnown = []uint64{310, 600, 512}[i]*4, true
+		rows[i].Runs.Probes, rows[i].Runs.ProbesMeasured = []uint64{310, 600, 0}[i]*4, true
 	}
+	rows[2].Runs.Unmeasured = 4
 	rows = append(rows, ownRows(label, 5, 5150, 1)...)
 	rows[len(rows)-1].Dropped = &count.Dropped{count.DroppedSwitched: 1}
 	return rows

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"os"
 	"runtime"
+	"strings"
 	"syscall"
 	"time"
 
@@ -331,11 +332,12 @@ func (r *run) finish() error {
 	if err := r.verbose(cells); err != nil {
 		return err
 	}
+	rows := r.layout.snapshot(cells, nil)
+	r.reportCalibration(rows)
 	if err := r.reportLost(); err != nil {
 		return err
 	}
 	r.outcome.add(elapsed, r.result.Command, r.cfg)
-	rows := r.layout.snapshot(cells, nil)
 	if r.cfg.Interval == 0 {
 		r.repeats.add(rows)
 		return nil
@@ -411,6 +413,20 @@ func (r *run) reportCost() error {
 	return nil
 }
 
+// reportCalibration says what was subtracted from runs of BPF programs.
+func (r *run) reportCalibration(rows []Row) {
+	if !r.cfg.Calibrate {
+		return
+	}
+	probes, unknown := probeCounts(rows)
+	if len(probes) > 0 {
+		r.cfg.Notify("taken off each run, as the probes' own: " + strings.Join(probes, ", "))
+	}
+	if len(unknown) > 0 {
+		r.cfg.Notify("not known, and not taken off: what the probes count of " + strings.Join(unknown, ", ") + notMeasured)
+	}
+}
+
 // reportLost says what was not counted. All parts that share counters lose the same.
 func (r *run) reportLost() error {
 	if r.counters.inside != nil {
@@ -435,9 +451,6 @@ func (r *run) reportLostRuns() error {
 	losses, err := r.counters.inside.Losses()
 	if err != nil {
 		return err
-	}
-	if s := r.counters.overhead(); s != "" {
-		r.cfg.Notify("taken off each run, as the probes' own: " + s)
 	}
 	for _, l := range losses {
 		if n := l.Dropped.Total(); n > 0 {

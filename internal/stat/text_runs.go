@@ -46,27 +46,44 @@ func (t *text) runTable(b *strings.Builder, rows []Row) {
 
 // probes says what of each run is the probes' own, once.
 func (t *text) probes(b *strings.Builder, rows []Row) {
-	var parts []string
+	rows = slices.DeleteFunc(slices.Clone(rows), func(r Row) bool { return r.Runs == nil || r.Runs.Calibrated })
+	probes, unknown := probeCounts(rows)
+	if t.probesOf || len(probes)+len(unknown) == 0 {
+		return
+	}
+	t.probesOf = true
+	if len(probes) > 0 {
+		fmt.Fprintf(b, "\n Of each run, bperf's own probes count: %s (--calibrate takes that off)\n", strings.Join(probes, ", "))
+	}
+	if len(unknown) > 0 {
+		fmt.Fprintf(b, "\n Not known: what bperf's own probes count of %s%s\n", strings.Join(unknown, ", "), notMeasured)
+	}
+}
+
+// notMeasured is why what the probes count of an event is not known.
+const notMeasured = ": it had no counter while they were measured"
+
+// probeCounts lists what the probes count in each run, and the events of which that is not known.
+func probeCounts(rows []Row) (probes, unknown []string) {
+	add := func(list []string, words ...string) []string {
+		if part := strings.Join(strings.Fields(printable.Text(strings.Join(words, " "))), " "); !slices.Contains(list, part) {
+			return append(list, part)
+		}
+		return list
+	}
 	for i := range rows {
 		r := &rows[i]
 		if r.Runs == nil || r.absent() != "" {
 			continue
 		}
-		probes, known := r.Runs.ProbesPerRun()
-		if !known {
-			continue
-		}
 		scale, unit := r.runUnit()
-		count := strconv.FormatFloat(float64(probes)*scale, 'f', -1, 64)
-		if part := strings.Join(strings.Fields(count+" "+printable.Text(unit)+" "+printable.Text(r.Name)), " "); !slices.Contains(parts, part) {
-			parts = append(parts, part)
+		if n, known := r.Runs.ProbesPerRun(); known {
+			probes = add(probes, strconv.FormatFloat(float64(n)*scale, 'f', -1, 64), unit, r.Name)
+		} else if r.Runs.Unmeasured > 0 {
+			unknown = add(unknown, r.Name)
 		}
 	}
-	if len(parts) == 0 || t.probesOf {
-		return
-	}
-	t.probesOf = true
-	fmt.Fprintf(b, "\n Of each run, bperf's own probes count: %s (--calibrate takes that off)\n", strings.Join(parts, ", "))
+	return probes, unknown
 }
 
 // barWidth is that of the longest bar of a histogram.

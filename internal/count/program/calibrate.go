@@ -12,12 +12,17 @@ import (
 // emptyName is that of the program that does nothing.
 const emptyName = "bperf_empty"
 
-// calibrationRuns are enough for one that nothing interrupts.
-const calibrationRuns = 1000
+// calibrationRuns are enough for one that nothing interrupts. They are repeated until each event has had a counter in one of them, as events take turns
+// where there are too few: calibrationRounds times at most.
+const (
+	calibrationRuns   = 1000
+	calibrationRounds = 200
+)
 
 // overheads are what probes themselves take of each run, by position of their set.
 type overheads struct {
 	plain, withTimes [maxEvents]uint64
+	unmeasured       uint64 // positions for which they are not known, one bit each: they are 0
 }
 
 // overheadOf measures what the probes take with a set of events, unless it has: the least that a run of a program counts that does nothing. It is
@@ -33,23 +38,21 @@ func (c *Counter) overheadOf(set *probesSet) (*overheads, error) {
 		return nil, err
 	}
 	defer empty.Close()
-	raw := *set
-	raw.On, raw.Calibrated = 1, 0
-	if err := c.measure(raw, empty, target, &o.plain); err != nil {
+	if err := c.measure(*set, empty, target, o); err != nil {
 		return nil, err
-	}
-	if set.Calibrated != 0 {
-		raw.WithTimes = 1
-		if err := c.measure(raw, empty, target, &o.withTimes); err != nil {
-			return nil, err
-		}
 	}
 	c.measured[key] = o
 	return o, nil
 }
 
+// As in bpf/probes.bpf.c.
+const (
+	plainly = 1 + iota
+	withTimes
+)
+
 // measure counts in the program that does nothing.
-func (c *Counter) measure(set probesSet, empty *ebpf.Program, target Target, least *[maxEvents]uint64) error {
+func (c *Counter) measure(set probesSet, empty *ebpf.Program, target Target, o *overheads) error {
 	p, err := attach(target, c.object, c.source.array, c.types)
 	if why := (*Untraceable)(nil); errors.As(err, &why) {
 		return nil
@@ -65,46 +68,62 @@ func (c *Counter) measure(set probesSet, empty *ebpf.Program, target Target, lea
 	if err := s.makeRoom(1<<set.Events - 1); err != nil {
 		return err
 	}
-	if err := p.enact(new(probesSets), &set); err != nil {
-		return err
+	set.On, set.Calibrated = 1, 0
+	state := new(probesSets)
+	for _, way := range []struct {
+		reads uint64
+		least *[maxEvents]uint64
+	}{{plainly, &o.plain}, {withTimes, &o.withTimes}} {
+		set.Reads = way.reads
+		if err := p.enact(state, &set); err != nil {
+			return err
+		}
+		unknown, err := s.leastOf(empty, way.least)
+		if err != nil {
+			return err
+		}
+		o.unmeasured |= unknown
 	}
-	packet := make([]byte, 64)
-	if _, err := empty.Run(&ebpf.RunOptions{Data: packet, Repeat: calibrationRuns}); err != nil {
-		return fmt.Errorf("run an empty BPF program to calibrate: %w", err)
-	}
-	counts, err := s.read(false)
-	if err != nil {
-		return err
-	}
-	for position, cpus := range counts.events {
-		known := false
-		for _, e := range cpus {
-			if e.ranged && (!known || e.min < least[position]) {
-				least[position], known = e.min, true
-			}
+	for position := range s.at {
+		if o.unmeasured>>position&1 != 0 {
+			o.plain[position], o.withTimes[position] = 0, 0
 		}
 	}
 	return nil
 }
 
-// Overhead is what is taken off each run, by event, as long as none shares its counter and no other session begins or ends; nil if nothing is.
-func (c *Counter) Overhead() []uint64 {
-	if !c.calibrate {
-		return nil
+// leastOf runs the program that does nothing, and returns the positions whose events never had a counter meanwhile.
+func (s *session) leastOf(empty *ebpf.Program, least *[maxEvents]uint64) (unknown uint64, err error) {
+	packet := make([]byte, 64)
+	if _, err := s.read(true); err != nil { // what was read in another way
+		return 0, err
 	}
-	all := make([]uint64, c.events)
-	for _, p := range c.programs {
-		if p.session == nil {
-			continue
+	for range calibrationRounds {
+		if _, err := empty.Run(&ebpf.RunOptions{Data: packet, Repeat: calibrationRuns}); err != nil {
+			return 0, fmt.Errorf("run an empty BPF program to calibrate: %w", err)
 		}
-		for ev, position := range p.session.at {
-			if position >= 0 {
-				all[ev] = p.session.taken[position]
+		counts, err := s.read(false)
+		if err != nil {
+			return 0, err
+		}
+		unknown = 0
+		for position, cpus := range counts.events {
+			var all eventCounts
+			for _, e := range cpus {
+				if e.ranged {
+					all.widen(^e.min, e.max)
+				}
+			}
+			least[position] = all.min
+			if !all.ranged {
+				unknown |= 1 << position
 			}
 		}
-		break
+		if unknown == 0 {
+			break
+		}
 	}
-	return all
+	return unknown, nil
 }
 
 // loadEmpty loads a program that does nothing.

@@ -227,14 +227,11 @@ func (c *Counter) newSession(p *probes) (*session, error) {
 	}
 	set.Measured = 1
 	if set.same(state.current()) {
-		s.taken = state.current().Overhead
 		return s, nil
 	}
-	o, err := c.overheadOf(&set)
-	if err != nil {
+	if _, err := c.overheadOf(&set); err != nil {
 		return nil, err
 	}
-	s.taken = o.plain
 	return s, nil
 }
 
@@ -384,7 +381,7 @@ func (c *Counter) readTraced(cells []count.Cell, program int) ([]count.Cell, err
 	for ev, cpus := range c.source.cpus {
 		for _, cpu := range cpus {
 			runs, r := now.event(ev, cpu)
-			runs.ProbesKnown = c.measures && !c.calibrate
+			runs.ProbesMeasured, runs.Calibrated = c.measures, c.calibrate
 			cells = append(cells, count.Cell{Event: ev, CPU: cpu, Thread: count.None, Cgroup: count.None, Program: program, Reading: r, Runs: runs})
 		}
 	}
@@ -411,7 +408,7 @@ func (s *probesCopy) runs() uint64 {
 // event is what an event counted on a CPU.
 func (c *counted) event(ev, cpu int) (*count.Runs, perfevent.Reading) {
 	e, of := &c.events[ev][cpu], &c.cpus[cpu]
-	runs := &count.Runs{Counted: of.Counted - e.unread, Min: e.min, Max: e.max, Ranged: e.ranged, Buckets: e.buckets, Probes: e.probes}
+	runs := &count.Runs{Counted: of.Counted - e.unread, Min: e.min, Max: e.max, Ranged: e.ranged, Buckets: e.buckets, Probes: e.probes, Unmeasured: e.unmeasured}
 	enabled := e.enabled + of.PlainTime
 	return runs, perfevent.Reading{Value: e.value, Enabled: enabled, Running: enabled - min(e.stopped, enabled)}
 }

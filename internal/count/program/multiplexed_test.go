@@ -13,10 +13,19 @@ import (
 
 // takeCounters opens more events than the CPU has counters, with which those of a session share them from then on.
 func takeCounters(t *testing.T) (giveBack func()) {
+	return openOnCPU0(t, perfevent.Attr{Config: unix.PERF_COUNT_HW_INSTRUCTIONS})
+}
+
+// keepCounters opens events that leave no counter to those of a session.
+func keepCounters(t *testing.T) (giveBack func()) {
+	return openOnCPU0(t, perfevent.Attr{Config: unix.PERF_COUNT_HW_INSTRUCTIONS, Flags: perfevent.Pinned})
+}
+
+func openOnCPU0(t *testing.T, a perfevent.Attr) (giveBack func()) {
 	t.Helper()
 	var all []*perfevent.Event
 	for range 10 {
-		e, err := perfevent.Open(&perfevent.Attr{Config: unix.PERF_COUNT_HW_INSTRUCTIONS}, perfevent.Where{Thread: perfevent.AnyThread, CPU: 0})
+		e, err := perfevent.Open(&a, perfevent.Where{Thread: perfevent.AnyThread, CPU: 0})
 		check(t, err)
 		all = append(all, e)
 	}

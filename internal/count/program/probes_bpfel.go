@@ -46,15 +46,16 @@ type probesPosition struct {
 			Enabled uint64
 			Stopped uint64
 		}
-		Low      uint64
-		Width    uint64
-		AboveMin uint64
-		Max      uint64
-		Sure     uint64
-		Bucket   uint64
-		Filed    uint64
-		Unread   uint64
-		Probes   uint64
+		Low        uint64
+		Width      uint64
+		AboveMin   uint64
+		Max        uint64
+		Sure       uint64
+		Bucket     uint64
+		Filed      uint64
+		Unread     uint64
+		Probes     uint64
+		Unmeasured uint64
 	}
 }
 
@@ -70,8 +71,9 @@ type probesSet struct {
 	Events            uint64
 	Memory            uint64
 	Calibrated        uint64
-	WithTimes         uint64
+	Reads             uint64
 	Measured          uint64
+	Unmeasured        uint64
 	Keys              [64]uint64
 	Overhead          [64]uint64
 	OverheadWithTimes [64]uint64

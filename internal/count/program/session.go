@@ -19,9 +19,8 @@ type session struct {
 	measures bool                     // it needs what the probes take
 	inner    map[string]*ebpf.MapSpec // of the maps that positions and extremes have as elements
 
-	at    []int             // position of each event while it counts; -1 for those that are not counted
-	taken [maxEvents]uint64 // what the probes took of a run when it began, by position
-	order uint64            // among the sessions of the probes, by their beginnings; 0 while it does not count
+	at    []int  // position of each event while it counts; -1 for those that are not counted
+	order uint64 // among the sessions of the probes, by their beginnings; 0 while it does not count
 
 	base   *counted // what there was when it began
 	total  *counted // what it counted before
@@ -40,7 +39,8 @@ type counted struct {
 type eventCounts struct {
 	value, enabled, stopped uint64 // the times are those of runs that were read with times
 	unread                  uint64 // runs in which it could not be read
-	probes                  uint64 // what of value is the probes' own
+	probes                  uint64 // what of value is the probes' own, or was before it was subtracted
+	unmeasured              uint64 // runs of which that is not known: they are not in probes, and nothing was subtracted
 	buckets                 [count.Buckets]uint64
 
 	// Of the runs since the session began.
@@ -89,6 +89,7 @@ func (e *eventCounts) grow(now, since *eventCounts) {
 	e.stopped += now.stopped - since.stopped
 	e.unread += now.unread - since.unread
 	e.probes += now.probes - since.probes
+	e.unmeasured += now.unmeasured - since.unmeasured
 	for i := range e.buckets {
 		e.buckets[i] += now.buckets[i] - since.buckets[i]
 	}
@@ -282,7 +283,7 @@ func (s *session) change(state *probesSets, set *probesSet) (changed bool, err e
 		if err != nil {
 			return false, err
 		}
-		set.Overhead, set.OverheadWithTimes = o.plain, o.withTimes
+		set.Overhead, set.OverheadWithTimes, set.Unmeasured = o.plain, o.withTimes, o.unmeasured
 	}
 	return true, s.enact(state, set)
 }
@@ -297,7 +298,6 @@ func (s *session) begin() (err error) {
 		return err
 	}
 	state.Latest = uint64(s.source.token)
-	s.taken = state.current().Overhead
 	if err := s.putState(state); err != nil {
 		return err
 	}
@@ -377,7 +377,8 @@ func (s *session) read(closed bool) (*counted, error) {
 		for cpu := range of {
 			sum, to := &of[cpu].Sum, &c.events[ev][cpu]
 			to.value, to.enabled, to.stopped = sum.Reading.Value, sum.Reading.Enabled, sum.Reading.Stopped
-			to.unread, to.probes, to.buckets = sum.Unread, sum.Probes, of[cpu].Copied.Runs
+			to.unread, to.buckets = sum.Unread, of[cpu].Copied.Runs
+			to.probes, to.unmeasured = sum.Probes, sum.Unmeasured
 			if !closed {
 				to.widen(sum.AboveMin, sum.Max)
 			}
