@@ -1,0 +1,249 @@
+package main
+
+import (
+	"bytes"
+	"encoding/binary"
+	"math"
+	"math/rand/v2"
+	"slices"
+
+	"github.com/klauspost/compress/zstd"
+)
+
+// recordingCommands are what reads recordings, in every format.
+func recordingCommands(mutant, sound, empty string) [][]string {
+	var all [][]string
+	add := func(args ...string) {
+		all = append(all, append(args, "-i", mutant, "--symfs", empty, "--kallsyms", "/dev/null"))
+	}
+	for _, f := range []string{"json", "csv", "folded", "pprof", "flamegraph", "html", "speedscope", "firefox"} {
+		add("report", "--format", f)
+	}
+	add("report", "--header", "-n", "--show-total-period", "--sort", "comm,dso,symbol,srcline,cpu,cgroup,time,parent,prog")
+	add("report", "--no-children", "-g", "caller", "--group", "--sort", "pid,tid,dso_from,symbol_from,dso_to,symbol_to,trace")
+	add("report", "--sort", "weight,addr,phys_addr,data_src,state,waker,wall,priority,container", "-g", "fractal")
+	add("report", "--stats")
+	add("report", "--header-only")
+	add("report", "--pid", "100", "--time", "0.1,", "-t", ",")
+	add("script")
+	add("script", "--header", "--ns", "-F", "comm,tid,pid,time,cpu,event,trace,ip,sym,dso,addr,symoff,srcline,period,iregs,uregs,brstack,brstacksym,brstackoff,data_src,weight,"+
+		"bpf-output,phys_addr,data_page_size,code_page_size,ins_lat,retire_lat,misc,tod,cgroup,dsoff,flags,insn,insnlen,callindent,synth")
+	add("script", "--json")
+	add("script", "--show-bpf-events", "--show-cgroup-events", "--show-lost-events", "--show-mmap-events", "--show-namespace-events", "--show-round-events",
+		"--show-switch-events", "--show-task-events", "--show-text-poke-events")
+	for _, f := range []string{"text", "json", "html"} {
+		add("annotate", "-l", "--format", f)
+	}
+	return append(all,
+		[]string{"diff", "--symfs", empty, "--kallsyms", "/dev/null", sound, mutant},
+		[]string{"report", "--symfs", empty, "--kallsyms", "/dev/null", "-i", sound, "--diff", mutant})
+}
+
+// byteOrder is one of the two.
+type byteOrder interface {
+	binary.ByteOrder
+	binary.AppendByteOrder
+}
+
+// recording is one whose parts are known.
+type recording struct {
+	order   byteOrder
+	front   []byte   // what stands before the records
+	records [][]byte // each with the data behind it
+	tail    []byte   // of a file: the table of features, and they
+	pipe    bool
+}
+
+const (
+	magicLittle, magicBig = "PERFILE2", "2ELIFREP"
+	headerSize            = 104 // of a file
+	dataAt                = 40  // where the header has the place of the records, and then their size
+	featureBits           = 72  // where it has the features
+)
+
+// parse takes a sound recording apart.
+func parse(b []byte) *recording {
+	r := &recording{order: binary.LittleEndian}
+	if bytes.HasPrefix(b, []byte(magicBig)) {
+		r.order = binary.BigEndian
+	}
+	r.pipe = r.order.Uint64(b[8:]) == 16
+	start, end := uint64(16), uint64(len(b))
+	if !r.pipe {
+		start = r.order.Uint64(b[dataAt:])
+		end = start + r.order.Uint64(b[dataAt+8:])
+	}
+	r.front, r.tail = slices.Clone(b[:start]), slices.Clone(b[end:])
+	for data := b[start:end]; len(data) >= 8; {
+		size := uint64(r.order.Uint16(data[6:]))
+		switch r.order.Uint32(data) {
+		case 66: // HEADER_TRACING_DATA
+			size += (uint64(r.order.Uint32(data[8:])) + 7) &^ 7
+		case 71: // AUXTRACE
+			size += r.order.Uint64(data[8:])
+		}
+		r.records = append(r.records, slices.Clone(data[:size]))
+		data = data[size:]
+	}
+	return r
+}
+
+// bytes puts a recording together. What a file says of the places of its parts is true of a sound one.
+func (r *recording) bytes() []byte {
+	b := slices.Clone(r.front)
+	for _, rec := range r.records {
+		b = append(b, rec...)
+	}
+	if r.pipe || len(r.front) < headerSize {
+		return b
+	}
+	old := r.order.Uint64(b[dataAt+8:])
+	now := uint64(len(b) - len(r.front))
+	r.order.PutUint64(b[dataAt+8:], now)
+	tail := slices.Clone(r.tail)
+	for n := range r.features() {
+		if at := tail[16*n:]; r.order.Uint64(at) >= old {
+			r.order.PutUint64(at, r.order.Uint64(at)+now-old)
+		}
+	}
+	return append(b, tail...)
+}
+
+// features is the number of features that fit into the tail.
+func (r *recording) features() int {
+	n := 0
+	for at := featureBits; at+8 <= min(len(r.front), headerSize); at += 8 {
+		for bits := r.order.Uint64(r.front[at:]); bits != 0; bits &= bits - 1 {
+			n++
+		}
+	}
+	return min(n, len(r.tail)/16)
+}
+
+// nasty returns numbers at which readers go wrong.
+func nasty(random *rand.Rand, now uint64) uint64 {
+	numbers := []uint64{0, 1, 7, 8, 255, 4096, 65528, 1 << 20, 1 << 31, 1<<32 - 1, 1 << 32, 1 << 40, 1 << 62, math.MaxInt64, 1 << 63, math.MaxUint64, math.MaxUint64 - 7,
+		math.MaxUint64 - 4095, math.MaxUint64 - 127, math.MaxUint64 - 511, now + 1, now - 1, now + 8, now * 2, now ^ 1<<random.IntN(64), random.Uint64(), random.Uint64() >> random.IntN(64)}
+	return numbers[random.IntN(len(numbers))]
+}
+
+// scribble changes a number or some bits of b.
+func scribble(random *rand.Rand, b []byte, order byteOrder) {
+	if len(b) == 0 {
+		return
+	}
+	at := random.IntN(len(b))
+	switch kind := random.IntN(5); {
+	case kind < 2 && len(b) >= 8:
+		at = min(at&^7, len(b)-8)
+		order.PutUint64(b[at:], nasty(random, order.Uint64(b[at:])))
+	case kind == 2 && len(b) >= 4:
+		at = min(at&^3, len(b)-4)
+		order.PutUint32(b[at:], uint32(nasty(random, uint64(order.Uint32(b[at:])))))
+	case kind == 3 && len(b) >= 2:
+		at = min(at&^1, len(b)-2)
+		order.PutUint16(b[at:], uint16(nasty(random, uint64(order.Uint16(b[at:])))))
+	default:
+		for range 1 + random.IntN(4) {
+			b[random.IntN(len(b))] ^= 1 << random.IntN(8)
+		}
+	}
+}
+
+// mutateRecording makes a mutant of one of recordings, by one to four changes.
+func mutateRecording(random *rand.Rand, recordings [][]byte) []byte {
+	r := parse(recordings[random.IntN(len(recordings))])
+	for range 1 + random.IntN(4) {
+		r.mutate(random, recordings)
+	}
+	b := r.bytes()
+	switch random.IntN(12) {
+	case 0:
+		b = b[:random.IntN(len(b)+1)]
+	case 1:
+		scribble(random, b, r.order)
+	case 2: // of the other byte order
+		copy(b, map[bool]string{true: magicLittle, false: magicBig}[r.order == binary.BigEndian])
+	}
+	return b
+}
+
+func (r *recording) mutate(random *rand.Rand, recordings [][]byte) {
+	if len(r.records) == 0 {
+		scribble(random, r.front, r.order)
+		return
+	}
+	n := random.IntN(len(r.records))
+	rec := r.records[n]
+	switch random.IntN(14) {
+	case 0: // the header, behind the magic number
+		scribble(random, r.front[min(8, len(r.front)):min(headerSize, len(r.front))], r.order)
+	case 1: // IDs and attributes
+		scribble(random, r.front[min(headerSize, len(r.front)):], r.order)
+	case 2: // the table of features
+		scribble(random, r.tail[:16*r.features()], r.order)
+	case 3: // features
+		scribble(random, r.tail[16*r.features():], r.order)
+	case 4: // a record's header
+		scribble(random, rec[:8], r.order)
+	case 5, 6, 7: // what is in a record
+		scribble(random, rec[8:], r.order)
+	case 8: // another type
+		r.order.PutUint32(rec, uint32(random.IntN(92)))
+	case 9: // a record is there many times, with other numbers in some
+		var more [][]byte
+		for range random.IntN(1 << random.IntN(16)) {
+			again := slices.Clone(rec)
+			if random.IntN(2) == 0 {
+				scribble(random, again[8:], r.order)
+			}
+			more = append(more, again)
+		}
+		r.records = slices.Insert(r.records, n, more...)
+	case 10: // another order
+		random.Shuffle(len(r.records), func(i, j int) { r.records[i], r.records[j] = r.records[j], r.records[i] })
+	case 11: // records of another recording
+		other := parse(recordings[random.IntN(len(recordings))])
+		for _, o := range other.records {
+			if random.IntN(2) == 0 {
+				r.records = slices.Insert(r.records, random.IntN(len(r.records)+1), o)
+			}
+		}
+	case 12: // a record of any type and contents
+		body := make([]byte, 8*random.IntN(40))
+		for i := range body {
+			if random.IntN(3) == 0 {
+				body[i] = byte(random.Uint32())
+			}
+		}
+		r.records = slices.Insert(r.records, n, r.record(uint32(random.IntN(92)), body))
+	case 13:
+		r.compress(n)
+	}
+}
+
+func (r *recording) record(kind uint32, body []byte) []byte {
+	b := r.order.AppendUint32(nil, kind)
+	b = r.order.AppendUint16(b, 0)
+	b = r.order.AppendUint16(b, uint16(8+len(body)))
+	return append(b, body...)
+}
+
+// compress compresses the records from the nth on, as far as they fit into one record.
+func (r *recording) compress(n int) {
+	var raw []byte
+	end := n
+	for ; end < len(r.records) && len(raw) < 32<<10; end++ {
+		raw = append(raw, r.records[end]...)
+	}
+	e, err := zstd.NewWriter(nil, zstd.WithEncoderConcurrency(1))
+	if err != nil {
+		panic(err)
+	}
+	packed := e.EncodeAll(raw, nil)
+	if len(packed) > math.MaxUint16-16 {
+		return
+	}
+	packed = append(packed, make([]byte, -len(packed)&7)...) // perf pads it with zeros
+	r.records = slices.Replace(r.records, n, end, r.record(81, packed))
+}
