@@ -3,7 +3,9 @@ package cli
 import (
 	"bytes"
 	"encoding/json"
+	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -11,6 +13,7 @@ import (
 	"unicode"
 
 	"github.com/bperf/bperf/internal/perfdata"
+	"github.com/bperf/bperf/test/program"
 )
 
 // hostile moves the cursor, rings, begins a line that looks like bperf's, and has DEL and a control character of ISO 6429 beyond ASCII.
@@ -50,6 +53,18 @@ func writeHostile(t *testing.T) string {
 	return path
 }
 
+// wantClean fails if text has a control character, or without breaks a line that begins in a name.
+func wantClean(t *testing.T, name, text string, breaks bool) {
+	t.Helper()
+	i := strings.IndexFunc(text, func(r rune) bool { return r != '\n' && r != '\t' && unicode.IsControl(r) })
+	if i >= 0 {
+		t.Errorf("%s has a control character: %q", name, text[max(i-40, 0):min(i+10, len(text))])
+	}
+	if !breaks && strings.Contains(text, "\nrow") {
+		t.Errorf("in %s a name begins a line:\n%s", name, text)
+	}
+}
+
 // TestHostileNames prints a recording with hostile names in every text format of every command that reads recordings.
 func TestHostileNames(t *testing.T) {
 	recording := writeHostile(t)
@@ -74,15 +89,8 @@ func TestHostileNames(t *testing.T) {
 			if err := root.Execute(); err != nil && args[0] != "annotate" { // the program's code is not in the recording
 				t.Fatal(err)
 			}
-			for name, text := range map[string]string{"output": out.String(), "standard error": stderr.String()} {
-				i := strings.IndexFunc(text, func(r rune) bool { return r != '\n' && r != '\t' && unicode.IsControl(r) })
-				if i >= 0 {
-					t.Errorf("%s has a control character: %q", name, text[max(i-40, 0):min(i+10, len(text))])
-				}
-				if !slices.Contains(args, "html") && strings.Contains(text, "\nrow") { // a line break means nothing in HTML
-					t.Errorf("in %s a name begins a line:\n%s", name, text)
-				}
-			}
+			wantClean(t, "output", out.String(), slices.Contains(args, "html")) // a line break means nothing in HTML
+			wantClean(t, "standard error", stderr.String(), false)
 			if slices.Contains(args, "--json") {
 				var sample struct{ Comm string }
 				if err := json.NewDecoder(&out).Decode(&sample); err != nil || sample.Comm != hostile {
@@ -91,4 +99,105 @@ func TestHostileNames(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestHostileNamesLive has a process, its file, its cgroup and the holder of a BPF program with hostile names, in every command that measures or lists.
+func TestHostileNamesLive(t *testing.T) {
+	place := newPlace(t)
+	setComm(t, hostile) // of the holder
+	_, id := loadEmpty(t, "bperf_hostile")
+	dir := cgroups(t, 1)[0]
+	group := filepath.Join(dir, strings.ReplaceAll(hostile, "\n", "")) // which the kernel refuses
+	if err := os.Mkdir(group, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { eventually(t, "its process has ended", func() bool { return os.Remove(group) == nil }) })
+	file := filepath.Join(t.TempDir(), hostile)
+	if err := os.Rename(program.Program{Body: program.Touch, Times: 10}.Write(t), file); err != nil {
+		t.Fatal(err)
+	}
+	pid := startHostile(t, group)
+	place.session(t, "-e", "cpu-clock", "-t", pid)
+
+	recording, pprof := writeHostile(t), filepath.Join(t.TempDir(), "pprof")
+	if got := run(t, bperf("report", "-i", recording, "--format", "pprof", "-o", pprof)); got.status != 0 {
+		t.Fatal(got.stderr)
+	}
+	switches := func(args ...string) []string {
+		return append(args, "-e", "context-switches", "-c", "1", "--timeout", "100")
+	}
+	matching := "(?s)" + filepath.Base(dir) + "/.*"
+	commands := [][]string{
+		{"counters"}, {"counters", "--json"},
+		{"top", "--by", "process", "--once", "-d", "0.1"}, {"top", "--by", "cgroup", "--once", "-d", "0.1"},
+		{"prog", "list"}, {"prog", "list", "--json"}, {"prog", "show", fmt.Sprint(id)}, {"prog", "show", "--json", fmt.Sprint(id)}, {"prog", "list", "cgroup:" + group},
+		{"diff", recording, recording}, {"diff", pprof, recording}, {"report", "-i", recording, "--diff", pprof}, {"list", hostile}, {"config", hostile},
+		switches("profile", "-a", "--by", "comm,cgroup,container", "--format", "csv"), switches("profile", "-a", "--by", "comm,cgroup", "-I", "0.1", "--format", "json"),
+		{"profile", "-p", pid, "--off-cpu", "--by", "comm,waker", "--timeout", "100"}, {"profile", "-e", "page-faults", "-c", "1", file},
+	}
+	for _, output := range [][]string{nil, {"-x", ","}, {"-j"}} {
+		for _, args := range [][]string{{"-p", pid, "--per-thread", "--timeout", "10"}, {"-p", pid, "--per-thread", "-I", "10", "--interval-count", "2"},
+			{"-a", "--for-each-cgroup", matching, "--timeout", "10"}} {
+			commands = append(commands, slices.Concat([]string{"stat", "-e", "task-clock"}, output, args))
+		}
+	}
+	commands = append(commands, []string{"stat", "-e", "task-clock", file}, []string{"stat", "-e", "task-clock", "-r", "2", file})
+	for _, f := range reportFormats {
+		if !f.binary {
+			commands = append(commands, switches("profile", "-p", pid, "--format", f.name))
+		}
+	}
+	for _, args := range commands {
+		line := strings.Join(args, " ")
+		eventually(t, fmt.Sprintf("%q shows a hostile name", line), func() bool { // a busy machine may not run the process while it is measured
+			got := run(t, place.bperf(args...))
+			wantClean(t, line+": output", got.stdout, strings.Contains(line, "html"))
+			wantClean(t, line+": standard error", got.stderr, false)
+			return strings.Contains(got.stdout+got.stderr, "[2J")
+		})
+	}
+}
+
+// setComm names this process, for the rest of the test.
+func setComm(t *testing.T, name string) {
+	file := fmt.Sprintf("/proc/self/task/%d/comm", os.Getpid())
+	before, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	set := func(name []byte) {
+		if err := os.WriteFile(file, name, 0); err != nil {
+			t.Error(err)
+		}
+	}
+	set([]byte(name))
+	t.Cleanup(func() { set(before) })
+}
+
+// startHostile starts a process in a cgroup that sleeps and wakes up, whose file and comm are hostile, and returns its PID.
+func startHostile(t *testing.T, group string) string {
+	file := filepath.Join(t.TempDir(), hostile)
+	if err := os.Rename(program.Program{Body: program.Sleep, Times: 1 << 40, Wait: true}.Write(t), file); err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.Command(file)
+	in, err := cmd.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		_ = cmd.Process.Kill()
+		_ = cmd.Wait()
+	})
+	pid := fmt.Sprint(cmd.Process.Pid)
+	if err := os.WriteFile(filepath.Join(group, "cgroup.procs"), []byte(pid), 0); err != nil {
+		t.Fatal(err)
+	}
+	if err := in.Close(); err != nil {
+		t.Fatal(err)
+	}
+	return pid
 }
