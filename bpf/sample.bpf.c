@@ -38,6 +38,7 @@ const volatile bool unwinds = false; /* user stacks are walked by unwind.h: Linu
 const volatile __u32 event = 0; /* each has a program of its own */
 
 #include "unwind.h"
+#include "follow.h"
 
 struct range {
 	__u64 start, end;
@@ -502,7 +503,7 @@ int on_sample(void *ctx)
 	struct stack *s = NULL;
 	struct counts *c;
 
-	if (event >= MAX_EVENTS)
+	if (event >= MAX_EVENTS || (follows && !is_followed((void *)task)))
 		return 0;
 	c = &counted[event];
 	add(&c->samples, 1);

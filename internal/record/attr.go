@@ -165,7 +165,7 @@ func (s *session) attr(e *event.Event, leads bool, members int) perfevent.Attr {
 	}
 	if leads {
 		a.Flags |= perfevent.Disabled
-		if c.CommandIsTarget() && c.Delay == 0 && !c.StartDisabled {
+		if c.CommandIsTarget() && c.Delay == 0 && !c.StartDisabled && !s.samplesCPUs() {
 			a.Flags |= perfevent.EnableOnExec
 		}
 	}

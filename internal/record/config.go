@@ -10,6 +10,7 @@ import (
 
 	"github.com/bperf/bperf/internal/control"
 	"github.com/bperf/bperf/internal/event"
+	"github.com/bperf/bperf/internal/perfevent"
 	"github.com/bperf/bperf/internal/target"
 	"github.com/bperf/bperf/internal/userprog"
 )
@@ -106,6 +107,26 @@ func (c *Config) CommandIsTarget() bool {
 	t := c.Target
 	return len(c.Command) > 0 && !t.System && t.CPUs == nil && !t.Tasks()
 }
+
+// SamplesCPUs reports whether with Sums the events are those of CPUs, though processes with all that they start are the target. An event of a thread begins a
+// period of its own, and has no sample of a thread that ends within it. All events have to be clocks, or cycles at a frequency: of these, who takes
+// more of a CPU has more samples.
+func (c *Config) SamplesCPUs() bool {
+	events, t := c.Events.Events(), c.Target
+	if len(events) == 0 || !c.CommandIsTarget() && len(t.PIDs) == 0 || len(t.TIDs) > 0 || t.User != "" || c.PerThread {
+		return false
+	}
+	return !slices.ContainsFunc(events, func(e *event.Event) bool {
+		frequency := e.Attr.Has(perfevent.Freq)
+		if e.Attr.Sample == 0 || c.Overrides {
+			frequency = c.Frequency > 0
+		}
+		return !c.of(e).Inherit || !isClock(&e.Attr) && !(isCycles(&e.Attr) && frequency)
+	})
+}
+
+// samplesCPUs reports whether that is done.
+func (s *session) samplesCPUs() bool { return s.cfg.Sums != nil && s.cfg.SamplesCPUs() }
 
 // perCPU reports whether CPUs are recorded, whoever runs there.
 func (c *Config) perCPU() bool { return c.Target.System || c.Target.CPUs != nil }

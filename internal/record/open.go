@@ -34,11 +34,19 @@ func (s *session) open() error {
 	if err := s.openEverywhere(); err != nil {
 		return err
 	}
+	cpus, err := s.follow()
+	if err != nil {
+		return err
+	}
 	for _, o := range s.events {
 		if o.elsewhere() {
 			continue // it is not opened for threads
 		}
-		if err := s.openEvent(o, places); err != nil {
+		at := places
+		if s.onCPUs(o) {
+			at = cpus
+		}
+		if err := s.openEvent(o, at); err != nil {
 			return err
 		}
 	}
@@ -71,7 +79,7 @@ func (s *session) open() error {
 			return err
 		}
 		for _, o := range s.events {
-			if o.elsewhere() {
+			if o.elsewhere() || s.onCPUs(o) {
 				continue
 			}
 			if err := s.openEvent(o, places); err != nil {
@@ -84,6 +92,28 @@ func (s *session) open() error {
 		s.target.Threads = append(s.target.Threads, fresh.Threads...)
 	}
 	return s.finishOpening()
+}
+
+// onCPUs reports whether an event is opened on CPUs, though threads are the target.
+func (s *session) onCPUs(o *opened) bool { return s.samplesCPUs() && s.sums(o) && !o.standIn }
+
+// follow lets samples of the target alone be kept, where events are those of CPUs, and returns these.
+func (s *session) follow() ([]place, error) {
+	if !s.samplesCPUs() {
+		return nil, nil
+	}
+	var pids []int
+	for _, t := range s.target.Threads {
+		pids = append(pids, t.PID)
+	}
+	if err := s.cfg.Sums.Follow(pids); err != nil {
+		return nil, err
+	}
+	online, err := target.Spec{System: true}.Resolve()
+	if err != nil {
+		return nil, err
+	}
+	return s.locate(target.Target{CPUs: online.CPUs})
 }
 
 // programRecords are the flags that ask for the records of BPF programs.

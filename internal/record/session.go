@@ -221,7 +221,7 @@ func (s *session) begin() (ended <-chan struct{}, err error) {
 	switch {
 	case waits:
 		s.cfg.Notify("Events disabled")
-	case s.cfg.CommandIsTarget(): // enabled when it executes
+	case s.cfg.CommandIsTarget() && !s.samplesCPUs(): // enabled when it executes
 		s.enabled = true
 		if err := s.offCPU.enable(true); err != nil {
 			return nil, err

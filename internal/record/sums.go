@@ -23,6 +23,7 @@ type Sums struct {
 	Counted func(event int, own OwnCount)                // what an event itself has counted, at the end
 	Task    func(perfdata.Value)                         // is told at once of MMAP2, FORK, EXIT and COMM; or nil
 	Settled func() error                                 // is called when Task was told of all for now; or nil
+	Follow  func(pids []int) error                       // keeps samples of these processes and what they start alone, with Config.SamplesCPUs
 	Others  []string                                     // the names of events that have sums, and are not sampled
 
 	// OffCPU attaches programs that add up how long threads are blocked; nil for none. With Config.OffCPU that has an event of its own.
@@ -65,6 +66,9 @@ func (s *session) prepareSums(o *opened) {
 	}
 	// Of precise events programs get the callchain that the kernel takes with the CPU's record. Others have none where there are no samples.
 	o.attr.SampleType &^= perfevent.SampleCallchain
+	if s.samplesCPUs() && isClock(&o.attr) { // on idle CPUs the kernel would stop it
+		o.attr.Flags |= perfevent.ExcludeIdle
+	}
 	if s.cfg.Sums.Stack && o.attr.Flags&(perfevent.PreciseIPBit1|perfevent.PreciseIPBit2) != 0 {
 		o.attr.SampleType |= perfevent.SampleCallchain
 	}
@@ -136,7 +140,7 @@ func (s *session) tellSums(end bool) error {
 
 // tellCounted reports what an event has counted itself.
 func (s *session) tellCounted(o *opened) {
-	if !s.sums(o) || o.standIn {
+	if !s.sums(o) || o.standIn || s.samplesCPUs() { // which count what others do, too
 		return
 	}
 	if own := s.ownCount(o); own.Places > 0 {
@@ -158,8 +162,11 @@ func (s *session) ownCount(o *opened) (own OwnCount) {
 		isClock(&o.attr) && o.attr.Flags&(perfevent.ExcludeUser|perfevent.ExcludeKernel|perfevent.ExcludeIdle) != 0 {
 		return own
 	}
-	if !o.attr.Has(perfevent.Freq) {
+	switch {
+	case !o.attr.Has(perfevent.Freq):
 		own.Period = o.attr.Sample
+	case isClock(&o.attr): // the kernel makes a period of the frequency, which stays (perf_swevent_init_hrtimer in kernel/events/core.c)
+		own.Period = uint64(time.Second) / o.attr.Sample
 	}
 	words := make([]uint64, 1+bits.OnesCount64(o.attr.ReadFormat))
 	for _, fd := range o.fds {

@@ -14,6 +14,7 @@ import (
 	"github.com/cilium/ebpf/asm"
 	"github.com/cilium/ebpf/btf"
 	"github.com/cilium/ebpf/features"
+	"github.com/cilium/ebpf/link"
 	"github.com/cilium/ebpf/ringbuf"
 
 	"github.com/bperf/bperf/internal/kernel"
@@ -29,6 +30,8 @@ type counter struct {
 	told    *ebpf.Memory       // sums that are read
 	waits   *waits             // nil where no off-CPU time is measured, or not yet
 	events  int                // that have counts
+	command bool               // is what is followed, from when it is executed
+	links   []link.Link        // of the programs that follow processes
 
 	tables *userstack.Tables // nil where user stacks are left to frame pointers
 
@@ -77,6 +80,7 @@ type settings struct {
 	noIdle       bool
 	waits        bool // how long threads are blocked, too
 	command      bool // of a command that is started for it
+	follows      bool // events are those of CPUs, and the samples of some processes are kept
 	eager        bool // there are unwind tables for all processes that are told of
 	events       int
 	rate         uint64 // samples in a second at most; 0 if it is not known
@@ -91,7 +95,7 @@ type settings struct {
 
 // newCounter loads the program for each event.
 func newCounter(o settings) (*counter, error) {
-	c := &counter{events: o.events, all: btf.NewCache(), byStack: o.Stack}
+	c := &counter{events: o.events, command: o.command, all: btf.NewCache(), byStack: o.Stack}
 	if err := c.load(o); err != nil {
 		return nil, errors.Join(explain("load the BPF program that counts samples", err), c.Close())
 	}
@@ -122,12 +126,15 @@ func (c *counter) load(o settings) (err error) {
 		sampleVarByCgroup: o.Cgroup, sampleVarByPriority: o.Priority, sampleVarByState: o.State, sampleVarByAddr: o.Addr,
 		sampleVarByAccess:     o.access != nil,
 		sampleVarKernelStacks: o.kernel, sampleVarUserStacks: o.user, sampleVarNoIdle: o.noIdle, sampleVarIsArm64: runtime.GOARCH == "arm64",
-		sampleVarUnwinds: unwinds,
+		sampleVarUnwinds: unwinds, sampleVarFollows: o.follows,
 	}); err != nil {
 		return err
 	}
 	if err := setRanges(c.spec, o.ips, o.programs); err != nil {
 		return err
+	}
+	if !o.follows {
+		c.spec.Maps[sampleMapFollowed].MaxEntries = 1
 	}
 	sums, chains := sumsFor(o.rate), uint32(defaultChains)
 	if o.entries > 0 {
@@ -146,7 +153,7 @@ func (c *counter) load(o settings) (err error) {
 		return err
 	}
 	c.chains[1] = c.chains[0]
-	if err := c.loadFirst(); err != nil {
+	if err := c.loadFirst(o.follows); err != nil {
 		return err
 	}
 	if c.ring, err = ringbuf.NewReader(c.first.Maps[sampleMapRing]); err != nil {
@@ -178,10 +185,13 @@ func hasLoops() bool { return features.HaveProgramHelper(ebpf.PerfEvent, asm.FnL
 const mostEvents = 64
 
 // loadFirst makes the maps that all programs share.
-func (c *counter) loadFirst() (err error) {
+func (c *counter) loadFirst(follows bool) (err error) {
 	spec := c.spec.Copy()
 	withoutWaits(spec)
 	delete(spec.Programs, sampleProgOnSample)
+	if !follows {
+		withoutFollowing(spec)
+	}
 	if c.first, err = ebpf.NewCollectionWithOptions(spec, ebpf.CollectionOptions{Programs: ebpf.ProgramOptions{KernelTypes: c.types}}); err != nil {
 		return err
 	}
@@ -193,6 +203,7 @@ func (c *counter) loadFirst() (err error) {
 
 // withoutReader lets a collection do without the programs that are run by this process alone.
 func withoutReader(spec *ebpf.CollectionSpec) {
+	withoutFollowing(spec)
 	for _, name := range []string{sampleProgSetup, sampleProgOnDrain, sampleProgOnSymbol} {
 		delete(spec.Programs, name)
 	}
@@ -442,7 +453,7 @@ func (c *counter) Close() error {
 	for _, o := range c.objects {
 		o.Close()
 	}
-	errs := []error{c.waits.close()}
+	errs := []error{c.waits.close(), c.unfollow()}
 	if c.ring != nil {
 		errs = append(errs, c.ring.Close())
 	}

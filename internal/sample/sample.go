@@ -142,8 +142,8 @@ func Run(cfg Config) (Result, error) {
 		}
 	}
 	s.settings = settings{Keys: by, kernel: !cfg.Record.AllUser, user: !cfg.Record.AllKernel, noIdle: cfg.Record.NoIdle, waits: waits,
-		command: cfg.Record.CommandIsTarget(),
-		events:  events, entries: cfg.Entries, ips: cfg.Ranges, programs: cfg.Programs, filters: filters, access: access, allTypes: programs != nil,
+		command: cfg.Record.CommandIsTarget(), follows: cfg.Record.SamplesCPUs(),
+		events: events, entries: cfg.Entries, ips: cfg.Ranges, programs: cfg.Programs, filters: filters, access: access, allTypes: programs != nil,
 		rate:  cfg.Record.Frequency * uint64(events*runtime.NumCPU()),
 		eager: !cfg.Record.Target.System && cfg.Record.Target.CPUs == nil}
 	if s.counter, err = newCounter(s.settings); err != nil {
@@ -217,7 +217,7 @@ func (s *session) recording(q *queue) record.Config {
 		}
 	}
 	cfg.Sums = &record.Sums{Stack: s.cfg.By.Stack || s.maps.toldBy("stack"), Poll: s.poll(), Attach: s.attach, Due: s.due, Read: s.read, Counted: s.count,
-		Others: s.maps.events()}
+		Others: s.maps.events(), Follow: s.counter.follow}
 	if s.cfg.measuresWaits() {
 		cfg.Sums.OffCPU = s.attachWaits
 	}

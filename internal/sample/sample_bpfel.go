@@ -113,6 +113,7 @@ const (
 	sampleMapCpus            = "cpus"
 	sampleMapDrained         = "drained"
 	sampleMapEncodings       = "encodings"
+	sampleMapFollowed        = "followed"
 	sampleMapRing            = "ring"
 	sampleMapScratch         = "scratch"
 	sampleMapSeed            = "seed"
@@ -127,9 +128,13 @@ const (
 	sampleMapWaits           = "waits"
 	sampleProgOnAsleep       = "on_asleep"
 	sampleProgOnDrain        = "on_drain"
+	sampleProgOnExecute      = "on_execute"
 	sampleProgOnExit         = "on_exit"
+	sampleProgOnLastExit     = "on_last_exit"
 	sampleProgOnNewtask      = "on_newtask"
+	sampleProgOnRelease      = "on_release"
 	sampleProgOnSample       = "on_sample"
+	sampleProgOnStart        = "on_start"
 	sampleProgOnSwitch       = "on_switch"
 	sampleProgOnSymbol       = "on_symbol"
 	sampleProgOnWaking       = "on_waking"
@@ -149,6 +154,7 @@ const (
 	sampleVarByState         = "by_state"
 	sampleVarByTid           = "by_tid"
 	sampleVarCgroupIds       = "cgroup_ids"
+	sampleVarCommand         = "command"
 	sampleVarCounted         = "counted"
 	sampleVarDrainGeneration = "drain_generation"
 	sampleVarDrainSize       = "drain_size"
@@ -156,12 +162,14 @@ const (
 	sampleVarEnabledAt       = "enabled_at"
 	sampleVarEvent           = "event"
 	sampleVarFilled          = "filled"
+	sampleVarFollows         = "follows"
 	sampleVarGeneration      = "generation"
 	sampleVarHasPrevState    = "has_prev_state"
 	sampleVarIps             = "ips"
 	sampleVarIsArm64         = "is_arm64"
 	sampleVarKernelStacks    = "kernel_stacks"
 	sampleVarLastChain       = "last_chain"
+	sampleVarLostProcesses   = "lost_processes"
 	sampleVarLostTargets     = "lost_targets"
 	sampleVarLostWaits       = "lost_waits"
 	sampleVarNoIdle          = "no_idle"
@@ -219,15 +227,19 @@ type sampleSpecs struct {
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type sampleProgramSpecs struct {
-	OnAsleep  *ebpf.ProgramSpec `ebpf:"on_asleep"`
-	OnDrain   *ebpf.ProgramSpec `ebpf:"on_drain"`
-	OnExit    *ebpf.ProgramSpec `ebpf:"on_exit"`
-	OnNewtask *ebpf.ProgramSpec `ebpf:"on_newtask"`
-	OnSample  *ebpf.ProgramSpec `ebpf:"on_sample"`
-	OnSwitch  *ebpf.ProgramSpec `ebpf:"on_switch"`
-	OnSymbol  *ebpf.ProgramSpec `ebpf:"on_symbol"`
-	OnWaking  *ebpf.ProgramSpec `ebpf:"on_waking"`
-	Setup     *ebpf.ProgramSpec `ebpf:"setup"`
+	OnAsleep   *ebpf.ProgramSpec `ebpf:"on_asleep"`
+	OnDrain    *ebpf.ProgramSpec `ebpf:"on_drain"`
+	OnExecute  *ebpf.ProgramSpec `ebpf:"on_execute"`
+	OnExit     *ebpf.ProgramSpec `ebpf:"on_exit"`
+	OnLastExit *ebpf.ProgramSpec `ebpf:"on_last_exit"`
+	OnNewtask  *ebpf.ProgramSpec `ebpf:"on_newtask"`
+	OnRelease  *ebpf.ProgramSpec `ebpf:"on_release"`
+	OnSample   *ebpf.ProgramSpec `ebpf:"on_sample"`
+	OnStart    *ebpf.ProgramSpec `ebpf:"on_start"`
+	OnSwitch   *ebpf.ProgramSpec `ebpf:"on_switch"`
+	OnSymbol   *ebpf.ProgramSpec `ebpf:"on_symbol"`
+	OnWaking   *ebpf.ProgramSpec `ebpf:"on_waking"`
+	Setup      *ebpf.ProgramSpec `ebpf:"setup"`
 }
 
 // sampleMapSpecs contains maps before they are loaded into the kernel.
@@ -239,6 +251,7 @@ type sampleMapSpecs struct {
 	Cpus            *ebpf.MapSpec `ebpf:"cpus"`
 	Drained         *ebpf.MapSpec `ebpf:"drained"`
 	Encodings       *ebpf.MapSpec `ebpf:"encodings"`
+	Followed        *ebpf.MapSpec `ebpf:"followed"`
 	Ring            *ebpf.MapSpec `ebpf:"ring"`
 	Scratch         *ebpf.MapSpec `ebpf:"scratch"`
 	Seed            *ebpf.MapSpec `ebpf:"seed"`
@@ -272,6 +285,7 @@ type sampleVariableSpecs struct {
 	ByState         *ebpf.VariableSpec `ebpf:"by_state"`
 	ByTid           *ebpf.VariableSpec `ebpf:"by_tid"`
 	CgroupIds       *ebpf.VariableSpec `ebpf:"cgroup_ids"`
+	Command         *ebpf.VariableSpec `ebpf:"command"`
 	Counted         *ebpf.VariableSpec `ebpf:"counted"`
 	DrainGeneration *ebpf.VariableSpec `ebpf:"drain_generation"`
 	DrainSize       *ebpf.VariableSpec `ebpf:"drain_size"`
@@ -279,12 +293,14 @@ type sampleVariableSpecs struct {
 	EnabledAt       *ebpf.VariableSpec `ebpf:"enabled_at"`
 	Event           *ebpf.VariableSpec `ebpf:"event"`
 	Filled          *ebpf.VariableSpec `ebpf:"filled"`
+	Follows         *ebpf.VariableSpec `ebpf:"follows"`
 	Generation      *ebpf.VariableSpec `ebpf:"generation"`
 	HasPrevState    *ebpf.VariableSpec `ebpf:"has_prev_state"`
 	Ips             *ebpf.VariableSpec `ebpf:"ips"`
 	IsArm64         *ebpf.VariableSpec `ebpf:"is_arm64"`
 	KernelStacks    *ebpf.VariableSpec `ebpf:"kernel_stacks"`
 	LastChain       *ebpf.VariableSpec `ebpf:"last_chain"`
+	LostProcesses   *ebpf.VariableSpec `ebpf:"lost_processes"`
 	LostTargets     *ebpf.VariableSpec `ebpf:"lost_targets"`
 	LostWaits       *ebpf.VariableSpec `ebpf:"lost_waits"`
 	NoIdle          *ebpf.VariableSpec `ebpf:"no_idle"`
@@ -325,6 +341,7 @@ type sampleMaps struct {
 	Cpus            *ebpf.Map `ebpf:"cpus"`
 	Drained         *ebpf.Map `ebpf:"drained"`
 	Encodings       *ebpf.Map `ebpf:"encodings"`
+	Followed        *ebpf.Map `ebpf:"followed"`
 	Ring            *ebpf.Map `ebpf:"ring"`
 	Scratch         *ebpf.Map `ebpf:"scratch"`
 	Seed            *ebpf.Map `ebpf:"seed"`
@@ -346,6 +363,7 @@ func (m *sampleMaps) Close() error {
 		m.Cpus,
 		m.Drained,
 		m.Encodings,
+		m.Followed,
 		m.Ring,
 		m.Scratch,
 		m.Seed,
@@ -380,6 +398,7 @@ type sampleVariables struct {
 	ByState         *ebpf.Variable `ebpf:"by_state"`
 	ByTid           *ebpf.Variable `ebpf:"by_tid"`
 	CgroupIds       *ebpf.Variable `ebpf:"cgroup_ids"`
+	Command         *ebpf.Variable `ebpf:"command"`
 	Counted         *ebpf.Variable `ebpf:"counted"`
 	DrainGeneration *ebpf.Variable `ebpf:"drain_generation"`
 	DrainSize       *ebpf.Variable `ebpf:"drain_size"`
@@ -387,12 +406,14 @@ type sampleVariables struct {
 	EnabledAt       *ebpf.Variable `ebpf:"enabled_at"`
 	Event           *ebpf.Variable `ebpf:"event"`
 	Filled          *ebpf.Variable `ebpf:"filled"`
+	Follows         *ebpf.Variable `ebpf:"follows"`
 	Generation      *ebpf.Variable `ebpf:"generation"`
 	HasPrevState    *ebpf.Variable `ebpf:"has_prev_state"`
 	Ips             *ebpf.Variable `ebpf:"ips"`
 	IsArm64         *ebpf.Variable `ebpf:"is_arm64"`
 	KernelStacks    *ebpf.Variable `ebpf:"kernel_stacks"`
 	LastChain       *ebpf.Variable `ebpf:"last_chain"`
+	LostProcesses   *ebpf.Variable `ebpf:"lost_processes"`
 	LostTargets     *ebpf.Variable `ebpf:"lost_targets"`
 	LostWaits       *ebpf.Variable `ebpf:"lost_waits"`
 	NoIdle          *ebpf.Variable `ebpf:"no_idle"`
@@ -412,24 +433,32 @@ type sampleVariables struct {
 //
 // It can be passed to loadSampleObjects or ebpf.CollectionSpec.LoadAndAssign.
 type samplePrograms struct {
-	OnAsleep  *ebpf.Program `ebpf:"on_asleep"`
-	OnDrain   *ebpf.Program `ebpf:"on_drain"`
-	OnExit    *ebpf.Program `ebpf:"on_exit"`
-	OnNewtask *ebpf.Program `ebpf:"on_newtask"`
-	OnSample  *ebpf.Program `ebpf:"on_sample"`
-	OnSwitch  *ebpf.Program `ebpf:"on_switch"`
-	OnSymbol  *ebpf.Program `ebpf:"on_symbol"`
-	OnWaking  *ebpf.Program `ebpf:"on_waking"`
-	Setup     *ebpf.Program `ebpf:"setup"`
+	OnAsleep   *ebpf.Program `ebpf:"on_asleep"`
+	OnDrain    *ebpf.Program `ebpf:"on_drain"`
+	OnExecute  *ebpf.Program `ebpf:"on_execute"`
+	OnExit     *ebpf.Program `ebpf:"on_exit"`
+	OnLastExit *ebpf.Program `ebpf:"on_last_exit"`
+	OnNewtask  *ebpf.Program `ebpf:"on_newtask"`
+	OnRelease  *ebpf.Program `ebpf:"on_release"`
+	OnSample   *ebpf.Program `ebpf:"on_sample"`
+	OnStart    *ebpf.Program `ebpf:"on_start"`
+	OnSwitch   *ebpf.Program `ebpf:"on_switch"`
+	OnSymbol   *ebpf.Program `ebpf:"on_symbol"`
+	OnWaking   *ebpf.Program `ebpf:"on_waking"`
+	Setup      *ebpf.Program `ebpf:"setup"`
 }
 
 func (p *samplePrograms) Close() error {
 	return _SampleClose(
 		p.OnAsleep,
 		p.OnDrain,
+		p.OnExecute,
 		p.OnExit,
+		p.OnLastExit,
 		p.OnNewtask,
+		p.OnRelease,
 		p.OnSample,
+		p.OnStart,
 		p.OnSwitch,
 		p.OnSymbol,
 		p.OnWaking,

@@ -84,7 +84,7 @@ func TestTotals(t *testing.T) {
 		"8 samples, 0 lost, 25.0 % with stacks that are cut; 2 more of idle CPUs are left out": {Samples: 10, Idle: 2, Truncated: 2, Stacks: true},
 		"10 samples, 3 lost; 5 others were not asked for\nMaps in the kernel were full: 3 samples are lost, 4 have no stack. " +
 			"There would be room with --map-entries 64": {Samples: 15, Filtered: 5, NoRoom: 3, NoStack: 4, Entries: 64},
-		"10 samples, 0 lost\n4 samples fewer than the events' own counts make: threads ended before their next one, timers were late, or another BPF program " +
+		"10 samples, 4 lost\n4 samples are lost, as the events' own counts show: threads ended before their next one, timers were late, or another BPF program " +
 			"ran on the CPU. The hypervisor had the CPUs for 0.250 s (steal)": {Samples: 10, Missed: 4, Steal: time.Second / 4},
 		"10 samples, 3 lost\n3 samples are lost: the kernel takes none while another BPF program runs on the CPU": {Samples: 10, Missed: 3, NotRun: 3},
 		"10 samples, 0 lost\nThe kernel stopped sampling 2 times, for 1.500 s in all: there were more samples between two ticks of a CPU than " +

@@ -24,6 +24,7 @@ type Totals struct {
 	Counted    uint64                 // what the events have counted themselves; 0 where it cannot be compared
 	Missed     uint64                 // for which the kernel did not run the program, as far as the counts of the events tell
 	NotRun     uint64                 // of these, of events with a period of 1: they are lost, and exactly as many
+	Unfollowed uint64                 // processes that were started, and whose samples are left out as there was no room
 	Throttled  uint64                 // times that the kernel stopped an event, as it came too often: the event does not count then either
 	Stopped    time.Duration          // for so long in all
 	Steal      time.Duration          // for which the hypervisor had CPUs meanwhile; 0 where it is not known
@@ -38,7 +39,7 @@ type Totals struct {
 // String says it in a line or more.
 func (t Totals) String() string {
 	wanted := t.Samples - t.Idle - t.Filtered
-	s := fmt.Sprintf("%d samples, %d lost", wanted, t.NoRoom+t.NotRun)
+	s := fmt.Sprintf("%d samples, %d lost", wanted, t.lost())
 	if t.Stacks {
 		s += fmt.Sprintf(", %.1f %% with stacks that are cut", percent(t.Truncated, wanted))
 		if reasons := t.reasons(); reasons != "" {
@@ -62,11 +63,14 @@ func (t Totals) String() string {
 		s += fmt.Sprintf("\n%d samples are lost: the kernel takes none while another BPF program runs on the CPU", t.NotRun)
 	}
 	if missed := t.Missed - t.NotRun; missed > 0 {
-		s += fmt.Sprintf("\n%d samples fewer than the events' own counts make: threads ended before their next one, timers were late, "+
+		s += fmt.Sprintf("\n%d samples are lost, as the events' own counts show: threads ended before their next one, timers were late, "+
 			"or another BPF program ran on the CPU", missed)
 		if t.Steal > 0 {
 			s += fmt.Sprintf(". The hypervisor had the CPUs for %.3f s (steal)", t.Steal.Seconds())
 		}
+	}
+	if t.Unfollowed > 0 {
+		s += fmt.Sprintf("\n%d processes that were started are left out, as there are too many. With -a all are sampled", t.Unfollowed)
 	}
 	if t.Throttled > 0 {
 		s += fmt.Sprintf("\nThe kernel stopped sampling %d times, for %.3f s in all: there were more samples between two ticks of a CPU than "+
@@ -83,6 +87,9 @@ func (t Totals) String() string {
 	}
 	return s
 }
+
+// lost is how many samples are not in the profile, as far as is known.
+func (t *Totals) lost() uint64 { return t.NoRoom + t.Missed }
 
 // reasons say why user stacks are cut.
 func (t *Totals) reasons() string {
@@ -134,6 +141,9 @@ func (s *session) totals() (Totals, error) {
 			t.NotRun += missed
 		}
 	}
+	if t.Unfollowed, err = s.counter.lostProcesses(); err != nil {
+		return t, err
+	}
 	if s.cfg.measuresWaits() {
 		t.Samples += s.still
 		t.Value += s.stillTime
@@ -144,7 +154,7 @@ func (s *session) totals() (Totals, error) {
 
 // addTo tells of losses.
 func (t *Totals) addTo(l *profile.Losses) {
-	l.Samples += t.NoRoom + t.NotRun
+	l.Samples += t.lost()
 	l.Truncated += t.Truncated
 	l.Filtered += t.Filtered
 	if t.OffCPU != nil {
