@@ -365,6 +365,7 @@ static __always_inline __u32 unwind_user(void *ctx, __u32 pid, __u64 *addresses,
 	else if (!bpf_map_lookup_elem(&unwind_wanted, &pid))
 		bpf_map_update_elem(&unwind_wanted, &pid, &yes, BPF_ANY); /* or the next time, when there is room */
 	bpf_loop(UNWIND_FRAMES + 1, unwind_frame, &w, 0);
-	*end = u->end;
+	/* Whether its files need tables is not known: a walk by frame pointers alone can have left out callers. */
+	*end = !process && u->end == UNWIND_OUTERMOST ? UNWIND_NO_TABLE : u->end;
 	return w.frames;
 }

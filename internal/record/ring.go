@@ -47,6 +47,9 @@ func (s *session) sizeRings(cpus int, unlimited bool) {
 	for _, o := range s.events {
 		// Unasked, the kernel wakes a reader when a ring is half full: then there is less time left for it.
 		o.attr.Flags, o.attr.Wakeup = o.attr.Flags|perfevent.Watermark, uint32(s.ringSize/4)
+		if s.samplesCPUs() { // rings have records of tasks alone, and user stacks are cut until these are read
+			o.attr.Wakeup = 1
+		}
 		if s.cfg.NoBuffering {
 			o.attr.Flags, o.attr.Wakeup = o.attr.Flags&^perfevent.Watermark, 1
 		}

@@ -235,6 +235,11 @@ func (s *session) settled() error {
 	longest := 100 * time.Millisecond
 	if !s.prepared {
 		s.prepared, longest = true, 0
+		if s.settings.command {
+			if err := s.counter.tables.Prepare(s.cfg.Record.Command[0]); err != nil {
+				return err
+			}
+		}
 	}
 	return s.counter.tables.Update(longest)
 }

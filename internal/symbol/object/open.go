@@ -87,6 +87,15 @@ func (s Search) BuildID(path string) ([]byte, error) {
 	return f.image.buildID(), f.Close()
 }
 
+// Identity returns the device and inode of a file, as records of its mappings have them, and its size.
+func Identity(path string) (major, minor uint32, inode, size uint64, err error) {
+	var s unix.Stat_t
+	if err := unix.Stat(path, &s); err != nil {
+		return 0, 0, 0, 0, &fs.PathError{Op: "stat", Path: path, Err: err}
+	}
+	return unix.Major(s.Dev), unix.Minor(s.Dev), s.Ino, uint64(s.Size), nil
+}
+
 // mapImage maps a file and reads its headers.
 func mapImage(f *os.File) (*image, error) {
 	info, err := f.Stat()

@@ -57,6 +57,20 @@ func (f *File) Executable(offset, length uint64) (m Mapping, ok bool) {
 	return Mapping{}, false
 }
 
+// Needs returns the program interpreter that the file names, empty for none, and the names of the shared libraries that it needs.
+func (f *File) Needs() (interpreter string, libraries []string) {
+	_ = guard(func() (err error) { // what cannot be read is left out
+		for _, p := range f.image.elf.Progs {
+			if p.Type == elf.PT_INTERP && p.Filesz > 0 && p.Filesz <= 4096 { // PATH_MAX
+				interpreter = string(f.image.slice(p.Off, p.Filesz-1))
+			}
+		}
+		libraries, err = f.image.elf.ImportedLibraries()
+		return err
+	})
+	return interpreter, libraries
+}
+
 // Code returns the bytes from start up to end, which lie in one segment.
 func (f *File) Code(start, end uint64) ([]byte, error) {
 	var code []byte

@@ -1,0 +1,38 @@
+package userstack
+
+import (
+	"os/exec"
+	"testing"
+)
+
+// TestPrepare makes the tables of a program that is not yet started: when it is, none of the files that it has mapped is read again.
+func TestPrepare(t *testing.T) {
+	tables := newTables(t, DefaultLimits)
+	if err := tables.Prepare("sleep"); err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.Command("sleep", "600")
+	if err := cmd.Start(); err != nil { // returns when it has been executed, with its interpreter
+		t.Fatal(err)
+	}
+	defer func() {
+		_ = cmd.Process.Kill()
+		_ = cmd.Wait() // it was killed
+	}()
+	files := 0
+	for _, r := range mapsOf(t, cmd.Process.Pid) {
+		if r.Inode == 0 {
+			continue
+		}
+		files++
+		if _, id := identify(r); tables.files[id] == nil {
+			t.Errorf("%s: there are only %v", r.Filename, tables.files)
+		}
+	}
+	if files == 0 {
+		t.Error("it has mapped no file")
+	}
+	if stats := tables.Stats(); stats.FilesUnread > 0 {
+		t.Error(stats)
+	}
+}
