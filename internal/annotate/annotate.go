@@ -41,7 +41,7 @@ type Function struct {
 	Size     uint64          `json:"size"` // bytes
 	Values   []Value         `json:"values"`
 	Missing  string          `json:"missing,omitempty"`   // why there are no instructions, and what would mend it
-	NoSource string          `json:"no_source,omitempty"` // why there are no lines
+	NoSource string          `json:"no_source,omitempty"` // why there are no lines, or some have no text
 	Note     string          `json:"note,omitempty"`      // what has to be known of the instructions
 
 	Instructions []Instruction `json:"instructions"` // without code, the addresses of samples

@@ -4,8 +4,9 @@ import (
 	"bytes"
 	"debug/elf"
 	"encoding/hex"
+	"errors"
 	"fmt"
-	"path/filepath"
+	"io/fs"
 	"runtime"
 	"slices"
 	"strings"
@@ -27,7 +28,20 @@ type sources struct {
 	programs []*linear.Program
 	kernel   *liveKernel // nil as long as it was not needed
 	files    map[string]file
-	texts    map[string][]string // lines of source files by path; nil for those that cannot be read
+	texts    map[sourceFile]text
+	owners   []int // of the recording, which says of which ELF files it is
+}
+
+// sourceFile is a file that an ELF file names.
+type sourceFile struct {
+	of   *object.File
+	path string
+}
+
+// text is the lines of a source file, or why they cannot be read.
+type text struct {
+	lines []string
+	err   error
 }
 
 // file is an ELF file, or why there is none.
@@ -41,12 +55,15 @@ var machines = map[string]string{"x86_64": "amd64", "aarch64": "arm64"}
 
 func newSources(reader *perfdata.Reader, programs []*linear.Program, o *Options) (*sources, error) {
 	s := &sources{options: o, search: object.DefaultSearch(), arch: runtime.GOARCH, programs: programs, files: make(map[string]file),
-		texts: make(map[string][]string)}
+		texts: make(map[sourceFile]text)}
 	s.search.Root = o.SymFS
 	if machine := reader.Features().Text(perfdata.FeatureArch); machine != "" {
 		if s.arch = machines[machine]; s.arch == "" {
 			s.arch = machine
 		}
+	}
+	if owner, known := reader.Owner(); known {
+		s.owners = []int{int(owner)}
 	}
 	if _, err := disasm.For(s.arch); err != nil {
 		return nil, fmt.Errorf("annotate a recording of %s: %w", s.arch, err)
@@ -276,8 +293,19 @@ func (s *sources) elf(h *hits) (c *code, move func(uint64) uint64) {
 	if s.options.NoSource {
 		return c, move
 	}
+	unread := make(map[string]bool)
 	for _, l := range f.Lines(start, end) {
-		c.rows = append(c.rows, row{l.Addr, Line{l.File, l.Line, s.text(l.File, l.Line)}})
+		line, err := s.line(sourceFile{f.File, l.File}, l.Line)
+		c.rows = append(c.rows, row{l.Addr, Line{l.File, l.Line, line}})
+		if err == nil || unread[l.File] {
+			continue
+		}
+		if unread[l.File] = true; len(unread) == 1 {
+			c.noSource = "source is left out: " + err.Error()
+		}
+	}
+	if n := len(unread); n > 1 {
+		c.noSource += fmt.Sprintf(" (and %d more files)", n-1)
 	}
 	if len(c.rows) == 0 {
 		c.noSource = "there are no lines of it: neither in " + f.Path() + " nor in a file of debugging information"
@@ -297,26 +325,29 @@ func (s *sources) open(path, buildID string) file {
 
 const maxSource = 16 << 20 // bytes of a source file
 
-// text is a line of a source file; empty if it cannot be read.
-func (s *sources) text(path string, number int) string {
-	if path == "" || number <= 0 {
-		return ""
+// line returns a line of a source file; an empty one, without an error, if the file is not there.
+func (s *sources) line(file sourceFile, number int) (string, error) {
+	if file.path == "" || number <= 0 {
+		return "", nil
 	}
-	lines, known := s.texts[path]
+	t, known := s.texts[file]
 	if !known {
-		lines = readLines(filepath.Join(s.options.SymFS, path))
-		s.texts[path] = lines
+		t = s.read(file)
+		s.texts[file] = t
 	}
-	if number > len(lines) {
-		return ""
+	if number > len(t.lines) {
+		return "", t.err
 	}
-	return lines[number-1]
+	return t.lines[number-1], nil
 }
 
-func readLines(path string) []string {
-	all, err := object.ReadFile("", path, maxSource)
-	if err != nil {
-		return nil
+func (s *sources) read(file sourceFile) text {
+	all, err := object.ReadFileAs(append(file.of.Owners(), s.owners...), s.options.SymFS, file.path, maxSource)
+	if errors.Is(err, fs.ErrNotExist) {
+		return text{}
 	}
-	return slices.Collect(strings.SplitSeq(string(all), "\n"))
+	if err != nil {
+		return text{err: err}
+	}
+	return text{lines: slices.Collect(strings.SplitSeq(string(all), "\n"))}
 }

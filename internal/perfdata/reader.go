@@ -8,6 +8,7 @@ import (
 	"iter"
 	"os"
 	"runtime"
+	"syscall"
 )
 
 // Reader reads a recording. It is not safe for concurrent use.
@@ -129,6 +130,18 @@ func (r *Reader) Close() error {
 		return nil
 	}
 	return r.file.Close()
+}
+
+// Owner returns the ID of the user to whom the file belongs. It is not known of what Open did not open.
+func (r *Reader) Owner() (uid uint32, known bool) {
+	if r.file == nil {
+		return 0, false
+	}
+	info, err := r.file.Stat()
+	if err != nil {
+		return 0, false
+	}
+	return info.Sys().(*syscall.Stat_t).Uid, true
 }
 
 // Events are those of the recording, in its order. In pipes there can be more of them, or others in their place that tell more, as records

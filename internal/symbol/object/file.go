@@ -26,6 +26,7 @@ import (
 type File struct {
 	path     string
 	image    *image
+	owner    int   // user ID
 	debug    *File // what .gnu_debuglink or the build ID lead to, or nil
 	sup      *File // what .gnu_debugaltlink leads to, or nil
 	notFound error // why there is no separate debugging information, though the file names some

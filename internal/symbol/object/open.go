@@ -17,14 +17,41 @@ import (
 // It opens a file by its path in the file system below root, where links lead as they do for processes
 // with that root (openat2(2) with RESOLVE_IN_ROOT, Linux 5.6). An empty root is this process's own.
 func openIn(root, path string) (*os.File, error) {
+	dir, err := openRoot(root)
+	if err != nil {
+		return nil, err
+	}
+	defer closeRoot(dir)
+	return openAt(dir, root, path)
+}
+
+// openRoot opens the directory that openAt starts from.
+func openRoot(root string) (int, error) {
+	if root == "" || root == "/" {
+		return unix.AT_FDCWD, nil
+	}
+	dir, err := unix.Open(root, unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return 0, &fs.PathError{Op: "open", Path: root, Err: err}
+	}
+	return dir, nil
+}
+
+func closeRoot(dir int) {
+	if dir != unix.AT_FDCWD {
+		_ = unix.Close(dir)
+	}
+}
+
+func openAt(dir int, root, path string) (*os.File, error) {
 	// Files of others may be pipes by the time they are opened: that must not wait for a writer.
-	const flags = unix.O_RDONLY | unix.O_CLOEXEC | unix.O_NONBLOCK | unix.O_NOCTTY
+	how := unix.OpenHow{Flags: unix.O_RDONLY | unix.O_CLOEXEC | unix.O_NONBLOCK | unix.O_NOCTTY, Resolve: unix.RESOLVE_IN_ROOT}
 	var fd int
 	var err error
-	if root == "" || root == "/" {
-		fd, err = unix.Open(path, flags, 0)
+	if dir == unix.AT_FDCWD {
+		fd, err = unix.Open(path, int(how.Flags), 0)
 	} else {
-		fd, err = openBelow(root, path, flags)
+		fd, err = unix.Openat2(dir, path, &how)
 	}
 	path = filepath.Join(root, path)
 	if err != nil {
@@ -41,15 +68,6 @@ func openIn(root, path string) (*os.File, error) {
 	return f, nil
 }
 
-func openBelow(root, path string, flags uint64) (int, error) {
-	dir, err := unix.Open(root, unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
-	if err != nil {
-		return -1, err
-	}
-	defer func() { _ = unix.Close(dir) }()
-	return unix.Openat2(dir, path, &unix.OpenHow{Flags: flags, Resolve: unix.RESOLVE_IN_ROOT})
-}
-
 // ReadFile reads a regular file of at most limit bytes by its path in the file system below root, as Search.Root has it. If owners are
 // given, the file must belong to one of these users.
 func ReadFile(root, path string, limit int64, owners ...int) ([]byte, error) {
@@ -58,6 +76,10 @@ func ReadFile(root, path string, limit int64, owners ...int) ([]byte, error) {
 		return nil, err
 	}
 	defer func() { _ = f.Close() }() // it is only read
+	return readFile(f, limit, owners...)
+}
+
+func readFile(f *os.File, limit int64, owners ...int) ([]byte, error) {
 	info, err := f.Stat()
 	if err != nil {
 		return nil, err
@@ -142,9 +164,13 @@ func openFile(root, path string) (*File, error) {
 		return nil, err
 	}
 	defer func() { _ = f.Close() }() // it is only read
+	info, err := f.Stat()
+	if err != nil {
+		return nil, err
+	}
 	i, err := mapImage(f)
 	if err != nil {
 		return nil, err
 	}
-	return &File{path: path, image: i}, nil
+	return &File{path: path, image: i, owner: int(info.Sys().(*syscall.Stat_t).Uid)}, nil
 }

@@ -1,6 +1,8 @@
 package object
 
 import (
+	"errors"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
@@ -20,6 +22,20 @@ func TestReadFile(t *testing.T) {
 	} {
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("error %v, not %q", err, want)
+		}
+	}
+}
+
+// TestReadFileAs has a process that keeps its rights while it uses those of others, whether root or another user runs it.
+func TestReadFileAs(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "a") // in a directory that other users may not search
+	write(t, path, []byte("text"))
+	for range 3 {
+		if text, err := ReadFileAs([]int{os.Geteuid(), 0}, "", path, 4); err != nil || string(text) != "text" {
+			t.Errorf("%q, error %v", text, err)
+		}
+		if text, err := ReadFileAs([]int{os.Geteuid(), nobody}, "", path, 4); !errors.Is(err, fs.ErrPermission) {
+			t.Errorf("%q, error %v", text, err)
 		}
 	}
 }

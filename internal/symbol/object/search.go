@@ -110,6 +110,7 @@ func (f *File) mustBe(path, buildID string) error {
 // candidate is a place where a file may be.
 type candidate struct {
 	root, path string
+	copied     bool // by perf, to its cache
 }
 
 func (c candidate) open(buildID string) (*File, error) {
@@ -122,6 +123,9 @@ func (c candidate) open(buildID string) (*File, error) {
 		return nil, err
 	}
 	f.path = path
+	if c.copied {
+		f.owner = nobody
+	}
 	return f, nil
 }
 
@@ -135,12 +139,12 @@ func (s Search) byBuildID(id, name, extension string) []candidate {
 	if extension != "" {
 		for _, dir := range s.Debug {
 			for _, root := range s.roots() {
-				places = append(places, candidate{root, filepath.Join(dir, ".build-id", id[:2], id[2:]+extension)})
+				places = append(places, candidate{root: root, path: filepath.Join(dir, ".build-id", id[:2], id[2:]+extension)})
 			}
 		}
 	}
 	if s.Cache != "" {
-		places = append(places, candidate{"", filepath.Join(s.Cache, ".build-id", id[:2], id[2:], name)})
+		places = append(places, candidate{path: filepath.Join(s.Cache, ".build-id", id[:2], id[2:], name), copied: true})
 	}
 	return places
 }
@@ -206,10 +210,10 @@ func existing(errs []error) error {
 // byLink are the places of a file that .gnu_debuglink names (gdb's documentation, "Debugging Information in Separate Files").
 func (s Search) byLink(path, name string) []candidate {
 	dir := filepath.Dir(path)
-	places := []candidate{{s.Root, filepath.Join(dir, name)}, {s.Root, filepath.Join(dir, ".debug", name)}}
+	places := []candidate{{root: s.Root, path: filepath.Join(dir, name)}, {root: s.Root, path: filepath.Join(dir, ".debug", name)}}
 	for _, debug := range s.Debug {
 		for _, root := range s.roots() {
-			places = append(places, candidate{root, filepath.Join(debug, dir, name)})
+			places = append(places, candidate{root: root, path: filepath.Join(debug, dir, name)})
 		}
 	}
 	return places
@@ -300,7 +304,7 @@ func (s Search) findSupplement(f, holder *File) *File {
 		name = filepath.Join(filepath.Dir(holder.path), name)
 	}
 	for _, root := range s.roots() {
-		places = append(places, candidate{root, name})
+		places = append(places, candidate{root: root, path: name})
 	}
 	for _, c := range places {
 		if found, err := c.open(id); err == nil {

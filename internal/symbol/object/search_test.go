@@ -4,6 +4,7 @@ import (
 	"encoding/hex"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -138,6 +139,9 @@ func TestOtherBuild(t *testing.T) {
 	f := openWith(t, Search{Cache: cache}, replaced, id)
 	if f.BuildID() != id || !hasLines(t, f) || f.Path() != replaced {
 		t.Errorf("opened %s of build %s", f.Path(), f.BuildID())
+	}
+	if owners := f.Owners(); !slices.Equal(owners, []int{nobody}) {
+		t.Errorf("the copy belongs to %v", owners)
 	}
 	gone := openWith(t, Search{Cache: cache}, "/nonexistent/program", id)
 	if gone.BuildID() != id {

@@ -1,0 +1,102 @@
+package object
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"runtime"
+	"slices"
+
+	"golang.org/x/sys/unix"
+)
+
+// nobody is the user, and the group, that may only do what everybody may (overflowuid and overflowgid in proc_sys_kernel(5)).
+const nobody = 65534
+
+// Owners returns the users who decide which lines the file names: its owner and those of its debugging information. Files in perf's cache
+// count as nobody's: they are copies, which belong to whoever made the recording.
+func (f *File) Owners() []int {
+	owners := []int{f.owner}
+	for _, part := range []*File{f.debug, f.sup} {
+		if part != nil {
+			owners = append(owners, part.owner)
+		}
+	}
+	return owners
+}
+
+// ReadFileAs is ReadFile for a path that these users have chosen: each of them must be allowed to read the file. Root and the user of this
+// process may read what this process may. The rights of others are checked without their groups, and only as root (CAP_SETUID and CAP_SETGID).
+func ReadFileAs(users []int, root, path string, limit int64) ([]byte, error) {
+	others := slices.DeleteFunc(slices.Clone(users), func(user int) bool { return user == 0 || user == os.Geteuid() })
+	if len(others) == 0 {
+		return ReadFile(root, path, limit)
+	}
+	slices.Sort(others)
+	if root == "" {
+		var err error
+		if path, err = filepath.Abs(path); err != nil { // or the directories above the working directory are not checked
+			return nil, err
+		}
+	}
+	dir, err := openRoot(root)
+	if err != nil {
+		return nil, err
+	}
+	defer closeRoot(dir)
+	var files []*os.File
+	defer func() {
+		for _, f := range files {
+			_ = f.Close() // it is only read
+		}
+	}()
+	for i, user := range slices.Compact(others) {
+		f, err := openAs(user, dir, root, path)
+		if err != nil {
+			return nil, fmt.Errorf("with the rights of user %d: %w", user, err)
+		}
+		files = append(files, f)
+		if i > 0 && !sameFile(f, files[0]) {
+			return nil, fmt.Errorf("open %s: another file was put there meanwhile", f.Name())
+		}
+	}
+	return readFile(files[0], limit)
+}
+
+func sameFile(a, b *os.File) bool {
+	first, firstErr := a.Stat()
+	second, secondErr := b.Stat()
+	return errors.Join(firstErr, secondErr) == nil && os.SameFile(first, second)
+}
+
+// openAs is openAt with the rights of a user, on a thread that is there for it alone.
+func openAs(user, dir int, root, path string) (f *os.File, err error) {
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		runtime.LockOSThread() // it is never unlocked: the thread ends with its rights
+		if err = become(user); err == nil {
+			f, err = openAt(dir, root, path)
+		}
+	}()
+	<-done
+	return f, err
+}
+
+// become gives this thread the rights to files that a user has, and none of root's. It keeps the user ID, so that the user cannot send it signals.
+func become(user int) error {
+	if err := unix.Setgroups(nil); err != nil {
+		return fmt.Errorf("only root can check these: setgroups: %w", err)
+	}
+	// These return what was there before, never an error (setfsuid(2)).
+	_, _ = unix.SetfsgidRetGid(nobody)
+	_, _ = unix.SetfsuidRetUid(user)
+	group, _ := unix.SetfsgidRetGid(-1)
+	if is, _ := unix.SetfsuidRetUid(-1); is != user || group != nobody {
+		return errors.New("setfsuid: this process cannot have them: it lacks CAP_SETUID, or the user is unknown in its user namespace")
+	}
+	// setfsuid(2) takes the capabilities from root only.
+	none := [2]unix.CapUserData{}
+	return os.NewSyscallError("capset", unix.Capset(&unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}, &none[0]))
+}
