@@ -10,6 +10,8 @@ import (
 	"os/signal"
 	"syscall"
 	"testing"
+
+	"golang.org/x/sys/unix"
 )
 
 // TestMain makes the test binary bperf itself when it is asked to be: what is tested is the whole
@@ -17,6 +19,9 @@ import (
 func TestMain(m *testing.M) {
 	if os.Getenv("BPERF_TEST_MAIN") != "" {
 		enterPlace()
+		if os.Getenv("BPERF_TEST_SECCOMP") != "" {
+			refuse(unix.SYS_PERF_EVENT_OPEN, unix.SYS_BPF)
+		}
 		os.Exit(Main(os.Args))
 	}
 	// A shell starts what runs in the background with SIGINT ignored, and nohup(1) with SIGHUP. Programs that the tests start must have

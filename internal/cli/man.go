@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"bytes"
 	"fmt"
 	"io"
 	"os"
@@ -34,12 +35,9 @@ func writeManPages(cmd *cobra.Command, dir string) error {
 		return nil
 	}
 	name := strings.ReplaceAll(cmd.CommandPath(), " ", "-")
-	f, err := os.Create(filepath.Join(dir, name+".1"))
-	if err != nil {
-		return err
-	}
-	writeManPage(f, cmd, name)
-	if err := f.Close(); err != nil {
+	var page bytes.Buffer
+	writeManPage(&page, cmd, name)
+	if err := os.WriteFile(filepath.Join(dir, name+".1"), page.Bytes(), 0o666); err != nil {
 		return err
 	}
 	for _, sub := range cmd.Commands() {

@@ -11,7 +11,6 @@ import (
 	"strings"
 	"syscall"
 
-	"github.com/charmbracelet/x/term"
 	"github.com/spf13/cobra"
 
 	"github.com/bperf/bperf/internal/event"
@@ -288,7 +287,7 @@ func (o *profileOptions) take(cmd *cobra.Command, cfg *sample.Config) (sample.Re
 	case o.verbose:
 		cfg.Record.Verbose = note
 	}
-	if f, ok := stderr.(*os.File); ok && !o.quiet && term.IsTerminal(f.Fd()) {
+	if !o.quiet && onTerminal(stderr) {
 		cfg.Progress = func(p sample.Progress) { fmt.Fprint(stderr, "\r", progressLine(p), "\x1b[K") }
 		defer fmt.Fprint(stderr, "\r\x1b[K")
 	}

@@ -9,7 +9,6 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/charmbracelet/x/term"
 	"github.com/spf13/cobra"
 
 	"github.com/bperf/bperf/internal/perfdata"
@@ -181,7 +180,7 @@ func (f *reportFlags) chosen(cmd *cobra.Command, formats []reportFormat) (report
 	if f.base != "" && !format.diffs {
 		return format, &ExitError{Status: statusBadCombination, Err: fmt.Errorf("--diff is for the formats table, flamegraph and html, not for %s", format.name)}
 	}
-	if out, ok := cmd.OutOrStdout().(*os.File); ok && format.binary && f.output == "" && term.IsTerminal(out.Fd()) {
+	if format.binary && f.output == "" && onTerminal(cmd.OutOrStdout()) {
 		return format, &ExitError{Status: statusBadCombination, Err: fmt.Errorf("--format %s is not for a terminal: name a file with -o", format.name)}
 	}
 	return format, nil

@@ -38,7 +38,12 @@ func (e *ExitError) Unwrap() error { return e.Err }
 func Main(args []string) int {
 	root := newRootCommand(filepath.Base(args[0]))
 	root.SetArgs(args[1:])
+	out := &standardOutput{file: os.Stdout}
+	root.SetOut(out)
 	err := root.Execute()
+	if err == nil {
+		err = ended(out.err)
+	}
 	if err == nil {
 		return 0
 	}
@@ -49,6 +54,23 @@ func Main(args []string) int {
 	}
 	return exit.Status
 }
+
+// standardOutput keeps the first error, which cobra and others do not return.
+type standardOutput struct {
+	file *os.File
+	err  error
+}
+
+func (o *standardOutput) Write(p []byte) (int, error) {
+	n, err := o.file.Write(p)
+	if o.err == nil {
+		o.err = err
+	}
+	return n, err
+}
+
+// Fd is its descriptor, for those who ask whether it is a terminal.
+func (o *standardOutput) Fd() uintptr { return o.file.Fd() }
 
 // newRootCommand makes the tree of commands, which shows itself under the name it was called by.
 func newRootCommand(name string) *cobra.Command {

@@ -92,3 +92,31 @@ func TestCompletion(t *testing.T) {
 		}
 	}
 }
+
+// TestOutputLost has a standard output that takes nothing: a result that nobody gets is an error, help included.
+func TestOutputLost(t *testing.T) {
+	config := filepath.Join(t.TempDir(), "config")
+	if err := os.WriteFile(config, []byte("[report]\nsort = comm\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	data := filepath.Join(recordings, "callchain.data")
+	for _, args := range [][]string{
+		nil, {"--help"}, {"help"}, {"help", "stat"}, {"stat", "--help"}, {"prog", "list", "--help"}, {"completion", "bash"}, {"version"}, {"list", "sw"},
+		{"config", "-l"}, {"report", "-i", data}, {"report", "-i", data, "--format", "json"}, {"script", "-i", data},
+		{"diff", data, data}, {"doctor"}, {"counters"},
+	} {
+		full, err := os.OpenFile("/dev/full", os.O_WRONLY, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		cmd := bperf(args...)
+		cmd.Env = append(cmd.Env, "PERF_CONFIG="+config)
+		var stderr strings.Builder
+		cmd.Stdout, cmd.Stderr = full, &stderr
+		err = cmd.Run()
+		full.Close()
+		if err == nil || !strings.Contains(stderr.String(), "Error: ") || !strings.Contains(stderr.String(), "no space left on device") {
+			t.Errorf("%q: %v, printed %q", args, err, stderr.String())
+		}
+	}
+}

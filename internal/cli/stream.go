@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
 	"os/signal"
 	"syscall"
 	"time"
@@ -18,9 +17,9 @@ func untilEnd(ctx context.Context, out io.Writer) (context.Context, context.Canc
 	ctx, stop := signal.NotifyContext(ctx, endSignals()...)
 	signal.Ignore(syscall.SIGPIPE)
 	ctx, cancel := context.WithCancel(ctx)
-	if f, ok := out.(*os.File); ok {
+	if f, ok := out.(interface{ Fd() uintptr }); ok {
 		go func() {
-			if waitHangup(f) {
+			if waitHangup(int(f.Fd())) {
 				cancel()
 			}
 		}()
@@ -37,14 +36,14 @@ func ended(err error) error {
 }
 
 // waitHangup waits until a pipe or a socket has no reader, or a terminal is gone. Of other files it is false at once.
-func waitHangup(f *os.File) bool {
+func waitHangup(fd int) bool {
 	epoll, err := syscall.EpollCreate1(syscall.EPOLL_CLOEXEC)
 	if err != nil {
 		return false
 	}
 	defer syscall.Close(epoll)
 	// EPOLLERR and EPOLLHUP are always waited for. A regular file cannot be.
-	if syscall.EpollCtl(epoll, syscall.EPOLL_CTL_ADD, int(f.Fd()), &syscall.EpollEvent{}) != nil {
+	if syscall.EpollCtl(epoll, syscall.EPOLL_CTL_ADD, fd, &syscall.EpollEvent{}) != nil {
 		return false
 	}
 	for {

@@ -158,6 +158,6 @@ func topColumn(source top.Source, name string) (int, error) {
 }
 
 func onTerminal(file any) bool {
-	f, ok := file.(*os.File)
+	f, ok := file.(interface{ Fd() uintptr })
 	return ok && term.IsTerminal(f.Fd())
 }

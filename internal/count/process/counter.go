@@ -154,7 +154,7 @@ func (c *Counter) open(list event.List, by Key, most uint32) error {
 func (c *Counter) openArray(possible int) error {
 	fd, err := perfevent.NewArray(tasksMapEvents, max(possible*c.events, 1))
 	if err != nil {
-		return fmt.Errorf("create the BPF map %s: %w", tasksMapEvents, err)
+		return explain("create the BPF map "+tasksMapEvents, err)
 	}
 	if c.array, err = ebpf.NewMapFromFD(fd); err != nil {
 		return err

@@ -64,7 +64,7 @@ func permission(err error) string {
 	if !errors.Is(err, fs.ErrPermission) {
 		return ""
 	}
-	return ". Counters are shared between sessions of root, or of a user with CAP_BPF, CAP_PERFMON and CAP_SYS_ADMIN (to find objects of others by ID)"
+	return ". " + kernel.Remedy("Counters are shared between sessions of root, or of a user with CAP_BPF, CAP_PERFMON and CAP_SYS_ADMIN (to find objects of others by ID)")
 }
 
 func (p *place) close() error { return p.dir.Close() }
@@ -125,7 +125,7 @@ func (p *place) load() (ids, error) {
 	var known ids
 	m, err := ebpf.LoadPinnedMap(p.pin(), nil)
 	if err != nil {
-		return ids{}, fmt.Errorf("open %s: %w", p.pin(), err)
+		return ids{}, fmt.Errorf("open %s: %w%s", p.pin(), err, permission(err))
 	}
 	defer m.Close()
 	if err := m.Lookup(uint32(0), &known); err != nil {
