@@ -214,8 +214,9 @@ func outputCases(t testing.TB) map[string]outputCase {
 		"null":    {OutputOptions{}, once, []Snapshot{{}}},
 		"cgroups": {OutputOptions{BigNum: true}, once, whole(of("/", counts(t, "task-clock,cycles,instructions,stalled-cycles-backend", 1e6, 2e6, 3e6, 1e6)), of("system.slice/ssh.service", unsupported(t, "cycles")))},
 
-		"programs":     {OutputOptions{BigNum: true, Programs: true}, once, whole(programRows(t, "handle_ingress[7]"), untraced(t, "plain[12]"))},
-		"programs-sum": {OutputOptions{Programs: true}, once, whole(programRows(t, ""))},
+		"programs":        {OutputOptions{BigNum: true, Programs: true}, once, whole(programRows(t, "handle_ingress[7]"), untraced(t, "plain[12]"))},
+		"programs-scaled": {OutputOptions{BigNum: true, Programs: true}, once, whole(scaled(0.5, programRows(t, "handle_ingress[7]")[:3]))},
+		"programs-sum":    {OutputOptions{Programs: true}, once, whole(programRows(t, ""))},
 		"programs-per-cpu": {OutputOptions{Programs: true, Aggregation: AggregateNone}, once,
 			whole(in("CPU0", 1, programRows(t, "a[7]")), in("CPU1", 1, programRows(t, "a[7]")))},
 		"programs-interval":    intervals(outputCase{OutputOptions{Programs: true}, once, whole(programRows(t, "a[7]"))}, true),

@@ -174,7 +174,7 @@ func (t *text) afterEvent(b *strings.Builder, r *Row, indent string) {
 		if i > 0 {
 			fmt.Fprintf(b, "\n%s", indent)
 		}
-		fmt.Fprintf(b, "%-*s", metricWidth, m.text(!r.Scaled()))
+		fmt.Fprintf(b, "%-*s", metricWidth, m.text())
 	}
 	if len(r.Metrics) == 0 {
 		fmt.Fprintf(b, "%*s", metricWidth, "")
@@ -185,14 +185,18 @@ func (t *text) afterEvent(b *strings.Builder, r *Row, indent string) {
 	if r.Variance > 0 && finite(r.Variance) {
 		fmt.Fprintf(b, "  ( +-%6.2f%% )", r.Variance)
 	}
+	r.scaledText(b)
+}
+
+// scaledText says of an estimate how much of the time was counted.
+func (r *Row) scaledText(b *strings.Builder) {
 	if r.Scaled() {
 		fmt.Fprintf(b, "  (%.2f%%)", r.share())
 	}
 }
 
-// text is the metric as it stands behind an event. The row marks an estimate itself if its own count
-// is one; mark is for those that are not.
-func (m *Metric) text(mark bool) string {
+// text is the metric as it stands behind an event. It is marked where the row is, too: the share there is that of one of the metric's events.
+func (m *Metric) text() string {
 	var s string
 	switch m.Kind {
 	case Quantity:
@@ -210,7 +214,7 @@ func (m *Metric) text(mark bool) string {
 		}
 		s = fmt.Sprintf(" # %8.3f %s%s", v, prefix, m.Unit)
 	}
-	if mark && m.Scaled {
+	if m.Scaled {
 		s += " (scaled)"
 	}
 	return s

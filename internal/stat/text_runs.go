@@ -40,6 +40,7 @@ func (t *text) runTable(b *strings.Builder, rows []Row) {
 		if cgroups {
 			fmt.Fprintf(b, " %-*s", cgroupWidth, printable.Text(r.group()))
 		}
+		r.scaledText(b)
 		b.WriteByte('\n')
 	}
 }
