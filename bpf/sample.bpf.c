@@ -281,6 +281,20 @@ __noinline int in_programs(__u64 addr)
 	return within(programs, nr_programs, addr);
 }
 
+/* How many frames of the user there are up to one that is no address. The kernel puts a mark in front in the callchains of some events. */
+__noinline int addresses(struct frames *f)
+{
+	__u32 n, i;
+
+	if (!f)
+		return 0;
+	n = f->n;
+	for (i = 1; i < MAX_FRAMES && i < n; i++)
+		if (unwind_no_address(f->ips[i]))
+			return i;
+	return n;
+}
+
 /* Takes the stack of the current task, and says why that of the user ends: enum unwind_end. */
 static __always_inline void take_stack(void *ctx, struct stack *s, __u32 *end)
 {
@@ -297,6 +311,11 @@ static __always_inline void take_stack(void *ctx, struct stack *s, __u32 *end)
 	s->user.n = n > 0 ? n / sizeof(__u64) : 0;
 	if (s->user.n == MAX_FRAMES)
 		*end = UNWIND_TOO_DEEP;
+	n = addresses(&s->user);
+	if (n < s->user.n) {
+		s->user.n = n;
+		*end = UNWIND_NO_ADDRESS;
+	}
 }
 
 /* Whether the sample is in one of the programs, or in what they have called. */

@@ -23,6 +23,7 @@ enum unwind_end {
 	UNWIND_UNREADABLE, /* the stack is not in memory, or not where the table says */
 	UNWIND_BROKEN, /* it leads back to where it was */
 	UNWIND_TOO_DEEP,
+	UNWIND_NO_ADDRESS, /* a return address is none, as code without frame pointers has them there */
 	UNWIND_ENDS,
 };
 
@@ -211,10 +212,16 @@ static __always_inline __u64 unwind_base(struct unwind *u, __u8 base, __u64 cfa)
 	return cfa;
 }
 
+/* Whether a return address is in the upper half of the addresses, which is the kernel's: -1, say. */
+static __always_inline bool unwind_no_address(__u64 pc)
+{
+	return pc >> (is_arm64 ? 55 : 63) & 1;
+}
+
 /* The signature of a return address (Armv8.3 pointer authentication) is in the bits that user addresses do not have. */
 static __always_inline __u64 unwind_authenticated(__u64 pc)
 {
-	return is_arm64 ? pc & ((1ULL << 48) - 1) : pc;
+	return is_arm64 && !unwind_no_address(pc) ? pc & ((1ULL << 48) - 1) : pc;
 }
 
 /* In place of a frame pointer that is not known: nothing can be read there. */
@@ -311,6 +318,10 @@ static long unwind_frame(__u32 i, struct unwind_walk *w)
 
 	if (!u->pc)
 		return 1;
+	if (unwind_no_address(u->pc)) {
+		u->end = UNWIND_NO_ADDRESS;
+		return 1;
+	}
 	if (i >= UNWIND_FRAMES) {
 		u->end = UNWIND_TOO_DEEP;
 		return 1;

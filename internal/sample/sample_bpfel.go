@@ -29,7 +29,7 @@ type sampleCounts struct {
 	NoStack    uint64
 	Collisions uint64
 	Truncated  uint64
-	Cut        [6]uint64
+	Cut        [7]uint64
 }
 
 type sampleDrain struct {

@@ -141,3 +141,55 @@ func TestNoFramePointersInCommand(t *testing.T) {
 		t.Errorf("%d whole stacks: %+v", whole, r.Totals)
 	}
 }
+
+// badFrames is a program in assembly whose second frame returns to -1 and whose third, behind that, has a return address again.
+const badFrames = `
+	.globl _start
+	.type _start, @function
+_start:
+	sub $64, %rsp
+	lea 32(%rsp), %rax
+	lea 16(%rsp), %rbp
+	mov %rax, (%rbp)
+	movq $-1, 8(%rbp)
+	movq $0, (%rax)
+	lea behind(%rip), %rdx
+	mov %rdx, 8(%rax)
+1:	jmp 1b
+	.size _start, .-_start
+	.type behind, @function
+behind:
+	nop
+	nop
+	.size behind, .-behind
+`
+
+// TestNoAddress has a stack with an entry that is no address: it ends there, which is counted.
+func TestNoAddress(t *testing.T) {
+	require.Root(t)
+	require.Tools(t, "gcc")
+	if runtime.GOARCH != "amd64" {
+		t.Skip("the program is for amd64")
+	}
+	dir := t.TempDir()
+	path := filepath.Join(dir, "bad")
+	check(t, os.WriteFile(path+".S", []byte(badFrames), 0o600))
+	out, err := exec.Command("gcc", "-nostdlib", "-static", "-o", path, path+".S").CombinedOutput()
+	if err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	var r Result
+	for timeout := time.Second / 2; r.Totals.Samples == 0 && timeout <= 64*time.Second; timeout *= 4 { // the machine may be busy
+		cfg := config(t, "cpu-clock:u", path)
+		cfg.Record.Period, cfg.Record.Frequency, cfg.Record.Timeout = 0, 999, timeout
+		r = take(t, cfg)
+	}
+	for _, s := range r.Profile.Samples() {
+		if names := namesOf(r.Profile, &s); !slices.Equal(names, []string{"_start"}) {
+			t.Errorf("%d samples with the stack %q", s.Count, names)
+		}
+	}
+	if r.Totals.Cut[userstack.NoAddress] == 0 || r.Totals.Cut[userstack.NoAddress] != r.Totals.Truncated {
+		t.Errorf("%+v", r.Totals)
+	}
+}

@@ -35,11 +35,12 @@ const (
 	Unreadable            // the stack is not in memory, or not where the table says
 	Broken                // it leads back to where it was
 	TooDeep               // it has more than 127 frames
+	NoAddress             // a return address is none, as code without frame pointers has them there
 	Ends                  // how many there are
 )
 
 func (e End) String() string {
-	return [...]string{"outermost frame", "no unwind table", "no rule in the unwind table", "unreadable stack", "broken frame", "too deep"}[e]
+	return [...]string{"outermost frame", "no unwind table", "no rule in the unwind table", "unreadable stack", "broken frame", "too deep", "an entry that is not an address"}[e]
 }
 
 // Names of the maps in bpf/unwind.h.
