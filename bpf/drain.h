@@ -18,6 +18,9 @@
 /* How many bytes of sums are told at a time. */
 #define DRAIN_ROOM (1 << 20)
 
+/* The most that one takes, in words. */
+#define SUM_WORDS ((6 * MAX_NUMBER + sizeof(struct subject) + 7) / 8)
+
 /* What was told last. */
 struct drain {
 	struct subject subject;
@@ -62,7 +65,7 @@ static long drain_sum(void *map, struct key *at, struct sum *value, void *unused
 	__u32 zero = 0;
 	struct drain *d = bpf_map_lookup_elem(&drained, &zero);
 	__u8 *to = bpf_map_lookup_elem(&told, &zero);
-	__u64 size = drain_size, what, n, first;
+	__u64 size = drain_size, what, n, first, i;
 	struct encoding *e;
 	struct key key;
 	struct sum sum;
@@ -71,7 +74,7 @@ static long drain_sum(void *map, struct key *at, struct sum *value, void *unused
 		return 1;
 	if (!value->count)
 		return 0;
-	bpf_probe_read_kernel(&key, sizeof(key), at);
+	key = *at;
 	sum = *value;
 	first = sum.first >> TIME_SHIFT;
 	e = &d->encoding;
@@ -99,7 +102,9 @@ static long drain_sum(void *map, struct key *at, struct sum *value, void *unused
 	asm volatile("" : "+r"(n), "+r"(size)); /* they are compared as they are used: with 64 bits */
 	if (n > MAX_ENCODED || size > DRAIN_ROOM - MAX_ENCODED) /* it is told the next time */
 		return 1;
-	bpf_probe_read_kernel(to + size, n, e->bytes);
+#pragma unroll
+	for (i = 0; i < SUM_WORDS; i++)
+		((__u64 *)(to + size))[i] = ((__u64 *)e->bytes)[i];
 	drain_size = size + n;
 	value->count = 0;
 	value->value = 0;

@@ -72,3 +72,32 @@ struct bpf_iter__task {
 enum cgroup_subsys_id {
 	perf_event_cgrp_id,
 };
+
+extern void *bpf_rdonly_cast(const void *pointer, __u32 type) __ksym __weak; /* Linux 6.2 */
+
+/*
+ * kernel_read copies size bytes of the kernel's memory: 1, 2, 4, or a multiple of 8. With lockdown=confidentiality, the kernel refuses
+ * bpf_probe_read_kernel, but not a load through a pointer to one of its types; where nothing can be read, that load is 0. The
+ * type here begins with a number: a pointer that is read stays a number to the verifier, as with the helper.
+ */
+static __always_inline long kernel_read(void *to, __u32 size, const void *from)
+{
+	const __u32 type = bpf_core_type_id_kernel(struct bpf_perf_event_value);
+	__u32 i;
+
+	if (!bpf_rdonly_cast)
+		return bpf_probe_read_kernel(to, size, from);
+	if (size == 1)
+		*(__u8 *)to = *(__u8 *)bpf_rdonly_cast(from, type);
+	else if (size == 2)
+		*(__u16 *)to = *(__u16 *)bpf_rdonly_cast(from, type);
+	else if (size == 4)
+		*(__u32 *)to = *(__u32 *)bpf_rdonly_cast(from, type);
+	else
+		for (i = 0; i < size / 8; i++)
+			((__u64 *)to)[i] = *(__u64 *)bpf_rdonly_cast((__u64 *)from + i, type);
+	return 0;
+}
+
+/* For the macros of bpf_core_read.h, too. */
+#define bpf_probe_read_kernel kernel_read

@@ -61,7 +61,7 @@ static __always_inline int report(void *ctx, struct module *module, bool unloade
 		c.start = (__u64)BPF_CORE_READ(old, core_layout.base);
 		c.size = BPF_CORE_READ(old, core_layout.text_size);
 	}
-	bpf_core_read_str(c.name, sizeof(c.name), &module->name);
+	bpf_core_read(c.name, sizeof(c.name), &module->name);
 	if (bpf_perf_event_output(ctx, &outputs, BPF_F_CURRENT_CPU, &c, sizeof(c)))
 		__sync_fetch_and_add(&lost, 1);
 	return 0;

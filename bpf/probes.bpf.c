@@ -293,8 +293,6 @@ struct task_struct___run {
 
 #pragma clang attribute pop
 
-extern void *bpf_rdonly_cast(const void *pointer, __u32 type) __ksym __weak; /* Linux 6.2 */
-
 static const volatile __u32 zero; /* not on the stack, which the short way does not use */
 
 static __always_inline struct cpu *this_cpu(void)
@@ -1041,6 +1039,7 @@ __noinline int copy_event(struct cpu *cpu, __u32 number, __u32 event, bool close
 	struct position *p;
 	struct sum *s;
 	void *map;
+	__u32 i;
 
 	if (!cpu || event >= MAX_EVENTS)
 		return 0;
@@ -1055,7 +1054,8 @@ __noinline int copy_event(struct cpu *cpu, __u32 number, __u32 event, bool close
 		p->histogram.runs[s->bucket] += cpu->counted - s->filed;
 	s->filed = cpu->counted;
 	p->sum = *s;
-	bpf_probe_read_kernel(&p->copied, sizeof(p->copied), &p->histogram);
+	for (i = 0; i < BUCKETS; i++)
+		*(volatile __u64 *)&p->copied.runs[i] = p->histogram.runs[i]; /* volatile: there is no memcpy to call */
 	if (!close)
 		return 0;
 	map = bpf_map_lookup_elem(&extremes, &latest);

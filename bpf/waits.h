@@ -163,7 +163,7 @@ int on_asleep(struct bpf_iter__task *ctx)
 	if (by_tid)
 		w->key.subject.tid = thread_id((void *)task);
 	if (by_comm)
-		BPF_CORE_READ_STR_INTO(&w->key.subject.comm, task, comm);
+		bpf_core_read(w->key.subject.comm, sizeof(w->key.subject.comm), &task->comm);
 	if (by_cpu)
 		w->key.subject.cpu = last_cpu(task);
 	if (by_cgroup)

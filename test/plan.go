@@ -21,14 +21,21 @@ var archPackages = []string{"./internal/perfevent", "./internal/kernel", "./inte
 var guests = []struct {
 	kernel   string
 	packages []string
+	run      string // only tests that match, if it is not empty
 }{
-	{"arm64/testing", kernelPackages},
-	{"amd64/bookworm", kernelPackages},
-	{"arm64/trixie", kernelPackages},
-	{"arm64/testing", cliPackages},
-	{"amd64/bookworm", cliPackages},
-	{"amd64/trixie", archPackages},
+	{"arm64/testing", kernelPackages, ""},
+	{"amd64/bookworm", kernelPackages, ""},
+	{"arm64/trixie", kernelPackages, ""},
+	{"arm64/testing", cliPackages, ""},
+	{"amd64/bookworm", cliPackages, ""},
+	{"amd64/trixie", archPackages, ""},
+	{"arm64/trixie/lockdown", lockdownPackages, lockdownTests},
 }
+
+// lockdownPackages have engines that read the kernel's memory in BPF programs, and lockdownTests are some tests of them.
+var lockdownPackages = []string{"./internal/kernel", "./internal/sample"}
+
+const lockdownTests = "^(TestLockdown|TestTargets|TestNoFramePointers)$"
 
 // racePackages are tested with the race detector, except for tests that only repeat, on more recordings or for longer, what other tests of
 // the same package do.

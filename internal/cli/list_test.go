@@ -128,7 +128,7 @@ func TestListUnmatched(t *testing.T) {
 // Without tracefs the list says so, once, and only to those who asked for tracepoints.
 func TestListWithoutTracefs(t *testing.T) {
 	const missing = "bperf list: tracepoints are left out: tracefs is not mounted; " +
-		"mount it: mount -t tracefs nodev /sys/kernel/tracing\n"
+		"mount it: mount -t tracefs nodev /sys/kernel/tracing (with lockdown=confidentiality it is empty)\n"
 	for _, test := range []struct {
 		args   []string
 		stderr string

@@ -54,8 +54,8 @@ func TestParseWithoutRoots(t *testing.T) {
 		t.Error(diff)
 	}
 	for in, want := range map[string]string{
-		"sched:sched_switch": "tracefs is not mounted; mount it: mount -t tracefs nodev /sys/kernel/tracing",
-		"*:*":                "tracefs is not mounted; mount it: mount -t tracefs nodev /sys/kernel/tracing",
+		"sched:sched_switch": "tracefs is not mounted; mount it: mount -t tracefs nodev /sys/kernel/tracing (with lockdown=confidentiality it is empty)",
+		"*:*":                "tracefs is not mounted; mount it: mount -t tracefs nodev /sys/kernel/tracing (with lockdown=confidentiality it is empty)",
 		"cpu/event=1/":       "this machine has no PMU cpu",
 		"mem-loads":          "there is no event mem-loads",
 		"8:1":                "no PMU of this machine has type 8",

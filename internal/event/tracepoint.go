@@ -15,7 +15,7 @@ type TracefsError struct{ Err error }
 
 func (e *TracefsError) Error() string {
 	if errors.Is(e.Err, fs.ErrNotExist) {
-		return "tracefs is not mounted; mount it: mount -t tracefs nodev /sys/kernel/tracing"
+		return "tracefs is not mounted; mount it: mount -t tracefs nodev /sys/kernel/tracing (with lockdown=confidentiality it is empty)"
 	}
 	if errors.Is(e.Err, fs.ErrPermission) {
 		return "tracefs may not be read: permission denied; run as root, or let others read it: " +

@@ -37,15 +37,20 @@ type Report struct {
 type examiner struct {
 	proc, sys    fs.FS
 	capabilities capabilities
+	readsRefused bool  // as readsRefused returns
+	typedReads   error // why programs cannot read in another way
 }
 
 // Examine tries every feature that bperf uses. It takes up to a second, most of it for reading the
 // kernel's BTF, and leaves nothing behind.
 func Examine() (Report, error) {
-	x := examiner{proc: os.DirFS("/proc"), sys: os.DirFS("/sys")}
+	x := examiner{proc: os.DirFS("/proc"), sys: os.DirFS("/sys"), readsRefused: readsRefused()}
 	var err error
 	if x.capabilities, err = readCapabilities(x.proc); err != nil {
 		return Report{}, err
+	}
+	if x.readsRefused {
+		x.typedReads = haveTypedReads()
 	}
 	own := x.ownThread()
 	return Report{

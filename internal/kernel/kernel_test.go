@@ -43,6 +43,21 @@ func TestExamine(t *testing.T) {
 	}
 }
 
+// TestLockdown finds it out without securityfs, which guests do not mount.
+func TestLockdown(t *testing.T) {
+	require.Lockdown(t)
+	report, err := Examine()
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := map[string]State{"lockdown": Limited, "tracepoints": Missing, "BPF on perf events": Works}
+	for _, f := range report.Findings {
+		if state, ok := want[f.Feature]; ok && f.State != state {
+			t.Errorf("%s: %s: %s, want %s", f.Feature, f.State, f.Detail, state)
+		}
+	}
+}
+
 // TestCounters knows how many counters the PMU of the arm64 guest has.
 func TestCounters(t *testing.T) {
 	require.PMU(t)

@@ -20,6 +20,11 @@ func DropMissing(programs map[string]*ebpf.ProgramSpec, kfunc string, types *btf
 	if err := spec.TypeByName(kfunc, &f); !errors.Is(err, btf.ErrNotFound) {
 		return err
 	}
+	drop(programs, kfunc)
+	return nil
+}
+
+func drop(programs map[string]*ebpf.ProgramSpec, kfunc string) {
 	for _, p := range programs {
 		for i := range p.Instructions {
 			switch ins := &p.Instructions[i]; {
@@ -31,5 +36,4 @@ func DropMissing(programs map[string]*ebpf.ProgramSpec, kfunc string, types *btf
 			}
 		}
 	}
-	return nil
 }

@@ -127,6 +127,8 @@ func (x examiner) tracepoints() Finding {
 	const tracefs = "/sys/kernel/tracing"
 	text, err := fs.ReadFile(x.sys, "kernel/tracing/events/sched/sched_switch/id")
 	switch {
+	case errors.Is(err, fs.ErrNotExist) && x.readsRefused:
+		return missing(feature, unlock, "with lockdown=confidentiality, tracefs is empty")
 	case errors.Is(err, fs.ErrNotExist):
 		return missing(feature, "Mount it: mount -t tracefs nodev "+tracefs, "tracefs is not mounted on %s", tracefs)
 	case err != nil:

@@ -64,9 +64,14 @@ func (x examiner) sysctl(name string) (int, error) {
 	return strconv.Atoi(strings.TrimSpace(string(text)))
 }
 
-// lockdown reads the state of the lockdown module (kernel_lockdown(7)): the current one is in brackets.
+const unlock = "Boot without lockdown=confidentiality."
+
+// lockdown reads the state of the lockdown module (kernel_lockdown(7)), where its file is mounted: the current one is in brackets.
 func (x examiner) lockdown() Finding {
 	const feature = "lockdown"
+	if x.readsRefused {
+		return x.confidentiality(feature)
+	}
 	text, err := fs.ReadFile(x.sys, "kernel/security/lockdown")
 	if errors.Is(err, fs.ErrNotExist) {
 		return works(feature, "off")
@@ -80,10 +85,18 @@ func (x examiner) lockdown() Finding {
 	case !ok:
 		return missing(feature, "", "/sys/kernel/security/lockdown has %q", text)
 	case state == "confidentiality":
-		return limited(feature, "Boot without lockdown=confidentiality.", "confidentiality: BPF programs and tracepoints may not read the kernel's memory")
+		return x.confidentiality(feature)
 	default:
 		return works(feature, "%s", state)
 	}
+}
+
+func (x examiner) confidentiality(feature string) Finding {
+	const detail = "confidentiality: there are no tracepoints, and the kernel refuses BPF programs of others that read its memory; "
+	if x.typedReads != nil {
+		return missing(feature, unlock, detail+"bperf's, too: %v", x.typedReads)
+	}
+	return limited(feature, unlock, detail+"bperf's read it in another way")
 }
 
 // capabilities is a set of them, as in Linux's include/uapi/linux/capability.h.

@@ -55,6 +55,9 @@ func TestSettings(t *testing.T) {
 		state  State
 		detail string
 		remedy string
+
+		refused bool
+		typed   error
 	}{
 		{name: "paranoid 3", find: examiner.paranoid, proc: map[string]string{"sys/kernel/perf_event_paranoid": "3\n"},
 			state: Limited, detail: "3: without CAP_SYS_ADMIN nothing", remedy: "perf_event_paranoid=2"},
@@ -85,7 +88,11 @@ func TestSettings(t *testing.T) {
 		{name: "integrity", find: examiner.lockdown, sys: map[string]string{"kernel/security/lockdown": "none [integrity] confidentiality\n"},
 			state: Works, detail: "integrity"},
 		{name: "confidentiality", find: examiner.lockdown, sys: map[string]string{"kernel/security/lockdown": "none integrity [confidentiality]\n"},
-			state: Limited, detail: "may not read the kernel's memory", remedy: "Boot without"},
+			state: Limited, detail: "confidentiality: there are no tracepoints", remedy: "Boot without"},
+		{name: "confidentiality, no securityfs", find: examiner.lockdown, refused: true, state: Limited, detail: "confidentiality: ", remedy: "Boot without"},
+		{name: "confidentiality, Linux 6.1", find: examiner.lockdown, refused: true, typed: errReadsRefused, state: Missing, detail: "from Linux 6.2 on",
+			remedy: "Boot without"},
+		{name: "empty tracefs", find: examiner.tracepoints, refused: true, state: Missing, detail: "tracefs is empty", remedy: "Boot without"},
 		{name: "odd lockdown", find: examiner.lockdown, sys: map[string]string{"kernel/security/lockdown": "?\n"},
 			state: Missing, detail: `"?\n"`},
 		{name: "all capabilities", find: examiner.capabilityList, caps: all, state: Works, detail: "CAP_PERFMON, CAP_BPF, CAP_SYS_RESOURCE"},
@@ -110,7 +117,7 @@ func TestSettings(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			got := tt.find(examiner{proc: files(tt.proc), sys: files(tt.sys), capabilities: tt.caps})
+			got := tt.find(examiner{proc: files(tt.proc), sys: files(tt.sys), capabilities: tt.caps, readsRefused: tt.refused, typedReads: tt.typed})
 			if got.State != tt.state || !strings.Contains(got.Detail, tt.detail) || !strings.Contains(got.Remedy, tt.remedy) {
 				t.Errorf("%+v\nwant %s, %q, %q", got, tt.state, tt.detail, tt.remedy)
 			}

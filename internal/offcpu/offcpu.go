@@ -89,6 +89,7 @@ func (r *Recorder) load(o Options) error {
 	}
 	types := btf.NewCache() // decoding the kernel's takes longer than all else
 	err = errors.Join(
+		kernel.PrepareReads(spec.Programs),
 		o.Prepare(spec, types),
 		spec.Variables[offcpuVarThreshold].Set(uint64(o.Threshold)),
 		spec.Variables[offcpuVarKernelStacks].Set(!o.NoKernel),

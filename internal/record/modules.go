@@ -67,6 +67,9 @@ func (w *moduleWatcher) load() error {
 	if err != nil {
 		return err
 	}
+	if err := kernel.PrepareReads(spec.Programs); err != nil {
+		return err
+	}
 	types, err := kernel.TypesOf(spec.Types)
 	if err != nil {
 		return err

@@ -109,6 +109,9 @@ func (c *counter) load(o settings) (err error) {
 	if c.spec, err = loadSample(); err != nil {
 		return err
 	}
+	if err := kernel.PrepareReads(c.spec.Programs); err != nil {
+		return err
+	}
 	if o.allTypes {
 		c.types = nil
 	} else if c.types, err = kernel.TypesOf(c.spec.Types); err != nil {

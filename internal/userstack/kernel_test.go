@@ -15,6 +15,7 @@ import (
 
 	"github.com/cilium/ebpf"
 
+	"github.com/bperf/bperf/internal/kernel"
 	"github.com/bperf/bperf/internal/perfdata"
 	"github.com/bperf/bperf/internal/perfevent"
 	"github.com/bperf/bperf/internal/symbol/object"
@@ -74,6 +75,9 @@ func load(t *testing.T, pid int, limits Limits) *ebpf.Collection {
 	}
 	limits.Resize(spec)
 	if err := errors.Join(spec.Variables[userstackVarPid].Set(uint32(pid)), spec.Variables[userstackVarIsArm64].Set(runtime.GOARCH == "arm64")); err != nil {
+		t.Fatal(err)
+	}
+	if err := kernel.PrepareReads(spec.Programs); err != nil {
 		t.Fatal(err)
 	}
 	c, err := ebpf.NewCollection(spec)

@@ -4,7 +4,7 @@
 //	go run ./test/guest [-kernel ARCH/SUITE]... [-perf] [-smp N] [-timeout D] -- COMMAND [ARGUMENT...]
 //
 // A kernel is the cloud kernel of a suite of Debian for amd64 or arm64: amd64/bookworm is 6.1, arm64/trixie 6.12,
-// arm64/testing the newest that Debian has let in. The exit status is the command's, or that of the
+// arm64/testing the newest that Debian has let in. With /lockdown behind it, it is booted in lockdown=confidentiality. The exit status is the command's, or that of the
 // tests, and 125 when the guest did not get that far.
 package main
 

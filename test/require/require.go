@@ -116,6 +116,14 @@ func Breakpoints(t testing.TB) {
 	}
 }
 
+// Lockdown is for tests of kernels in lockdown=confidentiality.
+func Lockdown(t testing.TB) {
+	t.Helper()
+	if !must("lockdown") {
+		t.Skip("needs a kernel in lockdown=confidentiality: go run ./test/guest -kernel arm64/trixie/lockdown PACKAGE")
+	}
+}
+
 // ExactPMU is for tests that need the PMU of the arm64 guests: one counter of cycles and six of anything, instructions
 // among it, all of which count to the last instruction as long as only one CPU is online.
 func ExactPMU(t testing.TB) {
@@ -265,6 +273,9 @@ func endsSoon(t testing.TB) bool {
 func Tracefs(t testing.TB) string {
 	t.Helper()
 	Root(t)
+	if must("lockdown") {
+		t.Skip("needs tracepoints: with lockdown=confidentiality, tracefs is empty")
+	}
 	const dir = "/sys/kernel/tracing"
 	if _, err := os.Stat(dir + "/events"); err == nil {
 		return dir

@@ -213,6 +213,7 @@ func (c *Counter) load(list event.List, by Key, possible int, most uint32) error
 	}
 	spec.Maps[tasksMapSums].MaxEntries = most
 	err = errors.Join(
+		kernel.PrepareReads(spec.Programs),
 		spec.Variables[tasksVarNrCpus].Set(uint32(possible)),
 		spec.Variables[tasksVarNrEvents].Set(uint32(c.events)),
 		spec.Variables[tasksVarSwitchEvents].Set(switches),

@@ -260,6 +260,9 @@ func (o *objects) loadPrograms(programs map[string]*ebpf.ProgramSpec, others map
 			return nil, err
 		}
 	}
+	if err := kernel.PrepareReads(programs); err != nil {
+		return nil, fmt.Errorf("load BPF programs: %w", err)
+	}
 	c, err := ebpf.NewCollectionWithOptions(&ebpf.CollectionSpec{Programs: programs}, ebpf.CollectionOptions{Cache: o.types})
 	if err != nil {
 		return nil, fmt.Errorf("load BPF programs: %w%s", refusal(err), permission(err))

@@ -23,7 +23,7 @@ const memoryMiB = 1024
 
 // Options describe a guest and what it runs.
 type Options struct {
-	Kernel  string        // ARCH/SUITE: the cloud kernel of a suite of Debian
+	Kernel  string        // ARCH/SUITE: the cloud kernel of a suite of Debian; ARCH/SUITE/lockdown: in lockdown=confidentiality
 	CPUs    int           // 0 for the architecture's own number
 	Timeout time.Duration // for the whole guest, by the clock of this machine
 	Perf    bool          // put upstream perf into the guest
@@ -58,7 +58,7 @@ func Fetch(o *Options) error {
 }
 
 func fetch(o *Options) (p parts, err error) {
-	archName, suite, err := splitKernel(o.Kernel)
+	archName, suite, err := splitKernel(strings.TrimSuffix(o.Kernel, lockdown))
 	if err != nil {
 		return p, err
 	}
@@ -100,7 +100,8 @@ func Prepare(b *binaries.Builder, o *Options) (*Guest, error) {
 		return nil, err
 	}
 	g := &Guest{Release: p.kernel.Release, tmp: tmp, timeout: o.Timeout}
-	g.machine = machine.Machine{Arch: p.arch, Kernel: p.kernel.Image, CPUs: o.CPUs, MemoryMiB: memoryMiB, Initramfs: filepath.Join(tmp, "initramfs")}
+	g.machine = machine.Machine{Arch: p.arch, Kernel: p.kernel.Image, CPUs: o.CPUs, MemoryMiB: memoryMiB,
+		Initramfs: filepath.Join(tmp, "initramfs"), Lockdown: isLockdown(o.Kernel)}
 	if g.machine.CPUs == 0 {
 		g.machine.CPUs = p.arch.CPUs
 	}
@@ -121,6 +122,11 @@ func (g *Guest) Run(ctx context.Context, output io.Writer) (int, error) {
 
 // Remove removes the guest's files.
 func (g *Guest) Remove() { os.RemoveAll(g.tmp) }
+
+// lockdown ends the name of a kernel that is booted in lockdown=confidentiality.
+const lockdown = "/lockdown"
+
+func isLockdown(kernel string) bool { return strings.HasSuffix(kernel, lockdown) }
 
 func splitKernel(name string) (arch, suite string, err error) {
 	arch, suite, ok := strings.Cut(name, "/")

@@ -52,6 +52,9 @@ func build(b *binaries.Builder, o *Options, arch machine.Arch) (*content, error)
 		}
 		c.files[name] = file
 	}
+	if isLockdown(o.Kernel) {
+		c.job.Env["BPERF_REQUIRE"] += ",lockdown"
+	}
 	if o.Command != nil {
 		c.job.Commands = []job.Command{{Args: o.Command, Dir: "/"}}
 		return c, nil

@@ -25,6 +25,9 @@ type Arch struct {
 const commandLine = "panic=-1 oops=panic quiet loglevel=4 nokaslr mitigations=off audit=0 cryptomgr.notests " +
 	"init_on_alloc=0 random.trust_cpu=on lsm=capability,bpf"
 
+// lockdown goes behind commandLine: the kernel takes the last list of security modules.
+const lockdown = " lsm=lockdown,capability,bpf lockdown=confidentiality"
+
 var arches = []Arch{
 	{
 		Name: "amd64", QEMU: "qemu-system-x86_64", Package: "qemu-system-x86", CPUs: 1,

@@ -24,6 +24,7 @@ type Machine struct {
 	Initramfs string // file
 	CPUs      int
 	MemoryMiB int
+	Lockdown  bool // boot the kernel in lockdown=confidentiality
 }
 
 // Run boots the machine, copies to output what its job prints while it prints it, and returns the status that its init
@@ -70,11 +71,15 @@ func (m *Machine) Run(ctx context.Context, output io.Writer) (job.Status, error)
 
 // args are QEMU's. It gets the pipes that Run reads as the descriptors after standard error, in that order.
 func (m *Machine) args() []string {
+	kernelArgs := m.Arch.commandLine + " " + commandLine
+	if m.Lockdown {
+		kernelArgs += lockdown
+	}
 	args := []string{
 		"-nodefaults", "-no-user-config", "-display", "none", "-no-reboot",
 		"-smp", strconv.Itoa(m.CPUs), "-m", strconv.Itoa(m.MemoryMiB),
 		"-kernel", m.Kernel, "-initrd", m.Initramfs,
-		"-append", m.Arch.commandLine + " " + commandLine,
+		"-append", kernelArgs,
 		"-chardev", "file,id=console,path=/dev/fd/3",
 		"-chardev", "file,id=output,path=/dev/fd/4",
 		"-chardev", "file,id=status,path=/dev/fd/5",
