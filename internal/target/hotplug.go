@@ -58,8 +58,13 @@ func ListenForCPUs() (CPUChanges, error) {
 	return CPUChanges{os.NewFile(uintptr(fd), "uevents")}, nil
 }
 
-// Close makes Next fail.
-func (u CPUChanges) Close() error { return u.file.Close() }
+// Close makes Next fail. It does nothing to the zero value.
+func (u CPUChanges) Close() error {
+	if u.file == nil {
+		return nil
+	}
+	return u.file.Close()
+}
 
 // Next waits for the next message about a CPU. It fails when the socket has been closed.
 func (u CPUChanges) Next() (CPUChange, error) {

@@ -19,7 +19,7 @@ import (
 type Counter struct {
 	mu      sync.Mutex // between the methods and followCPUs
 	opener  *opener
-	uevents target.CPUChanges // for a target of CPUs
+	uevents target.CPUChanges // of a target of CPUs
 	failed  error             // in followCPUs
 	told    func(event, cpu, fd int) error
 
@@ -214,10 +214,7 @@ func (c *Counter) Err(event int) error { return c.errs[event] }
 func (c *Counter) Close() error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	var errs []error
-	if c.followsCPUs() {
-		errs = append(errs, c.uevents.Close())
-	}
+	errs := []error{c.uevents.Close()}
 	c.each(func(s *set) error {
 		for _, e := range s.events {
 			errs = append(errs, e.Close())

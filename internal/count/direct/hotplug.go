@@ -119,9 +119,6 @@ func (c *Counter) tell(s *set) error {
 	return nil
 }
 
-// followsCPUs reports whether the target is CPUs. The events of threads follow these to any CPU.
-func (c *Counter) followsCPUs() bool { return len(c.opener.target.Threads) == 0 }
-
 // dropPart closes a set whose CPU went offline before all of it was open.
 func (s *set) dropPart() {
 	if len(s.events) == len(s.members) {

@@ -27,8 +27,9 @@ import (
 // Events that happen in the kernel alone, like context-switches, would always be 0 and are refused.
 //
 // Threads that ended are left out, unless all have ended. CPUs of the target may go offline and come online: they are counted while
-// they are online, except for the moment, milliseconds, until the kernel has reported that they came. Each
-// place of an event takes a file descriptor; the limit is raised as far as possible.
+// they are online, except for the moment until the kernel has reported that they came. Where its reports are refused (a socket of
+// NETLINK_KOBJECT_UEVENT), CPUs that come online are not counted. Each place of an event takes a file descriptor; the limit is raised
+// as far as possible.
 func Open(list event.List, t target.Target, o count.Options) (*Counter, error) {
 	p := newOpener(os.DirFS("/"), t, o)
 	if len(t.Threads) > 0 {
@@ -37,16 +38,15 @@ func Open(list event.List, t target.Target, o count.Options) (*Counter, error) {
 		}
 		return p.counter(), nil
 	}
-	uevents, err := target.ListenForCPUs()
-	if err != nil {
-		return nil, err
-	}
+	uevents, refused := target.ListenForCPUs()
 	if err := p.openOnCPUs(list); err != nil {
 		return nil, errors.Join(err, uevents.Close())
 	}
 	c := p.counter()
 	c.uevents = uevents
-	go c.followCPUs(uevents)
+	if refused == nil {
+		go c.followCPUs(uevents)
+	}
 	return c, nil
 }
 
