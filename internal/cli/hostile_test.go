@@ -171,7 +171,7 @@ func setComm(t *testing.T, name string) {
 		}
 	}
 	set([]byte(name))
-	t.Cleanup(func() { set(before) })
+	t.Cleanup(func() { set(bytes.TrimSuffix(before, []byte("\n"))) })
 }
 
 // startHostile starts a process in a cgroup that sleeps and wakes up, whose file and comm are hostile, and returns its PID.

@@ -156,10 +156,7 @@ func (m *machine) kernelMmap(v *perfdata.Mmap2, end uint64) {
 
 func (m *machine) userMmap(v *perfdata.Mmap2, end uint64) {
 	p := m.thread(v.PID, v.TID).process
-	if p.execed {
-		p.maps, p.dump, p.jitted, p.execed = &Maps{}, "", nil, false
-	}
-	mapping := &Mapping{Start: v.Start, End: end, Offset: m.userOffset(v), DSO: m.userDSO(v)}
+	mapping := &Mapping{Start: v.Start, End: end, Offset: m.userOffset(v), DSO: m.userDSO(v), execs: p.execs}
 	if v.Protection&protExec != 0 && !mapping.DSO.inMemory {
 		mapping.DSO.addCode(mapping)
 	}

@@ -37,12 +37,12 @@ func TestInsert(t *testing.T) {
 		{"behind all", 0x0, 0x80, true, "0-10@500:b 10-50@100:a 50-60@550:b 60-70@0:a 70-80@570:b"},
 	}
 	for _, tt := range tests {
-		before := (&Maps{}).insert(&Mapping{0x60, 0x70, 0, a}).insert(&Mapping{0x10, 0x50, 0x100, a}).share()
+		before := (&Maps{}).insert(&Mapping{Start: 0x60, End: 0x70, DSO: a}).insert(&Mapping{Start: 0x10, End: 0x50, Offset: 0x100, DSO: a}).share()
 		insert := before.insert
 		if tt.behind {
 			insert = before.insertBehind
 		}
-		if got := layout(insert(&Mapping{tt.start, tt.end, 0x500, b})); got != tt.want {
+		if got := layout(insert(&Mapping{Start: tt.start, End: tt.end, Offset: 0x500, DSO: b})); got != tt.want {
 			t.Errorf("%s: %s, want %s", tt.name, got, tt.want)
 		}
 		if got := layout(before); got != "10-50@100:a 60-70@0:a" {
@@ -61,7 +61,7 @@ func TestMapsModel(t *testing.T) {
 		end := start + random.Uint64N(min(20, 128-start))
 		switch random.IntN(4) {
 		case 0:
-			m = m.insertBehind(&Mapping{start, end, 0, d})
+			m = m.insertBehind(&Mapping{Start: start, End: end, DSO: d})
 			for at := start; at < end; at++ {
 				if model[at] == nil {
 					model[at] = d
@@ -71,7 +71,7 @@ func TestMapsModel(t *testing.T) {
 			m.share()
 			fallthrough
 		default:
-			m = m.insert(&Mapping{start, end, 0, d})
+			m = m.insert(&Mapping{Start: start, End: end, DSO: d})
 			for at := start; at < end; at++ {
 				model[at] = d
 			}

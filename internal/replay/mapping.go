@@ -10,6 +10,8 @@ type Mapping struct {
 	Start, End uint64 // addresses, up to but not including End
 	Offset     uint64 // in the file, of Start
 	DSO        *DSO
+
+	execs uint32 // of its process, before it was mapped
 }
 
 // Addr turns an address into one in the DSO: an offset in a file; what has no file, and the kernel, is known by addresses in memory.
@@ -73,13 +75,13 @@ func (m *Maps) insert(n *Mapping) *Maps {
 	pieces := make([]*Mapping, 0, 3)
 	if first < last {
 		if old := m.list[first]; old.Start < n.Start {
-			pieces = append(pieces, &Mapping{old.Start, n.Start, old.Offset, old.DSO})
+			pieces = append(pieces, &Mapping{old.Start, n.Start, old.Offset, old.DSO, old.execs})
 		}
 	}
 	pieces = append(pieces, n)
 	if first < last {
 		if old := m.list[last-1]; old.End > n.End {
-			pieces = append(pieces, &Mapping{n.End, old.End, old.Offset + n.End - old.Start, old.DSO})
+			pieces = append(pieces, &Mapping{n.End, old.End, old.Offset + n.End - old.Start, old.DSO, old.execs})
 		}
 	}
 	return m.replace(first, last, pieces...)
@@ -97,7 +99,7 @@ func (m *Maps) insertBehind(n *Mapping) *Maps {
 			}
 			end = min(end, m.list[i].Start)
 		}
-		m = m.replace(i, i, &Mapping{start, end, n.Offset + start - n.Start, n.DSO})
+		m = m.replace(i, i, &Mapping{start, end, n.Offset + start - n.Start, n.DSO, n.execs})
 		start = end
 	}
 	return m
@@ -105,14 +107,16 @@ func (m *Maps) insertBehind(n *Mapping) *Maps {
 
 // remove takes out the mappings that start in a range, and returns the maps without them.
 func (m *Maps) remove(start, end uint64, matches func(*Mapping) bool) *Maps {
-	for i := sort.Search(len(m.list), func(i int) bool { return m.list[i].Start >= start }); i < len(m.list) && m.list[i].Start < end; {
-		if !matches(m.list[i]) {
-			i++
-			continue
-		}
-		m = m.replace(i, i+1)
+	at := func(address uint64) int {
+		return sort.Search(len(m.list), func(i int) bool { return m.list[i].Start >= address })
 	}
-	return m
+	first := at(start)
+	last := max(first, at(end))
+	left := slices.DeleteFunc(slices.Clone(m.list[first:last]), matches)
+	if len(left) == last-first {
+		return m
+	}
+	return m.replace(first, last, left...)
 }
 
 func (m *Maps) replace(first, last int, with ...*Mapping) *Maps {

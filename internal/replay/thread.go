@@ -1,6 +1,9 @@
 package replay
 
-import "strconv"
+import (
+	"math"
+	"strconv"
+)
 
 // Thread is a thread as it is at the time of a record.
 type Thread struct {
@@ -14,7 +17,7 @@ type process struct {
 	dump    string         // the file in which a JIT compiler tells of its code
 	jitted  []timedMapping // code of that, which is not there yet, in the order of time
 	threads int            // that are followed
-	execed  bool           // of a recording of sums: what it has mapped is gone as soon as a record has what it maps now
+	execs   uint32         // how often it has executed something
 }
 
 // thread is a task whose state is followed.
@@ -67,16 +70,19 @@ func (m *machine) fork(pid, tid, parentPID, parentTID int32, copyMaps bool) {
 		t.Comm, t.named = parent.Comm, true
 	}
 	if pid != parentPID && copyMaps {
-		t.process.maps = parent.process.maps.share()
+		t.process.maps, t.process.execs = parent.process.maps.share(), parent.process.execs
 	}
 }
 
-// rename gives a thread its name. One that executes something keeps its mappings until others are told in their place: samples that are taken
-// in execve(2) meanwhile still have the callers of before.
+// rename gives a thread its name. One that executes something keeps the mappings of before where no new one takes their place: samples that are
+// taken in execve(2) still have the callers of before. With the next execution these mappings go.
 func (m *machine) rename(pid, tid int32, comm string, exec bool) {
 	t := m.thread(pid, tid)
 	t.Comm, t.named = comm, true
-	t.process.execed = t.process.execed || exec && m.symbols.replay.options.Sums
+	if p := t.process; exec {
+		p.maps = p.maps.remove(0, math.MaxUint64, func(of *Mapping) bool { return of.execs < p.execs })
+		p.execs++
+	}
 }
 
 // exit notes a thread that ends. Samples of its last moments can follow.
