@@ -3,6 +3,7 @@ package perfdata
 import (
 	"bytes"
 	"errors"
+	"io"
 	"strings"
 	"testing"
 )
@@ -62,5 +63,39 @@ func TestLargeRounds(t *testing.T) {
 	}
 	if n := countSamples(t, synthetic(t, samples, perRound, 1)); n != samples {
 		t.Errorf("compressed: %d samples, want %d", n, samples)
+	}
+}
+
+// smallReader reads 100 bytes at a time, as of a pipe into which a few records are written now and then.
+type smallReader struct{ r io.Reader }
+
+func (r smallReader) Read(b []byte) (int, error) { return r.r.Read(b[:min(len(b), 100)]) }
+
+// TestSmallReads has a round of records that come in small pieces: they take as much memory as they are long.
+func TestSmallReads(t *testing.T) {
+	const samples = 2000
+	b := synthetic(t, samples, samples, 0)
+	r, err := NewReader(bytes.NewReader(b), int64(len(b)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Close()
+	r.stream.r = smallReader{r.stream.r}
+	made, create := 0, r.stream.chunks.New
+	r.stream.chunks.New = func() any {
+		made++
+		return create()
+	}
+	n := 0
+	for rec, err := range r.Records() {
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, is := rec.Value.(*Sample); is {
+			n++
+		}
+	}
+	if most := len(b)/chunkSize + 1; n != samples || made > most {
+		t.Errorf("%d samples of %d in %d pieces of memory, want %d at most", n, samples, made, most)
 	}
 }

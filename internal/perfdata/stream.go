@@ -140,33 +140,41 @@ func (s *stream) run() error {
 	}
 }
 
-// fill reads on, into a new chunk to whose front it moves what has not been looked at.
+// fill reads on. It fills the chunk in work first: of a pipe, each record may come by itself.
 func (s *stream) fill() error {
 	if s.ended {
 		return io.EOF
 	}
 	s.pause()
-	old := s.chunk
-	s.chunk = s.newChunk()
-	s.chunk.base = old.base + int64(s.at)
-	have := copy(s.chunk.memory, old.memory[s.at:old.n])
-	s.at = 0
-	s.drop(old)
-	s.done(old)
-	n, err := io.ReadAtLeast(s.r, s.chunk.memory[have:], 1)
-	s.chunk.n = have + n
+	if s.chunk.n == len(s.chunk.memory) {
+		s.turn()
+	}
+	c := s.chunk
+	n, err := io.ReadAtLeast(s.r, c.memory[c.n:], 1)
+	c.n += n
 	s.stats.bytes.Add(int64(n))
 	if err == io.EOF {
 		s.ended = true
-		if have > 0 || s.follow > 0 {
+		if s.at < c.n || s.follow > 0 {
 			s.stats.truncated.Store(true)
 		}
 		return io.EOF
 	}
 	if err != nil {
-		return fmt.Errorf("at %d: %w", s.chunk.base+int64(have), err)
+		return fmt.Errorf("at %d: %w", c.base+int64(c.n), err)
 	}
 	return nil
+}
+
+// turn begins a new chunk with what has not been looked at in the one that is full.
+func (s *stream) turn() {
+	old := s.chunk
+	s.chunk = s.newChunk()
+	s.chunk.base = old.base + int64(s.at)
+	s.chunk.n = copy(s.chunk.memory, old.memory[s.at:old.n])
+	s.at = 0
+	s.drop(old)
+	s.done(old)
 }
 
 // split goes through the records of the chunk.
