@@ -31,11 +31,7 @@ func newWaker(ctx context.Context, cpus target.CPUChanges) (*waker, error) {
 	ctx, w.end = context.WithCancel(ctx)
 	context.AfterFunc(ctx, func() { write.Close() })
 	go func() {
-		for {
-			change, err := cpus.Next()
-			if err != nil { // the socket was closed
-				return
-			}
+		for change := range cpus.All() {
 			select {
 			case w.changes <- change:
 				write.Write([]byte{0}) // it fails at the end

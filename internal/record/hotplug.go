@@ -16,11 +16,7 @@ import (
 func (s *session) cpuChanges(over <-chan struct{}) <-chan target.CPUChange {
 	changes := make(chan target.CPUChange)
 	go func() {
-		for {
-			change, err := s.cpus.Next()
-			if err != nil { // it was closed, or could not be opened
-				return
-			}
+		for change := range s.cpus.All() {
 			select {
 			case changes <- change:
 			case <-over:

@@ -12,7 +12,7 @@ type ring struct {
 	*perfevent.Ring
 	owner       *perfevent.Event  // that was mapped
 	overwritten bool              // the kernel keeps what is newest
-	offCPU      bool              // for what BPF programs tell of
+	offCPU      bool              // for what BPF programs report
 	later       map[uint64]uint64 // the IDs of events that were opened later, and those that stand for them; see join
 }
 

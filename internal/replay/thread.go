@@ -14,7 +14,7 @@ type Thread struct {
 // process is a thread group.
 type process struct {
 	maps    *Maps
-	dump    string         // the file in which a JIT compiler tells of its code
+	dump    string         // the file in which a JIT compiler describes its code
 	jitted  []timedMapping // code of that, which is not there yet, in the order of time
 	threads int            // that are followed
 	execs   uint32         // how often it has executed something

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"iter"
 	"os"
 	"strconv"
 	"strings"
@@ -58,7 +59,7 @@ func ListenForCPUs() (CPUChanges, error) {
 	return CPUChanges{os.NewFile(uintptr(fd), "uevents")}, nil
 }
 
-// Close makes Next fail. It does nothing to the zero value.
+// Close ends All. It does nothing to the zero value.
 func (u CPUChanges) Close() error {
 	if u.file == nil {
 		return nil
@@ -66,19 +67,22 @@ func (u CPUChanges) Close() error {
 	return u.file.Close()
 }
 
-// Next waits for the next message about a CPU. It fails when the socket has been closed.
-func (u CPUChanges) Next() (CPUChange, error) {
-	message := make([]byte, 8192)
-	for {
-		n, err := u.file.Read(message)
-		if errors.Is(err, syscall.ENOBUFS) {
-			return CPUChange{Online: true}, nil
-		}
-		if err != nil {
-			return CPUChange{}, err
-		}
-		if e, ok := parseUevent(message[:n]); ok {
-			return e, nil
+// All yields the messages as they come, until the socket is closed. The zero value has none.
+func (u CPUChanges) All() iter.Seq[CPUChange] {
+	return func(yield func(CPUChange) bool) {
+		message := make([]byte, 8192)
+		for {
+			n, err := u.file.Read(message)
+			change, ok := parseUevent(message[:n])
+			switch {
+			case errors.Is(err, syscall.ENOBUFS):
+				change, ok = CPUChange{Online: true}, true
+			case err != nil:
+				return
+			}
+			if ok && !yield(change) {
+				return
+			}
 		}
 	}
 }

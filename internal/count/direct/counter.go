@@ -19,9 +19,9 @@ import (
 type Counter struct {
 	mu      sync.Mutex // between the methods and followCPUs
 	opener  *opener
-	uevents target.CPUChanges // of a target of CPUs
-	failed  error             // in followCPUs
-	told    func(event, cpu, fd int) error
+	uevents target.CPUChanges              // of a target of CPUs
+	failed  error                          // in followCPUs
+	pass    func(event, cpu, fd int) error // of Descriptors; nil until that is called
 
 	sets  []set        // by CPU
 	cells []count.Cell // events in order; the readings are the last ones
@@ -122,9 +122,9 @@ const Gone = -1
 func (c *Counter) Descriptors(f func(event, cpu, fd int) error) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.told = f
+	c.pass = f
 	for i := range c.sets {
-		if err := c.tell(&c.sets[i]); err != nil {
+		if err := c.passOn(&c.sets[i]); err != nil {
 			return err
 		}
 	}

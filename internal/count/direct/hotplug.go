@@ -13,11 +13,7 @@ import (
 // followCPUs closes and opens perf events as CPUs go and come, until Close. The kernel does not start the perf events of a CPU again
 // when it comes back.
 func (c *Counter) followCPUs(u target.CPUChanges) {
-	for {
-		e, err := u.Next()
-		if err != nil {
-			return
-		}
+	for e := range u.All() {
 		c.mu.Lock()
 		if c.opener != nil {
 			c.failed = errors.Join(c.failed, c.changeCPU(e))
@@ -78,7 +74,7 @@ func (c *Counter) closeSet(s *set) error {
 	}
 	events := s.events
 	s.events = nil
-	err := c.tell(s)
+	err := c.passOn(s)
 	for _, e := range events {
 		err = errors.Join(err, e.Close())
 	}
@@ -99,12 +95,12 @@ func (c *Counter) openSet(s *set) error {
 			return err
 		}
 	}
-	return c.tell(s)
+	return c.passOn(s)
 }
 
-// tell passes the descriptors of a set on.
-func (c *Counter) tell(s *set) error {
-	if c.told == nil {
+// passOn passes the descriptors of a set to the function that Descriptors was called with.
+func (c *Counter) passOn(s *set) error {
+	if c.pass == nil {
 		return nil
 	}
 	for i, cell := range s.cells {
@@ -112,7 +108,7 @@ func (c *Counter) tell(s *set) error {
 		if s.events != nil {
 			fd = s.events[i].FD()
 		}
-		if err := c.told(c.cells[cell].Event, s.cpu, fd); err != nil {
+		if err := c.pass(c.cells[cell].Event, s.cpu, fd); err != nil {
 			return err
 		}
 	}

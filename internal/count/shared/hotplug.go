@@ -10,11 +10,7 @@ import (
 
 // followCPUs opens and closes perf events as CPUs come and go, until the session ends.
 func (c *Counter) followCPUs(u target.CPUChanges) {
-	for {
-		e, err := u.Next()
-		if err != nil {
-			return
-		}
+	for e := range u.All() {
 		c.mu.Lock()
 		if c.o != nil {
 			c.failed = errors.Join(c.failed, c.changeCPU(e))
