@@ -203,17 +203,8 @@ func TestWatchLost(t *testing.T) {
 
 // TestWatchCPUs takes a CPU offline and brings it back, and loads programs there.
 func TestWatchCPUs(t *testing.T) {
-	require.Guest(t)
-	const cpu, file = 1, "/sys/devices/system/cpu/cpu1/online"
-	if _, err := os.Stat(file); err != nil {
-		t.Skip("this guest has only one CPU")
-	}
-	turn := func(online string) {
-		if err := os.WriteFile(file, []byte(online), 0); err != nil {
-			t.Fatal(err)
-		}
-	}
-	t.Cleanup(func() { turn("1") })
+	const cpu = 1
+	turn := require.SwitchCPU(t, cpu)
 	var there []uint32
 	all := watch(t, func(until func(id uint32) []Change) {
 		loadOn := func(cpu int) (id uint32) {

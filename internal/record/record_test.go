@@ -388,11 +388,7 @@ func TestLost(t *testing.T) {
 
 // TestCPUsComeAndGo takes a CPU offline and brings it back, twice, and finds each call there and elsewhere in the file.
 func TestCPUsComeAndGo(t *testing.T) {
-	require.Guest(t)
-	const online = "/sys/devices/system/cpu/cpu1/online"
-	if _, err := os.Stat(online); err != nil {
-		t.Skip("needs a second CPU that can be taken offline")
-	}
+	turn := require.SwitchCPU(t, 1)
 	const getppidReturn = "syscalls:sys_exit_getppid"
 	path := caller(t, 1000)
 	for _, test := range []struct {
@@ -425,12 +421,6 @@ func TestCPUsComeAndGo(t *testing.T) {
 					t.Error(err)
 				}
 			}
-			turn := func(state string) {
-				if err := os.WriteFile(online, []byte(state), 0); err != nil {
-					t.Error(err)
-				}
-			}
-			t.Cleanup(func() { turn("1") })
 			got := during(t, change, func() {
 				call(1)
 				for range 2 {
@@ -458,11 +448,7 @@ func TestCPUsComeAndGo(t *testing.T) {
 
 // TestProcessOnCPUThatComesBack records a process that runs on a CPU which was offline in between.
 func TestProcessOnCPUThatComesBack(t *testing.T) {
-	require.Guest(t)
-	const online = "/sys/devices/system/cpu/cpu1/online"
-	if _, err := os.Stat(online); err != nil {
-		t.Skip("needs a second CPU that can be taken offline")
-	}
+	turn := require.SwitchCPU(t, 1)
 	require.Tracefs(t)
 	cmd := exec.Command(program.Program{Body: program.GetPPID, Times: 1000, Wait: true}.Write(t))
 	in, err := cmd.StdinPipe()
@@ -476,9 +462,7 @@ func TestProcessOnCPUThatComesBack(t *testing.T) {
 	}
 	got := during(t, change, func() {
 		for _, state := range []string{"0", "1"} {
-			if err := os.WriteFile(online, []byte(state), 0); err != nil {
-				t.Error(err)
-			}
+			turn(state)
 		}
 		var second unix.CPUSet
 		second.Set(1)

@@ -105,17 +105,8 @@ func rate() uint64 {
 
 // TestCPUComesBack samples each page fault of a program on a CPU that was taken offline, and then of one on that CPU when it has come back.
 func TestCPUComesBack(t *testing.T) {
-	require.Guest(t)
-	const online, faults = "/sys/devices/system/cpu/cpu1/online", program.MaxPages
-	if _, err := os.Stat(online); err != nil {
-		t.Skip("needs a second CPU that can be taken offline")
-	}
-	turn := func(state string) {
-		if err := os.WriteFile(online, []byte(state), 0); err != nil {
-			t.Error(err)
-		}
-	}
-	t.Cleanup(func() { turn("1") })
+	const faults = program.MaxPages
+	turn := require.SwitchCPU(t, 1)
 	path := program.Program{Body: program.Touch, Times: faults}.Write(t)
 	cfg := config(t, "page-faults,syscalls:sys_enter_exit")
 	cfg.Record.Target.System = true

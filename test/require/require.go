@@ -67,6 +67,25 @@ func Guest(t testing.TB) {
 	}
 }
 
+// SwitchCPU is for tests that take a CPU of their guest offline, and bring it back: turn writes 0 or 1 to its file online
+// (https://docs.kernel.org/core-api/cpu_hotplug.html), from any goroutine. When the test ends, the CPU is online.
+func SwitchCPU(t testing.TB, cpu int) (turn func(online string)) {
+	t.Helper()
+	Guest(t)
+	file := fmt.Sprintf("/sys/devices/system/cpu/cpu%d/online", cpu)
+	if _, err := os.Stat(file); err != nil {
+		t.Skip("needs a second CPU that can be taken offline")
+	}
+	turn = func(online string) {
+		t.Helper()
+		if err := os.WriteFile(file, []byte(online), 0); err != nil {
+			t.Error(err)
+		}
+	}
+	t.Cleanup(func() { turn("1") })
+	return turn
+}
+
 // HostRunsIt is the reason of a test that is skipped in guests because its result is the same there.
 const HostRunsIt = "asks the kernel nothing: the host runs it"
 

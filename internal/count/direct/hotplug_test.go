@@ -2,7 +2,6 @@ package direct
 
 import (
 	"fmt"
-	"os"
 	"runtime"
 	"slices"
 	"testing"
@@ -19,14 +18,10 @@ import (
 
 // TestCPUsComeAndGo takes a CPU offline and brings it back, twice, while a task works there and elsewhere.
 func TestCPUsComeAndGo(t *testing.T) {
-	require.Guest(t)
 	system := target.Spec{System: true}
 	cpus := resolve(t, system).CPUs
-	if len(cpus) < 2 {
-		t.Skip("this guest has only one CPU")
-	}
 	last := cpus[len(cpus)-1]
-	t.Cleanup(func() { switchCPU(t, last, "1") })
+	turn := require.SwitchCPU(t, last)
 	group := makeCgroup(t, "hotplug")
 	p := startPuppet(t, 1)
 	t.Cleanup(p.end) // before the cgroup is removed
@@ -60,12 +55,12 @@ func TestCPUsComeAndGo(t *testing.T) {
 	onLast, onOthers := func(cpu int) bool { return cpu == last }, func(cpu int) bool { return cpu != last }
 	work(onLast, 1)
 	for round := range 2 {
-		switchCPU(t, last, "0")
+		turn("0")
 		waitForCPU(t, counters, last, false)
 		counters[fmt.Sprint("without the CPU, round ", round)] = start(system)
 		counters[fmt.Sprint("cgroup without the CPU, round ", round)] = start(ofCgroup)
 		work(onOthers, 20)
-		switchCPU(t, last, "1")
+		turn("1")
 		waitForCPU(t, counters, last, true)
 		work(onLast, 300)
 		work(onOthers, 4000)
@@ -93,13 +88,9 @@ func TestCPUsComeAndGo(t *testing.T) {
 
 // TestCPUComesBackAtOnce takes a CPU offline and brings it back before anything can be done about it.
 func TestCPUComesBackAtOnce(t *testing.T) {
-	require.Guest(t)
 	cpus := resolve(t, target.Spec{System: true}).CPUs
-	if len(cpus) < 2 {
-		t.Skip("this guest has only one CPU")
-	}
 	last := cpus[len(cpus)-1]
-	t.Cleanup(func() { switchCPU(t, last, "1") })
+	turn := require.SwitchCPU(t, last)
 	clock := software("cpu-clock", perfevent.SoftwareCPUClock)
 	list := event.List{{Events: []*event.Event{clock, clock, clock}}}
 	c := openCounter(t, list, target.Target{CPUs: []int{last}}, count.Options{})
@@ -107,10 +98,10 @@ func TestCPUComesBackAtOnce(t *testing.T) {
 	before, err := c.Read(nil)
 	check(t, err)
 	c.mu.Lock() // no message is acted on
-	switchCPU(t, last, "0")
+	turn("0")
 	gone := slices.Clone(c.cells)
 	check(t, c.update(&c.sets[0], time.Now()))
-	switchCPU(t, last, "1")
+	turn("1")
 	check(t, c.update(&c.sets[0], time.Now()))
 	for i := range c.cells {
 		if got := c.cells[i]; got.Value < before[i].Value || got.Enabled < before[i].Enabled {
@@ -129,12 +120,6 @@ func TestCPUComesBackAtOnce(t *testing.T) {
 			t.Fatalf("after a minute, the counts of the CPU that came back stand still at %+v", after)
 		}
 	}
-}
-
-// switchCPU takes a CPU offline, or brings it back.
-func switchCPU(t testing.TB, cpu int, online string) {
-	t.Helper()
-	check(t, os.WriteFile(fmt.Sprintf("/sys/devices/system/cpu/cpu%d/online", cpu), []byte(online), 0))
 }
 
 // waitForCPU waits until the events of all counters are open on a CPU, or are not.

@@ -171,18 +171,8 @@ func TestProcesses(t *testing.T) {
 
 // TestCPUComesBack takes a CPU offline and brings it back: processes that call there until one is counted in full get at most what they called.
 func TestCPUComesBack(t *testing.T) {
-	require.Guest(t)
-	const online, times = "/sys/devices/system/cpu/cpu1/online", 1000
-	if _, err := os.Stat(online); err != nil {
-		t.Skip("needs a second CPU that can be taken offline")
-	}
-	turn := func(state string) {
-		t.Helper()
-		if err := os.WriteFile(online, []byte(state), 0); err != nil {
-			t.Fatal(err)
-		}
-	}
-	t.Cleanup(func() { turn("1") })
+	const times = 1000
+	turn := require.SwitchCPU(t, 1)
 	counters := map[string]*Counter{"before": start(t, getppid, ByProcess, mostSums)}
 	call := func(c *Counter) uint64 {
 		t.Helper()

@@ -1,7 +1,6 @@
 package program
 
 import (
-	"os"
 	"testing"
 	"time"
 
@@ -11,13 +10,7 @@ import (
 
 // TestCPUComesBack takes a CPU offline and brings it back: a program that runs there is counted again.
 func TestCPUComesBack(t *testing.T) {
-	require.Guest(t)
-	const online = "/sys/devices/system/cpu/cpu1/online"
-	if _, err := os.Stat(online); err != nil {
-		t.Skip("needs a second CPU that can be taken offline")
-	}
-	turn := func(state string) { check(t, os.WriteFile(online, []byte(state), 0)) }
-	t.Cleanup(func() { turn("1") })
+	turn := require.SwitchCPU(t, 1)
 	prog, target := loadLoop(t, 1000)
 	c := tracing(t, "cpu-clock", target)
 	check(t, c.Enable())

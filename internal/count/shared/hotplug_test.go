@@ -2,7 +2,6 @@ package shared
 
 import (
 	"fmt"
-	"os"
 	"runtime"
 	"testing"
 	"time"
@@ -12,12 +11,6 @@ import (
 	"github.com/bperf/bperf/internal/count"
 	"github.com/bperf/bperf/test/require"
 )
-
-// switchCPU takes a CPU offline, or brings it back.
-func switchCPU(t testing.TB, cpu int, online string) {
-	t.Helper()
-	check(t, os.WriteFile(fmt.Sprintf("/sys/devices/system/cpu/cpu%d/online", cpu), []byte(online), 0))
-}
 
 // waitForCPU waits until the events of a session are open on a CPU, or are not.
 func waitForCPU(t testing.TB, c *Counter, cpu int, open bool) {
@@ -36,13 +29,9 @@ func waitForCPU(t testing.TB, c *Counter, cpu int, open bool) {
 
 // TestCPUsComeAndGo takes a CPU offline and brings it back, twice, while tasks work there and elsewhere.
 func TestCPUsComeAndGo(t *testing.T) {
-	require.Guest(t)
 	cpus := resolve(t, system).CPUs
-	if len(cpus) < 2 {
-		t.Skip("this guest has only one CPU")
-	}
 	last := cpus[len(cpus)-1]
-	t.Cleanup(func() { switchCPU(t, last, "1") })
+	turn := require.SwitchCPU(t, last)
 	dir := bpffs(t)
 	name, group := cgroup(t, "")
 	p := startPuppet(t)
@@ -75,7 +64,7 @@ func TestCPUsComeAndGo(t *testing.T) {
 	}
 	work("last", 1)
 	for round := range 2 {
-		switchCPU(t, last, "0")
+		turn("0")
 		for what := range sessions {
 			waitForCPU(t, sessions[what], last, false)
 		}
@@ -90,7 +79,7 @@ func TestCPUsComeAndGo(t *testing.T) {
 			sessions[fmt.Sprintf("%s without the CPU, round %d", what, round)] = start(t, dir, getppid, spec, s.Options)
 		}
 		work("first", 20)
-		switchCPU(t, last, "1")
+		turn("1")
 		for what := range sessions {
 			waitForCPU(t, sessions[what], last, true)
 		}
