@@ -76,10 +76,13 @@ type Event struct {
 // Losses are what is missing in the samples. None of it is in the sums of the events.
 type Losses struct {
 	Records   uint64 // records that the kernel had no room for, of any type
-	Samples   uint64 // samples that it had no room for
+	Samples   uint64 // samples that are known to be lost, exactly
 	Filtered  uint64 // samples that a BPF filter of the event dropped: they were not wanted
 	Truncated uint64 // stacks that were cut: they are in the profile as far as they go
 	Reasons   []Loss // what else, as the producer puts it
+
+	// MissedEstimate is about how many more samples were due but not taken, as the events' own counts show. It is an estimate.
+	MissedEstimate uint64
 }
 
 // Loss is a number of samples that are missing for a reason.

@@ -109,6 +109,9 @@ func flameNote(p *profile.Profile, removed int) string {
 	if p.Losses.Samples > 0 {
 		notes = append(notes, fmt.Sprintf("%d samples were lost", p.Losses.Samples))
 	}
+	if p.Losses.MissedEstimate > 0 {
+		notes = append(notes, fmt.Sprintf("about %d more samples were due but not taken (an estimate)", p.Losses.MissedEstimate))
+	}
 	if p.Losses.Truncated > 0 {
 		notes = append(notes, fmt.Sprintf("%d stacks were cut", p.Losses.Truncated))
 	}

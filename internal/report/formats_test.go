@@ -36,7 +36,7 @@ func mixed(keep profile.Keys, scale uint64, names ...string) *profile.Profile {
 	p.Info = profile.Info{Hostname: "node", Release: "6.12.1", Arch: "x86_64", Command: []string{"bperf", "record", "<&>"},
 		Start: time.Date(2026, 2, 3, 4, 5, 6, 0, time.UTC), Duration: 2 * time.Second}
 	p.Events = []profile.Event{{Name: "cpu-clock", Unit: "ns", Frequency: 1000}}
-	p.Losses = profile.Losses{Records: 1, Samples: 2, Truncated: 3, Reasons: []profile.Loss{{Reason: "no room: raise -m", Samples: 4}}}
+	p.Losses = profile.Losses{Records: 1, Samples: 2, MissedEstimate: 5, Truncated: 3, Reasons: []profile.Loss{{Reason: "no room: raise -m", Samples: 4}}}
 	id := p.Strings.ID
 	kernel := p.Modules.ID(profile.Module{Name: id("[kernel.kallsyms]"), Path: id("[kernel.kallsyms]"), BuildID: id("aa")})
 	binary := p.Modules.ID(profile.Module{Name: id("server"), Path: id("/usr/bin/server"), BuildID: id("bb"), Order: 1})

@@ -13,7 +13,7 @@ func WriteJSON(w io.Writer, p *profile.Profile, o *Options) error {
 	object := jsonReport{
 		Hostname: p.Info.Hostname, Release: p.Info.Release, Arch: p.Info.Arch, Command: p.Info.Command,
 		Duration: p.Info.Duration.Nanoseconds(),
-		Lost:     jsonLosses{p.Losses.Records, p.Losses.Samples, p.Losses.Filtered, p.Losses.Truncated, []jsonLoss{}},
+		Lost:     jsonLosses{p.Losses.Records, p.Losses.Samples, p.Losses.MissedEstimate, p.Losses.Filtered, p.Losses.Truncated, []jsonLoss{}},
 		Tables:   []jsonTable{},
 	}
 	if !p.Info.Start.IsZero() {
@@ -48,6 +48,7 @@ type jsonReport struct {
 type jsonLosses struct {
 	Records   uint64     `json:"records"`
 	Samples   uint64     `json:"samples"`
+	Missed    uint64     `json:"missed_estimate"`
 	Filtered  uint64     `json:"filtered"`
 	Truncated uint64     `json:"truncated_stacks"`
 	Reasons   []jsonLoss `json:"reasons"`

@@ -62,6 +62,9 @@ func newPprofExporter(p *profile.Profile) *pprofExporter {
 	if p.Losses.Samples > 0 {
 		e.out.Comments = append(e.out.Comments, fmt.Sprintf("lost samples: %d", p.Losses.Samples))
 	}
+	if p.Losses.MissedEstimate > 0 {
+		e.out.Comments = append(e.out.Comments, fmt.Sprintf("missed samples (estimate): about %d", p.Losses.MissedEstimate))
+	}
 	for _, l := range p.Losses.Reasons {
 		e.out.Comments = append(e.out.Comments, fmt.Sprintf("missing samples: %d: %s", l.Samples, l.Reason))
 	}

@@ -55,6 +55,9 @@ func (t *textPrinter) print() error {
 // printLosses prints what perf does not know or tell.
 func (t *textPrinter) printLosses() {
 	lost := &t.p.Losses
+	if lost.MissedEstimate > 0 {
+		fmt.Fprintf(t.w, "# Missed samples (estimate): about %d were due but not taken\n", lost.MissedEstimate)
+	}
 	if lost.Truncated > 0 {
 		fmt.Fprintf(t.w, "# Truncated stacks: %d\n", lost.Truncated)
 	}

@@ -181,7 +181,9 @@ func (s *session) run() (result Result, err error) {
 	result.Totals.NoRoom += recorded.Lost
 	result.Totals.Filtered += result.Stats.Outside
 	result.Totals.Throttled, result.Totals.Stopped = result.Stats.Throttled, time.Duration(result.Stats.Stopped)
-	if s.cfg.Record.Target.System {
+	who := s.cfg.Record.Target
+	result.Totals.IdleCPUs = (who.System || who.CPUs != nil) && who.Cgroups == nil && !s.cfg.Record.NoIdle
+	if who.System {
 		result.Totals.Steal = stolen() - steal
 	}
 	if result.Profile != nil {

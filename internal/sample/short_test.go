@@ -8,7 +8,7 @@ import (
 )
 
 // TestShortProcesses has processes that end within a period. There are as many samples as their CPU time makes, give or take the chance. Where events are
-// those of threads, these samples are lost, and counted.
+// those of threads, bperf estimates how many samples are missing.
 func TestShortProcesses(t *testing.T) {
 	const hertz = 49
 	short := program.Program{Body: program.Spin, Times: 2_000_000, Tasks: 1000}.Write(t)
@@ -19,7 +19,7 @@ func TestShortProcesses(t *testing.T) {
 			r := take(t, cfg)
 			got := r.Totals.Samples
 			if ofThreads {
-				got += r.Profile.Losses.Samples
+				got += r.Profile.Losses.MissedEstimate
 			}
 			if want := uint64((r.Command.User + r.Command.System) * hertz / time.Second); got < want/2 {
 				t.Errorf("%d, and the CPU time makes %d: %+v", got, want, r.Totals)

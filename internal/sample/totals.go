@@ -24,6 +24,7 @@ type Totals struct {
 	Counted    uint64                 // what the events have counted themselves; 0 where it cannot be compared
 	Missed     uint64                 // for which the kernel did not run the program, as far as the counts of the events tell
 	NotRun     uint64                 // of these, of events with a period of 1: they are lost, and exactly as many
+	IdleCPUs   bool                   // samples of idle CPUs were wanted, too
 	Unfollowed uint64                 // processes that were started, and whose samples are left out as there was no room
 	Throttled  uint64                 // times that the kernel stopped an event, as it came too often: the event does not count then either
 	Stopped    time.Duration          // for so long in all
@@ -62,9 +63,12 @@ func (t Totals) String() string {
 	if t.NotRun > 0 {
 		s += fmt.Sprintf("\n%d samples are lost: the kernel takes none while another BPF program runs on the CPU", t.NotRun)
 	}
-	if missed := t.Missed - t.NotRun; missed > 0 {
-		s += fmt.Sprintf("\n%d samples are lost, as the events' own counts show: threads ended before their next one, timers were late, "+
-			"or another BPF program ran on the CPU", missed)
+	if missed := t.estimated(); missed > 0 {
+		s += fmt.Sprintf("\nAbout %d more samples were due but not taken. This is an estimate, from the events' own counts: timers were late, "+
+			"threads ended before their next sample, or another BPF program ran on the CPU", missed)
+		if t.IdleCPUs {
+			s += ". Timers of idle CPUs can be very late on virtual machines: --no-idle leaves idle CPUs out"
+		}
 		if t.Steal > 0 {
 			s += fmt.Sprintf(". The hypervisor had the CPUs for %.3f s (steal)", t.Steal.Seconds())
 		}
@@ -88,8 +92,11 @@ func (t Totals) String() string {
 	return s
 }
 
-// lost is how many samples are not in the profile, as far as is known.
-func (t *Totals) lost() uint64 { return t.NoRoom + t.Missed }
+// lost returns how many samples are known to be lost. The number is exact.
+func (t *Totals) lost() uint64 { return t.NoRoom + t.NotRun }
+
+// estimated returns about how many samples were due but not taken, besides those that are known to be lost.
+func (t *Totals) estimated() uint64 { return t.Missed - t.NotRun }
 
 // reasons say why user stacks are cut.
 func (t *Totals) reasons() string {
@@ -155,6 +162,7 @@ func (s *session) totals() (Totals, error) {
 // addTo tells of losses.
 func (t *Totals) addTo(l *profile.Losses) {
 	l.Samples += t.lost()
+	l.MissedEstimate += t.estimated()
 	l.Truncated += t.Truncated
 	l.Filtered += t.Filtered
 	if t.OffCPU != nil {
