@@ -65,10 +65,19 @@ func read() (*job.Job, error) {
 func runAll(j *job.Job, output *port) (exit int) {
 	for _, c := range j.Commands {
 		start := time.Now()
-		code, err := run(c, output)
-		if err != nil {
+		if err := forgetKernelLog(); err != nil {
+			fmt.Fprintln(output, "the kernel's messages of before cannot be cleared:", err)
+		}
+		status, err := run(c, output)
+		code := status.ExitStatus()
+		switch {
+		case err != nil:
 			fmt.Fprintf(output, "%s: %v\n", c.Args[0], err)
 			code = 127
+		case status.Signaled():
+			fmt.Fprintf(output, "%s was ended by a signal (%v)\n", c.Args[0], status.Signal())
+			writeKernelLog(output)
+			code = 128 + int(status.Signal())
 		}
 		if c.Package != "" {
 			result := "ok  "

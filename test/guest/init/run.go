@@ -11,8 +11,8 @@ import (
 	"github.com/bperf/bperf/test/guest/job"
 )
 
-// run runs a command in a session of its own, without input, and returns its exit status.
-func run(c job.Command, output io.Writer) (int, error) {
+// run runs a command in a session of its own, without input, and returns how it ended.
+func run(c job.Command, output io.Writer) (unix.WaitStatus, error) {
 	program, err := exec.LookPath(c.Args[0])
 	if err != nil {
 		return 0, err
@@ -56,7 +56,7 @@ func run(c job.Command, output io.Writer) (int, error) {
 }
 
 // reap waits for a process, and meanwhile for those that lost their parents: that is the first process's duty.
-func reap(pid int) (int, error) {
+func reap(pid int) (unix.WaitStatus, error) {
 	for {
 		var status unix.WaitStatus
 		got, err := unix.Wait4(-1, &status, 0, nil)
@@ -64,11 +64,8 @@ func reap(pid int) (int, error) {
 		case err == unix.EINTR:
 		case err != nil:
 			return 0, err
-		case got != pid:
-		case status.Signaled():
-			return 128 + int(status.Signal()), nil
-		default:
-			return status.ExitStatus(), nil
+		case got == pid:
+			return status, nil
 		}
 	}
 }
