@@ -91,7 +91,7 @@ func TestTotals(t *testing.T) {
 		"10 samples, 0 lost\n" + estimate + ". Timers of idle CPUs can be very late on virtual machines: --no-idle leaves idle CPUs out": {Samples: 10, Missed: 4,
 			IdleCPUs: true},
 		"10 samples, 3 lost\n3 samples are lost: the kernel takes none while another BPF program runs on the CPU\n" + estimate: {Samples: 10, Missed: 7, NotRun: 3},
-		"10 samples, 3 lost\n3 samples are lost: the kernel takes none while another BPF program runs on the CPU": {Samples: 10, Missed: 3, NotRun: 3},
+		"10 samples, 3 lost\n3 samples are lost: the kernel takes none while another BPF program runs on the CPU":              {Samples: 10, Missed: 3, NotRun: 3},
 		"10 samples, 0 lost\nThe kernel stopped sampling 2 times, for 1.500 s in all: there were more samples between two ticks of a CPU than " +
 			"kernel.perf_event_max_sample_rate allows. Idle CPUs have no ticks: --no-idle leaves their samples out": {Samples: 10, Throttled: 2,
 			Stopped: 3 * time.Second / 2, Steal: 1},
