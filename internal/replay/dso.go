@@ -22,6 +22,7 @@ type DSO struct {
 	Tag     string // of that part, in hexadecimal
 	Base    uint64 // the address in memory of a module's code; 0 for all else
 
+	key  dsoKey            // of a file
 	code []profile.Mapping // of a file: each part of its code as it was mapped first
 
 	inMemory bool // it is known by addresses in memory, not by offsets in a file

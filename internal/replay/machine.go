@@ -190,7 +190,7 @@ func (m *machine) userDSO(v *perfdata.Mmap2) *DSO {
 	}
 	d := m.dso(key, func(d *DSO) {
 		d.Path, d.Name, d.Short, d.Kind, d.inMemory = name, name, shortName(name), profile.User, anonymous
-		d.BuildID = v.BuildID
+		d.BuildID, d.key = v.BuildID, key
 		if d.BuildID == nil {
 			d.BuildID = m.buildIDs[name]
 		}

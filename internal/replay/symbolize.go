@@ -226,6 +226,9 @@ func (u *userFile) find() (*object.File, error) {
 		}
 	}
 	file, err := u.replay.search().Open(u.dso.Path, id)
+	if err == nil && id == "" {
+		u.checkReplaced()
+	}
 	if err == nil || id == "" {
 		return file, err
 	}
@@ -233,6 +236,14 @@ func (u *userFile) find() (*object.File, error) {
 		return file, nil
 	}
 	return nil, err
+}
+
+// checkReplaced warns if the file at the path is not the one that was recorded: without a build ID its symbols and code are shown all the same.
+func (u *userFile) checkReplaced() {
+	k := &u.dso.key
+	if u.replay.options.SymFS == "" && object.Replaced(k.path, k.major, k.minor, k.inode, k.generation) {
+		u.problem(u.dso.Name+" may be another build", errors.New("the file was replaced since, and the recording has no build ID of it"))
+	}
 }
 
 // findMapped opens the file as the processes see it that have it mapped; nil if none of them lives.

@@ -118,6 +118,29 @@ func Identity(path string) (major, minor uint32, inode, size uint64, err error) 
 	return unix.Major(s.Dev), unix.Minor(s.Dev), s.Ino, uint64(s.Size), nil
 }
 
+// fsIocGetVersion is FS_IOC_GETVERSION of include/uapi/linux/fs.h, on 64 bits.
+const fsIocGetVersion = 0x80087601
+
+// Replaced reports whether the path leads to another file than the one that a record of a mapping describes, as far as that is known: where the device
+// differs it is not, as file systems like btrfs and overlayfs have different ones for records and stat(2). A generation of 0 is unknown. It is needed
+// because file systems give the inode of a deleted file to the next one.
+func Replaced(path string, major, minor uint32, inode, generation uint64) bool {
+	f, err := os.OpenFile(path, os.O_RDONLY|unix.O_NONBLOCK, 0) // what is no file by now may wait for a writer
+	if err != nil {
+		return false
+	}
+	defer f.Close()
+	nowMajor, nowMinor, now, _, err := Identity(path)
+	if err != nil || inode == 0 || nowMajor != major || nowMinor != minor {
+		return false
+	}
+	if now != inode {
+		return true
+	}
+	version, err := unix.IoctlGetUint32(int(f.Fd()), fsIocGetVersion)
+	return err == nil && generation != 0 && uint64(version) != generation
+}
+
 // mapImage maps a file and reads its headers.
 func mapImage(f *os.File) (*image, error) {
 	info, err := f.Stat()

@@ -7,6 +7,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"golang.org/x/sys/unix"
 )
 
 func TestReadFile(t *testing.T) {
@@ -41,3 +43,38 @@ func TestReadFileAs(t *testing.T) {
 }
 
 func errorOf(_ []byte, err error) error { return err }
+
+// TestReplaced has a file, one that took its place, and another generation of its inode, where the file system shows these.
+func TestReplaced(t *testing.T) {
+	dir := t.TempDir()
+	path, next := filepath.Join(dir, "a"), filepath.Join(dir, "b")
+	write(t, path, []byte("old"))
+	major, minor, inode, _, err := Identity(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	f, err := os.Open(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	generation, err := unix.IoctlGetUint32(int(f.Fd()), fsIocGetVersion)
+	shown := err == nil
+	of := func(generation uint64) bool { return Replaced(path, major, minor, inode, generation) }
+	if of(0) || of(uint64(generation)) || Replaced(path, major, minor, 0, 0) {
+		t.Error("a file is itself no more")
+	}
+	if got := of(uint64(generation) + 1); got != shown {
+		t.Errorf("another generation: %v, want %v", got, shown)
+	}
+	write(t, next, []byte("new"))
+	if err := os.Rename(next, path); err != nil {
+		t.Fatal(err)
+	}
+	if !of(uint64(generation)) || !of(0) {
+		t.Error("another file is not noticed")
+	}
+	if Replaced(path, major, minor+1, inode, 0) || Replaced(next, major, minor, inode, 0) {
+		t.Error("a file on an unknown device, or none, is another one")
+	}
+}
