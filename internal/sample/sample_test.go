@@ -79,16 +79,16 @@ func TestState(t *testing.T) {
 }
 
 func TestTotals(t *testing.T) {
-	const estimate = "About 4 more samples were due but not taken. This is an estimate, from the events' own counts: timers were late, " +
-		"threads ended before their next sample, or another BPF program ran on the CPU"
+	const estimate = "About 4 more samples were due but not taken (estimated from event counts):\n" +
+		"timers were late, threads ended before a sample, or another BPF program ran"
 	for want, totals := range map[string]Totals{
 		"10 samples, 0 lost": {Samples: 10},
 		"8 samples, 0 lost, 25.0 % with stacks that are cut; 2 more of idle CPUs are left out": {Samples: 10, Idle: 2, Truncated: 2, Stacks: true},
 		"10 samples, 3 lost; 5 others were not asked for\nMaps in the kernel were full: 3 samples are lost, 4 have no stack. " +
 			"There would be room with --map-entries 64": {Samples: 15, Filtered: 5, NoRoom: 3, NoStack: 4, Entries: 64},
 		"10 samples, 0 lost\n" + estimate: {Samples: 10, Missed: 4},
-		"10 samples, 0 lost\n" + estimate + ". The hypervisor had the CPUs for 0.250 s (steal)": {Samples: 10, Missed: 4, Steal: time.Second / 4},
-		"10 samples, 0 lost\n" + estimate + ". Timers of idle CPUs can be very late on virtual machines: --no-idle leaves idle CPUs out": {Samples: 10, Missed: 4,
+		"10 samples, 0 lost\n" + estimate + "\nThe hypervisor had the CPUs for 0.250 s (steal)": {Samples: 10, Missed: 4, Steal: time.Second / 4},
+		"10 samples, 0 lost\n" + estimate + "\nTimers of idle CPUs can be late on virtual machines; --no-idle skips idle CPUs": {Samples: 10, Missed: 4,
 			IdleCPUs: true},
 		"10 samples, 3 lost\n3 samples are lost: the kernel takes none while another BPF program runs on the CPU\n" + estimate: {Samples: 10, Missed: 7, NotRun: 3},
 		"10 samples, 3 lost\n3 samples are lost: the kernel takes none while another BPF program runs on the CPU":              {Samples: 10, Missed: 3, NotRun: 3},

@@ -64,13 +64,13 @@ func (t Totals) String() string {
 		s += fmt.Sprintf("\n%d samples are lost: the kernel takes none while another BPF program runs on the CPU", t.NotRun)
 	}
 	if missed := t.estimated(); missed > 0 {
-		s += fmt.Sprintf("\nAbout %d more samples were due but not taken. This is an estimate, from the events' own counts: timers were late, "+
-			"threads ended before their next sample, or another BPF program ran on the CPU", missed)
+		s += fmt.Sprintf("\nAbout %d more samples were due but not taken (estimated from event counts):\n"+
+			"timers were late, threads ended before a sample, or another BPF program ran", missed)
 		if t.IdleCPUs {
-			s += ". Timers of idle CPUs can be very late on virtual machines: --no-idle leaves idle CPUs out"
+			s += "\nTimers of idle CPUs can be late on virtual machines; --no-idle skips idle CPUs"
 		}
 		if t.Steal > 0 {
-			s += fmt.Sprintf(". The hypervisor had the CPUs for %.3f s (steal)", t.Steal.Seconds())
+			s += fmt.Sprintf("\nThe hypervisor had the CPUs for %.3f s (steal)", t.Steal.Seconds())
 		}
 	}
 	if t.Unfollowed > 0 {
