@@ -53,7 +53,8 @@ type image struct {
 	data   []byte
 	mapped []byte // the file; nil where it is not mapped
 
-	code []codeSection // of a relocatable file
+	segments []*elf.Prog   // that are loaded
+	code     []codeSection // of a relocatable file
 }
 
 // small is the size of files that may stay in memory: to have them mapped anew time and again takes longer than to find something in them.
@@ -85,6 +86,7 @@ func newImage(data []byte) (i *image, err error) {
 			return notELF(data, err)
 		}
 		i = &image{elf: f, data: data}
+		i.findSegments()
 		i.layOut()
 		return nil
 	})
@@ -96,6 +98,15 @@ func notELF(data []byte, err error) error {
 		return errors.New("it is no ELF file")
 	}
 	return fmt.Errorf("it is a broken ELF file: %w", err)
+}
+
+// findSegments finds the segments that are loaded. They are searched for each address, so a hostile file may not have many.
+func (i *image) findSegments() {
+	for _, p := range i.elf.Progs {
+		if p.Type == elf.PT_LOAD && len(i.segments) < maxSegments {
+			i.segments = append(i.segments, p)
+		}
+	}
 }
 
 // layOut gives the sections of relocatable files addresses: those of their contents in the file.

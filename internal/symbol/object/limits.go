@@ -12,12 +12,13 @@ import (
 // the names in a table of strings. Sizes are in bytes.
 const (
 	maxContents    = 256 << 20 // of a section, and of the two of a symbol table; that of Chrome with debugging information fits
-	maxFrameInfo   = 64 << 20  // of .eh_frame or .debug_frame
+	maxFrameInfo   = 32 << 20  // of .eh_frame or .debug_frame: Chrome has 20 MB
 	maxRelocations = 64 << 20  // of all sections for the dynamic linker
 	maxData        = 64 << 20  // that is searched for the description of a Go program
 	maxUnpacked    = 256 << 20 // of a file that is compressed as a whole
 	maxChecked     = 1 << 30   // of a file of debugging information without the build ID of its program
 	maxSymbols     = 4 << 20   // number in a table: vmlinux has some hundred thousand
+	maxSegments    = 64        // number that are loaded: linkers make less than ten
 	maxSectionName = 16 << 20  // of the names of all sections
 	someNames      = 16 << 20  // of names that share strings
 )

@@ -122,3 +122,25 @@ func TestLargeDebugFile(t *testing.T) {
 		t.Errorf("error %v", err)
 	}
 }
+
+// TestManySegments has as many segments as an ELF file can have: the search for that of an address takes few steps.
+func TestManySegments(t *testing.T) {
+	const count = 65_000
+	h := elf.Header64{Type: uint16(elf.ET_DYN), Machine: uint16(elf.EM_X86_64), Version: 1, Ehsize: 64, Phoff: 64, Phentsize: 56, Phnum: count}
+	copy(h.Ident[:], elf.ELFMAG+"\x02\x01\x01")
+	var b bytes.Buffer
+	_ = binary.Write(&b, binary.LittleEndian, h)
+	for n := range uint64(count) {
+		_ = binary.Write(&b, binary.LittleEndian, elf.Prog64{Type: uint32(elf.PT_LOAD), Off: n * 16, Vaddr: n << 20, Filesz: 16, Memsz: 16})
+	}
+	f, err := New("a", b.Bytes())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if n := len(f.image.segments); n != maxSegments {
+		t.Errorf("%d segments", n)
+	}
+	if code, err := f.Code(1<<20, 1<<20+4); err != nil || len(code) != 4 {
+		t.Errorf("the code of the second segment: %x, %v", code, err)
+	}
+}

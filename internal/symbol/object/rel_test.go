@@ -99,6 +99,7 @@ func TestAddress(t *testing.T) {
 		{ProgHeader: elf.ProgHeader{Type: elf.PT_LOAD, Flags: elf.PF_R | elf.PF_X, Off: 0x1240, Vaddr: 0x202240, Filesz: 0x3000}},
 		{ProgHeader: elf.ProgHeader{Type: elf.PT_LOAD, Flags: elf.PF_R | elf.PF_W, Off: 0x4240, Vaddr: 0x206240, Filesz: 0x10, Memsz: 0x1000}},
 	}}}}
+	f.image.findSegments()
 	for _, test := range []struct {
 		offset, want uint64
 		ok           bool

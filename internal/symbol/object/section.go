@@ -1,9 +1,9 @@
 package object
 
 import (
-	"bytes"
 	"debug/elf"
 	"fmt"
+	"slices"
 )
 
 // Section is the contents of a section and the address they are loaded at.
@@ -26,7 +26,7 @@ func (f *File) Section(name string) (Section, error) {
 				return fmt.Errorf("it has %d bytes, and at most %d are read", found.Size, maxFrameInfo)
 			}
 			data, err := i.contents(found)
-			s = Section{found.Addr, bytes.Clone(data)}
+			s = Section{found.Addr, i.copy(data)}
 			return err
 		})
 		if err != nil {
@@ -38,6 +38,19 @@ func (f *File) Section(name string) (Section, error) {
 	}
 	return Section{}, fmt.Errorf("%s has no %s", f.path, name)
 }
+
+// copy copies contents of the file, of which little is in memory at a time.
+func (i *image) copy(contents []byte) []byte {
+	copied := make([]byte, 0, len(contents))
+	for part := range slices.Chunk(contents, copiedAtOnce) {
+		copied = append(copied, part...)
+		i.forget()
+	}
+	return copied
+}
+
+// copiedAtOnce is how many bytes copy has in memory twice.
+const copiedAtOnce = 1 << 20
 
 // images are the file's contents and then those of its debugging information.
 func (f *File) images() []*image {

@@ -16,10 +16,7 @@ func (f *File) Address(offset uint64) (uint64, bool) {
 	// A mapping is of whole pages, and reaches into what is not the segment's at both ends.
 	const page = 64 << 10
 	var near, bss *elf.Prog
-	for _, p := range f.image.elf.Progs {
-		if p.Type != elf.PT_LOAD {
-			continue
-		}
+	for _, p := range f.image.segments {
 		if offset >= p.Off && offset-p.Off < p.Filesz {
 			return p.Vaddr + (offset - p.Off), true
 		}
@@ -48,8 +45,8 @@ type Mapping struct {
 // Executable tells where an executable mapping lies: length bytes from an offset in the file on. What Address tells of the same offset can
 // belong to another segment, which ends in the same page.
 func (f *File) Executable(offset, length uint64) (m Mapping, ok bool) {
-	for _, p := range f.image.elf.Progs {
-		if p.Type == elf.PT_LOAD && p.Flags&elf.PF_X != 0 && p.Off < offset+length && offset < p.Off+p.Filesz {
+	for _, p := range f.image.segments {
+		if p.Flags&elf.PF_X != 0 && p.Off < offset+length && offset < p.Off+p.Filesz {
 			start := p.Vaddr + offset - p.Off
 			return Mapping{start, max(p.Vaddr, start), min(p.Vaddr+p.Filesz, start+length)}, true
 		}
@@ -97,8 +94,8 @@ func (i *image) offset(addr uint64) (uint64, bool) {
 	if i.elf.Type == elf.ET_REL {
 		return addr, true
 	}
-	for _, p := range i.elf.Progs {
-		if p.Type == elf.PT_LOAD && addr >= p.Vaddr && addr-p.Vaddr < p.Filesz {
+	for _, p := range i.segments {
+		if addr >= p.Vaddr && addr-p.Vaddr < p.Filesz {
 			return p.Off + (addr - p.Vaddr), true
 		}
 	}

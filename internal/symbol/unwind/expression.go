@@ -6,18 +6,20 @@ import (
 	"fmt"
 )
 
-// Bounds of an expression: those of compilers take a dozen steps.
+// Bounds of expressions: those of compilers take a dozen steps, and few frames of a stack have any.
 const (
-	maxSteps = 1000
+	maxSteps = 4096 // of all frames of a stack
 	maxStack = 64
 )
 
 // frame is what expressions read.
 type frame struct {
+	table     *table // that they are in
 	registers *Registers
 	memory    func(address uint64) (uint64, bool)
 	cfa       uint64
 	cfaKnown  bool
+	steps     *int // that expressions have taken, of all frames of a stack
 }
 
 var (
@@ -45,9 +47,9 @@ func (f *frame) evaluate(expression []byte) (uint64, error) {
 		e.push(f.cfa)
 	}
 	c := cursor{data: expression}
-	for steps := 0; c.more(); steps++ {
-		if steps > maxSteps {
-			return 0, errors.New("an expression takes too many steps")
+	for ; c.more(); *f.steps++ {
+		if *f.steps > maxSteps {
+			return 0, errors.New("expressions take too many steps")
 		}
 		if err := e.step(&c); err != nil {
 			return 0, err

@@ -3,12 +3,13 @@ package unwind
 import (
 	"errors"
 	"fmt"
-	"slices"
+	"math"
 )
 
 // row tells how the frame of the caller is found from a place in the code: the canonical frame address and where registers were saved.
 type row struct {
-	cfa      rule // offset: register plus value; expression: an address
+	table    *table // that expressions are in
+	cfa      rule   // offset: register plus value; expression: an address
 	rules    []savedRule
 	ra       uint64 // column of the return address
 	signal   bool   // this is where a signal handler returns to
@@ -16,33 +17,40 @@ type row struct {
 	end      bool   // the return address is undefined: there is no caller
 }
 
-// rule is how a value is found.
+// rule is how a value is found. It is small, because remembering and restoring a state copies a rule for each register.
 type rule struct {
-	kind       kind
-	register   uint64
-	offset     int64
-	expression []byte
+	offset   int64
+	at       uint32 // of an expression, in the section
+	size     uint16 // of an expression
+	kind     kind
+	register uint8 // registerCount for those that are not followed
 }
 
 type savedRule struct {
-	register uint64
 	rule
+	saved uint8 // register
 }
 
 type kind uint8
 
 const (
-	same            kind = iota // as it is
-	undefined                   // cannot be known
-	inRegister                  // is in another register; for the CFA: that register plus the offset
-	atOffset                    // was saved at CFA plus offset
-	isOffset                    // is CFA plus offset
-	atExpression                // was saved where the expression tells
-	isExpression                // is what the expression tells
+	same         kind = iota // as it is
+	undefined                // cannot be known
+	inRegister               // is in another register; for the CFA: that register plus the offset
+	atOffset                 // was saved at CFA plus offset
+	isOffset                 // is CFA plus offset
+	atExpression             // was saved where the expression tells
+	isExpression             // is what the expression tells
+)
+
+const (
 	maxExpression   = 4096
 	maxRemembered   = 64
 	maxInstructions = 100_000
 )
+
+// expression returns the expression of a rule.
+func (t *table) expression(r *rule) []byte { return t.section.Data[r.at:][:r.size] }
 
 // state is a row that is being made.
 type state struct {
@@ -61,10 +69,19 @@ type machine struct {
 	steps      int
 	target     uint64
 	done       bool
-	moved      func(from, to uint64) // nil, or told of each part of the code that the state is for
+	changed    bool                  // the state, since changed was last set to false
+	moved      func(from, to uint64) // nil, or called for each part of the code that the state is for
 }
 
-// row makes the row for an address of the file: of a call, or exactly that of the code. It is nil where there is none.
+// Bounds of the instructions that are executed for the rows of a file: on average for a row, and more than that for all. Those of compilers take some
+// dozen.
+const (
+	stepsPerRow = 256
+	moreSteps   = 1 << 24
+)
+
+// row makes the row for an address of the file: of a call, or exactly that of the code. It is nil where there is none, and while the rows of the file
+// have taken too many instructions.
 func (m *Module) row(address uint64, exact bool) *row {
 	table, entry := m.find(address)
 	if entry == nil {
@@ -73,7 +90,11 @@ func (m *Module) row(address uint64, exact bool) *row {
 		}
 		return nil
 	}
-	r, err := table.row(entry, address)
+	if m.excess.Add(-stepsPerRow) > moreSteps {
+		return nil
+	}
+	r, steps, err := table.row(entry, address)
+	m.excess.Add(int64(steps))
 	if err != nil { // there may still be a frame pointer
 		return nil
 	}
@@ -81,36 +102,46 @@ func (m *Module) row(address uint64, exact bool) *row {
 	return r
 }
 
-// row makes the row for an address that is in an entry.
-func (t *table) row(e *entry, address uint64) (*row, error) {
-	m := machine{common: e.common, table: t, location: e.start, target: address}
-	if err := m.run(e.common.instructions, e.common.position); err != nil {
-		return nil, err
+// row makes the row for an address that is in an entry, and returns how many instructions were executed.
+func (t *table) row(e *entry, address uint64) (r *row, steps int, err error) {
+	m := machine{common: t.commonOf(e), table: t, target: math.MaxUint64}
+	if err := m.begin(); err != nil {
+		return nil, m.steps, err
 	}
-	m.initial, m.done = m.state, false
-	if err := m.run(t.section.Data[e.at:e.limit], t.section.Address+uint64(e.at)); err != nil {
-		return nil, err
+	m.location, m.target = e.start, address
+	if err := m.run(e.at, e.limit); err != nil {
+		return nil, m.steps, err
 	}
-	r := &row{cfa: m.cfa, ra: e.common.ra, signal: e.common.signal}
-	for n, saved := range m.rules {
-		if saved.kind != same {
-			r.rules = append(r.rules, savedRule{uint64(n), saved})
+	r = &row{table: t, cfa: m.cfa, ra: m.common.ra, signal: m.common.signal}
+	for n := range m.rules {
+		if m.rules[n].kind != same {
+			r.rules = append(r.rules, savedRule{m.rules[n], uint8(n)})
 		}
 	}
-	r.end = e.common.ra < registerCount && m.rules[e.common.ra].kind == undefined
-	return r, nil
+	r.end = r.ra < registerCount && m.rules[r.ra].kind == undefined
+	return r, m.steps, nil
 }
 
-// run executes instructions up to the target. They are at a position, for pointers relative to themselves.
-func (m *machine) run(instructions []byte, position uint64) error {
-	c := cursor{data: instructions}
-	pointers := table{section: Section{Address: position, Data: instructions}, eh: m.table.eh}
+// begin makes the state that all entries with the same common information begin with.
+func (m *machine) begin() error {
+	if err := m.run(m.common.at, m.common.limit); err != nil {
+		return err
+	}
+	m.initial, m.remembered = m.state, m.remembered[:0]
+	return nil
+}
+
+var errInstructions = fmt.Errorf("it has more than %d instructions", maxInstructions)
+
+// run executes the instructions from one offset in the section to another, up to the target.
+func (m *machine) run(at, limit uint32) error {
+	c := cursor{data: m.table.section.Data[:limit], off: int(at)}
 	for n := 0; c.more() && !m.done; n++ {
 		if n > maxInstructions {
-			return errors.New("it has too many instructions")
+			return errInstructions
 		}
 		m.steps++
-		if err := m.step(&c, &pointers); err != nil {
+		if err := m.step(&c); err != nil {
 			return err
 		}
 		if c.bad {
@@ -121,7 +152,7 @@ func (m *machine) run(instructions []byte, position uint64) error {
 }
 
 // step executes one instruction: DW_CFA_* of DWARF 5, 7.24, and of GNU and Arm.
-func (m *machine) step(c *cursor, pointers *table) error {
+func (m *machine) step(c *cursor) error {
 	op := c.u8()
 	low := uint64(op & 0x3f)
 	switch op >> 6 {
@@ -138,7 +169,7 @@ func (m *machine) step(c *cursor, pointers *table) error {
 	switch op {
 	case 0x00: // nop
 	case 0x01: // set_loc
-		to, ok := pointers.pointer(c, m.common.encoding)
+		to, ok := m.table.pointer(c, m.common.encoding)
 		if !ok {
 			return errors.New("set_loc to an address that cannot be read")
 		}
@@ -160,7 +191,7 @@ func (m *machine) step(c *cursor, pointers *table) error {
 		m.save(c.uleb(), rule{})
 	case 0x09: // register
 		n := c.uleb()
-		m.save(n, rule{kind: inRegister, register: c.uleb()})
+		m.save(n, rule{kind: inRegister, register: followed(c.uleb())})
 	case 0x0a: // remember_state
 		if len(m.remembered) >= maxRemembered {
 			return errors.New("too many states are remembered")
@@ -170,7 +201,7 @@ func (m *machine) step(c *cursor, pointers *table) error {
 		if len(m.remembered) == 0 {
 			return errors.New("a state is restored that was not remembered")
 		}
-		m.state = m.remembered[len(m.remembered)-1]
+		m.state, m.changed = m.remembered[len(m.remembered)-1], true
 		m.remembered = m.remembered[:len(m.remembered)-1]
 	case 0x10: // expression
 		n := c.uleb()
@@ -200,21 +231,22 @@ func (m *machine) step(c *cursor, pointers *table) error {
 }
 
 func (m *machine) defineCFA(op uint8, c *cursor) error {
+	m.changed = true
 	switch op {
 	case 0x0c: // def_cfa
 		n := c.uleb()
-		m.cfa = rule{kind: inRegister, register: n, offset: int64(c.uleb())}
+		m.cfa = rule{kind: inRegister, register: followed(n), offset: int64(c.uleb())}
 	case 0x0d: // def_cfa_register
-		m.cfa = rule{kind: inRegister, register: c.uleb(), offset: m.cfa.offset}
+		m.cfa = rule{kind: inRegister, register: followed(c.uleb()), offset: m.cfa.offset}
 	case 0x0e: // def_cfa_offset
 		m.cfa.offset = int64(c.uleb())
 	case 0x0f: // def_cfa_expression
-		expression, err := block(c)
-		m.cfa = rule{kind: isExpression, expression: expression}
+		var err error
+		m.cfa, err = expression(isExpression, c)
 		return err
 	case 0x12: // def_cfa_sf
 		n := c.uleb()
-		m.cfa = rule{kind: inRegister, register: n, offset: c.sleb() * m.common.data}
+		m.cfa = rule{kind: inRegister, register: followed(n), offset: c.sleb() * m.common.data}
 	case 0x13: // def_cfa_offset_sf
 		m.cfa.offset = c.sleb() * m.common.data
 	default:
@@ -223,29 +255,35 @@ func (m *machine) defineCFA(op uint8, c *cursor) error {
 	return nil
 }
 
-func block(c *cursor) ([]byte, error) {
+// followed is the number of a register in rules.
+func followed(register uint64) uint8 { return uint8(min(register, registerCount)) }
+
+// expression reads the expression of a rule. The cursor is one of a section.
+func expression(kind kind, c *cursor) (rule, error) {
 	n := c.uleb()
 	if n > maxExpression {
-		return nil, fmt.Errorf("an expression has %d bytes", n)
+		return rule{}, fmt.Errorf("an expression has %d bytes", n)
 	}
-	return slices.Clip(c.bytes(n)), nil
+	r := rule{kind: kind, at: uint32(c.off), size: uint16(n)}
+	c.bytes(n)
+	return r, nil
 }
 
 func (m *machine) saveExpression(register uint64, kind kind, c *cursor) error {
-	expression, err := block(c)
-	m.save(register, rule{kind: kind, expression: expression})
+	r, err := expression(kind, c)
+	m.save(register, r)
 	return err
 }
 
 func (m *machine) save(register uint64, r rule) {
 	if register < registerCount {
-		m.rules[register] = r
+		m.rules[register], m.changed = r, true
 	}
 }
 
 func (m *machine) restore(register uint64) {
 	if register < registerCount {
-		m.rules[register] = m.initial.rules[register]
+		m.rules[register], m.changed = m.initial.rules[register], true
 	}
 }
 
@@ -257,5 +295,5 @@ func (m *machine) move(to uint64) {
 		m.moved(m.location, to)
 	}
 	m.location = to
-	m.done = to > m.target
+	m.done = m.done || to > m.target
 }

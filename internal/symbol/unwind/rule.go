@@ -52,15 +52,13 @@ func (m *machine) compile(a Arch) Rule {
 	if a == ARM64 && m.common.signal {
 		return restorerRule(a) // tables of the vDSO do not tell of the program counter
 	}
-	ra := m.rules[column]
-	if ra.kind == undefined {
+	if m.rules[column].kind == undefined {
 		return Rule{RA: End}
 	}
 	r := Rule{Signal: m.common.signal}
-	r.CFA, r.CFAOffset = a.cfa(&m.cfa)
-	r.RA, r.RAOffset = a.saved(&ra)
-	fp := m.rules[a.framePointer()]
-	r.FP, r.FPOffset = a.saved(&fp)
+	r.CFA, r.CFAOffset = m.compileCFA(a)
+	r.RA, r.RAOffset = m.saved(a, column)
+	r.FP, r.FPOffset = m.saved(a, a.framePointer())
 	if r.CFA == None || r.RA == None || r.RA == Same && a == AMD64 || !m.stackPointerIsCFA(a, &r) {
 		return Rule{}
 	}
@@ -69,11 +67,11 @@ func (m *machine) compile(a Arch) Rule {
 
 // stackPointerIsCFA says whether the caller's stack pointer is the CFA. It is, but some tables say it in words of their own.
 func (m *machine) stackPointerIsCFA(a Arch, r *Rule) bool {
-	saved := m.rules[a.sp()]
+	saved := &m.rules[a.sp()]
 	if saved.kind == same || saved.kind == isOffset && saved.offset == 0 {
 		return true
 	}
-	base, offset := a.saved(&saved)
+	base, offset := m.saved(a, a.sp())
 	return base|Loaded == r.CFA && offset == r.CFAOffset
 }
 
@@ -87,20 +85,21 @@ func (a Arch) base(register uint64) Base {
 	return None
 }
 
-// cfa is the CFA of a rule.
-func (a Arch) cfa(r *rule) (Base, int32) {
-	switch r.kind {
+// compileCFA is the CFA of a Rule.
+func (m *machine) compileCFA(a Arch) (Base, int32) {
+	switch m.cfa.kind {
 	case inRegister:
-		return fitting(a.base(r.register), r.offset)
+		return fitting(a.base(uint64(m.cfa.register)), m.cfa.offset)
 	case isExpression:
-		if at, ok := pltLate(r.expression); ok && a == AMD64 {
+		expression := m.table.expression(&m.cfa)
+		if at, ok := pltLate(expression); ok && a == AMD64 {
 			return PLT, at
 		}
-		n := len(r.expression)
-		if n == 0 || r.expression[n-1] != 0x06 { // deref
+		n := len(expression)
+		if n == 0 || expression[n-1] != 0x06 { // deref
 			return None, 0
 		}
-		base, offset := a.address(r.expression[:n-1])
+		base, offset := a.address(expression[:n-1])
 		if base == None {
 			return None, 0
 		}
@@ -109,15 +108,15 @@ func (a Arch) cfa(r *rule) (Base, int32) {
 	return None, 0
 }
 
-// saved is where a rule says that a register is saved.
-func (a Arch) saved(r *rule) (Base, int32) {
-	switch r.kind {
+// saved is where a register is saved.
+func (m *machine) saved(a Arch, register uint64) (Base, int32) {
+	switch r := &m.rules[register]; r.kind {
 	case same:
 		return Same, 0
 	case atOffset:
 		return fitting(AtCFA, r.offset)
 	case atExpression:
-		return a.address(r.expression)
+		return a.address(m.table.expression(r))
 	}
 	return None, 0
 }

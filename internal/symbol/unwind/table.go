@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"iter"
 	"math"
 )
 
@@ -32,14 +33,18 @@ const (
 	// MaxRows bounds a table: 32 MiB, of a program with 300 MB of code.
 	MaxRows = 1 << 22
 
+	// MaxRules bounds the rules of a table: libLLVM 14 has 585.
+	MaxRules = 1 << 13
+
 	// maxExecuted bounds the instructions that Compile executes: all entries of Chrome have less than 20 million.
 	maxExecuted = 1 << 25
 
 	// padding is what is between functions for their alignment. Nothing runs there, so that it needs no row.
 	padding = 16
 
-	// maxSearched bounds the code in which restorers are looked for where a file has no tables.
-	maxSearched = 1 << 20
+	// Bounds of the code without entries in which restorers are looked for, in bytes: of one part, and of all.
+	maxSearched    = 1 << 20
+	maxSearchedAll = 16 << 20
 )
 
 // ErrNoTables says that a file has no call frame information.
@@ -51,12 +56,14 @@ func (m *Module) Compile(code []Range) (*Table, error) {
 	c := compiler{arch: m.arch, table: &Table{Rules: make([]Rule, 1)}, indexes: map[Rule]uint32{{}: 0}}
 	var entries []entry
 	if len(m.tables) > 0 {
+		c.machine.table = &m.tables[0]
+		c.machine.moved = c.part
 		entries = m.tables[0].entries
 	}
 	restorers := m.findRestorers(entries, code)
 	for i := range entries {
 		e := &entries[i]
-		end := e.end
+		end := e.end()
 		if i+1 < len(entries) {
 			end = min(end, entries[i+1].start) // as find takes the one that starts last
 		}
@@ -65,7 +72,7 @@ func (m *Module) Compile(code []Range) (*Table, error) {
 			restorers = restorers[1:]
 		}
 		if e.start < end {
-			c.function(&m.tables[0], e, end)
+			c.function(e, end)
 		}
 	}
 	for _, r := range restorers {
@@ -84,8 +91,16 @@ type compiler struct {
 	table   *Table
 	indexes map[Rule]uint32 // of rules
 	end     uint64          // of the code that there are rows for
-	steps   int             // instructions that were executed
 	err     error
+
+	machine   machine
+	common    uint32 // the entry whose initial state the machine has: its index and one more
+	commonErr error  // of its instructions
+
+	// Of the entry that is executed.
+	at, limit           uint64 // up to which there are rows, and to which it goes
+	rule                Rule   // of the machine's state
+	frame, framePointer bool   // it has a frame, and finds it by the frame pointer
 }
 
 // add adds a row for a part of the code, which is behind all others.
@@ -99,18 +114,40 @@ func (c *compiler) add(start, end uint64, r Rule) {
 	} else if start > c.end && start-c.end >= padding || start == end {
 		c.row(c.end, 0)
 	}
-	index, known := c.indexes[r]
-	if !known {
-		index = uint32(len(t.Rules))
-		c.indexes[r] = index
-		t.Rules = append(t.Rules, r)
-	}
-	c.row(start, index)
+	c.row(start, c.index(r))
 	c.end = max(end, c.end)
 	t.Code += end - start
 	if r == (Rule{}) {
 		t.Unknown += end - start
 	}
+}
+
+// index returns the index of a rule, which is often that of the row before.
+func (c *compiler) index(r Rule) uint32 {
+	t := c.table
+	if n := len(t.Rows); n > 0 && t.Rules[t.Rows[n-1].Rule] == r {
+		return t.Rows[n-1].Rule
+	}
+	index, known := c.indexes[r]
+	if known {
+		return index
+	}
+	if len(t.Rules) == MaxRules {
+		c.fail(fmt.Errorf("its call frame information takes more than %d different rules", MaxRules))
+		return 0
+	}
+	index = uint32(len(t.Rules))
+	c.indexes[r] = index
+	t.Rules = append(t.Rules, r)
+	return index
+}
+
+// fail ends the work, also in the midst of an entry.
+func (c *compiler) fail(err error) {
+	if c.err == nil {
+		c.err = err
+	}
+	c.machine.done = true
 }
 
 func (c *compiler) row(at uint64, rule uint32) {
@@ -119,103 +156,129 @@ func (c *compiler) row(at uint64, rule uint32) {
 	switch {
 	case n > 0 && t.Rows[n-1].Rule == rule:
 	case offset > math.MaxUint32:
-		c.err = errors.New("its code is longer than 4 GiB")
+		c.fail(errors.New("its code is longer than 4 GiB"))
 	case n == MaxRows:
-		c.err = fmt.Errorf("its call frame information takes more than %d rows", MaxRows)
+		c.fail(fmt.Errorf("its call frame information takes more than %d rows", MaxRows))
 	default:
+		if n == cap(t.Rows) { // append would grow in smaller steps, and leave five times the memory to the garbage collector
+			t.Rows = append(make([]TableRow, 0, min(max(2*n, 1024), MaxRows)), t.Rows...)
+		}
 		t.Rows = append(t.Rows, TableRow{uint32(offset), rule})
 	}
 }
 
 // function adds the rows of an entry, up to an end.
-func (c *compiler) function(t *table, e *entry, end uint64) {
+func (c *compiler) function(e *entry, end uint64) {
 	if c.err != nil {
 		return
 	}
-	at := e.start // up to which there are rows
-	frame, framePointer := false, false
-	m := machine{common: e.common, table: t, location: e.start, target: math.MaxUint64}
-	part := func(from, to uint64) {
-		to = min(to, end)
-		if from != at || to <= from { // one of those that go back
-			return
-		}
-		at = to
-		r := m.compile(c.arch)
-		c.add(from, to, r)
-		frame = frame || r.CFA == AtFP || r.CFA == AtSP && r.CFAOffset > 8
-		framePointer = framePointer || r.CFA&^Loaded == AtFP
-	}
-	err := m.run(e.common.instructions, e.common.position)
+	m := &c.machine
+	c.at, c.limit, c.frame, c.framePointer = e.start, end, false, false
+	err := c.begin(e)
 	if err == nil {
-		m.initial, m.moved = m.state, part
-		err = m.run(t.section.Data[e.at:e.limit], t.section.Address+uint64(e.at))
+		m.location, m.changed = e.start, true
+		err = m.run(e.at, e.limit)
 	}
 	if err == nil {
-		part(m.location, end)
+		c.part(m.location, end)
 	}
-	if c.steps += m.steps; c.steps > maxExecuted && c.err == nil {
-		c.err = fmt.Errorf("its call frame information has more than %d instructions", maxExecuted)
+	if m.steps > maxExecuted {
+		c.fail(fmt.Errorf("its call frame information has more than %d instructions", maxExecuted))
 	}
-	if at < end {
-		c.add(at, end, Rule{})
+	if c.at < end {
+		c.add(c.at, end, Rule{})
 	}
-	if frame {
+	if c.frame {
 		c.table.Frames += end - e.start
 	}
-	if framePointer {
+	if c.framePointer {
 		c.table.FramePointers += end - e.start
 	}
+}
+
+// begin puts the machine into the state in which an entry begins. That of entries with the same common information is made once.
+func (c *compiler) begin(e *entry) error {
+	m := &c.machine
+	m.remembered = m.remembered[:0]
+	if c.common == e.common+1 {
+		m.state = m.initial
+		return c.commonErr
+	}
+	m.state, m.initial = state{}, state{}
+	m.common, m.target = m.table.commonOf(e), math.MaxUint64
+	m.moved = nil
+	c.common, c.commonErr = e.common+1, m.begin()
+	m.moved = c.part
+	return c.commonErr
+}
+
+// part adds rows for a part of the entry that is executed. Parts that go back, and those behind its end, have none.
+func (c *compiler) part(from, to uint64) {
+	to = min(to, c.limit)
+	if from != c.at || to <= from {
+		return
+	}
+	c.at = to
+	if m := &c.machine; m.changed {
+		c.rule, m.changed = m.compile(c.arch), false
+	}
+	r := &c.rule
+	c.add(from, to, *r)
+	c.frame = c.frame || r.CFA == AtFP || r.CFA == AtSP && r.CFAOffset > 8
+	c.framePointer = c.framePointer || r.CFA&^Loaded == AtFP
 }
 
 // findRestorers finds what signal handlers return to in code that has no entries. As the return address is its first byte, which is
 // looked for less one, each begins a byte before. And as it stands behind its last instruction while the kernel is at work for it, it ends a byte
 // later.
 func (m *Module) findRestorers(entries []entry, code []Range) (found []Range) {
-	for _, gap := range gaps(entries, code) {
-		if len(entries) == 0 && gap.End-gap.Start > maxSearched {
+	r := &restorers[m.arch]
+	whole := append(r.number[:len(r.number):len(r.number)], r.call...)
+	left := uint64(maxSearchedAll)
+	for gap := range gaps(entries, code, uint64(len(whole))) {
+		size := gap.End - gap.Start
+		if size > maxSearched || size > left {
 			continue
 		}
+		left -= size
 		b, err := m.code(gap.Start, gap.End)
 		if err != nil {
 			continue // a segment can be longer in memory than in the file
 		}
-		r := &restorers[m.arch]
-		whole := uint64(len(r.number) + len(r.call))
 		for at := 0; ; {
-			n := bytes.Index(b[at:], append(r.number[:len(r.number):len(r.number)], r.call...))
+			n := bytes.Index(b[at:], whole)
 			if n < 0 {
 				break
 			}
 			start := gap.Start + uint64(at+n)
-			found = append(found, Range{max(start-1, gap.Start), min(start+whole+1, gap.End)})
-			at += n + int(whole)
+			found = append(found, Range{max(start-1, gap.Start), min(start+uint64(len(whole))+1, gap.End)})
+			at += n + len(whole)
 		}
 	}
 	return found
 }
 
-// gaps are the parts of the code that entries, which are sorted, do not tell of, where they are long enough for a restorer.
-func gaps(entries []entry, code []Range) (gaps []Range) {
-	const shortest = 8
-	for _, part := range code {
-		at := part.Start
-		for i := range entries {
-			e := &entries[i]
-			if e.end <= at {
-				continue
+// gaps are the parts of the code that entries, which are sorted, do not tell of, where they have so many bytes.
+func gaps(entries []entry, code []Range, shortest uint64) iter.Seq[Range] {
+	return func(yield func(Range) bool) {
+		for _, part := range code {
+			at := part.Start
+			for i := range entries {
+				e := &entries[i]
+				if e.end() <= at {
+					continue
+				}
+				if e.start >= part.End {
+					break
+				}
+				if e.start >= at+shortest && !yield(Range{at, e.start}) {
+					return
+				}
+				at = e.end()
 			}
-			if e.start >= part.End {
-				break
+			if part.End >= at+shortest && !yield(Range{at, part.End}) {
+				return
 			}
-			if e.start >= at+shortest {
-				gaps = append(gaps, Range{at, e.start})
-			}
-			at = e.end
-		}
-		if part.End >= at+shortest {
-			gaps = append(gaps, Range{at, part.End})
 		}
 	}
-	return gaps
 }

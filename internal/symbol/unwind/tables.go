@@ -4,8 +4,10 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"math"
 	"slices"
 	"sort"
+	"sync/atomic"
 )
 
 // Section is the contents of a section, and the address that it has in its file.
@@ -14,40 +16,45 @@ type Section struct {
 	Data    []byte
 }
 
-// Module is what the call frame information of a file tells (DWARF 5, 6.4; .eh_frame: Linux Standard Base, Core, 10.6). It does not change
-// once it is made, so goroutines may share it.
+// Module is what the call frame information of a file tells (DWARF 5, 6.4; .eh_frame: Linux Standard Base, Core, 10.6). Goroutines may share it.
 type Module struct {
 	arch   Arch
 	tables []table
 	code   func(start, end uint64) ([]byte, error)
+	excess atomic.Int64 // instructions that were executed for rows, less stepsPerRow for each
 }
 
 // table is a section with its entries.
 type table struct {
 	section Section
 	eh      bool
-	entries []entry
+	commons []common
+	entries []entry // by start, and then in the order of the section
 }
 
-// entry is a frame description entry: a range of code, and instructions about it.
+// entry is a frame description entry: a range of code, and instructions about it. It has no pointers, and 24 bytes: there can be many.
 type entry struct {
-	start, end uint64
-	common     *common
-	at, limit  uint32 // its instructions in the section
+	start     uint64
+	size      uint32
+	common    uint32 // index
+	at, limit uint32 // its instructions in the section
 }
+
+func (e *entry) end() uint64 { return e.start + uint64(e.size) }
 
 // common is a common information entry.
 type common struct {
-	code         uint64 // factor of advances
-	data         int64  // factor of offsets
-	ra           uint64 // column of the return address
-	encoding     uint8  // of pointers
-	lsda         uint8
-	augmented    bool // entries have a length of augmentation data
-	signal       bool // frames of signal handlers return to it
-	instructions []byte
-	position     uint64 // address of instructions, for pointers relative to themselves
+	code      uint64 // factor of advances
+	data      int64  // factor of offsets
+	ra        uint64 // column of the return address
+	at, limit uint32 // its instructions in the section
+	encoding  uint8  // of pointers
+	lsda      uint8
+	augmented bool // entries have a length of augmentation data
+	signal    bool // frames of signal handlers return to it
 }
+
+func (t *table) commonOf(e *entry) *common { return &t.commons[e.common] }
 
 // NewModule reads the tables of a file: .eh_frame and .debug_frame, either of which may be empty. They are kept. NewModule
 // leaves out entries that it cannot read and returns an error about the first of them; the module is usable all the same. It is nil if a section
@@ -79,18 +86,65 @@ func (t *table) name() string {
 	return ".debug_frame"
 }
 
-// maxEntries is the number of entries of a section, of some 60 bytes each in memory: Chrome has less than a million.
-const maxEntries = 3 << 19
+// Bounds of a section. Chrome has less than a million entries. Linkers join common entries that are alike, but for .debug_frame, where each
+// compilation unit has its own.
+const (
+	maxEntries = 1 << 20
+	maxCommons = 1 << 17
+)
 
-var errTooMany = fmt.Errorf("it has more than %d entries", maxEntries)
+var (
+	errTooMany        = fmt.Errorf("it has more than %d entries", maxEntries)
+	errTooManyCommons = fmt.Errorf("%w: its entries refer to more than %d common ones", errTooMany, maxCommons)
+)
 
 // scan finds all entries.
 func (t *table) scan() error {
 	if int64(len(t.section.Data)) > 1<<32-1 {
 		return fmt.Errorf("%s has %d bytes, more than 4 GiB", t.name(), len(t.section.Data))
 	}
-	var first error
-	commons := make(map[uint64]*common)
+	count := 0
+	first := t.each(func(int, cursor, bool) error {
+		if count++; count > maxEntries {
+			return errTooMany
+		}
+		return nil
+	})
+	if errors.Is(first, errTooMany) {
+		return first
+	}
+	t.entries = make([]entry, 0, count) // growing would take more than twice the memory
+	var bad error
+	known := make(map[uint64]uint32) // indexes of common entries
+	err := t.each(func(at int, body cursor, wide bool) error {
+		e, err := t.entry(&body, wide, known)
+		switch {
+		case errors.Is(err, errTooMany):
+			return err
+		case err == nil && e.size > 0:
+			t.entries = append(t.entries, e)
+		case err != nil && bad == nil:
+			bad = fmt.Errorf("%s: the entry at byte %#x: %w", t.name(), at, err)
+		}
+		return nil
+	})
+	if errors.Is(err, errTooMany) {
+		return err
+	}
+	order := func(a, b entry) int {
+		if a.start != b.start {
+			return cmp.Compare(a.start, b.start)
+		}
+		return cmp.Compare(a.at, b.at)
+	}
+	if !slices.IsSortedFunc(t.entries, order) {
+		slices.SortFunc(t.entries, order)
+	}
+	return cmp.Or(bad, err)
+}
+
+// each calls yield with each entry of the section, with its place and a cursor that is behind its length, until yield returns an error.
+func (t *table) each(yield func(at int, body cursor, wide bool) error) error {
 	c := cursor{data: t.section.Data}
 	for c.more() {
 		at := c.off
@@ -103,21 +157,13 @@ func (t *table) scan() error {
 		}
 		body := cursor{data: c.data[:min(uint64(len(c.data)), uint64(c.off)+min(length, uint64(len(c.data))))], off: c.off}
 		if c.bytes(length); c.bad {
-			return cmp.Or(first, fmt.Errorf("%s: the entry at byte %#x is longer than the section", t.name(), at))
+			return fmt.Errorf("%s: the entry at byte %#x is longer than the section", t.name(), at)
 		}
-		e, err := t.entry(&body, wide, commons)
-		if err != nil && first == nil {
-			first = fmt.Errorf("%s: the entry at byte %#x: %w", t.name(), at, err)
-		}
-		if len(t.entries) == maxEntries {
-			return fmt.Errorf("%s: %w", t.name(), errTooMany)
-		}
-		if err == nil && e.end > e.start {
-			t.entries = append(t.entries, e)
+		if err := yield(at, body, wide); err != nil {
+			return fmt.Errorf("%s: %w", t.name(), err)
 		}
 	}
-	slices.SortStableFunc(t.entries, func(a, b entry) int { return cmp.Compare(a.start, b.start) })
-	return first
+	return nil
 }
 
 // pointerToCommon reads what tells apart the two kinds of entries: where the common entry is; own is true for a common entry itself.
@@ -135,24 +181,33 @@ func (t *table) pointerToCommon(body *cursor, wide bool) (offset uint64, own boo
 	return id, wide && id == ^uint64(0) || !wide && id == 0xffffffff
 }
 
+// unreadable is the index of common information that cannot be read.
+const unreadable = 1<<32 - 1
+
 // entry reads an entry; its range is empty if it is a common one.
-func (t *table) entry(body *cursor, wide bool, commons map[uint64]*common) (entry, error) {
+func (t *table) entry(body *cursor, wide bool, commons map[uint64]uint32) (entry, error) {
 	offset, own := t.pointerToCommon(body, wide)
 	if own {
 		return entry{}, nil // read when it is needed
 	}
-	shared, known := commons[offset]
+	index, known := commons[offset]
 	if !known {
-		var err error
-		shared, err = t.common(offset)
-		commons[offset] = shared // nil where it cannot be read
+		if len(commons) == maxCommons {
+			return entry{}, errTooManyCommons
+		}
+		shared, err := t.common(offset)
 		if err != nil {
+			commons[offset] = unreadable
 			return entry{}, err
 		}
+		index = uint32(len(t.commons))
+		commons[offset] = index
+		t.commons = append(t.commons, shared)
 	}
-	if shared == nil {
-		return entry{}, errors.New("its common information cannot be read")
+	if index == unreadable {
+		return entry{}, errCommon
 	}
+	shared := &t.commons[index]
 	start, ok := t.pointer(body, shared.encoding)
 	length, ok2 := t.pointer(body, shared.encoding&0x0f) // of the same size, but an absolute number
 	if !ok || !ok2 || body.bad {
@@ -162,19 +217,23 @@ func (t *table) entry(body *cursor, wide bool, commons map[uint64]*common) (entr
 		body.bytes(body.uleb())
 	}
 	if body.bad {
-		return entry{}, errors.New("it ends too early")
+		return entry{}, errShort
 	}
-	end := start + length
-	if end < start {
-		return entry{}, fmt.Errorf("%#x bytes at %#x end beyond the last address", length, start)
+	if start+length < start || length > math.MaxUint32 {
+		return entry{}, fmt.Errorf("%#x bytes at %#x end beyond the last address, or are more than 4 GiB", length, start)
 	}
-	return entry{start, end, shared, uint32(body.off), uint32(len(body.data))}, nil
+	return entry{start, uint32(length), index, uint32(body.off), uint32(len(body.data))}, nil
 }
 
+var (
+	errCommon = errors.New("its common information cannot be read")
+	errShort  = errors.New("it ends too early")
+)
+
 // common reads the common information entry at an offset.
-func (t *table) common(offset uint64) (*common, error) {
+func (t *table) common(offset uint64) (info common, err error) {
 	if offset >= uint64(len(t.section.Data)) {
-		return nil, fmt.Errorf("its common information is at %#x, beyond the section", offset)
+		return info, fmt.Errorf("its common information is at %#x, beyond the section", offset)
 	}
 	c := cursor{data: t.section.Data, off: int(offset)}
 	length, wide := uint64(c.u32()), false
@@ -182,33 +241,33 @@ func (t *table) common(offset uint64) (*common, error) {
 		length, wide = c.u64(), true
 	}
 	if c.bad || length > uint64(len(c.data)-c.off) {
-		return nil, fmt.Errorf("its common information at %#x is longer than the section", offset)
+		return info, fmt.Errorf("its common information at %#x is longer than the section", offset)
 	}
 	c.data = c.data[:c.off+int(length)]
 	if _, own := t.pointerToCommon(&c, wide); !own {
-		return nil, fmt.Errorf("there is no common information at %#x", offset)
+		return info, fmt.Errorf("there is no common information at %#x", offset)
 	}
 	version := c.u8()
 	if version != 1 && version != 3 && version != 4 {
-		return nil, fmt.Errorf("common information at %#x has the unknown version %d", offset, version)
+		return info, fmt.Errorf("common information at %#x has the unknown version %d", offset, version)
 	}
 	augmentation := c.text()
 	if version == 4 && (c.u8() != 8 || c.u8() != 0) {
-		return nil, fmt.Errorf("common information at %#x is for addresses of another size than 8 bytes, or with segments", offset)
+		return info, fmt.Errorf("common information at %#x is for addresses of another size than 8 bytes, or with segments", offset)
 	}
-	info := &common{code: c.uleb(), data: c.sleb()}
+	info = common{code: c.uleb(), data: c.sleb()}
 	if version == 1 {
 		info.ra = uint64(c.u8())
 	} else {
 		info.ra = c.uleb()
 	}
-	if err := t.augment(info, &c, augmentation); err != nil {
-		return nil, fmt.Errorf("common information at %#x: %w", offset, err)
+	if err := t.augment(&info, &c, augmentation); err != nil {
+		return info, fmt.Errorf("common information at %#x: %w", offset, err)
 	}
 	if c.bad {
-		return nil, fmt.Errorf("common information at %#x ends too early", offset)
+		return info, fmt.Errorf("common information at %#x ends too early", offset)
 	}
-	info.instructions, info.position = c.data[c.off:], t.section.Address+uint64(c.off)
+	info.at, info.limit = uint32(c.off), uint32(len(c.data))
 	return info, nil
 }
 
@@ -295,7 +354,7 @@ func (m *Module) find(address uint64) (*table, *entry) {
 	for i := range m.tables {
 		t := &m.tables[i]
 		n := sort.Search(len(t.entries), func(n int) bool { return t.entries[n].start > address })
-		if n > 0 && address < t.entries[n-1].end {
+		if n > 0 && address < t.entries[n-1].end() {
 			return t, &t.entries[n-1]
 		}
 	}

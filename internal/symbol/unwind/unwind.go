@@ -33,8 +33,9 @@ func (s Stop) String() string {
 // Unwinder unwinds stacks of one architecture. It keeps what it has made of tables, for the next sample. It is not for several goroutines
 // at once.
 type Unwinder struct {
-	arch Arch
-	rows map[place]*row // nil where there is none
+	arch  Arch
+	rows  map[place]*row // nil where there is none
+	saved int            // rules in them
 }
 
 // place is an address in a file.
@@ -43,8 +44,11 @@ type place struct {
 	address uint64
 }
 
-// maxRows bounds what is kept.
-const maxRows = 1 << 18
+// What is kept at most: rows, and rules of registers in them, of which compilers make a handful for each row.
+const (
+	maxRows  = 1 << 18
+	maxSaved = 1 << 20
+)
 
 // New makes an Unwinder.
 func New(arch Arch) *Unwinder {
@@ -82,6 +86,7 @@ type walk struct {
 	sample    *Sample
 	registers Registers
 	stackAt   uint64
+	steps     int  // of expressions
 	exact     bool // the program counter is not that of a return: of the sample, or of what a signal interrupted
 }
 
@@ -138,19 +143,23 @@ func (w *walk) row(pc uint64) *row {
 		return r
 	}
 	r = m.row(key.address, w.exact)
-	if len(w.rows) >= maxRows {
+	if len(w.rows) >= maxRows || w.saved >= maxSaved {
 		clear(w.rows)
+		w.saved = 0
 	}
 	w.rows[key] = r
+	if r != nil {
+		w.saved += len(r.rules)
+	}
 	return r
 }
 
 // apply finds the registers of the caller by a row.
 func (w *walk) apply(r *row) error {
-	f := frame{registers: &w.registers, memory: w.memory}
+	f := frame{table: r.table, registers: &w.registers, memory: w.memory, steps: &w.steps}
 	var err error
 	if r.cfa.kind == isExpression {
-		f.cfa, err = f.evaluate(r.cfa.expression)
+		f.cfa, err = f.evaluate(r.table.expression(&r.cfa))
 	} else {
 		f.cfa, err = f.cfaOf(r.cfa)
 	}
@@ -165,11 +174,11 @@ func (w *walk) apply(r *row) error {
 		v, err := f.value(&saved.rule)
 		switch {
 		case err == nil && saved.kind != undefined:
-			caller.Set(saved.register, v)
-		case saved.register == r.ra || saved.register == w.arch.sp():
+			caller.Set(uint64(saved.saved), v)
+		case uint64(saved.saved) == r.ra || uint64(saved.saved) == w.arch.sp():
 			return err
 		default: // it may not be needed any more
-			caller.forget(saved.register)
+			caller.forget(uint64(saved.saved))
 		}
 	}
 	pc, known := caller.Get(r.ra)
@@ -182,7 +191,7 @@ func (w *walk) apply(r *row) error {
 }
 
 func (f *frame) cfaOf(r rule) (uint64, error) {
-	v, known := f.registers.Get(r.register)
+	v, known := f.registers.Get(uint64(r.register))
 	if r.kind != inRegister || !known {
 		return 0, errRegister
 	}
@@ -195,7 +204,7 @@ func (f *frame) value(r *rule) (uint64, error) {
 	var err error
 	switch r.kind {
 	case inRegister:
-		v, known := f.registers.Get(r.register)
+		v, known := f.registers.Get(uint64(r.register))
 		if !known {
 			return 0, errRegister
 		}
@@ -203,11 +212,11 @@ func (f *frame) value(r *rule) (uint64, error) {
 	case isOffset:
 		return f.cfa + uint64(r.offset), nil
 	case isExpression:
-		return f.evaluate(r.expression)
+		return f.evaluate(f.table.expression(r))
 	case atOffset:
 		v = f.cfa + uint64(r.offset)
 	case atExpression:
-		v, err = f.evaluate(r.expression)
+		v, err = f.evaluate(f.table.expression(r))
 	}
 	if err != nil || r.kind == undefined {
 		return 0, err

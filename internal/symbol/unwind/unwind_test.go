@@ -209,12 +209,13 @@ func TestExpressions(t *testing.T) {
 		{"\x2f\x01", 0, "too early"}, {"\x2f\xf0\xff", 0, "too early"}, {"\x03\x01", 0, "too early"}, {"\xe0", 0, "unknown operation 0xe0"},
 		{"\x74\x00", 0, "register is not known"}, {"\x73\x00\x94\x03", 0, "reads 3 bytes"},
 	} {
+		f.steps = new(int)
 		got, err := f.evaluate([]byte(test.expression))
 		if got != test.want || (err == nil) != (test.err == "") || err != nil && !strings.Contains(err.Error(), test.err) {
 			t.Errorf("% x: %#x, %v; not %#x, %s", test.expression, got, err, test.want, test.err)
 		}
 	}
-	if _, err := (&frame{registers: registers}).evaluate([]byte("\x9c")); err == nil || !strings.Contains(err.Error(), "refers to it") {
+	if _, err := (&frame{registers: registers, steps: new(int)}).evaluate([]byte("\x9c")); err == nil || !strings.Contains(err.Error(), "refers to it") {
 		t.Errorf("the CFA in its own expression: %v", err)
 	}
 }
@@ -430,7 +431,7 @@ func FuzzUnwind(f *testing.F) {
 		}
 		for _, t := range m.tables {
 			for _, e := range t.entries {
-				t.row(&e, e.end-1)
+				t.row(&e, e.end()-1)
 			}
 		}
 		s.Registers.Set(arch.sp(), 0x8000)
