@@ -19,7 +19,7 @@ import (
 
 // The largest files of JIT compilers that are read, in bytes: whoever runs a process decides what stands there. Dumps have the code, too.
 const (
-	maxPerfMap = 64 << 20
+	maxPerfMap = 32 << 20
 	maxJITDump = 256 << 20
 )
 
@@ -39,10 +39,10 @@ type perfMapCode struct {
 	owner owner
 
 	once sync.Once
-	code *timeline.Timeline // nil if there is none
+	code *jit.Map // nil if there is none
 
 	mu    sync.Mutex
-	known map[*timeline.Region]*Symbol
+	known map[uint64]*Symbol // by start
 }
 
 func (p *perfMapCode) locate(l *Location) {
@@ -50,16 +50,16 @@ func (p *perfMapCode) locate(l *Location) {
 	if p.code == nil {
 		return
 	}
-	r := p.code.Find(0, l.Addr)
-	if r == nil {
+	f, ok := p.code.Find(l.Addr)
+	if !ok {
 		return
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	known := p.known[r]
+	known := p.known[f.Start]
 	if known == nil {
-		known = &Symbol{Name: r.Name, Linkage: r.Name, Start: r.Start, End: r.End}
-		p.known[r] = known
+		known = &Symbol{Name: f.Name, Linkage: f.Name, Start: f.Start, End: f.End}
+		p.known[f.Start] = known
 	}
 	l.Symbol = known
 }
@@ -67,8 +67,8 @@ func (p *perfMapCode) locate(l *Location) {
 func (p *perfMapCode) read() {
 	text, err := p.text()
 	if err == nil {
-		p.code, err = jit.ParseMap(string(text))
-		p.known = map[*timeline.Region]*Symbol{}
+		p.code, err = jit.ParseMap(text)
+		p.known = map[uint64]*Symbol{}
 	}
 	if err != nil {
 		p.problem("no symbols, or not all, of "+p.name, err)

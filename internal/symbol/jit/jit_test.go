@@ -1,10 +1,13 @@
 package jit
 
 import (
+	"bytes"
 	"debug/elf"
 	"encoding/binary"
 	"fmt"
+	"maps"
 	"math"
+	"runtime"
 	"strings"
 	"testing"
 
@@ -19,7 +22,7 @@ func TestMap(t *testing.T) {
 		"7f0000001000 100 newer\n" +
 		"7f0000003000 10 old\n" +
 		"7f0000003008 10 over its end"
-	m, err := ParseMap(text)
+	m, err := ParseMap([]byte(text))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -28,8 +31,8 @@ func TestMap(t *testing.T) {
 		0x7f0000003007: "old", 0x7f0000003008: "over its end", 0x7f0000003017: "over its end", 0x7f0000003018: "", 0: "",
 	} {
 		got := ""
-		if r := m.Find(123, address); r != nil {
-			got = r.Name
+		if f, ok := m.Find(address); ok {
+			got = f.Name
 		}
 		if got != want {
 			t.Errorf("%#x: %q, not %q", address, got, want)
@@ -38,18 +41,20 @@ func TestMap(t *testing.T) {
 }
 
 func TestBadMap(t *testing.T) {
-	m, err := ParseMap("x 1 a\n1000 10 good\n1000\n1000 10\n1000 10 \n1000 x a\n")
+	m, err := ParseMap([]byte("x 1 a\n1000 10 good\n1000\n1000 10\n1000 10 \n1000 x a\n"))
 	if err == nil || err.Error() != `5 lines cannot be read, the first of them line 1: "x 1 a" is not a start, a size and a name` {
 		t.Errorf("error %v", err)
 	}
-	if r := m.Find(0, 0x1000); r == nil || r.Name != "good" {
-		t.Errorf("found %v", r)
+	if f, ok := m.Find(0x1000); !ok || f != (Function{"good", 0x1000, 0x1010}) {
+		t.Errorf("found %+v", f)
 	}
 }
 
 func TestLimits(t *testing.T) {
-	m, err := ParseMap(strings.Repeat("1000 10 a\n", maxFunctions) + "2000 10 b\n")
-	if err == nil || !strings.Contains(err.Error(), "more than 1048576 functions") || m.Find(0, 0x1000) == nil || m.Find(0, 0x2000) != nil {
+	m, err := ParseMap([]byte(strings.Repeat("1000 10 a\n", maxFunctions) + "2000 10 b\n"))
+	_, first := m.Find(0x1000)
+	_, last := m.Find(0x2000)
+	if err == nil || !strings.Contains(err.Error(), "more than 1048576 functions") || !first || last {
 		t.Errorf("a map of too many functions: error %v", err)
 	}
 	d := maker{order: binary.LittleEndian}
@@ -206,12 +211,69 @@ func FuzzDump(f *testing.F) {
 
 func FuzzMap(f *testing.F) {
 	f.Add("1000 10 a\n1008 4 b c\n", uint64(0x1009))
+	f.Add("1008 4 b\n1000 10 a\n1000 2 c\n1004 0 d\nff0 30 e\n1001 ffffffffffffffff f\n", uint64(0x1001))
 	f.Fuzz(func(t *testing.T, text string, address uint64) {
-		m, _ := ParseMap(text)
-		if r := m.Find(1, address); r != nil && (address < r.Start || address >= r.End) {
-			t.Errorf("%#x is not in %+v", address, r)
+		m, _ := ParseMap([]byte(text))
+		f, ok := m.Find(address)
+		if ok && (address < f.Start || address >= f.End) {
+			t.Errorf("%#x is not in %+v", address, f)
+		}
+		if want := slowFind(text, address); ok != (want != "") || ok && f.Name != want {
+			t.Errorf("%#x is in %q, not in %q", address, f.Name, want)
 		}
 	})
+}
+
+// slowFind finds the name of a function by adding one line after the other, as the compiler has made them.
+func slowFind(text string, address uint64) (name string) {
+	there := map[uint64]mapLine{}
+	at := 0
+	for line := range strings.SplitSeq(text, "\n") {
+		l, ok := parseLine([]byte(text), at, at+len(line))
+		at += len(line) + 1
+		if !ok {
+			continue
+		}
+		maps.DeleteFunc(there, func(start uint64, _ mapLine) bool { return start == l.start || start >= l.start && start < l.end })
+		if l.end > l.start {
+			there[l.start] = l
+		}
+	}
+	last := mapLine{}
+	for start, l := range there {
+		if start <= address && (start > last.start || last.size == 0) {
+			last = l
+		}
+	}
+	if address >= last.end {
+		return ""
+	}
+	return text[last.name:][:last.size]
+}
+
+// TestMapSize has functions of a byte that lie two bytes apart, as no compiler makes them, in the order of their addresses and against it.
+func TestMapSize(t *testing.T) {
+	const functions, most = 100_000, 40 // bytes for each
+	var up, down strings.Builder
+	for n := range functions {
+		fmt.Fprintf(&up, "%x 1 a\n", 0x1000+2*n)
+		fmt.Fprintf(&down, "%x 1 a\n", 0x1000+2*(functions-n))
+	}
+	for name, text := range map[string][]byte{"up": []byte(up.String()), "down": []byte(down.String()), "not a line": bytes.Repeat([]byte("g\n"), functions)} {
+		var before, after runtime.MemStats
+		runtime.ReadMemStats(&before)
+		m, err := ParseMap(text)
+		runtime.ReadMemStats(&after)
+		if n := (after.TotalAlloc - before.TotalAlloc) / functions; n > most {
+			t.Errorf("%s: a function takes %d bytes, more than %d", name, n, most)
+		}
+		if name == "not a line" {
+			continue
+		}
+		if f, ok := m.Find(0x1010); err != nil || len(m.lines) != functions || !ok || f.Start != 0x1010 {
+			t.Errorf("%s: error %v, %d functions, found %+v", name, err, len(m.lines), f)
+		}
+	}
 }
 
 // find is the code that was at an address at a time of the dump's clock, and the offset in it; nil if there was none.
