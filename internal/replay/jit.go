@@ -87,7 +87,7 @@ func (s *symbols) readOf(o owner, path string, limit int64) ([]byte, error) {
 	if symfs := s.replay.options.SymFS; symfs != "" {
 		return object.ReadFile(symfs, path, limit)
 	}
-	at, lives := o.find()
+	at, lives := s.live.find(o)
 	if !lives {
 		return object.ReadFile("", path, limit, 0, os.Geteuid())
 	}

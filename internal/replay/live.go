@@ -2,10 +2,15 @@ package replay
 
 import (
 	"bufio"
+	"io"
+	"maps"
 	"os"
 	"path/filepath"
+	"sort"
 	"strconv"
 	"strings"
+	"sync"
+	"time"
 
 	"github.com/bperf/bperf/internal/symbol/object"
 )
@@ -23,43 +28,120 @@ type place struct {
 	mapped string // object.MappedFile
 }
 
-// find returns false if the process is gone, or if another process has its ID by now, perhaps because the recording is of another machine: such
-// a process does not have the same mapping.
-func (o owner) find() (place, bool) {
-	proc := filepath.Join("/proc", strconv.Itoa(int(o.pid)))
-	maps, err := os.Open(filepath.Join(proc, "maps"))
-	if err != nil {
-		return place{}, false
+// is reports whether the mapping is the one that the owner had. The path there can begin with what is above the process's root.
+func (o owner) is(m *codeMapping) bool {
+	if o.start < m.start || o.start >= m.end {
+		return false
 	}
-	defer func() { _ = maps.Close() }() // it is only read
-	for lines := bufio.NewScanner(maps); lines.Scan(); {
-		if start, end, is := o.is(lines.Text()); is {
-			return place{
-				root:   filepath.Join(proc, "root"),
-				mapped: object.MappedFile(o.pid, start, end),
-			}, true
-		}
+	if o.path == "" {
+		return m.anonymous
 	}
-	return place{}, false
+	return strings.HasSuffix(m.path, withoutDeleted(o.path))
 }
 
-// is compares a mapping with a line of proc_pid_maps(5), and returns the addresses there. The path there can begin with what is above the process's root.
-func (o owner) is(line string) (start, end uint64, is bool) {
+// codeMapping is executable memory of a living process.
+type codeMapping struct {
+	start, end uint64
+	path       string // without " (deleted)"; empty for memory without a file
+	anonymous  bool
+}
+
+// parseCodeMapping parses a line of proc_pid_maps(5). It returns false for memory that is not executable.
+func parseCodeMapping(line string) (m codeMapping, ok bool) {
 	fields := strings.Fields(line)
-	if len(fields) < 5 {
-		return 0, 0, false
+	if len(fields) < 5 || !strings.Contains(fields[1], "x") {
+		return m, false
 	}
 	first, last, _ := strings.Cut(fields[0], "-")
 	start, err1 := strconv.ParseUint(first, 16, 64)
 	end, err2 := strconv.ParseUint(last, 16, 64)
-	if err1 != nil || err2 != nil || o.start < start || o.start >= end || !strings.Contains(fields[1], "x") {
-		return 0, 0, false
+	m = codeMapping{start: start, end: end, anonymous: fields[4] == "0"}
+	if at := strings.IndexByte(line, '/'); at >= 0 {
+		m.path = strings.Clone(withoutDeleted(line[at:]))
 	}
-	if o.path == "" {
-		return start, end, fields[4] == "0"
+	return m, err1 == nil && err2 == nil
+}
+
+// Bounds of what is kept of living processes: of each, the number of mappings and the bytes of their paths. Large programs have some hundred.
+const (
+	maxLive     = 16
+	maxMappings = 16 << 10
+	maxPaths    = 1 << 20
+)
+
+// parseMaps reads the executable memory in a /proc/PID/maps, by address. What is over the bounds is left out.
+func parseMaps(maps io.Reader) (code []codeMapping) {
+	left := maxPaths
+	for lines := bufio.NewScanner(maps); lines.Scan(); {
+		m, ok := parseCodeMapping(lines.Text())
+		if !ok {
+			continue
+		}
+		if left -= len(m.path); left < 0 || len(code) == maxMappings {
+			break
+		}
+		code = append(code, m)
 	}
-	_, path, _ := strings.Cut(line, "/")
-	return start, end, strings.HasSuffix("/"+withoutDeleted(path), withoutDeleted(o.path))
+	return code
+}
+
+// liveMaps knows what living processes have mapped. Goroutines may share it.
+type liveMaps struct {
+	mu   sync.Mutex
+	kept map[int32]liveMap
+}
+
+// liveMap is what one has mapped.
+type liveMap struct {
+	code  []codeMapping // nil if the process has ended
+	until time.Time     // it is read again then
+}
+
+// shareOfReading bounds the time that is spent with the mappings of a process: one part of so many. A process can have a million of them, and each of
+// its files is asked for; those of most processes are read in less than a millisecond.
+const shareOfReading = 10
+
+// of returns the executable memory of a process.
+func (l *liveMaps) of(pid int32) []codeMapping {
+	l.mu.Lock()
+	m, known := l.kept[pid]
+	l.mu.Unlock()
+	began := time.Now()
+	if known && began.Before(m.until) {
+		return m.code
+	}
+	if f, err := os.Open(filepath.Join("/proc", strconv.Itoa(int(pid)), "maps")); err == nil {
+		m.code = parseMaps(f)
+		_ = f.Close() // it is only read
+	} else {
+		m.code = nil
+	}
+	now := time.Now()
+	m.until = now.Add(shareOfReading * now.Sub(began))
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	maps.DeleteFunc(l.kept, func(_ int32, old liveMap) bool { return now.After(old.until) })
+	if l.kept == nil {
+		l.kept = map[int32]liveMap{}
+	}
+	if len(l.kept) < maxLive {
+		l.kept[pid] = m
+	}
+	return m.code
+}
+
+// find returns false if the process is gone, or if another process has its ID by now, perhaps because the recording is of another machine: such
+// a process does not have the same mapping.
+func (l *liveMaps) find(o owner) (place, bool) {
+	code := l.of(o.pid)
+	i := sort.Search(len(code), func(i int) bool { return code[i].end > o.start })
+	if i == len(code) || !o.is(&code[i]) {
+		return place{}, false
+	}
+	return place{
+		root:   filepath.Join("/proc", strconv.Itoa(int(o.pid)), "root"),
+		mapped: object.MappedFile(o.pid, code[i].start, code[i].end),
+	}, true
 }
 
 // withoutDeleted removes what the kernel appends to the path of a file that was deleted.

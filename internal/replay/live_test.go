@@ -1,8 +1,12 @@
 package replay
 
 import (
+	"fmt"
 	"os"
+	"slices"
+	"strings"
 	"testing"
+	"time"
 )
 
 func TestOwnerIs(t *testing.T) {
@@ -24,13 +28,74 @@ func TestOwnerIs(t *testing.T) {
 		{"1000-2000", false, false},
 		{"", false, false},
 	} {
+		m, ok := parseCodeMapping(tt.line)
 		for _, o := range []owner{file, deleted} {
-			if start, end, is := o.is(tt.line); is != tt.file || is && (start != 0x1000 || end != 0x2000) {
-				t.Errorf("%q: is %s: %v, from %#x to %#x", tt.line, o.path, is, start, end)
+			if is := ok && o.is(&m); is != tt.file || is && (m.start != 0x1000 || m.end != 0x2000) {
+				t.Errorf("%q: is %s: %v, %+v", tt.line, o.path, is, m)
 			}
 		}
-		if _, _, is := anonymous.is(tt.line); is != tt.anon {
+		if is := ok && anonymous.is(&m); is != tt.anon {
 			t.Errorf("%q: is anonymous: %v", tt.line, is)
+		}
+	}
+}
+
+// TestLiveMaps asks for the files of a process: its mappings are read once for several, and again some time later.
+func TestLiveMaps(t *testing.T) {
+	self := int32(os.Getpid())
+	path, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	f, err := os.Open("/proc/self/maps")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	code := parseMaps(f)
+	i := slices.IndexFunc(code, func(m codeMapping) bool { return m.path == path })
+	if i < 0 {
+		t.Fatalf("%s is not in %+v", path, code)
+	}
+	var l liveMaps
+	own, other := owner{self, code[i].start, path}, owner{self, 0x1000, "/a"}
+	if p, lives := l.find(own); !lives || p.root != fmt.Sprintf("/proc/%d/root", self) || !l.kept[self].until.After(time.Time{}) {
+		t.Errorf("%+v, %v; kept %+v", p, lives, l.kept)
+	}
+	l.kept[self] = liveMap{[]codeMapping{{start: 0x1000, end: 0x2000, path: "/a"}}, time.Now().Add(time.Hour)}
+	if _, lives := l.find(own); lives {
+		t.Error("the mappings were read again at once")
+	}
+	if p, lives := l.find(other); !lives || p.mapped != fmt.Sprintf("/proc/%d/map_files/1000-2000", self) {
+		t.Errorf("%+v, %v", p, lives)
+	}
+	if n := testing.AllocsPerRun(10, func() { l.find(other) }); n > 10 {
+		t.Errorf("%v allocations", n)
+	}
+	l.kept[self] = liveMap{l.kept[self].code, time.Now().Add(-time.Second)}
+	if _, lives := l.find(own); !lives {
+		t.Error("the mappings were not read again")
+	}
+	for pid := range int32(maxLive) {
+		l.kept[pid] = liveMap{until: time.Now().Add(time.Hour)}
+	}
+	if l.of(self); len(l.kept) > maxLive+1 {
+		t.Errorf("%d processes are kept", len(l.kept))
+	}
+	if _, lives := l.find(owner{1 << 30, 0x1000, "/a"}); lives {
+		t.Error("a process lives that is not there")
+	}
+}
+
+// TestManyMappings has more mappings than any program, and longer paths.
+func TestManyMappings(t *testing.T) {
+	for size, want := range map[int]int{1: maxMappings, 4000: maxPaths / 4001} {
+		var text strings.Builder
+		for n := range 2 * maxMappings {
+			fmt.Fprintf(&text, "%x-%x r-xp 00000000 08:01 5 /%s\n", n<<12, (n+1)<<12, strings.Repeat("a", size))
+		}
+		if n := len(parseMaps(strings.NewReader(text.String()))); n != want {
+			t.Errorf("%d mappings are kept, not %d", n, want)
 		}
 	}
 }

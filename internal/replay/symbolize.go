@@ -26,6 +26,8 @@ type symbols struct {
 	problems map[string]bool
 	others   int                // problems that there was no room for
 	known    map[uint64]*Symbol // of the kernel, by Start
+
+	live liveMaps
 }
 
 // search says where files are looked for.
@@ -252,7 +254,7 @@ func (u *userFile) findMapped(id string) *object.File {
 		return nil
 	}
 	for _, o := range u.users() {
-		p, lives := o.find()
+		p, lives := u.live.find(o)
 		if !lives {
 			continue
 		}
