@@ -38,6 +38,7 @@ type file struct {
 	needed  bool      // its code does not keep frame pointers
 	users   int       // mappings
 	loaded  *ebpf.Map // its rows; nil if they are not in the kernel
+	rules   []uint32  // the numbers of its rules, if it is loaded
 	index   run       // of unwind_tables
 	leftOut bool      // there is no room for it
 	idle    bool      // no process has mapped it since a call of Forget
@@ -152,34 +153,43 @@ func (t *Tables) loadFile(f *file) error {
 	if f.table == nil || f.loaded != nil || !f.needed || f.leftOut {
 		return nil
 	}
-	for t.rows+int(f.rows) > t.limits.Rows && len(t.unused) > 0 {
+	reason := t.noRoom(f)
+	for reason != nil && len(t.unused) > 0 {
 		if err := t.dropUnused(1); err != nil {
 			return err
 		}
+		reason = t.noRoom(f)
 	}
-	index, ok := t.indexes.take(1)
-	switch {
-	case !ok:
-		return t.refuse(f, fmt.Errorf("there are more than %d tables", t.limits.Tables))
-	case t.rows+int(f.rows) > t.limits.Rows:
-		t.indexes.give(index)
-		return t.refuse(f, fmt.Errorf("tables have more than %d rows", t.limits.Rows))
+	if reason != nil {
+		f.leftOut = true
+		t.leaveOut(&t.stats.FilesLeftOut, fmt.Errorf("%s: %w", f.elf.Path(), reason))
+		return nil
 	}
 	rules, err := t.number(f.table.Rules)
 	if err != nil {
 		return err
 	}
-	if rules == nil {
-		t.indexes.give(index)
-		return t.refuse(f, fmt.Errorf("tables have more than %d rules", t.limits.Rules))
-	}
 	if f.loaded, err = fill(f.table.Rows, rules); err != nil {
 		return fmt.Errorf("make a BPF map for the unwind table of %s: %w", f.elf.Path(), err)
 	}
-	f.index = index
+	f.index, _ = t.indexes.take(1)
+	f.rules = rules
 	t.loaded = append(t.loaded, f)
 	t.rows += int(f.rows)
-	f.table.Rows = nil
+	f.table.Rows, f.table.Rules = nil, nil
+	return nil
+}
+
+// noRoom says why there is no room for the table of a file; nil if there is.
+func (t *Tables) noRoom(f *file) error {
+	switch {
+	case len(t.indexes.free) == 0:
+		return fmt.Errorf("there are more than %d tables", t.limits.Tables)
+	case t.rows+int(f.rows) > t.limits.Rows:
+		return fmt.Errorf("tables have more than %d rows", t.limits.Rows)
+	case !t.rules.fit(f.table.Rules):
+		return fmt.Errorf("tables have more than %d rules", t.limits.Rules)
+	}
 	return nil
 }
 
@@ -209,38 +219,18 @@ func inTurns(files []*file, change func(*file) error) error {
 	return nil
 }
 
-func (t *Tables) refuse(f *file, err error) error {
-	f.leftOut = true
-	t.leaveOut(&t.stats.FilesLeftOut, fmt.Errorf("%s: %w", f.elf.Path(), err))
-	return nil
-}
-
-// number puts rules into the kernel that are not yet there, and returns the number that each has; nil if there is no room.
+// number gives the rules of a table, for which there is room, their numbers, and puts those that are new into the kernel.
 func (t *Tables) number(rules []unwind.Rule) ([]uint32, error) {
-	numbers := make([]uint32, len(rules))
-	var keys []uint32
-	var values []ruleEntry
-	for i, r := range rules {
-		number, known := t.rules[r]
-		if !known {
-			number = uint32(len(t.rules))
-			if number >= t.limits.Rules {
-				for _, r := range values { // they are not there
-					delete(t.rules, unwind.Rule{CFAOffset: r.CFAOffset, RAOffset: r.RAOffset, FPOffset: r.FPOffset, CFA: unwind.Base(r.CFA),
-						RA: unwind.Base(r.RA), FP: unwind.Base(r.FP), Signal: r.Signal != 0})
-				}
-				return nil, nil
-			}
-			t.rules[r] = number
-			keys = append(keys, number)
-			values = append(values, entryOf(r))
-		}
-		numbers[i] = number
+	numbers, changed := t.rules.take(rules)
+	if len(changed) == 0 {
+		return numbers, nil
 	}
-	if len(keys) > 0 {
-		if _, err := t.rulesMap.BatchUpdate(keys, values, nil); err != nil {
-			return nil, fmt.Errorf("write the rules of unwind tables to a BPF map: %w", err)
-		}
+	values := make([]ruleEntry, len(changed))
+	for i, number := range changed {
+		values[i] = entryOf(t.rules.all[number])
+	}
+	if _, err := t.rulesMap.BatchUpdate(changed, values, nil); err != nil {
+		return nil, fmt.Errorf("write the rules of unwind tables to a BPF map: %w", err)
 	}
 	return numbers, nil
 }
@@ -317,27 +307,33 @@ func (t *Tables) unload() error {
 	return t.dropUnused(len(t.unused) - maxUnused)
 }
 
-// dropUnused removes the n files that have been unused for the longest time; none if n is not positive. When the entries of their tables are gone, no
-// program uses them any more.
+// dropUnused removes the n files that have been unused for the longest time; none if n is not positive. The kernel removes the entry of a table when
+// no program uses it any more, so that the numbers of its rules can be given to others then.
 func (t *Tables) dropUnused(n int) error {
 	if n <= 0 {
 		return nil
 	}
 	dropped := t.unused[:n]
 	t.unused = slices.Clone(t.unused[n:])
-	var loaded []*file
+	var loaded, published []*file
 	for _, f := range dropped {
 		delete(t.files, f.id)
-		if f.loaded != nil {
-			loaded = append(loaded, f)
+		if f.loaded == nil {
+			continue
+		}
+		loaded = append(loaded, f)
+		if !slices.Contains(t.loaded, f) {
+			published = append(published, f)
 		}
 	}
-	if err := inTurns(loaded, func(f *file) error { return t.tablesMap.Delete(f.index.first) }); err != nil {
-		return fmt.Errorf("take %d unwind tables out of a BPF map: %w", len(loaded), err)
+	t.loaded = slices.DeleteFunc(t.loaded, func(f *file) bool { return slices.Contains(loaded, f) })
+	if err := inTurns(published, func(f *file) error { return t.tablesMap.Delete(f.index.first) }); err != nil {
+		return fmt.Errorf("take %d unwind tables out of a BPF map: %w", len(published), err)
 	}
 	var errs []error
 	for _, f := range loaded {
 		t.indexes.give(f.index)
+		t.rules.give(f.rules)
 		t.rows -= int(f.rows)
 		errs = append(errs, f.loaded.Close())
 	}

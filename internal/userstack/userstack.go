@@ -103,7 +103,7 @@ type Tables struct {
 	files     map[fileID]*file
 	loaded    []*file // that are not in the map of tables yet
 	unused    []*file // that no process has mapped, the oldest first
-	rules     map[unwind.Rule]uint32
+	rules     *rules
 	mappings  *runs
 	retired   []run // that a program may still read
 	indexes   *runs // of tables
@@ -140,7 +140,7 @@ func (l Limits) Resize(spec *ebpf.CollectionSpec) {
 func New(maps map[string]*ebpf.Map, limits Limits, eager bool) (*Tables, error) {
 	t := &Tables{processesMap: maps[mapProcesses], wantedMap: maps[mapWanted], mappingsMap: maps[mapMappings], tablesMap: maps[mapTables],
 		rulesMap: maps[mapRules], limits: limits, eager: eager, processes: make(map[int32]*process), changed: make(map[int32]bool),
-		files: make(map[fileID]*file), rules: map[unwind.Rule]uint32{{}: 0}, mappings: newRuns(limits.Mappings), indexes: newRuns(limits.Tables)}
+		files: make(map[fileID]*file), rules: newRules(limits.Rules), mappings: newRuns(limits.Mappings), indexes: newRuns(limits.Tables)}
 	switch runtime.GOARCH {
 	case "amd64":
 		t.arch = unwind.AMD64
@@ -421,7 +421,7 @@ func (t *Tables) leaveOut(count *int, err error) {
 // Stats tells what is in the maps.
 func (t *Tables) Stats() Stats {
 	s := t.stats
-	s.Rules, s.Rows = len(t.rules), t.rows
+	s.Rules, s.Rows = len(t.rules.numbers), t.rows
 	for _, p := range t.processes {
 		s.Mappings += int(p.run.count)
 	}
