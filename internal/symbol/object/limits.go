@@ -17,15 +17,9 @@ const (
 	maxData        = 64 << 20  // that is searched for the description of a Go program
 	maxUnpacked    = 256 << 20 // of a file that is compressed as a whole
 	maxChecked     = 1 << 30   // of a file of debugging information without the build ID of its program
-	maxSymbols     = 4 << 20   // number in a table: vmlinux has some hundred thousand
 	maxSegments    = 64        // number that are loaded: linkers make less than ten
 	maxSectionName = 16 << 20  // of the names of all sections
-	someNames      = 16 << 20  // of names that share strings
 )
-
-// maxNames is the number of bytes that the names of symbols may have together, each counted in full. Linkers let a name be the end of
-// another one, and symbols of one name share it.
-func maxNames(table int) int { return min(someNames+4*table, maxContents) }
 
 // checkSections bounds what elf.NewFile makes of section headers: it reads the table of names, and copies the name of each section.
 func checkSections(file []byte) error {

@@ -16,7 +16,7 @@ func (i *image) pltSymbols() ([]symbol.Symbol, error) {
 		return nil, err
 	}
 	var symbols []symbol.Symbol
-	code, names := uint64(maxContents), someNames // that are left
+	code, names := uint64(maxContents), symbol.MaxNames(0) // that are left
 	for _, s := range i.elf.Sections {
 		if s.Name != ".plt" && s.Name != ".plt.sec" && s.Name != ".plt.got" || s.Type != elf.SHT_PROGBITS {
 			continue
@@ -34,7 +34,7 @@ func (i *image) pltSymbols() ([]symbol.Symbol, error) {
 			slot, length := i.jumpSlot(table[at:], s.Addr+uint64(at), size)
 			if name := slots[slot]; len(name) > 0 && length > 0 {
 				if names -= len(name); names < 0 {
-					return nil, fmt.Errorf("the names of entries of %s overlap, and have more than %d bytes", s.Name, someNames)
+					return nil, fmt.Errorf("the names of entries of %s overlap, and have more than %d bytes", s.Name, symbol.MaxNames(0))
 				}
 				start := s.Addr + uint64(at)
 				symbols = append(symbols, symbol.Symbol{

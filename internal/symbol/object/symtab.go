@@ -97,10 +97,10 @@ func (i *image) eachSymbol(kind elf.SectionType, yield func(rawSymbol, []byte)) 
 	if i.elf.Class == elf.ELFCLASS32 {
 		size = elf.Sym32Size
 	}
-	if len(table)+len(names) > maxContents || len(table)/size > maxSymbols {
-		return fmt.Errorf("%s has %d symbols in %d bytes, and at most %d in %d are read", s.Name, len(table)/size, len(table)+len(names), maxSymbols, maxContents)
+	if len(table)+len(names) > maxContents || len(table)/size > symbol.MaxSymbols {
+		return fmt.Errorf("%s has %d symbols in %d bytes, and at most %d in %d are read", s.Name, len(table)/size, len(table)+len(names), symbol.MaxSymbols, maxContents)
 	}
-	left := maxNames(len(names))
+	left := symbol.MaxNames(len(names))
 	for n := size; n+size <= len(table); n += size {
 		r := i.decodeSymbol(table[n:])
 		name := names[min(uint64(r.name), uint64(len(names))):]
@@ -108,7 +108,7 @@ func (i *image) eachSymbol(kind elf.SectionType, yield func(rawSymbol, []byte)) 
 			name = name[:end]
 		}
 		if left -= len(name); left < 0 {
-			return fmt.Errorf("the names in %s overlap, and have more than %d bytes", s.Name, maxNames(len(names)))
+			return fmt.Errorf("the names in %s overlap, and have more than %d bytes", s.Name, symbol.MaxNames(len(names)))
 		}
 		yield(r, name)
 	}

@@ -95,8 +95,8 @@ func New(table []byte, order binary.ByteOrder, text uint64, funcdata []byte) (*T
 		names: part(3), units: part(4), files: part(5), values: part(6), funcs: part(7),
 	}
 	nfunc := word(0)
-	if most := uint64(len(t.funcs)) / functabEntry; nfunc > min(most, maxFunctions) {
-		return nil, fmt.Errorf("the function table claims %d functions, and has room for %d", nfunc, min(most, maxFunctions))
+	if most := uint64(len(t.funcs)) / functabEntry; nfunc > min(most, symbol.MaxSymbols) {
+		return nil, fmt.Errorf("the function table claims %d functions, and has room for %d", nfunc, min(most, symbol.MaxSymbols))
 	}
 	t.nfunc = int(nfunc)
 	for i := 0; i < t.nfunc; i += coarseStep {
@@ -145,12 +145,9 @@ func (t *Table) find(pc uint64) (function, bool) {
 	return f, pc < f.end && f.data != nil && t.name(f) != ""
 }
 
-// maxFunctions is the number of functions of a table that is read.
-const maxFunctions = 4 << 20
-
 // Symbols returns all functions. Where their names overlap beyond measure, it is an error.
 func (t *Table) Symbols() ([]symbol.Symbol, error) {
-	left := 16<<20 + 4*len(t.names)
+	left := symbol.MaxNames(len(t.names))
 	symbols := make([]symbol.Symbol, 0, t.nfunc)
 	for i := range t.nfunc {
 		f := t.function(i)
