@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/bperf/bperf/internal/allowance"
 	"github.com/bperf/bperf/internal/bpfprog"
 	"github.com/bperf/bperf/internal/bpfprog/disasm"
 	"github.com/bperf/bperf/internal/bpfprog/linear"
@@ -56,7 +57,7 @@ var machines = map[string]string{"x86_64": "amd64", "aarch64": "arm64"}
 func newSources(reader *perfdata.Reader, programs []*linear.Program, o *Options) (*sources, error) {
 	s := &sources{options: o, search: object.DefaultSearch(), arch: runtime.GOARCH, programs: programs, files: make(map[string]file),
 		texts: make(map[sourceFile]text)}
-	s.search.Root = o.SymFS
+	s.search.Root, s.search.Allowance = o.SymFS, allowance.New()
 	if machine := reader.Features().Text(perfdata.FeatureArch); machine != "" {
 		if s.arch = machines[machine]; s.arch == "" {
 			s.arch = machine
@@ -342,7 +343,7 @@ func (s *sources) line(file sourceFile, number int) (string, error) {
 }
 
 func (s *sources) read(file sourceFile) text {
-	all, err := object.ReadFileAs(append(file.of.Owners(), s.owners...), s.options.SymFS, file.path, maxSource)
+	all, err := s.search.ReadFileAs(append(file.of.Owners(), s.owners...), file.path, maxSource)
 	if errors.Is(err, fs.ErrNotExist) {
 		return text{}
 	}

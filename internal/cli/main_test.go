@@ -12,7 +12,12 @@ import (
 	"testing"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/bperf/bperf/test/fuse"
 )
+
+// serveFUSE is set in the environment of a test binary that is to be a server of FUSE.
+const serveFUSE = "BPERF_TEST_FUSE"
 
 // TestMain makes the test binary bperf itself when it is asked to be: what is tested is the whole
 // program, with its exit status.
@@ -23,6 +28,9 @@ func TestMain(m *testing.M) {
 			refuse(unix.SYS_PERF_EVENT_OPEN, unix.SYS_BPF)
 		}
 		os.Exit(Main(os.Args))
+	}
+	if os.Getenv(serveFUSE) != "" {
+		os.Exit(fuse.Main(os.Args[1:]))
 	}
 	// A shell starts what runs in the background with SIGINT ignored, and nohup(1) with SIGHUP. Programs that the tests start must have
 	// them at their default: execve(2) sets a signal with a handler to its default, and leaves one that is ignored.

@@ -4,8 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
-	"os/signal"
 	"runtime"
 	"slices"
 	"strings"
@@ -291,10 +289,7 @@ func (o *profileOptions) take(cmd *cobra.Command, cfg *sample.Config) (sample.Re
 		cfg.Progress = func(p sample.Progress) { fmt.Fprint(stderr, "\r", progressLine(p), "\x1b[K") }
 		defer fmt.Fprint(stderr, "\r\x1b[K")
 	}
-	signals := make(chan os.Signal, 4)
-	signal.Notify(signals, endSignals()...)
-	defer signal.Stop(signals)
-	cfg.Record.Signals = signals
+	defer listen(&cfg.Record)()
 	ballast := make([]byte, 16<<20) // the garbage collector waits until there is as much besides; memory that is not touched takes none
 	result, err := sample.Run(*cfg)
 	runtime.KeepAlive(ballast)

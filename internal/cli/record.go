@@ -12,6 +12,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/bperf/bperf/internal/allowance"
 	"github.com/bperf/bperf/internal/control"
 	"github.com/bperf/bperf/internal/event"
 	"github.com/bperf/bperf/internal/filter"
@@ -172,10 +173,7 @@ func runRecord(o *recordOptions, given func(string) bool, args []string) error {
 	if o.ofTasks() && (o.system || o.cpus != "") {
 		cfg.Notify("-p, -t and -u record tasks wherever they run: -a and -C are ignored")
 	}
-	signals := make(chan os.Signal, 4)
-	signal.Notify(signals, endSignals()...)
-	defer signal.Stop(signals)
-	cfg.Signals = signals
+	defer listen(cfg)()
 	signal.Ignore(syscall.SIGXFSZ) // a file that may not grow is an error of write(2)
 	if o.control != "" {
 		if cfg.Control, err = control.Open(o.control, note); err != nil {
@@ -206,6 +204,28 @@ func runRecord(o *recordOptions, given func(string) bool, args []string) error {
 		return err
 	}
 	return exitAs(result.Signal, result.Command, len(args) > 0)
+}
+
+// listen makes a recording end at signals, until stop is called. The first one ends its allowance, too.
+func listen(cfg *record.Config) (stop func()) {
+	caught, signals, over := make(chan os.Signal, 4), make(chan os.Signal, 4), make(chan struct{})
+	signal.Notify(caught, endSignals()...)
+	cfg.Signals, cfg.Allowance = signals, allowance.New()
+	go func() {
+		for {
+			select {
+			case s := <-caught:
+				cfg.Allowance.End()
+				select {
+				case signals <- s:
+				default: // there are more than anybody waits for
+				}
+			case <-over:
+				return
+			}
+		}
+	}()
+	return func() { signal.Stop(caught); close(over) }
 }
 
 // summarize prints the lines that perf ends with, and what was lost.

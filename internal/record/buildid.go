@@ -10,6 +10,7 @@ import (
 	"strings"
 	"sync"
 
+	"github.com/bperf/bperf/internal/allowance"
 	"github.com/bperf/bperf/internal/perfdata"
 	"github.com/bperf/bperf/internal/symbol/object"
 )
@@ -17,10 +18,11 @@ import (
 // buildIDs collects the build IDs of files as they are mapped, in the background: a process may be gone before the recording ends, and with it
 // the way to what it has mapped in its own mounts.
 type buildIDs struct {
-	proc string
-	seen map[string]bool // of the collecting side alone
-	todo chan mapped
-	open sync.WaitGroup // one for each of todo that is not done
+	proc   string
+	search object.Search
+	seen   map[string]bool // of the collecting side alone
+	todo   chan mapped
+	open   sync.WaitGroup // one for each of todo that is not done
 
 	found []perfdata.HeaderBuildID // to be read when none is open
 }
@@ -34,8 +36,8 @@ type mapped struct {
 // mostFiles are of how many files build IDs are kept.
 const mostFiles = 1 << 14
 
-func newBuildIDs(proc string) *buildIDs {
-	b := &buildIDs{proc: proc, seen: make(map[string]bool), todo: make(chan mapped, mostFiles)}
+func newBuildIDs(proc string, a *allowance.Allowance) *buildIDs {
+	b := &buildIDs{proc: proc, search: object.Search{Allowance: a}, seen: make(map[string]bool), todo: make(chan mapped, mostFiles)}
 	go func() {
 		for m := range b.todo {
 			if id, misc, err := b.read(m); err == nil && len(id) > 0 {
@@ -93,12 +95,14 @@ func (b *buildIDs) read(m mapped) (id []byte, misc perfdata.Misc, err error) {
 		}
 		return noteBuildID(notes, binary.NativeEndian), perfdata.MiscKernel, nil
 	case m.name == "[vdso]":
-		id, err = userBuildID(object.Search{}, m.name)
+		id, err = userBuildID(b.search, m.name)
 		return id, perfdata.MiscUser, err
 	}
-	id, err = userBuildID(object.Search{Root: fmt.Sprintf("%s/%d/root", b.proc, m.pid)}, m.name)
+	inProcess := b.search
+	inProcess.Root = fmt.Sprintf("%s/%d/root", b.proc, m.pid)
+	id, err = userBuildID(inProcess, m.name)
 	if err != nil { // the process has ended, or may not be seen
-		id, err = userBuildID(object.Search{}, m.name)
+		id, err = userBuildID(b.search, m.name)
 	}
 	return id, perfdata.MiscUser, err
 }

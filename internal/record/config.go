@@ -8,6 +8,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/bperf/bperf/internal/allowance"
 	"github.com/bperf/bperf/internal/control"
 	"github.com/bperf/bperf/internal/event"
 	"github.com/bperf/bperf/internal/perfevent"
@@ -69,6 +70,10 @@ type Config struct {
 	Timeout       time.Duration // end after it; 0 for no such end
 	Control       *control.Channel
 	Signals       <-chan os.Signal // that end the session
+
+	// Allowance bounds the time that files of other users take; nil for a new one. Whoever sends Signals also calls its End, as the session reads them
+	// only while it records.
+	Allowance *allowance.Allowance
 
 	Output      string    // file; "-" for standard output, as a pipe
 	Stream      io.Writer // in place of Output, as a pipe; nil for that

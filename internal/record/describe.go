@@ -117,7 +117,7 @@ func (s *session) setFeatures(w *perfdata.Writer) error {
 	if !pipe { // a pipe begins with these
 		maps.Copy(all, s.machine)
 	}
-	if builds := s.builds.all(); !s.cfg.NoBuildIDs && len(builds) > 0 {
+	if builds := s.builds.all(); len(builds) > 0 {
 		all[perfdata.FeatureBuildID] = builds
 	}
 	if s.tally.first != 0 && !pipe {

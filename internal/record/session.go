@@ -10,6 +10,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/bperf/bperf/internal/allowance"
 	"github.com/bperf/bperf/internal/control"
 	"github.com/bperf/bperf/internal/perfdata"
 	"github.com/bperf/bperf/internal/perfevent"
@@ -62,6 +63,9 @@ func Run(cfg Config) (Result, error) {
 	if s.cfg.Verbose == nil {
 		s.cfg.Verbose = func(string) {}
 	}
+	if s.cfg.Allowance == nil {
+		s.cfg.Allowance = allowance.New()
+	}
 	defer s.close()
 	if err := s.launch(); err != nil {
 		return s.result, err
@@ -110,8 +114,8 @@ func (s *session) launch() (err error) {
 		}
 	}
 	proc := "/proc"
-	s.builds = newBuildIDs(proc)
-	s.tally = newTally(s.events[0].attr.SampleType, s.builds.add)
+	s.builds = newBuildIDs(proc, s.cfg.Allowance)
+	s.tally = newTally(s.events[0].attr.SampleType, s.addBuildID)
 	if s.cfg.Sums != nil { // nobody sees a header
 		s.tally.task, s.machine = s.cfg.Sums.Task, system(host())
 	} else {
@@ -283,6 +287,7 @@ func (s *session) wait(c *collector, ended <-chan struct{}) error {
 		case s.result.Signal = <-s.cfg.Signals:
 			return nil
 		case <-timeout:
+			s.cfg.Allowance.End()
 			return nil
 		case <-ended:
 			return nil
@@ -519,14 +524,21 @@ func (s *session) introduceProcesses(syn *synthesizer) error {
 	return nil
 }
 
+// addBuildID notes that a process has mapped a file.
+func (s *session) addBuildID(name []byte, pid int32) {
+	if !s.cfg.NoBuildIDs {
+		s.builds.add(name, pid)
+	}
+}
+
 // tell writes a record of what is there.
 func (s *session) tell(misc perfdata.Misc, v perfdata.Value) error {
 	switch m := v.(type) {
 	case *perfdata.Mmap:
-		s.builds.add([]byte(m.Filename), m.PID)
+		s.addBuildID([]byte(m.Filename), m.PID)
 	case *perfdata.Mmap2:
 		if !m.Data {
-			s.builds.add([]byte(m.Filename), m.PID)
+			s.addBuildID([]byte(m.Filename), m.PID)
 		}
 	}
 	if s.tally.task != nil {

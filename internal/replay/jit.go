@@ -1,6 +1,7 @@
 package replay
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -10,6 +11,7 @@ import (
 	"strings"
 	"sync"
 
+	"github.com/bperf/bperf/internal/allowance"
 	"github.com/bperf/bperf/internal/perfdata"
 	"github.com/bperf/bperf/internal/profile"
 	"github.com/bperf/bperf/internal/symbol/jit"
@@ -65,11 +67,21 @@ func (p *perfMapCode) locate(l *Location) {
 }
 
 func (p *perfMapCode) read() {
-	text, err := p.text()
-	if err == nil {
-		p.code, err = jit.ParseMap(text)
-		p.known = map[uint64]*Symbol{}
+	p.known = map[uint64]*Symbol{}
+	// A map that is broken in parts has code and an error.
+	type parsed struct {
+		code *jit.Map
+		err  error
 	}
+	got, err := allowance.Work(p.replay.options.Allowance, "read it", func() (parsed, error) {
+		text, err := p.text()
+		if err != nil {
+			return parsed{}, err
+		}
+		code, err := jit.ParseMap(text)
+		return parsed{code, err}, nil
+	}, func(parsed) {})
+	p.code, err = got.code, cmp.Or(err, got.err)
 	if err != nil {
 		p.problem("no symbols, or not all, of "+p.name, err)
 	}
@@ -84,23 +96,24 @@ func (p *perfMapCode) text() ([]byte, error) {
 // readOf reads a file of a JIT compiler as the process sees it, if it lives, or else by its path. It must belong to root or to the user of the
 // process; if that has ended, to the user of this one. With --symfs, the files of other machines have other owners.
 func (s *symbols) readOf(o owner, path string, limit int64) ([]byte, error) {
-	if symfs := s.replay.options.SymFS; symfs != "" {
-		return object.ReadFile(symfs, path, limit)
+	search := object.Search{Root: s.replay.options.SymFS, Allowance: s.replay.options.Allowance}
+	if search.Root != "" {
+		return search.ReadFile(path, limit)
 	}
 	at, lives := s.live.find(o)
 	if !lives {
-		return object.ReadFile("", path, limit, 0, os.Geteuid())
+		return search.ReadFile(path, limit, 0, os.Geteuid())
 	}
-	root := at.root
+	search.Root = at.root
 	status := o.status()
 	if o.path == "" { // a perf map, which is named by the ID of the process
-		text, err := object.ReadFile(root, perfMap(status.innermostPID), limit, 0, status.user)
+		text, err := search.ReadFile(perfMap(status.innermostPID), limit, 0, status.user)
 		if err == nil || !errors.Is(err, fs.ErrNotExist) {
 			return text, err
 		}
-		root = ""
+		search.Root = ""
 	}
-	return object.ReadFile(root, path, limit, 0, status.user)
+	return search.ReadFile(path, limit, 0, status.user)
 }
 
 // timedMapping is a mapping that is there from a time on, in ns of the recording's clock.
@@ -131,13 +144,20 @@ func (m *machine) readJITDump(p *process, v *perfdata.Mmap2) {
 			m.symbols.problem("no symbols, or not all, of code that "+v.Filename+" tells of", err)
 		}
 	}
-	data, err := m.symbols.readOf(owner{v.PID, v.Start, v.Filename}, v.Filename, maxJITDump)
-	if err != nil {
-		problem(err)
-		return
+	type parsed struct {
+		dump *jit.Dump
+		err  error
 	}
-	dump, err := jit.ParseDump(data)
-	problem(err)
+	got, err := allowance.Work(m.symbols.replay.options.Allowance, "read it", func() (parsed, error) {
+		data, err := m.symbols.readOf(owner{v.PID, v.Start, v.Filename}, v.Filename, maxJITDump)
+		if err != nil {
+			return parsed{}, err
+		}
+		dump, err := jit.ParseDump(data)
+		return parsed{dump, err}, nil
+	}, func(parsed) {})
+	problem(cmp.Or(err, got.err))
+	dump := got.dump
 	if dump == nil {
 		return
 	}

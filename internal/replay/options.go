@@ -1,5 +1,7 @@
 package replay
 
+import "github.com/bperf/bperf/internal/allowance"
+
 // Options of a replay.
 type Options struct {
 	SymFS      string // a directory in which the files with symbols are, below their paths
@@ -11,6 +13,8 @@ type Options struct {
 	NoDemangle bool   // names as the linker has them
 	NoStacks   bool   // make profiles of where samples were taken alone, without their callchains
 	MaxStack   int    // frames of a callchain; 0 for 127 (kernel.perf_event_max_stack)
+
+	Allowance *allowance.Allowance // of time for files of other users; nil for a new one
 
 	// KernelSymbol finds symbols of the kernel that was recorded and of its modules, in place of a file. It may be called at any time and by several
 	// goroutines; nil for none.

@@ -6,6 +6,7 @@ import (
 	"sync"
 	"sync/atomic"
 
+	"github.com/bperf/bperf/internal/allowance"
 	"github.com/bperf/bperf/internal/perfdata"
 )
 
@@ -64,6 +65,9 @@ type Replay struct {
 func New(reader *perfdata.Reader, o Options) *Replay {
 	if o.MaxStack == 0 {
 		o.MaxStack = 127
+	}
+	if o.Allowance == nil {
+		o.Allowance = allowance.New()
 	}
 	r := &Replay{reader: reader, options: o, filter: newFilter(o.Filter), locations: &locations{}}
 	r.symbols = &symbols{replay: r, problems: map[string]bool{}, known: map[uint64]*Symbol{}}

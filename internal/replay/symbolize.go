@@ -9,6 +9,7 @@ import (
 	"strings"
 	"sync"
 
+	"github.com/bperf/bperf/internal/allowance"
 	"github.com/bperf/bperf/internal/symbol"
 	"github.com/bperf/bperf/internal/symbol/object"
 	"github.com/bperf/bperf/internal/symbol/unwind"
@@ -33,6 +34,7 @@ type symbols struct {
 // search says where files are looked for.
 func (r *Replay) search() object.Search {
 	s := object.DefaultSearch()
+	s.Allowance = r.options.Allowance
 	if r.options.BuildIDs != "" {
 		s.Cache = r.options.BuildIDs
 	}
@@ -189,6 +191,7 @@ type userFile struct {
 	known  map[uint64]*Symbol // by Start
 	frames []symbol.Frame     // for the next time
 	owners []owner            // the last processes that had it mapped
+	stuck  bool               // a call of file does not return
 
 	tablesOnce sync.Once
 	tables     *unwind.Module // nil if there are none
@@ -200,7 +203,7 @@ func (u *userFile) open() *object.File {
 		if u.dso.Name == "[vdso]" {
 			u.file, err = u.replay.vdso()
 		} else {
-			u.file, err = u.find()
+			u.file, err = allowance.Work(u.replay.options.Allowance, "read it", u.load, func(f *object.File) { _ = f.Close() })
 		}
 		if err != nil {
 			u.problem("no symbols of "+u.dso.Name, err)
@@ -213,10 +216,19 @@ func (u *userFile) open() *object.File {
 // close lets go of the file, when no handler is at work. From then on it has no symbols.
 func (u *userFile) close() {
 	u.once.Do(func() {})
-	if u.file != nil {
+	if u.file != nil && !u.stuck {
 		_ = u.file.Close() // it was only read
 	}
 	u.file, u.known, u.tables = nil, nil, nil
+}
+
+// load opens the file and reads what is needed of it.
+func (u *userFile) load() (*object.File, error) {
+	file, err := u.find()
+	if err == nil {
+		file.Load(!u.replay.options.NoInline || u.replay.options.Lines)
+	}
+	return file, err
 }
 
 // find opens the file. Without a build ID only a process that has it mapped knows which file that is: the path can lead to another one by now.
@@ -243,7 +255,7 @@ func (u *userFile) find() (*object.File, error) {
 // checkReplaced warns if the file at the path is not the one that was recorded: without a build ID its symbols and code are shown all the same.
 func (u *userFile) checkReplaced() {
 	k := &u.dso.key
-	if u.replay.options.SymFS == "" && object.Replaced(k.path, k.major, k.minor, k.inode, k.generation) {
+	if u.replay.options.SymFS == "" && u.replay.search().Replaced(k.path, k.major, k.minor, k.inode, k.generation) {
 		u.problem(u.dso.Name+" may be another build", errors.New("the file was replaced since, and the recording has no build ID of it"))
 	}
 }
@@ -320,12 +332,7 @@ func (u *userFile) locate(l *Location) {
 	}
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	find := file.Functions
-	if u.replay.options.Lines {
-		find = file.Frames
-	}
-	frames := find(addr, u.frames[:0])
-	u.frames = frames
+	frames := u.findFrames(file, addr)
 	if len(frames) == 0 {
 		return
 	}
@@ -343,6 +350,28 @@ func (u *userFile) locate(l *Location) {
 	if source.Inlined != nil || source.File != "" {
 		l.Source = &source
 	}
+}
+
+// findFrames finds the functions at an address, which are valid until the next call. When the run is to end, that is given up if it takes long.
+func (u *userFile) findFrames(file *object.File, addr uint64) []symbol.Frame {
+	find := file.Functions
+	if u.replay.options.Lines {
+		find = file.Frames
+	}
+	if !u.replay.options.Allowance.Ending() {
+		u.frames = find(addr, u.frames[:0])
+		return u.frames
+	}
+	if u.stuck {
+		return nil
+	}
+	frames, err := allowance.Work(u.replay.options.Allowance, "not all inlined functions and lines are found",
+		func() ([]symbol.Frame, error) { return find(addr, nil), nil }, func([]symbol.Frame) {})
+	if err != nil {
+		u.stuck = true
+		u.problem(u.dso.Name, err)
+	}
+	return frames
 }
 
 // Code returns n bytes from a place in a file on, as the file has them; nil where there are none, and for all that is in no file.

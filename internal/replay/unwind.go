@@ -1,8 +1,10 @@
 package replay
 
 import (
+	"cmp"
 	"debug/elf"
 
+	"github.com/bperf/bperf/internal/allowance"
 	"github.com/bperf/bperf/internal/perfdata"
 	"github.com/bperf/bperf/internal/symbol/unwind"
 )
@@ -65,9 +67,16 @@ func (u *userFile) readTables(arch unwind.Arch) {
 		}
 		return unwind.Section{Address: s.Addr, Data: s.Data}
 	}
-	tables, err := unwind.NewModule(arch, section(".eh_frame"), section(".debug_frame"), u.file.Code)
-	if err != nil {
+	type made struct {
+		tables *unwind.Module
+		err    error // with tables, some entries are missing
+	}
+	got, err := allowance.Work(u.replay.options.Allowance, "read it", func() (made, error) {
+		tables, err := unwind.NewModule(arch, section(".eh_frame"), section(".debug_frame"), u.file.Code)
+		return made{tables, err}, nil
+	}, func(made) {})
+	if err = cmp.Or(err, got.err); err != nil {
 		u.problem("some callers are missing behind code of "+u.dso.Name, err)
 	}
-	u.tables = tables
+	u.tables = got.tables
 }

@@ -17,6 +17,7 @@ import (
 	"github.com/cilium/ebpf/link"
 	"github.com/cilium/ebpf/ringbuf"
 
+	"github.com/bperf/bperf/internal/allowance"
 	"github.com/bperf/bperf/internal/kernel"
 	"github.com/bperf/bperf/internal/replay"
 	"github.com/bperf/bperf/internal/userstack"
@@ -82,6 +83,7 @@ type settings struct {
 	command      bool // of a command that is started for it
 	follows      bool // events are those of CPUs, and the samples of some processes are kept
 	eager        bool // there are unwind tables for all processes that are told of
+	allowance    *allowance.Allowance
 	events       int
 	rate         uint64 // samples in a second at most; 0 if it is not known
 	entries      uint32 // of each map, at first; 0 for what is usual
@@ -176,7 +178,7 @@ func (c *counter) load(o settings) (err error) {
 		}
 	}
 	if unwinds {
-		c.tables, err = userstack.New(c.first.Maps, userstack.DefaultLimits, o.eager)
+		c.tables, err = userstack.New(c.first.Maps, userstack.DefaultLimits, o.eager, o.allowance)
 	}
 	return err
 }

@@ -17,6 +17,7 @@ import (
 
 	"github.com/cilium/ebpf/asm"
 
+	"github.com/bperf/bperf/internal/allowance"
 	"github.com/bperf/bperf/internal/event"
 	"github.com/bperf/bperf/internal/kernel"
 	"github.com/bperf/bperf/internal/perfdata"
@@ -100,6 +101,9 @@ func Run(cfg Config) (Result, error) {
 	if err := cfg.Check(); err != nil {
 		return Result{}, err
 	}
+	if cfg.Record.Allowance == nil {
+		cfg.Record.Allowance = allowance.New()
+	}
 	waits := cfg.measuresWaits()
 	if waits && cfg.By.IP { // where a thread is blocked is the first frame outside of the scheduler
 		cfg.By.IP, cfg.By.Stack = false, true
@@ -145,7 +149,7 @@ func Run(cfg Config) (Result, error) {
 		command: cfg.Record.CommandIsTarget(), follows: cfg.Record.SamplesCPUs(),
 		events: events, entries: cfg.Entries, ips: cfg.Ranges, programs: cfg.Programs, filters: filters, access: access, allTypes: programs != nil,
 		rate:  cfg.Record.Frequency * uint64(events*runtime.NumCPU()),
-		eager: !cfg.Record.Target.System && cfg.Record.Target.CPUs == nil}
+		eager: !cfg.Record.Target.System && cfg.Record.Target.CPUs == nil, allowance: cfg.Record.Allowance}
 	if s.counter, err = newCounter(s.settings); err != nil {
 		return Result{}, programs.Explain(err) // the verifier names the function
 	}
@@ -165,7 +169,16 @@ func (s *session) run() (result Result, err error) {
 	took := time.Since(began)
 	stop()
 	q.end(err)
+	followed := make(chan struct{})
+	go func() { // one more signal leaves out the symbols that are still missing
+		select {
+		case <-cfg.Signals:
+			cfg.Allowance.Stop()
+		case <-followed:
+		}
+	}()
 	follower.Wait()
+	close(followed)
 	result.Result = recorded
 	if err == nil {
 		err = followErr
@@ -487,7 +500,7 @@ func (s *session) follow(q *queue) (*profile.Profile, replay.Stats, error) {
 	}
 	defer func() { _ = reader.Close() }() // it is only read
 	options := s.cfg.Replay
-	options.Sums, options.Functions, options.KernelSymbol = true, s.cfg.Functions, s.counter.symbol
+	options.Sums, options.Functions, options.KernelSymbol, options.Allowance = true, s.cfg.Functions, s.counter.symbol, s.cfg.Record.Allowance
 	r := replay.New(reader, options)
 	if s.cfg.Every > 0 {
 		n := 0

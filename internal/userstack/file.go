@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"os"
 	"slices"
 	"strings"
 	"sync"
@@ -13,6 +12,7 @@ import (
 
 	"github.com/cilium/ebpf"
 
+	"github.com/bperf/bperf/internal/allowance"
 	"github.com/bperf/bperf/internal/perfdata"
 	"github.com/bperf/bperf/internal/symbol/object"
 	"github.com/bperf/bperf/internal/symbol/unwind"
@@ -54,13 +54,15 @@ func isFile(r *perfdata.Mmap2) bool {
 
 // open finds the file of a mapping, which uses it from now on, and makes its table if that is not yet done.
 func (t *Tables) open(r *perfdata.Mmap2) *file {
-	path, id := identify(r)
+	at, id := t.identify(r)
 	f, known := t.files[id]
 	if !known {
-		f = &file{id: id}
-		if err := f.read(t.arch, path, r); err != nil && !errors.Is(err, fs.ErrNotExist) { // whose process has ended by now
+		read, err := allowance.Work(t.search.Allowance, r.Filename, func() (file, error) { return readFile(at, t.arch, r) }, func(file) {})
+		if err != nil && !errors.Is(err, fs.ErrNotExist) { // whose process has ended by now
 			t.leaveOut(&t.stats.FilesUnread, err)
 		}
+		f = &read
+		f.id = id
 		t.files[id] = f
 	} else if f.users == 0 {
 		t.unused = slices.DeleteFunc(t.unused, func(o *file) bool { return o == f })
@@ -69,42 +71,47 @@ func (t *Tables) open(r *perfdata.Mmap2) *file {
 	return f
 }
 
-// identify finds the path by which a mapped file can be opened: that of the mapping leads there even if the file was deleted.
-func identify(r *perfdata.Mmap2) (path string, id fileID) {
+// place is where a file can be opened.
+type place struct {
+	object.Search
+	path string
+}
+
+// identify finds the place at which a mapped file can be opened: that of the mapping leads there even if the file was deleted.
+func (t *Tables) identify(r *perfdata.Mmap2) (at place, id fileID) {
 	id = fileID{major: r.Major, minor: r.Minor, inode: r.Inode, buildID: string(r.BuildID)}
 	if r.Inode == 0 {
 		id.name = r.Filename
 	}
 	if r.Filename == vdso {
-		return vdso, id
+		return place{t.search, vdso}, id
 	}
-	for _, path = range []string{
-		object.MappedFile(r.PID, r.Start, r.Start+r.Length),
-		fmt.Sprintf("/proc/%d/root%s", r.PID, r.Filename),
-		r.Filename,
-	} {
-		if info, err := os.Stat(path); err == nil && info.Mode().IsRegular() {
+	inProcess := t.search
+	inProcess.Root = fmt.Sprintf("/proc/%d/root", r.PID)
+	for _, p := range []place{{t.search, object.MappedFile(r.PID, r.Start, r.Start+r.Length)}, {inProcess, r.Filename}, {t.search, r.Filename}} {
+		at = p
+		if info, err := p.Stat(p.path); err == nil {
 			id.size, id.modified = info.Size(), info.ModTime()
 			break
 		}
 	}
-	return path, id
+	return at, id
 }
 
-// read makes the table of a file.
-func (f *file) read(arch unwind.Arch, path string, r *perfdata.Mmap2) error {
-	o, err := object.Search{}.Open(path, "")
+// readFile reads a file and makes its table.
+func readFile(at place, arch unwind.Arch, r *perfdata.Mmap2) (f file, err error) {
+	o, err := at.Open(at.path, "")
 	if err != nil {
-		return err
+		return file{}, err
 	}
 	defer func() { _ = o.Close() }() // it is only read
 	machine := map[unwind.Arch]elf.Machine{unwind.AMD64: elf.EM_X86_64, unwind.ARM64: elf.EM_AARCH64}[arch]
 	if o.Machine() != machine || o.PointerSize() != 8 {
-		return nil
+		return file{}, nil
 	}
-	at, ok := o.Executable(r.Offset, r.Length)
+	code, ok := o.Executable(r.Offset, r.Length)
 	if !ok {
-		return nil
+		return file{}, nil
 	}
 	f.elf = o
 	var frames unwind.Section
@@ -113,21 +120,21 @@ func (f *file) read(arch unwind.Arch, path string, r *perfdata.Mmap2) error {
 	}
 	m, err := unwind.NewModule(arch, frames, unwind.Section{}, o.Code)
 	if err != nil && m == nil {
-		return err
+		return f, err
 	}
-	table, err := m.Compile([]unwind.Range{{Start: at.Low, End: at.High}})
+	table, err := m.Compile([]unwind.Range{{Start: code.Low, End: code.High}})
 	if errors.Is(err, unwind.ErrNoTables) {
-		return nil
+		return f, nil
 	}
 	if err != nil {
-		return fmt.Errorf("%s: %w", r.Filename, err)
+		return f, fmt.Errorf("%s: %w", r.Filename, err)
 	}
 	f.table, f.rows = table, uint32(len(table.Rows))
 	f.needed = arch == unwind.ARM64 && table.Code > 0 || table.FramePointers*10 < table.Frames*9
 	if !f.needed {
 		f.table = nil
 	}
-	return nil
+	return f, nil
 }
 
 // bias is what to take from an address in a mapping to get one of the file.

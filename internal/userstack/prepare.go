@@ -40,7 +40,7 @@ func (t *Tables) Prepare(command string) error {
 
 // prepareFile makes the table of a file, and returns what the file needs.
 func (t *Tables) prepareFile(path string) (interpreter string, libraries []string, err error) {
-	o, err := object.Search{}.Open(path, "")
+	o, err := t.search.Open(path, "")
 	if err != nil {
 		return "", nil, nil // it is a script, or is not there
 	}

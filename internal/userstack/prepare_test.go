@@ -39,7 +39,7 @@ func TestPrepare(t *testing.T) {
 			continue
 		}
 		files++
-		if _, id := identify(r); tables.files[id] == nil {
+		if _, id := tables.identify(r); tables.files[id] == nil {
 			t.Errorf("%s: there are only %v", r.Filename, tables.files)
 		}
 	}

@@ -20,8 +20,10 @@ import (
 
 	"github.com/cilium/ebpf"
 
+	"github.com/bperf/bperf/internal/allowance"
 	"github.com/bperf/bperf/internal/kernel"
 	"github.com/bperf/bperf/internal/perfdata"
+	"github.com/bperf/bperf/internal/symbol/object"
 	"github.com/bperf/bperf/internal/symbol/unwind"
 )
 
@@ -96,6 +98,7 @@ type Tables struct {
 	processesMap, wantedMap, mappingsMap, tablesMap, rulesMap *ebpf.Map
 
 	arch      unwind.Arch
+	search    object.Search
 	limits    Limits
 	eager     bool
 	processes map[int32]*process
@@ -136,11 +139,12 @@ func (l Limits) Resize(spec *ebpf.CollectionSpec) {
 }
 
 // New takes the maps of a loaded collection, which stay those of the caller. With eager, there are tables for all processes that records tell
-// of; otherwise for those whose stacks a program has walked, from the next Update on.
-func New(maps map[string]*ebpf.Map, limits Limits, eager bool) (*Tables, error) {
+// of; otherwise for those whose stacks a program has walked, from the next Update on. The allowance bounds the time that files take.
+func New(maps map[string]*ebpf.Map, limits Limits, eager bool, a *allowance.Allowance) (*Tables, error) {
 	t := &Tables{processesMap: maps[mapProcesses], wantedMap: maps[mapWanted], mappingsMap: maps[mapMappings], tablesMap: maps[mapTables],
-		rulesMap: maps[mapRules], limits: limits, eager: eager, processes: make(map[int32]*process), changed: make(map[int32]bool),
-		files: make(map[fileID]*file), rules: newRules(limits.Rules), mappings: newRuns(limits.Mappings), indexes: newRuns(limits.Tables)}
+		rulesMap: maps[mapRules], search: object.Search{Allowance: a}, limits: limits, eager: eager, processes: make(map[int32]*process),
+		changed: make(map[int32]bool),
+		files:   make(map[fileID]*file), rules: newRules(limits.Rules), mappings: newRuns(limits.Mappings), indexes: newRuns(limits.Tables)}
 	switch runtime.GOARCH {
 	case "amd64":
 		t.arch = unwind.AMD64
@@ -238,7 +242,7 @@ func (t *Tables) remove(pid int32) {
 
 // Update lets programs see what was recorded, and what they have asked for. The error is one of the kernel, which keeps it from going on;
 // what there was no room for is told of by Stats. Tables are made for that long; those that are missing then are left to the next time. With 0 all
-// are made.
+// are made, as long as the run is not to end.
 func (t *Tables) Update(longest time.Duration) error {
 	if !t.eager {
 		if err := t.want(); err != nil {
@@ -247,7 +251,7 @@ func (t *Tables) Update(longest time.Duration) error {
 	}
 	entries := make(map[int32][]mappingEntry)
 	began := time.Now()
-	late := func() bool { return longest > 0 && time.Since(began) > longest }
+	late := func() bool { return t.search.Allowance.Ending() || longest > 0 && time.Since(began) > longest }
 	for pid := range t.changed {
 		those, err := t.load(t.processes[pid], late)
 		if err == errLate {

@@ -52,6 +52,7 @@ type image struct {
 	elf    *elf.File
 	data   []byte
 	mapped []byte // the file; nil where it is not mapped
+	copied bool   // mapped is memory, into which the file was read
 
 	segments []*elf.Prog   // that are loaded
 	code     []codeSection // of a relocatable file
@@ -62,7 +63,7 @@ const small = 16 << 20
 
 // forget gives memory back that was read and is not soon read again. It is read from the file when it is.
 func (i *image) forget() {
-	if len(i.mapped) > small {
+	if len(i.mapped) > small && !i.copied {
 		_ = unix.Madvise(i.mapped, unix.MADV_DONTNEED) // advice
 	}
 }

@@ -15,6 +15,7 @@ const (
 	maxFrameInfo   = 32 << 20  // of .eh_frame or .debug_frame: Chrome has 20 MB
 	maxRelocations = 64 << 20  // of all sections for the dynamic linker
 	maxData        = 64 << 20  // that is searched for the description of a Go program
+	maxCopied      = 256 << 20 // of a file that is not mapped
 	maxUnpacked    = 256 << 20 // of a file that is compressed as a whole
 	maxChecked     = 1 << 30   // of a file of debugging information without the build ID of its program
 	maxSegments    = 64        // number that are loaded: linkers make less than ten

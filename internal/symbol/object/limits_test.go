@@ -114,7 +114,7 @@ func TestLargeDebugFile(t *testing.T) {
 	if err := os.Truncate(path, 1<<30+1); err != nil {
 		t.Fatal(err)
 	}
-	f, err := candidate{path: path}.openSum("", 0)
+	f, err := candidate{path: path}.openSum(nil, "", 0)
 	if err == nil {
 		_ = f.Close()
 	}

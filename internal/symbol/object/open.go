@@ -1,6 +1,7 @@
 package object
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -8,52 +9,71 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"syscall"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/bperf/bperf/internal/allowance"
 )
 
-// openIn is the only way to open a file that another user may have put there: it never waits, and opens nothing but regular files.
-// It opens a file by its path in the file system below root, where links lead as they do for processes
-// with that root (openat2(2) with RESOLVE_IN_ROOT, Linux 5.6). An empty root is this process's own.
+// openIn is the only way to open a file that another user may have put there: it opens nothing but regular files, and asks no file system of FUSE.
+// It opens a file by its path in the file system below root, where links lead as they do for processes with that root (openat2(2) with
+// RESOLVE_IN_ROOT, Linux 5.6). An empty root is this process's own; a path of MappedFile is only possible there.
 func openIn(root, path string) (*os.File, error) {
-	dir, err := openRoot(root)
+	w, err := walkFrom(root)
 	if err != nil {
 		return nil, err
 	}
-	defer closeRoot(dir)
-	return openAt(dir, root, path)
+	defer w.close()
+	return w.open(path)
 }
 
-// openRoot opens the directory that openAt starts from.
-func openRoot(root string) (int, error) {
-	if root == "" || root == "/" {
-		return unix.AT_FDCWD, nil
-	}
-	dir, err := unix.Open(root, unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
-	if err != nil {
-		return 0, &fs.PathError{Op: "open", Path: root, Err: err}
-	}
-	return dir, nil
+// walker finds files below a root.
+type walker struct {
+	root string
+	dir  int    // the root, opened; AT_FDCWD for that of this process
+	base string // of paths in fuse: what comes before the path in the root
+	fuse fuseMounts
 }
 
-func closeRoot(dir int) {
-	if dir != unix.AT_FDCWD {
-		_ = unix.Close(dir)
-	}
-}
-
-func openAt(dir int, root, path string) (*os.File, error) {
-	// Files of others may be pipes by the time they are opened: that must not wait for a writer.
-	how := unix.OpenHow{Flags: unix.O_RDONLY | unix.O_CLOEXEC | unix.O_NONBLOCK | unix.O_NOCTTY, Resolve: unix.RESOLVE_IN_ROOT}
-	var fd int
+func walkFrom(root string) (*walker, error) {
+	w := &walker{root: root, dir: unix.AT_FDCWD}
 	var err error
-	if dir == unix.AT_FDCWD {
-		fd, err = unix.Open(path, int(how.Flags), 0)
+	if process, of := strings.CutSuffix(root, "/root"); of && strings.HasPrefix(process, "/proc/") {
+		if w.fuse, err = readFuseMounts(process); err != nil {
+			return nil, err
+		}
 	} else {
-		fd, err = unix.Openat2(dir, path, &how)
+		if w.base, err = filepath.Abs(cmp.Or(root, "/")); err != nil {
+			return nil, err
+		}
+		w.base = strings.TrimSuffix(w.base, "/")
+		w.fuse, _ = readFuseMounts("/proc/self") // without /proc, no processes of others are seen either
+		// Where the user's directory is, or this system's root, its server is trusted.
+		w.fuse.dirs = slices.DeleteFunc(w.fuse.dirs, func(dir string) bool { return within(dir, cmp.Or(w.base, "/")) })
 	}
-	path = filepath.Join(root, path)
+	if root == "" || root == "/" {
+		return w, nil
+	}
+	w.dir, err = unix.Open(root, unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return nil, &fs.PathError{Op: "open", Path: root, Err: err}
+	}
+	return w, nil
+}
+
+func (w *walker) close() {
+	if w.dir != unix.AT_FDCWD {
+		_ = unix.Close(w.dir)
+	}
+}
+
+// open opens a regular file to read it.
+func (w *walker) open(path string) (*os.File, error) {
+	// Files of others may be pipes by the time they are opened: that must not wait for a writer.
+	fd, err := w.find(path, unix.O_RDONLY|unix.O_CLOEXEC|unix.O_NONBLOCK|unix.O_NOCTTY)
+	path = filepath.Join(w.root, path)
 	if err != nil {
 		return nil, &fs.PathError{Op: "open", Path: path, Err: err}
 	}
@@ -68,15 +88,129 @@ func openAt(dir int, root, path string) (*os.File, error) {
 	return f, nil
 }
 
-// ReadFile reads a regular file of at most limit bytes by its path in the file system below root, as Search.Root has it. If owners are
-// given, the file must belong to one of these users.
-func ReadFile(root, path string, limit int64, owners ...int) ([]byte, error) {
-	f, err := openIn(root, path)
-	if err != nil {
-		return nil, err
+// find opens what is at a path. It follows symbolic links itself, as each may lead to a file system of FUSE.
+func (w *walker) find(path string, flags uint64) (int, error) {
+	if w.dir == unix.AT_FDCWD {
+		if strings.Contains(path, "/map_files/") {
+			return w.findMapped(path, flags)
+		}
+		if !filepath.IsAbs(path) {
+			here, err := os.Getwd()
+			if err != nil {
+				return -1, err
+			}
+			path = here + "/" + path
+		}
 	}
-	defer func() { _ = f.Close() }() // it is only read
-	return readFile(f, limit, owners...)
+	const mostSteps = 100 // the kernel follows 40 links (path_resolution(7))
+	for range mostSteps {
+		path = plain(path)
+		// What ".." leads to is known when there is no link before it.
+		head, tail, goesUp := strings.Cut(path+"/", "/../")
+		if !goesUp {
+			head = path
+		}
+		if w.fuse.have(w.base + head) {
+			return -1, errFuse
+		}
+		how := flags
+		if goesUp {
+			how = unix.O_PATH | unix.O_DIRECTORY | unix.O_CLOEXEC
+		}
+		fd, err := w.openPlain(cmp.Or(head, "/"), how)
+		switch {
+		case err == unix.ELOOP:
+			link, err := w.followFirst(head)
+			if err != nil {
+				return -1, err
+			}
+			path = link + strings.TrimPrefix(path, head)
+		case err != nil || !goesUp:
+			return fd, err
+		default:
+			_ = unix.Close(fd)
+			path = filepath.Dir(head) + "/" + tail
+		}
+	}
+	return -1, unix.ELOOP
+}
+
+// plain is an absolute path without empty names and ".".
+func plain(path string) string {
+	names := slices.DeleteFunc(strings.Split(path, "/"), func(name string) bool { return name == "" || name == "." })
+	return "/" + strings.Join(names, "/")
+}
+
+// openPlain opens what is at a path without symbolic links, and is ELOOP if there is one.
+func (w *walker) openPlain(path string, flags uint64) (int, error) {
+	how := unix.OpenHow{Flags: flags, Resolve: unix.RESOLVE_IN_ROOT | unix.RESOLVE_NO_SYMLINKS}
+	if w.dir != unix.AT_FDCWD {
+		return unix.Openat2(w.dir, path, &how)
+	}
+	how.Resolve = unix.RESOLVE_NO_SYMLINKS
+	fd, err := unix.Openat2(w.dir, path, &how)
+	if err == unix.ENOSYS { // before Linux 5.6
+		return unix.Open(path, int(flags), 0)
+	}
+	return fd, err
+}
+
+// followFirst puts what the first symbolic link in a plain path says in its place.
+func (w *walker) followFirst(path string) (string, error) {
+	for end := 1; end <= len(path); end++ {
+		if end < len(path) && path[end] != '/' {
+			continue
+		}
+		fd, err := w.openPlain(path[:end], unix.O_PATH|unix.O_NOFOLLOW|unix.O_CLOEXEC)
+		if err != nil {
+			return "", err
+		}
+		target := make([]byte, unix.PathMax)
+		n, err := unix.Readlinkat(fd, "", target)
+		_ = unix.Close(fd)
+		if err != nil { // it is no link
+			continue
+		}
+		link := string(target[:n])
+		if !filepath.IsAbs(link) {
+			link = filepath.Dir(path[:end]) + "/" + link
+		}
+		return link + path[end:], nil
+	}
+	return "", unix.ELOOP // the link is gone
+}
+
+// findMapped is find for a path of MappedFile. That is a link of the kernel's, which leads to the file itself, and not to a name.
+func (w *walker) findMapped(path string, flags uint64) (int, error) {
+	link, err := unix.Open(path, unix.O_PATH|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return -1, err
+	}
+	defer func() { _ = unix.Close(link) }()
+	var s unix.Statx_t // without AT_STATX_DONT_SYNC, a server would be asked
+	if err := unix.Statx(link, "", unix.AT_EMPTY_PATH|unix.AT_STATX_DONT_SYNC, unix.STATX_TYPE, &s); err != nil {
+		return -1, err
+	}
+	fuse, err := readFuseMounts(filepath.Dir(filepath.Dir(path)))
+	if err != nil {
+		return -1, err
+	}
+	if fuse.devices[unix.Mkdev(s.Dev_major, s.Dev_minor)] {
+		return -1, errFuse
+	}
+	return unix.Open(fmt.Sprintf("/proc/self/fd/%d", link), int(flags), 0)
+}
+
+// ReadFile reads a regular file of at most limit bytes. If owners are given, the file must belong to one of these users.
+func (s Search) ReadFile(path string, limit int64, owners ...int) ([]byte, error) {
+	return allowance.Read(s.Allowance, "read "+filepath.Join(s.Root, path), func() ([]byte, error) {
+		f, err := openIn(s.Root, path)
+		if err != nil {
+			return nil, err
+		}
+		defer func() { _ = f.Close() }() // it is only read
+		return readFile(f, limit, owners...)
+	}, func([]byte) {})
 }
 
 func readFile(f *os.File, limit int64, owners ...int) ([]byte, error) {
@@ -109,6 +243,18 @@ func (s Search) BuildID(path string) ([]byte, error) {
 	return f.image.buildID(), f.Close()
 }
 
+// Stat returns what is known of the file at a path, as os.Stat does.
+func (s Search) Stat(path string) (fs.FileInfo, error) {
+	return allowance.Read(s.Allowance, "stat "+filepath.Join(s.Root, path), func() (fs.FileInfo, error) {
+		f, err := openIn(s.Root, path)
+		if err != nil {
+			return nil, err
+		}
+		defer func() { _ = f.Close() }() // it is only read
+		return f.Stat()
+	}, func(fs.FileInfo) {})
+}
+
 // Identity returns the device and inode of a file, as records of its mappings have them, and its size.
 func Identity(path string) (major, minor uint32, inode, size uint64, err error) {
 	var s unix.Stat_t
@@ -124,42 +270,93 @@ const fsIocGetVersion = 0x80087601
 // Replaced reports whether the path leads to another file than the one that a record of a mapping describes, as far as that is known: where the device
 // differs it is not, as file systems like btrfs and overlayfs have different ones for records and stat(2). A generation of 0 is unknown. It is needed
 // because file systems give the inode of a deleted file to the next one.
-func Replaced(path string, major, minor uint32, inode, generation uint64) bool {
-	f, err := os.OpenFile(path, os.O_RDONLY|unix.O_NONBLOCK, 0) // what is no file by now may wait for a writer
-	if err != nil {
-		return false
-	}
-	defer f.Close()
-	nowMajor, nowMinor, now, _, err := Identity(path)
-	if err != nil || inode == 0 || nowMajor != major || nowMinor != minor {
-		return false
-	}
-	if now != inode {
-		return true
-	}
-	version, err := unix.IoctlGetUint32(int(f.Fd()), fsIocGetVersion)
-	return err == nil && generation != 0 && uint64(version) != generation
+func (s Search) Replaced(path string, major, minor uint32, inode, generation uint64) bool {
+	replaced, err := allowance.Read(s.Allowance, "read "+filepath.Join(s.Root, path), func() (bool, error) {
+		f, err := openIn(s.Root, path)
+		if err != nil {
+			return false, err
+		}
+		defer func() { _ = f.Close() }() // it is only read
+		var now unix.Stat_t
+		if err := unix.Fstat(int(f.Fd()), &now); err != nil || inode == 0 || unix.Major(now.Dev) != major || unix.Minor(now.Dev) != minor {
+			return false, err
+		}
+		version, err := unix.IoctlGetUint32(int(f.Fd()), fsIocGetVersion)
+		return now.Ino != inode || err == nil && generation != 0 && uint64(version) != generation, nil
+	}, func(bool) {})
+	return err == nil && replaced
 }
 
-// mapImage maps a file and reads its headers.
-func mapImage(f *os.File) (*image, error) {
+// contents is a file in memory.
+type contents struct {
+	data   []byte
+	copied bool // and not mapped
+	owner  int  // user ID
+}
+
+func (c contents) close() error { return unix.Munmap(c.data) }
+
+// readContents maps a file, or copies it where a page fault may wait for another user's file system: nothing ends such a wait, and Go's garbage
+// collector waits for it, too.
+func readContents(f *os.File) (contents, error) {
 	info, err := f.Stat()
 	if err != nil {
-		return nil, err
+		return contents{}, err
 	}
+	c := contents{owner: int(info.Sys().(*syscall.Stat_t).Uid)}
 	if info.Size() == 0 {
-		return nil, fmt.Errorf("read %s: it is empty", f.Name())
+		return contents{}, fmt.Errorf("read %s: it is empty", f.Name())
 	}
-	data, err := unix.Mmap(int(f.Fd()), 0, int(info.Size()), unix.PROT_READ, unix.MAP_PRIVATE)
+	c.copied, err = mustCopy(f)
 	if err != nil {
-		return nil, fmt.Errorf("map %s: %w", f.Name(), err)
+		return contents{}, err
 	}
-	i, err := readImage(data)
+	fd, prot, flags := int(f.Fd()), unix.PROT_READ, unix.MAP_PRIVATE
+	if c.copied {
+		if info.Size() > maxCopied {
+			return contents{}, fmt.Errorf("read %s: it has %d bytes, and of a file on a file system of its type at most %d are read", f.Name(), info.Size(), maxCopied)
+		}
+		fd, prot, flags = -1, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_ANONYMOUS
+	}
+	if c.data, err = unix.Mmap(fd, 0, int(info.Size()), prot, flags); err != nil {
+		return contents{}, fmt.Errorf("map %s: %w", f.Name(), err)
+	}
+	if c.copied {
+		if _, err := io.ReadFull(f, c.data); err != nil {
+			return contents{}, errors.Join(fmt.Errorf("read %s: %w", f.Name(), err), c.close())
+		}
+	}
+	return c, nil
+}
+
+// File systems whose pages come from this machine's memory or disks: those that may be mapped. The numbers that are not in
+// include/uapi/linux/magic.h are in fs/ntfs3, fs/bcachefs and OpenZFS's zfs_vfsops.h.
+var local = []int64{unix.EXT4_SUPER_MAGIC, unix.XFS_SUPER_MAGIC, unix.BTRFS_SUPER_MAGIC, unix.F2FS_SUPER_MAGIC, unix.OVERLAYFS_SUPER_MAGIC,
+	unix.TMPFS_MAGIC, unix.RAMFS_MAGIC, unix.SQUASHFS_MAGIC, unix.EROFS_SUPER_MAGIC_V1, unix.HUGETLBFS_MAGIC, unix.ISOFS_SUPER_MAGIC, unix.MSDOS_SUPER_MAGIC,
+	unix.REISERFS_SUPER_MAGIC, bcachefs, zfs}
+
+const (
+	bcachefs = 0xca451a4e
+	zfs      = 0x2fc12fc1
+)
+
+// mustCopy reports whether a file is on a file system that may not answer.
+func mustCopy(f *os.File) (bool, error) {
+	var s unix.Statfs_t
+	if err := unix.Fstatfs(int(f.Fd()), &s); err != nil {
+		return false, fmt.Errorf("read %s: fstatfs: %w", f.Name(), err)
+	}
+	return !slices.Contains(local, int64(s.Type)), nil
+}
+
+// newFile reads the headers of a file. It takes over what it is given.
+func newFile(path string, c contents) (*File, error) {
+	i, err := readImage(c.data)
 	if err != nil {
-		return nil, errors.Join(fmt.Errorf("read %s: %w", f.Name(), err), unix.Munmap(data))
+		return nil, errors.Join(fmt.Errorf("read %s: %w", path, err), c.close())
 	}
-	i.mapped = data
-	return i, nil
+	i.mapped, i.copied = c.data, c.copied
+	return &File{path: path, image: i, owner: c.owner}, nil
 }
 
 // readImage reads the headers of a file, or of what is packed in it.
@@ -181,19 +378,22 @@ func readImage(data []byte) (*image, error) {
 }
 
 // openFile opens an ELF file without looking for others that belong to it.
-func openFile(root, path string) (*File, error) {
-	f, err := openIn(root, path)
+func openFile(a *allowance.Allowance, root, path string) (*File, error) {
+	full := filepath.Join(root, path)
+	c, err := allowance.Read(a, "read "+full, func() (contents, error) {
+		f, err := openIn(root, path)
+		if err != nil {
+			return contents{}, err
+		}
+		defer func() { _ = f.Close() }() // it is only read
+		return readContents(f)
+	}, func(c contents) { _ = c.close() })
 	if err != nil {
 		return nil, err
 	}
-	defer func() { _ = f.Close() }() // it is only read
-	info, err := f.Stat()
-	if err != nil {
-		return nil, err
+	f, err := newFile(full, c)
+	if err == nil {
+		f.path = path
 	}
-	i, err := mapImage(f)
-	if err != nil {
-		return nil, err
-	}
-	return &File{path: path, image: i, owner: int(info.Sys().(*syscall.Stat_t).Uid)}, nil
+	return f, err
 }

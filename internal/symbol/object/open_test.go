@@ -14,13 +14,13 @@ import (
 func TestReadFile(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "a")
 	write(t, path, []byte("text"))
-	if text, err := ReadFile("", path, 4, 12345, os.Geteuid()); err != nil || string(text) != "text" {
+	if text, err := (Search{}).ReadFile(path, 4, 12345, os.Geteuid()); err != nil || string(text) != "text" {
 		t.Errorf("%q, error %v", text, err)
 	}
 	for want, err := range map[string]error{
-		"belongs to user": errorOf(ReadFile("", path, 4, os.Geteuid()+1)),
-		"has 4 bytes":     errorOf(ReadFile("", path, 3)),
-		"no regular file": errorOf(ReadFile("", filepath.Dir(path), 4)),
+		"belongs to user": errorOf(Search{}.ReadFile(path, 4, os.Geteuid()+1)),
+		"has 4 bytes":     errorOf(Search{}.ReadFile(path, 3)),
+		"no regular file": errorOf(Search{}.ReadFile(filepath.Dir(path), 4)),
 	} {
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("error %v, not %q", err, want)
@@ -33,10 +33,10 @@ func TestReadFileAs(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "a") // in a directory that other users may not search
 	write(t, path, []byte("text"))
 	for range 3 {
-		if text, err := ReadFileAs([]int{os.Geteuid(), 0}, "", path, 4); err != nil || string(text) != "text" {
+		if text, err := (Search{}).ReadFileAs([]int{os.Geteuid(), 0}, path, 4); err != nil || string(text) != "text" {
 			t.Errorf("%q, error %v", text, err)
 		}
-		if text, err := ReadFileAs([]int{os.Geteuid(), nobody}, "", path, 4); !errors.Is(err, fs.ErrPermission) {
+		if text, err := (Search{}).ReadFileAs([]int{os.Geteuid(), nobody}, path, 4); !errors.Is(err, fs.ErrPermission) {
 			t.Errorf("%q, error %v", text, err)
 		}
 	}
@@ -60,8 +60,8 @@ func TestReplaced(t *testing.T) {
 	defer f.Close()
 	generation, err := unix.IoctlGetUint32(int(f.Fd()), fsIocGetVersion)
 	shown := err == nil
-	of := func(generation uint64) bool { return Replaced(path, major, minor, inode, generation) }
-	if of(0) || of(uint64(generation)) || Replaced(path, major, minor, 0, 0) {
+	of := func(generation uint64) bool { return (Search{}).Replaced(path, major, minor, inode, generation) }
+	if of(0) || of(uint64(generation)) || (Search{}).Replaced(path, major, minor, 0, 0) {
 		t.Error("a file is itself no more")
 	}
 	if got := of(uint64(generation) + 1); got != shown {
@@ -74,7 +74,7 @@ func TestReplaced(t *testing.T) {
 	if !of(uint64(generation)) || !of(0) {
 		t.Error("another file is not noticed")
 	}
-	if Replaced(path, major, minor+1, inode, 0) || Replaced(next, major, minor, inode, 0) {
+	if (Search{}).Replaced(path, major, minor+1, inode, 0) || (Search{}).Replaced(next, major, minor, inode, 0) {
 		t.Error("a file on an unknown device, or none, is another one")
 	}
 }

@@ -9,6 +9,8 @@ import (
 	"slices"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/bperf/bperf/internal/allowance"
 )
 
 // nobody is the user, and the group, that may only do what everybody may (overflowuid and overflowgid in proc_sys_kernel(5)).
@@ -28,31 +30,37 @@ func (f *File) Owners() []int {
 
 // ReadFileAs is ReadFile for a path that these users have chosen: each of them must be allowed to read the file. Root and the user of this
 // process may read what this process may. The rights of others are checked without their groups, and only as root (CAP_SETUID and CAP_SETGID).
-func ReadFileAs(users []int, root, path string, limit int64) ([]byte, error) {
+func (s Search) ReadFileAs(users []int, path string, limit int64) ([]byte, error) {
 	others := slices.DeleteFunc(slices.Clone(users), func(user int) bool { return user == 0 || user == os.Geteuid() })
 	if len(others) == 0 {
-		return ReadFile(root, path, limit)
+		return s.ReadFile(path, limit)
 	}
 	slices.Sort(others)
-	if root == "" {
+	if s.Root == "" {
 		var err error
 		if path, err = filepath.Abs(path); err != nil { // or the directories above the working directory are not checked
 			return nil, err
 		}
 	}
-	dir, err := openRoot(root)
+	return allowance.Read(s.Allowance, "read "+filepath.Join(s.Root, path), func() ([]byte, error) {
+		return readFileAs(others, s.Root, path, limit)
+	}, func([]byte) {})
+}
+
+func readFileAs(users []int, root, path string, limit int64) ([]byte, error) {
+	w, err := walkFrom(root)
 	if err != nil {
 		return nil, err
 	}
-	defer closeRoot(dir)
+	defer w.close()
 	var files []*os.File
 	defer func() {
 		for _, f := range files {
 			_ = f.Close() // it is only read
 		}
 	}()
-	for i, user := range slices.Compact(others) {
-		f, err := openAs(user, dir, root, path)
+	for i, user := range slices.Compact(users) {
+		f, err := openAs(user, w, path)
 		if err != nil {
 			return nil, fmt.Errorf("with the rights of user %d: %w", user, err)
 		}
@@ -70,14 +78,14 @@ func sameFile(a, b *os.File) bool {
 	return errors.Join(firstErr, secondErr) == nil && os.SameFile(first, second)
 }
 
-// openAs is openAt with the rights of a user, on a thread that is there for it alone.
-func openAs(user, dir int, root, path string) (f *os.File, err error) {
+// openAs opens a file with the rights of a user, on a thread that is there for it alone.
+func openAs(user int, w *walker, path string) (f *os.File, err error) {
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
 		runtime.LockOSThread() // it is never unlocked: the thread ends with its rights
 		if err = become(user); err == nil {
-			f, err = openAt(dir, root, path)
+			f, err = w.open(path)
 		}
 	}()
 	<-done

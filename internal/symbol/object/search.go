@@ -12,6 +12,8 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+
+	"github.com/bperf/bperf/internal/allowance"
 )
 
 // Search says where files and their debugging information are looked for. The zero value looks only at the paths
@@ -25,6 +27,9 @@ type Search struct {
 
 	// Cache is the directory in which perf keeps the files that recordings are of by their build IDs: usually ~/.debug.
 	Cache string
+
+	// Allowance bounds the time that reading takes; nil for no bounds.
+	Allowance *allowance.Allowance
 }
 
 // DefaultSearch looks where distributions and perf put files.
@@ -57,7 +62,7 @@ func MappedFile(pid int32, start, end uint64) string {
 
 // OpenMapped opens the ELF file at a path of MappedFile, as Open does the one at path, which was mapped.
 func (s Search) OpenMapped(link, path, buildID string) (*File, error) {
-	f, err := openFile("", link)
+	f, err := openFile(s.Allowance, "", link)
 	if err == nil && buildID != "" {
 		err = f.mustBe(link, buildID)
 	}
@@ -84,7 +89,7 @@ func (s Search) openBuild(path, buildID string) (*File, error) {
 		s.byBuildID(buildID, "debug", ".debug"),
 	)
 	for _, c := range places {
-		if kept, keptErr := c.open(buildID); keptErr == nil {
+		if kept, keptErr := c.open(s.Allowance, buildID); keptErr == nil {
 			return kept, nil
 		}
 	}
@@ -95,7 +100,7 @@ func (s Search) openPath(path string) (*File, error) {
 	if path == vdso {
 		return VDSO()
 	}
-	return openFile(s.Root, path)
+	return openFile(s.Allowance, s.Root, path)
 }
 
 // mustBe closes a file that is not of the build, and returns an error.
@@ -113,9 +118,9 @@ type candidate struct {
 	copied     bool // by perf, to its cache
 }
 
-func (c candidate) open(buildID string) (*File, error) {
+func (c candidate) open(a *allowance.Allowance, buildID string) (*File, error) {
 	path := filepath.Join(c.root, c.path)
-	f, err := openFile(c.root, c.path)
+	f, err := openFile(a, c.root, c.path)
 	if err == nil {
 		err = f.mustBe(path, buildID)
 	}
@@ -172,7 +177,7 @@ func (s Search) findDebug(f *File) (*File, error) {
 	var tried []error
 	if id := f.BuildID(); id != "" {
 		for _, c := range s.byBuildID(id, "debug", ".debug") {
-			d, err := c.open(id)
+			d, err := c.open(s.Allowance, id)
 			if err == nil {
 				return d, nil
 			}
@@ -184,7 +189,7 @@ func (s Search) findDebug(f *File) (*File, error) {
 		return nil, existing(tried)
 	}
 	for _, c := range s.byLink(f.path, name) {
-		d, err := c.openSum(f.BuildID(), sum)
+		d, err := c.openSum(s.Allowance, f.BuildID(), sum)
 		if err == nil {
 			return d, nil
 		}
@@ -220,8 +225,8 @@ func (s Search) byLink(path, name string) []candidate {
 }
 
 // openSum opens a file that must be of the build, or, where that is not known, have the checksum.
-func (c candidate) openSum(buildID string, sum uint32) (*File, error) {
-	f, err := openFile(c.root, c.path)
+func (c candidate) openSum(a *allowance.Allowance, buildID string, sum uint32) (*File, error) {
+	f, err := openFile(a, c.root, c.path)
 	if err != nil {
 		return nil, err
 	}
@@ -307,7 +312,7 @@ func (s Search) findSupplement(f, holder *File) *File {
 		places = append(places, candidate{root: root, path: name})
 	}
 	for _, c := range places {
-		if found, err := c.open(id); err == nil {
+		if found, err := c.open(s.Allowance, id); err == nil {
 			return found
 		}
 	}

@@ -55,6 +55,14 @@ func (f *File) Symbols() *symbol.Table {
 	return f.symbols
 }
 
+// Load reads the symbols now, and not when the first one is looked up; with lines also the function table of a Go program.
+func (f *File) Load(lines bool) {
+	f.Symbols()
+	if lines {
+		f.goTable()
+	}
+}
+
 // SymbolsError says why Symbols are not all that the file claims to have, or nil.
 func (f *File) SymbolsError() error {
 	f.Symbols()

@@ -1,0 +1,173 @@
+// Package allowance bounds the time that a run spends on the files of other users. Their file systems may never answer (FUSE), and their files may
+// be made to take long. What is not done in time is left out, and the run goes on.
+package allowance
+
+import (
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+)
+
+const (
+	patience       = time.Second            // for the first file that does not answer
+	patienceAtEnd  = 500 * time.Millisecond // the same, when the run has been asked to end
+	leastPatience  = 10 * time.Millisecond
+	mostUnanswered = 64 // each keeps a thread
+)
+
+// Allowance is what all parts of a run share. Each file that takes too long halves the time that the next one may take, so that together they
+// take little more than twice the time of the first. Goroutines may share it. A nil Allowance sets no bounds.
+type Allowance struct {
+	ending, over chan struct{}
+
+	mu         sync.Mutex
+	isEnding   bool
+	isOver     bool
+	patience   time.Duration // for the next file
+	unanswered int           // calls that were given up and have not returned
+}
+
+// New returns the allowance of a run.
+func New() *Allowance {
+	return &Allowance{ending: make(chan struct{}), over: make(chan struct{}), patience: patience}
+}
+
+// End notes that the run was asked to end. From now on Work is bounded, too.
+func (a *Allowance) End() {
+	if a == nil {
+		return
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if !a.isEnding {
+		a.isEnding = true
+		a.patience = min(a.patience, patienceAtEnd)
+		close(a.ending)
+	}
+}
+
+// Stop gives up all that is under way, and refuses what is asked for from now on.
+func (a *Allowance) Stop() {
+	a.End()
+	if a == nil {
+		return
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if !a.isOver {
+		a.isOver = true
+		close(a.over)
+	}
+}
+
+// Ending reports whether the run was asked to end.
+func (a *Allowance) Ending() bool {
+	if a == nil {
+		return false
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.isEnding
+}
+
+// Read calls read, which may block in the kernel. If it does not return in time, Read returns an error that begins with what, and the value of a
+// read that ends later goes to drop. The goroutine of read then still runs: nothing else may use what it uses.
+func Read[T any](a *Allowance, what string, read func() (T, error), drop func(T)) (T, error) {
+	return do(a, what, true, read, drop)
+}
+
+// Work is Read for what takes time on the CPU: it is given up only when the run has been asked to end.
+func Work[T any](a *Allowance, what string, work func() (T, error), drop func(T)) (T, error) {
+	return do(a, what, false, work, drop)
+}
+
+var (
+	errNoAnswer = errors.New("it was given up, as it took too long")
+	errOver     = errors.New("it was given up, as the run ended")
+	errTooMany  = fmt.Errorf("it is not read, as %d other files do not answer", mostUnanswered)
+)
+
+func do[T any](a *Allowance, what string, blocks bool, call func() (T, error), drop func(T)) (T, error) {
+	if a == nil {
+		return call()
+	}
+	var none T
+	if err := a.refusal(); err != nil {
+		return none, fmt.Errorf("%s: %w", what, err)
+	}
+	type result struct {
+		value T
+		err   error
+	}
+	done := make(chan result, 1)
+	go func() {
+		value, err := call()
+		done <- result{value, err}
+	}()
+	var late <-chan time.Time
+	if blocks {
+		late = time.After(a.current())
+	}
+	ending := a.ending
+	for {
+		var err error
+		select {
+		case r := <-done:
+			return r.value, r.err
+		case <-ending:
+			ending, late = nil, time.After(a.current())
+			continue
+		case <-late:
+			err = errNoAnswer
+		case <-a.over:
+			err = errOver
+		}
+		select { // it may have been done at the same time
+		case r := <-done:
+			return r.value, r.err
+		default:
+		}
+		a.giveUp()
+		go func() {
+			r := <-done
+			a.returned()
+			if r.err == nil {
+				drop(r.value)
+			}
+		}()
+		return none, fmt.Errorf("%s: %w", what, err)
+	}
+}
+
+// refusal is why nothing more is begun, or nil.
+func (a *Allowance) refusal() error {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	switch {
+	case a.isOver:
+		return errOver
+	case a.unanswered >= mostUnanswered:
+		return errTooMany
+	}
+	return nil
+}
+
+func (a *Allowance) current() time.Duration {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.patience
+}
+
+func (a *Allowance) giveUp() {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.unanswered++
+	a.patience = max(a.patience/2, leastPatience)
+}
+
+func (a *Allowance) returned() {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.unanswered--
+}

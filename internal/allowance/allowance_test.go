@@ -1,0 +1,92 @@
+package allowance
+
+import (
+	"errors"
+	"strings"
+	"testing"
+	"time"
+)
+
+// never is a call that does not answer before the test ends.
+func never(t *testing.T) func() (int, error) {
+	answer := make(chan struct{})
+	t.Cleanup(func() { close(answer) })
+	return func() (int, error) {
+		<-answer
+		return 0, errors.New("the test is over")
+	}
+}
+
+func forget(int) {}
+
+func TestRead(t *testing.T) {
+	a := New()
+	if got, err := Read(a, "file", func() (int, error) { return 1, nil }, forget); got != 1 || err != nil {
+		t.Errorf("got %d, %v", got, err)
+	}
+	a.patience = 20 * time.Millisecond
+	_, err := Read(a, "file", never(t), forget)
+	if err == nil || !strings.HasPrefix(err.Error(), "file: ") {
+		t.Errorf("a file that does not answer gives %v", err)
+	}
+	if a.patience != 10*time.Millisecond {
+		t.Errorf("the next file has %v", a.patience)
+	}
+}
+
+// TestNil has no bounds without an allowance.
+func TestNil(t *testing.T) {
+	var a *Allowance
+	a.End()
+	a.Stop()
+	if got, err := Work(a, "file", func() (int, error) { return 1, nil }, forget); got != 1 || err != nil || a.Ending() {
+		t.Errorf("got %d, %v", got, err)
+	}
+}
+
+// TestEnd gives up work that is under way when the run is asked to end, and still does what takes no time.
+func TestEnd(t *testing.T) {
+	a := New()
+	working, err := make(chan struct{}), make(chan error)
+	wait := never(t)
+	go func() {
+		_, e := Work(a, "work", func() (int, error) { close(working); return wait() }, forget)
+		err <- e
+	}()
+	<-working
+	a.End()
+	if e := <-err; e == nil {
+		t.Error("work goes on after the end")
+	}
+	a.patience = time.Hour
+	if got, err := Work(a, "work", func() (int, error) { return 1, nil }, forget); got != 1 || err != nil || !a.Ending() {
+		t.Errorf("after the end, got %d, %v", got, err)
+	}
+	a.Stop()
+	if _, err := Work(a, "work", func() (int, error) { return 1, nil }, forget); !errors.Is(err, errOver) {
+		t.Errorf("after the last end, got %v", err)
+	}
+}
+
+// TestUnanswered refuses more when too many calls keep a thread, until they return, and drops what they return then.
+func TestUnanswered(t *testing.T) {
+	a := New()
+	a.patience = leastPatience
+	answer, dropped := make(chan struct{}), make(chan int, mostUnanswered)
+	for range mostUnanswered {
+		_, _ = Read(a, "file", func() (int, error) { <-answer; return 7, nil }, func(n int) { dropped <- n })
+	}
+	if _, err := Read(a, "file", func() (int, error) { return 1, nil }, forget); !errors.Is(err, errTooMany) {
+		t.Errorf("got %v", err)
+	}
+	a.patience = time.Hour
+	close(answer)
+	for range mostUnanswered {
+		if n := <-dropped; n != 7 {
+			t.Errorf("dropped %d", n)
+		}
+	}
+	if _, err := Read(a, "file", func() (int, error) { return 1, nil }, forget); err != nil {
+		t.Errorf("after all have returned: %v", err)
+	}
+}

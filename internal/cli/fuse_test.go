@@ -1,0 +1,94 @@
+package cli
+
+import (
+	"bufio"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/bperf/bperf/test/fuse"
+	"github.com/bperf/bperf/test/program"
+	"github.com/bperf/bperf/test/require"
+)
+
+// TestFilesThatDoNotAnswer has a process whose executable is on a file system that has stopped answering. A command that asks it would never end, not
+// even by SIGKILL.
+func TestFilesThatDoNotAnswer(t *testing.T) {
+	require.Root(t)
+	if _, err := os.Stat(fuse.Device); err != nil {
+		t.Skip(err)
+	}
+	dir := t.TempDir()
+	silence := serveProgram(t, dir)
+	spinning := exec.Command(filepath.Join(dir, fuse.Name))
+	if err := spinning.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		_ = spinning.Process.Kill()
+		_ = spinning.Wait()
+	})
+	silence()
+	pid, recording := strconv.Itoa(spinning.Process.Pid), filepath.Join(t.TempDir(), "perf.data")
+	const why = "it is on a file system of FUSE"
+	for _, args := range []string{
+		"record -o " + recording + " -a", "record -o " + recording + " -p " + pid, "report -i " + recording, "script -i " + recording,
+		"profile -p " + pid, "profile -a",
+	} {
+		args := strings.Fields(args)
+		reads := args[1] == "-i"
+		if !reads {
+			args = append(args, "-e", "cpu-clock", "--timeout", "200")
+		}
+		eventually(t, fmt.Sprintf("%q shows the process", args), func() bool { // a busy machine may not run it meanwhile
+			got := run(t, bperf(args...))
+			if got.status != 0 {
+				t.Fatalf("bperf %s: status %d\n%s", args, got.status, got.stderr)
+			}
+			return args[0] == "record" || strings.Contains(got.stdout, fuse.Name) && strings.Contains(got.stderr, why)
+		})
+	}
+}
+
+// serveProgram serves a program that spins on a directory, until the test ends. After silence, nobody gets an answer.
+func serveProgram(t *testing.T, dir string) (silence func()) {
+	t.Helper()
+	server := exec.Command("/proc/self/exe", dir, program.Program{Body: program.Spin, Times: 1 << 60}.Write(t))
+	server.Env = append(os.Environ(), serveFUSE+"=1")
+	server.Stderr = os.Stderr
+	in, err := server.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	out, err := server.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := server.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		_ = in.Close()
+		if err := server.Wait(); err != nil {
+			t.Error(err)
+		}
+	})
+	lines := bufio.NewReader(out)
+	wait := func() {
+		if _, err := lines.ReadString('\n'); err != nil {
+			t.Fatal(err)
+		}
+	}
+	wait()
+	return func() {
+		if _, err := io.WriteString(in, "\n"); err != nil {
+			t.Fatal(err)
+		}
+		wait()
+	}
+}

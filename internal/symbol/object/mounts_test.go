@@ -1,0 +1,79 @@
+package object
+
+import (
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+)
+
+const mountinfo = `21 26 0:20 / /proc rw,relatime - proc proc rw
+26 1 254:0 / / rw,relatime - ext4 /dev/vda rw
+43 26 0:39 / /home/u/a\040b rw,nosuid shared:1 - fuse.sshfs host rw,user_id=1000,group_id=1000
+44 26 0:40 / /mnt/fuse rw - fuse server rw,user_id=0,group_id=0,allow_other
+45 26 8:1 / /mnt/windows rw - fuseblk /dev/sda1 rw,user_id=10001,group_id=0
+46 26 0:41 / /mnt/share rw - virtiofs share rw
+broken - fuse
+`
+
+func TestFuseMounts(t *testing.T) {
+	for _, tt := range []struct {
+		user    int
+		refused []string
+	}{
+		{0, []string{"/home/u/a b/c", "/mnt/fuse", "/mnt/fuse/a", "/mnt/windows/a"}},
+		{1000, []string{"/mnt/fuse", "/mnt/fuse/a", "/mnt/windows/a"}},
+	} {
+		m := parseFuseMounts(mountinfo, tt.user)
+		var refused []string
+		for _, path := range []string{"/", "/home/u/a", "/home/u/a b/c", "/mnt/fuse", "/mnt/fuse/a", "/mnt/fuses", "/mnt/share/a", "/mnt/windows/a"} {
+			if m.have(path) {
+				refused = append(refused, path)
+			}
+		}
+		if !slices.Equal(refused, tt.refused) {
+			t.Errorf("user %d does not ask for %q", tt.user, refused)
+		}
+	}
+}
+
+// TestLinks follows symbolic links as the kernel does, below a root, and not to a file system of FUSE.
+func TestLinks(t *testing.T) {
+	root := t.TempDir()
+	for _, dir := range []string{"usr/lib", "mnt/fuse"} {
+		if err := os.MkdirAll(filepath.Join(root, dir), 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	write(t, filepath.Join(root, "usr/lib/a"), []byte("a"))
+	write(t, filepath.Join(root, "mnt/fuse/a"), []byte("a"))
+	for link, to := range map[string]string{
+		"lib": "usr/lib", "absolute": "/usr/lib", "usr/lib/b": "a", "usr/lib/up": "../../usr/./lib", "above": "../../../usr/lib", "chain": "lib/up/b",
+		"loop": "loop", "to-fuse": "mnt/fuse", "usr/lib/f": "/to-fuse/a", "odd": "usr/lib/../lib",
+	} {
+		if err := os.Symlink(to, filepath.Join(root, link)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	w, err := walkFrom(root)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer w.close()
+	w.fuse.dirs = []string{filepath.Join(root, "mnt/fuse")}
+	const followed = ""
+	for path, want := range map[string]string{
+		"/usr/lib/a": followed, "/lib/a": followed, "/absolute/a": followed, "/lib/b": followed, "/lib/up/up/b": followed, "/above/a": followed, "/chain": followed,
+		"/loop": "too many levels", "/loop/a": "too many levels", "/lib/none": "no such file", "/usr/lib/a/b": "not a directory", "/lib": "no regular file",
+		"/mnt/fuse/a": "FUSE", "/to-fuse/a": "FUSE", "/lib/f": "FUSE", "/odd/a": followed, "//./usr//lib/./a": followed, "/lib/../lib/a": followed, "/absolute/../../usr/lib/a": followed, "/none/../lib/a": "no such file", "/.././mnt//fuse/a": "FUSE", "/usr/../mnt/fuse/a": "FUSE",
+	} {
+		f, err := w.open(path)
+		if err == nil {
+			_ = f.Close()
+		}
+		if want == followed && err != nil || want != followed && (err == nil || !strings.Contains(err.Error(), want)) {
+			t.Errorf("%s: error %v, not %q", path, err, want)
+		}
+	}
+}
