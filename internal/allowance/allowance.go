@@ -1,5 +1,5 @@
-// Package allowance bounds the time that a run spends on the files of other users. Their file systems may never answer (FUSE), and their files may
-// be made to take long. What is not done in time is left out, and the run goes on.
+// Package allowance bounds the time and the memory that a run spends on the files of other users. Their file systems may never answer, and their files
+// may be made to take long, or much. What is over the bounds is left out, and the run goes on.
 package allowance
 
 import (
@@ -11,10 +11,13 @@ import (
 
 const (
 	patience       = time.Second            // for the first file that does not answer
-	patienceAtEnd  = 500 * time.Millisecond // the same, when the run has been asked to end
+	patienceAtEnd  = 800 * time.Millisecond // the same, when the run has been asked to end
 	leastPatience  = 10 * time.Millisecond
 	mostUnanswered = 64 // each keeps a thread
 )
+
+// DefaultMemory is for how many bytes of symbols there is room unless the user says otherwise.
+const DefaultMemory = 256 << 20
 
 // Allowance is what all parts of a run share. Each file that takes too long halves the time that the next one may take, so that together they
 // take little more than twice the time of the first. Goroutines may share it. A nil Allowance sets no bounds.
@@ -26,11 +29,37 @@ type Allowance struct {
 	isOver     bool
 	patience   time.Duration // for the next file
 	unanswered int           // calls that were given up and have not returned
+	memory     int64         // bytes that are left
 }
 
-// New returns the allowance of a run.
-func New() *Allowance {
-	return &Allowance{ending: make(chan struct{}), over: make(chan struct{}), patience: patience}
+// New returns the allowance of a run, with memory for so many bytes of symbols.
+func New(memory int64) *Allowance {
+	return &Allowance{ending: make(chan struct{}), over: make(chan struct{}), patience: patience, memory: memory}
+}
+
+// Take takes memory for what is kept of a file, or is an error if so much is not left.
+func (a *Allowance) Take(bytes int64) error {
+	if a == nil {
+		return nil
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if bytes > a.memory {
+		const mib = 1 << 20
+		return fmt.Errorf("its symbols take about %d MiB, and of the memory for symbols %d MiB are left: raise --symbol-memory", (bytes+mib-1)/mib, a.memory/mib)
+	}
+	a.memory -= bytes
+	return nil
+}
+
+// Give gives memory back.
+func (a *Allowance) Give(bytes int64) {
+	if a == nil {
+		return
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.memory += bytes
 }
 
 // End notes that the run was asked to end. From now on Work is bounded, too.

@@ -20,7 +20,7 @@ func never(t *testing.T) func() (int, error) {
 func forget(int) {}
 
 func TestRead(t *testing.T) {
-	a := New()
+	a := New(0)
 	if got, err := Read(a, "file", func() (int, error) { return 1, nil }, forget); got != 1 || err != nil {
 		t.Errorf("got %d, %v", got, err)
 	}
@@ -46,7 +46,7 @@ func TestNil(t *testing.T) {
 
 // TestEnd gives up work that is under way when the run is asked to end, and still does what takes no time.
 func TestEnd(t *testing.T) {
-	a := New()
+	a := New(0)
 	working, err := make(chan struct{}), make(chan error)
 	wait := never(t)
 	go func() {
@@ -70,7 +70,7 @@ func TestEnd(t *testing.T) {
 
 // TestUnanswered refuses more when too many calls keep a thread, until they return, and drops what they return then.
 func TestUnanswered(t *testing.T) {
-	a := New()
+	a := New(0)
 	a.patience = leastPatience
 	answer, dropped := make(chan struct{}), make(chan int, mostUnanswered)
 	for range mostUnanswered {
@@ -88,5 +88,19 @@ func TestUnanswered(t *testing.T) {
 	}
 	if _, err := Read(a, "file", func() (int, error) { return 1, nil }, forget); err != nil {
 		t.Errorf("after all have returned: %v", err)
+	}
+}
+
+func TestTake(t *testing.T) {
+	a := New(3 << 20)
+	if err := a.Take(2 << 20); err != nil {
+		t.Error(err)
+	}
+	if err := a.Take(1<<20 + 1); err == nil || !strings.Contains(err.Error(), "take about 2 MiB") || !strings.Contains(err.Error(), " 1 MiB are left") {
+		t.Errorf("got %v", err)
+	}
+	a.Give(1)
+	if err := a.Take(1<<20 + 1); err != nil {
+		t.Error(err)
 	}
 }

@@ -11,7 +11,6 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/bperf/bperf/internal/allowance"
 	"github.com/bperf/bperf/internal/bpfprog"
 	"github.com/bperf/bperf/internal/bpfprog/disasm"
 	"github.com/bperf/bperf/internal/bpfprog/linear"
@@ -57,7 +56,7 @@ var machines = map[string]string{"x86_64": "amd64", "aarch64": "arm64"}
 func newSources(reader *perfdata.Reader, programs []*linear.Program, o *Options) (*sources, error) {
 	s := &sources{options: o, search: object.DefaultSearch(), arch: runtime.GOARCH, programs: programs, files: make(map[string]file),
 		texts: make(map[sourceFile]text)}
-	s.search.Root, s.search.Allowance = o.SymFS, allowance.New()
+	s.search.Root, s.search.Allowance = o.SymFS, o.Allowance
 	if machine := reader.Features().Text(perfdata.FeatureArch); machine != "" {
 		if s.arch = machines[machine]; s.arch == "" {
 			s.arch = machine

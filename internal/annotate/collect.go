@@ -5,6 +5,7 @@ import (
 	"io"
 	"slices"
 
+	"github.com/bperf/bperf/internal/allowance"
 	"github.com/bperf/bperf/internal/bpfprog/linear"
 	"github.com/bperf/bperf/internal/perfdata"
 	"github.com/bperf/bperf/internal/replay"
@@ -12,12 +13,13 @@ import (
 
 // Options say which functions are wanted. What is empty does not restrict anything.
 type Options struct {
-	Symbol       string  // the name of the function
-	Module       string  // as report or script names it
-	Program      string  // the ID or the name of the BPF program
-	PercentLimit float64 // of all samples: functions with less in every event are left out
-	NoSource     bool    // do not look for source lines
-	SymFS        string  // directory below which files are, and their source
+	Symbol       string               // the name of the function
+	Module       string               // as report or script names it
+	Program      string               // the ID or the name of the BPF program
+	PercentLimit float64              // of all samples: functions with less in every event are left out
+	NoSource     bool                 // do not look for source lines
+	SymFS        string               // directory below which files are, and their source
+	Allowance    *allowance.Allowance // of time and memory for files of other users; nil for no bounds
 }
 
 // hits are the samples of a function.

@@ -128,7 +128,8 @@ func (a *annotateFlags) report(cmd *cobra.Command) (*annotate.Report, error) {
 	if err != nil {
 		return nil, &ExitError{Status: statusBadOption, Err: err}
 	}
-	r := replay.New(reader, replay.Options{SymFS: a.symfs, Kallsyms: a.kallsyms, NoInline: true, Filter: filter})
+	a.options.Allowance = a.allowance()
+	r := replay.New(reader, replay.Options{SymFS: a.symfs, Kallsyms: a.kallsyms, NoInline: true, Filter: filter, Allowance: a.options.Allowance})
 	samples, err := annotate.Collect(r, reader, &a.options)
 	if err != nil {
 		return nil, err

@@ -37,6 +37,7 @@ type profileOptions struct {
 	every    float64
 	noInline bool
 	symfs    string
+	symbols  symbolFlags
 	kallsyms string
 }
 
@@ -98,6 +99,7 @@ Without a target it profiles the command and its children; without a command, th
 	f.BoolVar(&o.noInline, "no-inline", false, "do not look for inlined functions")
 	f.StringVar(&o.kallsyms, "kallsyms", "", "take the kernel's symbols from `FILE`")
 	f.StringVar(&o.symfs, "symfs", "", "look for files with symbols below `DIR`")
+	o.symbols.add(f)
 	f.Uint32Var(&o.entries, "map-entries", 0, "let the kernel have room for so many different stacks and sums from the start; there is more where it is needed")
 	f.BoolVarP(&o.quiet, "quiet", "q", false, "print nothing but the profile and errors")
 	f.BoolVarP(&o.verbose, "verbose", "v", false, "print what was found and what was left out")
@@ -174,7 +176,7 @@ func (o *profileOptions) run(cmd *cobra.Command, args []string) error {
 	}
 	var base *profile.Profile
 	if o.report.base != "" {
-		o.report.input.noInline, o.report.input.symfs = o.noInline, o.symfs
+		o.report.input.noInline, o.report.input.symfs, o.report.input.symbolFlags = o.noInline, o.symfs, o.symbols
 		if base, err = o.report.input.readFile(cmd, o.report.base, cfg.Keep); err != nil {
 			return err
 		}
@@ -289,7 +291,7 @@ func (o *profileOptions) take(cmd *cobra.Command, cfg *sample.Config) (sample.Re
 		cfg.Progress = func(p sample.Progress) { fmt.Fprint(stderr, "\r", progressLine(p), "\x1b[K") }
 		defer fmt.Fprint(stderr, "\r\x1b[K")
 	}
-	defer listen(&cfg.Record)()
+	defer listen(&cfg.Record, o.symbols.allowance())()
 	ballast := make([]byte, 16<<20) // the garbage collector waits until there is as much besides; memory that is not touched takes none
 	result, err := sample.Run(*cfg)
 	runtime.KeepAlive(ballast)

@@ -173,8 +173,8 @@ func runRecord(o *recordOptions, given func(string) bool, args []string) error {
 	if o.ofTasks() && (o.system || o.cpus != "") {
 		cfg.Notify("-p, -t and -u record tasks wherever they run: -a and -C are ignored")
 	}
-	defer listen(cfg)()
-	signal.Ignore(syscall.SIGXFSZ) // a file that may not grow is an error of write(2)
+	defer listen(cfg, allowance.New(0))() // no symbols are read
+	signal.Ignore(syscall.SIGXFSZ)        // a file that may not grow is an error of write(2)
 	if o.control != "" {
 		if cfg.Control, err = control.Open(o.control, note); err != nil {
 			return &ExitError{Status: statusBadOption, Err: err}
@@ -207,15 +207,15 @@ func runRecord(o *recordOptions, given func(string) bool, args []string) error {
 }
 
 // listen makes a recording end at signals, until stop is called. The first one ends its allowance, too.
-func listen(cfg *record.Config) (stop func()) {
+func listen(cfg *record.Config, a *allowance.Allowance) (stop func()) {
 	caught, signals, over := make(chan os.Signal, 4), make(chan os.Signal, 4), make(chan struct{})
 	signal.Notify(caught, endSignals()...)
-	cfg.Signals, cfg.Allowance = signals, allowance.New()
+	cfg.Signals, cfg.Allowance = signals, a
 	go func() {
 		for {
 			select {
 			case s := <-caught:
-				cfg.Allowance.End()
+				a.End()
 				select {
 				case signals <- s:
 				default: // there are more than anybody waits for

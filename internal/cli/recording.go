@@ -7,7 +7,9 @@ import (
 	"runtime/debug"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
+	"github.com/bperf/bperf/internal/allowance"
 	"github.com/bperf/bperf/internal/perfdata"
 	"github.com/bperf/bperf/internal/profile"
 	"github.com/bperf/bperf/internal/replay"
@@ -22,6 +24,7 @@ type recordingFlags struct {
 	kallsyms string
 	symfs    string
 	force    bool
+	symbolFlags
 
 	noStacks bool // no flag: what the format wants (replay.Options)
 }
@@ -35,7 +38,21 @@ func (f *recordingFlags) add(cmd *cobra.Command, path string) {
 	flags.BoolVar(&f.noInline, "no-inline", false, "do not look for inlined functions")
 	flags.StringVar(&f.kallsyms, "kallsyms", "", "take the kernel's symbols from `FILE`")
 	flags.StringVar(&f.symfs, "symfs", "", "look for files with symbols below `DIR`")
+	f.symbolFlags.add(flags)
 	flags.BoolVarP(&f.force, "force", "f", false, "read recordings of other users, as is always done: for perf's command lines")
+}
+
+// symbolFlags bound what symbols take.
+type symbolFlags struct {
+	symbolMemory uint32 // MiB
+}
+
+func (f *symbolFlags) add(flags *pflag.FlagSet) {
+	flags.Uint32Var(&f.symbolMemory, "symbol-memory", allowance.DefaultMemory>>20, "keep at most so many `MIB` of symbols; files beyond that have none")
+}
+
+func (f *symbolFlags) allowance() *allowance.Allowance {
+	return allowance.New(int64(f.symbolMemory) << 20)
 }
 
 // garbage is how much of it there may be beside what is in use, in percent of that: most that reading a recording makes is kept to the end,
@@ -64,7 +81,7 @@ func (f *recordingFlags) read(recording *perfdata.Reader, keep profile.Keys) (*p
 		return nil, replay.Stats{}, &ExitError{Status: statusBadOption, Err: err}
 	}
 	r := replay.New(recording, replay.Options{SymFS: f.symfs, Kallsyms: f.kallsyms, NoInline: f.noInline, Lines: keep.Has(profile.Line),
-		NoStacks: f.noStacks, Filter: filter})
+		NoStacks: f.noStacks, Filter: filter, Allowance: f.allowance()})
 	p, err := r.Profile(keep)
 	if err != nil {
 		return nil, replay.Stats{}, err

@@ -33,6 +33,7 @@ func newScriptCommand() *cobra.Command {
 	var f scriptFlags
 	var o script.Options
 	var ro replay.Options
+	var symbols symbolFlags
 	cmd := &cobra.Command{
 		Use:   "script [flags]",
 		Short: "Print the samples of a recording one by one, as perf script does",
@@ -51,7 +52,10 @@ With --json it prints an object a line, with all that the recording has of a sam
   bperf script --show-bpf-events --show-mmap-events
   bperf script --json | jq -r 'select(.ip.bpf_program) | .ip.symbol'`,
 		Args: cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error { return f.run(cmd, o, ro) },
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			ro.Allowance = symbols.allowance()
+			return f.run(cmd, o, ro)
+		},
 	}
 	flags := cmd.Flags()
 	flags.StringVarP(&f.input, "input", "i", "perf.data", "read `FILE`; - for standard input")
@@ -83,6 +87,7 @@ With --json it prints an object a line, with all that the recording has of a sam
 	f.filters.add(flags)
 	flags.StringVarP(&f.comms, "comms", "c", "", "only threads with these `NAMES`")
 	addReplayFlags(flags, &ro)
+	symbols.add(flags)
 	return cmd
 }
 

@@ -64,7 +64,7 @@ func Run(cfg Config) (Result, error) {
 		s.cfg.Verbose = func(string) {}
 	}
 	if s.cfg.Allowance == nil {
-		s.cfg.Allowance = allowance.New()
+		s.cfg.Allowance = allowance.New(allowance.DefaultMemory)
 	}
 	defer s.close()
 	if err := s.launch(); err != nil {

@@ -40,8 +40,9 @@ type perfMapCode struct {
 	name  string // of the DSO
 	owner owner
 
-	once sync.Once
-	code *jit.Map // nil if there is none
+	once  sync.Once
+	code  *jit.Map // nil if there is none
+	taken int64    // bytes of the allowance
 
 	mu    sync.Mutex
 	known map[uint64]*Symbol // by start
@@ -81,10 +82,24 @@ func (p *perfMapCode) read() {
 		code, err := jit.ParseMap(text)
 		return parsed{code, err}, nil
 	}, func(parsed) {})
-	p.code, err = got.code, cmp.Or(err, got.err)
+	err = cmp.Or(err, got.err)
+	if got.code != nil {
+		if full := p.replay.options.Allowance.Take(got.code.Size()); full != nil {
+			err = full
+		} else {
+			p.code, p.taken = got.code, got.code.Size()
+		}
+	}
 	if err != nil {
 		p.problem("no symbols, or not all, of "+p.name, err)
 	}
+}
+
+// close lets go of the functions, when no handler is at work.
+func (p *perfMapCode) close() {
+	p.once.Do(func() {})
+	p.replay.options.Allowance.Give(p.taken)
+	p.code, p.known, p.taken = nil, nil, 0
 }
 
 // text is that of the file in the process's own /tmp, with its ID in its own PID namespace, or else, as perf takes it, in this one's with the ID of
@@ -147,6 +162,7 @@ func (m *machine) readJITDump(p *process, v *perfdata.Mmap2) {
 	type parsed struct {
 		dump *jit.Dump
 		err  error
+		size int64
 	}
 	got, err := allowance.Work(m.symbols.replay.options.Allowance, "read it", func() (parsed, error) {
 		data, err := m.symbols.readOf(owner{v.PID, v.Start, v.Filename}, v.Filename, maxJITDump)
@@ -154,13 +170,18 @@ func (m *machine) readJITDump(p *process, v *perfdata.Mmap2) {
 			return parsed{}, err
 		}
 		dump, err := jit.ParseDump(data)
-		return parsed{dump, err}, nil
+		return parsed{dump, err, int64(len(data))}, nil
 	}, func(parsed) {})
 	problem(cmp.Or(err, got.err))
 	dump := got.dump
 	if dump == nil {
 		return
 	}
+	if err := m.symbols.replay.options.Allowance.Take(got.size); err != nil {
+		problem(err)
+		return
+	}
+	p.taken += got.size
 	comparable := m.monotonic && !dump.ArchTimestamps
 	if !comparable {
 		problem(errors.New("its times are not of the recording's clock, so that the last code at an address is taken: record with -k mono"))

@@ -67,7 +67,7 @@ func New(reader *perfdata.Reader, o Options) *Replay {
 		o.MaxStack = 127
 	}
 	if o.Allowance == nil {
-		o.Allowance = allowance.New()
+		o.Allowance = allowance.New(allowance.DefaultMemory)
 	}
 	r := &Replay{reader: reader, options: o, filter: newFilter(o.Filter), locations: &locations{}}
 	r.symbols = &symbols{replay: r, problems: map[string]bool{}, known: map[uint64]*Symbol{}}

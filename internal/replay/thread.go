@@ -16,6 +16,7 @@ type process struct {
 	maps    *Maps
 	dump    string         // the file in which a JIT compiler describes its code
 	jitted  []timedMapping // code of that, which is not there yet, in the order of time
+	taken   int64          // bytes of the allowance, for that code
 	threads int            // that are followed
 	execs   uint32         // how often it has executed something
 }
@@ -105,6 +106,9 @@ func (m *machine) forgetThreads() {
 		default:
 			delete(m.threads, t.TID)
 			t.process.threads--
+			if t.process.threads == 0 {
+				m.symbols.replay.options.Allowance.Give(t.process.taken)
+			}
 		}
 	}
 }
@@ -126,8 +130,8 @@ func (m *machine) forgetDSOs() {
 			continue
 		}
 		delete(m.byKey, key)
-		if file, is := d.names.(*userFile); is {
-			file.close()
+		if names, is := d.names.(interface{ close() }); is {
+			names.close()
 		}
 	}
 }

@@ -3,9 +3,11 @@ package replay
 import (
 	"cmp"
 	"debug/elf"
+	"errors"
 
 	"github.com/bperf/bperf/internal/allowance"
 	"github.com/bperf/bperf/internal/perfdata"
+	"github.com/bperf/bperf/internal/symbol/object"
 	"github.com/bperf/bperf/internal/symbol/unwind"
 )
 
@@ -63,6 +65,9 @@ func (u *userFile) readTables(arch unwind.Arch) {
 	section := func(name string) unwind.Section {
 		s, err := u.file.Section(name)
 		if err != nil {
+			if !errors.Is(err, object.ErrNoSection) {
+				u.problem("some callers are missing behind code of "+u.dso.Name, err)
+			}
 			return unwind.Section{}
 		}
 		return unwind.Section{Address: s.Addr, Data: s.Data}

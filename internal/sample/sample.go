@@ -102,7 +102,7 @@ func Run(cfg Config) (Result, error) {
 		return Result{}, err
 	}
 	if cfg.Record.Allowance == nil {
-		cfg.Record.Allowance = allowance.New()
+		cfg.Record.Allowance = allowance.New(allowance.DefaultMemory)
 	}
 	waits := cfg.measuresWaits()
 	if waits && cfg.By.IP { // where a thread is blocked is the first frame outside of the scheduler

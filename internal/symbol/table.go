@@ -7,6 +7,7 @@ import (
 	"math"
 	"slices"
 	"strings"
+	"unsafe"
 )
 
 // Table finds the symbol of an address. It does not change once it is made, so goroutines may share it.
@@ -78,7 +79,10 @@ func (b *Builder) Table() *Table {
 			e.end = ^uint64(0)
 		}
 	}
-	kept := slices.Clone(b.withoutAliases(all)) // without room for more
+	kept := b.withoutAliases(all)
+	if cap(kept) > 2*len(kept) {
+		kept = slices.Clone(kept)
+	}
 	t := &Table{entries: kept, names: b.namesOf(kept), within: enclosing(kept)}
 	*b = Builder{}
 	return t
@@ -117,11 +121,14 @@ func (c *candidate) plain() string {
 	return c.demangled
 }
 
-// namesOf leaves out the names of aliases, and moves the others, which entries then lead to.
+// namesOf makes the names of a table. If it is worth a copy, it leaves out those of aliases, and moves the others, which entries then lead to.
 func (b *Builder) namesOf(entries []entry) string {
 	size := 0
 	for i := range entries {
 		size += bytes.IndexByte(b.names[entries[i].name:], 0) + 1
+	}
+	if cap(b.names) <= 2*size {
+		return unsafe.String(unsafe.SliceData(b.names), len(b.names)) // nothing changes them from now on
 	}
 	var names strings.Builder
 	names.Grow(size)

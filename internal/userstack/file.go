@@ -114,13 +114,13 @@ func readFile(at place, arch unwind.Arch, r *perfdata.Mmap2) (f file, err error)
 		return file{}, nil
 	}
 	f.elf = o
-	var frames unwind.Section
-	if s, err := o.Section(".eh_frame"); err == nil {
-		frames = unwind.Section{Address: s.Addr, Data: s.Data}
-	}
-	m, err := unwind.NewModule(arch, frames, unwind.Section{}, o.Code)
-	if err != nil && m == nil {
+	frames, err := o.Section(".eh_frame")
+	if err != nil && !errors.Is(err, object.ErrNoSection) {
 		return f, err
+	}
+	m, err := unwind.NewModule(arch, unwind.Section{Address: frames.Addr, Data: frames.Data}, unwind.Section{}, o.Code)
+	if err != nil && m == nil {
+		return f, fmt.Errorf("%s: %w", r.Filename, err)
 	}
 	table, err := m.Compile([]unwind.Range{{Start: code.Low, End: code.High}})
 	if errors.Is(err, unwind.ErrNoTables) {

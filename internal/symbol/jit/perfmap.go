@@ -11,6 +11,7 @@ import (
 	"slices"
 	"sort"
 	"unicode"
+	"unsafe"
 )
 
 // maxFunctions is the number of functions that are read from a file: the owner of a process decides what stands there.
@@ -33,6 +34,11 @@ type mapLine struct {
 	start, end uint64 // end is start where the line has no code
 	name       uint32 // offset in the text, which grows with the lines
 	size       uint32 // of the name
+}
+
+// Size is how many bytes of memory the map takes.
+func (m *Map) Size() int64 {
+	return int64(cap(m.text)) + int64(cap(m.lines))*int64(unsafe.Sizeof(mapLine{}))
 }
 
 // ParseMap reads a perf-PID.map, whose text it keeps: lines of start and size, in hexadecimal, and a name. It tells of no times; where code lies over

@@ -14,6 +14,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/bperf/bperf/internal/allowance"
 	"github.com/bperf/bperf/internal/symbol"
 	"github.com/bperf/bperf/internal/symbol/dwarf"
 	"github.com/bperf/bperf/internal/symbol/pclntab"
@@ -40,6 +41,9 @@ type File struct {
 
 	linesOnce sync.Once
 	dwarf     *dwarf.Data // nil until it is needed
+
+	allowance *allowance.Allowance
+	taken     int64 // bytes of it
 
 	mu        sync.Mutex
 	names     map[string]string // demangled
@@ -145,6 +149,8 @@ func (f *File) Close() error {
 	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
+	f.allowance.Give(f.taken)
+	f.taken = 0
 	for _, z := range f.inflating {
 		errs = append(errs, z.close())
 	}

@@ -18,12 +18,7 @@ func (f *File) goTable() *pclntab.Table {
 // readGoTable finds the function table, and what it refers to: by symbols, or, in stripped programs, by the runtime's
 // description of the module.
 func (i *image) readGoTable() *pclntab.Table {
-	var section *elf.Section
-	for _, name := range []string{".gopclntab", ".data.rel.ro.gopclntab"} {
-		if section = i.section(name); section != nil {
-			break
-		}
-	}
+	section := i.goSection()
 	if section == nil {
 		return nil
 	}
@@ -45,6 +40,16 @@ func (i *image) readGoTable() *pclntab.Table {
 		return nil // DWARF serves older programs
 	}
 	return t
+}
+
+// goSection returns the section with the function table of a Go program, or nil.
+func (i *image) goSection() *elf.Section {
+	for _, name := range []string{".gopclntab", ".data.rel.ro.gopclntab"} {
+		if s := i.section(name); s != nil {
+			return s
+		}
+	}
+	return nil
 }
 
 // goSymbols finds what functions and inlined calls count from by the names of symbols.

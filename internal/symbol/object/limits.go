@@ -22,6 +22,13 @@ const (
 	maxSectionName = 16 << 20  // of the names of all sections
 )
 
+// What symbols take that are in no symbol table, by the size of the section: those of a Go program's function table take a part of it, and
+// compressed ones some times as much (TestMemory).
+const (
+	goSymbolsShare  = 4
+	debugDataGrowth = 8
+)
+
 // checkSections bounds what elf.NewFile makes of section headers: it reads the table of names, and copies the name of each section.
 func checkSections(file []byte) error {
 	if len(file) < 64 || !bytes.HasPrefix(file, []byte(elf.ELFMAG)) {

@@ -393,7 +393,7 @@ func openFile(a *allowance.Allowance, root, path string) (*File, error) {
 	}
 	f, err := newFile(full, c)
 	if err == nil {
-		f.path = path
+		f.path, f.allowance = path, a
 	}
 	return f, err
 }

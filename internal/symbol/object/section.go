@@ -2,6 +2,7 @@ package object
 
 import (
 	"debug/elf"
+	"errors"
 	"fmt"
 	"slices"
 )
@@ -11,6 +12,9 @@ type Section struct {
 	Addr uint64
 	Data []byte
 }
+
+// ErrNoSection is the error of Section where there is none of the name.
+var ErrNoSection = errors.New("there is no such section")
 
 // Section returns a copy of a section of the file, or else of its debugging information, decompressed. An unwinder
 // wants .eh_frame, .eh_frame_hdr and .debug_frame.
@@ -36,7 +40,7 @@ func (f *File) Section(name string) (Section, error) {
 			return s, nil
 		}
 	}
-	return Section{}, fmt.Errorf("%s has no %s", f.path, name)
+	return Section{}, fmt.Errorf("read %s of %s: %w", name, f.path, ErrNoSection)
 }
 
 // copy copies contents of the file, of which little is in memory at a time.

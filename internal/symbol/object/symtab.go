@@ -15,6 +15,10 @@ import (
 func (f *File) Symbols() *symbol.Table {
 	f.symbolsOnce.Do(func() {
 		var b symbol.Builder
+		if f.symbolsErr = f.takeMemory(); f.symbolsErr != nil {
+			f.symbols = b.Table()
+			return
+		}
 		add := func(part []symbol.Symbol) {
 			for _, s := range part {
 				b.Add(s, []byte(s.Name))
@@ -48,12 +52,48 @@ func (f *File) Symbols() *symbol.Table {
 		}
 		f.symbolsErr = errors.Join(errs...)
 		f.symbols = b.Table()
+		f.allowance.Give(f.whileReading())
 		for _, i := range f.images() {
 			i.forget()
 		}
 	})
 	return f.symbols
 }
+
+// takeMemory takes what the symbols are going to need. An entry of a table takes what it takes in a file, and so does a name.
+func (f *File) takeMemory() error {
+	size := uint64(0)
+	add := func(s *elf.Section, times, share uint64) {
+		if s != nil && s.Size <= maxContents { // a larger one is not read
+			size += s.Size * times / share
+		}
+	}
+	for n, i := range f.images() {
+		for _, kind := range []elf.SectionType{elf.SHT_SYMTAB, elf.SHT_DYNSYM} {
+			s := i.elf.SectionByType(kind)
+			if s == nil || n > 0 && kind == elf.SHT_DYNSYM {
+				continue
+			}
+			add(s, 1, 1)
+			if int(s.Link) < len(i.elf.Sections) {
+				add(i.elf.Sections[s.Link], 1, 1)
+			}
+		}
+	}
+	if f.image.section(".symtab") == nil {
+		add(f.image.goSection(), 1, goSymbolsShare)
+	}
+	add(f.image.section(".gnu_debugdata"), debugDataGrowth, 1)
+	f.taken = int64(size)
+	if err := f.allowance.Take(f.taken + f.whileReading()); err != nil {
+		f.taken = 0
+		return err
+	}
+	return nil
+}
+
+// whileReading is what symbols take besides while they are read: what is mapped of the file, and copies of names without those of aliases.
+func (f *File) whileReading() int64 { return f.taken * 3 / 2 }
 
 // Load reads the symbols now, and not when the first one is looked up; with lines also the function table of a Go program.
 func (f *File) Load(lines bool) {
