@@ -11,7 +11,7 @@ import (
 
 const (
 	patience       = time.Second            // for the first file that does not answer
-	patienceAtEnd  = 800 * time.Millisecond // the same, when the run has been asked to end
+	patienceAtEnd  = 500 * time.Millisecond // the same, when the run has been asked to end
 	leastPatience  = 10 * time.Millisecond
 	mostUnanswered = 64 // each keeps a thread
 )
