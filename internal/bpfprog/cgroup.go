@@ -14,31 +14,19 @@ import (
 	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/link"
 	"golang.org/x/sys/unix"
+
+	"github.com/bperf/bperf/internal/procfs"
 )
 
 // cgroupMount is where the hierarchy of cgroups v2 is mounted, to which alone programs are attached; empty if it is nowhere.
 func cgroupMount() string {
-	mounts, err := os.ReadFile("/proc/self/mountinfo")
+	mounts, err := procfs.Mounts(os.DirFS("/proc"), "self")
 	if err != nil {
 		return ""
 	}
-	return findCgroupMount(string(mounts))
+	dir, _ := procfs.FindMount(mounts, "cgroup2", "")
+	return dir
 }
-
-// findCgroupMount looks in /proc/self/mountinfo (https://docs.kernel.org/filesystems/proc.html, 3.5).
-func findCgroupMount(mounts string) string {
-	for line := range strings.Lines(mounts) {
-		before, after, _ := strings.Cut(line, " - ")
-		place, kind := strings.Fields(before), strings.Fields(after)
-		if len(place) >= 5 && len(kind) > 0 && kind[0] == "cgroup2" {
-			return unescape.Replace(place[4])
-		}
-	}
-	return ""
-}
-
-// unescape turns the characters back that would be taken for ends of fields.
-var unescape = strings.NewReplacer(`\040`, " ", `\011`, "\t", `\012`, "\n", `\134`, `\`)
 
 // fileidKernfs is FILEID_KERNFS of include/linux/exportfs.h: a handle that is the ID of a cgroup (Linux 5.5).
 const fileidKernfs = 0xfe

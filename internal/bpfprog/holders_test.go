@@ -89,16 +89,3 @@ func TestHoldersWithoutProc(t *testing.T) {
 		t.Errorf("got %v", err)
 	}
 }
-
-func TestFindCgroupMount(t *testing.T) {
-	for mounts, want := range map[string]string{
-		"": "",
-		"22 1 0:21 / /sys rw - sysfs sysfs rw\n30 22 0:26 / /sys/fs/cgroup rw,nosuid shared:4 - cgroup2 cgroup2 rw\n":               "/sys/fs/cgroup",
-		"30 22 0:26 / /sys/fs/cgroup/cpu rw - cgroup cgroup rw,cpu\n31 22 0:27 / /mnt/a\\040b rw - cgroup2 none rw\n":               "/mnt/a b",
-		"30 22 0:26 / /sys/fs/cgroup/cpu rw - cgroup cgroup rw,cpu\nnonsense\n31 22 0:27 / /cgroup2 rw - tmpfs cgroup2 rw\n\n - \n": "",
-	} {
-		if got := findCgroupMount(mounts); got != want {
-			t.Errorf("%q: %q, want %q", mounts, got, want)
-		}
-	}
-}

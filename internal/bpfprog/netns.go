@@ -9,6 +9,8 @@ import (
 	"strings"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/bperf/bperf/internal/procfs"
 )
 
 // network is a network namespace.
@@ -35,11 +37,11 @@ func otherNetworks(proc, thread string) ([]network, error) {
 			found = append(found, network{name, file})
 		}
 	}
-	mounts, err := os.ReadFile(path.Join(thread, "mountinfo"))
+	mounts, err := procfs.Mounts(os.DirFS(path.Dir(thread)), path.Base(thread))
 	if err != nil {
 		return nil, fmt.Errorf("look for network namespaces: %w", err)
 	}
-	found = append(found, mountedNetworks(string(mounts))...)
+	found = append(found, mountedNetworks(mounts)...)
 	seen := map[string]bool{own: true}
 	var others []network
 	for _, n := range found {
@@ -51,13 +53,11 @@ func otherNetworks(proc, thread string) ([]network, error) {
 	return others, nil
 }
 
-// mountedNetworks are those of /proc/self/mountinfo (https://docs.kernel.org/filesystems/proc.html, 3.5): the root of such a mount is the name.
-func mountedNetworks(mounts string) (found []network) {
-	for line := range strings.Lines(mounts) {
-		before, after, _ := strings.Cut(line, " - ")
-		place, kind := strings.Fields(before), strings.Fields(after)
-		if len(place) >= 5 && len(kind) > 0 && kind[0] == "nsfs" && strings.HasPrefix(place[3], "net:[") {
-			found = append(found, network{place[3], unescape.Replace(place[4])})
+// mountedNetworks returns those that are mounted: the root of such a mount is the name of the namespace.
+func mountedNetworks(mounts []procfs.Mount) (found []network) {
+	for _, m := range mounts {
+		if m.Type == "nsfs" && strings.HasPrefix(m.Root, "net:[") {
+			found = append(found, network{m.Root, m.Dir})
 		}
 	}
 	return found

@@ -19,6 +19,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/bperf/bperf/internal/perfevent"
+	"github.com/bperf/bperf/internal/procfs"
 	"github.com/bperf/bperf/test/require"
 )
 
@@ -199,10 +200,10 @@ func detachXDP() error {
 }
 
 func TestMountedNetworks(t *testing.T) {
-	const mounts = "22 1 0:21 / /sys rw - sysfs sysfs rw\n" +
-		"310 28 0:4 net:[4026532289] /run/netns/a\\040b rw shared:5 - nsfs nsfs rw\n" +
-		"311 28 0:4 mnt:[4026532290] /run/snapd/ns/x.mnt rw - nsfs nsfs rw\n" +
-		"312 28 0:4 net:[4026532291]\nnonsense\n\n - \n"
+	mounts := []procfs.Mount{
+		{Root: "/", Dir: "/sys", Type: "sysfs"}, {Root: "net:[4026532289]", Dir: "/run/netns/a b", Type: "nsfs"},
+		{Root: "mnt:[4026532290]", Dir: "/run/snapd/ns/x.mnt", Type: "nsfs"}, {Root: "net:[4026532291]", Dir: "/mnt", Type: "ext4"},
+	}
 	if diff := cmp.Diff([]network{{"net:[4026532289]", "/run/netns/a b"}}, mountedNetworks(mounts), cmp.AllowUnexported(network{})); diff != "" {
 		t.Errorf("-want +got:\n%s", diff)
 	}

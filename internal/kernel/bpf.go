@@ -11,6 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/bperf/bperf/internal/perfevent"
+	"github.com/bperf/bperf/internal/procfs"
 )
 
 // load loads a program that does nothing.
@@ -144,11 +145,11 @@ func (x examiner) runStats() Finding {
 func (x examiner) bpffs() Finding {
 	const feature = "bpffs"
 	const remedy = "Mount it: mount -t bpf bpf /sys/fs/bpf"
-	mounts, err := readMounts(x.proc)
+	mounts, err := procfs.Mounts(x.proc, "self")
 	if err != nil {
 		return missing(feature, remedy, "%v", err)
 	}
-	where, ok := mounts.find("bpf", "")
+	where, ok := procfs.FindMount(mounts, "bpf", "")
 	if !ok {
 		return missing(feature, remedy, "it is not mounted")
 	}

@@ -13,6 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/bperf/bperf/internal/perfevent"
+	"github.com/bperf/bperf/internal/procfs"
 )
 
 // permission is what would let this process count; other is what else would, if it lacks capabilities. Above 2, which distributions have
@@ -92,14 +93,14 @@ func (x examiner) firstCPU() (int, error) {
 // cgroups tries to count the root of the hierarchy that perf events know.
 func (x examiner) cgroups() Finding {
 	const feature = "counting cgroups"
-	mounts, err := readMounts(x.proc)
+	mounts, err := procfs.Mounts(x.proc, "self")
 	if err != nil {
 		return missing(feature, "Mount procfs: mount -t proc proc /proc", "%v", err)
 	}
-	where, ok := mounts.find("cgroup", "perf_event")
+	where, ok := procfs.FindMount(mounts, "cgroup", "perf_event")
 	version := "v1 perf_event"
 	if !ok {
-		where, ok = mounts.find("cgroup2", "")
+		where, ok = procfs.FindMount(mounts, "cgroup2", "")
 		version = "v2"
 	}
 	if !ok {

@@ -106,11 +106,11 @@ func TestSettings(t *testing.T) {
 			state: Missing, detail: `has the ID "x"`},
 		{name: "no BTF", find: examiner.btf, state: Missing, detail: "btf/vmlinux", remedy: "CONFIG_DEBUG_INFO_BTF"},
 		{name: "BTF", find: examiner.btf, sys: map[string]string{"kernel/btf/vmlinux": strings.Repeat("x", 3<<19)}, state: Works, detail: "1.5 MiB"},
-		{name: "bpffs", find: examiner.bpffs, proc: map[string]string{"self/mounts": "bpf /sys/fs/b\\040pf bpf rw,mode=700 0 0\n"},
+		{name: "bpffs", find: examiner.bpffs, proc: map[string]string{"self/mountinfo": "1 1 0:1 / /sys/fs/b\\040pf rw - bpf bpf rw,mode=700\n"},
 			state: Works, detail: "on /sys/fs/b pf"},
-		{name: "no bpffs", find: examiner.bpffs, proc: map[string]string{"self/mounts": "proc /proc proc rw 0 0\nshort\n"},
+		{name: "no bpffs", find: examiner.bpffs, proc: map[string]string{"self/mountinfo": "1 1 0:1 / /proc rw - proc proc rw\nshort\n"},
 			state: Missing, detail: "not mounted", remedy: "mount -t bpf"},
-		{name: "no cgroups", find: examiner.cgroups, proc: map[string]string{"self/mounts": "cgroup /c cgroup rw,cpu 0 0\n"},
+		{name: "no cgroups", find: examiner.cgroups, proc: map[string]string{"self/mountinfo": "1 1 0:1 / /c rw - cgroup cgroup rw,cpu\n"},
 			state: Missing, detail: "no cgroup2", remedy: "mount -t cgroup2"},
 		{name: "no sysfs", find: examiner.system, state: Missing, detail: "cpu/online", remedy: "mount -t sysfs"},
 		{name: "odd sysfs", find: examiner.system, sys: map[string]string{"devices/system/cpu/online": "\n"}, state: Missing, detail: "online has"},
@@ -125,19 +125,6 @@ func TestSettings(t *testing.T) {
 				t.Errorf("it works and has a remedy: %s", got.Remedy)
 			}
 		})
-	}
-}
-
-func TestFindMount(t *testing.T) {
-	m, err := readMounts(files(map[string]string{"self/mounts": "a /cpu cgroup rw,cpu 0 0\nb /perf cgroup rw,perf_event 0 0\nc /two cgroup2 rw 0 0\n"}))
-	if err != nil {
-		t.Fatal(err)
-	}
-	if dir, ok := m.find("cgroup", "perf_event"); dir != "/perf" || !ok {
-		t.Errorf("v1 perf_event is on %q, %v", dir, ok)
-	}
-	if dir, ok := m.find("cgroup2", ""); dir != "/two" || !ok {
-		t.Errorf("v2 is on %q, %v", dir, ok)
 	}
 }
 

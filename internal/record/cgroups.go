@@ -8,6 +8,7 @@ import (
 	"syscall"
 
 	"github.com/bperf/bperf/internal/perfdata"
+	"github.com/bperf/bperf/internal/procfs"
 )
 
 // cgroups tells of all cgroups of the hierarchy whose IDs samples have: cgroup2, where the ID is the inode of the directory.
@@ -38,16 +39,10 @@ func (s *synthesizer) cgroups() error {
 
 // cgroupRoot is where cgroup2 is mounted (proc_pid_mountinfo(5)); empty if it is not.
 func cgroupRoot(proc string) string {
-	mounts, err := os.ReadFile(proc + "/self/mountinfo")
+	mounts, err := procfs.Mounts(os.DirFS(proc), "self")
 	if err != nil {
 		return ""
 	}
-	for line := range strings.Lines(string(mounts)) {
-		before, after, _ := strings.Cut(line, " - ")
-		place, kind := strings.Fields(before), strings.Fields(after)
-		if len(place) > 4 && len(kind) > 0 && kind[0] == "cgroup2" {
-			return strings.ReplaceAll(place[4], `\040`, " ")
-		}
-	}
-	return ""
+	dir, _ := procfs.FindMount(mounts, "cgroup2", "")
+	return dir
 }

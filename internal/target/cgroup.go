@@ -8,8 +8,9 @@ import (
 	"path"
 	"regexp"
 	"slices"
-	"strconv"
 	"strings"
+
+	"github.com/bperf/bperf/internal/procfs"
 )
 
 // hierarchy is the mounted tree of cgroups that perf events know: that of the v1 controller
@@ -19,32 +20,21 @@ type hierarchy struct {
 	mount string // absolute
 }
 
-// findHierarchy reads /proc/self/mountinfo (https://docs.kernel.org/filesystems/proc.html, 3.5).
+// findHierarchy finds it among the mounts of this process.
 func findHierarchy(root fs.FS) (hierarchy, error) {
-	mounts, err := fs.ReadFile(root, "proc/self/mountinfo")
+	proc, err := fs.Sub(root, "proc")
+	if err != nil {
+		return hierarchy{}, err
+	}
+	mounts, err := procfs.Mounts(proc, "self")
 	if err != nil {
 		return hierarchy{}, fmt.Errorf("find the cgroup hierarchy: %w", err)
 	}
-	var unified string
-	for line := range strings.Lines(string(mounts)) {
-		before, after, _ := strings.Cut(line, " - ")
-		place, kind := strings.Fields(before), strings.Fields(after)
-		if len(place) < 5 || len(kind) < 3 {
-			continue
-		}
-		mount := unescapeMount(place[4])
-		switch kind[0] {
-		case "cgroup":
-			if slices.Contains(strings.Split(kind[2], ","), "perf_event") {
-				return hierarchy{"perf_event", mount}, nil
-			}
-		case "cgroup2":
-			if unified == "" {
-				unified = mount
-			}
-		}
+	if v1, ok := procfs.FindMount(mounts, "cgroup", "perf_event"); ok {
+		return hierarchy{"perf_event", v1}, nil
 	}
-	if unified == "" {
+	unified, ok := procfs.FindMount(mounts, "cgroup2", "")
+	if !ok {
 		return hierarchy{}, errors.New("no cgroup hierarchy is mounted that perf events know (cgroup2, or cgroup v1 with perf_event)." +
 			" Try: mount -t cgroup2 none /sys/fs/cgroup")
 	}
@@ -77,22 +67,6 @@ func perfCgroupsAreV1(root fs.FS) (bool, error) {
 		}
 	}
 	return false, nil
-}
-
-// unescapeMount turns \040 and the like, as mountinfo writes space, tab, newline and backslash, back.
-func unescapeMount(s string) string {
-	var b strings.Builder
-	for i := 0; i < len(s); i++ {
-		if s[i] == '\\' && i+3 < len(s) {
-			if c, err := strconv.ParseUint(s[i+1:i+4], 8, 8); err == nil {
-				b.WriteByte(byte(c))
-				i += 3
-				continue
-			}
-		}
-		b.WriteByte(s[i])
-	}
-	return b.String()
 }
 
 // dir is the directory of a cgroup: named from the root of the hierarchy, with or without a slash in

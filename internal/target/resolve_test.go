@@ -85,7 +85,7 @@ func TestResolveOnDamagedMachine(t *testing.T) {
 		{"sys/devices/system/cpu/online", "0\n", Spec{CPUs: []int{0}},
 			"list the CPUs that are present: open sys/devices/system/cpu/present: file does not exist"},
 		{"sys/devices/system/cpu/online", "0\n", Spec{System: true, Cgroups: []string{"/"}},
-			"find the cgroup hierarchy: open proc/self/mountinfo: file does not exist"},
+			"find the cgroup hierarchy: read /proc/self/mountinfo: file does not exist"},
 		{"proc/7/task/x/comm", "a\n", Spec{PIDs: []int{7}}, `/proc/7/task: "x" is not a thread ID`},
 		{"proc/7/task/7/stat", "", Spec{PIDs: []int{7}, ThreadNames: true}, "process 7 has ended"},
 		{"proc/7/status", "Name: a\nTgid: 7\n", Spec{TIDs: []int{7}}, "thread 7 has ended"},

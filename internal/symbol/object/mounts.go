@@ -4,11 +4,12 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/bperf/bperf/internal/procfs"
 )
 
 // fuseMounts is where file systems of FUSE are in a mount namespace. Their servers are programs, often of users, which may never answer. A thread
@@ -19,38 +20,29 @@ type fuseMounts struct {
 	devices map[uint64]bool
 }
 
-// readFuseMounts reads the mounts of a process: proc_pid_mountinfo(5).
+// readFuseMounts reads the mounts of a process, the name of its directory in /proc.
 func readFuseMounts(process string) (fuseMounts, error) {
-	text, err := os.ReadFile(filepath.Join(process, "mountinfo"))
+	mounts, err := procfs.Mounts(os.DirFS("/proc"), process)
 	if err != nil {
 		return fuseMounts{}, err
 	}
-	return parseFuseMounts(string(text), os.Geteuid()), nil
+	return findFuse(mounts, os.Geteuid()), nil
 }
 
-// parseFuseMounts finds those that a user does not ask.
-func parseFuseMounts(mountinfo string, user int) fuseMounts {
+// findFuse finds the mounts that a user does not ask.
+func findFuse(mounts []procfs.Mount, user int) fuseMounts {
 	m := fuseMounts{devices: map[uint64]bool{}}
-	own := fmt.Sprintf(",user_id=%d,", user) // include/uapi/linux/fuse.h has no name for it: fs/fuse/inode.c
-	for line := range strings.Lines(mountinfo) {
-		mount, fileSystem, _ := strings.Cut(line, " - ")
-		kind, _, _ := strings.Cut(fileSystem, " ")
-		kind, _, _ = strings.Cut(kind, ".") // what follows is a name of the server's
-		fields := strings.Fields(mount)
-		if kind != "fuse" && kind != "fuseblk" || len(fields) < 5 || user != 0 && strings.Contains(line, own) {
+	for _, mount := range mounts {
+		kind, _, _ := strings.Cut(mount.Type, ".")
+		own := user != 0 && mount.HasOption(fmt.Sprintf("user_id=%d", user)) // fs/fuse/inode.c
+		if kind != "fuse" && kind != "fuseblk" || own {
 			continue
 		}
-		m.dirs = append(m.dirs, unescapeMount.Replace(fields[4]))
-		var major, minor uint32
-		if _, err := fmt.Sscanf(fields[2], "%d:%d", &major, &minor); err == nil {
-			m.devices[unix.Mkdev(major, minor)] = true
-		}
+		m.dirs = append(m.dirs, mount.Dir)
+		m.devices[unix.Mkdev(mount.Major, mount.Minor)] = true
 	}
 	return m
 }
-
-// unescapeMount turns the characters back that would end a field.
-var unescapeMount = strings.NewReplacer(`\040`, " ", `\011`, "\t", `\012`, "\n", `\134`, `\`)
 
 // have reports whether a path without symbolic links leads into one of them.
 func (m fuseMounts) have(path string) bool {

@@ -6,16 +6,17 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/bperf/bperf/internal/procfs"
 )
 
-const mountinfo = `21 26 0:20 / /proc rw,relatime - proc proc rw
-26 1 254:0 / / rw,relatime - ext4 /dev/vda rw
-43 26 0:39 / /home/u/a\040b rw,nosuid shared:1 - fuse.sshfs host rw,user_id=1000,group_id=1000
-44 26 0:40 / /mnt/fuse rw - fuse server rw,user_id=0,group_id=0,allow_other
-45 26 8:1 / /mnt/windows rw - fuseblk /dev/sda1 rw,user_id=10001,group_id=0
-46 26 0:41 / /mnt/share rw - virtiofs share rw
-broken - fuse
-`
+var mounts = []procfs.Mount{
+	{Major: 254, Dir: "/", Type: "ext4", Options: []string{"rw"}},
+	{Minor: 39, Dir: "/home/u/a b", Type: "fuse.sshfs", Options: []string{"rw", "user_id=1000", "group_id=1000"}},
+	{Minor: 40, Dir: "/mnt/fuse", Type: "fuse", Options: []string{"rw", "user_id=0", "group_id=0", "allow_other"}},
+	{Major: 8, Minor: 1, Dir: "/mnt/windows", Type: "fuseblk", Options: []string{"rw", "user_id=10001"}},
+	{Minor: 41, Dir: "/mnt/share", Type: "virtiofs", Options: []string{"rw"}},
+}
 
 func TestFuseMounts(t *testing.T) {
 	for _, tt := range []struct {
@@ -25,7 +26,7 @@ func TestFuseMounts(t *testing.T) {
 		{0, []string{"/home/u/a b/c", "/mnt/fuse", "/mnt/fuse/a", "/mnt/windows/a"}},
 		{1000, []string{"/mnt/fuse", "/mnt/fuse/a", "/mnt/windows/a"}},
 	} {
-		m := parseFuseMounts(mountinfo, tt.user)
+		m := findFuse(mounts, tt.user)
 		var refused []string
 		for _, path := range []string{"/", "/home/u/a", "/home/u/a b/c", "/mnt/fuse", "/mnt/fuse/a", "/mnt/fuses", "/mnt/share/a", "/mnt/windows/a"} {
 			if m.have(path) {

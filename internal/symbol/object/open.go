@@ -41,7 +41,7 @@ func walkFrom(root string) (*walker, error) {
 	w := &walker{root: root, dir: unix.AT_FDCWD}
 	var err error
 	if process, of := strings.CutSuffix(root, "/root"); of && strings.HasPrefix(process, "/proc/") {
-		if w.fuse, err = readFuseMounts(process); err != nil {
+		if w.fuse, err = readFuseMounts(strings.TrimPrefix(process, "/proc/")); err != nil {
 			return nil, err
 		}
 	} else {
@@ -49,7 +49,7 @@ func walkFrom(root string) (*walker, error) {
 			return nil, err
 		}
 		w.base = strings.TrimSuffix(w.base, "/")
-		w.fuse, _ = readFuseMounts("/proc/self") // without /proc, no processes of others are seen either
+		w.fuse, _ = readFuseMounts("self") // without /proc, no processes of others are seen either
 		// Where the user's directory is, or this system's root, its server is trusted.
 		w.fuse.dirs = slices.DeleteFunc(w.fuse.dirs, func(dir string) bool { return within(dir, cmp.Or(w.base, "/")) })
 	}
@@ -191,7 +191,7 @@ func (w *walker) findMapped(path string, flags uint64) (int, error) {
 	if err := unix.Statx(link, "", unix.AT_EMPTY_PATH|unix.AT_STATX_DONT_SYNC, unix.STATX_TYPE, &s); err != nil {
 		return -1, err
 	}
-	fuse, err := readFuseMounts(filepath.Dir(filepath.Dir(path)))
+	fuse, err := readFuseMounts(filepath.Base(filepath.Dir(filepath.Dir(path))))
 	if err != nil {
 		return -1, err
 	}

@@ -1,0 +1,84 @@
+// Package procfs reads files of /proc, each in one place (https://docs.kernel.org/filesystems/proc.html).
+package procfs
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"path"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// Mount is a mounted file system.
+type Mount struct {
+	Major, Minor uint32   // device number
+	Root         string   // the directory of the file system that is mounted; for namespaces, their name
+	Dir          string   // the mount point, as the process sees it
+	Type         string   // fuse.sshfs, say, where the part behind the dot is the server's
+	Options      []string // of the file system, not of the mount
+}
+
+// HasOption reports whether the file system has an option: a controller of cgroups v1, say.
+func (m *Mount) HasOption(option string) bool { return slices.Contains(m.Options, option) }
+
+// Mounts returns the mounts that a process sees, in the order of /proc/PID/mountinfo (section 3.5). The process is "self", "thread-self" or
+// a PID. Lines that cannot be read are skipped.
+func Mounts(proc fs.FS, process string) ([]Mount, error) {
+	text, err := fs.ReadFile(proc, path.Join(process, "mountinfo"))
+	if failed := (*fs.PathError)(nil); errors.As(err, &failed) {
+		return nil, fmt.Errorf("read /proc/%s/mountinfo: %w", process, failed.Err)
+	}
+	if err != nil {
+		return nil, err
+	}
+	var all []Mount
+	for line := range strings.Lines(string(text)) {
+		if m, ok := parseMount(line); ok {
+			all = append(all, m)
+		}
+	}
+	return all, nil
+}
+
+func parseMount(line string) (m Mount, ok bool) {
+	mount, fileSystem, _ := strings.Cut(line, " - ")
+	of, is := strings.Fields(mount), strings.Fields(fileSystem)
+	if len(of) < 5 || len(is) < 3 {
+		return Mount{}, false
+	}
+	major, minor, _ := strings.Cut(of[2], ":")
+	a, err1 := strconv.ParseUint(major, 10, 32)
+	b, err2 := strconv.ParseUint(minor, 10, 32)
+	if err1 != nil || err2 != nil {
+		return Mount{}, false
+	}
+	return Mount{uint32(a), uint32(b), unescape(of[3]), unescape(of[4]), is[0], strings.Split(is[2], ",")}, true
+}
+
+// unescape replaces the octal escapes by which the kernel writes blanks, tabs, newlines and backslashes.
+func unescape(s string) string {
+	var b strings.Builder
+	for i := 0; i < len(s); i++ {
+		if s[i] == '\\' && i+3 < len(s) {
+			if c, err := strconv.ParseUint(s[i+1:i+4], 8, 8); err == nil {
+				b.WriteByte(byte(c))
+				i += 3
+				continue
+			}
+		}
+		b.WriteByte(s[i])
+	}
+	return b.String()
+}
+
+// FindMount returns the mount point of the first file system of a type, with an option unless that is empty; false if there is none.
+func FindMount(mounts []Mount, fileSystem, option string) (dir string, ok bool) {
+	for i := range mounts {
+		if m := &mounts[i]; m.Type == fileSystem && (option == "" || m.HasOption(option)) {
+			return m.Dir, true
+		}
+	}
+	return "", false
+}
