@@ -97,11 +97,11 @@ func newWatcher(size int) (*Watcher, error) {
 
 // openRings begins to watch the CPUs that are online.
 func (w *Watcher) openRings() error {
-	cpus, err := target.Spec{System: true}.Resolve()
+	cpus, err := target.OnlineCPUs()
 	if err != nil {
 		return fmt.Errorf("watch BPF programs: %w", err)
 	}
-	for _, cpu := range cpus.CPUs {
+	for _, cpu := range cpus {
 		if err := w.openRing(cpu); err != nil {
 			return err
 		}

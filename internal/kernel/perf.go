@@ -22,7 +22,7 @@ func (x examiner) permission(other string) string {
 	if x.capabilities.has(capPerfmon, capSysAdmin) {
 		return Policy
 	}
-	if level, err := x.sysctl("perf_event_paranoid"); err == nil && level > 2 {
+	if level, err := procfs.Sysctl(x.proc, "kernel/perf_event_paranoid"); err == nil && level > 2 {
 		return "Run as root, or allow more: sysctl kernel.perf_event_paranoid=2" + other
 	}
 	return "Run as root, or give bperf the capability: setcap cap_perfmon=ep BPERF" + other

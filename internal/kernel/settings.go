@@ -10,13 +10,15 @@ import (
 	"strings"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/bperf/bperf/internal/procfs"
 )
 
 // paranoid explains kernel.perf_event_paranoid
 // (https://docs.kernel.org/admin-guide/sysctl/kernel.html#perf-event-paranoid).
 func (x examiner) paranoid() Finding {
 	const feature = "kernel.perf_event_paranoid"
-	level, err := x.sysctl("perf_event_paranoid")
+	level, err := procfs.Sysctl(x.proc, "kernel/perf_event_paranoid")
 	if err != nil {
 		return missing(feature, "", "%v", err)
 	}
@@ -43,7 +45,7 @@ func (x examiner) paranoid() Finding {
 // (https://docs.kernel.org/admin-guide/sysctl/kernel.html#kptr-restrict).
 func (x examiner) kernelAddresses() Finding {
 	const feature = "kernel.kptr_restrict"
-	level, err := x.sysctl("kptr_restrict")
+	level, err := procfs.Sysctl(x.proc, "kernel/kptr_restrict")
 	switch {
 	case err != nil:
 		return missing(feature, "", "%v", err)
@@ -54,14 +56,6 @@ func (x examiner) kernelAddresses() Finding {
 	default:
 		return limited(feature, "sysctl kernel.kptr_restrict=0", "%d: kernel functions will have no names in profiles", level)
 	}
-}
-
-func (x examiner) sysctl(name string) (int, error) {
-	text, err := fs.ReadFile(x.proc, "sys/kernel/"+name)
-	if err != nil {
-		return 0, err
-	}
-	return strconv.Atoi(strings.TrimSpace(string(text)))
 }
 
 const unlock = "Boot without lockdown=confidentiality."
@@ -125,20 +119,19 @@ func (c capabilities) has(all ...capability) bool {
 
 // readCapabilities reads the effective set of this process (proc_pid_status(5)).
 func readCapabilities(proc fs.FS) (capabilities, error) {
-	text, err := fs.ReadFile(proc, "self/status")
+	status, err := procfs.ReadStatus(proc, "self")
 	if err != nil {
 		return 0, fmt.Errorf("read the capabilities: %w", err)
 	}
-	for line := range strings.Lines(string(text)) {
-		if value, ok := strings.CutPrefix(line, "CapEff:"); ok {
-			set, err := strconv.ParseUint(strings.TrimSpace(value), 16, 64)
-			if err != nil {
-				return 0, fmt.Errorf("read the capabilities: %w", err)
-			}
-			return capabilities(set), nil
-		}
+	value, err := status.Need("CapEff")
+	if err != nil {
+		return 0, fmt.Errorf("read the capabilities: /proc/self/status %w", err)
 	}
-	return 0, errors.New("read the capabilities: /proc/self/status has no line CapEff")
+	set, err := strconv.ParseUint(value, 16, 64)
+	if err != nil {
+		return 0, fmt.Errorf("read the capabilities: %w", err)
+	}
+	return capabilities(set), nil
 }
 
 // Policy names what refuses a process that has all capabilities.

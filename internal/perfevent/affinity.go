@@ -7,6 +7,8 @@ import (
 	"strings"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/bperf/bperf/internal/procfs"
 )
 
 // OnCPU calls f on a thread that runs on this CPU, if this process may run there, and returns its error. Opening,
@@ -26,13 +28,11 @@ func OnCPU(cpu int, f func() error) error {
 // allowed returns the CPUs that this thread may use, including those that are offline. sched_getaffinity(2) leaves these out: a thread that is set to
 // what it returned never runs on a CPU that comes online later, and neither do the threads and processes that it starts.
 func allowed() (set unix.CPUSet, ok bool) {
-	status, err := os.ReadFile("/proc/thread-self/status")
+	status, err := procfs.ReadStatus(os.DirFS("/proc"), "thread-self")
 	if err != nil {
 		return set, false
 	}
-	_, mask, _ := strings.Cut(string(status), "\nCpus_allowed:\t")
-	mask, _, _ = strings.Cut(mask, "\n")
-	ok = parseMask(&set, mask)
+	ok = parseMask(&set, status.Field("Cpus_allowed"))
 	return set, ok
 }
 

@@ -86,11 +86,11 @@ func (s *session) plan() error {
 	s.track(&s.tracker.attr)
 	s.silence()
 	s.identify()
-	online, err := target.Spec{System: true}.Resolve()
+	online, err := target.OnlineCPUs()
 	if err != nil {
 		return err
 	}
-	s.sizeRings(len(online.CPUs), perfevent.LocksAnything())
+	s.sizeRings(len(online), perfevent.LocksAnything())
 	return nil
 }
 

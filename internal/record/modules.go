@@ -43,11 +43,11 @@ func (w *moduleWatcher) open(attr *perfevent.Attr) error {
 	if err := w.load(); err != nil {
 		return fmt.Errorf("load the BPF programs for it: %w", err)
 	}
-	online, err := target.Spec{System: true}.Resolve()
+	online, err := target.OnlineCPUs()
 	if err != nil {
 		return err
 	}
-	for _, cpu := range online.CPUs {
+	for _, cpu := range online {
 		if err := w.openCPU(cpu, attr); err != nil {
 			return fmt.Errorf("open an event on CPU %d: %w", cpu, err)
 		}

@@ -94,12 +94,12 @@ func (s *session) openOffCPUEvent() error {
 	if o == nil {
 		return nil
 	}
-	online, err := target.Spec{System: true}.Resolve()
+	online, err := target.OnlineCPUs()
 	if err != nil {
 		return err
 	}
 	var places []place
-	for _, cpu := range online.CPUs {
+	for _, cpu := range online {
 		places = append(places, place{cpu, perfevent.AnyThread})
 	}
 	if err := s.openEvent(o, places); err != nil || s.offCPU.recorder == nil {

@@ -6,13 +6,13 @@ import (
 	"io/fs"
 	"os"
 	"slices"
-	"strconv"
 	"strings"
 	"syscall"
 
 	"github.com/bperf/bperf/internal/count"
 	"github.com/bperf/bperf/internal/count/direct"
 	"github.com/bperf/bperf/internal/perfevent"
+	"github.com/bperf/bperf/internal/procfs"
 	"github.com/bperf/bperf/internal/target"
 )
 
@@ -109,11 +109,11 @@ func (s *session) follow() ([]place, error) {
 	if err := s.cfg.Sums.Follow(pids); err != nil {
 		return nil, err
 	}
-	online, err := target.Spec{System: true}.Resolve()
+	online, err := target.OnlineCPUs()
 	if err != nil {
 		return nil, err
 	}
-	return s.locate(target.Target{CPUs: online.CPUs})
+	return s.locate(target.Target{CPUs: online})
 }
 
 // programRecords are the flags that ask for the records of BPF programs.
@@ -125,7 +125,7 @@ func (s *session) openEverywhere() error {
 	if s.cfg.NoBPF || s.userOnly() || len(s.target.Threads) == 0 && s.cfg.Target.CPUs == nil {
 		return nil
 	}
-	online, err := target.Spec{System: true}.Resolve()
+	online, err := target.OnlineCPUs()
 	if err != nil {
 		return err
 	}
@@ -134,7 +134,7 @@ func (s *session) openEverywhere() error {
 	attr := o.attr
 	attr.Flags &^= tracking | perfevent.Inherit | perfevent.Disabled | perfevent.EnableOnExec
 	attr.Flags |= programRecords
-	for _, cpu := range online.CPUs {
+	for _, cpu := range online {
 		at := place{cpu, perfevent.AnyThread}
 		fd, err := s.openOne(&attr, perfevent.Where{Thread: at.tid, CPU: at.cpu})
 		if err != nil {
@@ -145,7 +145,7 @@ func (s *session) openEverywhere() error {
 			return err
 		}
 	}
-	if len(o.fds) == len(online.CPUs) {
+	if len(o.fds) == len(online) {
 		s.tracker.attr.Flags &^= programRecords // these would be told of twice
 	} else if o.everywhere && len(o.fds) == 0 {
 		s.events = slices.Delete(s.events, at, at+1)
@@ -177,11 +177,11 @@ func (s *session) locate(t target.Target) ([]place, error) {
 			places = append(places, place{perfevent.AnyCPU, thread.TID})
 		}
 	case len(t.Threads) > 0:
-		online, err := target.Spec{System: true}.Resolve()
+		online, err := target.OnlineCPUs()
 		if err != nil {
 			return nil, err
 		}
-		for _, cpu := range online.CPUs {
+		for _, cpu := range online {
 			for _, thread := range t.Threads {
 				places = append(places, place{cpu, thread.TID})
 			}
@@ -293,7 +293,7 @@ func (s *session) relax(o *opened, err error) bool {
 		}
 	case syscall.EACCES, syscall.EPERM:
 		const modes = perfevent.ExcludeKernel | perfevent.ExcludeUser
-		if a.Flags&modes == 0 && a.Type != perfevent.TypeTracepoint && paranoid() > 1 {
+		if a.Flags&modes == 0 && a.Type != perfevent.TypeTracepoint && procfs.PerfEventParanoid(os.DirFS("/proc")) > 1 {
 			a.Flags |= perfevent.ExcludeKernel | perfevent.ExcludeHV
 			renamed := *o.event
 			if !strings.ContainsAny(renamed.Name, ":/") {
@@ -308,19 +308,6 @@ func (s *session) relax(o *opened, err error) bool {
 }
 
 func isCycles(a *perfevent.Attr) bool { return a.Type == perfevent.TypeHardware && a.Config == 0 }
-
-// paranoid is kernel.perf_event_paranoid, and where it cannot be read the kernel's default.
-func paranoid() int {
-	text, err := os.ReadFile("/proc/sys/kernel/perf_event_paranoid")
-	if err != nil {
-		return 2
-	}
-	level, err := strconv.Atoi(strings.TrimSpace(string(text)))
-	if err != nil {
-		return 2
-	}
-	return level
-}
 
 // explain puts the error of opening an event into words.
 func (s *session) explain(o *opened, at place, err error) error {
@@ -357,8 +344,8 @@ func (s *session) explain(o *opened, at place, err error) error {
 const unusual = perfevent.SamplePhysAddr | perfevent.SampleDataSrc | perfevent.SampleWeightStruct
 
 func (s *session) offline(cpu int) bool {
-	now, err := target.Spec{System: true}.Resolve()
-	return err == nil && !slices.Contains(now.CPUs, cpu)
+	now, err := target.OnlineCPUs()
+	return err == nil && !slices.Contains(now, cpu)
 }
 
 func (s *session) openCgroup(name string) (*os.File, error) {

@@ -9,6 +9,7 @@ import (
 	"strconv"
 
 	"github.com/bperf/bperf/internal/perfdata"
+	"github.com/bperf/bperf/internal/procfs"
 )
 
 // numericEntries lists the entries of a directory of /proc that are IDs, ascending.
@@ -62,26 +63,14 @@ func (s *synthesizer) status(dir string) (processStatus, error) {
 	if err != nil {
 		return processStatus{}, err
 	}
-	return parseStatus(text)
+	return parseStatus(procfs.Status(text))
 }
 
-func parseStatus(text []byte) (processStatus, error) {
-	status := processStatus{kernel: true}
-	for line := range bytes.Lines(text) {
-		key, value, _ := bytes.Cut(line, []byte(":"))
-		value = bytes.TrimSpace(value)
-		switch string(key) {
-		case "Name":
-			status.comm = unescapeName(string(value))
-		case "PPid":
-			n, _ := strconv.ParseInt(string(value), 10, 32)
-			status.parent = int32(n)
-		case "VmSize":
-			status.kernel = false
-		case "Threads":
-			status.threads, _ = strconv.Atoi(string(value))
-		}
-	}
+func parseStatus(text procfs.Status) (processStatus, error) {
+	status := processStatus{comm: unescapeName(text.Field("Name")), kernel: text.Field("VmSize") == ""}
+	parent, _ := strconv.ParseInt(text.Field("PPid"), 10, 32)
+	status.parent = int32(parent)
+	status.threads, _ = strconv.Atoi(text.Field("Threads"))
 	if status.threads == 0 {
 		return status, errors.New("it has no threads")
 	}

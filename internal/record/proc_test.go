@@ -11,6 +11,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/bperf/bperf/internal/perfdata"
+	"github.com/bperf/bperf/internal/procfs"
 )
 
 // fakeProc writes files of a /proc.
@@ -256,7 +257,7 @@ func FuzzProc(f *testing.F) {
 		if s.parseMapping(b, &m) && m.Length == 0 {
 			t.Fatal("a mapping of nothing")
 		}
-		parseStatus(b)
+		parseStatus(procfs.Status(b))
 		if id := noteBuildID(b, binary.LittleEndian); len(id) > 20 {
 			t.Fatalf("a build ID of %d bytes", len(id))
 		}

@@ -54,7 +54,7 @@ const programRing = 64 << 10
 
 // watchPrograms begins to fetch programs.
 func watchPrograms() (*programs, error) {
-	cpus, err := target.Spec{System: true}.Resolve()
+	cpus, err := target.OnlineCPUs()
 	if err != nil {
 		return nil, err
 	}
@@ -62,7 +62,7 @@ func watchPrograms() (*programs, error) {
 		unread: make(chan bpfprog.Handle, mostOpen),
 		infos:  make(map[uint32]*linear.Info), btfs: make(map[uint32]linear.BTF), named: make(map[uint32]bool),
 	}
-	for _, cpu := range cpus.CPUs {
+	for _, cpu := range cpus {
 		l, err := openLoads(cpu)
 		if err != nil {
 			p.close()

@@ -241,12 +241,12 @@ func (s *session) openOthers() error {
 	if len(s.others) == 0 {
 		return nil
 	}
-	online, err := target.Spec{System: true}.Resolve()
+	online, err := target.OnlineCPUs()
 	if err != nil {
 		return err
 	}
 	for _, o := range s.others {
-		if err := s.openEvent(o, []place{{online.CPUs[0], perfevent.AnyThread}}); err != nil {
+		if err := s.openEvent(o, []place{{online[0], perfevent.AnyThread}}); err != nil {
 			return err
 		}
 	}

@@ -35,12 +35,12 @@ func (s *session) openOutputs() error {
 		if o.output == "" {
 			continue
 		}
-		online, err := target.Spec{System: true}.Resolve()
+		online, err := target.OnlineCPUs()
 		if err != nil {
 			return err
 		}
 		var places []place
-		for _, cpu := range online.CPUs {
+		for _, cpu := range online {
 			places = append(places, place{cpu, perfevent.AnyThread})
 		}
 		if err := s.openEvent(o, places); err != nil {

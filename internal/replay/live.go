@@ -12,6 +12,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/bperf/bperf/internal/procfs"
 	"github.com/bperf/bperf/internal/symbol/object"
 )
 
@@ -153,21 +154,18 @@ type status struct {
 	user         int   // effective; 0 if it cannot be known
 }
 
-// status reads /proc/PID/status (proc_pid_status(5)). NStgid: Linux 4.1.
+// status reads that of the process. NStgid: Linux 4.1.
 func (o owner) status() (s status) {
-	text, err := os.ReadFile(filepath.Join("/proc", strconv.Itoa(int(o.pid)), "status"))
+	text, err := procfs.ReadStatus(os.DirFS("/proc"), strconv.Itoa(int(o.pid)))
 	if err != nil {
 		return status{}
 	}
-	for line := range strings.Lines(string(text)) {
-		name, values, _ := strings.Cut(line, ":")
-		switch all := strings.Fields(values); {
-		case name == "Uid" && len(all) > 1:
-			s.user, _ = strconv.Atoi(all[1]) // 0 if it is no number
-		case name == "NStgid" && len(all) > 0:
-			id, _ := strconv.ParseInt(all[len(all)-1], 10, 32)
-			s.innermostPID = int32(id)
-		}
+	if users := strings.Fields(text.Field("Uid")); len(users) > 1 {
+		s.user, _ = strconv.Atoi(users[1]) // 0 if it is no number
+	}
+	if ids := strings.Fields(text.Field("NStgid")); len(ids) > 0 {
+		id, _ := strconv.ParseInt(ids[len(ids)-1], 10, 32)
+		s.innermostPID = int32(id)
 	}
 	return s
 }

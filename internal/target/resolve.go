@@ -10,6 +10,8 @@ import (
 	"strconv"
 	"strings"
 	"syscall"
+
+	"github.com/bperf/bperf/internal/procfs"
 )
 
 // Spec is who is to be measured, as the user said it. Threads (PIDs, TIDs) exclude the rest; Cgroups
@@ -86,6 +88,9 @@ func (s Spec) resolveCPUs(root fs.FS) (Target, error) {
 	}
 	return t, nil
 }
+
+// OnlineCPUs returns the CPUs of the machine that work at the moment, ascending.
+func OnlineCPUs() ([]int, error) { return readCPUs(os.DirFS("/"), "online") }
 
 // OfflineCPUs are the CPUs of the machine that do not work at the moment, ascending.
 func OfflineCPUs() ([]int, error) {
@@ -245,14 +250,18 @@ func (s Spec) processThreads(root fs.FS, pid int) ([]Thread, error) {
 // processes; Tgid in its status is the process.
 func findThread(root fs.FS, tid int) (Thread, error) {
 	dir := fmt.Sprintf("proc/%d", tid)
-	status, err := fs.ReadFile(root, dir+"/status")
+	status, err := procfs.ReadStatus(root, dir)
 	if gone(err) {
 		return Thread{}, fmt.Errorf("there is no thread %d", tid)
 	}
 	if err != nil {
 		return Thread{}, fmt.Errorf("look up thread %d: %w", tid, err)
 	}
-	pid, err := tgid(string(status))
+	process, err := status.Need("Tgid")
+	if err != nil {
+		return Thread{}, fmt.Errorf("/%s/status: %w", dir, err)
+	}
+	pid, err := parseNumber(process, 1<<31-1)
 	if err != nil {
 		return Thread{}, fmt.Errorf("/%s/status: %w", dir, err)
 	}
@@ -264,15 +273,6 @@ func findThread(root fs.FS, tid int) (Thread, error) {
 		return Thread{}, fmt.Errorf("read the name of thread %d: %w", tid, err)
 	}
 	return Thread{TID: tid, PID: pid, Comm: comm}, nil
-}
-
-func tgid(status string) (int, error) {
-	for line := range strings.Lines(status) {
-		if value, ok := strings.CutPrefix(line, "Tgid:"); ok {
-			return parseNumber(strings.TrimSpace(value), 1<<31-1)
-		}
-	}
-	return 0, errors.New("has no line Tgid")
 }
 
 func readComm(root fs.FS, dir string) (string, error) {

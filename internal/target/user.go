@@ -1,12 +1,14 @@
 package target
 
 import (
-	"bytes"
 	"fmt"
 	"io/fs"
 	"os/user"
 	"slices"
 	"strconv"
+	"strings"
+
+	"github.com/bperf/bperf/internal/procfs"
 )
 
 // processesOf returns the IDs of the processes that a user has now, ascending.
@@ -28,23 +30,11 @@ func processesOf(root fs.FS, name string) (pids []int, err error) {
 		if err != nil {
 			continue
 		}
-		status, err := fs.ReadFile(root, fmt.Sprintf("proc/%d/status", pid))
-		if err == nil && effectiveUser(status) == uid { // otherwise it has ended
+		status, err := procfs.ReadStatus(root, "proc/"+e.Name())
+		if users := strings.Fields(status.Field("Uid")); err == nil && len(users) == 4 && users[1] == uid { // the effective one; an error says that it has ended
 			pids = append(pids, pid)
 		}
 	}
 	slices.Sort(pids)
 	return pids, nil
-}
-
-// effectiveUser is the second number of the line Uid of proc_pid_status(5).
-func effectiveUser(status []byte) string {
-	for line := range bytes.Lines(status) {
-		if rest, is := bytes.CutPrefix(line, []byte("Uid:")); is {
-			if ids := bytes.Fields(rest); len(ids) == 4 {
-				return string(ids[1])
-			}
-		}
-	}
-	return ""
 }

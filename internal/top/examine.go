@@ -13,6 +13,7 @@ import (
 	"github.com/bperf/bperf/internal/bpfprog"
 	"github.com/bperf/bperf/internal/count/process"
 	"github.com/bperf/bperf/internal/printable"
+	"github.com/bperf/bperf/internal/procfs"
 )
 
 // ExamineProcess tells what a process is (https://docs.kernel.org/filesystems/proc.html).
@@ -25,7 +26,7 @@ func ExamineProcess(id uint64) (string, error) {
 
 func examineProcess(proc string, pid int) (string, error) {
 	dir := filepath.Join(proc, strconv.Itoa(pid))
-	status, err := os.ReadFile(dir + "/status")
+	status, err := procfs.ReadStatus(os.DirFS(proc), strconv.Itoa(pid))
 	if errors.Is(err, fs.ErrNotExist) {
 		return "", fmt.Errorf("process %d has ended", pid)
 	}
@@ -44,7 +45,7 @@ func examineProcess(proc string, pid int) (string, error) {
 	line("executable", executable)
 	for _, key := range []string{"State", "PPid", "Uid", "Threads", "VmRSS", "Cpus_allowed_list", "voluntary_ctxt_switches",
 		"nonvoluntary_ctxt_switches"} {
-		line(key, field(string(status), key))
+		line(key, strings.Join(strings.Fields(status.Field(key)), " "))
 	}
 	groups, _ := os.ReadFile(dir + "/cgroup")
 	for group := range strings.Lines(string(groups)) {
@@ -55,16 +56,6 @@ func examineProcess(proc string, pid int) (string, error) {
 		line("holds", fmt.Sprint("BPF program ", id))
 	}
 	return b.String(), nil
-}
-
-// field finds a line of key:\tvalue.
-func field(status, key string) string {
-	for line := range strings.Lines(status) {
-		if value, ok := strings.CutPrefix(line, key+":"); ok {
-			return strings.Join(strings.Fields(value), " ")
-		}
-	}
-	return ""
 }
 
 // ExamineCgroup tells what processes are in a cgroup of v2 itself.

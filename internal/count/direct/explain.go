@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
-	"strconv"
 	"strings"
 	"syscall"
 
@@ -13,6 +12,7 @@ import (
 	"github.com/bperf/bperf/internal/event"
 	"github.com/bperf/bperf/internal/kernel"
 	"github.com/bperf/bperf/internal/perfevent"
+	"github.com/bperf/bperf/internal/procfs"
 	"github.com/bperf/bperf/internal/target"
 )
 
@@ -199,7 +199,7 @@ func (p *opener) denied(e *event.Event, at place, errno syscall.Errno) *AccessEr
 	return &AccessError{
 		Event:    e.Name,
 		Place:    at.describe(p.target),
-		Paranoid: p.paranoid(),
+		Paranoid: procfs.PerfEventParanoid(proc),
 		Err:      errno,
 
 		privileged: kernel.Privileged(proc),
@@ -260,18 +260,4 @@ func (e *AccessError) rule() string {
 		return "only a user's own processes may be counted, not CPUs and cgroups"
 	}
 	return "only user mode may be counted, not the kernel"
-}
-
-// paranoid reads kernel.perf_event_paranoid; where it cannot be read, it is taken to be the kernel's
-// default.
-func (p *opener) paranoid() int {
-	text, err := fs.ReadFile(p.root, "proc/sys/kernel/perf_event_paranoid")
-	if err != nil {
-		return 2
-	}
-	level, err := strconv.Atoi(strings.TrimSpace(string(text)))
-	if err != nil {
-		return 2
-	}
-	return level
 }

@@ -421,8 +421,8 @@ func (p *opener) offline(at place) bool {
 	if at.cpu == count.None {
 		return false
 	}
-	now, err := target.Spec{System: true}.Resolve()
-	return err == nil && !slices.Contains(now.CPUs, at.cpu)
+	now, err := target.OnlineCPUs()
+	return err == nil && !slices.Contains(now, at.cpu)
 }
 
 func (p *opener) openCgroups() error {

@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"github.com/cilium/ebpf"
+
+	"github.com/bperf/bperf/internal/target"
 )
 
 // book is the tables as they were read under the lock, to be changed and written back.
@@ -266,7 +268,7 @@ func (b *book) syncAll() error {
 	if b.o.links == nil {
 		return nil
 	}
-	online, err := onlineCPUs()
+	online, err := target.OnlineCPUs()
 	if err != nil {
 		return err
 	}

@@ -15,6 +15,7 @@ import (
 	"github.com/cilium/ebpf/link"
 
 	"github.com/bperf/bperf/internal/kernel"
+	"github.com/bperf/bperf/internal/target"
 )
 
 // Cost is what sharing took of the machine's time in a window.
@@ -190,7 +191,7 @@ func (o *Observation) End() (*Cost, error) {
 	if err = errors.Join(err, o.close()); err != nil {
 		return nil, err
 	}
-	online, err := onlineCPUs()
+	online, err := target.OnlineCPUs()
 	if err != nil {
 		return nil, err
 	}

@@ -66,7 +66,7 @@ func (s *slots) closeCPU(cpu int) error {
 
 // openLater opens what this session counts on CPUs that have come online.
 func (c *Counter) openLater(s *slots) error {
-	online, err := onlineCPUs()
+	online, err := target.OnlineCPUs()
 	if err != nil {
 		return err
 	}

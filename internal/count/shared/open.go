@@ -127,7 +127,7 @@ func (c *Counter) open(list event.List) error {
 	if err := c.claim(b); err != nil {
 		return err
 	}
-	online, err := onlineCPUs()
+	online, err := target.OnlineCPUs()
 	if err != nil {
 		return err
 	}
@@ -299,7 +299,7 @@ func (c *Counter) opensOn(e *event.Event, cpus []int) ([]int, error) {
 	if c.units {
 		cpus = e.CPUs
 	}
-	online, err := onlineCPUs()
+	online, err := target.OnlineCPUs()
 	if err != nil || cpus == nil {
 		return online, err
 	}

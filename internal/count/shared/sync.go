@@ -7,7 +7,6 @@ import (
 	"syscall"
 
 	"github.com/bperf/bperf/internal/kernel"
-	"github.com/bperf/bperf/internal/target"
 )
 
 // What the program sync is to bring up to date, as in counters.bpf.c.
@@ -16,11 +15,6 @@ const (
 	syncSystem = 2 // what was counted on the CPU
 	syncForget = 4 // where the count of the CPU began: another perf event goes on
 )
-
-func onlineCPUs() ([]int, error) {
-	online, err := target.Spec{System: true}.Resolve()
-	return online.CPUs, err
-}
 
 // syncCPUs runs the program sync on CPUs. One that has gone offline keeps the sums that it has.
 func (o *objects) syncCPUs(cpus []int, what, events uint64) error {

@@ -1,0 +1,41 @@
+package procfs
+
+import (
+	"fmt"
+	"io/fs"
+	"path"
+	"strings"
+)
+
+// Status is the text of /proc/PID/status (proc_pid_status(5)).
+type Status string
+
+// ReadStatus reads the status of a process or thread: "self", "thread-self" or its ID. The error is fs.ErrNotExist or ESRCH if it has ended.
+func ReadStatus(proc fs.FS, task string) (Status, error) {
+	text, err := fs.ReadFile(proc, path.Join(task, "status"))
+	return Status(text), err
+}
+
+// Field returns the values of a line, without the blanks around them; empty where there is no such line.
+func (s Status) Field(name string) string {
+	value, _ := s.find(name)
+	return value
+}
+
+// Need is Field, but an error where there is no such line.
+func (s Status) Need(name string) (string, error) {
+	value, ok := s.find(name)
+	if !ok {
+		return "", fmt.Errorf("has no line %s", name)
+	}
+	return value, nil
+}
+
+func (s Status) find(name string) (value string, ok bool) {
+	for line := range strings.Lines(string(s)) {
+		if value, ok := strings.CutPrefix(line, name+":"); ok {
+			return strings.TrimSpace(value), true
+		}
+	}
+	return "", false
+}

@@ -1,0 +1,26 @@
+package procfs
+
+import (
+	"io/fs"
+	"strconv"
+	"strings"
+)
+
+// Sysctl returns a setting that is a number: "kernel/perf_event_paranoid", say (https://docs.kernel.org/admin-guide/sysctl/index.html).
+func Sysctl(proc fs.FS, name string) (int, error) {
+	text, err := fs.ReadFile(proc, "sys/"+name)
+	if err != nil {
+		return 0, err
+	}
+	return strconv.Atoi(strings.TrimSpace(string(text)))
+}
+
+// PerfEventParanoid returns kernel.perf_event_paranoid (https://docs.kernel.org/admin-guide/sysctl/kernel.html#perf-event-paranoid), and where it cannot be read
+// the kernel's default.
+func PerfEventParanoid(proc fs.FS) int {
+	level, err := Sysctl(proc, "kernel/perf_event_paranoid")
+	if err != nil {
+		return 2
+	}
+	return level
+}
