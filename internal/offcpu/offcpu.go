@@ -45,6 +45,7 @@ type Lost struct {
 	Stacks  uint64 // stacks: the times are there
 	Targets uint64 // threads that were started by others that are measured
 	Outputs uint64 // records, on CPUs that came online later
+	Missed  uint64 // runs of the programs that the kernel left out, as they were running on that CPU (Linux 5.12)
 }
 
 // Recorder measures from Enable to Finish. It is not safe for concurrent use.
@@ -244,7 +245,8 @@ func (r *Recorder) Lost() (Lost, error) {
 		return Lost{}, fmt.Errorf("read what there was no room for: %w", err)
 	}
 	targets, err := r.LostTargets()
-	return Lost{Threads: v.Threads, Stacks: v.Stacks, Targets: targets, Outputs: v.Outputs}, err
+	missed, missedErr := r.missed()
+	return Lost{Threads: v.Threads, Stacks: v.Stacks, Targets: targets, Outputs: v.Outputs, Missed: missed}, errors.Join(err, missedErr)
 }
 
 // String says what was lost; it is empty if nothing was.
@@ -259,6 +261,7 @@ func (l Lost) String() string {
 	add(l.Stacks, "%d times the stack is missing, as there are too many")
 	add(l.Targets, "%d threads that were started are left out, as there are too many")
 	add(l.Outputs, "%d samples were on CPUs that came online later, and are lost")
+	add(l.Missed, "%d switches of threads were missed, as the kernel does not run a program that is running on the CPU")
 	return strings.Join(parts, "; ")
 }
 

@@ -144,6 +144,18 @@ func (s *Switches) LostTargets() (n uint64, err error) {
 	return n, nil
 }
 
+// missed is how many runs of the programs the kernel left out.
+func (s *Switches) missed() (n uint64, err error) {
+	for name, p := range s.objects.Programs {
+		stats, err := p.Stats()
+		if err != nil {
+			return 0, fmt.Errorf("read how often the BPF program %s was not run: %w", name, err)
+		}
+		n += stats.RecursionMisses
+	}
+	return n, nil
+}
+
 // Detach lets the programs run no more: when it returns, none does.
 func (s *Switches) Detach() error {
 	if err := s.Close(); err != nil {

@@ -183,7 +183,9 @@ func TestSharedCalibration(t *testing.T) {
 	probes, known := all.Runs.ProbesPerRun()
 	mean := all.Value / all.Runs.Counted
 	t.Logf("a run has %d instructions, of which %d are the probes'; calibrated at least %d", mean, probes, r.Min)
-	if all.Runs.Counted != 3*times || !known || mean-probes < own || mean-probes > own+own/20 {
+	// The mean has what interrupts execute that come in a run, each some thousand instructions: 47,000 in 300 runs were seen. Probes that are not
+	// taken off would be more.
+	if all.Runs.Counted != 3*times || !known || mean-probes < own || mean-probes > own+own/5 {
 		t.Errorf("%d runs of %d instructions, %d of them the probes', want %d without them", all.Runs.Counted, mean, probes, own)
 	}
 }
