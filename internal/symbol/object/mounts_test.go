@@ -1,6 +1,7 @@
 package object
 
 import (
+	"errors"
 	"os"
 	"path/filepath"
 	"slices"
@@ -42,6 +43,7 @@ func TestFuseMounts(t *testing.T) {
 // TestLinks follows symbolic links as the kernel does, below a root, and not to a file system of FUSE.
 func TestLinks(t *testing.T) {
 	root := t.TempDir()
+	const followed = ""
 	for _, dir := range []string{"usr/lib", "mnt/fuse"} {
 		if err := os.MkdirAll(filepath.Join(root, dir), 0o755); err != nil {
 			t.Fatal(err)
@@ -57,15 +59,25 @@ func TestLinks(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
+	for dir, mode := range map[string]os.FileMode{"shared": 0o777 | os.ModeSticky, "open": 0o777, "map_files": 0o755} {
+		if err := errors.Join(os.Mkdir(filepath.Join(root, dir), 0o755), os.Chmod(filepath.Join(root, dir), mode), os.Symlink("../usr/lib", filepath.Join(root, dir, "link"))); err != nil {
+			t.Fatal(err)
+		}
+		_ = os.Lchown(filepath.Join(root, dir, "link"), nobody, nobody) // as root
+	}
+	inShared := followed
+	if os.Geteuid() == 0 {
+		inShared = "permission denied"
+	}
 	w, err := walkFrom(root)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer w.close()
 	w.fuse.dirs = []string{filepath.Join(root, "mnt/fuse")}
-	const followed = ""
 	for path, want := range map[string]string{
 		"/usr/lib/a": followed, "/lib/a": followed, "/absolute/a": followed, "/lib/b": followed, "/lib/up/up/b": followed, "/above/a": followed, "/chain": followed,
+		"/shared/link/a": inShared, "/open/link/a": followed, "/map_files/link/a": followed,
 		"/loop": "too many levels", "/loop/a": "too many levels", "/lib/none": "no such file", "/usr/lib/a/b": "not a directory", "/lib": "no regular file",
 		"/mnt/fuse/a": "FUSE", "/to-fuse/a": "FUSE", "/lib/f": "FUSE", "/odd/a": followed, "//./usr//lib/./a": followed, "/lib/../lib/a": followed, "/absolute/../../usr/lib/a": followed, "/none/../lib/a": "no such file", "/.././mnt//fuse/a": "FUSE", "/usr/../mnt/fuse/a": "FUSE",
 	} {

@@ -91,7 +91,7 @@ func (w *walker) open(path string) (*os.File, error) {
 // find opens what is at a path. It follows symbolic links itself, as each may lead to a file system of FUSE.
 func (w *walker) find(path string, flags uint64) (int, error) {
 	if w.dir == unix.AT_FDCWD {
-		if strings.Contains(path, "/map_files/") {
+		if mappedFile.MatchString(path) {
 			return w.findMapped(path, flags)
 		}
 		if !filepath.IsAbs(path) {
@@ -166,18 +166,43 @@ func (w *walker) followFirst(path string) (string, error) {
 			return "", err
 		}
 		target := make([]byte, unix.PathMax)
-		n, err := unix.Readlinkat(fd, "", target)
-		_ = unix.Close(fd)
-		if err != nil { // it is no link
+		n, notLink := unix.Readlinkat(fd, "", target)
+		var link unix.Stat_t
+		err = errors.Join(unix.Fstat(fd, &link), unix.Close(fd))
+		if err != nil {
+			return "", err
+		}
+		if notLink != nil {
 			continue
 		}
-		link := string(target[:n])
-		if !filepath.IsAbs(link) {
-			link = filepath.Dir(path[:end]) + "/" + link
+		if err := w.mayFollow(filepath.Dir(path[:end]), &link); err != nil {
+			return "", err
 		}
-		return link + path[end:], nil
+		to := string(target[:n])
+		if !filepath.IsAbs(to) {
+			to = filepath.Dir(path[:end]) + "/" + to
+		}
+		return to + path[end:], nil
 	}
 	return "", unix.ELOOP // the link is gone
+}
+
+// mayFollow refuses links that other users have put into directories like /tmp, as the kernel does
+// (https://docs.kernel.org/admin-guide/sysctl/fs.html#protected-symlinks).
+func (w *walker) mayFollow(parent string, link *unix.Stat_t) error {
+	fd, err := w.openPlain(parent, unix.O_PATH|unix.O_CLOEXEC)
+	if err != nil {
+		return err
+	}
+	var dir unix.Stat_t
+	if err := errors.Join(unix.Fstat(fd, &dir), unix.Close(fd)); err != nil {
+		return err
+	}
+	const shared = unix.S_ISVTX | unix.S_IWOTH
+	if dir.Mode&shared == shared && link.Uid != dir.Uid && int(link.Uid) != os.Geteuid() {
+		return unix.EACCES
+	}
+	return nil
 }
 
 // findMapped is find for a path of MappedFile. That is a link of the kernel's, which leads to the file itself, and not to a name.

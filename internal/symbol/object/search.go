@@ -11,6 +11,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 
 	"github.com/bperf/bperf/internal/allowance"
@@ -59,6 +60,9 @@ func (s Search) Open(path, buildID string) (*File, error) {
 func MappedFile(pid int32, start, end uint64) string {
 	return fmt.Sprintf("/proc/%d/map_files/%x-%x", pid, start, end)
 }
+
+// mappedFile matches the paths of MappedFile.
+var mappedFile = regexp.MustCompile(`^/proc/[0-9]+/map_files/[0-9a-f]+-[0-9a-f]+$`)
 
 // OpenMapped opens the ELF file at a path of MappedFile, as Open does the one at path, which was mapped.
 func (s Search) OpenMapped(link, path, buildID string) (*File, error) {
