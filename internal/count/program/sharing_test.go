@@ -194,7 +194,7 @@ func TestSharedCalibration(t *testing.T) {
 func TestSharedCounts(t *testing.T) {
 	require.ExactPMU(t)
 	require.OneCPU(t)
-	const times = 200
+	const times = 10
 	prog, target := loadLoop(t, 1000)
 	var all []*Counter
 	var one uint64
@@ -204,21 +204,27 @@ func TestSharedCounts(t *testing.T) {
 			check(t, c.Enable())
 			all = append(all, c)
 		}
-		before := make([]uint64, sessions)
-		for i, c := range all {
-			before[i] = read(t, c, 0).events[0].Value
+		// An interrupt in a run executes up to some ten thousand instructions, which are counted, too: the least of several times has none.
+		least := make([]uint64, sessions)
+		for range 20 {
+			before := make([]uint64, sessions)
+			for i, c := range all {
+				before[i] = read(t, c, 0).events[0].Value
+			}
+			run(t, prog, times)
+			for i, c := range all {
+				if mean := (read(t, c, 0).events[0].Value - before[i]) / times; least[i] == 0 || mean < least[i] {
+					least[i] = mean
+				}
+			}
 		}
-		run(t, prog, times)
-		for i, c := range all {
-			mean := (read(t, c, 0).events[0].Value - before[i]) / times
-			if sessions == 1 {
-				one = mean
-			}
-			if i == 0 {
-				t.Logf("%d sessions: %d instructions in a run", sessions, mean)
-			}
-			if mean < one-one/50 || mean > one+one/50 { // interrupts
-				t.Errorf("session %d of %d: %d instructions in a run, which alone had %d", i, sessions, mean, one)
+		if sessions == 1 {
+			one = least[0]
+		}
+		t.Logf("%d sessions: %d instructions in a run", sessions, least[0])
+		for i, n := range least {
+			if n < one-one/100 || n > one+one/100 {
+				t.Errorf("session %d of %d: %d instructions in a run, which alone had %d", i, sessions, n, one)
 			}
 		}
 	}
