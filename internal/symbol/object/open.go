@@ -29,29 +29,39 @@ func openIn(root, path string) (*os.File, error) {
 	return w.open(path)
 }
 
+// withFile opens a file and calls do with it, which gets so much time as the allowance has; drop is that of allowance.Read.
+func withFile[T any](s Search, path string, do func(*os.File) (T, error), drop func(T)) (T, error) {
+	return allowance.Read(s.Allowance, "read "+filepath.Join(s.Root, path), func() (T, error) {
+		f, err := openIn(s.Root, path)
+		if err != nil {
+			var none T
+			return none, err
+		}
+		defer func() { _ = f.Close() }() // it is only read
+		return do(f)
+	}, drop)
+}
+
 // walker finds files below a root.
 type walker struct {
-	root string
-	dir  int    // the root, opened; AT_FDCWD for that of this process
-	base string // of paths in fuse: what comes before the path in the root
-	fuse fuseMounts
+	root    string
+	dir     int    // the root, opened; AT_FDCWD for that of this process
+	process string // whose mounts these are, as procfs.Mounts has it
+	base    string // of paths in fuse: what comes before the path in the root
+	trusted bool   // the mount of the root: this system's, or where the user's directory is
+	fuse    *fuseMounts
 }
 
 func walkFrom(root string) (*walker, error) {
-	w := &walker{root: root, dir: unix.AT_FDCWD}
+	w := &walker{root: root, dir: unix.AT_FDCWD, process: "self", trusted: true}
 	var err error
 	if process, of := strings.CutSuffix(root, "/root"); of && strings.HasPrefix(process, "/proc/") {
-		if w.fuse, err = readFuseMounts(strings.TrimPrefix(process, "/proc/")); err != nil {
-			return nil, err
-		}
+		w.process = strings.TrimPrefix(process, "/proc/")
 	} else {
 		if w.base, err = filepath.Abs(cmp.Or(root, "/")); err != nil {
 			return nil, err
 		}
 		w.base = strings.TrimSuffix(w.base, "/")
-		w.fuse, _ = readFuseMounts("self") // without /proc, no processes of others are seen either
-		// Where the user's directory is, or this system's root, its server is trusted.
-		w.fuse.dirs = slices.DeleteFunc(w.fuse.dirs, func(dir string) bool { return within(dir, cmp.Or(w.base, "/")) })
 	}
 	if root == "" || root == "/" {
 		return w, nil
@@ -60,7 +70,37 @@ func walkFrom(root string) (*walker, error) {
 	if err != nil {
 		return nil, &fs.PathError{Op: "open", Path: root, Err: err}
 	}
+	if w.process != "self" {
+		own, ownErr := mountID(unix.AT_FDCWD, "/")
+		its, itsErr := mountID(w.dir, "")
+		w.trusted = errors.Join(ownErr, itsErr) == nil && own == its
+	}
 	return w, nil
+}
+
+// mountID returns the ID of the mount that a file is on (STATX_MNT_ID, Linux 5.8), and asks no server for it.
+func mountID(dir int, path string) (uint64, error) {
+	var s unix.Statx_t
+	err := unix.Statx(dir, path, unix.AT_EMPTY_PATH|unix.AT_STATX_DONT_SYNC, unix.STATX_MNT_ID, &s)
+	if err == nil && s.Mask&unix.STATX_MNT_ID == 0 {
+		err = unix.ENOSYS
+	}
+	return s.Mnt_id, err
+}
+
+// isFuse reports whether a path without symbolic links leads to a file system that is not asked.
+func (w *walker) isFuse(path string) (bool, error) {
+	if w.fuse == nil {
+		fuse, err := readFuseMounts(w.process)
+		if err != nil && w.process != "self" { // without /proc, no processes of others are seen either
+			return false, err
+		}
+		if w.process == "self" { // where the user's directory is, or this system's root, its server is trusted
+			fuse.dirs = slices.DeleteFunc(fuse.dirs, func(dir string) bool { return within(dir, cmp.Or(w.base, "/")) })
+		}
+		w.fuse = &fuse
+	}
+	return w.fuse.have(w.base + path), nil
 }
 
 func (w *walker) close() {
@@ -110,14 +150,11 @@ func (w *walker) find(path string, flags uint64) (int, error) {
 		if !goesUp {
 			head = path
 		}
-		if w.fuse.have(w.base + head) {
-			return -1, errFuse
-		}
 		how := flags
 		if goesUp {
 			how = unix.O_PATH | unix.O_DIRECTORY | unix.O_CLOEXEC
 		}
-		fd, err := w.openPlain(cmp.Or(head, "/"), how)
+		fd, err := w.openChecked(cmp.Or(head, "/"), how)
 		switch {
 		case err == unix.ELOOP:
 			link, err := w.followFirst(head)
@@ -141,15 +178,32 @@ func plain(path string) string {
 	return "/" + strings.Join(names, "/")
 }
 
-// openPlain opens what is at a path without symbolic links, and is ELOOP if there is one.
-func (w *walker) openPlain(path string, flags uint64) (int, error) {
-	how := unix.OpenHow{Flags: flags, Resolve: unix.RESOLVE_IN_ROOT | unix.RESOLVE_NO_SYMLINKS}
-	if w.dir != unix.AT_FDCWD {
-		return unix.Openat2(w.dir, path, &how)
+// openChecked is openPlain, and an error where a file system of FUSE would be asked. Most paths lead to no other mount than the root's: only for
+// the rest the mounts are read, which takes longer than to open a file.
+func (w *walker) openChecked(path string, flags uint64) (int, error) {
+	if w.trusted {
+		if fd, err := w.openPlain(path, flags, unix.RESOLVE_NO_XDEV); err != unix.EXDEV && err != unix.ENOSYS {
+			return fd, err
+		}
 	}
-	how.Resolve = unix.RESOLVE_NO_SYMLINKS
+	fuse, err := w.isFuse(path)
+	if err != nil {
+		return -1, err
+	}
+	if fuse {
+		return -1, errFuse
+	}
+	return w.openPlain(path, flags, 0)
+}
+
+// openPlain opens what is at a path without symbolic links, and is ELOOP if there is one. The restrictions are those of openat2(2), besides.
+func (w *walker) openPlain(path string, flags, restrictions uint64) (int, error) {
+	how := unix.OpenHow{Flags: flags, Resolve: unix.RESOLVE_NO_SYMLINKS | restrictions}
+	if w.dir != unix.AT_FDCWD {
+		how.Resolve |= unix.RESOLVE_IN_ROOT
+	}
 	fd, err := unix.Openat2(w.dir, path, &how)
-	if err == unix.ENOSYS { // before Linux 5.6
+	if err == unix.ENOSYS && w.dir == unix.AT_FDCWD && restrictions == 0 { // before Linux 5.6
 		return unix.Open(path, int(flags), 0)
 	}
 	return fd, err
@@ -161,7 +215,7 @@ func (w *walker) followFirst(path string) (string, error) {
 		if end < len(path) && path[end] != '/' {
 			continue
 		}
-		fd, err := w.openPlain(path[:end], unix.O_PATH|unix.O_NOFOLLOW|unix.O_CLOEXEC)
+		fd, err := w.openPlain(path[:end], unix.O_PATH|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
 		if err != nil {
 			return "", err
 		}
@@ -190,7 +244,7 @@ func (w *walker) followFirst(path string) (string, error) {
 // mayFollow refuses links that other users have put into directories like /tmp, as the kernel does
 // (https://docs.kernel.org/admin-guide/sysctl/fs.html#protected-symlinks).
 func (w *walker) mayFollow(parent string, link *unix.Stat_t) error {
-	fd, err := w.openPlain(parent, unix.O_PATH|unix.O_CLOEXEC)
+	fd, err := w.openPlain(parent, unix.O_PATH|unix.O_CLOEXEC, 0)
 	if err != nil {
 		return err
 	}
@@ -228,14 +282,7 @@ func (w *walker) findMapped(path string, flags uint64) (int, error) {
 
 // ReadFile reads a regular file of at most limit bytes. If owners are given, the file must belong to one of these users.
 func (s Search) ReadFile(path string, limit int64, owners ...int) ([]byte, error) {
-	return allowance.Read(s.Allowance, "read "+filepath.Join(s.Root, path), func() ([]byte, error) {
-		f, err := openIn(s.Root, path)
-		if err != nil {
-			return nil, err
-		}
-		defer func() { _ = f.Close() }() // it is only read
-		return readFile(f, limit, owners...)
-	}, func([]byte) {})
+	return withFile(s, path, func(f *os.File) ([]byte, error) { return readFile(f, limit, owners...) }, nil)
 }
 
 func readFile(f *os.File, limit int64, owners ...int) ([]byte, error) {
@@ -270,14 +317,7 @@ func (s Search) BuildID(path string) ([]byte, error) {
 
 // Stat returns what is known of the file at a path, as os.Stat does.
 func (s Search) Stat(path string) (fs.FileInfo, error) {
-	return allowance.Read(s.Allowance, "stat "+filepath.Join(s.Root, path), func() (fs.FileInfo, error) {
-		f, err := openIn(s.Root, path)
-		if err != nil {
-			return nil, err
-		}
-		defer func() { _ = f.Close() }() // it is only read
-		return f.Stat()
-	}, func(fs.FileInfo) {})
+	return withFile(s, path, (*os.File).Stat, nil)
 }
 
 // Identity returns the device and inode of a file, as records of its mappings have them, and its size.
@@ -296,19 +336,14 @@ const fsIocGetVersion = 0x80087601
 // differs it is not, as file systems like btrfs and overlayfs have different ones for records and stat(2). A generation of 0 is unknown. It is needed
 // because file systems give the inode of a deleted file to the next one.
 func (s Search) Replaced(path string, major, minor uint32, inode, generation uint64) bool {
-	replaced, err := allowance.Read(s.Allowance, "read "+filepath.Join(s.Root, path), func() (bool, error) {
-		f, err := openIn(s.Root, path)
-		if err != nil {
-			return false, err
-		}
-		defer func() { _ = f.Close() }() // it is only read
+	replaced, err := withFile(s, path, func(f *os.File) (bool, error) {
 		var now unix.Stat_t
 		if err := unix.Fstat(int(f.Fd()), &now); err != nil || inode == 0 || unix.Major(now.Dev) != major || unix.Minor(now.Dev) != minor {
 			return false, err
 		}
 		version, err := unix.IoctlGetUint32(int(f.Fd()), fsIocGetVersion)
 		return now.Ino != inode || err == nil && generation != 0 && uint64(version) != generation, nil
-	}, func(bool) {})
+	}, nil)
 	return err == nil && replaced
 }
 
@@ -355,7 +390,7 @@ func readContents(f *os.File) (contents, error) {
 }
 
 // File systems whose pages come from this machine's memory or disks: those that may be mapped. The numbers that are not in
-// include/uapi/linux/magic.h are in fs/ntfs3, fs/bcachefs and OpenZFS's zfs_vfsops.h.
+// include/uapi/linux/magic.h are in fs/bcachefs and OpenZFS's zfs_vfsops.h.
 var local = []int64{unix.EXT4_SUPER_MAGIC, unix.XFS_SUPER_MAGIC, unix.BTRFS_SUPER_MAGIC, unix.F2FS_SUPER_MAGIC, unix.OVERLAYFS_SUPER_MAGIC,
 	unix.TMPFS_MAGIC, unix.RAMFS_MAGIC, unix.SQUASHFS_MAGIC, unix.EROFS_SUPER_MAGIC_V1, unix.HUGETLBFS_MAGIC, unix.ISOFS_SUPER_MAGIC, unix.MSDOS_SUPER_MAGIC,
 	unix.REISERFS_SUPER_MAGIC, bcachefs, zfs}
@@ -404,19 +439,11 @@ func readImage(data []byte) (*image, error) {
 
 // openFile opens an ELF file without looking for others that belong to it.
 func openFile(a *allowance.Allowance, root, path string) (*File, error) {
-	full := filepath.Join(root, path)
-	c, err := allowance.Read(a, "read "+full, func() (contents, error) {
-		f, err := openIn(root, path)
-		if err != nil {
-			return contents{}, err
-		}
-		defer func() { _ = f.Close() }() // it is only read
-		return readContents(f)
-	}, func(c contents) { _ = c.close() })
+	c, err := withFile(Search{Root: root, Allowance: a}, path, readContents, func(c contents) { _ = c.close() })
 	if err != nil {
 		return nil, err
 	}
-	f, err := newFile(full, c)
+	f, err := newFile(filepath.Join(root, path), c)
 	if err == nil {
 		f.path, f.allowance = path, a
 	}

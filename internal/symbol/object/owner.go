@@ -44,7 +44,7 @@ func (s Search) ReadFileAs(users []int, path string, limit int64) ([]byte, error
 	}
 	return allowance.Read(s.Allowance, "read "+filepath.Join(s.Root, path), func() ([]byte, error) {
 		return readFileAs(others, s.Root, path, limit)
-	}, func([]byte) {})
+	}, nil)
 }
 
 func readFileAs(users []int, root, path string, limit int64) ([]byte, error) {
