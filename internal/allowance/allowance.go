@@ -32,7 +32,7 @@ type Allowance struct {
 	memory     int64         // bytes that are left
 }
 
-// New returns the allowance of a run, with memory for so many bytes of symbols.
+// New returns the allowance of a run. Symbols may take at most memory bytes.
 func New(memory int64) *Allowance {
 	return &Allowance{ending: make(chan struct{}), over: make(chan struct{}), patience: patience, memory: memory}
 }
@@ -100,8 +100,9 @@ func (a *Allowance) Ending() bool {
 	return a.isEnding
 }
 
-// Read calls read, which may block in the kernel. If it does not return in time, Read returns an error that begins with what, and the value of a
-// read that ends later goes to drop. The goroutine of read then still runs: nothing else may use what it uses.
+// Read calls read, which may block in the kernel, and returns what it returns. If that takes too long, Read returns an error that begins with what,
+// and drop gets the value of a read that succeeds later; it is nil for values that need no end. The goroutine of read then still runs: nothing
+// else may use what it uses.
 func Read[T any](a *Allowance, what string, read func() (T, error), drop func(T)) (T, error) {
 	return do(a, what, true, read, drop)
 }
@@ -161,7 +162,7 @@ func do[T any](a *Allowance, what string, blocks bool, call func() (T, error), d
 		go func() {
 			r := <-done
 			a.returned()
-			if r.err == nil {
+			if r.err == nil && drop != nil {
 				drop(r.value)
 			}
 		}()

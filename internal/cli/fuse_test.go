@@ -1,7 +1,6 @@
 package cli
 
 import (
-	"bufio"
 	"fmt"
 	"io"
 	"os"
@@ -20,9 +19,7 @@ import (
 // even by SIGKILL.
 func TestFilesThatDoNotAnswer(t *testing.T) {
 	require.Root(t)
-	if _, err := os.Stat(fuse.Device); err != nil {
-		t.Skip(err)
-	}
+	require.FUSE(t)
 	dir := t.TempDir()
 	silence := serveProgram(t, dir)
 	spinning := exec.Command(filepath.Join(dir, fuse.Name))
@@ -60,28 +57,20 @@ func serveProgram(t *testing.T, dir string) (silence func()) {
 	t.Helper()
 	server := exec.Command("/proc/self/exe", dir, program.Program{Body: program.Spin, Times: 1 << 60}.Write(t))
 	server.Env = append(os.Environ(), serveFUSE+"=1")
-	server.Stderr = os.Stderr
 	in, err := server.StdinPipe()
 	if err != nil {
 		t.Fatal(err)
 	}
-	out, err := server.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := server.Start(); err != nil {
-		t.Fatal(err)
-	}
+	lines, _, stderr := startReading(t, server)
 	t.Cleanup(func() {
 		_ = in.Close()
 		if err := server.Wait(); err != nil {
 			t.Error(err)
 		}
 	})
-	lines := bufio.NewReader(out)
 	wait := func() {
 		if _, err := lines.ReadString('\n'); err != nil {
-			t.Fatal(err)
+			t.Fatalf("%v: %s", err, stderr)
 		}
 	}
 	wait()

@@ -1,7 +1,6 @@
 package replay
 
 import (
-	"cmp"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -69,25 +68,18 @@ func (p *perfMapCode) locate(l *Location) {
 
 func (p *perfMapCode) read() {
 	p.known = map[uint64]*Symbol{}
-	// A map that is broken in parts has code and an error.
-	type parsed struct {
-		code *jit.Map
-		err  error
-	}
-	got, err := allowance.Work(p.replay.options.Allowance, "read it", func() (parsed, error) {
+	code, err := allowance.Work(p.replay.options.Allowance, "read it", func() (*jit.Map, error) {
 		text, err := p.text()
 		if err != nil {
-			return parsed{}, err
+			return nil, err
 		}
-		code, err := jit.ParseMap(text)
-		return parsed{code, err}, nil
-	}, func(parsed) {})
-	err = cmp.Or(err, got.err)
-	if got.code != nil {
-		if full := p.replay.options.Allowance.Take(got.code.Size()); full != nil {
+		return jit.ParseMap(text)
+	}, nil)
+	if code != nil { // a map that is broken in parts has code and an error
+		if full := p.replay.options.Allowance.Take(code.Size()); full != nil {
 			err = full
 		} else {
-			p.code, p.taken = got.code, got.code.Size()
+			p.code, p.taken = code, code.Size()
 		}
 	}
 	if err != nil {
@@ -159,29 +151,27 @@ func (m *machine) readJITDump(p *process, v *perfdata.Mmap2) {
 			m.symbols.problem("no symbols, or not all, of code that "+v.Filename+" tells of", err)
 		}
 	}
-	type parsed struct {
-		dump *jit.Dump
-		err  error
+	type sized struct {
+		*jit.Dump
 		size int64
 	}
-	got, err := allowance.Work(m.symbols.replay.options.Allowance, "read it", func() (parsed, error) {
+	dump, err := allowance.Work(m.symbols.replay.options.Allowance, "read it", func() (sized, error) {
 		data, err := m.symbols.readOf(owner{v.PID, v.Start, v.Filename}, v.Filename, maxJITDump)
 		if err != nil {
-			return parsed{}, err
+			return sized{}, err
 		}
 		dump, err := jit.ParseDump(data)
-		return parsed{dump, err, int64(len(data))}, nil
-	}, func(parsed) {})
-	problem(cmp.Or(err, got.err))
-	dump := got.dump
-	if dump == nil {
+		return sized{dump, int64(len(data))}, err
+	}, nil)
+	problem(err)
+	if dump.Dump == nil {
 		return
 	}
-	if err := m.symbols.replay.options.Allowance.Take(got.size); err != nil {
+	if err := m.symbols.replay.options.Allowance.Take(dump.size); err != nil {
 		problem(err)
 		return
 	}
-	p.taken += got.size
+	p.taken += dump.size
 	comparable := m.monotonic && !dump.ArchTimestamps
 	if !comparable {
 		problem(errors.New("its times are not of the recording's clock, so that the last code at an address is taken: record with -k mono"))

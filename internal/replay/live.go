@@ -98,8 +98,8 @@ type liveMap struct {
 	until time.Time     // it is read again then
 }
 
-// shareOfReading bounds the time that is spent with the mappings of a process: one part of so many. A process can have a million of them, and each of
-// its files is asked for; those of most processes are read in less than a millisecond.
+// shareOfReading bounds the time that reading the mappings of a process takes: they are kept for shareOfReading times as long as that took. A process can
+// have a million mappings, and they are needed for each of its files; those of most processes are read in less than a millisecond.
 const shareOfReading = 10
 
 // of returns the executable memory of a process.

@@ -366,7 +366,7 @@ func (u *userFile) findFrames(file *object.File, addr uint64) []symbol.Frame {
 		return nil
 	}
 	frames, err := allowance.Work(u.replay.options.Allowance, "not all inlined functions and lines are found",
-		func() ([]symbol.Frame, error) { return find(addr, nil), nil }, func([]symbol.Frame) {})
+		func() ([]symbol.Frame, error) { return find(addr, nil), nil }, nil)
 	if err != nil {
 		u.stuck = true
 		u.problem(u.dso.Name, err)

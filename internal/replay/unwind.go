@@ -1,7 +1,6 @@
 package replay
 
 import (
-	"cmp"
 	"debug/elf"
 	"errors"
 
@@ -72,16 +71,11 @@ func (u *userFile) readTables(arch unwind.Arch) {
 		}
 		return unwind.Section{Address: s.Addr, Data: s.Data}
 	}
-	type made struct {
-		tables *unwind.Module
-		err    error // with tables, some entries are missing
-	}
-	got, err := allowance.Work(u.replay.options.Allowance, "read it", func() (made, error) {
-		tables, err := unwind.NewModule(arch, section(".eh_frame"), section(".debug_frame"), u.file.Code)
-		return made{tables, err}, nil
-	}, func(made) {})
-	if err = cmp.Or(err, got.err); err != nil {
+	tables, err := allowance.Work(u.replay.options.Allowance, "read it", func() (*unwind.Module, error) {
+		return unwind.NewModule(arch, section(".eh_frame"), section(".debug_frame"), u.file.Code)
+	}, nil)
+	if err != nil { // with tables, some entries are missing
 		u.problem("some callers are missing behind code of "+u.dso.Name, err)
 	}
-	u.tables = got.tables
+	u.tables = tables
 }

@@ -57,7 +57,7 @@ func (t *Tables) open(r *perfdata.Mmap2) *file {
 	at, id := t.identify(r)
 	f, known := t.files[id]
 	if !known {
-		read, err := allowance.Work(t.search.Allowance, r.Filename, func() (file, error) { return readFile(at, t.arch, r) }, func(file) {})
+		read, err := allowance.Work(t.search.Allowance, r.Filename, func() (file, error) { return readFile(at, t.arch, r) }, nil)
 		if err != nil && !errors.Is(err, fs.ErrNotExist) { // whose process has ended by now
 			t.leaveOut(&t.stats.FilesUnread, err)
 		}

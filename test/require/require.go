@@ -56,6 +56,14 @@ func Root(t testing.TB) {
 	}
 }
 
+// FUSE is for tests that serve a file system themselves. The kernels of guests are without it.
+func FUSE(t testing.TB) {
+	t.Helper()
+	if _, err := os.Stat("/dev/fuse"); err != nil {
+		missing(t, os.Getenv("CI") != "" && !IsGuest(), "needs FUSE: %v", err)
+	}
+}
+
 // IsGuest reports whether this is a guest of test/guest.
 func IsGuest() bool { return os.Getenv("BPERF_GUEST") != "" }
 
