@@ -48,7 +48,7 @@ type symbolFlags struct {
 }
 
 func (f *symbolFlags) add(flags *pflag.FlagSet) {
-	flags.Uint32Var(&f.symbolMemory, "symbol-memory", allowance.DefaultMemory>>20, "keep at most so many `MIB` of symbols; files beyond that have none")
+	flags.Uint32Var(&f.symbolMemory, "symbol-memory", allowance.DefaultMemory>>20, "keep at most `MIB` MiB of symbols; files beyond that have no symbols")
 }
 
 func (f *symbolFlags) allowance() *allowance.Allowance {

@@ -41,7 +41,7 @@ func (m *Map) Size() int64 {
 	return int64(cap(m.text)) + int64(cap(m.lines))*int64(unsafe.Sizeof(mapLine{}))
 }
 
-// ParseMap reads a perf-PID.map, whose text it keeps: lines of start and size, in hexadecimal, and a name. It tells of no times; where code lies over
+// ParseMap reads a perf-PID.map, whose text it keeps: lines of start and size, in hexadecimal, and a name. A map has no times; where code lies over
 // the start of other code, that which comes later in the file replaces the other, as the compiler adds to it. Lines that cannot be read are left
 // out, and so are those behind the first 1,048,576 functions; the error reports both.
 func ParseMap(text []byte) (*Map, error) {

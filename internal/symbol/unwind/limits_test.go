@@ -114,7 +114,7 @@ func TestEntrySize(t *testing.T) {
 	}
 }
 
-// TestGaps has much code that entries do not tell of. Little of it is searched for restorers.
+// TestGaps has much code without entries. Compile searches little of it for restorers.
 func TestGaps(t *testing.T) {
 	const between = 1 << 20
 	var s frameSection

@@ -39,8 +39,8 @@ const (
 	inRegister               // is in another register; for the CFA: that register plus the offset
 	atOffset                 // was saved at CFA plus offset
 	isOffset                 // is CFA plus offset
-	atExpression             // was saved where the expression tells
-	isExpression             // is what the expression tells
+	atExpression             // was saved at the address that the expression computes
+	isExpression             // is the value that the expression computes
 )
 
 const (

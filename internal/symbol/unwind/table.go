@@ -258,7 +258,7 @@ func (m *Module) findRestorers(entries []entry, code []Range) (found []Range) {
 	return found
 }
 
-// gaps are the parts of the code that entries, which are sorted, do not tell of, where they have so many bytes.
+// gaps returns the parts of the code that no entry covers and that have at least shortest bytes. The entries are sorted.
 func gaps(entries []entry, code []Range, shortest uint64) iter.Seq[Range] {
 	return func(yield func(Range) bool) {
 		for _, part := range code {

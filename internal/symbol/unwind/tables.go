@@ -16,7 +16,7 @@ type Section struct {
 	Data    []byte
 }
 
-// Module is what the call frame information of a file tells (DWARF 5, 6.4; .eh_frame: Linux Standard Base, Core, 10.6). Goroutines may share it.
+// Module is the call frame information of a file (DWARF 5, 6.4; .eh_frame: Linux Standard Base, Core, 10.6). Goroutines may share it.
 type Module struct {
 	arch   Arch
 	tables []table
