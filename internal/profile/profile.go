@@ -152,11 +152,11 @@ type Frame struct {
 	Function FunctionID // 0 where no symbol was found
 	Module   ModuleID
 	Address  uint64 // in the module, as in Function; 0 where a function is known and Address is no key of the profile
-	Return   bool   // Address is where a call returns to: function and line are those of the call; false where Address is no key of the profile
 	IP       uint64 // the instruction pointer where no function is known, and 0 where one is: it differs between processes
 	File     StringID
 	Line     uint32
 	Kind     Kind
+	Return   bool // Address is where a call returns to: function and line are those of the call; false where Address is no key of the profile
 	Inlined  bool // into the frame that called it
 }
 

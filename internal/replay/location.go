@@ -15,6 +15,7 @@ type Location struct {
 
 	Index uint32 // among those of the replay, or of its interval, from 0 on
 	Kind  profile.Kind
+	last  bool  // no code of Symbol follows, or there is no Symbol
 	space int32 // of Addr: the index of the DSO, or a negative number for each kind of code without one
 }
 
@@ -147,6 +148,7 @@ func (r *Resolver) resolve(item *Item, mode perfdata.Misc, ip uint64) *Location 
 		if dso != nil && dso.names != nil {
 			dso.names.locate(l)
 		}
+		l.last = l.Symbol == nil || l.Addr+1 >= l.Symbol.End
 	})
 	*slot = l
 	return l
@@ -178,19 +180,16 @@ func (r *Resolver) Data(item *Item) *Location {
 func (r *Resolver) frame(item *Item, mode perfdata.Misc, ip uint64, returns bool) Frame {
 	if returns {
 		call := r.Resolve(item, mode, ip-1)
-		if call.DSO != nil && !r.endsAtRestorer(item, mode, ip, call) {
+		if call.DSO != nil && !(call.last && mode == perfdata.MiscUser && r.isRestorer(item, ip)) {
 			return Frame{ip, call, true}
 		}
 	}
 	return Frame{ip, r.Resolve(item, mode, ip), false}
 }
 
-// endsAtRestorer reports whether a signal handler returns to ip: no call stands before that, but another function, where there is code at all.
-func (r *Resolver) endsAtRestorer(item *Item, mode perfdata.Misc, ip uint64, before *Location) bool {
-	if mode != perfdata.MiscUser || before.Symbol != nil && before.Addr+1 < before.Symbol.End {
-		return false
-	}
-	at := r.Resolve(item, mode, ip)
+// isRestorer reports whether a signal handler of the user returns to ip: no call stands before that, but another function, where there is code at all.
+func (r *Resolver) isRestorer(item *Item, ip uint64) bool {
+	at := r.Resolve(item, perfdata.MiscUser, ip)
 	return at.Symbol != nil && at.Symbol.Start == at.Addr && r.replay.arch().IsRestorer(at.Code)
 }
 

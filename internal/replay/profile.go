@@ -70,7 +70,7 @@ type part struct {
 	*filler
 	*Resolver
 	own     *profile.Profile             // numbers of frames and labels are those of filler.p
-	known   []knownFrame                 // by Frame.Number, of those where nothing is inlined
+	known   []knownFrame                 // by Location.Index, of those where nothing is inlined
 	inlined map[uint32][]profile.FrameID // by Frame.Number, of the others: the innermost first
 	one     [1]profile.FrameID
 	labels  [1 << labelBits]labelled  // the last one with each hash of a thread
@@ -78,11 +78,12 @@ type part struct {
 	unknown uint64                    // samples without an event
 }
 
-// knownFrame is the frame of a number, or the last one where it has several.
+// knownFrame is the frame of a location, or the last one where it has several.
 type knownFrame struct {
-	ip    uint64
-	id    profile.FrameID // 0 if there is none yet
-	exact bool            // it is of this instruction pointer alone
+	ip      uint64
+	id      profile.FrameID // 0 if there is none yet
+	exact   bool            // it is of this instruction pointer alone
+	returns bool            // Frame.Return
 }
 
 func (f *filler) newPart(r *Resolver) *part {
@@ -225,14 +226,13 @@ func (p *part) label(item *Item) profile.LabelsID {
 
 // frames are those of an entry of a callchain: one, and those that are inlined into it in front of it. They are valid until the next call.
 func (p *part) frames(f Frame) []profile.FrameID {
-	number := f.Number()
-	if int(number) < len(p.known) {
-		if k := &p.known[number]; k.id != 0 && (!k.exact || k.ip == f.IP) {
+	if int(f.Index) < len(p.known) {
+		if k := &p.known[f.Index]; k.id != 0 && k.returns == f.Return && (!k.exact || k.ip == f.IP) {
 			p.one[0] = k.id
 			return p.one[:]
 		}
 	}
-	if ids := p.inlined[number]; ids != nil {
+	if ids := p.inlined[f.Number()]; ids != nil {
 		return ids
 	}
 	ids := p.newFrames(f)
@@ -241,7 +241,6 @@ func (p *part) frames(f Frame) []profile.FrameID {
 }
 
 func (p *part) remember(f Frame, ids []profile.FrameID) {
-	number := f.Number()
 	exact := f.Symbol == nil && f.DSO != nil && !f.DSO.inMemory // each instruction pointer has a frame, as in perf
 	if len(ids) > 1 {
 		if exact {
@@ -250,13 +249,13 @@ func (p *part) remember(f Frame, ids []profile.FrameID) {
 		if p.inlined == nil {
 			p.inlined = map[uint32][]profile.FrameID{}
 		}
-		p.inlined[number] = ids
+		p.inlined[f.Number()] = ids
 		return
 	}
-	for len(p.known) <= int(number) {
+	for len(p.known) <= int(f.Index) {
 		p.known = append(p.known, knownFrame{})
 	}
-	p.known[number] = knownFrame{f.IP, ids[0], exact}
+	p.known[f.Index] = knownFrame{f.IP, ids[0], exact, f.Return}
 }
 
 func (f *filler) newFrames(of Frame) []profile.FrameID {
