@@ -11,7 +11,20 @@ import (
 
 // Text has question marks in place of control characters, which would end a line or move the cursor of a terminal.
 func Text(s string) string {
+	if isPlain(s) {
+		return s
+	}
 	return strings.Map(visible, s)
+}
+
+// isPlain reports whether there is nothing in a text but printable ASCII, as in nearly all.
+func isPlain[S string | []byte](s S) bool {
+	for i := range len(s) {
+		if s[i]-' ' > '~'-' ' {
+			return false
+		}
+	}
+	return true
 }
 
 // Lines is Text for text of several lines: it keeps line breaks and tabs.
@@ -33,12 +46,10 @@ func visible(r rune) rune {
 
 // Append appends Text(s). s may be what follows out in its array: Append then cleans it in place.
 func Append[S string | []byte](out []byte, s S) []byte {
-	for i := range len(s) {
-		if s[i] < ' ' || s[i] > '~' {
-			return append(out, Text(string(s))...)
-		}
+	if isPlain(s) {
+		return append(out, s...)
 	}
-	return append(out, s...)
+	return append(out, Text(string(s))...)
 }
 
 // JSON escapes the control characters that encoding/json leaves in strings as they are: DEL and U+0080 to U+009F.
