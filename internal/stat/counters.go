@@ -250,6 +250,18 @@ func (c *counters) Read(dst []count.Cell) ([]count.Cell, error) {
 	return dst, nil
 }
 
+// joined returns the CPUs whose events were opened while they were counted, in order.
+func (c *counters) joined() []int {
+	var cpus []int
+	for _, p := range c.parts {
+		if counter, ok := p.Counter.(interface{ Joined() []int }); ok {
+			cpus = append(cpus, counter.Joined()...)
+		}
+	}
+	slices.Sort(cpus)
+	return slices.Compact(cpus)
+}
+
 // sharedPart is a part that shares counters with other sessions.
 type sharedPart struct {
 	counter *shared.Counter

@@ -21,6 +21,7 @@ type Counter struct {
 	opener  *opener
 	uevents target.CPUChanges              // of a target of CPUs
 	failed  error                          // in followCPUs
+	joined  map[int]bool                   // CPUs whose events were opened while they were counted
 	pass    func(event, cpu, fd int) error // of Descriptors; nil until that is called
 
 	sets  []set        // by CPU

@@ -3,6 +3,8 @@ package direct
 import (
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"syscall"
 	"time"
 
@@ -27,6 +29,14 @@ func (c *Counter) Failed() error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.failed
+}
+
+// Joined returns the CPUs whose events were opened since Open, in order: they came online, or may have. What ran there before the kernel
+// reported them is not counted.
+func (c *Counter) Joined() []int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return slices.Sorted(maps.Keys(c.joined))
 }
 
 // changeCPU acts on a message. Where messages were lost, each CPU may have gone and come back.
@@ -55,6 +65,9 @@ func (c *Counter) changeCPU(e target.CPUChange) error {
 		}
 		if err := c.openSet(s); err != nil {
 			return fmt.Errorf("count on CPU %d, which has come online: %w", s.cpu, err)
+		}
+		if s.events != nil {
+			c.joined[s.cpu] = true
 		}
 	}
 	return nil

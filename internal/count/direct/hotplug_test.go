@@ -66,6 +66,9 @@ func TestCPUsComeAndGo(t *testing.T) {
 		work(onOthers, 4000)
 	}
 	for what, c := range counters {
+		if joined := c.Joined(); !slices.Equal(joined, []int{last}) {
+			t.Errorf("%s: CPUs %v have joined, want %d", what, joined, last)
+		}
 		check(t, c.Disable())
 		cells, err := c.Read(nil)
 		check(t, err)

@@ -560,7 +560,7 @@ func (p *opener) verdict() error {
 
 // counter puts what is open together.
 func (p *opener) counter() *Counter {
-	c := &Counter{opener: p, errs: make([]error, len(p.members))}
+	c := &Counter{opener: p, errs: make([]error, len(p.members)), joined: make(map[int]bool)}
 	sets := make(map[setKey]int)
 	for i, m := range p.members {
 		c.errs[i] = m.err

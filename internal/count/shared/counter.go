@@ -25,7 +25,8 @@ import (
 type Counter struct {
 	mu       sync.Mutex // between the methods and followCPUs
 	uevents  target.CPUChanges
-	failed   error // in followCPUs
+	failed   error        // in followCPUs
+	joined   map[int]bool // CPUs that came online
 	o        *objects
 	place    *place
 	token    *ebpf.Map

@@ -3,6 +3,7 @@ package shared
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 
 	"github.com/bperf/bperf/internal/target"
@@ -44,7 +45,7 @@ func (c *Counter) changeCPU(e target.CPUChange) error {
 		}
 	}
 	if e.Online {
-		err = c.openLater(s)
+		err = c.openLater(s, e)
 	}
 	if c.afterCPUs != nil {
 		err = errors.Join(err, c.afterCPUs())
@@ -64,24 +65,39 @@ func (s *slots) closeCPU(cpu int) error {
 	return nil
 }
 
-// openLater opens what this session counts on CPUs that have come online.
-func (c *Counter) openLater(s *slots) error {
+// Joined returns the CPUs on which events were opened since Open, in order: they came online. What ran there before the kernel reported them is
+// not counted.
+func (c *Counter) Joined() []int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return slices.Sorted(maps.Keys(c.joined))
+}
+
+// openLater opens what this session counts on CPUs that have come online. Another session may have opened those of the CPU that the message is about.
+func (c *Counter) openLater(s *slots, e target.CPUChange) error {
 	online, err := target.OnlineCPUs()
 	if err != nil {
 		return err
 	}
-	for _, e := range c.events {
-		if e.err != nil || c.followed[e.slot] != nil {
+	for _, event := range c.events {
+		if event.err != nil || c.followed[event.slot] != nil {
 			continue
 		}
 		for _, cpu := range online {
-			if !e.wants(cpu) || s.table[e.slot].has(cpu) {
+			if !event.wants(cpu) {
 				continue
 			}
-			if err := c.o.syncCPUs([]int{cpu}, syncForget, 1<<e.slot); err != nil {
+			isOpen := s.table[event.slot].has(cpu)
+			if !isOpen || e.CPU == cpu && e.Number != 0 {
+				c.joined[cpu] = true
+			}
+			if isOpen {
+				continue
+			}
+			if err := c.o.syncCPUs([]int{cpu}, syncForget, 1<<event.slot); err != nil {
 				return err
 			}
-			if err := s.openOn(e.slot, cpu); err != nil {
+			if err := s.openOn(event.slot, cpu); err != nil {
 				return fmt.Errorf("count on CPU %d, which has come online: %w", cpu, err)
 			}
 		}

@@ -3,6 +3,7 @@ package shared
 import (
 	"fmt"
 	"runtime"
+	"slices"
 	"testing"
 	"time"
 
@@ -88,6 +89,9 @@ func TestCPUsComeAndGo(t *testing.T) {
 	}
 	for what, c := range sessions {
 		expect(t, c, what, want[what])
+		if joined := c.Joined(); !slices.Equal(joined, []int{last}) {
+			t.Errorf("%s: CPUs %v have joined, want %d", what, joined, last)
+		}
 	}
 	cells, err := sessions["system"].Read(nil)
 	check(t, err)

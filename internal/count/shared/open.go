@@ -43,7 +43,7 @@ type Where struct {
 // What this machine cannot count is no error but said by Err; where nothing can be counted, nothing is left behind
 // either. Descriptors of the target's cgroups are not kept.
 func Open(where Where, list event.List, t target.Target, o count.Options) (*Counter, error) {
-	c := &Counter{where: where, target: t, options: o, units: len(t.Threads)+len(t.Cgroups) > 0, followed: make(map[int]*followed)}
+	c := &Counter{where: where, target: t, options: o, units: len(t.Threads)+len(t.Cgroups) > 0, followed: make(map[int]*followed), joined: make(map[int]bool)}
 	var err error
 	if c.uevents, err = target.ListenForCPUs(); err != nil {
 		return nil, err
