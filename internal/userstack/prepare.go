@@ -4,6 +4,8 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
+	"strings"
 
 	"github.com/bperf/bperf/internal/perfdata"
 	"github.com/bperf/bperf/internal/symbol/object"
@@ -13,9 +15,10 @@ import (
 const mostPrepared = 64
 
 // Prepare makes the tables that a command is likely to need, before it starts: those of its file, of the interpreter that the file names, and of the
-// libraries that it needs and that are in the interpreter's directory. Those of other files are made when they are mapped.
+// libraries that it needs and that are in the interpreter's directory. For a script, they are those of the program that runs it. Those of other files are made
+// when they are mapped.
 func (t *Tables) Prepare(command string) error {
-	path, err := exec.LookPath(command)
+	path, err := t.program(command)
 	if err != nil {
 		return nil // whoever executes it says so
 	}
@@ -38,11 +41,39 @@ func (t *Tables) Prepare(command string) error {
 	return nil
 }
 
+// mostScripts is how many scripts the kernel goes through to find a program (exec_binprm in fs/exec.c).
+const mostScripts = 5
+
+// program returns the file of a command. For a script, it is the program that the first line names (execve(2)), or that env(1) starts from there.
+func (t *Tables) program(command string) (string, error) {
+	path, err := exec.LookPath(command)
+	if err != nil {
+		return "", err
+	}
+	for range mostScripts {
+		words, err := t.search.Interpreter(path)
+		if err != nil || len(words) == 0 {
+			return path, err
+		}
+		path = words[0]
+		if filepath.Base(path) == "env" {
+			name := slices.IndexFunc(words[1:], func(word string) bool { return !strings.HasPrefix(word, "-") && !strings.Contains(word, "=") })
+			if name < 0 {
+				return path, nil
+			}
+			if path, err = exec.LookPath(words[1+name]); err != nil {
+				return "", err
+			}
+		}
+	}
+	return path, nil
+}
+
 // prepareFile makes the table of a file, and returns what the file needs.
 func (t *Tables) prepareFile(path string) (interpreter string, libraries []string, err error) {
 	o, err := t.search.Open(path, "")
 	if err != nil {
-		return "", nil, nil // it is a script, or is not there
+		return "", nil, nil // it is no program, or is not there
 	}
 	interpreter, libraries = o.Needs()
 	_ = o.Close() // it is only read
