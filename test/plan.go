@@ -41,7 +41,7 @@ const lockdownTests = "^(TestLockdown|TestTargets|TestNoFramePointers)$"
 // the same package do.
 var racePackages = []string{"./internal/..."}
 
-const raceSkips = "^TestBothWays$|^TestPrintsRecordingsOfPackagedPerf$|^TestPrintsFieldsAsPerfDoes$|^TestPrintsHardwareAsPerfDoes$|^TestTruth$|^TestMiniDebugInfoBounds$"
+const raceSkips = "^TestBothWays$|^TestPrintsRecordingsOfPackagedPerf$|^TestPrintsFieldsAsPerfDoes$|^TestPrintsHardwareAsPerfDoes$|^TestTruth$|^TestMiniDebugInfoBounds$|^TestPprofHasTheCode$"
 
 // guestTimeout is for one guest, by the clock of this machine.
 const guestTimeout = 40 * time.Minute

@@ -19,6 +19,7 @@ import (
 // what it has by then or by the signal, and a recording that it has begun can be read.
 func TestInterrupted(t *testing.T) {
 	require.Root(t)
+	require.NoKernel(t) // what ends a phase is the same on all
 	times := 4
 	if require.Long() {
 		times = 50

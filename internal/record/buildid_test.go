@@ -7,11 +7,14 @@ import (
 	"testing"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/bperf/bperf/test/require"
 )
 
 // TestMappedPipe reads the build ID at a path where a FIFO and a file take turns. A reader that waits for a writer makes no progress,
 // whatever the number of turns.
 func TestMappedPipe(t *testing.T) {
+	require.NoKernel(t)
 	dir := t.TempDir()
 	path, other := filepath.Join(dir, "a"), filepath.Join(dir, "b")
 	if err := os.WriteFile(path, []byte("no ELF file"), 0o600); err != nil {
