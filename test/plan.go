@@ -33,9 +33,9 @@ var guests = []struct {
 }
 
 // lockdownPackages have engines that read the kernel's memory in BPF programs, and lockdownTests are some tests of them.
-var lockdownPackages = []string{"./internal/kernel", "./internal/sample"}
+var lockdownPackages = []string{"./internal/kernel", "./internal/sample", "./internal/cli", "./test/e2e"}
 
-const lockdownTests = "^(TestLockdown|TestTargets|TestNoFramePointers)$"
+const lockdownTests = "^(TestLockdown|TestTargets|TestNoFramePointers|TestOffCPUCgroup|TestTopBy|TestStatFollow|TestSharedTruth)$"
 
 // racePackages are tested with the race detector, except for tests that only repeat, on more recordings or for longer, what other tests of
 // the same package do.
