@@ -7,14 +7,30 @@ import (
 	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/asm"
 	"github.com/cilium/ebpf/btf"
-	"github.com/cilium/ebpf/features"
+	"golang.org/x/sys/unix"
 )
 
 // readsRefused reports whether the kernel refuses BPF programs the helpers that read its memory, as it does in lockdown=confidentiality
-// (LOCKDOWN_BPF_READ_KERNEL of include/linux/security.h). The lockdown module's own file is often not mounted in containers. The oldest of the helpers is
-// tried: the library puts it in the place of bpf_probe_read_kernel where that is refused.
+// (LOCKDOWN_BPF_READ_KERNEL of include/linux/security.h). The lockdown module's own file is often not mounted in containers, so a program is loaded. It calls
+// the oldest of the helpers, which the library puts in the place of bpf_probe_read_kernel where that is refused.
 func readsRefused() bool {
-	return errors.Is(features.HaveProgramHelper(ebpf.RawTracepoint, asm.FnProbeRead), ebpf.ErrNotSupported)
+	p, err := ebpf.NewProgramWithOptions(&ebpf.ProgramSpec{
+		Type:    ebpf.RawTracepoint,
+		License: "GPL",
+		Instructions: asm.Instructions{
+			asm.Mov.Reg(asm.R1, asm.R10),
+			asm.Add.Imm(asm.R1, -8),
+			asm.Mov.Imm(asm.R2, 8),
+			asm.Mov.Imm(asm.R3, 0),
+			asm.FnProbeRead.Call(),
+			asm.Mov.Imm(asm.R0, 0),
+			asm.Return(),
+		},
+	}, ebpf.ProgramOptions{LogDisabled: true})
+	if err == nil {
+		p.Close()
+	}
+	return errors.Is(err, unix.EINVAL) // unlike what this process may not do
 }
 
 var errReadsRefused = errors.New("with lockdown=confidentiality, BPF programs can read the kernel's memory from Linux 6.2 on (bpf_rdonly_cast): " +

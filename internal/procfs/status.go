@@ -32,10 +32,11 @@ func (s Status) Need(name string) (string, error) {
 }
 
 func (s Status) find(name string) (value string, ok bool) {
-	for line := range strings.Lines(string(s)) {
-		if value, ok := strings.CutPrefix(line, name+":"); ok {
-			return strings.TrimSpace(value), true
-		}
+	text, key := string(s), name+":"
+	if !strings.HasPrefix(text, key) {
+		key = "\n" + key
 	}
-	return "", false
+	_, after, ok := strings.Cut(text, key)
+	value, _, _ = strings.Cut(after, "\n")
+	return strings.TrimSpace(value), ok
 }

@@ -560,8 +560,11 @@ func (p *opener) verdict() error {
 
 // counter puts what is open together.
 func (p *opener) counter() *Counter {
-	c := &Counter{opener: p, errs: make([]error, len(p.members)), joined: make(map[int]bool)}
-	sets := make(map[setKey]int)
+	c := &Counter{opener: p, errs: make([]error, len(p.members)), joined: make(map[int]bool),
+		cells: make([]count.Cell, 0, len(p.members)*len(p.places))}
+	sets := make([]int, (p.lastGroup+1)*len(p.places)) // by group and place: the index in c.sets, and one more
+	c.sets = make([]set, 0, len(sets))
+	largest := 0
 	for i, m := range p.members {
 		c.errs[i] = m.err
 		if !m.ours() {
@@ -572,30 +575,25 @@ func (p *opener) counter() *Counter {
 			if fd == nil && (at.cpu == count.None || !m.wants(at)) { // the thread has ended, or it is not counted there
 				continue
 			}
-			key := setKey{m.group, at}
-			s, ok := sets[key]
-			if !ok {
-				s = len(c.sets)
-				sets[key] = s
+			index := &sets[m.group*len(p.places)+j]
+			if *index == 0 {
 				c.sets = append(c.sets, set{place: at, pinned: m.event.Attr.Has(perfevent.Pinned), group: !m.alone})
+				*index = len(c.sets)
 			}
-			c.sets[s].members = append(c.sets[s].members, m)
+			s := &c.sets[*index-1]
+			s.members = append(s.members, m)
 			if fd != nil {
-				c.sets[s].events = append(c.sets[s].events, fd)
+				s.events = append(s.events, fd)
 			}
-			c.sets[s].cells = append(c.sets[s].cells, len(c.cells))
-			c.group = make([]perfevent.Reading, max(len(c.group), len(c.sets[s].cells)))
+			s.cells = append(s.cells, len(c.cells))
+			largest = max(largest, len(s.cells))
 			c.cells = append(c.cells, count.Cell{Event: i, CPU: at.cpu, Thread: at.thread, Cgroup: at.cgroup, Program: count.None})
 		}
 	}
+	c.group = make([]perfevent.Reading, largest)
 	for i := range c.sets {
 		c.sets[i].dropPart()
 	}
 	slices.SortStableFunc(c.sets, func(a, b set) int { return cmp.Compare(a.cpu, b.cpu) })
 	return c
-}
-
-type setKey struct {
-	group int
-	place
 }

@@ -114,5 +114,8 @@ func FuzzFile(f *testing.F) {
 		run(f, dir, "gcc", append(flags, "-O2", "-g", "-o", "s", "s.c")...)
 		f.Add(read(f, dir+"/s"))
 	}
-	f.Fuzz(func(t *testing.T, data []byte) { ask(data) })
+	f.Fuzz(func(t *testing.T, data []byte) {
+		ask(data)
+		compareBuildID(t, data)
+	})
 }

@@ -306,15 +306,6 @@ func readFile(f *os.File, limit int64, owners ...int) ([]byte, error) {
 	return data, nil
 }
 
-// BuildID reads the build ID of the file at a path, or of this kernel's [vdso]; nil if it has none.
-func (s Search) BuildID(path string) ([]byte, error) {
-	f, err := s.openPath(path)
-	if err != nil {
-		return nil, err
-	}
-	return f.image.buildID(), f.Close()
-}
-
 // Stat returns what is known of the file at a path, as os.Stat does.
 func (s Search) Stat(path string) (fs.FileInfo, error) {
 	return withFile(s, path, (*os.File).Stat, nil)
