@@ -97,7 +97,7 @@ func SwitchCPU(t testing.TB, cpu int) (turn func(online string)) {
 // HostRunsIt is the reason of a test that is skipped in guests because its result is the same there.
 const HostRunsIt = "asks the kernel nothing: the host runs it"
 
-// NoKernel is for tests that ask the kernel nothing. They pass on every kernel or on none, so they run on the host alone.
+// NoKernel is for tests that ask the kernel nothing that differs between kernels. They pass on every kernel or on none, so they run on the host alone.
 func NoKernel(t testing.TB) {
 	t.Helper()
 	if IsGuest() {
