@@ -31,7 +31,7 @@ func (c *Counter) Failed() error {
 	return c.failed
 }
 
-// Joined returns the CPUs whose events were opened since Open, in order: they came online, or may have. What ran there before the kernel
+// Joined returns the CPUs whose events were opened while they were to count, in order: they came online, or may have. What ran there before the kernel
 // reported them is not counted.
 func (c *Counter) Joined() []int {
 	c.mu.Lock()
@@ -66,7 +66,7 @@ func (c *Counter) changeCPU(e target.CPUChange) error {
 		if err := c.openSet(s); err != nil {
 			return fmt.Errorf("count on CPU %d, which has come online: %w", s.cpu, err)
 		}
-		if s.events != nil {
+		if s.events != nil && !c.enabled.IsZero() {
 			c.joined[s.cpu] = true
 		}
 	}

@@ -65,7 +65,7 @@ func (s *slots) closeCPU(cpu int) error {
 	return nil
 }
 
-// Joined returns the CPUs on which events were opened since Open, in order: they came online. What ran there before the kernel reported them is
+// Joined returns the CPUs on which events were opened while they were to count, in order: they came online. What ran there before the kernel reported them is
 // not counted.
 func (c *Counter) Joined() []int {
 	c.mu.Lock()
@@ -88,7 +88,7 @@ func (c *Counter) openLater(s *slots, e target.CPUChange) error {
 				continue
 			}
 			isOpen := s.table[event.slot].has(cpu)
-			if !isOpen || e.CPU == cpu && e.Number != 0 {
+			if c.enabled && (!isOpen || e.CPU == cpu && e.Number != 0) {
 				c.joined[cpu] = true
 			}
 			if isOpen {
