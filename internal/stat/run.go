@@ -430,7 +430,8 @@ func (r *run) reportCalibration(rows []Row) {
 // reportLost says what was not counted. All parts that share counters lose the same.
 func (r *run) reportLost() error {
 	if cpus := r.counters.joined(); len(cpus) > 0 {
-		r.cfg.Notify(fmt.Sprintf("events were opened on CPU %s while counting, as CPUs came online: what ran there just before is not in the counts", target.FormatCPUList(cpus)))
+		r.cfg.Notify("events were opened on CPU " + target.FormatCPUList(cpus) + " while counting, as CPUs came online: " +
+			"what ran there just before is not in the counts")
 	}
 	if r.counters.inside != nil {
 		return r.reportLostRuns()
