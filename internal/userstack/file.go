@@ -42,6 +42,7 @@ type file struct {
 	index   run       // of unwind_tables
 	leftOut bool      // there is no room for it
 	idle    bool      // no process has mapped it since a call of Forget
+	frames  int       // bytes of call frame information that were read
 }
 
 // vdso is the one name of memory without a file that is looked at.
@@ -52,11 +53,17 @@ func isFile(r *perfdata.Mmap2) bool {
 	return strings.HasPrefix(r.Filename, "/") && !strings.HasPrefix(r.Filename, "//") || r.Filename == vdso
 }
 
-// open finds the file of a mapping, which uses it from now on, and makes its table if that is not yet done.
-func (t *Tables) open(r *perfdata.Mmap2) *file {
+// open finds the file of a mapping of a process, which uses it from now on, and makes its table if that is not yet done, and not too much was read for
+// the process.
+func (t *Tables) open(p *process, r *perfdata.Mmap2) *file {
 	at, id := t.identify(r)
 	f, known := t.files[id]
 	if !known {
+		if p.read >= t.limits.Files {
+			t.leaveOut(&t.stats.FilesUnread, fmt.Errorf("%s: for one process, here %d, at most %d MiB of call frame information are read, each file counting as 16 KiB more",
+				r.Filename, r.PID, t.limits.Files>>20))
+			return &file{users: 1} // of no other process
+		}
 		read, err := allowance.Work(t.search.Allowance, r.Filename, func() (file, error) { return readFile(at, t.arch, r) }, nil)
 		if err != nil && !errors.Is(err, fs.ErrNotExist) { // whose process has ended by now
 			t.leaveOut(&t.stats.FilesUnread, err)
@@ -64,6 +71,8 @@ func (t *Tables) open(r *perfdata.Mmap2) *file {
 		f = &read
 		f.id = id
 		t.files[id] = f
+		const eachFile = 16 << 10
+		p.read += eachFile + f.frames
 	} else if f.users == 0 {
 		t.unused = slices.DeleteFunc(t.unused, func(o *file) bool { return o == f })
 	}
@@ -118,6 +127,7 @@ func readFile(at place, arch unwind.Arch, r *perfdata.Mmap2) (f file, err error)
 	if err != nil && !errors.Is(err, object.ErrNoSection) {
 		return f, err
 	}
+	f.frames = len(frames.Data)
 	m, err := unwind.NewModule(arch, unwind.Section{Address: frames.Addr, Data: frames.Data}, unwind.Section{}, o.Code)
 	if err != nil && m == nil {
 		return f, fmt.Errorf("%s: %w", r.Filename, err)
@@ -324,7 +334,9 @@ func (t *Tables) dropUnused(n int) error {
 	t.unused = slices.Clone(t.unused[n:])
 	var loaded, published []*file
 	for _, f := range dropped {
-		delete(t.files, f.id)
+		if t.files[f.id] == f {
+			delete(t.files, f.id)
+		}
 		if f.loaded == nil {
 			continue
 		}

@@ -82,7 +82,7 @@ func (t *Tables) prepareFile(path string) (interpreter string, libraries []strin
 		return "", nil, nil
 	}
 	// The record that the kernel will write, but for the part that is mapped: there is one with code.
-	f := t.open(&perfdata.Mmap2{PID: int32(os.Getpid()), Length: size, Major: major, Minor: minor, Inode: inode, Filename: path})
+	f := t.open(&process{}, &perfdata.Mmap2{PID: int32(os.Getpid()), Length: size, Major: major, Minor: minor, Inode: inode, Filename: path})
 	defer t.release(f)
 	return interpreter, libraries, t.loadFile(f)
 }

@@ -53,7 +53,7 @@ func TestRules(t *testing.T) {
 // TestRulesComeAndGo has files one after the other, with more rules together than there is room for: each has a table, with its own rules.
 func TestRulesComeAndGo(t *testing.T) {
 	const each = 20
-	tables := newTables(t, Limits{Processes: 8, Mappings: 8, Tables: 64, Rules: 3 * each, Rows: 1000})
+	tables := newTables(t, Limits{Processes: 8, Mappings: 8, Tables: 64, Rules: 3 * each, Rows: 1000, Files: 1 << 20})
 	for n := range 50 {
 		f := tables.madeFile(n, each)
 		if err := tables.loadFile(f); err != nil {
@@ -86,7 +86,7 @@ func TestRulesComeAndGo(t *testing.T) {
 
 // TestDropBeforePublish drops a table that programs do not find yet.
 func TestDropBeforePublish(t *testing.T) {
-	tables := newTables(t, Limits{Processes: 8, Mappings: 8, Tables: 8, Rules: 64, Rows: 30})
+	tables := newTables(t, Limits{Processes: 8, Mappings: 8, Tables: 8, Rules: 64, Rows: 30, Files: 1 << 20})
 	for n := range 3 {
 		f := tables.madeFile(n, 20)
 		if err := tables.loadFile(f); err != nil {

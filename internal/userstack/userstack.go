@@ -61,10 +61,12 @@ type Limits struct {
 	Tables    uint32
 	Rules     uint32
 	Rows      int // of all tables, of 8 bytes each
+	Files     int // bytes of call frame information, and 16 KiB for each file, that are read for what one process has mapped
 }
 
-// DefaultLimits are enough for some thousand processes. All programs and libraries of a Debian system with a desktop have ten million rows.
-var DefaultLimits = Limits{Processes: 8192, Mappings: 32768, Tables: 2048, Rules: 32768, Rows: 16 << 20}
+// DefaultLimits are enough for some thousand processes. All programs and libraries of a Debian system with a desktop have ten million rows, and Chrome has
+// 20 MB of call frame information.
+var DefaultLimits = Limits{Processes: 8192, Mappings: 32768, Tables: 2048, Rules: 32768, Rows: 16 << 20, Files: 48 << 20}
 
 // Stats are what is in the maps, and what there was no room for.
 type Stats struct {
@@ -120,6 +122,7 @@ type process struct {
 	wanted   bool      // its stack is walked
 	run      run       // of the map
 	inMap    bool
+	read     int // as Limits.Files counts it
 }
 
 // mapping is memory that a file is mapped to, or what is left of it.
@@ -221,7 +224,7 @@ func (t *Tables) fork(parent, child int32) {
 	if from == nil || t.processes[child] != nil { // records of CPUs can come out of order
 		return
 	}
-	t.processes[child] = &process{mappings: slices.Clone(from.mappings), wanted: from.wanted}
+	t.processes[child] = &process{mappings: slices.Clone(from.mappings), wanted: from.wanted, read: from.read}
 	for _, m := range from.mappings {
 		m.file.use()
 	}
@@ -316,7 +319,7 @@ func (t *Tables) load(p *process, late func() bool) (entries []mappingEntry, err
 			if late() {
 				return nil, errLate
 			}
-			m.file = t.open(m.record)
+			m.file = t.open(p, m.record)
 		}
 	}
 	if !slices.ContainsFunc(p.mappings, func(m mapping) bool { return m.file.needed }) {

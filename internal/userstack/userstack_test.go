@@ -88,7 +88,7 @@ func ranges(entries []mappingEntry) (starts []uint64) {
 
 // TestTooLate has no time for tables, which are made the next time.
 func TestTooLate(t *testing.T) {
-	tables := newTables(t, Limits{Processes: 8, Mappings: 16, Tables: 4, Rules: 64, Rows: 1000})
+	tables := newTables(t, Limits{Processes: 8, Mappings: 16, Tables: 4, Rules: 64, Rows: 1000, Files: 1 << 20})
 	tables.code(1, 0x10000, 0x4000)
 	if err := tables.Update(time.Nanosecond); err != nil {
 		t.Fatal(err)
@@ -103,7 +103,7 @@ func TestTooLate(t *testing.T) {
 
 // TestProcesses has processes that map, fork, execute something and end.
 func TestProcesses(t *testing.T) {
-	tables := newTables(t, Limits{Processes: 8, Mappings: 16, Tables: 4, Rules: 64, Rows: 1000})
+	tables := newTables(t, Limits{Processes: 8, Mappings: 16, Tables: 4, Rules: 64, Rows: 1000, Files: 1 << 20})
 	expect := func(what string, pid int32, want ...uint64) {
 		t.Helper()
 		if got := ranges(tables.entries(t, pid)); !slices.Equal(got, want) {
@@ -153,7 +153,7 @@ func TestProcesses(t *testing.T) {
 
 // TestLimits has more than there is room for, which is told.
 func TestLimits(t *testing.T) {
-	enough := Limits{Processes: 8, Mappings: 16, Tables: 4, Rules: 64, Rows: 1000}
+	enough := Limits{Processes: 8, Mappings: 16, Tables: 4, Rules: 64, Rows: 1000, Files: 1 << 20}
 	for _, test := range []struct {
 		change func(*Limits)
 		want   string
@@ -195,7 +195,7 @@ func TestLimits(t *testing.T) {
 
 // TestForget has processes with a file each that come and go: tables, and their descriptors, are there for those of the last time alone.
 func TestForget(t *testing.T) {
-	tables := newTables(t, Limits{Processes: 64, Mappings: 64, Tables: 256, Rules: 64, Rows: 100_000})
+	tables := newTables(t, Limits{Processes: 64, Mappings: 64, Tables: 256, Rules: 64, Rows: 100_000, Files: 1 << 20})
 	const each = 10 // between two calls
 	descriptors := func() int {
 		all, err := os.ReadDir("/proc/self/fd")
@@ -231,7 +231,7 @@ func TestForget(t *testing.T) {
 
 // TestFiles has mappings of what is no ELF file, of another machine's, and of none.
 func TestFiles(t *testing.T) {
-	tables := newTables(t, Limits{Processes: 8, Mappings: 16, Tables: 4, Rules: 64, Rows: 1000})
+	tables := newTables(t, Limits{Processes: 8, Mappings: 16, Tables: 4, Rules: 64, Rows: 1000, Files: 1 << 20})
 	dir, err := os.Getwd()
 	if err != nil {
 		t.Fatal(err)
