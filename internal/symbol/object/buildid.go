@@ -5,15 +5,15 @@ import (
 	"encoding/binary"
 	"errors"
 	"io"
+	"iter"
 	"os"
 )
 
-// BuildID reads the build ID of the file at a path, or of this kernel's [vdso]; nil if it has none. Of programs and libraries, it reads no more than the
-// kernel does for PERF_RECORD_MMAP2: what the program headers lead to.
+// BuildID reads the build ID of the file at a path, or of this kernel's [vdso]; nil if it has none.
 func (s Search) BuildID(path string) ([]byte, error) {
 	if path != vdso {
-		id, err := withFile(s, path, func(f *os.File) ([]byte, error) { return headBuildID(f) }, nil)
-		if !errors.Is(err, errNoHead) {
+		id, err := withFile(s, path, func(f *os.File) ([]byte, error) { return readBuildID(f) }, nil)
+		if !errors.Is(err, errUnusual) {
 			return id, err
 		}
 	}
@@ -24,54 +24,98 @@ func (s Search) BuildID(path string) ([]byte, error) {
 	return f.image.buildID(), f.Close()
 }
 
-// headSize is how much of a file is read at once for its build ID: nearly all have it there, behind their program headers.
-const headSize = 4096
+// errUnusual says that a file is not of a 64-bit little-endian machine, or has larger tables of headers than others.
+var errUnusual = errors.New("it is no usual ELF file")
 
-// errNoHead says that the program headers are not all in the head of a file, or that it is not of a 64-bit little-endian machine.
-var errNoHead = errors.New("its head does not have all program headers")
-
-// headBuildID returns the build ID that the program headers of a file lead to; nil if they lead to none.
-func headBuildID(file io.ReaderAt) ([]byte, error) {
-	read := func(offset, size uint64) ([]byte, error) {
-		data := make([]byte, size)
-		n, err := file.ReadAt(data, int64(offset))
-		if errors.Is(err, io.EOF) {
-			err = nil
-		}
-		return data[:n], err
-	}
-	head, err := read(0, headSize)
-	if err != nil {
+// readBuildID returns the build ID of a file as findBuildID does, and reads no more than the headers and the notes; nil if there is none.
+func readBuildID(file io.ReaderAt) ([]byte, error) {
+	const headSize = 4096 // has the program headers and the notes of nearly all files
+	f := head{file: file}
+	var err error
+	if f.data, err = f.read(0, headSize); err != nil {
 		return nil, err
 	}
 	var h elf.Header64
-	if n, _ := binary.Decode(head, binary.LittleEndian, &h); n == 0 || string(h.Ident[:elf.EI_VERSION]) != elf.ELFMAG+"\x02\x01" {
-		return nil, errNoHead
+	if n, _ := binary.Decode(f.data, binary.LittleEndian, &h); n == 0 || string(h.Ident[:elf.EI_VERSION]) != elf.ELFMAG+"\x02\x01" {
+		return nil, errUnusual
 	}
-	count, size := uint64(h.Phnum), uint64(h.Phentsize)
-	if count == 0 || h.Phoff > uint64(len(head)) || count*size > uint64(len(head))-h.Phoff {
-		return nil, errNoHead
+	if h.Shnum == 0 && h.Shoff != 0 { // the first section says how many there are
+		return nil, errUnusual
 	}
 	left := uint64(maxNotes)
-	for i := range count {
-		var p elf.Prog64
-		if n, _ := binary.Decode(head[h.Phoff+i*size:], binary.LittleEndian, &p); n == 0 {
-			return nil, errNoHead
-		}
-		if elf.ProgType(p.Type) != elf.PT_NOTE || p.Off > 1<<62 {
-			continue
-		}
-		size := min(p.Filesz, left)
+	find := func(offset, size, align uint64) ([]byte, error) {
+		size = min(size, left)
 		left -= size
-		var notes []byte
-		if p.Off < uint64(len(head)) && size <= uint64(len(head))-p.Off {
-			notes = head[p.Off : p.Off+size]
-		} else if notes, err = read(p.Off, size); err != nil {
-			return nil, err
+		notes, err := f.read(offset, size)
+		return BuildIDNote(notes, binary.LittleEndian, align), err
+	}
+	for p, err := range headers[elf.Prog64](&f, h.Phoff, h.Phnum, h.Phentsize) {
+		var id []byte
+		if err == nil && elf.ProgType(p.Type) == elf.PT_NOTE {
+			id, err = find(p.Off, p.Filesz, p.Align)
 		}
-		if id := BuildIDNote(notes, binary.LittleEndian, p.Align); id != nil {
-			return id, nil
+		if err != nil || id != nil {
+			return id, err
+		}
+	}
+	for s, err := range headers[elf.Section64](&f, h.Shoff, h.Shnum, h.Shentsize) {
+		var id []byte
+		if err == nil && elf.SectionType(s.Type) == elf.SHT_NOTE {
+			id, err = find(s.Off, s.Size, s.Addralign)
+		}
+		if err != nil || id != nil {
+			return id, err
 		}
 	}
 	return nil, nil
+}
+
+// head is the beginning of a file.
+type head struct {
+	file io.ReaderAt
+	data []byte
+}
+
+// read returns a part of the file, or as much of it as there is.
+func (f *head) read(offset, size uint64) ([]byte, error) {
+	if offset < uint64(len(f.data)) && size <= uint64(len(f.data))-offset {
+		return f.data[offset : offset+size], nil
+	}
+	if offset > 1<<62 {
+		return nil, nil
+	}
+	data := make([]byte, size)
+	n, err := f.file.ReadAt(data, int64(offset))
+	if errors.Is(err, io.EOF) {
+		err = nil
+	}
+	return data[:n], err
+}
+
+// headers yields those of a table, which has count of them, of size bytes each.
+func headers[T elf.Prog64 | elf.Section64](f *head, offset uint64, count, size uint16) iter.Seq2[T, error] {
+	return func(yield func(T, error) bool) {
+		var h T
+		const most = 1 << 18 // bytes; binaries of a hundred sections have 6,400
+		all := uint64(count) * uint64(size)
+		if all > most {
+			yield(h, errUnusual)
+			return
+		}
+		data, err := f.read(offset, all)
+		if err != nil {
+			yield(h, err)
+			return
+		}
+		for range count {
+			if n, _ := binary.Decode(data, binary.LittleEndian, &h); n == 0 || int(size) > len(data) {
+				yield(h, errUnusual)
+				return
+			}
+			if !yield(h, nil) {
+				return
+			}
+			data = data[size:]
+		}
+	}
 }
