@@ -155,11 +155,11 @@ func compareLoadPackaged(t *testing.T, file string, got []byte, args ...string) 
 var (
 	columns    = regexp.MustCompile(`(?m)^ +| +`)
 	userFrames = regexp.MustCompile(`(?m)^\t *[0-9a-f]{1,12}( |$)`)
-	pltHeaders = regexp.MustCompile(`(?m)^\t\.plt\+0x[0-9a-f]+ `)
+	pltHeaders = regexp.MustCompile(`([\t ])\.plt\+0x[0-9a-f]+ `)
 )
 
 func likeOld(text []byte) []byte {
-	text = pltHeaders.ReplaceAll(userFrames.ReplaceAll(text, []byte("\t")), []byte("\t[unknown] "))
+	text = pltHeaders.ReplaceAll(userFrames.ReplaceAll(text, []byte("\t")), []byte("${1}[unknown] "))
 	return columns.ReplaceAllFunc(text, func(blanks []byte) []byte { return blanks[:1] })
 }
 
