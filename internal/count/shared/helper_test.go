@@ -188,6 +188,17 @@ func wrong(t testing.TB, c count.Counter, format string, args ...any) {
 	t.Errorf(format, args...)
 }
 
+// lostOf is what a session has lost, but for switches where the kernel hides processes.
+func lostOf(t testing.TB, c *Counter) Lost {
+	t.Helper()
+	lost, err := c.Lost()
+	check(t, err)
+	if hidesProcesses(t, c) {
+		lost.Switches = 0
+	}
+	return lost
+}
+
 // hidesProcesses reports whether BPF iterators do not show the first process.
 func hidesProcesses(t testing.TB, c *Counter) bool {
 	t.Helper()
