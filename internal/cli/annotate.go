@@ -130,6 +130,7 @@ func (a *annotateFlags) report(cmd *cobra.Command) (*annotate.Report, error) {
 	}
 	a.options.Allowance = a.allowance()
 	r := replay.New(reader, replay.Options{SymFS: a.symfs, Kallsyms: a.kallsyms, NoInline: true, Filter: filter, Allowance: a.options.Allowance})
+	defer r.Close()
 	samples, err := annotate.Collect(r, reader, &a.options)
 	if err != nil {
 		return nil, err

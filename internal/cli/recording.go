@@ -82,6 +82,7 @@ func (f *recordingFlags) read(recording *perfdata.Reader, keep profile.Keys) (*p
 	}
 	r := replay.New(recording, replay.Options{SymFS: f.symfs, Kallsyms: f.kallsyms, NoInline: f.noInline, Lines: keep.Has(profile.Line),
 		NoStacks: f.noStacks, Filter: filter, Allowance: f.allowance()})
+	defer r.Close()
 	p, err := r.Profile(keep)
 	if err != nil {
 		return nil, replay.Stats{}, err

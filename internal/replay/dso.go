@@ -35,6 +35,13 @@ type namer interface {
 	locate(l *Location)
 }
 
+// close closes the file that the symbols come from. No handler may be running. The DSO has no symbols afterwards.
+func (d *DSO) close() {
+	if names, is := d.names.(interface{ close() }); is {
+		names.close()
+	}
+}
+
 // Symbol is a function or an object in memory. Its addresses are of the DSO, as Mapping.Addr makes them.
 type Symbol struct {
 	Name       string // demangled, if that was asked for

@@ -77,6 +77,13 @@ func New(reader *perfdata.Reader, o Options) *Replay {
 	return r
 }
 
+// Close unmaps the files that symbols were read from. Symbols that were resolved stay valid.
+func (r *Replay) Close() {
+	for _, d := range r.machine.byKey {
+		d.close()
+	}
+}
+
 // Handler works on some records that follow one another, and appends to out what is to be written for them.
 type Handler func(items []Item, out []byte) []byte
 

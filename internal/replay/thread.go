@@ -130,8 +130,6 @@ func (m *machine) forgetDSOs() {
 			continue
 		}
 		delete(m.byKey, key)
-		if names, is := d.names.(interface{ close() }); is {
-			names.close()
-		}
+		d.close()
 	}
 }

@@ -502,6 +502,7 @@ func (s *session) follow(q *queue) (*profile.Profile, replay.Stats, error) {
 	options := s.cfg.Replay
 	options.Sums, options.Functions, options.KernelSymbol, options.Allowance = true, s.cfg.Functions, s.counter.symbol, s.cfg.Record.Allowance
 	r := replay.New(reader, options)
+	defer r.Close()
 	if s.cfg.Every > 0 {
 		n := 0
 		err := r.Intervals(s.cfg.Keep, func(p *profile.Profile) error {

@@ -14,6 +14,7 @@ func Print(w io.Writer, reader *perfdata.Reader, o Options, ro replay.Options) (
 	ro.Others = o.Records != Records{}
 	ro.Lines = o.Fields.Lines() || o.JSON && !ro.NoInline // where functions are inlined, each has its file and line
 	r := replay.New(reader, ro)
+	defer r.Close()
 	p := &Printer{replay: r, reader: reader, o: o, arch: reader.Features().Text(perfdata.FeatureArch), resolve: r.KernelFunction}
 	if err := p.fit(); err != nil {
 		return replay.Stats{}, err
