@@ -10,11 +10,12 @@ import (
 	"runtime"
 	"slices"
 	"strconv"
-	"strings"
 	"sync"
 	"sync/atomic"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/bperf/bperf/internal/procfs"
 )
 
 // Holder is a process that keeps a program loaded by a descriptor: of the program itself, or of a link.
@@ -36,11 +37,12 @@ const mostScanners = 4
 
 // holders goes over all processes but one, of a procfs that is mounted at root. Processes that end meanwhile, and those that this one may not
 // look at, are left out.
-func holders(root, except string) (holding, error) {
-	pids, err := listPIDs(root, except)
+func holders(root string, except int) (holding, error) {
+	pids, err := procfs.Processes(os.DirFS(root))
 	if err != nil {
 		return holding{}, fmt.Errorf("look for the processes that hold BPF programs: %w", err)
 	}
+	pids = slices.DeleteFunc(pids, func(pid int) bool { return pid == except })
 	scanners := make([]scanner, min(mostScanners, runtime.GOMAXPROCS(0)))
 	var left atomic.Int64 // the newest are first, so that kernel threads, which have no files, are left for whoever has time
 	left.Store(int64(len(pids)))
@@ -61,30 +63,6 @@ func holders(root, except string) (holding, error) {
 	}
 	slices.SortFunc(all.files, func(a, b file) int { return cmp.Or(cmp.Compare(a.program, b.program), cmp.Compare(a.PID, b.PID)) })
 	return all, nil
-}
-
-// listPIDs lists the processes. It keeps no names, of which there are thousands.
-func listPIDs(root, except string) (pids []int, err error) {
-	dir, err := openat(unix.AT_FDCWD, terminated(root))
-	if err != nil {
-		return nil, fmt.Errorf("open %s: %w", root, err)
-	}
-	defer closeFile(dir)
-	var entries [4096]byte
-	for {
-		some, err := readEntries(entries[:], dir)
-		if err != nil {
-			return nil, fmt.Errorf("read %s: %w", root, err)
-		}
-		if len(some) == 0 {
-			return pids, nil
-		}
-		for name := range entryNames(some) {
-			if pid, err := strconv.Atoi(text(name)); err == nil && text(name) != except {
-				pids = append(pids, pid)
-			}
-		}
-	}
 }
 
 // of are the processes that hold a program, in the order of their PIDs, and its memory in bytes, which descriptors of its own tell; 0 if there is none.
@@ -194,8 +172,7 @@ func (p *openProcess) open() (err error) {
 	if p.fdinfo >= 0 {
 		return nil
 	}
-	comm, _ := os.ReadFile(p.path + "/comm") // empty if it has just ended
-	p.holder.Comm = strings.TrimSuffix(string(comm), "\n")
+	p.holder.Comm, _ = procfs.Comm(os.DirFS(p.path), ".") // empty if it has just ended
 	p.fdinfo, err = openat(unix.AT_FDCWD, terminated(p.path+"/fdinfo"))
 	return err
 }

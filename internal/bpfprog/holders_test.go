@@ -56,7 +56,7 @@ func TestHolders(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(root, "uptime"), nil, 0o644); err != nil {
 		t.Fatal(err)
 	}
-	open, err := holders(root, "50")
+	open, err := holders(root, 50)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -85,7 +85,7 @@ func TestHolders(t *testing.T) {
 }
 
 func TestHoldersWithoutProc(t *testing.T) {
-	if _, err := holders(filepath.Join(t.TempDir(), "proc"), ""); !errors.Is(err, fs.ErrNotExist) {
+	if _, err := holders(filepath.Join(t.TempDir(), "proc"), 0); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("got %v", err)
 	}
 }

@@ -74,12 +74,14 @@ type scan struct {
 func startScan() <-chan scan {
 	done := make(chan scan, 1)
 	go func() {
+		// Not its ID in its own PID namespace: /proc can be of another one.
 		self, err := os.Readlink("/proc/self")
 		if err != nil {
 			done <- scan{err: fmt.Errorf("look for the processes that hold BPF programs: %w", err)}
 			return
 		}
-		h, err := holders("/proc", self)
+		pid, _ := strconv.Atoi(self) // as procfs names processes
+		h, err := holders("/proc", pid)
 		done <- scan{h, err}
 	}()
 	return done

@@ -26,7 +26,7 @@ func otherNetworks(proc, thread string) ([]network, error) {
 	if err != nil {
 		return nil, fmt.Errorf("look for network namespaces: %w", err)
 	}
-	pids, err := listPIDs(proc, "")
+	pids, err := procfs.Processes(os.DirFS(proc))
 	if err != nil {
 		return nil, fmt.Errorf("look for network namespaces: %w", err)
 	}

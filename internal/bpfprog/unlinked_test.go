@@ -296,7 +296,7 @@ func TestUnlinkedPerf(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer unix.Close(again)
-	open, err := holders("/proc", "")
+	open, err := holders("/proc", 0)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -9,7 +9,7 @@ import (
 	"os"
 	"runtime"
 	"slices"
-	"strings"
+	"strconv"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -17,6 +17,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/bperf/bperf/internal/perfevent"
+	"github.com/bperf/bperf/internal/procfs"
 	"github.com/bperf/bperf/internal/target"
 )
 
@@ -97,7 +98,7 @@ func newWatcher(size int) (*Watcher, error) {
 
 // openRings begins to watch the CPUs that are online.
 func (w *Watcher) openRings() error {
-	cpus, err := target.OnlineCPUs()
+	cpus, err := procfs.OnlineCPUs()
 	if err != nil {
 		return fmt.Errorf("watch BPF programs: %w", err)
 	}
@@ -429,11 +430,8 @@ func mapsOf(p *Program) []Map {
 
 // comm is the name of a process; empty if it has ended, or is in no PID namespace that this process sees.
 func comm(pid int32) string {
-	name, err := os.ReadFile(fmt.Sprintf("/proc/%d/comm", pid))
-	if err != nil {
-		return ""
-	}
-	return strings.TrimSuffix(string(name), "\n")
+	name, _ := procfs.Comm(os.DirFS("/proc"), strconv.Itoa(int(pid)))
+	return name
 }
 
 // settled are the changes up to a time, in ns since boot, as far as they have been read.

@@ -17,6 +17,7 @@ import (
 	"github.com/bperf/bperf/internal/event"
 	"github.com/bperf/bperf/internal/filter"
 	"github.com/bperf/bperf/internal/printable"
+	"github.com/bperf/bperf/internal/procfs"
 	"github.com/bperf/bperf/internal/record"
 	"github.com/bperf/bperf/internal/target"
 )
@@ -343,7 +344,7 @@ func (o *recordOptions) setTarget(cfg *record.Config) (err error) {
 	case o.user != "":
 		t.User = o.user
 	case o.cpus != "":
-		t.CPUs, err = target.ParseCPUList(o.cpus)
+		t.CPUs, err = procfs.ParseCPUList(o.cpus)
 	case o.system || len(cfg.Command) == 0:
 		t.System = true
 	}

@@ -11,8 +11,8 @@ import (
 
 	"github.com/bperf/bperf/internal/perfdata"
 	"github.com/bperf/bperf/internal/printable"
+	"github.com/bperf/bperf/internal/procfs"
 	"github.com/bperf/bperf/internal/replay"
-	"github.com/bperf/bperf/internal/target"
 )
 
 // filterFlags say which samples of a recording are wanted.
@@ -49,7 +49,7 @@ func (f *filterFlags) filter(reader *perfdata.Reader) (replay.Filter, error) {
 	if f.cpus == "" {
 		return all, nil
 	}
-	if all.CPUs, err = target.ParseCPUList(f.cpus); err != nil {
+	if all.CPUs, err = procfs.ParseCPUList(f.cpus); err != nil {
 		return all, fmt.Errorf("--cpu: %w", err)
 	}
 	return all, nil

@@ -18,6 +18,7 @@ import (
 	"github.com/bperf/bperf/internal/control"
 	"github.com/bperf/bperf/internal/count/shared"
 	"github.com/bperf/bperf/internal/count/shared/upstream"
+	"github.com/bperf/bperf/internal/procfs"
 	"github.com/bperf/bperf/internal/stat"
 	"github.com/bperf/bperf/internal/target"
 )
@@ -357,7 +358,7 @@ func (o *statOptions) target(cfg *stat.Config) (err error) {
 		t.TIDs, err = target.ParseIDs(o.tids)
 		cfg.Subject = fmt.Sprintf("thread id '%s'", o.tids)
 	case o.cpus != "":
-		t.CPUs, err = target.ParseCPUList(o.cpus)
+		t.CPUs, err = procfs.ParseCPUList(o.cpus)
 		cfg.Subject = fmt.Sprintf("'CPU(s) %s'", o.cpus)
 	case o.system || len(cfg.Command) == 0:
 		t.System, t.Threads = true, o.perThread

@@ -9,6 +9,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/bperf/bperf/internal/procfs"
 )
 
 // pmu is one directory of /sys/bus/event_source/devices
@@ -61,8 +63,11 @@ func loadPMU(fsys fs.FS, name string) (*pmu, error) {
 		if err != nil {
 			return nil, fmt.Errorf("read %s of PMU %s: %w", file, name, err)
 		}
-		if p.cpus, err = parseCPUList(text); err != nil {
-			return nil, fmt.Errorf("%s of PMU %s: %w", file, name, err)
+		p.cpus = []int{} // none, while nil is all
+		if text = strings.TrimSpace(text); text != "" {
+			if p.cpus, err = procfs.ParseCPUList(text); err != nil {
+				return nil, fmt.Errorf("%s of PMU %s: %w", file, name, err)
+			}
 		}
 		p.core = file == "cpus"
 		p.uncore = file == "cpumask"
@@ -229,33 +234,4 @@ func (p *pmu) format(name string) (f format, ok bool, err error) {
 		return format{}, false, fmt.Errorf("format of %s of PMU %s: %w", name, p.name, err)
 	}
 	return f, true, nil
-}
-
-// maxCPU is above the numbers that any kernel gives to CPUs.
-const maxCPU = 1 << 16
-
-// parseCPUList reads the kernel's list of CPUs, "0-3,8"
-// (Documentation/admin-guide/cputopology.rst). An empty list is empty, not nil.
-func parseCPUList(text string) ([]int, error) {
-	cpus := []int{}
-	text = strings.TrimSpace(text)
-	if text == "" {
-		return cpus, nil
-	}
-	for _, part := range strings.Split(text, ",") {
-		low, high, isRange := strings.Cut(part, "-")
-		if !isRange {
-			high = low
-		}
-		first, err := strconv.ParseUint(low, 10, 32)
-		last, err2 := strconv.ParseUint(high, 10, 32)
-		if err != nil || err2 != nil || first > last || last >= maxCPU {
-			return nil, fmt.Errorf("%q is not a list of CPUs", text)
-		}
-		for cpu := first; cpu <= last; cpu++ {
-			cpus = append(cpus, int(cpu))
-		}
-	}
-	slices.Sort(cpus)
-	return slices.Compact(cpus), nil
 }

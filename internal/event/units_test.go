@@ -37,17 +37,6 @@ func TestFormat(t *testing.T) {
 	}
 }
 
-func TestParseCPUList(t *testing.T) {
-	for text, want := range map[string][]int{
-		"0\n": {0}, "0-3,8": {0, 1, 2, 3, 8}, "0,24\n": {0, 24}, "": {}, "\n": {}, "3,1-3": {1, 2, 3}, "65535": {65535},
-	} {
-		got, err := parseCPUList(text)
-		if err != nil || got == nil || !slices.Equal(got, want) {
-			t.Errorf("%q: %#v, %v; want %v", text, got, err, want)
-		}
-	}
-}
-
 func TestBoxName(t *testing.T) {
 	for name, want := range map[string]string{
 		"uncore_imc_0": "uncore_imc", "uncore_imc_12": "uncore_imc", "uncore_imc_free_running_1": "uncore_imc_free_running",

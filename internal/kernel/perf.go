@@ -2,7 +2,6 @@ package kernel
 
 import (
 	"errors"
-	"fmt"
 	"io/fs"
 	"os"
 	"runtime"
@@ -67,27 +66,14 @@ func (x examiner) ownThread() Finding {
 // system tries to count a CPU with all that runs on it.
 func (x examiner) system() Finding {
 	const feature = "counting the system"
-	cpu, err := x.firstCPU()
+	cpus, err := procfs.CPUs(x.sys, "online")
 	if err != nil {
 		return missing(feature, "Mount sysfs: mount -t sysfs sysfs /sys", "%v", err)
 	}
-	if err := try(software(perfevent.SoftwareCPUClock), perfevent.Where{Thread: perfevent.AnyThread, CPU: cpu}); err != nil {
-		return missing(feature, x.permission("; or sysctl kernel.perf_event_paranoid=0"), "an event on CPU %d: %v", cpu, err)
+	if err := try(software(perfevent.SoftwareCPUClock), perfevent.Where{Thread: perfevent.AnyThread, CPU: cpus[0]}); err != nil {
+		return missing(feature, x.permission("; or sysctl kernel.perf_event_paranoid=0"), "an event on CPU %d: %v", cpus[0], err)
 	}
 	return works(feature, "all processes, on every CPU")
-}
-
-// firstCPU is the first one that is online.
-func (x examiner) firstCPU() (int, error) {
-	list, err := fs.ReadFile(x.sys, "devices/system/cpu/online")
-	if err != nil {
-		return 0, err
-	}
-	first := strings.FieldsFunc(string(list), func(r rune) bool { return r < '0' || r > '9' })
-	if len(first) == 0 {
-		return 0, fmt.Errorf("/sys/devices/system/cpu/online has %q", list)
-	}
-	return strconv.Atoi(first[0])
 }
 
 // cgroups tries to count the root of the hierarchy that perf events know.
@@ -111,11 +97,11 @@ func (x examiner) cgroups() Finding {
 		return missing(feature, "", "%v", err)
 	}
 	defer dir.Close()
-	cpu, err := x.firstCPU()
+	cpus, err := procfs.CPUs(x.sys, "online")
 	if err != nil {
 		return missing(feature, "Mount sysfs: mount -t sysfs sysfs /sys", "%v", err)
 	}
-	at := perfevent.Where{Cgroup: int(dir.Fd()), UseCgroup: true, CPU: cpu}
+	at := perfevent.Where{Cgroup: int(dir.Fd()), UseCgroup: true, CPU: cpus[0]}
 	if err := try(software(perfevent.SoftwareCPUClock), at); err != nil {
 		return missing(feature, x.permission("")+". The kernel needs CONFIG_CGROUP_PERF.", "cgroup %s on %s: %v", version, where, err)
 	}

@@ -113,7 +113,7 @@ func TestSettings(t *testing.T) {
 		{name: "no cgroups", find: examiner.cgroups, proc: map[string]string{"self/mountinfo": "1 1 0:1 / /c rw - cgroup cgroup rw,cpu\n"},
 			state: Missing, detail: "no cgroup2", remedy: "mount -t cgroup2"},
 		{name: "no sysfs", find: examiner.system, state: Missing, detail: "cpu/online", remedy: "mount -t sysfs"},
-		{name: "odd sysfs", find: examiner.system, sys: map[string]string{"devices/system/cpu/online": "\n"}, state: Missing, detail: "online has"},
+		{name: "odd sysfs", find: examiner.system, sys: map[string]string{"devices/system/cpu/online": "\n"}, state: Missing, detail: "is empty"},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {

@@ -1,11 +1,7 @@
-// Package procfs reads files of /proc, each in one place (https://docs.kernel.org/filesystems/proc.html).
 package procfs
 
 import (
-	"errors"
-	"fmt"
 	"io/fs"
-	"path"
 	"slices"
 	"strconv"
 	"strings"
@@ -26,15 +22,12 @@ func (m *Mount) HasOption(option string) bool { return slices.Contains(m.Options
 // Mounts returns the mounts that a process sees, in the order of /proc/PID/mountinfo (section 3.5). The process is "self", "thread-self" or
 // a PID. Lines that cannot be read are skipped.
 func Mounts(proc fs.FS, process string) ([]Mount, error) {
-	text, err := fs.ReadFile(proc, path.Join(process, "mountinfo"))
-	if failed := (*fs.PathError)(nil); errors.As(err, &failed) {
-		return nil, fmt.Errorf("read /proc/%s/mountinfo: %w", process, failed.Err)
-	}
+	text, err := read(proc, "/proc", process+"/mountinfo")
 	if err != nil {
 		return nil, err
 	}
 	var all []Mount
-	for line := range strings.Lines(string(text)) {
+	for line := range strings.Lines(text) {
 		if m, ok := parseMount(line); ok {
 			all = append(all, m)
 		}

@@ -6,7 +6,7 @@ import (
 
 	"github.com/bperf/bperf/internal/event"
 	"github.com/bperf/bperf/internal/perfevent"
-	"github.com/bperf/bperf/internal/target"
+	"github.com/bperf/bperf/internal/procfs"
 )
 
 // opened is one event of the recording: what its samples are like, and where it is open.
@@ -86,7 +86,7 @@ func (s *session) plan() error {
 	s.track(&s.tracker.attr)
 	s.silence()
 	s.identify()
-	online, err := target.OnlineCPUs()
+	online, err := procfs.OnlineCPUs()
 	if err != nil {
 		return err
 	}

@@ -12,7 +12,7 @@ import (
 	"strings"
 
 	"github.com/bperf/bperf/internal/perfdata"
-	"github.com/bperf/bperf/internal/target"
+	"github.com/bperf/bperf/internal/procfs"
 )
 
 // features are those of a recording, by their numbers.
@@ -91,10 +91,7 @@ func (m machineReader) number(name string) (uint64, bool) {
 }
 
 func (m machineReader) cpus(which string) []int {
-	list, err := target.ParseCPUList(m.text("sys/devices/system/cpu/" + which))
-	if err != nil {
-		return nil
-	}
+	list, _ := procfs.CPUs(procfs.Sys(m.root), which) // without it nothing is known
 	return list
 }
 
@@ -183,10 +180,7 @@ func (m machineReader) nodes() perfdata.NUMATopology {
 
 // nodeIDs are the nodes of memory, ascending.
 func (m machineReader) nodeIDs() []int {
-	list, err := target.ParseCPUList(m.text("sys/devices/system/node/online"))
-	if err != nil {
-		return nil
-	}
+	list, _ := procfs.ParseCPUList(m.text("sys/devices/system/node/online")) // without it nothing is known
 	return list
 }
 

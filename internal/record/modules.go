@@ -12,8 +12,8 @@ import (
 	"github.com/bperf/bperf/internal/kernel"
 	"github.com/bperf/bperf/internal/perfdata"
 	"github.com/bperf/bperf/internal/perfevent"
+	"github.com/bperf/bperf/internal/procfs"
 	kernelsymbol "github.com/bperf/bperf/internal/symbol/kernel"
-	"github.com/bperf/bperf/internal/target"
 )
 
 // moduleWatcher reports the modules that the kernel loads and unloads (bpf/modules.bpf.c), for which it writes no records itself.
@@ -43,7 +43,7 @@ func (w *moduleWatcher) open(attr *perfevent.Attr) error {
 	if err := w.load(); err != nil {
 		return fmt.Errorf("load the BPF programs for it: %w", err)
 	}
-	online, err := target.OnlineCPUs()
+	online, err := procfs.OnlineCPUs()
 	if err != nil {
 		return err
 	}

@@ -9,6 +9,7 @@ import (
 	"github.com/bperf/bperf/internal/offcpu"
 	"github.com/bperf/bperf/internal/perfdata"
 	"github.com/bperf/bperf/internal/perfevent"
+	"github.com/bperf/bperf/internal/procfs"
 	"github.com/bperf/bperf/internal/target"
 )
 
@@ -94,7 +95,7 @@ func (s *session) openOffCPUEvent() error {
 	if o == nil {
 		return nil
 	}
-	online, err := target.OnlineCPUs()
+	online, err := procfs.OnlineCPUs()
 	if err != nil {
 		return err
 	}

@@ -109,7 +109,7 @@ func (s *session) follow() ([]place, error) {
 	if err := s.cfg.Sums.Follow(pids); err != nil {
 		return nil, err
 	}
-	online, err := target.OnlineCPUs()
+	online, err := procfs.OnlineCPUs()
 	if err != nil {
 		return nil, err
 	}
@@ -125,7 +125,7 @@ func (s *session) openEverywhere() error {
 	if s.cfg.NoBPF || s.userOnly() || len(s.target.Threads) == 0 && s.cfg.Target.CPUs == nil {
 		return nil
 	}
-	online, err := target.OnlineCPUs()
+	online, err := procfs.OnlineCPUs()
 	if err != nil {
 		return err
 	}
@@ -177,7 +177,7 @@ func (s *session) locate(t target.Target) ([]place, error) {
 			places = append(places, place{perfevent.AnyCPU, thread.TID})
 		}
 	case len(t.Threads) > 0:
-		online, err := target.OnlineCPUs()
+		online, err := procfs.OnlineCPUs()
 		if err != nil {
 			return nil, err
 		}
@@ -344,7 +344,7 @@ func (s *session) explain(o *opened, at place, err error) error {
 const unusual = perfevent.SamplePhysAddr | perfevent.SampleDataSrc | perfevent.SampleWeightStruct
 
 func (s *session) offline(cpu int) bool {
-	now, err := target.OnlineCPUs()
+	now, err := procfs.OnlineCPUs()
 	return err == nil && !slices.Contains(now, cpu)
 }
 
@@ -445,7 +445,7 @@ func (s *session) finishOpening() error {
 		if len(s.target.Threads) > 0 {
 			return errors.New("all processes and threads that were to be recorded have ended")
 		}
-		return fmt.Errorf("%s: none of the CPUs %s counts it", o.event.Name, target.FormatCPUList(s.target.CPUs))
+		return fmt.Errorf("%s: none of the CPUs %s counts it", o.event.Name, procfs.FormatCPUList(s.target.CPUs))
 	}
 	return nil
 }

@@ -5,33 +5,11 @@ import (
 	"errors"
 	"io"
 	"os"
-	"slices"
 	"strconv"
 
 	"github.com/bperf/bperf/internal/perfdata"
 	"github.com/bperf/bperf/internal/procfs"
 )
-
-// numericEntries lists the entries of a directory of /proc that are IDs, ascending.
-func numericEntries(dir string) ([]int32, error) {
-	f, err := os.Open(dir)
-	if err != nil {
-		return nil, err
-	}
-	defer f.Close()
-	names, err := f.Readdirnames(-1)
-	if err != nil {
-		return nil, err
-	}
-	ids := make([]int32, 0, len(names))
-	for _, name := range names {
-		if id, err := strconv.ParseInt(name, 10, 32); err == nil && id > 0 {
-			ids = append(ids, int32(id))
-		}
-	}
-	slices.Sort(ids)
-	return ids, nil
-}
 
 // read reads a file that is no longer than the buffer, which has the result until the next call.
 func (s *synthesizer) read(name string) ([]byte, error) {
@@ -46,8 +24,6 @@ func (s *synthesizer) read(name string) ([]byte, error) {
 	}
 	return s.buf[:n], err
 }
-
-func trimNewline(b []byte) string { return string(bytes.TrimSuffix(b, []byte("\n"))) }
 
 // processStatus is what is used of /proc/PID/status.
 type processStatus struct {

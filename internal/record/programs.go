@@ -19,8 +19,8 @@ import (
 	"github.com/bperf/bperf/internal/bpfprog/linear"
 	"github.com/bperf/bperf/internal/perfdata"
 	"github.com/bperf/bperf/internal/perfevent"
+	"github.com/bperf/bperf/internal/procfs"
 	"github.com/bperf/bperf/internal/symbol/kernel"
-	"github.com/bperf/bperf/internal/target"
 )
 
 // programs fetches the code and the BTF of each BPF program that the kernel says was loaded. A moment later it may be gone, so it is opened at
@@ -54,7 +54,7 @@ const programRing = 64 << 10
 
 // watchPrograms begins to fetch programs.
 func watchPrograms() (*programs, error) {
-	cpus, err := target.OnlineCPUs()
+	cpus, err := procfs.OnlineCPUs()
 	if err != nil {
 		return nil, err
 	}

@@ -14,6 +14,7 @@ import (
 	"github.com/bperf/bperf/internal/control"
 	"github.com/bperf/bperf/internal/perfdata"
 	"github.com/bperf/bperf/internal/perfevent"
+	"github.com/bperf/bperf/internal/procfs"
 	"github.com/bperf/bperf/internal/target"
 	"github.com/bperf/bperf/internal/userprog"
 )
@@ -137,7 +138,7 @@ func (s *session) resolve() (err error) {
 	if !s.cfg.CommandIsTarget() {
 		s.target, err = s.cfg.Target.Resolve()
 		if err == nil && len(s.target.Offline) > 0 {
-			s.cfg.Notify(fmt.Sprintf("CPUs %s are offline and are not recorded", target.FormatCPUList(s.target.Offline)))
+			s.cfg.Notify(fmt.Sprintf("CPUs %s are offline and are not recorded", procfs.FormatCPUList(s.target.Offline)))
 		}
 	}
 	if err != nil || len(s.cfg.Command) == 0 {

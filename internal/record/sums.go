@@ -10,7 +10,7 @@ import (
 	"github.com/bperf/bperf/internal/offcpu"
 	"github.com/bperf/bperf/internal/perfdata"
 	"github.com/bperf/bperf/internal/perfevent"
-	"github.com/bperf/bperf/internal/target"
+	"github.com/bperf/bperf/internal/procfs"
 )
 
 // Sums are kept by BPF programs in place of samples: they run on the overflow of an event, and nothing is written to its ring.
@@ -241,7 +241,7 @@ func (s *session) openOthers() error {
 	if len(s.others) == 0 {
 		return nil
 	}
-	online, err := target.OnlineCPUs()
+	online, err := procfs.OnlineCPUs()
 	if err != nil {
 		return err
 	}

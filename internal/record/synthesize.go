@@ -2,8 +2,10 @@ package record
 
 import (
 	"fmt"
+	"os"
 
 	"github.com/bperf/bperf/internal/perfdata"
+	"github.com/bperf/bperf/internal/procfs"
 )
 
 // emit takes a record of what was there before the recording.
@@ -28,12 +30,12 @@ func newSynthesizer(proc string, emit emit) *synthesizer {
 
 // all tells of all processes.
 func (s *synthesizer) all() error {
-	pids, err := numericEntries(s.proc)
+	pids, err := procfs.Processes(os.DirFS(s.proc))
 	if err != nil {
 		return fmt.Errorf("list the processes: %w", err)
 	}
 	for _, pid := range pids {
-		if err := s.process(pid); err != nil {
+		if err := s.process(int32(pid)); err != nil {
 			return err
 		}
 	}
@@ -57,7 +59,7 @@ func (s *synthesizer) process(pid int32) error {
 		}
 	}
 	if status.threads != 1 {
-		if err := s.threads(dir, pid); err != nil {
+		if err := s.threads(pid); err != nil {
 			return err
 		}
 	}
@@ -68,20 +70,21 @@ func (s *synthesizer) process(pid int32) error {
 }
 
 // threads tells of the threads of a process but the first.
-func (s *synthesizer) threads(dir string, pid int32) error {
-	tids, err := numericEntries(dir + "/task")
+func (s *synthesizer) threads(pid int32) error {
+	proc := os.DirFS(s.proc)
+	tids, err := procfs.Threads(proc, int(pid))
 	if err != nil {
 		return nil // it has ended
 	}
 	for _, tid := range tids {
-		if tid == pid {
+		if tid == int(pid) {
 			continue
 		}
-		comm, err := s.read(fmt.Sprintf("%s/task/%d/comm", dir, tid))
+		comm, err := procfs.Comm(proc, fmt.Sprintf("%d/task/%d", pid, tid))
 		if err != nil {
 			continue
 		}
-		if err := s.task(pid, pid, pid, tid, trimNewline(comm)); err != nil {
+		if err := s.task(pid, pid, pid, int32(tid), comm); err != nil {
 			return err
 		}
 	}

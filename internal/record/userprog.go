@@ -11,7 +11,7 @@ import (
 	"github.com/bperf/bperf/internal/kernel"
 	"github.com/bperf/bperf/internal/perfdata"
 	"github.com/bperf/bperf/internal/perfevent"
-	"github.com/bperf/bperf/internal/target"
+	"github.com/bperf/bperf/internal/procfs"
 )
 
 // outputEvent is the event whose samples are what programs of the user's write through a map. It has the map's name, or another one that is configured. Through one of type
@@ -35,7 +35,7 @@ func (s *session) openOutputs() error {
 		if o.output == "" {
 			continue
 		}
-		online, err := target.OnlineCPUs()
+		online, err := procfs.OnlineCPUs()
 		if err != nil {
 			return err
 		}

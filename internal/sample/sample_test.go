@@ -102,20 +102,6 @@ func TestTotals(t *testing.T) {
 	}
 }
 
-func TestParseSteal(t *testing.T) {
-	for stat, want := range map[string]time.Duration{
-		"cpu  10 20 30 40 50 60 70 123 0 0\ncpu0 1 2 3 4 5 6 7 8 0 0\n": 1230 * time.Millisecond,
-		"cpu  10 20 30 40 50 60 70\ncpu0 1 2 3 4 5 6 7 8 0 0\n":         0, // Linux 2.6.10
-		"cpu0 1 2 3 4 5 6 7 8 0 0\n":                                    0,
-		"cpu  10 20 30 40 50 60 70 x\n":                                 0,
-		"":                                                              0,
-	} {
-		if got := parseSteal(stat); got != want {
-			t.Errorf("%q: %v, want %v", stat, got, want)
-		}
-	}
-}
-
 // TestQueue writes more than is read at a time, and never waits.
 func TestQueue(t *testing.T) {
 	q := newQueue()

@@ -11,6 +11,7 @@ import (
 	"github.com/bperf/bperf/internal/control"
 	"github.com/bperf/bperf/internal/count"
 	"github.com/bperf/bperf/internal/count/shared"
+	"github.com/bperf/bperf/internal/procfs"
 	"github.com/bperf/bperf/internal/target"
 )
 
@@ -430,7 +431,7 @@ func (r *run) reportCalibration(rows []Row) {
 // reportLost says what was not counted. All parts that share counters lose the same.
 func (r *run) reportLost() error {
 	if cpus := r.counters.joined(); len(cpus) > 0 {
-		r.cfg.Notify("events were opened on CPU " + target.FormatCPUList(cpus) + " while counting, as CPUs came online: " +
+		r.cfg.Notify("events were opened on CPU " + procfs.FormatCPUList(cpus) + " while counting, as CPUs came online: " +
 			"what ran there just before is not in the counts")
 	}
 	if r.counters.inside != nil {

@@ -17,6 +17,7 @@ import (
 	"github.com/bperf/bperf/internal/count/program"
 	"github.com/bperf/bperf/internal/count/shared"
 	"github.com/bperf/bperf/internal/event"
+	"github.com/bperf/bperf/internal/procfs"
 	"github.com/bperf/bperf/internal/target"
 )
 
@@ -183,7 +184,7 @@ func (s *session) open(resolve func() (target.Target, error)) (*counters, error)
 		return nil, err
 	}
 	if len(t.Offline) > 0 {
-		s.cfg.Notify("offline, and left out: CPU " + target.FormatCPUList(t.Offline))
+		s.cfg.Notify("offline, and left out: CPU " + procfs.FormatCPUList(t.Offline))
 	}
 	for n := 1; ; n++ {
 		c, err := openCounters(s.cfg, t, o)

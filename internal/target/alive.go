@@ -5,11 +5,13 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
-	"strings"
+	"strconv"
 	"sync"
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/bperf/bperf/internal/procfs"
 )
 
 // Watch watches the processes and threads until stop is called. The channel is closed when none of them runs any more; it is
@@ -73,19 +75,19 @@ func (s Spec) poll(ctx context.Context) {
 }
 
 func (s Spec) alive(root fs.FS) bool {
+	proc := procfs.Proc(root)
 	for _, tid := range s.TIDs {
-		if runs(root, fmt.Sprintf("proc/%d/task/%d", tid, tid)) {
+		if runs(proc, fmt.Sprintf("%d/task/%[1]d", tid)) {
 			return true
 		}
 	}
 	for _, pid := range s.PIDs {
-		dir := fmt.Sprintf("proc/%d", pid)
-		if runs(root, dir) {
+		if runs(proc, strconv.Itoa(pid)) {
 			return true
 		}
-		tasks, _ := fs.ReadDir(root, dir+"/task") // none of a process that is gone
-		for _, task := range tasks {
-			if runs(root, dir+"/task/"+task.Name()) {
+		tids, _ := procfs.Threads(proc, pid) // none of a process that has ended
+		for _, tid := range tids {
+			if runs(proc, fmt.Sprintf("%d/task/%d", pid, tid)) {
 				return true
 			}
 		}
@@ -93,14 +95,8 @@ func (s Spec) alive(root fs.FS) bool {
 	return s.System
 }
 
-// runs reports whether the task of this directory of /proc is neither gone nor a zombie: the state is the
-// field behind the name, which is in parentheses (proc_pid_stat(5)).
-func runs(root fs.FS, dir string) bool {
-	stat, err := fs.ReadFile(root, dir+"/stat")
-	if err != nil {
-		return false
-	}
-	end := strings.LastIndexByte(string(stat), ')')
-	fields := strings.Fields(string(stat[end+1:]))
-	return len(fields) > 0 && fields[0] != "Z" && fields[0] != "X"
+// runs reports whether a task is there and has not ended.
+func runs(proc fs.FS, task string) bool {
+	stat, err := procfs.ReadTaskStat(proc, task)
+	return err == nil && !stat.Ended()
 }

@@ -9,7 +9,7 @@ import (
 
 func TestAlive(t *testing.T) {
 	stat := func(state string) *fstest.MapFile {
-		return &fstest.MapFile{Data: []byte("7 (a) Z b) " + state + " 1 7 7\n")}
+		return &fstest.MapFile{Data: []byte("7 (a) Z b) " + state + " 1 7 7 0 -1 4194560 10 0 0 0 1 1 0 0 20 0 1 0\n")}
 	}
 	proc := fstest.MapFS{
 		"proc/7/stat": stat("S"), "proc/7/task/7/stat": stat("S"),

@@ -22,11 +22,7 @@ type hierarchy struct {
 
 // findHierarchy finds it among the mounts of this process.
 func findHierarchy(root fs.FS) (hierarchy, error) {
-	proc, err := fs.Sub(root, "proc")
-	if err != nil {
-		return hierarchy{}, err
-	}
-	mounts, err := procfs.Mounts(proc, "self")
+	mounts, err := procfs.Mounts(procfs.Proc(root), "self")
 	if err != nil {
 		return hierarchy{}, fmt.Errorf("find the cgroup hierarchy: %w", err)
 	}

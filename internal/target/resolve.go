@@ -8,8 +8,6 @@ import (
 	"os"
 	"slices"
 	"strconv"
-	"strings"
-	"syscall"
 
 	"github.com/bperf/bperf/internal/procfs"
 )
@@ -61,14 +59,14 @@ func (s Spec) resolve(root fs.FS) (Target, error) {
 }
 
 func (s Spec) resolveCPUs(root fs.FS) (Target, error) {
-	online, err := readCPUs(root, "online")
+	online, err := procfs.CPUs(procfs.Sys(root), "online")
 	if err != nil {
 		return Target{}, err
 	}
 	if s.CPUs == nil {
 		return Target{CPUs: online}, nil
 	}
-	present, err := readCPUs(root, "present")
+	present, err := procfs.CPUs(procfs.Sys(root), "present")
 	if err != nil {
 		return Target{}, err
 	}
@@ -80,76 +78,23 @@ func (s Spec) resolveCPUs(root fs.FS) (Target, error) {
 		case slices.Contains(present, cpu):
 			t.Offline = append(t.Offline, cpu)
 		default:
-			return Target{}, fmt.Errorf("CPU %d does not exist: this machine has %s", cpu, FormatCPUList(present))
+			return Target{}, fmt.Errorf("CPU %d does not exist: this machine has %s", cpu, procfs.FormatCPUList(present))
 		}
 	}
 	if len(t.CPUs) == 0 {
-		return Target{}, fmt.Errorf("all of the CPUs %s are offline", FormatCPUList(t.Offline))
+		return Target{}, fmt.Errorf("all of the CPUs %s are offline", procfs.FormatCPUList(t.Offline))
 	}
 	return t, nil
 }
 
-// OnlineCPUs returns the CPUs of the machine that work at the moment, ascending.
-func OnlineCPUs() ([]int, error) { return readCPUs(os.DirFS("/"), "online") }
-
-// OfflineCPUs are the CPUs of the machine that do not work at the moment, ascending.
-func OfflineCPUs() ([]int, error) {
-	root := os.DirFS("/")
-	online, err := readCPUs(root, "online")
-	if err != nil {
-		return nil, err
-	}
-	present, err := readCPUs(root, "present")
-	return slices.DeleteFunc(present, func(cpu int) bool { return slices.Contains(online, cpu) }), err
-}
-
-// readCPUs reads one of the lists of CPUs in /sys/devices/system/cpu: online, present, possible
-// (https://docs.kernel.org/admin-guide/cputopology.html).
-func readCPUs(root fs.FS, which string) ([]int, error) {
-	name := "sys/devices/system/cpu/" + which
-	list, err := fs.ReadFile(root, name)
-	if err != nil {
-		return nil, fmt.Errorf("list the CPUs that are %s: %w", which, err)
-	}
-	cpus, err := ParseCPUList(string(list))
-	if err != nil {
-		return nil, fmt.Errorf("/%s: %w", name, err)
-	}
-	return cpus, nil
-}
-
-// FormatCPUList is the reverse of ParseCPUList, for messages.
-func FormatCPUList(ascending []int) string {
-	var b strings.Builder
-	for i := 0; i < len(ascending); {
-		end := i
-		for end+1 < len(ascending) && ascending[end+1] == ascending[end]+1 {
-			end++
-		}
-		if b.Len() > 0 {
-			b.WriteByte(',')
-		}
-		b.WriteString(strconv.Itoa(ascending[i]))
-		if end > i {
-			b.WriteString("-" + strconv.Itoa(ascending[end]))
-		}
-		i = end + 1
-	}
-	return b.String()
-}
-
 // resolveAllThreads lists the threads of all processes, leaving out those that end meanwhile.
 func (s Spec) resolveAllThreads(root fs.FS) (Target, error) {
-	entries, err := fs.ReadDir(root, "proc")
+	pids, err := procfs.Processes(procfs.Proc(root))
 	if err != nil {
 		return Target{}, fmt.Errorf("list the processes: %w", err)
 	}
 	var t Target
-	for _, entry := range entries {
-		pid, err := strconv.Atoi(entry.Name())
-		if err != nil {
-			continue
-		}
+	for _, pid := range pids {
 		if threads, err := s.processThreads(root, pid); err == nil {
 			t.Threads = append(t.Threads, threads...)
 		}
@@ -195,7 +140,7 @@ func (s Spec) userThreads(root fs.FS) (threads []Thread, err error) {
 	}
 	for _, pid := range pids {
 		of, err := s.processThreads(root, pid)
-		if _, ended := fs.Stat(root, fmt.Sprintf("proc/%d/task", pid)); err != nil && !gone(ended) {
+		if _, ended := fs.Stat(root, fmt.Sprintf("proc/%d/task", pid)); err != nil && !procfs.Ended(ended) {
 			return nil, err
 		}
 		threads = append(threads, of...)
@@ -208,30 +153,26 @@ func (s Spec) userThreads(root fs.FS) (threads []Thread, err error) {
 
 // processThreads lists the threads of a process. Those that end while they are listed are left out.
 func (s Spec) processThreads(root fs.FS, pid int) ([]Thread, error) {
-	dir := fmt.Sprintf("proc/%d/task", pid)
-	entries, err := fs.ReadDir(root, dir)
-	if gone(err) {
+	proc := procfs.Proc(root)
+	tids, err := procfs.Threads(proc, pid)
+	if procfs.Ended(err) {
 		return nil, fmt.Errorf("there is no process %d", pid)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("list the threads of process %d: %w", pid, err)
 	}
-	comm, err := readComm(root, fmt.Sprintf("proc/%d", pid))
-	if gone(err) {
+	comm, err := procfs.Comm(proc, strconv.Itoa(pid))
+	if procfs.Ended(err) {
 		return nil, fmt.Errorf("process %d has ended", pid)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("read the name of process %d: %w", pid, err)
 	}
-	threads := make([]Thread, 0, len(entries))
-	for _, entry := range entries {
-		tid, err := strconv.Atoi(entry.Name())
-		if err != nil {
-			return nil, fmt.Errorf("/%s: %q is not a thread ID", dir, entry.Name())
-		}
+	threads := make([]Thread, 0, len(tids))
+	for _, tid := range tids {
 		if s.ThreadNames {
-			comm, err = readComm(root, dir+"/"+entry.Name())
-			if gone(err) {
+			comm, err = procfs.Comm(proc, fmt.Sprintf("%d/task/%d", pid, tid))
+			if procfs.Ended(err) {
 				continue
 			}
 			if err != nil {
@@ -249,9 +190,9 @@ func (s Spec) processThreads(root fs.FS, pid int) ([]Thread, error) {
 // findThread looks a single thread up. /proc has an entry for each thread, though it lists only
 // processes; Tgid in its status is the process.
 func findThread(root fs.FS, tid int) (Thread, error) {
-	dir := fmt.Sprintf("proc/%d", tid)
-	status, err := procfs.ReadStatus(root, dir)
-	if gone(err) {
+	proc := procfs.Proc(root)
+	status, err := procfs.ReadStatus(proc, strconv.Itoa(tid))
+	if procfs.Ended(err) {
 		return Thread{}, fmt.Errorf("there is no thread %d", tid)
 	}
 	if err != nil {
@@ -259,29 +200,18 @@ func findThread(root fs.FS, tid int) (Thread, error) {
 	}
 	process, err := status.Need("Tgid")
 	if err != nil {
-		return Thread{}, fmt.Errorf("/%s/status: %w", dir, err)
+		return Thread{}, fmt.Errorf("/proc/%d/status: %w", tid, err)
 	}
-	pid, err := parseNumber(process, 1<<31-1)
+	pid, err := strconv.Atoi(process)
 	if err != nil {
-		return Thread{}, fmt.Errorf("/%s/status: %w", dir, err)
+		return Thread{}, fmt.Errorf("/proc/%d/status: Tgid: %w", tid, err)
 	}
-	comm, err := readComm(root, fmt.Sprintf("%s/task/%d", dir, tid))
-	if gone(err) {
+	comm, err := procfs.Comm(proc, fmt.Sprintf("%d/task/%[1]d", tid))
+	if procfs.Ended(err) {
 		return Thread{}, fmt.Errorf("thread %d has ended", tid)
 	}
 	if err != nil {
 		return Thread{}, fmt.Errorf("read the name of thread %d: %w", tid, err)
 	}
 	return Thread{TID: tid, PID: pid, Comm: comm}, nil
-}
-
-func readComm(root fs.FS, dir string) (string, error) {
-	comm, err := fs.ReadFile(root, dir+"/comm")
-	return strings.TrimSuffix(string(comm), "\n"), err
-}
-
-// gone reports whether an error of /proc means that the task has ended: ENOENT when it is opened,
-// ESRCH when it is read.
-func gone(err error) bool {
-	return errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ESRCH)
 }

@@ -79,14 +79,14 @@ func TestResolveOnDamagedMachine(t *testing.T) {
 		spec       Spec
 		err        string
 	}{
-		{"x", "", Spec{System: true}, "list the CPUs that are online: open sys/devices/system/cpu/online: file does not exist"},
+		{"x", "", Spec{System: true}, "list the CPUs that are online: read /sys/devices/system/cpu/online: file does not exist"},
 		{"sys/devices/system/cpu/online", "0-\n", Spec{System: true},
-			`/sys/devices/system/cpu/online: CPU list "0-\n": "0-": a number is missing`},
+			`/sys/devices/system/cpu/online: CPU list "0-\n": "0-" is not a number or a range`},
 		{"sys/devices/system/cpu/online", "0\n", Spec{CPUs: []int{0}},
-			"list the CPUs that are present: open sys/devices/system/cpu/present: file does not exist"},
+			"list the CPUs that are present: read /sys/devices/system/cpu/present: file does not exist"},
 		{"sys/devices/system/cpu/online", "0\n", Spec{System: true, Cgroups: []string{"/"}},
 			"find the cgroup hierarchy: read /proc/self/mountinfo: file does not exist"},
-		{"proc/7/task/x/comm", "a\n", Spec{PIDs: []int{7}}, `/proc/7/task: "x" is not a thread ID`},
+		{"proc/7/task/x/comm", "a\n", Spec{PIDs: []int{7}}, "process 7 has ended"},
 		{"proc/7/task/7/stat", "", Spec{PIDs: []int{7}, ThreadNames: true}, "process 7 has ended"},
 		{"proc/7/status", "Name: a\nTgid: 7\n", Spec{TIDs: []int{7}}, "thread 7 has ended"},
 	}
@@ -229,11 +229,11 @@ func TestTopologyErrors(t *testing.T) {
 		file, text string
 		err        string
 	}{
-		{"x", "", "read the topology: open devices/system/cpu/online: file does not exist"},
-		{online, "-\n", `read the topology: CPU list "-\n": "-": a number is missing`},
-		{"devices/system/cpu/cpu0/topology/core_id", "x\n", `read the topology: /sys/devices/system/cpu/cpu0/topology/core_id: "x": unexpected 'x' in a number`},
-		{"devices/system/node/node0/cpulist", "0-\n", `read the topology: /sys/devices/system/node/node0/cpulist: CPU list "0-\n": "0-": a number is missing`},
-		{"devices/system/node/node0x/cpulist", "0\n", `read the topology: /sys/devices/system/node/node0x/cpulist: unexpected 'x' in a number`},
+		{"x", "", "read the topology: list the CPUs that are online: read /sys/devices/system/cpu/online: file does not exist"},
+		{online, "-\n", `read the topology: /sys/devices/system/cpu/online: CPU list "-\n": "-" is not a number or a range`},
+		{"devices/system/cpu/cpu0/topology/core_id", "x\n", `read the topology: /sys/devices/system/cpu/cpu0/topology/core_id: "x" is not a number`},
+		{"devices/system/node/node0/cpulist", "0-\n", `read the topology: /sys/devices/system/node/node0/cpulist: CPU list "0-\n": "0-" is not a number or a range`},
+		{"devices/system/node/node0x/cpulist", "0\n", `read the topology: /sys/devices/system/node/node0x/cpulist: strconv.Atoi: parsing "0x": invalid syntax`},
 	}
 	for _, tt := range tests {
 		sys := fstest.MapFS{tt.file: {Data: []byte(tt.text)}}

@@ -4,7 +4,10 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"strconv"
 	"strings"
+
+	"github.com/bperf/bperf/internal/procfs"
 )
 
 // Location is where a CPU sits. Cores are numbered within their socket, not over the machine.
@@ -30,11 +33,7 @@ func (l Location) NodeID() string   { return fmt.Sprintf("N%d", l.Node) }
 // What an architecture does not describe is 0, as there is one of it: dies before Linux 5.2 and on
 // arm64, nodes without CONFIG_NUMA, and the numbers -1 that firmware without a description leaves.
 func ReadTopology(sys fs.FS) (Topology, error) {
-	list, err := fs.ReadFile(sys, "devices/system/cpu/online")
-	if err != nil {
-		return nil, fmt.Errorf("read the topology: %w", err)
-	}
-	cpus, err := ParseCPUList(string(list))
+	cpus, err := procfs.CPUs(sys, "online")
 	if err != nil {
 		return nil, fmt.Errorf("read the topology: %w", err)
 	}
@@ -68,11 +67,11 @@ func readID(sys fs.FS, name string) (int, error) {
 	if value == "-1" {
 		return 0, nil
 	}
-	id, err := parseNumber(value, 1<<31-1)
+	id, err := strconv.ParseUint(value, 10, 31)
 	if err != nil {
-		return 0, fmt.Errorf("read the topology: /sys/%s: %q: %w", name, value, err)
+		return 0, fmt.Errorf("read the topology: /sys/%s: %q is not a number", name, value)
 	}
-	return id, nil
+	return int(id), nil
 }
 
 // readNodes returns the node of each CPU.
@@ -84,7 +83,7 @@ func readNodes(sys fs.FS) (map[int]int, error) {
 	nodes := make(map[int]int)
 	for _, file := range files {
 		name := strings.TrimSuffix(strings.TrimPrefix(file, "devices/system/node/node"), "/cpulist")
-		node, err := parseNumber(name, maxCPU)
+		node, err := strconv.Atoi(name)
 		if err != nil {
 			return nil, fmt.Errorf("read the topology: /sys/%s: %w", file, err)
 		}
@@ -95,7 +94,7 @@ func readNodes(sys fs.FS) (map[int]int, error) {
 		if strings.TrimSpace(string(list)) == "" {
 			continue // a node with memory and no CPU
 		}
-		cpus, err := ParseCPUList(string(list))
+		cpus, err := procfs.ParseCPUList(string(list))
 		if err != nil {
 			return nil, fmt.Errorf("read the topology: /sys/%s: %w", file, err)
 		}

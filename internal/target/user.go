@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"io/fs"
 	"os/user"
-	"slices"
 	"strconv"
 	"strings"
 
@@ -21,20 +20,16 @@ func processesOf(root fs.FS, name string) (pids []int, err error) {
 		}
 		uid = found.Uid
 	}
-	entries, err := fs.ReadDir(root, "proc")
+	proc := procfs.Proc(root)
+	all, err := procfs.Processes(proc)
 	if err != nil {
 		return nil, fmt.Errorf("list the processes of the user %s: %w", name, err)
 	}
-	for _, e := range entries {
-		pid, err := strconv.Atoi(e.Name())
-		if err != nil {
-			continue
-		}
-		status, err := procfs.ReadStatus(root, "proc/"+e.Name())
+	for _, pid := range all {
+		status, err := procfs.ReadStatus(proc, strconv.Itoa(pid))
 		if users := strings.Fields(status.Field("Uid")); err == nil && len(users) == 4 && users[1] == uid { // the effective one; an error says that it has ended
 			pids = append(pids, pid)
 		}
 	}
-	slices.Sort(pids)
 	return pids, nil
 }

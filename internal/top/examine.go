@@ -77,11 +77,11 @@ func examineCgroup(proc, name, dir string) (string, error) {
 	pids := strings.Fields(string(list))
 	fmt.Fprintf(&b, "%d processes\n", len(pids))
 	for _, pid := range pids {
-		comm, err := os.ReadFile(filepath.Join(proc, pid, "comm"))
+		comm, err := procfs.Comm(os.DirFS(proc), pid)
 		if err != nil { // it has ended
 			continue
 		}
-		fmt.Fprintf(&b, "%7s  %s\n", pid, printable.Text(strings.TrimSuffix(string(comm), "\n")))
+		fmt.Fprintf(&b, "%7s  %s\n", pid, printable.Text(comm))
 	}
 	return b.String(), nil
 }

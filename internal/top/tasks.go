@@ -4,10 +4,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"io/fs"
 	"os"
 	"strconv"
-	"strings"
 	"time"
 
 	"github.com/bperf/bperf/internal/bpfprog"
@@ -15,6 +13,7 @@ import (
 	"github.com/bperf/bperf/internal/event"
 	"github.com/bperf/bperf/internal/kernel"
 	"github.com/bperf/bperf/internal/perfevent"
+	"github.com/bperf/bperf/internal/procfs"
 )
 
 // Tasks observes processes or cgroups.
@@ -217,11 +216,11 @@ func processName(s process.Sum) (string, bool) {
 	if s.ID == process.Elsewhere {
 		return "(processes of other PID namespaces)", true
 	}
-	comm, err := os.ReadFile(fmt.Sprintf("/proc/%d/comm", s.ID))
+	comm, err := procfs.Comm(os.DirFS("/proc"), fmt.Sprint(s.ID))
 	if err != nil {
-		return s.Comm, !errors.Is(err, fs.ErrNotExist)
+		return s.Comm, !procfs.Ended(err)
 	}
-	return strings.TrimSuffix(string(comm), "\n"), true
+	return comm, true
 }
 
 func cgroupName(s process.Sum) (string, bool) {

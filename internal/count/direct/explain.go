@@ -192,10 +192,7 @@ type AccessError struct {
 
 func (p *opener) denied(e *event.Event, at place, errno syscall.Errno) *AccessError {
 	attr := p.attr(&member{event: e}, true)
-	proc, err := fs.Sub(p.root, "proc")
-	if err != nil {
-		panic(err) // the name is valid
-	}
+	proc := procfs.Proc(p.root)
 	return &AccessError{
 		Event:    e.Name,
 		Place:    at.describe(p.target),

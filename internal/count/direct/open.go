@@ -14,6 +14,7 @@ import (
 	"github.com/bperf/bperf/internal/count"
 	"github.com/bperf/bperf/internal/event"
 	"github.com/bperf/bperf/internal/perfevent"
+	"github.com/bperf/bperf/internal/procfs"
 	"github.com/bperf/bperf/internal/target"
 )
 
@@ -53,7 +54,7 @@ func Open(list event.List, t target.Target, o count.Options) (*Counter, error) {
 // openOnCPUs opens a list on the CPUs of the target and makes places for those that may join it.
 func (p *opener) openOnCPUs(list event.List) error {
 	if p.options.LaterCPUs {
-		offline, err := target.OfflineCPUs()
+		offline, err := procfs.OfflineCPUs()
 		if err != nil {
 			return err
 		}
@@ -421,7 +422,7 @@ func (p *opener) offline(at place) bool {
 	if at.cpu == count.None {
 		return false
 	}
-	now, err := target.OnlineCPUs()
+	now, err := procfs.OnlineCPUs()
 	return err == nil && !slices.Contains(now, at.cpu)
 }
 

@@ -7,6 +7,7 @@ import (
 
 	"github.com/bperf/bperf/internal/count"
 	"github.com/bperf/bperf/internal/event"
+	"github.com/bperf/bperf/internal/procfs"
 	"github.com/bperf/bperf/internal/target"
 )
 
@@ -89,7 +90,7 @@ func selectCPUs(e *event.Event, t target.Target, topology func() (target.Topolog
 	}
 	if len(cpus) == 0 {
 		return nil, &count.Unsupported{Event: e,
-			Reason: fmt.Sprintf("The PMU %s counts on CPU %s, of which none is asked for.", e.PMU, target.FormatCPUList(e.CPUs)),
+			Reason: fmt.Sprintf("The PMU %s counts on CPU %s, of which none is asked for.", e.PMU, procfs.FormatCPUList(e.CPUs)),
 			Remedy: "Count it for the system (-a), or name one of these CPUs with -C."}
 	}
 	if !e.PerPkg {

@@ -20,6 +20,7 @@ import (
 	"github.com/bperf/bperf/internal/event"
 	"github.com/bperf/bperf/internal/kernel"
 	"github.com/bperf/bperf/internal/perfevent"
+	"github.com/bperf/bperf/internal/procfs"
 	"github.com/bperf/bperf/internal/target"
 )
 
@@ -116,7 +117,7 @@ func (c *Counter) open(list event.List, by Key, most uint32) error {
 	if err != nil {
 		return err
 	}
-	offline, err := target.OfflineCPUs()
+	offline, err := procfs.OfflineCPUs()
 	if err != nil {
 		return err
 	}

@@ -9,7 +9,7 @@ import (
 
 	"github.com/cilium/ebpf"
 
-	"github.com/bperf/bperf/internal/target"
+	"github.com/bperf/bperf/internal/procfs"
 )
 
 // book is the tables as they were read under the lock, to be changed and written back.
@@ -268,7 +268,7 @@ func (b *book) syncAll() error {
 	if b.o.links == nil {
 		return nil
 	}
-	online, err := target.OnlineCPUs()
+	online, err := procfs.OnlineCPUs()
 	if err != nil {
 		return err
 	}

@@ -7,15 +7,13 @@ import (
 	"io/fs"
 	"os"
 	"slices"
-	"strconv"
-	"strings"
 	"time"
 
 	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/link"
 
 	"github.com/bperf/bperf/internal/kernel"
-	"github.com/bperf/bperf/internal/target"
+	"github.com/bperf/bperf/internal/procfs"
 )
 
 // Cost is what sharing took of the machine's time in a window.
@@ -191,7 +189,7 @@ func (o *Observation) End() (*Cost, error) {
 	if err = errors.Join(err, o.close()); err != nil {
 		return nil, err
 	}
-	online, err := target.OnlineCPUs()
+	online, err := procfs.OnlineCPUs()
 	if err != nil {
 		return nil, err
 	}
@@ -206,14 +204,11 @@ func (o *Observation) End() (*Cost, error) {
 
 // now is what the programs took since they were loaded, and the context switches since the machine was booted.
 func (all programs) now() (*Cost, error) {
-	stat, err := os.ReadFile("/proc/stat")
+	stat, err := procfs.ReadStat(os.DirFS("/proc"))
 	if err != nil {
 		return nil, err
 	}
-	c := &Cost{Programs: []ProgramCost{}}
-	if c.Switches, err = parseSwitches(string(stat)); err != nil {
-		return nil, err
-	}
+	c := &Cost{Programs: []ProgramCost{}, Switches: stat.Switches}
 	for _, p := range all {
 		s, err := p.Stats()
 		if err != nil {
@@ -223,14 +218,4 @@ func (all programs) now() (*Cost, error) {
 			Name: p.name, ID: p.id, Hook: p.hook, Runs: s.RunCount, RunTime: s.Runtime, Missed: s.RecursionMisses})
 	}
 	return c, nil
-}
-
-// parseSwitches finds the number of context switches in /proc/stat (Documentation/filesystems/proc.rst).
-func parseSwitches(stat string) (uint64, error) {
-	for line := range strings.Lines(stat) {
-		if n, ok := strings.CutPrefix(line, "ctxt "); ok {
-			return strconv.ParseUint(strings.TrimSpace(n), 10, 64)
-		}
-	}
-	return 0, errors.New("/proc/stat has no context switches (ctxt)")
 }

@@ -6,6 +6,7 @@ import (
 	"maps"
 	"slices"
 
+	"github.com/bperf/bperf/internal/procfs"
 	"github.com/bperf/bperf/internal/target"
 )
 
@@ -75,7 +76,7 @@ func (c *Counter) Joined() []int {
 
 // openLater opens what this session counts on CPUs that have come online. Another session may have opened those of the CPU that the message is about.
 func (c *Counter) openLater(s *slots, e target.CPUChange) error {
-	online, err := target.OnlineCPUs()
+	online, err := procfs.OnlineCPUs()
 	if err != nil {
 		return err
 	}

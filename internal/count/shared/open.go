@@ -17,6 +17,7 @@ import (
 	"github.com/bperf/bperf/internal/count/direct"
 	"github.com/bperf/bperf/internal/count/shared/upstream"
 	"github.com/bperf/bperf/internal/event"
+	"github.com/bperf/bperf/internal/procfs"
 	"github.com/bperf/bperf/internal/target"
 )
 
@@ -127,7 +128,7 @@ func (c *Counter) open(list event.List) error {
 	if err := c.claim(b); err != nil {
 		return err
 	}
-	online, err := target.OnlineCPUs()
+	online, err := procfs.OnlineCPUs()
 	if err != nil {
 		return err
 	}
@@ -299,7 +300,7 @@ func (c *Counter) opensOn(e *event.Event, cpus []int) ([]int, error) {
 	if c.units {
 		cpus = e.CPUs
 	}
-	online, err := target.OnlineCPUs()
+	online, err := procfs.OnlineCPUs()
 	if err != nil || cpus == nil {
 		return online, err
 	}
@@ -311,7 +312,7 @@ func (c *Counter) allCPUs() ([]int, error) {
 	if !c.options.LaterCPUs {
 		return c.target.CPUs, nil
 	}
-	offline, err := target.OfflineCPUs()
+	offline, err := procfs.OfflineCPUs()
 	return slices.Sorted(slices.Values(slices.Concat(c.target.CPUs, offline))), err
 }
 
@@ -345,7 +346,7 @@ func describeTarget(t target.Target) string {
 	case len(t.Cgroups) > 1:
 		return fmt.Sprintf("%d cgroups", len(t.Cgroups))
 	default:
-		return "CPU " + target.FormatCPUList(t.CPUs)
+		return "CPU " + procfs.FormatCPUList(t.CPUs)
 	}
 }
 

@@ -12,7 +12,7 @@ import (
 
 	"github.com/bperf/bperf/internal/count/shared/upstream"
 	"github.com/bperf/bperf/internal/perfevent"
-	"github.com/bperf/bperf/internal/target"
+	"github.com/bperf/bperf/internal/procfs"
 )
 
 // Status is what the sessions of a machine share at a moment.
@@ -256,7 +256,7 @@ func (s *countersSlot) status() EventStatus {
 	return EventStatus{
 		Name: text(s.Name[:]), Filter: text(s.Filter[:]),
 		User: !attr.Has(perfevent.ExcludeUser), Kernel: !attr.Has(perfevent.ExcludeKernel),
-		Since: realtime(s.Since), CPUs: target.FormatCPUList(cpus), Leader: s.Leader,
+		Since: realtime(s.Since), CPUs: procfs.FormatCPUList(cpus), Leader: s.Leader,
 	}
 }
 

@@ -18,6 +18,7 @@ import (
 	"github.com/bperf/bperf/internal/perfevent"
 	"github.com/bperf/bperf/internal/target"
 
+	"github.com/bperf/bperf/internal/procfs"
 	"github.com/bperf/bperf/test/require"
 )
 
@@ -106,7 +107,7 @@ func TestExamine(t *testing.T) {
 	open(t, dir, "context-switches,cpu-clock", thread, count.Options{})
 	got := examine(t, dir)
 
-	cpus := target.FormatCPUList(all.CPUs)
+	cpus := procfs.FormatCPUList(all.CPUs)
 	want := &Status{
 		Events: []EventStatus{
 			{Name: "cpu-clock", User: true, Kernel: true, CPUs: cpus, Sessions: 2},
@@ -306,26 +307,6 @@ func TestExamineLeavesNothing(t *testing.T) {
 		t.Errorf("%v, %v", entries, err)
 	}
 	expectGone(t, known)
-}
-
-func TestParseSwitches(t *testing.T) {
-	require.NoKernel(t)
-	for stat, want := range map[string]uint64{
-		"cpu  1 2 3\nctxt 1115461\nbtime 1\n": 1115461,
-		"ctxt 18446744073709551615":           1<<64 - 1,
-	} {
-		if got, err := parseSwitches(stat); got != want || err != nil {
-			t.Errorf("%q: %d, %v, want %d", stat, got, err, want)
-		}
-	}
-	for stat, want := range map[string]string{
-		"cpu  1 2 3\n": "/proc/stat has no context switches (ctxt)",
-		"ctxt -1\n":    `strconv.ParseUint: parsing "-1": invalid syntax`,
-	} {
-		if got, err := parseSwitches(stat); err == nil || err.Error() != want {
-			t.Errorf("%q: %d, %v, want %s", stat, got, err, want)
-		}
-	}
 }
 
 func TestCostIsDivided(t *testing.T) {

@@ -144,10 +144,10 @@ func TestProcessInherits(t *testing.T) {
 
 func TestCPUs(t *testing.T) {
 	m := machine{}
-	m.set("proc/stat", "cpu  9 9 9 9 9 9 9\ncpu0 100 10 20 1000 5 1 2 0 0 0\ncpu1 200 0 0 1000 0 0 0 0 0 0\nintr 1 2 3\n")
+	m.set("proc/stat", "ctxt 1\ncpu  9 9 9 9 9 9 9 9\ncpu0 100 10 20 1000 5 1 2 0 0 0\ncpu1 200 0 0 1000 0 0 0 0 0 0\nintr 1 2 3\n")
 	c := openTool(t, m, target.Target{CPUs: []int{0, 1}}, count.Options{})
 	enable(t, c)
-	m.set("proc/stat", "cpu0 101 11 22 2000 9 2 4 0 0 0\n") // CPU 1 went offline
+	m.set("proc/stat", "ctxt 1\ncpu0 101 11 22 2000 9 2 4 0 0 0\n") // CPU 1 went offline
 	compare(t, c, cell(1, none, none, none, 0),
 		cell(2, 0, none, none, 20*ms), cell(2, 1, none, none, 0), cell(3, 0, none, none, 50*ms), cell(3, 1, none, none, 0))
 }
@@ -200,9 +200,9 @@ func TestDamagedProc(t *testing.T) {
 	}{
 		{"proc/7/task/7/stat", "7 (a) S 1", thread, "read CPU times: /proc/7/task/7/stat is cut short"},
 		{"proc/7/task/7/stat", "7 (a) S" + strings.Repeat(" x", 30), thread, `read CPU times: /proc/7/task/7/stat: "x" is not a number of clock ticks`},
-		{"proc/stat", "cpu0 1 2 x 4 5 6 7\n", target.Target{CPUs: []int{0}}, `/proc/stat: "x" is not a number of clock ticks`},
-		{"proc/stat", "cpux 1 2 3 4 5 6 7\n", target.Target{CPUs: []int{0}}, `/proc/stat: "cpux" is not a CPU`},
-		{"proc/other", "", target.Target{CPUs: []int{0}}, "read CPU times: open proc/stat: file does not exist"},
+		{"proc/stat", "cpu0 1 2 x 4 5 6 7 8\n", target.Target{CPUs: []int{0}}, `read CPU times: /proc/stat: "x" is not a number of clock ticks`},
+		{"proc/stat", "cpux 1 2 3 4 5 6 7 8\n", target.Target{CPUs: []int{0}}, `read CPU times: /proc/stat: "cpux" is not a CPU`},
+		{"proc/other", "", target.Target{CPUs: []int{0}}, "read CPU times: read /proc/stat: file does not exist"},
 	}
 	for _, tt := range tests {
 		m := machine{}

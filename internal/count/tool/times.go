@@ -10,11 +10,9 @@ import (
 	"time"
 
 	"github.com/bperf/bperf/internal/count"
+	"github.com/bperf/bperf/internal/procfs"
 	"github.com/bperf/bperf/internal/target"
 )
-
-// tick is the unit of CPU times in /proc: USER_HZ is 100 on all architectures that bperf runs on.
-const tick = uint64(time.Second / 100)
 
 // times is where the CPU times of a target come from.
 type times struct {
@@ -53,15 +51,15 @@ func threadTimes(root fs.FS, threads []target.Thread, inherit bool) times {
 		if inherit && !seen {
 			whole[thread.PID] = complete(root, thread.PID, threads)
 		}
-		file := fmt.Sprintf("proc/%d/task/%d/stat", thread.PID, thread.TID)
-		switch {
-		case covered:
+		if covered {
 			continue
-		case whole[thread.PID]:
-			file = fmt.Sprintf("proc/%d/stat", thread.PID)
+		}
+		task, process := fmt.Sprintf("%d/task/%d", thread.PID, thread.TID), whole[thread.PID]
+		if process {
+			task = strconv.Itoa(thread.PID)
 		}
 		result.from = append(result.from, source{count.None, i, count.None, func() (uint64, uint64, error) {
-			return taskTimes(root, file)
+			return taskTimes(root, task, process)
 		}})
 	}
 	return result
@@ -69,108 +67,61 @@ func threadTimes(root fs.FS, threads []target.Thread, inherit bool) times {
 
 // complete reports whether all threads of a process are in a list.
 func complete(root fs.FS, pid int, threads []target.Thread) bool {
-	tasks, err := fs.ReadDir(root, fmt.Sprintf("proc/%d/task", pid))
+	tids, err := procfs.Threads(procfs.Proc(root), pid)
 	if err != nil {
 		return false
 	}
-	listed := make(map[string]bool)
+	listed := make(map[int]bool)
 	for _, thread := range threads {
 		if thread.PID == pid {
-			listed[strconv.Itoa(thread.TID)] = true
+			listed[thread.TID] = true
 		}
 	}
-	return !slices.ContainsFunc(tasks, func(task fs.DirEntry) bool { return !listed[task.Name()] })
+	return !slices.ContainsFunc(tids, func(tid int) bool { return !listed[tid] })
 }
 
-// taskTimes reads utime and stime of a thread or process, with those of its children that were
-// waited for, which threads do not have (proc_pid_stat(5), fields 14 to 17).
-func taskTimes(root fs.FS, file string) (user, system uint64, err error) {
-	stat, err := fs.ReadFile(root, file)
+// taskTimes reads the times of a thread, or those of a process with those of its children that it has waited for, in ns.
+func taskTimes(root fs.FS, task string, process bool) (user, system uint64, err error) {
+	s, err := procfs.ReadTaskStat(procfs.Proc(root), task)
 	if err != nil {
 		return 0, 0, err
 	}
-	// The name, field 2, is in parentheses and may contain any character.
-	fields := strings.Fields(string(stat[strings.LastIndexByte(string(stat), ')')+1:]))
-	if len(fields) < 15 {
-		return 0, 0, fmt.Errorf("/%s is cut short", file)
+	if process {
+		s.User, s.System = s.User+s.ChildrenUser, s.System+s.ChildrenSystem
 	}
-	ticks, err := parseTicks(file, fields[11:15])
-	if err != nil {
-		return 0, 0, err
-	}
-	user, system = ticks[0], ticks[1]
-	if !strings.Contains(file, "/task/") {
-		user, system = user+ticks[2], system+ticks[3]
-	}
-	return user * tick, system * tick, nil
+	return uint64(s.User), uint64(s.System), nil
 }
 
-func parseTicks(file string, fields []string) ([]uint64, error) {
-	ticks := make([]uint64, len(fields))
-	for i, field := range fields {
-		n, err := strconv.ParseUint(field, 10, 64)
-		if err != nil {
-			return nil, fmt.Errorf("/%s: %q is not a number of clock ticks", file, field)
-		}
-		ticks[i] = n
-	}
-	return ticks, nil
-}
-
-// cpuTimes has a source per CPU, all of which are read from /proc/stat at once (proc_stat(5)). user
-// contains nice, system contains the handling of interrupts.
+// cpuTimes has a source per CPU, all of which are read from /proc/stat at once. user contains nice, system contains the handling of interrupts.
 func cpuTimes(root fs.FS, cpus []int) times {
-	var now map[int][2]uint64
+	var now procfs.Stat
 	result := times{refresh: func() (err error) {
-		now, err = readCPUTimes(root)
-		return err
+		now, err = procfs.ReadStat(procfs.Proc(root))
+		if err != nil {
+			return fmt.Errorf("read CPU times: %w", err)
+		}
+		return nil
 	}}
 	for _, cpu := range cpus {
 		result.from = append(result.from, source{cpu, count.None, count.None, func() (uint64, uint64, error) {
-			at, ok := now[cpu]
+			at, ok := now.CPUs[cpu]
 			if !ok { // it went offline
 				return 0, 0, fs.ErrNotExist
 			}
-			return at[0], at[1], nil
+			return uint64(at.User + at.Nice), uint64(at.System + at.IRQ + at.SoftIRQ), nil
 		}})
 	}
 	return result
 }
 
-func readCPUTimes(root fs.FS) (map[int][2]uint64, error) {
-	const file = "proc/stat"
-	stat, err := fs.ReadFile(root, file)
-	if err != nil {
-		return nil, fmt.Errorf("read CPU times: %w", err)
-	}
-	all := make(map[int][2]uint64)
-	for line := range strings.Lines(string(stat)) {
-		fields := strings.Fields(line)
-		if len(fields) < 8 || !strings.HasPrefix(fields[0], "cpu") || fields[0] == "cpu" {
-			continue
-		}
-		cpu, err := strconv.Atoi(fields[0][len("cpu"):])
-		if err != nil {
-			return nil, fmt.Errorf("/%s: %q is not a CPU", file, fields[0])
-		}
-		// user nice system idle iowait irq softirq
-		t, err := parseTicks(file, fields[1:8])
-		if err != nil {
-			return nil, err
-		}
-		all[cpu] = [2]uint64{(t[0] + t[1]) * tick, (t[2] + t[5] + t[6]) * tick}
-	}
-	return all, nil
-}
-
 // cgroupTimes has a source per cgroup. The kernel knows their times for all CPUs together only
 // (https://docs.kernel.org/admin-guide/cgroup-v2.html#cpu-interface-files).
 func cgroupTimes(root fs.FS, t target.Target) times {
-	all, err := fs.ReadFile(root, "sys/devices/system/cpu/online")
+	online, err := procfs.CPUs(procfs.Sys(root), "online")
 	if err != nil {
 		return times{err: err, reason: fmt.Sprintf("The CPUs of this machine cannot be listed: %v.", err)}
 	}
-	if strings.TrimSpace(string(all)) != target.FormatCPUList(t.CPUs) {
+	if !slices.Equal(online, t.CPUs) {
 		return times{err: errors.ErrUnsupported, remedy: "Leave out -C.",
 			reason: "The kernel knows the CPU times of a cgroup for all CPUs together only."}
 	}

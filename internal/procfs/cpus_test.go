@@ -1,4 +1,4 @@
-package target
+package procfs
 
 import (
 	"slices"
@@ -19,47 +19,24 @@ func TestParseCPUList(t *testing.T) {
 		{list: "5-5", want: []int{5}},
 		{list: "", err: `CPU list "": is empty`},
 		{list: "\n", err: `CPU list "\n": is empty`},
-		{list: "1,,2", err: `CPU list "1,,2": "": a number is missing`},
-		{list: "1,", err: `CPU list "1,": "": a number is missing`},
-		{list: "-1", err: `CPU list "-1": "-1": a number is missing`},
-		{list: "1-", err: `CPU list "1-": "1-": a number is missing`},
-		{list: "1-2-3", err: `CPU list "1-2-3": "1-2-3": unexpected '-' in a number`},
-		{list: "3-1", err: `CPU list "3-1": "3-1": the range ends before it begins`},
-		{list: "x", err: `CPU list "x": "x": unexpected 'x' in a number`},
-		{list: "+1", err: `CPU list "+1": "+1": unexpected '+' in a number`},
-		{list: "1, 2", err: `CPU list "1, 2": " 2": unexpected ' ' in a number`},
-		{list: "65536", err: `CPU list "65536": "65536": is larger than 65535`},
-		{list: "0-4294967295", err: `CPU list "0-4294967295": "0-4294967295": is larger than 65535`},
-		{list: "99999999999999999999", err: `CPU list "99999999999999999999": "99999999999999999999": is larger than 65535`},
+		{list: "1,,2", err: `CPU list "1,,2": "" is not a number or a range`},
+		{list: "1,", err: `CPU list "1,": "" is not a number or a range`},
+		{list: "-1", err: `CPU list "-1": "-1" is not a number or a range`},
+		{list: "1-", err: `CPU list "1-": "1-" is not a number or a range`},
+		{list: "1-2-3", err: `CPU list "1-2-3": "1-2-3" is not a number or a range`},
+		{list: "3-1", err: `CPU list "3-1": "3-1" ends before it begins`},
+		{list: "x", err: `CPU list "x": "x" is not a number or a range`},
+		{list: "+1", err: `CPU list "+1": "+1" is not a number or a range`},
+		{list: "1, 2", err: `CPU list "1, 2": " 2" is not a number or a range`},
+		{list: "65536", err: `CPU list "65536": "65536" is larger than 65535`},
+		{list: "0-4294967295", err: `CPU list "0-4294967295": "0-4294967295" is larger than 65535`},
+		{list: "99999999999999999999", err: `CPU list "99999999999999999999": "99999999999999999999" is larger than 65535`},
 		{list: "1,1", err: `CPU list "1,1": 1 is there twice`},
 		{list: "0-3,2", err: `CPU list "0-3,2": 2 is there twice`},
 		{list: "0-65535,0-65535", err: `CPU list "0-65535,0-65535": has more CPUs than there can be`},
 	}
 	for _, tt := range tests {
 		got, err := ParseCPUList(tt.list)
-		compareParsed(t, tt.list, got, tt.want, err, tt.err)
-	}
-}
-
-func TestParseIDs(t *testing.T) {
-	tests := []struct {
-		list string
-		want []int
-		err  string
-	}{
-		{list: "1", want: []int{1}},
-		{list: "12, 7,2147483647", want: []int{12, 7, 2147483647}},
-		{list: "", err: `ID list "": is empty`},
-		{list: "0", err: `ID list "0": "0": IDs begin at 1`},
-		{list: "-5", err: `ID list "-5": "-5": unexpected '-' in a number`},
-		{list: "1-5", err: `ID list "1-5": "1-5": unexpected '-' in a number`},
-		{list: "5,", err: `ID list "5,": "": a number is missing`},
-		{list: "bash", err: `ID list "bash": "bash": unexpected 'b' in a number`},
-		{list: "2147483648", err: `ID list "2147483648": "2147483648": is larger than 2147483647`},
-		{list: "7,8,7", err: `ID list "7,8,7": 7 is there twice`},
-	}
-	for _, tt := range tests {
-		got, err := ParseIDs(tt.list)
 		compareParsed(t, tt.list, got, tt.want, err, tt.err)
 	}
 }

@@ -1,0 +1,55 @@
+package procfs
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"path"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+)
+
+// Comm returns the name of a process or thread (proc_pid_comm(5)): "self", "12" or "12/task/13", say. See Ended for the error of one that has ended.
+func Comm(proc fs.FS, task string) (string, error) {
+	f, err := proc.Open(path.Join(task, "comm"))
+	if err != nil {
+		return "", err
+	}
+	defer f.Close()
+	var text [128]byte // TASK_COMM_LEN is 16; those of kernel workers say what they do, in at most 64
+	n, err := f.Read(text[:])
+	if err != nil && err != io.EOF {
+		return "", err
+	}
+	return strings.TrimSuffix(string(text[:n]), "\n"), nil
+}
+
+// Processes returns the IDs of all processes, in ascending order.
+func Processes(proc fs.FS) ([]int, error) { return numbers(proc, ".") }
+
+// Threads returns the IDs of the threads of a process, in ascending order.
+func Threads(proc fs.FS, pid int) ([]int, error) { return numbers(proc, fmt.Sprintf("%d/task", pid)) }
+
+// numbers returns the entries of a directory that are numbers.
+func numbers(proc fs.FS, dir string) ([]int, error) {
+	entries, err := fs.ReadDir(proc, dir)
+	if err != nil {
+		return nil, err
+	}
+	all := make([]int, 0, len(entries))
+	for _, e := range entries {
+		if n, err := strconv.ParseUint(e.Name(), 10, 31); err == nil {
+			all = append(all, int(n))
+		}
+	}
+	slices.Sort(all)
+	return all, nil
+}
+
+// Ended reports whether an error of reading /proc means that the task has ended: ENOENT when its file is opened, ESRCH when it is read.
+func Ended(err error) bool {
+	return errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ESRCH)
+}

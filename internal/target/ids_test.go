@@ -1,0 +1,46 @@
+package target
+
+import (
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+func TestParseIDs(t *testing.T) {
+	tests := []struct {
+		list string
+		want []int
+		err  string
+	}{
+		{list: "1", want: []int{1}},
+		{list: "12, 7,2147483647", want: []int{12, 7, 2147483647}},
+		{list: "", err: `ID list "": is empty`},
+		{list: "0", err: `ID list "0": "0" is not a number from 1 to 2147483647`},
+		{list: "-5", err: `ID list "-5": "-5" is not a number from 1 to 2147483647`},
+		{list: "1-5", err: `ID list "1-5": "1-5" is not a number from 1 to 2147483647`},
+		{list: "5,", err: `ID list "5,": "" is not a number from 1 to 2147483647`},
+		{list: "bash", err: `ID list "bash": "bash" is not a number from 1 to 2147483647`},
+		{list: "2147483648", err: `ID list "2147483648": "2147483648" is not a number from 1 to 2147483647`},
+		{list: "7,8,7", err: `ID list "7,8,7": 7 is there twice`},
+	}
+	for _, tt := range tests {
+		got, err := ParseIDs(tt.list)
+		compareParsed(t, tt.list, got, tt.want, err, tt.err)
+	}
+}
+
+func compareParsed(t *testing.T, list string, got, want []int, err error, wantErr string) {
+	t.Helper()
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("%q: %s", list, diff)
+	}
+	checkError(t, err, wantErr)
+}
+
+// checkError checks an error's text; empty for none.
+func checkError(t *testing.T, err error, want string) {
+	t.Helper()
+	if want == "" && err != nil || want != "" && (err == nil || err.Error() != want) {
+		t.Errorf("error: %v\nwant:  %s", err, want)
+	}
+}
