@@ -6,6 +6,7 @@ import (
 	"io"
 	"os"
 
+	"github.com/bperf/bperf/internal/procfs"
 	"github.com/bperf/bperf/internal/symbol/kernel"
 )
 
@@ -19,16 +20,16 @@ type liveKernel struct {
 
 const maxFunction = 16 << 20 // bytes: no function of a kernel is as long
 
-func openKernel(procfs string) *liveKernel {
+func openKernel(proc string) *liveKernel {
 	k := new(liveKernel)
-	kallsyms, err := os.Open(procfs + "/kallsyms")
+	kallsyms, err := os.Open(proc + "/kallsyms")
 	if err != nil {
 		k.err = err
 		return k
 	}
 	defer kallsyms.Close()
 	k.symbols = make(map[uint64]string)
-	for e, err := range kernel.Entries(kallsyms) {
+	for e, err := range procfs.KernelSymbols(kallsyms) {
 		if err != nil {
 			k.err = err
 			return k
@@ -41,7 +42,7 @@ func openKernel(procfs string) *liveKernel {
 		k.err = kernel.ErrHidden
 		return k
 	}
-	k.core, k.err = elf.Open(procfs + "/kcore")
+	k.core, k.err = elf.Open(proc + "/kcore")
 	return k
 }
 

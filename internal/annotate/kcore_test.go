@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/bperf/bperf/internal/bpfprog/disasm"
+	"github.com/bperf/bperf/internal/procfs"
 	"github.com/bperf/bperf/internal/symbol/kernel"
 	"github.com/bperf/bperf/test/require"
 )
@@ -28,7 +29,7 @@ func TestLiveKernel(t *testing.T) {
 	}
 	const name = "ksys_read"
 	var address uint64
-	for e := range kernel.Entries(bytes.NewReader(text)) {
+	for e := range procfs.KernelSymbols(bytes.NewReader(text)) {
 		if e.Name == name {
 			address = e.Address
 		}

@@ -7,13 +7,13 @@ import (
 	"io/fs"
 	"os"
 	"runtime"
-	"strconv"
 	"strings"
 
 	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/btf"
 
 	"github.com/bperf/bperf/internal/bpfprog/disasm"
+	"github.com/bperf/bperf/internal/procfs"
 )
 
 // Code is what a program consists of: its instructions as the verifier left them, and as the JIT compiler made them.
@@ -204,39 +204,25 @@ func (c *Code) eachCall(base uint64, do func(target uint64, name *string)) {
 	}
 }
 
-// findAddress looks for a symbol in lines of address, type, name and module (proc(5), /proc/kallsyms). It is 0 if there is none, or if
-// addresses are hidden.
+// findAddress returns the address of a symbol of /proc/kallsyms; 0 if there is none, or if addresses are hidden.
 func findAddress(symbols []byte, name string) (uint64, error) {
-	end := bytes.Index(symbols, []byte(" "+name+"\n"))
-	if end < 0 {
-		return 0, nil
+	for s, err := range procfs.KernelSymbols(bytes.NewReader(symbols)) {
+		if err != nil || s.Name == name {
+			return s.Address, err
+		}
 	}
-	line := symbols[bytes.LastIndexByte(symbols[:end], '\n')+1 : end]
-	address, _, _ := bytes.Cut(line, []byte(" "))
-	return parseAddress(address)
+	return 0, nil
 }
 
 // findNames looks for the names of addresses.
 func findNames(symbols []byte, names map[uint64]string) error {
-	for line := range bytes.Lines(symbols) {
-		address, rest, _ := bytes.Cut(line, []byte(" "))
-		n, err := parseAddress(address)
+	for s, err := range procfs.KernelSymbols(bytes.NewReader(symbols)) {
 		if err != nil {
 			return err
 		}
-		if name, wanted := names[n]; wanted && name == "" && n != 0 {
-			_, rest, _ = bytes.Cut(rest, []byte(" "))
-			symbol, _, _ := bytes.Cut(bytes.TrimSuffix(rest, []byte("\n")), []byte("\t"))
-			names[n] = string(symbol)
+		if name, wanted := names[s.Address]; wanted && name == "" && s.Address != 0 {
+			names[s.Address] = s.Name
 		}
 	}
 	return nil
-}
-
-func parseAddress(text []byte) (uint64, error) {
-	n, err := strconv.ParseUint(string(text), 16, 64)
-	if err != nil {
-		return 0, fmt.Errorf("/proc/kallsyms: %w", err)
-	}
-	return n, nil
 }

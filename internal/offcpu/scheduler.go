@@ -6,7 +6,7 @@ import (
 	"io/fs"
 	"os"
 
-	"github.com/bperf/bperf/internal/symbol/kernel"
+	"github.com/bperf/bperf/internal/procfs"
 )
 
 // Scheduler is where the functions of the scheduler are in the kernel's text; empty where that is not known.
@@ -24,7 +24,7 @@ func FindScheduler(kallsyms string) (Scheduler, error) {
 	}
 	defer f.Close()
 	var s Scheduler
-	for e, err := range kernel.Entries(f) {
+	for e, err := range procfs.KernelSymbols(f) {
 		if err != nil {
 			return Scheduler{}, fmt.Errorf("find the functions of the scheduler: %w", err)
 		}

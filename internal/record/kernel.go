@@ -10,7 +10,7 @@ import (
 	"strings"
 
 	"github.com/bperf/bperf/internal/perfdata"
-	"github.com/bperf/bperf/internal/symbol/kernel"
+	"github.com/bperf/bperf/internal/procfs"
 )
 
 // kernelName is the name of the kernel's text in records. Behind the brackets stands the symbol whose address is Mmap.Offset, so that
@@ -50,7 +50,7 @@ func findKernelText(proc string) (kernelText, error) {
 	defer f.Close()
 	length := codeLength(proc)
 	var text, stext, etext uint64
-	for e, err := range kernel.Entries(f) {
+	for e, err := range procfs.KernelSymbols(f) {
 		if err != nil {
 			return kernelText{}, fmt.Errorf("find the kernel's text: %w", err)
 		}
@@ -109,14 +109,13 @@ func moduleFile(module string, files map[string]string) string {
 
 // modules tells where modules are, with their files where these are found.
 func (s *synthesizer) modules(dir string) error {
-	text, err := os.ReadFile(s.proc + "/modules")
+	all, err := procfs.Modules(os.DirFS(s.proc))
 	if errors.Is(err, os.ErrNotExist) {
 		return nil // a kernel without
 	}
 	if err != nil {
 		return fmt.Errorf("list the modules: %w", err)
 	}
-	all := kernel.ParseModules(string(text))
 	if len(all) == 0 {
 		return nil
 	}

@@ -13,7 +13,6 @@ import (
 	"github.com/bperf/bperf/internal/perfdata"
 	"github.com/bperf/bperf/internal/perfevent"
 	"github.com/bperf/bperf/internal/procfs"
-	kernelsymbol "github.com/bperf/bperf/internal/symbol/kernel"
 )
 
 // moduleWatcher reports the modules that the kernel loads and unloads (bpf/modules.bpf.c), for which it writes no records itself.
@@ -128,7 +127,7 @@ func (w *moduleWatcher) wake(waiter *perfevent.Waiter) error {
 // moduleChange is struct module_change of bpf/modules.bpf.c, with the time.
 type moduleChange struct {
 	time     uint64 // ns of the events' clock
-	module   kernelsymbol.Module
+	module   procfs.Module
 	unloaded bool
 }
 
@@ -171,7 +170,7 @@ func decodeModuleChange(body []byte) (c moduleChange, err error) {
 	c.time = ne.Uint64(body)
 	raw := body[timeSize+4:]
 	name, _, _ := bytes.Cut(raw[16:72], []byte{0})
-	c.module = kernelsymbol.Module{Name: string(name), Start: ne.Uint64(raw), Size: uint64(ne.Uint32(raw[8:]))}
+	c.module = procfs.Module{Name: string(name), Start: ne.Uint64(raw), Size: uint64(ne.Uint32(raw[8:]))}
 	c.unloaded = ne.Uint32(raw[12:]) != 0
 	return c, nil
 }

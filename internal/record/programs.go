@@ -20,7 +20,6 @@ import (
 	"github.com/bperf/bperf/internal/perfdata"
 	"github.com/bperf/bperf/internal/perfevent"
 	"github.com/bperf/bperf/internal/procfs"
-	"github.com/bperf/bperf/internal/symbol/kernel"
 )
 
 // programs fetches the code and the BTF of each BPF program that the kernel says was loaded. A moment later it may be gone, so it is opened at
@@ -319,7 +318,7 @@ func tellTrampolines(kallsyms string, tell emit) error {
 		return nil // their samples have no symbol then
 	}
 	defer f.Close()
-	for e, err := range kernel.Entries(f) {
+	for e, err := range procfs.KernelSymbols(f) {
 		if err != nil {
 			return err
 		}

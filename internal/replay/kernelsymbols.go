@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"github.com/bperf/bperf/internal/perfdata"
+	"github.com/bperf/bperf/internal/procfs"
 	"github.com/bperf/bperf/internal/symbol/kernel"
 	"github.com/bperf/bperf/internal/symbol/object"
 )
@@ -127,11 +128,11 @@ func runningModuleBuildID(name string) []byte {
 
 // runningModuleBase returns the address of the code of a module that is loaded now; 0 if none is, or the kernel hides it.
 func runningModuleBase(name string) uint64 {
-	modules, err := os.ReadFile("/proc/modules")
+	modules, err := procfs.Modules(os.DirFS("/proc"))
 	if err != nil {
 		return 0
 	}
-	for _, m := range kernel.ParseModules(string(modules)) {
+	for _, m := range modules {
 		if m.Name == name {
 			return m.Start
 		}

@@ -15,6 +15,7 @@ import (
 	"github.com/cilium/ebpf/btf"
 
 	"github.com/bperf/bperf/internal/bpfprog"
+	"github.com/bperf/bperf/internal/procfs"
 	"github.com/bperf/bperf/internal/symbol/kernel"
 )
 
@@ -50,7 +51,7 @@ func findFunction(name, kallsyms string) (Range, bool, error) {
 	}
 	defer func() { _ = f.Close() }() // it is only read
 	address := uint64(0)
-	for e, err := range kernel.Entries(f) {
+	for e, err := range procfs.KernelSymbols(f) {
 		if err != nil {
 			return Range{}, false, fmt.Errorf("find the function %s: %w", name, err)
 		}

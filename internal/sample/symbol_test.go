@@ -6,8 +6,8 @@ import (
 
 	"github.com/cilium/ebpf/asm"
 
+	"github.com/bperf/bperf/internal/procfs"
 	"github.com/bperf/bperf/internal/replay"
-	"github.com/bperf/bperf/internal/symbol/kernel"
 	"github.com/bperf/bperf/test/require"
 )
 
@@ -55,7 +55,7 @@ func TestSymbol(t *testing.T) {
 	n, compared := 0, 0
 	start, before := uint64(0), uint64(0) // one with a single name up to now
 	var name string
-	for e, err := range kernel.Entries(text) {
+	for e, err := range procfs.KernelSymbols(text) {
 		check(t, err)
 		if n++; start != 0 && e.Address > start && e.Module == "" {
 			got, ok := c.symbol(start)

@@ -2,119 +2,22 @@
 package kernel
 
 import (
-	"bytes"
 	"cmp"
 	"errors"
 	"fmt"
 	"io"
-	"iter"
 	"math"
 	"slices"
 	"sort"
 	"strings"
 
+	"github.com/bperf/bperf/internal/procfs"
 	"github.com/bperf/bperf/internal/symbol"
 )
 
 // ErrHidden says that kallsyms has no addresses.
 var ErrHidden = errors.New("the kernel hides its addresses from this process: all are 0. " +
 	"Run as root; where root does not see them either: sysctl kernel.kptr_restrict=1")
-
-// Entry is a line of kallsyms (proc(5), /proc/kallsyms).
-type Entry struct {
-	Address uint64
-	Type    byte // as nm(1) has it
-	Name    string
-	Module  string // empty for the kernel itself; bpf and __builtin__… for what is no module, but comes and goes like one
-}
-
-// maxLine bounds the length of a line, in bytes: KSYM_NAME_LEN is 512.
-const maxLine = 64 << 10
-
-// Entries are the lines of kallsyms. They end at the first line that is none.
-func Entries(r io.Reader) iter.Seq2[Entry, error] {
-	return func(yield func(Entry, error) bool) {
-		line := 0
-		for text, err := range lines(r) {
-			if err != nil {
-				yield(Entry{}, fmt.Errorf("kallsyms, behind line %d: %w", line, err))
-				return
-			}
-			line++
-			e, ok := parseEntry(text)
-			if !ok {
-				yield(Entry{}, fmt.Errorf("kallsyms, line %d: %.100q is not an address, a type and a name", line, text))
-				return
-			}
-			if !yield(e, nil) {
-				return
-			}
-		}
-	}
-}
-
-// lines reads as much as a line can have at a time, and cuts it into lines, which are parts of one string. A longer line comes in pieces.
-func lines(r io.Reader) iter.Seq2[string, error] {
-	return func(yield func(string, error) bool) {
-		buffer := make([]byte, maxLine)
-		for have := 0; ; {
-			n, err := r.Read(buffer[have:])
-			have += n
-			whole := bytes.LastIndexByte(buffer[:have], '\n') + 1
-			if whole == 0 && (err == io.EOF || have == len(buffer)) {
-				whole = have
-			}
-			for text := string(buffer[:whole]); text != ""; {
-				line, rest, _ := strings.Cut(text, "\n")
-				if !yield(line, nil) {
-					return
-				}
-				text = rest
-			}
-			have = copy(buffer, buffer[whole:have])
-			if err == io.EOF && have == 0 {
-				return
-			}
-			if err != nil && err != io.EOF {
-				yield("", err)
-				return
-			}
-		}
-	}
-}
-
-func parseEntry(line string) (e Entry, ok bool) {
-	i := 0
-	for ; i < len(line) && i < 16; i++ {
-		digit, ok := hexDigit(line[i])
-		if !ok {
-			break
-		}
-		e.Address = e.Address<<4 | digit
-	}
-	if i == 0 || len(line) < i+4 || line[i] != ' ' || line[i+2] != ' ' {
-		return Entry{}, false
-	}
-	e.Type, e.Name = line[i+1], line[i+3:]
-	if tab := strings.IndexByte(e.Name, '\t'); tab >= 0 {
-		module := e.Name[tab+1:]
-		if len(module) < 2 || module[0] != '[' || module[len(module)-1] != ']' {
-			return Entry{}, false
-		}
-		e.Name, e.Module = e.Name[:tab], module[1:len(module)-1]
-	}
-	return e, e.Name != ""
-}
-
-func hexDigit(c byte) (n uint64, ok bool) {
-	switch {
-	case c >= '0' && c <= '9':
-		return uint64(c - '0'), true
-	case c >= 'a' && c <= 'f':
-		return uint64(c - 'a' + 10), true
-	}
-	return 0, false
-}
 
 // Kallsyms are the symbols of a kernel at one moment, of which there are a hundred thousand and more. It does not change once it is made, so
 // goroutines may share it.
@@ -151,8 +54,8 @@ type found struct {
 	module uint16
 }
 
-// namesSize is the size of each of names, which end with a line feed. Names are cut at maxLine.
-const namesSize = maxLine
+// namesSize is the size of each of names, which end with a line feed.
+const namesSize = procfs.MaxKernelSymbol
 
 // Symbol is a symbol of the kernel or of a module.
 type Symbol struct {
@@ -174,7 +77,7 @@ const lastPage = 4096
 func Parse(r io.Reader, reference string, address uint64) (*Kallsyms, error) {
 	p := parser{Kallsyms: Kallsyms{modules: []string{""}}, numbers: map[string]uint16{"": 0}}
 	hidden, empty, moved := true, true, reference != ""
-	for e, err := range Entries(r) {
+	for e, err := range procfs.KernelSymbols(r) {
 		if err != nil {
 			return nil, err
 		}
@@ -204,7 +107,7 @@ type parser struct {
 	numbers map[string]uint16 // of modules
 }
 
-func (p *parser) add(e Entry) error {
+func (p *parser) add(e procfs.KernelSymbol) error {
 	binding, ok := bindingOf(e.Type)
 	if !ok || e.Name[0] == '$' {
 		return nil

@@ -9,6 +9,7 @@ import (
 	"testing"
 	"testing/iotest"
 
+	"github.com/bperf/bperf/internal/procfs"
 	"github.com/bperf/bperf/internal/symbol"
 	"github.com/bperf/bperf/test/require"
 )
@@ -158,7 +159,7 @@ func TestThisKernel(t *testing.T) {
 		t.Fatal(err)
 	}
 	k := parse(t, string(text))
-	for e, err := range Entries(bytes.NewReader(text)) {
+	for e, err := range procfs.KernelSymbols(bytes.NewReader(text)) {
 		if err != nil {
 			t.Fatal(err)
 		}

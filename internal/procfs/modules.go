@@ -1,7 +1,8 @@
-package kernel
+package procfs
 
 import (
 	"cmp"
+	"io/fs"
 	"slices"
 	"strconv"
 	"strings"
@@ -13,9 +14,13 @@ type Module struct {
 	Start, Size uint64 // bytes
 }
 
-// ParseModules parses /proc/modules (proc(5)), without the modules whose addresses are hidden. It returns them in the order of addresses. A size there is that
-// of all of a module's memory, which since Linux 6.4 is in several places: it is cut where the next module begins.
-func ParseModules(text string) []Module {
+// Modules reads /proc/modules (proc_modules(5)). It returns the modules in the order of addresses, without those whose addresses are hidden. The kernel
+// gives the size of all of a module's memory, which since Linux 6.4 is in several places: Size ends where the next module begins.
+func Modules(proc fs.FS) ([]Module, error) {
+	text, err := read(proc, "/proc", "modules")
+	if err != nil {
+		return nil, err
+	}
 	var all []Module
 	for line := range strings.Lines(text) {
 		fields := strings.Fields(line) // name, size, references, users, state, address
@@ -34,5 +39,5 @@ func ParseModules(text string) []Module {
 	for i := range all[:max(0, len(all)-1)] {
 		all[i].Size = min(all[i].Size, all[i+1].Start-all[i].Start)
 	}
-	return all
+	return all, nil
 }
