@@ -255,6 +255,9 @@ func output(t *testing.T, like *exec.Cmd, args ...string) []byte {
 	if err := cmd.Run(); err != nil {
 		t.Fatalf("%s %s: %v; %s", like.Path, strings.Join(args, " "), err, stderr.Bytes())
 	}
+	if stderr.Len() > 0 { // of why a perf that ended with 0 has nothing to compare, say
+		t.Logf("%s: %.1000s", cmd, stderr.Bytes())
+	}
 	return stdout.Bytes()
 }
 

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 
 	"github.com/bperf/bperf/internal/perfdata"
@@ -92,7 +93,9 @@ func codeLength(proc string) uint64 {
 			continue
 		}
 		low, high, _ := bytes.Cut(bytes.TrimSpace(addresses), []byte("-"))
-		if start, last := parseHex(low), parseHex(high); last > start {
+		start, err1 := strconv.ParseUint(string(low), 16, 64)
+		last, err2 := strconv.ParseUint(string(high), 16, 64)
+		if err1 == nil && err2 == nil && last > start {
 			return last + 1 - start
 		}
 	}

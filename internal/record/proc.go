@@ -70,7 +70,7 @@ func unescapeName(name string) string {
 	return string(out)
 }
 
-// maps tells what a process has mapped. However much that is, it is read in pieces.
+// maps tells what a process has mapped.
 func (s *synthesizer) maps(dir string, pid int32) error {
 	f, err := os.Open(dir + "/maps")
 	if err != nil {
@@ -78,29 +78,15 @@ func (s *synthesizer) maps(dir string, pid int32) error {
 	}
 	defer f.Close()
 	m := &perfdata.Mmap2{PID: pid, TID: pid}
-	have := 0
-	for {
-		n, err := f.Read(s.buf[have:])
-		have += n
-		lines := s.buf[:have]
-		for {
-			line, rest, whole := bytes.Cut(lines, []byte("\n"))
-			if !whole {
-				break
-			}
-			lines = rest
-			if !s.parseMapping(line, m) {
-				continue
-			}
-			if err := s.emit(perfdata.MiscUser, m); err != nil {
-				return err
-			}
+	for mapping := range procfs.Mappings(f, s.buf) {
+		if !s.describe(mapping, m) {
+			continue
 		}
-		have = copy(s.buf, lines)
-		if err != nil || have == len(s.buf) {
-			return nil // the end, or that of the process; no line is as long as the buffer
+		if err := s.emit(perfdata.MiscUser, m); err != nil {
+			return err
 		}
 	}
+	return nil
 }
 
 const (
@@ -112,43 +98,25 @@ const (
 	mapPrivate = 2
 )
 
-// parseMapping reads a line of /proc/PID/maps (proc_pid_maps(5)); false for one that is not told of.
-func (s *synthesizer) parseMapping(line []byte, m *perfdata.Mmap2) bool {
-	addresses, line := nextField(line)
-	perms, line := nextField(line)
-	if len(perms) < 4 {
+// describe makes the record of a mapping; false for one that is not recorded.
+func (s *synthesizer) describe(from *procfs.Mapping, to *perfdata.Mmap2) bool {
+	to.Data = !from.Executable()
+	if to.Data && (!s.data || from.Perms[0] != 'r') {
 		return false
 	}
-	m.Data = perms[2] != 'x'
-	if m.Data && (!s.data || perms[0] != 'r') {
-		return false
-	}
-	offset, line := nextField(line)
-	device, line := nextField(line)
-	inode, line := nextField(line)
-	low, high, ok := bytes.Cut(addresses, []byte("-"))
-	major, minor, ok2 := bytes.Cut(device, []byte(":"))
-	if !ok || !ok2 {
-		return false
-	}
-	start, end := parseHex(low), parseHex(high)
-	if end <= start {
-		return false
-	}
-	m.Start, m.Length, m.Offset = start, end-start, parseHex(offset)
-	m.Major, m.Minor = uint32(parseHex(major)), uint32(parseHex(minor))
-	m.Inode, _ = strconv.ParseUint(string(inode), 10, 64)
-	m.Protection, m.Flags = 0, mapPrivate
+	to.Start, to.Length, to.Offset = from.Start, from.End-from.Start, from.Offset
+	to.Major, to.Minor, to.Inode = from.Major, from.Minor, from.Inode
+	to.Protection, to.Flags = 0, mapPrivate
 	for i, bit := range []uint32{protRead, protWrite, protExec} {
-		if perms[i] != '-' {
-			m.Protection |= bit
+		if from.Perms[i] != '-' {
+			to.Protection |= bit
 		}
 	}
-	if perms[3] == 's' {
-		m.Flags = mapShared
+	if from.Perms[3] == 's' {
+		to.Flags = mapShared
 	}
-	m.Filename = s.name(bytes.TrimLeft(line, " "))
-	return m.Filename != "[vsyscall]" // which is in all processes, and where nothing runs: the kernel acts in its place
+	to.Filename = s.name(from.Path)
+	return to.Filename != "[vsyscall]" // which is in all processes, and where nothing runs: the kernel acts in its place
 }
 
 // name is the name of a mapping as the kernel has it in records. Most names are there often, and are kept.
@@ -165,27 +133,6 @@ func (s *synthesizer) name(text []byte) string {
 		s.names[string(text)] = name
 	}
 	return name
-}
-
-func nextField(line []byte) (field, rest []byte) {
-	line = bytes.TrimLeft(line, " ")
-	field, rest, _ = bytes.Cut(line, []byte(" "))
-	return field, rest
-}
-
-// parseHex reads hexadecimal digits up to the first other character.
-func parseHex(b []byte) (n uint64) {
-	for _, c := range b {
-		switch {
-		case c >= '0' && c <= '9':
-			n = n<<4 | uint64(c-'0')
-		case c >= 'a' && c <= 'f':
-			n = n<<4 | uint64(c-'a'+10)
-		default:
-			return n
-		}
-	}
-	return n
 }
 
 // namespacesOf tells which namespaces a process is in: links of /proc/PID/ns, in the order of the kernel's record.

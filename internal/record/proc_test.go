@@ -248,14 +248,16 @@ func FuzzRecords(f *testing.F) {
 
 // FuzzProc parses hostile text of /proc, and ELF notes.
 func FuzzProc(f *testing.F) {
-	f.Add([]byte("55c4b000-55c50000 r-xp 00002000 fe:1f 247766 /usr/bin/a"))
+	f.Add([]byte("55c4b000-55c50000 r-xp 00002000 fe:1f 247766 /usr/bin/a\n"))
 	f.Add([]byte("Name:\ta\\\\b\nThreads:\t2\n"))
 	f.Add([]byte("\x04\x00\x00\x00\xff\xff\xff\xff\x03\x00\x00\x00GNU\x00abc"))
 	f.Fuzz(func(t *testing.T, b []byte) {
 		s := newSynthesizer("/nonexistent", nil)
 		var m perfdata.Mmap2
-		if s.parseMapping(b, &m) && m.Length == 0 {
-			t.Fatal("a mapping of nothing")
+		for mapping := range procfs.Mappings(bytes.NewReader(b), s.buf) {
+			if s.describe(mapping, &m); m.Length == 0 {
+				t.Fatal("a mapping of nothing")
+			}
 		}
 		parseStatus(procfs.Status(b))
 		if id := noteBuildID(b, binary.LittleEndian); len(id) > 20 {

@@ -1,7 +1,7 @@
 package replay
 
 import (
-	"bufio"
+	"bytes"
 	"io"
 	"maps"
 	"os"
@@ -47,41 +47,29 @@ type codeMapping struct {
 	anonymous  bool
 }
 
-// parseCodeMapping parses a line of proc_pid_maps(5). It returns false for memory that is not executable.
-func parseCodeMapping(line string) (m codeMapping, ok bool) {
-	fields := strings.Fields(line)
-	if len(fields) < 5 || !strings.Contains(fields[1], "x") {
-		return m, false
-	}
-	first, last, _ := strings.Cut(fields[0], "-")
-	start, err1 := strconv.ParseUint(first, 16, 64)
-	end, err2 := strconv.ParseUint(last, 16, 64)
-	m = codeMapping{start: start, end: end, anonymous: fields[4] == "0"}
-	if at := strings.IndexByte(line, '/'); at >= 0 {
-		m.path = strings.Clone(withoutDeleted(line[at:]))
-	}
-	return m, err1 == nil && err2 == nil
-}
-
 // Bounds of what is kept of living processes: of each, the number of mappings and the bytes of their paths. Large programs have some hundred.
 const (
 	maxLive     = 16
 	maxMappings = 16 << 10
 	maxPaths    = 1 << 20
+	maxMapsLine = 64 << 10
 )
 
 // parseMaps reads the executable memory in a /proc/PID/maps, by address. What is over the bounds is left out.
 func parseMaps(maps io.Reader) (code []codeMapping) {
 	left := maxPaths
-	for lines := bufio.NewScanner(maps); lines.Scan(); {
-		m, ok := parseCodeMapping(lines.Text())
-		if !ok {
+	for m := range procfs.Mappings(maps, make([]byte, maxMapsLine)) {
+		if !m.Executable() {
 			continue
 		}
-		if left -= len(m.path); left < 0 || len(code) == maxMappings {
+		path := ""
+		if at := bytes.IndexByte(m.Path, '/'); at >= 0 { // [anon:NAME] can have one, too
+			path = withoutDeleted(string(m.Path[at:]))
+		}
+		if left -= len(path); left < 0 || len(code) == maxMappings {
 			break
 		}
-		code = append(code, m)
+		code = append(code, codeMapping{start: m.Start, end: m.End, path: path, anonymous: m.Inode == 0})
 	}
 	return code
 }

@@ -28,7 +28,12 @@ func TestOwnerIs(t *testing.T) {
 		{"1000-2000", false, false},
 		{"", false, false},
 	} {
-		m, ok := parseCodeMapping(tt.line)
+		var m codeMapping
+		code := parseMaps(strings.NewReader(tt.line + "\n"))
+		ok := len(code) == 1
+		if ok {
+			m = code[0]
+		}
 		for _, o := range []owner{file, deleted} {
 			if is := ok && o.is(&m); is != tt.file || is && (m.start != 0x1000 || m.end != 0x2000) {
 				t.Errorf("%q: is %s: %v, %+v", tt.line, o.path, is, m)

@@ -1,10 +1,10 @@
 package object
 
 import (
-	"bufio"
 	"fmt"
 	"os"
-	"strings"
+
+	"github.com/bperf/bperf/internal/procfs"
 )
 
 // vdso is the name of the vDSO in maps and in recordings.
@@ -26,28 +26,21 @@ func ownMapping(name string) ([]byte, error) {
 		return nil, err
 	}
 	defer func() { _ = maps.Close() }()
-	lines := bufio.NewScanner(maps)
-	for lines.Scan() {
-		if !strings.HasSuffix(lines.Text(), " "+name) {
+	const line = 64 << 10
+	for m := range procfs.Mappings(maps, make([]byte, line)) {
+		if string(m.Path) != name {
 			continue
-		}
-		var start, end uint64
-		if _, err := fmt.Sscanf(lines.Text(), "%x-%x", &start, &end); err != nil {
-			return nil, fmt.Errorf("/proc/self/maps has %q: %w", lines.Text(), err)
 		}
 		memory, err := os.Open("/proc/self/mem")
 		if err != nil {
 			return nil, err
 		}
 		defer func() { _ = memory.Close() }()
-		data := make([]byte, end-start)
-		if _, err := memory.ReadAt(data, int64(start)); err != nil {
+		data := make([]byte, m.End-m.Start)
+		if _, err := memory.ReadAt(data, int64(m.Start)); err != nil {
 			return nil, err
 		}
 		return data, nil
-	}
-	if err := lines.Err(); err != nil {
-		return nil, err
 	}
 	return nil, fmt.Errorf("no %s is mapped: the kernel has none, or it is turned off (vdso=0)", name)
 }
