@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"regexp"
 	"runtime"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -40,22 +41,28 @@ func perf(t *testing.T, args ...string) []byte {
 
 func runPerf(t *testing.T, path string, args ...string) []byte {
 	t.Helper()
+	stdout, _ := runPerfWithErrors(t, path, args...)
+	return stdout
+}
+
+func runPerfWithErrors(t *testing.T, path string, args ...string) (stdout []byte, stderr string) {
+	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, path, args...)
 	cmd.WaitDelay = 10 * time.Second
 	cmd.Dir = t.TempDir() // perf.data.old and the like
 	cmd.Env = append(os.Environ(), "HOME="+cmd.Dir)
-	var stdout, stderr bytes.Buffer
-	cmd.Stdout, cmd.Stderr = &stdout, &stderr
+	var out, errs bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &out, &errs
 	if err := cmd.Run(); err != nil {
-		t.Logf("perf %s: %v\n%s", strings.Join(args, " "), err, stderr.Bytes())
+		t.Logf("perf %s: %v\n%s", strings.Join(args, " "), err, errs.Bytes())
 		var exit *exec.ExitError
 		if !errors.As(err, &exit) || args[0] != "script" {
 			t.FailNow()
 		}
 	}
-	return stdout.Bytes()
+	return out.Bytes(), errs.String()
 }
 
 func requirePerf(t *testing.T) {
@@ -124,14 +131,24 @@ func until(pid int) []string {
 func comparePackaged(t *testing.T, file string, got []byte, args ...string) {
 	t.Helper()
 	t.Run("packaged", func(t *testing.T) {
-		compare(t, likeOld(packaged(t, file, args...)), likeOld(got))
+		theirs, ours := packaged(t, file, got, args...)
+		compare(t, likeOld(theirs), likeOld(ours))
 	})
 }
 
-// packaged is what the perf of Debian testing prints of a recording.
-func packaged(t *testing.T, file string, args ...string) []byte {
+// givesUp is what perf 7.2 says when it stops at a record that the kernel wrote too long, because another test loaded a BPF program meanwhile
+// (docs/kernel-notes.md).
+const givesUp = "processing failed for event of type: KSYMBOL"
+
+// packaged returns what the perf of Debian testing prints of a recording. Where perf gives up, it returns as many lines of ours as perf printed.
+func packaged(t *testing.T, file string, got []byte, args ...string) (theirs, ours []byte) {
 	t.Helper()
-	return runPerf(t, require.NewestPerf(t), append([]string{"script", "--no-inline", "-f", "-i", file}, args...)...)
+	theirs, errs := runPerfWithErrors(t, require.NewestPerf(t), append([]string{"script", "--no-inline", "-f", "-i", file}, args...)...)
+	if strings.Contains(errs, givesUp) {
+		all := slices.Collect(bytes.Lines(got))
+		got = bytes.Join(all[:min(bytes.Count(theirs, []byte("\n")), len(all))], nil)
+	}
+	return theirs, got
 }
 
 // compareLoad compares the samples of the load with those that the machine's perf prints.
@@ -145,7 +162,7 @@ func compareLoad(t *testing.T, file string, got []byte, args ...string) {
 func compareLoadPackaged(t *testing.T, file string, got []byte, args ...string) {
 	t.Helper()
 	t.Run("packaged", func(t *testing.T) {
-		theirs, ours := ofTheLoad(packaged(t, file, args...), got)
+		theirs, ours := ofTheLoad(packaged(t, file, got, args...))
 		compare(t, likeOld(theirs), likeOld(ours))
 	})
 }
