@@ -42,7 +42,7 @@ kernel that runs has it at the same address still.`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if len(args) == 1 {
 				if a.options.Symbol != "" {
-					return &ExitError{Status: statusBadOption, Err: errors.New("the symbol is given twice: as an argument, and with --symbol")}
+					return badOptionf("the symbol is given twice: as an argument, and with --symbol")
 				}
 				a.options.Symbol = args[0]
 			}
@@ -69,10 +69,10 @@ kernel that runs has it at the same address still.`,
 func (a *annotateFlags) run(cmd *cobra.Command) error {
 	write, err := a.writer()
 	if err != nil {
-		return &ExitError{Status: statusBadOption, Err: err}
+		return badOption(err)
 	}
 	if a.options.PercentLimit < 0 || a.options.PercentLimit > 100 {
-		return &ExitError{Status: statusBadCombination, Err: fmt.Errorf("--percent-limit is from 0 to 100, not %g", a.options.PercentLimit)}
+		return badCombinationf("--percent-limit is from 0 to 100, not %g", a.options.PercentLimit)
 	}
 	report, err := a.report(cmd)
 	if err != nil {
@@ -126,7 +126,7 @@ func (a *annotateFlags) report(cmd *cobra.Command) (*annotate.Report, error) {
 	defer reader.Close()
 	filter, err := a.filter(reader)
 	if err != nil {
-		return nil, &ExitError{Status: statusBadOption, Err: err}
+		return nil, badOption(err)
 	}
 	a.options.Allowance = a.allowance()
 	r := replay.New(reader, replay.Options{SymFS: a.symfs, Kallsyms: a.kallsyms, NoInline: true, Filter: filter, Allowance: a.options.Allowance})

@@ -38,7 +38,7 @@ func newConfigCommand() *cobra.Command {
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if !list {
-				return &ExitError{Status: statusBadOption, Err: errors.New("config lists with -l, and does nothing else: edit the files")}
+				return badOptionf("config lists with -l, and does nothing else: edit the files")
 			}
 			c, err := readConfig(func(s string) { fmt.Fprintln(cmd.ErrOrStderr(), s) }, false)
 			if err != nil {
@@ -62,7 +62,7 @@ func newConfigCommand() *cobra.Command {
 func readConfig(note func(string), verbose bool) (*config.Config, error) {
 	c, err := config.Read(os.Getenv)
 	if err != nil {
-		return nil, &ExitError{Status: statusBadOption, Err: errors.New(printable.Text(err.Error()))}
+		return nil, badOption(errors.New(printable.Text(err.Error())))
 	}
 	if c.Ignored != "" {
 		note(printable.Text(c.Ignored))
@@ -79,7 +79,7 @@ func readConfig(note func(string), verbose bool) (*config.Config, error) {
 func (f *reportFlags) configured(cmd *cobra.Command, c *config.Config) error {
 	given := cmd.Flags().Changed
 	bad := func(v config.Value, what string) error {
-		return &ExitError{Status: statusBadOption, Err: errors.New(printable.Text(fmt.Sprintf("%s:%d: %s = %s: %s is expected", v.File, v.Line, v.Key, v.Value, what)))}
+		return badOption(errors.New(printable.Text(fmt.Sprintf("%s:%d: %s = %s: %s is expected", v.File, v.Line, v.Key, v.Value, what))))
 	}
 	if v, ok := c.Get(configChildren); ok && !given("children") && !given("no-children") {
 		on, err := strconv.ParseBool(v.Value)

@@ -1,7 +1,6 @@
 package cli
 
 import (
-	"fmt"
 	"io"
 	"time"
 
@@ -29,7 +28,7 @@ It needs root, or CAP_BPF, CAP_PERFMON and CAP_SYS_ADMIN. It changes nothing.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if interval < 10 {
-				return &ExitError{Status: statusBadCombination, Err: fmt.Errorf("--interval %d: an interval is at least 10 ms", interval)}
+				return badCombinationf("--interval %d: an interval is at least 10 ms", interval)
 			}
 			status, err := shared.Examine(shared.Where{Dir: shared.Dir, AttrMap: upstream.DefaultPath}, time.Duration(interval)*time.Millisecond)
 			if err != nil {

@@ -27,7 +27,7 @@ report or profile wrote with --format pprof.`,
 			}
 			keys, err := sorting.NeededKeys()
 			if err != nil {
-				return &ExitError{Status: statusBadOption, Err: err}
+				return badOption(err)
 			}
 			before, err := input.readFile(cmd, paths[0], keys)
 			if err != nil {

@@ -12,13 +12,10 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/bperf/bperf/internal/event"
-	"github.com/bperf/bperf/internal/filter"
 	"github.com/bperf/bperf/internal/printable"
 	"github.com/bperf/bperf/internal/profile"
-	"github.com/bperf/bperf/internal/record"
 	"github.com/bperf/bperf/internal/report"
 	"github.com/bperf/bperf/internal/sample"
-	"github.com/bperf/bperf/internal/target"
 	"github.com/bperf/bperf/internal/userprog"
 )
 
@@ -130,10 +127,10 @@ func (o *profileOptions) run(cmd *cobra.Command, args []string) error {
 		return err
 	}
 	if err := o.prepareBlocked(given); err != nil {
-		return &ExitError{Status: statusBadCombination, Err: err}
+		return badCombination(err)
 	}
 	if o.most < 1 {
-		return &ExitError{Status: statusBadCombination, Err: fmt.Errorf("--top %d: a table has at least one row", o.most)}
+		return badCombinationf("--top %d: a table has at least one row", o.most)
 	}
 	if err := o.check(given, args); err != nil {
 		return err
@@ -147,13 +144,13 @@ func (o *profileOptions) run(cmd *cobra.Command, args []string) error {
 		terms := e.Sampling
 		terms.Inherit = nil
 		if terms != (event.Sampling{}) {
-			return &ExitError{Status: statusBadOption, Err: fmt.Errorf("%s: samples are added up in the kernel, and only bperf record takes terms that say what they have", e.Name)}
+			return badOptionf("%s: samples are added up in the kernel, and only bperf record takes terms that say what they have", e.Name)
 		}
 	}
 	maps := recording.Programs.Profiles()
 	by, err := o.chooseKeys(given, maps)
 	if err != nil {
-		return &ExitError{Status: statusBadOption, Err: fmt.Errorf("--by: %w", err)}
+		return badOptionf("--by: %w", err)
 	}
 	shown, err := o.shown(cmd, format.name, by)
 	if err != nil {
@@ -172,7 +169,7 @@ func (o *profileOptions) run(cmd *cobra.Command, args []string) error {
 		return err
 	}
 	if err := cfg.Check(); err != nil {
-		return &ExitError{Status: statusBadCombination, Err: err}
+		return badCombination(err)
 	}
 	var base *profile.Profile
 	if o.report.base != "" {
@@ -295,16 +292,7 @@ func (o *profileOptions) take(cmd *cobra.Command, cfg *sample.Config) (sample.Re
 	ballast := make([]byte, 16<<20) // the garbage collector waits until there is as much besides; memory that is not touched takes none
 	result, err := sample.Run(*cfg)
 	runtime.KeepAlive(ballast)
-	if failed := (*target.ExecError)(nil); errors.As(err, &failed) {
-		return result, &ExitError{Status: statusNoCommand, Err: err}
-	}
-	if failed := (*filter.SyntaxError)(nil); errors.As(err, &failed) {
-		return result, &ExitError{Status: statusBadOption, Err: err}
-	}
-	if failed := (*record.FilterError)(nil); errors.As(err, &failed) {
-		return result, &ExitError{Status: statusBadFilter, Err: err}
-	}
-	return result, err
+	return result, recordError(err)
 }
 
 func progressLine(p sample.Progress) string {

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"io"
 	"os"
 	"path/filepath"
@@ -27,7 +26,7 @@ func (o *profileOptions) narrow(cfg *sample.Config) error {
 	for _, text := range o.ranges {
 		r, found, err := sample.ParseRange(text, kallsyms)
 		if err != nil {
-			return &ExitError{Status: statusBadOption, Err: fmt.Errorf("--range: %w", err)}
+			return badOptionf("--range: %w", err)
 		}
 		if found {
 			cfg.Ranges = append(cfg.Ranges, r)
@@ -36,19 +35,19 @@ func (o *profileOptions) narrow(cfg *sample.Config) error {
 		}
 	}
 	if len(cfg.Ranges) > 0 && len(cfg.Functions) > 0 {
-		return &ExitError{Status: statusBadCombination, Err: fmt.Errorf("--range %s is no function of the kernel, and does not go together with addresses "+
-			"and functions that are", cfg.Functions[0])}
+		return badCombinationf("--range %s is no function of the kernel, and does not go together with addresses "+
+			"and functions that are", cfg.Functions[0])
 	}
 	if len(cfg.Functions) > 0 && !cfg.By.Stack && !cfg.By.IP {
-		return &ExitError{Status: statusBadCombination, Err: fmt.Errorf("--range %s is no function of the kernel: in others samples are known by their stack or "+
-			"instruction pointer, which --by has to have", cfg.Functions[0])}
+		return badCombinationf("--range %s is no function of the kernel: in others samples are known by their stack or "+
+			"instruction pointer, which --by has to have", cfg.Functions[0])
 	}
 	if o.programs == "" {
 		return nil
 	}
 	selector, err := bpfprog.Parse(o.programs)
 	if err != nil {
-		return &ExitError{Status: statusBadOption, Err: err}
+		return badOption(err)
 	}
 	cfg.Programs, err = sample.ProgramRanges(selector)
 	return err
@@ -63,15 +62,15 @@ func (o *profileOptions) setInterval(cmd *cobra.Command, given bool, cfg *sample
 	dir := o.report.output
 	switch {
 	case cfg.Every < 100*time.Millisecond:
-		return &ExitError{Status: statusBadCombination, Err: fmt.Errorf("-I %v: an interval has at least 0.1 s", o.every)}
+		return badCombinationf("-I %v: an interval has at least 0.1 s", o.every)
 	case o.report.base != "":
-		return &ExitError{Status: statusBadCombination, Err: errors.New("-I and --diff do not go together")}
+		return badCombinationf("-I and --diff do not go together")
 	case format.name == "json":
 		return o.jsonLines(cmd, cfg, format, shown)
 	case format.name != "pprof":
-		return &ExitError{Status: statusBadCombination, Err: fmt.Errorf("-I is for the formats json and pprof, not for %s", format.name)}
+		return badCombinationf("-I is for the formats json and pprof, not for %s", format.name)
 	case dir == "" || dir == "-":
-		return &ExitError{Status: statusBadCombination, Err: errors.New("-I writes a file for each interval: name a directory with -o")}
+		return badCombinationf("-I writes a file for each interval: name a directory with -o")
 	}
 	if err := os.MkdirAll(dir, 0o777); err != nil {
 		return err

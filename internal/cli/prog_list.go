@@ -49,11 +49,11 @@ It needs root, or CAP_SYS_ADMIN and CAP_BPF. It changes nothing.`,
 				interval = 1000
 			}
 			if interval != 0 && interval < 10 || interval == 0 && sorting.observed {
-				return &ExitError{Status: statusBadCombination, Err: fmt.Errorf("--interval %d: an interval is at least 10 ms", interval)}
+				return badCombinationf("--interval %d: an interval is at least 10 ms", interval)
 			}
 			selector, err := bpfprog.Parse(slices.Concat(args, []string{"all"})[0])
 			if err != nil {
-				return &ExitError{Status: statusBadOption, Err: err}
+				return badOption(err)
 			}
 			list, err := bpfprog.List(selector, time.Duration(interval)*time.Millisecond, asJSON)
 			if err != nil {
@@ -115,7 +115,7 @@ func badColumn(things, column string, known []string) error {
 	if near := event.Nearest(column, known); len(near) > 0 {
 		msg += fmt.Sprintf("; did you mean %s?", near[0])
 	}
-	return &ExitError{Status: statusBadCombination, Err: errors.New(msg)}
+	return badCombination(errors.New(msg))
 }
 
 // printProgList prints what was selected, and ends with an error if a part of the selector selected nothing.

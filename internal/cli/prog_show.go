@@ -31,7 +31,7 @@ It needs root, or CAP_SYS_ADMIN, CAP_BPF and CAP_PERFMON. It changes nothing.`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			selector, err := bpfprog.Parse(args[0])
 			if err != nil {
-				return &ExitError{Status: statusBadOption, Err: err}
+				return badOption(err)
 			}
 			list, err := bpfprog.List(selector, 0, true)
 			if err != nil {

@@ -40,15 +40,15 @@ It needs root, or CAP_SYS_ADMIN and CAP_BPF. It lets the kernel count the runs o
 			write, known := statsFormats[format]
 			switch {
 			case !known:
-				return badValue("--format %s: the formats are csv, json and openmetrics", format)
+				return badCombinationf("--format %s: the formats are csv, json and openmetrics", format)
 			case interval < 10:
-				return badValue("--interval %d: an interval is at least 10 ms", interval)
+				return badCombinationf("--interval %d: an interval is at least 10 ms", interval)
 			case count < 0:
-				return badValue("--count %d: a number of intervals is 1 or more, or 0 for no end", count)
+				return badCombinationf("--count %d: a number of intervals is 1 or more, or 0 for no end", count)
 			}
 			selector, err := bpfprog.Parse(slices.Concat(args, []string{"all"})[0])
 			if err != nil {
-				return &ExitError{Status: statusBadOption, Err: err}
+				return badOption(err)
 			}
 			observer, missing, err := bpfprog.Observe(selector)
 			if err != nil {
@@ -71,10 +71,6 @@ It needs root, or CAP_SYS_ADMIN and CAP_BPF. It lets the kernel count the runs o
 		panic(err) // the flag is there
 	}
 	return cmd
-}
-
-func badValue(format string, a ...any) error {
-	return &ExitError{Status: statusBadCombination, Err: fmt.Errorf(format, a...)}
 }
 
 // printProgStats prints what next returns, each interval with one write, until the context is done or there were enough.

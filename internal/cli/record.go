@@ -15,18 +15,11 @@ import (
 	"github.com/bperf/bperf/internal/allowance"
 	"github.com/bperf/bperf/internal/control"
 	"github.com/bperf/bperf/internal/event"
-	"github.com/bperf/bperf/internal/filter"
 	"github.com/bperf/bperf/internal/printable"
 	"github.com/bperf/bperf/internal/procfs"
 	"github.com/bperf/bperf/internal/record"
 	"github.com/bperf/bperf/internal/target"
 )
-
-// statusNoCommand is that of perf record for a command that cannot be executed.
-const statusNoCommand = 255
-
-// statusBadFilter is that of perf record for a filter that the kernel does not take.
-const statusBadFilter = 255
 
 // recordOptions are the flags of record as they were given.
 type recordOptions struct {
@@ -178,7 +171,7 @@ func runRecord(o *recordOptions, given func(string) bool, args []string) error {
 	signal.Ignore(syscall.SIGXFSZ)        // a file that may not grow is an error of write(2)
 	if o.control != "" {
 		if cfg.Control, err = control.Open(o.control, note); err != nil {
-			return &ExitError{Status: statusBadOption, Err: err}
+			return badOption(err)
 		}
 	}
 	printer, err := o.maps.open(os.Stderr, o.quiet, cfg.Programs, nil)
@@ -186,15 +179,7 @@ func runRecord(o *recordOptions, given func(string) bool, args []string) error {
 		return err
 	}
 	result, err := record.Run(*cfg)
-	if failed := (*target.ExecError)(nil); errors.As(err, &failed) {
-		return &ExitError{Status: statusNoCommand, Err: err}
-	}
-	if failed := (*filter.SyntaxError)(nil); errors.As(err, &failed) {
-		return &ExitError{Status: statusBadOption, Err: err}
-	}
-	if failed := (*record.FilterError)(nil); errors.As(err, &failed) {
-		return &ExitError{Status: statusBadFilter, Err: err}
-	}
+	err = recordError(err)
 	if result.Files > 0 {
 		summarize(result, cfg.Compression > 0, cfg.Notify)
 	}
@@ -251,12 +236,7 @@ func (o *recordOptions) check(given func(string) bool, args []string) error {
 	taskTarget := o.ofTasks()
 	cpuTarget := o.system || o.cpus != "" || len(args) == 0 && !taskTarget
 	cgroups := slices.ContainsFunc(o.events, func(a eventArg) bool { return a.kind == argCgroups })
-	bad := func(when bool, format string, a ...any) error {
-		if !when {
-			return nil
-		}
-		return &ExitError{Status: statusBadCombination, Err: fmt.Errorf(format, a...)}
-	}
+	bad := badCombinationIf
 	return firstError(
 		bad(given("freq") && given("count"), "-F and -c are two ways to say how often: give one"),
 		bad(given("count") && o.period == 0, "-c 0: sample each how manieth event?"),
@@ -302,7 +282,7 @@ func (o *recordOptions) config(given func(string) bool, args []string) (*record.
 	err := firstError(
 		o.setTarget(cfg), o.setOffCPU(cfg), o.setFrequency(cfg), o.setCallchain(cfg), o.setBranches(cfg), o.setClock(cfg), o.setPages(cfg), o.setSwitch(cfg))
 	if err != nil {
-		return nil, &ExitError{Status: statusBadOption, Err: err}
+		return nil, badOption(err)
 	}
 	return cfg, o.chooseEvents(cfg)
 }
@@ -358,7 +338,7 @@ func (o *recordOptions) chooseEvents(cfg *record.Config) error {
 		cfg.Programs, err = o.readPrograms()
 	}
 	if err != nil {
-		return &ExitError{Status: statusBadOption, Err: err}
+		return badOption(err)
 	}
 	c := chosenEvents{machine: event.Host()}
 	for _, a := range o.events {
@@ -366,14 +346,14 @@ func (o *recordOptions) chooseEvents(cfg *record.Config) error {
 			continue // its programs are attached elsewhere
 		}
 		if err := c.add(a); err != nil {
-			return &ExitError{Status: statusBadOption, Err: err}
+			return badOption(err)
 		}
 	}
 	if len(o.outputs) > 0 && c.cgroups != nil {
-		return &ExitError{Status: statusBadCombination, Err: errors.New("-G and map:MAP.event= do not go together: programs write for all cgroups")}
+		return badCombinationf("-G and map:MAP.event= do not go together: programs write for all cgroups")
 	}
 	if c.list, err = o.nameOutputs(cfg, c.list); err != nil {
-		return &ExitError{Status: statusBadOption, Err: err}
+		return badOption(err)
 	}
 	switch {
 	case len(c.list) > 0:
@@ -388,15 +368,15 @@ func (o *recordOptions) chooseEvents(cfg *record.Config) error {
 	}
 	if c.program != "" {
 		if err := c.runProgram(c.program); err != nil {
-			return &ExitError{Status: statusBadOption, Err: err}
+			return badOption(err)
 		}
 	}
 	for _, e := range c.list.Events() {
 		if e.Tool != event.ToolNone {
-			return &ExitError{Status: statusBadOption, Err: fmt.Errorf("%s is measured by stat and cannot be sampled", e.Name)}
+			return badOptionf("%s is measured by stat and cannot be sampled", e.Name)
 		}
 		if e.BPF {
-			return &ExitError{Status: statusBadOption, Err: fmt.Errorf("%s: the modifier b is for counting: samples cannot be shared", e.Name)}
+			return badOptionf("%s: the modifier b is for counting: samples cannot be shared", e.Name)
 		}
 	}
 	cfg.Events = c.list
@@ -410,8 +390,8 @@ func (o *recordOptions) chooseEvents(cfg *record.Config) error {
 // withoutEvents is for programs none of which runs on samples. They see what happens to anyone.
 func (o *recordOptions) withoutEvents(cfg *record.Config) error {
 	if o.ofTasks() || o.cpus != "" {
-		return &ExitError{Status: statusBadCombination, Err: errors.New("--prog: none of the programs runs on samples, and the others see what happens to anyone, " +
-			"wherever that is: leave out -p, -t, -u and -C, or give an event with -e")}
+		return badCombinationf("--prog: none of the programs runs on samples, and the others see what happens to anyone, " +
+			"wherever that is: leave out -p, -t, -u and -C, or give an event with -e")
 	}
 	cfg.Target.System = true
 	return nil

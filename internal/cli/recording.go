@@ -78,7 +78,7 @@ func openRecording(path string, stdin io.Reader, garbage int) (*perfdata.Reader,
 func (f *recordingFlags) read(recording *perfdata.Reader, keep profile.Keys) (*profile.Profile, replay.Stats, error) {
 	filter, err := f.filter(recording)
 	if err != nil {
-		return nil, replay.Stats{}, &ExitError{Status: statusBadOption, Err: err}
+		return nil, replay.Stats{}, badOption(err)
 	}
 	r := replay.New(recording, replay.Options{SymFS: f.symfs, Kallsyms: f.kallsyms, NoInline: f.noInline, Lines: keep.Has(profile.Line),
 		NoStacks: f.noStacks, Filter: filter, Allowance: f.allowance()})
@@ -126,10 +126,10 @@ func isCompressed(path string) bool {
 
 func (f *recordingFlags) readPprof(path string, keep profile.Keys) (*profile.Profile, error) {
 	if f.filterFlags != (filterFlags{}) {
-		return nil, &ExitError{Status: statusBadCombination, Err: fmt.Errorf("%s is a profile of pprof: --time, --pid, --tid and -C are for recordings", path)}
+		return nil, badCombinationf("%s is a profile of pprof: --time, --pid, --tid and -C are for recordings", path)
 	}
 	if keep.Has(profile.Address) || keep.Has(profile.Other) {
-		return nil, &ExitError{Status: statusBadCombination, Err: fmt.Errorf("%s is a profile of pprof, which does not tell addresses and tags apart", path)}
+		return nil, badCombinationf("%s is a profile of pprof, which does not tell addresses and tags apart", path)
 	}
 	file, err := os.Open(path)
 	if err != nil {

@@ -140,7 +140,7 @@ func (f *reportFlags) options(cmd *cobra.Command, callchains bool) (*report.Opti
 	o.Children = callchains && !f.noChildren
 	graph, err := report.ParseCallGraph(f.callGraph)
 	if err != nil {
-		return nil, &ExitError{Status: statusBadOption, Err: err}
+		return nil, badOption(err)
 	}
 	o.CallGraph = graph
 	if f.inverted {
@@ -157,15 +157,15 @@ func (f *reportFlags) options(cmd *cobra.Command, callchains bool) (*report.Opti
 		o.Relative = true
 	case "absolute":
 	default:
-		return nil, &ExitError{Status: statusBadOption, Err: fmt.Errorf("--percentage %s: there are relative and absolute", f.percentage)}
+		return nil, badOptionf("--percentage %s: there are relative and absolute", f.percentage)
 	}
 	if f.parent != "" {
 		if o.Parent, err = regexp.Compile(f.parent); err != nil {
-			return nil, &ExitError{Status: statusBadOption, Err: fmt.Errorf("--parent: %w", err)}
+			return nil, badOptionf("--parent: %w", err)
 		}
 	}
 	if _, err := o.NeededKeys(); err != nil {
-		return nil, &ExitError{Status: statusBadOption, Err: err}
+		return nil, badOption(err)
 	}
 	return &o, nil
 }
@@ -174,14 +174,14 @@ func (f *reportFlags) options(cmd *cobra.Command, callchains bool) (*report.Opti
 func (f *reportFlags) chosen(cmd *cobra.Command, formats []reportFormat) (reportFormat, error) {
 	i := slices.IndexFunc(formats, func(r reportFormat) bool { return r.name == f.format })
 	if i < 0 {
-		return reportFormat{}, &ExitError{Status: statusBadOption, Err: fmt.Errorf("--format %s: there are %s", f.format, strings.Join(formatNames(formats), ", "))}
+		return reportFormat{}, badOptionf("--format %s: there are %s", f.format, strings.Join(formatNames(formats), ", "))
 	}
 	format := formats[i]
 	if f.base != "" && !format.diffs {
-		return format, &ExitError{Status: statusBadCombination, Err: fmt.Errorf("--diff is for the formats table, flamegraph and html, not for %s", format.name)}
+		return format, badCombinationf("--diff is for the formats table, flamegraph and html, not for %s", format.name)
 	}
 	if format.binary && f.output == "" && onTerminal(cmd.OutOrStdout()) {
-		return format, &ExitError{Status: statusBadCombination, Err: fmt.Errorf("--format %s is not for a terminal: name a file with -o", format.name)}
+		return format, badCombinationf("--format %s is not for a terminal: name a file with -o", format.name)
 	}
 	return format, nil
 }

@@ -13,27 +13,6 @@ import (
 	"github.com/bperf/bperf/internal/printable"
 )
 
-// Exit statuses other than 0, 1 and that of a command that was run. They are perf's.
-const (
-	statusBadCombination = 22  // flags that cannot go together, or values out of range
-	statusBadOption      = 129 // what cannot be understood
-)
-
-// ExitError ends bperf with a status of its own. Without Err nothing is printed.
-type ExitError struct {
-	Status int
-	Err    error
-}
-
-func (e *ExitError) Error() string {
-	if e.Err == nil {
-		return fmt.Sprintf("exit status %d", e.Status)
-	}
-	return e.Err.Error()
-}
-
-func (e *ExitError) Unwrap() error { return e.Err }
-
 // Main runs bperf with its command line and returns the exit status.
 func Main(args []string) int {
 	root := newRootCommand(filepath.Base(args[0]))
@@ -88,7 +67,7 @@ func newRootCommand(name string) *cobra.Command {
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
-		return &ExitError{Status: statusBadOption, Err: fmt.Errorf("%w\nSee %s --help", err, cmd.CommandPath())}
+		return badOptionf("%w\nSee %s --help", err, cmd.CommandPath())
 	})
 	root.AddCommand(newStatCommand(), newCountersCommand(), newRecordCommand(), newProfileCommand(), newReportCommand(), newDiffCommand(), newScriptCommand(), newAnnotateCommand(),
 		newProgCommand(), newTopCommand(), newListCommand(), newDoctorCommand(), newConfigCommand(), newVersionCommand(), newManCommand())
@@ -104,5 +83,5 @@ func unknownCommand(cmd *cobra.Command, args []string) error {
 	if near := cmd.SuggestionsFor(args[0]); len(near) > 0 {
 		msg += fmt.Sprintf("; did you mean %q?", near[0])
 	}
-	return &ExitError{Status: statusBadOption, Err: fmt.Errorf("%s\nSee %s --help", msg, cmd.CommandPath())}
+	return badOptionf("%s\nSee %s --help", msg, cmd.CommandPath())
 }

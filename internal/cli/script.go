@@ -2,7 +2,6 @@ package cli
 
 import (
 	"bufio"
-	"errors"
 	"fmt"
 	"strings"
 
@@ -93,12 +92,12 @@ With --json it prints an object a line, with all that the recording has of a sam
 
 func (f *scriptFlags) run(cmd *cobra.Command, o script.Options, ro replay.Options) error {
 	if o.Relative && o.Delta {
-		return &ExitError{Status: statusBadOption, Err: errors.New("--reltime and --deltatime: times are since one thing or the other")}
+		return badOptionf("--reltime and --deltatime: times are since one thing or the other")
 	}
 	o.Fields = script.NewSelection()
 	for _, text := range f.fields {
 		if err := o.Fields.Parse(text); err != nil {
-			return &ExitError{Status: statusBadOption, Err: err}
+			return badOption(err)
 		}
 	}
 	for _, note := range o.Fields.Notes {
@@ -116,7 +115,7 @@ func (f *scriptFlags) run(cmd *cobra.Command, o script.Options, ro replay.Option
 	}
 	defer reader.Close()
 	if ro.Filter, err = f.filters.filter(reader); err != nil {
-		return &ExitError{Status: statusBadOption, Err: err}
+		return badOption(err)
 	}
 	if f.comms != "" {
 		ro.Filter.Comms = strings.Split(f.comms, ",")

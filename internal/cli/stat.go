@@ -178,7 +178,7 @@ func runStat(o *statOptions, given func(string) bool, args []string) error {
 	}
 	if o.control != "" {
 		if cfg.Control, err = control.Open(o.control, out.note); err != nil {
-			return &ExitError{Status: statusBadOption, Err: err}
+			return badOption(err)
 		}
 	}
 	result, err := stat.Run(*cfg, o.printer(cfg, out))
@@ -226,12 +226,7 @@ func (o *statOptions) check(given func(string) bool, args []string) error {
 		o.separator = "\t"
 	}
 	separator := stat.CheckSeparator(o.separator)
-	bad := func(when bool, format string, a ...any) error {
-		if !when {
-			return nil
-		}
-		return &ExitError{Status: statusBadCombination, Err: fmt.Errorf(format, a...)}
-	}
+	bad := badCombinationIf
 	return firstError(
 		bad(given("field-separator") && o.json, "-x and -j are two forms of output: give one"),
 		bad(given("field-separator") && separator != nil, "-x: %w", separator),
@@ -276,15 +271,6 @@ func (o *statOptions) check(given func(string) bool, args []string) error {
 	)
 }
 
-func firstError(errs ...error) error {
-	for _, err := range errs {
-		if err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
 func howMany(set ...bool) (n int) {
 	for _, s := range set {
 		if s {
@@ -325,7 +311,7 @@ func (o *statOptions) config(args []string) (*stat.Config, error) {
 		if errors.As(err, &exit) {
 			return nil, err
 		}
-		return nil, &ExitError{Status: statusBadOption, Err: err}
+		return nil, badOption(err)
 	}
 	return cfg, o.chooseEvents(cfg, conf)
 }

@@ -49,7 +49,7 @@ func (o *statOptions) chooseEvents(cfg *stat.Config, conf *config.Config) error 
 	c := chosenEvents{machine: event.Host()}
 	for _, a := range o.events {
 		if err := c.add(a); err != nil {
-			return &ExitError{Status: statusBadOption, Err: err}
+			return badOption(err)
 		}
 	}
 	cfg.Defaults = len(c.list) == 0 && !o.null
@@ -67,14 +67,13 @@ func (o *statOptions) chooseEvents(cfg *stat.Config, conf *config.Config) error 
 	shares := false
 	for _, e := range c.list.Events() {
 		if e.Filter != "" && e.PMU != "tracepoint" {
-			return &ExitError{Status: statusBadOption, Err: fmt.Errorf("--filter belongs to the tracepoint before it, but %s is none", e.Name)}
+			return badOptionf("--filter belongs to the tracepoint before it, but %s is none", e.Name)
 		}
 		e.BPF = e.BPF || o.bpfCounters || o.programs == "" && slices.Contains(always, e.Name)
 		shares = shares || e.BPF
 	}
 	if o.bpfAttrMap != "" && !shares {
-		return &ExitError{Status: statusBadCombination,
-			Err: errors.New("--bpf-attr-map is for shared counters: add --bpf-counters, or the modifier b to an event")}
+		return badCombinationf("--bpf-attr-map is for shared counters: add --bpf-counters, or the modifier b to an event")
 	}
 	if c.cgroups == nil {
 		return nil
@@ -218,8 +217,8 @@ func (c *chosenEvents) cgroupsOf() (ofEvents, names []string, err error) {
 	for _, g := range c.list {
 		of := ofEvents[first : first+len(g.Events)]
 		if i := slices.IndexFunc(of, func(name string) bool { return name != of[0] }); i >= 0 {
-			return nil, nil, &ExitError{Status: statusBadCombination, Err: fmt.Errorf(
-				"-G: %s and %s are a group and cannot be of two cgroups", g.Events[0].Name, g.Events[i].Name)}
+			return nil, nil, badCombinationf(
+				"-G: %s and %s are a group and cannot be of two cgroups", g.Events[0].Name, g.Events[i].Name)
 		}
 		first += len(g.Events)
 	}

@@ -41,7 +41,7 @@ func (o *statOptions) open(given func(string) bool) (*statOutput, error) {
 	case given("log-fd"):
 		f := os.NewFile(uintptr(o.logFD), fmt.Sprintf("fd %d", o.logFD))
 		if _, err := f.Stat(); err != nil {
-			return nil, &ExitError{Status: statusBadOption, Err: fmt.Errorf("--log-fd %d: no such descriptor is open", o.logFD)}
+			return nil, badOptionf("--log-fd %d: no such descriptor is open", o.logFD)
 		}
 		out.Writer, out.file = f, f
 	}

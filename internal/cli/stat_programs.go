@@ -28,7 +28,7 @@ func (o *statOptions) selection() (program.Selection, error) {
 	}
 	var err error
 	if s.Programs, err = bpfprog.Parse(o.programs); err != nil {
-		return s, &ExitError{Status: statusBadOption, Err: err}
+		return s, badOption(err)
 	}
 	return s, nil
 }

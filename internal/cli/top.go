@@ -73,15 +73,15 @@ var topSubjects = []string{topPrograms, string(process.ByProcess), string(proces
 func (o *topOptions) check(given func(string) bool, args []string) error {
 	switch {
 	case !(o.delay >= 0.1 && o.delay <= 1e6): // NaN is neither
-		return badValue("--delay %g: an interval is at least 0.1 seconds, and at most 1000000", o.delay)
+		return badCombinationf("--delay %g: an interval is at least 0.1 seconds, and at most 1000000", o.delay)
 	case o.once && given("iterations"):
-		return badValue("--once is --iterations 1: give one of the two")
+		return badCombinationf("--once is --iterations 1: give one of the two")
 	case given("iterations") && o.count < 1:
-		return badValue("--iterations %d: a number of tables is 1 or more", o.count)
+		return badCombinationf("--iterations %d: a number of tables is 1 or more", o.count)
 	case !slices.Contains(topSubjects, o.by):
-		return badValue("--by %s: there are %s", o.by, strings.Join(topSubjects, ", "))
+		return badCombinationf("--by %s: there are %s", o.by, strings.Join(topSubjects, ", "))
 	case o.by != topPrograms && len(args) > 0:
-		return badValue("%s selects BPF programs, which --by %s does not show", args[0], o.by)
+		return badCombinationf("%s selects BPF programs, which --by %s does not show", args[0], o.by)
 	}
 	if o.once {
 		o.count = 1
@@ -97,7 +97,7 @@ func runTop(cmd *cobra.Command, o topOptions, args []string) error {
 		chosen := chosenEvents{machine: event.Host()}
 		for _, a := range o.args {
 			if err := chosen.parse(a.value); err != nil {
-				return &ExitError{Status: statusBadOption, Err: err}
+				return badOption(err)
 			}
 		}
 		list = chosen.list
@@ -132,7 +132,7 @@ func (o *topOptions) open(list event.List, args []string) (top.Source, func(id u
 	all := slices.Concat(args, []string{"all"})[0]
 	selector, err := bpfprog.Parse(all)
 	if err != nil {
-		return nil, nil, &ExitError{Status: statusBadOption, Err: err}
+		return nil, nil, badOption(err)
 	}
 	source, missing, err := top.OpenPrograms(selector, list)
 	if err != nil {
