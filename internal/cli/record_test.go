@@ -38,7 +38,7 @@ func TestRecordRefuses(t *testing.T) {
 		{"-u 0 -p 1", 22, "-u records all processes of a user: leave out -p and -t"},
 		{"-u 4000000000", 1, "the user 4000000000 has no processes"},
 		{"-u no:such", 1, `look up the user "no:such"`},
-		{"-p x", 129, "unexpected 'x' in a number"},
+		{"-p x", 129, `"x" is not a number from 1`},
 		{"--per-thread -a true", 22, "--per-thread is for threads"},
 		{"-e cpu-clock -G / true", 22, "cgroups are recorded on CPUs"},
 		{"-G / -a true", 129, "give -e first"},

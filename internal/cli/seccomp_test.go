@@ -29,7 +29,7 @@ func refuse(calls ...uint32) {
 
 // TestRefusedBySeccomp is root with all capabilities, whom a seccomp filter refuses: to become root is no remedy.
 func TestRefusedBySeccomp(t *testing.T) {
-	require.Root(t)
+	require.BPFFS(t)
 	for _, args := range [][]string{
 		{"stat", "-e", "task-clock", "true"},
 		{"stat", "-a", "-e", "task-clock", "true"},
