@@ -21,9 +21,12 @@ type Mapping struct {
 func (m *Mapping) Executable() bool { return m.Perms[2] == 'x' }
 
 // Mappings reads /proc/PID/maps (proc_pid_maps(5)) in pieces, as it can have a million lines. It yields the mappings in the order of addresses. Malformed
-// lines are skipped. The buffer is used for reading: the mappings end at a line that is longer, or where the process has ended.
+// lines are skipped. The buffer is used for reading, or one of 64 KiB if it is nil: the mappings end at a line that is longer, or where the process has ended.
 func Mappings(maps io.Reader, buffer []byte) iter.Seq[*Mapping] {
 	return func(yield func(*Mapping) bool) {
+		if buffer == nil {
+			buffer = make([]byte, 64<<10)
+		}
 		var m Mapping
 		for have := 0; ; {
 			n, err := maps.Read(buffer[have:])

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"path"
 )
 
 // Proc returns /proc of a root directory.
@@ -25,8 +26,13 @@ func sub(root fs.FS, name string) fs.FS {
 // read reads a file. Its error has the whole path: mount is "/proc" or "/sys".
 func read(dir fs.FS, mount, name string) (string, error) {
 	text, err := fs.ReadFile(dir, name)
+	return string(text), withPath(err, mount, name)
+}
+
+// withPath puts the whole path into an error of a file system, which knows only names below the mount. err may be nil.
+func withPath(err error, mount, name string) error {
 	if failed := (*fs.PathError)(nil); errors.As(err, &failed) {
-		return "", fmt.Errorf("read %s/%s: %w", mount, name, failed.Err)
+		return fmt.Errorf("read %s: %w", path.Join(mount, name), failed.Err)
 	}
-	return string(text), err
+	return err
 }

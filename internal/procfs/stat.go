@@ -101,12 +101,12 @@ func (s *TaskStat) Ended() bool { return s.State == 'Z' || s.State == 'X' }
 // ReadTaskStat reads /proc/PID/stat (proc_pid_stat(5)) of a process, "12", or of a thread, "12/task/13". See Ended for the error of one that has ended.
 func ReadTaskStat(proc fs.FS, task string) (s TaskStat, err error) {
 	name := path.Join(task, "stat")
-	text, err := fs.ReadFile(proc, name)
+	text, err := read(proc, "/proc", name)
 	if err != nil {
 		return TaskStat{}, err
 	}
 	// The name, field 2, is in parentheses and may contain any character.
-	fields := strings.Fields(string(text[strings.LastIndexByte(string(text), ')')+1:]))
+	fields := strings.Fields(text[strings.LastIndexByte(text, ')')+1:])
 	if len(fields) < 15 {
 		return TaskStat{}, fmt.Errorf("/proc/%s is cut short", name)
 	}

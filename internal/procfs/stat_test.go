@@ -54,7 +54,7 @@ func TestTaskStat(t *testing.T) {
 	for task, want := range map[string]string{
 		"7/task/8": `/proc/7/task/8/stat: "x" is not a number of clock ticks`,
 		"9":        "/proc/9/stat is cut short",
-		"10":       "open 10/stat: file does not exist",
+		"10":       "read /proc/10/stat: file does not exist",
 	} {
 		if got, err := ReadTaskStat(proc, task); err == nil || err.Error() != want {
 			t.Errorf("%s: %+v, error %v, want %s", task, got, err, want)

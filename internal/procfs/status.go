@@ -12,7 +12,7 @@ type Status string
 
 // ReadStatus reads the status of a process or thread: "self", "thread-self" or its ID. The error is fs.ErrNotExist or ESRCH if it has ended.
 func ReadStatus(proc fs.FS, task string) (Status, error) {
-	text, err := fs.ReadFile(proc, path.Join(task, "status"))
+	text, err := read(proc, "/proc", path.Join(task, "status"))
 	return Status(text), err
 }
 

@@ -8,11 +8,11 @@ import (
 
 // Sysctl returns a setting that is a number: "kernel/perf_event_paranoid", say (https://docs.kernel.org/admin-guide/sysctl/index.html).
 func Sysctl(proc fs.FS, name string) (int, error) {
-	text, err := fs.ReadFile(proc, "sys/"+name)
+	text, err := read(proc, "/proc", "sys/"+name)
 	if err != nil {
 		return 0, err
 	}
-	return strconv.Atoi(strings.TrimSpace(string(text)))
+	return strconv.Atoi(strings.TrimSpace(text))
 }
 
 // PerfEventParanoid returns kernel.perf_event_paranoid (https://docs.kernel.org/admin-guide/sysctl/kernel.html#perf-event-paranoid), and where it cannot be read

@@ -14,15 +14,16 @@ import (
 
 // Comm returns the name of a process or thread (proc_pid_comm(5)): "self", "12" or "12/task/13", say. See Ended for the error of one that has ended.
 func Comm(proc fs.FS, task string) (string, error) {
-	f, err := proc.Open(path.Join(task, "comm"))
+	name := path.Join(task, "comm")
+	f, err := proc.Open(name)
 	if err != nil {
-		return "", err
+		return "", withPath(err, "/proc", name)
 	}
 	defer f.Close()
 	var text [128]byte // TASK_COMM_LEN is 16; those of kernel workers say what they do, in at most 64
 	n, err := f.Read(text[:])
 	if err != nil && err != io.EOF {
-		return "", err
+		return "", withPath(err, "/proc", name)
 	}
 	return strings.TrimSuffix(string(text[:n]), "\n"), nil
 }
@@ -37,7 +38,7 @@ func Threads(proc fs.FS, pid int) ([]int, error) { return numbers(proc, fmt.Spri
 func numbers(proc fs.FS, dir string) ([]int, error) {
 	entries, err := fs.ReadDir(proc, dir)
 	if err != nil {
-		return nil, err
+		return nil, withPath(err, "/proc", dir)
 	}
 	all := make([]int, 0, len(entries))
 	for _, e := range entries {

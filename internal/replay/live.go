@@ -52,13 +52,12 @@ const (
 	maxLive     = 16
 	maxMappings = 16 << 10
 	maxPaths    = 1 << 20
-	maxMapsLine = 64 << 10
 )
 
 // parseMaps reads the executable memory in a /proc/PID/maps, by address. What is over the bounds is left out.
 func parseMaps(maps io.Reader) (code []codeMapping) {
 	left := maxPaths
-	for m := range procfs.Mappings(maps, make([]byte, maxMapsLine)) {
+	for m := range procfs.Mappings(maps, nil) {
 		if !m.Executable() {
 			continue
 		}

@@ -26,8 +26,7 @@ func ownMapping(name string) ([]byte, error) {
 		return nil, err
 	}
 	defer func() { _ = maps.Close() }()
-	const line = 64 << 10
-	for m := range procfs.Mappings(maps, make([]byte, line)) {
+	for m := range procfs.Mappings(maps, nil) {
 		if string(m.Path) != name {
 			continue
 		}
