@@ -20,6 +20,7 @@ import (
 	"github.com/bperf/bperf/internal/symbol"
 	"github.com/bperf/bperf/test/bpfprogram"
 	"github.com/bperf/bperf/test/require"
+	"github.com/bperf/bperf/test/upstream/packaged"
 )
 
 // lists keeps a CPU in the kernel and in programs for 100 ms and more. The smallest root file system has few files, but every kernel has many devices.
@@ -28,10 +29,6 @@ const lists = `ls -lR /sys/devices /usr/bin >/dev/null 2>&1; cat /etc/* >/dev/nu
 // afterExit is what perf unwinds exit(3) to in a sample of what that calls, and goes no further: the call is the last instruction of it, so that the return
 // address is in no function. One of twenty programs has such a sample at its end.
 const afterExit = "__quick_exit_funcs"
-
-// givesUp is what perf 7.2 says when it stops at a record that the kernel wrote too long, because another test loaded a BPF program meanwhile
-// (docs/kernel-notes.md). Its report is empty then, and its exit status is 0.
-const givesUp = "processing failed for event of type: KSYMBOL"
 
 // TestBothWays makes recordings with bperf and with two perfs, and lets all of them make a report of each: the samples are as many, and the share of each
 // symbol is the same to the last digit.
@@ -103,7 +100,7 @@ func TestBothWays(t *testing.T) {
 						}
 						text, errs := outputs(t, exec.Command(path), append(report, "--no-demangle")...)
 						theirs[name] = string(text)
-						again = again || strings.Contains(theirs[name], afterExit) || strings.Contains(errs, givesUp)
+						again = again || strings.Contains(theirs[name], afterExit) || strings.Contains(errs, packaged.GivesUp)
 					}
 				}
 				ours := string(output(t, bperf(), report...))

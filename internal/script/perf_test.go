@@ -22,6 +22,7 @@ import (
 	"github.com/bperf/bperf/internal/perfdata"
 	"github.com/bperf/bperf/internal/replay"
 	"github.com/bperf/bperf/test/require"
+	"github.com/bperf/bperf/test/upstream/packaged"
 )
 
 // perfVersion is the one whose output is compared: later ones print some things differently.
@@ -131,20 +132,16 @@ func until(pid int) []string {
 func comparePackaged(t *testing.T, file string, got []byte, args ...string) {
 	t.Helper()
 	t.Run("packaged", func(t *testing.T) {
-		theirs, ours := packaged(t, file, got, args...)
+		theirs, ours := ofNewest(t, file, got, args...)
 		compare(t, likeOld(theirs), likeOld(ours))
 	})
 }
 
-// givesUp is what perf 7.2 says when it stops at a record that the kernel wrote too long, because another test loaded a BPF program meanwhile
-// (docs/kernel-notes.md).
-const givesUp = "processing failed for event of type: KSYMBOL"
-
-// packaged returns what the perf of Debian testing prints of a recording. Where perf gives up, it returns as many lines of ours as perf printed.
-func packaged(t *testing.T, file string, got []byte, args ...string) (theirs, ours []byte) {
+// ofNewest returns what the perf of Debian testing prints of a recording, and ours. Where perf gives up (packaged.GivesUp), it returns as many lines of ours as perf printed.
+func ofNewest(t *testing.T, file string, got []byte, args ...string) (theirs, ours []byte) {
 	t.Helper()
 	theirs, errs := runPerfWithErrors(t, require.NewestPerf(t), append([]string{"script", "--no-inline", "-f", "-i", file}, args...)...)
-	if strings.Contains(errs, givesUp) {
+	if strings.Contains(errs, packaged.GivesUp) {
 		all := slices.Collect(bytes.Lines(got))
 		got = bytes.Join(all[:min(bytes.Count(theirs, []byte("\n")), len(all))], nil)
 	}
@@ -162,7 +159,7 @@ func compareLoad(t *testing.T, file string, got []byte, args ...string) {
 func compareLoadPackaged(t *testing.T, file string, got []byte, args ...string) {
 	t.Helper()
 	t.Run("packaged", func(t *testing.T) {
-		theirs, ours := ofTheLoad(packaged(t, file, got, args...))
+		theirs, ours := ofTheLoad(ofNewest(t, file, got, args...))
 		compare(t, likeOld(theirs), likeOld(ours))
 	})
 }

@@ -25,16 +25,11 @@ func TestParseIDs(t *testing.T) {
 	}
 	for _, tt := range tests {
 		got, err := ParseIDs(tt.list)
-		compareParsed(t, tt.list, got, tt.want, err, tt.err)
+		if diff := cmp.Diff(tt.want, got); diff != "" {
+			t.Errorf("%q: %s", tt.list, diff)
+		}
+		checkError(t, err, tt.err)
 	}
-}
-
-func compareParsed(t *testing.T, list string, got, want []int, err error, wantErr string) {
-	t.Helper()
-	if diff := cmp.Diff(want, got); diff != "" {
-		t.Errorf("%q: %s", list, diff)
-	}
-	checkError(t, err, wantErr)
 }
 
 // checkError checks an error's text; empty for none.

@@ -16,9 +16,8 @@ import (
 	"github.com/bperf/bperf/internal/count"
 	"github.com/bperf/bperf/internal/count/shared/upstream"
 	"github.com/bperf/bperf/internal/perfevent"
-	"github.com/bperf/bperf/internal/target"
-
 	"github.com/bperf/bperf/internal/procfs"
+	"github.com/bperf/bperf/internal/target"
 	"github.com/bperf/bperf/test/require"
 )
 

@@ -19,6 +19,10 @@ const (
 	Newest = "testing"  // with the newest kernel that Debian has let in
 )
 
+// GivesUp is what perf 7.2 prints on standard error when it stops at a record of a BPF program that the kernel wrote too long, because another process
+// loaded a program while perf recorded (docs/kernel-notes.md). Its report is empty then, with exit status 0; its script ends there.
+const GivesUp = "processing failed for event of type: KSYMBOL"
+
 // Path returns the path of a suite's perf for this machine, in the cache, whether it is there or not.
 func Path(suite string) (string, error) {
 	cache, err := os.UserCacheDir()
