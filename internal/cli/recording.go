@@ -129,7 +129,7 @@ func (f *recordingFlags) readPprof(path string, keep profile.Keys) (*profile.Pro
 		return nil, badCombinationf("%s is a profile of pprof: --time, --pid, --tid and -C are for recordings", path)
 	}
 	if keep.Has(profile.Address) || keep.Has(profile.Other) {
-		return nil, badCombinationf("%s is a profile of pprof, which does not tell addresses and tags apart", path)
+		return nil, badCombinationf("%s is a profile of pprof, in which samples are not separated by address or tag", path)
 	}
 	file, err := os.Open(path)
 	if err != nil {

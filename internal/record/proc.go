@@ -70,7 +70,7 @@ func unescapeName(name string) string {
 	return string(out)
 }
 
-// maps tells what a process has mapped.
+// maps emits a record for each mapping of a process.
 func (s *synthesizer) maps(dir string, pid int32) error {
 	f, err := os.Open(dir + "/maps")
 	if err != nil {
