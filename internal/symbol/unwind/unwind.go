@@ -228,7 +228,8 @@ func (f *frame) value(r *rule) (uint64, error) {
 	return word, nil
 }
 
-// byFramePointer takes the frame pointer to point at where it was saved itself, with the return address behind it, as both ABIs have it.
+// byFramePointer takes the frame pointer to point at where it was saved itself, with the return address behind it, as both ABIs have it. What was
+// saved need be no frame pointer: the caller may have tables, and use the register for something else.
 func (w *walk) byFramePointer() error {
 	fp, known := w.registers.Get(w.arch.framePointer())
 	if !known || fp < w.stackAt {
@@ -236,11 +237,8 @@ func (w *walk) byFramePointer() error {
 	}
 	saved, ok := w.memory(fp)
 	ra, ok2 := w.memory(fp + 8)
-	if !ok || !ok2 {
+	if !ok || !ok2 || saved == fp {
 		return errRegister // what is in the register is no frame pointer, most likely
-	}
-	if saved != 0 && saved <= fp {
-		return errRegister
 	}
 	sp, _ := w.registers.Get(w.arch.sp())
 	if fp < sp {

@@ -321,6 +321,12 @@ func TestFramePointers(t *testing.T) {
 		if chain, _ := New(arch).Unwind(nil, s, 10); chainText(chain) != "4000" {
 			t.Errorf("%v: loop: %x", arch, chain)
 		}
+		// As glibc's _dl_call_fini calls __do_global_dtors_aux, which has no table.
+		s.Stack = words(64, map[int]uint64{16: 0x42, 24: bias + ret})
+		s.Module = mapped(module(t, arch, false))
+		if chain, stop := New(arch).Unwind(nil, s, 10); chainText(chain) != "4000 3004" || stop != Outermost {
+			t.Errorf("%v: the caller uses the register for something else: %s, %s", arch, chainText(chain), stop)
+		}
 	}
 	if chain, stop := New(AMD64).Unwind(nil, &Sample{Module: none}, 10); len(chain) != 0 || stop != Outermost {
 		t.Errorf("without registers: %x, %s", chain, stop)
