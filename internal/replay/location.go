@@ -1,6 +1,8 @@
 package replay
 
 import (
+	"strings"
+
 	"github.com/bperf/bperf/internal/perfdata"
 	"github.com/bperf/bperf/internal/profile"
 	"github.com/bperf/bperf/internal/symbol/unwind"
@@ -16,6 +18,7 @@ type Location struct {
 	Index uint32 // among those of the replay, or of its interval, from 0 on
 	Kind  profile.Kind
 	last  bool  // no code of Symbol follows, or there is no Symbol
+	entry bool  // the kernel comes here when code is interrupted, so that what is outside of it in a callchain did not call
 	space int32 // of Addr: the index of the DSO, or a negative number for each kind of code without one
 }
 
@@ -149,9 +152,16 @@ func (r *Resolver) resolve(item *Item, mode perfdata.Misc, ip uint64) *Location 
 			dso.names.locate(l)
 		}
 		l.last = l.Symbol == nil || l.Addr+1 >= l.Symbol.End
+		l.entry = kind == profile.Kernel && l.Symbol != nil && isEntry(l.Symbol.Name)
 	})
 	*slot = l
 	return l
+}
+
+// isEntry reports whether the kernel's function with a name is where interrupts and exceptions enter it: asm_sysvec_apic_timer_interrupt, say, on x86-64 since
+// Linux 5.8 (arch/x86/include/asm/idtentry.h), el1h_64_irq on arm64 since 5.14 (arch/arm64/kernel/entry.S).
+func isEntry(name string) bool {
+	return strings.HasPrefix(name, "asm_") || strings.HasPrefix(name, "el1h_64_") && !strings.HasSuffix(name, "_handler")
 }
 
 // IP returns what is at the instruction pointer of a sample.
@@ -221,8 +231,9 @@ func (r *Resolver) Callchain(item *Item) ([]Frame, bool) {
 		if len(r.frames) >= r.replay.options.MaxStack {
 			return r.frames, true
 		}
-		r.frames = append(r.frames, r.frame(item, mode, ip, returns))
-		returns = true
+		frame := r.frame(item, mode, ip, returns)
+		r.frames = append(r.frames, frame)
+		returns = !frame.entry
 	}
 	if s.Fields.Has(perfdata.SampleRegsUser|perfdata.SampleStackUser) && len(s.UserStack) > 0 {
 		r.unwind(item)
