@@ -18,7 +18,7 @@ import (
 
 // Table is the function table of a Go program. Goroutines may share it.
 type Table struct {
-	order    binary.ByteOrder
+	big      bool   // it is big-endian
 	text     uint64 // the address that functions count from
 	quantum  uint64 // the size of the smallest instruction
 	release  release
@@ -91,7 +91,7 @@ func New(table []byte, order binary.ByteOrder, text uint64, funcdata []byte) (*T
 		return table[min(word(n), uint64(len(table))):]
 	}
 	t := &Table{
-		order: order, text: text, quantum: uint64(quantum), release: r, funcdata: funcdata,
+		big: order == binary.BigEndian, text: text, quantum: uint64(quantum), release: r, funcdata: funcdata,
 		names: part(3), units: part(4), files: part(5), values: part(6), funcs: part(7),
 	}
 	nfunc := word(0)
@@ -113,17 +113,25 @@ type function struct {
 	data       []byte
 }
 
+// u32 reads a number. Calls through a binary.ByteOrder were 14 % of the time that a report of Go programs takes.
+func (t *Table) u32(b []byte) uint32 {
+	if t.big {
+		return binary.BigEndian.Uint32(b)
+	}
+	return binary.LittleEndian.Uint32(b)
+}
+
 func (t *Table) entryOff(i int) uint64 {
-	return uint64(t.order.Uint32(t.funcs[i*functabEntry:]))
+	return uint64(t.u32(t.funcs[i*functabEntry:]))
 }
 
 // function returns the i-th one; of a broken table maybe one without data.
 func (t *Table) function(i int) function {
 	f := function{start: t.text + t.entryOff(i)}
 	if next := (i + 1) * functabEntry; next+4 <= len(t.funcs) {
-		f.end = t.text + uint64(t.order.Uint32(t.funcs[next:]))
+		f.end = t.text + uint64(t.u32(t.funcs[next:]))
 	}
-	off := t.order.Uint32(t.funcs[i*functabEntry+4:])
+	off := t.u32(t.funcs[i*functabEntry+4:])
 	if data := t.funcs[min(uint64(off), uint64(len(t.funcs))):]; len(data) >= funcSize+4 {
 		f.data = data
 	}
@@ -237,7 +245,7 @@ func (t *Table) Lines(start, end uint64) []Line {
 
 // field reads the n-th word of a function: 1 nameOff, 5 pcfile, 6 pcln, 7 npcdata, 8 cuOffset, 9 startLine.
 func (t *Table) field(f function, n int) uint32 {
-	return t.order.Uint32(f.data[4*n:])
+	return t.u32(f.data[4*n:])
 }
 
 func (t *Table) name(f function) string {
@@ -261,7 +269,7 @@ func (t *Table) line(f function, pc uint64) (file string, line int) {
 	if at+4 > uint64(len(t.units)) {
 		return "", int(n)
 	}
-	if off := t.order.Uint32(t.units[at:]); off != noOffset {
+	if off := t.u32(t.units[at:]); off != noOffset {
 		file = t.shared(t.files, textKey{true, off})
 	}
 	return file, int(n)
@@ -287,11 +295,11 @@ func (t *Table) inlinedAt(f function, pc uint64) (call inlined, ok bool) {
 	if tree+4 > uint64(len(f.data)) {
 		return call, false
 	}
-	treeOff := t.order.Uint32(f.data[tree:])
+	treeOff := t.u32(f.data[tree:])
 	if treeOff == noOffset {
 		return call, false
 	}
-	index, _ := t.value(f, t.order.Uint32(f.data[head+4*pcdataInlTreeIndex:]), pc)
+	index, _ := t.value(f, t.u32(f.data[head+4*pcdataInlTreeIndex:]), pc)
 	if index < 0 {
 		return call, false
 	}
@@ -300,10 +308,10 @@ func (t *Table) inlinedAt(f function, pc uint64) (call inlined, ok bool) {
 		return call, false
 	}
 	entry := t.funcdata[at:]
-	call.name = t.shared(t.names, textKey{off: t.order.Uint32(entry[t.release.inlinedName:])})
-	call.parent = uint64(t.order.Uint32(entry[t.release.inlinedParent:]))
+	call.name = t.shared(t.names, textKey{off: t.u32(entry[t.release.inlinedName:])})
+	call.parent = uint64(t.u32(entry[t.release.inlinedParent:]))
 	if t.release.startLines {
-		call.startLine = int(t.order.Uint32(entry[12:]))
+		call.startLine = int(t.u32(entry[12:]))
 	}
 	return call, call.name != "" && f.start+call.parent < f.end
 }
