@@ -164,19 +164,24 @@ func TestTruth(t *testing.T) {
 			cfg := config(t, "cpu-clock", l.Command()...)
 			cfg.Record.Period, cfg.Record.Frequency = 0, rate()
 			r := take(t, cfg)
-			var one, three uint64
-			for name, value := range byFunction(r.Profile) {
+			p := r.Profile
+			var samples, one, three uint64
+			for _, s := range p.Samples() {
+				name := p.Strings.At(p.Functions.At(p.Frames()[s.Leaf].Function).Name)
 				switch {
 				case strings.HasSuffix(name, l.One):
-					one += value
+					one += s.Value
 				case strings.HasSuffix(name, l.Three):
-					three += value
+					three += s.Value
+				default:
+					continue
 				}
+				samples += s.Count
 			}
 			got := float64(three) / float64(one+three)
 			want, err := l.Share()
 			check(t, err)
-			if tolerance := uncertainty(want, &r.Totals); !(math.Abs(got-want) <= tolerance) {
+			if tolerance := uncertainty(want, samples, &r.Totals); !(math.Abs(got-want) <= tolerance) {
 				t.Errorf("%.2f %% of the samples are in %s, and %.2f ± %.2f %% of the time: %v", 100*got, l.Three, 100*want, 100*tolerance, byFunction(r.Profile))
 			}
 			switch l.Name {
@@ -194,9 +199,8 @@ func TestTruth(t *testing.T) {
 
 // uncertainty is how far the share of a function among samples may be from that of the time: five times the standard deviation of so many samples, what was
 // spent between the functions, and all that was not sampled. Emulated machines sample a small part of the time, but not another one.
-func uncertainty(share float64, t *Totals) float64 {
-	n := float64(t.Samples)
-	return min(0.15, 5*math.Sqrt(share*(1-share)/n)+0.005+float64(t.Missed)/(n+float64(t.Missed)))
+func uncertainty(share float64, samples uint64, t *Totals) float64 {
+	return min(0.15, 5*math.Sqrt(share*(1-share)/float64(samples))+0.005+float64(t.Missed)/float64(t.Samples+t.Missed))
 }
 
 // checkGoStacks looks for a stack from a function down to main. The caller of a function without a frame of its own is missing.
