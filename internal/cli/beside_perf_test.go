@@ -80,7 +80,7 @@ func TestBothWays(t *testing.T) {
 				if tt.report == nil {
 					report = append(report, "--no-children")
 				}
-				theirs := map[string]string{}
+				theirs, ours := map[string]string{}, ""
 				for again := true; again; {
 					stream := func() []byte {
 						if tt.name == "system" {
@@ -93,7 +93,8 @@ func TestBothWays(t *testing.T) {
 							t.Fatal(err)
 						}
 					}
-					again = false
+					ours = string(output(t, bperf(), report...))
+					again = tt.name == "DWARF" && strings.Contains(ours, "[vdso]") // no perf unwinds out of it without a copy in its cache
 					for name, path := range perfs {
 						if by == "packaged" && name == "distribution" {
 							continue // which takes no attributes that are longer than those it knows
@@ -103,7 +104,6 @@ func TestBothWays(t *testing.T) {
 						again = again || strings.Contains(theirs[name], afterExit) || strings.Contains(errs, packaged.GivesUp)
 					}
 				}
-				ours := string(output(t, bperf(), report...))
 				if long := "_" + bpfprogram.SpinLong; tt.name == "system" && !strings.Contains(ours, long) {
 					t.Errorf("the BPF program's function %s is not in the report:\n%s", long, ours)
 				}

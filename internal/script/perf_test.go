@@ -95,16 +95,17 @@ const withoutPrograms = "--no-bpf-event"
 var theLoad = regexp.MustCompile(`^ *(sh|ls|cat|swapper|script\.test) `)
 
 // ofTheLoad leaves out of what both printed the samples of processes that are none of the load's: these may do anything, like removing their files before both
-// have looked into them.
+// have looked into them. It also leaves out those in the vDSO, as no perf unwinds out of it without a copy in its cache.
 func ofTheLoad(theirs, ours []byte) (theirsOfIt, oursOfIt []byte) {
 	all, same := samples(theirs), samples(ours)
+	compared := func(sample []byte) bool { return theLoad.Match(sample) && !bytes.Contains(sample, []byte("([vdso])")) }
 	for i, sample := range same {
-		if i >= len(all) || theLoad.Match(sample) {
+		if i >= len(all) || compared(sample) {
 			oursOfIt = append(oursOfIt, sample...)
 		}
 	}
 	for i, sample := range all {
-		if i >= len(same) || theLoad.Match(same[i]) {
+		if i >= len(same) || compared(same[i]) {
 			theirsOfIt = append(theirsOfIt, sample...)
 		}
 	}
