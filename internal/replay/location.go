@@ -18,7 +18,8 @@ type Location struct {
 	Index uint32 // among those of the replay, or of its interval, from 0 on
 	Kind  profile.Kind
 	last  bool  // no code of Symbol follows, or there is no Symbol
-	entry bool  // the kernel comes here when code is interrupted, so that what is outside of it in a callchain did not call
+	entry bool  // the kernel comes here when code is interrupted: the address outside of it in a callchain is where that stands
+	thunk bool  // the kernel jumps from here to a function, whose address can be outside of it in a callchain
 	space int32 // of Addr: the index of the DSO, or a negative number for each kind of code without one
 }
 
@@ -152,7 +153,9 @@ func (r *Resolver) resolve(item *Item, mode perfdata.Misc, ip uint64) *Location 
 			dso.names.locate(l)
 		}
 		l.last = l.Symbol == nil || l.Addr+1 >= l.Symbol.End
-		l.entry = kind == profile.Kernel && l.Symbol != nil && isEntry(l.Symbol.Name)
+		if kind == profile.Kernel && l.Symbol != nil {
+			l.entry, l.thunk = isEntry(l.Symbol.Name), strings.HasPrefix(l.Symbol.Name, "__x86_indirect_") // arch/x86/lib/retpoline.S
+		}
 	})
 	*slot = l
 	return l
@@ -186,9 +189,10 @@ func (r *Resolver) Data(item *Item) *Location {
 	return r.Resolve(item, mode, addr)
 }
 
-// frame returns what is at an entry of a callchain. Where a call returns to it, that is what is at the call.
-func (r *Resolver) frame(item *Item, mode perfdata.Misc, ip uint64, returns bool) Frame {
-	if returns {
+// frame returns what is at an entry of a callchain. Where a call returns to it, that is what is at the call. inner is the entry before it; nil where there is
+// none, or ip is no return address.
+func (r *Resolver) frame(item *Item, mode perfdata.Misc, ip uint64, inner *Location) Frame {
+	if inner != nil && !inner.entry && !(inner.thunk && r.isFunction(item, mode, ip)) {
 		call := r.Resolve(item, mode, ip-1)
 		if call.DSO != nil && !(call.last && mode == perfdata.MiscUser && r.isRestorer(item, ip)) {
 			return Frame{ip, call, true}
@@ -197,10 +201,15 @@ func (r *Resolver) frame(item *Item, mode perfdata.Misc, ip uint64, returns bool
 	return Frame{ip, r.Resolve(item, mode, ip), false}
 }
 
+// isFunction reports whether a function begins at ip.
+func (r *Resolver) isFunction(item *Item, mode perfdata.Misc, ip uint64) bool {
+	at := r.Resolve(item, mode, ip)
+	return at.Symbol != nil && at.Symbol.Start == at.Addr
+}
+
 // isRestorer reports whether a signal handler of the user returns to ip: no call stands before that, but another function, where there is code at all.
 func (r *Resolver) isRestorer(item *Item, ip uint64) bool {
-	at := r.Resolve(item, perfdata.MiscUser, ip)
-	return at.Symbol != nil && at.Symbol.Start == at.Addr && r.replay.arch().IsRestorer(at.Code)
+	return r.isFunction(item, perfdata.MiscUser, ip) && r.replay.arch().IsRestorer(r.Resolve(item, perfdata.MiscUser, ip).Code)
 }
 
 // Callchain returns the callchain of a sample, the innermost frame first: what the kernel recorded, and what follows of the stack of the
@@ -212,12 +221,13 @@ func (r *Resolver) Callchain(item *Item) ([]Frame, bool) {
 		return nil, false
 	}
 	r.frames, r.cut = r.frames[:0], false
-	mode, returns := perfdata.MiscUser, false
+	mode := perfdata.MiscUser
+	var inner *Location
 	for _, ip := range s.Callchain {
 		if perfdata.IsContext(ip) {
 			// Code without frame pointers can have anything where the kernel looks for return addresses. No mark follows the user's part.
 			next, known := modeOf(ip)
-			if mode == perfdata.MiscUser && returns || !known && ip != perfdata.ContextUserDeferred {
+			if mode == perfdata.MiscUser && inner != nil || !known && ip != perfdata.ContextUserDeferred {
 				r.cut = true
 				r.replay.cutChains.Add(1)
 				return r.frames, true
@@ -225,15 +235,15 @@ func (r *Resolver) Callchain(item *Item) ([]Frame, bool) {
 			if ip == perfdata.ContextUserDeferred {
 				return r.frames, true // what follows is no address
 			}
-			mode, returns = next, false
+			mode, inner = next, nil
 			continue
 		}
 		if len(r.frames) >= r.replay.options.MaxStack {
 			return r.frames, true
 		}
-		frame := r.frame(item, mode, ip, returns)
+		frame := r.frame(item, mode, ip, inner)
 		r.frames = append(r.frames, frame)
-		returns = !frame.entry
+		inner = frame.Location
 	}
 	if s.Fields.Has(perfdata.SampleRegsUser|perfdata.SampleStackUser) && len(s.UserStack) > 0 {
 		r.unwind(item)

@@ -19,12 +19,14 @@ func chainEvent() *perfdata.Event {
 // TestCallersAtTheirCalls has callchains with addresses at the beginning of functions: a call at the end of the function before returns there, but what was
 // sampled or interrupted there is of the function itself.
 func TestCallersAtTheirCalls(t *testing.T) {
-	const kernel, second, entry, nowhere = 0xffffffff80000000, 0xffffffff80000100, 0xffffffff80000e00, 0x5000
+	const kernel, second, thunk, entry, nowhere = 0xffffffff80000000, 0xffffffff80000100, 0xffffffff80000d00, 0xffffffff80000e00, 0x5000
 	reader := written(t, chainEvent(), func(w *perfdata.Writer) {
 		w.Write(perfdata.MiscKernel, &perfdata.Mmap{PID: -1, Start: kernel, Length: 0x1000, Filename: "[kernel.kallsyms]_text"})
 		for i, chain := range [][]uint64{
 			{perfdata.ContextKernel, second, second, second + 1},
 			{perfdata.ContextKernel, second, entry + 1, second, second},
+			{perfdata.ContextKernel, thunk + 1, second, second},
+			{perfdata.ContextKernel, thunk, second + 2},
 			{perfdata.ContextUser, nowhere, perfdata.ContextKernel}, // no mark comes behind what is of the user
 			{perfdata.ContextUser, nowhere, nowhere},
 		} {
@@ -34,8 +36,11 @@ func TestCallersAtTheirCalls(t *testing.T) {
 	function := func(addr uint64) (Symbol, bool) {
 		start := addr &^ 0xff
 		name := fmt.Sprintf("f%x", start&0xfff)
-		if start == entry {
+		switch start {
+		case entry:
 			name = "asm_exc_page_fault"
+		case thunk:
+			name = "__x86_indirect_thunk_rax"
 		}
 		return Symbol{Name: name, Start: start, End: start + 0x100}, true
 	}
@@ -63,6 +68,8 @@ func TestCallersAtTheirCalls(t *testing.T) {
 		" ffffffff80000100=ffffffff80000100:f100+0 ffffffff80000100=ffffffff80000100:f0+100 ffffffff80000101=ffffffff80000101:f100+1",
 		" ffffffff80000100=ffffffff80000100:f100+0 ffffffff80000e01=ffffffff80000e01:asm_exc_page_fault+1" +
 			" ffffffff80000100=ffffffff80000100:f100+0 ffffffff80000100=ffffffff80000100:f0+100",
+		" ffffffff80000d01=ffffffff80000d01:__x86_indirect_thunk_rax+1 ffffffff80000100=ffffffff80000100:f100+0 ffffffff80000100=ffffffff80000100:f0+100",
+		" ffffffff80000d00=ffffffff80000d00:__x86_indirect_thunk_rax+0 ffffffff80000102=ffffffff80000102:f100+2",
 		" 5000=5000",
 		" 5000=5000 5000=5000",
 	}

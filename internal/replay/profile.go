@@ -126,9 +126,9 @@ func (p *part) add(item *Item) {
 
 // stack is that of a sample's callchain, with what is inlined.
 func (p *part) stack(item *Item) profile.StackID {
-	known, mode, found := p.knownCallers(item)
+	known, innermost, found := p.knownCallers(item)
 	if found {
-		return p.push(known.stack, p.frame(item, mode, item.Sample.Callchain[1], false))
+		return p.push(known.stack, innermost)
 	}
 	frames, _ := p.Callchain(item)
 	if len(frames) == 0 {
@@ -165,16 +165,19 @@ type callers struct {
 // callersBits is the number of callers that a goroutine remembers, as a power of two.
 const callersBits = 11
 
-// knownCallers are those of a sample, and the mode of its innermost frame, if they are found, or what is to remember them; nil where they are not
-// the callchain alone.
-func (p *part) knownCallers(item *Item) (known *callers, mode perfdata.Misc, found bool) {
+// knownCallers are those of a sample, and its innermost frame, if they are found, or what is to remember them; nil where they depend on more than
+// their part of the callchain.
+func (p *part) knownCallers(item *Item) (known *callers, innermost Frame, found bool) {
 	chain := item.Sample.Callchain
 	if len(chain) < 3 || perfdata.IsContext(chain[1]) || len(item.Sample.UserStack) > 0 {
-		return nil, 0, false
+		return nil, innermost, false
 	}
 	mode, ok := modeOf(chain[0])
 	if !ok {
-		return nil, 0, false
+		return nil, innermost, false
+	}
+	if innermost = p.frame(item, mode, chain[1], nil); innermost.entry || innermost.thunk {
+		return nil, innermost, false
 	}
 	hash := chain[0]
 	for _, ip := range chain[2:] {
@@ -182,7 +185,7 @@ func (p *part) knownCallers(item *Item) (known *callers, mode perfdata.Misc, fou
 		hash ^= hash >> 32
 	}
 	known = &p.callers[hash>>(64-callersBits)]
-	return known, mode, known.user == item.user && known.kernel == item.kernel && known.mark == chain[0] && slices.Equal(known.chain, chain[2:])
+	return known, innermost, known.user == item.user && known.kernel == item.kernel && known.mark == chain[0] && slices.Equal(known.chain, chain[2:])
 }
 
 // Period is the number of events that a sample stands for.

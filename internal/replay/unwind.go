@@ -27,7 +27,7 @@ func (r *Resolver) unwind(item *Item) {
 		Module: func(ip uint64) (*unwind.Module, uint64) { return unwindModule(item.user, arch, ip) }}
 	r.chain, _ = r.unwinder.Unwind(r.chain[:0], &sample, r.replay.options.MaxStack)
 	for _, ip := range r.chain { // which are where calls end already
-		r.frames = append(r.frames, r.frame(item, perfdata.MiscUser, ip, false))
+		r.frames = append(r.frames, r.frame(item, perfdata.MiscUser, ip, nil))
 	}
 }
 
