@@ -192,7 +192,7 @@ func (r *Resolver) Data(item *Item) *Location {
 // frame returns what is at an entry of a callchain. Where a call returns to it, that is what is at the call. inner is the entry before it; nil where there is
 // none, or ip is no return address.
 func (r *Resolver) frame(item *Item, mode perfdata.Misc, ip uint64, inner *Location) Frame {
-	if inner != nil && !inner.entry && !(inner.thunk && r.isFunction(item, mode, ip)) {
+	if inner != nil && !inner.entry && !(inner.thunk && r.functionAt(item, mode, ip) != nil) {
 		call := r.Resolve(item, mode, ip-1)
 		if call.DSO != nil && !(call.last && mode == perfdata.MiscUser && r.isRestorer(item, ip)) {
 			return Frame{ip, call, true}
@@ -201,15 +201,19 @@ func (r *Resolver) frame(item *Item, mode perfdata.Misc, ip uint64, inner *Locat
 	return Frame{ip, r.Resolve(item, mode, ip), false}
 }
 
-// isFunction reports whether a function begins at ip.
-func (r *Resolver) isFunction(item *Item, mode perfdata.Misc, ip uint64) bool {
+// functionAt returns what is at ip, if a function begins there.
+func (r *Resolver) functionAt(item *Item, mode perfdata.Misc, ip uint64) *Location {
 	at := r.Resolve(item, mode, ip)
-	return at.Symbol != nil && at.Symbol.Start == at.Addr
+	if at.Symbol == nil || at.Symbol.Start != at.Addr {
+		return nil
+	}
+	return at
 }
 
 // isRestorer reports whether a signal handler of the user returns to ip: no call stands before that, but another function, where there is code at all.
 func (r *Resolver) isRestorer(item *Item, ip uint64) bool {
-	return r.isFunction(item, perfdata.MiscUser, ip) && r.replay.arch().IsRestorer(r.Resolve(item, perfdata.MiscUser, ip).Code)
+	at := r.functionAt(item, perfdata.MiscUser, ip)
+	return at != nil && r.replay.arch().IsRestorer(at.Code)
 }
 
 // Callchain returns the callchain of a sample, the innermost frame first: what the kernel recorded, and what follows of the stack of the

@@ -113,7 +113,7 @@ type function struct {
 	data       []byte
 }
 
-// u32 reads a number. Calls through a binary.ByteOrder were 14 % of the time that a report of Go programs takes.
+// u32 reads a number. Calls through a binary.ByteOrder took up to 14 % of the time of a report.
 func (t *Table) u32(b []byte) uint32 {
 	if t.big {
 		return binary.BigEndian.Uint32(b)
