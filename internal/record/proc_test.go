@@ -249,13 +249,14 @@ func FuzzRecords(f *testing.F) {
 // FuzzProc parses hostile text of /proc, and ELF notes.
 func FuzzProc(f *testing.F) {
 	f.Add([]byte("55c4b000-55c50000 r-xp 00002000 fe:1f 247766 /usr/bin/a\n"))
+	f.Add([]byte("55c50000-55c60000 r--p 00007000 fe:1f 247766 /usr/bin/a\n"))
 	f.Add([]byte("Name:\ta\\\\b\nThreads:\t2\n"))
 	f.Add([]byte("\x04\x00\x00\x00\xff\xff\xff\xff\x03\x00\x00\x00GNU\x00abc"))
 	f.Fuzz(func(t *testing.T, b []byte) {
 		s := newSynthesizer("/nonexistent", nil)
 		var m perfdata.Mmap2
 		for mapping := range procfs.Mappings(bytes.NewReader(b), s.buf) {
-			if s.describe(mapping, &m); m.Length == 0 {
+			if s.describe(mapping, &m) && m.Length == 0 {
 				t.Fatal("a mapping of nothing")
 			}
 		}
