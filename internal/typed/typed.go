@@ -133,13 +133,19 @@ func (f *flattener) addMember(name string, m btf.Member, offset uint32, depth in
 		return
 	}
 	f.seen++
-	size, err := btf.Sizeof(m.Type)
+	t := btf.UnderlyingType(m.Type)
+	switch t.(type) {
+	case *btf.Int, *btf.Enum:
+	default: // which no compiler makes
+		return
+	}
+	size, err := btf.Sizeof(t)
 	if err != nil || size > 8 || size == 0 || f.seen > mostTypes {
 		return
 	}
 	bits := uint32(m.Offset)
 	start := bits / 8 / uint32(size) * uint32(size)
-	f.columns = append(f.columns, Column{Name: name, offset: offset + start, size: uint32(size), typ: btf.UnderlyingType(m.Type),
+	f.columns = append(f.columns, Column{Name: name, offset: offset + start, size: uint32(size), typ: t,
 		shift: bits - 8*start, bits: uint32(m.BitfieldSize)})
 }
 

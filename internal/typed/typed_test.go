@@ -39,6 +39,7 @@ func TestColumns(t *testing.T) {
 		{Name: "on", Type: &btf.Int{Name: "bool", Size: 1, Encoding: btf.Bool}, Offset: 288},
 		{Name: "either", Type: &btf.Union{Size: 2}, Offset: 304},
 		{Name: "at", Type: &btf.Pointer{Target: u32}, Offset: 320},
+		{Name: "odd", Type: &btf.Array{Type: inner, Nelems: 1}, BitfieldSize: 8}, // which is no bit field of C
 	}}
 	value := slices.Concat(number(7, 4), number(0xffff, 2), number(1, 2), []byte("sh\x00junk!"), number(1, 4), number(2, 4), number(3, 4), number(5|9<<3, 4),
 		number(0xfffe, 2), number(4, 2), []byte{1, 0, 0xab, 0xcd}, number(0xfff0, 8))
