@@ -119,7 +119,7 @@ func (a *annotateFlags) writer() (func(*annotate.Report, io.Writer) error, error
 }
 
 func (a *annotateFlags) report(cmd *cobra.Command) (*annotate.Report, error) {
-	reader, err := openRecording(a.path, cmd.InOrStdin(), garbage)
+	reader, err := openRecording(a.path, cmd.InOrStdin())
 	if err != nil {
 		return nil, err
 	}

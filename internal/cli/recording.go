@@ -59,8 +59,8 @@ func (f *symbolFlags) allowance() *allowance.Allowance {
 // so that collecting it more often than by default costs little.
 const garbage = 40
 
-// openRecording opens a file, or standard input. So much garbage there may be from then on, in percent.
-func openRecording(path string, stdin io.Reader, garbage int) (*perfdata.Reader, error) {
+// openRecording opens a file, or standard input. There may be so much garbage from then on.
+func openRecording(path string, stdin io.Reader) (*perfdata.Reader, error) {
 	if os.Getenv("GOGC") == "" {
 		debug.SetGCPercent(garbage)
 	}
@@ -95,7 +95,7 @@ func (f *recordingFlags) readFile(cmd *cobra.Command, path string, keep profile.
 	if isCompressed(path) {
 		return f.readPprof(path, keep)
 	}
-	recording, err := openRecording(path, cmd.InOrStdin(), garbage)
+	recording, err := openRecording(path, cmd.InOrStdin())
 	if err != nil {
 		return nil, err
 	}

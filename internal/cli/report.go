@@ -201,7 +201,7 @@ func (f *reportFlags) run(cmd *cobra.Command) error {
 	if _, err := f.options(cmd, true); err != nil { // before a long recording is read
 		return err
 	}
-	recording, err := openRecording(f.input.path, cmd.InOrStdin(), garbage)
+	recording, err := openRecording(f.input.path, cmd.InOrStdin())
 	if err != nil {
 		return err
 	}

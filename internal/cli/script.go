@@ -25,9 +25,6 @@ type scriptFlags struct {
 	comms      string
 }
 
-// scriptGarbage is less than garbage: script keeps nothing but what is known of places, and makes little garbage.
-const scriptGarbage = 25
-
 func newScriptCommand() *cobra.Command {
 	var f scriptFlags
 	var o script.Options
@@ -109,7 +106,7 @@ func (f *scriptFlags) run(cmd *cobra.Command, o script.Options, ro replay.Option
 	if cmd.Flags().Changed("inline") {
 		ro.NoInline = !f.inline
 	}
-	reader, err := openRecording(f.input, cmd.InOrStdin(), scriptGarbage)
+	reader, err := openRecording(f.input, cmd.InOrStdin())
 	if err != nil {
 		return err
 	}

@@ -17,9 +17,20 @@ func Text(s string) string {
 	return strings.Map(visible, s)
 }
 
-// isPlain reports whether there is nothing in a text but printable ASCII, as in nearly all.
+// isPlain reports whether there is nothing in a text but printable ASCII, as in nearly all. It looks at eight bytes at a time: of all that is printed.
 func isPlain[S string | []byte](s S) bool {
-	for i := range len(s) {
+	const (
+		each = 0x0101010101010101
+		high = 0x80 * each
+	)
+	i := 0
+	for ; i+8 <= len(s); i += 8 {
+		w := uint64(s[i]) | uint64(s[i+1])<<8 | uint64(s[i+2])<<16 | uint64(s[i+3])<<24 | uint64(s[i+4])<<32 | uint64(s[i+5])<<40 | uint64(s[i+6])<<48 | uint64(s[i+7])<<56
+		if ((w-' '*each)|w|(w+each))&high != 0 { // a byte below ' ', one above '~', or DEL
+			return false
+		}
+	}
+	for ; i < len(s); i++ {
 		if s[i]-' ' > '~'-' ' {
 			return false
 		}

@@ -1,6 +1,9 @@
 package printable
 
-import "testing"
+import (
+	"bytes"
+	"testing"
+)
 
 func TestLines(t *testing.T) {
 	if got, want := Lines("a\n\tb\x1bc\r\u0085d"), "a\n\tb?c??d"; got != want {
@@ -12,6 +15,21 @@ func TestAppend(t *testing.T) {
 	for _, s := range []string{"", "worker", "größe", "a\x1bb\nc"} {
 		if got, want := string(Append([]byte("x"), s)), "x"+Text(s); got != want {
 			t.Errorf("%q: %q, want %q", s, got, want)
+		}
+	}
+}
+
+// TestPlain has each byte at each place of texts of up to 17 bytes.
+func TestPlain(t *testing.T) {
+	for size := 1; size <= 17; size++ {
+		for at := range size {
+			for c := range 256 {
+				text := bytes.Repeat([]byte("~"), size)
+				text[at] = byte(c)
+				if got, want := isPlain(text), c >= ' ' && c <= '~'; got != want {
+					t.Fatalf("%q: %v", text, got)
+				}
+			}
 		}
 	}
 }
