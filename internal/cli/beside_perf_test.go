@@ -34,6 +34,7 @@ const afterExit = "__quick_exit_funcs"
 // symbol is the same to the last digit.
 func TestBothWays(t *testing.T) {
 	require.Root(t)
+	require.PlainNames(t)
 	perfs := map[string]string{"distribution": distributionPerf(t), "packaged": require.NewestPerf(t)}
 	recorders := map[string]*exec.Cmd{"bperf": recordCommand(t)}
 	for name, path := range perfs {

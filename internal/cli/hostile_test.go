@@ -105,6 +105,7 @@ func TestHostileNames(t *testing.T) {
 // TestHostileNamesLive has a process, its file, its cgroup and the holder of a BPF program with hostile names, in every command that measures or lists.
 func TestHostileNamesLive(t *testing.T) {
 	require.NoKernel(t) // what prints names is the same on all
+	require.HostileNames(t)
 	place := newPlace(t)
 	setComm(t, hostile) // of the holder
 	_, id := loadEmpty(t, "bperf_hostile")

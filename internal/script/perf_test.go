@@ -48,6 +48,9 @@ func runPerf(t *testing.T, path string, args ...string) []byte {
 
 func runPerfWithErrors(t *testing.T, path string, args ...string) (stdout []byte, stderr string) {
 	t.Helper()
+	if args[0] == "record" {
+		require.PlainNames(t)
+	}
 	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, path, args...)
