@@ -22,6 +22,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"golang.org/x/sys/unix"
 
+	"github.com/bperf/bperf/internal/perfdata"
 	"github.com/bperf/bperf/internal/perfevent"
 	"github.com/bperf/bperf/test/require"
 )
@@ -389,8 +390,8 @@ func TestPerfEvents(t *testing.T) {
 			return link.Tracepoint("sched", "sched_process_hang", p, nil)
 		}, Attachment{Kind: "tracepoint", To: "sched_process_hang"}},
 		{"event", ebpf.ProgramSpec{Type: ebpf.PerfEvent}, func(p *ebpf.Program) (link.Link, error) {
-			e, err := perfevent.Open(&perfevent.Attr{Type: perfevent.TypeSoftware, Config: perfevent.SoftwarePageFaults, Sample: 1e9,
-				Flags: perfevent.Disabled}, perfevent.Where{CPU: perfevent.AnyCPU})
+			e, err := perfevent.Open(&perfdata.Attr{Type: perfdata.TypeSoftware, Config: perfdata.SoftwarePageFaults, SamplePeriod: 1e9,
+				Flags: perfdata.AttrDisabled}, perfevent.Where{CPU: perfevent.AnyCPU})
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -10,6 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/bperf/bperf/internal/kernel"
+	"github.com/bperf/bperf/internal/perfdata"
 	"github.com/bperf/bperf/internal/perfevent"
 )
 
@@ -24,12 +25,12 @@ type ring struct {
 // openRing lets the kernel leave records of what happens on a CPU. They have the clock of load times. It returns nil if the CPU is
 // offline.
 func openRing(cpu, size int) (*ring, error) {
-	attr := &perfevent.Attr{
-		Type: perfevent.TypeSoftware, Config: perfevent.SoftwareDummy, SampleType: perfevent.TrailerFormat, ClockID: unix.CLOCK_BOOTTIME,
-		Flags:  perfevent.KSymbols | perfevent.BPFEvents | perfevent.SampleIDAll | perfevent.UseClockID | perfevent.Watermark,
-		Wakeup: 1, // wake the reader for each record
+	attr := &perfdata.Attr{
+		Type: perfdata.TypeSoftware, Config: perfdata.SoftwareDummy, SampleType: perfevent.TrailerFormat, ClockID: unix.CLOCK_BOOTTIME,
+		Flags:        perfdata.AttrKSymbol | perfdata.AttrBPFEvent | perfdata.AttrSampleIDAll | perfdata.AttrUseClockID | perfdata.AttrWatermark,
+		WakeupEvents: 1, // wake the reader for each record
 	}
-	attr.ReadFormat = perfevent.ReadFormatLost
+	attr.ReadFormat = perfdata.ReadLost
 	where := perfevent.Where{Thread: perfevent.AnyThread, CPU: cpu}
 	event, err := perfevent.Open(attr, where)
 	if errors.Is(err, unix.EINVAL) { // before Linux 6.0

@@ -18,6 +18,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"golang.org/x/sys/unix"
 
+	"github.com/bperf/bperf/internal/perfdata"
 	"github.com/bperf/bperf/internal/perfevent"
 	"github.com/bperf/bperf/internal/procfs"
 	"github.com/bperf/bperf/test/require"
@@ -282,7 +283,7 @@ func TestUnlinkedPerf(t *testing.T) {
 		t.Fatal(err)
 	}
 	p, id := load(t, &ebpf.ProgramSpec{Type: ebpf.TracePoint, Instructions: returning(1)})
-	e, err := perfevent.Open(&perfevent.Attr{Type: perfevent.TypeTracepoint, Config: config, Sample: 1},
+	e, err := perfevent.Open(&perfdata.Attr{Type: perfdata.TypeTracepoint, Config: config, SamplePeriod: 1},
 		perfevent.Where{Thread: perfevent.AnyThread, CPU: 0})
 	if err != nil {
 		t.Fatal(err)

@@ -13,6 +13,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/bperf/bperf/internal/event"
+	"github.com/bperf/bperf/internal/perfdata"
 	"github.com/bperf/bperf/internal/perfevent"
 	"github.com/bperf/bperf/internal/printable"
 )
@@ -132,7 +133,7 @@ func (l *lister) available(d event.Description) bool {
 // not now, is no sign of its absence.
 func counts(e *event.Event) bool {
 	attr := e.Attr
-	attr.Flags |= perfevent.Disabled | perfevent.ExcludeKernel | perfevent.ExcludeHV
+	attr.Flags |= perfdata.AttrDisabled | perfdata.AttrExcludeKernel | perfdata.AttrExcludeHV
 	opened, err := perfevent.Open(&attr, perfevent.Where{Thread: 0, CPU: perfevent.AnyCPU})
 	if err == nil {
 		opened.Close()

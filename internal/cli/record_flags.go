@@ -12,7 +12,7 @@ import (
 	"time"
 
 	"github.com/bperf/bperf/internal/event"
-	"github.com/bperf/bperf/internal/perfevent"
+	"github.com/bperf/bperf/internal/perfdata"
 	"github.com/bperf/bperf/internal/record"
 )
 
@@ -69,7 +69,7 @@ func (o *recordOptions) setCallchain(cfg *record.Config) error {
 
 func (o *recordOptions) setBranches(cfg *record.Config) error {
 	if o.anyBranch {
-		cfg.Branches = perfevent.BranchAny
+		cfg.Branches = perfdata.BranchAny
 	}
 	if o.branchFilter == "" {
 		return nil

@@ -11,7 +11,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/bperf/bperf/internal/event"
-	"github.com/bperf/bperf/internal/perfevent"
+	"github.com/bperf/bperf/internal/perfdata"
 	"github.com/bperf/bperf/internal/printable"
 	"github.com/bperf/bperf/internal/record"
 	"github.com/bperf/bperf/internal/userprog"
@@ -96,7 +96,7 @@ func (o *recordOptions) nameOutputs(cfg *record.Config, list event.List) (event.
 		}
 		at := slices.IndexFunc(list, func(g event.Group) bool {
 			e := g.Events[0]
-			return len(g.Events) == 1 && e.Name == name && e.Attr.Type == perfevent.TypeSoftware && e.Attr.Config == perfevent.SoftwareBPFOutput
+			return len(g.Events) == 1 && e.Name == name && e.Attr.Type == perfdata.TypeSoftware && e.Attr.Config == perfdata.SoftwareBPFOutput
 		})
 		if at < 0 {
 			return nil, fmt.Errorf("map:%s.event=%s: there is no such event: add -e bpf-output/no-inherit=1,name=%s/", channel, name, name)

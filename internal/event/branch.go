@@ -6,29 +6,29 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/bperf/bperf/internal/perfevent"
+	"github.com/bperf/bperf/internal/perfdata"
 )
 
 // branchKinds are perf's words for enum perf_branch_sample_type (include/uapi/linux/perf_event.h).
-var branchKinds = map[string]uint64{
-	"u": perfevent.BranchUser, "k": perfevent.BranchKernel, "hv": perfevent.BranchHV,
-	"any": perfevent.BranchAny, "any_call": perfevent.BranchAnyCall, "any_ret": perfevent.BranchAnyReturn,
-	"ind_call": perfevent.BranchIndCall, "ind_jmp": perfevent.BranchIndJump, "call": perfevent.BranchCall, "cond": perfevent.BranchCond,
-	"abort_tx": perfevent.BranchAbortTx, "in_tx": perfevent.BranchInTx, "no_tx": perfevent.BranchNoTx,
-	"no_flags": perfevent.BranchNoFlags, "no_cycles": perfevent.BranchNoCycles, "save_type": perfevent.BranchTypeSave,
-	"stack": perfevent.BranchCallStack, "hw_index": perfevent.BranchHWIndex, "priv": perfevent.BranchPrivSave, "counter": perfevent.BranchCounters,
+var branchKinds = map[string]perfdata.BranchSampleType{
+	"u": perfdata.BranchUser, "k": perfdata.BranchKernel, "hv": perfdata.BranchHV,
+	"any": perfdata.BranchAny, "any_call": perfdata.BranchAnyCall, "any_ret": perfdata.BranchAnyReturn,
+	"ind_call": perfdata.BranchIndCall, "ind_jmp": perfdata.BranchIndJump, "call": perfdata.BranchCall, "cond": perfdata.BranchCond,
+	"abort_tx": perfdata.BranchAbortTX, "in_tx": perfdata.BranchInTX, "no_tx": perfdata.BranchNoTX,
+	"no_flags": perfdata.BranchNoFlags, "no_cycles": perfdata.BranchNoCycles, "save_type": perfdata.BranchTypeSave,
+	"stack": perfdata.BranchCallStack, "hw_index": perfdata.BranchHWIndex, "priv": perfdata.BranchPrivSave, "counter": perfdata.BranchCounters,
 }
 
 // branchModes are the kinds that say where a branch is, and branchExtras those that say what is recorded of it.
 const (
-	branchModes  = perfevent.BranchUser | perfevent.BranchKernel | perfevent.BranchHV
-	branchExtras = perfevent.BranchNoFlags | perfevent.BranchNoCycles | perfevent.BranchTypeSave | perfevent.BranchHWIndex |
-		perfevent.BranchPrivSave | perfevent.BranchCounters
+	branchModes  = perfdata.BranchUser | perfdata.BranchKernel | perfdata.BranchHV
+	branchExtras = perfdata.BranchNoFlags | perfdata.BranchNoCycles | perfdata.BranchTypeSave | perfdata.BranchHWIndex |
+		perfdata.BranchPrivSave | perfdata.BranchCounters
 )
 
 // ParseBranches reads kinds of branches with commas between them, as those of perf record -j. The result is for the field branch_sample_type of
 // struct perf_event_attr. Kinds that do not say which branches stand for all branches.
-func ParseBranches(list string) (kinds uint64, err error) {
+func ParseBranches(list string) (kinds perfdata.BranchSampleType, err error) {
 	for word := range strings.SplitSeq(list, ",") {
 		bit, known := branchKinds[word]
 		if !known {
@@ -37,7 +37,7 @@ func ParseBranches(list string) (kinds uint64, err error) {
 		kinds |= bit
 	}
 	if kinds&^(branchModes|branchExtras) == 0 { // only where, and not which
-		kinds |= perfevent.BranchAny
+		kinds |= perfdata.BranchAny
 	}
 	return kinds, nil
 }

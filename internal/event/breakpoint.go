@@ -3,7 +3,7 @@ package event
 import (
 	"strings"
 
-	"github.com/bperf/bperf/internal/perfevent"
+	"github.com/bperf/bperf/internal/perfdata"
 )
 
 // Kinds of access that a breakpoint counts (include/uapi/linux/hw_breakpoint.h).
@@ -18,7 +18,7 @@ func (p *parser) breakpoint(t *term) (func(*term) ([]Event, error), error) {
 	if !ok {
 		return nil, p.fail(pos, "%q is not an address; a breakpoint is written mem:0xADDRESS[/LENGTH][:rwx]", text)
 	}
-	e := Event{PMU: "breakpoint", Scale: 1, Attr: perfevent.Attr{Type: perfevent.TypeBreakpoint, Config1: address}}
+	e := Event{PMU: "breakpoint", Scale: 1, Attr: perfdata.Attr{Type: perfdata.TypeBreakpoint, Config1: address}}
 	if err := p.breakpointLength(&e); err != nil {
 		return nil, err
 	}
@@ -59,10 +59,10 @@ func (p *parser) breakpointAccess(e *Event) error {
 		p.pos, letters = colon, "rw"
 	}
 	for i, c := range letters {
-		if e.Attr.BpType&breakpointTypes[c] != 0 {
+		if e.Attr.BPType&breakpointTypes[c] != 0 {
 			return p.fail(colon+1+i, "access %q is given twice", c)
 		}
-		e.Attr.BpType |= breakpointTypes[c]
+		e.Attr.BPType |= breakpointTypes[c]
 	}
 	if e.Attr.Config2 == 0 && letters == "x" {
 		e.Attr.Config2 = 8

@@ -3,7 +3,7 @@ package event
 import (
 	"strings"
 
-	"github.com/bperf/bperf/internal/perfevent"
+	"github.com/bperf/bperf/internal/perfdata"
 )
 
 // A cache event is one of a cache, an operation and a result: enum perf_hw_cache_id,
@@ -48,7 +48,7 @@ func (c cacheEvent) config() uint64 { return uint64(c.cache) | uint64(c.op)<<8 |
 
 // event is the event without name and modifiers, as a machine with at most one core PMU has it.
 func (c cacheEvent) event() Event {
-	return Event{PMU: "cpu", Scale: 1, Attr: perfevent.Attr{Type: perfevent.TypeHWCache, Config: c.config()}}
+	return Event{PMU: "cpu", Scale: 1, Attr: perfdata.Attr{Type: perfdata.TypeHWCache, Config: c.config()}}
 }
 
 func (c cacheEvent) possible() bool { return cacheHasOp[c.cache][c.op] }

@@ -6,14 +6,14 @@ package event
 import (
 	"slices"
 
-	"github.com/bperf/bperf/internal/perfevent"
+	"github.com/bperf/bperf/internal/perfdata"
 )
 
 // Event is one thing to count on one PMU.
 type Event struct {
-	Name string         // what reports print: as the user wrote it, modifiers included, or its name= term
-	PMU  string         // sysfs name of the PMU: "cpu", "cpu_atom", "uncore_imc_0", "software", "tracepoint"; "tool" for tools
-	Attr perfevent.Attr // type, config, exclude flags, precise_ip; the rest is the counter's to fill in.
+	Name string        // what reports print: as the user wrote it, modifiers included, or its name= term
+	PMU  string        // sysfs name of the PMU: "cpu", "cpu_atom", "uncore_imc_0", "software", "tracepoint"; "tool" for tools
+	Attr perfdata.Attr // type, config, exclude flags, precise_ip; the rest is the counter's to fill in.
 	// The terms period= and freq= are in Attr.Sample: who counts and does not sample clears them.
 
 	Tool Tool // not ToolNone: bperf itself provides the number and Attr is unused
@@ -46,12 +46,12 @@ type Event struct {
 
 // Sampling is what the terms of an event say of its samples. What is zero is as in the rest of the recording.
 type Sampling struct {
-	CallGraph string // call-graph: no, fp, dwarf or lbr
-	StackSize uint32 // stack-size: bytes of the user's stack, for dwarf
-	MaxStack  uint16 // max-stack: frames of a callchain
-	Branches  uint64 // branch_type: perfevent.Branch…
-	Inherit   *bool  // inherit, no-inherit: children and new threads
-	Time      *bool  // time: of each sample
+	CallGraph string                    // call-graph: no, fp, dwarf or lbr
+	StackSize uint32                    // stack-size: bytes of the user's stack, for dwarf
+	MaxStack  uint16                    // max-stack: frames of a callchain
+	Branches  perfdata.BranchSampleType // branch_type
+	Inherit   *bool                     // inherit, no-inherit: children and new threads
+	Time      *bool                     // time: of each sample
 }
 
 // Tool is an event that no PMU counts.

@@ -6,7 +6,7 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/bperf/bperf/internal/perfevent"
+	"github.com/bperf/bperf/internal/perfdata"
 )
 
 // format is where the value of a PMU's term goes: into which bits of which config field of the
@@ -20,7 +20,7 @@ type format struct {
 var configNames = []string{"config", "config1", "config2", "config3", "config4"}
 
 // configField is the field of that number.
-func configField(a *perfevent.Attr, number int) *uint64 {
+func configField(a *perfdata.Attr, number int) *uint64 {
 	return []*uint64{&a.Config, &a.Config1, &a.Config2, &a.Config3, &a.Config4}[number]
 }
 
@@ -59,7 +59,7 @@ func (f format) max() uint64 {
 }
 
 // set puts a value, at most max, into the attribute: its lowest bit into the lowest bit of the format.
-func (f format) set(a *perfevent.Attr, value uint64) {
+func (f format) set(a *perfdata.Attr, value uint64) {
 	field := configField(a, f.config)
 	*field &^= f.mask
 	for mask := f.mask; mask != 0; mask &= mask - 1 {

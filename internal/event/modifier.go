@@ -3,7 +3,7 @@ package event
 import (
 	"strings"
 
-	"github.com/bperf/bperf/internal/perfevent"
+	"github.com/bperf/bperf/internal/perfdata"
 )
 
 // modifiers are the letters behind an event or a group, checked.
@@ -54,7 +54,7 @@ func (m modifiers) apply(e *Event) {
 		return
 	}
 	flags := &e.Attr.Flags
-	exclude := func(letters string, bits ...perfevent.Flags) {
+	exclude := func(letters string, bits ...perfdata.AttrFlags) {
 		if !m.has(letters) {
 			return
 		}
@@ -64,20 +64,20 @@ func (m modifiers) apply(e *Event) {
 			}
 		}
 	}
-	exclude("ukh", perfevent.ExcludeUser, perfevent.ExcludeKernel, perfevent.ExcludeHV)
-	exclude("HG", perfevent.ExcludeHost, perfevent.ExcludeGuest)
+	exclude("ukh", perfdata.AttrExcludeUser, perfdata.AttrExcludeKernel, perfdata.AttrExcludeHV)
+	exclude("HG", perfdata.AttrExcludeHost, perfdata.AttrExcludeGuest)
 	if m.has("I") {
-		*flags |= perfevent.ExcludeIdle
+		*flags |= perfdata.AttrExcludeIdle
 	}
 	precise := strings.Count(string(m), "p")
 	if precise > 0 && !m.has("HG") {
-		*flags |= perfevent.ExcludeGuest
+		*flags |= perfdata.AttrExcludeGuest
 	}
 	if precise&1 != 0 {
-		*flags |= perfevent.PreciseIPBit1
+		*flags |= perfdata.AttrPreciseIP1
 	}
 	if precise&2 != 0 {
-		*flags |= perfevent.PreciseIPBit2
+		*flags |= perfdata.AttrPreciseIP2
 	}
 	e.BPF = m.has("b")
 	e.ReadGroup, e.MostPrecise, e.Guests = m.has("S"), m.has("P"), m.has("G") && m.has("H")
@@ -89,9 +89,9 @@ func (m modifiers) applyLeader(e *Event) {
 		return
 	}
 	if m.has("D") {
-		e.Attr.Flags |= perfevent.Pinned
+		e.Attr.Flags |= perfdata.AttrPinned
 	}
 	if m.has("e") {
-		e.Attr.Flags |= perfevent.Exclusive
+		e.Attr.Flags |= perfdata.AttrExclusive
 	}
 }

@@ -4,7 +4,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/bperf/bperf/internal/perfevent"
+	"github.com/bperf/bperf/internal/perfdata"
 )
 
 // generic is an event that the kernel has the same number for on all machines.
@@ -62,9 +62,9 @@ func (g generic) event() Event {
 	case ToolEvent:
 		e.PMU, e.Tool, e.Unit = "tool", Tool(g.config), "ns"
 	case Software:
-		e.PMU, e.Attr.Type, e.Attr.Config = "software", perfevent.TypeSoftware, g.config
+		e.PMU, e.Attr.Type, e.Attr.Config = "software", perfdata.TypeSoftware, g.config
 	default:
-		e.PMU, e.Attr.Type, e.Attr.Config = "cpu", perfevent.TypeHardware, g.config
+		e.PMU, e.Attr.Type, e.Attr.Config = "cpu", perfdata.TypeHardware, g.config
 	}
 	return e
 }

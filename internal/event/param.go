@@ -5,7 +5,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/bperf/bperf/internal/perfevent"
+	"github.com/bperf/bperf/internal/perfdata"
 )
 
 // param is a term between the slashes of an event: a key with or without a value.
@@ -119,13 +119,13 @@ func (p *parser) commonParam(e *Event, a param) (ok bool, err error) {
 		}
 		e.Name = a.value
 	case "period":
-		e.Attr.Flags &^= perfevent.Freq
-		e.Attr.Sample, err = p.number(a)
+		e.Attr.Flags &^= perfdata.AttrFreq
+		e.Attr.SamplePeriod, err = p.number(a)
 	case "freq":
 		if e.Tool == ToolNone {
-			e.Attr.Flags |= perfevent.Freq
+			e.Attr.Flags |= perfdata.AttrFreq
 		}
-		e.Attr.Sample, err = p.number(a)
+		e.Attr.SamplePeriod, err = p.number(a)
 	default:
 		return p.samplingParam(e, a)
 	}

@@ -7,20 +7,20 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/bperf/bperf/internal/perfevent"
+	"github.com/bperf/bperf/internal/perfdata"
 	"github.com/bperf/bperf/test/golden"
 )
 
 // flagNames are the flags that parsing sets.
 var flagNames = []struct {
-	flag perfevent.Flags
+	flag perfdata.AttrFlags
 	name string
 }{
-	{perfevent.Pinned, "pinned"}, {perfevent.Exclusive, "exclusive"},
-	{perfevent.ExcludeUser, "!user"}, {perfevent.ExcludeKernel, "!kernel"}, {perfevent.ExcludeHV, "!hv"},
-	{perfevent.ExcludeIdle, "!idle"}, {perfevent.Freq, "freq"},
-	{perfevent.PreciseIPBit1, "precise+1"}, {perfevent.PreciseIPBit2, "precise+2"},
-	{perfevent.ExcludeHost, "!host"}, {perfevent.ExcludeGuest, "!guest"},
+	{perfdata.AttrPinned, "pinned"}, {perfdata.AttrExclusive, "exclusive"},
+	{perfdata.AttrExcludeUser, "!user"}, {perfdata.AttrExcludeKernel, "!kernel"}, {perfdata.AttrExcludeHV, "!hv"},
+	{perfdata.AttrExcludeIdle, "!idle"}, {perfdata.AttrFreq, "freq"},
+	{perfdata.AttrPreciseIP1, "precise+1"}, {perfdata.AttrPreciseIP2, "precise+2"},
+	{perfdata.AttrExcludeHost, "!host"}, {perfdata.AttrExcludeGuest, "!guest"},
 }
 
 // formatEvent is an event on one line: name, PMU, type/config, and whatever else is not zero.
@@ -36,8 +36,8 @@ func formatEvent(e *Event) string {
 	add(a.Config2 != 0, "config2=%#x", a.Config2)
 	add(a.Config3 != 0, "config3=%#x", a.Config3)
 	add(a.Config4 != 0, "config4=%#x", a.Config4)
-	add(a.BpType != 0, "bp=%d", a.BpType)
-	add(a.Sample != 0, "sample=%d", a.Sample)
+	add(a.BPType != 0, "bp=%d", a.BPType)
+	add(a.SamplePeriod != 0, "sample=%d", a.SamplePeriod)
 	for _, f := range flagNames {
 		add(a.Has(f.flag), "%s", f.name)
 		a.Flags &^= f.flag

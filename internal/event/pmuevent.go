@@ -4,7 +4,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/bperf/bperf/internal/perfevent"
+	"github.com/bperf/bperf/internal/perfdata"
 )
 
 // onPMUs finds the events of PMU/terms/. Where the name stands for several PMUs, those that do not
@@ -35,7 +35,7 @@ func (p *parser) onPMUs(t *term) ([]Event, error) {
 
 // onPMU is the event on one PMU.
 func (p *parser) onPMU(t *term, u *pmu) (Event, error) {
-	e := Event{Name: t.name, PMU: u.name, Attr: perfevent.Attr{Type: u.typ}, CPUs: u.cpus, Uncore: u.uncore, Scale: 1}
+	e := Event{Name: t.name, PMU: u.name, Attr: perfdata.Attr{Type: u.typ}, CPUs: u.cpus, Uncore: u.uncore, Scale: 1}
 	var rest []param
 	for _, a := range t.params {
 		ok, err := p.commonParam(&e, a)
@@ -71,7 +71,7 @@ func (p *parser) genericOn(e *Event, u *pmu, a param) (bool, error) {
 	}
 	e.Attr.Type, e.Attr.Config = generic.Attr.Type, generic.Attr.Config
 	if u.core && len(p.m.corePMUs()) > 1 {
-		e.Attr.Config |= uint64(u.typ) << perfevent.PMUTypeShift
+		e.Attr.Config |= uint64(u.typ) << perfdata.PMUTypeShift
 	}
 	scaleClock(e)
 	return true, nil

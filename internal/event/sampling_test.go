@@ -5,7 +5,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/bperf/bperf/internal/perfevent"
+	"github.com/bperf/bperf/internal/perfdata"
 )
 
 // TestSamplingModifiers finds what S, P, G and H mean for sampling.
@@ -40,8 +40,8 @@ func TestSamplingTerms(t *testing.T) {
 		"bpf-output/no-inherit,time=0/":                              {Inherit: new(false), Time: new(false)},
 		"cpu-clock/inherit=0/":                                       {Inherit: new(false)},
 		"cpu-clock/no-inherit=0/":                                    {Inherit: new(true)},
-		"cpu-clock/branch_type=any_call/":                            {Branches: perfevent.BranchAnyCall},
-		`cpu-clock/branch_type="u,save_type",name=x/`:                {Branches: perfevent.BranchUser | perfevent.BranchTypeSave | perfevent.BranchAny},
+		"cpu-clock/branch_type=any_call/":                            {Branches: perfdata.BranchAnyCall},
+		`cpu-clock/branch_type="u,save_type",name=x/`:                {Branches: perfdata.BranchUser | perfdata.BranchTypeSave | perfdata.BranchAny},
 		"cpu-clock/period=7,name='a,b',freq=8,call-graph=fp,time=1/": {CallGraph: "fp", Time: new(true)},
 	} {
 		list, err := NewMachine(nil, nil).Parse(input)

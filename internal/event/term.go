@@ -4,7 +4,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/bperf/bperf/internal/perfevent"
+	"github.com/bperf/bperf/internal/perfdata"
 )
 
 // term is an event as it was written, and what it stands for.
@@ -77,7 +77,7 @@ func (p *parser) form(t *term) (func(*term) ([]Event, error), error) {
 		return func(t *term) ([]Event, error) { return p.generic(t, c.event()) }, nil
 	}
 	if config, ok := parseRaw(t.head); ok {
-		e := Event{PMU: "cpu", Scale: 1, Attr: perfevent.Attr{Type: perfevent.TypeRaw, Config: config}}
+		e := Event{PMU: "cpu", Scale: 1, Attr: perfdata.Attr{Type: perfdata.TypeRaw, Config: config}}
 		return func(t *term) ([]Event, error) { return p.generic(t, e) }, nil
 	}
 	if p.at('/') {
@@ -132,7 +132,7 @@ func (p *parser) generic(t *term, e Event) ([]Event, error) {
 	}
 	scaleClock(&e)
 	switch e.Attr.Type {
-	case perfevent.TypeHardware, perfevent.TypeHWCache, perfevent.TypeRaw:
+	case perfdata.TypeHardware, perfdata.TypeHWCache, perfdata.TypeRaw:
 		if e.Tool == ToolNone {
 			return p.m.onCores(t, e, named), nil
 		}
@@ -155,10 +155,10 @@ func (m *Machine) onCores(t *term, e Event, named bool) []Event {
 	for _, core := range cores {
 		one := e
 		one.PMU, one.CPUs = core.name, core.cpus
-		if one.Attr.Type == perfevent.TypeRaw {
+		if one.Attr.Type == perfdata.TypeRaw {
 			one.Attr.Type = core.typ
 		} else {
-			one.Attr.Config |= uint64(core.typ) << perfevent.PMUTypeShift
+			one.Attr.Config |= uint64(core.typ) << perfdata.PMUTypeShift
 		}
 		if !named {
 			one.Name = t.onPMU(core)
@@ -180,7 +180,7 @@ func (t *term) onPMU(core *pmu) string {
 // scaleClock gives the clocks, which the kernel counts in nanoseconds, perf's unit.
 func scaleClock(e *Event) {
 	const cpuClock, taskClock = 0, 1
-	if e.Attr.Type == perfevent.TypeSoftware && (e.Attr.Config == cpuClock || e.Attr.Config == taskClock) {
+	if e.Attr.Type == perfdata.TypeSoftware && (e.Attr.Config == cpuClock || e.Attr.Config == taskClock) {
 		e.Scale, e.Unit = 1e-6, "msec"
 	}
 }
@@ -195,9 +195,9 @@ func (p *parser) numeric(t *term, config string, configPos int) (func(*term) ([]
 	if !ok {
 		return nil, p.fail(configPos, "%q is not a number of 64 bits", config)
 	}
-	e := Event{PMU: "cpu", Scale: 1, Attr: perfevent.Attr{Type: uint32(typ), Config: n}}
+	e := Event{PMU: "cpu", Scale: 1, Attr: perfdata.Attr{Type: uint32(typ), Config: n}}
 	switch typ {
-	case perfevent.TypeHardware, perfevent.TypeHWCache, perfevent.TypeRaw:
+	case perfdata.TypeHardware, perfdata.TypeHWCache, perfdata.TypeRaw:
 		return func(t *term) ([]Event, error) { return p.generic(t, e) }, nil
 	}
 	for _, name := range p.m.pmuNames() {

@@ -7,7 +7,7 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/bperf/bperf/internal/perfevent"
+	"github.com/bperf/bperf/internal/perfdata"
 )
 
 // TracefsError says why the tracepoints of a machine cannot be known.
@@ -147,7 +147,7 @@ func (p *parser) tracepoint(t *term, full string) (Event, error) {
 	if err != nil {
 		return Event{}, p.fail(t.pos, "the id of tracepoint %s is %q, not a number", full, strings.TrimSpace(text))
 	}
-	e := Event{Name: full, Tracepoint: full, PMU: "tracepoint", Scale: 1, Attr: perfevent.Attr{Type: perfevent.TypeTracepoint, Config: id}}
+	e := Event{Name: full, Tracepoint: full, PMU: "tracepoint", Scale: 1, Attr: perfdata.Attr{Type: perfdata.TypeTracepoint, Config: id}}
 	if t.mods != "" {
 		e.Name += ":" + string(t.mods)
 	}

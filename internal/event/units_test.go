@@ -4,7 +4,7 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/bperf/bperf/internal/perfevent"
+	"github.com/bperf/bperf/internal/perfdata"
 )
 
 func TestFormat(t *testing.T) {
@@ -12,23 +12,23 @@ func TestFormat(t *testing.T) {
 		text  string
 		max   uint64
 		value uint64
-		want  perfevent.Attr
+		want  perfdata.Attr
 	}{
-		{"config:0-7", 0xff, 0x5a, perfevent.Attr{Config: 0x5a}},
-		{"config:18", 1, 1, perfevent.Attr{Config: 1 << 18}},
-		{"config:0-7,32-35", 0xfff, 0xa5b, perfevent.Attr{Config: 0xa_0000_005b}},
-		{"config:32-35,0-7", 0xfff, 0xa5b, perfevent.Attr{Config: 0xa_0000_005b}},
-		{"config:6-10,44", 0x3f, 0x21, perfevent.Attr{Config: 1<<44 | 1<<6}},
-		{"config1:0-63", ^uint64(0), ^uint64(0), perfevent.Attr{Config1: ^uint64(0)}},
-		{"config2:63", 1, 1, perfevent.Attr{Config2: 1 << 63}},
-		{"config3:4-7", 0xf, 0xf, perfevent.Attr{Config3: 0xf0}},
-		{"config4:0,2,4", 7, 5, perfevent.Attr{Config4: 0x11}},
+		{"config:0-7", 0xff, 0x5a, perfdata.Attr{Config: 0x5a}},
+		{"config:18", 1, 1, perfdata.Attr{Config: 1 << 18}},
+		{"config:0-7,32-35", 0xfff, 0xa5b, perfdata.Attr{Config: 0xa_0000_005b}},
+		{"config:32-35,0-7", 0xfff, 0xa5b, perfdata.Attr{Config: 0xa_0000_005b}},
+		{"config:6-10,44", 0x3f, 0x21, perfdata.Attr{Config: 1<<44 | 1<<6}},
+		{"config1:0-63", ^uint64(0), ^uint64(0), perfdata.Attr{Config1: ^uint64(0)}},
+		{"config2:63", 1, 1, perfdata.Attr{Config2: 1 << 63}},
+		{"config3:4-7", 0xf, 0xf, perfdata.Attr{Config3: 0xf0}},
+		{"config4:0,2,4", 7, 5, perfdata.Attr{Config4: 0x11}},
 	} {
 		f, err := parseFormat(test.text)
 		if err != nil {
 			t.Fatal(err)
 		}
-		var got perfevent.Attr
+		var got perfdata.Attr
 		f.set(&got, f.max())
 		f.set(&got, test.value) // what was there before is gone
 		if f.max() != test.max || got != test.want {

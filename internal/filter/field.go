@@ -1,15 +1,13 @@
 package filter
 
-import (
-	"github.com/bperf/bperf/internal/perfevent"
-)
+import "github.com/bperf/bperf/internal/perfdata"
 
 // field is something that samples have, or the task that is sampled.
 type field struct {
 	name    string
 	aliases []string
-	names   bool   // its values are names, which are resolved before it is loaded
-	sample  uint64 // bits of sample_type that let the kernel fill it in
+	names   bool                // its values are names, which are resolved before it is loaded
+	sample  perfdata.SampleType // that lets the kernel fill it in
 
 	source source
 	member string // sourceData: of struct perf_sample_data, with dots
@@ -36,27 +34,27 @@ const (
 )
 
 const (
-	weights = perfevent.SampleWeightStruct
-	memory  = perfevent.SampleDataSrc
+	weights = perfdata.SampleWeightStruct
+	memory  = perfdata.SampleDataSrc
 )
 
 // fields are perf's, data_src and bpf_prog. The bits of memory accesses are those of union perf_mem_data_src (include/uapi/linux/perf_event.h).
 var fields = []*field{
-	{name: "ip", sample: perfevent.SampleIP, source: sourceData, member: "ip", older: sourceIP},
-	{name: "id", sample: perfevent.SampleID, source: sourceData, member: "id"},
-	{name: "tid", sample: perfevent.SampleTID, source: sourceData, member: "tid_entry.tid", older: sourceTask, bits: 32},
-	{name: "pid", sample: perfevent.SampleTID, source: sourceData, member: "tid_entry.pid", older: sourceTask, shift: 32, bits: 32},
+	{name: "ip", sample: perfdata.SampleIP, source: sourceData, member: "ip", older: sourceIP},
+	{name: "id", sample: perfdata.SampleEventID, source: sourceData, member: "id"},
+	{name: "tid", sample: perfdata.SampleTID, source: sourceData, member: "tid_entry.tid", older: sourceTask, bits: 32},
+	{name: "pid", sample: perfdata.SampleTID, source: sourceData, member: "tid_entry.pid", older: sourceTask, shift: 32, bits: 32},
 	{name: "cpu", source: sourceCPU},
-	{name: "time", sample: perfevent.SampleTime, source: sourceData, member: "time"},
-	{name: "addr", sample: perfevent.SampleAddr, source: sourceAddr},
+	{name: "time", sample: perfdata.SampleTime, source: sourceData, member: "time"},
+	{name: "addr", sample: perfdata.SampleAddr, source: sourceAddr},
 	{name: "period", source: sourcePeriod},
-	{name: "txn", sample: perfevent.SampleTransaction, source: sourceData, member: "txn"},
+	{name: "txn", sample: perfdata.SampleTransaction, source: sourceData, member: "txn"},
 	{name: "weight", aliases: []string{"weight1"}, sample: weights, source: sourceData, member: "weight.full", bits: 32},
 	{name: "weight2", aliases: []string{"ins_lat"}, sample: weights, source: sourceData, member: "weight.full", shift: 32, bits: 16},
 	{name: "weight3", aliases: []string{"p_stage_cyc", "retire_lat"}, sample: weights, source: sourceData, member: "weight.full", shift: 48, bits: 16},
-	{name: "phys_addr", sample: perfevent.SamplePhysAddr | perfevent.SampleAddr, source: sourceData, member: "phys_addr"},
-	{name: "code_page_size", aliases: []string{"code_pgsz"}, sample: perfevent.SampleCodePageSize, source: sourceData, member: "code_page_size"},
-	{name: "data_page_size", aliases: []string{"data_pgsz"}, sample: perfevent.SampleDataPageSize | perfevent.SampleAddr,
+	{name: "phys_addr", sample: perfdata.SamplePhysAddr | perfdata.SampleAddr, source: sourceData, member: "phys_addr"},
+	{name: "code_page_size", aliases: []string{"code_pgsz"}, sample: perfdata.SampleCodePageSize, source: sourceData, member: "code_page_size"},
+	{name: "data_page_size", aliases: []string{"data_pgsz"}, sample: perfdata.SampleDataPageSize | perfdata.SampleAddr,
 		source: sourceData, member: "data_page_size"},
 	{name: "data_src", sample: memory, source: sourceData, member: "data_src.val"},
 	{name: "mem_op", sample: memory, source: sourceData, member: "data_src.val", bits: 5,
@@ -76,7 +74,7 @@ var fields = []*field{
 	{name: "uid", source: sourceUser, bits: 32},
 	{name: "gid", source: sourceUser, shift: 32, bits: 32},
 	{name: "cgroup", names: true, source: sourceCgroup},
-	{name: "bpf_prog", names: true, sample: perfevent.SampleIP},
+	{name: "bpf_prog", names: true, sample: perfdata.SampleIP},
 }
 
 // byName finds fields by their names and aliases.

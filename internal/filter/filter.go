@@ -11,6 +11,8 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
+
+	"github.com/bperf/bperf/internal/perfdata"
 )
 
 // Filter is an expression that was read.
@@ -69,8 +71,8 @@ func (e *SyntaxError) Error() string {
 	return fmt.Sprintf("filter: at character %d: %s\n%s%s\n%s%s^", e.At+1, e.Msg, indent, shown, indent, strings.Repeat(" ", e.At))
 }
 
-// SampleType is what samples must have for the program to read it: perfevent.Sample… of perf_event_attr.sample_type.
-func (f *Filter) SampleType() (bits uint64) {
+// SampleType is what samples must have for the program to read it.
+func (f *Filter) SampleType() (bits perfdata.SampleType) {
 	f.root.each(func(n *node) { bits |= n.field.sample })
 	return bits
 }

@@ -10,6 +10,8 @@ import (
 	"testing"
 
 	"github.com/cilium/ebpf/asm"
+
+	"github.com/bperf/bperf/internal/perfdata"
 )
 
 func parse(t testing.TB, expr string) *Filter {
@@ -318,7 +320,7 @@ func TestValuesSampleType(t *testing.T) {
 	const weightStruct, dataSrc, physAddr, addr = 1 << 24, 1 << 15, 1 << 19, 1 << 3 // include/uapi/linux/perf_event.h
 	for _, tt := range []struct {
 		values Values
-		want   uint64
+		want   perfdata.SampleType
 	}{
 		{nil, 0},
 		{Values{{Field: "weight"}}, weightStruct},

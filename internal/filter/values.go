@@ -5,6 +5,8 @@ import (
 	"slices"
 
 	"github.com/cilium/ebpf/asm"
+
+	"github.com/bperf/bperf/internal/perfdata"
 )
 
 // Value is a field of samples, and where a program puts it.
@@ -17,8 +19,8 @@ type Value struct {
 // Values are fields that a program reads from each sample.
 type Values []Value
 
-// SampleType is what samples must have for the program to read the values: perfevent.Sample… of perf_event_attr.sample_type.
-func (v Values) SampleType() (bits uint64) {
+// SampleType is what samples must have for the program to read the values.
+func (v Values) SampleType() (bits perfdata.SampleType) {
 	for _, value := range v {
 		bits |= byName[value.Field].sample
 	}

@@ -10,6 +10,7 @@ import (
 	"github.com/cilium/ebpf/link"
 	"golang.org/x/sys/unix"
 
+	"github.com/bperf/bperf/internal/perfdata"
 	"github.com/bperf/bperf/internal/perfevent"
 	"github.com/bperf/bperf/internal/procfs"
 )
@@ -71,9 +72,9 @@ func (x examiner) perfEventPrograms() Finding {
 		return missing(feature, x.refused(err), "load a perf_event program: %v", err)
 	}
 	defer p.Close()
-	attr := software(perfevent.SoftwareCPUClock)
-	attr.Sample = 1e9
-	attr.Flags |= perfevent.Disabled
+	attr := software(perfdata.SoftwareCPUClock)
+	attr.SamplePeriod = 1e9
+	attr.Flags |= perfdata.AttrDisabled
 	e, err := perfevent.Open(&attr, ownThread)
 	if err != nil {
 		return missing(feature, x.permission(""), "open a sampling event: %v", err)

@@ -11,6 +11,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/bperf/bperf/internal/perfdata"
 	"github.com/bperf/bperf/internal/perfevent"
 	"github.com/bperf/bperf/internal/procfs"
 )
@@ -28,8 +29,8 @@ func (x examiner) permission(other string) string {
 }
 
 // try opens an event for a moment.
-func try(attr perfevent.Attr, at perfevent.Where) error {
-	attr.Flags |= perfevent.Disabled
+func try(attr perfdata.Attr, at perfevent.Where) error {
+	attr.Flags |= perfdata.AttrDisabled
 	e, err := perfevent.Open(&attr, at)
 	if err != nil {
 		return err
@@ -37,8 +38,8 @@ func try(attr perfevent.Attr, at perfevent.Where) error {
 	return e.Close()
 }
 
-func software(config uint64) perfevent.Attr {
-	return perfevent.Attr{Type: perfevent.TypeSoftware, Config: config}
+func software(config uint64) perfdata.Attr {
+	return perfdata.Attr{Type: perfdata.TypeSoftware, Config: config}
 }
 
 var ownThread = perfevent.Where{CPU: perfevent.AnyCPU}
@@ -46,7 +47,7 @@ var ownThread = perfevent.Where{CPU: perfevent.AnyCPU}
 // ownThread tries to count this process itself, which needs the least.
 func (x examiner) ownThread() Finding {
 	const feature = "counting own processes"
-	clock := software(perfevent.SoftwareTaskClock)
+	clock := software(perfdata.SoftwareTaskClock)
 	err := try(clock, ownThread)
 	switch {
 	case err == nil:
@@ -54,7 +55,7 @@ func (x examiner) ownThread() Finding {
 	case errors.Is(err, unix.ENOSYS):
 		return missing(feature, "Build the kernel with CONFIG_PERF_EVENTS.", "this kernel has no perf_event_open")
 	}
-	clock.Flags |= perfevent.ExcludeKernel | perfevent.ExcludeHV
+	clock.Flags |= perfdata.AttrExcludeKernel | perfdata.AttrExcludeHV
 	if try(clock, ownThread) == nil {
 		return limited(feature, x.permission("; or sysctl kernel.perf_event_paranoid=1"),
 			"in user mode only: the kernel answers %q for more", err)
@@ -70,7 +71,7 @@ func (x examiner) system() Finding {
 	if err != nil {
 		return missing(feature, "Mount sysfs: mount -t sysfs sysfs /sys", "%v", err)
 	}
-	if err := try(software(perfevent.SoftwareCPUClock), perfevent.Where{Thread: perfevent.AnyThread, CPU: cpus[0]}); err != nil {
+	if err := try(software(perfdata.SoftwareCPUClock), perfevent.Where{Thread: perfevent.AnyThread, CPU: cpus[0]}); err != nil {
 		return missing(feature, x.permission("; or sysctl kernel.perf_event_paranoid=0"), "an event on CPU %d: %v", cpus[0], err)
 	}
 	return works(feature, "all processes, on every CPU")
@@ -102,7 +103,7 @@ func (x examiner) cgroups() Finding {
 		return missing(feature, "Mount sysfs: mount -t sysfs sysfs /sys", "%v", err)
 	}
 	at := perfevent.Where{Cgroup: int(dir.Fd()), UseCgroup: true, CPU: cpus[0]}
-	if err := try(software(perfevent.SoftwareCPUClock), at); err != nil {
+	if err := try(software(perfdata.SoftwareCPUClock), at); err != nil {
 		return missing(feature, x.permission("")+". The kernel needs CONFIG_CGROUP_PERF.", "cgroup %s on %s: %v", version, where, err)
 	}
 	return works(feature, "cgroup %s on %s", version, where)
@@ -125,17 +126,17 @@ func (x examiner) tracepoints() Finding {
 	if err != nil {
 		return missing(feature, "", "sched:sched_switch has the ID %q", text)
 	}
-	if err := try(perfevent.Attr{Type: perfevent.TypeTracepoint, Config: id}, ownThread); err != nil {
+	if err := try(perfdata.Attr{Type: perfdata.TypeTracepoint, Config: id}, ownThread); err != nil {
 		return missing(feature, x.permission("; or sysctl kernel.perf_event_paranoid=-1"), "sched:sched_switch: %v", err)
 	}
 	return works(feature, "tracefs on %s", tracefs)
 }
 
 // cycles is the event that every PMU has; without the right to count the kernel, user mode is left.
-func cycles() perfevent.Attr {
-	attr := perfevent.Attr{Type: perfevent.TypeHardware, Config: unix.PERF_COUNT_HW_CPU_CYCLES}
+func cycles() perfdata.Attr {
+	attr := perfdata.Attr{Type: perfdata.TypeHardware, Config: unix.PERF_COUNT_HW_CPU_CYCLES}
 	if err := try(attr, ownThread); errors.Is(err, unix.EACCES) || errors.Is(err, unix.EPERM) {
-		attr.Flags |= perfevent.ExcludeKernel | perfevent.ExcludeHV
+		attr.Flags |= perfdata.AttrExcludeKernel | perfdata.AttrExcludeHV
 	}
 	return attr
 }
@@ -177,7 +178,7 @@ func (x examiner) noPMU(feature string, err error) Finding {
 
 func (x examiner) softwareSampling() Finding {
 	const feature = "sampling by timer"
-	return x.sampled(feature, software(perfevent.SoftwareCPUClock), uint64(time.Millisecond))
+	return x.sampled(feature, software(perfdata.SoftwareCPUClock), uint64(time.Millisecond))
 }
 
 func (x examiner) pmuSampling() Finding {
@@ -190,11 +191,11 @@ func (x examiner) pmuSampling() Finding {
 }
 
 // sampled tries whether an event leaves samples in its ring buffer while this thread is busy.
-func (x examiner) sampled(feature string, attr perfevent.Attr, period uint64) Finding {
+func (x examiner) sampled(feature string, attr perfdata.Attr, period uint64) Finding {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
-	attr.Sample, attr.SampleType = period, perfevent.SampleIP
-	attr.Flags |= perfevent.ExcludeKernel | perfevent.ExcludeHV
+	attr.SamplePeriod, attr.SampleType = period, perfdata.SampleIP
+	attr.Flags |= perfdata.AttrExcludeKernel | perfdata.AttrExcludeHV
 	e, err := perfevent.Open(&attr, ownThread)
 	if err != nil {
 		return missing(feature, x.permission(""), "%v", err)

@@ -52,21 +52,18 @@ func decodeAttr(b []byte, big bool) (a Attr, err error) {
 	a.SigData = c.u64()
 	a.Config3 = c.u64()
 	a.Config4 = c.u64()
-	if len(b) > AttrSize {
-		a.Rest = append([]byte(nil), b[AttrSize:]...)
-	}
 	return a, nil
 }
 
 // size is that of the attribute when it is written.
 func (a *Attr) size() int {
-	if a.Size < minAttrSize || a.Size > maxAttrSize {
-		return AttrSize + len(a.Rest)
+	if a.Size < minAttrSize || a.Size > AttrSize {
+		return AttrSize
 	}
 	return int(a.Size)
 }
 
-// appendAttr writes size bytes of the attribute.
+// appendAttr writes size bytes of the attribute, at most AttrSize.
 func appendAttr(b []byte, a *Attr, size int) []byte {
 	start := len(b)
 	b = appendU32(b, a.Type)
@@ -93,9 +90,5 @@ func appendAttr(b []byte, a *Attr, size int) []byte {
 	b = appendU64(b, a.SigData)
 	b = appendU64(b, a.Config3)
 	b = appendU64(b, a.Config4)
-	b = append(b, a.Rest...)
-	if n := start + size - len(b); n > 0 {
-		return appendZeros(b, n)
-	}
 	return b[:start+size]
 }

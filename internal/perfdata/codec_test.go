@@ -6,6 +6,7 @@ import (
 	"math/rand/v2"
 	"slices"
 	"testing"
+	"unsafe"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
@@ -72,10 +73,13 @@ func TestAttrSizes(t *testing.T) {
 			t.Errorf("%d bytes: %x became %x", size, full[:size], got)
 		}
 	}
+	if size := unsafe.Sizeof(Attr{}); size != AttrSize {
+		t.Errorf("perf_event_open(2) would be given %d bytes, not %d", size, AttrSize)
+	}
 	longer := append(bytes.Clone(full), 1, 2, 3, 4, 5, 6, 7, 8)
 	a, err := decodeAttr(longer, false)
-	if err != nil || !bytes.Equal(a.Rest, longer[AttrSize:]) {
-		t.Errorf("a longer attribute has %x at its end (%v)", a.Rest, err)
+	if err != nil || !bytes.Equal(appendAttr(nil, &a, a.size()), full) {
+		t.Errorf("a longer attribute is read as %+v (%v)", a, err)
 	}
 	if _, err := decodeAttr(full[:56], false); err == nil {
 		t.Error("56 bytes were read as an attribute")

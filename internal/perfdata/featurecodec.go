@@ -252,9 +252,9 @@ func (f BuildIDs) appendFeature(b []byte) []byte {
 }
 
 func (f EventDescriptions) appendFeature(b []byte) []byte {
-	size := AttrSize
-	if len(f) > 0 {
-		size = f[0].Attr.size()
+	size := minPipeAttrSize
+	for i := range f {
+		size = f[i].Attr.sizeFrom(size)
 	}
 	b = appendU32(appendU32(b, uint32(len(f))), uint32(size))
 	for i := range f {

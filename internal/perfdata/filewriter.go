@@ -19,7 +19,7 @@ type dataStart uint64
 func (d dataStart) offset() int64 { return int64(d) }
 
 // Sizes of attributes. perf refuses those that are longer than it knows, so that they are written as short as they can be: from that of
-// Linux 4.1 on; in pipes, where perf before 6.4 takes them to be as long as its own, from that of Linux 5.13 on.
+// Linux 4.1 on; in pipes, where perf before 6.4 takes them to be as long as its own, and in EVENT_DESC, from that of Linux 5.13 on.
 const (
 	minFileAttrSize = 112 // PERF_ATTR_SIZE_VER5
 	minPipeAttrSize = 128 // PERF_ATTR_SIZE_VER7
@@ -27,14 +27,19 @@ const (
 
 // attrSize is the size that has room for what is set in the attributes of all events.
 func attrSize(events []*Event, least int) int {
-	size := least
 	for _, e := range events {
-		full := appendAttr(nil, &e.Attr, AttrSize+len(e.Attr.Rest))
-		for size < len(full) && slices.ContainsFunc(full[size:], func(b byte) bool { return b != 0 }) {
-			size += 8
-		}
+		least = e.Attr.sizeFrom(least)
 	}
-	return size
+	return least
+}
+
+// sizeFrom is the size, from least on, that has room for what is set.
+func (a *Attr) sizeFrom(least int) int {
+	full := appendAttr(nil, a, AttrSize)
+	for least < AttrSize && slices.ContainsFunc(full[least:], func(b byte) bool { return b != 0 }) {
+		least += 8
+	}
+	return least
 }
 
 // layOut returns what stands in front of the data: the header, IDs and attributes.

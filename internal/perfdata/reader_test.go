@@ -81,7 +81,7 @@ func describe(v any) string {
 var zeroFields = []string{" Raw:[]", " BranchHWIndex:0", " Branches:[]", " BranchCounters:[]", " UserRegs:{ABI:0 Mask:0 Values:[]}",
 	" IntrRegs:{ABI:0 Mask:0 Values:[]}", " UserStack:[]", " Weight:0", " DataSource:0", " Transaction:0", " PhysAddr:0", " Cgroup:0",
 	" DataPageSize:0", " CodePageSize:0", " Aux:[]", " Rest:[]", " Read:{Format:0 Enabled:0 Running:0 Values:[]}", " Callchain:[]",
-	" StreamID:0", " AuxWatermark:0", " SampleMaxStack:0", " AuxSampleSize:0", " AuxAction:0", " SigData:0", " Config1:0", " Config2:0",
+	" StreamID:0", " AuxWatermark:0", " SampleMaxStack:0", " _:0", " AuxSampleSize:0", " AuxAction:0", " SigData:0", " Config1:0", " Config2:0",
 	" Config3:0", " Config4:0", " BPType:0", " SampleStackUser:0", " SampleRegsUser:0", " SampleRegsIntr:0", " BranchSampleType:0",
 	" WakeupEvents:0", " ClockID:0"}
 

@@ -115,7 +115,7 @@ func (c *cursor) sampleParts(s *Sample, attr *Attr, a *arena) {
 	if t&(SampleWeight|SampleWeightStruct) != 0 {
 		s.Weight = Weight(c.u64())
 	}
-	if t&SampleDataSource != 0 {
+	if t&SampleDataSrc != 0 {
 		s.DataSource = DataSource(c.u64())
 	}
 	if t&SampleTransaction != 0 {
@@ -276,7 +276,7 @@ func (s *Sample) append(b []byte, attr *Attr) []byte {
 	if t&(SampleWeight|SampleWeightStruct) != 0 {
 		b = appendU64(b, uint64(s.Weight))
 	}
-	if t&SampleDataSource != 0 {
+	if t&SampleDataSrc != 0 {
 		b = appendU64(b, uint64(s.DataSource))
 	}
 	if t&SampleTransaction != 0 {

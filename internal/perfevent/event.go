@@ -1,3 +1,5 @@
+// Package perfevent is the boundary to perf_event_open(2): opening, groups, reading and the ring buffer. It knows nothing of event names or of what is
+// done with a reading. The attributes of events are those of package perfdata.
 package perfevent
 
 import (
@@ -9,6 +11,8 @@ import (
 	"unsafe"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/bperf/bperf/internal/perfdata"
 )
 
 // AnyCPU and AnyThread are the "whichever" of perf_event_open's cpu and pid.
@@ -38,7 +42,7 @@ type Where struct {
 //
 // This and the other calls that are made for each of thousands of events are raw: they take some µs
 // on another CPU, which Go's scheduler would use to hand this thread's work to another thread and back.
-func Open(attr *Attr, at Where) (*Event, error) {
+func Open(attr *perfdata.Attr, at Where) (*Event, error) {
 	a := *attr
 	a.Size = uint32(unsafe.Sizeof(a))
 	pid, flags, leader := at.Thread, uintptr(unix.PERF_FLAG_FD_CLOEXEC), -1
@@ -116,15 +120,10 @@ func (r Reading) Sub(o Reading) Reading {
 }
 
 // ReadFormatTimes makes Read and ReadGroup return Enabled and Running. Events that are read through
-// this package must have it; members and leaders of groups need ReadFormatGroup too.
-const (
-	ReadFormatTimes = unix.PERF_FORMAT_TOTAL_TIME_ENABLED | unix.PERF_FORMAT_TOTAL_TIME_RUNNING
-	ReadFormatGroup = unix.PERF_FORMAT_GROUP
-	ReadFormatID    = unix.PERF_FORMAT_ID
-	ReadFormatLost  = unix.PERF_FORMAT_LOST // samples that found no room, Linux 6.0
-)
+// this package must have it; members and leaders of groups need perfdata.ReadGroup too.
+const ReadFormatTimes = perfdata.ReadTotalTimeEnabled | perfdata.ReadTotalTimeRunning
 
-// ErrPinned is returned by Read for an event with the flag Pinned that could not stay on a counter.
+// ErrPinned is returned by Read for an event with AttrPinned that could not stay on a counter.
 var ErrPinned = errors.New("the pinned event lost its counter")
 
 // Read reads an event that was opened with ReadFormatTimes.
@@ -137,7 +136,7 @@ func (e *Event) Read() (Reading, error) {
 	return Reading{ne.Uint64(buf[0:]), ne.Uint64(buf[8:]), ne.Uint64(buf[16:])}, nil
 }
 
-// ReadGroup reads a group through its leader, opened with ReadFormatTimes and ReadFormatGroup, at
+// ReadGroup reads a group through its leader, opened with ReadFormatTimes and perfdata.ReadGroup, at
 // one point in time: dst[0] is the leader's, the others follow in the order of opening. Members
 // share the leader's times. It is an error if the group has another number of events than dst: io.ErrUnexpectedEOF if it has
 // fewer, like a group whose CPU went offline. Then each of its events is a group by itself, with its last reading.

@@ -13,6 +13,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/bperf/bperf/internal/perfdata"
 	"github.com/bperf/bperf/test/require"
 )
 
@@ -24,13 +25,13 @@ func check(t testing.TB, err error) {
 }
 
 // openSelf opens an event for the calling thread, to which the test is bound, disabled.
-func openSelf(t testing.TB, attr Attr, leader *Event) *Event {
+func openSelf(t testing.TB, attr perfdata.Attr, leader *Event) *Event {
 	t.Helper()
 	runtime.LockOSThread()
 	t.Cleanup(runtime.UnlockOSThread)
 	attr.ReadFormat |= ReadFormatTimes
 	if leader == nil {
-		attr.Flags |= Disabled
+		attr.Flags |= perfdata.AttrDisabled
 	}
 	e, err := Open(&attr, Where{CPU: AnyCPU, Leader: leader})
 	if err != nil {
@@ -40,15 +41,17 @@ func openSelf(t testing.TB, attr Attr, leader *Event) *Event {
 	return e
 }
 
-func software(config uint64) Attr { return Attr{Type: TypeSoftware, Config: config} }
+func software(config uint64) perfdata.Attr {
+	return perfdata.Attr{Type: perfdata.TypeSoftware, Config: config}
+}
 
-func getppid(t testing.TB) Attr {
+func getppid(t testing.TB) perfdata.Attr {
 	t.Helper()
 	text, err := os.ReadFile(require.Tracefs(t) + "/events/syscalls/sys_enter_getppid/id")
 	check(t, err)
 	id, err := strconv.ParseUint(strings.TrimSpace(string(text)), 10, 64)
 	check(t, err)
-	return Attr{Type: TypeTracepoint, Config: id}
+	return perfdata.Attr{Type: perfdata.TypeTracepoint, Config: id}
 }
 
 // during counts what happens in f.
@@ -70,10 +73,10 @@ func callGetppid(n int) {
 
 func TestAttrSize(t *testing.T) {
 	// PERF_ATTR_SIZE_VER9: config4 is the last field.
-	if size := unsafe.Sizeof(Attr{}); size != 144 {
+	if size := unsafe.Sizeof(perfdata.Attr{}); size != 144 {
 		t.Errorf("struct perf_event_attr has %d bytes, want 144", size)
 	}
-	if offset := unsafe.Offsetof(Attr{}.SigData); offset != 120 {
+	if offset := unsafe.Offsetof(perfdata.Attr{}.SigData); offset != 120 {
 		t.Errorf("sig_data is at %d, want 120", offset)
 	}
 }
@@ -109,7 +112,7 @@ func bracket(t *testing.T, e *Event, field func(*syscall.Rusage) int64, atLeast 
 
 func TestPageFaultsAreExact(t *testing.T) {
 	require.Root(t)
-	e := openSelf(t, software(SoftwarePageFaults), nil)
+	e := openSelf(t, software(perfdata.SoftwarePageFaults), nil)
 	const pages = 500
 	size := pages * os.Getpagesize()
 	memory, err := unix.Mmap(-1, 0, size, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_ANON)
@@ -129,7 +132,7 @@ func TestPageFaultsAreExact(t *testing.T) {
 
 func TestContextSwitchesAreExact(t *testing.T) {
 	require.Root(t)
-	e := openSelf(t, software(SoftwareContextSwitches), nil)
+	e := openSelf(t, software(perfdata.SoftwareContextSwitches), nil)
 	bracket(t, e, func(u *syscall.Rusage) int64 { return u.Nvcsw + u.Nivcsw }, 25, func() {
 		for range 50 { // a nap is no switch when the timer fires before the thread has gone to sleep
 			nap := unix.Timespec{Nsec: 200_000}
@@ -171,12 +174,12 @@ func TestFilter(t *testing.T) {
 
 func TestGroup(t *testing.T) {
 	require.Root(t)
-	grouped := func(a Attr) Attr {
-		a.ReadFormat = ReadFormatGroup
+	grouped := func(a perfdata.Attr) perfdata.Attr {
+		a.ReadFormat = perfdata.ReadGroup
 		return a
 	}
 	for _, members := range []int{1, 3, 40} {
-		leader := openSelf(t, grouped(software(SoftwareTaskClock)), nil)
+		leader := openSelf(t, grouped(software(perfdata.SoftwareTaskClock)), nil)
 		for range members {
 			openSelf(t, grouped(getppid(t)), leader)
 		}
@@ -204,16 +207,16 @@ func TestOpenErrors(t *testing.T) {
 	defer file.Close()
 	tests := []struct {
 		name string
-		attr Attr
+		attr perfdata.Attr
 		at   Where
 		want syscall.Errno
 	}{
 		{"no such event", software(999), Where{CPU: AnyCPU}, syscall.ENOENT},
-		{"no such PMU", Attr{Type: 0xffff}, Where{CPU: AnyCPU}, syscall.ENOENT},
-		{"no such thread", software(SoftwareDummy), Where{Thread: 1 << 22, CPU: AnyCPU}, syscall.ESRCH},
-		{"neither thread nor CPU", software(SoftwareDummy), Where{Thread: AnyThread, CPU: AnyCPU}, syscall.EINVAL},
-		{"no such flag", Attr{Type: TypeSoftware, Flags: 1 << 63}, Where{CPU: AnyCPU}, syscall.EINVAL},
-		{"no cgroup", software(SoftwareDummy), Where{UseCgroup: true, Cgroup: int(file.Fd())}, syscall.EBADF},
+		{"no such PMU", perfdata.Attr{Type: 0xffff}, Where{CPU: AnyCPU}, syscall.ENOENT},
+		{"no such thread", software(perfdata.SoftwareDummy), Where{Thread: 1 << 22, CPU: AnyCPU}, syscall.ESRCH},
+		{"neither thread nor CPU", software(perfdata.SoftwareDummy), Where{Thread: AnyThread, CPU: AnyCPU}, syscall.EINVAL},
+		{"no such flag", perfdata.Attr{Type: perfdata.TypeSoftware, Flags: 1 << 63}, Where{CPU: AnyCPU}, syscall.EINVAL},
+		{"no cgroup", software(perfdata.SoftwareDummy), Where{UseCgroup: true, Cgroup: int(file.Fd())}, syscall.EBADF},
 	}
 	for _, tt := range tests {
 		if e, err := Open(&tt.attr, tt.at); err != tt.want {
@@ -227,7 +230,7 @@ func TestOpenErrors(t *testing.T) {
 
 func TestClosedEvent(t *testing.T) {
 	require.Root(t)
-	attr := software(SoftwareDummy)
+	attr := software(perfdata.SoftwareDummy)
 	attr.ReadFormat = ReadFormatTimes
 	e, err := Open(&attr, Where{CPU: AnyCPU})
 	check(t, err)
@@ -243,7 +246,7 @@ func TestClosedEvent(t *testing.T) {
 
 func TestShortRead(t *testing.T) {
 	require.Root(t)
-	attr := software(SoftwareDummy) // without times
+	attr := software(perfdata.SoftwareDummy) // without times
 	e, err := Open(&attr, Where{CPU: AnyCPU})
 	check(t, err)
 	defer e.Close()

@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/bperf/bperf/internal/perfdata"
 	"github.com/bperf/bperf/test/require"
 )
 
@@ -36,7 +37,7 @@ func TestUnread(t *testing.T) {
 func TestSetOutput(t *testing.T) {
 	require.Root(t)
 	attr := getppid(t)
-	attr.Sample, attr.SampleType = 1, SampleIdentifier
+	attr.SamplePeriod, attr.SampleType = 1, perfdata.SampleIdentifier
 	var events []*Event
 	var ids []uint64
 	for range 2 {
@@ -72,7 +73,7 @@ func TestSetOutput(t *testing.T) {
 func TestOverwritten(t *testing.T) {
 	require.Root(t)
 	attr := getppid(t)
-	attr.Sample, attr.SampleType, attr.Flags = 1, SampleTime, WriteBackward
+	attr.SamplePeriod, attr.SampleType, attr.Flags = 1, perfdata.SampleTime, perfdata.AttrWriteBackward
 	e := openSelf(t, attr, nil)
 	r, err := e.MapOverwritten(0)
 	check(t, err)
@@ -110,7 +111,7 @@ func TestOverwritten(t *testing.T) {
 func TestLost(t *testing.T) {
 	require.Root(t)
 	attr := getppid(t)
-	attr.Sample, attr.SampleType, attr.ReadFormat = 1, SampleIdentifier, ReadFormatID|ReadFormatLost
+	attr.SamplePeriod, attr.SampleType, attr.ReadFormat = 1, perfdata.SampleIdentifier, perfdata.ReadID|perfdata.ReadLost
 	e, err := Open(&attr, Where{CPU: AnyCPU})
 	if err != nil {
 		t.Skipf("needs PERF_FORMAT_LOST, Linux 6.0: %v", err)
@@ -136,7 +137,7 @@ func TestLost(t *testing.T) {
 func TestWaiter(t *testing.T) {
 	require.Root(t)
 	attr := getppid(t)
-	attr.Sample, attr.SampleType, attr.Flags, attr.Wakeup = 1, SampleTime, Watermark, 16*10
+	attr.SamplePeriod, attr.SampleType, attr.Flags, attr.WakeupEvents = 1, perfdata.SampleTime, perfdata.AttrWatermark, 16*10
 	e := openSelf(t, attr, nil)
 	r, err := e.Map(1)
 	check(t, err)

@@ -5,13 +5,14 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/bperf/bperf/internal/perfdata"
 	"github.com/bperf/bperf/test/require"
 )
 
 // Hardware events: enum perf_hw_id.
 var (
-	cycles       = Attr{Type: TypeHardware, Config: 0, Flags: ExcludeKernel}
-	instructions = Attr{Type: TypeHardware, Config: 1, Flags: ExcludeKernel}
+	cycles       = perfdata.Attr{Type: perfdata.TypeHardware, Config: 0, Flags: perfdata.AttrExcludeKernel}
+	instructions = perfdata.Attr{Type: perfdata.TypeHardware, Config: 1, Flags: perfdata.AttrExcludeKernel}
 )
 
 var spun int // keeps the compiler from leaving the loop out
@@ -55,7 +56,7 @@ func TestInstructions(t *testing.T) {
 func TestCyclesAndInstructionsInOneGroup(t *testing.T) {
 	require.PMU(t)
 	leaderAttr, memberAttr := cycles, instructions
-	leaderAttr.ReadFormat, memberAttr.ReadFormat = ReadFormatGroup, ReadFormatGroup
+	leaderAttr.ReadFormat, memberAttr.ReadFormat = perfdata.ReadGroup, perfdata.ReadGroup
 	leader := openSelf(t, leaderAttr, nil)
 	openSelf(t, memberAttr, leader)
 	check(t, leader.Enable())
@@ -112,7 +113,7 @@ func TestOverflow(t *testing.T) {
 	require.PMU(t)
 	const period = 1_000_000
 	attr := cycles
-	attr.Sample, attr.SampleType, attr.Wakeup = period, SampleIP, 1
+	attr.SamplePeriod, attr.SampleType, attr.WakeupEvents = period, perfdata.SampleIP, 1
 	e := openSelf(t, attr, nil)
 	r, err := e.Map(3)
 	check(t, err)

@@ -6,6 +6,8 @@ import (
 	"fmt"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/bperf/bperf/internal/perfdata"
 )
 
 // Trailer is what records other than samples end with, if the event has the flag SampleIDAll and the sample type TrailerFormat:
@@ -16,7 +18,7 @@ type Trailer struct {
 }
 
 // TrailerFormat is the sample type of events whose records are decoded here.
-const TrailerFormat = SampleTID | SampleTime
+const TrailerFormat = perfdata.SampleTID | perfdata.SampleTime
 
 const trailerSize = 16
 

@@ -8,6 +8,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/bperf/bperf/internal/perfdata"
 	"github.com/bperf/bperf/test/require"
 )
 
@@ -98,8 +99,8 @@ func FuzzRing(f *testing.F) {
 func TestSampling(t *testing.T) {
 	require.Root(t)
 	const period = 50_000 // ns
-	attr := software(SoftwareCPUClock)
-	attr.Sample, attr.SampleType, attr.Wakeup = period, SampleIP|SampleTID, 1
+	attr := software(perfdata.SoftwareCPUClock)
+	attr.SamplePeriod, attr.SampleType, attr.WakeupEvents = period, perfdata.SampleIP|perfdata.SampleTID, 1
 	e := openSelf(t, attr, nil)
 	r, err := e.Map(3)
 	check(t, err)

@@ -5,6 +5,8 @@ import (
 	"unsafe"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/bperf/bperf/internal/perfdata"
 )
 
 // TestKernelAttrSize finds that the kernel knows all that it takes to be set in a structure of that size, and not a byte more.
@@ -17,8 +19,8 @@ func TestKernelAttrSize(t *testing.T) {
 		t.Fatalf("%d bytes", size)
 	}
 	var b [4096 / 8]uint64 // the longest that kernels take
-	attr := (*Attr)(unsafe.Pointer(&b))
-	attr.Type, attr.Config = TypeSoftware, SoftwareDummy
+	attr := (*perfdata.Attr)(unsafe.Pointer(&b))
+	attr.Type, attr.Config = perfdata.TypeSoftware, perfdata.SoftwareDummy
 	attr.Size = uint32(unsafe.Sizeof(b))
 	b[size/8] = 1
 	_, _, errno := unix.Syscall6(unix.SYS_PERF_EVENT_OPEN, uintptr(unsafe.Pointer(&b)), 0, ^uintptr(0), ^uintptr(0), 0, 0)

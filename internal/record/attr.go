@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"github.com/bperf/bperf/internal/event"
+	"github.com/bperf/bperf/internal/perfdata"
 	"github.com/bperf/bperf/internal/perfevent"
 	"github.com/bperf/bperf/internal/procfs"
 )
@@ -13,7 +14,7 @@ import (
 type opened struct {
 	event  *event.Event
 	cgroup string // its name; empty for none
-	attr   perfevent.Attr
+	attr   perfdata.Attr
 	leader *opened       // of its group; itself for those that lead
 	filter *sampleFilter // of its samples; nil without, and for tracepoints
 	dummy  bool          // counts nothing: for the records of tasks, memory and BPF programs
@@ -56,8 +57,8 @@ func (s *session) plan() error {
 	s.addFiltered()
 	for _, o := range s.events { // who reads groups samples its leader alone
 		if o.leader != o && o.event.ReadGroup {
-			o.attr.Sample, o.attr.SampleType = 0, o.leader.attr.SampleType
-			o.attr.Flags &^= perfevent.Freq
+			o.attr.SamplePeriod, o.attr.SampleType = 0, o.leader.attr.SampleType
+			o.attr.Flags &^= perfdata.AttrFreq
 		}
 	}
 	if len(s.events) > 0 {
@@ -102,135 +103,135 @@ func (s *session) silence() {
 		return
 	}
 	last.silent = true
-	last.attr.SampleType = s.events[0].attr.SampleType & (perfevent.SampleIP | perfevent.SampleTID | perfevent.SampleTime | perfevent.SampleCPU)
+	last.attr.SampleType = s.events[0].attr.SampleType & (perfdata.SampleIP | perfdata.SampleTID | perfdata.SampleTime | perfdata.SampleCPU)
 }
 
 // attr is what one event of the user's is opened with.
-func (s *session) attr(e *event.Event, leads bool, members int) perfevent.Attr {
+func (s *session) attr(e *event.Event, leads bool, members int) perfdata.Attr {
 	c := s.cfg.of(e)
 	a := e.Attr
-	a.SampleType |= perfevent.SampleIP | perfevent.SampleTID
-	a.ReadFormat = perfevent.ReadFormatID | perfevent.ReadFormatLost
-	a.Flags |= perfevent.SampleIDAll
+	a.SampleType |= perfdata.SampleIP | perfdata.SampleTID
+	a.ReadFormat = perfdata.ReadID | perfdata.ReadLost
+	a.Flags |= perfdata.AttrSampleIDAll
 	if c.Overwrite {
-		a.Flags |= perfevent.WriteBackward
+		a.Flags |= perfdata.AttrWriteBackward
 	}
 	if c.Inherit && !c.PerThread {
-		a.Flags |= perfevent.Inherit
+		a.Flags |= perfdata.AttrInherit
 	}
-	if !e.Guests && a.Flags&(perfevent.ExcludeGuest|perfevent.ExcludeHost) == 0 {
-		a.Flags |= perfevent.ExcludeGuest
+	if !e.Guests && a.Flags&(perfdata.AttrExcludeGuest|perfdata.AttrExcludeHost) == 0 {
+		a.Flags |= perfdata.AttrExcludeGuest
 	}
-	if a.Type == perfevent.TypeTracepoint {
-		a.SampleType |= perfevent.SampleRaw | perfevent.SampleTime | perfevent.SampleCPU
-		if a.Sample == 0 {
-			a.Sample = 1
+	if a.Type == perfdata.TypeTracepoint {
+		a.SampleType |= perfdata.SampleRaw | perfdata.SampleTime | perfdata.SampleCPU
+		if a.SamplePeriod == 0 {
+			a.SamplePeriod = 1
 		}
 	}
-	if a.Sample == 0 || c.Overrides {
-		a.Sample, a.Flags = c.Period, a.Flags&^perfevent.Freq
+	if a.SamplePeriod == 0 || c.Overrides {
+		a.SamplePeriod, a.Flags = c.Period, a.Flags&^perfdata.AttrFreq
 		if c.Frequency > 0 {
-			a.Sample, a.Flags = c.Frequency, a.Flags|perfevent.Freq
+			a.SamplePeriod, a.Flags = c.Frequency, a.Flags|perfdata.AttrFreq
 		}
 	}
 	// With the period in its samples, the kernel takes each event of a tracepoint as a sample, whatever the period is to be (perf_swevent_event
 	// in kernel/events/core.c).
-	if a.Has(perfevent.Freq) || a.Type == perfevent.TypeTracepoint && a.Sample == 1 {
-		a.SampleType |= perfevent.SamplePeriod
+	if a.Has(perfdata.AttrFreq) || a.Type == perfdata.TypeTracepoint && a.SamplePeriod == 1 {
+		a.SampleType |= perfdata.SamplePeriod
 	}
 	if c.PeriodSet != nil {
-		a.SampleType &^= perfevent.SamplePeriod
+		a.SampleType &^= perfdata.SamplePeriod
 		if *c.PeriodSet {
-			a.SampleType |= perfevent.SamplePeriod
+			a.SampleType |= perfdata.SamplePeriod
 		}
 	}
 	if c.NoSamples {
-		a.Sample = 0
+		a.SamplePeriod = 0
 	}
 	if e.ReadGroup {
-		a.SampleType |= perfevent.SampleRead
+		a.SampleType |= perfdata.SampleRead
 		if members > 1 {
-			a.ReadFormat |= perfevent.ReadFormatGroup
-			a.Flags &^= perfevent.Inherit
+			a.ReadFormat |= perfdata.ReadGroup
+			a.Flags &^= perfdata.AttrInherit
 		}
 	}
 	c.sampleBits(&a)
 	c.callchain(&a)
 	a.SampleMaxStack = e.Sampling.MaxStack
 	if time := e.Sampling.Time; time != nil {
-		a.SampleType &^= perfevent.SampleTime
+		a.SampleType &^= perfdata.SampleTime
 		if *time {
-			a.SampleType |= perfevent.SampleTime
+			a.SampleType |= perfdata.SampleTime
 		}
 	}
 	if leads {
-		a.Flags |= perfevent.Disabled
+		a.Flags |= perfdata.AttrDisabled
 		if c.CommandIsTarget() && c.Delay == 0 && !c.StartDisabled && !s.samplesCPUs() {
-			a.Flags |= perfevent.EnableOnExec
+			a.Flags |= perfdata.AttrEnableOnExec
 		}
 	}
 	if e.MostPrecise {
-		a.Flags |= perfevent.PreciseIPBit1 | perfevent.PreciseIPBit2
+		a.Flags |= perfdata.AttrPreciseIP1 | perfdata.AttrPreciseIP2
 	}
 	if c.AllUser {
-		a.Flags |= perfevent.ExcludeKernel | perfevent.ExcludeHV
+		a.Flags |= perfdata.AttrExcludeKernel | perfdata.AttrExcludeHV
 	}
 	if c.AllKernel {
-		a.Flags |= perfevent.ExcludeUser
+		a.Flags |= perfdata.AttrExcludeUser
 	}
 	if c.NoIdle {
-		a.Flags |= perfevent.ExcludeIdle
+		a.Flags |= perfdata.AttrExcludeIdle
 	}
 	s.common(&a)
 	return a
 }
 
 // sampleBits adds what the options ask for.
-func (c *Config) sampleBits(a *perfevent.Attr) {
-	set := func(when bool, bits uint64) {
+func (c *Config) sampleBits(a *perfdata.Attr) {
+	set := func(when bool, bits perfdata.SampleType) {
 		if when {
 			a.SampleType |= bits
 		}
 	}
-	set(c.perCPU() || c.SampleCPU, perfevent.SampleCPU)
-	set(!c.PerThread || c.Time || c.perCPU() || c.OffCPU != nil, perfevent.SampleTime)
-	set(c.addresses(), perfevent.SampleAddr|perfevent.SampleDataSrc)
-	set(c.PhysAddrs, perfevent.SamplePhysAddr)
-	set(c.Weight, perfevent.SampleWeightStruct)
-	set(c.Raw, perfevent.SampleRaw|perfevent.SampleTime|perfevent.SampleCPU)
-	set(c.Cgroups, perfevent.SampleCgroup)
-	set(c.Branches != 0, perfevent.SampleBranchStack)
+	set(c.perCPU() || c.SampleCPU, perfdata.SampleCPU)
+	set(!c.PerThread || c.Time || c.perCPU() || c.OffCPU != nil, perfdata.SampleTime)
+	set(c.addresses(), perfdata.SampleAddr|perfdata.SampleDataSrc)
+	set(c.PhysAddrs, perfdata.SamplePhysAddr)
+	set(c.Weight, perfdata.SampleWeightStruct)
+	set(c.Raw, perfdata.SampleRaw|perfdata.SampleTime|perfdata.SampleCPU)
+	set(c.Cgroups, perfdata.SampleCgroup)
+	set(c.Branches != 0, perfdata.SampleBranchStack)
 	a.BranchSampleType = c.Branches
 	if c.TaskCounts {
-		a.Flags |= perfevent.InheritStat
+		a.Flags |= perfdata.AttrInheritStat
 		a.ReadFormat |= perfevent.ReadFormatTimes
 	}
 }
 
 // callchain adds callchains.
-func (c *Config) callchain(a *perfevent.Attr) {
+func (c *Config) callchain(a *perfdata.Attr) {
 	if c.Callchain == CallchainNone {
 		return
 	}
-	a.SampleType |= perfevent.SampleCallchain
+	a.SampleType |= perfdata.SampleCallchain
 	switch c.Callchain {
 	case CallchainDWARF:
-		a.SampleType |= perfevent.SampleRegsUser | perfevent.SampleStackUser
+		a.SampleType |= perfdata.SampleRegsUser | perfdata.SampleStackUser
 		a.SampleRegsUser |= unwindRegisters
 		a.SampleStackUser = c.StackSize
-		a.Flags |= perfevent.ExcludeCallchainUser
+		a.Flags |= perfdata.AttrExcludeCallchainUser
 	case CallchainLBR:
-		a.SampleType |= perfevent.SampleBranchStack
-		a.BranchSampleType = perfevent.BranchUser | perfevent.BranchCallStack | perfevent.BranchNoCycles |
-			perfevent.BranchNoFlags | perfevent.BranchHWIndex
-		a.Flags |= perfevent.ExcludeCallchainUser
+		a.SampleType |= perfdata.SampleBranchStack
+		a.BranchSampleType = perfdata.BranchUser | perfdata.BranchCallStack | perfdata.BranchNoCycles |
+			perfdata.BranchNoFlags | perfdata.BranchHWIndex
+		a.Flags |= perfdata.AttrExcludeCallchainUser
 	}
 }
 
 // common is what all events have, the dummy too.
-func (s *session) common(a *perfevent.Attr) {
+func (s *session) common(a *perfdata.Attr) {
 	if s.cfg.ClockID != nil {
-		a.Flags |= perfevent.UseClockID
+		a.Flags |= perfdata.AttrUseClockID
 		a.ClockID = *s.cfg.ClockID
 	}
 }
@@ -240,27 +241,27 @@ func (s *session) dummy() *opened {
 	o := &opened{dummy: true, event: &event.Event{Name: "dummy:HG", PMU: "software", Scale: 1}}
 	o.leader = o
 	a := &o.attr
-	a.Type, a.Config = perfevent.TypeSoftware, perfevent.SoftwareDummy
-	a.Sample = 1
-	a.SampleType = perfevent.SampleIP | perfevent.SampleTID | perfevent.SampleTime
-	a.ReadFormat = perfevent.ReadFormatID | perfevent.ReadFormatLost
-	a.Flags = perfevent.SampleIDAll
+	a.Type, a.Config = perfdata.TypeSoftware, perfdata.SoftwareDummy
+	a.SamplePeriod = 1
+	a.SampleType = perfdata.SampleIP | perfdata.SampleTID | perfdata.SampleTime
+	a.ReadFormat = perfdata.ReadID | perfdata.ReadLost
+	a.Flags = perfdata.AttrSampleIDAll
 	if s.cfg.Inherit && !s.cfg.PerThread {
-		a.Flags |= perfevent.Inherit
+		a.Flags |= perfdata.AttrInherit
 	}
 	if s.cfg.perCPU() || s.cfg.SampleCPU {
-		a.SampleType |= perfevent.SampleCPU
+		a.SampleType |= perfdata.SampleCPU
 	}
 	if s.cfg.CommandIsTarget() {
-		a.Flags |= perfevent.Disabled | perfevent.EnableOnExec
+		a.Flags |= perfdata.AttrDisabled | perfdata.AttrEnableOnExec
 	}
 	s.common(a)
 	return o
 }
 
 // tracking are the flags that ask for records other than samples.
-const tracking = perfevent.Mmap | perfevent.Mmap2 | perfevent.MmapData | perfevent.Comm | perfevent.CommExec | perfevent.Task |
-	perfevent.KSymbols | perfevent.BPFEvents | perfevent.Namespaces | perfevent.Cgroups | perfevent.ContextSwitch
+const tracking = perfdata.AttrMmap | perfdata.AttrMmap2 | perfdata.AttrMmapData | perfdata.AttrComm | perfdata.AttrCommExec | perfdata.AttrTask |
+	perfdata.AttrKSymbol | perfdata.AttrBPFEvent | perfdata.AttrNamespaces | perfdata.AttrCgroup | perfdata.AttrContextSwitch
 
 // told are the events that the file tells of.
 func (s *session) told() []*opened {
@@ -268,19 +269,19 @@ func (s *session) told() []*opened {
 }
 
 // track asks for the records of tasks, memory and BPF programs, which one event has to.
-func (s *session) track(a *perfevent.Attr) {
+func (s *session) track(a *perfdata.Attr) {
 	c := s.cfg
-	a.Flags |= perfevent.Mmap | perfevent.Mmap2 | perfevent.Comm | perfevent.CommExec | perfevent.Task | perfevent.KSymbols
-	set := func(when bool, f perfevent.Flags) {
+	a.Flags |= perfdata.AttrMmap | perfdata.AttrMmap2 | perfdata.AttrComm | perfdata.AttrCommExec | perfdata.AttrTask | perfdata.AttrKSymbol
+	set := func(when bool, f perfdata.AttrFlags) {
 		if when {
 			a.Flags |= f
 		}
 	}
-	set(c.data(), perfevent.MmapData)
-	set(!c.NoBPF, perfevent.BPFEvents)
-	set(c.Namespaces, perfevent.Namespaces)
-	set(c.Cgroups, perfevent.Cgroups)
-	set(c.Switches, perfevent.ContextSwitch)
+	set(c.data(), perfdata.AttrMmapData)
+	set(!c.NoBPF, perfdata.AttrBPFEvent)
+	set(c.Namespaces, perfdata.AttrNamespaces)
+	set(c.Cgroups, perfdata.AttrCgroup)
+	set(c.Switches, perfdata.AttrContextSwitch)
 }
 
 // identify lets samples say of which event they are, where there are several: at the place that is the same in all samples, if they
@@ -289,10 +290,10 @@ func (s *session) identify() {
 	if len(s.events) == 1 || s.events[1].silent {
 		return
 	}
-	bit := uint64(perfevent.SampleID)
+	bit := perfdata.SampleEventID
 	for _, o := range s.events {
 		if o.attr.SampleType != s.events[0].attr.SampleType || o.offCPU || s.sums(o) {
-			bit = perfevent.SampleIdentifier
+			bit = perfdata.SampleIdentifier
 		}
 	}
 	for _, o := range s.events {

@@ -7,7 +7,6 @@ import (
 	"slices"
 
 	"github.com/bperf/bperf/internal/perfdata"
-	"github.com/bperf/bperf/internal/perfevent"
 )
 
 // tally is what was seen on the way from the rings to the file.
@@ -27,13 +26,13 @@ type tally struct {
 }
 
 // newTally tallies samples of such a type. What stands before the time is the same in the samples of all events of a recording.
-func newTally(sampleType uint64, mapped func(name []byte, pid int32)) *tally {
+func newTally(sampleType perfdata.SampleType, mapped func(name []byte, pid int32)) *tally {
 	t := &tally{mapped: mapped}
-	if sampleType&perfevent.SampleTime == 0 {
+	if sampleType&perfdata.SampleTime == 0 {
 		return t
 	}
 	t.timeAt = headerSize
-	for _, bit := range []uint64{perfevent.SampleIdentifier, perfevent.SampleIP, perfevent.SampleTID} {
+	for _, bit := range []perfdata.SampleType{perfdata.SampleIdentifier, perfdata.SampleIP, perfdata.SampleTID} {
 		if sampleType&bit != 0 {
 			t.timeAt += 8
 		}

@@ -11,7 +11,7 @@ import (
 	"github.com/bperf/bperf/internal/allowance"
 	"github.com/bperf/bperf/internal/control"
 	"github.com/bperf/bperf/internal/event"
-	"github.com/bperf/bperf/internal/perfevent"
+	"github.com/bperf/bperf/internal/perfdata"
 	"github.com/bperf/bperf/internal/target"
 	"github.com/bperf/bperf/internal/userprog"
 )
@@ -34,8 +34,8 @@ type Config struct {
 	StrictRate bool   // a Frequency that the kernel does not allow is an error, and not lowered
 
 	Callchain Callchain
-	StackSize uint32 // bytes of the user's stack, with CallchainDWARF
-	Branches  uint64 // perfevent.Branch…; 0 for none
+	StackSize uint32                    // bytes of the user's stack, with CallchainDWARF
+	Branches  perfdata.BranchSampleType // 0 for none
 
 	Addresses   bool  // -d: of data
 	PhysAddrs   bool  // physical addresses of data
@@ -122,8 +122,8 @@ func (c *Config) SamplesCPUs() bool {
 		return false
 	}
 	return !slices.ContainsFunc(events, func(e *event.Event) bool {
-		frequency := e.Attr.Has(perfevent.Freq)
-		if e.Attr.Sample == 0 || c.Overrides {
+		frequency := e.Attr.Has(perfdata.AttrFreq)
+		if e.Attr.SamplePeriod == 0 || c.Overrides {
 			frequency = c.Frequency > 0
 		}
 		return !c.of(e).Inherit || !isClock(&e.Attr) && !(isCycles(&e.Attr) && frequency)

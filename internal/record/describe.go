@@ -22,34 +22,14 @@ func (s *session) described() []*perfdata.Event {
 			attr.Flags |= s.events[1].attr.Flags & tracking
 		}
 		if o.offCPU && !s.sums(o) { // what stands in the file in place of raw data
-			attr.SampleType = attr.SampleType&^perfevent.SampleRaw | perfevent.SampleCallchain
+			attr.SampleType = attr.SampleType&^perfdata.SampleRaw | perfdata.SampleCallchain
 		}
 		if s.sums(o) {
 			describeSums(s.cfg.Sums, &attr)
 		}
-		all = append(all, &perfdata.Event{Attr: fileAttr(&attr), IDs: o.ids, Name: o.event.Name, CPUs: o.event.CPUs})
+		all = append(all, &perfdata.Event{Attr: attr, IDs: o.ids, Name: o.event.Name, CPUs: o.event.CPUs})
 	}
 	return all
-}
-
-// fileAttr is an attribute in the words of the file's package.
-func fileAttr(a *perfevent.Attr) perfdata.Attr {
-	// perf refuses structures that are longer than those it knows: what most have no use for is left out.
-	size := uint32(128)
-	switch {
-	case a.Config4 != 0:
-		size = 144
-	case a.Config3 != 0:
-		size = 136
-	}
-	return perfdata.Attr{
-		Type: a.Type, Size: size, Config: a.Config, SamplePeriod: a.Sample, SampleType: perfdata.SampleType(a.SampleType),
-		ReadFormat: perfdata.ReadFormat(a.ReadFormat), Flags: perfdata.AttrFlags(a.Flags), WakeupEvents: a.Wakeup, BPType: a.BpType,
-		Config1: a.Config1, Config2: a.Config2, BranchSampleType: perfdata.BranchSampleType(a.BranchSampleType),
-		SampleRegsUser: a.SampleRegsUser, SampleStackUser: a.SampleStackUser, ClockID: a.ClockID, SampleRegsIntr: a.SampleRegsIntr,
-		AuxWatermark: a.AuxWatermark, SampleMaxStack: a.SampleMaxStack, AuxSampleSize: a.AuxSampleSize, AuxAction: a.AuxAction,
-		SigData: a.SigData, Config3: a.Config3, Config4: a.Config4,
-	}
 }
 
 // describe adds to the machine what is known of the recording before it begins.
@@ -62,7 +42,7 @@ func (s *session) describe() {
 		events = append(events, perfdata.EventDescription{Attr: e.Attr, Name: e.Name, IDs: e.IDs})
 	}
 	f[perfdata.FeatureEventDesc] = events
-	if slices.ContainsFunc(s.events, func(o *opened) bool { return o.attr.SampleType&perfevent.SampleBranchStack != 0 }) {
+	if slices.ContainsFunc(s.events, func(o *opened) bool { return o.attr.SampleType&perfdata.SampleBranchStack != 0 }) {
 		f[perfdata.FeatureBranchStack] = perfdata.Flag{}
 	}
 	if all := s.outputTypes(); s.cfg.pipe() && len(all) > 0 {
@@ -219,7 +199,7 @@ func (s *session) conclude() error {
 			return err
 		}
 		s.tellCounted(o)
-		if o.attr.ReadFormat&perfevent.ReadFormatLost == 0 {
+		if o.attr.ReadFormat&perfdata.ReadLost == 0 {
 			continue
 		}
 		for i, fd := range o.fds {
@@ -245,7 +225,7 @@ func (s *session) readLost(o *opened, fd *perfevent.Event) (uint64, error) {
 	if o.attr.ReadFormat&perfevent.ReadFormatTimes != 0 {
 		words += 2
 	}
-	if o.attr.ReadFormat&perfevent.ReadFormatGroup == 0 {
+	if o.attr.ReadFormat&perfdata.ReadGroup == 0 {
 		all := make([]uint64, words+2) // ID, lost
 		err := fd.ReadWords(all)
 		return all[len(all)-1], err

@@ -40,11 +40,11 @@ func newFilter(e *event.Event) (*sampleFilter, error) {
 
 // addFiltered lets samples have what their filters read. The time stands in front of what differs from event to event, and all have it.
 func (s *session) addFiltered() {
-	time := uint64(0)
+	var time perfdata.SampleType
 	for _, o := range s.events {
 		if o.filter != nil && o.filter.expr != nil {
 			o.attr.SampleType |= o.filter.expr.SampleType()
-			time |= o.filter.expr.SampleType() & perfevent.SampleTime
+			time |= o.filter.expr.SampleType() & perfdata.SampleTime
 		}
 	}
 	for _, o := range s.events {

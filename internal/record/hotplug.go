@@ -51,7 +51,7 @@ func (c *collector) join(cpu int) error {
 	switch {
 	case c.cfg.Overwrite:
 		return errors.New("only rings that are there from the start keep the newest records")
-	case slices.ContainsFunc(c.events, func(o *opened) bool { return o.attr.SampleType&perfevent.SampleRead != 0 }):
+	case slices.ContainsFunc(c.events, func(o *opened) bool { return o.attr.SampleType&perfdata.SampleRead != 0 }):
 		return errors.New("samples have counts, which would begin anew")
 	case len(c.target.Threads) > 0 && !slices.ContainsFunc(c.tracker.places, func(at place) bool { return at.cpu == cpu }):
 		return errors.New("it was offline when recording the processes began")
@@ -107,17 +107,17 @@ func (o *opened) knownID(cpu int) uint64 {
 }
 
 // rename replaces the IDs of events that were opened later, in records.
-func (r *ring) rename(sampleType uint64, first, rest []byte) (_, _ []byte) {
-	const ids = perfevent.SampleIdentifier | perfevent.SampleID
+func (r *ring) rename(sampleType perfdata.SampleType, first, rest []byte) (_, _ []byte) {
+	const ids = perfdata.SampleIdentifier | perfdata.SampleEventID
 	if len(r.later) == 0 || sampleType&ids == 0 { // a single event has none
 		return first, rest
 	}
 	// The places of IDs: include/uapi/linux/perf_event.h, struct sample_id and PERF_RECORD_SAMPLE.
 	inSample, fromEnd := headerSize, 8
-	if sampleType&perfevent.SampleIdentifier == 0 {
-		const before = perfevent.SampleIP | perfevent.SampleTID | perfevent.SampleTime | perfevent.SampleAddr
-		inSample += 8 * bits.OnesCount64(sampleType&before)
-		fromEnd += 8 * bits.OnesCount64(sampleType&(perfevent.SampleStreamID|perfevent.SampleCPU))
+	if sampleType&perfdata.SampleIdentifier == 0 {
+		const before = perfdata.SampleIP | perfdata.SampleTID | perfdata.SampleTime | perfdata.SampleAddr
+		inSample += 8 * bits.OnesCount64(uint64(sampleType&before))
+		fromEnd += 8 * bits.OnesCount64(uint64(sampleType&(perfdata.SampleStreamID|perfdata.SampleCPU)))
 	}
 	ne := binary.NativeEndian
 	records := slices.Concat(first, rest)

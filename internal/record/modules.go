@@ -29,7 +29,7 @@ type moduleEvents struct {
 }
 
 // watchModules starts to watch. Times are those of the clock of attr.
-func watchModules(attr *perfevent.Attr) (*moduleWatcher, error) {
+func watchModules(attr *perfdata.Attr) (*moduleWatcher, error) {
 	w := &moduleWatcher{}
 	if err := w.open(attr); err != nil {
 		w.close()
@@ -38,7 +38,7 @@ func watchModules(attr *perfevent.Attr) (*moduleWatcher, error) {
 	return w, nil
 }
 
-func (w *moduleWatcher) open(attr *perfevent.Attr) error {
+func (w *moduleWatcher) open(attr *perfdata.Attr) error {
 	if err := w.load(); err != nil {
 		return fmt.Errorf("load the BPF programs for it: %w", err)
 	}
@@ -77,9 +77,9 @@ func (w *moduleWatcher) load() error {
 	return err
 }
 
-func (w *moduleWatcher) openCPU(cpu int, clock *perfevent.Attr) error {
-	attr := perfevent.Attr{Type: perfevent.TypeSoftware, Config: perfevent.SoftwareBPFOutput, Sample: 1, Wakeup: 1,
-		SampleType: perfevent.SampleTime | perfevent.SampleRaw, Flags: clock.Flags & perfevent.UseClockID, ClockID: clock.ClockID}
+func (w *moduleWatcher) openCPU(cpu int, clock *perfdata.Attr) error {
+	attr := perfdata.Attr{Type: perfdata.TypeSoftware, Config: perfdata.SoftwareBPFOutput, SamplePeriod: 1, WakeupEvents: 1,
+		SampleType: perfdata.SampleTime | perfdata.SampleRaw, Flags: clock.Flags & perfdata.AttrUseClockID, ClockID: clock.ClockID}
 	event, err := perfevent.Open(&attr, perfevent.Where{Thread: perfevent.AnyThread, CPU: cpu})
 	if err != nil {
 		return err

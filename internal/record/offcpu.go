@@ -31,18 +31,18 @@ func (s *session) offCPUEvent() *opened {
 	o := &opened{offCPU: true, event: &event.Event{Name: offCPUName, PMU: "software", Scale: 1}}
 	o.leader = o
 	a := &o.attr
-	a.Type, a.Config = perfevent.TypeSoftware, perfevent.SoftwareBPFOutput
-	a.Sample = 1
-	a.SampleType = perfevent.SampleIP | perfevent.SampleTID | perfevent.SampleTime | perfevent.SampleCPU | perfevent.SamplePeriod |
-		perfevent.SampleRaw
-	a.ReadFormat = perfevent.ReadFormatID | perfevent.ReadFormatLost
-	a.Flags = perfevent.SampleIDAll
+	a.Type, a.Config = perfdata.TypeSoftware, perfdata.SoftwareBPFOutput
+	a.SamplePeriod = 1
+	a.SampleType = perfdata.SampleIP | perfdata.SampleTID | perfdata.SampleTime | perfdata.SampleCPU | perfdata.SamplePeriod |
+		perfdata.SampleRaw
+	a.ReadFormat = perfdata.ReadID | perfdata.ReadLost
+	a.Flags = perfdata.AttrSampleIDAll
 	if s.cfg.Cgroups {
-		a.SampleType |= perfevent.SampleCgroup
+		a.SampleType |= perfdata.SampleCgroup
 	}
 	if s.cfg.Sums != nil { // nothing is written to it: it stands for a time, and is never enabled
-		a.Config = perfevent.SoftwareCPUClock
-		a.Flags |= perfevent.Disabled
+		a.Config = perfdata.SoftwareCPUClock
+		a.Flags |= perfdata.AttrDisabled
 		o.standIn = true
 	}
 	s.common(a)

@@ -11,6 +11,7 @@ import (
 
 	"github.com/bperf/bperf/internal/count"
 	"github.com/bperf/bperf/internal/count/direct"
+	"github.com/bperf/bperf/internal/perfdata"
 	"github.com/bperf/bperf/internal/perfevent"
 	"github.com/bperf/bperf/internal/procfs"
 	"github.com/bperf/bperf/internal/target"
@@ -117,7 +118,7 @@ func (s *session) follow() ([]place, error) {
 }
 
 // programRecords are the flags that ask for the records of BPF programs.
-const programRecords = perfevent.KSymbols | perfevent.BPFEvents
+const programRecords = perfdata.AttrKSymbol | perfdata.AttrBPFEvent
 
 // openEverywhere lets the dummy tell of the BPF programs that anyone loads or unloads on any CPU, and not just the target: the target's samples are
 // in the programs of others, too. Where that is not allowed, those that the target loads are told of.
@@ -132,7 +133,7 @@ func (s *session) openEverywhere() error {
 	at := slices.IndexFunc(s.events, func(o *opened) bool { return o.dummy })
 	o := s.events[at]
 	attr := o.attr
-	attr.Flags &^= tracking | perfevent.Inherit | perfevent.Disabled | perfevent.EnableOnExec
+	attr.Flags &^= tracking | perfdata.AttrInherit | perfdata.AttrDisabled | perfdata.AttrEnableOnExec
 	attr.Flags |= programRecords
 	for _, cpu := range online {
 		at := place{cpu, perfevent.AnyThread}
@@ -247,7 +248,7 @@ func (o *opened) leaderAt(at place) *perfevent.Event {
 }
 
 // openOne opens an event; where all descriptors are in use it raises the limit.
-func (s *session) openOne(attr *perfevent.Attr, where perfevent.Where) (*perfevent.Event, error) {
+func (s *session) openOne(attr *perfdata.Attr, where perfevent.Where) (*perfevent.Event, error) {
 	fd, err := perfevent.Open(attr, where)
 	if err == syscall.EMFILE {
 		limit, enough := perfevent.RaiseFileLimit(1024)
@@ -263,27 +264,27 @@ func (s *session) openOne(attr *perfevent.Attr, where perfevent.Where) (*perfeve
 // What was opened already stays: kernels and CPUs do not change their minds from one place to the next.
 func (s *session) relax(o *opened, err error) bool {
 	a := &o.attr
-	precise := a.Flags & (perfevent.PreciseIPBit1 | perfevent.PreciseIPBit2)
+	precise := a.Flags & (perfdata.AttrPreciseIP1 | perfdata.AttrPreciseIP2)
 	if o.event.MostPrecise && precise != 0 && !errors.Is(err, syscall.EACCES) && !errors.Is(err, syscall.EPERM) {
-		a.Flags = a.Flags&^precise | (precise - perfevent.PreciseIPBit1) // bit 1 is the lower one
+		a.Flags = a.Flags&^precise | (precise - perfdata.AttrPreciseIP1) // bit 1 is the lower one
 		return true
 	}
 	switch err {
 	case syscall.EINVAL:
-		if a.ReadFormat&perfevent.ReadFormatLost != 0 { // before Linux 6.0; on an attribute that is wrong otherwise it does no harm
+		if a.ReadFormat&perfdata.ReadLost != 0 { // before Linux 6.0; on an attribute that is wrong otherwise it does no harm
 			for _, other := range s.events {
-				other.attr.ReadFormat &^= perfevent.ReadFormatLost
+				other.attr.ReadFormat &^= perfdata.ReadLost
 			}
 			return true
 		}
-		if a.Has(perfevent.ExcludeGuest) && !strings.Contains(o.event.Name, ":") {
-			a.Flags &^= perfevent.ExcludeGuest
+		if a.Has(perfdata.AttrExcludeGuest) && !strings.Contains(o.event.Name, ":") {
+			a.Flags &^= perfdata.AttrExcludeGuest
 			return true
 		}
 	case syscall.ENOENT, syscall.ENXIO, syscall.ENODEV, syscall.EOPNOTSUPP:
 		if isCycles(a) && len(o.fds) == 0 {
 			s.cfg.Notify("The event cycles is not supported here (no PMU): recording cpu-clock in its place")
-			a.Type, a.Config = perfevent.TypeSoftware, perfevent.SoftwareCPUClock
+			a.Type, a.Config = perfdata.TypeSoftware, perfdata.SoftwareCPUClock
 			renamed := *o.event
 			renamed.Name = "cpu-clock" + strings.TrimPrefix(strings.TrimPrefix(renamed.Name, "cpu-cycles"), "cycles")
 			renamed.Name = strings.TrimSuffix(renamed.Name, ":P")
@@ -292,9 +293,9 @@ func (s *session) relax(o *opened, err error) bool {
 			return true
 		}
 	case syscall.EACCES, syscall.EPERM:
-		const modes = perfevent.ExcludeKernel | perfevent.ExcludeUser
-		if a.Flags&modes == 0 && a.Type != perfevent.TypeTracepoint && procfs.PerfEventParanoid(os.DirFS("/proc")) > 1 {
-			a.Flags |= perfevent.ExcludeKernel | perfevent.ExcludeHV
+		const modes = perfdata.AttrExcludeKernel | perfdata.AttrExcludeUser
+		if a.Flags&modes == 0 && a.Type != perfdata.TypeTracepoint && procfs.PerfEventParanoid(os.DirFS("/proc")) > 1 {
+			a.Flags |= perfdata.AttrExcludeKernel | perfdata.AttrExcludeHV
 			renamed := *o.event
 			if !strings.ContainsAny(renamed.Name, ":/") {
 				renamed.Name += ":"
@@ -307,7 +308,7 @@ func (s *session) relax(o *opened, err error) bool {
 	return false
 }
 
-func isCycles(a *perfevent.Attr) bool { return a.Type == perfevent.TypeHardware && a.Config == 0 }
+func isCycles(a *perfdata.Attr) bool { return a.Type == perfdata.TypeHardware && a.Config == 0 }
 
 // explain puts the error of opening an event into words.
 func (s *session) explain(o *opened, at place, err error) error {
@@ -315,7 +316,7 @@ func (s *session) explain(o *opened, at place, err error) error {
 	case err == syscall.EOPNOTSUPP && o.attr.BranchSampleType != 0:
 		return fmt.Errorf("%s: this CPU does not record branches for it: %w. Leave out -b, -j and --call-graph lbr, "+
 			"or record an event of a PMU that does", o.event.Name, err)
-	case err == syscall.EOPNOTSUPP && o.attr.Type == perfevent.TypeHardware, err == syscall.EINVAL && o.attr.SampleType&unusual != 0:
+	case err == syscall.EOPNOTSUPP && o.attr.Type == perfdata.TypeHardware, err == syscall.EINVAL && o.attr.SampleType&unusual != 0:
 		options := "-d, -W and --phys-data"
 		if s.cfg.Sums != nil {
 			options = "the keys phys_addr, data_src and weight of --by, and the fields of --filter that need them"
@@ -341,7 +342,7 @@ func (s *session) explain(o *opened, at place, err error) error {
 	return reason
 }
 
-const unusual = perfevent.SamplePhysAddr | perfevent.SampleDataSrc | perfevent.SampleWeightStruct
+const unusual = perfdata.SamplePhysAddr | perfdata.SampleDataSrc | perfdata.SampleWeightStruct
 
 func (s *session) offline(cpu int) bool {
 	now, err := procfs.OnlineCPUs()

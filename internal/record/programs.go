@@ -85,8 +85,8 @@ type loads struct {
 }
 
 func openLoads(cpu int) (l *loads, err error) {
-	attr := perfevent.Attr{Type: perfevent.TypeSoftware, Config: perfevent.SoftwareDummy, Wakeup: 1,
-		Flags: perfevent.BPFEvents | perfevent.Watermark}
+	attr := perfdata.Attr{Type: perfdata.TypeSoftware, Config: perfdata.SoftwareDummy, WakeupEvents: 1,
+		Flags: perfdata.AttrBPFEvent | perfdata.AttrWatermark}
 	l = &loads{cpu: cpu}
 	if l.event, err = perfevent.Open(&attr, perfevent.Where{Thread: perfevent.AnyThread, CPU: cpu}); err != nil {
 		return nil, err

@@ -548,8 +548,8 @@ func TestBuildIDsOfOthers(t *testing.T) {
 	system, err := target.Spec{System: true}.Resolve()
 	check(t, err)
 	for _, cpu := range system.CPUs {
-		attr := perfevent.Attr{Type: perfevent.TypeSoftware, Config: perfevent.SoftwareDummy, SampleType: perfevent.TrailerFormat,
-			Flags: perfevent.Mmap | perfevent.Mmap2 | perfevent.BuildIDs}
+		attr := perfdata.Attr{Type: perfdata.TypeSoftware, Config: perfdata.SoftwareDummy, SampleType: perfevent.TrailerFormat,
+			Flags: perfdata.AttrMmap | perfdata.AttrMmap2 | perfdata.AttrBuildID}
 		e, err := perfevent.Open(&attr, perfevent.Where{Thread: perfevent.AnyThread, CPU: cpu})
 		check(t, err)
 		defer e.Close()

@@ -4,6 +4,7 @@ import (
 	"math/bits"
 	"os"
 
+	"github.com/bperf/bperf/internal/perfdata"
 	"github.com/bperf/bperf/internal/perfevent"
 )
 
@@ -46,12 +47,12 @@ func (s *session) sizeRings(cpus int, unlimited bool) {
 	s.ringSize = os.Getpagesize() << order(size)
 	for _, o := range s.events {
 		// Unasked, the kernel wakes a reader when a ring is half full: then there is less time left for it.
-		o.attr.Flags, o.attr.Wakeup = o.attr.Flags|perfevent.Watermark, uint32(s.ringSize/4)
+		o.attr.Flags, o.attr.WakeupEvents = o.attr.Flags|perfdata.AttrWatermark, uint32(s.ringSize/4)
 		if s.samplesCPUs() { // rings have records of tasks alone, and user stacks are cut until these are read
-			o.attr.Wakeup = 1
+			o.attr.WakeupEvents = 1
 		}
 		if s.cfg.NoBuffering {
-			o.attr.Flags, o.attr.Wakeup = o.attr.Flags&^perfevent.Watermark, 1
+			o.attr.Flags, o.attr.WakeupEvents = o.attr.Flags&^perfdata.AttrWatermark, 1
 		}
 	}
 }
@@ -60,8 +61,8 @@ func (s *session) sizeRings(cpus int, unlimited bool) {
 func (s *session) bytesPerSecond() int {
 	sum := uint64(0)
 	for _, o := range s.events {
-		if o.attr.Has(perfevent.Freq) {
-			sum += min(o.attr.Sample, 1e6) * uint64(sampleSize+o.attr.SampleStackUser)
+		if o.attr.Has(perfdata.AttrFreq) {
+			sum += min(o.attr.SamplePeriod, 1e6) * uint64(sampleSize+o.attr.SampleStackUser)
 		}
 	}
 	return int(sum)

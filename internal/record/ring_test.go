@@ -4,14 +4,14 @@ import (
 	"os"
 	"testing"
 
-	"github.com/bperf/bperf/internal/perfevent"
+	"github.com/bperf/bperf/internal/perfdata"
 )
 
 func TestRingSize(t *testing.T) {
 	at := func(hertz uint64, stack uint32) *opened {
-		return &opened{attr: perfevent.Attr{Flags: perfevent.Freq, Sample: hertz, SampleStackUser: stack}}
+		return &opened{attr: perfdata.Attr{Flags: perfdata.AttrFreq, SamplePeriod: hertz, SampleStackUser: stack}}
 	}
-	rare := &opened{attr: perfevent.Attr{Sample: 1}}
+	rare := &opened{attr: perfdata.Attr{SamplePeriod: 1}}
 	tests := []struct {
 		name      string
 		cfg       Config
@@ -44,8 +44,8 @@ func TestRingSize(t *testing.T) {
 			t.Errorf("%s: rings of %d bytes, want %d", tt.name, s.ringSize, tt.want)
 		}
 		for _, o := range s.events {
-			if o.attr.Wakeup != tt.wakeup || o.attr.Has(perfevent.Watermark) == tt.cfg.NoBuffering {
-				t.Errorf("%s: woken at %d (flags %x), want %d", tt.name, o.attr.Wakeup, o.attr.Flags, tt.wakeup)
+			if o.attr.WakeupEvents != tt.wakeup || o.attr.Has(perfdata.AttrWatermark) == tt.cfg.NoBuffering {
+				t.Errorf("%s: woken at %d (flags %x), want %d", tt.name, o.attr.WakeupEvents, o.attr.Flags, tt.wakeup)
 			}
 		}
 	}

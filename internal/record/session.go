@@ -129,7 +129,7 @@ func (s *session) launch() (err error) {
 // userOnly reports whether nothing of the kernel is recorded.
 func (s *session) userOnly() bool {
 	return !slices.ContainsFunc(s.events, func(o *opened) bool {
-		return !o.dummy && o.output == "" && !o.attr.Has(perfevent.ExcludeKernel) && !(o.offCPU && s.cfg.AllUser)
+		return !o.dummy && o.output == "" && !o.attr.Has(perfdata.AttrExcludeKernel) && !(o.offCPU && s.cfg.AllUser)
 	})
 }
 

@@ -65,21 +65,21 @@ func (s *session) prepareSums(o *opened) {
 		return
 	}
 	// Of precise events programs get the callchain that the kernel takes with the CPU's record. Others have none where there are no samples.
-	o.attr.SampleType &^= perfevent.SampleCallchain
+	o.attr.SampleType &^= perfdata.SampleCallchain
 	if s.samplesCPUs() && isClock(&o.attr) { // on idle CPUs the kernel would stop it
-		o.attr.Flags |= perfevent.ExcludeIdle
+		o.attr.Flags |= perfdata.AttrExcludeIdle
 	}
-	if s.cfg.Sums.Stack && o.attr.Flags&(perfevent.PreciseIPBit1|perfevent.PreciseIPBit2) != 0 {
-		o.attr.SampleType |= perfevent.SampleCallchain
+	if s.cfg.Sums.Stack && o.attr.Flags&(perfdata.AttrPreciseIP1|perfdata.AttrPreciseIP2) != 0 {
+		o.attr.SampleType |= perfdata.SampleCallchain
 	}
 }
 
 // describeSums is the form of samples that sums are written in.
-func describeSums(sums *Sums, a *perfevent.Attr) {
-	a.SampleType |= perfevent.SamplePeriod | perfevent.SampleRaw | perfevent.SampleCgroup
-	a.SampleType &^= perfevent.SampleCallchain
+func describeSums(sums *Sums, a *perfdata.Attr) {
+	a.SampleType |= perfdata.SamplePeriod | perfdata.SampleRaw | perfdata.SampleCgroup
+	a.SampleType &^= perfdata.SampleCallchain
 	if sums.Stack {
-		a.SampleType |= perfevent.SampleCallchain
+		a.SampleType |= perfdata.SampleCallchain
 	}
 }
 
@@ -158,17 +158,17 @@ type OwnCount struct {
 // ownCount reads what an event has counted itself. It has no places where that cannot be compared with its samples: a clock runs on while what is
 // excluded runs.
 func (s *session) ownCount(o *opened) (own OwnCount) {
-	if o.attr.ReadFormat&perfevent.ReadFormatGroup != 0 ||
-		isClock(&o.attr) && o.attr.Flags&(perfevent.ExcludeUser|perfevent.ExcludeKernel|perfevent.ExcludeIdle) != 0 {
+	if o.attr.ReadFormat&perfdata.ReadGroup != 0 ||
+		isClock(&o.attr) && o.attr.Flags&(perfdata.AttrExcludeUser|perfdata.AttrExcludeKernel|perfdata.AttrExcludeIdle) != 0 {
 		return own
 	}
 	switch {
-	case !o.attr.Has(perfevent.Freq):
-		own.Period = o.attr.Sample
+	case !o.attr.Has(perfdata.AttrFreq):
+		own.Period = o.attr.SamplePeriod
 	case isClock(&o.attr): // the kernel makes a period of the frequency, which stays (perf_swevent_init_hrtimer in kernel/events/core.c)
-		own.Period = uint64(time.Second) / o.attr.Sample
+		own.Period = uint64(time.Second) / o.attr.SamplePeriod
 	}
-	words := make([]uint64, 1+bits.OnesCount64(o.attr.ReadFormat))
+	words := make([]uint64, 1+bits.OnesCount64(uint64(o.attr.ReadFormat)))
 	for _, fd := range o.fds {
 		if err := fd.ReadWords(words); err == nil {
 			own.Count += words[0]
@@ -191,8 +191,8 @@ func (own OwnCount) Missed(samples, value uint64) (missed uint64, exact bool) {
 	return uint64(max(0, float64(own.Count-value)-float64(own.Places)*(period-1)) / period), own.Period == 1
 }
 
-func isClock(a *perfevent.Attr) bool {
-	return a.Type == perfevent.TypeSoftware && (a.Config == perfevent.SoftwareCPUClock || a.Config == perfevent.SoftwareTaskClock)
+func isClock(a *perfdata.Attr) bool {
+	return a.Type == perfdata.TypeSoftware && (a.Config == perfdata.SoftwareCPUClock || a.Config == perfdata.SoftwareTaskClock)
 }
 
 func (s *session) writeSum(sum *Sum) error {
@@ -227,11 +227,11 @@ func (s *session) otherEvent(name string) *opened {
 	o := &opened{standIn: true, event: &event.Event{Name: name, PMU: "software", Scale: 1}}
 	o.leader = o
 	a := &o.attr
-	a.Type, a.Config = perfevent.TypeSoftware, perfevent.SoftwareDummy
-	a.Sample = 1
-	a.SampleType = perfevent.SampleIP | perfevent.SampleTID | perfevent.SampleTime | perfevent.SampleCPU
-	a.ReadFormat = perfevent.ReadFormatID | perfevent.ReadFormatLost
-	a.Flags = perfevent.SampleIDAll | perfevent.Disabled
+	a.Type, a.Config = perfdata.TypeSoftware, perfdata.SoftwareDummy
+	a.SamplePeriod = 1
+	a.SampleType = perfdata.SampleIP | perfdata.SampleTID | perfdata.SampleTime | perfdata.SampleCPU
+	a.ReadFormat = perfdata.ReadID | perfdata.ReadLost
+	a.Flags = perfdata.AttrSampleIDAll | perfdata.AttrDisabled
 	s.common(a)
 	return o
 }

@@ -20,11 +20,11 @@ func (s *session) outputEvent(channel string) *opened {
 	o := &opened{output: channel, event: &event.Event{Name: cmp.Or(s.cfg.OutputNames[channel], channel), PMU: "software", Scale: 1}}
 	o.leader = o
 	a := &o.attr
-	a.Type, a.Config = perfevent.TypeSoftware, perfevent.SoftwareBPFOutput
-	a.Sample = 1
-	a.SampleType = perfevent.SampleIP | perfevent.SampleTID | perfevent.SampleTime | perfevent.SampleCPU | perfevent.SampleRaw
-	a.ReadFormat = perfevent.ReadFormatID | perfevent.ReadFormatLost
-	a.Flags = perfevent.SampleIDAll
+	a.Type, a.Config = perfdata.TypeSoftware, perfdata.SoftwareBPFOutput
+	a.SamplePeriod = 1
+	a.SampleType = perfdata.SampleIP | perfdata.SampleTID | perfdata.SampleTime | perfdata.SampleCPU | perfdata.SampleRaw
+	a.ReadFormat = perfdata.ReadID | perfdata.ReadLost
+	a.Flags = perfdata.AttrSampleIDAll
 	s.common(a)
 	return o
 }

@@ -6,7 +6,6 @@ import (
 	"sync"
 
 	"github.com/bperf/bperf/internal/perfdata"
-	"github.com/bperf/bperf/internal/perfevent"
 	"github.com/bperf/bperf/internal/profile"
 )
 
@@ -106,4 +105,4 @@ func (r *Replay) intervalOf(record *perfdata.Record, s *perfdata.Sample) uint32 
 }
 
 // isTracepoint tells events whose samples are not added up in the kernel.
-func isTracepoint(e *perfdata.Event) bool { return e != nil && e.Attr.Type == perfevent.TypeTracepoint }
+func isTracepoint(e *perfdata.Event) bool { return e != nil && e.Attr.Type == perfdata.TypeTracepoint }

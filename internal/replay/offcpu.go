@@ -4,13 +4,12 @@ import (
 	"encoding/binary"
 
 	"github.com/bperf/bperf/internal/perfdata"
-	"github.com/bperf/bperf/internal/perfevent"
 )
 
 // IsOffCPUDump reports whether the samples of an event are of blocked threads as the BPF programs of perf record --off-cpu write them from perf
 // 6.16 on: what they tell is in their raw data, and what the kernel put around that is of the thread that came next.
 func IsOffCPUDump(e *perfdata.Event) bool {
-	return e != nil && e.Name == "offcpu-time" && e.Attr.Type == perfevent.TypeSoftware && e.Attr.Config == perfevent.SoftwareBPFOutput &&
+	return e != nil && e.Name == "offcpu-time" && e.Attr.Type == perfdata.TypeSoftware && e.Attr.Config == perfdata.SoftwareBPFOutput &&
 		e.Attr.SampleType.Has(perfdata.SampleRaw)
 }
 

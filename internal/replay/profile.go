@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"github.com/bperf/bperf/internal/perfdata"
-	"github.com/bperf/bperf/internal/perfevent"
 	"github.com/bperf/bperf/internal/profile"
 )
 
@@ -314,7 +313,7 @@ func (f *filler) program(d *DSO) profile.ProgramID {
 
 // unit is that of an event's periods: the clocks among the software events count nanoseconds.
 func unit(a *perfdata.Attr) string {
-	if a.Type == perfevent.TypeSoftware && (a.Config == perfevent.SoftwareCPUClock || a.Config == perfevent.SoftwareTaskClock) {
+	if a.Type == perfdata.TypeSoftware && (a.Config == perfdata.SoftwareCPUClock || a.Config == perfdata.SoftwareTaskClock) {
 		return "ns"
 	}
 	return "count"

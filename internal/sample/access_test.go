@@ -12,7 +12,6 @@ import (
 	"unsafe"
 
 	"github.com/bperf/bperf/internal/perfdata"
-	"github.com/bperf/bperf/internal/perfevent"
 	"github.com/bperf/bperf/internal/profile"
 	"github.com/bperf/bperf/internal/replay"
 	"github.com/bperf/bperf/test/require"
@@ -50,12 +49,12 @@ func TestAccessSampleType(t *testing.T) {
 	require.NoKernel(t)
 	for _, tt := range []struct {
 		by   Keys
-		want uint64
+		want perfdata.SampleType
 	}{
 		{Keys{Addr: true, IP: true}, 0},
-		{Keys{Weight: true}, perfevent.SampleWeightStruct},
-		{Keys{DataSrc: true}, perfevent.SampleDataSrc},
-		{Keys{PhysAddr: true}, perfevent.SamplePhysAddr | perfevent.SampleAddr},
+		{Keys{Weight: true}, perfdata.SampleWeightStruct},
+		{Keys{DataSrc: true}, perfdata.SampleDataSrc},
+		{Keys{PhysAddr: true}, perfdata.SamplePhysAddr | perfdata.SampleAddr},
 	} {
 		if got := tt.by.accessValues().SampleType(); got != tt.want || tt.by.hasAccess() != (tt.want != 0) {
 			t.Errorf("%+v: %#x, want %#x", tt.by, got, tt.want)

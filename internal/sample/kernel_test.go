@@ -18,6 +18,7 @@ import (
 
 	"github.com/bperf/bperf/internal/bpfprog"
 	"github.com/bperf/bperf/internal/event"
+	"github.com/bperf/bperf/internal/perfdata"
 	"github.com/bperf/bperf/internal/perfevent"
 	"github.com/bperf/bperf/internal/profile"
 	"github.com/bperf/bperf/internal/record"
@@ -356,8 +357,8 @@ func TestPrograms(t *testing.T) {
 func watchPrograms(t *testing.T) {
 	t.Helper()
 	for cpu := range runtime.NumCPU() {
-		attr := perfevent.Attr{Type: perfevent.TypeSoftware, Config: perfevent.SoftwareDummy, SampleType: perfevent.TrailerFormat,
-			Flags: perfevent.KSymbols | perfevent.BPFEvents | perfevent.SampleIDAll}
+		attr := perfdata.Attr{Type: perfdata.TypeSoftware, Config: perfdata.SoftwareDummy, SampleType: perfevent.TrailerFormat,
+			Flags: perfdata.AttrKSymbol | perfdata.AttrBPFEvent | perfdata.AttrSampleIDAll}
 		e, err := perfevent.Open(&attr, perfevent.Where{Thread: perfevent.AnyThread, CPU: cpu})
 		check(t, err)
 		t.Cleanup(func() { e.Close() })
@@ -467,7 +468,7 @@ func TestCounter(t *testing.T) {
 	c, err := newCounter(settings{Keys: Keys{IP: true, TID: true}, kernel: true, user: true, events: 1, entries: 4, filters: make([]asm.Instructions, 1)})
 	check(t, err)
 	defer c.Close()
-	attr := perfevent.Attr{Type: perfevent.TypeSoftware, Config: perfevent.SoftwarePageFaults, Sample: 1, Flags: perfevent.Disabled,
+	attr := perfdata.Attr{Type: perfdata.TypeSoftware, Config: perfdata.SoftwarePageFaults, SamplePeriod: 1, Flags: perfdata.AttrDisabled,
 		ReadFormat: perfevent.ReadFormatTimes}
 	fd, err := perfevent.Open(&attr, perfevent.Where{Thread: syscall.Gettid(), CPU: perfevent.AnyCPU})
 	check(t, err)

@@ -223,7 +223,7 @@ func (s *session) recording(q *queue) record.Config {
 	}
 	bits := s.cfg.By.accessValues().SampleType()
 	if s.cfg.By.Addr {
-		bits |= perfevent.SampleAddr
+		bits |= perfdata.SampleAddr
 	}
 	if bits != 0 { // PMUs find it out where it is asked for
 		cfg.Events = cfg.Events.Clone()

@@ -225,7 +225,7 @@ var needs = []struct {
 }{
 	{IP, perfdata.SampleIP, "IP"},
 	{Addr, perfdata.SampleAddr, "ADDR"},
-	{DataSource, perfdata.SampleDataSource, "DATA_SRC"},
+	{DataSource, perfdata.SampleDataSrc, "DATA_SRC"},
 	{Weight, perfdata.SampleWeight | perfdata.SampleWeightStruct, "WEIGHT"},
 	{PID | TID, perfdata.SampleTID, "TID"},
 	{Time, perfdata.SampleTime, "TIME"},

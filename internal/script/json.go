@@ -127,7 +127,7 @@ func (t *text) object(item *replay.Item, out []byte) []byte {
 	for i := range s.Branches {
 		o.Branches = append(o.Branches, t.branchJSON(item, &s.Branches[i]))
 	}
-	if s.Fields.Has(perfdata.SampleDataSource) {
+	if s.Fields.Has(perfdata.SampleDataSrc) {
 		o.DataSrc = string(appendDataSource(nil, s.DataSource))
 	}
 	if s.Fields.Has(perfdata.SamplePhysAddr) {

@@ -57,7 +57,7 @@ func hardware(t *testing.T) string {
 	}
 	defer file.Close()
 	everything := perfdata.SampleIdentifier | perfdata.SampleIP | perfdata.SampleTID | perfdata.SampleTime | perfdata.SampleAddr | perfdata.SampleCPU |
-		perfdata.SamplePeriod | perfdata.SampleBranchStack | perfdata.SampleRegsUser | perfdata.SampleWeightStruct | perfdata.SampleDataSource |
+		perfdata.SamplePeriod | perfdata.SampleBranchStack | perfdata.SampleRegsUser | perfdata.SampleWeightStruct | perfdata.SampleDataSrc |
 		perfdata.SampleTransaction | perfdata.SampleRegsIntr | perfdata.SamplePhysAddr | perfdata.SampleDataPageSize | perfdata.SampleCodePageSize
 	const userRegs, intrRegs = 0xff0fff, 0x00ffff &^ 0xf000
 	event := &perfdata.Event{Name: "cpu/mem-loads/", IDs: []uint64{7}, Attr: perfdata.Attr{Type: 4, Config: 0x1cd, SamplePeriod: 1000,

@@ -8,7 +8,7 @@ import (
 
 	"github.com/bperf/bperf/internal/count/program"
 	"github.com/bperf/bperf/internal/event"
-	"github.com/bperf/bperf/internal/perfevent"
+	"github.com/bperf/bperf/internal/perfdata"
 )
 
 // AddMetrics gives the rows their metrics. Each metric comes from rows of the same place and cgroup,
@@ -55,14 +55,14 @@ func rateOf(e *event.Event) metric {
 type input struct {
 	place, cgroup string
 	pmu           string // empty for clocks, which run for all
-	exclude       perfevent.Flags
+	exclude       perfdata.AttrFlags
 	event         string // canonical name
 }
 
 const (
 	clock        = "clock" // stands for task-clock or cpu-clock
-	excludeFlags = perfevent.ExcludeUser | perfevent.ExcludeKernel | perfevent.ExcludeHV | perfevent.ExcludeIdle |
-		perfevent.ExcludeHost | perfevent.ExcludeGuest
+	excludeFlags = perfdata.AttrExcludeUser | perfdata.AttrExcludeKernel | perfdata.AttrExcludeHV | perfdata.AttrExcludeIdle |
+		perfdata.AttrExcludeHost | perfdata.AttrExcludeGuest
 )
 
 func inputOf(r *Row, name string) input {
@@ -180,7 +180,7 @@ func (in *inputs) rate() float64 { return in.own() / in.busy() * float64(time.Se
 
 // frequency is in GHz. Cycles of only user mode, or only the kernel, are none of the whole time.
 func (in *inputs) frequency() float64 {
-	in.missing = in.rows[in.row].Event.Attr.Flags&(perfevent.ExcludeUser|perfevent.ExcludeKernel) != 0
+	in.missing = in.rows[in.row].Event.Attr.Flags&(perfdata.AttrExcludeUser|perfdata.AttrExcludeKernel) != 0
 	return in.own() / in.busy()
 }
 

@@ -6,7 +6,7 @@ import (
 
 	"github.com/bperf/bperf/internal/count/program"
 	"github.com/bperf/bperf/internal/event"
-	"github.com/bperf/bperf/internal/perfevent"
+	"github.com/bperf/bperf/internal/perfdata"
 )
 
 // MetricInfo describes a metric.
@@ -148,13 +148,13 @@ func canonical(e *event.Event) string {
 	case e.PMU == program.PMU:
 		return e.Name
 	}
-	id := e.Attr.Config & (1<<perfevent.PMUTypeShift - 1)
+	id := e.Attr.Config & (1<<perfdata.PMUTypeShift - 1)
 	switch e.Attr.Type {
-	case perfevent.TypeHardware:
+	case perfdata.TypeHardware:
 		return at(hardware[:], id)
-	case perfevent.TypeSoftware:
+	case perfdata.TypeSoftware:
 		return at(software[:], id)
-	case perfevent.TypeHWCache:
+	case perfdata.TypeHWCache:
 		return canonicalCache(id)
 	default:
 		return canonicalPMU(e)

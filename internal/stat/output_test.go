@@ -16,7 +16,7 @@ import (
 	"github.com/bperf/bperf/internal/count"
 	"github.com/bperf/bperf/internal/count/program"
 	"github.com/bperf/bperf/internal/event"
-	"github.com/bperf/bperf/internal/perfevent"
+	"github.com/bperf/bperf/internal/perfdata"
 	"github.com/bperf/bperf/internal/printable"
 	"github.com/bperf/bperf/test/golden"
 )
@@ -96,7 +96,7 @@ func unsupported(t testing.TB, list string) []Row {
 
 // named is a row of an event of an invented PMU.
 func named(name, unit string, scale, value float64) Row {
-	e := &event.Event{Name: name, PMU: "uncore_imc_0", Attr: perfevent.Attr{Type: 14}, Unit: unit, Scale: scale, Uncore: true}
+	e := &event.Event{Name: name, PMU: "uncore_imc_0", Attr: perfdata.Attr{Type: 14}, Unit: unit, Scale: scale, Uncore: true}
 	return Row{Event: e, Name: name, Total: count.Total{Value: value, Enabled: 1e6, Running: 1e6}}
 }
 
@@ -518,7 +518,7 @@ func FuzzOutput(f *testing.F) {
 		if !finite(variance) {
 			t.Skip("Stats has no such errors")
 		}
-		e := &event.Event{Name: name, Unit: unit, Scale: scale, PMU: "cpu", Attr: perfevent.Attr{Type: perfevent.TypeRaw}}
+		e := &event.Event{Name: name, Unit: unit, Scale: scale, PMU: "cpu", Attr: perfdata.Attr{Type: perfdata.TypeRaw}}
 		rows := []Row{{Event: e, Name: name, Cgroup: cgroup, Place: Place{ID: place, Counters: 1}, Variance: variance,
 			Total: count.Total{Value: value, Enabled: enabled, Running: running}}}
 		rows = append(rows, in(place, 1, of(cgroup, counts(t, "task-clock,instructions,cycles", 1e6, value, 5)))...)

@@ -15,7 +15,7 @@ import (
 )
 
 // Command is a process that has not yet executed the command it is to become, so that counters can
-// be opened for it that start with the command itself (perfevent.EnableOnExec).
+// be opened for it that start with the command itself (perfdata.AttrEnableOnExec).
 //
 // The command gets the descriptors 0 to 2, those that were inherited by this process, its
 // environment, its limit of file descriptors and its mask of signals. Of signals that this process was started
@@ -67,7 +67,7 @@ var hardFileLimit = func() uint64 {
 // than this package's init function. It ends by itself when this process dies before.
 //
 // Events can be opened for the process from then on, and no earlier. The kernel tells that it has executed this program before it
-// starts the events of perfevent.EnableOnExec, so that they would count the start of this program too. And a thread of Go's runtime that
+// starts the events of perfdata.AttrEnableOnExec, so that they would count the start of this program too. And a thread of Go's runtime that
 // is started between the opening of an event and PERF_EVENT_IOC_SET_BPF inherits the event without its BPF program; the kernel may swap
 // the events of the two threads.
 func StartCommand(argv []string) (*Command, error) {

@@ -10,7 +10,7 @@ import (
 )
 
 // RunCommand starts a command at once, in a process that the calling thread forks: counters of that
-// thread with perfevent.Inherit are inherited by it, and with perfevent.EnableOnExec start with the
+// thread with perfdata.AttrInherit are inherited by it, and with perfdata.AttrEnableOnExec start with the
 // command. It is the cheaper way where counters need not be attached to the command's own ID first,
 // as it takes no second start of this program; Exec is not needed.
 //

@@ -6,6 +6,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/bperf/bperf/internal/perfdata"
 	"github.com/bperf/bperf/internal/perfevent"
 	"github.com/bperf/bperf/internal/target"
 	"github.com/bperf/bperf/test/require"
@@ -20,8 +21,8 @@ func TestChildStartsNothing(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer c.Kill()
-	attr := perfevent.Attr{Type: perfevent.TypeSoftware, Config: perfevent.SoftwareDummy, SampleType: perfevent.TrailerFormat,
-		Flags: perfevent.Task | perfevent.Comm | perfevent.SampleIDAll}
+	attr := perfdata.Attr{Type: perfdata.TypeSoftware, Config: perfdata.SoftwareDummy, SampleType: perfevent.TrailerFormat,
+		Flags: perfdata.AttrTask | perfdata.AttrComm | perfdata.AttrSampleIDAll}
 	e, err := perfevent.Open(&attr, perfevent.Where{Thread: c.PID(), CPU: perfevent.AnyCPU})
 	if err != nil {
 		t.Fatal(err)
@@ -61,8 +62,8 @@ func TestEnabledByTheCommand(t *testing.T) {
 			t.Fatal(err)
 		}
 		defer c.Kill()
-		attr := perfevent.Attr{Type: perfevent.TypeSoftware, Config: perfevent.SoftwarePageFaults, ReadFormat: perfevent.ReadFormatTimes,
-			Flags: perfevent.Disabled | perfevent.EnableOnExec}
+		attr := perfdata.Attr{Type: perfdata.TypeSoftware, Config: perfdata.SoftwarePageFaults, ReadFormat: perfevent.ReadFormatTimes,
+			Flags: perfdata.AttrDisabled | perfdata.AttrEnableOnExec}
 		e, err := perfevent.Open(&attr, perfevent.Where{Thread: c.PID(), CPU: perfevent.AnyCPU})
 		if err != nil {
 			t.Fatal(err)

@@ -6,6 +6,7 @@ import (
 
 	"github.com/bperf/bperf/internal/count"
 	"github.com/bperf/bperf/internal/event"
+	"github.com/bperf/bperf/internal/perfdata"
 	"github.com/bperf/bperf/internal/perfevent"
 )
 
@@ -36,12 +37,12 @@ const (
 )
 
 func isHardware(e *event.Event, config uint64) bool {
-	return e.Attr.Type == perfevent.TypeHardware && e.Attr.Config == config
+	return e.Attr.Type == perfdata.TypeHardware && e.Attr.Config == config
 }
 
 // sameModes reports whether two events count in the same modes of the CPU.
 func sameModes(a, b *event.Event) bool {
-	const modes = perfevent.ExcludeUser | perfevent.ExcludeKernel | perfevent.ExcludeHV | perfevent.ExcludeHost | perfevent.ExcludeGuest
+	const modes = perfdata.AttrExcludeUser | perfdata.AttrExcludeKernel | perfdata.AttrExcludeHV | perfdata.AttrExcludeHost | perfdata.AttrExcludeGuest
 	return a.Attr.Flags&modes == b.Attr.Flags&modes
 }
 

@@ -99,7 +99,7 @@ func sample(t *testing.T, c *ebpf.Collection, pid int, want uint32) []userstackS
 	if err := c.Variables[userstackVarTaken].Set(uint32(0)); err != nil {
 		t.Fatal(err)
 	}
-	e, err := perfevent.Open(&perfevent.Attr{Type: perfevent.TypeSoftware, Config: cpuClock, Sample: 1_000_000, Flags: perfevent.Disabled | perfevent.ExcludeKernel},
+	e, err := perfevent.Open(&perfdata.Attr{Type: perfdata.TypeSoftware, Config: cpuClock, SamplePeriod: 1_000_000, Flags: perfdata.AttrDisabled | perfdata.AttrExcludeKernel},
 		perfevent.Where{Thread: pid, CPU: perfevent.AnyCPU})
 	if err != nil {
 		t.Fatal(err)

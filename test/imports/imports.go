@@ -31,8 +31,8 @@ var layers = [][]string{
 	{"internal/bpfprog", "internal/symbol"},
 	{"internal/event", "internal/target", "internal/control"},
 	{"internal/kernel"},
-	{"internal/perfevent", "internal/perfdata", "internal/printable", "internal/typed", "internal/config", "internal/allowance"},
-	{"internal/procfs"},
+	{"internal/perfevent", "internal/printable", "internal/typed", "internal/config", "internal/allowance"},
+	{"internal/perfdata", "internal/procfs"},
 }
 
 // unix is the package for system calls, and boundaries are the packages that exist to make them.

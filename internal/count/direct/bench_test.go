@@ -6,7 +6,7 @@ import (
 
 	"github.com/bperf/bperf/internal/count"
 	"github.com/bperf/bperf/internal/event"
-	"github.com/bperf/bperf/internal/perfevent"
+	"github.com/bperf/bperf/internal/perfdata"
 	"github.com/bperf/bperf/internal/target"
 	"github.com/bperf/bperf/test/require"
 )
@@ -16,7 +16,7 @@ func BenchmarkThreads(b *testing.B) {
 	require.Root(b)
 	p := startPuppet(b, 2000)
 	spec := target.Spec{PIDs: []int{p.pid()}}
-	list := single(software("context-switches", perfevent.SoftwareContextSwitches))
+	list := single(software("context-switches", perfdata.SoftwareContextSwitches))
 	benchmark(b, list, spec, count.Options{Inherit: true})
 }
 
@@ -29,7 +29,7 @@ func BenchmarkCgroups(b *testing.B) {
 	}
 	var events []*event.Event
 	for range 10 {
-		events = append(events, software("context-switches", perfevent.SoftwareContextSwitches))
+		events = append(events, software("context-switches", perfdata.SoftwareContextSwitches))
 	}
 	benchmark(b, single(events...), spec, count.Options{})
 }

@@ -14,7 +14,7 @@ import (
 
 	"github.com/bperf/bperf/internal/count"
 	"github.com/bperf/bperf/internal/event"
-	"github.com/bperf/bperf/internal/perfevent"
+	"github.com/bperf/bperf/internal/perfdata"
 	"github.com/bperf/bperf/internal/target"
 	"github.com/bperf/bperf/test/require"
 )
@@ -101,7 +101,7 @@ func TestGroupIsReadAtOnce(t *testing.T) {
 	require.Root(t)
 	p := startPuppet(t, 2)
 	list := event.List{{Events: []*event.Event{
-		software("task-clock", perfevent.SoftwareTaskClock), getppidEvent(t, ""), software("page-faults", perfevent.SoftwarePageFaults),
+		software("task-clock", perfdata.SoftwareTaskClock), getppidEvent(t, ""), software("page-faults", perfdata.SoftwarePageFaults),
 	}}}
 	c := openProcess(t, list, p.pid(), count.Options{Inherit: true})
 	check(t, c.Enable())
@@ -207,7 +207,7 @@ func TestContextSwitchesOfCgroup(t *testing.T) {
 	group := makeCgroup(t, "switches")
 	p := startPuppet(t, 4)
 	p.join(group)
-	list := single(software("context-switches", perfevent.SoftwareContextSwitches))
+	list := single(software("context-switches", perfdata.SoftwareContextSwitches))
 	inner := openCounter(t, list, resolve(t, target.Spec{System: true, Cgroups: []string{group.Name}}), count.Options{})
 	outer := openCounter(t, list, resolve(t, target.Spec{System: true}), count.Options{})
 	check(t, outer.Enable())
@@ -227,8 +227,8 @@ func TestCPUs(t *testing.T) {
 	require.Root(t)
 	online := resolve(t, target.Spec{System: true}).CPUs
 	last := online[len(online)-1]
-	clock := software("cpu-clock", perfevent.SoftwareCPUClock)
-	pinned := software("dummy", perfevent.SoftwareDummy)
+	clock := software("cpu-clock", perfdata.SoftwareCPUClock)
+	pinned := software("dummy", perfdata.SoftwareDummy)
 	pinned.CPUs = online[:1] // as of a hybrid PMU
 	c := openCounter(t, single(clock, pinned), resolve(t, target.Spec{System: true}), count.Options{})
 	cells, err := c.Read(nil)
@@ -247,8 +247,8 @@ func TestMemberThatIsNotSupported(t *testing.T) {
 	p := startPuppet(t, 1)
 	nonsense := software("nonsense", 999)
 	for name, group := range map[string][]*event.Event{
-		"leader": {nonsense, getppidEvent(t, ""), software("dummy", perfevent.SoftwareDummy)},
-		"member": {getppidEvent(t, ""), nonsense, software("dummy", perfevent.SoftwareDummy)},
+		"leader": {nonsense, getppidEvent(t, ""), software("dummy", perfdata.SoftwareDummy)},
+		"member": {getppidEvent(t, ""), nonsense, software("dummy", perfdata.SoftwareDummy)},
 	} {
 		t.Run(name, func(t *testing.T) {
 			got := countOrder(t, event.List{{Events: group}}, count.Options{Inherit: true}, p, "each 10")
@@ -262,8 +262,8 @@ func TestMemberThatIsNotSupported(t *testing.T) {
 func TestReadDoesNotAllocate(t *testing.T) {
 	require.Root(t)
 	events := event.List{
-		{Events: []*event.Event{software("cpu-clock", perfevent.SoftwareCPUClock), software("dummy", perfevent.SoftwareDummy)}},
-		{Events: []*event.Event{software("context-switches", perfevent.SoftwareContextSwitches)}},
+		{Events: []*event.Event{software("cpu-clock", perfdata.SoftwareCPUClock), software("dummy", perfdata.SoftwareDummy)}},
+		{Events: []*event.Event{software("context-switches", perfdata.SoftwareContextSwitches)}},
 	}
 	c := openCounter(t, events, resolve(t, target.Spec{System: true}), count.Options{})
 	cells, err := c.Read(nil)

@@ -16,7 +16,7 @@ import (
 	"github.com/bperf/bperf/internal/count"
 	"github.com/bperf/bperf/internal/event"
 	"github.com/bperf/bperf/internal/kernel"
-	"github.com/bperf/bperf/internal/perfevent"
+	"github.com/bperf/bperf/internal/perfdata"
 	"github.com/bperf/bperf/internal/target"
 	"github.com/bperf/bperf/test/require"
 )
@@ -45,11 +45,11 @@ func printOpenError(args []string) {
 		"system": {System: true},
 	}[args[0]]
 	events := map[string]*event.Event{
-		"page-faults":      software("page-faults", perfevent.SoftwarePageFaults),
-		"page-faults:k":    software("page-faults:k", perfevent.SoftwarePageFaults),
-		"context-switches": software("context-switches", perfevent.SoftwareContextSwitches),
+		"page-faults":      software("page-faults", perfdata.SoftwarePageFaults),
+		"page-faults:k":    software("page-faults:k", perfdata.SoftwarePageFaults),
+		"context-switches": software("context-switches", perfdata.SoftwareContextSwitches),
 	}
-	events["page-faults:k"].Attr.Flags = perfevent.ExcludeUser
+	events["page-faults:k"].Attr.Flags = perfdata.AttrExcludeUser
 	at, err := spec.Resolve()
 	if err != nil {
 		panic(err)
@@ -119,7 +119,7 @@ func printFileLimitError([]string) {
 	}
 	var events []*event.Event
 	for range 200 {
-		events = append(events, software("dummy", perfevent.SoftwareDummy))
+		events = append(events, software("dummy", perfdata.SoftwareDummy))
 	}
 	t := target.Target{Threads: []target.Thread{{TID: os.Getpid(), PID: os.Getpid()}}}
 	few, err := Open(single(events[:40]...), t, count.Options{})
@@ -147,13 +147,13 @@ func TestEndedTarget(t *testing.T) {
 	one := at.Threads[0]
 	one.Comm = "puppet"
 	p.end()
-	_, err := Open(single(software("dummy", perfevent.SoftwareDummy)), target.Target{Threads: []target.Thread{one}}, count.Options{})
+	_, err := Open(single(software("dummy", perfdata.SoftwareDummy)), target.Target{Threads: []target.Thread{one}}, count.Options{})
 	if want := fmt.Sprintf("process %d (puppet) has ended", p.pid()); err == nil || err.Error() != want {
 		t.Errorf("error %v, want %s", err, want)
 	}
 	// One that is left is enough.
 	self := target.Thread{TID: os.Getpid(), PID: os.Getpid()}
-	c := openCounter(t, single(software("dummy", perfevent.SoftwareDummy)), target.Target{Threads: []target.Thread{one, self}}, count.Options{})
+	c := openCounter(t, single(software("dummy", perfdata.SoftwareDummy)), target.Target{Threads: []target.Thread{one, self}}, count.Options{})
 	if cells, err := c.Read(nil); err != nil || len(cells) != 1 || cells[0].Thread != 1 {
 		t.Errorf("cells %+v (%v), want one of the second thread", cells, err)
 	}
@@ -191,11 +191,11 @@ func TestNoPMU(t *testing.T) {
 func TestExplain(t *testing.T) {
 	withPMU := fstest.MapFS{"sys/bus/event_source/devices/armv8_pmuv3_0/cpus": {Data: []byte("0\n")}}
 	system := target.Target{CPUs: []int{0, 1}}
-	tracepoint := &event.Event{Name: "a:b", PMU: "tracepoint", Attr: perfevent.Attr{Type: perfevent.TypeTracepoint}}
-	uncore := &event.Event{Name: "uncore_imc/x/u", PMU: "uncore_imc", Attr: perfevent.Attr{Type: 20, Flags: perfevent.ExcludeKernel}}
-	plain := &event.Event{Name: "uncore_imc/x/", PMU: "uncore_imc", Attr: perfevent.Attr{Type: 20, Config: 0x1f}}
+	tracepoint := &event.Event{Name: "a:b", PMU: "tracepoint", Attr: perfdata.Attr{Type: perfdata.TypeTracepoint}}
+	uncore := &event.Event{Name: "uncore_imc/x/u", PMU: "uncore_imc", Attr: perfdata.Attr{Type: 20, Flags: perfdata.AttrExcludeKernel}}
+	plain := &event.Event{Name: "uncore_imc/x/", PMU: "uncore_imc", Attr: perfdata.Attr{Type: 20, Config: 0x1f}}
 	precise := hardwareEvent("cycles:pp", 0)
-	precise.Attr.Flags = perfevent.PreciseIPBit2
+	precise.Attr.Flags = perfdata.AttrPreciseIP2
 	tests := []struct {
 		event *event.Event
 		at    target.Target

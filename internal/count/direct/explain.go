@@ -11,7 +11,7 @@ import (
 	"github.com/bperf/bperf/internal/count"
 	"github.com/bperf/bperf/internal/event"
 	"github.com/bperf/bperf/internal/kernel"
-	"github.com/bperf/bperf/internal/perfevent"
+	"github.com/bperf/bperf/internal/perfdata"
 	"github.com/bperf/bperf/internal/procfs"
 	"github.com/bperf/bperf/internal/target"
 )
@@ -57,7 +57,7 @@ func (p *opener) unsupported(e *event.Event, errno syscall.Errno) (reason, remed
 	case syscall.ENOENT, syscall.ENXIO, syscall.ENODEV:
 		return p.missing(e)
 	case syscall.EOPNOTSUPP:
-		if e.Attr.Flags&(perfevent.PreciseIPBit1|perfevent.PreciseIPBit2) != 0 {
+		if e.Attr.Flags&(perfdata.AttrPreciseIP1|perfdata.AttrPreciseIP2) != 0 {
 			return "This CPU cannot count it precisely.", "Leave out the modifier p."
 		}
 		if !p.hasPMU() && hardware(e) {
@@ -87,9 +87,9 @@ func (p *opener) missing(e *event.Event) (reason, remedy string) {
 	case len(p.target.Cgroups) > 0: // what is counted for the system is counted for cgroups
 		return "The hierarchy of " + p.target.Cgroups[0].Path + " does not have the controller perf_event (see /proc/cgroups).",
 			"Write another controller to cgroup.subtree_control in its root, such as +cpu, or unmount the v1 hierarchy that has it."
-	case e.Attr.Type == perfevent.TypeSoftware:
+	case e.Attr.Type == perfdata.TypeSoftware:
 		return "This kernel has no such software event.", ""
-	case e.Attr.Type == perfevent.TypeTracepoint:
+	case e.Attr.Type == perfdata.TypeTracepoint:
 		return "This kernel does not have the tracepoint any more.", "Load the module that it belongs to."
 	default:
 		return "The PMU " + e.PMU + " has no such event.", ""
@@ -97,15 +97,15 @@ func (p *opener) missing(e *event.Event) (reason, remedy string) {
 }
 
 func (p *opener) invalid(e *event.Event) (reason, remedy string) {
-	const excludes = perfevent.ExcludeUser | perfevent.ExcludeKernel | perfevent.ExcludeHV | perfevent.ExcludeIdle |
-		perfevent.ExcludeHost | perfevent.ExcludeGuest
+	const excludes = perfdata.AttrExcludeUser | perfdata.AttrExcludeKernel | perfdata.AttrExcludeHV | perfdata.AttrExcludeIdle |
+		perfdata.AttrExcludeHost | perfdata.AttrExcludeGuest
 	m := &member{event: e}
 	attr := p.attr(m, true)
 	switch {
 	case attr.Flags&excludes != 0 && !hardware(e):
 		return "The PMU " + e.PMU + " cannot tell user mode, kernel, idle time and guests apart.",
 			"Leave out modifiers like u and k, and --all-user and --all-kernel."
-	case attr.Flags&(perfevent.PreciseIPBit1|perfevent.PreciseIPBit2) != 0:
+	case attr.Flags&(perfdata.AttrPreciseIP1|perfdata.AttrPreciseIP2) != 0:
 		return "This CPU cannot count it as precisely.", "Use the modifier p less often."
 	case len(p.target.Cgroups) > 0:
 		return "The PMU " + e.PMU + " cannot count it for cgroups.", "Count it for the system (-a)."
@@ -126,7 +126,7 @@ func unscheduled(e *event.Event, leader string) error {
 // hardware reports whether an event is one of the CPU's own PMU.
 func hardware(e *event.Event) bool {
 	switch e.Attr.Type {
-	case perfevent.TypeHardware, perfevent.TypeHWCache, perfevent.TypeRaw:
+	case perfdata.TypeHardware, perfdata.TypeHWCache, perfdata.TypeRaw:
 		return true
 	}
 	return strings.HasPrefix(e.PMU, "cpu") || strings.HasPrefix(e.PMU, "armv8")
@@ -202,7 +202,7 @@ func (p *opener) denied(e *event.Event, at place, errno syscall.Errno) *AccessEr
 		privileged: kernel.Privileged(proc),
 
 		task:   at.thread != count.None,
-		kernel: !attr.Has(perfevent.ExcludeKernel),
+		kernel: !attr.Has(perfdata.AttrExcludeKernel),
 		only:   kernelOnly(e),
 	}
 }

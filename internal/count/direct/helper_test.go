@@ -15,7 +15,7 @@ import (
 
 	"github.com/bperf/bperf/internal/count"
 	"github.com/bperf/bperf/internal/event"
-	"github.com/bperf/bperf/internal/perfevent"
+	"github.com/bperf/bperf/internal/perfdata"
 	"github.com/bperf/bperf/internal/target"
 	"github.com/bperf/bperf/test/require"
 )
@@ -165,7 +165,7 @@ func getppidEvent(t testing.TB, filter string) *event.Event {
 	return &event.Event{
 		Name:   "syscalls:sys_enter_getppid",
 		PMU:    "tracepoint",
-		Attr:   perfevent.Attr{Type: perfevent.TypeTracepoint, Config: uint64(atoi(strings.TrimSpace(string(id))))},
+		Attr:   perfdata.Attr{Type: perfdata.TypeTracepoint, Config: uint64(atoi(strings.TrimSpace(string(id))))},
 		Scale:  1,
 		Filter: filter,
 	}
@@ -173,12 +173,12 @@ func getppidEvent(t testing.TB, filter string) *event.Event {
 
 func software(name string, config uint64) *event.Event {
 	return &event.Event{Name: name, PMU: "software", Scale: 1,
-		Attr: perfevent.Attr{Type: perfevent.TypeSoftware, Config: config}}
+		Attr: perfdata.Attr{Type: perfdata.TypeSoftware, Config: config}}
 }
 
 func hardwareEvent(name string, config uint64) *event.Event {
 	return &event.Event{Name: name, PMU: "cpu", Scale: 1,
-		Attr: perfevent.Attr{Type: perfevent.TypeHardware, Config: config}}
+		Attr: perfdata.Attr{Type: perfdata.TypeHardware, Config: config}}
 }
 
 // single makes a list without groups.

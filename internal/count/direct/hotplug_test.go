@@ -11,7 +11,7 @@ import (
 
 	"github.com/bperf/bperf/internal/count"
 	"github.com/bperf/bperf/internal/event"
-	"github.com/bperf/bperf/internal/perfevent"
+	"github.com/bperf/bperf/internal/perfdata"
 	"github.com/bperf/bperf/internal/target"
 	"github.com/bperf/bperf/test/require"
 )
@@ -26,7 +26,7 @@ func TestCPUsComeAndGo(t *testing.T) {
 	p := startPuppet(t, 1)
 	t.Cleanup(p.end) // before the cgroup is removed
 	p.join(group)
-	getppid, clock := getppidEvent(t, ""), software("cpu-clock", perfevent.SoftwareCPUClock)
+	getppid, clock := getppidEvent(t, ""), software("cpu-clock", perfdata.SoftwareCPUClock)
 	list := event.List{{Events: []*event.Event{getppid, clock}}, {Events: []*event.Event{getppid}}}
 	start := func(s target.Spec) *Counter {
 		c := openCounter(t, list, resolve(t, s), count.Options{LaterCPUs: true})
@@ -94,7 +94,7 @@ func TestCPUComesBackAtOnce(t *testing.T) {
 	cpus := resolve(t, target.Spec{System: true}).CPUs
 	last := cpus[len(cpus)-1]
 	turn := require.SwitchCPU(t, last)
-	clock := software("cpu-clock", perfevent.SoftwareCPUClock)
+	clock := software("cpu-clock", perfdata.SoftwareCPUClock)
 	list := event.List{{Events: []*event.Event{clock, clock, clock}}}
 	c := openCounter(t, list, target.Target{CPUs: []int{last}}, count.Options{})
 	check(t, c.Enable())

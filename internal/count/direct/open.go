@@ -13,6 +13,7 @@ import (
 
 	"github.com/bperf/bperf/internal/count"
 	"github.com/bperf/bperf/internal/event"
+	"github.com/bperf/bperf/internal/perfdata"
 	"github.com/bperf/bperf/internal/perfevent"
 	"github.com/bperf/bperf/internal/procfs"
 	"github.com/bperf/bperf/internal/target"
@@ -318,7 +319,7 @@ func (p *opener) openAt(m *member, at place, leader *perfevent.Event) (*perfeven
 }
 
 // openRaising opens an event; where all descriptors are in use it raises the limit.
-func (p *opener) openRaising(attr *perfevent.Attr, where perfevent.Where) (*perfevent.Event, error) {
+func (p *opener) openRaising(attr *perfdata.Attr, where perfevent.Where) (*perfevent.Event, error) {
 	fd, err := perfevent.Open(attr, where)
 	if err == syscall.EMFILE {
 		limit, enough := perfevent.RaiseFileLimit(p.remaining())
@@ -345,28 +346,28 @@ func (p *opener) where(at place) perfevent.Where {
 //
 // On CPUs nothing starts on exec, but arm64 leaves a disabled leader out when it checks whether the group
 // fits on the counters, unless it has that flag.
-func (p *opener) attr(m *member, leads bool) perfevent.Attr {
+func (p *opener) attr(m *member, leads bool) perfdata.Attr {
 	attr := m.event.Attr
-	attr.Sample = 0
-	attr.Flags &^= perfevent.Freq
+	attr.SamplePeriod = 0
+	attr.Flags &^= perfdata.AttrFreq
 	attr.ReadFormat = perfevent.ReadFormatTimes
 	if !m.alone {
-		attr.ReadFormat |= perfevent.ReadFormatGroup
+		attr.ReadFormat |= perfdata.ReadGroup
 	}
 	if leads {
-		attr.Flags |= perfevent.Disabled
+		attr.Flags |= perfdata.AttrDisabled
 		if p.options.EnableOnExec || len(p.target.Threads) == 0 {
-			attr.Flags |= perfevent.EnableOnExec
+			attr.Flags |= perfdata.AttrEnableOnExec
 		}
 	}
 	if p.options.Inherit && len(p.target.Threads) > 0 {
-		attr.Flags |= perfevent.Inherit
+		attr.Flags |= perfdata.AttrInherit
 	}
 	if p.options.AllUser {
-		attr.Flags |= perfevent.ExcludeKernel | perfevent.ExcludeHV
+		attr.Flags |= perfdata.AttrExcludeKernel | perfdata.AttrExcludeHV
 	}
 	if p.options.AllKernel {
-		attr.Flags |= perfevent.ExcludeUser
+		attr.Flags |= perfdata.AttrExcludeUser
 	}
 	return attr
 }
@@ -396,10 +397,10 @@ func (p *opener) filter(m *member, fd *perfevent.Event) error {
 
 // userOnly restricts an event to user mode, if it was not restricted and makes sense there.
 func userOnly(e *event.Event) bool {
-	if e.Attr.Flags&(perfevent.ExcludeKernel|perfevent.ExcludeUser) != 0 || kernelOnly(e) {
+	if e.Attr.Flags&(perfdata.AttrExcludeKernel|perfdata.AttrExcludeUser) != 0 || kernelOnly(e) {
 		return false
 	}
-	e.Attr.Flags |= perfevent.ExcludeKernel | perfevent.ExcludeHV
+	e.Attr.Flags |= perfdata.AttrExcludeKernel | perfdata.AttrExcludeHV
 	if !strings.ContainsAny(e.Name, ":/") {
 		e.Name += ":"
 	}
@@ -410,11 +411,11 @@ func userOnly(e *event.Event) bool {
 // kernelOnly reports whether an event takes place in the kernel, so that there is none to count in
 // user mode.
 func kernelOnly(e *event.Event) bool {
-	if e.Attr.Type == perfevent.TypeTracepoint {
+	if e.Attr.Type == perfdata.TypeTracepoint {
 		return true
 	}
-	return e.Attr.Type == perfevent.TypeSoftware && slices.Contains([]uint64{
-		perfevent.SoftwareContextSwitches, perfevent.SoftwareCPUMigrations, perfevent.SoftwareCgroupSwitches}, e.Attr.Config)
+	return e.Attr.Type == perfdata.TypeSoftware && slices.Contains([]uint64{
+		perfdata.SoftwareContextSwitches, perfdata.SoftwareCPUMigrations, perfdata.SoftwareCgroupSwitches}, e.Attr.Config)
 }
 
 // offline reports whether the CPU of a place went offline after the target was resolved.
@@ -445,7 +446,7 @@ func (p *opener) openClocks(round []int) error {
 	if len(p.target.Cgroups) == 0 {
 		return nil
 	}
-	dummy := perfevent.Attr{Type: perfevent.TypeSoftware, Config: perfevent.SoftwareDummy}
+	dummy := perfdata.Attr{Type: perfdata.TypeSoftware, Config: perfdata.SoftwareDummy}
 	for _, i := range round {
 		clock, err := p.openRaising(&dummy, p.where(p.places[i]))
 		if clock == nil {
@@ -578,7 +579,7 @@ func (p *opener) counter() *Counter {
 			}
 			index := &sets[m.group*len(p.places)+j]
 			if *index == 0 {
-				c.sets = append(c.sets, set{place: at, pinned: m.event.Attr.Has(perfevent.Pinned), group: !m.alone})
+				c.sets = append(c.sets, set{place: at, pinned: m.event.Attr.Has(perfdata.AttrPinned), group: !m.alone})
 				*index = len(c.sets)
 			}
 			s := &c.sets[*index-1]

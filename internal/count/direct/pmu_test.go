@@ -9,7 +9,7 @@ import (
 
 	"github.com/bperf/bperf/internal/count"
 	"github.com/bperf/bperf/internal/event"
-	"github.com/bperf/bperf/internal/perfevent"
+	"github.com/bperf/bperf/internal/perfdata"
 	"github.com/bperf/bperf/internal/target"
 	"github.com/bperf/bperf/test/require"
 )
@@ -62,7 +62,7 @@ func TestPinnedEventsThatDoNotFit(t *testing.T) {
 	require.ExactPMU(t)
 	list := single(instructionGroup(9, false).Events()...)
 	for _, e := range list.Events() {
-		e.Attr.Flags |= perfevent.Pinned
+		e.Attr.Flags |= perfdata.AttrPinned
 	}
 	online := resolve(t, target.Spec{System: true})
 	online.CPUs = online.CPUs[:1]

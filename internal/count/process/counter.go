@@ -19,6 +19,7 @@ import (
 	"github.com/bperf/bperf/internal/count/direct"
 	"github.com/bperf/bperf/internal/event"
 	"github.com/bperf/bperf/internal/kernel"
+	"github.com/bperf/bperf/internal/perfdata"
 	"github.com/bperf/bperf/internal/perfevent"
 	"github.com/bperf/bperf/internal/procfs"
 	"github.com/bperf/bperf/internal/target"
@@ -101,7 +102,7 @@ func check(list event.List) error {
 			return fmt.Errorf("%s is no event of a CPU: it cannot be counted by process or cgroup", e.Name)
 		case e.Uncore:
 			return fmt.Errorf("%s counts for a package or a node: it cannot be counted by process or cgroup", e.Name)
-		case isSoftware(e, perfevent.SoftwareCgroupSwitches):
+		case isSoftware(e, perfdata.SoftwareCgroupSwitches):
 			return fmt.Errorf("%s cannot be counted by process or cgroup: the kernel counts it when the next one runs already", e.Name)
 		}
 	}
@@ -109,7 +110,7 @@ func check(list event.List) error {
 }
 
 func isSoftware(e *event.Event, config uint64) bool {
-	return e.Attr.Type == perfevent.TypeSoftware && e.Attr.Config == config
+	return e.Attr.Type == perfdata.TypeSoftware && e.Attr.Config == config
 }
 
 func (c *Counter) open(list event.List, by Key, most uint32) error {
@@ -208,7 +209,7 @@ func (c *Counter) load(list event.List, by Key, possible int, most uint32) error
 	}
 	var switches uint64
 	for i, e := range list.Events() {
-		if isSoftware(e, perfevent.SoftwareContextSwitches) {
+		if isSoftware(e, perfdata.SoftwareContextSwitches) {
 			switches |= 1 << i
 		}
 	}

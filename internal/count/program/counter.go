@@ -13,6 +13,7 @@ import (
 
 	"github.com/bperf/bperf/internal/count"
 	"github.com/bperf/bperf/internal/event"
+	"github.com/bperf/bperf/internal/perfdata"
 	"github.com/bperf/bperf/internal/perfevent"
 	"github.com/bperf/bperf/internal/target"
 )
@@ -60,7 +61,7 @@ const (
 // OwnEvents are the runs of a program that ended, their time in ns, and those of them that are not in the counts. The time is that
 // between the readings; where a program cannot be traced it is the kernel's, and nothing is dropped.
 func OwnEvents() []*event.Event {
-	none := perfevent.Attr{Type: math.MaxUint32} // no perf event's
+	none := perfdata.Attr{Type: math.MaxUint32} // no perf event's
 	return []*event.Event{
 		{Name: Runs, PMU: PMU, Attr: none, Scale: 1},
 		{Name: RunTime, PMU: PMU, Attr: none, Scale: 1e-6, Unit: "msec"},
@@ -136,12 +137,12 @@ func (c *Counter) refresh() error {
 }
 
 // countsInMemory reports whether the kernel counts an event in memory as it happens (perf_swevent_event), and not on a counter or by a clock.
-func countsInMemory(a *perfevent.Attr) bool {
+func countsInMemory(a *perfdata.Attr) bool {
 	switch a.Type {
-	case perfevent.TypeTracepoint:
+	case perfdata.TypeTracepoint:
 		return true
-	case perfevent.TypeSoftware:
-		return a.Config != perfevent.SoftwareCPUClock && a.Config != perfevent.SoftwareTaskClock
+	case perfdata.TypeSoftware:
+		return a.Config != perfdata.SoftwareCPUClock && a.Config != perfdata.SoftwareTaskClock
 	}
 	return false
 }

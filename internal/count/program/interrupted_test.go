@@ -8,6 +8,7 @@ import (
 
 	"github.com/bperf/bperf/internal/count"
 	"github.com/bperf/bperf/internal/kernel"
+	"github.com/bperf/bperf/internal/perfdata"
 	"github.com/bperf/bperf/internal/perfevent"
 	"github.com/bperf/bperf/test/require"
 )
@@ -16,7 +17,7 @@ import (
 func interrupt(t *testing.T) {
 	t.Helper()
 	for _, period := range []uint64{10_000, 11_003, 13_007} { // in ns; 10,000 is the least
-		e, err := perfevent.Open(&perfevent.Attr{Type: perfevent.TypeSoftware, Config: perfevent.SoftwareCPUClock, Sample: period},
+		e, err := perfevent.Open(&perfdata.Attr{Type: perfdata.TypeSoftware, Config: perfdata.SoftwareCPUClock, SamplePeriod: period},
 			perfevent.Where{Thread: perfevent.AnyThread, CPU: 0})
 		check(t, err)
 		t.Cleanup(func() { e.Close() })

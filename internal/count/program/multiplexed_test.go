@@ -7,21 +7,22 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/bperf/bperf/internal/count"
+	"github.com/bperf/bperf/internal/perfdata"
 	"github.com/bperf/bperf/internal/perfevent"
 	"github.com/bperf/bperf/test/require"
 )
 
 // takeCounters opens more events than the CPU has counters, with which those of a session share them from then on.
 func takeCounters(t *testing.T) (giveBack func()) {
-	return openOnCPU0(t, perfevent.Attr{Config: unix.PERF_COUNT_HW_INSTRUCTIONS})
+	return openOnCPU0(t, perfdata.Attr{Config: unix.PERF_COUNT_HW_INSTRUCTIONS})
 }
 
 // keepCounters opens events that leave no counter to those of a session.
 func keepCounters(t *testing.T) (giveBack func()) {
-	return openOnCPU0(t, perfevent.Attr{Config: unix.PERF_COUNT_HW_INSTRUCTIONS, Flags: perfevent.Pinned})
+	return openOnCPU0(t, perfdata.Attr{Config: unix.PERF_COUNT_HW_INSTRUCTIONS, Flags: perfdata.AttrPinned})
 }
 
-func openOnCPU0(t *testing.T, a perfevent.Attr) (giveBack func()) {
+func openOnCPU0(t *testing.T, a perfdata.Attr) (giveBack func()) {
 	t.Helper()
 	var all []*perfevent.Event
 	for range 10 {

@@ -16,6 +16,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/bperf/bperf/internal/bpfprog"
+	"github.com/bperf/bperf/internal/perfdata"
 	"github.com/bperf/bperf/internal/perfevent"
 	"github.com/bperf/bperf/test/require"
 )
@@ -115,7 +116,7 @@ func onPageFaults(t *testing.T, p *ebpf.Program, times int) {
 	defer unix.Munmap(memory)
 	check(t, unix.Madvise(memory, unix.MADV_NOHUGEPAGE))
 	check(t, perfevent.OnCPU(0, func() error {
-		e, err := perfevent.Open(&perfevent.Attr{Type: perfevent.TypeSoftware, Config: unix.PERF_COUNT_SW_PAGE_FAULTS, Sample: 1},
+		e, err := perfevent.Open(&perfdata.Attr{Type: perfdata.TypeSoftware, Config: perfdata.SoftwarePageFaults, SamplePeriod: 1},
 			perfevent.Where{CPU: perfevent.AnyCPU})
 		if err != nil {
 			return err

@@ -10,6 +10,7 @@ import (
 	"github.com/cilium/ebpf/link"
 
 	"github.com/bperf/bperf/internal/count/shared/upstream"
+	"github.com/bperf/bperf/internal/perfdata"
 	"github.com/bperf/bperf/internal/perfevent"
 )
 
@@ -49,8 +50,8 @@ func (f *followed) readings() ([]perfevent.Reading, error) {
 // canFollow reports whether a leader can count an event for us: those that count the switch themselves it gives to the wrong
 // task, and filters are nothing that it knows of.
 func canFollow(k key) bool {
-	counts := k.attr.Type == perfevent.TypeSoftware &&
-		(k.attr.Config == perfevent.SoftwareContextSwitches || k.attr.Config == perfevent.SoftwareCgroupSwitches)
+	counts := k.attr.Type == perfdata.TypeSoftware &&
+		(k.attr.Config == perfdata.SoftwareContextSwitches || k.attr.Config == perfdata.SoftwareCgroupSwitches)
 	return !counts && k.filter == ""
 }
 

@@ -17,6 +17,7 @@ import (
 
 	"github.com/bperf/bperf/internal/count"
 	"github.com/bperf/bperf/internal/count/shared/upstream"
+	"github.com/bperf/bperf/internal/perfdata"
 	"github.com/bperf/bperf/internal/perfevent"
 	"github.com/bperf/bperf/internal/target"
 	"github.com/bperf/bperf/test/require"
@@ -77,7 +78,7 @@ func leads(c *Counter) bool { return c.followed[c.events[0].slot] != nil }
 // workEvent is an event that grows with the page faults of a puppet: instructions if this machine has a PMU, otherwise the faults themselves.
 func workEvent(t *testing.T) string {
 	t.Helper()
-	attr := perfevent.Attr{Type: perfevent.TypeHardware, Config: 1 /* PERF_COUNT_HW_INSTRUCTIONS */}
+	attr := perfdata.Attr{Type: perfdata.TypeHardware, Config: 1 /* PERF_COUNT_HW_INSTRUCTIONS */}
 	if e, err := perfevent.Open(&attr, perfevent.Where{Thread: perfevent.AnyThread}); err == nil {
 		check(t, e.Close())
 		return "instructions"

@@ -13,7 +13,7 @@ import (
 
 	"github.com/bperf/bperf/internal/count"
 	"github.com/bperf/bperf/internal/event"
-	"github.com/bperf/bperf/internal/perfevent"
+	"github.com/bperf/bperf/internal/perfdata"
 	"github.com/bperf/bperf/internal/target"
 	"github.com/bperf/bperf/test/require"
 )
@@ -80,7 +80,7 @@ func TestManyEvents(t *testing.T) {
 
 // bogus is an event of a PMU that no machine has.
 var bogus = event.Group{Events: []*event.Event{
-	{Name: "bogus", PMU: "bogus", Scale: 1, Attr: perfevent.Attr{Type: 0x7fffffff}},
+	{Name: "bogus", PMU: "bogus", Scale: 1, Attr: perfdata.Attr{Type: 0x7fffffff}},
 }}
 
 // TestUnsupportedEvents have a reason, and leave nothing behind, while the others of their session are counted.

@@ -38,7 +38,7 @@ func TestMoreEventsThanCounters(t *testing.T) {
 	var list event.List
 	for i := range uint32(events) {
 		e := *parseEvents(t, "instructions:u").Events()[0]
-		e.Attr.Wakeup = i // no matter for counting, but another event
+		e.Attr.WakeupEvents = i // no matter for counting, but another event
 		list = append(list, event.Group{Events: []*event.Event{&e}})
 	}
 	pid, proceed := waiting(t, loop.Program{Body: loop.Spin, Times: times})

@@ -11,16 +11,17 @@ import (
 	"github.com/cilium/ebpf"
 
 	"github.com/bperf/bperf/internal/event"
+	"github.com/bperf/bperf/internal/perfdata"
 	"github.com/bperf/bperf/internal/perfevent"
 )
 
 // key is what makes events the same: bit for bit what the kernel gets, and the filter.
 type key struct {
-	attr   perfevent.Attr
+	attr   perfdata.Attr
 	filter string
 }
 
-const attrSize = int(unsafe.Sizeof(perfevent.Attr{}))
+const attrSize = int(unsafe.Sizeof(perfdata.Attr{}))
 
 func (k key) bytes() []byte {
 	k.attr.Size = uint32(attrSize)
@@ -33,8 +34,8 @@ func (s *countersSlot) is(k key) bool {
 	return bytes.Equal(s.Attr[:], k.bytes()) && text(s.Filter[:]) == k.filter
 }
 
-func (s *countersSlot) attr() perfevent.Attr {
-	return *(*perfevent.Attr)(unsafe.Pointer(&s.Attr))
+func (s *countersSlot) attr() perfdata.Attr {
+	return *(*perfdata.Attr)(unsafe.Pointer(&s.Attr))
 }
 
 func (s *countersSlot) has(cpu int) bool { return s.Cpus[cpu/64]>>(cpu%64)&1 != 0 }
@@ -201,13 +202,13 @@ func (s *slots) keep(events uint64) error {
 func (s *slots) switchEvents() (all, cgroup uint64) {
 	for i := range s.table {
 		attr := s.table[i].attr()
-		if !s.table[i].used() || attr.Type != perfevent.TypeSoftware || attr.Has(perfevent.ExcludeKernel) {
+		if !s.table[i].used() || attr.Type != perfdata.TypeSoftware || attr.Has(perfdata.AttrExcludeKernel) {
 			continue
 		}
 		switch attr.Config {
-		case perfevent.SoftwareContextSwitches:
+		case perfdata.SoftwareContextSwitches:
 			all |= 1 << i
-		case perfevent.SoftwareCgroupSwitches:
+		case perfdata.SoftwareCgroupSwitches:
 			cgroup |= 1 << i
 		}
 	}
@@ -237,14 +238,14 @@ func (s *slots) partialEvents() (partial uint64) {
 // keyOf is what a shared event is opened with: it always counts, and whatever period it may have is for sampling.
 func keyOf(e *event.Event, allUser, allKernel bool) key {
 	attr := e.Attr
-	attr.Sample = 0
-	attr.Flags &^= perfevent.Freq
+	attr.SamplePeriod = 0
+	attr.Flags &^= perfdata.AttrFreq
 	attr.ReadFormat = perfevent.ReadFormatTimes
 	if allUser {
-		attr.Flags |= perfevent.ExcludeKernel | perfevent.ExcludeHV
+		attr.Flags |= perfdata.AttrExcludeKernel | perfdata.AttrExcludeHV
 	}
 	if allKernel {
-		attr.Flags |= perfevent.ExcludeUser
+		attr.Flags |= perfdata.AttrExcludeUser
 	}
 	return key{attr, e.Filter}
 }

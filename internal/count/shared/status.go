@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"github.com/bperf/bperf/internal/count/shared/upstream"
-	"github.com/bperf/bperf/internal/perfevent"
+	"github.com/bperf/bperf/internal/perfdata"
 	"github.com/bperf/bperf/internal/procfs"
 )
 
@@ -255,7 +255,7 @@ func (s *countersSlot) status() EventStatus {
 	}
 	return EventStatus{
 		Name: text(s.Name[:]), Filter: text(s.Filter[:]),
-		User: !attr.Has(perfevent.ExcludeUser), Kernel: !attr.Has(perfevent.ExcludeKernel),
+		User: !attr.Has(perfdata.AttrExcludeUser), Kernel: !attr.Has(perfdata.AttrExcludeKernel),
 		Since: realtime(s.Since), CPUs: procfs.FormatCPUList(cpus), Leader: s.Leader,
 	}
 }

@@ -15,6 +15,7 @@ import (
 
 	"github.com/bperf/bperf/internal/count"
 	"github.com/bperf/bperf/internal/count/shared/upstream"
+	"github.com/bperf/bperf/internal/perfdata"
 	"github.com/bperf/bperf/internal/perfevent"
 	"github.com/bperf/bperf/internal/procfs"
 	"github.com/bperf/bperf/internal/target"
@@ -267,7 +268,7 @@ func TestSharers(t *testing.T) {
 		}
 	}
 	expect(false)
-	leader := registerLeader(t, where.AttrMap, perfevent.Attr{Type: perfevent.TypeSoftware})
+	leader := registerLeader(t, where.AttrMap, perfdata.Attr{Type: perfdata.TypeSoftware})
 	expect(true)
 	check(t, leader.Close())
 	for apart := true; apart; time.Sleep(time.Millisecond) { // the kernel frees it later
@@ -279,7 +280,7 @@ func TestSharers(t *testing.T) {
 }
 
 // registerLeader starts a leader for an event as perf would.
-func registerLeader(t *testing.T, path string, attr perfevent.Attr) *upstream.Leader {
+func registerLeader(t *testing.T, path string, attr perfdata.Attr) *upstream.Leader {
 	t.Helper()
 	attrs, err := upstream.Create(path)
 	check(t, err)

@@ -22,6 +22,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/bperf/bperf/internal/perfdata"
 	"github.com/bperf/bperf/internal/perfevent"
 	"github.com/bperf/bperf/test/require"
 )
@@ -209,10 +210,10 @@ func reading(t *testing.T, p *ebpf.Program, names []string) float64 {
 // open counts an event on the CPU, and puts it in a map.
 func open(t *testing.T, name string) (*perfevent.Event, *ebpf.Map) {
 	t.Helper()
-	attrs := map[string]perfevent.Attr{
+	attrs := map[string]perfdata.Attr{
 		"instructions": {Config: unix.PERF_COUNT_HW_INSTRUCTIONS}, "cycles": {Config: unix.PERF_COUNT_HW_CPU_CYCLES},
-		"page-faults":      {Type: perfevent.TypeSoftware, Config: perfevent.SoftwarePageFaults},
-		"context-switches": {Type: perfevent.TypeSoftware, Config: perfevent.SoftwareContextSwitches},
+		"page-faults":      {Type: perfdata.TypeSoftware, Config: perfdata.SoftwarePageFaults},
+		"context-switches": {Type: perfdata.TypeSoftware, Config: perfdata.SoftwareContextSwitches},
 	}
 	base, modifier, _ := strings.Cut(name, ":")
 	attr, ok := attrs[base]
@@ -221,9 +222,9 @@ func open(t *testing.T, name string) (*perfevent.Event, *ebpf.Map) {
 	}
 	switch modifier {
 	case "u":
-		attr.Flags = perfevent.ExcludeKernel
+		attr.Flags = perfdata.AttrExcludeKernel
 	case "k":
-		attr.Flags = perfevent.ExcludeUser
+		attr.Flags = perfdata.AttrExcludeUser
 	}
 	e, err := perfevent.Open(&attr, perfevent.Where{Thread: perfevent.AnyThread, CPU: 0})
 	check(t, err)

@@ -9,7 +9,7 @@ import (
 
 	"github.com/cilium/ebpf"
 
-	"github.com/bperf/bperf/internal/perfevent"
+	"github.com/bperf/bperf/internal/perfdata"
 )
 
 // entry is struct perf_event_attr_map_entry, the value in an attr map.
@@ -38,7 +38,7 @@ func OpenLeader(link, diff uint32) (*Leader, error) {
 // is removed. The map has to be locked.
 //
 // Filters of tracepoints are no part of what a leader is registered for: an event that has one is not to be shared.
-func (a *AttrMap) Leader(attr *perfevent.Attr) (*Leader, error) {
+func (a *AttrMap) Leader(attr *perfdata.Attr) (*Leader, error) {
 	for _, v := range a.variants(attr) {
 		if l, err := a.find(&v); l != nil || err != nil {
 			return l, err
@@ -48,7 +48,7 @@ func (a *AttrMap) Leader(attr *perfevent.Attr) (*Leader, error) {
 }
 
 // find looks for the leader of exactly this event.
-func (a *AttrMap) find(attr *perfevent.Attr) (*Leader, error) {
+func (a *AttrMap) find(attr *perfdata.Attr) (*Leader, error) {
 	key, ok := a.key(attr)
 	if !ok {
 		return nil, nil
@@ -62,7 +62,7 @@ func (a *AttrMap) find(attr *perfevent.Attr) (*Leader, error) {
 }
 
 // Registered reports whether there is a live leader for an event. It changes nothing, and the map need not be locked.
-func (a *AttrMap) Registered(attr *perfevent.Attr) (bool, error) {
+func (a *AttrMap) Registered(attr *perfdata.Attr) (bool, error) {
 	for _, v := range a.variants(attr) {
 		key, ok := a.key(&v)
 		if !ok {

@@ -7,7 +7,7 @@ import (
 	"github.com/cilium/ebpf/asm"
 	"github.com/cilium/ebpf/link"
 
-	"github.com/bperf/bperf/internal/perfevent"
+	"github.com/bperf/bperf/internal/perfdata"
 )
 
 func TestRegister(t *testing.T) {
@@ -29,7 +29,7 @@ func TestRegister(t *testing.T) {
 	if all, err := found.Covers(cpus); !all || err != nil {
 		t.Errorf("Covers = %v, %v", all, err)
 	}
-	other := perfevent.Attr{Type: perfevent.TypeSoftware, Config: perfevent.SoftwareContextSwitches}
+	other := perfdata.Attr{Type: perfdata.TypeSoftware, Config: perfdata.SoftwareContextSwitches}
 	if l, err := a.Leader(&other); l != nil || err != nil {
 		t.Errorf("for another event, found %v, %v", l, err)
 	}
@@ -105,7 +105,7 @@ func TestGone(t *testing.T) {
 // sleeperLink is the ID of a link that is not of a raw tracepoint: of a program on a perf event that never happens.
 func sleeperLink(t *testing.T) uint32 {
 	t.Helper()
-	attr := perfevent.Attr{Type: perfevent.TypeSoftware, Config: perfevent.SoftwareDummy, Sample: 1}
+	attr := perfdata.Attr{Type: perfdata.TypeSoftware, Config: perfdata.SoftwareDummy, SamplePeriod: 1}
 	l, err := link.AttachRawLink(link.RawLinkOptions{
 		Target:  openOn(t, attr, usable(t, 1)[0]).FD(),
 		Program: idle(t, ebpf.PerfEvent, "sleeper"),
@@ -179,7 +179,7 @@ func TestFull(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	another := start(t, perfevent.Attr{Type: perfevent.TypeSoftware, Config: perfevent.SoftwareDummy, Flags: perfevent.ExcludeUser})
+	another := start(t, perfdata.Attr{Type: perfdata.TypeSoftware, Config: perfdata.SoftwareDummy, Flags: perfdata.AttrExcludeUser})
 	want := "register a leader in the attr map " + a.path +
 		": it is full: 16 other events are being shared. Use another path, or end sessions that count other events"
 	if err := a.Register(another); err == nil || err.Error() != want {
@@ -200,7 +200,7 @@ func TestFull(t *testing.T) {
 // TestShortKey does not register an event that keys of an older perf cannot tell from another.
 func TestShortKey(t *testing.T) {
 	a := &AttrMap{path: "/sys/fs/bpf/map", keySize: 136}
-	attr := perfevent.Attr{Type: 10, Config4: 1}
+	attr := perfdata.Attr{Type: 10, Config4: 1}
 	if l, err := a.Leader(&attr); l != nil || err != nil {
 		t.Errorf("found %v, %v", l, err)
 	}

@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"slices"
 
+	"github.com/bperf/bperf/internal/perfdata"
 	"github.com/bperf/bperf/internal/perfevent"
 )
 
@@ -25,8 +26,8 @@ func newKeySize() (int, error) {
 
 // meaning are the flags that perf has set when it looks for a leader: those of modifiers. It sets others, like inherit, only
 // when it opens events, and so they are in no key.
-const meaning = perfevent.Pinned | perfevent.Exclusive | perfevent.ExcludeUser | perfevent.ExcludeKernel | perfevent.ExcludeHV |
-	perfevent.ExcludeIdle | perfevent.PreciseIPBit1 | perfevent.PreciseIPBit2 | perfevent.ExcludeHost | perfevent.ExcludeGuest
+const meaning = perfdata.AttrPinned | perfdata.AttrExclusive | perfdata.AttrExcludeUser | perfdata.AttrExcludeKernel | perfdata.AttrExcludeHV |
+	perfdata.AttrExcludeIdle | perfdata.AttrPreciseIP1 | perfdata.AttrPreciseIP2 | perfdata.AttrExcludeHost | perfdata.AttrExcludeGuest
 
 // tracepointSample is what perf wants to know of each hit of a tracepoint, also when it counts: time, CPU, period and raw
 // data, of enum perf_event_sample_format.
@@ -37,43 +38,43 @@ const tracepointSample = 1<<2 | 1<<7 | 1<<8 | 1<<10
 //
 // It differs from attr for perf before 6.13 (keys of 128 bytes and most of 136), which leaves out what runs in virtual
 // machines unless a modifier says otherwise.
-func (a *AttrMap) Attr(attr *perfevent.Attr) perfevent.Attr { return a.variants(attr)[0] }
+func (a *AttrMap) Attr(attr *perfdata.Attr) perfdata.Attr { return a.variants(attr)[0] }
 
 // variants are the events that perf may mean by the same name, the likeliest first.
-func (a *AttrMap) variants(attr *perfevent.Attr) []perfevent.Attr {
+func (a *AttrMap) variants(attr *perfdata.Attr) []perfdata.Attr {
 	everywhere := *attr
-	const guests = perfevent.ExcludeHost | perfevent.ExcludeGuest
+	const guests = perfdata.AttrExcludeHost | perfdata.AttrExcludeGuest
 	if a.keySize == newestKey || everywhere.Flags&guests != 0 {
-		return []perfevent.Attr{everywhere}
+		return []perfdata.Attr{everywhere}
 	}
 	hostOnly := everywhere
-	hostOnly.Flags |= perfevent.ExcludeGuest
+	hostOnly.Flags |= perfdata.AttrExcludeGuest
 	if forgetsGuests(everywhere.Flags) {
-		return []perfevent.Attr{everywhere, hostOnly}
+		return []perfdata.Attr{everywhere, hostOnly}
 	}
-	return []perfevent.Attr{hostOnly, everywhere}
+	return []perfdata.Attr{hostOnly, everywhere}
 }
 
 // forgetsGuests reports whether an event has modifiers with which perf before 6.13 counts virtual machines after all: any
 // but u, p, G and H.
-func forgetsGuests(f perfevent.Flags) bool {
-	const kernelAndHV = perfevent.ExcludeKernel | perfevent.ExcludeHV
-	user := f&perfevent.ExcludeUser == 0 && f&kernelAndHV != 0
+func forgetsGuests(f perfdata.AttrFlags) bool {
+	const kernelAndHV = perfdata.AttrExcludeKernel | perfdata.AttrExcludeHV
+	user := f&perfdata.AttrExcludeUser == 0 && f&kernelAndHV != 0
 	return f&meaning != 0 && !user
 }
 
 // key is the bytes under which perf registers an event. There are none for an event that needs fields which keys of this
 // map do not have.
-func (a *AttrMap) key(attr *perfevent.Attr) (key []byte, ok bool) {
+func (a *AttrMap) key(attr *perfdata.Attr) (key []byte, ok bool) {
 	k := *attr
 	k.Size = uint32(a.keySize)
 	k.Flags &= meaning
-	k.Sample, k.SampleType, k.ReadFormat, k.Wakeup = 0, 0, 0, 0
+	k.SamplePeriod, k.SampleType, k.ReadFormat, k.WakeupEvents = 0, 0, 0, 0
 	switch k.Type {
-	case perfevent.TypeTracepoint:
-		k.Sample, k.SampleType = 1, tracepointSample
-	case perfevent.TypeBreakpoint:
-		k.Sample = 1
+	case perfdata.TypeTracepoint:
+		k.SamplePeriod, k.SampleType = 1, tracepointSample
+	case perfdata.TypeBreakpoint:
+		k.SamplePeriod = 1
 	}
 	all, err := binary.Append(nil, binary.NativeEndian, &k)
 	if err != nil {

@@ -9,51 +9,52 @@ import (
 
 	"github.com/cilium/ebpf"
 
+	"github.com/bperf/bperf/internal/perfdata"
 	"github.com/bperf/bperf/internal/perfevent"
 )
 
 const (
-	user  = perfevent.ExcludeKernel | perfevent.ExcludeHV // what the modifier u leaves
-	kern  = perfevent.ExcludeUser | perfevent.ExcludeHV   // and what k does
-	host  = perfevent.ExcludeGuest
-	guest = perfevent.ExcludeHost
+	user  = perfdata.AttrExcludeKernel | perfdata.AttrExcludeHV // what the modifier u leaves
+	kern  = perfdata.AttrExcludeUser | perfdata.AttrExcludeHV   // and what k does
+	host  = perfdata.AttrExcludeGuest
+	guest = perfdata.AttrExcludeHost
 )
 
 // TestKey makes the keys that perf makes for the same events; these were seen in its maps.
 func TestKey(t *testing.T) {
-	const hw, sw, tp, raw, bp = perfevent.TypeHardware, perfevent.TypeSoftware, perfevent.TypeTracepoint, perfevent.TypeRaw, perfevent.TypeBreakpoint
+	const hw, sw, tp, raw, bp = perfdata.TypeHardware, perfdata.TypeSoftware, perfdata.TypeTracepoint, perfdata.TypeRaw, perfdata.TypeBreakpoint
 	tests := []struct {
 		name     string
-		attr     perfevent.Attr
-		old, now perfevent.Flags // with perf before 6.13 and after that
+		attr     perfdata.Attr
+		old, now perfdata.AttrFlags // with perf before 6.13 and after that
 		sample   uint64
-		kinds    uint64
+		kinds    perfdata.SampleType
 	}{
 		{name: "cycles", attr: event(hw, 0, 0), old: host},
 		{name: "cycles:u", attr: event(hw, 0, user), old: user | host, now: user},
 		{name: "cycles:k", attr: event(hw, 0, kern), old: kern, now: kern},
-		{name: "cycles:h", attr: event(hw, 0, perfevent.ExcludeUser|perfevent.ExcludeKernel),
-			old: perfevent.ExcludeUser | perfevent.ExcludeKernel, now: perfevent.ExcludeUser | perfevent.ExcludeKernel},
-		{name: "cycles:uk", attr: event(hw, 0, perfevent.ExcludeHV), old: perfevent.ExcludeHV | host, now: perfevent.ExcludeHV},
+		{name: "cycles:h", attr: event(hw, 0, perfdata.AttrExcludeUser|perfdata.AttrExcludeKernel),
+			old: perfdata.AttrExcludeUser | perfdata.AttrExcludeKernel, now: perfdata.AttrExcludeUser | perfdata.AttrExcludeKernel},
+		{name: "cycles:uk", attr: event(hw, 0, perfdata.AttrExcludeHV), old: perfdata.AttrExcludeHV | host, now: perfdata.AttrExcludeHV},
 		{name: "cycles:H", attr: event(hw, 0, host), old: host, now: host},
 		{name: "cycles:G", attr: event(hw, 0, guest), old: guest, now: guest},
-		{name: "cycles:D", attr: event(hw, 0, perfevent.Pinned), old: perfevent.Pinned, now: perfevent.Pinned},
-		{name: "cycles:I", attr: event(hw, 0, perfevent.ExcludeIdle), old: perfevent.ExcludeIdle, now: perfevent.ExcludeIdle},
-		{name: "cycles:uI", attr: event(hw, 0, user|perfevent.ExcludeIdle), old: user | perfevent.ExcludeIdle | host, now: user | perfevent.ExcludeIdle},
+		{name: "cycles:D", attr: event(hw, 0, perfdata.AttrPinned), old: perfdata.AttrPinned, now: perfdata.AttrPinned},
+		{name: "cycles:I", attr: event(hw, 0, perfdata.AttrExcludeIdle), old: perfdata.AttrExcludeIdle, now: perfdata.AttrExcludeIdle},
+		{name: "cycles:uI", attr: event(hw, 0, user|perfdata.AttrExcludeIdle), old: user | perfdata.AttrExcludeIdle | host, now: user | perfdata.AttrExcludeIdle},
 		{name: "context-switches", attr: event(sw, 3, 0), old: host},
 		{name: "r1a8", attr: event(raw, 0x1a8, 0), old: host},
-		{name: "cpu-clock/period=1000/", attr: perfevent.Attr{Type: sw, Sample: 1000}, old: host},
-		{name: "cpu-clock/freq=1000/", attr: perfevent.Attr{Type: sw, Sample: 1000, Flags: perfevent.Freq}, old: host},
-		{name: "mem:0x1000:rw", attr: perfevent.Attr{Type: bp, BpType: 3, Config1: 0x1000, Config2: 4}, old: host, sample: 1},
+		{name: "cpu-clock/period=1000/", attr: perfdata.Attr{Type: sw, SamplePeriod: 1000}, old: host},
+		{name: "cpu-clock/freq=1000/", attr: perfdata.Attr{Type: sw, SamplePeriod: 1000, Flags: perfdata.AttrFreq}, old: host},
+		{name: "mem:0x1000:rw", attr: perfdata.Attr{Type: bp, BPType: 3, Config1: 0x1000, Config2: 4}, old: host, sample: 1},
 		{name: "sched:sched_switch", attr: event(tp, 316, 0), old: host, sample: 1, kinds: 0x584},
 	}
 	for _, tt := range tests {
 		for _, size := range keySizes {
 			a := &AttrMap{keySize: size}
 			attr := a.Attr(&tt.attr)
-			want := perfevent.Attr{
-				Type: tt.attr.Type, Size: uint32(size), Config: tt.attr.Config, Sample: tt.sample, SampleType: tt.kinds,
-				Flags: tt.now, BpType: tt.attr.BpType, Config1: tt.attr.Config1, Config2: tt.attr.Config2,
+			want := perfdata.Attr{
+				Type: tt.attr.Type, Size: uint32(size), Config: tt.attr.Config, SamplePeriod: tt.sample, SampleType: tt.kinds,
+				Flags: tt.now, BPType: tt.attr.BPType, Config1: tt.attr.Config1, Config2: tt.attr.Config2,
 			}
 			if size < 144 {
 				want.Flags = tt.old
@@ -67,14 +68,14 @@ func TestKey(t *testing.T) {
 }
 
 // event is one as bperf opens it for a process.
-func event(kind uint32, config uint64, flags perfevent.Flags) perfevent.Attr {
-	return perfevent.Attr{
-		Type: kind, Config: config, ReadFormat: perfevent.ReadFormatTimes | perfevent.ReadFormatGroup,
-		Flags: flags | perfevent.Disabled | perfevent.Inherit | perfevent.EnableOnExec,
+func event(kind uint32, config uint64, flags perfdata.AttrFlags) perfdata.Attr {
+	return perfdata.Attr{
+		Type: kind, Config: config, ReadFormat: perfevent.ReadFormatTimes | perfdata.ReadGroup,
+		Flags: flags | perfdata.AttrDisabled | perfdata.AttrInherit | perfdata.AttrEnableOnExec,
 	}
 }
 
-func encode(t *testing.T, attr perfevent.Attr) []byte {
+func encode(t *testing.T, attr perfdata.Attr) []byte {
 	t.Helper()
 	b, err := binary.Append(nil, binary.NativeEndian, attr)
 	if err != nil {
@@ -86,7 +87,7 @@ func encode(t *testing.T, attr perfevent.Attr) []byte {
 // TestKeyBytes is the key of cycles:u as it stood in the map of perf 6.12 on a little endian machine.
 func TestKeyBytes(t *testing.T) {
 	a := &AttrMap{keySize: 136}
-	attr := event(perfevent.TypeHardware, 0, user)
+	attr := event(perfdata.TypeHardware, 0, user)
 	attr = a.Attr(&attr)
 	got, ok := a.key(&attr)
 	want := make([]byte, 136)
@@ -104,7 +105,7 @@ func TestGuests(t *testing.T) {
 	hostOnly.Flags = host
 	tests := []struct {
 		keySize            uint32
-		wanted, registered perfevent.Attr
+		wanted, registered perfdata.Attr
 		found              bool
 	}{
 		{128, everywhere, everywhere, true},

@@ -11,6 +11,7 @@ import (
 	"github.com/cilium/ebpf/link"
 
 	"github.com/bperf/bperf/internal/kernel"
+	"github.com/bperf/bperf/internal/perfdata"
 	"github.com/bperf/bperf/internal/perfevent"
 )
 
@@ -22,7 +23,7 @@ const (
 
 // Leader is a program that reads one event's counters at each context switch. It lives until all who hold it have closed it.
 type Leader struct {
-	attr    perfevent.Attr
+	attr    perfdata.Attr
 	link    link.Link
 	program *ebpf.Program
 	prev    *ebpf.Map
@@ -114,7 +115,7 @@ func byID(kind string, id uint32, err error) error {
 
 // StartLeader starts a leader of our own, which counts attr with these events: enabled ones of the system, by CPU. The leader
 // holds them as long as it lives, so that the caller may close them.
-func StartLeader(attr *perfevent.Attr, events map[int]*perfevent.Event) (_ *Leader, err error) {
+func StartLeader(attr *perfdata.Attr, events map[int]*perfevent.Event) (_ *Leader, err error) {
 	var o leaderObjects
 	if err := loadLeaderObjects(&o, nil); err != nil {
 		return nil, startError("load the leader's program", err)
@@ -227,7 +228,7 @@ func (l *Leader) enabled(cpus []int) ([]uint64, error) {
 }
 
 // Attr is the event that the leader counts.
-func (l *Leader) Attr() perfevent.Attr { return l.attr }
+func (l *Leader) Attr() perfdata.Attr { return l.attr }
 
 // Program is what followers attach to.
 func (l *Leader) Program() *ebpf.Program { return l.program }

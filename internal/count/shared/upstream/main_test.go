@@ -8,6 +8,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/bperf/bperf/internal/perfdata"
 	"github.com/bperf/bperf/internal/perfevent"
 	"github.com/bperf/bperf/test/require"
 )
@@ -48,7 +49,7 @@ func do(what, path string) error {
 }
 
 // cpuClock counts ns on any machine.
-var cpuClock = perfevent.Attr{Type: perfevent.TypeSoftware, Config: perfevent.SoftwareCPUClock}
+var cpuClock = perfdata.Attr{Type: perfdata.TypeSoftware, Config: perfdata.SoftwareCPUClock}
 
 // bpffs mounts a BPF file system of the test's own.
 func bpffs(t *testing.T) string {
@@ -106,7 +107,7 @@ func usable(t *testing.T, n int) []int {
 }
 
 // openOn opens an event on a CPU, enabled.
-func openOn(t *testing.T, attr perfevent.Attr, cpu int) *perfevent.Event {
+func openOn(t *testing.T, attr perfdata.Attr, cpu int) *perfevent.Event {
 	t.Helper()
 	attr.ReadFormat = perfevent.ReadFormatTimes
 	e, err := perfevent.Open(&attr, perfevent.Where{Thread: perfevent.AnyThread, CPU: cpu})
@@ -118,7 +119,7 @@ func openOn(t *testing.T, attr perfevent.Attr, cpu int) *perfevent.Event {
 }
 
 // start starts a leader that counts on some CPUs, and ends with the test.
-func start(t *testing.T, attr perfevent.Attr, cpus ...int) *Leader {
+func start(t *testing.T, attr perfdata.Attr, cpus ...int) *Leader {
 	t.Helper()
 	require.Root(t)
 	events := make(map[int]*perfevent.Event)

@@ -9,7 +9,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/bperf/bperf/internal/perfevent"
+	"github.com/bperf/bperf/internal/perfdata"
 	"github.com/bperf/bperf/test/program"
 	"github.com/bperf/bperf/test/require"
 )
@@ -74,7 +74,7 @@ func perfMap(t *testing.T) *AttrMap {
 }
 
 // lookUp looks for a leader in a map that others use, too.
-func lookUp(t *testing.T, a *AttrMap, attr *perfevent.Attr) *Leader {
+func lookUp(t *testing.T, a *AttrMap, attr *perfdata.Attr) *Leader {
 	t.Helper()
 	if err := a.Lock(); err != nil {
 		t.Fatal(err)
@@ -90,18 +90,18 @@ func lookUp(t *testing.T, a *AttrMap, attr *perfevent.Attr) *Leader {
 // TestFindPerf finds the leaders that perf starts, whatever modifiers their events have.
 func TestFindPerf(t *testing.T) {
 	require.UpstreamPerf(t)
-	const hw, sw = perfevent.TypeHardware, perfevent.TypeSoftware
+	const hw, sw = perfdata.TypeHardware, perfdata.TypeSoftware
 	tests := []struct {
 		event string
-		attr  perfevent.Attr
+		attr  perfdata.Attr
 	}{
 		{"cpu-clock", event(sw, 0, 0)},
 		{"cpu-clock:b", event(sw, 0, 0)},
 		{"cpu-clock:u", event(sw, 0, user)},
 		{"cpu-clock:k", event(sw, 0, kern)},
-		{"cpu-clock:uk", event(sw, 0, perfevent.ExcludeHV)},
+		{"cpu-clock:uk", event(sw, 0, perfdata.AttrExcludeHV)},
 		{"cpu-clock:H", event(sw, 0, host)},
-		{"context-switches", event(sw, perfevent.SoftwareContextSwitches, 0)},
+		{"context-switches", event(sw, perfdata.SoftwareContextSwitches, 0)},
 		{"cycles", event(hw, 0, 0)},
 		{"instructions:u", event(hw, 1, user)},
 	}
@@ -136,7 +136,7 @@ func TestFindPerf(t *testing.T) {
 func TestPerfFindsOurs(t *testing.T) {
 	require.UpstreamPerf(t)
 	a := perfMap(t)
-	faults := perfevent.Attr{Type: perfevent.TypeSoftware, Config: perfevent.SoftwarePageFaults}
+	faults := perfdata.Attr{Type: perfdata.TypeSoftware, Config: perfdata.SoftwarePageFaults}
 	own := start(t, a.Attr(&faults), usable(t, 1)...)
 	if err := a.Lock(); err != nil {
 		t.Fatal(err)
