@@ -108,10 +108,7 @@ type Switch struct {
 func (s Switch) on() bool { return s.Requests != nil || s.Size > 0 || s.Every > 0 }
 
 // CommandIsTarget reports whether it is the command that is recorded, and not only the time of its run.
-func (c *Config) CommandIsTarget() bool {
-	t := c.Target
-	return len(c.Command) > 0 && !t.System && t.CPUs == nil && !t.Tasks()
-}
+func (c *Config) CommandIsTarget() bool { return len(c.Command) > 0 && c.Target.Nobody() }
 
 // SamplesCPUs reports whether with Sums the events are those of CPUs, though processes with all that they start are the target. An event of a thread begins a
 // period of its own, and has no sample of a thread that ends within it. All events have to be clocks, or cycles at a frequency: of these, who takes

@@ -1,6 +1,7 @@
 package record
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -195,13 +196,12 @@ func (s *session) collect() error {
 		return err
 	}
 	c := &collector{session: s, waiter: waiter, done: make(chan error, 1)}
-	ended, err := s.begin()
-	if err != nil {
+	if err := s.begin(); err != nil {
 		return err
 	}
 	var running sync.WaitGroup
 	running.Go(func() { c.done <- c.run() })
-	err = s.wait(c, ended)
+	err = s.wait(c)
 	disabled := s.disable()
 	c.stop()
 	running.Wait()
@@ -221,7 +221,7 @@ func (s *session) collect() error {
 }
 
 // begin starts sampling and the command.
-func (s *session) begin() (ended <-chan struct{}, err error) {
+func (s *session) begin() error {
 	waits := s.cfg.Delay > 0 || s.cfg.StartDisabled
 	switch {
 	case waits:
@@ -229,24 +229,22 @@ func (s *session) begin() (ended <-chan struct{}, err error) {
 	case s.cfg.CommandIsTarget() && !s.samplesCPUs(): // enabled when it executes
 		s.enabled = true
 		if err := s.offCPU.enable(true); err != nil {
-			return nil, err
+			return err
 		}
 	default:
 		if err := s.enableAll(); err != nil {
-			return nil, err
+			return err
 		}
 		s.cfg.Verbose("events are enabled")
 	}
 	if s.command == nil {
-		return nil, nil
+		return nil
 	}
 	if err := s.command.Exec(); err != nil {
-		return nil, err
+		return err
 	}
-	exited := make(chan target.Status, 1)
-	go func() { exited <- s.command.Wait() }()
-	s.exited = exited
-	return nil, nil
+	s.exited = s.command.Exited()
+	return nil
 }
 
 func (s *session) enableAll() error {
@@ -263,7 +261,8 @@ func (s *session) disable() error {
 }
 
 // wait returns when the recorded time is over.
-func (s *session) wait(c *collector, ended <-chan struct{}) error {
+func (s *session) wait(c *collector) error {
+	var ended <-chan struct{}
 	if s.command == nil && len(s.target.Threads) > 0 {
 		var stop func()
 		ended, stop = s.cfg.Target.Watch()
@@ -345,26 +344,13 @@ func (s *session) obey(command control.Command) (over bool, err error) {
 	return over, s.cfg.Control.Ack()
 }
 
-// endCommand ends a command that still runs, and waits for its end: it gets the signal that the session got, or SIGTERM, and
-// SIGKILL for the next signal.
+// endCommand ends a command that still runs: with the signal that the session got, or SIGTERM.
 func (s *session) endCommand() {
 	if s.exited == nil {
 		return
 	}
-	var sig os.Signal = syscall.SIGTERM
-	if s.result.Signal != nil {
-		sig = s.result.Signal
-	}
-	s.command.Signal(sig) // it may have ended
-	for {
-		select {
-		case s.result.Command = <-s.exited:
-			s.exited = nil
-			return
-		case s.result.Signal = <-s.cfg.Signals:
-			s.command.Signal(syscall.SIGKILL)
-		}
-	}
+	status, next := s.command.End(cmp.Or(s.result.Signal, os.Signal(syscall.SIGTERM)), s.exited, s.cfg.Signals)
+	s.result.Command, s.result.Signal, s.exited = status, cmp.Or(next, s.result.Signal), nil
 }
 
 // collector takes records from the rings to the file as they come, in a goroutine of its own.

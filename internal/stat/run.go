@@ -1,6 +1,7 @@
 package stat
 
 import (
+	"cmp"
 	"fmt"
 	"os"
 	"runtime"
@@ -67,7 +68,7 @@ func (r *run) close() {
 func (r *run) launch() (err error) {
 	resolve := r.cfg.Target.Resolve
 	switch {
-	case !r.cfg.CommandIsTarget():
+	case !r.cfg.commandIsTarget():
 	case r.inheritable():
 		runtime.LockOSThread()
 		defer runtime.UnlockOSThread()
@@ -126,9 +127,7 @@ func (r *run) begin() error {
 	if err := r.execute(); err != nil {
 		return err
 	}
-	exited := make(chan target.Status, 1)
-	go func() { exited <- r.command.Wait() }()
-	r.exited = exited
+	r.exited = r.command.Exited()
 	return nil
 }
 
@@ -193,11 +192,12 @@ func (r *run) wait() error {
 		case r.result.Command = <-r.exited:
 			return nil
 		case sig := <-r.cfg.Signals:
-			if over, err := r.interrupted(sig); over || err != nil {
-				return err
+			if over := r.interrupted(sig); over {
+				return nil
 			}
 		case <-timeout:
-			return r.end(syscall.SIGTERM)
+			r.end()
+			return nil
 		case <-delay:
 			if err := r.enable(); err != nil {
 				return err
@@ -208,7 +208,8 @@ func (r *run) wait() error {
 				return err
 			}
 			if r.intervals == r.cfg.IntervalCount {
-				return r.end(syscall.SIGTERM)
+				r.end()
+				return nil
 			}
 		case programs, ok := <-found:
 			if !ok {
@@ -244,40 +245,29 @@ func after(d time.Duration) <-chan time.Time {
 	return time.After(d)
 }
 
-// interrupted passes a signal on to the command, whose end is the run's; a second one kills it.
+// interrupted passes a signal on to the command, whose end is the run's; a second one kills it. A command that may not be sent signals ends when it does.
 // Without a command the run is over.
-func (r *run) interrupted(sig os.Signal) (over bool, err error) {
-	second := r.result.Signal != nil
-	r.result.Signal = sig
-	switch {
-	case r.command == nil:
-		return true, nil
-	case second:
-		return false, r.command.Signal(syscall.SIGKILL)
-	default:
-		return false, r.command.Signal(sig)
+func (r *run) interrupted(sig os.Signal) (over bool) {
+	if r.command == nil {
+		r.result.Signal = sig
+		return true
 	}
+	if r.result.Signal != nil {
+		_ = r.command.Signal(syscall.SIGKILL)
+	} else {
+		_ = r.command.Signal(sig)
+	}
+	r.result.Signal = sig
+	return false
 }
 
-// end ends the run before the command has: the command gets the signal, and is waited for.
-func (r *run) end(sig syscall.Signal) error {
+// end ends the run before the command has.
+func (r *run) end() {
 	if r.command == nil {
-		return nil
+		return
 	}
-	if err := r.command.Signal(sig); err != nil {
-		return err
-	}
-	for {
-		select {
-		case r.result.Command = <-r.exited:
-			return nil
-		case sig := <-r.cfg.Signals:
-			r.result.Signal = sig
-			if err := r.command.Signal(syscall.SIGKILL); err != nil {
-				return err
-			}
-		}
-	}
+	status, next := r.command.End(syscall.SIGTERM, r.exited, r.cfg.Signals)
+	r.result.Command, r.result.Signal = status, cmp.Or(next, r.result.Signal)
 }
 
 // obey does what the control descriptor says.
@@ -290,7 +280,8 @@ func (r *run) obey(c control.Command) (over bool, err error) {
 		err = r.disable()
 		r.cfg.Notify("Events disabled")
 	case control.Stop:
-		over, err = true, r.end(syscall.SIGTERM)
+		r.end()
+		over = true
 	}
 	if err != nil {
 		return false, err
@@ -318,7 +309,7 @@ func (r *run) finish() error {
 	if err := r.disable(); err != nil {
 		return err
 	}
-	if r.cfg.CommandIsTarget() {
+	if r.cfg.commandIsTarget() {
 		r.counters.finish(r.result.Command)
 	}
 	if r.cfg.Interval > 0 && (r.cfg.IntervalCount == 0 || r.intervals != r.cfg.IntervalCount) {

@@ -61,11 +61,8 @@ type Config struct {
 	Verbose func(string)     // takes each event's raw reading; may be nil
 }
 
-// CommandIsTarget reports whether the command itself is measured.
-func (c *Config) CommandIsTarget() bool {
-	t := c.Target
-	return len(c.Command) > 0 && !t.System && len(t.CPUs)+len(t.PIDs)+len(t.TIDs)+len(t.Cgroups) == 0
-}
+// commandIsTarget reports whether the command itself is measured.
+func (c *Config) commandIsTarget() bool { return len(c.Command) > 0 && c.Target.Nobody() }
 
 // inPrograms reports whether what is counted are BPF programs, of which there may be none yet.
 func (c *Config) inPrograms() bool { return len(c.Programs) > 0 || c.Follow != nil }
@@ -209,7 +206,7 @@ func (s *session) open(resolve func() (target.Target, error)) (*counters, error)
 
 // enableOnExec reports whether the kernel starts the counters when it executes the command.
 func (s *session) enableOnExec() bool {
-	return s.cfg.CommandIsTarget() && s.cfg.Delay == 0 && !s.cfg.StartDisabled
+	return s.cfg.commandIsTarget() && s.cfg.Delay == 0 && !s.cfg.StartDisabled
 }
 
 // inheritable reports whether the command can inherit the counters from the thread that starts it,

@@ -191,6 +191,27 @@ func (c *Command) reap() {
 	c.status.Code = wait.ExitStatus()
 }
 
+// Exited returns a channel that takes the status of the command when it has ended.
+func (c *Command) Exited() <-chan Status {
+	exited := make(chan Status, 1)
+	go func() { exited <- c.Wait() }()
+	return exited
+}
+
+// End ends a command that still runs, and waits for its end: it gets a signal, and SIGKILL when the next one of signals comes. That is returned, or nil. A
+// command of another user, as that of sudo, may not be sent signals: then it ends when it does.
+func (c *Command) End(sig os.Signal, exited <-chan Status, signals <-chan os.Signal) (status Status, next os.Signal) {
+	_ = c.Signal(sig)
+	for {
+		select {
+		case status = <-exited:
+			return status, next
+		case next = <-signals:
+			_ = c.Signal(syscall.SIGKILL)
+		}
+	}
+}
+
 // Signal sends the command a signal. One that has ended takes none, which is no error.
 func (c *Command) Signal(sig os.Signal) error {
 	number, ok := sig.(syscall.Signal)

@@ -135,6 +135,37 @@ type otherSignal struct{}
 func (otherSignal) Signal()        {}
 func (otherSignal) String() string { return "other" }
 
+// TestEnd ends a command with a signal, one that ignores it with SIGKILL at the next one, and waits for one that cannot be sent it.
+func TestEnd(t *testing.T) {
+	for _, tt := range []struct {
+		script string
+		signal os.Signal
+		next   []os.Signal // that come meanwhile
+		want   Status
+	}{
+		{"exec sleep 1000", syscall.SIGTERM, nil, Status{Signal: syscall.SIGTERM}},
+		{"trap '' TERM; echo > $0; exec sleep 1000", syscall.SIGTERM, []os.Signal{syscall.SIGINT}, Status{Signal: syscall.SIGKILL}},
+		{"exit 3", otherSignal{}, nil, Status{Code: 3}},
+	} {
+		ready := filepath.Join(t.TempDir(), "ready")
+		c := start(t, "sh", "-c", tt.script, ready)
+		if err := c.Exec(); err != nil {
+			t.Fatal(err)
+		}
+		for _, err := os.Stat(ready); err != nil && tt.next != nil; _, err = os.Stat(ready) {
+			time.Sleep(time.Millisecond)
+		}
+		signals := make(chan os.Signal, 1)
+		for _, sig := range tt.next {
+			signals <- sig
+		}
+		got, next := c.End(tt.signal, c.Exited(), signals)
+		if got.Signal != tt.want.Signal || got.Code != tt.want.Code || (next != nil) != (tt.next != nil) {
+			t.Errorf("%s: %+v at %v, want %+v", tt.script, got, next, tt.want)
+		}
+	}
+}
+
 func TestSignalOfAnotherSystem(t *testing.T) {
 	c := start(t, "true")
 	checkError(t, c.Signal(otherSignal{}), "send other to the command: not a signal of this system")

@@ -26,6 +26,12 @@ type Spec struct {
 	ThreadNames bool // each thread's own name is wanted, not only its process's
 }
 
+// Nobody reports whether the user named no one. Where there is a command, that is measured then; where someone is named, its run is only the time in which
+// they are.
+func (s Spec) Nobody() bool {
+	return !s.System && s.CPUs == nil && !s.Tasks() && len(s.Cgroups) == 0
+}
+
 // Resolve looks the target up on this machine: CPUs that are online, threads that live, directories
 // of cgroups. What does not exist is an error, except that CPUs that are only offline are listed in
 // Target.Offline as long as another one is left.

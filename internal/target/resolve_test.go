@@ -73,6 +73,17 @@ func TestResolve(t *testing.T) {
 	}
 }
 
+func TestNobody(t *testing.T) {
+	if !(Spec{ThreadNames: true}).Nobody() {
+		t.Error("who is named, where no one is?")
+	}
+	for _, s := range []Spec{{System: true}, {CPUs: []int{0}}, {PIDs: []int{1}}, {TIDs: []int{1}}, {User: "root"}, {Cgroups: []string{"/"}}} {
+		if s.Nobody() {
+			t.Errorf("%+v is nobody", s)
+		}
+	}
+}
+
 func TestResolveOnDamagedMachine(t *testing.T) {
 	tests := []struct {
 		file, text string
