@@ -16,6 +16,12 @@ const maxCPU = 1<<16 - 1
 // OnlineCPUs returns the CPUs of this machine that are online, in ascending order.
 func OnlineCPUs() ([]int, error) { return CPUs(os.DirFS("/sys"), "online") }
 
+// IsOffline reports whether a CPU of this machine is offline.
+func IsOffline(cpu int) bool {
+	online, err := OnlineCPUs()
+	return err == nil && !slices.Contains(online, cpu)
+}
+
 // OfflineCPUs returns the CPUs of this machine that are present and not online, in ascending order.
 func OfflineCPUs() ([]int, error) {
 	sys := os.DirFS("/sys")

@@ -223,7 +223,7 @@ func (s *session) openEvent(o *opened, places []place) error {
 				return err
 			}
 		case err == syscall.ESRCH && at.tid != perfevent.AnyThread: // it has ended
-		case err == syscall.ENODEV && at.cpu != perfevent.AnyCPU && s.offline(at.cpu):
+		case err == syscall.ENODEV && at.cpu != perfevent.AnyCPU && procfs.IsOffline(at.cpu):
 		default:
 			if !s.relax(o, err) {
 				return s.explain(o, at, err)
@@ -293,15 +293,10 @@ func (s *session) relax(o *opened, err error) bool {
 			return true
 		}
 	case syscall.EACCES, syscall.EPERM:
-		const modes = perfdata.AttrExcludeKernel | perfdata.AttrExcludeUser
-		if a.Flags&modes == 0 && a.Type != perfdata.TypeTracepoint && procfs.PerfEventParanoid(os.DirFS("/proc")) > 1 {
-			a.Flags |= perfdata.AttrExcludeKernel | perfdata.AttrExcludeHV
-			renamed := *o.event
-			if !strings.ContainsAny(renamed.Name, ":/") {
-				renamed.Name += ":"
-			}
-			renamed.Name += "u"
-			o.event = &renamed
+		e := *o.event
+		e.Attr.Flags = a.Flags
+		if restricted := e.InUserMode(); restricted != nil && procfs.PerfEventParanoid(os.DirFS("/proc")) > 1 {
+			o.event, a.Flags = restricted, restricted.Attr.Flags
 			return true
 		}
 	}
@@ -333,9 +328,7 @@ func (s *session) explain(o *opened, at place, err error) error {
 	}
 	e := *o.event
 	e.Attr = o.attr
-	t := s.target
-	cpu := at.cpu
-	reason, fatal := direct.Explain(&e, cpu, t, count.Options{AllUser: s.cfg.AllUser, AllKernel: s.cfg.AllKernel}, err)
+	reason, fatal := direct.Explain(&e, at.tid, at.cpu, s.target, count.Options{AllUser: s.cfg.AllUser, AllKernel: s.cfg.AllKernel}, err)
 	if fatal != nil {
 		return fatal
 	}
@@ -343,11 +336,6 @@ func (s *session) explain(o *opened, at place, err error) error {
 }
 
 const unusual = perfdata.SamplePhysAddr | perfdata.SampleDataSrc | perfdata.SampleWeightStruct
-
-func (s *session) offline(cpu int) bool {
-	now, err := procfs.OnlineCPUs()
-	return err == nil && !slices.Contains(now, cpu)
-}
 
 func (s *session) openCgroup(name string) (*os.File, error) {
 	for _, c := range s.target.Cgroups {
@@ -424,12 +412,8 @@ func (s *session) setFilter(o *opened, fd *perfevent.Event) error {
 	if o.filter != nil {
 		return o.filter.attach(o, fd)
 	}
-	if o.event.Filter == "" {
-		return nil
-	}
-	if err := fd.SetFilter(o.event.Filter); err != nil {
-		return &FilterError{fmt.Errorf("%s: the kernel does not take the filter %q: %w. The fields of a tracepoint are in "+
-			"/sys/kernel/tracing/events/%s/format", o.event.Name, o.event.Filter, err, strings.ReplaceAll(o.event.Name, ":", "/"))}
+	if err := o.event.SetFilter(fd); err != nil {
+		return &FilterError{err}
 	}
 	return nil
 }

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"slices"
 	"strings"
 	"syscall"
 
@@ -16,11 +17,14 @@ import (
 	"github.com/bperf/bperf/internal/target"
 )
 
-// Explain puts the error of opening an event on a CPU into words, for engines that open events themselves: as the
-// reason why this event is not counted, a *count.Unsupported or *AccessError, or as an error that ends the
-// session.
-func Explain(e *event.Event, cpu int, t target.Target, o count.Options, err error) (reason, fatal error) {
-	return newOpener(os.DirFS("/"), t, o).explain(e, place{cpu, count.None, count.None}, err)
+// Explain puts the error of opening an event for a thread of a target, or on a CPU where tid is perfevent.AnyThread, into words, for engines that open
+// events themselves: as the reason why this event is not counted, a *count.Unsupported or *AccessError, or as an error that ends the session.
+func Explain(e *event.Event, tid, cpu int, t target.Target, o count.Options, err error) (reason, fatal error) {
+	at := place{cpu, count.None, count.None}
+	if thread := slices.IndexFunc(t.Threads, func(thread target.Thread) bool { return thread.TID == tid }); thread >= 0 {
+		at = place{count.None, thread, count.None}
+	}
+	return newOpener(os.DirFS("/"), t, o).explain(e, at, err)
 }
 
 // explain puts an errno of perf_event_open into words: as the reason why this event is not counted,
@@ -203,7 +207,7 @@ func (p *opener) denied(e *event.Event, at place, errno syscall.Errno) *AccessEr
 
 		task:   at.thread != count.None,
 		kernel: !attr.Has(perfdata.AttrExcludeKernel),
-		only:   kernelOnly(e),
+		only:   e.KernelOnly(),
 	}
 }
 

@@ -7,7 +7,6 @@ import (
 	"io/fs"
 	"os"
 	"slices"
-	"strings"
 	"sync"
 	"syscall"
 
@@ -279,7 +278,7 @@ func (p *opener) openMember(m *member, before []*member, round []int) error {
 		fd, err := p.openAt(m, at, leads)
 		if fd != nil {
 			m.fds[i] = fd
-			if err := p.filter(m, fd); err != nil {
+			if err := m.event.SetFilter(fd); err != nil {
 				return err
 			}
 			continue
@@ -293,7 +292,8 @@ func (p *opener) openMember(m *member, before []*member, round []int) error {
 				continue
 			}
 		case syscall.EACCES, syscall.EPERM:
-			if userOnly(m.event) {
+			if restricted := m.event.InUserMode(); restricted != nil {
+				*m.event = *restricted
 				m.close()
 				return p.openMember(m, before, p.everywhere())
 			}
@@ -382,50 +382,8 @@ func (p *opener) fitsAlone(m *member, at place) bool {
 	return true
 }
 
-// filter sets the filter of a tracepoint on one of its counters.
-func (p *opener) filter(m *member, fd *perfevent.Event) error {
-	if m.event.Filter == "" {
-		return nil
-	}
-	if err := fd.SetFilter(m.event.Filter); err != nil {
-		return fmt.Errorf("%s: the kernel does not take the filter %q: %w. Filters are for tracepoints; "+
-			"the fields of one are in /sys/kernel/tracing/events/%s/format",
-			m.event.Name, m.event.Filter, err, strings.ReplaceAll(m.event.Name, ":", "/"))
-	}
-	return nil
-}
-
-// userOnly restricts an event to user mode, if it was not restricted and makes sense there.
-func userOnly(e *event.Event) bool {
-	if e.Attr.Flags&(perfdata.AttrExcludeKernel|perfdata.AttrExcludeUser) != 0 || kernelOnly(e) {
-		return false
-	}
-	e.Attr.Flags |= perfdata.AttrExcludeKernel | perfdata.AttrExcludeHV
-	if !strings.ContainsAny(e.Name, ":/") {
-		e.Name += ":"
-	}
-	e.Name += "u"
-	return true
-}
-
-// kernelOnly reports whether an event takes place in the kernel, so that there is none to count in
-// user mode.
-func kernelOnly(e *event.Event) bool {
-	if e.Attr.Type == perfdata.TypeTracepoint {
-		return true
-	}
-	return e.Attr.Type == perfdata.TypeSoftware && slices.Contains([]uint64{
-		perfdata.SoftwareContextSwitches, perfdata.SoftwareCPUMigrations, perfdata.SoftwareCgroupSwitches}, e.Attr.Config)
-}
-
 // offline reports whether the CPU of a place went offline after the target was resolved.
-func (p *opener) offline(at place) bool {
-	if at.cpu == count.None {
-		return false
-	}
-	now, err := procfs.OnlineCPUs()
-	return err == nil && !slices.Contains(now, at.cpu)
-}
+func (p *opener) offline(at place) bool { return at.cpu != count.None && procfs.IsOffline(at.cpu) }
 
 func (p *opener) openCgroups() error {
 	for _, cgroup := range p.target.Cgroups {
@@ -481,7 +439,7 @@ func (p *opener) openSet(s *set) error {
 		fd, err := p.openAt(m, s.place, leader)
 		if fd != nil {
 			events = append(events, fd)
-			err = p.filter(m, fd)
+			err = m.event.SetFilter(fd)
 		}
 		if err != nil {
 			for _, e := range events {

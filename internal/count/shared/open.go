@@ -17,6 +17,7 @@ import (
 	"github.com/bperf/bperf/internal/count/direct"
 	"github.com/bperf/bperf/internal/count/shared/upstream"
 	"github.com/bperf/bperf/internal/event"
+	"github.com/bperf/bperf/internal/perfevent"
 	"github.com/bperf/bperf/internal/procfs"
 	"github.com/bperf/bperf/internal/target"
 )
@@ -197,7 +198,7 @@ func (c *Counter) openEvent(s *slots, e *event.Event) (counted, error) {
 	}
 	slot, err := c.openSlot(s, e, where)
 	if err != nil {
-		reason, fatal := direct.Explain(e, where[0], c.target, c.options, err)
+		reason, fatal := direct.Explain(e, perfevent.AnyThread, where[0], c.target, c.options, err)
 		return counted{err: reason}, fatal
 	}
 	opens := cpus

@@ -36,6 +36,25 @@ func TestStatUnprivileged(t *testing.T) {
 	}
 }
 
+// TestRecordUnprivileged records user mode alone of what happens there, and is refused what happens in the kernel.
+func TestRecordUnprivileged(t *testing.T) {
+	require.Paranoid(t, 2)
+	got := run(t, nobody(t, bperf("record", "-q", "-e", "page-faults", "-c", "1", "-o", "-", "true")))
+	if got.status != 0 {
+		t.Fatal(got.stderr)
+	}
+	script := bperf("script", "-F", "event", "-i", "-")
+	script.Stdin = strings.NewReader(got.stdout)
+	if shown := run(t, script); !strings.Contains(shown.stdout, "page-faults:u:") {
+		t.Errorf("%+v", shown)
+	}
+	got = run(t, nobody(t, bperf("record", "-q", "-e", "context-switches", "-o", "-", "true")))
+	want := "permission denied. kernel.perf_event_paranoid is 2: without CAP_PERFMON, only user mode may be counted, not the kernel. "
+	if got.status != 1 || !strings.Contains(got.stderr, "context-switches for thread ") || !strings.Contains(got.stderr, want) {
+		t.Errorf("%+v, want %q", got, want)
+	}
+}
+
 // TestStatCapPerfmon needs no more than this one capability to count the system.
 func TestStatCapPerfmon(t *testing.T) {
 	require.Paranoid(t, 2)
