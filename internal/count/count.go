@@ -83,9 +83,6 @@ type Options struct {
 	AllUser      bool // leave the kernel out, for all events
 	AllKernel    bool // leave user mode out, for all events
 	PerThread    bool // the cells tell the target's threads apart
-	Following    bool // BPF programs: they may come and go while they are counted
-	Probes       bool // BPF programs: what the probes themselves count in each run is measured first, and told with the runs
-	Calibrate    bool // BPF programs: it is measured first, and taken off each run
 	LaterCPUs    bool // there are cells for CPUs that are offline, too: they count from when they come online (shared counters)
 }
 

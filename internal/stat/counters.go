@@ -102,7 +102,8 @@ func (c *counters) openPrograms(cfg *Config, t target.Target, o count.Options) e
 		return err
 	}
 	var err error
-	if c.inside, err = program.Open(inside, cfg.Programs, t, o, cfg.sharing(len(common) > 0)); err != nil {
+	if c.inside, err = program.Open(inside, cfg.Programs, t, program.Options{Options: o, Sharing: cfg.sharing(len(common) > 0),
+		Following: cfg.Follow != nil, Probes: true, Calibrate: cfg.Calibrate}); err != nil {
 		return errors.Join(err, c.Close())
 	}
 	c.namePrograms()

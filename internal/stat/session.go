@@ -170,9 +170,6 @@ func (s *session) open(resolve func() (target.Target, error)) (*counters, error)
 		EnableOnExec: s.enableOnExec(),
 		AllUser:      s.cfg.AllUser,
 		AllKernel:    s.cfg.AllKernel,
-		Calibrate:    s.cfg.Calibrate,
-		Probes:       s.cfg.inPrograms(),
-		Following:    s.cfg.Follow != nil,
 		PerThread:    s.cfg.Aggregation == AggregateThread,
 		LaterCPUs:    !s.cfg.inPrograms() && s.cfg.Aggregation == AggregateGlobal && s.cfg.Target.System,
 	}

@@ -96,7 +96,7 @@ func (p *Programs) count(list event.List) error {
 	if err != nil {
 		return err
 	}
-	if p.counter, err = program.Open(list, targets, machine, count.Options{Following: true}, program.Sharing{Dir: shared.Dir}); err != nil {
+	if p.counter, err = program.Open(list, targets, machine, program.Options{Following: true, Sharing: program.Sharing{Dir: shared.Dir}}); err != nil {
 		return err
 	}
 	p.look()

@@ -17,7 +17,7 @@ func TestCalibrate(t *testing.T) {
 	const times, near = 100, 20
 	for _, rounds := range []int32{0, 1000} {
 		prog, target := loadLoop(t, rounds)
-		c := openFor(t, count.Options{Calibrate: true}, "instructions,cycles,page-faults", target)
+		c := openFor(t, Options{Calibrate: true}, "instructions,cycles,page-faults", target)
 		check(t, c.Enable())
 		run(t, prog, times)
 		check(t, c.Disable())
@@ -41,7 +41,7 @@ func TestProbes(t *testing.T) {
 	require.OneCPU(t)
 	const near = 20
 	prog, target := loadLoop(t, 1000)
-	c := openFor(t, count.Options{Probes: true}, "instructions,page-faults", target)
+	c := openFor(t, Options{Probes: true}, "instructions,page-faults", target)
 	check(t, c.Enable())
 	run(t, prog, 100)
 	check(t, c.Disable())
@@ -65,7 +65,7 @@ func TestProbesMultiplexed(t *testing.T) {
 	require.OneCPU(t)
 	const rounds, times, near = 1000, 20_000, 30
 	const want = rounds * loopInstructions
-	for _, o := range []count.Options{{Calibrate: true}, {Probes: true}} {
+	for _, o := range []Options{{Calibrate: true}, {Probes: true}} {
 		prog, target := loadLoop(t, rounds)
 		c := openFor(t, o, strings.Repeat("instructions,", 14)+"instructions", target)
 		check(t, c.Enable())
@@ -96,7 +96,7 @@ func TestProbesUnmeasured(t *testing.T) {
 	const times = 20_000
 	prog, target := loadLoop(t, 1)
 	giveBack := keepCounters(t)
-	c := openFor(t, count.Options{Calibrate: true}, "instructions,page-faults", target)
+	c := openFor(t, Options{Calibrate: true}, "instructions,page-faults", target)
 	check(t, c.Enable())
 	giveBack()
 	run(t, prog, times)
@@ -116,7 +116,7 @@ func TestProbesUnmeasured(t *testing.T) {
 func TestCalibrateWithoutTracing(t *testing.T) {
 	prog, target := loadLoop(t, 1)
 	target.Function = ""
-	c := openFor(t, count.Options{Probes: true, Calibrate: true}, "cpu-clock", target)
+	c := openFor(t, Options{Probes: true, Calibrate: true}, "cpu-clock", target)
 	check(t, c.Enable())
 	run(t, prog, 3)
 	if r := read(t, c, 0); r.runs != 3 {

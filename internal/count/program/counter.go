@@ -77,27 +77,27 @@ const (
 
 // Open prepares to count the events of a list in BPF programs, on all CPUs that are online. It is no error if a program cannot be
 // traced: ErrAt tells why.
-func Open(list event.List, programs []Target, t target.Target, o count.Options, with Sharing) (*Counter, error) {
-	return openWith(list, programs, t, o, with, btf.NewCache())
+func Open(list event.List, programs []Target, t target.Target, o Options) (*Counter, error) {
+	return openWith(list, programs, t, o, btf.NewCache())
 }
 
-func openWith(list event.List, programs []Target, t target.Target, o count.Options, with Sharing, types *btf.Cache) (*Counter, error) {
+func openWith(list event.List, programs []Target, t target.Target, o Options, types *btf.Cache) (*Counter, error) {
 	events := len(list.Events())
 	if events > maxEvents {
 		return nil, fmt.Errorf("%d events are too many to count in BPF programs: %d are possible", events, maxEvents)
 	}
 	c := &Counter{events: events, online: t.CPUs, following: o.Following, calibrate: o.Calibrate, measures: o.Calibrate || o.Probes, types: types, measured: make(map[string]*overheads)}
-	if err := c.open(list, programs, t, o, with); err != nil {
+	if err := c.open(list, programs, t, o); err != nil {
 		return nil, errors.Join(err, c.Close())
 	}
 	return c, nil
 }
 
-func (c *Counter) open(list event.List, programs []Target, t target.Target, o count.Options, with Sharing) (err error) {
+func (c *Counter) open(list event.List, programs []Target, t target.Target, o Options) (err error) {
 	if c.object, err = loadProbes(); err != nil {
 		return err
 	}
-	if c.source, err = openSource(list, programs, t, o, with, c.types); err != nil {
+	if c.source, err = openSource(list, programs, t, o, c.types); err != nil {
 		return err
 	}
 	for ev, e := range list.Events() {

@@ -126,7 +126,7 @@ func TestManyEvents(t *testing.T) {
 	}
 	more, err := event.Host().Parse("dummy" + strings.Repeat(",dummy", maxEvents))
 	check(t, err)
-	if _, err := Open(more, []Target{target}, system.Target{}, count.Options{}, Sharing{}); err == nil || !strings.Contains(err.Error(), "64 are possible") {
+	if _, err := Open(more, []Target{target}, system.Target{}, Options{}); err == nil || !strings.Contains(err.Error(), "64 are possible") {
 		t.Errorf("more than possible: %v", err)
 	}
 }
@@ -149,7 +149,7 @@ func TestSeveralPrograms(t *testing.T) {
 func TestSeveralSessions(t *testing.T) {
 	prog, target := loadLoop(t, 1)
 	tracing(t, "cpu-clock", target)
-	alone := func() *Counter { return openSharing(t, Sharing{}, count.Options{}, "cpu-clock", target) }
+	alone := func() *Counter { return openFor(t, Options{}, "cpu-clock", target) }
 	sessions := []*Counter{alone()}
 	for sessions[len(sessions)-1].programs[0].why == nil {
 		sessions = append(sessions, alone())

@@ -11,7 +11,6 @@ import (
 	"github.com/cilium/ebpf"
 
 	"github.com/bperf/bperf/internal/bpfprog"
-	"github.com/bperf/bperf/internal/count"
 	"github.com/bperf/bperf/internal/event"
 	"github.com/bperf/bperf/internal/target"
 )
@@ -21,7 +20,7 @@ import (
 func TestComeAndGo(t *testing.T) {
 	for name, function := range map[string]string{"traced": "loop", "untraced": ""} {
 		t.Run(name, func(t *testing.T) {
-			c := openFor(t, count.Options{Following: true}, "cpu-clock")
+			c := openFor(t, Options{Following: true}, "cpu-clock")
 			check(t, c.Enable())
 			prog, target := loadLoop(t, 1)
 			target.Function = function
@@ -85,7 +84,7 @@ func TestGone(t *testing.T) {
 			check(t, err)
 			at, err := target.Spec{System: true}.Resolve()
 			check(t, err)
-			c, err := openWith(list, tt.programs, at, count.Options{}, Sharing{}, types())
+			c, err := openWith(list, tt.programs, at, Options{}, types())
 			if tt.counted == 0 {
 				if !errors.Is(err, fs.ErrNotExist) {
 					t.Errorf("%v: %v, want that it does not exist", tt.programs, err)

@@ -151,10 +151,11 @@ func tracing(t testing.TB, events string, programs ...Target) *Counter {
 }
 
 // sharing opens a counter that shares with others of these tests.
-func sharing(t testing.TB, o count.Options, events string, programs ...Target) *Counter {
+func sharing(t testing.TB, o Options, events string, programs ...Target) *Counter {
 	t.Helper()
 	check(t, common.Open(keepCPUs))
-	return traced(t, openSharing(t, Sharing{Dir: common.Dir(), Required: true}, o, events, programs...))
+	o.Sharing = Sharing{Dir: common.Dir(), Required: true}
+	return traced(t, openFor(t, o, events, programs...))
 }
 
 // traced skips the test if a program cannot be traced.
@@ -173,22 +174,17 @@ func traced(t testing.TB, c *Counter) *Counter {
 
 func open(t testing.TB, events string, programs ...Target) *Counter {
 	t.Helper()
-	return openFor(t, count.Options{}, events, programs...)
+	return openFor(t, Options{}, events, programs...)
 }
 
-func openFor(t testing.TB, o count.Options, events string, programs ...Target) *Counter {
-	t.Helper()
-	return openSharing(t, Sharing{}, o, events, programs...)
-}
-
-func openSharing(t testing.TB, with Sharing, o count.Options, events string, programs ...Target) *Counter {
+func openFor(t testing.TB, o Options, events string, programs ...Target) *Counter {
 	t.Helper()
 	require.Tracefs(t)
 	list, err := event.Host().Parse(events)
 	check(t, err)
 	at, err := target.Spec{System: true}.Resolve()
 	check(t, err)
-	c, err := openWith(list, programs, at, o, with, types())
+	c, err := openWith(list, programs, at, o, types())
 	check(t, err)
 	t.Cleanup(func() { c.Close() })
 	return c

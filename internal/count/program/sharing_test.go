@@ -47,7 +47,7 @@ func TestSharedProbes(t *testing.T) {
 	}
 	var all []*counting
 	for i := range sessions {
-		all = append(all, &counting{Counter: sharing(t, count.Options{}, lists[i%len(lists)], target)})
+		all = append(all, &counting{Counter: sharing(t, Options{}, lists[i%len(lists)], target)})
 	}
 	if n := probesOn(t, target); n != 2 {
 		t.Errorf("%d probes for %d sessions, want 2", n, sessions)
@@ -111,7 +111,7 @@ func TestSharedExtremes(t *testing.T) {
 	open := map[string]*Counter{}
 	begin := func(name string) {
 		t.Helper()
-		open[name] = sharing(t, count.Options{}, "instructions", target)
+		open[name] = sharing(t, Options{}, "instructions", target)
 		check(t, open[name].Enable())
 		want[name] = [2]uint64{1 << 62, 0}
 	}
@@ -158,12 +158,12 @@ func TestSharedCalibration(t *testing.T) {
 	require.OneCPU(t)
 	const rounds, times, near = 1000, 100, 30
 	prog, target := loadLoop(t, rounds)
-	alone := sharing(t, count.Options{Probes: true}, "instructions", target)
-	calibrated := sharing(t, count.Options{Calibrate: true}, "instructions", target)
+	alone := sharing(t, Options{Probes: true}, "instructions", target)
+	calibrated := sharing(t, Options{Calibrate: true}, "instructions", target)
 	check(t, alone.Enable())
 	check(t, calibrated.Enable())
 	run(t, prog, times)
-	others := sharing(t, count.Options{}, "instructions,cycles,instructions:u,page-faults", target)
+	others := sharing(t, Options{}, "instructions,cycles,instructions:u,page-faults", target)
 	check(t, others.Enable()) // probes take more from here on
 	run(t, prog, times)
 	check(t, others.Close())
@@ -200,7 +200,7 @@ func TestSharedCounts(t *testing.T) {
 	var one uint64
 	for _, sessions := range []int{1, 2, 4, 19} {
 		for len(all) < sessions {
-			c := sharing(t, count.Options{Probes: true}, "instructions,cycles", target)
+			c := sharing(t, Options{Probes: true}, "instructions,cycles", target)
 			check(t, c.Enable())
 			all = append(all, c)
 		}
@@ -233,8 +233,8 @@ func TestSharedCounts(t *testing.T) {
 // TestSharedAndOwn has a session that shares nothing beside some that do.
 func TestSharedAndOwn(t *testing.T) {
 	prog, target := loadLoop(t, 10)
-	shares := sharing(t, count.Options{}, "cpu-clock", target)
-	own := openSharing(t, Sharing{}, count.Options{}, "cpu-clock", target)
+	shares := sharing(t, Options{}, "cpu-clock", target)
+	own := openFor(t, Options{}, "cpu-clock", target)
 	check(t, shares.Enable())
 	check(t, own.Enable())
 	run(t, prog, 20)
@@ -285,7 +285,7 @@ func beSession(dir, id, events string) error {
 		return err
 	}
 	of := Target{ID: uint32(n), Name: "loop", Function: "loop", JITed: true}
-	c, err := Open(list, []Target{of}, at, count.Options{}, Sharing{Dir: dir, Required: true})
+	c, err := Open(list, []Target{of}, at, Options{Sharing: Sharing{Dir: dir, Required: true}})
 	if err != nil {
 		return err
 	}
@@ -307,7 +307,7 @@ func beSession(dir, id, events string) error {
 func TestSharedKill(t *testing.T) {
 	prog, target := loadLoop(t, 100)
 	lists := []string{"page-faults", "dummy", "context-switches,page-faults", "cpu-clock,cpu-migrations"}
-	survivors := []*Counter{sharing(t, count.Options{}, "page-faults", target), sharing(t, count.Options{}, "task-clock,dummy", target)}
+	survivors := []*Counter{sharing(t, Options{}, "page-faults", target), sharing(t, Options{}, "task-clock,dummy", target)}
 	for _, c := range survivors {
 		check(t, c.Enable())
 	}
@@ -328,7 +328,7 @@ func TestSharedKill(t *testing.T) {
 		want += 20
 		cmd.Wait()
 		if i%4 == 0 { // sweeps what the dead have left
-			c := sharing(t, count.Options{}, "minor-faults", target)
+			c := sharing(t, Options{}, "minor-faults", target)
 			check(t, c.Enable())
 			run(t, prog, 10)
 			want += 10

@@ -21,6 +21,16 @@ type Sharing struct {
 	Required bool   // it is an error if nothing can be shared; otherwise the session counts by itself then
 }
 
+// Options are how a Counter counts.
+type Options struct {
+	count.Options // its events
+	Sharing
+
+	Following bool // programs may come and go while they are counted
+	Probes    bool // what the probes themselves count in each run is measured first, and told with the runs
+	Calibrate bool // it is measured first, and taken off each run
+}
+
 // source is the perf events that the probes of a session read. They count from open to close.
 type source struct {
 	array *ebpf.Map // its element row*N+CPU is an event on a CPU, with N possible CPUs
@@ -36,27 +46,27 @@ type source struct {
 // ownToken is the token of a session that shares nothing.
 const ownToken = 1
 
-func openSource(list event.List, programs []Target, t target.Target, o count.Options, with Sharing, types *btf.Cache) (*source, error) {
-	if with.Dir != "" {
-		s, err := openShared(list, programs, t, o, with, types)
-		if s != nil || with.Required {
+func openSource(list event.List, programs []Target, t target.Target, o Options, types *btf.Cache) (*source, error) {
+	if o.Dir != "" {
+		s, err := openShared(list, programs, t, o, types)
+		if s != nil || o.Required {
 			return s, err
 		}
 	}
-	return openOwn(list, t, o)
+	return openOwn(list, t, o.Options)
 }
 
 // openShared shares the events. It is nil if one of them cannot be shared, unless that is required.
-func openShared(list event.List, programs []Target, t target.Target, o count.Options, with Sharing, types *btf.Cache) (*source, error) {
-	where := shared.Where{Dir: with.Dir, Unled: true, Types: types, Target: describe(programs)}
-	c, err := shared.Open(where, list, target.Target{CPUs: t.CPUs}, o)
+func openShared(list event.List, programs []Target, t target.Target, o Options, types *btf.Cache) (*source, error) {
+	where := shared.Where{Dir: o.Dir, Unled: true, Types: types, Target: describe(programs)}
+	c, err := shared.Open(where, list, target.Target{CPUs: t.CPUs}, o.Options)
 	if err != nil {
 		return nil, err
 	}
 	s := &source{array: c.Array(), shared: c, rows: make([]uint64, len(list.Events())), cpus: make([][]int, len(list.Events()))}
 	for ev := range list.Events() {
 		if c.Err(ev) != nil {
-			if !with.Required {
+			if !o.Required {
 				return nil, c.Close()
 			}
 			continue
