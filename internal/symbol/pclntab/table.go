@@ -324,17 +324,22 @@ func (t *Table) value(f function, off uint32, pc uint64) (value int32, end uint6
 	value = -1
 	at := f.start
 	for p, first := t.values[off:], true; ; first = false {
-		delta, n := binary.Uvarint(p)
-		if n <= 0 || delta == 0 && !first {
+		var delta, step uint64
+		if len(p) >= 2 && p[0]|p[1] < 0x80 { // numbers of one byte, as nearly all are
+			delta, step, p = uint64(p[0]), uint64(p[1]), p[2:]
+		} else {
+			var n, m int
+			delta, n = binary.Uvarint(p)
+			step, m = binary.Uvarint(p[max(n, 0):])
+			if n <= 0 || m <= 0 {
+				return -1, f.end
+			}
+			p = p[n+m:]
+		}
+		if delta == 0 && !first {
 			return -1, f.end
 		}
-		p = p[n:]
 		value += int32(uint32(delta)>>1) ^ -int32(delta&1)
-		step, n := binary.Uvarint(p)
-		if n <= 0 {
-			return -1, f.end
-		}
-		p = p[n:]
 		at += step * t.quantum
 		if pc < at {
 			return value, at
