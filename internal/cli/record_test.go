@@ -365,10 +365,11 @@ func TestRecordControl(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	path := calls(t, 100, 0)
+	require.Tracefs(t)
+	path := program.Program{Body: program.GetPPID, Times: 100}.WriteAs(t, "controlled")
 	script := fmt.Sprintf(`%[1]s; say() { echo $1 > %[2]s; read answer < %[3]s; }
 		say enable; %[1]s; %[1]s; say disable; %[1]s`, path, ctl, ack)
-	cmd := recordCommand(t, "-o", "perf.data", "-D", "-1", "--control", "fifo:"+ctl+","+ack, "-e", getppidEvent, "--filter", `comm == "program"`, "-a",
+	cmd := recordCommand(t, "-o", "perf.data", "-D", "-1", "--control", "fifo:"+ctl+","+ack, "-e", getppidEvent, "--filter", `comm == "controlled"`, "-a",
 		"sh", "-c", script)
 	got := run(t, cmd)
 	if n := samplesOf(t, filepath.Join(cmd.Dir, "perf.data")); got.status != 0 || n != 200 {

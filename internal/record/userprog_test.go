@@ -275,9 +275,9 @@ func TestProgramOutput(t *testing.T) {
 
 // TestSyscallEvents has the example that writes an event for each system call: of 100,000, all are in the file in order, or counted as lost.
 func TestSyscallEvents(t *testing.T) {
-	const calls = 100_000
+	const calls, name = 100_000, "syscall-events"
 	cfg := config(t, "page-faults")
-	cfg.Command = []string{program.Program{Body: program.GetPPID, Times: calls}.Write(t)}
+	cfg.Command = []string{program.Program{Body: program.GetPPID, Times: calls}.WriteAs(t, name)}
 	var err error
 	cfg.Programs, err = userprog.Read([]string{onsample.WriteExample(t, "syscall_events")}, []userprog.Assignment{{Name: "number", Value: fmt.Sprint(syscall.SYS_GETPPID)}}, true)
 	check(t, err)
@@ -287,7 +287,7 @@ func TestSyscallEvents(t *testing.T) {
 	check(t, err)
 	var numbers []uint64
 	for _, s := range samplesOf(t, cfg.Output, "calls") {
-		if comm, _, _ := strings.Cut(string(s.Raw[16:32]), "\x00"); comm != "program" {
+		if comm, _, _ := strings.Cut(string(s.Raw[16:32]), "\x00"); comm != name {
 			continue // someone else's call
 		}
 		numbers = append(numbers, binary.NativeEndian.Uint64(s.Raw))

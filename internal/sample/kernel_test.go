@@ -544,8 +544,8 @@ func TestModes(t *testing.T) {
 
 // TestSideBySide takes two profiles of the same program at once.
 func TestSideBySide(t *testing.T) {
-	const pages = 200
-	touch := program.Program{Body: program.Touch, Times: pages}.Write(t)
+	const pages, name = 200, "side-by-side"
+	touch := program.Program{Body: program.Touch, Times: pages}.WriteAs(t, name)
 	first := config(t, "page-faults:u", touch)
 	first.Record.Period = 7
 	var second Result
@@ -581,7 +581,7 @@ func TestSideBySide(t *testing.T) {
 	}
 	got := uint64(0)
 	for _, s := range second.Profile.Samples() {
-		if l := second.Profile.Labels()[s.Labels]; second.Profile.Strings.At(l.Comm) == "program" {
+		if l := second.Profile.Labels()[s.Labels]; second.Profile.Strings.At(l.Comm) == name {
 			got += s.Count
 		}
 	}

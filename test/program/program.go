@@ -60,7 +60,13 @@ func (p Program) InstructionsAfterWait() uint64 {
 // Write writes the executable, for the architecture that this process runs on, and returns its name.
 func (p Program) Write(t testing.TB) string {
 	t.Helper()
-	name := filepath.Join(t.TempDir(), "program")
+	return p.WriteAs(t, "program")
+}
+
+// WriteAs is Write with another name, for tests that find the program among all of the machine: tests of other packages run theirs meanwhile.
+func (p Program) WriteAs(t testing.TB, name string) string {
+	t.Helper()
+	name = filepath.Join(t.TempDir(), name)
 	if err := os.WriteFile(name, p.elf(), 0o755); err != nil {
 		t.Fatal(err)
 	}
