@@ -60,6 +60,16 @@ func TestEveryFeature(t *testing.T) {
 	}
 }
 
+// TestAttrLayout has the layout of PERF_ATTR_SIZE_VER9, as perf_event_open(2) is given the structure as it is: config4 is the last field.
+func TestAttrLayout(t *testing.T) {
+	if size := unsafe.Sizeof(Attr{}); size != 144 {
+		t.Errorf("struct perf_event_attr has %d bytes, want 144", size)
+	}
+	if offset := unsafe.Offsetof(Attr{}.SigData); offset != 120 {
+		t.Errorf("sig_data is at %d, want 120", offset)
+	}
+}
+
 // TestAttrSizes reads attributes of the sizes that Linux has had.
 func TestAttrSizes(t *testing.T) {
 	full := appendAttr(nil, &everyAttr, AttrSize)
@@ -72,9 +82,6 @@ func TestAttrSizes(t *testing.T) {
 		if got := appendAttr(nil, &a, size); !bytes.Equal(got[8:], full[8:size]) {
 			t.Errorf("%d bytes: %x became %x", size, full[:size], got)
 		}
-	}
-	if size := unsafe.Sizeof(Attr{}); size != AttrSize {
-		t.Errorf("perf_event_open(2) would be given %d bytes, not %d", size, AttrSize)
 	}
 	longer := append(bytes.Clone(full), 1, 2, 3, 4, 5, 6, 7, 8)
 	a, err := decodeAttr(longer, false)

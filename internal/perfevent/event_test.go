@@ -9,7 +9,6 @@ import (
 	"strings"
 	"syscall"
 	"testing"
-	"unsafe"
 
 	"golang.org/x/sys/unix"
 
@@ -68,16 +67,6 @@ func during(t testing.TB, e *Event, f func()) Reading {
 func callGetppid(n int) {
 	for range n {
 		syscall.RawSyscall(syscall.SYS_GETPPID, 0, 0, 0)
-	}
-}
-
-func TestAttrSize(t *testing.T) {
-	// PERF_ATTR_SIZE_VER9: config4 is the last field.
-	if size := unsafe.Sizeof(perfdata.Attr{}); size != 144 {
-		t.Errorf("struct perf_event_attr has %d bytes, want 144", size)
-	}
-	if offset := unsafe.Offsetof(perfdata.Attr{}.SigData); offset != 120 {
-		t.Errorf("sig_data is at %d, want 120", offset)
 	}
 }
 

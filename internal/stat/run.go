@@ -248,16 +248,15 @@ func after(d time.Duration) <-chan time.Time {
 // interrupted passes a signal on to the command, whose end is the run's; a second one kills it. A command that may not be sent signals ends when it does.
 // Without a command the run is over.
 func (r *run) interrupted(sig os.Signal) (over bool) {
-	if r.command == nil {
-		r.result.Signal = sig
-		return true
-	}
+	pass := sig
 	if r.result.Signal != nil {
-		_ = r.command.Signal(syscall.SIGKILL)
-	} else {
-		_ = r.command.Signal(sig)
+		pass = syscall.SIGKILL
 	}
 	r.result.Signal = sig
+	if r.command == nil {
+		return true
+	}
+	_ = r.command.Signal(pass)
 	return false
 }
 

@@ -26,9 +26,9 @@ type Options struct {
 	count.Options // its events
 	Sharing
 
-	Following bool // programs may come and go while they are counted
-	Probes    bool // what the probes themselves count in each run is measured first, and told with the runs
-	Calibrate bool // it is measured first, and taken off each run
+	Following bool // programs may be loaded and unloaded while they are counted
+	Probes    bool // first measure what the probes themselves count in each run, and report it with the runs
+	Calibrate bool // first measure that, and subtract it from each run
 }
 
 // source is the perf events that the probes of a session read. They count from open to close.
