@@ -8,7 +8,7 @@ import (
 )
 
 // decoders are what decodes files, or what the kernel gives. The targets of a decoder share its time.
-var decoders = []string{"./internal/perfdata:FuzzFile,FuzzPipe", "./internal/perfdata:FuzzRecord", "./internal/perfdata:FuzzFeature", "./internal/tracedata",
+var decoders = []string{"./perfdata:FuzzFile,FuzzPipe", "./perfdata:FuzzRecord", "./perfdata:FuzzFeature", "./internal/tracedata",
 	"./internal/symbol", "./internal/symbol/object", "./internal/symbol/dwarf", "./internal/symbol/pclntab", "./internal/symbol/unwind", "./internal/symbol/jit", "./internal/typed", "./internal/config",
 	"./internal/symbol/kernel", "./internal/bpfprog:FuzzTypeName,FuzzAttributes", "./internal/bpfprog/linear", "./internal/bpfprog/disasm", "./internal/record",
 	"./internal/perfevent", "./internal/report"}

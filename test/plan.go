@@ -39,7 +39,7 @@ const lockdownTests = "^(TestLockdown|TestTargets|TestNoFramePointers|TestOffCPU
 
 // racePackages are tested with the race detector, except for tests that only repeat, on more recordings or for longer, what other tests of
 // the same package do.
-var racePackages = []string{"./internal/..."}
+var racePackages = []string{"./internal/...", "./perfdata"}
 
 const raceSkips = "^TestBothWays$|^TestPrintsRecordingsOfPackagedPerf$|^TestPrintsFieldsAsPerfDoes$|^TestPrintsHardwareAsPerfDoes$|^TestTruth$|^TestMiniDebugInfoBounds$|^TestPprofHasTheCode$"
 

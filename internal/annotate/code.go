@@ -14,10 +14,10 @@ import (
 	"github.com/bperf/bperf/internal/bpfprog"
 	"github.com/bperf/bperf/internal/bpfprog/disasm"
 	"github.com/bperf/bperf/internal/bpfprog/linear"
-	"github.com/bperf/bperf/internal/perfdata"
 	"github.com/bperf/bperf/internal/profile"
 	"github.com/bperf/bperf/internal/symbol"
 	"github.com/bperf/bperf/internal/symbol/object"
+	"github.com/bperf/bperf/perfdata"
 )
 
 // sources find the code and the lines of functions.

@@ -7,8 +7,8 @@ import (
 
 	"github.com/bperf/bperf/internal/allowance"
 	"github.com/bperf/bperf/internal/bpfprog/linear"
-	"github.com/bperf/bperf/internal/perfdata"
 	"github.com/bperf/bperf/internal/replay"
+	"github.com/bperf/bperf/perfdata"
 )
 
 // Options say which functions are wanted. What is empty does not restrict anything.

@@ -16,8 +16,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/bperf/bperf/internal/perfdata"
 	"github.com/bperf/bperf/internal/symbol"
+	"github.com/bperf/bperf/perfdata"
 	"github.com/bperf/bperf/test/bpfprogram"
 	"github.com/bperf/bperf/test/require"
 	"github.com/bperf/bperf/test/upstream/packaged"

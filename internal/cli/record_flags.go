@@ -12,8 +12,8 @@ import (
 	"time"
 
 	"github.com/bperf/bperf/internal/event"
-	"github.com/bperf/bperf/internal/perfdata"
 	"github.com/bperf/bperf/internal/record"
+	"github.com/bperf/bperf/perfdata"
 )
 
 // defaultFrequency is perf's, in Hz.

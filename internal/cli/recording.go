@@ -10,10 +10,10 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/bperf/bperf/internal/allowance"
-	"github.com/bperf/bperf/internal/perfdata"
 	"github.com/bperf/bperf/internal/profile"
 	"github.com/bperf/bperf/internal/replay"
 	"github.com/bperf/bperf/internal/report"
+	"github.com/bperf/bperf/perfdata"
 )
 
 // recordingFlags say which recording is read, what of it, and where its symbols are.

@@ -12,12 +12,12 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/bperf/bperf/internal/perfdata"
+	"github.com/bperf/bperf/perfdata"
 	"github.com/bperf/bperf/test/require"
 )
 
 // recordings are small ones, that perf has made.
-const recordings = "../perfdata/testdata"
+const recordings = "../../perfdata/testdata"
 
 // TestReportFormats makes every format, to standard output and to a file.
 func TestReportFormats(t *testing.T) {

@@ -9,13 +9,13 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/bperf/bperf/internal/perfdata"
 	"github.com/bperf/bperf/internal/replay"
+	"github.com/bperf/bperf/perfdata"
 	"github.com/bperf/bperf/test/require"
 )
 
 func TestParseTimes(t *testing.T) {
-	reader, err := perfdata.Open("../perfdata/testdata/callchain.data")
+	reader, err := perfdata.Open("../../perfdata/testdata/callchain.data")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -58,14 +58,14 @@ func TestScriptCommand(t *testing.T) {
 		out    string // in its output
 		err    string // in the error
 	}{
-		{args: []string{"-i", "../perfdata/testdata/tracepoint.data", "-F", "trace:comm,trace"}, out: "              ls fd: 0x00000003\n"},
-		{args: []string{"-i", "../perfdata/testdata/tracepoint.data", "--header-only"}, out: "# arch : x86_64\n"},
-		{args: []string{"-i", "../perfdata/testdata/callchain.data", "--json", "--no-inline"}, out: `{"comm":"ls",`},
+		{args: []string{"-i", "../../perfdata/testdata/tracepoint.data", "-F", "trace:comm,trace"}, out: "              ls fd: 0x00000003\n"},
+		{args: []string{"-i", "../../perfdata/testdata/tracepoint.data", "--header-only"}, out: "# arch : x86_64\n"},
+		{args: []string{"-i", "../../perfdata/testdata/callchain.data", "--json", "--no-inline"}, out: `{"comm":"ls",`},
 		{args: []string{"-i", "no-such-file"}, status: 1, err: "no-such-file"},
 		{args: []string{"-F", "nothing"}, status: statusBadOption, err: "there is no field"},
 		{args: []string{"--reltime", "--deltatime"}, status: statusBadOption, err: "--reltime and --deltatime"},
-		{args: []string{"-i", "../perfdata/testdata/tracepoint.data", "--pid", "x"}, status: statusBadOption, err: "is no ID"},
-		{args: []string{"-i", "../perfdata/testdata/tracepoint.data", "-C", "3-1"}, status: statusBadOption, err: "--cpu: CPU list \"3-1\""},
+		{args: []string{"-i", "../../perfdata/testdata/tracepoint.data", "--pid", "x"}, status: statusBadOption, err: "is no ID"},
+		{args: []string{"-i", "../../perfdata/testdata/tracepoint.data", "-C", "3-1"}, status: statusBadOption, err: "--cpu: CPU list \"3-1\""},
 	} {
 		var out, stderr bytes.Buffer
 		root := newRootCommand("bperf")

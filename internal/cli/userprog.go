@@ -11,10 +11,10 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/bperf/bperf/internal/event"
-	"github.com/bperf/bperf/internal/perfdata"
 	"github.com/bperf/bperf/internal/printable"
 	"github.com/bperf/bperf/internal/record"
 	"github.com/bperf/bperf/internal/userprog"
+	"github.com/bperf/bperf/perfdata"
 )
 
 // addPrograms adds the flags for programs of the user's on samples.

@@ -6,7 +6,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/bperf/bperf/internal/perfdata"
+	"github.com/bperf/bperf/perfdata"
 )
 
 // branchKinds are perf's words for enum perf_branch_sample_type (include/uapi/linux/perf_event.h).

@@ -3,7 +3,7 @@ package event
 import (
 	"strings"
 
-	"github.com/bperf/bperf/internal/perfdata"
+	"github.com/bperf/bperf/perfdata"
 )
 
 // A cache event is one of a cache, an operation and a result: enum perf_hw_cache_id,

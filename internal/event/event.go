@@ -6,7 +6,7 @@ package event
 import (
 	"slices"
 
-	"github.com/bperf/bperf/internal/perfdata"
+	"github.com/bperf/bperf/perfdata"
 )
 
 // Event is one thing to count on one PMU.

@@ -3,7 +3,7 @@ package event
 import (
 	"strings"
 
-	"github.com/bperf/bperf/internal/perfdata"
+	"github.com/bperf/bperf/perfdata"
 )
 
 // modifiers are the letters behind an event or a group, checked.

@@ -5,8 +5,8 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/bperf/bperf/internal/perfdata"
 	"github.com/bperf/bperf/internal/perfevent"
+	"github.com/bperf/bperf/perfdata"
 )
 
 // InUserMode returns the event restricted to user mode, as perf does it for users who may not measure the kernel: its name ends in u. It returns nil for an

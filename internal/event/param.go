@@ -5,7 +5,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/bperf/bperf/internal/perfdata"
+	"github.com/bperf/bperf/perfdata"
 )
 
 // param is a term between the slashes of an event: a key with or without a value.

@@ -4,7 +4,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/bperf/bperf/internal/perfdata"
+	"github.com/bperf/bperf/perfdata"
 )
 
 // onPMUs finds the events of PMU/terms/. Where the name stands for several PMUs, those that do not

@@ -5,7 +5,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/bperf/bperf/internal/perfdata"
+	"github.com/bperf/bperf/perfdata"
 )
 
 // TestSamplingModifiers finds what S, P, G and H mean for sampling.

@@ -4,7 +4,7 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/bperf/bperf/internal/perfdata"
+	"github.com/bperf/bperf/perfdata"
 )
 
 func TestFormat(t *testing.T) {

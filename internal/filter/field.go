@@ -1,6 +1,6 @@
 package filter
 
-import "github.com/bperf/bperf/internal/perfdata"
+import "github.com/bperf/bperf/perfdata"
 
 // field is something that samples have, or the task that is sampled.
 type field struct {

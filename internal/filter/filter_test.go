@@ -11,7 +11,7 @@ import (
 
 	"github.com/cilium/ebpf/asm"
 
-	"github.com/bperf/bperf/internal/perfdata"
+	"github.com/bperf/bperf/perfdata"
 )
 
 func parse(t testing.TB, expr string) *Filter {

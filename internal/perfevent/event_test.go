@@ -12,7 +12,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/bperf/bperf/internal/perfdata"
+	"github.com/bperf/bperf/perfdata"
 	"github.com/bperf/bperf/test/require"
 )
 

@@ -5,7 +5,7 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/bperf/bperf/internal/perfdata"
+	"github.com/bperf/bperf/perfdata"
 	"github.com/bperf/bperf/test/require"
 )
 

@@ -7,7 +7,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/bperf/bperf/internal/perfdata"
+	"github.com/bperf/bperf/perfdata"
 )
 
 // Trailer is what records other than samples end with, if the event has the flag SampleIDAll and the sample type TrailerFormat:

@@ -7,7 +7,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/bperf/bperf/internal/perfdata"
+	"github.com/bperf/bperf/perfdata"
 )
 
 // KernelAttrSize is the size in bytes that struct perf_event_attr has in the running kernel: 128 in Linux 6.1, 136 in 6.12, 144 in 7.2.

@@ -6,7 +6,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/bperf/bperf/internal/perfdata"
+	"github.com/bperf/bperf/perfdata"
 )
 
 // TestKernelAttrSize finds that the kernel knows all that it takes to be set in a structure of that size, and not a byte more.

@@ -5,9 +5,9 @@ import (
 	"slices"
 
 	"github.com/bperf/bperf/internal/event"
-	"github.com/bperf/bperf/internal/perfdata"
 	"github.com/bperf/bperf/internal/perfevent"
 	"github.com/bperf/bperf/internal/procfs"
+	"github.com/bperf/bperf/perfdata"
 )
 
 // opened is one event of the recording: what its samples are like, and where it is open.

@@ -11,8 +11,8 @@ import (
 	"sync"
 
 	"github.com/bperf/bperf/internal/allowance"
-	"github.com/bperf/bperf/internal/perfdata"
 	"github.com/bperf/bperf/internal/symbol/object"
+	"github.com/bperf/bperf/perfdata"
 )
 
 // buildIDs collects the build IDs of files as they are mapped, in the background: a process may be gone before the recording ends, and with it

@@ -7,8 +7,8 @@ import (
 	"strings"
 	"syscall"
 
-	"github.com/bperf/bperf/internal/perfdata"
 	"github.com/bperf/bperf/internal/procfs"
+	"github.com/bperf/bperf/perfdata"
 )
 
 // cgroups tells of all cgroups of the hierarchy whose IDs samples have: cgroup2, where the ID is the inode of the directory.

@@ -11,9 +11,9 @@ import (
 	"github.com/bperf/bperf/internal/allowance"
 	"github.com/bperf/bperf/internal/control"
 	"github.com/bperf/bperf/internal/event"
-	"github.com/bperf/bperf/internal/perfdata"
 	"github.com/bperf/bperf/internal/target"
 	"github.com/bperf/bperf/internal/userprog"
+	"github.com/bperf/bperf/perfdata"
 )
 
 // Config is what is recorded, and how.

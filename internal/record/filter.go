@@ -5,9 +5,9 @@ import (
 
 	"github.com/bperf/bperf/internal/event"
 	"github.com/bperf/bperf/internal/filter"
-	"github.com/bperf/bperf/internal/perfdata"
 	"github.com/bperf/bperf/internal/perfevent"
 	"github.com/bperf/bperf/internal/userprog"
+	"github.com/bperf/bperf/perfdata"
 )
 
 // FilterError is a filter that could be read, but that this kernel does not take.

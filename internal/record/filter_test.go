@@ -16,8 +16,8 @@ import (
 	"github.com/cilium/ebpf/asm"
 
 	"github.com/bperf/bperf/internal/bpfprog"
-	"github.com/bperf/bperf/internal/perfdata"
 	"github.com/bperf/bperf/internal/target"
+	"github.com/bperf/bperf/perfdata"
 	"github.com/bperf/bperf/test/program"
 	"github.com/bperf/bperf/test/require"
 )

@@ -10,8 +10,8 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/bperf/bperf/internal/perfdata"
 	"github.com/bperf/bperf/internal/procfs"
+	"github.com/bperf/bperf/perfdata"
 )
 
 // kernelName is the name of the kernel's text in records. Behind the brackets stands the symbol whose address is Mmap.Offset, so that

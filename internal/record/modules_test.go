@@ -10,8 +10,8 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/bperf/bperf/internal/perfdata"
 	"github.com/bperf/bperf/internal/replay"
+	"github.com/bperf/bperf/perfdata"
 	"github.com/bperf/bperf/test/kmod"
 	"github.com/bperf/bperf/test/require"
 )

@@ -7,8 +7,8 @@ import (
 	"syscall"
 	"testing"
 
-	"github.com/bperf/bperf/internal/perfdata"
 	"github.com/bperf/bperf/internal/target"
+	"github.com/bperf/bperf/perfdata"
 	"github.com/bperf/bperf/test/bpfprogram"
 	"github.com/bperf/bperf/test/require"
 )

@@ -11,10 +11,10 @@ import (
 
 	"github.com/bperf/bperf/internal/count"
 	"github.com/bperf/bperf/internal/count/direct"
-	"github.com/bperf/bperf/internal/perfdata"
 	"github.com/bperf/bperf/internal/perfevent"
 	"github.com/bperf/bperf/internal/procfs"
 	"github.com/bperf/bperf/internal/target"
+	"github.com/bperf/bperf/perfdata"
 )
 
 // place is where an event is opened: a CPU, a thread, or a thread as long as it is on a CPU.

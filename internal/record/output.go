@@ -8,7 +8,7 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/bperf/bperf/internal/perfdata"
+	"github.com/bperf/bperf/perfdata"
 )
 
 // output is the file that is written, or with Config.Switch one file after the other, or a pipe.

@@ -7,8 +7,8 @@ import (
 	"os"
 	"strconv"
 
-	"github.com/bperf/bperf/internal/perfdata"
 	"github.com/bperf/bperf/internal/procfs"
+	"github.com/bperf/bperf/perfdata"
 )
 
 // read reads a file that is no longer than the buffer, which has the result until the next call.

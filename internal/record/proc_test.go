@@ -10,8 +10,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/bperf/bperf/internal/perfdata"
 	"github.com/bperf/bperf/internal/procfs"
+	"github.com/bperf/bperf/perfdata"
 )
 
 // fakeProc writes files of a /proc.

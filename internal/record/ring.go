@@ -4,8 +4,8 @@ import (
 	"math/bits"
 	"os"
 
-	"github.com/bperf/bperf/internal/perfdata"
 	"github.com/bperf/bperf/internal/perfevent"
+	"github.com/bperf/bperf/perfdata"
 )
 
 // ring is a buffer for the events of one CPU, or of one thread with Config.PerThread.

@@ -4,7 +4,7 @@ import (
 	"os"
 	"testing"
 
-	"github.com/bperf/bperf/internal/perfdata"
+	"github.com/bperf/bperf/perfdata"
 )
 
 func TestRingSize(t *testing.T) {

@@ -13,11 +13,11 @@ import (
 
 	"github.com/bperf/bperf/internal/allowance"
 	"github.com/bperf/bperf/internal/control"
-	"github.com/bperf/bperf/internal/perfdata"
 	"github.com/bperf/bperf/internal/perfevent"
 	"github.com/bperf/bperf/internal/procfs"
 	"github.com/bperf/bperf/internal/target"
 	"github.com/bperf/bperf/internal/userprog"
+	"github.com/bperf/bperf/perfdata"
 )
 
 // session is a recording. Two goroutines work on it: the one that calls Run, and the collector, which runs while samples come (see collect).

@@ -4,7 +4,7 @@ import (
 	"os"
 	"syscall"
 
-	"github.com/bperf/bperf/internal/perfdata"
+	"github.com/bperf/bperf/perfdata"
 )
 
 // namespaceLink is the file in nsfs behind a link; zero if there is none, or it may not be seen.

@@ -4,8 +4,8 @@ import (
 	"fmt"
 	"os"
 
-	"github.com/bperf/bperf/internal/perfdata"
 	"github.com/bperf/bperf/internal/procfs"
+	"github.com/bperf/bperf/perfdata"
 )
 
 // emit takes a record of what was there before the recording.

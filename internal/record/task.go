@@ -4,7 +4,7 @@ import (
 	"bytes"
 	"encoding/binary"
 
-	"github.com/bperf/bperf/internal/perfdata"
+	"github.com/bperf/bperf/perfdata"
 )
 
 // decodeTask decodes what a record in a ring tells of a task: MMAP2, FORK, EXIT and COMM of include/uapi/linux/perf_event.h; nil for others.

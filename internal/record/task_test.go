@@ -7,7 +7,7 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/bperf/bperf/internal/perfdata"
+	"github.com/bperf/bperf/perfdata"
 )
 
 // rawRecord is a record as a ring has it: words of 4 bytes, and a text.

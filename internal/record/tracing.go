@@ -9,7 +9,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/bperf/bperf/internal/perfdata"
+	"github.com/bperf/bperf/perfdata"
 )
 
 // tracing is the feature TRACING_DATA: what readers need to know of the tracepoints whose raw data is recorded. It is laid out like the head of

@@ -19,8 +19,8 @@ import (
 	"github.com/cilium/ebpf"
 
 	"github.com/bperf/bperf/internal/kernel"
-	"github.com/bperf/bperf/internal/perfdata"
 	"github.com/bperf/bperf/internal/userprog"
+	"github.com/bperf/bperf/perfdata"
 	"github.com/bperf/bperf/test/onsample"
 	"github.com/bperf/bperf/test/program"
 	"github.com/bperf/bperf/test/require"

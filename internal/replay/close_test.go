@@ -5,7 +5,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/bperf/bperf/internal/perfdata"
+	"github.com/bperf/bperf/perfdata"
 )
 
 // TestClose has a file that is mapped while its symbols are looked up, and no longer than the replay.

@@ -1,6 +1,6 @@
 package replay
 
-import "github.com/bperf/bperf/internal/perfdata"
+import "github.com/bperf/bperf/perfdata"
 
 // deferred are samples whose user's part of the callchain comes in a later record: CALLCHAIN_DEFERRED, when the thread returns to user mode.
 // Linux 6.19.

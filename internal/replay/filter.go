@@ -3,7 +3,7 @@ package replay
 import (
 	"slices"
 
-	"github.com/bperf/bperf/internal/perfdata"
+	"github.com/bperf/bperf/perfdata"
 )
 
 type filter struct {

@@ -5,8 +5,8 @@ import (
 	"io"
 	"sync"
 
-	"github.com/bperf/bperf/internal/perfdata"
 	"github.com/bperf/bperf/internal/profile"
+	"github.com/bperf/bperf/perfdata"
 )
 
 // Intervals makes a profile of each interval of a recording of sums, as soon as it is over. Intervals are counted from 0 on. What belongs to processes that

@@ -11,11 +11,11 @@ import (
 	"sync"
 
 	"github.com/bperf/bperf/internal/allowance"
-	"github.com/bperf/bperf/internal/perfdata"
 	"github.com/bperf/bperf/internal/profile"
 	"github.com/bperf/bperf/internal/symbol/jit"
 	"github.com/bperf/bperf/internal/symbol/object"
 	"github.com/bperf/bperf/internal/symbol/timeline"
+	"github.com/bperf/bperf/perfdata"
 )
 
 // The largest files of JIT compilers that are read, in bytes: whoever runs a process decides what stands there. Dumps have the code, too.

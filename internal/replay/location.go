@@ -3,9 +3,9 @@ package replay
 import (
 	"strings"
 
-	"github.com/bperf/bperf/internal/perfdata"
 	"github.com/bperf/bperf/internal/profile"
 	"github.com/bperf/bperf/internal/symbol/unwind"
+	"github.com/bperf/bperf/perfdata"
 )
 
 // Location is a place in code or data. It is the same one for all samples that are there.

@@ -6,8 +6,8 @@ import (
 	"encoding/hex"
 	"strings"
 
-	"github.com/bperf/bperf/internal/perfdata"
 	"github.com/bperf/bperf/internal/profile"
+	"github.com/bperf/bperf/perfdata"
 )
 
 // protExec is PROT_EXEC, and mapHugeTLB is MAP_HUGETLB.

@@ -3,7 +3,7 @@ package replay
 import (
 	"encoding/binary"
 
-	"github.com/bperf/bperf/internal/perfdata"
+	"github.com/bperf/bperf/perfdata"
 )
 
 // IsOffCPUDump reports whether the samples of an event are of blocked threads as the BPF programs of perf record --off-cpu write them from perf

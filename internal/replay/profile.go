@@ -6,8 +6,8 @@ import (
 	"sync"
 	"time"
 
-	"github.com/bperf/bperf/internal/perfdata"
 	"github.com/bperf/bperf/internal/profile"
+	"github.com/bperf/bperf/perfdata"
 )
 
 // Profile goes through the recording once and makes a profile of its samples, which are told apart by keep. Values are periods. What follows

@@ -9,8 +9,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/bperf/bperf/internal/perfdata"
 	"github.com/bperf/bperf/internal/profile"
+	"github.com/bperf/bperf/perfdata"
 )
 
 // inStacks are the samples of a profile in words: their counts, and the addresses of their frames in the module and in memory.

@@ -11,8 +11,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/bperf/bperf/internal/bpfprog/linear"
-	"github.com/bperf/bperf/internal/perfdata"
 	"github.com/bperf/bperf/internal/profile"
+	"github.com/bperf/bperf/perfdata"
 )
 
 // someInfos are two programs, of two functions and of one.

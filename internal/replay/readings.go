@@ -1,6 +1,6 @@
 package replay
 
-import "github.com/bperf/bperf/internal/perfdata"
+import "github.com/bperf/bperf/perfdata"
 
 // readings are the last ones of counters, by their ID.
 type readings struct {

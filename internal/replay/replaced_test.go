@@ -6,8 +6,8 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/bperf/bperf/internal/perfdata"
 	"github.com/bperf/bperf/internal/symbol/object"
+	"github.com/bperf/bperf/perfdata"
 )
 
 // TestReplacedFile has samples of a file that is still there, and of one that was replaced. Only a build ID makes sure which file it is.

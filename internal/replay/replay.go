@@ -7,7 +7,7 @@ import (
 	"sync/atomic"
 
 	"github.com/bperf/bperf/internal/allowance"
-	"github.com/bperf/bperf/internal/perfdata"
+	"github.com/bperf/bperf/perfdata"
 )
 
 // Item is a record with the state of the machine at its time.

@@ -1,6 +1,6 @@
 package replay
 
-import "github.com/bperf/bperf/internal/perfdata"
+import "github.com/bperf/bperf/perfdata"
 
 // subject is the thread that a record other than a sample is of, as perf script names it: of those that make or end a thread, or change it,
 // that thread; of others the one in their trailer.

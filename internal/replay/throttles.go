@@ -1,6 +1,6 @@
 package replay
 
-import "github.com/bperf/bperf/internal/perfdata"
+import "github.com/bperf/bperf/perfdata"
 
 // throttles are the times that events are stopped, as they have overflowed more often since a tick than the kernel allows.
 type throttles struct {

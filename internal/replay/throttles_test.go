@@ -3,7 +3,7 @@ package replay
 import (
 	"testing"
 
-	"github.com/bperf/bperf/internal/perfdata"
+	"github.com/bperf/bperf/perfdata"
 )
 
 // TestThrottles has two events that are stopped, one of them up to the end, and one that goes on without having been.

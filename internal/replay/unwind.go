@@ -5,9 +5,9 @@ import (
 	"errors"
 
 	"github.com/bperf/bperf/internal/allowance"
-	"github.com/bperf/bperf/internal/perfdata"
 	"github.com/bperf/bperf/internal/symbol/object"
 	"github.com/bperf/bperf/internal/symbol/unwind"
+	"github.com/bperf/bperf/perfdata"
 )
 
 // abi64 is PERF_SAMPLE_REGS_ABI_64.

@@ -10,8 +10,8 @@ import (
 	"github.com/cilium/ebpf/btf"
 
 	"github.com/bperf/bperf/internal/bpfprog/linear"
-	"github.com/bperf/bperf/internal/perfdata"
 	"github.com/bperf/bperf/internal/printable"
+	"github.com/bperf/bperf/perfdata"
 )
 
 // Header writes what a recording says of itself, in perf's lines of comment.

@@ -9,7 +9,7 @@ import (
 	"github.com/cilium/ebpf/btf"
 
 	"github.com/bperf/bperf/internal/bpfprog/linear"
-	"github.com/bperf/bperf/internal/perfdata"
+	"github.com/bperf/bperf/perfdata"
 )
 
 // TestHeaderPrograms has programs with and without names, sub-programs and BTF.

@@ -9,8 +9,8 @@ import (
 	"github.com/cilium/ebpf/asm"
 
 	"github.com/bperf/bperf/internal/filter"
-	"github.com/bperf/bperf/internal/perfdata"
 	"github.com/bperf/bperf/internal/replay"
+	"github.com/bperf/bperf/perfdata"
 )
 
 // accessKeys are the keys of --by that the kernel's own samples have (struct perf_sample_data).

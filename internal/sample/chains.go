@@ -8,7 +8,7 @@ import (
 
 	"github.com/cilium/ebpf/ringbuf"
 
-	"github.com/bperf/bperf/internal/perfdata"
+	"github.com/bperf/bperf/perfdata"
 )
 
 // ringPerCPU is how much room there is for new chains of callers of each CPU, in bytes: those of a second, if all samples have others.

@@ -18,10 +18,10 @@ import (
 
 	"github.com/bperf/bperf/internal/bpfprog"
 	"github.com/bperf/bperf/internal/event"
-	"github.com/bperf/bperf/internal/perfdata"
 	"github.com/bperf/bperf/internal/perfevent"
 	"github.com/bperf/bperf/internal/profile"
 	"github.com/bperf/bperf/internal/record"
+	"github.com/bperf/bperf/perfdata"
 	"github.com/bperf/bperf/test/bpfprogram"
 	"github.com/bperf/bperf/test/program"
 	"github.com/bperf/bperf/test/require"

@@ -13,9 +13,9 @@ import (
 	"github.com/cilium/ebpf/link"
 
 	"github.com/bperf/bperf/internal/offcpu"
-	"github.com/bperf/bperf/internal/perfdata"
 	"github.com/bperf/bperf/internal/record"
 	"github.com/bperf/bperf/internal/replay"
+	"github.com/bperf/bperf/perfdata"
 )
 
 // waits are what measures how long threads are blocked (bpf/waits.h).

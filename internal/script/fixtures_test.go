@@ -9,8 +9,8 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/bperf/bperf/internal/perfdata"
 	"github.com/bperf/bperf/internal/replay"
+	"github.com/bperf/bperf/perfdata"
 	"github.com/bperf/bperf/test/golden"
 )
 
@@ -45,7 +45,7 @@ func TestGolden(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			got := printed(t, filepath.Join("../perfdata/testdata", tt.fixture+".data"), tt.o, elsewhere(t))
+			got := printed(t, filepath.Join("../../perfdata/testdata", tt.fixture+".data"), tt.o, elsewhere(t))
 			golden.Compare(t, filepath.Join("testdata", tt.name+".golden"), string(got))
 		})
 	}
@@ -53,7 +53,7 @@ func TestGolden(t *testing.T) {
 
 // TestJSONIsAnObjectALine reads what is printed as JSON.
 func TestJSONIsAnObjectALine(t *testing.T) {
-	out := printed(t, "../perfdata/testdata/callchain.data", Options{Fields: NewSelection(), JSON: true}, elsewhere(t))
+	out := printed(t, "../../perfdata/testdata/callchain.data", Options{Fields: NewSelection(), JSON: true}, elsewhere(t))
 	lines := 0
 	for line := range bytes.Lines(out) {
 		var sample struct {
@@ -87,7 +87,7 @@ func TestSelectionErrors(t *testing.T) {
 
 func TestMissingInRecording(t *testing.T) {
 	for _, fields := range []string{"+addr", "+weight", "+iregs", "+brstack", "+phys_addr", "comm,symoff", "comm,srcline", "+tod"} {
-		reader, err := perfdata.Open("../perfdata/testdata/callchain.data")
+		reader, err := perfdata.Open("../../perfdata/testdata/callchain.data")
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -105,7 +105,7 @@ func TestMissingInRecording(t *testing.T) {
 // FuzzPrint prints mutilated recordings: it may fail, and must not panic.
 func FuzzPrint(f *testing.F) {
 	for _, name := range []string{"bpf", "callchain", "group", "tracepoint", "pipetracepoint", "regs", "pipe"} {
-		data, err := os.ReadFile(filepath.Join("../perfdata/testdata", name+".data"))
+		data, err := os.ReadFile(filepath.Join("../../perfdata/testdata", name+".data"))
 		if err != nil {
 			f.Fatal(err)
 		}
@@ -133,7 +133,7 @@ func FuzzPrint(f *testing.F) {
 
 // TestDamagedFormats prints tracepoints of which the formats cannot be read: what they recorded is missing, and nothing else.
 func TestDamagedFormats(t *testing.T) {
-	data, err := os.ReadFile("../perfdata/testdata/tracepoint.data")
+	data, err := os.ReadFile("../../perfdata/testdata/tracepoint.data")
 	if err != nil {
 		t.Fatal(err)
 	}

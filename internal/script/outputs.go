@@ -7,9 +7,9 @@ import (
 	"github.com/cilium/ebpf/btf"
 
 	"github.com/bperf/bperf/internal/bpfprog/linear"
-	"github.com/bperf/bperf/internal/perfdata"
 	"github.com/bperf/bperf/internal/printable"
 	"github.com/bperf/bperf/internal/typed"
+	"github.com/bperf/bperf/perfdata"
 )
 
 // readOutputTypes finds the types of what BPF programs wrote to user space, in the BTF of the recording. A map says what its values are

@@ -19,8 +19,8 @@ import (
 	"github.com/cilium/ebpf/asm"
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/bperf/bperf/internal/perfdata"
 	"github.com/bperf/bperf/internal/replay"
+	"github.com/bperf/bperf/perfdata"
 	"github.com/bperf/bperf/test/require"
 	"github.com/bperf/bperf/test/upstream/packaged"
 )
@@ -442,7 +442,7 @@ func filesAreThere(t *testing.T, recording string) bool {
 // TestPrintsFixturesAsPerfDoes prints the recordings that the package perfdata keeps.
 func TestPrintsFixturesAsPerfDoes(t *testing.T) {
 	requirePerf(t)
-	files, err := filepath.Glob("../perfdata/testdata/*.data")
+	files, err := filepath.Glob("../../perfdata/testdata/*.data")
 	if err != nil || len(files) == 0 {
 		t.Fatal("there are none", err)
 	}

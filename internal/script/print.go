@@ -4,9 +4,9 @@ import (
 	"fmt"
 	"io"
 
-	"github.com/bperf/bperf/internal/perfdata"
 	"github.com/bperf/bperf/internal/replay"
 	"github.com/bperf/bperf/internal/tracedata"
+	"github.com/bperf/bperf/perfdata"
 )
 
 // Print prints a recording of which no record was read. The statistics are there after an error, too.

@@ -5,9 +5,9 @@ import (
 	"fmt"
 	"strconv"
 
-	"github.com/bperf/bperf/internal/perfdata"
 	"github.com/bperf/bperf/internal/printable"
 	"github.com/bperf/bperf/internal/replay"
+	"github.com/bperf/bperf/perfdata"
 )
 
 // record prints a record that is no sample, if it was asked for.

@@ -5,11 +5,11 @@ import (
 	"strconv"
 
 	"github.com/bperf/bperf/internal/bpfprog/disasm"
-	"github.com/bperf/bperf/internal/perfdata"
 	"github.com/bperf/bperf/internal/printable"
 	"github.com/bperf/bperf/internal/replay"
 	"github.com/bperf/bperf/internal/tracedata"
 	"github.com/bperf/bperf/internal/typed"
+	"github.com/bperf/bperf/perfdata"
 )
 
 // Printer prints a recording.

@@ -6,8 +6,8 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/bperf/bperf/internal/perfdata"
 	"github.com/bperf/bperf/internal/replay"
+	"github.com/bperf/bperf/perfdata"
 )
 
 // Software events of enum perf_sw_ids.

@@ -8,7 +8,7 @@ import (
 
 	"github.com/bperf/bperf/internal/count/program"
 	"github.com/bperf/bperf/internal/event"
-	"github.com/bperf/bperf/internal/perfdata"
+	"github.com/bperf/bperf/perfdata"
 )
 
 // AddMetrics gives the rows their metrics. Each metric comes from rows of the same place and cgroup,

@@ -16,8 +16,8 @@ import (
 	"github.com/bperf/bperf/internal/count"
 	"github.com/bperf/bperf/internal/count/program"
 	"github.com/bperf/bperf/internal/event"
-	"github.com/bperf/bperf/internal/perfdata"
 	"github.com/bperf/bperf/internal/printable"
+	"github.com/bperf/bperf/perfdata"
 	"github.com/bperf/bperf/test/golden"
 )
 

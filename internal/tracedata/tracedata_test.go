@@ -7,7 +7,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/bperf/bperf/internal/perfdata"
+	"github.com/bperf/bperf/perfdata"
 )
 
 const head = `name: test
@@ -90,7 +90,7 @@ func TestAppendText(t *testing.T) {
 // section is the feature of a recording that perf made.
 func section(t testing.TB) []byte {
 	t.Helper()
-	r, err := perfdata.Open("../perfdata/testdata/tracepoint.data")
+	r, err := perfdata.Open("../../perfdata/testdata/tracepoint.data")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -13,9 +13,9 @@ import (
 	"github.com/cilium/ebpf"
 
 	"github.com/bperf/bperf/internal/allowance"
-	"github.com/bperf/bperf/internal/perfdata"
 	"github.com/bperf/bperf/internal/symbol/object"
 	"github.com/bperf/bperf/internal/symbol/unwind"
+	"github.com/bperf/bperf/perfdata"
 )
 
 // fileID tells files apart: by device and inode, by build ID, or by name, as a record has it. The inode of a file that is gone can be that of

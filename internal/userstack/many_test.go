@@ -7,7 +7,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/bperf/bperf/internal/perfdata"
+	"github.com/bperf/bperf/perfdata"
 )
 
 // TestManyMappings has a process with many mappings: each takes memory once.

@@ -7,8 +7,8 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/bperf/bperf/internal/perfdata"
 	"github.com/bperf/bperf/internal/symbol/object"
+	"github.com/bperf/bperf/perfdata"
 )
 
 // mostPrepared is for how many libraries of a command tables are made at once.

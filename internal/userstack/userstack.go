@@ -22,9 +22,9 @@ import (
 
 	"github.com/bperf/bperf/internal/allowance"
 	"github.com/bperf/bperf/internal/kernel"
-	"github.com/bperf/bperf/internal/perfdata"
 	"github.com/bperf/bperf/internal/symbol/object"
 	"github.com/bperf/bperf/internal/symbol/unwind"
+	"github.com/bperf/bperf/perfdata"
 )
 
 // End says why a stack ends: enum unwind_end of bpf/unwind.h. All but Outermost say that it is cut.

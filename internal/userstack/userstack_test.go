@@ -9,8 +9,8 @@ import (
 
 	"github.com/cilium/ebpf"
 
-	"github.com/bperf/bperf/internal/perfdata"
 	"github.com/bperf/bperf/internal/symbol/unwind"
+	"github.com/bperf/bperf/perfdata"
 	"github.com/bperf/bperf/test/require"
 )
 

@@ -13,7 +13,7 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/bperf/bperf/internal/perfdata"
+	"github.com/bperf/bperf/perfdata"
 	"github.com/bperf/bperf/test/apt"
 )
 

@@ -7,7 +7,7 @@ import (
 	"os"
 	"path/filepath"
 
-	"github.com/bperf/bperf/internal/perfdata"
+	"github.com/bperf/bperf/perfdata"
 	"github.com/bperf/bperf/test/binaries"
 )
 
@@ -15,7 +15,7 @@ func moduleDir() (string, error) { return binaries.ModuleDir() }
 
 // readRecordings returns sound recordings: those of perf in the tree, some with all kinds of records, and those that are named.
 func readRecordings(root string, more []string) ([][]byte, error) {
-	files, err := filepath.Glob(filepath.Join(root, "internal/perfdata/testdata/*.data"))
+	files, err := filepath.Glob(filepath.Join(root, "perfdata/testdata/*.data"))
 	if err != nil {
 		return nil, err
 	}

@@ -10,8 +10,8 @@ import (
 	"github.com/cilium/ebpf/link"
 
 	"github.com/bperf/bperf/internal/count/shared/upstream"
-	"github.com/bperf/bperf/internal/perfdata"
 	"github.com/bperf/bperf/internal/perfevent"
+	"github.com/bperf/bperf/perfdata"
 )
 
 // followed is an event that no counter of ours counts, but that of a leader in the layout of upstream perf.

@@ -17,9 +17,9 @@ import (
 
 	"github.com/bperf/bperf/internal/count"
 	"github.com/bperf/bperf/internal/count/shared/upstream"
-	"github.com/bperf/bperf/internal/perfdata"
 	"github.com/bperf/bperf/internal/perfevent"
 	"github.com/bperf/bperf/internal/target"
+	"github.com/bperf/bperf/perfdata"
 	"github.com/bperf/bperf/test/require"
 )
 

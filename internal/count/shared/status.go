@@ -11,8 +11,8 @@ import (
 	"time"
 
 	"github.com/bperf/bperf/internal/count/shared/upstream"
-	"github.com/bperf/bperf/internal/perfdata"
 	"github.com/bperf/bperf/internal/procfs"
+	"github.com/bperf/bperf/perfdata"
 )
 
 // Status is what the sessions of a machine share at a moment.

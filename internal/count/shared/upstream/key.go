@@ -5,8 +5,8 @@ import (
 	"encoding/binary"
 	"slices"
 
-	"github.com/bperf/bperf/internal/perfdata"
 	"github.com/bperf/bperf/internal/perfevent"
+	"github.com/bperf/bperf/perfdata"
 )
 
 // keySizes are the sizes that struct perf_event_attr has in perf: 128 bytes in 6.1 (PERF_ATTR_SIZE_VER7 of
