@@ -11,6 +11,7 @@ import (
 	"sync"
 
 	"github.com/bperf/bperf/internal/allowance"
+	"github.com/bperf/bperf/internal/record/snapshot"
 	"github.com/bperf/bperf/internal/symbol/object"
 	"github.com/bperf/bperf/perfdata"
 )
@@ -56,10 +57,10 @@ func (b *buildIDs) add(name []byte, pid int32) {
 	}
 	m := mapped{string(name), pid}
 	b.seen[m.name] = true
-	if strings.HasPrefix(m.name, kernelName) {
-		m.name = kernelName // without the symbol
+	if strings.HasPrefix(m.name, snapshot.KernelName) {
+		m.name = snapshot.KernelName // without the symbol
 	}
-	if strings.HasPrefix(m.name, "/") && !strings.HasPrefix(m.name, "//") || m.name == kernelName || m.name == "[vdso]" || pid == -1 {
+	if strings.HasPrefix(m.name, "/") && !strings.HasPrefix(m.name, "//") || m.name == snapshot.KernelName || m.name == "[vdso]" || pid == -1 {
 		b.open.Add(1)
 		b.todo <- m // there is room for all that may be seen
 	}
@@ -81,7 +82,7 @@ func (b *buildIDs) close() {
 
 func (b *buildIDs) read(m mapped) (id []byte, misc perfdata.Misc, err error) {
 	switch {
-	case m.name == kernelName:
+	case m.name == snapshot.KernelName:
 		notes, err := os.ReadFile("/sys/kernel/notes")
 		if err != nil {
 			return nil, 0, err

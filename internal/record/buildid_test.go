@@ -1,6 +1,8 @@
 package record
 
 import (
+	"bytes"
+	"encoding/binary"
 	"os"
 	"path/filepath"
 	"sync/atomic"
@@ -43,4 +45,41 @@ func TestMappedPipe(t *testing.T) {
 			t.Fatalf("the reader is stuck after %d files", last)
 		}
 	}
+}
+
+func TestNoteBuildID(t *testing.T) {
+	le := binary.LittleEndian
+	note := func(kind uint32, name, content string) []byte {
+		b := le.AppendUint32(le.AppendUint32(le.AppendUint32(nil, uint32(len(name))), uint32(len(content))), kind)
+		b = append(b, name...)
+		b = append(b, make([]byte, -len(name)&3)...)
+		b = append(b, content...)
+		return append(b, make([]byte, -len(content)&3)...)
+	}
+	other := note(1, "Linux\x00", "12345")
+	for name, tt := range map[string]struct {
+		notes []byte
+		want  string
+	}{
+		"first":    {note(3, "GNU\x00", "identity"), "identity"},
+		"second":   {append(bytes.Clone(other), note(3, "GNU\x00", "identity")...), "identity"},
+		"too long": {note(3, "GNU\x00", "01234567890123456789more"), "01234567890123456789"},
+		"none":     {other, ""},
+		"cut":      {note(3, "GNU\x00", "identity")[:20], ""},
+		"empty":    {nil, ""},
+	} {
+		if got := string(noteBuildID(tt.notes, le)); got != tt.want {
+			t.Errorf("%s: %q, want %q", name, got, tt.want)
+		}
+	}
+}
+
+// FuzzNoteBuildID parses hostile ELF notes.
+func FuzzNoteBuildID(f *testing.F) {
+	f.Add([]byte("\x04\x00\x00\x00\xff\xff\xff\xff\x03\x00\x00\x00GNU\x00abc"))
+	f.Fuzz(func(t *testing.T, b []byte) {
+		if id := noteBuildID(b, binary.LittleEndian); len(id) > 20 {
+			t.Fatalf("a build ID of %d bytes", len(id))
+		}
+	})
 }

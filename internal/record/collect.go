@@ -57,11 +57,7 @@ func (t *tally) add(first, rest []byte) error {
 		if len(b) < headerSize {
 			return fmt.Errorf("a ring buffer ends with %d bytes, which are no record", len(b))
 		}
-		header := binary.NativeEndian.Uint64(b)
-		size := int(header >> 48)
-		if bigEndian {
-			size = int(header & 0xffff)
-		}
+		size := int(binary.NativeEndian.Uint16(b[6:]))
 		if size < headerSize || at+size > len(first)+len(rest) {
 			return fmt.Errorf("a record in a ring buffer says it has %d bytes, and %d are there", size, len(first)+len(rest)-at)
 		}
@@ -160,8 +156,6 @@ func (t *tally) mapping(b []byte, at int) {
 	name, _, _ := bytes.Cut(b[at:], []byte{0})
 	t.mapped(name, int32(ne.Uint32(b[8:])))
 }
-
-var bigEndian = binary.NativeEndian.Uint16([]byte{0, 1}) == 1
 
 // keep writes and tallies records, in two parts. What could not be written is not tallied.
 func (s *session) keep(first, rest []byte) error {

@@ -9,6 +9,7 @@ import (
 	"github.com/bperf/bperf/internal/bpfprog/linear"
 	"github.com/bperf/bperf/internal/kernel"
 	"github.com/bperf/bperf/internal/perfevent"
+	"github.com/bperf/bperf/internal/record/host"
 	"github.com/bperf/bperf/perfdata"
 )
 
@@ -93,7 +94,7 @@ func (s *session) describeClock() {
 // setFeatures sets what a file has of features when it ends.
 func (s *session) setFeatures(w *perfdata.Writer) error {
 	pipe := s.cfg.pipe()
-	all := features{}
+	all := host.Features{}
 	if !pipe { // a pipe begins with these
 		maps.Copy(all, s.machine)
 	}
@@ -128,22 +129,12 @@ func (s *session) traced() error {
 	if len(names) == 0 {
 		return nil
 	}
-	data, err := tracing(os.DirFS(tracefsRoot()), names)
+	data, err := host.Tracing(os.DirFS(host.Tracefs()), names)
 	if err != nil {
 		return err
 	}
 	s.machine[perfdata.FeatureTracingData] = data
 	return nil
-}
-
-func tracefsRoot() string {
-	const own, debug = "/sys/kernel/tracing", "/sys/kernel/debug/tracing"
-	if _, err := os.Stat(own + "/events"); err != nil {
-		if _, err := os.Stat(debug + "/events"); err == nil {
-			return debug
-		}
-	}
-	return own
 }
 
 // introduceEvents tells what the IDs mean, what events are called, and which CPUs and threads were asked for.

@@ -12,6 +12,7 @@ import (
 	"github.com/bperf/bperf/internal/kernel"
 	"github.com/bperf/bperf/internal/perfevent"
 	"github.com/bperf/bperf/internal/procfs"
+	"github.com/bperf/bperf/internal/record/snapshot"
 	"github.com/bperf/bperf/perfdata"
 )
 
@@ -209,9 +210,9 @@ func (s *session) tellModules() error {
 				Name: "[" + m.Name + "]"})
 		}
 		if s.files == nil {
-			s.files = moduleFiles("/lib/modules/" + s.release())
+			s.files = snapshot.ModuleFiles("/lib/modules/" + s.release())
 		}
-		file := moduleFile(m.Name, s.files)
+		file := snapshot.ModuleFile(m.Name, s.files)
 		buildID, _, _ := s.builds.read(mapped{file, -1}) // without one it may have been unloaded
 		return s.tell(perfdata.MiscKernel, &perfdata.Mmap2{SampleID: id, PID: -1, Start: m.Start, Length: m.Size, BuildID: buildID,
 			Protection: syscall.PROT_READ | syscall.PROT_EXEC, Flags: syscall.MAP_PRIVATE, Filename: file})

@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/bperf/bperf/internal/record/snapshot"
 	"github.com/bperf/bperf/internal/target"
 	"github.com/bperf/bperf/perfdata"
 	"github.com/bperf/bperf/test/program"
@@ -254,7 +255,7 @@ func TestOffCPUTargets(t *testing.T) {
 // TestOffCPUOfCgroup measures tasks of a cgroup alone.
 func TestOffCPUOfCgroup(t *testing.T) {
 	require.Root(t)
-	root := cgroupRoot("/proc")
+	root := snapshot.CgroupRoot("/proc")
 	if v1, err := target.PerfCgroupsAreV1(); err != nil || v1 || root == "" {
 		t.Skip("needs cgroup2 with perf events")
 	}

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io/fs"
 	"maps"
-	"os"
 	"runtime"
 	"slices"
 	"strings"
@@ -19,6 +18,8 @@ import (
 	"github.com/bperf/bperf/internal/bpfprog/linear"
 	"github.com/bperf/bperf/internal/perfevent"
 	"github.com/bperf/bperf/internal/procfs"
+	"github.com/bperf/bperf/internal/record/host"
+	"github.com/bperf/bperf/internal/record/snapshot"
 	"github.com/bperf/bperf/perfdata"
 )
 
@@ -241,7 +242,7 @@ func (p *programs) keep(h bpfprog.Handle) (*linear.Info, linear.BTF, error) {
 
 // introduce tells of the programs that are loaded: with the two kinds of records that the kernel leaves when it loads one. A program that cannot
 // be read is passed over.
-func (p *programs) introduce(tell emit, verbose func(string)) error {
+func (p *programs) introduce(emit snapshot.Emit, verbose func(string)) error {
 	ids, err := bpfprog.IDs()
 	if err != nil {
 		verbose(fmt.Sprintf("BPF programs that are loaded already are not recorded: %v", err))
@@ -258,14 +259,14 @@ func (p *programs) introduce(tell emit, verbose func(string)) error {
 			verbose(fmt.Sprintf("BPF program %d is not recorded: %v", id, err))
 			continue
 		}
-		trampolines = trampolines || usesTrampolines(info.Type)
+		trampolines = trampolines || snapshot.UsesTrampolines(info.Type)
 		told++
 		if info.BTF != 0 && specs[info.BTF] == nil {
 			if specs[info.BTF], err = linear.LoadBTF(types.Data); err != nil {
 				verbose(fmt.Sprintf("functions of BPF program %d have no names: BTF %d: %v", id, info.BTF, err))
 			}
 		}
-		if err := tellProgram(info, specs[info.BTF], tell, verbose); err != nil {
+		if err := snapshot.Program(info, specs[info.BTF], emit, verbose); err != nil {
 			return err
 		}
 	}
@@ -275,7 +276,7 @@ func (p *programs) introduce(tell emit, verbose func(string)) error {
 	if !trampolines {
 		return nil
 	}
-	return tellTrampolines("/proc/kallsyms", tell)
+	return snapshot.Trampolines("/proc", emit)
 }
 
 func (p *programs) fetch(id uint32) (*linear.Info, linear.BTF, error) {
@@ -287,54 +288,8 @@ func (p *programs) fetch(id uint32) (*linear.Info, linear.BTF, error) {
 	return p.keep(h)
 }
 
-// tellProgram tells of one program and its functions.
-func tellProgram(info *linear.Info, spec *btf.Spec, tell emit, verbose func(string)) error {
-	names := *info
-	names.JITed, names.Lines, names.JITedLines = nil, nil, nil
-	program, err := names.Program(spec)
-	if err != nil {
-		verbose(err.Error()) // what could not be read of it is missing
-	}
-	for _, f := range program.Functions {
-		if f.Address == 0 {
-			continue // hidden
-		}
-		k := &perfdata.KSymbol{Addr: f.Address, Size: f.Size, Type: perfdata.KSymbolBPF, Name: f.Symbol}
-		if err := tell(perfdata.MiscKernel, k); err != nil {
-			return err
-		}
-	}
-	return tell(perfdata.MiscKernel, &perfdata.BPFEvent{Type: perfdata.BPFEventLoad, ID: info.ID, Tag: info.Tag})
-}
-
-// usesTrampolines reports whether code that the kernel makes stands between programs of a type (enum bpf_prog_type) and what they are
-// attached to: trampolines of tracing, struct_ops, extensions and LSM, the dispatcher of XDP.
-func usesTrampolines(kind uint32) bool { return kind == 6 || kind >= 26 && kind <= 29 }
-
-// tellTrampolines tells of trampolines and dispatchers, which only /proc/kallsyms lists.
-func tellTrampolines(kallsyms string, tell emit) error {
-	f, err := os.Open(kallsyms)
-	if err != nil {
-		return nil // their samples have no symbol then
-	}
-	defer f.Close()
-	for e, err := range procfs.KernelSymbols(f) {
-		if err != nil {
-			return err
-		}
-		if e.Module != "bpf" || e.Address == 0 || !strings.HasPrefix(e.Name, "bpf_trampoline_") && !strings.HasPrefix(e.Name, "bpf_dispatcher_") {
-			continue
-		}
-		k := &perfdata.KSymbol{Addr: e.Address, Size: uint32(os.Getpagesize()), Type: perfdata.KSymbolBPF, Name: e.Name}
-		if err := tell(perfdata.MiscKernel, k); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
 // features adds what was fetched, and other types. It may be called for nil.
-func (p *programs) features(f features, types []linear.BTF) {
+func (p *programs) features(f host.Features, types []linear.BTF) {
 	if p == nil {
 		p = &programs{}
 	}

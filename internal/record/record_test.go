@@ -19,6 +19,7 @@ import (
 
 	"github.com/bperf/bperf/internal/event"
 	"github.com/bperf/bperf/internal/perfevent"
+	"github.com/bperf/bperf/internal/record/snapshot"
 	"github.com/bperf/bperf/internal/target"
 	"github.com/bperf/bperf/perfdata"
 	"github.com/bperf/bperf/test/program"
@@ -232,7 +233,7 @@ func TestFeatures(t *testing.T) {
 	}
 	exec := howMany(got, func(c *perfdata.Comm) bool { return c.Exec && c.Comm == filepath.Base(cfg.Command[0]) })
 	mapped := howMany(got, func(m *perfdata.Mmap2) bool { return m.Filename == cfg.Command[0] })
-	kernel := howMany(got, func(m *perfdata.Mmap) bool { return strings.HasPrefix(m.Filename, kernelName) })
+	kernel := howMany(got, func(m *perfdata.Mmap) bool { return strings.HasPrefix(m.Filename, snapshot.KernelName) })
 	if exec != 1 || mapped != 1 || kernel != 1 {
 		t.Errorf("%d records of its execution, %d of its mapping and %d of the kernel's, want one of each", exec, mapped, kernel)
 	}
@@ -510,7 +511,7 @@ func TestTellsCPUs(t *testing.T) {
 func newCgroup(t *testing.T) (dir string) {
 	t.Helper()
 	require.Root(t)
-	root := cgroupRoot("/proc")
+	root := snapshot.CgroupRoot("/proc")
 	if v1, err := target.PerfCgroupsAreV1(); err != nil || v1 || root == "" {
 		t.Skip("needs cgroup2 with perf events")
 	}

@@ -15,6 +15,8 @@ import (
 	"github.com/bperf/bperf/internal/control"
 	"github.com/bperf/bperf/internal/perfevent"
 	"github.com/bperf/bperf/internal/procfs"
+	"github.com/bperf/bperf/internal/record/host"
+	"github.com/bperf/bperf/internal/record/snapshot"
 	"github.com/bperf/bperf/internal/target"
 	"github.com/bperf/bperf/internal/userprog"
 	"github.com/bperf/bperf/perfdata"
@@ -32,7 +34,7 @@ type session struct {
 	rings     map[ringKey]*ring
 	order     []*ring // in the order in which they were made
 	ringSize  int     // bytes
-	machine   features
+	machine   host.Features
 	command   *target.Command // nil without one
 	programs  *programs       // nil with Config.NoBPF, or where they may not be seen
 	modules   *moduleWatcher  // nil where they may not be seen
@@ -119,9 +121,9 @@ func (s *session) launch() (err error) {
 	s.builds = newBuildIDs(proc, s.cfg.Allowance)
 	s.tally = newTally(s.events[0].attr.SampleType, s.addBuildID)
 	if s.cfg.Sums != nil { // nobody sees a header
-		s.tally.task, s.machine = s.cfg.Sums.Task, system(host())
+		s.tally.task, s.machine = s.cfg.Sums.Task, host.System(os.DirFS("/"))
 	} else {
-		s.machine = machine(host())
+		s.machine = host.Machine(os.DirFS("/"))
 	}
 	s.describe()
 	return s.traced()
@@ -455,10 +457,10 @@ func (s *session) introduce() error {
 	if err := s.introduceEvents(); err != nil {
 		return err
 	}
-	syn := newSynthesizer("/proc", s.tell)
-	syn.data, syn.namespaces = s.cfg.data(), s.cfg.Namespaces
+	before := snapshot.New("/proc", s.tell)
+	before.Data, before.Namespaces = s.cfg.data(), s.cfg.Namespaces
 	if !s.userOnly() {
-		if err := syn.kernel(s.release()); errors.Is(err, errHidden) || errors.Is(err, fs.ErrNotExist) || errors.Is(err, fs.ErrPermission) {
+		if err := before.Kernel(s.release()); errors.Is(err, snapshot.ErrHidden) || errors.Is(err, fs.ErrNotExist) || errors.Is(err, fs.ErrPermission) {
 			s.cfg.Notify(err.Error())
 		} else if err != nil {
 			return err
@@ -470,14 +472,14 @@ func (s *session) introduce() error {
 		}
 	}
 	if s.cfg.Cgroups {
-		if err := syn.cgroups(); err != nil {
+		if err := before.Cgroups(); err != nil {
 			return err
 		}
 	}
-	if err := s.introduceProcesses(syn); err != nil {
+	if err := s.introduceProcesses(before); err != nil {
 		return err
 	}
-	s.cfg.Verbose(fmt.Sprintf("%d processes were there", syn.processes))
+	s.cfg.Verbose(fmt.Sprintf("%d processes were there", before.Processes))
 	if err := s.settled(); err != nil {
 		return err
 	}
@@ -490,13 +492,13 @@ func (s *session) release() string {
 	return string(text)
 }
 
-func (s *session) introduceProcesses(syn *synthesizer) error {
+func (s *session) introduceProcesses(before *snapshot.Snapshot) error {
 	switch {
 	case s.cfg.CommandIsTarget() && s.out.files == 1: // what it has mapped goes when it executes the command
 		pid := int32(s.command.PID())
 		return s.tell(0, &perfdata.Comm{PID: pid, TID: pid, Comm: "bperf-exec"})
 	case len(s.target.Threads) == 0:
-		return syn.all()
+		return before.AllProcesses()
 	}
 	var pids []int32
 	for _, t := range s.target.Threads {
@@ -504,7 +506,7 @@ func (s *session) introduceProcesses(syn *synthesizer) error {
 	}
 	slices.Sort(pids)
 	for _, pid := range slices.Compact(pids) {
-		if err := syn.process(pid); err != nil {
+		if err := before.Process(pid); err != nil {
 			return err
 		}
 	}

@@ -91,3 +91,23 @@ func FuzzDecodeTask(f *testing.F) {
 		}
 	})
 }
+
+// FuzzRecords looks at hostile records of a ring, in two parts.
+func FuzzRecords(f *testing.F) {
+	sample := binary.NativeEndian.AppendUint64(nil, 32<<48|uint64(perfdata.RecordSample))
+	sample = append(sample, make([]byte, 24)...)
+	f.Add(sample, uint8(16))
+	f.Add(append(binary.NativeEndian.AppendUint64(nil, 80<<48|uint64(perfdata.RecordMmap2)), make([]byte, 72)...), uint8(8))
+	f.Add([]byte{1, 2, 3}, uint8(0))
+	f.Fuzz(func(t *testing.T, b []byte, at uint8) {
+		tally := newTally(1<<16|7, func(name []byte, _ int32) {
+			if len(name) > len(b) {
+				t.Fatalf("a name of %d bytes", len(name))
+			}
+		})
+		n := min(int(at)&^7, len(b))
+		if err := tally.add(b[:n], b[n:]); err == nil && tally.samples > uint64(len(b)/8) {
+			t.Fatalf("%d samples in %d bytes", tally.samples, len(b))
+		}
+	})
+}

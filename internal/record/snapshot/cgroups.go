@@ -1,4 +1,4 @@
-package record
+package snapshot
 
 import (
 	"io/fs"
@@ -11,15 +11,15 @@ import (
 	"github.com/bperf/bperf/perfdata"
 )
 
-// cgroups tells of all cgroups of the hierarchy whose IDs samples have: cgroup2, where the ID is the inode of the directory.
-func (s *synthesizer) cgroups() error {
-	root := cgroupRoot(s.proc)
+// Cgroups emits all cgroups of cgroup2, the hierarchy whose IDs samples have. The ID is the inode of the directory.
+func (s *Snapshot) Cgroups() error {
+	root := CgroupRoot(s.proc)
 	if root == "" {
 		return nil
 	}
 	return filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
 		if err != nil || !d.IsDir() {
-			return nil // removed meanwhile
+			return nil // it was removed
 		}
 		info, err := os.Stat(path)
 		if err != nil {
@@ -37,8 +37,8 @@ func (s *synthesizer) cgroups() error {
 	})
 }
 
-// cgroupRoot is where cgroup2 is mounted (proc_pid_mountinfo(5)); empty if it is not.
-func cgroupRoot(proc string) string {
+// CgroupRoot returns where cgroup2 is mounted (proc_pid_mountinfo(5)), and an empty string if it is not.
+func CgroupRoot(proc string) string {
 	mounts, err := procfs.Mounts(os.DirFS(proc), "self")
 	if err != nil {
 		return ""

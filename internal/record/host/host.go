@@ -1,10 +1,10 @@
-package record
+// Package host describes the machine in the features of a recording: hardware, kernel, PMUs and the formats of tracepoints.
+package host
 
 import (
 	"bytes"
 	"fmt"
 	"io/fs"
-	"os"
 	"path"
 	"runtime"
 	"slices"
@@ -15,28 +15,30 @@ import (
 	"github.com/bperf/bperf/perfdata"
 )
 
-// features are those of a recording, by their numbers.
-type features map[perfdata.FeatureID]perfdata.FeatureValue
+// Features are features of a recording by ID.
+type Features map[perfdata.FeatureID]perfdata.FeatureValue
 
-// text notes what could be read.
-func (f features) text(id perfdata.FeatureID, s string) {
+// text adds a feature unless the text is empty.
+func (f Features) text(id perfdata.FeatureID, s string) {
 	if s != "" {
 		f[id] = perfdata.Text(s)
 	}
 }
 
-// system says which machine and kernel it is, by the file system of the machine. What cannot be read is left out.
-func system(root fs.FS) features {
+// System returns the architecture, the host name and the kernel release. root is the root directory of the machine. What cannot be read is
+// left out.
+func System(root fs.FS) Features {
 	m := machineReader{root}
-	f := features{perfdata.FeatureArch: perfdata.Text(uname())}
+	f := Features{perfdata.FeatureArch: perfdata.Text(uname())}
 	f.text(perfdata.FeatureHostname, m.text("proc/sys/kernel/hostname"))
 	f.text(perfdata.FeatureOSRelease, m.text("proc/sys/kernel/osrelease"))
 	return f
 }
 
-// machine describes a machine as perf does.
-func machine(root fs.FS) features {
-	m, f := machineReader{root}, system(root)
+// Machine returns the features with which perf describes a machine, those of System among them. root is the root directory of the machine. What
+// cannot be read is left out.
+func Machine(root fs.FS) Features {
+	m, f := machineReader{root}, System(root)
 	info := m.cpuInfo()
 	f.text(perfdata.FeatureCPUDesc, info.description())
 	f.text(perfdata.FeatureCPUID, m.cpuID(info))
@@ -64,7 +66,7 @@ func machine(root fs.FS) features {
 	return f
 }
 
-// uname is what uname -m says.
+// uname returns the machine name of uname -m.
 func uname() string {
 	switch runtime.GOARCH {
 	case "amd64":
@@ -95,7 +97,7 @@ func (m machineReader) cpus(which string) []int {
 	return list
 }
 
-// cpuInfo is what /proc/cpuinfo says of the first CPU.
+// cpuInfo has the fields of /proc/cpuinfo of the first CPU.
 type cpuInfo map[string]string
 
 func (m machineReader) cpuInfo() cpuInfo {
@@ -114,7 +116,7 @@ func (m machineReader) cpuInfo() cpuInfo {
 	return info
 }
 
-// description is the first of the lines that architectures have for it, with single spaces.
+// description returns the CPU's model name with single spaces. Architectures differ in the field that has it.
 func (c cpuInfo) description() string {
 	for _, key := range []string{"model name", "Processor"} {
 		if c[key] != "" {
@@ -124,7 +126,7 @@ func (c cpuInfo) description() string {
 	return ""
 }
 
-// cpuID is vendor, family, model and stepping on x86, and MIDR_EL1 on arm64 (Documentation/arch/arm64/cpu-feature-registers.rst).
+// cpuID returns vendor, family, model and stepping on x86, and MIDR_EL1 on arm64 (Documentation/arch/arm64/cpu-feature-registers.rst).
 func (m machineReader) cpuID(c cpuInfo) string {
 	if c["vendor_id"] != "" {
 		return strings.Join([]string{c["vendor_id"], c["cpu family"], c["model"], c["stepping"]}, ",")
@@ -132,8 +134,8 @@ func (m machineReader) cpuID(c cpuInfo) string {
 	return m.text("sys/devices/system/cpu/cpu0/regs/identification/midr_el1")
 }
 
-// topology is which CPUs are in a package, a die, a core (https://docs.kernel.org/admin-guide/cputopology.html). CPUs that are offline have
-// none.
+// topology returns which CPUs share a package, a die and a core (https://docs.kernel.org/admin-guide/cputopology.html). The kernel
+// gives none for offline CPUs.
 func (m machineReader) topology(cpus []int) perfdata.CPUTopology {
 	var t perfdata.CPUTopology
 	add := func(to *[]string, list string) {
@@ -142,7 +144,7 @@ func (m machineReader) topology(cpus []int) perfdata.CPUTopology {
 		}
 	}
 	id := func(name string) uint32 {
-		n, _ := m.number(name) // -1 of firmware that does not tell is 0, too
+		n, _ := m.number(name) // firmware without the information gives -1, which becomes 0
 		return uint32(n)
 	}
 	for _, cpu := range cpus {
@@ -155,7 +157,7 @@ func (m machineReader) topology(cpus []int) perfdata.CPUTopology {
 	return t
 }
 
-// memory is a value of a file like /proc/meminfo, in KiB.
+// memory returns a value of a file like /proc/meminfo in KiB, and 0 if it is missing.
 func (m machineReader) memory(name, key string) uint64 {
 	for line := range strings.Lines(m.text(name)) {
 		before, value, _ := strings.Cut(line, ":")
@@ -178,13 +180,13 @@ func (m machineReader) nodes() perfdata.NUMATopology {
 	return nodes
 }
 
-// nodeIDs are the nodes of memory, ascending.
+// nodeIDs returns the NUMA nodes that are online, in ascending order.
 func (m machineReader) nodeIDs() []int {
 	list, _ := procfs.ParseCPUList(m.text("sys/devices/system/node/online")) // without it nothing is known
 	return list
 }
 
-// caches are those of all CPUs, each once (Documentation/ABI/testing/sysfs-devices-system-cpu).
+// caches returns each cache of the CPUs once (Documentation/ABI/testing/sysfs-devices-system-cpu).
 func (m machineReader) caches(cpus []int) perfdata.Caches {
 	var all perfdata.Caches
 	for _, cpu := range cpus {
@@ -221,8 +223,8 @@ func (m machineReader) pmus() perfdata.PMUMappings {
 	return all
 }
 
-// caps are what PMUs say they can do: that of the CPU by itself, the others together.
-func (m machineReader) caps(f features) {
+// caps adds the capabilities of PMUs: a feature for the CPU's, and one for all others.
+func (m machineReader) caps(f Features) {
 	var others perfdata.PMUCaps
 	entries, _ := fs.ReadDir(m.root, devices)
 	for _, e := range entries {
@@ -245,7 +247,7 @@ func (m machineReader) caps(f features) {
 	}
 }
 
-// memoryBlocks tells which blocks of memory are on which node (Documentation/ABI/testing/sysfs-devices-memory).
+// memoryBlocks returns which memory blocks each node has (Documentation/ABI/testing/sysfs-devices-memory).
 func (m machineReader) memoryBlocks() (t perfdata.MemTopology, ok bool) {
 	size, err := strconv.ParseUint(m.text("sys/devices/system/memory/block_size_bytes"), 16, 64)
 	if err != nil {
@@ -272,6 +274,3 @@ func (m machineReader) memoryBlocks() (t perfdata.MemTopology, ok bool) {
 	}
 	return t, len(t.Nodes) > 0
 }
-
-// host is the file system of this machine.
-func host() fs.FS { return os.DirFS("/") }

@@ -1,10 +1,11 @@
-package record
+package host
 
 import (
 	"encoding/binary"
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"os"
 	"slices"
 	"strings"
@@ -12,12 +13,12 @@ import (
 	"github.com/bperf/bperf/perfdata"
 )
 
-// tracing is the feature TRACING_DATA: what readers need to know of the tracepoints whose raw data is recorded. It is laid out like the head of
-// trace.dat (https://man7.org/linux/man-pages/man5/trace-cmd.dat.v6.5.html), version 0.6.
-func tracing(tracefs fs.FS, tracepoints []string) (perfdata.TracingData, error) {
+// Tracing returns the feature TRACING_DATA: what readers need to print the raw data of the given tracepoints ("system:name"). It has the layout of
+// the head of trace.dat, version 0.6 (https://man7.org/linux/man-pages/man5/trace-cmd.dat.v6.5.html).
+func Tracing(tracefs fs.FS, tracepoints []string) (perfdata.TracingData, error) {
 	w := traceWriter{root: tracefs}
 	w.b = append(w.b, "\x17\x08\x44tracing0.6\x00"...)
-	w.b = append(w.b, byte(btoi(bigEndian)), 8)
+	w.b = append(w.b, 0, 8) // little-endian, as all machines that bperf runs on; the size of a long
 	w.u32(uint32(os.Getpagesize()))
 	w.b = append(w.b, "header_page\x00"...)
 	w.file("events/header_page")
@@ -26,7 +27,7 @@ func tracing(tracefs fs.FS, tracepoints []string) (perfdata.TracingData, error) 
 	systems := bySystem(tracepoints)
 	w.formats("ftrace", systems["ftrace"])
 	delete(systems, "ftrace")
-	names := sortedKeys(systems)
+	names := slices.Sorted(maps.Keys(systems))
 	w.u32(uint32(len(names)))
 	for _, system := range names {
 		w.b = append(append(w.b, system...), 0)
@@ -49,22 +50,6 @@ func bySystem(tracepoints []string) map[string][]string {
 	return systems
 }
 
-func sortedKeys(m map[string][]string) []string {
-	var keys []string
-	for k := range m {
-		keys = append(keys, k)
-	}
-	slices.Sort(keys)
-	return keys
-}
-
-func btoi(b bool) int {
-	if b {
-		return 1
-	}
-	return 0
-}
-
 type traceWriter struct {
 	root fs.FS
 	b    []byte
@@ -73,7 +58,7 @@ type traceWriter struct {
 
 func (w *traceWriter) u32(n uint32) { w.b = binary.NativeEndian.AppendUint32(w.b, n) }
 
-// read reads a file. One that is not there is empty.
+// read returns the content of a file, which is empty if there is no such file.
 func (w *traceWriter) read(name string) []byte {
 	content, err := fs.ReadFile(w.root, name)
 	if err != nil && w.err == nil && !errors.Is(err, fs.ErrNotExist) {
@@ -99,4 +84,15 @@ func (w *traceWriter) formats(system string, names []string) {
 	for _, name := range names {
 		w.file("events/" + system + "/" + name + "/format")
 	}
+}
+
+// Tracefs returns where tracefs is mounted: on its own mount point, or in debugfs.
+func Tracefs() string {
+	const own, debug = "/sys/kernel/tracing", "/sys/kernel/debug/tracing"
+	if _, err := os.Stat(own + "/events"); err != nil {
+		if _, err := os.Stat(debug + "/events"); err == nil {
+			return debug
+		}
+	}
+	return own
 }

@@ -1,4 +1,4 @@
-package record
+package snapshot
 
 import (
 	"bufio"
@@ -14,35 +14,35 @@ import (
 	"github.com/bperf/bperf/perfdata"
 )
 
-// kernelName is the name of the kernel's text in records. Behind the brackets stands the symbol whose address is Mmap.Offset, so that
-// readers know by how much the kernel was moved at boot.
-const kernelName = "[kernel.kallsyms]"
+// KernelName is the name of the kernel's text in records. The symbol whose address is Mmap.Offset follows it, so that readers know by how much
+// the kernel was relocated at boot.
+const KernelName = "[kernel.kallsyms]"
 
-// errHidden says that addresses of the kernel may not be seen.
-var errHidden = errors.New("addresses of the kernel are hidden (sysctl kernel.kptr_restrict, kernel.perf_event_paranoid): " +
+// ErrHidden is returned where the kernel hides its addresses.
+var ErrHidden = errors.New("addresses of the kernel are hidden (sysctl kernel.kptr_restrict, kernel.perf_event_paranoid): " +
 	"its samples have no symbols")
 
-// kernel tells where the kernel's text is, and its modules.
-func (s *synthesizer) kernel(release string) error {
+// Kernel emits the kernel's text and its modules.
+func (s *Snapshot) Kernel(release string) error {
 	text, err := findKernelText(s.proc)
 	if err != nil {
 		return err
 	}
-	m := &perfdata.Mmap{PID: -1, Start: text.start, Length: text.end - text.start, Offset: text.start, Filename: kernelName + text.symbol}
+	m := &perfdata.Mmap{PID: -1, Start: text.start, Length: text.end - text.start, Offset: text.start, Filename: KernelName + text.symbol}
 	if err := s.emit(perfdata.MiscKernel, m); err != nil {
 		return err
 	}
 	return s.modules("/lib/modules/" + release)
 }
 
-// kernelText is where the kernel's text is.
+// kernelText is the address range of the kernel's text.
 type kernelText struct {
 	symbol     string // at its start
 	start, end uint64
 }
 
-// findKernelText looks for the first of _text and _stext in /proc/kallsyms, where they are among the first, and takes the length from
-// /proc/iomem. Where that is hidden it looks for _etext, which takes as long as reading all symbols.
+// findKernelText takes the start from _text or _stext in /proc/kallsyms, which are among the first symbols there, and the length from
+// /proc/iomem. Where the length is hidden it looks for _etext, which takes as long as reading all symbols.
 func findKernelText(proc string) (kernelText, error) {
 	f, err := os.Open(proc + "/kallsyms")
 	if err != nil {
@@ -75,13 +75,13 @@ func findKernelText(proc string) (kernelText, error) {
 		found.end = max(text, stext) + length
 	}
 	if found.start == 0 || found.end <= found.start {
-		return kernelText{}, errHidden
+		return kernelText{}, ErrHidden
 	}
 	return found, nil
 }
 
-// codeLength is the length of "Kernel code" in /proc/iomem, which is from _text or _stext (arm64) to the end of the text; 0 where it is
-// hidden.
+// codeLength returns the length of "Kernel code" in /proc/iomem, which starts at _text, or at _stext (arm64), and ends with the text. It returns
+// 0 where the file hides addresses.
 func codeLength(proc string) uint64 {
 	text, err := os.ReadFile(proc + "/iomem")
 	if err != nil {
@@ -102,19 +102,19 @@ func codeLength(proc string) uint64 {
 	return 0
 }
 
-// moduleFile returns the name that a module has in records: its file, of those by name, or else its name in brackets.
-func moduleFile(module string, files map[string]string) string {
+// ModuleFile returns the name of a module in records: its file if files (ModuleFiles) has it, or else its name in brackets.
+func ModuleFile(module string, files map[string]string) string {
 	if file := files[module]; file != "" {
 		return file
 	}
 	return "[" + module + "]"
 }
 
-// modules tells where modules are, with their files where these are found.
-func (s *synthesizer) modules(dir string) error {
+// modules emits the modules, with their files where these are known.
+func (s *Snapshot) modules(dir string) error {
 	all, err := procfs.Modules(os.DirFS(s.proc))
 	if errors.Is(err, os.ErrNotExist) {
-		return nil // a kernel without
+		return nil // a kernel without modules
 	}
 	if err != nil {
 		return fmt.Errorf("list the modules: %w", err)
@@ -122,18 +122,19 @@ func (s *synthesizer) modules(dir string) error {
 	if len(all) == 0 {
 		return nil
 	}
-	files := moduleFiles(dir)
+	files := ModuleFiles(dir)
 	for _, m := range all {
-		if err := s.emit(perfdata.MiscKernel, &perfdata.Mmap{PID: -1, Start: m.Start, Length: m.Size, Filename: moduleFile(m.Name, files)}); err != nil {
+		if err := s.emit(perfdata.MiscKernel, &perfdata.Mmap{PID: -1, Start: m.Start, Length: m.Size, Filename: ModuleFile(m.Name, files)}); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// moduleFiles are the files of modules by name, from modules.dep (https://man7.org/linux/man-pages/man5/modules.dep.5.html). In the names of
-// modules - and _ are the same.
-func moduleFiles(dir string) map[string]string {
+// ModuleFiles returns the files of the modules of a release by name, from modules.dep
+// (https://man7.org/linux/man-pages/man5/modules.dep.5.html). dir is a directory of /lib/modules. Names have _ where files have -: the kernel treats
+// them as the same.
+func ModuleFiles(dir string) map[string]string {
 	files := make(map[string]string)
 	f, err := os.Open(dir + "/modules.dep")
 	if err != nil {

@@ -1,4 +1,4 @@
-package record
+package snapshot
 
 import (
 	"bytes"
@@ -6,13 +6,14 @@ import (
 	"io"
 	"os"
 	"strconv"
+	"syscall"
 
 	"github.com/bperf/bperf/internal/procfs"
 	"github.com/bperf/bperf/perfdata"
 )
 
-// read reads a file that is no longer than the buffer, which has the result until the next call.
-func (s *synthesizer) read(name string) ([]byte, error) {
+// read returns the start of a file, at most 64 KiB. The result is valid until the next call.
+func (s *Snapshot) read(name string) ([]byte, error) {
 	f, err := os.Open(name)
 	if err != nil {
 		return nil, err
@@ -25,16 +26,16 @@ func (s *synthesizer) read(name string) ([]byte, error) {
 	return s.buf[:n], err
 }
 
-// processStatus is what is used of /proc/PID/status.
+// processStatus has the fields of /proc/PID/status that records need.
 type processStatus struct {
 	comm    string
 	parent  int32
 	threads int
-	kernel  bool // a thread of the kernel: it has no memory of its own
+	kernel  bool // a kernel thread, which has no memory of its own
 }
 
 // status reads /proc/PID/status (proc_pid_status(5)).
-func (s *synthesizer) status(dir string) (processStatus, error) {
+func (s *Snapshot) status(dir string) (processStatus, error) {
 	text, err := s.read(dir + "/status")
 	if err != nil {
 		return processStatus{}, err
@@ -53,7 +54,7 @@ func parseStatus(text procfs.Status) (processStatus, error) {
 	return status, nil
 }
 
-// unescapeName turns \n and \\ back: only these are escaped in the line Name.
+// unescapeName replaces \n and \\, the only escapes of the field Name.
 func unescapeName(name string) string {
 	b := []byte(name)
 	out := b[:0]
@@ -71,7 +72,7 @@ func unescapeName(name string) string {
 }
 
 // maps emits a record for each mapping of a process.
-func (s *synthesizer) maps(dir string, pid int32) error {
+func (s *Snapshot) maps(dir string, pid int32) error {
 	f, err := os.Open(dir + "/maps")
 	if err != nil {
 		return nil // it has ended, or may not be seen
@@ -89,45 +90,36 @@ func (s *synthesizer) maps(dir string, pid int32) error {
 	return nil
 }
 
-const (
-	protRead  = 1 // PROT_READ, …, MAP_SHARED, MAP_PRIVATE, as in <sys/mman.h>
-	protWrite = 2
-	protExec  = 4
-
-	mapShared  = 1
-	mapPrivate = 2
-)
-
-// describe makes the record of a mapping; false for one that is not recorded.
-func (s *synthesizer) describe(from *procfs.Mapping, to *perfdata.Mmap2) bool {
+// describe fills in the record of a mapping. It returns false if the mapping is not recorded.
+func (s *Snapshot) describe(from *procfs.Mapping, to *perfdata.Mmap2) bool {
 	to.Data = !from.Executable()
-	if to.Data && (!s.data || from.Perms[0] != 'r') {
+	if to.Data && (!s.Data || from.Perms[0] != 'r') {
 		return false
 	}
 	to.Start, to.Length, to.Offset = from.Start, from.End-from.Start, from.Offset
 	to.Major, to.Minor, to.Inode = from.Major, from.Minor, from.Inode
-	to.Protection, to.Flags = 0, mapPrivate
-	for i, bit := range []uint32{protRead, protWrite, protExec} {
+	to.Protection, to.Flags = 0, syscall.MAP_PRIVATE
+	for i, bit := range []uint32{syscall.PROT_READ, syscall.PROT_WRITE, syscall.PROT_EXEC} {
 		if from.Perms[i] != '-' {
 			to.Protection |= bit
 		}
 	}
 	if from.Perms[3] == 's' {
-		to.Flags = mapShared
+		to.Flags = syscall.MAP_SHARED
 	}
 	to.Filename = s.name(from.Path)
-	return to.Filename != "[vsyscall]" // which is in all processes, and where nothing runs: the kernel acts in its place
+	return to.Filename != "[vsyscall]" // all processes have it, and none runs there: the kernel emulates the calls
 }
 
-// name is the name of a mapping as the kernel has it in records. Most names are there often, and are kept.
-func (s *synthesizer) name(text []byte) string {
+// name returns the name of a mapping as the kernel's records have it. Names are kept, as most occur in many processes.
+func (s *Snapshot) name(text []byte) string {
 	if len(text) == 0 || bytes.HasPrefix(text, []byte("/anon_hugepage")) || bytes.HasPrefix(text, []byte("[anon:")) {
 		return "//anon"
 	}
 	if name, known := s.names[string(text)]; known {
 		return name
 	}
-	const most = 1 << 16 // names in memory, however many there are
+	const most = 1 << 16 // names kept
 	name := string(bytes.ReplaceAll(text, []byte(`\012`), []byte("\n")))
 	if len(s.names) < most {
 		s.names[string(text)] = name
@@ -135,11 +127,24 @@ func (s *synthesizer) name(text []byte) string {
 	return name
 }
 
-// namespacesOf tells which namespaces a process is in: links of /proc/PID/ns, in the order of the kernel's record.
-func (s *synthesizer) namespacesOf(dir string, pid int32) error {
+// namespacesOf emits the namespaces of a process: the links of /proc/PID/ns, in the order of the kernel's record.
+func (s *Snapshot) namespacesOf(dir string, pid int32) error {
 	n := &perfdata.Namespaces{PID: pid, TID: pid}
 	for _, name := range []string{"net", "uts", "ipc", "pid", "user", "mnt", "cgroup"} {
 		n.Links = append(n.Links, namespaceLink(dir+"/ns/"+name))
 	}
 	return s.emit(0, n)
+}
+
+// namespaceLink returns the file in nsfs that a link names. It is zero if the link cannot be followed.
+func namespaceLink(name string) perfdata.NamespaceLink {
+	info, err := os.Stat(name)
+	if err != nil {
+		return perfdata.NamespaceLink{}
+	}
+	stat, ok := info.Sys().(*syscall.Stat_t)
+	if !ok {
+		return perfdata.NamespaceLink{}
+	}
+	return perfdata.NamespaceLink{Device: uint64(stat.Dev), Inode: stat.Ino}
 }
