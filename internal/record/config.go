@@ -128,7 +128,7 @@ func (c *Config) SamplesCPUs() bool {
 }
 
 // samplesCPUs reports whether that is done.
-func (s *session) samplesCPUs() bool { return s.cfg.Sums != nil && s.cfg.SamplesCPUs() }
+func (p *plan) samplesCPUs() bool { return p.cfg.Sums != nil && p.cfg.SamplesCPUs() }
 
 // perCPU reports whether CPUs are recorded, whoever runs there.
 func (c *Config) perCPU() bool { return c.Target.System || c.Target.CPUs != nil }

@@ -2,6 +2,7 @@ package record
 
 import (
 	"encoding/binary"
+	"fmt"
 	"maps"
 	"os"
 	"slices"
@@ -13,58 +14,58 @@ import (
 	"github.com/bperf/bperf/perfdata"
 )
 
-// described are the events for the file.
-func (s *session) described() []*perfdata.Event {
+// described returns the events as the file lists them.
+func (p *plan) described() []*perfdata.Event {
 	var all []*perfdata.Event
-	told := s.told()
-	for _, o := range told {
+	listed := p.listed()
+	for _, o := range listed {
 		attr := o.attr
-		if len(told) < len(s.events) {
-			attr.Flags |= s.events[1].attr.Flags & tracking
+		if len(listed) < len(p.events) {
+			attr.Flags |= p.events[1].attr.Flags & tracking
 		}
-		if o.offCPU && !s.sums(o) { // what stands in the file in place of raw data
+		if o.kind == offCPUSamples { // what stands in the file in place of raw data
 			attr.SampleType = attr.SampleType&^perfdata.SampleRaw | perfdata.SampleCallchain
 		}
-		if s.sums(o) {
-			describeSums(s.cfg.Sums, &attr)
+		if p.summed(o) {
+			describeSums(p.cfg.Sums, &attr)
 		}
 		all = append(all, &perfdata.Event{Attr: attr, IDs: o.ids, Name: o.event.Name, CPUs: o.event.CPUs})
 	}
 	return all
 }
 
-// describe adds to the machine what is known of the recording before it begins.
-func (s *session) describe() {
-	f := s.machine
-	f[perfdata.FeatureVersion] = perfdata.Text(s.cfg.Version)
-	f[perfdata.FeatureCmdline] = perfdata.CommandLine(s.cfg.CommandLine)
+// describe adds features that describe the recording.
+func (p *plan) describe(f host.Features) error {
+	f[perfdata.FeatureVersion] = perfdata.Text(p.cfg.Version)
+	f[perfdata.FeatureCmdline] = perfdata.CommandLine(p.cfg.CommandLine)
 	var events perfdata.EventDescriptions
-	for _, e := range s.described() {
+	for _, e := range p.described() {
 		events = append(events, perfdata.EventDescription{Attr: e.Attr, Name: e.Name, IDs: e.IDs})
 	}
 	f[perfdata.FeatureEventDesc] = events
-	if slices.ContainsFunc(s.events, func(o *opened) bool { return o.attr.SampleType&perfdata.SampleBranchStack != 0 }) {
+	if slices.ContainsFunc(p.events, func(o *opened) bool { return o.attr.SampleType&perfdata.SampleBranchStack != 0 }) {
 		f[perfdata.FeatureBranchStack] = perfdata.Flag{}
 	}
-	if all := s.outputTypes(); s.cfg.pipe() && len(all) > 0 {
+	if all := p.outputTypes(); p.cfg.pipe() && len(all) > 0 {
 		if types := linear.AppendBTF(nil, binary.LittleEndian, all); len(types) <= mostRaw { // that is what a record has room for
 			f[perfdata.FeatureBPFBTF] = perfdata.Opaque(types)
 		}
 	}
-	if groups := s.groups(); len(groups) > 0 {
+	if groups := p.groups(); len(groups) > 0 {
 		f[perfdata.FeatureGroupDesc] = groups
 	}
-	s.describeClock()
+	p.describeClock(f)
+	return p.addFormats(f)
 }
 
-func (s *session) groups() perfdata.GroupDescriptions {
+func (p *plan) groups() perfdata.GroupDescriptions {
 	var groups perfdata.GroupDescriptions
-	for i, o := range s.events {
+	for i, o := range p.events {
 		if o.leader != o {
 			continue
 		}
 		members := 1
-		for _, other := range s.events[i+1:] {
+		for _, other := range p.events[i+1:] {
 			if other.leader != o {
 				break
 			}
@@ -78,50 +79,50 @@ func (s *session) groups() perfdata.GroupDescriptions {
 }
 
 // describeClock relates the clock of the events to the time of day.
-func (s *session) describeClock() {
-	if s.cfg.ClockID == nil {
+func (p *plan) describeClock(f host.Features) {
+	if p.cfg.ClockID == nil {
 		return
 	}
-	id := *s.cfg.ClockID
+	id := *p.cfg.ClockID
 	if resolution, err := kernel.ClockResolution(id); err == nil {
-		s.machine[perfdata.FeatureClockID] = perfdata.ClockResolution(resolution)
+		f[perfdata.FeatureClockID] = perfdata.ClockResolution(resolution)
 	}
 	if clock, wall, err := kernel.ClockAndWall(id); err == nil {
-		s.machine[perfdata.FeatureClockData] = perfdata.ClockData{ClockID: uint32(id), WallClock: wall, Clock: clock}
+		f[perfdata.FeatureClockData] = perfdata.ClockData{ClockID: uint32(id), WallClock: wall, Clock: clock}
 	}
 }
 
 // setFeatures sets what a file has of features when it ends.
-func (s *session) setFeatures(w *perfdata.Writer) error {
-	pipe := s.cfg.pipe()
+func (c *collector) setFeatures(w *perfdata.Writer) error {
+	pipe := c.cfg.pipe()
 	all := host.Features{}
 	if !pipe { // a pipe begins with these
-		maps.Copy(all, s.machine)
+		maps.Copy(all, c.machine)
 	}
-	if builds := s.builds.all(); len(builds) > 0 {
+	if builds := c.builds.all(); len(builds) > 0 {
 		all[perfdata.FeatureBuildID] = builds
 	}
-	if s.tally.first != 0 && !pipe {
-		all[perfdata.FeatureSampleTime] = perfdata.SampleTimes{First: s.tally.first, Last: s.tally.last}
+	if c.tally.first != 0 && !pipe {
+		all[perfdata.FeatureSampleTime] = perfdata.SampleTimes{First: c.tally.first, Last: c.tally.last}
 	}
 	if !pipe {
-		s.programs.features(all, s.outputTypes())
+		c.programs.features(all, c.outputTypes())
 	}
 	for _, id := range slices.Sorted(maps.Keys(all)) {
 		if err := w.SetFeature(id, all[id]); err != nil {
 			return err
 		}
 	}
-	if !pipe || s.cfg.Sums != nil { // then they were told of as they came
+	if !pipe || c.cfg.Sums != nil { // then they were told of as they came
 		return nil
 	}
-	return s.programs.pipe(w.SetFeature, s.cfg.Verbose)
+	return c.programs.pipe(w.SetFeature, c.cfg.Verbose)
 }
 
-// traced adds the formats of the tracepoints that are recorded.
-func (s *session) traced() error {
+// addFormats adds the formats of the tracepoints that are recorded.
+func (p *plan) addFormats(f host.Features) error {
 	var names []string
-	for _, o := range s.events {
+	for _, o := range p.events {
 		if o.event.Tracepoint != "" {
 			names = append(names, o.event.Tracepoint)
 		}
@@ -133,14 +134,14 @@ func (s *session) traced() error {
 	if err != nil {
 		return err
 	}
-	s.machine[perfdata.FeatureTracingData] = data
+	f[perfdata.FeatureTracingData] = data
 	return nil
 }
 
 // introduceEvents tells what the IDs mean, what events are called, and which CPUs and threads were asked for.
-func (s *session) introduceEvents() error {
+func (c *collector) introduceEvents() error {
 	index := &perfdata.IDIndex{}
-	for _, o := range s.told() {
+	for _, o := range c.listed() {
 		for i, at := range o.places[:len(o.places)-o.later] {
 			index.Entries = append(index.Entries, perfdata.IDIndexEntry{ID: o.ids[i], Index: uint64(i), CPU: int64(at.cpu), TID: int64(at.tid)})
 		}
@@ -148,13 +149,13 @@ func (s *session) introduceEvents() error {
 	const most = 2000 // entries that fit into a record
 	for rest := index.Entries; len(rest) > 0; {
 		n := min(len(rest), most)
-		if err := s.out.write(0, &perfdata.IDIndex{Entries: rest[:n]}); err != nil {
+		if err := c.out.write(0, &perfdata.IDIndex{Entries: rest[:n]}); err != nil {
 			return err
 		}
 		rest = rest[n:]
 	}
 	threads := &perfdata.ThreadMap{}
-	for _, t := range s.target.Threads {
+	for _, t := range c.target.Threads {
 		threads.Threads = append(threads.Threads, perfdata.MappedThread{TID: int64(t.TID), Comm: t.Comm})
 	}
 	if len(threads.Threads) == 0 {
@@ -162,46 +163,48 @@ func (s *session) introduceEvents() error {
 	}
 	const mostThreads = 2000
 	if len(threads.Threads) <= mostThreads {
-		if err := s.out.write(0, threads); err != nil {
+		if err := c.out.write(0, threads); err != nil {
 			return err
 		}
 	}
-	if len(s.target.CPUs) > 0 {
-		return s.out.write(0, &perfdata.CPUMap{CPUs: s.target.CPUs})
+	if len(c.target.CPUs) > 0 {
+		return c.out.write(0, &perfdata.CPUMap{CPUs: c.target.CPUs})
 	}
 	return nil
 }
 
 // conclude adds what is known at the end: the last BPF programs, and from the counters of the events, samples that found no room.
-func (s *session) conclude() error {
-	if err := s.tellOffCPU(true); err != nil {
+func (c *collector) conclude() error {
+	if err := c.writeOffCPU(true); err != nil {
 		return err
 	}
-	s.programs.close()
-	if err := s.tellSums(true); err != nil {
+	c.programs.close()
+	if err := c.writeSums(true); err != nil {
 		return err
 	}
-	if text, some := s.programs.report(); some {
-		s.cfg.Verbose(text)
+	if text, some := c.programs.report(); some {
+		c.cfg.Verbose(text)
 	}
-	s.tellLostModules()
-	for _, o := range s.told() {
-		if err := s.tellFiltered(o); err != nil {
+	if n, err := c.modules.lost(); err == nil && n > 0 {
+		c.cfg.Notify(fmt.Sprintf("%d times a module was loaded or unloaded unseen: samples in such modules may have no name, or a wrong one", n))
+	}
+	for _, o := range c.listed() {
+		if err := c.writeFiltered(o); err != nil {
 			return err
 		}
-		s.tellCounted(o)
+		c.reportCounted(o)
 		if o.attr.ReadFormat&perfdata.ReadLost == 0 {
 			continue
 		}
 		for i, fd := range o.fds {
-			lost, err := s.readLost(o, fd)
+			lost, err := c.readLost(o, fd)
 			if err != nil || lost == 0 {
 				continue // it could not be counted, or there is none
 			}
-			s.lostSamples += lost
+			c.tally.noRoom += lost
 			r := &perfdata.LostSamples{Samples: lost}
 			r.ID = o.ids[i]
-			if err := s.out.write(0, r); err != nil {
+			if err := c.out.write(0, r); err != nil {
 				return err
 			}
 		}
@@ -211,7 +214,7 @@ func (s *session) conclude() error {
 
 // readLost is the number of samples of one event that found no room. Of a group, which is read as one, it is that of the leader, which
 // samples.
-func (s *session) readLost(o *opened, fd *perfevent.Event) (uint64, error) {
+func (s *sources) readLost(o *opened, fd *perfevent.Event) (uint64, error) {
 	words := 1 // the value, or the number of events
 	if o.attr.ReadFormat&perfevent.ReadFormatTimes != 0 {
 		words += 2

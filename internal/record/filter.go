@@ -39,29 +39,29 @@ func newFilter(e *event.Event) (*sampleFilter, error) {
 }
 
 // addFiltered lets samples have what their filters read. The time stands in front of what differs from event to event, and all have it.
-func (s *session) addFiltered() {
+func (p *plan) addFiltered() {
 	var time perfdata.SampleType
-	for _, o := range s.events {
+	for _, o := range p.events {
 		if o.filter != nil && o.filter.expr != nil {
 			o.attr.SampleType |= o.filter.expr.SampleType()
 			time |= o.filter.expr.SampleType() & perfdata.SampleTime
 		}
 	}
-	for _, o := range s.events {
+	for _, o := range p.events {
 		o.attr.SampleType |= time
 	}
 }
 
 // loadFilters loads the programs of all filters, and those of the user's.
-func (s *session) loadFilters() error {
-	if err := s.cfg.Programs.Load(); err != nil {
+func (p *plan) loadFilters() error {
+	if err := p.cfg.Programs.Load(); err != nil {
 		return err
 	}
-	for _, o := range s.events {
+	for _, o := range p.events {
 		if o.filter == nil {
 			continue
 		}
-		if err := o.filter.load(o.event.Program, s.cfg.Programs); err != nil {
+		if err := o.filter.load(o.event.Program, p.cfg.Programs); err != nil {
 			err = fmt.Errorf("%s: %w", o.event.Name, err)
 			if o.event.Program == "" {
 				err = &FilterError{err}
@@ -69,7 +69,7 @@ func (s *session) loadFilters() error {
 			return err
 		}
 		if o.filter.expr != nil {
-			s.cfg.Verbose(fmt.Sprintf("%s: the filter is %v", o.event.Name, o.filter.expr))
+			p.cfg.Verbose(fmt.Sprintf("%s: the filter is %v", o.event.Name, o.filter.expr))
 		}
 	}
 	return nil
@@ -108,8 +108,8 @@ func (f *sampleFilter) attach(o *opened, fd *perfevent.Event) error {
 	return nil
 }
 
-// tellFiltered writes how many samples the filter of an event dropped.
-func (s *session) tellFiltered(o *opened) error {
+// writeFiltered writes how many samples the filter of an event dropped.
+func (c *collector) writeFiltered(o *opened) error {
 	if o.filter == nil || o.filter.program == nil {
 		return nil
 	}
@@ -117,9 +117,9 @@ func (s *session) tellFiltered(o *opened) error {
 	if err != nil {
 		return err
 	}
-	s.cfg.Verbose(fmt.Sprintf("%s: the filter kept %d samples and dropped %d", o.event.Name, counts.Kept, counts.Dropped))
-	s.result.Filtered += counts.Dropped
-	if err := s.tellMissed(o, counts); err != nil {
+	c.cfg.Verbose(fmt.Sprintf("%s: the filter kept %d samples and dropped %d", o.event.Name, counts.Kept, counts.Dropped))
+	c.tally.filtered += counts.Dropped
+	if err := c.writeMissed(o, counts); err != nil {
 		return err
 	}
 	if counts.Dropped == 0 || len(o.ids) == 0 {
@@ -127,28 +127,27 @@ func (s *session) tellFiltered(o *opened) error {
 	}
 	r := &perfdata.LostSamples{Samples: counts.Dropped, BPF: true}
 	r.ID = o.ids[0]
-	return s.out.write(0, r)
+	return c.out.write(0, r)
 }
 
-// tellMissed reports the samples of an event for which the kernel did not run its filter: it drops and does not count them while another BPF program, or
-// a map operation that was preempted, is under way on the CPU. What the event has counted itself shows them. Where each event is a sample they are
-// lost samples, as many as the difference. Otherwise the difference is an estimate: it contains what threads counted after their last sample, and
-// periods that a late timer left out.
-func (s *session) tellMissed(o *opened, counts filter.Counts) error {
-	missed, exact := s.ownCount(o).Missed(counts.Kept+counts.Dropped, counts.Value)
+// writeMissed reports the samples of an event for which the kernel did not run its filter: it drops them uncounted while another BPF program, or
+// a map operation that was preempted, is under way on the CPU. The event's own count shows them. With a period of 1 the difference is the number of
+// lost samples. Otherwise it is an estimate: it contains what threads counted after their last sample, and periods that a late timer skipped.
+func (c *collector) writeMissed(o *opened, counts filter.Counts) error {
+	missed, exact := c.ownCount(o).Missed(counts.Kept+counts.Dropped, counts.Value)
 	if missed == 0 {
 		return nil
 	}
-	s.result.Missed += missed
+	c.tally.missed += missed
 	if !exact {
-		s.cfg.Verbose(fmt.Sprintf("%s: about %d samples fewer than its own count makes: threads ended before their next one, timers were "+
+		c.cfg.Verbose(fmt.Sprintf("%s: about %d samples fewer than its own count makes: threads ended before their next one, timers were "+
 			"late, or another BPF program ran on the CPU", o.event.Name, missed))
 		return nil
 	}
-	s.cfg.Notify(fmt.Sprintf("%s: %d samples are lost: the kernel does not run a filter while another BPF program runs on the CPU", o.event.Name, missed))
+	c.cfg.Notify(fmt.Sprintf("%s: %d samples are lost: the kernel does not run a filter while another BPF program runs on the CPU", o.event.Name, missed))
 	r := &perfdata.LostSamples{Samples: missed}
 	r.ID = o.ids[0]
-	return s.out.write(0, r)
+	return c.out.write(0, r)
 }
 
 func (f *sampleFilter) close() {

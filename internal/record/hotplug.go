@@ -29,7 +29,7 @@ func (s *session) cpuChanges(over <-chan struct{}) <-chan target.CPUChange {
 
 // followCPU lets a CPU join that has come online, or says that it is not recorded.
 func (s *session) followCPU(change target.CPUChange, join func(cpu int) error) {
-	t := s.target
+	t := s.sources.target
 	switch {
 	case s.cfg.PerThread: // its events are of no CPU
 	case change.Number == 0:
@@ -61,7 +61,7 @@ func (c *collector) join(cpu int) error {
 	c.later = true
 	rings := len(c.order)
 	for _, o := range c.events {
-		if o.standIn || len(c.target.Threads) > 0 && !o.elsewhere() { // events of threads go on when a CPU is back
+		if o.kind.onlySums() || len(c.target.Threads) > 0 && o.kind.onTarget() { // events of threads go on when a CPU is back
 			continue
 		}
 		if err := c.joinEvent(o, place{cpu, perfevent.AnyThread}); err != nil {
@@ -77,7 +77,7 @@ func (c *collector) join(cpu int) error {
 }
 
 // joinEvent opens an event on a CPU. Its ring goes on if it has one.
-func (s *session) joinEvent(o *opened, at place) error {
+func (s *sources) joinEvent(o *opened, at place) error {
 	for i := range o.places { // it still runs if the CPU came online while the recording began
 		if o.places[i] == at {
 			if err := o.fds[i].Disable(); err != nil {
@@ -89,9 +89,9 @@ func (s *session) joinEvent(o *opened, at place) error {
 	err := s.openEvent(o, []place{at})
 	for i := before; i < len(o.fds) && err == nil; i++ {
 		switch {
-		case o.output != "":
+		case o.kind == programOutput:
 			err = s.cfg.Programs.Connect(o.output, at.cpu, o.fds[i].FD())
-		case o.offCPU && s.offCPU.recorder != nil:
+		case o.kind == offCPUSamples:
 			err = s.offCPU.recorder.Output(at.cpu, o.fds[i].FD())
 		case s.enabled && o.switched():
 			err = o.fds[i].Enable()

@@ -16,8 +16,9 @@ import (
 	"github.com/bperf/bperf/perfdata"
 )
 
-// moduleWatcher reports the modules that the kernel loads and unloads (bpf/modules.bpf.c), for which it writes no records itself.
+// moduleWatcher reports the modules that the kernel loads and unloads (bpf/modules.bpf.c), for which the kernel writes no records.
 type moduleWatcher struct {
+	files   map[string]string // of modules, by name; nil until one is loaded
 	objects *ebpf.Collection
 	links   []link.Link
 	cpus    []moduleEvents
@@ -185,43 +186,25 @@ func (w *moduleWatcher) lost() (n uint64, err error) {
 	return n, err
 }
 
-// watchModules watches modules where samples can be in them.
-func (s *session) watchModules() {
-	if s.userOnly() {
-		return
-	}
-	var err error
-	if s.modules, err = watchModules(&s.tracker.attr); err != nil {
-		s.cfg.Verbose(fmt.Sprintf("Modules that are loaded from now on are not recorded: %v", err))
-	}
-}
-
-// tellModules writes which modules were loaded and unloaded. A module has a record of its memory, with its build ID. One that is unloaded has the record with which
-// the kernel removes other code, as there is none for memory.
-func (s *session) tellModules() error {
-	return s.modules.changes(func(c moduleChange) error {
+// write writes which modules of a kernel release were loaded and unloaded. A loaded module gets a record of its mapping, with its build ID. An unloaded
+// one gets the record with which the kernel removes other code, as no record removes a mapping. w may be nil.
+func (w *moduleWatcher) write(to *writer, builds *buildIDs, release string) error {
+	return w.changes(func(c moduleChange) error {
 		m := &c.module
 		if m.Start == 0 || m.Size == 0 {
 			return nil
 		}
 		id := perfdata.SampleID{Time: c.time}
 		if c.unloaded {
-			return s.tell(perfdata.MiscKernel, &perfdata.KSymbol{SampleID: id, Addr: m.Start, Size: uint32(m.Size), Flags: perfdata.KSymbolUnregister,
+			return to.emit(perfdata.MiscKernel, &perfdata.KSymbol{SampleID: id, Addr: m.Start, Size: uint32(m.Size), Flags: perfdata.KSymbolUnregister,
 				Name: "[" + m.Name + "]"})
 		}
-		if s.files == nil {
-			s.files = snapshot.ModuleFiles("/lib/modules/" + s.release())
+		if w.files == nil {
+			w.files = snapshot.ModuleFiles("/lib/modules/" + release)
 		}
-		file := snapshot.ModuleFile(m.Name, s.files)
-		buildID, _, _ := s.builds.read(mapped{file, -1}) // without one it may have been unloaded
-		return s.tell(perfdata.MiscKernel, &perfdata.Mmap2{SampleID: id, PID: -1, Start: m.Start, Length: m.Size, BuildID: buildID,
+		file := snapshot.ModuleFile(m.Name, w.files)
+		buildID, _, _ := builds.read(mapped{file, -1}) // without one it may have been unloaded
+		return to.emit(perfdata.MiscKernel, &perfdata.Mmap2{SampleID: id, PID: -1, Start: m.Start, Length: m.Size, BuildID: buildID,
 			Protection: syscall.PROT_READ | syscall.PROT_EXEC, Flags: syscall.MAP_PRIVATE, Filename: file})
 	})
-}
-
-// tellLostModules says when changes are missing.
-func (s *session) tellLostModules() {
-	if n, err := s.modules.lost(); err == nil && n > 0 {
-		s.cfg.Notify(fmt.Sprintf("%d times a module was loaded or unloaded unseen: samples in such modules may have no name, or a wrong one", n))
-	}
 }

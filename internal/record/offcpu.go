@@ -21,14 +21,16 @@ type offCPU struct {
 	*offcpu.Switches
 	recorder *offcpu.Recorder // nil where sums are kept in place of samples
 	byThread bool
+	event    *opened // nil with Sums and without Config.OffCPU
+	cgroups  bool    // samples have the cgroup
 	buf      []byte
 	marked   uint64 // time of the last mark, by the clock of the events
 	finished bool
 }
 
 // offCPUEvent is the event to whose rings the BPF programs write. It stands in the file as the one that perf writes.
-func (s *session) offCPUEvent() *opened {
-	o := &opened{offCPU: true, event: &event.Event{Name: offCPUName, PMU: "software", Scale: 1}}
+func (p *plan) offCPUEvent() *opened {
+	o := &opened{kind: offCPUSamples, event: &event.Event{Name: offCPUName, PMU: "software", Scale: 1}}
 	o.leader = o
 	a := &o.attr
 	a.Type, a.Config = perfdata.TypeSoftware, perfdata.SoftwareBPFOutput
@@ -37,20 +39,20 @@ func (s *session) offCPUEvent() *opened {
 		perfdata.SampleRaw
 	a.ReadFormat = perfdata.ReadID | perfdata.ReadLost
 	a.Flags = perfdata.AttrSampleIDAll
-	if s.cfg.Cgroups {
+	if p.cfg.Cgroups {
 		a.SampleType |= perfdata.SampleCgroup
 	}
-	if s.cfg.Sums != nil { // nothing is written to it: it stands for a time, and is never enabled
+	if p.cfg.Sums != nil { // nothing is written to it: it stands for a time, and is never enabled
 		a.Config = perfdata.SoftwareCPUClock
 		a.Flags |= perfdata.AttrDisabled
-		o.standIn = true
+		o.kind = offCPUSums
 	}
-	s.common(a)
+	p.common(a)
 	return o
 }
 
 // openOffCPU loads what measures, and opens the event on all CPUs.
-func (s *session) openOffCPU() error {
+func (s *sources) openOffCPU() error {
 	if s.cfg.OffCPU == nil && (s.cfg.Sums == nil || s.cfg.Sums.OffCPU == nil) {
 		return nil
 	}
@@ -66,8 +68,8 @@ func (s *session) openOffCPU() error {
 		defer dir.Close()
 		selection.Cgroups = append(selection.Cgroups, dir)
 	}
-	s.offCPU = &offCPU{byThread: selection.ByThread}
-	if err := s.offCPU.open(&s.cfg, &selection); err != nil {
+	s.offCPU = &offCPU{byThread: selection.ByThread, event: s.offCPUOpened(), cgroups: s.cfg.Cgroups}
+	if err := s.offCPU.open(s.cfg, &selection); err != nil {
 		return err
 	}
 	if err := s.openOffCPUEvent(); err != nil {
@@ -90,8 +92,8 @@ func (f *offCPU) open(cfg *Config, selection *offcpu.Selection) (err error) {
 }
 
 // openOffCPUEvent opens the event, if there is one, on all CPUs.
-func (s *session) openOffCPUEvent() error {
-	o := s.offCPUOpened()
+func (s *sources) openOffCPUEvent() error {
+	o := s.offCPU.event
 	if o == nil {
 		return nil
 	}
@@ -146,8 +148,8 @@ func (f *offCPU) close() {
 	}
 }
 
-// keepOffCPU writes what the BPF programs have told as samples, and other records as they are.
-func (s *session) keepOffCPU(first, rest []byte) error {
+// keep writes records of a ring: those of BPF programs as samples, others as they are.
+func (f *offCPU) keep(w *writer, first, rest []byte) error {
 	records := append(append([]byte(nil), first...), rest...)
 	for len(records) > 0 {
 		if len(records) < headerSize {
@@ -157,7 +159,7 @@ func (s *session) keepOffCPU(first, rest []byte) error {
 		if size < headerSize || size > len(records) {
 			return fmt.Errorf("a record in a ring buffer says it has %d bytes, and %d are there", size, len(records))
 		}
-		if err := s.keepOneOffCPU(records[:size]); err != nil {
+		if err := f.keepOne(w, records[:size]); err != nil {
 			return err
 		}
 		records = records[size:]
@@ -165,10 +167,10 @@ func (s *session) keepOffCPU(first, rest []byte) error {
 	return nil
 }
 
-func (s *session) keepOneOffCPU(record []byte) error {
+func (f *offCPU) keepOne(w *writer, record []byte) error {
 	ne := binary.NativeEndian
 	if perfdata.RecordType(ne.Uint32(record)) != perfdata.RecordSample {
-		return s.keep(record, nil)
+		return w.keep(record, nil)
 	}
 	const timeAt, rawAt = headerSize + 24, headerSize + 48 // behind: identifier, IP, IDs; these, time, CPU, period
 	if len(record) < rawAt+4 {
@@ -176,20 +178,19 @@ func (s *session) keepOneOffCPU(record []byte) error {
 	}
 	time := ne.Uint64(record[timeAt:])
 	raw := record[rawAt+4:]
-	b, mark, err := s.offCPU.recorder.Decode(raw[:min(len(raw), int(ne.Uint32(record[rawAt:])))])
+	b, mark, err := f.recorder.Decode(raw[:min(len(raw), int(ne.Uint32(record[rawAt:])))])
 	if err != nil {
 		return err
 	}
 	if mark {
-		s.offCPU.marked = time
+		f.marked = time
 		return nil
 	}
-	return s.sampleOffCPU(&b, time)
+	return f.write(w, &b, time)
 }
 
-// sampleOffCPU writes a sample, in the form that described tells of.
-func (s *session) sampleOffCPU(b *offcpu.Blocked, time uint64) error {
-	o := s.offCPUOpened()
+// write writes a sample with the attributes that plan.described gives the event.
+func (f *offCPU) write(w *writer, b *offcpu.Blocked, time uint64) error {
 	ne := binary.NativeEndian
 	ip, misc := uint64(0), perfdata.MiscUser
 	if k, u := b.Stack.Kernel, b.Stack.User; len(k) > 0 {
@@ -198,8 +199,8 @@ func (s *session) sampleOffCPU(b *offcpu.Blocked, time uint64) error {
 		ip = u[0]
 	}
 	chain := appendStack(nil, b.Stack.Kernel, b.Stack.User)
-	r := append(s.offCPU.buf[:0], make([]byte, headerSize)...)
-	for _, v := range []uint64{o.ids[0], ip} {
+	r := append(f.buf[:0], make([]byte, headerSize)...)
+	for _, v := range []uint64{f.event.ids[0], ip} {
 		r = ne.AppendUint64(r, v)
 	}
 	r = ne.AppendUint32(ne.AppendUint32(r, b.PID), b.TID)
@@ -209,28 +210,28 @@ func (s *session) sampleOffCPU(b *offcpu.Blocked, time uint64) error {
 	for _, v := range chain {
 		r = ne.AppendUint64(r, v)
 	}
-	if s.cfg.Cgroups {
+	if f.cgroups {
 		r = ne.AppendUint64(r, b.Cgroup)
 	}
 	ne.PutUint32(r, uint32(perfdata.RecordSample))
 	ne.PutUint16(r[4:], uint16(misc))
 	ne.PutUint16(r[6:], uint16(len(r)))
-	s.offCPU.buf = r
-	return s.keep(r, nil)
+	f.buf = r
+	return w.keep(r, nil)
 }
 
-func (s *session) offCPUOpened() *opened {
-	for _, o := range s.events {
-		if o.offCPU {
+func (p *plan) offCPUOpened() *opened {
+	for _, o := range p.events {
+		if o.kind.offCPU() {
 			return o
 		}
 	}
 	return nil
 }
 
-// tellOffCPU writes what was added up, with the time of now, and at the end how long those are blocked that still are.
-func (s *session) tellOffCPU(end bool) error {
-	f := s.offCPU
+// writeOffCPU writes the sums so far with the current time, and at the end the time of threads that are still blocked.
+func (c *collector) writeOffCPU(end bool) error {
+	f := c.offCPU
 	if f == nil || f.recorder == nil {
 		return nil
 	}
@@ -246,7 +247,7 @@ func (s *session) tellOffCPU(end bool) error {
 	if err := f.recorder.Mark(); err != nil {
 		return err
 	}
-	if err := s.drain(); err != nil {
+	if err := c.drain(); err != nil {
 		return err
 	}
 	sums, err := f.recorder.Sums()
@@ -254,7 +255,7 @@ func (s *session) tellOffCPU(end bool) error {
 		return err
 	}
 	for _, b := range append(blocked, sums...) {
-		if err := s.sampleOffCPU(&b, f.marked); err != nil {
+		if err := f.write(&c.writer, &b, f.marked); err != nil {
 			return err
 		}
 	}
@@ -263,7 +264,7 @@ func (s *session) tellOffCPU(end bool) error {
 	}
 	lost, err := f.recorder.Lost()
 	if text := lost.String(); err == nil && text != "" {
-		s.cfg.Notify("Off-CPU time: " + text)
+		c.cfg.Notify("Off-CPU time: " + text)
 	}
 	return err
 }

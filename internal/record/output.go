@@ -8,13 +8,15 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/bperf/bperf/internal/record/host"
 	"github.com/bperf/bperf/perfdata"
 )
 
 // output is the file that is written, or with Config.Switch one file after the other, or a pipe.
 type output struct {
-	session *session
+	cfg     *Config
 	options perfdata.Options
+	end     func(*perfdata.Writer) error // sets the features of a file that ends
 	writer  *perfdata.Writer
 	file    *reserved // nil for a pipe
 	name    string
@@ -26,18 +28,17 @@ type output struct {
 	closed   bool
 }
 
-// newOutput begins the output.
-func (s *session) newOutput() (*output, error) {
-	o := &output{session: s, name: s.cfg.Output, options: perfdata.Options{Events: s.described(), Compress: s.cfg.Compression}}
+// newOutput begins the output. start has the features that are known by then.
+func newOutput(cfg *Config, events []*perfdata.Event, start host.Features, end func(*perfdata.Writer) error) (*output, error) {
+	o := &output{cfg: cfg, name: cfg.Output, end: end, options: perfdata.Options{Events: events, StartFeatures: start, Compress: cfg.Compression}}
 	return o, o.begin()
 }
 
 func (o *output) begin() (err error) {
 	o.files++
 	o.closed = false
-	o.options.StartFeatures = o.session.machine
-	if o.session.cfg.Stream != nil {
-		o.writer, err = perfdata.NewPipeWriter(o.session.cfg.Stream, o.options)
+	if o.cfg.Stream != nil {
+		o.writer, err = perfdata.NewPipeWriter(o.cfg.Stream, o.options)
 		return err
 	}
 	if o.name == "-" {
@@ -109,7 +110,7 @@ func (o *output) finish() error {
 		return nil
 	}
 	o.closed = true
-	err := o.session.setFeatures(o.writer)
+	err := o.end(o.writer)
 	if closeErr := o.writer.Close(); err == nil {
 		err = closeErr
 	}
@@ -124,7 +125,7 @@ func (o *output) finish() error {
 	if err != nil {
 		err = o.explain(err)
 	}
-	if o.session.cfg.Switch.on() {
+	if o.cfg.Switch.on() {
 		if renameErr := o.keep(); err == nil {
 			err = renameErr
 		}
@@ -150,10 +151,9 @@ func (o *output) keep() error {
 	if err := os.Rename(o.name, name); err != nil {
 		return fmt.Errorf("keep a recording: %w", err)
 	}
-	o.session.cfg.Notify(fmt.Sprintf("[ bperf record: Dump %s ]", name))
-	o.session.result.LastOutput = name
+	o.cfg.Notify(fmt.Sprintf("[ bperf record: Dump %s ]", name))
 	o.kept = append(o.kept, name)
-	if most := o.session.cfg.Switch.MaxFiles; most > 0 && len(o.kept) > most {
+	if most := o.cfg.Switch.MaxFiles; most > 0 && len(o.kept) > most {
 		if err := os.Remove(o.kept[0]); err != nil && !errors.Is(err, os.ErrNotExist) {
 			return fmt.Errorf("remove the oldest recording: %w", err)
 		}
@@ -173,15 +173,43 @@ func exists(name string) bool {
 	return err == nil
 }
 
-// fill tells what was written.
-func (o *output) fill(r *Result) {
-	t := o.session.tally
-	r.Samples, r.Throttled = t.samples, t.throttled
-	r.Lost = max(t.lost, o.session.lostSamples)
-	r.Bytes, r.Original, r.Files = o.bytes, o.original, o.files
-	if r.LastOutput == "" {
-		r.LastOutput = o.name
+// writer writes records to the output and tallies them.
+type writer struct {
+	out   *output
+	tally *tally
+}
+
+// emit writes a record that the kernel did not write.
+func (w *writer) emit(misc perfdata.Misc, v perfdata.Value) error {
+	switch m := v.(type) {
+	case *perfdata.Mmap:
+		w.tally.mapped([]byte(m.Filename), m.PID)
+	case *perfdata.Mmap2:
+		if !m.Data {
+			w.tally.mapped([]byte(m.Filename), m.PID)
+		}
 	}
+	if w.tally.task != nil {
+		w.tally.tasks++
+		w.tally.task(v)
+	}
+	return w.out.write(misc, v)
+}
+
+// keep writes and tallies records of a ring, in two parts. Records that could not be written are not tallied.
+func (w *writer) keep(first, rest []byte) error {
+	before := *w.tally
+	if err := w.tally.add(first, rest); err != nil {
+		return err
+	}
+	if len(w.tally.stray) > 0 {
+		first, rest = withoutBuildIDBits(w.tally.stray, first, rest), nil
+	}
+	if err := w.out.append(first, rest); err != nil {
+		*w.tally = before
+		return err
+	}
+	return nil
 }
 
 // reserved is a file that has always room for what must be written at its end: so much disk space is allocated in advance. On a disk that is

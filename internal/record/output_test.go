@@ -9,7 +9,7 @@ import (
 
 // TestKeep gives each of many files that are finished at once a name of its own.
 func TestKeep(t *testing.T) {
-	o := &output{name: filepath.Join(t.TempDir(), "perf.data"), session: &session{cfg: Config{Notify: func(string) {}}}}
+	o := &output{name: filepath.Join(t.TempDir(), "perf.data"), cfg: &Config{Notify: func(string) {}}}
 	const files = 4
 	for i := range files {
 		check(t, os.WriteFile(o.name, []byte{byte(i)}, 0o600))

@@ -10,7 +10,7 @@ import (
 const maxRateFile = "/proc/sys/kernel/perf_event_max_sample_rate"
 
 // checkRate lowers the frequency to what the kernel allows (kernel.perf_event_max_sample_rate).
-func (s *session) checkRate() error {
+func checkRate(c *Config) error {
 	text, err := os.ReadFile(maxRateFile)
 	if err != nil {
 		return nil // the kernel says no when it does not allow it
@@ -19,7 +19,6 @@ func (s *session) checkRate() error {
 	if err != nil || most == 0 {
 		return nil
 	}
-	c := &s.cfg
 	switch {
 	case c.MaxRate:
 		c.Frequency = most

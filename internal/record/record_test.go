@@ -499,7 +499,7 @@ func TestTellsCPUs(t *testing.T) {
 	} {
 		said := ""
 		test.cfg.Notify = func(s string) { said += s }
-		s := &session{cfg: test.cfg, target: test.target}
+		s := &session{cfg: &test.cfg, sources: &sources{target: test.target}}
 		s.followCPU(test.change, func(int) error { return errors.New("no room") })
 		if (said == "") != (test.want == "") || !strings.Contains(said, test.want) {
 			t.Errorf("%s: %q, want %q", test.name, said, test.want)

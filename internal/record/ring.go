@@ -36,31 +36,31 @@ const sampleSize = 256
 
 // sizeRings decides how large rings are: without -m, large enough for half a second of samples, as far as this process may lock memory. On a
 // machine with many times more to do than it has CPUs, a fifth of a second may pass until who has been woken runs.
-func (s *session) sizeRings(cpus int, unlimited bool) {
+func (p *plan) sizeRings(cpus int, unlimited bool) {
 	size := leastRing
-	if unlimited && s.cfg.Sums == nil && !s.cfg.PerThread { // of threads there may be many
-		size = max(size, min(s.bytesPerSecond()/2, mostRing, mostRings>>bits.Len(uint(cpus-1))))
+	if unlimited && p.cfg.Sums == nil && !p.cfg.PerThread { // of threads there may be many
+		size = max(size, min(p.bytesPerSecond()/2, mostRing, mostRings>>bits.Len(uint(cpus-1))))
 	}
-	if s.cfg.RingPages > 0 {
-		size = s.cfg.RingPages * os.Getpagesize()
+	if p.cfg.RingPages > 0 {
+		size = p.cfg.RingPages * os.Getpagesize()
 	}
-	s.ringSize = os.Getpagesize() << order(size)
-	for _, o := range s.events {
+	p.ringSize = os.Getpagesize() << order(size)
+	for _, o := range p.events {
 		// Unasked, the kernel wakes a reader when a ring is half full: then there is less time left for it.
-		o.attr.Flags, o.attr.WakeupEvents = o.attr.Flags|perfdata.AttrWatermark, uint32(s.ringSize/4)
-		if s.samplesCPUs() { // rings have records of tasks alone, and user stacks are cut until these are read
+		o.attr.Flags, o.attr.WakeupEvents = o.attr.Flags|perfdata.AttrWatermark, uint32(p.ringSize/4)
+		if p.samplesCPUs() { // rings have records of tasks alone, and user stacks are cut until these are read
 			o.attr.WakeupEvents = 1
 		}
-		if s.cfg.NoBuffering {
+		if p.cfg.NoBuffering {
 			o.attr.Flags, o.attr.WakeupEvents = o.attr.Flags&^perfdata.AttrWatermark, 1
 		}
 	}
 }
 
 // bytesPerSecond is what the samples of a CPU take that come at a frequency.
-func (s *session) bytesPerSecond() int {
+func (p *plan) bytesPerSecond() int {
 	sum := uint64(0)
-	for _, o := range s.events {
+	for _, o := range p.events {
 		if o.attr.Has(perfdata.AttrFreq) {
 			sum += min(o.attr.SamplePeriod, 1e6) * uint64(sampleSize+o.attr.SampleStackUser)
 		}

@@ -38,7 +38,7 @@ func TestRingSize(t *testing.T) {
 		{"unbuffered", Config{NoBuffering: true}, 2, true, []*opened{rare}, 512 << 10, 1},
 	}
 	for _, tt := range tests {
-		s := session{cfg: tt.cfg, events: tt.events}
+		s := plan{cfg: &tt.cfg, events: tt.events}
 		s.sizeRings(tt.cpus, tt.unlimited)
 		if s.ringSize != tt.want {
 			t.Errorf("%s: rings of %d bytes, want %d", tt.name, s.ringSize, tt.want)

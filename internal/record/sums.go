@@ -53,23 +53,23 @@ const (
 	mostPending = 8 << 20
 )
 
-// sums reports whether BPF programs count the samples of an event.
-// Those of tracepoints are of another type, and would run for whomever they are told of: their samples go through rings.
-func (s *session) sums(o *opened) bool {
-	return s.cfg.Sums != nil && !o.dummy && o.event.Tracepoint == ""
+// summed reports whether BPF programs count the samples of an event. Those of tracepoints go through rings: programs for tracepoints are of another
+// type, and the kernel would run them for all tasks.
+func (p *plan) summed(o *opened) bool {
+	return p.cfg.Sums != nil && !o.kind.dummy() && o.event.Tracepoint == ""
 }
 
 // prepareSums lets an event be such that programs can run on its overflow.
-func (s *session) prepareSums(o *opened) {
-	if !s.sums(o) {
+func (p *plan) prepareSums(o *opened) {
+	if !p.summed(o) {
 		return
 	}
 	// Of precise events programs get the callchain that the kernel takes with the CPU's record. Others have none where there are no samples.
 	o.attr.SampleType &^= perfdata.SampleCallchain
-	if s.samplesCPUs() && isClock(&o.attr) { // on idle CPUs the kernel would stop it
+	if p.samplesCPUs() && isClock(&o.attr) { // on idle CPUs the kernel would stop it
 		o.attr.Flags |= perfdata.AttrExcludeIdle
 	}
-	if s.cfg.Sums.Stack && o.attr.Flags&(perfdata.AttrPreciseIP1|perfdata.AttrPreciseIP2) != 0 {
+	if p.cfg.Sums.Stack && o.attr.Flags&(perfdata.AttrPreciseIP1|perfdata.AttrPreciseIP2) != 0 {
 		o.attr.SampleType |= perfdata.SampleCallchain
 	}
 }
@@ -84,67 +84,75 @@ func describeSums(sums *Sums, a *perfdata.Attr) {
 }
 
 // settled says that Sums.Task was told of all for now.
-func (s *session) settled() error {
-	if s.cfg.Sums == nil || s.cfg.Sums.Settled == nil {
+func (c *collector) settled() error {
+	if c.cfg.Sums == nil || c.cfg.Sums.Settled == nil {
 		return nil
 	}
-	if s.tally.tasks != s.tasksTold {
-		s.tasksTold, s.tasksUntil = s.tally.tasks, time.Now().Add(tasksSoon)
+	if c.tally.tasks != c.sums.tasks {
+		c.sums.tasks, c.sums.pollUntil = c.tally.tasks, time.Now().Add(tasksSoon)
 	}
-	return s.cfg.Sums.Settled()
+	return c.cfg.Sums.Settled()
 }
 
 // introducePrograms tells of the BPF programs that are loaded. Where sums are followed as they come, their names are told before their code is.
-func (s *session) introducePrograms() error {
-	if s.cfg.Sums == nil {
-		return s.programs.introduce(s.tell, s.cfg.Verbose)
+func (c *collector) introducePrograms() error {
+	if c.cfg.Sums == nil {
+		return c.programs.introduce(c.emit, c.cfg.Verbose)
 	}
 	var code []perfdata.Value
 	keep := func(_ perfdata.Misc, v perfdata.Value) error {
 		code = append(code, v)
 		return nil
 	}
-	if err := s.programs.introduce(keep, s.cfg.Verbose); err != nil {
+	if err := c.programs.introduce(keep, c.cfg.Verbose); err != nil {
 		return err
 	}
-	if err := s.programs.tellNames(s.out.writer.SetFeature); err != nil {
+	if err := c.programs.tellNames(c.out.writer.SetFeature); err != nil {
 		return err
 	}
 	for _, v := range code {
-		if err := s.tell(perfdata.MiscKernel, v); err != nil {
+		if err := c.emit(perfdata.MiscKernel, v); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// sumsDue reports whether sums are to be read.
-func (s *session) sumsDue() bool {
-	return s.cfg.Sums != nil && (s.cfg.Sums.Due() || s.out.size()-s.sumsAt > mostPending)
+// sumState is how far sums were read.
+type sumState struct {
+	writtenAt int64           // bytes of the output when sums were last read
+	tasks     uint64          // tally.tasks when Sums.Settled was last called
+	pollUntil time.Time       // more records of tasks are expected until then
+	sample    perfdata.Sample // that was written last; reused
 }
 
-// tellSums writes the sums, and lets all be put into order that came up to now.
-func (s *session) tellSums(end bool) error {
-	if s.cfg.Sums == nil {
+// sumsDue reports whether sums are to be read.
+func (c *collector) sumsDue() bool {
+	return c.cfg.Sums != nil && (c.cfg.Sums.Due() || c.out.size()-c.sums.writtenAt > mostPending)
+}
+
+// writeSums writes the sums, and ends a round, so that readers put into order what came so far.
+func (c *collector) writeSums(end bool) error {
+	if c.cfg.Sums == nil {
 		return nil
 	}
-	if err := s.programs.tellNames(s.out.writer.SetFeature); err != nil {
+	if err := c.programs.tellNames(c.out.writer.SetFeature); err != nil {
 		return err
 	}
-	if err := s.cfg.Sums.Read(end, s.writeSum); err != nil {
+	if err := c.cfg.Sums.Read(end, c.writeSum); err != nil {
 		return err
 	}
-	s.sumsAt = s.out.size()
-	return s.out.write(0, &perfdata.FinishedRound{})
+	c.sums.writtenAt = c.out.size()
+	return c.out.write(0, &perfdata.FinishedRound{})
 }
 
-// tellCounted reports what an event has counted itself.
-func (s *session) tellCounted(o *opened) {
-	if !s.sums(o) || o.standIn || s.samplesCPUs() { // which count what others do, too
+// reportCounted reports what an event has counted itself.
+func (c *collector) reportCounted(o *opened) {
+	if !c.summed(o) || o.kind.onlySums() || c.samplesCPUs() { // which count what others do, too
 		return
 	}
-	if own := s.ownCount(o); own.Places > 0 {
-		s.cfg.Sums.Counted(slices.Index(s.events, o), own)
+	if own := c.ownCount(o); own.Places > 0 {
+		c.cfg.Sums.Counted(slices.Index(c.events, o), own)
 	}
 }
 
@@ -157,7 +165,7 @@ type OwnCount struct {
 
 // ownCount reads what an event has counted itself. It has no places where that cannot be compared with its samples: a clock runs on while what is
 // excluded runs.
-func (s *session) ownCount(o *opened) (own OwnCount) {
+func (s *sources) ownCount(o *opened) (own OwnCount) {
 	if o.attr.ReadFormat&perfdata.ReadGroup != 0 ||
 		isClock(&o.attr) && o.attr.Flags&(perfdata.AttrExcludeUser|perfdata.AttrExcludeKernel|perfdata.AttrExcludeIdle) != 0 {
 		return own
@@ -195,36 +203,36 @@ func isClock(a *perfdata.Attr) bool {
 	return a.Type == perfdata.TypeSoftware && (a.Config == perfdata.SoftwareCPUClock || a.Config == perfdata.SoftwareTaskClock)
 }
 
-func (s *session) writeSum(sum *Sum) error {
-	o := s.sumEvent(sum.Event)
+func (c *collector) writeSum(sum *Sum) error {
+	o := c.sumEvent(sum.Event)
 	if len(o.ids) == 0 {
 		return fmt.Errorf("there is a sum of %s, which is not open", o.event.Name)
 	}
-	v := &s.sum
+	v := &c.sums.sample
 	*v = perfdata.Sample{IP: sum.IP, Period: sum.Value, Raw: sum.Raw, Cgroup: sum.Cgroup, Callchain: appendStack(v.Callchain[:0], sum.Kernel, sum.User)}
 	v.ID, v.PID, v.TID, v.CPU, v.Time = o.ids[0], sum.PID, sum.TID, uint32(sum.CPU), sum.Time
 	misc := perfdata.MiscUser
 	if int64(sum.IP) < 0 { // the kernel has the upper half of the addresses
 		misc = perfdata.MiscKernel
 	}
-	return s.out.write(misc, v)
+	return c.out.write(misc, v)
 }
 
 // sumEvent is the event of a sum.
-func (s *session) sumEvent(event int) *opened {
-	sampled := len(s.cfg.Events.Events())
+func (p *plan) sumEvent(event int) *opened {
+	sampled := len(p.cfg.Events.Events())
 	switch {
 	case event == OffCPUEvent:
-		return s.offCPUOpened()
+		return p.offCPUOpened()
 	case event < sampled:
-		return s.events[event]
+		return p.events[event]
 	}
-	return s.others[event-sampled]
+	return p.others[event-sampled]
 }
 
 // otherEvent is an event that has nothing but sums.
-func (s *session) otherEvent(name string) *opened {
-	o := &opened{standIn: true, event: &event.Event{Name: name, PMU: "software", Scale: 1}}
+func (p *plan) otherEvent(name string) *opened {
+	o := &opened{kind: otherSums, event: &event.Event{Name: name, PMU: "software", Scale: 1}}
 	o.leader = o
 	a := &o.attr
 	a.Type, a.Config = perfdata.TypeSoftware, perfdata.SoftwareDummy
@@ -232,12 +240,12 @@ func (s *session) otherEvent(name string) *opened {
 	a.SampleType = perfdata.SampleIP | perfdata.SampleTID | perfdata.SampleTime | perfdata.SampleCPU
 	a.ReadFormat = perfdata.ReadID | perfdata.ReadLost
 	a.Flags = perfdata.AttrSampleIDAll | perfdata.AttrDisabled
-	s.common(a)
+	p.common(a)
 	return o
 }
 
 // openOthers opens these events on one CPU each, for their IDs.
-func (s *session) openOthers() error {
+func (s *sources) openOthers() error {
 	if len(s.others) == 0 {
 		return nil
 	}

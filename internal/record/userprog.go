@@ -16,8 +16,8 @@ import (
 
 // outputEvent is the event whose samples are what programs of the user's write through a map. It has the map's name, or another one that is configured. Through one of type
 // PERF_EVENT_ARRAY they write to the rings of the event themselves (bpf_perf_event_output).
-func (s *session) outputEvent(channel string) *opened {
-	o := &opened{output: channel, event: &event.Event{Name: cmp.Or(s.cfg.OutputNames[channel], channel), PMU: "software", Scale: 1}}
+func (p *plan) outputEvent(channel string) *opened {
+	o := &opened{kind: programOutput, output: channel, event: &event.Event{Name: cmp.Or(p.cfg.OutputNames[channel], channel), PMU: "software", Scale: 1}}
 	o.leader = o
 	a := &o.attr
 	a.Type, a.Config = perfdata.TypeSoftware, perfdata.SoftwareBPFOutput
@@ -25,14 +25,14 @@ func (s *session) outputEvent(channel string) *opened {
 	a.SampleType = perfdata.SampleIP | perfdata.SampleTID | perfdata.SampleTime | perfdata.SampleCPU | perfdata.SampleRaw
 	a.ReadFormat = perfdata.ReadID | perfdata.ReadLost
 	a.Flags = perfdata.AttrSampleIDAll
-	s.common(a)
+	p.common(a)
 	return o
 }
 
 // openOutputs opens these events on all CPUs, whatever is recorded: programs may write on any of them.
-func (s *session) openOutputs() error {
+func (s *sources) openOutputs() error {
 	for _, o := range s.events {
-		if o.output == "" {
+		if o.kind != programOutput {
 			continue
 		}
 		online, err := procfs.OnlineCPUs()
@@ -57,16 +57,16 @@ func (s *session) openOutputs() error {
 
 // outputTypes are the types of the objects whose programs write to user space, with IDs that the kernel gives to none: the maps of these objects name the types of
 // what is written.
-func (s *session) outputTypes() []linear.BTF {
+func (p *plan) outputTypes() []linear.BTF {
 	var all []linear.BTF
-	for i, b := range s.cfg.Programs.OutputTypes() {
+	for i, b := range p.cfg.Programs.OutputTypes() {
 		all = append(all, linear.BTF{ID: math.MaxUint32 - uint32(i), Data: b})
 	}
 	return all
 }
 
 // openRings opens the maps of type RINGBUF.
-func (s *session) openRings() (err error) {
+func (s *sources) openRings() (err error) {
 	s.fromRings, err = s.cfg.Programs.OpenRings()
 	return err
 }
@@ -79,31 +79,28 @@ const ringClock = 1 // CLOCK_MONOTONIC of include/uapi/linux/time.h
 const mostRaw = 65000
 
 // keepRings writes what programs have written into maps of type RINGBUF. It reports whether there was something.
-func (s *session) keepRings() (wrote bool, err error) {
-	err = s.fromRings.Read(func(name string, b []byte) error {
-		o := s.events[slices.IndexFunc(s.events, func(o *opened) bool { return o.output == name })]
+func (c *collector) keepRings() (wrote bool, err error) {
+	err = c.fromRings.Read(func(name string, b []byte) error {
+		o := c.events[slices.IndexFunc(c.events, func(o *opened) bool { return o.kind == programOutput && o.output == name })]
 		wrote = true
 		if len(b) > mostRaw {
-			s.lostSamples++
+			c.tally.noRoom++
 			lost := &perfdata.LostSamples{Samples: 1}
 			lost.ID = o.ids[0]
-			return s.out.write(0, lost)
+			return c.out.write(0, lost)
 		}
-		now, _, err := kernel.ClockAndWall(*s.cfg.ClockID)
+		now, _, err := kernel.ClockAndWall(*c.cfg.ClockID)
 		if err != nil {
 			return err
 		}
 		// The kernel lets raw data end where the next 8 bytes begin.
 		v := &perfdata.Sample{Raw: append(slices.Clone(b), make([]byte, -(len(b)+4)&7)...)}
 		v.ID, v.PID, v.TID, v.CPU, v.Time = o.ids[0], -1, -1, math.MaxUint32, now
-		if err := s.out.write(perfdata.MiscKernel, v); err != nil {
+		if err := c.out.write(perfdata.MiscKernel, v); err != nil {
 			return err
 		}
-		s.tally.sample(now)
+		c.tally.sample(now)
 		return nil
 	})
 	return wrote, err
 }
-
-// elsewhere reports whether an event is not opened for the target.
-func (o *opened) elsewhere() bool { return o.offCPU || o.output != "" || o.everywhere || o.standIn }

@@ -14,8 +14,21 @@ import (
 	"github.com/bperf/bperf/internal/perfevent"
 	"github.com/bperf/bperf/internal/procfs"
 	"github.com/bperf/bperf/internal/target"
+	"github.com/bperf/bperf/internal/userprog"
 	"github.com/bperf/bperf/perfdata"
 )
+
+// sources are the open events of a recording, and their rings.
+type sources struct {
+	*plan
+	target    target.Target
+	rings     map[ringKey]*ring
+	order     []*ring         // of rings, in the order in which they were made
+	offCPU    *offCPU         // nil without Config.OffCPU
+	fromRings *userprog.Rings // maps of type RINGBUF
+	enabled   bool
+	later     bool // events are opened on a CPU that came online during the recording
+}
 
 // place is where an event is opened: a CPU, a thread, or a thread as long as it is on a CPU.
 type place struct {
@@ -24,7 +37,7 @@ type place struct {
 }
 
 // open opens all events in all places, disabled but for the dummy.
-func (s *session) open() error {
+func (s *sources) open() error {
 	places, err := s.locate(s.target)
 	if err != nil {
 		return err
@@ -40,8 +53,8 @@ func (s *session) open() error {
 		return err
 	}
 	for _, o := range s.events {
-		if o.elsewhere() {
-			continue // it is not opened for threads
+		if !o.kind.onTarget() {
+			continue
 		}
 		at := places
 		if s.onCPUs(o) {
@@ -80,7 +93,7 @@ func (s *session) open() error {
 			return err
 		}
 		for _, o := range s.events {
-			if o.elsewhere() || s.onCPUs(o) {
+			if !o.kind.onTarget() || s.onCPUs(o) {
 				continue
 			}
 			if err := s.openEvent(o, places); err != nil {
@@ -96,10 +109,10 @@ func (s *session) open() error {
 }
 
 // onCPUs reports whether an event is opened on CPUs, though threads are the target.
-func (s *session) onCPUs(o *opened) bool { return s.samplesCPUs() && s.sums(o) && !o.standIn }
+func (s *sources) onCPUs(o *opened) bool { return s.samplesCPUs() && s.summed(o) && !o.kind.onlySums() }
 
 // follow lets samples of the target alone be kept, where events are those of CPUs, and returns these.
-func (s *session) follow() ([]place, error) {
+func (s *sources) follow() ([]place, error) {
 	if !s.samplesCPUs() {
 		return nil, nil
 	}
@@ -122,7 +135,7 @@ const programRecords = perfdata.AttrKSymbol | perfdata.AttrBPFEvent
 
 // openEverywhere lets the dummy tell of the BPF programs that anyone loads or unloads on any CPU, and not just the target: the target's samples are
 // in the programs of others, too. Where that is not allowed, those that the target loads are told of.
-func (s *session) openEverywhere() error {
+func (s *sources) openEverywhere() error {
 	if s.cfg.NoBPF || s.userOnly() || len(s.target.Threads) == 0 && s.cfg.Target.CPUs == nil {
 		return nil
 	}
@@ -130,7 +143,7 @@ func (s *session) openEverywhere() error {
 	if err != nil {
 		return err
 	}
-	at := slices.IndexFunc(s.events, func(o *opened) bool { return o.dummy })
+	at := slices.IndexFunc(s.events, func(o *opened) bool { return o.kind.dummy() })
 	o := s.events[at]
 	attr := o.attr
 	attr.Flags &^= tracking | perfdata.AttrInherit | perfdata.AttrDisabled | perfdata.AttrEnableOnExec
@@ -148,7 +161,7 @@ func (s *session) openEverywhere() error {
 	}
 	if len(o.fds) == len(online) {
 		s.tracker.attr.Flags &^= programRecords // these would be told of twice
-	} else if o.everywhere && len(o.fds) == 0 {
+	} else if o.kind == bpfLoads && len(o.fds) == 0 {
 		s.events = slices.Delete(s.events, at, at+1)
 	}
 	return nil
@@ -170,7 +183,7 @@ func missing(t, has target.Target) target.Target {
 }
 
 // locate lists the places of a target.
-func (s *session) locate(t target.Target) ([]place, error) {
+func (s *sources) locate(t target.Target) ([]place, error) {
 	var places []place
 	switch {
 	case s.cfg.PerThread:
@@ -196,7 +209,7 @@ func (s *session) locate(t target.Target) ([]place, error) {
 }
 
 // openEvent opens an event in some places. Where the kernel or the CPU does not take it as it is, it is asked for less.
-func (s *session) openEvent(o *opened, places []place) error {
+func (s *sources) openEvent(o *opened, places []place) error {
 	cgroup := -1
 	if o.cgroup != "" {
 		dir, err := s.openCgroup(o.cgroup)
@@ -248,7 +261,7 @@ func (o *opened) leaderAt(at place) *perfevent.Event {
 }
 
 // openOne opens an event; where all descriptors are in use it raises the limit.
-func (s *session) openOne(attr *perfdata.Attr, where perfevent.Where) (*perfevent.Event, error) {
+func (s *sources) openOne(attr *perfdata.Attr, where perfevent.Where) (*perfevent.Event, error) {
 	fd, err := perfevent.Open(attr, where)
 	if err == syscall.EMFILE {
 		limit, enough := perfevent.RaiseFileLimit(1024)
@@ -262,7 +275,7 @@ func (s *session) openOne(attr *perfdata.Attr, where perfevent.Where) (*perfeven
 
 // relax gives up a part of what an event was to be opened with, after the kernel has refused it; false if there is nothing left to give up.
 // What was opened already stays: kernels and CPUs do not change their minds from one place to the next.
-func (s *session) relax(o *opened, err error) bool {
+func (s *sources) relax(o *opened, err error) bool {
 	a := &o.attr
 	precise := a.Flags & (perfdata.AttrPreciseIP1 | perfdata.AttrPreciseIP2)
 	if o.event.MostPrecise && precise != 0 && !errors.Is(err, syscall.EACCES) && !errors.Is(err, syscall.EPERM) {
@@ -306,7 +319,7 @@ func (s *session) relax(o *opened, err error) bool {
 func isCycles(a *perfdata.Attr) bool { return a.Type == perfdata.TypeHardware && a.Config == 0 }
 
 // explain puts the error of opening an event into words.
-func (s *session) explain(o *opened, at place, err error) error {
+func (s *sources) explain(o *opened, at place, err error) error {
 	switch {
 	case err == syscall.EOPNOTSUPP && o.attr.BranchSampleType != 0:
 		return fmt.Errorf("%s: this CPU does not record branches for it: %w. Leave out -b, -j and --call-graph lbr, "+
@@ -337,7 +350,7 @@ func (s *session) explain(o *opened, at place, err error) error {
 
 const unusual = perfdata.SamplePhysAddr | perfdata.SampleDataSrc | perfdata.SampleWeightStruct
 
-func (s *session) openCgroup(name string) (*os.File, error) {
+func (s *sources) openCgroup(name string) (*os.File, error) {
 	for _, c := range s.target.Cgroups {
 		if c.Name == name {
 			return os.Open(c.Path)
@@ -347,12 +360,12 @@ func (s *session) openCgroup(name string) (*os.File, error) {
 }
 
 // attach keeps what was opened, and lets its records go to the ring of its place.
-func (s *session) attach(o *opened, fd *perfevent.Event, at place) error {
+func (s *sources) attach(o *opened, fd *perfevent.Event, at place) error {
 	o.fds, o.places = append(o.fds, fd), append(o.places, at)
 	if err := s.setFilter(o, fd); err != nil {
 		return err
 	}
-	if s.sums(o) && !o.standIn {
+	if s.summed(o) && !o.kind.onlySums() {
 		if err := s.cfg.Sums.Attach(slices.Index(s.events, o), fd); err != nil {
 			return fmt.Errorf("%s: %w", o.event.Name, err)
 		}
@@ -367,7 +380,7 @@ func (s *session) attach(o *opened, fd *perfevent.Event, at place) error {
 		o.later++
 	}
 	o.ids = append(o.ids, known)
-	key := ringKey{at, s.overwritten(o), o.offCPU && !s.sums(o)}
+	key := ringKey{at, s.overwritten(o), o.kind == offCPUSamples}
 	if at.cpu != perfevent.AnyCPU {
 		key.tid = perfevent.AnyThread
 	}
@@ -388,7 +401,7 @@ func (s *session) attach(o *opened, fd *perfevent.Event, at place) error {
 }
 
 // openRing maps the ring of a place.
-func (s *session) openRing(fd *perfevent.Event, key ringKey) (*ring, error) {
+func (s *sources) openRing(fd *perfevent.Event, key ringKey) (*ring, error) {
 	mapping := fd.Map
 	if key.overwritten {
 		mapping = fd.MapOverwritten
@@ -404,11 +417,11 @@ func (s *session) openRing(fd *perfevent.Event, key ringKey) (*ring, error) {
 	return r, nil
 }
 
-func (s *session) overwritten(o *opened) bool {
-	return s.cfg.Overwrite && !o.dummy && !o.offCPU && o.output == ""
+func (p *plan) overwritten(o *opened) bool {
+	return p.cfg.Overwrite && o.kind == sampled
 }
 
-func (s *session) setFilter(o *opened, fd *perfevent.Event) error {
+func (s *sources) setFilter(o *opened, fd *perfevent.Event) error {
 	if o.filter != nil {
 		return o.filter.attach(o, fd)
 	}
@@ -419,7 +432,7 @@ func (s *session) setFilter(o *opened, fd *perfevent.Event) error {
 }
 
 // finishOpening is an error if nothing was opened, as all threads have ended.
-func (s *session) finishOpening() error {
+func (s *sources) finishOpening() error {
 	if !s.cfg.NoBPF {
 		s.tracker.attr.Flags |= programRecords // wherever they are asked for, the file has them
 	}
@@ -435,8 +448,18 @@ func (s *session) finishOpening() error {
 	return nil
 }
 
-// enable lets all events sample, or no more.
-func (s *session) enable(on bool) error {
+// enabledByExec is for events that the kernel enables when it executes the command.
+func (s *sources) enabledByExec() error {
+	s.enabled = true
+	return s.offCPU.enable(true)
+}
+
+// enable starts all events, or stops them if they were started.
+func (s *sources) enable(on bool) error {
+	if !on && !s.enabled {
+		return nil
+	}
+	s.enabled = on
 	if err := s.offCPU.enable(on); err != nil {
 		return err
 	}
@@ -457,13 +480,18 @@ func (s *session) enable(on bool) error {
 	return nil
 }
 
-// switched reports whether an event is enabled and disabled. The dummy runs all the time: the file is complete in tasks and memory.
+// switched reports whether enable starts and stops an event. The others run all the time, so that the file has all records of tasks and memory.
 func (o *opened) switched() bool {
-	return o.leader == o && !o.dummy && !o.offCPU && o.output == "" && !o.standIn
+	return o.leader == o && o.kind == sampled
 }
 
-// closeEvents closes all that is open.
-func (s *session) closeEvents() {
+// close closes what is open. s may be nil.
+func (s *sources) close() {
+	if s == nil {
+		return
+	}
+	s.offCPU.close()
+	s.fromRings.Close()
 	for _, r := range s.order {
 		r.Close()
 	}

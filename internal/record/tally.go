@@ -12,15 +12,20 @@ import (
 // tally is what was seen on the way from the rings to the file.
 type tally struct {
 	samples   uint64
-	lost      uint64
+	lost      uint64 // by records of lost samples and records
+	noRoom    uint64 // samples that found no room, by the events' counters and the size of a record
 	throttled uint64
+	filtered  uint64 // see Result
+	missed    uint64
+	wakeups   uint64
+	drained   uint64
 	first     uint64 // time of the first sample, ns; 0 if there is none
 	last      uint64
 
-	timeAt  int // offset of the time in samples; 0 if they have none
-	mapped  func(name []byte, pid int32)
-	task    func(perfdata.Value) // Sums.Task
-	tasks   uint64               // how often it was
+	timeAt  int                          // offset of the time in samples; 0 if they have none
+	mapped  func(name []byte, pid int32) // is called for each executable mapping
+	task    func(perfdata.Value)         // Sums.Task
+	tasks   uint64                       // how often it was
 	scratch []byte
 	stray   []int // offsets of the records of the last call of add that hasBuildIDBit
 }
@@ -157,29 +162,13 @@ func (t *tally) mapping(b []byte, at int) {
 	t.mapped(name, int32(ne.Uint32(b[8:])))
 }
 
-// keep writes and tallies records, in two parts. What could not be written is not tallied.
-func (s *session) keep(first, rest []byte) error {
-	before := *s.tally
-	if err := s.tally.add(first, rest); err != nil {
-		return err
-	}
-	if len(s.tally.stray) > 0 {
-		first, rest = withoutBuildIDBits(s.tally.stray, first, rest), nil
-	}
-	if err := s.out.append(first, rest); err != nil {
-		*s.tally = before
-		return err
-	}
-	return nil
-}
-
 // drain writes what all rings have. Rings of the newest records are left alone.
-func (s *session) drain() error {
-	if err := s.tellModules(); err != nil { // in front of the samples in them
+func (c *collector) drain() error {
+	if err := c.modules.write(&c.writer, c.builds, c.release()); err != nil { // in front of the samples in them
 		return err
 	}
 	wrote := false
-	for _, r := range s.order {
+	for _, r := range c.order {
 		if r.overwritten {
 			continue
 		}
@@ -191,38 +180,39 @@ func (s *session) drain() error {
 		if n == 0 {
 			continue
 		}
-		first, rest = r.rename(s.events[0].attr.SampleType, first, rest)
-		keep := s.keep
+		first, rest = r.rename(c.events[0].attr.SampleType, first, rest)
 		if r.offCPU {
-			keep = s.keepOffCPU
+			err = c.offCPU.keep(&c.writer, first, rest)
+		} else {
+			err = c.keep(first, rest)
 		}
-		if err := keep(first, rest); err != nil {
+		if err != nil {
 			return err
 		}
 		r.Release(n)
-		s.result.Drained += uint64(n)
+		c.tally.drained += uint64(n)
 		wrote = true
 	}
-	if s.fromRings != nil {
-		more, err := s.keepRings()
+	if c.fromRings != nil {
+		more, err := c.keepRings()
 		if err != nil {
 			return err
 		}
 		wrote = wrote || more
 	}
-	if s.cfg.Sums != nil { // these stand in front of what is read with them
-		return s.settled()
+	if c.cfg.Sums != nil { // these stand in front of what is read with them
+		return c.settled()
 	}
 	if !wrote {
 		return nil
 	}
-	return s.out.write(0, &perfdata.FinishedRound{})
+	return c.out.write(0, &perfdata.FinishedRound{})
 }
 
 // drainNewest writes what is in the rings of the newest records, and lets them be filled anew.
-func (s *session) drainNewest() error {
+func (c *collector) drainNewest() error {
 	wrote := false
-	for _, r := range s.order {
+	for _, r := range c.order {
 		if !r.overwritten {
 			continue
 		}
@@ -230,17 +220,17 @@ func (s *session) drainNewest() error {
 			return fmt.Errorf("read the newest records: %w", err)
 		}
 		var err error
-		s.newest, err = r.Newest(s.newest[:0])
+		c.newest, err = r.Newest(c.newest[:0])
 		if err != nil {
 			return err
 		}
 		if err := r.owner.PauseOutput(false); err != nil {
 			return fmt.Errorf("go on with the newest records: %w", err)
 		}
-		if len(s.newest) == 0 {
+		if len(c.newest) == 0 {
 			continue
 		}
-		if err := s.keep(s.newest, nil); err != nil {
+		if err := c.keep(c.newest, nil); err != nil {
 			return err
 		}
 		wrote = true
@@ -248,5 +238,5 @@ func (s *session) drainNewest() error {
 	if !wrote {
 		return nil
 	}
-	return s.out.write(0, &perfdata.FinishedRound{})
+	return c.out.write(0, &perfdata.FinishedRound{})
 }

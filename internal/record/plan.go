@@ -10,105 +10,134 @@ import (
 	"github.com/bperf/bperf/perfdata"
 )
 
-// opened is one event of the recording: what its samples are like, and where it is open.
+// kind says what an event of a recording is for.
+type kind int
+
+const (
+	sampled       kind = iota // one of Config.Events
+	sideBand                  // counts nothing: has the records of the target's tasks, memory and BPF programs
+	bpfLoads                  // counts nothing: has the records of the BPF programs of the whole machine
+	offCPUSamples             // counts nothing: BPF programs write how long threads were blocked to its rings
+	offCPUSums                // counts nothing, and is never enabled: sums of the time that threads were blocked refer to it
+	otherSums                 // counts nothing, and is never enabled: sums of Sums.Others refer to it
+	programOutput             // counts nothing: the user's programs write its samples
+)
+
+// dummy reports whether the event has no samples.
+func (k kind) dummy() bool { return k == sideBand || k == bpfLoads }
+
+// onTarget reports whether the event is opened for the target; the others are opened on all CPUs.
+func (k kind) onTarget() bool { return k == sampled || k == sideBand }
+
+// offCPU reports whether the event has the time that threads are blocked.
+func (k kind) offCPU() bool { return k == offCPUSamples || k == offCPUSums }
+
+// onlySums reports whether the event is there just for its ID.
+func (k kind) onlySums() bool { return k == offCPUSums || k == otherSums }
+
+// opened is an event of the recording: what its samples are like, and where it is open.
 type opened struct {
+	kind   kind
 	event  *event.Event
-	cgroup string // its name; empty for none
+	cgroup string // its name; empty without
 	attr   perfdata.Attr
-	leader *opened       // of its group; itself for those that lead
+	leader *opened       // of its group; itself for leaders
 	filter *sampleFilter // of its samples; nil without, and for tracepoints
-	dummy  bool          // counts nothing: for the records of tasks, memory and BPF programs
-	silent bool          // a dummy that the file does not tell of
-	// A dummy for the records of BPF programs of the whole machine alone, which is not opened for the target.
-	everywhere bool
-	offCPU     bool   // counts nothing: BPF programs write its samples
-	output     string // counts nothing: the user's programs write its samples through the map with this name; empty for others
-	standIn    bool   // is never enabled: it stands for sums that are of no event
-	fds        []*perfevent.Event
-	ids        []uint64
-	places     []place // of fds
-	later      int     // of these, the last: on CPUs that came online while it was recorded
+	output string        // of kind programOutput: the map through which programs write
+	silent bool          // the file does not list it
+	fds    []*perfevent.Event
+	ids    []uint64
+	places []place // of fds
+	later  int     // how many of these, the last ones, are on CPUs that came online during the recording
 }
 
-// plan decides what is opened, and with which attributes. They are those with which perf opens events, so that reports look the same.
-func (s *session) plan() error {
-	if s.cfg.ClockID == nil && len(s.cfg.Programs.RingBuffers()) > 0 {
+// plan is which events are opened, and with which attributes.
+type plan struct {
+	cfg      *Config
+	events   []*opened
+	others   []*opened // of events: those of Sums.Others
+	tracker  *opened   // of events: has the records of tasks and memory
+	ringSize int       // bytes
+}
+
+// newPlan plans the events of a recording. They have the attributes with which perf opens events, so that reports look the same.
+func newPlan(cfg *Config) (*plan, error) {
+	p := &plan{cfg: cfg}
+	if p.cfg.ClockID == nil && len(p.cfg.Programs.RingBuffers()) > 0 {
 		clock := int32(ringClock)
-		s.cfg.ClockID = &clock
+		p.cfg.ClockID = &clock
 	}
-	for _, g := range s.cfg.Events {
+	for _, g := range p.cfg.Events {
 		var leader *opened
 		for _, e := range g.Events {
 			o := &opened{event: e, leader: leader}
 			var err error
 			if o.filter, err = newFilter(e); err != nil {
-				return err
+				return nil, err
 			}
-			if s.cfg.EventCgroups != nil {
-				o.cgroup = s.cfg.EventCgroups[len(s.events)]
+			if p.cfg.EventCgroups != nil {
+				o.cgroup = p.cfg.EventCgroups[len(p.events)]
 			}
 			if leader == nil {
 				leader, o.leader = o, o
 			}
-			o.attr = s.attr(e, o.leader == o, len(g.Events))
-			s.events = append(s.events, o)
+			o.attr = p.attr(e, o.leader == o, len(g.Events))
+			p.events = append(p.events, o)
 		}
 	}
-	s.addFiltered()
-	for _, o := range s.events { // who reads groups samples its leader alone
+	p.addFiltered()
+	for _, o := range p.events { // who reads groups samples its leader alone
 		if o.leader != o && o.event.ReadGroup {
 			o.attr.SamplePeriod, o.attr.SampleType = 0, o.leader.attr.SampleType
 			o.attr.Flags &^= perfdata.AttrFreq
 		}
 	}
-	if len(s.events) > 0 {
-		s.tracker = s.events[0]
+	if len(p.events) > 0 {
+		p.tracker = p.events[0]
 	}
-	if s.tracker == nil || s.cfg.perCPU() || s.cfg.Sums != nil || s.cfg.Delay > 0 || s.cfg.StartDisabled || s.cfg.Overwrite || s.cfg.EventCgroups != nil {
-		s.tracker = s.dummy()
-		s.events = append(s.events, s.tracker)
-	} else if !s.cfg.NoBPF && !s.userOnly() {
-		o := s.dummy()
-		o.everywhere = true
-		s.events = append(s.events, o)
+	if p.tracker == nil || p.cfg.perCPU() || p.cfg.Sums != nil || p.cfg.Delay > 0 || p.cfg.StartDisabled || p.cfg.Overwrite || p.cfg.EventCgroups != nil {
+		p.tracker = p.dummy(sideBand)
+		p.events = append(p.events, p.tracker)
+	} else if !p.cfg.NoBPF && !p.userOnly() {
+		p.events = append(p.events, p.dummy(bpfLoads))
 	}
-	if s.cfg.OffCPU != nil {
-		s.events = append(s.events, s.offCPUEvent())
+	if p.cfg.OffCPU != nil {
+		p.events = append(p.events, p.offCPUEvent())
 	}
-	if s.cfg.Sums != nil {
-		for _, name := range s.cfg.Sums.Others {
-			s.others = append(s.others, s.otherEvent(name))
+	if p.cfg.Sums != nil {
+		for _, name := range p.cfg.Sums.Others {
+			p.others = append(p.others, p.otherEvent(name))
 		}
-		s.events = append(s.events, s.others...)
+		p.events = append(p.events, p.others...)
 	}
-	for _, name := range slices.Concat(s.cfg.Programs.Outputs(), s.cfg.Programs.RingBuffers()) {
-		s.events = append(s.events, s.outputEvent(name))
+	for _, name := range slices.Concat(p.cfg.Programs.Outputs(), p.cfg.Programs.RingBuffers()) {
+		p.events = append(p.events, p.outputEvent(name))
 	}
-	s.track(&s.tracker.attr)
-	s.silence()
-	s.identify()
+	p.track(&p.tracker.attr)
+	p.silence()
+	p.identify()
 	online, err := procfs.OnlineCPUs()
 	if err != nil {
-		return err
+		return nil, err
 	}
-	s.sizeRings(len(online), perfevent.LocksAnything())
-	return nil
+	p.sizeRings(len(online), perfevent.LocksAnything())
+	return p, nil
 }
 
 // silence leaves the dummy out of the file where there is one event besides: then samples need not say of which event they are, which is a
 // twelfth of their size. Its records are like those that this event would have.
-func (s *session) silence() {
-	last := s.events[len(s.events)-1]
-	if len(s.events) != 2 || !last.dummy {
+func (p *plan) silence() {
+	last := p.events[len(p.events)-1]
+	if len(p.events) != 2 || !last.kind.dummy() {
 		return
 	}
 	last.silent = true
-	last.attr.SampleType = s.events[0].attr.SampleType & (perfdata.SampleIP | perfdata.SampleTID | perfdata.SampleTime | perfdata.SampleCPU)
+	last.attr.SampleType = p.events[0].attr.SampleType & (perfdata.SampleIP | perfdata.SampleTID | perfdata.SampleTime | perfdata.SampleCPU)
 }
 
 // attr is what one event of the user's is opened with.
-func (s *session) attr(e *event.Event, leads bool, members int) perfdata.Attr {
-	c := s.cfg.of(e)
+func (p *plan) attr(e *event.Event, leads bool, members int) perfdata.Attr {
+	c := p.cfg.of(e)
 	a := e.Attr
 	a.SampleType |= perfdata.SampleIP | perfdata.SampleTID
 	a.ReadFormat = perfdata.ReadID | perfdata.ReadLost
@@ -166,7 +195,7 @@ func (s *session) attr(e *event.Event, leads bool, members int) perfdata.Attr {
 	}
 	if leads {
 		a.Flags |= perfdata.AttrDisabled
-		if c.CommandIsTarget() && c.Delay == 0 && !c.StartDisabled && !s.samplesCPUs() {
+		if c.CommandIsTarget() && c.Delay == 0 && !c.StartDisabled && !p.samplesCPUs() {
 			a.Flags |= perfdata.AttrEnableOnExec
 		}
 	}
@@ -182,7 +211,7 @@ func (s *session) attr(e *event.Event, leads bool, members int) perfdata.Attr {
 	if c.NoIdle {
 		a.Flags |= perfdata.AttrExcludeIdle
 	}
-	s.common(&a)
+	p.common(&a)
 	return a
 }
 
@@ -229,16 +258,16 @@ func (c *Config) callchain(a *perfdata.Attr) {
 }
 
 // common is what all events have, the dummy too.
-func (s *session) common(a *perfdata.Attr) {
-	if s.cfg.ClockID != nil {
+func (p *plan) common(a *perfdata.Attr) {
+	if p.cfg.ClockID != nil {
 		a.Flags |= perfdata.AttrUseClockID
-		a.ClockID = *s.cfg.ClockID
+		a.ClockID = *p.cfg.ClockID
 	}
 }
 
 // dummy counts nothing, and runs from the start: while what there is is told of, nothing that is new is missed.
-func (s *session) dummy() *opened {
-	o := &opened{dummy: true, event: &event.Event{Name: "dummy:HG", PMU: "software", Scale: 1}}
+func (p *plan) dummy(k kind) *opened {
+	o := &opened{kind: k, event: &event.Event{Name: "dummy:HG", PMU: "software", Scale: 1}}
 	o.leader = o
 	a := &o.attr
 	a.Type, a.Config = perfdata.TypeSoftware, perfdata.SoftwareDummy
@@ -246,16 +275,16 @@ func (s *session) dummy() *opened {
 	a.SampleType = perfdata.SampleIP | perfdata.SampleTID | perfdata.SampleTime
 	a.ReadFormat = perfdata.ReadID | perfdata.ReadLost
 	a.Flags = perfdata.AttrSampleIDAll
-	if s.cfg.Inherit && !s.cfg.PerThread {
+	if p.cfg.Inherit && !p.cfg.PerThread {
 		a.Flags |= perfdata.AttrInherit
 	}
-	if s.cfg.perCPU() || s.cfg.SampleCPU {
+	if p.cfg.perCPU() || p.cfg.SampleCPU {
 		a.SampleType |= perfdata.SampleCPU
 	}
-	if s.cfg.CommandIsTarget() {
+	if p.cfg.CommandIsTarget() {
 		a.Flags |= perfdata.AttrDisabled | perfdata.AttrEnableOnExec
 	}
-	s.common(a)
+	p.common(a)
 	return o
 }
 
@@ -263,14 +292,14 @@ func (s *session) dummy() *opened {
 const tracking = perfdata.AttrMmap | perfdata.AttrMmap2 | perfdata.AttrMmapData | perfdata.AttrComm | perfdata.AttrCommExec | perfdata.AttrTask |
 	perfdata.AttrKSymbol | perfdata.AttrBPFEvent | perfdata.AttrNamespaces | perfdata.AttrCgroup | perfdata.AttrContextSwitch
 
-// told are the events that the file tells of.
-func (s *session) told() []*opened {
-	return slices.DeleteFunc(slices.Clone(s.events), func(o *opened) bool { return o.silent })
+// listed returns the events that the file lists.
+func (p *plan) listed() []*opened {
+	return slices.DeleteFunc(slices.Clone(p.events), func(o *opened) bool { return o.silent })
 }
 
 // track asks for the records of tasks, memory and BPF programs, which one event has to.
-func (s *session) track(a *perfdata.Attr) {
-	c := s.cfg
+func (p *plan) track(a *perfdata.Attr) {
+	c := p.cfg
 	a.Flags |= perfdata.AttrMmap | perfdata.AttrMmap2 | perfdata.AttrComm | perfdata.AttrCommExec | perfdata.AttrTask | perfdata.AttrKSymbol
 	set := func(when bool, f perfdata.AttrFlags) {
 		if when {
@@ -286,17 +315,17 @@ func (s *session) track(a *perfdata.Attr) {
 
 // identify lets samples say of which event they are, where there are several: at the place that is the same in all samples, if they
 // are not alike otherwise.
-func (s *session) identify() {
-	if len(s.events) == 1 || s.events[1].silent {
+func (p *plan) identify() {
+	if len(p.events) == 1 || p.events[1].silent {
 		return
 	}
 	bit := perfdata.SampleEventID
-	for _, o := range s.events {
-		if o.attr.SampleType != s.events[0].attr.SampleType || o.offCPU || s.sums(o) {
+	for _, o := range p.events {
+		if o.attr.SampleType != p.events[0].attr.SampleType || o.kind == offCPUSamples || p.summed(o) {
 			bit = perfdata.SampleIdentifier
 		}
 	}
-	for _, o := range s.events {
+	for _, o := range p.events {
 		o.attr.SampleType |= bit
 	}
 }
@@ -304,3 +333,10 @@ func (s *session) identify() {
 // unwindRegisters are those that are needed to unwind the user's stack: all of enum perf_event_x86_regs but the segments and flags that
 // have no part in it, and all of enum perf_event_arm_regs (arch/*/include/uapi/asm/perf_regs.h).
 var unwindRegisters = map[string]uint64{"amd64": 0xff0fff, "arm64": 1<<33 - 1}[runtime.GOARCH]
+
+// userOnly reports whether nothing of the kernel is recorded.
+func (p *plan) userOnly() bool {
+	return !slices.ContainsFunc(p.events, func(o *opened) bool {
+		return !o.kind.dummy() && o.kind != programOutput && !o.attr.Has(perfdata.AttrExcludeKernel) && !(o.kind.offCPU() && p.cfg.AllUser)
+	})
+}

@@ -1,0 +1,268 @@
+package record
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/bperf/bperf/internal/perfevent"
+	"github.com/bperf/bperf/internal/record/host"
+	"github.com/bperf/bperf/internal/record/snapshot"
+	"github.com/bperf/bperf/internal/target"
+	"github.com/bperf/bperf/perfdata"
+)
+
+// collector takes records from the rings to the output. While it runs, in a goroutine of its own, it owns its fields, except those that mutexes
+// guard; before and after that they belong to the goroutine of Run.
+type collector struct {
+	*sources // opened; work guards what changes while the collector runs
+	writer
+	command  *target.Command
+	builds   *buildIDs
+	machine  host.Features
+	programs *programs      // nil with Config.NoBPF, or without the privilege to see them
+	modules  *moduleWatcher // nil without the privilege to see them
+	sums     sumState
+	newest   []byte // of rings that keep the newest records
+	waiter   *perfevent.Waiter
+	done     chan error
+	work     sync.Mutex // held except while waiting: events may be opened only then
+	requests requests
+}
+
+// requests are what others want of the collector.
+type requests struct {
+	sync.Mutex
+	stop   bool
+	rotate bool
+}
+
+// newCollector prepares what is written besides the records of the rings. command is nil without one.
+func newCollector(s *sources, command *target.Command) (*collector, error) {
+	c := &collector{sources: s, command: command, done: make(chan error, 1)}
+	if !c.userOnly() {
+		var err error
+		if c.modules, err = watchModules(&c.tracker.attr); err != nil {
+			c.cfg.Verbose(fmt.Sprintf("Modules that are loaded from now on are not recorded: %v", err))
+		}
+	}
+	if !c.cfg.NoBPF && !c.userOnly() {
+		var err error
+		if c.programs, err = watchPrograms(); err != nil {
+			c.cfg.Verbose(fmt.Sprintf("BPF programs that are loaded from now on are recorded without their code: %v", err))
+		}
+	}
+	c.builds = newBuildIDs("/proc", c.cfg.Allowance)
+	mapped := c.builds.add
+	if c.cfg.NoBuildIDs {
+		mapped = func([]byte, int32) {}
+	}
+	c.tally = newTally(c.events[0].attr.SampleType, mapped)
+	if c.cfg.Sums != nil { // nobody sees a header
+		c.tally.task, c.machine = c.cfg.Sums.Task, host.System(os.DirFS("/"))
+	} else {
+		c.machine = host.Machine(os.DirFS("/"))
+	}
+	return c, c.describe(c.machine)
+}
+
+// close releases what it watches. c may be nil.
+func (c *collector) close() {
+	if c == nil {
+		return
+	}
+	c.programs.close()
+	c.modules.close()
+	c.builds.close()
+}
+
+// listen lets the collector wake when a ring has records.
+func (c *collector) listen() (err error) {
+	if c.waiter, err = perfevent.NewWaiter(); err != nil {
+		return err
+	}
+	for _, r := range c.order {
+		if r.overwritten {
+			continue
+		}
+		if err := c.waiter.Add(r.owner); err != nil {
+			return err
+		}
+	}
+	if err := c.modules.wake(c.waiter); err != nil {
+		return err
+	}
+	for _, fd := range c.fromRings.FDs() {
+		if err := c.waiter.AddFD(fd); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// idle is how long records stay in the rings at most, so that a file that is looked at, or cut off by a SIGKILL, has all but the last ones.
+const idle = time.Second
+
+func (c *collector) run() error {
+	for {
+		ready, err := c.waiter.Wait(c.patience())
+		if err != nil {
+			return err
+		}
+		if ready {
+			c.tally.wakeups++
+		}
+		if over, err := c.step(); over || err != nil {
+			return err
+		}
+	}
+}
+
+// step takes what the rings have.
+func (c *collector) step() (over bool, err error) {
+	c.work.Lock()
+	defer c.work.Unlock()
+	stopping, rotating := c.requests.take()
+	if err := c.drain(); err != nil {
+		return false, err
+	}
+	if stopping {
+		return true, c.drainNewest()
+	}
+	if c.sumsDue() {
+		if err := c.writeSums(false); err != nil {
+			return false, err
+		}
+	}
+	if rotating || c.cfg.Switch.Size > 0 && c.out.size() >= c.cfg.Switch.Size {
+		return false, c.next()
+	}
+	return false, nil
+}
+
+// patience returns how long to wait for records.
+func (c *collector) patience() time.Duration {
+	if c.cfg.Sums != nil && time.Now().Before(c.sums.pollUntil) {
+		return tasksPoll
+	}
+	if c.cfg.Sums != nil {
+		return c.cfg.Sums.Poll
+	}
+	return idle
+}
+
+// next continues in a new file.
+func (c *collector) next() error {
+	if err := c.drainNewest(); err != nil {
+		return err
+	}
+	if err := c.writeOffCPU(false); err != nil {
+		return err
+	}
+	if err := c.out.next(); err != nil {
+		return err
+	}
+	return c.introduce()
+}
+
+// take returns what is wanted. To rotate is wanted once.
+func (r *requests) take() (stop, rotate bool) {
+	r.Lock()
+	defer r.Unlock()
+	rotate, r.rotate = r.rotate, false
+	return r.stop, rotate
+}
+
+func (c *collector) stop() {
+	c.requests.Lock()
+	c.requests.stop = true
+	c.requests.Unlock()
+	c.waiter.Wake()
+}
+
+func (c *collector) rotate() {
+	c.requests.Lock()
+	c.requests.rotate = true
+	c.requests.Unlock()
+	c.waiter.Wake()
+}
+
+// report adds to a result what was written.
+func (c *collector) report(r *Result) {
+	t := c.tally
+	r.Samples, r.Throttled, r.Filtered, r.Missed = t.samples, t.throttled, t.filtered, t.missed
+	r.Lost = max(t.lost, t.noRoom)
+	r.Wakeups, r.Drained = t.wakeups, t.drained
+	if c.out == nil {
+		return
+	}
+	r.Bytes, r.Original, r.Files, r.LastOutput = c.out.bytes, c.out.original, c.out.files, c.out.name
+	if len(c.out.kept) > 0 {
+		r.LastOutput = c.out.kept[len(c.out.kept)-1]
+	}
+}
+
+// introduce writes what exists already.
+func (c *collector) introduce() error {
+	if err := c.introduceEvents(); err != nil {
+		return err
+	}
+	before := snapshot.New("/proc", c.emit)
+	before.Data, before.Namespaces = c.cfg.data(), c.cfg.Namespaces
+	if !c.userOnly() {
+		if err := before.Kernel(c.release()); errors.Is(err, snapshot.ErrHidden) || errors.Is(err, fs.ErrNotExist) || errors.Is(err, fs.ErrPermission) {
+			c.cfg.Notify(err.Error())
+		} else if err != nil {
+			return err
+		}
+		if c.programs != nil {
+			if err := c.introducePrograms(); err != nil {
+				return err
+			}
+		}
+	}
+	if c.cfg.Cgroups {
+		if err := before.Cgroups(); err != nil {
+			return err
+		}
+	}
+	if err := c.introduceProcesses(before); err != nil {
+		return err
+	}
+	c.cfg.Verbose(fmt.Sprintf("%d processes were there", before.Processes))
+	if err := c.settled(); err != nil {
+		return err
+	}
+	return c.out.write(0, &perfdata.FinishedInit{})
+}
+
+// release returns the kernel's release.
+func (c *collector) release() string {
+	text, _ := c.machine[perfdata.FeatureOSRelease].(perfdata.Text)
+	return string(text)
+}
+
+func (c *collector) introduceProcesses(before *snapshot.Snapshot) error {
+	switch {
+	case c.cfg.CommandIsTarget() && c.out.files == 1: // its mappings disappear when it executes the command
+		pid := int32(c.command.PID())
+		return c.emit(0, &perfdata.Comm{PID: pid, TID: pid, Comm: "bperf-exec"})
+	case len(c.target.Threads) == 0:
+		return before.AllProcesses()
+	}
+	var pids []int32
+	for _, t := range c.target.Threads {
+		pids = append(pids, int32(t.PID))
+	}
+	slices.Sort(pids)
+	for _, pid := range slices.Compact(pids) {
+		if err := before.Process(pid); err != nil {
+			return err
+		}
+	}
+	return nil
+}
