@@ -12,6 +12,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/bperf/bperf/internal/procfs"
 	"github.com/bperf/bperf/perfdata"
 )
 
@@ -35,14 +36,37 @@ type Where struct {
 	UseCgroup bool
 }
 
-// Open opens one event. The error is the bare errno: what it means depends on the event and on the
-// target, which the caller knows.
+// Gone reports whether an error of Open means that the thread has ended, or that the CPU is offline.
+func (at Where) Gone(err error) bool {
+	switch err {
+	case unix.ESRCH:
+		return !at.UseCgroup && at.Thread != AnyThread
+	case unix.ENODEV:
+		return at.CPU != AnyCPU && procfs.IsOffline(at.CPU)
+	}
+	return false
+}
+
+// Open opens one event. The error is the bare errno, as what it means depends on the event and on the target. The exception is a *LimitError: where
+// all file descriptors are in use, Open raises the limit of the process if it may.
 //
 // Needs CAP_PERFMON (Linux 5.8), or a kernel.perf_event_paranoid that allows it.
 //
 // This and the other calls that are made for each of thousands of events are raw: they take some µs
 // on another CPU, which Go's scheduler would use to hand this thread's work to another thread and back.
 func Open(attr *perfdata.Attr, at Where) (*Event, error) {
+	e, err := open(attr, at)
+	if err != unix.EMFILE {
+		return e, err
+	}
+	limit := raiseFileLimit()
+	if e, err = open(attr, at); err == unix.EMFILE {
+		err = &LimitError{limit}
+	}
+	return e, err
+}
+
+func open(attr *perfdata.Attr, at Where) (*Event, error) {
 	a := *attr
 	a.Size = uint32(unsafe.Sizeof(a))
 	pid, flags, leader := at.Thread, uintptr(unix.PERF_FLAG_FD_CLOEXEC), -1

@@ -1,30 +1,40 @@
 package perfevent
 
 import (
+	"fmt"
 	"unsafe"
 
 	"golang.org/x/sys/unix"
 )
 
-// RaiseFileLimit makes room for n more file descriptors, of which each event is one, when all that
-// are allowed are in use: up to the hard limit, and beyond it with CAP_SYS_RESOURCE (at most
-// fs.nr_open). It returns the limit that is in force afterwards, and whether that is enough.
+// LimitError says that an event needs a file descriptor beyond the limit of the process. It wraps EMFILE.
+type LimitError struct {
+	Limit uint64 // that is in force
+}
+
+func (e *LimitError) Error() string {
+	return fmt.Sprintf("all %d files that this process may have open are in use: %v", e.Limit, unix.EMFILE)
+}
+
+func (e *LimitError) Unwrap() error { return unix.EMFILE }
+
+// raiseFileLimit makes room for 1024 more file descriptors: up to the hard limit, and beyond it with CAP_SYS_RESOURCE (at most fs.nr_open). It
+// returns the limit that is in force afterwards.
 //
 // It makes the system call itself. After syscall.Setrlimit, Go would hand the raised limit down to
 // commands that are started later, and programs that use select(2) cannot live with that.
-func RaiseFileLimit(n int) (limit uint64, enough bool) {
+func raiseFileLimit() uint64 {
 	var now unix.Rlimit
 	if prlimit(nil, &now) != nil {
-		return 0, false
+		return 0
 	}
-	need := now.Cur + uint64(n)
-	if prlimit(&unix.Rlimit{Cur: need, Max: max(need, now.Max)}, nil) == nil {
-		return need, true
+	const more = 1024
+	for _, raised := range []uint64{now.Cur + more, now.Max} {
+		if prlimit(&unix.Rlimit{Cur: raised, Max: max(raised, now.Max)}, nil) == nil {
+			return raised
+		}
 	}
-	if prlimit(&unix.Rlimit{Cur: now.Max, Max: now.Max}, nil) != nil {
-		return now.Cur, false
-	}
-	return now.Max, false
+	return now.Cur
 }
 
 func prlimit(set, get *unix.Rlimit) error {

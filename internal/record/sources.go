@@ -150,7 +150,7 @@ func (s *sources) openEverywhere() error {
 	attr.Flags |= programRecords
 	for _, cpu := range online {
 		at := place{cpu, perfevent.AnyThread}
-		fd, err := s.openOne(&attr, perfevent.Where{Thread: at.tid, CPU: at.cpu})
+		fd, err := perfevent.Open(&attr, perfevent.Where{Thread: at.tid, CPU: at.cpu})
 		if err != nil {
 			s.cfg.Verbose(fmt.Sprintf("Samples in BPF programs that others load from now on have no names: watch CPU %d: %v", cpu, err))
 			break
@@ -229,14 +229,13 @@ func (s *sources) openEvent(o *opened, places []place) error {
 			where.Cgroup, where.UseCgroup = cgroup, true
 		}
 		s.prepareSums(o)
-		fd, err := s.openOne(&o.attr, where)
+		fd, err := perfevent.Open(&o.attr, where)
 		switch {
 		case err == nil:
 			if err := s.attach(o, fd, at); err != nil {
 				return err
 			}
-		case err == syscall.ESRCH && at.tid != perfevent.AnyThread: // it has ended
-		case err == syscall.ENODEV && at.cpu != perfevent.AnyCPU && procfs.IsOffline(at.cpu):
+		case where.Gone(err):
 		default:
 			if !s.relax(o, err) {
 				return s.explain(o, at, err)
@@ -258,19 +257,6 @@ func (o *opened) leaderAt(at place) *perfevent.Event {
 		}
 	}
 	return nil
-}
-
-// openOne opens an event; where all descriptors are in use it raises the limit.
-func (s *sources) openOne(attr *perfdata.Attr, where perfevent.Where) (*perfevent.Event, error) {
-	fd, err := perfevent.Open(attr, where)
-	if err == syscall.EMFILE {
-		limit, enough := perfevent.RaiseFileLimit(1024)
-		if fd, err = perfevent.Open(attr, where); err == syscall.EMFILE && !enough {
-			return nil, fmt.Errorf("more than the %d files that this process may have open are needed: %w. "+
-				"Raise the limit (ulimit -n), or record fewer threads or events", limit, err)
-		}
-	}
-	return fd, err
 }
 
 // relax gives up a part of what an event was to be opened with, after the kernel has refused it; false if there is nothing left to give up.
@@ -320,6 +306,10 @@ func isCycles(a *perfdata.Attr) bool { return a.Type == perfdata.TypeHardware &&
 
 // explain puts the error of opening an event into words.
 func (s *sources) explain(o *opened, at place, err error) error {
+	var full *perfevent.LimitError
+	if errors.As(err, &full) {
+		return fmt.Errorf("%w. Raise the limit (ulimit -n), or record fewer threads or events", err)
+	}
 	switch {
 	case err == syscall.EOPNOTSUPP && o.attr.BranchSampleType != 0:
 		return fmt.Errorf("%s: this CPU does not record branches for it: %w. Leave out -b, -j and --call-graph lbr, "+

@@ -33,7 +33,7 @@ func RunCommand(argv []string) (*Command, error) {
 }
 
 // withOwnFileLimit calls f with the hard limit of files that this process was started with, if it was
-// raised since, for what f starts. The system calls are made as in perfevent.RaiseFileLimit, so that Go
+// raised since, for what f starts. The system calls are made as in perfevent.Open, so that Go
 // still restores the soft limit.
 func withOwnFileLimit(f func()) {
 	var now unix.Rlimit

@@ -12,6 +12,7 @@ import (
 	"github.com/bperf/bperf/internal/count"
 	"github.com/bperf/bperf/internal/event"
 	"github.com/bperf/bperf/internal/kernel"
+	"github.com/bperf/bperf/internal/perfevent"
 	"github.com/bperf/bperf/internal/procfs"
 	"github.com/bperf/bperf/internal/target"
 	"github.com/bperf/bperf/perfdata"
@@ -30,6 +31,10 @@ func Explain(e *event.Event, tid, cpu int, t target.Target, o count.Options, err
 // explain puts an errno of perf_event_open into words: as the reason why this event is not counted,
 // or as an error that ends the session.
 func (p *opener) explain(e *event.Event, at place, err error) (reason, fatal error) {
+	var full *perfevent.LimitError
+	if errors.As(err, &full) {
+		return nil, p.tooManyFiles(full)
+	}
 	errno, ok := err.(syscall.Errno)
 	if !ok {
 		return nil, err
@@ -164,7 +169,7 @@ func goneError(t target.Target) error {
 	return fmt.Errorf("process %d (%s) has ended", first.PID, first.Comm)
 }
 
-func (p *opener) tooManyFiles(limit uint64) error {
+func (p *opener) tooManyFiles(err *perfevent.LimitError) error {
 	n := p.planned()
 	events := 0
 	for _, m := range p.members {
@@ -174,7 +179,7 @@ func (p *opener) tooManyFiles(limit uint64) error {
 	}
 	return fmt.Errorf("counting %s %s takes %d file descriptors, but %d is the limit: %w. "+
 		"Raise it with `ulimit -n %d` (as root, where the shell refuses), or count less at a time",
-		number(events, "event"), describePlaces(p.target), n, limit, syscall.EMFILE, roundUp(n))
+		number(events, "event"), describePlaces(p.target), n, err.Limit, syscall.EMFILE, roundUp(n))
 }
 
 // roundUp leaves room for the other files of a process, in a number that is easy to read.

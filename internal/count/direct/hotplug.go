@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/bperf/bperf/internal/perfevent"
+	"github.com/bperf/bperf/internal/procfs"
 	"github.com/bperf/bperf/internal/target"
 )
 
@@ -97,7 +98,7 @@ func (c *Counter) closeSet(s *set) error {
 // openSet opens a set on a CPU that has come online. If the CPU is offline again, the set stays closed.
 func (c *Counter) openSet(s *set) error {
 	err := c.opener.openSet(s)
-	if err == syscall.ENODEV && c.opener.offline(s.place) {
+	if err == syscall.ENODEV && procfs.IsOffline(s.cpu) {
 		return nil
 	}
 	if err != nil {

@@ -162,8 +162,9 @@ func (p *opener) rounds() [][]int {
 
 // openRound opens all groups in some of the places.
 func (p *opener) openRound(list event.List, round []int) error {
-	if err := p.openClocks(round); errors.Is(err, syscall.EMFILE) {
-		return err
+	var full *perfevent.LimitError
+	if err := p.openClocks(round); errors.As(err, &full) {
+		return p.tooManyFiles(full)
 	}
 	for i, g := range list {
 		if len(p.groups[i]) > 1 && p.groups[i][0].alone { // was split in an earlier round
@@ -283,14 +284,13 @@ func (p *opener) openMember(m *member, before []*member, round []int) error {
 			}
 			continue
 		}
-		switch err {
-		case syscall.ESRCH:
-			p.ended[at.thread] = true
-			continue
-		case syscall.ENODEV:
-			if p.offline(at) {
-				continue
+		if p.where(at).Gone(err) {
+			if at.thread != count.None {
+				p.ended[at.thread] = true
 			}
+			continue
+		}
+		switch err {
 		case syscall.EACCES, syscall.EPERM:
 			if restricted := m.event.InUserMode(); restricted != nil {
 				*m.event = *restricted
@@ -315,19 +315,7 @@ func (p *opener) openMember(m *member, before []*member, round []int) error {
 func (p *opener) openAt(m *member, at place, leader *perfevent.Event) (*perfevent.Event, error) {
 	attr, where := p.attr(m, leader == nil), p.where(at)
 	where.Leader = leader
-	return p.openRaising(&attr, where)
-}
-
-// openRaising opens an event; where all descriptors are in use it raises the limit.
-func (p *opener) openRaising(attr *perfdata.Attr, where perfevent.Where) (*perfevent.Event, error) {
-	fd, err := perfevent.Open(attr, where)
-	if err == syscall.EMFILE {
-		limit, enough := perfevent.RaiseFileLimit(p.remaining())
-		if fd, err = perfevent.Open(attr, where); err == syscall.EMFILE && !enough {
-			return nil, p.tooManyFiles(limit)
-		}
-	}
-	return fd, err
+	return perfevent.Open(&attr, where)
 }
 
 func (p *opener) where(at place) perfevent.Where {
@@ -382,9 +370,6 @@ func (p *opener) fitsAlone(m *member, at place) bool {
 	return true
 }
 
-// offline reports whether the CPU of a place went offline after the target was resolved.
-func (p *opener) offline(at place) bool { return at.cpu != count.None && procfs.IsOffline(at.cpu) }
-
 func (p *opener) openCgroups() error {
 	for _, cgroup := range p.target.Cgroups {
 		dir, err := os.Open(cgroup.Path)
@@ -406,7 +391,7 @@ func (p *opener) openClocks(round []int) error {
 	}
 	dummy := perfdata.Attr{Type: perfdata.TypeSoftware, Config: perfdata.SoftwareDummy}
 	for _, i := range round {
-		clock, err := p.openRaising(&dummy, p.where(p.places[i]))
+		clock, err := perfevent.Open(&dummy, p.where(p.places[i]))
 		if clock == nil {
 			return err
 		}
@@ -470,8 +455,7 @@ func (p *opener) closeAll() {
 	}
 }
 
-// planned is the number of file descriptors that all events take, remaining those of it that are
-// not open yet.
+// planned returns the number of file descriptors that all events take.
 func (p *opener) planned() (n int) {
 	if len(p.target.Cgroups) > 0 {
 		n = len(p.places) // clocks
@@ -480,18 +464,6 @@ func (p *opener) planned() (n int) {
 		for _, at := range p.places {
 			if m.ours() && m.wants(at) {
 				n++
-			}
-		}
-	}
-	return n
-}
-
-func (p *opener) remaining() int {
-	n := p.planned() - len(p.clocks)
-	for _, m := range p.members {
-		for _, fd := range m.fds {
-			if fd != nil {
-				n--
 			}
 		}
 	}
