@@ -26,9 +26,6 @@ func (p *plan) described() []*perfdata.Event {
 		if o.kind == offCPUSamples { // what stands in the file in place of raw data
 			attr.SampleType = attr.SampleType&^perfdata.SampleRaw | perfdata.SampleCallchain
 		}
-		if p.summed(o) {
-			describeSums(p.cfg.Sums, &attr)
-		}
 		all = append(all, &perfdata.Event{Attr: attr, IDs: o.ids, Name: o.event.Name, CPUs: o.event.CPUs})
 	}
 	return all

@@ -61,7 +61,7 @@ func (c *collector) join(cpu int) error {
 	c.later = true
 	rings := len(c.order)
 	for _, o := range c.events {
-		if o.kind.onlySums() || len(c.target.Threads) > 0 && o.kind.onTarget() { // events of threads go on when a CPU is back
+		if len(c.target.Threads) > 0 && o.kind.onTarget() { // events of threads go on when a CPU is back
 			continue
 		}
 		if err := c.joinEvent(o, place{cpu, perfevent.AnyThread}); err != nil {

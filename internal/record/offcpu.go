@@ -42,11 +42,6 @@ func (p *plan) offCPUEvent() *opened {
 	if p.cfg.Cgroups {
 		a.SampleType |= perfdata.SampleCgroup
 	}
-	if p.cfg.Sums != nil { // nothing is written to it: it stands for a time, and is never enabled
-		a.Config = perfdata.SoftwareCPUClock
-		a.Flags |= perfdata.AttrDisabled
-		o.kind = offCPUSums
-	}
 	p.common(a)
 	return o
 }
@@ -222,7 +217,7 @@ func (f *offCPU) write(w *writer, b *offcpu.Blocked, time uint64) error {
 
 func (p *plan) offCPUOpened() *opened {
 	for _, o := range p.events {
-		if o.kind.offCPU() {
+		if o.kind == offCPUSamples {
 			return o
 		}
 	}

@@ -18,8 +18,6 @@ const (
 	sideBand                  // counts nothing: has the records of the target's tasks, memory and BPF programs
 	bpfLoads                  // counts nothing: has the records of the BPF programs of the whole machine
 	offCPUSamples             // counts nothing: BPF programs write how long threads were blocked to its rings
-	offCPUSums                // counts nothing, and is never enabled: sums of the time that threads were blocked refer to it
-	otherSums                 // counts nothing, and is never enabled: sums of Sums.Others refer to it
 	programOutput             // counts nothing: the user's programs write its samples
 )
 
@@ -28,12 +26,6 @@ func (k kind) dummy() bool { return k == sideBand || k == bpfLoads }
 
 // onTarget reports whether the event is opened for the target; the others are opened on all CPUs.
 func (k kind) onTarget() bool { return k == sampled || k == sideBand }
-
-// offCPU reports whether the event has the time that threads are blocked.
-func (k kind) offCPU() bool { return k == offCPUSamples || k == offCPUSums }
-
-// onlySums reports whether the event is there just for its ID.
-func (k kind) onlySums() bool { return k == offCPUSums || k == otherSums }
 
 // opened is an event of the recording: what its samples are like, and where it is open.
 type opened struct {
@@ -55,9 +47,8 @@ type opened struct {
 type plan struct {
 	cfg      *Config
 	events   []*opened
-	others   []*opened // of events: those of Sums.Others
-	tracker  *opened   // of events: has the records of tasks and memory
-	ringSize int       // bytes
+	tracker  *opened // of events: has the records of tasks and memory
+	ringSize int     // bytes
 }
 
 // newPlan plans the events of a recording. They have the attributes with which perf opens events, so that reports look the same.
@@ -103,12 +94,6 @@ func newPlan(cfg *Config) (*plan, error) {
 	}
 	if p.cfg.OffCPU != nil {
 		p.events = append(p.events, p.offCPUEvent())
-	}
-	if p.cfg.Sums != nil {
-		for _, name := range p.cfg.Sums.Others {
-			p.others = append(p.others, p.otherEvent(name))
-		}
-		p.events = append(p.events, p.others...)
 	}
 	for _, name := range slices.Concat(p.cfg.Programs.Outputs(), p.cfg.Programs.RingBuffers()) {
 		p.events = append(p.events, p.outputEvent(name))
@@ -336,7 +321,10 @@ var unwindRegisters = map[string]uint64{"amd64": 0xff0fff, "arm64": 1<<33 - 1}[r
 
 // userOnly reports whether nothing of the kernel is recorded.
 func (p *plan) userOnly() bool {
+	if p.cfg.Sums != nil && p.cfg.Sums.Kernel {
+		return false
+	}
 	return !slices.ContainsFunc(p.events, func(o *opened) bool {
-		return !o.kind.dummy() && o.kind != programOutput && !o.attr.Has(perfdata.AttrExcludeKernel) && !(o.kind.offCPU() && p.cfg.AllUser)
+		return !o.kind.dummy() && o.kind != programOutput && !o.attr.Has(perfdata.AttrExcludeKernel) && !(o.kind == offCPUSamples && p.cfg.AllUser)
 	})
 }

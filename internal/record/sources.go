@@ -73,9 +73,6 @@ func (s *sources) open() error {
 	if err := s.openRings(); err != nil {
 		return err
 	}
-	if err := s.openOthers(); err != nil {
-		return err
-	}
 	if s.cfg.CommandIsTarget() || len(s.target.Threads) == 0 {
 		return s.finishOpening()
 	}
@@ -109,7 +106,7 @@ func (s *sources) open() error {
 }
 
 // onCPUs reports whether an event is opened on CPUs, though threads are the target.
-func (s *sources) onCPUs(o *opened) bool { return s.samplesCPUs() && s.summed(o) && !o.kind.onlySums() }
+func (s *sources) onCPUs(o *opened) bool { return s.samplesCPUs() && s.summed(o) }
 
 // follow lets samples of the target alone be kept, where events are those of CPUs, and returns these.
 func (s *sources) follow() ([]place, error) {
@@ -355,7 +352,7 @@ func (s *sources) attach(o *opened, fd *perfevent.Event, at place) error {
 	if err := s.setFilter(o, fd); err != nil {
 		return err
 	}
-	if s.summed(o) && !o.kind.onlySums() {
+	if s.summed(o) {
 		if err := s.cfg.Sums.Attach(slices.Index(s.events, o), fd); err != nil {
 			return fmt.Errorf("%s: %w", o.event.Name, err)
 		}

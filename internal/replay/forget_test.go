@@ -13,7 +13,8 @@ import (
 func TestForget(t *testing.T) {
 	const processes, each = 2000, 20 // in an interval
 	event := &perfdata.Event{Name: "cycles", Attr: perfdata.Attr{Flags: perfdata.AttrSampleIDAll,
-		SampleType: perfdata.SampleIP | perfdata.SampleTID | perfdata.SampleTime | perfdata.SampleCallchain | perfdata.SampleRaw}}
+		SampleType: perfdata.SampleIP | perfdata.SampleTID | perfdata.SampleTime}}
+	sums := &Sums{Stacks: true}
 	reader := written(t, event, func(w *perfdata.Writer) {
 		at := perfdata.SampleID{PID: 1, TID: 1}
 		exec := func(start uint64, name string) {
@@ -30,15 +31,14 @@ func TestForget(t *testing.T) {
 			exec(base+0x1000, "/libc.so")
 			exec(base+0x2000, "//anon")
 			w.Write(0, &perfdata.Fork{PID: at.PID, TID: at.PID + processes, ParentPID: at.PID, ParentTID: at.PID, SampleID: at})
-			sum := Sum{Count: 1, Interval: uint32(i / each), Comm: "short"}
-			w.Write(perfdata.MiscUser, &perfdata.Sample{SampleID: at, IP: base + 1, Raw: sum.Append(nil),
-				Callchain: []uint64{perfdata.ContextUser, base + 1, base + 0x1001, base + 0x2001, base + 0x9001}})
+			sums.Add(&Sum{Time: at.Time, PID: at.PID, TID: at.TID, IP: base + 1, User: []uint64{base + 1, base + 0x1001, base + 0x2001, base + 0x9001},
+				Count: 1, Interval: uint32(i / each), Comm: "short"})
 			for _, tid := range []int32{at.PID, at.PID + processes} { // the first thread before the other one
 				w.Write(0, &perfdata.Exit{PID: at.PID, TID: tid, ParentPID: 1, ParentTID: 1, SampleID: at})
 			}
 		}
 	})
-	r := New(reader, Options{Sums: true, SymFS: t.TempDir()})
+	r := New(reader, Options{Sums: sums, SymFS: t.TempDir()})
 	profiles, counted, counts := 0, 0, map[string]int{}
 	err := r.Intervals(0, func(p *profile.Profile) error {
 		profiles++
@@ -71,7 +71,7 @@ func TestForget(t *testing.T) {
 // TestExecAgain has a process that executes a file again and again, each time at other addresses: those of before the last
 // execution are there, too, for samples that were taken in it, and no others.
 func TestExecAgain(t *testing.T) {
-	m := newMachine(&symbols{replay: &Replay{options: Options{Sums: true}}})
+	m := newMachine(&symbols{replay: &Replay{options: Options{Sums: &Sums{}}}})
 	for i := range uint64(1000) {
 		m.apply(&perfdata.Record{Value: &perfdata.Comm{PID: 1, TID: 1, Comm: "again", Exec: true}})
 		for n := range uint64(2) {

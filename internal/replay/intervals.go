@@ -1,12 +1,10 @@
 package replay
 
 import (
-	"encoding/binary"
 	"io"
 	"sync"
 
 	"github.com/bperf/bperf/internal/profile"
-	"github.com/bperf/bperf/perfdata"
 )
 
 // Intervals makes a profile of each interval of a recording of sums, as soon as it is over. Intervals are counted from 0 on. What belongs to processes that
@@ -93,16 +91,3 @@ func (v *intervals) forget() {
 		}
 	}
 }
-
-// intervalOf is the interval that a sample is of. Samples that are no sums do not tell: they are of that of the sums around them.
-func (r *Replay) intervalOf(record *perfdata.Record, s *perfdata.Sample) uint32 {
-	if !r.options.Sums || isTracepoint(record.Event) || len(s.Raw) < intervalAt+4 {
-		return r.interval
-	}
-	of := binary.LittleEndian.Uint32(s.Raw[intervalAt:])
-	r.interval = max(r.interval, of)
-	return of
-}
-
-// isTracepoint tells events whose samples are not added up in the kernel.
-func isTracepoint(e *perfdata.Event) bool { return e != nil && e.Attr.Type == perfdata.TypeTracepoint }

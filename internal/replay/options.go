@@ -20,8 +20,8 @@ type Options struct {
 	// goroutines; nil for none.
 	KernelSymbol func(addr uint64) (Symbol, bool)
 
-	Functions []string // only samples of Sums in these
-	Sums      bool     // samples stand for several each, as their raw data tells: see Sum
+	Functions []string // only sums in these
+	Sums      *Sums    // that come besides the recording's samples; nil for none
 	Others    bool     // hand out all records, not only samples
 	Filter    Filter
 }

@@ -115,7 +115,7 @@ func (p *part) add(item *Item) {
 	if !p.filler.replay.options.NoStacks {
 		sample.Stack = p.stack(item)
 	}
-	if p.filler.replay.options.Sums && !isTracepoint(item.Event) {
+	if item.sum != nil {
 		p.addSum(item, sample)
 		return
 	}
@@ -322,7 +322,7 @@ func unit(a *perfdata.Attr) string {
 // profileEvents are the events of the recording without sums.
 func (r *Replay) profileEvents() []profile.Event {
 	var events []profile.Event
-	for _, e := range r.reader.Events() {
+	for _, e := range r.events() {
 		event := profile.Event{Name: e.Name, Unit: unit(&e.Attr), Leader: e.Index}
 		if e.Attr.Has(perfdata.AttrFreq) {
 			event.Frequency = e.Attr.SamplePeriod

@@ -2,6 +2,7 @@ package replay
 
 import (
 	"io"
+	"math"
 	"runtime"
 	"sync"
 	"sync/atomic"
@@ -19,7 +20,8 @@ type Item struct {
 	Cgroup   string           // of samples with SampleCgroup: its path; empty if it is not known
 
 	user, kernel *Maps
-	interval     uint32 // of a recording of sums
+	sum          *Sum   // nil for others
+	interval     uint32 // with Options.Sums
 }
 
 // Stats is what was seen, and what is missing.
@@ -58,7 +60,9 @@ type Replay struct {
 
 	cutChains atomic.Uint64
 	outside   atomic.Uint64
-	interval  uint32 // the last one of which there was a sum
+	sums      sumQueue
+	interval  uint32            // the last one of which there was a sum
+	all       []*perfdata.Event // see events
 }
 
 // New makes a replay of a recording that is open and of which no record was read.
@@ -117,12 +121,19 @@ func (r *Replay) run(newHandler func(*Resolver) Handler, w io.Writer, pause func
 	var items []Item
 	var pieces []piece
 	var failed, err error
+	flush := func(items []Item) ([]Item, error) {
+		var err error
+		pieces, err = handle(handlers, items, pieces, w)
+		return items[:0], err
+	}
 	for batch, broken := range r.reader.Batches() {
-		items = items[:0]
 		for i := range batch {
+			if items, err = r.sumsBefore(batch[i].Time, items, flush); err != nil {
+				return err
+			}
 			items = r.next(&batch[i], items)
 		}
-		if pieces, err = handle(handlers, items, pieces, w); err != nil {
+		if items, err = flush(items); err != nil {
 			return err
 		}
 		if len(r.machine.ended) >= manyEnded {
@@ -133,8 +144,10 @@ func (r *Replay) run(newHandler func(*Resolver) Handler, w io.Writer, pause func
 		}
 		failed = broken
 	}
-	items = r.handOut(r.deferred.take(len(r.deferred.waiting)), items[:0])
-	if _, err = handle(handlers, items, pieces, w); err != nil {
+	if items, err = r.sumsBefore(math.MaxUint64, items, flush); err != nil {
+		return err
+	}
+	if _, err = flush(r.handOut(r.deferred.take(len(r.deferred.waiting)), items)); err != nil {
 		return err
 	}
 	return failed
@@ -237,7 +250,7 @@ func (r *Replay) next(record *perfdata.Record, items []Item) []Item {
 // item is a sample with the state of the machine.
 func (r *Replay) item(record *perfdata.Record, s *perfdata.Sample, t *thread) Item {
 	item := Item{Record: record, Sample: s, Thread: t.Thread, user: t.process.maps.share(), kernel: r.machine.kernel.share(),
-		interval: r.intervalOf(record, s)}
+		interval: r.interval}
 	if s.Fields.Has(perfdata.SampleCgroup) {
 		item.Cgroup = r.machine.cgroups[s.Cgroup]
 	}

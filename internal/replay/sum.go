@@ -1,81 +1,190 @@
 package replay
 
 import (
-	"encoding/binary"
-	"errors"
+	"cmp"
 	"slices"
+	"sync"
 
 	"github.com/bperf/bperf/internal/profile"
+	"github.com/bperf/bperf/perfdata"
 )
 
-// Sum is what a sample tells in its raw data, with Options.Sums: it stands for several that are alike, and its period is the sum of theirs.
+// Sum is samples that are alike, added up where they were taken.
 type Sum struct {
-	Count    uint64 // of samples
-	Interval uint32 // in which they were taken, from 0 on
-	Comm     string // the name of the thread; empty for the one that the recording tells
-	Tags     []SumTag
+	Event        int    // the index of an event of the recording, or Other(i)
+	Time         uint64 // of the first sample, by the recording's clock, ns
+	PID, TID     int32  // -1 if samples of several were added up
+	CPU          int32  // the same
+	Cgroup       uint64
+	IP           uint64
+	Kernel, User []uint64 // the stack, innermost frame first
+	Count        uint64   // of samples; 0 only says that Interval has begun
+	Value        uint64   // the sum of the periods
+	Interval     uint32   // in which the samples were taken, from 0
+	Comm         string   // the thread's name; empty for the one in the recording
+	Tags         []SumTag
 }
 
 // SumTag is a label with a name of its own.
 type SumTag struct{ Key, Value string }
 
-// intervalAt is where Interval is in what Append makes.
-const intervalAt = 8
+// Other returns the value of Sum.Event for the i-th of Sums.Others.
+func Other(i int) int { return -1 - i }
 
-// Append encodes a sum, in a form that is for this program alone. No text may be longer than 255 bytes.
-func (s *Sum) Append(b []byte) []byte {
-	le := binary.LittleEndian
-	b = le.AppendUint32(le.AppendUint64(b, s.Count), s.Interval)
-	b = appendText(b, s.Comm)
-	b = append(b, byte(len(s.Tags)))
-	for _, t := range s.Tags {
-		b = appendText(appendText(b, t.Key), t.Value)
-	}
-	return b
+// Sums passes sums to a replay. The replay puts them among the records of its recording by time: a sum is handed out when a record with a later time comes, or
+// the recording ends. So whoever adds sums writes a record with the current time afterwards.
+type Sums struct {
+	Stacks bool              // sums have stacks
+	Others []*perfdata.Event // events of sums that the recording does not have
+
+	mu    sync.Mutex
+	added []*pendingSum
+	sums  []pendingSum // room for sums
+	ips   []uint64     // room for callchains
 }
 
-func appendText(b []byte, s string) []byte {
-	s = s[:min(len(s), 255)]
-	return append(append(b, byte(len(s))), s...)
+// pendingSum is a sum that was not handed out yet.
+type pendingSum struct {
+	Sum
+	chain []uint64 // Kernel and User, each behind its mark
 }
 
-var errSum = errors.New("a sample that stands for several ends early")
+// Add adds a sum, and keeps its Tags.
+func (s *Sums) Add(sum *Sum) {
+	const room = 256
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if len(s.sums) == 0 {
+		s.sums = make([]pendingSum, room)
+	}
+	p := &s.sums[0]
+	s.sums = s.sums[1:]
+	if need := len(sum.Kernel) + len(sum.User) + 2; cap(s.ips)-len(s.ips) < need {
+		s.ips = make([]uint64, 0, max(32*room, need))
+	}
+	start := len(s.ips)
+	s.ips = appendStack(s.ips, sum.Kernel, sum.User)
+	p.Sum, p.chain = *sum, s.ips[start:len(s.ips):len(s.ips)]
+	p.Kernel, p.User = nil, nil
+	s.added = append(s.added, p)
+}
 
-// decodeSum is the opposite of Append. What follows is padding.
-func decodeSum(b []byte) (s Sum, err error) {
-	if len(b) < 12 {
-		return Sum{}, errSum
+// appendStack appends a stack to a callchain, each part behind its mark.
+func appendStack(chain, kernel, user []uint64) []uint64 {
+	if len(kernel) > 0 {
+		chain = append(append(chain, perfdata.ContextKernel), kernel...)
 	}
-	le := binary.LittleEndian
-	s.Count, s.Interval = le.Uint64(b), le.Uint32(b[8:])
-	b = b[12:]
-	if s.Comm, b, err = text(b); err != nil {
-		return Sum{}, err
+	if len(user) > 0 {
+		chain = append(append(chain, perfdata.ContextUser), user...)
 	}
-	if len(b) == 0 {
-		return Sum{}, errSum
-	}
-	n := b[0]
-	b = b[1:]
-	for range n {
-		var t SumTag
-		if t.Key, b, err = text(b); err != nil {
-			return Sum{}, err
+	return chain
+}
+
+// take returns what was added since the last call, by time.
+func (s *Sums) take() []*pendingSum {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	added := s.added
+	s.added = nil
+	slices.SortStableFunc(added, func(a, b *pendingSum) int { return cmp.Compare(a.Time, b.Time) })
+	return added
+}
+
+// sumQueue has the sums that a replay has not handed out yet.
+type sumQueue struct {
+	waiting []*pendingSum // by time
+	records []perfdata.Record
+	samples []perfdata.Sample
+}
+
+// mostSums is the number of sums that are handed out at a time.
+const mostSums = 2048
+
+// before appends the sums before a time to the items, until there are mostSums. It returns whether there are more.
+func (r *Replay) before(time uint64, items []Item) (_ []Item, more bool) {
+	q := &r.sums
+	if added := r.options.Sums.take(); len(added) > 0 {
+		sorted := len(q.waiting) == 0 || q.waiting[len(q.waiting)-1].Time <= added[0].Time
+		if q.waiting = append(q.waiting, added...); !sorted {
+			slices.SortStableFunc(q.waiting, func(a, b *pendingSum) int { return cmp.Compare(a.Time, b.Time) })
 		}
-		if t.Value, b, err = text(b); err != nil {
-			return Sum{}, err
-		}
-		s.Tags = append(s.Tags, t)
 	}
-	return s, nil
+	if q.records == nil {
+		q.records, q.samples = make([]perfdata.Record, mostSums), make([]perfdata.Sample, mostSums)
+	}
+	used := 0
+	for ; used < len(q.waiting) && q.waiting[used].Time < time && len(items) < mostSums; used++ {
+		items = r.sum(q.waiting[used], &q.records[len(items)], &q.samples[len(items)], items)
+	}
+	clear(q.waiting[:used])
+	q.waiting = q.waiting[used:]
+	return items, len(q.waiting) > 0 && q.waiting[0].Time < time
 }
 
-func text(b []byte) (s string, rest []byte, err error) {
-	if len(b) == 0 || len(b) < 1+int(b[0]) {
-		return "", nil, errSum
+// sumsBefore appends the sums before a time to the items. Before there are too many, flush takes them.
+func (r *Replay) sumsBefore(time uint64, items []Item, flush func([]Item) ([]Item, error)) (_ []Item, err error) {
+	if r.options.Sums == nil || time == 0 { // 0: a record without a time
+		return items, nil
 	}
-	n := 1 + int(b[0])
-	return string(b[1:n]), b[n:], nil
+	for more := true; more; {
+		if items, more = r.before(time, items); more {
+			if items, err = flush(items); err != nil {
+				return nil, err
+			}
+		}
+	}
+	return items, nil
+}
+
+// sum appends a sum to the items, as a sample.
+func (r *Replay) sum(of *pendingSum, record *perfdata.Record, s *perfdata.Sample, items []Item) []Item {
+	r.interval = max(r.interval, of.Interval)
+	if of.Count == 0 {
+		return items
+	}
+	*record = perfdata.Record{Type: perfdata.RecordSample, Misc: perfdata.MiscUser, Time: of.Time, Event: r.sumEvent(of.Event), Value: s}
+	if int64(of.IP) < 0 { // the kernel has the upper half of the addresses
+		record.Misc = perfdata.MiscKernel
+	}
+	*s = perfdata.Sample{IP: of.IP, Period: of.Value, Cgroup: of.Cgroup}
+	s.Fields, s.PID, s.TID, s.CPU, s.Time = sumFields, of.PID, of.TID, uint32(of.CPU), of.Time
+	if r.options.Sums.Stacks {
+		s.Fields, s.Callchain = s.Fields|perfdata.SampleCallchain, of.chain
+	}
+	t := r.machine.thread(of.PID, of.TID)
+	t.process.load(of.Time)
+	item := r.item(record, s, t)
+	item.sum, item.interval = &of.Sum, of.Interval
+	return r.sample(item, items)
+}
+
+const sumFields = perfdata.SampleIP | perfdata.SampleTID | perfdata.SampleTime | perfdata.SampleCPU | perfdata.SamplePeriod | perfdata.SampleCgroup
+
+// sumEvent returns the event of a sum; nil if there is none.
+func (r *Replay) sumEvent(of int) *perfdata.Event {
+	events := r.events()
+	if of < 0 {
+		of = len(r.reader.Events()) - 1 - of
+	}
+	if of >= len(events) {
+		return nil
+	}
+	return events[of]
+}
+
+// events returns the events of the recording, and behind them those of Sums.Others.
+func (r *Replay) events() []*perfdata.Event {
+	if r.options.Sums == nil || len(r.options.Sums.Others) == 0 {
+		return r.reader.Events()
+	}
+	if r.all == nil {
+		r.all = slices.Clone(r.reader.Events())
+		for _, e := range r.options.Sums.Others {
+			e.Index = len(r.all)
+			r.all = append(r.all, e)
+		}
+	}
+	return r.all
 }
 
 // tags stores labels, the first one in front.
@@ -97,30 +206,24 @@ func (f *filler) wanted(leaf profile.FrameID) bool {
 	return slices.Contains(only, f.p.Strings.At(function.Name)) || function.Linkage != 0 && slices.Contains(only, f.p.Strings.At(function.Linkage))
 }
 
-// addSum adds a sample that stands for several.
+// addSum adds a sample that is a sum.
 func (p *part) addSum(item *Item, sample profile.Sample) {
-	sum, err := decodeSum(item.Sample.Raw)
-	if err != nil {
-		p.unknown++
-		return
-	}
-	if sum.Count == 0 {
-		return // it says that the interval before it is over
-	}
+	sum := item.sum
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if !p.wanted(sample.Leaf) {
 		p.filler.replay.outside.Add(sum.Count)
 		return
 	}
+	tags, comm := sum.Tags, sum.Comm
 	if id := containerOf(item.Cgroup); id != "" {
-		sum.Tags = append(sum.Tags, SumTag{"container", id})
+		tags = append(tags[:len(tags):len(tags)], SumTag{"container", id})
 	}
-	if sum.Comm == "" && item.Thread.TID != -1 { // of a sum that is of no thread, there is no name
-		sum.Comm = item.Thread.Comm
+	if comm == "" && item.Thread.TID != -1 { // a sum of several threads has no name
+		comm = item.Thread.Comm
 	}
-	labels := profile.Labels{Comm: p.p.Strings.ID(sum.Comm), PID: item.Thread.PID, TID: item.Thread.TID, CPU: int32(item.Sample.CPU),
-		Cgroup: p.p.Strings.ID(item.Cgroup), Tags: p.tags(sum.Tags)}
+	labels := profile.Labels{Comm: p.p.Strings.ID(comm), PID: item.Thread.PID, TID: item.Thread.TID, CPU: sum.CPU,
+		Cgroup: p.p.Strings.ID(item.Cgroup), Tags: p.tags(tags)}
 	sample.Labels, sample.Count = p.p.Label(labels), sum.Count
 	p.own.Add(sample)
 }

@@ -88,7 +88,7 @@ func (m *machine) rename(pid, tid int32, comm string, exec bool) {
 
 // exit notes a thread that ends. Samples of its last moments can follow.
 func (m *machine) exit(tid int32) {
-	if t := m.threads[tid]; t != nil && m.symbols.replay.options.Sums {
+	if t := m.threads[tid]; t != nil && m.symbols.replay.options.Sums != nil {
 		m.ended = append(m.ended, t)
 	}
 }

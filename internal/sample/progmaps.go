@@ -7,7 +7,6 @@ import (
 
 	"github.com/bperf/bperf/internal/kernel"
 	"github.com/bperf/bperf/internal/profile"
-	"github.com/bperf/bperf/internal/record"
 	"github.com/bperf/bperf/internal/replay"
 	"github.com/bperf/bperf/internal/userprog"
 )
@@ -15,7 +14,7 @@ import (
 // programMaps are the maps of the user's programs that are profiles. Each number of their values is an event, behind those that are sampled.
 type programMaps struct {
 	all   []*userprog.Profile
-	first int // event
+	first int // the index of their first event among replay.Sums.Others
 }
 
 // toldBy reports whether a map tells its entries apart by a key.
@@ -32,8 +31,8 @@ func (m *programMaps) events() []string {
 	return names
 }
 
-// tell tells of what is new in the maps, in an interval. With end it is the last time.
-func (m *programMaps) tell(interval int, end bool, write func(*record.Sum) error) error {
+// tell adds what is new in the maps in an interval. With end it is the last time.
+func (m *programMaps) tell(interval int, end bool, to *replay.Sums) error {
 	now, _, err := kernel.ClockAndWall(monotonic)
 	if err != nil {
 		return err
@@ -41,7 +40,8 @@ func (m *programMaps) tell(interval int, end bool, write func(*record.Sum) error
 	event := m.first
 	for _, p := range m.all {
 		err := p.Each(!end, func(e *userprog.Entry) error {
-			return tellEntry(p, e, record.Sum{Event: event, Time: now}, interval, write)
+			addEntry(p, e, event, &replay.Sum{Time: now, Interval: uint32(interval)}, to)
+			return nil
 		})
 		if err != nil {
 			return err
@@ -51,26 +51,22 @@ func (m *programMaps) tell(interval int, end bool, write func(*record.Sum) error
 	return nil
 }
 
-// tellEntry tells of the values of an entry, the first of which is of the event of a sum.
-func tellEntry(p *userprog.Profile, e *userprog.Entry, sum record.Sum, interval int, write func(*record.Sum) error) error {
+// addEntry adds a sum for each value of an entry. first is the event of the first one, an index among replay.Sums.Others.
+func addEntry(p *userprog.Profile, e *userprog.Entry, first int, sum *replay.Sum, to *replay.Sums) {
+	sum.Count, sum.Comm = 1, e.Comm
 	sum.PID, sum.TID, sum.CPU, sum.Cgroup, sum.IP, sum.Kernel, sum.User = e.PID, e.TID, e.CPU, e.Cgroup, e.IP, e.Kernel, e.User
 	if ip := innermost(stack{e.Kernel, e.User}); ip != 0 {
 		sum.IP = ip
 	}
-	told := replay.Sum{Count: 1, Interval: uint32(interval), Comm: e.Comm}
 	for i, label := range e.Labels {
-		told.Tags = append(told.Tags, replay.SumTag{Key: p.Labels[i], Value: label})
+		sum.Tags = append(sum.Tags, replay.SumTag{Key: p.Labels[i], Value: label})
 	}
-	sum.Raw = told.Append(nil)
-	for _, value := range e.Values {
-		if sum.Value = value; value != 0 {
-			if err := write(&sum); err != nil {
-				return err
-			}
+	for i, value := range e.Values {
+		if value != 0 {
+			sum.Event, sum.Value = replay.Other(first+i), value
+			to.Add(sum)
 		}
-		sum.Event++
 	}
-	return nil
 }
 
 // mark marks the events of a profile whose samples are entries of maps.

@@ -78,12 +78,13 @@ type session struct {
 
 	mu        sync.Mutex // guards what follows
 	opened    time.Time
-	began     time.Time         // of the generation that is filled
-	ends      []time.Time       // of the intervals that are over
-	settle    bool              // what was read is still to be put into order with what came at the same time
-	told      record.Sum        // the last sum, whose place the next one takes
+	began     time.Time   // of the generation that is filled
+	ends      []time.Time // of the intervals that are over
+	settle    bool        // what was read is still to be put into order with what came at the same time
+	told      replay.Sum  // the last sum; reused
+	comms     map[[16]int8]string
+	sums      *replay.Sums
 	counted   []record.OwnCount // by the events themselves
-	summed    int               // an event whose samples are added up
 	still     uint64            // threads that are blocked at the end
 	stillTime uint64            // for how long, in ns
 	missing   uint64            // samples that had found no room when sums were read the last time
@@ -122,13 +123,9 @@ func Run(cfg Config) (Result, error) {
 	}
 	events := len(filters)
 	s := &session{cfg: cfg, began: time.Now(), opened: time.Now(), counted: make([]record.OwnCount, events)}
-	s.maps, s.detach = programMaps{programs.Profiles(), events}, programs.Detach
-	s.summed = slices.IndexFunc(cfg.Record.Events.Events(), func(e *event.Event) bool { return e.Tracepoint == "" })
-	if cfg.OffCPU {
-		s.summed = record.OffCPUEvent
-	} else if len(s.maps.all) > 0 {
-		s.summed = s.maps.first
-	} else if s.summed < 0 && cfg.Every > 0 {
+	s.maps, s.detach = programMaps{all: programs.Profiles()}, programs.Detach
+	isSummed := func(e *event.Event) bool { return e.Tracepoint == "" }
+	if cfg.Every > 0 && !cfg.OffCPU && len(s.maps.all) == 0 && !slices.ContainsFunc(cfg.Record.Events.Events(), isSummed) {
 		return Result{}, errors.New("samples of tracepoints are not added up in the kernel: for a profile of each interval another event is needed, too")
 	}
 	isTracepoint := func(e *event.Event) bool { return e.Tracepoint != "" }
@@ -158,6 +155,7 @@ func Run(cfg Config) (Result, error) {
 }
 
 func (s *session) run() (result Result, err error) {
+	s.sums = &replay.Sums{Stacks: s.cfg.By.Stack || s.maps.toldBy("stack"), Others: s.others()}
 	q := newQueue()
 	cfg := s.recording(q)
 	var follower sync.WaitGroup
@@ -231,13 +229,10 @@ func (s *session) recording(q *queue) record.Config {
 			e.Attr.SampleType |= bits
 		}
 	}
-	cfg.Sums = &record.Sums{Stack: s.cfg.By.Stack || s.maps.toldBy("stack"), Poll: s.poll(), Attach: s.attach, Due: s.due, Read: s.read, Counted: s.count,
-		Others: s.maps.events(), Follow: s.counter.follow}
+	cfg.Sums = &record.Sums{Stack: s.sums.Stacks, Kernel: s.cfg.measuresWaits() && s.settings.kernel || len(s.maps.all) > 0, Poll: s.poll(),
+		Attach: s.attach, Due: s.due, Read: s.read, Counted: s.count, Follow: s.counter.follow}
 	if s.cfg.measuresWaits() {
 		cfg.Sums.OffCPU = s.attachWaits
-	}
-	if s.cfg.OffCPU {
-		cfg.OffCPU = new(time.Duration)
 	}
 	if s.counter.tables != nil {
 		cfg.Sums.Task, cfg.Sums.Settled = s.counter.tables.Record, s.settled
@@ -301,7 +296,7 @@ func (s *session) start() time.Time {
 	return s.opened
 }
 
-func (s *session) read(end bool, write func(*record.Sum) error) error {
+func (s *session) read(end bool) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	waits := end && s.cfg.measuresWaits()
@@ -324,7 +319,7 @@ func (s *session) read(end bool, write func(*record.Sum) error) error {
 	}
 	s.began, s.settle = time.Now(), false
 	over := s.over() && !end
-	if err := s.counter.swap(grow, func(e *entry) error { return write(s.sum(e)) }); err != nil {
+	if err := s.counter.swap(grow, s.add); err != nil {
 		return err
 	}
 	if s.counter.tables != nil && !end {
@@ -336,28 +331,28 @@ func (s *session) read(end bool, write func(*record.Sum) error) error {
 		s.detach()
 	}
 	if end || over {
-		if err := s.maps.tell(len(s.ends), end, write); err != nil {
+		if err := s.maps.tell(len(s.ends), end, s.sums); err != nil {
 			return err
 		}
 	}
 	if waits {
-		return s.readStill(write)
+		return s.readStill()
 	}
 	if !over {
 		return nil
 	}
 	s.ends, s.settle = append(s.ends, s.began), true
-	return s.mark(write)
+	return s.mark()
 }
 
-// mark says that the interval before is over.
-func (s *session) mark(write func(*record.Sum) error) error {
+// mark adds the sum that begins an interval.
+func (s *session) mark() error {
 	now, _, err := kernel.ClockAndWall(monotonic)
 	if err != nil {
 		return err
 	}
-	begins := replay.Sum{Interval: uint32(len(s.ends))}
-	return write(&record.Sum{Event: s.summed, Time: now, PID: -1, TID: -1, CPU: -1, Raw: begins.Append(nil)})
+	s.sums.Add(&replay.Sum{Time: now, Interval: uint32(len(s.ends))})
+	return nil
 }
 
 // measure finds out how much room would be enough: half of a map is used when it is read, and what found no room has to be there, too.
@@ -382,14 +377,13 @@ func (s *session) measure() error {
 	return nil
 }
 
-// sum is an entry in the words of a recording. It is valid up to the next one.
-func (s *session) sum(e *entry) *record.Sum {
+// add adds the sum of an entry.
+func (s *session) add(e *entry) error {
 	by := s.cfg.By
 	of := &e.Subject
 	sum := &s.told
-	raw := sum.Raw[:0]
-	*sum = record.Sum{Event: int(of.Event), Time: e.First, PID: -1, TID: -1, CPU: -1, Cgroup: of.Cgroup, IP: e.Ip, Kernel: e.stack.kernel, User: e.stack.user,
-		Value: e.sampleSum.Value}
+	*sum = replay.Sum{Event: int(of.Event), Time: e.First, PID: -1, TID: -1, CPU: -1, Cgroup: of.Cgroup, IP: e.Ip, Kernel: e.stack.kernel, User: e.stack.user,
+		Value: e.sampleSum.Value, Count: e.Count, Interval: uint32(len(s.ends))}
 	if by.PID {
 		sum.PID, sum.TID = int32(of.Pid), int32(of.Pid)
 	}
@@ -402,15 +396,15 @@ func (s *session) sum(e *entry) *record.Sum {
 	if by.Stack && sum.IP == 0 {
 		sum.IP = innermost(e.stack)
 	}
-	told := replay.Sum{Count: e.Count, Interval: uint32(len(s.ends))}
 	if by.Comm {
-		told.Comm = text(of.Comm[:])
+		sum.Comm = s.comm(of.Comm)
 	}
+	tag := func(key, value string) { sum.Tags = append(sum.Tags, replay.SumTag{Key: key, Value: value}) }
 	if by.Priority {
-		told.Tags = append(told.Tags, replay.SumTag{Key: "priority", Value: fmt.Sprint(of.Priority)})
+		tag("priority", fmt.Sprint(of.Priority))
 	}
 	if by.Addr {
-		told.Tags = append(told.Tags, replay.SumTag{Key: "addr", Value: fmt.Sprintf("%#x", of.Addr)})
+		tag("addr", fmt.Sprintf("%#x", of.Addr))
 	}
 	wait := s.isWait(e)
 	if by.hasAccess() {
@@ -418,28 +412,61 @@ func (s *session) sum(e *entry) *record.Sum {
 		if wait {
 			from = noAccess()
 		}
-		told.Tags = append(told.Tags, by.accessTags(from)...)
+		sum.Tags = append(sum.Tags, by.accessTags(from)...)
 	}
 	if wait {
-		s.wait(e, sum, &told)
+		s.wait(e, sum)
 	}
 	if by.State {
 		letter := state(of.State)
 		if s.cfg.Wall && !wait {
 			letter = state(0) // of a thread on the CPU that has just begun to wait, too
 		}
-		told.Tags = append(told.Tags, replay.SumTag{Key: "state", Value: letter})
+		tag("state", letter)
 	}
 	if s.cfg.Wall {
 		where := onCPU
 		if wait {
 			where = offCPU
 		}
-		told.Tags = append(told.Tags, replay.SumTag{Key: WallTag, Value: where})
+		tag(WallTag, where)
 	}
-	sum.Raw = told.Append(raw)
-	return sum
+	s.sums.Add(sum)
+	return nil
 }
+
+// comm returns the name of a thread. Names are kept, as most sums have one of a few.
+func (s *session) comm(name [16]int8) string {
+	const most = 4096
+	known, ok := s.comms[name]
+	if !ok {
+		if s.comms == nil || len(s.comms) == most {
+			s.comms = make(map[[16]int8]string)
+		}
+		known = text(name[:])
+		s.comms[name] = known
+	}
+	return known
+}
+
+// others returns the events of sums that are not sampled: the time that threads are blocked, and the numbers in the values of maps.
+func (s *session) others() []*perfdata.Event {
+	var all []*perfdata.Event
+	add := func(name string, config uint64) {
+		all = append(all, &perfdata.Event{Name: name, Attr: perfdata.Attr{Type: perfdata.TypeSoftware, Config: config, SamplePeriod: 1}})
+	}
+	if s.cfg.OffCPU {
+		add(offCPUName, perfdata.SoftwareCPUClock) // a clock, so that its unit is ns
+	}
+	s.maps.first = len(all)
+	for _, name := range s.maps.events() {
+		add(name, perfdata.SoftwareDummy)
+	}
+	return all
+}
+
+// offCPUName is perf's name for the event.
+const offCPUName = "offcpu-time"
 
 func innermost(s stack) uint64 {
 	switch {
@@ -500,7 +527,7 @@ func (s *session) follow(q *queue) (*profile.Profile, replay.Stats, error) {
 	}
 	defer func() { _ = reader.Close() }() // it is only read
 	options := s.cfg.Replay
-	options.Sums, options.Functions, options.KernelSymbol, options.Allowance = true, s.cfg.Functions, s.counter.symbol, s.cfg.Record.Allowance
+	options.Sums, options.Functions, options.KernelSymbol, options.Allowance = s.sums, s.cfg.Functions, s.counter.symbol, s.cfg.Record.Allowance
 	r := replay.New(reader, options)
 	defer r.Close()
 	if s.cfg.Every > 0 {

@@ -13,7 +13,6 @@ import (
 	"github.com/cilium/ebpf/link"
 
 	"github.com/bperf/bperf/internal/offcpu"
-	"github.com/bperf/bperf/internal/record"
 	"github.com/bperf/bperf/internal/replay"
 	"github.com/bperf/bperf/perfdata"
 )
@@ -211,16 +210,16 @@ const (
 	offCPU  = "off-CPU"
 )
 
-// wait puts what is told of blocked threads in the words of a recording.
-func (s *session) wait(e *entry, sum *record.Sum, told *replay.Sum) {
-	sum.Event = record.OffCPUEvent
+// wait completes the sum of blocked threads.
+func (s *session) wait(e *entry, sum *replay.Sum) {
+	sum.Event = replay.Other(0)
 	if s.cfg.Wall {
 		sum.Event = 0
 	}
 	sum.Kernel = s.counter.waits.sched.Outside(e.stack.kernel)
 	sum.IP = innermost(stack{sum.Kernel, sum.User})
 	if s.cfg.By.Waker {
-		told.Tags = append(told.Tags, replay.SumTag{Key: "waker", Value: waker(e)})
+		sum.Tags = append(sum.Tags, replay.SumTag{Key: "waker", Value: waker(e)})
 	}
 }
 
@@ -236,12 +235,12 @@ func waker(e *entry) string {
 	return fmt.Sprintf("%s:%d", name, e.Subject.Waker)
 }
 
-// readStill tells of those that are blocked at the end.
-func (s *session) readStill(write func(*record.Sum) error) error {
+// readStill adds the threads that are blocked at the end.
+func (s *session) readStill() error {
 	return s.counter.waits.still(func(e *entry) error {
 		s.still++
 		s.stillTime += e.Value
-		return write(s.sum(e))
+		return s.add(e)
 	})
 }
 
