@@ -18,6 +18,7 @@ import (
 	"github.com/bperf/bperf/internal/printable"
 	"github.com/bperf/bperf/internal/procfs"
 	"github.com/bperf/bperf/internal/record"
+	"github.com/bperf/bperf/internal/session"
 	"github.com/bperf/bperf/internal/target"
 )
 
@@ -266,15 +267,33 @@ func (o *recordOptions) ofTasks() bool { return o.pids != "" || o.tids != "" || 
 // config is the session that the options ask for.
 func (o *recordOptions) config(given func(string) bool, args []string) (*record.Config, error) {
 	cfg := &record.Config{
-		Command: args, PerThread: o.perThread, Inherit: !o.noInherit && !o.perThread,
-		Period: o.period, StrictRate: o.strictFreq, Overrides: given("freq") || given("count"),
-		Addresses: o.data || o.physData, PhysAddrs: o.physData, Weight: o.weight, Raw: o.raw, SampleCPU: o.sampleCPU, Time: o.timestamp,
-		NoSamples: o.noSamples, TaskCounts: o.taskCounts, Namespaces: o.namespaces, Cgroups: o.allCgroups, Switches: o.switchEvents,
-		NoBPF: o.noBPFEvent, AllUser: o.allUser, AllKernel: o.allKernel, NoBuffering: o.noBuffering,
-		Overwrite: o.overwrite, Compression: o.compression, NoBuildIDs: o.noBuildID,
-		Delay: time.Duration(max(o.delay, 0)) * time.Millisecond, StartDisabled: o.delay == -1,
-		Timeout: time.Duration(o.timeout) * time.Millisecond,
-		Output:  o.outputName(), CommandLine: slices.Clone(os.Args), Version: currentVersion(),
+		Spec:        session.Spec{Command: args, Delay: time.Duration(max(o.delay, 0)) * time.Millisecond, StartDisabled: o.delay == -1, Timeout: time.Duration(o.timeout) * time.Millisecond},
+		PerThread:   o.perThread,
+		Inherit:     !o.noInherit && !o.perThread,
+		Period:      o.period,
+		StrictRate:  o.strictFreq,
+		Overrides:   given("freq") || given("count"),
+		Addresses:   o.data || o.physData,
+		PhysAddrs:   o.physData,
+		Weight:      o.weight,
+		Raw:         o.raw,
+		SampleCPU:   o.sampleCPU,
+		Time:        o.timestamp,
+		NoSamples:   o.noSamples,
+		TaskCounts:  o.taskCounts,
+		Namespaces:  o.namespaces,
+		Cgroups:     o.allCgroups,
+		Switches:    o.switchEvents,
+		NoBPF:       o.noBPFEvent,
+		AllUser:     o.allUser,
+		AllKernel:   o.allKernel,
+		NoBuffering: o.noBuffering,
+		Overwrite:   o.overwrite,
+		Compression: o.compression,
+		NoBuildIDs:  o.noBuildID,
+		Output:      o.outputName(),
+		CommandLine: slices.Clone(os.Args),
+		Version:     currentVersion(),
 	}
 	if given("period") {
 		cfg.PeriodSet = &o.periodSet

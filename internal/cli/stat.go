@@ -19,6 +19,7 @@ import (
 	"github.com/bperf/bperf/internal/count/shared"
 	"github.com/bperf/bperf/internal/count/shared/upstream"
 	"github.com/bperf/bperf/internal/procfs"
+	"github.com/bperf/bperf/internal/session"
 	"github.com/bperf/bperf/internal/stat"
 	"github.com/bperf/bperf/internal/target"
 )
@@ -287,7 +288,7 @@ func (o *statOptions) config(args []string) (*stat.Config, error) {
 		return nil, err
 	}
 	cfg := &stat.Config{
-		Command:       args,
+		Spec:          session.Spec{Command: args, Timeout: time.Duration(o.timeout) * time.Millisecond, Delay: time.Duration(max(o.delay, 0)) * time.Millisecond, StartDisabled: o.delay == -1},
 		Shared:        o.sharedWhere(conf),
 		Inherit:       !o.noInherit,
 		AllUser:       o.allUser,
@@ -297,9 +298,6 @@ func (o *statOptions) config(args []string) (*stat.Config, error) {
 		Aggregation:   o.aggregation(),
 		Interval:      time.Duration(o.interval) * time.Millisecond,
 		IntervalCount: o.intervalCount,
-		Timeout:       time.Duration(o.timeout) * time.Millisecond,
-		Delay:         time.Duration(max(o.delay, 0)) * time.Millisecond,
-		StartDisabled: o.delay == -1,
 		Repeat:        o.repeat,
 		Sync:          o.sync,
 		Pre:           o.pre,

@@ -29,8 +29,8 @@ type collector struct {
 	sums     sumState
 	newest   []byte // of rings that keep the newest records
 	waiter   *perfevent.Waiter
-	done     chan error
-	work     sync.Mutex // held except while waiting: events may be opened only then
+	ended    chan struct{} // is closed when run has returned
+	work     sync.Mutex    // held except while waiting: events may be opened only then
 	requests requests
 }
 
@@ -43,7 +43,7 @@ type requests struct {
 
 // newCollector prepares what is written besides the records of the rings. command is nil without one.
 func newCollector(s *sources, command *target.Command) (*collector, error) {
-	c := &collector{sources: s, command: command, done: make(chan error, 1)}
+	c := &collector{sources: s, command: command, ended: make(chan struct{})}
 	if !c.userOnly() {
 		var err error
 		if c.modules, err = watchModules(&c.tracker.attr); err != nil {
@@ -191,8 +191,11 @@ func (c *collector) rotate() {
 	c.waiter.Wake()
 }
 
-// report adds to a result what was written.
+// report adds to a result what was written. c may be nil.
 func (c *collector) report(r *Result) {
+	if c == nil {
+		return
+	}
 	t := c.tally
 	r.Samples, r.Throttled, r.Filtered, r.Missed = t.samples, t.throttled, t.filtered, t.missed
 	r.Lost = max(t.lost, t.noRoom)

@@ -9,23 +9,22 @@ import (
 	"time"
 
 	"github.com/bperf/bperf/internal/allowance"
-	"github.com/bperf/bperf/internal/control"
 	"github.com/bperf/bperf/internal/event"
-	"github.com/bperf/bperf/internal/target"
+	"github.com/bperf/bperf/internal/session"
 	"github.com/bperf/bperf/internal/userprog"
 	"github.com/bperf/bperf/perfdata"
 )
 
 // Config is what is recorded, and how.
 type Config struct {
+	session.Spec
+
 	Events       event.List
 	EventCgroups []string           // with -G: for each event the cgroup's name, or empty for none; nil without
 	Programs     *userprog.Programs // of event.Event.Program; nil if there are none. Run loads them, and the caller closes them
 	OutputNames  map[string]string  // of the events of maps through which they write, by map; those that are not in it have the map's name
 
-	Target    target.Spec
-	Command   []string // its run is the time that is recorded; and with an empty Target, what is recorded
-	PerThread bool     // a ring for each thread, not for each CPU, and no children
+	PerThread bool // a ring for each thread, not for each CPU, and no children
 
 	Frequency  uint64 // samples in a second, for events that do not say otherwise; 0 with Period
 	Period     uint64 // events between two samples
@@ -65,12 +64,6 @@ type Config struct {
 	Sums   *Sums          // in place of samples; nil for samples
 	OffCPU *time.Duration // how long threads are blocked: samples for what takes as long, sums for the rest; nil for nothing of it
 
-	Delay         time.Duration // start sampling so long after the start
-	StartDisabled bool          // start sampling when the control descriptor says so
-	Timeout       time.Duration // end after it; 0 for no such end
-	Control       *control.Channel
-	Signals       <-chan os.Signal // that end the session
-
 	// Allowance bounds the time that files of other users take; nil for a new one. Whoever sends Signals also calls its End, as the session reads them
 	// only while it records.
 	Allowance *allowance.Allowance
@@ -81,9 +74,8 @@ type Config struct {
 	CommandLine []string // with which the session was asked for
 	Version     string   // of this program
 
-	// Several goroutines call these, also at the same time.
-	Notify  func(string) // for what the user should know
-	Verbose func(string) // for what the user may want to know; or nil
+	// Verbose gets what the user may want to know; or nil. Several goroutines call it and Notify, also at the same time.
+	Verbose func(string)
 }
 
 // Callchain says how callchains are recorded.
@@ -106,9 +98,6 @@ type Switch struct {
 }
 
 func (s Switch) on() bool { return s.Requests != nil || s.Size > 0 || s.Every > 0 }
-
-// CommandIsTarget reports whether it is the command that is recorded, and not only the time of its run.
-func (c *Config) CommandIsTarget() bool { return len(c.Command) > 0 && c.Target.Nobody() }
 
 // SamplesCPUs reports whether with Sums the events are those of CPUs, though processes with all that they start are the target. An event of a thread begins a
 // period of its own, and has no sample of a thread that ends within it. All events have to be clocks, or cycles at a frequency: of these, who takes
@@ -174,8 +163,7 @@ const DefaultStack = 8192
 
 // Result is how the session ended.
 type Result struct {
-	Signal  os.Signal     // that ended it; nil if none did
-	Command target.Status // of the command, if there was one
+	session.Result
 
 	Samples    uint64
 	Lost       uint64 // records that found no room

@@ -12,23 +12,8 @@ import (
 	"github.com/bperf/bperf/perfdata"
 )
 
-// cpuChanges are the CPUs that come and go, until over is closed.
-func (s *session) cpuChanges(over <-chan struct{}) <-chan target.CPUChange {
-	changes := make(chan target.CPUChange)
-	go func() {
-		for change := range s.cpus.All() {
-			select {
-			case changes <- change:
-			case <-over:
-				return
-			}
-		}
-	}()
-	return changes
-}
-
 // followCPU lets a CPU join that has come online, or says that it is not recorded.
-func (s *session) followCPU(change target.CPUChange, join func(cpu int) error) {
+func (s *recorder) followCPU(change target.CPUChange, join func(cpu int) error) {
 	t := s.sources.target
 	switch {
 	case s.cfg.PerThread: // its events are of no CPU

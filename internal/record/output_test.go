@@ -5,11 +5,13 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/bperf/bperf/internal/session"
 )
 
 // TestKeep gives each of many files that are finished at once a name of its own.
 func TestKeep(t *testing.T) {
-	o := &output{name: filepath.Join(t.TempDir(), "perf.data"), cfg: &Config{Notify: func(string) {}}}
+	o := &output{name: filepath.Join(t.TempDir(), "perf.data"), cfg: &Config{Spec: session.Spec{Notify: func(string) {}}}}
 	const files = 4
 	for i := range files {
 		check(t, os.WriteFile(o.name, []byte{byte(i)}, 0o600))

@@ -20,6 +20,7 @@ import (
 	"github.com/bperf/bperf/internal/event"
 	"github.com/bperf/bperf/internal/perfevent"
 	"github.com/bperf/bperf/internal/record/snapshot"
+	"github.com/bperf/bperf/internal/session"
 	"github.com/bperf/bperf/internal/target"
 	"github.com/bperf/bperf/perfdata"
 	"github.com/bperf/bperf/test/program"
@@ -39,10 +40,14 @@ func config(t *testing.T, events string) Config {
 	require.Root(t)
 	list, err := event.Host().Parse(events)
 	check(t, err)
-	return Config{Events: list, Period: 1, Inherit: true, Output: filepath.Join(t.TempDir(), "perf.data"),
-		Notify: func(s string) { t.Log(s) }, Verbose: func(s string) { t.Log(s) },
-		Timeout: time.Minute, // nothing here takes as long
-		Version: "test", CommandLine: []string{"bperf", "record"}}
+	return Config{Spec: session.Spec{Notify: func(s string) { t.Log(s) }, Timeout: time.Minute},
+		Events:      list,
+		Period:      1,
+		Inherit:     true,
+		Output:      filepath.Join(t.TempDir(), "perf.data"),
+		Verbose:     func(s string) { t.Log(s) },
+		Version:     "test",
+		CommandLine: []string{"bperf", "record"}}
 }
 
 // recording is what is in a file.
@@ -493,13 +498,13 @@ func TestTellsCPUs(t *testing.T) {
 		{"gone", Config{}, target.Target{}, gone, ""},
 		{"lost", Config{}, target.Target{}, target.CPUChange{Online: true}, "messages of CPUs"},
 		{"threads", Config{PerThread: true}, target.Target{}, came, ""},
-		{"others", Config{Target: target.Spec{CPUs: []int{1}}}, target.Target{CPUs: []int{1}}, came, ""},
-		{"one of them", Config{Target: target.Spec{CPUs: []int{1, 3}}}, target.Target{CPUs: []int{1, 3}}, came, "CPU 3 has come online"},
-		{"was offline", Config{Target: target.Spec{CPUs: []int{1, 3}}}, target.Target{CPUs: []int{1}, Offline: []int{3}}, came, "CPU 3 has come online"},
+		{"others", Config{Spec: session.Spec{Target: target.Spec{CPUs: []int{1}}}}, target.Target{CPUs: []int{1}}, came, ""},
+		{"one of them", Config{Spec: session.Spec{Target: target.Spec{CPUs: []int{1, 3}}}}, target.Target{CPUs: []int{1, 3}}, came, "CPU 3 has come online"},
+		{"was offline", Config{Spec: session.Spec{Target: target.Spec{CPUs: []int{1, 3}}}}, target.Target{CPUs: []int{1}, Offline: []int{3}}, came, "CPU 3 has come online"},
 	} {
 		said := ""
 		test.cfg.Notify = func(s string) { said += s }
-		s := &session{cfg: &test.cfg, sources: &sources{target: test.target}}
+		s := &recorder{cfg: &test.cfg, sources: &sources{target: test.target}}
 		s.followCPU(test.change, func(int) error { return errors.New("no room") })
 		if (said == "") != (test.want == "") || !strings.Contains(said, test.want) {
 			t.Errorf("%s: %q, want %q", test.name, said, test.want)

@@ -1,33 +1,28 @@
 package record
 
 import (
-	"cmp"
 	"fmt"
-	"os"
 	"sync"
-	"syscall"
-	"time"
 
 	"github.com/bperf/bperf/internal/allowance"
-	"github.com/bperf/bperf/internal/control"
 	"github.com/bperf/bperf/internal/procfs"
+	"github.com/bperf/bperf/internal/session"
 	"github.com/bperf/bperf/internal/target"
 )
 
-// session is a recording. Two goroutines work on it: the one that calls Run, which owns the session, and the collector's while samples come.
-type session struct {
+// recorder is a session that records. Two goroutines work on it: the one that calls Run, which owns it, and the collector's while samples come.
+type recorder struct {
+	*session.Session
 	cfg       *Config
 	sources   *sources
 	collector *collector
 	cpus      target.CPUChanges
 	command   *target.Command // nil without one
-	exited    <-chan target.Status
-	result    Result
 }
 
 // Run records as it is asked for.
 func Run(cfg Config) (Result, error) {
-	s := &session{cfg: &cfg}
+	s := &recorder{Session: &session.Session{Spec: &cfg.Spec}, cfg: &cfg}
 	if s.cfg.Verbose == nil {
 		s.cfg.Verbose = func(string) {}
 	}
@@ -35,16 +30,17 @@ func Run(cfg Config) (Result, error) {
 		s.cfg.Allowance = allowance.New(allowance.DefaultMemory)
 	}
 	defer s.close()
-	if err := s.launch(); err != nil {
-		return s.result, err
+	err := s.launch()
+	if err == nil {
+		err = s.record()
 	}
-	err := s.record()
-	s.collector.report(&s.result)
-	return s.result, err
+	result := Result{Result: s.Result}
+	s.collector.report(&result)
+	return result, err
 }
 
 // close releases what is still open.
-func (s *session) close() {
+func (s *recorder) close() {
 	if s.command != nil {
 		s.command.Kill() // does nothing when it has ended
 	}
@@ -54,7 +50,7 @@ func (s *session) close() {
 }
 
 // launch opens everything, up to where recording can begin.
-func (s *session) launch() error {
+func (s *recorder) launch() error {
 	if err := checkRate(s.cfg); err != nil {
 		return err
 	}
@@ -80,7 +76,7 @@ func (s *session) launch() error {
 }
 
 // resolve finds the target. It starts the command, which waits until Exec.
-func (s *session) resolve() (err error) {
+func (s *recorder) resolve() (err error) {
 	to := &s.sources.target
 	if !s.cfg.CommandIsTarget() {
 		*to, err = s.cfg.Target.Resolve()
@@ -102,7 +98,7 @@ func (s *session) resolve() (err error) {
 }
 
 // record writes the output from its beginning to its end.
-func (s *session) record() (err error) {
+func (s *recorder) record() (err error) {
 	c := s.collector
 	if c.out, err = newOutput(s.cfg, c.described(), c.machine, c.setFeatures); err != nil {
 		return err
@@ -115,7 +111,7 @@ func (s *session) record() (err error) {
 }
 
 // collect writes what exists, and then what the rings get.
-func (s *session) collect() error {
+func (s *recorder) collect() error {
 	c := s.collector
 	if err := c.listen(); err != nil {
 		return err
@@ -128,16 +124,21 @@ func (s *session) collect() error {
 		return err
 	}
 	var running sync.WaitGroup
-	running.Go(func() { c.done <- c.run() })
+	var failed error
+	running.Go(func() {
+		defer close(c.ended)
+		failed = c.run()
+	})
 	err := s.wait()
+	if s.TimedOut {
+		s.cfg.Allowance.End()
+	}
 	disabled := s.sources.enable(false)
 	c.stop()
 	running.Wait()
-	if s.command != nil {
-		s.endCommand()
-	}
+	s.End()
 	if err == nil {
-		err = <-c.done
+		err = failed
 	}
 	if err == nil {
 		err = disabled
@@ -149,10 +150,9 @@ func (s *session) collect() error {
 }
 
 // begin starts sampling and the command.
-func (s *session) begin() error {
-	waits := s.cfg.Delay > 0 || s.cfg.StartDisabled
+func (s *recorder) begin() error {
 	switch {
-	case waits:
+	case s.cfg.Waits():
 		s.cfg.Notify("Events disabled")
 	case s.cfg.CommandIsTarget() && !s.sources.samplesCPUs(): // the kernel enables the events when it executes the command
 		if err := s.sources.enabledByExec(); err != nil {
@@ -170,100 +170,54 @@ func (s *session) begin() error {
 	if err := s.command.Exec(); err != nil {
 		return err
 	}
-	s.exited = s.command.Exited()
+	s.Started(s.command)
 	return nil
 }
 
 // wait returns when the recorded time is over.
-func (s *session) wait() error {
+func (s *recorder) wait() error {
 	c := s.collector
-	var ended <-chan struct{}
-	if s.command == nil && len(s.sources.target.Threads) > 0 {
-		var stop func()
-		ended, stop = s.cfg.Target.Watch()
-		defer stop()
-	}
 	over := make(chan struct{})
 	defer close(over)
-	cpus := s.cpuChanges(over)
-	delay, timeout := after(s.cfg.Delay), after(s.cfg.Timeout)
-	commands := s.cfg.Control.Commands()
-	var rotate <-chan time.Time
-	if s.cfg.Switch.Every > 0 {
-		t := time.NewTicker(s.cfg.Switch.Every)
-		defer t.Stop()
-		rotate = t.C
-	}
-	for {
+	work := make(chan func() (bool, error))
+	do := func(f func() (bool, error)) bool {
 		select {
-		case s.result.Command = <-s.exited:
-			s.exited = nil
-			return nil
-		case s.result.Signal = <-s.cfg.Signals:
-			return nil
-		case <-timeout:
-			s.cfg.Allowance.End()
-			return nil
-		case <-ended:
-			return nil
-		case err := <-c.done:
-			c.done <- err
-			return nil
-		case change := <-cpus:
-			s.followCPU(change, c.join)
-		case <-delay:
-			if err := s.sources.enable(true); err != nil {
-				return err
-			}
-			s.cfg.Notify("Events enabled")
-		case <-s.cfg.Switch.Requests:
-			c.rotate()
-		case <-rotate:
-			c.rotate()
-		case command, ok := <-commands:
-			if !ok {
-				commands = nil
-				break
-			}
-			over, err := s.obey(command)
-			if over || err != nil {
-				return err
-			}
+		case work <- f:
+			return true
+		case <-over:
+			return false
 		}
 	}
-}
-
-// after is time.After, but never for no time.
-func after(d time.Duration) <-chan time.Time {
-	if d <= 0 {
-		return nil
-	}
-	return time.After(d)
-}
-
-// obey does what the control descriptor says.
-func (s *session) obey(command control.Command) (over bool, err error) {
-	switch command {
-	case control.Enable:
-		err = s.sources.enable(true)
-		s.cfg.Notify("Events enabled")
-	case control.Disable:
-		err = s.sources.enable(false)
-		s.cfg.Notify("Events disabled")
-	case control.Stop:
-		over = true
-	}
-	if err != nil {
-		return false, err
-	}
-	return over, s.cfg.Control.Ack()
-}
-
-// endCommand ends a command that still runs: with the signal that the session got, or SIGTERM.
-func (s *session) endCommand() {
-	if s.exited == nil {
-		return
-	}
-	status, next := s.command.End(cmp.Or(s.result.Signal, os.Signal(syscall.SIGTERM)), s.exited, s.cfg.Signals)
-	s.result.Command, s.result.Signal, s.exited = status, cmp.Or(next, s.result.Signal), nil
+	go func() {
+		for change := range s.cpus.All() {
+			if !do(func() (bool, error) { s.followCPU(change, c.join); return false, nil }) {
+				return
+			}
+		}
+	}()
+	go func() {
+		select {
+		case <-c.ended:
+			do(func() (bool, error) { return true, nil })
+		case <-over:
+		}
+	}()
+	go func() {
+		for {
+			select {
+			case <-s.cfg.Switch.Requests:
+				c.rotate()
+			case <-over:
+				return
+			}
+		}
+	}()
+	return s.Wait(&session.Measurement{
+		Enable:  func() error { return s.sources.enable(true) },
+		Disable: func() error { return s.sources.enable(false) },
+		Threads: len(s.sources.target.Threads) > 0,
+		Every:   s.cfg.Switch.Every,
+		Tick:    func() (bool, error) { c.rotate(); return false, nil },
+		Work:    work,
+	})
 }

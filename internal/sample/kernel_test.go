@@ -21,6 +21,7 @@ import (
 	"github.com/bperf/bperf/internal/perfevent"
 	"github.com/bperf/bperf/internal/profile"
 	"github.com/bperf/bperf/internal/record"
+	"github.com/bperf/bperf/internal/session"
 	"github.com/bperf/bperf/perfdata"
 	"github.com/bperf/bperf/test/bpfprogram"
 	"github.com/bperf/bperf/test/program"
@@ -44,9 +45,14 @@ func config(t *testing.T, events string, command ...string) Config {
 	by, err := ParseKeys([]string{"comm", "stack"})
 	check(t, err)
 	return Config{By: by, Keep: profile.Comm | profile.PID,
-		Record: record.Config{Events: list, Period: 1, Overrides: true, Inherit: true, Command: command,
-			Timeout: 10 * time.Minute, // emulated machines are slow
-			Notify:  func(s string) { t.Log(s) }, Verbose: func(s string) { t.Log(s) }, Version: "test", CommandLine: []string{"bperf", "profile"}}}
+		Record: record.Config{Spec: session.Spec{Command: command, Timeout: 10 * time.Minute, Notify: func(s string) { t.Log(s) }},
+			Events:      list,
+			Period:      1,
+			Overrides:   true,
+			Inherit:     true,
+			Verbose:     func(s string) { t.Log(s) },
+			Version:     "test",
+			CommandLine: []string{"bperf", "profile"}}}
 }
 
 func take(t *testing.T, cfg Config) Result {

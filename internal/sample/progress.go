@@ -6,7 +6,7 @@ import (
 )
 
 // report tells of the progress each second, until it is stopped.
-func (s *session) report() (stop func()) {
+func (s *sampler) report() (stop func()) {
 	if s.cfg.Progress == nil {
 		return func() {}
 	}
@@ -39,7 +39,7 @@ func (s *session) report() (stop func()) {
 	}
 }
 
-func (s *session) progress() (p Progress, err error) {
+func (s *sampler) progress() (p Progress, err error) {
 	all, err := s.counter.counts()
 	if err != nil {
 		return p, err

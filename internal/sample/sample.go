@@ -66,8 +66,8 @@ type Result struct {
 	Totals  Totals
 }
 
-// session is a profile that is taken.
-type session struct {
+// sampler is a profile while it is taken.
+type sampler struct {
 	cfg     Config
 	counter *counter
 
@@ -122,7 +122,7 @@ func Run(cfg Config) (Result, error) {
 		return Result{}, err
 	}
 	events := len(filters)
-	s := &session{cfg: cfg, began: time.Now(), opened: time.Now(), counted: make([]record.OwnCount, events)}
+	s := &sampler{cfg: cfg, began: time.Now(), opened: time.Now(), counted: make([]record.OwnCount, events)}
 	s.maps, s.detach = programMaps{all: programs.Profiles()}, programs.Detach
 	isSummed := func(e *event.Event) bool { return e.Tracepoint == "" }
 	if cfg.Every > 0 && !cfg.OffCPU && len(s.maps.all) == 0 && !slices.ContainsFunc(cfg.Record.Events.Events(), isSummed) {
@@ -154,7 +154,7 @@ func Run(cfg Config) (Result, error) {
 	return s.run()
 }
 
-func (s *session) run() (result Result, err error) {
+func (s *sampler) run() (result Result, err error) {
 	s.sums = &replay.Sums{Stacks: s.cfg.By.Stack || s.maps.toldBy("stack"), Others: s.others()}
 	q := newQueue()
 	cfg := s.recording(q)
@@ -210,7 +210,7 @@ func (s *session) run() (result Result, err error) {
 const monotonic = 1
 
 // recording is what is recorded: sums.
-func (s *session) recording(q *queue) record.Config {
+func (s *sampler) recording(q *queue) record.Config {
 	cfg := s.cfg.Record
 	clock := int32(monotonic)
 	cfg.ClockID, cfg.Stream, cfg.NoBuildIDs = &clock, q, true
@@ -241,7 +241,7 @@ func (s *session) recording(q *queue) record.Config {
 }
 
 // settled makes unwind tables: before the start all, later for a short time at once, as sums are read by the same thread.
-func (s *session) settled() error {
+func (s *sampler) settled() error {
 	longest := 100 * time.Millisecond
 	if !s.prepared {
 		s.prepared, longest = true, 0
@@ -255,7 +255,7 @@ func (s *session) settled() error {
 }
 
 // poll is how often maps are looked at: intervals end no earlier, processes whose stacks need tables are found by it, and maps have to last so long.
-func (s *session) poll() time.Duration {
+func (s *sampler) poll() time.Duration {
 	switch {
 	case s.cfg.Every > 0:
 		return 100 * time.Millisecond
@@ -265,7 +265,7 @@ func (s *session) poll() time.Duration {
 	return time.Second
 }
 
-func (s *session) attach(event int, fd *perfevent.Event) error {
+func (s *sampler) attach(event int, fd *perfevent.Event) error {
 	if err := fd.SetBPF(s.counter.program(event)); err != nil {
 		return fmt.Errorf("the kernel takes no BPF program on this event: %w", err)
 	}
@@ -273,7 +273,7 @@ func (s *session) attach(event int, fd *perfevent.Event) error {
 }
 
 // due reports whether sums are to be read: some time has gone by, or a map is half full.
-func (s *session) due() bool {
+func (s *sampler) due() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.counter.crowdedRing() && s.counter.readChains() != nil {
@@ -284,19 +284,19 @@ func (s *session) due() bool {
 }
 
 // over reports whether the interval is.
-func (s *session) over() bool {
+func (s *sampler) over() bool {
 	return s.cfg.Every > 0 && time.Since(s.start()) >= s.cfg.Every
 }
 
 // start is when the interval began.
-func (s *session) start() time.Time {
+func (s *sampler) start() time.Time {
 	if n := len(s.ends); n > 0 {
 		return s.ends[n-1]
 	}
 	return s.opened
 }
 
-func (s *session) read(end bool) error {
+func (s *sampler) read(end bool) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	waits := end && s.cfg.measuresWaits()
@@ -346,7 +346,7 @@ func (s *session) read(end bool) error {
 }
 
 // mark adds the sum that begins an interval.
-func (s *session) mark() error {
+func (s *sampler) mark() error {
 	now, _, err := kernel.ClockAndWall(monotonic)
 	if err != nil {
 		return err
@@ -356,7 +356,7 @@ func (s *session) mark() error {
 }
 
 // measure finds out how much room would be enough: half of a map is used when it is read, and what found no room has to be there, too.
-func (s *session) measure() error {
+func (s *sampler) measure() error {
 	sums, chains, err := s.counter.fills()
 	if err != nil {
 		return err
@@ -378,7 +378,7 @@ func (s *session) measure() error {
 }
 
 // add adds the sum of an entry.
-func (s *session) add(e *entry) error {
+func (s *sampler) add(e *entry) error {
 	by := s.cfg.By
 	of := &e.Subject
 	sum := &s.told
@@ -436,7 +436,7 @@ func (s *session) add(e *entry) error {
 }
 
 // comm returns the name of a thread. Names are kept, as most sums have one of a few.
-func (s *session) comm(name [16]int8) string {
+func (s *sampler) comm(name [16]int8) string {
 	const most = 4096
 	known, ok := s.comms[name]
 	if !ok {
@@ -450,7 +450,7 @@ func (s *session) comm(name [16]int8) string {
 }
 
 // others returns the events of sums that are not sampled: the time that threads are blocked, and the numbers in the values of maps.
-func (s *session) others() []*perfdata.Event {
+func (s *sampler) others() []*perfdata.Event {
 	var all []*perfdata.Event
 	add := func(name string, config uint64) {
 		all = append(all, &perfdata.Event{Name: name, Attr: perfdata.Attr{Type: perfdata.TypeSoftware, Config: config, SamplePeriod: 1}})
@@ -503,10 +503,10 @@ func state(bits uint32) string {
 }
 
 // count takes what an event has counted itself.
-func (s *session) count(event int, own record.OwnCount) { s.counted[event] = own }
+func (s *sampler) count(event int, own record.OwnCount) { s.counted[event] = own }
 
 // bounds are when an interval began, and how long it was, or is now.
-func (s *session) bounds(n int) (time.Time, time.Duration) {
+func (s *sampler) bounds(n int) (time.Time, time.Duration) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	start, end := s.opened, time.Now()
@@ -520,7 +520,7 @@ func (s *session) bounds(n int) (time.Time, time.Duration) {
 }
 
 // follow makes a profile of what is recorded, as it comes.
-func (s *session) follow(q *queue) (*profile.Profile, replay.Stats, error) {
+func (s *sampler) follow(q *queue) (*profile.Profile, replay.Stats, error) {
 	reader, err := perfdata.NewPipeReader(q)
 	if err != nil {
 		return nil, replay.Stats{}, err

@@ -117,7 +117,7 @@ func percent(part, whole uint64) float64 {
 }
 
 // totals say what became of the samples of all events.
-func (s *session) totals() (Totals, error) {
+func (s *sampler) totals() (Totals, error) {
 	all, err := s.counter.counts()
 	if err != nil {
 		return Totals{}, err

@@ -194,12 +194,12 @@ func (w *waits) close() error {
 }
 
 // attachWaits begins to measure, when it is known of whom.
-func (s *session) attachWaits(selection *offcpu.Selection) (*offcpu.Switches, error) {
+func (s *sampler) attachWaits(selection *offcpu.Selection) (*offcpu.Switches, error) {
 	return s.counter.attachWaits(selection, s.settings)
 }
 
 // isWait tells sums of blocked threads from those of samples.
-func (s *session) isWait(e *entry) bool {
+func (s *sampler) isWait(e *entry) bool {
 	return s.cfg.measuresWaits() && int(e.Subject.Event) == s.settings.events
 }
 
@@ -211,7 +211,7 @@ const (
 )
 
 // wait completes the sum of blocked threads.
-func (s *session) wait(e *entry, sum *replay.Sum) {
+func (s *sampler) wait(e *entry, sum *replay.Sum) {
 	sum.Event = replay.Other(0)
 	if s.cfg.Wall {
 		sum.Event = 0
@@ -236,7 +236,7 @@ func waker(e *entry) string {
 }
 
 // readStill adds the threads that are blocked at the end.
-func (s *session) readStill() error {
+func (s *sampler) readStill() error {
 	return s.counter.waits.still(func(e *entry) error {
 		s.still++
 		s.stillTime += e.Value
@@ -267,7 +267,7 @@ func (o OffCPU) String() string {
 }
 
 // offCPU takes what became of blocked threads, whose counts are those behind the events.
-func (s *session) offCPU(c *sampleCounts) (*OffCPU, error) {
+func (s *sampler) offCPU(c *sampleCounts) (*OffCPU, error) {
 	w := s.counter.waits
 	o := &OffCPU{Times: c.Samples, Still: s.still, Total: time.Duration(c.Value + s.stillTime), Room: uint64(w.objects.Maps[sampleMapWaits].MaxEntries())}
 	var err error

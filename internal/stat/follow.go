@@ -18,14 +18,38 @@ type following struct {
 	wait   func() error // for its end
 	ticks  *time.Ticker
 	cancel context.CancelFunc
+	ended  <-chan struct{} // is closed by cancel
 }
 
-// channels are that of programs that were loaded, and of times to look for others. Without following there are none.
-func (f *following) channels() (<-chan []program.Target, <-chan time.Time) {
+// followed returns what is to be done as programs come, and to look for others. It returns nil if no programs are followed.
+func (r *run) followed() <-chan func() (over bool, err error) {
+	f := r.following
 	if f == nil {
-		return nil, nil
+		return nil
 	}
-	return f.found, f.ticks.C
+	work := make(chan func() (bool, error))
+	go func() {
+		for {
+			var do func() (bool, error)
+			select {
+			case programs, ok := <-f.found:
+				do = func() (bool, error) { return false, r.count(programs) }
+				if !ok {
+					do = func() (bool, error) { return true, f.wait() }
+				}
+			case <-f.ticks.C:
+				do = func() (bool, error) { return false, r.look() }
+			case <-f.ended:
+				return
+			}
+			select {
+			case work <- do:
+			case <-f.ended:
+				return
+			}
+		}
+	}()
+	return work
 }
 
 func (f *following) end() {
@@ -47,7 +71,7 @@ func (r *run) follow() error {
 		cancel()
 		return err
 	}
-	r.following = &following{found, wait, time.NewTicker(lookEvery), cancel}
+	r.following = &following{found, wait, time.NewTicker(lookEvery), cancel, ctx.Done()}
 	return r.look() // for those that were loaded since the session was set up
 }
 

@@ -1,7 +1,6 @@
 package stat
 
 import (
-	"cmp"
 	"fmt"
 	"os"
 	"runtime"
@@ -9,21 +8,20 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/bperf/bperf/internal/control"
 	"github.com/bperf/bperf/internal/count"
 	"github.com/bperf/bperf/internal/count/shared"
 	"github.com/bperf/bperf/internal/procfs"
+	"github.com/bperf/bperf/internal/session"
 	"github.com/bperf/bperf/internal/target"
 )
 
 // run is one measurement, from opening the counters to closing them.
 type run struct {
-	*session
+	*counting
+	session.Session
 	counters *counters
 	layout   *layout
 	command  *target.Command // nil without one
-
-	exited <-chan target.Status // of the command; nil without one
 
 	topology  target.Topology // if the rows need it
 	following *following      // nil if no programs are followed
@@ -38,8 +36,8 @@ type run struct {
 }
 
 // run does one of the session's runs.
-func (s *session) run() error {
-	r := &run{session: s}
+func (s *counting) run() error {
+	r := &run{counting: s, Session: session.Session{Spec: &s.cfg.Spec}}
 	defer r.close()
 	if err := r.launch(); err != nil {
 		return err
@@ -47,6 +45,8 @@ func (s *session) run() error {
 	if err := r.wait(); err != nil {
 		return err
 	}
+	r.End()
+	r.result = r.Result
 	return r.finish()
 }
 
@@ -68,7 +68,7 @@ func (r *run) close() {
 func (r *run) launch() (err error) {
 	resolve := r.cfg.Target.Resolve
 	switch {
-	case !r.cfg.commandIsTarget():
+	case !r.cfg.CommandIsTarget():
 	case r.inheritable():
 		runtime.LockOSThread()
 		defer runtime.UnlockOSThread()
@@ -101,12 +101,9 @@ func (r *run) begin() error {
 	if err := r.observe(); err != nil {
 		return err
 	}
-	waits := r.cfg.Delay > 0 || r.cfg.StartDisabled
-	if waits {
-		r.cfg.Notify("Events disabled")
-	}
 	switch {
-	case waits:
+	case r.cfg.Waits():
+		r.cfg.Notify("Events disabled")
 	case r.enableOnExec():
 		if err := r.counters.enableTools(); err != nil {
 			return err
@@ -127,7 +124,7 @@ func (r *run) begin() error {
 	if err := r.execute(); err != nil {
 		return err
 	}
-	r.exited = r.command.Exited()
+	r.Started(r.command)
 	return nil
 }
 
@@ -172,120 +169,14 @@ func (r *run) disable() error {
 
 // wait returns when the measured time is over.
 func (r *run) wait() error {
-	delay, timeout := after(r.cfg.Delay), after(r.cfg.Timeout)
-	var ticks <-chan time.Time
-	if r.cfg.Interval > 0 {
-		t := time.NewTicker(r.cfg.Interval)
-		defer t.Stop()
-		ticks = t.C
-	}
-	var ended <-chan struct{}
-	if r.command == nil && len(r.counters.target.Threads) > 0 {
-		var stop func()
-		ended, stop = r.cfg.Target.Watch()
-		defer stop()
-	}
-	commands := r.cfg.Control.Commands()
-	found, look := r.following.channels()
-	for {
-		select {
-		case r.result.Command = <-r.exited:
-			return nil
-		case sig := <-r.cfg.Signals:
-			if over := r.interrupted(sig); over {
-				return nil
-			}
-		case <-timeout:
-			r.end()
-			return nil
-		case <-delay:
-			if err := r.enable(); err != nil {
-				return err
-			}
-			r.cfg.Notify("Events enabled")
-		case <-ticks:
-			if err := r.interval(); err != nil {
-				return err
-			}
-			if r.intervals == r.cfg.IntervalCount {
-				r.end()
-				return nil
-			}
-		case programs, ok := <-found:
-			if !ok {
-				return r.following.wait()
-			}
-			if err := r.count(programs); err != nil {
-				return err
-			}
-		case <-look:
-			if err := r.look(); err != nil {
-				return err
-			}
-		case c, ok := <-commands:
-			if !ok {
-				commands = nil
-				break
-			}
-			over, err := r.obey(c)
-			if over || err != nil {
-				return err
-			}
-		case <-ended:
-			return nil
-		}
-	}
+	return r.Wait(&session.Measurement{Enable: r.enable, Disable: r.disable, Threads: len(r.counters.target.Threads) > 0,
+		Every: r.cfg.Interval, Tick: r.tick, Work: r.followed()})
 }
 
-// after is time.After, but never for no time.
-func after(d time.Duration) <-chan time.Time {
-	if d <= 0 {
-		return nil
-	}
-	return time.After(d)
-}
-
-// interrupted passes a signal on to the command, whose end is the run's; a second one kills it. A command that may not be sent signals ends when it does.
-// Without a command the run is over.
-func (r *run) interrupted(sig os.Signal) (over bool) {
-	pass := sig
-	if r.result.Signal != nil {
-		pass = syscall.SIGKILL
-	}
-	r.result.Signal = sig
-	if r.command == nil {
-		return true
-	}
-	_ = r.command.Signal(pass)
-	return false
-}
-
-// end ends the run before the command has.
-func (r *run) end() {
-	if r.command == nil {
-		return
-	}
-	status, next := r.command.End(syscall.SIGTERM, r.exited, r.cfg.Signals)
-	r.result.Command, r.result.Signal = status, cmp.Or(next, r.result.Signal)
-}
-
-// obey does what the control descriptor says.
-func (r *run) obey(c control.Command) (over bool, err error) {
-	switch c {
-	case control.Enable:
-		err = r.enable()
-		r.cfg.Notify("Events enabled")
-	case control.Disable:
-		err = r.disable()
-		r.cfg.Notify("Events disabled")
-	case control.Stop:
-		r.end()
-		over = true
-	}
-	if err != nil {
-		return false, err
-	}
-	return over, r.cfg.Control.Ack()
+// tick prints an interval. The last one ends the run.
+func (r *run) tick() (over bool, err error) {
+	err = r.interval()
+	return r.intervals == r.cfg.IntervalCount, err
 }
 
 // interval prints what was counted since the last one.
@@ -308,7 +199,7 @@ func (r *run) finish() error {
 	if err := r.disable(); err != nil {
 		return err
 	}
-	if r.cfg.commandIsTarget() {
+	if r.cfg.CommandIsTarget() {
 		r.counters.finish(r.result.Command)
 	}
 	if r.cfg.Interval > 0 && (r.cfg.IntervalCount == 0 || r.intervals != r.cfg.IntervalCount) {

@@ -78,7 +78,7 @@ func (r *repeats) rows(elapsed time.Duration) []Row {
 func (o *Outcome) add(elapsed time.Duration, command target.Status, cfg *Config) {
 	o.Runs++
 	o.Elapsed = append(o.Elapsed, elapsed)
-	o.HasTimes = cfg.commandIsTarget() && o.Runs == 1
+	o.HasTimes = cfg.CommandIsTarget() && o.Runs == 1
 	o.User, o.System = command.User, command.System
 }
 

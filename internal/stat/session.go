@@ -12,24 +12,24 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/bperf/bperf/internal/control"
 	"github.com/bperf/bperf/internal/count"
 	"github.com/bperf/bperf/internal/count/program"
 	"github.com/bperf/bperf/internal/count/shared"
 	"github.com/bperf/bperf/internal/event"
 	"github.com/bperf/bperf/internal/procfs"
+	"github.com/bperf/bperf/internal/session"
 	"github.com/bperf/bperf/internal/target"
 )
 
 // Config is what a session measures, and how.
 type Config struct {
+	session.Spec
+
 	Events       event.List
 	EventCgroups []string // with -G: for each event the cgroup's name, or empty for none; nil without
 	Defaults     bool     // the events are bperf's choice: what the machine lacks is left out of the text
 
-	Target  target.Spec
-	Command []string // its run is the time that is measured; and with an empty Target, what is measured
-	Subject string   // the target in words, for the heading
+	Subject string // the target in words, for the heading
 
 	Programs    []program.Target   // BPF programs that are counted, on all CPUs; then Target is the system
 	Follow      *program.Selection // programs of it that come while counting are counted, too, and all may go; nil for none
@@ -45,48 +45,34 @@ type Config struct {
 	NoMerge     bool // keep the boxes of an uncore PMU apart
 	Aggregation Aggregation
 
-	Interval      time.Duration    // 0 for one result at the end
-	IntervalCount int              // end after as many, 0 for no such end
-	Timeout       time.Duration    // end after it, 0 for no such end
-	Delay         time.Duration    // start counting so long after the start
-	StartDisabled bool             // start counting when the control descriptor says so
-	Repeat        int              // runs; 0 for until interrupted
-	Sync          bool             // write out dirty pages before each run
-	Pre, Post     string           // shell commands around each run
-	Control       *control.Channel // or nil
-	Summary       bool             // with Interval: the sum at the end, too
+	Interval      time.Duration // 0 for one result at the end
+	IntervalCount int           // end after as many, 0 for no such end
+	Repeat        int           // runs; 0 for until interrupted
+	Sync          bool          // write out dirty pages before each run
+	Pre, Post     string        // shell commands around each run
+	Summary       bool          // with Interval: the sum at the end, too
 
-	Signals <-chan os.Signal // end the session
-	Notify  func(string)     // takes lines for the person who waits: "Events enabled", warnings
-	Verbose func(string)     // takes each event's raw reading; may be nil
+	Verbose func(string) // takes each event's raw reading; may be nil
 }
-
-// commandIsTarget reports whether the command itself is measured.
-func (c *Config) commandIsTarget() bool { return len(c.Command) > 0 && c.Target.Nobody() }
 
 // inPrograms reports whether what is counted are BPF programs, of which there may be none yet.
 func (c *Config) inPrograms() bool { return len(c.Programs) > 0 || c.Follow != nil }
-
-// Result is how a session ended, for the exit status.
-type Result struct {
-	Command target.Status // of the last run
-	Signal  os.Signal     // that ended the session, or nil
-}
 
 // ErrNothingCounts is wrapped by the error of a session of which no event can be counted.
 var ErrNothingCounts = errors.New("no supported events found")
 
 // Run measures, and prints each result as it comes.
-func Run(cfg Config, p Printer) (Result, error) {
-	s := &session{cfg: &cfg, printer: p}
+func Run(cfg Config, p Printer) (session.Result, error) {
+	s := &counting{cfg: &cfg, printer: p}
 	err := s.measure()
 	return s.result, err
 }
 
-type session struct {
+// counting is a session that counts, with all its runs.
+type counting struct {
 	cfg     *Config
 	printer Printer
-	result  Result
+	result  session.Result // of the last run
 
 	outcome Outcome
 	repeats repeats
@@ -94,7 +80,7 @@ type session struct {
 }
 
 // measure does all runs.
-func (s *session) measure() error {
+func (s *counting) measure() error {
 	for n := 1; ; n++ {
 		s.outcome.Subject = s.cfg.Subject
 		if err := s.between(s.cfg.Pre); err != nil {
@@ -120,7 +106,7 @@ func (s *session) measure() error {
 }
 
 // conclude prints what the runs so far have in common, and forgets them.
-func (s *session) conclude() error {
+func (s *counting) conclude() error {
 	if s.cfg.Interval == 0 {
 		if err := s.print(Snapshot{Rows: s.repeats.rows(s.outcome.elapsed())}); err != nil {
 			return err
@@ -132,7 +118,7 @@ func (s *session) conclude() error {
 }
 
 // between runs one of the shell commands around a run.
-func (s *session) between(command string) error {
+func (s *counting) between(command string) error {
 	if command == "" {
 		return nil
 	}
@@ -145,7 +131,7 @@ func (s *session) between(command string) error {
 }
 
 // print prints one set of rows, after the heading if it is the first.
-func (s *session) print(snapshot Snapshot) error {
+func (s *counting) print(snapshot Snapshot) error {
 	if !s.headed {
 		s.headed = true
 		if err := s.printer.Header(s.outcome); err != nil {
@@ -164,7 +150,7 @@ const attempts = 5
 // open opens the counters of a run. Threads that start between listing and opening are counted if
 // their creator was already being counted, and otherwise not: so the target is listed again
 // afterwards, and opened anew when there are threads that it did not have.
-func (s *session) open(resolve func() (target.Target, error)) (*counters, error) {
+func (s *counting) open(resolve func() (target.Target, error)) (*counters, error) {
 	o := count.Options{
 		Inherit:      s.cfg.Inherit,
 		EnableOnExec: s.enableOnExec(),
@@ -202,15 +188,15 @@ func (s *session) open(resolve func() (target.Target, error)) (*counters, error)
 }
 
 // enableOnExec reports whether the kernel starts the counters when it executes the command.
-func (s *session) enableOnExec() bool {
-	return s.cfg.commandIsTarget() && s.cfg.Delay == 0 && !s.cfg.StartDisabled
+func (s *counting) enableOnExec() bool {
+	return s.cfg.CommandIsTarget() && !s.cfg.Waits()
 }
 
 // inheritable reports whether the command can inherit the counters from the thread that starts it,
 // which saves a stopped child: that thread's own are never enabled, as it never executes anything.
 // It must not be so if they are enabled in another way, if children must not inherit, or if the
 // command's ID must be known before it runs, to read its CPU time at intervals.
-func (s *session) inheritable() bool {
+func (s *counting) inheritable() bool {
 	return s.enableOnExec() && s.cfg.Inherit && s.cfg.Control == nil && s.cfg.Interval == 0
 }
 
