@@ -21,10 +21,10 @@ func (r *Replay) Intervals(keep profile.Keys, each func(*profile.Profile) error)
 		}
 		return nil
 	}
-	if err := r.run(all.newHandler, io.Discard, func() error { return tell(r.interval) }); err != nil {
+	if err := r.run(all.newHandler, io.Discard, func() error { return tell(r.sums.interval) }); err != nil {
 		return err
 	}
-	return tell(r.interval + 1)
+	return tell(r.sums.interval + 1)
 }
 
 // intervals are those that are not over, with the parts that goroutines have of them.

@@ -322,7 +322,7 @@ func unit(a *perfdata.Attr) string {
 // profileEvents are the events of the recording without sums.
 func (r *Replay) profileEvents() []profile.Event {
 	var events []profile.Event
-	for _, e := range r.events() {
+	for _, e := range r.sums.events() {
 		event := profile.Event{Name: e.Name, Unit: unit(&e.Attr), Leader: e.Index}
 		if e.Attr.Has(perfdata.AttrFreq) {
 			event.Frequency = e.Attr.SamplePeriod

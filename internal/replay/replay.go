@@ -61,8 +61,6 @@ type Replay struct {
 	cutChains atomic.Uint64
 	outside   atomic.Uint64
 	sums      sumQueue
-	interval  uint32            // the last one of which there was a sum
-	all       []*perfdata.Event // see events
 }
 
 // New makes a replay of a recording that is open and of which no record was read.
@@ -74,6 +72,7 @@ func New(reader *perfdata.Reader, o Options) *Replay {
 		o.Allowance = allowance.New(allowance.DefaultMemory)
 	}
 	r := &Replay{reader: reader, options: o, filter: newFilter(o.Filter), locations: &locations{}}
+	r.sums.replay = r
 	r.symbols = &symbols{replay: r, problems: map[string]bool{}, known: map[uint64]*Symbol{}}
 	r.machine = newMachine(r.symbols)
 	r.machine.monotonic = isMonotonic(reader.Events())
@@ -128,7 +127,7 @@ func (r *Replay) run(newHandler func(*Resolver) Handler, w io.Writer, pause func
 	}
 	for batch, broken := range r.reader.Batches() {
 		for i := range batch {
-			if items, err = r.sumsBefore(batch[i].Time, items, flush); err != nil {
+			if items, err = r.sums.upTo(batch[i].Time, items, flush); err != nil {
 				return err
 			}
 			items = r.next(&batch[i], items)
@@ -144,7 +143,7 @@ func (r *Replay) run(newHandler func(*Resolver) Handler, w io.Writer, pause func
 		}
 		failed = broken
 	}
-	if items, err = r.sumsBefore(math.MaxUint64, items, flush); err != nil {
+	if items, err = r.sums.upTo(math.MaxUint64, items, flush); err != nil {
 		return err
 	}
 	if _, err = flush(r.handOut(r.deferred.take(len(r.deferred.waiting)), items)); err != nil {
@@ -250,7 +249,7 @@ func (r *Replay) next(record *perfdata.Record, items []Item) []Item {
 // item is a sample with the state of the machine.
 func (r *Replay) item(record *perfdata.Record, s *perfdata.Sample, t *thread) Item {
 	item := Item{Record: record, Sample: s, Thread: t.Thread, user: t.process.maps.share(), kernel: r.machine.kernel.share(),
-		interval: r.interval}
+		interval: r.sums.interval}
 	if s.Fields.Has(perfdata.SampleCgroup) {
 		item.Cgroup = r.machine.cgroups[s.Cgroup]
 	}

@@ -92,18 +92,20 @@ func (s *Sums) take() []*pendingSum {
 
 // sumQueue has the sums that a replay has not handed out yet.
 type sumQueue struct {
-	waiting []*pendingSum // by time
-	records []perfdata.Record
-	samples []perfdata.Sample
+	replay   *Replay
+	waiting  []*pendingSum     // by time
+	interval uint32            // the last one of which there was a sum
+	all      []*perfdata.Event // see events
+	records  []perfdata.Record
+	samples  []perfdata.Sample
 }
 
 // mostSums is the number of sums that are handed out at a time.
 const mostSums = 2048
 
 // before appends the sums before a time to the items, until there are mostSums. It returns whether there are more.
-func (r *Replay) before(time uint64, items []Item) (_ []Item, more bool) {
-	q := &r.sums
-	if added := r.options.Sums.take(); len(added) > 0 {
+func (q *sumQueue) before(time uint64, items []Item) (_ []Item, more bool) {
+	if added := q.replay.options.Sums.take(); len(added) > 0 {
 		sorted := len(q.waiting) == 0 || q.waiting[len(q.waiting)-1].Time <= added[0].Time
 		if q.waiting = append(q.waiting, added...); !sorted {
 			slices.SortStableFunc(q.waiting, func(a, b *pendingSum) int { return cmp.Compare(a.Time, b.Time) })
@@ -114,20 +116,20 @@ func (r *Replay) before(time uint64, items []Item) (_ []Item, more bool) {
 	}
 	used := 0
 	for ; used < len(q.waiting) && q.waiting[used].Time < time && len(items) < mostSums; used++ {
-		items = r.sum(q.waiting[used], &q.records[len(items)], &q.samples[len(items)], items)
+		items = q.sum(q.waiting[used], &q.records[len(items)], &q.samples[len(items)], items)
 	}
 	clear(q.waiting[:used])
 	q.waiting = q.waiting[used:]
 	return items, len(q.waiting) > 0 && q.waiting[0].Time < time
 }
 
-// sumsBefore appends the sums before a time to the items. Before there are too many, flush takes them.
-func (r *Replay) sumsBefore(time uint64, items []Item, flush func([]Item) ([]Item, error)) (_ []Item, err error) {
-	if r.options.Sums == nil || time == 0 { // 0: a record without a time
+// upTo appends all sums before a time to the items. Before there are too many, flush takes them.
+func (q *sumQueue) upTo(time uint64, items []Item, flush func([]Item) ([]Item, error)) (_ []Item, err error) {
+	if q.replay.options.Sums == nil || time == 0 { // 0: a record without a time
 		return items, nil
 	}
 	for more := true; more; {
-		if items, more = r.before(time, items); more {
+		if items, more = q.before(time, items); more {
 			if items, err = flush(items); err != nil {
 				return nil, err
 			}
@@ -137,12 +139,13 @@ func (r *Replay) sumsBefore(time uint64, items []Item, flush func([]Item) ([]Ite
 }
 
 // sum appends a sum to the items, as a sample.
-func (r *Replay) sum(of *pendingSum, record *perfdata.Record, s *perfdata.Sample, items []Item) []Item {
-	r.interval = max(r.interval, of.Interval)
+func (q *sumQueue) sum(of *pendingSum, record *perfdata.Record, s *perfdata.Sample, items []Item) []Item {
+	r := q.replay
+	q.interval = max(q.interval, of.Interval)
 	if of.Count == 0 {
 		return items
 	}
-	*record = perfdata.Record{Type: perfdata.RecordSample, Misc: perfdata.MiscUser, Time: of.Time, Event: r.sumEvent(of.Event), Value: s}
+	*record = perfdata.Record{Type: perfdata.RecordSample, Misc: perfdata.MiscUser, Time: of.Time, Event: q.event(of.Event), Value: s}
 	if int64(of.IP) < 0 { // the kernel has the upper half of the addresses
 		record.Misc = perfdata.MiscKernel
 	}
@@ -160,11 +163,11 @@ func (r *Replay) sum(of *pendingSum, record *perfdata.Record, s *perfdata.Sample
 
 const sumFields = perfdata.SampleIP | perfdata.SampleTID | perfdata.SampleTime | perfdata.SampleCPU | perfdata.SamplePeriod | perfdata.SampleCgroup
 
-// sumEvent returns the event of a sum; nil if there is none.
-func (r *Replay) sumEvent(of int) *perfdata.Event {
-	events := r.events()
+// event returns the event of a sum; nil if there is none.
+func (q *sumQueue) event(of int) *perfdata.Event {
+	events := q.events()
 	if of < 0 {
-		of = len(r.reader.Events()) - 1 - of
+		of = len(q.replay.reader.Events()) - 1 - of
 	}
 	if of >= len(events) {
 		return nil
@@ -173,18 +176,19 @@ func (r *Replay) sumEvent(of int) *perfdata.Event {
 }
 
 // events returns the events of the recording, and behind them those of Sums.Others.
-func (r *Replay) events() []*perfdata.Event {
+func (q *sumQueue) events() []*perfdata.Event {
+	r := q.replay
 	if r.options.Sums == nil || len(r.options.Sums.Others) == 0 {
 		return r.reader.Events()
 	}
-	if r.all == nil {
-		r.all = slices.Clone(r.reader.Events())
+	if q.all == nil {
+		q.all = slices.Clone(r.reader.Events())
 		for _, e := range r.options.Sums.Others {
-			e.Index = len(r.all)
-			r.all = append(r.all, e)
+			e.Index = len(q.all)
+			q.all = append(q.all, e)
 		}
 	}
-	return r.all
+	return q.all
 }
 
 // tags stores labels, the first one in front.
