@@ -3,7 +3,6 @@ package perfdata
 import (
 	"bytes"
 	"errors"
-	"fmt"
 	"io"
 	"os"
 	"path/filepath"
@@ -483,45 +482,6 @@ func TestOptionsThatCannotBe(t *testing.T) {
 	if err := w.Write(0, &Comm{Comm: strings.Repeat("x", 1<<16)}); err == nil {
 		t.Error("a record of 64 KiB was written")
 	}
-}
-
-func ExampleWriter() {
-	f, err := os.CreateTemp("", "perf.data")
-	if err != nil {
-		panic(err)
-	}
-	defer os.Remove(f.Name())
-	defer f.Close()
-	event := &Event{Attr: Attr{Type: 1, SampleType: SampleIP | SampleTID | SampleTime, Flags: AttrSampleIDAll}, Name: "cpu-clock"}
-	w, err := NewWriter(f, Options{Events: []*Event{event}})
-	if err != nil {
-		panic(err)
-	}
-	w.Write(MiscUser, &Comm{PID: 7, TID: 7, Comm: "spin"})
-	w.Write(MiscUser, &Sample{SampleID: SampleID{PID: 7, TID: 7, Time: 1000}, IP: 0x401000})
-	w.SetFeature(FeatureArch, Text("x86_64"))
-	if err := w.Close(); err != nil { // has all errors of before
-		panic(err)
-	}
-	r, err := Open(f.Name())
-	if err != nil {
-		panic(err)
-	}
-	defer r.Close()
-	for record, err := range r.Records() {
-		if err != nil {
-			panic(err)
-		}
-		switch v := record.Value.(type) {
-		case *Comm:
-			fmt.Println(v.PID, v.Comm)
-		case *Sample:
-			fmt.Printf("%s %#x\n", record.Event.Name, v.IP)
-		}
-	}
-	// Output:
-	// 7 spin
-	// cpu-clock 0x401000
 }
 
 // TestRecordsAreWholeWords wants the size of each record to be a multiple of 8: perf 7.2 reads no other.

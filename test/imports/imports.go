@@ -32,7 +32,8 @@ var layers = [][]string{
 	{"internal/event", "internal/target", "internal/control"},
 	{"internal/kernel"},
 	{"internal/perfevent", "internal/printable", "internal/typed", "internal/config", "internal/allowance"},
-	{"internal/procfs", "perfdata"},
+	{"internal/procfs", "examples"},
+	{"perfdata"},
 }
 
 // unix is the package for system calls, and boundaries are the packages that exist to make them.

@@ -1,0 +1,61 @@
+// Command loadedby prints who loaded which BPF program, as far as a recording of perf or bperf shows it:
+//
+//	bperf record -a sleep 60
+//	go run ./examples/loadedby perf.data
+package main
+
+import (
+	"fmt"
+	"io"
+	"log"
+	"os"
+	"strings"
+
+	"github.com/bperf/bperf/perfdata"
+)
+
+func main() {
+	if len(os.Args) != 2 {
+		log.Fatal("usage: loadedby FILE")
+	}
+	if err := print(os.Stdout, os.Args[1]); err != nil {
+		log.Fatal(err)
+	}
+}
+
+// print prints a line for each program: when and by whom it was loaded, its ID, and its functions.
+func print(w io.Writer, file string) error {
+	r, err := perfdata.Open(file)
+	if err != nil {
+		return err
+	}
+	defer r.Close()
+	comms := map[int32]string{}       // by thread
+	functions := map[int32][]string{} // that a thread has loaded, of the program that it loads
+	for record, err := range r.Records() {
+		if err != nil {
+			return err
+		}
+		switch v := record.Value.(type) {
+		case *perfdata.Comm:
+			comms[v.TID] = v.Comm
+		case *perfdata.Fork:
+			comms[v.TID] = comms[v.ParentTID]
+		case *perfdata.KSymbol: // the kernel writes one for each function, and then the BPF_EVENT of the program
+			if v.Type == perfdata.KSymbolBPF && v.Flags&perfdata.KSymbolUnregister == 0 {
+				functions[v.SampleID.TID] = append(functions[v.SampleID.TID], v.Name)
+			}
+		case *perfdata.BPFEvent:
+			if v.Type != perfdata.BPFEventLoad {
+				continue
+			}
+			who := "before the recording"
+			if v.SampleID.Time != 0 {
+				who = fmt.Sprintf("at %.6f s by %s (%d)", float64(v.SampleID.Time)/1e9, comms[v.SampleID.TID], v.SampleID.PID)
+			}
+			fmt.Fprintf(w, "program %d was loaded %s: %s\n", v.ID, who, strings.Join(functions[v.SampleID.TID], ", "))
+			delete(functions, v.SampleID.TID)
+		}
+	}
+	return nil
+}
