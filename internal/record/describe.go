@@ -75,7 +75,7 @@ func (p *plan) groups() perfdata.GroupDescriptions {
 	return groups
 }
 
-// describeClock relates the clock of the events to the time of day.
+// describeClock adds how the clock of the events relates to the time of day.
 func (p *plan) describeClock(f host.Features) {
 	if p.cfg.ClockID == nil {
 		return
@@ -89,7 +89,7 @@ func (p *plan) describeClock(f host.Features) {
 	}
 }
 
-// setFeatures sets what a file has of features when it ends.
+// setFeatures sets the features of a file that ends.
 func (c *collector) setFeatures(w *perfdata.Writer) error {
 	pipe := c.cfg.pipe()
 	all := host.Features{}
@@ -110,7 +110,7 @@ func (c *collector) setFeatures(w *perfdata.Writer) error {
 			return err
 		}
 	}
-	if !pipe || c.cfg.Sums != nil { // then they were told of as they came
+	if !pipe || c.cfg.Sums != nil { // a stream of sums had them as they came
 		return nil
 	}
 	return c.programs.pipe(w.SetFeature, c.cfg.Verbose)
@@ -135,7 +135,7 @@ func (p *plan) addFormats(f host.Features) error {
 	return nil
 }
 
-// introduceEvents tells what the IDs mean, what events are called, and which CPUs and threads were asked for.
+// introduceEvents writes which event each ID is of, and which CPUs and threads were asked for.
 func (c *collector) introduceEvents() error {
 	index := &perfdata.IDIndex{}
 	for _, o := range c.listed() {
@@ -170,7 +170,7 @@ func (c *collector) introduceEvents() error {
 	return nil
 }
 
-// conclude adds what is known at the end: the last BPF programs, and from the counters of the events, samples that found no room.
+// conclude writes what is known at the end: the last BPF programs, and from the counters of the events, lost samples.
 func (c *collector) conclude() error {
 	if err := c.writeOffCPU(true); err != nil {
 		return err
@@ -196,7 +196,7 @@ func (c *collector) conclude() error {
 		for i, fd := range o.fds {
 			lost, err := c.readLost(o, fd)
 			if err != nil || lost == 0 {
-				continue // it could not be counted, or there is none
+				continue
 			}
 			c.tally.noRoom += lost
 			r := &perfdata.LostSamples{Samples: lost}
@@ -209,8 +209,7 @@ func (c *collector) conclude() error {
 	return nil
 }
 
-// readLost is the number of samples of one event that found no room. Of a group, which is read as one, it is that of the leader, which
-// samples.
+// readLost returns the number of samples of an event that found no room. A group is read as one, and its leader has the number, as the leader samples.
 func (s *sources) readLost(o *opened, fd *perfevent.Event) (uint64, error) {
 	words := 1 // the value, or the number of events
 	if o.attr.ReadFormat&perfevent.ReadFormatTimes != 0 {

@@ -63,7 +63,7 @@ func (o *output) begin() (err error) {
 	return nil
 }
 
-// append writes records as the kernel has left them.
+// append writes records as they are in a ring.
 func (o *output) append(records ...[]byte) error {
 	n := 0
 	for _, r := range records {
@@ -78,7 +78,7 @@ func (o *output) append(records ...[]byte) error {
 	return nil
 }
 
-// write writes a record of our own.
+// write encodes a record and writes it.
 func (o *output) write(misc perfdata.Misc, v perfdata.Value) error {
 	const most = 1 << 16 // bytes of a record
 	if err := o.file.room(most); err != nil {
@@ -90,7 +90,7 @@ func (o *output) write(misc perfdata.Misc, v perfdata.Value) error {
 	return nil
 }
 
-// explain says what it means that the recording cannot be written any more.
+// explain adds to an error of writing what it means for the recording.
 func (o *output) explain(err error) error {
 	if errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT) || errors.Is(err, syscall.EFBIG) {
 		return fmt.Errorf("write %s: %w. What was recorded up to there can be read", o.name, err)
@@ -98,13 +98,13 @@ func (o *output) explain(err error) error {
 	return fmt.Errorf("write %s: %w", o.name, err)
 }
 
-// size is how many bytes of records the file has.
+// size returns the number of bytes of records in the file.
 func (o *output) size() int64 {
 	_, after := o.writer.Written()
 	return after
 }
 
-// finish ends the file, with what is known by now. It can be called again.
+// finish ends the file with its features. Calling it again does nothing.
 func (o *output) finish() error {
 	if o.closed {
 		return nil
@@ -133,7 +133,7 @@ func (o *output) finish() error {
 	return err
 }
 
-// next goes on in another file.
+// next ends the file and begins another one.
 func (o *output) next() error {
 	if err := o.finish(); err != nil {
 		return err
@@ -141,7 +141,7 @@ func (o *output) next() error {
 	return o.begin()
 }
 
-// keep gives a file that is finished its name, with the time in it, and removes the oldest if there are too many.
+// keep renames a finished file to a name with the time, and removes the oldest file if there are too many.
 func (o *output) keep() error {
 	name := o.timedName()
 	for exists(name) { // perf has no finer names, and loses a file
@@ -162,7 +162,7 @@ func (o *output) keep() error {
 	return nil
 }
 
-// timedName is the one of now, to a hundredth of a second.
+// timedName returns the name with the current time, to a hundredth of a second.
 func (o *output) timedName() string {
 	now := time.Now()
 	return fmt.Sprintf("%s.%s%02d", o.name, now.Format("20060102150405"), now.Nanosecond()/1e7)
@@ -212,8 +212,8 @@ func (w *writer) keep(first, rest []byte) error {
 	return nil
 }
 
-// reserved is a file that has always room for what must be written at its end: so much disk space is allocated in advance. On a disk that is
-// full, records end while there is still room for the features, without which they tell little.
+// reserved is a file that always has room for what must be written at its end, as its disk space is allocated in advance. On a disk that is
+// full, the records end while there is still room for the features.
 type reserved struct {
 	*os.File
 	at        int64 // where the next byte is written
@@ -227,7 +227,7 @@ const (
 	keepSize = 1 // FALLOC_FL_KEEP_SIZE of include/uapi/linux/falloc.h
 )
 
-// room is an error if there is no room for n bytes more, and for the end. It may be called for nil: a pipe has room.
+// room returns an error if there is no room for n more bytes and the end. r may be nil: a pipe has room.
 func (r *reserved) room(n int) error {
 	if r == nil || r.allocated < 0 || r.at+int64(n)+reserve <= r.allocated {
 		return nil
@@ -241,7 +241,7 @@ func (r *reserved) Write(b []byte) (int, error) {
 	return n, err
 }
 
-// grow allocates room up to some place and the reserve behind it.
+// grow allocates up to an offset, and the reserve behind it.
 func (r *reserved) grow(to int64) error {
 	for _, extra := range []int64{ahead, 0} { // where so much is not left, perhaps a little less is
 		err := syscall.Fallocate(int(r.Fd()), keepSize, r.allocated, to+reserve+extra-r.allocated)

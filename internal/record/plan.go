@@ -77,7 +77,7 @@ func newPlan(cfg *Config) (*plan, error) {
 		}
 	}
 	p.addFiltered()
-	for _, o := range p.events { // who reads groups samples its leader alone
+	for _, o := range p.events { // of a group that is read as one, the leader alone samples
 		if o.leader != o && o.event.ReadGroup {
 			o.attr.SamplePeriod, o.attr.SampleType = 0, o.leader.attr.SampleType
 			o.attr.Flags &^= perfdata.AttrFreq
@@ -109,8 +109,8 @@ func newPlan(cfg *Config) (*plan, error) {
 	return p, nil
 }
 
-// silence leaves the dummy out of the file where there is one event besides: then samples need not say of which event they are, which is a
-// twelfth of their size. Its records are like those that this event would have.
+// silence leaves the dummy out of the file if there is just one other event: then samples need no ID, which is a twelfth of their size. The
+// dummy gets the attributes with which its records look like those of the other event.
 func (p *plan) silence() {
 	last := p.events[len(p.events)-1]
 	if len(p.events) != 2 || !last.kind.dummy() {
@@ -120,7 +120,7 @@ func (p *plan) silence() {
 	last.attr.SampleType = p.events[0].attr.SampleType & (perfdata.SampleIP | perfdata.SampleTID | perfdata.SampleTime | perfdata.SampleCPU)
 }
 
-// attr is what one event of the user's is opened with.
+// attr returns the attributes of an event that the user asked for.
 func (p *plan) attr(e *event.Event, leads bool, members int) perfdata.Attr {
 	c := p.cfg.of(e)
 	a := e.Attr
@@ -200,7 +200,7 @@ func (p *plan) attr(e *event.Event, leads bool, members int) perfdata.Attr {
 	return a
 }
 
-// sampleBits adds what the options ask for.
+// sampleBits adds the fields of samples that the options ask for.
 func (c *Config) sampleBits(a *perfdata.Attr) {
 	set := func(when bool, bits perfdata.SampleType) {
 		if when {
@@ -242,7 +242,7 @@ func (c *Config) callchain(a *perfdata.Attr) {
 	}
 }
 
-// common is what all events have, the dummy too.
+// common sets what all events have, the dummy too.
 func (p *plan) common(a *perfdata.Attr) {
 	if p.cfg.ClockID != nil {
 		a.Flags |= perfdata.AttrUseClockID
@@ -250,7 +250,7 @@ func (p *plan) common(a *perfdata.Attr) {
 	}
 }
 
-// dummy counts nothing, and runs from the start: while what there is is told of, nothing that is new is missed.
+// dummy returns an event that counts nothing, and runs from the start, so that nothing new is missed while the snapshot is written.
 func (p *plan) dummy(k kind) *opened {
 	o := &opened{kind: k, event: &event.Event{Name: "dummy:HG", PMU: "software", Scale: 1}}
 	o.leader = o
@@ -273,7 +273,7 @@ func (p *plan) dummy(k kind) *opened {
 	return o
 }
 
-// tracking are the flags that ask for records other than samples.
+// tracking has the flags that ask for records other than samples.
 const tracking = perfdata.AttrMmap | perfdata.AttrMmap2 | perfdata.AttrMmapData | perfdata.AttrComm | perfdata.AttrCommExec | perfdata.AttrTask |
 	perfdata.AttrKSymbol | perfdata.AttrBPFEvent | perfdata.AttrNamespaces | perfdata.AttrCgroup | perfdata.AttrContextSwitch
 
@@ -282,7 +282,7 @@ func (p *plan) listed() []*opened {
 	return slices.DeleteFunc(slices.Clone(p.events), func(o *opened) bool { return o.silent })
 }
 
-// track asks for the records of tasks, memory and BPF programs, which one event has to.
+// track asks for the records of tasks, memory and BPF programs. One event of a recording does.
 func (p *plan) track(a *perfdata.Attr) {
 	c := p.cfg
 	a.Flags |= perfdata.AttrMmap | perfdata.AttrMmap2 | perfdata.AttrComm | perfdata.AttrCommExec | perfdata.AttrTask | perfdata.AttrKSymbol
@@ -298,8 +298,7 @@ func (p *plan) track(a *perfdata.Attr) {
 	set(c.Switches, perfdata.AttrContextSwitch)
 }
 
-// identify lets samples say of which event they are, where there are several: at the place that is the same in all samples, if they
-// are not alike otherwise.
+// identify lets samples have the ID of their event if there are several: at an offset that is the same in all samples, if their types differ.
 func (p *plan) identify() {
 	if len(p.events) == 1 || p.events[1].silent {
 		return

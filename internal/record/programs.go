@@ -23,8 +23,8 @@ import (
 	"github.com/bperf/bperf/perfdata"
 )
 
-// programs fetches the code and the BTF of each BPF program that the kernel says was loaded. A moment later it may be gone, so it is opened at
-// once, by a thread of the CPU where it was loaded, which does only that. An open program stays until it is read.
+// programs fetches the code and the BTF of each BPF program that is loaded. A moment later the program may be gone, so a thread that does nothing else, on the CPU
+// where it was loaded, opens it at once. An open program stays until it is read.
 type programs struct {
 	loads  []*loads
 	unread chan bpfprog.Handle
@@ -33,14 +33,14 @@ type programs struct {
 	reading sync.WaitGroup
 
 	stop   atomic.Bool
-	loaded atomic.Int64  // that the kernel told of
-	gone   atomic.Int64  // of these, that were unloaded before they could be fetched
+	loaded atomic.Int64  // records of loads
+	gone   atomic.Int64  // programs that were unloaded before they could be fetched
 	lost   atomic.Uint64 // records of loads and unloads that found no room in the rings
 
 	mu     sync.Mutex // guards what follows; whoever writes a file holds it for long
 	infos  map[uint32]*linear.Info
 	btfs   map[uint32]linear.BTF
-	named  map[uint32]bool // those of infos that tellNames has told of
+	named  map[uint32]bool // those of infos that writeNames has written
 	bytes  int
 	failed []string // why others could not be fetched
 	most   bool     // mostBytes was reached
@@ -77,7 +77,7 @@ func watchPrograms() (*programs, error) {
 	return p, nil
 }
 
-// loads are the records of what is loaded and unloaded on one CPU.
+// loads has the records of programs that are loaded and unloaded on one CPU.
 type loads struct {
 	cpu    int
 	event  *perfevent.Event
@@ -132,12 +132,12 @@ func (p *programs) close() {
 	}
 }
 
-// open opens programs that are loaded on a CPU until it is told to stop.
+// open opens programs that are loaded on a CPU, until close.
 func (p *programs) open(l *loads) {
-	runtime.LockOSThread() // for good: the thread is not as others, and ends with this goroutine
+	runtime.LockOSThread() // for good: the thread has another priority, and ends with this goroutine
 	perfevent.RunFirst(l.cpu)
 	for {
-		l.waiter.Wait(-1) // a failure is one of this program, and would be seen as programs that are not fetched
+		l.waiter.Wait(-1) // if it fails, report shows that programs were not fetched
 		stop := p.stop.Load()
 		p.drain(l.ring)
 		if stop {
@@ -146,10 +146,10 @@ func (p *programs) open(l *loads) {
 	}
 }
 
-// mostOpen is how many programs wait at most, open, until they are read.
+// mostOpen is the number of programs that are open at most until they are read.
 const mostOpen = 64
 
-// drain opens the programs of which a ring tells.
+// drain opens the programs whose loads are in a ring.
 func (p *programs) drain(r *perfevent.Ring) {
 	for {
 		record, more, err := r.Next()
@@ -170,7 +170,7 @@ func (p *programs) drain(r *perfevent.Ring) {
 	}
 }
 
-// see returns the ID of the program that a record says was loaded, and counts loads of which there is no record.
+// see returns the ID of the program if the record is of a load. It counts lost records.
 func (p *programs) see(record perfevent.Record) (id uint32, load bool) {
 	ne := binary.NativeEndian
 	if len(record.Body) < 16 {
@@ -185,7 +185,7 @@ func (p *programs) see(record perfevent.Record) (id uint32, load bool) {
 	return 0, false
 }
 
-// fail keeps why a program could not be fetched.
+// fail notes why a program could not be fetched.
 func (p *programs) fail(err error) {
 	if errors.Is(err, fs.ErrNotExist) {
 		p.gone.Add(1)
@@ -198,7 +198,7 @@ func (p *programs) fail(err error) {
 	}
 }
 
-// read keeps what there is of programs that are open, and lets them go.
+// read keeps what is needed of open programs, and closes them.
 func (p *programs) read() {
 	for h := range p.unread {
 		_, _, err := p.keep(h)
@@ -240,27 +240,26 @@ func (p *programs) keep(h bpfprog.Handle) (*linear.Info, linear.BTF, error) {
 	return info, types, nil
 }
 
-// introduce tells of the programs that are loaded: with the two kinds of records that the kernel leaves when it loads one. A program that cannot
-// be read is passed over.
+// introduce emits the programs that are loaded, as the kernel does when it loads one. Programs that cannot be read are skipped.
 func (p *programs) introduce(emit snapshot.Emit, verbose func(string)) error {
 	ids, err := bpfprog.IDs()
 	if err != nil {
 		verbose(fmt.Sprintf("BPF programs that are loaded already are not recorded: %v", err))
 		return nil
 	}
-	told, trampolines := 0, false
+	emitted, trampolines := 0, false
 	specs := make(map[uint32]*btf.Spec) // programs of one object share their BTF
 	for _, id := range ids {
 		info, types, err := p.fetch(id)
 		if errors.Is(err, fs.ErrNotExist) {
-			continue // unloaded meanwhile
+			continue // it was unloaded
 		}
 		if err != nil {
 			verbose(fmt.Sprintf("BPF program %d is not recorded: %v", id, err))
 			continue
 		}
 		trampolines = trampolines || snapshot.UsesTrampolines(info.Type)
-		told++
+		emitted++
 		if info.BTF != 0 && specs[info.BTF] == nil {
 			if specs[info.BTF], err = linear.LoadBTF(types.Data); err != nil {
 				verbose(fmt.Sprintf("functions of BPF program %d have no names: BTF %d: %v", id, info.BTF, err))
@@ -271,7 +270,7 @@ func (p *programs) introduce(emit snapshot.Emit, verbose func(string)) error {
 		}
 	}
 	if len(ids) > 0 {
-		verbose(fmt.Sprintf("%d of the %d BPF programs that were loaded are recorded", told, len(ids)))
+		verbose(fmt.Sprintf("%d of the %d BPF programs that were loaded are recorded", emitted, len(ids)))
 	}
 	if !trampolines {
 		return nil
@@ -288,7 +287,7 @@ func (p *programs) fetch(id uint32) (*linear.Info, linear.BTF, error) {
 	return p.keep(h)
 }
 
-// features adds what was fetched, and other types. It may be called for nil.
+// features adds what was fetched, and types of other programs. p may be nil.
 func (p *programs) features(f host.Features, types []linear.BTF) {
 	if p == nil {
 		p = &programs{}
@@ -311,7 +310,7 @@ func (p *programs) features(f host.Features, types []linear.BTF) {
 	}
 }
 
-// pipe writes what was fetched to a pipe: a feature there is a record, which has room for 64 KiB, so that each program is one.
+// pipe writes what was fetched to a pipe, with a feature for each program: there a feature is a record, which has room for 64 KiB.
 func (p *programs) pipe(set func(perfdata.FeatureID, perfdata.FeatureValue) error, verbose func(string)) error {
 	if p == nil {
 		return nil
@@ -343,8 +342,8 @@ func (p *programs) pipe(set func(perfdata.FeatureID, perfdata.FeatureValue) erro
 	return nil
 }
 
-// tellNames writes what was fetched since the last time to a pipe, without code: who follows the stream knows whose functions they are.
-func (p *programs) tellNames(set func(perfdata.FeatureID, perfdata.FeatureValue) error) error {
+// writeNames writes what was fetched since the last call to a pipe, without the code: readers of the stream learn whose functions they are.
+func (p *programs) writeNames(set func(perfdata.FeatureID, perfdata.FeatureValue) error) error {
 	if p == nil {
 		return nil
 	}
@@ -364,7 +363,7 @@ func (p *programs) tellNames(set func(perfdata.FeatureID, perfdata.FeatureValue)
 	return nil
 }
 
-// report says what became of the programs that were loaded while it was recorded.
+// report returns what became of the programs that were loaded during the recording.
 func (p *programs) report() (s string, ok bool) {
 	if p == nil {
 		return "", false
@@ -372,15 +371,15 @@ func (p *programs) report() (s string, ok bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	loaded, gone, lost := p.loaded.Load(), p.gone.Load(), p.lost.Load()
-	s = fmt.Sprintf("%d BPF programs were loaded meanwhile, of which %d were gone before their code could be fetched", loaded, gone)
+	s = fmt.Sprintf("%d BPF programs were loaded, and %d of them were gone before their code could be fetched", loaded, gone)
 	if lost > 0 {
-		s += fmt.Sprintf("; %d times that one was loaded or unloaded were not seen, as the ring buffer for that was full", lost)
+		s += fmt.Sprintf("; %d loads and unloads were not seen, as the ring buffer for them was full", lost)
 	}
 	if len(p.failed) > 0 {
 		s += "; others could not be fetched: " + strings.Join(p.failed, "; ")
 	}
 	if p.most {
-		s += fmt.Sprintf("; of some the code is not kept, as that of all takes more than %d MiB", mostBytes>>20)
+		s += fmt.Sprintf("; the code of some is not kept, as all of it takes more than %d MiB", mostBytes>>20)
 	}
 	return s, loaded > 0 || lost > 0
 }

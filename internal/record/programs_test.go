@@ -249,8 +249,10 @@ func TestShortLivedPrograms(t *testing.T) {
 		verbose := c.Verbose
 		c.Verbose = func(s string) {
 			verbose(s)
-			if _, rest, ok := strings.Cut(s, " BPF programs were loaded meanwhile, of which "); ok {
-				fmt.Sscanf(rest, "%d were gone", &gone)
+			if _, rest, ok := strings.Cut(s, " BPF programs were loaded, and "); ok {
+				if _, err := fmt.Sscanf(rest, "%d of them were gone", &gone); err != nil {
+					t.Error(err)
+				}
 			}
 		}
 	}
@@ -319,7 +321,7 @@ func TestSeesLoads(t *testing.T) {
 		}
 	}
 	text, some := p.report()
-	if !some || !strings.Contains(text, "42 times that one was loaded or unloaded were not seen") {
+	if !some || !strings.Contains(text, "42 loads and unloads were not seen") {
 		t.Errorf("%q", text)
 	}
 	if text, some := new(programs).report(); some {

@@ -17,7 +17,7 @@ type ring struct {
 	later       map[uint64]uint64 // the IDs of events that were opened later, and those that stand for them; see join
 }
 
-// ringKey tells the rings apart.
+// ringKey identifies a ring.
 type ringKey struct {
 	place
 	overwritten bool
@@ -34,8 +34,8 @@ const (
 // sampleSize is what a sample with a callchain takes, in bytes: 100 to 200 were seen.
 const sampleSize = 256
 
-// sizeRings decides how large rings are: without -m, large enough for half a second of samples, as far as this process may lock memory. On a
-// machine with many times more to do than it has CPUs, a fifth of a second may pass until who has been woken runs.
+// sizeRings sets the size of rings: without -m they hold half a second of samples, if this process may lock so much memory. On an overloaded
+// machine, a fifth of a second may pass until a process that was woken runs.
 func (p *plan) sizeRings(cpus int, unlimited bool) {
 	size := leastRing
 	if unlimited && p.cfg.Sums == nil && !p.cfg.PerThread { // of threads there may be many
@@ -57,7 +57,7 @@ func (p *plan) sizeRings(cpus int, unlimited bool) {
 	}
 }
 
-// bytesPerSecond is what the samples of a CPU take that come at a frequency.
+// bytesPerSecond returns the size of the samples that a CPU takes in a second.
 func (p *plan) bytesPerSecond() int {
 	sum := uint64(0)
 	for _, o := range p.events {
@@ -68,5 +68,5 @@ func (p *plan) bytesPerSecond() int {
 	return int(sum)
 }
 
-// order is the number of pages of a ring of such a size in bytes, as a power of two.
+// order returns the number of pages of a ring of a size in bytes, as a power of two.
 func order(size int) int { return bits.Len(uint(max(size/os.Getpagesize(), 1) - 1)) }

@@ -36,7 +36,7 @@ type place struct {
 	tid int // perfevent.AnyThread for all
 }
 
-// open opens all events in all places, disabled but for the dummy.
+// open opens all events, disabled except for the dummy.
 func (s *sources) open() error {
 	places, err := s.locate(s.target)
 	if err != nil {
@@ -76,10 +76,10 @@ func (s *sources) open() error {
 	if s.cfg.CommandIsTarget() || len(s.target.Threads) == 0 {
 		return s.finishOpening()
 	}
-	for range 10 { // threads that were started meanwhile, by others that were not opened yet
+	for range 10 { // threads that were started during that, by others that were not opened yet
 		again, err := s.cfg.Target.Resolve()
 		if err != nil {
-			break // all have ended: that is seen later on
+			break // all have ended, which shows later
 		}
 		fresh := missing(again, s.target)
 		if len(fresh.Threads) == 0 {
@@ -108,7 +108,7 @@ func (s *sources) open() error {
 // onCPUs reports whether an event is opened on CPUs, though threads are the target.
 func (s *sources) onCPUs(o *opened) bool { return s.samplesCPUs() && s.summed(o) }
 
-// follow lets samples of the target alone be kept, where events are those of CPUs, and returns these.
+// follow lets only samples of the target be kept if events are those of CPUs, and returns the places of the CPUs.
 func (s *sources) follow() ([]place, error) {
 	if !s.samplesCPUs() {
 		return nil, nil
@@ -130,8 +130,8 @@ func (s *sources) follow() ([]place, error) {
 // programRecords are the flags that ask for the records of BPF programs.
 const programRecords = perfdata.AttrKSymbol | perfdata.AttrBPFEvent
 
-// openEverywhere lets the dummy tell of the BPF programs that anyone loads or unloads on any CPU, and not just the target: the target's samples are
-// in the programs of others, too. Where that is not allowed, those that the target loads are told of.
+// openEverywhere opens the dummy on all CPUs for the records of BPF programs that anyone loads or unloads, not just the target: samples of the target are in
+// the programs of others, too. Without the privilege for that, the recording has the programs that the target loads.
 func (s *sources) openEverywhere() error {
 	if s.cfg.NoBPF || s.userOnly() || len(s.target.Threads) == 0 && s.cfg.Target.CPUs == nil {
 		return nil
@@ -157,14 +157,14 @@ func (s *sources) openEverywhere() error {
 		}
 	}
 	if len(o.fds) == len(online) {
-		s.tracker.attr.Flags &^= programRecords // these would be told of twice
+		s.tracker.attr.Flags &^= programRecords // else there would be two records of each
 	} else if o.kind == bpfLoads && len(o.fds) == 0 {
 		s.events = slices.Delete(s.events, at, at+1)
 	}
 	return nil
 }
 
-// missing is a target with the threads of one that another has not.
+// missing returns a target with the threads of t that has lacks.
 func missing(t, has target.Target) target.Target {
 	known := make(map[int]bool)
 	for _, thread := range has.Threads {
@@ -179,7 +179,7 @@ func missing(t, has target.Target) target.Target {
 	return fresh
 }
 
-// locate lists the places of a target.
+// locate returns the places where the events of a target are opened.
 func (s *sources) locate(t target.Target) ([]place, error) {
 	var places []place
 	switch {
@@ -205,7 +205,7 @@ func (s *sources) locate(t target.Target) ([]place, error) {
 	return places, nil
 }
 
-// openEvent opens an event in some places. Where the kernel or the CPU does not take it as it is, it is asked for less.
+// openEvent opens an event in some places. If the kernel or the CPU refuses it, relax asks for less.
 func (s *sources) openEvent(o *opened, places []place) error {
 	cgroup := -1
 	if o.cgroup != "" {
@@ -243,7 +243,7 @@ func (s *sources) openEvent(o *opened, places []place) error {
 	return nil
 }
 
-// leaderAt is the leader of the event's group in a place; nil for leaders.
+// leaderAt returns the leader of the event's group in a place; nil for leaders.
 func (o *opened) leaderAt(at place) *perfevent.Event {
 	if o.leader == o {
 		return nil
@@ -256,8 +256,8 @@ func (o *opened) leaderAt(at place) *perfevent.Event {
 	return nil
 }
 
-// relax gives up a part of what an event was to be opened with, after the kernel has refused it; false if there is nothing left to give up.
-// What was opened already stays: kernels and CPUs do not change their minds from one place to the next.
+// relax drops a part of an event's attributes after the kernel has refused them. It returns false if there is nothing left to drop.
+// What is open already stays: a kernel that takes an event on one CPU takes it on the others.
 func (s *sources) relax(o *opened, err error) bool {
 	a := &o.attr
 	precise := a.Flags & (perfdata.AttrPreciseIP1 | perfdata.AttrPreciseIP2)
@@ -301,7 +301,7 @@ func (s *sources) relax(o *opened, err error) bool {
 
 func isCycles(a *perfdata.Attr) bool { return a.Type == perfdata.TypeHardware && a.Config == 0 }
 
-// explain puts the error of opening an event into words.
+// explain adds to an error of opening an event what to do about it.
 func (s *sources) explain(o *opened, at place, err error) error {
 	var full *perfevent.LimitError
 	if errors.As(err, &full) {
@@ -346,7 +346,7 @@ func (s *sources) openCgroup(name string) (*os.File, error) {
 	return nil, fmt.Errorf("cgroup %s: %w", name, fs.ErrNotExist)
 }
 
-// attach keeps what was opened, and lets its records go to the ring of its place.
+// attach keeps what was opened, and directs its records to the ring of its place.
 func (s *sources) attach(o *opened, fd *perfevent.Event, at place) error {
 	o.fds, o.places = append(o.fds, fd), append(o.places, at)
 	if err := s.setFilter(o, fd); err != nil {
@@ -418,7 +418,7 @@ func (s *sources) setFilter(o *opened, fd *perfevent.Event) error {
 	return nil
 }
 
-// finishOpening is an error if nothing was opened, as all threads have ended.
+// finishOpening returns an error if an event was not opened at all.
 func (s *sources) finishOpening() error {
 	if !s.cfg.NoBPF {
 		s.tracker.attr.Flags |= programRecords // wherever they are asked for, the file has them

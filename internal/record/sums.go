@@ -56,7 +56,7 @@ func (p *plan) prepareSums(o *opened) {
 	}
 }
 
-// settled says that Sums.Task was told of all for now.
+// settled calls Sums.Settled.
 func (c *collector) settled() error {
 	if c.cfg.Sums == nil || c.cfg.Sums.Settled == nil {
 		return nil
@@ -67,7 +67,7 @@ func (c *collector) settled() error {
 	return c.cfg.Sums.Settled()
 }
 
-// introducePrograms tells of the BPF programs that are loaded. Where sums are followed as they come, their names are told before their code is.
+// introducePrograms writes the BPF programs that are loaded. With sums, their names come before their code.
 func (c *collector) introducePrograms() error {
 	if c.cfg.Sums == nil {
 		return c.programs.introduce(c.emit, c.cfg.Verbose)
@@ -80,7 +80,7 @@ func (c *collector) introducePrograms() error {
 	if err := c.programs.introduce(keep, c.cfg.Verbose); err != nil {
 		return err
 	}
-	if err := c.programs.tellNames(c.out.writer.SetFeature); err != nil {
+	if err := c.programs.writeNames(c.out.writer.SetFeature); err != nil {
 		return err
 	}
 	for _, v := range code {
@@ -108,7 +108,7 @@ func (c *collector) writeSums(end bool) error {
 	if c.cfg.Sums == nil {
 		return nil
 	}
-	if err := c.programs.tellNames(c.out.writer.SetFeature); err != nil {
+	if err := c.programs.writeNames(c.out.writer.SetFeature); err != nil {
 		return err
 	}
 	if err := c.cfg.Sums.Read(end); err != nil {

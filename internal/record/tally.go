@@ -9,7 +9,7 @@ import (
 	"github.com/bperf/bperf/perfdata"
 )
 
-// tally is what was seen on the way from the rings to the file.
+// tally counts what was seen on the way from the rings to the file.
 type tally struct {
 	samples   uint64
 	lost      uint64 // by records of lost samples and records
@@ -30,7 +30,7 @@ type tally struct {
 	stray   []int // offsets of the records of the last call of add that hasBuildIDBit
 }
 
-// newTally tallies samples of such a type. What stands before the time is the same in the samples of all events of a recording.
+// newTally returns a tally of samples of a type. The fields before the time are the same for all events of a recording.
 func newTally(sampleType perfdata.SampleType, mapped func(name []byte, pid int32)) *tally {
 	t := &tally{mapped: mapped}
 	if sampleType&perfdata.SampleTime == 0 {
@@ -47,8 +47,7 @@ func newTally(sampleType perfdata.SampleType, mapped func(name []byte, pid int32
 
 const headerSize = 8 // struct perf_event_header: u32 type, u16 misc, u16 size
 
-// add looks at the records of a ring, in two parts where they go around its end. Records are aligned to 8 bytes, so that no header is in two
-// parts.
+// add tallies the records of a ring, in two parts if they wrap around its end. Records are aligned to 8 bytes, so no header is split.
 func (t *tally) add(first, rest []byte) error {
 	var earliest, latest uint64
 	t.stray = t.stray[:0]
@@ -110,7 +109,7 @@ func withoutBuildIDBits(at []int, first, rest []byte) []byte {
 	return records
 }
 
-// record looks at one record. It returns the time of a sample, and 0 for all others.
+// record tallies a record. It returns the time of a sample, and 0 for other records.
 func (t *tally) record(b []byte) (time uint64) {
 	ne := binary.NativeEndian
 	if t.task != nil {
@@ -152,7 +151,7 @@ func (t *tally) sample(time uint64) {
 	t.last = max(t.last, time)
 }
 
-// mapping tells of a file that was mapped to be executed. Its name stands at an offset.
+// mapping reports a file that was mapped to be executed. at is the offset of its name.
 func (t *tally) mapping(b []byte, at int) {
 	ne := binary.NativeEndian
 	if len(b) <= at || perfdata.Misc(ne.Uint16(b[4:]))&perfdata.MiscMmapData != 0 {
@@ -162,7 +161,7 @@ func (t *tally) mapping(b []byte, at int) {
 	t.mapped(name, int32(ne.Uint32(b[8:])))
 }
 
-// drain writes what all rings have. Rings of the newest records are left alone.
+// drain writes what all rings have, except those that keep the newest records.
 func (c *collector) drain() error {
 	if err := c.modules.write(&c.writer, c.builds, c.release()); err != nil { // in front of the samples in them
 		return err
@@ -209,7 +208,7 @@ func (c *collector) drain() error {
 	return c.out.write(0, &perfdata.FinishedRound{})
 }
 
-// drainNewest writes what is in the rings of the newest records, and lets them be filled anew.
+// drainNewest writes what the rings of the newest records have, and empties them.
 func (c *collector) drainNewest() error {
 	wrote := false
 	for _, r := range c.order {

@@ -7,7 +7,7 @@ import (
 	"github.com/bperf/bperf/perfdata"
 )
 
-// decodeTask decodes what a record in a ring tells of a task: MMAP2, FORK, EXIT and COMM of include/uapi/linux/perf_event.h; nil for others.
+// decodeTask decodes a record of a task in a ring: MMAP2, FORK, EXIT and COMM of include/uapi/linux/perf_event.h. It returns nil for others.
 func decodeTask(b []byte) perfdata.Value {
 	ne := binary.NativeEndian
 	misc := perfdata.Misc(ne.Uint16(b[4:]))

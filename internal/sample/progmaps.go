@@ -17,8 +17,8 @@ type programMaps struct {
 	first int // the index of their first event among replay.Sums.Others
 }
 
-// toldBy reports whether a map tells its entries apart by a key.
-func (m *programMaps) toldBy(key string) bool {
+// hasKey reports whether the entries of a map have a key.
+func (m *programMaps) hasKey(key string) bool {
 	return slices.ContainsFunc(m.all, func(p *userprog.Profile) bool { return slices.Contains(p.Keys(), key) })
 }
 
@@ -31,8 +31,8 @@ func (m *programMaps) events() []string {
 	return names
 }
 
-// tell adds what is new in the maps in an interval. With end it is the last time.
-func (m *programMaps) tell(interval int, end bool, to *replay.Sums) error {
+// read adds what is new in the maps in an interval. With end it is the last time.
+func (m *programMaps) read(interval int, end bool, to *replay.Sums) error {
 	now, _, err := kernel.ClockAndWall(monotonic)
 	if err != nil {
 		return err
@@ -77,7 +77,7 @@ func (m *programMaps) mark(p *profile.Profile) {
 	}
 }
 
-// addTo tells of losses.
+// addTo adds losses.
 func (m *programMaps) addTo(l *profile.Losses) {
 	for _, p := range m.all {
 		if p.NoStack > 0 {
@@ -86,7 +86,7 @@ func (m *programMaps) addTo(l *profile.Losses) {
 	}
 }
 
-// missing says what is missing in the maps; empty for nothing.
+// missing returns what is missing in the maps, in words; empty for nothing.
 func (m *programMaps) missing() string {
 	var lines []string
 	for _, p := range m.all {

@@ -81,7 +81,7 @@ type sampler struct {
 	began     time.Time   // of the generation that is filled
 	ends      []time.Time // of the intervals that are over
 	settle    bool        // what was read is still to be put into order with what came at the same time
-	told      replay.Sum  // the last sum; reused
+	sum       replay.Sum  // the last one; reused
 	comms     map[[16]int8]string
 	sums      *replay.Sums
 	counted   []record.OwnCount // by the events themselves
@@ -155,7 +155,7 @@ func Run(cfg Config) (Result, error) {
 }
 
 func (s *sampler) run() (result Result, err error) {
-	s.sums = &replay.Sums{Stacks: s.cfg.By.Stack || s.maps.toldBy("stack"), Others: s.others()}
+	s.sums = &replay.Sums{Stacks: s.cfg.By.Stack || s.maps.hasKey("stack"), Others: s.others()}
 	q := newQueue()
 	cfg := s.recording(q)
 	var follower sync.WaitGroup
@@ -215,7 +215,7 @@ func (s *sampler) recording(q *queue) record.Config {
 	clock := int32(monotonic)
 	cfg.ClockID, cfg.Stream, cfg.NoBuildIDs = &clock, q, true
 	cfg.SampleCPU, cfg.Time = true, true
-	cfg.Cgroups = s.cfg.By.Cgroup || s.maps.toldBy("cgroup")
+	cfg.Cgroups = s.cfg.By.Cgroup || s.maps.hasKey("cgroup")
 	if s.cfg.By.Stack {
 		cfg.Callchain = record.CallchainFP // of tracepoints
 	}
@@ -331,7 +331,7 @@ func (s *sampler) read(end bool) error {
 		s.detach()
 	}
 	if end || over {
-		if err := s.maps.tell(len(s.ends), end, s.sums); err != nil {
+		if err := s.maps.read(len(s.ends), end, s.sums); err != nil {
 			return err
 		}
 	}
@@ -381,7 +381,7 @@ func (s *sampler) measure() error {
 func (s *sampler) add(e *entry) error {
 	by := s.cfg.By
 	of := &e.Subject
-	sum := &s.told
+	sum := &s.sum
 	*sum = replay.Sum{Event: int(of.Event), Time: e.First, PID: -1, TID: -1, CPU: -1, Cgroup: of.Cgroup, IP: e.Ip, Kernel: e.stack.kernel, User: e.stack.user,
 		Value: e.sampleSum.Value, Count: e.Count, Interval: uint32(len(s.ends))}
 	if by.PID {
