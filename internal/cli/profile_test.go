@@ -21,7 +21,7 @@ func TestProfileRefuses(t *testing.T) {
 		status int
 		err    string
 	}{
-		"--by colour":                        {129, `--by: samples are not told apart by "colour": there are stack, `},
+		"--by colour":                        {129, `--by: unknown key "colour"; valid keys are stack, `},
 		"--format xml":                       {129, "--format xml: there are table, tree, json, "},
 		"-n 0":                               {22, "--top 0: a table has at least one row"},
 		"-F 99 -c 10":                        {22, "-F and -c are two ways"},

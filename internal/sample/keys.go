@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// Keys are what samples are told apart by, besides the event.
+// Keys are what samples with the same event are grouped by.
 type Keys struct {
 	Stack    bool // of the kernel and the user
 	IP       bool // the instruction pointer
@@ -58,7 +58,7 @@ func KeyNames() []string {
 	return all
 }
 
-// ParseKeys are the keys for a list of names.
+// ParseKeys returns the keys with the given names.
 func ParseKeys(list []string) (Keys, error) {
 	var k Keys
 	for _, name := range list {
@@ -69,7 +69,7 @@ func ParseKeys(list []string) (Keys, error) {
 			return n.name == name
 		})
 		if i < 0 {
-			return Keys{}, fmt.Errorf("samples are not told apart by %q: there are %s", name, strings.Join(KeyNames(), ", "))
+			return Keys{}, fmt.Errorf("unknown key %q; valid keys are %s", name, strings.Join(KeyNames(), ", "))
 		}
 		names[i].add(&k)
 	}

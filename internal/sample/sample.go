@@ -1,7 +1,8 @@
 // Package sample takes profiles whose samples are counted in the kernel: a BPF program of type perf_event runs on the overflow of a perf event, in
-// place of a record in its ring (bpf/sample.bpf.c). What leaves the kernel are sums, each with what its samples have in common, and
-// records of tasks, memory and BPF programs. They make a recording as perf has it, which is never written to a file, but followed as it comes
-// (package replay): so code has the names that it had at that time, also if it has been unmapped or unloaded since.
+// place of a record in its ring (bpf/sample.bpf.c). What leaves the kernel are sums: each stands for all samples with the same subject (thread, stack, CPU and whatever
+// Keys asks for). Package record records everything else, tasks, mappings and BPF programs, as a stream of perf.data that is never written to a file. A replay
+// follows the stream as it comes and puts the sums among its records by time. So code has the names that it had at that time, even if it has been unmapped or
+// unloaded since.
 //
 // It needs Linux 5.15, and root or CAP_BPF and CAP_PERFMON.
 package sample
@@ -28,37 +29,37 @@ import (
 	"github.com/bperf/bperf/perfdata"
 )
 
-// Config is what is sampled, and how.
+// Config says what is sampled, and how.
 type Config struct {
-	Record    record.Config // events, target, rate, duration; what is recorded of each sample is of no matter
+	Record    record.Config // events, target, rate, duration; options for the fields of samples are ignored
 	By        Keys
-	Keep      profile.Keys   // that the profile has
+	Keep      profile.Keys   // of the profile
 	Replay    replay.Options // where symbols are
-	Ranges    []Range        // in one of which the instruction pointer has to be; nil for anywhere
-	Programs  []Range        // in one of which it, or a caller, has to be; nil for anywhere
-	Functions []string       // in one of which it has to be, besides Ranges; nil for anywhere
-	Entries   uint32         // that the maps have room for at first; 0 for what is usual
+	Ranges    []Range        // only samples whose instruction pointer is in one of these; nil for all
+	Programs  []Range        // only samples with an instruction pointer or a caller in one of these; nil for all
+	Functions []string       // only samples in one of these, besides Ranges; nil for all
+	Entries   uint32         // room in the maps at first; 0 for the default
 
-	Every time.Duration                // a profile for each such time; 0 for one of all
-	Each  func(*profile.Profile) error // takes these profiles, as they are there
+	Every time.Duration                // a profile for each interval; 0 for a single one
+	Each  func(*profile.Profile) error // gets these profiles as they are complete
 
-	OffCPU bool // how long threads are blocked is measured, too, as an event of its own
-	Wall   bool // the same, as a part of the first event, whose values have to be times in ns
+	OffCPU bool // measure how long threads are blocked, as a separate event
+	Wall   bool // the same, as part of the first event, whose values must be times in ns
 
-	Progress func(Progress) // is told each second how it is going; or nil
+	Progress func(Progress) // is called each second; or nil
 }
 
-// Progress is how it is going.
+// Progress is the state of a profile that is taken.
 type Progress struct {
 	Elapsed time.Duration
 	Samples uint64
 	Lost    uint64  // samples that found no room
-	Sums    uint64  // that are in the kernel
-	Stacks  uint64  // the same
-	CPU     float64 // the share of one CPU that this process has used since the last time
+	Sums    uint64  // in the kernel
+	Stacks  uint64  // in the kernel
+	CPU     float64 // the share of one CPU that this process has used since the last call
 }
 
-// Result is how it ended.
+// Result is a profile, and how it ended.
 type Result struct {
 	record.Result
 	Profile *profile.Profile // nil if there was an error, and with Config.Every
@@ -154,6 +155,7 @@ func Run(cfg Config) (Result, error) {
 	return s.run()
 }
 
+// run records and follows the recording at the same time.
 func (s *sampler) run() (result Result, err error) {
 	s.sums = &replay.Sums{Stacks: s.cfg.By.Stack || s.maps.hasKey("stack"), Others: s.others()}
 	q := newQueue()
@@ -168,7 +170,7 @@ func (s *sampler) run() (result Result, err error) {
 	stop()
 	q.end(err)
 	followed := make(chan struct{})
-	go func() { // one more signal leaves out the symbols that are still missing
+	go func() { // one more signal skips the symbols that are still missing
 		select {
 		case <-cfg.Signals:
 			cfg.Allowance.Stop()
@@ -209,7 +211,7 @@ func (s *sampler) run() (result Result, err error) {
 // monotonic is the clock of the times in sums, CLOCK_MONOTONIC of include/uapi/linux/time.h.
 const monotonic = 1
 
-// recording is what is recorded: sums.
+// recording returns the configuration of the recording.
 func (s *sampler) recording(q *queue) record.Config {
 	cfg := s.cfg.Record
 	clock := int32(monotonic)
@@ -240,7 +242,7 @@ func (s *sampler) recording(q *queue) record.Config {
 	return cfg
 }
 
-// settled makes unwind tables: before the start all, later for a short time at once, as sums are read by the same thread.
+// settled builds unwind tables: all of them before sampling starts, later in slices of 100 ms, because the same thread also drains sums.
 func (s *sampler) settled() error {
 	longest := 100 * time.Millisecond
 	if !s.prepared {
@@ -254,7 +256,7 @@ func (s *sampler) settled() error {
 	return s.counter.tables.Update(longest)
 }
 
-// poll is how often maps are looked at: intervals end no earlier, processes whose stacks need tables are found by it, and maps have to last so long.
+// poll returns how often bperf checks the maps. Intervals end at a check, a check finds processes whose stacks need tables, and the maps must not fill up between two.
 func (s *sampler) poll() time.Duration {
 	switch {
 	case s.cfg.Every > 0:
@@ -272,23 +274,23 @@ func (s *sampler) attach(event int, fd *perfevent.Event) error {
 	return nil
 }
 
-// due reports whether sums are to be read: some time has gone by, or a map is half full.
+// due reports whether to read the sums: after a while, at the end of an interval, or if a map is half full.
 func (s *sampler) due() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.counter.crowdedRing() && s.counter.readChains() != nil {
-		return true // it fails again where sums are read, and tells why
+		return true // reading the sums fails again, and reports why
 	}
 	full, err := s.counter.full()
 	return err == nil && full || s.settle || time.Since(s.began) >= interval || s.over()
 }
 
-// over reports whether the interval is.
+// over reports whether the interval is over.
 func (s *sampler) over() bool {
 	return s.cfg.Every > 0 && time.Since(s.start()) >= s.cfg.Every
 }
 
-// start is when the interval began.
+// start returns when the interval began.
 func (s *sampler) start() time.Time {
 	if n := len(s.ends); n > 0 {
 		return s.ends[n-1]
@@ -355,7 +357,7 @@ func (s *sampler) mark() error {
 	return nil
 }
 
-// measure finds out how much room would be enough: half of a map is used when it is read, and what found no room has to be there, too.
+// measure finds out how many entries would have been enough: a map is half full when it is read, and what found no room needs some, too.
 func (s *sampler) measure() error {
 	sums, chains, err := s.counter.fills()
 	if err != nil {
@@ -478,7 +480,7 @@ func innermost(s stack) uint64 {
 	return 0
 }
 
-// text is a string that ends with the first 0.
+// text returns the characters before the first 0.
 func text(b []int8) string {
 	var s []byte
 	for _, c := range b {
@@ -490,7 +492,7 @@ func text(b []int8) string {
 	return string(s)
 }
 
-// states are the letters of a thread's state, from bit 0 on: task_state_index in include/linux/sched.h.
+// states has the letter of each bit of a thread's state, from bit 0: task_state_index in include/linux/sched.h.
 const states = "SDTtXZPI"
 
 func state(bits uint32) string {
@@ -502,10 +504,10 @@ func state(bits uint32) string {
 	return "R"
 }
 
-// count takes what an event has counted itself.
+// count keeps what an event has counted itself.
 func (s *sampler) count(event int, own record.OwnCount) { s.counted[event] = own }
 
-// bounds are when an interval began, and how long it was, or is now.
+// bounds returns when an interval began, and how long it lasted, or has lasted so far.
 func (s *sampler) bounds(n int) (time.Time, time.Duration) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -519,7 +521,7 @@ func (s *sampler) bounds(n int) (time.Time, time.Duration) {
 	return start, end.Sub(start)
 }
 
-// follow makes a profile of what is recorded, as it comes.
+// follow builds the profile from the stream of the recording, as it comes.
 func (s *sampler) follow(q *queue) (*profile.Profile, replay.Stats, error) {
 	reader, err := perfdata.NewPipeReader(q)
 	if err != nil {

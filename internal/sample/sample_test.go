@@ -30,7 +30,7 @@ func TestParseKeys(t *testing.T) {
 			t.Errorf("%s: %+v, %v", list, got, err)
 		}
 	}
-	if _, err := ParseKeys([]string{"cpu", "colour"}); err == nil || !strings.Contains(err.Error(), `"colour": there are stack, ip,`) {
+	if _, err := ParseKeys([]string{"cpu", "colour"}); err == nil || !strings.Contains(err.Error(), `"colour"; valid keys are stack, ip,`) {
 		t.Error(err)
 	}
 }

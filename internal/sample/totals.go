@@ -22,13 +22,13 @@ type Totals struct {
 	Unwinding  string                 // what there was no room for, or could not be read, of unwind tables
 	Value      uint64                 // the sum of the periods of all that were taken
 	Counted    uint64                 // what the events have counted themselves; 0 where it cannot be compared
-	Missed     uint64                 // for which the kernel did not run the program, as far as the counts of the events tell
+	Missed     uint64                 // for which the kernel did not run the program, as far as the events' own counts show
 	NotRun     uint64                 // of these, of events with a period of 1: they are lost, and exactly as many
 	IdleCPUs   bool                   // samples of idle CPUs were wanted, too
 	Unfollowed uint64                 // processes that were started, and whose samples are left out as there was no room
 	Throttled  uint64                 // times that the kernel stopped an event, as it came too often: the event does not count then either
 	Stopped    time.Duration          // for so long in all
-	Steal      time.Duration          // for which the hypervisor had CPUs meanwhile; 0 where it is not known
+	Steal      time.Duration          // that the hypervisor took from the CPUs; 0 if unknown
 	Entries    uint64                 // that would have been enough
 	Stacks     bool                   // samples have stacks
 	Read       uint64                 // bytes of sums and stacks that left the kernel

@@ -90,7 +90,7 @@ func (w *waits) begin() error {
 		return err
 	}
 	if err := w.objects.Variables[sampleVarEnabledAt].Set(now); err != nil {
-		return fmt.Errorf("tell BPF programs when it began: %w", err)
+		return fmt.Errorf("set the start time in the BPF programs: %w", err)
 	}
 	return nil
 }
