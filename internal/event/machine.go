@@ -1,12 +1,13 @@
 package event
 
 import (
-	"errors"
 	"io"
 	"io/fs"
 	"os"
 	"path"
 	"sync"
+
+	"github.com/bperf/bperf/internal/procfs"
 )
 
 // Machine knows the events of a machine. What it needs of sysfs and tracefs it reads when it is
@@ -27,23 +28,11 @@ func NewMachine(devices, tracing fs.FS) *Machine {
 
 // Host describes the machine that bperf runs on.
 func Host() *Machine {
-	return newMachine(os.DirFS("/sys/bus/event_source/devices"), sync.OnceValue(hostTracing))
+	return newMachine(os.DirFS("/sys/bus/event_source/devices"), sync.OnceValue(func() fs.FS { return os.DirFS(procfs.Tracefs()) }))
 }
 
 func newMachine(devices fs.FS, tracing func() fs.FS) *Machine {
 	return &Machine{devices: devices, tracing: tracing, pmus: map[string]*pmu{}}
-}
-
-// hostTracing is tracefs where it is mounted: on its own mount point, or (before Linux 4.1, and
-// where nobody mounted it) inside debugfs. Without any, it is the place where it should be.
-func hostTracing() fs.FS {
-	const own, debug = "/sys/kernel/tracing", "/sys/kernel/debug/tracing"
-	if _, err := os.Stat(own + "/events"); errors.Is(err, fs.ErrNotExist) {
-		if _, err := os.Stat(debug + "/events"); err == nil {
-			return os.DirFS(debug)
-		}
-	}
-	return os.DirFS(own)
 }
 
 // maxFile bounds what is read of one file. The kernel gives a page at most.

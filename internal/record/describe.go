@@ -10,6 +10,7 @@ import (
 	"github.com/bperf/bperf/internal/bpfprog/linear"
 	"github.com/bperf/bperf/internal/kernel"
 	"github.com/bperf/bperf/internal/perfevent"
+	"github.com/bperf/bperf/internal/procfs"
 	"github.com/bperf/bperf/internal/record/host"
 	"github.com/bperf/bperf/perfdata"
 )
@@ -127,7 +128,7 @@ func (p *plan) addFormats(f host.Features) error {
 	if len(names) == 0 {
 		return nil
 	}
-	data, err := host.Tracing(os.DirFS(host.Tracefs()), names)
+	data, err := host.Tracing(os.DirFS(procfs.Tracefs()), names)
 	if err != nil {
 		return err
 	}

@@ -85,14 +85,3 @@ func (w *traceWriter) formats(system string, names []string) {
 		w.file("events/" + system + "/" + name + "/format")
 	}
 }
-
-// Tracefs returns where tracefs is mounted: on its own mount point, or in debugfs.
-func Tracefs() string {
-	const own, debug = "/sys/kernel/tracing", "/sys/kernel/debug/tracing"
-	if _, err := os.Stat(own + "/events"); err != nil {
-		if _, err := os.Stat(debug + "/events"); err == nil {
-			return debug
-		}
-	}
-	return own
-}
