@@ -41,8 +41,8 @@ func print(w io.Writer, file string) error {
 			comms[v.TID] = v.Comm
 		case *perfdata.Fork:
 			comms[v.TID] = comms[v.ParentTID]
-		case *perfdata.KSymbol: // the kernel writes one for each function, and then the BPF_EVENT of the program
-			if v.Type == perfdata.KSymbolBPF && v.Flags&perfdata.KSymbolUnregister == 0 {
+		case *perfdata.KSymbol: // the kernel writes one for each function, and then the BPF_EVENT of the program; trampolines and dispatchers are of no program
+			if strings.HasPrefix(v.Name, "bpf_prog_") && v.Flags&perfdata.KSymbolUnregister == 0 {
 				functions[v.SampleID.TID] = append(functions[v.SampleID.TID], v.Name)
 			}
 		case *perfdata.BPFEvent:
@@ -50,10 +50,10 @@ func print(w io.Writer, file string) error {
 				continue
 			}
 			who := "before the recording"
-			if v.SampleID.Time != 0 {
+			if v.SampleID.PID > 0 {
 				who = fmt.Sprintf("at %.6f s by %s (%d)", float64(v.SampleID.Time)/1e9, comms[v.SampleID.TID], v.SampleID.PID)
 			}
-			fmt.Fprintf(w, "program %d was loaded %s: %s\n", v.ID, who, strings.Join(functions[v.SampleID.TID], ", "))
+			fmt.Fprintf(w, "program %d with tag %x was loaded %s: %s\n", v.ID, v.Tag, who, strings.Join(functions[v.SampleID.TID], ", "))
 			delete(functions, v.SampleID.TID)
 		}
 	}

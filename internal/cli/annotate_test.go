@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/cilium/ebpf"
 	"github.com/google/go-cmp/cmp"
 	"golang.org/x/sys/unix"
 
@@ -93,26 +94,21 @@ func TestAnnotatePrograms(t *testing.T) {
 	}
 	id, _ := info.ID()
 	file := filepath.Join(t.TempDir(), "perf.data")
-	recording := bperf("record", "-q", "-a", "-e", "cpu-clock", "-F", "1999", "-o", file, "sh", "-c", "echo recording; exec cat")
-	stdin, err := recording.StdinPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	stdout, _, stderr := startReading(t, recording)
-	if line, err := stdout.ReadString('\n'); err != nil {
-		t.Fatalf("%q, %v, %s", line, err, stderr)
-	}
-	for from := cpuTime(t); cpuTime(t)-from < 300*time.Millisecond; { // 600 samples
-		if err := bpfprogram.Run(program, 500); err != nil {
-			t.Fatal(err)
+	var report annotate.Report
+	for used := 300 * time.Millisecond; ; used *= 2 { // 600 samples at first; a guest whose CPUs have to wait gets few of its timers
+		recordProgram(t, file, program, used)
+		report = annotated(t, "-i", file, "-b", fmt.Sprint(id))
+		samples := uint64(0)
+		for _, f := range report.Functions {
+			samples += f.Values[0].Samples
 		}
-	}
-	stdin.Close()
-	if err := recording.Wait(); err != nil {
-		t.Fatalf("%v, %s", err, stderr)
+		if samples >= 300 {
+			break
+		}
+		t.Logf("%d samples in %v", samples, used)
 	}
 	program.Close()
-	report := annotated(t, "-i", file, "-b", fmt.Sprint(id))
+	report = annotated(t, "-i", file, "-b", fmt.Sprint(id))
 	shares := make(map[string]float64)
 	for _, f := range report.Functions {
 		_, name, _ := strings.Cut(strings.TrimPrefix(f.Name, "bpf_prog_"), "_")
@@ -149,6 +145,29 @@ func TestAnnotatePrograms(t *testing.T) {
 	}
 	if got := run(t, bperf("annotate", "-i", file, "-b", "nosuch")); got.status != 1 || !strings.Contains(got.stderr, "none in what is selected") {
 		t.Errorf("%+v", got)
+	}
+}
+
+// recordProgram records the machine while a BPF program runs, for some CPU time of this process.
+func recordProgram(t *testing.T, file string, program *ebpf.Program, used time.Duration) {
+	t.Helper()
+	recording := bperf("record", "-q", "-a", "-e", "cpu-clock", "-F", "1999", "-o", file, "sh", "-c", "echo recording; exec cat")
+	stdin, err := recording.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	stdout, _, stderr := startReading(t, recording)
+	if line, err := stdout.ReadString('\n'); err != nil {
+		t.Fatalf("%q, %v, %s", line, err, stderr)
+	}
+	for from := cpuTime(t); cpuTime(t)-from < used; {
+		if err := bpfprogram.Run(program, 500); err != nil {
+			t.Fatal(err)
+		}
+	}
+	stdin.Close()
+	if err := recording.Wait(); err != nil {
+		t.Fatalf("%v, %s", err, stderr)
 	}
 }
 
