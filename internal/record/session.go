@@ -188,6 +188,7 @@ func (s *recorder) wait() error {
 			return false
 		}
 	}
+	rotate := func() (bool, error) { c.rotate(); return false, nil }
 	go func() {
 		for change := range s.cpus.All() {
 			if !do(func() (bool, error) { s.followCPU(change, c.join); return false, nil }) {
@@ -196,17 +197,13 @@ func (s *recorder) wait() error {
 		}
 	}()
 	go func() {
-		select {
-		case <-c.ended:
-			do(func() (bool, error) { return true, nil })
-		case <-over:
-		}
-	}()
-	go func() {
 		for {
 			select {
 			case <-s.cfg.Switch.Requests:
-				c.rotate()
+				do(rotate)
+			case <-c.ended:
+				do(func() (bool, error) { return true, nil })
+				return
 			case <-over:
 				return
 			}
@@ -217,7 +214,7 @@ func (s *recorder) wait() error {
 		Disable: func() error { return s.sources.enable(false) },
 		Threads: len(s.sources.target.Threads) > 0,
 		Every:   s.cfg.Switch.Every,
-		Tick:    func() (bool, error) { c.rotate(); return false, nil },
+		Tick:    rotate,
 		Work:    work,
 	})
 }
