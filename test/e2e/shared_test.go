@@ -113,9 +113,10 @@ func TestSharedTruthOfCommands(t *testing.T) {
 				if shared != direct || c.sums["cycles:ub"] != direct || tt.exact && shared != want || !tt.exact && shared > want/tasks {
 					t.Errorf("instructions: shared %.0f, direct %.0f, cycles %.0f, want %.0f of all", shared, direct, c.sums["cycles:ub"], want)
 				}
-				// What ends may be switched away from when one of the two counts it no more.
+				// A task that ends closes its files after the tracepoint sched_process_exit, up to which it is counted by the shared counter, and before
+				// perf_event_exit_task, up to which it is counted by its own (do_exit in kernel/exit.c). Who waits at the other end may run in between.
 				shared, direct = c.sums["context-switches:b"], c.sums["context-switches"]
-				if math.Abs(shared-direct) > float64(1+p.Tasks)/2 {
+				if math.Abs(shared-direct) > float64(1+p.Tasks) {
 					t.Errorf("context switches: shared %.0f, direct %.0f", shared, direct)
 				}
 			})
