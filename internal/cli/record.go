@@ -13,17 +13,17 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/bperf/bperf/internal/allowance"
-	"github.com/bperf/bperf/internal/control"
 	"github.com/bperf/bperf/internal/event"
 	"github.com/bperf/bperf/internal/printable"
 	"github.com/bperf/bperf/internal/procfs"
 	"github.com/bperf/bperf/internal/record"
-	"github.com/bperf/bperf/internal/session"
 	"github.com/bperf/bperf/internal/target"
 )
 
 // recordOptions are the flags of record as they were given.
 type recordOptions struct {
+	sessionOptions
+
 	events []eventArg // -e -G --filter --prog, in their order
 	set    []string   // variables of the programs of --prog
 	// Names of the events through which their maps write, by map: -e FILE.o/map:MAP.event=NAME/.
@@ -46,17 +46,16 @@ type recordOptions struct {
 	anyBranch     bool
 	branchFilter  string
 
-	data, physData, weight, raw             bool
-	sampleCPU, timestamp, periodSet         bool
-	noSamples, taskCounts                   bool
-	namespaces, allCgroups, switchEvents    bool
-	noBPFEvent, allUser, allKernel          bool
-	noBuffering, overwrite, noBuildID       bool
-	clockID, pages, output, control, rotate string
-	offCPU                                  string
-	maxFiles, compression                   int
-	delay, timeout                          int
-	quiet, verbose                          bool
+	data, physData, weight, raw          bool
+	sampleCPU, timestamp, periodSet      bool
+	noSamples, taskCounts                bool
+	namespaces, allCgroups, switchEvents bool
+	noBPFEvent, allUser, allKernel       bool
+	noBuffering, overwrite, noBuildID    bool
+	clockID, pages, output, rotate       string
+	offCPU                               string
+	maxFiles, compression                int
+	quiet, verbose                       bool
 }
 
 func newRecordCommand() *cobra.Command {
@@ -134,7 +133,7 @@ BPF programs are recorded with their code, also those that are loaded and unload
 	f.BoolP("no-buildid-cache", "N", false, "for perf's sake: no files are ever copied into a cache")
 	f.IntVarP(&o.delay, "delay", "D", 0, "start sampling `MS` milliseconds after the start; -1 to start disabled")
 	f.IntVar(&o.timeout, "timeout", 0, "end after `MS` milliseconds (at least 10)")
-	f.StringVar(&o.control, "control", "", "take enable, disable, ping and stop from `fd:CTL[,ACK]` or fifo:CTL[,ACK]")
+	o.addControl(f)
 	f.BoolVarP(&o.quiet, "quiet", "q", false, "print nothing but errors")
 	f.BoolVarP(&o.verbose, "verbose", "v", false, "print what was found and what was left out")
 	return cmd
@@ -170,10 +169,8 @@ func runRecord(o *recordOptions, given func(string) bool, args []string) error {
 	}
 	defer listen(cfg, allowance.New(0))() // no symbols are read
 	signal.Ignore(syscall.SIGXFSZ)        // a file that may not grow is an error of write(2)
-	if o.control != "" {
-		if cfg.Control, err = control.Open(o.control, note); err != nil {
-			return badOption(err)
-		}
+	if cfg.Control, err = o.openControl(note); err != nil {
+		return err
 	}
 	printer, err := o.maps.open(os.Stderr, o.quiet, cfg.Programs, nil)
 	if err != nil {
@@ -251,9 +248,7 @@ func (o *recordOptions) check(given func(string) bool, args []string) error {
 			"-g records callchains by frame pointers, --call-graph %s otherwise: give one", o.callGraph),
 		bad(o.anyBranch && o.branchFilter != "", "-b records all branches, -j some: give one"),
 		bad(o.compression < 0 || o.compression > 22, "-z=%d: a level of zstd is from 1 to 22", o.compression),
-		bad(given("timeout") && o.timeout < 10, "--timeout %d: at least 10 ms", o.timeout),
-		bad(o.delay < -1, "-D %d: milliseconds, or -1 to start disabled", o.delay),
-		bad(o.delay == -1 && o.control == "", "-D -1 starts disabled and needs --control to be enabled"),
+		o.sessionOptions.check(given),
 		bad(o.maxFiles < 0, "--switch-max-files %d: there must be at least 1", o.maxFiles),
 		bad(given("switch-max-files") && o.rotate == "", "--switch-max-files is about the files of --switch-output"),
 		bad(o.rotate != "" && o.output == "-", "--switch-output is for files, not for a pipe"),
@@ -266,34 +261,14 @@ func (o *recordOptions) ofTasks() bool { return o.pids != "" || o.tids != "" || 
 
 // config is the session that the options ask for.
 func (o *recordOptions) config(given func(string) bool, args []string) (*record.Config, error) {
-	cfg := &record.Config{
-		Spec:        session.Spec{Command: args, Delay: time.Duration(max(o.delay, 0)) * time.Millisecond, StartDisabled: o.delay == -1, Timeout: time.Duration(o.timeout) * time.Millisecond},
-		PerThread:   o.perThread,
-		Inherit:     !o.noInherit && !o.perThread,
-		Period:      o.period,
-		StrictRate:  o.strictFreq,
-		Overrides:   given("freq") || given("count"),
-		Addresses:   o.data || o.physData,
-		PhysAddrs:   o.physData,
-		Weight:      o.weight,
-		Raw:         o.raw,
-		SampleCPU:   o.sampleCPU,
-		Time:        o.timestamp,
-		NoSamples:   o.noSamples,
-		TaskCounts:  o.taskCounts,
-		Namespaces:  o.namespaces,
-		Cgroups:     o.allCgroups,
-		Switches:    o.switchEvents,
-		NoBPF:       o.noBPFEvent,
-		AllUser:     o.allUser,
-		AllKernel:   o.allKernel,
-		NoBuffering: o.noBuffering,
-		Overwrite:   o.overwrite,
-		Compression: o.compression,
-		NoBuildIDs:  o.noBuildID,
-		Output:      o.outputName(),
-		CommandLine: slices.Clone(os.Args),
-		Version:     currentVersion(),
+	cfg := &record.Config{Spec: o.spec(args),
+		PerThread: o.perThread, Inherit: !o.noInherit && !o.perThread,
+		Period: o.period, StrictRate: o.strictFreq, Overrides: given("freq") || given("count"),
+		Addresses: o.data || o.physData, PhysAddrs: o.physData, Weight: o.weight, Raw: o.raw, SampleCPU: o.sampleCPU, Time: o.timestamp,
+		NoSamples: o.noSamples, TaskCounts: o.taskCounts, Namespaces: o.namespaces, Cgroups: o.allCgroups, Switches: o.switchEvents,
+		NoBPF: o.noBPFEvent, AllUser: o.allUser, AllKernel: o.allKernel, NoBuffering: o.noBuffering,
+		Overwrite: o.overwrite, Compression: o.compression, NoBuildIDs: o.noBuildID,
+		Output: o.outputName(), CommandLine: slices.Clone(os.Args), Version: currentVersion(),
 	}
 	if given("period") {
 		cfg.PeriodSet = &o.periodSet

@@ -15,17 +15,17 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/bperf/bperf/internal/config"
-	"github.com/bperf/bperf/internal/control"
 	"github.com/bperf/bperf/internal/count/shared"
 	"github.com/bperf/bperf/internal/count/shared/upstream"
 	"github.com/bperf/bperf/internal/procfs"
-	"github.com/bperf/bperf/internal/session"
 	"github.com/bperf/bperf/internal/stat"
 	"github.com/bperf/bperf/internal/target"
 )
 
 // statOptions are the flags of stat as they were given.
 type statOptions struct {
+	sessionOptions
+
 	events []eventArg // -e -M -G --filter, in their order
 
 	system        bool
@@ -46,10 +46,9 @@ type statOptions struct {
 
 	interval, intervalCount int
 	intervalClear           bool
-	timeout, delay, repeat  int
+	repeat                  int
 	table, null, sync       bool
 	pre, post               string
-	control                 string
 
 	noAggr, perCore, perSocket, perDie, perNode, perThread, noMerge bool
 
@@ -128,7 +127,7 @@ The counts go to standard error, as the command's own output goes to standard ou
 	f.BoolVarP(&o.sync, "sync", "S", false, "call sync() before each run")
 	f.StringVar(&o.pre, "pre", "", "shell `COMMAND` to run before each run, not counted")
 	f.StringVar(&o.post, "post", "", "shell `COMMAND` to run after each run, not counted")
-	f.StringVar(&o.control, "control", "", "take enable, disable, ping and stop from `fd:CTL[,ACK]` or fifo:CTL[,ACK]")
+	o.addControl(f)
 
 	f.BoolVarP(&o.noAggr, "no-aggr", "A", false, "a line per CPU")
 	f.BoolVar(&o.perCore, "per-core", false, "a line per core")
@@ -177,10 +176,8 @@ func runStat(o *statOptions, given func(string) bool, args []string) error {
 	if taskTarget := o.pids != "" || o.tids != ""; taskTarget && (o.system || o.cpus != "") {
 		out.note("-p and -t count tasks wherever they run: -a and -C are ignored")
 	}
-	if o.control != "" {
-		if cfg.Control, err = control.Open(o.control, out.note); err != nil {
-			return badOption(err)
-		}
+	if cfg.Control, err = o.openControl(out.note); err != nil {
+		return err
 	}
 	result, err := stat.Run(*cfg, o.printer(cfg, out))
 	if err := errors.Join(err, out.Close()); err != nil {
@@ -240,10 +237,8 @@ func (o *statOptions) check(given func(string) bool, args []string) error {
 		bad(given("interval-count") && o.interval == 0, "--interval-count needs intervals: -I MS"),
 		bad(given("interval-count") && o.intervalCount < 1, "--interval-count %d: there must be at least 1", o.intervalCount),
 		bad(o.intervalClear && o.interval == 0, "--interval-clear needs intervals: -I MS"),
-		bad(given("timeout") && o.timeout < 10, "--timeout %d: at least 10 ms", o.timeout),
+		o.sessionOptions.check(given),
 		bad(given("timeout") && o.interval > 0, "--timeout does not go with -I: use --interval-count"),
-		bad(o.delay < -1, "-D %d: milliseconds, or -1 to start disabled", o.delay),
-		bad(o.delay == -1 && o.control == "", "-D -1 starts disabled and needs --control to be enabled"),
 		bad(o.repeat < 0, "-r %d: a number of runs, or 0 for ever", o.repeat),
 		bad(o.repeat != 1 && len(args) == 0 && o.timeout == 0, "-r needs a command to repeat, or a --timeout"),
 		bad(o.table && o.repeat == 1, "--table shows the runs of -r"),
@@ -288,7 +283,7 @@ func (o *statOptions) config(args []string) (*stat.Config, error) {
 		return nil, err
 	}
 	cfg := &stat.Config{
-		Spec:          session.Spec{Command: args, Timeout: time.Duration(o.timeout) * time.Millisecond, Delay: time.Duration(max(o.delay, 0)) * time.Millisecond, StartDisabled: o.delay == -1},
+		Spec:          o.spec(args),
 		Shared:        o.sharedWhere(conf),
 		Inherit:       !o.noInherit,
 		AllUser:       o.allUser,

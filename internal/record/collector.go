@@ -12,7 +12,6 @@ import (
 	"github.com/bperf/bperf/internal/perfevent"
 	"github.com/bperf/bperf/internal/record/host"
 	"github.com/bperf/bperf/internal/record/snapshot"
-	"github.com/bperf/bperf/internal/target"
 	"github.com/bperf/bperf/perfdata"
 )
 
@@ -21,7 +20,6 @@ import (
 type collector struct {
 	*sources // opened; work guards what changes while the collector runs
 	writer
-	command  *target.Command
 	builds   *buildIDs
 	machine  host.Features
 	programs *programs      // nil with Config.NoBPF, or without the privilege to see them
@@ -41,9 +39,9 @@ type requests struct {
 	rotate bool
 }
 
-// newCollector prepares what is written besides the records of the rings. command is nil without one.
-func newCollector(s *sources, command *target.Command) (*collector, error) {
-	c := &collector{sources: s, command: command, ended: make(chan struct{})}
+// newCollector prepares what is written besides the records of the rings.
+func newCollector(s *sources) (*collector, error) {
+	c := &collector{sources: s, ended: make(chan struct{})}
 	if !c.userOnly() {
 		var err error
 		if c.modules, err = watchModules(&c.tracker.attr); err != nil {
@@ -252,7 +250,7 @@ func (c *collector) release() string {
 func (c *collector) introduceProcesses(before *snapshot.Snapshot) error {
 	switch {
 	case c.cfg.CommandIsTarget() && c.out.files == 1: // its mappings disappear when it executes the command
-		pid := int32(c.command.PID())
+		pid := int32(c.target.Threads[0].PID)
 		return c.emit(0, &perfdata.Comm{PID: pid, TID: pid, Comm: "bperf-exec"})
 	case len(c.target.Threads) == 0:
 		return before.AllProcesses()

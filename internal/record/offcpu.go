@@ -21,7 +21,7 @@ type offCPU struct {
 	*offcpu.Switches
 	recorder *offcpu.Recorder // nil where sums are kept in place of samples
 	byThread bool
-	event    *opened // nil with Sums and without Config.OffCPU
+	event    *opened // nil with Sums
 	cgroups  bool    // samples have the cgroup
 	buf      []byte
 	marked   uint64 // time of the last mark, by the clock of the events

@@ -86,7 +86,7 @@ func newPlan(cfg *Config) (*plan, error) {
 	if len(p.events) > 0 {
 		p.tracker = p.events[0]
 	}
-	if p.tracker == nil || p.cfg.perCPU() || p.cfg.Sums != nil || p.cfg.Delay > 0 || p.cfg.StartDisabled || p.cfg.Overwrite || p.cfg.EventCgroups != nil {
+	if p.tracker == nil || p.cfg.perCPU() || p.cfg.Sums != nil || p.cfg.Waits() || p.cfg.Overwrite || p.cfg.EventCgroups != nil {
 		p.tracker = p.dummy(sideBand)
 		p.events = append(p.events, p.tracker)
 	} else if !p.cfg.NoBPF && !p.userOnly() {
@@ -180,7 +180,7 @@ func (p *plan) attr(e *event.Event, leads bool, members int) perfdata.Attr {
 	}
 	if leads {
 		a.Flags |= perfdata.AttrDisabled
-		if c.CommandIsTarget() && c.Delay == 0 && !c.StartDisabled && !p.samplesCPUs() {
+		if c.CommandIsTarget() && !c.Waits() && !p.samplesCPUs() {
 			a.Flags |= perfdata.AttrEnableOnExec
 		}
 	}

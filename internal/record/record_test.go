@@ -40,14 +40,9 @@ func config(t *testing.T, events string) Config {
 	require.Root(t)
 	list, err := event.Host().Parse(events)
 	check(t, err)
-	return Config{Spec: session.Spec{Notify: func(s string) { t.Log(s) }, Timeout: time.Minute},
-		Events:      list,
-		Period:      1,
-		Inherit:     true,
-		Output:      filepath.Join(t.TempDir(), "perf.data"),
-		Verbose:     func(s string) { t.Log(s) },
-		Version:     "test",
-		CommandLine: []string{"bperf", "record"}}
+	note := func(s string) { t.Log(s) }
+	return Config{Spec: session.Spec{Timeout: time.Minute, Notify: note}, Events: list, Period: 1, Inherit: true,
+		Output: filepath.Join(t.TempDir(), "perf.data"), Verbose: note, Version: "test", CommandLine: []string{"bperf", "record"}}
 }
 
 // recording is what is in a file.

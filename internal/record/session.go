@@ -17,12 +17,11 @@ type recorder struct {
 	sources   *sources
 	collector *collector
 	cpus      target.CPUChanges
-	command   *target.Command // nil without one
 }
 
 // Run records as it is asked for.
 func Run(cfg Config) (Result, error) {
-	s := &recorder{Session: &session.Session{Spec: &cfg.Spec}, cfg: &cfg}
+	s := &recorder{Session: session.New(&cfg.Spec), cfg: &cfg}
 	if s.cfg.Verbose == nil {
 		s.cfg.Verbose = func(string) {}
 	}
@@ -41,9 +40,7 @@ func Run(cfg Config) (Result, error) {
 
 // close releases what is still open.
 func (s *recorder) close() {
-	if s.command != nil {
-		s.command.Kill() // does nothing when it has ended
-	}
+	s.Close()
 	s.collector.close()
 	s.cpus.Close()
 	s.sources.close()
@@ -71,11 +68,11 @@ func (s *recorder) launch() error {
 	if err := s.sources.open(); err != nil {
 		return err
 	}
-	s.collector, err = newCollector(s.sources, s.command)
+	s.collector, err = newCollector(s.sources)
 	return err
 }
 
-// resolve finds the target. It starts the command, which waits until Exec.
+// resolve finds the target, and prepares the command.
 func (s *recorder) resolve() (err error) {
 	to := &s.sources.target
 	if !s.cfg.CommandIsTarget() {
@@ -87,14 +84,11 @@ func (s *recorder) resolve() (err error) {
 	if err != nil || len(s.cfg.Command) == 0 {
 		return err
 	}
-	if s.command, err = target.StartCommand(s.cfg.Command); err != nil {
-		return err
+	command, err := s.Prepare()
+	if err == nil && s.cfg.CommandIsTarget() {
+		to.Threads = []target.Thread{command}
 	}
-	if s.cfg.CommandIsTarget() {
-		pid := s.command.PID()
-		*to = target.Target{Threads: []target.Thread{{TID: pid, PID: pid, Comm: s.cfg.Command[0]}}}
-	}
-	return nil
+	return err
 }
 
 // record writes the output from its beginning to its end.
@@ -164,34 +158,16 @@ func (s *recorder) begin() error {
 		}
 		s.cfg.Verbose("events are enabled")
 	}
-	if s.command == nil {
-		return nil
-	}
-	if err := s.command.Exec(); err != nil {
-		return err
-	}
-	s.Started(s.command)
-	return nil
+	return s.Execute()
 }
 
 // wait returns when the recorded time is over.
 func (s *recorder) wait() error {
 	c := s.collector
-	over := make(chan struct{})
-	defer close(over)
-	work := make(chan func() (bool, error))
-	do := func(f func() (bool, error)) bool {
-		select {
-		case work <- f:
-			return true
-		case <-over:
-			return false
-		}
-	}
 	rotate := func() (bool, error) { c.rotate(); return false, nil }
 	go func() {
 		for change := range s.cpus.All() {
-			if !do(func() (bool, error) { s.followCPU(change, c.join); return false, nil }) {
+			if !s.Do(func() (bool, error) { s.followCPU(change, c.join); return false, nil }) {
 				return
 			}
 		}
@@ -200,11 +176,11 @@ func (s *recorder) wait() error {
 		for {
 			select {
 			case <-s.cfg.Switch.Requests:
-				do(rotate)
+				s.Do(rotate)
 			case <-c.ended:
-				do(func() (bool, error) { return true, nil })
+				s.Do(func() (bool, error) { return true, nil })
 				return
-			case <-over:
+			case <-s.Over():
 				return
 			}
 		}
@@ -215,6 +191,5 @@ func (s *recorder) wait() error {
 		Threads: len(s.sources.target.Threads) > 0,
 		Every:   s.cfg.Switch.Every,
 		Tick:    rotate,
-		Work:    work,
 	})
 }

@@ -44,15 +44,10 @@ func config(t *testing.T, events string, command ...string) Config {
 	check(t, err)
 	by, err := ParseKeys([]string{"comm", "stack"})
 	check(t, err)
+	note := func(s string) { t.Log(s) }
 	return Config{By: by, Keep: profile.Comm | profile.PID,
-		Record: record.Config{Spec: session.Spec{Command: command, Timeout: 10 * time.Minute, Notify: func(s string) { t.Log(s) }},
-			Events:      list,
-			Period:      1,
-			Overrides:   true,
-			Inherit:     true,
-			Verbose:     func(s string) { t.Log(s) },
-			Version:     "test",
-			CommandLine: []string{"bperf", "profile"}}}
+		Record: record.Config{Spec: session.Spec{Command: command, Timeout: 10 * time.Minute, Notify: note}, // emulated machines are slow
+			Events: list, Period: 1, Overrides: true, Inherit: true, Verbose: note, Version: "test", CommandLine: []string{"bperf", "profile"}}}
 }
 
 func take(t *testing.T, cfg Config) Result {

@@ -46,10 +46,38 @@ type Session struct {
 
 	command *target.Command // nil without one
 	exited  <-chan target.Status
+	work    chan func() (over bool, err error)
+	over    chan struct{}
 }
 
-// Started takes over a command that runs.
-func (s *Session) Started(c *target.Command) { s.command, s.exited = c, c.Exited() }
+// New returns a session that has not begun.
+func New(spec *Spec) *Session {
+	return &Session{Spec: spec, work: make(chan func() (bool, error)), over: make(chan struct{})}
+}
+
+// Prepare starts the command as far as that it waits for Execute, and returns its thread.
+func (s *Session) Prepare() (t target.Thread, err error) {
+	if s.command, err = target.StartCommand(s.Spec.Command); err != nil {
+		return t, err
+	}
+	return target.Thread{TID: s.command.PID(), PID: s.command.PID(), Comm: s.Spec.Command[0]}, nil
+}
+
+// Execute executes the command, if there is one.
+func (s *Session) Execute() (err error) {
+	switch {
+	case len(s.Spec.Command) == 0:
+		return nil
+	case s.command != nil:
+		err = s.command.Exec()
+	default: // it was not prepared
+		s.command, err = target.RunCommand(s.Spec.Command)
+	}
+	if err == nil {
+		s.exited = s.command.Exited()
+	}
+	return err
+}
 
 // Measurement is what a session measures with. Its functions are called one at a time, by the goroutine of Wait.
 type Measurement struct {
@@ -58,12 +86,24 @@ type Measurement struct {
 
 	Every time.Duration                 // between two calls of Tick; 0 for none
 	Tick  func() (over bool, err error) // may end the session
-
-	Work <-chan func() (over bool, err error) // is called as it comes, and may end the session; nil for none
 }
 
-// Wait returns when the session is over, or with the first error of the measurement. A command may still run: see End.
+// Do has the goroutine of Wait call f, which may end the session. It returns false if the session is over.
+func (s *Session) Do(f func() (over bool, err error)) bool {
+	select {
+	case s.work <- f:
+		return true
+	case <-s.over:
+		return false
+	}
+}
+
+// Over is closed when Wait has returned.
+func (s *Session) Over() <-chan struct{} { return s.over }
+
+// Wait returns when the session is over, or with the first error of the measurement. A command may still run: see End. It is called once.
 func (s *Session) Wait(m *Measurement) error {
+	defer close(s.over)
 	delay, timeout := after(s.Delay), after(s.Timeout)
 	var ended <-chan struct{}
 	if m.Threads && s.command == nil {
@@ -102,7 +142,7 @@ func (s *Session) Wait(m *Measurement) error {
 			over, err = s.obey(c, m)
 		case <-ticks:
 			over, err = m.Tick()
-		case work := <-m.Work:
+		case work := <-s.work:
 			over, err = work()
 		}
 		if over || err != nil {
@@ -152,4 +192,11 @@ func (s *Session) End() {
 	}
 	status, next := s.command.End(cmp.Or(s.Signal, os.Signal(syscall.SIGTERM)), s.exited, s.Signals)
 	s.Result.Command, s.Signal, s.exited = status, cmp.Or(next, s.Signal), nil
+}
+
+// Close kills a command that still runs.
+func (s *Session) Close() {
+	if s.command != nil {
+		s.command.Kill() // does nothing when it has ended
+	}
 }

@@ -51,8 +51,8 @@ func TestWait(t *testing.T) {
 	for _, tt := range []struct {
 		name   string
 		spec   Spec
-		adjust func(*fake, *Measurement)
-		want   []string // calls and what the user is told
+		adjust func(*fake, *Session, *Measurement)
+		want   []string // calls, and messages to the user
 		err    error
 		check  func(*Session) bool
 	}{
@@ -60,35 +60,36 @@ func TestWait(t *testing.T) {
 		{name: "signal", spec: Spec{Signals: interrupted}, check: func(s *Session) bool { return s.Signal == os.Interrupt && !s.TimedOut }},
 		{name: "control", spec: Spec{Control: controlled(t, "enable", "ping", "disable", "stop")},
 			want: []string{"enable", "Events enabled", "disable", "Events disabled"}},
-		{name: "delay", spec: Spec{Delay: time.Nanosecond}, adjust: func(f *fake, m *Measurement) {
-			enable, work := m.Enable, make(chan func() (bool, error), 1)
-			m.Work = work
+		{name: "delay", spec: Spec{Delay: time.Nanosecond}, adjust: func(f *fake, s *Session, m *Measurement) {
+			enable := m.Enable
 			m.Enable = func() error {
-				work <- func() (bool, error) { return true, nil }
+				go s.Do(func() (bool, error) { return true, nil })
 				return enable()
 			}
 		}, want: []string{"enable", "Events enabled"}},
-		{name: "it cannot be enabled", spec: Spec{Delay: time.Nanosecond}, adjust: func(f *fake, m *Measurement) { f.fail = broken }, want: []string{"enable"}, err: broken},
-		{name: "ticks", adjust: func(f *fake, m *Measurement) {
+		{name: "it cannot be enabled", spec: Spec{Delay: time.Nanosecond}, adjust: func(f *fake, s *Session, m *Measurement) { f.fail = broken }, want: []string{"enable"}, err: broken},
+		{name: "ticks", adjust: func(f *fake, s *Session, m *Measurement) {
 			m.Every, m.Tick = time.Nanosecond, func() (bool, error) { ticks++; return ticks == 3, nil }
 		}, check: func(*Session) bool { return ticks == 3 }},
-		{name: "a tick fails", adjust: func(f *fake, m *Measurement) {
+		{name: "a tick fails", adjust: func(f *fake, s *Session, m *Measurement) {
 			m.Every, m.Tick = time.Nanosecond, func() (bool, error) { return false, broken }
 		}, err: broken},
-		{name: "the target has gone", spec: Spec{Target: target.Spec{PIDs: []int{1 << 22}}}, adjust: func(f *fake, m *Measurement) { m.Threads = true }},
+		{name: "the target has gone", spec: Spec{Target: target.Spec{PIDs: []int{1 << 22}}}, adjust: func(f *fake, s *Session, m *Measurement) { m.Threads = true }},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			f := &fake{}
 			tt.spec.Notify = func(s string) { f.calls = append(f.calls, s) }
-			m := f.measurement()
+			s, m := New(&tt.spec), f.measurement()
 			if tt.adjust != nil {
-				tt.adjust(f, m)
+				tt.adjust(f, s, m)
 			}
-			s := &Session{Spec: &tt.spec}
 			if err := s.Wait(m); err != tt.err {
 				t.Errorf("it ended with %v, want %v", err, tt.err)
 			}
 			s.End() // does nothing without a command
+			if s.Do(func() (bool, error) { t.Error("work is done after the end"); return true, nil }) {
+				t.Error("work is taken after the end")
+			}
 			if !slices.Equal(f.calls, tt.want) {
 				t.Errorf("calls %q, want %q", f.calls, tt.want)
 			}
@@ -107,24 +108,29 @@ func TestCommand(t *testing.T) {
 		signals []os.Signal
 		timeout time.Duration
 		want    Result
+
+		prepared bool
 	}{
-		{"by itself", "exit 3", nil, 0, Result{Command: target.Status{Code: 3}}},
-		{"by SIGTERM", "exec sleep 1000", nil, time.Nanosecond, Result{Command: target.Status{Signal: syscall.SIGTERM}}},
-		{"by the session's signal", "exec sleep 1000", []os.Signal{syscall.SIGINT}, 0, Result{Signal: syscall.SIGINT, Command: target.Status{Signal: syscall.SIGINT}}},
+		{"by itself", "exit 3", nil, 0, Result{Command: target.Status{Code: 3}}, true},
+		{"by SIGTERM", "exec sleep 1000", nil, time.Nanosecond, Result{Command: target.Status{Signal: syscall.SIGTERM}}, false},
+		{"by the session's signal", "exec sleep 1000", []os.Signal{syscall.SIGINT}, 0, Result{Signal: syscall.SIGINT, Command: target.Status{Signal: syscall.SIGINT}}, true},
 		{"by SIGKILL", "trap '' INT; : > ready; while :; do sleep 0.01; done", []os.Signal{syscall.SIGINT, syscall.SIGTERM}, 0,
-			Result{Signal: syscall.SIGTERM, Command: target.Status{Signal: syscall.SIGKILL}}},
+			Result{Signal: syscall.SIGTERM, Command: target.Status{Signal: syscall.SIGKILL}}, false},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Chdir(t.TempDir())
 			signals := make(chan os.Signal, len(tt.signals))
 			spec := &Spec{Command: []string{"sh", "-c", tt.script}, Timeout: tt.timeout, Signals: signals}
-			c, err := target.RunCommand(spec.Command)
-			if err != nil {
+			s := New(spec)
+			defer s.Close()
+			if tt.prepared {
+				if _, err := s.Prepare(); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if err := s.Execute(); err != nil {
 				t.Fatal(err)
 			}
-			defer c.Kill()
-			s := &Session{Spec: spec}
-			s.Started(c)
 			for strings.Contains(tt.script, "ready") && !exists("ready") { // the command ignores signals from then on
 				time.Sleep(time.Millisecond)
 			}

@@ -18,38 +18,6 @@ type following struct {
 	wait   func() error // for its end
 	ticks  *time.Ticker
 	cancel context.CancelFunc
-	ended  <-chan struct{} // is closed by cancel
-}
-
-// followed returns what is to be done as programs come, and to look for others. It returns nil if no programs are followed.
-func (r *run) followed() <-chan func() (over bool, err error) {
-	f := r.following
-	if f == nil {
-		return nil
-	}
-	work := make(chan func() (bool, error))
-	go func() {
-		for {
-			var do func() (bool, error)
-			select {
-			case programs, ok := <-f.found:
-				do = func() (bool, error) { return false, r.count(programs) }
-				if !ok {
-					do = func() (bool, error) { return true, f.wait() }
-				}
-			case <-f.ticks.C:
-				do = func() (bool, error) { return false, r.look() }
-			case <-f.ended:
-				return
-			}
-			select {
-			case work <- do:
-			case <-f.ended:
-				return
-			}
-		}
-	}()
-	return work
 }
 
 func (f *following) end() {
@@ -71,8 +39,27 @@ func (r *run) follow() error {
 		cancel()
 		return err
 	}
-	r.following = &following{found, wait, time.NewTicker(lookEvery), cancel, ctx.Done()}
+	r.following = &following{found, wait, time.NewTicker(lookEvery), cancel}
 	return r.look() // for those that were loaded since the session was set up
+}
+
+// followPrograms has programs counted as they come, and looks for others, until the session is over.
+func (r *run) followPrograms() {
+	f := r.following
+	for {
+		select {
+		case programs, ok := <-f.found:
+			if !ok {
+				r.Do(func() (bool, error) { return true, f.wait() })
+				return
+			}
+			r.Do(func() (bool, error) { return false, r.count(programs) })
+		case <-f.ticks.C:
+			r.Do(func() (bool, error) { return false, r.look() })
+		case <-r.Over():
+			return
+		}
+	}
 }
 
 // look counts what is selected by now, and lets go what nobody else needs.

@@ -18,10 +18,9 @@ import (
 // run is one measurement, from opening the counters to closing them.
 type run struct {
 	*counting
-	session.Session
+	*session.Session
 	counters *counters
 	layout   *layout
-	command  *target.Command // nil without one
 
 	topology  target.Topology // if the rows need it
 	following *following      // nil if no programs are followed
@@ -37,7 +36,7 @@ type run struct {
 
 // run does one of the session's runs.
 func (s *counting) run() error {
-	r := &run{counting: s, Session: session.Session{Spec: &s.cfg.Spec}}
+	r := &run{counting: s, Session: session.New(&s.cfg.Spec)}
 	defer r.close()
 	if err := r.launch(); err != nil {
 		return err
@@ -52,9 +51,7 @@ func (s *counting) run() error {
 
 // close ends what still runs.
 func (r *run) close() {
-	if r.command != nil {
-		r.command.Kill() // does nothing when it has ended
-	}
+	r.Close()
 	if r.observation != nil {
 		r.observation.End()
 	}
@@ -74,10 +71,11 @@ func (r *run) launch() (err error) {
 		defer runtime.UnlockOSThread()
 		resolve = only(target.Thread{TID: syscall.Gettid(), PID: os.Getpid(), Comm: r.cfg.Command[0]})
 	default:
-		if r.command, err = target.StartCommand(r.cfg.Command); err != nil {
+		command, err := r.Prepare()
+		if err != nil {
 			return err
 		}
-		resolve = only(target.Thread{TID: r.command.PID(), PID: r.command.PID(), Comm: r.cfg.Command[0]})
+		resolve = only(command)
 	}
 	if r.counters, err = r.open(resolve); err != nil {
 		return err
@@ -118,23 +116,7 @@ func (r *run) begin() error {
 	if err := r.follow(); err != nil {
 		return err
 	}
-	if len(r.cfg.Command) == 0 {
-		return nil
-	}
-	if err := r.execute(); err != nil {
-		return err
-	}
-	r.Started(r.command)
-	return nil
-}
-
-// execute starts the command.
-func (r *run) execute() (err error) {
-	if r.command != nil {
-		return r.command.Exec()
-	}
-	r.command, err = target.RunCommand(r.cfg.Command)
-	return err
+	return r.Execute()
 }
 
 // prepare makes the rows and takes the reading that the first interval is measured from.
@@ -169,8 +151,11 @@ func (r *run) disable() error {
 
 // wait returns when the measured time is over.
 func (r *run) wait() error {
+	if r.following != nil {
+		go r.followPrograms()
+	}
 	return r.Wait(&session.Measurement{Enable: r.enable, Disable: r.disable, Threads: len(r.counters.target.Threads) > 0,
-		Every: r.cfg.Interval, Tick: r.tick, Work: r.followed()})
+		Every: r.cfg.Interval, Tick: r.tick})
 }
 
 // tick prints an interval. The last one ends the run.

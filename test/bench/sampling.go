@@ -374,13 +374,10 @@ func (b *bench) lost(long time.Duration) error {
 	defer restore()
 	var stacks uint64
 	note := func(string) {}
-	r, err := sample.Run(sample.Config{By: by, Keep: profile.PID | profile.Address, Record: record.Config{Spec: session.Spec{Target: target.Spec{System: true}, Command: []string{"timeout", fmt.Sprint(int(long.Seconds())), "sh", "-c", "while :; do " + self + "; done"}, Timeout: long + time.Minute, Notify: note},
-		Events:    events,
-		Frequency: hertz,
-		Overrides: true,
-		Inherit:   true,
-		Verbose:   note,
-		Version:   "bench"},
+	r, err := sample.Run(sample.Config{By: by, Keep: profile.PID | profile.Address, Record: record.Config{Events: events, Frequency: hertz, Overrides: true, Inherit: true,
+		Spec: session.Spec{Target: target.Spec{System: true}, Command: []string{"timeout", fmt.Sprint(int(long.Seconds())), "sh", "-c", "while :; do " + self + "; done"},
+			Timeout: long + time.Minute, Notify: note},
+		Verbose: note, Version: "bench"},
 		Progress: func(p sample.Progress) { stacks = max(stacks, p.Stacks) }})
 	if err != nil {
 		return err

@@ -125,13 +125,8 @@ func profileBeside(perf, file string, l *split.Load, long time.Duration, ranges 
 	}
 	note := func(string) {}
 	command := append([]string{perf, "record", "-q", "-e", "cpu-clock", "-F", "999", "-o", file, "--"}, l.Command()...)
-	return sample.Run(sample.Config{By: by, Keep: profile.Address, Ranges: ranges, Record: record.Config{Spec: session.Spec{Command: command, Timeout: 3*long + time.Minute, Notify: note},
-		Events:    events,
-		Frequency: 999,
-		Overrides: true,
-		Inherit:   true,
-		Verbose:   note,
-		Version:   "bench"}})
+	return sample.Run(sample.Config{By: by, Keep: profile.Address, Ranges: ranges, Record: record.Config{Events: events, Frequency: 999, Overrides: true, Inherit: true,
+		Spec: session.Spec{Command: command, Timeout: 3*long + time.Minute, Notify: note}, Verbose: note, Version: "bench"}})
 }
 
 // functionsOf is how many samples there are, by function, and the functions of BPF programs by address.
