@@ -73,6 +73,17 @@ const (
 // IsContext reports whether an entry of a callchain is a mark, not an address.
 func IsContext(entry uint64) bool { return entry >= ContextMax }
 
+// AppendCallchain appends a stack to a callchain: what it has of the kernel and of the user, each behind its mark, with the innermost frame first.
+func AppendCallchain(chain, kernel, user []uint64) []uint64 {
+	if len(kernel) > 0 {
+		chain = append(append(chain, ContextKernel), kernel...)
+	}
+	if len(user) > 0 {
+		chain = append(append(chain, ContextUser), user...)
+	}
+	return chain
+}
+
 // Readings are of the counter of one event, or of those of a group: struct read_format.
 type Readings struct {
 	Format  ReadFormat

@@ -193,7 +193,7 @@ func (f *offCPU) write(w *writer, b *offcpu.Blocked, time uint64) error {
 	} else if len(u) > 0 {
 		ip = u[0]
 	}
-	chain := appendStack(nil, b.Stack.Kernel, b.Stack.User)
+	chain := perfdata.AppendCallchain(nil, b.Stack.Kernel, b.Stack.User)
 	r := append(f.buf[:0], make([]byte, headerSize)...)
 	for _, v := range []uint64{f.event.ids[0], ip} {
 		r = ne.AppendUint64(r, v)

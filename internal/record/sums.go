@@ -183,14 +183,3 @@ func (own OwnCount) Missed(samples, value uint64) (missed uint64, exact bool) {
 func isClock(a *perfdata.Attr) bool {
 	return a.Type == perfdata.TypeSoftware && (a.Config == perfdata.SoftwareCPUClock || a.Config == perfdata.SoftwareTaskClock)
 }
-
-// appendStack appends a stack to a callchain, each part behind its mark.
-func appendStack(chain, kernel, user []uint64) []uint64 {
-	if len(kernel) > 0 {
-		chain = append(append(chain, perfdata.ContextKernel), kernel...)
-	}
-	if len(user) > 0 {
-		chain = append(append(chain, perfdata.ContextUser), user...)
-	}
-	return chain
-}

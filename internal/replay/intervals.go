@@ -12,7 +12,7 @@ import (
 func (r *Replay) Intervals(keep profile.Keys, each func(*profile.Profile) error) error {
 	all := intervals{replay: r, keep: keep, fillers: map[uint32]*filler{}}
 	next := uint32(0)
-	tell := func(end uint32) error {
+	handOver := func(end uint32) error {
 		for ; next < end; next++ {
 			if err := each(all.take(next).finish()); err != nil {
 				return err
@@ -21,10 +21,10 @@ func (r *Replay) Intervals(keep profile.Keys, each func(*profile.Profile) error)
 		}
 		return nil
 	}
-	if err := r.run(all.newHandler, io.Discard, func() error { return tell(r.sums.interval) }); err != nil {
+	if err := r.run(all.newHandler, io.Discard, func() error { return handOver(r.sums.interval) }); err != nil {
 		return err
 	}
-	return tell(r.sums.interval + 1)
+	return handOver(r.sums.interval + 1)
 }
 
 // intervals are those that are not over, with the parts that goroutines have of them.

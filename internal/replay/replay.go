@@ -126,6 +126,7 @@ func (r *Replay) run(newHandler func(*Resolver) Handler, w io.Writer, pause func
 		return items[:0], err
 	}
 	for batch, broken := range r.reader.Batches() {
+		r.sums.receive()
 		for i := range batch {
 			if items, err = r.sums.upTo(batch[i].Time, items, flush); err != nil {
 				return err
@@ -143,6 +144,7 @@ func (r *Replay) run(newHandler func(*Resolver) Handler, w io.Writer, pause func
 		}
 		failed = broken
 	}
+	r.sums.receive()
 	if items, err = r.sums.upTo(math.MaxUint64, items, flush); err != nil {
 		return err
 	}

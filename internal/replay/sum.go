@@ -63,30 +63,18 @@ func (s *Sums) Add(sum *Sum) {
 		s.ips = make([]uint64, 0, max(32*room, need))
 	}
 	start := len(s.ips)
-	s.ips = appendStack(s.ips, sum.Kernel, sum.User)
+	s.ips = perfdata.AppendCallchain(s.ips, sum.Kernel, sum.User)
 	p.Sum, p.chain = *sum, s.ips[start:len(s.ips):len(s.ips)]
 	p.Kernel, p.User = nil, nil
 	s.added = append(s.added, p)
 }
 
-// appendStack appends a stack to a callchain, each part behind its mark.
-func appendStack(chain, kernel, user []uint64) []uint64 {
-	if len(kernel) > 0 {
-		chain = append(append(chain, perfdata.ContextKernel), kernel...)
-	}
-	if len(user) > 0 {
-		chain = append(append(chain, perfdata.ContextUser), user...)
-	}
-	return chain
-}
-
-// take returns what was added since the last call, by time.
+// take returns what was added since the last call.
 func (s *Sums) take() []*pendingSum {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	added := s.added
 	s.added = nil
-	slices.SortStableFunc(added, func(a, b *pendingSum) int { return cmp.Compare(a.Time, b.Time) })
 	return added
 }
 
@@ -103,37 +91,28 @@ type sumQueue struct {
 // mostSums is the number of sums that are handed out at a time.
 const mostSums = 2048
 
-// before appends the sums before a time to the items, until there are mostSums. It returns whether there are more.
-func (q *sumQueue) before(time uint64, items []Item) (_ []Item, more bool) {
-	if added := q.replay.options.Sums.take(); len(added) > 0 {
-		sorted := len(q.waiting) == 0 || q.waiting[len(q.waiting)-1].Time <= added[0].Time
-		if q.waiting = append(q.waiting, added...); !sorted {
-			slices.SortStableFunc(q.waiting, func(a, b *pendingSum) int { return cmp.Compare(a.Time, b.Time) })
-		}
+// receive takes the sums that were added since the last call. Those before a record were added before it was written.
+func (q *sumQueue) receive() {
+	if q.replay.options.Sums == nil {
+		return
 	}
+	q.waiting = append(q.waiting, q.replay.options.Sums.take()...)
+	slices.SortStableFunc(q.waiting, func(a, b *pendingSum) int { return cmp.Compare(a.Time, b.Time) })
 	if q.records == nil {
 		q.records, q.samples = make([]perfdata.Record, mostSums), make([]perfdata.Sample, mostSums)
 	}
-	used := 0
-	for ; used < len(q.waiting) && q.waiting[used].Time < time && len(items) < mostSums; used++ {
-		items = q.sum(q.waiting[used], &q.records[len(items)], &q.samples[len(items)], items)
-	}
-	clear(q.waiting[:used])
-	q.waiting = q.waiting[used:]
-	return items, len(q.waiting) > 0 && q.waiting[0].Time < time
 }
 
 // upTo appends all sums before a time to the items. Before there are too many, flush takes them.
 func (q *sumQueue) upTo(time uint64, items []Item, flush func([]Item) ([]Item, error)) (_ []Item, err error) {
-	if q.replay.options.Sums == nil || time == 0 { // 0: a record without a time
-		return items, nil
-	}
-	for more := true; more; {
-		if items, more = q.before(time, items); more {
+	for len(q.waiting) > 0 && q.waiting[0].Time < time {
+		if len(items) >= mostSums {
 			if items, err = flush(items); err != nil {
 				return nil, err
 			}
 		}
+		items = q.sum(q.waiting[0], &q.records[len(items)], &q.samples[len(items)], items)
+		q.waiting[0], q.waiting = nil, q.waiting[1:]
 	}
 	return items, nil
 }

@@ -33,7 +33,7 @@ func fakeProc(t *testing.T, files map[string]string) string {
 }
 
 // collected returns the records that a snapshot emits.
-func collected(t *testing.T, proc string, tell func(*Snapshot) error) []any {
+func collected(t *testing.T, proc string, run func(*Snapshot) error) []any {
 	t.Helper()
 	var all []any
 	s := New(proc, func(_ perfdata.Misc, v perfdata.Value) error {
@@ -49,7 +49,7 @@ func collected(t *testing.T, proc string, tell func(*Snapshot) error) []any {
 		}
 		return nil
 	})
-	check(t, tell(s))
+	check(t, run(s))
 	return all
 }
 
