@@ -51,7 +51,10 @@ func print(w io.Writer, file string) error {
 			}
 			who := "before the recording"
 			if v.SampleID.PID > 0 {
-				who = fmt.Sprintf("at %.6f s by %s (%d)", float64(v.SampleID.Time)/1e9, comms[v.SampleID.TID], v.SampleID.PID)
+				who = fmt.Sprintf("at %.6f s by process %d", float64(v.SampleID.Time)/1e9, v.SampleID.PID)
+				if comm := comms[v.SampleID.TID]; comm != "" {
+					who += " (" + comm + ")"
+				}
 			}
 			fmt.Fprintf(w, "program %d with tag %x was loaded %s: %s\n", v.ID, v.Tag, who, strings.Join(functions[v.SampleID.TID], ", "))
 			delete(functions, v.SampleID.TID)

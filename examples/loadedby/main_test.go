@@ -43,7 +43,7 @@ func TestWhile(t *testing.T) {
 	if err := w.Close(); err != nil {
 		t.Fatal(err)
 	}
-	check(t, file, "program 3 with tag 0102030000000000 was loaded at 1.500000 s by loader (7): bpf_prog_1_first, bpf_prog_2_second\n")
+	check(t, file, "program 3 with tag 0102030000000000 was loaded at 1.500000 s by process 7 (loader): bpf_prog_1_first, bpf_prog_2_second\n")
 }
 
 func check(t *testing.T, file, want string) {

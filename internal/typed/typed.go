@@ -204,14 +204,10 @@ func (c *Column) take(n uint64) uint64 {
 	return n >> c.shift & (1<<c.bits - 1)
 }
 
-// word is a number of up to 8 bytes, in the order of this machine's bytes.
+// word returns a number of up to 8 bytes. The machines that bperf runs on are little-endian.
 func word(b []byte) uint64 {
 	var padded [8]byte
-	if bigEndian {
-		copy(padded[8-len(b):], b)
-	} else {
-		copy(padded[:], b)
-	}
+	copy(padded[:], b)
 	return binary.NativeEndian.Uint64(padded[:])
 }
 
@@ -237,5 +233,3 @@ func (c *Column) Sum(each [][]byte) any {
 	}
 	return first
 }
-
-var bigEndian = binary.NativeEndian.Uint16([]byte{0, 1}) == 1

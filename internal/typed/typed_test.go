@@ -11,12 +11,9 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// number returns the last size bytes of a number, in the order of this machine's bytes.
+// number returns the low size bytes of a number.
 func number(n uint64, size int) []byte {
 	b := binary.NativeEndian.AppendUint64(nil, n)
-	if bigEndian {
-		return b[8-size:]
-	}
 	return b[:size]
 }
 

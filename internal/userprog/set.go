@@ -106,16 +106,11 @@ func encodeEnum(t *btf.Enum, value string) ([]byte, error) {
 	return nil, fmt.Errorf("it is one of %s, or a number", strings.Join(names, ", "))
 }
 
-// number returns the last size bytes of a number, in the order of this machine's bytes.
+// number returns the low size bytes of a number. The machines that bperf runs on are little-endian.
 func number(n uint64, size int) []byte {
 	b := binary.NativeEndian.AppendUint64(nil, n)
-	if bigEndian {
-		return b[8-size:]
-	}
 	return b[:size]
 }
-
-var bigEndian = binary.NativeEndian.Uint16([]byte{0, 1}) == 1
 
 // variables are the names of the variables that can be set.
 func variables(spec *ebpf.CollectionSpec) []string {
