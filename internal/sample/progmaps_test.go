@@ -79,19 +79,23 @@ func TestMapOfTimes(t *testing.T) {
 	check(t, err)
 	entries, _ := entriesOf(t, r.Profile, "info.delta")
 	var slept time.Duration
+	var seen strings.Builder // for a failure
 	for _, s := range entries {
 		if r.Profile.Strings.At(r.Profile.Labels()[s.Labels].Comm) != "program" {
 			continue
 		}
+		fmt.Fprintf(&seen, "\n%v in", time.Duration(s.Value))
 		for id := range r.Profile.Stacks.Frames(s.Stack) {
-			if strings.Contains(r.Profile.Strings.At(r.Profile.Functions.At(r.Profile.Frames()[id].Function).Name), "nanosleep") {
+			name := r.Profile.Strings.At(r.Profile.Functions.At(r.Profile.Frames()[id].Function).Name)
+			fmt.Fprint(&seen, " ", name)
+			if strings.Contains(name, "nanosleep") {
 				slept += time.Duration(s.Value)
 				break
 			}
 		}
 	}
 	if slept < sleeps*time.Millisecond {
-		t.Errorf("the program slept for %v in nanosleep(2), want at least %v", slept, sleeps*time.Millisecond)
+		t.Errorf("the program slept for %v in nanosleep(2), want at least %v:%s\n%v", slept, sleeps*time.Millisecond, &seen, r.Totals)
 	}
 }
 
