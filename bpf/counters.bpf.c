@@ -607,12 +607,13 @@ int on_attach(void *ctx)
 {
 	__u32 zero = 0;
 	struct cpu *cpu = bpf_map_lookup_elem(&cpus, &zero);
-
+	struct task_struct *task = (struct task_struct *)bpf_get_current_task();
 	struct who who;
 
 	if (!cpu || !(state.cgroups || cpu->tracks[GROUP].node)) /* interrupts are off */
 		return 0;
-	who = who_group(cpu, (struct task_struct *)bpf_get_current_task());
+	see(cpu, task, task);
+	who = who_group(cpu, task);
 	return turn(cpu, GROUP, who.node, who.events, 0);
 }
 
@@ -670,6 +671,7 @@ int BPF_PROG(on_rename, struct task_struct *task)
 		return 0;
 	to = who_is(n->on_exec);
 	enter(cpu);
+	see(cpu, task, task);
 	*node = to.node;
 	turn(cpu, TASK | SYNC, to.node, to.events, 0); /* others may have counted the task already */
 	leave(cpu);
