@@ -23,7 +23,7 @@ func TestAddedByCounting(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	all, err := r.All()
+	all, err := r.all()
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -169,7 +169,7 @@ func TestAll(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	all, err := r.All()
+	all, err := r.all()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -221,7 +221,7 @@ func TestComeAndGo(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		all, err := r.All()
+		all, err := r.all()
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -261,7 +261,7 @@ func attached(t *testing.T, id uint32) []Attachment {
 	if err != nil {
 		t.Fatal(err)
 	}
-	all, err := r.All()
+	all, err := r.all()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -616,7 +616,7 @@ func TestMachine(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	all, err := r.All()
+	all, err := r.all()
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -41,7 +41,7 @@ func List(s Selector, interval time.Duration, functions bool) (*Listing, error) 
 		return nil, err
 	}
 	scan := startScan()
-	all, err := r.All()
+	all, err := r.all()
 	if err != nil {
 		return nil, err
 	}
@@ -172,7 +172,7 @@ func (l *Listing) observe(r *Reader, interval time.Duration) error {
 // readStats brings the statistics of all programs up to date. Those that are no more have no Use.
 func (l *Listing) readStats(r *Reader) error {
 	for _, e := range l.Entries {
-		stats, err := r.Stats(e.ID)
+		stats, err := r.stats(e.ID)
 		switch {
 		case errors.Is(err, fs.ErrNotExist):
 			e.Use = nil

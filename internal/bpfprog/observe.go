@@ -95,7 +95,7 @@ func (o *Observer) Next() (*Observation, error) {
 
 func (o *Observer) read() ([]*Program, error) {
 	o.at = time.Now()
-	all, err := o.reader.All()
+	all, err := o.reader.all()
 	o.last = make(map[uint32]Stats, len(all))
 	for _, p := range all {
 		o.last[p.ID] = p.Stats

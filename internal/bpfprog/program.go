@@ -44,7 +44,7 @@ type Program struct {
 	attachType uint32
 }
 
-// Stats are of the time since a program was loaded. Runs are counted only while somebody enables it: BPF_ENABLE_STATS, or
+// stats are of the time since a program was loaded. Runs are counted only while somebody enables it: BPF_ENABLE_STATS, or
 // sysctl kernel.bpf_stats_enabled.
 type Stats struct {
 	Runs    uint64        `json:"run_count"`
@@ -118,11 +118,11 @@ func ReadAll(detail Detail) ([]*Program, error) {
 	if err != nil {
 		return nil, err
 	}
-	return r.All()
+	return r.all()
 }
 
-// All reads all programs, in the order of their IDs. Those that are unloaded meanwhile are left out.
-func (r *Reader) All() ([]*Program, error) {
+// all reads all programs, in the order of their IDs. Those that are unloaded meanwhile are left out.
+func (r *Reader) all() ([]*Program, error) {
 	var all []*Program
 	for id, err := range programs.ids() {
 		if err != nil {
@@ -164,8 +164,8 @@ func (r *Reader) memlock(id uint32) (uint64, error) {
 	return d.memlock(r.fdinfo)
 }
 
-// Stats reads the statistics of a program. It fails with fs.ErrNotExist if it is no more.
-func (r *Reader) Stats(id uint32) (Stats, error) {
+// stats reads the statistics of a program. It fails with fs.ErrNotExist if it is no more.
+func (r *Reader) stats(id uint32) (Stats, error) {
 	d, err := programs.open(id)
 	if err != nil {
 		return Stats{}, err

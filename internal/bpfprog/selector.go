@@ -45,13 +45,13 @@ const forms = "name:GLOB, tag:HEX, pinned:PATH, type:NAME, map:ID|NAME, link:ID,
 // words are those in front.
 var words = []string{"name", "tag", "pinned", "type", "map", "link", "cgroup", "pid"}
 
-// SyntaxError says what is wrong with a selector as it is written.
-type SyntaxError struct {
+// syntaxError says what is wrong with a selector as it is written.
+type syntaxError struct {
 	Item string // what is wrong with it; empty for the list as a whole
 	Msg  string // without a full stop
 }
 
-func (e *SyntaxError) Error() string {
+func (e *syntaxError) Error() string {
 	if e.Item == "" {
 		return "BPF programs: " + e.Msg
 	}
@@ -84,19 +84,19 @@ func (e *NoMatchError) Unwrap() error { return e.Why }
 //	cgroup:PATH   programs that are attached to the cgroup v2 itself
 //	pid:PID       programs that the process holds, by a descriptor of theirs or of a link
 //
-// Errors are of type *SyntaxError.
+// Errors are of type *syntaxError.
 func Parse(list string) (Selector, error) {
 	if strings.Trim(list, ", \t") == "" {
-		return nil, &SyntaxError{Msg: "the list is empty; give IDs, all, or " + forms}
+		return nil, &syntaxError{Msg: "the list is empty; give IDs, all, or " + forms}
 	}
 	var s Selector
 	for i, text := range strings.Split(list, ",") {
 		if text == "" {
-			return nil, &SyntaxError{list, fmt.Sprintf("item %d of the list is empty", i+1)}
+			return nil, &syntaxError{list, fmt.Sprintf("item %d of the list is empty", i+1)}
 		}
 		parsed, msg := parseItem(text)
 		if msg != "" {
-			return nil, &SyntaxError{text, msg}
+			return nil, &syntaxError{text, msg}
 		}
 		s = append(s, parsed)
 	}

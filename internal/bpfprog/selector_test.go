@@ -42,7 +42,7 @@ func TestParseRefuses(t *testing.T) {
 		"pid:-1":                 `BPF programs: "pid:-1": "-1" is no number from 1 to 2147483647`,
 	} {
 		s, err := Parse(list)
-		var syntax *SyntaxError
+		var syntax *syntaxError
 		if s != nil || !errors.As(err, &syntax) || err.Error() != want {
 			t.Errorf("%q: %v, %v\nwant %s", list, s, err, want)
 		}
@@ -148,7 +148,7 @@ func FuzzParse(f *testing.F) {
 	f.Fuzz(func(t *testing.T, list string) {
 		s, err := Parse(list)
 		if err != nil {
-			var syntax *SyntaxError
+			var syntax *syntaxError
 			if s != nil || !errors.As(err, &syntax) || strings.ContainsAny(err.Error(), "\n\r\x1b") {
 				t.Errorf("%q: %v, %q", list, s, err)
 			}

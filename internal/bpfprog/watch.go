@@ -87,7 +87,7 @@ func newWatcher(size int) (*Watcher, error) {
 		w.Close()
 		return nil, err
 	}
-	all, err := before.All()
+	all, err := before.all()
 	if err != nil {
 		w.Close()
 		return nil, err

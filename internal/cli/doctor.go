@@ -33,7 +33,7 @@ The exit status is 1 when nothing can be counted at all.`,
 				return err
 			}
 			if !report.CanCount {
-				return &ExitError{Status: 1}
+				return &exitError{Status: 1}
 			}
 			return nil
 		},

@@ -90,7 +90,7 @@ func (l *lister) run(args []string) error {
 		return fmt.Errorf("print the list: %w", err)
 	}
 	if i := slices.Index(used, false); i >= 0 {
-		return &ExitError{Status: 1, Err: l.unmatched(args[i])}
+		return &exitError{Status: 1, Err: l.unmatched(args[i])}
 	}
 	return nil
 }

@@ -114,7 +114,7 @@ func TestListUnmatched(t *testing.T) {
 			l, out, errOut := listerOn(t, "amd", none)
 			l.json, l.all = test.json, test.all
 			err := l.run(test.args)
-			var exit *ExitError
+			var exit *exitError
 			if !errors.As(err, &exit) || exit.Status != 1 || exit.Err.Error() != test.want {
 				t.Errorf("got %v, want %s with status 1", err, test.want)
 			}

@@ -26,7 +26,7 @@ func Main(args []string) int {
 	if err == nil {
 		return 0
 	}
-	exit := &ExitError{Status: 1, Err: err}
+	exit := &exitError{Status: 1, Err: err}
 	errors.As(err, &exit)
 	if exit.Err != nil {
 		fmt.Fprintf(os.Stderr, "Error: %s\n", printable.Lines(exit.Err.Error()))

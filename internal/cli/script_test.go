@@ -75,7 +75,7 @@ func TestScriptCommand(t *testing.T) {
 		err := root.Execute()
 		status := 0
 		if err != nil {
-			exit := &ExitError{Status: 1, Err: err}
+			exit := &exitError{Status: 1, Err: err}
 			errors.As(err, &exit)
 			status = exit.Status
 		}

@@ -204,10 +204,10 @@ func exitAs(ended os.Signal, status target.Status, command bool) error {
 		if err := syscall.Tgkill(os.Getpid(), syscall.Gettid(), sig); err != nil {
 			return err
 		}
-		return &ExitError{Status: 128 + int(sig)} // the signal was ignored from the start
+		return &exitError{Status: 128 + int(sig)} // the signal was ignored from the start
 	}
 	if code := status.ExitCode(); command && code != 0 {
-		return &ExitError{Status: code}
+		return &exitError{Status: code}
 	}
 	return nil
 }
@@ -300,7 +300,7 @@ func (o *statOptions) config(args []string) (*stat.Config, error) {
 		Summary:       o.summary,
 	}
 	if err := o.target(cfg); err != nil {
-		var exit *ExitError
+		var exit *exitError
 		if errors.As(err, &exit) {
 			return nil, err
 		}

@@ -42,7 +42,7 @@ func (o *statOptions) selectPrograms(cfg *stat.Config) error {
 	}
 	targets, missing, err := s.Find()
 	if err != nil {
-		return &ExitError{Status: 1, Err: err}
+		return &exitError{Status: 1, Err: err}
 	}
 	var errs []error
 	for _, m := range missing {
@@ -51,10 +51,10 @@ func (o *statOptions) selectPrograms(cfg *stat.Config) error {
 		}
 	}
 	if len(errs) > 0 {
-		return &ExitError{Status: 1, Err: errors.Join(errs...)}
+		return &exitError{Status: 1, Err: errors.Join(errs...)}
 	}
 	if len(targets) == 0 && !o.follow {
-		return &ExitError{Status: 1, Err: o.noTarget(s)}
+		return &exitError{Status: 1, Err: o.noTarget(s)}
 	}
 	cfg.Programs = targets
 	cfg.Subject = programSubject(targets)

@@ -17,28 +17,28 @@ const (
 	statusBadFilter      = 255 // of record: the kernel does not take the filter
 )
 
-// ExitError ends bperf with a status of its own. Without Err nothing is printed.
-type ExitError struct {
+// exitError ends bperf with a status of its own. Without Err nothing is printed.
+type exitError struct {
 	Status int
 	Err    error
 }
 
-func (e *ExitError) Error() string {
+func (e *exitError) Error() string {
 	if e.Err == nil {
 		return fmt.Sprintf("exit status %d", e.Status)
 	}
 	return e.Err.Error()
 }
 
-func (e *ExitError) Unwrap() error { return e.Err }
+func (e *exitError) Unwrap() error { return e.Err }
 
 // badOption is the error for something that cannot be understood.
-func badOption(err error) error { return &ExitError{Status: statusBadOption, Err: err} }
+func badOption(err error) error { return &exitError{Status: statusBadOption, Err: err} }
 
 func badOptionf(format string, a ...any) error { return badOption(fmt.Errorf(format, a...)) }
 
 // badCombination is the error for flags that do not go together, or for a value that is out of range.
-func badCombination(err error) error { return &ExitError{Status: statusBadCombination, Err: err} }
+func badCombination(err error) error { return &exitError{Status: statusBadCombination, Err: err} }
 
 func badCombinationf(format string, a ...any) error { return badCombination(fmt.Errorf(format, a...)) }
 
@@ -63,13 +63,13 @@ func firstError(errs ...error) error {
 // recordError gives an error of recording its status.
 func recordError(err error) error {
 	if failed := (*target.ExecError)(nil); errors.As(err, &failed) {
-		return &ExitError{Status: statusNoCommand, Err: err}
+		return &exitError{Status: statusNoCommand, Err: err}
 	}
 	if failed := (*filter.SyntaxError)(nil); errors.As(err, &failed) {
 		return badOption(err)
 	}
 	if failed := (*record.FilterError)(nil); errors.As(err, &failed) {
-		return &ExitError{Status: statusBadFilter, Err: err}
+		return &exitError{Status: statusBadFilter, Err: err}
 	}
 	return err
 }

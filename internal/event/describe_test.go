@@ -63,7 +63,7 @@ func TestTracepoints(t *testing.T) {
 	if !slices.IsSorted(names) || len(names) != 19 || names[0] != "ftrace:function" || names[1] != "irq:irq_handler_entry" {
 		t.Errorf("got %d: %v", len(names), names)
 	}
-	var missing *TracefsError
+	var missing *tracefsError
 	if _, err := fake(t, "arm64").Tracepoints(); !errors.As(err, &missing) || !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("got %v", err)
 	}

@@ -7,9 +7,9 @@ import (
 	"unicode/utf8"
 )
 
-// SyntaxError says what is wrong with an event that was asked for, and where. The command line
+// syntaxError says what is wrong with an event that was asked for, and where. The command line
 // ends with status 129 for it, as perf does.
-type SyntaxError struct {
+type syntaxError struct {
 	Input   string
 	Pos     int      // byte offset in Input, at most its length
 	Msg     string   // without a full stop
@@ -20,7 +20,7 @@ type SyntaxError struct {
 
 // Error shows the input with a caret under the position, the message, and the names that may have
 // been meant. It has several lines.
-func (e *SyntaxError) Error() string {
+func (e *syntaxError) Error() string {
 	const head = "event syntax error: "
 	before, after := excerpt(e.Input, e.Pos)
 	pad := strings.Repeat(" ", len(head)+1+utf8.RuneCountInString(before))
@@ -32,7 +32,7 @@ func (e *SyntaxError) Error() string {
 }
 
 // Unwrap is what the operating system answered, if it is to blame.
-func (e *SyntaxError) Unwrap() error { return e.err }
+func (e *syntaxError) Unwrap() error { return e.err }
 
 // excerpt is what fits on a line, before and behind the position.
 func excerpt(input string, pos int) (before, after string) {

@@ -52,7 +52,7 @@ func FuzzParse(f *testing.F) {
 
 func checkSyntaxError(t *testing.T, in string, err error) {
 	t.Helper()
-	var syntax *SyntaxError
+	var syntax *syntaxError
 	if !errors.As(err, &syntax) {
 		t.Fatalf("%q: %v is no *SyntaxError", in, err)
 	}

@@ -60,7 +60,7 @@ func TestParseWithoutRoots(t *testing.T) {
 		"mem-loads":          "there is no event mem-loads",
 		"8:1":                "no PMU of this machine has type 8",
 	} {
-		var syntax *SyntaxError
+		var syntax *syntaxError
 		if _, err := m.Parse(in); !errors.As(err, &syntax) || syntax.Msg != want {
 			t.Errorf("%s: %v, want %s", in, err, want)
 		}
@@ -100,7 +100,7 @@ func TestParseUnreadable(t *testing.T) {
 			devices, tracing := fakeFS(t, "amd")
 			fail := map[string]error{test.file: test.err}
 			_, err := NewMachine(&guarded{FS: devices, fail: fail}, &guarded{FS: tracing, fail: fail}).Parse(test.in)
-			var syntax *SyntaxError
+			var syntax *syntaxError
 			if !errors.As(err, &syntax) {
 				t.Fatalf("got %v, want a *SyntaxError", err)
 			}
@@ -156,7 +156,7 @@ func TestParseBrokenSysfs(t *testing.T) {
 				}
 			}
 			_, err := NewMachine(tree, nil).Parse(test.in)
-			var syntax *SyntaxError
+			var syntax *syntaxError
 			if !errors.As(err, &syntax) || syntax.Msg != test.msg {
 				t.Errorf("got %v,\nwant %s", err, test.msg)
 			}
@@ -184,7 +184,7 @@ func TestParseTooManyEvents(t *testing.T) {
 	}
 	n := maxEvents/len(all) + 1
 	_, err = m.Parse(strings.TrimSuffix(strings.Repeat("*:*,", n), ","))
-	var syntax *SyntaxError
+	var syntax *syntaxError
 	if !errors.As(err, &syntax) || syntax.Msg != "these are more than 65536 events" || syntax.Pos != 4*(n-1) {
 		t.Errorf("got %v", err)
 	}
@@ -194,7 +194,7 @@ func TestParseTooManyEvents(t *testing.T) {
 func TestParseTracepointID(t *testing.T) {
 	tree := fstest.MapFS{"events/a/b/id": {Data: []byte("one")}, "events/a/c": {Mode: fs.ModeDir}}
 	_, err := NewMachine(nil, tree).Parse("a:*")
-	var syntax *SyntaxError
+	var syntax *syntaxError
 	if !errors.As(err, &syntax) || syntax.Msg != `the id of tracepoint a:b is "one", not a number` {
 		t.Errorf("got %v", err)
 	}

@@ -9,11 +9,11 @@ import (
 const maxEvents = 1 << 16
 
 // Parse turns a list of events in perf's syntax, as the option -e has it, into what to open.
-// An error is a *SyntaxError.
-func (m *Machine) Parse(s string) (List, error) { return m.ParseAll([]string{s}) }
+// An error is a *syntaxError.
+func (m *Machine) Parse(s string) (List, error) { return m.parseAll([]string{s}) }
 
-// ParseAll is Parse for several options -e.
-func (m *Machine) ParseAll(ss []string) (List, error) {
+// parseAll is Parse for several options -e.
+func (m *Machine) parseAll(ss []string) (List, error) {
 	p := parser{m: m}
 	var all List
 	for _, s := range ss {

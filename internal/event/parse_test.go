@@ -114,7 +114,7 @@ func runStanza(m *Machine, inputs []string) string {
 		lines = append(lines, "> "+input)
 		raw = append(raw, strings.NewReplacer(`\n`, "\n", `\t`, "\t").Replace(input))
 	}
-	list, err := m.ParseAll(raw)
+	list, err := m.parseAll(raw)
 	if err != nil {
 		lines = append(lines, err.Error())
 	}

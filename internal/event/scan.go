@@ -21,12 +21,12 @@ type parser struct {
 // fail is an error at a position.
 func (p *parser) fail(pos int, msg string, args ...any) error {
 	err := fmt.Errorf(msg, args...)
-	return &SyntaxError{Input: p.in, Pos: pos, Msg: err.Error(), err: errors.Unwrap(err)}
+	return &syntaxError{Input: p.in, Pos: pos, Msg: err.Error(), err: errors.Unwrap(err)}
 }
 
 // failNearest is an error at a position with the names that are nearest to the wrong one.
 func (p *parser) failNearest(pos int, wrong string, all []candidate, msg string, args ...any) error {
-	return &SyntaxError{Input: p.in, Pos: pos, Msg: fmt.Sprintf(msg, args...), Nearest: nearest(wrong, all)}
+	return &syntaxError{Input: p.in, Pos: pos, Msg: fmt.Sprintf(msg, args...), Nearest: nearest(wrong, all)}
 }
 
 func (p *parser) end() bool { return p.pos == len(p.in) }

@@ -10,10 +10,10 @@ import (
 	"github.com/bperf/bperf/perfdata"
 )
 
-// TracefsError says why the tracepoints of a machine cannot be known.
-type TracefsError struct{ Err error }
+// tracefsError says why the tracepoints of a machine cannot be known.
+type tracefsError struct{ Err error }
 
-func (e *TracefsError) Error() string {
+func (e *tracefsError) Error() string {
 	if errors.Is(e.Err, fs.ErrNotExist) {
 		return "tracefs is not mounted; mount it: mount -t tracefs nodev /sys/kernel/tracing (with lockdown=confidentiality it is empty)"
 	}
@@ -24,20 +24,20 @@ func (e *TracefsError) Error() string {
 	return "tracefs cannot be read: " + e.Err.Error() + "; mount it anew: mount -t tracefs nodev /sys/kernel/tracing"
 }
 
-func (e *TracefsError) Unwrap() error { return e.Err }
+func (e *tracefsError) Unwrap() error { return e.Err }
 
 // systems are the directories of tracefs/events
-// (https://docs.kernel.org/trace/events.html). The error is a *TracefsError.
+// (https://docs.kernel.org/trace/events.html). The error is a *tracefsError.
 func (m *Machine) systems() ([]string, error) {
 	names, err := readNames(m.tracing(), "events")
 	if err != nil {
-		return nil, &TracefsError{err}
+		return nil, &tracefsError{err}
 	}
 	return names, nil
 }
 
 // Tracepoints lists all tracepoints, as SYSTEM:NAME, in alphabetical order. The error is a
-// *TracefsError.
+// *tracefsError.
 func (m *Machine) Tracepoints() ([]string, error) {
 	systems, err := m.systems()
 	if err != nil {
@@ -130,10 +130,10 @@ func (m *Machine) matchTracepoints(system, name string) ([]string, error) {
 
 // tracefsError puts what went wrong with a tracepoint at its position, if it has none.
 func (p *parser) tracefsError(t *term, err error) error {
-	if syntax := (*SyntaxError)(nil); errors.As(err, &syntax) {
+	if syntax := (*syntaxError)(nil); errors.As(err, &syntax) {
 		return err
 	}
-	return p.fail(t.pos, "%w", &TracefsError{err})
+	return p.fail(t.pos, "%w", &tracefsError{err})
 }
 
 // tracepoint is the event of one tracepoint; the error is that of the file system, or has a position.

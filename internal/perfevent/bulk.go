@@ -35,9 +35,6 @@ func (r *Ring) Release(n int) {
 	atomic.StoreUint64(&control.Data_tail, atomic.LoadUint64(&control.Data_tail)+uint64(n))
 }
 
-// Size is how many bytes of records the ring has room for.
-func (r *Ring) Size() int { return len(r.data) }
-
 func (r *Ring) control() *unix.PerfEventMmapPage {
 	return (*unix.PerfEventMmapPage)(unsafe.Pointer(&r.memory[0]))
 }

@@ -95,8 +95,8 @@ func TestOverwritten(t *testing.T) {
 	all, err := r.Newest([]byte("before"))
 	check(t, err)
 	all, ok := bytes.CutPrefix(all, []byte("before"))
-	if !ok || len(all) != r.Size() {
-		t.Fatalf("%d bytes, want a ring of %d that is full", len(all), r.Size())
+	if !ok || len(all) != len(r.data) {
+		t.Fatalf("%d bytes, want a ring of %d that is full", len(all), len(r.data))
 	}
 	for last := ^uint64(0); len(all) > 0; all = all[16:] {
 		now := binary.NativeEndian.Uint64(all[8:])
@@ -128,7 +128,7 @@ func TestLost(t *testing.T) {
 	check(t, e.ReadWords(words[:]))
 	id, err := e.ID()
 	check(t, err)
-	if room := uint64(r.Size() / 16); words[0] != 1000 || words[3] != id || words[4]+room < 1000 || words[4] > 1000-room+1 {
+	if room := uint64(len(r.data) / 16); words[0] != 1000 || words[3] != id || words[4]+room < 1000 || words[4] > 1000-room+1 {
 		t.Errorf("counted %d, ID %d (is %d), lost %d; want 1000 of which %d had room", words[0], words[3], id, words[4], room)
 	}
 }

@@ -36,7 +36,7 @@ func TestClose(t *testing.T) {
 		t.Fatal(err)
 	}
 	if !isMapped() {
-		t.Errorf("%s was not mapped; problems %q", file, r.Problems())
+		t.Errorf("%s was not mapped; problems %q", file, r.problems())
 	}
 	if r.Close(); isMapped() {
 		t.Errorf("%s is still mapped", file)

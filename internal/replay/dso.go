@@ -101,7 +101,7 @@ func moduleName(file string) string {
 }
 
 // addCode keeps where code of a file is mapped, if none of the same part of the file is known.
-func (d *DSO) addCode(m *Mapping) {
+func (d *DSO) addCode(m *mapping) {
 	if !slices.ContainsFunc(d.code, func(c profile.Mapping) bool { return m.Offset >= c.Offset && m.Offset-c.Offset < c.End-c.Start }) {
 		d.code = append(d.code, profile.Mapping{Start: m.Start, End: m.End, Offset: m.Offset})
 	}

@@ -57,13 +57,13 @@ func TestForget(t *testing.T) {
 		t.Errorf("%d profiles with %d samples, want %d with %d", profiles, counted, processes/each, processes)
 	}
 	// A batch of records has several intervals; of each process there are 2 threads, 2 files or the like, and 4 places.
-	t.Logf("at most %v; %d problems", counts, len(r.Problems()))
+	t.Logf("at most %v; %d problems", counts, len(r.problems()))
 	for what, n := range counts {
 		if n > processes {
 			t.Errorf("%d %s are kept of %d processes", n, what, processes)
 		}
 	}
-	if n := len(r.Problems()); n > maxProblems+1 {
+	if n := len(r.problems()); n > maxProblems+1 {
 		t.Errorf("%d problems", n)
 	}
 }
@@ -78,7 +78,7 @@ func TestExecAgain(t *testing.T) {
 			m.apply(&perfdata.Record{Misc: perfdata.MiscUser, Value: &perfdata.Mmap2{PID: 1, TID: 1, Start: i<<20 + n<<12, Length: 1 << 12, Protection: protExec, Filename: "/a"}})
 		}
 	}
-	if n := len(m.thread(1, 1).process.maps.All()); n != 4 {
+	if n := len(m.thread(1, 1).process.maps.list); n != 4 {
 		t.Errorf("%d mappings, want 4", n)
 	}
 }

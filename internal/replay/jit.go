@@ -14,7 +14,6 @@ import (
 	"github.com/bperf/bperf/internal/profile"
 	"github.com/bperf/bperf/internal/symbol/jit"
 	"github.com/bperf/bperf/internal/symbol/object"
-	"github.com/bperf/bperf/internal/symbol/timeline"
 	"github.com/bperf/bperf/perfdata"
 )
 
@@ -126,7 +125,7 @@ func (s *symbols) readOf(o owner, path string, limit int64) ([]byte, error) {
 // timedMapping is a mapping that is there from a time on, in ns of the recording's clock.
 type timedMapping struct {
 	from uint64
-	*Mapping
+	*mapping
 }
 
 // isJITDump tells the mapping that a compiler makes of its dump, so that a recording tells of it: tools/perf/Documentation/jitdump-specification.txt.
@@ -176,21 +175,21 @@ func (m *machine) readJITDump(p *process, v *perfdata.Mmap2) {
 	if !comparable {
 		problem(errors.New("its times are not of the recording's clock, so that the last code at an address is taken: record with -k mono"))
 	}
-	for _, r := range dump.Regions() {
-		from := r.From
+	for _, l := range dump.Loads {
+		from := l.Time
 		if !comparable {
 			from = 0
 		}
-		p.jitted = append(p.jitted, timedMapping{from, &Mapping{Start: r.Start, End: r.End, DSO: m.jittedDSO(filepath.Dir(v.Filename), &dump.Codes[r.ID], r)}})
+		p.jitted = append(p.jitted, timedMapping{from, &mapping{Start: l.Start, End: l.End, DSO: m.jittedDSO(filepath.Dir(v.Filename), &dump.Codes[l.Code], l)}})
 	}
 }
 
 // jittedDSO is a function of a dump. It has the name of the file that perf inject --jit writes it to.
-func (m *machine) jittedDSO(dir string, code *jit.Code, r timeline.Region) *DSO {
+func (m *machine) jittedDSO(dir string, code *jit.Code, l jit.Load) *DSO {
 	return m.addDSO(func(d *DSO) {
 		d.Path = fmt.Sprintf("%s/jitted-%d-%d.so", dir, code.PID, code.Index)
 		d.Name, d.Short, d.Kind, d.inMemory = d.Path, shortName(d.Path), profile.User, true
-		d.names = &jittedCode{code, Symbol{Name: code.Name, Linkage: code.Name, Start: r.Start, End: r.End}}
+		d.names = &jittedCode{code, Symbol{Name: code.Name, Linkage: code.Name, Start: l.Start, End: l.End}}
 	})
 }
 
@@ -198,7 +197,7 @@ func (m *machine) jittedDSO(dir string, code *jit.Code, r timeline.Region) *DSO 
 func (p *process) load(time uint64) {
 	n := 0
 	for ; n < len(p.jitted) && p.jitted[n].from <= time; n++ {
-		p.maps = p.maps.insert(p.jitted[n].Mapping)
+		p.maps = p.maps.insert(p.jitted[n].mapping)
 	}
 	p.jitted = p.jitted[n:]
 }

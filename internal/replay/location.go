@@ -42,9 +42,6 @@ type Inlined struct {
 
 var noSource Source
 
-// Offset is how far the place is behind the beginning of its symbol.
-func (l *Location) Offset() uint64 { return l.Addr - l.Symbol.Start }
-
 // Frame is an entry of a callchain.
 type Frame struct {
 	IP        uint64 // the address in memory
@@ -84,7 +81,7 @@ type Resolver struct {
 
 // resolved is the location of an address in memory, as long as that holds the same.
 type resolved struct {
-	maps *Maps
+	maps *addressSpace
 	ip   uint64
 	*Location
 }
@@ -100,7 +97,7 @@ func (r *Resolver) forget() {
 
 // Resolve returns what is at an address, in the address space that a CPU mode says.
 func (r *Resolver) Resolve(item *Item, mode perfdata.Misc, ip uint64) *Location {
-	var maps *Maps
+	var maps *addressSpace
 	switch mode {
 	case perfdata.MiscUser:
 		maps = item.user
@@ -135,8 +132,8 @@ func (r *Resolver) resolve(item *Item, mode perfdata.Misc, ip uint64) *Location 
 	var dso *DSO
 	addr, space := ip, -1-int32(kind)
 	if maps != nil {
-		if m := maps.Find(ip); m != nil {
-			dso, addr, space = m.DSO, m.Addr(ip), int32(m.DSO.Index)
+		if m := maps.find(ip); m != nil {
+			dso, addr, space = m.DSO, m.addr(ip), int32(m.DSO.Index)
 			kind = dso.Kind
 		} else if d := r.replay.machine.kernelDSO; mode == perfdata.MiscKernel && d != nil && r.replay.isKernel(ip) {
 			dso, space = d, int32(d.Index)

@@ -20,7 +20,7 @@ const (
 type machine struct {
 	threads  map[int32]*thread
 	last     *thread // that was asked for
-	kernel   *Maps
+	kernel   *addressSpace
 	cgroups  map[uint64]string
 	dsos     int // that were made
 	byKey    map[dsoKey]*DSO
@@ -43,7 +43,7 @@ type machine struct {
 }
 
 func newMachine(names *symbols) *machine {
-	return &machine{symbols: names, threads: map[int32]*thread{}, kernel: &Maps{}, cgroups: map[uint64]string{}, byKey: map[dsoKey]*DSO{},
+	return &machine{symbols: names, threads: map[int32]*thread{}, kernel: &addressSpace{}, cgroups: map[uint64]string{}, byKey: map[dsoKey]*DSO{},
 		buildIDs: map[string][]byte{}, programs: newPrograms()}
 }
 
@@ -136,7 +136,7 @@ func (m *machine) kernelMmap(v *perfdata.Mmap2, end uint64) {
 			d.Short, d.BuildID, d.Base = d.Name, id, v.Start
 			d.names = newModuleCode(m.symbols, d)
 		})
-		m.kernel = m.kernel.insert(&Mapping{Start: v.Start, End: end, DSO: d})
+		m.kernel = m.kernel.insert(&mapping{Start: v.Start, End: end, DSO: d})
 		return
 	}
 	d := m.dso(dsoKey{path: kernelName}, func(d *DSO) {
@@ -151,12 +151,12 @@ func (m *machine) kernelMmap(v *perfdata.Mmap2, end uint64) {
 	if name := strings.TrimPrefix(v.Filename, kernelName); name != v.Filename {
 		m.kernelRefName, m.kernelRef = name, v.Offset
 	}
-	m.kernel = m.kernel.insert(&Mapping{Start: v.Start, End: end, DSO: d})
+	m.kernel = m.kernel.insert(&mapping{Start: v.Start, End: end, DSO: d})
 }
 
 func (m *machine) userMmap(v *perfdata.Mmap2, end uint64) {
 	p := m.thread(v.PID, v.TID).process
-	mapping := &Mapping{Start: v.Start, End: end, Offset: m.userOffset(v), DSO: m.userDSO(v), execs: p.execs}
+	mapping := &mapping{Start: v.Start, End: end, Offset: m.userOffset(v), DSO: m.userDSO(v), execs: p.execs}
 	if v.Protection&protExec != 0 && !mapping.DSO.inMemory {
 		mapping.DSO.addCode(mapping)
 	}
@@ -208,7 +208,7 @@ func (m *machine) userDSO(v *perfdata.Mmap2) *DSO {
 func (m *machine) ksymbol(v *perfdata.KSymbol) {
 	end := v.Addr + uint64(v.Size)
 	if v.Flags&perfdata.KSymbolUnregister != 0 {
-		m.kernel = m.kernel.remove(v.Addr, max(end, v.Addr+1), func(old *Mapping) bool { return old.DSO.Name == v.Name })
+		m.kernel = m.kernel.remove(v.Addr, max(end, v.Addr+1), func(old *mapping) bool { return old.DSO.Name == v.Name })
 		return
 	}
 	if end <= v.Addr {
@@ -221,7 +221,7 @@ func (m *machine) ksymbol(v *perfdata.KSymbol) {
 			d.Kind, d.Program, d.Tag = profile.BPF, m.programs.at[v.Addr], tagOf(v.Name)
 		}
 	})
-	mapping := &Mapping{Start: v.Addr, End: end, DSO: d}
+	mapping := &mapping{Start: v.Addr, End: end, DSO: d}
 	if isImage(v.Name) {
 		m.kernel = m.kernel.insertBehind(mapping)
 		return

@@ -12,9 +12,9 @@ import (
 )
 
 // layout writes mappings in words.
-func layout(m *Maps) string {
+func layout(m *addressSpace) string {
 	var words []string
-	for _, p := range m.All() {
+	for _, p := range m.list {
 		words = append(words, fmt.Sprintf("%x-%x@%x:%s", p.Start, p.End, p.Offset, p.DSO.Name))
 	}
 	return strings.Join(words, " ")
@@ -37,12 +37,12 @@ func TestInsert(t *testing.T) {
 		{"behind all", 0x0, 0x80, true, "0-10@500:b 10-50@100:a 50-60@550:b 60-70@0:a 70-80@570:b"},
 	}
 	for _, tt := range tests {
-		before := (&Maps{}).insert(&Mapping{Start: 0x60, End: 0x70, DSO: a}).insert(&Mapping{Start: 0x10, End: 0x50, Offset: 0x100, DSO: a}).share()
+		before := (&addressSpace{}).insert(&mapping{Start: 0x60, End: 0x70, DSO: a}).insert(&mapping{Start: 0x10, End: 0x50, Offset: 0x100, DSO: a}).share()
 		insert := before.insert
 		if tt.behind {
 			insert = before.insertBehind
 		}
-		if got := layout(insert(&Mapping{Start: tt.start, End: tt.end, Offset: 0x500, DSO: b})); got != tt.want {
+		if got := layout(insert(&mapping{Start: tt.start, End: tt.end, Offset: 0x500, DSO: b})); got != tt.want {
 			t.Errorf("%s: %s, want %s", tt.name, got, tt.want)
 		}
 		if got := layout(before); got != "10-50@100:a 60-70@0:a" {
@@ -54,14 +54,14 @@ func TestInsert(t *testing.T) {
 // TestMapsModel compares mappings with one entry for each address.
 func TestMapsModel(t *testing.T) {
 	random := rand.New(rand.NewPCG(3, 4))
-	m, model := &Maps{}, [128]*DSO{}
+	m, model := &addressSpace{}, [128]*DSO{}
 	for i := range 5000 {
 		d := &DSO{Name: fmt.Sprint(i)}
 		start := random.Uint64N(120)
 		end := start + random.Uint64N(min(20, 128-start))
 		switch random.IntN(4) {
 		case 0:
-			m = m.insertBehind(&Mapping{Start: start, End: end, DSO: d})
+			m = m.insertBehind(&mapping{Start: start, End: end, DSO: d})
 			for at := start; at < end; at++ {
 				if model[at] == nil {
 					model[at] = d
@@ -71,14 +71,14 @@ func TestMapsModel(t *testing.T) {
 			m.share()
 			fallthrough
 		default:
-			m = m.insert(&Mapping{Start: start, End: end, DSO: d})
+			m = m.insert(&mapping{Start: start, End: end, DSO: d})
 			for at := start; at < end; at++ {
 				model[at] = d
 			}
 		}
 		for at, want := range model {
 			var got *DSO
-			if p := m.Find(uint64(at)); p != nil {
+			if p := m.find(uint64(at)); p != nil {
 				got = p.DSO
 			}
 			if got != want {
@@ -137,7 +137,7 @@ func TestKernelCode(t *testing.T) {
 	if got := layout(m.kernel); got != kernel+rest {
 		t.Errorf("without the first: %s\nwant %s", got, kernel+rest)
 	}
-	if d := before.Find(0x9100).DSO; d.Tag != "0123456789abcdef" {
+	if d := before.find(0x9100).DSO; d.Tag != "0123456789abcdef" {
 		t.Errorf("tag %q", d.Tag)
 	}
 }

@@ -155,7 +155,7 @@ func (p *part) push(stack profile.StackID, f Frame) profile.StackID {
 // callers are a callchain without its innermost frame, and what they are as long as the address spaces hold the same. Many samples that are at different
 // places of a function have the same ones.
 type callers struct {
-	user, kernel *Maps
+	user, kernel *addressSpace
 	mark         uint64 // of the innermost frame
 	chain        []uint64
 	stack        profile.StackID

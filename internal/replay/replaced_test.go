@@ -45,7 +45,7 @@ func TestReplacedFile(t *testing.T) {
 		if _, err := r.Profile(0); err != nil {
 			t.Fatal(err)
 		}
-		problems := r.Problems()
+		problems := r.problems()
 		if warned := slices.ContainsFunc(problems, func(s string) bool { return strings.Contains(s, "may be another build") }); warned != tt.warned {
 			t.Errorf("%s: problems %q", tt.name, problems)
 		}

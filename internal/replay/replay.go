@@ -19,7 +19,7 @@ type Item struct {
 	Previous uint64           // of samples: the time of the one before, in ns; 0 for the first
 	Cgroup   string           // of samples with SampleCgroup: its path; empty if it is not known
 
-	user, kernel *Maps
+	user, kernel *addressSpace
 	sum          *Sum   // nil for others
 	interval     uint32 // with Options.Sums
 }
@@ -304,7 +304,7 @@ func (r *Replay) Stats() Stats {
 	if err := r.machine.badBuildIDs; err != nil {
 		s.Damaged = append(s.Damaged, err)
 	}
-	s.CutChains, s.Problems, s.BadPrograms = r.cutChains.Load(), r.Problems(), r.machine.programs.err
+	s.CutChains, s.Problems, s.BadPrograms = r.cutChains.Load(), r.problems(), r.machine.programs.err
 	s.Outside = r.outside.Load()
 	s.Throttled, s.Stopped = r.throttles.count, r.throttles.until(s.Last)
 	return s

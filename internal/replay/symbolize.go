@@ -47,8 +47,8 @@ func (r *Replay) search() object.Search {
 	return s
 }
 
-// Problems says of what there are no symbols, and why, in the order of the alphabet. Handlers may go on meanwhile.
-func (r *Replay) Problems() []string {
+// problems says of what there are no symbols, and why, in the order of the alphabet. Handlers may go on meanwhile.
+func (r *Replay) problems() []string {
 	r.symbols.mu.Lock()
 	defer r.symbols.mu.Unlock()
 	var all []string

@@ -13,7 +13,7 @@ type Thread struct {
 
 // process is a thread group.
 type process struct {
-	maps    *Maps
+	maps    *addressSpace
 	dump    string         // the file in which a JIT compiler describes its code
 	jitted  []timedMapping // code of that, which is not there yet, in the order of time
 	taken   int64          // bytes of the allowance, for that code
@@ -51,7 +51,7 @@ func (m *machine) newThread(pid, tid int32) *thread {
 	}
 	m.threads[tid] = t
 	if t.PID == tid || t.PID == -1 {
-		t.process = &process{maps: &Maps{}}
+		t.process = &process{maps: &addressSpace{}}
 	} else {
 		t.process = m.thread(t.PID, t.PID).process
 	}
@@ -81,7 +81,7 @@ func (m *machine) rename(pid, tid int32, comm string, exec bool) {
 	t := m.thread(pid, tid)
 	t.Comm, t.named = comm, true
 	if p := t.process; exec {
-		p.maps = p.maps.remove(0, math.MaxUint64, func(of *Mapping) bool { return of.execs < p.execs })
+		p.maps = p.maps.remove(0, math.MaxUint64, func(of *mapping) bool { return of.execs < p.execs })
 		p.execs++
 	}
 }
@@ -116,7 +116,7 @@ func (m *machine) forgetThreads() {
 // forgetDSOs drops the files and the code that no process has mapped which is followed.
 func (m *machine) forgetDSOs() {
 	used := map[*DSO]bool{m.kernelDSO: true}
-	all := map[*Maps]bool{m.kernel: true}
+	all := map[*addressSpace]bool{m.kernel: true}
 	for _, t := range m.threads {
 		all[t.process.maps] = true
 	}

@@ -39,8 +39,8 @@ func (r *Replay) arch() unwind.Arch {
 }
 
 // unwindModule finds the tables of the file that is mapped at an address, and what makes addresses in memory of those in the file.
-func unwindModule(maps *Maps, arch unwind.Arch, ip uint64) (*unwind.Module, uint64) {
-	m := maps.Find(ip)
+func unwindModule(maps *addressSpace, arch unwind.Arch, ip uint64) (*unwind.Module, uint64) {
+	m := maps.find(ip)
 	if m == nil {
 		return nil, 0
 	}
@@ -48,7 +48,7 @@ func unwindModule(maps *Maps, arch unwind.Arch, ip uint64) (*unwind.Module, uint
 	if !ok || u.open() == nil {
 		return nil, 0
 	}
-	addr, ok := u.file.Address(m.Addr(ip))
+	addr, ok := u.file.Address(m.addr(ip))
 	if !ok {
 		return nil, 0
 	}

@@ -50,7 +50,7 @@ func BenchmarkText(b *testing.B) {
 			b.ReportAllocs()
 			b.ResetTimer()
 			for range b.N {
-				if err := Text(io.Discard, p, &Options{Children: children, CallGraph: DefaultCallGraph()}); err != nil {
+				if err := Text(io.Discard, p, &Options{Children: children, CallGraph: defaultCallGraph()}); err != nil {
 					b.Fatal(err)
 				}
 			}

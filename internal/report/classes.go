@@ -54,7 +54,7 @@ func newClasses(t *table) *classes {
 		if column.name == "parent" {
 			pattern := t.o.Parent
 			if pattern == nil {
-				pattern = regexp.MustCompile(DefaultParent)
+				pattern = regexp.MustCompile(defaultParent)
 			}
 			c.parent = parents(t.p, pattern, t.o.order())
 		}

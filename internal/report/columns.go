@@ -51,7 +51,7 @@ func (o *Options) columns() ([]*column, error) {
 	fields := o.Fields
 	if len(fields) == 0 {
 		if len(sorts) == 0 {
-			sorts = DefaultSort()
+			sorts = defaultSort()
 		}
 		fields = o.defaultFields()
 		overheads := []string{"overhead"}

@@ -109,7 +109,7 @@ var textFormats = []struct {
 func TestFormats(t *testing.T) {
 	for _, f := range textFormats {
 		t.Run(f.name, func(t *testing.T) {
-			options := &Options{Children: true, CallGraph: DefaultCallGraph()}
+			options := &Options{Children: true, CallGraph: defaultCallGraph()}
 			var got bytes.Buffer
 			if err := f.write(&got, mixed(profile.Comm|profile.Line|profile.TID|profile.PID|profile.Time, 1), options); err != nil {
 				t.Fatal(err)
@@ -187,7 +187,7 @@ func TestNames(t *testing.T) {
 	written := map[string]string{}
 	for _, f := range textFormats {
 		var got bytes.Buffer
-		if err := f.write(&got, p, &Options{CallGraph: DefaultCallGraph()}); err != nil {
+		if err := f.write(&got, p, &Options{CallGraph: defaultCallGraph()}); err != nil {
 			t.Fatalf("%s: %v", f.name, err)
 		}
 		written[f.name] = got.String()

@@ -40,11 +40,11 @@ type Options struct {
 	Separator   string         // between columns, which then are not aligned
 }
 
-// DefaultParent is what the key "parent" looks for.
-const DefaultParent = "^sys_|^do_page_fault"
+// defaultParent is what the key "parent" looks for.
+const defaultParent = "^sys_|^do_page_fault"
 
-// DefaultSort are the keys that rows are told apart by when nobody says otherwise.
-func DefaultSort() []string { return []string{"comm", "dso", "symbol"} }
+// defaultSort are the keys that rows are told apart by when nobody says otherwise.
+func defaultSort() []string { return []string{"comm", "dso", "symbol"} }
 
 // CallGraph says how call trees are shown.
 type CallGraph struct {
@@ -87,14 +87,14 @@ const (
 	Count
 )
 
-// DefaultCallGraph is what perf shows of samples with callchains.
-func DefaultCallGraph() CallGraph { return CallGraph{Mode: Graph, Limit: 0.5} }
+// defaultCallGraph is what perf shows of samples with callchains.
+func defaultCallGraph() CallGraph { return CallGraph{Mode: Graph, Limit: 0.5} }
 
 // ParseCallGraph parses what perf takes behind -g: words with a comma between them, in any order. They are a mode (graph, fractal, flat,
 // folded, none), a limit in percent and behind it the most lines, an order (caller, callee), and a value (percent, period, count). The
 // words "function" and "children" say what is so anyway.
 func ParseCallGraph(text string) (CallGraph, error) {
-	g := DefaultCallGraph()
+	g := defaultCallGraph()
 	modes := map[string]CallGraphMode{"none": NoGraph, "graph": Graph, "fractal": Fractal, "flat": Flat, "folded": Folded}
 	orders := map[string]Order{"caller": CallerFirst, "callee": CalleeFirst}
 	values := map[string]GraphValue{"percent": Percent, "period": Period, "count": Count}

@@ -11,7 +11,7 @@ func TestNeedsStacks(t *testing.T) {
 	}{
 		{"own code", Options{}, false},
 		{"own code by thread", Options{Sort: []string{"pid", "sym"}, Fields: []string{"overhead"}}, false},
-		{"call trees", Options{CallGraph: DefaultCallGraph()}, true},
+		{"call trees", Options{CallGraph: defaultCallGraph()}, true},
 		{"with callees", Options{Children: true}, true},
 		{"with a BPF program on the stack", Options{Programs: []string{"7"}}, true},
 		{"by a caller", Options{Sort: []string{"parent"}}, true},

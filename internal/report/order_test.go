@@ -29,7 +29,7 @@ func TestOrderOfInlined(t *testing.T) {
 	var first []byte
 	for range 5 {
 		var b bytes.Buffer
-		if err := Text(&b, p, &Options{Children: true, CallGraph: DefaultCallGraph()}); err != nil {
+		if err := Text(&b, p, &Options{Children: true, CallGraph: defaultCallGraph()}); err != nil {
 			t.Fatal(err)
 		}
 		if first == nil {

@@ -46,7 +46,7 @@ func callGraph(t testing.TB, text string) CallGraph {
 
 // TestPerf compares tables and call trees with those that perf has printed of the same recording, to the last character.
 func TestPerf(t *testing.T) {
-	none, graph := CallGraph{}, DefaultCallGraph()
+	none, graph := CallGraph{}, defaultCallGraph()
 	tests := []struct {
 		name string
 		Options

@@ -91,7 +91,7 @@ func FuzzReadPprof(f *testing.F) {
 	f.Add(written.Bytes())
 	f.Fuzz(func(t *testing.T, b []byte) {
 		if p, err := ReadPprof(bytes.NewReader(b), profile.Comm); err == nil {
-			if err := Text(&bytes.Buffer{}, p, &Options{Children: true, CallGraph: DefaultCallGraph()}); err != nil {
+			if err := Text(&bytes.Buffer{}, p, &Options{Children: true, CallGraph: defaultCallGraph()}); err != nil {
 				t.Error(err)
 			}
 		}

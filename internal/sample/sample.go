@@ -431,7 +431,7 @@ func (s *sampler) add(e *entry) error {
 		if wait {
 			where = offCPU
 		}
-		tag(WallTag, where)
+		tag(wallTag, where)
 	}
 	s.sums.Add(sum)
 	return nil

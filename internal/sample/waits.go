@@ -205,7 +205,7 @@ func (s *sampler) isWait(e *entry) bool {
 
 // The values of the tag of all samples with Config.Wall, and its key.
 const (
-	WallTag = "wall"
+	wallTag = "wall"
 	onCPU   = "on-CPU"
 	offCPU  = "off-CPU"
 )

@@ -157,7 +157,7 @@ func blockedOf(p *profile.Profile) (all []blocked) {
 				b.state = value
 			case "waker":
 				b.waker = value
-			case WallTag:
+			case wallTag:
 				b.wall = value
 			}
 		}

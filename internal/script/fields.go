@@ -8,60 +8,60 @@ import (
 	"github.com/bperf/bperf/perfdata"
 )
 
-// Field is one of the things that are printed of a sample.
-type Field uint64
+// field is one of the things that are printed of a sample.
+type field uint64
 
 // The fields, in the order in which they are listed.
 const (
-	Comm Field = 1 << iota
-	TID
-	PID
-	Time
-	CPU
-	EventName
-	Trace
-	IP
-	Symbol
-	DSO
-	Addr
-	SymbolOffset
-	SourceLine
-	Period
-	InterruptRegs
-	UserRegs
-	Branches
-	BranchSymbols
-	BranchOffsets
-	DataSource
-	Weight
-	BPFOutput
-	PhysAddr
-	DataPageSize
-	CodePageSize
-	InstructionLatency
-	RetireLatency
-	Misc
-	TimeOfDay
-	Cgroup
-	DSOOffset
-	Flags
-	Instruction
-	InstructionLength
-	CallIndent
-	Synthetic
+	fieldComm field = 1 << iota
+	fieldTID
+	fieldPID
+	fieldTime
+	fieldCPU
+	fieldEventName
+	fieldTrace
+	fieldIP
+	fieldSymbol
+	fieldDSO
+	fieldAddr
+	fieldSymbolOffset
+	fieldSourceLine
+	fieldPeriod
+	fieldInterruptRegs
+	fieldUserRegs
+	fieldBranches
+	fieldBranchSymbols
+	fieldBranchOffsets
+	fieldDataSource
+	fieldWeight
+	fieldBPFOutput
+	fieldPhysAddr
+	fieldDataPageSize
+	fieldCodePageSize
+	fieldInstructionLatency
+	fieldRetireLatency
+	fieldMisc
+	fieldTimeOfDay
+	fieldCgroup
+	fieldDSOOffset
+	fieldFlags
+	fieldInstruction
+	fieldInstructionLength
+	fieldCallIndent
+	fieldSynthetic
 )
 
 var fieldNames = []struct {
 	name  string
-	field Field
+	field field
 }{
-	{"comm", Comm}, {"tid", TID}, {"pid", PID}, {"time", Time}, {"cpu", CPU}, {"event", EventName}, {"trace", Trace}, {"ip", IP},
-	{"sym", Symbol}, {"dso", DSO}, {"addr", Addr}, {"symoff", SymbolOffset}, {"srcline", SourceLine}, {"period", Period},
-	{"iregs", InterruptRegs}, {"uregs", UserRegs}, {"brstack", Branches}, {"brstacksym", BranchSymbols}, {"brstackoff", BranchOffsets},
-	{"data_src", DataSource}, {"weight", Weight}, {"bpf-output", BPFOutput}, {"phys_addr", PhysAddr}, {"data_page_size", DataPageSize},
-	{"code_page_size", CodePageSize}, {"ins_lat", InstructionLatency}, {"retire_lat", RetireLatency}, {"misc", Misc}, {"tod", TimeOfDay},
-	{"cgroup", Cgroup}, {"dsoff", DSOOffset}, {"flags", Flags},
-	{"insn", Instruction}, {"insnlen", InstructionLength}, {"callindent", CallIndent}, {"synth", Synthetic},
+	{"comm", fieldComm}, {"tid", fieldTID}, {"pid", fieldPID}, {"time", fieldTime}, {"cpu", fieldCPU}, {"event", fieldEventName}, {"trace", fieldTrace}, {"ip", fieldIP},
+	{"sym", fieldSymbol}, {"dso", fieldDSO}, {"addr", fieldAddr}, {"symoff", fieldSymbolOffset}, {"srcline", fieldSourceLine}, {"period", fieldPeriod},
+	{"iregs", fieldInterruptRegs}, {"uregs", fieldUserRegs}, {"brstack", fieldBranches}, {"brstacksym", fieldBranchSymbols}, {"brstackoff", fieldBranchOffsets},
+	{"data_src", fieldDataSource}, {"weight", fieldWeight}, {"bpf-output", fieldBPFOutput}, {"phys_addr", fieldPhysAddr}, {"data_page_size", fieldDataPageSize},
+	{"code_page_size", fieldCodePageSize}, {"ins_lat", fieldInstructionLatency}, {"retire_lat", fieldRetireLatency}, {"misc", fieldMisc}, {"tod", fieldTimeOfDay},
+	{"cgroup", fieldCgroup}, {"dsoff", fieldDSOOffset}, {"flags", fieldFlags},
+	{"insn", fieldInstruction}, {"insnlen", fieldInstructionLength}, {"callindent", fieldCallIndent}, {"synth", fieldSynthetic},
 }
 
 // FieldNames lists the names of the fields.
@@ -73,24 +73,24 @@ func FieldNames() []string {
 	return names
 }
 
-// Kind is what sort of event a sample is of: the Type of its attribute, where those of PMUs are one. Each has its own fields.
-type Kind int
+// kind is what sort of event a sample is of: the Type of its attribute, where those of PMUs are one. Each has its own fields.
+type kind int
 
 // The kinds.
 const (
-	Hardware Kind = iota
-	Software
-	Tracepoint
-	HardwareCache
-	Raw
-	Breakpoint
-	Synthesized
-	Other
+	kindHardware kind = iota
+	kindSoftware
+	kindTracepoint
+	kindHardwareCache
+	kindRaw
+	kindBreakpoint
+	kindSynthesized
+	kindOther
 	kinds
 )
 
 // kindNames are those that are put in front of fields. Those without one have the fields of all kinds.
-var kindNames = map[string]Kind{"hw": Hardware, "sw": Software, "trace": Tracepoint, "raw": Raw, "break": Breakpoint, "synth": Synthesized}
+var kindNames = map[string]kind{"hw": kindHardware, "sw": kindSoftware, "trace": kindTracepoint, "raw": kindRaw, "break": kindBreakpoint, "synth": kindSynthesized}
 
 var longKindNames = [kinds]string{"hardware", "software", "tracepoint", "hardware-cache", "raw", "breakpoint", "synth", "other"}
 
@@ -98,27 +98,27 @@ var longKindNames = [kinds]string{"hardware", "software", "tracepoint", "hardwar
 const typeSynthesized = 1 << 31
 
 // kindOf tells the kind of an event.
-func kindOf(e *perfdata.Event) Kind {
+func kindOf(e *perfdata.Event) kind {
 	switch {
 	case e == nil:
-		return Other
+		return kindOther
 	case e.Attr.Type == typeSynthesized:
-		return Synthesized
-	case e.Attr.Type <= uint32(Breakpoint):
-		return Kind(e.Attr.Type)
+		return kindSynthesized
+	case e.Attr.Type <= uint32(kindBreakpoint):
+		return kind(e.Attr.Type)
 	}
-	return Other
+	return kindOther
 }
 
 const (
-	usual   = Comm | TID | CPU | Time | EventName | IP | Symbol | SymbolOffset | DSO | Period
-	ofChain = IP | Symbol | SymbolOffset | DSO
+	usual   = fieldComm | fieldTID | fieldCPU | fieldTime | fieldEventName | fieldIP | fieldSymbol | fieldSymbolOffset | fieldDSO | fieldPeriod
+	ofChain = fieldIP | fieldSymbol | fieldSymbolOffset | fieldDSO
 )
 
 // Selection is what is printed of samples of each kind.
 type Selection struct {
-	fields [kinds]Field
-	asked  [kinds]Field // for by the user: a recording must have them
+	fields [kinds]field
+	asked  [kinds]field // for by the user: a recording must have them
 	set    [kinds]bool  // by the user
 	Notes  []string     // what was ignored, for the user
 }
@@ -129,28 +129,28 @@ func NewSelection() *Selection {
 	for k := range s.fields {
 		s.fields[k] = usual
 	}
-	s.fields[Software] |= BPFOutput
-	s.fields[Tracepoint] = Comm | TID | CPU | Time | EventName | Trace
-	s.fields[Raw] |= Addr | DataSource | Weight | PhysAddr | DataPageSize | CodePageSize | InstructionLatency
-	s.fields[Synthesized] &^= Period
+	s.fields[kindSoftware] |= fieldBPFOutput
+	s.fields[kindTracepoint] = fieldComm | fieldTID | fieldCPU | fieldTime | fieldEventName | fieldTrace
+	s.fields[kindRaw] |= fieldAddr | fieldDataSource | fieldWeight | fieldPhysAddr | fieldDataPageSize | fieldCodePageSize | fieldInstructionLatency
+	s.fields[kindSynthesized] &^= fieldPeriod
 	return s
 }
 
 // invalid are fields that events of a kind cannot have.
-func invalid(k Kind) Field {
+func invalid(k kind) field {
 	switch k {
-	case Tracepoint:
+	case kindTracepoint:
 		return 0
-	case Software:
-		return Trace
+	case kindSoftware:
+		return fieldTrace
 	}
-	return Trace | BPFOutput
+	return fieldTrace | fieldBPFOutput
 }
 
 // Parse takes a list of fields: of all kinds of events, or behind hw:, sw:, trace:, raw:, break: or synth: of one. Where they have + or - in
 // front, they are added or taken away.
 func (s *Selection) Parse(text string) error {
-	which := []Kind{Hardware, Software, Tracepoint, HardwareCache, Raw, Breakpoint, Synthesized, Other}
+	which := []kind{kindHardware, kindSoftware, kindTracepoint, kindHardwareCache, kindRaw, kindBreakpoint, kindSynthesized, kindOther}
 	list := text
 	one := false
 	if name, rest, ok := strings.Cut(text, ":"); ok {
@@ -158,7 +158,7 @@ func (s *Selection) Parse(text string) error {
 		if !known {
 			return fmt.Errorf("fields %q: %q is no kind of events; they are hw, sw, trace, raw, break and synth", text, name)
 		}
-		which, list, one = []Kind{k}, rest, true
+		which, list, one = []kind{k}, rest, true
 	} else if text == "" {
 		return fmt.Errorf("fields: none are named; to print nothing of a kind of events: sw: or another")
 	}
@@ -204,10 +204,10 @@ func (s *Selection) Parse(text string) error {
 	return nil
 }
 
-func fieldOf(name string) (Field, error) {
+func fieldOf(name string) (field, error) {
 	i := slices.IndexFunc(fieldNames, func(f struct {
 		name  string
-		field Field
+		field field
 	}) bool {
 		return f.name == name
 	})
@@ -219,31 +219,31 @@ func fieldOf(name string) (Field, error) {
 
 // needs are the parts of a sample that fields are made of.
 var needs = []struct {
-	field Field
+	field field
 	parts perfdata.SampleType // one of them
 	name  string
 }{
-	{IP, perfdata.SampleIP, "IP"},
-	{Addr, perfdata.SampleAddr, "ADDR"},
-	{DataSource, perfdata.SampleDataSrc, "DATA_SRC"},
-	{Weight, perfdata.SampleWeight | perfdata.SampleWeightStruct, "WEIGHT"},
-	{PID | TID, perfdata.SampleTID, "TID"},
-	{Time, perfdata.SampleTime, "TIME"},
-	{CPU, perfdata.SampleCPU, "CPU"},
-	{InterruptRegs, perfdata.SampleRegsIntr, "IREGS"},
-	{UserRegs, perfdata.SampleRegsUser, "UREGS"},
-	{Branches | BranchSymbols | BranchOffsets, perfdata.SampleBranchStack, "BRANCH_STACK"},
-	{PhysAddr, perfdata.SamplePhysAddr, "PHYS_ADDR"},
-	{DataPageSize, perfdata.SampleDataPageSize, "DATA_PAGE_SIZE"},
-	{CodePageSize, perfdata.SampleCodePageSize, "CODE_PAGE_SIZE"},
-	{InstructionLatency, perfdata.SampleWeightStruct, "WEIGHT_STRUCT"},
-	{RetireLatency, perfdata.SampleWeightStruct, "WEIGHT_STRUCT"},
-	{Cgroup, perfdata.SampleCgroup, "CGROUP"},
+	{fieldIP, perfdata.SampleIP, "IP"},
+	{fieldAddr, perfdata.SampleAddr, "ADDR"},
+	{fieldDataSource, perfdata.SampleDataSrc, "DATA_SRC"},
+	{fieldWeight, perfdata.SampleWeight | perfdata.SampleWeightStruct, "WEIGHT"},
+	{fieldPID | fieldTID, perfdata.SampleTID, "TID"},
+	{fieldTime, perfdata.SampleTime, "TIME"},
+	{fieldCPU, perfdata.SampleCPU, "CPU"},
+	{fieldInterruptRegs, perfdata.SampleRegsIntr, "IREGS"},
+	{fieldUserRegs, perfdata.SampleRegsUser, "UREGS"},
+	{fieldBranches | fieldBranchSymbols | fieldBranchOffsets, perfdata.SampleBranchStack, "BRANCH_STACK"},
+	{fieldPhysAddr, perfdata.SamplePhysAddr, "PHYS_ADDR"},
+	{fieldDataPageSize, perfdata.SampleDataPageSize, "DATA_PAGE_SIZE"},
+	{fieldCodePageSize, perfdata.SampleCodePageSize, "CODE_PAGE_SIZE"},
+	{fieldInstructionLatency, perfdata.SampleWeightStruct, "WEIGHT_STRUCT"},
+	{fieldRetireLatency, perfdata.SampleWeightStruct, "WEIGHT_STRUCT"},
+	{fieldCgroup, perfdata.SampleCgroup, "CGROUP"},
 }
 
-// Fit takes away what an event's samples do not have, and is an error if that was asked for. As perf does, it takes it away for all events of the
+// fit takes away what an event's samples do not have, and is an error if that was asked for. As perf does, it takes it away for all events of the
 // kind.
-func (s *Selection) Fit(e *perfdata.Event) error {
+func (s *Selection) fit(e *perfdata.Event) error {
 	k := kindOf(e)
 	for _, n := range needs {
 		lacking := s.fields[k] & n.field
@@ -259,19 +259,19 @@ func (s *Selection) Fit(e *perfdata.Event) error {
 	fields, asked := s.fields[k], s.asked[k]
 	address := e.Attr.SampleType&(perfdata.SampleIP|perfdata.SampleAddr) != 0
 	switch {
-	case asked&Symbol != 0 && !address:
+	case asked&fieldSymbol != 0 && !address:
 		return fmt.Errorf("samples of %s have no address whose symbol could be printed", e.Name)
-	case asked&DSO != 0 && !address:
+	case asked&fieldDSO != 0 && !address:
 		return fmt.Errorf("samples of %s have no address whose file could be printed", e.Name)
-	case asked&SymbolOffset != 0 && fields&Symbol == 0:
+	case asked&fieldSymbolOffset != 0 && fields&fieldSymbol == 0:
 		return fmt.Errorf("fields: symoff is the offset in the symbol, which is not among them; add sym")
-	case asked&SourceLine != 0 && fields&IP == 0:
+	case asked&fieldSourceLine != 0 && fields&fieldIP == 0:
 		return fmt.Errorf("fields: srcline is that of the instruction pointer, which is not among them; add ip")
 	}
 	return nil
 }
 
-func fieldList(fields Field) string {
+func fieldList(fields field) string {
 	var names []string
 	for _, f := range fieldNames {
 		if f.field&fields != 0 {
@@ -281,14 +281,14 @@ func fieldList(fields Field) string {
 	return strings.Join(names, ",")
 }
 
-// WithChains adds to tracepoints what is printed of callchains, if nobody asked for something else.
-func (s *Selection) WithChains() {
-	if !s.set[Tracepoint] {
-		s.fields[Tracepoint] |= ofChain
+// withChains adds to tracepoints what is printed of callchains, if nobody asked for something else.
+func (s *Selection) withChains() {
+	if !s.set[kindTracepoint] {
+		s.fields[kindTracepoint] |= ofChain
 	}
 }
 
-// Lines reports whether source lines are printed of any event.
-func (s *Selection) Lines() bool {
-	return slices.ContainsFunc(s.fields[:], func(f Field) bool { return f&SourceLine != 0 })
+// lines reports whether source lines are printed of any event.
+func (s *Selection) lines() bool {
+	return slices.ContainsFunc(s.fields[:], func(f field) bool { return f&fieldSourceLine != 0 })
 }

@@ -11,7 +11,7 @@ const longestInstruction = 15
 
 // instruction prints the one at the instruction pointer, as it is in the file: its length, 0 if it is not known, and its bytes. As with perf, there are none of
 // the kernel.
-func (t *text) instruction(item *replay.Item, fields Field, out []byte) []byte {
+func (t *text) instruction(item *replay.Item, fields field, out []byte) []byte {
 	l, kind := t.IP(item), kindOf(item.Event)
 	if known := t.insns[kind].get(l.Index); known != nil {
 		return append(out, known...)
@@ -23,10 +23,10 @@ func (t *text) instruction(item *replay.Item, fields Field, out []byte) []byte {
 			code = all[0].Code
 		}
 	}
-	if fields&InstructionLength != 0 {
+	if fields&fieldInstructionLength != 0 {
 		out = strconv.AppendInt(append(out, " ilen: "...), int64(len(code)), 10)
 	}
-	if fields&Instruction != 0 && len(code) > 0 {
+	if fields&fieldInstruction != 0 && len(code) > 0 {
 		out = append(out, " insn:"...)
 		for _, b := range code {
 			out = append(out, ' ', hexDigits[b>>4], hexDigits[b&15])

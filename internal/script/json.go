@@ -76,8 +76,8 @@ type readingJSON struct {
 }
 
 // newJSON prints an object a line for each sample. All other records have no part in it.
-func (p *Printer) newJSON(r *replay.Resolver) replay.Handler {
-	t := &text{Printer: p, Resolver: r}
+func (p *printer) newJSON(r *replay.Resolver) replay.Handler {
+	t := &text{printer: p, Resolver: r}
 	return func(items []replay.Item, out []byte) []byte {
 		for i := range items {
 			if items[i].Sample != nil && t.wanted(&items[i]) {
@@ -179,7 +179,7 @@ func (t *text) rawJSON(item *replay.Item, o *sampleJSON) {
 	if isBPFOutput(item.Event) {
 		o.Output = outputObject(t.outputColumns(item.Event), s.Raw)
 	}
-	if kindOf(item.Event) != Tracepoint {
+	if kindOf(item.Event) != kindTracepoint {
 		return
 	}
 	f := t.traces.Format(item.Event.Attr.Config)

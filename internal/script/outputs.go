@@ -14,7 +14,7 @@ import (
 
 // readOutputTypes finds the types of what BPF programs wrote to user space, in the BTF of the recording. A map says what its values are
 // (`__type(value, struct event)`), and the event that its programs wrote to has its name; Options.Type is for all events.
-func (p *Printer) readOutputTypes() error {
+func (p *printer) readOutputTypes() error {
 	p.outputs = make(map[string][]typed.Column)
 	section, there := p.reader.Features().Raw(perfdata.FeatureBPFBTF)
 	var blobs []linear.BTF
@@ -45,7 +45,7 @@ func (p *Printer) readOutputTypes() error {
 }
 
 // addOutput keeps the type of the values of a map, which a variable of the section .maps describes.
-func (p *Printer) addOutput(t btf.Type) {
+func (p *printer) addOutput(t btf.Type) {
 	v, isVar := t.(*btf.Var)
 	if !isVar {
 		return
@@ -62,7 +62,7 @@ func (p *Printer) addOutput(t btf.Type) {
 }
 
 // outputColumns returns the columns of what programs wrote to an event; nil if the type is not known.
-func (p *Printer) outputColumns(e *perfdata.Event) []typed.Column {
+func (p *printer) outputColumns(e *perfdata.Event) []typed.Column {
 	if p.chosen != nil {
 		return p.chosen
 	}

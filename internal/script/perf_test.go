@@ -126,7 +126,7 @@ func samples(text []byte) (all [][]byte) {
 	return all
 }
 
-// until is a command that ends when a process has used 300 ms of CPU time since then.
+// until is a command that ends when a process has used 300 ms of fieldCPU time since then.
 func until(pid int) []string {
 	const script = `used() { set -- $(cat /proc/$0/stat); echo $((${14} + ${15})); }; from=$(used); until [ $(used) -ge $((from + 30)) ]; do sleep 0.01; done`
 	return []string{"sh", "-c", script, strconv.Itoa(pid)}

@@ -12,10 +12,10 @@ import (
 // Print prints a recording of which no record was read. The statistics are there after an error, too.
 func Print(w io.Writer, reader *perfdata.Reader, o Options, ro replay.Options) (replay.Stats, error) {
 	ro.Others = o.Records != Records{}
-	ro.Lines = o.Fields.Lines() || o.JSON && !ro.NoInline // where functions are inlined, each has its file and line
+	ro.Lines = o.Fields.lines() || o.JSON && !ro.NoInline // where functions are inlined, each has its file and line
 	r := replay.New(reader, ro)
 	defer r.Close()
-	p := &Printer{replay: r, reader: reader, o: o, arch: reader.Features().Text(perfdata.FeatureArch), resolve: r.KernelFunction}
+	p := &printer{replay: r, reader: reader, o: o, arch: reader.Features().Text(perfdata.FeatureArch), resolve: r.KernelFunction}
 	if err := p.fit(); err != nil {
 		return replay.Stats{}, err
 	}
@@ -32,7 +32,7 @@ func Print(w io.Writer, reader *perfdata.Reader, o Options, ro replay.Options) (
 }
 
 // fit finds out what the events of the recording have.
-func (p *Printer) fit() error {
+func (p *printer) fit() error {
 	events := p.reader.Events()
 	if err := p.readOutputTypes(); err != nil {
 		return err
@@ -45,17 +45,17 @@ func (p *Printer) fit() error {
 		p.width = max(p.width, len(e.Name))
 		if (e.Attr.SampleType.Has(perfdata.SampleCallchain) || replay.IsOffCPUDump(e)) && !p.o.NoChains {
 			p.chains = true
-			if kindOf(e) == Tracepoint {
-				s.WithChains()
+			if kindOf(e) == kindTracepoint {
+				s.withChains()
 			}
 		}
 	}
 	for _, e := range events {
-		if err := s.Fit(e); err != nil {
+		if err := s.fit(e); err != nil {
 			return err
 		}
 	}
-	if kinds := s.fields; anyHas(kinds[:], TimeOfDay) {
+	if kinds := s.fields; anyHas(kinds[:], fieldTimeOfDay) {
 		if _, there := p.reader.Features().Raw(perfdata.FeatureClockData); !there {
 			return fmt.Errorf("fields: tod: the recording does not tell the time of day; record it with -k CLOCK")
 		}
@@ -64,7 +64,7 @@ func (p *Printer) fit() error {
 	return nil
 }
 
-func anyHas(fields []Field, f Field) bool {
+func anyHas(fields []field, f field) bool {
 	for _, has := range fields {
 		if has&f != 0 {
 			return true

@@ -141,7 +141,7 @@ func identity(v *perfdata.Mmap2) string {
 	return fmt.Sprintf(" %02x:%02x %d %d", v.Major, v.Minor, v.Inode, v.InodeGeneration)
 }
 
-// protection is as in /proc/PID/maps.
+// protection is as in /proc/fieldPID/maps.
 func protection(v *perfdata.Mmap2) string {
 	text := []byte("---p")
 	for i, bit := range []uint32{1, 2, 4} { // PROT_READ, PROT_WRITE, PROT_EXEC

@@ -12,12 +12,12 @@ import (
 	"github.com/bperf/bperf/perfdata"
 )
 
-// Printer prints a recording.
-type Printer struct {
+// printer prints a recording.
+type printer struct {
 	replay  *replay.Replay
 	reader  *perfdata.Reader
 	o       Options
-	fields  [kinds]Field
+	fields  [kinds]field
 	width   int // of the names of events
 	chains  bool
 	arch    string
@@ -31,7 +31,7 @@ type Printer struct {
 
 // text prints records for one goroutine.
 type text struct {
-	*Printer
+	*printer
 	*replay.Resolver
 	lines [kinds]texts // of callchains
 	ends  [kinds]texts // what stands behind an address
@@ -40,8 +40,8 @@ type text struct {
 	disassemble disasm.Func // nil where the recording's instructions are not known
 }
 
-func (p *Printer) newText(r *replay.Resolver) replay.Handler {
-	t := &text{Printer: p, Resolver: r}
+func (p *printer) newText(r *replay.Resolver) replay.Handler {
+	t := &text{printer: p, Resolver: r}
 	switch p.arch {
 	case "x86_64":
 		t.disassemble, _ = disasm.For("amd64")
@@ -68,53 +68,53 @@ func (t *text) sample(item *replay.Item, out []byte) []byte {
 	}
 	s := item.Sample
 	out = t.start(item, fields, &s.SampleID, out)
-	if fields&Period != 0 {
+	if fields&fieldPeriod != 0 {
 		out = append(appendPadded(out, replay.Period(item), 10), ' ')
 	}
-	if fields&EventName != 0 {
+	if fields&fieldEventName != 0 {
 		name := "[unknown]"
 		if item.Event != nil {
 			name = item.Event.Name
 		}
 		out = append(appendRight(out, printable.Text(name), t.width), ": "...)
 	}
-	if fields&Flags != 0 {
+	if fields&fieldFlags != 0 {
 		out = append(out, "                        "...) // of hardware traces, which are not decoded
 	}
-	if fields&Trace != 0 && kind == Tracepoint {
+	if fields&fieldTrace != 0 && kind == kindTracepoint {
 		out = t.trace(item, out)
 	}
-	if fields&Addr != 0 {
+	if fields&fieldAddr != 0 {
 		out = t.address(item, kind, out)
 	}
 	out = t.memory(s, fields, out)
-	if fields&Cgroup != 0 {
+	if fields&fieldCgroup != 0 {
 		out = append(out, ' ')
 		if item.Cgroup == "" {
 			out = append(out, "unknown"...)
 		}
 		out = printable.Append(out, item.Cgroup)
 	}
-	if fields&IP != 0 {
+	if fields&fieldIP != 0 {
 		out = t.code(item, kind, out)
 	}
-	if fields&InterruptRegs != 0 {
+	if fields&fieldInterruptRegs != 0 {
 		out = t.registers(&s.IntrRegs, out)
 	}
-	if fields&UserRegs != 0 {
+	if fields&fieldUserRegs != 0 {
 		out = t.registers(&s.UserRegs, out)
 	}
-	if fields&(Branches|BranchSymbols|BranchOffsets) != 0 {
+	if fields&(fieldBranches|fieldBranchSymbols|fieldBranchOffsets) != 0 {
 		out = t.branches(item, fields, out)
 	}
-	if fields&BPFOutput != 0 && isBPFOutput(item.Event) && !replay.IsOffCPUDump(item.Event) {
+	if fields&fieldBPFOutput != 0 && isBPFOutput(item.Event) && !replay.IsOffCPUDump(item.Event) {
 		if columns := t.outputColumns(item.Event); columns != nil {
 			out = appendColumns(out, columns, s.Raw)
 		} else {
 			out = appendDump(out, s.Raw)
 		}
 	}
-	if fields&(Instruction|InstructionLength) != 0 {
+	if fields&(fieldInstruction|fieldInstructionLength) != 0 {
 		out = t.instruction(item, fields, out)
 	}
 	return append(t.sizes(s, fields, out), '\n')
@@ -130,9 +130,9 @@ func (t *text) wanted(item *replay.Item) bool {
 }
 
 // start prints what stands in front of samples and of other records.
-func (t *text) start(item *replay.Item, fields Field, id *perfdata.SampleID, out []byte) []byte {
-	if fields&Comm != 0 {
-		if fields&IP != 0 && t.chains && item.Event != nil && item.Event.Attr.SampleType.Has(perfdata.SampleCallchain) {
+func (t *text) start(item *replay.Item, fields field, id *perfdata.SampleID, out []byte) []byte {
+	if fields&fieldComm != 0 {
+		if fields&fieldIP != 0 && t.chains && item.Event != nil && item.Event.Attr.SampleType.Has(perfdata.SampleCallchain) {
 			out = printable.Append(out, item.Thread.Comm)
 		} else {
 			out = appendRight(out, printable.Text(item.Thread.Comm), 16)
@@ -140,28 +140,28 @@ func (t *text) start(item *replay.Item, fields Field, id *perfdata.SampleID, out
 		out = append(out, ' ')
 	}
 	switch {
-	case fields&PID != 0 && fields&TID != 0:
+	case fields&fieldPID != 0 && fields&fieldTID != 0:
 		out = append(appendRightInt(out, int64(id.PID), 5), '/')
 		start := len(out)
 		out = appendLeft(strconv.AppendInt(out, int64(id.TID), 10), start, 5)
 		out = append(out, ' ')
-	case fields&PID != 0:
+	case fields&fieldPID != 0:
 		out = append(appendRightInt(out, int64(id.PID), 5), ' ')
-	case fields&TID != 0:
+	case fields&fieldTID != 0:
 		out = append(appendRightInt(out, int64(id.TID), 5), ' ')
 	}
-	if fields&CPU != 0 {
+	if fields&fieldCPU != 0 {
 		out = append(out, '[')
 		out = appendZeros(out, uint64(id.CPU), 3)
 		out = append(out, "] "...)
 	}
-	if fields&Misc != 0 {
+	if fields&fieldMisc != 0 {
 		out = appendMisc(out, item)
 	}
-	if fields&TimeOfDay != 0 {
+	if fields&fieldTimeOfDay != 0 {
 		out = append(t.appendTimeOfDay(out, id.Time), ' ')
 	}
-	if fields&Time != 0 {
+	if fields&fieldTime != 0 {
 		out = t.time(item, id.Time, out)
 	}
 	return out
@@ -228,7 +228,7 @@ func (t *text) trace(item *replay.Item, out []byte) []byte {
 }
 
 // code prints the callchain, or the instruction pointer.
-func (t *text) code(item *replay.Item, kind Kind, out []byte) []byte {
+func (t *text) code(item *replay.Item, kind kind, out []byte) []byte {
 	if t.chains {
 		if chain, ok := t.Callchain(item); ok {
 			out = append(out, '\n')
@@ -252,7 +252,7 @@ func (t *text) code(item *replay.Item, kind Kind, out []byte) []byte {
 }
 
 // frame prints a line of a callchain, and one for each function that is inlined there.
-func (t *text) frame(f *replay.Frame, kind Kind, out []byte) []byte {
+func (t *text) frame(f *replay.Frame, kind kind, out []byte) []byte {
 	if line := t.lines[kind].get(f.Number()); line != nil {
 		return append(out, line...)
 	}
@@ -261,13 +261,13 @@ func (t *text) frame(f *replay.Frame, kind Kind, out []byte) []byte {
 	for i := range f.Source.Inlined {
 		in := &f.Source.Inlined[i]
 		out = appendHex(append(out, '\t'), address, 16)
-		if fields&Symbol != 0 {
+		if fields&fieldSymbol != 0 {
 			out = printable.Append(append(out, ' '), in.Function)
-			if fields&SymbolOffset != 0 && f.Symbol != nil {
+			if fields&fieldSymbolOffset != 0 && f.Symbol != nil {
 				out = strconv.AppendUint(append(out, "+0x"...), f.Offset(), 16)
 			}
 		}
-		if fields&SourceLine != 0 {
+		if fields&fieldSourceLine != 0 {
 			out = appendSourceLine(out, in.File, int(in.Line))
 		}
 		out = append(out, " (inlined)\n"...)
@@ -282,12 +282,12 @@ func (t *text) frame(f *replay.Frame, kind Kind, out []byte) []byte {
 // exactly is what is at an address that is not one that a call returns to.
 func exactly(l *replay.Location) *replay.Frame { return &replay.Frame{Location: l} }
 
-// place prints symbol and DSO behind an address.
-func (t *text) place(f *replay.Frame, fields Field, out []byte) []byte {
-	if fields&Symbol != 0 {
-		out = appendSymbol(append(out, ' '), f, fields&SymbolOffset != 0)
+// place prints symbol and fieldDSO behind an address.
+func (t *text) place(f *replay.Frame, fields field, out []byte) []byte {
+	if fields&fieldSymbol != 0 {
+		out = appendSymbol(append(out, ' '), f, fields&fieldSymbolOffset != 0)
 	}
-	if fields&DSO != 0 {
+	if fields&fieldDSO != 0 {
 		out = append(out, " ("...)
 		out = append(appendDSO(out, f, fields), ')')
 	}
@@ -305,19 +305,19 @@ func appendSymbol(out []byte, f *replay.Frame, offset bool) []byte {
 	return out
 }
 
-func appendDSO(out []byte, f *replay.Frame, fields Field) []byte {
+func appendDSO(out []byte, f *replay.Frame, fields field) []byte {
 	if f.DSO == nil {
 		return append(out, "[unknown]"...)
 	}
 	out = printable.Append(out, f.DSO.Name)
-	if fields&DSOOffset != 0 {
+	if fields&fieldDSOOffset != 0 {
 		out = strconv.AppendUint(append(out, "+0x"...), f.Address(), 16)
 	}
 	return out
 }
 
-func (t *text) sourceLine(f *replay.Frame, fields Field, out []byte) []byte {
-	if fields&SourceLine == 0 || f.DSO == nil {
+func (t *text) sourceLine(f *replay.Frame, fields field, out []byte) []byte {
+	if fields&fieldSourceLine == 0 || f.DSO == nil {
 		return out
 	}
 	if f.Source.File == "" {
@@ -334,9 +334,9 @@ func appendSourceLine(out []byte, file string, line int) []byte {
 }
 
 // address prints the data address, with what is there where it is one of the memory of the sampled thread.
-func (t *text) address(item *replay.Item, kind Kind, out []byte) []byte {
+func (t *text) address(item *replay.Item, kind kind, out []byte) []byte {
 	out = appendHex(out, item.Sample.Addr, 16)
-	if !addressesMemory(item.Event) || t.fields[kind]&(Symbol|DSO) == 0 {
+	if !addressesMemory(item.Event) || t.fields[kind]&(fieldSymbol|fieldDSO) == 0 {
 		return out
 	}
 	return t.place(exactly(t.Data(item)), t.fields[kind], out)

@@ -10,7 +10,7 @@ import (
 	"github.com/bperf/bperf/perfdata"
 )
 
-// Software events of enum perf_sw_ids.
+// kindSoftware events of enum perf_sw_ids.
 const (
 	configPageFaults    = 2
 	configPageFaultsMin = 5
@@ -19,12 +19,12 @@ const (
 )
 
 func isBPFOutput(e *perfdata.Event) bool {
-	return e != nil && kindOf(e) == Software && e.Attr.Config == configBPFOutput
+	return e != nil && kindOf(e) == kindSoftware && e.Attr.Config == configBPFOutput
 }
 
 // addressesMemory reports whether the address of samples is one of the sampled thread's memory.
 func addressesMemory(e *perfdata.Event) bool {
-	if e == nil || kindOf(e) != Software {
+	if e == nil || kindOf(e) != kindSoftware {
 		return false
 	}
 	return e.Attr.Config == configPageFaults || e.Attr.Config == configPageFaultsMin || e.Attr.Config == configPageFaultsMaj
@@ -36,35 +36,35 @@ func appendDataSource(out []byte, d perfdata.DataSource) []byte {
 }
 
 // memory prints what processors tell of accesses to memory.
-func (t *text) memory(s *perfdata.Sample, fields Field, out []byte) []byte {
-	if fields&DataSource != 0 {
+func (t *text) memory(s *perfdata.Sample, fields field, out []byte) []byte {
+	if fields&fieldDataSource != 0 {
 		out = appendDataSource(out, s.DataSource)
 	}
 	weight := uint64(s.Weight)
 	if s.Fields.Has(perfdata.SampleWeightStruct) {
 		weight = uint64(s.Weight.Var1())
 	}
-	if fields&Weight != 0 {
+	if fields&fieldWeight != 0 {
 		out = appendPadded(out, weight, 16)
 	}
-	if fields&InstructionLatency != 0 {
+	if fields&fieldInstructionLatency != 0 {
 		out = appendPadded(out, uint64(s.Weight.Var2()), 16)
 	}
-	if fields&RetireLatency != 0 {
+	if fields&fieldRetireLatency != 0 {
 		out = appendPadded(out, uint64(s.Weight.Var3()), 16)
 	}
 	return out
 }
 
 // sizes prints what stands at the end of a sample.
-func (t *text) sizes(s *perfdata.Sample, fields Field, out []byte) []byte {
-	if fields&PhysAddr != 0 {
+func (t *text) sizes(s *perfdata.Sample, fields field, out []byte) []byte {
+	if fields&fieldPhysAddr != 0 {
 		out = appendHex(out, s.PhysAddr, 16)
 	}
-	if fields&DataPageSize != 0 {
+	if fields&fieldDataPageSize != 0 {
 		out = append(append(out, ' '), pageSize(s.DataPageSize)...)
 	}
-	if fields&CodePageSize != 0 {
+	if fields&fieldCodePageSize != 0 {
 		out = append(append(out, ' '), pageSize(s.CodePageSize)...)
 	}
 	return out
@@ -116,10 +116,10 @@ func registerName(arch string, number int) string {
 }
 
 // branches prints the branches before a sample, the latest first.
-func (t *text) branches(item *replay.Item, fields Field, out []byte) []byte {
+func (t *text) branches(item *replay.Item, fields field, out []byte) []byte {
 	for i := range item.Sample.Branches {
 		b := &item.Sample.Branches[i]
-		if fields&BranchSymbols == 0 || fields&Branches != 0 {
+		if fields&fieldBranchSymbols == 0 || fields&fieldBranches != 0 {
 			out = append(out, ' ')
 		}
 		out = t.branchEnd(item, b.From, fields, out)
@@ -130,27 +130,27 @@ func (t *text) branches(item *replay.Item, fields Field, out []byte) []byte {
 	return out
 }
 
-func (t *text) branchEnd(item *replay.Item, addr uint64, fields Field, out []byte) []byte {
+func (t *text) branchEnd(item *replay.Item, addr uint64, fields field, out []byte) []byte {
 	mode := perfdata.MiscUser
 	if addr>>63 != 0 {
 		mode = perfdata.MiscKernel
 	}
-	if fields&Branches != 0 {
+	if fields&fieldBranches != 0 {
 		out = strconv.AppendUint(append(out, "0x"...), addr, 16)
-		if fields&DSO != 0 {
+		if fields&fieldDSO != 0 {
 			out = append(appendDSO(append(out, '('), exactly(t.Resolve(item, mode, addr)), 0), ')')
 		}
 		return out
 	}
 	l := t.Resolve(item, mode, addr)
-	if fields&BranchSymbols != 0 {
+	if fields&fieldBranchSymbols != 0 {
 		out = appendSymbol(out, exactly(l), true)
 	} else if l.DSO != nil {
 		out = strconv.AppendUint(append(out, "0x"...), l.Addr, 16)
 	} else {
 		out = strconv.AppendUint(append(out, "0x"...), addr, 16)
 	}
-	if fields&DSO != 0 {
+	if fields&fieldDSO != 0 {
 		out = append(appendDSO(append(out, '('), exactly(l), 0), ')')
 	}
 	return out

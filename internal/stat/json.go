@@ -37,10 +37,10 @@ func (j *jsonLines) Snapshot(s Snapshot) error {
 
 // End prints the times, in seconds.
 func (j *jsonLines) End(o Outcome) error {
-	var stats Stats
+	var stats stats
 	var runs []string
 	for _, elapsed := range o.Elapsed {
-		stats.Add(elapsed.Seconds())
+		stats.add(elapsed.Seconds())
 		runs = append(runs, seconds(elapsed))
 	}
 	var f object
@@ -48,8 +48,8 @@ func (j *jsonLines) End(o Outcome) error {
 	case len(runs) == 1:
 		f.raw("elapsed", runs[0])
 	case len(runs) > 1:
-		f.raw("elapsed", fixed(stats.Mean(), 9))
-		f.raw("elapsed-variance", fixed(stats.RelStdErr(), 2))
+		f.raw("elapsed", fixed(stats.mean, 9))
+		f.raw("elapsed-variance", fixed(stats.relStdErr(), 2))
 		f.raw("elapsed-runs", "["+strings.Join(runs, ", ")+"]")
 	}
 	if o.HasTimes {

@@ -11,10 +11,10 @@ import (
 	"github.com/bperf/bperf/perfdata"
 )
 
-// AddMetrics gives the rows their metrics. Each metric comes from rows of the same place and cgroup,
+// addMetrics gives the rows their metrics. Each metric comes from rows of the same place and cgroup,
 // and of the same PMU and modifiers: user cycles say nothing of kernel instructions. elapsed is the time
 // in which the rows' values were counted. What cannot be computed is not there.
-func AddMetrics(rows []Row, elapsed time.Duration) {
+func addMetrics(rows []Row, elapsed time.Duration) {
 	index := indexInputs(rows)
 	for i := range rows {
 		r := &rows[i]
@@ -48,7 +48,7 @@ func hasRate(e *event.Event) bool {
 // rateOf is the metric of events that have no other.
 func rateOf(e *event.Event) metric {
 	name := strings.ReplaceAll(e.Name, "-", "_") + "_per_second"
-	return metric{MetricInfo: MetricInfo{Name: name, Unit: "/sec"}, kind: Rate, value: (*inputs).rate}
+	return metric{metricInfo: metricInfo{Name: name, Unit: "/sec"}, kind: Rate, value: (*inputs).rate}
 }
 
 // input is what metrics find rows by.
@@ -194,7 +194,7 @@ func (in *inputs) often() float64 { return in.own() / in.elapsed.Seconds() }
 func perRun(r *Row) metric {
 	scale, unit := r.runUnit()
 	return metric{
-		MetricInfo: MetricInfo{Name: "per_run", Unit: strings.TrimSpace(unit + " per run")},
+		metricInfo: metricInfo{Name: "per_run", Unit: strings.TrimSpace(unit + " per run")},
 		value: func(in *inputs) float64 {
 			in.own()
 			in.missing = r.Runs.Counted == 0
@@ -257,7 +257,7 @@ func findMetric(name string) (*metric, error) {
 		}
 	}
 	var names []string
-	for _, m := range Metrics() {
+	for _, m := range metricInfos() {
 		names = append(names, m.Name)
 	}
 	if near := event.Nearest(name, names); len(near) > 0 {

@@ -9,8 +9,8 @@ import (
 	"github.com/bperf/bperf/perfdata"
 )
 
-// MetricInfo describes a metric.
-type MetricInfo struct {
+// metricInfo describes a metric.
+type metricInfo struct {
 	Name        string   // perf's
 	Alias       string   // what older versions of perf print, where that is a name
 	Unit        string   // what is printed behind the value
@@ -20,7 +20,7 @@ type MetricInfo struct {
 
 // metric is a metric with the way to compute it.
 type metric struct {
-	MetricInfo
+	metricInfo
 	event string // it is shown beside
 	kind  MetricKind
 	value func(*inputs) float64
@@ -28,46 +28,46 @@ type metric struct {
 
 // metrics are in the order in which those of one event are printed.
 var metrics = []metric{
-	{MetricInfo{"CPUs_utilized", "", "CPUs utilized", []string{taskClock},
+	{metricInfo{"CPUs_utilized", "", "CPUs utilized", []string{taskClock},
 		"CPU time per elapsed time: how many CPUs were busy on average"},
 		taskClock, Quantity, (*inputs).utilized},
-	{MetricInfo{"CPUs_utilized", "", "CPUs utilized", []string{taskClock}, ""},
+	{metricInfo{"CPUs_utilized", "", "CPUs utilized", []string{taskClock}, ""},
 		cpuClock, Quantity, (*inputs).utilized},
-	{MetricInfo{"cs_per_second", "", "/sec", []string{"context-switches", taskClock},
+	{metricInfo{"cs_per_second", "", "/sec", []string{"context-switches", taskClock},
 		"context switches per second of CPU time"},
 		"context-switches", Rate, (*inputs).rate},
-	{MetricInfo{"migrations_per_second", "", "/sec", []string{"cpu-migrations", taskClock},
+	{metricInfo{"migrations_per_second", "", "/sec", []string{"cpu-migrations", taskClock},
 		"moves of a task to another CPU per second of CPU time"},
 		"cpu-migrations", Rate, (*inputs).rate},
-	{MetricInfo{"page_faults_per_second", "", "/sec", []string{"page-faults", taskClock},
+	{metricInfo{"page_faults_per_second", "", "/sec", []string{"page-faults", taskClock},
 		"page faults per second of CPU time"},
 		"page-faults", Rate, (*inputs).rate},
-	{MetricInfo{"cycles_frequency", "GHz", "GHz", []string{"cycles", taskClock},
+	{metricInfo{"cycles_frequency", "GHz", "GHz", []string{"cycles", taskClock},
 		"cycles per ns of CPU time: the clock frequency while it was used"},
 		"cycles", Quantity, (*inputs).frequency},
-	{MetricInfo{"frontend_cycles_idle", "frontend cycles idle", "frontend cycles idle", []string{"stalled-cycles-frontend", "cycles"},
+	{metricInfo{"frontend_cycles_idle", "frontend cycles idle", "frontend cycles idle", []string{"stalled-cycles-frontend", "cycles"},
 		"share of the cycles in which the frontend delivered no instruction"},
 		"stalled-cycles-frontend", Percent, percentOf("cycles")},
-	{MetricInfo{"backend_cycles_idle", "backend cycles idle", "backend cycles idle", []string{"stalled-cycles-backend", "cycles"},
+	{metricInfo{"backend_cycles_idle", "backend cycles idle", "backend cycles idle", []string{"stalled-cycles-backend", "cycles"},
 		"share of the cycles in which the backend could take no instruction"},
 		"stalled-cycles-backend", Percent, percentOf("cycles")},
-	{MetricInfo{"insn_per_cycle", "IPC", "insn per cycle", []string{"instructions", "cycles"},
+	{metricInfo{"insn_per_cycle", "IPC", "insn per cycle", []string{"instructions", "cycles"},
 		"instructions per cycle"},
 		"instructions", Ratio, func(in *inputs) float64 { return in.own() / in.count("cycles") }},
-	{MetricInfo{"stalled_cycles_per_instruction", "stalled cycles per insn", "stalled cycles per insn",
+	{metricInfo{"stalled_cycles_per_instruction", "stalled cycles per insn", "stalled cycles per insn",
 		[]string{"instructions", "stalled-cycles-frontend", "stalled-cycles-backend"},
 		"stalled cycles of the frontend or the backend, whichever has more, per instruction"},
 		"instructions", Ratio, func(in *inputs) float64 {
 			return in.larger("stalled-cycles-frontend", "stalled-cycles-backend") / in.own()
 		}},
-	{MetricInfo{"branch_frequency", "", "/sec", []string{"branches", taskClock},
+	{metricInfo{"branch_frequency", "", "/sec", []string{"branches", taskClock},
 		"branches per second of CPU time"},
 		"branches", Rate, (*inputs).rate},
-	{MetricInfo{"bpf_runs_per_second", "", "/sec", []string{program.Runs}, ""},
+	{metricInfo{"bpf_runs_per_second", "", "/sec", []string{program.Runs}, ""},
 		program.Runs, Rate, (*inputs).often},
-	{MetricInfo{"CPUs_utilized", "", "CPUs utilized", []string{program.RunTime}, ""},
+	{metricInfo{"CPUs_utilized", "", "CPUs utilized", []string{program.RunTime}, ""},
 		program.RunTime, Quantity, (*inputs).utilized},
-	{MetricInfo{"bpf_drop_rate", "", "of all runs", []string{program.Dropped, program.Runs}, ""},
+	{metricInfo{"bpf_drop_rate", "", "of all runs", []string{program.Dropped, program.Runs}, ""},
 		program.Dropped, Percent, percentOf(program.Runs)},
 	missRate("branch_miss_rate", "branch-misses", "branches", "of all branches", "branches that were mispredicted"),
 	missRate("cache_miss_rate", "cache-misses", "cache-references", "of all cache refs", "cache references that missed"),
@@ -79,17 +79,17 @@ var metrics = []metric{
 }
 
 func missRate(name, misses, of, unit, description string) metric {
-	return metric{MetricInfo{name, "", unit, []string{misses, of}, "share of " + description}, misses, Percent, percentOf(of)}
+	return metric{metricInfo{name, "", unit, []string{misses, of}, "share of " + description}, misses, Percent, percentOf(of)}
 }
 
-// Metrics lists the metrics that have a name. Every other event that is counted beside a clock has a
+// metricInfos lists the metrics that have a name. Every other event that is counted beside a clock has a
 // rate per second, too.
-func Metrics() []MetricInfo {
-	var list []MetricInfo
+func metricInfos() []metricInfo {
+	var list []metricInfo
 	for _, m := range metrics {
 		if m.Description != "" {
 			m.Events = slices.Clone(m.Events)
-			list = append(list, m.MetricInfo)
+			list = append(list, m.metricInfo)
 		}
 	}
 	return list

@@ -74,7 +74,7 @@ func TestAddMetrics(t *testing.T) {
 			[]string{"CPUs_utilized 1.000 CPUs utilized"}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			AddMetrics(c.rows, ms)
+			addMetrics(c.rows, ms)
 			if diff := cmp.Diff(c.want, metricsOf(c.rows)); diff != "" {
 				t.Errorf("-want +got:\n%s", diff)
 			}
@@ -85,7 +85,7 @@ func TestAddMetrics(t *testing.T) {
 // TestMetricsWithoutTime is for an interval that took none: nothing is divided by 0.
 func TestMetricsWithoutTime(t *testing.T) {
 	rows := counts(t, "task-clock", 5)
-	AddMetrics(rows, 0)
+	addMetrics(rows, 0)
 	if got := metricsOf(rows); got != nil {
 		t.Errorf("got %v", got)
 	}
@@ -122,7 +122,7 @@ func hybrid(t *testing.T, list string, values ...float64) []Row {
 		r.Value, r.Enabled, r.Running = values[i], uint64(cpus)*1e6, uint64(cpus)*1e6
 		rows = append(rows, r)
 	}
-	AddMetrics(rows, ms)
+	addMetrics(rows, ms)
 	return rows
 }
 
@@ -147,7 +147,7 @@ func TestHybridMetrics(t *testing.T) {
 
 // TestCanonical holds that metrics know events by the names that they ask -M for.
 func TestCanonical(t *testing.T) {
-	for _, m := range Metrics() {
+	for _, m := range metricInfos() {
 		for _, name := range m.Events {
 			if got := canonical(parseEvents(t, name)[0]); got != name {
 				t.Errorf("%s needs %s, which is known as %q", m.Name, name, got)
@@ -198,7 +198,7 @@ func TestUnknownMetric(t *testing.T) {
 
 func TestMetrics(t *testing.T) {
 	seen := make(map[string]bool)
-	for _, m := range Metrics() {
+	for _, m := range metricInfos() {
 		if seen[m.Name] || m.Description == "" || m.Unit == "" || len(m.Events) == 0 {
 			t.Errorf("%+v is not fully described, or twice", m)
 		}
@@ -236,13 +236,13 @@ func TestStats(t *testing.T) {
 		"near each other, huge": {[]float64{1e15 + 4, 1e15 + 6}, 1e15 + 5, 1, 100 / (1e15 + 5)},
 		"five":                  {[]float64{2, 4, 4, 4, 6}, 4, math.Sqrt(2.0 / 5), 25 * math.Sqrt(2.0/5)},
 	} {
-		var s Stats
+		var s stats
 		for _, v := range c.values {
-			s.Add(v)
+			s.add(v)
 		}
-		for _, p := range [][2]float64{{s.Mean(), c.mean}, {s.StdErr(), c.stdErr}, {s.RelStdErr(), c.rel}} {
+		for _, p := range [][2]float64{{s.mean, c.mean}, {s.stdErr(), c.stdErr}, {s.relStdErr(), c.rel}} {
 			if math.Abs(p[0]-p[1]) > 1e-9*max(1, math.Abs(p[1])) {
-				t.Errorf("%s: got %v ± %v (%v %%), want %v ± %v (%v %%)", name, s.Mean(), s.StdErr(), s.RelStdErr(), c.mean, c.stdErr, c.rel)
+				t.Errorf("%s: got %v ± %v (%v %%), want %v ± %v (%v %%)", name, s.mean, s.stdErr(), s.relStdErr(), c.mean, c.stdErr, c.rel)
 				break
 			}
 		}

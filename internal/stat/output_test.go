@@ -144,7 +144,7 @@ const ms = time.Millisecond
 // whole is a snapshot of all of 1 ms, with metrics.
 func whole(rows ...[]Row) []Snapshot {
 	all := slices.Concat(rows...)
-	AddMetrics(all, ms)
+	addMetrics(all, ms)
 	return []Snapshot{{Rows: all}}
 }
 

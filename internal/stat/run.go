@@ -172,7 +172,7 @@ func (r *run) interval() error {
 		return err
 	}
 	rows := r.layout.snapshot(cells, r.last)
-	AddMetrics(rows, now-r.lastTime)
+	addMetrics(rows, now-r.lastTime)
 	r.last, r.lastTime = cells, now
 	r.intervals++
 	return r.print(Snapshot{Time: now, Rows: rows})
@@ -212,7 +212,7 @@ func (r *run) finish() error {
 	if !r.cfg.Summary {
 		return nil
 	}
-	AddMetrics(rows, elapsed)
+	addMetrics(rows, elapsed)
 	return r.print(Snapshot{Time: elapsed, Summary: true, Rows: rows})
 }
 

@@ -21,7 +21,7 @@ type rowKey struct {
 
 type repeatedRow struct {
 	Row
-	value            Stats
+	value            stats
 	enabled, running uint64
 	counted          uint64 // runs that have a value
 }
@@ -45,7 +45,7 @@ func (r *repeats) add(rows []Row) {
 		if !row.Counted() {
 			continue
 		}
-		all.value.Add(row.Value)
+		all.value.add(row.Value)
 		all.enabled += row.Enabled
 		all.running += row.Running
 		all.counted++
@@ -61,16 +61,16 @@ func (r *repeats) rows(elapsed time.Duration) []Row {
 			continue
 		}
 		rows[i].Total = count.Total{
-			Value:   all.value.Mean(),
+			Value:   all.value.mean,
 			Enabled: all.enabled / all.counted,
 			Running: all.running / all.counted,
 		}
-		rows[i].Variance = all.value.RelStdErr()
+		rows[i].Variance = all.value.relStdErr()
 		if all.Runs != nil && all.Runs.Counted > 0 {
-			rows[i].PerRun = all.value.Mean() * float64(all.counted) / float64(all.Runs.Counted)
+			rows[i].PerRun = all.value.mean * float64(all.counted) / float64(all.Runs.Counted)
 		}
 	}
-	AddMetrics(rows, elapsed)
+	addMetrics(rows, elapsed)
 	return rows
 }
 

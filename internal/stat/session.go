@@ -58,8 +58,8 @@ type Config struct {
 // inPrograms reports whether what is counted are BPF programs, of which there may be none yet.
 func (c *Config) inPrograms() bool { return len(c.Programs) > 0 || c.Follow != nil }
 
-// ErrNothingCounts is wrapped by the error of a session of which no event can be counted.
-var ErrNothingCounts = errors.New("no supported events found")
+// errNothingCounts is wrapped by the error of a session of which no event can be counted.
+var errNothingCounts = errors.New("no supported events found")
 
 // Run measures, and prints each result as it comes.
 func Run(cfg Config, p Printer) (session.Result, error) {
@@ -213,5 +213,5 @@ func supported(c *counters) error {
 		}
 		reasons = append(reasons, err.Error())
 	}
-	return fmt.Errorf("%w:\n%s", ErrNothingCounts, strings.Join(reasons, "\n"))
+	return fmt.Errorf("%w:\n%s", errNothingCounts, strings.Join(reasons, "\n"))
 }

@@ -19,24 +19,24 @@ func times(b *strings.Builder, o Outcome) {
 // repeatedTimes are the mean time of the runs and, with Table, each run's, with a bar that is one
 // longer for each 5 % that it is off the mean.
 func (t *text) repeatedTimes(b *strings.Builder, o Outcome) {
-	var s Stats
+	var s stats
 	for _, elapsed := range o.Elapsed {
-		s.Add(elapsed.Seconds())
+		s.add(elapsed.Seconds())
 	}
-	decimals := precision(s.StdErr())
+	decimals := precision(s.stdErr())
 	if t.o.Table {
-		indent := len(fmt.Sprintf(" %17.*f", decimals, s.Mean())) - len(fixed(s.Mean(), decimals))
+		indent := len(fmt.Sprintf(" %17.*f", decimals, s.mean)) - len(fixed(s.mean, decimals))
 		fmt.Fprintf(b, "%*s# Table of individual measurements:\n", indent, "")
 		for _, elapsed := range o.Elapsed {
-			off := elapsed.Seconds() - s.Mean()
-			bar := strings.Repeat("#", 1+int(100*math.Abs(off)/s.Mean()/5))
+			off := elapsed.Seconds() - s.mean
+			bar := strings.Repeat("#", 1+int(100*math.Abs(off)/s.mean/5))
 			fmt.Fprintf(b, " %17.*f (%+.*f) %s\n", decimals, elapsed.Seconds(), decimals, off, bar)
 		}
 		fmt.Fprintf(b, "\n%*s# Final result:\n", indent, "")
 	}
-	fmt.Fprintf(b, " %17.*f +- %.*f seconds time elapsed", decimals, s.Mean(), decimals, s.StdErr())
-	if s.RelStdErr() > 0 {
-		fmt.Fprintf(b, "  ( +-%6.2f%% )", s.RelStdErr())
+	fmt.Fprintf(b, " %17.*f +- %.*f seconds time elapsed", decimals, s.mean, decimals, s.stdErr())
+	if s.relStdErr() > 0 {
+		fmt.Fprintf(b, "  ( +-%6.2f%% )", s.relStdErr())
 	}
 	b.WriteString("\n\n")
 }

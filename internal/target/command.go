@@ -201,19 +201,19 @@ func (c *Command) Exited() <-chan Status {
 // End ends a command that still runs, and waits for its end: it gets a signal, and SIGKILL when the next one of signals comes. That is returned, or nil. A
 // command of another user, as that of sudo, may not be sent signals: then it ends when it does.
 func (c *Command) End(sig os.Signal, exited <-chan Status, signals <-chan os.Signal) (status Status, next os.Signal) {
-	_ = c.Signal(sig)
+	_ = c.signal(sig)
 	for {
 		select {
 		case status = <-exited:
 			return status, next
 		case next = <-signals:
-			_ = c.Signal(syscall.SIGKILL)
+			_ = c.signal(syscall.SIGKILL)
 		}
 	}
 }
 
-// Signal sends the command a signal. One that has ended takes none, which is no error.
-func (c *Command) Signal(sig os.Signal) error {
+// signal sends the command a signal. One that has ended takes none, which is no error.
+func (c *Command) signal(sig os.Signal) error {
 	number, ok := sig.(syscall.Signal)
 	if !ok {
 		return fmt.Errorf("send %v to the command: not a signal of this system", sig)
@@ -232,7 +232,7 @@ func (c *Command) Signal(sig os.Signal) error {
 // Kill ends the command or the child that waits, and waits for its end. It does nothing when it has
 // ended.
 func (c *Command) Kill() error {
-	err := c.Signal(syscall.SIGKILL)
+	err := c.signal(syscall.SIGKILL)
 	c.closeSocket() // not before: the child ends by itself when its socket is closed
 	c.Wait()
 	return err

@@ -90,7 +90,7 @@ func TestCommandStatus(t *testing.T) {
 		if again := c.Wait(); again != got {
 			t.Errorf("%s: %+v, and then %+v", tt.script, got, again)
 		}
-		if err := c.Signal(syscall.SIGTERM); err != nil {
+		if err := c.signal(syscall.SIGTERM); err != nil {
 			t.Errorf("signal to a command that has ended: %v", err)
 		}
 	}
@@ -122,7 +122,7 @@ func TestSignalReachesCommand(t *testing.T) {
 	if err := c.Exec(); err != nil {
 		t.Fatal(err)
 	}
-	if err := c.Signal(syscall.SIGTERM); err != nil {
+	if err := c.signal(syscall.SIGTERM); err != nil {
 		t.Fatal(err)
 	}
 	if got := c.Wait(); got.Signal != syscall.SIGTERM {
@@ -168,7 +168,7 @@ func TestEnd(t *testing.T) {
 
 func TestSignalOfAnotherSystem(t *testing.T) {
 	c := start(t, "true")
-	checkError(t, c.Signal(otherSignal{}), "send other to the command: not a signal of this system")
+	checkError(t, c.signal(otherSignal{}), "send other to the command: not a signal of this system")
 }
 
 // A command that makes known use of the CPU shows it, without that of the child before Exec.

@@ -29,7 +29,7 @@ type Spec struct {
 // Nobody reports whether the user named no one. Where there is a command, that is measured then; where someone is named, its run is only the time in which
 // they are.
 func (s Spec) Nobody() bool {
-	return !s.System && s.CPUs == nil && !s.Tasks() && len(s.Cgroups) == 0
+	return !s.System && s.CPUs == nil && !s.tasks() && len(s.Cgroups) == 0
 }
 
 // Resolve looks the target up on this machine: CPUs that are online, threads that live, directories
@@ -41,7 +41,7 @@ func (s Spec) resolve(root fs.FS) (Target, error) {
 	if s.System && s.Threads {
 		return s.resolveAllThreads(root)
 	}
-	if s.Tasks() {
+	if s.tasks() {
 		if s.System || s.CPUs != nil || len(s.Cgroups) > 0 {
 			return Target{}, errors.New("processes and threads cannot be measured together with CPUs or cgroups")
 		}
@@ -108,8 +108,8 @@ func (s Spec) resolveAllThreads(root fs.FS) (Target, error) {
 	return t, nil
 }
 
-// Tasks reports whether processes or threads are to be measured.
-func (s Spec) Tasks() bool { return len(s.PIDs)+len(s.TIDs) > 0 || s.User != "" }
+// tasks reports whether processes or threads are to be measured.
+func (s Spec) tasks() bool { return len(s.PIDs)+len(s.TIDs) > 0 || s.User != "" }
 
 func (s Spec) resolveThreads(root fs.FS) (Target, error) {
 	threads, err := s.userThreads(root)

@@ -207,7 +207,7 @@ func TestSameThreads(t *testing.T) {
 		{of(1, 3), of(1, 2), false, 1},
 	}
 	for _, tt := range tests {
-		if same, n := tt.a.SameThreads(tt.b), tt.a.New(tt.b); same != tt.same || n != tt.new {
+		if same, n := tt.a.SameThreads(tt.b), tt.a.new(tt.b); same != tt.same || n != tt.new {
 			t.Errorf("%v and %v: same %v, %d new; want %v, %d", tt.a, tt.b, same, n, tt.same, tt.new)
 		}
 	}

@@ -30,11 +30,11 @@ type Cgroup struct {
 // thread by thread, so a thread that starts meanwhile can be missed: whoever opens lists again
 // afterwards and, where this is false, opens anew.
 func (t Target) SameThreads(o Target) bool {
-	return len(t.Threads) == len(o.Threads) && t.New(o) == 0
+	return len(t.Threads) == len(o.Threads) && t.new(o) == 0
 }
 
-// New is the number of threads that t has and an earlier listing had not.
-func (t Target) New(earlier Target) int {
+// new is the number of threads that t has and an earlier listing had not.
+func (t Target) new(earlier Target) int {
 	had := make(map[int]bool, len(earlier.Threads))
 	for _, thread := range earlier.Threads {
 		had[thread.TID] = true

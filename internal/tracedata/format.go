@@ -23,7 +23,7 @@ type Format struct {
 	pieces   []piece
 }
 
-// Field is one of the values that a tracepoint records.
+// field is one of the values that a tracepoint records.
 type Field struct {
 	Name    string
 	Type    string // in C, without the name
@@ -39,8 +39,8 @@ type Field struct {
 // maxFormat is far above the longest format of a kernel.
 const maxFormat = 1 << 20
 
-// ParseFormat reads a file "format" of tracefs. A print format that cannot be understood is no error: see PrintErr.
-func ParseFormat(system, text string, order binary.ByteOrder, longSize int) (*Format, error) {
+// parseFormat reads a file "format" of tracefs. A print format that cannot be understood is no error: see PrintErr.
+func parseFormat(system, text string, order binary.ByteOrder, longSize int) (*Format, error) {
 	f := &Format{System: system, order: order, longSize: longSize}
 	if len(text) > maxFormat {
 		return nil, fmt.Errorf("format of a tracepoint of %s: it has %d bytes", system, len(text))
@@ -153,8 +153,8 @@ func (f *Field) isString() bool {
 	return f.Array && (strings.Contains(f.Type, "char") || strings.Contains(f.Type, "u8") || strings.Contains(f.Type, "s8"))
 }
 
-// Field returns a field by its name, or nil.
-func (f *Format) Field(name string) *Field {
+// field returns a field by its name, or nil.
+func (f *Format) field(name string) *Field {
 	for _, list := range [][]Field{f.Fields, f.Common} {
 		for i := range list {
 			if list[i].Name == name {

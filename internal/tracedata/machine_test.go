@@ -19,7 +19,7 @@ func TestFormatsOfThisMachine(t *testing.T) {
 		if err != nil {
 			continue // it went meanwhile
 		}
-		f, err := ParseFormat(filepath.Base(filepath.Dir(filepath.Dir(file))), string(text), binary.LittleEndian, 8)
+		f, err := parseFormat(filepath.Base(filepath.Dir(filepath.Dir(file))), string(text), binary.LittleEndian, 8)
 		if err != nil {
 			t.Errorf("%s: %v", file, err)
 			continue

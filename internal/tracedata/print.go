@@ -9,7 +9,7 @@ type Resolve func(addr uint64) (name string, offset uint64, ok bool)
 // appends name=value for each field, behind a mark as in perf. resolve may be nil.
 func (f *Format) AppendText(out, raw []byte, resolve Resolve) []byte {
 	if f.PrintErr != nil {
-		return f.AppendFields(append(out, "[FAILED TO PARSE]"...), raw)
+		return f.appendFields(append(out, "[FAILED TO PARSE]"...), raw)
 	}
 	r := &record{f, raw, resolve}
 	for i := range f.pieces {
@@ -18,8 +18,8 @@ func (f *Format) AppendText(out, raw []byte, resolve Resolve) []byte {
 	return out
 }
 
-// AppendFields appends " name=value" for each field that the tracepoint has of its own.
-func (f *Format) AppendFields(out, raw []byte) []byte {
+// appendFields appends " name=value" for each field that the tracepoint has of its own.
+func (f *Format) appendFields(out, raw []byte) []byte {
 	for i := range f.Fields {
 		field := &f.Fields[i]
 		out = append(out, ' ')

@@ -71,14 +71,11 @@ func (d *Data) Format(id uint64) *Format {
 	return d.byID[id]
 }
 
-// Formats returns the number of formats.
-func (d *Data) Formats() int { return len(d.byID) }
-
 func (d *Data) add(system string, text []byte) {
 	if len(text) == 0 {
 		return
 	}
-	f, err := ParseFormat(system, string(text), d.Order, d.LongSize)
+	f, err := parseFormat(system, string(text), d.Order, d.LongSize)
 	if err != nil {
 		d.Bad = append(d.Bad, err)
 		return

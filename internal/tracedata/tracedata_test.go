@@ -73,7 +73,7 @@ func TestAppendText(t *testing.T) {
 			"list=ARRAY[11, 00, 00, 00, 02, 01, 00, 00] small=-2"},
 	}
 	for _, tt := range tests {
-		f, err := ParseFormat("test", head+tt.print+"\n", binary.LittleEndian, 8)
+		f, err := parseFormat("test", head+tt.print+"\n", binary.LittleEndian, 8)
 		if err != nil {
 			t.Errorf("%s: %v", tt.print, err)
 			continue
@@ -108,8 +108,8 @@ func TestParse(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if d.Formats() == 0 || len(d.Bad) != 0 || d.LongSize != 8 || d.PageSize != 4096 {
-		t.Errorf("%d formats, bad %v, long of %d, pages of %d", d.Formats(), d.Bad, d.LongSize, d.PageSize)
+	if len(d.byID) == 0 || len(d.Bad) != 0 || d.LongSize != 8 || d.PageSize != 4096 {
+		t.Errorf("%d formats, bad %v, long of %d, pages of %d", len(d.byID), d.Bad, d.LongSize, d.PageSize)
 	}
 	for at := range min(len(b), 2000) {
 		if _, err := Parse(b[:at]); err == nil {
@@ -144,7 +144,7 @@ func FuzzFormat(f *testing.F) {
 		f.Add(string(text))
 	}
 	f.Fuzz(func(t *testing.T, text string) {
-		format, err := ParseFormat("fuzz", text, binary.LittleEndian, 8)
+		format, err := parseFormat("fuzz", text, binary.LittleEndian, 8)
 		if err != nil {
 			return
 		}

@@ -58,9 +58,6 @@ func (c *Column) IsNumber() bool {
 // IsText reports whether it is an array of characters: Read returns a string up to the first 0.
 func (c *Column) IsText() bool { return c.elementSize() == 1 }
 
-// IsHistogram reports whether it is an array of counts: Read returns a []uint64.
-func (c *Column) IsHistogram() bool { return c.elementSize() > 1 }
-
 // elementSize is how many bytes an element of an array has; 0 for what is none.
 func (c *Column) elementSize() uint32 {
 	if a, is := c.typ.(*btf.Array); is {

@@ -126,8 +126,8 @@ func (m *Profile) takeKey(members []typed.Column) {
 	}
 }
 
-// HasStack reports whether entries have stacks.
-func (m *Profile) HasStack() bool { return len(m.stacks) > 0 }
+// hasStack reports whether entries have stacks.
+func (m *Profile) hasStack() bool { return len(m.stacks) > 0 }
 
 // Keys are what entries are best told apart by, as names of Labels and of "comm", "cgroup", "stack", "ip" and "cpu". Processes, threads and CPUs are left out where
 // other keys are there.
@@ -141,7 +141,7 @@ func (m *Profile) Keys() []string {
 	}
 	keys = append(keys, m.Labels...)
 	switch {
-	case m.HasStack():
+	case m.hasStack():
 		keys = append(keys, "stack")
 	case m.ip != nil:
 		keys = append(keys, "ip")

@@ -20,8 +20,8 @@ type Source struct {
 // targetArch is what the headers of libbpf call an architecture, after __TARGET_ARCH_.
 var targetArch = map[string]string{"amd64": "x86", "arm64": "arm64"}
 
-// ParseSource parses FILE.o[:NAME], pinned:PATH and id:N.
-func ParseSource(s string) (Source, error) {
+// parseSource parses FILE.o[:NAME], pinned:PATH and id:N.
+func parseSource(s string) (Source, error) {
 	if path, ok := strings.CutPrefix(s, "pinned:"); ok {
 		if path == "" {
 			return Source{}, errors.New("pinned: a path in bpffs is missing, such as pinned:/sys/fs/bpf/NAME")

@@ -36,11 +36,11 @@ type chosen struct {
 	source Source
 }
 
-// Read reads the object files of sources (ParseSource) and sets variables of theirs, without the kernel. With verbose, errors have the verifier's whole log.
+// Read reads the object files of sources (parseSource) and sets variables of theirs, without the kernel. With verbose, errors have the verifier's whole log.
 func Read(sources []string, assignments []Assignment, verbose bool) (*Programs, error) {
 	p := &Programs{chosen: make(map[string]chosen), verbose: verbose}
 	for _, s := range sources {
-		source, err := ParseSource(s)
+		source, err := parseSource(s)
 		if err != nil {
 			return nil, err
 		}

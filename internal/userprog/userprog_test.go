@@ -31,7 +31,7 @@ func TestParseSource(t *testing.T) {
 		"a.o:1f":               {File: "a.o:1f"},
 		"a.o:":                 {File: "a.o:"},
 	} {
-		got, err := ParseSource(text)
+		got, err := parseSource(text)
 		if err != nil || got != want {
 			t.Errorf("%q: %+v, %v; want %+v", text, got, err, want)
 		}
@@ -46,7 +46,7 @@ func TestParseSource(t *testing.T) {
 		"id:-1":   "give the number of a loaded program",
 		"x/a.c:f": "clang -O2 -g -target bpf -D__TARGET_ARCH_" + targetArch[runtime.GOARCH] + " -c x/a.c -o x/a.o",
 	} {
-		if _, err := ParseSource(text); err == nil || !strings.Contains(err.Error(), want) {
+		if _, err := parseSource(text); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%q: error %v, want %q", text, err, want)
 		}
 	}

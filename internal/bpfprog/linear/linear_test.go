@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"runtime"
+	"sort"
 	"strings"
 	"testing"
 
@@ -77,7 +78,7 @@ func TestAt(t *testing.T) {
 	f := Function{Address: 100, Size: 20, Lines: []Line{{Address: 104, Number: 1}, {Address: 104, Number: 2}, {Address: 110, Number: 3}}}
 	for address, want := range map[uint64]uint32{100: 0, 103: 0, 104: 2, 109: 2, 110: 3, 119: 3} {
 		got := uint32(0)
-		if l := f.At(address); l != nil {
+		if l := f.at(address); l != nil {
 			got = l.Number
 		}
 		if got != want {
@@ -302,7 +303,7 @@ func FuzzDecode(f *testing.F) {
 		for _, i := range infos {
 			p, _ := i.Program(spec)
 			for _, f := range p.Functions {
-				f.At(f.Address)
+				f.at(f.Address)
 			}
 			again, rest, err := Decode(i.Append(nil, order), order)
 			if err != nil || len(rest) > 0 {
@@ -316,4 +317,13 @@ func FuzzDecode(f *testing.F) {
 			}
 		}
 	})
+}
+
+// at is the line to whose code an address belongs: the last that begins at it or before. It is nil if there is none.
+func (f *Function) at(address uint64) *Line {
+	n := sort.Search(len(f.Lines), func(n int) bool { return f.Lines[n].Address > address })
+	if n == 0 {
+		return nil
+	}
+	return &f.Lines[n-1]
 }

@@ -8,7 +8,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"sort"
 	"strings"
 
 	"github.com/cilium/ebpf/btf"
@@ -188,13 +187,4 @@ func (f *Function) takeLines(sorted []Line) {
 	if start < end {
 		f.Lines = sorted[start:end:end]
 	}
-}
-
-// At is the line to whose code an address belongs: the last that begins at it or before. It is nil if there is none.
-func (f *Function) At(address uint64) *Line {
-	n := sort.Search(len(f.Lines), func(n int) bool { return f.Lines[n].Address > address })
-	if n == 0 {
-		return nil
-	}
-	return &f.Lines[n-1]
 }

@@ -208,7 +208,7 @@ func (s *set) read(dst []perfevent.Reading) (err error) {
 }
 
 // Err says why an event is not counted: a *count.Unsupported or, in a session where other events
-// are counted, an *AccessError.
+// are counted, an *accessError.
 func (c *Counter) Err(event int) error { return c.errs[event] }
 
 // Close closes all events; the counter cannot be used any more.

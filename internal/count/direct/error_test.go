@@ -261,7 +261,7 @@ func TestDeniedWithCapabilities(t *testing.T) {
 }
 
 func TestParanoidOfDistributions(t *testing.T) {
-	err := &AccessError{Event: "cs", Place: "on CPU 0", Paranoid: 3, Err: syscall.EACCES}
+	err := &accessError{Event: "cs", Place: "on CPU 0", Paranoid: 3, Err: syscall.EACCES}
 	want := "count cs on CPU 0: permission denied. kernel.perf_event_paranoid is 3: above 2, which is a distribution's addition, " +
 		"nothing may be counted without CAP_SYS_ADMIN. Run bperf as root, or allow more: sysctl kernel.perf_event_paranoid=2"
 	if err.Error() != want {
@@ -271,11 +271,11 @@ func TestParanoidOfDistributions(t *testing.T) {
 
 func TestParanoidRule(t *testing.T) {
 	tests := []struct {
-		err  AccessError
+		err  accessError
 		want string
 	}{
-		{AccessError{Paranoid: 2}, "only a user's own processes may be counted, not CPUs and cgroups"},
-		{AccessError{Paranoid: 2, task: true, kernel: true}, "only user mode may be counted, not the kernel"},
+		{accessError{Paranoid: 2}, "only a user's own processes may be counted, not CPUs and cgroups"},
+		{accessError{Paranoid: 2, task: true, kernel: true}, "only user mode may be counted, not the kernel"},
 	}
 	for _, tt := range tests {
 		if got := tt.err.rule(); got != tt.want {

@@ -19,7 +19,7 @@ import (
 )
 
 // Explain puts the error of opening an event for a thread of a target, or on a CPU where tid is perfevent.AnyThread, into words, for engines that open
-// events themselves: as the reason why this event is not counted, a *count.Unsupported or *AccessError, or as an error that ends the session.
+// events themselves: as the reason why this event is not counted, a *count.Unsupported or *accessError, or as an error that ends the session.
 func Explain(e *event.Event, tid, cpu int, t target.Target, o count.Options, err error) (reason, fatal error) {
 	at := place{cpu, count.None, count.None}
 	if thread := slices.IndexFunc(t.Threads, func(thread target.Thread) bool { return thread.TID == tid }); thread >= 0 {
@@ -185,8 +185,8 @@ func (p *opener) tooManyFiles(err *perfevent.LimitError) error {
 // roundUp leaves room for the other files of a process, in a number that is easy to read.
 func roundUp(n int) int { return (n + 64 + 99) / 100 * 100 }
 
-// AccessError is the kernel's refusal to let this user count.
-type AccessError struct {
+// accessError is the kernel's refusal to let this user count.
+type accessError struct {
 	Event    string // as the user wrote it
 	Place    string // "on CPU 0"
 	Paranoid int    // kernel.perf_event_paranoid, see https://docs.kernel.org/admin-guide/sysctl/kernel.html#perf-event-paranoid
@@ -199,10 +199,10 @@ type AccessError struct {
 	only   bool // the event takes place in the kernel alone
 }
 
-func (p *opener) denied(e *event.Event, at place, errno syscall.Errno) *AccessError {
+func (p *opener) denied(e *event.Event, at place, errno syscall.Errno) *accessError {
 	attr := p.attr(&member{event: e}, true)
 	proc := procfs.Proc(p.root)
-	return &AccessError{
+	return &accessError{
 		Event:    e.Name,
 		Place:    at.describe(p.target),
 		Paranoid: procfs.PerfEventParanoid(proc),
@@ -216,10 +216,10 @@ func (p *opener) denied(e *event.Event, at place, errno syscall.Errno) *AccessEr
 	}
 }
 
-func (e *AccessError) Unwrap() error { return e.Err }
+func (e *accessError) Unwrap() error { return e.Err }
 
 // Error says what was refused, why, and what would help.
-func (e *AccessError) Error() string {
+func (e *accessError) Error() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "count %s %s: %v. ", e.Event, e.Place, e.Err)
 	if e.privileged {
@@ -250,7 +250,7 @@ func (e *AccessError) Error() string {
 }
 
 // needs is the highest perf_event_paranoid with which an ordinary user may count this.
-func (e *AccessError) needs() int {
+func (e *accessError) needs() int {
 	switch {
 	case !e.task:
 		return 0
@@ -261,7 +261,7 @@ func (e *AccessError) needs() int {
 	}
 }
 
-func (e *AccessError) rule() string {
+func (e *accessError) rule() string {
 	if !e.task {
 		return "only a user's own processes may be counted, not CPUs and cgroups"
 	}

@@ -20,7 +20,7 @@ import (
 
 // Open opens the events of a list for a target, disabled. Tool events and those with the modifier b
 // are for other engines and have no cells here. What this machine cannot count is no error but said by Err,
-// and so is an event that may not be counted while others may; an *AccessError is returned when none
+// and so is an event that may not be counted while others may; an *accessError is returned when none
 // may.
 //
 // As perf does, it counts in user mode only what a user without privileges may not count in the
@@ -477,7 +477,7 @@ func (p *opener) verdict() error {
 	}
 	var denied error
 	for _, m := range p.members {
-		var access *AccessError
+		var access *accessError
 		switch {
 		case errors.As(m.err, &access):
 			if denied == nil {

@@ -35,7 +35,7 @@ func (c *Counter) Losses() ([]Losses, error) {
 
 // dropped are the runs that are not in the counts of each CPU, or not in that of an event. The kernel does not say where it left out probes: the runs
 // whose probe at the exit it left out are put down to the first CPU.
-func (c *Counter) dropped(of *counted, misses Misses) []count.Dropped {
+func (c *Counter) dropped(of *counted, misses missed) []count.Dropped {
 	all := make([]count.Dropped, len(of.cpus))
 	for i := range of.cpus {
 		from, d := &of.cpus[i].Dropped, &all[i]

@@ -181,16 +181,16 @@ func (t Target) unattachable(err error) *Untraceable {
 	return t.untraceable(err)
 }
 
-// Misses are how often the kernel did not run a probe, as it ran on that CPU already.
-type Misses struct {
+// missed are how often the kernel did not run a probe, as it ran on that CPU already.
+type missed struct {
 	Entry, Exit uint64
 }
 
-func (m Misses) plus(now, since Misses) Misses {
-	return Misses{m.Entry + now.Entry - since.Entry, m.Exit + now.Exit - since.Exit}
+func (m missed) plus(now, since missed) missed {
+	return missed{m.Entry + now.Entry - since.Entry, m.Exit + now.Exit - since.Exit}
 }
 
-func (p *probes) countMisses() (m Misses, err error) {
+func (p *probes) countMisses() (m missed, err error) {
 	for name, n := range map[string]*uint64{probesProgBperfEntry: &m.Entry, probesProgBperfExit: &m.Exit} {
 		s, err := p.programs[name].Stats()
 		if err != nil {

@@ -24,8 +24,8 @@ type session struct {
 
 	base   *counted // what there was when it began
 	total  *counted // what it counted before
-	since  Misses   // as base
-	missed Misses   // as total
+	since  missed   // as base
+	missed missed   // as total
 	ended  bool     // the probes are closed, and total is all
 }
 
@@ -334,20 +334,20 @@ func (s *session) end() (changed bool, err error) {
 func (s *session) settle() error { return s.copyCPUs(false) }
 
 // now is what the session has counted up to now.
-func (s *session) now() (*counted, Misses, error) {
+func (s *session) now() (*counted, missed, error) {
 	if s.order == 0 {
 		return s.total, s.missed, nil
 	}
 	now, err := s.read(false)
 	if err != nil {
-		return nil, Misses{}, err
+		return nil, missed{}, err
 	}
 	if err := s.addExtremes(now); err != nil {
-		return nil, Misses{}, err
+		return nil, missed{}, err
 	}
 	misses, err := s.countMisses()
 	if err != nil {
-		return nil, Misses{}, err
+		return nil, missed{}, err
 	}
 	all := newCounted(len(now.cpus), len(now.events))
 	all.grow(s.total, newCounted(len(now.cpus), len(now.events)))

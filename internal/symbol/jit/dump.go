@@ -8,8 +8,6 @@ import (
 	"fmt"
 	"slices"
 	"sort"
-
-	"github.com/bperf/bperf/internal/symbol/timeline"
 )
 
 // Dump is a jit-PID.dump.
@@ -18,11 +16,17 @@ type Dump struct {
 	Machine elf.Machine
 	Created uint64 // of the dump's clock
 	Codes   []Code
+	Loads   []Load // by time
 
 	// ArchTimestamps says that times are of a counter of the processor (TSC), not of CLOCK_MONOTONIC.
 	ArchTimestamps bool
+}
 
-	timeline *timeline.Timeline
+// Load is where code was put: loaded, or moved to. It replaces what was there.
+type Load struct {
+	Time       uint64 // of the dump's clock
+	Start, End uint64
+	Code       int // index in Codes
 }
 
 // Code is a piece of code that was loaded.
@@ -84,16 +88,15 @@ func ParseDump(data []byte) (*Dump, error) {
 		Created: order.Uint64(data[24:]), ArchTimestamps: order.Uint64(data[32:])&1 == 1,
 	}}
 	err := p.records(data, int(size))
-	p.d.timeline = new(timeline.Timeline).With(p.events)
+	slices.SortStableFunc(p.d.Loads, func(a, b Load) int { return cmp.Compare(a.Time, b.Time) })
 	return p.d, err
 }
 
 type parser struct {
-	order  binary.ByteOrder
-	d      *Dump
-	events []timeline.Event
-	at     map[uint64]int    // code that is at an address, by its number
-	lines  map[uint64][]Line // of code that will be loaded at an address
+	order binary.ByteOrder
+	d     *Dump
+	at    map[uint64]int    // code that is at an address, by its index
+	lines map[uint64][]Line // of code that will be loaded at an address
 
 	lineCount int // of all records
 }
@@ -131,7 +134,7 @@ func (p *parser) records(data []byte, offset int) error {
 		if r.short {
 			return fault("its %d bytes are too few for its kind (%d)", size, kind)
 		}
-		if len(p.events) > maxCodes || p.lineCount > maxLines {
+		if len(p.d.Loads) > maxCodes || p.lineCount > maxLines {
 			return fault("up to here are more than %d functions, or %d lines of source code", maxCodes, maxLines)
 		}
 		offset += int(size)
@@ -151,13 +154,13 @@ func (p *parser) load(r *reader, at uint64) {
 	}
 	c.Lines = p.lines[c.Address]
 	delete(p.lines, c.Address)
-	p.put(c.Address, size, at, c.Name, len(p.d.Codes))
+	p.put(c.Address, size, at, len(p.d.Codes))
 	p.d.Codes = append(p.d.Codes, c)
 }
 
-func (p *parser) put(address, size, at uint64, name string, n int) {
-	p.at[address] = n
-	p.events = append(p.events, timeline.Event{What: timeline.Register, Time: at, Address: address, Size: size, Name: name, ID: uint32(n)})
+func (p *parser) put(address, size, at uint64, code int) {
+	p.at[address] = code
+	p.d.Loads = append(p.d.Loads, Load{Time: at, Start: address, End: address + size, Code: code})
 }
 
 // move reads struct jr_code_move.
@@ -169,8 +172,7 @@ func (p *parser) move(r *reader, at uint64) {
 		return
 	}
 	delete(p.at, from)
-	p.events = append(p.events, timeline.Event{What: timeline.Unregister, Time: at, Address: from})
-	p.put(to, size, at, p.d.Codes[n].Name, n)
+	p.put(to, size, at, n)
 }
 
 // debugInfo reads struct jr_code_debug_info, which comes before the code that it is about.
@@ -200,11 +202,6 @@ func (p *parser) debugInfo(r *reader) {
 		p.lines = make(map[uint64][]Line)
 	}
 	p.lines[address] = lines
-}
-
-// Regions are where each code was and when, in the order of time; the ID of one is the index of its code in Codes.
-func (d *Dump) Regions() []timeline.Region {
-	return slices.SortedStableFunc(slices.Values(d.timeline.Regions()), func(a, b timeline.Region) int { return cmp.Compare(a.From, b.From) })
 }
 
 // Line is the line of source code that an offset in the code belongs to; nil if it is not known.

@@ -1,4 +1,4 @@
-// Package kernel names addresses of the kernel and of its modules by kallsyms. What comes and goes there is in package timeline.
+// Package kernel names addresses of the kernel and of its modules by kallsyms. Code that comes and goes there has records of its own in a recording (package replay).
 package kernel
 
 import (
@@ -69,7 +69,7 @@ const lastPage = 4096
 
 // Parse reads kallsyms, of this machine or a copy of another's. Like perf it leaves data out that is read only, mapping symbols of Arm, and
 // of symbols at one address all but the last. Code that comes and goes, BPF's and that of ftrace, is left out as well: what there is at the
-// time of reading says nothing of another time (see package timeline). It fails with ErrHidden if the kernel shows no addresses.
+// time of reading says nothing of another time. It fails with ErrHidden if the kernel shows no addresses.
 //
 // Where reference is not empty, the symbols are those of a start of the same kernel for which this symbol, such as _text or _stext, was at an
 // address: the kernel is put elsewhere at each start. Modules are left out where the kernel was elsewhere, as each of them was, too. It

@@ -11,11 +11,11 @@ import (
 
 // ask asks for everything of a file.
 func ask(data []byte) {
-	f, err := New("broken", data)
+	f, err := parse("broken", data)
 	if err != nil {
 		return
 	}
-	f.BuildID()
+	f.buildID()
 	f.image.debugLink()
 	symbols := slices.Collect(f.Symbols().All())
 	for i, s := range symbols {
@@ -81,7 +81,7 @@ func TestCutOff(t *testing.T) {
 		t.Errorf("main is %+v, want its symbol", got)
 	}
 	f.Lines(main.Start, main.End)
-	f.BuildID()
+	f.buildID()
 }
 
 // TestClaims has a compressed section that claims to be of 2^40 bytes.

@@ -9,7 +9,7 @@ import (
 	"os"
 )
 
-// BuildID reads the build ID of the file at a path, or of this kernel's [vdso]; nil if it has none.
+// buildID reads the build ID of the file at a path, or of this kernel's [vdso]; nil if it has none.
 func (s Search) BuildID(path string) ([]byte, error) {
 	if path != vdso {
 		id, err := withFile(s, path, func(f *os.File) ([]byte, error) { return readBuildID(f) }, nil)

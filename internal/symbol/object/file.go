@@ -72,8 +72,8 @@ func (i *image) forget() {
 	}
 }
 
-// New makes a File of the contents of one, for example those of the vDSO, which it keeps. The path is for messages and frames.
-func New(path string, data []byte) (*File, error) {
+// parse makes a File of the contents of one, for example those of the vDSO, which it keeps. The path is for messages and frames.
+func parse(path string, data []byte) (*File, error) {
 	i, err := newImage(data)
 	if err != nil {
 		return nil, fmt.Errorf("read %s: %w", path, err)
@@ -167,23 +167,9 @@ func (f *File) Path() string {
 	return f.path
 }
 
-// DebugPath is the path of the file that debugging information was found in; empty where it is the file itself, or none.
-// The error says why none was found where the file names one.
-func (f *File) DebugPath() (string, error) {
-	if f.debug != nil {
-		return f.debug.path, nil
-	}
-	return "", f.notFound
-}
-
 // Machine is the architecture.
 func (f *File) Machine() elf.Machine {
 	return f.image.elf.Machine
-}
-
-// ByteOrder is that of the data.
-func (f *File) ByteOrder() binary.ByteOrder {
-	return f.image.elf.ByteOrder
 }
 
 // PointerSize is the size of an address in bytes.
@@ -194,8 +180,8 @@ func (f *File) PointerSize() int {
 	return 8
 }
 
-// BuildID is the build ID in hexadecimal digits, or empty.
-func (f *File) BuildID() string {
+// buildID is the build ID in hexadecimal digits, or empty.
+func (f *File) buildID() string {
 	return hex.EncodeToString(f.image.buildID())
 }
 

@@ -61,7 +61,7 @@ func allocated(f func()) uint64 {
 func noName(int) uint32 { return 0 }
 
 func TestOverlappingNames(t *testing.T) {
-	f, err := New("a", hostile([]byte{0}, noName, 4, overlapping(5000), append(bytes.Repeat([]byte("a"), 1<<20), 0)))
+	f, err := parse("a", hostile([]byte{0}, noName, 4, overlapping(5000), append(bytes.Repeat([]byte("a"), 1<<20), 0)))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -76,7 +76,7 @@ func TestOverlappingNames(t *testing.T) {
 func TestOverlappingSectionNames(t *testing.T) {
 	file := hostile(append(bytes.Repeat([]byte("a"), 1<<20), 0), func(n int) uint32 { return uint32(n) }, 1000, nil, nil)
 	var err error
-	if n := allocated(func() { _, err = New("a", file) }); n > 16<<20 || err == nil || !strings.Contains(err.Error(), "names of its sections") {
+	if n := allocated(func() { _, err = parse("a", file) }); n > 16<<20 || err == nil || !strings.Contains(err.Error(), "names of its sections") {
 		t.Errorf("%d bytes are allocated, error %v", n, err)
 	}
 }
@@ -133,7 +133,7 @@ func TestManySegments(t *testing.T) {
 	for n := range uint64(count) {
 		_ = binary.Write(&b, binary.LittleEndian, elf.Prog64{Type: uint32(elf.PT_LOAD), Off: n * 16, Vaddr: n << 20, Filesz: 16, Memsz: 16})
 	}
-	f, err := New("a", b.Bytes())
+	f, err := parse("a", b.Bytes())
 	if err != nil {
 		t.Fatal(err)
 	}

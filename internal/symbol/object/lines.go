@@ -112,11 +112,6 @@ func (f *File) Lines(start, end uint64) []dwarf.Line {
 	return lines
 }
 
-// HasLines says whether the file, or its debugging information, has source lines at all.
-func (f *File) HasLines() bool {
-	return f.goTable() != nil || f.debugImage() != nil
-}
-
 // loadLines prepares the debugging information; it is read when an address is asked for. Of Go programs with their function table it is
 // needed for C code only, and is large.
 func (f *File) loadLines() {

@@ -158,9 +158,6 @@ func TestCodeAndLines(t *testing.T) {
 			t.Errorf("row %+v, and the frame is %+v", l, frame)
 		}
 	}
-	if !f.HasLines() {
-		t.Error("HasLines is false")
-	}
 	for _, part := range [][2]uint64{{plain.Start, 1 << 60}, {1 << 60, 1<<60 + 1}, {plain.End, plain.Start}} {
 		if code, err := f.Code(part[0], part[1]); err == nil {
 			t.Errorf("there are %d bytes of code from %#x to %#x", len(code), part[0], part[1])

@@ -109,7 +109,7 @@ func (s Search) openPath(path string) (*File, error) {
 
 // mustBe closes a file that is not of the build, and returns an error.
 func (f *File) mustBe(path, buildID string) error {
-	id := f.BuildID()
+	id := f.buildID()
 	if id == buildID {
 		return nil
 	}
@@ -179,7 +179,7 @@ func (s Search) addDebug(f *File) {
 
 func (s Search) findDebug(f *File) (*File, error) {
 	var tried []error
-	if id := f.BuildID(); id != "" {
+	if id := f.buildID(); id != "" {
 		for _, c := range s.byBuildID(id, "debug", ".debug") {
 			d, err := c.open(s.Allowance, id)
 			if err == nil {
@@ -193,7 +193,7 @@ func (s Search) findDebug(f *File) (*File, error) {
 		return nil, existing(tried)
 	}
 	for _, c := range s.byLink(f.path, name) {
-		d, err := c.openSum(s.Allowance, f.BuildID(), sum)
+		d, err := c.openSum(s.Allowance, f.buildID(), sum)
 		if err == nil {
 			return d, nil
 		}
@@ -235,7 +235,7 @@ func (c candidate) openSum(a *allowance.Allowance, buildID string, sum uint32) (
 		return nil, err
 	}
 	f.path = filepath.Join(c.root, c.path)
-	if id := f.BuildID(); buildID != "" && id == buildID {
+	if id := f.buildID(); buildID != "" && id == buildID {
 		return f, nil
 	}
 	var found uint32

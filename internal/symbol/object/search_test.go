@@ -36,7 +36,7 @@ func hasLines(t testing.TB, f *File) bool {
 func TestDebugFiles(t *testing.T) {
 	stripped, debug := split(t)
 	contents, program := read(t, debug), read(t, stripped)
-	id := open(t, stripped).BuildID()
+	id := open(t, stripped).buildID()
 	if len(id) != 40 {
 		t.Fatalf("the build ID is %q", id)
 	}
@@ -77,7 +77,10 @@ func TestDebugFiles(t *testing.T) {
 				s.Cache = root + test.search.Cache
 			}
 			f := openWith(t, s, "/bin/program", test.buildID)
-			path, err := f.DebugPath()
+			path, err := "", f.notFound
+			if f.debug != nil {
+				path, err = f.debug.path, nil
+			}
 			if want := filepath.Join(test.want); strings.TrimPrefix(path, root) != want {
 				t.Errorf("found %q, want %s below %s", path, want, root)
 			}
@@ -95,7 +98,7 @@ func TestDebugFiles(t *testing.T) {
 func TestSupplement(t *testing.T) {
 	need(t, "objcopy")
 	program, supplement := build(t, "gcc", "-g"), build(t, "gcc", "-g", "-DOTHER", "-O1")
-	id := open(t, supplement).BuildID()
+	id := open(t, supplement).buildID()
 	sum, err := hex.DecodeString(id)
 	if err != nil {
 		t.Fatal(err)
@@ -128,7 +131,7 @@ func TestSupplement(t *testing.T) {
 // TestOtherBuild has a program that was replaced after it was recorded.
 func TestOtherBuild(t *testing.T) {
 	old, replaced := build(t, "gcc", "-g"), build(t, "gcc", "-O1")
-	id := open(t, old).BuildID()
+	id := open(t, old).buildID()
 	cache := t.TempDir()
 
 	_, err := Search{Cache: cache}.Open(replaced, id)
@@ -137,15 +140,15 @@ func TestOtherBuild(t *testing.T) {
 	}
 	write(t, filepath.Join(cache, ".build-id", id[:2], id[2:], "elf"), read(t, old))
 	f := openWith(t, Search{Cache: cache}, replaced, id)
-	if f.BuildID() != id || !hasLines(t, f) || f.Path() != replaced {
-		t.Errorf("opened %s of build %s", f.Path(), f.BuildID())
+	if f.buildID() != id || !hasLines(t, f) || f.Path() != replaced {
+		t.Errorf("opened %s of build %s", f.Path(), f.buildID())
 	}
 	if owners := f.Owners(); !slices.Equal(owners, []int{nobody}) {
 		t.Errorf("the copy belongs to %v", owners)
 	}
 	gone := openWith(t, Search{Cache: cache}, "/nonexistent/program", id)
-	if gone.BuildID() != id {
-		t.Errorf("a program that is gone was opened as build %s", gone.BuildID())
+	if gone.buildID() != id {
+		t.Errorf("a program that is gone was opened as build %s", gone.buildID())
 	}
 }
 

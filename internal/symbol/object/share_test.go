@@ -21,7 +21,6 @@ func TestShare(t *testing.T) {
 				}
 				shared.Lines(addr, addr+8)
 				shared.Symbol(addr)
-				shared.HasLines()
 			}
 		})
 	}

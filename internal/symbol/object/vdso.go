@@ -16,7 +16,7 @@ func VDSO() (*File, error) {
 	if err != nil {
 		return nil, fmt.Errorf("read the vDSO of this process: %w", err)
 	}
-	return New(vdso, data)
+	return parse(vdso, data)
 }
 
 // ownMapping reads a mapping of this process by its name in /proc/self/maps.

@@ -52,8 +52,8 @@ var releases = map[uint32]release{
 	0xfffffff1: {16, 4, 8, true},    // Go 1.20
 }
 
-// ErrVersion is for tables of a format that is not read here.
-var ErrVersion = errors.New("not the function table of Go 1.18 or later")
+// errVersion is for tables of a format that is not read here.
+var errVersion = errors.New("not the function table of Go 1.18 or later")
 
 const (
 	functabEntry = 8
@@ -69,13 +69,13 @@ const (
 // start of .text), and the contents of go:func.* and what follows it; without those there are no inlined calls.
 func New(table []byte, order binary.ByteOrder, text uint64, funcdata []byte) (*Table, error) {
 	if len(table) < 8 {
-		return nil, ErrVersion
+		return nil, errVersion
 	}
 	r, ok := releases[order.Uint32(table)]
 	pointer := int(table[7])
 	quantum := table[6]
 	if !ok || table[4] != 0 || table[5] != 0 || pointer != 4 && pointer != 8 || quantum != 1 && quantum != 2 && quantum != 4 {
-		return nil, ErrVersion
+		return nil, errVersion
 	}
 	const fields = 8
 	if len(table) < 8+fields*pointer {

@@ -72,7 +72,7 @@ func TestVersions(t *testing.T) {
 	for _, header := range []string{
 		"", "\xf1\xff\xff\xff", "\xfb\xff\xff\xff\x00\x00\x01\x08", "\xf1\xff\xff\xff\x00\x00\x01\x07", "\xf1\xff\xff\xff\x01\x00\x01\x08",
 	} {
-		if _, err := New([]byte(header), binary.LittleEndian, 0, nil); !errors.Is(err, ErrVersion) {
+		if _, err := New([]byte(header), binary.LittleEndian, 0, nil); !errors.Is(err, errVersion) {
 			t.Errorf("%q: %v", header, err)
 		}
 	}

@@ -46,8 +46,8 @@ type Registers struct {
 	known  uint64 // bit n: the value of register n is known
 }
 
-// Get returns the value of a register, if it is known.
-func (r *Registers) Get(n uint64) (value uint64, known bool) {
+// get returns the value of a register, if it is known.
+func (r *Registers) get(n uint64) (value uint64, known bool) {
 	if n >= registerCount || r.known>>n&1 == 0 {
 		return 0, false
 	}

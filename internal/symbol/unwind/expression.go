@@ -248,7 +248,7 @@ func (e *evaluation) jump(c *cursor, by int16) {
 }
 
 func (e *evaluation) register(n uint64, offset int64) error {
-	v, known := e.frame.registers.Get(n)
+	v, known := e.frame.registers.get(n)
 	if !known {
 		return errRegister
 	}

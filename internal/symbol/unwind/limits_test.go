@@ -62,12 +62,12 @@ func TestMaxExecuted(t *testing.T) {
 func TestMaxRules(t *testing.T) {
 	var s frameSection
 	var instructions []byte
-	for n := range uint64(2 * MaxRules) {
+	for n := range uint64(2 * maxRules) {
 		instructions = append(binary.AppendUvarint(append(instructions, 0x0e), 16+8*n), 0x41)
 	}
 	s.function(s.common("zR", amd64PC, 0x0c, amd64SP, 8, 0x80|amd64PC, 1), 0x1000, 1<<20, instructions...)
 	table, err := compile(t, &s)
-	if err == nil || !strings.Contains(err.Error(), "more than 8192 different rules") || len(table.Rules) > MaxRules || len(table.Rows) > MaxRules+2 {
+	if err == nil || !strings.Contains(err.Error(), "more than 8192 different rules") || len(table.Rules) > maxRules || len(table.Rows) > maxRules+2 {
 		t.Errorf("error %v, %d rules, %d rows", err, len(table.Rules), len(table.Rows))
 	}
 }

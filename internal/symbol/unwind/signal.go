@@ -44,7 +44,7 @@ var amd64Signal = [...]uint64{8, 9, 10, 11, 12, 13, 14, 15, 5, 4, amd64BP, 3, 1,
 
 // fromSignal takes the registers from what the kernel has put onto the stack for the handler's return.
 func (w *walk) fromSignal() error {
-	sp, known := w.registers.Get(w.arch.sp())
+	sp, known := w.registers.get(w.arch.sp())
 	if !known {
 		return errRegister
 	}

@@ -30,11 +30,11 @@ type TableRow struct {
 type Range struct{ Start, End uint64 }
 
 const (
-	// MaxRows bounds a table: 32 MiB, of a program with 300 MB of code.
-	MaxRows = 1 << 22
+	// maxTableRows bounds a table: 32 MiB, of a program with 300 MB of code.
+	maxTableRows = 1 << 22
 
-	// MaxRules bounds the rules of a table: libLLVM 14 has 585.
-	MaxRules = 1 << 13
+	// maxRules bounds the rules of a table: libLLVM 14 has 585.
+	maxRules = 1 << 13
 
 	// maxExecuted bounds the instructions that Compile executes: all entries of Chrome have less than 20 million.
 	maxExecuted = 1 << 25
@@ -132,8 +132,8 @@ func (c *compiler) index(r Rule) uint32 {
 	if known {
 		return index
 	}
-	if len(t.Rules) == MaxRules {
-		c.fail(fmt.Errorf("its call frame information takes more than %d different rules", MaxRules))
+	if len(t.Rules) == maxRules {
+		c.fail(fmt.Errorf("its call frame information takes more than %d different rules", maxRules))
 		return 0
 	}
 	index = uint32(len(t.Rules))
@@ -157,11 +157,11 @@ func (c *compiler) row(at uint64, rule uint32) {
 	case n > 0 && t.Rows[n-1].Rule == rule:
 	case offset > math.MaxUint32:
 		c.fail(errors.New("its code is longer than 4 GiB"))
-	case n == MaxRows:
-		c.fail(fmt.Errorf("its call frame information takes more than %d rows", MaxRows))
+	case n == maxTableRows:
+		c.fail(fmt.Errorf("its call frame information takes more than %d rows", maxTableRows))
 	default:
 		if n == cap(t.Rows) { // append would grow in smaller steps, and leave five times the memory to the garbage collector
-			t.Rows = append(make([]TableRow, 0, min(max(2*n, 1024), MaxRows)), t.Rows...)
+			t.Rows = append(make([]TableRow, 0, min(max(2*n, 1024), maxTableRows)), t.Rows...)
 		}
 		t.Rows = append(t.Rows, TableRow{uint32(offset), rule})
 	}

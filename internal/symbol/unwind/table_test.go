@@ -67,9 +67,9 @@ func (w *walk) applyRule(r Rule) error {
 	at := func(b Base, offset int32, cfa uint64) uint64 {
 		switch b {
 		case AtSP:
-			cfa, _ = w.registers.Get(w.arch.sp())
+			cfa, _ = w.registers.get(w.arch.sp())
 		case AtFP:
-			cfa, _ = w.registers.Get(w.arch.framePointer())
+			cfa, _ = w.registers.get(w.arch.framePointer())
 		}
 		return cfa + uint64(int64(offset))
 	}
@@ -87,7 +87,7 @@ func (w *walk) applyRule(r Rule) error {
 	case r.CFA == None:
 		return errRegister
 	case r.CFA == PLT:
-		pc, _ := w.registers.Get(w.arch.pc())
+		pc, _ := w.registers.get(w.arch.pc())
 		cfa = at(AtSP, 8, 0)
 		if pc&15 >= uint64(r.CFAOffset) {
 			cfa += 8
@@ -100,7 +100,7 @@ func (w *walk) applyRule(r Rule) error {
 	if err != nil {
 		return err
 	}
-	lr, _ := w.registers.Get(arm64LR)
+	lr, _ := w.registers.get(arm64LR)
 	if pc = lr; r.RA != Same {
 		if pc, err = load(r.RA, r.RAOffset, cfa); err != nil {
 			return err
@@ -118,7 +118,7 @@ func (w *walk) applyRule(r Rule) error {
 	case None:
 		fpKnown = false
 	case Same:
-		fp, fpKnown = w.registers.Get(w.arch.framePointer())
+		fp, fpKnown = w.registers.get(w.arch.framePointer())
 	default:
 		fp, err = load(r.FP, r.FPOffset, cfa)
 		fpKnown = err == nil
@@ -171,8 +171,8 @@ func sameAsTables(t *testing.T, m *Module, table *Table, address uint64, stack [
 		registers = append(registers, arm64LR)
 	}
 	for _, n := range registers {
-		a, aKnown := tables.registers.Get(n)
-		b, bKnown := rules.registers.Get(n)
+		a, aKnown := tables.registers.get(n)
+		b, bKnown := rules.registers.get(n)
 		if err == nil && (a != b || aKnown != bKnown) && !(rule.FP == None && n == m.arch.framePointer()) {
 			t.Errorf("%#x: %+v: register %d is %#x, %v; not %#x, %v", address, rule, n, b, bKnown, a, aKnown)
 		}

@@ -60,9 +60,9 @@ func New(arch Arch) *Unwinder {
 // in the call, not behind it.
 func (u *Unwinder) Unwind(chain []uint64, s *Sample, limit int) ([]uint64, Stop) {
 	w := walk{Unwinder: u, sample: s, registers: s.Registers, exact: true}
-	w.stackAt, _ = w.registers.Get(u.arch.sp())
+	w.stackAt, _ = w.registers.get(u.arch.sp())
 	for n := range limit {
-		pc, known := w.registers.Get(u.arch.pc())
+		pc, known := w.registers.get(u.arch.pc())
 		if !known || pc == 0 {
 			return chain, Outermost
 		}
@@ -92,8 +92,8 @@ type walk struct {
 
 // step makes the registers those of the caller.
 func (w *walk) step(pc uint64) (stop Stop, more bool) {
-	pcBefore, _ := w.registers.Get(w.arch.pc())
-	spBefore, _ := w.registers.Get(w.arch.sp())
+	pcBefore, _ := w.registers.get(w.arch.pc())
+	spBefore, _ := w.registers.get(w.arch.sp())
 	r := w.row(pc)
 	var err error
 	switch {
@@ -114,8 +114,8 @@ func (w *walk) step(pc uint64) (stop Stop, more bool) {
 	}
 	w.exact = r != nil && r.signal
 	w.authenticate()
-	sp, known := w.registers.Get(w.arch.sp())
-	pcNow, _ := w.registers.Get(w.arch.pc())
+	sp, known := w.registers.get(w.arch.sp())
+	pcNow, _ := w.registers.get(w.arch.pc())
 	if !known || !w.exact && (sp < spBefore || sp == spBefore && pcNow == pcBefore) { // stacks grow down; a signal can have its own
 		return BrokenFrame, false
 	}
@@ -181,7 +181,7 @@ func (w *walk) apply(r *row) error {
 			caller.forget(uint64(saved.saved))
 		}
 	}
-	pc, known := caller.Get(r.ra)
+	pc, known := caller.get(r.ra)
 	if !known {
 		return errRegister
 	}
@@ -191,7 +191,7 @@ func (w *walk) apply(r *row) error {
 }
 
 func (f *frame) cfaOf(r rule) (uint64, error) {
-	v, known := f.registers.Get(uint64(r.register))
+	v, known := f.registers.get(uint64(r.register))
 	if r.kind != inRegister || !known {
 		return 0, errRegister
 	}
@@ -204,7 +204,7 @@ func (f *frame) value(r *rule) (uint64, error) {
 	var err error
 	switch r.kind {
 	case inRegister:
-		v, known := f.registers.Get(uint64(r.register))
+		v, known := f.registers.get(uint64(r.register))
 		if !known {
 			return 0, errRegister
 		}
@@ -231,7 +231,7 @@ func (f *frame) value(r *rule) (uint64, error) {
 // byFramePointer takes the frame pointer to point at where it was saved itself, with the return address behind it, as both ABIs have it. What was
 // saved need be no frame pointer: the caller may have tables, and use the register for something else.
 func (w *walk) byFramePointer() error {
-	fp, known := w.registers.Get(w.arch.framePointer())
+	fp, known := w.registers.get(w.arch.framePointer())
 	if !known || fp < w.stackAt {
 		return errRegister
 	}
@@ -240,7 +240,7 @@ func (w *walk) byFramePointer() error {
 	if !ok || !ok2 || saved == fp {
 		return errRegister // what is in the register is no frame pointer, most likely
 	}
-	sp, _ := w.registers.Get(w.arch.sp())
+	sp, _ := w.registers.get(w.arch.sp())
 	if fp < sp {
 		return errRegister
 	}
@@ -256,7 +256,7 @@ func (w *walk) byFramePointer() error {
 // authenticate takes the signature off a return address (Armv8.3 pointer authentication): user addresses have 48 bits, if nothing is mapped
 // where it points to with all its bits.
 func (w *walk) authenticate() {
-	pc, _ := w.registers.Get(w.arch.pc())
+	pc, _ := w.registers.get(w.arch.pc())
 	if w.arch != ARM64 || pc>>48 == 0 {
 		return
 	}

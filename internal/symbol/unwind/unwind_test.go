@@ -336,16 +336,16 @@ func TestFramePointers(t *testing.T) {
 func TestFromSample(t *testing.T) {
 	r := FromSample(AMD64, 1<<0|1<<6|1<<7|1<<8|1<<9|1<<16|1<<23, []uint64{10, 16, 17, 18, 19, 26, 33})
 	for n, want := range map[uint64]uint64{0: 10, amd64BP: 16, amd64SP: 17, amd64PC: 18, 8: 26, 15: 33} {
-		if got, known := r.Get(n); got != want || !known {
+		if got, known := r.get(n); got != want || !known {
 			t.Errorf("register %d: %d, %v; not %d", n, got, known, want)
 		}
 	}
-	if _, known := r.Get(3); known {
+	if _, known := r.get(3); known {
 		t.Error("a register that was not recorded is known")
 	}
 	r = FromSample(ARM64, 1<<29|1<<31|1<<32|1<<46, []uint64{1, 2, 3, 4, 5})
 	for n, want := range map[uint64]uint64{arm64FP: 1, arm64SP: 2, arm64PC: 3} {
-		if got, _ := r.Get(n); got != want {
+		if got, _ := r.get(n); got != want {
 			t.Errorf("register %d: %d, not %d", n, got, want)
 		}
 	}
