@@ -88,13 +88,14 @@ func TestHistory(t *testing.T) {
 
 // TestSettled brings records of several CPUs into the order of their times, but only those that are old enough.
 func TestSettled(t *testing.T) {
-	w := &Watcher{history: newHistory(time.Time{}, nil)}
+	w := &Watcher{rings: new(rings), history: newHistory(time.Time{}, nil)}
 	for _, at := range []uint64{5, 9, 2, 7} {
 		w.pending = append(w.pending, &seen{trailer: perfevent.Trailer{Time: at}, lost: at})
 	}
 	var got []uint64
 	for _, horizon := range []uint64{1, 7, 7, 100} {
-		for _, c := range w.settled(horizon) {
+		settled, _ := w.settled(horizon)
+		for _, c := range settled {
 			got = append(got, c.Records)
 		}
 		got = append(got, 0)

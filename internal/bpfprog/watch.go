@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"math"
 	"os"
-	"runtime"
 	"slices"
 	"strconv"
 	"sync"
@@ -19,12 +18,12 @@ import (
 	"github.com/bperf/bperf/internal/perfevent"
 	"github.com/bperf/bperf/internal/procfs"
 	"github.com/bperf/bperf/internal/target"
+	"github.com/bperf/bperf/perfdata"
 )
 
-// Watcher sees BPF programs being loaded and unloaded, from records that the kernel leaves in a ring buffer of each CPU (Linux 5.1).
+// Watcher reports BPF programs that are loaded and unloaded, from records that the kernel leaves in a ring buffer of each CPU (Linux 5.1).
 type Watcher struct {
-	size    int // of a ring, in bytes
-	rings   []*ring
+	rings   *rings
 	cpus    target.CPUChanges
 	history history
 
@@ -34,12 +33,13 @@ type Watcher struct {
 	unread  chan *seen     // loads whose programs are open
 	reading sync.WaitGroup // until all of them have been read
 
+	// Locked by rings.mu.
 	pending []*seen // until records of other CPUs that are older would have been read
-	lost    uint64  // records of which no record told, of CPUs that have gone
-	spun    time.Time
+
+	arrived chan struct{} // has an element when there are new ones
 }
 
-// seen is what a record tells, and of a load the program, which is opened at once: it may be gone a moment later.
+// seen is a record. The program of a load is opened at once: it may be gone a moment later.
 type seen struct {
 	trailer perfevent.Trailer
 	symbol  *perfevent.KSymbol
@@ -53,6 +53,9 @@ type seen struct {
 
 // mostOpen is how many programs are open at most until they are read.
 const mostOpen = 64
+
+// mostPending is how many records wait to be reported. Beyond that the rings are no longer read on the CPUs that fill them.
+const mostPending = 1024
 
 // ringSize is the least size of a ring in bytes. A program that comes and goes leaves some 250 bytes, more if it has several functions.
 // With its first page it is what kernel.perf_event_mlock_kb allows by default for each CPU.
@@ -70,16 +73,18 @@ func newWatcher(size int) (*Watcher, error) {
 	if err != nil {
 		return nil, err
 	}
-	w := &Watcher{size: size, users: make(map[uint32]string), unread: make(chan *seen, mostOpen)}
+	w := &Watcher{users: make(map[uint32]string), unread: make(chan *seen, mostOpen), arrived: make(chan struct{}, 1)}
 	if w.reader, err = NewReader(Detail{Functions: true, Memlock: true, Source: true}); err != nil {
 		return nil, err
 	}
 	if w.cpus, err = target.ListenForCPUs(); err != nil {
 		return nil, fmt.Errorf("watch BPF programs: %w", err)
 	}
-	if err := w.openRings(); err != nil {
-		w.Close()
-		return nil, err
+	go w.readAll()
+	w.rings, err = openRings(perfdata.AttrKSymbol|perfdata.AttrBPFEvent, size, w.see, func() bool { return len(w.pending) >= mostPending })
+	if err != nil {
+		close(w.unread)
+		return nil, errors.Join(err, w.cpus.Close())
 	}
 	// After the events are open: what is loaded between is in both.
 	before, err := NewReader(Detail{})
@@ -96,36 +101,11 @@ func newWatcher(size int) (*Watcher, error) {
 	return w, nil
 }
 
-// openRings begins to watch the CPUs that are online.
-func (w *Watcher) openRings() error {
-	cpus, err := procfs.OnlineCPUs()
-	if err != nil {
-		return fmt.Errorf("watch BPF programs: %w", err)
-	}
-	for _, cpu := range cpus {
-		if err := w.openRing(cpu); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// openRing begins to watch a CPU, if it is online.
-func (w *Watcher) openRing(cpu int) error {
-	r, err := openRing(cpu, w.size)
-	if r != nil {
-		w.rings = append(w.rings, r)
-	}
-	return err
-}
-
 // Close ends watching.
 func (w *Watcher) Close() error {
-	errs := []error{w.cpus.Close()}
-	for _, r := range w.rings {
-		errs = append(errs, r.close())
-	}
-	return errors.Join(errs...)
+	err := errors.Join(w.cpus.Close(), w.rings.close())
+	close(w.unread)
+	return err
 }
 
 // settle is how long a record may take from the reading of the clock until others can see it.
@@ -134,116 +114,74 @@ const settle = time.Millisecond
 // late is how long a load may be left out of the sequence of IDs until it counts as unseen.
 const late = time.Second
 
-// Run calls tell for what happens, in the order in which it happened, until the context is done. As long as tell takes, nothing is read.
-func (w *Watcher) Run(ctx context.Context, tell func(Change)) error {
-	runtime.LockOSThread()
-	defer runtime.UnlockOSThread()
-	defer hurry()()
-	awake, err := newWaker(ctx, w.cpus)
-	if err != nil {
-		return fmt.Errorf("watch BPF programs: %w", err)
-	}
-	defer awake.close()
-	go w.readAll()
-	defer close(w.unread)
+// Run calls report for each change, in the order of time, until the context is done. While report runs, only mostPending records more are
+// read.
+func (w *Watcher) Run(ctx context.Context, report func(Change)) error {
+	ctx, end := context.WithCancel(ctx)
+	defer end()
+	changes := make(chan target.CPUChange)
+	go func() {
+		for change := range w.cpus.All() {
+			select {
+			case changes <- change:
+			case <-ctx.Done():
+				return
+			}
+		}
+	}()
 	for {
-		last := ctx.Err() != nil
 		horizon, err := w.horizon()
 		if err != nil {
 			return err
 		}
-		if err := w.look(); err != nil {
+		if err := w.rings.drainAll(); err != nil {
 			return err
 		}
-		if err := w.changeCPUs(awake); err != nil {
+		if ctx.Err() != nil {
+			return w.end(report)
+		}
+		settled, timeout := w.settled(horizon)
+		for _, c := range settled {
+			report(c)
+		}
+		if err := w.reportUnseen(horizon-uint64(late), report); err != nil {
 			return err
 		}
-		if last {
-			return w.end(tell)
-		}
-		if len(w.pending) < mostPending && w.spin() { // telling can wait
-			continue
-		}
-		for _, c := range w.settled(horizon) {
-			tell(c)
-		}
-		if err := w.tellUnseen(horizon-uint64(late), tell); err != nil {
-			return err
-		}
-		if err := awake.wait(w.rings, w.timeout()); err != nil {
-			return fmt.Errorf("wait for BPF programs: %w", err)
+		select {
+		case <-w.arrived:
+		case <-timeout:
+		case <-ctx.Done():
+		case change := <-changes:
+			if err := w.rings.follow(change); err != nil {
+				return err
+			}
 		}
 	}
 }
 
-// hurry lets this thread go before others, as far as it may: programs that live for a moment do not wait. It returns what ends that.
-func hurry() (end func()) {
-	const most = -20
-	before, err := unix.Getpriority(unix.PRIO_PROCESS, 0) // of the thread
-	if err != nil || unix.Setpriority(unix.PRIO_PROCESS, 0, most) != nil {
-		return func() {}
-	}
-	return func() { unix.Setpriority(unix.PRIO_PROCESS, 0, 20-before) } // the system call returns 20 less the priority
-}
-
-// end tells what there still is to tell, and what was lost at last.
-func (w *Watcher) end(tell func(Change)) error {
+// end reports what is left, and the records that were lost at last.
+func (w *Watcher) end(report func(Change)) error {
+	w.rings.stop(w.rings.all)
 	w.reading.Wait()
-	if err := w.look(); err != nil { // for the ends of programs that were there as long as they were read
+	if err := w.rings.drainAll(); err != nil { // for the ends of programs that bperf kept until they were read
 		return err
 	}
 	w.reading.Wait()
-	for _, c := range w.settled(math.MaxUint64) {
-		tell(c)
+	settled, _ := w.settled(math.MaxUint64)
+	for _, c := range settled {
+		report(c)
 	}
-	if err := w.tellUnseen(math.MaxUint64, tell); err != nil {
+	if err := w.reportUnseen(math.MaxUint64, report); err != nil {
 		return err
 	}
-	for _, r := range w.rings {
-		w.lost += r.untold()
-	}
-	if w.lost > 0 {
-		tell(Change{Event: LostSome, Time: time.Now(), Records: w.lost})
+	if lost := w.rings.lostUnreported(); lost > 0 {
+		report(Change{Event: LostSome, Time: time.Now(), Records: lost})
 	}
 	return nil
 }
 
-// timeout is how long to wait at most.
-func (w *Watcher) timeout() time.Duration {
-	switch {
-	case len(w.pending) > 0:
-		return settle
-	case len(w.history.unseen.gaps) > 0:
-		return late
-	}
-	return forever
-}
-
-// spinning is how long the rings are looked at without a pause after a record. Who loads a program for a moment often loads another
-// one at once, and waking this thread takes longer than such a program is there.
-const spinning = time.Millisecond
-
-// mostPending is how many records wait at most to be told until there is a pause.
-const mostPending = 1024
-
-// spin waits for the next record in that way. It returns whether there is one. With a single CPU it would only be in the way.
-func (w *Watcher) spin() bool {
-	if runtime.NumCPU() == 1 {
-		return false
-	}
-	for time.Since(w.spun) < spinning {
-		for _, r := range w.rings {
-			if r.Pending() {
-				return true
-			}
-		}
-	}
-	return false
-}
-
-// tellUnseen tells of programs that were left out of the sequence of IDs at a time, in ns since boot, or before: of those that are
-// there still, what they are.
-func (w *Watcher) tellUnseen(since uint64, tell func(Change)) error {
+// reportUnseen reports programs whose IDs were left out of the sequence by a time, in ns since boot, and what is still loaded of them.
+func (w *Watcher) reportUnseen(since uint64, report func(Change)) error {
 	due := w.history.unseen.due(since)
 	if len(due) == 0 {
 		return nil
@@ -259,50 +197,17 @@ func (w *Watcher) tellUnseen(since uint64, tell func(Change)) error {
 	}
 	for _, g := range due {
 		at := w.history.boot.Add(time.Duration(g.since))
-		tell(Change{Event: Unseen, Time: at, ID: g.first, LastID: g.last})
+		report(Change{Event: Unseen, Time: at, ID: g.first, LastID: g.last})
 		for _, id := range alive {
 			if id < g.first || id > g.last {
 				continue
 			}
 			if p, err := w.reader.Read(id); err == nil { // or it has gone
-				tell(w.history.found(p, w.user(p.UID), mapsOf(p)))
+				report(w.history.found(p, w.user(p.UID), mapsOf(p)))
 			}
 		}
 	}
 	return nil
-}
-
-// changeCPUs watches CPUs that have come, and ends it for those that have gone. Their rings do not come back with them.
-func (w *Watcher) changeCPUs(awake *waker) error {
-	for {
-		change, ok := awake.change()
-		if !ok {
-			return nil
-		}
-		if err := w.look(); err != nil { // for the last records of a CPU that has gone
-			return err
-		}
-		gone := func(r *ring) bool { return r.cpu == change.CPU || change.Number == 0 } // some messages were lost: it may be any
-		for _, r := range w.rings {
-			if gone(r) {
-				w.lost += r.untold()
-				if err := r.close(); err != nil {
-					return fmt.Errorf("end watching CPU %d: %w", r.cpu, err)
-				}
-			}
-		}
-		w.rings = slices.DeleteFunc(w.rings, gone)
-		var err error
-		switch {
-		case change.Number == 0:
-			err = w.openRings()
-		case change.Online:
-			err = w.openRing(change.CPU)
-		}
-		if err != nil {
-			return err
-		}
-	}
 }
 
 // horizon is the time up to which all records can be read now.
@@ -314,28 +219,9 @@ func (w *Watcher) horizon() (uint64, error) {
 	return uint64(now.Nano()) - uint64(settle), nil
 }
 
-// look reads the records that there are, and opens the programs of loads. They are read by another goroutine: opening takes a
-// microsecond, reading fifty, and by then the next one may have come and gone.
-func (w *Watcher) look() error {
-	for _, r := range w.rings {
-		for {
-			record, more, err := r.Next()
-			if err != nil {
-				return err
-			}
-			if !more {
-				break
-			}
-			if err := w.see(r, record); err != nil {
-				return err
-			}
-		}
-	}
-	return nil
-}
-
-// see keeps a record, and opens the program of a load.
-func (w *Watcher) see(of *ring, r perfevent.Record) error {
+// see keeps a record, and opens the program of a load. Another goroutine reads it: opening takes a microsecond, reading fifty, and by then
+// the next one may have come and gone.
+func (w *Watcher) see(r perfevent.Record) error {
 	s := &seen{program: -1}
 	switch r.Type {
 	case perfevent.RecordKSymbol:
@@ -355,7 +241,6 @@ func (w *Watcher) see(of *ring, r perfevent.Record) error {
 			s.unread.Store(true)
 			w.reading.Add(1)
 			w.unread <- s
-			w.spun = time.Now()
 		}
 	case perfevent.RecordLost:
 		l, err := r.Lost()
@@ -363,11 +248,14 @@ func (w *Watcher) see(of *ring, r perfevent.Record) error {
 			return err
 		}
 		s.trailer, s.lost = l.Trailer, l.Records
-		of.lost += l.Records
 	default:
 		return nil
 	}
 	w.pending = append(w.pending, s)
+	select {
+	case w.arrived <- struct{}{}:
+	default:
+	}
 	return nil
 }
 
@@ -434,10 +322,11 @@ func comm(pid int32) string {
 	return name
 }
 
-// settled are the changes up to a time, in ns since boot, as far as they have been read.
-func (w *Watcher) settled(horizon uint64) []Change {
+// settled returns the changes up to a time, in ns since boot, as far as they have been read, and when to call it again if nothing arrives.
+func (w *Watcher) settled(horizon uint64) (changes []Change, again <-chan time.Time) {
+	w.rings.mu.Lock()
+	defer w.rings.mu.Unlock()
 	slices.SortStableFunc(w.pending, func(a, b *seen) int { return cmp.Compare(a.trailer.Time, b.trailer.Time) })
-	var changes []Change
 	n := 0
 	for ; n < len(w.pending) && w.pending[n].trailer.Time <= horizon && !w.pending[n].unread.Load(); n++ {
 		if c, ok := w.history.add(w.pending[n]); ok {
@@ -445,5 +334,12 @@ func (w *Watcher) settled(horizon uint64) []Change {
 		}
 	}
 	w.pending = slices.Delete(w.pending, 0, n)
-	return changes
+	w.rings.hasRoom()
+	switch {
+	case len(w.pending) > 0:
+		again = time.After(settle)
+	case len(w.history.unseen.gaps) > 0:
+		again = time.After(late)
+	}
+	return changes, again
 }

@@ -152,12 +152,14 @@ func TestWatchLost(t *testing.T) {
 		p.Close()
 		pace.Closed(t)
 	}
+	w.rings.mu.Lock()
 	perfevent.OnCPU(0, func() error { // one ring
 		for range lives {
 			one()
 		}
 		return nil
 	})
+	w.rings.mu.Unlock()
 	ctx, end := context.WithCancel(t.Context())
 	defer end()
 	var seen, lost uint64

@@ -52,12 +52,6 @@ func (e *Event) Map(order int) (*Ring, error) {
 // Close takes the ring out of memory.
 func (r *Ring) Close() error { return unix.Munmap(r.memory) }
 
-// Pending reports whether there is a record.
-func (r *Ring) Pending() bool {
-	control := r.control()
-	return atomic.LoadUint64(&control.Data_head) != atomic.LoadUint64(&control.Data_tail)
-}
-
 // Next returns the oldest record there is and makes room for others; false when there is none.
 func (r *Ring) Next() (Record, bool, error) {
 	control := r.control()

@@ -43,6 +43,9 @@ func (c *collector) join(cpu int) error {
 	}
 	c.work.Lock()
 	defer c.work.Unlock()
+	if err := c.programs.join(cpu); err != nil {
+		return err
+	}
 	c.later = true
 	rings := len(c.order)
 	for _, o := range c.events {

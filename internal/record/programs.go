@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io/fs"
 	"maps"
-	"runtime"
 	"slices"
 	"strings"
 	"sync"
@@ -16,23 +15,18 @@ import (
 
 	"github.com/bperf/bperf/internal/bpfprog"
 	"github.com/bperf/bperf/internal/bpfprog/linear"
-	"github.com/bperf/bperf/internal/perfevent"
-	"github.com/bperf/bperf/internal/procfs"
 	"github.com/bperf/bperf/internal/record/host"
 	"github.com/bperf/bperf/internal/record/snapshot"
 	"github.com/bperf/bperf/perfdata"
 )
 
-// programs fetches the code and the BTF of each BPF program that is loaded. A moment later the program may be gone, so a thread that does nothing else, on the CPU
-// where it was loaded, opens it at once. An open program stays until it is read.
+// programs fetches the code and the BTF of each BPF program that is loaded. A program that is open stays until it is read.
 type programs struct {
-	loads  []*loads
-	unread chan bpfprog.Handle
-
-	opening sync.WaitGroup // a goroutine for each of loads
+	loads   *bpfprog.Loads
+	unread  chan bpfprog.Handle
 	reading sync.WaitGroup
 
-	stop   atomic.Bool
+	closed bool
 	loaded atomic.Int64  // records of loads
 	gone   atomic.Int64  // programs that were unloaded before they could be fetched
 	lost   atomic.Uint64 // records of loads and unloads that found no room in the rings
@@ -49,140 +43,52 @@ type programs struct {
 // mostBytes is how much is kept of programs.
 const mostBytes = 512 << 20
 
-// programRing is the size of a ring in bytes: a load takes 48.
-const programRing = 64 << 10
-
 // watchPrograms begins to fetch programs.
 func watchPrograms() (*programs, error) {
-	cpus, err := procfs.OnlineCPUs()
-	if err != nil {
-		return nil, err
-	}
 	p := &programs{
 		unread: make(chan bpfprog.Handle, mostOpen),
 		infos:  make(map[uint32]*linear.Info), btfs: make(map[uint32]linear.BTF), named: make(map[uint32]bool),
 	}
-	for _, cpu := range cpus {
-		l, err := openLoads(cpu)
-		if err != nil {
-			p.close()
-			return nil, fmt.Errorf("watch BPF programs on CPU %d: %w", cpu, err)
-		}
-		p.loads = append(p.loads, l)
-	}
-	for _, l := range p.loads {
-		p.opening.Go(func() { p.open(l) })
+	var err error
+	if p.loads, err = bpfprog.WatchLoads(p.opened, func(records uint64) { p.lost.Add(records) }); err != nil {
+		return nil, err
 	}
 	p.reading.Go(p.read)
 	return p, nil
 }
 
-// loads has the records of programs that are loaded and unloaded on one CPU.
-type loads struct {
-	cpu    int
-	event  *perfevent.Event
-	ring   *perfevent.Ring
-	waiter *perfevent.Waiter
-}
-
-func openLoads(cpu int) (l *loads, err error) {
-	attr := perfdata.Attr{Type: perfdata.TypeSoftware, Config: perfdata.SoftwareDummy, WakeupEvents: 1,
-		Flags: perfdata.AttrBPFEvent | perfdata.AttrWatermark}
-	l = &loads{cpu: cpu}
-	if l.event, err = perfevent.Open(&attr, perfevent.Where{Thread: perfevent.AnyThread, CPU: cpu}); err != nil {
-		return nil, err
+// join watches a CPU that has come online. p may be nil.
+func (p *programs) join(cpu int) error {
+	if p == nil || p.closed {
+		return nil
 	}
-	if l.ring, err = l.event.Map(order(programRing)); err != nil {
-		l.event.Close()
-		return nil, err
-	}
-	if l.waiter, err = perfevent.NewWaiter(); err != nil {
-		l.close()
-		return nil, err
-	}
-	if err := l.waiter.Add(l.event); err != nil {
-		l.close()
-		return nil, err
-	}
-	return l, nil
-}
-
-func (l *loads) close() {
-	if l.waiter != nil {
-		l.waiter.Close()
-	}
-	l.ring.Close()
-	l.event.Close()
+	return p.loads.Join(cpu)
 }
 
 // close ends fetching. It can be called again, and for nil.
 func (p *programs) close() {
-	if p == nil || p.stop.Load() {
+	if p == nil || p.closed {
 		return
 	}
-	p.stop.Store(true)
-	for _, l := range p.loads {
-		l.waiter.Wake()
+	p.closed = true
+	if err := p.loads.Close(); err != nil {
+		p.fail(err)
 	}
-	p.opening.Wait()
 	close(p.unread)
 	p.reading.Wait()
-	for _, l := range p.loads {
-		l.close()
-	}
-}
-
-// open opens programs that are loaded on a CPU, until close.
-func (p *programs) open(l *loads) {
-	runtime.LockOSThread() // for good: the thread has another priority, and ends with this goroutine
-	perfevent.RunFirst(l.cpu)
-	for {
-		l.waiter.Wait(-1) // if it fails, report shows that programs were not fetched
-		stop := p.stop.Load()
-		p.drain(l.ring)
-		if stop {
-			return
-		}
-	}
 }
 
 // mostOpen is the number of programs that are open at most until they are read.
 const mostOpen = 64
 
-// drain opens the programs whose loads are in a ring.
-func (p *programs) drain(r *perfevent.Ring) {
-	for {
-		record, more, err := r.Next()
-		if err != nil || !more {
-			return
-		}
-		id, load := p.see(record)
-		if !load {
-			continue
-		}
-		handle, err := bpfprog.Open(id)
-		p.loaded.Add(1)
-		if err != nil {
-			p.fail(err)
-			continue
-		}
-		p.unread <- handle
+// opened takes over a program that was loaded.
+func (p *programs) opened(h bpfprog.Handle, err error) {
+	p.loaded.Add(1)
+	if err != nil {
+		p.fail(err)
+		return
 	}
-}
-
-// see returns the ID of the program if the record is of a load. It counts lost records.
-func (p *programs) see(record perfevent.Record) (id uint32, load bool) {
-	ne := binary.NativeEndian
-	if len(record.Body) < 16 {
-		return 0, false
-	}
-	switch record.Type {
-	case perfevent.RecordLost:
-		p.lost.Add(ne.Uint64(record.Body[8:]))
-	case perfevent.RecordBPFEvent:
-		return ne.Uint32(record.Body[4:]), ne.Uint16(record.Body) == perfevent.BPFLoad
-	}
-	return 0, false
+	p.unread <- h
 }
 
 // fail notes why a program could not be fetched.

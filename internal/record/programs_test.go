@@ -3,7 +3,6 @@ package record
 import (
 	"bufio"
 	"context"
-	"encoding/binary"
 	"fmt"
 	"os"
 	"os/exec"
@@ -19,7 +18,6 @@ import (
 
 	"github.com/bperf/bperf/internal/bpfprog/linear"
 	"github.com/bperf/bperf/internal/kernel"
-	"github.com/bperf/bperf/internal/perfevent"
 	"github.com/bperf/bperf/internal/target"
 	"github.com/bperf/bperf/perfdata"
 	"github.com/bperf/bperf/test/require"
@@ -291,40 +289,15 @@ func TestShortLivedPrograms(t *testing.T) {
 	}
 }
 
-// TestSeesLoads reads records of what happens to programs. What found no room in the ring is told.
-func TestSeesLoads(t *testing.T) {
-	body := func(parts ...any) (b []byte) {
-		for _, part := range parts {
-			var err error
-			b, err = binary.Append(b, binary.NativeEndian, part)
-			check(t, err)
-		}
-		return b
-	}
-	tag := [8]byte{}
-	load, unload := uint16(perfevent.BPFLoad), uint16(perfevent.BPFLoad+1)
+// TestProgramsReport reports what found no room in the rings.
+func TestProgramsReport(t *testing.T) {
 	p := new(programs)
-	for _, test := range []struct {
-		name   string
-		record perfevent.Record
-		id     uint32
-		load   bool
-	}{
-		{"load", perfevent.Record{Type: perfevent.RecordBPFEvent, Body: body(load, uint16(0), uint32(7), tag)}, 7, true},
-		{"unload", perfevent.Record{Type: perfevent.RecordBPFEvent, Body: body(unload, uint16(0), uint32(7), tag)}, 7, false},
-		{"lost", perfevent.Record{Type: perfevent.RecordLost, Body: body(uint64(1), uint64(3))}, 0, false},
-		{"more lost", perfevent.Record{Type: perfevent.RecordLost, Body: body(uint64(1), uint64(39))}, 0, false},
-		{"cut", perfevent.Record{Type: perfevent.RecordBPFEvent, Body: body(load, uint16(0), uint32(7))}, 0, false},
-	} {
-		if id, load := p.see(test.record); id != test.id || load != test.load {
-			t.Errorf("%s: %d %t, want %d %t", test.name, id, load, test.id, test.load)
-		}
-	}
+	p.lost.Add(42)
 	text, some := p.report()
 	if !some || !strings.Contains(text, "42 loads and unloads were not seen") {
 		t.Errorf("%q", text)
 	}
 	if text, some := new(programs).report(); some {
-		t.Errorf("nothing happened, and %q is told", text)
+		t.Errorf("nothing happened, and %q is reported", text)
 	}
 }
