@@ -45,7 +45,7 @@ var everyFeature = map[FeatureID]FeatureValue{
 
 func TestEveryFeature(t *testing.T) {
 	for id, v := range everyFeature {
-		got, err := decodeFeature(id, v.appendFeature(nil), false, 2)
+		got, err := decodeFeature(id, appendFeature(v), false, 2)
 		if err != nil {
 			t.Error(err)
 		}
@@ -297,8 +297,11 @@ func TestLikelyBuildID(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			decode := func(attr Attr) *Mmap2 {
-				c := cursor{b: slices.Concat(make([]byte, 32), tt.fields, zeros, []byte("/bin/x\x00\x00"))}
-				return c.mmap2(MiscMmapBuildID, SampleID{}, &attr)
+				k := coder{misc: MiscMmapBuildID, attr: &attr}
+				k.in.b = slices.Concat(make([]byte, 32), tt.fields, zeros, []byte("/bin/x\x00\x00"))
+				r := new(Mmap2)
+				r.code(&k)
+				return r
 			}
 			got := decode(Attr{})
 			if (got.BuildID != nil) != tt.want || (got.Major != 0 || got.Inode != 0) != (!tt.want && tt.name != "no device") || got.Filename != "/bin/x" {

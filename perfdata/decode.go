@@ -12,6 +12,7 @@ type batch struct {
 	samples []Sample
 	unknown []Unknown
 	arena   arena
+	coder   coder
 	err     error
 	decoded chan struct{}
 }
@@ -52,10 +53,7 @@ func (b *batch) record(r *Record, t *table, big bool) error {
 	c.u16()
 	body := c.b
 	if r.Type >= firstUserRecord {
-		v, err := c.userRecord(r.Type, r.Misc)
-		if err == nil && c.short {
-			err = errShort
-		}
+		v, err := decodeUserRecord(r.Raw, big)
 		if err != nil {
 			return err
 		}
@@ -83,24 +81,26 @@ func (b *batch) record(r *Record, t *table, big bool) error {
 }
 
 func (b *batch) kernelRecord(r *Record, c cursor) error {
+	newValue := newRecord[r.Type]
+	if newValue == nil {
+		r.Value = b.orUnknown(nil, r.Type, c.b)
+		return nil
+	}
+	v := newValue()
 	attr := &r.Event.Attr
-	body := c.b
-	var id SampleID
 	if attr.Has(AttrSampleIDAll) {
-		n := len(body) - trailerSize(attr.SampleType)
+		n := len(c.b) - trailerSize(attr.SampleType)
 		if n < 0 {
 			return errShort
 		}
-		end := cursor{b: body[n:], big: c.big}
-		id = end.trailer(attr.SampleType)
-		c.b = body[:n]
+		end := cursor{b: c.b[n:], big: c.big}
+		*v.(interface{ sampleID() *SampleID }).sampleID() = end.trailer(attr.SampleType)
+		c.b = c.b[:n]
 	}
-	v := c.kernelRecord(r.Type, r.Misc, id, attr)
-	if c.short {
-		return errShort
-	}
-	r.Value = b.orUnknown(v, r.Type, body)
-	return nil
+	b.coder = coder{in: c, misc: r.Misc, attr: attr}
+	v.code(&b.coder)
+	r.Value = v
+	return b.coder.end()
 }
 
 // orUnknown is v, or what there is to say of a record that is not known.
@@ -114,12 +114,17 @@ func (b *batch) orUnknown(v Value, t RecordType, body []byte) Value {
 
 // decodeUserRecord decodes a record of perf's own; nil if it is not known.
 func decodeUserRecord(raw []byte, big bool) (Value, error) {
-	c := cursor{b: raw, big: big}
-	t, m := RecordType(c.u32()), Misc(c.u16())
-	c.u16()
-	v, err := c.userRecord(t, m)
-	if err == nil && c.short {
-		err = errShort
+	k := coder{in: cursor{b: raw, big: big}}
+	newValue := newRecord[RecordType(k.in.u32())]
+	k.misc = Misc(k.in.u16())
+	k.in.u16()
+	if newValue == nil {
+		return nil, nil
 	}
-	return v, err
+	v := newValue()
+	v.code(&k)
+	if err := k.end(); err != nil || k.unknown {
+		return nil, err
+	}
+	return v, nil
 }

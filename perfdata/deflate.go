@@ -39,8 +39,8 @@ func (d *deflater) records(piece []byte) ([]byte, error) {
 	d.b = d.b[:0]
 	for part := d.stream.Next(maxRecord - recordHeaderSize); len(part) > 0; part = d.stream.Next(maxRecord - recordHeaderSize) {
 		start := len(d.b)
-		d.b = append(appendRecordHeader(d.b, RecordCompressed, 0), part...)
-		endRecord(d.b, start)
+		d.b = append(appendRecordHeader(d.b, RecordCompressed), part...)
+		endRecord(d.b, start, 0)
 	}
 	return d.b, nil
 }

@@ -68,7 +68,7 @@ func (id FeatureID) String() string {
 
 // FeatureValue is one of the types that are named beside the FeatureIDs; Opaque is the value of all other features.
 type FeatureValue interface {
-	appendFeature(b []byte) []byte
+	code(k *coder) FeatureValue // writes the feature, or returns one that was read
 }
 
 // Opaque is a feature as it is in the file, in the file's byte order.

@@ -92,10 +92,10 @@ func (w *Writer) setOwnFeatures() {
 			attr.Size = uint32(w.header.attrSize - sectionSize)
 			d = append(d, EventDescription{Attr: attr, Name: e.Name, IDs: e.IDs})
 		}
-		w.features[FeatureEventDesc] = d.appendFeature(nil)
+		w.features[FeatureEventDesc] = appendFeature(d)
 	}
 	if w.level > 0 {
-		w.features[FeatureCompressed] = w.compression().appendFeature(nil)
+		w.features[FeatureCompressed] = appendFeature(w.compression())
 	}
 }
 

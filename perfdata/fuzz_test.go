@@ -142,7 +142,7 @@ func FuzzFeature(f *testing.F) {
 		r.Close()
 	}
 	for id, v := range everyFeature {
-		f.Add(uint32(id), v.appendFeature(nil), uint32(2), false)
+		f.Add(uint32(id), appendFeature(v), uint32(2), false)
 	}
 	f.Fuzz(func(t *testing.T, id uint32, b []byte, cpus uint32, big bool) {
 		v, err := decodeFeature(FeatureID(id), b, big, cpus)
@@ -152,7 +152,7 @@ func FuzzFeature(f *testing.F) {
 		if _, opaque := v.(Opaque); opaque {
 			return
 		}
-		again, err := decodeFeature(FeatureID(id), v.appendFeature(nil), false, cpus)
+		again, err := decodeFeature(FeatureID(id), appendFeature(v), false, cpus)
 		if err != nil {
 			t.Fatalf("%+v: %v", v, err)
 		}

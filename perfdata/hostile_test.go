@@ -44,9 +44,9 @@ func with(b []byte, at int, v uint64) []byte {
 func hostilePipes() map[string][]byte {
 	begin := appendU64([]byte(magicLittle), pipeHeaderSize)
 	claim := func(t RecordType, body ...uint64) []byte {
-		b := appendRecordHeader(nil, t, 0)
+		b := appendRecordHeader(nil, t)
 		b = appendU64s(b, body)
-		endRecord(b, 0)
+		endRecord(b, 0, 0)
 		return append(bytes.Clone(begin), b...)
 	}
 	// A frame of zstd of one segment of 1 GiB, and one with a window as large as there can be.
@@ -109,8 +109,8 @@ func TestErrorsNameThePlace(t *testing.T) {
 		{"old", append([]byte("PERFFILE"), make([]byte, 200)...), "a file of perf before 2.6.37, whose format is not read"},
 		{"size", append(bytes.Clone(begin), 9, 0, 0, 0, 0, 0, 7, 0),
 			"at 16: a record of type SAMPLE says that it has 7 bytes: less than its header"},
-		{"attribute", append(bytes.Clone(begin), 64, 0, 0, 0, 0, 0, 8, 0), "at 16: ATTR of 8 bytes: it ends before what it tells of does"},
-		{"index", append(bytes.Clone(begin), 69, 0, 0, 0, 0, 0, 8, 0), "at 16: ID_INDEX of 8 bytes: it ends before what it tells of does"},
+		{"attribute", append(bytes.Clone(begin), 64, 0, 0, 0, 0, 0, 8, 0), "at 16: ATTR of 8 bytes: it ends before its last field"},
+		{"index", append(bytes.Clone(begin), 69, 0, 0, 0, 0, 0, 8, 0), "at 16: ID_INDEX of 8 bytes: it ends before its last field"},
 		{"compressed", append(bytes.Clone(begin), 81, 0, 0, 0, 0, 0, 16, 0, 1, 2, 3, 4, 5, 6, 7, 8),
 			"at 16: COMPRESSED: decompress: invalid input: magic number mismatch"},
 	}

@@ -171,7 +171,7 @@ func TestFeaturesRoundTrip(t *testing.T) {
 					continue
 				}
 				raw, _ := r.Features().Raw(id)
-				if got := v.appendFeature(nil); !bytes.Equal(got, raw) {
+				if got := appendFeature(v); !bytes.Equal(got, raw) {
 					t.Errorf("%s: %x, was %x", id, got, raw)
 				}
 			}

@@ -6,8 +6,7 @@ type Value interface {
 	// RecordType is the type that a record with this value has.
 	RecordType() RecordType
 
-	misc() Misc                             // the bits that have a field
-	appendBody(b []byte, attr *Attr) []byte // what stands between header and trailer
+	code(k *coder) // reads or writes what stands between header and trailer
 }
 
 // Record is one record of a recording.

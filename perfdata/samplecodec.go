@@ -1,7 +1,6 @@
 package perfdata
 
 import (
-	"errors"
 	"math/bits"
 	"slices"
 )
@@ -40,8 +39,6 @@ func (c *cursor) words(a *arena, n uint64) []uint64 {
 	}
 	return words
 }
-
-var errShort = errors.New("it ends before what it tells of does")
 
 // sample decodes all of a sample but its header.
 func (c *cursor) sample(s *Sample, attr *Attr, a *arena) error {

@@ -86,17 +86,6 @@ func (c *cursor) u64s(n uint64) []uint64 {
 // text is a string of n bytes at most, which ends at the first NUL.
 func (c *cursor) text(n int) string { return cString(c.bytes(n)) }
 
-// headerString is struct perf_header_string.
-func (c *cursor) headerString() string { return c.text(c.count(uint64(c.u32()), 1)) }
-
-func (c *cursor) headerStrings() []string {
-	list := make([]string, c.count(uint64(c.u32()), 4))
-	for i := range list {
-		list[i] = c.headerString()
-	}
-	return list
-}
-
 func cString(b []byte) string {
 	if end := bytes.IndexByte(b, 0); end >= 0 {
 		b = b[:end]
@@ -130,18 +119,6 @@ func appendPadded(b []byte, s string, align int) []byte {
 
 // nameAlign is what perf pads strings of features and names of build IDs to: NAME_ALIGN.
 const nameAlign = 64
-
-func appendHeaderString(b []byte, s string) []byte {
-	return appendPadded(appendU32(b, uint32(roundUp(len(s)+1, nameAlign))), s, nameAlign)
-}
-
-func appendHeaderStrings(b []byte, list []string) []byte {
-	b = appendU32(b, uint32(len(list)))
-	for _, s := range list {
-		b = appendHeaderString(b, s)
-	}
-	return b
-}
 
 var zeros [64]byte
 

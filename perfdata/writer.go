@@ -240,7 +240,7 @@ func (w *Writer) SetFeature(id FeatureID, v FeatureValue) error {
 		return fmt.Errorf("feature %d: there is room for 1 to %d", id, maxFeatures-1)
 	}
 	if w.file != nil {
-		w.features[id] = v.appendFeature(nil)
+		w.features[id] = appendFeature(v)
 		return nil
 	}
 	return w.startFeature(id, v)
@@ -270,7 +270,7 @@ func (w *Writer) startFeature(id FeatureID, v FeatureValue) error {
 
 // pipeFeature is a feature, padded to 8 bytes as records should be.
 func pipeFeature(v FeatureValue) []byte {
-	b := v.appendFeature(nil)
+	b := appendFeature(v)
 	if t, is := v.(CPUTopology); is && len(t.Dies) == 0 && len(b)%8 != 0 {
 		// perf takes padding for a number of dies: give it one, and each CPU a die.
 		b = appendU32(b, 0)
