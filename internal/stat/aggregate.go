@@ -11,8 +11,8 @@ import (
 	"github.com/bperf/bperf/internal/target"
 )
 
-// layout says which cells make up which row. The cells of a session stay the same from reading to
-// reading, so it is made once.
+// layout maps cells to rows. A session builds it once, because its cells stay the same from reading to reading; it rebuilds it when it adds
+// a followed BPF program.
 type layout struct {
 	rows   []Row // without values
 	cells  [][]int
@@ -27,8 +27,7 @@ type position struct {
 	event int // index of the first event of the row
 }
 
-// newLayout makes the rows for the cells of a session. An event that cannot be counted gets a row
-// in each place and cgroup, too.
+// newLayout returns the layout for the cells of a session. An event that the machine cannot count gets a row in each place and cgroup, too.
 func newLayout(c *counters, cells []count.Cell, cfg *Config, topo target.Topology) *layout {
 	l := &layout{raw: cfg.Raw, counts: make([]*event.Event, len(cells))}
 	index := make(map[position]int)
@@ -90,8 +89,8 @@ func newLayout(c *counters, cells []count.Cell, cfg *Config, topo target.Topolog
 	return l
 }
 
-// sort brings the rows in perf's order: cgroup by cgroup, or program by program; within, place by place where places are
-// sums over CPUs, and otherwise event by event.
+// sort puts the rows in perf's order: by cgroup or BPF program first. Within one, rows are ordered by place where places are sums over
+// CPUs, and otherwise by event.
 func (l *layout) sort(index map[position]int, by Aggregation) {
 	order := make([]position, 0, len(index))
 	for p := range index {
@@ -112,7 +111,7 @@ func (l *layout) sort(index map[position]int, by Aggregation) {
 	l.rows, l.cells = rows, cells
 }
 
-// cpuPlace is the part of the machine that a CPU belongs to, with a number to sort by.
+// cpuPlace returns the part of the machine that contains a CPU, and a number to sort by.
 func cpuPlace(topo target.Topology, by Aggregation, cpu int) (id string, order int) {
 	if by == AggregateNone {
 		return fmt.Sprintf("CPU%d", cpu), cpu
@@ -131,8 +130,8 @@ func cpuPlace(topo target.Topology, by Aggregation, cpu int) (id string, order i
 	}
 }
 
-// snapshot fills the rows with the growth of the cells since an earlier reading, which is nil for
-// all of it.
+// snapshot returns the rows with what the cells counted since an earlier reading. With a nil reading, it returns everything that they
+// counted.
 func (l *layout) snapshot(cells, since []count.Cell) []Row {
 	rows := slices.Clone(l.rows)
 	var readings []perfevent.Reading
@@ -169,7 +168,7 @@ func (l *layout) snapshot(cells, since []count.Cell) []Row {
 	return rows
 }
 
-// addDropped adds up what was dropped; both may be nil.
+// addDropped returns the sum of two counts of dropped runs; both may be nil.
 func addDropped(sum, dropped *count.Dropped) *count.Dropped {
 	if dropped == nil {
 		return sum
@@ -181,7 +180,7 @@ func addDropped(sum, dropped *count.Dropped) *count.Dropped {
 	return sum
 }
 
-// addRuns adds up what was counted in runs; both may be nil.
+// addRuns returns the sum of two counts of runs; both may be nil.
 func addRuns(sum, runs *count.Runs) *count.Runs {
 	if runs == nil {
 		return sum

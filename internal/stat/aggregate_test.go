@@ -15,7 +15,7 @@ import (
 	"github.com/bperf/bperf/internal/target"
 )
 
-// fake is a counter whose cells do not come from a kernel.
+// fake is a counter with invented cells.
 type fake struct {
 	count.Counter
 	cells []count.Cell
@@ -49,7 +49,7 @@ func fourCPUs(t *testing.T) target.Topology {
 	return topo
 }
 
-// render is a row as one line: place, counters, cgroup, name, value, share of the time.
+// render returns each row as one line: place, counters, cgroup, name, value, share of the time.
 func render(rows []Row) string {
 	var b strings.Builder
 	for _, r := range rows {

@@ -2,8 +2,7 @@ package stat
 
 import "strings"
 
-// metricTable is a snapshot for --metric-only: a line for each place and cgroup, a column for each
-// metric.
+// metricTable is a snapshot for --metric-only: one line per place and cgroup, one column per metric.
 type metricTable struct {
 	columns []string
 	lines   []metricLine
@@ -45,7 +44,7 @@ func newMetricTable(rows []Row) metricTable {
 	return t
 }
 
-// column is the metric's heading, which has the event's name where the unit alone does not tell.
+// column returns the metric's heading. The heading includes the event's name where the unit alone is ambiguous.
 func (m *Metric) column(event string) string {
 	switch {
 	case m.Kind == Rate:
@@ -57,7 +56,7 @@ func (m *Metric) column(event string) string {
 	}
 }
 
-// decimals is how many of them are printed.
+// decimals returns the number of decimals to print.
 func (m *Metric) decimals() int {
 	if m.Kind == Ratio || m.Kind == Percent {
 		return 2

@@ -13,22 +13,22 @@ import (
 	"github.com/bperf/bperf/internal/target"
 )
 
-// counters is all that a session counts with: one part per engine and set of cgroups, seen as one.
+// counters combines all counters of a session: one part per engine and set of cgroups.
 type counters struct {
 	events   []*event.Event
-	target   target.Target // its cgroups are those of all parts
-	cgroups  []string      // names
+	target   target.Target // the session's; its cgroups are the union over all parts
+	cgroups  []string      // names of the cgroups
 	parts    []part
-	tools    []*tool.Counter  // those of the parts that count tool events
-	inside   *program.Counter // that of the parts which counts in BPF programs, or nil
-	programs []string         // names of these
+	tools    []*tool.Counter  // the parts that count tool events
+	inside   *program.Counter // the part that counts in BPF programs, or nil
+	programs []string         // names of the BPF programs
 }
 
 // part is a counter for some of the session's events.
 type part struct {
 	count.Counter
-	events  []int // its events' indexes in the session's
-	cgroups []int // its cgroups' indexes in the session's
+	events  []int // index in the session's events, by the part's own index
+	cgroups []int // index in the session's cgroups, by the part's own index
 }
 
 // assignment is a set of groups with the cgroups (indexes) that they are counted for.
@@ -37,8 +37,7 @@ type assignment struct {
 	cgroups []int
 }
 
-// openCounters opens what the configuration asks for. Events that the machine lacks are no error
-// here.
+// openCounters opens the counters that the configuration asks for. An event that the machine lacks is not an error here: see Err.
 func openCounters(cfg *Config, t target.Target, o count.Options) (*counters, error) {
 	c := &counters{events: cfg.Events.Events(), target: t}
 	for _, cg := range t.Cgroups {
@@ -52,7 +51,7 @@ func openCounters(cfg *Config, t target.Target, o count.Options) (*counters, err
 		index[e] = i
 	}
 	toolOptions := o
-	toolOptions.Inherit = o.Inherit && !o.PerThread // else a process is one cell
+	toolOptions.Inherit = o.Inherit && !o.PerThread // otherwise a process would be one cell
 	for _, a := range assign(cfg, t) {
 		of := t
 		of.Cgroups = nil
@@ -81,14 +80,14 @@ func openCounters(cfg *Config, t target.Target, o count.Options) (*counters, err
 	return c, nil
 }
 
-// openPrograms opens what counts in BPF programs. Only tool events are not of a program.
+// openPrograms opens the counters inside BPF programs. Tool events are opened outside of them.
 func (c *counters) openPrograms(cfg *Config, t target.Target, o count.Options) error {
 	perf, common, tools := split(cfg.Events)
 	inside := append(perf, common...)
 	index := make(map[*event.Event]int, len(c.events))
 	own := program.OwnEvents()
 	for i, e := range own {
-		e.Term = len(c.events) + i // none of the command line
+		e.Term = len(c.events) + i // a term that no event of the command line has
 	}
 	c.events = append(c.events, own...)
 	for i, e := range c.events {
@@ -115,12 +114,13 @@ func (c *counters) openPrograms(cfg *Config, t target.Target, o count.Options) e
 	return nil
 }
 
-// sharing is with whom what counts in BPF programs is shared: with all sessions that can be found, even if nobody has asked for it.
+// sharing returns how counters inside BPF programs are shared: with every session that uses the directory, even if the user did not ask for
+// sharing. With required, it is an error if nothing can be shared.
 func (cfg *Config) sharing(required bool) program.Sharing {
 	return program.Sharing{Dir: cfg.Shared.Dir, Required: required}
 }
 
-// namePrograms takes over the names of the programs.
+// namePrograms copies the names of the programs that are counted now.
 func (c *counters) namePrograms() {
 	c.programs = c.programs[:0]
 	for _, p := range c.inside.Targets() {
@@ -128,7 +128,7 @@ func (c *counters) namePrograms() {
 	}
 }
 
-// open adds a part, unless there are no events for it; on failure it closes those that are open.
+// open adds a part, unless it has no events. On failure it closes the parts that are open already.
 func (c *counters) open(index map[*event.Event]int, cgroups []int, l event.List, open func(event.List) (count.Counter, error)) error {
 	if len(l) == 0 {
 		return nil
@@ -145,9 +145,8 @@ func (c *counters) open(index map[*event.Event]int, cgroups []int, l event.List,
 	return nil
 }
 
-// assign puts groups together that count for the same cgroups: all of them, or with -G one each. Those
-// of cgroups come first: in Linux 6.12 to 7.2, the time of a cgroup stops when events of a CPU are
-// enabled first and are not of a cgroup.
+// assign puts together the groups that count for the same cgroups: all cgroups, or with -G one each. Groups with cgroups come first: in
+// Linux 6.12 to 7.2, the time of a cgroup stops if a CPU's events without a cgroup are enabled before it.
 func assign(cfg *Config, t target.Target) []assignment {
 	if cfg.EventCgroups == nil {
 		all := assignment{groups: cfg.Events}
@@ -175,8 +174,8 @@ func assign(cfg *Config, t target.Target) []assignment {
 	return list
 }
 
-// split sorts the events by what counts them: perf events of this session, those that sessions share, and tool
-// events, which no kernel counts. Groups stay together within each.
+// split sorts the events by what counts them: perf events of this session, perf events that sessions share, and tool events, which no
+// kernel counts. The events of a group stay together within each.
 func split(l event.List) (perf, common, tools event.List) {
 	for _, g := range l {
 		var p, s, t event.Group
@@ -204,7 +203,7 @@ func add(l event.List, g event.Group) event.List {
 	return append(l, g)
 }
 
-// enableTools enables the tool events alone: no kernel does it when the command is executed.
+// enableTools enables only the tool events, because the kernel does not start those when it executes the command.
 func (c *counters) enableTools() error {
 	for _, t := range c.tools {
 		if err := t.Enable(); err != nil {
@@ -214,7 +213,7 @@ func (c *counters) enableTools() error {
 	return nil
 }
 
-// finish hands over what the command that was measured has used up.
+// finish passes the command's CPU time to the tool events.
 func (c *counters) finish(command target.Status) {
 	for _, t := range c.tools {
 		t.Finish(command.User, command.System)
@@ -233,7 +232,7 @@ func (c *counters) each(f func(count.Counter) error) error {
 	return errors.Join(errs...)
 }
 
-// Read reads all parts; the cells' indexes are the session's.
+// Read reads all parts, and returns cells with the session's indexes.
 func (c *counters) Read(dst []count.Cell) ([]count.Cell, error) {
 	for _, p := range c.parts {
 		start := len(dst)
@@ -251,7 +250,7 @@ func (c *counters) Read(dst []count.Cell) ([]count.Cell, error) {
 	return dst, nil
 }
 
-// joined returns the CPUs whose events were opened while they were counted, in order.
+// joined returns the CPUs on which events were opened while the session was counting, in order.
 func (c *counters) joined() []int {
 	var cpus []int
 	for _, p := range c.parts {
@@ -278,13 +277,14 @@ func (c *counters) shared() (all []sharedPart) {
 	return all
 }
 
-// Err says why the machine cannot count an event; nil if it can.
+// Err returns the reason why the machine cannot count an event, or nil if it can.
 func (c *counters) Err(ev int) error {
 	p := c.part(ev)
 	return p.Err(slices.Index(p.events, ev))
 }
 
-// errAt says why the machine cannot count an event in a BPF program or, without one, at all; nil if it can.
+// errAt returns the reason why the machine cannot count an event in a BPF program, or at all if the program is count.None. It returns nil
+// if it can.
 func (c *counters) errAt(ev, program int) error {
 	if program == count.None {
 		return c.Err(ev)
@@ -292,14 +292,13 @@ func (c *counters) errAt(ev, program int) error {
 	return c.inside.ErrAt(slices.Index(c.part(ev).events, ev), program)
 }
 
-// part is the one that counts an event.
+// part returns the part that counts an event.
 func (c *counters) part(ev int) part {
 	return c.parts[slices.IndexFunc(c.parts, func(p part) bool { return slices.Contains(p.events, ev) })]
 }
 
-// rows tells, for each event, which event leads its row (an index) and how that row is named. The events that
-// one term of the command line stands for, under one name, are one row, led by the first of them;
-// kept apart, they show their PMUs.
+// rows returns, for each event, the index of the event that leads its row, and the row's name. The events of one name that one term of the
+// command line stands for share a row, which the first of them leads. With noMerge, each has its own row, and its name shows its PMU.
 func (c *counters) rows(noMerge bool) (leaders []int, names []string) {
 	type key struct {
 		term int
@@ -323,8 +322,8 @@ func (c *counters) rows(noMerge bool) (leaders []int, names []string) {
 	return leaders, names
 }
 
-// places lists where an event would count if the machine could count it: a cell per place that the
-// aggregation tells apart, and per cgroup or BPF program.
+// places returns where an event would count if the machine could count it: one cell per place of the aggregation, and per cgroup or BPF
+// program.
 func (c *counters) places(ev int, by Aggregation) []count.Cell {
 	nowhere := count.Cell{Event: ev, CPU: count.None, Thread: count.None, Cgroup: count.None, Program: count.None}
 	places := []count.Cell{nowhere}
@@ -345,7 +344,7 @@ func (c *counters) places(ev int, by Aggregation) []count.Cell {
 	return each(places, len(p.cgroups), func(cell *count.Cell, i int) { cell.Cgroup = p.cgroups[i] })
 }
 
-// each makes n cells of each one, with their differences.
+// each repeats every cell n times, and lets differ change each copy.
 func each(cells []count.Cell, n int, differ func(*count.Cell, int)) (all []count.Cell) {
 	for _, cell := range cells {
 		all = append(all, repeat(cell, n, differ)...)
@@ -353,7 +352,7 @@ func each(cells []count.Cell, n int, differ func(*count.Cell, int)) (all []count
 	return all
 }
 
-// repeat makes n cells of one, each with its difference.
+// repeat returns n copies of a cell, each changed by differ.
 func repeat(cell count.Cell, n int, differ func(*count.Cell, int)) []count.Cell {
 	cells := make([]count.Cell, n)
 	for i := range cells {

@@ -18,11 +18,11 @@ type csvLines struct {
 	columns []string // with MetricOnly: those of the last heading
 }
 
-// NewCSV prints perf's separated values: a line for each event, without a heading and without the
-// times. A field that holds the separator or a quote is quoted as in RFC 4180.
+// NewCSV returns a printer of perf's separated values: one line per event, without a heading and without the times. A field that contains
+// the separator or a quote is quoted as in RFC 4180.
 func NewCSV(w io.Writer, o OutputOptions) Printer { return &csvLines{w: w, o: o} }
 
-// CheckSeparator says what is wrong with a separator; with these, fields could not be told apart.
+// CheckSeparator returns an error if fields could not be parsed with this separator.
 func CheckSeparator(sep string) error {
 	if sep == "" {
 		return fmt.Errorf("the separator is empty")
@@ -64,7 +64,7 @@ func (c *csvLines) table(b *strings.Builder, s Snapshot) {
 			c.line(b, append(append(fields, "", ""), c.runFields(r)...))
 		}
 		for j, m := range r.Metrics {
-			if j > 0 { // a line of its own, that has nothing else
+			if j > 0 { // a separate line with only the metric
 				fields = append(prefix, make([]string, len(fields)-len(prefix))...)
 			}
 			runs := c.runFields(r)
@@ -76,7 +76,7 @@ func (c *csvLines) table(b *strings.Builder, s Snapshot) {
 	}
 }
 
-// count is a row's fields between the place and the metric.
+// count returns a row's fields between the place and the metric.
 func (c *csvLines) count(r *Row, cgroups bool) []string {
 	value, variance := r.absent(), ""
 	if value == "" {
@@ -93,7 +93,8 @@ func (c *csvLines) count(r *Row, cgroups bool) []string {
 	return append(fields, strconv.FormatUint(r.Running, 10), fixed(r.share(), 2))
 }
 
-// runFields are those of BPF programs, at the end: what single runs counted, and how many are in the count; and why runs are in none.
+// runFields returns the fields of a BPF program, which end the line: how many runs were counted, the statistics of single runs, and why
+// runs were dropped.
 func (c *csvLines) runFields(r *Row) []string {
 	if !c.o.Programs {
 		return nil
@@ -105,8 +106,8 @@ func (c *csvLines) runFields(r *Row) []string {
 	return append(append([]string{counted}, r.runValues()...), r.droppedCSV())
 }
 
-// metricTable prints a line for each place and cgroup, and above the first the names of the columns;
-// again where the metrics have changed. As in perf's, a separator follows each field.
+// metricTable prints a line for each place and cgroup. The names of the columns come before the first line, and again when the metrics
+// change. As in perf's output, a separator follows each field.
 func (c *csvLines) metricTable(b *strings.Builder, s Snapshot) {
 	t := newMetricTable(s.Rows)
 	if len(t.columns) == 0 {
@@ -133,7 +134,7 @@ func (c *csvLines) metricTable(b *strings.Builder, s Snapshot) {
 	}
 }
 
-// heading names the columns before those of the metrics.
+// heading returns the names of the columns in front of the metrics.
 func (c *csvLines) heading(s Snapshot, cgroups bool) []string {
 	var names []string
 	if len(c.time(s)) > 0 {
@@ -154,7 +155,7 @@ func (c *csvLines) heading(s Snapshot, cgroups bool) []string {
 	return names
 }
 
-// time is the first field with intervals.
+// time returns the first field, if there is one: the time of an interval, or "summary".
 func (c *csvLines) time(s Snapshot) []string {
 	switch {
 	case s.Summary && c.o.NoCSVSummary, !s.Summary && !c.o.Interval:

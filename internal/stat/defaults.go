@@ -1,8 +1,7 @@
 package stat
 
-// DefaultEvents are counted when none are named, as perf's are: a clock for the time on CPUs,
-// what the kernel counts, and the basics of a PMU. For counters that belong to CPUs the clock is
-// theirs. detail adds DetailedEvents.
+// DefaultEvents returns the events to count when the user names none. They are perf's: a clock for the CPU time, software events, and the
+// basic events of a PMU. With perCPU the clock is cpu-clock, otherwise task-clock. detail adds DetailedEvents.
 func DefaultEvents(detail int, perCPU bool) []string {
 	clock := "task-clock"
 	if perCPU {
@@ -16,8 +15,7 @@ func DefaultEvents(detail int, perCPU bool) []string {
 	return append(events, DetailedEvents(detail)...)
 }
 
-// DetailedEvents are what -d, -dd and -ddd (1, 2 and 3) add: caches, then instruction cache and TLBs,
-// then prefetches.
+// DetailedEvents returns the events that -d, -dd and -ddd (1, 2 and 3) add: caches, then instruction cache and TLBs, then prefetches.
 func DetailedEvents(detail int) []string {
 	levels := [][]string{
 		{"L1-dcache-loads", "L1-dcache-load-misses", "LLC-loads", "LLC-load-misses"},

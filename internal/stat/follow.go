@@ -8,14 +8,14 @@ import (
 	"github.com/bperf/bperf/internal/count/program"
 )
 
-// lookEvery is how often a session that follows BPF programs looks for those that are selected by where they are attached, and for
-// those that nobody else needs any more.
+// lookEvery is the interval at which a session that follows BPF programs searches for programs that are selected by where they are
+// attached, and for programs that only the session still holds.
 const lookEvery = time.Second
 
-// following is what tells a run of BPF programs that come.
+// following delivers new BPF programs to a run.
 type following struct {
 	found  <-chan []program.Target
-	wait   func() error // for its end
+	wait   func() error // returns the error that ended found
 	ticks  *time.Ticker
 	cancel context.CancelFunc
 }
@@ -28,7 +28,7 @@ func (f *following) end() {
 	f.ticks.Stop()
 }
 
-// follow begins to follow BPF programs, if that is wanted.
+// follow starts to follow BPF programs, if the configuration asks for it.
 func (r *run) follow() error {
 	if r.cfg.Follow == nil {
 		return nil
@@ -40,10 +40,10 @@ func (r *run) follow() error {
 		return err
 	}
 	r.following = &following{found, wait, time.NewTicker(lookEvery), cancel}
-	return r.look() // for those that were loaded since the session was set up
+	return r.look() // for programs that were loaded since the session was set up
 }
 
-// followPrograms has programs counted as they come, and looks for others, until the session is over.
+// followPrograms counts new programs as they are loaded, and searches for others, until the session is over.
 func (r *run) followPrograms() {
 	f := r.following
 	for {
@@ -62,7 +62,7 @@ func (r *run) followPrograms() {
 	}
 }
 
-// look counts what is selected by now, and lets go what nobody else needs.
+// look counts the programs that the selection finds now, and releases those that only the session still holds.
 func (r *run) look() error {
 	programs, _, err := r.cfg.Follow.Find()
 	if err != nil {
@@ -74,7 +74,7 @@ func (r *run) look() error {
 	return r.counters.inside.LetGo()
 }
 
-// count counts programs, too, and gives them rows.
+// count adds programs to the session, with rows for them.
 func (r *run) count(programs []program.Target) error {
 	added, err := r.counters.inside.Add(programs)
 	if err != nil || !added {
@@ -90,7 +90,7 @@ func (r *run) count(programs []program.Target) error {
 	return nil
 }
 
-// align brings earlier cells in the order of those of now. What was not there has counted nothing.
+// align puts earlier cells in the order of the current ones. A cell that did not exist before has counted nothing.
 func align(earlier, now []count.Cell) []count.Cell {
 	type place struct{ event, cpu, thread, cgroup, program int }
 	of := func(c count.Cell) place { return place{c.Event, c.CPU, c.Thread, c.Cgroup, c.Program} }

@@ -15,8 +15,7 @@ type jsonLines struct {
 	runs int
 }
 
-// NewJSON prints an object for each event, on a line of its own, with the keys of perf's; and at the
-// end one with the times.
+// NewJSON returns a printer of perf's JSON: one object per event, each on its own line, with perf's keys. A last object has the times.
 func NewJSON(w io.Writer, o OutputOptions) Printer { return &jsonLines{w: w, o: o} }
 
 func (j *jsonLines) Header(o Outcome) error {
@@ -70,7 +69,7 @@ func (j *jsonLines) table(b *strings.Builder, s Snapshot) {
 		f := j.prefix(s, r.Place)
 		j.count(&f, r, cgroups)
 		for n, m := range r.Metrics {
-			if n > 0 { // an object of its own, that has nothing else
+			if n > 0 { // a separate object with only the metric
 				b.WriteString(f.String())
 				f = j.prefix(s, r.Place)
 			}
@@ -124,7 +123,7 @@ func (j *jsonLines) count(f *object, r *Row, cgroups bool) {
 	}
 }
 
-// metricTable prints an object for each place and cgroup, with a key for each metric.
+// metricTable prints one object per place and cgroup, with one key per metric.
 func (j *jsonLines) metricTable(b *strings.Builder, s Snapshot) {
 	t := newMetricTable(s.Rows)
 	cgroups := hasGroups(s.Rows)
@@ -154,7 +153,7 @@ func (j *jsonLines) metricTable(b *strings.Builder, s Snapshot) {
 	}
 }
 
-// prefix says when and where.
+// prefix returns an object that starts with the time and the place.
 func (j *jsonLines) prefix(s Snapshot, p Place) object {
 	var f object
 	switch {
@@ -176,7 +175,7 @@ func (j *jsonLines) prefix(s Snapshot, p Place) object {
 	return f
 }
 
-// object is a JSON object in perf's spacing, which programs without a JSON parser may rely on.
+// object is a JSON object in perf's spacing, because programs without a JSON parser may rely on it.
 type object struct{ fields []string }
 
 func (o *object) string(key, value string) { o.raw(key, quote(value)) }
@@ -186,13 +185,13 @@ func (o *object) raw(key, value string) {
 	o.fields = append(o.fields, quote(key)+" : "+value)
 }
 
-// String is the object as a line.
+// String returns the object as a line.
 func (o *object) String() string { return "{" + strings.Join(o.fields, ", ") + "}\n" }
 
-// quote makes a JSON string of any string, and leaves the < of "<not counted>" as it is.
+// quote returns s as a JSON string. It leaves the < of "<not counted>" as it is.
 func quote(s string) string {
 	var b bytes.Buffer
 	e := printable.JSONEncoder(&b)
-	e.Encode(s) // cannot fail: a string has a form in JSON, and a buffer takes it
+	e.Encode(s) // cannot fail: every string has a JSON form, and a buffer accepts every write
 	return strings.TrimSuffix(b.String(), "\n")
 }

@@ -11,9 +11,9 @@ import (
 	"github.com/bperf/bperf/perfdata"
 )
 
-// addMetrics gives the rows their metrics. Each metric comes from rows of the same place and cgroup,
-// and of the same PMU and modifiers: user cycles say nothing of kernel instructions. elapsed is the time
-// in which the rows' values were counted. What cannot be computed is not there.
+// addMetrics computes the metrics of the rows. Each metric combines rows of the same place and cgroup, and of the same PMU and modifiers,
+// because user cycles say nothing about kernel instructions. elapsed is the time in which the rows were counted. A metric that cannot be
+// computed is left out.
 func addMetrics(rows []Row, elapsed time.Duration) {
 	index := indexInputs(rows)
 	for i := range rows {
@@ -39,22 +39,22 @@ func addMetrics(rows []Row, elapsed time.Duration) {
 	}
 }
 
-// hasRate reports whether "per second" says something of an event: not of levels, of times, of what has
-// a unit of its own, or of what happens outside of the CPUs whose time the clock measures.
+// hasRate reports whether a rate per second makes sense for an event. It does not for levels, for times, for events with a unit, or for
+// events outside of the CPUs whose time the clock measures.
 func hasRate(e *event.Event) bool {
 	return e.Tool == event.ToolNone && !e.Snapshot && !e.Uncore && e.Unit == "" && e.PMU != program.PMU
 }
 
-// rateOf is the metric of events that have no other.
+// rateOf returns the metric of events that have no other: their rate per second.
 func rateOf(e *event.Event) metric {
 	name := strings.ReplaceAll(e.Name, "-", "_") + "_per_second"
 	return metric{metricInfo: metricInfo{Name: name, Unit: "/sec"}, kind: Rate, value: (*inputs).rate}
 }
 
-// input is what metrics find rows by.
+// input is the key by which metrics find rows.
 type input struct {
 	place, cgroup string
-	pmu           string // empty for clocks, which run for all
+	pmu           string // empty for clocks, which run on all PMUs
 	exclude       perfdata.AttrFlags
 	event         string // canonical name
 }
@@ -74,7 +74,7 @@ func inputOf(r *Row, name string) input {
 	return in
 }
 
-// indexInputs finds the rows that have a value and can be part of a metric.
+// indexInputs indexes the rows that have a value and can be part of a metric.
 func indexInputs(rows []Row) map[input][]int {
 	index := make(map[input][]int)
 	for i := range rows {
@@ -92,15 +92,15 @@ func indexInputs(rows []Row) map[input][]int {
 	return index
 }
 
-// inputs computes the metrics of one row. A metric asks it for the counts that it needs, and it notes
-// what that makes of the metric.
+// inputs computes the metrics of one row. A metric asks it for the counts that it needs; inputs records whether one is missing or an
+// estimate.
 type inputs struct {
 	rows    []Row
 	index   map[input][]int
 	row     int
 	elapsed time.Duration
 
-	missing bool // a count is not there
+	missing bool // a count is missing
 	scaled  bool // a count is an estimate
 }
 
@@ -115,14 +115,13 @@ func (in *inputs) add(m metric) {
 	r.Metrics = append(r.Metrics, Metric{Name: m.Name, Value: v, Unit: m.Unit, Kind: m.kind, Scaled: in.scaled})
 }
 
-// own is the row's count.
+// own returns the row's count.
 func (in *inputs) own() float64 {
 	in.scaled = in.scaled || in.rows[in.row].Scaled()
 	return in.rows[in.row].Value
 }
 
-// find finds another row: of those that fit, the nearest, which in a list of groups is that of
-// the same group.
+// find returns the nearest row with the named event, or nil. In a list of groups, the nearest one is in the same group.
 func (in *inputs) find(name string) *Row {
 	fit := in.index[inputOf(&in.rows[in.row], name)]
 	if len(fit) == 0 {
@@ -132,7 +131,7 @@ func (in *inputs) find(name string) *Row {
 	return &in.rows[slices.MinFunc(fit, func(a, b int) int { return distance(a) - distance(b) })]
 }
 
-// count is the count of another event.
+// count returns the count of another event.
 func (in *inputs) count(name string) float64 {
 	r := in.find(name)
 	if r == nil {
@@ -143,7 +142,7 @@ func (in *inputs) count(name string) float64 {
 	return r.Value
 }
 
-// larger is the larger count of two events, of which one is enough.
+// larger returns the larger count of two events. One of them is enough.
 func (in *inputs) larger(a, b string) float64 {
 	ra, rb := in.find(a), in.find(b)
 	if ra == nil || rb != nil && rb.Value > ra.Value {
@@ -152,14 +151,13 @@ func (in *inputs) larger(a, b string) float64 {
 	return in.count(a)
 }
 
-// percentOf is the row's count in percent of another.
+// percentOf returns a function that computes the row's count in percent of another.
 func percentOf(name string) func(*inputs) float64 {
 	return func(in *inputs) float64 { return 100 * in.own() / in.count(name) }
 }
 
-// busy is the CPU time, in ns, in which the row's counters could count: that of a clock, unless the
-// PMU is only on some of the CPUs that the clock runs on. Then the counters' own time is that of
-// these CPUs.
+// busy returns the CPU time, in ns, in which the row's counters could count. That is the value of a clock, unless the PMU exists on only
+// some of the CPUs that the clock covers. Then the time that the row's own counters were enabled covers exactly those CPUs.
 func (in *inputs) busy() float64 {
 	r, c := &in.rows[in.row], in.find(clock)
 	switch {
@@ -175,22 +173,22 @@ func (in *inputs) busy() float64 {
 	}
 }
 
-// rate is the row's count per second of CPU time.
+// rate returns the row's count per second of CPU time.
 func (in *inputs) rate() float64 { return in.own() / in.busy() * float64(time.Second) }
 
-// frequency is in GHz. Cycles of only user mode, or only the kernel, are none of the whole time.
+// frequency returns the clock frequency in GHz. Cycles of only user mode or only the kernel have none, because the CPU time covers both.
 func (in *inputs) frequency() float64 {
 	in.missing = in.rows[in.row].Event.Attr.Flags&(perfdata.AttrExcludeUser|perfdata.AttrExcludeKernel) != 0
 	return in.own() / in.busy()
 }
 
-// utilized is CPU time per time.
+// utilized returns CPU time per elapsed time.
 func (in *inputs) utilized() float64 { return in.own() / float64(in.elapsed) }
 
-// often is the row's count per second of time.
+// often returns the row's count per second of elapsed time.
 func (in *inputs) often() float64 { return in.own() / in.elapsed.Seconds() }
 
-// perRun is what one run of a BPF program counted on average.
+// perRun returns the metric for the mean count of one run of a BPF program.
 func perRun(r *Row) metric {
 	scale, unit := r.runUnit()
 	return metric{
@@ -203,7 +201,7 @@ func perRun(r *Row) metric {
 	}
 }
 
-// runUnit is the unit for single runs, with what to multiply counts by: the time of one is some ns.
+// runUnit returns the unit for single runs, and the factor that converts counts to it. A time is in ns, because a run takes few of them.
 func (r *Row) runUnit() (scale float64, unit string) {
 	if r.Event.Unit == "msec" && r.Event.Scale == 1e-6 {
 		return 1, "ns"
@@ -211,8 +209,8 @@ func (r *Row) runUnit() (scale float64, unit string) {
 	return r.Event.Scale, r.Event.Unit
 }
 
-// MetricEvents lists the events that the named metrics need, as terms to parse; names are separated by
-// commas. Events whose ratio is wanted are a group if the PMU has room for it: "{instructions,cycles}:W".
+// MetricEvents returns the events that the named metrics need, as terms for the event parser. names is a comma-separated list. The events
+// of a ratio form a weak group, which stays together if the PMU has room for it: "{instructions,cycles}:W".
 func MetricEvents(names string) ([]string, error) {
 	var sets [][]string
 	for name := range strings.SplitSeq(names, ",") {
@@ -231,7 +229,7 @@ func MetricEvents(names string) ([]string, error) {
 	return terms, nil
 }
 
-// covered reports whether another set has all events of sets[i].
+// covered reports whether another set contains all events of sets[i].
 func covered(set []string, sets [][]string, i int) bool {
 	return slices.ContainsFunc(sets, func(other []string) bool { return len(other) > len(set) && subset(set, other) }) ||
 		slices.ContainsFunc(sets[:i], func(other []string) bool { return subset(set, other) })
@@ -248,7 +246,7 @@ func group(events []string) string {
 	return "{" + strings.Join(events, ",") + "}:W"
 }
 
-// findMetric finds a metric by its name or alias, in any case.
+// findMetric returns the metric with a name or alias, ignoring case.
 func findMetric(name string) (*metric, error) {
 	for i := range metrics {
 		m := &metrics[i]

@@ -11,22 +11,22 @@ import (
 
 // metricInfo describes a metric.
 type metricInfo struct {
-	Name        string   // perf's
-	Alias       string   // what older versions of perf print, where that is a name
-	Unit        string   // what is printed behind the value
-	Events      []string // that it needs
+	Name        string   // perf's name
+	Alias       string   // the name that older versions of perf print, if they print one
+	Unit        string   // printed behind the value
+	Events      []string // the events that it needs
 	Description string
 }
 
-// metric is a metric with the way to compute it.
+// metric is a metric and the function that computes it.
 type metric struct {
 	metricInfo
-	event string // it is shown beside
+	event string // the event beside which it is printed
 	kind  MetricKind
 	value func(*inputs) float64
 }
 
-// metrics are in the order in which those of one event are printed.
+// metrics lists all metrics. Those of one event are printed in this order.
 var metrics = []metric{
 	{metricInfo{"CPUs_utilized", "", "CPUs utilized", []string{taskClock},
 		"CPU time per elapsed time: how many CPUs were busy on average"},
@@ -82,8 +82,7 @@ func missRate(name, misses, of, unit, description string) metric {
 	return metric{metricInfo{name, "", unit, []string{misses, of}, "share of " + description}, misses, Percent, percentOf(of)}
 }
 
-// metricInfos lists the metrics that have a name. Every other event that is counted beside a clock has a
-// rate per second, too.
+// metricInfos returns the metrics that have a name. Every other event that is counted beside a clock also has a rate per second.
 func metricInfos() []metricInfo {
 	var list []metricInfo
 	for _, m := range metrics {
@@ -95,7 +94,7 @@ func metricInfos() []metricInfo {
 	return list
 }
 
-// sets are the events to count at the same time, if possible. A clock always runs and is a set of its own.
+// sets returns the sets of events that should be counted at the same time. A software event always runs, so it is a separate set.
 func (m *metric) sets() [][]string {
 	var pmu []string
 	var sets [][]string
@@ -140,7 +139,7 @@ var aliases = map[string]string{
 	"stall_backend":       "stalled-cycles-backend",
 }
 
-// canonical is the event's name as metrics know it; empty for one that is part of no metric.
+// canonical returns the event's name in the table of metrics, or "" if no metric uses the event.
 func canonical(e *event.Event) string {
 	switch {
 	case e.Tool != event.ToolNone:
@@ -161,8 +160,7 @@ func canonical(e *event.Event) string {
 	}
 }
 
-// canonicalCache names the loads of a cache and their misses: config is
-// cache | operation << 8 | result << 16.
+// canonicalCache returns the name of a cache's loads or load misses, or "". The config is cache | operation << 8 | result << 16.
 func canonicalCache(id uint64) string {
 	cache := at(caches[:], id&0xff)
 	switch {
@@ -177,7 +175,7 @@ func canonicalCache(id uint64) string {
 	}
 }
 
-// canonicalPMU knows an event that was given as PMU/name/ by its name in sysfs.
+// canonicalPMU returns the canonical name of an event given as PMU/name/, or "". It uses the name in sysfs.
 func canonicalPMU(e *event.Event) string {
 	rest, ok := strings.CutPrefix(e.Name, e.PMU+"/")
 	if !ok {

@@ -13,7 +13,7 @@ import (
 	"github.com/bperf/bperf/internal/event"
 )
 
-// metricsOf are the metrics of rows in short: "insn_per_cycle 1.50 insn per cycle".
+// metricsOf returns the metrics of rows in short: "insn_per_cycle 1.50 insn per cycle".
 func metricsOf(rows []Row) []string {
 	var list []string
 	for _, r := range rows {
@@ -82,7 +82,7 @@ func TestAddMetrics(t *testing.T) {
 	}
 }
 
-// TestMetricsWithoutTime is for an interval that took none: nothing is divided by 0.
+// TestMetricsWithoutTime computes metrics of an interval of no time: nothing is divided by 0.
 func TestMetricsWithoutTime(t *testing.T) {
 	rows := counts(t, "task-clock", 5)
 	addMetrics(rows, 0)
@@ -106,7 +106,7 @@ var hybridSysfs = fstest.MapFS{
 	"cpu_atom/events/instructions":     {Data: []byte("event=0xc0\n")},
 }
 
-// hybrid are rows of a system-wide session on six CPUs for 1 ms: each PMU counts on its own.
+// hybrid returns the rows of a system-wide session on six CPUs for 1 ms, where each PMU counts on its own CPUs.
 func hybrid(t *testing.T, list string, values ...float64) []Row {
 	l, err := event.NewMachine(hybridSysfs, nil).Parse(list)
 	if err != nil {
@@ -145,7 +145,7 @@ func TestHybridMetrics(t *testing.T) {
 	}
 }
 
-// TestCanonical holds that metrics know events by the names that they ask -M for.
+// TestCanonical checks that metrics recognize events by the names that they request for -M.
 func TestCanonical(t *testing.T) {
 	for _, m := range metricInfos() {
 		for _, name := range m.Events {
@@ -209,7 +209,7 @@ func TestMetrics(t *testing.T) {
 	}
 }
 
-// TestDefaultEvents holds that each name of the default sets is an event.
+// TestDefaultEvents checks that each name of the default sets is an event.
 func TestDefaultEvents(t *testing.T) {
 	parseEvents(t, strings.Join(DefaultEvents(3, true), ","))
 	for detail, want := range map[int]int{-1: 10, 0: 10, 1: 14, 2: 20, 3: 22, 4: 22} {

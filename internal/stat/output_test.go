@@ -21,14 +21,14 @@ import (
 	"github.com/bperf/bperf/test/golden"
 )
 
-// outputCase is a session's results, and what they look like in the three forms.
+// outputCase is a session's results, and their three printed forms.
 type outputCase struct {
 	options   OutputOptions
 	outcome   Outcome
 	snapshots []Snapshot
 }
 
-// parseEvents reads events as for a machine without sysfs, where all generic events are of "cpu".
+// parseEvents parses events for a machine without sysfs, where the PMU "cpu" counts all generic events.
 func parseEvents(t testing.TB, list string) []*event.Event {
 	t.Helper()
 	l, err := event.NewMachine(nil, nil).Parse(list)
@@ -38,7 +38,7 @@ func parseEvents(t testing.TB, list string) []*event.Event {
 	return l.Events()
 }
 
-// counts are rows of events that were counted exactly, for 1 ms.
+// counts returns rows of events that were counted exactly, for 1 ms.
 func counts(t testing.TB, list string, values ...float64) []Row {
 	t.Helper()
 	events := parseEvents(t, list)
@@ -76,7 +76,7 @@ func inProgram(name string, rows []Row) []Row {
 	return rows
 }
 
-// scaled makes rows estimates of counters that ran for a share of the time.
+// scaled turns rows into estimates, whose counters ran for a share of the time.
 func scaled(share float64, rows []Row) []Row {
 	for i := range rows {
 		rows[i].Running = uint64(share * float64(rows[i].Enabled))
@@ -84,7 +84,7 @@ func scaled(share float64, rows []Row) []Row {
 	return rows
 }
 
-// unsupported are rows of events that the machine lacks.
+// unsupported returns rows of events that the machine lacks.
 func unsupported(t testing.TB, list string) []Row {
 	rows := counts(t, list, make([]float64, len(parseEvents(t, list)))...)
 	for i := range rows {
@@ -94,13 +94,13 @@ func unsupported(t testing.TB, list string) []Row {
 	return rows
 }
 
-// named is a row of an event of an invented PMU.
+// named returns a row of an event of an invented PMU.
 func named(name, unit string, scale, value float64) Row {
 	e := &event.Event{Name: name, PMU: "uncore_imc_0", Attr: perfdata.Attr{Type: 14}, Unit: unit, Scale: scale, Uncore: true}
 	return Row{Event: e, Name: name, Total: count.Total{Value: value, Enabled: 1e6, Running: 1e6}}
 }
 
-// programRows are rows of a BPF program that ran five times, one of which is not in the counts.
+// programRows returns rows of a BPF program that ran five times. One run is not in the counts.
 func programRows(t testing.TB, label string) []Row {
 	rows := inProgram(label, counts(t, "cpu-clock,cycles,instructions", 5150, 2e4, 3e4))
 	for i, values := range [][]uint64{{1000, 1000, 1150, 2000}, {5000, 5000, 5000, 5000}, {0, 0, 0, 30000}} {
@@ -119,7 +119,7 @@ func programRows(t testing.TB, label string) []Row {
 	return rows
 }
 
-// ownRows are those of the events of BPF programs alone.
+// ownRows returns rows of the events that only BPF programs have.
 func ownRows(label string, values ...float64) (rows []Row) {
 	for i, e := range program.OwnEvents() {
 		rows = append(rows, Row{Event: e, Name: e.Name, Program: label, Total: count.Total{Value: values[i], Enabled: 1e6, Running: 1e6}})
@@ -127,7 +127,7 @@ func ownRows(label string, values ...float64) (rows []Row) {
 	return rows
 }
 
-// untraced are rows of a BPF program that cannot be traced.
+// untraced returns rows of a BPF program that cannot be traced.
 func untraced(t testing.TB, label string) []Row {
 	rows := slices.Concat(inProgram(label, unsupported(t, "cpu-clock,cycles,instructions")), ownRows(label, 7, 1000, 0))
 	for i := range rows {
@@ -141,7 +141,7 @@ func untraced(t testing.TB, label string) []Row {
 
 const ms = time.Millisecond
 
-// whole is a snapshot of all of 1 ms, with metrics.
+// whole returns a snapshot of 1 ms, with metrics.
 func whole(rows ...[]Row) []Snapshot {
 	all := slices.Concat(rows...)
 	addMetrics(all, ms)
@@ -306,7 +306,7 @@ func TestOutput(t *testing.T) {
 	}
 }
 
-// TestCSVColumns holds what programs that parse perf's CSV rely on: the number of columns.
+// TestCSVColumns checks the number of columns, on which programs that parse perf's CSV rely.
 func TestCSVColumns(t *testing.T) {
 	for name, c := range outputCases(t) {
 		t.Run(name, func(t *testing.T) {
@@ -405,7 +405,7 @@ func jsonType(v any) string {
 	}
 }
 
-// readJSON reads an object from each line, and knows of no key twice.
+// readJSON parses an object from each line, and fails on a duplicate key.
 func readJSON(t testing.TB, data []byte) []map[string]any {
 	t.Helper()
 	var objects []map[string]any
@@ -467,7 +467,7 @@ func TestSeparator(t *testing.T) {
 	}
 }
 
-// TestIntervalHeading looks for a heading above each 25 intervals.
+// TestIntervalHeading expects a heading above each 25 intervals.
 func TestIntervalHeading(t *testing.T) {
 	for _, metricOnly := range []bool{false, true} {
 		c := outputCase{options: OutputOptions{Interval: true, MetricOnly: metricOnly}, outcome: once}
@@ -492,7 +492,7 @@ type fullDisk struct{}
 
 func (fullDisk) Write([]byte) (int, error) { return 0, io.ErrShortWrite }
 
-// TestWriteError is for full disks: what cannot be written is not lost in silence.
+// TestWriteError checks that a write error, as of a full disk, is returned.
 func TestWriteError(t *testing.T) {
 	s := whole(counts(t, "task-clock", 1))[0]
 	for name, p := range map[string]Printer{
@@ -509,7 +509,7 @@ func TestWriteError(t *testing.T) {
 	}
 }
 
-// FuzzOutput looks for names, units and values that break CSV or JSON.
+// FuzzOutput searches for names, units and values that break CSV or JSON.
 func FuzzOutput(f *testing.F) {
 	f.Add("cycles", "", "", "", 1.0, 1.0, uint64(5), uint64(5), 0.0)
 	f.Add("a,\"b\"\r\n", "µ\x00s", "/c,d", "x\xff-1", 1e300, 1e300, uint64(5), uint64(1), 1e308)

@@ -7,39 +7,39 @@ import (
 	"time"
 )
 
-// Printer writes the results of a session in one of the forms of the output: NewText, NewCSV, NewJSON.
+// Printer writes the results of a session as text, CSV or JSON: see NewText, NewCSV and NewJSON.
 type Printer interface {
-	// Header begins the output of a run, or of the runs of which the mean is printed.
+	// Header begins the output of a run, or of all runs that a mean is printed for.
 	Header(Outcome) error
-	// Snapshot prints the rows of an interval, of the summary, or of the whole.
+	// Snapshot prints the rows of an interval, of the summary, or of the whole run.
 	Snapshot(Snapshot) error
-	// End finishes with the times.
+	// End prints the times.
 	End(Outcome) error
 }
 
-// OutputOptions are what the forms of the output need to know besides the results.
+// OutputOptions are the options of all printers.
 type OutputOptions struct {
 	Aggregation   Aggregation
-	Programs      bool // what is counted are BPF programs, which have runs
-	Histogram     bool // text and JSON: how single runs of BPF programs are distributed
+	Programs      bool // the rows are BPF programs, which have runs
+	Histogram     bool // text and JSON: the distribution of single runs of BPF programs
 	Interval      bool // snapshots other than the summary begin with the time
-	IntervalClear bool // text: clear the screen before each of them
+	IntervalClear bool // text: clear the screen before each interval
 	BigNum        bool // text: thousands separators
-	Table         bool // text: a line for each run's time
-	MetricOnly    bool // no counts, and metrics as columns
-	HideZero      bool // leave out what was counted and is 0
-	Defaults      bool // text: the events are bperf's choice, so that what the machine lacks needs no row
+	Table         bool // text: one line per run with its time
+	MetricOnly    bool // metrics as columns, without counts
+	HideZero      bool // leave out rows that were counted and are 0
+	Defaults      bool // text: bperf chose the events, so the ones that the machine lacks need no row
 	NoCSVSummary  bool // CSV: do not mark the rows of the summary
 	Separator     string
 }
 
-// What stands in place of a value.
+// These texts stand in place of a value.
 const (
 	notSupported = "<not supported>" // the machine cannot count the event
-	notCounted   = "<not counted>"   // it can, but the event never ran
+	notCounted   = "<not counted>"   // the machine can, but the event never ran
 )
 
-// absent is what stands in place of the row's value, or empty if it has one.
+// absent returns the text that stands in place of the row's value, or "" if the row has one.
 func (r *Row) absent() string {
 	switch {
 	case r.Err != nil:
@@ -51,10 +51,10 @@ func (r *Row) absent() string {
 	}
 }
 
-// printed is the value in the unit of the event.
+// printed returns the value in the unit of the event.
 func (r *Row) printed() float64 { return r.Value * r.Event.Scale }
 
-// decimals is how many of them a value has: none as long as it is a number of whole things.
+// decimals returns the number of decimals of the row's value: 0 if its scale is a whole number.
 func (r *Row) decimals() int {
 	if r.Event.Scale == math.Trunc(r.Event.Scale) {
 		return 0
@@ -62,8 +62,8 @@ func (r *Row) decimals() int {
 	return 2
 }
 
-// share is the time that the event was on a counter, in percent of the time that it was enabled. It
-// is 100 only if that is exact, and 0 only for an event that never ran.
+// share returns the time that the event was on a counter, in percent of the time that it was enabled. It returns 100 only if that is exact,
+// and 0 only for an event that never ran.
 func (r *Row) share() float64 {
 	switch {
 	case !r.Counted():
@@ -80,7 +80,7 @@ func (o *OutputOptions) hidden(r *Row) bool {
 	return o.HideZero && r.absent() == "" && r.Value == 0
 }
 
-// countsCounters reports whether a place is printed with the number of its counters.
+// countsCounters reports whether a place is printed with its number of counters.
 func (a Aggregation) countsCounters() bool {
 	switch a {
 	case AggregateCore, AggregateDie, AggregateSocket, AggregateNode:
@@ -90,7 +90,7 @@ func (a Aggregation) countsCounters() bool {
 	}
 }
 
-// groupKey names the column of cgroups, or of BPF programs.
+// groupKey returns the name of the column of cgroups or BPF programs.
 func (o *OutputOptions) groupKey() string {
 	if o.Programs {
 		return "program"
@@ -108,16 +108,16 @@ func hasGroups(rows []Row) bool {
 	return false
 }
 
-// quantiles are those of a BPF program's runs that are printed.
+// quantiles are the quantiles that are printed of a BPF program's runs.
 var quantiles = []struct {
 	name string
 	p    float64
 }{{"median", 0.5}, {"p90", 0.9}, {"p99", 0.99}}
 
-// runColumns names what is printed of single runs.
+// runColumns names the columns with statistics of single runs.
 var runColumns = []string{"mean", "min", quantiles[0].name, quantiles[1].name, quantiles[2].name, "max"}
 
-// runValues are the values of runColumns; empty where there is none.
+// runValues returns the values of runColumns, with "" for an unknown one.
 func (r *Row) runValues() []string {
 	values := make([]string, len(runColumns))
 	if r.Runs == nil || r.absent() != "" || r.Runs.Counted == 0 {
@@ -137,7 +137,7 @@ func (r *Row) runValues() []string {
 	return values
 }
 
-// seconds prints a duration to the nanosecond.
+// seconds formats a duration in seconds with nine decimals.
 func seconds(d time.Duration) string {
 	return fmt.Sprintf("%d.%09d", d/time.Second, d%time.Second)
 }

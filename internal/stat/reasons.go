@@ -8,15 +8,15 @@ import (
 	"github.com/bperf/bperf/internal/count"
 )
 
-// reasons collects why rows have no value. What got a value in a later snapshot needs none.
+// reasons collects why rows have no value. It drops the reason of a row that gets a value in a later snapshot.
 type reasons struct {
 	order []counted
 	why   map[counted]string
 }
 
-// counted is an event with where it was to be counted.
+// counted identifies an event and where it should have been counted.
 type counted struct {
-	term                 int // tells events of one name apart
+	term                 int // distinguishes events of one name
 	event, place, cgroup string
 }
 
@@ -37,7 +37,7 @@ func (r *reasons) add(rows []Row) {
 	}
 }
 
-// lines gives each reason once, with the names of the events it holds for.
+// lines returns one line per reason, with the names of the events that it applies to.
 func (r *reasons) lines() []string {
 	var order []string
 	names := make(map[string][]string)
@@ -59,7 +59,7 @@ func (r *reasons) lines() []string {
 	return order
 }
 
-// reason says why the row has no value; it is empty for one that has.
+// reason returns why the row has no value, or "" if it has one.
 func (r *Row) reason() string {
 	var unsupported *count.Unsupported
 	switch {

@@ -22,15 +22,15 @@ type run struct {
 	counters *counters
 	layout   *layout
 
-	topology  target.Topology // if the rows need it
+	topology  target.Topology // set if the aggregation needs it
 	following *following      // nil if no programs are followed
 
-	observation *shared.Observation // of what sharing costs; nil if nobody wants to know, or nothing is shared
+	observation *shared.Observation // measures the cost of sharing; nil without Verbose, or if nothing is shared
 
 	enabled   bool
 	start     time.Time     // of the measured time
-	last      []count.Cell  // at the last interval
-	lastTime  time.Duration // since start
+	last      []count.Cell  // the reading at the last interval
+	lastTime  time.Duration // time of last, since start
 	intervals int
 }
 
@@ -49,7 +49,7 @@ func (s *counting) run() error {
 	return r.finish()
 }
 
-// close ends what still runs.
+// close stops everything that still runs.
 func (r *run) close() {
 	r.Close()
 	if r.observation != nil {
@@ -61,7 +61,7 @@ func (r *run) close() {
 	}
 }
 
-// launch opens the counters and starts what is measured.
+// launch opens the counters and starts the target.
 func (r *run) launch() (err error) {
 	resolve := r.cfg.Target.Resolve
 	switch {
@@ -86,12 +86,12 @@ func (r *run) launch() (err error) {
 	return r.begin()
 }
 
-// only resolves to a single thread, of which it is known that it lives.
+// only returns a function that resolves to one thread, which is known to be alive.
 func only(t target.Thread) func() (target.Target, error) {
 	return func() (target.Target, error) { return target.Target{Threads: []target.Thread{t}}, nil }
 }
 
-// begin starts what is measured, and the counters with it unless they are to wait.
+// begin starts the counters and the command. With a delay or -D -1, the counters start later.
 func (r *run) begin() error {
 	if err := r.prepare(); err != nil {
 		return err
@@ -119,7 +119,7 @@ func (r *run) begin() error {
 	return r.Execute()
 }
 
-// prepare makes the rows and takes the reading that the first interval is measured from.
+// prepare takes the reading that the first interval starts from, and makes the layout.
 func (r *run) prepare() (err error) {
 	if r.last, err = r.counters.Read(nil); err != nil {
 		return err
@@ -149,7 +149,7 @@ func (r *run) disable() error {
 	return r.counters.Disable()
 }
 
-// wait returns when the measured time is over.
+// wait returns when the session is over.
 func (r *run) wait() error {
 	if r.following != nil {
 		go r.followPrograms()
@@ -158,13 +158,13 @@ func (r *run) wait() error {
 		Every: r.cfg.Interval, Tick: r.tick})
 }
 
-// tick prints an interval. The last one ends the run.
+// tick prints an interval. The interval that reaches IntervalCount ends the run.
 func (r *run) tick() (over bool, err error) {
 	err = r.interval()
 	return r.intervals == r.cfg.IntervalCount, err
 }
 
-// interval prints what was counted since the last one.
+// interval prints what was counted since the last interval.
 func (r *run) interval() error {
 	now := time.Since(r.start)
 	cells, err := r.counters.Read(nil)
@@ -178,7 +178,7 @@ func (r *run) interval() error {
 	return r.print(Snapshot{Time: now, Rows: rows})
 }
 
-// finish stops counting and takes the result.
+// finish stops counting and keeps or prints the result.
 func (r *run) finish() error {
 	elapsed := time.Since(r.start)
 	if err := r.disable(); err != nil {
@@ -216,7 +216,7 @@ func (r *run) finish() error {
 	return r.print(Snapshot{Time: elapsed, Summary: true, Rows: rows})
 }
 
-// verbose reports each event's sum of readings as the kernel gave them, and with whom events are shared.
+// verbose reports the sum of each event's readings as the kernel returned them, and which other sessions share the events.
 func (r *run) verbose(cells []count.Cell) error {
 	if r.cfg.Verbose == nil {
 		return nil
@@ -252,7 +252,7 @@ func (r *run) verbose(cells []count.Cell) error {
 	return r.reportCost()
 }
 
-// observe begins to measure what sharing costs, if that is wanted.
+// observe starts to measure the cost of sharing, if Verbose is set and counters are shared.
 func (r *run) observe() (err error) {
 	if all := r.counters.shared(); len(all) > 0 && r.cfg.Verbose != nil {
 		r.observation, err = all[0].counter.Observe()
@@ -260,7 +260,7 @@ func (r *run) observe() (err error) {
 	return err
 }
 
-// reportCost tells what all sessions together took meanwhile.
+// reportCost reports what sharing cost in all sessions together while this session ran.
 func (r *run) reportCost() error {
 	if r.observation == nil {
 		return nil
@@ -280,7 +280,7 @@ func (r *run) reportCost() error {
 	return nil
 }
 
-// reportCalibration says what was subtracted from runs of BPF programs.
+// reportCalibration reports what --calibrate subtracted from each run of BPF programs.
 func (r *run) reportCalibration(rows []Row) {
 	if !r.cfg.Calibrate {
 		return
@@ -294,7 +294,7 @@ func (r *run) reportCalibration(rows []Row) {
 	}
 }
 
-// reportLost says what was not counted. All parts that share counters lose the same.
+// reportLost reports what was not counted. All parts that share counters lose the same changes, so it asks only the first.
 func (r *run) reportLost() error {
 	if cpus := r.counters.joined(); len(cpus) > 0 {
 		r.cfg.Notify("events were opened on CPU " + procfs.FormatCPUList(cpus) + " while counting, as CPUs came online: " +
@@ -317,7 +317,7 @@ func (r *run) reportLost() error {
 	return nil
 }
 
-// reportLostRuns says which runs of BPF programs were not counted, and which programs are not in a sum.
+// reportLostRuns reports which runs of BPF programs were not counted, and which programs are missing from a sum.
 func (r *run) reportLostRuns() error {
 	losses, err := r.counters.inside.Losses()
 	if err != nil {

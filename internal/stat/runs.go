@@ -7,13 +7,13 @@ import (
 	"github.com/bperf/bperf/internal/target"
 )
 
-// repeats puts the rows of several runs together.
+// repeats combines the rows of several runs.
 type repeats struct {
 	order []*repeatedRow
 	index map[rowKey]*repeatedRow
 }
 
-// rowKey tells rows of one run apart, and finds the same row of the next.
+// rowKey identifies a row within a run, and the same row in the next one.
 type rowKey struct {
 	term                int
 	name, place, cgroup string
@@ -23,10 +23,10 @@ type repeatedRow struct {
 	Row
 	value            stats
 	enabled, running uint64
-	counted          uint64 // runs that have a value
+	counted          uint64 // runs in which the row has a value
 }
 
-// add takes the rows of one run.
+// add adds the rows of one run.
 func (r *repeats) add(rows []Row) {
 	if r.index == nil {
 		r.index = make(map[rowKey]*repeatedRow)
@@ -52,7 +52,7 @@ func (r *repeats) add(rows []Row) {
 	}
 }
 
-// rows are the means over the runs, with metrics.
+// rows returns the means over the runs, with metrics.
 func (r *repeats) rows(elapsed time.Duration) []Row {
 	rows := make([]Row, len(r.order))
 	for i, all := range r.order {
@@ -74,7 +74,7 @@ func (r *repeats) rows(elapsed time.Duration) []Row {
 	return rows
 }
 
-// add takes the times of one run.
+// add adds the times of one run.
 func (o *Outcome) add(elapsed time.Duration, command target.Status, cfg *Config) {
 	o.Runs++
 	o.Elapsed = append(o.Elapsed, elapsed)
@@ -82,7 +82,7 @@ func (o *Outcome) add(elapsed time.Duration, command target.Status, cfg *Config)
 	o.User, o.System = command.User, command.System
 }
 
-// elapsed is the mean over the runs.
+// elapsed returns the mean elapsed time of the runs.
 func (o *Outcome) elapsed() time.Duration {
 	var sum time.Duration
 	for _, e := range o.Elapsed {

@@ -1,5 +1,8 @@
-// Package stat is a counting session: from what is asked for to the rows of its result, and the
-// result's forms as text, CSV and JSON.
+// Package stat runs counting sessions and prints their results as text, CSV or JSON.
+//
+// A session makes one or more runs. A run opens counters for the target and reads them into cells: one cell holds one event on one CPU or
+// thread, in one cgroup or BPF program. A layout sums cells into rows, and metrics are computed from rows. A snapshot is all rows of an
+// interval, of the summary, or of the whole run. A Printer prints snapshots.
 package stat
 
 import (
@@ -21,54 +24,54 @@ import (
 	"github.com/bperf/bperf/internal/target"
 )
 
-// Config is what a session measures, and how.
+// Config configures a session: what it measures, and how.
 type Config struct {
 	session.Spec
 
 	Events       event.List
-	EventCgroups []string // with -G: for each event the cgroup's name, or empty for none; nil without
-	Defaults     bool     // the events are bperf's choice: what the machine lacks is left out of the text
+	EventCgroups []string // with -G: the name of each event's cgroup, empty for none; otherwise nil
+	Defaults     bool     // bperf chose the events: the text leaves out the ones that the machine lacks
 
 	Subject string // the target in words, for the heading
 
-	Programs    []program.Target   // BPF programs that are counted, on all CPUs; then Target is the system
-	Follow      *program.Selection // programs of it that come while counting are counted, too, and all may go; nil for none
-	SumPrograms bool               // as one
-	Calibrate   bool               // what the probes themselves count in each run is taken off
+	Programs    []program.Target   // BPF programs to count in, on all CPUs; Target is the system then
+	Follow      *program.Selection // also count programs that match it and are loaded later; the session goes on without any; nil for none
+	SumPrograms bool               // sum all programs into one
+	Calibrate   bool               // subtract what the probes themselves count in each run
 
 	Shared shared.Where // where sessions find the counters that they share
 
 	Inherit     bool
 	AllUser     bool
 	AllKernel   bool
-	Raw         bool // do not scale
-	NoMerge     bool // keep the boxes of an uncore PMU apart
+	Raw         bool // do not scale multiplexed counts
+	NoMerge     bool // separate rows for the boxes of an uncore PMU
 	Aggregation Aggregation
 
 	Interval      time.Duration // 0 for one result at the end
-	IntervalCount int           // end after as many, 0 for no such end
-	Repeat        int           // runs; 0 for until interrupted
-	Sync          bool          // write out dirty pages before each run
-	Pre, Post     string        // shell commands around each run
-	Summary       bool          // with Interval: the sum at the end, too
+	IntervalCount int           // end after this number of intervals; 0 for no limit
+	Repeat        int           // number of runs; 0 to repeat until interrupted
+	Sync          bool          // write dirty pages to disk before each run
+	Pre, Post     string        // shell commands before and after each run
+	Summary       bool          // with Interval: also print the sum at the end
 
-	Verbose func(string) // takes each event's raw reading; may be nil
+	Verbose func(string) // receives each event's raw reading; may be nil
 }
 
-// inPrograms reports whether what is counted are BPF programs, of which there may be none yet.
+// inPrograms reports whether the session counts in BPF programs. There may be none yet.
 func (c *Config) inPrograms() bool { return len(c.Programs) > 0 || c.Follow != nil }
 
-// errNothingCounts is wrapped by the error of a session of which no event can be counted.
+// errNothingCounts is wrapped by the error of a session that can count none of its events.
 var errNothingCounts = errors.New("no supported events found")
 
-// Run measures, and prints each result as it comes.
+// Run runs a session to its end, and prints each result when it is complete.
 func Run(cfg Config, p Printer) (session.Result, error) {
 	s := &counting{cfg: &cfg, printer: p}
 	err := s.measure()
 	return s.result, err
 }
 
-// counting is a session that counts, with all its runs.
+// counting is a counting session with all its runs.
 type counting struct {
 	cfg     *Config
 	printer Printer
@@ -105,7 +108,7 @@ func (s *counting) measure() error {
 	}
 }
 
-// conclude prints what the runs so far have in common, and forgets them.
+// conclude prints the result of the runs so far, and resets it.
 func (s *counting) conclude() error {
 	if s.cfg.Interval == 0 {
 		if err := s.print(Snapshot{Rows: s.repeats.rows(s.outcome.elapsed())}); err != nil {
@@ -117,7 +120,7 @@ func (s *counting) conclude() error {
 	return err
 }
 
-// between runs one of the shell commands around a run.
+// between runs the shell command before or after a run.
 func (s *counting) between(command string) error {
 	if command == "" {
 		return nil
@@ -130,7 +133,7 @@ func (s *counting) between(command string) error {
 	return nil
 }
 
-// print prints one set of rows, after the heading if it is the first.
+// print prints a set of rows, after the heading if it is the first.
 func (s *counting) print(snapshot Snapshot) error {
 	if !s.headed {
 		s.headed = true
@@ -144,12 +147,11 @@ func (s *counting) print(snapshot Snapshot) error {
 	return s.printer.Snapshot(snapshot)
 }
 
-// attempts is how often a target is opened anew because threads started meanwhile.
+// attempts limits how often a target is reopened because it started threads while bperf opened it.
 const attempts = 5
 
-// open opens the counters of a run. Threads that start between listing and opening are counted if
-// their creator was already being counted, and otherwise not: so the target is listed again
-// afterwards, and opened anew when there are threads that it did not have.
+// open opens the counters of a run. A thread that starts between listing and opening is counted only if its creator was already being
+// counted. So open lists the target again afterwards, and reopens it if there are new threads.
 func (s *counting) open(resolve func() (target.Target, error)) (*counters, error) {
 	o := count.Options{
 		Inherit:      s.cfg.Inherit,
@@ -172,7 +174,7 @@ func (s *counting) open(resolve func() (target.Target, error)) (*counters, error
 			return nil, err
 		}
 		again, err := resolve()
-		if err != nil || again.SameThreads(t) { // on an error the target has gone; what it did is counted
+		if err != nil || again.SameThreads(t) { // an error means that the target has gone; its counts stay
 			return c, nil
 		}
 		if n == attempts {
@@ -192,15 +194,14 @@ func (s *counting) enableOnExec() bool {
 	return s.cfg.CommandIsTarget() && !s.cfg.Waits()
 }
 
-// inheritable reports whether the command can inherit the counters from the thread that starts it,
-// which saves a stopped child: that thread's own are never enabled, as it never executes anything.
-// It must not be so if they are enabled in another way, if children must not inherit, or if the
-// command's ID must be known before it runs, to read its CPU time at intervals.
+// inheritable reports whether the command can inherit the counters from the thread that starts it, which saves a stopped child. That
+// thread's own counters are never enabled, because it never executes anything. It cannot if the counters are enabled in another way, if
+// children must not inherit, or if the command's ID must be known before it runs, to read its CPU time at intervals.
 func (s *counting) inheritable() bool {
 	return s.enableOnExec() && s.cfg.Inherit && s.cfg.Control == nil && s.cfg.Interval == 0
 }
 
-// supported is an error when not a single event of a session can be counted.
+// supported returns an error if the session can count none of its events.
 func supported(c *counters) error {
 	if len(c.events) == 0 {
 		return nil

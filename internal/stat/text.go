@@ -10,7 +10,7 @@ import (
 	"github.com/bperf/bperf/internal/printable"
 )
 
-// Widths of the columns of text, perf's: what cuts its lines at fixed places finds things there.
+// These are perf's column widths, because some programs cut its lines at fixed positions.
 const (
 	timeWidth   = 16
 	valueWidth  = 18
@@ -21,11 +21,11 @@ const (
 	commWidth   = 16
 	tidWidth    = 7
 
-	headingEvery = 25 // intervals
+	headingEvery = 25 // intervals between two headings
 	clearScreen  = "\x1b[H\x1b[2J"
 )
 
-// places says how text prints the place of a row, and the heading above it.
+// places holds the heading and the width of the column of places.
 var places = map[Aggregation]struct {
 	heading string
 	width   int
@@ -41,20 +41,20 @@ type text struct {
 	w io.Writer
 	o OutputOptions
 
-	outcome   Outcome // as of the header
+	outcome   Outcome // as passed to Header
 	snapshots int
 	rows      bool // rows were printed
-	summary   bool // the summary was
-	probesOf  bool // what probes count was said
+	summary   bool // the summary was printed
+	probesOf  bool // the counts of the probes were printed
 	reasons   reasons
-	metrics   bool     // with MetricOnly: there was one
-	columns   []string // those of the last heading
+	metrics   bool     // with MetricOnly: a metric was printed
+	columns   []string // the columns of the last heading
 }
 
-// NewText prints a table for people, the one they know from perf.
+// NewText returns a printer of a table for people, in perf's layout.
 func NewText(w io.Writer, o OutputOptions) Printer { return &text{w: w, o: o} }
 
-// Header prints the heading, unless intervals come first: they have one of their own.
+// Header prints the heading, unless intervals come first: they have their own.
 func (t *text) Header(outcome Outcome) error {
 	*t = text{w: t.w, o: t.o, outcome: outcome}
 	if t.o.Interval {
@@ -90,8 +90,7 @@ func (t *text) Snapshot(s Snapshot) error {
 	return t.write(b.String())
 }
 
-// End prints why events have no count, and the times. Intervals have no times below them, unless
-// there was a summary.
+// End prints why events have no count, and the times. After intervals it prints the times only if there was a summary.
 func (t *text) End(outcome Outcome) error {
 	notes := t.reasons.lines()
 	if t.o.MetricOnly && t.snapshots > 0 && !t.metrics {
@@ -118,7 +117,7 @@ func (t *text) End(outcome Outcome) error {
 	return t.write(b.String())
 }
 
-// write writes lines, without the blanks that pad their last columns.
+// write writes lines without trailing blanks.
 func (t *text) write(lines string) error {
 	var b bytes.Buffer
 	for l := range strings.Lines(lines) {
@@ -168,7 +167,7 @@ func (t *text) table(b *strings.Builder, s Snapshot, interval bool) {
 	}
 }
 
-// afterEvent prints what follows the event: its metrics, and how far the count can be trusted.
+// afterEvent prints what follows the event: its metrics, the standard error, and the share of an estimate.
 func (t *text) afterEvent(b *strings.Builder, r *Row, indent string) {
 	for i, m := range r.Metrics {
 		if i > 0 {
@@ -188,14 +187,15 @@ func (t *text) afterEvent(b *strings.Builder, r *Row, indent string) {
 	r.scaledText(b)
 }
 
-// scaledText says of an estimate how much of the time was counted.
+// scaledText prints, for an estimate, the share of the time in which the event was counted.
 func (r *Row) scaledText(b *strings.Builder) {
 	if r.Scaled() {
 		fmt.Fprintf(b, "  (%.2f%%)", r.share())
 	}
 }
 
-// text is the metric as it stands behind an event. It is marked where the row is, too: the share there is that of one of the metric's events.
+// text returns the metric as it is printed behind an event. A metric that is an estimate is marked even if the row is marked, because the
+// row's share belongs to only one of the metric's events.
 func (m *Metric) text() string {
 	var s string
 	switch m.Kind {
@@ -220,7 +220,7 @@ func (m *Metric) text() string {
 	return s
 }
 
-// value is the row's value, or what stands in its place.
+// value returns the row's value, or the text that stands in its place.
 func (t *text) value(r *Row) string {
 	if a := r.absent(); a != "" {
 		return a
@@ -243,7 +243,7 @@ func (t *text) number(v float64, decimals int) string {
 	return whole + rest
 }
 
-// place is what rows begin with where they are about a part of the target.
+// place returns the text that rows of a part of the target begin with.
 func (t *text) place(p Place) string {
 	id := printable.Text(p.ID)
 	switch by := t.o.Aggregation; {
@@ -262,7 +262,7 @@ func (t *text) place(p Place) string {
 	}
 }
 
-// intervalHeading stands above the times and places of intervals.
+// intervalHeading returns the heading above the times and places of intervals.
 func (t *text) intervalHeading() string {
 	heading := fmt.Sprintf("#%*s", timeWidth-1, "time")
 	switch by := t.o.Aggregation; {

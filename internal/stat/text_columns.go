@@ -9,9 +9,9 @@ import (
 	"github.com/bperf/bperf/internal/printable"
 )
 
-const columnWidth = 20 // at least, of a metric
+const columnWidth = 20 // of a metric, at least
 
-// metricTable prints a line for each place and cgroup, below the names of the metrics.
+// metricTable prints one line per place and cgroup, below the names of the metrics.
 func (t *text) metricTable(b *strings.Builder, s Snapshot, interval bool) {
 	table := newMetricTable(s.Rows)
 	if len(table.columns) == 0 {
@@ -61,7 +61,7 @@ func (t *text) columnHeading(b *strings.Builder, columns []string, interval, cgr
 
 func width(column string) int { return max(columnWidth, utf8.RuneCountInString(column)) }
 
-// metric is the metric's value in a column, marked if it is an estimate.
+// metric returns the metric's value in a column, marked if it is an estimate.
 func (t *text) metric(m *Metric) string {
 	s := t.number(m.Value, m.decimals())
 	if m.Kind == Percent {

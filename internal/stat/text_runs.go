@@ -10,10 +10,10 @@ import (
 	"github.com/bperf/bperf/internal/printable"
 )
 
-// runWidth is that of a column of runTable.
+// runWidth is the width of a column of runTable.
 const runWidth = 13
 
-// runTable prints what single runs of BPF programs counted, a line for each row that has any.
+// runTable prints statistics of single runs of BPF programs: one line per row that has runs.
 func (t *text) runTable(b *strings.Builder, rows []Row) {
 	headed := false
 	cgroups := hasGroups(rows)
@@ -45,7 +45,7 @@ func (t *text) runTable(b *strings.Builder, rows []Row) {
 	}
 }
 
-// probes says what of each run is the probes' own, once.
+// probes prints, once, what bperf's own probes count in each run.
 func (t *text) probes(b *strings.Builder, rows []Row) {
 	rows = slices.DeleteFunc(slices.Clone(rows), func(r Row) bool { return r.Runs == nil || r.Runs.Calibrated })
 	probes, unknown := probeCounts(rows)
@@ -61,10 +61,10 @@ func (t *text) probes(b *strings.Builder, rows []Row) {
 	}
 }
 
-// notMeasured is why what the probes count of an event is not known.
+// notMeasured is the reason why the probes' count of an event is unknown.
 const notMeasured = ": it had no counter while they were measured"
 
-// probeCounts lists what the probes count in each run, and the events of which that is not known.
+// probeCounts returns what the probes count in each run, and the events for which that is unknown.
 func probeCounts(rows []Row) (probes, unknown []string) {
 	add := func(list []string, words ...string) []string {
 		if part := strings.Join(strings.Fields(printable.Text(strings.Join(words, " "))), " "); !slices.Contains(list, part) {
@@ -87,10 +87,10 @@ func probeCounts(rows []Row) (probes, unknown []string) {
 	return probes, unknown
 }
 
-// barWidth is that of the longest bar of a histogram.
+// barWidth is the width of the longest bar of a histogram.
 const barWidth = 50
 
-// histograms draws how the runs of each row are distributed: a line for each bucket.
+// histograms draws the distribution of each row's runs: one line per bucket.
 func histograms(b *strings.Builder, rows []Row) {
 	for i := range rows {
 		r := &rows[i]
@@ -108,8 +108,8 @@ func histograms(b *strings.Builder, rows []Row) {
 	}
 }
 
-// WriteHistogram draws how runs are distributed, below an empty line and a heading: a line for each bucket. It writes nothing if there
-// are no runs.
+// WriteHistogram draws the distribution of runs below an empty line and a heading: one line per bucket. It writes nothing if there are no
+// runs.
 func WriteHistogram(b *strings.Builder, heading string, runs *count.Runs, scale float64) {
 	WriteBuckets(b, heading, runs.Histogram(), scale)
 }
@@ -131,7 +131,7 @@ func WriteBuckets(b *strings.Builder, heading string, buckets []count.Bucket, sc
 	}
 }
 
-// bounds are the least and the most that was counted in the runs of a bucket.
+// bounds returns the lowest and the highest count of a bucket's runs.
 func bounds(k count.Bucket, scale float64) (low, high string) {
 	number := func(v float64) string {
 		rounded, _ := strconv.ParseFloat(strconv.FormatFloat(v*scale, 'g', 12, 64), 64) // 0.005119, not 0.005118999999999999
@@ -140,7 +140,7 @@ func bounds(k count.Bucket, scale float64) (low, high string) {
 	return number(k.Low), number(k.High)
 }
 
-// droppedJSON is an object with the reasons for which runs were dropped.
+// droppedJSON returns an object with the number of dropped runs by reason.
 func (r *Row) droppedJSON() string {
 	var parts []string
 	for i, n := range r.Dropped {
@@ -151,7 +151,7 @@ func (r *Row) droppedJSON() string {
 	return "{" + strings.Join(parts, ", ") + "}"
 }
 
-// droppedCSV has the reasons for which runs were dropped, with their numbers behind.
+// droppedCSV returns the reasons for which runs were dropped, each followed by its number of runs.
 func (r *Row) droppedCSV() string {
 	if r.Dropped == nil {
 		return ""
@@ -165,7 +165,7 @@ func (r *Row) droppedCSV() string {
 	return strings.Join(parts, " ")
 }
 
-// histogramJSON is an array of buckets that have runs: least, most, runs.
+// histogramJSON returns an array of the buckets that have runs: lowest count, highest count, runs.
 func (r *Row) histogramJSON() string {
 	var parts []string
 	scale, _ := r.runUnit()

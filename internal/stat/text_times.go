@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// times are those of a single run.
+// times prints the times of a single run.
 func times(b *strings.Builder, o Outcome) {
 	for _, elapsed := range o.Elapsed {
 		fmt.Fprintf(b, " %17.9f seconds time elapsed\n\n", elapsed.Seconds())
@@ -16,8 +16,8 @@ func times(b *strings.Builder, o Outcome) {
 	}
 }
 
-// repeatedTimes are the mean time of the runs and, with Table, each run's, with a bar that is one
-// longer for each 5 % that it is off the mean.
+// repeatedTimes prints the mean time of the runs. With Table it also prints the time of each run, with a bar that is one character longer
+// for each 5 % of distance from the mean.
 func (t *text) repeatedTimes(b *strings.Builder, o Outcome) {
 	var s stats
 	for _, elapsed := range o.Elapsed {
@@ -41,8 +41,7 @@ func (t *text) repeatedTimes(b *strings.Builder, o Outcome) {
 	b.WriteString("\n\n")
 }
 
-// precision is the number of decimals that shows three digits of an error below 1, and not more
-// than there are.
+// precision returns the number of decimals that shows three digits of an error below 1, up to the nine decimals of nanoseconds.
 func precision(err float64) int {
 	const nanosecond = 9
 	if err == 0 {
