@@ -1,5 +1,5 @@
-// Package session runs what stat and record have in common: a session starts a command or watches a target, starts and stops its events, and ends with
-// the command, the target, the time, a signal, or on request.
+// Package session holds what stat and record have in common. A session starts a command or watches a target, and starts and stops the
+// events. It ends with the command or the target, after a timeout, at a signal, or on request.
 package session
 
 import (
@@ -12,18 +12,18 @@ import (
 	"github.com/bperf/bperf/internal/target"
 )
 
-// Spec says who is measured, and for how long.
+// Spec selects who is measured, and for how long.
 type Spec struct {
 	Target  target.Spec
-	Command []string // is measured if Target is empty; with a Target it only says how long
+	Command []string // measured if Target is empty; otherwise it only sets how long the session runs
 
 	Delay         time.Duration    // the events start this long after the session
-	StartDisabled bool             // the events start when Control says so
-	Timeout       time.Duration    // the session ends after it; 0 for never
+	StartDisabled bool             // the events start when Control enables them
+	Timeout       time.Duration    // the session ends after it; 0 for no limit
 	Control       *control.Channel // nil without one
-	Signals       <-chan os.Signal // each ends the session
+	Signals       <-chan os.Signal // each signal ends the session
 
-	Notify func(string) // gets lines for the user: "Events enabled", warnings
+	Notify func(string) // receives lines for the user: "Events enabled", warnings
 }
 
 // CommandIsTarget reports whether the command is measured, rather than a target while the command runs.
@@ -32,13 +32,13 @@ func (s *Spec) CommandIsTarget() bool { return len(s.Command) > 0 && s.Target.No
 // Waits reports whether the events start later than the session.
 func (s *Spec) Waits() bool { return s.Delay > 0 || s.StartDisabled }
 
-// Result says how a session ended.
+// Result describes how a session ended.
 type Result struct {
-	Signal  os.Signal     // that ended it, or nil
+	Signal  os.Signal     // the signal that ended it, or nil
 	Command target.Status // zero without a command
 }
 
-// Session is a session that runs.
+// Session is a session, from New to Close.
 type Session struct {
 	*Spec
 	Result
@@ -50,12 +50,12 @@ type Session struct {
 	over    chan struct{}
 }
 
-// New returns a session that has not begun.
+// New returns a session that has not started anything yet.
 func New(spec *Spec) *Session {
 	return &Session{Spec: spec, work: make(chan func() (bool, error)), over: make(chan struct{})}
 }
 
-// Prepare starts the command as far as that it waits for Execute, and returns its thread.
+// Prepare starts a process that waits for Execute to become the command, and returns its thread.
 func (s *Session) Prepare() (t target.Thread, err error) {
 	if s.command, err = target.StartCommand(s.Spec.Command); err != nil {
 		return t, err
@@ -63,14 +63,14 @@ func (s *Session) Prepare() (t target.Thread, err error) {
 	return target.Thread{TID: s.command.PID(), PID: s.command.PID(), Comm: s.Spec.Command[0]}, nil
 }
 
-// Execute executes the command, if there is one.
+// Execute executes the command, if the session has one. It starts the command if Prepare did not.
 func (s *Session) Execute() (err error) {
 	switch {
 	case len(s.Spec.Command) == 0:
 		return nil
 	case s.command != nil:
 		err = s.command.Exec()
-	default: // it was not prepared
+	default: // Prepare was not called
 		s.command, err = target.RunCommand(s.Spec.Command)
 	}
 	if err == nil {
@@ -79,16 +79,16 @@ func (s *Session) Execute() (err error) {
 	return err
 }
 
-// Measurement is what a session measures with. Its functions are called one at a time, by the goroutine of Wait.
+// Measurement is the part of a session that does the measuring. The goroutine of Wait calls its functions, one at a time.
 type Measurement struct {
 	Enable, Disable func() error // start and stop the events
-	Threads         bool         // the target is threads: the session ends when all have ended, unless there is a command
+	Threads         bool         // the target is threads: without a command, the session ends when all of them have ended
 
 	Every time.Duration                 // between two calls of Tick; 0 for none
-	Tick  func() (over bool, err error) // may end the session
+	Tick  func() (over bool, err error) // called at each interval; over ends the session
 }
 
-// Do has the goroutine of Wait call f, which may end the session. It returns false if the session is over.
+// Do makes the goroutine of Wait call f, which may end the session. It returns false if the session is over.
 func (s *Session) Do(f func() (over bool, err error)) bool {
 	select {
 	case s.work <- f:
@@ -98,10 +98,11 @@ func (s *Session) Do(f func() (over bool, err error)) bool {
 	}
 }
 
-// Over is closed when Wait has returned.
+// Over returns a channel that Wait closes when it returns.
 func (s *Session) Over() <-chan struct{} { return s.over }
 
-// Wait returns when the session is over, or with the first error of the measurement. A command may still run: see End. It is called once.
+// Wait runs the measurement until the session is over, or until the first error of the measurement. The command may still run then: see
+// End. Wait can be called only once.
 func (s *Session) Wait(m *Measurement) error {
 	defer close(s.over)
 	delay, timeout := after(s.Delay), after(s.Timeout)
@@ -151,7 +152,7 @@ func (s *Session) Wait(m *Measurement) error {
 	}
 }
 
-// after is time.After, but never for no time.
+// after is like time.After, but its channel never delivers if d is 0 or less.
 func after(d time.Duration) <-chan time.Time {
 	if d <= 0 {
 		return nil
@@ -167,7 +168,7 @@ func (s *Session) enable(m *Measurement) error {
 	return err
 }
 
-// obey does what the control descriptor says.
+// obey does what a command of the control descriptor asks for.
 func (s *Session) obey(c control.Command, m *Measurement) (over bool, err error) {
 	switch c {
 	case control.Enable:
@@ -185,7 +186,8 @@ func (s *Session) obey(c control.Command, m *Measurement) (over bool, err error)
 	return over, s.Control.Ack()
 }
 
-// End ends a command that still runs, and waits for its end: with the signal that ended the session, or SIGTERM. One more signal kills it.
+// End sends the signal that ended the session, or SIGTERM, to a command that still runs, and waits for its end. Another signal to the
+// session kills the command.
 func (s *Session) End() {
 	if s.exited == nil {
 		return
@@ -194,9 +196,9 @@ func (s *Session) End() {
 	s.Result.Command, s.Signal, s.exited = status, cmp.Or(next, s.Signal), nil
 }
 
-// Close kills a command that still runs.
+// Close kills the command if it still runs.
 func (s *Session) Close() {
 	if s.command != nil {
-		s.command.Kill() // does nothing when it has ended
+		s.command.Kill() // does nothing if it has ended
 	}
 }

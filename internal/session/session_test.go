@@ -14,7 +14,7 @@ import (
 	"github.com/bperf/bperf/internal/target"
 )
 
-// fake is a measurement that notes what is called.
+// fake is a measurement that records which functions are called.
 type fake struct {
 	calls []string
 	fail  error // of Enable
@@ -25,7 +25,7 @@ func (f *fake) measurement() *Measurement {
 	return &Measurement{Enable: func() error { note("enable"); return f.fail }, Disable: func() error { note("disable"); return nil }}
 }
 
-// controlled returns a control that gets some commands.
+// controlled returns a control channel that receives the given commands.
 func controlled(t *testing.T, commands ...string) *control.Channel {
 	t.Helper()
 	r, w, err := os.Pipe()
@@ -100,7 +100,7 @@ func TestWait(t *testing.T) {
 	}
 }
 
-// TestCommand has commands that end by themselves, and those that have to be ended.
+// TestCommand runs commands that end by themselves, and commands that End has to end.
 func TestCommand(t *testing.T) {
 	for _, tt := range []struct {
 		name    string
