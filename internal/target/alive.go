@@ -14,9 +14,9 @@ import (
 	"github.com/bperf/bperf/internal/procfs"
 )
 
-// Watch watches the processes and threads until stop is called. The channel is closed when none of them runs any more; it is
-// nil if the target is the system, which does not end. A process whose first thread has ended runs as long as another one
-// does; one that only waits to be reaped does not run.
+// Watch watches the processes and threads until stop is called. It closes the channel when none of them runs any more. The channel is nil
+// if the target is the system, which does not end. A process runs as long as one of its threads does, even if the first one has ended. A
+// process that only waits to be reaped does not run.
 func (s Spec) Watch() (ended <-chan struct{}, stop func()) {
 	if s.System {
 		return nil, func() {}
@@ -39,8 +39,8 @@ func (s Spec) Watch() (ended <-chan struct{}, stop func()) {
 	return over, stop
 }
 
-// wait returns when a process (pidfd_open(2), Linux 5.3) or a thread (PIDFD_THREAD, Linux 6.9) has ended, or at the end of the
-// context. Where the kernel has no descriptor to wait for, it looks from time to time.
+// wait returns when a process (pidfd_open(2), Linux 5.3) or a thread (PIDFD_THREAD, Linux 6.9) has ended, or when the context ends. If the
+// kernel has no such descriptor, it polls.
 func wait(ctx context.Context, id, flags int, s Spec) {
 	fd, err := unix.PidfdOpen(id, flags|unix.PIDFD_NONBLOCK)
 	if err != nil {
@@ -50,7 +50,7 @@ func wait(ctx context.Context, id, flags int, s Spec) {
 	f := os.NewFile(uintptr(fd), "pidfd")
 	defer context.AfterFunc(ctx, func() { f.Close() })()
 	conn, err := f.SyscallConn()
-	if err != nil { // it has been closed
+	if err != nil { // the context closed it
 		return
 	}
 	conn.Read(func(fd uintptr) bool {
@@ -60,7 +60,7 @@ func wait(ctx context.Context, id, flags int, s Spec) {
 	f.Close()
 }
 
-// poll returns when none of them is alive.
+// poll returns when no process or thread of s is alive.
 func (s Spec) poll(ctx context.Context) {
 	const pause = 100 * time.Millisecond
 	t := time.NewTicker(pause)
@@ -85,7 +85,7 @@ func (s Spec) alive(root fs.FS) bool {
 		if runs(proc, strconv.Itoa(pid)) {
 			return true
 		}
-		tids, _ := procfs.Threads(proc, pid) // none of a process that has ended
+		tids, _ := procfs.Threads(proc, pid) // an ended process has none
 		for _, tid := range tids {
 			if runs(proc, fmt.Sprintf("%d/task/%d", pid, tid)) {
 				return true
@@ -95,7 +95,7 @@ func (s Spec) alive(root fs.FS) bool {
 	return s.System
 }
 
-// runs reports whether a task is there and has not ended.
+// runs reports whether a task exists and has not ended.
 func runs(proc fs.FS, task string) bool {
 	stat, err := procfs.ReadTaskStat(proc, task)
 	return err == nil && !stat.Ended()

@@ -13,14 +13,14 @@ import (
 	"github.com/bperf/bperf/internal/procfs"
 )
 
-// hierarchy is the mounted tree of cgroups that perf events know: that of the v1 controller
-// perf_event where there is one, otherwise that of v2, where the controller is always on.
+// hierarchy is the mounted tree of the cgroups that perf events know. That is the one of the v1 controller perf_event if it is mounted, and
+// otherwise that of v2, where the controller is always on.
 type hierarchy struct {
 	kind  string // "perf_event" or "cgroup2"
 	mount string // absolute
 }
 
-// findHierarchy finds it among the mounts of this process.
+// findHierarchy finds the hierarchy among the mounts of this process.
 func findHierarchy(root fs.FS) (hierarchy, error) {
 	mounts, err := procfs.Mounts(procfs.Proc(root), "self")
 	if err != nil {
@@ -45,8 +45,8 @@ func findHierarchy(root fs.FS) (hierarchy, error) {
 	return hierarchy{"cgroup2", unified}, nil
 }
 
-// PerfCgroupsAreV1 reports whether the controller perf_event, whose cgroups perf events know, is that of a v1 hierarchy,
-// mounted or not (/proc/cgroups, https://docs.kernel.org/admin-guide/cgroup-v1/cgroups.html).
+// PerfCgroupsAreV1 reports whether perf events know the cgroups of a v1 hierarchy, because their controller perf_event belongs to one. The
+// hierarchy need not be mounted (/proc/cgroups, https://docs.kernel.org/admin-guide/cgroup-v1/cgroups.html).
 func PerfCgroupsAreV1() (bool, error) { return perfCgroupsAreV1(os.DirFS("/")) }
 
 func perfCgroupsAreV1(root fs.FS) (bool, error) {
@@ -65,8 +65,8 @@ func perfCgroupsAreV1(root fs.FS) (bool, error) {
 	return false, nil
 }
 
-// dir is the directory of a cgroup: named from the root of the hierarchy, with or without a slash in
-// front ("/" and "" are the root itself), or by its full path.
+// dir returns the directory of a cgroup. The name is a path from the root of the hierarchy, with or without a leading slash ("/" and "" are
+// the root itself), or the full path.
 func (h hierarchy) dir(name string) string {
 	if name == h.mount {
 		return h.mount
@@ -101,7 +101,7 @@ func resolveCgroups(root fs.FS, names []string) ([]Cgroup, error) {
 	return groups, nil
 }
 
-// inFS is an absolute path as fs.FS wants it.
+// inFS converts an absolute path to a path of fs.FS.
 func inFS(abs string) string {
 	if abs == "/" {
 		return "."
@@ -109,10 +109,9 @@ func inFS(abs string) string {
 	return strings.TrimPrefix(abs, "/")
 }
 
-// MatchCgroups returns the names of the cgroups that --for-each-cgroup selects: those of a list with
-// commas, or, where it has any of the characters {}[]()|*+?^$, all whose name matches it as a regular
-// expression (RE2 syntax, anywhere in the name). Names found have no slash in front, except for the
-// root "/"; they are in order of their names. Names of a list are not looked up.
+// MatchCgroups returns the names of the cgroups that --for-each-cgroup selects. The list is separated by commas. If it contains any of the
+// characters {}[]()|*+?^$, it is a regular expression instead (RE2 syntax), and selects all cgroups whose name has a match anywhere. Those
+// names have no leading slash, except for the root "/", and are sorted. MatchCgroups does not check that the names of a list exist.
 func MatchCgroups(list string) ([]string, error) { return matchCgroups(os.DirFS("/"), list) }
 
 func matchCgroups(root fs.FS, list string) ([]string, error) {
@@ -130,7 +129,7 @@ func matchCgroups(root fs.FS, list string) ([]string, error) {
 	var names []string
 	err = fs.WalkDir(root, inFS(h.mount), func(p string, d fs.DirEntry, err error) error {
 		if errors.Is(err, fs.ErrNotExist) {
-			return nil // removed while we walk
+			return nil // removed while we walk the tree
 		}
 		if err != nil || !d.IsDir() {
 			return err

@@ -10,34 +10,31 @@ import (
 	"syscall"
 )
 
-// childName is argv[0] of a process that is to become the command, as ps shows it meanwhile. It is
-// followed by the number of its control socket, the hard limit of file descriptors, and the
-// command's own argv.
+// childName is argv[0] of a process that waits to become the command, and what ps shows until then. The next arguments are the number of
+// its control socket, the hard limit of file descriptors, and the command's own argv.
 const childName = "(bperf waits to run a command)"
 
 func isChild() bool { return len(os.Args) > 3 && os.Args[0] == childName }
 
-// A process that StartCommand started waits here for Exec and becomes the command; it never gets to
-// main. Counters are attached to its first thread, so that is the one that has to execute the command,
-// and init functions are sure to run on it (see runtime.LockOSThread).
+// A process that StartCommand started waits here for Exec and then becomes the command; it never reaches main. Counters are attached to its
+// first thread, so that thread must execute the command. Init functions run on the first thread (see runtime.LockOSThread).
 func init() {
 	if isChild() {
 		os.Exit(runChild(os.Args[1], os.Args[2], os.Args[3:]))
 	}
 }
 
-// waits is what the child writes to its socket before it waits.
+// waits is the byte that the child writes to its socket before it waits.
 const waits = 'w'
 
-// runChild waits on the socket until the parent says so, and executes the command. It returns only
-// when that failed, or when the parent has died.
+// runChild waits on the socket for the parent, and then executes the command. It returns only if that failed, or if the parent has died.
 func runChild(socket, hardLimit string, argv []string) int {
 	fd, err := strconv.Atoi(socket)
 	if err != nil {
 		return 127
 	}
 	syscall.CloseOnExec(fd)
-	runtime.LockOSThread() // another thread starts all further ones
+	runtime.LockOSThread() // from now on, the runtime starts threads from another thread
 	if _, err := syscall.Write(fd, []byte{waits}); err != nil {
 		return 127
 	}
@@ -54,8 +51,8 @@ func runChild(socket, hardLimit string, argv []string) int {
 	return report(fd, execvp(argv, os.Environ()))
 }
 
-// restoreFileLimit undoes what the parent did to its hard limit. The runtime looks after the soft one
-// where it had raised it; where it had not, both were equal.
+// restoreFileLimit restores the hard limit that the parent was started with. The runtime restores the soft limit if it had raised it;
+// otherwise both limits were equal.
 func restoreFileLimit(hard string) error {
 	was, err := strconv.ParseUint(hard, 10, 64)
 	if err != nil {
@@ -71,7 +68,7 @@ func restoreFileLimit(hard string) error {
 	return syscall.Setrlimit(syscall.RLIMIT_NOFILE, &syscall.Rlimit{Cur: was, Max: was})
 }
 
-// reportUsage tells the parent how much CPU time was used up to here, which is not the command's.
+// reportUsage sends the parent the CPU time used so far, which is not the command's.
 func reportUsage(fd int) error {
 	var usage syscall.Rusage
 	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &usage); err != nil {
@@ -83,13 +80,13 @@ func reportUsage(fd int) error {
 	return err
 }
 
-// report tells the parent why the command could not be executed.
+// report sends the parent the reason why the command could not be executed.
 func report(fd int, err error) int {
 	var errno syscall.Errno
 	if !errors.As(err, &errno) {
 		errno = syscall.EINVAL
 	}
-	syscall.Write(fd, binary.NativeEndian.AppendUint64(nil, uint64(errno))) // a parent that is gone needs no report
+	syscall.Write(fd, binary.NativeEndian.AppendUint64(nil, uint64(errno))) // nobody reads it if the parent has died
 	return 127
 }
 
@@ -97,9 +94,9 @@ func execvp(argv, env []string) error {
 	return search(argv, func(path string, argv []string) error { return syscall.Exec(path, argv, env) })
 }
 
-// search executes a command as execvp(3) does: a name without a slash is looked up in PATH, what may
-// not be executed is passed over as long as there are more directories, and a file without a format
-// that the kernel knows is a script for /bin/sh. It returns when one could be executed (nil), or none.
+// search executes a command as execvp(3) does. It looks a name without a slash up in PATH. It skips a file that may not be executed if a
+// later directory has another one, and runs a file without a format that the kernel knows with /bin/sh. It returns nil if execute
+// succeeded, and otherwise an error.
 func search(argv []string, execute func(path string, argv []string) error) error {
 	try := func(path string) error {
 		err := execute(path, argv)

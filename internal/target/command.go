@@ -14,39 +14,37 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Command is a process that has not yet executed the command it is to become, so that counters can
-// be opened for it that start with the command itself (perfdata.AttrEnableOnExec).
+// Command is a process that becomes a command when Exec is called. Before that, counters can be opened for it that start with the command
+// itself (perfdata.AttrEnableOnExec).
 //
-// The command gets the descriptors 0 to 2, those that were inherited by this process, its
-// environment, its limit of file descriptors and its mask of signals. Of signals that this process was started
-// with as ignored, SIGHUP and SIGINT are ignored in the command too if nothing asked to be notified of them; Go's
-// runtime takes over the others before any code here runs, so that the command has them at their default.
+// The command gets the descriptors 0 to 2, the ones that this process inherited, its environment, its limit of file descriptors and its
+// signal mask. If this process was started with SIGHUP or SIGINT ignored, the command ignores them too, unless something asked to be
+// notified of them. Go's runtime takes over the other signals before any code here runs, so the command has them at their default.
 type Command struct {
 	name   string
 	pid    int
-	socket int // to the child; -1 after Exec
+	socket int // to the child; -1 once Exec has closed it
 
-	start  time.Time      // of the command
-	before syscall.Rusage // what the child had used up to then
+	start  time.Time      // when Exec started the command
+	before syscall.Rusage // CPU time that the child used before it became the command
 
-	mu     sync.Mutex // guards reaped, so that no signal goes to a process that reuses the ID
+	mu     sync.Mutex // guards reaped, so that no signal reaches another process that reuses the ID
 	reaped bool
 	wait   sync.Once
 	status Status
 }
 
-// Status is how a command ended. User and System are of the command and of those of its children
-// that it waited for; they do not contain what the process used before it became the command.
+// Status describes how a command ended. User and System are the CPU time of the command and of the children that it waited for. They do not
+// include what the process used before it became the command.
 type Status struct {
 	Code   int            // exit status, when Signal is 0
-	Signal syscall.Signal // that ended it, or 0
+	Signal syscall.Signal // the signal that ended the command, or 0
 	User   time.Duration
 	System time.Duration
 	Wall   time.Duration // from Exec to the end
 }
 
-// ExitCode is the exit status that a shell would show: 128 and the signal for a command that was
-// ended by one.
+// ExitCode returns the exit status that a shell would show: 128 plus the signal if a signal ended the command.
 func (s Status) ExitCode() int {
 	if s.Signal != 0 {
 		return 128 + int(s.Signal)
@@ -54,7 +52,7 @@ func (s Status) ExitCode() int {
 	return s.Code
 }
 
-// hardFileLimit is the hard limit of file descriptors this process was started with.
+// hardFileLimit is the hard limit of file descriptors that this process was started with.
 var hardFileLimit = func() uint64 {
 	var limit syscall.Rlimit
 	if err := syscall.Getrlimit(syscall.RLIMIT_NOFILE, &limit); err != nil {
@@ -63,13 +61,13 @@ var hardFileLimit = func() uint64 {
 	return limit.Max
 }()
 
-// StartCommand starts a process and returns when it waits for Exec. The process is this program again, which gets no further
-// than this package's init function. It ends by itself when this process dies before.
+// StartCommand starts a process, and returns when the process waits for Exec. The process runs this program again, but only up to this
+// package's init function. It exits by itself if this process dies first.
 //
-// Events can be opened for the process from then on, and no earlier. The kernel tells that it has executed this program before it
-// starts the events of perfdata.AttrEnableOnExec, so that they would count the start of this program too. And a thread of Go's runtime that
-// is started between the opening of an event and PERF_EVENT_IOC_SET_BPF inherits the event without its BPF program; the kernel may swap
-// the events of the two threads.
+// Events can be opened for the process from then on, and no earlier, for two reasons. First, the kernel reports that it has executed this
+// program before it starts the events with perfdata.AttrEnableOnExec, so events opened earlier would also count the start of this program.
+// Second, a thread that Go's runtime starts between the opening of an event and PERF_EVENT_IOC_SET_BPF inherits the event without its BPF
+// program, and the kernel may swap the events of the two threads.
 func StartCommand(argv []string) (*Command, error) {
 	if len(argv) == 0 {
 		return nil, errors.New("no command is given")
@@ -87,14 +85,14 @@ func StartCommand(argv []string) (*Command, error) {
 	}
 	c := &Command{name: argv[0], pid: pid, socket: ends[0]}
 	var answer [1]byte
-	if _, err := readFull(c.socket, answer[:]); err != nil && err != syscall.ECONNRESET { // Wait returns why a child that has ended did
+	if _, err := readFull(c.socket, answer[:]); err != nil && err != syscall.ECONNRESET { // if the child has ended, Wait returns why
 		return nil, errors.Join(fmt.Errorf("start %s: %w", c.name, err), c.Kill())
 	}
 	return c, nil
 }
 
-// forkInheriting starts this program with one descriptor more than it would inherit. Its number stays
-// as it is: the low ones may be in use, by a make that shares its job server for example.
+// forkInheriting starts this program with one more descriptor than it would inherit. It keeps the descriptor's number, because low numbers
+// may be in use, for example by a make that shares its job server.
 func forkInheriting(fd int, args []string) (pid int, err error) {
 	if _, err := unix.FcntlInt(uintptr(fd), unix.F_SETFD, 0); err != nil {
 		return 0, err
@@ -105,19 +103,19 @@ func forkInheriting(fd int, args []string) (pid int, err error) {
 	})
 }
 
-// PID is the process ID of the child and then of the command, and of its only thread up to Exec.
+// PID returns the process ID of the child and later of the command. Until Exec it is also the ID of the only thread.
 func (c *Command) PID() int { return c.pid }
 
-// Exec lets the child execute the command. It returns when the command is running, or has ended, or
-// could not be executed, which is an *ExecError.
+// Exec makes the child execute the command. It returns when the command runs or has ended. If the command cannot be executed, the error is
+// an *ExecError.
 func (c *Command) Exec() error {
 	defer c.closeSocket()
 	c.start = time.Now()
-	// A child that is gone already has been killed: Wait tells by what. No SIGPIPE for that.
+	// EPIPE means that the child has been killed: Wait returns the signal. MSG_NOSIGNAL avoids a SIGPIPE here.
 	if err := unix.Send(c.socket, []byte{1}, unix.MSG_NOSIGNAL); err != nil && err != unix.EPIPE {
 		return fmt.Errorf("start %s: %w", c.name, err)
 	}
-	// The socket closes on exec. What comes before is the usage so far, and then perhaps an errno.
+	// The socket closes on exec. Before that, the child sends its CPU time, and an errno if the exec failed.
 	var answer [24]byte
 	n, err := readFull(c.socket, answer[:])
 	if err != nil && err != syscall.ECONNRESET {
@@ -143,7 +141,7 @@ func (c *Command) closeSocket() {
 	}
 }
 
-// ExecError is why a command could not be executed. Its text is the one of perf.
+// ExecError is the reason why a command could not be executed. Its text is perf's.
 type ExecError struct {
 	Name string
 	Err  syscall.Errno
@@ -156,7 +154,7 @@ func (e *ExecError) Error() string {
 
 func (e *ExecError) Unwrap() error { return e.Err }
 
-// Wait waits for the end of the command. It can be called more than once.
+// Wait waits for the end of the command, and returns its status. It can be called more than once.
 func (c *Command) Wait() Status {
 	c.wait.Do(c.reap)
 	return c.status
@@ -191,15 +189,16 @@ func (c *Command) reap() {
 	c.status.Code = wait.ExitStatus()
 }
 
-// Exited returns a channel that takes the status of the command when it has ended.
+// Exited returns a channel that receives the status of the command when it has ended.
 func (c *Command) Exited() <-chan Status {
 	exited := make(chan Status, 1)
 	go func() { exited <- c.Wait() }()
 	return exited
 }
 
-// End ends a command that still runs, and waits for its end: it gets a signal, and SIGKILL when the next one of signals comes. That is returned, or nil. A
-// command of another user, as that of sudo, may not be sent signals: then it ends when it does.
+// End sends a signal to a command that still runs, and waits for its end. When the next signal arrives on signals, it sends SIGKILL, and
+// returns that signal as next; otherwise next is nil. bperf may not be allowed to signal a command of another user, for example of sudo:
+// then End waits until the command ends by itself.
 func (c *Command) End(sig os.Signal, exited <-chan Status, signals <-chan os.Signal) (status Status, next os.Signal) {
 	_ = c.signal(sig)
 	for {
@@ -212,7 +211,7 @@ func (c *Command) End(sig os.Signal, exited <-chan Status, signals <-chan os.Sig
 	}
 }
 
-// signal sends the command a signal. One that has ended takes none, which is no error.
+// signal sends a signal to the command. It does nothing if the command has been reaped.
 func (c *Command) signal(sig os.Signal) error {
 	number, ok := sig.(syscall.Signal)
 	if !ok {
@@ -229,11 +228,10 @@ func (c *Command) signal(sig os.Signal) error {
 	return nil
 }
 
-// Kill ends the command or the child that waits, and waits for its end. It does nothing when it has
-// ended.
+// Kill kills the command or the child that waits, and waits for its end. It does nothing if the process has ended.
 func (c *Command) Kill() error {
 	err := c.signal(syscall.SIGKILL)
-	c.closeSocket() // not before: the child ends by itself when its socket is closed
+	c.closeSocket() // only now, because the child exits by itself when its socket is closed
 	c.Wait()
 	return err
 }

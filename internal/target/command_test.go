@@ -15,9 +15,9 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// The test binary is a program that starts commands, too: with "start" or "run" as first argument it
-// runs the rest as a command and ends as that does, with "-50" behind as if it had been started with a hard
-// limit of 50 files and had raised that; "orphan" dies before Exec.
+// TestMain makes the test binary a program that starts commands. With "start" or "run" as the first argument it runs the rest as a command
+// and ends as the command does. A suffix "-50" makes it act as if it had been started with a hard limit of 50 files and had raised it.
+// "orphan" dies before Exec.
 func TestMain(m *testing.M) {
 	if len(os.Args) > 2 {
 		verb, raised := strings.CutSuffix(os.Args[1], "-50")
@@ -135,12 +135,12 @@ type otherSignal struct{}
 func (otherSignal) Signal()        {}
 func (otherSignal) String() string { return "other" }
 
-// TestEnd ends a command with a signal, one that ignores it with SIGKILL at the next one, and waits for one that cannot be sent it.
+// TestEnd ends a command with a signal, kills one that ignores the signal at the next one, and waits for one that may not be signaled.
 func TestEnd(t *testing.T) {
 	for _, tt := range []struct {
 		script string
 		signal os.Signal
-		next   []os.Signal // that come meanwhile
+		next   []os.Signal // that arrive later
 		want   Status
 	}{
 		{"exec sleep 1000", syscall.SIGTERM, nil, Status{Signal: syscall.SIGTERM}},
@@ -171,11 +171,11 @@ func TestSignalOfAnotherSystem(t *testing.T) {
 	checkError(t, c.signal(otherSignal{}), "send other to the command: not a signal of this system")
 }
 
-// A command that makes known use of the CPU shows it, without that of the child before Exec.
-// burned is the CPU time, user and system each, that the child of TestCommandTimes uses before it waits to become the command.
+// burned is the CPU time, user and system each, that the child of TestCommandTimes uses before it waits to become the command. The
+// command's CPU time must not include it.
 const burned, burnVariable = 200 * time.Millisecond, "BPERF_TEST_BURN"
 
-// Variables get their values before the child waits, in init.
+// Variables are initialized before init functions run, and so before the child waits.
 var _ = burn()
 
 func burn() error {
@@ -194,7 +194,7 @@ func burn() error {
 	return nil
 }
 
-// TestCommandTimes has a child that uses much CPU time before it becomes a command that uses little.
+// TestCommandTimes starts a child that uses much CPU time before it becomes a command that uses little.
 func TestCommandTimes(t *testing.T) {
 	t.Setenv(burnVariable, "1")
 	c := start(t, "true")
@@ -205,8 +205,8 @@ func TestCommandTimes(t *testing.T) {
 	if user, system := time.Duration(c.before.Utime.Nano()), time.Duration(c.before.Stime.Nano()); user < burned || system < burned {
 		t.Errorf("the child says it used %v and %v before Exec, but that was %v and more of each", user, system, burned)
 	}
-	// The kernel does not know what threads that run on other CPUs have used since their last tick. Apart from that, the command uses no more than
-	// the time from Exec on, and the child a CPU beside it until it is gone.
+	// The kernel does not count the CPU time of threads on other CPUs since their last tick. Apart from that, the command uses no more than
+	// the time from Exec on, and the child uses a CPU beside it until it is gone.
 	if most := 2*got.Wall + burned/2; got.User < 0 || got.System < 0 || got.User+got.System > most {
 		t.Errorf("%+v: that contains some of the CPU time from before Exec", got)
 	}
@@ -249,7 +249,7 @@ func TestExecErrors(t *testing.T) {
 	checkError(t, err, "no command is given")
 }
 
-// Looking a command up is execvp's way.
+// TestPath checks that a command is looked up as execvp does.
 func TestPath(t *testing.T) {
 	dir := t.TempDir()
 	for name, mode := range map[string]os.FileMode{"a/cmd": 0o644, "b/cmd": 0o755, "here": 0o755} {
@@ -285,13 +285,13 @@ func TestPath(t *testing.T) {
 	}
 }
 
-// What a command is started with is what this program was started with.
+// TestEnvironmentOfCommand checks that a command starts with the environment, signals and descriptors that this program was started with.
 func TestEnvironmentOfCommand(t *testing.T) {
 	self, err := os.Executable()
 	if err != nil {
 		t.Fatal(err)
 	}
-	// The shell itself looks at its signals and files, which it changes to start a program.
+	// The shell reads its own signals and files, because it changes them to start a program.
 	const show = `while read name value; do case $name in Sig[BIC]*) echo $name $value; esac; done </proc/$$/status
 		ulimit -Sn; ulimit -Hn; env | sort; echo $0 "$@"; cd /proc/$$/fd; echo fds: *`
 	for _, prepare := range []string{"", "ulimit -Sn 77; ", "ulimit -n 78; ", "exec 5</dev/null; ", "trap '' HUP INT; ", "export A='b c'; "} {
@@ -314,7 +314,7 @@ func TestEnvironmentOfCommand(t *testing.T) {
 	}
 }
 
-// A hard limit that was raised for counters is not the command's.
+// TestRaisedFileLimit checks that the command does not get a hard limit that was raised for counters.
 func TestRaisedFileLimit(t *testing.T) {
 	for _, way := range []string{"start-50", "run-50"} {
 		out, err := exec.Command("/proc/self/exe", way, "sh", "-c", "ulimit -Hn; ulimit -Sn").CombinedOutput()
@@ -335,13 +335,13 @@ func TestChildEndsWithParent(t *testing.T) {
 	if _, err := fmt.Sscan(out.String(), &pid); err != nil {
 		t.Fatal(err)
 	}
-	// What waits to be reaped, or is another process by now, is not the child.
+	// A process that waits to be reaped, or another one that has the ID by now, is not the child.
 	if line, err := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", pid)); err == nil && bytes.HasPrefix(line, []byte(childName)) {
 		t.Errorf("the child %d lives on: %q", pid, line)
 	}
 }
 
-// BenchmarkCommand is what it takes to start a command that waits, to let it go, and to reap it.
+// BenchmarkCommand starts a command that waits, lets it go on, and reaps it.
 func BenchmarkCommand(b *testing.B) {
 	for b.Loop() {
 		c := start(b, "/bin/true")

@@ -11,15 +11,15 @@ import (
 	"syscall"
 )
 
-// CPUChange is the kernel's message that a CPU has come or gone.
+// CPUChange is the kernel's message that a CPU came online or went offline.
 type CPUChange struct {
-	Number uint64 // of all messages of the kernel; 0 when some were lost
+	Number uint64 // the kernel's sequence number over all its messages; 0 if messages were lost
 	CPU    int
 	Online bool
 }
 
-// parseUevent reads a message (https://docs.kernel.org/driver-api/basics.html, kobject_uevent): a head, and then lines of
-// "KEY=value" that each end with a zero byte. It returns false if it is not about a CPU.
+// parseUevent parses a message of the kernel (https://docs.kernel.org/driver-api/basics.html, kobject_uevent): a head, and then lines of
+// "KEY=value" that each end with a zero byte. It returns false if the message is not about a CPU that came online or went offline.
 func parseUevent(message []byte) (CPUChange, bool) {
 	values := make(map[string]string)
 	for part := range bytes.SplitSeq(message, []byte{0}) {
@@ -39,13 +39,13 @@ func parseUevent(message []byte) (CPUChange, bool) {
 	return CPUChange{number, cpu, action == "online"}, err == nil
 }
 
-// CPUChanges is a socket that gets the kernel's messages (NETLINK_KOBJECT_UEVENT).
+// CPUChanges is a socket that receives the kernel's messages (NETLINK_KOBJECT_UEVENT).
 type CPUChanges struct{ file *os.File }
 
 // kernelUevents is the multicast group of the kernel itself.
 const kernelUevents = 1
 
-// ListenForCPUs hears of all CPUs that come and go from now on.
+// ListenForCPUs opens a socket that receives the changes of all CPUs from now on.
 func ListenForCPUs() (CPUChanges, error) {
 	fd, err := syscall.Socket(syscall.AF_NETLINK, syscall.SOCK_DGRAM|syscall.SOCK_CLOEXEC|syscall.SOCK_NONBLOCK, syscall.NETLINK_KOBJECT_UEVENT)
 	if err == nil {
@@ -59,7 +59,7 @@ func ListenForCPUs() (CPUChanges, error) {
 	return CPUChanges{os.NewFile(uintptr(fd), "uevents")}, nil
 }
 
-// Close ends All. It does nothing to the zero value.
+// Close ends All. It does nothing for the zero value.
 func (u CPUChanges) Close() error {
 	if u.file == nil {
 		return nil
@@ -67,7 +67,8 @@ func (u CPUChanges) Close() error {
 	return u.file.Close()
 }
 
-// All yields the messages as they come, until the socket is closed. The zero value has none.
+// All yields the changes of CPUs as they arrive, until the socket is closed. After lost messages it yields a change with Number 0. It
+// yields nothing for the zero value.
 func (u CPUChanges) All() iter.Seq[CPUChange] {
 	return func(yield func(CPUChange) bool) {
 		message := make([]byte, 8192)

@@ -8,7 +8,7 @@ import (
 	"strings"
 )
 
-// ParseIDs parses a list of process or thread IDs as -p and -t take it: "12,7". The order stays.
+// ParseIDs parses a list of process or thread IDs in the form of -p and -t: "12,7". It keeps their order, and rejects duplicates.
 func ParseIDs(list string) ([]int, error) {
 	if strings.TrimSpace(list) == "" {
 		return nil, fmt.Errorf("ID list %q: is empty", list)

@@ -12,29 +12,28 @@ import (
 	"github.com/bperf/bperf/internal/procfs"
 )
 
-// Spec is who is to be measured, as the user said it. Threads (PIDs, TIDs) exclude the rest; Cgroups
+// Spec selects who is measured, as the user wrote it. Processes and threads (PIDs, TIDs, User) cannot be combined with the rest. Cgroups
 // are counted on the CPUs that System and CPUs select.
 type Spec struct {
-	System  bool   // all CPUs that are online
-	Threads bool   // with System: all threads that there are, in place of the CPUs
-	CPUs    []int  // these only; nil where the user named none
+	System  bool   // all online CPUs
+	Threads bool   // with System: all existing threads instead of the CPUs
+	CPUs    []int  // only these CPUs; nil if the user named none
 	PIDs    []int  // processes, with all their threads
 	TIDs    []int  // single threads
-	User    string // name or ID of the user whose processes these are, by their effective user ID; empty for none
+	User    string // name or ID: all processes with this effective user; empty for none
 	Cgroups []string
 
-	ThreadNames bool // each thread's own name is wanted, not only its process's
+	ThreadNames bool // read each thread's own name, not only that of its process
 }
 
-// Nobody reports whether the user named no one. Where there is a command, that is measured then; where someone is named, its run is only the time in which
-// they are.
+// Nobody reports whether the user named no target. Then the command is measured, if there is one. With a target, a command only sets how
+// long the target is measured.
 func (s Spec) Nobody() bool {
 	return !s.System && s.CPUs == nil && !s.tasks() && len(s.Cgroups) == 0
 }
 
-// Resolve looks the target up on this machine: CPUs that are online, threads that live, directories
-// of cgroups. What does not exist is an error, except that CPUs that are only offline are listed in
-// Target.Offline as long as another one is left.
+// Resolve looks the target up on this machine: online CPUs, living threads, directories of cgroups. Anything that does not exist is an
+// error. CPUs that are only offline are listed in Target.Offline, as long as one online CPU is left.
 func (s Spec) Resolve() (Target, error) { return s.resolve(os.DirFS("/")) }
 
 func (s Spec) resolve(root fs.FS) (Target, error) {
@@ -93,7 +92,7 @@ func (s Spec) resolveCPUs(root fs.FS) (Target, error) {
 	return t, nil
 }
 
-// resolveAllThreads lists the threads of all processes, leaving out those that end meanwhile.
+// resolveAllThreads lists the threads of all processes, without those that end while it reads.
 func (s Spec) resolveAllThreads(root fs.FS) (Target, error) {
 	pids, err := procfs.Processes(procfs.Proc(root))
 	if err != nil {
@@ -108,7 +107,7 @@ func (s Spec) resolveAllThreads(root fs.FS) (Target, error) {
 	return t, nil
 }
 
-// tasks reports whether processes or threads are to be measured.
+// tasks reports whether processes or threads are measured.
 func (s Spec) tasks() bool { return len(s.PIDs)+len(s.TIDs) > 0 || s.User != "" }
 
 func (s Spec) resolveThreads(root fs.FS) (Target, error) {
@@ -157,7 +156,7 @@ func (s Spec) userThreads(root fs.FS) (threads []Thread, err error) {
 	return threads, nil
 }
 
-// processThreads lists the threads of a process. Those that end while they are listed are left out.
+// processThreads lists the threads of a process, without those that end while it reads.
 func (s Spec) processThreads(root fs.FS, pid int) ([]Thread, error) {
 	proc := procfs.Proc(root)
 	tids, err := procfs.Threads(proc, pid)
@@ -193,8 +192,8 @@ func (s Spec) processThreads(root fs.FS, pid int) ([]Thread, error) {
 	return threads, nil
 }
 
-// findThread looks a single thread up. /proc has an entry for each thread, though it lists only
-// processes; Tgid in its status is the process.
+// findThread looks up a single thread. /proc has an entry for each thread, though it lists only processes. Tgid in the thread's status is
+// the process.
 func findThread(root fs.FS, tid int) (Thread, error) {
 	proc := procfs.Proc(root)
 	status, err := procfs.ReadStatus(proc, strconv.Itoa(tid))

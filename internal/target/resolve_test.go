@@ -167,8 +167,7 @@ func TestMatchCgroups(t *testing.T) {
 	}
 }
 
-// This process is on the list of this machine's processes, and its first cgroup is where the kernel
-// says.
+// TestResolveOnThisMachine expects this process on the list of this machine's processes, and its first cgroup where the kernel reports it.
 func TestResolveOnThisMachine(t *testing.T) {
 	self := os.Getpid()
 	process, err := Spec{PIDs: []int{self}}.Resolve()

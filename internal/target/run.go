@@ -9,16 +9,15 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// RunCommand starts a command at once, in a process that the calling thread forks: counters of that
-// thread with perfdata.AttrInherit are inherited by it, and with perfdata.AttrEnableOnExec start with the
-// command. It is the cheaper way where counters need not be attached to the command's own ID first,
-// as it takes no second start of this program; Exec is not needed.
+// RunCommand starts a command at once, in a process that the calling thread forks. The command inherits that thread's counters with
+// perfdata.AttrInherit; with perfdata.AttrEnableOnExec they start with the command. RunCommand is cheaper than StartCommand, because it
+// does not start this program a second time, but counters cannot be attached to the command's ID before it starts. Exec is not needed.
 //
 // The error of a command that cannot be executed is an *ExecError.
 func RunCommand(argv []string) (*Command, error) {
 	c := &Command{name: argv[0], socket: -1, start: time.Now()}
 	err := search(argv, func(path string, argv []string) (err error) {
-		if _, err := os.Stat(path); err != nil { // spares a fork for each directory of PATH
+		if _, err := os.Stat(path); err != nil { // saves a fork for each directory of PATH
 			return err.(*os.PathError).Err
 		}
 		withOwnFileLimit(func() {
@@ -32,9 +31,8 @@ func RunCommand(argv []string) (*Command, error) {
 	return c, nil
 }
 
-// withOwnFileLimit calls f with the hard limit of files that this process was started with, if it was
-// raised since, for what f starts. The system calls are made as in perfevent.Open, so that Go
-// still restores the soft limit.
+// withOwnFileLimit calls f with the hard limit of files that this process was started with, even if that was raised since. The processes
+// that f starts get that limit. It makes raw system calls as perfevent.Open does, so that Go still restores the soft limit.
 func withOwnFileLimit(f func()) {
 	var now unix.Rlimit
 	prlimit(nil, &now)

@@ -12,8 +12,8 @@ import (
 	"github.com/bperf/bperf/test/require"
 )
 
-// TestChildStartsNothing counts the threads and processes that the first thread of a child starts from the moment that events can be
-// opened for it, up to the end of the command: none.
+// TestChildStartsNothing counts the threads and processes that the first thread of a child starts between the moment when events can be
+// opened for it and the end of the command. There are none.
 func TestChildStartsNothing(t *testing.T) {
 	require.Root(t)
 	c, err := target.StartCommand([]string{"true"})
@@ -53,7 +53,8 @@ func TestChildStartsNothing(t *testing.T) {
 	}
 }
 
-// TestEnabledByTheCommand opens events that are enabled on exec as soon as it can: the child's own exec, of this program, must be over.
+// TestEnabledByTheCommand opens events that are enabled on exec as soon as it can. The child's own exec, of this program, must be over by
+// then.
 func TestEnabledByTheCommand(t *testing.T) {
 	require.Root(t)
 	for range 30 {
@@ -69,7 +70,7 @@ func TestEnabledByTheCommand(t *testing.T) {
 			t.Fatal(err)
 		}
 		defer e.Close()
-		time.Sleep(time.Millisecond) // in which the child could go on, if it did not wait
+		time.Sleep(time.Millisecond) // enough for a child that does not wait to go on
 		reading, err := e.Read()
 		if err != nil {
 			t.Fatal(err)

@@ -10,7 +10,7 @@ import (
 	"github.com/bperf/bperf/internal/procfs"
 )
 
-// Location is where a CPU sits. Cores are numbered within their socket, not over the machine.
+// Location is where a CPU sits. Cores are numbered within their socket, not across the machine.
 type Location struct {
 	Core   int
 	Die    int
@@ -18,20 +18,20 @@ type Location struct {
 	Node   int // NUMA node
 }
 
-// Topology is the location of each CPU that is online.
+// Topology maps each online CPU to its location.
 type Topology map[int]Location
 
-// CoreID, DieID, SocketID and NodeID name a part of the machine as perf does.
+// CoreID, DieID, SocketID and NodeID return perf's name for a part of the machine.
 func (l Location) CoreID() string   { return fmt.Sprintf("S%d-D%d-C%d", l.Socket, l.Die, l.Core) }
 func (l Location) DieID() string    { return fmt.Sprintf("S%d-D%d", l.Socket, l.Die) }
 func (l Location) SocketID() string { return fmt.Sprintf("S%d", l.Socket) }
 func (l Location) NodeID() string   { return fmt.Sprintf("N%d", l.Node) }
 
-// ReadTopology reads the topology from sysfs, given as os.DirFS("/sys")
+// ReadTopology reads the topology from sysfs, which the caller passes as os.DirFS("/sys")
 // (https://docs.kernel.org/admin-guide/cputopology.html).
 //
-// What an architecture does not describe is 0, as there is one of it: dies before Linux 5.2 and on
-// arm64, nodes without CONFIG_NUMA, and the numbers -1 that firmware without a description leaves.
+// An ID that the machine does not describe is 0, because there is only one such part: dies before Linux 5.2 and on arm64, nodes without
+// CONFIG_NUMA, and the numbers -1 that firmware without a description leaves.
 func ReadTopology(sys fs.FS) (Topology, error) {
 	cpus, err := procfs.CPUs(sys, "online")
 	if err != nil {
@@ -74,7 +74,7 @@ func readID(sys fs.FS, name string) (int, error) {
 	return int(id), nil
 }
 
-// readNodes returns the node of each CPU.
+// readNodes returns the NUMA node of each CPU.
 func readNodes(sys fs.FS) (map[int]int, error) {
 	files, err := fs.Glob(sys, "devices/system/node/node[0-9]*/cpulist")
 	if err != nil {
@@ -92,7 +92,7 @@ func readNodes(sys fs.FS) (map[int]int, error) {
 			return nil, fmt.Errorf("read the topology: %w", err)
 		}
 		if strings.TrimSpace(string(list)) == "" {
-			continue // a node with memory and no CPU
+			continue // the node has memory but no CPU
 		}
 		cpus, err := procfs.ParseCPUList(string(list))
 		if err != nil {

@@ -10,7 +10,7 @@ import (
 	"github.com/bperf/bperf/internal/procfs"
 )
 
-// processesOf returns the IDs of the processes that a user has now, ascending.
+// processesOf returns the IDs of the processes that a user has now, ascending. The name is a user's name or ID.
 func processesOf(root fs.FS, name string) (pids []int, err error) {
 	uid := name
 	if _, err := strconv.ParseUint(name, 10, 32); err != nil {
@@ -27,7 +27,7 @@ func processesOf(root fs.FS, name string) (pids []int, err error) {
 	}
 	for _, pid := range all {
 		status, err := procfs.ReadStatus(proc, strconv.Itoa(pid))
-		if users := strings.Fields(status.Field("Uid")); err == nil && len(users) == 4 && users[1] == uid { // the effective one; an error says that it has ended
+		if users := strings.Fields(status.Field("Uid")); err == nil && len(users) == 4 && users[1] == uid { // the effective ID; on an error the process has ended
 			pids = append(pids, pid)
 		}
 	}

@@ -7,7 +7,8 @@ import (
 	"testing/fstest"
 )
 
-// TestUser has processes of several users, one with other IDs than its effective one, one that has just ended, and what is no process.
+// TestUser lists processes of several users, with one whose other IDs differ from its effective one, one that has just ended, and an entry
+// that is not a process.
 func TestUser(t *testing.T) {
 	root := fstest.MapFS{}
 	for name, status := range map[string]string{
