@@ -14,7 +14,7 @@ import (
 	"github.com/bperf/bperf/internal/replay"
 )
 
-// annotateFlags are those of bperf annotate.
+// annotateFlags are the flags of bperf annotate.
 type annotateFlags struct {
 	recordingFlags
 	output, format string
@@ -98,7 +98,7 @@ func (a *annotateFlags) run(cmd *cobra.Command) error {
 	return nil
 }
 
-// writer is the function that writes the format that was asked for.
+// writer returns the function that writes the requested format.
 func (a *annotateFlags) writer() (func(*annotate.Report, io.Writer) error, error) {
 	if a.json {
 		a.format = "json"
@@ -140,7 +140,7 @@ func (a *annotateFlags) report(cmd *cobra.Command) (*annotate.Report, error) {
 	return samples.Report(reader, &a.options)
 }
 
-// nothing says what was looked for in vain.
+// nothing returns an error that explains why the report has no functions.
 func (a *annotateFlags) nothing(r *annotate.Report) error {
 	total := uint64(0)
 	for _, e := range r.Events {

@@ -14,11 +14,11 @@ import (
 	"github.com/bperf/bperf/internal/printable"
 )
 
-// The keys of perf's configuration that bperf uses.
+// These are the keys of perf's configuration that bperf uses.
 const (
 	configSharedEvents = "stat.bpf-counter-events" // events that are shared without --bpf-counters
-	configAttrMap      = "stat.bpf-attr-map"       // --bpf-attr-map
-	configBuildIDs     = "record.build-id"         // "skip" is -B
+	configAttrMap      = "stat.bpf-attr-map"       // default of --bpf-attr-map
+	configBuildIDs     = "record.build-id"         // "skip" works as -B
 	configChildren     = "report.children"
 	configPercentLimit = "report.percent-limit"
 	configSort         = "report.sort_order"
@@ -58,7 +58,7 @@ func newConfigCommand() *cobra.Command {
 	return cmd
 }
 
-// readConfig reads perf's configuration, and notes what is ignored: a file, and if verbose keys that bperf does not use.
+// readConfig reads perf's configuration. It notes a file that it ignores, and with verbose also the keys that bperf does not use.
 func readConfig(note func(string), verbose bool) (*config.Config, error) {
 	c, err := config.Read(os.Getenv)
 	if err != nil {
@@ -75,7 +75,7 @@ func readConfig(note func(string), verbose bool) (*config.Config, error) {
 	return c, nil
 }
 
-// configured sets flags that are not given to what the configuration has for them.
+// configured sets flags that the user did not give to their values in the configuration.
 func (f *reportFlags) configured(cmd *cobra.Command, c *config.Config) error {
 	given := cmd.Flags().Changed
 	bad := func(v config.Value, what string) error {

@@ -46,7 +46,7 @@ It needs root, or CAP_BPF, CAP_PERFMON and CAP_SYS_ADMIN. It changes nothing.`,
 	return cmd
 }
 
-// countersJSON adds what is computed to what was read.
+// countersJSON adds computed values to a status.
 type countersJSON struct {
 	*shared.Status
 	Cost *costJSON `json:"cost"`

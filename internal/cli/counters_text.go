@@ -63,7 +63,7 @@ func writeEvents(b *strings.Builder, events []shared.EventStatus) {
 	}
 }
 
-// modes are those of the CPU in which an event counts.
+// modes returns the CPU modes in which an event counts.
 func modes(e shared.EventStatus) string {
 	switch {
 	case !e.Kernel:
@@ -116,7 +116,7 @@ func writeTables(b *strings.Builder, tables []shared.Table) {
 	fmt.Fprintf(b, "in use:           %s\n", strings.Join(use, ", "))
 }
 
-// writeColumns writes lines of columns, and an empty line, into memory.
+// writeColumns writes aligned lines and an empty line. It ignores write errors, so b must be in memory.
 func writeColumns(b io.Writer, alignment string, lines [][]string) {
 	for _, line := range alignColumns(alignment, lines) {
 		b.Write(line)
@@ -124,8 +124,8 @@ func writeColumns(b io.Writer, alignment string, lines [][]string) {
 	io.WriteString(b, "\n")
 }
 
-// alignColumns makes lines of columns that are as wide as they need to be. The alignment has a letter for each column: l or r. A line is
-// good until the next one.
+// alignColumns returns lines whose columns are as wide as their longest field. alignment has one letter per column: l or r. A line is valid
+// only until the next iteration.
 func alignColumns(alignment string, lines [][]string) iter.Seq2[int, []byte] {
 	widths := make([]int, len(alignment))
 	for _, line := range lines {

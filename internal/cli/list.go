@@ -48,14 +48,14 @@ Whether the machine has a hardware, cache or software event is found by opening 
 // lister lists events.
 type lister struct {
 	machine *event.Machine
-	counts  func(*event.Event) bool // whether the kernel can count it
+	counts  func(*event.Event) bool // reports whether the kernel can count the event
 	out     io.Writer
 	err     io.Writer
 
 	json, all, noDesc bool
 }
 
-// listed is an event with what the machine makes of it.
+// listed is an event, and whether the machine has it.
 type listed struct {
 	event.Description
 	available bool
@@ -102,7 +102,7 @@ func (l *lister) unmatched(arg string) error {
 	return fmt.Errorf("no event of this machine matches %q; --all lists those of other machines too", arg)
 }
 
-// describe lists what there is but the tracepoints: with --all everything, else what the machine has.
+// describe returns all events except tracepoints: the ones that the machine has, or with --all every known one.
 func (l *lister) describe() []listed {
 	var events []listed
 	for _, d := range l.machine.Describe() {
@@ -113,8 +113,7 @@ func (l *lister) describe() []listed {
 	return events
 }
 
-// available finds out by trying whether the machine has an event. Those in sysfs are there because it
-// has them, and bperf has its own.
+// available reports whether the machine has an event, by opening it. An event in sysfs and bperf's own events are always available.
 func (l *lister) available(d event.Description) bool {
 	name := d.Name
 	switch d.Kind {
@@ -129,8 +128,8 @@ func (l *lister) available(d event.Description) bool {
 	return err == nil && slices.ContainsFunc(list.Events(), l.counts)
 }
 
-// counts reports whether the kernel can count the event, for the calling thread. That one may not, or
-// not now, is no sign of its absence.
+// counts reports whether the kernel can count the event for the calling thread. It returns true if only permission or a free counter is
+// missing, because the event exists then.
 func counts(e *event.Event) bool {
 	attr := e.Attr
 	attr.Flags |= perfdata.AttrDisabled | perfdata.AttrExcludeKernel | perfdata.AttrExcludeHV
@@ -143,7 +142,7 @@ func counts(e *event.Event) bool {
 	return !slices.ContainsFunc(absent, func(a error) bool { return errors.Is(err, a) })
 }
 
-// tracepoints lists them if any of the selectors can select one.
+// tracepoints returns all tracepoints if a selector can select one.
 func (l *lister) tracepoints(selectors []selector) ([]listed, error) {
 	if len(selectors) > 0 && !slices.ContainsFunc(selectors, selector.tracepoints) {
 		return nil, nil
@@ -157,7 +156,7 @@ func (l *lister) tracepoints(selectors []selector) ([]listed, error) {
 	return events, err
 }
 
-// kindWords are the names of kinds on the command line, perf's among them.
+// kindWords maps the words for kinds on the command line, including perf's, to kinds.
 var kindWords = map[string]event.Kind{
 	"hw": event.Hardware, "hardware": event.Hardware,
 	"sw": event.Software, "software": event.Software,
@@ -166,7 +165,7 @@ var kindWords = map[string]event.Kind{
 	"breakpoint": event.Breakpoint, "tracepoint": event.Tracepoint,
 }
 
-// selector is an argument: a kind, or a pattern for names.
+// selector is an argument: a kind, or a pattern for event names.
 type selector struct {
 	kind    event.Kind
 	isKind  bool
@@ -183,8 +182,8 @@ func newSelector(arg string) selector {
 	return selector{pattern: fold(strings.ReplaceAll(arg, "[!", "[^"))}
 }
 
-// fold makes names and patterns comparable: in one case, and without slashes, which path.Match does not
-// take for characters like others.
+// fold makes names and patterns comparable: it converts them to lower case and replaces slashes, which wildcards of path.Match do not
+// match.
 func fold(s string) string { return strings.ReplaceAll(strings.ToLower(s), "/", "\x00") }
 
 func (s selector) tracepoints() bool { return !s.isKind || s.kind == event.Tracepoint }
@@ -204,7 +203,7 @@ func (s selector) selects(d event.Description) bool {
 	return ok && d.Kind == event.PMUEvent && match(own)
 }
 
-// kindTitles are perf's words for the kinds.
+// kindTitles maps the kinds to perf's titles.
 var kindTitles = map[event.Kind]string{
 	event.Hardware: "Hardware event", event.Cache: "Hardware cache event", event.Software: "Software event",
 	event.ToolEvent: "Tool event", event.PMUEvent: "Kernel PMU event", event.Raw: "Raw hardware event descriptor",
@@ -234,7 +233,7 @@ func (l *lister) print(events []listed) error {
 	return err
 }
 
-// sentence is what is known about an event besides its name.
+// sentence returns the event's description and unit.
 func (e listed) sentence() string {
 	var parts []string
 	if e.Text != "" {
@@ -246,9 +245,9 @@ func (e listed) sentence() string {
 	return strings.Join(parts, ". ")
 }
 
-// listedJSON has the keys of perf list -j.
+// listedJSON is an event with the keys of perf list -j.
 type listedJSON struct {
-	Unit             string `json:"Unit,omitempty"` // the PMU, in perf's words
+	Unit             string `json:"Unit,omitempty"` // the PMU: perf names the key Unit
 	EventName        string `json:"EventName"`
 	EventAlias       string `json:"EventAlias,omitempty"`
 	EventType        string `json:"EventType"`

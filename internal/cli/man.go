@@ -12,9 +12,8 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// newManCommand writes the man pages of all commands from the same definitions as their help. It is
-// for `make man`, and hidden. (cobra's own generator goes through Markdown, with a library for each
-// step in the binary of everybody.)
+// newManCommand writes the man pages of all commands from the same definitions as their help. The command is hidden, because only `make
+// man` uses it. (cobra's own generator converts through Markdown, and would link a library for each step into bperf.)
 func newManCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:    "man DIR",
@@ -48,7 +47,7 @@ func writeManPages(cmd *cobra.Command, dir string) error {
 	return nil
 }
 
-// writeManPage writes a page in the macros of man(7).
+// writeManPage writes a page with the macros of man(7).
 func writeManPage(w io.Writer, cmd *cobra.Command, name string) {
 	fmt.Fprintf(w, ".TH %s 1 \"\" \"bperf %s\" \"bperf\"\n", roff(strings.ToUpper(name)), currentVersion())
 	fmt.Fprintf(w, ".SH NAME\n%s \\- %s\n", roff(name), roff(cmd.Short))
@@ -91,7 +90,7 @@ func writeManFlag(w io.Writer, f *pflag.Flag) {
 	fmt.Fprintln(w, roff(usage))
 }
 
-// roff escapes text for roff: backslashes, hyphens that are typed, and lines that would be taken for requests.
+// roff escapes text for roff: backslashes, hyphens, and lines that start like a request.
 func roff(s string) string {
 	s = strings.NewReplacer(`\`, `\e`, "-", `\-`).Replace(s)
 	lines := strings.Split(s, "\n")

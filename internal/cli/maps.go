@@ -20,10 +20,10 @@ import (
 // mapFormats are the formats of --map-format.
 var mapFormats = []string{"table", "json", "csv"}
 
-// mapOptions say how the maps of programs are printed.
+// mapOptions select how the maps of programs are printed.
 type mapOptions struct{ format, output string }
 
-// open returns what prints maps, but for those that are shown as profiles. It is nil if nothing is to be printed.
+// open returns a printer of all maps except those that are shown as profiles. It returns nil if there is nothing to print.
 func (o *mapOptions) open(stderr io.Writer, quiet bool, programs *userprog.Programs, shown []*userprog.Profile) (*mapPrinter, error) {
 	if programs == nil || quiet && o.output == "" {
 		return nil, nil
@@ -47,12 +47,12 @@ func (o *mapOptions) open(stderr io.Writer, quiet bool, programs *userprog.Progr
 type mapPrinter struct {
 	format   string
 	programs *userprog.Programs
-	shown    []string // maps that are left out
+	shown    []string // maps to leave out
 	w        io.Writer
 	file     io.Closer // nil if there is none
 }
 
-// Close closes the file. It may be called for nil.
+// Close closes the file. It does nothing for nil.
 func (p *mapPrinter) Close() error {
 	if p == nil || p.file == nil {
 		return nil
@@ -60,7 +60,7 @@ func (p *mapPrinter) Close() error {
 	return p.file.Close()
 }
 
-// print prints what the maps have now. It leaves out those without entries. It may be called for nil.
+// print prints the current entries of the maps. It skips maps without entries, and does nothing for nil.
 func (p *mapPrinter) print() error {
 	if p == nil {
 		return nil
@@ -104,7 +104,7 @@ func (p *mapPrinter) printMap(m *userprog.Map, now time.Time) error {
 	return err
 }
 
-// mostMapRows is how many rows of a map are printed as a table.
+// mostMapRows limits the rows of a map that a table shows.
 const mostMapRows = 30
 
 // writeMapTable writes the first rows, which have the largest numbers.
@@ -127,7 +127,7 @@ func writeMapTable(b *strings.Builder, m *userprog.Map) {
 	}
 }
 
-// texts are the cells of a row as they are printed.
+// texts returns the printed cells of a row.
 func texts(row userprog.Row) (line []string) {
 	for _, cell := range row {
 		line = append(line, printable.Text(fmt.Sprint(cell)))
@@ -140,7 +140,7 @@ func isHistogram(cell any) bool {
 	return is
 }
 
-// writeHistograms draws the histograms of a column, each below the other cells of its row, or the column's name if there are none.
+// writeHistograms draws the histograms of a column. The other cells of the row are the heading, or the column's name if there are none.
 func writeHistograms(b *strings.Builder, m *userprog.Map, column int) {
 	for _, row := range m.Rows[:min(mostMapRows, len(m.Rows))] {
 		var heading []string
@@ -156,7 +156,7 @@ func writeHistograms(b *strings.Builder, m *userprog.Map, column int) {
 	}
 }
 
-// log2Buckets are the buckets of counts by powers of 2, up to the last one that is not 0.
+// log2Buckets converts counts by powers of 2 to buckets, up to the last count that is not 0.
 func log2Buckets(counts []uint64) (all []count.Bucket) {
 	for i, n := range counts {
 		all = append(all, count.Bucket{Low: math.Exp2(float64(i)), High: math.Exp2(float64(i+1)) - 1, Runs: n})
@@ -170,15 +170,15 @@ func log2Buckets(counts []uint64) (all []count.Bucket) {
 	return all
 }
 
-// writeMapJSON writes a map as an object, in a line.
+// writeMapJSON writes a map as an object on one line.
 func writeMapJSON(w io.Writer, m *userprog.Map, now time.Time) error {
 	line, err := json.Marshal(struct {
 		Time    time.Time      `json:"time"`
 		Map     string         `json:"map"`
 		Columns []string       `json:"columns"`
-		Keys    int            `json:"keys"` // columns of the key, which come first
+		Keys    int            `json:"keys"` // the first columns, which hold the key
 		Rows    []userprog.Row `json:"rows"`
-		Cut     bool           `json:"cut,omitempty"` // there are more
+		Cut     bool           `json:"cut,omitempty"` // the map has more entries
 	}{now.UTC(), m.Name, m.Columns, m.Keys, m.Rows, m.Cut})
 	if err != nil {
 		return err
@@ -187,7 +187,7 @@ func writeMapJSON(w io.Writer, m *userprog.Map, now time.Time) error {
 	return err
 }
 
-// writeMapCSV writes a map with the time and its name in front of each line, the first of which has the names of the columns.
+// writeMapCSV writes a map as CSV. The first line has the names of the columns; each further line starts with the time and the map's name.
 func writeMapCSV(w io.Writer, m *userprog.Map, now time.Time) error {
 	out := csv.NewWriter(w)
 	lines := [][]string{{"time", "map"}}

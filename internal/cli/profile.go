@@ -19,13 +19,13 @@ import (
 	"github.com/bperf/bperf/internal/userprog"
 )
 
-// profileOptions are the flags of profile: who is sampled is said as with record, and what is shown as with report.
+// profileOptions are the flags of profile. The target is selected as in record, and the output as in report.
 type profileOptions struct {
 	recordOptions
 	blockedOptions
 	report   reportFlags
 	by       []string
-	labels   []string // of maps of programs, which are keys, too
+	labels   []string // labels of programs' maps, which are valid keys of --by
 	noIdle   bool
 	most     int
 	entries  uint32
@@ -38,7 +38,7 @@ type profileOptions struct {
 	kallsyms string
 }
 
-// defaultProfileFrequency is in Hz. It is no divisor of what timers of programs are likely to be.
+// defaultProfileFrequency is the sampling frequency, in Hz. 999 avoids sampling in step with programs' timers.
 const defaultProfileFrequency = "999"
 
 func newProfileCommand() *cobra.Command {
@@ -103,7 +103,8 @@ Without a target it profiles the command and its children; without a command, th
 	return cmd
 }
 
-// formats are those of report, where the table is the rows with the largest shares, and its tables are trees.
+// formats returns the formats of report, with two changes: "table" shows the rows with the largest shares, and report's table is named
+// "tree".
 func (o *profileOptions) formats() []reportFormat {
 	all := slices.Clone(reportFormats)
 	tree := all[0]
@@ -205,18 +206,18 @@ func (o *profileOptions) run(cmd *cobra.Command, args []string) error {
 			return err
 		}
 	}
-	if result.Signal == syscall.SIGINT && len(args) == 0 { // that is how it ends
+	if result.Signal == syscall.SIGINT && len(args) == 0 { // the usual way to end a profile
 		return nil
 	}
 	return exitAs(result.Signal, result.Command, len(args) > 0)
 }
 
-// sortKeys are those of reports for those of --by.
+// sortKeys maps keys of --by to sort keys of reports, where they differ.
 var sortKeys = map[string][]string{
 	"stack": {"dso", "symbol"}, "function": {"dso", "symbol"}, "ip": {"dso", "symoff"},
 }
 
-// chooseKeys returns what samples are told apart by. Without --by that is what maps of programs tell apart, if there are some.
+// chooseKeys returns the keys that samples are counted by. Without --by, the maps of programs choose them, if there are such maps.
 func (o *profileOptions) chooseKeys(given func(string) bool, maps []*userprog.Profile) (sample.Keys, error) {
 	if len(maps) > 0 && !given("by") {
 		o.by = nil
@@ -237,7 +238,7 @@ func (o *profileOptions) chooseKeys(given func(string) bool, maps []*userprog.Pr
 	return by, err
 }
 
-// showMap chooses a map for formats with room for one event, if there are several and the user has not chosen.
+// showMap selects the map to show if the format has room for only one event, and the user has selected none.
 func (o *profileOptions) showMap(w io.Writer, format reportFormat, p *profile.Profile, shown *report.Options) {
 	var names []string
 	for _, e := range p.Events {
@@ -254,7 +255,7 @@ func (o *profileOptions) showMap(w io.Writer, format reportFormat, p *profile.Pr
 	}
 }
 
-// shown is how the report shows what samples are told apart by.
+// shown returns the options of the report for the keys of --by.
 func (o *profileOptions) shown(cmd *cobra.Command, format string, by sample.Keys) (*report.Options, error) {
 	for _, key := range o.by {
 		keys, other := sortKeys[key]
@@ -273,7 +274,7 @@ func (o *profileOptions) shown(cmd *cobra.Command, format string, by sample.Keys
 	return o.report.options(cmd, by.Stack && (format != "table" || o.report.children))
 }
 
-// take takes the profile.
+// take measures, and returns the result.
 func (o *profileOptions) take(cmd *cobra.Command, cfg *sample.Config) (sample.Result, error) {
 	stderr := cmd.ErrOrStderr()
 	note := func(s string) { fmt.Fprintln(stderr, printable.Lines(s)) }
@@ -289,7 +290,7 @@ func (o *profileOptions) take(cmd *cobra.Command, cfg *sample.Config) (sample.Re
 		defer fmt.Fprint(stderr, "\r\x1b[K")
 	}
 	defer listen(&cfg.Record, o.symbols.allowance())()
-	ballast := make([]byte, 16<<20) // the garbage collector waits until there is as much besides; memory that is not touched takes none
+	ballast := make([]byte, 16<<20) // raises the heap size at which the garbage collector runs; untouched memory costs nothing
 	result, err := sample.Run(*cfg)
 	runtime.KeepAlive(ballast)
 	return result, recordError(err)
@@ -300,7 +301,7 @@ func progressLine(p sample.Progress) string {
 		100*p.CPU)
 }
 
-// conclude says what is missing in the profile.
+// conclude prints what the profile lacks, and the totals.
 func (o *profileOptions) conclude(w io.Writer, r *sample.Result) {
 	if !o.quiet {
 		printLosses(w, r.Stats)

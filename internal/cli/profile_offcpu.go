@@ -11,10 +11,10 @@ import (
 	"github.com/bperf/bperf/internal/sample"
 )
 
-// blockedOptions are the flags of profile for the time that threads are blocked.
+// blockedOptions are the flags of profile that measure how long threads are blocked.
 type blockedOptions struct {
-	blocked bool // and nothing else, without events
-	wall    bool // and the time on CPUs with it
+	blocked bool // only blocked time, and events only if the user gives them
+	wall    bool // blocked time and the time on CPUs
 }
 
 func (o *blockedOptions) add(f *pflag.FlagSet) {
@@ -22,7 +22,7 @@ func (o *blockedOptions) add(f *pflag.FlagSet) {
 	f.BoolVar(&o.wall, "wall", false, "show the time on CPUs and the time that threads are blocked in one graph")
 }
 
-// prepare chooses what is sampled, and what it is told apart by where the user does not say.
+// prepareBlocked selects the events, and the keys of --by if the user did not give them.
 func (o *profileOptions) prepareBlocked(given func(string) bool) error {
 	if !o.blocked && !o.wall {
 		return nil
@@ -40,10 +40,10 @@ func (o *profileOptions) prepareBlocked(given func(string) bool) error {
 	return nil
 }
 
-// wallClock is what the sum of both times is called.
+// wallClock names the event whose values add up the time on CPUs and the blocked time.
 const wallClock = "wall-clock"
 
-// setBlocked lets the session measure it.
+// setBlocked configures a session that measures blocked time.
 func (o *profileOptions) setBlocked(given func(string) bool, cfg *sample.Config) {
 	cfg.OffCPU, cfg.Wall = o.blocked && !o.wall, o.wall
 	switch {
@@ -53,7 +53,7 @@ func (o *profileOptions) setBlocked(given func(string) bool, cfg *sample.Config)
 		group := cfg.Record.Events[0]
 		group.Events = []*event.Event{&renamed}
 		cfg.Record.Events = event.List{group}
-		cfg.Record.NoIdle = true // that is no time of a thread
+		cfg.Record.NoIdle = true // idle time is not a thread's time
 		cfg.Keep |= profile.Other
 	case o.blocked && !given("event"):
 		cfg.Record.Events, cfg.Record.EventCgroups = nil, nil

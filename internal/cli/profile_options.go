@@ -53,7 +53,7 @@ func (o *profileOptions) narrow(cfg *sample.Config) error {
 	return err
 }
 
-// setInterval lets there be a profile for each interval of -I.
+// setInterval makes the session write a profile for each interval of -I.
 func (o *profileOptions) setInterval(cmd *cobra.Command, given bool, cfg *sample.Config, format reportFormat, shown *report.Options) error {
 	if !given {
 		return nil
@@ -85,7 +85,7 @@ func (o *profileOptions) setInterval(cmd *cobra.Command, given bool, cfg *sample
 	return nil
 }
 
-// jsonLines writes each profile to a line, as soon as it is there.
+// jsonLines makes the session write each profile as one line when its interval ends.
 func (o *profileOptions) jsonLines(cmd *cobra.Command, cfg *sample.Config, format reportFormat, shown *report.Options) error {
 	out := cmd.OutOrStdout()
 	if o.report.output != "" && o.report.output != "-" {
@@ -93,7 +93,7 @@ func (o *profileOptions) jsonLines(cmd *cobra.Command, cfg *sample.Config, forma
 		if err != nil {
 			return err
 		}
-		out = file // it is closed at the end of the process; each line is written at once
+		out = file // closed at the end of the process; each line is written at once
 	}
 	cfg.Each = func(p *profile.Profile) error {
 		var text, line bytes.Buffer

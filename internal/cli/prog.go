@@ -17,6 +17,6 @@ func newProgCommand() *cobra.Command {
 	return cmd
 }
 
-// selectorHelp tells how programs are selected.
+// selectorHelp describes how programs are selected.
 const selectorHelp = `SELECTOR is a list with commas: IDs, all, name:GLOB, tag:HEX, pinned:PATH, type:NAME, map:ID|NAME (programs that
 use it), link:ID, cgroup:PATH (attached there), pid:PID (held by that process).`

@@ -67,15 +67,15 @@ It needs root, or CAP_SYS_ADMIN and CAP_BPF. It changes nothing.`,
 	cmd.Flags().StringVar(&column, "sort", "id", "sort by `COLUMN`: "+strings.Join(sortNames(), ", "))
 	cmd.Flags().BoolVarP(&asJSON, "json", "j", false, "print a JSON object")
 	if err := cmd.RegisterFlagCompletionFunc("sort", cobra.FixedCompletions(sortNames(), cobra.ShellCompDirectiveNoFileComp)); err != nil {
-		panic(err) // the flag is there
+		panic(err) // cannot happen: the flag exists
 	}
 	return cmd
 }
 
-// progSort is an order of programs. What is more comes first of amounts, what is older of times.
+// progSort is an order of programs: the largest amounts and the oldest times come first.
 type progSort struct {
 	column   string
-	observed bool // it takes an interval
+	observed bool // needs an interval
 	compare  func(a, b *bpfprog.Entry) int
 }
 
@@ -109,7 +109,7 @@ func sortNames() []string {
 	return names
 }
 
-// badColumn refuses a column by which such things are not sorted.
+// badColumn returns the error for an unknown sort column.
 func badColumn(things, column string, known []string) error {
 	msg := fmt.Sprintf("--sort %s: %s are sorted by %s", column, things, strings.Join(known, ", "))
 	if near := event.Nearest(column, known); len(near) > 0 {
@@ -118,10 +118,10 @@ func badColumn(things, column string, known []string) error {
 	return badCombination(errors.New(msg))
 }
 
-// printProgList prints what was selected, and ends with an error if a part of the selector selected nothing.
+// printProgList prints the selected programs. It returns an error if an item of the selector selected nothing.
 func printProgList(w io.Writer, l *bpfprog.Listing, asJSON, everything bool) error {
 	if everything {
-		l.Missing = nil // "all" of none
+		l.Missing = nil // "all" may select no program
 	}
 	var err error
 	switch {
@@ -138,7 +138,7 @@ func printProgList(w io.Writer, l *bpfprog.Listing, asJSON, everything bool) err
 	return missingItems(l.Missing)
 }
 
-// missingItems is an error for each item that selected nothing.
+// missingItems returns an error that lists each item that selected nothing.
 func missingItems(missing []*bpfprog.NoMatchError) error {
 	var all []error
 	for _, m := range missing {
@@ -147,7 +147,7 @@ func missingItems(missing []*bpfprog.NoMatchError) error {
 	return errors.Join(all...)
 }
 
-// progListChunk is how much of a list is written at once: a few programs.
+// progListChunk is the size in bytes, a few programs, from which a part of the list is written.
 const progListChunk = 4096
 
 func printProgListText(w io.Writer, l *bpfprog.Listing) error {
@@ -182,13 +182,13 @@ func printProgListText(w io.Writer, l *bpfprog.Listing) error {
 }
 
 func useColumns(u *bpfprog.Use) []string {
-	if u == nil { // it was unloaded
+	if u == nil { // the program was unloaded
 		return []string{"-", "-", "-"}
 	}
 	return []string{decimal(u.Runs), strconv.FormatInt(u.RunTime.Nanoseconds(), 10), fmt.Sprintf("%.3f", 100*u.CPUs)}
 }
 
-// writeProgDetails writes what does not fit into columns, below the line of a program.
+// writeProgDetails writes what does not fit into columns below a program's line.
 func writeProgDetails(b *bytes.Buffer, e *bpfprog.Entry) {
 	writeDetail(b, "attached to", 4, e.Attached)
 	writeDetail(b, "held by", 4, e.Holders)
@@ -196,7 +196,7 @@ func writeProgDetails(b *bytes.Buffer, e *bpfprog.Entry) {
 	b.WriteString("       bytes        " + decimal(e.Xlated) + " translated, " + decimal(e.JITed) + " JITed, " + decimal(e.Memlock) + " locked\n")
 }
 
-// writeDetail writes a line, if there is something for it.
+// writeDetail writes a line with up to most values, unless there are none.
 func writeDetail[T fmt.Stringer](b *bytes.Buffer, title string, most int, values []T) {
 	if len(values) == 0 {
 		return
@@ -216,7 +216,7 @@ func writeDetail[T fmt.Stringer](b *bytes.Buffer, title string, most int, values
 
 func decimal[T uint32 | uint64](n T) string { return strconv.FormatUint(uint64(n), 10) }
 
-// progJSON adds to a program what belongs to it.
+// progJSON adds to a program its user, maps, attachments, holders and use.
 type progJSON struct {
 	*bpfprog.Program
 	User     string               `json:"user"`
@@ -226,7 +226,8 @@ type progJSON struct {
 	Use      *bpfprog.Use         `json:"use"`
 }
 
-// printProgListJSON prints an object with all that is known, program by program: together they take megabytes.
+// printProgListJSON prints an object with everything known about the programs. It encodes one program at a time, because all of them take
+// megabytes.
 func printProgListJSON(w io.Writer, l *bpfprog.Listing) error {
 	out := bufio.NewWriter(w)
 	fmt.Fprintf(out, "{\n  \"window_ns\": %d,\n  \"programs\": [", l.Window)
@@ -255,5 +256,5 @@ func newProgJSON(e *bpfprog.Entry) progJSON {
 	return progJSON{Program: e.Program, User: e.User, Maps: filled(e.Maps), Attached: filled(e.Attached), Holders: filled(e.Holders), Use: e.Use}
 }
 
-// filled makes an empty array of none.
+// filled returns an empty array for nil.
 func filled[T any](values []T) []T { return append([]T{}, values...) }

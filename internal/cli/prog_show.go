@@ -61,7 +61,7 @@ type shownProg struct {
 	*bpfprog.Code
 }
 
-// readCode adds the code; programs that were unloaded meanwhile are left out.
+// readCode reads the code of the programs. It skips programs that were unloaded after they were listed.
 func readCode(l *bpfprog.Listing) ([]shownProg, error) {
 	var all []shownProg
 	var codes []*bpfprog.Code
@@ -162,8 +162,7 @@ func called(name string) string {
 	return " <" + printable.Text(name) + ">"
 }
 
-// sourceWriter writes lines of source between instructions, but none again whose instructions just were there: BTF has
-// an entry for each column.
+// sourceWriter writes source lines between instructions. It skips a line that was just written, because BTF has an entry for each column.
 type sourceWriter struct {
 	b    *bytes.Buffer
 	last bpfprog.Line

@@ -68,12 +68,13 @@ It needs root, or CAP_SYS_ADMIN and CAP_BPF. It lets the kernel count the runs o
 	cmd.Flags().StringVar(&format, "format", "csv", "csv, json (an object per line) or openmetrics")
 	formats := []string{"csv", "json", "openmetrics"}
 	if err := cmd.RegisterFlagCompletionFunc("format", cobra.FixedCompletions(formats, cobra.ShellCompDirectiveNoFileComp)); err != nil {
-		panic(err) // the flag is there
+		panic(err) // cannot happen: the flag exists
 	}
 	return cmd
 }
 
-// printProgStats prints what next returns, each interval with one write, until the context is done or there were enough.
+// printProgStats prints each observation that next returns, with one write per interval, until the context is done or count intervals are
+// printed.
 func printProgStats(ctx context.Context, w io.Writer, next func() (*bpfprog.Observation, error), write statsWriter, interval time.Duration, count int) error {
 	return printIntervals(ctx, w, "the statistics", interval, count, func(b *bytes.Buffer, first bool) error {
 		observation, err := next()
@@ -84,13 +85,13 @@ func printProgStats(ctx context.Context, w io.Writer, next func() (*bpfprog.Obse
 	})
 }
 
-// statsWriter writes an interval. What stands before the first one only is written with that.
+// statsWriter writes an interval. If first is true, it also writes the header.
 type statsWriter func(b *bytes.Buffer, o *bpfprog.Observation, first bool)
 
 var statsFormats = map[string]statsWriter{"csv": writeStatsCSV, "json": writeStatsJSON, "openmetrics": writeStatsOpenMetrics}
 
 func writeStatsCSV(b *bytes.Buffer, o *bpfprog.Observation, first bool) {
-	w := csv.NewWriter(b) // its errors are those of the buffer, which has none
+	w := csv.NewWriter(b) // it has no errors, because the buffer has none
 	if first {
 		w.Write([]string{"time", "window_ns", "id", "type", "name", "tag", "run_count", "run_time_ns", "recursion_misses", "cpus"})
 	}
@@ -101,7 +102,7 @@ func writeStatsCSV(b *bytes.Buffer, o *bpfprog.Observation, first bool) {
 	w.Flush()
 }
 
-// statsJSON is a program in an interval. It has the keys that list gives the same things.
+// statsJSON is a program in an interval. It uses the keys of prog list.
 type statsJSON struct {
 	Time   time.Time     `json:"time"`
 	Window time.Duration `json:"window_ns"`
@@ -116,7 +117,7 @@ type statsJSON struct {
 func writeStatsJSON(b *bytes.Buffer, o *bpfprog.Observation, _ bool) {
 	encoder := printable.JSONEncoder(b)
 	for _, p := range o.Programs {
-		encoder.Encode(statsJSON{o.Time, o.Window, p.ID, p.Type, p.Name, p.Tag, p.Program.Stats, p.Use}) // numbers and strings can be encoded
+		encoder.Encode(statsJSON{o.Time, o.Window, p.ID, p.Type, p.Name, p.Tag, p.Program.Stats, p.Use}) // cannot fail: numbers and strings can be encoded
 	}
 }
 
@@ -137,7 +138,7 @@ var metrics = []metric{
 		func(s bpfprog.Stats) string { return decimal(s.Missed) }},
 }
 
-// writeStatsOpenMetrics writes an exposition with all that was counted so far: who reads it takes differences.
+// writeStatsOpenMetrics writes an exposition with the totals since each program was loaded. The reader computes differences.
 func writeStatsOpenMetrics(b *bytes.Buffer, o *bpfprog.Observation, _ bool) {
 	for _, m := range metrics {
 		fmt.Fprintf(b, "# TYPE %s counter\n", m.name)
@@ -155,5 +156,5 @@ func writeStatsOpenMetrics(b *bytes.Buffer, o *bpfprog.Observation, _ bool) {
 
 var labelEscapes = strings.NewReplacer(`\`, `\\`, `"`, `\"`, "\n", `\n`)
 
-// labelValue escapes what stands in quotes there, which is UTF-8.
+// labelValue escapes a label's value, which OpenMetrics requires to be UTF-8.
 func labelValue(s string) string { return labelEscapes.Replace(strings.ToValidUTF8(s, "\uFFFD")) }

@@ -38,7 +38,7 @@ It needs root, or CAP_SYS_ADMIN, CAP_BPF and CAP_PERFMON, and Linux 5.1. It chan
 			defer watcher.Close()
 			ctx, stop := untilEnd(cmd.Context(), cmd.OutOrStdout())
 			defer stop()
-			fmt.Fprintln(os.Stderr, "Watching BPF programs.") // who loads programs to see them here may begin
+			fmt.Fprintln(os.Stderr, "Watching BPF programs.") // programs loaded from now on are seen
 			var missed missedChanges
 			err = printChanges(ctx, cmd.OutOrStdout(), missed.of(watcher.Run), asJSON)
 			if missed != (missedChanges{}) {
@@ -51,13 +51,13 @@ It needs root, or CAP_SYS_ADMIN, CAP_BPF and CAP_PERFMON, and Linux 5.1. It chan
 	return cmd
 }
 
-// missedChanges are what was not seen.
+// missedChanges counts the changes that were missed.
 type missedChanges struct {
-	records  uint64 // that were lost
-	programs uint64 // whose loads were not seen
+	records  uint64 // records that the kernel lost
+	programs uint64 // programs whose load has no record
 }
 
-// of adds up what is told.
+// of wraps run and counts the changes that were missed.
 func (m *missedChanges) of(run watching) watching {
 	return func(ctx context.Context, tell func(bpfprog.Change)) error {
 		return run(ctx, func(c bpfprog.Change) {
@@ -76,13 +76,14 @@ func (m missedChanges) String() string {
 	return fmt.Sprintf("%d records were lost, and %d programs were loaded of which there is no record", m.records, m.programs)
 }
 
-// watching tells changes until the context is done.
+// watching passes changes to tell until the context is done.
 type watching func(ctx context.Context, tell func(bpfprog.Change)) error
 
-// mostUnprinted is how many changes wait to be printed at most. Beyond that nothing is read, and the kernel loses records, which is shown.
+// mostUnprinted limits the changes that wait to be printed. Beyond it, bperf reads nothing, and the kernel loses records, which is
+// reported.
 const mostUnprinted = 16384
 
-// printChanges prints what run tells, while run goes on: whoever reads the output may be slow.
+// printChanges prints the changes of run while run goes on, because the reader of the output may be slow.
 func printChanges(ctx context.Context, w io.Writer, run watching, asJSON bool) error {
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
@@ -99,7 +100,7 @@ func printChanges(ctx context.Context, w io.Writer, run watching, asJSON bool) e
 	var err error
 	for c := range changes {
 		if err != nil {
-			continue // it is ending
+			continue // run is ending
 		}
 		if err = print(w, c); err != nil {
 			err = fmt.Errorf("print the changes: %w", err)
@@ -140,7 +141,7 @@ func printChange(w io.Writer, c bpfprog.Change) error {
 	return err
 }
 
-// unseenIDs are the IDs of a change.
+// unseenIDs formats the IDs of a change.
 func unseenIDs(c bpfprog.Change) string {
 	if c.LastID == c.ID {
 		return decimal(c.ID)
@@ -148,12 +149,12 @@ func unseenIDs(c bpfprog.Change) string {
 	return decimal(c.ID) + " to " + decimal(c.LastID)
 }
 
-// writeChanged writes columns that are wide enough for most.
+// writeChanged writes columns that are wide enough for most programs.
 func writeChanged(b *bytes.Buffer, c bpfprog.Change) {
 	fmt.Fprintf(b, "%7d  %-14s  %-16s  %s", c.ID, cmp.Or(c.Type, "-"), printable.Text(cmp.Or(c.Name, "-")), c.Tag)
 }
 
-// writeLoaded writes what is known of a program that was loaded, below its line.
+// writeLoaded writes what is known about a loaded program below its line.
 func writeLoaded(b *bytes.Buffer, c bpfprog.Change) {
 	by := bpfprog.Holder{PID: c.PID, Comm: cmp.Or(c.Comm, "a process that has ended")}.String()
 	switch {
@@ -184,7 +185,7 @@ func writeLoaded(b *bytes.Buffer, c bpfprog.Change) {
 	}
 }
 
-// literal is a text that prints itself.
+// literal is a string with a String method, as writeDetail needs it.
 type literal string
 
 func (l literal) String() string { return string(l) }

@@ -25,8 +25,8 @@ type recordOptions struct {
 	sessionOptions
 
 	events []eventArg // -e -G --filter --prog, in their order
-	set    []string   // variables of the programs of --prog
-	// Names of the events through which their maps write, by map: -e FILE.o/map:MAP.event=NAME/.
+	set    []string   // assignments to variables of the programs of --prog
+	// outputs has the names of the events through which maps write, by map: -e FILE.o/map:MAP.event=NAME/.
 	outputs map[string]string
 	maps    mapOptions
 
@@ -167,8 +167,8 @@ func runRecord(o *recordOptions, given func(string) bool, args []string) error {
 	if o.ofTasks() && (o.system || o.cpus != "") {
 		cfg.Notify("-p, -t and -u record tasks wherever they run: -a and -C are ignored")
 	}
-	defer listen(cfg, allowance.New(0))() // no symbols are read
-	signal.Ignore(syscall.SIGXFSZ)        // a file that may not grow is an error of write(2)
+	defer listen(cfg, allowance.New(0))() // record reads no symbols
+	signal.Ignore(syscall.SIGXFSZ)        // a file that may not grow makes write(2) fail instead
 	if cfg.Control, err = o.openControl(note); err != nil {
 		return err
 	}
@@ -190,7 +190,7 @@ func runRecord(o *recordOptions, given func(string) bool, args []string) error {
 	return exitAs(result.Signal, result.Command, len(args) > 0)
 }
 
-// listen makes a recording end at signals, until stop is called. The first one ends its allowance, too.
+// listen makes signals end a recording until stop is called. The first signal also ends the allowance.
 func listen(cfg *record.Config, a *allowance.Allowance) (stop func()) {
 	caught, signals, over := make(chan os.Signal, 4), make(chan os.Signal, 4), make(chan struct{})
 	signal.Notify(caught, endSignals()...)
@@ -202,7 +202,7 @@ func listen(cfg *record.Config, a *allowance.Allowance) (stop func()) {
 				a.End()
 				select {
 				case signals <- s:
-				default: // there are more than anybody waits for
+				default: // the session ignores further signals
 				}
 			case <-over:
 				return
@@ -212,7 +212,7 @@ func listen(cfg *record.Config, a *allowance.Allowance) (stop func()) {
 	return func() { signal.Stop(caught); close(over) }
 }
 
-// summarize prints the lines that perf ends with, and what was lost.
+// summarize prints perf's last two lines, and the number of lost records.
 func summarize(r record.Result, compressed bool, note func(string)) {
 	const mib = 1 << 20
 	note(fmt.Sprintf("[ bperf record: Woken up %d times to write data ]", r.Wakeups))
@@ -229,7 +229,7 @@ func summarize(r record.Result, compressed bool, note func(string)) {
 	}
 }
 
-// check refuses what cannot be, before anything is opened.
+// check returns an error for invalid options, before anything is opened.
 func (o *recordOptions) check(given func(string) bool, args []string) error {
 	taskTarget := o.ofTasks()
 	cpuTarget := o.system || o.cpus != "" || len(args) == 0 && !taskTarget
@@ -256,10 +256,10 @@ func (o *recordOptions) check(given func(string) bool, args []string) error {
 	)
 }
 
-// ofTasks reports whether processes or threads are given.
+// ofTasks reports whether the target is processes or threads.
 func (o *recordOptions) ofTasks() bool { return o.pids != "" || o.tids != "" || o.user != "" }
 
-// config is the session that the options ask for.
+// config returns the session that the options describe.
 func (o *recordOptions) config(given func(string) bool, args []string) (*record.Config, error) {
 	cfg := &record.Config{Spec: o.spec(args),
 		PerThread: o.perThread, Inherit: !o.noInherit && !o.perThread,
@@ -281,7 +281,7 @@ func (o *recordOptions) config(given func(string) bool, args []string) (*record.
 	return cfg, o.chooseEvents(cfg)
 }
 
-// setOffCPU takes a time with a unit, or as with perf a number of milliseconds.
+// setOffCPU parses a time with a unit or, as in perf, a number of milliseconds.
 func (o *recordOptions) setOffCPU(cfg *record.Config) error {
 	if o.offCPU == "" {
 		return nil
@@ -297,7 +297,7 @@ func (o *recordOptions) setOffCPU(cfg *record.Config) error {
 	return nil
 }
 
-// outputName is the file to write: as with perf, standard output where that is a pipe and no file is given.
+// outputName returns the name of the output file. Without -o and --switch-output, that is standard output if it is a pipe, as in perf.
 func (o *recordOptions) outputName() string {
 	if o.output != "" {
 		return o.output
@@ -325,7 +325,7 @@ func (o *recordOptions) setTarget(cfg *record.Config) (err error) {
 	return err
 }
 
-// chooseEvents fills in the events with their programs, and with -G whose they are.
+// chooseEvents sets the events with their programs, and with -G their cgroups.
 func (o *recordOptions) chooseEvents(cfg *record.Config) error {
 	err := o.takeObjects()
 	if err == nil {
@@ -337,7 +337,7 @@ func (o *recordOptions) chooseEvents(cfg *record.Config) error {
 	c := chosenEvents{machine: event.Host()}
 	for _, a := range o.events {
 		if a.kind == argProgram && !cfg.Programs.OnSamples(a.value) {
-			continue // its programs are attached elsewhere
+			continue // all its programs are attached elsewhere
 		}
 		if err := c.add(a); err != nil {
 			return badOption(err)
@@ -381,7 +381,7 @@ func (o *recordOptions) chooseEvents(cfg *record.Config) error {
 	return err
 }
 
-// withoutEvents is for programs none of which runs on samples. They see what happens to anyone.
+// withoutEvents sets the target if no program runs on samples. The other programs always see the whole system.
 func (o *recordOptions) withoutEvents(cfg *record.Config) error {
 	if o.ofTasks() || o.cpus != "" {
 		return badCombinationf("--prog: none of the programs runs on samples, and the others see what happens to anyone, " +

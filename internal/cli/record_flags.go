@@ -16,7 +16,7 @@ import (
 	"github.com/bperf/bperf/perfdata"
 )
 
-// defaultFrequency is perf's, in Hz.
+// defaultFrequency is perf's sampling frequency, in Hz.
 const defaultFrequency = 4000
 
 func (o *recordOptions) setFrequency(cfg *record.Config) (err error) {
@@ -82,7 +82,7 @@ func (o *recordOptions) setBranches(cfg *record.Config) error {
 	return nil
 }
 
-// clocks are the clocks of -k by their names, without the prefix CLOCK_: <linux/time.h>.
+// clocks maps the names of -k, without the prefix CLOCK_, to clock IDs (<linux/time.h>).
 var clocks = map[string]int32{
 	"realtime": 0, "real": 0, "monotonic": 1, "mono": 1, "monotonic_raw": 4, "raw": 4, "boottime": 7, "boot": 7, "tai": 11,
 }
@@ -102,7 +102,7 @@ func (o *recordOptions) setClock(cfg *record.Config) error {
 	return nil
 }
 
-// setPages takes a number of pages, or a size in bytes, and rounds up to a power of two.
+// setPages parses a number of pages or a size in bytes, and rounds it up to a power of two.
 func (o *recordOptions) setPages(cfg *record.Config) error {
 	if o.pages == "" {
 		return nil
@@ -113,7 +113,7 @@ func (o *recordOptions) setPages(cfg *record.Config) error {
 	} else if cfg.RingPages, err = strconv.Atoi(o.pages); err != nil {
 		return fmt.Errorf("-m %s: a number of pages, or of bytes with B, K, M or G", o.pages)
 	}
-	const most = 1 << 20 // pages: the kernel takes no more in any case
+	const most = 1 << 20 // pages; the kernel never accepts more
 	if cfg.RingPages < 1 || cfg.RingPages > most {
 		return fmt.Errorf("-m %s: there are from 1 to %d pages", o.pages, most)
 	}
@@ -121,7 +121,7 @@ func (o *recordOptions) setPages(cfg *record.Config) error {
 	return nil
 }
 
-// parseSize reads a number with a unit: B, K, M or G.
+// parseSize parses a number of bytes with a unit: B, K, M or G.
 func parseSize(s string) (int64, error) {
 	shift := map[string]int{"B": 0, "K": 10, "M": 20, "G": 30}
 	if s == "" {
@@ -151,7 +151,7 @@ func (o *recordOptions) setSwitch(cfg *record.Config) error {
 		return nil
 	}
 	value := o.rotate
-	if days, ok := strings.CutSuffix(value, "d"); ok { // which ParseDuration has not
+	if days, ok := strings.CutSuffix(value, "d"); ok { // a unit that ParseDuration lacks
 		if n, err := strconv.Atoi(days); err == nil {
 			value = strconv.Itoa(24*n) + "h"
 		}

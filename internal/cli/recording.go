@@ -16,7 +16,7 @@ import (
 	"github.com/bperf/bperf/perfdata"
 )
 
-// recordingFlags say which recording is read, what of it, and where its symbols are.
+// recordingFlags select a recording, its samples, and the files with its symbols.
 type recordingFlags struct {
 	filterFlags
 	path     string
@@ -26,7 +26,7 @@ type recordingFlags struct {
 	force    bool
 	symbolFlags
 
-	noStacks bool // no flag: what the format wants (replay.Options)
+	noStacks bool // not a flag: set if the format needs no stacks (replay.Options)
 }
 
 func (f *recordingFlags) add(cmd *cobra.Command, path string) {
@@ -42,7 +42,7 @@ func (f *recordingFlags) add(cmd *cobra.Command, path string) {
 	flags.BoolVarP(&f.force, "force", "f", false, "read recordings of other users, as is always done: for perf's command lines")
 }
 
-// symbolFlags bound what symbols take.
+// symbolFlags limit the memory for symbols.
 type symbolFlags struct {
 	symbolMemory uint32 // MiB
 }
@@ -55,11 +55,11 @@ func (f *symbolFlags) allowance() *allowance.Allowance {
 	return allowance.New(int64(f.symbolMemory) << 20)
 }
 
-// garbage is how much of it there may be beside what is in use, in percent of that: most that reading a recording makes is kept to the end,
-// so that collecting it more often than by default costs little.
+// garbage is the GOGC percentage for commands that read a recording. They keep most of what they allocate, so more frequent collections
+// than by default cost little.
 const garbage = 40
 
-// openRecording opens a file, or standard input. There may be so much garbage from then on.
+// openRecording opens a file, or standard input for "-". It also sets the GOGC percentage, unless the user set GOGC.
 func openRecording(path string, stdin io.Reader) (*perfdata.Reader, error) {
 	if os.Getenv("GOGC") == "" {
 		debug.SetGCPercent(garbage)
@@ -74,7 +74,7 @@ func openRecording(path string, stdin io.Reader) (*perfdata.Reader, error) {
 	return r, err
 }
 
-// read makes a profile of a recording.
+// read reads a recording into a profile.
 func (f *recordingFlags) read(recording *perfdata.Reader, keep profile.Keys) (*profile.Profile, replay.Stats, error) {
 	filter, err := f.filter(recording)
 	if err != nil {
@@ -90,7 +90,7 @@ func (f *recordingFlags) read(recording *perfdata.Reader, keep profile.Keys) (*p
 	return p, r.Stats(), nil
 }
 
-// readFile makes a profile of a recording, or of what another profile was written to in the format of pprof.
+// readFile reads a recording, or a profile in pprof's format.
 func (f *recordingFlags) readFile(cmd *cobra.Command, path string, keep profile.Keys) (*profile.Profile, error) {
 	if isCompressed(path) {
 		return f.readPprof(path, keep)
@@ -108,7 +108,8 @@ func (f *recordingFlags) readFile(cmd *cobra.Command, path string, keep profile.
 	return p, nil
 }
 
-// isCompressed reports whether a file is what gzip(1) makes (RFC 1952), as profiles of pprof are, and recordings never. Nothing is taken from a pipe.
+// isCompressed reports whether a regular file starts like a gzip file (RFC 1952). pprof profiles do, recordings never. It reads nothing
+// from a pipe.
 func isCompressed(path string) bool {
 	info, err := os.Stat(path)
 	if err != nil || !info.Mode().IsRegular() {
@@ -116,7 +117,7 @@ func isCompressed(path string) bool {
 	}
 	file, err := os.Open(path)
 	if err != nil {
-		return false // who reads recordings tells what is wrong with it
+		return false // the caller's own open reports the error
 	}
 	defer file.Close()
 	var magic [2]byte

@@ -15,7 +15,7 @@ import (
 	"github.com/bperf/bperf/perfdata"
 )
 
-// filterFlags say which samples of a recording are wanted.
+// filterFlags select samples of a recording.
 type filterFlags struct{ times, pids, tids, cpus string }
 
 func (f *filterFlags) add(flags *pflag.FlagSet) {
@@ -26,7 +26,7 @@ func (f *filterFlags) add(flags *pflag.FlagSet) {
 	flags.StringVarP(&f.cpus, "cpu", "C", "", "only these `CPUS`, as 0-3,7")
 }
 
-// addReplayFlags adds the flags that say where symbols are looked for.
+// addReplayFlags adds the flags that say where to find symbols.
 func addReplayFlags(flags *pflag.FlagSet, o *replay.Options) {
 	flags.StringVar(&o.SymFS, "symfs", "", "look for files below `DIRECTORY`")
 	flags.StringVar(&o.Kallsyms, "kallsyms", "", "take the kernel's symbols from `FILE`, a copy of /proc/kallsyms")
@@ -70,7 +70,7 @@ func parseIDs(flag, text string) ([]int32, error) {
 	return ids, nil
 }
 
-// parseTimes reads START,STOP [START,STOP]…, or parts of the recording: 10%-20%,30%-40% or 10%/2.
+// parseTimes parses START,STOP [START,STOP]…, or parts of the recording: 10%-20%,30%-40% or 10%/2.
 func parseTimes(text string, reader *perfdata.Reader) ([]replay.TimeRange, error) {
 	if text == "" {
 		return nil, nil
@@ -101,7 +101,7 @@ func parseTimes(text string, reader *perfdata.Reader) ([]replay.TimeRange, error
 	return ranges, nil
 }
 
-// parseSeconds makes ns of seconds with at most nine digits behind the point.
+// parseSeconds parses seconds with up to nine decimals, and returns ns.
 func parseSeconds(text string) (uint64, error) {
 	whole, part, _ := strings.Cut(text, ".")
 	seconds, err := strconv.ParseUint(whole, 10, 64)
@@ -140,7 +140,7 @@ func parseParts(text string, reader *perfdata.Reader) ([]replay.TimeRange, error
 	return ranges, nil
 }
 
-// parsePart reads 10%-20%, or 10%/2: the second part of so much. The results are from 0 to 1.
+// parsePart parses a range such as 10%-20%, or 10%/2: the second part of that size. The results are from 0 to 1.
 func parsePart(text string) (from, to float64, ok bool) {
 	if first, last, isRange := strings.Cut(text, "-"); isRange {
 		from, ok1 := parsePercent(first)
@@ -166,10 +166,10 @@ func parsePercent(text string) (float64, bool) {
 	return v / 100, ok && err == nil && v >= 0 && v <= 100
 }
 
-// maxProblems is how many files without symbols are named.
+// maxProblems limits the files without symbols that are named.
 const maxProblems = 5
 
-// printLosses tells what is missing in a recording.
+// printLosses prints warnings about what the recording lacks.
 func printLosses(w io.Writer, s replay.Stats) {
 	for _, loss := range []struct {
 		count uint64

@@ -57,15 +57,15 @@ type reportFlags struct {
 // reportFormat is a format of --format.
 type reportFormat struct {
 	name   string
-	keys   profile.Keys // that it shows besides the sort keys
+	keys   profile.Keys // the keys that it shows besides the sort keys
 	binary bool
-	one    bool                                                                 // it has room for one event
-	rows   bool                                                                 // it shows rows with their call trees, and nothing else
+	one    bool                                                                 // it shows only one event
+	rows   bool                                                                 // it shows only rows with their call trees
 	write  func(w io.Writer, p, base *profile.Profile, o *report.Options) error // base is nil without --diff
-	diffs  bool                                                                 // it can compare
+	diffs  bool                                                                 // it supports --diff
 }
 
-// alone is a format that shows one profile.
+// alone adapts a writer of one profile to reportFormat.write.
 func alone(write func(io.Writer, *profile.Profile, *report.Options) error) func(io.Writer, *profile.Profile, *profile.Profile, *report.Options) error {
 	return func(w io.Writer, p, _ *profile.Profile, o *report.Options) error { return write(w, p, o) }
 }
@@ -129,11 +129,11 @@ func (f *reportFlags) add(cmd *cobra.Command) {
 	flags.BoolVar(&f.stdio, "stdio", false, "write text, as is always done: for perf's command lines")
 	cmd.MarkFlagsMutuallyExclusive("children", "no-children")
 	if err := cmd.RegisterFlagCompletionFunc("format", cobra.FixedCompletions(formatNames(reportFormats), cobra.ShellCompDirectiveNoFileComp)); err != nil {
-		panic(err) // the flag is there
+		panic(err) // cannot happen: the flag exists
 	}
 }
 
-// options completes the options of the report, for a recording with or without callchains.
+// options returns the report's options for a recording with or without callchains.
 func (f *reportFlags) options(cmd *cobra.Command, callchains bool) (*report.Options, error) {
 	o := f.Options
 	o.Sort, o.Fields = f.sort, f.fields
@@ -170,7 +170,7 @@ func (f *reportFlags) options(cmd *cobra.Command, callchains bool) (*report.Opti
 	return &o, nil
 }
 
-// chosen is the format that is asked for.
+// chosen returns the requested format.
 func (f *reportFlags) chosen(cmd *cobra.Command, formats []reportFormat) (reportFormat, error) {
 	i := slices.IndexFunc(formats, func(r reportFormat) bool { return r.name == f.format })
 	if i < 0 {
@@ -198,7 +198,7 @@ func (f *reportFlags) run(cmd *cobra.Command) error {
 	if err := f.configured(cmd, conf); err != nil {
 		return err
 	}
-	if _, err := f.options(cmd, true); err != nil { // before a long recording is read
+	if _, err := f.options(cmd, true); err != nil { // fail before reading a long recording
 		return err
 	}
 	recording, err := openRecording(f.input.path, cmd.InOrStdin())
@@ -271,7 +271,7 @@ func hasCallchains(recording *perfdata.Reader) bool {
 	})
 }
 
-// printStats prints perf's table of the types of records.
+// printStats prints perf's table with the number of records of each type.
 func printStats(w io.Writer, stats replay.Stats, p *profile.Profile) error {
 	var b strings.Builder
 	var total uint64

@@ -1,5 +1,4 @@
-// Package cli is the command line: a file per subcommand, which turns flags into options and calls
-// the package that does the work.
+// Package cli is bperf's command line. Each subcommand has a file, which turns flags into options and calls the package that does the work.
 package cli
 
 import (
@@ -34,7 +33,7 @@ func Main(args []string) int {
 	return exit.Status
 }
 
-// standardOutput keeps the first error, which cobra and others do not return.
+// standardOutput keeps the first write error, because cobra and other callers drop it.
 type standardOutput struct {
 	file *os.File
 	err  error
@@ -48,10 +47,10 @@ func (o *standardOutput) Write(p []byte) (int, error) {
 	return n, err
 }
 
-// Fd is its descriptor, for those who ask whether it is a terminal.
+// Fd returns the file descriptor, so that callers can check whether it is a terminal.
 func (o *standardOutput) Fd() uintptr { return o.file.Fd() }
 
-// newRootCommand makes the tree of commands, which shows itself under the name it was called by.
+// newRootCommand returns the command tree. Its root uses the name that bperf was called by.
 func newRootCommand(name string) *cobra.Command {
 	root := &cobra.Command{
 		Use:   name,
@@ -74,7 +73,7 @@ func newRootCommand(name string) *cobra.Command {
 	return root
 }
 
-// unknownCommand refuses what is no subcommand.
+// unknownCommand returns an error for an argument that is not a subcommand.
 func unknownCommand(cmd *cobra.Command, args []string) error {
 	if len(args) == 0 {
 		return nil

@@ -12,7 +12,7 @@ import (
 	"github.com/bperf/bperf/internal/script"
 )
 
-// scriptFlags are the flags of bperf script that are no option as they are.
+// scriptFlags are the flags of bperf script that do not map directly to an option.
 type scriptFlags struct {
 	input      string
 	fields     []string

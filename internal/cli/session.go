@@ -9,7 +9,7 @@ import (
 	"github.com/bperf/bperf/internal/session"
 )
 
-// sessionOptions are the flags of stat, record and profile for when a session measures.
+// sessionOptions are the flags of stat, record and profile that control when a session measures.
 type sessionOptions struct {
 	delay, timeout int // ms
 	control        string
@@ -19,7 +19,7 @@ func (o *sessionOptions) addControl(f *pflag.FlagSet) {
 	f.StringVar(&o.control, "control", "", "take enable, disable, ping and stop from `fd:CTL[,ACK]` or fifo:CTL[,ACK]")
 }
 
-// check returns an error for values that no session can have.
+// check returns an error for invalid values.
 func (o *sessionOptions) check(given func(string) bool) error {
 	bad := badCombinationIf
 	return firstError(
@@ -29,13 +29,13 @@ func (o *sessionOptions) check(given func(string) bool) error {
 	)
 }
 
-// spec is the session for a command, without a target.
+// spec returns a session for the command, without a target.
 func (o *sessionOptions) spec(command []string) session.Spec {
 	return session.Spec{Command: command, Delay: time.Duration(max(o.delay, 0)) * time.Millisecond, StartDisabled: o.delay == -1,
 		Timeout: time.Duration(o.timeout) * time.Millisecond}
 }
 
-// openControl opens the remote control, if there is one.
+// openControl opens the control channel of --control. It returns nil without that flag.
 func (o *sessionOptions) openControl(note func(string)) (*control.Channel, error) {
 	if o.control == "" {
 		return nil, nil

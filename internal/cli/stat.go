@@ -186,7 +186,8 @@ func runStat(o *statOptions, given func(string) bool, args []string) error {
 	return exitAs(result.Signal, result.Command, len(args) > 0)
 }
 
-// endSignals are those at which a command ends with what it has: a hangup only where nohup(1), or who else started bperf, does not ignore it.
+// endSignals returns the signals that end a session with its results. SIGHUP is one of them unless nohup(1), or whatever started bperf,
+// ignores it.
 func endSignals() []os.Signal {
 	end := []os.Signal{syscall.SIGINT, syscall.SIGTERM}
 	if !signal.Ignored(syscall.SIGHUP) {
@@ -195,16 +196,16 @@ func endSignals() []os.Signal {
 	return end
 }
 
-// exitAs ends as the command did; a session that a signal ended dies of that signal, so that a
-// shell knows that it was interrupted.
+// exitAs ends bperf as the command ended. If a signal ended the session, bperf dies of that signal, so that a shell knows that it was
+// interrupted.
 func exitAs(ended os.Signal, status target.Status, command bool) error {
 	if sig, ok := ended.(syscall.Signal); ok {
 		signal.Reset(sig)
-		runtime.LockOSThread() // which dies of its own signal before the call returns
+		runtime.LockOSThread() // this thread gets the signal before the call returns
 		if err := syscall.Tgkill(os.Getpid(), syscall.Gettid(), sig); err != nil {
 			return err
 		}
-		return &exitError{Status: 128 + int(sig)} // the signal was ignored from the start
+		return &exitError{Status: 128 + int(sig)} // the signal was ignored when bperf started
 	}
 	if code := status.ExitCode(); command && code != 0 {
 		return &exitError{Status: code}
@@ -212,7 +213,7 @@ func exitAs(ended os.Signal, status target.Status, command bool) error {
 	return nil
 }
 
-// check refuses what cannot be, before anything is opened.
+// check returns an error for invalid options, before anything is opened.
 func (o *statOptions) check(given func(string) bool, args []string) error {
 	inPrograms := given("bpf-prog")
 	o.inPrograms = inPrograms
@@ -276,7 +277,7 @@ func howMany(set ...bool) (n int) {
 	return n
 }
 
-// config is the session that the options ask for.
+// config returns the session that the options describe.
 func (o *statOptions) config(args []string) (*stat.Config, error) {
 	conf, err := readConfig(func(s string) { fmt.Fprintln(os.Stderr, s) }, o.verbose)
 	if err != nil {
@@ -309,7 +310,7 @@ func (o *statOptions) config(args []string) (*stat.Config, error) {
 	return cfg, o.chooseEvents(cfg, conf)
 }
 
-// sharedWhere is where sessions of bperf and of upstream perf find the counters that they share.
+// sharedWhere returns where sessions of bperf and upstream perf find shared counters.
 func (o *statOptions) sharedWhere(conf *config.Config) shared.Where {
 	w := shared.Where{Dir: shared.Dir, AttrMap: upstream.DefaultPath}
 	always, _ := conf.Get(configAttrMap)
@@ -319,7 +320,7 @@ func (o *statOptions) sharedWhere(conf *config.Config) shared.Where {
 	return w
 }
 
-// target fills in who is measured.
+// target sets the target and its description.
 func (o *statOptions) target(cfg *stat.Config) (err error) {
 	t := &cfg.Target
 	t.ThreadNames = o.perThread

@@ -11,7 +11,7 @@ import (
 	"github.com/bperf/bperf/internal/stat"
 )
 
-// eventArg is one of the options that add events, or say something of those before them.
+// eventArg is an option that adds events, or applies to the events before it.
 type eventArg struct {
 	kind  argKind
 	value string
@@ -27,7 +27,7 @@ const (
 	argProgram argKind = "--prog"
 )
 
-// eventFlag is a flag that keeps its place among those of eventArg.
+// eventFlag is a flag that records its position among all options that are eventArgs.
 type eventFlag struct {
 	args *[]eventArg
 	kind argKind
@@ -44,7 +44,7 @@ func (f eventFlag) Set(value string) error {
 	return nil
 }
 
-// chooseEvents fills in the events, and with -G whose they are.
+// chooseEvents sets the events, and with -G their cgroups.
 func (o *statOptions) chooseEvents(cfg *stat.Config, conf *config.Config) error {
 	c := chosenEvents{machine: event.Host()}
 	for _, a := range o.events {
@@ -83,13 +83,13 @@ func (o *statOptions) chooseEvents(cfg *stat.Config, conf *config.Config) error 
 	return err
 }
 
-// chosenEvents is the list of events as the options build it up.
+// chosenEvents is the list of events while the options build it.
 type chosenEvents struct {
 	machine *event.Machine
 	list    event.List
 	terms   int      // number of terms so far
 	cgroups []string // of each event; nil before the first -G
-	program string   // for events without one of their own; or empty
+	program string   // for events without their own program; or empty
 }
 
 func (c *chosenEvents) add(a eventArg) error {
@@ -131,8 +131,8 @@ func (c *chosenEvents) parse(names string) error {
 	return nil
 }
 
-// setCgroups gives the events before it their cgroups: one name for all that have none yet, or one
-// for each event from the first on. An empty name is no cgroup.
+// setCgroups sets the cgroups of the events before it. A single name applies to all events without a cgroup; several names apply to them
+// one by one. An empty name means no cgroup.
 func (c *chosenEvents) setCgroups(value string) error {
 	events := c.list.Events()
 	if len(events) == 0 {
@@ -154,7 +154,7 @@ func (c *chosenEvents) setCgroups(value string) error {
 	return nil
 }
 
-// setFilter gives the events of the last term their filter.
+// setFilter adds a filter to the events of the last term.
 func (c *chosenEvents) setFilter(value string) error {
 	events := c.list.Events()
 	if len(events) == 0 {
@@ -173,8 +173,8 @@ func (c *chosenEvents) setFilter(value string) error {
 	return nil
 }
 
-// setProgram lets a program run at the samples of the events before it that have none yet. What stands before all events is for all that
-// have no other one.
+// setProgram sets the program that runs at samples of the earlier events without one. A program before all events applies to every event
+// without another program.
 func (c *chosenEvents) setProgram(source string) error {
 	if len(c.list) > 0 {
 		return c.runProgram(source)
@@ -186,7 +186,7 @@ func (c *chosenEvents) setProgram(source string) error {
 	return nil
 }
 
-// runProgram lets a program run for the events that have none yet.
+// runProgram sets the program of the events without one.
 func (c *chosenEvents) runProgram(source string) error {
 	set := false
 	for _, e := range c.list.Events() {
@@ -205,7 +205,7 @@ func (c *chosenEvents) runProgram(source string) error {
 	return nil
 }
 
-// cgroupsOf are the cgroup of each event, empty for none, and all of them in the order in which they come.
+// cgroupsOf returns the cgroup of each event, empty for none, and all cgroups in the order of their first event.
 func (c *chosenEvents) cgroupsOf() (ofEvents, names []string, err error) {
 	ofEvents = append(c.cgroups, make([]string, len(c.list.Events())-len(c.cgroups))...)
 	for _, name := range ofEvents {

@@ -12,14 +12,14 @@ import (
 	"github.com/bperf/bperf/internal/stat"
 )
 
-// statOutput is where the counts go.
+// statOutput is the destination of the counts.
 type statOutput struct {
 	io.Writer
-	file *os.File // to be closed, or nil
+	file *os.File // closed by Close, or nil
 	note func(string)
 }
 
-// open opens the file or descriptor for the counts; without one it is standard error.
+// open opens the file or descriptor for the counts. The default is standard error.
 func (o *statOptions) open(given func(string) bool) (*statOutput, error) {
 	out := &statOutput{Writer: os.Stderr}
 	switch {
@@ -49,15 +49,15 @@ func (o *statOptions) open(given func(string) bool) (*statOutput, error) {
 	return out, nil
 }
 
-// noter is the way for remarks: to standard error, and where the counts go there too, in a form
-// that their reader can tell from them.
+// noter returns the function that prints notes to standard error. If the counts go there too, the notes have a form that a reader can
+// distinguish from them.
 func (o *statOptions) noter(out *statOutput) func(string) {
 	switch mixed := out.Writer == os.Stderr; {
 	case o.quiet:
 		return func(string) {}
 	case mixed && o.json:
 		return func(s string) {
-			line, _ := json.Marshal(s) // a string can always be marshalled
+			line, _ := json.Marshal(s) // cannot fail: every string can be marshaled
 			fmt.Fprintf(os.Stderr, "{\"note\" : %s}\n", printable.JSON(line))
 		}
 	case mixed && o.separator != "":
@@ -67,7 +67,7 @@ func (o *statOptions) noter(out *statOutput) func(string) {
 	}
 }
 
-// printer prints in the form that was asked for.
+// printer returns a printer of the requested form.
 func (o *statOptions) printer(cfg *stat.Config, out io.Writer) stat.Printer {
 	form := stat.OutputOptions{
 		Aggregation:   cfg.Aggregation,

@@ -12,7 +12,7 @@ import (
 	"github.com/bperf/bperf/internal/stat"
 )
 
-// functionGlob is what the functions that are counted by themselves match; empty to count whole programs.
+// functionGlob returns the pattern of functions to count separately, or "" to count whole programs.
 func (o *statOptions) functionGlob() string {
 	if o.perFunction {
 		return "*"
@@ -20,7 +20,7 @@ func (o *statOptions) functionGlob() string {
 	return o.functions
 }
 
-// selection is what -b selects.
+// selection returns the selection of -b.
 func (o *statOptions) selection() (program.Selection, error) {
 	s := program.Selection{Functions: o.functionGlob()}
 	if _, err := path.Match(s.Functions, ""); err != nil {
@@ -33,8 +33,8 @@ func (o *statOptions) selection() (program.Selection, error) {
 	return s, nil
 }
 
-// selectPrograms finds the BPF programs of -b, or their functions. Each item of the list must select one; with --follow only those
-// that are IDs, as others may come.
+// selectPrograms finds the BPF programs of -b, or their functions. Each item of the list must select one. With --follow only IDs must,
+// because matching programs may be loaded later.
 func (o *statOptions) selectPrograms(cfg *stat.Config) error {
 	s, err := o.selection()
 	if err != nil {
@@ -65,7 +65,7 @@ func (o *statOptions) selectPrograms(cfg *stat.Config) error {
 	return nil
 }
 
-// noTarget says why programs that are selected have nothing to count.
+// noTarget returns the error for a selection that leaves nothing to count.
 func (o *statOptions) noTarget(s program.Selection) error {
 	if s.Functions == "" {
 		return fmt.Errorf("%q selects nothing but the programs with which sessions of bperf count in others; name these by their IDs", o.programs)
@@ -73,7 +73,7 @@ func (o *statOptions) noTarget(s program.Selection) error {
 	return fmt.Errorf("no function of these BPF programs has a name that matches %q; `bperf prog show` lists them", s.Functions)
 }
 
-// programSubject names the programs, as far as a heading has room for them.
+// programSubject returns the names of the programs, up to five of them.
 func programSubject(programs []program.Target) string {
 	const room = 5
 	var names []string

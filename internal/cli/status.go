@@ -9,15 +9,15 @@ import (
 	"github.com/bperf/bperf/internal/target"
 )
 
-// Exit statuses other than 0, 1 and that of a command that was run. They are perf's.
+// These are perf's exit statuses, besides 0, 1 and the status of a command.
 const (
-	statusBadCombination = 22  // flags that cannot go together, or values out of range
-	statusBadOption      = 129 // what cannot be understood
-	statusNoCommand      = 255 // of record: the command cannot be executed
-	statusBadFilter      = 255 // of record: the kernel does not take the filter
+	statusBadCombination = 22  // flags that conflict, or values out of range
+	statusBadOption      = 129 // options that cannot be parsed
+	statusNoCommand      = 255 // of record and profile: the command cannot be executed
+	statusBadFilter      = 255 // of record and profile: the kernel rejects the filter
 )
 
-// exitError ends bperf with a status of its own. Without Err nothing is printed.
+// exitError ends bperf with its own exit status. Without Err, nothing is printed.
 type exitError struct {
 	Status int
 	Err    error
@@ -32,17 +32,17 @@ func (e *exitError) Error() string {
 
 func (e *exitError) Unwrap() error { return e.Err }
 
-// badOption is the error for something that cannot be understood.
+// badOption returns the error for an option that cannot be parsed.
 func badOption(err error) error { return &exitError{Status: statusBadOption, Err: err} }
 
 func badOptionf(format string, a ...any) error { return badOption(fmt.Errorf(format, a...)) }
 
-// badCombination is the error for flags that do not go together, or for a value that is out of range.
+// badCombination returns the error for conflicting flags, or for a value out of range.
 func badCombination(err error) error { return &exitError{Status: statusBadCombination, Err: err} }
 
 func badCombinationf(format string, a ...any) error { return badCombination(fmt.Errorf(format, a...)) }
 
-// badCombinationIf is badCombinationf if the condition is true, otherwise nil.
+// badCombinationIf returns badCombinationf if the condition is true, and nil otherwise.
 func badCombinationIf(condition bool, format string, a ...any) error {
 	if !condition {
 		return nil
@@ -60,7 +60,7 @@ func firstError(errs ...error) error {
 	return nil
 }
 
-// recordError gives an error of recording its status.
+// recordError adds the exit status to an error of recording.
 func recordError(err error) error {
 	if failed := (*target.ExecError)(nil); errors.As(err, &failed) {
 		return &exitError{Status: statusNoCommand, Err: err}

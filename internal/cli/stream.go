@@ -11,8 +11,8 @@ import (
 	"time"
 )
 
-// untilEnd is done when a command that prints until it is told to end is told so: by a signal, or as nobody reads any more what it
-// prints. Writing to a pipe without a reader fails then, instead of killing this process; see ended.
+// untilEnd returns a context that ends at a signal, or when out has no reader any more. It is for commands that print until they are
+// stopped. From now on, writing to a pipe without a reader fails with EPIPE instead of killing this process; see ended.
 func untilEnd(ctx context.Context, out io.Writer) (context.Context, context.CancelFunc) {
 	ctx, stop := signal.NotifyContext(ctx, endSignals()...)
 	signal.Ignore(syscall.SIGPIPE)
@@ -27,7 +27,7 @@ func untilEnd(ctx context.Context, out io.Writer) (context.Context, context.Canc
 	return ctx, func() { cancel(); stop() }
 }
 
-// ended is err, but nil if it only tells that nobody reads any more.
+// ended returns err, or nil if err only means that the output has no reader.
 func ended(err error) error {
 	if errors.Is(err, syscall.EPIPE) {
 		return nil
@@ -35,14 +35,14 @@ func ended(err error) error {
 	return err
 }
 
-// waitHangup waits until a pipe or a socket has no reader, or a terminal is gone. Of other files it is false at once.
+// waitHangup returns true when a pipe or a socket has lost its reader, or a terminal is gone. For other files it returns false at once.
 func waitHangup(fd int) bool {
 	epoll, err := syscall.EpollCreate1(syscall.EPOLL_CLOEXEC)
 	if err != nil {
 		return false
 	}
 	defer syscall.Close(epoll)
-	// EPOLLERR and EPOLLHUP are always waited for. A regular file cannot be.
+	// EPOLLERR and EPOLLHUP are always reported. A regular file cannot be added.
 	if syscall.EpollCtl(epoll, syscall.EPOLL_CTL_ADD, fd, &syscall.EpollEvent{}) != nil {
 		return false
 	}
@@ -54,8 +54,8 @@ func waitHangup(fd int) bool {
 	}
 }
 
-// printIntervals prints what write writes at the end of each interval, each with one write, until the context is done or there were
-// enough. What names it for errors.
+// printIntervals calls write at the end of each interval and prints the result with one write, until the context is done or count intervals
+// are printed. what names the output in errors.
 func printIntervals(ctx context.Context, w io.Writer, what string, interval time.Duration, count int, write func(b *bytes.Buffer, first bool) error) error {
 	ticker := time.NewTicker(interval)
 	defer ticker.Stop()

@@ -15,7 +15,7 @@ import (
 	"github.com/bperf/bperf/internal/top"
 )
 
-// topOptions are the flags.
+// topOptions are the flags of bperf top.
 type topOptions struct {
 	delay float64 // seconds
 	count int
@@ -59,20 +59,20 @@ BPF programs until it ends.`,
 	f.VarP(eventFlag{&o.args, argEvents}, "event", "e", "count these events, too: in each run of programs, or per second")
 	f.StringVar(&o.by, "by", topPrograms, "`WHAT` is shown: "+strings.Join(topSubjects, ", "))
 	if err := cmd.RegisterFlagCompletionFunc("by", cobra.FixedCompletions(topSubjects, cobra.ShellCompDirectiveNoFileComp)); err != nil {
-		panic(err) // the flag is there
+		panic(err) // cannot happen: the flag exists
 	}
 	return cmd
 }
 
-// What --by knows.
+// topPrograms is the default of --by.
 const topPrograms = "prog"
 
 var topSubjects = []string{topPrograms, string(process.ByProcess), string(process.ByCgroup)}
 
-// check refuses what cannot be, before anything is counted.
+// check returns an error for invalid options, before anything is counted.
 func (o *topOptions) check(given func(string) bool, args []string) error {
 	switch {
-	case !(o.delay >= 0.1 && o.delay <= 1e6): // NaN is neither
+	case !(o.delay >= 0.1 && o.delay <= 1e6): // NaN fails both comparisons
 		return badCombinationf("--delay %g: an interval is at least 0.1 seconds, and at most 1000000", o.delay)
 	case o.once && given("iterations"):
 		return badCombinationf("--once is --iterations 1: give one of the two")
@@ -120,7 +120,7 @@ func runTop(cmd *cobra.Command, o topOptions, args []string) error {
 	return ended(printTop(ctx, cmd.OutOrStdout(), source, order, o.interval(), o.count))
 }
 
-// open begins to observe, and returns what shows one of what is observed by its ID.
+// open starts to observe. It also returns a function that describes the program, process or cgroup with an ID.
 func (o *topOptions) open(list event.List, args []string) (top.Source, func(id uint64) (string, error), error) {
 	if o.by != topPrograms {
 		source, err := top.OpenTasks(process.Key(o.by), list)
@@ -145,7 +145,7 @@ func (o *topOptions) open(list event.List, args []string) (top.Source, func(id u
 	return source, func(id uint64) (string, error) { return examineProgram(id, source.Distributions(id)) }, nil
 }
 
-// topColumn finds a column by its name.
+// topColumn returns the index of the named column.
 func topColumn(source top.Source, name string) (int, error) {
 	var names []string
 	for _, c := range source.Columns() {

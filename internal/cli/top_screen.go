@@ -20,7 +20,7 @@ import (
 	"github.com/bperf/bperf/internal/top"
 )
 
-// topScreen is what an interactive top knows. Update changes it, text draws it.
+// topScreen is the state of an interactive top. Update changes it, and text draws it.
 type topScreen struct {
 	source   top.Source
 	columns  []top.Column
@@ -28,43 +28,43 @@ type topScreen struct {
 	interval time.Duration
 
 	width, height int
-	latest, shown *top.Reading // nil before the first interval is over; they differ while it is paused
+	latest, shown *top.Reading // nil until the first interval ends; they differ while paused
 	paused        bool
 	order         top.Order
-	filter        string // part of names, in small letters
-	typing        bool   // the filter
-	cursor        uint64 // ID of the row that is chosen; 0 for the one that is on top
+	filter        string // part of names, in lower case
+	typing        bool   // the user types the filter
+	cursor        uint64 // ID of the selected row; 0 for the first row
 	drill         *topDrill
-	err           error // that ends it
+	err           error // ends the program
 }
 
-// topDrill is a look into one row.
+// topDrill is the detailed view of one row.
 type topDrill struct {
 	id    uint64
-	lines []string // nil while they are read
-	first int      // of them that is on the screen
+	lines []string // nil until they are read
+	first int      // index of the first line on the screen
 }
 
-// Messages besides those of bubbletea.
+// These are messages of top, besides those of bubbletea.
 type (
-	topRead struct { // an interval is over
+	topRead struct { // an interval has ended
 		reading *top.Reading
 		err     error
 	}
-	topExamined struct { // a row was looked into
+	topExamined struct { // a row's details were read
 		id   uint64
 		text string
 		err  error
 	}
 )
 
-// firstInterval is the longest that one looks at an empty screen.
+// firstInterval limits the first interval, so that the screen is not empty for long.
 const firstInterval = time.Second
 
-// Init begins the first interval.
+// Init starts the first interval.
 func (s topScreen) Init() tea.Cmd { return s.read(min(s.interval, firstInterval)) }
 
-// read reads after an interval.
+// read returns a command that takes a reading after an interval.
 func (s topScreen) read(interval time.Duration) tea.Cmd {
 	return tea.Tick(interval, func(time.Time) tea.Msg {
 		r, err := s.source.Next()
@@ -72,7 +72,7 @@ func (s topScreen) read(interval time.Duration) tea.Cmd {
 	})
 }
 
-// Update is called for all that happens.
+// Update handles a message.
 func (s topScreen) Update(msg tea.Msg) (tea.Model, tea.Cmd) {
 	switch msg := msg.(type) {
 	case tea.WindowSizeMsg:
@@ -103,7 +103,7 @@ func examinedLines(msg topExamined) []string {
 	return strings.Split(strings.TrimSuffix(msg.text, "\n"), "\n")
 }
 
-// printableLines keeps line ends.
+// printableLines applies printable.Text to each line.
 func printableLines(s string) string {
 	lines := strings.Split(s, "\n")
 	for i, l := range lines {
@@ -112,7 +112,7 @@ func printableLines(s string) string {
 	return strings.Join(lines, "\n")
 }
 
-// press is for keys that mean the same everywhere, and hands on others.
+// press handles keys that mean the same in all views, and passes on the others.
 func (s topScreen) press(key tea.KeyPressMsg) (tea.Model, tea.Cmd) {
 	switch key.String() {
 	case "ctrl+c":
@@ -135,7 +135,7 @@ func (s topScreen) press(key tea.KeyPressMsg) (tea.Model, tea.Cmd) {
 	return s.pressList(key.String())
 }
 
-// typeFilter changes the filter.
+// typeFilter changes the filter by a key.
 func (s topScreen) typeFilter(key tea.KeyPressMsg) topScreen {
 	switch key.String() {
 	case "enter":
@@ -195,7 +195,7 @@ func (s topScreen) pressDrilled(key string) topScreen {
 	return s
 }
 
-// moved is where a key leads to from a row, of so many, of which a page is seen.
+// moved returns the row that key moves the cursor to. page is the number of visible rows.
 func moved(key string, row, page, rows int) int {
 	switch key {
 	case "up", "k":
@@ -214,7 +214,7 @@ func moved(key string, row, page, rows int) int {
 	return max(0, min(row, rows-1))
 }
 
-// rows are those that the filter lets through, in order.
+// rows returns the rows that match the filter, in order.
 func (s topScreen) rows() []top.Row {
 	if s.shown == nil {
 		return nil
@@ -229,12 +229,12 @@ func (s topScreen) rows() []top.Row {
 	return rows
 }
 
-// row is that which is chosen; the first, if it is not there.
+// row returns the index of the selected row, or 0 if it is not in rows.
 func (s topScreen) row(rows []top.Row) int {
 	return max(0, slices.IndexFunc(rows, func(r top.Row) bool { return r.ID == s.cursor }))
 }
 
-// chosen is the ID of the row that the cursor is at; 0 if there is none.
+// chosen returns the ID of the row at the cursor, or 0 if there are no rows.
 func (s topScreen) chosen() uint64 {
 	rows := s.rows()
 	if len(rows) == 0 {
@@ -243,7 +243,7 @@ func (s topScreen) chosen() uint64 {
 	return rows[s.row(rows)].ID
 }
 
-// examineProgram shows how the runs of a program are distributed, and the program as `prog show` does.
+// examineProgram returns the distribution of a program's runs, and the program as `prog show` prints it.
 func examineProgram(id uint64, runs []top.Distribution) (string, error) {
 	selector, err := bpfprog.Parse(decimal(id))
 	if err != nil {
@@ -266,7 +266,7 @@ func examineProgram(id uint64, runs []top.Distribution) (string, error) {
 	return text + b.String(), err
 }
 
-// distributionsText draws what each event counted in single runs.
+// distributionsText draws the distribution of each event over single runs.
 func distributionsText(runs []top.Distribution) string {
 	var b strings.Builder
 	for _, d := range runs {
@@ -282,10 +282,10 @@ func distributionsText(runs []top.Distribution) string {
 	return strings.TrimPrefix(b.String(), "\n") + "\n"
 }
 
-// framesPerSecond is how often the screen may change. Each costs a little, also if it did not.
+// framesPerSecond limits the screen updates, because each frame costs a little even without a change.
 const framesPerSecond = 20
 
-// showTop shows a screen until a key, the context or an error ends it. What it has changed of the terminal it puts back.
+// showTop shows a screen until a key, the context or an error ends it. It restores the terminal.
 func showTop(ctx context.Context, s topScreen) error {
 	var p *tea.Program
 	filter := func(_ tea.Model, msg tea.Msg) tea.Msg {
@@ -323,11 +323,12 @@ func showTop(ctx context.Context, s topScreen) error {
 	return err
 }
 
-// suspendTop stops the process group, with the terminal as it was before, until it is continued. bubbletea's own way is SIGTSTP, but
-// one that was caught once is ignored by Go ever after, and it waits forever where nobody could continue it: the kernel does not stop
-// a group without a shell by that (setpgid(2), orphaned process group). Such a group is that of the leader of the session.
+// suspendTop stops the process group until it is continued, and restores the terminal for that time. bubbletea itself sends SIGTSTP, which
+// does not work here for two reasons. Go ignores SIGTSTP for good once it was caught. And bubbletea waits forever where nobody can continue
+// the process: the kernel does not stop a group without a shell by SIGTSTP (setpgid(2), orphaned process group). A session leader's group
+// is such a group, so suspendTop does nothing there.
 func suspendTop(p *tea.Program) tea.Msg {
-	session, _, _ := syscall.Syscall(syscall.SYS_GETSID, 0, 0, 0) // it cannot fail for this process
+	session, _, _ := syscall.Syscall(syscall.SYS_GETSID, 0, 0, 0) // cannot fail for this process
 	if int(session) == syscall.Getpgrp() || p.ReleaseTerminal() != nil {
 		return nil
 	}
@@ -335,7 +336,7 @@ func suspendTop(p *tea.Program) tea.Msg {
 	signal.Notify(continued, syscall.SIGCONT)
 	defer signal.Stop(continued)
 	if syscall.Kill(0, syscall.SIGSTOP) == nil {
-		<-continued // another thread may have been stopped first
+		<-continued // needed if another thread was stopped first
 	}
 	if err := p.RestoreTerminal(); err != nil {
 		return topRead{err: fmt.Errorf("take the terminal again: %w", err)}

@@ -11,7 +11,7 @@ import (
 	"github.com/bperf/bperf/internal/top"
 )
 
-// printTop prints a table for each interval, each with one write, until the context is done or there were enough.
+// printTop prints a table for each interval with one write, until the context is done or count tables are printed.
 func printTop(ctx context.Context, w io.Writer, source top.Source, order top.Order, interval time.Duration, count int) error {
 	columns := source.Columns()
 	return printIntervals(ctx, w, "the table", interval, count, func(b *bytes.Buffer, first bool) error {
@@ -50,7 +50,7 @@ func writeTop(b *bytes.Buffer, columns []top.Column, r *top.Reading, order top.O
 	}
 }
 
-// alignmentOf is l or r.
+// alignmentOf returns l or r.
 func alignmentOf(c top.Column) byte {
 	if c.Kind == top.Word {
 		return 'l'

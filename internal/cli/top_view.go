@@ -12,27 +12,27 @@ import (
 	"github.com/bperf/bperf/internal/top"
 )
 
-// Styles of ECMA-48.
+// These are styles of ECMA-48.
 const (
 	bold    = "\x1b[1m"
 	reverse = "\x1b[7m"
 	plain   = "\x1b[m"
 )
 
-// Lines that are no rows: what they do together, costs, state, and titles above; two for keys below.
+// These are the numbers of lines without rows. At the top: total, cost, state and titles. At the bottom: two lines of keys.
 const (
 	headLines = 4
 	keyLines  = 2
 )
 
-// View is for the whole of the terminal.
+// View returns a view that fills the terminal.
 func (s topScreen) View() tea.View {
 	v := tea.NewView(s.text())
 	v.AltScreen = true
 	return v
 }
 
-// text is the screen: as many lines as it has, none longer than it is wide.
+// text returns the screen: at most height lines, each at most width wide.
 func (s topScreen) text() string {
 	if s.width <= 0 || s.height <= 0 {
 		return ""
@@ -52,10 +52,10 @@ func (s topScreen) text() string {
 	return strings.Join(lines, "\n")
 }
 
-// page is how many rows are seen at once.
+// page returns the number of visible rows.
 func (s topScreen) page() int { return s.room(headLines) }
 
-// drillRows is how many lines are seen at once of what is looked into.
+// drillRows returns the number of visible lines of a detailed view.
 func (s topScreen) drillRows() int { return s.room(headLines + 2) }
 
 func (s topScreen) room(head int) int {
@@ -76,7 +76,7 @@ func (s topScreen) listKeys() string {
 		"/ filter  enter look into  space pause  up down pgup pgdn home end move  q quit"
 }
 
-// headText are the lines above the titles.
+// headText returns the lines above the titles.
 func (s topScreen) headText() []string {
 	if s.shown == nil {
 		return []string{cut("bperf top: counting the first interval …", s.width), "", ""}
@@ -84,7 +84,7 @@ func (s topScreen) headText() []string {
 	return []string{cut(printable.Text(s.shown.Total), s.width), cut(printable.Text(s.shown.Cost), s.width), cut(s.state(), s.width)}
 }
 
-// state says how long, and what is done with it.
+// state returns the time, the interval, and whether the screen is paused or filtered.
 func (s topScreen) state() string {
 	text := fmt.Sprintf("%s, %.3f s", seconds(s.shown.Time), s.shown.Window.Seconds())
 	if s.paused {
@@ -117,7 +117,7 @@ func (s topScreen) listLines() []string {
 	return lines
 }
 
-// drillLines are the numbers of what is looked into, and the part of what it is that is scrolled to.
+// drillLines returns a row's line, and the part of its details that is scrolled to.
 func (s topScreen) drillLines() []string {
 	lines := append(s.headText(), s.style(bold, s.titles()))
 	found := "it did nothing, or is not there any more"
@@ -140,7 +140,7 @@ func (s topScreen) drillLines() []string {
 	return lines
 }
 
-// titles has an arrow at the column that is sorted by: down where what is more, or first in the alphabet, is above.
+// titles marks the sort column with an arrow: down if the largest amount, or the first word, is at the top.
 func (s topScreen) titles() string {
 	return s.join(func(i int) string {
 		switch {
@@ -157,7 +157,7 @@ func (s topScreen) line(r top.Row) string {
 	return s.join(func(i int) string { return printable.Text(r.Cells[i].Text) })
 }
 
-// join joins the columns that there is room for.
+// join joins the columns that fit the width.
 func (s topScreen) join(text func(i int) string) string {
 	var fields []string
 	for i, c := range s.columns {
@@ -184,7 +184,7 @@ func (s topScreen) style(style, line string) string {
 	return style + line + strings.Repeat(" ", max(0, s.width-utf8.RuneCountInString(line))) + plain
 }
 
-// cut makes a line end where the terminal does.
+// cut limits a line to the width.
 func cut(line string, width int) string {
 	line = strings.ReplaceAll(line, "\t", " ")
 	if utf8.RuneCountInString(line) <= width {

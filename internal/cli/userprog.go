@@ -17,7 +17,7 @@ import (
 	"github.com/bperf/bperf/perfdata"
 )
 
-// addPrograms adds the flags for programs of the user's on samples.
+// addPrograms adds the flags for BPF programs that the user runs at samples.
 func (o *recordOptions) addPrograms(f *pflag.FlagSet) {
 	f.Var(eventFlag{&o.events, argProgram}, "prog",
 		"run your own BPF program at each sample of the events before it, or before all events for all: `FILE.o`[:NAME], pinned:PATH or id:N; it drops the samples for which it returns 0")
@@ -26,7 +26,7 @@ func (o *recordOptions) addPrograms(f *pflag.FlagSet) {
 	f.StringArrayVar(&o.set, "set", nil, "set a global variable of the objects of --prog: `NAME=VALUE`")
 }
 
-// readPrograms reads the programs of --prog; nil if there are none.
+// readPrograms reads the programs of --prog. It returns nil if there are none.
 func (o *recordOptions) readPrograms() (*userprog.Programs, error) {
 	var sources []string
 	for _, a := range o.events {
@@ -61,7 +61,7 @@ func (o *recordOptions) readPrograms() (*userprog.Programs, error) {
 	return programs, nil
 }
 
-// takeObjects makes -e FILE.o and -e FILE.o/map:MAP.event=EVENT/, which perf had up to 6.4, the --prog that they stand for.
+// takeObjects converts -e FILE.o and -e FILE.o/map:MAP.event=EVENT/, which perf had up to 6.4, to the equivalent --prog.
 func (o *recordOptions) takeObjects() error {
 	o.outputs = make(map[string]string)
 	for i, a := range o.events {
@@ -87,7 +87,7 @@ func (o *recordOptions) takeObjects() error {
 	return nil
 }
 
-// nameOutputs gives the events of maps the names that are configured. They take the place of events bpf-output of these names.
+// nameOutputs gives the events of maps the configured names, and removes the bpf-output events of these names, which they replace.
 func (o *recordOptions) nameOutputs(cfg *record.Config, list event.List) (event.List, error) {
 	for _, channel := range slices.Sorted(maps.Keys(o.outputs)) {
 		name := o.outputs[channel]

@@ -8,7 +8,7 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// version is set by the linker (see Makefile). Without, it is what Go knows of the module.
+// version is set by the linker (see Makefile). If it is empty, bperf uses the module version that Go recorded.
 var version = ""
 
 func newVersionCommand() *cobra.Command {
