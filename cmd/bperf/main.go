@@ -1,4 +1,4 @@
-// The runtime would look at the limits of cgroups each second, to follow what changes.
+// updatemaxprocs=0 stops the runtime from reading the limits of cgroups every second to follow changes.
 //go:debug updatemaxprocs=0
 
 // Command bperf counts and profiles through perf events and BPF.

@@ -23,15 +23,15 @@ func main() {
 	}
 }
 
-// print prints a line for each program: when and by whom it was loaded, its ID, and its functions.
+// print prints a line for each program: when it was loaded and by whom, its ID, and its functions.
 func print(w io.Writer, file string) error {
 	r, err := perfdata.Open(file)
 	if err != nil {
 		return err
 	}
 	defer r.Close()
-	comms := map[int32]string{}       // by thread
-	functions := map[int32][]string{} // that a thread has loaded, of the program that it loads
+	comms := map[int32]string{}       // by TID
+	functions := map[int32][]string{} // functions of the program that a thread is loading, by TID
 	for record, err := range r.Records() {
 		if err != nil {
 			return err
@@ -41,7 +41,7 @@ func print(w io.Writer, file string) error {
 			comms[v.TID] = v.Comm
 		case *perfdata.Fork:
 			comms[v.TID] = comms[v.ParentTID]
-		case *perfdata.KSymbol: // the kernel writes one for each function, and then the BPF_EVENT of the program; trampolines and dispatchers are of no program
+		case *perfdata.KSymbol: // the kernel writes one for each function, then the program's BPF_EVENT; trampolines and dispatchers belong to no program
 			if strings.HasPrefix(v.Name, "bpf_prog_") && v.Flags&perfdata.KSymbolUnregister == 0 {
 				functions[v.SampleID.TID] = append(functions[v.SampleID.TID], v.Name)
 			}
