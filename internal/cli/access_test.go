@@ -11,7 +11,7 @@ import (
 
 const capPerfmon = 38 // CAP_PERFMON of include/uapi/linux/capability.h
 
-// nobody makes a command run as a user without privileges but these capabilities.
+// nobody makes a command run as an unprivileged user who has only these capabilities.
 func nobody(t *testing.T, cmd *exec.Cmd, capabilities ...uintptr) *exec.Cmd {
 	t.Helper()
 	require.Root(t)
@@ -25,7 +25,7 @@ func nobody(t *testing.T, cmd *exec.Cmd, capabilities ...uintptr) *exec.Cmd {
 	return cmd
 }
 
-// TestStatUnprivileged is refused what it may not count, and told what would help.
+// TestStatUnprivileged checks that bperf refuses to count without permission, and prints a remedy.
 func TestStatUnprivileged(t *testing.T) {
 	require.Paranoid(t, 2)
 	got := run(t, nobody(t, bperf("stat", "-a", "-e", "cpu-clock", "true")))
@@ -36,7 +36,7 @@ func TestStatUnprivileged(t *testing.T) {
 	}
 }
 
-// TestRecordUnprivileged records user mode alone of what happens there, and is refused what happens in the kernel.
+// TestRecordUnprivileged records only user mode of an event there, and fails for an event in the kernel.
 func TestRecordUnprivileged(t *testing.T) {
 	require.Paranoid(t, 2)
 	got := run(t, nobody(t, bperf("record", "-q", "-e", "page-faults", "-c", "1", "-o", "-", "true")))
@@ -55,7 +55,7 @@ func TestRecordUnprivileged(t *testing.T) {
 	}
 }
 
-// TestStatCapPerfmon needs no more than this one capability to count the system.
+// TestStatCapPerfmon counts the system with only this capability.
 func TestStatCapPerfmon(t *testing.T) {
 	require.Paranoid(t, 2)
 	got := run(t, nobody(t, bperf("stat", "-a", "-x,", "-e", "cpu-clock,context-switches", "true"), capPerfmon))
@@ -64,7 +64,7 @@ func TestStatCapPerfmon(t *testing.T) {
 	}
 }
 
-// TestStatTooManyFiles may not raise its limit of open files, and is told how many it would need.
+// TestStatTooManyFiles may not raise its limit of open files, and expects the number of files that bperf needs.
 func TestStatTooManyFiles(t *testing.T) {
 	require.Paranoid(t, 2)
 	sh := exec.Command("sh", "-c", `ulimit -n 30; exec "$0" "$@"`, forEverybody(t), "stat", "-e", strings.Repeat("page-faults,", 99)+"page-faults", "true")
@@ -76,7 +76,7 @@ func TestStatTooManyFiles(t *testing.T) {
 	}
 }
 
-// TestStatNothingSupported ends before the command is run, with the reason of each event.
+// TestStatNothingSupported expects the reason for each event, and that the command does not run.
 func TestStatNothingSupported(t *testing.T) {
 	require.Root(t)
 	// No PMU has this cache event: nodes are not written to ahead of time.

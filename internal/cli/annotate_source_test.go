@@ -10,13 +10,13 @@ import (
 	"github.com/bperf/bperf/test/require"
 )
 
-// TestAnnotateSourceOfOthers wants no source that the owners of the program, of its debugging information and of the recording may not read:
-// they say which file it is.
+// TestAnnotateSourceOfOthers expects no source lines that the owners of the program, its debugging information and the recording may not
+// read, because these owners choose the source file.
 func TestAnnotateSourceOfOthers(t *testing.T) {
 	require.Root(t)
 	require.Tools(t, "gcc", "objcopy")
 	const nobody, text = 65534, "what only root knows"
-	dir, err := os.MkdirTemp("", "") // unlike those of t.TempDir, in a directory that everybody may search
+	dir, err := os.MkdirTemp("", "") // t.TempDir's parent cannot be searched by everybody
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -71,7 +71,7 @@ func annotated(t *testing.T, args ...string) annotate.Report {
 	return report
 }
 
-// cpuTime is what this process has used.
+// cpuTime returns the CPU time that this process has used.
 func cpuTime(t *testing.T) time.Duration {
 	t.Helper()
 	var used unix.Rusage
@@ -81,7 +81,7 @@ func cpuTime(t *testing.T) time.Duration {
 	return time.Duration(used.Utime.Nano() + used.Stime.Nano())
 }
 
-// TestAnnotatePrograms records a BPF program and annotates it when it is unloaded: its functions with their instructions and lines.
+// TestAnnotatePrograms records a BPF program and annotates it after it is unloaded: its functions with their instructions and lines.
 func TestAnnotatePrograms(t *testing.T) {
 	require.Root(t)
 	program, err := bpfprogram.Load()
@@ -95,7 +95,7 @@ func TestAnnotatePrograms(t *testing.T) {
 	id, _ := info.ID()
 	file := filepath.Join(t.TempDir(), "perf.data")
 	var report annotate.Report
-	for used := 300 * time.Millisecond; ; used *= 2 { // 600 samples at first; a guest whose CPUs have to wait gets few of its timers
+	for used := 300 * time.Millisecond; ; used *= 2 { // 600 samples at first; a guest that waits for CPUs gets few of its timer interrupts
 		recordProgram(t, file, program, used)
 		report = annotated(t, "-i", file, "-b", fmt.Sprint(id))
 		samples := uint64(0)
@@ -126,7 +126,7 @@ func TestAnnotatePrograms(t *testing.T) {
 		}
 	}
 	t.Logf("shares: %v", shares)
-	// Of 800 turns of both loops, 600 are the long one's. Where time is emulated an instruction may take as long as it likes.
+	// The long loop does 600 of the 800 turns of both loops. Where time is emulated, an instruction may take any time.
 	if part := shares[bpfprogram.SpinLong] / (shares[bpfprogram.SpinLong] + shares[bpfprogram.Turn]); math.Abs(part-0.75) > 0.15 {
 		t.Errorf("%.2f of the time is the long function's, want about 0.75: %v", part, shares)
 	}
@@ -171,7 +171,7 @@ func recordProgram(t *testing.T, file string, program *ebpf.Program, used time.D
 	}
 }
 
-// TestAnnotateLikePerf wants the percentages of both perfs for each instruction of a C program.
+// TestAnnotateLikePerf expects the percentages of both perfs for each instruction of a C program.
 func TestAnnotateLikePerf(t *testing.T) {
 	require.Tools(t, "gcc", "objdump")
 	require.Root(t)

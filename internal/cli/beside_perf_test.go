@@ -23,22 +23,23 @@ import (
 	"github.com/bperf/bperf/test/upstream/packaged"
 )
 
-// lists keeps a CPU in the kernel and in programs for 100 ms and more. The smallest root file system has few files, but every kernel has many devices.
+// lists keeps a CPU busy in the kernel and in programs for at least 100 ms. The smallest root file system has few files, but every kernel
+// has many devices.
 const lists = `ls -lR /sys/devices /usr/bin >/dev/null 2>&1; cat /etc/* >/dev/null 2>&1; true`
 
-// afterExit is what perf unwinds exit(3) to in a sample of what that calls, and goes no further: the call is the last instruction of it, so that the return
+// afterExit is where perf's unwinding ends in a sample of a function that exit(3) calls. The call is exit's last instruction, so the return
 // address is in no function. One of twenty programs has such a sample at its end.
 const afterExit = "__quick_exit_funcs"
 
-// TestBothWays makes recordings with bperf and with two perfs, and lets all of them make a report of each: the samples are as many, and the share of each
-// symbol is the same to the last digit.
+// TestBothWays records with bperf and with two perfs, and makes a report of each recording with all of them. The number of samples and the
+// share of each symbol must be equal, to the last digit.
 func TestBothWays(t *testing.T) {
 	require.Root(t)
 	require.PlainNames(t)
 	perfs := map[string]string{"distribution": distributionPerf(t), "packaged": require.NewestPerf(t)}
 	recorders := map[string]*exec.Cmd{"bperf": recordCommand(t)}
 	for name, path := range perfs {
-		recorders[name] = exec.Command(path, "record", "-N") // without a copy of each file that it has seen
+		recorders[name] = exec.Command(path, "record", "-N") // does not copy each file into perf's cache
 	}
 	system := []string{"-a", "-g", "-e", "cpu-clock", "-F", "999"}
 	for _, tt := range []struct {
@@ -51,14 +52,14 @@ func TestBothWays(t *testing.T) {
 		{"pipe", system, nil},
 		{"groups", []string{"-g", "-e", "{cpu-clock,page-faults},{task-clock,minor-faults}"}, nil},
 		{"tracepoints", []string{"-a", "-e", "sched:sched_switch,syscalls:sys_enter_openat,cpu-clock"}, nil},
-		// Of one program: perf 6.1 stops at what the program before mapped at the same place.
+		// This records one program, because perf 6.1 stops at what an earlier program mapped at the same place.
 		{"DWARF", []string{"--call-graph", "dwarf,4096", "-e", "cpu-clock", "-F", "999", "ls", "-lR", "/sys/devices"}, []string{"--children"}},
 	} {
 		for by, recorder := range recorders {
 			file := filepath.Join(t.TempDir(), "perf.data")
 			t.Run(tt.name+" of "+by, func(t *testing.T) {
-				// Of system, one BPF program runs at a time. The packaged perf asks the kernel for build IDs, which shows in what is recorded beside
-				// it (kernel-notes.md): perf 6.1 ends at that.
+				// For "system", only one BPF program may run at a time. The packaged perf asks the kernel for build IDs, which shows in
+				// recordings made at the same time (kernel-notes.md): perf 6.1 fails on them.
 				if tt.name != "system" && by != "packaged" {
 					t.Parallel()
 				}
@@ -71,7 +72,7 @@ func TestBothWays(t *testing.T) {
 				}
 				args := slices.Concat(recorder.Args[1:], []string{"-q", "-o", to})
 				if by != "bperf" && tt.name != "system" {
-					args = append(args, "--no-bpf-event") // for whose reader perf waits up to a second at the end
+					args = append(args, "--no-bpf-event") // perf waits up to a second for their reader at the end
 				}
 				args = append(args, tt.record...)
 				if tt.report == nil {
@@ -95,10 +96,10 @@ func TestBothWays(t *testing.T) {
 						}
 					}
 					ours = string(output(t, bperf(), report...))
-					again = tt.name == "DWARF" && strings.Contains(ours, "[vdso]") // no perf unwinds out of it without a copy in its cache
+					again = tt.name == "DWARF" && strings.Contains(ours, "[vdso]") // no perf unwinds out of the vDSO without a copy in its cache
 					for name, path := range perfs {
 						if by == "packaged" && name == "distribution" {
-							continue // which takes no attributes that are longer than those it knows
+							continue // it rejects attributes that are longer than its own
 						}
 						text, errs := outputs(t, exec.Command(path), append(report, "--no-demangle")...)
 						theirs[name] = string(text)
@@ -110,7 +111,7 @@ func TestBothWays(t *testing.T) {
 				}
 				for name, text := range theirs {
 					compareReports(t, name, text, ours)
-					if by == "bperf" { // the samples of what perfs record are compared in internal/script
+					if by == "bperf" { // internal/script compares the samples of perf's recordings
 						compareScripts(t, name, exec.Command(perfs[name]), file)
 					}
 				}
@@ -119,7 +120,7 @@ func TestBothWays(t *testing.T) {
 	}
 }
 
-// namespaces spends its time in functions of C++ with parameters: of a template, of one name, an operator, a constructor.
+// namespaces spends its time in C++ functions with parameters: of a template, overloads, an operator, a constructor.
 const namespaces = `
 namespace shop {
 typedef unsigned long number;
@@ -160,7 +161,7 @@ func TestBothWaysCxx(t *testing.T) {
 	}
 }
 
-// TestBranchStacks compares reports of a recording whose samples have branch stacks, which were added to one without.
+// TestBranchStacks compares reports of a recording with branch stacks, which the test adds to a recording without them.
 func TestBranchStacks(t *testing.T) {
 	require.Root(t)
 	perfs := map[string]string{"distribution": distributionPerf(t), "packaged": require.NewestPerf(t)}
@@ -176,7 +177,7 @@ func TestBranchStacks(t *testing.T) {
 	}
 }
 
-// addBranches copies a recording: each sample gets the calls of its callchain as branches.
+// addBranches copies a recording, and gives each sample the calls of its callchain as branches.
 func addBranches(t *testing.T, from, to string) {
 	t.Helper()
 	check := func(err error) {
@@ -221,7 +222,7 @@ func addBranches(t *testing.T, from, to string) {
 	check(w.Close())
 }
 
-// keepProgramBusy runs a BPF program until the function that is returned is called.
+// keepProgramBusy runs a BPF program until stop is called.
 func keepProgramBusy(t *testing.T) (stop func()) {
 	t.Helper()
 	program, err := bpfprogram.Load()
@@ -245,7 +246,7 @@ func keepProgramBusy(t *testing.T) (stop func()) {
 	}
 }
 
-// output runs a command with other arguments, with the environment and the path of the one given.
+// output runs a command with other arguments, and with the path and the environment of like.
 func output(t *testing.T, like *exec.Cmd, args ...string) []byte {
 	t.Helper()
 	stdout, _ := outputs(t, like, args...)
@@ -264,7 +265,7 @@ func outputs(t *testing.T, like *exec.Cmd, args ...string) (stdout []byte, stder
 	if err := cmd.Run(); err != nil {
 		t.Fatalf("%s %s: %v; %s", like.Path, strings.Join(args, " "), err, errs.Bytes())
 	}
-	if errs.Len() > 0 { // why a perf that ended with 0 has nothing to compare, say
+	if errs.Len() > 0 { // for example the reason why a perf that exited with 0 printed nothing
 		t.Logf("%s: %.1000s", cmd, errs.Bytes())
 	}
 	return out.Bytes(), errs.String()
@@ -275,9 +276,9 @@ var (
 	reportRow    = regexp.MustCompile(`(?m)^ +((?:\d+\.\d\d% +)+)(\S+) +\[(.)\] (.*?) *$`)
 )
 
-// compareReports compares what reports say of samples and events, and their rows but those of files of which perf does not have all symbols. perf's
-// names are those that compilers made: perf 7.2 would print functions of C++ with their parameters, 6.1 does not. How code that is seen only as
-// a caller is marked, as the kernel's or the user's, is left to each.
+// compareReports compares the numbers of samples and events, and the rows except those of files for which perf lacks symbols. It compares
+// perf's names as compilers made them, because perf 7.2 prints C++ functions with parameters and 6.1 does not. It ignores whether code that
+// appears only as a caller is marked as the kernel's or the user's.
 func compareReports(t *testing.T, name, theirs, ours string) {
 	t.Helper()
 	if diff := cmp.Diff(reportCounts.FindAllString(theirs, -1), reportCounts.FindAllString(ours, -1)); diff != "" {
@@ -307,7 +308,7 @@ func compareReports(t *testing.T, name, theirs, ours string) {
 	}
 }
 
-// compareScripts compares the samples one by one: of whom, when, of which event and where.
+// compareScripts compares each sample's thread, time, event and address.
 func compareScripts(t *testing.T, name string, perf *exec.Cmd, file string) {
 	t.Helper()
 	args := []string{"script", "-G", "-F", "tid,time,event,ip", "-i", file}

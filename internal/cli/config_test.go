@@ -43,7 +43,7 @@ func TestConfigList(t *testing.T) {
 	}
 }
 
-// TestConfiguredReport is as if the options had been given, which take precedence.
+// TestConfiguredReport expects the same reports as with the equivalent options, and that options take precedence.
 func TestConfiguredReport(t *testing.T) {
 	require.NoKernel(t)
 	report := func(options ...string) string {
@@ -69,7 +69,7 @@ func TestConfiguredReport(t *testing.T) {
 	}
 }
 
-// TestConfiguredSharing shares an event that the configuration names, and no other.
+// TestConfiguredSharing expects that bperf shares an event that the configuration names, and no other.
 func TestConfiguredSharing(t *testing.T) {
 	require.Root(t)
 	require.BPFFS(t)

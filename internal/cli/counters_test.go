@@ -23,12 +23,12 @@ import (
 	"github.com/bperf/bperf/test/require"
 )
 
-// at is a time of the fixed day that the golden files are of.
+// at returns a time on the day of the golden files.
 func at(hour, minute, second int) time.Time {
 	return time.Date(2026, 3, 14, hour, minute, second, 159265358, time.UTC)
 }
 
-// busy is a machine on which everything is to be told.
+// busy returns the status of a machine that has something in every part of the output.
 func busy() *shared.Status {
 	return &shared.Status{
 		Events: []shared.EventStatus{
@@ -58,7 +58,7 @@ func busy() *shared.Status {
 	}
 }
 
-// quiet is a machine on which one session counts CPUs, and perf the same event.
+// quiet returns the status of a machine on which one session counts CPUs, and perf counts the same event.
 func quiet() *shared.Status {
 	s := busy()
 	s.Events, s.Sessions, s.Ended = s.Events[:1], s.Sessions[:1], 0
@@ -69,12 +69,12 @@ func quiet() *shared.Status {
 	return s
 }
 
-// idle is a machine where nobody shares.
+// idle returns the status of a machine without shared counters.
 func idle() *shared.Status {
 	return &shared.Status{Events: []shared.EventStatus{}, Sessions: []shared.SessionStatus{}, Tables: []shared.Table{}, OtherVersions: []string{}}
 }
 
-// remains is what killed sessions and other versions leave.
+// remains returns the status of a machine with traces of killed sessions and other versions.
 func remains() *shared.Status {
 	s := idle()
 	s.Ended, s.OtherVersions = 3, []string{"counters-0123abcd"}
@@ -117,13 +117,13 @@ func TestCountersRefuses(t *testing.T) {
 	}
 }
 
-// Where bperf is run in a place of its own, these tell which.
+// These environment variables make the test binary run bperf in a separate bpffs.
 const (
 	placeEnv = "BPERF_TEST_BPFFS" // directory that is mounted on /sys/fs/bpf
-	userEnv  = "BPERF_TEST_USER"  // number of the user who runs it then
+	userEnv  = "BPERF_TEST_USER"  // ID of the user who runs it there
 )
 
-// enterPlace goes where the environment says.
+// enterPlace applies these environment variables.
 func enterPlace() {
 	if dir := os.Getenv(placeEnv); dir != "" {
 		if err := unix.Mount(dir, "/sys/fs/bpf", "", unix.MS_BIND, ""); err != nil {
@@ -155,7 +155,7 @@ func newPlace(t *testing.T) place {
 	return place(dir)
 }
 
-// bperf is a command that runs it there.
+// bperf returns a command that runs bperf there.
 func (p place) bperf(args ...string) *exec.Cmd {
 	cmd := bperf(args...)
 	cmd.Env = append(cmd.Env, placeEnv+"="+string(p))
@@ -163,7 +163,7 @@ func (p place) bperf(args ...string) *exec.Cmd {
 	return cmd
 }
 
-// session starts a session that counts until it is ended with a signal.
+// session starts a session that counts until end sends it a signal.
 func (p place) session(t *testing.T, args ...string) (end func(os.Signal), pid int) {
 	t.Helper()
 	cmd := p.bperf(append([]string{"stat", "--bpf-counters", "-I", "10"}, args...)...)
@@ -202,7 +202,7 @@ func (p place) session(t *testing.T, args ...string) (end func(os.Signal), pid i
 	return end, cmd.Process.Pid
 }
 
-// TestCounters shows two sessions, what is left when one is killed, and that nothing is when both have ended.
+// TestCounters shows two sessions, what remains when one is killed, and that nothing remains when both have ended.
 func TestCounters(t *testing.T) {
 	p := newPlace(t)
 	none := result{stdout: "No counters are shared.\n"}
@@ -268,7 +268,7 @@ func TestCounters(t *testing.T) {
 	}
 }
 
-// TestCountersUnprivileged is nobody, where there is something to see.
+// TestCountersUnprivileged runs as nobody while a session shares counters.
 func TestCountersUnprivileged(t *testing.T) {
 	p := newPlace(t)
 	p.session(t, "-e", "cpu-clock", "-a")
@@ -283,7 +283,7 @@ func TestCountersUnprivileged(t *testing.T) {
 	}
 }
 
-// TestStatVerboseShared has sessions counted beside the session's own, and says nothing of events that are not shared.
+// TestStatVerboseShared expects the number of sessions of a shared event, and nothing for events that are not shared.
 func TestStatVerboseShared(t *testing.T) {
 	p := newPlace(t)
 	p.session(t, "-e", "cpu-clock", "-a")

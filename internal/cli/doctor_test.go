@@ -34,7 +34,7 @@ func TestPrintFindings(t *testing.T) {
 	}
 }
 
-// TestDoctorUnprivileged runs as nobody: what fails must say how it would be mended.
+// TestDoctorUnprivileged runs as nobody: each failure needs a remedy.
 func TestDoctorUnprivileged(t *testing.T) {
 	require.Root(t)
 	cmd := bperf("doctor", "--json")
@@ -66,7 +66,7 @@ func TestDoctorUnprivileged(t *testing.T) {
 	}
 }
 
-// forEverybody copies this program to where every user may execute it.
+// forEverybody copies this program to a directory where every user may execute it.
 func forEverybody(t *testing.T) string {
 	t.Helper()
 	self, err := os.ReadFile("/proc/self/exe")

@@ -15,8 +15,8 @@ import (
 	"github.com/bperf/bperf/test/require"
 )
 
-// TestFilesThatDoNotAnswer has a process whose executable is on a file system that has stopped answering. A command that asks it would never end, not
-// even by SIGKILL.
+// TestFilesThatDoNotAnswer runs a process whose executable is on a file system that has stopped answering. A command that read the file
+// would never end, not even by SIGKILL.
 func TestFilesThatDoNotAnswer(t *testing.T) {
 	require.Root(t)
 	require.FUSE(t)
@@ -42,7 +42,7 @@ func TestFilesThatDoNotAnswer(t *testing.T) {
 		if !reads {
 			args = append(args, "-e", "cpu-clock", "--timeout", "200")
 		}
-		eventually(t, fmt.Sprintf("%q shows the process", args), func() bool { // a busy machine may not run it meanwhile
+		eventually(t, fmt.Sprintf("%q shows the process", args), func() bool { // on a busy machine the process may not run in that time
 			got := run(t, bperf(args...))
 			if got.status != 0 {
 				t.Fatalf("bperf %s: status %d\n%s", args, got.status, got.stderr)
@@ -52,7 +52,7 @@ func TestFilesThatDoNotAnswer(t *testing.T) {
 	}
 }
 
-// serveProgram serves a program that spins on a directory, until the test ends. After silence, nobody gets an answer.
+// serveProgram serves a file system with a program that spins, until the test ends. After silence, it answers no request.
 func serveProgram(t *testing.T, dir string) (silence func()) {
 	t.Helper()
 	server := exec.Command("/proc/self/exe", dir, program.Program{Body: program.Spin, Times: 1 << 60}.Write(t))

@@ -17,10 +17,11 @@ import (
 	"github.com/bperf/bperf/test/require"
 )
 
-// hostile moves the cursor, rings, begins a line that looks like bperf's, and has DEL and a control character of ISO 6429 beyond ASCII.
+// hostile moves the cursor, beeps, starts a line that looks like bperf's, and contains DEL and a control character of ISO 6429 beyond
+// ASCII.
 const hostile = "x\x1b[2J\a\r\nrow\u009b31m\x7f"
 
-// writeHostile makes a recording in which every name is hostile.
+// writeHostile writes a recording in which every name is hostile.
 func writeHostile(t *testing.T) string {
 	path := filepath.Join(t.TempDir(), "perf.data")
 	file, err := os.Create(path)
@@ -54,7 +55,7 @@ func writeHostile(t *testing.T) string {
 	return path
 }
 
-// wantClean fails if text has a control character, or without breaks a line that begins in a name.
+// wantClean fails if text contains a control character, or without breaks a line that starts in a name.
 func wantClean(t *testing.T, name, text string, breaks bool) {
 	t.Helper()
 	i := strings.IndexFunc(text, func(r rune) bool { return r != '\n' && r != '\t' && unicode.IsControl(r) })
@@ -87,7 +88,7 @@ func TestHostileNames(t *testing.T) {
 			root.SetArgs(append(slices.Clone(args), "-i", recording))
 			root.SetOut(&out)
 			root.SetErr(&stderr)
-			if err := root.Execute(); err != nil && args[0] != "annotate" { // the program's code is not in the recording
+			if err := root.Execute(); err != nil && args[0] != "annotate" { // annotate fails: the program's code is not in the recording
 				t.Fatal(err)
 			}
 			wantClean(t, "output", out.String(), slices.Contains(args, "html")) // a line break means nothing in HTML
@@ -102,15 +103,16 @@ func TestHostileNames(t *testing.T) {
 	}
 }
 
-// TestHostileNamesLive has a process, its file, its cgroup and the holder of a BPF program with hostile names, in every command that measures or lists.
+// TestHostileNamesLive gives hostile names to a process, its file, its cgroup and the holder of a BPF program, and runs every command that
+// measures or lists.
 func TestHostileNamesLive(t *testing.T) {
-	require.NoKernel(t) // what prints names is the same on all
+	require.NoKernel(t) // names are printed in the same way on all kernels
 	require.HostileNames(t)
 	place := newPlace(t)
 	setComm(t, hostile) // of the holder
 	_, id := loadEmpty(t, "bperf_hostile")
 	dir := cgroups(t, 1)[0]
-	group := filepath.Join(dir, strings.ReplaceAll(hostile, "\n", "")) // which the kernel refuses
+	group := filepath.Join(dir, strings.ReplaceAll(hostile, "\n", "")) // the kernel refuses line breaks
 	if err := os.Mkdir(group, 0o755); err != nil {
 		t.Fatal(err)
 	}
@@ -161,7 +163,7 @@ func TestHostileNamesLive(t *testing.T) {
 	}
 }
 
-// setComm names this process, for the rest of the test.
+// setComm sets the name of this process for the rest of the test.
 func setComm(t *testing.T, name string) {
 	file := fmt.Sprintf("/proc/self/task/%d/comm", os.Getpid())
 	before, err := os.ReadFile(file)
@@ -177,7 +179,7 @@ func setComm(t *testing.T, name string) {
 	t.Cleanup(func() { set(bytes.TrimSuffix(before, []byte("\n"))) })
 }
 
-// startHostile starts a process in a cgroup that sleeps and wakes up, whose file and comm are hostile, and returns its PID.
+// startHostile starts a process with a hostile file name and comm, which sleeps and wakes up in a cgroup, and returns its PID.
 func startHostile(t *testing.T, group string) string {
 	file := filepath.Join(t.TempDir(), hostile)
 	if err := os.Rename(program.Program{Body: program.Sleep, Times: 1 << 40, Wait: true}.Write(t), file); err != nil {

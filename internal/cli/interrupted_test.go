@@ -15,11 +15,11 @@ import (
 	"github.com/bperf/bperf/test/require"
 )
 
-// TestInterrupted sends SIGINT or SIGTERM at a random moment: while files are opened, while samples come, while symbols are read. Each command ends, with
-// what it has by then or by the signal, and a recording that it has begun can be read.
+// TestInterrupted sends SIGINT or SIGTERM at a random moment: while bperf opens files, samples, or reads symbols. Each command must end
+// with the results so far or by the signal, and its recording must be readable.
 func TestInterrupted(t *testing.T) {
 	require.Root(t)
-	require.NoKernel(t) // what ends a phase is the same on all
+	require.NoKernel(t) // a phase ends in the same way on all kernels
 	times := 4
 	if require.Long() {
 		times = 50
@@ -44,7 +44,7 @@ func TestInterrupted(t *testing.T) {
 				t.Fatal(err)
 			}
 			after, sig := time.Duration(random.IntN(600))*time.Millisecond, []syscall.Signal{syscall.SIGINT, syscall.SIGTERM}[random.IntN(2)]
-			time.Sleep(after) // no result depends on what it is doing by then
+			time.Sleep(after) // the result does not depend on the phase
 			_ = cmd.Process.Signal(sig)
 			_ = cmd.Wait()
 			status := cmd.ProcessState.Sys().(syscall.WaitStatus)

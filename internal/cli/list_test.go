@@ -17,7 +17,7 @@ import (
 	"github.com/bperf/bperf/test/require"
 )
 
-// listerOn lists the events of a fake machine, whose kernel counts what counts says.
+// listerOn returns a lister for a fake machine, whose kernel counts the events that counts accepts.
 func listerOn(t *testing.T, machine string, counts func(*event.Event) bool) (*lister, *bytes.Buffer, *bytes.Buffer) {
 	t.Helper()
 	archive, err := txtar.ParseFile(filepath.Join("..", "event", "testdata", machine+".txtar"))
@@ -40,7 +40,7 @@ func listerOn(t *testing.T, machine string, counts func(*event.Event) bool) (*li
 	return &lister{machine: event.NewMachine(devices, tracing), counts: counts, out: &out, err: &errOut}, &out, &errOut
 }
 
-// few is a kernel that counts two hardware events, loads of caches, software events and breakpoints.
+// few reports whether a kernel counts an event that has only two hardware events, cache loads, software events and breakpoints.
 func few(e *event.Event) bool {
 	switch e.Attr.Type {
 	case 0:
@@ -125,7 +125,7 @@ func TestListUnmatched(t *testing.T) {
 	}
 }
 
-// Without tracefs the list says so, once, and only to those who asked for tracepoints.
+// TestListWithoutTracefs expects one note about missing tracefs, and only if tracepoints were requested.
 func TestListWithoutTracefs(t *testing.T) {
 	const missing = "bperf list: tracepoints are left out: tracefs is not mounted; " +
 		"mount it: mount -t tracefs nodev /sys/kernel/tracing (with lockdown=confidentiality it is empty)\n"
@@ -166,7 +166,7 @@ func TestListBrokenOutput(t *testing.T) {
 	}
 }
 
-// On a real kernel: software events are there on every machine, a PMU's numbers are not made up.
+// TestListCounts runs on a real kernel: every machine has these software events, and none has events with invented numbers.
 func TestListCounts(t *testing.T) {
 	require.Root(t)
 	for spec, want := range map[string]bool{

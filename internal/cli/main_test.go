@@ -16,11 +16,10 @@ import (
 	"github.com/bperf/bperf/test/fuse"
 )
 
-// serveFUSE is set in the environment of a test binary that is to be a server of FUSE.
+// serveFUSE is the environment variable that makes the test binary a FUSE server.
 const serveFUSE = "BPERF_TEST_FUSE"
 
-// TestMain makes the test binary bperf itself when it is asked to be: what is tested is the whole
-// program, with its exit status.
+// TestMain makes the test binary run bperf if the environment says so. The tests thus check the whole program, with its exit status.
 func TestMain(m *testing.M) {
 	if os.Getenv("BPERF_TEST_MAIN") != "" {
 		enterPlace()
@@ -32,20 +31,20 @@ func TestMain(m *testing.M) {
 	if os.Getenv(serveFUSE) != "" {
 		os.Exit(fuse.Main(os.Args[1:]))
 	}
-	// A shell starts what runs in the background with SIGINT ignored, and nohup(1) with SIGHUP. Programs that the tests start must have
-	// them at their default: execve(2) sets a signal with a handler to its default, and leaves one that is ignored.
+	// A shell starts background jobs with SIGINT ignored, and nohup(1) sets SIGHUP to ignored. Programs that the tests start need the
+	// default: execve(2) resets a signal with a handler, but leaves an ignored signal ignored.
 	for _, sig := range []os.Signal{syscall.SIGINT, syscall.SIGHUP} {
 		if signal.Ignored(sig) {
 			signal.Notify(make(chan os.Signal, 1), sig)
 		}
 	}
-	if err := os.Setenv("PERF_CONFIG", os.DevNull); err != nil { // whoever runs the tests may have a configuration
+	if err := os.Setenv("PERF_CONFIG", os.DevNull); err != nil { // ignore the configuration of the user who runs the tests
 		panic(err)
 	}
 	os.Exit(m.Run())
 }
 
-// bperf is a command that runs it.
+// bperf returns a command that runs bperf.
 func bperf(args ...string) *exec.Cmd {
 	cmd := exec.Command("/proc/self/exe", args...)
 	cmd.Args[0] = "bperf"
@@ -53,7 +52,8 @@ func bperf(args ...string) *exec.Cmd {
 	return cmd
 }
 
-// runHere runs bperf in this process, for what is refused before anything is done: emulated guests take half a second to start one.
+// runHere runs bperf in this process. It is for commands that fail before they do anything, because emulated guests need half a second to
+// start a process.
 func runHere(t *testing.T, args ...string) result {
 	t.Helper()
 	stdout, stderr := os.Stdout, os.Stderr
@@ -80,13 +80,13 @@ func runHere(t *testing.T, args ...string) result {
 	return result{text[0], text[1], status}
 }
 
-// result is how bperf ended.
+// result is the output and the exit status of bperf.
 type result struct {
 	stdout, stderr string
-	status         int // 128 and the signal, if one ended it
+	status         int // 128 plus the signal, if a signal ended it
 }
 
-// run runs a command to its end. What it writes to standard error goes to cmd.Stderr, too, if there is one.
+// run runs a command to its end. It also copies standard error to cmd.Stderr, if that is set.
 func run(t *testing.T, cmd *exec.Cmd) result {
 	t.Helper()
 	var stdout, stderr bytes.Buffer
@@ -108,7 +108,7 @@ func run(t *testing.T, cmd *exec.Cmd) result {
 	return result{stdout.String(), stderr.String(), status}
 }
 
-// runNoting is run, which hands on each line of standard error as it comes.
+// runNoting is like run, and calls note for each line of standard error as it arrives.
 func runNoting(t *testing.T, cmd *exec.Cmd, note func(string)) result {
 	t.Helper()
 	r, w := io.Pipe()

@@ -20,7 +20,7 @@ func TestProfileBlockedRefuses(t *testing.T) {
 	}
 }
 
-// TestProfileBlocked profiles a command that sleeps, in each of the ways.
+// TestProfileBlocked profiles a sleeping command with --off-cpu and --wall.
 func TestProfileBlocked(t *testing.T) {
 	require.Root(t)
 	sleep := program.Program{Body: program.Sleep, Times: 20, Exit: 3}.Write(t)
@@ -30,7 +30,7 @@ func TestProfileBlocked(t *testing.T) {
 	}{
 		{"--off-cpu -e page-faults -c 1", []string{"offcpu-time: ", "page-faults: ", " program  S ", "nanosleep"}},
 		{"--wall", []string{"wall-clock: ", " program  S ", "nanosleep"}},
-		// What follows does not depend on the kernel.
+		// The following cases do not depend on the kernel.
 		{"--off-cpu", []string{"offcpu-time: ", " program  S ", "nanosleep"}},
 		{"--off-cpu --by comm,waker", []string{"offcpu-time: ", "Waker", " program  "}},
 		{"--off-cpu --by comm,function", []string{"offcpu-time: ", "nanosleep"}},

@@ -14,7 +14,7 @@ import (
 	"github.com/bperf/bperf/test/require"
 )
 
-// TestProfileRefuses has options that cannot be, or do not go together. Nothing is attached for them.
+// TestProfileRefuses checks invalid options and combinations. bperf attaches nothing for them.
 func TestProfileRefuses(t *testing.T) {
 	require.NoKernel(t)
 	for args, want := range map[string]struct {
@@ -46,7 +46,7 @@ func TestProfileRefuses(t *testing.T) {
 	}
 }
 
-// TestProfileByAccess has keys that the kernel's own samples have, in each format.
+// TestProfileByAccess profiles by keys from the kernel's own samples, in each format.
 func TestProfileByAccess(t *testing.T) {
 	require.Root(t)
 	touch := program.Program{Body: program.Touch, Times: 20, Exit: 3}.Write(t)
@@ -57,7 +57,7 @@ func TestProfileByAccess(t *testing.T) {
 		if got.stdout != "" || strings.Count(got.stderr, "\n") != 1 {
 			t.Errorf("printed %q%q", got.stdout, got.stderr)
 		}
-		t.Skip(got.stderr) // internal/sample checks which kernels that are
+		t.Skip(got.stderr) // internal/sample checks which kernels these are
 	}
 	const physical, source = "0x", "|OP N/A|LVL N/A|SNP N/A|TLB N/A|LCK N/A|BLK N/A"
 	for format, want := range map[string][]string{
@@ -142,14 +142,14 @@ func TestProfileIntervals(t *testing.T) {
 	if err := cmd.Wait(); err != nil {
 		t.Errorf("%v, printed %q", err, stderr)
 	}
-	if require.IsGuest() { // the rest is about files
+	if require.IsGuest() { // the rest does not depend on the kernel
 		return
 	}
 	dir := filepath.Join(t.TempDir(), "profiles")
 	cmd = bperf("profile", "-e", "cpu-clock", "-F", "99", "-a", "-I", "0.1", "--format", "pprof", "-o", dir)
 	stdout, _, stderr = startReading(t, cmd)
 	eventually(t, "there are two files", func() bool {
-		files, _ := os.ReadDir(dir) // which is there with the first of them
+		files, _ := os.ReadDir(dir) // the first file creates the directory
 		return len(files) >= 2
 	})
 	cmd.Process.Signal(syscall.SIGINT)

@@ -21,7 +21,8 @@ import (
 	"github.com/bperf/bperf/test/require"
 )
 
-// progListing is that of a machine with a program of everybody's, one of nobody's, and one that is gone.
+// progListing returns a machine's programs: one that is attached and held by many processes, one without holders, and one that was
+// unloaded.
 func progListing(window time.Duration) *bpfprog.Listing {
 	loaded := time.Date(2026, 3, 14, 8, 0, 0, 123456789, time.UTC)
 	var held []bpfprog.Holder
@@ -131,7 +132,7 @@ func TestProgRefuses(t *testing.T) {
 	}
 }
 
-// TestProgList shows a program of this test: who holds it, where it is attached, and that its runs are counted.
+// TestProgList lists a program of this test, with its holder and attachment, and checks that its runs are counted.
 func TestProgList(t *testing.T) {
 	require.Root(t)
 	prog, err := ebpf.NewProgram(&ebpf.ProgramSpec{Name: "bperf_test_list", Type: ebpf.RawTracepoint, License: "GPL",
@@ -169,7 +170,7 @@ func TestProgList(t *testing.T) {
 		}
 	}
 
-	// It runs from before the list begins to count until after that has ended.
+	// The program runs from before the list begins to count until after it has ended.
 	cmd := bperf("prog", "list", "--json", "--interval", "100", fmt.Sprint(id))
 	done := make(chan result)
 	go func() { done <- run(t, cmd) }()
@@ -208,7 +209,7 @@ func TestProgList(t *testing.T) {
 	}
 }
 
-// TestProgListUnprivileged is nobody, whether or not there are programs.
+// TestProgListUnprivileged runs as nobody; the result does not depend on the programs that are loaded.
 func TestProgListUnprivileged(t *testing.T) {
 	p := newPlace(t)
 	cmd := p.bperf("prog", "list")

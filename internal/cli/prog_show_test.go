@@ -13,7 +13,7 @@ import (
 	"github.com/bperf/bperf/test/golden"
 )
 
-// shownProgs are one with everything, and one of which much is hidden.
+// shownProgs returns a program with all details, and one with many details hidden.
 func shownProgs() []shownProg {
 	entries := progListing(0).Entries
 	first := &bpfprog.Line{File: "a.bpf.c", Number: 7, Text: "return on(x);"}
@@ -53,7 +53,7 @@ func TestProgShow(t *testing.T) {
 	p := newPlace(t)
 	_, pid := p.session(t, "-e", "cpu-clock", "-t", fmt.Sprint(os.Getpid()))
 	got := run(t, p.bperf("prog", "show", fmt.Sprint("pid:", pid)))
-	_, onFree, _ := strings.Cut(got.stdout, ": on_free\n") // patterns for all of it would take a minute in an emulated guest
+	_, onFree, _ := strings.Cut(got.stdout, ": on_free\n") // matching all of the output would take a minute in an emulated guest
 	onFree, _, _ = strings.Cut(onFree, "\nBPF program ")
 	returns := map[string]string{"amd64": "(retq|jmpq? .*return_thunk)", "arm64": "ret"}[runtime.GOARCH]
 	for _, pattern := range []string{

@@ -25,7 +25,7 @@ import (
 	"github.com/bperf/bperf/test/require"
 )
 
-// observation has a name that each format has to escape.
+// observation returns programs, one with a name that each format has to escape.
 func observation() *bpfprog.Observation {
 	entries := progListing(time.Second).Entries
 	o := &bpfprog.Observation{Time: time.Date(2026, 3, 14, 9, 0, 0, 5e8, time.UTC), Window: time.Second}
@@ -52,7 +52,7 @@ func TestStatsFormats(t *testing.T) {
 	}
 }
 
-// TestPrintProgStats counts intervals, and ends where it cannot read or write.
+// TestPrintProgStats counts the intervals, and checks that errors of reading and writing end it.
 func TestPrintProgStats(t *testing.T) {
 	next := func() (*bpfprog.Observation, error) { return observation(), nil }
 	var b bytes.Buffer
@@ -126,7 +126,7 @@ func loadNothing(t *testing.T, name string) (*ebpf.Program, uint32) {
 	return prog, uint32(id)
 }
 
-// TestProgStats ends at a signal, and when nobody reads: in the middle of an interval of an hour, too.
+// TestProgStats checks that it ends at a signal, and when its output has no reader, even in the middle of an interval of an hour.
 func TestProgStats(t *testing.T) {
 	prog, id := loadNothing(t, "bperf_test_stat")
 	for _, sig := range []os.Signal{syscall.SIGINT, syscall.SIGTERM} {
@@ -141,7 +141,7 @@ func TestProgStats(t *testing.T) {
 				t.Fatalf("line %q, %v, %s", line, err, stderr)
 			}
 			total += p.Use.Runs
-			for i := 0; !ran && i < n; i++ { // once it counts
+			for i := 0; !ran && i < n; i++ { // once the first line shows that it counts
 				if _, err := prog.Run(&ebpf.RunOptions{Context: [8]byte{}}); err != nil {
 					t.Fatal(err)
 				}

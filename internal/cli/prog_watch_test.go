@@ -27,7 +27,7 @@ import (
 	"github.com/bperf/bperf/test/require"
 )
 
-// changesOfAll are of each kind.
+// changesOfAll returns changes of each kind.
 func changesOfAll() []bpfprog.Change {
 	at := time.Date(2026, 3, 14, 9, 0, 0, 123456789, time.UTC)
 	program := *progListing(0).Entries[0].Program
@@ -50,7 +50,7 @@ func changesOfAll() []bpfprog.Change {
 	}
 }
 
-// telling tells these changes, and ends with an error.
+// telling returns a function that reports these changes and then returns an error.
 func telling(all []bpfprog.Change, err error) func(context.Context, func(bpfprog.Change)) error {
 	return func(_ context.Context, tell func(bpfprog.Change)) error {
 		for _, c := range all {
@@ -80,7 +80,7 @@ func TestPrintChanges(t *testing.T) {
 	if err := printChanges(t.Context(), &b, telling(changesOfAll()[:1], errors.New("no")), false); err == nil || err.Error() != "no" || b.String() == "" {
 		t.Errorf("got %v after %q", err, &b)
 	}
-	// What cannot print ends what reads, however much there is to tell.
+	// A write error ends run, even if it has more changes.
 	err := printChanges(t.Context(), brokenPipe{}, func(ctx context.Context, tell func(bpfprog.Change)) error {
 		for ctx.Err() == nil {
 			tell(changesOfAll()[0])
@@ -92,7 +92,7 @@ func TestPrintChanges(t *testing.T) {
 	}
 }
 
-// startWatching starts a command and waits until it watches.
+// startWatching starts a command and waits until it is watching.
 func startWatching(t *testing.T, cmd *exec.Cmd) (io.ReadCloser, *bufio.Reader) {
 	t.Helper()
 	stdout, err := cmd.StdoutPipe()
@@ -114,7 +114,7 @@ func startWatching(t *testing.T, cmd *exec.Cmd) (io.ReadCloser, *bufio.Reader) {
 	return stdout, stderr
 }
 
-// idOf asks for nothing else, as whoever loads a program for a moment does not ask either.
+// idOf returns a program's ID with a single system call, so that a program that the test loads only for a moment is really short-lived.
 func idOf(t *testing.T, p *ebpf.Program) uint32 {
 	t.Helper()
 	var info [2]uint32 // type and ID, of struct bpf_prog_info
@@ -128,7 +128,7 @@ func idOf(t *testing.T, p *ebpf.Program) uint32 {
 	return info[1]
 }
 
-// TestProgWatch loads and unloads programs one after another, and misses none.
+// TestProgWatch loads and unloads programs one after another, and expects all of them.
 func TestProgWatch(t *testing.T) {
 	require.Root(t)
 	cmd := bperf("prog", "watch", "--json")
@@ -145,7 +145,7 @@ func TestProgWatch(t *testing.T) {
 	number := &btf.Int{Name: "int", Size: 4, Encoding: btf.Signed}
 	context := []btf.FuncParam{{Name: "context", Type: &btf.Pointer{Target: &btf.Void{}}}}
 	n := require.ManyPrograms()
-	const withBTF = 10 // one of ten
+	const withBTF = 10 // one program in ten
 	var pace require.Pace
 	for i := range n {
 		name := fmt.Sprint("bperf_test_", i)
@@ -221,7 +221,7 @@ func TestProgWatch(t *testing.T) {
 	t.Logf("%d of %d programs were read whole, the others were gone before", whole, n)
 }
 
-// TestProgWatchText watches a session of bperf, whose programs have source lines, and ends when nobody reads.
+// TestProgWatchText watches a bperf session, whose programs have source lines, and checks that it ends when its output has no reader.
 func TestProgWatchText(t *testing.T) {
 	p := newPlace(t)
 	cmd := bperf("prog", "watch")
@@ -239,7 +239,7 @@ func TestProgWatchText(t *testing.T) {
 				t.Fatalf("records of loads were lost: %s", line)
 			}
 			text += line
-			if !isLast(line) { // looking at all of it takes long
+			if !isLast(line) { // matching all text for each line takes too long
 				continue
 			}
 			if found := expression.FindStringSubmatch(text); found != nil {
@@ -261,7 +261,7 @@ func TestProgWatchText(t *testing.T) {
 	}
 }
 
-// TestProgWatchUnprivileged is nobody.
+// TestProgWatchUnprivileged runs as nobody.
 func TestProgWatchUnprivileged(t *testing.T) {
 	cmd := newPlace(t).bperf("prog", "watch")
 	cmd.Env = append(cmd.Env, userEnv+"=65534")

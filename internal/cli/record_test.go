@@ -92,7 +92,7 @@ func TestRecordRefuses(t *testing.T) {
 	}
 }
 
-// record runs bperf record in a directory of the test's own, with a limit of time.
+// recordCommand returns a command that runs bperf record in a temporary directory, with a time limit.
 func recordCommand(t *testing.T, args ...string) *exec.Cmd {
 	t.Helper()
 	require.Root(t)
@@ -106,7 +106,7 @@ func recordCommand(t *testing.T, args ...string) *exec.Cmd {
 	return cmd
 }
 
-// samples counts the samples of a recording.
+// samples returns the number of samples in a recording.
 func samples(t *testing.T, r *perfdata.Reader, err error) (n int) {
 	t.Helper()
 	if err != nil {
@@ -132,14 +132,14 @@ func samplesOf(t *testing.T, name string) int {
 
 const getppidEvent = "syscalls:sys_enter_getppid"
 
-// calls is a program that calls getppid so often.
+// calls returns the path of a program that calls getppid the given number of times.
 func calls(t *testing.T, times uint64, exit uint8) string {
 	t.Helper()
 	require.Tracefs(t)
 	return program.Program{Body: program.GetPPID, Times: times, Exit: exit}.Write(t)
 }
 
-// TestRecordSummary ends as the command does, with the two lines that perf has, and keeps what was there before.
+// TestRecordSummary expects the exit status of the command, perf's two last lines, and a backup of an existing file.
 func TestRecordSummary(t *testing.T) {
 	path := calls(t, 100, 7)
 	cmd := recordCommand(t, "-o", "perf.data", "-e", getppidEvent, "-c", "1", path)
@@ -163,7 +163,7 @@ func TestRecordSummary(t *testing.T) {
 	}
 }
 
-// TestRecordNowhere writes to a file that is none, which stays what it is.
+// TestRecordNowhere writes to a device, which must remain a device.
 func TestRecordNowhere(t *testing.T) {
 	got := run(t, recordCommand(t, "-o", os.DevNull, "-e", getppidEvent, "-c", "1", calls(t, 100, 0)))
 	if got.status != 0 || !strings.Contains(got.stderr, "/dev/null (100 samples) ]") {
@@ -181,7 +181,7 @@ func TestRecordNoCommand(t *testing.T) {
 	}
 }
 
-// TestRecordPipe writes to a pipe what can be read from it, also without -o.
+// TestRecordPipe writes to a pipe, with and without -o, and reads the stream.
 func TestRecordPipe(t *testing.T) {
 	path := calls(t, 1000, 0)
 	for _, args := range [][]string{{"-o", "-"}, {}, {"-o", "-", "-z"}} {
@@ -197,17 +197,17 @@ func TestRecordPipe(t *testing.T) {
 	}
 }
 
-// TestRecordUser has a process of another user, which was there before. What root's do is not recorded.
+// TestRecordUser records a process of another user that exists already, and expects no samples of root's processes.
 func TestRecordUser(t *testing.T) {
 	const user = 12345
 	roots := calls(t, 50, 0)
 	waiting := exec.Command(program.Program{Body: program.GetPPID, Times: 100, Wait: true}.Write(t))
-	if err := os.Chmod(filepath.Dir(filepath.Dir(waiting.Path)), 0o755); err != nil { // the test's own
+	if err := os.Chmod(filepath.Dir(filepath.Dir(waiting.Path)), 0o755); err != nil { // the directory of the test
 		t.Fatal(err)
 	}
 	waiting.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: user, Gid: user}}
 	cmd := recordCommand(t, "-N", "-o", "perf.data", "-u", fmt.Sprint(user), "-e", getppidEvent, "-c", "1", "sh", "-c", "echo; read line; "+roots)
-	var files []*os.File // the command ends the wait, and waits for the end
+	var files []*os.File // the pipes let the command end the program's wait, and wait for its end
 	for _, between := range []struct {
 		in  *io.Reader
 		out *io.Writer
@@ -236,7 +236,7 @@ func TestRecordUser(t *testing.T) {
 	}
 }
 
-// TestRecordSignals ends at a signal with a file that is whole, and dies of that signal. SIGKILL leaves what was written by then.
+// TestRecordSignals expects that a signal leaves a complete file and kills bperf. SIGKILL leaves what was written by then.
 func TestRecordSignals(t *testing.T) {
 	for _, sig := range []syscall.Signal{syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGKILL} {
 		cmd := recordCommand(t, "-o", "perf.data", "-a", "-e", "cpu-clock", "-F", "200", "--no-buffering")
@@ -272,7 +272,7 @@ func TestRecordSignals(t *testing.T) {
 	}
 }
 
-// TestNoHangup is as if nohup(1) had started it: neither bperf nor its command ends at a hangup.
+// TestNoHangup runs as if under nohup(1): a hangup ends neither bperf nor its command.
 func TestNoHangup(t *testing.T) {
 	self, err := os.Executable()
 	if err != nil {
@@ -288,7 +288,7 @@ func TestNoHangup(t *testing.T) {
 	}
 }
 
-// TestRecordOffCPUKilled leaves no BPF program behind when it is killed, and a file that tells what was over by then.
+// TestRecordOffCPUKilled expects that a killed bperf leaves no BPF program behind, and a file with the blocked times that ended before.
 func TestRecordOffCPUKilled(t *testing.T) {
 	require.Root(t)
 	file := filepath.Join(t.TempDir(), "perf.data")
@@ -309,7 +309,7 @@ func TestRecordOffCPUKilled(t *testing.T) {
 	mine := linksOf(cmd.Process.Pid)
 	kill()
 	cmd.Wait()
-	if len(mine) < 3 { // two more where the kernel has modules
+	if len(mine) < 3 { // two of them exist only where the kernel has modules
 		t.Errorf("%d links of BPF programs, want 3 or more", len(mine))
 	}
 	for id := range mine {
@@ -326,7 +326,7 @@ func TestRecordOffCPUKilled(t *testing.T) {
 	}
 }
 
-// hasSamples looks into a file that may be just being written.
+// hasSamples reports whether a file has samples, even while it is being written.
 func hasSamples(name string) bool {
 	r, err := perfdata.Open(name)
 	if err != nil {
@@ -341,7 +341,7 @@ func hasSamples(name string) bool {
 	return false
 }
 
-// linksOf are the BPF links that a process holds.
+// linksOf returns the BPF links that a process holds.
 func linksOf(pid int) map[link.ID]bool {
 	links := make(map[link.ID]bool)
 	fds, _ := filepath.Glob(fmt.Sprintf("/proc/%d/fdinfo/*", pid))
@@ -377,7 +377,7 @@ func TestRecordControl(t *testing.T) {
 	}
 }
 
-// distributionPerf is the machine's own perf, which reads what bperf writes.
+// distributionPerf returns the path of the machine's own perf, which reads bperf's files.
 func distributionPerf(t *testing.T) string {
 	t.Helper()
 	if require.IsGuest() {
@@ -386,7 +386,7 @@ func distributionPerf(t *testing.T) string {
 	return require.Perf(t)
 }
 
-// perfReads lets perf print something of a recording.
+// perfReads returns what perf prints about a recording.
 func perfReads(t *testing.T, dir string, stdin []byte, args ...string) string {
 	t.Helper()
 	ctx, stop := context.WithTimeout(t.Context(), time.Minute)
@@ -403,7 +403,7 @@ func perfReads(t *testing.T, dir string, stdin []byte, args ...string) string {
 	return string(out)
 }
 
-// TestPerfReadsRecordings compares the samples that perf finds with those that there are.
+// TestPerfReadsRecordings compares the number of samples that perf finds with the real number.
 func TestPerfReadsRecordings(t *testing.T) {
 	distributionPerf(t)
 	path := calls(t, 2000, 0)
@@ -434,7 +434,7 @@ func TestPerfReadsRecordings(t *testing.T) {
 	}
 }
 
-// perfSamples is the number of samples that perf report --stats finds.
+// perfSamples returns the number of samples in the output of perf report --stats.
 func perfSamples(t *testing.T, dir string) (n int) {
 	t.Helper()
 	for line := range strings.Lines(perfReads(t, dir, nil, "report", "--stats", "-i", "perf.data")) {

@@ -12,7 +12,7 @@ import (
 	"github.com/bperf/bperf/test/require"
 )
 
-// hot is a program with a call that the compiler inlines only if a profile says that it is hot.
+// hot is a program with a call that the compiler inlines only if a profile shows that the call is hot.
 const hot = `package main
 
 var sum int
@@ -41,7 +41,7 @@ func main() {
 }
 `
 
-// TestPGO records a Go program, and gives the profile to Go's compiler as go build -pgo does: it must then inline the call that is hot.
+// TestPGO profiles a Go program and passes the profile to Go's compiler, as go build -pgo does. The compiler must then inline the hot call.
 func TestPGO(t *testing.T) {
 	require.Root(t)
 	require.Tools(t, "go")

@@ -16,10 +16,10 @@ import (
 	"github.com/bperf/bperf/test/require"
 )
 
-// recordings are small ones, that perf has made.
+// recordings is a directory of small recordings that perf made.
 const recordings = "../../perfdata/testdata"
 
-// TestReportFormats makes every format, to standard output and to a file.
+// TestReportFormats writes every format, to standard output and to a file.
 func TestReportFormats(t *testing.T) {
 	require.NoKernel(t)
 	begin := map[string]string{
@@ -55,7 +55,7 @@ func TestReportRecordings(t *testing.T) {
 	}
 }
 
-// TestReportParts checks that parts of a recording are all of it.
+// TestReportParts checks that the parts of a recording add up to all of it.
 func TestReportParts(t *testing.T) {
 	require.NoKernel(t)
 	input := filepath.Join(recordings, "callchain.data")
@@ -66,7 +66,7 @@ func TestReportParts(t *testing.T) {
 	}
 }
 
-// reported is the number of samples of the first event in a table.
+// reported returns the number of samples of the first event in a table.
 func reported(t *testing.T, input, event string, args ...string) int {
 	t.Helper()
 	got := run(t, bperf(append([]string{"report", "-i", input, "--no-children", "-F", "sample,sym", "-g", "none", "-t", "|"}, args...)...))
@@ -86,7 +86,7 @@ func reported(t *testing.T, input, event string, args ...string) int {
 	return sum
 }
 
-// firstEvent is the name of the first event with samples, and their number.
+// firstEvent returns the name of the first event with samples, and their number.
 func firstEvent(t *testing.T, input string) (string, int) {
 	t.Helper()
 	got := run(t, bperf("report", "-i", input, "--stats"))
@@ -117,7 +117,7 @@ func TestReportPipe(t *testing.T) {
 	}
 }
 
-// TestReportRefuses checks what cannot be, and that nothing is written then.
+// TestReportRefuses checks that invalid options fail, and write nothing.
 func TestReportRefuses(t *testing.T) {
 	input := filepath.Join(recordings, "callchain.data")
 	tests := []struct {
@@ -165,7 +165,7 @@ func TestDiff(t *testing.T) {
 			}
 		}
 	}
-	piped := bperf("diff", "/dev/stdin", filepath.Join(recordings, "pipe.data")) // from which no byte may be taken to see what it is
+	piped := bperf("diff", "/dev/stdin", filepath.Join(recordings, "pipe.data")) // bperf must not consume bytes of a pipe to detect its format
 	stream, err := os.Open(filepath.Join(recordings, "pipe.data"))
 	if err != nil {
 		t.Fatal(err)
@@ -185,8 +185,8 @@ func TestDiff(t *testing.T) {
 	}
 }
 
-// TestBrokenPrograms reads a recording whose feature BPF_PROG_INFO says that it has more programs than there are: the samples are shown, and
-// what is missing is said.
+// TestBrokenPrograms reads a recording whose feature BPF_PROG_INFO claims more programs than it has. bperf must show the samples and report
+// the missing data.
 func TestBrokenPrograms(t *testing.T) {
 	require.NoKernel(t)
 	whole := filepath.Join(recordings, "bpf.data")
@@ -212,14 +212,14 @@ func TestBrokenPrograms(t *testing.T) {
 	const why = "feature BPF_PROG_INFO: program 2 of 4294967295"
 	for _, command := range []string{"report", "script", "annotate"} {
 		want, got := run(t, bperf(command, "-i", whole)), run(t, bperf(command, "-i", broken))
-		// Other machines may not have a single function of this recording to annotate.
+		// On other machines, annotate may find no function of this recording.
 		if got.status != want.status || got.stdout != want.stdout || command != "annotate" && (want.status != 0 || want.stdout == "") {
 			t.Errorf("%s: status %d, -whole +broken:\n%s", command, got.status, cmp.Diff(want.stdout, got.stdout))
 		}
 		if !strings.Contains(got.stderr, why) || strings.Contains(want.stderr, why) {
 			t.Errorf("%s: %q; of the whole recording: %q", command, got.stderr, want.stderr)
 		}
-		if command == "annotate" { // it has no header
+		if command == "annotate" { // annotate has no --header-only
 			continue
 		}
 		if head := run(t, bperf(command, "-i", broken, "--header-only")); head.status != 0 || !strings.Contains(head.stdout, why) ||

@@ -31,7 +31,7 @@ func TestUnknownCommand(t *testing.T) {
 	}
 }
 
-// TestCalledPerf calls bperf through a link named perf, as a drop-in for scripts.
+// TestCalledPerf runs bperf through a link named perf, as scripts for perf would.
 func TestCalledPerf(t *testing.T) {
 	require.Root(t)
 	link := filepath.Join(t.TempDir(), "perf")
@@ -93,7 +93,7 @@ func TestCompletion(t *testing.T) {
 	}
 }
 
-// TestOutputLost has a standard output that takes nothing: a result that nobody gets is an error, help included.
+// TestOutputLost writes to a standard output that fails. Losing output must be an error, even for help.
 func TestOutputLost(t *testing.T) {
 	config := filepath.Join(t.TempDir(), "config")
 	if err := os.WriteFile(config, []byte("[report]\nsort = comm\n"), 0o600); err != nil {

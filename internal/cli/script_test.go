@@ -55,8 +55,8 @@ func TestScriptCommand(t *testing.T) {
 	for _, tt := range []struct {
 		args   []string
 		status int
-		out    string // in its output
-		err    string // in the error
+		out    string // part of the output
+		err    string // part of the error
 	}{
 		{args: []string{"-i", "../../perfdata/testdata/tracepoint.data", "-F", "trace:comm,trace"}, out: "              ls fd: 0x00000003\n"},
 		{args: []string{"-i", "../../perfdata/testdata/tracepoint.data", "--header-only"}, out: "# arch : x86_64\n"},

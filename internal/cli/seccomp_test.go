@@ -11,7 +11,7 @@ import (
 	"github.com/bperf/bperf/test/require"
 )
 
-// refuse has all system calls of these numbers fail with EPERM from now on, as a container's seccomp profile does.
+// refuse makes the given system calls fail with EPERM from now on, as a container's seccomp profile does.
 func refuse(calls ...uint32) {
 	const number = 0 // offset in struct seccomp_data (include/uapi/linux/seccomp.h)
 	code := []unix.SockFilter{{Code: unix.BPF_LD | unix.BPF_W | unix.BPF_ABS, K: number}}
@@ -27,7 +27,8 @@ func refuse(calls ...uint32) {
 	}
 }
 
-// TestRefusedBySeccomp is root with all capabilities, whom a seccomp filter refuses: to become root is no remedy.
+// TestRefusedBySeccomp runs as root with all capabilities under a seccomp filter. The error must name seccomp, and must not advise to
+// become root.
 func TestRefusedBySeccomp(t *testing.T) {
 	require.BPFFS(t)
 	for _, args := range [][]string{

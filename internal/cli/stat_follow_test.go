@@ -23,7 +23,7 @@ import (
 	"github.com/bperf/bperf/test/require"
 )
 
-// comer is a program that is loaded while sessions count.
+// comer loads a program while sessions count.
 func comer(t *testing.T, name string) (*ebpf.Program, uint32) {
 	t.Helper()
 	proto := &btf.FuncProto{Return: &btf.Int{Name: "int", Size: 4, Encoding: btf.Signed},
@@ -43,7 +43,7 @@ func comer(t *testing.T, name string) (*ebpf.Program, uint32) {
 	return p, uint32(id)
 }
 
-// tracers is how many tracing programs are attached to a program.
+// tracers returns the number of tracing programs that are attached to a program.
 func tracers(t *testing.T, id uint32) int64 {
 	t.Helper()
 	all, err := bpfprog.ReadAll(bpfprog.Detail{})
@@ -57,8 +57,8 @@ func tracers(t *testing.T, id uint32) int64 {
 	return n[id]
 }
 
-// sessionsInside is how many sessions count in the BPF program that most sessions count in: the entries of its map of members. Sessions begin with the lock of
-// the directory in which they find each other.
+// sessionsInside returns the number of sessions in the BPF program that most sessions count in: the entries of its map of members. A
+// session holds the lock of its directory while it joins.
 func sessionsInside(t *testing.T) (most int) {
 	t.Helper()
 	dir, err := os.Open(shared.Dir)
@@ -75,7 +75,7 @@ func sessionsInside(t *testing.T) (most int) {
 		}
 		m, err := ebpf.NewMapFromID(id)
 		if err != nil {
-			continue // it has gone
+			continue // the map is gone
 		}
 		if info, err := m.Info(); err == nil && info.Name == "members" {
 			n := 0
@@ -88,7 +88,7 @@ func sessionsInside(t *testing.T) (most int) {
 	}
 }
 
-// eventually waits for something that takes sessions some time.
+// eventually waits until is returns true.
 func eventually(t *testing.T, what string, is func() bool) {
 	t.Helper()
 	for deadline := time.Now().Add(time.Minute); !is(); time.Sleep(10 * time.Millisecond) {
@@ -98,13 +98,13 @@ func eventually(t *testing.T, what string, is func() bool) {
 	}
 }
 
-// followers are sessions that count until they are ended.
+// followers are sessions that count until end is called.
 type followers struct {
 	cmds []*exec.Cmd
 	outs []*bytes.Buffer
 }
 
-// fifo is one that is open for reading and writing.
+// fifo creates a FIFO and opens it for reading and writing.
 func fifo(t *testing.T, name string) *os.File {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), name)
@@ -119,7 +119,7 @@ func fifo(t *testing.T, name string) *os.File {
 	return f
 }
 
-// start returns when a session counts.
+// start starts a session and returns when it counts.
 func (f *followers) start(t *testing.T, args ...string) {
 	t.Helper()
 	ctl, ack := fifo(t, "ctl"), fifo(t, "ack")
@@ -139,7 +139,7 @@ func (f *followers) start(t *testing.T, args ...string) {
 	}
 }
 
-// end ends all, and returns what they printed.
+// end ends all sessions, and returns their output.
 func (f *followers) end(t *testing.T) (outs []string) {
 	t.Helper()
 	for i, cmd := range f.cmds {
@@ -154,8 +154,8 @@ func (f *followers) end(t *testing.T) (outs []string) {
 	return outs
 }
 
-// TestStatFollow has sessions count all runs of programs that are loaded meanwhile, and let them go. Those that follow all programs do
-// not follow what counts for the others.
+// TestStatFollow checks that sessions count all runs of programs that are loaded later, and let the programs go. Sessions that follow all
+// programs do not count in bperf's own probes.
 func TestStatFollow(t *testing.T) {
 	require.Guest(t)
 	var f followers
@@ -170,7 +170,7 @@ func TestStatFollow(t *testing.T) {
 		p, id := comer(t, name)
 		names = append(names, fmt.Sprintf("%s[%d]", name, id))
 		eventually(t, "all sessions count "+name, func() bool { return tracers(t, id) == probes && sessionsInside(t) == len(f.cmds) })
-		for range runs { // not repeated in one call: when a signal comes to that, it begins anew
+		for range runs { // not with Repeat, which starts again when a signal arrives
 			if _, err := p.Run(&ebpf.RunOptions{Data: make([]byte, 64)}); err != nil {
 				t.Fatal(err)
 			}
@@ -190,7 +190,7 @@ func TestStatFollow(t *testing.T) {
 		for line := range strings.Lines(out) {
 			var r programRow
 			if err := json.Unmarshal([]byte(line), &r); err != nil {
-				continue // what is said beside the rows
+				continue // other output than rows
 			}
 			if strings.Contains(r.Program, "bperf_") {
 				t.Errorf("session %d counts in a probe: %s", i, line)
@@ -217,7 +217,7 @@ func TestStatFollow(t *testing.T) {
 	}
 }
 
-// TestStatFollowID has a program that is named by its ID be there.
+// TestStatFollowID checks that --follow still requires a program with an ID from the list to exist.
 func TestStatFollowID(t *testing.T) {
 	require.Root(t)
 	if got := run(t, bperf("stat", "-b", "2147483647,name:none_such_*", "--follow", "true")); got.status != 1 || !strings.Contains(got.stderr, "2147483647") ||

@@ -18,15 +18,15 @@ import (
 	"github.com/bperf/bperf/test/require"
 )
 
-// sid1000 makes a program on getsid run a thousand times.
+// sid1000 is a program that calls getsid a thousand times.
 var sid1000 = program.Program{Body: program.GetSID, Times: 1000}
 
-// onGetSID loads a program that runs at each getsid of the machine, which nobody else calls, and returns how reports name it, and
-// its ID.
+// onGetSID loads a BPF program that runs at each getsid of the machine, which only the tests call. It returns the program's name in
+// reports, and its ID.
 func onGetSID(t *testing.T, name string, hasBTF bool) (label, id string) {
 	t.Helper()
 	require.Tracefs(t)
-	first := asm.Mov.Imm(asm.R0, 1).WithSymbol(name) // with 0, nobody could count the tracepoint
+	first := asm.Mov.Imm(asm.R0, 1).WithSymbol(name) // if it returned 0, nobody could count the tracepoint
 	if hasBTF {
 		proto := &btf.FuncProto{Return: &btf.Int{Name: "int", Size: 4, Encoding: btf.Signed},
 			Params: []btf.FuncParam{{Name: "context", Type: &btf.Pointer{Target: &btf.Void{}}}}}
@@ -88,7 +88,7 @@ func programRows(t *testing.T, args ...string) (rows []programRow) {
 	return rows
 }
 
-// value adds an event up over all rows for a program, or for all.
+// value returns the sum of an event over all rows of a program, or of all programs for "".
 func value(t *testing.T, rows []programRow, event, program string) (sum float64) {
 	t.Helper()
 	for _, r := range rows {
@@ -104,7 +104,7 @@ func value(t *testing.T, rows []programRow, event, program string) (sum float64)
 	return sum
 }
 
-// TestStatPrograms has programs that run a known number of times, also where the kernel lets nobody trace them.
+// TestStatPrograms counts programs that run a known number of times, even if the kernel refuses to trace them.
 func TestStatPrograms(t *testing.T) {
 	a, first := onGetSID(t, "first_program_with_a_long_name", true)
 	b, second := onGetSID(t, "second", true)
@@ -115,7 +115,7 @@ func TestStatPrograms(t *testing.T) {
 		args  string
 		a, b  float64
 		total float64
-		host  bool // what it shows does not depend on the kernel
+		host  bool // does not depend on the kernel
 	}{
 		"one":        {few + "-b " + first, 1000, 0, 1000, false},
 		"twice":      {few + "-b " + first + "," + first, 1000, 0, 1000, true},
@@ -164,7 +164,7 @@ func TestStatPrograms(t *testing.T) {
 	})
 }
 
-// TestStatProgramsTraced has what single runs counted.
+// TestStatProgramsTraced checks the statistics of single runs.
 func TestStatProgramsTraced(t *testing.T) {
 	a, first := onGetSID(t, "traced", true)
 	call := sid1000.Write(t)
@@ -197,7 +197,7 @@ func TestStatProgramsTraced(t *testing.T) {
 			t.Errorf("%s: mean %v of %v in %v runs", r.Event, *r.Mean, v, *r.Runs)
 		}
 	}
-	t.Run("default events", func(t *testing.T) { // more than the kernel allows tracing programs, if each had its own
+	t.Run("default events", func(t *testing.T) { // needs more tracing programs than the kernel allows, unless events share them
 		rows := programRows(t, "-b", first, call)
 		for _, e := range []string{"cpu-clock", "context-switches", "cpu-migrations", "page-faults"} {
 			i := slices.IndexFunc(rows, func(r programRow) bool { return r.Event == e })
@@ -230,7 +230,7 @@ func TestStatProgramsTraced(t *testing.T) {
 	})
 }
 
-// TestStatProgramsWithoutBTF has the kernel's statistics beside the reason why there is nothing else.
+// TestStatProgramsWithoutBTF expects the kernel's statistics, and the reason why the program cannot be traced.
 func TestStatProgramsWithoutBTF(t *testing.T) {
 	a, first := onGetSID(t, "plain", false)
 	rows := programRows(t, "-e", "cpu-clock", "-b", first, sid1000.Write(t))
@@ -244,7 +244,7 @@ func TestStatProgramsWithoutBTF(t *testing.T) {
 	}
 }
 
-// TestStatFunctions has functions shown by themselves; where the kernel lets nobody trace them, with the reason.
+// TestStatFunctions counts functions separately, or expects the reason why the kernel refuses to trace them.
 func TestStatFunctions(t *testing.T) {
 	a, first := onGetSID(t, "whole", true)
 	call := sid1000.Write(t)

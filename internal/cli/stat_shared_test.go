@@ -20,8 +20,7 @@ import (
 	"github.com/bperf/bperf/test/require"
 )
 
-// keep has a session, which counts nothing, until the test ends: those of the test find what it has made, which takes longer than
-// all else.
+// keep runs a session that counts nothing until the test ends. The test's sessions reuse what it made, which would be their slowest step.
 func (p place) keep(t *testing.T) {
 	t.Helper()
 	cmd := p.bperf("stat", "--bpf-counters", "-e", "dummy", "-p", strconv.Itoa(os.Getpid()), "sh", "-c", "echo counting; exec cat")
@@ -42,7 +41,7 @@ func (p place) keep(t *testing.T) {
 	t.Cleanup(func() { stdin.Close(); cmd.Wait() })
 }
 
-// answerer starts a process that sleeps until it is asked something, and writes a program that asks it and waits for the answer.
+// answerer starts a process that sleeps until it is asked, and writes a program that asks it and waits for the answer.
 func answerer(t *testing.T) (pid int, ask string) {
 	t.Helper()
 	dir := t.TempDir()
@@ -63,7 +62,7 @@ func answerer(t *testing.T) (pid int, ask string) {
 	return cmd.Process.Pid, ask
 }
 
-// cgroups makes cgroups, which the test's own processes may join, and returns their directories.
+// cgroups creates cgroups that the test's own processes may join, and returns their directories.
 func cgroups(t *testing.T, n int) (dirs []string) {
 	t.Helper()
 	root, err := target.Spec{System: true, Cgroups: []string{"/"}}.Resolve()
@@ -90,7 +89,7 @@ func cgroups(t *testing.T, n int) (dirs []string) {
 	return dirs
 }
 
-// TestStatShared has sessions beside one that is there all the time.
+// TestStatShared runs sessions beside one that exists all the time.
 func TestStatShared(t *testing.T) {
 	p := newPlace(t)
 	p.keep(t)
@@ -101,7 +100,7 @@ func TestStatShared(t *testing.T) {
 	}
 }
 
-// testSharedPrints has what is printed, in all ways and of all targets, in the shape that it has when counted directly.
+// testSharedPrints compares the output of shared counters with that of direct ones, for all forms and targets.
 func testSharedPrints(t *testing.T, p place) {
 	dirs := cgroups(t, 2)
 	pid, ask := answerer(t)
@@ -123,7 +122,7 @@ func testSharedPrints(t *testing.T, p place) {
 		"-D 1 -a -x," + four + " sleep 0.05",
 		"-I 10 --interval-count 2 --summary -a -j" + four,
 	}
-	// What is printed of the same targets otherwise does not depend on the kernel.
+	// Other forms of output for these targets do not depend on the kernel.
 	forms := []string{
 		"-a -x," + four + " sleep 0.02",
 		"-x," + four + " --timeout 20",
@@ -173,8 +172,8 @@ func testSharedPrints(t *testing.T, p place) {
 	}
 }
 
-// shape is what is printed without what differs from one time to the next: numbers, standard errors, prefixes of units, the shares of
-// events that the PMU had no room for. Of the default events, which that may leave without a count, it is the names.
+// shape returns the output without what changes from run to run: numbers, standard errors, prefixes of units, and the shares of events that
+// the PMU had no room for. For the default events, which may lack a count for that reason, it returns only the names.
 func shape(args string, r result) string {
 	text := notShown.ReplaceAllString(r.stderr, "")
 	if !strings.Contains(args, "-e ") && !strings.Contains(args, "-M ") {
@@ -185,7 +184,7 @@ func shape(args string, r result) string {
 		return strings.Join(names, "\n")
 	}
 	for _, p := range []struct{ pattern, with string }{
-		{`\b[0-9]{1,3}(,[0-9]{3})+\b`, "n"}, // not those of CSV
+		{`\b[0-9]{1,3}(,[0-9]{3})+\b`, "n"}, // not for CSV
 		{`[0-9]+(\.[0-9]+)?`, "n"},
 		{`"variance" : n, |\( *\+- *n% *\)|\(n%\)|\([-+]n\) #+`, ""},
 		{`,n%,`, ",,"},
@@ -203,11 +202,11 @@ func shape(args string, r result) string {
 
 var (
 	defaultEvent = regexp.MustCompile(`(?m)^ +(?:<not \w+>|[0-9.,]+)(?: msec)? +([a-z-]+)`)
-	// The kernel of the machine may hide processes from BPF programs.
+	// The host's kernel may hide processes from BPF programs.
 	notShown = regexp.MustCompile(`(?m)^.*shared counters have lost \d+ context switches to tasks that are counted, as the kernel did not show them.*\n`)
 )
 
-// expectCount compares a count that must be exact, unless bperf has said that the kernel does not show all switches.
+// expectCount compares a count that must be exact, unless bperf reports that the kernel hides context switches.
 func expectCount(t *testing.T, got result, line, want int) {
 	t.Helper()
 	counts := strings.Split(strings.TrimSpace(notShown.ReplaceAllString(got.stderr, "")), "\n")
@@ -224,7 +223,7 @@ func expectCount(t *testing.T, got result, line, want int) {
 	}
 }
 
-// testSharedCounts has commands that do a known number of things.
+// testSharedCounts counts commands that make a known number of calls.
 func testSharedCounts(t *testing.T, p place) {
 	call, shell := caller(t)
 	for name, tt := range map[string]struct {
@@ -248,7 +247,7 @@ func testSharedCounts(t *testing.T, p place) {
 	}
 }
 
-// testSharedTargets counts a process from outside, which ends.
+// testSharedTargets counts an existing process, which ends.
 func testSharedTargets(t *testing.T, p place) {
 	call, _ := caller(t)
 	for _, flags := range []string{"-p", "-t", "-i -p", "--per-thread -p", "-I 10 --interval-count 1000000 --summary --no-csv-summary -p"} {
@@ -276,7 +275,7 @@ func testSharedTargets(t *testing.T, p place) {
 	}
 }
 
-// testSharedControl starts disabled: what the command does before the session is enabled is not counted.
+// testSharedControl starts disabled. Work of the command before Enable must not be counted.
 func testSharedControl(t *testing.T, p place) {
 	call, _ := caller(t)
 	dir := t.TempDir()
@@ -296,7 +295,7 @@ $0; say ping; $0; say enable; $0; $0; say disable; $0; say enable; $0; say disab
 	expectCount(t, got, 0, 3000)
 }
 
-// testSharedCgroups counts two cgroups, between which a program moves, beside an event of no cgroup.
+// testSharedCgroups counts two cgroups that a program moves between, and an event without a cgroup.
 func testSharedCgroups(t *testing.T, p place) {
 	call, _ := caller(t)
 	dirs := cgroups(t, 2)
@@ -316,7 +315,7 @@ func testSharedCgroups(t *testing.T, p place) {
 	}
 }
 
-// TestStatSharedMessages has what cannot be shared: the message, the status, and that nothing goes on.
+// TestStatSharedMessages checks the message and the status for events that cannot be shared, and that no session remains.
 func TestStatSharedMessages(t *testing.T) {
 	p := newPlace(t)
 	require.Tracefs(t)
@@ -329,7 +328,7 @@ func TestStatSharedMessages(t *testing.T) {
 		args   string
 		user   string
 		status int
-		want   string // of standard error, the whole
+		want   string // all of standard error
 	}{
 		"an event of the switch": {"--bpf-counters -e sched:sched_switch", "", 1, "Error: no supported events found:\n" +
 			"sched:sched_switch: It takes place when shared counts pass from one task to the next, and could be either's. " +
@@ -364,7 +363,7 @@ func TestStatSharedMessages(t *testing.T) {
 	}
 }
 
-// expectNone fails where there still is something of a session.
+// expectNone fails if anything of a session remains.
 func (p place) expectNone(t *testing.T) {
 	t.Helper()
 	if got, want := run(t, p.bperf("counters")), (result{stdout: "No counters are shared.\n"}); got != want {
@@ -376,7 +375,7 @@ func (p place) expectNone(t *testing.T) {
 	}
 }
 
-// pinWrongMap pins a map of another layout than that of an attr map.
+// pinWrongMap pins a map with a layout that is not an attr map's.
 func pinWrongMap(t *testing.T, p place) {
 	t.Helper()
 	m, err := ebpf.NewMap(&ebpf.MapSpec{Type: ebpf.Hash, KeySize: 4, ValueSize: 4, MaxEntries: 1})
@@ -389,7 +388,7 @@ func pinWrongMap(t *testing.T, p place) {
 	}
 }
 
-// TestStatSharedBesideOthers counts what can be shared when another event cannot.
+// TestStatSharedBesideOthers counts an event that can be shared beside one that cannot.
 func TestStatSharedBesideOthers(t *testing.T) {
 	p := newPlace(t)
 	require.Tracefs(t)
@@ -400,7 +399,7 @@ func TestStatSharedBesideOthers(t *testing.T) {
 	p.expectNone(t)
 }
 
-// TestStatSharedWithoutBPFFS has something else where bpffs belongs.
+// TestStatSharedWithoutBPFFS uses a directory that is not a bpffs.
 func TestStatSharedWithoutBPFFS(t *testing.T) {
 	require.Root(t)
 	p := place(t.TempDir())
@@ -412,7 +411,7 @@ func TestStatSharedWithoutBPFFS(t *testing.T) {
 	}
 }
 
-// TestStatSharedLead asks for counters that upstream perf can follow: they are there, or it is said why they cannot be.
+// TestStatSharedLead requests counters that upstream perf can follow, and expects counts or the reason why the kernel refuses them.
 func TestStatSharedLead(t *testing.T) {
 	p := newPlace(t)
 	got := run(t, p.bperf("stat", "--bpf-counters", "--bpf-attr-map", "/sys/fs/bpf/attrs", "-x,", "-e", "page-faults", "true"))

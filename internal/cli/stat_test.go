@@ -18,8 +18,7 @@ import (
 	"github.com/bperf/bperf/test/require"
 )
 
-// TestStatRefuses has each combination of options that cannot be, and each value that cannot be
-// understood. Nothing is run then: the command would leave a file.
+// TestStatRefuses checks each invalid combination of options, and each invalid value. The command, which would create a file, must not run.
 func TestStatRefuses(t *testing.T) {
 	ran := filepath.Join(t.TempDir(), "ran")
 	tests := []struct {
@@ -123,7 +122,7 @@ func TestStatRefuses(t *testing.T) {
 	}
 }
 
-// TestStatCommand has the ways in which a command can end.
+// TestStatCommand checks the ways in which a command can end.
 func TestStatCommand(t *testing.T) {
 	require.Root(t)
 	tests := []struct {
@@ -159,7 +158,7 @@ func TestStatCommand(t *testing.T) {
 	}
 }
 
-// counted is the value of the only event of a CSV result.
+// counted returns the value of the only event in a CSV result.
 func counted(t *testing.T, csv string) int {
 	t.Helper()
 	value, _, _ := strings.Cut(csv, ",")
@@ -172,7 +171,7 @@ func counted(t *testing.T, csv string) int {
 
 const getppid = "syscalls:sys_enter_getppid"
 
-// caller writes a program that calls getppid a thousand times, and tells how often a shell does so itself.
+// caller writes a program that calls getppid a thousand times, and returns how many such calls a shell itself makes.
 func caller(t *testing.T) (path string, shell int) {
 	t.Helper()
 	require.Tracefs(t)
@@ -182,7 +181,7 @@ func caller(t *testing.T) (path string, shell int) {
 
 var program1000 = program.Program{Body: program.GetPPID, Times: 1000}
 
-// TestStatCounts has commands that do a known number of things, in each way of starting them.
+// TestStatCounts counts commands that do a known number of calls, for each way of starting them.
 func TestStatCounts(t *testing.T) {
 	call, shell := caller(t)
 	tests := []struct {
@@ -209,7 +208,7 @@ func TestStatCounts(t *testing.T) {
 	}
 }
 
-// TestStatDelay has a command that does its work when the events have been enabled.
+// TestStatDelay runs a command that does its work after the events are enabled.
 func TestStatDelay(t *testing.T) {
 	call, shell := caller(t)
 	cmd := bperf("stat", "-x,", "-e", getppid, "-D", "1", "sh", "-c", "read go; $0; $0", call)
@@ -275,7 +274,7 @@ func TestStatFiles(t *testing.T) {
 	}
 }
 
-// TestStatControl starts disabled; what the command does before it is told to go on is not counted.
+// TestStatControl starts disabled. Work of the command before Enable must not be counted.
 func TestStatControl(t *testing.T) {
 	call, _ := caller(t)
 	dir := t.TempDir()
@@ -299,7 +298,7 @@ $0; say ping; $0; say enable; $0; $0; say disable; $0`
 	}
 }
 
-// TestStatProcess counts a process from outside, until it ends.
+// TestStatProcess counts an existing process until it ends.
 func TestStatProcess(t *testing.T) {
 	call, _ := caller(t)
 	for _, flag := range []string{"-p", "-t"} {
@@ -324,7 +323,7 @@ func TestStatProcess(t *testing.T) {
 	}
 }
 
-// TestStatCgroups counts two cgroups, between which a program moves.
+// TestStatCgroups counts two cgroups that a program moves between.
 func TestStatCgroups(t *testing.T) {
 	call, _ := caller(t)
 	script := "echo 0 >$1/cgroup.procs; $0; echo 0 >$2/cgroup.procs; $0; $0"
@@ -342,7 +341,7 @@ func TestStatCgroups(t *testing.T) {
 	}
 }
 
-// TestStatInterrupt interrupts sessions with and without a command: they print, and die of the signal.
+// TestStatInterrupt interrupts sessions with and without a command. They must print, and die of the signal.
 func TestStatInterrupt(t *testing.T) {
 	require.Root(t)
 	for _, args := range [][]string{

@@ -18,14 +18,14 @@ import (
 	"github.com/bperf/bperf/test/golden"
 )
 
-// topScreenOf has a reading on it.
+// topScreenOf returns a screen with a reading.
 func topScreenOf(width, height int) topScreen {
 	r := topReadingOf()
 	return topScreen{interval: 2 * time.Second, width: width, height: height, latest: r, shown: r, columns: topColumnsOf(),
 		examine: func(id uint64) (string, error) { return fmt.Sprintf("BPF program %d\n", id), nil }}
 }
 
-// typed are the keys as a terminal sends them: one for each letter, or the name of one in angle brackets.
+// typed returns the keys as a terminal sends them: one per letter, or a key's name in angle brackets.
 func typed(keys string) (all []tea.KeyPressMsg) {
 	special := map[string]tea.Key{"enter": {Code: tea.KeyEnter}, "esc": {Code: tea.KeyEscape}, "space": {Code: tea.KeySpace, Text: " "},
 		"backspace": {Code: tea.KeyBackspace}, "up": {Code: tea.KeyUp}, "down": {Code: tea.KeyDown}, "pgup": {Code: tea.KeyPgUp},
@@ -41,7 +41,7 @@ func typed(keys string) (all []tea.KeyPressMsg) {
 	return all
 }
 
-// press presses keys, and does at once what they ask for, except to wait.
+// press presses keys, and runs the commands that they return, except for waiting.
 func press(s topScreen, keys string) topScreen {
 	for _, k := range typed(keys) {
 		model, cmd := s.Update(k)
@@ -53,7 +53,7 @@ func press(s topScreen, keys string) topScreen {
 	return s
 }
 
-// topTasks are processes with events.
+// topTasks returns a screen of processes with events.
 func topTasks(width, height int) topScreen {
 	s := topScreenOf(width, height)
 	s.columns = []top.Column{
@@ -77,7 +77,7 @@ func topTasks(width, height int) topScreen {
 	return s
 }
 
-// long has so many programs.
+// long returns the screen with n programs.
 func long(s topScreen, n int) topScreen {
 	r := *s.shown
 	r.Rows = nil
@@ -162,7 +162,7 @@ func TestTopScreen(t *testing.T) {
 	}
 }
 
-// TestDistributionsText has two events, and one without runs.
+// TestDistributionsText draws two events, and one without runs.
 func TestDistributionsText(t *testing.T) {
 	var few, many count.Runs
 	few.Buckets[count.BucketOf(3)] = 2
@@ -178,7 +178,7 @@ func TestDistributionsText(t *testing.T) {
 	}
 }
 
-// TestTopKeys presses keys on a list of 8, 100000, 7, 100001 and 9 in the order of CPU shares.
+// TestTopKeys presses keys on a list whose IDs are 8, 100000, 7, 100001 and 9 in the order of CPU shares.
 func TestTopKeys(t *testing.T) {
 	for _, tt := range []struct {
 		keys   string
@@ -207,7 +207,7 @@ func TestTopKeys(t *testing.T) {
 		{keys: "s", chosen: 100000, order: top.Order{Column: 2}},
 		{keys: "t", chosen: 9, order: top.Order{Column: 4}},
 		{keys: "n", chosen: 100000, order: top.Order{Column: 5}},
-		{keys: "<down>i", chosen: 100000, order: top.Order{Column: 3}}, // who was chosen stays so
+		{keys: "<down>i", chosen: 100000, order: top.Order{Column: 3}}, // the selected row stays selected
 		{keys: "<space>", chosen: 8, paused: true},
 		{keys: "<space><space>", chosen: 8},
 		{keys: "/sd q", chosen: 0, filter: "sd q", typing: true},
@@ -234,7 +234,7 @@ func TestTopKeys(t *testing.T) {
 	}
 }
 
-// TestTopEndKeys are those that end it or stop it, wherever they are pressed.
+// TestTopEndKeys presses the keys that end or suspend top in all views.
 func TestTopEndKeys(t *testing.T) {
 	for _, tt := range []struct {
 		before, key string
@@ -259,7 +259,7 @@ func TestTopEndKeys(t *testing.T) {
 	}
 }
 
-// TestTopUpdate hands over what happens besides keys.
+// TestTopUpdate sends messages other than keys.
 func TestTopUpdate(t *testing.T) {
 	update := func(s topScreen, msg tea.Msg) (topScreen, tea.Cmd) {
 		model, cmd := s.Update(msg)

@@ -16,7 +16,7 @@ import (
 	"github.com/bperf/bperf/test/require"
 )
 
-// terminal is a pseudo terminal, and what was written to it.
+// terminal is a pseudo terminal, with everything that was written to it.
 type terminal struct {
 	master, slave *os.File
 	mu            sync.Mutex
@@ -66,10 +66,10 @@ func (term *terminal) resize(t *testing.T, columns, rows uint16) {
 	}
 }
 
-// sequences are what moves the cursor and so on.
+// sequences matches escape sequences, such as those that move the cursor.
 var sequences = regexp.MustCompile(`\x1b(\[[0-9;:?<=>$]*[a-zA-Z]|[=>]|[()][A-Z0-9])`)
 
-// await waits until a pattern is written after the last one that was waited for. Sequences are taken out.
+// await waits until a pattern was written since the last one. It ignores escape sequences.
 func (term *terminal) await(t *testing.T, pattern string) {
 	t.Helper()
 	expression := regexp.MustCompile(pattern)
@@ -89,7 +89,7 @@ func (term *terminal) await(t *testing.T, pattern string) {
 	t.Fatalf("%s was not written: %q", pattern, text)
 }
 
-// awaitRaw waits for a sequence.
+// awaitRaw waits for an escape sequence.
 func (term *terminal) awaitRaw(t *testing.T, sequence string) {
 	t.Helper()
 	for deadline := time.Now().Add(time.Minute); time.Now().Before(deadline); time.Sleep(5 * time.Millisecond) {
@@ -110,7 +110,7 @@ func (term *terminal) press(t *testing.T, keys string) {
 	}
 }
 
-// foreground is the process group that has the terminal.
+// foreground returns the terminal's foreground process group.
 func (term *terminal) foreground(t *testing.T) int {
 	t.Helper()
 	group, err := unix.IoctlGetInt(int(term.master.Fd()), unix.TIOCGPGRP)
@@ -129,7 +129,7 @@ func (term *terminal) settings(t *testing.T) unix.Termios {
 	return *s
 }
 
-// start starts a command that has the terminal.
+// start starts a command with the terminal as its controlling terminal.
 func (term *terminal) start(t *testing.T, cmd *exec.Cmd) *exec.Cmd {
 	t.Helper()
 	cmd.Env = append(cmd.Env, "TERM=xterm")
@@ -147,7 +147,7 @@ const (
 	leaveScreen = "\x1b[?1049l"
 )
 
-// TestTopOnTerminal presses keys on a terminal, and ends in several ways. The terminal is afterwards as it was.
+// TestTopOnTerminal presses keys on a terminal, and ends top in several ways. The terminal must be restored afterwards.
 func TestTopOnTerminal(t *testing.T) {
 	require.Root(t)
 	_, id := loadEmpty(t, "bperf_test_scr")
@@ -191,7 +191,7 @@ func TestTopOnTerminal(t *testing.T) {
 	}
 }
 
-// TestTopStops stops it, by a key and by a signal: meanwhile the terminal is as it was before, and then the screen is there again.
+// TestTopStops stops top by a key and by a signal. The terminal must be restored while it is stopped, and show the screen again afterwards.
 func TestTopStops(t *testing.T) {
 	require.Root(t)
 	_, id := loadEmpty(t, "bperf_test_scr")
@@ -202,7 +202,8 @@ func TestTopStops(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			term := newTerminal(t, 100, 24)
 			before := term.settings(t)
-			// Under a shell with job control: nobody would continue a process that is alone in its session, and the kernel does not stop it.
+			// This needs a shell with job control: nobody could continue a process that is alone in its session, and the kernel does not
+			// stop it.
 			shell := exec.Command("sh", "-c", `set -m; "$@"; echo stopped $?; read line; fg >/dev/null; echo ended $?`,
 				"sh", fmt.Sprintf("/proc/%d/exe", os.Getpid()), "top", "-d", "0.1", fmt.Sprint(id))
 			shell.Env = bperf().Env
@@ -225,7 +226,7 @@ func TestTopStops(t *testing.T) {
 	}
 }
 
-// TestTopAlone is a session of its own, where nobody could continue it: it does not stop.
+// TestTopAlone runs top in its own session, where nobody could continue it. It must not stop.
 func TestTopAlone(t *testing.T) {
 	require.Root(t)
 	_, id := loadEmpty(t, "bperf_test_scr")

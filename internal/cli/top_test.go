@@ -23,7 +23,7 @@ import (
 	"github.com/bperf/bperf/test/require"
 )
 
-// topReadingOf has programs that ran and some that did not, in an interval of 2 s.
+// topReadingOf returns a reading of programs that ran and some that did not, in an interval of 2 s.
 func topReadingOf() *top.Reading {
 	program := func(id uint64, cpu, runs, mean float64, texts ...string) top.Row {
 		name := texts[4]
@@ -48,10 +48,10 @@ func topReadingOf() *top.Reading {
 	}
 }
 
-// topColumnsOf are those of programs without events.
+// topColumnsOf returns the columns of programs without events.
 func topColumnsOf() []top.Column { return new(top.Programs).Columns() }
 
-// topSource has readings, and then an error.
+// topSource returns its readings, and then an error.
 type topSource struct {
 	top.Source
 	readings int
@@ -173,7 +173,7 @@ func TestTop(t *testing.T) {
 	}
 }
 
-// TestTopBy shows this process, and a cgroup.
+// TestTopBy shows this process, and its cgroup.
 func TestTopBy(t *testing.T) {
 	require.Root(t)
 	comm, err := os.ReadFile("/proc/self/comm")
@@ -214,7 +214,7 @@ func TestTopBy(t *testing.T) {
 	}
 }
 
-// TestTopMissing asks for what is not there, which is an error before anything is shown.
+// TestTopMissing selects a program that does not exist, and expects an error before any output.
 func TestTopMissing(t *testing.T) {
 	require.Root(t)
 	_, id := loadEmpty(t, "bperf_test_top")
@@ -224,7 +224,7 @@ func TestTopMissing(t *testing.T) {
 	}
 }
 
-// TestTopUnprivileged is nobody.
+// TestTopUnprivileged runs as nobody.
 func TestTopUnprivileged(t *testing.T) {
 	p := newPlace(t)
 	cmd := p.bperf("top", "--once")
@@ -236,7 +236,7 @@ func TestTopUnprivileged(t *testing.T) {
 	}
 }
 
-// TestTopEnds ends as nobody reads what it prints, or a signal comes.
+// TestTopEnds checks that top ends when its output has no reader, and at a signal.
 func TestTopEnds(t *testing.T) {
 	require.Root(t)
 	for name, end := range map[string]func(*testing.T, *exec.Cmd, io.Closer){

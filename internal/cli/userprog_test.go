@@ -49,11 +49,11 @@ func TestPrintMap(t *testing.T) {
 	golden.Compare(t, "testdata/userprog-maps.golden", out.String())
 }
 
-// TestScriptProgramOutput prints what a program has written for each sample, as perf does.
+// TestScriptProgramOutput prints what a program wrote for each sample, in perf's form.
 func TestScriptProgramOutput(t *testing.T) {
 	require.Root(t)
 	file := filepath.Join(t.TempDir(), "perf.data")
-	command := program.Program{Body: program.Touch, Times: 100}.Write(t) // perf prints bytes from 128 on as they are
+	command := program.Program{Body: program.Touch, Times: 100}.Write(t) // perf prints bytes from 128 on unchanged
 	output(t, bperf(), "record", "-q", "-e", "page-faults", "-c", "1", "--prog", onsample.Write(t)+":"+onsample.Tell, "-o", file, command)
 	printed := string(output(t, bperf(), "script", "-i", file))
 	if n := strings.Count(printed, "  sample..\n"); n < 100 || n != strings.Count(printed, " BPF output: 0000: ") {
@@ -64,7 +64,7 @@ func TestScriptProgramOutput(t *testing.T) {
 	}
 }
 
-// TestProfileMaps shows maps of programs like bcc's tools as profiles, in the formats of reports.
+// TestProfileMaps shows maps of programs like bcc's tools as profiles, in the formats of report.
 func TestProfileMaps(t *testing.T) {
 	require.Root(t)
 	const pages, sleeps = 200, 20
@@ -78,7 +78,7 @@ func TestProfileMaps(t *testing.T) {
 		name   string
 		args   []string
 		stdout []string // patterns
-		stderr string   // a part
+		stderr string   // a substring
 	}{
 		{"table", faults("--prog", counts), []string{`(?m)^counts: [0-9]+ entries, 2[0-4][0-9] events$`, `(?m)^  Share +Value +Command +Shared Object +Symbol$`, ` program +program `}, ""},
 		{"flame graph", faults("--prog", counts, "--format", "flamegraph"), []string{`^<\?xml`, `>program<`}, ""},
@@ -108,7 +108,7 @@ func TestProfileMaps(t *testing.T) {
 	}
 }
 
-// TestMapsOfIntervals writes what maps have at the end of each interval, as JSON, to a file.
+// TestMapsOfIntervals writes the contents of maps at the end of each interval, as JSON, to a file.
 func TestMapsOfIntervals(t *testing.T) {
 	require.Root(t)
 	const pages = 200
@@ -148,7 +148,7 @@ func TestMapsOfIntervals(t *testing.T) {
 	}
 }
 
-// TestPerfSpelling connects a map with an event as perf had it.
+// TestPerfSpelling connects a map with an event in perf's syntax.
 func TestPerfSpelling(t *testing.T) {
 	require.Root(t)
 	const calls = 10
@@ -160,7 +160,7 @@ func TestPerfSpelling(t *testing.T) {
 		output(t, bperf(), append(append([]string{"record", "-q", "-o", file, "--set", fmt.Sprintf("number=%d", syscall.SYS_GETPPID)}, args...), command)...)
 		return string(output(t, bperf(), "script", "-i", file, "-F", "comm,event,bpf-output"))
 	}
-	own := func(text, event string) int { // others on this machine make the call, too
+	own := func(text, event string) int { // other processes on this machine make the call, too
 		return len(regexp.MustCompile(`(?m)^ *program +`+event+":").FindAllString(text, -1))
 	}
 	const evt = "bpf-output/no-inherit=1,name=evt/"
@@ -193,8 +193,8 @@ func TestPerfSpelling(t *testing.T) {
 	}
 }
 
-// TestScriptTypes prints what a program wrote to user space by the members of its structure, as its map says or as the user does. The program sees the calls
-// of the whole machine.
+// TestScriptTypes prints what a program wrote to user space by the members of its structure, which the map or the user names. The program
+// sees the calls of the whole machine.
 func TestScriptTypes(t *testing.T) {
 	require.Root(t)
 	const calls, name = 100, "script-types"
@@ -204,7 +204,7 @@ func TestScriptTypes(t *testing.T) {
 	pattern := regexp.MustCompile(`(?m)^      BPF output: sequence=([0-9]+) pid=([1-9][0-9]*) tid=([1-9][0-9]*) comm="(.*)"$`)
 	text := string(output(t, bperf(), "script", "-i", file, "--show-lost-events"))
 	printed, last := 0, -1
-	var sequences []int // of everyone's calls
+	var sequences []int // of the calls of all processes
 	for _, m := range pattern.FindAllStringSubmatch(text, -1) {
 		sequence, err := strconv.Atoi(m[1])
 		sequences = append(sequences, sequence)
