@@ -9,7 +9,7 @@ import (
 )
 
 // lookEvery is the interval at which a session that follows BPF programs searches for programs that are selected by where they are
-// attached, and for programs that only the session still holds.
+// attached, and for programs that only tracing programs still hold.
 const lookEvery = time.Second
 
 // following delivers new BPF programs to a run.
@@ -62,7 +62,7 @@ func (r *run) followPrograms() {
 	}
 }
 
-// look counts the programs that the selection finds now, and releases those that only the session still holds.
+// look counts the programs that the selection finds now, and releases those that only tracing programs still hold.
 func (r *run) look() error {
 	programs, _, err := r.cfg.Follow.Find()
 	if err != nil {

@@ -294,7 +294,7 @@ func (r *run) reportCalibration(rows []Row) {
 	}
 }
 
-// reportLost reports what was not counted. All parts that share counters lose the same changes, so it asks only the first.
+// reportLost reports what was not counted. All parts that share counters have the same losses, so it asks only the first.
 func (r *run) reportLost() error {
 	if cpus := r.counters.joined(); len(cpus) > 0 {
 		r.cfg.Notify("events were opened on CPU " + procfs.FormatCPUList(cpus) + " while counting, as CPUs came online: " +

@@ -195,8 +195,8 @@ func (s *counting) enableOnExec() bool {
 }
 
 // inheritable reports whether the command can inherit the counters from the thread that starts it, which saves a stopped child. That
-// thread's own counters are never enabled, because it never executes anything. It cannot if the counters are enabled in another way, if
-// children must not inherit, or if the command's ID must be known before it runs, to read its CPU time at intervals.
+// thread's own counters are never enabled, because it never executes anything. The command cannot inherit them if they are enabled in
+// another way, if children must not inherit, or if the command's ID must be known before it runs, to read its CPU time at intervals.
 func (s *counting) inheritable() bool {
 	return s.enableOnExec() && s.cfg.Inherit && s.cfg.Control == nil && s.cfg.Interval == 0
 }

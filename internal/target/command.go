@@ -103,7 +103,7 @@ func forkInheriting(fd int, args []string) (pid int, err error) {
 	})
 }
 
-// PID returns the process ID of the child and later of the command. Until Exec it is also the ID of the only thread.
+// PID returns the process ID of the child and later of the command, which is also the ID of its first thread.
 func (c *Command) PID() int { return c.pid }
 
 // Exec makes the child execute the command. It returns when the command runs or has ended. If the command cannot be executed, the error is
