@@ -1,11 +1,8 @@
 package cli
 
 import (
-	"bufio"
-	"errors"
 	"fmt"
 	"io"
-	"os"
 
 	"github.com/spf13/cobra"
 
@@ -51,18 +48,18 @@ kernel that runs has it at the same address still.`,
 	}
 	f := cmd.Flags()
 	a.recordingFlags.add(cmd, "perf.data")
-	f.StringVarP(&a.output, "output", "o", "", "write to this file, and not to standard output")
+	f.StringVarP(&a.output, "output", "o", "", "write to this file, not to standard output")
 	f.StringVar(&a.format, "format", "text", "what to write: text, json or html")
 	f.BoolVarP(&a.json, "json", "j", false, "write JSON, as --format json does")
 	f.Bool("stdio", true, "write text; there is no other interface")
 	f.StringVarP(&a.options.Symbol, "symbol", "s", "", "only the function of this name")
 	f.StringVarP(&a.options.Module, "dso", "d", "", "only functions of this file, module or BPF function")
 	f.StringVarP(&a.options.Program, "bpf-prog", "b", "", "only functions of the BPF program with this ID, name or tag")
-	f.Float64Var(&a.options.PercentLimit, "percent-limit", 0, "leave functions out that have less than so many percent of all samples")
+	f.Float64Var(&a.options.PercentLimit, "percent-limit", 0, "leave out functions below this percentage of all samples")
 	f.BoolVar(&a.options.NoSource, "no-source", false, "leave source lines out")
-	f.BoolVarP(&a.text.Lines, "print-line", "l", false, "before each function, the lines with the most samples")
+	f.BoolVarP(&a.text.Lines, "print-line", "l", false, "print the lines with the most samples before each function")
 	f.BoolVarP(&a.text.FullPath, "full-paths", "P", false, "show whole paths of source files")
-	f.BoolVarP(&a.text.Samples, "show-nr-samples", "n", false, "show numbers of samples in the place of percentages")
+	f.BoolVarP(&a.text.Samples, "show-nr-samples", "n", false, "show numbers of samples instead of percentages")
 	return cmd
 }
 
@@ -81,21 +78,7 @@ func (a *annotateFlags) run(cmd *cobra.Command) error {
 	if len(report.Functions) == 0 {
 		return a.nothing(report)
 	}
-	if a.output == "" {
-		b := bufio.NewWriter(cmd.OutOrStdout())
-		if err := write(report, b); err != nil {
-			return err
-		}
-		return b.Flush()
-	}
-	file, err := os.Create(a.output)
-	if err != nil {
-		return err
-	}
-	if err := errors.Join(write(report, file), file.Close()); err != nil {
-		return fmt.Errorf("write %s: %w", a.output, err)
-	}
-	return nil
+	return writeOutput(cmd, a.output, func(w io.Writer) error { return write(report, w) })
 }
 
 // writer returns the function that writes the requested format.

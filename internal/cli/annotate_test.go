@@ -22,6 +22,25 @@ import (
 	"github.com/bperf/bperf/test/require"
 )
 
+// TestOutput writes to standard output, to a file and to a full device.
+func TestOutput(t *testing.T) {
+	recording := filepath.Join(recordings, "callchain.data")
+	file := filepath.Join(t.TempDir(), "out")
+	for _, command := range []string{"report", "annotate"} {
+		want := runHere(t, command, "-i", recording)
+		if got := runHere(t, command, "-i", recording, "-o", "-"); got.stdout != want.stdout || want.stdout == "" {
+			t.Errorf("%s -o -: %+v, want %+v", command, got, want)
+		}
+		got := runHere(t, command, "-i", recording, "-o", file)
+		if text, err := os.ReadFile(file); err != nil || string(text) != want.stdout || got.stdout != "" {
+			t.Errorf("%s -o FILE: %q and %q, %v; want %q", command, got.stdout, text, err, want.stdout)
+		}
+		if got := runHere(t, command, "-i", recording, "-o", "/dev/full"); got.status != 1 || strings.Count(got.stderr, "/dev/full") != 1 {
+			t.Errorf("%s -o /dev/full: %+v", command, got)
+		}
+	}
+}
+
 func TestAnnotateRefuses(t *testing.T) {
 	empty := filepath.Join(t.TempDir(), "empty")
 	if err := os.WriteFile(empty, nil, 0o644); err != nil {

@@ -42,8 +42,8 @@ report or profile wrote with --format pprof.`,
 	}
 	input.add(cmd, "")
 	flags := cmd.Flags()
-	flags.StringSliceVarP(&o.Sort, "sort", "s", nil, "tell rows apart by `KEYS`; dso,symbol if not given")
-	flags.Float64Var(&o.Limit, "percent-limit", 0, "leave out rows that have less than so many `PERCENT` in both")
+	flags.StringSliceVarP(&o.Sort, "sort", "s", nil, "a row for each value of `KEYS` (default dso,symbol)")
+	flags.Float64Var(&o.Limit, "percent-limit", 0, "leave out rows below `PERCENT` percent in both")
 	flags.StringVarP(&o.Event, "event", "e", "", "compare only `EVENT`")
 	flags.StringSliceVarP(&o.Comms, "comms", "c", nil, "only threads of these `NAMES`")
 	flags.StringSliceVarP(&o.DSOs, "dsos", "d", nil, "only code in these `FILES`")

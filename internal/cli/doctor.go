@@ -14,7 +14,7 @@ func newDoctorCommand() *cobra.Command {
 	var asJSON bool
 	cmd := &cobra.Command{
 		Use:   "doctor",
-		Short: "Tell what works on this machine, what does not, and what would mend it",
+		Short: "Show what works on this machine, what does not, and how to fix it",
 		Long: `doctor tries each feature that bperf uses, on this kernel and with the rights of this process,
 and prints a line for each, with a remedy below those that do not work.
 

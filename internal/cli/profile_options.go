@@ -69,7 +69,7 @@ func (o *profileOptions) setInterval(cmd *cobra.Command, given bool, cfg *sample
 		return o.jsonLines(cmd, cfg, format, shown)
 	case format.name != "pprof":
 		return badCombinationf("-I is for the formats json and pprof, not for %s", format.name)
-	case dir == "" || dir == "-":
+	case toStdout(dir):
 		return badCombinationf("-I writes a file for each interval: name a directory with -o")
 	}
 	if err := os.MkdirAll(dir, 0o777); err != nil {
@@ -88,7 +88,7 @@ func (o *profileOptions) setInterval(cmd *cobra.Command, given bool, cfg *sample
 // jsonLines makes the session write each profile as one line when its interval ends.
 func (o *profileOptions) jsonLines(cmd *cobra.Command, cfg *sample.Config, format reportFormat, shown *report.Options) error {
 	out := cmd.OutOrStdout()
-	if o.report.output != "" && o.report.output != "-" {
+	if !toStdout(o.report.output) {
 		file, err := os.Create(o.report.output)
 		if err != nil {
 			return err

@@ -104,7 +104,7 @@ func writeProgHead(b *bytes.Buffer, e *bpfprog.Entry) {
 	line("licence", "%s", map[bool]string{true: "compatible with the GPL", false: "not compatible with the GPL"}[e.GPL])
 	writeProgDetails(b, e)
 	if e.Verified > 0 {
-		line("verifier", "looked at %d instructions", e.Verified)
+		line("verifier", "processed %d instructions", e.Verified)
 	}
 	if e.BTF > 0 {
 		line("BTF", "%d", e.BTF)

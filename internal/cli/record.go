@@ -66,7 +66,7 @@ func newRecordCommand() *cobra.Command {
 		Long: `record samples events while a command runs, or until interrupted, and writes the samples to perf.data, which bperf and perf read.
 
 Without a target it records the command and its children; without a command, the whole system.
-BPF programs are recorded with their code, also those that are loaded and unloaded meanwhile.`,
+BPF programs are recorded with their code, even if they are loaded and unloaded during the recording.`,
 		Example: `  bperf record -g -- make -j8
   bperf record -F 999 -a -g sleep 10
   bperf record -e sched:sched_switch --filter 'prev_prio < 100' -a sleep 1
@@ -85,7 +85,7 @@ BPF programs are recorded with their code, also those that are loaded and unload
 	f.VarP(eventFlag{&o.events, argCgroups}, "cgroup", "G", "cgroups of the events before it: one for all, or one for each")
 	f.Var(eventFlag{&o.events, argFilter}, "filter", "filter `EXPR` for the event before it: of fields of a tracepoint, or else of the sample")
 	o.addPrograms(f)
-	f.StringVarP(&o.frequency, "freq", "F", "", "sample so many times a second and CPU, as often as the kernel allows with \"max\" (default 4000)")
+	f.StringVarP(&o.frequency, "freq", "F", "", "the sampling frequency, in samples per second and CPU; \"max\" is the highest that the kernel allows (default 4000)")
 	f.Uint64VarP(&o.period, "count", "c", 0, "sample each `N`th event")
 	f.BoolVar(&o.strictFreq, "strict-freq", false, "fail if the kernel does not allow the frequency of -F")
 
@@ -106,11 +106,11 @@ BPF programs are recorded with their code, also those that are loaded and unload
 	f.BoolVarP(&o.data, "data", "d", false, "record addresses of data")
 	f.BoolVar(&o.physData, "phys-data", false, "record physical addresses of data")
 	f.BoolVarP(&o.weight, "weight", "W", false, "record what the sampled access cost")
-	f.BoolVarP(&o.raw, "raw-samples", "R", false, "record raw data of all events, as is done for tracepoints")
-	f.BoolVarP(&o.timestamp, "timestamp", "T", false, "record the time of samples, also with --per-thread")
-	f.BoolVarP(&o.periodSet, "period", "P", false, "record the period of samples, also if it is always the same")
+	f.BoolVarP(&o.raw, "raw-samples", "R", false, "record raw data of all events, not only of tracepoints")
+	f.BoolVarP(&o.timestamp, "timestamp", "T", false, "record the time of samples, even with --per-thread")
+	f.BoolVarP(&o.periodSet, "period", "P", false, "record the period of samples, even if it is always the same")
 	f.BoolVar(&o.sampleCPU, "sample-cpu", false, "record the CPU of samples")
-	f.BoolVarP(&o.taskCounts, "stat", "s", false, "record what each thread has counted when it ends")
+	f.BoolVarP(&o.taskCounts, "stat", "s", false, "record the counts of each thread when it ends")
 	f.BoolVarP(&o.noSamples, "no-samples", "n", false, "sample nothing: record tasks and memory alone")
 	f.BoolVar(&o.namespaces, "namespaces", false, "record namespaces of processes")
 	f.BoolVar(&o.allCgroups, "all-cgroups", false, "record the cgroup of each sample")
@@ -124,18 +124,18 @@ BPF programs are recorded with their code, also those that are loaded and unload
 	f.StringVarP(&o.pages, "mmap-pages", "m", "", "size of each ring buffer: a number of pages, or of bytes with B, K, M or G (default 512K)")
 	f.IntVarP(&o.compression, "compression-level", "z", 0, "compress the records, at a `LEVEL` of 1 to 22")
 	f.Lookup("compression-level").NoOptDefVal = "1"
-	f.BoolVar(&o.overwrite, "overwrite", false, "keep only what is newest in the ring buffers, and write it at the end, or when another file is begun")
+	f.BoolVar(&o.overwrite, "overwrite", false, "keep only the newest records in the ring buffers, and write them at the end, or when another file begins")
 	f.StringVar(&o.rotate, "switch-output", "", "begin another file at SIGUSR2 (`signal`), after a size (100M) or a time (30s, 5m, 1h)")
 	f.Lookup("switch-output").NoOptDefVal = "signal"
-	f.IntVar(&o.maxFiles, "switch-max-files", 0, "keep so many files of --switch-output, the newest")
+	f.IntVar(&o.maxFiles, "switch-max-files", 0, "keep the newest `N` files of --switch-output")
 	f.BoolVar(&o.noBuffering, "no-buffering", false, "write each sample at once")
 	f.BoolVarP(&o.noBuildID, "no-buildid", "B", false, "do not record build IDs")
-	f.BoolP("no-buildid-cache", "N", false, "for perf's sake: no files are ever copied into a cache")
+	f.BoolP("no-buildid-cache", "N", false, "accepted for perf's command lines: bperf copies no files into a cache")
 	f.IntVarP(&o.delay, "delay", "D", 0, "start sampling `MS` milliseconds after the start; -1 to start disabled")
 	f.IntVar(&o.timeout, "timeout", 0, "end after `MS` milliseconds (at least 10)")
 	o.addControl(f)
 	f.BoolVarP(&o.quiet, "quiet", "q", false, "print nothing but errors")
-	f.BoolVarP(&o.verbose, "verbose", "v", false, "print what was found and what was left out")
+	f.BoolVarP(&o.verbose, "verbose", "v", false, "print what bperf found and what it left out")
 	return cmd
 }
 
@@ -237,7 +237,7 @@ func (o *recordOptions) check(given func(string) bool, args []string) error {
 	bad := badCombinationIf
 	return firstError(
 		bad(given("freq") && given("count"), "-F and -c are two ways to say how often: give one"),
-		bad(given("count") && o.period == 0, "-c 0: sample each how manieth event?"),
+		bad(given("count") && o.period == 0, "-c 0: the period must be at least 1"),
 		bad(o.strictFreq && !given("freq"), "--strict-freq is about the frequency of -F"),
 		bad(o.pids != "" && o.tids != "", "-p and -t do not go together"),
 		bad(o.user != "" && o.pids+o.tids != "", "-u records all processes of a user: leave out -p and -t"),

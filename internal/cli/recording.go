@@ -39,7 +39,7 @@ func (f *recordingFlags) add(cmd *cobra.Command, path string) {
 	flags.StringVar(&f.kallsyms, "kallsyms", "", "take the kernel's symbols from `FILE`")
 	flags.StringVar(&f.symfs, "symfs", "", "look for files with symbols below `DIR`")
 	f.symbolFlags.add(flags)
-	flags.BoolVarP(&f.force, "force", "f", false, "read recordings of other users, as is always done: for perf's command lines")
+	flags.BoolVarP(&f.force, "force", "f", false, "accepted for perf's command lines: bperf reads recordings of all users")
 }
 
 // symbolFlags limit the memory for symbols.

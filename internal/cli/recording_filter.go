@@ -20,7 +20,7 @@ type filterFlags struct{ times, pids, tids, cpus string }
 
 func (f *filterFlags) add(flags *pflag.FlagSet) {
 	flags.StringVar(&f.times, "time", "", "only `START,STOP` in seconds, either of which may be left out; or parts such as 10%-20% or 10%/2, of the time "+
-		"of samples that the recording tells; several of the latter with commas, of the former with blanks between them")
+		"of the recording; separate several parts with commas, several times with blanks")
 	flags.StringVar(&f.pids, "pid", "", "only these `PIDS`")
 	flags.StringVar(&f.tids, "tid", "", "only these `TIDS`")
 	flags.StringVarP(&f.cpus, "cpu", "C", "", "only these `CPUS`, as 0-3,7")
@@ -31,7 +31,7 @@ func addReplayFlags(flags *pflag.FlagSet, o *replay.Options) {
 	flags.StringVar(&o.SymFS, "symfs", "", "look for files below `DIRECTORY`")
 	flags.StringVar(&o.Kallsyms, "kallsyms", "", "take the kernel's symbols from `FILE`, a copy of /proc/kallsyms")
 	flags.StringVarP(&o.Vmlinux, "vmlinux", "k", "", "take the kernel's symbols from `FILE`, its image")
-	flags.IntVar(&o.MaxStack, "max-stack", 0, "cut callchains behind so many `FRAMES` (default 127)")
+	flags.IntVar(&o.MaxStack, "max-stack", 0, "cut callchains after `FRAMES` frames (default 127)")
 }
 
 func (f *filterFlags) filter(reader *perfdata.Reader) (replay.Filter, error) {
@@ -122,7 +122,7 @@ func parseParts(text string, reader *perfdata.Reader) ([]replay.TimeRange, error
 	}
 	times, there := value.(perfdata.SampleTimes)
 	if !there || times.Last <= times.First {
-		return nil, fmt.Errorf("--time %s: the recording does not tell the times of its first and last sample; give seconds", text)
+		return nil, fmt.Errorf("--time %s: the recording has no times of its first and last sample; give seconds", text)
 	}
 	length := float64(times.Last - times.First)
 	var ranges []replay.TimeRange

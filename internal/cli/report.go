@@ -1,10 +1,8 @@
 package cli
 
 import (
-	"errors"
 	"fmt"
 	"io"
-	"os"
 	"regexp"
 	"slices"
 	"strings"
@@ -102,18 +100,18 @@ func (f *reportFlags) add(cmd *cobra.Command) {
 	flags.SortFlags = false
 	flags.StringVar(&f.format, "format", "table", "write `FORMAT`: "+strings.Join(formatNames(reportFormats), ", "))
 	flags.StringVarP(&f.output, "output", "o", "", "write to `FILE`")
-	flags.StringVar(&f.base, "diff", "", "show what has changed since `FILE`: a recording, or what --format pprof wrote")
-	flags.StringSliceVarP(&f.sort, "sort", "s", nil, "tell rows apart by `KEYS`: "+strings.Join(report.Keys(), ", "))
+	flags.StringVar(&f.base, "diff", "", "show what has changed since `FILE`: a recording, or the output of --format pprof")
+	flags.StringSliceVarP(&f.sort, "sort", "s", nil, "a row for each value of `KEYS`: "+strings.Join(report.Keys(), ", "))
 	flags.StringSliceVarP(&f.fields, "fields", "F", nil, "show `COLUMNS`: keys, and "+strings.Join(report.Fields(), ", "))
 	flags.StringVarP(&f.callGraph, "call-graph", "g", "graph,0.5", "show call trees as `STYLE`: graph, fractal, flat, folded or none, a limit in percent, "+
 		"the most lines, caller or callee, percent, period or count")
 	flags.BoolVarP(&f.inverted, "inverted", "G", false, "begin call trees at the callers")
-	flags.BoolVar(&f.children, "children", false, "add to functions what they have called (so by default where there are callchains)")
-	flags.BoolVar(&f.noChildren, "no-children", false, "show functions with what is their own")
+	flags.BoolVar(&f.children, "children", false, "add to functions the functions that they call (the default where there are callchains)")
+	flags.BoolVar(&f.noChildren, "no-children", false, "show functions without the functions that they call")
 	flags.BoolVar(&f.Group, "group", false, "show all events side by side")
 	flags.StringVarP(&f.Event, "event", "e", "", "show only `EVENT` in formats with room for one")
-	flags.Float64Var(&f.Limit, "percent-limit", 0, "leave out rows and branches below so many `PERCENT`")
-	flags.StringVar(&f.percentage, "percentage", "absolute", "percentages are of everything (absolute) or of what filters leave (relative): `WHICH`")
+	flags.Float64Var(&f.Limit, "percent-limit", 0, "leave out rows and branches below `PERCENT` percent")
+	flags.StringVar(&f.percentage, "percentage", "absolute", "percentages of all samples (absolute) or of those that pass the filters (relative): `WHICH`")
 	flags.StringSliceVarP(&f.Comms, "comms", "c", nil, "only threads of these `NAMES`")
 	flags.StringSliceVarP(&f.DSOs, "dsos", "d", nil, "only code in these `FILES`")
 	flags.StringSliceVarP(&f.Symbols, "symbols", "S", nil, "only these `FUNCTIONS`")
@@ -121,12 +119,12 @@ func (f *reportFlags) add(cmd *cobra.Command) {
 	flags.BoolVarP(&f.Samples, "show-nr-samples", "n", false, "show the number of samples")
 	flags.BoolVar(&f.Period, "show-total-period", false, "show the sum of the periods")
 	flags.BoolVar(&f.Utilization, "showcpuutilization", false, "show the shares of kernel and user code")
-	flags.StringVarP(&f.parent, "parent", "p", "", "what the key parent looks for: a regular `EXPRESSION`")
+	flags.StringVarP(&f.parent, "parent", "p", "", "the key parent shows the caller that matches this regular `EXPRESSION`")
 	flags.StringVarP(&f.Separator, "field-separator", "t", "", "put `TEXT` between columns and do not align them")
-	flags.BoolVar(&f.header, "header", false, "print what the recording says of itself, too")
-	flags.BoolVar(&f.headerOnly, "header-only", false, "print only what the recording says of itself")
+	flags.BoolVar(&f.header, "header", false, "print the header of the recording, too")
+	flags.BoolVar(&f.headerOnly, "header-only", false, "print only the header of the recording")
 	flags.BoolVar(&f.stats, "stats", false, "print how many records there are of each type")
-	flags.BoolVar(&f.stdio, "stdio", false, "write text, as is always done: for perf's command lines")
+	flags.BoolVar(&f.stdio, "stdio", false, "accepted for perf's command lines: bperf always writes text")
 	cmd.MarkFlagsMutuallyExclusive("children", "no-children")
 	if err := cmd.RegisterFlagCompletionFunc("format", cobra.FixedCompletions(formatNames(reportFormats), cobra.ShellCompDirectiveNoFileComp)); err != nil {
 		panic(err) // cannot happen: the flag exists
@@ -180,7 +178,7 @@ func (f *reportFlags) chosen(cmd *cobra.Command, formats []reportFormat) (report
 	if f.base != "" && !format.diffs {
 		return format, badCombinationf("--diff is for the formats table, flamegraph and html, not for %s", format.name)
 	}
-	if format.binary && f.output == "" && onTerminal(cmd.OutOrStdout()) {
+	if format.binary && toStdout(f.output) && onTerminal(cmd.OutOrStdout()) {
 		return format, badCombinationf("--format %s is not for a terminal: name a file with -o", format.name)
 	}
 	return format, nil
@@ -252,17 +250,7 @@ func (f *reportFlags) writeHeader(w io.Writer, recording *perfdata.Reader) error
 
 // write writes to the file of -o, or to standard output.
 func (f *reportFlags) write(cmd *cobra.Command, write func(io.Writer) error) error {
-	if f.output == "" || f.output == "-" {
-		return write(cmd.OutOrStdout())
-	}
-	file, err := os.Create(f.output)
-	if err != nil {
-		return err
-	}
-	if err := errors.Join(write(file), file.Close()); err != nil {
-		return fmt.Errorf("write %s: %w", f.output, err)
-	}
-	return nil
+	return writeOutput(cmd, f.output, write)
 }
 
 func hasCallchains(recording *perfdata.Reader) bool {

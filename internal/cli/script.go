@@ -19,7 +19,7 @@ type scriptFlags struct {
 	header     bool
 	headerOnly bool
 	inline     bool
-	quiet      bool
+	force      bool
 	symbols    string
 	filters    filterFlags
 	comms      string
@@ -56,18 +56,18 @@ With --json it prints an object a line, with all that the recording has of a sam
 	flags := cmd.Flags()
 	flags.StringVarP(&f.input, "input", "i", "perf.data", "read `FILE`; - for standard input")
 	flags.StringArrayVarP(&f.fields, "fields", "F", nil, "print these `FIELDS`")
-	flags.BoolVarP(&o.NoChains, "hide-call-graph", "G", false, "print the instruction pointer in place of the callchain")
+	flags.BoolVarP(&o.NoChains, "hide-call-graph", "G", false, "print the instruction pointer instead of the callchain")
 	flags.BoolVar(&o.Nanos, "ns", false, "print times with nine digits of a second")
 	flags.BoolVar(&o.Relative, "reltime", false, "print times since the first sample")
-	flags.BoolVar(&o.Delta, "deltatime", false, "print times since the sample before")
+	flags.BoolVar(&o.Delta, "deltatime", false, "print times since the previous sample")
 	flags.BoolVar(&o.JSON, "json", false, "print a JSON object for each sample")
-	flags.StringVar(&o.Type, "type", "", "print what BPF programs wrote as the `STRUCTURE` of this name, by its members; it is looked for in the BTF of the recording")
+	flags.StringVar(&o.Type, "type", "", "print the output of BPF programs as the `STRUCTURE` of this name, member by member; its type comes from the BTF of the recording")
 	flags.StringVarP(&f.symbols, "symbols", "S", "", "only samples in one of these `SYMBOLS`")
 	flags.BoolVar(&f.header, "header", false, "print the header of the recording, too")
 	flags.BoolVar(&f.headerOnly, "header-only", false, "print nothing but the header of the recording")
 	flags.BoolVar(&f.inline, "inline", true, "print inlined functions")
 	flags.BoolVar(&ro.NoInline, "no-inline", false, "do not look for inlined functions")
-	flags.BoolVarP(&f.quiet, "force", "f", false, "for perf's sake: the owner of the file never matters")
+	flags.BoolVarP(&f.force, "force", "f", false, "accepted for perf's command lines: bperf reads recordings of all users")
 	show := func(p *bool, name, what string) {
 		flags.BoolVar(p, "show-"+name+"-events", false, "print "+what+", too")
 	}

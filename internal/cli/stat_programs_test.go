@@ -208,7 +208,7 @@ func TestStatProgramsTraced(t *testing.T) {
 	})
 	t.Run("calibrate", func(t *testing.T) {
 		got := run(t, bperf("stat", "--calibrate", "-e", "cpu-clock,dummy", "-b", first, call))
-		want := regexp.MustCompile(`taken off each run, as the probes' own: [1-9]\d* ns cpu-clock, 0 dummy\n`)
+		want := regexp.MustCompile(`subtracted from each run as the probes' own: [1-9]\d* ns cpu-clock, 0 dummy\n`)
 		if got.status != 0 || !want.MatchString(got.stderr) {
 			t.Errorf("%s\nwant %s", got.stderr, want)
 		}

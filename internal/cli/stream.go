@@ -1,14 +1,18 @@
 package cli
 
 import (
+	"bufio"
 	"bytes"
 	"context"
 	"errors"
 	"fmt"
 	"io"
+	"os"
 	"os/signal"
 	"syscall"
 	"time"
+
+	"github.com/spf13/cobra"
 )
 
 // untilEnd returns a context that ends at a signal, or when out has no reader any more. It is for commands that print until they are
@@ -77,4 +81,29 @@ func printIntervals(ctx context.Context, w io.Writer, what string, interval time
 			return nil
 		}
 	}
+}
+
+// toStdout reports whether the value of -o means standard output.
+func toStdout(path string) bool { return path == "" || path == "-" }
+
+// writeOutput calls write with a buffer for the file of -o, or for standard output.
+func writeOutput(cmd *cobra.Command, path string, write func(io.Writer) error) error {
+	out := cmd.OutOrStdout()
+	end := func() error { return nil }
+	if !toStdout(path) {
+		file, err := os.Create(path)
+		if err != nil {
+			return err
+		}
+		out, end = file, file.Close
+	}
+	b := bufio.NewWriter(out)
+	err := write(b)
+	if err == nil {
+		err = b.Flush()
+	}
+	if ended := end(); err == nil {
+		err = ended
+	}
+	return err
 }

@@ -21,8 +21,8 @@ import (
 func (o *recordOptions) addPrograms(f *pflag.FlagSet) {
 	f.Var(eventFlag{&o.events, argProgram}, "prog",
 		"run your own BPF program at each sample of the events before it, or before all events for all: `FILE.o`[:NAME], pinned:PATH or id:N; it drops the samples for which it returns 0")
-	f.StringVar(&o.maps.format, "map-format", mapFormats[0], "print what the maps of --prog have at the end as `FORMAT`: "+strings.Join(mapFormats, ", "))
-	f.StringVar(&o.maps.output, "map-output", "", "write it to `FILE`, not to standard error")
+	f.StringVar(&o.maps.format, "map-format", mapFormats[0], "print the maps of --prog at the end as `FORMAT`: "+strings.Join(mapFormats, ", "))
+	f.StringVar(&o.maps.output, "map-output", "", "write the maps to `FILE`, not to standard error")
 	f.StringArrayVar(&o.set, "set", nil, "set a global variable of the objects of --prog: `NAME=VALUE`")
 }
 

@@ -77,20 +77,20 @@ func (n *node) program() (*node, error) {
 	}
 	selected, missing := s.Select(programs, bpfprog.Machine{})
 	if len(missing) > 0 {
-		return nil, fmt.Errorf("filter: %v: %w. Programs that are loaded later on are not looked at", n, missing[0])
+		return nil, fmt.Errorf("filter: %v: %w. Programs that are loaded later are not found", n, missing[0])
 	}
 	within := &node{kind: anyOf}
 	for _, p := range selected {
 		for _, f := range p.Functions {
 			if f.Address == 0 || f.Size == 0 {
-				return nil, fmt.Errorf("filter: %v: the kernel does not tell where the code of BPF program %d is: "+
+				return nil, fmt.Errorf("filter: %v: the kernel does not show the address of BPF program %d: "+
 					"it is not compiled (sysctl net.core.bpf_jit_enable), or hidden (kernel.kptr_restrict, net.core.bpf_jit_harden)", n, p.ID)
 			}
 			within.operands = append(within.operands, ipWithin(uint64(f.Address), uint64(f.Size)))
 		}
 	}
 	if len(within.operands) == 0 {
-		return nil, fmt.Errorf("filter: %v: the kernel does not tell where the code of the program is", n)
+		return nil, fmt.Errorf("filter: %v: the kernel does not show the address of the program", n)
 	}
 	if n.operator == notEqual {
 		return &node{kind: not, operands: []*node{within}}, nil

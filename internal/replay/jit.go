@@ -147,7 +147,7 @@ func (m *machine) readJITDump(p *process, v *perfdata.Mmap2) {
 	p.dump = v.Filename
 	problem := func(err error) {
 		if err != nil {
-			m.symbols.problem("no symbols, or not all, of code that "+v.Filename+" tells of", err)
+			m.symbols.problem("some or all code in "+v.Filename+" has no symbols", err)
 		}
 	}
 	type sized struct {

@@ -131,7 +131,7 @@ func Run(cfg Config) (Result, error) {
 	}
 	isTracepoint := func(e *event.Event) bool { return e.Tracepoint != "" }
 	if len(cfg.Ranges)+len(cfg.Programs)+len(cfg.Functions) > 0 && slices.ContainsFunc(cfg.Record.Events.Events(), isTracepoint) {
-		return Result{}, errors.New("samples of tracepoints are not looked at in the kernel: they cannot be those of a range or of BPF programs alone")
+		return Result{}, errors.New("--range and -b do not select samples of tracepoints: bperf does not count these in the kernel")
 	}
 	by := cfg.By
 	if events == 0 && !waits {

@@ -57,7 +57,7 @@ func (p *printer) fit() error {
 	}
 	if kinds := s.fields; anyHas(kinds[:], fieldTimeOfDay) {
 		if _, there := p.reader.Features().Raw(perfdata.FeatureClockData); !there {
-			return fmt.Errorf("fields: tod: the recording does not tell the time of day; record it with -k CLOCK")
+			return fmt.Errorf("fields: tod: the recording has no time of day; record it with -k CLOCK")
 		}
 	}
 	p.fields = s.fields

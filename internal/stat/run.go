@@ -287,10 +287,10 @@ func (r *run) reportCalibration(rows []Row) {
 	}
 	probes, unknown := probeCounts(rows)
 	if len(probes) > 0 {
-		r.cfg.Notify("taken off each run, as the probes' own: " + strings.Join(probes, ", "))
+		r.cfg.Notify("subtracted from each run as the probes' own: " + strings.Join(probes, ", "))
 	}
 	if len(unknown) > 0 {
-		r.cfg.Notify("not known, and not taken off: what the probes count of " + strings.Join(unknown, ", ") + notMeasured)
+		r.cfg.Notify("not subtracted, because it is not known: what the probes count of " + strings.Join(unknown, ", ") + notMeasured)
 	}
 }
 

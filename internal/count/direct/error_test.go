@@ -213,7 +213,7 @@ func TestExplain(t *testing.T) {
 		{precise, system, syscall.EOPNOTSUPP, "cycles:pp: This CPU cannot count it precisely. Leave out the modifier p."},
 		{precise, system, syscall.EINVAL, "cycles:pp: This CPU cannot count it as precisely. Use the modifier p less often."},
 		{plain, system, syscall.EOPNOTSUPP, "uncore_imc/x/: The PMU uncore_imc cannot count it in this way."},
-		{uncore, system, syscall.EINVAL, "uncore_imc/x/u: The PMU uncore_imc cannot tell user mode, kernel, idle time and guests apart. " +
+		{uncore, system, syscall.EINVAL, "uncore_imc/x/u: The PMU uncore_imc cannot count user mode, kernel, idle time or guests separately. " +
 			"Leave out modifiers like u and k, and --all-user and --all-kernel."},
 		{plain, system, syscall.EINVAL, "uncore_imc/x/: The PMU uncore_imc does not know this configuration (type 20, config 0x1f)."},
 		{plain, target.Target{Threads: []target.Thread{{TID: 1}}}, syscall.EINVAL,

@@ -112,7 +112,7 @@ func (p *opener) invalid(e *event.Event) (reason, remedy string) {
 	attr := p.attr(m, true)
 	switch {
 	case attr.Flags&excludes != 0 && !hardware(e):
-		return "The PMU " + e.PMU + " cannot tell user mode, kernel, idle time and guests apart.",
+		return "The PMU " + e.PMU + " cannot count user mode, kernel, idle time or guests separately.",
 			"Leave out modifiers like u and k, and --all-user and --all-kernel."
 	case attr.Flags&(perfdata.AttrPreciseIP1|perfdata.AttrPreciseIP2) != 0:
 		return "This CPU cannot count it as precisely.", "Use the modifier p less often."

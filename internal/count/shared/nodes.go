@@ -147,7 +147,7 @@ func (n *nodes) add(node countersNode, now time.Duration) (uint32, error) {
 			return uint32(id), nil
 		}
 	}
-	return 0, fmt.Errorf("%w: all sessions together can tell %d sets of tasks and cgroups apart", errNoNodes, maxNodes-1)
+	return 0, fmt.Errorf("%w: all sessions together can count %d sets of tasks and cgroups", errNoNodes, maxNodes-1)
 }
 
 // addTasks makes the node for those tasks of a unit of a session that were in the node above, which may be 0.

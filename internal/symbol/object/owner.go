@@ -66,7 +66,7 @@ func readFileAs(users []int, root, path string, limit int64) ([]byte, error) {
 		}
 		files = append(files, f)
 		if i > 0 && !sameFile(f, files[0]) {
-			return nil, fmt.Errorf("open %s: another file was put there meanwhile", f.Name())
+			return nil, fmt.Errorf("open %s: another file was put there while it was opened", f.Name())
 		}
 	}
 	return readFile(files[0], limit)
