@@ -1,20 +1,20 @@
 package profile
 
-// Keys is a set of what samples are told apart by, besides event and stack.
+// Keys is a set of sample properties. They distinguish samples in addition to the event and the stack.
 type Keys uint16
 
-// The keys. Each one more makes more samples of the same recording; with Time, each is one of its own.
+// The keys. Each additional key splits the same recording into more samples; with Time, every sample stays separate.
 const (
 	Comm    Keys = 1 << iota
 	PID          // the process
 	TID          // the thread
-	CPU          // the CPU that it was taken on
+	CPU          // the CPU that the sample was taken on
 	Cgroup       // the path of the control group
-	Time         // when it was taken
+	Time         // when the sample was taken
 	Address      // the address in the function, of each frame
 	Line         // the source file and line, of each frame
 	Other        // the tags
 )
 
-// Has tells whether all of the given keys are in the set.
+// Has reports whether all of the given keys are in the set.
 func (k Keys) Has(keys Keys) bool { return k&keys == keys }

@@ -1,9 +1,9 @@
-// Package profile is the model of "stacks with values": what recordings and sampling in the kernel produce, and what every
-// report is made of.
+// Package profile is the model of "stacks with values". Recordings and sampling in the kernel produce profiles, and every report is made
+// from one.
 //
-// Everything in it is stored once and known by a number: strings, modules, functions, frames, stacks, labels. So a sample is six
-// numbers, and the same stack, however often it was seen, is one sample with a count. A Profile belongs to one goroutine at a
-// time.
+// A Profile stores each string, module, function, frame, stack and set of labels once and refers to it by a number. A sample is therefore
+// six numbers, and samples with the same six numbers are one sample with a count, however often they were seen. Keys select the properties
+// that a profile keeps; the others do not distinguish samples. A Profile belongs to one goroutine at a time.
 package profile
 
 import "time"
@@ -31,7 +31,7 @@ type Profile struct {
 	Tags      Table[TagsID, Tag]
 	Stacks    Stacks
 
-	Mappings map[ModuleID][]Mapping // of the code of files, as the first process had them: other processes can have them elsewhere
+	Mappings map[ModuleID][]Mapping // of the code in files, as the first process mapped it; other processes can have it at other addresses
 
 	Losses Losses
 
@@ -41,17 +41,17 @@ type Profile struct {
 	samples samples
 }
 
-// New makes an empty profile that tells samples apart by the given keys, and forgets the others when samples are added.
-// By stack and event they are always told apart.
+// New returns an empty profile that distinguishes samples by the given keys and always by event and stack. Adding samples drops the other
+// keys.
 func New(keep Keys) *Profile { return &Profile{keep: keep} }
 
-// Keys returns what the samples are told apart by.
+// Keys returns the keys that distinguish the samples.
 func (p *Profile) Keys() Keys { return p.keep }
 
-// Info tells where and when the samples were taken, as far as it is known.
+// Info describes where and when the samples were taken. Unknown fields are zero.
 type Info struct {
 	Hostname string
-	Release  string // of the kernel, as uname(2) has it
+	Release  string // of the kernel, the release of uname(2)
 	Arch     string // the machine of uname(2)
 	Command  []string
 	Start    time.Time
@@ -61,51 +61,51 @@ type Info struct {
 // Event is what was sampled.
 type Event struct {
 	Name   string
-	Unit   string // of the values: "count", "ns", "bytes"; "" if it is not known
-	Leader int    // the position in Profile.Events of the leader of its group; its own if it is in none
+	Unit   string // of the values: "count", "ns", "bytes"; "" if unknown
+	Leader int    // position in Profile.Events of the group's leader; the event's own position if it is in no group
 
 	// Exactly one of these is not 0 for events that are sampled by frequency or period.
-	Frequency uint64 // samples a second that were asked for
-	Period    uint64 // events from sample to sample
+	Frequency uint64 // requested samples per second
+	Period    uint64 // events between samples
 
-	Entries bool   // its samples are entries of a BPF map: only their values count
-	Samples uint64 // the samples that Add was told of
+	Entries bool   // samples are entries of a BPF map: only their values count
+	Samples uint64 // the number of samples that Add and Take added
 	Value   uint64 // the sum of their values
 }
 
-// Losses are what is missing in the samples. None of it is in the sums of the events.
+// Losses counts the data that is missing from the samples. The sums of the events do not include it.
 type Losses struct {
-	Records   uint64 // records that the kernel had no room for, of any type
-	Samples   uint64 // samples that are known to be lost, exactly
-	Filtered  uint64 // samples that a BPF filter of the event dropped: they were not wanted
-	Truncated uint64 // stacks that were cut: they are in the profile as far as they go
-	Reasons   []Loss // what else, as the producer puts it
+	Records   uint64 // records of any type that the kernel had no room for
+	Samples   uint64 // samples that are known to be lost; an exact number
+	Filtered  uint64 // samples that a BPF filter of the event dropped on purpose
+	Truncated uint64 // stacks that were cut; the profile has the part that was recorded
+	Reasons   []Loss // other losses, in the producer's words
 
-	// MissedEstimate is about how many more samples were due but not taken, as the events' own counts show. It is an estimate.
+	// MissedEstimate estimates the number of additional samples that were due but not taken. It comes from the events' own counts.
 	MissedEstimate uint64
 }
 
 // Loss is a number of samples that are missing for a reason.
 type Loss struct {
-	Reason  string // for the reader, with what would mend it
+	Reason  string // for the user, including how to fix it
 	Samples uint64
 }
 
-// Module is a file, or what stands for one, that code was mapped from.
+// Module is a file that code was mapped from, or a name that stands for one, such as "[kernel.kallsyms]".
 type Module struct {
-	Path    StringID // as it was mapped
+	Path    StringID // as the process mapped it
 	Name    StringID // the short name that tables show: "libc.so.6", "[kernel.kallsyms]", "bpf_prog_<tag>_<name>"
 	BuildID StringID // in hexadecimal
 
-	// Order is the module's turn among all of a recording: the kernel has the lowest, then come others as they were mapped. Reports put
-	// what is otherwise equal into this order.
+	// Order is the module's position among all modules of a recording: the kernel has the lowest, then come others in the order of their
+	// mapping. Reports sort equal entries by it.
 	Order uint32
 }
 
-// Mapping is where a part of a module was in memory.
+// Mapping is the memory range of a part of a module.
 type Mapping struct {
-	Start, End uint64 // addresses, up to but not including End
-	Offset     uint64 // in the file, of Start
+	Start, End uint64 // addresses; End is exclusive
+	Offset     uint64 // file offset of Start
 }
 
 // Program is a BPF program.
@@ -116,22 +116,22 @@ type Program struct {
 	Type StringID
 }
 
-// Function is a function as the symbols of its module delimit it, or one that the compiler inlined.
+// Function is a function as the symbols of its module delimit it, or a function that the compiler inlined.
 type Function struct {
 	Name      StringID // demangled
-	Linkage   StringID // as the linker knows it, where that is another
+	Linkage   StringID // the linker's name, if it differs from Name
 	Module    ModuleID
-	Program   ProgramID // the program that it is a part of
-	Start     uint64    // its first address in the module; for kernel and BPF the address in memory
-	End       uint64    // the address behind its last
+	Program   ProgramID // the BPF program that contains the function
+	Start     uint64    // first address in the module; for kernel and BPF code the address in memory
+	End       uint64    // address after the last one
 	File      StringID
 	StartLine uint32
 }
 
-// Kind tells what sort of code a frame is in.
+// Kind is the kind of code that a frame is in.
 type Kind uint8
 
-// Kinds of code. BPF is code that the kernel made of a BPF program, and its trampolines and dispatchers.
+// The kinds of code. BPF is code that the kernel generated: BPF programs, trampolines and dispatchers.
 const (
 	UnknownCode Kind = iota
 	User
@@ -147,20 +147,21 @@ func (k Kind) String() string {
 	return [...]string{"unknown", "user", "kernel", "BPF", "hypervisor", "guest user", "guest kernel"}[k]
 }
 
-// Frame is a place in code.
+// Frame is a location in code.
 type Frame struct {
 	Function FunctionID // 0 where no symbol was found
 	Module   ModuleID
-	Address  uint64 // in the module, as in Function; 0 where a function is known and Address is no key of the profile
-	IP       uint64 // the instruction pointer where no function is known, and 0 where one is: it differs between processes
+	Address  uint64 // in the module, like Function.Start; 0 if the function is known and Address is no key of the profile
+	IP       uint64 // instruction pointer, only if no function is known: it differs between processes
 	File     StringID
 	Line     uint32
 	Kind     Kind
-	Return   bool // Address is where a call returns to: function and line are those of the call; false where Address is no key of the profile
+	Return   bool // Address is a return address: function and line are those of the call; false if Address is no key of the profile
 	Inlined  bool // into the frame that called it
 }
 
-// CodeAddress returns an address of the frame's instruction in the module: Address, or where that is a return address, the last of the call.
+// CodeAddress returns an address of the frame's instruction in the module: Address, or if that is a return address, the last byte of the
+// call.
 func (f *Frame) CodeAddress() uint64 {
 	if f.Return {
 		return f.Address - 1
@@ -168,23 +169,23 @@ func (f *Frame) CodeAddress() uint64 {
 	return f.Address
 }
 
-// Labels are what a sample has besides its stack. What is no key of the profile is 0.
+// Labels are the properties of a sample besides its stack. Properties that are no keys of the profile are 0.
 type Labels struct {
 	Comm   StringID
 	PID    int32
 	TID    int32
-	CPU    int32    // -1 if it is not known
+	CPU    int32    // -1 if unknown
 	Cgroup StringID // its path
 	Tags   TagsID
 }
 
-// Tag is a label with a name of its own, in a list of them: "state", "priority", "weight".
+// Tag is a label with a free name, such as "state", "priority" or "weight". Tags form a list.
 type Tag struct {
 	Key, Value StringID
 	Next       TagsID
 }
 
-// Frame returns the number of a frame, after removing what is no key of the profile.
+// Frame returns the number of a frame. It first clears the fields that are no keys of the profile.
 func (p *Profile) Frame(f Frame) FrameID {
 	if f.Function != 0 {
 		f.IP = 0
@@ -199,10 +200,10 @@ func (p *Profile) Frame(f Frame) FrameID {
 	return p.frames.ID(f)
 }
 
-// Frames returns all frames, by their number.
+// Frames returns all frames by their number.
 func (p *Profile) Frames() []Frame { return p.frames.All() }
 
-// Label returns the number of labels, after removing what is no key of the profile.
+// Label returns the number of a set of labels. It first clears the fields that are no keys of the profile.
 func (p *Profile) Label(l Labels) LabelsID {
 	if !p.keep.Has(Comm) {
 		l.Comm = 0
@@ -225,13 +226,13 @@ func (p *Profile) Label(l Labels) LabelsID {
 	return p.labels.ID(l)
 }
 
-// Labels returns all labels, by their number.
+// Labels returns all sets of labels by their number.
 func (p *Profile) Labels() []Labels { return p.labels.All() }
 
 // Samples returns all samples, in the order in which the first of each was added. The slice is the profile's own.
 func (p *Profile) Samples() []Sample { return p.samples.all }
 
-// Add adds a sample, or several that are alike, to the profile and to the sums of its event.
+// Add adds a sample, or several equal ones as one with a count, to the profile and to the sums of its event.
 func (p *Profile) Add(s Sample) {
 	s.First = s.Time
 	if !p.keep.Has(Time) {
@@ -243,8 +244,8 @@ func (p *Profile) Add(s Sample) {
 	p.samples.add(s)
 }
 
-// Take adds the samples of another profile, which must have the events, frames and labels of this one: their numbers are the same. It is not to
-// be used any more.
+// Take adds the samples of o, which must have the same events, frames and labels under the same numbers. The caller must not use o
+// afterwards.
 func (p *Profile) Take(o *Profile) {
 	for i, e := range o.Events {
 		p.Events[i].Samples += e.Samples
@@ -256,7 +257,7 @@ func (p *Profile) Take(o *Profile) {
 	}
 	ids := make([]StackID, len(o.Stacks.All()))
 	for i, s := range o.Stacks.All()[1:] {
-		ids[i+1] = p.Stacks.Push(ids[s.Caller], s.Frame) // a caller comes before what it calls
+		ids[i+1] = p.Stacks.Push(ids[s.Caller], s.Frame) // the caller's number is already known: callers come before their callees
 	}
 	for _, s := range o.samples.all {
 		s.Stack = ids[s.Stack]

@@ -9,7 +9,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// recording is a made-up series of samples, in words.
+// recording is an invented series of samples, in words.
 type recording []struct {
 	event        uint32
 	comm         string
@@ -38,7 +38,7 @@ func (r recording) addTo(p *Profile) {
 	}
 }
 
-// describe writes each sample in words.
+// describe returns each sample in words.
 func describe(p *Profile) []string {
 	var all []string
 	for _, s := range p.Samples() {
@@ -109,7 +109,7 @@ func TestKeys(t *testing.T) {
 	}
 }
 
-// The first of samples that are alike is the earliest, in whatever order they are added.
+// TestFirst adds equal samples in different orders: the first is always the earliest one.
 func TestFirst(t *testing.T) {
 	for _, order := range [][]int64{{10, 20, 30}, {30, 20, 10}, {20, 10, 30}} {
 		p := New(0)
@@ -123,7 +123,7 @@ func TestFirst(t *testing.T) {
 	}
 }
 
-// An address without a function is all that is known of a frame, and is never removed.
+// TestFrameWithoutFunction checks that a frame without a function keeps its address, even if Address is no key of the profile.
 func TestFrameWithoutFunction(t *testing.T) {
 	p := New(0)
 	id := p.Frame(Frame{Address: 0x10, IP: 0x20, Line: 3})
@@ -193,7 +193,7 @@ func BenchmarkAdd(b *testing.B) {
 	}
 }
 
-// TestTake puts together what two goroutines have added: each has samples that the other has, too, and one of its own.
+// TestTake merges what two goroutines added: each has samples that the other has too, and one of its own.
 func TestTake(t *testing.T) {
 	p, whole := New(^Keys(0)), New(^Keys(0))
 	for _, p := range []*Profile{p, whole} {

@@ -1,26 +1,27 @@
 package profile
 
-// Sample is what was sampled, or several samples that are alike in all but Count and Value.
+// Sample is one sample, or several samples that differ only in Count, Value, Thread and First.
 type Sample struct {
 	Event  uint32 // the position in Profile.Events
 	Labels LabelsID
-	Leaf   FrameID // where the instruction pointer was; most often the innermost frame of the stack
-	Stack  StackID // 0 where no callchain was taken
-	Target FrameID // where the branch went that Leaf is the source of; 0 for samples that are no branches
-	Time   int64   // in ns of the recording's clock
+	Leaf   FrameID // the frame of the instruction pointer; usually the innermost frame of the stack
+	Stack  StackID // 0 without a callchain
+	Target FrameID // for branches, the target of the branch from Leaf; 0 for other samples
+	Time   int64   // nanoseconds of the recording's clock; 0 if Time is no key of the profile
 
-	// Of the first of the samples. They do not tell samples apart; reports that put equal rows into perf's order need them.
+	// Thread and First belong to the earliest of the samples. They do not distinguish samples. Reports need them to put equal rows into
+	// perf's order.
 	Thread int32
-	First  int64 // its time; Add takes it from Time
+	First  int64 // time in nanoseconds; Add copies it from Time
 
-	Count uint64 // samples
-	Value uint64 // the sum of their periods, or of their weights, in the event's unit
+	Count uint64 // number of samples
+	Value uint64 // sum of their periods or weights, in the event's unit
 }
 
-// samples stores each sample once, with the sums of those that were like it.
+// samples stores equal samples once, with the sums of Count and Value.
 type samples struct {
 	all   []Sample
-	slots []uint32 // a hash table with linear probing, of a power of two: 1 + the position in all; 0 is free
+	slots []uint32 // hash table with linear probing; its size is a power of two; 1 + the position in all, 0 is free
 }
 
 func (s *samples) add(sample Sample) {

@@ -2,22 +2,22 @@ package profile
 
 import "iter"
 
-// StackID is the number of a stack. That of the empty one is 0.
+// StackID is the number of a stack. The empty stack has number 0.
 type StackID uint32
 
-// Stack is a frame and the stack that called it.
+// Stack is a frame and the stack of its caller.
 type Stack struct {
 	Caller StackID
 	Frame  FrameID
 }
 
-// Stacks are the nodes of a trie that grows from the outermost caller: stacks share what they have in common at that end.
+// Stacks are the nodes of a trie whose root is the outermost caller. Stacks share the nodes of their common callers.
 type Stacks struct {
 	all   []Stack   // the empty one first
-	slots []StackID // a hash table with linear probing, of a power of two; 0 is free
+	slots []StackID // hash table with linear probing; its size is a power of two; 0 is free
 }
 
-// Push returns the stack in which caller has called frame.
+// Push returns the stack in which caller called frame. It adds the stack if it is new.
 func (s *Stacks) Push(caller StackID, frame FrameID) StackID {
 	if 4*len(s.all) >= 3*len(s.slots) {
 		s.grow()
@@ -37,7 +37,7 @@ func (s *Stacks) Push(caller StackID, frame FrameID) StackID {
 	}
 }
 
-// ID returns the stack of these frames, the innermost first.
+// ID returns the stack with these frames, innermost first. It adds the stack if it is new.
 func (s *Stacks) ID(frames []FrameID) StackID {
 	var stack StackID
 	for i := len(frames) - 1; i >= 0; i-- {
@@ -46,7 +46,7 @@ func (s *Stacks) ID(frames []FrameID) StackID {
 	return stack
 }
 
-// At returns the innermost frame of a stack, and its caller.
+// At returns the innermost frame of a stack and the stack of its caller.
 func (s *Stacks) At(id StackID) Stack {
 	if id == 0 {
 		return Stack{}
@@ -54,7 +54,7 @@ func (s *Stacks) At(id StackID) Stack {
 	return s.all[id]
 }
 
-// Frames goes through the frames of a stack, from the innermost to the outermost.
+// Frames returns the frames of a stack, innermost first.
 func (s *Stacks) Frames(id StackID) iter.Seq[FrameID] {
 	return func(yield func(FrameID) bool) {
 		for id != 0 && yield(s.all[id].Frame) {
@@ -63,7 +63,7 @@ func (s *Stacks) Frames(id StackID) iter.Seq[FrameID] {
 	}
 }
 
-// All returns the stacks by their number, the empty one first; a caller comes before what it calls. The slice is the table's own.
+// All returns the stacks by their number, the empty one first. Callers come before their callees. The slice belongs to Stacks.
 func (s *Stacks) All() []Stack {
 	if s.all == nil {
 		return make([]Stack, 1)

@@ -2,14 +2,14 @@ package profile
 
 import "hash/maphash"
 
-// Table stores each value once, under a number. Number 0 is the zero value, which is always there.
+// Table stores each distinct value once, under a number. The zero value is always present and has number 0.
 type Table[ID ~uint32, T comparable] struct {
 	all   []T  // the zero value first
-	slots []ID // a hash table with linear probing, of a power of two; 0 is free
+	slots []ID // hash table with linear probing; its size is a power of two; 0 is free
 	seed  maphash.Seed
 }
 
-// ID returns the number of a value, which it stores if it is new.
+// ID returns the number of a value. It stores the value if it is new.
 func (t *Table[ID, T]) ID(v T) ID {
 	var none T
 	if v == none {
@@ -26,7 +26,7 @@ func (t *Table[ID, T]) ID(v T) ID {
 	return t.slots[i]
 }
 
-// slot is where the number of a value is, or where there is room for it.
+// slot returns the slot that holds the number of v, or the free slot for it.
 func (t *Table[ID, T]) slot(v T) uint64 {
 	mask := uint64(len(t.slots) - 1)
 	i := maphash.Comparable(t.seed, v) & mask
@@ -47,7 +47,7 @@ func (t *Table[ID, T]) grow() {
 	}
 }
 
-// At returns the value of a number that ID returned.
+// At returns the value with a number that ID returned.
 func (t *Table[ID, T]) At(id ID) T {
 	if id == 0 {
 		var none T
@@ -56,7 +56,7 @@ func (t *Table[ID, T]) At(id ID) T {
 	return t.all[id]
 }
 
-// All returns the values by their number, the zero value first. The slice is the table's own.
+// All returns the values by their number, the zero value first. The slice belongs to the table.
 func (t *Table[ID, T]) All() []T {
 	if t.all == nil {
 		return make([]T, 1)
@@ -64,7 +64,8 @@ func (t *Table[ID, T]) All() []T {
 	return t.all
 }
 
-// withRoom makes room for what a hash table with so many slots gets until it grows: append alone would copy everything several times meanwhile.
+// withRoom copies all into a slice with the capacity that a hash table with this number of slots needs until it grows. append alone would
+// copy everything several times until then.
 func withRoom[T any](all []T, slots int) []T {
 	return append(make([]T, 0, slots/4*3+1), all...)
 }
