@@ -8,7 +8,7 @@ import (
 	"github.com/bperf/bperf/internal/profile"
 )
 
-// deepProfile has n samples with stacks of 30 frames, of 2,000 functions.
+// deepProfile returns n samples with stacks of 30 frames, of 2,000 functions.
 func deepProfile(n int) *profile.Profile {
 	random := rand.New(rand.NewPCG(1, 2))
 	p := profile.New(profile.Comm)

@@ -16,7 +16,7 @@ import (
 	"github.com/bperf/bperf/test/require"
 )
 
-// probe clicks, searches and resets, and puts what it sees into an attribute of the page.
+// probe clicks, searches and resets, and stores the results in an attribute of the page.
 const probe = `<script>
 window.addEventListener("load", function () {
   function find(name) { return Array.from(document.querySelectorAll(".f")).find(function (g) { return g.querySelector("text").getAttribute("data-n") === name; }); }
@@ -41,7 +41,8 @@ window.addEventListener("load", function () {
 });
 </script>`
 
-// TestBrowser opens the page with a flame graph in a browser: zoom, search and reset work, BPF code has a colour of its own, and nothing is fetched.
+// TestBrowser opens the page with a flame graph in a browser: zoom, search and reset work, BPF code has its own colour, and the page
+// fetches nothing.
 func TestBrowser(t *testing.T) {
 	chromium := require.Browser(t)
 	var page strings.Builder

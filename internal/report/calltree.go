@@ -9,22 +9,22 @@ import (
 	"github.com/bperf/bperf/internal/profile"
 )
 
-// branch is a series of frames in a call tree that is the same for all samples that go through its first frame.
+// branch is a chain of frames in a call tree. All samples that pass through its first frame pass through all of its frames.
 type branch struct {
 	frames []profile.FrameID
-	sum        // of all that go through it
-	ending sum // of those that end there
+	sum        // of the samples through the branch
+	ending sum // of the samples that end at its last frame
 	calls  []*branch
 }
 
-// item is a stack whose frames grow a branch, with what is counted of it.
+// item is a stack that grow builds branches from, with its sum.
 type item struct {
 	id profile.StackID
 	sum
 	own bool // see growFromCallers
 }
 
-// addTrees gives call trees to the rows of the class that is gathered.
+// addTrees builds the call trees of the rows of the current class of samples.
 func (g *gatherer) addTrees(selves map[*row][]int) {
 	stacks := g.t.p.Stacks.All()
 	nodesOf := map[*row][]profile.StackID{}
@@ -50,7 +50,7 @@ func (g *gatherer) addTrees(selves map[*row][]int) {
 	}
 }
 
-// wantsTree tells whether something of a row's call tree will be seen.
+// wantsTree reports whether any branch of a row's call tree can be shown.
 func (g *gatherer) wantsTree(r *row) bool {
 	v := r.values[g.position]
 	whole := v.self
@@ -60,7 +60,7 @@ func (g *gatherer) wantsTree(r *row) bool {
 	return whole >= g.smallest(r) && g.t.shown(r)
 }
 
-// smallest is the least that a branch of a row's tree must have.
+// smallest returns the least value that a branch of a row's tree must have to be shown.
 func (g *gatherer) smallest(r *row) uint64 {
 	share := g.t.o.CallGraph.Limit / 100
 	switch {
@@ -74,13 +74,13 @@ func (g *gatherer) smallest(r *row) uint64 {
 	return uint64(float64(g.t.totals[g.position].stacked) * share)
 }
 
-// growFromCallees makes the tree of who has called a row's function.
+// growFromCallees returns the call tree of a row from its function to the callers.
 func (g *gatherer) growFromCallees(selves []int, nodes []profile.StackID, smallest uint64) []*branch {
 	var items []item
 	if g.t.o.Children {
 		for _, id := range nodes {
 			own := g.nodes[id].sum
-			own.subtract(g.parts[id]) // what nodes below of the same function have, which it is counted from
+			own.subtract(g.parts[id]) // nodes of the same function below this one are separate items
 			if own.samples > 0 {
 				items = append(items, item{id: id, sum: own})
 			}
@@ -102,8 +102,8 @@ func (g *gatherer) growFromCallees(selves []int, nodes []profile.StackID, smalle
 	})
 }
 
-// growFromCallers makes the tree of a row that begins at callers. As in perf, it has two parts: what the row's function has called, and the
-// whole stacks of the samples in the function itself. These are its own, and are taken off from the first part.
+// growFromCallers returns the call tree of a row, from the outermost callers on. As in perf, it has two parts: what the row's function
+// called, and the whole stacks of the samples in the function itself (item.own). The second part is subtracted from the first.
 func (g *gatherer) growFromCallers(selves []int, nodes []profile.StackID, smallest uint64) []*branch {
 	var marked []profile.StackID
 	var items []item
@@ -152,7 +152,7 @@ func (g *gatherer) growFromCallers(selves []int, nodes []profile.StackID, smalle
 	return calls
 }
 
-// unite adds up the items of the same stack.
+// unite merges items of the same stack.
 func unite(items []item) []item {
 	slices.SortFunc(items, func(a, b item) int { return cmp.Compare(a.id, b.id) })
 	var united []item
@@ -166,7 +166,7 @@ func unite(items []item) []item {
 	return united
 }
 
-// grow makes branches of items; follow says what comes behind the items of one function.
+// grow builds branches from items. follow returns the items one frame further on.
 func (g *gatherer) grow(items []item, smallest uint64, follow func([]item) []item) []*branch {
 	if g.t.o.CallGraph.Mode == Fractal {
 		var all sum
@@ -203,9 +203,9 @@ func (g *gatherer) grow(items []item, smallest uint64, follow func([]item) []ite
 	return branches
 }
 
-// group is the items whose first frames are alike.
+// group is the items whose first frames are in the same class.
 type group struct {
-	frame profile.FrameID // of the first of them
+	frame profile.FrameID // of the first item
 	items []item
 	sum
 }
@@ -227,8 +227,8 @@ func (g *gatherer) groups(items []item) []*group {
 	return groups
 }
 
-// compareLinks orders branches of equal value as perf does: those in later modules and at higher addresses come first. In perf a module
-// is later that has a higher address in perf's own memory; most often it was mapped later, and the kernel is the first.
+// compareLinks orders branches of equal value as perf does: later modules and higher addresses come first. perf compares modules by their
+// addresses in its own memory, where a module that is mapped later usually has the higher address and the kernel has the lowest.
 func (g *gatherer) compareLinks(a, b profile.FrameID) int {
 	f, h := g.t.p.Frames()[a], g.t.p.Frames()[b]
 	if f.Inlined && h.Inlined {

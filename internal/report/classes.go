@@ -7,21 +7,22 @@ import (
 	"github.com/bperf/bperf/internal/profile"
 )
 
-// classes numbers what is the same to a table: samples and frames by its keys, and frames in call trees.
+// classes numbers the classes of a table: samples and frames with equal keys are in one class. For call trees, frames in the same function
+// are in one class.
 type classes struct {
 	t       *table
 	samples classifier
 	frames  classifier
 	links   classifier
 
-	byLabels  []uint32 // 1 + the class, where samples are told apart by their labels alone
+	byLabels  []uint32 // by labels: 1 + the class, if only labels distinguish samples
 	byFrame   []uint32 // 1 + the class
 	byLink    []uint32 // 1 + the class
 	ofSamples bool
 	parent    func(profile.StackID) profile.FunctionID
 }
 
-// classifier numbers identities.
+// classifier gives each distinct identity in buffer a number.
 type classifier struct {
 	ids    map[string]uint32
 	buffer []byte
@@ -62,7 +63,7 @@ func newClasses(t *table) *classes {
 	return c
 }
 
-// place returns where the keys of a sample are read from.
+// place returns the values that a sample's keys are computed from. position is the sample's index in Profile.Samples.
 func (c *classes) place(position int) place {
 	p, s := c.t.p, &c.t.p.Samples()[position]
 	at := place{labels: p.Labels()[s.Labels], frame: p.Frames()[s.Leaf], leaf: p.Frames()[s.Leaf], target: p.Frames()[s.Target]}
@@ -77,7 +78,7 @@ func (c *classes) place(position int) place {
 	return at
 }
 
-// ofSample returns the class of a sample by the keys that are not those of its frame.
+// ofSample returns the class of a sample by all keys except those of its frame.
 func (c *classes) ofSample(position int) uint32 {
 	labels := c.t.p.Samples()[position].Labels
 	if !c.ofSamples && c.byLabels[labels] != 0 {
@@ -89,7 +90,7 @@ func (c *classes) ofSample(position int) uint32 {
 	return class
 }
 
-// ofFrame returns the class of a frame by the keys that are those of frames.
+// ofFrame returns the class of a frame by the keys of frames.
 func (c *classes) ofFrame(id profile.FrameID) uint32 {
 	if c.byFrame[id] == 0 {
 		at := place{frame: c.t.p.Frames()[id]}
@@ -111,7 +112,7 @@ func (c *classes) classify(to *classifier, at *place, wanted func(scope) bool) u
 	return to.class()
 }
 
-// ofLink returns the class of a frame in call trees: frames in one function are alike.
+// ofLink returns the class of a frame in call trees.
 func (c *classes) ofLink(id profile.FrameID) uint32 {
 	if c.byLink[id] != 0 {
 		return c.byLink[id] - 1

@@ -15,16 +15,16 @@ type column struct {
 	title string
 	key   *key
 
-	name  string // of a value
-	width int    // of one event's
-	share bool   // it is a percentage
+	name  string // of the key or the value
+	width int    // minimum for one event
+	share bool   // printed as a percentage
 	of    func(*value) uint64
 
-	sorting bool // rows are sorted by it
-	rank    int  // in which turn
+	sorting bool // rank is set
+	rank    int  // position of the column in the sort order of rows
 }
 
-// values are the columns that are no keys.
+// values are the columns that are not keys.
 var values = []column{
 	{name: "overhead_children", title: "Children", width: 8, share: true, of: func(v *value) uint64 { return v.total }},
 	{name: "overhead", title: "Overhead", width: 8, share: true, of: func(v *value) uint64 { return v.self }},
@@ -36,7 +36,7 @@ var values = []column{
 	{name: "period", title: "Period", width: 12, of: func(v *value) uint64 { return v.self }},
 }
 
-// Fields returns the names of the columns that are no keys.
+// Fields returns the names of the columns that are not keys.
 func Fields() []string {
 	var names []string
 	for _, v := range values {
@@ -45,7 +45,7 @@ func Fields() []string {
 	return names
 }
 
-// columns returns the columns in their order, with the order in which rows are sorted by them.
+// columns returns the columns in output order, each with its rank in the sort order of rows. An unknown name is an error.
 func (o *Options) columns() ([]*column, error) {
 	sorts := slices.Clone(o.Sort)
 	fields := o.Fields
@@ -136,7 +136,7 @@ func (o *Options) newColumn(name, option string) (*column, error) {
 	return &c, nil
 }
 
-// elided returns the keys that are the same in all rows, because a filter leaves one, with what it is.
+// elided returns the keys that are equal in all rows because a filter selects one value, with that value.
 func (o *Options) elided() map[string]string {
 	names := map[string]string{}
 	for name, list := range map[string][]string{"comm": o.Comms, "dso": o.DSOs, "symbol": o.Symbols} {
@@ -147,7 +147,7 @@ func (o *Options) elided() map[string]string {
 	return names
 }
 
-// elide removes columns that are the same in all rows, if there remains a key.
+// elide removes the columns that are equal in all rows, unless no key would be left.
 func (o *Options) elide(columns []*column) []*column {
 	names := o.elided()
 	left := slices.DeleteFunc(slices.Clone(columns), func(c *column) bool {
@@ -160,7 +160,7 @@ func (o *Options) elide(columns []*column) []*column {
 	return left
 }
 
-// compareRows orders two rows by a column: more comes before less, and keys as they are.
+// compareRows orders two rows by a column: larger values come first, keys are in their own order.
 func (c *column) compareRows(t *table, a, b *row) int {
 	if c.key != nil {
 		if c.key.compare != nil {
@@ -173,11 +173,11 @@ func (c *column) compareRows(t *table, a, b *row) int {
 			return order
 		}
 		if c.name == "overhead_children" {
-			break // perf compares only the leader's
+			break // perf compares only the leader's values
 		}
 	}
 	if c.name == "overhead_children" && a.thread == b.thread && t.o.CallGraph.Mode != NoGraph {
-		// Callers come before what they call.
+		// Callers come before their callees.
 		if t.o.order() == CallerFirst {
 			return cmp.Compare(b.depth, a.depth)
 		}
@@ -186,7 +186,7 @@ func (c *column) compareRows(t *table, a, b *row) int {
 	return 0
 }
 
-// filter returns whether a sample is wanted.
+// filter returns a function that reports whether a sample passes all filters of the options.
 func (o *Options) filter(p *profile.Profile) func(*profile.Sample) bool {
 	comms, dsos, symbols, programs := set(o.Comms), set(o.DSOs), set(o.Symbols), set(o.Programs)
 	programOf := func(f profile.FrameID) bool {

@@ -10,8 +10,8 @@ import (
 	"github.com/bperf/bperf/internal/profile"
 )
 
-// WriteCSV writes the rows of all tables, with a head for each table. Percentages have two digits, as in perf's tables, other numbers
-// are what was counted.
+// WriteCSV writes the rows of all tables as CSV, with a head line for each table. Percentages have two decimals, as in perf's tables; other
+// numbers are the plain counts.
 func WriteCSV(w io.Writer, p *profile.Profile, o *Options) error {
 	c := csv.NewWriter(w)
 	for _, events := range groupEvents(p.Events, o.Group) {
@@ -47,7 +47,7 @@ func WriteCSV(w io.Writer, p *profile.Profile, o *Options) error {
 	return c.Error()
 }
 
-// record is a row of CSV.
+// record returns a row as the fields of a CSV record.
 func (t *table) record(r *row) []string {
 	var fields []string
 	for _, column := range t.columns {

@@ -14,18 +14,18 @@ import (
 	"github.com/bperf/bperf/internal/profile"
 )
 
-// DefaultDiffSort are the keys that WriteDiff tells rows apart by when nobody says otherwise.
+// DefaultDiffSort returns the keys that WriteDiff uses if Options.Sort is empty.
 func DefaultDiffSort() []string { return []string{"dso", "symbol"} }
 
-// difference is a row of a comparison: what two profiles have of the same keys. One of them may have nothing.
+// difference is a row of a comparison: the shares of the same keys in two profiles. One of the profiles may lack the row.
 type difference struct {
 	keys          []string
 	base, now     float64 // percent
 	inBase, inNow bool
 }
 
-// WriteDiff writes perf's table of two profiles: for each event that both have, the share of each row in the base, and by how much it is another in
-// p. The largest changes come first, and what p does not have any more stands at the end.
+// WriteDiff writes perf's table of two profiles. For each event of both, it shows the share of each row in base and the change of that
+// share in p. The largest changes come first; rows that p lacks come last. Profiles without a common event are an error.
 func WriteDiff(w io.Writer, base, p *profile.Profile, o *Options) error {
 	options := *o
 	options.Children, options.CallGraph = false, CallGraph{}
@@ -68,7 +68,7 @@ func eventNames(p *profile.Profile) string {
 	return strings.Join(names, ", ")
 }
 
-// differences pairs the rows of two tables.
+// differences pairs the rows of two tables by their keys.
 func differences(before, now *table) []*difference {
 	byKeys := map[string]*difference{}
 	find := func(t *table, r *row) *difference {
@@ -94,7 +94,7 @@ func differences(before, now *table) []*difference {
 	}
 	all := slices.Collect(maps.Values(byKeys))
 	slices.SortFunc(all, func(a, b *difference) int {
-		if a.inNow != b.inNow { // what is gone stands at the end
+		if a.inNow != b.inNow { // rows that the new profile lacks come last
 			if a.inNow {
 				return -1
 			}

@@ -59,7 +59,7 @@ type firefoxCategory struct {
 	Subcategories []string `json:"subcategories"`
 }
 
-// firefoxCategories are by profile.Kind, and those that are not by kind behind them.
+// firefoxCategories are indexed by profile.Kind.
 var firefoxCategories = []firefoxCategory{
 	{"Other", "grey", []string{"Other"}},
 	{"User", "yellow", []string{"Other"}},
@@ -169,11 +169,11 @@ type firefoxSymbols struct {
 	Name         []int   `json:"name"`
 }
 
-// resourceLibrary is the type of a resource that is a library.
+// resourceLibrary is the resource type of a library.
 const resourceLibrary = 1
 
-// WriteFirefox writes a file that profiler.firefox.com loads: a thread with a category for each kind of code for each thread of the profile. Where
-// no times are known, samples follow each other at a millisecond's distance.
+// WriteFirefox writes a profile that profiler.firefox.com loads. It has a thread for each thread of the profile, with a category for each
+// kind of code. Samples without times are placed one millisecond apart.
 func WriteFirefox(w io.Writer, p *profile.Profile, o *Options) error {
 	event, err := theEvent(p, o)
 	if err != nil {
@@ -216,14 +216,14 @@ type firefoxExporter struct {
 	first int64
 }
 
-// firefoxTables are those of a thread, as they grow.
+// firefoxTables are the tables of one thread while they are built.
 type firefoxTables struct {
 	*firefoxExporter
 	thread    firefoxThread
 	strings   map[string]int
 	stacks    map[profile.StackID]int
 	frames    map[profile.FrameID]int
-	functions map[profile.FrameID]int // those without a symbol by their frame
+	functions map[profile.FrameID]int // functions without a symbol, by their frame
 	named     map[profile.FunctionID]int
 	resources map[profile.ModuleID]int
 }
@@ -288,7 +288,7 @@ func (b *firefoxTables) sampleStack(s *profile.Sample) *int {
 	return &n
 }
 
-// stack returns the number of a stack, which it adds behind its callers.
+// stack returns the number of a stack. A new stack is added after its callers.
 func (b *firefoxTables) stack(id profile.StackID) int {
 	if n, known := b.stacks[id]; known {
 		return n
@@ -328,7 +328,7 @@ func (b *firefoxTables) frame(id profile.FrameID) int {
 	if f.Line != 0 {
 		line = &f.Line
 	}
-	// Addresses above 2^53 are no numbers of JavaScript: those of the kernel are of no use there.
+	// JavaScript has no exact integers above 2^53. Kernel addresses exceed that, and the profiler does not need them.
 	address := int64(-1)
 	if f.Address != 0 && f.Address < 1<<53 {
 		address = int64(f.Address)
@@ -378,7 +378,7 @@ func (b *firefoxTables) function(id profile.FrameID, f *profile.Frame) int {
 	return t.Length - 1
 }
 
-// resource returns the number of a module, -1 for none.
+// resource returns the number of a module's resource, or -1 without a module.
 func (b *firefoxTables) resource(id profile.ModuleID) int {
 	if id == 0 {
 		return -1

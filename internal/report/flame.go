@@ -8,12 +8,12 @@ import (
 	"github.com/bperf/bperf/internal/profile"
 )
 
-// flame is a frame of a flame graph with what is above it: a function as called by the same functions.
+// flame is a frame of a flame graph with the frames above it: a function as called through one chain of callers.
 type flame struct {
 	name  string
 	class string // see flameClasses
 	value uint64 // in the profile that is shown
-	base  uint64 // in the one it is compared with
+	base  uint64 // in the profile to compare with
 	calls []*flame
 
 	byName map[flameName]*flame
@@ -21,7 +21,8 @@ type flame struct {
 
 type flameName struct{ name, class string }
 
-// flameClasses are the kinds of frames in the legend of a flame graph. What has a pattern can be told without its colour, too.
+// flameClasses are the kinds of frames in the legend of a flame graph. BPF programs have a dashed outline, so that they differ even without
+// colours.
 var flameClasses = []flameLegend{
 	{"user", "user code"},
 	{"inlined", "inlined"},
@@ -31,7 +32,7 @@ var flameClasses = []flameLegend{
 	{"thread", "thread"},
 }
 
-// wallClasses are those that graphs of the time on and off CPUs have besides.
+// wallClasses are the additional classes in graphs of the time on and off CPUs.
 var wallClasses = []flameLegend{{"oncpu", "on a CPU"}, {"offcpu", "blocked"}}
 
 type flameLegend struct{ class, title string }
@@ -51,7 +52,7 @@ func flameClass(f *profile.Frame) string {
 	return "user"
 }
 
-// newFlames makes the tree of an event. Its root has the samples of all threads.
+// newFlames builds the tree of an event. Its root contains the samples of all threads.
 func newFlames(p *profile.Profile, o *Options, event int) *flame {
 	root := &flame{name: "all", class: "thread"}
 	labels := newLabelFrames(o)
@@ -63,7 +64,7 @@ func newFlames(p *profile.Profile, o *Options, event int) *flame {
 	return root
 }
 
-// addBase adds the samples of a profile to compare with, scaled so that both have the same sum.
+// addBase adds the samples of a profile to compare with. It scales them so that both profiles have the same sum.
 func (root *flame) addBase(p *profile.Profile, o *Options, event int) {
 	var all uint64
 	for s := range chosen(p, o) {
@@ -87,7 +88,7 @@ func (root *flame) addBase(p *profile.Profile, o *Options, event int) {
 	}
 }
 
-// add goes from the root to the leaf of a sample, and makes what is missing.
+// add walks from the root to the leaf of a sample, adds missing frames, and calls count for each frame.
 func (root *flame) add(p *profile.Profile, s *profile.Sample, labels labelFrames, count func(*flame)) {
 	at := root
 	count(at)
@@ -121,7 +122,7 @@ func (f *flame) call(name, class string) *flame {
 	return called
 }
 
-// prune sorts calls by their names, removes those of less than a share of the root, and returns how many it has removed.
+// prune sorts calls by name and removes those with a value below smallest. It returns the number of removed frames.
 func (f *flame) prune(smallest uint64) int {
 	removed := 0
 	f.byName = nil
@@ -147,7 +148,7 @@ func (f *flame) size() int {
 	return n
 }
 
-// isOf reports whether a frame is of one of some classes, or one that is above it.
+// isOf reports whether the frame, or a frame above it, is in one of the classes.
 func (f *flame) isOf(classes []flameLegend) bool {
 	return slices.ContainsFunc(classes, func(c flameLegend) bool { return c.class == f.class }) ||
 		slices.ContainsFunc(f.calls, func(c *flame) bool { return c.isOf(classes) })

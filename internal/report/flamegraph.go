@@ -2,7 +2,7 @@ package report
 
 import (
 	"bufio"
-	_ "embed" // the script and the style of flame graphs
+	_ "embed" // for the script and the style of flame graphs
 	"encoding/xml"
 	"errors"
 	"fmt"
@@ -23,11 +23,11 @@ var flameScript string
 var flameStyle string
 
 const (
-	flameWidth  = 1200 // of the drawing where nothing else says how wide it is, in pixels
-	flameHeight = 17   // of a frame
-	letterWidth = 7.3  // of the font, at its size
+	flameWidth  = 1200 // width of a drawing without an enclosing page, in pixels
+	flameHeight = 17   // height of a frame, in pixels
+	letterWidth = 7.3  // width of a letter of the font, in pixels
 	textMargin  = 3
-	// Frames that are narrower than this share of the graph are left out: a third of a pixel.
+	// Frames narrower than this share of the graph are left out: a third of a pixel.
 	flameSmallest = 1.0 / (3 * flameWidth)
 )
 
@@ -39,8 +39,8 @@ type drawing struct {
 	compare bool
 }
 
-// WriteFlameGraph writes an SVG file that can be searched and zoomed in a browser, and fetches nothing. With a base the graph is that of p, in
-// red where its share has grown since then, in blue where it has shrunk.
+// WriteFlameGraph writes a flame graph as an SVG file with search and zoom for browsers. The file fetches nothing. With a base, the graph
+// shows p in red where a share has grown since base, and in blue where it has shrunk.
 func WriteFlameGraph(w io.Writer, p, base *profile.Profile, o *Options) error {
 	event, err := theEvent(p, o)
 	if err != nil {
@@ -71,7 +71,8 @@ func WriteFlameGraph(w io.Writer, p, base *profile.Profile, o *Options) error {
 	return out.Flush()
 }
 
-// flamesOf makes the tree of an event, beside that of a base if there is one, and returns how many frames are too narrow to be in it.
+// flamesOf builds the tree of an event and, unless base is nil, adds the same event of base. It also returns the number of frames that are
+// too narrow and therefore removed.
 func flamesOf(p, base *profile.Profile, o *Options, event int) (*flame, int, error) {
 	root := newFlames(p, o, event)
 	if root.value == 0 {
@@ -100,7 +101,7 @@ func flameTitle(p, base *profile.Profile, event int) string {
 	return title
 }
 
-// flameNote says what is not in the graph.
+// flameNote describes what the graph lacks: narrow frames and lost samples.
 func flameNote(p *profile.Profile, removed int) string {
 	var notes []string
 	if removed > 0 {
@@ -121,7 +122,7 @@ func flameNote(p *profile.Profile, removed int) string {
 	return strings.Join(notes, "; ")
 }
 
-// legend draws what the colours mean: in comparisons, which the title says, nothing.
+// legend draws the meaning of the colours. A comparison gets none, because its title explains them.
 func (d *drawing) legend(x, y int) {
 	if d.compare {
 		return
@@ -151,7 +152,7 @@ func (d *drawing) frames() {
 	draw(d.root, 0, 0)
 }
 
-// frame draws a frame. Positions are shares of the graph, so that it is as wide as there is room.
+// frame draws a frame. Positions are shares of the graph, so that the graph fits any width.
 func (d *drawing) frame(f *flame, x uint64, depth int) {
 	left, width := float64(x)/float64(d.root.value), float64(f.value)/float64(d.root.value)
 	fmt.Fprintf(d.w, `<g class="f %s" data-x="%.6f" data-w="%.6f" data-d="%d" tabindex="0"><title>%s</title>`,
@@ -166,7 +167,7 @@ func (d *drawing) frame(f *flame, x uint64, depth int) {
 		100*left, textMargin, depth*flameHeight+12, escape(f.name), escape(shorten(f.name, int((width*flameWidth-2*textMargin)/letterWidth))))
 }
 
-// describe is what is shown of a frame under the pointer.
+// describe returns the text that is shown for the frame under the pointer.
 func (d *drawing) describe(f *flame) string {
 	text := fmt.Sprintf("%s (%s, %.2f%%", f.name, quantity(f.value, d.unit), percent(f.value, d.root.value))
 	if d.compare {
@@ -185,7 +186,7 @@ func quantity(n uint64, unit string) string {
 	return fmt.Sprintf("%d %s", n, unit)
 }
 
-// shade chooses one of four shades of a colour by a name, so that neighbours differ and a function is the same everywhere.
+// shade hashes a name to one of four shades of a colour, so that neighbours usually differ and a function looks the same everywhere.
 func shade(name string) int {
 	h := uint32(2166136261)
 	for i := range len(name) {
@@ -194,10 +195,10 @@ func shade(name string) int {
 	return int(h>>8) % 4
 }
 
-// changeColour is red for what has grown, blue for what has shrunk, and the paler the smaller the change is.
+// changeColour returns red for growth and blue for shrinkage; the smaller the change, the paler the colour.
 func changeColour(f *flame, all uint64) string {
 	change := (float64(f.value) - float64(f.base)) / float64(all)
-	// A tenth of everything is as strong as it gets.
+	// A change of a tenth of the total has the full strength.
 	strength := int(min(max(change, -change)*10, 1) * 200)
 	if change < 0 {
 		return fmt.Sprintf("rgb(%d,%d,255)", 245-strength, 245-strength)
@@ -205,7 +206,7 @@ func changeColour(f *flame, all uint64) string {
 	return fmt.Sprintf("rgb(255,%d,%d)", 245-strength, 245-strength)
 }
 
-// shorten cuts a name to a number of letters.
+// shorten cuts a name to the given number of letters, ".." included. It returns "" if there is room for fewer than three.
 func shorten(name string, letters int) string {
 	if utf8.RuneCountInString(name) <= letters {
 		return name
@@ -216,7 +217,7 @@ func shorten(name string, letters int) string {
 	return string([]rune(name)[:letters-2]) + ".."
 }
 
-// escape makes text of SVG and HTML out of any string, also one with bytes that XML does not allow.
+// escape makes any string safe as text in SVG and HTML, even one with bytes that XML does not allow.
 func escape(text string) string {
 	var b strings.Builder
 	if err := xml.EscapeText(&b, []byte(printable.Text(text))); err != nil {

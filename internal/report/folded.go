@@ -11,8 +11,9 @@ import (
 	"github.com/bperf/bperf/internal/profile"
 )
 
-// WriteFolded writes a line for each stack: the name of the thread, or what samples are told apart by instead, and the functions from the outermost inwards, with ";" between them, and the
-// sum of the values. This is what stackcollapse-perf.pl makes and flamegraph.pl and many other tools read. A ";" in a name becomes ":".
+// WriteFolded writes a line for each stack: the name of the thread, or the labels among the sort keys, then the functions from the
+// outermost to the innermost, separated by ";", then the sum of the values. stackcollapse-perf.pl writes this format; flamegraph.pl and
+// many other tools read it. A ";" in a name becomes ":".
 func WriteFolded(w io.Writer, p *profile.Profile, o *Options) error {
 	event, err := theEvent(p, o)
 	if err != nil {
@@ -47,7 +48,7 @@ func WriteFolded(w io.Writer, p *profile.Profile, o *Options) error {
 	return buffered.Flush()
 }
 
-// foldedName replaces what has a meaning in folded stacks.
+// foldedName replaces the characters that separate names in folded stacks.
 func foldedName(name string) string {
 	return strings.ReplaceAll(printable.Text(name), ";", ":")
 }

@@ -24,13 +24,13 @@ import (
 	"github.com/bperf/bperf/test/golden"
 )
 
-// nasty are names that break a format which does not mind them.
+// nasty are names that break a format without escaping.
 var nasty = []string{
 	`operator<<(std::ostream&, char const*)`, "semi;colon", "new\nline", "</script><script>alert(1)</script>", "]]><b>", `quo"te'`, "comma,name",
 	"tab\tname", "bell\a\x1b[31m", "csi\u009b31m\x7f", "bad\xff\xfeutf8", "größe", " spaces ", "<!--", "&amp;",
 }
 
-// mixed is a profile of frames of all kinds. Its values are multiplied by scale where the leaf is in the kernel.
+// mixed returns a profile with frames of all kinds. The values of samples with a leaf in the kernel are multiplied by scale.
 func mixed(keep profile.Keys, scale uint64, names ...string) *profile.Profile {
 	p := profile.New(keep)
 	p.Info = profile.Info{Hostname: "node", Release: "6.12.1", Arch: "x86_64", Command: []string{"bperf", "record", "<&>"},
@@ -91,7 +91,7 @@ func mixed(keep profile.Keys, scale uint64, names ...string) *profile.Profile {
 	return p
 }
 
-// All are the formats that are files of text, with what they write of a profile.
+// All text formats, each with the function that writes a profile in it.
 var textFormats = []struct {
 	name  string
 	write func(io.Writer, *profile.Profile, *Options) error
@@ -180,7 +180,7 @@ func TestCompared(t *testing.T) {
 	})
 }
 
-// TestNames writes names with everything in them in each format, and reads what was written.
+// TestNames writes names with special characters in each format, and reads the result.
 func TestNames(t *testing.T) {
 	p := mixed(profile.Comm|profile.TID, 1, nasty...)
 	p.Events[0].Name = "event<&>\n"
@@ -264,7 +264,7 @@ func TestNames(t *testing.T) {
 	})
 }
 
-// wellFormed reads a document of XML.
+// wellFormed parses an XML document.
 func wellFormed(t *testing.T, text string) {
 	t.Helper()
 	decoder := xml.NewDecoder(strings.NewReader(text))
@@ -318,7 +318,7 @@ func TestOneEvent(t *testing.T) {
 	}
 }
 
-// TestSums checks that no format loses a value: what it has adds up to the sum of the event.
+// TestSums checks that no format loses a value: its values add up to the sum of the event.
 func TestSums(t *testing.T) {
 	p := mixed(profile.Comm|profile.TID, 1, nasty...)
 	want := p.Events[0].Value
@@ -367,7 +367,7 @@ func TestSums(t *testing.T) {
 	})
 }
 
-// checkFirefox checks that the tables are as long as they say and point into each other.
+// checkFirefox checks that the tables have the length that they state, and that references between them are valid.
 func checkFirefox(t *testing.T, p *profile.Profile, want uint64) {
 	t.Helper()
 	var out bytes.Buffer
@@ -413,7 +413,7 @@ func checkFirefox(t *testing.T, p *profile.Profile, want uint64) {
 	}
 }
 
-// checkColumns checks that all columns of a table are of its length.
+// checkColumns checks that all columns of a table have the table's length.
 func checkColumns(t *testing.T, name string, table json.RawMessage) {
 	t.Helper()
 	var columns map[string]json.RawMessage

@@ -7,29 +7,28 @@ import (
 	"github.com/bperf/bperf/internal/profile"
 )
 
-// gatherer makes rows of the samples of an event.
+// gatherer builds the rows of one event.
 //
-// The work is done on the trie of stacks, for the samples of one class at a time: each node that a sample's stack goes through is
-// visited once, however many samples do. What a row has with its callees is the sum of the nodes of its class that have no other such
-// node above them.
+// It works on the trie of stacks, one class of samples at a time. It visits each node that samples' stacks pass through once, regardless of
+// the number of samples. A row's total is the sum of the nodes of its class that have no other node of this class above them.
 type gatherer struct {
 	t        *table
 	rows     rowMap
 	classes  *classes
-	position int // of the event in the table
+	position int // index of the event in table.events
 	trees    bool
 
-	nodes []node            // by profile.StackID; none where rows need only what is their own
+	nodes []node            // by profile.StackID; nil if rows need only their own values
 	parts []sum             // by profile.StackID: see growFromCallees and growFromCallers
-	used  []profile.StackID // the nodes in use, in the order of their numbers: callers come before what they call
+	used  []profile.StackID // the nodes in use in ascending order: callers come before their callees
 
 	// By classes of frames.
 	rowOf   []*row
-	touched []uint32          // with a row in rowOf
-	open    []profile.StackID // the innermost node of the class on the path to the one that is visited; see walk
+	touched []uint32          // classes with a row in rowOf
+	open    []profile.StackID // innermost node of the class on the path to the visited node; see walk
 }
 
-// sum is a number of samples and of what they count.
+// sum is a number of samples and the sum of their values.
 type sum struct{ samples, value uint64 }
 
 func (s *sum) add(o sum) {
@@ -42,14 +41,14 @@ func (s *sum) subtract(o sum) {
 	s.value -= o.value
 }
 
-// node is what the samples of a class are in a stack and in those that it is the caller of.
+// node sums up the samples of the current class with this stack or with a stack that it is a caller of.
 type node struct {
 	used bool
 	top  bool // no node above has the same class
 	sum
-	first          int32 // 1 + the position of the sample that is the first in time
-	height         int32 // stacks below, with this one
-	depth          int32 // stacks above, with this one
+	first          int32 // 1 + the index of the earliest sample
+	height         int32 // nodes on the longest path down, this one included
+	depth          int32 // nodes on the path up, this one included
 	child, sibling profile.StackID
 }
 
@@ -65,10 +64,10 @@ func newGatherer(t *table, rows rowMap, c *classes, position int) *gatherer {
 	return g
 }
 
-// gather adds samples of one class.
+// gather adds samples of one class. positions are their indexes in Profile.Samples.
 func (g *gatherer) gather(class uint32, positions []int) {
 	samples := g.t.p.Samples()
-	selves := map[*row][]int{} // the samples of a row in its own code, for its call tree
+	selves := map[*row][]int{} // each row's samples in its own code, for its call tree
 	for _, i := range positions {
 		s := &samples[i]
 		r := g.row(class, s.Leaf, i)
@@ -114,7 +113,7 @@ func (v *value) addKind(k profile.Kind, amount uint64) {
 	}
 }
 
-// row returns the row of a frame in samples of a class; a new one gets the keys of a sample.
+// row returns the row of a frame in samples of a class. A new row gets the keys of the sample at position.
 func (g *gatherer) row(class uint32, frame profile.FrameID, position int) *row {
 	of := g.classes.ofFrame(frame)
 	g.ensure(of)
@@ -135,7 +134,7 @@ func (g *gatherer) row(class uint32, frame profile.FrameID, position int) *row {
 	return r
 }
 
-// onStack tells whether the function that a sample was taken in is on its stack.
+// onStack reports whether the function of a sample's leaf is on its stack.
 func (g *gatherer) onStack(s *profile.Sample) bool {
 	class := g.classes.ofFrame(s.Leaf)
 	for f := range g.t.p.Stacks.Frames(s.Stack) {
@@ -146,7 +145,7 @@ func (g *gatherer) onStack(s *profile.Sample) bool {
 	return false
 }
 
-// use adds a sample to the node of its stack.
+// use adds a sample to the node of its stack and marks the node and its callers as used.
 func (g *gatherer) use(s *profile.Sample, position int) {
 	if s.Stack == 0 || g.nodes == nil {
 		return
@@ -160,7 +159,7 @@ func (g *gatherer) use(s *profile.Sample, position int) {
 	}
 }
 
-// earlier gives a node a sample that is earlier than the one it has.
+// earlier makes first the first sample of a node if it is earlier than the present one.
 func (g *gatherer) earlier(n *node, first int32) {
 	samples := g.t.p.Samples()
 	if n.first == 0 || samples[first-1].First < samples[n.first-1].First {
@@ -168,7 +167,7 @@ func (g *gatherer) earlier(n *node, first int32) {
 	}
 }
 
-// sumUp adds to each node what those below it have, and links it with its callers.
+// sumUp adds the sum of each node to its caller and links callers to callees.
 func (g *gatherer) sumUp() {
 	stacks := g.t.p.Stacks.All()
 	for _, id := range slices.Backward(g.used) {
@@ -187,7 +186,7 @@ func (g *gatherer) sumUp() {
 	}
 }
 
-// addCallers adds the values of nodes to the rows of their functions, once where a function has called itself.
+// addCallers adds the values of nodes to the rows of their functions. A recursive function counts once.
 func (g *gatherer) addCallers(class uint32) {
 	stacks := g.t.p.Stacks.All()
 	callerFirst := g.t.o.order() == CallerFirst
@@ -207,7 +206,7 @@ func (g *gatherer) addCallers(class uint32) {
 	})
 }
 
-// walk visits the nodes in use, callers before what they call, and finds out which of them have nodes of their class above.
+// walk visits the nodes in use, callers before callees, and sets node.top for nodes without a node of the same class above.
 func (g *gatherer) walk(visit func(profile.StackID)) {
 	stacks := g.t.p.Stacks.All()
 	callees := g.t.o.order() == CalleeFirst
@@ -239,7 +238,7 @@ func (g *gatherer) walk(visit func(profile.StackID)) {
 	}
 }
 
-// ensure makes room for a class of frames.
+// ensure grows rowOf and open to hold a class of frames.
 func (g *gatherer) ensure(class uint32) {
 	if missing := int(class) + 1 - len(g.rowOf); missing > 0 {
 		g.rowOf = append(g.rowOf, make([]*row, missing)...)

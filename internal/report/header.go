@@ -14,7 +14,7 @@ import (
 	"github.com/bperf/bperf/perfdata"
 )
 
-// Header writes what a recording says of itself, in perf's lines of comment.
+// Header writes what a recording says about itself, as comment lines in perf's format.
 func Header(w io.Writer, r *perfdata.Reader) error {
 	out := bufio.NewWriter(w)
 	out.WriteString("# ========\n")
@@ -39,14 +39,14 @@ func (h header) line(format string, values ...any) {
 	h.w.WriteString("# " + printable.Text(fmt.Sprintf(format, values...)) + "\n")
 }
 
-// broken tells of a feature that cannot be read.
+// broken prints the error of a feature that cannot be read. It does nothing if err is nil.
 func (h header) broken(id perfdata.FeatureID, err error) {
 	if err != nil {
 		h.line("%s: %v", id, err)
 	}
 }
 
-// feature decodes a feature; ok is whether there is one that can be read.
+// feature decodes a feature; ok is false if the feature is absent or cannot be read.
 func feature[T perfdata.FeatureValue](h header, id perfdata.FeatureID) (value T, ok bool) {
 	v, err := h.f.Get(id)
 	h.broken(id, err)
@@ -54,7 +54,7 @@ func feature[T perfdata.FeatureValue](h header, id perfdata.FeatureID) (value T,
 	return value, ok
 }
 
-// section decodes a feature that is a list, as far as it can be read.
+// section decodes a feature that is a list, up to the first error.
 func section[T any](h header, id perfdata.FeatureID, decode func([]byte, binary.ByteOrder) ([]T, error)) []T {
 	b, there := h.f.Raw(id)
 	if !there {

@@ -18,8 +18,8 @@ svg.legend-box { height: 18px; width: 100%; display: block; }
 svg.flame { width: 100%; display: block; }
 `
 
-// WriteHTML writes one page with a flame graph for each event that has samples. It contains all that it needs, and its policy forbids the
-// browser to fetch anything. With a base the graphs are compared, as those of WriteFlameGraph are.
+// WriteHTML writes one page with a flame graph for each event that has samples. The page is self-contained, and its content security policy
+// forbids the browser to fetch anything. With a base, the graphs show a comparison as in WriteFlameGraph.
 func WriteHTML(w io.Writer, p, base *profile.Profile, o *Options) error {
 	var events []int
 	for i, e := range p.Events {
@@ -82,7 +82,7 @@ func pageTitle(p *profile.Profile) string {
 	return title
 }
 
-// writePart writes the graph of an event.
+// writePart writes the section of the page for one event.
 func writePart(out *bufio.Writer, p, base *profile.Profile, o *Options, event int) error {
 	root, removed, err := flamesOf(p, base, o, event)
 	if err != nil {

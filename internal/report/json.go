@@ -8,7 +8,7 @@ import (
 	"github.com/bperf/bperf/internal/profile"
 )
 
-// WriteJSON writes the tables and call trees as one JSON object. Its fields are described in docs/report.md.
+// WriteJSON writes the tables and call trees as one JSON object. docs/report.md describes its fields.
 func WriteJSON(w io.Writer, p *profile.Profile, o *Options) error {
 	object := jsonReport{
 		Hostname: p.Info.Hostname, Release: p.Info.Release, Arch: p.Info.Arch, Command: p.Info.Command,
@@ -73,7 +73,7 @@ type jsonEvent struct {
 
 type jsonRow struct {
 	Keys   map[string]string `json:"keys"`
-	Values []jsonValue       `json:"values"` // of each event
+	Values []jsonValue       `json:"values"` // one per event
 	Calls  []jsonBranch      `json:"calls,omitempty"`
 }
 
@@ -89,7 +89,7 @@ type jsonBranch struct {
 	Frames  []jsonFrame  `json:"frames"`
 	Samples uint64       `json:"samples"`
 	Value   uint64       `json:"value"`
-	Ending  uint64       `json:"ending"` // the value of what goes no further
+	Ending  uint64       `json:"ending"` // value of the samples that end in this branch
 	Calls   []jsonBranch `json:"calls,omitempty"`
 }
 

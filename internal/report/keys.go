@@ -12,17 +12,17 @@ import (
 	"github.com/bperf/bperf/internal/profile"
 )
 
-// place is what the keys of a row are read from: those of the first sample that made the row.
+// place holds the values that a row's keys are computed from. They come from the first sample of the row.
 type place struct {
 	labels profile.Labels
 	time   int64
 	parent profile.FunctionID
 	frame  profile.Frame
-	leaf   profile.Frame // the source of a branch
-	target profile.Frame // where it went
+	leaf   profile.Frame // source of a branch
+	target profile.Frame // target of a branch
 }
 
-// scope is what a key depends on.
+// scope is the part of a sample that a key depends on.
 type scope uint8
 
 const (
@@ -31,22 +31,22 @@ const (
 	ofSample
 )
 
-// key is one of what tells rows apart.
+// key is a property that distinguishes rows.
 type key struct {
 	name  string
 	title string
-	width int // at least
+	width int // minimum
 	scope scope
 	needs profile.Keys
 
-	// identity appends what is equal in all samples of a row.
+	// identity appends bytes that are equal for all samples of a row.
 	identity func(p *profile.Profile, b []byte, at *place) []byte
 	text     func(p *profile.Profile, at *place, width int) string
-	// compare puts rows of equal values into order; without it, that of their texts.
+	// compare orders rows of equal values. If it is nil, rows are ordered by text.
 	compare func(p *profile.Profile, a, b *place) int
 }
 
-// Keys returns the names of what rows can be told apart by.
+// Keys returns the names of the keys that can distinguish rows.
 func Keys() []string {
 	var names []string
 	for _, k := range keys {
@@ -55,7 +55,7 @@ func Keys() []string {
 	return names
 }
 
-// findKey returns the key of a name. Labels of the options come first.
+// findKey returns the key with the given name. The labels of the options take precedence.
 func (o *Options) findKey(name string) (*key, bool) {
 	if slices.Contains(o.Labels, name) {
 		return tagKey(name, name), true
@@ -209,7 +209,7 @@ func symbolKey(name, title string, of scope, frame func(*place) *profile.Frame) 
 	}
 }
 
-// lastWithout orders by text, and what has none behind what has one.
+// lastWithout orders by text. A side without text comes last.
 func lastWithout(hasA, hasB bool, a, b string) int {
 	if hasA != hasB {
 		if hasA {
@@ -220,7 +220,7 @@ func lastWithout(hasA, hasB bool, a, b string) int {
 	return cmp.Compare(a, b)
 }
 
-// threadKey is a thread with its name. perf calls it "pid".
+// threadKey returns a key for a thread with its name. perf calls it "pid".
 func threadKey(name, title string) *key {
 	return &key{
 		name: name, title: title, needs: profile.TID | profile.Comm,
@@ -259,8 +259,8 @@ func moduleName(p *profile.Profile, f *profile.Frame) string {
 	return cmp.Or(p.Strings.At(p.Modules.At(f.Module).Name), "[unknown]")
 }
 
-// symbolIdentity is the same for frames in the same function: one at the same place in modules of the same name. Inlined functions have
-// no place of their own, but a name.
+// symbolIdentity appends the identity of a frame's function: the name of its module and its address range. Inlined functions have no
+// address range of their own, so that their name counts. Without a function, it is the frame's address.
 func symbolIdentity(p *profile.Profile, b []byte, f *profile.Frame) []byte {
 	b = number(b, p.Modules.At(f.Module).Name)
 	if f.Function == 0 {
@@ -273,7 +273,7 @@ func symbolIdentity(p *profile.Profile, b []byte, f *profile.Frame) []byte {
 	return number(number(append(b, 2), function.Start), function.End)
 }
 
-// symbolText is the name of a frame's function, behind the kind of code it is in.
+// symbolText returns the name of a frame's function after a letter for the kind of code, for example "[k] schedule".
 func symbolText(p *profile.Profile, f *profile.Frame) string {
 	level := string([]byte{'[', level(f.Kind), ']', ' '})
 	if f.Function == 0 {
@@ -286,7 +286,7 @@ func symbolText(p *profile.Profile, f *profile.Frame) string {
 	return level + name
 }
 
-// address is an address as C writes it with %#.16x: nothing stands before 0.
+// address formats an address like %#.16x of C: 0 has no "0x".
 func address(a uint64) string {
 	if a == 0 {
 		return "0000000000000000"
@@ -294,7 +294,7 @@ func address(a uint64) string {
 	return fmt.Sprintf("0x%016x", a)
 }
 
-// frameName is the name of a frame in a call tree.
+// frameName returns the name of a frame in a call tree.
 func frameName(p *profile.Profile, f *profile.Frame) string {
 	if f.Function == 0 {
 		if f.IP == 0 {
@@ -309,12 +309,13 @@ func frameName(p *profile.Profile, f *profile.Frame) string {
 	return name
 }
 
-// level is perf's letter for a kind of code.
+// level returns perf's letter for a kind of code.
 func level(k profile.Kind) byte {
 	return [...]byte{'.', '.', 'k', 'k', 'H', 'u', 'g'}[k]
 }
 
-// sourceLine is the file and line of a frame, or where that is not known, its function and the offset there, or its address.
+// sourceLine returns the file and line of a frame. If these are unknown, it returns the function and the offset in it; without a function,
+// the module and the address.
 func sourceLine(p *profile.Profile, f *profile.Frame) string {
 	if f.File != 0 {
 		file := p.Strings.At(f.File)
@@ -332,7 +333,8 @@ func symbolSize(p *profile.Profile, f *profile.Frame) uint64 {
 	return function.End - function.Start
 }
 
-// parents finds for each stack what the key "parent" shows.
+// parents returns a function that finds the value of the key "parent" for a stack: the matching function that is nearest to the start of
+// the call tree.
 func parents(p *profile.Profile, pattern *regexp.Regexp, order Order) func(profile.StackID) profile.FunctionID {
 	matches := map[profile.FunctionID]bool{}
 	match := func(f profile.FunctionID) bool {

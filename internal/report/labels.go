@@ -7,11 +7,11 @@ import (
 	"github.com/bperf/bperf/internal/profile"
 )
 
-// labelFrames are the frames below the stacks of flame graphs and folded stacks: what samples are told apart by besides their stacks.
+// labelFrames are the keys whose values become frames below the stacks of flame graphs and folded stacks.
 type labelFrames []*key
 
-// newLabelFrames returns a frame for each label among the keys of the options, in their order, or for the name of the thread if there is none. The
-// tag "wall", which tells time on CPUs from that of blocked threads, is always one.
+// newLabelFrames returns the labels among the sort keys in their order, or "comm" if there are none. The tag "wall", which separates time
+// on CPUs from blocked time, is always included.
 func newLabelFrames(o *Options) labelFrames {
 	var all labelFrames
 	add := func(name string) {
@@ -30,14 +30,14 @@ func newLabelFrames(o *Options) labelFrames {
 	return all
 }
 
-// of returns the titles and classes of a sample's frames, from the lowest up. What the sample does not have is left out.
+// of returns the names and classes of a sample's frames, the lowest first. Labels that the sample lacks are left out.
 func (l labelFrames) of(p *profile.Profile, s *profile.Sample) []flameName {
 	var names []flameName
 	for _, k := range l {
-		text := strings.TrimSuffix(strings.TrimSpace(k.text(p, &place{labels: p.Labels()[s.Labels]}, 0)), ":") // of threads without a name
+		text := strings.TrimSuffix(strings.TrimSpace(k.text(p, &place{labels: p.Labels()[s.Labels]}, 0)), ":") // threads without a name end in ":"
 		frame := flameName{k.name + " " + text, "thread"}
 		switch k.name {
-		case "comm", "cgroup", "container": // which say themselves what they are
+		case "comm", "cgroup", "container": // their values need no title
 			frame.name = text
 		case "wall":
 			frame = flameName{text, "oncpu"}

@@ -10,7 +10,7 @@ import (
 	"github.com/bperf/bperf/internal/profile"
 )
 
-// TestLabelFrames has a frame for each key of the options that is a label, in their order.
+// TestLabelFrames expects a frame for each label among the sort keys, in their order.
 func TestLabelFrames(t *testing.T) {
 	p := profile.New(profile.Comm | profile.PID | profile.TID | profile.CPU | profile.Cgroup | profile.Other)
 	p.Events = []profile.Event{{Name: "cycles"}}

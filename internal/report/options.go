@@ -1,5 +1,9 @@
-// Package report turns a profile into what people and other tools read: perf's tables and call trees, CSV, JSON, folded stacks,
-// pprof, flame graphs, and the formats of speedscope and the Firefox Profiler.
+// Package report turns a profile into formats for people and other tools: perf's tables and call trees, CSV, JSON, folded stacks, pprof,
+// flame graphs, and the formats of speedscope and the Firefox Profiler.
+//
+// A table has one row for each combination of its keys, for example of command, shared object and symbol. A row has a value of its own
+// (self) and, with Options.Children, one that includes its callees (total). Samples, or frames, with equal keys form a class. A call tree
+// consists of branches, which are chains of frames without a fork.
 package report
 
 import (
@@ -12,53 +16,53 @@ import (
 	"github.com/bperf/bperf/internal/profile"
 )
 
-// Options say what a report shows of a profile. They are those of perf report.
+// Options select what a report shows. They correspond to the options of perf report.
 type Options struct {
-	Sort     []string // the keys that tell rows apart: see Keys
-	Labels   []string // tags of the profile that are keys, too
-	Fields   []string // the columns in their order, values and keys; without them the values of the flags below, then the keys
-	Children bool     // add to each function what its callees have
-	Group    bool     // show all events side by side, not only those that were recorded as a group
+	Sort     []string // keys that distinguish rows: see Keys
+	Labels   []string // tags of the profile that are keys too
+	Fields   []string // columns in output order, values and keys; if empty, the values of the flags below, then the keys
+	Children bool     // add the values of callees to each function
+	Group    bool     // show all events side by side, even if they were not recorded as a group
 
 	CallGraph CallGraph
 
-	Event    string  // of several, the one that formats with room for one show
-	Limit    float64 // rows of a smaller percentage are left out
-	Relative bool    // percentages are of what the filters leave, not of everything
+	Event    string  // the event that formats with room for one event show
+	Limit    float64 // leave out rows with a smaller percentage
+	Relative bool    // percentages relate to the filtered samples, not to all samples
 
-	Comms    []string // only samples of these names of threads
-	DSOs     []string // only samples in these modules, by short or whole name
+	Comms    []string // only samples of threads with these names
+	DSOs     []string // only samples in these modules, by short or full name
 	Symbols  []string // only samples in these functions
 	Programs []string // only samples with one of these BPF programs, by name or ID, on their stack
 
-	Samples     bool // a column with the number of samples
-	Period      bool // a column with the sum of the values
-	Utilization bool // columns with the shares of kernel and user code
+	Samples     bool // add a column with the number of samples
+	Period      bool // add a column with the sum of the values
+	Utilization bool // add columns with the shares of kernel and user code
 
-	Parent      *regexp.Regexp // what the key "parent" looks for; DefaultParent if it is nil
-	TimeQuantum int64          // what the key "time" is rounded down to, in ns; 100 ms if it is 0
-	Separator   string         // between columns, which then are not aligned
+	Parent      *regexp.Regexp // pattern for the key "parent"; defaultParent if nil
+	TimeQuantum int64          // the key "time" is rounded down to a multiple of it, in ns; 100 ms if 0
+	Separator   string         // separates columns, which are then not aligned
 }
 
-// defaultParent is what the key "parent" looks for.
+// defaultParent is the default of Options.Parent.
 const defaultParent = "^sys_|^do_page_fault"
 
-// defaultSort are the keys that rows are told apart by when nobody says otherwise.
+// defaultSort returns the keys that distinguish rows if neither Options.Sort nor Options.Fields is set.
 func defaultSort() []string { return []string{"comm", "dso", "symbol"} }
 
-// CallGraph says how call trees are shown.
+// CallGraph selects how call trees are shown.
 type CallGraph struct {
 	Mode  CallGraphMode
-	Limit float64 // branches of a smaller percentage are left out
+	Limit float64 // leave out branches with a smaller percentage
 	Order Order
-	Lines int // the most entries that are shown of each row; 0 is all
+	Lines int // maximum number of entries for each row; 0 for all
 	Value GraphValue
 }
 
-// CallGraphMode is how call trees are drawn.
+// CallGraphMode is the layout of call trees.
 type CallGraphMode uint8
 
-// The modes. In a Graph percentages are of the total, in a Fractal one of the branch above. Flat and Folded are lists of stacks.
+// The modes. Percentages relate to the total in Graph, and to the branch above in Fractal. Flat and Folded print lists of stacks.
 const (
 	NoGraph CallGraphMode = iota
 	Graph
@@ -70,14 +74,14 @@ const (
 // Order is the end at which call trees begin.
 type Order uint8
 
-// The orders. By default trees begin at the callers where the values of callees are added to them, else at the callees.
+// The orders. DefaultOrder is CallerFirst if the values of callees are added to their callers (Options.Children), otherwise CalleeFirst.
 const (
 	DefaultOrder Order = iota
 	CalleeFirst
 	CallerFirst
 )
 
-// GraphValue is what stands at the branches of a call tree.
+// GraphValue is the value that is printed at the branches of a call tree.
 type GraphValue uint8
 
 // The values of branches.
@@ -87,12 +91,12 @@ const (
 	Count
 )
 
-// defaultCallGraph is what perf shows of samples with callchains.
+// defaultCallGraph returns the call graph that perf shows for samples with callchains.
 func defaultCallGraph() CallGraph { return CallGraph{Mode: Graph, Limit: 0.5} }
 
-// ParseCallGraph parses what perf takes behind -g: words with a comma between them, in any order. They are a mode (graph, fractal, flat,
-// folded, none), a limit in percent and behind it the most lines, an order (caller, callee), and a value (percent, period, count). The
-// words "function" and "children" say what is so anyway.
+// ParseCallGraph parses the argument of perf's option -g: words in any order, separated by commas. They are a mode (graph, fractal, flat,
+// folded, none), a limit in percent and after it the maximum number of lines, an order (caller, callee), and a value (percent, period,
+// count). The words "function" and "children" change nothing: what they select always applies. Any other word is an error.
 func ParseCallGraph(text string) (CallGraph, error) {
 	g := defaultCallGraph()
 	modes := map[string]CallGraphMode{"none": NoGraph, "graph": Graph, "fractal": Fractal, "flat": Flat, "folded": Folded}
@@ -131,7 +135,7 @@ func ParseCallGraph(text string) (CallGraph, error) {
 	return g, nil
 }
 
-// order returns the order that is in force.
+// order returns the order in effect.
 func (o *Options) order() Order {
 	if o.CallGraph.Order != DefaultOrder {
 		return o.CallGraph.Order
@@ -142,12 +146,12 @@ func (o *Options) order() Order {
 	return CalleeFirst
 }
 
-// NeedsStacks tells whether tables need the stacks of samples.
+// NeedsStacks reports whether tables need the stacks of samples.
 func (o *Options) NeedsStacks() bool {
 	return o.Children || o.CallGraph.Mode != NoGraph || len(o.Programs) > 0 || slices.Contains(o.Sort, "parent") || slices.Contains(o.Fields, "parent")
 }
 
-// NeededKeys returns the keys that a profile must keep for a report with these options.
+// NeededKeys returns the keys that a profile must keep for a report with these options. An unknown column is an error.
 func (o *Options) NeededKeys() (profile.Keys, error) {
 	var keys profile.Keys
 	columns, err := o.columns()

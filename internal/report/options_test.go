@@ -2,7 +2,7 @@ package report
 
 import "testing"
 
-// TestNeedsStacks: what is not needed is not read, so that a table with call trees or callers in it must say so.
+// TestNeedsStacks checks that tables with call trees or callers request stacks: bperf does not read what a report does not need.
 func TestNeedsStacks(t *testing.T) {
 	for _, test := range []struct {
 		name string

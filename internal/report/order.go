@@ -7,8 +7,9 @@ import (
 
 // sort puts rows into perf's order: by their values, then by their keys.
 //
-// What perf compares is no order: of rows with the same value, callers come before callees, but only within a thread. So where a row ends up
-// depends on how it gets there. Here it gets there in the same way: in the order of the keys, into a red-black tree.
+// perf's comparison is not a consistent order: of rows with the same value, callers come before callees, but only within a thread. The
+// position of a row therefore depends on the order of insertion. To get the same result, sort inserts rows as perf does: in the order of
+// the keys, into a red-black tree.
 func (t *table) sort() {
 	by := slices.Clone(t.columns)
 	slices.SortStableFunc(by, func(a, b *column) int { return cmp.Compare(a.rank, b.rank) })
@@ -34,7 +35,7 @@ func (t *table) sort() {
 	t.rows = tree.appendTo(t.rows[:0])
 }
 
-// arrange orders two rows by the identity of a key.
+// arrange orders two rows by the identity of a key. It returns 0 for columns that are not keys.
 func (c *column) arrange(t *table, a, b *row) int {
 	if c.key == nil {
 		return 0
@@ -55,7 +56,7 @@ func (c *column) arrange(t *table, a, b *row) int {
 	f, g := t.p.Functions.At(a.frame.Function), t.p.Functions.At(b.frame.Function)
 	return cmp.Or(lastWithout(a.frame.Module != 0, b.frame.Module != 0, moduleName(t.p, &a.frame), moduleName(t.p, &b.frame)),
 		cmp.Compare(f.Start, g.Start), cmp.Compare(f.End, g.End),
-		cmp.Compare(t.p.Strings.At(f.Name), t.p.Strings.At(g.Name))) // inlined functions begin nowhere
+		cmp.Compare(t.p.Strings.At(f.Name), t.p.Strings.At(g.Name))) // inlined functions have no addresses
 }
 
 // rowTree is a red-black tree of rows, as in Cormen, Leiserson, Rivest and Stein.
@@ -108,7 +109,7 @@ func (t *rowTree) balance(n *rowNode) {
 	t.root.red = false
 }
 
-// rotate puts a child into its parent's place.
+// rotate moves a child up to the position of its parent.
 func (t *rowTree) rotate(parent, child *rowNode) {
 	var moved *rowNode
 	if child == parent.left {

@@ -8,7 +8,8 @@ import (
 	"github.com/bperf/bperf/internal/profile"
 )
 
-// TestOrderOfInlined prints rows that differ in nothing but the names of inlined functions, which have no addresses: always in one order.
+// TestOrderOfInlined prints rows that differ only in the names of inlined functions, which have no addresses. Their order must always be
+// the same.
 func TestOrderOfInlined(t *testing.T) {
 	p := profile.New(0)
 	p.Events = []profile.Event{{Name: "cpu-clock", Unit: "ns"}}

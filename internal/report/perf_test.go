@@ -44,7 +44,7 @@ func callGraph(t testing.TB, text string) CallGraph {
 	return g
 }
 
-// TestPerf compares tables and call trees with those that perf has printed of the same recording, to the last character.
+// TestPerf compares tables and call trees, character by character, with perf's output for the same recording.
 func TestPerf(t *testing.T) {
 	none, graph := CallGraph{}, defaultCallGraph()
 	tests := []struct {
@@ -93,7 +93,7 @@ func TestPerf(t *testing.T) {
 	}
 }
 
-// tables is a report without what perf and bperf print around the tables.
+// tables returns a report without the text that perf and bperf print around the tables.
 func tables(text string) string {
 	return strings.TrimRight(text[strings.Index(text, "# Total Lost"):], "#\n ")
 }

@@ -12,7 +12,7 @@ import (
 	"github.com/bperf/bperf/internal/profile"
 )
 
-// goTool runs a tool of the Go that runs the tests.
+// goTool runs a tool of the Go toolchain that runs the tests.
 func goTool(t *testing.T, arguments ...string) string {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Minute) // the go command builds the tool first
@@ -77,7 +77,7 @@ func main() {
 }
 `
 
-// TestPGO gives a profile to Go's compiler, which must then inline the call that is hot in it.
+// TestPGO gives a profile to Go's compiler. The compiler must then inline the call that is hot in the profile.
 func TestPGO(t *testing.T) {
 	dir := t.TempDir()
 	source := filepath.Join(dir, "main.go")

@@ -12,8 +12,8 @@ import (
 	"github.com/bperf/bperf/internal/profile"
 )
 
-// WritePprof writes a compressed profile in the format of pprof. It has the type samples/count, which Go's compiler looks for, and one for each
-// event. With the lines of frames in it, it is a profile for `go build -pgo`.
+// WritePprof writes a compressed profile in pprof's format. It has the sample type samples/count, which Go's compiler looks for, and one
+// for each event. If its frames have lines, it is a profile for `go build -pgo`.
 func WritePprof(w io.Writer, p *profile.Profile, o *Options) error {
 	e := newPprofExporter(p)
 	for s := range chosen(p, o) {
@@ -30,10 +30,10 @@ type pprofExporter struct {
 	out       *pprof.Profile
 	mappings  map[mappingKey]*pprof.Mapping
 	functions map[profile.FunctionID]*pprof.Function
-	locations map[string]*pprof.Location // by the numbers of their frames
+	locations map[string]*pprof.Location // by the IDs of their frames
 }
 
-// mappingKey is a module, and the mapping of a part of it where that is known.
+// mappingKey is a module and, if known, the mapping of one part of it.
 type mappingKey struct {
 	module profile.ModuleID
 	at     profile.Mapping
@@ -71,10 +71,10 @@ func newPprofExporter(p *profile.Profile) *pprofExporter {
 	return e
 }
 
-// cpuTime is the type of CPU time, as Go's own profiles have it.
+// cpuTime is the sample type of CPU time in Go's own profiles.
 const cpuTime = "cpu"
 
-// pprofType is the type of an event's values, which no event before it has.
+// pprofType returns the sample type of event i. It differs from the types of all events before it.
 func pprofType(events []profile.Event, i int) string {
 	if isClock(events[i]) && !slices.ContainsFunc(events[:i], isClock) {
 		return cpuTime
@@ -87,7 +87,7 @@ func isClock(e profile.Event) bool {
 	return e.Unit == "ns" && (e.Name == cpuTime || strings.HasPrefix(e.Name, "cpu-clock") || strings.HasPrefix(e.Name, "task-clock"))
 }
 
-// sameEvent returns the position of an event in a profile, or -1. Profiles of pprof do not say which of the clocks they have.
+// sameEvent returns the position of an event in a profile, or -1. All clocks match "cpu", because pprof's profiles do not name the clock.
 func sameEvent(in *profile.Profile, e profile.Event) int {
 	return slices.IndexFunc(in.Events, func(o profile.Event) bool {
 		return o.Name == e.Name || (o.Name == cpuTime || e.Name == cpuTime) && isClock(o) && isClock(e)
@@ -107,7 +107,7 @@ func pprofUnit(unit string) string {
 func (e *pprofExporter) add(s *profile.Sample) {
 	sample := &pprof.Sample{Value: make([]int64, len(e.out.SampleType))}
 	sample.Value[0], sample.Value[1+s.Event] = int64(s.Count), int64(s.Value)
-	var inlined []profile.FrameID // into the next that is not
+	var inlined []profile.FrameID // the frames that are inlined into the next one that is not
 	for _, f := range frames(e.p, s) {
 		inlined = append(inlined, f)
 		if !e.p.Frames()[f].Inlined {
@@ -149,7 +149,7 @@ func (e *pprofExporter) label(to *pprof.Sample, s *profile.Sample) {
 	}
 }
 
-// location is where an instruction is: a frame, behind those that are inlined there.
+// location returns the location of an instruction. frames are the functions inlined there and, last, the frame that contains them.
 func (e *pprofExporter) location(frames []profile.FrameID) *pprof.Location {
 	key := fmt.Sprint(frames)
 	if known := e.locations[key]; known != nil {
@@ -176,10 +176,11 @@ func (e *pprofExporter) location(frames []profile.FrameID) *pprof.Location {
 	return l
 }
 
-// unknownMapping is for what is in no file.
+// unknownMapping is the file name for code that is in no file.
 const unknownMapping = "unknown"
 
-// mapping returns the mapping that a frame is in, and its address in memory there.
+// mapping returns the mapping that contains a frame, and the frame's address in memory. If the profile does not know the mapping, the
+// address is that in the module.
 func (e *pprofExporter) mapping(f *profile.Frame) (m *pprof.Mapping, address uint64) {
 	key, address := mappingKey{module: f.Module}, f.CodeAddress()
 	for _, at := range e.p.Mappings[f.Module] {

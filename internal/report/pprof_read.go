@@ -12,11 +12,11 @@ import (
 	"github.com/bperf/bperf/internal/replay"
 )
 
-// mostPprof is how many bytes a profile of pprof may have without its compression.
+// mostPprof is the maximum size of an uncompressed pprof profile, in bytes.
 const mostPprof = 1 << 30
 
-// ReadPprof reads a compressed profile in the format of pprof: what WritePprof writes, or another program. Each type of its values is an event, but for
-// the number of samples. Labels are read as far as keep wants them, but for tags.
+// ReadPprof reads a compressed profile in pprof's format, by WritePprof or another program. Each sample type becomes an event, except the
+// number of samples. The labels in keep are read, but no tags.
 func ReadPprof(r io.Reader, keep profile.Keys) (*profile.Profile, error) {
 	in, err := parsePprof(r)
 	if err != nil {
@@ -76,7 +76,7 @@ func parsePprof(r io.Reader) (*pprof.Profile, error) {
 
 type pprofImporter struct {
 	p      *profile.Profile
-	frames map[*pprof.Location][]profile.FrameID // the innermost first
+	frames map[*pprof.Location][]profile.FrameID // innermost first
 }
 
 func (i *pprofImporter) labels(s *pprof.Sample) profile.LabelsID {
@@ -99,7 +99,7 @@ func (i *pprofImporter) stack(locations []*pprof.Location) (leaf profile.FrameID
 	var all []profile.FrameID
 	for at, l := range locations {
 		frames := i.location(l)
-		if at == 0 { // the function that others are inlined into
+		if at == 0 { // the outer function that the others are inlined into
 			leaf = frames[len(frames)-1]
 		}
 		all = append(all, frames...)
@@ -122,7 +122,7 @@ func (i *pprofImporter) location(l *pprof.Location) []profile.FrameID {
 	for at, line := range l.Line {
 		f := frame
 		if line.Function != nil {
-			n := line.Function.ID // in place of its address, by which functions of one name are told apart
+			n := line.Function.ID // stands in for the address, which distinguishes functions with the same name
 			function := profile.Function{Name: id(line.Function.Name), Module: frame.Module, Start: n, End: n, File: id(line.Function.Filename),
 				StartLine: uint32(max(0, line.Function.StartLine))}
 			if line.Function.SystemName != line.Function.Name {

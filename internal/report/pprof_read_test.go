@@ -10,7 +10,7 @@ import (
 	"github.com/bperf/bperf/internal/profile"
 )
 
-// TestPprofBack reads what was written: stacks, names, threads and values are the same, and nothing has changed.
+// TestPprofBack reads what WritePprof wrote: stacks, names, threads and values are unchanged.
 func TestPprofBack(t *testing.T) {
 	keys := profile.Comm | profile.TID
 	p := mixed(keys, 1, nasty...)
@@ -37,7 +37,7 @@ func TestPprofBack(t *testing.T) {
 	}
 	rows := 0
 	for line := range strings.Lines(changes.String()) {
-		if strings.Contains(line, "main.s") { // the one is inlined into the other, where mixed has a sample, but recordings have none
+		if strings.Contains(line, "main.s") { // main.s is inlined into the other function where mixed has a sample; recordings have no such samples
 			continue
 		}
 		if fields := strings.Fields(line); len(fields) > 1 && fields[0] != "#" {
@@ -51,7 +51,7 @@ func TestPprofBack(t *testing.T) {
 	}
 }
 
-// lines are in one order.
+// lines returns the lines in sorted order.
 func lines(b *bytes.Buffer) string {
 	all := slices.Sorted(strings.Lines(b.String()))
 	return strings.Join(all, "")

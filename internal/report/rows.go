@@ -7,48 +7,48 @@ import (
 	"github.com/bperf/bperf/internal/profile"
 )
 
-// value is what a row has of one event.
+// value holds the sums of one event in a row.
 type value struct {
-	samples uint64 // in the row's own code
+	samples uint64 // number of samples in the row's own code
 	self    uint64
-	total   uint64 // with that of what it called
-	user    uint64 // of self, by kind of code
+	total   uint64 // self and the values of the callees
+	user    uint64 // the parts of self by kind of code
 	kernel  uint64
 	guest   uint64 // user code of guests
 	guestOS uint64
 }
 
-// row is a line of a table: the samples that have the same keys.
+// row is a line of a table: the samples with equal keys.
 type row struct {
 	place
-	values []value // of each event of the table
+	values []value // one for each event of the table
 	calls  []*branch
 
-	first  int64 // the time of the first sample
-	thread int32 // that one's
+	first  int64 // time of the first sample
+	thread int32 // thread of the first sample
 	depth  int   // of its deepest call tree
 }
 
-// table is the rows of an event, or of several side by side.
+// table holds the rows of one event, or of several side by side.
 type table struct {
 	p       *profile.Profile
 	o       *Options
 	columns []*column
-	events  []int // positions in Profile.Events; the first is the one whose call trees are shown
+	events  []int // indexes in Profile.Events; call trees are those of the first event
 	totals  []total
 	rows    []*row
 }
 
-// total is all there is of an event.
+// total holds the sums of an event over all rows.
 type total struct {
 	samples, value   uint64
-	stacked          uint64 // the value of samples with a stack
-	leftSamples      uint64 // what the filters leave
+	stacked          uint64 // value of samples with a stack
+	leftSamples      uint64 // samples that pass the filters
 	leftValue        uint64
 	leftStackedValue uint64
 }
 
-// newTable makes the rows of events.
+// newTable builds the table of the events with the given indexes in Profile.Events.
 func newTable(p *profile.Profile, o *Options, events []int) (*table, error) {
 	columns, err := o.columns()
 	if err != nil {
@@ -94,7 +94,7 @@ func (t *total) leave(s *profile.Sample) {
 	}
 }
 
-// base returns what is 100 percent of an event.
+// base returns the value that is 100 percent of an event. position is the event's index in table.events.
 func (t *table) base(position int) uint64 {
 	if t.o.Relative {
 		return t.totals[position].leftValue
@@ -109,10 +109,10 @@ func percent(part, whole uint64) float64 {
 	return 100 * float64(part) / float64(whole)
 }
 
-// shown tells whether a row is above the limit.
+// shown reports whether a row reaches Options.Limit.
 func (t *table) shown(r *row) bool { return t.percentOf(r) >= t.o.Limit }
 
-// percentOf is what the limit for rows is compared with.
+// percentOf returns the percentage that is compared with Options.Limit.
 func (t *table) percentOf(r *row) float64 {
 	if t.o.Children {
 		return percent(r.values[0].total, t.base(0))
@@ -120,12 +120,12 @@ func (t *table) percentOf(r *row) float64 {
 	return percent(r.values[0].self, t.base(0))
 }
 
-// rowMap has the rows by the classes of their samples and frames.
+// rowMap maps the classes of samples and frames to rows.
 type rowMap map[rowKey]*row
 
 type rowKey struct{ sample, frame uint32 }
 
-// addSamples adds the samples of an event, by their positions in the profile.
+// addSamples adds the samples of an event. chosen are their indexes in Profile.Samples.
 func (t *table) addSamples(rows rowMap, c *classes, position int, chosen []int) {
 	g := newGatherer(t, rows, c, position)
 	bySample := map[uint32][]int{}

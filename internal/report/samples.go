@@ -9,7 +9,7 @@ import (
 	"github.com/bperf/bperf/internal/profile"
 )
 
-// chosen goes through the samples that the filters leave.
+// chosen returns the samples that pass the filters.
 func chosen(p *profile.Profile, o *Options) iter.Seq[*profile.Sample] {
 	wanted := o.filter(p)
 	return func(yield func(*profile.Sample) bool) {
@@ -22,7 +22,7 @@ func chosen(p *profile.Profile, o *Options) iter.Seq[*profile.Sample] {
 	}
 }
 
-// frames returns the frames of a sample, the innermost first.
+// frames returns the frames of a sample, innermost first.
 func frames(p *profile.Profile, s *profile.Sample) []profile.FrameID {
 	if s.Stack == 0 && s.Leaf != 0 {
 		return []profile.FrameID{s.Leaf}
@@ -30,10 +30,11 @@ func frames(p *profile.Profile, s *profile.Sample) []profile.FrameID {
 	return slices.Collect(p.Stacks.Frames(s.Stack))
 }
 
-// offCPU is what the tag "wall" says of blocked threads, where it tells their time from that on CPUs.
+// offCPU is the value of the tag "wall" for blocked threads, in profiles that separate their time from that on CPUs.
 const offCPU = "off-CPU"
 
-// theEvent is the position of the event that a format with room for one shows: the named one, or the only one with samples.
+// theEvent returns the index of the event that a format with room for one event shows: the named one, or the only one with samples.
+// Anything else is an error.
 func theEvent(p *profile.Profile, o *Options) (int, error) {
 	var names []string
 	found := -1
@@ -57,7 +58,7 @@ func theEvent(p *profile.Profile, o *Options) (int, error) {
 	return found, nil
 }
 
-// frameTitle names a frame where there is no address to look at: by its function, or else its module.
+// frameTitle returns a frame's name for formats without addresses: its function, or else its module.
 func frameTitle(p *profile.Profile, id profile.FrameID) string {
 	f := p.Frames()[id]
 	if f.Function == 0 {

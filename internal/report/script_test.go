@@ -12,13 +12,13 @@ import (
 	"github.com/bperf/bperf/internal/profile"
 )
 
-// readScript makes a profile of what `perf script -F comm,pid,tid,time,event,period,ip,sym,symoff,dso` prints.
+// readScript makes a profile from the output of `perf script -F comm,pid,tid,time,event,period,ip,sym,symoff,dso`.
 func readScript(t testing.TB, text string, keep profile.Keys, events ...profile.Event) *profile.Profile {
 	t.Helper()
 	p := profile.New(keep)
 	p.Events = events
 	r := scriptReader{p: p}
-	p.Modules.ID(profile.Module{Path: p.Strings.ID("[kernel.kallsyms]"), Name: p.Strings.ID("[kernel.kallsyms]")}) // is there first
+	p.Modules.ID(profile.Module{Path: p.Strings.ID("[kernel.kallsyms]"), Name: p.Strings.ID("[kernel.kallsyms]")}) // is always the first module
 	lines := bufio.NewScanner(strings.NewReader(text))
 	lines.Buffer(nil, 1<<20)
 	for lines.Scan() {

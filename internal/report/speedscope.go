@@ -10,7 +10,7 @@ import (
 	"github.com/bperf/bperf/internal/profile"
 )
 
-// The format is that of https://www.speedscope.app/file-format-schema.json, with sampled profiles.
+// speedscope is a file as described by https://www.speedscope.app/file-format-schema.json, with sampled profiles.
 type speedscope struct {
 	Schema   string              `json:"$schema"`
 	Shared   speedscopeShared    `json:"shared"`
@@ -35,12 +35,12 @@ type speedscopeProfile struct {
 	Unit    string   `json:"unit"`
 	Start   uint64   `json:"startValue"`
 	End     uint64   `json:"endValue"`
-	Samples [][]int  `json:"samples"` // the outermost frame first
+	Samples [][]int  `json:"samples"` // outermost frame first
 	Weights []uint64 `json:"weights"`
 }
 
-// WriteSpeedscope writes a profile of each event and thread, as far as threads are told apart. Samples stand in the order of time where that is
-// known.
+// WriteSpeedscope writes a profile for each event and each thread that the labels distinguish. Samples are in the order of time if the
+// profile has times.
 func WriteSpeedscope(w io.Writer, p *profile.Profile, o *Options) error {
 	file := speedscope{
 		Schema: "https://www.speedscope.app/file-format-schema.json", Name: p.Info.Hostname, Exporter: "bperf",
@@ -83,7 +83,7 @@ func speedscopeUnit(unit string) string {
 	return "none"
 }
 
-// track is the samples of an event in a thread, or in what threads have in common where they are not told apart.
+// track is the samples of one event with the same labels of a thread: comm, PID and TID, as far as the profile keeps them.
 type track struct {
 	name    string
 	event   int
@@ -97,7 +97,7 @@ type trackKey struct {
 	pid, tid int32
 }
 
-// newTracks sorts the samples into tracks, those of most value first.
+// newTracks sorts the samples into tracks. For each event, the tracks with the largest values come first.
 func newTracks(p *profile.Profile, o *Options) []*track {
 	byKey := map[trackKey]*track{}
 	var tracks []*track

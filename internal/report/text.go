@@ -14,7 +14,7 @@ import (
 	"github.com/bperf/bperf/internal/profile"
 )
 
-// Text writes perf's tables: one for each event, or for each group of events.
+// Text writes perf's tables: one for each event, or one for each group of events.
 func Text(w io.Writer, p *profile.Profile, o *Options) error {
 	buffered := bufio.NewWriter(w)
 	printer := textPrinter{w: buffered, p: p, o: o}
@@ -52,7 +52,7 @@ func (t *textPrinter) print() error {
 	return nil
 }
 
-// printLosses prints what perf does not know or tell.
+// printLosses prints the losses that perf does not report.
 func (t *textPrinter) printLosses() {
 	lost := &t.p.Losses
 	if lost.MissedEstimate > 0 {
@@ -66,7 +66,7 @@ func (t *textPrinter) printLosses() {
 	}
 }
 
-// groupEvents returns the events of each table, by their positions: the leader of a group and its members.
+// groupEvents returns the events of each table by their index: a group's leader and its members. With all, one table has all events.
 func groupEvents(events []profile.Event, all bool) [][]int {
 	var groups [][]int
 	at := map[int]int{}
@@ -118,7 +118,7 @@ func (t *textPrinter) printSums(table *table) {
 	fmt.Fprintf(t.w, "# Samples: %s of event%s '%s'\n# Event count (approx.): %d\n#\n", shortened(samples), plural, name, value)
 }
 
-// shortened is perf's way of writing a number of samples.
+// shortened formats a number of samples as perf does.
 func shortened(n uint64) string {
 	unit := " "
 	for _, larger := range []string{"K", "M", "G"} {
@@ -147,7 +147,7 @@ func (t *table) widths() []int {
 	return widths
 }
 
-// unresolvedWidth is that of an address, for which perf makes room in two columns.
+// unresolvedWidth is the width of an address. perf reserves it in two columns: symbol and dso.
 const unresolvedWidth = 16
 
 func (t *table) textWidth(c *column, r *row) int {
@@ -219,13 +219,13 @@ func (t *textPrinter) printRow(table *table, widths []int, r *row) {
 	t.w.WriteString("\n")
 }
 
-// padded tells whether spaces stand behind what is in a column: behind symbols at the end of a line perf writes none.
+// padded reports whether spaces fill the column with index i. perf does not pad symbols at the end of a line.
 func (t *table) padded(i int) bool {
 	name := t.columns[i].name
 	return i < len(t.columns)-1 || name == "comm" || name == "dso" || name == "pid" || name == "tid" || name == "cgroup" || name == "parent"
 }
 
-// cell is what stands in a column of a row.
+// cell returns the text of a row in a column.
 func (t *table) cell(c *column, r *row, width int) string {
 	if c.key != nil {
 		text := printable.Text(c.key.text(t.p, &r.place, width))

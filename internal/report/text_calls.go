@@ -10,14 +10,14 @@ import (
 	"github.com/bperf/bperf/internal/profile"
 )
 
-// margin is what stands before every line of a call tree.
+// margin is the indentation of every line of a call tree.
 const margin = "            "
 
 // callPrinter prints the call tree of a row.
 type callPrinter struct {
 	*textPrinter
 	table  *table
-	indent string // of what stands below the trunk
+	indent string // of the lines below the trunk
 }
 
 func (t *textPrinter) printCalls(table *table, r *row) {
@@ -52,7 +52,7 @@ func (t *textPrinter) printCalls(table *table, r *row) {
 	}
 }
 
-// value is what stands at a branch.
+// value returns the text of a branch's value.
 func (c *callPrinter) value(s sum, whole uint64) string {
 	switch c.o.CallGraph.Value {
 	case Period:
@@ -68,7 +68,7 @@ func (c *callPrinter) name(id profile.FrameID) string {
 	return printable.Text(frameName(c.p, &f))
 }
 
-// printGraph prints a tree. Where all of a row goes through one branch, that stands at the margin and without a value.
+// printGraph prints a tree. A branch that contains all samples of the row is the trunk: it stands at the margin and has no value.
 func (c *callPrinter) printGraph(calls []*branch, whole uint64) {
 	base := c.table.base(0)
 	if c.o.CallGraph.Mode == Fractal {
@@ -85,11 +85,11 @@ func (c *callPrinter) printGraph(calls []*branch, whole uint64) {
 	}
 }
 
-// printTrunk prints the frames that all samples share.
+// printTrunk prints the frames that all samples share. It reports whether it printed any.
 func (c *callPrinter) printTrunk(b *branch) bool {
 	frames := b.frames
 	if len(c.o.Fields) == 0 && len(c.o.Sort) > 0 && strings.HasPrefix(c.o.Sort[0], "sym") {
-		frames = frames[1:] // the row has the first
+		frames = frames[1:] // the row already shows the first frame
 	}
 	for i, f := range frames {
 		if c.o.CallGraph.Lines > 0 && i == c.o.CallGraph.Lines {
@@ -106,7 +106,7 @@ func (c *callPrinter) printTrunk(b *branch) bool {
 	return len(frames) > 0
 }
 
-// printBranches prints the branches of one level; bars tells at which levels a line goes on downwards.
+// printBranches prints the branches of one level. bars has an entry for each level: whether its vertical line continues.
 func (c *callPrinter) printBranches(calls []*branch, base uint64, bars []bool) {
 	level := len(bars) - 1
 	below := slices.Clone(bars)
@@ -141,7 +141,7 @@ func (c *callPrinter) printBranches(calls []*branch, base uint64, bars []bool) {
 	}
 }
 
-// printBars prints the lines that go on downwards.
+// printBars prints the vertical lines that continue.
 func (c *callPrinter) printBars(bars []bool) {
 	c.w.WriteString(margin + c.indent)
 	for _, bar := range bars {
@@ -153,7 +153,7 @@ func (c *callPrinter) printBars(bars []bool) {
 	}
 }
 
-// printEntry prints a line of a branch, with a value if it is the first of it.
+// printEntry prints one frame of a branch. Only the first frame has a value.
 func (c *callPrinter) printEntry(below []bool, value, name string) {
 	c.w.WriteString(margin + c.indent)
 	for i, bar := range below {
@@ -171,13 +171,13 @@ func (c *callPrinter) printEntry(below []bool, value, name string) {
 	c.w.WriteString(name + "\n")
 }
 
-// listed is a whole stack of a row, and what ends there.
+// listed is a whole stack of a row, with the sum of the samples that end there.
 type listed struct {
 	names  []string
 	ending sum
 }
 
-// stacks lists the stacks of a row, those that most was counted in first.
+// stacks returns the stacks of a row, the largest value first.
 func (c *callPrinter) stacks(r *row) []listed {
 	smallest := uint64(float64(c.table.totals[0].stacked) * (c.o.CallGraph.Limit / 100))
 	var all []listed

@@ -13,10 +13,10 @@ import (
 	"github.com/bperf/bperf/internal/profile"
 )
 
-// barWidth is how long the bar of the whole is, in characters.
+// barWidth is the width of a bar of 100 percent, in characters.
 const barWidth = 20
 
-// WriteTop writes the rows with the largest shares, at most so many, each with a bar. It has a table for each event.
+// WriteTop writes a table for each event, with the rows of the largest shares and a bar for each. most is the maximum number of rows.
 func WriteTop(w io.Writer, p *profile.Profile, o *Options, most int) error {
 	b := bufio.NewWriter(w)
 	tables := 0
@@ -96,7 +96,7 @@ func (t *table) writeTop(w *bufio.Writer, most int) {
 	}
 }
 
-// amount is a value with its unit; times are in seconds.
+// amount formats a value with its unit; times are in seconds.
 func amount(v uint64, unit string) string {
 	if unit == "ns" {
 		return fmt.Sprintf("%.3f s", float64(v)/1e9)
@@ -104,7 +104,7 @@ func amount(v uint64, unit string) string {
 	return fmt.Sprint(v, " events")
 }
 
-// bar is a share of the whole, to an eighth of a character.
+// bar returns a bar for a share of the whole, to an eighth of a character.
 func bar(part, whole uint64) string {
 	eighths := 0
 	if whole > 0 {

@@ -11,7 +11,7 @@ import (
 	"github.com/bperf/bperf/internal/profile"
 )
 
-// onAndOff is a profile of the same function on a CPU and blocked.
+// onAndOff returns a profile of the same function on a CPU and blocked.
 func onAndOff(tagged bool) *profile.Profile {
 	p := profile.New(profile.Comm | profile.Other)
 	p.Events = []profile.Event{{Name: "wall-clock", Unit: "ns"}}
@@ -27,7 +27,7 @@ func onAndOff(tagged bool) *profile.Profile {
 	return p
 }
 
-// TestWall has a frame for the time on CPUs and one for that of blocked threads, below which stacks are.
+// TestWall expects one frame for the time on CPUs and one for blocked time, with the stacks above them.
 func TestWall(t *testing.T) {
 	for _, tt := range []struct {
 		tagged bool
