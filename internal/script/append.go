@@ -4,7 +4,7 @@ import "strconv"
 
 const spaces = "                                                                "
 
-// appendRight appends text at the right of so many columns.
+// appendRight appends text, right-aligned in width columns.
 func appendRight(out []byte, text string, width int) []byte {
 	for n := width - len(text); n > 0; n -= len(spaces) {
 		out = append(out, spaces[:min(n, len(spaces))]...)
@@ -12,7 +12,7 @@ func appendRight(out []byte, text string, width int) []byte {
 	return append(out, text...)
 }
 
-// shiftRight puts blanks in front of what stands behind start.
+// shiftRight right-aligns the text from start on in width columns.
 func shiftRight(out []byte, start, width int) []byte {
 	n := width - (len(out) - start)
 	if n <= 0 {
@@ -24,7 +24,7 @@ func shiftRight(out []byte, start, width int) []byte {
 	return out
 }
 
-// appendLeft fills what stands behind start with blanks.
+// appendLeft left-aligns the text from start on in width columns.
 func appendLeft(out []byte, start, width int) []byte {
 	if n := width - (len(out) - start); n > 0 {
 		return append(out, spaces[:n]...)
@@ -55,7 +55,7 @@ func appendZeros(out []byte, v uint64, width int) []byte {
 
 const hexDigits = "0123456789abcdef"
 
-// appendHex appends a number in hexadecimal at the right of so many columns.
+// appendHex appends a number in hexadecimal, right-aligned in width columns.
 func appendHex(out []byte, v uint64, width int) []byte {
 	var digits [16]byte
 	at := len(digits)

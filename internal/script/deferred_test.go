@@ -11,7 +11,7 @@ import (
 	"github.com/bperf/bperf/test/require"
 )
 
-// writeRecording makes a recording of one event of a thread that has a libc mapped, at the address that write gets.
+// writeRecording writes a recording of one event in a thread with a mapped libc. write gets the address of the libc.
 func writeRecording(t *testing.T, event *perfdata.Event, write func(w *perfdata.Writer, id perfdata.SampleID, code uint64)) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "perf.data")
@@ -31,14 +31,14 @@ func writeRecording(t *testing.T, event *perfdata.Event, write func(w *perfdata.
 	w.Write(perfdata.MiscUser, &perfdata.Mmap2{SampleID: id, PID: 100, TID: 100, Start: base + code.Off, Length: code.Filesz, Offset: code.Off,
 		Protection: 5, Flags: 2, Filename: lib})
 	write(w, id, base+code.Off)
-	if err := w.Close(); err != nil { // has all errors of before
+	if err := w.Close(); err != nil { // reports the errors of all writes
 		t.Fatal(err)
 	}
 	return path
 }
 
-// TestPrintsDeferredAsPerfDoes prints callchains that come in two parts, which Linux has from 6.19 on. (Where the second part is lost, perf 7.2 takes what
-// would have joined them for an address.)
+// TestPrintsDeferredAsPerfDoes prints callchains that come in two parts, which exist since Linux 6.19. (If the second part is lost, perf
+// 7.2 treats the cookie that would have joined them as an address.)
 func TestPrintsDeferredAsPerfDoes(t *testing.T) {
 	require.NewestPerf(t)
 	event := &perfdata.Event{Name: "cycles", IDs: []uint64{7}, Attr: perfdata.Attr{SamplePeriod: 1000,
@@ -62,7 +62,7 @@ func TestPrintsDeferredAsPerfDoes(t *testing.T) {
 	comparePackaged(t, file, got)
 }
 
-// TestPrintsOffCPUDumpsAsPerfDoes prints what perf's BPF programs write of blocked threads from 6.16 on.
+// TestPrintsOffCPUDumpsAsPerfDoes prints the samples of blocked threads that perf's BPF programs write since perf 6.16.
 func TestPrintsOffCPUDumpsAsPerfDoes(t *testing.T) {
 	require.NewestPerf(t)
 	event := &perfdata.Event{Name: "offcpu-time", IDs: []uint64{7}, Attr: perfdata.Attr{Type: 1, Config: 10, SamplePeriod: 1,

@@ -1,3 +1,2 @@
-// Package script prints the records of a recording one by one: as perf script does, in the layout that programs read which were made for
-// it, and as JSON.
+// Package script prints the records of a recording one by one: in the layout of perf script, which other programs parse, or as JSON.
 package script

@@ -8,7 +8,7 @@ import (
 	"github.com/bperf/bperf/perfdata"
 )
 
-// field is one of the things that are printed of a sample.
+// field is a set of fields: the parts of a sample that can be printed.
 type field uint64
 
 // The fields, in the order in which they are listed.
@@ -64,7 +64,7 @@ var fieldNames = []struct {
 	{"insn", fieldInstruction}, {"insnlen", fieldInstructionLength}, {"callindent", fieldCallIndent}, {"synth", fieldSynthetic},
 }
 
-// FieldNames lists the names of the fields.
+// FieldNames returns the names of the fields.
 func FieldNames() []string {
 	var names []string
 	for _, f := range fieldNames {
@@ -73,7 +73,7 @@ func FieldNames() []string {
 	return names
 }
 
-// kind is what sort of event a sample is of: the Type of its attribute, where those of PMUs are one. Each has its own fields.
+// kind is the kind of a sample's event: the Type of its attribute, with one kind for the events of all PMUs. Each kind has its own fields.
 type kind int
 
 // The kinds.
@@ -89,15 +89,15 @@ const (
 	kinds
 )
 
-// kindNames are those that are put in front of fields. Those without one have the fields of all kinds.
+// kindNames are the prefixes of field lists. Kinds without a prefix have the fields that are set for all kinds.
 var kindNames = map[string]kind{"hw": kindHardware, "sw": kindSoftware, "trace": kindTracepoint, "raw": kindRaw, "break": kindBreakpoint, "synth": kindSynthesized}
 
 var longKindNames = [kinds]string{"hardware", "software", "tracepoint", "hardware-cache", "raw", "breakpoint", "synth", "other"}
 
-// typeSynthesized is what perf gives events that it makes of hardware traces: PERF_TYPE_SYNTH.
+// typeSynthesized is the type that perf gives events that it decodes from hardware traces: PERF_TYPE_SYNTH.
 const typeSynthesized = 1 << 31
 
-// kindOf tells the kind of an event.
+// kindOf returns the kind of an event.
 func kindOf(e *perfdata.Event) kind {
 	switch {
 	case e == nil:
@@ -115,15 +115,15 @@ const (
 	ofChain = fieldIP | fieldSymbol | fieldSymbolOffset | fieldDSO
 )
 
-// Selection is what is printed of samples of each kind.
+// Selection is the set of fields that is printed for samples of each kind.
 type Selection struct {
 	fields [kinds]field
-	asked  [kinds]field // for by the user: a recording must have them
-	set    [kinds]bool  // by the user
-	Notes  []string     // what was ignored, for the user
+	asked  [kinds]field // fields that the user asked for: a recording must have them
+	set    [kinds]bool  // the user chose fields for the kind
+	Notes  []string     // for the user: which fields were ignored
 }
 
-// NewSelection is what is printed if nothing is asked for.
+// NewSelection returns the default selection.
 func NewSelection() *Selection {
 	s := &Selection{}
 	for k := range s.fields {
@@ -136,7 +136,7 @@ func NewSelection() *Selection {
 	return s
 }
 
-// invalid are fields that events of a kind cannot have.
+// invalid returns the fields that events of a kind cannot have.
 func invalid(k kind) field {
 	switch k {
 	case kindTracepoint:
@@ -147,8 +147,8 @@ func invalid(k kind) field {
 	return fieldTrace | fieldBPFOutput
 }
 
-// Parse takes a list of fields: of all kinds of events, or behind hw:, sw:, trace:, raw:, break: or synth: of one. Where they have + or - in
-// front, they are added or taken away.
+// Parse applies a list of fields to all kinds of events, or to one kind if hw:, sw:, trace:, raw:, break: or synth: precedes the list.
+// Fields with + or - in front are added or removed; other lists replace the selection. Unknown kinds and fields are errors.
 func (s *Selection) Parse(text string) error {
 	which := []kind{kindHardware, kindSoftware, kindTracepoint, kindHardwareCache, kindRaw, kindBreakpoint, kindSynthesized, kindOther}
 	list := text
@@ -217,10 +217,10 @@ func fieldOf(name string) (field, error) {
 	return fieldNames[i].field, nil
 }
 
-// needs are the parts of a sample that fields are made of.
+// needs are the parts of a sample that fields depend on.
 var needs = []struct {
 	field field
-	parts perfdata.SampleType // one of them
+	parts perfdata.SampleType // one of them is enough
 	name  string
 }{
 	{fieldIP, perfdata.SampleIP, "IP"},
@@ -241,8 +241,8 @@ var needs = []struct {
 	{fieldCgroup, perfdata.SampleCgroup, "CGROUP"},
 }
 
-// fit takes away what an event's samples do not have, and is an error if that was asked for. As perf does, it takes it away for all events of the
-// kind.
+// fit removes the fields that an event's samples lack. As in perf, it removes them for all events of the kind. It returns an error if the
+// user asked for such a field.
 func (s *Selection) fit(e *perfdata.Event) error {
 	k := kindOf(e)
 	for _, n := range needs {
@@ -281,14 +281,14 @@ func fieldList(fields field) string {
 	return strings.Join(names, ",")
 }
 
-// withChains adds to tracepoints what is printed of callchains, if nobody asked for something else.
+// withChains adds the fields of callchains to tracepoints, unless the user chose their fields.
 func (s *Selection) withChains() {
 	if !s.set[kindTracepoint] {
 		s.fields[kindTracepoint] |= ofChain
 	}
 }
 
-// lines reports whether source lines are printed of any event.
+// lines reports whether source lines are printed for any event.
 func (s *Selection) lines() bool {
 	return slices.ContainsFunc(s.fields[:], func(f field) bool { return f&fieldSourceLine != 0 })
 }

@@ -14,12 +14,12 @@ import (
 	"github.com/bperf/bperf/test/golden"
 )
 
-// elsewhere makes a replay find no symbols but those that are in the recording, on all machines.
+// elsewhere lets a replay find only the symbols in the recording, so that the result is the same on all machines.
 func elsewhere(t testing.TB) replay.Options {
 	return replay.Options{NoInline: true, SymFS: t.TempDir(), BuildIDs: t.TempDir(), Kallsyms: filepath.Join(t.TempDir(), "none")}
 }
 
-// TestGolden prints recordings without the symbols of the machine that they are from.
+// TestGolden prints recordings without the symbols of the recorded machine.
 func TestGolden(t *testing.T) {
 	everything := Records{Mmap: true, Task: true, BPF: true, Switch: true, Namespace: true, Cgroup: true, Lost: true, Round: true, TextPoke: true}
 	tests := []struct {
@@ -51,7 +51,7 @@ func TestGolden(t *testing.T) {
 	}
 }
 
-// TestJSONIsAnObjectALine reads what is printed as JSON.
+// TestJSONIsAnObjectALine parses the JSON output.
 func TestJSONIsAnObjectALine(t *testing.T) {
 	out := printed(t, "../../perfdata/testdata/callchain.data", Options{Fields: NewSelection(), JSON: true}, elsewhere(t))
 	lines := 0
@@ -102,7 +102,7 @@ func TestMissingInRecording(t *testing.T) {
 	}
 }
 
-// FuzzPrint prints mutilated recordings: it may fail, and must not panic.
+// FuzzPrint prints damaged recordings: printing may fail but must not panic.
 func FuzzPrint(f *testing.F) {
 	for _, name := range []string{"bpf", "callchain", "group", "tracepoint", "pipetracepoint", "regs", "pipe"} {
 		data, err := os.ReadFile(filepath.Join("../../perfdata/testdata", name+".data"))
@@ -131,7 +131,7 @@ func FuzzPrint(f *testing.F) {
 	})
 }
 
-// TestDamagedFormats prints tracepoints of which the formats cannot be read: what they recorded is missing, and nothing else.
+// TestDamagedFormats prints tracepoints with unreadable formats: only their fields are missing.
 func TestDamagedFormats(t *testing.T) {
 	data, err := os.ReadFile("../../perfdata/testdata/tracepoint.data")
 	if err != nil {

@@ -29,7 +29,7 @@ func notInlined() uintptr {
 	return here()
 }
 
-// TestJSONHasLinesOfInlinedFunctions wants the file and line of all functions at a place, and not only of those that are inlined there.
+// TestJSONHasLinesOfInlinedFunctions checks that all functions at an address have a file and line, not only the inlined ones.
 func TestJSONHasLinesOfInlinedFunctions(t *testing.T) {
 	ip := uint64(notInlined())
 	out := printedOfThis(t, ip, nil)
@@ -46,7 +46,7 @@ func TestJSONHasLinesOfInlinedFunctions(t *testing.T) {
 	}
 }
 
-// printedOfThis prints a sample of this program as JSON.
+// printedOfThis returns a sample of this program, printed as JSON.
 func printedOfThis(t *testing.T, ip uint64, chain []uint64) []byte {
 	t.Helper()
 	binary, err := os.Executable()
@@ -76,13 +76,13 @@ func printedOfThis(t *testing.T, ip uint64, chain []uint64) []byte {
 		}
 	}
 	w.Write(perfdata.MiscUser, &perfdata.Sample{SampleID: perfdata.SampleID{PID: 1, TID: 1, Time: 1}, IP: ip, Callchain: chain})
-	if err := w.Close(); err != nil { // has all errors of before
+	if err := w.Close(); err != nil { // reports the errors of all writes
 		t.Fatal(err)
 	}
 	return printed(t, path, Options{Fields: NewSelection(), JSON: true}, replay.Options{BuildIDs: t.TempDir()})
 }
 
-// TestCallersAreNotInWhatFollowsTheCall has a call that returns to where an inlined function begins, which has not called anything.
+// TestCallersAreNotInWhatFollowsTheCall has a call that returns to the start of an inlined function. That function is not the caller.
 func TestCallersAreNotInWhatFollowsTheCall(t *testing.T) {
 	addr := uint64(reflect.ValueOf(notInlined).Pointer())
 	isHere := func() bool {

@@ -6,11 +6,11 @@ import (
 	"github.com/bperf/bperf/internal/replay"
 )
 
-// longestInstruction is that of x86, in bytes.
+// longestInstruction is the maximum length of an x86 instruction, in bytes.
 const longestInstruction = 15
 
-// instruction prints the one at the instruction pointer, as it is in the file: its length, 0 if it is not known, and its bytes. As with perf, there are none of
-// the kernel.
+// instruction prints the instruction at the instruction pointer, as it is in the file: its length, or 0 if unknown, and its bytes. As in
+// perf, kernel instructions are left out.
 func (t *text) instruction(item *replay.Item, fields field, out []byte) []byte {
 	l, kind := t.IP(item), kindOf(item.Event)
 	if known := t.insns[kind].get(l.Index); known != nil {

@@ -25,7 +25,7 @@ import (
 	"github.com/bperf/bperf/test/require"
 )
 
-// TestMain is the tests, or a JIT compiler that they run.
+// TestMain runs the tests, or a JIT compiler for them.
 func TestMain(m *testing.M) {
 	if len(os.Args) == 4 && os.Args[1] == "compiler" {
 		if err := compiler(os.Args[2], os.Args[3]); err != nil {
@@ -44,7 +44,8 @@ var spin = map[string][]byte{
 		0x00, 0x04, 0x00, 0x71, 0xe1, 0xff, 0xff, 0x54, 0xc0, 0x03, 0x5f, 0xd6}, // subs w0, w0, 1; b.ne -4; ret
 }[runtime.GOARCH]
 
-// compiler makes functions and runs them. It tells of them in a perf map, and goes on until its input ends, or in a dump.
+// compiler generates functions and runs them. It describes them in a perf map and runs until its input ends, or it describes them in a
+// dump.
 func compiler(kind, dir string) error {
 	const function = 0x100
 	memory, err := syscall.Mmap(-1, 0, 1<<16, syscall.PROT_READ|syscall.PROT_WRITE|syscall.PROT_EXEC, syscall.MAP_PRIVATE|syscall.MAP_ANON)
@@ -69,7 +70,7 @@ func compiler(kind, dir string) error {
 	fmt.Println("ready")
 	var ended atomic.Bool
 	go func() {
-		_, _ = io.Copy(io.Discard, os.Stdin) // its end is what counts
+		_, _ = io.Copy(io.Discard, os.Stdin) // waits for the end
 		ended.Store(true)
 	}()
 	for !ended.Load() {
@@ -80,7 +81,7 @@ func compiler(kind, dir string) error {
 	return nil
 }
 
-// idle takes time in the program itself.
+// idle spends time in the program itself.
 //
 //go:noinline
 func idle() {
@@ -89,7 +90,7 @@ func idle() {
 	}
 }
 
-// runDumped runs three functions, of which the first and the last have the same address, with a dump beside them.
+// runDumped runs three functions with a dump. The first and the last function have the same address.
 func runDumped(dir string, base uint64, run func(int)) error {
 	file, err := os.OpenFile(filepath.Join(dir, fmt.Sprintf("jit-%d.dump", os.Getpid())), os.O_CREATE|os.O_RDWR|os.O_TRUNC, 0o600)
 	if err != nil {
@@ -174,7 +175,7 @@ func recordProcess(t *testing.T, pid int) string {
 	return record(t, append([]string{withoutPrograms, "-e", "cpu-clock:u", "-F", "999", "-p", strconv.Itoa(pid), "--"}, until(pid)...)...)
 }
 
-// TestPerfMap compares with perf what is in a JIT compiler's memory.
+// TestPerfMap compares the code of a JIT compiler with perf's output.
 func TestPerfMap(t *testing.T) {
 	ctx := requireCompiler(t)
 	cmd := exec.CommandContext(ctx, os.Args[0], "compiler", "map", os.TempDir())
@@ -187,7 +188,7 @@ func TestPerfMap(t *testing.T) {
 	wantIn(t, got, ` first function\+0x\d \(`+file, ` second\+0x\d \(`+file)
 }
 
-// TestContainer prints what ran in other namespaces with files of its own: its code is named as long as it runs.
+// TestContainer prints a process in other namespaces with its own files: its code has symbols as long as it runs.
 func TestContainer(t *testing.T) {
 	ctx := requireCompiler(t)
 	dir := t.TempDir()
@@ -207,7 +208,7 @@ func TestContainer(t *testing.T) {
 	}
 }
 
-// TestJITDump compares with what perf prints when it has made files of a dump.
+// TestJITDump compares with perf's output after perf made files from a dump.
 func TestJITDump(t *testing.T) {
 	requireCompiler(t)
 	dir := t.TempDir()

@@ -10,7 +10,7 @@ import (
 	"github.com/bperf/bperf/perfdata"
 )
 
-// sampleJSON is what is printed of a sample as JSON: all that the recording has of it.
+// sampleJSON is a sample as JSON: all that the recording has of it.
 type sampleJSON struct {
 	Comm      string            `json:"comm"`
 	PID       *int32            `json:"pid,omitempty"`
@@ -39,7 +39,7 @@ type sampleJSON struct {
 	Readings  []readingJSON     `json:"readings,omitempty"`
 }
 
-// frameJSON is an address with what is there.
+// frameJSON is an address with its symbol, file and source line.
 type frameJSON struct {
 	Address string        `json:"address"`
 	Symbol  string        `json:"symbol,omitempty"`
@@ -75,7 +75,7 @@ type readingJSON struct {
 	Value uint64 `json:"value"`
 }
 
-// newJSON prints an object a line for each sample. All other records have no part in it.
+// newJSON returns a handler that prints each sample as a JSON object on one line. It skips all other records.
 func (p *printer) newJSON(r *replay.Resolver) replay.Handler {
 	t := &text{printer: p, Resolver: r}
 	return func(items []replay.Item, out []byte) []byte {
@@ -142,7 +142,7 @@ func (t *text) object(item *replay.Item, out []byte) []byte {
 	}
 	line, err := json.Marshal(&o)
 	if err != nil {
-		panic(err) // it has nothing that JSON has not
+		panic(err) // JSON can represent all of its fields
 	}
 	return append(append(out, printable.JSON(line)...), '\n')
 }

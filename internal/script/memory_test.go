@@ -15,7 +15,7 @@ import (
 	"github.com/bperf/bperf/test/require"
 )
 
-// library is an ELF file of this machine with symbols, and where the code in it begins, and its functions, as offsets in the file.
+// library returns an ELF file of this machine with symbols, the start of its code, and its functions as offsets in the file.
 func library(t *testing.T) (path string, code elf.ProgHeader, functions []uint64) {
 	t.Helper()
 	files, _ := filepath.Glob("/usr/lib/*-linux-gnu/libc.so.6")
@@ -47,7 +47,7 @@ func library(t *testing.T) (path string, code elf.ProgHeader, functions []uint64
 	return files[0], code, functions
 }
 
-// hardware writes what processors tell that the machines of tests do not have: branches, registers, accesses to memory.
+// hardware writes what test machines lack: branches, registers and memory accesses.
 func hardware(t *testing.T) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "perf.data")
@@ -108,13 +108,13 @@ func hardware(t *testing.T) string {
 		}
 		w.Write(perfdata.MiscUser|perfdata.MiscExactIP, s)
 	}
-	if err := w.Close(); err != nil { // has all errors of before
+	if err := w.Close(); err != nil { // reports the errors of all writes
 		t.Fatal(err)
 	}
 	return path
 }
 
-// source is where data was found, in no more words than perf has room for.
+// source returns a random data source whose description fits into perf's buffer.
 func source(random *rand.Rand) perfdata.DataSource {
 	one := func(at, n int) uint64 { return 1 << random.IntN(n) << at }
 	v := one(0, 5) | random.Uint64N(3)<<24 | one(26+3, 2) | one(26+1, 2) | one(19, 5)
@@ -135,8 +135,8 @@ func source(random *rand.Rand) perfdata.DataSource {
 	return perfdata.DataSource(v)
 }
 
-// How perf's versions differ: from 6.2 on it tells what became of speculation; from 6.12 on there is one level, and hops; and a blank in front of files. The
-// padding of data_src grows with what was printed before.
+// How perf's versions differ: since 6.2 it prints the outcome of speculation; since 6.12 it prints one level, hops, and a blank before
+// files. The padding of data_src grows with the text before it.
 var (
 	speculation = regexp.MustCompile(`(/[A-Z_]*)/(?:-|SPEC_WRONG_PATH|NON_SPEC_CORRECT_PATH|SPEC_CORRECT_PATH) `)
 	inMemory    = regexp.MustCompile(`0x7f00000*`)
@@ -149,7 +149,7 @@ func oneBlank(text []byte) []byte {
 	return bytes.ReplaceAll(columns.ReplaceAllFunc(text, func(blanks []byte) []byte { return blanks[:1] }), []byte(" ("), []byte("("))
 }
 
-// TestPrintsHardwareAsPerfDoes prints what only hardware has that the machines of tests lack.
+// TestPrintsHardwareAsPerfDoes prints data that only hardware provides which the test machines lack.
 func TestPrintsHardwareAsPerfDoes(t *testing.T) {
 	requirePerf(t)
 	file := hardware(t)
@@ -168,7 +168,7 @@ func TestPrintsHardwareAsPerfDoes(t *testing.T) {
 				t.Fatal(err)
 			}
 			theirs := func(text []byte) []byte {
-				if strings.Contains(fields, "brstackoff") { // of a file whose symbols it has read, perf prints addresses in memory in place of offsets
+				if strings.Contains(fields, "brstackoff") { // for a file whose symbols perf has read, it prints memory addresses in place of offsets
 					text = inMemory.ReplaceAll(text, []byte("0x"))
 				}
 				return oneBlank(text)

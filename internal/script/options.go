@@ -1,19 +1,19 @@
 package script
 
-// Options say what is printed, and how.
+// Options select what is printed, and how.
 type Options struct {
 	Fields   *Selection
 	JSON     bool
-	NoChains bool     // only the instruction pointer
-	Nanos    bool     // nine digits of a second, not six
-	Relative bool     // times since the first sample
-	Delta    bool     // times since the sample before
-	Symbols  []string // only samples in one of these
-	Type     string   // of what BPF programs wrote to user space: a structure in the BTF of the recording; empty for what maps say
+	NoChains bool     // print only the instruction pointer
+	Nanos    bool     // print nine decimals of a second instead of six
+	Relative bool     // print times since the first sample
+	Delta    bool     // print times since the previous sample
+	Symbols  []string // print only samples in one of these
+	Type     string   // type of the output of BPF programs: a structure in the BTF of the recording; empty for the value type of their map
 	Records  Records
 }
 
-// Records says which records other than samples are printed.
+// Records selects the records other than samples that are printed.
 type Records struct {
 	Mmap, Task, BPF, Switch, Namespace, Cgroup, Lost, Round, TextPoke bool
 }

@@ -12,14 +12,14 @@ import (
 	"github.com/bperf/bperf/perfdata"
 )
 
-// readOutputTypes finds the types of what BPF programs wrote to user space, in the BTF of the recording. A map says what its values are
-// (`__type(value, struct event)`), and the event that its programs wrote to has its name; Options.Type is for all events.
+// readOutputTypes finds the types of the output of BPF programs in the BTF of the recording. A map declares the type of its values
+// (`__type(value, struct event)`), and the event that its programs write to has the name of the map. Options.Type applies to all events.
 func (p *printer) readOutputTypes() error {
 	p.outputs = make(map[string][]typed.Column)
 	section, there := p.reader.Features().Raw(perfdata.FeatureBPFBTF)
 	var blobs []linear.BTF
 	if there {
-		blobs, _ = linear.DecodeBTF(section, p.reader.ByteOrder()) // what comes before an error is there
+		blobs, _ = linear.DecodeBTF(section, p.reader.ByteOrder()) // the part before an error is valid
 	}
 	for _, b := range blobs {
 		spec, err := linear.LoadBTF(b.Data)
@@ -44,7 +44,7 @@ func (p *printer) readOutputTypes() error {
 	return nil
 }
 
-// addOutput keeps the type of the values of a map, which a variable of the section .maps describes.
+// addOutput stores the value type of a map, which a variable in the section .maps describes.
 func (p *printer) addOutput(t btf.Type) {
 	v, isVar := t.(*btf.Var)
 	if !isVar {
@@ -61,7 +61,7 @@ func (p *printer) addOutput(t btf.Type) {
 	}
 }
 
-// outputColumns returns the columns of what programs wrote to an event; nil if the type is not known.
+// outputColumns returns the columns of what programs wrote to an event, or nil if the type is unknown.
 func (p *printer) outputColumns(e *perfdata.Event) []typed.Column {
 	if p.chosen != nil {
 		return p.chosen
@@ -69,7 +69,7 @@ func (p *printer) outputColumns(e *perfdata.Event) []typed.Column {
 	return p.outputs[e.Name]
 }
 
-// appendColumns prints the members of a value, with their names.
+// appendColumns prints the members of a value with their names.
 func appendColumns(out []byte, columns []typed.Column, raw []byte) []byte {
 	out = append(out, "\n      BPF output:"...)
 	for i := range columns {
@@ -84,7 +84,7 @@ func appendColumns(out []byte, columns []typed.Column, raw []byte) []byte {
 	return out
 }
 
-// outputObject returns the members of a value by their names, for JSON; nil without columns.
+// outputObject returns the members of a value by name, for JSON, or nil without columns.
 func outputObject(columns []typed.Column, raw []byte) map[string]any {
 	if columns == nil {
 		return nil

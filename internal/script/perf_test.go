@@ -25,10 +25,10 @@ import (
 	"github.com/bperf/bperf/test/upstream/packaged"
 )
 
-// perfVersion is the one whose output is compared: later ones print some things differently.
+// perfVersion is the perf version to compare with: later versions print some things differently.
 const perfVersion = "perf version 6.1."
 
-// perfPath is where the machine's perf is; without one the test is skipped.
+// perfPath is the path of the machine's perf. Without perf the test is skipped.
 func perfPath(t *testing.T) string {
 	t.Helper()
 	return require.Perf(t)
@@ -82,7 +82,7 @@ func record(t *testing.T, args ...string) string {
 	return recordWith(t, perfPath(t), args...)
 }
 
-// recordWith does not let perf copy the files that it has seen, which takes as long as recording.
+// recordWith records without copying the files that perf has seen, which takes as long as the recording.
 func recordWith(t *testing.T, path string, args ...string) string {
 	t.Helper()
 	require.Root(t)
@@ -91,14 +91,15 @@ func recordWith(t *testing.T, path string, args ...string) string {
 	return file
 }
 
-// withoutPrograms is an option of perf record, which otherwise waits up to a second at its end for a thread that reads about BPF programs.
+// withoutPrograms is an option of perf record. Without it, perf record waits up to a second at its end for a thread that reads BPF
+// programs.
 const withoutPrograms = "--no-bpf-event"
 
 // theLoad are the processes of work and of other tests here, and the idle CPUs.
 var theLoad = regexp.MustCompile(`^ *(sh|ls|cat|swapper|script\.test) `)
 
-// ofTheLoad leaves out of what both printed the samples of processes that are none of the load's: these may do anything, like removing their files before both
-// have looked into them. It also leaves out those in the vDSO, as no perf unwinds out of it without a copy in its cache.
+// ofTheLoad keeps only the samples of the load's processes. Other processes can do anything, for example remove their files before both
+// programs have read them. It also drops samples in the vDSO, because no perf unwinds from it without a copy in its cache.
 func ofTheLoad(theirs, ours []byte) (theirsOfIt, oursOfIt []byte) {
 	all, same := samples(theirs), samples(ours)
 	compared := func(sample []byte) bool { return theLoad.Match(sample) && !bytes.Contains(sample, []byte("([vdso])")) }
@@ -115,7 +116,7 @@ func ofTheLoad(theirs, ours []byte) (theirsOfIt, oursOfIt []byte) {
 	return theirsOfIt, oursOfIt
 }
 
-// samples are the lines of each sample, of which the first is not indented by a tab.
+// samples returns the lines of each sample. The first line is not indented by a tab.
 func samples(text []byte) (all [][]byte) {
 	for line := range bytes.Lines(text) {
 		if len(all) == 0 || line[0] != '\t' && line[0] != '\n' {
@@ -126,13 +127,13 @@ func samples(text []byte) (all [][]byte) {
 	return all
 }
 
-// until is a command that ends when a process has used 300 ms of fieldCPU time since then.
+// until is a command that ends when a process has used 300 ms more CPU time.
 func until(pid int) []string {
 	const script = `used() { set -- $(cat /proc/$0/stat); echo $((${14} + ${15})); }; from=$(used); until [ $(used) -ge $((from + 30)) ]; do sleep 0.01; done`
 	return []string{"sh", "-c", script, strconv.Itoa(pid)}
 }
 
-// comparePackaged compares what the perf of Debian testing prints of a recording with what was printed here, but for what is other in it by nature.
+// comparePackaged compares the output of Debian testing's perf with ours, except for known differences.
 func comparePackaged(t *testing.T, file string, got []byte, args ...string) {
 	t.Helper()
 	t.Run("packaged", func(t *testing.T) {
@@ -141,7 +142,8 @@ func comparePackaged(t *testing.T, file string, got []byte, args ...string) {
 	})
 }
 
-// ofNewest returns what the perf of Debian testing prints of a recording, and ours. Where perf gives up (packaged.GivesUp), it returns as many lines of ours as perf printed.
+// ofNewest returns the output of Debian testing's perf for a recording, and ours. If perf gives up (packaged.GivesUp), it returns as many
+// lines of ours as perf printed.
 func ofNewest(t *testing.T, file string, got []byte, args ...string) (theirs, ours []byte) {
 	t.Helper()
 	theirs, errs := runPerfWithErrors(t, require.NewestPerf(t), append([]string{"script", "--no-inline", "-f", "-i", file}, args...)...)
@@ -152,14 +154,14 @@ func ofNewest(t *testing.T, file string, got []byte, args ...string) (theirs, ou
 	return theirs, got
 }
 
-// compareLoad compares the samples of the load with those that the machine's perf prints.
+// compareLoad compares the samples of the load with the output of the machine's perf.
 func compareLoad(t *testing.T, file string, got []byte, args ...string) {
 	t.Helper()
 	theirs, ours := ofTheLoad(perf(t, append([]string{"script", "--no-inline", "-i", file}, args...)...), got)
 	compare(t, theirs, ours)
 }
 
-// compareLoadPackaged compares the samples of the load with those that the perf of Debian testing prints.
+// compareLoadPackaged compares the samples of the load with the output of Debian testing's perf.
 func compareLoadPackaged(t *testing.T, file string, got []byte, args ...string) {
 	t.Helper()
 	t.Run("packaged", func(t *testing.T) {
@@ -168,8 +170,8 @@ func compareLoadPackaged(t *testing.T, file string, got []byte, args ...string) 
 	})
 }
 
-// What perf 7.2 prints differently from 6.1: threads' IDs are in wider columns, frames of the user have their address in memory, not that in the file, what
-// is in front of the entries of a procedure linkage table has a name.
+// What perf 7.2 prints differently from 6.1: the columns of thread IDs are wider, user frames have their address in memory instead of that
+// in the file, and the code before the entries of a procedure linkage table has a name.
 var (
 	columns    = regexp.MustCompile(`(?m)^ +| +`)
 	userFrames = regexp.MustCompile(`(?m)^\t *[0-9a-f]{1,12}( |$)`)
@@ -195,23 +197,22 @@ func printed(t *testing.T, file string, o Options, ro replay.Options) []byte {
 	return out.Bytes()
 }
 
-// unlike are lines in which perf 6.1 is known to err: it has no names of PLT entries in sections that are not .plt, and takes a return
-// address of 0 for a caller. notCaller are those where it takes the function behind a call that does not return for the one that has called.
+// unlike are lines in which perf 6.1 is known to err: it has no names for PLT entries in sections other than .plt, and it treats a return
+// address of 0 as a caller. notCaller are lines in which perf 6.1 treats the function after a call that does not return as the caller.
 var (
 	unlike    = regexp.MustCompile(`@plt|^\tffffffffffffffff \[unknown\]`)
 	notCaller = regexp.MustCompile(`^\t *([0-9a-f]+ )?\S+\+0x0( |$)`)
 	noCaller  = regexp.MustCompile(`^\tffffffffffffffff \[unknown\]`)
 )
 
-// compare compares what both print line by line. Where perf gave up, which it does at records of the kernel that it cannot parse, the rest is ours
-// alone.
+// compare compares both outputs line by line. perf gives up at kernel records that it cannot parse; the rest is then only in our output.
 func compare(t *testing.T, want, got []byte) {
 	t.Helper()
 	ours, theirs := bytes.Split(got, []byte("\n")), bytes.Split(want, []byte("\n"))
 	differ, compared := 0, 0
 	for i, j := 0, 0; j < len(theirs); {
 		if noCaller.Match(theirs[j]) && (i >= len(ours) || !bytes.HasPrefix(ours[i], theirs[j][:18])) {
-			j++ // a caller that is none
+			j++ // not a real caller
 			continue
 		}
 		if i >= len(ours) {
@@ -231,8 +232,8 @@ func compare(t *testing.T, want, got []byte) {
 	}
 }
 
-// knowsMore reports whether perf only lacks a symbol: of a Go program without a symbol table, or of the vDSO, of which it keeps a copy in its
-// cache and then not always the symbols; or, as 7.2 does, of a thread that is at its end, without a name and mappings there.
+// knowsMore reports whether perf only lacks a symbol: of a Go program without a symbol table; of the vDSO, whose copy in perf's cache does
+// not always have symbols; or, for 7.2, of an ending thread, which it shows without a name and mappings.
 func knowsMore(ours, theirs []byte) bool {
 	if ended := endedThread.FindSubmatch(theirs); ended != nil {
 		return bytes.HasSuffix(ours, ended[1])
@@ -245,7 +246,7 @@ var endedThread = regexp.MustCompile(`^ *:\d+( .*)$`)
 
 const work = `ls -lR /usr/bin /usr/share/doc >/dev/null; cat /etc/* >/dev/null 2>&1; true`
 
-// TestPrintsWhatPerfPrints makes recordings with perf and prints them with both.
+// TestPrintsWhatPerfPrints records with perf and prints the recordings with both.
 func TestPrintsWhatPerfPrints(t *testing.T) {
 	requirePerf(t)
 	tests := []struct {
@@ -275,7 +276,7 @@ func TestPrintsWhatPerfPrints(t *testing.T) {
 			}
 			file := record(t, tt.record...)
 			got := printed(t, file, Options{Fields: NewSelection()}, replay.Options{NoInline: true})
-			if tt.name != "dwarf" { // perf 6.1 prints __quick_exit_funcs, which is data, as a caller of what runs at exit
+			if tt.name != "dwarf" { // perf 6.1 prints __quick_exit_funcs, which is data, as a caller of exit handlers
 				compareLoad(t, file, got)
 			}
 			compareLoadPackaged(t, file, got)
@@ -283,7 +284,7 @@ func TestPrintsWhatPerfPrints(t *testing.T) {
 	}
 }
 
-// TestPrintsPipesAsPerfDoes prints what perf record -o - wrote.
+// TestPrintsPipesAsPerfDoes prints the output of perf record -o -.
 func TestPrintsPipesAsPerfDoes(t *testing.T) {
 	requirePerf(t)
 	require.Root(t)
@@ -297,7 +298,7 @@ func TestPrintsPipesAsPerfDoes(t *testing.T) {
 	compareLoadPackaged(t, file, got)
 }
 
-// TestPrintsRecordingsOfPackagedPerf prints what a newer perf has recorded.
+// TestPrintsRecordingsOfPackagedPerf prints recordings of a newer perf.
 func TestPrintsRecordingsOfPackagedPerf(t *testing.T) {
 	path := require.NewestPerf(t)
 	for _, tt := range []struct {
@@ -334,10 +335,10 @@ func TestPrintsRecordingsOfPackagedPerf(t *testing.T) {
 	})
 }
 
-// lostSamples are lines that no perf prints. A busy machine has them.
+// lostSamples are lines that perf never prints. They occur on a busy machine.
 var lostSamples = regexp.MustCompile(`(?m)^.*: PERF_RECORD_LOST_SAMPLES lost [0-9]+\n`)
 
-// TestPrintsFieldsAsPerfDoes prints one recording with many choices of what is to be printed.
+// TestPrintsFieldsAsPerfDoes prints one recording with many selections of fields.
 func TestPrintsFieldsAsPerfDoes(t *testing.T) {
 	requirePerf(t)
 	all := Records{Mmap: true, Task: true, BPF: true, Switch: true, Namespace: true, Cgroup: true, Lost: true}
@@ -421,7 +422,7 @@ func TestPrintsBPFProgramsAsPerfDoes(t *testing.T) {
 	compareLoadPackaged(t, file, got, "--show-bpf-events")
 }
 
-// filesAreThere reports whether this machine has the files that a recording names with their build IDs.
+// filesAreThere reports whether this machine has the files that a recording names, with their build IDs.
 func filesAreThere(t *testing.T, recording string) bool {
 	t.Helper()
 	for line := range strings.Lines(string(perf(t, "buildid-list", "-f", "-i", recording))) {
@@ -439,7 +440,7 @@ func filesAreThere(t *testing.T, recording string) bool {
 	return true
 }
 
-// TestPrintsFixturesAsPerfDoes prints the recordings that the package perfdata keeps.
+// TestPrintsFixturesAsPerfDoes prints the recordings in package perfdata.
 func TestPrintsFixturesAsPerfDoes(t *testing.T) {
 	requirePerf(t)
 	files, err := filepath.Glob("../../perfdata/testdata/*.data")
@@ -455,13 +456,13 @@ func TestPrintsFixturesAsPerfDoes(t *testing.T) {
 			}
 			args, o := []string{"script", "--no-inline", "-f", "-i", path}, Options{Fields: NewSelection()}
 			if !filesAreThere(t, path) {
-				args, o.NoChains = append(args, "-G"), true // both would unwind by the tables of other files, each in its way
+				args, o.NoChains = append(args, "-G"), true // perf and bperf would both unwind with other files' tables, and differently
 			}
 			want := perf(t, args...)
 			if bytes.HasPrefix(want, []byte("CPU   THREAD ")) {
-				want = nil // the counts of perf stat, of which script prints none
+				want = nil // the recording has counts of perf stat, which script does not print
 			}
-			// Where a recording has no build ID, the symbols are those of other files, if any.
+			// Without build IDs in the recording, symbols come from other files, if any.
 			got := printed(t, path, o, replay.Options{NoInline: true})
 			if diff := cmp.Diff(heads(want), heads(got)); diff != "" {
 				t.Errorf("(-perf +ours):\n%s", diff)
@@ -479,7 +480,7 @@ func TestPrintsFixturesAsPerfDoes(t *testing.T) {
 	}
 }
 
-// heads are the lines of a text without symbols, and without those of callers that are none.
+// heads returns the lines of a text without symbols and without false callers.
 func heads(text []byte) []string {
 	var lines []string
 	symbol := regexp.MustCompile(`[ \t][^ ]+ \([^()]*( \(deleted\))?\)$`)

@@ -9,10 +9,10 @@ import (
 	"github.com/bperf/bperf/perfdata"
 )
 
-// Print prints a recording of which no record was read. The statistics are there after an error, too.
+// Print prints a recording from which no record was read yet. The statistics are valid even if it returns an error.
 func Print(w io.Writer, reader *perfdata.Reader, o Options, ro replay.Options) (replay.Stats, error) {
 	ro.Others = o.Records != Records{}
-	ro.Lines = o.Fields.lines() || o.JSON && !ro.NoInline // where functions are inlined, each has its file and line
+	ro.Lines = o.Fields.lines() || o.JSON && !ro.NoInline // inlined functions are printed with file and line
 	r := replay.New(reader, ro)
 	defer r.Close()
 	p := &printer{replay: r, reader: reader, o: o, arch: reader.Features().Text(perfdata.FeatureArch), resolve: r.KernelFunction}
@@ -31,7 +31,7 @@ func Print(w io.Writer, reader *perfdata.Reader, o Options, ro replay.Options) (
 	return stats, err
 }
 
-// fit finds out what the events of the recording have.
+// fit adapts the printer and its fields to the events of the recording.
 func (p *printer) fit() error {
 	events := p.reader.Events()
 	if err := p.readOutputTypes(); err != nil {

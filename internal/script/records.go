@@ -10,7 +10,7 @@ import (
 	"github.com/bperf/bperf/perfdata"
 )
 
-// record prints a record that is no sample, if it was asked for.
+// record prints a record other than a sample, if Options.Records selects it.
 func (t *text) record(item *replay.Item, out []byte) []byte {
 	start := len(out)
 	body := func(format string, args ...any) []byte {
@@ -100,7 +100,7 @@ func (t *text) record(item *replay.Item, out []byte) []byte {
 	return out[:start]
 }
 
-// recordStart prints who and when, with the fields of the record's event, or of the first one.
+// recordStart prints thread and time with the fields of the record's event, or else of the first event.
 func (t *text) recordStart(item *replay.Item, out []byte) []byte {
 	id := perfdata.SampleID{}
 	if trailer := replay.Trailer(item.Value); trailer != nil {
@@ -119,7 +119,7 @@ func (t *text) recordStart(item *replay.Item, out []byte) []byte {
 	return t.start(&first, t.fields[kindOf(event)], &id, out)
 }
 
-// alternate is a number as %#x of C has it: 0 without 0x.
+// alternate formats a number like %#x of C: 0 has no 0x.
 func alternate(v uint64) string {
 	if v == 0 {
 		return "0"
@@ -141,7 +141,7 @@ func identity(v *perfdata.Mmap2) string {
 	return fmt.Sprintf(" %02x:%02x %d %d", v.Major, v.Minor, v.Inode, v.InodeGeneration)
 }
 
-// protection is as in /proc/fieldPID/maps.
+// protection formats the protection of a mapping as in /proc/PID/maps.
 func protection(v *perfdata.Mmap2) string {
 	text := []byte("---p")
 	for i, bit := range []uint32{1, 2, 4} { // PROT_READ, PROT_WRITE, PROT_EXEC

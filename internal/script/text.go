@@ -18,26 +18,26 @@ type printer struct {
 	reader  *perfdata.Reader
 	o       Options
 	fields  [kinds]field
-	width   int // of the names of events
+	width   int // of the longest event name
 	chains  bool
 	arch    string
 	resolve tracedata.Resolve
-	outputs map[string][]typed.Column // what BPF programs wrote, by the name of the event
-	chosen  []typed.Column            // the same for all events; nil without Options.Type
+	outputs map[string][]typed.Column // output of BPF programs, by the name of the event
+	chosen  []typed.Column            // output type for all events; nil without Options.Type
 
 	traces    *tracedata.Data
-	badTraces error // why formats are missing there
+	badTraces error // why traces lacks formats
 }
 
 // text prints records for one goroutine.
 type text struct {
 	*printer
 	*replay.Resolver
-	lines [kinds]texts // of callchains
-	ends  [kinds]texts // what stands behind an address
+	lines [kinds]texts // lines of callchains
+	ends  [kinds]texts // text after an address
 	insns [kinds]texts // instructions
 
-	disassemble disasm.Func // nil where the recording's instructions are not known
+	disassemble disasm.Func // nil if bperf has no disassembler for the recording's architecture
 }
 
 func (p *printer) newText(r *replay.Resolver) replay.Handler {
@@ -79,7 +79,7 @@ func (t *text) sample(item *replay.Item, out []byte) []byte {
 		out = append(appendRight(out, printable.Text(name), t.width), ": "...)
 	}
 	if fields&fieldFlags != 0 {
-		out = append(out, "                        "...) // of hardware traces, which are not decoded
+		out = append(out, "                        "...) // flags are for hardware traces, which bperf does not decode
 	}
 	if fields&fieldTrace != 0 && kind == kindTracepoint {
 		out = t.trace(item, out)
@@ -120,7 +120,7 @@ func (t *text) sample(item *replay.Item, out []byte) []byte {
 	return append(t.sizes(s, fields, out), '\n')
 }
 
-// wanted reports whether a sample is in one of the symbols that were asked for, if any were.
+// wanted reports whether a sample is in one of Options.Symbols. Without symbols it is always true.
 func (t *text) wanted(item *replay.Item) bool {
 	if len(t.o.Symbols) == 0 {
 		return true
@@ -129,7 +129,7 @@ func (t *text) wanted(item *replay.Item) bool {
 	return l.Symbol != nil && slices.Contains(t.o.Symbols, l.Symbol.Name)
 }
 
-// start prints what stands in front of samples and of other records.
+// start prints the fields at the start of samples and of other records.
 func (t *text) start(item *replay.Item, fields field, id *perfdata.SampleID, out []byte) []byte {
 	if fields&fieldComm != 0 {
 		if fields&fieldIP != 0 && t.chains && item.Event != nil && item.Event.Attr.SampleType.Has(perfdata.SampleCallchain) {
@@ -174,7 +174,7 @@ func (t *text) time(item *replay.Item, time uint64, out []byte) []byte {
 	case t.o.Delta && item.Previous == 0:
 		time = 0
 	case t.o.Delta:
-		time -= min(time, item.Previous) // which waited for the rest of its callchain
+		time -= min(time, item.Previous) // Previous is later if this sample waited for the rest of its callchain
 	}
 	if t.o.Nanos {
 		out = appendPadded(out, time/1e9, 5)
@@ -218,7 +218,7 @@ func appendIf(out []byte, is bool, c byte) []byte {
 	return out
 }
 
-// trace prints what a tracepoint recorded.
+// trace prints the fields that a tracepoint recorded.
 func (t *text) trace(item *replay.Item, out []byte) []byte {
 	if f := t.traces.Format(item.Event.Attr.Config); f != nil {
 		all := f.AppendText(out, item.Sample.Raw, t.resolve)
@@ -251,7 +251,7 @@ func (t *text) code(item *replay.Item, kind kind, out []byte) []byte {
 	return out
 }
 
-// frame prints a line of a callchain, and one for each function that is inlined there.
+// frame prints a line of a callchain, and a line for each function that is inlined there.
 func (t *text) frame(f *replay.Frame, kind kind, out []byte) []byte {
 	if line := t.lines[kind].get(f.Number()); line != nil {
 		return append(out, line...)
@@ -279,10 +279,10 @@ func (t *text) frame(f *replay.Frame, kind kind, out []byte) []byte {
 	return out
 }
 
-// exactly is what is at an address that is not one that a call returns to.
+// exactly returns the frame of an address that is not a return address.
 func exactly(l *replay.Location) *replay.Frame { return &replay.Frame{Location: l} }
 
-// place prints symbol and fieldDSO behind an address.
+// place prints the symbol and the DSO of an address.
 func (t *text) place(f *replay.Frame, fields field, out []byte) []byte {
 	if fields&fieldSymbol != 0 {
 		out = appendSymbol(append(out, ' '), f, fields&fieldSymbolOffset != 0)
@@ -333,7 +333,7 @@ func appendSourceLine(out []byte, file string, line int) []byte {
 	return strconv.AppendInt(append(out, ':'), int64(line), 10)
 }
 
-// address prints the data address, with what is there where it is one of the memory of the sampled thread.
+// address prints the data address. If it is in the memory of the sampled thread, it also prints the symbol and the DSO.
 func (t *text) address(item *replay.Item, kind kind, out []byte) []byte {
 	out = appendHex(out, item.Sample.Addr, 16)
 	if !addressesMemory(item.Event) || t.fields[kind]&(fieldSymbol|fieldDSO) == 0 {

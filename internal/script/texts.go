@@ -1,21 +1,21 @@
 package script
 
-// texts keep what was printed for locations, by their index or the number of their frame, from the second time on: most locations are seen once. When they are full, the
-// locations that are seen most are among them.
+// texts caches the text that was printed for a location, by the index of the location or the number of its frame. It keeps a text from the
+// second time on, because most locations occur once. When it is full, it contains the most frequent locations.
 type texts struct {
-	at     []uint32 // 0: never printed, 1: once; else 2 + the position of what is kept
-	blocks [][]byte // of blockSize; each text with its length in two bytes in front
+	at     []uint32 // 0: never printed; 1: printed once; else 2 + the position of the text in blocks
+	blocks [][]byte // of 1<<blockBits bytes; each text has a prefix of two bytes with its length
 }
 
 const (
 	blockBits   = 16
-	maxBlocks   = 16 // 1 MiB, for each goroutine
+	maxBlocks   = 16 // 1 MiB for each texts
 	maxText     = 1 << 12
 	neverBefore = 0
 	onceBefore  = 1
 )
 
-// get returns what is kept for a location, or nil.
+// get returns the cached text of a location, or nil.
 func (t *texts) get(index uint32) []byte {
 	if int(index) >= len(t.at) || t.at[index] <= onceBefore {
 		return nil
@@ -26,7 +26,7 @@ func (t *texts) get(index uint32) []byte {
 	return text[2 : 2+size]
 }
 
-// put keeps a text that was printed for a location, if that was not the first time.
+// put caches a text that was printed for a location, except the first time.
 func (t *texts) put(index uint32, text []byte) {
 	for int(index) >= len(t.at) {
 		t.at = append(t.at, neverBefore)

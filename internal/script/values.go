@@ -10,7 +10,7 @@ import (
 	"github.com/bperf/bperf/perfdata"
 )
 
-// kindSoftware events of enum perf_sw_ids.
+// Software events of enum perf_sw_ids.
 const (
 	configPageFaults    = 2
 	configPageFaultsMin = 5
@@ -22,7 +22,7 @@ func isBPFOutput(e *perfdata.Event) bool {
 	return e != nil && kindOf(e) == kindSoftware && e.Attr.Config == configBPFOutput
 }
 
-// addressesMemory reports whether the address of samples is one of the sampled thread's memory.
+// addressesMemory reports whether the address in samples of an event is in the memory of the sampled thread.
 func addressesMemory(e *perfdata.Event) bool {
 	if e == nil || kindOf(e) != kindSoftware {
 		return false
@@ -30,12 +30,12 @@ func addressesMemory(e *perfdata.Event) bool {
 	return e.Attr.Config == configPageFaults || e.Attr.Config == configPageFaultsMin || e.Attr.Config == configPageFaultsMaj
 }
 
-// appendDataSource prints where data was found: in hexadecimal and in words.
+// appendDataSource prints a data source in hexadecimal and in words.
 func appendDataSource(out []byte, d perfdata.DataSource) []byte {
 	return d.AppendWords(append(appendHex(out, uint64(d), 16), ' '))
 }
 
-// memory prints what processors tell of accesses to memory.
+// memory prints what processors report about memory accesses.
 func (t *text) memory(s *perfdata.Sample, fields field, out []byte) []byte {
 	if fields&fieldDataSource != 0 {
 		out = appendDataSource(out, s.DataSource)
@@ -56,7 +56,7 @@ func (t *text) memory(s *perfdata.Sample, fields field, out []byte) []byte {
 	return out
 }
 
-// sizes prints what stands at the end of a sample.
+// sizes prints the last fields of a sample: the physical address and the sizes of pages.
 func (t *text) sizes(s *perfdata.Sample, fields field, out []byte) []byte {
 	if fields&fieldPhysAddr != 0 {
 		out = appendHex(out, s.PhysAddr, 16)
@@ -180,8 +180,8 @@ func appendBranchFlags(out []byte, f perfdata.BranchFlags) []byte {
 	return append(append(out, branchSpecs[f.Spec()]...), ' ')
 }
 
-// appendDump prints bytes as perf prints the output of BPF programs: 8 a line, and what of them are letters. A text that ends with a 0, and nothing but zeros
-// behind it, is printed as one, too.
+// appendDump prints bytes as perf prints the output of BPF programs: 8 on a line, in hexadecimal and as letters. If the bytes are a
+// printable string that ends with zeros, it prints the string as well.
 func appendDump(out, raw []byte) []byte {
 	const each = 8
 	for at := 0; at < len(raw); at += each {
