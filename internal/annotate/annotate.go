@@ -1,5 +1,5 @@
-// Package annotate puts the samples of a recording beside the instructions and the source lines that they are of: of functions in ELF
-// files, of the kernel, and of BPF programs, whose code the recording itself holds.
+// Package annotate shows the samples of a recording next to their instructions and source lines: of functions in ELF files, of the kernel,
+// and of BPF programs, whose code the recording itself contains.
 package annotate
 
 import (
@@ -10,29 +10,29 @@ import (
 	"github.com/bperf/bperf/internal/bpfprog/disasm"
 )
 
-// Report is what is shown of a recording.
+// Report is the annotation of a recording.
 type Report struct {
 	Events    []Event     `json:"events"`
-	Functions []*Function `json:"functions"`                // the one with the largest share first
-	Nameless  uint64      `json:"samples_without_function"` // samples for whose address there is no symbol
-	Others    int         `json:"functions_left_out"`       // below Options.PercentLimit
+	Functions []*Function `json:"functions"`                // largest share first
+	Nameless  uint64      `json:"samples_without_function"` // samples whose address has no symbol
+	Others    int         `json:"functions_left_out"`       // number of functions below Options.PercentLimit
 }
 
-// Event is what was sampled.
+// Event is a sampled event.
 type Event struct {
 	Name    string `json:"name"`
-	Samples uint64 `json:"samples"` // of all functions
+	Samples uint64 `json:"samples"` // in all functions
 	Value   uint64 `json:"value"`   // the sum of their periods
 }
 
-// Value is what samples of one event come to.
+// Value sums up samples of one event.
 type Value struct {
 	Samples uint64  `json:"samples"`
 	Value   uint64  `json:"value"`   // the sum of their periods
-	Percent float64 `json:"percent"` // of Value of the function; of a function, of that of all
+	Percent float64 `json:"percent"` // share of the function's Value; for a function, of the event's Value
 }
 
-// Function is a function with its samples. All its slices of values are in the order of the events.
+// Function is a function with its samples. Its slices of values have one entry for each event, in their order.
 type Function struct {
 	Name     string          `json:"name"`
 	Module   string          `json:"module"`
@@ -40,28 +40,28 @@ type Function struct {
 	Start    bpfprog.Address `json:"start"`
 	Size     uint64          `json:"size"` // bytes
 	Values   []Value         `json:"values"`
-	Missing  string          `json:"missing,omitempty"`   // why there are no instructions, and what would mend it
+	Missing  string          `json:"missing,omitempty"`   // why there are no instructions, and how to fix it
 	NoSource string          `json:"no_source,omitempty"` // why there are no lines, or some have no text
-	Note     string          `json:"note,omitempty"`      // what has to be known of the instructions
+	Note     string          `json:"note,omitempty"`      // what the reader must know about the instructions
 
 	Instructions []Instruction `json:"instructions"` // without code, the addresses of samples
-	Lines        []LineSum     `json:"lines"`        // those with samples, the one with the most first
+	Lines        []LineSum     `json:"lines"`        // lines with samples, the one with the most first
 }
 
-// Program is the BPF program that a function is of.
+// Program is the BPF program that a function belongs to.
 type Program struct {
 	ID   uint32 `json:"id"`
 	Name string `json:"name"`
 	Tag  string `json:"tag"`
 }
 
-// Instruction is an instruction with the samples of which it was the next to be executed.
+// Instruction is an instruction with its samples: those in which it was the next to be executed.
 type Instruction struct {
 	Address bpfprog.Address `json:"address"`
 	Bytes   string          `json:"bytes,omitempty"` // in hexadecimal
 	Text    string          `json:"text,omitempty"`
-	Target  string          `json:"target,omitempty"` // symbol and offset that it calls or jumps to
-	Source  *Line           `json:"source,omitempty"` // that begins here
+	Target  string          `json:"target,omitempty"` // symbol and offset of its call or jump target
+	Source  *Line           `json:"source,omitempty"` // the line that begins here
 	Values  []Value         `json:"values"`
 }
 
@@ -78,27 +78,27 @@ type LineSum struct {
 	Values []Value `json:"values"`
 }
 
-// code is what is known of a function besides its samples.
+// code is the code and the lines of a function.
 type code struct {
-	start       uint64 // address of the first of bytes
+	start       uint64 // address of bytes[0]
 	bytes       []byte
-	rows        []row // in the order of addresses
+	rows        []row // by address
 	disassemble disasm.Func
-	target      func(addr uint64) string // name of what is at an address; empty if it has none
+	target      func(addr uint64) string // returns the name of an address; empty if it has none
 	missing     string
 	noSource    string
 	note        string
 	program     *Program
 }
 
-// row says that code from an address on is of a line.
+// row assigns a line to the code from an address on.
 type row struct {
 	addr uint64
 	line Line
 }
 
-// fill gives the function its instructions and lines. Samples are given to the instruction that their address is in; move turns
-// the address of a sample into one of the code.
+// fill adds the instructions and lines to the function. A sample counts for the instruction that contains its address. move converts the
+// address of a sample to one of the code.
 func (f *Function) fill(h *hits, c *code, move func(uint64) uint64) {
 	f.Missing, f.NoSource, f.Note, f.Program = c.missing, c.noSource, c.note, c.program
 	if c.bytes == nil {
@@ -131,7 +131,7 @@ func (f *Function) fill(h *hits, c *code, move func(uint64) uint64) {
 	slices.SortStableFunc(f.Lines, func(a, b LineSum) int { return byValues(a.Values, b.Values) })
 }
 
-// withoutCode has the addresses of samples in the place of instructions.
+// withoutCode lists the addresses of samples in place of instructions.
 func (f *Function) withoutCode(h *hits, move func(uint64) uint64) {
 	for addr, values := range h.at {
 		i := Instruction{Address: bpfprog.Address(move(addr)), Values: slices.Clone(values)}
@@ -141,7 +141,7 @@ func (f *Function) withoutCode(h *hits, move func(uint64) uint64) {
 	slices.SortFunc(f.Instructions, func(a, b Instruction) int { return cmp.Compare(a.Address, b.Address) })
 }
 
-// addLines marks where lines begin, and adds up the samples of each.
+// addLines marks where lines begin and sums up the samples of each line.
 func (f *Function) addLines(rows []row) {
 	sums := make(map[Line]int) // positions in f.Lines
 	var last *Line
@@ -186,7 +186,7 @@ func setPercents(values, totals []Value) {
 	}
 }
 
-// byValues sorts by the values of the first event in which two differ, the larger one first.
+// byValues compares the values of the first event that differs. The larger value comes first.
 func byValues(a, b []Value) int {
 	for e := range a {
 		if c := cmp.Compare(b[e].Value, a[e].Value); c != 0 {

@@ -13,12 +13,12 @@ import (
 	"github.com/bperf/bperf/test/golden"
 )
 
-// samples are values of two events.
+// samples returns values of two events.
 func samples(first, second uint64) []Value {
 	return []Value{{Samples: first, Value: 1000 * first}, {Samples: second, Value: second}}
 }
 
-// example is a report of two functions: one with code and lines, and names that want to be something else, and one without.
+// example returns a report of two functions. One has code and lines, and names that try to forge other output; the other has no code.
 func example(t *testing.T) *Report {
 	t.Helper()
 	disassemble, err := disasm.For("amd64")
@@ -82,7 +82,7 @@ func TestJSON(t *testing.T) {
 	golden.Compare(t, filepath.Join("testdata", "report.json"), b.String())
 }
 
-// TestSums wants the shares of instructions, and those of lines, to add up to what the function has.
+// TestSums checks that the shares of instructions, and those of lines, add up to those of the function.
 func TestSums(t *testing.T) {
 	for _, f := range example(t).Functions {
 		for e := range f.Values {

@@ -20,37 +20,37 @@ import (
 	"github.com/bperf/bperf/perfdata"
 )
 
-// sources find the code and the lines of functions.
+// sources finds the code and the lines of functions.
 type sources struct {
 	options  *Options
 	search   object.Search
 	arch     string // in Go's names
 	programs []*linear.Program
-	kernel   *liveKernel // nil as long as it was not needed
+	kernel   *liveKernel // nil until it is needed
 	files    map[string]file
 	texts    map[sourceFile]text
-	owners   []int // of the recording, which says of which ELF files it is
+	owners   []int // owner of the recording, which names the ELF files
 }
 
-// sourceFile is a file that an ELF file names.
+// sourceFile is a source file that an ELF file names.
 type sourceFile struct {
 	of   *object.File
 	path string
 }
 
-// text is the lines of a source file, or why they cannot be read.
+// text is the lines of a source file, or the error of reading it.
 type text struct {
 	lines []string
 	err   error
 }
 
-// file is an ELF file, or why there is none.
+// file is an ELF file, or the error of opening it.
 type file struct {
 	*object.File
 	err error
 }
 
-// machines are those of uname(2), in Go's names.
+// machines maps the machines of uname(2) to Go's names.
 var machines = map[string]string{"x86_64": "amd64", "aarch64": "arm64"}
 
 func newSources(reader *perfdata.Reader, programs []*linear.Program, o *Options) (*sources, error) {
@@ -82,8 +82,8 @@ func (s *sources) close() {
 	}
 }
 
-// programAt finds the function of a BPF program. An ID tells programs apart that were at the same address one after the other; 0 if it is
-// not known.
+// programAt returns the BPF program and its function at an address. The ID distinguishes programs that were at the same address one after
+// another; it is 0 if unknown.
 func (s *sources) programAt(id uint32, tag string, start uint64) (*linear.Program, *linear.Function) {
 	for _, p := range s.programs {
 		if id != 0 && p.ID != id {
@@ -99,12 +99,12 @@ func (s *sources) programAt(id uint32, tag string, start uint64) (*linear.Progra
 	return nil, nil
 }
 
-// isProgram reports whether a selection, an ID or a name, means a program.
+// isProgram reports whether a selection, which is an ID, a name or a tag, selects a program.
 func isProgram(selection string, id uint32, p *linear.Program) bool {
 	return selection == fmt.Sprint(id) || p != nil && (selection == p.Name || selection == p.Tag)
 }
 
-// wanted reports whether a function is of the BPF program that was asked for, if one was.
+// wanted reports whether a function belongs to Options.Program. It is true for all functions if that is empty.
 func (s *sources) wanted(h *hits) bool {
 	if s.options.Program == "" {
 		return true
@@ -148,10 +148,10 @@ func (s *sources) function(h *hits) *Function {
 	return f
 }
 
-// unmoved is for addresses of samples that are those of the code.
+// unmoved is the move function for samples whose addresses are those of the code.
 func unmoved(addr uint64) uint64 { return addr }
 
-// offset is the name of a place in a function.
+// offset returns the name of a location in a function.
 func offset(name string, n uint64) string {
 	if n == 0 {
 		return name
@@ -159,7 +159,7 @@ func offset(name string, n uint64) string {
 	return fmt.Sprintf("%s+%#x", name, n)
 }
 
-// bpf finds the code of a function of a BPF program in the recording; that of a trampoline or a dispatcher is in the kernel alone.
+// bpf finds the code of a BPF function in the recording. The code of trampolines and dispatchers is only in the kernel.
 func (s *sources) bpf(h *hits) *code {
 	p, f := s.programAt(h.dso.Program, h.dso.Tag, h.symbol.Start)
 	if f == nil && h.dso.Tag == "" {
@@ -187,7 +187,7 @@ func (s *sources) bpf(h *hits) *code {
 				return p.Functions[i].Symbol
 			}
 		}
-		if s.liveKernel().has(f.Symbol, f.Address) { // it was not started anew since
+		if s.liveKernel().has(f.Symbol, f.Address) { // the kernel was not rebooted since
 			return s.kernel.symbols[addr]
 		}
 		return ""
@@ -195,7 +195,7 @@ func (s *sources) bpf(h *hits) *code {
 	return c
 }
 
-// liveKernel is the kernel that runs, once something of it is needed.
+// liveKernel returns the running kernel, which it opens on first use.
 func (s *sources) liveKernel() *liveKernel {
 	if s.kernel == nil {
 		s.kernel = openKernel("/proc")
@@ -203,7 +203,7 @@ func (s *sources) liveKernel() *liveKernel {
 	return s.kernel
 }
 
-// live finds code in the kernel that runs.
+// live finds code in the running kernel.
 func (s *sources) live(h *hits, before string) *code {
 	c := &code{start: h.symbol.Start}
 	if s.arch != runtime.GOARCH {
@@ -216,7 +216,7 @@ func (s *sources) live(h *hits, before string) *code {
 		return c
 	}
 	c.target = func(addr uint64) string { return s.kernel.symbols[addr] }
-	c.bytes = bytes.TrimRight(text, "\x00\xcc") // up to the next function: padding of x86
+	c.bytes = bytes.TrimRight(text, "\x00\xcc") // x86 pads functions up to the next one
 	if len(c.bytes) == 0 {
 		c.bytes = text
 	}
@@ -226,7 +226,7 @@ func (s *sources) live(h *hits, before string) *code {
 	return c
 }
 
-// kernelCode finds code in the kernel that runs, or, of a module that was unloaded, in the module's file.
+// kernelCode finds code in the running kernel or, for a module that was unloaded, in the module's file.
 func (s *sources) kernelCode(h *hits) (c *code, move func(uint64) uint64) {
 	file, replaced := h.dso.HasFile(), h.dso.Replaced()
 	if !file || !replaced {
@@ -245,7 +245,7 @@ func (s *sources) kernelCode(h *hits) (c *code, move func(uint64) uint64) {
 			instructions := all(code, address)
 			for i := range instructions {
 				if in := &instructions[i]; in.Target == in.Address || in.Target == in.Address+uint64(len(in.Code)) {
-					in.Target = 0 // not filled in
+					in.Target = 0 // the kernel has not filled it in
 				}
 			}
 			return instructions
@@ -254,7 +254,8 @@ func (s *sources) kernelCode(h *hits) (c *code, move func(uint64) uint64) {
 	return of, moveOf
 }
 
-// elf finds code and lines in a file, and turns addresses of samples, which are offsets in it or a module's in memory, into the file's own.
+// elf finds code and lines in a file. move converts the addresses of samples to addresses of the file. They are offsets in the file or, for
+// a module, addresses in memory.
 func (s *sources) elf(h *hits) (c *code, move func(uint64) uint64) {
 	move = unmoved
 	f := s.open(h.dso.Path, hex.EncodeToString(h.dso.BuildID))
@@ -323,9 +324,9 @@ func (s *sources) open(path, buildID string) file {
 	return f
 }
 
-const maxSource = 16 << 20 // bytes of a source file
+const maxSource = 16 << 20 // maximum size of a source file, in bytes
 
-// line returns a line of a source file; an empty one, without an error, if the file is not there.
+// line returns a line of a source file. If the file does not exist, it returns an empty line without an error.
 func (s *sources) line(file sourceFile, number int) (string, error) {
 	if file.path == "" || number <= 0 {
 		return "", nil

@@ -11,15 +11,15 @@ import (
 	"github.com/bperf/bperf/perfdata"
 )
 
-// Options say which functions are wanted. What is empty does not restrict anything.
+// Options select functions. Empty fields do not restrict anything.
 type Options struct {
 	Symbol       string               // the name of the function
-	Module       string               // as report or script names it
-	Program      string               // the ID or the name of the BPF program
-	PercentLimit float64              // of all samples: functions with less in every event are left out
+	Module       string               // the name that report or script prints
+	Program      string               // ID, name or tag of the BPF program
+	PercentLimit float64              // share of all samples: functions with less in every event are left out
 	NoSource     bool                 // do not look for source lines
-	SymFS        string               // directory below which files are, and their source
-	Allowance    *allowance.Allowance // of time and memory for files of other users; nil for no bounds
+	SymFS        string               // directory that contains the files and their source
+	Allowance    *allowance.Allowance // limits time and memory for files of other users; nil for no limits
 }
 
 // hits are the samples of a function.
@@ -27,16 +27,16 @@ type hits struct {
 	dso    *replay.DSO
 	symbol replay.Symbol
 	values []Value
-	at     map[uint64][]Value // by address, as replay.Location has it
+	at     map[uint64][]Value // by Addr of replay.Location
 }
 
-// key tells functions apart.
+// key identifies a function.
 type key struct {
 	dso   *replay.DSO
 	start uint64
 }
 
-// collector gathers samples by function. There is one for each goroutine.
+// collector collects samples by function. Each goroutine has its own.
 type collector struct {
 	*replay.Resolver
 	options  *Options
@@ -46,7 +46,7 @@ type collector struct {
 	nameless uint64
 }
 
-// Samples is what annotating needs of a recording: its samples by function and address.
+// Samples is the data of a recording that annotation needs: the samples by function and address.
 type Samples struct {
 	events   []Event
 	hits     []*hits
@@ -54,7 +54,7 @@ type Samples struct {
 	programs []*linear.Program
 }
 
-// Collect goes through a recording once.
+// Collect reads a recording once and returns its samples.
 func Collect(r *replay.Replay, reader *perfdata.Reader, o *Options) (*Samples, error) {
 	var all []*collector
 	err := r.Run(func(resolver *replay.Resolver) replay.Handler {
@@ -94,7 +94,7 @@ func Collect(r *replay.Replay, reader *perfdata.Reader, o *Options) (*Samples, e
 	return s, nil
 }
 
-// leaveOutEvents drops those without samples: recorders open events for other records alone.
+// leaveOutEvents drops events without samples: recorders open some events only for other records.
 func (s *Samples) leaveOutEvents() {
 	sampled := make([]bool, len(s.events))
 	for e := range s.events {
@@ -119,7 +119,7 @@ func only[T any](all []T, wanted []bool) []T {
 	return kept
 }
 
-// take adds the samples of the same function that another goroutine has seen.
+// take adds the samples of the same function from another goroutine.
 func (h *hits) take(from *hits, events int) {
 	h.values = grown(h.values, events)
 	add(h.values, from.values)
@@ -170,7 +170,7 @@ func (c *collector) add(item *replay.Item) {
 	h.at[l.Addr] = count(h.at[l.Addr])
 }
 
-// hits returns what the samples at a location are added to: nil if they are not wanted.
+// hits returns the hits that the samples at a location are added to, or nil if they are not wanted.
 func (c *collector) hits(l *replay.Location) *hits {
 	o := c.options
 	if l.Symbol == nil || o.Symbol != "" && o.Symbol != l.Symbol.Name && o.Symbol != l.Symbol.Linkage ||
@@ -186,8 +186,8 @@ func (c *collector) hits(l *replay.Location) *hits {
 	return h
 }
 
-// Report annotates the functions that are wanted. The error is for a recording that cannot be annotated at all; what is missing of a
-// function is said there.
+// Report annotates the wanted functions. An error means that the recording cannot be annotated at all. What a single function lacks is in
+// its fields Missing and NoSource.
 func (s *Samples) Report(reader *perfdata.Reader, o *Options) (*Report, error) {
 	sources, err := newSources(reader, s.programs, o)
 	if err != nil {

@@ -15,7 +15,7 @@ import (
 //go:embed page.html
 var pageText string
 
-// HTML writes the report as one page that needs nothing else: a part for each function, with instructions and lines coloured by their share.
+// HTML writes the report as one self-contained page: a section for each function, with instructions and lines coloured by their share.
 func (r *Report) HTML(w io.Writer) error {
 	page := template.New("page").Funcs(template.FuncMap{
 		"base":    filepath.Base,
@@ -30,5 +30,5 @@ func (r *Report) HTML(w io.Writer) error {
 	return err
 }
 
-// heat is how much of the colour an instruction gets, of 1: half of it at 5 %.
+// heat returns the strength of an instruction's colour, from 0 to 1: 0.5 at 5 %.
 func heat(v Value) string { return fmt.Sprintf("%.2f", 1-math.Exp2(-v.Percent/5)) }

@@ -10,15 +10,15 @@ import (
 	"github.com/bperf/bperf/internal/symbol/kernel"
 )
 
-// liveKernel reads code of the kernel that runs. That of a recording is read only where the kernel has the same symbol at the same address
-// still: for the kernel itself, unless it was started anew; for modules, BPF programs and trampolines, as long as they are loaded.
+// liveKernel reads code of the running kernel. It reads code of a recording only if the kernel still has the same symbol at the same
+// address: code of the kernel itself until a reboot; code of modules, BPF programs and trampolines as long as they are loaded.
 type liveKernel struct {
 	core    *elf.File
 	symbols map[uint64]string // by address
 	err     error
 }
 
-const maxFunction = 16 << 20 // bytes: no function of a kernel is as long
+const maxFunction = 16 << 20 // bytes; no kernel function is as long
 
 func openKernel(proc string) *liveKernel {
 	k := new(liveKernel)
@@ -46,7 +46,7 @@ func openKernel(proc string) *liveKernel {
 	return k
 }
 
-// has reports whether a symbol is where it was in the recording.
+// has reports whether a symbol is still at the address that it has in the recording.
 func (k *liveKernel) has(name string, start uint64) bool { return k.symbols[start] == name }
 
 // read returns the code of a symbol.

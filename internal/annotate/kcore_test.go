@@ -13,7 +13,7 @@ import (
 	"github.com/bperf/bperf/test/require"
 )
 
-// TestLiveKernel reads a function of the kernel that runs, which must begin and end as functions do.
+// TestLiveKernel reads a function of the running kernel, which must begin and end as functions do.
 func TestLiveKernel(t *testing.T) {
 	require.Root(t)
 	if _, err := os.Stat("/proc/kcore"); err != nil {

@@ -11,7 +11,7 @@ import (
 	"github.com/bperf/bperf/test/kmod"
 )
 
-// TestUnloadedModule annotates a module that is not loaded, by its file, and not if that is of another build.
+// TestUnloadedModule annotates a module that is not loaded from its file, but not if the file is of another build.
 func TestUnloadedModule(t *testing.T) {
 	const base, samples = 0xffffffffc7000000, 5
 	dir := t.TempDir()

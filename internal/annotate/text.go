@@ -10,14 +10,14 @@ import (
 	"unicode/utf8"
 )
 
-// TextOptions say what a text shows besides instructions, lines and percentages.
+// TextOptions select what a text shows besides instructions, lines and percentages.
 type TextOptions struct {
-	Samples  bool // the number of samples in the place of percentages
+	Samples  bool // numbers of samples in place of percentages
 	Lines    bool // the lines with the most samples before each function
-	FullPath bool // of source files
+	FullPath bool // whole paths of source files
 }
 
-// Text writes the report as perf annotate --stdio does: a part for each function, with a column for each event.
+// Text writes the report like perf annotate --stdio: a section for each function, with a column for each event.
 func (r *Report) Text(w io.Writer, o TextOptions) error {
 	b := bufio.NewWriter(w)
 	for _, f := range r.Functions {
@@ -111,7 +111,8 @@ func columnText(values []Value, o TextOptions) string {
 	return s.String()
 }
 
-// oneLine keeps what recordings and files hold from looking like something else: names may be of any bytes.
+// oneLine replaces control characters and invalid UTF-8, except tabs. Names in recordings and files can have any bytes and must not forge
+// other output.
 func oneLine(s string) string {
 	return strings.Map(func(r rune) rune {
 		if unicode.IsControl(r) && r != '\t' || r == utf8.RuneError {
