@@ -8,7 +8,7 @@ import (
 	"github.com/bperf/bperf/perfdata"
 )
 
-// TestClose has a file that is mapped while its symbols are looked up, and no longer than the replay.
+// TestClose has a file that is mapped while its symbols are looked up, and is unmapped with the replay.
 func TestClose(t *testing.T) {
 	file := t.TempDir() + "/file"
 	b, err := os.ReadFile("/proc/self/exe")

@@ -2,16 +2,18 @@ package replay
 
 import "github.com/bperf/bperf/perfdata"
 
-// deferred are samples whose user's part of the callchain comes in a later record: CALLCHAIN_DEFERRED, when the thread returns to user mode.
-// Linux 6.19.
+// deferred holds samples whose user part of the callchain comes in a later record: CALLCHAIN_DEFERRED, when the thread returns to user
+// mode. Linux 6.19.
 type deferred struct {
-	waiting []Item // in the order of time
+	waiting []Item // by time
 }
 
-// maxDeferred bounds how many samples wait. A thread that is in the kernel for long can have many: those of the same call have the same callchain.
+// maxDeferred is the maximum number of waiting samples. A thread that is in the kernel for long can have many; the user part of their
+// callchains is the same.
 const maxDeferred = 1 << 16
 
-// cookieOf is what a sample and the record with the rest of its callchain have in common; false if nothing follows.
+// cookieOf returns the cookie that joins a sample with the record that has the rest of its callchain. It returns false if no such record
+// follows.
 func cookieOf(s *perfdata.Sample) (uint64, bool) {
 	n := len(s.Callchain)
 	if n < 2 || s.Callchain[n-2] != perfdata.ContextUserDeferred {
@@ -20,7 +22,8 @@ func cookieOf(s *perfdata.Sample) (uint64, bool) {
 	return s.Callchain[n-1], true
 }
 
-// hold keeps a sample until the rest of its callchain comes. What there is no room for is handed out as it is.
+// hold keeps a sample until the rest of its callchain comes. If there is no room, it returns the older half of the samples, which stay
+// without the rest.
 func (d *deferred) hold(item Item) (without []Item) {
 	record := *item.Record
 	item.Record, item.Sample = &record, item.Sample.Clone()
@@ -32,7 +35,7 @@ func (d *deferred) hold(item Item) (without []Item) {
 	return d.take(len(d.waiting) / 2)
 }
 
-// take takes the first samples.
+// take removes the first n samples and returns them.
 func (d *deferred) take(n int) []Item {
 	taken := append([]Item(nil), d.waiting[:n]...)
 	rest := copy(d.waiting, d.waiting[n:])
@@ -41,8 +44,8 @@ func (d *deferred) take(n int) []Item {
 	return taken
 }
 
-// join appends the samples of a thread that wait, those with the cookie with the rest of their callchain. For others of the thread nothing
-// comes any more: it was in user mode since, and the record with it was lost.
+// join appends the waiting samples of the record's thread to items. Samples with the record's cookie get the rest of their callchain. For
+// the others nothing will come: the thread was in user mode since, so the record for them was lost.
 func (d *deferred) join(v *perfdata.CallchainDeferred, items []Item) []Item {
 	rest := d.waiting[:0]
 	for _, item := range d.waiting {

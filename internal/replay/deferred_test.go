@@ -13,7 +13,7 @@ import (
 	"github.com/bperf/bperf/perfdata"
 )
 
-// written makes a recording of one event.
+// written returns a recording of one event.
 func written(t *testing.T, event *perfdata.Event, write func(*perfdata.Writer)) *perfdata.Reader {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "perf.data")
@@ -27,7 +27,7 @@ func written(t *testing.T, event *perfdata.Event, write func(*perfdata.Writer)) 
 		t.Fatal(err)
 	}
 	write(w)
-	if err := w.Close(); err != nil { // has all errors of before
+	if err := w.Close(); err != nil { // reports the errors of all writes
 		t.Fatal(err)
 	}
 	reader, err := perfdata.Open(path)
@@ -38,7 +38,7 @@ func written(t *testing.T, event *perfdata.Event, write func(*perfdata.Writer)) 
 	return reader
 }
 
-// printedChains are the samples of a recording as they are handed out: time, thread, and the addresses of the callchain.
+// printedChains returns the samples of a recording as they are handed out: time, thread, and the addresses of the callchain.
 func printedChains(t *testing.T, reader *perfdata.Reader) (lines []string, stats Stats) {
 	t.Helper()
 	r := New(reader, Options{SymFS: t.TempDir()})
@@ -85,7 +85,7 @@ func TestDeferredCallchains(t *testing.T) {
 		sample(2, 12, kernel, 0xf2, later, 88) // another thread
 		sample(3, 11, kernel, 0xf3, later, 77) // the same call
 		sample(4, 13, kernel, 0xf4, user, 0x4) // waits for nothing
-		sample(5, 13, kernel, 0xf5, later, 66) // whose rest is lost
+		sample(5, 13, kernel, 0xf5, later, 66) // the rest of it is lost
 		rest(6, 11, 77, user, 0xa1, 0xa2)
 		sample(7, 13, kernel, 0xf7, later, 99)
 		rest(8, 13, 99, user, 0xb1)
@@ -109,7 +109,7 @@ func TestDeferredCallchains(t *testing.T) {
 	}
 }
 
-// TestManyDeferredCallchains never has more samples wait than there is room for.
+// TestManyDeferredCallchains checks that no more samples wait than maxDeferred.
 func TestManyDeferredCallchains(t *testing.T) {
 	var d deferred
 	handed := 0
@@ -136,7 +136,7 @@ func offCPUEvent() *perfdata.Event {
 		SampleType: perfdata.SampleIP | perfdata.SampleTID | perfdata.SampleTime | perfdata.SampleCPU | perfdata.SamplePeriod | perfdata.SampleRaw}}
 }
 
-// TestOffCPUDumps reads what perf's BPF programs write of blocked threads.
+// TestOffCPUDumps reads the samples of blocked threads that perf's BPF programs write.
 func TestOffCPUDumps(t *testing.T) {
 	dump := func(pid, tid uint32, period, cgroup uint64, chain ...uint64) []byte {
 		le := binary.LittleEndian

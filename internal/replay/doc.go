@@ -1,7 +1,11 @@
-// Package replay follows a recording in the order of time and knows, at each record, the state of the machine that was recorded: its
-// threads with their names, what was mapped where, the code in the kernel, BPF programs with it. With that it resolves the addresses
-// of samples.
+// Package replay follows a recording in the order of time. At each record it knows the state of the recorded machine: its threads with
+// their names, the mappings of processes, and the code in the kernel, including BPF programs. With this state it resolves the addresses of
+// samples.
 //
-// State is followed by one goroutine. What is to be done with samples, which is most of the work, is done by several at a time, with
-// views of the state that do not change; their output is put together in the order of the records.
+// A DSO is the file, or other source, of a mapping. A location is an address in a DSO with its symbol and source lines. An item is a record
+// with the state of the machine at its time; handlers process items. A sum is a number of equal samples that the producer added up, and an
+// interval is a span of time with its own profile of sums.
+//
+// One goroutine follows the state. Several goroutines run handlers, which do most of the work, with views of the state that do not change.
+// Replay writes their output in the order of the records.
 package replay

@@ -10,59 +10,59 @@ import (
 	"github.com/bperf/bperf/internal/profile"
 )
 
-// DSO is what code or data was mapped from: a file, or what stands for one. Names and build ID do not change once samples can refer to it.
+// DSO is the source of mapped code or data: a file, or a name that stands for one. Names and build ID do not change once samples can refer
+// to it.
 type DSO struct {
-	Index   int    // among those of the replay, from 0 on
-	Path    string // as it was mapped
-	Name    string // as perf script prints it: mostly Path; [virtio_net] for a module
+	Index   int    // number among the DSOs of the replay, from 0
+	Path    string // as the process mapped it
+	Name    string // as perf script prints it: usually Path; [virtio_net] for a module
 	Short   string // as perf report prints it: the last part of Path, or Name
-	BuildID []byte // nil if the recording does not tell
+	BuildID []byte // nil if the recording does not have it
 	Kind    profile.Kind
-	Program uint32 // the ID of the BPF program that it is a part of; 0 if none
-	Tag     string // of that part, in hexadecimal
-	Base    uint64 // the address in memory of a module's code; 0 for all else
+	Program uint32 // ID of the BPF program that it is a part of; 0 if none
+	Tag     string // tag of that part, in hexadecimal
+	Base    uint64 // address in memory of a module's code; 0 for everything else
 
 	key  dsoKey            // of a file
-	code []profile.Mapping // of a file: each part of its code as it was mapped first
+	code []profile.Mapping // of a file: where each part of its code was mapped first
 
-	inMemory bool // it is known by addresses in memory, not by offsets in a file
+	inMemory bool // its addresses are those in memory, not offsets in a file
 	names    namer
 }
 
-// namer finds out what is at a place in a DSO: symbol, inlined functions and line, as far as they are known and wanted. It is used by several
-// goroutines.
+// namer finds the symbol, the inlined functions and the line of a location, as far as they are known and wanted. Several goroutines use it.
 type namer interface {
 	locate(l *Location)
 }
 
-// close closes the file that the symbols come from. No handler may be running. The DSO has no symbols afterwards.
+// close closes the file with the symbols. No handler may be running. Afterwards the DSO has no symbols.
 func (d *DSO) close() {
 	if names, is := d.names.(interface{ close() }); is {
 		names.close()
 	}
 }
 
-// Symbol is a function or an object in memory. Its addresses are of the DSO, as Mapping.Addr makes them.
+// Symbol is a function or an object in memory. Its addresses are those of the DSO; see Location.Addr.
 type Symbol struct {
-	Name       string // demangled, if that was asked for
-	Linkage    string // as the linker knows it
+	Name       string // demangled, unless Options.NoDemangle is set
+	Linkage    string // the linker's name
 	Start, End uint64
-	StartLine  int    // where the function begins in its source file, with Options.Lines; 0 if it is not known
-	Module     string // of the kernel, without brackets; empty for the kernel itself and elsewhere
+	StartLine  int    // line where the function begins, with Options.Lines; 0 if unknown
+	Module     string // kernel module, without brackets; empty for the kernel itself and for other files
 }
 
-// dsoKey is what tells files apart.
+// dsoKey identifies a file.
 type dsoKey struct {
 	path         string
 	major, minor uint32
 	inode        uint64
 	generation   uint64
 	buildID      string
-	pid          int32  // of what JIT compilers made, which is of one process alone
-	base         uint64 // of a module: it can be loaded again elsewhere
+	pid          int32  // the process, for the code of JIT compilers
+	base         uint64 // address of a module, which can be loaded again elsewhere
 }
 
-// isAnonymous tells memory that no file is behind, by the name that the kernel, /proc/PID/maps or perf gives it.
+// isAnonymous reports whether a mapping has no file, by the name that the kernel, /proc/PID/maps or perf gives it.
 func isAnonymous(name string) bool {
 	return name == "//anon" || strings.HasPrefix(name, "[anon:") || strings.HasPrefix(name, "/dev/zero") || strings.HasPrefix(name, "/anon_hugepage")
 }
@@ -71,11 +71,11 @@ func isNoFile(name string) bool {
 	return strings.HasPrefix(name, "[stack") || strings.HasPrefix(name, "/SYSV") || name == "[heap]"
 }
 
-// perfMap is where JIT compilers write down what they made: tools/perf/Documentation/jit-interface.txt.
+// perfMap returns the path of the file in which a JIT compiler describes its code: tools/perf/Documentation/jit-interface.txt.
 func perfMap(pid int32) string { return "/tmp/perf-" + strconv.Itoa(int(pid)) + ".map" }
 
-// shortName is the last part of a path. Names in brackets, and those of memory without a file, are as they are. Code of JIT compilers is called
-// as perf does it.
+// shortName returns the last part of a path. Names in brackets, and those of memory without a file, stay as they are. Code of JIT compilers
+// gets perf's name for it.
 func shortName(name string) string {
 	if rest, is := strings.CutPrefix(name, "/tmp/perf-"); is {
 		if pid, err := strconv.Atoi(strings.TrimSuffix(rest, ".map")); err == nil && strings.HasSuffix(rest, ".map") {
@@ -88,7 +88,7 @@ func shortName(name string) string {
 	return path.Base(name)
 }
 
-// moduleName is how perf calls a module: [virtio_net] for …/virtio-net.ko.xz.
+// moduleName returns perf's name of a module: [virtio_net] for …/virtio-net.ko.xz. Other names stay as they are.
 func moduleName(file string) string {
 	if strings.HasPrefix(file, "[") {
 		return file
@@ -100,18 +100,18 @@ func moduleName(file string) string {
 	return "[" + strings.ReplaceAll(base, "-", "_") + "]"
 }
 
-// addCode keeps where code of a file is mapped, if none of the same part of the file is known.
+// addCode records where code of a file is mapped, unless a mapping of the same part of the file is known.
 func (d *DSO) addCode(m *mapping) {
 	if !slices.ContainsFunc(d.code, func(c profile.Mapping) bool { return m.Offset >= c.Offset && m.Offset-c.Offset < c.End-c.Start }) {
 		d.code = append(d.code, profile.Mapping{Start: m.Start, End: m.End, Offset: m.Offset})
 	}
 }
 
-// HexBuildID is the build ID as it is usually written.
+// HexBuildID returns the build ID in hexadecimal.
 func (d *DSO) HexBuildID() string { return hex.EncodeToString(d.BuildID) }
 
-// ModuleOf is what tables call the file or memory that code was mapped from, and what kind of code it is, as far as the name tells: code of hypervisors and
-// guests is taken for that of users.
+// ModuleOf returns the name that tables show for a mapped file or memory, and the kind of its code as far as the name shows it. Code of
+// hypervisors and guests counts as user code.
 func ModuleOf(name string) (short string, kind profile.Kind) {
 	short = shortName(moduleName(name))
 	switch {
@@ -123,5 +123,5 @@ func ModuleOf(name string) (short string, kind profile.Kind) {
 	return short, profile.User
 }
 
-// ofUsers is how names of modules in brackets begin that are not the kernel's.
+// ofUsers are the prefixes of names in brackets that do not belong to the kernel.
 var ofUsers = []string{"[vdso]", "[vsyscall]", "[uprobes]", "[heap]", "[stack", "[anon:", "[JIT]", "[unknown]"}

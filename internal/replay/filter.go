@@ -10,7 +10,7 @@ type filter struct {
 	Filter
 	pids, tids map[int32]bool
 	comms      map[string]bool
-	any        bool // there is nothing to look at
+	any        bool // the filter is empty
 }
 
 func newFilter(f Filter) filter {

@@ -8,8 +8,8 @@ import (
 	"github.com/bperf/bperf/perfdata"
 )
 
-// TestForget has processes that come and go, each with a file, code without one and a thread of its own, and an address that is in nothing that it has
-// mapped. What is kept of them does not grow with their number.
+// TestForget has processes that come and go, each with a file, code without a file, a thread of its own, and an address outside of its
+// mappings. The kept state must not grow with the number of processes.
 func TestForget(t *testing.T) {
 	const processes, each = 2000, 20 // in an interval
 	event := &perfdata.Event{Name: "cycles", Attr: perfdata.Attr{Flags: perfdata.AttrSampleIDAll,
@@ -56,7 +56,7 @@ func TestForget(t *testing.T) {
 	if profiles != processes/each || counted != processes {
 		t.Errorf("%d profiles with %d samples, want %d with %d", profiles, counted, processes/each, processes)
 	}
-	// A batch of records has several intervals; of each process there are 2 threads, 2 files or the like, and 4 places.
+	// A batch of records has several intervals; each process has 2 threads, 2 DSOs and 4 locations.
 	t.Logf("at most %v; %d problems", counts, len(r.problems()))
 	for what, n := range counts {
 		if n > processes {
@@ -68,8 +68,8 @@ func TestForget(t *testing.T) {
 	}
 }
 
-// TestExecAgain has a process that executes a file again and again, each time at other addresses: those of before the last
-// execution are there, too, for samples that were taken in it, and no others.
+// TestExecAgain has a process that executes a file again and again, each time at other addresses. Besides the current mappings, only those
+// from before the last exec must remain, for samples in execve.
 func TestExecAgain(t *testing.T) {
 	m := newMachine(&symbols{replay: &Replay{options: Options{Sums: &Sums{}}}})
 	for i := range uint64(1000) {

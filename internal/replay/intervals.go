@@ -7,8 +7,8 @@ import (
 	"github.com/bperf/bperf/internal/profile"
 )
 
-// Intervals makes a profile of each interval of a recording of sums, as soon as it is over. Intervals are counted from 0 on. What belongs to processes that
-// have ended, and to code that was not sampled, stays for one interval more.
+// Intervals makes a profile of each interval of a recording of sums and calls each when the interval has ended. Intervals are numbered from
+// 0. The state of ended processes, and of code that was not sampled, is kept for one more interval.
 func (r *Replay) Intervals(keep profile.Keys, each func(*profile.Profile) error) error {
 	all := intervals{replay: r, keep: keep, fillers: map[uint32]*filler{}}
 	next := uint32(0)
@@ -27,11 +27,11 @@ func (r *Replay) Intervals(keep profile.Keys, each func(*profile.Profile) error)
 	return handOver(r.sums.interval + 1)
 }
 
-// intervals are those that are not over, with the parts that goroutines have of them.
+// intervals are the intervals that have not ended, with the goroutines' parts of them.
 type intervals struct {
 	replay *Replay
 	keep   profile.Keys
-	parts  []map[uint32]*part // of each goroutine
+	parts  []map[uint32]*part // one map for each goroutine
 
 	mu      sync.Mutex
 	fillers map[uint32]*filler
@@ -64,7 +64,7 @@ func (v *intervals) filler(interval uint32) *filler {
 	return f
 }
 
-// take takes out an interval that is over, when no handler is at work.
+// take removes an interval that has ended and returns it. No handler may be running.
 func (v *intervals) take(interval uint32) *filler {
 	f := v.filler(interval)
 	delete(v.fillers, interval)
@@ -74,7 +74,7 @@ func (v *intervals) take(interval uint32) *filler {
 	return f
 }
 
-// forget drops what neither the interval that is over nor the next one has, when no handler is at work.
+// forget drops the state that neither the ended interval nor the next one uses. No handler may be running.
 func (v *intervals) forget() {
 	r := v.replay
 	r.machine.forgetThreads()

@@ -17,13 +17,13 @@ import (
 	"github.com/bperf/bperf/perfdata"
 )
 
-// The largest files of JIT compilers that are read, in bytes: whoever runs a process decides what stands there. Dumps have the code, too.
+// Maximum sizes of the files of JIT compilers, in bytes: the owner of a process decides on their content. Dumps contain the code, too.
 const (
 	maxPerfMap = 32 << 20
 	maxJITDump = 256 << 20
 )
 
-// jitDSO is executable memory without a file. perf gives it the name of the file in which the compiler may tell what it made.
+// jitDSO returns the DSO of executable memory without a file. perf names it after the file in which the compiler may describe its code.
 func (m *machine) jitDSO(v *perfdata.Mmap2) *DSO {
 	return m.dso(dsoKey{pid: v.PID}, func(d *DSO) {
 		d.Path, d.Kind, d.inMemory = perfMap(v.PID), profile.User, true
@@ -32,15 +32,15 @@ func (m *machine) jitDSO(v *perfdata.Mmap2) *DSO {
 	})
 }
 
-// perfMapCode is code that perf-PID.map names, which is read when it is needed.
+// perfMapCode names code by perf-PID.map, which it reads on first use.
 type perfMapCode struct {
 	*symbols
 	name  string // of the DSO
 	owner owner
 
 	once  sync.Once
-	code  *jit.Map // nil if there is none
-	taken int64    // bytes of the allowance
+	code  *jit.Map // nil without a map
+	taken int64    // bytes taken from the allowance
 
 	mu    sync.Mutex
 	known map[uint64]*Symbol // by start
@@ -74,7 +74,7 @@ func (p *perfMapCode) read() {
 		}
 		return jit.ParseMap(text)
 	}, nil)
-	if code != nil { // a map that is broken in parts has code and an error
+	if code != nil { // a partly broken map yields both code and an error
 		if full := p.replay.options.Allowance.Take(code.Size()); full != nil {
 			err = full
 		} else {
@@ -86,21 +86,22 @@ func (p *perfMapCode) read() {
 	}
 }
 
-// close lets go of the functions, when no handler is at work.
+// close releases the functions. No handler may be running.
 func (p *perfMapCode) close() {
 	p.once.Do(func() {})
 	p.replay.options.Allowance.Give(p.taken)
 	p.code, p.known, p.taken = nil, nil, 0
 }
 
-// text is that of the file in the process's own /tmp, with its ID in its own PID namespace, or else, as perf takes it, in this one's with the ID of
-// the recording.
+// text reads the map in the process's own /tmp, under its ID in its own PID namespace. If there is none, it reads the map in this process's
+// /tmp, under the ID in the recording, as perf does.
 func (p *perfMapCode) text() ([]byte, error) {
 	return p.readOf(p.owner, perfMap(p.owner.pid), maxPerfMap)
 }
 
-// readOf reads a file of a JIT compiler as the process sees it, if it lives, or else by its path. It must belong to root or to the user of the
-// process; if that has ended, to the user of this one. With --symfs, the files of other machines have other owners.
+// readOf reads a file of a JIT compiler as the process sees it if the process lives, otherwise by its path. The file must belong to root or
+// to the user of the process; if the process has ended, to root or to the user of this process. With --symfs the owner does not matter,
+// because files of other machines have other owners.
 func (s *symbols) readOf(o owner, path string, limit int64) ([]byte, error) {
 	search := object.Search{Root: s.replay.options.SymFS, Allowance: s.replay.options.Allowance}
 	if search.Root != "" {
@@ -112,7 +113,7 @@ func (s *symbols) readOf(o owner, path string, limit int64) ([]byte, error) {
 	}
 	search.Root = at.root
 	status := o.status()
-	if o.path == "" { // a perf map, which is named by the ID of the process
+	if o.path == "" { // a perf map, whose name contains the ID of the process
 		text, err := search.ReadFile(perfMap(status.innermostPID), limit, 0, status.user)
 		if err == nil || !errors.Is(err, fs.ErrNotExist) {
 			return text, err
@@ -122,19 +123,20 @@ func (s *symbols) readOf(o owner, path string, limit int64) ([]byte, error) {
 	return search.ReadFile(path, limit, 0, status.user)
 }
 
-// timedMapping is a mapping that is there from a time on, in ns of the recording's clock.
+// timedMapping is a mapping that exists from a time on, in ns of the recording's clock.
 type timedMapping struct {
 	from uint64
 	*mapping
 }
 
-// isJITDump tells the mapping that a compiler makes of its dump, so that a recording tells of it: tools/perf/Documentation/jitdump-specification.txt.
+// isJITDump reports whether a mapping is of a JIT compiler's dump. A compiler maps its dump so that recordings mention it:
+// tools/perf/Documentation/jitdump-specification.txt.
 func isJITDump(v *perfdata.Mmap2) bool {
 	name := filepath.Base(v.Filename)
 	return v.Protection&protExec != 0 && strings.HasPrefix(name, "jit-") && strings.HasSuffix(name, ".dump")
 }
 
-// isMonotonic reports whether the times of a recording are those of JIT dumps, CLOCK_MONOTONIC.
+// isMonotonic reports whether a recording uses the clock of JIT dumps, CLOCK_MONOTONIC.
 func isMonotonic(events []*perfdata.Event) bool {
 	const monotonic = 1
 	return !slices.ContainsFunc(events, func(e *perfdata.Event) bool {
@@ -142,7 +144,8 @@ func isMonotonic(events []*perfdata.Event) bool {
 	})
 }
 
-// readJITDump takes the code of a dump. It comes into the process as time goes on, if the clock is the same, and else at once, in the same order.
+// readJITDump reads the code of a dump. If the clock is the same, the process gets the code as time goes on, otherwise at once, in the same
+// order.
 func (m *machine) readJITDump(p *process, v *perfdata.Mmap2) {
 	p.dump = v.Filename
 	problem := func(err error) {
@@ -184,7 +187,7 @@ func (m *machine) readJITDump(p *process, v *perfdata.Mmap2) {
 	}
 }
 
-// jittedDSO is a function of a dump. It has the name of the file that perf inject --jit writes it to.
+// jittedDSO returns the DSO of a function in a dump. Its name is that of the file that perf inject --jit writes for it.
 func (m *machine) jittedDSO(dir string, code *jit.Code, l jit.Load) *DSO {
 	return m.addDSO(func(d *DSO) {
 		d.Path = fmt.Sprintf("%s/jitted-%d-%d.so", dir, code.PID, code.Index)
@@ -193,7 +196,7 @@ func (m *machine) jittedDSO(dir string, code *jit.Code, l jit.Load) *DSO {
 	})
 }
 
-// load makes the code be there that a JIT compiler had made by a time.
+// load maps the code that a JIT compiler had generated by a time.
 func (p *process) load(time uint64) {
 	n := 0
 	for ; n < len(p.jitted) && p.jitted[n].from <= time; n++ {
@@ -202,7 +205,7 @@ func (p *process) load(time uint64) {
 	p.jitted = p.jitted[n:]
 }
 
-// jittedCode is a function of a dump, with its lines.
+// jittedCode names a function of a dump, with its lines.
 type jittedCode struct {
 	code   *jit.Code
 	symbol Symbol

@@ -15,11 +15,11 @@ import (
 	"github.com/bperf/bperf/perfdata"
 )
 
-// finder finds symbols of the kernel by their addresses.
+// finder returns the kernel symbol at an address.
 type finder func(addr uint64) (Symbol, bool)
 
-// kernelSymbols finds the symbols of the kernel that was recorded: those of a file that the user names, of this machine's kernel if it is the same
-// one, or what perf or the distribution keep of it by its build ID. Without any it finds none and says why.
+// kernelSymbols returns a finder for the recorded kernel. Its symbols come from a file that the user names, from this machine's kernel if
+// it is the recorded one, or from a file that perf or the distribution keeps under its build ID. Without any, the error has the reasons.
 func (r *Replay) kernelSymbols() (finder, error) {
 	switch {
 	case r.options.Vmlinux != "":
@@ -63,7 +63,7 @@ func (r *Replay) kernelSymbols() (finder, error) {
 	return nil, errors.Join(errs...)
 }
 
-// cachedKernel is what perf buildid-cache keeps.
+// cachedKernel returns a finder for a file that perf buildid-cache keeps.
 func (r *Replay) cachedKernel(name, id string) (finder, error) {
 	file := filepath.Join(r.search().Cache, "[kernel.kallsyms]", id, name)
 	if name == "kallsyms" {
@@ -92,7 +92,7 @@ func (r *Replay) kallsyms(file string) (finder, error) {
 	}, nil
 }
 
-// vmlinux takes the symbols of the kernel's image, and moves them to where the kernel was.
+// vmlinux reads the symbols of a kernel image and moves them to the addresses of the recorded kernel.
 func (r *Replay) vmlinux(search object.Search, file, id string) (finder, error) {
 	image, err := search.Open(file, id)
 	if err != nil {
@@ -114,7 +114,7 @@ func (r *Replay) vmlinux(search object.Search, file, id string) (finder, error) 
 	}, nil
 }
 
-// runningModuleBuildID returns the build ID of a module that is loaded now; nil if none is, or it has none.
+// runningModuleBuildID returns the build ID of a loaded module. It is nil if the module is not loaded or has none.
 func runningModuleBuildID(name string) []byte {
 	if strings.Contains(name, "/") { // a recording can have any name
 		return nil
@@ -126,7 +126,7 @@ func runningModuleBuildID(name string) []byte {
 	return object.BuildIDNote(notes, binary.NativeEndian, 4)
 }
 
-// runningModuleBase returns the address of the code of a module that is loaded now; 0 if none is, or the kernel hides it.
+// runningModuleBase returns the address of a loaded module's code. It is 0 if the module is not loaded or the kernel hides the address.
 func runningModuleBase(name string) uint64 {
 	modules, err := procfs.Modules(os.DirFS("/proc"))
 	if err != nil {
@@ -140,7 +140,7 @@ func runningModuleBase(name string) uint64 {
 	return 0
 }
 
-// runningBuildID is that of the kernel that runs: a note of ELF in /sys/kernel/notes. It is nil if it cannot be known.
+// runningBuildID returns the build ID of the running kernel, from an ELF note in /sys/kernel/notes. It is nil if unknown.
 func runningBuildID() []byte {
 	notes, err := os.ReadFile("/sys/kernel/notes")
 	if err != nil {
@@ -149,8 +149,8 @@ func runningBuildID() []byte {
 	return object.BuildIDNote(notes, binary.NativeEndian, 4)
 }
 
-// isKernel reports whether an address is in the kernel itself, where the recording does not say so: it leaves out what is behind the code, such as
-// that of starting.
+// isKernel reports whether an address outside the recorded mappings is in the kernel itself. The recording leaves out what follows the
+// kernel's code, such as its init code.
 func (r *Replay) isKernel(addr uint64) bool {
 	_, ok := r.symbols.findKernel(addr)
 	return ok

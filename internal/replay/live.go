@@ -16,20 +16,20 @@ import (
 	"github.com/bperf/bperf/internal/symbol/object"
 )
 
-// owner is a process that had something mapped. While it lives, and it is still mapped there, its files can be had as it sees them.
+// owner is a process that had something mapped. While it lives and the mapping remains, bperf can read its files as the process sees them.
 type owner struct {
 	pid   int32
-	start uint64 // of the mapping
-	path  string // of the file; empty for memory without one
+	start uint64 // address of the mapping
+	path  string // path of the file; empty for memory without one
 }
 
-// place is where a living process has something mapped.
+// place is how to reach a file that a living process has mapped.
 type place struct {
-	root   string // the process's root directory as this process sees it
-	mapped string // object.MappedFile
+	root   string // root directory of the process, as this process sees it
+	mapped string // path that object.MappedFile returns
 }
 
-// is reports whether the mapping is the one that the owner had. The path there can begin with what is above the process's root.
+// is reports whether the mapping is the owner's. Its path can begin with directories above the process's root.
 func (o owner) is(m *codeMapping) bool {
 	if o.start < m.start || o.start >= m.end {
 		return false
@@ -40,21 +40,22 @@ func (o owner) is(m *codeMapping) bool {
 	return strings.HasSuffix(m.path, withoutDeleted(o.path))
 }
 
-// codeMapping is executable memory of a living process.
+// codeMapping is an executable mapping of a living process.
 type codeMapping struct {
 	start, end uint64
 	path       string // without " (deleted)"; empty for memory without a file
 	anonymous  bool
 }
 
-// Bounds of what is kept of living processes: of each, the number of mappings and the bytes of their paths. Large programs have some hundred.
+// Bounds of the cache: the number of processes and, for each of them, the number of mappings and the bytes of their paths. Large programs
+// have some hundred mappings.
 const (
 	maxLive     = 16
 	maxMappings = 16 << 10
 	maxPaths    = 1 << 20
 )
 
-// parseMaps reads the executable memory in a /proc/PID/maps, by address. What is over the bounds is left out.
+// parseMaps returns the executable mappings in a /proc/PID/maps, by address. It leaves out those beyond the bounds.
 func parseMaps(maps io.Reader) (code []codeMapping) {
 	left := maxPaths
 	for m := range procfs.Mappings(maps, nil) {
@@ -62,7 +63,7 @@ func parseMaps(maps io.Reader) (code []codeMapping) {
 			continue
 		}
 		path := ""
-		if at := bytes.IndexByte(m.Path, '/'); at >= 0 { // [anon:NAME] can have one, too
+		if at := bytes.IndexByte(m.Path, '/'); at >= 0 { // [anon:NAME] can contain one, too
 			path = withoutDeleted(string(m.Path[at:]))
 		}
 		if left -= len(path); left < 0 || len(code) == maxMappings {
@@ -73,23 +74,23 @@ func parseMaps(maps io.Reader) (code []codeMapping) {
 	return code
 }
 
-// liveMaps knows what living processes have mapped. Goroutines may share it.
+// liveMaps caches the mappings of living processes. Goroutines may share it.
 type liveMaps struct {
 	mu   sync.Mutex
 	kept map[int32]liveMap
 }
 
-// liveMap is what one has mapped.
+// liveMap is the mappings of one process.
 type liveMap struct {
 	code  []codeMapping // nil if the process has ended
-	until time.Time     // it is read again then
+	until time.Time     // when to read them again
 }
 
-// shareOfReading bounds the time that reading the mappings of a process takes: they are kept for shareOfReading times as long as that took. A process can
-// have a million mappings, and they are needed for each of its files; those of most processes are read in less than a millisecond.
+// shareOfReading limits the time spent on reading the mappings of a process: they are kept for shareOfReading times as long as reading
+// took. A process can have a million mappings, and each of its files needs them. For most processes, reading takes less than a millisecond.
 const shareOfReading = 10
 
-// of returns the executable memory of a process.
+// of returns the executable mappings of a process, or nil if it has ended.
 func (l *liveMaps) of(pid int32) []codeMapping {
 	l.mu.Lock()
 	m, known := l.kept[pid]
@@ -118,8 +119,8 @@ func (l *liveMaps) of(pid int32) []codeMapping {
 	return m.code
 }
 
-// find returns false if the process is gone, or if another process has its ID by now, perhaps because the recording is of another machine: such
-// a process does not have the same mapping.
+// find returns the place of the owner's mapping. It returns false if the process is gone, or if another process has its ID by now, perhaps
+// because the recording is of another machine: such a process does not have the same mapping.
 func (l *liveMaps) find(o owner) (place, bool) {
 	code := l.of(o.pid)
 	i := sort.Search(len(code), func(i int) bool { return code[i].end > o.start })
@@ -132,23 +133,23 @@ func (l *liveMaps) find(o owner) (place, bool) {
 	}, true
 }
 
-// withoutDeleted removes what the kernel appends to the path of a file that was deleted.
+// withoutDeleted removes the suffix that the kernel appends to the path of a deleted file.
 func withoutDeleted(path string) string { return strings.TrimSuffix(path, " (deleted)") }
 
-// status is what /proc/PID/status says of a process.
+// status is the part of /proc/PID/status that bperf uses.
 type status struct {
-	innermostPID int32 // in its own PID namespace; 0 if it cannot be known
-	user         int   // effective; 0 if it cannot be known
+	innermostPID int32 // ID in its own PID namespace; 0 if unknown
+	user         int   // effective user ID; 0 if unknown
 }
 
-// status reads that of the process. NStgid: Linux 4.1.
+// status reads the status of the owner. NStgid: Linux 4.1.
 func (o owner) status() (s status) {
 	text, err := procfs.ReadStatus(os.DirFS("/proc"), strconv.Itoa(int(o.pid)))
 	if err != nil {
 		return status{}
 	}
 	if users := strings.Fields(text.Field("Uid")); len(users) > 1 {
-		s.user, _ = strconv.Atoi(users[1]) // 0 if it is no number
+		s.user, _ = strconv.Atoi(users[1]) // 0 if it is not a number
 	}
 	if ids := strings.Fields(text.Field("NStgid")); len(ids) > 0 {
 		id, _ := strconv.ParseInt(ids[len(ids)-1], 10, 32)

@@ -45,7 +45,7 @@ func TestOwnerIs(t *testing.T) {
 	}
 }
 
-// TestLiveMaps asks for the files of a process: its mappings are read once for several, and again some time later.
+// TestLiveMaps looks up the files of a process: its mappings are read once for several files, and again some time later.
 func TestLiveMaps(t *testing.T) {
 	self := int32(os.Getpid())
 	path, err := os.Executable()

@@ -8,48 +8,48 @@ import (
 	"github.com/bperf/bperf/perfdata"
 )
 
-// Location is a place in code or data. It is the same one for all samples that are there.
+// Location is an address in code or data, with what is known about it. All samples at the same address share one Location.
 type Location struct {
-	DSO    *DSO    // nil if nothing is known to be mapped there
-	Addr   uint64  // as Mapping.Addr makes it; the address in memory without DSO
-	Symbol *Symbol // nil if there is none
+	DSO    *DSO    // nil if no mapping is known
+	Addr   uint64  // offset in the file of DSO, or the address in memory
+	Symbol *Symbol // nil if unknown
 	Source *Source // never nil
 
-	Index uint32 // among those of the replay, or of its interval, from 0 on
+	Index uint32 // number among the locations of the replay, or of its interval, from 0
 	Kind  profile.Kind
-	last  bool  // no code of Symbol follows, or there is no Symbol
-	entry bool  // the kernel comes here when code is interrupted: the address outside of it in a callchain is where that stands
-	thunk bool  // the kernel jumps from here to a function, whose address can be outside of it in a callchain
-	space int32 // of Addr: the index of the DSO, or a negative number for each kind of code without one
+	last  bool  // no code of Symbol follows, or Symbol is nil
+	entry bool  // the kernel enters here on an interrupt: the next address in a callchain is the interrupted instruction
+	thunk bool  // the kernel jumps from here to a function: the next address in a callchain can be the start of that function
+	space int32 // address space of Addr: the index of the DSO, or a negative number for each kind of code without one
 }
 
-// Source is what is known of a place besides its symbol.
+// Source is the source line of a location and the functions that are inlined there.
 type Source struct {
-	// Inlined are the functions that the compiler put into Symbol at this place, the innermost first, without Symbol itself. It is empty
-	// where Options.NoInline is set.
+	// Inlined are the functions that the compiler inlined into Symbol here, the innermost first, without Symbol itself. It is empty with
+	// Options.NoInline.
 	Inlined []Inlined
 	File    string // with Options.Lines
-	Line    int    // in File, of Symbol itself; 0 if it is not known
+	Line    int    // line of Symbol itself in File; 0 if unknown
 }
 
-// Inlined is a function that the compiler put into another one.
+// Inlined is a function that the compiler inlined into another one.
 type Inlined struct {
 	Function  string
 	File      string // with Options.Lines
-	Line      uint32 // in File, with Options.Lines: of the place or of the call to the next one; 0 if it is not known
-	StartLine uint32 // where the function begins in its file; 0 if it is not known
+	Line      uint32 // line in File, with Options.Lines: of the location, or of the call to the next inner function; 0 if unknown
+	StartLine uint32 // line where the function begins in File; 0 if unknown
 }
 
 var noSource Source
 
 // Frame is an entry of a callchain.
 type Frame struct {
-	IP        uint64 // the address in memory
-	*Location        // what is at IP, or where Return is set, one byte before it
-	Return    bool   // IP is where a call returns to: the call, which ends one byte before it, can be in another function or line
+	IP        uint64 // address in memory
+	*Location        // location of IP or, if Return is set, of the byte before it
+	Return    bool   // IP is a return address: the call ends one byte before it and can be in another function or line
 }
 
-// Address returns the address of the frame in its DSO: that of IP.
+// Address returns the address of IP in the frame's DSO.
 func (f *Frame) Address() uint64 {
 	if f.Return {
 		return f.Addr + 1
@@ -57,10 +57,10 @@ func (f *Frame) Address() uint64 {
 	return f.Addr
 }
 
-// Offset returns how far Address is behind the beginning of the frame's symbol.
+// Offset returns the distance of Address from the start of the frame's symbol.
 func (f *Frame) Offset() uint64 { return f.Address() - f.Symbol.Start }
 
-// Number returns the same number for all frames with the same Location and Return. The numbers are small: those of a replay begin at 0.
+// Number returns a small number that is the same for all frames with the same Location and Return. The numbers of a replay begin at 0.
 func (f *Frame) Number() uint32 {
 	if f.Return {
 		return 2*f.Index + 1
@@ -68,34 +68,34 @@ func (f *Frame) Number() uint32 {
 	return 2 * f.Index
 }
 
-// Resolver finds out what is at the addresses of samples, and remembers it. It is for one goroutine.
+// Resolver finds the locations of addresses and caches them. It is for one goroutine.
 type Resolver struct {
 	replay   *Replay
 	recent   [1 << recentBits]resolved // the last one with each hash
 	known    [1 << knownBits]*Location // the last one with each hash
 	frames   []Frame
-	cut      bool             // the callchain of the last Callchain ends at an entry that is no address
+	cut      bool             // the last Callchain ended at an entry that is not an address
 	unwinder *unwind.Unwinder // nil until it is needed
 	chain    []uint64
 }
 
-// resolved is the location of an address in memory, as long as that holds the same.
+// resolved is the location of an address in memory. It is valid while the address space is the same.
 type resolved struct {
 	maps *addressSpace
 	ip   uint64
 	*Location
 }
 
-// recentBits is the size of what each resolver remembers of addresses in memory, as a power of two.
+// recentBits is the size of a resolver's cache of addresses in memory, as a power of two.
 const recentBits = 13
 
-// forget drops what it remembers.
+// forget clears the caches.
 func (r *Resolver) forget() {
 	clear(r.recent[:])
 	clear(r.known[:])
 }
 
-// Resolve returns what is at an address, in the address space that a CPU mode says.
+// Resolve returns the location of an address in the address space of a CPU mode.
 func (r *Resolver) Resolve(item *Item, mode perfdata.Misc, ip uint64) *Location {
 	var maps *addressSpace
 	switch mode {
@@ -158,19 +158,20 @@ func (r *Resolver) resolve(item *Item, mode perfdata.Misc, ip uint64) *Location 
 	return l
 }
 
-// isEntry reports whether the kernel's function with a name is where interrupts and exceptions enter it: asm_sysvec_apic_timer_interrupt, say, on x86-64 since
-// Linux 5.8 (arch/x86/include/asm/idtentry.h), el1h_64_irq on arm64 since 5.14 (arch/arm64/kernel/entry.S).
+// isEntry reports whether the kernel function with this name is an entry point of interrupts and exceptions, for example
+// asm_sysvec_apic_timer_interrupt on x86-64 since Linux 5.8 (arch/x86/include/asm/idtentry.h), or el1h_64_irq on arm64 since 5.14
+// (arch/arm64/kernel/entry.S).
 func isEntry(name string) bool {
 	return strings.HasPrefix(name, "asm_") || strings.HasPrefix(name, "el1h_64_") && !strings.HasSuffix(name, "_handler")
 }
 
-// IP returns what is at the instruction pointer of a sample.
+// IP returns the location of a sample's instruction pointer.
 func (r *Resolver) IP(item *Item) *Location {
 	return r.Resolve(item, item.Misc.CPUMode(), item.Sample.IP)
 }
 
-// Data returns what is at the data address of a sample. The mode of the CPU may be another than that of the memory: the kernel reads the
-// memory of processes.
+// Data returns the location of a sample's data address. The CPU mode can differ from that of the memory: the kernel reads the memory of
+// processes.
 func (r *Resolver) Data(item *Item) *Location {
 	mode, addr := item.Misc.CPUMode(), item.Sample.Addr
 	if l := r.Resolve(item, mode, addr); l.DSO != nil {
@@ -186,8 +187,8 @@ func (r *Resolver) Data(item *Item) *Location {
 	return r.Resolve(item, mode, addr)
 }
 
-// frame returns what is at an entry of a callchain. Where a call returns to it, that is what is at the call. inner is the entry before it; nil where there is
-// none, or ip is no return address.
+// frame returns the frame of a callchain entry. If the entry is a return address, the frame's location is that of the call. inner is the
+// entry before it; it is nil if there is none, or if ip is not a return address.
 func (r *Resolver) frame(item *Item, mode perfdata.Misc, ip uint64, inner *Location) Frame {
 	if inner != nil && !inner.entry && !(inner.thunk && r.functionAt(item, mode, ip) != nil) {
 		call := r.Resolve(item, mode, ip-1)
@@ -198,7 +199,7 @@ func (r *Resolver) frame(item *Item, mode perfdata.Misc, ip uint64, inner *Locat
 	return Frame{ip, r.Resolve(item, mode, ip), false}
 }
 
-// functionAt returns what is at ip, if a function begins there.
+// functionAt returns the location of ip if a function begins there, otherwise nil.
 func (r *Resolver) functionAt(item *Item, mode perfdata.Misc, ip uint64) *Location {
 	at := r.Resolve(item, mode, ip)
 	if at.Symbol == nil || at.Symbol.Start != at.Addr {
@@ -207,15 +208,16 @@ func (r *Resolver) functionAt(item *Item, mode perfdata.Misc, ip uint64) *Locati
 	return at
 }
 
-// isRestorer reports whether a signal handler of the user returns to ip: no call stands before that, but another function, where there is code at all.
+// isRestorer reports whether ip is the code that a user's signal handler returns to. Before it is no call, but another function or no code
+// at all.
 func (r *Resolver) isRestorer(item *Item, ip uint64) bool {
 	at := r.functionAt(item, perfdata.MiscUser, ip)
 	return at != nil && r.replay.arch().IsRestorer(at.Code)
 }
 
-// Callchain returns the callchain of a sample, the innermost frame first: what the kernel recorded, and what follows of the stack of the
-// user that it recorded. It is valid until the next call. It is cut behind Options.MaxStack frames, and at an entry that is no address. False says that
-// the sample has none.
+// Callchain returns the callchain of a sample, the innermost frame first: the entries that the kernel recorded, and the callers that bperf
+// unwinds from the recorded user stack. The result is valid until the next call. It ends after Options.MaxStack frames, or at an entry that
+// is not an address. Without a callchain in the sample, the second result is false.
 func (r *Resolver) Callchain(item *Item) ([]Frame, bool) {
 	s := item.Sample
 	if !s.Fields.Has(perfdata.SampleCallchain) {
@@ -226,7 +228,7 @@ func (r *Resolver) Callchain(item *Item) ([]Frame, bool) {
 	var inner *Location
 	for _, ip := range s.Callchain {
 		if perfdata.IsContext(ip) {
-			// Code without frame pointers can have anything where the kernel looks for return addresses. No mark follows the user's part.
+			// Without frame pointers, the kernel can read anything in place of return addresses. No mark follows the user's part.
 			next, known := modeOf(ip)
 			if mode == perfdata.MiscUser && inner != nil || !known && ip != perfdata.ContextUserDeferred {
 				r.cut = true
@@ -234,7 +236,7 @@ func (r *Resolver) Callchain(item *Item) ([]Frame, bool) {
 				return r.frames, true
 			}
 			if ip == perfdata.ContextUserDeferred {
-				return r.frames, true // what follows is no address
+				return r.frames, true // the cookie that follows is not an address
 			}
 			mode, inner = next, nil
 			continue
@@ -252,7 +254,7 @@ func (r *Resolver) Callchain(item *Item) ([]Frame, bool) {
 	return r.frames, true
 }
 
-// modeOf is the CPU mode of the addresses that follow a mark in a callchain.
+// modeOf returns the CPU mode of the addresses after a mark in a callchain. It returns false for unknown marks.
 func modeOf(mark uint64) (mode perfdata.Misc, known bool) {
 	switch mark {
 	case perfdata.ContextHV:

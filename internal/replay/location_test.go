@@ -10,14 +10,14 @@ import (
 	"github.com/bperf/bperf/perfdata"
 )
 
-// chainEvent has callchains.
+// chainEvent returns an event with callchains.
 func chainEvent() *perfdata.Event {
 	return &perfdata.Event{Name: "cycles", Attr: perfdata.Attr{Flags: perfdata.AttrSampleIDAll,
 		SampleType: perfdata.SampleIP | perfdata.SampleTID | perfdata.SampleTime | perfdata.SampleCallchain}}
 }
 
-// TestCallersAtTheirCalls has callchains with addresses at the beginning of functions: a call at the end of the function before returns there, but what was
-// sampled or interrupted there is of the function itself.
+// TestCallersAtTheirCalls has callchains with addresses at the beginning of functions. A return address there belongs to a call at the end
+// of the previous function; a sampled or interrupted address there belongs to the function itself.
 func TestCallersAtTheirCalls(t *testing.T) {
 	const kernel, second, thunk, entry, nowhere = 0xffffffff80000000, 0xffffffff80000100, 0xffffffff80000d00, 0xffffffff80000e00, 0x5000
 	reader := written(t, chainEvent(), func(w *perfdata.Writer) {
@@ -27,7 +27,7 @@ func TestCallersAtTheirCalls(t *testing.T) {
 			{perfdata.ContextKernel, second, entry + 1, second, second},
 			{perfdata.ContextKernel, thunk + 1, second, second},
 			{perfdata.ContextKernel, thunk, second + 2},
-			{perfdata.ContextUser, nowhere, perfdata.ContextKernel}, // no mark comes behind what is of the user
+			{perfdata.ContextUser, nowhere, perfdata.ContextKernel}, // no mark follows the user's part
 			{perfdata.ContextUser, nowhere, nowhere},
 		} {
 			w.Write(perfdata.MiscKernel, &perfdata.Sample{SampleID: perfdata.SampleID{PID: 10, TID: 10, Time: uint64(i)}, IP: chain[1], Callchain: chain})
@@ -78,7 +78,7 @@ func TestCallersAtTheirCalls(t *testing.T) {
 	}
 }
 
-// TestCutChains has entries that are no addresses. The callchain ends there, each time that it comes.
+// TestCutChains has entries that are not addresses. Each such callchain ends there.
 func TestCutChains(t *testing.T) {
 	const bad = ^uint64(99)
 	reader := written(t, chainEvent(), func(w *perfdata.Writer) {

@@ -5,19 +5,19 @@ import (
 	"sync/atomic"
 )
 
-// knownBits is the size of what each resolver remembers by itself, as a power of two.
+// knownBits is the size of each resolver's own cache of locations, as a power of two.
 const knownBits = 14
 
-// locations are all those of a replay, or of an interval of it. Goroutines share it; they have a part each to themselves most of the time.
+// locations are all locations of a replay, or of an interval. Goroutines share them, but seldom use the same shard at the same time.
 type locations struct {
 	count  atomic.Uint32
 	shards [1 << shardBits]shard
-	before *locations // those of the interval before, from which get takes them; nil for none
+	before *locations // locations of the interval before, which get reuses; nil for none
 }
 
 const shardBits = 5
 
-// shard is a hash table with linear probing, of a power of two.
+// shard is a hash table with linear probing. Its size is a power of two.
 type shard struct {
 	mu    sync.Mutex
 	count int
@@ -30,7 +30,7 @@ func hashOf(space int32, addr uint64) uint64 {
 	return (x ^ x>>29) * 0xbf58476d1ce4e5b9
 }
 
-// get returns the location of an address, which fill completes if it is new.
+// get returns the location of an address. fill completes a new one.
 func (t *locations) get(hash uint64, space int32, addr uint64, fill func(*Location)) *Location {
 	s := &t.shards[hash&(1<<shardBits-1)]
 	s.mu.Lock()
@@ -53,7 +53,7 @@ func (t *locations) get(hash uint64, space int32, addr uint64, fill func(*Locati
 	return l
 }
 
-// known returns a location that is there; nil if it is not. No other goroutine may work on its shard.
+// known returns an existing location, or nil. No other goroutine may work on its shard.
 func (t *locations) known(hash uint64, space int32, addr uint64) *Location {
 	if t == nil {
 		return nil
@@ -65,7 +65,7 @@ func (t *locations) known(hash uint64, space int32, addr uint64) *Location {
 	return s.slots[s.find(hash, space, addr)]
 }
 
-// find returns the slot of a location, or that for it.
+// find returns the slot of a location, or the free slot for it.
 func (s *shard) find(hash uint64, space int32, addr uint64) uint64 {
 	mask := uint64(len(s.slots) - 1)
 	i := hash >> shardBits & mask

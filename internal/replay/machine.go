@@ -16,25 +16,25 @@ const (
 	mapHugeTLB = 0x40000
 )
 
-// machine is the state of the machine that was recorded.
+// machine is the state of the recorded machine.
 type machine struct {
 	threads  map[int32]*thread
-	last     *thread // that was asked for
+	last     *thread // the last one that was requested
 	kernel   *addressSpace
 	cgroups  map[uint64]string
-	dsos     int // that were made
+	dsos     int // number of created DSOs
 	byKey    map[dsoKey]*DSO
-	buildIDs map[string][]byte // by name, of the feature BUILD_ID
+	buildIDs map[string][]byte // by file name, from the feature BUILD_ID
 	programs programs
 
 	badBuildIDs error // why some of buildIDs are missing
 
-	kernelDSO     *DSO   // nil if the recording does not tell of one
-	kernelBuildID []byte // nil if it is not known
-	kernelRefName string // a symbol
-	kernelRef     uint64 // where it was; 0 if the recording does not tell
+	kernelDSO     *DSO   // nil if the recording does not map it
+	kernelBuildID []byte // nil if unknown
+	kernelRefName string // name of a symbol
+	kernelRef     uint64 // recorded address of that symbol; 0 if unknown
 
-	monotonic bool // times are of CLOCK_MONOTONIC
+	monotonic bool // the recording uses CLOCK_MONOTONIC
 
 	symbols *symbols
 
@@ -47,7 +47,7 @@ func newMachine(names *symbols) *machine {
 		buildIDs: map[string][]byte{}, programs: newPrograms()}
 }
 
-// setFeatures takes what the header tells of files and BPF programs.
+// setFeatures reads the build IDs and the BPF programs in the header.
 func (m *machine) setFeatures(f *perfdata.Features, order binary.ByteOrder) {
 	ids, err := f.Get(perfdata.FeatureBuildID)
 	m.badBuildIDs = err
@@ -71,7 +71,7 @@ func (m *machine) setBuildID(id *perfdata.HeaderBuildID) {
 	}
 }
 
-// apply changes the state by a record.
+// apply updates the state by a record.
 func (m *machine) apply(r *perfdata.Record) {
 	switch v := r.Value.(type) {
 	case *perfdata.Mmap:
@@ -96,7 +96,7 @@ func (m *machine) apply(r *perfdata.Record) {
 	}
 }
 
-// dataProtection stands for what MMAP does not tell.
+// dataProtection returns the protection of a mapping whose record, MMAP, does not contain it.
 func dataProtection(data bool) uint32 {
 	if data {
 		return 0
@@ -123,7 +123,7 @@ func (m *machine) mmap(v *perfdata.Mmap2, mode perfdata.Misc) {
 
 const kernelName = "[kernel.kallsyms]"
 
-// kernelMmap is of the kernel itself, with the name of a symbol behind it, whose address is the offset; or of a module.
+// kernelMmap maps the kernel itself or a module. The kernel's file name ends with a symbol, whose address is in the field for the offset.
 func (m *machine) kernelMmap(v *perfdata.Mmap2, end uint64) {
 	isKernel := strings.HasPrefix(v.Filename, "[kernel.")
 	if !isKernel {
@@ -161,7 +161,7 @@ func (m *machine) userMmap(v *perfdata.Mmap2, end uint64) {
 		mapping.DSO.addCode(mapping)
 	}
 	if p.dump != "" && mapping.DSO.inMemory {
-		p.maps = p.maps.insertBehind(mapping) // compilers change the protection of code that is there
+		p.maps = p.maps.insertBehind(mapping) // compilers change the protection of existing code
 		return
 	}
 	p.maps = p.maps.insert(mapping)
@@ -170,7 +170,7 @@ func (m *machine) userMmap(v *perfdata.Mmap2, end uint64) {
 	}
 }
 
-// userOffset is 0 for what is no file.
+// userOffset returns the file offset of a mapping. It is 0 for the vDSO, which is not a file.
 func (m *machine) userOffset(v *perfdata.Mmap2) uint64 {
 	if v.Filename == "[vdso]" {
 		return 0
@@ -204,7 +204,7 @@ func (m *machine) userDSO(v *perfdata.Mmap2) *DSO {
 	return d
 }
 
-// ksymbol adds code of a BPF program, or other code that was not there when the kernel started, or takes it away.
+// ksymbol adds or removes code of a BPF program, or other code that the kernel added after its start.
 func (m *machine) ksymbol(v *perfdata.KSymbol) {
 	end := v.Addr + uint64(v.Size)
 	if v.Flags&perfdata.KSymbolUnregister != 0 {
@@ -229,12 +229,13 @@ func (m *machine) ksymbol(v *perfdata.KSymbol) {
 	m.kernel = m.kernel.insert(mapping)
 }
 
-// isImage tells trampolines and dispatchers. Of those that were there when the recording began perf only guesses the size.
+// isImage reports whether a name is that of a trampoline or a dispatcher. For those that existed before the recording, perf only guesses
+// the size.
 func isImage(name string) bool {
 	return strings.HasPrefix(name, "bpf_trampoline_") || strings.HasPrefix(name, "bpf_dispatcher_")
 }
 
-// tagOf takes the tag out of the name of a BPF function, bpf_prog_TAG_NAME. It is empty for trampolines and dispatchers.
+// tagOf returns the tag in the name of a BPF function, bpf_prog_TAG_NAME. It is empty for trampolines and dispatchers.
 func tagOf(name string) string {
 	rest, is := strings.CutPrefix(name, "bpf_prog_")
 	tag, _, _ := strings.Cut(rest, "_")
@@ -244,7 +245,7 @@ func tagOf(name string) string {
 	return tag
 }
 
-// oneSymbol is all that there is in a DSO.
+// oneSymbol is the only symbol of a DSO.
 type oneSymbol Symbol
 
 func (s *oneSymbol) locate(l *Location) {

@@ -11,7 +11,7 @@ import (
 	"github.com/bperf/bperf/perfdata"
 )
 
-// layout writes mappings in words.
+// layout describes mappings in words.
 func layout(m *addressSpace) string {
 	var words []string
 	for _, p := range m.list {
@@ -51,7 +51,7 @@ func TestInsert(t *testing.T) {
 	}
 }
 
-// TestMapsModel compares mappings with one entry for each address.
+// TestMapsModel compares address spaces with a model that has one entry for each address.
 func TestMapsModel(t *testing.T) {
 	random := rand.New(rand.NewPCG(3, 4))
 	m, model := &addressSpace{}, [128]*DSO{}

@@ -5,16 +5,17 @@ import (
 	"sort"
 )
 
-// mapping is a piece of address space and what is in it. It does not change once it is made.
+// mapping is a mapped range of an address space. It is immutable.
 type mapping struct {
-	Start, End uint64 // addresses, up to but not including End
-	Offset     uint64 // in the file, of Start
+	Start, End uint64 // addresses; End is exclusive
+	Offset     uint64 // file offset of Start
 	DSO        *DSO
 
-	execs uint32 // of its process, before it was mapped
+	execs uint32 // number of execs of its process before it was mapped
 }
 
-// addr turns an address into one in the DSO: an offset in a file; what has no file, and the kernel, is known by addresses in memory.
+// addr converts an address in memory to one in the DSO: an offset in the file. Addresses in the kernel, and in memory without a file, stay
+// as they are.
 func (m *mapping) addr(ip uint64) uint64 {
 	if m.DSO.inMemory {
 		return ip
@@ -22,13 +23,13 @@ func (m *mapping) addr(ip uint64) uint64 {
 	return ip - m.Start + m.Offset
 }
 
-// addressSpace is what an address space holds at a moment, by address. Once it is shared it does not change any more.
+// addressSpace is the mappings of an address space at one time, by address. Once shared, it is immutable.
 type addressSpace struct {
 	list   []*mapping
 	shared bool
 }
 
-// find returns the mapping that an address is in, or nil.
+// find returns the mapping that contains an address, or nil.
 func (m *addressSpace) find(ip uint64) *mapping {
 	lo, hi := 0, len(m.list)
 	for lo < hi {
@@ -45,13 +46,13 @@ func (m *addressSpace) find(ip uint64) *mapping {
 	return nil
 }
 
-// share marks what is handed out, so that the next change makes a copy.
+// share marks an address space as shared, so that the next change copies it.
 func (m *addressSpace) share() *addressSpace {
 	m.shared = true
 	return m
 }
 
-// insert puts a mapping in the place of what was there, of which parts can be left on both sides, and returns the maps that have it.
+// insert maps n. It replaces the mappings in n's range and keeps their parts on both sides. It returns the address space with the change.
 func (m *addressSpace) insert(n *mapping) *addressSpace {
 	if n.End <= n.Start {
 		return m
@@ -76,7 +77,7 @@ func (m *addressSpace) insert(n *mapping) *addressSpace {
 	return m.replace(first, last, pieces...)
 }
 
-// insertBehind puts a mapping where nothing is, which can be in several pieces, and returns the maps that have it.
+// insertBehind maps n only where nothing is mapped, possibly in several pieces. It returns the address space with the change.
 func (m *addressSpace) insertBehind(n *mapping) *addressSpace {
 	for start := n.Start; start < n.End; {
 		i := sort.Search(len(m.list), func(i int) bool { return m.list[i].End > start })
@@ -94,7 +95,7 @@ func (m *addressSpace) insertBehind(n *mapping) *addressSpace {
 	return m
 }
 
-// remove takes out the mappings that start in a range, and returns the maps without them.
+// remove removes the matching mappings that start in a range. It returns the address space with the change.
 func (m *addressSpace) remove(start, end uint64, matches func(*mapping) bool) *addressSpace {
 	at := func(address uint64) int {
 		return sort.Search(len(m.list), func(i int) bool { return m.list[i].Start >= address })

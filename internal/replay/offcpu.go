@@ -6,15 +6,16 @@ import (
 	"github.com/bperf/bperf/perfdata"
 )
 
-// IsOffCPUDump reports whether the samples of an event are of blocked threads as the BPF programs of perf record --off-cpu write them from perf
-// 6.16 on: what they tell is in their raw data, and what the kernel put around that is of the thread that came next.
+// IsOffCPUDump reports whether the samples of an event describe blocked threads, as the BPF programs of perf record --off-cpu write them
+// since perf 6.16. The description is in the raw data. The fields that the kernel adds are those of the thread that ran next.
 func IsOffCPUDump(e *perfdata.Event) bool {
 	return e != nil && e.Name == "offcpu-time" && e.Attr.Type == perfdata.TypeSoftware && e.Attr.Config == perfdata.SoftwareBPFOutput &&
 		e.Attr.SampleType.Has(perfdata.SampleRaw)
 }
 
-// readOffCPU takes the blocked thread, for how long it was blocked in ns, its callchain and its cgroup out of the raw data. A sample that is too short for
-// these is left as it is. The mode of the CPU is that of the first mark: the kernel tells of its own, where the thread came next.
+// readOffCPU fills a sample from its raw data: the blocked thread, the blocked time in ns, the callchain and the cgroup. A sample that is
+// too short for these stays as it is. The CPU mode comes from the callchain's first mark, because the kernel records its own mode, at the
+// switch to the next thread.
 func readOffCPU(record *perfdata.Record, s *perfdata.Sample, order binary.ByteOrder) {
 	const head = 24 // pid, tid, period, length of the callchain
 	raw := s.Raw

@@ -2,31 +2,31 @@ package replay
 
 import "github.com/bperf/bperf/internal/allowance"
 
-// Options of a replay.
+// Options configure a replay.
 type Options struct {
-	SymFS      string // a directory in which the files with symbols are, below their paths
-	Kallsyms   string // a file to take the kernel's symbols from; empty for this machine's, if it is the one that was recorded
-	Vmlinux    string // the kernel's image with symbols
-	BuildIDs   string // a directory of perf's buildid-cache; empty for ~/.debug
-	NoInline   bool   // do not look for inlined functions, which takes reading DWARF
-	Lines      bool   // look for source files and lines
-	NoDemangle bool   // names as the linker has them
-	NoStacks   bool   // make profiles of where samples were taken alone, without their callchains
-	MaxStack   int    // frames of a callchain; 0 for 127 (kernel.perf_event_max_stack)
+	SymFS      string // directory that contains the files with symbols under their paths
+	Kallsyms   string // file with the kernel's symbols; empty for this machine's kernel, if it is the recorded one
+	Vmlinux    string // kernel image with symbols
+	BuildIDs   string // directory of perf's buildid-cache; empty for ~/.debug
+	NoInline   bool   // do not find inlined functions, which requires reading DWARF
+	Lines      bool   // find source files and lines
+	NoDemangle bool   // keep the linker's names
+	NoStacks   bool   // make profiles without callchains
+	MaxStack   int    // maximum number of frames in a callchain; 0 for 127 (kernel.perf_event_max_stack)
 
-	Allowance *allowance.Allowance // of time for files of other users; nil for a new one
+	Allowance *allowance.Allowance // limits time and memory for files of other users; nil for a new one
 
-	// KernelSymbol finds symbols of the kernel that was recorded and of its modules, in place of a file. It may be called at any time and by several
-	// goroutines; nil for none.
+	// KernelSymbol returns symbols of the recorded kernel and its modules, in place of a file. Several goroutines may call it at any time.
+	// It may be nil.
 	KernelSymbol func(addr uint64) (Symbol, bool)
 
-	Functions []string // only sums in these
-	Sums      *Sums    // that come besides the recording's samples; nil for none
+	Functions []string // keep only sums in these functions
+	Sums      *Sums    // sums to add to the recording's samples; nil for none
 	Others    bool     // hand out all records, not only samples
 	Filter    Filter
 }
 
-// Filter says which samples are wanted. What is empty does not restrict anything.
+// Filter selects samples. Empty fields do not restrict anything.
 type Filter struct {
 	Times      []TimeRange
 	Comms      []string
@@ -34,5 +34,5 @@ type Filter struct {
 	CPUs       []int
 }
 
-// TimeRange is from Start to End, both included, in ns of the recording's clock.
+// TimeRange is a range of times in ns of the recording's clock. Both ends are included.
 type TimeRange struct{ Start, End uint64 }

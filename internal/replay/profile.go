@@ -10,8 +10,8 @@ import (
 	"github.com/bperf/bperf/perfdata"
 )
 
-// Profile goes through the recording once and makes a profile of its samples, which are told apart by keep. Values are periods. What follows
-// an instruction pointer in keep (Line) is there only if Options asked for it.
+// Profile reads the recording once and returns a profile of its samples, with the keys in keep. Values are periods. Source lines
+// (profile.Line) require Options.Lines.
 func (r *Replay) Profile(keep profile.Keys) (*profile.Profile, error) {
 	f := r.newFiller(keep)
 	newHandler := func(resolver *Resolver) Handler {
@@ -29,11 +29,11 @@ func (r *Replay) Profile(keep profile.Keys) (*profile.Profile, error) {
 	return f.finish(), nil
 }
 
-// filler makes a profile of samples, which goroutines add to a part each.
+// filler builds a profile. Each goroutine adds samples to its own part.
 type filler struct {
 	replay *Replay
 
-	mu      sync.Mutex // of all that follows
+	mu      sync.Mutex // protects the fields below
 	p       *profile.Profile
 	modules map[*DSO]profile.ModuleID
 	parts   []*part
@@ -43,7 +43,7 @@ func (r *Replay) newFiller(keep profile.Keys) *filler {
 	return &filler{replay: r, p: profile.New(keep), modules: map[*DSO]profile.ModuleID{}}
 }
 
-// finish completes the profile.
+// finish completes the profile and returns it.
 func (f *filler) finish() *profile.Profile {
 	r := f.replay
 	f.p.Events = r.profileEvents()
@@ -63,25 +63,25 @@ func (f *filler) finish() *profile.Profile {
 	return f.p
 }
 
-// part is what one goroutine adds to a profile: samples and stacks are its own, so that it waits for others only where a frame is new to it.
-// Others have most frames, too, but only some of the stacks.
+// part is one goroutine's share of a profile. It has its own samples and stacks, so that it waits for other goroutines only if a frame is
+// new to it. Goroutines share most frames, but only some stacks.
 type part struct {
 	*filler
 	*Resolver
-	own     *profile.Profile             // numbers of frames and labels are those of filler.p
-	known   []knownFrame                 // by Location.Index, of those where nothing is inlined
-	inlined map[uint32][]profile.FrameID // by Frame.Number, of the others: the innermost first
+	own     *profile.Profile             // its frames and labels have the numbers of filler.p
+	known   []knownFrame                 // by Location.Index: locations without inlined functions
+	inlined map[uint32][]profile.FrameID // by Frame.Number: the other locations, innermost frame first
 	one     [1]profile.FrameID
-	labels  [1 << labelBits]labelled  // the last one with each hash of a thread
-	callers [1 << callersBits]callers // the last ones with each hash
+	labels  [1 << labelBits]labelled  // last one with each hash of a thread
+	callers [1 << callersBits]callers // last ones with each hash
 	unknown uint64                    // samples without an event
 }
 
-// knownFrame is the frame of a location, or the last one where it has several.
+// knownFrame is the frame of a location, or the last one if it has several.
 type knownFrame struct {
 	ip      uint64
 	id      profile.FrameID // 0 if there is none yet
-	exact   bool            // it is of this instruction pointer alone
+	exact   bool            // valid only for this instruction pointer
 	returns bool            // Frame.Return
 }
 
@@ -108,7 +108,7 @@ func (p *part) add(item *Item) {
 	}
 	sample := profile.Sample{Event: uint32(item.Event.Index), Time: int64(s.Time), Thread: item.Thread.TID, Count: 1, Value: Period(item)}
 	if s.Fields.Has(perfdata.SampleIP) {
-		// As in perf, a sample is of the function that others are inlined into: these are on its stack.
+		// As in perf, the leaf is the function that others are inlined into. The inlined ones are on the stack.
 		frames := p.frames(Frame{s.IP, p.IP(item), false})
 		sample.Leaf = frames[len(frames)-1]
 	}
@@ -123,7 +123,7 @@ func (p *part) add(item *Item) {
 	p.own.Add(sample)
 }
 
-// stack is that of a sample's callchain, with what is inlined.
+// stack returns the stack of a sample's callchain, including inlined functions.
 func (p *part) stack(item *Item) profile.StackID {
 	known, innermost, found := p.knownCallers(item)
 	if found {
@@ -137,14 +137,14 @@ func (p *part) stack(item *Item) profile.StackID {
 	for _, f := range slices.Backward(frames[1:]) {
 		stack = p.push(stack, f)
 	}
-	if known != nil && !p.cut { // that is counted for each sample
+	if known != nil && !p.cut { // cut callchains are not cached, because each sample with one is counted
 		known.user, known.kernel, known.mark, known.stack = item.user, item.kernel, item.Sample.Callchain[0], stack
 		known.chain = append(known.chain[:0], item.Sample.Callchain[2:]...)
 	}
 	return p.push(stack, frames[0])
 }
 
-// push is the stack in which a frame, with what is inlined there, is called.
+// push adds a frame, with the functions inlined there, to a stack.
 func (p *part) push(stack profile.StackID, f Frame) profile.StackID {
 	for _, id := range slices.Backward(p.frames(f)) {
 		stack = p.own.Stacks.Push(stack, id)
@@ -152,8 +152,8 @@ func (p *part) push(stack profile.StackID, f Frame) profile.StackID {
 	return stack
 }
 
-// callers are a callchain without its innermost frame, and what they are as long as the address spaces hold the same. Many samples that are at different
-// places of a function have the same ones.
+// callers caches the stack of a callchain without its innermost frame. It is valid while the address spaces are the same. Many samples at
+// different addresses of a function have the same callers.
 type callers struct {
 	user, kernel *addressSpace
 	mark         uint64 // of the innermost frame
@@ -161,11 +161,11 @@ type callers struct {
 	stack        profile.StackID
 }
 
-// callersBits is the number of callers that a goroutine remembers, as a power of two.
+// callersBits is the number of callers that a goroutine caches, as a power of two.
 const callersBits = 11
 
-// knownCallers are those of a sample, and its innermost frame, if they are found, or what is to remember them; nil where they depend on more than
-// their part of the callchain.
+// knownCallers returns the cache entry for the callers of a sample, and the sample's innermost frame. found reports whether the entry has
+// these callers. known is nil if they depend on more than their part of the callchain.
 func (p *part) knownCallers(item *Item) (known *callers, innermost Frame, found bool) {
 	chain := item.Sample.Callchain
 	if len(chain) < 3 || perfdata.IsContext(chain[1]) || len(item.Sample.UserStack) > 0 {
@@ -187,7 +187,7 @@ func (p *part) knownCallers(item *Item) (known *callers, innermost Frame, found 
 	return known, innermost, known.user == item.user && known.kernel == item.kernel && known.mark == chain[0] && slices.Equal(known.chain, chain[2:])
 }
 
-// Period is the number of events that a sample stands for.
+// Period returns the number of events that a sample represents.
 func Period(item *Item) uint64 {
 	if item.Sample.Fields.Has(perfdata.SamplePeriod) || item.Event == nil {
 		return item.Sample.Period
@@ -195,7 +195,7 @@ func Period(item *Item) uint64 {
 	return item.Event.Attr.SamplePeriod
 }
 
-// labelKey is what labels are made of.
+// labelKey identifies labels.
 type labelKey struct {
 	Thread
 	cpu    int32
@@ -208,7 +208,7 @@ type labelled struct {
 	known bool
 }
 
-// labelBits is the number of labels that a goroutine remembers, as a power of two.
+// labelBits is the number of labels that a goroutine caches, as a power of two.
 const labelBits = 8
 
 func (p *part) label(item *Item) profile.LabelsID {
@@ -226,7 +226,8 @@ func (p *part) label(item *Item) profile.LabelsID {
 	return last.id
 }
 
-// frames are those of an entry of a callchain: one, and those that are inlined into it in front of it. They are valid until the next call.
+// frames returns the frames of a callchain entry: those that are inlined there, then the one that contains them. They are valid until the
+// next call.
 func (p *part) frames(f Frame) []profile.FrameID {
 	if int(f.Index) < len(p.known) {
 		if k := &p.known[f.Index]; k.id != 0 && k.returns == f.Return && (!k.exact || k.ip == f.IP) {
@@ -243,7 +244,7 @@ func (p *part) frames(f Frame) []profile.FrameID {
 }
 
 func (p *part) remember(f Frame, ids []profile.FrameID) {
-	exact := f.Symbol == nil && f.DSO != nil && !f.DSO.inMemory // each instruction pointer has a frame, as in perf
+	exact := f.Symbol == nil && f.DSO != nil && !f.DSO.inMemory // as in perf, each instruction pointer has its own frame
 	if len(ids) > 1 {
 		if exact {
 			return
@@ -311,7 +312,7 @@ func (f *filler) program(d *DSO) profile.ProgramID {
 	return f.p.Programs.ID(program)
 }
 
-// unit is that of an event's periods: the clocks among the software events count nanoseconds.
+// unit returns the unit of an event's periods: nanoseconds for the clocks among the software events.
 func unit(a *perfdata.Attr) string {
 	if a.Type == perfdata.TypeSoftware && (a.Config == perfdata.SoftwareCPUClock || a.Config == perfdata.SoftwareTaskClock) {
 		return "ns"
@@ -319,7 +320,7 @@ func unit(a *perfdata.Attr) string {
 	return "count"
 }
 
-// profileEvents are the events of the recording without sums.
+// profileEvents returns the events of the profile, still without sums.
 func (r *Replay) profileEvents() []profile.Event {
 	var events []profile.Event
 	for _, e := range r.sums.events() {

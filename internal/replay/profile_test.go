@@ -13,7 +13,7 @@ import (
 	"github.com/bperf/bperf/perfdata"
 )
 
-// inStacks are the samples of a profile in words: their counts, and the addresses of their frames in the module and in memory.
+// inStacks describes the samples of a profile: their counts, and the addresses of their frames in the module and in memory.
 func inStacks(p *profile.Profile) []string {
 	var all []string
 	for _, s := range p.Samples() {
@@ -28,8 +28,8 @@ func inStacks(p *profile.Profile) []string {
 	return all
 }
 
-// TestFramesWithoutSymbols has two processes with a file at different addresses. What has no symbol there is told apart by its address in memory,
-// as in perf.
+// TestFramesWithoutSymbols has two processes with a file at different addresses. As in perf, frames without a symbol are distinguished by
+// their address in memory.
 func TestFramesWithoutSymbols(t *testing.T) {
 	event := &perfdata.Event{Name: "cycles", Attr: perfdata.Attr{Flags: perfdata.AttrSampleIDAll,
 		SampleType: perfdata.SampleIP | perfdata.SampleTID | perfdata.SampleTime | perfdata.SampleCallchain}}
@@ -54,8 +54,8 @@ func TestFramesWithoutSymbols(t *testing.T) {
 	}
 }
 
-// TestCallersAgain has few callers in all ways that callchains can have, while what is mapped there changes. Those that are remembered are the same
-// as those that are looked up frame by frame.
+// TestCallersAgain has a few callers in all forms of callchains, while mappings change. Cached callers must equal those that are resolved
+// frame by frame.
 func TestCallersAgain(t *testing.T) {
 	event := &perfdata.Event{Name: "cycles", Attr: perfdata.Attr{Flags: perfdata.AttrSampleIDAll,
 		SampleType: perfdata.SampleIP | perfdata.SampleTID | perfdata.SampleTime | perfdata.SampleCallchain}}

@@ -11,21 +11,21 @@ import (
 	"github.com/bperf/bperf/perfdata"
 )
 
-// programs are the BPF programs that a recording tells of.
+// programs are the BPF programs that a recording describes.
 type programs struct {
 	order binary.ByteOrder // of the recording
 	byID  map[uint32]*linear.Info
 	at    map[uint64]uint32     // IDs by the address of a function
 	types map[uint32]linear.BTF // by ID
-	err   error                 // the first one: why some are missing
+	err   error                 // first error: why some programs are missing
 }
 
 func newPrograms() programs {
 	return programs{byID: map[uint32]*linear.Info{}, at: map[uint64]uint32{}, types: map[uint32]linear.BTF{}}
 }
 
-// add takes what a feature tells of programs. In pipes there can be several of the same kind, for different programs. What is in front of what
-// cannot be read is taken.
+// add reads programs from a feature. A pipe can contain several features of the same kind, for different programs. Everything before an
+// error is kept.
 func (p *programs) add(id perfdata.FeatureID, section []byte) {
 	var err error
 	switch id {
@@ -50,8 +50,8 @@ func (p *programs) add(id perfdata.FeatureID, section []byte) {
 	}
 }
 
-// Programs are the BPF programs that the recording tells of, in the order of their IDs: from a pipe all of them when Run has ended. What cannot be
-// read of a program is missing in it.
+// Programs returns the BPF programs that the recording describes, by ID. Those in a pipe are complete when Run has returned. Parts of a
+// program that cannot be read are missing.
 func (r *Replay) Programs() []*linear.Program {
 	p := &r.machine.programs
 	specs := make(map[uint32]*btf.Spec)

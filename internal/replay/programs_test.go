@@ -15,7 +15,7 @@ import (
 	"github.com/bperf/bperf/perfdata"
 )
 
-// someInfos are two programs, of two functions and of one.
+// someInfos returns two programs, one with two functions and one with one.
 func someInfos() []*linear.Info {
 	return []*linear.Info{
 		{ID: 7, Name: "first", Tag: [8]byte{1}, Addresses: []uint64{0x1000, 0x2000}},
@@ -29,7 +29,7 @@ type feature struct {
 	section []byte
 }
 
-// record makes a recording of one sample in each function of someInfos, with features: in a pipe there can be several of a kind.
+// record writes a recording with one sample in each function of someInfos, with features: a pipe can have several of a kind.
 func record(t *testing.T, pipe bool, features ...feature) *perfdata.Reader {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "perf.data")
@@ -61,7 +61,7 @@ func record(t *testing.T, pipe bool, features ...feature) *perfdata.Reader {
 		id.Time += 100
 		w.Write(perfdata.MiscKernel, &perfdata.Sample{SampleID: id, IP: addr})
 	}
-	if err := w.Close(); err != nil { // has all errors of before
+	if err := w.Close(); err != nil { // reports the errors of all writes
 		t.Fatal(err)
 	}
 	reader, err := perfdata.Open(path)
@@ -72,7 +72,7 @@ func record(t *testing.T, pipe bool, features ...feature) *perfdata.Reader {
 	return reader
 }
 
-// TestPrograms tells programs by the address of their functions, as far as what the recording tells of them can be read.
+// TestPrograms identifies programs by the address of their functions, as far as the recording's features can be read.
 func TestPrograms(t *testing.T) {
 	little := binary.LittleEndian
 	both := linear.AppendPrograms(nil, little, someInfos())
@@ -139,7 +139,7 @@ func TestProgramsOfBigEndian(t *testing.T) {
 	}
 }
 
-// TestProgramsWithTypes reads a program with the BTF that has its whole name, as perf has recorded it.
+// TestProgramsWithTypes reads a program with the BTF that has its full name, as perf recorded it.
 func TestProgramsWithTypes(t *testing.T) {
 	recorded := func(file string) []byte {
 		b, err := os.ReadFile("../bpfprog/linear/testdata/perf-6.1-x86_64." + file)
@@ -177,7 +177,8 @@ func TestProgramsWithTypes(t *testing.T) {
 	}
 }
 
-// TestDamagedFeatures reads recordings with a feature that cannot be read: the samples are there, and why something may be missing.
+// TestDamagedFeatures reads recordings with an unreadable feature: the samples are there, and the statistics report the reason for what may
+// be missing.
 func TestDamagedFeatures(t *testing.T) {
 	noise := bytes.Repeat([]byte{0xa5}, 300)
 	ids := make([]byte, 36+64)

@@ -2,14 +2,14 @@ package replay
 
 import "github.com/bperf/bperf/perfdata"
 
-// readings are the last ones of counters, by their ID.
+// readings are the last readings of counters, by their ID.
 type readings struct {
 	last   map[uint64]uint64
 	events map[uint64]*perfdata.Event
 }
 
-// split makes of a sample with readings of counters (SampleRead) one for each counter that has counted since the sample before. Their periods are what was
-// counted. So one event of a group is sampled, and all are seen.
+// split turns a sample with readings of counters (SampleRead) into one sample for each counter that has counted since the previous sample.
+// The period is the increase. This way all events of a group are visible although only one is sampled.
 func (r *readings) split(record *perfdata.Record, s *perfdata.Sample, events []*perfdata.Event, each func(*perfdata.Record, *perfdata.Sample)) {
 	if r.last == nil {
 		r.last = map[uint64]uint64{}

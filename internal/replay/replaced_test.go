@@ -10,7 +10,7 @@ import (
 	"github.com/bperf/bperf/perfdata"
 )
 
-// TestReplacedFile has samples of a file that is still there, and of one that was replaced. Only a build ID makes sure which file it is.
+// TestReplacedFile has samples of a file that still exists, and of one that was replaced. Only a build ID shows which file it is.
 func TestReplacedFile(t *testing.T) {
 	self, err := os.Executable()
 	if err != nil {

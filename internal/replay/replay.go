@@ -15,34 +15,34 @@ import (
 type Item struct {
 	*perfdata.Record
 	Sample   *perfdata.Sample // nil for other records
-	Thread   Thread           // that the record is of, if it is of one
-	Previous uint64           // of samples: the time of the one before, in ns; 0 for the first
-	Cgroup   string           // of samples with SampleCgroup: its path; empty if it is not known
+	Thread   Thread           // thread of the record, if it has one
+	Previous uint64           // of samples: the time of the previous one, in ns; 0 for the first
+	Cgroup   string           // of samples with SampleCgroup: the path; empty if unknown
 
 	user, kernel *addressSpace
-	sum          *Sum   // nil for others
+	sum          *Sum   // nil for other records
 	interval     uint32 // with Options.Sums
 }
 
-// Stats is what was seen, and what is missing.
+// Stats counts what was read, and what is missing.
 type Stats struct {
 	perfdata.Stats
-	Samples     uint64 // that were handed out
+	Samples     uint64 // number of samples that were handed out
 	First, Last uint64 // times of the oldest and the newest sample, in ns of the recording's clock
 	Filtered    uint64 // samples that Options.Filter left out
-	LostRecords uint64 // that the kernel had no room for: LOST
-	LostSamples uint64 // LOST_SAMPLES, other than those that a BPF filter dropped
+	LostRecords uint64 // records that the kernel had no room for: LOST
+	LostSamples uint64 // LOST_SAMPLES, without those that a BPF filter dropped
 	BPFFiltered uint64 // samples that a BPF filter of the event dropped
-	Throttled   uint64 // times that an event was stopped, as it came too often: THROTTLE
-	Stopped     uint64 // for so long in all, in ns
-	Outside     uint64 // samples that are not in Options.Functions
-	CutChains   uint64 // callchains that end at an entry that is no address
+	Throttled   uint64 // number of times that an event was stopped because it overflowed too often: THROTTLE
+	Stopped     uint64 // total time that events were stopped, in ns
+	Outside     uint64 // samples outside Options.Functions
+	CutChains   uint64 // callchains that end at an entry that is not an address
 
-	Problems    []string // of what there are no symbols, and why
-	BadPrograms error    // why what the recording tells of BPF programs is known in part only; nil if all can be read
+	Problems    []string // what has no symbols, and why
+	BadPrograms error    // why BPF programs are only partly known; nil if all can be read
 }
 
-// Replay is a recording that is being followed.
+// Replay follows a recording.
 type Replay struct {
 	reader  *perfdata.Reader
 	options Options
@@ -56,14 +56,14 @@ type Replay struct {
 	readings  readings
 	deferred  deferred
 	throttles throttles
-	previous  uint64 // time of the sample that was handed out last
+	previous  uint64 // time of the last sample that was handed out
 
 	cutChains atomic.Uint64
 	outside   atomic.Uint64
 	sums      sumQueue
 }
 
-// New makes a replay of a recording that is open and of which no record was read.
+// New returns a replay of an open recording from which no record was read yet.
 func New(reader *perfdata.Reader, o Options) *Replay {
 	if o.MaxStack == 0 {
 		o.MaxStack = 127
@@ -87,29 +87,29 @@ func (r *Replay) Close() {
 	}
 }
 
-// Handler works on some records that follow one another, and appends to out what is to be written for them.
+// Handler processes consecutive records and appends their output to out.
 type Handler func(items []Item, out []byte) []byte
 
-// manyEnded is the number of threads that have ended after which those that had ended before are dropped.
+// manyEnded is the number of ended threads at which run drops those that had ended before.
 const manyEnded = 1024
 
-// pieceSize is the number of records that a handler gets at a time.
+// pieceSize is the maximum number of records that a handler gets at a time.
 const pieceSize = 256
 
-// piece is what a handler made of some items.
+// piece is a group of items with the output of a handler.
 type piece struct {
 	items []Item
 	out   []byte
 }
 
-// Run goes through the recording once, in the order of time. Each CPU gets a handler of its own, with a resolver of its own. What they
-// append is written to w in the order of the records. Items and what they point to are valid no longer than the call of the handler, but
-// for threads, locations and values other than samples.
+// Run reads the recording once, in the order of time. Each CPU gets its own handler with its own resolver. Run writes their output to w in
+// the order of the records. Items and what they point to are valid only during the call of the handler, except threads, locations and
+// values other than samples.
 func (r *Replay) Run(newHandler func(*Resolver) Handler, w io.Writer) error {
 	return r.run(newHandler, w, func() error { return nil })
 }
 
-// run calls pause now and then, when no handler is at work.
+// run is Run with a function that it calls now and then, while no handler is running.
 func (r *Replay) run(newHandler func(*Resolver) Handler, w io.Writer, pause func() error) error {
 	handlers := make([]Handler, runtime.GOMAXPROCS(0))
 	for i := range handlers {
@@ -154,7 +154,7 @@ func (r *Replay) run(newHandler func(*Resolver) Handler, w io.Writer, pause func
 	return failed
 }
 
-// handle has the handlers work on items, and writes what they made. The pieces are memory for the next time.
+// handle lets the handlers process items and writes their output. It reuses the memory of pieces and returns it for the next call.
 func handle(handlers []Handler, items []Item, pieces []piece, w io.Writer) ([]piece, error) {
 	pieces = cut(items, pieces)
 	work(handlers, pieces)
@@ -169,7 +169,7 @@ func handle(handlers []Handler, items []Item, pieces []piece, w io.Writer) ([]pi
 	return pieces, nil
 }
 
-// cut makes pieces of items, with the buffers of the pieces before.
+// cut splits items into pieces. It reuses the buffers of the previous pieces.
 func cut(items []Item, pieces []piece) []piece {
 	pieces = pieces[:cap(pieces)]
 	n := 0
@@ -183,7 +183,7 @@ func cut(items []Item, pieces []piece) []piece {
 	return pieces[:n]
 }
 
-// work has the handlers take one piece after the other.
+// work runs the handlers, which take one piece after the other.
 func work(handlers []Handler, pieces []piece) {
 	var next atomic.Int64
 	run := func(h Handler) {
@@ -199,7 +199,7 @@ func work(handlers []Handler, pieces []piece) {
 	others.Wait()
 }
 
-// next changes the state by a record, and adds it to the items if it is wanted.
+// next updates the state by a record, and adds the record to the items if it is wanted.
 func (r *Replay) next(record *perfdata.Record, items []Item) []Item {
 	m := r.machine
 	if s, ok := record.Value.(*perfdata.Sample); ok {
@@ -248,7 +248,7 @@ func (r *Replay) next(record *perfdata.Record, items []Item) []Item {
 	return append(items, item)
 }
 
-// item is a sample with the state of the machine.
+// item returns a sample with the state of the machine.
 func (r *Replay) item(record *perfdata.Record, s *perfdata.Sample, t *thread) Item {
 	item := Item{Record: record, Sample: s, Thread: t.Thread, user: t.process.maps.share(), kernel: r.machine.kernel.share(),
 		interval: r.sums.interval}
@@ -258,7 +258,7 @@ func (r *Replay) item(record *perfdata.Record, s *perfdata.Sample, t *thread) It
 	return item
 }
 
-// sample appends a sample, or keeps it until the rest of its callchain comes.
+// sample appends a sample, or holds it until the rest of its callchain comes.
 func (r *Replay) sample(item Item, items []Item) []Item {
 	if _, waits := cookieOf(item.Sample); waits {
 		return r.handOut(r.deferred.hold(item), items)
@@ -274,7 +274,7 @@ func (r *Replay) handOut(waited, items []Item) []Item {
 	return items
 }
 
-// counted is a sample that is handed out now.
+// counted counts a sample that is handed out, and completes it with the time of the previous one.
 func (r *Replay) counted(item Item) Item {
 	time := item.Sample.Time
 	if r.stats.Samples == 0 || time < r.stats.First {
@@ -286,7 +286,7 @@ func (r *Replay) counted(item Item) Item {
 	return item
 }
 
-// sampleThread is the thread that a sample is of: -1 if it does not tell.
+// sampleThread returns the thread of a sample, or -1 if the sample does not have it.
 func sampleThread(s *perfdata.Sample) (pid, tid int32) {
 	if !s.Fields.Has(perfdata.SampleTID) {
 		return -1, -1
@@ -294,10 +294,10 @@ func sampleThread(s *perfdata.Sample) (pid, tid int32) {
 	return s.PID, s.TID
 }
 
-// First is the time of the first sample that was handed out, in ns of the recording's clock. Handlers may ask for it.
+// First returns the time of the oldest sample that was handed out so far, in ns of the recording's clock. Handlers may call it.
 func (r *Replay) First() uint64 { return r.stats.First }
 
-// Stats is what was seen up to now; of all of the recording when Run has ended.
+// Stats returns the statistics so far. They are complete when Run has returned.
 func (r *Replay) Stats() Stats {
 	s := r.stats
 	s.Stats = r.reader.Stats()

@@ -2,8 +2,8 @@ package replay
 
 import "github.com/bperf/bperf/perfdata"
 
-// subject is the thread that a record other than a sample is of, as perf script names it: of those that make or end a thread, or change it,
-// that thread; of others the one in their trailer.
+// subject returns the thread of a record other than a sample, as perf script names it: the thread that the record creates, ends or changes,
+// otherwise the one in the trailer.
 func subject(v perfdata.Value) (pid, tid int32, ok bool) {
 	switch v := v.(type) {
 	case *perfdata.Mmap:
@@ -25,7 +25,7 @@ func subject(v perfdata.Value) (pid, tid int32, ok bool) {
 	return 0, 0, false
 }
 
-// Trailer is what the kernel puts behind its records other than samples: nil for records of perf's own.
+// Trailer returns the sample ID that the kernel appends to records other than samples. It is nil for records that perf itself writes.
 func Trailer(v perfdata.Value) *perfdata.SampleID {
 	switch v := v.(type) {
 	case *perfdata.Lost:

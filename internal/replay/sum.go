@@ -9,47 +9,47 @@ import (
 	"github.com/bperf/bperf/perfdata"
 )
 
-// Sum is samples that are alike, added up where they were taken.
+// Sum is a number of equal samples that were added up where they were taken.
 type Sum struct {
-	Event        int    // the index of an event of the recording, or Other(i)
-	Time         uint64 // of the first sample, by the recording's clock, ns
+	Event        int    // index of an event of the recording, or Other(i)
+	Time         uint64 // of the first sample, in ns of the recording's clock
 	PID, TID     int32  // -1 if samples of several were added up
-	CPU          int32  // the same
+	CPU          int32  // -1 if samples of several CPUs were added up
 	Cgroup       uint64
 	IP           uint64
 	Kernel, User []uint64 // the stack, innermost frame first
-	Count        uint64   // of samples; 0 only says that Interval has begun
+	Count        uint64   // number of samples; 0 only states that Interval has begun
 	Value        uint64   // the sum of the periods
-	Interval     uint32   // in which the samples were taken, from 0
-	Comm         string   // the thread's name; empty for the one in the recording
+	Interval     uint32   // interval of the samples, from 0
+	Comm         string   // thread name; empty for the one in the recording
 	Tags         []SumTag
 }
 
-// SumTag is a label with a name of its own.
+// SumTag is a label with a free name.
 type SumTag struct{ Key, Value string }
 
 // Other returns the value of Sum.Event for the i-th of Sums.Others.
 func Other(i int) int { return -1 - i }
 
-// Sums passes sums to a replay. The replay puts them among the records of its recording by time: a sum is handed out when a record with a later time comes, or
-// the recording ends. So whoever adds sums writes a record with the current time afterwards.
+// Sums passes sums to a replay, which inserts them among the recording's records by time: it hands out a sum when a record with a later
+// time comes, or when the recording ends. After adding sums, the caller must therefore write a record with the current time.
 type Sums struct {
 	Stacks bool              // sums have stacks
 	Others []*perfdata.Event // events of sums that the recording does not have
 
 	mu    sync.Mutex
 	added []*pendingSum
-	sums  []pendingSum // room for sums
-	ips   []uint64     // room for callchains
+	sums  []pendingSum // free space for sums
+	ips   []uint64     // free space for callchains
 }
 
 // pendingSum is a sum that was not handed out yet.
 type pendingSum struct {
 	Sum
-	chain []uint64 // Kernel and User, each behind its mark
+	chain []uint64 // Kernel and User, each after its mark
 }
 
-// Add adds a sum, and keeps its Tags.
+// Add adds a copy of a sum. The copy shares the slice Tags.
 func (s *Sums) Add(sum *Sum) {
 	const room = 256
 	s.mu.Lock()
@@ -78,20 +78,20 @@ func (s *Sums) take() []*pendingSum {
 	return added
 }
 
-// sumQueue has the sums that a replay has not handed out yet.
+// sumQueue holds the sums that a replay has not handed out yet.
 type sumQueue struct {
 	replay   *Replay
 	waiting  []*pendingSum     // by time
-	interval uint32            // the last one of which there was a sum
+	interval uint32            // last interval with a sum
 	all      []*perfdata.Event // see events
 	records  []perfdata.Record
 	samples  []perfdata.Sample
 }
 
-// mostSums is the number of sums that are handed out at a time.
+// mostSums is the maximum number of sums that are handed out at a time.
 const mostSums = 2048
 
-// receive takes the sums that were added since the last call. Those before a record were added before it was written.
+// receive takes the sums that were added since the last call. Sums with a time before a record's were added before that record was written.
 func (q *sumQueue) receive() {
 	if q.replay.options.Sums == nil {
 		return
@@ -103,7 +103,7 @@ func (q *sumQueue) receive() {
 	}
 }
 
-// upTo appends all sums before a time to the items. Before there are too many, flush takes them.
+// upTo appends all sums before a time to the items. It calls flush when there are too many items.
 func (q *sumQueue) upTo(time uint64, items []Item, flush func([]Item) ([]Item, error)) (_ []Item, err error) {
 	for len(q.waiting) > 0 && q.waiting[0].Time < time {
 		if len(items) >= mostSums {
@@ -117,7 +117,7 @@ func (q *sumQueue) upTo(time uint64, items []Item, flush func([]Item) ([]Item, e
 	return items, nil
 }
 
-// sum appends a sum to the items, as a sample.
+// sum appends a sum to the items as a sample.
 func (q *sumQueue) sum(of *pendingSum, record *perfdata.Record, s *perfdata.Sample, items []Item) []Item {
 	r := q.replay
 	q.interval = max(q.interval, of.Interval)
@@ -142,7 +142,7 @@ func (q *sumQueue) sum(of *pendingSum, record *perfdata.Record, s *perfdata.Samp
 
 const sumFields = perfdata.SampleIP | perfdata.SampleTID | perfdata.SampleTime | perfdata.SampleCPU | perfdata.SamplePeriod | perfdata.SampleCgroup
 
-// event returns the event of a sum; nil if there is none.
+// event returns the event of a sum, or nil.
 func (q *sumQueue) event(of int) *perfdata.Event {
 	events := q.events()
 	if of < 0 {
@@ -154,7 +154,7 @@ func (q *sumQueue) event(of int) *perfdata.Event {
 	return events[of]
 }
 
-// events returns the events of the recording, and behind them those of Sums.Others.
+// events returns the events of the recording, followed by Sums.Others.
 func (q *sumQueue) events() []*perfdata.Event {
 	r := q.replay
 	if r.options.Sums == nil || len(r.options.Sums.Others) == 0 {
@@ -170,7 +170,7 @@ func (q *sumQueue) events() []*perfdata.Event {
 	return q.all
 }
 
-// tags stores labels, the first one in front.
+// tags stores labels as a list. The first one comes first.
 func (f *filler) tags(all []SumTag) profile.TagsID {
 	var list profile.TagsID
 	for _, t := range slices.Backward(all) {
@@ -179,7 +179,7 @@ func (f *filler) tags(all []SumTag) profile.TagsID {
 	return list
 }
 
-// wanted reports whether samples there are to be kept.
+// wanted reports whether a leaf is in Options.Functions. It is true if there are none.
 func (f *filler) wanted(leaf profile.FrameID) bool {
 	only := f.replay.options.Functions
 	if len(only) == 0 {
@@ -189,7 +189,7 @@ func (f *filler) wanted(leaf profile.FrameID) bool {
 	return slices.Contains(only, f.p.Strings.At(function.Name)) || function.Linkage != 0 && slices.Contains(only, f.p.Strings.At(function.Linkage))
 }
 
-// addSum adds a sample that is a sum.
+// addSum adds a sum to the profile.
 func (p *part) addSum(item *Item, sample profile.Sample) {
 	sum := item.sum
 	p.mu.Lock()

@@ -10,7 +10,7 @@ import (
 	"github.com/bperf/bperf/perfdata"
 )
 
-// TestSums has more sums than are handed out at a time, added in no order, between records that rename their thread.
+// TestSums adds more sums than are handed out at a time, in random order, between records that rename their thread.
 func TestSums(t *testing.T) {
 	const names, each = 5, mostSums
 	sums := &Sums{Others: []*perfdata.Event{{Name: "other"}}}

@@ -15,23 +15,23 @@ import (
 	"github.com/bperf/bperf/internal/symbol/unwind"
 )
 
-// symbols are what is known of names. Goroutines share it.
+// symbols is the shared state of symbolization. Goroutines share it.
 type symbols struct {
 	replay *Replay
 
 	kernelOnce sync.Once
 	kernel     finder
-	running    bool // kernel is of the kernel that runs here, as it is now
+	running    bool // kernel is the running kernel in its present state
 
 	mu       sync.Mutex
 	problems map[string]bool
-	others   int                // problems that there was no room for
-	known    map[uint64]*Symbol // of the kernel, by Start
+	others   int                // number of problems beyond maxProblems
+	known    map[uint64]*Symbol // kernel symbols by Start
 
 	live liveMaps
 }
 
-// search says where files are looked for.
+// search returns the paths where files are searched.
 func (r *Replay) search() object.Search {
 	s := object.DefaultSearch()
 	s.Allowance = r.options.Allowance
@@ -47,7 +47,7 @@ func (r *Replay) search() object.Search {
 	return s
 }
 
-// problems says of what there are no symbols, and why, in the order of the alphabet. Handlers may go on meanwhile.
+// problems returns what has no symbols, and why, in alphabetical order. Handlers may be running.
 func (r *Replay) problems() []string {
 	r.symbols.mu.Lock()
 	defer r.symbols.mu.Unlock()
@@ -62,7 +62,7 @@ func (r *Replay) problems() []string {
 	return all
 }
 
-// maxProblems is how many problems are kept: each process can have its own.
+// maxProblems is the maximum number of problems that are kept: each process can have its own.
 const maxProblems = 1000
 
 func (s *symbols) problem(what string, err error) {
@@ -76,7 +76,7 @@ func (s *symbols) problem(what string, err error) {
 	s.problems[text] = true
 }
 
-// findKernel finds a symbol of the kernel or of a module.
+// findKernel returns the symbol of the kernel or of a module at an address.
 func (s *symbols) findKernel(addr uint64) (Symbol, bool) {
 	s.kernelOnce.Do(func() {
 		find, err := s.replay.kernelSymbols()
@@ -89,7 +89,7 @@ func (s *symbols) findKernel(addr uint64) (Symbol, bool) {
 	return s.kernel(addr)
 }
 
-// shared is the one copy of a symbol of the kernel, as long as no other module takes its place.
+// shared returns the one copy of a kernel symbol, until a symbol of another module takes its address.
 func (s *symbols) shared(found Symbol) *Symbol {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -101,7 +101,7 @@ func (s *symbols) shared(found Symbol) *Symbol {
 	return known
 }
 
-// KernelFunction finds the function of the kernel at an address, without those of BPF programs. It is for handlers.
+// KernelFunction returns the kernel function at an address, except those of BPF programs. Handlers may call it.
 func (r *Replay) KernelFunction(addr uint64) (name string, offset uint64, ok bool) {
 	s, ok := r.symbols.findKernel(addr)
 	return s.Name, addr - s.Start, ok
@@ -116,15 +116,15 @@ func (k kernelCode) locate(l *Location) {
 	}
 }
 
-// moduleCode names a module: by kallsyms, or else by its file. Where it was, another module may be by now, or another build of it.
+// moduleCode names a module by kallsyms, or else by its file. Another module, or another build of it, may be at its address by now.
 type moduleCode struct {
 	*symbols
 	dso  *DSO
 	name string    // without brackets
-	file *userFile // nil if the recording does not have the name of its file and its build ID
+	file *userFile // nil if the recording lacks the file name or the build ID
 
 	once sync.Once
-	gone bool // kallsyms has another build of the module, or has it elsewhere
+	gone bool // kallsyms has another build of the module, or another address
 }
 
 func newModuleCode(s *symbols, d *DSO) *moduleCode {
@@ -145,7 +145,7 @@ func (c *moduleCode) locate(l *Location) {
 	}
 }
 
-// isGone compares the module with the one of its name that is loaded now.
+// isGone reports whether the loaded module of the same name is another build, or at another address.
 func (c *moduleCode) isGone() bool {
 	c.once.Do(func() {
 		if !c.running {
@@ -167,34 +167,34 @@ func (c *moduleCode) isGone() bool {
 	return c.gone
 }
 
-// HasFile reports whether a module's file and build are known. The file may be gone, or be of another build by now.
+// HasFile reports whether a module's file name and build ID are known. The file itself may be gone or be another build.
 func (d *DSO) HasFile() bool {
 	m, is := d.names.(*moduleCode)
 	return is && m.file != nil
 }
 
-// Replaced reports whether the kernel has another build of a module now, or has it at another address.
+// Replaced reports whether the kernel now has another build of a module, or has it at another address.
 func (d *DSO) Replaced() bool {
 	m, is := d.names.(*moduleCode)
 	return is && m.isGone()
 }
 
-// userFile names what is in an ELF file, which is opened when it is needed.
+// userFile names the code of an ELF file, which it opens on first use.
 type userFile struct {
 	*symbols
 	dso    *DSO
-	module string // the name of a module of the kernel, of which it is the file
+	module string // name of the kernel module, if the file is one
 	once   sync.Once
-	file   *object.File // nil if there is none
+	file   *object.File // nil if it cannot be opened
 
 	mu     sync.Mutex
 	known  map[uint64]*Symbol // by Start
-	frames []symbol.Frame     // for the next time
-	owners []owner            // the last processes that had it mapped
+	frames []symbol.Frame     // buffer for the next call
+	owners []owner            // last processes that had it mapped
 	stuck  bool               // a call of file does not return
 
 	tablesOnce sync.Once
-	tables     *unwind.Module // nil if there are none
+	tables     *unwind.Module // nil without tables
 }
 
 func (u *userFile) open() *object.File {
@@ -213,7 +213,7 @@ func (u *userFile) open() *object.File {
 	return u.file
 }
 
-// close lets go of the file, when no handler is at work. From then on it has no symbols.
+// close closes the file. No handler may be running. From then on it has no symbols.
 func (u *userFile) close() {
 	u.once.Do(func() {})
 	if u.file != nil && !u.stuck {
@@ -222,7 +222,7 @@ func (u *userFile) close() {
 	u.file, u.known, u.tables = nil, nil, nil
 }
 
-// load opens the file and reads what is needed of it.
+// load opens the file and reads the needed parts.
 func (u *userFile) load() (*object.File, error) {
 	file, err := u.find()
 	if err == nil {
@@ -231,7 +231,8 @@ func (u *userFile) load() (*object.File, error) {
 	return file, err
 }
 
-// find opens the file. Without a build ID only a process that has it mapped knows which file that is: the path can lead to another one by now.
+// find opens the file. Without a build ID, only a process that has it mapped leads to the right file: the path can lead to another one by
+// now.
 func (u *userFile) find() (*object.File, error) {
 	id := u.dso.HexBuildID()
 	if id == "" {
@@ -252,7 +253,7 @@ func (u *userFile) find() (*object.File, error) {
 	return nil, err
 }
 
-// checkReplaced warns if the file at the path is not the one that was recorded: without a build ID its symbols and code are shown all the same.
+// checkReplaced warns if the file at the path is not the recorded one: without a build ID, bperf shows its symbols and code nevertheless.
 func (u *userFile) checkReplaced() {
 	k := &u.dso.key
 	if u.replay.options.SymFS == "" && u.replay.search().Replaced(k.path, k.major, k.minor, k.inode, k.generation) {
@@ -260,7 +261,7 @@ func (u *userFile) checkReplaced() {
 	}
 }
 
-// findMapped opens the file as the processes see it that have it mapped; nil if none of them lives.
+// findMapped opens the file through a process that has it mapped. It returns nil if no such process lives.
 func (u *userFile) findMapped(id string) *object.File {
 	if u.replay.options.SymFS != "" {
 		return nil
@@ -275,17 +276,17 @@ func (u *userFile) findMapped(id string) *object.File {
 		if file, err := search.OpenMapped(p.mapped, u.dso.Path, id); err == nil {
 			return file
 		}
-		if file, err := search.Open(u.dso.Path, id); err == nil { // without the capability
+		if file, err := search.Open(u.dso.Path, id); err == nil { // works without the capability that OpenMapped needs
 			return file
 		}
 	}
 	return nil
 }
 
-// maxOwners is how many processes are asked for a file.
+// maxOwners is the maximum number of processes through which bperf tries to open a file.
 const maxOwners = 16
 
-// add notes a process that maps the file: the first one may be gone by the time that its symbols are needed.
+// add records a process that maps the file. Several are kept, because the first one may be gone when the symbols are needed.
 func (u *userFile) add(o owner) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
@@ -302,7 +303,7 @@ func (u *userFile) users() []owner {
 	return slices.Clone(u.owners)
 }
 
-// vdso is that of the kernel that runs, if it is the one that was recorded.
+// vdso returns the vDSO of the running kernel, if that is the recorded one.
 func (r *Replay) vdso() (*object.File, error) {
 	if r.options.SymFS != "" || len(r.machine.kernelBuildID) > 0 && !bytes.Equal(r.machine.kernelBuildID, runningBuildID()) {
 		return nil, errors.New("that of the recording is not kept")
@@ -352,7 +353,8 @@ func (u *userFile) locate(l *Location) {
 	}
 }
 
-// findFrames finds the functions at an address, which are valid until the next call. When the run is to end, that is given up if it takes long.
+// findFrames returns the functions at an address, valid until the next call. When the run is about to end, it gives up if finding them
+// takes long.
 func (u *userFile) findFrames(file *object.File, addr uint64) []symbol.Frame {
 	find := file.Functions
 	if u.replay.options.Lines {
@@ -374,7 +376,7 @@ func (u *userFile) findFrames(file *object.File, addr uint64) []symbol.Frame {
 	return frames
 }
 
-// Code returns n bytes from a place in a file on, as the file has them; nil where there are none, and for all that is in no file.
+// Code returns n bytes of the file from a location on. It returns nil if there are none, and for everything that is not in a file.
 func (l *Location) Code(n uint64) []byte {
 	if l.DSO == nil {
 		return nil
@@ -398,7 +400,7 @@ func (l *Location) Code(n uint64) []byte {
 	return code
 }
 
-// symbol makes a symbol of one of the file, with its addresses shifted to those of the DSO.
+// symbol converts a symbol of the file. shift moves its addresses to those of the DSO.
 func (u *userFile) symbol(file *object.File, s symbol.Symbol, shift uint64) *Symbol {
 	u.mu.Lock()
 	defer u.mu.Unlock()
@@ -417,7 +419,7 @@ func (u *userFile) symbol(file *object.File, s symbol.Symbol, shift uint64) *Sym
 	return known
 }
 
-// startLine is the line where the function begins that the symbol is of; 0 if it is not known.
+// startLine returns the line where a symbol's function begins; 0 if unknown.
 func startLine(file *object.File, s symbol.Symbol) int {
 	frames := file.Frames(s.Start, nil)
 	if len(frames) == 0 {

@@ -5,30 +5,30 @@ import (
 	"strconv"
 )
 
-// Thread is a thread as it is at the time of a record.
+// Thread is a thread at the time of a record.
 type Thread struct {
 	PID, TID int32
-	Comm     string // :TID if the recording does not tell
+	Comm     string // :TID if unknown
 }
 
 // process is a thread group.
 type process struct {
 	maps    *addressSpace
-	dump    string         // the file in which a JIT compiler describes its code
-	jitted  []timedMapping // code of that, which is not there yet, in the order of time
-	taken   int64          // bytes of the allowance, for that code
-	threads int            // that are followed
-	execs   uint32         // how often it has executed something
+	dump    string         // file in which a JIT compiler describes its code
+	jitted  []timedMapping // code in that file that is not mapped yet, by time
+	taken   int64          // bytes taken from the allowance for that code
+	threads int            // number of its threads that are followed
+	execs   uint32         // number of its execs
 }
 
 // thread is a task whose state is followed.
 type thread struct {
 	Thread
 	process *process
-	named   bool // Comm was told
+	named   bool // Comm is known
 }
 
-// thread returns the thread of that ID, which is made if it is not known. Both can be -1, where a record does not tell.
+// thread returns the thread with these IDs. It creates the thread if it is unknown. Both IDs are -1 if a record does not have them.
 func (m *machine) thread(pid, tid int32) *thread {
 	t := m.last
 	if t == nil || t.TID != tid {
@@ -59,10 +59,10 @@ func (m *machine) newThread(pid, tid int32) *thread {
 	return t
 }
 
-// fork makes a thread of a process, or a process with what its parent has.
+// fork creates a thread of a process, or a process with its parent's mappings.
 func (m *machine) fork(pid, tid, parentPID, parentTID int32, copyMaps bool) {
 	if pid == parentPID && tid == parentTID {
-		return // perf's own, of threads that were there before
+		return // perf writes it for threads that existed before
 	}
 	parent := m.thread(parentPID, parentTID)
 	m.last = nil
@@ -75,8 +75,8 @@ func (m *machine) fork(pid, tid, parentPID, parentTID int32, copyMaps bool) {
 	}
 }
 
-// rename gives a thread its name. One that executes something keeps the mappings of before where no new one takes their place: samples that are
-// taken in execve(2) still have the callers of before. With the next execution these mappings go.
+// rename sets the name of a thread. After an exec, the process keeps its old mappings where no new one replaces them, because samples in
+// execve(2) still have the old callers. The next exec removes these mappings.
 func (m *machine) rename(pid, tid int32, comm string, exec bool) {
 	t := m.thread(pid, tid)
 	t.Comm, t.named = comm, true
@@ -86,14 +86,14 @@ func (m *machine) rename(pid, tid int32, comm string, exec bool) {
 	}
 }
 
-// exit notes a thread that ends. Samples of its last moments can follow.
+// exit marks a thread as ended. Samples of its last moments can follow.
 func (m *machine) exit(tid int32) {
 	if t := m.threads[tid]; t != nil && m.symbols.replay.options.Sums != nil {
 		m.ended = append(m.ended, t)
 	}
 }
 
-// forgetThreads drops the threads that had ended by the call before. The first thread of a process stays as long as others do.
+// forgetThreads drops the threads that had ended by the previous call. The first thread of a process stays as long as others do.
 func (m *machine) forgetThreads() {
 	m.last = nil
 	endedBefore := m.endedBefore
@@ -113,7 +113,7 @@ func (m *machine) forgetThreads() {
 	}
 }
 
-// forgetDSOs drops the files and the code that no process has mapped which is followed.
+// forgetDSOs drops the files and the code that no followed process has mapped.
 func (m *machine) forgetDSOs() {
 	used := map[*DSO]bool{m.kernelDSO: true}
 	all := map[*addressSpace]bool{m.kernel: true}

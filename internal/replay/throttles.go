@@ -2,14 +2,14 @@ package replay
 
 import "github.com/bperf/bperf/perfdata"
 
-// throttles are the times that events are stopped, as they have overflowed more often since a tick than the kernel allows.
+// throttles are the times when events are stopped because they overflowed more often in a tick than the kernel allows.
 type throttles struct {
-	since map[uint64]uint64 // of those that are, by stream ID
+	since map[uint64]uint64 // start of the stop by stream ID, for events that are stopped
 	count uint64
-	total uint64 // that is over, in ns
+	total uint64 // total of the stops that are over, in ns
 }
 
-// apply looks at a record.
+// apply processes a record.
 func (t *throttles) apply(v perfdata.Value) {
 	switch v := v.(type) {
 	case *perfdata.Throttle:
@@ -24,7 +24,7 @@ func (t *throttles) apply(v perfdata.Value) {
 	}
 }
 
-// stopped is for how long an event is, in ns.
+// stopped returns how long an event has been stopped, in ns.
 func (t *throttles) stopped(id, now uint64) uint64 {
 	if since, is := t.since[id]; is && now > since {
 		return now - since
@@ -32,7 +32,7 @@ func (t *throttles) stopped(id, now uint64) uint64 {
 	return 0
 }
 
-// until is for how long events were stopped in all up to a time, in ns.
+// until returns how long events were stopped in total up to a time, in ns.
 func (t *throttles) until(now uint64) uint64 {
 	total := t.total
 	for id := range t.since {

@@ -6,7 +6,7 @@ import (
 	"github.com/bperf/bperf/perfdata"
 )
 
-// TestThrottles has two events that are stopped, one of them up to the end, and one that goes on without having been.
+// TestThrottles has two events that are stopped, one of them until the end, and one that is resumed without having been stopped.
 func TestThrottles(t *testing.T) {
 	var all throttles
 	for _, v := range []perfdata.Value{

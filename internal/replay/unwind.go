@@ -13,7 +13,7 @@ import (
 // abi64 is PERF_SAMPLE_REGS_ABI_64.
 const abi64 = 2
 
-// unwind appends what the user's stack, as far as it was recorded, tells of callers.
+// unwind appends the callers on the recorded part of the user's stack.
 func (r *Resolver) unwind(item *Item) {
 	s := item.Sample
 	if s.UserRegs.ABI != abi64 {
@@ -26,7 +26,7 @@ func (r *Resolver) unwind(item *Item) {
 	sample := unwind.Sample{Registers: unwind.FromSample(arch, s.UserRegs.Mask, s.UserRegs.Values), Stack: s.UserStack,
 		Module: func(ip uint64) (*unwind.Module, uint64) { return unwindModule(item.user, arch, ip) }}
 	r.chain, _ = r.unwinder.Unwind(r.chain[:0], &sample, r.replay.options.MaxStack)
-	for _, ip := range r.chain { // which are where calls end already
+	for _, ip := range r.chain { // the addresses are already those of the calls
 		r.frames = append(r.frames, r.frame(item, perfdata.MiscUser, ip, nil))
 	}
 }
@@ -38,7 +38,8 @@ func (r *Replay) arch() unwind.Arch {
 	return unwind.AMD64
 }
 
-// unwindModule finds the tables of the file that is mapped at an address, and what makes addresses in memory of those in the file.
+// unwindModule returns the unwind tables of the file that is mapped at an address, and the difference between addresses in memory and in
+// the file.
 func unwindModule(maps *addressSpace, arch unwind.Arch, ip uint64) (*unwind.Module, uint64) {
 	m := maps.find(ip)
 	if m == nil {
