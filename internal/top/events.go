@@ -10,11 +10,11 @@ import (
 	"github.com/bperf/bperf/perfdata"
 )
 
-// events are columns of events, and of instructions per cycle where both are among them.
+// events are the columns of events, and a column of instructions per cycle if both are among them.
 type events struct {
 	list                 []*event.Event
-	per                  string // what a value is divided by: "run" or "s"
-	pair                 bool   // it has cycles and instructions, at these places
+	per                  string // divisor of a value: "run" or "s"
+	pair                 bool   // list has cycles and instructions, with these indexes
 	cycles, instructions int
 }
 
@@ -46,7 +46,7 @@ func sameModes(a, b *event.Event) bool {
 	return a.Attr.Flags&modes == b.Attr.Flags&modes
 }
 
-// columns are for screens from a width on, each wider than the last.
+// columns returns the columns for screens that are wider than from. Each column needs a wider screen than the one before.
 func (e events) columns(from int) []Column {
 	const width = 14
 	var columns []Column
@@ -71,7 +71,7 @@ func (e events) columns(from int) []Column {
 	return columns
 }
 
-// cells are those of a row: for each event the readings in the interval, and by how much they are divided. Without readings there is none.
+// cells returns the cells of a row: the readings of each event in the interval, divided by divisor. Without readings, a cell is "-".
 func (e events) cells(readings [][]perfevent.Reading, divisor float64) []Cell {
 	var cells []Cell
 	var totals []count.Total
@@ -99,7 +99,7 @@ func (e events) cells(readings [][]perfevent.Reading, divisor float64) []Cell {
 	return append(cells, Cell{fmt.Sprintf("%s%.2f", scaled(c.Scaled() || n.Scaled()), ipc), ipc})
 }
 
-// scaled marks an estimate.
+// scaled returns the mark of an estimate.
 func scaled(is bool) string {
 	if is {
 		return "~"
@@ -107,7 +107,7 @@ func scaled(is bool) string {
 	return ""
 }
 
-// amount writes a number with four digits or more that mean something.
+// amount formats a number with four or more significant digits, or with one decimal if it is small.
 func amount(v float64) string {
 	for _, unit := range []string{"", "k", "M", "G", "T"} {
 		if v < 9999.5 {

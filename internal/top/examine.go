@@ -16,7 +16,8 @@ import (
 	"github.com/bperf/bperf/internal/procfs"
 )
 
-// ExamineProcess tells what a process is (https://docs.kernel.org/filesystems/proc.html).
+// ExamineProcess returns a description of a process (https://docs.kernel.org/filesystems/proc.html). It is an error if the process has
+// ended.
 func ExamineProcess(id uint64) (string, error) {
 	if id == process.Elsewhere {
 		return "These processes are in PID namespaces that this one does not see.\n", nil
@@ -39,7 +40,7 @@ func examineProcess(proc string, pid int) (string, error) {
 			fmt.Fprintf(&b, "%-12s %s\n", title, printable.Text(value))
 		}
 	}
-	command, _ := os.ReadFile(dir + "/cmdline") // empty for threads of the kernel, and when it ends
+	command, _ := os.ReadFile(dir + "/cmdline") // empty for kernel threads and for ending processes
 	line("command", string(bytes.TrimSpace(bytes.ReplaceAll(command, []byte{0}, []byte{' '}))))
 	executable, _ := os.Readlink(dir + "/exe") // which may be hidden
 	line("executable", executable)
@@ -58,7 +59,7 @@ func examineProcess(proc string, pid int) (string, error) {
 	return b.String(), nil
 }
 
-// ExamineCgroup tells what processes are in a cgroup of v2 itself.
+// ExamineCgroup returns a list of the processes in a cgroup v2, without those of its children. It is an error if the cgroup was removed.
 func ExamineCgroup(id uint64) (string, error) {
 	name, dir, ok := bpfprog.CgroupName(id)
 	if !ok {

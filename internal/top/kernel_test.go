@@ -28,7 +28,7 @@ func rowOf(r *Reading, id uint64) *Row {
 	return nil
 }
 
-// TestTasks observes a process that comes, runs and goes.
+// TestTasks observes a process that starts, runs and ends.
 func TestTasks(t *testing.T) {
 	require.Root(t)
 	require.Tracefs(t)
@@ -136,8 +136,8 @@ func TestPrograms(t *testing.T) {
 		if row == nil {
 			t.Fatalf("rows %v", texts(r.Rows))
 		}
-		// The JIT compiler of arm64 makes three instructions of a round. The probes themselves take some hundred, too, and interrupts
-		// come into some of the runs: on Linux 7.2 timers fire soon after a system call.
+		// The JIT compiler of arm64 makes three instructions of a round. The probes themselves take some hundred, and interrupts occur in
+		// some of the runs: on Linux 7.2 timers fire soon after a system call.
 		cycles, instructions, ipc := row.Cells[3].Value, row.Cells[4].Value, row.Cells[5].Value
 		if row.Cells[1].Value != runs || instructions < 3000 || instructions > 30_000 || cycles < 3000 || ipc <= 0 || ipc > 1.1 {
 			t.Errorf("%v: %v instructions a run, IPC %v; want 3000 and what the probes take, in %v runs", texts(r.Rows), instructions, ipc, runs)
@@ -152,7 +152,7 @@ func TestPrograms(t *testing.T) {
 	}
 }
 
-// TestProgramsComeAndGo counts in programs that are loaded after it began, and keeps none from being unloaded.
+// TestProgramsComeAndGo counts in programs that are loaded after the start, and checks that it does not keep them from being unloaded.
 func TestProgramsComeAndGo(t *testing.T) {
 	require.Root(t)
 	name := fmt.Sprintf("t%d", time.Now().UnixNano()%1e9)

@@ -25,9 +25,9 @@ type Programs struct {
 	events   events
 	counter  *program.Counter // nil without events
 	wanted   program.Selection
-	known    map[uint32]bool // programs that were selected, and are counted as far as they can be
+	known    map[uint32]bool // selected programs; their events are counted as far as possible
 
-	mu      sync.Mutex // between Next and Distributions
+	mu      sync.Mutex // protects targets and last between Next and Distributions
 	targets []program.Target
 	last    []count.Cell
 }
@@ -38,8 +38,8 @@ type Distribution struct {
 	Runs  count.Runs
 }
 
-// Distributions are those of a program, as the last Next has read them: one for each event; none where its events cannot be counted.
-// It may be called while Next is.
+// Distributions returns the distributions of a program from the last Next: one for each event, or none if the program's events cannot be
+// counted. It may be called while Next is running.
 func (p *Programs) Distributions(id uint64) []Distribution {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -57,17 +57,17 @@ func (p *Programs) Distributions(id uint64) []Distribution {
 	return all
 }
 
-// programCost is what it costs to observe programs.
+// programCost is the cost of observing programs.
 type programCost struct {
 	own      float64       // CPUs that this process kept busy
-	perRun   time.Duration // that counting adds to each run of a program; 0 if it is too little to be measured
+	perRun   time.Duration // what counting adds to each run of a program; 0 if it is too little to measure
 	unknown  bool          // perRun could not be measured
-	untraced int           // programs in which no events can be counted, and
-	why      error         // why, of the first
+	untraced int           // number of programs in which no events can be counted
+	why      error         // reason for the first of them
 }
 
-// OpenPrograms begins to observe the programs that are selected, and with a list of events to count these in them. Whatever keeps it
-// from measuring what that costs, programs can be observed. Items of the selector that select nothing now are returned.
+// OpenPrograms starts to observe the selected programs and to count the events of the list in them. It does not fail if the cost of that
+// cannot be measured. It also returns the items of the selector that select nothing now.
 func OpenPrograms(s bpfprog.Selector, list event.List) (*Programs, []*bpfprog.NoMatchError, error) {
 	perRun, err := bpfprog.AddedByCounting()
 	p := &Programs{cost: programCost{perRun: perRun, unknown: err != nil}, events: newEvents(list, "run"),
@@ -86,7 +86,7 @@ func OpenPrograms(s bpfprog.Selector, list event.List) (*Programs, []*bpfprog.No
 	return p, missing, err
 }
 
-// count begins to count events.
+// count starts to count events.
 func (p *Programs) count(list event.List) error {
 	targets, _, err := p.wanted.Find()
 	if err != nil {
@@ -115,7 +115,7 @@ func (p *Programs) count(list event.List) error {
 	return err
 }
 
-// look finds out in which programs events are counted.
+// look determines in which programs events are counted.
 func (p *Programs) look() {
 	p.targets, p.cost.untraced, p.cost.why = p.counter.Targets(), 0, nil
 	for i := range p.targets {
@@ -127,8 +127,8 @@ func (p *Programs) look() {
 	}
 }
 
-// follow counts in programs that were observed for the first time, too, and in those that are no more it does not. What counts in a program keeps
-// it loaded: it is detached from those that nobody else needs, and these are gone in the next interval.
+// follow starts to count in programs that are observed for the first time, and stops in those that are gone. Counting in a program keeps it
+// loaded. follow therefore detaches from programs that nobody else needs; these are gone in the next interval.
 func (p *Programs) follow(o *bpfprog.Observation) error {
 	loaded := make(map[uint32]bool, len(o.Programs))
 	added := false
@@ -162,7 +162,7 @@ func (p *Programs) follow(o *bpfprog.Observation) error {
 	return p.counter.LetGo()
 }
 
-// align brings the last readings into the order of those to come. What was not there has counted nothing.
+// align brings the last readings into the order of the next ones. The last readings of new cells are 0.
 func (p *Programs) align() error {
 	cells, err := p.counter.Read(nil)
 	if err != nil {
@@ -187,7 +187,7 @@ func (p *Programs) align() error {
 	return nil
 }
 
-// Close ends it.
+// Close ends the observation.
 func (p *Programs) Close() error {
 	if p.counter != nil {
 		return errors.Join(p.counter.Close(), p.observer.Close())
@@ -195,10 +195,10 @@ func (p *Programs) Close() error {
 	return p.observer.Close()
 }
 
-// Subject names them.
+// Subject returns "programs".
 func (p *Programs) Subject() string { return "programs" }
 
-// Columns are those of programs.
+// Columns returns the columns of programs.
 func (p *Programs) Columns() []Column { return programColumns(p.events) }
 
 func programColumns(e events) []Column {
@@ -208,14 +208,14 @@ func programColumns(e events) []Column {
 		{"ns", "s", "ns/run", Amount, 9, 44},
 	}
 	columns = append(columns, e.columns(44)...)
-	wider := columns[len(columns)-1].From - 44 // events go before what does not change
+	wider := columns[len(columns)-1].From - 44 // columns of events precede those that do not change
 	return append(columns,
 		Column{"id", "i", "id", Number, 7, 56 + wider},
 		Column{"type", "t", "type", Word, 16, 76 + wider},
 		Column{"name", "n", "name", Word, 0, 0})
 }
 
-// Next is what the programs did.
+// Next returns what the programs did since the last call.
 func (p *Programs) Next() (*Reading, error) {
 	observation, err := p.observer.Next()
 	if err != nil {
@@ -237,13 +237,13 @@ func (p *Programs) Next() (*Reading, error) {
 	return programReading(observation, cost, p.events, counted), nil
 }
 
-// inProgram is what was counted in the runs of a program.
+// inProgram holds the counts in the runs of a program.
 type inProgram struct {
-	runs     uint64                // that ended, and were not dropped
+	runs     uint64                // runs that ended and were not dropped
 	readings [][]perfevent.Reading // by event
 }
 
-// counted is what was counted since the last call, by ID of the program.
+// counted returns the counts since the last call, by ID of the program.
 func (p *Programs) counted() (map[uint32]*inProgram, error) {
 	if p.counter == nil {
 		return nil, nil
@@ -281,7 +281,7 @@ func (p *Programs) counted() (map[uint32]*inProgram, error) {
 	return all, nil
 }
 
-// programReading makes rows.
+// programReading returns the reading with a row for each program.
 func programReading(o *bpfprog.Observation, cost programCost, e events, counted map[uint32]*inProgram) *Reading {
 	r := &Reading{Time: o.Time, Window: o.Window, Total: programTotal(o), Cost: cost.text(o)}
 	for i := range o.Programs {
@@ -304,7 +304,7 @@ func programReading(o *bpfprog.Observation, cost programCost, e events, counted 
 	return r
 }
 
-// programTotal says in a line what the programs did together.
+// programTotal describes in one line what the programs did together.
 func programTotal(o *bpfprog.Observation) string {
 	var runs uint64
 	var cpus float64
@@ -321,7 +321,7 @@ func programTotal(o *bpfprog.Observation) string {
 	return fmt.Sprintf("%d of %d BPF programs ran, %s runs/s, %s %% of a CPU", ran, len(o.Programs), perSecond(runs, o.Window), percent(cpus))
 }
 
-// text says in a line what it costs to observe: this process, and what counting adds to the runs of all programs.
+// text describes the cost of the observation in one line: of this process, and of counting in the runs of all programs.
 func (c programCost) text(o *bpfprog.Observation) string {
 	text := fmt.Sprintf("bperf takes %s %% of a CPU; ", percent(c.own))
 	switch {

@@ -21,15 +21,15 @@ type Tasks struct {
 	by       process.Key
 	names    func(process.Sum) (name string, there bool)
 	counter  *process.Counter
-	counting io.Closer // lets the kernel measure the counter's own program; nil if it does not
+	counting io.Closer // makes the kernel measure the counter's own program; nil if it does not
 	events   events
 	own      own
 	last     *process.Reading
-	before   map[uint64]process.Sum // of last
+	before   map[uint64]process.Sum // sums of last, by ID
 	at       time.Time
 }
 
-// OpenTasks begins to observe all processes or cgroups of the machine, and to count events.
+// OpenTasks starts to observe all processes or cgroups of the machine, and to count events.
 func OpenTasks(by process.Key, list event.List) (*Tasks, error) {
 	t := &Tasks{by: by, names: processName, events: newEvents(list, "s")}
 	if by == process.ByCgroup {
@@ -53,7 +53,7 @@ func (t *Tasks) begin() error {
 	}
 	var err error
 	if t.counting, err = kernel.CountRuns(); err != nil {
-		t.counting = nil // Linux 5.8: then the cost is not known
+		t.counting = nil // needs Linux 5.8; without it the cost is unknown
 	}
 	if _, err := t.own.share(1); err != nil {
 		return err
@@ -62,7 +62,7 @@ func (t *Tasks) begin() error {
 	return err
 }
 
-// Close ends it.
+// Close ends the observation.
 func (t *Tasks) Close() error {
 	if t.counting != nil {
 		return errors.Join(t.counting.Close(), t.counter.Close())
@@ -70,7 +70,7 @@ func (t *Tasks) Close() error {
 	return t.counter.Close()
 }
 
-// Subject names them.
+// Subject returns "processes" or "cgroups".
 func (t *Tasks) Subject() string {
 	if t.by == process.ByCgroup {
 		return "cgroups"
@@ -78,7 +78,7 @@ func (t *Tasks) Subject() string {
 	return "processes"
 }
 
-// Columns are those of processes or cgroups.
+// Columns returns the columns of processes or cgroups.
 func (t *Tasks) Columns() []Column { return taskColumns(t.by, t.events) }
 
 func taskColumns(by process.Key, e events) []Column {
@@ -93,7 +93,7 @@ func taskColumns(by process.Key, e events) []Column {
 	return append(columns, id, Column{"name", "n", "name", Word, 0, 0})
 }
 
-// read reads the sums, and returns what was there before.
+// read reads the sums and returns the previous ones.
 func (t *Tasks) read() (before map[uint64]process.Sum, err error) {
 	now, err := t.counter.Read()
 	if err != nil {
@@ -107,7 +107,7 @@ func (t *Tasks) read() (before map[uint64]process.Sum, err error) {
 	return before, nil
 }
 
-// Next is what they did. Those that have gone, and did nothing any more, are forgotten.
+// Next returns what the processes or cgroups did since the last call. It forgets those that are gone and did nothing since.
 func (t *Tasks) Next() (*Reading, error) {
 	last, since := t.last, t.at
 	before, err := t.read()
@@ -146,13 +146,13 @@ func (t *Tasks) Next() (*Reading, error) {
 	return r, nil
 }
 
-// named is what one did in an interval.
+// named is what a process or cgroup did in an interval, with its name.
 type named struct {
 	process.Sum
 	name string
 }
 
-// difference is what was added to a sum. If it is less than before, it began anew.
+// difference returns the increase of a sum. A sum that is smaller than before has started again from 0.
 func difference(now, before process.Sum) process.Sum {
 	if before.Readings == nil || now.Time < before.Time {
 		return now
@@ -166,7 +166,7 @@ func difference(now, before process.Sum) process.Sum {
 	return d
 }
 
-// taskReading makes rows.
+// taskReading returns the reading with a row for each process or cgroup.
 func taskReading(grown []named, window time.Duration, by process.Key, e events) *Reading {
 	r := &Reading{Window: window}
 	for _, s := range grown {
@@ -189,14 +189,14 @@ func taskReading(grown []named, window time.Duration, by process.Key, e events) 
 	return r
 }
 
-// taskTotal is what belongs to all.
+// taskTotal holds the values of all processes or cgroups together.
 type taskTotal struct {
 	subject string
-	known   int // that did something since it began, and have not gone
+	known   int // number of those that did something since the start and are not gone
 	lost    time.Duration
 }
 
-// text says in a line what they did together.
+// text describes in one line what they did together.
 func (t taskTotal) text(grown []named, window time.Duration) string {
 	var time time.Duration
 	var switches uint64
@@ -211,7 +211,7 @@ func (t taskTotal) text(grown []named, window time.Duration) string {
 	return text
 }
 
-// processName is what a process is called now, or was.
+// processName returns the present or last name of a process, and whether the process exists.
 func processName(s process.Sum) (string, bool) {
 	if s.ID == process.Elsewhere {
 		return "(processes of other PID namespaces)", true

@@ -1,5 +1,5 @@
-// Package top observes who takes the CPUs, interval by interval: BPF programs, processes or cgroups, with events where they are asked for. It
-// makes rows of it; how they are drawn is not its business.
+// Package top observes what uses the CPUs, interval by interval: BPF programs, processes or cgroups, optionally with events. A source
+// returns a reading for each interval, with a row for each program, process or cgroup. The caller draws them.
 package top
 
 import (
@@ -10,17 +10,17 @@ import (
 	"time"
 )
 
-// Column is one of a table.
+// Column is a column of a table.
 type Column struct {
-	Name  string // by which it is asked for
-	Key   string // that sorts by it
+	Name  string // name by which the user selects it
+	Key   string // key that sorts by it
 	Title string
 	Kind  Kind
-	Width int // on a screen; 0: what is left
-	From  int // how wide a screen is at least that has it
+	Width int // on a screen; 0 for the remaining width
+	From  int // minimum width of a screen that shows it
 }
 
-// Kind is what a column has.
+// Kind is the kind of a column's values.
 type Kind int
 
 // The kinds, with their order: the largest amount, the lowest number, or the first word comes first.
@@ -30,10 +30,10 @@ const (
 	Word
 )
 
-// Cell is what a row has in a column.
+// Cell is the cell of a row in a column.
 type Cell struct {
-	Text  string  // which others may have named: it can have control characters in it
-	Value float64 // of an Amount or a Number, by which it is sorted
+	Text  string  // others may have chosen it: it can contain control characters
+	Value float64 // value of an Amount or a Number, for sorting
 }
 
 // Row is a BPF program, a process or a cgroup.
@@ -45,19 +45,19 @@ type Row struct {
 
 // Reading is what was observed in an interval.
 type Reading struct {
-	Time   time.Time // its end
+	Time   time.Time // end of the interval
 	Window time.Duration
 	Rows   []Row
-	Total  string // in a line, what they did together
-	Cost   string // and what it cost to observe that
+	Total  string // one line on what they did together
+	Cost   string // one line on the cost of the observation
 }
 
-// Source observes.
+// Source observes programs, processes or cgroups.
 type Source interface {
-	// Subject names what is observed, in the plural.
+	// Subject returns the plural name of what is observed.
 	Subject() string
 	Columns() []Column
-	// Next is what happened since the last Next, or since it was opened.
+	// Next returns what happened since the last Next, or since the source was opened.
 	Next() (*Reading, error)
 	Close() error
 }
@@ -68,7 +68,7 @@ type Order struct {
 	Turned bool
 }
 
-// Sort brings rows into the order. Those that are equal in the column are in that of their IDs.
+// Sort sorts rows. Rows that are equal in the column are sorted by ID.
 func (o Order) Sort(columns []Column, rows []Row) {
 	kind := columns[o.Column].Kind
 	slices.SortFunc(rows, func(a, b Row) int {
@@ -89,10 +89,10 @@ func (o Order) Sort(columns []Column, rows []Row) {
 	})
 }
 
-// own measures this process.
+// own measures the CPU time of this process.
 type own struct{ used time.Duration }
 
-// share is how many CPUs it kept busy since the last call.
+// share returns the number of CPUs that this process kept busy since the last call.
 func (o *own) share(window time.Duration) (float64, error) {
 	var usage syscall.Rusage
 	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &usage); err != nil {
@@ -108,5 +108,5 @@ func perSecond(n uint64, window time.Duration) string {
 	return fmt.Sprintf("%.1f", float64(n)/window.Seconds())
 }
 
-// percent is a number of CPUs in percent of one.
+// percent formats a number of CPUs in percent of one CPU.
 func percent(cpus float64) string { return fmt.Sprintf("%.3f", 100*cpus) }

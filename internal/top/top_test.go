@@ -17,7 +17,7 @@ import (
 
 const window = 2 * time.Second
 
-// observation has programs that ran and some that did not, in an interval of 2 s.
+// observation returns programs that ran and some that did not, in an interval of 2 s.
 func observation() *bpfprog.Observation {
 	program := func(id uint32, kind bpfprog.Type, name string, runs uint64, time time.Duration) bpfprog.Observed {
 		return bpfprog.Observed{Program: &bpfprog.Program{ID: id, Type: kind, Name: name},
@@ -31,7 +31,7 @@ func observation() *bpfprog.Observation {
 	}}
 }
 
-// list parses events, which need not be there.
+// list parses events, which this machine may lack.
 func list(t *testing.T, names string) event.List {
 	t.Helper()
 	all, err := event.Host().Parse(names)
@@ -183,7 +183,7 @@ func TestAmount(t *testing.T) {
 	}
 }
 
-// TestExamine looks at this process, and at its cgroup.
+// TestExamine examines this process and its cgroup.
 func TestExamine(t *testing.T) {
 	text, err := ExamineProcess(uint64(os.Getpid()))
 	if err != nil || !strings.Contains(text, "command      "+os.Args[0]) || !strings.Contains(text, "\nThreads      ") {

@@ -2,11 +2,11 @@ package tracedata
 
 import "strings"
 
-// ctype is an integer type of C. Pointers are unsigned integers, with the size of what they point to.
+// ctype is an integer type of C. A pointer is an unsigned integer with the size of its target.
 type ctype struct {
 	size    int // bytes
 	signed  bool
-	pointer int // bytes of what it points to; 0 if it is no pointer
+	pointer int // bytes of its target; 0 if it is not a pointer
 }
 
 var (
@@ -14,7 +14,7 @@ var (
 	typeText = ctype{size: 8, pointer: 1}
 )
 
-// convert makes a value of type t of the bits of another.
+// convert converts the bits of a value to type t.
 func (t ctype) convert(v uint64) uint64 {
 	switch {
 	case t.size == 1 && t.signed:
@@ -33,7 +33,7 @@ func (t ctype) convert(v uint64) uint64 {
 	return v
 }
 
-// promote is the integer promotion.
+// promote returns the type after the integer promotion.
 func (t ctype) promote() ctype {
 	if t.size < 4 {
 		return typeInt
@@ -41,7 +41,7 @@ func (t ctype) promote() ctype {
 	return ctype{size: t.size, signed: t.signed, pointer: t.pointer}
 }
 
-// common is the type in which two operands are put together: the usual arithmetic conversions.
+// common returns the type in which two operands are combined: the usual arithmetic conversions.
 func common(a, b ctype) ctype {
 	a, b = a.promote(), b.promote()
 	if a.size != b.size {
@@ -53,11 +53,11 @@ func common(a, b ctype) ctype {
 	return ctype{size: a.size, signed: a.signed && b.signed}
 }
 
-// words are those that names of types are made of.
+// typeWords are the words that names of types consist of.
 var typeWords = map[string]bool{"unsigned": true, "signed": true, "char": true, "short": true, "int": true, "long": true, "const": true,
 	"volatile": true, "struct": true, "enum": true, "union": true, "void": true, "__force": true, "__user": true}
 
-// named are types of the kernel that are not what they look like: https://elixir.bootlin.com/linux/latest/source/include/linux/types.h.
+// named are the kernel's own names of types: https://elixir.bootlin.com/linux/latest/source/include/linux/types.h.
 var named = map[string]ctype{
 	"u8": {size: 1}, "u16": {size: 2}, "u32": {size: 4}, "u64": {size: 8},
 	"s8": {size: 1, signed: true}, "s16": {size: 2, signed: true}, "s32": {size: 4, signed: true}, "s64": {size: 8, signed: true},
@@ -67,7 +67,7 @@ var named = map[string]ctype{
 	"phys_addr_t": {size: 8}, "resource_size_t": {size: 8}, "uint": {size: 4}, "ulong": {size: 8}, "uintptr_t": {size: 8}, "ktime_t": {size: 8, signed: true},
 }
 
-// namedType finds a type by its name. False says that the name is no type, or one that is not known.
+// namedType returns the type with the given name. It returns false if the name is not a type, or is unknown.
 func namedType(name string, longSize int) (ctype, bool) {
 	if base, ok := strings.CutSuffix(name, "*"); ok {
 		of, _ := namedType(strings.TrimSpace(base), longSize)

@@ -8,38 +8,38 @@ import (
 	"strings"
 )
 
-// Format is what a tracepoint records, and how it is printed.
+// Format describes the fields of a tracepoint's records, and how to print them.
 type Format struct {
 	System, Name string
 	ID           uint64
-	Common       []Field // that all tracepoints have
+	Common       []Field // fields that all tracepoints have
 	Fields       []Field
 	Print        string // the argument list of the kernel's printf, as in the file
-	PrintErr     error  // why it cannot be used: nil if it can
+	PrintErr     error  // why Print cannot be used; nil if it can
 
 	order    binary.ByteOrder
 	longSize int
-	data     *Data // nil for a format that stands alone
+	data     *Data // nil for a format outside of Data
 	pieces   []piece
 }
 
-// field is one of the values that a tracepoint records.
+// Field is a field of a tracepoint's records.
 type Field struct {
 	Name    string
 	Type    string // in C, without the name
 	Offset  int    // bytes
 	Size    int    // bytes
 	Signed  bool
-	Array   bool // Size is that of all elements
-	Count   int  // elements in its type's brackets; 0 if it is no array, or not told there
-	Dynamic bool // __data_loc: in its place are offset (lower 16 bits) and length of what is meant
+	Array   bool // Size is the size of all elements
+	Count   int  // number of elements in its type's brackets; 0 if it is not an array or has no number there
+	Dynamic bool // __data_loc: the field contains offset (lower 16 bits) and length of the data
 	Rel     bool // __rel_loc: Dynamic, and the offset is from the end of the field
 }
 
-// maxFormat is far above the longest format of a kernel.
+// maxFormat is the maximum size of a format in bytes, far above the longest one of a kernel.
 const maxFormat = 1 << 20
 
-// parseFormat reads a file "format" of tracefs. A print format that cannot be understood is no error: see PrintErr.
+// parseFormat parses a file "format" of tracefs. A print format that cannot be used is no error: see PrintErr.
 func parseFormat(system, text string, order binary.ByteOrder, longSize int) (*Format, error) {
 	f := &Format{System: system, order: order, longSize: longSize}
 	if len(text) > maxFormat {
@@ -47,7 +47,7 @@ func parseFormat(system, text string, order binary.ByteOrder, longSize int) (*Fo
 	}
 	fields := &f.Common
 	number := 0
-	if head, print, ok := strings.Cut(text, "\nprint fmt:"); ok { // the last one, in which a string can have several lines
+	if head, print, ok := strings.Cut(text, "\nprint fmt:"); ok { // the last part, whose strings can have several lines
 		text, f.Print = head, strings.TrimSpace(print)
 	}
 	for line := range strings.Lines(text) {
@@ -82,7 +82,7 @@ func parseFormat(system, text string, order binary.ByteOrder, longSize int) (*Fo
 	return f, nil
 }
 
-// parseField reads "field:char prev_comm[16];	offset:8;	size:16;	signed:0;".
+// parseField parses "field:char prev_comm[16];    offset:8;       size:16;        signed:0;".
 func parseField(line string) (Field, error) {
 	var f Field
 	for part := range strings.SplitSeq(line, ";") {
@@ -110,7 +110,7 @@ func parseSize(text string) (int, error) {
 	return int(n), err
 }
 
-// declare takes type and name from a declaration in C.
+// declare sets type and name from a declaration in C.
 func (f *Field) declare(text string) error {
 	text = strings.TrimSpace(text)
 	if rest, ok := strings.CutPrefix(text, "__data_loc "); ok {
@@ -124,7 +124,7 @@ func (f *Field) declare(text string) error {
 			return fmt.Errorf("the field %q has a bracket too much", text)
 		}
 		f.Array = true
-		f.Count, _ = strconv.Atoi(text[open+1 : len(text)-1]) // or the name of a constant
+		f.Count, _ = strconv.Atoi(text[open+1 : len(text)-1]) // 0 for the name of a constant
 		text = text[:open]
 	}
 	at := strings.LastIndexAny(text, " *\t")
@@ -138,7 +138,7 @@ func (f *Field) declare(text string) error {
 	return nil
 }
 
-// element is the size of one element of an array.
+// element returns the size of an element of an array, in bytes.
 func (f *Field) element() int {
 	if f.Dynamic || f.Count == 0 {
 		if t, ok := namedType(f.Type, 8); ok {
@@ -165,7 +165,8 @@ func (f *Format) field(name string) *Field {
 	return nil
 }
 
-// Bytes returns what a field of a record has: what is meant, where the field is Dynamic. False if the record is too short.
+// Bytes returns the bytes of a field in a record. For a Dynamic field, these are the bytes that it refers to. It returns false if the
+// record is too short.
 func (f *Format) Bytes(raw []byte, field *Field) ([]byte, bool) {
 	if field.Offset+field.Size > len(raw) {
 		return nil, false

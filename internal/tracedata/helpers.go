@@ -2,7 +2,7 @@ package tracedata
 
 import "strconv"
 
-// pair is a value and its name, of __print_flags and __print_symbolic.
+// pair is a value and its name in __print_flags and __print_symbolic.
 type pair struct {
 	value node
 	name  string

@@ -16,10 +16,10 @@ const (
 	tokenOperator
 )
 
-// token is a word of C.
+// token is a token of C.
 type token struct {
 	kind  tokenKind
-	text  string // of a string what it stands for
+	text  string // of a string its value
 	value uint64
 	typ   ctype // of a number
 }
@@ -109,7 +109,7 @@ func lexNumber(text string) (token, string, error) {
 	return token{kind: tokenNumber, value: value, typ: t}, text[end:], nil
 }
 
-// unescape turns the escapes of C into what they stand for.
+// unescape replaces the escapes of C by what they stand for.
 func unescape(s string) string {
 	if !strings.Contains(s, `\`) {
 		return s

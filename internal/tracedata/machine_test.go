@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// TestFormatsOfThisMachine parses all formats of the kernel that runs.
+// TestFormatsOfThisMachine parses all formats of the running kernel.
 func TestFormatsOfThisMachine(t *testing.T) {
 	files, _ := filepath.Glob("/sys/kernel/tracing/events/*/*/format")
 	if len(files) == 0 {
@@ -17,7 +17,7 @@ func TestFormatsOfThisMachine(t *testing.T) {
 	for _, file := range files {
 		text, err := os.ReadFile(file)
 		if err != nil {
-			continue // it went meanwhile
+			continue // it has disappeared
 		}
 		f, err := parseFormat(filepath.Base(filepath.Dir(filepath.Dir(file))), string(text), binary.LittleEndian, 8)
 		if err != nil {

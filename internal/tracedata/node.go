@@ -4,7 +4,7 @@ import (
 	"strconv"
 )
 
-// record is what a tracepoint recorded.
+// record is a record of a tracepoint.
 type record struct {
 	f       *Format
 	raw     []byte
@@ -17,12 +17,12 @@ type node interface {
 	num(r *record) uint64
 }
 
-// texter is an expression that stands for a string.
+// texter is an expression whose value is a string.
 type texter interface {
 	text(r *record, out []byte) []byte
 }
 
-// byter is an expression that is the address of memory that the record has.
+// byter is an expression whose value is the address of memory in the record.
 type byter interface {
 	bytes(r *record) []byte
 }
@@ -42,7 +42,7 @@ func (l literal) num(*record) uint64                { return 0 }
 func (l literal) text(_ *record, out []byte) []byte { return append(out, l...) }
 func (l literal) bytes(*record) []byte              { return []byte(l) }
 
-// fieldNode is REC->name; of arrays, and of what __get_str and the like get, the address of the first element.
+// fieldNode is REC->name. For arrays, and for the results of __get_str and the like, its value is the address of the first element.
 type fieldNode struct {
 	field   *Field
 	t       ctype
@@ -202,7 +202,7 @@ type binaryNode struct {
 	op          string
 	left, right node
 	t           ctype // of the result
-	operands    ctype // in which it is calculated
+	operands    ctype // type of the calculation
 }
 
 func newBinary(op string, left, right node) binaryNode {

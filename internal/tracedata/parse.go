@@ -7,22 +7,22 @@ import (
 	"strings"
 )
 
-// parser reads the arguments of a print format. There is one way to read each that the kernel has, but for a few that only the kernel itself
-// can print: calls of its functions, and statements.
+// parser parses the arguments of a print format. It supports all expressions in the kernel's formats, except a few that only the kernel can
+// evaluate: calls of its functions, and statements.
 type parser struct {
 	f      *Format
 	tokens []token
 	at     int
 	depth  int
 
-	inPair  bool // constants may be unknown
-	unknown int  // how many were
+	inPair  bool // unknown constants are allowed
+	unknown int  // number of unknown constants
 }
 
-// maxDepth bounds how deep expressions may be nested.
+// maxDepth is the maximum nesting of expressions.
 const maxDepth = 200
 
-// parsePrint reads "format", argument, …
+// parsePrint parses "format", argument, …
 func parsePrint(f *Format) ([]piece, error) {
 	tokens, err := lex(f.Print)
 	if err != nil {
@@ -106,7 +106,7 @@ func (p *parser) expression() (node, error) {
 	return choiceNode{condition, yes, no}, nil
 }
 
-// levels are the binary operators, those that bind least first.
+// levels are the binary operators by precedence, the lowest first.
 var levels = [][]string{{"||"}, {"&&"}, {"|"}, {"^"}, {"&"}, {"==", "!="}, {"<", ">", "<=", ">="}, {"<<", ">>"}, {"+", "-"}, {"*", "/", "%"}}
 
 func (p *parser) binary(level int) (node, error) {
@@ -153,7 +153,7 @@ func (p *parser) unary() (node, error) {
 			return p.element(of, nil), nil
 		case "&":
 			p.at++
-			return p.unary() // of an element of an array or of a field: it knows its bytes
+			return p.unary() // operand is an array element or a field, which has bytes
 		case "(":
 			return p.parenthesis()
 		}
@@ -165,7 +165,7 @@ func (p *parser) unary() (node, error) {
 	return p.postfix(n)
 }
 
-// element is base[index].
+// element returns base[index].
 func (p *parser) element(base, index node) node {
 	size := base.typ().pointer
 	t := ctype{size: max(1, size)}
@@ -194,7 +194,7 @@ func (p *parser) postfix(n node) (node, error) {
 	return n, nil
 }
 
-// parenthesis is a cast or an expression.
+// parenthesis parses a cast or an expression in parentheses.
 func (p *parser) parenthesis() (node, error) {
 	p.at++
 	if p.is("{") {
@@ -211,7 +211,7 @@ func (p *parser) parenthesis() (node, error) {
 			if err != nil {
 				return nil, err
 			}
-			if t.size == 0 { // a type that is not known here
+			if t.size == 0 { // an unknown type
 				return of, nil
 			}
 			return castNode{of, t}, nil
@@ -228,7 +228,7 @@ func (p *parser) parenthesis() (node, error) {
 	return p.postfix(n)
 }
 
-// typeName reads the name of a type: without a size if it is not known.
+// typeName parses the name of a type. The size is 0 if the type is unknown.
 func (p *parser) typeName() (ctype, bool) {
 	var words []string
 	for p.peek().kind == tokenName && p.peek().text != "REC" {
@@ -276,7 +276,7 @@ func (p *parser) primary() (node, error) {
 	return nil, fmt.Errorf("%q is not expected there", t.text)
 }
 
-// field reads what stands behind REC.
+// field parses what follows REC.
 func (p *parser) field() (node, error) {
 	if err := p.expect("->"); err != nil {
 		return nil, err
@@ -293,7 +293,7 @@ func (p *parser) named() (fieldNode, error) {
 	return newFieldNode(p.f, field), nil
 }
 
-// call reads the arguments of a function.
+// call parses the arguments of a function.
 func (p *parser) call(name string) (node, error) {
 	var n node
 	var err error
@@ -382,7 +382,7 @@ func (p *parser) symbolic() (node, error) {
 	return symbolicNode{of, pairs}, err
 }
 
-// pairs reads , { value, "name" } …
+// pairs parses , { value, "name" } …
 func (p *parser) pairs() ([]pair, error) {
 	var pairs []pair
 	for p.accept(",") {
@@ -409,12 +409,12 @@ func (p *parser) pairs() ([]pair, error) {
 	return pairs, nil
 }
 
-// enums are the constants that kernels did not replace by their numbers.
+// enums are the constants that kernels do not replace by their numbers in formats.
 var enums = map[string]uint64{"HI_SOFTIRQ": 0, "TIMER_SOFTIRQ": 1, "NET_TX_SOFTIRQ": 2, "NET_RX_SOFTIRQ": 3, "BLOCK_SOFTIRQ": 4,
 	"IRQ_POLL_SOFTIRQ": 5, "TASKLET_SOFTIRQ": 6, "SCHED_SOFTIRQ": 7, "HRTIMER_SOFTIRQ": 8, "RCU_SOFTIRQ": 9,
 	"HRTIMER_NORESTART": 0, "HRTIMER_RESTART": 1}
 
-// pair reads a value and a name. It is none if the format does not tell the number of a constant in it, or if it is the end of a list that has no
+// pair parses a value and a name. It returns false if the value has an unknown constant, or if the pair is the end of a list and has no
 // name.
 func (p *parser) pair() (pair, bool, error) {
 	known := p.unknown
@@ -432,7 +432,7 @@ func (p *parser) pair() (pair, bool, error) {
 	return pair{value, string(text)}, isText && p.unknown == known, err
 }
 
-// sizeOf reads a type or an expression.
+// sizeOf parses the operand of sizeof: a type or an expression.
 func (p *parser) sizeOf() (node, error) {
 	start := p.at
 	if t, ok := p.typeName(); ok && t.size > 0 && p.is(")") {

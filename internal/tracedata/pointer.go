@@ -29,7 +29,7 @@ func (p *piece) appendPointer(r *record, out []byte) []byte {
 	return strconv.AppendUint(append(out, "0x"...), v, 16)
 }
 
-// appendFunction prints the name of a function of the kernel, as perf does without blanks around.
+// appendFunction prints the name of a kernel function. Like perf, it prints no blanks around the name.
 func (p *piece) appendFunction(r *record, out []byte) []byte {
 	addr := p.arg.num(r)
 	if r.resolve != nil {
@@ -61,7 +61,7 @@ func (p *piece) appendMAC(b []byte, out []byte) []byte {
 	return out
 }
 
-// families of addresses: AF_INET and AF_INET6.
+// Families of addresses: AF_INET and AF_INET6.
 const (
 	familyIPv4 = 2
 	familyIPv6 = 10
@@ -136,7 +136,7 @@ func appendIPv6(b []byte, plain, compressed bool, out []byte) []byte {
 	return out
 }
 
-// appendUUID prints a UUID, or a GUID, which has its first three parts in the little-endian order: %pUl and %pUL.
+// appendUUID prints a UUID, or for %pUl and %pUL a GUID, whose first three parts are little-endian.
 func (p *piece) appendUUID(b []byte, out []byte) []byte {
 	if len(b) < 16 {
 		return append(out, "INVALIDUUID"...)

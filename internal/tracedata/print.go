@@ -2,11 +2,11 @@ package tracedata
 
 import "strconv"
 
-// Resolve finds the function of the kernel at an address.
+// Resolve returns the kernel function at an address.
 type Resolve func(addr uint64) (name string, offset uint64, ok bool)
 
-// AppendText appends what a tracepoint recorded as its print format says. Where the format cannot be used, which PrintErr tells, it
-// appends name=value for each field, behind a mark as in perf. resolve may be nil.
+// AppendText appends a record as its print format requires. If the format cannot be used (see PrintErr), it appends perf's mark for that
+// and name=value for each field. resolve may be nil.
 func (f *Format) AppendText(out, raw []byte, resolve Resolve) []byte {
 	if f.PrintErr != nil {
 		return f.appendFields(append(out, "[FAILED TO PARSE]"...), raw)
@@ -18,7 +18,7 @@ func (f *Format) AppendText(out, raw []byte, resolve Resolve) []byte {
 	return out
 }
 
-// appendFields appends " name=value" for each field that the tracepoint has of its own.
+// appendFields appends " name=value" for each of the tracepoint's own fields.
 func (f *Format) appendFields(out, raw []byte) []byte {
 	for i := range f.Fields {
 		field := &f.Fields[i]
@@ -35,7 +35,7 @@ func (f *Format) appendFields(out, raw []byte) []byte {
 	return out
 }
 
-// AppendValue appends the value of a field, which Bytes returned.
+// AppendValue appends the value of a field. b is the result of Bytes.
 func (f *Format) AppendValue(out []byte, field *Field, b []byte) []byte {
 	if field.Array || field.Dynamic {
 		if text := untilNUL(b); field.isString() && isPrintable(text) {

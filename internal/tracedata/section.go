@@ -8,23 +8,23 @@ import (
 	"strings"
 )
 
-// Data is what a recording tells of tracepoints.
+// Data is what a recording contains about tracepoints.
 type Data struct {
 	Version  string // of trace.dat: "0.5", "0.6"
 	Order    binary.ByteOrder
 	LongSize int // bytes of a long
 	PageSize int
-	Comms    map[int32]string  // names of threads, by their ID
-	Strings  map[uint64]string // of trace_printk and the like, by their address in the kernel
-	Bad      []error           // formats that cannot be read
+	Comms    map[int32]string  // names of threads by TID
+	Strings  map[uint64]string // strings of trace_printk and the like, by their address in the kernel
+	Bad      []error           // errors of formats that cannot be read
 
 	byID map[uint64]*Format
 }
 
 var magic = []byte("\x17\x08\x44tracing")
 
-// Parse reads the feature TRACING_DATA. Formats that cannot be read are left out, and are in Bad. With an error there is what stands in front
-// of what cannot be read; nil if that is nothing.
+// Parse parses the feature TRACING_DATA. Formats that cannot be read are left out; their errors are in Bad. With an error, it returns the
+// data before the error, or nil if there is none.
 func Parse(b []byte) (*Data, error) {
 	r := &reader{b: b, all: len(b)}
 	if !bytes.Equal(r.take(uint64(len(magic))), magic) {
@@ -63,7 +63,8 @@ func Parse(b []byte) (*Data, error) {
 	return d, nil
 }
 
-// Format returns the format of the tracepoint with an ID, which is the Config of its perf_event_attr; nil if there is none, or no data.
+// Format returns the format of the tracepoint with an ID, which is the Config of its perf_event_attr. It returns nil if there is none, or
+// if d is nil.
 func (d *Data) Format(id uint64) *Format {
 	if d == nil {
 		return nil
@@ -106,7 +107,7 @@ func (d *Data) addComms(b []byte) {
 	}
 }
 
-// reader takes values from the front of bytes. The first error stays, and all values behind it are 0.
+// reader reads values from the front of b. It keeps the first error; all values after it are 0.
 type reader struct {
 	b     []byte
 	all   int
@@ -146,7 +147,7 @@ func (r *reader) u64() uint64 {
 	return 0
 }
 
-// count is a number of things that take at least size bytes each.
+// count reads a number of parts with at least size bytes each.
 func (r *reader) count(size int) uint32 {
 	n := r.u32()
 	if uint64(n)*uint64(size) > uint64(len(r.b)) {

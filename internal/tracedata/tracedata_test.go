@@ -25,7 +25,7 @@ format:
 
 print fmt: `
 
-// raw is a record in that format.
+// raw returns a record in that format.
 func raw() []byte {
 	le := binary.LittleEndian
 	b := le.AppendUint16(nil, 7)
@@ -82,12 +82,12 @@ func TestAppendText(t *testing.T) {
 			t.Errorf("%s:\n got %q\nwant %q (%v)", tt.print, got, tt.want, f.PrintErr)
 		}
 		for n := range raw() {
-			f.AppendText(nil, raw()[:n], nil) // what is cut must not panic
+			f.AppendText(nil, raw()[:n], nil) // a cut record must not panic
 		}
 	}
 }
 
-// section is the feature of a recording that perf made.
+// section returns the feature of a recording by perf.
 func section(t testing.TB) []byte {
 	t.Helper()
 	r, err := perfdata.Open("../../perfdata/testdata/tracepoint.data")

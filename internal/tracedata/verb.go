@@ -7,20 +7,20 @@ import (
 	"strings"
 )
 
-// piece is a part of a print format: text as it is, or a verb with its argument.
+// piece is a part of a print format: literal text, and a verb with its argument.
 type piece struct {
-	text string // in front of the verb
+	text string // text before the verb
 	verb byte   // d u i x X o c s p, or 0 for none
-	ext  string // what follows %p, as in pS or pISpc
+	ext  string // extension of %p, as in pS or pISpc
 
 	minus, zero, sharp, plus, blank bool
 	width, precision                int  // -1 if there is none
 	widthArg, precisionArg          node // * in place of a number
-	size                            int  // bytes of the argument of a number
+	size                            int  // size of a numeric argument in bytes
 	arg                             node
 }
 
-// parseVerbs cuts a format into pieces.
+// parseVerbs splits a format into pieces.
 func parseVerbs(format string, args []node) ([]piece, error) {
 	var pieces []piece
 	var text strings.Builder
@@ -56,7 +56,7 @@ func parseVerbs(format string, args []node) ([]piece, error) {
 	return append(pieces, piece{text: text.String()}), nil
 }
 
-// parse reads a verb from behind its % on, and returns where it ends.
+// parse parses a verb from behind its % on, and returns the index of its last byte.
 func (p *piece) parse(format string, i int, next func() (node, error)) (int, error) {
 	for ; i < len(format); i++ {
 		switch c := format[i]; {
@@ -112,7 +112,7 @@ func (p *piece) parse(format string, i int, next func() (node, error)) (int, err
 	return 0, errors.New("a verb does not end")
 }
 
-// digits reads a number of at most four digits, and returns it and where its last digit is.
+// digits parses a number of at most four digits. It returns the number and the index of its last digit.
 func digits(s string, i int) (n, last int) {
 	for ; i < len(s) && s[i] >= '0' && s[i] <= '9' && n < 1000; i++ {
 		n = n*10 + int(s[i]-'0')
@@ -120,11 +120,11 @@ func digits(s string, i int) (n, last int) {
 	return n, i - 1
 }
 
-// extensions of %p that are known here: https://docs.kernel.org/core-api/printk-formats.html.
+// extensions are the known extensions of %p: https://docs.kernel.org/core-api/printk-formats.html.
 var extensions = []string{"S", "s", "F", "f", "SR", "B", "K", "x", "M", "MF", "m", "mF", "U", "Ub", "Ul", "UB", "UL",
 	"I4", "I6", "I6c", "i4", "i6", "IS", "ISp", "ISc", "ISpc", "ISf", "ISfs", "ISpf", "ISpfs", "ISpfsc", "b", "bl", "d", "D", "a", "ap", "ad"}
 
-// isExtension reports whether an extension begins so.
+// isExtension reports whether any extension begins with s.
 func isExtension(s string) bool {
 	for _, e := range extensions {
 		if strings.HasPrefix(e, s) {
@@ -134,7 +134,7 @@ func isExtension(s string) bool {
 	return false
 }
 
-// append prints a piece.
+// append appends a piece.
 func (p *piece) append(r *record, out []byte) []byte {
 	out = append(out, p.text...)
 	if p.verb == 0 {
@@ -167,7 +167,7 @@ func (p *piece) append(r *record, out []byte) []byte {
 	return pad(out, start, width, minus)
 }
 
-// pad makes what stands behind start at least so wide.
+// pad adds spaces to the text from start on until it has the given width: after the text if left is set, otherwise before it.
 func pad(out []byte, start, width int, left bool) []byte {
 	missing := width - (len(out) - start)
 	if missing <= 0 {
