@@ -41,7 +41,7 @@ type Function struct {
 	Size     uint64          `json:"size"` // bytes
 	Values   []Value         `json:"values"`
 	Missing  string          `json:"missing,omitempty"`   // why there are no instructions, and how to fix it
-	NoSource string          `json:"no_source,omitempty"` // why there are no lines, or some have no text
+	NoSource string          `json:"no_source,omitempty"` // why there are no lines, or why some have no text
 	Note     string          `json:"note,omitempty"`      // what the reader must know about the instructions
 
 	Instructions []Instruction `json:"instructions"` // without code, the addresses of samples

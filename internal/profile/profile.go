@@ -8,7 +8,7 @@ package profile
 
 import "time"
 
-// Identifiers are positions in the tables of one Profile. Number 0 stands for none everywhere.
+// Identifiers are positions in the tables of one Profile. In all of them, 0 means none.
 type (
 	StringID   uint32
 	ModuleID   uint32
@@ -58,7 +58,7 @@ type Info struct {
 	Duration time.Duration
 }
 
-// Event is what was sampled.
+// Event is a sampled event with the sums of its samples.
 type Event struct {
 	Name   string
 	Unit   string // of the values: "count", "ns", "bytes"; "" if unknown
@@ -149,7 +149,7 @@ func (k Kind) String() string {
 
 // Frame is a location in code.
 type Frame struct {
-	Function FunctionID // 0 where no symbol was found
+	Function FunctionID // 0 if no symbol was found
 	Module   ModuleID
 	Address  uint64 // in the module, like Function.Start; 0 if the function is known and Address is no key of the profile
 	IP       uint64 // instruction pointer, only if no function is known: it differs between processes
@@ -229,7 +229,7 @@ func (p *Profile) Label(l Labels) LabelsID {
 // Labels returns all sets of labels by their number.
 func (p *Profile) Labels() []Labels { return p.labels.All() }
 
-// Samples returns all samples, in the order in which the first of each was added. The slice is the profile's own.
+// Samples returns all samples, in the order in which the first of each was added. The slice belongs to the profile.
 func (p *Profile) Samples() []Sample { return p.samples.all }
 
 // Add adds a sample, or several equal ones as one with a count, to the profile and to the sums of its event.

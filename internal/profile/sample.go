@@ -2,7 +2,7 @@ package profile
 
 // Sample is one sample, or several samples that differ only in Count, Value, Thread and First.
 type Sample struct {
-	Event  uint32 // the position in Profile.Events
+	Event  uint32 // index in Profile.Events
 	Labels LabelsID
 	Leaf   FrameID // the frame of the instruction pointer; usually the innermost frame of the stack
 	Stack  StackID // 0 without a callchain

@@ -7,8 +7,8 @@ import (
 	"github.com/bperf/bperf/internal/profile"
 )
 
-// Intervals makes a profile of each interval of a recording of sums and calls each when the interval has ended. Intervals are numbered from
-// 0. The state of ended processes, and of code that was not sampled, is kept for one more interval.
+// Intervals makes a profile of each interval of a recording of sums, and calls each with it when the interval has ended. Intervals are
+// numbered from 0. The state of ended processes, and of code that was not sampled, is kept for one more interval.
 func (r *Replay) Intervals(keep profile.Keys, each func(*profile.Profile) error) error {
 	all := intervals{replay: r, keep: keep, fillers: map[uint32]*filler{}}
 	next := uint32(0)

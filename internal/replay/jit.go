@@ -187,7 +187,7 @@ func (m *machine) readJITDump(p *process, v *perfdata.Mmap2) {
 	}
 }
 
-// jittedDSO returns the DSO of a function in a dump. Its name is that of the file that perf inject --jit writes for it.
+// jittedDSO returns the DSO of a function in a dump. It is named after the file that perf inject --jit writes for the function.
 func (m *machine) jittedDSO(dir string, code *jit.Code, l jit.Load) *DSO {
 	return m.addDSO(func(d *DSO) {
 		d.Path = fmt.Sprintf("%s/jitted-%d-%d.so", dir, code.PID, code.Index)

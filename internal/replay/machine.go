@@ -229,8 +229,7 @@ func (m *machine) ksymbol(v *perfdata.KSymbol) {
 	m.kernel = m.kernel.insert(mapping)
 }
 
-// isImage reports whether a name is that of a trampoline or a dispatcher. For those that existed before the recording, perf only guesses
-// the size.
+// isImage reports whether a name belongs to a trampoline or a dispatcher. If one existed before the recording, perf only guesses its size.
 func isImage(name string) bool {
 	return strings.HasPrefix(name, "bpf_trampoline_") || strings.HasPrefix(name, "bpf_dispatcher_")
 }

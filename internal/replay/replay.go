@@ -109,7 +109,7 @@ func (r *Replay) Run(newHandler func(*Resolver) Handler, w io.Writer) error {
 	return r.run(newHandler, w, func() error { return nil })
 }
 
-// run is Run with a function that it calls now and then, while no handler is running.
+// run does the same as Run. It also calls pause now and then, while no handler is running.
 func (r *Replay) run(newHandler func(*Resolver) Handler, w io.Writer, pause func() error) error {
 	handlers := make([]Handler, runtime.GOMAXPROCS(0))
 	for i := range handlers {

@@ -26,7 +26,7 @@ func (r *Resolver) unwind(item *Item) {
 	sample := unwind.Sample{Registers: unwind.FromSample(arch, s.UserRegs.Mask, s.UserRegs.Values), Stack: s.UserStack,
 		Module: func(ip uint64) (*unwind.Module, uint64) { return unwindModule(item.user, arch, ip) }}
 	r.chain, _ = r.unwinder.Unwind(r.chain[:0], &sample, r.replay.options.MaxStack)
-	for _, ip := range r.chain { // the addresses are already those of the calls
+	for _, ip := range r.chain { // they are addresses of the calls already
 		r.frames = append(r.frames, r.frame(item, perfdata.MiscUser, ip, nil))
 	}
 }

@@ -91,7 +91,7 @@ func mixed(keep profile.Keys, scale uint64, names ...string) *profile.Profile {
 	return p
 }
 
-// All text formats, each with the function that writes a profile in it.
+// textFormats are all text formats, each with the function that writes a profile in it.
 var textFormats = []struct {
 	name  string
 	write func(io.Writer, *profile.Profile, *Options) error

@@ -260,7 +260,7 @@ func moduleName(p *profile.Profile, f *profile.Frame) string {
 }
 
 // symbolIdentity appends the identity of a frame's function: the name of its module and its address range. Inlined functions have no
-// address range of their own, so that their name counts. Without a function, it is the frame's address.
+// address range of their own; they are identified by name. Frames without a function are identified by address.
 func symbolIdentity(p *profile.Profile, b []byte, f *profile.Frame) []byte {
 	b = number(b, p.Modules.At(f.Module).Name)
 	if f.Function == 0 {

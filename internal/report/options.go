@@ -1,9 +1,9 @@
 // Package report turns a profile into formats for people and other tools: perf's tables and call trees, CSV, JSON, folded stacks, pprof,
 // flame graphs, and the formats of speedscope and the Firefox Profiler.
 //
-// A table has one row for each combination of its keys, for example of command, shared object and symbol. A row has a value of its own
-// (self) and, with Options.Children, one that includes its callees (total). Samples, or frames, with equal keys form a class. A call tree
-// consists of branches, which are chains of frames without a fork.
+// A table has one row for each combination of its keys, for example of command, shared object and symbol. Self is the value of a row's own
+// samples. Total, with Options.Children, also includes the callees. Samples, or frames, with equal keys form a class. A call tree consists
+// of branches, which are chains of frames without a fork.
 package report
 
 import (

@@ -122,7 +122,7 @@ func (i *pprofImporter) location(l *pprof.Location) []profile.FrameID {
 	for at, line := range l.Line {
 		f := frame
 		if line.Function != nil {
-			n := line.Function.ID // stands in for the address, which distinguishes functions with the same name
+			n := line.Function.ID // replaces the address, which distinguishes functions with the same name
 			function := profile.Function{Name: id(line.Function.Name), Module: frame.Module, Start: n, End: n, File: id(line.Function.Filename),
 				StartLine: uint32(max(0, line.Function.StartLine))}
 			if line.Function.SystemName != line.Function.Name {

@@ -68,7 +68,7 @@ func (c *callPrinter) name(id profile.FrameID) string {
 	return printable.Text(frameName(c.p, &f))
 }
 
-// printGraph prints a tree. A branch that contains all samples of the row is the trunk: it stands at the margin and has no value.
+// printGraph prints a tree. A branch that contains all samples of the row is the trunk: it is printed at the margin, without a value.
 func (c *callPrinter) printGraph(calls []*branch, whole uint64) {
 	base := c.table.base(0)
 	if c.o.CallGraph.Mode == Fractal {

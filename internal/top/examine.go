@@ -42,7 +42,7 @@ func examineProcess(proc string, pid int) (string, error) {
 	}
 	command, _ := os.ReadFile(dir + "/cmdline") // empty for kernel threads and for ending processes
 	line("command", string(bytes.TrimSpace(bytes.ReplaceAll(command, []byte{0}, []byte{' '}))))
-	executable, _ := os.Readlink(dir + "/exe") // which may be hidden
+	executable, _ := os.Readlink(dir + "/exe") // the link may be hidden
 	line("executable", executable)
 	for _, key := range []string{"State", "PPid", "Uid", "Threads", "VmRSS", "Cpus_allowed_list", "voluntary_ctxt_switches",
 		"nonvoluntary_ctxt_switches"} {

@@ -62,7 +62,7 @@ type Source interface {
 	Close() error
 }
 
-// Order is an order of rows.
+// Order is an order of rows by the column with this index. Turned reverses it.
 type Order struct {
 	Column int
 	Turned bool

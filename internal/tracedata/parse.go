@@ -91,7 +91,7 @@ func (p *parser) expression() (node, error) {
 		return condition, err
 	}
 	yes := condition
-	if !p.is(":") { // a ?: b is gcc's
+	if !p.is(":") { // a ?: b is an extension of gcc
 		if yes, err = p.expression(); err != nil {
 			return nil, err
 		}

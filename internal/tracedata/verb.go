@@ -56,7 +56,7 @@ func parseVerbs(format string, args []node) ([]piece, error) {
 	return append(pieces, piece{text: text.String()}), nil
 }
 
-// parse parses a verb from behind its % on, and returns the index of its last byte.
+// parse parses a verb from the byte after its % on, and returns the index of its last byte.
 func (p *piece) parse(format string, i int, next func() (node, error)) (int, error) {
 	for ; i < len(format); i++ {
 		switch c := format[i]; {
