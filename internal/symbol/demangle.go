@@ -6,20 +6,21 @@ import (
 	"github.com/ianlancetaylor/demangle"
 )
 
-// maxMangled is the longest name that is demangled, and maxDemangled as a power of two the longest that is made of it:
-// mangled names can refer to parts of themselves, and grow beyond measure.
+// Mangled names can refer to parts of themselves, so a short name can grow without bound. Demangle leaves names longer than maxMangled
+// bytes alone and makes none longer than 2^maxDemangled bytes.
 const (
 	maxMangled   = 16 << 10
 	maxDemangled = 14
 )
 
-// Demangle makes the name that the source code has of one that a C++ or Rust compiler made, and returns others as they
-// are. As in perf, parameters are left out, and so is the hash at the end of Rust's names.
+// Demangle returns the source name of a symbol that a C++ or Rust compiler mangled, and every other name unchanged. Like perf, it leaves
+// out parameters and the hash at the end of Rust names.
 func Demangle(name string) string {
 	if !isMangled(name) || len(name) > maxMangled {
 		return name
 	}
-	// What the linker and the compiler append is no part of the mangled name: foo@plt, foo.cold, foo.llvm.123, foo@@VERS_1.
+	// The demangler does not accept the suffixes of linkers: foo@plt, foo@@VERS_1. It handles those of compilers itself: foo.cold,
+	// foo.llvm.123.
 	base, suffix := name, ""
 	if i := strings.IndexByte(name, '@'); i > 0 {
 		base, suffix = name[:i], name[i:]
@@ -31,8 +32,8 @@ func Demangle(name string) string {
 	return plain + suffix
 }
 
-// isMangled tells the names of the Itanium C++ ABI and of Rust, of which the older ones look like C++, by their start.
-// The prefixes with more underscores are those of symbols of blocks and of other systems.
+// isMangled reports whether a name starts like a mangled one: _Z in the Itanium C++ ABI and in older Rust, _R in Rust, ___Z for blocks and
+// on other systems.
 func isMangled(name string) bool {
 	return strings.HasPrefix(name, "_Z") || strings.HasPrefix(name, "_R") || strings.HasPrefix(name, "___Z")
 }

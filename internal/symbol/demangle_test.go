@@ -27,7 +27,7 @@ func TestDemangle(t *testing.T) {
 	}
 }
 
-// TestDemangleBounds has names that refer to themselves: 60 bytes would make 2^50.
+// TestDemangleBounds demangles names that refer to themselves. Without limits, 60 bytes would make 2^50.
 func TestDemangleBounds(t *testing.T) {
 	bomb := "_Z1fI1AS_" + strings.Repeat("S0_", 30) + "E"
 	name := "_ZN1a"

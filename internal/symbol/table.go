@@ -10,24 +10,24 @@ import (
 	"unsafe"
 )
 
-// Table finds the symbol of an address. It does not change once it is made, so goroutines may share it.
+// Table finds the symbol of an address. It is immutable and safe for concurrent use.
 type Table struct {
-	entries []entry // by start, which differs for each
-	names   string  // each with a zero behind it
-	within  []int32 // of each entry, the index of the one that it lies in, or -1; nil where none lies in another
+	entries []entry // sorted by start; no two start at the same address
+	names   string  // each ends with a zero byte
+	within  []int32 // for each entry the index of the entry that encloses it, or -1; nil if no entry is enclosed
 }
 
-// entry is a symbol in 24 bytes: a large program has hundreds of thousands.
+// entry is a symbol in 24 bytes: a large program has hundreds of thousands of symbols.
 type entry struct {
 	start, end uint64
-	name       uint32 // where it starts in names
+	name       uint32 // offset in names
 	binding    Binding
 }
 
-// afterLast is where a last symbol of unknown size ends: with the page after its own, as perf has it.
+// afterLast is a page size. The last symbol of a table, if its size is unknown, ends at roundup(start, afterLast) + afterLast, as in perf.
 const afterLast = 4096
 
-// maxNesting bounds what Find takes in tables that no compiler makes.
+// maxNesting limits how many enclosing symbols Find visits. No compiler makes a table that nests deeper.
 const maxNesting = 16
 
 // Builder collects the symbols of a table.
@@ -36,13 +36,13 @@ type Builder struct {
 	names   []byte
 }
 
-// Grow makes room for so many symbols more, with names of so many bytes together.
+// Grow makes room for the given number of symbols, whose names have the given number of bytes in total.
 func (b *Builder) Grow(symbols, names int) {
 	b.entries = slices.Grow(b.entries, symbols)
 	b.names = slices.Grow(b.names, names+symbols)
 }
 
-// Add adds a symbol, without the name that it has. Names of more than 4 GiB together are not kept.
+// Add adds a symbol with the given name; it ignores s.Name. It drops the symbol if all names together would exceed 4 GiB.
 func (b *Builder) Add(s Symbol, name []byte) {
 	if uint64(len(b.names))+uint64(len(name)) >= math.MaxUint32 {
 		return
@@ -51,22 +51,22 @@ func (b *Builder) Add(s Symbol, name []byte) {
 	b.names = append(append(b.names, name...), 0)
 }
 
-// symbol makes one of an entry.
+// symbol returns the Symbol of an entry.
 func (b *Builder) symbol(e *entry) Symbol {
 	name := b.names[e.name:]
 	return Symbol{string(name[:bytes.IndexByte(name, 0)]), e.start, e.end, e.binding}
 }
 
-// Table makes a table of what was added, and takes it. A symbol of unknown size ends where the next one starts. Of those that
-// start together it keeps the one that perf keeps, which depends on the order in which they were added, too: an end is found first, and so the
-// last of them has a size in any case.
+// Table returns the table of all added symbols and empties the builder. A symbol of unknown size ends where the next one starts. Of the
+// symbols with the same start, Table keeps the one that perf keeps. That choice depends on the order in which they were added, because ends
+// are set first: the last of them always has a size.
 func (b *Builder) Table() *Table {
 	all := b.entries
 	slices.SortFunc(all, func(a, b entry) int {
 		if a.start != b.start {
 			return cmp.Compare(a.start, b.start)
 		}
-		return cmp.Compare(a.name, b.name) // as they were added
+		return cmp.Compare(a.name, b.name) // in the order of Add
 	})
 	for i := range all {
 		e := &all[i]
@@ -88,10 +88,10 @@ func (b *Builder) Table() *Table {
 	return t
 }
 
-// withoutAliases keeps the best of each row of symbols that start together.
+// withoutAliases keeps the best of the symbols that start at the same address. The entries must be sorted by start.
 func (b *Builder) withoutAliases(all []entry) []entry {
 	kept := all[:0]
-	var best *candidate // the last of kept, as long as it has aliases
+	var best *candidate // of the last entry in kept, if it has aliases
 	for _, e := range all {
 		last := len(kept) - 1
 		if last < 0 || kept[last].start != e.start {
@@ -108,10 +108,10 @@ func (b *Builder) withoutAliases(all []entry) []entry {
 	return kept
 }
 
-// candidate is a symbol among its aliases. Its name is demangled once, whatever their number.
+// candidate is one of several symbols at the same address. Its name is demangled at most once.
 type candidate struct {
 	Symbol
-	demangled string // empty until it is needed
+	demangled string // empty until needed
 }
 
 func (c *candidate) plain() string {
@@ -121,7 +121,8 @@ func (c *candidate) plain() string {
 	return c.demangled
 }
 
-// namesOf makes the names of a table. If it is worth a copy, it leaves out those of aliases, and moves the others, which entries then lead to.
+// namesOf returns the names of a table. If that saves at least half the memory, it copies them without the names of aliases and updates the
+// entries.
 func (b *Builder) namesOf(entries []entry) string {
 	size := 0
 	for i := range entries {
@@ -141,7 +142,8 @@ func (b *Builder) namesOf(entries []entry) string {
 	return names.String()
 }
 
-// enclosing finds the symbols that lie within others: assembler code has such, and functions split by the compiler.
+// enclosing returns, for each entry, the index of the entry that encloses it, or -1. Assembler code and functions that the compiler split
+// have such symbols. It returns nil if no entry is enclosed.
 func enclosing(entries []entry) []int32 {
 	var within []int32
 	var open []int32
@@ -160,8 +162,8 @@ func enclosing(entries []entry) []int32 {
 	return within
 }
 
-// prefer orders symbols that start together, the best first: one with a size, not weak, global; then by its name for a
-// reader.
+// prefer orders symbols with the same start, the best first: with a size before without, strong before weak, global before local, then by
+// preferName.
 func prefer(a, b *candidate) int {
 	return cmp.Or(
 		first(a.End > a.Start, b.End > b.Start),
@@ -171,8 +173,8 @@ func prefer(a, b *candidate) int {
 	)
 }
 
-// preferName orders names, the best first: with fewer underscores in front, the longer one, and not one of the kernel's
-// SyS_ aliases. Names are compared as perf has them, which is demangled.
+// preferName orders names, the best first: fewer leading underscores, then the longer name, then names other than the kernel's SyS_
+// aliases. Like perf, it compares demangled names.
 func preferName(x, y *candidate) int {
 	if x.Name == y.Name {
 		return 0
@@ -203,7 +205,7 @@ func isSyscallAlias(name string) bool {
 	return strings.HasPrefix(name, "SyS") || strings.HasPrefix(name, "compat_SyS")
 }
 
-// Find returns the symbol that addr is in, the innermost if it is in several; false if there is none. It does not allocate.
+// Find returns the innermost symbol that contains addr, and false if there is none. It does not allocate.
 func (t *Table) Find(addr uint64) (Symbol, bool) {
 	lo, hi := 0, len(t.entries)
 	for lo < hi {
@@ -232,7 +234,7 @@ func (t *Table) symbol(i int) Symbol {
 	return Symbol{name, e.start, e.end, e.binding}
 }
 
-// All are the symbols by address.
+// All returns the symbols, sorted by address.
 func (t *Table) All() iter.Seq[Symbol] {
 	return func(yield func(Symbol) bool) {
 		for i := range t.entries {

@@ -90,8 +90,8 @@ func TestAliases(t *testing.T) {
 	}
 }
 
-// TestAliasOfNoSize has an alias that only says where it starts. perf finds its end at the next symbol before it looks
-// for aliases, so it is one with a size where it comes last.
+// TestAliasOfNoSize has an alias without a size. perf sets its end to the next symbol before it compares aliases, so the alias has a size
+// if it was added last.
 func TestAliasOfNoSize(t *testing.T) {
 	sized, unsized := Symbol{Name: "short", Start: 4, End: 6}, Symbol{Name: "longer", Start: 4}
 	for _, test := range []struct {
@@ -114,8 +114,7 @@ func TestFindDoesNotAllocate(t *testing.T) {
 	}
 }
 
-// TestManyNested has one symbol in the other a hundred thousand times: what follows them all must be found to be in
-// none of the inner ones without asking each.
+// TestManyNested nests 100,000 symbols. Find must not visit each of them for an address after the inner ones.
 func TestManyNested(t *testing.T) {
 	const n = 100_000
 	symbols := make([]Symbol, n)
@@ -135,7 +134,7 @@ func TestManyNested(t *testing.T) {
 	}
 }
 
-// TestLongAlias has a symbol with a long name and many aliases: the name is copied once.
+// TestLongAlias has a symbol with a long name and many aliases. The name must be copied only once.
 func TestLongAlias(t *testing.T) {
 	const aliases, long = 1000, 1 << 20
 	var b Builder
