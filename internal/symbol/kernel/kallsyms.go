@@ -1,4 +1,5 @@
-// Package kernel names addresses of the kernel and of its modules by kallsyms. Code that comes and goes there has records of its own in a recording (package replay).
+// Package kernel finds the symbols of addresses in the kernel and its modules, from kallsyms. It ignores code that comes and goes, such as
+// BPF programs: recordings have separate records for it (package replay).
 package kernel
 
 import (
@@ -15,46 +16,45 @@ import (
 	"github.com/bperf/bperf/internal/symbol"
 )
 
-// ErrHidden says that kallsyms has no addresses.
+// ErrHidden reports that every address in kallsyms is 0, because the kernel hides them from this process.
 var ErrHidden = errors.New("the kernel hides its addresses from this process: all are 0. " +
 	"Run as root; where root does not see them either: sysctl kernel.kptr_restrict=1")
 
-// Kallsyms are the symbols of a kernel at one moment, of which there are a hundred thousand and more. It does not change once it is made, so
-// goroutines may share it.
+// Kallsyms holds the symbols of a kernel at one moment: a hundred thousand and more. It is immutable and safe for concurrent use.
 type Kallsyms struct {
 	segments []segment
-	entries  []entry // by their start
-	names    []string
-	modules  []string // the kernel itself first
-	delta    uint64   // of what was there to where the kernel was
+	entries  []entry  // sorted by address
+	names    []string // blocks of names; each name ends with a line feed
+	modules  []string // the first is empty: the kernel itself
+	delta    uint64   // what to add to the addresses in entries: the recorded kernel was loaded elsewhere
 }
 
-// segment are the entries from first up to those of the next segment: of one module, and in less than 4 GiB.
+// segment is a run of entries of one module that spans less than 4 GiB. It ends where the next segment begins.
 type segment struct {
-	base   uint64 // where the first one starts
-	first  uint32
-	module uint16 // the position in modules
+	base   uint64 // the start of its first entry
+	first  uint32 // the index of its first entry
+	module uint16 // index in modules
 }
 
-// entry is a symbol in 8 bytes. It ends where the next one starts, or before.
+// entry is a symbol in 8 bytes. It ends at the start of the next one, or earlier.
 type entry struct {
-	start uint32 // behind the base of the segment
-	name  uint32 // the position in names, all after another, in the upper bits; then the binding
+	start uint32 // relative to the base of the segment
+	name  uint32 // offset in the concatenated blocks of names, shifted left by bindingBits; the low bits hold the binding
 }
 
-// bindingBits is how many bits of an entry's name the binding takes.
+// bindingBits is the number of bits that the binding takes in entry.name.
 const bindingBits = 2
 
 func (e entry) binding() symbol.Binding { return symbol.Binding(e.name & (1<<bindingBits - 1)) }
 
-// found is an entry before they are put into segments.
+// found is a parsed symbol that is not in a segment yet.
 type found struct {
 	start  uint64
 	name   uint32 // as in entry
 	module uint16
 }
 
-// namesSize is the size of each of names, which end with a line feed.
+// namesSize is the size of a block of names in bytes.
 const namesSize = procfs.MaxKernelSymbol
 
 // Symbol is a symbol of the kernel or of a module.
@@ -63,17 +63,16 @@ type Symbol struct {
 	Module string // empty for the kernel itself
 }
 
-// lastPage is the size of pages that the ends of last symbols are counted in: a symbol without a successor ends with the page after its own,
-// as in perf.
+// lastPage is a page size. A symbol without a successor ends at roundup(start, lastPage) + lastPage, as in perf.
 const lastPage = 4096
 
-// Parse reads kallsyms, of this machine or a copy of another's. Like perf it leaves data out that is read only, mapping symbols of Arm, and
-// of symbols at one address all but the last. Code that comes and goes, BPF's and that of ftrace, is left out as well: what there is at the
-// time of reading says nothing of another time. It fails with ErrHidden if the kernel shows no addresses.
+// Parse reads kallsyms of this machine, or a copy from another machine. Like perf, it skips read-only data and mapping symbols of Arm, and
+// keeps only the last of the symbols at one address. It also hides code that comes and goes (BPF programs, ftrace), because the code at the
+// time of reading may differ from the code at another time. It returns ErrHidden if the kernel hides all addresses.
 //
-// Where reference is not empty, the symbols are those of a start of the same kernel for which this symbol, such as _text or _stext, was at an
-// address: the kernel is put elsewhere at each start. Modules are left out where the kernel was elsewhere, as each of them was, too. It
-// fails if there is no such symbol.
+// If reference is not empty, Parse relocates the symbols to another boot of the same kernel, which had the symbol reference (such as _text
+// or _stext) at address: each boot may load the kernel elsewhere. If the kernel moved, the result has no modules, because each of them
+// moved too. Parse fails if kallsyms has no symbol reference.
 func Parse(r io.Reader, reference string, address uint64) (*Kallsyms, error) {
 	p := parser{Kallsyms: Kallsyms{modules: []string{""}}, numbers: map[string]uint16{"": 0}}
 	hidden, empty, moved := true, true, reference != ""
@@ -99,12 +98,12 @@ func Parse(r io.Reader, reference string, address uint64) (*Kallsyms, error) {
 	return p.finish(), nil
 }
 
-// parser collects symbols.
+// parser collects the symbols of a Kallsyms.
 type parser struct {
 	Kallsyms
-	blocks  [][]found // one is full before the next one begins
+	blocks  [][]found // a new block begins when the last one is full
 	block   strings.Builder
-	numbers map[string]uint16 // of modules
+	numbers map[string]uint16 // index in modules by name
 }
 
 func (p *parser) add(e procfs.KernelSymbol) error {
@@ -151,7 +150,7 @@ func (p *parser) finish() *Kallsyms {
 	p.endNames()
 	all := slices.Concat(p.blocks...)
 	byStart := func(a, b found) int { return cmp.Compare(a.start, b.start) }
-	if !slices.IsSortedFunc(all, byStart) { // modules come in any order
+	if !slices.IsSortedFunc(all, byStart) { // modules are in no order
 		slices.SortStableFunc(all, byStart)
 	}
 	p.entries = make([]entry, len(all))
@@ -163,11 +162,11 @@ func (p *parser) finish() *Kallsyms {
 		}
 		p.entries[i] = entry{uint32(f.start - p.segments[last].base), f.name}
 	}
-	symbols := p.Kallsyms // without what it took to collect them
+	symbols := p.Kallsyms // a copy without the rest of the parser, which can then be freed
 	return &symbols
 }
 
-// bindingOf takes code, weak symbols and data that can be written; ok is false for others.
+// bindingOf returns the binding of a symbol of the given type. ok is false unless it is code, writable data or a weak symbol.
 func bindingOf(kind byte) (b symbol.Binding, ok bool) {
 	switch kind {
 	case 'T', 'D', 'B':
@@ -184,7 +183,7 @@ func ComesAndGoes(module string) bool {
 	return module == "bpf" || strings.HasPrefix(module, "__builtin__")
 }
 
-// Find returns the symbol that addr is in; false if there is none. It does not allocate.
+// Find returns the symbol that contains addr, and false if there is none. It does not allocate.
 func (k *Kallsyms) Find(addr uint64) (Symbol, bool) {
 	at := addr - k.delta
 	s := preceding(len(k.segments), func(i int) bool { return k.segments[i].base <= at }) - 1
@@ -212,13 +211,13 @@ func (k *Kallsyms) Find(addr uint64) (Symbol, bool) {
 	return Symbol{symbol.Symbol{Name: name, Start: start + k.delta, End: end + k.delta, Binding: entries[i].binding()}, module}, true
 }
 
-// preceding returns how many of n things in order are before what is looked for.
+// preceding returns how many of n ordered elements satisfy before; those come first.
 func preceding(n int, before func(int) bool) int {
 	return sort.Search(n, func(i int) bool { return !before(i) })
 }
 
-// endOf ends the last symbol of a segment, which starts at an address, where the next one starts, but not beyond a module, as other things lie
-// between modules.
+// endOf returns the end of the last symbol of segment s, which begins at start: the start of the next segment. At the end of a module it is
+// at most lastPage away, because other things lie between modules.
 func (k *Kallsyms) endOf(s int, start uint64) uint64 {
 	last := (start+lastPage-1)&^(lastPage-1) + lastPage
 	if last < start {

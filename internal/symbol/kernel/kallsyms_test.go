@@ -79,7 +79,7 @@ func TestKallsyms(t *testing.T) {
 	}
 }
 
-// TestFarApart has symbols of the kernel in several segments, and of each binding.
+// TestFarApart puts the symbols of the kernel into several segments, and has each binding.
 func TestFarApart(t *testing.T) {
 	k := parse(t, "ffff800000000000 T low\nffff8000ffffffff t before\nffff800100000000 W behind\nffff900000000000 D high\nffff900000000010 t end\n")
 	for _, test := range []struct {
@@ -101,7 +101,7 @@ func TestFarApart(t *testing.T) {
 	}
 }
 
-// TestRelocate has the kernel elsewhere.
+// TestRelocate moves the kernel.
 func TestRelocate(t *testing.T) {
 	same, err := Parse(strings.NewReader(text), "_text", 0xffffffff81000000)
 	if err != nil {
@@ -151,7 +151,7 @@ func TestBadKallsyms(t *testing.T) {
 	}
 }
 
-// TestThisKernel finds what the tests of perf events find every day.
+// TestThisKernel finds symbols of the running kernel.
 func TestThisKernel(t *testing.T) {
 	require.Root(t)
 	text, err := os.ReadFile("/proc/kallsyms")
