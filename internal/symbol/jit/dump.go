@@ -10,37 +10,37 @@ import (
 	"sort"
 )
 
-// Dump is a jit-PID.dump.
+// Dump is a parsed jit-PID.dump.
 type Dump struct {
 	PID     uint32
 	Machine elf.Machine
-	Created uint64 // of the dump's clock
+	Created uint64 // in the dump's clock
 	Codes   []Code
-	Loads   []Load // by time
+	Loads   []Load // sorted by time
 
-	// ArchTimestamps says that times are of a counter of the processor (TSC), not of CLOCK_MONOTONIC.
+	// ArchTimestamps reports whether times are values of a processor counter (TSC) instead of CLOCK_MONOTONIC.
 	ArchTimestamps bool
 }
 
-// Load is where code was put: loaded, or moved to. It replaces what was there.
+// Load is an address range that code was loaded at or moved to. It replaces the code that was there.
 type Load struct {
-	Time       uint64 // of the dump's clock
+	Time       uint64 // in the dump's clock
 	Start, End uint64
 	Code       int // index in Codes
 }
 
-// Code is a piece of code that was loaded.
+// Code is a piece of code that the compiler loaded.
 type Code struct {
 	Name    string
 	PID     uint32
-	TID     uint32 // thread that made it
-	Index   uint64 // that the compiler gave it
-	Address uint64 // where it was loaded at first
+	TID     uint32 // the thread that generated it
+	Index   uint64 // assigned by the compiler
+	Address uint64 // where it was first loaded
 	Bytes   []byte
-	Lines   []Line // by address
+	Lines   []Line // sorted by address
 }
 
-// Line is a line of source code whose code begins at an address, which is where it was at first.
+// Line is a source line whose code begins at Address, before any move of the code.
 type Line struct {
 	Address       uint64
 	File          string
@@ -48,7 +48,7 @@ type Line struct {
 	Discriminator uint32
 }
 
-// Kinds of records.
+// These are the kinds of records and the sizes of the file header and of a record's header, in bytes.
 const (
 	codeLoad      = 0
 	codeMove      = 1
@@ -63,8 +63,8 @@ const (
 // magic is "JiTD" in the byte order of the file.
 const magic = 0x4A695444
 
-// ParseDump reads a jit-PID.dump, the code of which becomes part of the result. If there is an error, it tells the offset in the file, and
-// what comes before it is returned, if it is not the header: files of processes that still run, or were killed, end anywhere.
+// ParseDump reads a jit-PID.dump. The Dump refers to data. Files of processes that still run or were killed end anywhere, so an error
+// reports the offset of the broken record, and the Dump holds the records before it. The Dump is nil if the header is broken.
 func ParseDump(data []byte) (*Dump, error) {
 	var order binary.ByteOrder = binary.LittleEndian
 	if len(data) < headerSize {
@@ -95,13 +95,13 @@ func ParseDump(data []byte) (*Dump, error) {
 type parser struct {
 	order binary.ByteOrder
 	d     *Dump
-	at    map[uint64]int    // code that is at an address, by its index
-	lines map[uint64][]Line // of code that will be loaded at an address
+	at    map[uint64]int    // index in Codes of the code at an address
+	lines map[uint64][]Line // lines of the code that will be loaded at an address
 
-	lineCount int // of all records
+	lineCount int // in all records
 }
 
-// What is read from a dump at most: whoever owns the process writes it. Each function becomes a mapping.
+// These limit what is read from a dump: the owner of the process controls the file, and each function becomes a mapping.
 const (
 	maxCodes = 1 << 17
 	maxLines = 4 << 20
@@ -145,7 +145,7 @@ func (p *parser) records(data []byte, offset int) error {
 // load reads struct jr_code_load.
 func (p *parser) load(r *reader, at uint64) {
 	c := Code{PID: r.u32(), TID: r.u32()}
-	r.u64() // where it will run: the same
+	r.u64() // vma, where it will run: the same as code_addr
 	c.Address = r.u64()
 	size := r.u64()
 	c.Index, c.Name, c.Bytes = r.u64(), r.text(), r.bytes(size)
@@ -165,7 +165,7 @@ func (p *parser) put(address, size, at uint64, code int) {
 
 // move reads struct jr_code_move.
 func (p *parser) move(r *reader, at uint64) {
-	r.bytes(16) // PID, TID, and where it will run
+	r.bytes(16) // PID, TID, vma
 	from, to, size := r.u64(), r.u64(), r.u64()
 	n, known := p.at[from]
 	if r.u64(); r.short || !known {
@@ -175,9 +175,9 @@ func (p *parser) move(r *reader, at uint64) {
 	p.put(to, size, at, n)
 }
 
-// debugInfo reads struct jr_code_debug_info, which comes before the code that it is about.
+// debugInfo reads struct jr_code_debug_info. The record precedes the code that it describes.
 func (p *parser) debugInfo(r *reader) {
-	const smallest = 17 // address, line, discriminator, and a string of which there is only the end
+	const smallest = 17 // address, line, discriminator, and an empty string with its terminator
 	address, n := r.u64(), r.u64()
 	if n > uint64(len(r.data)/smallest)+1 {
 		r.short = true
@@ -189,7 +189,7 @@ func (p *parser) debugInfo(r *reader) {
 	lines := make([]Line, 0, n)
 	for range n {
 		l := Line{Address: r.u64(), Number: r.u32(), Discriminator: r.u32(), File: r.text()}
-		if l.File == "\xff" && len(lines) > 0 { // the file of the line before
+		if l.File == "\xff" && len(lines) > 0 { // the same file as the previous line
 			l.File = lines[len(lines)-1].File
 		}
 		lines = append(lines, l)
@@ -204,7 +204,7 @@ func (p *parser) debugInfo(r *reader) {
 	p.lines[address] = lines
 }
 
-// Line is the line of source code that an offset in the code belongs to; nil if it is not known.
+// Line returns the source line at an offset in the code, or nil if it is unknown.
 func (c *Code) Line(offset uint64) *Line {
 	address := c.Address + offset
 	n := sort.Search(len(c.Lines), func(n int) bool { return c.Lines[n].Address > address })
@@ -214,7 +214,7 @@ func (c *Code) Line(offset uint64) *Line {
 	return &c.Lines[n-1]
 }
 
-// reader reads a record; what is not there is 0, and short.
+// reader reads a record. Beyond its end it returns zeros and sets short.
 type reader struct {
 	data  []byte
 	order binary.ByteOrder
@@ -245,7 +245,7 @@ func (r *reader) u64() uint64 {
 	return 0
 }
 
-// text is a string that ends with a 0.
+// text reads a string that ends with a zero byte.
 func (r *reader) text() string {
 	s, _, found := bytes.Cut(r.data, []byte{0})
 	if !found {

@@ -67,13 +67,13 @@ func TestLimits(t *testing.T) {
 	}
 }
 
-// dumpOrder is a byte order that can be written and read.
+// dumpOrder is a byte order that reads and appends.
 type dumpOrder interface {
 	binary.ByteOrder
 	binary.AppendByteOrder
 }
 
-// maker makes a jitdump.
+// maker builds a jitdump.
 type maker struct {
 	b     []byte
 	order dumpOrder
@@ -105,7 +105,7 @@ func (m *maker) load(at, address uint64, name, code string, index uint64) {
 	m.record(codeLoad, at, uint32(5), uint32(6), address, address, uint64(len(code)), index, name, []byte(code))
 }
 
-// dump has code that is loaded, moved, and replaced.
+// dump returns a jitdump with code that is loaded, moved, and replaced.
 func dump(order dumpOrder) []byte {
 	m := maker{order: order}
 	m.b = m.values(uint32(magic), uint32(1), uint32(headerSize), uint32(elf.EM_X86_64), uint32(0), uint32(5), uint64(99), uint64(0))
@@ -115,7 +115,7 @@ func dump(order dumpOrder) []byte {
 	m.load(200, 0x2000, "second", "abcdefghijkl", 2)
 	m.record(codeUnwinding, 210, uint64(0), uint64(0), uint64(0))
 	m.record(codeMove, 300, uint32(5), uint32(6), uint64(0x3000), uint64(0x2000), uint64(0x3000), uint64(12), uint64(2))
-	m.record(codeMove, 310, uint32(5), uint32(6), uint64(0x3000), uint64(0x9000), uint64(0x9100), uint64(12), uint64(7)) // of what is not known
+	m.record(codeMove, 310, uint32(5), uint32(6), uint64(0x3000), uint64(0x9000), uint64(0x9100), uint64(12), uint64(7)) // moves unknown code
 	m.load(400, 0x1000, "first", "0123456789", 3)
 	m.record(77, 410, "of the future")
 	m.record(codeClose, 500)
@@ -224,7 +224,7 @@ func FuzzMap(f *testing.F) {
 	})
 }
 
-// slowFind finds the name of a function by adding one line after the other, as the compiler has made them.
+// slowFind returns the name of the function at an address. It adds one line after the other, in the order of the compiler.
 func slowFind(text string, address uint64) (name string) {
 	there := map[uint64]mapLine{}
 	at := 0
@@ -251,7 +251,7 @@ func slowFind(text string, address uint64) (name string) {
 	return text[last.name:][:last.size]
 }
 
-// TestMapSize has functions of a byte that lie two bytes apart, as no compiler makes them, in the order of their addresses and against it.
+// TestMapSize has one-byte functions that start two bytes apart, in ascending and descending order. No compiler makes such a map.
 func TestMapSize(t *testing.T) {
 	const functions, most = 100_000, 40 // bytes for each
 	var up, down strings.Builder
@@ -276,7 +276,7 @@ func TestMapSize(t *testing.T) {
 	}
 }
 
-// find is the code that was at an address at a time of the dump's clock, and the offset in it; nil if there was none.
+// find returns the code at an address, at a time in the dump's clock, and the offset in that code; nil if there was none.
 func find(d *Dump, time, address uint64) (c *Code, offset uint64) {
 	for _, l := range d.Loads {
 		if l.Time <= time && l.Start <= address && address < l.End {

@@ -1,5 +1,5 @@
-// Package jit names what JIT compilers make, by the files that they leave: perf-PID.map (tools/perf/Documentation/jit-interface.txt) and
-// jit-PID.dump (tools/perf/Documentation/jitdump-specification.txt).
+// Package jit names code that JIT compilers generate. It reads the files that they write: perf-PID.map
+// (tools/perf/Documentation/jit-interface.txt) and jit-PID.dump (tools/perf/Documentation/jitdump-specification.txt).
 package jit
 
 import (
@@ -14,43 +14,44 @@ import (
 	"unsafe"
 )
 
-// maxFunctions is the number of functions that are read from a file: the owner of a process decides what stands there.
+// maxFunctions is the number of functions that are read from a file. The owner of the process controls the file, so its size needs a limit.
 const maxFunctions = 1 << 20
 
-// Function is what a compiler made.
+// Function is a function that a JIT compiler generated.
 type Function struct {
 	Name       string
 	Start, End uint64
 }
 
-// Map is a perf-PID.map. It does not change, so goroutines may share it.
+// Map is a parsed perf-PID.map. It is immutable and safe for concurrent use.
 type Map struct {
 	text  []byte
-	lines []mapLine // sorted by start, which differs for each
+	lines []mapLine // sorted by start; no two start at the same address
 }
 
-// mapLine is a line of a map, in 24 bytes without pointers: there can be many.
+// mapLine is a line of a map, in 24 bytes without pointers: a map can have many lines.
 type mapLine struct {
-	start, end uint64 // end is start where the line has no code
-	name       uint32 // offset in the text, which grows with the lines
+	start, end uint64 // end equals start if the line has no code
+	name       uint32 // offset in the text; a later line has a larger one
 	size       uint32 // of the name
 }
 
-// Size is how many bytes of memory the map takes.
+// Size returns the memory that the map takes, in bytes.
 func (m *Map) Size() int64 {
 	return int64(cap(m.text)) + int64(cap(m.lines))*int64(unsafe.Sizeof(mapLine{}))
 }
 
-// ParseMap reads a perf-PID.map, whose text it keeps: lines of start and size, in hexadecimal, and a name. A map has no times; where code lies over
-// the start of other code, that which comes later in the file replaces the other, as the compiler adds to it. Lines that cannot be read are left
-// out, and so are those behind the first 1,048,576 functions; the error reports both.
+// ParseMap reads a perf-PID.map and keeps its text. Each line has a start and a size in hexadecimal, and a name. A map has no times.
+// Compilers append to it, so where a later line covers the start of an earlier one, the later line replaces it. ParseMap skips lines that
+// it cannot read and stops after 1,048,576 functions; the error reports either, and the Map is valid despite it. The Map is nil only if the
+// text exceeds 4 GiB.
 func ParseMap(text []byte) (*Map, error) {
 	if uint64(len(text)) > math.MaxUint32 {
 		return nil, errors.New("it has more than 4 GiB")
 	}
 	m := &Map{text: text, lines: make([]mapLine, 0, min(bytes.Count(text, []byte{'\n'})+1, maxFunctions))}
 	var first error
-	bad, n := 0, 0 // lines
+	bad, n := 0, 0 // counts of lines
 	for at, end := 0, 0; at < len(text); at = end + 1 {
 		n++
 		end = len(text)
@@ -81,7 +82,7 @@ func ParseMap(text []byte) (*Map, error) {
 	return m, nil
 }
 
-// parseLine parses the part of the text between two offsets.
+// parseLine parses text[at:end].
 func parseLine(text []byte, at, end int) (l mapLine, ok bool) {
 	start, at, ok := hexadecimal(text, at, end)
 	if !ok {
@@ -97,7 +98,7 @@ func parseLine(text []byte, at, end int) (l mapLine, ok bool) {
 	return mapLine{start, max(start, start+size), uint32(at), uint32(len(name))}, len(name) > 0
 }
 
-// hexadecimal parses a number and the space behind it.
+// hexadecimal parses a number and the space after it.
 func hexadecimal(text []byte, at, end int) (v uint64, next int, ok bool) {
 	if end-at >= 2 && text[at] == '0' && text[at+1] == 'x' {
 		at += 2
@@ -119,10 +120,10 @@ func hexadecimal(text []byte, at, end int) (v uint64, next int, ok bool) {
 		}
 		v = v<<4 | uint64(digit)
 	}
-	return 0, at, false // nothing comes behind it
+	return 0, at, false // no space follows
 }
 
-// settle sorts the lines, and removes those whose start later ones lie over, and those without code.
+// settle sorts the lines. It removes lines without code, and lines whose start is covered by a later line of the file.
 func (m *Map) settle() {
 	byStart := func(a, b mapLine) int {
 		if a.start != b.start {
@@ -130,8 +131,8 @@ func (m *Map) settle() {
 		}
 		return cmp.Compare(a.name, b.name)
 	}
-	over := latest{lines: m.lines} // those that may lie over the next start
-	// Where the file is sorted, no later line lies over the start of another one, unless it has the same.
+	over := latest{lines: m.lines} // the lines that may cover the next start
+	// In a sorted file no line covers the start of an earlier one, unless both have the same start.
 	sorted := slices.IsSortedFunc(m.lines, byStart)
 	if !sorted {
 		slices.SortFunc(m.lines, byStart)
@@ -148,7 +149,7 @@ func (m *Map) settle() {
 	m.lines = slices.DeleteFunc(m.lines, func(l mapLine) bool { return l.size == 0 || l.start == l.end })
 }
 
-// Find returns the function at an address. It allocates the name.
+// Find returns the function at an address, and false if there is none. It allocates the name.
 func (m *Map) Find(address uint64) (Function, bool) {
 	n := sort.Search(len(m.lines), func(i int) bool { return m.lines[i].start > address })
 	if n == 0 || address >= m.lines[n-1].end {
@@ -158,13 +159,13 @@ func (m *Map) Find(address uint64) (Function, bool) {
 	return Function{string(m.text[l.name:][:l.size]), l.start, l.end}, true
 }
 
-// latest is a heap of the indexes of lines. The line that comes last in the file is the first.
+// latest is a heap of indexes of lines. Its top is the line that comes last in the file.
 type latest struct {
 	lines []mapLine
 	heap  []int32
 }
 
-// before reports whether one element of the heap belongs above another.
+// before reports whether element a of the heap belongs above element b.
 func (l *latest) before(a, b int) bool { return l.lines[l.heap[a]].name > l.lines[l.heap[b]].name }
 
 func (l *latest) push(line int32) {
@@ -174,8 +175,8 @@ func (l *latest) push(line int32) {
 	}
 }
 
-// at returns the last line in the file of those that lie over an address or start there. There is one, and addresses go up from call to call: lines
-// that end before are dropped.
+// at returns the line that comes last in the file among those that contain the address or start there. There must be one. Addresses must
+// not decrease from call to call, because at drops lines that end before the address.
 func (l *latest) at(address uint64) int32 {
 	for {
 		top := l.heap[0]
