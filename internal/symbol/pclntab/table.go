@@ -1,6 +1,6 @@
-// Package pclntab reads the table by which the runtime of Go programs finds functions, lines and inlined calls. It is in
-// stripped programs, too. debug/gosym of the standard library reads it without the inlined calls, and makes objects of
-// all functions first.
+// Package pclntab reads the function table of Go programs (pclntab), from which the Go runtime finds functions, lines and inlined calls.
+// Stripped programs have it too. Unlike debug/gosym of the standard library, it reads inlined calls and does not allocate an object per
+// function.
 //
 // The format is that of Go 1.18 and later: cmd/link/internal/ld/pcln.go, runtime/symtab.go and runtime/symtabinl.go.
 package pclntab
@@ -16,35 +16,35 @@ import (
 	"github.com/bperf/bperf/internal/symbol"
 )
 
-// Table is the function table of a Go program. Goroutines may share it.
+// Table is the function table of a Go program. It is safe for concurrent use.
 type Table struct {
-	big      bool   // it is big-endian
-	text     uint64 // the address that functions count from
-	quantum  uint64 // the size of the smallest instruction
+	big      bool   // big-endian
+	text     uint64 // the address that function offsets are relative to
+	quantum  uint64 // the size of the smallest instruction, in bytes
 	release  release
 	nfunc    int
-	coarse   []uint32 // where every coarseStep-th function starts, as in functab: searching there takes few pages of the file
+	coarse   []uint32 // the start of every coarseStep-th function in functab: a search there touches few pages of the file
 	names    []byte
-	units    []byte // the numbers of files in compilation units
+	units    []byte // the file numbers of compilation units
 	files    []byte
-	values   []byte // the encoded values by program counter
-	funcs    []byte // functab, and the functions behind it
-	funcdata []byte // go:func.*, where the trees of inlined calls are
+	values   []byte // encoded values by program counter
+	funcs    []byte // functab, then the functions
+	funcdata []byte // go:func.*, which holds the trees of inlined calls
 
 	mu    sync.Mutex
-	texts map[textKey]string // names of functions and files: many frames have the same ones
+	texts map[textKey]string // names of functions and files, which many frames share
 }
 
-// textKey is where a text starts.
+// textKey identifies a string by its offset.
 type textKey struct {
-	inFiles bool // and not in names
+	inFiles bool // in files, not in names
 	off     uint32
 }
 
-// release is what differs between versions of the format.
+// release holds the differences between versions of the format.
 type release struct {
-	inlinedSize, inlinedName, inlinedParent int  // the size of an inlinedCall, and where its fields are
-	startLines                              bool // functions have the line that they start at
+	inlinedSize, inlinedName, inlinedParent int  // the size of an inlinedCall and the offsets of its fields
+	startLines                              bool // functions have a startLine field
 }
 
 var releases = map[uint32]release{
@@ -52,7 +52,7 @@ var releases = map[uint32]release{
 	0xfffffff1: {16, 4, 8, true},    // Go 1.20
 }
 
-// errVersion is for tables of a format that is not read here.
+// errVersion reports a table in an unknown format.
 var errVersion = errors.New("not the function table of Go 1.18 or later")
 
 const (
@@ -65,8 +65,8 @@ const (
 	maxInlined         = 256
 )
 
-// New reads a table: the contents of .gopclntab, the address that its functions count from (runtime.text, or the
-// start of .text), and the contents of go:func.* and what follows it; without those there are no inlined calls.
+// New returns the table in the contents of .gopclntab. Functions are relative to text, which is runtime.text or the start of .text.
+// funcdata is the contents of the file from go:func.* on; without it there are no inlined calls.
 func New(table []byte, order binary.ByteOrder, text uint64, funcdata []byte) (*Table, error) {
 	if len(table) < 8 {
 		return nil, errVersion
@@ -107,13 +107,13 @@ func New(table []byte, order binary.ByteOrder, text uint64, funcdata []byte) (*T
 
 const coarseStep = 64
 
-// function is one function's entry in the table.
+// function is one function of the table.
 type function struct {
 	start, end uint64
 	data       []byte
 }
 
-// u32 reads a number. Calls through a binary.ByteOrder took up to 14 % of the time of a report.
+// u32 reads a number. It avoids the interface binary.ByteOrder, calls of which took up to 14 % of the time of a report.
 func (t *Table) u32(b []byte) uint32 {
 	if t.big {
 		return binary.BigEndian.Uint32(b)
@@ -125,7 +125,7 @@ func (t *Table) entryOff(i int) uint64 {
 	return uint64(t.u32(t.funcs[i*functabEntry:]))
 }
 
-// function returns the i-th one; of a broken table maybe one without data.
+// function returns the i-th function. In a broken table its data may be nil.
 func (t *Table) function(i int) function {
 	f := function{start: t.text + t.entryOff(i)}
 	if next := (i + 1) * functabEntry; next+4 <= len(t.funcs) {
@@ -138,7 +138,7 @@ func (t *Table) function(i int) function {
 	return f
 }
 
-// find returns the function that pc is in.
+// find returns the function that contains pc, and false if there is none.
 func (t *Table) find(pc uint64) (function, bool) {
 	if pc < t.text || t.nfunc == 0 {
 		return function{}, false
@@ -153,7 +153,7 @@ func (t *Table) find(pc uint64) (function, bool) {
 	return f, pc < f.end && f.data != nil && t.name(f) != ""
 }
 
-// Symbols returns all functions. Where their names overlap beyond measure, it is an error.
+// Symbols returns all functions. It fails if their names overlap too much (symbol.MaxNames).
 func (t *Table) Symbols() ([]symbol.Symbol, error) {
 	left := symbol.MaxNames(len(t.names))
 	symbols := make([]symbol.Symbol, 0, t.nfunc)
@@ -173,13 +173,12 @@ func (t *Table) Symbols() ([]symbol.Symbol, error) {
 	return symbols, nil
 }
 
-// Frames appends to frames the functions at pc, the innermost first. It appends nothing where no function of the
-// table is: C code and gaps.
+// Frames appends the functions at pc to frames, the innermost first. It appends nothing if pc is in no Go function: in C code or in a gap.
 func (t *Table) Frames(pc uint64, frames []symbol.Frame) []symbol.Frame {
 	return t.frames(pc, frames, true)
 }
 
-// Functions is like Frames, but without the places in the source.
+// Functions is like Frames, but leaves out files and lines.
 func (t *Table) Functions(pc uint64, frames []symbol.Frame) []symbol.Frame {
 	return t.frames(pc, frames, false)
 }
@@ -212,15 +211,15 @@ func (t *Table) frames(pc uint64, frames []symbol.Frame, places bool) []symbol.F
 	})
 }
 
-// Line is a place in the source, for the code from Addr up to the next one's.
+// Line is the source line of the code from Addr up to the next Line.
 type Line struct {
 	Addr uint64
 	File string
 	Line int
 }
 
-// Lines returns the lines of the addresses from start up to end, in their order; the first is the one that start lies in.
-// It ends where the function does that start is in.
+// Lines returns the source lines of the addresses from start up to end, or up to the end of the function that contains start. They are
+// sorted by address; the first is the line of start.
 func (t *Table) Lines(start, end uint64) []Line {
 	f, ok := t.find(start)
 	if !ok {
@@ -243,7 +242,7 @@ func (t *Table) Lines(start, end uint64) []Line {
 	return lines
 }
 
-// field reads the n-th word of a function: 1 nameOff, 5 pcfile, 6 pcln, 7 npcdata, 8 cuOffset, 9 startLine.
+// field returns the n-th word of a function: 1 nameOff, 5 pcfile, 6 pcln, 7 npcdata, 8 cuOffset, 9 startLine.
 func (t *Table) field(f function, n int) uint32 {
 	return t.u32(f.data[4*n:])
 }
@@ -275,10 +274,10 @@ func (t *Table) line(f function, pc uint64) (file string, line int) {
 	return file, int(n)
 }
 
-// inlined is a call that was inlined.
+// inlined is an inlined call.
 type inlined struct {
 	name      string
-	parent    uint64 // an instruction of the caller, counted from the function's start
+	parent    uint64 // an instruction of the caller, relative to the start of the function
 	startLine int
 }
 
@@ -316,7 +315,7 @@ func (t *Table) inlinedAt(f function, pc uint64) (call inlined, ok bool) {
 	return call, call.name != "" && f.start+call.parent < f.end
 }
 
-// value looks a value up in the table at off of values: the one for pc, or -1, and the address where it ends.
+// value returns the value for pc in the table at off of values, or -1, and the address where it ends.
 func (t *Table) value(f function, off uint32, pc uint64) (value int32, end uint64) {
 	if off == 0 || uint64(off) >= uint64(len(t.values)) {
 		return -1, f.end
@@ -325,7 +324,7 @@ func (t *Table) value(f function, off uint32, pc uint64) (value int32, end uint6
 	at := f.start
 	for p, first := t.values[off:], true; ; first = false {
 		var delta, step uint64
-		if len(p) >= 2 && p[0]|p[1] < 0x80 { // numbers of one byte, as nearly all are
+		if len(p) >= 2 && p[0]|p[1] < 0x80 { // one-byte numbers, the usual case
 			delta, step, p = uint64(p[0]), uint64(p[1]), p[2:]
 		} else {
 			var n, m int
@@ -353,7 +352,7 @@ func (t *Table) value(f function, off uint32, pc uint64) (value int32, end uint6
 // maxName bounds the length of names, in bytes.
 const maxName = 16 << 10
 
-// textAt returns a text up to the zero that it ends with; nothing where it does not end.
+// textAt returns the string at off without its terminating zero byte, or nothing if it does not end.
 func textAt(names []byte, off uint32) []byte {
 	b := names[min(uint64(off), uint64(len(names))):]
 	b = b[:min(len(b), maxName)]

@@ -8,8 +8,8 @@ import (
 	"testing"
 )
 
-// own reads the function table of this test. That what it says is right is tested in package object, where it is
-// compared with DWARF and with the runtime.
+// own returns the function table of this test. Package object tests that its contents are right: it compares them with DWARF and with the
+// runtime.
 func own(t testing.TB) (table []byte, text uint64, funcdata []byte) {
 	t.Helper()
 	f, err := elf.Open("/proc/self/exe")
@@ -96,7 +96,7 @@ func ask(data []byte, text uint64, funcdata []byte) {
 	}
 }
 
-// TestBroken changes the table at random, from a fixed seed, and cuts it off.
+// TestBroken truncates the table and changes it at random, from a fixed seed.
 func TestBroken(t *testing.T) {
 	data, text, _ := own(t)
 	random := rand.New(rand.NewPCG(1, 2))
