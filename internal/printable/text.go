@@ -1,4 +1,4 @@
-// Package printable makes text that others have named fit for lines and terminals.
+// Package printable makes text from untrusted sources safe to print in lines and on terminals.
 package printable
 
 import (
@@ -9,7 +9,7 @@ import (
 	"unicode"
 )
 
-// Text has question marks in place of control characters, which would end a line or move the cursor of a terminal.
+// Text returns s with a question mark in place of each control character, which could end a line or move the cursor of a terminal.
 func Text(s string) string {
 	if isPlain(s) {
 		return s
@@ -17,7 +17,8 @@ func Text(s string) string {
 	return strings.Map(visible, s)
 }
 
-// isPlain reports whether there is nothing in a text but printable ASCII, as in nearly all. It looks at eight bytes at a time: of all that is printed.
+// isPlain reports whether s is printable ASCII only, as nearly all text is. It checks eight bytes at a time, because all printed text
+// passes through it.
 func isPlain[S string | []byte](s S) bool {
 	const (
 		each = 0x0101010101010101
@@ -38,7 +39,7 @@ func isPlain[S string | []byte](s S) bool {
 	return true
 }
 
-// Lines is Text for text of several lines: it keeps line breaks and tabs.
+// Lines is like Text, but keeps line breaks and tabs.
 func Lines(s string) string {
 	return strings.Map(func(r rune) rune {
 		if r == '\n' || r == '\t' {
@@ -55,7 +56,7 @@ func visible(r rune) rune {
 	return r
 }
 
-// Append appends Text(s). s may be what follows out in its array: Append then cleans it in place.
+// Append appends Text(s) to out. If s directly follows out in the same array, Append cleans s in place.
 func Append[S string | []byte](out []byte, s S) []byte {
 	if isPlain(s) {
 		return append(out, s...)
@@ -63,7 +64,7 @@ func Append[S string | []byte](out []byte, s S) []byte {
 	return append(out, Text(string(s))...)
 }
 
-// JSON escapes the control characters that encoding/json leaves in strings as they are: DEL and U+0080 to U+009F.
+// JSON escapes the control characters that encoding/json leaves unescaped in strings: DEL and U+0080 to U+009F.
 func JSON(text []byte) []byte {
 	if bytes.IndexByte(text, del) < 0 && bytes.IndexByte(text, leadC1) < 0 {
 		return text
@@ -80,14 +81,14 @@ func JSON(text []byte) []byte {
 	return out
 }
 
-// JSONEncoder returns an encoder whose output has no control characters in strings, and <, > and & as they are.
+// JSONEncoder returns an encoder that escapes all control characters in strings, and does not escape <, > and &.
 func JSONEncoder(w io.Writer) *json.Encoder {
 	e := json.NewEncoder(jsonWriter{w})
 	e.SetEscapeHTML(false)
 	return e
 }
 
-// jsonWriter applies JSON to what json.Encoder writes: a value at a time.
+// jsonWriter applies JSON to the output of json.Encoder, which writes one whole value per call.
 type jsonWriter struct{ w io.Writer }
 
 func (j jsonWriter) Write(value []byte) (int, error) {

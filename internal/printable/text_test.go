@@ -19,7 +19,7 @@ func TestAppend(t *testing.T) {
 	}
 }
 
-// TestPlain has each byte at each place of texts of up to 17 bytes.
+// TestPlain tries each byte at each position in texts of up to 17 bytes.
 func TestPlain(t *testing.T) {
 	for size := 1; size <= 17; size++ {
 		for at := range size {
