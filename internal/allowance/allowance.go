@@ -1,5 +1,5 @@
-// Package allowance bounds the time and the memory that a run spends on the files of other users. Their file systems may never answer, and their files
-// may be made to take long, or much. What is over the bounds is left out, and the run goes on.
+// Package allowance limits the time and memory that a run spends on files of other users. Their file systems may never answer, and they may
+// craft files that take long to read or need much memory. bperf skips a file that exceeds the limits, and the run goes on.
 package allowance
 
 import (
@@ -11,16 +11,16 @@ import (
 
 const (
 	patience       = time.Second            // for the first file that does not answer
-	patienceAtEnd  = 500 * time.Millisecond // the same, when the run has been asked to end
+	patienceAtEnd  = 500 * time.Millisecond // the same, after End
 	leastPatience  = 10 * time.Millisecond
-	mostUnanswered = 64 // each keeps a thread
+	mostUnanswered = 64 // each blocks a thread
 )
 
-// DefaultMemory is for how many bytes of symbols there is room unless the user says otherwise.
+// DefaultMemory is the default memory for symbols, in bytes.
 const DefaultMemory = 256 << 20
 
-// Allowance is what all parts of a run share. Each file that takes too long halves the time that the next one may take, so that together they
-// take little more than twice the time of the first. Goroutines may share it. A nil Allowance sets no bounds.
+// Allowance is shared by all parts of a run. Each file that takes too long halves the time limit of the next one, so that all of them
+// together take little more than twice the time of the first. An Allowance is safe for concurrent use. A nil Allowance sets no limits.
 type Allowance struct {
 	ending, over chan struct{}
 
@@ -28,16 +28,16 @@ type Allowance struct {
 	isEnding   bool
 	isOver     bool
 	patience   time.Duration // for the next file
-	unanswered int           // calls that were given up and have not returned
-	memory     int64         // bytes that are left
+	unanswered int           // calls that were given up and still run
+	memory     int64         // bytes left
 }
 
-// New returns the allowance of a run. Symbols may take at most memory bytes.
+// New returns the allowance of a run whose symbols may take the given number of bytes.
 func New(memory int64) *Allowance {
 	return &Allowance{ending: make(chan struct{}), over: make(chan struct{}), patience: patience, memory: memory}
 }
 
-// Take takes memory for what is kept of a file, or is an error if so much is not left.
+// Take reserves memory for the data of a file. It fails if fewer bytes are left.
 func (a *Allowance) Take(bytes int64) error {
 	if a == nil {
 		return nil
@@ -52,7 +52,7 @@ func (a *Allowance) Take(bytes int64) error {
 	return nil
 }
 
-// Give gives memory back.
+// Give returns memory that Take reserved.
 func (a *Allowance) Give(bytes int64) {
 	if a == nil {
 		return
@@ -62,7 +62,7 @@ func (a *Allowance) Give(bytes int64) {
 	a.memory += bytes
 }
 
-// End notes that the run was asked to end. From now on Work is bounded, too.
+// End records that the run was asked to end. From now on, the time of Work is limited too.
 func (a *Allowance) End() {
 	if a == nil {
 		return
@@ -76,7 +76,7 @@ func (a *Allowance) End() {
 	}
 }
 
-// Stop gives up all that is under way, and refuses what is asked for from now on.
+// Stop gives up all running calls and refuses new ones.
 func (a *Allowance) Stop() {
 	a.End()
 	if a == nil {
@@ -100,14 +100,14 @@ func (a *Allowance) Ending() bool {
 	return a.isEnding
 }
 
-// Read calls read, which may block in the kernel, and returns what it returns. If that takes too long, Read returns an error that begins with what,
-// and drop gets the value of a read that succeeds later; it is nil for values that need no end. The goroutine of read then still runs: nothing
-// else may use what it uses.
+// Read calls read, which may block in the kernel, and returns its result. If read takes too long, Read returns an error that begins with
+// what. The goroutine of read then still runs, so the caller must not use anything that read uses. If read succeeds later, its value is
+// passed to drop, which may be nil.
 func Read[T any](a *Allowance, what string, read func() (T, error), drop func(T)) (T, error) {
 	return do(a, what, true, read, drop)
 }
 
-// Work is Read for what takes time on the CPU: it is given up only when the run has been asked to end.
+// Work is like Read, for calls that use the CPU: their time is limited only after End.
 func Work[T any](a *Allowance, what string, work func() (T, error), drop func(T)) (T, error) {
 	return do(a, what, false, work, drop)
 }
@@ -153,7 +153,7 @@ func do[T any](a *Allowance, what string, blocks bool, call func() (T, error), d
 		case <-a.over:
 			err = errOver
 		}
-		select { // it may have been done at the same time
+		select { // the call may have returned at the same time
 		case r := <-done:
 			return r.value, r.err
 		default:
@@ -170,7 +170,7 @@ func do[T any](a *Allowance, what string, blocks bool, call func() (T, error), d
 	}
 }
 
-// refusal is why nothing more is begun, or nil.
+// refusal returns the reason why no call may start, or nil.
 func (a *Allowance) refusal() error {
 	a.mu.Lock()
 	defer a.mu.Unlock()

@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// never is a call that does not answer before the test ends.
+// never returns a call that does not return before the test ends.
 func never(t *testing.T) func() (int, error) {
 	answer := make(chan struct{})
 	t.Cleanup(func() { close(answer) })
@@ -34,7 +34,7 @@ func TestRead(t *testing.T) {
 	}
 }
 
-// TestNil has no bounds without an allowance.
+// TestNil uses a nil Allowance, which sets no limits.
 func TestNil(t *testing.T) {
 	var a *Allowance
 	a.End()
@@ -44,7 +44,7 @@ func TestNil(t *testing.T) {
 	}
 }
 
-// TestEnd gives up work that is under way when the run is asked to end, and still does what takes no time.
+// TestEnd checks that End gives up running work, and that quick work still succeeds after it.
 func TestEnd(t *testing.T) {
 	a := New(0)
 	working, err := make(chan struct{}), make(chan error)
@@ -68,7 +68,7 @@ func TestEnd(t *testing.T) {
 	}
 }
 
-// TestUnanswered refuses more when too many calls keep a thread, until they return, and drops what they return then.
+// TestUnanswered checks that Read refuses calls while too many others block a thread, and that the late results of those are dropped.
 func TestUnanswered(t *testing.T) {
 	a := New(0)
 	a.patience = leastPatience
