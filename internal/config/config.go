@@ -1,4 +1,5 @@
-// Package config reads perf's configuration: $PERF_CONFIG alone, or else /etc/perfconfig and ~/.perfconfig. The format is that of perf-config(1).
+// Package config reads the configuration of perf: $PERF_CONFIG alone if it is set, otherwise /etc/perfconfig and ~/.perfconfig.
+// perf-config(1) documents the format.
 package config
 
 import (
@@ -13,12 +14,12 @@ import (
 	"syscall"
 )
 
-// Value is the value of a key, and where it was found.
+// Value is the value of a key and its place in a file.
 type Value struct {
 	Key   string // SECTION.NAME, or SECTION.SUBSECTION.NAME; sections and names in lower case
 	Value string // "true" for a name without one
 	File  string
-	Line  int // from 1 on
+	Line  int // 1 for the first
 }
 
 // Config is the configuration. The zero value has no keys.
@@ -28,13 +29,13 @@ type Config struct {
 	values []Value // later ones take precedence
 }
 
-// systemFile is what all users share.
+// systemFile is the configuration of all users.
 const systemFile = "/etc/perfconfig"
 
-// mostBytes is how large a file may be.
+// mostBytes limits the size of a file.
 const mostBytes = 1 << 20
 
-// Read reads the files that are there. Variables of the environment are looked up with getenv.
+// Read reads the files that exist. getenv looks up environment variables.
 func Read(getenv func(string) string) (*Config, error) {
 	c := &Config{}
 	if file := getenv("PERF_CONFIG"); file != "" {
@@ -54,9 +55,10 @@ func Read(getenv func(string) string) (*Config, error) {
 	return c, err
 }
 
-// read adds what a file has. If it is a user's own, it ignores one of another user: with sudo -E that user would choose what this one's commands do.
+// read adds the values of a file. If own is set, it ignores a file that belongs neither to this user nor to root: with sudo -E, the other
+// user would control what root's commands do.
 func (c *Config) read(file string, own bool) error {
-	f, err := os.OpenFile(file, os.O_RDONLY|syscall.O_NONBLOCK|syscall.O_CLOEXEC, 0) // a pipe would block
+	f, err := os.OpenFile(file, os.O_RDONLY|syscall.O_NONBLOCK|syscall.O_CLOEXEC, 0) // opening a pipe would block
 	if err != nil {
 		return fmt.Errorf("read the configuration: %w", err)
 	}
@@ -69,7 +71,7 @@ func (c *Config) read(file string, own bool) error {
 		c.Ignored = fmt.Sprintf("the configuration %s is ignored: it belongs to the user %d, and has to be yours or root's", file, owner)
 		return nil
 	}
-	if !info.Mode().IsRegular() && info.Mode()&fs.ModeCharDevice == 0 { // /dev/null has nothing
+	if !info.Mode().IsRegular() && info.Mode()&fs.ModeCharDevice == 0 { // /dev/null is an empty file
 		return fmt.Errorf("the configuration %s is no regular file", file)
 	}
 	text, err := io.ReadAll(io.LimitReader(f, mostBytes+1))
@@ -84,7 +86,7 @@ func (c *Config) read(file string, own bool) error {
 	return err
 }
 
-// Get returns the value of a key.
+// Get returns the value of a key, and false if the key is not set.
 func (c *Config) Get(key string) (Value, bool) {
 	for _, v := range slices.Backward(c.values) {
 		if v.Key == key {
@@ -94,13 +96,13 @@ func (c *Config) Get(key string) (Value, bool) {
 	return Value{}, false
 }
 
-// List returns the values of a key that are separated by commas; none if there is no such key.
+// List returns the comma-separated elements of a key's value; none if the key is not set.
 func (c *Config) List(key string) []string {
 	v, _ := c.Get(key)
 	return strings.FieldsFunc(v.Value, func(r rune) bool { return r == ',' || r == ' ' })
 }
 
-// All returns the values that are in force, in the order of their keys.
+// All returns the values in force, sorted by key.
 func (c *Config) All() []Value {
 	var all []Value
 	for _, v := range c.values {

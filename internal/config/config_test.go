@@ -104,7 +104,7 @@ func TestRead(t *testing.T) {
 	}
 }
 
-// TestReadOfOthers has a pipe, which would block, and a file of another user.
+// TestReadOfOthers reads a pipe, which would block, and a file of another user.
 func TestReadOfOthers(t *testing.T) {
 	pipe := filepath.Join(t.TempDir(), "pipe")
 	if err := syscall.Mkfifo(pipe, 0o600); err != nil {

@@ -5,8 +5,9 @@ import (
 	"strings"
 )
 
-// parse parses a file. Sections are [name] or [name "subsection"]; in them are lines NAME = VALUE, or NAME, which is the same as NAME = true. Comments begin with # or ;.
-// A value may have quotes around parts of it, in which comments do not begin, and \ in front of \, ", n and t. A \ at the end of a line lets the next one go on.
+// parse parses a file. Sections are [name] or [name "subsection"]; they contain lines NAME = VALUE, or NAME, which means NAME = true.
+// Comments begin with # or ;. Parts of a value may be in quotes, which no comment begins in. \ escapes \, ", n and t. A \ at the end of a
+// line continues it on the next one.
 func parse(text, file string) (all []Value, err error) {
 	section := ""
 	lines := strings.Split(text, "\n")
@@ -48,12 +49,12 @@ func parse(text, file string) (all []Value, err error) {
 	return all, nil
 }
 
-// continued reports whether a line goes on in the next one: it ends with an odd number of \.
+// continued reports whether a line continues on the next one: it ends with an odd number of \.
 func continued(line string) bool {
 	return (len(line)-len(strings.TrimRight(line, `\`)))%2 == 1
 }
 
-// parseSection parses [name] or [name "subsection"]. It returns what comes behind it.
+// parseSection parses [name] or [name "subsection"], and returns the rest of the line.
 func parseSection(line string) (section, rest string, err error) {
 	inside, rest, closed := strings.Cut(line[1:], "]")
 	if !closed {
@@ -74,14 +75,14 @@ func parseSection(line string) (section, rest string, err error) {
 	return section + "." + sub[1:len(sub)-1], strings.TrimSpace(rest), nil
 }
 
-// isName reports whether s has nothing but letters, digits, - and _.
+// isName reports whether s consists of letters, digits, - and _, and is not empty.
 func isName(s string) bool {
 	return s != "" && strings.Trim(s, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_") == ""
 }
 
-// parseValue parses what comes behind =.
+// parseValue parses the text after =.
 func parseValue(s string) (string, error) {
-	var value, blanks strings.Builder // blanks count if something follows
+	var value, blanks strings.Builder // blanks belong to the value only if something follows them
 	quoted := false
 	s = strings.TrimSpace(s)
 	for i := 0; i < len(s); i++ {
