@@ -10,7 +10,7 @@ import (
 	"strings"
 )
 
-// maxCPU is the largest CPU number that is accepted. CONFIG_NR_CPUS is 8192 at most.
+// maxCPU is the largest CPU number that is accepted. CONFIG_NR_CPUS is at most 8192.
 const maxCPU = 1<<16 - 1
 
 // OnlineCPUs returns the CPUs of this machine that are online, in ascending order.
@@ -22,7 +22,7 @@ func IsOffline(cpu int) bool {
 	return err == nil && !slices.Contains(online, cpu)
 }
 
-// OfflineCPUs returns the CPUs of this machine that are present and not online, in ascending order.
+// OfflineCPUs returns the CPUs of this machine that are present but not online, in ascending order.
 func OfflineCPUs() ([]int, error) {
 	sys := os.DirFS("/sys")
 	online, err := CPUs(sys, "online")
@@ -33,7 +33,7 @@ func OfflineCPUs() ([]int, error) {
 	return slices.DeleteFunc(present, func(cpu int) bool { return slices.Contains(online, cpu) }), err
 }
 
-// CPUs returns one of the lists in /sys/devices/system/cpu, in ascending order: "online", "present" or "possible"
+// CPUs returns a list of /sys/devices/system/cpu in ascending order: "online", "present" or "possible"
 // (https://docs.kernel.org/admin-guide/cputopology.html).
 func CPUs(sys fs.FS, which string) ([]int, error) {
 	name := "devices/system/cpu/" + which
@@ -48,8 +48,8 @@ func CPUs(sys fs.FS, which string) ([]int, error) {
 	return cpus, nil
 }
 
-// ParseCPUList parses a list of CPUs or nodes as the kernel writes it and -C takes it: "0-3,7". The
-// result is ascending. Naming a CPU twice is an error, as it would be counted twice.
+// ParseCPUList parses a list of CPUs or nodes in the format of the kernel and of -C: "0-3,7". The result is in ascending order. It fails if
+// a CPU is listed twice, because that CPU would be counted twice.
 //
 // https://docs.kernel.org/admin-guide/kernel-parameters.html#cpu-lists
 func ParseCPUList(list string) ([]int, error) {
@@ -96,7 +96,7 @@ func parseCPUList(list string) ([]int, error) {
 	return cpus, nil
 }
 
-// FormatCPUList is the reverse of ParseCPUList, for messages.
+// FormatCPUList is the inverse of ParseCPUList, for messages.
 func FormatCPUList(ascending []int) string {
 	var b strings.Builder
 	for i := 0; i < len(ascending); {

@@ -46,7 +46,7 @@ func TestParseCPUList(t *testing.T) {
 	}
 }
 
-// message is the text of an error; empty for none.
+// message returns the text of an error, or "" for nil.
 func message(err error) string {
 	if err == nil {
 		return ""

@@ -11,15 +11,16 @@ import (
 // KernelSymbol is a line of /proc/kallsyms (proc_kallsyms(5)).
 type KernelSymbol struct {
 	Address uint64
-	Type    byte // as nm(1) has it
+	Type    byte // as in nm(1)
 	Name    string
-	Module  string // empty for the kernel itself; bpf and __builtin__… for what is no module, but comes and goes like one
+	Module  string // empty for the kernel itself; bpf or __builtin__… for code that comes and goes without a module
 }
 
 // MaxKernelSymbol is the length of the longest line that is read, in bytes. KSYM_NAME_LEN is 512.
 const MaxKernelSymbol = 64 << 10
 
-// KernelSymbols returns the lines of /proc/kallsyms, or of a copy. They end at the first line that is malformed. All addresses are 0 where the kernel hides them.
+// KernelSymbols returns the lines of /proc/kallsyms, or of a copy. It ends with an error at the first malformed line. Where the kernel
+// hides addresses, all of them are 0.
 func KernelSymbols(r io.Reader) iter.Seq2[KernelSymbol, error] {
 	return func(yield func(KernelSymbol, error) bool) {
 		line := 0
@@ -41,7 +42,8 @@ func KernelSymbols(r io.Reader) iter.Seq2[KernelSymbol, error] {
 	}
 }
 
-// lines reads as much as a line can have at a time, and cuts it into lines, which are parts of one string. A longer line comes in pieces.
+// lines returns the lines of r. It reads up to MaxKernelSymbol bytes at a time, and lines that are read together share one string. It
+// splits longer lines.
 func lines(r io.Reader) iter.Seq2[string, error] {
 	return func(yield func(string, error) bool) {
 		buffer := make([]byte, MaxKernelSymbol)

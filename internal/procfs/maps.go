@@ -7,21 +7,22 @@ import (
 	"strconv"
 )
 
-// Mapping is a part of the memory of a process.
+// Mapping is a range of the memory of a process.
 type Mapping struct {
 	Start, End   uint64
 	Perms        [4]byte // r, w, x, each or -, then s for shared or p for private
 	Offset       uint64  // in the file
 	Major, Minor uint32  // the device of the file
 	Inode        uint64  // 0 for memory without a file
-	Path         []byte  // as the kernel shows it: \012 is a newline; until the next mapping; empty for memory without a name
+	Path         []byte  // as the kernel writes it: \012 is a newline; empty for memory without a name; valid until the next mapping
 }
 
-// Executable reports whether the memory can be executed.
+// Executable reports whether the memory is executable.
 func (m *Mapping) Executable() bool { return m.Perms[2] == 'x' }
 
-// Mappings reads /proc/PID/maps (proc_pid_maps(5)) in pieces, as it can have a million lines. It yields the mappings in the order of addresses. Malformed
-// lines are skipped. The buffer is used for reading, or one of 64 KiB if it is nil: the mappings end at a line that is longer, or where the process has ended.
+// Mappings reads /proc/PID/maps (proc_pid_maps(5)) and yields the mappings in ascending order of addresses. It reads in pieces, because the
+// file can have a million lines, and skips malformed lines. It reads into buffer, or into one of 64 KiB if buffer is nil. The mappings end
+// early at a line that does not fit in the buffer, or if the process has ended.
 func Mappings(maps io.Reader, buffer []byte) iter.Seq[*Mapping] {
 	return func(yield func(*Mapping) bool) {
 		if buffer == nil {

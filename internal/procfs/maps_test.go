@@ -42,7 +42,7 @@ func TestMappings(t *testing.T) {
 		}
 	}
 	n := 0
-	for range Mappings(strings.NewReader(someMaps), make([]byte, 80)) { // the first line has more
+	for range Mappings(strings.NewReader(someMaps), make([]byte, 80)) { // the first line is longer
 		n++
 	}
 	if n != 0 {
@@ -56,7 +56,7 @@ func TestMappings(t *testing.T) {
 	}
 }
 
-// TestOwnMappings has what the kernel that runs writes.
+// TestOwnMappings reads the mappings of this process.
 func TestOwnMappings(t *testing.T) {
 	f, err := os.Open("/proc/self/maps")
 	if err != nil {

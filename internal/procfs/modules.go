@@ -8,14 +8,15 @@ import (
 	"strings"
 )
 
-// Module is where the code of a module is in memory.
+// Module is the location of a kernel module's code.
 type Module struct {
 	Name        string
 	Start, Size uint64 // bytes
 }
 
-// Modules reads /proc/modules (proc_modules(5)). It returns the modules in the order of addresses, without those whose addresses are hidden. The kernel
-// gives the size of all of a module's memory, which since Linux 6.4 is in several places: Size ends where the next module begins.
+// Modules reads /proc/modules (proc_modules(5)). It returns the modules in ascending order of addresses, without modules whose addresses
+// are hidden. The kernel reports the size of all memory of a module, which is in several places since Linux 6.4, so Modules cuts Size at
+// the start of the next module.
 func Modules(proc fs.FS) ([]Module, error) {
 	text, err := read(proc, "/proc", "modules")
 	if err != nil {
@@ -28,7 +29,7 @@ func Modules(proc fs.FS) ([]Module, error) {
 			continue
 		}
 		address, ok := strings.CutPrefix(fields[5], "0x")
-		start, _ := strconv.ParseUint(address, 16, 64) // 0 if it is none
+		start, _ := strconv.ParseUint(address, 16, 64) // 0 if malformed
 		size, err := strconv.ParseUint(fields[1], 10, 32)
 		if !ok || start == 0 || err != nil {
 			continue

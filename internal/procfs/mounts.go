@@ -10,17 +10,17 @@ import (
 // Mount is a mounted file system.
 type Mount struct {
 	Major, Minor uint32   // device number
-	Root         string   // the directory of the file system that is mounted; for namespaces, their name
+	Root         string   // the directory of the file system that is mounted; for a namespace, its name
 	Dir          string   // the mount point, as the process sees it
-	Type         string   // fuse.sshfs, say, where the part behind the dot is the server's
+	Type         string   // such as fuse.sshfs, where the part after the dot names the server
 	Options      []string // of the file system, not of the mount
 }
 
-// HasOption reports whether the file system has an option: a controller of cgroups v1, say.
+// HasOption reports whether the file system has an option, such as a controller of cgroups v1.
 func (m *Mount) HasOption(option string) bool { return slices.Contains(m.Options, option) }
 
-// Mounts returns the mounts that a process sees, in the order of /proc/PID/mountinfo (section 3.5). The process is "self", "thread-self" or
-// a PID. Lines that cannot be read are skipped.
+// Mounts returns the mounts that a process sees, in the order of /proc/PID/mountinfo (section 3.5). process is "self", "thread-self" or a
+// PID. Mounts skips malformed lines.
 func Mounts(proc fs.FS, process string) ([]Mount, error) {
 	text, err := read(proc, "/proc", process+"/mountinfo")
 	if err != nil {
@@ -50,7 +50,7 @@ func parseMount(line string) (m Mount, ok bool) {
 	return Mount{uint32(a), uint32(b), unescape(of[3]), unescape(of[4]), is[0], strings.Split(is[2], ",")}, true
 }
 
-// unescape replaces the octal escapes by which the kernel writes blanks, tabs, newlines and backslashes.
+// unescape replaces the octal escapes that the kernel writes for blanks, tabs, newlines and backslashes.
 func unescape(s string) string {
 	var b strings.Builder
 	for i := 0; i < len(s); i++ {
@@ -66,7 +66,8 @@ func unescape(s string) string {
 	return b.String()
 }
 
-// FindMount returns the mount point of the first file system of a type, with an option unless that is empty; false if there is none.
+// FindMount returns the mount point of the first file system with the given type, and with the given option unless that is empty. It
+// returns false if there is none.
 func FindMount(mounts []Mount, fileSystem, option string) (dir string, ok bool) {
 	for i := range mounts {
 		if m := &mounts[i]; m.Type == fileSystem && (option == "" || m.HasOption(option)) {

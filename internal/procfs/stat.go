@@ -10,21 +10,21 @@ import (
 	"time"
 )
 
-// tick is the unit of times in /proc: USER_HZ is 100 on amd64 and arm64 (<asm/param.h>).
+// tick is the unit of times in /proc: USER_HZ, which is 100 on amd64 and arm64 (<asm/param.h>).
 const tick = time.Second / 100
 
-// CPUTimes are the times of a CPU since the machine was booted, in steps of 10 ms (proc_stat(5)).
+// CPUTimes are the times of a CPU since boot, in steps of 10 ms (proc_stat(5)).
 type CPUTimes struct {
 	User, Nice, System, Idle, IOWait, IRQ, SoftIRQ time.Duration
 
-	Steal time.Duration // in which the hypervisor ran something else
+	Steal time.Duration // while the hypervisor ran something else
 }
 
 // Stat is the content of /proc/stat.
 type Stat struct {
-	All      CPUTimes         // the sum of those of all CPUs
-	CPUs     map[int]CPUTimes // of CPUs that are online
-	Switches uint64           // context switches since the machine was booted
+	All      CPUTimes         // the sum over all CPUs
+	CPUs     map[int]CPUTimes // online CPUs only
+	Switches uint64           // context switches since boot
 }
 
 // ReadStat reads /proc/stat (proc_stat(5)).
@@ -87,18 +87,19 @@ func parseTicks(text string) (time.Duration, error) {
 	return time.Duration(n) * tick, nil
 }
 
-// TaskStat is what is used of /proc/PID/stat.
+// TaskStat holds the fields of /proc/PID/stat that bperf uses.
 type TaskStat struct {
-	State byte // R: runs or waits for a CPU, S, D: sleeps, Z, X: has ended …
+	State byte // R: runs or waits for a CPU; S, D: sleeps; Z, X: has ended …
 
 	User, System                 time.Duration // CPU time, in steps of 10 ms
-	ChildrenUser, ChildrenSystem time.Duration // that of the children of a process that it has waited for
+	ChildrenUser, ChildrenSystem time.Duration // CPU time of the children that the process has waited for
 }
 
 // Ended reports whether the task has ended, though its parent may not have noticed yet.
 func (s *TaskStat) Ended() bool { return s.State == 'Z' || s.State == 'X' }
 
-// ReadTaskStat reads /proc/PID/stat (proc_pid_stat(5)) of a process, "12", or of a thread, "12/task/13". See Ended for the error of one that has ended.
+// ReadTaskStat reads /proc/PID/stat (proc_pid_stat(5)) of a process, "12", or of a thread, "12/task/13". The function Ended recognizes its
+// error for a task that has ended.
 func ReadTaskStat(proc fs.FS, task string) (s TaskStat, err error) {
 	name := path.Join(task, "stat")
 	text, err := read(proc, "/proc", name)

@@ -67,7 +67,7 @@ func TestTaskStat(t *testing.T) {
 	}
 }
 
-// TestOwnStat has what the kernel that runs writes.
+// TestOwnStat reads the files of the running kernel.
 func TestOwnStat(t *testing.T) {
 	proc := os.DirFS("/proc")
 	s, err := ReadStat(proc)

@@ -10,19 +10,20 @@ import (
 // Status is the text of /proc/PID/status (proc_pid_status(5)).
 type Status string
 
-// ReadStatus reads the status of a process or thread: "self", "thread-self" or its ID. The error is fs.ErrNotExist or ESRCH if it has ended.
+// ReadStatus reads the status of a process or thread: "self", "thread-self" or its ID. The error is fs.ErrNotExist or ESRCH if the task has
+// ended.
 func ReadStatus(proc fs.FS, task string) (Status, error) {
 	text, err := read(proc, "/proc", path.Join(task, "status"))
 	return Status(text), err
 }
 
-// Field returns the values of a line, without the blanks around them; empty where there is no such line.
+// Field returns the values of a line, without the blanks around them. It returns "" if there is no such line.
 func (s Status) Field(name string) string {
 	value, _ := s.find(name)
 	return value
 }
 
-// Need is Field, but an error where there is no such line.
+// Need is like Field, but fails if there is no such line.
 func (s Status) Need(name string) (string, error) {
 	value, ok := s.find(name)
 	if !ok {

@@ -6,7 +6,8 @@ import (
 	"strings"
 )
 
-// Sysctl returns a setting that is a number: "kernel/perf_event_paranoid", say (https://docs.kernel.org/admin-guide/sysctl/index.html).
+// Sysctl returns the value of a numeric setting, such as "kernel/perf_event_paranoid"
+// (https://docs.kernel.org/admin-guide/sysctl/index.html).
 func Sysctl(proc fs.FS, name string) (int, error) {
 	text, err := read(proc, "/proc", "sys/"+name)
 	if err != nil {
@@ -15,8 +16,8 @@ func Sysctl(proc fs.FS, name string) (int, error) {
 	return strconv.Atoi(strings.TrimSpace(text))
 }
 
-// PerfEventParanoid returns kernel.perf_event_paranoid (https://docs.kernel.org/admin-guide/sysctl/kernel.html#perf-event-paranoid), and where it cannot be read
-// the kernel's default.
+// PerfEventParanoid returns kernel.perf_event_paranoid (https://docs.kernel.org/admin-guide/sysctl/kernel.html#perf-event-paranoid). If it
+// cannot be read, it returns 2, the kernel's default.
 func PerfEventParanoid(proc fs.FS) int {
 	level, err := Sysctl(proc, "kernel/perf_event_paranoid")
 	if err != nil {

@@ -12,7 +12,8 @@ import (
 	"syscall"
 )
 
-// Comm returns the name of a process or thread (proc_pid_comm(5)): "self", "12" or "12/task/13", say. See Ended for the error of one that has ended.
+// Comm returns the name of a process or thread (proc_pid_comm(5)), such as "self", "12" or "12/task/13". Ended recognizes its error for a
+// task that has ended.
 func Comm(proc fs.FS, task string) (string, error) {
 	name := path.Join(task, "comm")
 	f, err := proc.Open(name)
@@ -20,7 +21,7 @@ func Comm(proc fs.FS, task string) (string, error) {
 		return "", withPath(err, "/proc", name)
 	}
 	defer f.Close()
-	var text [128]byte // TASK_COMM_LEN is 16; those of kernel workers say what they do, in at most 64
+	var text [128]byte // TASK_COMM_LEN is 16; names of kernel workers describe their work, in at most 64 bytes
 	n, err := f.Read(text[:])
 	if err != nil && err != io.EOF {
 		return "", withPath(err, "/proc", name)
@@ -34,7 +35,7 @@ func Processes(proc fs.FS) ([]int, error) { return numbers(proc, ".") }
 // Threads returns the IDs of the threads of a process, in ascending order.
 func Threads(proc fs.FS, pid int) ([]int, error) { return numbers(proc, fmt.Sprintf("%d/task", pid)) }
 
-// numbers returns the entries of a directory that are numbers.
+// numbers returns the entries of a directory that are numbers, in ascending order.
 func numbers(proc fs.FS, dir string) ([]int, error) {
 	entries, err := fs.ReadDir(proc, dir)
 	if err != nil {
@@ -50,7 +51,7 @@ func numbers(proc fs.FS, dir string) ([]int, error) {
 	return all, nil
 }
 
-// Ended reports whether an error of reading /proc means that the task has ended: ENOENT when its file is opened, ESRCH when it is read.
+// Ended reports whether an error from /proc means that the task has ended: ENOENT from opening its file, ESRCH from reading it.
 func Ended(err error) bool {
 	return errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ESRCH)
 }

@@ -32,7 +32,7 @@ func TestTasks(t *testing.T) {
 	}
 }
 
-// TestOwnTask has what the kernel that runs says of this process.
+// TestOwnTask reads the files of this process.
 func TestOwnTask(t *testing.T) {
 	proc := os.DirFS("/proc")
 	name, err := Comm(proc, "self")

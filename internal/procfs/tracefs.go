@@ -6,8 +6,8 @@ import (
 	"os"
 )
 
-// Tracefs returns where tracefs is mounted: on its own mount point, or, before Linux 4.1 and where nobody mounted it, in debugfs. If it is not mounted at all, it
-// returns the mount point where it should be (https://docs.kernel.org/trace/ftrace.html).
+// Tracefs returns the mount point of tracefs: /sys/kernel/tracing, or the tracing directory of debugfs before Linux 4.1 or if nobody
+// mounted tracefs. If neither is mounted, it returns /sys/kernel/tracing (https://docs.kernel.org/trace/ftrace.html).
 func Tracefs() string {
 	const own, debug = "/sys/kernel/tracing", "/sys/kernel/debug/tracing"
 	if _, err := os.Stat(own + "/events"); errors.Is(err, fs.ErrNotExist) {
