@@ -28,7 +28,7 @@ func load(t ebpf.ProgramType, attach ebpf.AttachType, to string) (*ebpf.Program,
 	return p, answer(err)
 }
 
-// answer is the kernel's own, without the library's guesses at why.
+// answer returns the kernel's errno in err, without the library's guess at the reason. It returns other errors unchanged.
 func answer(err error) error {
 	var errno syscall.Errno
 	if errors.As(err, &errno) {
@@ -37,7 +37,7 @@ func answer(err error) error {
 	return err
 }
 
-// refused is what would mend a refusal by the kernel.
+// refused returns the remedy for a refusal by the kernel, or "" if none is known.
 func (x examiner) refused(err error) string {
 	if errors.Is(err, unix.EPERM) && !x.capabilities.has(capBPF, capPerfmon) {
 		return "Run as root, or give bperf the capabilities: setcap cap_bpf,cap_perfmon=ep BPERF"
@@ -64,7 +64,7 @@ func (x examiner) programs() Finding {
 	return works(feature, "a raw tracepoint program loads and attaches")
 }
 
-// perfEventPrograms tries to attach a program to a sampling event (links to them: Linux 5.15).
+// perfEventPrograms tries to attach a program to a sampling event. BPF links to perf events exist since Linux 5.15.
 func (x examiner) perfEventPrograms() Finding {
 	const feature = "BPF on perf events"
 	p, err := load(ebpf.PerfEvent, ebpf.AttachNone, "")
@@ -88,7 +88,7 @@ func (x examiner) perfEventPrograms() Finding {
 	return works(feature, "a program runs at each sample")
 }
 
-// btf looks for the kernel's own type information, from which programs adapt to it.
+// btf checks for the BTF of the kernel, which programs need to adapt to it.
 func (x examiner) btf() Finding {
 	const feature = "BTF of the kernel"
 	const file = "kernel/btf/vmlinux"
@@ -104,7 +104,7 @@ func (x examiner) btf() Finding {
 	return works(feature, "/sys/%s, %.1f MiB", file, float64(info.Size())/(1<<20))
 }
 
-// trampolines tries to attach a program to the entry of a function of the kernel that is there for such tests.
+// trampolines tries to attach a program to the entry of bpf_fentry_test1, a kernel function for such tests.
 func (x examiner) trampolines() Finding {
 	const feature = "trampolines (fentry, fexit)"
 	p, err := load(ebpf.Tracing, ebpf.AttachTraceFEntry, "bpf_fentry_test1")
@@ -120,8 +120,8 @@ func (x examiner) trampolines() Finding {
 	return works(feature, "an fentry program loads and attaches")
 }
 
-// CountRuns lets the kernel count and measure the runs of BPF programs until what it returns is closed, which the end of the
-// process does, too (BPF_ENABLE_STATS, Linux 5.8).
+// CountRuns makes the kernel count and time the runs of BPF programs (BPF_ENABLE_STATS, Linux 5.8). It stops when the result is closed or
+// the process exits.
 func CountRuns() (io.Closer, error) { return ebpf.EnableStats(uint32(unix.BPF_STATS_RUN_TIME)) }
 
 // IsBPFFS reports whether a path is in a BPF file system.
@@ -131,7 +131,7 @@ func IsBPFFS(path string) (bool, error) {
 	return err == nil && uint32(fs.Type) == unix.BPF_FS_MAGIC, err
 }
 
-// runStats tries to switch the statistics of program runs on, for as long as a descriptor is open (Linux 5.8).
+// runStats tries to enable the statistics of program runs for a moment (Linux 5.8).
 func (x examiner) runStats() Finding {
 	const feature = "BPF run statistics"
 	c, err := CountRuns()
@@ -142,7 +142,7 @@ func (x examiner) runStats() Finding {
 	return works(feature, "run count and run time of programs")
 }
 
-// bpffs looks for the file system that IDs are pinned in.
+// bpffs checks for the BPF file system, which IDs are pinned in.
 func (x examiner) bpffs() Finding {
 	const feature = "bpffs"
 	const remedy = "Mount it: mount -t bpf bpf /sys/fs/bpf"

@@ -6,7 +6,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// ClockResolution is the resolution of a clock in ns (clock_getres(2)).
+// ClockResolution returns the resolution of a clock in ns (clock_getres(2)).
 func ClockResolution(id int32) (uint64, error) {
 	var t unix.Timespec
 	if err := unix.ClockGetres(id, &t); err != nil {
@@ -15,7 +15,7 @@ func ClockResolution(id int32) (uint64, error) {
 	return uint64(t.Nano()), nil
 }
 
-// ClockAndWall is one moment on a clock, and in the time since 1970, both in ns.
+// ClockAndWall returns the current time of a clock and the current time since 1970, both in ns.
 func ClockAndWall(id int32) (clock, wall uint64, err error) {
 	var c, w unix.Timespec
 	if err := unix.ClockGettime(id, &c); err != nil {

@@ -1,5 +1,5 @@
-// Package kernel finds out what this kernel, and this process in it, may do: by trying, not by version
-// numbers, as distributions backport, and policies forbid.
+// Package kernel finds out which features of the running kernel this process can use. It tries each feature instead of comparing version
+// numbers, because distributions backport features and policies forbid them.
 package kernel
 
 import (
@@ -8,41 +8,39 @@ import (
 	"os"
 )
 
-// State is how far a feature can be used.
+// State is the degree to which a feature can be used.
 type State string
 
 // The states of a feature.
 const (
 	Works   State = "works"
-	Limited State = "limited" // a part of it, which Detail tells
+	Limited State = "limited" // only a part of it works, which Detail names
 	Missing State = "missing"
 )
 
-// Finding is what was found of one feature.
+// Finding is the result for one feature.
 type Finding struct {
 	Feature string `json:"feature"`
 	State   State  `json:"state"`
-	Detail  string `json:"detail"`           // what there is, or why there is nothing
-	Remedy  string `json:"remedy,omitempty"` // what would mend it; empty if it works
+	Detail  string `json:"detail"`           // how it works, or why it does not
+	Remedy  string `json:"remedy,omitempty"` // how to fix it; empty if it works
 }
 
-// Report is what was found of all features.
+// Report holds the results for all features.
 type Report struct {
 	Findings []Finding
 	CanCount bool // whether anything can be counted at all
 }
 
-// examiner looks at a kernel. The trees are where its files are read; what is tried is tried on the
-// kernel that runs.
+// examiner examines a kernel. It reads files from proc and sys, but tries features on the running kernel.
 type examiner struct {
 	proc, sys    fs.FS
 	capabilities capabilities
-	readsRefused bool  // as readsRefused returns
-	typedReads   error // why programs cannot read in another way
+	readsRefused bool  // the result of readsRefused
+	typedReads   error // why programs cannot read the kernel's memory with bpf_rdonly_cast either
 }
 
-// Examine tries every feature that bperf uses. It takes up to a second, most of it for reading the
-// kernel's BTF, and leaves nothing behind.
+// Examine tries every feature that bperf uses. It takes up to a second, mostly to read the BTF of the kernel, and leaves nothing behind.
 func Examine() (Report, error) {
 	x := examiner{proc: os.DirFS("/proc"), sys: os.DirFS("/sys"), readsRefused: readsRefused()}
 	var err error

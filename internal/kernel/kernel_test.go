@@ -8,11 +8,11 @@ import (
 	"github.com/bperf/bperf/test/require"
 )
 
-// TestExamine looks at the kernel that runs. As root, what every kernel here has must be found.
+// TestExamine examines the running kernel. As root, it must find the features that every kernel here has.
 func TestExamine(t *testing.T) {
 	require.Root(t)
 	require.Tracefs(t)
-	if _, err := Examine(); err != nil { // Go's runtime opens descriptors of its own the first time
+	if _, err := Examine(); err != nil { // the first time, Go's runtime opens descriptors of its own
 		t.Fatal(err)
 	}
 	before := descriptors(t)
@@ -43,7 +43,7 @@ func TestExamine(t *testing.T) {
 	}
 }
 
-// TestLockdown finds it out without securityfs, which guests do not mount.
+// TestLockdown detects lockdown without securityfs, which guests do not mount.
 func TestLockdown(t *testing.T) {
 	require.Lockdown(t)
 	report, err := Examine()
@@ -58,7 +58,7 @@ func TestLockdown(t *testing.T) {
 	}
 }
 
-// TestCounters knows how many counters the PMU of the arm64 guest has.
+// TestCounters checks the number of counters, which is known for the PMU of the arm64 guest.
 func TestCounters(t *testing.T) {
 	require.PMU(t)
 	if runtime.GOARCH != "arm64" {
@@ -74,7 +74,7 @@ func TestCounters(t *testing.T) {
 	}
 }
 
-// descriptors returns the number of files that this process has open.
+// descriptors returns the number of open files of this process.
 func descriptors(t *testing.T) int {
 	t.Helper()
 	entries, err := os.ReadDir("/proc/self/fd")

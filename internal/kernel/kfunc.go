@@ -9,8 +9,9 @@ import (
 	"github.com/cilium/ebpf/btf"
 )
 
-// DropMissing removes a weak kfunc from programs if the running kernel itself does not have it: its address is 0, and what calls it is dead code. The library
-// does the same, but for each instruction it first searches the types of all modules, and for these goes through those of all loaded BPF programs.
+// DropMissing removes a weak kfunc from programs if the running kernel (not its modules) lacks it: its address becomes 0, which makes its
+// calls dead code. The library does the same, but for each instruction it first searches the types of all modules, and to find these it
+// walks all loaded BPF programs.
 func DropMissing(programs map[string]*ebpf.ProgramSpec, kfunc string, types *btf.Cache) error {
 	spec, err := types.Kernel()
 	if err != nil {

@@ -10,7 +10,7 @@ import (
 	"github.com/bperf/bperf/test/require"
 )
 
-// TestDropMissing loads a program that calls a kfunc which no kernel has, if its address is not 0.
+// TestDropMissing loads a program that calls a kfunc if its address is not 0. No kernel has that kfunc.
 func TestDropMissing(t *testing.T) {
 	require.Root(t)
 	const missing, other = "bperf_no_such_kfunc", "bperf_another"
@@ -44,7 +44,7 @@ func TestDropMissing(t *testing.T) {
 	}
 }
 
-// TestDropMissingKeeps has a kfunc that the kernel has: any function in its types will do.
+// TestDropMissingKeeps uses a kfunc that the kernel has. Any function in the kernel's BTF will do.
 func TestDropMissingKeeps(t *testing.T) {
 	const known = "schedule"
 	programs := map[string]*ebpf.ProgramSpec{"": {Instructions: asm.Instructions{asm.LoadImm(asm.R1, 1, asm.DWord).WithReference(known)}}}

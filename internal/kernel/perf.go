@@ -16,8 +16,8 @@ import (
 	"github.com/bperf/bperf/perfdata"
 )
 
-// permission is what would let this process count; other is what else would, if it lacks capabilities. Above 2, which distributions have
-// added to the kernel's levels of perf_event_paranoid, CAP_PERFMON does not help.
+// permission returns the remedy if this process may not count. other is an alternative for a process without the capabilities.
+// Distributions added levels above 2 to perf_event_paranoid; there, CAP_PERFMON does not help.
 func (x examiner) permission(other string) string {
 	if x.capabilities.has(capPerfmon, capSysAdmin) {
 		return Policy
@@ -28,7 +28,7 @@ func (x examiner) permission(other string) string {
 	return "Run as root, or give bperf the capability: setcap cap_perfmon=ep BPERF" + other
 }
 
-// try opens an event for a moment.
+// try opens an event and closes it.
 func try(attr perfdata.Attr, at perfevent.Where) error {
 	attr.Flags |= perfdata.AttrDisabled
 	e, err := perfevent.Open(&attr, at)
@@ -44,7 +44,7 @@ func software(config uint64) perfdata.Attr {
 
 var ownThread = perfevent.Where{CPU: perfevent.AnyCPU}
 
-// ownThread tries to count this process itself, which needs the least.
+// ownThread tries to count this process itself, which needs the fewest privileges.
 func (x examiner) ownThread() Finding {
 	const feature = "counting own processes"
 	clock := software(perfdata.SoftwareTaskClock)
@@ -64,7 +64,7 @@ func (x examiner) ownThread() Finding {
 		"perf_event_open: %v", err)
 }
 
-// system tries to count a CPU with all that runs on it.
+// system tries to count everything on one CPU.
 func (x examiner) system() Finding {
 	const feature = "counting the system"
 	cpus, err := procfs.CPUs(x.sys, "online")
@@ -77,7 +77,7 @@ func (x examiner) system() Finding {
 	return works(feature, "all processes, on every CPU")
 }
 
-// cgroups tries to count the root of the hierarchy that perf events know.
+// cgroups tries to count the root of the cgroup hierarchy that perf events use.
 func (x examiner) cgroups() Finding {
 	const feature = "counting cgroups"
 	mounts, err := procfs.Mounts(x.proc, "self")
@@ -109,7 +109,7 @@ func (x examiner) cgroups() Finding {
 	return works(feature, "cgroup %s on %s", version, where)
 }
 
-// tracepoints tries to open the one that every kernel has.
+// tracepoints tries to open sched:sched_switch, which every kernel has.
 func (x examiner) tracepoints() Finding {
 	const feature = "tracepoints"
 	const tracefs = "/sys/kernel/tracing"
@@ -132,7 +132,7 @@ func (x examiner) tracepoints() Finding {
 	return works(feature, "tracefs on %s", tracefs)
 }
 
-// cycles is the event that every PMU has; without the right to count the kernel, user mode is left.
+// cycles returns the event that every PMU has, restricted to user mode if this process may not count the kernel.
 func cycles() perfdata.Attr {
 	attr := perfdata.Attr{Type: perfdata.TypeHardware, Config: unix.PERF_COUNT_HW_CPU_CYCLES}
 	if err := try(attr, ownThread); errors.Is(err, unix.EACCES) || errors.Is(err, unix.EPERM) {
@@ -141,10 +141,10 @@ func cycles() perfdata.Attr {
 	return attr
 }
 
-// pmu counts the counters: the kernel lets a group grow as long as all of it can be on counters at once.
+// pmu reports the number of hardware counters: the kernel lets a group grow while the whole group fits on the counters at once.
 func (x examiner) pmu() Finding {
 	const feature = "hardware counters"
-	attr := cycles() // not disabled: arm64 checks only those events of a group that are not
+	attr := cycles() // not disabled: arm64 checks only the events of a group that are not disabled
 	leader, err := perfevent.Open(&attr, ownThread)
 	if err != nil {
 		return x.noPMU(feature, err)
@@ -190,7 +190,7 @@ func (x examiner) pmuSampling() Finding {
 	return x.sampled(feature, attr, 100_000)
 }
 
-// sampled tries whether an event leaves samples in its ring buffer while this thread is busy.
+// sampled tries whether an event writes samples to its ring buffer while this thread is busy.
 func (x examiner) sampled(feature string, attr perfdata.Attr, period uint64) Finding {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()

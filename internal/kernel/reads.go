@@ -10,9 +10,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// readsRefused reports whether the kernel refuses BPF programs the helpers that read its memory, as it does in lockdown=confidentiality
-// (LOCKDOWN_BPF_READ_KERNEL of include/linux/security.h). The lockdown module's own file is often not mounted in containers, so a program is loaded. It calls
-// the oldest of the helpers, which the library puts in the place of bpf_probe_read_kernel where that is refused.
+// readsRefused reports whether the kernel refuses the helpers with which BPF programs read its memory, as it does with
+// lockdown=confidentiality (LOCKDOWN_BPF_READ_KERNEL of include/linux/security.h). It loads a program to find out, because containers often
+// do not mount the file of the lockdown module. The program calls bpf_probe_read, the oldest of the helpers, because the library replaces
+// bpf_probe_read_kernel with it where that is refused.
 func readsRefused() bool {
 	p, err := ebpf.NewProgramWithOptions(&ebpf.ProgramSpec{
 		Type:    ebpf.RawTracepoint,
@@ -30,13 +31,13 @@ func readsRefused() bool {
 	if err == nil {
 		p.Close()
 	}
-	return errors.Is(err, unix.EINVAL) // unlike what this process may not do
+	return errors.Is(err, unix.EINVAL) // a lack of privileges gives another error
 }
 
 var errReadsRefused = errors.New("with lockdown=confidentiality, BPF programs can read the kernel's memory from Linux 6.2 on (bpf_rdonly_cast): " +
 	"boot a newer kernel, or without lockdown=confidentiality")
 
-// haveTypedReads fails if the kernel does not have bpf_rdonly_cast (Linux 6.2).
+// haveTypedReads fails if the kernel lacks bpf_rdonly_cast (Linux 6.2).
 func haveTypedReads() error {
 	types, err := btf.LoadKernelSpec()
 	if err != nil {
@@ -53,8 +54,8 @@ func haveTypedReads() error {
 
 const rdonlyCast = "bpf_rdonly_cast"
 
-// PrepareReads lets programs with kernel_read of bpf/kernel.h read the kernel's memory in the way that the running kernel allows: with the helper
-// bpf_probe_read_kernel, or where that is refused, with bpf_rdonly_cast. It fails if the kernel has neither.
+// PrepareReads adapts programs that use kernel_read of bpf/kernel.h to the running kernel. They read the kernel's memory with the helper
+// bpf_probe_read_kernel, or where the kernel refuses that, with bpf_rdonly_cast. PrepareReads fails if the kernel allows neither.
 func PrepareReads(programs map[string]*ebpf.ProgramSpec) error {
 	if !readsRefused() {
 		drop(programs, rdonlyCast)
@@ -64,8 +65,9 @@ func PrepareReads(programs map[string]*ebpf.ProgramSpec) error {
 	return haveTypedReads()
 }
 
-// keepUserReads hides calls of bpf_probe_read_user, which is never refused, from cilium/ebpf: where bpf_probe_read_kernel is refused, it replaces both.
-// A call has no destination; of the one that is set here the library writes the lowest four bits.
+// keepUserReads hides calls of bpf_probe_read_user from cilium/ebpf. Where bpf_probe_read_kernel is refused, the library replaces both
+// helpers, although bpf_probe_read_user is never refused. The library does not recognize a call with a destination register. The one set
+// here has no effect, because the library encodes only its lowest four bits.
 func keepUserReads(programs map[string]*ebpf.ProgramSpec) {
 	for _, p := range programs {
 		for i := range p.Instructions {

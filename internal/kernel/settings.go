@@ -14,8 +14,7 @@ import (
 	"github.com/bperf/bperf/internal/procfs"
 )
 
-// paranoid explains kernel.perf_event_paranoid
-// (https://docs.kernel.org/admin-guide/sysctl/kernel.html#perf-event-paranoid).
+// paranoid explains kernel.perf_event_paranoid (https://docs.kernel.org/admin-guide/sysctl/kernel.html#perf-event-paranoid).
 func (x examiner) paranoid() Finding {
 	const feature = "kernel.perf_event_paranoid"
 	level, err := procfs.Sysctl(x.proc, "kernel/perf_event_paranoid")
@@ -41,8 +40,7 @@ func (x examiner) paranoid() Finding {
 	return works(feature, "%d: %s", level, rule)
 }
 
-// kernelAddresses explains kernel.kptr_restrict
-// (https://docs.kernel.org/admin-guide/sysctl/kernel.html#kptr-restrict).
+// kernelAddresses explains kernel.kptr_restrict (https://docs.kernel.org/admin-guide/sysctl/kernel.html#kptr-restrict).
 func (x examiner) kernelAddresses() Finding {
 	const feature = "kernel.kptr_restrict"
 	level, err := procfs.Sysctl(x.proc, "kernel/kptr_restrict")
@@ -60,7 +58,7 @@ func (x examiner) kernelAddresses() Finding {
 
 const unlock = "Boot without lockdown=confidentiality."
 
-// lockdown reads the state of the lockdown module (kernel_lockdown(7)), where its file is mounted: the current one is in brackets.
+// lockdown reports the state of the lockdown module (kernel_lockdown(7)). If its file is mounted, the current state is the one in brackets.
 func (x examiner) lockdown() Finding {
 	const feature = "lockdown"
 	if x.readsRefused {
@@ -93,7 +91,7 @@ func (x examiner) confidentiality(feature string) Finding {
 	return limited(feature, unlock, detail+"bperf's read it in another way")
 }
 
-// capabilities is a set of them, as in Linux's include/uapi/linux/capability.h.
+// capabilities is a set of capabilities, as in include/uapi/linux/capability.h.
 type capabilities uint64
 
 type capability struct {
@@ -109,7 +107,7 @@ var (
 	capBPF         = capability{unix.CAP_BPF, "CAP_BPF"}         // Linux 5.8
 )
 
-// has reports whether all of them are in the set. CAP_SYS_ADMIN stands for those that were cut from it.
+// has reports whether the set has all the given capabilities. CAP_SYS_ADMIN implies those that were split from it.
 func (c capabilities) has(all ...capability) bool {
 	in := func(one capability) bool { return c>>one.bit&1 == 1 }
 	return !slices.ContainsFunc(all, func(one capability) bool {
@@ -117,7 +115,7 @@ func (c capabilities) has(all ...capability) bool {
 	})
 }
 
-// readCapabilities reads the effective set of this process (proc_pid_status(5)).
+// readCapabilities returns the effective set of this process (proc_pid_status(5)).
 func readCapabilities(proc fs.FS) (capabilities, error) {
 	status, err := procfs.ReadStatus(proc, "self")
 	if err != nil {
@@ -134,7 +132,7 @@ func readCapabilities(proc fs.FS) (capabilities, error) {
 	return capabilities(set), nil
 }
 
-// Policy names what refuses a process that has all capabilities.
+// Policy explains a refusal to a process that has all capabilities.
 const Policy = "This process has the capabilities, but something else refuses: a seccomp filter (a container's profile has to allow perf_event_open " +
 	"and bpf), a security module, kernel lockdown (/sys/kernel/security/lockdown), or a user namespace, outside which its capabilities do not count"
 
@@ -144,7 +142,8 @@ func Privileged(proc fs.FS) bool {
 	return err == nil && c.has(capBPF, capPerfmon, capSysAdmin)
 }
 
-// Remedy returns what to do about a permission error: grant says how to give a process the capabilities, which does not help one that has them.
+// Remedy returns the fix for a permission error: grant, which describes how to give a process the capabilities, or Policy if this process
+// has them already.
 func Remedy(grant string) string {
 	if Privileged(os.DirFS("/proc")) {
 		return Policy
@@ -181,7 +180,7 @@ const (
 	limitMemory = unix.RLIMIT_MEMLOCK
 )
 
-// limit tells one of the limits of this process (getrlimit(2)).
+// limit reports a resource limit of this process (getrlimit(2)).
 func limit(feature string, which int) Finding {
 	var r unix.Rlimit
 	if err := unix.Getrlimit(which, &r); err != nil {

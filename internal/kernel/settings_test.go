@@ -6,7 +6,7 @@ import (
 	"testing/fstest"
 )
 
-// files makes a tree of files.
+// files returns a tree of files.
 func files(content map[string]string) fstest.MapFS {
 	tree := fstest.MapFS{}
 	for name, text := range content {

@@ -12,9 +12,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// TypesOf are those types of the running kernel by which programs are relocated that know these of it: with the names that are there, up to ___,
-// and all that they have inside, but for what pointers point to. To decode all of the kernel's types takes ten times as long, and those of modules
-// come on top. They have other IDs than in the kernel; where programs need these, for bpf_rdonly_cast (PrepareReads), all types are returned.
+// TypesOf returns the types of the running kernel that are needed to relocate programs whose types are known: structures, unions and
+// enumerations with the same names, up to ___, and the types of their members, without the types that pointers refer to. Decoding all types
+// of the kernel takes ten times as long, and the types of modules add to that. The result has other type IDs than the kernel. Where
+// programs need the kernel's IDs for bpf_rdonly_cast (PrepareReads), TypesOf returns all types.
 func TypesOf(known *btf.Spec) (*btf.Spec, error) {
 	if readsRefused() {
 		return btf.LoadKernelSpec()
@@ -34,7 +35,8 @@ func TypesOf(known *btf.Spec) (*btf.Spec, error) {
 	return btf.LoadSpecFromReader(bytes.NewReader(some))
 }
 
-// narrowFile maps the file, as newer kernels allow (6.18 does, 6.12 does not), or reads it, a page with each call.
+// narrowFile narrows the BTF in a file. It maps the file if the kernel supports that (6.18 does, 6.12 does not); otherwise it reads the
+// file, which takes one call per page.
 func narrowFile(name string, names map[string]bool) ([]byte, error) {
 	f, err := os.Open(name)
 	if err != nil {
@@ -54,7 +56,7 @@ func narrowFile(name string, names map[string]bool) ([]byte, error) {
 	return narrow(raw, names)
 }
 
-// Kinds of types: BTF_KIND_* of include/uapi/linux/btf.h.
+// These are the kinds of types: BTF_KIND_* of include/uapi/linux/btf.h.
 const (
 	kindInt = 1 + iota
 	kindPointer
@@ -78,7 +80,7 @@ const (
 	kinds
 )
 
-// What follows struct btf_type in bytes, for each kind: as such, and for each of its parts.
+// The number of bytes that follow struct btf_type, for each kind: typeTail once, and partSize for each of its parts.
 var (
 	typeTail = [kinds]int{kindInt: 4, kindArray: 12, kindVariable: 4, kindDeclTag: 4}
 	partSize = [kinds]int{kindStruct: 12, kindUnion: 12, kindEnum: 8, kindPrototype: 8, kindSection: 12, kindEnum64: 12}
@@ -89,20 +91,20 @@ const (
 	btfType   = 12 // struct btf_type: name, info, size or type
 )
 
-// narrowed is BTF that is made of another one (https://docs.kernel.org/bpf/btf.html).
+// narrowed is BTF that is built from a part of other BTF (https://docs.kernel.org/bpf/btf.html).
 type narrowed struct {
 	types   []byte
 	strings []byte
-	at      []uint32 // where each type is
-	ids     []uint32 // in what is made; 0 if it is not there
-	kept    []uint32 // the old IDs, in the order of the new ones from 2 on
-	names   map[string]uint32
-	text    []byte // of names
+	at      []uint32          // the offset of each type in types, by old ID
+	ids     []uint32          // new IDs by old ID; 0 if not kept
+	kept    []uint32          // old IDs in the order of new IDs, which start at 2
+	names   map[string]uint32 // offset of each name in text
+	text    []byte            // the new strings
 }
 
 var errBTF = errors.New("it is no BTF that is known")
 
-// narrow makes BTF of structures, unions and enumerations with some names.
+// narrow returns the BTF of the structures, unions and enumerations with the given names.
 func narrow(raw []byte, names map[string]bool) ([]byte, error) {
 	ne := binary.NativeEndian
 	if len(raw) < btfHeader || ne.Uint16(raw) != 0xeb9f {
@@ -130,7 +132,7 @@ func narrow(raw []byte, names map[string]bool) ([]byte, error) {
 	}
 	const pointer = 1
 	types := n.append(nil, 0, kindPointer<<24, 0)
-	for i := 0; i < len(n.kept); i++ { // there are more meanwhile
+	for i := 0; i < len(n.kept); i++ { // copy keeps more types
 		types = n.copy(types, n.kept[i], pointer)
 	}
 	made := ne.AppendUint16(nil, 0xeb9f)
@@ -141,9 +143,9 @@ func narrow(raw []byte, names map[string]bool) ([]byte, error) {
 	return append(append(made, types...), n.text...), nil
 }
 
-// index finds where types are.
+// index finds the offsets of all types.
 func (n *narrowed) index() error {
-	const usual = 24 // bytes of a type of the kernel
+	const usual = 24 // bytes per type of the kernel
 	n.at = append(make([]uint32, 0, len(n.types)/usual), 0)
 	for at := 0; at < len(n.types); {
 		if len(n.types)-at < btfType {
@@ -177,7 +179,7 @@ func (n *narrowed) name(offset uint32) []byte {
 	return name
 }
 
-// keep returns the new ID of a type. What void is remains it.
+// keep returns the new ID of a type. void stays void.
 func (n *narrowed) keep(id uint32) uint32 {
 	if id == 0 || uint64(id) >= uint64(len(n.at)) {
 		return 0
@@ -189,7 +191,7 @@ func (n *narrowed) keep(id uint32) uint32 {
 	return n.ids[id]
 }
 
-// copy appends a type with new IDs. All pointers are the same.
+// copy appends a type and translates its type IDs. All pointers become the same type.
 func (n *narrowed) copy(to []byte, id, pointer uint32) []byte {
 	ne := binary.NativeEndian
 	of := func(id uint32) uint32 {
@@ -209,7 +211,7 @@ func (n *narrowed) copy(to []byte, id, pointer uint32) []byte {
 	}
 	to = n.append(to, ne.Uint32(b), ne.Uint32(b[4:]), size)
 	switch kind {
-	case kindArray: // elements, index, number
+	case kindArray: // element type, index type, number
 		to = ne.AppendUint32(to, of(ne.Uint32(tail)))
 		to = ne.AppendUint32(to, of(ne.Uint32(tail[4:])))
 		return append(to, tail[8:12]...)
@@ -230,7 +232,7 @@ func (n *narrowed) copy(to []byte, id, pointer uint32) []byte {
 	return append(to, tail[:typeTail[kind]]...)
 }
 
-// append appends three numbers of which the first is a name.
+// append appends a name, translated, and two more numbers.
 func (n *narrowed) append(to []byte, name, second, third uint32) []byte {
 	ne := binary.NativeEndian
 	to = ne.AppendUint32(to, n.rename(name))
@@ -238,7 +240,7 @@ func (n *narrowed) append(to []byte, name, second, third uint32) []byte {
 	return ne.AppendUint32(to, third)
 }
 
-// rename returns where a name is in what is made.
+// rename returns the offset of a name in the new strings.
 func (n *narrowed) rename(offset uint32) uint32 {
 	name := n.name(offset)
 	at, known := n.names[string(name)]

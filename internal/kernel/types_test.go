@@ -10,7 +10,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// members are where the members of a structure are, in bits.
+// members returns the offsets and sizes of the members of a structure, in bits.
 func members(t *testing.T, spec *btf.Spec, name string) map[string]btf.Bits {
 	t.Helper()
 	var s *btf.Struct
@@ -28,7 +28,7 @@ func members(t *testing.T, spec *btf.Spec, name string) map[string]btf.Bits {
 	return at
 }
 
-// TestNarrow compares some structures of the kernel with what they are among all of its types.
+// TestNarrow compares some structures in the narrowed BTF with those in the whole BTF of the kernel.
 func TestNarrow(t *testing.T) {
 	raw, err := os.ReadFile("/sys/kernel/btf/vmlinux")
 	if err != nil {

@@ -179,6 +179,7 @@ func bindingOf(kind byte) (b symbol.Binding, ok bool) {
 	return 0, false
 }
 
+// ComesAndGoes reports whether the code of a module of kallsyms comes and goes: BPF programs, and ftrace (__builtin__…).
 func ComesAndGoes(module string) bool {
 	return module == "bpf" || strings.HasPrefix(module, "__builtin__")
 }
