@@ -18,13 +18,13 @@ import (
 	"github.com/bperf/bperf/perfdata"
 )
 
-// fileID tells files apart: by device and inode, by build ID, or by name, as a record has it. The inode of a file that is gone can be that of
-// another one, with other times.
+// fileID identifies a file by device and inode, by build ID, or by name, depending on the record. A new file can get the inode of a deleted
+// one; size and modification time distinguish the two.
 type fileID struct {
 	major, minor uint32
 	inode        uint64
 	buildID      string
-	name         string // without inode
+	name         string // if the record has no inode
 	size         int64
 	modified     time.Time
 }
@@ -32,29 +32,29 @@ type fileID struct {
 // file is an ELF file that processes have mapped.
 type file struct {
 	id      fileID
-	elf     *object.File  // closed, but for its headers; nil if it could not be read
-	table   *unwind.Table // nil if it has none; without rows when they are in the kernel
+	elf     *object.File  // closed, except for its headers; nil if it could not be read
+	table   *unwind.Table // nil if the file has none or needs none; without rows once they are in the kernel
 	rows    uint32
-	needed  bool      // its code does not keep frame pointers
-	users   int       // mappings
-	loaded  *ebpf.Map // its rows; nil if they are not in the kernel
-	rules   []uint32  // the numbers of its rules, if it is loaded
-	index   run       // of unwind_tables
-	leftOut bool      // there is no room for it
-	idle    bool      // no process has mapped it since a call of Forget
+	needed  bool      // the code does not keep frame pointers
+	users   int       // number of mappings
+	loaded  *ebpf.Map // its rows in the kernel; nil if they are not there
+	rules   []uint32  // the numbers of its rules, if loaded
+	index   run       // its entry in unwind_tables
+	leftOut bool      // there was no room for it
+	idle    bool      // no process has mapped it since the last Forget
 	frames  int       // bytes of call frame information that were read
 }
 
-// vdso is the one name of memory without a file that is looked at.
+// vdso is the name of the only memory without a file that can have a table.
 const vdso = "[vdso]"
 
-// isFile reports whether memory is of a file that can have a table.
+// isFile reports whether a record is of a file that can have a table.
 func isFile(r *perfdata.Mmap2) bool {
 	return strings.HasPrefix(r.Filename, "/") && !strings.HasPrefix(r.Filename, "//") || r.Filename == vdso
 }
 
-// open finds the file of a mapping of a process, which uses it from now on, and makes its table if that is not yet done, and not too much was read for
-// the process.
+// open returns the file of a mapping, with one more user. If the file is new, open builds its table, unless too much was read for the
+// process (Limits.Files).
 func (t *Tables) open(p *process, r *perfdata.Mmap2) *file {
 	at, id := t.identify(r)
 	f, known := t.files[id]
@@ -62,10 +62,10 @@ func (t *Tables) open(p *process, r *perfdata.Mmap2) *file {
 		if p.read >= t.limits.Files {
 			t.leaveOut(&t.stats.FilesUnread, fmt.Errorf("%s: for one process, here %d, at most %d MiB of call frame information are read, each file counting as 16 KiB more",
 				r.Filename, r.PID, t.limits.Files>>20))
-			return &file{users: 1} // of no other process
+			return &file{users: 1} // not shared with other processes
 		}
 		read, err := allowance.Work(t.search.Allowance, r.Filename, func() (file, error) { return readFile(at, t.arch, r) }, nil)
-		if err != nil && !errors.Is(err, fs.ErrNotExist) { // whose process has ended by now
+		if err != nil && !errors.Is(err, fs.ErrNotExist) { // ErrNotExist: the process has ended
 			t.leaveOut(&t.stats.FilesUnread, err)
 		}
 		f = &read
@@ -80,13 +80,13 @@ func (t *Tables) open(p *process, r *perfdata.Mmap2) *file {
 	return f
 }
 
-// place is where a file can be opened.
+// place is a path that a file can be opened at.
 type place struct {
 	object.Search
 	path string
 }
 
-// identify finds the place at which a mapped file can be opened: that of the mapping leads there even if the file was deleted.
+// identify returns the place and the ID of a mapped file. It prefers object.MappedFile, which leads to the file even if it was deleted.
 func (t *Tables) identify(r *perfdata.Mmap2) (at place, id fileID) {
 	id = fileID{major: r.Major, minor: r.Minor, inode: r.Inode, buildID: string(r.BuildID)}
 	if r.Inode == 0 {
@@ -107,13 +107,13 @@ func (t *Tables) identify(r *perfdata.Mmap2) (at place, id fileID) {
 	return at, id
 }
 
-// readFile reads a file and makes its table.
+// readFile reads a file and builds its table.
 func readFile(at place, arch unwind.Arch, r *perfdata.Mmap2) (f file, err error) {
 	o, err := at.Open(at.path, "")
 	if err != nil {
 		return file{}, err
 	}
-	defer func() { _ = o.Close() }() // it is only read
+	defer func() { _ = o.Close() }() // it was only read
 	machine := map[unwind.Arch]elf.Machine{unwind.AMD64: elf.EM_X86_64, unwind.ARM64: elf.EM_AARCH64}[arch]
 	if o.Machine() != machine || o.PointerSize() != 8 {
 		return file{}, nil
@@ -147,7 +147,7 @@ func readFile(at place, arch unwind.Arch, r *perfdata.Mmap2) (f file, err error)
 	return f, nil
 }
 
-// bias is what to take from an address in a mapping to get one of the file.
+// bias returns the difference between addresses in a mapping and addresses in the file.
 func (f *file) bias(r *perfdata.Mmap2) uint64 {
 	if f.elf == nil {
 		return 0
@@ -165,7 +165,7 @@ type (
 	}
 )
 
-// loadFile puts the table of a file into the kernel, if it is needed, and there is room for it. Programs find it after publish.
+// loadFile puts the table of a file into the kernel, if the file needs it and there is room. Programs find it after publish.
 func (t *Tables) loadFile(f *file) error {
 	if f.table == nil || f.loaded != nil || !f.needed || f.leftOut {
 		return nil
@@ -197,7 +197,7 @@ func (t *Tables) loadFile(f *file) error {
 	return nil
 }
 
-// noRoom says why there is no room for the table of a file; nil if there is.
+// noRoom returns the reason why there is no room for the table of a file, or nil.
 func (t *Tables) noRoom(f *file) error {
 	switch {
 	case len(t.indexes.free) == 0:
@@ -210,7 +210,7 @@ func (t *Tables) noRoom(f *file) error {
 	return nil
 }
 
-// publish lets programs find the tables that were loaded.
+// publish makes the loaded tables visible to programs.
 func (t *Tables) publish() error {
 	if err := inTurns(t.loaded, func(f *file) error { return t.tablesMap.Put(f.index.first, uint32(f.loaded.FD())) }); err != nil {
 		return fmt.Errorf("put %d unwind tables into a BPF map: %w", len(t.loaded), err)
@@ -219,7 +219,8 @@ func (t *Tables) publish() error {
 	return nil
 }
 
-// inTurns changes the entries of files in the map of tables. The kernel waits for a grace period with each, so some of them wait together.
+// inTurns changes the entries of files in the map of tables. The kernel waits for a grace period at each change, so 16 changes wait
+// together.
 func inTurns(files []*file, change func(*file) error) error {
 	const together = 16
 	for some := range slices.Chunk(files, together) {
@@ -236,7 +237,7 @@ func inTurns(files []*file, change func(*file) error) error {
 	return nil
 }
 
-// number gives the rules of a table, for which there is room, their numbers, and puts those that are new into the kernel.
+// number returns the numbers of the rules of a table, and writes new rules to the kernel. The rules must fit.
 func (t *Tables) number(rules []unwind.Rule) ([]uint32, error) {
 	numbers, changed := t.rules.take(rules)
 	if len(changed) == 0 {
@@ -260,9 +261,9 @@ func entryOf(r unwind.Rule) ruleEntry {
 	return e
 }
 
-// fill makes the map of a table.
+// fill creates the map of a table.
 func fill(rows []unwind.TableRow, rules []uint32) (*ebpf.Map, error) {
-	const innerMap = 1 << 12 // BPF_F_INNER_MAP of include/uapi/linux/bpf.h, Linux 5.10: maps of other sizes may stand in its place
+	const innerMap = 1 << 12 // BPF_F_INNER_MAP of include/uapi/linux/bpf.h (Linux 5.10): the map of tables accepts maps of different sizes
 	m, err := ebpf.NewMap(&ebpf.MapSpec{Name: "unwind_table", Type: ebpf.Array, KeySize: 4, ValueSize: 8, MaxEntries: uint32(len(rows)), Flags: innerMap})
 	if err != nil {
 		return nil, err
@@ -282,17 +283,17 @@ func fill(rows []unwind.TableRow, rules []uint32) (*ebpf.Map, error) {
 	return m, nil
 }
 
-// maxUnused is how many files are kept that no process has mapped: programs are often started again.
+// maxUnused is the number of files that are kept without mappings: programs are often started again.
 const maxUnused = 128
 
-// use says that there is one more mapping of a file; it may be nil.
+// use adds a user of a file. f may be nil.
 func (f *file) use() {
 	if f != nil {
 		f.users++
 	}
 }
 
-// release says that a mapping of a file is gone.
+// release removes a user of a file. f may be nil.
 func (t *Tables) release(f *file) {
 	if f == nil {
 		return
@@ -304,7 +305,7 @@ func (t *Tables) release(f *file) {
 	}
 }
 
-// Forget drops the files that no process has mapped since the call before. It must follow an Update.
+// Forget drops the files that no process has mapped since the previous call. It must follow an Update.
 func (t *Tables) Forget() error {
 	idle := 0
 	for idle < len(t.unused) && t.unused[idle].idle {
@@ -319,13 +320,13 @@ func (t *Tables) Forget() error {
 	return nil
 }
 
-// unload lets go of files that are no longer used.
+// unload drops unused files beyond maxUnused.
 func (t *Tables) unload() error {
 	return t.dropUnused(len(t.unused) - maxUnused)
 }
 
-// dropUnused removes the n files that have been unused for the longest time; none if n is not positive. The kernel removes the entry of a table when
-// no program uses it any more, so that the numbers of its rules can be given to others then.
+// dropUnused drops the n files that have been unused for the longest time. It drops none if n is not positive. Deleting the entry of a
+// table waits until no program uses the table, so the numbers of its rules can then be reused.
 func (t *Tables) dropUnused(n int) error {
 	if n <= 0 {
 		return nil

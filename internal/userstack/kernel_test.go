@@ -39,7 +39,7 @@ func deep(t *testing.T) (path string, pid int) {
 	return path, cmd.Process.Pid
 }
 
-// mapsOf are the records of what a process has mapped.
+// mapsOf returns the records of the mappings of a process.
 func mapsOf(t *testing.T, pid int) (records []*perfdata.Mmap2) {
 	t.Helper()
 	f, err := os.Open(fmt.Sprintf("/proc/%d/maps", pid))
@@ -91,8 +91,8 @@ func load(t *testing.T, pid int, limits Limits) *ebpf.Collection {
 	return c
 }
 
-// sample takes so many samples of a process, none in the kernel: while that calls a signal handler, the registers of the process are
-// partly the handler's already.
+// sample returns the given number of samples of a process. It takes none in the kernel: while the kernel calls a signal handler, some
+// registers of the process are already those of the handler.
 func sample(t *testing.T, c *ebpf.Collection, pid int, want uint32) []userstackSample {
 	t.Helper()
 	const cpuClock = 0 // PERF_COUNT_SW_CPU_CLOCK
@@ -129,7 +129,7 @@ func sample(t *testing.T, c *ebpf.Collection, pid int, want uint32) []userstackS
 	return samples
 }
 
-// names are the functions of a stack, each as often as it comes in a row.
+// names returns the functions of a stack. Repeated functions have a count.
 func names(f *object.File, s *userstackSample) string {
 	var text []string
 	last, times := "", 0
@@ -143,7 +143,7 @@ func names(f *object.File, s *userstackSample) string {
 	}
 	for i, a := range s.Addresses[:min(s.Frames, 127)] {
 		if i > 0 {
-			a-- // it is a return address
+			a-- // a return address
 		}
 		name := fmt.Sprintf("%#x", a)
 		if symbol, ok := f.Symbol(a); ok {
@@ -162,7 +162,7 @@ func names(f *object.File, s *userstackSample) string {
 	return strings.Join(text, " ")
 }
 
-// TestDeep finds all frames of a program without frame pointers: behind recursion, alloca, system calls and signal handlers.
+// TestDeep finds all frames of a program without frame pointers, through recursion, alloca, system calls and signal handlers.
 func TestDeep(t *testing.T) {
 	require.Root(t)
 	path, pid := deep(t)
@@ -188,7 +188,7 @@ func TestDeep(t *testing.T) {
 	if s := tables.Stats(); s.Processes != 0 || s.Tables != 0 {
 		t.Errorf("nothing was sampled yet: %+v", s)
 	}
-	// By frame pointers alone nothing comes of it.
+	// Frame pointers alone do not lead to the outermost frame.
 	for _, s := range sample(t, c, pid, 20) {
 		if got := names(f, &s); End(s.End) == Outermost || strings.HasSuffix(got, "_start") {
 			t.Errorf("without tables: %s: %s", got, End(s.End))
@@ -221,7 +221,7 @@ func TestDeep(t *testing.T) {
 			t.Errorf("no stack has %s: %v", name, seen)
 		}
 	}
-	// When it has ended it is no longer there.
+	// When the process has ended, it is no longer in the map.
 	tables.Record(&perfdata.Exit{PID: int32(pid), TID: int32(pid)})
 	if err := tables.Update(0); err != nil {
 		t.Fatal(err)

@@ -10,7 +10,7 @@ import (
 	"github.com/bperf/bperf/perfdata"
 )
 
-// TestManyMappings has a process with many mappings: each takes memory once.
+// TestManyMappings has a process with many mappings. Each takes memory once.
 func TestManyMappings(t *testing.T) {
 	const count, most = 5000, 2000 // bytes for each
 	tables := &Tables{processes: make(map[int32]*process), changed: make(map[int32]bool)}
@@ -30,7 +30,7 @@ func TestManyMappings(t *testing.T) {
 	}
 }
 
-// TestFilesOfProcess has processes for which only their first new file may be read. What one of them is not allowed does not keep others from it.
+// TestFilesOfProcess has processes for which only the first new file may be read. The limit of one process must not affect others.
 func TestFilesOfProcess(t *testing.T) {
 	limits := DefaultLimits
 	limits.Files = 1

@@ -11,23 +11,23 @@ import (
 	"github.com/bperf/bperf/perfdata"
 )
 
-// mostPrepared is for how many libraries of a command tables are made at once.
+// mostPrepared is the number of libraries of a command whose tables Prepare builds.
 const mostPrepared = 64
 
-// Prepare makes the tables that a command is likely to need, before it starts: those of its file, of the interpreter that the file names, and of the
-// libraries that it needs and that are in the interpreter's directory. For a script, they are those of the program that runs it. Those of other files are made
-// when they are mapped.
+// Prepare builds the tables that a command probably needs, before the command starts: those of its file, of the interpreter that the file
+// names, and of the needed libraries in the interpreter's directory. For a script, it builds those of the program that runs the script.
+// Other tables are built when their files are mapped.
 func (t *Tables) Prepare(command string) error {
 	path, err := t.program(command)
 	if err != nil {
-		return nil // whoever executes it says so
+		return nil // executing the command reports this
 	}
 	interpreter, libraries, err := t.prepareFile(path)
 	if err != nil || interpreter == "" {
 		return err
 	}
 	if interpreter, err = filepath.EvalSymlinks(interpreter); err != nil {
-		return nil // the same
+		return nil // as above
 	}
 	paths := []string{interpreter}
 	for _, name := range libraries[:min(len(libraries), mostPrepared)] {
@@ -41,10 +41,11 @@ func (t *Tables) Prepare(command string) error {
 	return nil
 }
 
-// mostScripts is how many scripts the kernel goes through to find a program (exec_binprm in fs/exec.c).
+// mostScripts is the number of scripts that the kernel follows to find a program (exec_binprm in fs/exec.c).
 const mostScripts = 5
 
-// program returns the file of a command. For a script, it is the program that the first line names (execve(2)), or that env(1) starts from there.
+// program returns the file of a command. For a script, it returns the program that the first line names (execve(2)), or that env(1) starts
+// from there.
 func (t *Tables) program(command string) (string, error) {
 	path, err := exec.LookPath(command)
 	if err != nil {
@@ -69,19 +70,19 @@ func (t *Tables) program(command string) (string, error) {
 	return path, nil
 }
 
-// prepareFile makes the table of a file, and returns what the file needs.
+// prepareFile builds the table of a file. It returns the interpreter and the libraries that the file needs.
 func (t *Tables) prepareFile(path string) (interpreter string, libraries []string, err error) {
 	o, err := t.search.Open(path, "")
 	if err != nil {
-		return "", nil, nil // it is no program, or is not there
+		return "", nil, nil // missing, or not a program
 	}
 	interpreter, libraries = o.Needs()
-	_ = o.Close() // it is only read
+	_ = o.Close() // it was only read
 	major, minor, inode, size, err := object.Identity(path)
 	if err != nil {
 		return "", nil, nil
 	}
-	// The record that the kernel will write, but for the part that is mapped: there is one with code.
+	// The record resembles the one that the kernel will write, but covers the whole file: some part of it has code.
 	f := t.open(&process{}, &perfdata.Mmap2{PID: int32(os.Getpid()), Length: size, Major: major, Minor: minor, Inode: inode, Filename: path})
 	defer t.release(f)
 	return interpreter, libraries, t.loadFile(f)

@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// TestPrepare makes the tables of a program that is not yet started: when it is, none of the files that it has mapped is read again.
+// TestPrepare builds the tables of a program before it starts. When it runs, none of its files is read again.
 func TestPrepare(t *testing.T) {
 	script := writeScript(t, "#!/bin/sh\nread line\necho $line\nread line\n")
 	for _, command := range []string{"cat", script, writeScript(t, "#!"+script+"\n")} {
@@ -36,7 +36,7 @@ func TestPrepare(t *testing.T) {
 			if _, err := in.Write([]byte("a\n")); err != nil {
 				t.Fatal(err)
 			}
-			if _, err := out.Read(make([]byte, 1)); err != nil { // it runs, with all that it has mapped
+			if _, err := out.Read(make([]byte, 1)); err != nil { // it runs and has mapped all its files
 				t.Fatal(err)
 			}
 			files := 0

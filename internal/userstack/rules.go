@@ -2,13 +2,13 @@ package userstack
 
 import "github.com/bperf/bperf/internal/symbol/unwind"
 
-// rules numbers the rules of all tables: rows refer to them by number. A number is used again when no table has its rule any more.
+// rules numbers the rules of all tables; rows refer to rules by number. A number is reused when no table has its rule any more.
 type rules struct {
 	limit   int
 	numbers map[unwind.Rule]uint32
 	all     []unwind.Rule // by number
-	tables  []int         // that have the rule, by number; the zero Rule, which is number 0, counts as if one more had it
-	free    []uint32      // numbers
+	tables  []int         // how many tables have the rule, by number; one more for the zero Rule (number 0), which is always there
+	free    []uint32      // free numbers
 }
 
 func newRules(limit uint32) *rules {
@@ -26,7 +26,8 @@ func (r *rules) fit(table []unwind.Rule) bool {
 	return left >= 0
 }
 
-// take numbers the rules of a table, each of which is there once and which must fit, and returns the numbers that are new or have another rule now.
+// take returns the numbers of the rules of a table, and those numbers that are new or have a new rule. The rules must be distinct, and must
+// fit.
 func (r *rules) take(table []unwind.Rule) (numbers, changed []uint32) {
 	numbers = make([]uint32, len(table))
 	for i, rule := range table {
@@ -42,7 +43,7 @@ func (r *rules) take(table []unwind.Rule) (numbers, changed []uint32) {
 	return numbers, changed
 }
 
-// next returns a number that is free.
+// next returns a free number.
 func (r *rules) next() uint32 {
 	if last := len(r.free) - 1; last >= 0 {
 		number := r.free[last]
@@ -53,7 +54,7 @@ func (r *rules) next() uint32 {
 	return uint32(len(r.all) - 1)
 }
 
-// give gives the numbers of a table back. No program may read the table any more.
+// give returns the numbers of a table. No program may still read the table.
 func (r *rules) give(numbers []uint32) {
 	for _, number := range numbers {
 		if r.tables[number]--; r.tables[number] == 0 {

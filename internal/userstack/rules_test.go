@@ -50,7 +50,8 @@ func TestRules(t *testing.T) {
 	}
 }
 
-// TestRulesComeAndGo has files one after the other, with more rules together than there is room for: each has a table, with its own rules.
+// TestRulesComeAndGo has one file after the other. Together they have more rules than there is room for, but each gets a table with its own
+// rules.
 func TestRulesComeAndGo(t *testing.T) {
 	const each = 20
 	tables := newTables(t, Limits{Processes: 8, Mappings: 8, Tables: 64, Rules: 3 * each, Rows: 1000, Files: 1 << 20})
@@ -84,7 +85,7 @@ func TestRulesComeAndGo(t *testing.T) {
 	}
 }
 
-// TestDropBeforePublish drops a table that programs do not find yet.
+// TestDropBeforePublish drops a table that is not published yet.
 func TestDropBeforePublish(t *testing.T) {
 	tables := newTables(t, Limits{Processes: 8, Mappings: 8, Tables: 8, Rules: 64, Rows: 30, Files: 1 << 20})
 	for n := range 3 {

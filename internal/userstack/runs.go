@@ -5,17 +5,17 @@ import (
 	"slices"
 )
 
-// run is a part of a map.
+// run is a range of entries of a map.
 type run struct{ first, count uint32 }
 
-// runs hands out parts of a map.
+// runs allocates ranges of entries of a map.
 type runs struct {
-	free []run // sorted, and not touching
+	free []run // sorted; no two touch
 }
 
 func newRuns(entries uint32) *runs { return &runs{free: []run{{0, entries}}} }
 
-// take takes so many entries that lie together; false if there are none.
+// take allocates a run of count entries. It returns false if there is none.
 func (r *runs) take(count uint32) (run, bool) {
 	for i := range r.free {
 		f := &r.free[i]
@@ -32,14 +32,14 @@ func (r *runs) take(count uint32) (run, bool) {
 	return run{}, false
 }
 
-// give gives them back.
+// give frees a run.
 func (r *runs) give(back run) {
 	if back.count == 0 {
 		return
 	}
 	i, _ := slices.BinarySearchFunc(r.free, back.first, func(f run, first uint32) int { return cmp.Compare(f.first, first) })
 	r.free = slices.Insert(r.free, i, back)
-	for _, left := range []int{i, i - 1} { // join with its neighbours
+	for _, left := range []int{i, i - 1} { // merge with its neighbours
 		if left >= 0 && left+1 < len(r.free) && r.free[left].first+r.free[left].count == r.free[left+1].first {
 			r.free[left].count += r.free[left+1].count
 			r.free = slices.Delete(r.free, left+1, left+2)

@@ -1,12 +1,13 @@
-// Package userstack lets BPF programs walk user stacks of programs without frame pointers (bpf/unwind.h). It makes tables of the call frame
-// information of the files that processes have mapped, and keeps them in BPF maps as long as they are used.
+// Package userstack lets BPF programs unwind user stacks of programs without frame pointers (bpf/unwind.h). It builds unwind tables from
+// the call frame information of the files that processes have mapped, and keeps them in BPF maps while they are used. A table consists of
+// rows, sorted by offset in the code; each row refers to a rule, which describes how to find the caller's frame.
 //
-// Which processes need it is told by their files. On x86-64 a file needs a table if less than nine tenths of its code that moves the stack pointer
-// keep a frame pointer; on arm64, where functions that call no others leave the return address in a register, each file that has
-// call frame information does. A process that has none of these is left to its frame pointers: programs of Go are such. Files are read when a
-// stack of a process that has mapped them is first walked.
+// The files of a process decide whether the process needs tables. On x86-64 a file needs one if less than nine tenths of the code that moves
+// the stack pointer keeps a frame pointer. On arm64 each file with call frame information needs one, because leaf functions leave the
+// return address in a register. If no file of a process needs a table, programs use the frame pointers of that process; Go programs are an
+// example. Files are read when the stack of a process that has mapped them is first walked.
 //
-// It needs Linux 5.17, and root or CAP_BPF, CAP_PERFMON, and for the files of others CAP_SYS_PTRACE and CAP_SYS_ADMIN.
+// Package userstack needs Linux 5.17, and root or CAP_BPF, CAP_PERFMON, and for the files of other users CAP_SYS_PTRACE and CAP_SYS_ADMIN.
 package userstack
 
 import (
@@ -27,18 +28,18 @@ import (
 	"github.com/bperf/bperf/perfdata"
 )
 
-// End says why a stack ends: enum unwind_end of bpf/unwind.h. All but Outermost say that it is cut.
+// End is the reason why a stack ends: enum unwind_end of bpf/unwind.h. For all but Outermost, the stack is incomplete.
 type End uint32
 
 const (
 	Outermost  End = iota // there are no more callers
-	NoTable               // the code has no table, nor frame pointers
-	NoRule                // its table cannot tell, and there is no frame pointer
+	NoTable               // the code has neither a table nor frame pointers
+	NoRule                // the table has no rule for the code, and there is no frame pointer
 	Unreadable            // the stack is not in memory, or not where the table says
-	Broken                // it leads back to where it was
-	TooDeep               // it has more than 127 frames
-	NoAddress             // a return address is none, as code without frame pointers has them there
-	Ends                  // how many there are
+	Broken                // the frame of the caller is not further up the stack
+	TooDeep               // the stack has more than 127 frames
+	NoAddress             // a return address is not an address, as happens in code without frame pointers
+	Ends                  // the number of reasons
 )
 
 func (e End) String() string {
@@ -54,31 +55,31 @@ const (
 	mapRules     = "unwind_rules"
 )
 
-// Limits are how much there is room for. Memory is taken for all but the rows at once: 2.8 MB for those of DefaultLimits.
+// Limits are the sizes of the maps. All but the rows take memory from the start: 2.8 MB with DefaultLimits.
 type Limits struct {
 	Processes uint32
-	Mappings  uint32 // of all processes: parts of files with a table
+	Mappings  uint32 // of all processes: mapped parts of files with a table
 	Tables    uint32
 	Rules     uint32
-	Rows      int // of all tables, of 8 bytes each
-	Files     int // bytes of call frame information, and 16 KiB for each file, that are read for what one process has mapped
+	Rows      int // of all tables, 8 bytes each
+	Files     int // bytes of call frame information, plus 16 KiB per file, that are read for one process
 }
 
-// DefaultLimits are enough for some thousand processes. All programs and libraries of a Debian system with a desktop have ten million rows, and Chrome has
-// 20 MB of call frame information.
+// DefaultLimits suffice for a few thousand processes. All programs and libraries of a Debian system with a desktop have ten million rows,
+// and Chrome has 20 MB of call frame information.
 var DefaultLimits = Limits{Processes: 8192, Mappings: 32768, Tables: 2048, Rules: 32768, Rows: 16 << 20, Files: 48 << 20}
 
-// Stats are what is in the maps, and what there was no room for.
+// Stats counts what is in the maps and what did not fit.
 type Stats struct {
 	Processes, Mappings, Tables, Rules, Rows int
 
-	ProcessesLeftOut int // times that there was no room for a process, or for what it has mapped
-	FilesLeftOut     int // for whose tables there was no room
-	FilesUnread      int // that could not be read
+	ProcessesLeftOut int // how often there was no room for a process or its mappings
+	FilesLeftOut     int // files for whose tables there was no room
+	FilesUnread      int // files that could not be read
 	First            error
 }
 
-// String says what was left out; it is empty if nothing was.
+// String describes what was left out. It is empty if nothing was.
 func (s Stats) String() string {
 	var parts []string
 	add := func(n int, format string) {
@@ -95,7 +96,7 @@ func (s Stats) String() string {
 	return strings.Join(parts, "; ")
 }
 
-// Tables are the maps of a BPF program that includes bpf/unwind.h. They are not safe for concurrent use.
+// Tables manages the maps of a BPF program that includes bpf/unwind.h. It is not safe for concurrent use.
 type Tables struct {
 	processesMap, wantedMap, mappingsMap, tablesMap, rulesMap *ebpf.Map
 
@@ -104,35 +105,35 @@ type Tables struct {
 	limits    Limits
 	eager     bool
 	processes map[int32]*process
-	changed   map[int32]bool // processes
+	changed   map[int32]bool // PIDs
 	files     map[fileID]*file
-	loaded    []*file // that are not in the map of tables yet
-	unused    []*file // that no process has mapped, the oldest first
+	loaded    []*file // not yet in the map of tables
+	unused    []*file // without mappings, the oldest first
 	rules     *rules
 	mappings  *runs
-	retired   []run // that a program may still read
-	indexes   *runs // of tables
+	retired   []run // programs may still read these
+	indexes   *runs // in the map of tables
 	rows      int
 	stats     Stats
 }
 
-// process is what is mapped.
+// process holds the mappings of a process.
 type process struct {
 	mappings []mapping // sorted
-	wanted   bool      // its stack is walked
-	run      run       // of the map
+	wanted   bool      // a program has walked its stack, or Tables is eager
+	run      run       // of the map of mappings
 	inMap    bool
-	read     int // as Limits.Files counts it
+	read     int // counts towards Limits.Files
 }
 
-// mapping is memory that a file is mapped to, or what is left of it.
+// mapping is a range of memory that a file is mapped to, or a part that is left of it.
 type mapping struct {
 	start, end uint64
 	record     *perfdata.Mmap2
-	file       *file // nil until the process is wanted
+	file       *file // nil until load opens it
 }
 
-// Resize gives the maps of a collection their sizes, before it is loaded.
+// Resize sets the sizes of the maps of a collection that is not loaded yet.
 func (l Limits) Resize(spec *ebpf.CollectionSpec) {
 	spec.Maps[mapProcesses].MaxEntries = l.Processes
 	spec.Maps[mapWanted].MaxEntries = l.Processes
@@ -141,8 +142,8 @@ func (l Limits) Resize(spec *ebpf.CollectionSpec) {
 	spec.Maps[mapRules].MaxEntries = l.Rules
 }
 
-// New takes the maps of a loaded collection, which stay those of the caller. With eager, there are tables for all processes that records tell
-// of; otherwise for those whose stacks a program has walked, from the next Update on. The allowance bounds the time that files take.
+// New returns Tables for the maps of a loaded collection, which the caller still owns. With eager, all processes in records get tables;
+// otherwise processes get them whose stacks a program has walked, from the next Update on. The allowance limits the time to read files.
 func New(maps map[string]*ebpf.Map, limits Limits, eager bool, a *allowance.Allowance) (*Tables, error) {
 	t := &Tables{processesMap: maps[mapProcesses], wantedMap: maps[mapWanted], mappingsMap: maps[mapMappings], tablesMap: maps[mapTables],
 		rulesMap: maps[mapRules], search: object.Search{Allowance: a}, limits: limits, eager: eager, processes: make(map[int32]*process),
@@ -159,7 +160,7 @@ func New(maps map[string]*ebpf.Map, limits Limits, eager bool, a *allowance.Allo
 	return t, nil
 }
 
-// Record takes what a record tells of processes: MMAP2 of code, FORK, COMM for execve(2), and EXIT. Programs see it after Update.
+// Record applies a record to its process: MMAP2 of code, FORK, COMM for execve(2), and EXIT. Programs see the changes after Update.
 func (t *Tables) Record(r perfdata.Value) {
 	switch r := r.(type) {
 	case *perfdata.Mmap2:
@@ -196,12 +197,12 @@ func (t *Tables) mapped(r *perfdata.Mmap2) {
 	if !isFile(r) {
 		return
 	}
-	copied := *r // records are used again by who reads them
+	copied := *r // readers reuse their records
 	i := sort.Search(len(p.mappings), func(i int) bool { return p.mappings[i].start >= end })
 	p.mappings = slices.Insert(p.mappings, i, mapping{start: r.Start, end: end, record: &copied})
 }
 
-// unmap takes away what is mapped in a range.
+// unmap removes the mappings in a range.
 func (t *Tables) unmap(p *process, start, end uint64) {
 	first := sort.Search(len(p.mappings), func(i int) bool { return p.mappings[i].end > start })
 	last := first
@@ -221,7 +222,7 @@ func (t *Tables) unmap(p *process, start, end uint64) {
 
 func (t *Tables) fork(parent, child int32) {
 	from := t.processes[parent]
-	if from == nil || t.processes[child] != nil { // records of CPUs can come out of order
+	if from == nil || t.processes[child] != nil { // records of different CPUs can be out of order
 		return
 	}
 	t.processes[child] = &process{mappings: slices.Clone(from.mappings), wanted: from.wanted, read: from.read}
@@ -243,9 +244,9 @@ func (t *Tables) remove(pid int32) {
 	t.changed[pid] = true
 }
 
-// Update lets programs see what was recorded, and what they have asked for. The error is one of the kernel, which keeps it from going on;
-// what there was no room for is told of by Stats. Tables are made for that long; those that are missing then are left to the next time. With 0 all
-// are made, as long as the run is not to end.
+// Update writes changes to the maps, for recorded processes that programs have asked for. It stops building tables after the time longest
+// and leaves the rest to the next call; with 0 it builds all of them, unless the run has been asked to end. An error comes from the kernel
+// and is fatal. Stats reports what did not fit.
 func (t *Tables) Update(longest time.Duration) error {
 	if !t.eager {
 		if err := t.want(); err != nil {
@@ -287,7 +288,7 @@ func (t *Tables) Update(longest time.Duration) error {
 
 var errLate = errors.New("there is no time for more unwind tables")
 
-// want notes the processes whose stacks programs have walked without knowing them.
+// want marks the processes whose stacks programs have walked without tables.
 func (t *Tables) want() error {
 	const batch = 256
 	var cursor ebpf.MapBatchCursor
@@ -302,14 +303,14 @@ func (t *Tables) want() error {
 				p.wanted, t.changed[int32(pid)] = true, true
 			}
 		}
-		if end != nil { // that was all
+		if end != nil { // that was the last batch
 			return nil
 		}
 	}
 }
 
-// load makes the tables of a process, if it is wanted and needs any; errLate leaves it where it is, when it has become late. There are entries for the
-// mappings of files that have one.
+// load builds the tables of a process, if the process is wanted and needs any. It returns an entry for each mapping of a file with a table.
+// If late returns true before the end, load returns errLate and can be called again.
 func (t *Tables) load(p *process, late func() bool) (entries []mappingEntry, err error) {
 	if !p.wanted {
 		return nil, nil
@@ -348,8 +349,8 @@ type mappingEntry struct {
 // processEntry is struct unwind_process.
 type processEntry struct{ First, Count uint32 }
 
-// place puts the mappings of a process into another part of the map than it had, so that no program reads half of them. One that is left to its
-// frame pointers has none.
+// place writes the mappings of a process to a new part of the map, so that no program reads a half-written list. A process that uses frame
+// pointers has no mappings there.
 func (t *Tables) place(pid int32, p *process, entries []mappingEntry) error {
 	p.run = run{}
 	if !p.wanted || len(p.mappings) == 0 {
@@ -405,7 +406,7 @@ func (t *Tables) takeMappings(count uint32) (run, error) {
 	return place, nil
 }
 
-// forget takes a process out of the map.
+// forget removes a process from the map.
 func (t *Tables) forget(pid int32, p *process) error {
 	if !p.inMap {
 		return nil
@@ -425,7 +426,7 @@ func (t *Tables) leaveOut(count *int, err error) {
 	}
 }
 
-// Stats tells what is in the maps.
+// Stats returns what is in the maps, and what was left out since New.
 func (t *Tables) Stats() Stats {
 	s := t.stats
 	s.Rules, s.Rows = len(t.rules.numbers), t.rows
@@ -440,7 +441,7 @@ func (t *Tables) Stats() Stats {
 	return s
 }
 
-// Close frees the tables. Programs must not run any more.
+// Close frees the tables. Programs must no longer run.
 func (t *Tables) Close() error {
 	var errs []error
 	for _, f := range t.files {

@@ -14,7 +14,7 @@ import (
 	"github.com/bperf/bperf/test/require"
 )
 
-// mapsOnly are the maps without a program that reads them.
+// mapsOnly holds the maps without a program that reads them.
 func mapsOnly(t *testing.T, limits Limits) map[string]*ebpf.Map {
 	t.Helper()
 	require.Root(t)
@@ -49,7 +49,7 @@ func newTables(t *testing.T, limits Limits) *Tables {
 	return tables
 }
 
-// code is a record of a mapping of the program of this architecture: of its code.
+// code returns a record for the code of the test program for this architecture.
 func (t *Tables) code(pid int32, start, length uint64) {
 	path, offset := "testdata/deep-amd64", uint64(0)
 	if t.arch == unwind.ARM64 {
@@ -59,7 +59,7 @@ func (t *Tables) code(pid int32, start, length uint64) {
 	t.Record(&perfdata.Mmap2{PID: pid, TID: pid, Start: start, Length: length, Offset: offset, Inode: 1, Filename: dir + "/" + path})
 }
 
-// entries are the mappings of a process that programs find.
+// entries returns the mappings of a process that programs find.
 func (t *Tables) entries(test *testing.T, pid int32) (found []mappingEntry) {
 	test.Helper()
 	if err := t.Update(0); err != nil {
@@ -86,7 +86,7 @@ func ranges(entries []mappingEntry) (starts []uint64) {
 	return starts
 }
 
-// TestTooLate has no time for tables, which are made the next time.
+// TestTooLate has no time to build tables. The next Update builds them.
 func TestTooLate(t *testing.T) {
 	tables := newTables(t, Limits{Processes: 8, Mappings: 16, Tables: 4, Rules: 64, Rows: 1000, Files: 1 << 20})
 	tables.code(1, 0x10000, 0x4000)
@@ -101,7 +101,7 @@ func TestTooLate(t *testing.T) {
 	}
 }
 
-// TestProcesses has processes that map, fork, execute something and end.
+// TestProcesses has processes that map files, fork, call execve(2) and exit.
 func TestProcesses(t *testing.T) {
 	tables := newTables(t, Limits{Processes: 8, Mappings: 16, Tables: 4, Rules: 64, Rows: 1000, Files: 1 << 20})
 	expect := func(what string, pid int32, want ...uint64) {
@@ -151,13 +151,13 @@ func TestProcesses(t *testing.T) {
 	}
 }
 
-// TestLimits has more than there is room for, which is told.
+// TestLimits exceeds each limit, and expects a report.
 func TestLimits(t *testing.T) {
 	enough := Limits{Processes: 8, Mappings: 16, Tables: 4, Rules: 64, Rows: 1000, Files: 1 << 20}
 	for _, test := range []struct {
 		change func(*Limits)
 		want   string
-		first  bool // process 1 is there all the same
+		first  bool // process 1 is in the maps despite that
 	}{
 		{func(l *Limits) { l.Processes = 1 }, "1 times there was no room for the mappings of a process; the first: there are more than 1 processes", true},
 		{func(l *Limits) { l.Mappings = 2 }, "more than 2 parts of files", true},
@@ -183,7 +183,7 @@ func TestLimits(t *testing.T) {
 		if got := tables.Stats().String(); !strings.Contains(got, test.want) {
 			t.Errorf("%q, not %q", got, test.want)
 		}
-		// When the first one has ended there is room.
+		// When process 1 has ended, there is room.
 		tables.Record(&perfdata.Exit{PID: 1, TID: 1})
 		tables.entries(t, 1)
 		tables.code(2, 0x10000, 0x1000)
@@ -193,7 +193,7 @@ func TestLimits(t *testing.T) {
 	}
 }
 
-// TestForget has processes with a file each that come and go: tables, and their descriptors, are there for those of the last time alone.
+// TestForget has short-lived processes with a file each. Only files used since the last Forget keep tables and descriptors.
 func TestForget(t *testing.T) {
 	tables := newTables(t, Limits{Processes: 64, Mappings: 64, Tables: 256, Rules: 64, Rows: 100_000, Files: 1 << 20})
 	const each = 10 // between two calls
@@ -229,7 +229,7 @@ func TestForget(t *testing.T) {
 	}
 }
 
-// TestFiles has mappings of what is no ELF file, of another machine's, and of none.
+// TestFiles has mappings of files that are not ELF, of another machine's files, and of missing files.
 func TestFiles(t *testing.T) {
 	tables := newTables(t, Limits{Processes: 8, Mappings: 16, Tables: 4, Rules: 64, Rows: 1000, Files: 1 << 20})
 	dir, err := os.Getwd()
