@@ -1,13 +1,13 @@
 package dwarf
 
-// abbrevs are where the entries of an abbreviation table are, by their code. Almost always the codes are the numbers
-// from 1 on; others are in sparse.
+// abbrevs holds the offsets of the declarations in an abbreviation table, by abbreviation code. The codes are almost always 1, 2, 3 and so
+// on; sparse has the others.
 type abbrevs struct {
 	dense  []uint32
 	sparse map[uint64]uint32
 }
 
-// maxTables bounds how many tables are kept: units that refer to each other need several at a time.
+// maxTables is the number of tables that are kept. Units that refer to each other need several tables at a time.
 const maxTables = 64
 
 func (d *Data) abbrevTable(off uint64) abbrevs {
@@ -48,7 +48,8 @@ func (t abbrevs) find(code uint64) (off uint64, ok bool) {
 	return uint64(at), ok
 }
 
-// findAbbrev finds an entry without keeping the table: the first entries of units are all that their index needs.
+// findAbbrev returns the offset of a declaration without keeping the table: the index of units needs only the first declarations of each
+// unit.
 func (d *Data) findAbbrev(table, want uint64) (off uint64, ok bool) {
 	c := d.cursor(&d.s.Abbrev)
 	for c.at(table); ; {
@@ -63,7 +64,7 @@ func (d *Data) findAbbrev(table, want uint64) (off uint64, ok bool) {
 	}
 }
 
-// skipAbbrev passes over an entry, after its code.
+// skipAbbrev skips a declaration, after its code.
 func (c *cursor) skipAbbrev() {
 	c.uleb()
 	c.u8()

@@ -4,22 +4,22 @@ import (
 	"github.com/bperf/bperf/internal/symbol"
 )
 
-// code is what is kept of a unit: its functions with those inlined into them, and its lines.
+// code is the parsed part of a unit: its functions, those inlined into them, and its lines.
 type code struct {
 	unit      *unit
-	scopes    []scope         // in the order of their entries, so that those within others come after them
-	ranges    []span          // of inlined functions; each scope has a part of them
-	functions spans           // to indices of scopes
-	lines     *lineTable      // nil until it is needed
-	names     map[uint64]name // of functions, by the offset of their entries
+	scopes    []scope         // in the order of their entries: a scope comes before the scopes within it
+	ranges    []span          // of inlined functions; each scope has a part
+	functions spans           // with indexes in scopes
+	lines     *lineTable      // nil until needed
+	names     map[uint64]name // of functions, by the offset of their entry
 }
 
-// scope is a function, or one that is inlined.
+// scope is a function or an inlined call of one.
 type scope struct {
-	die                            uint64 // the offset of its entry
-	parent                         int32  // the scope that it is inlined into, -1 if it is not
+	die                            uint64 // offset of the entry
+	parent                         int32  // the scope that it is inlined into, or -1
 	last                           int32  // the last scope within it
-	firstRange, lastRange          int32  // of an inlined function
+	firstRange, lastRange          int32  // for an inlined function
 	callFile, callLine, callColumn uint32
 }
 
@@ -29,11 +29,11 @@ type name struct {
 }
 
 const (
-	maxDepth  = 256 // of functions inlined into each other
-	maxNested = 512 // of entries in each other
+	maxDepth  = 256 // of nested inlined functions
+	maxNested = 512 // of nested entries
 )
 
-// size is about what c takes without lines, in bytes.
+// size returns the approximate size of c without lines, in bytes.
 func (c *code) size() int {
 	return 256 + 40*len(c.scopes) + 24*(len(c.ranges)+len(c.functions))
 }
@@ -46,7 +46,7 @@ func (d *Data) linesOf(c *code) *lineTable {
 	return c.lines
 }
 
-// parse reads a unit. What can be read of a broken one is kept.
+// parse reads a unit. Of a broken unit it keeps what it could read.
 func (d *Data) parse(u *unit) *code {
 	code := &code{unit: u, names: make(map[uint64]name)}
 	table := d.abbrevTable(u.abbrev)
@@ -54,7 +54,7 @@ func (d *Data) parse(u *unit) *code {
 
 	c := d.unitCursor(u)
 	c.at(u.root)
-	within := []int32{-1} // for each level of entries, the scope that they are in
+	within := []int32{-1} // the enclosing scope, for each level of entries
 	var e entry
 	for !c.done() && len(within) > 0 {
 		die := uint64(c.off)
@@ -93,7 +93,8 @@ func (d *Data) parse(u *unit) *code {
 	return code
 }
 
-// addFunction adds a function, unless it has no code of its own, as declarations and those that are only inlined.
+// addFunction adds a function and returns its scope. It returns -1 if the function has no code of its own: a declaration, or a function
+// that is only inlined.
 func (d *Data) addFunction(c *code, die uint64, e *entry, budget *int) int32 {
 	i := int32(len(c.scopes))
 	before := len(c.functions)
@@ -107,7 +108,7 @@ func (d *Data) addFunction(c *code, die uint64, e *entry, budget *int) int32 {
 	return i
 }
 
-// addInlined adds a function that is inlined into the scope parent.
+// addInlined adds a function that is inlined into the scope parent, and returns its scope. It returns -1 if parent is -1.
 func (d *Data) addInlined(c *code, die uint64, parent int32, e *entry, budget *int) int32 {
 	if parent < 0 {
 		return -1
@@ -125,7 +126,7 @@ func (d *Data) addInlined(c *code, die uint64, parent int32, e *entry, budget *i
 	return i
 }
 
-// closeScopes finds the last scope within each.
+// closeScopes sets the last scope within each scope.
 func (c *code) closeScopes() {
 	for i := len(c.scopes) - 1; i >= 0; i-- {
 		if s := &c.scopes[i]; s.parent >= 0 {
@@ -135,7 +136,7 @@ func (c *code) closeScopes() {
 	}
 }
 
-// scopeAt returns the innermost scope with addr, or -1.
+// scopeAt returns the innermost scope that contains addr, or -1.
 func (c *code) scopeAt(addr uint64) int32 {
 	i, ok := c.functions.find(addr)
 	if !ok {
@@ -154,7 +155,7 @@ func (c *code) scopeAt(addr uint64) int32 {
 	return innermost
 }
 
-// function returns the name of the function of a scope and the line where it is declared.
+// function returns the name of the function at an entry, and the line of its declaration.
 func (d *Data) function(c *code, die uint64) (string, int) {
 	if n, ok := c.names[die]; ok {
 		return n.text, n.line
@@ -165,11 +166,10 @@ func (d *Data) function(c *code, die uint64) (string, int) {
 	return n.text, n.line
 }
 
-// maxReferences bounds how many entries a name is looked for in: from an inlined function to its abstract one, to its
-// declaration.
+// maxReferences limits how many entries are searched for a name: from an inlined function to its abstract entry, and on to its declaration.
 const maxReferences = 8
 
-// describe fills in what n lacks from an entry and those that it refers to.
+// describe fills in the missing fields of n from an entry and the entries that it refers to.
 func (d *Data) describe(u *unit, die uint64, n *name, depth int) {
 	var e entry
 	if u == nil || depth == 0 || !d.readAt(u, die, &e) {
@@ -199,7 +199,7 @@ func (d *Data) describe(u *unit, die uint64, n *name, depth int) {
 	}
 }
 
-// unitNear returns the unit that an offset is in: mostly the one that refers to it.
+// unitNear returns the unit that contains an offset. That is usually u, the unit with the reference.
 func (d *Data) unitNear(u *unit, off uint64) *unit {
 	if u.root <= off && off < u.end {
 		return u

@@ -5,12 +5,12 @@ import (
 	"encoding/binary"
 )
 
-// cursor reads a section from front to back. Reading past its end gives zeros and sets bad, once and for all, so that
-// a caller may read several things and ask once.
+// cursor reads a section from front to back. Reading beyond the end returns zeros and sets bad for good, so a caller can read several
+// values and check once.
 type cursor struct {
 	section *Section
-	data    []byte // what is valid of the section up to end
-	off     int    // maybe behind data, but not behind end
+	data    []byte // the valid part of the section, at most up to end
+	off     int    // can be beyond data, but not beyond end
 	end     int
 	big     bool
 	bad     bool
@@ -20,13 +20,13 @@ func (d *Data) cursor(s *Section) cursor {
 	return cursor{section: s, data: s.upTo(0), end: len(s.Data), big: d.s.BigEndian}
 }
 
-// limit ends the section at an offset that lies in it.
+// limit moves the end to an offset in the section.
 func (c *cursor) limit(end uint64) {
 	c.end = int(min(end, uint64(c.end)))
 	c.data = c.data[:min(len(c.data), c.end)]
 }
 
-// has says whether n bytes can be read.
+// has reports whether n more bytes can be read.
 func (c *cursor) has(n int) bool {
 	if n <= len(c.data)-c.off {
 		return true
@@ -44,12 +44,12 @@ func (c *cursor) fail() {
 	c.off = c.end
 }
 
-// left is the number of bytes up to the end.
+// left returns the number of bytes before the end.
 func (c *cursor) left() uint64 {
 	return uint64(c.end - c.off)
 }
 
-// at moves to an offset, which may be beyond the end.
+// at moves to an offset, and fails if it is beyond the end.
 func (c *cursor) at(off uint64) {
 	if off > uint64(c.end) {
 		c.fail()
@@ -149,7 +149,7 @@ func (c *cursor) sleb() int64 {
 	}
 }
 
-// skipString passes over a string and the zero byte at its end.
+// skipString skips a string and its terminating zero byte.
 func (c *cursor) skipString() {
 	for from := c.off; c.has(from - c.off + 1); from = len(c.data) {
 		if end := bytes.IndexByte(c.data[from:], 0); end >= 0 {
@@ -160,7 +160,7 @@ func (c *cursor) skipString() {
 	c.fail()
 }
 
-// unitLength reads the length that a unit begins with: the rest of the unit, and the size of offsets in it.
+// unitLength reads the length at the start of a unit. It returns the length of the rest of the unit, and the size of offsets in the unit.
 func (c *cursor) unitLength() (length uint64, offsetSize int) {
 	length = c.uint(4)
 	switch {

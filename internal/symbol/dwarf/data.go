@@ -1,6 +1,6 @@
-// Package dwarf finds the functions and source lines of addresses in the DWARF debugging information, versions 2 to 5,
-// of one file. It reads a compilation unit when an address in it is first asked for. debug/dwarf of the standard library
-// reads the abbreviations of all units first, keeps them, and believes counts of hostile files; it serves types well.
+// Package dwarf finds the functions and source lines of addresses in the DWARF debugging information of a file, versions 2 to 5. It reads a
+// compilation unit when an address in it is first looked up. In contrast, debug/dwarf of the standard library reads the abbreviations of
+// all units first, keeps them, and trusts the counts in hostile files; but it reads types well.
 //
 // The format is that of the DWARF standard (https://dwarfstd.org), with the GNU forms for supplementary files.
 package dwarf
@@ -11,42 +11,42 @@ import (
 	"github.com/bperf/bperf/internal/symbol"
 )
 
-// Sections are a file's debug sections. What the file does not have is empty.
+// Sections holds the debug sections of a file. Sections that the file lacks are empty.
 type Sections struct {
 	Abbrev, Addr, Aranges, Info, Line, LineStr, Ranges, RngLists, Str, StrOffsets Section
 
 	BigEndian bool
 
-	// Supplement has what several files share (.gnu_debugaltlink), or is nil.
+	// Supplement holds data that several files share (.gnu_debugaltlink), or is nil.
 	Supplement *Sections
 }
 
-// Data is the debugging information of a file. Goroutines may share it.
+// Data is the debugging information of a file. It is safe for concurrent use.
 type Data struct {
 	s Sections
 
 	mu      sync.Mutex
-	aranges *index   // what .debug_aranges says; nil before the first use
-	whole   *index   // of all units; nil until it is needed
-	headers []uint64 // the offsets of the units up to walked, in .debug_info
+	aranges *index   // from .debug_aranges; nil before the first use
+	whole   *index   // of all units; nil until needed
+	headers []uint64 // offsets in .debug_info of the units before walked
 	walked  uint64
 	known   map[uint64]*unit // by offset
 	parsed  map[*unit]*code
-	cost    int // of what is in parsed, in bytes
+	cost    int // size of parsed, in bytes
 
-	steps int // what is left of the abbreviations that may be passed over to find those of units
+	steps int // how many more abbreviations findAbbrev may skip
 
 	tables map[uint64]abbrevs
 	sup    *Data
 }
 
-// maxCost bounds the memory of units that are kept, in bytes; above it all are forgotten and read again when needed.
+// maxCost limits the memory for parsed units, in bytes. Beyond it, all parsed units are dropped and parsed again when needed.
 const maxCost = 128 << 20
 
-// maxSteps bounds the time that hostile files take to index: a unit has its own abbreviation first, or nearly so.
+// maxSteps limits the time to index hostile files. In other files, the root entry of a unit uses one of the first abbreviations.
 const maxSteps = 1 << 24
 
-// New makes the Data of sections. It reads nothing yet.
+// New returns the Data of some sections. It reads nothing yet.
 func New(s Sections) *Data {
 	d := &Data{s: s}
 	if s.Supplement != nil {
@@ -56,14 +56,13 @@ func New(s Sections) *Data {
 	return d
 }
 
-// Frames appends to frames the functions at addr, the innermost first, and the places in the source. Modules and
-// starts of symbols are left to the caller. It appends nothing where no unit has addr; where a unit has lines but no
-// function for it, the one frame has no name.
+// Frames appends the functions at addr to frames, the innermost first, with their source lines. The caller sets Module and Start. Frames
+// appends nothing if no unit contains addr. If a unit has lines but no function for addr, Frames appends one frame without a name.
 func (d *Data) Frames(addr uint64, frames []symbol.Frame) []symbol.Frame {
 	return d.frames(addr, frames, true)
 }
 
-// Functions is like Frames, but without the places in the source: it reads no line tables.
+// Functions is like Frames, but leaves out source lines and reads no line tables.
 func (d *Data) Functions(addr uint64, frames []symbol.Frame) []symbol.Frame {
 	return d.frames(addr, frames, false)
 }
@@ -100,8 +99,8 @@ func (d *Data) frames(addr uint64, frames []symbol.Frame, places bool) []symbol.
 	return frames
 }
 
-// Lines returns the rows of the line table for addresses from start up to end, in their order; the first is the one
-// that start lies in, from start on.
+// Lines returns the rows of the line table for the addresses from start up to end, sorted by address. The first is the row that contains
+// start; its Addr is start.
 func (d *Data) Lines(start, end uint64) []Line {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -127,16 +126,16 @@ func (d *Data) Lines(start, end uint64) []Line {
 	return lines
 }
 
-// Line is a row of a line table: the code from Addr up to the next row's belongs to it.
+// Line is a row of a line table. It covers the code from Addr up to the next row.
 type Line struct {
 	Addr      uint64
 	File      string
-	Line      int // 0 where the compiler names none
-	Column    int // 0 where the compiler names none
+	Line      int // 0 if the compiler names none
+	Column    int // 0 if the compiler names none
 	Statement bool
 }
 
-// codeAt returns what the unit has that addr is in, or nil.
+// codeAt returns the parsed unit that contains addr, or nil.
 func (d *Data) codeAt(addr uint64) *code {
 	u := d.unitAt(addr)
 	if u == nil {

@@ -26,8 +26,8 @@ __attribute__((section(".text.second"))) int second(int n)
 int main(int argc, char **argv) { return second(argc) + quarter(argc); }
 `
 
-// compile makes a program of the source and returns its debug sections and the addresses of its code. Comparisons with
-// other tools are those of package object.
+// compile compiles the source to a program, and returns its debug sections and the addresses of its code. Package object compares results
+// with other tools.
 func compile(t testing.TB, flags ...string) (s Sections, lo, hi uint64) {
 	t.Helper()
 	if _, err := exec.LookPath("gcc"); err != nil {
@@ -93,8 +93,8 @@ func TestFrames(t *testing.T) {
 	}
 }
 
-// TestLittleByLittle reads the same from sections of which there is no more than what was asked for, and without .debug_aranges. Where the
-// address of code is known by that, no more than a part of .debug_info is asked for.
+// TestLittleByLittle reads sections that are valid only as far as they were requested, and sections without .debug_aranges. The results
+// must be the same. With .debug_aranges, only a part of .debug_info must be requested.
 func TestLittleByLittle(t *testing.T) {
 	for _, version := range []string{"-gdwarf-2", "-gdwarf-4", "-gdwarf-5"} {
 		s, lo, hi := compile(t, version)
@@ -127,7 +127,7 @@ func TestLittleByLittle(t *testing.T) {
 	}
 }
 
-// TestAranges finds a unit by .debug_aranges without reading the one behind it, and what .debug_aranges does not have by the units.
+// TestAranges finds a unit by .debug_aranges without reading the unit after it, and finds addresses that .debug_aranges lacks by the units.
 func TestAranges(t *testing.T) {
 	le := binary.LittleEndian
 	text := func(low uint64) []byte { return append(le.AppendUint64(nil, low), 0x10) }
@@ -163,7 +163,7 @@ func TestAranges(t *testing.T) {
 	}
 }
 
-// TestForgetting reads the same after what was read has been forgotten.
+// TestForgetting reads the same after the parsed units were dropped.
 func TestForgetting(t *testing.T) {
 	s, lo, hi := compile(t)
 	d := New(s)
@@ -181,10 +181,10 @@ func TestForgetting(t *testing.T) {
 	}
 }
 
-// ask asks for everything that there is at some addresses.
+// ask looks up everything at some addresses.
 func ask(s Sections, lo uint64) {
 	d := New(s)
-	d.Frames(0, nil) // there is nothing, so that all units are looked at
+	d.Frames(0, nil) // no unit contains it, so all units are read
 	for _, sp := range slices.Concat(d.aranges.spans, d.whole.spans, spans{{lo: lo, hi: lo + 64}}) {
 		for addr := sp.lo; addr < min(sp.hi, sp.lo+64); addr += 5 {
 			d.Frames(addr, nil)
@@ -193,7 +193,7 @@ func ask(s Sections, lo uint64) {
 	}
 }
 
-// TestBroken changes sections at random, from a fixed seed, and cuts them off.
+// TestBroken truncates sections, and changes them at random, from a fixed seed.
 func TestBroken(t *testing.T) {
 	for _, version := range []string{"-gdwarf-4", "-gdwarf-5"} {
 		whole, lo, _ := compile(t, version)
@@ -215,7 +215,7 @@ func TestBroken(t *testing.T) {
 	}
 }
 
-// unit4 makes a unit of DWARF 4 with addresses of 8 bytes, whose abbreviations are at 0.
+// unit4 returns a unit of DWARF 4 with 8-byte addresses, whose abbreviations are at 0.
 func unit4(entries ...byte) []byte {
 	le := binary.LittleEndian
 	b := le.AppendUint32(nil, uint32(len(entries)+7))
@@ -224,8 +224,7 @@ func unit4(entries ...byte) []byte {
 	return append(append(b, 8), entries...)
 }
 
-// TestSupplement has a function that is described in the supplementary file, as dwz makes them, and one whose name alone
-// is there.
+// TestSupplement has a function that is described in the supplementary file, as dwz writes it, and one with only its name there.
 func TestSupplement(t *testing.T) {
 	le := binary.LittleEndian
 	text := func(low uint64, size byte) []byte { return append(le.AppendUint64(nil, low), size) }
@@ -241,7 +240,7 @@ func TestSupplement(t *testing.T) {
 		}},
 		Info: Section{Data: unit4(slices.Concat(
 			[]byte{1}, text(0x1000, 0x20),
-			[]byte{2}, text(0x1000, 0x10), []byte{12, 0, 0, 0}, // behind the header and the root of the supplement
+			[]byte{2}, text(0x1000, 0x10), []byte{12, 0, 0, 0}, // after the header and the root of the supplement
 			[]byte{3}, text(0x1010, 0x10), []byte{9, 0, 0, 0},
 		)...)},
 		Supplement: &Sections{
@@ -260,7 +259,7 @@ func TestSupplement(t *testing.T) {
 	}
 }
 
-// TestBounds has sections that claim much, or refer to the same from many places. What they take is a small multiple of
+// TestBounds has sections that claim much, or refer to the same data from many places. Reading them must take only a small multiple of
 // their size.
 func TestBounds(t *testing.T) {
 	le := binary.LittleEndian

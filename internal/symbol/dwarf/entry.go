@@ -1,6 +1,6 @@
 package dwarf
 
-// Tags of entries: DWARF 5, 7.5.3.
+// These are the tags of entries: DWARF 5, 7.5.3.
 const (
 	tagCompileUnit       = 0x11
 	tagInlinedSubroutine = 0x1d
@@ -8,7 +8,7 @@ const (
 	tagSkeletonUnit      = 0x4a
 )
 
-// Attributes: DWARF 5, 7.5.4, and those of GNU and MIPS from before there were standard ones.
+// These are the attributes: DWARF 5, 7.5.4, and those of GNU and MIPS that precede the standard ones.
 const (
 	attrSibling         = 0x01
 	attrName            = 0x03
@@ -32,7 +32,7 @@ const (
 	attrGNUAddrBase     = 0x2133
 )
 
-// entry is what is of use here of a debugging information entry.
+// entry holds the attributes of a debugging information entry that this package uses.
 type entry struct {
 	tag         uint64
 	hasChildren bool
@@ -46,7 +46,7 @@ type entry struct {
 	addrBase, strOffsetsBase, rngListsBase, rangesBase value
 }
 
-// read reads an entry after its code, of which table is the offset of the abbreviation.
+// read reads an entry after its code. table is the offset of the abbreviation.
 func (d *Data) read(c *cursor, u *unit, table uint64, e *entry) {
 	*e = entry{}
 	a := d.cursor(&d.s.Abbrev)
@@ -112,7 +112,7 @@ func (e *entry) field(attr uint64) *value {
 	return nil
 }
 
-// readAt reads the entry at an offset in .debug_info, and says whether there is one.
+// readAt reads the entry at an offset in .debug_info, and reports whether there is one.
 func (d *Data) readAt(u *unit, off uint64, e *entry) bool {
 	c := d.unitCursor(u)
 	c.at(off)

@@ -1,6 +1,6 @@
 package dwarf
 
-// Forms of attributes: DWARF 5, 7.5.6, and those of GNU for split and supplementary files.
+// These are the forms of attributes: DWARF 5, 7.5.6, and those of GNU for split and supplementary files.
 const (
 	formAddr          = 0x01
 	formBlock2        = 0x03
@@ -51,24 +51,24 @@ const (
 	formGNUStrpAlt    = 0x1f21
 )
 
-// kind says what the number of a value means.
+// kind is the meaning of a value's number.
 type kind uint8
 
 const (
-	none         kind = iota // no such attribute, or one that is of no use here
-	constant                 // itself
-	address                  // itself
-	addressIndex             // an index in .debug_addr
-	reference                // an offset in .debug_info
-	refSup                   // an offset in the supplementary file's
-	offset                   // an offset in the section that the attribute is for
-	listIndex                // an index in .debug_rnglists
-	inline                   // the offset in .debug_info of a string
-	lineInline               // the offset in .debug_line of a string
-	str                      // an offset in .debug_str
-	lineStr                  // an offset in .debug_line_str
-	strIndex                 // an index in .debug_str_offsets
-	strSup                   // an offset in the supplementary file's .debug_str
+	none         kind = iota // no such attribute, or one that this package ignores
+	constant                 // the constant
+	address                  // the address
+	addressIndex             // index in .debug_addr
+	reference                // offset in .debug_info
+	refSup                   // offset in .debug_info of the supplementary file
+	offset                   // offset in the section that the attribute refers to
+	listIndex                // index in .debug_rnglists
+	inline                   // offset in .debug_info of a string
+	lineInline               // offset in .debug_line of a string
+	str                      // offset in .debug_str
+	lineStr                  // offset in .debug_line_str
+	strIndex                 // index in .debug_str_offsets
+	strSup                   // offset in .debug_str of the supplementary file
 )
 
 type value struct {
@@ -76,16 +76,17 @@ type value struct {
 	kind kind
 }
 
-// encoding is what the size of some forms depends on.
+// encoding holds the properties of a unit that determine the size of some forms.
 type encoding struct {
 	version    uint16
 	addrSize   uint8
 	offsetSize uint8
 }
 
-// value reads what an attribute has. Strings stay where they are, unit is the offset that references count from.
+// value reads the value of an attribute. It does not copy strings, but returns where they are. unit is the offset that references are
+// relative to.
 func (c *cursor) value(form uint64, e encoding, unit uint64) value {
-	for range 2 { // an indirect form names another one, once
+	for range 2 { // an indirect form names another form, at most once
 		switch form {
 		case formAddr:
 			return value{c.uint(int(e.addrSize)), address}
@@ -169,7 +170,7 @@ func (c *cursor) value(form uint64, e encoding, unit uint64) value {
 			return value{}
 		case formIndirect:
 			form = c.uleb()
-		default: // its size is not known, so nothing after it can be read
+		default: // an unknown form has an unknown size, so nothing after it can be read
 			c.fail()
 			return value{}
 		}
@@ -178,7 +179,7 @@ func (c *cursor) value(form uint64, e encoding, unit uint64) value {
 	return value{}
 }
 
-// maxString bounds the length of strings, in bytes: a hostile file can refer to a long one many times.
+// maxString limits the length of strings, in bytes: a hostile file can refer to a long string many times.
 const maxString = 16 << 10
 
 func (d *Data) stringAt(section *Section, off uint64) string {
@@ -191,12 +192,12 @@ func (d *Data) stringAt(section *Section, off uint64) string {
 	c.skipString()
 	end := c.off
 	if !c.bad {
-		end-- // without the zero
+		end-- // without the terminating zero byte
 	}
 	return string(c.data[min(int(off), len(c.data)):min(end, len(c.data))])
 }
 
-// text returns the string that a value of the unit stands for, or "".
+// text returns the string that a value of the unit refers to, or "".
 func (d *Data) text(u *unit, v value) string {
 	switch v.kind {
 	case inline:
@@ -219,7 +220,7 @@ func (d *Data) text(u *unit, v value) string {
 	return ""
 }
 
-// addr returns the address that a value of the unit stands for.
+// addr returns the address that a value of the unit refers to, and false if it refers to none.
 func (d *Data) addr(u *unit, v value) (uint64, bool) {
 	switch v.kind {
 	case address:
@@ -230,7 +231,7 @@ func (d *Data) addr(u *unit, v value) (uint64, bool) {
 	return 0, false
 }
 
-// entry reads a number in a table of them that starts at base.
+// entry reads a number in a table that starts at base.
 func (d *Data) entry(table *Section, base, index uint64, size int) (uint64, bool) {
 	if n := uint64(len(table.Data)); index > n || base > n {
 		return 0, false

@@ -1,12 +1,12 @@
 package dwarf
 
-// index says which units have code at addresses.
+// index maps addresses to units.
 type index struct {
-	spans spans    // to numbers of units
-	units []uint64 // their offsets in .debug_info
+	spans spans    // with indexes in units
+	units []uint64 // offsets in .debug_info
 }
 
-// add adds addresses of the last unit.
+// add adds a range of addresses to the last unit.
 func (x *index) add(lo, hi uint64) {
 	number := int32(len(x.units) - 1)
 	if last := len(x.spans) - 1; last >= 0 && x.spans[last].index == number && x.spans[last].hi == lo {
@@ -16,8 +16,8 @@ func (x *index) add(lo, hi uint64) {
 	x.spans = append(x.spans, span{lo, hi, number})
 }
 
-// unitAt returns the unit that an address is in, or nil. What .debug_aranges has saves reading all units, to find theirs; but compilers
-// write it for some units only, if at all.
+// unitAt returns the unit that contains an address, or nil. It tries .debug_aranges first, which avoids reading all units. But compilers
+// write .debug_aranges for some units only, if at all.
 func (d *Data) unitAt(addr uint64) *unit {
 	if d.whole == nil {
 		if d.aranges == nil {
@@ -36,7 +36,7 @@ func (d *Data) unitAt(addr uint64) *unit {
 	return nil
 }
 
-// readAranges reads .debug_aranges (DWARF 5, 6.1.2): for each unit its addresses and their number, until both are 0.
+// readAranges reads .debug_aranges (DWARF 5, 6.1.2): for each unit, pairs of an address and a size, up to a pair of zeros.
 func (d *Data) readAranges() *index {
 	x := &index{}
 	c := d.cursor(&d.s.Aranges)
@@ -53,7 +53,7 @@ func (d *Data) readAranges() *index {
 		if set.bad || version != 2 || size != 4 && size != 8 || segments != 0 {
 			continue
 		}
-		set.skip(-uint64(set.off-start) % uint64(2*size)) // pairs are aligned, from the start of the set on
+		set.skip(-uint64(set.off-start) % uint64(2*size)) // the pairs are aligned, relative to the start of the set
 		x.units = append(x.units, unit)
 		for !set.done() {
 			lo, n := set.uint(size), set.uint(size)
@@ -66,7 +66,7 @@ func (d *Data) readAranges() *index {
 	return x
 }
 
-// readUnits reads the root entries of all units.
+// readUnits indexes the address ranges in the root entries of all units.
 func (d *Data) readUnits() *index {
 	d.walk(uint64(len(d.s.Info.Data)))
 	d.steps = maxSteps

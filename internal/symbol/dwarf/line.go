@@ -7,15 +7,15 @@ import (
 	"slices"
 )
 
-// lineTable is the line table of a unit. Names of files are put together when they are asked for.
+// lineTable is the line table of a unit. It builds file names on demand.
 type lineTable struct {
 	data      *Data
 	unit      *unit
 	dirs      []value
 	files     []lineFile
 	named     map[uint32]string
-	rows      []row // of all sequences, one after the other
-	sequences spans // to indices of bounds
+	rows      []row // of all sequences in turn
+	sequences spans // with indexes in bounds
 	bounds    []bounds
 }
 
@@ -30,7 +30,7 @@ type lineFile struct {
 }
 
 type row struct {
-	addr      uint32 // from the start of the sequence
+	addr      uint32 // relative to the start of the sequence
 	file      uint32
 	line      uint32
 	column    uint16
@@ -41,7 +41,7 @@ func (t *lineTable) size() int {
 	return 24*(len(t.dirs)+len(t.files)) + 16*len(t.rows) + 32*len(t.sequences)
 }
 
-// find returns the place in the source of the code at addr.
+// find returns the source line of the code at addr.
 func (t *lineTable) find(addr uint64) (file string, line, column int) {
 	rows, _, _ := t.rowsFrom(addr)
 	if len(rows) == 0 {
@@ -51,8 +51,7 @@ func (t *lineTable) find(addr uint64) (file string, line, column int) {
 	return t.file(r.file), int(r.line), int(r.column)
 }
 
-// rowsFrom returns the row that addr lies in and those that follow it in its sequence, and the addresses where the
-// sequence starts and ends.
+// rowsFrom returns the row that contains addr and the rows after it in its sequence. start and end are the addresses of the sequence.
 func (t *lineTable) rowsFrom(addr uint64) (rows []row, start, end uint64) {
 	s, ok := t.sequences.findSpan(addr)
 	if !ok {
@@ -69,7 +68,7 @@ func (t *lineTable) rowsFrom(addr uint64) (rows []row, start, end uint64) {
 	return rows[max(at-1, 0):], s.lo, s.hi
 }
 
-// file returns the name of a file by its number in the table: absolute if the unit says where it was compiled.
+// file returns the name of the file with the given number. It is absolute if the unit names its compilation directory.
 func (t *lineTable) file(number uint32) string {
 	if name, ok := t.named[number]; ok {
 		return name
@@ -98,7 +97,7 @@ func (t *lineTable) join(number uint32) string {
 	return path.Join(dir, name)
 }
 
-// Opcodes of line programs: DWARF 5, 7.22.
+// These are the opcodes of line programs: DWARF 5, 7.22.
 const (
 	lnsCopy           = 0x01
 	lnsAdvancePC      = 0x02
@@ -106,7 +105,7 @@ const (
 	lnsSetFile        = 0x04
 	lnsSetColumn      = 0x05
 	lnsNegateStmt     = 0x06
-	lnsConstAddPC     = 0x08 // between them: basic blocks, of no use here
+	lnsConstAddPC     = 0x08 // 0x07, set_basic_block, is skipped
 	lnsFixedAdvancePC = 0x09
 
 	lneEndSequence = 0x01
@@ -117,7 +116,7 @@ const (
 	lnctDirectoryIndex = 0x02
 )
 
-// program is a line program under way.
+// program is a line program while it runs.
 type program struct {
 	cursor
 	encoding
@@ -129,10 +128,10 @@ type program struct {
 	opcodeBase     uint8
 	operands       [256]uint8
 	row            state
-	sequence       []state // the rows of the one under way
+	sequence       []state // the rows of the current sequence
 }
 
-// state is the registers of the machine that line programs are for.
+// state holds the registers of the machine that runs line programs.
 type state struct {
 	addr uint64
 	row
@@ -152,12 +151,12 @@ func (d *Data) lineTable(u *unit) *lineTable {
 	for !p.done() {
 		p.step()
 	}
-	t.rows = slices.Clone(t.rows) // without room for more
+	t.rows = slices.Clone(t.rows) // drop spare capacity
 	t.sequences.sort()
 	return t
 }
 
-// header reads the header, and leaves the cursor at the program, and with its end.
+// header reads the header, moves the cursor to the start of the program, and limits it to the end of the program.
 func (p *program) header() bool {
 	length, offsetSize := p.unitLength()
 	if p.bad || length > p.left() {
@@ -177,7 +176,7 @@ func (p *program) header() bool {
 	start := uint64(p.off) + headerLength
 	p.minInstruction = uint64(p.u8())
 	if p.version >= 4 {
-		p.u8() // operations per instruction: more than one on machines that Linux has left
+		p.u8() // operations per instruction: more than one only on machines that Linux no longer supports
 	}
 	p.defaultIsStmt = p.u8() != 0
 	p.lineBase = int8(p.u8())
@@ -201,7 +200,7 @@ func (p *program) header() bool {
 	return !p.bad
 }
 
-// names reads the directories and files of versions up to 4: number 0 is the directory of the compilation.
+// names reads the directories and files of versions up to 4. Directory 0 is the compilation directory.
 func (p *program) names() {
 	t := p.table
 	t.dirs = append(t.dirs, t.unit.compDir)
@@ -222,7 +221,7 @@ func (p *program) names() {
 	}
 }
 
-// inlineString reads a string of the table itself; the empty one is none. Its offset is one in .debug_line.
+// inlineString reads a string in .debug_line. It returns no value for an empty string.
 func (p *program) inlineString() value {
 	at := uint64(p.off)
 	p.skipString()
@@ -239,7 +238,7 @@ func (p *program) addFile(name value) {
 	p.table.files = append(p.table.files, lineFile{name, uint32(min(dir, 1<<32-1))})
 }
 
-// names5 reads the directories and files of version 5, which say themselves what they are made of.
+// names5 reads the directories and files of version 5, which describes their format.
 func (p *program) names5() {
 	p.entries(func(f lineFile) { p.table.dirs = append(p.table.dirs, f.name) })
 	p.entries(func(f lineFile) { p.table.files = append(p.table.files, f) })
@@ -266,7 +265,7 @@ func (p *program) entries(add func(lineFile)) {
 				f.dir = uint32(min(v.n, 1<<32-1))
 			}
 		}
-		if p.bad || p.off == before { // an entry of no bytes can be repeated for ever
+		if p.bad || p.off == before { // entries without bytes could repeat for ever
 			return
 		}
 		add(f)
@@ -282,7 +281,7 @@ func (p *program) emit() {
 	p.sequence = append(p.sequence, p.row)
 }
 
-// step executes an opcode.
+// step executes one opcode.
 func (p *program) step() {
 	opcode := p.u8()
 	if opcode >= p.opcodeBase {
@@ -340,7 +339,7 @@ func (p *program) extended() {
 	p.at(end)
 }
 
-// endSequence makes a sequence of the rows since the last one, unless it is of code that the linker has thrown away.
+// endSequence turns the rows since the last sequence into a new one, unless the linker discarded their code.
 func (p *program) endSequence() {
 	t := p.table
 	rows, end := p.sequence, p.row.addr

@@ -1,6 +1,6 @@
 package dwarf
 
-// Kinds of entries in range lists: DWARF 5, 7.25.
+// These are the kinds of entries in range lists: DWARF 5, 7.25.
 const (
 	rleBaseAddressx = 0x01
 	rleStartxEndx   = 0x02
@@ -11,7 +11,7 @@ const (
 	rleStartLength  = 0x07
 )
 
-// eachRange calls yield with the addresses of an entry's code. Each entry of a list takes one from the budget.
+// eachRange calls yield with each address range of an entry. Each range that it reads from a list costs one from the budget.
 func (d *Data) eachRange(u *unit, e *entry, budget *int, yield func(lo, hi uint64)) {
 	if e.ranges.kind == none {
 		lo, ok := d.addr(u, e.low)
@@ -92,7 +92,7 @@ func (d *Data) eachOfRngList(u *unit, list value, budget *int, yield func(lo, hi
 		case rleStartLength:
 			lo = c.uint(int(u.addrSize))
 			hi = lo + c.uleb()
-		default: // the end of the list, or what this does not know
+		default: // end of list, or an unknown kind
 			return
 		}
 		if !c.bad && isCode(lo, hi) {

@@ -1,17 +1,17 @@
 package dwarf
 
-// Section is the contents of a section, decompressed and relocated. They are read as long as the Data is in use, and not changed.
+// Section is the contents of a section, decompressed and relocated. Data must not change while it is in use.
 type Section struct {
 	Data []byte
 
-	// Fill makes more of Data valid, if that can be had: up to, but not including, end, or further where that comes cheaply. It returns how
-	// much is, from the start on. It is nil where all of Data is. It is called by one goroutine at a time.
+	// Fill makes Data valid up to, but not including, end if it can, and further if that is cheap. It returns how many bytes from the start
+	// are valid. Fill is nil if all of Data is valid. It is called by one goroutine at a time.
 	Fill func(end uint64) (valid uint64)
 
 	valid uint64
 }
 
-// upTo returns the contents up to an end, or as much as there is, or more.
+// upTo returns the contents up to end, or more, or less if Fill fails.
 func (s *Section) upTo(end uint64) []byte {
 	if s.Fill == nil {
 		return s.Data

@@ -5,7 +5,7 @@ import (
 	"slices"
 )
 
-// span is the addresses from lo up to, but not including, hi of whatever has the index.
+// span maps the addresses from lo up to, but not including, hi to an index.
 type span struct {
 	lo, hi uint64
 	index  int32
@@ -13,7 +13,7 @@ type span struct {
 
 type spans []span
 
-// maxOverlap bounds how many spans are tried for an address; what compilers and linkers make does not overlap.
+// maxOverlap limits how many spans are tried for an address. Spans from compilers and linkers do not overlap.
 const maxOverlap = 64
 
 func (s spans) sort() {
@@ -22,7 +22,7 @@ func (s spans) sort() {
 	})
 }
 
-// find returns the index of the span that starts last of those with addr in them.
+// find returns the index of the span that contains addr; if there are several, of the one that starts last.
 func (s spans) find(addr uint64) (index int32, ok bool) {
 	found, ok := s.findSpan(addr)
 	return found.index, ok
@@ -43,8 +43,7 @@ func (s spans) findSpan(addr uint64) (found span, ok bool) {
 	return span{}, false
 }
 
-// isCode tells addresses from what linkers leave of code that they have thrown away: a start of zero, or of the
-// highest addresses.
+// isCode reports whether an address range can be code. Code that linkers discarded has a start of zero, or one of the highest addresses.
 func isCode(lo, hi uint64) bool {
 	return lo != 0 && lo < hi && lo < 1<<64-2
 }

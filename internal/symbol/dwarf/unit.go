@@ -2,25 +2,25 @@ package dwarf
 
 import "slices"
 
-// unit is what the header of a compilation unit says, and its root entry.
+// unit holds the header and the root entry of a compilation unit.
 type unit struct {
 	encoding
-	off, end uint64 // in .debug_info, with the header
-	root     uint64 // the offset of the root entry
-	abbrev   uint64 // the offset of the abbreviation table
+	off, end uint64 // in .debug_info, including the header
+	root     uint64 // offset of the root entry
+	abbrev   uint64 // offset of the abbreviation table
 
-	base       uint64 // that ranges count from
-	addrs      uint64 // the offset in .debug_addr that indices count from; and so on
+	base       uint64 // the base address of ranges
+	addrs      uint64 // the offset in .debug_addr of index 0; the next two are alike
 	strOffsets uint64
 	rngLists   uint64
 	rangesBase uint64
 	stmtList   value
 	name       value
 	compDir    value
-	hasCode    bool // or may have
+	hasCode    bool // it may have code
 }
 
-// Kinds of units: DWARF 5, 7.5.1.
+// These are the kinds of units: DWARF 5, 7.5.1.
 const (
 	unitCompile      = 0x01
 	unitType         = 0x02
@@ -29,7 +29,7 @@ const (
 	unitSplitType    = 0x06
 )
 
-// readHeader reads the header of a unit. Units of unknown versions have no more than their length.
+// readHeader reads the header of a unit. For unknown versions, only off and end are valid.
 func readHeader(c *cursor) (u unit, ok bool) {
 	u.off = uint64(c.off)
 	length, offsetSize := c.unitLength()
@@ -58,7 +58,7 @@ func readHeader(c *cursor) (u unit, ok bool) {
 		u.version = 0
 	}
 	u.root = uint64(c.off)
-	// Where a unit has no attributes for them, indices count from behind the first header of the sections.
+	// Without attributes for them, index 0 is right after the first header of the section.
 	if u.version >= 5 {
 		u.addrs, u.strOffsets, u.rngLists = 8, 8, 12
 		if offsetSize == 8 {
@@ -68,7 +68,7 @@ func readHeader(c *cursor) (u unit, ok bool) {
 	return u, !c.bad
 }
 
-// readRoot reads the root entry of a unit, whose abbreviation find finds.
+// readRoot reads the root entry of a unit. find returns the offset of an abbreviation.
 func (d *Data) readRoot(u *unit, e *entry, find func(table, code uint64) (uint64, bool)) {
 	c := d.unitCursor(u)
 	c.at(u.root)
@@ -93,20 +93,20 @@ func (d *Data) readRoot(u *unit, e *entry, find func(table, code uint64) (uint64
 	u.base, _ = d.addr(u, e.low)
 }
 
-// unitCursor is at the start of .debug_info, and ends with the unit.
+// unitCursor returns a cursor at the start of .debug_info that ends with the unit.
 func (d *Data) unitCursor(u *unit) cursor {
 	c := d.cursor(&d.s.Info)
 	c.limit(u.end)
 	return c
 }
 
-// rangesOf is more than the number of ranges that so much of .debug_info has by rights: a list is of one entry, and takes
-// at least 8 bytes for a range, or 3 in version 5. Hostile files refer to one list from many places.
+// rangesOf returns a limit for the number of ranges in the given number of bytes of .debug_info. Only hostile files exceed it, by referring
+// to one list from many places. Otherwise, each list belongs to one entry, and takes at least 8 bytes per range, or 3 in version 5.
 func (d *Data) rangesOf(info uint64) int {
 	return int(info)/8 + len(d.s.Ranges.Data)/8 + len(d.s.RngLists.Data)/3
 }
 
-// unit returns the unit whose header is at an offset in .debug_info, or nil.
+// unit returns the unit whose header is at an offset in .debug_info, or nil if it is not known.
 func (d *Data) unit(off uint64) *unit {
 	u, ok := d.known[off]
 	if ok {
@@ -130,7 +130,7 @@ func (u *unit) isKnown() bool {
 	return u.root < u.end && u.version >= 2 && u.version <= 5
 }
 
-// unitOf returns the unit that an offset in .debug_info is in, or nil.
+// unitOf returns the unit that contains an offset in .debug_info, or nil.
 func (d *Data) unitOf(off uint64) *unit {
 	d.walk(off)
 	i, found := slices.BinarySearch(d.headers, off)
@@ -147,7 +147,7 @@ func (d *Data) unitOf(off uint64) *unit {
 	return u
 }
 
-// walk finds the units up to the one that an offset in .debug_info is in.
+// walk finds the units up to the one that contains an offset in .debug_info.
 func (d *Data) walk(off uint64) {
 	c := d.cursor(&d.s.Info)
 	for c.at(d.walked); !c.done() && d.walked <= off; d.walked = uint64(c.off) {
