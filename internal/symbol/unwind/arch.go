@@ -1,6 +1,6 @@
 package unwind
 
-// Arch is an architecture whose stacks can be unwound.
+// Arch is an architecture whose stacks this package unwinds.
 type Arch uint8
 
 const (
@@ -8,14 +8,14 @@ const (
 	ARM64
 )
 
-// Numbers of registers in DWARF (System V ABI for x86-64, figure 3.36; DWARF for the Arm 64-bit architecture, 4.1).
+// These are register numbers in DWARF (System V ABI for x86-64, figure 3.36; DWARF for the Arm 64-bit architecture, 4.1).
 const (
 	amd64BP, amd64SP, amd64PC = 6, 7, 16
 
 	arm64FP, arm64LR, arm64SP = 29, 30, 31
 	arm64PC                   = 32
 
-	registerCount = 33 // of those that are followed: the general ones, and the program counter
+	registerCount = 33 // the registers that rules follow: the general ones and the program counter
 )
 
 func (a Arch) sp() uint64 {
@@ -32,7 +32,7 @@ func (a Arch) pc() uint64 {
 	return amd64PC
 }
 
-// framePointer is the register that frames without tables are found by.
+// framePointer returns the register that points to frames without tables.
 func (a Arch) framePointer() uint64 {
 	if a == ARM64 {
 		return arm64FP
@@ -40,7 +40,7 @@ func (a Arch) framePointer() uint64 {
 	return amd64BP
 }
 
-// Registers are the values of registers in DWARF's numbers.
+// Registers holds the values of registers, by their DWARF numbers.
 type Registers struct {
 	values [registerCount]uint64
 	known  uint64 // bit n: the value of register n is known
@@ -54,7 +54,7 @@ func (r *Registers) get(n uint64) (value uint64, known bool) {
 	return r.values[n], true
 }
 
-// Set sets the value of a register. Others than the general ones are left out.
+// Set sets the value of a register. It ignores registers other than the general ones and the program counter.
 func (r *Registers) Set(n, value uint64) {
 	if n < registerCount {
 		r.values[n] = value
@@ -64,19 +64,19 @@ func (r *Registers) Set(n, value uint64) {
 
 func (r *Registers) forget(n uint64) { r.known &^= 1 << n }
 
-// amd64Perf are DWARF's numbers of perf's registers (arch/x86/include/uapi/asm/perf_regs.h); flags and segments have none.
+// amd64Perf maps perf's register numbers (arch/x86/include/uapi/asm/perf_regs.h) to DWARF's. DWARF has none for the flags and segments.
 var amd64Perf = [24]uint8{0, 3, 2, 1, 4, 5, 6, 7, 16, none, none, none, none, none, none, none, 8, 9, 10, 11, 12, 13, 14, 15}
 
 const none = 0xff
 
-// FromSample are the registers of PERF_SAMPLE_REGS_USER, of a process of 64 bits: mask is sample_regs_user of the event, and values
-// has one for each bit in it. (arm64: arch/arm64/include/uapi/asm/perf_regs.h.)
+// FromSample returns the registers of PERF_SAMPLE_REGS_USER, for a 64-bit process. mask is the event's sample_regs_user, and values has one
+// value for each bit set in mask. The order on arm64 is that of arch/arm64/include/uapi/asm/perf_regs.h.
 func FromSample(a Arch, mask uint64, values []uint64) (r Registers) {
 	for bit := uint64(0); bit < 64 && len(values) > 0; bit++ {
 		if mask>>bit&1 == 0 {
 			continue
 		}
-		n := bit // as in DWARF
+		n := bit // on arm64, the same as in DWARF
 		if a == AMD64 {
 			n = none
 			if bit < uint64(len(amd64Perf)) {

@@ -5,7 +5,7 @@ import (
 	"encoding/binary"
 )
 
-// cursor reads from front to back, in little endian. Reading past the end gives zeros and sets bad.
+// cursor reads little-endian data from front to back. Reading beyond the end returns zeros and sets bad.
 type cursor struct {
 	data []byte
 	off  int
@@ -19,7 +19,7 @@ func (c *cursor) fail() {
 	c.off = len(c.data)
 }
 
-// bytes are the next n.
+// bytes returns the next n bytes.
 func (c *cursor) bytes(n uint64) []byte {
 	if n > uint64(len(c.data)-c.off) {
 		c.fail()
@@ -71,7 +71,7 @@ func (c *cursor) sleb() int64 {
 	return int64(v)
 }
 
-// leb reads a number in LEB128 (DWARF 5, 7.6), and how many bits it has.
+// leb reads a LEB128 number (DWARF 5, 7.6), and returns it and its number of bits.
 func (c *cursor) leb() (v uint64, bits uint) {
 	for {
 		b := c.u8()
@@ -85,10 +85,10 @@ func (c *cursor) leb() (v uint64, bits uint) {
 	}
 }
 
-// maxText bounds strings, so that many long ones cost no more than the section.
+// maxText limits strings, so that reading many long ones takes no more time than reading the section.
 const maxText = 64
 
-// text is a string up to its 0.
+// text reads a string that ends with a zero byte.
 func (c *cursor) text() string {
 	rest := c.data[c.off:]
 	end := bytes.IndexByte(rest[:min(maxText, len(rest))], 0)

@@ -6,20 +6,20 @@ import (
 	"fmt"
 )
 
-// Bounds of expressions: those of compilers take a dozen steps, and few frames of a stack have any.
+// These limit the work of expressions. Those of compilers take a dozen steps, and only a few frames of a stack have any.
 const (
-	maxSteps = 4096 // of all frames of a stack
+	maxSteps = 4096 // for all frames of a stack
 	maxStack = 64
 )
 
-// frame is what expressions read.
+// frame is the input of expressions.
 type frame struct {
-	table     *table // that they are in
+	table     *table // contains the expressions
 	registers *Registers
 	memory    func(address uint64) (uint64, bool)
 	cfa       uint64
 	cfaKnown  bool
-	steps     *int // that expressions have taken, of all frames of a stack
+	steps     *int // the steps of expressions so far, for all frames of a stack
 }
 
 var (
@@ -27,20 +27,20 @@ var (
 	errRegister = errors.New("a register is not known")
 )
 
-// memoryError says that memory was not recorded.
+// memoryError is an address whose memory was not recorded.
 type memoryError uint64
 
 func (e memoryError) Error() string { return fmt.Sprintf("memory at %#x was not recorded", uint64(e)) }
 
-// evaluation evaluates a DWARF expression (DWARF 5, 2.5) as call frame information has them.
+// evaluation evaluates a DWARF expression (DWARF 5, 2.5) of call frame information.
 type evaluation struct {
 	frame *frame
 	stack [maxStack]uint64
 	depth int
-	bad   bool // the stack was too small or too large
+	bad   bool // the stack overflowed or underflowed
 }
 
-// evaluate evaluates an expression. At the beginning the CFA is on the stack, unless it is the CFA that it is for.
+// evaluate returns the value of an expression. The stack starts with the CFA, unless the expression computes the CFA.
 func (f *frame) evaluate(expression []byte) (uint64, error) {
 	e := evaluation{frame: f}
 	if f.cfaKnown {
@@ -86,7 +86,7 @@ func (e *evaluation) pop() uint64 {
 	return e.stack[e.depth]
 }
 
-// pick copies the nth from the top.
+// pick pushes a copy of the nth value from the top.
 func (e *evaluation) pick(n int) {
 	if n >= e.depth {
 		e.bad = true
@@ -95,7 +95,7 @@ func (e *evaluation) pick(n int) {
 	e.push(e.stack[e.depth-1-n])
 }
 
-// step does one operation: DW_OP_* of DWARF 5, 7.7.1.
+// step executes one operation: DW_OP_* of DWARF 5, 7.7.1.
 func (e *evaluation) step(c *cursor) error {
 	op := c.u8()
 	switch {
@@ -256,7 +256,7 @@ func (e *evaluation) register(n uint64, offset int64) error {
 	return nil
 }
 
-// read replaces an address by what is in memory there. Only whole words were recorded, which may lie anywhere.
+// read replaces the address on top of the stack with the value in memory there. The memory function reads whole words, at any alignment.
 func (e *evaluation) read(size uint8) error {
 	address := e.pop()
 	v, ok := e.frame.memory(address)
@@ -274,7 +274,7 @@ func (e *evaluation) read(size uint8) error {
 	return fmt.Errorf("an expression reads %d bytes", size)
 }
 
-// isBinary tells operations of two values.
+// isBinary reports whether an operation takes two values.
 func isBinary(op uint8) bool {
 	switch op {
 	case 0x1f, 0x20, 0x23, 0x28: // neg, not, plus_uconst, bra

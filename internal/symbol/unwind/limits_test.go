@@ -11,7 +11,7 @@ import (
 	"testing"
 )
 
-// compile makes the table of a section that the test makes.
+// compile compiles the section that a test has built.
 func compile(t *testing.T, s *frameSection) (*Table, error) {
 	t.Helper()
 	m, err := NewModule(AMD64, Section{sectionAt, s.b}, Section{}, noCode)
@@ -21,7 +21,7 @@ func compile(t *testing.T, s *frameSection) (*Table, error) {
 	return m.Compile(nil)
 }
 
-// allocated is how many bytes f allocates.
+// allocated returns the number of bytes that f allocates.
 func allocated(f func()) uint64 {
 	var before, after runtime.MemStats
 	runtime.ReadMemStats(&before)
@@ -30,10 +30,10 @@ func allocated(f func()) uint64 {
 	return after.TotalAlloc - before.TotalAlloc
 }
 
-// nops are the instructions of common information: def_cfa rsp, 8, and many that do nothing.
+// nops are the instructions of a common information entry: def_cfa rsp, 8, and many nops.
 var nops = append([]byte{0x0c, amd64SP, 8}, make([]byte, 90_000)...)
 
-// TestSharedCommon has entries that share common information of very many instructions, which are executed once.
+// TestSharedCommon has entries that share a common information entry with very many instructions. These must be executed only once.
 func TestSharedCommon(t *testing.T) {
 	var s frameSection
 	c := s.common("zR", amd64PC, nops...)
@@ -45,7 +45,7 @@ func TestSharedCommon(t *testing.T) {
 	}
 }
 
-// TestMaxExecuted has entries that use two such commons in turns.
+// TestMaxExecuted has entries that use two such common information entries in turn.
 func TestMaxExecuted(t *testing.T) {
 	var s frameSection
 	a, b := s.common("zR", amd64PC, nops...), s.common("zR", amd64PC, nops...)
@@ -58,7 +58,7 @@ func TestMaxExecuted(t *testing.T) {
 	}
 }
 
-// TestMaxRules has one function with a rule for each byte. The rest of it is not executed.
+// TestMaxRules has one function with a rule for each byte. Compile must stop before its end.
 func TestMaxRules(t *testing.T) {
 	var s frameSection
 	var instructions []byte
@@ -72,7 +72,7 @@ func TestMaxRules(t *testing.T) {
 	}
 }
 
-// TestMaxCommons has entries with common information of their own, of which an entry in memory would be small.
+// TestMaxCommons has entries with a common information entry each. In memory, an entry would be small.
 func TestMaxCommons(t *testing.T) {
 	var s frameSection
 	for n := range uint64(maxCommons + 1) {
@@ -83,7 +83,7 @@ func TestMaxCommons(t *testing.T) {
 	}
 }
 
-// TestMaxEntries has entries that cannot be read: they count, too.
+// TestMaxEntries has unreadable entries, which also count.
 func TestMaxEntries(t *testing.T) {
 	b := bytes.Repeat([]byte{4, 0, 0, 0, 1, 0, 0, 0}, maxEntries+1)
 	if m, err := NewModule(AMD64, Section{sectionAt, b}, Section{}, noCode); m != nil || !errors.Is(err, errTooMany) {
@@ -91,7 +91,7 @@ func TestMaxEntries(t *testing.T) {
 	}
 }
 
-// TestEntrySize has many entries in disorder, and many rows: each takes little memory.
+// TestEntrySize has many unsorted entries and many rows. Each must take little memory.
 func TestEntrySize(t *testing.T) {
 	const entries, rows, most, mostOfRow = 100_000, 2, 40, 24 // bytes
 	var s frameSection
@@ -114,7 +114,7 @@ func TestEntrySize(t *testing.T) {
 	}
 }
 
-// TestGaps has much code without entries. Compile searches little of it for restorers.
+// TestGaps has much code without entries. Compile must search only little of it for restorers.
 func TestGaps(t *testing.T) {
 	const between = 1 << 20
 	var s frameSection
@@ -135,7 +135,7 @@ func TestGaps(t *testing.T) {
 	}
 }
 
-// TestMaxExcess asks for many rows of a function with very many instructions: they are executed for some of the rows.
+// TestMaxExcess looks up many rows of a function with very many instructions. They must be executed for only some of the rows.
 func TestMaxExcess(t *testing.T) {
 	const rows = 1000
 	m := module(t, AMD64, false, append(make([]byte, 90_000), 0x0e, 16)...)
@@ -156,7 +156,7 @@ func TestMaxExcess(t *testing.T) {
 	}
 }
 
-// TestMaxSaved unwinds from many places of a function that says of all registers where they are saved.
+// TestMaxSaved unwinds from many addresses in a function that saves all registers.
 func TestMaxSaved(t *testing.T) {
 	var instructions []byte
 	for n := range byte(registerCount) {

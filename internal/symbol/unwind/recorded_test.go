@@ -11,8 +11,8 @@ import (
 	"testing"
 )
 
-// recordedSample reads a sample that perf 6.12 has recorded of testdata/signals-arm64 in a guest: lines of registers in DWARF's numbers, of
-// words of the stack that are not 0, and the stack's size. What is a number of Linux is in hexadecimal.
+// recordedSample reads a sample of testdata/signals-arm64 that perf 6.12 recorded in a guest. Its lines are registers (by DWARF numbers),
+// words of the stack that are not 0, and the size of the stack. Linux's numbers are in hexadecimal.
 func recordedSample(t *testing.T, path string) *Sample {
 	t.Helper()
 	f, err := os.Open(path)
@@ -41,8 +41,8 @@ func recordedSample(t *testing.T, path string) *Sample {
 	return s
 }
 
-// TestRecorded unwinds what a compiler has made: frames of many sizes, alloca, signed return addresses, a signal handler whose
-// return is in a vDSO without tables, and a stack of which only the innermost 4 KiB were recorded.
+// TestRecorded unwinds code of a compiler: frames of many sizes, alloca, signed return addresses, a signal handler that returns to a vDSO
+// without tables, and a stack of which only the innermost 4 KiB were recorded.
 func TestRecorded(t *testing.T) {
 	f, err := elf.Open("testdata/signals-arm64")
 	if err != nil {

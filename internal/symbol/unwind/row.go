@@ -6,41 +6,42 @@ import (
 	"math"
 )
 
-// row tells how the frame of the caller is found from a place in the code: the canonical frame address and where registers were saved.
+// row describes how to find the caller's frame from an address in the code: by the canonical frame address (CFA) and the places where
+// registers were saved.
 type row struct {
-	table    *table // that expressions are in
-	cfa      rule   // offset: register plus value; expression: an address
+	table    *table // contains the expressions
+	cfa      rule   // inRegister: the register plus the offset; isExpression: the address
 	rules    []savedRule
 	ra       uint64 // column of the return address
-	signal   bool   // this is where a signal handler returns to
-	restorer bool   // and the registers are in what the kernel has put onto the stack
-	end      bool   // the return address is undefined: there is no caller
+	signal   bool   // signal handlers return to this code
+	restorer bool   // and the kernel put the registers onto the stack
+	end      bool   // the return address is undefined: this is the outermost frame
 }
 
-// rule is how a value is found. It is small, because remembering and restoring a state copies a rule for each register.
+// rule describes how to find a value. It is small, because remember_state and restore_state copy a rule for each register.
 type rule struct {
 	offset   int64
-	at       uint32 // of an expression, in the section
-	size     uint16 // of an expression
+	at       uint32 // offset of the expression in the section
+	size     uint16 // of the expression
 	kind     kind
-	register uint8 // registerCount for those that are not followed
+	register uint8 // registerCount for registers that are not followed
 }
 
 type savedRule struct {
 	rule
-	saved uint8 // register
+	saved uint8 // the register
 }
 
 type kind uint8
 
 const (
-	same         kind = iota // as it is
-	undefined                // cannot be known
-	inRegister               // is in another register; for the CFA: that register plus the offset
-	atOffset                 // was saved at CFA plus offset
-	isOffset                 // is CFA plus offset
-	atExpression             // was saved at the address that the expression computes
-	isExpression             // is the value that the expression computes
+	same         kind = iota // unchanged
+	undefined                // unknown
+	inRegister               // in another register; for the CFA: that register plus the offset
+	atOffset                 // saved at CFA plus offset
+	isOffset                 // equal to CFA plus offset
+	atExpression             // saved at the address that the expression computes
+	isExpression             // the value that the expression computes
 )
 
 const (
@@ -52,7 +53,7 @@ const (
 // expression returns the expression of a rule.
 func (t *table) expression(r *rule) []byte { return t.section.Data[r.at:][:r.size] }
 
-// state is a row that is being made.
+// state is a row in progress.
 type state struct {
 	cfa   rule
 	rules [registerCount]rule
@@ -69,19 +70,19 @@ type machine struct {
 	steps      int
 	target     uint64
 	done       bool
-	changed    bool                  // the state, since changed was last set to false
-	moved      func(from, to uint64) // nil, or called for each part of the code that the state is for
+	changed    bool                  // whether the state changed since changed was last set to false
+	moved      func(from, to uint64) // called for each range of code that the state covers; may be nil
 }
 
-// Bounds of the instructions that are executed for the rows of a file: on average for a row, and more than that for all. Those of compilers take some
-// dozen.
+// These limit the instructions that the rows of a file execute: stepsPerRow on average, and moreSteps beyond that in total. Instructions of
+// compilers for a row number a few dozen.
 const (
 	stepsPerRow = 256
 	moreSteps   = 1 << 24
 )
 
-// row makes the row for an address of the file: of a call, or exactly that of the code. It is nil where there is none, and while the rows of the file
-// have taken too many instructions.
+// row returns the row for an address of the file. exact is set if the address is a program counter, and not one less than a return address.
+// The row is nil if there is none, or if the rows of the file have executed too many instructions.
 func (m *Module) row(address uint64, exact bool) *row {
 	table, entry := m.find(address)
 	if entry == nil {
@@ -95,14 +96,14 @@ func (m *Module) row(address uint64, exact bool) *row {
 	}
 	r, steps, err := table.row(entry, address)
 	m.excess.Add(int64(steps))
-	if err != nil { // there may still be a frame pointer
+	if err != nil { // frame pointers may still work
 		return nil
 	}
-	r.restorer = r.signal && m.arch == ARM64 // tables of the vDSO do not tell of the program counter
+	r.restorer = r.signal && m.arch == ARM64 // the vDSO's tables lack the program counter
 	return r
 }
 
-// row makes the row for an address that is in an entry, and returns how many instructions were executed.
+// row returns the row for an address in an entry, and how many instructions it executed.
 func (t *table) row(e *entry, address uint64) (r *row, steps int, err error) {
 	m := machine{common: t.commonOf(e), table: t, target: math.MaxUint64}
 	if err := m.begin(); err != nil {
@@ -122,7 +123,7 @@ func (t *table) row(e *entry, address uint64) (r *row, steps int, err error) {
 	return r, m.steps, nil
 }
 
-// begin makes the state that all entries with the same common information begin with.
+// begin computes the initial state of all entries with the same common information entry.
 func (m *machine) begin() error {
 	if err := m.run(m.common.at, m.common.limit); err != nil {
 		return err
@@ -133,7 +134,7 @@ func (m *machine) begin() error {
 
 var errInstructions = fmt.Errorf("it has more than %d instructions", maxInstructions)
 
-// run executes the instructions from one offset in the section to another, up to the target.
+// run executes the instructions between two offsets in the section, up to the target.
 func (m *machine) run(at, limit uint32) error {
 	c := cursor{data: m.table.section.Data[:limit], off: int(at)}
 	for n := 0; c.more() && !m.done; n++ {
@@ -151,7 +152,7 @@ func (m *machine) run(at, limit uint32) error {
 	return nil
 }
 
-// step executes one instruction: DW_CFA_* of DWARF 5, 7.24, and of GNU and Arm.
+// step executes one instruction: DW_CFA_* of DWARF 5, 7.24, and those of GNU and Arm.
 func (m *machine) step(c *cursor) error {
 	op := c.u8()
 	low := uint64(op & 0x3f)
@@ -218,7 +219,7 @@ func (m *machine) step(c *cursor) error {
 	case 0x16: // val_expression
 		n := c.uleb()
 		return m.saveExpression(n, isExpression, c)
-	case 0x2c, 0x2d: // AARCH64_negate_ra_state (_with_pc): whether a return address is signed is seen from itself
+	case 0x2c, 0x2d: // AARCH64_negate_ra_state (_with_pc): a signed return address is recognized by its value
 	case 0x2e: // GNU_args_size
 		c.uleb()
 	case 0x2f: // GNU_negative_offset_extended
@@ -255,10 +256,10 @@ func (m *machine) defineCFA(op uint8, c *cursor) error {
 	return nil
 }
 
-// followed is the number of a register in rules.
+// followed returns the number of a register in rules.
 func followed(register uint64) uint8 { return uint8(min(register, registerCount)) }
 
-// expression reads the expression of a rule. The cursor is one of a section.
+// expression reads the expression of a rule. The cursor must start at the start of the section.
 func expression(kind kind, c *cursor) (rule, error) {
 	n := c.uleb()
 	if n > maxExpression {
@@ -289,7 +290,7 @@ func (m *machine) restore(register uint64) {
 
 func (m *machine) advance(n uint64) { m.move(m.location + n*m.common.code) }
 
-// move goes on to where the next instructions apply. What is beyond the target does not apply to it.
+// move moves the location to the code that the next instructions apply to. Beyond the target, the machine is done.
 func (m *machine) move(to uint64) {
 	if m.moved != nil {
 		m.moved(m.location, to)

@@ -2,31 +2,31 @@ package unwind
 
 import "math"
 
-// Base is what an offset of a Rule counts from, or what stands in place of that. The numbers are those of bpf/unwind.h.
+// Base is the value that an offset of a Rule is relative to, or a value that replaces it. The numbers are those of bpf/unwind.h.
 type Base uint8
 
 const (
-	None   Base = iota // cannot be known
+	None   Base = iota // unknown
 	AtCFA              // the canonical frame address
 	AtSP               // the stack pointer
 	AtFP               // the frame pointer
-	Same               // of the frame pointer: it is as it was; of the return address: it is in the link register (arm64)
-	PLT                // of the CFA, in linkage tables of x86-64: the stack pointer plus 8, plus 8 more from that byte of each 16 on
-	End                // of the return address: there is no caller
-	Loaded Base = 0x80 // added to a base of the CFA: what is stored there
+	Same               // frame pointer: unchanged; return address: in the link register (arm64)
+	PLT                // CFA, in the PLT on x86-64: the stack pointer plus 8, and 8 more if the offset in the 16-byte entry is at least CFAOffset
+	End                // return address: there is no caller
+	Loaded Base = 0x80 // flag of a base of the CFA: the CFA is stored at that address
 )
 
-// Rule tells how the frame of the caller is found, by the registers that every frame has: the stack pointer, the frame pointer, the program
-// counter and on arm64 the link register. It is struct unwind_rule of bpf/unwind.h.
+// Rule describes how to find the caller's frame from the registers that every frame has: the stack pointer, the frame pointer, the program
+// counter, and on arm64 the link register. It is struct unwind_rule of bpf/unwind.h.
 type Rule struct {
 	CFAOffset, RAOffset, FPOffset int32 // bytes
-	CFA                           Base  // the value of AtSP or AtFP plus the offset, or what is Loaded from there; PLT; None
-	RA                            Base  // where the return address is saved; Same, End
-	FP                            Base  // where the frame pointer is saved; Same, None
-	Signal                        bool  // the caller was interrupted here; on arm64 its link register is two words before the return address
+	CFA                           Base  // AtSP or AtFP plus the offset, or the value Loaded from there; PLT; None
+	RA                            Base  // where the return address is saved; Same; End
+	FP                            Base  // where the frame pointer is saved; Same; None
+	Signal                        bool  // a signal interrupted the caller; on arm64, its link register is saved two words before the return address
 }
 
-// restorerRule is the rule for what signal handlers return to, by what the kernel has put onto the stack.
+// restorerRule returns the rule for the code that signal handlers return to. It reads the registers that the kernel saved on the stack.
 func restorerRule(a Arch) Rule {
 	if a == ARM64 {
 		return Rule{CFA: AtSP | Loaded, CFAOffset: arm64SignalRegisters + 8*arm64SP, RA: AtSP, RAOffset: arm64SignalRegisters + 8*arm64PC,
@@ -43,14 +43,14 @@ func restorerRule(a Arch) Rule {
 	return Rule{CFA: AtSP | Loaded, CFAOffset: at(amd64SP), RA: AtSP, RAOffset: at(amd64PC), FP: AtSP, FPOffset: at(amd64BP), Signal: true}
 }
 
-// compile makes a Rule of the state of a machine. It is the zero Rule where one cannot say it.
+// compile returns the Rule for the machine's state, or the zero Rule if no Rule can express it.
 func (m *machine) compile(a Arch) Rule {
 	column := m.common.ra
 	if a == AMD64 && column != amd64PC || a == ARM64 && column != arm64LR {
 		return Rule{}
 	}
 	if a == ARM64 && m.common.signal {
-		return restorerRule(a) // tables of the vDSO do not tell of the program counter
+		return restorerRule(a) // the vDSO's tables lack the program counter
 	}
 	if m.rules[column].kind == undefined {
 		return Rule{RA: End}
@@ -65,7 +65,7 @@ func (m *machine) compile(a Arch) Rule {
 	return r
 }
 
-// stackPointerIsCFA says whether the caller's stack pointer is the CFA. It is, but some tables say it in words of their own.
+// stackPointerIsCFA reports whether the caller's stack pointer is the CFA. It always is, but some tables express it in a different way.
 func (m *machine) stackPointerIsCFA(a Arch, r *Rule) bool {
 	saved := &m.rules[a.sp()]
 	if saved.kind == same || saved.kind == isOffset && saved.offset == 0 {
@@ -85,7 +85,7 @@ func (a Arch) base(register uint64) Base {
 	return None
 }
 
-// compileCFA is the CFA of a Rule.
+// compileCFA returns the CFA of a Rule.
 func (m *machine) compileCFA(a Arch) (Base, int32) {
 	switch m.cfa.kind {
 	case inRegister:
@@ -108,7 +108,7 @@ func (m *machine) compileCFA(a Arch) (Base, int32) {
 	return None, 0
 }
 
-// saved is where a register is saved.
+// saved returns where a register is saved.
 func (m *machine) saved(a Arch, register uint64) (Base, int32) {
 	switch r := &m.rules[register]; r.kind {
 	case same:
@@ -121,7 +121,7 @@ func (m *machine) saved(a Arch, register uint64) (Base, int32) {
 	return None, 0
 }
 
-// address reads an expression that is one of these registers plus an offset.
+// address returns the base and the offset of an expression that adds an offset to the stack or frame pointer.
 func (a Arch) address(expression []byte) (Base, int32) {
 	c := cursor{data: expression}
 	op := c.u8()
@@ -142,7 +142,8 @@ func fitting(b Base, offset int64) (Base, int32) {
 	return b, int32(offset)
 }
 
-// pltLate reads the expression that linkers write for linkage tables, rsp + 8 + (((rip & 15) >= N) << 3), and returns N.
+// pltLate returns N of the expression that linkers write for the PLT, rsp + 8 + (((rip & 15) >= N) << 3). ok is false for other
+// expressions.
 func pltLate(expression []byte) (n int32, ok bool) {
 	const before, after = "\x77\x08\x80\x00\x3f\x1a", "\x2a\x33\x24\x22" // breg7+8 breg16+0 lit15 and; ge lit3 shl plus
 	if len(expression) != len(before)+1+len(after) || string(expression[:len(before)]) != before || string(expression[len(before)+1:]) != after {

@@ -5,44 +5,45 @@ import (
 	"slices"
 )
 
-// restorers are what signal handlers return to: it calls rt_sigreturn(2) with its number, in two instructions.
+// restorers is the code that signal handlers return to. It loads the number of rt_sigreturn(2), and then calls it.
 var restorers = [...]struct{ number, call []byte }{
 	AMD64: {[]byte{0x48, 0xc7, 0xc0, 0x0f, 0, 0, 0}, []byte{0x0f, 0x05}},    // mov $15,%rax; syscall
 	ARM64: {[]byte{0x68, 0x11, 0x80, 0xd2}, []byte{0x01, 0x00, 0x00, 0xd4}}, // mov x8, #139; svc #0
 }
 
-// isRestorer looks at code that has no tables.
+// isRestorer reports whether an address without tables is in a restorer. exact is that of Module.row.
 func (m *Module) isRestorer(address uint64, exact bool) bool {
 	if !exact {
-		address++ // what was taken for a return address is where it begins
+		address++ // the address is one less than a return address, which is where a restorer starts
 	}
 	begins := func(at uint64) bool {
 		return m.arch.IsRestorer(func(size uint64) []byte {
-			b, _ := m.code(at, at+size) // nil where there is none
+			b, _ := m.code(at, at+size) // nil if there is none
 			return b
 		})
 	}
 	return begins(address) || exact && begins(address-uint64(len(restorers[m.arch].number)))
 }
 
-// IsRestorer reports whether code is what signal handlers return to. It returns size bytes, or fewer or none where there are not as many.
+// IsRestorer reports whether code is a restorer, the code that signal handlers return to. The function code returns the first size bytes,
+// or fewer if there are not as many.
 func (a Arch) IsRestorer(code func(size uint64) []byte) bool {
 	r := &restorers[a]
 	return bytes.Equal(code(uint64(len(r.number)+len(r.call))), slices.Concat(r.number, r.call))
 }
 
-// Offsets in struct rt_sigframe, which the stack pointer points at in the restorer.
+// These are offsets in struct rt_sigframe, which the stack pointer points to in the restorer.
 const (
-	// x86-64 (arch/x86/include/asm/sigframe.h): the return address is gone; in the ucontext the machine's context is at 40.
+	// x86-64 (arch/x86/include/asm/sigframe.h): the return address is already popped; uc_mcontext is at offset 40 of the ucontext.
 	amd64SignalRegisters = 40
-	// arm64 (arch/arm64/kernel/signal.c): siginfo of 128 bytes, the ucontext's machine context at 176, in it first fault_address.
+	// arm64 (arch/arm64/kernel/signal.c): 128 bytes of siginfo; uc_mcontext at offset 176 of the ucontext; it starts with fault_address.
 	arm64SignalRegisters = 128 + 176 + 8
 )
 
-// amd64Signal are the registers of struct sigcontext of x86-64 (arch/x86/include/uapi/asm/sigcontext.h), in DWARF's numbers.
+// amd64Signal holds the DWARF numbers of the registers in struct sigcontext of x86-64 (arch/x86/include/uapi/asm/sigcontext.h).
 var amd64Signal = [...]uint64{8, 9, 10, 11, 12, 13, 14, 15, 5, 4, amd64BP, 3, 1, 0, 2, amd64SP, amd64PC}
 
-// fromSignal takes the registers from what the kernel has put onto the stack for the handler's return.
+// fromSignal restores the registers that the kernel saved on the stack before it called a signal handler.
 func (w *walk) fromSignal() error {
 	sp, known := w.registers.get(w.arch.sp())
 	if !known {

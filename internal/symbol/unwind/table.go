@@ -8,50 +8,50 @@ import (
 	"math"
 )
 
-// Table is what the call frame information of a file says, in rows that an unwinder in BPF can search: 8 bytes each, sorted.
+// Table is the call frame information of a file in rows that a BPF program can search: 8 bytes each, sorted.
 type Table struct {
-	Base  uint64 // address of the file that offsets count from
+	Base  uint64 // the address that offsets are relative to
 	Rows  []TableRow
 	Rules []Rule // the first is the zero Rule
 
-	Code          uint64 // bytes of code that it tells of
-	Unknown       uint64 // bytes among them for which no Rule could be made
-	Frames        uint64 // bytes in functions that move the stack pointer
-	FramePointers uint64 // bytes among them in functions that find their frame by the frame pointer
+	Code          uint64 // bytes of code that the rows cover
+	Unknown       uint64 // bytes of Code without a Rule
+	Frames        uint64 // bytes of functions that move the stack pointer
+	FramePointers uint64 // bytes of functions in Frames that use the frame pointer
 }
 
-// TableRow is for the code from its offset up to that of the next row. It is struct unwind_row of bpf/unwind.h.
+// TableRow covers the code from its offset up to that of the next row. It is struct unwind_row of bpf/unwind.h.
 type TableRow struct {
 	Offset uint32
-	Rule   uint32 // index
+	Rule   uint32 // index in Rules
 }
 
 // Range is a range of addresses of a file.
 type Range struct{ Start, End uint64 }
 
 const (
-	// maxTableRows bounds a table: 32 MiB, of a program with 300 MB of code.
+	// maxTableRows limits the rows of a table to 32 MiB, for a program with 300 MB of code.
 	maxTableRows = 1 << 22
 
-	// maxRules bounds the rules of a table: libLLVM 14 has 585.
+	// maxRules limits the rules of a table. libLLVM 14 has 585.
 	maxRules = 1 << 13
 
-	// maxExecuted bounds the instructions that Compile executes: all entries of Chrome have less than 20 million.
+	// maxExecuted limits the instructions that Compile executes. All entries of Chrome have less than 20 million.
 	maxExecuted = 1 << 25
 
-	// padding is what is between functions for their alignment. Nothing runs there, so that it needs no row.
+	// padding is the smallest gap between functions that needs a row, in bytes. Smaller gaps align functions; nothing runs there.
 	padding = 16
 
-	// Bounds of the code without entries in which restorers are looked for, in bytes: of one part, and of all.
+	// These limit the search for restorers in code without entries, in bytes: for one gap, and for all gaps.
 	maxSearched    = 1 << 20
 	maxSearchedAll = 16 << 20
 )
 
-// ErrNoTables says that a file has no call frame information.
+// ErrNoTables reports a file without call frame information.
 var ErrNoTables = errors.New("it has no call frame information")
 
-// Compile makes a Table of .eh_frame, or where there is none of .debug_frame. What signal handlers return to is looked for in
-// the code that they do not tell of.
+// Compile returns the Table of .eh_frame, or of .debug_frame if there is no .eh_frame. In the code without entries it searches for
+// restorers, which signal handlers return to.
 func (m *Module) Compile(code []Range) (*Table, error) {
 	c := compiler{arch: m.arch, table: &Table{Rules: make([]Rule, 1)}, indexes: map[Rule]uint32{{}: 0}}
 	var entries []entry
@@ -65,7 +65,7 @@ func (m *Module) Compile(code []Range) (*Table, error) {
 		e := &entries[i]
 		end := e.end()
 		if i+1 < len(entries) {
-			end = min(end, entries[i+1].start) // as find takes the one that starts last
+			end = min(end, entries[i+1].start) // find prefers the entry that starts last
 		}
 		for len(restorers) > 0 && restorers[0].Start < e.start {
 			c.add(restorers[0].Start, restorers[0].End, restorerRule(m.arch))
@@ -78,32 +78,32 @@ func (m *Module) Compile(code []Range) (*Table, error) {
 	for _, r := range restorers {
 		c.add(r.Start, r.End, restorerRule(m.arch))
 	}
-	c.add(c.end, c.end, Rule{}) // the end of the last one
+	c.add(c.end, c.end, Rule{}) // a row that ends the last function
 	if c.err == nil && len(c.table.Rows) == 0 {
 		c.err = ErrNoTables
 	}
 	return c.table, c.err
 }
 
-// compiler makes a Table from its beginning to its end.
+// compiler builds a Table from the first row to the last.
 type compiler struct {
 	arch    Arch
 	table   *Table
-	indexes map[Rule]uint32 // of rules
-	end     uint64          // of the code that there are rows for
+	indexes map[Rule]uint32 // index in Rules
+	end     uint64          // of the code with rows
 	err     error
 
 	machine   machine
-	common    uint32 // the entry whose initial state the machine has: its index and one more
-	commonErr error  // of its instructions
+	common    uint32 // 1 + the index of the common information entry whose initial state the machine has
+	commonErr error  // from executing that entry
 
-	// Of the entry that is executed.
-	at, limit           uint64 // up to which there are rows, and to which it goes
-	rule                Rule   // of the machine's state
-	frame, framePointer bool   // it has a frame, and finds it by the frame pointer
+	// These are of the current entry.
+	at, limit           uint64 // up to where there are rows, and the end of the entry
+	rule                Rule   // for the machine's state
+	frame, framePointer bool   // the function has a frame, and finds it by the frame pointer
 }
 
-// add adds a row for a part of the code, which is behind all others.
+// add adds a row for a range of code, which must be after all others.
 func (c *compiler) add(start, end uint64, r Rule) {
 	t := c.table
 	if len(t.Rows) == 0 {
@@ -122,7 +122,7 @@ func (c *compiler) add(start, end uint64, r Rule) {
 	}
 }
 
-// index returns the index of a rule, which is often that of the row before.
+// index returns the index of a rule, which is often the rule of the previous row.
 func (c *compiler) index(r Rule) uint32 {
 	t := c.table
 	if n := len(t.Rows); n > 0 && t.Rules[t.Rows[n-1].Rule] == r {
@@ -142,7 +142,7 @@ func (c *compiler) index(r Rule) uint32 {
 	return index
 }
 
-// fail ends the work, also in the midst of an entry.
+// fail records the first error and stops the compiler, even within an entry.
 func (c *compiler) fail(err error) {
 	if c.err == nil {
 		c.err = err
@@ -160,14 +160,14 @@ func (c *compiler) row(at uint64, rule uint32) {
 	case n == maxTableRows:
 		c.fail(fmt.Errorf("its call frame information takes more than %d rows", maxTableRows))
 	default:
-		if n == cap(t.Rows) { // append would grow in smaller steps, and leave five times the memory to the garbage collector
+		if n == cap(t.Rows) { // append would grow in smaller steps and leave five times as much garbage
 			t.Rows = append(make([]TableRow, 0, min(max(2*n, 1024), maxTableRows)), t.Rows...)
 		}
 		t.Rows = append(t.Rows, TableRow{uint32(offset), rule})
 	}
 }
 
-// function adds the rows of an entry, up to an end.
+// function adds the rows of an entry, up to end.
 func (c *compiler) function(e *entry, end uint64) {
 	if c.err != nil {
 		return
@@ -196,7 +196,8 @@ func (c *compiler) function(e *entry, end uint64) {
 	}
 }
 
-// begin puts the machine into the state in which an entry begins. That of entries with the same common information is made once.
+// begin sets the machine to the initial state of an entry. It computes the state only once for successive entries with the same common
+// information entry.
 func (c *compiler) begin(e *entry) error {
 	m := &c.machine
 	m.remembered = m.remembered[:0]
@@ -212,7 +213,7 @@ func (c *compiler) begin(e *entry) error {
 	return c.commonErr
 }
 
-// part adds rows for a part of the entry that is executed. Parts that go back, and those behind its end, have none.
+// part adds rows for a range of the current entry. It ignores ranges that go backwards and those beyond the end of the entry.
 func (c *compiler) part(from, to uint64) {
 	to = min(to, c.limit)
 	if from != c.at || to <= from {
@@ -228,9 +229,9 @@ func (c *compiler) part(from, to uint64) {
 	c.framePointer = c.framePointer || r.CFA&^Loaded == AtFP
 }
 
-// findRestorers finds what signal handlers return to in code that has no entries. As the return address is its first byte, which is
-// looked for less one, each begins a byte before. And as it stands behind its last instruction while the kernel is at work for it, it ends a byte
-// later.
+// findRestorers returns the restorers in code without entries. The return address of a handler is the restorer's first byte, and lookups
+// subtract one, so each range starts one byte early. While the kernel executes the system call, the program counter is after the last
+// instruction, so each range ends one byte late.
 func (m *Module) findRestorers(entries []entry, code []Range) (found []Range) {
 	r := &restorers[m.arch]
 	whole := append(r.number[:len(r.number):len(r.number)], r.call...)
@@ -258,7 +259,7 @@ func (m *Module) findRestorers(entries []entry, code []Range) (found []Range) {
 	return found
 }
 
-// gaps returns the parts of the code that no entry covers and that have at least shortest bytes. The entries are sorted.
+// gaps yields the parts of the code that no entry covers and that have at least shortest bytes. The entries must be sorted.
 func gaps(entries []entry, code []Range, shortest uint64) iter.Seq[Range] {
 	return func(yield func(Range) bool) {
 		for _, part := range code {

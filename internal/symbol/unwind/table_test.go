@@ -12,7 +12,7 @@ import (
 	"testing"
 )
 
-// ehFrame reads a file's .eh_frame, and where its code is.
+// ehFrame returns a file's .eh_frame, and the ranges of its code.
 func ehFrame(t *testing.T, path string) (m *Module, code []Range) {
 	t.Helper()
 	f, err := elf.Open(path)
@@ -52,7 +52,7 @@ func ehFrame(t *testing.T, path string) (m *Module, code []Range) {
 	return m, code
 }
 
-// rule finds the rule for an address of the file.
+// rule returns the rule for an address of the file.
 func (t *Table) rule(address uint64) Rule {
 	offset := address - t.Base
 	n := sort.Search(len(t.Rows), func(n int) bool { return uint64(t.Rows[n].Offset) > offset })
@@ -62,7 +62,7 @@ func (t *Table) rule(address uint64) Rule {
 	return t.Rules[t.Rows[n-1].Rule]
 }
 
-// applyRule finds the registers of the caller as bpf/unwind.h does.
+// applyRule finds the registers of the caller in the same way as bpf/unwind.h.
 func (w *walk) applyRule(r Rule) error {
 	at := func(b Base, offset int32, cfa uint64) uint64 {
 		switch b {
@@ -132,7 +132,7 @@ func (w *walk) applyRule(r Rule) error {
 	return nil
 }
 
-// sameAsTables compares what a Table has for an address with what the call frame information has. known is false if neither has anything.
+// sameAsTables compares a Table at an address with the call frame information. known is false if neither covers the address.
 func sameAsTables(t *testing.T, m *Module, table *Table, address uint64, stack []byte) (known bool) {
 	t.Helper()
 	want, rule := m.row(address, false), table.rule(address)
@@ -190,8 +190,8 @@ func stackOfPointers() []byte {
 	return stack
 }
 
-// TestCompile compares the first and the last byte of each row with the call frame information: of a fixture, of the C library, and of
-// what else this machine has of compilers' work.
+// TestCompile compares the first and the last byte of each row with the call frame information of a fixture, of the C library, and of other
+// compiled files on this machine.
 func TestCompile(t *testing.T) {
 	paths := []string{"testdata/signals-arm64"}
 	for _, pattern := range []string{"/lib*/*-linux-gnu/libc.so.6", "/lib*/*-linux-gnu/libm.so.6", "/lib*/*-linux-gnu/ld-linux-*.so.*", "/usr/bin/git", "/bin/bash"} {
@@ -213,7 +213,7 @@ func TestCompile(t *testing.T) {
 			for _, offset := range []uint32{row.Offset, table.Rows[n+1].Offset - 1} {
 				address := table.Base + uint64(offset)
 				if _, e := m.find(address); e == nil && row.Rule != 0 && address-table.Base == uint64(table.Rows[n+1].Offset-1) {
-					continue // padding behind a function
+					continue // padding after a function
 				}
 				if !sameAsTables(t, m, table, address, stack) && m.row(address, false) != nil {
 					unknown++
@@ -232,7 +232,7 @@ func TestCompile(t *testing.T) {
 	}
 }
 
-// TestRules has one way after another to tell where the frame is.
+// TestRules tries several ways to describe a frame.
 func TestRules(t *testing.T) {
 	ret := Rule{CFA: AtSP, CFAOffset: 8, RA: AtCFA, RAOffset: -8, FP: Same}
 	with := func(change func(*Rule)) Rule {
@@ -289,14 +289,14 @@ func TestRules(t *testing.T) {
 	}
 }
 
-// TestCompileTables has entries that touch, that overlap, and what signal handlers return to between them.
+// TestCompileTables has entries that touch, entries that overlap, and restorers between them.
 func TestCompileTables(t *testing.T) {
 	var s frameSection
 	c := s.common("zR", amd64PC, 0x0c, amd64SP, 8, 0x80|amd64PC, 1)
-	s.function(c, 0x1000, 0x10, 0x44, 0x0e, 16) // 4 bytes later 16
-	s.function(c, 0x1018, 0x08, 0x0e, 16)       // behind padding
+	s.function(c, 0x1000, 0x10, 0x44, 0x0e, 16) // 16 after 4 bytes
+	s.function(c, 0x1018, 0x08, 0x0e, 16)       // after padding
 	s.function(c, 0x2000, 0x1000)
-	s.function(c, 0x2800, 0x10, 0x0e, 24) // in the one before, which ends with it
+	s.function(c, 0x2800, 0x10, 0x0e, 24) // within the previous one, which ends with it
 	r := restorers[AMD64]
 	code := slices.Concat(make([]byte, 0x21), r.number, r.call, make([]byte, 0x1000))
 	m, err := NewModule(AMD64, Section{sectionAt, s.b}, Section{}, func(start, end uint64) ([]byte, error) {

@@ -10,58 +10,58 @@ import (
 	"sync/atomic"
 )
 
-// Section is the contents of a section, and the address that it has in its file.
+// Section is the contents of a section, and its address in the file.
 type Section struct {
 	Address uint64
 	Data    []byte
 }
 
-// Module is the call frame information of a file (DWARF 5, 6.4; .eh_frame: Linux Standard Base, Core, 10.6). Goroutines may share it.
+// Module is the call frame information of a file (DWARF 5, 6.4; .eh_frame: Linux Standard Base, Core, 10.6). It is safe for concurrent use.
 type Module struct {
 	arch   Arch
 	tables []table
 	code   func(start, end uint64) ([]byte, error)
-	excess atomic.Int64 // instructions that were executed for rows, less stepsPerRow for each
+	excess atomic.Int64 // instructions executed for rows, minus stepsPerRow for each row
 }
 
-// table is a section with its entries.
+// table is a section and its entries.
 type table struct {
 	section Section
 	eh      bool
 	commons []common
-	entries []entry // by start, and then in the order of the section
+	entries []entry // sorted by start, then by position in the section
 }
 
-// entry is a frame description entry: a range of code, and instructions about it. It has no pointers, and 24 bytes: there can be many.
+// entry is a frame description entry: a range of code and its instructions. It has 24 bytes and no pointers, because there can be many.
 type entry struct {
 	start     uint64
 	size      uint32
-	common    uint32 // index
-	at, limit uint32 // its instructions in the section
+	common    uint32 // index in commons
+	at, limit uint32 // offsets of its instructions in the section
 }
 
 func (e *entry) end() uint64 { return e.start + uint64(e.size) }
 
 // common is a common information entry.
 type common struct {
-	code      uint64 // factor of advances
-	data      int64  // factor of offsets
+	code      uint64 // code alignment factor
+	data      int64  // data alignment factor
 	ra        uint64 // column of the return address
-	at, limit uint32 // its instructions in the section
+	at, limit uint32 // offsets of its instructions in the section
 	encoding  uint8  // of pointers
 	lsda      uint8
-	augmented bool // entries have a length of augmentation data
-	signal    bool // frames of signal handlers return to it
+	augmented bool // its entries have augmentation data, with a length
+	signal    bool // signal handlers return to this code
 }
 
 func (t *table) commonOf(e *entry) *common { return &t.commons[e.common] }
 
-// NewModule reads the tables of a file: .eh_frame and .debug_frame, either of which may be empty. They are kept. NewModule
-// leaves out entries that it cannot read and returns an error about the first of them; the module is usable all the same. It is nil if a section
-// has more entries than a program can have.
+// NewModule returns the Module of a file with the sections .eh_frame and .debug_frame, either of which may be empty. The Module refers to
+// them. If NewModule cannot read some entries, it skips them and returns an error about the first of them together with a usable Module.
+// The Module is nil if a section has more entries than a program can have.
 //
-// Where there are no tables, code reads the file's code between two addresses: what signal handlers return to is known by it, as it has
-// no tables in some C libraries and vDSOs. It may be called by several goroutines at once.
+// The function code returns the file's code between two addresses. It is called for code without tables, to recognize restorers, which
+// signal handlers return to: those of some C libraries and vDSOs have no tables. It may be called concurrently.
 func NewModule(arch Arch, ehFrame, debugFrame Section, code func(start, end uint64) ([]byte, error)) (*Module, error) {
 	m := &Module{arch: arch, code: code}
 	var errs []error
@@ -86,7 +86,7 @@ func (t *table) name() string {
 	return ".debug_frame"
 }
 
-// Bounds of a section. Chrome has less than a million entries. Linkers join common entries that are alike, but for .debug_frame, where each
+// Chrome has less than a million entries. Linkers merge identical common information entries, except in .debug_frame, where each
 // compilation unit has its own.
 const (
 	maxEntries = 1 << 20
@@ -98,7 +98,7 @@ var (
 	errTooManyCommons = fmt.Errorf("%w: its entries refer to more than %d common ones", errTooMany, maxCommons)
 )
 
-// scan finds all entries.
+// scan reads all entries.
 func (t *table) scan() error {
 	if int64(len(t.section.Data)) > 1<<32-1 {
 		return fmt.Errorf("%s has %d bytes, more than 4 GiB", t.name(), len(t.section.Data))
@@ -115,7 +115,7 @@ func (t *table) scan() error {
 	}
 	t.entries = make([]entry, 0, count) // growing would take more than twice the memory
 	var bad error
-	known := make(map[uint64]uint32) // indexes of common entries
+	known := make(map[uint64]uint32) // index in commons by offset
 	err := t.each(func(at int, body cursor, wide bool) error {
 		e, err := t.entry(&body, wide, known)
 		switch {
@@ -143,14 +143,14 @@ func (t *table) scan() error {
 	return cmp.Or(bad, err)
 }
 
-// each calls yield with each entry of the section, with its place and a cursor that is behind its length, until yield returns an error.
+// each calls yield with each entry of the section, until yield returns an error: its offset, and a cursor after its length.
 func (t *table) each(yield func(at int, body cursor, wide bool) error) error {
 	c := cursor{data: t.section.Data}
 	for c.more() {
 		at := c.off
 		length, wide := uint64(c.u32()), false
 		if length == 0 && t.eh {
-			continue // a terminator; more can follow where sections were joined
+			continue // a terminator; where sections were joined, more can follow
 		}
 		if length == 0xffffffff {
 			length, wide = c.u64(), true
@@ -166,7 +166,8 @@ func (t *table) each(yield func(at int, body cursor, wide bool) error) error {
 	return nil
 }
 
-// pointerToCommon reads what tells apart the two kinds of entries: where the common entry is; own is true for a common entry itself.
+// pointerToCommon reads the field that distinguishes the two kinds of entries. offset is that of the common information entry; own is true
+// if this is one itself.
 func (t *table) pointerToCommon(body *cursor, wide bool) (offset uint64, own bool) {
 	at := uint64(body.off)
 	id := uint64(0)
@@ -181,14 +182,14 @@ func (t *table) pointerToCommon(body *cursor, wide bool) (offset uint64, own boo
 	return id, wide && id == ^uint64(0) || !wide && id == 0xffffffff
 }
 
-// unreadable is the index of common information that cannot be read.
+// unreadable is the index of a common information entry that could not be read.
 const unreadable = 1<<32 - 1
 
-// entry reads an entry; its range is empty if it is a common one.
+// entry reads an entry. The range of a common information entry is empty.
 func (t *table) entry(body *cursor, wide bool, commons map[uint64]uint32) (entry, error) {
 	offset, own := t.pointerToCommon(body, wide)
 	if own {
-		return entry{}, nil // read when it is needed
+		return entry{}, nil // read when needed
 	}
 	index, known := commons[offset]
 	if !known {
@@ -209,7 +210,7 @@ func (t *table) entry(body *cursor, wide bool, commons map[uint64]uint32) (entry
 	}
 	shared := &t.commons[index]
 	start, ok := t.pointer(body, shared.encoding)
-	length, ok2 := t.pointer(body, shared.encoding&0x0f) // of the same size, but an absolute number
+	length, ok2 := t.pointer(body, shared.encoding&0x0f) // of the same size, but absolute
 	if !ok || !ok2 || body.bad {
 		return entry{}, fmt.Errorf("addresses in encoding %#x cannot be read", shared.encoding)
 	}
@@ -271,7 +272,7 @@ func (t *table) common(offset uint64) (info common, err error) {
 	return info, nil
 }
 
-// augment reads what an augmentation string promises (Linux Standard Base, Core, 10.6.1.1.1).
+// augment reads the augmentation data that an augmentation string describes (Linux Standard Base, Core, 10.6.1.1.1).
 func (t *table) augment(info *common, c *cursor, augmentation string) error {
 	if augmentation == "" {
 		return nil
@@ -296,7 +297,7 @@ func (t *table) augment(info *common, c *cursor, augmentation string) error {
 		case 'S':
 			info.signal = true
 		case 'B', 'G': // return addresses are signed with key B; memory is tagged (arm64)
-		default: // the rest is only for those who know it
+		default: // the rest cannot be interpreted
 			c.off = after
 			return nil
 		}
@@ -308,14 +309,14 @@ func (t *table) augment(info *common, c *cursor, augmentation string) error {
 	return nil
 }
 
-// Encodings of pointers (Linux Standard Base, Core, 10.5.1): a format, and what it is relative to.
+// Encodings of pointers (Linux Standard Base, Core, 10.5.1) combine a format and what the pointer is relative to.
 const (
 	pointerOmit     = 0xff
-	pointerRelative = 0x10 // to where it stands
+	pointerRelative = 0x10 // relative to its own address
 	pointerIndirect = 0x80
 )
 
-// pointer reads an encoded pointer. Those relative to other things than themselves are not used for code.
+// pointer reads an encoded pointer. It supports absolute pointers and those relative to their own address; code needs no others.
 func (t *table) pointer(c *cursor, encoding uint8) (v uint64, ok bool) {
 	if encoding == pointerOmit {
 		return 0, true
@@ -349,7 +350,7 @@ func (t *table) pointer(c *cursor, encoding uint8) (v uint64, ok bool) {
 	return v, encoding&pointerIndirect == 0
 }
 
-// find finds the entry for an address of the file.
+// find returns the entry for an address of the file, or nil.
 func (m *Module) find(address uint64) (*table, *entry) {
 	for i := range m.tables {
 		t := &m.tables[i]

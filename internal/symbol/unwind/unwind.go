@@ -1,41 +1,42 @@
-// Package unwind finds the callers in stacks that were recorded with samples (PERF_SAMPLE_STACK_USER, PERF_SAMPLE_REGS_USER), by the call
-// frame information of the files that were mapped, on x86-64 and arm64.
+// Package unwind finds the callers in recorded stacks (PERF_SAMPLE_STACK_USER, PERF_SAMPLE_REGS_USER) from the call frame information of
+// mapped files, on x86-64 and arm64. It also compiles call frame information to tables for unwinding in BPF. Both describe code with rows:
+// a row covers a range of code, and describes how to find the caller's frame from the canonical frame address (CFA) and the places of saved
+// registers.
 package unwind
 
 import "encoding/binary"
 
-// Sample is what a sample has of a thread's state in user space. Its process is one of 64 bits (PERF_SAMPLE_REGS_ABI_64).
+// Sample is a thread's state in user space, from a sample of a 64-bit process (PERF_SAMPLE_REGS_ABI_64).
 type Sample struct {
 	Registers Registers
-	Stack     []byte // from the stack pointer on; only what was really copied (dyn_size)
+	Stack     []byte // from the stack pointer on; only the part that the kernel copied (dyn_size)
 
-	// Module finds the tables of the file that is mapped at an address, and what is to be added to an address of the file to get that
-	// in memory. It returns nil where nothing is mapped, or the file cannot be had.
+	// Module returns the tables of the file that is mapped at an address, and the bias: memory addresses are file addresses plus bias. It
+	// returns nil if nothing is mapped there, or if the file is not available.
 	Module func(address uint64) (m *Module, bias uint64)
 }
 
-// Stop says why there are no more callers.
+// Stop is the reason why unwinding stopped.
 type Stop uint8
 
 const (
-	Outermost   Stop = iota // there are none: what starts a thread
-	Limit                   // as many were found as were asked for
-	StackEnd                // the frame is not in the part of the stack that was recorded
-	NoTables                // there are no tables for the code, nor frame pointers
-	BrokenFrame             // tables or stack make no sense
+	Outermost   Stop = iota // the thread's first function
+	Limit                   // the requested number of addresses was found
+	StackEnd                // the frame is not in the recorded part of the stack
+	NoTables                // the code has neither tables nor frame pointers
+	BrokenFrame             // the tables or the stack make no sense
 )
 
-// String is for statistics.
+// String returns a name for statistics.
 func (s Stop) String() string {
 	return [...]string{"outermost frame", "limit", "end of the recorded stack", "no unwind tables", "broken frame"}[s]
 }
 
-// Unwinder unwinds stacks of one architecture. It keeps what it has made of tables, for the next sample. It is not for several goroutines
-// at once.
+// Unwinder unwinds stacks of one architecture. It caches rows for later samples. It is not safe for concurrent use.
 type Unwinder struct {
 	arch  Arch
-	rows  map[place]*row // nil where there is none
-	saved int            // rules in them
+	rows  map[place]*row // nil if there is no row
+	saved int            // number of rules in rows
 }
 
 // place is an address in a file.
@@ -44,20 +45,19 @@ type place struct {
 	address uint64
 }
 
-// What is kept at most: rows, and rules of registers in them, of which compilers make a handful for each row.
+// These limit the cache: the number of rows, and of register rules in them. Compilers write a handful of rules per row.
 const (
 	maxRows  = 1 << 18
 	maxSaved = 1 << 20
 )
 
-// New makes an Unwinder.
+// New returns an Unwinder for an architecture.
 func New(arch Arch) *Unwinder {
 	return &Unwinder{arch: arch, rows: make(map[place]*row)}
 }
 
-// Unwind appends to chain the addresses at which the functions of a stack stand, at most limit of them, the innermost first. As in
-// perf, the first is that of the sample, and those of callers are one less than the address to which is returned, so that they are
-// in the call, not behind it.
+// Unwind appends the addresses of a stack's functions to chain, at most limit, the innermost first. As in perf, the first one is the
+// sample's program counter; for callers it is the return address minus one, which is within the call instruction and not after it.
 func (u *Unwinder) Unwind(chain []uint64, s *Sample, limit int) ([]uint64, Stop) {
 	w := walk{Unwinder: u, sample: s, registers: s.Registers, exact: true}
 	w.stackAt, _ = w.registers.get(u.arch.sp())
@@ -80,17 +80,17 @@ func (u *Unwinder) Unwind(chain []uint64, s *Sample, limit int) ([]uint64, Stop)
 	return chain, Limit
 }
 
-// walk goes up one stack.
+// walk is the state of unwinding one stack.
 type walk struct {
 	*Unwinder
 	sample    *Sample
 	registers Registers
 	stackAt   uint64
 	steps     int  // of expressions
-	exact     bool // the program counter is not that of a return: of the sample, or of what a signal interrupted
+	exact     bool // the program counter is no return address: it is that of the sample, or of code that a signal interrupted
 }
 
-// step makes the registers those of the caller.
+// step sets the registers to those of the caller.
 func (w *walk) step(pc uint64) (stop Stop, more bool) {
 	pcBefore, _ := w.registers.get(w.arch.pc())
 	spBefore, _ := w.registers.get(w.arch.sp())
@@ -116,13 +116,13 @@ func (w *walk) step(pc uint64) (stop Stop, more bool) {
 	w.authenticate()
 	sp, known := w.registers.get(w.arch.sp())
 	pcNow, _ := w.registers.get(w.arch.pc())
-	if !known || !w.exact && (sp < spBefore || sp == spBefore && pcNow == pcBefore) { // stacks grow down; a signal can have its own
+	if !known || !w.exact && (sp < spBefore || sp == spBefore && pcNow == pcBefore) { // stacks grow down; a signal handler can have its own stack
 		return BrokenFrame, false
 	}
 	return stop, true
 }
 
-// memory reads a word of the stack.
+// memory reads a word of the recorded stack.
 func (w *walk) memory(address uint64) (uint64, bool) {
 	offset := address - w.stackAt
 	if offset >= uint64(len(w.sample.Stack)) || uint64(len(w.sample.Stack))-offset < 8 {
@@ -131,7 +131,7 @@ func (w *walk) memory(address uint64) (uint64, bool) {
 	return binary.LittleEndian.Uint64(w.sample.Stack[offset:]), true
 }
 
-// row finds the row for an address in memory.
+// row returns the row for an address in memory, or nil.
 func (w *walk) row(pc uint64) *row {
 	m, bias := w.sample.Module(pc)
 	if m == nil {
@@ -154,7 +154,7 @@ func (w *walk) row(pc uint64) *row {
 	return r
 }
 
-// apply finds the registers of the caller by a row.
+// apply sets the registers to those of the caller, as the row describes.
 func (w *walk) apply(r *row) error {
 	f := frame{table: r.table, registers: &w.registers, memory: w.memory, steps: &w.steps}
 	var err error
@@ -198,7 +198,7 @@ func (f *frame) cfaOf(r rule) (uint64, error) {
 	return v + uint64(r.offset), nil
 }
 
-// value is that of a register in the caller.
+// value returns a register's value in the caller.
 func (f *frame) value(r *rule) (uint64, error) {
 	var v uint64
 	var err error
@@ -228,8 +228,8 @@ func (f *frame) value(r *rule) (uint64, error) {
 	return word, nil
 }
 
-// byFramePointer takes the frame pointer to point at where it was saved itself, with the return address behind it, as both ABIs have it. What was
-// saved need be no frame pointer: the caller may have tables, and use the register for something else.
+// byFramePointer assumes that the frame pointer points to its saved value, followed by the return address, as in both ABIs. The saved value
+// may be something else: the caller may have tables and use the register for another purpose.
 func (w *walk) byFramePointer() error {
 	fp, known := w.registers.get(w.arch.framePointer())
 	if !known || fp < w.stackAt {
@@ -238,7 +238,7 @@ func (w *walk) byFramePointer() error {
 	saved, ok := w.memory(fp)
 	ra, ok2 := w.memory(fp + 8)
 	if !ok || !ok2 || saved == fp {
-		return errRegister // what is in the register is no frame pointer, most likely
+		return errRegister // the register probably holds no frame pointer
 	}
 	sp, _ := w.registers.get(w.arch.sp())
 	if fp < sp {
@@ -253,8 +253,8 @@ func (w *walk) byFramePointer() error {
 	return nil
 }
 
-// authenticate takes the signature off a return address (Armv8.3 pointer authentication): user addresses have 48 bits, if nothing is mapped
-// where it points to with all its bits.
+// authenticate removes the signature from a return address (Armv8.3 pointer authentication). It assumes that user addresses have 48 bits,
+// unless something is mapped at the whole address.
 func (w *walk) authenticate() {
 	pc, _ := w.registers.get(w.arch.pc())
 	if w.arch != ARM64 || pc>>48 == 0 {

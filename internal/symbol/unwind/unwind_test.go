@@ -9,7 +9,7 @@ import (
 	"testing"
 )
 
-// frameSection makes an .eh_frame, or a .debug_frame, of a common entry and of functions.
+// frameSection builds an .eh_frame or a .debug_frame.
 type frameSection struct {
 	b     []byte
 	debug bool
@@ -17,7 +17,7 @@ type frameSection struct {
 
 const sectionAt = 0x100000
 
-// add appends an entry: what comes after its length.
+// add appends an entry, given the part after its length.
 func (s *frameSection) add(body ...[]byte) (offset int) {
 	b := slices.Concat(body...)
 	for len(b)%4 != 0 {
@@ -28,7 +28,7 @@ func (s *frameSection) add(body ...[]byte) (offset int) {
 	return offset
 }
 
-// common appends a common entry: code addresses count single bytes, offsets 8 down.
+// common appends a common information entry with a code alignment factor of 1 and a data alignment factor of -8.
 func (s *frameSection) common(augmentation string, ra byte, instructions ...byte) int {
 	id := uint32(0)
 	if s.debug {
@@ -37,7 +37,7 @@ func (s *frameSection) common(augmentation string, ra byte, instructions ...byte
 	head := append(le32(id), 1)
 	head = append(append(head, augmentation...), 0, 1, 0x78, ra)
 	if strings.HasPrefix(augmentation, "z") {
-		head = append(head, 1, 0x1b) // pointers are of 4 bytes and relative
+		head = append(head, 1, 0x1b) // pointers have 4 bytes and are relative
 	}
 	return s.add(head, instructions)
 }
@@ -55,15 +55,15 @@ func (s *frameSection) function(common int, start, size uint64, instructions ...
 func le32(v uint32) []byte { return binary.LittleEndian.AppendUint32(nil, v) }
 func le64(v uint64) []byte { return binary.LittleEndian.AppendUint64(nil, v) }
 
-// Addresses of the tests, in the file, which is mapped at bias.
+// These are addresses of the tests in the file, which is mapped at bias.
 const (
 	bias  = 0x7f0000000000
 	inner = 0x1010 // in the function of the test, which is at 0x1000
-	ret   = 0x3005 // in its caller, which has none
+	ret   = 0x3005 // in its caller, which has no caller
 	sp    = 0x7ffc00000000
 )
 
-// module has the function of a test, and its caller.
+// module returns a module with the function of a test and its caller.
 func module(t *testing.T, arch Arch, signal bool, instructions ...byte) *Module {
 	t.Helper()
 	var s frameSection
@@ -94,7 +94,7 @@ func mapped(m *Module) func(uint64) (*Module, uint64) {
 	}
 }
 
-// words are a stack: words at offsets from the stack pointer.
+// words returns a stack with words at the given offsets from the stack pointer.
 func words(size int, at map[int]uint64) []byte {
 	b := make([]byte, size)
 	for offset, v := range at {
@@ -116,7 +116,7 @@ func chainText(chain []uint64) string {
 	return strings.Join(s, " ")
 }
 
-// TestInstructions has one way after another to tell where the frame is.
+// TestInstructions tries several ways to describe a frame.
 func TestInstructions(t *testing.T) {
 	const found = "1010 3004"
 	for _, test := range []struct {
@@ -149,7 +149,7 @@ func TestInstructions(t *testing.T) {
 		{"CFA by expression", AMD64, []byte{0x0f, 3, 0x77, 24, 0x96}, nil, map[int]uint64{16: bias + ret}, found, Outermost},
 		{"saved by expression", AMD64, []byte{0x10, amd64PC, 2, 0x23, 8}, nil, map[int]uint64{16: bias + ret}, found, Outermost},
 		{"value by expression", AMD64, []byte{0x16, amd64PC, 2, 0x73, 5}, registers{3: bias + 0x3000}, nil, found, Outermost},
-		// .plt: the CFA is 8 above the stack pointer, and 8 more from the 11th byte of each 16 on
+		// .plt: the CFA is the stack pointer plus 8, and 8 more from byte 11 of each 16-byte entry on
 		{"linkage table, early", AMD64, plt, registers{amd64PC: bias + 0x100a}, map[int]uint64{0: bias + ret}, "100a 3004", Outermost},
 		{"linkage table, late", AMD64, plt, registers{amd64PC: bias + 0x102b}, map[int]uint64{8: bias + ret}, "102b 3004", Outermost},
 		{"not recorded", AMD64, []byte{0x0e, 0x80, 0x08}, nil, nil, "1010", StackEnd},
@@ -176,10 +176,10 @@ func TestInstructions(t *testing.T) {
 	}
 }
 
-// plt is what linkers write for .plt: rsp + 8 + (((rip & 15) >= 11) << 3).
+// plt is the expression that linkers write for .plt: rsp + 8 + (((rip & 15) >= 11) << 3).
 var plt = []byte{0x0f, 11, 0x77, 8, 0x80, 0, 0x3f, 0x1a, 0x3b, 0x2a, 0x33, 0x24, 0x22}
 
-// TestExpressions has operations, of which the result becomes the program counter.
+// TestExpressions evaluates operations. The result becomes the program counter.
 func TestExpressions(t *testing.T) {
 	registers := &Registers{}
 	registers.Set(3, 100)
@@ -220,8 +220,8 @@ func TestExpressions(t *testing.T) {
 	}
 }
 
-// TestSignal has a handler whose stack is not that of what it interrupted, right at the start of a function: the address of that is no
-// return address.
+// TestSignal has a signal handler on a stack of its own, which interrupted the first instruction of a function. The address of that
+// instruction is not a return address.
 func TestSignal(t *testing.T) {
 	interrupted := map[int]uint64{}
 	at := func(n uint64, v uint64) { interrupted[arm64SignalRegisters+8*int(n)] = v }
@@ -246,7 +246,7 @@ func TestSignal(t *testing.T) {
 	}
 }
 
-// TestRestorers has code that has no tables, as that of arm64's vDSO in Linux 6.12, and of musl.
+// TestRestorers has restorers without tables, as in arm64's vDSO of Linux 6.12 and in musl.
 func TestRestorers(t *testing.T) {
 	for _, arch := range []Arch{AMD64, ARM64} {
 		r := restorers[arch]
@@ -290,7 +290,7 @@ func TestRestorers(t *testing.T) {
 				t.Errorf("%v, cut: %x, %s", arch, chain, stop)
 			}
 		}
-		// returned to by a handler
+		// a handler returned here
 		s := &Sample{Stack: words(640, nil), Module: mapped(m)}
 		w := walk{Unwinder: New(arch), sample: s}
 		if r := w.row(bias + 0x400f); r == nil || !r.restorer {
@@ -301,7 +301,7 @@ func TestRestorers(t *testing.T) {
 
 func noCode(uint64, uint64) ([]byte, error) { return nil, errors.New("there is no code") }
 
-// TestFramePointers has code without tables.
+// TestFramePointers unwinds code without tables.
 func TestFramePointers(t *testing.T) {
 	none := func(uint64) (*Module, uint64) { return nil, 0 }
 	stack := map[int]uint64{16: sp + 48, 24: 0x5001, 48: 0, 56: 0x6001}
@@ -317,7 +317,7 @@ func TestFramePointers(t *testing.T) {
 		if chain, stop = New(arch).Unwind([]uint64{1}, s, 2); chainText(chain) != "1 4000 5000" || stop != Limit {
 			t.Errorf("%v: two frames: %x, %s", arch, chain, stop)
 		}
-		s.Stack = words(64, map[int]uint64{16: sp + 16, 24: 0x5001}) // points at itself
+		s.Stack = words(64, map[int]uint64{16: sp + 16, 24: 0x5001}) // points to itself
 		if chain, _ := New(arch).Unwind(nil, s, 10); chainText(chain) != "4000" {
 			t.Errorf("%v: loop: %x", arch, chain)
 		}
@@ -354,7 +354,7 @@ func TestFromSample(t *testing.T) {
 	}
 }
 
-// TestDebugFrame has a section that has addresses, and no augmentation.
+// TestDebugFrame has a section with absolute addresses and no augmentation.
 func TestDebugFrame(t *testing.T) {
 	s := frameSection{debug: true}
 	c := s.common("", amd64PC, 0x0c, amd64SP, 8, 0x90, 1)
@@ -371,7 +371,7 @@ func TestDebugFrame(t *testing.T) {
 	}
 }
 
-// TestBrokenTables has entries that cannot be read among one that can.
+// TestBrokenTables has unreadable entries next to a readable one.
 func TestBrokenTables(t *testing.T) {
 	var good frameSection
 	good.function(good.common("zR", amd64PC, 0x0c, amd64SP, 8, 0x90, 1), 0x1000, 0x100)
@@ -404,7 +404,7 @@ func TestBrokenTables(t *testing.T) {
 	}
 }
 
-// TestNoAllocation unwinds what was unwound before.
+// TestNoAllocation unwinds the same stack again.
 func TestNoAllocation(t *testing.T) {
 	s := &Sample{Stack: words(64, map[int]uint64{0: bias + ret}), Module: mapped(module(t, AMD64, false))}
 	s.Registers.Set(amd64PC, bias+inner)
@@ -416,7 +416,7 @@ func TestNoAllocation(t *testing.T) {
 	}
 }
 
-// FuzzUnwind takes any tables and any stack.
+// FuzzUnwind unwinds any stack with any tables.
 func FuzzUnwind(f *testing.F) {
 	var s frameSection
 	s.function(s.common("zR", amd64PC, 0x0c, amd64SP, 8, 0x90, 1), 0x1000, 0x100, 0x41, 0x0e, 16, 0x86, 2)
