@@ -20,7 +20,7 @@ type place struct {
 	line           int
 }
 
-// addr2line asks one of the tools of that name for the frames of addresses.
+// addr2line runs a tool of that name for the frames of addresses.
 func addr2line(t testing.TB, tool, file string, addrs []uint64) [][]place {
 	t.Helper()
 	need(t, tool)
@@ -57,7 +57,7 @@ func (p place) String() string {
 	if p.file == "" || p.file == "??" {
 		file = "no file"
 	}
-	// What the compiler makes of a function has a name of its own in the symbol table, which DWARF does not know.
+	// Functions that the compiler derives from another have separate names in the symbol table, which DWARF lacks.
 	function, _, _ := strings.Cut(p.function, ".")
 	return fmt.Sprintf("%s at %s:%d", function, file, p.line)
 }
@@ -70,8 +70,8 @@ func ours(frames []symbol.Frame) []place {
 	return places
 }
 
-// agree compares ours with a tool's. Where a function has no linkage name, binutils takes the symbol's for it, so a
-// name that is the symbol's may be another for us.
+// agree compares our frames with a tool's. If a function has no linkage name, binutils prints the name of the symbol instead. So where a
+// tool prints the symbol's name, ours may differ.
 func agree(ours, theirs []place) bool {
 	return slices.EqualFunc(ours, theirs, func(a, b place) bool {
 		if b.function == theirs[len(theirs)-1].function {
@@ -81,13 +81,12 @@ func agree(ours, theirs []place) bool {
 	})
 }
 
-// knows says whether a tool has source lines for an address. binutils names the file of the symbol table, with line 0,
-// where DWARF has none.
+// knows reports whether a tool has source lines for an address. Without DWARF, binutils prints the file of the symbol table and line 0.
 func knows(places []place) bool {
 	return len(places) > 1 || places[0].line > 0 || path.IsAbs(places[0].file)
 }
 
-// code are the addresses in the functions of a file.
+// code returns the addresses in the functions of a file.
 func code(f *File, step uint64) []uint64 {
 	var addrs []uint64
 	for s := range f.Symbols().All() {
@@ -103,8 +102,8 @@ func code(f *File, step uint64) []uint64 {
 	return addrs
 }
 
-// TestAddr2line compares functions, lines and inlined calls with those of addr2line. Each of the two tools has faults
-// of its own with DWARF 5: binutils 2.40 finds no inlined calls in what clang makes, so one of them must agree.
+// TestAddr2line compares functions, lines and inlined calls with those of addr2line. Both tools have bugs with DWARF 5: binutils 2.40, for
+// example, finds no inlined calls in files from clang. So only one of the tools must agree.
 func TestAddr2line(t *testing.T) {
 	const binutils, llvm = "addr2line", "llvm-addr2line-14"
 	for _, test := range []struct {

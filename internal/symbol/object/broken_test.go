@@ -9,7 +9,7 @@ import (
 	"testing"
 )
 
-// ask asks for everything of a file.
+// ask looks up everything in a file.
 func ask(data []byte) {
 	f, err := parse("broken", data)
 	if err != nil {
@@ -30,7 +30,7 @@ func ask(data []byte) {
 	_, _ = f.Section(".eh_frame")
 }
 
-// TestBroken changes a file at random, from a fixed seed, mostly where its headers and symbols are, and cuts it off.
+// TestBroken truncates a file and changes it at random, from a fixed seed, mostly in its headers and symbols.
 func TestBroken(t *testing.T) {
 	need(t, "objcopy")
 	path := build(t, "gcc", "-g", "-gz")
@@ -63,7 +63,7 @@ func TestBroken(t *testing.T) {
 	}
 }
 
-// TestCutOff truncates a file while it is mapped: what is read of it then faults.
+// TestCutOff truncates a file while it is mapped. Reading the rest then faults.
 func TestCutOff(t *testing.T) {
 	path := build(t, "gcc", "-g")
 	f := open(t, path)
@@ -84,7 +84,7 @@ func TestCutOff(t *testing.T) {
 	f.buildID()
 }
 
-// TestClaims has a compressed section that claims to be of 2^40 bytes.
+// TestClaims has a compressed section that claims a size of 2^40 bytes.
 func TestClaims(t *testing.T) {
 	path := build(t, "gcc", "-g", "-gz")
 	file, err := elf.Open(path)

@@ -9,7 +9,7 @@ import (
 	"os"
 )
 
-// buildID reads the build ID of the file at a path, or of this kernel's [vdso]; nil if it has none.
+// BuildID returns the build ID of the file at a path, or of this kernel's [vdso]. It returns nil if the file has none.
 func (s Search) BuildID(path string) ([]byte, error) {
 	if path != vdso {
 		id, err := withFile(s, path, func(f *os.File) ([]byte, error) { return readBuildID(f) }, nil)
@@ -24,12 +24,12 @@ func (s Search) BuildID(path string) ([]byte, error) {
 	return f.image.buildID(), f.Close()
 }
 
-// errUnusual says that a file is not of a 64-bit little-endian machine, or has larger tables of headers than others.
+// errUnusual reports a file that is not of a 64-bit little-endian machine, or that has larger header tables than other files.
 var errUnusual = errors.New("it is no usual ELF file")
 
-// readBuildID returns the build ID of a file as findBuildID does, and reads no more than the headers and the notes; nil if there is none.
+// readBuildID returns the same build ID as findBuildID, but reads only the headers and the notes. It returns nil if there is none.
 func readBuildID(file io.ReaderAt) ([]byte, error) {
-	const headSize = 4096 // has the program headers and the notes of nearly all files
+	const headSize = 4096 // contains the program headers and the notes of nearly all files
 	f := head{file: file}
 	var err error
 	if f.data, err = f.read(0, headSize); err != nil {
@@ -39,7 +39,7 @@ func readBuildID(file io.ReaderAt) ([]byte, error) {
 	if n, _ := binary.Decode(f.data, binary.LittleEndian, &h); n == 0 || string(h.Ident[:elf.EI_VERSION]) != elf.ELFMAG+"\x02\x01" {
 		return nil, errUnusual
 	}
-	if h.Shnum == 0 && h.Shoff != 0 { // the first section says how many there are
+	if h.Shnum == 0 && h.Shoff != 0 { // the number of sections is in the first section header
 		return nil, errUnusual
 	}
 	left := uint64(maxNotes)
@@ -76,7 +76,7 @@ type head struct {
 	data []byte
 }
 
-// read returns a part of the file, or as much of it as there is.
+// read returns a part of the file, or less if the file ends there.
 func (f *head) read(offset, size uint64) ([]byte, error) {
 	if offset < uint64(len(f.data)) && size <= uint64(len(f.data))-offset {
 		return f.data[offset : offset+size], nil
@@ -92,7 +92,7 @@ func (f *head) read(offset, size uint64) ([]byte, error) {
 	return data[:n], err
 }
 
-// headers yields those of a table, which has count of them, of size bytes each.
+// headers yields the headers of a table of count headers, each of the given size in bytes.
 func headers[T elf.Prog64 | elf.Section64](f *head, offset uint64, count, size uint16) iter.Seq2[T, error] {
 	return func(yield func(T, error) bool) {
 		var h T

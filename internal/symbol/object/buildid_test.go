@@ -10,7 +10,7 @@ import (
 	"testing"
 )
 
-// compareBuildID compares the build ID that is read of a file with that of the file when it is opened, and returns it.
+// compareBuildID compares the result of BuildID with the build ID of the opened file, and returns it.
 func compareBuildID(t *testing.T, data []byte) string {
 	t.Helper()
 	id, err := readBuildID(bytes.NewReader(data))
@@ -28,10 +28,10 @@ func TestReadBuildID(t *testing.T) {
 	const headSize = 4096 // is read at first
 	note := []byte("\x04\x00\x00\x00\x04\x00\x00\x00\x03\x00\x00\x00GNU\x00\x01\x02\x03\x04")
 	for name, c := range map[string]struct {
-		headers  int    // the note is that of the last
+		headers  int    // the last one has the note
 		at       uint64 // in the file
 		size     uint64 // as the header has it
-		sections bool   // headers are of sections
+		sections bool   // headers of sections
 		want     string
 	}{
 		"in the head":             {1, 512, uint64(len(note)), false, "01020304"},
@@ -80,7 +80,7 @@ func TestReadBuildID(t *testing.T) {
 	}
 }
 
-// TestBuildIDsOfPrograms compares the build IDs of this program, whose notes have two places, and of others.
+// TestBuildIDsOfPrograms compares the build IDs of this program, which has notes in two places, and of other programs.
 func TestBuildIDsOfPrograms(t *testing.T) {
 	self, err := os.Executable()
 	if err != nil {

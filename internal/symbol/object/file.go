@@ -1,5 +1,5 @@
-// Package object reads ELF files for what a profile needs of them: the symbols, functions, source lines and code at
-// addresses. Broken and hostile files give errors or less to find, and use memory in proportion to their size.
+// Package object reads ELF files for profiles: the symbols, functions, source lines and code at addresses. Broken and hostile files cause
+// errors or missing results, and reading them uses memory in proportion to their size.
 package object
 
 import (
@@ -20,30 +20,30 @@ import (
 	"github.com/bperf/bperf/internal/symbol/pclntab"
 )
 
-// File is an ELF file, and the file with its debugging information if that is another one. Goroutines may share it.
+// File is an ELF file, with its debugging information if that is in another file. It is safe for concurrent use.
 //
-// Its addresses are virtual addresses as the file has them. Address makes them of the file offsets of mappings. In
-// relocatable files, such as kernel modules, where sections have no addresses yet, they are the offsets in the file.
+// Its addresses are the virtual addresses of the file; Address converts the file offsets of mappings to them. In relocatable files, such as
+// kernel modules, sections have no addresses yet, so addresses are offsets in the file.
 type File struct {
 	path     string
 	image    *image
 	owner    int   // user ID
-	debug    *File // what .gnu_debuglink or the build ID lead to, or nil
-	sup      *File // what .gnu_debugaltlink leads to, or nil
-	notFound error // why there is no separate debugging information, though the file names some
+	debug    *File // found by .gnu_debuglink or by the build ID; may be nil
+	sup      *File // found by .gnu_debugaltlink; may be nil
+	notFound error // why debugging information that the file names was not found
 
 	symbolsOnce sync.Once
 	symbols     *symbol.Table
-	symbolsErr  error // why there are none, or not all
+	symbolsErr  error // why symbols are missing
 
 	goOnce sync.Once
 	gotab  *pclntab.Table
 
 	linesOnce sync.Once
-	dwarf     *dwarf.Data // nil until it is needed
+	dwarf     *dwarf.Data // nil until needed
 
 	allowance *allowance.Allowance
-	taken     int64 // bytes of it
+	taken     int64 // bytes of the allowance
 
 	mu        sync.Mutex
 	names     map[string]string // demangled
@@ -55,24 +55,24 @@ type File struct {
 type image struct {
 	elf    *elf.File
 	data   []byte
-	mapped []byte // the file; nil where it is not mapped
-	copied bool   // mapped is memory, into which the file was read
+	mapped []byte // the file; nil if it is not mapped
+	copied bool   // mapped is memory that the file was copied to
 
-	segments []*elf.Prog   // that are loaded
+	segments []*elf.Prog   // the loaded ones
 	code     []codeSection // of a relocatable file
 }
 
-// small is the size of files that may stay in memory: to have them mapped anew time and again takes longer than to find something in them.
+// small is the largest size of files that may stay in memory: mapping their pages again and again would take longer than the lookups.
 const small = 16 << 20
 
-// forget gives memory back that was read and is not soon read again. It is read from the file when it is.
+// forget releases the memory of a large file. The kernel reads the file again when it is needed.
 func (i *image) forget() {
 	if len(i.mapped) > small && !i.copied {
 		_ = unix.Madvise(i.mapped, unix.MADV_DONTNEED) // advice
 	}
 }
 
-// parse makes a File of the contents of one, for example those of the vDSO, which it keeps. The path is for messages and frames.
+// parse returns a File with the given contents, such as those of the vDSO. The File refers to data. path is for messages and frames.
 func parse(path string, data []byte) (*File, error) {
 	i, err := newImage(data)
 	if err != nil {
@@ -105,7 +105,7 @@ func notELF(data []byte, err error) error {
 	return fmt.Errorf("it is a broken ELF file: %w", err)
 }
 
-// findSegments finds the segments that are loaded. They are searched for each address, so a hostile file may not have many.
+// findSegments finds the loaded segments. Each lookup of an address searches them, so it keeps at most maxSegments.
 func (i *image) findSegments() {
 	for _, p := range i.elf.Progs {
 		if p.Type == elf.PT_LOAD && len(i.segments) < maxSegments {
@@ -114,7 +114,7 @@ func (i *image) findSegments() {
 	}
 }
 
-// layOut gives the sections of relocatable files addresses: those of their contents in the file.
+// layOut sets the addresses of sections in relocatable files to the offsets of their contents.
 func (i *image) layOut() {
 	if i.elf.Type != elf.ET_REL {
 		return
@@ -127,8 +127,8 @@ func (i *image) layOut() {
 	i.code = i.moduleCode()
 }
 
-// guard runs what reads a file: a part that is cut off while it is mapped faults, and libraries may panic on contents
-// that they do not expect.
+// guard calls read and returns its panics and faults as errors. A mapped file that is truncated causes faults, and libraries may panic on
+// contents that they do not expect.
 func guard(read func() error) (err error) {
 	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
 	defer func() {
@@ -139,7 +139,7 @@ func guard(read func() error) (err error) {
 	return read()
 }
 
-// Close ends the use of the file. What Symbol and Frames returned stays valid.
+// Close releases the file. Results of Symbol and Frames stay valid.
 func (f *File) Close() error {
 	var errs []error
 	for _, part := range []*File{f.debug, f.sup} {
@@ -162,17 +162,17 @@ func (f *File) Close() error {
 	return errors.Join(errs...)
 }
 
-// Path is the path that the file was opened by.
+// Path returns the path that the file was opened by.
 func (f *File) Path() string {
 	return f.path
 }
 
-// Machine is the architecture.
+// Machine returns the architecture.
 func (f *File) Machine() elf.Machine {
 	return f.image.elf.Machine
 }
 
-// PointerSize is the size of an address in bytes.
+// PointerSize returns the size of an address in bytes.
 func (f *File) PointerSize() int {
 	if f.image.elf.Class == elf.ELFCLASS32 {
 		return 4
@@ -180,7 +180,7 @@ func (f *File) PointerSize() int {
 	return 8
 }
 
-// buildID is the build ID in hexadecimal digits, or empty.
+// buildID returns the build ID in hexadecimal digits, or "".
 func (f *File) buildID() string {
 	return hex.EncodeToString(f.image.buildID())
 }
@@ -193,10 +193,10 @@ func (i *image) buildID() (id []byte) {
 	return id
 }
 
-// maxNotes bounds the notes that are searched for the build ID, in bytes: files have a few hundred.
+// maxNotes limits the notes that are searched for the build ID, in bytes. Files have a few hundred bytes.
 const maxNotes = 1 << 20
 
-// findBuildID looks in the program headers first: what has been stripped of its sections has those.
+// findBuildID returns the build ID, or nil. It searches the program headers first, which files without sections also have.
 func (i *image) findBuildID() []byte {
 	left := uint64(maxNotes)
 	notes := func(off, size uint64) []byte {
@@ -221,7 +221,8 @@ func (i *image) findBuildID() []byte {
 	return nil
 }
 
-// BuildIDNote returns the build ID among ELF notes (elf(5)), which have a name, a type and contents, each at a multiple of align; nil if there is none.
+// BuildIDNote returns the build ID in ELF notes (elf(5)), or nil if there is none. A note has a name, a type and contents, each aligned to
+// align.
 func BuildIDNote(notes []byte, order binary.ByteOrder, align uint64) []byte {
 	const buildID = 3 // NT_GNU_BUILD_ID
 	if align != 8 {
@@ -242,7 +243,7 @@ func BuildIDNote(notes []byte, order binary.ByteOrder, align uint64) []byte {
 	return nil
 }
 
-// slice returns a part of the file, or as much of it as there is.
+// slice returns a part of the file, or less if the file ends there.
 func (i *image) slice(off, size uint64) []byte {
 	if off >= uint64(len(i.data)) {
 		return nil

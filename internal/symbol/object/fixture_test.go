@@ -31,7 +31,7 @@ func run(t testing.TB, dir, name string, args ...string) []byte {
 	return out
 }
 
-// need skips a test on machines without a tool; with CI set it fails.
+// need skips a test if a tool is missing; with CI set, the test fails.
 func need(t testing.TB, tools ...string) {
 	t.Helper()
 	for _, name := range tools {
@@ -45,7 +45,7 @@ func need(t testing.TB, tools ...string) {
 	}
 }
 
-// build compiles testdata/fixture.c, or with a compiler of C++ testdata/fixture.cc.
+// build compiles testdata/fixture.c, or testdata/fixture.cc with a C++ compiler.
 func build(t testing.TB, compiler string, flags ...string) string {
 	t.Helper()
 	need(t, compiler)
@@ -89,7 +89,7 @@ func named(f *File, name string) *symbol.Symbol {
 	return nil
 }
 
-// wantFunctions wants Functions to find what Frames does, without places.
+// wantFunctions checks that Functions finds the same as Frames, without source lines.
 func wantFunctions(t testing.TB, f *File, addr uint64) {
 	t.Helper()
 	got, want := f.Functions(addr, nil), f.Frames(addr, nil)

@@ -11,7 +11,7 @@ import (
 	"github.com/bperf/bperf/internal/symbol"
 )
 
-// goProgram imports nothing: in another mode the go command compiles all that it imports anew.
+// goProgram imports nothing, because in another mode the go command compiles all imports anew.
 const goProgram = `package main
 
 type T struct{ n int }
@@ -37,7 +37,7 @@ func main() {
 }
 `
 
-// buildGo builds goProgram.
+// buildGo compiles goProgram.
 func buildGo(t testing.TB, flags ...string) string {
 	t.Helper()
 	need(t, "go")
@@ -49,7 +49,7 @@ func buildGo(t testing.TB, flags ...string) string {
 	return filepath.Join(dir, "program")
 }
 
-// frames returns those at an address without what only this package's own test knows: modules and starts.
+// frames returns the frames at an address without modules and starts, which are only known here.
 func frames(f *File, addr uint64) []symbol.Frame {
 	frames := f.Frames(addr, nil)
 	for i := range frames {
@@ -58,15 +58,15 @@ func frames(f *File, addr uint64) []symbol.Frame {
 	return frames
 }
 
-// TestGoPrograms compares what the function table and DWARF say of the functions of package main, and looks for the same
-// in programs without symbols and DWARF.
+// TestGoPrograms compares the function table with DWARF for the functions of package main, and looks them up in programs without symbols
+// and DWARF.
 func TestGoPrograms(t *testing.T) {
 	whole := open(t, buildGo(t))
 	if whole.goTable() == nil {
 		t.Fatal("no function table")
 	}
 	byDWARF := open(t, whole.Path())
-	byDWARF.goOnce.Do(func() {}) // without its table
+	byDWARF.goOnce.Do(func() {}) // not the function table
 
 	if frames(whole, needNamed(t, whole, "main.main").Start); whole.dwarf != nil {
 		t.Error("DWARF was read for what the function table has")
@@ -137,7 +137,7 @@ func withoutStarts(frames []symbol.Frame) []symbol.Frame {
 	return frames
 }
 
-// TestOwnFunctions compares what is found in the running test with what the runtime says of itself.
+// TestOwnFunctions compares results for the running test with those of the runtime.
 func TestOwnFunctions(t *testing.T) {
 	f := open(t, "/proc/self/exe")
 	self := runtime.FuncForPC(own())
@@ -146,7 +146,7 @@ func TestOwnFunctions(t *testing.T) {
 	for s := range f.Symbols().All() {
 		for addr := s.Start; addr < min(s.End, s.Start+64); addr += 5 {
 			fn := runtime.FuncForPC(uintptr(addr + slide))
-			if fn == nil || fn.Name() == "" || strings.Contains(fn.Name(), "[...]") { // it shortens arguments of types
+			if fn == nil || fn.Name() == "" || strings.Contains(fn.Name(), "[...]") { // the runtime shortens type arguments
 				continue
 			}
 			file, line := fn.FileLine(uintptr(addr + slide))

@@ -15,8 +15,7 @@ func (f *File) goTable() *pclntab.Table {
 	return f.gotab
 }
 
-// readGoTable finds the function table, and what it refers to: by symbols, or, in stripped programs, by the runtime's
-// description of the module.
+// readGoTable finds the function table and the addresses that it refers to: by symbols, or, in stripped programs, by runtime.moduledata.
 func (i *image) readGoTable() *pclntab.Table {
 	section := i.goSection()
 	if section == nil {
@@ -37,7 +36,7 @@ func (i *image) readGoTable() *pclntab.Table {
 	}
 	t, err := pclntab.New(table, i.elf.ByteOrder, text, i.at(gofunc, ^uint64(0)))
 	if err != nil {
-		return nil // DWARF serves older programs
+		return nil // older programs have DWARF
 	}
 	return t
 }
@@ -52,7 +51,7 @@ func (i *image) goSection() *elf.Section {
 	return nil
 }
 
-// goSymbols finds what functions and inlined calls count from by the names of symbols.
+// goSymbols returns the base addresses of functions and of inlined calls, from symbols.
 func (i *image) goSymbols() (text, gofunc uint64) {
 	_ = i.eachSymbol(elf.SHT_SYMTAB, func(r rawSymbol, name []byte) {
 		switch string(name) {
@@ -61,11 +60,12 @@ func (i *image) goSymbols() (text, gofunc uint64) {
 		case "go:func.*", "go.func.*":
 			gofunc = r.value
 		}
-	}) // Symbols returns the error
+	}) // Symbols reports the error
 	return text, gofunc
 }
 
-// Words of runtime.moduledata, in Go 1.18 and from 1.20 on, when two more went in before the last of them.
+// These are indexes of words in runtime.moduledata. Go 1.20 inserted two words before the last of them, whose index in Go 1.18 is
+// moduleGoFunc18.
 const (
 	moduleMinPC    = 20
 	moduleMaxPC    = 21
@@ -74,7 +74,7 @@ const (
 	moduleGoFunc20 = 40
 )
 
-// goModule finds the runtime's description of the module, which starts with the address of the function table.
+// goModule searches for runtime.moduledata, which starts with the address of the function table.
 func (i *image) goModule(tableAddr uint64, table []byte) (text, gofunc uint64, ok bool) {
 	if i.elf.Class != elf.ELFCLASS64 || len(table) < 8 {
 		return 0, 0, false
@@ -113,7 +113,7 @@ func (i *image) goModule(tableAddr uint64, table []byte) (text, gofunc uint64, o
 	return 0, 0, false
 }
 
-// relativeRelocations are the words that the dynamic linker makes of addresses in the file, in position-independent programs.
+// relativeRelocations returns the words that the dynamic linker sets to addresses in the file, in position-independent programs.
 func (i *image) relativeRelocations() map[uint64]uint64 {
 	words := make(map[uint64]uint64)
 	i.relocations(func(at, info, addend uint64) {

@@ -15,16 +15,17 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// maxExpansion bounds what compressed sections may grow by, and maxSection to how many bytes.
+// maxExpansion limits the factor by which a compressed section may grow, and maxSection its size in bytes.
 const (
 	maxExpansion = 64
 	maxSection   = 4 << 30
 )
 
-// decompressor reads what a compressed section has, and says how many bytes that are. It is nil where a section is not compressed.
+// decompressor returns a reader for the contents of a compressed section, and their size. The reader is nil if the section is not
+// compressed.
 func (i *image) decompressor(s *elf.Section) (r io.Reader, size uint64, err error) {
 	raw := i.slice(s.Offset, s.FileSize)
-	kind, header := elf.COMPRESS_ZLIB, 24 // that of Elf64_Chdr
+	kind, header := elf.COMPRESS_ZLIB, 24 // the size of Elf64_Chdr
 	switch {
 	case s.Flags&elf.SHF_COMPRESSED != 0:
 		if i.elf.Class == elf.ELFCLASS32 {
@@ -35,7 +36,7 @@ func (i *image) decompressor(s *elf.Section) (r io.Reader, size uint64, err erro
 		}
 		size = s.Size
 	case strings.HasPrefix(s.Name, ".zdebug_") && len(raw) >= 12 && bytes.HasPrefix(raw, []byte("ZLIB")):
-		// What compilers made before ELF knew compressed sections: a size, and a zlib stream.
+		// Compilers wrote this format before ELF had compressed sections: a size, and a zlib stream.
 		size, header = binary.BigEndian.Uint64(raw[4:]), 12
 	default:
 		return nil, 0, nil
@@ -58,23 +59,23 @@ func (i *image) decompressor(s *elf.Section) (r io.Reader, size uint64, err erro
 	return r, size, nil
 }
 
-// newZstd decompresses with bounded memory, in the goroutine that reads.
+// newZstd returns a decoder with limited memory that runs in the goroutine of the reader.
 func newZstd(packed io.Reader) (*zstd.Decoder, error) {
 	return zstd.NewReader(packed, zstd.WithDecoderConcurrency(1), zstd.WithDecoderLowmem(true), zstd.WithDecoderMaxWindow(maxDictionary))
 }
 
-// inflating is a compressed section that is decompressed from its start on, as far as it is needed. That is kept in a file, so that memory
-// need not have what is not looked at, as of sections that are not compressed.
+// inflating is a compressed section that is decompressed as far as needed, from its start. The result is kept in a file, so that unused
+// parts can leave memory, as with sections that are not compressed.
 type inflating struct {
-	data    []byte   // mapped, of the whole size
-	inFile  bool     // and not in memory, where there can be no file
-	scratch *os.File // what is mapped, as long as there is more to come
+	data    []byte   // mapped, in full size
+	inFile  bool     // in a file; otherwise in memory, because no file could be created
+	scratch *os.File // the mapped file, until all is decompressed
 	r       io.Reader
-	valid   uint64 // bytes of data that are there
-	buffer  []byte // nil when there is no more to come
+	valid   uint64 // valid bytes of data
+	buffer  []byte // nil when all is decompressed
 }
 
-// inflateStep is how many bytes are decompressed at a time.
+// inflateStep is the number of bytes that are decompressed at a time.
 const inflateStep = 64 << 10
 
 func newInflating(r io.Reader, size uint64) (*inflating, error) {
@@ -96,7 +97,7 @@ func newInflating(r io.Reader, size uint64) (*inflating, error) {
 	return z, nil
 }
 
-// scratchFile is a file without a name, or nil where none can be made.
+// scratchFile returns a file without a name, or nil if it cannot create one.
 func scratchFile(size uint64) *os.File {
 	f, err := os.CreateTemp("", "bperf-")
 	if err != nil {
@@ -109,7 +110,7 @@ func scratchFile(size uint64) *os.File {
 	return f
 }
 
-// fill decompresses up to an end, or as far as that goes.
+// fill decompresses up to end, or as far as it can, and returns the number of valid bytes.
 func (z *inflating) fill(end uint64) (valid uint64) {
 	for z.valid < end && z.buffer != nil {
 		part := z.buffer[:min(uint64(len(z.buffer)), uint64(len(z.data))-z.valid)]
@@ -130,7 +131,7 @@ func (z *inflating) fill(end uint64) (valid uint64) {
 	return z.valid
 }
 
-// end gives back what decompressing takes.
+// end releases the resources of decompression.
 func (z *inflating) end() {
 	if d, ok := z.r.(*zstd.Decoder); ok {
 		d.Close()
@@ -141,7 +142,7 @@ func (z *inflating) end() {
 	z.r, z.buffer, z.scratch = nil, nil, nil
 }
 
-// forget takes what is in the file out of memory.
+// forget removes data that is in a file from memory.
 func (z *inflating) forget() {
 	if z.inFile {
 		_ = unix.Madvise(z.data, unix.MADV_DONTNEED) // advice

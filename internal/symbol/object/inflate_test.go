@@ -5,8 +5,8 @@ import (
 	"testing"
 )
 
-// TestInflating reads compressed sections of every kind as it reads those that are not: with a file to keep what was decompressed in, and
-// without, and from then on when that has left memory.
+// TestInflating compares all kinds of compressed sections with sections that are not compressed: with a scratch file and without, and again
+// after the data has left memory.
 func TestInflating(t *testing.T) {
 	need(t, "gcc", "objcopy")
 	plain := build(t, "gcc", "-g")

@@ -8,28 +8,29 @@ import (
 	"fmt"
 )
 
-// What is read of a file at most. Whoever runs a program decides what its file says: sections can be holes of any size, can overlap, and so can
-// the names in a table of strings. Sizes are in bytes.
+// These limit what is read from a file, in bytes unless noted. The owner of a program controls its file: sections can be holes of any size,
+// and can overlap, and so can the names in a string table.
 const (
-	maxContents    = 256 << 20 // of a section, and of the two of a symbol table; that of Chrome with debugging information fits
+	maxContents    = 256 << 20 // of a section, and of a symbol table with its names; those of Chrome with debugging information fit
 	maxFrameInfo   = 32 << 20  // of .eh_frame or .debug_frame: Chrome has 20 MB
 	maxRelocations = 64 << 20  // of all sections for the dynamic linker
-	maxData        = 64 << 20  // that is searched for the description of a Go program
-	maxCopied      = 256 << 20 // of a file that is not mapped
+	maxData        = 64 << 20  // searched for the moduledata of a Go program
+	maxCopied      = 256 << 20 // of a file that cannot be mapped
 	maxUnpacked    = 256 << 20 // of a file that is compressed as a whole
-	maxChecked     = 1 << 30   // of a file of debugging information without the build ID of its program
-	maxSegments    = 64        // number that are loaded: linkers make less than ten
+	maxChecked     = 1 << 30   // of a file with debugging information but without the program's build ID
+	maxSegments    = 64        // number of loaded segments: linkers create less than ten
 	maxSectionName = 16 << 20  // of the names of all sections
 )
 
-// What symbols take that are in no symbol table, by the size of the section: those of a Go program's function table take a part of it, and
-// compressed ones some times as much (TestMemory).
+// These estimate the memory of symbols that are in no symbol table, from the size of their section (TestMemory). Symbols of a Go function
+// table take a quarter of its size. Symbols of .gnu_debugdata, which is compressed, take eight times its size.
 const (
 	goSymbolsShare  = 4
 	debugDataGrowth = 8
 )
 
-// checkSections bounds what elf.NewFile makes of section headers: it reads the table of names, and copies the name of each section.
+// checkSections limits the memory that elf.NewFile takes for section headers: it reads the table of names, and copies the name of each
+// section.
 func checkSections(file []byte) error {
 	if len(file) < 64 || !bytes.HasPrefix(file, []byte(elf.ELFMAG)) {
 		return nil // elf.NewFile reports it
@@ -81,7 +82,7 @@ func checkSections(file []byte) error {
 	return nil
 }
 
-// relocations calls yield with the relocations that the dynamic linker applies, as far as they are read.
+// relocations calls yield with each relocation of the dynamic linker, up to maxRelocations bytes.
 func (i *image) relocations(yield func(at, info, addend uint64)) {
 	order, left := i.elf.ByteOrder, uint64(maxRelocations)
 	for _, s := range i.elf.Sections {

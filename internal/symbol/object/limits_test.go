@@ -11,7 +11,7 @@ import (
 	"testing"
 )
 
-// hostile makes an ELF file of sections: the first two contents are those of .symtab and its names; more can only have names.
+// hostile builds an ELF file of sections. The first two are .symtab and its names; the names of more sections can be given.
 func hostile(sectionNames []byte, nameOf func(n int) uint32, count int, symbols, names []byte) []byte {
 	const header, entry = 64, 64
 	h := elf.Header64{Type: uint16(elf.ET_DYN), Machine: uint16(elf.EM_X86_64), Version: 1, Ehsize: header, Shentsize: entry, Shnum: uint16(count), Shstrndx: 1}
@@ -39,7 +39,7 @@ func hostile(sectionNames []byte, nameOf func(n int) uint32, count int, symbols,
 	return b.Bytes()
 }
 
-// overlapping are symbols each of whose names begins a byte behind that of the one before.
+// overlapping returns symbols whose names each begin one byte after the previous one.
 func overlapping(count int) []byte {
 	var b bytes.Buffer
 	for n := range count {
@@ -49,7 +49,7 @@ func overlapping(count int) []byte {
 	return b.Bytes()
 }
 
-// allocated is how many bytes f allocates.
+// allocated returns the number of bytes that f allocates.
 func allocated(f func()) uint64 {
 	var before, after runtime.MemStats
 	runtime.ReadMemStats(&before)
@@ -81,7 +81,7 @@ func TestOverlappingSectionNames(t *testing.T) {
 	}
 }
 
-// TestHoles has sections that are larger than any program, in a file that takes no space.
+// TestHoles has sections larger than any program, in a file that takes no space.
 func TestHoles(t *testing.T) {
 	const size = 8 << 30
 	path := filepath.Join(t.TempDir(), "a")
@@ -107,7 +107,7 @@ func TestHoles(t *testing.T) {
 	}
 }
 
-// TestLargeDebugFile has a file of debugging information that is too large for its checksum to be made.
+// TestLargeDebugFile has a file of debugging information that is too large to compute its checksum.
 func TestLargeDebugFile(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "a")
 	write(t, path, hostile([]byte{0}, noName, 4, nil, nil))
@@ -123,7 +123,7 @@ func TestLargeDebugFile(t *testing.T) {
 	}
 }
 
-// TestManySegments has as many segments as an ELF file can have: the search for that of an address takes few steps.
+// TestManySegments has as many segments as an ELF file can have. Only maxSegments of them must be searched.
 func TestManySegments(t *testing.T) {
 	const count = 65_000
 	h := elf.Header64{Type: uint16(elf.ET_DYN), Machine: uint16(elf.EM_X86_64), Version: 1, Ehsize: 64, Phoff: 64, Phentsize: 56, Phnum: count}

@@ -9,13 +9,13 @@ import (
 	"github.com/bperf/bperf/internal/symbol/pclntab"
 )
 
-// Frames appends to frames the functions at an address, the innermost first, with their source lines as far as they
-// are known. It appends nothing where nothing is known. For the caller of a function, give it the return address less one.
+// Frames appends the functions at an address to frames, the innermost first, with their source lines if known. It appends nothing if
+// nothing is known. For the caller of a function, pass the return address minus one.
 func (f *File) Frames(addr uint64, frames []symbol.Frame) []symbol.Frame {
 	return f.frames(addr, frames, (*pclntab.Table).Frames, (*dwarf.Data).Frames)
 }
 
-// Functions is like Frames, but without the places in the source, which takes less time and memory.
+// Functions is like Frames, but leaves out source lines, which saves time and memory.
 func (f *File) Functions(addr uint64, frames []symbol.Frame) []symbol.Frame {
 	return f.frames(addr, frames, (*pclntab.Table).Functions, (*dwarf.Data).Functions)
 }
@@ -54,11 +54,11 @@ func (f *File) frames(addr uint64, frames []symbol.Frame, ofGo func(*pclntab.Tab
 	return frames
 }
 
-// forgetAfter is how many addresses are looked up before what was read for them leaves memory again. Each takes some pages, in several places,
-// and the kernel brings those near it, too.
+// forgetAfter is the number of lookups after which pages of the file leave memory. Each lookup touches pages in several parts of the file,
+// and the kernel reads nearby pages, too.
 const forgetAfter = 32
 
-// forgetNow counts what is looked up, and forgets when it is time.
+// forgetNow counts a lookup, and calls forget if it is time.
 func (f *File) forgetNow() {
 	if f.lookups++; f.lookups%forgetAfter != 0 {
 		return
@@ -74,7 +74,7 @@ func (f *File) forgetNow() {
 	}
 }
 
-// demangled returns the name of a symbol for a reader, of which there are many addresses, and only one string.
+// demangled returns the demangled name of a symbol. Many addresses share one string.
 func (f *File) demangled(name string) string {
 	plain, ok := f.names[name]
 	if ok {
@@ -89,8 +89,7 @@ func (f *File) demangled(name string) string {
 	return plain
 }
 
-// Lines returns the rows of the line table for the code from start up to end, in the order of addresses. There are none
-// where the file has no lines.
+// Lines returns the rows of the line table for the code from start up to end, sorted by address. It returns none if the file has no lines.
 func (f *File) Lines(start, end uint64) []dwarf.Line {
 	gotab := f.goTable()
 	f.mu.Lock()
@@ -112,8 +111,8 @@ func (f *File) Lines(start, end uint64) []dwarf.Line {
 	return lines
 }
 
-// loadLines prepares the debugging information; it is read when an address is asked for. Of Go programs with their function table it is
-// needed for C code only, and is large.
+// loadLines prepares the debugging information, which is read during lookups. Go programs with a function table need it for C code only,
+// and it is large.
 func (f *File) loadLines() {
 	f.dwarf = dwarf.New(dwarf.Sections{})
 	_ = guard(func() error {
@@ -131,7 +130,7 @@ func (f *File) loadLines() {
 	})
 }
 
-// debugImage returns the one of the file's contents that has DWARF, or nil.
+// debugImage returns the image with DWARF, or nil.
 func (f *File) debugImage() *image {
 	for _, i := range f.images() {
 		if i.hasDWARF() {
@@ -145,7 +144,7 @@ func (i *image) hasDWARF() bool {
 	return i.section(".debug_info") != nil || i.section(".zdebug_info") != nil
 }
 
-// debugSections reads the sections of DWARF. One that cannot be read is left out.
+// debugSections returns the sections of DWARF. It skips those that it cannot read.
 func (f *File) debugSections(i, loaded *image) dwarf.Sections {
 	read := func(name string) dwarf.Section {
 		s := i.section(".debug_" + name)
@@ -165,9 +164,9 @@ func (f *File) debugSections(i, loaded *image) dwarf.Sections {
 	}
 }
 
-// debugSection reads one, or prepares that.
+// debugSection returns a section of DWARF. It may only prepare to read it.
 func (f *File) debugSection(i, loaded *image, s *elf.Section) (dwarf.Section, error) {
-	if i.elf.Type == elf.ET_REL { // it has relocations all over
+	if i.elf.Type == elf.ET_REL { // its sections have relocations
 		data, err := i.contents(s)
 		if err != nil {
 			return dwarf.Section{}, err
@@ -189,8 +188,8 @@ func (f *File) debugSection(i, loaded *image, s *elf.Section) (dwarf.Section, er
 	return dwarf.Section{Data: z.data, Fill: z.fill}, nil
 }
 
-// relocate returns the contents of a section of a relocatable file with its relocations applied: without them all
-// addresses, and offsets in other sections, are zero.
+// relocate returns the contents of a section of a relocatable file with the relocations applied. Without them, all addresses, and all
+// offsets in other sections, are zero.
 func (i *image) relocate(s *elf.Section, data []byte, loaded *image) []byte {
 	if i.elf.Type != elf.ET_REL || i.elf.Class != elf.ELFCLASS64 {
 		return data
@@ -230,7 +229,7 @@ func (i *image) relocate(s *elf.Section, data []byte, loaded *image) []byte {
 	return data
 }
 
-// relocationSize is the number of bytes that a relocation fills with an absolute value, or 0 if it is of another kind.
+// relocationSize returns the number of bytes that an absolute relocation sets, or 0 for other kinds.
 func (i *image) relocationSize(kind uint32) int {
 	switch i.elf.Machine {
 	case elf.EM_X86_64:

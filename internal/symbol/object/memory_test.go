@@ -7,7 +7,7 @@ import (
 	"github.com/bperf/bperf/internal/allowance"
 )
 
-// TestMemory compares what symbols take with what is taken of the allowance for them, which has to be known before.
+// TestMemory compares the memory of symbols with the estimate that was reserved for them.
 func TestMemory(t *testing.T) {
 	for name, path := range map[string]string{"C": build(t, "gcc"), "Go": buildGo(t), "stripped Go": buildGo(t, "-ldflags=-s -w")} {
 		t.Run(name, func(t *testing.T) {

@@ -2,8 +2,7 @@ package object
 
 import "fmt"
 
-// miniDebugInfo returns the ELF file in .gnu_debugdata, which Fedora and others ship the names of local functions in,
-// or nil if there is none.
+// miniDebugInfo returns the ELF file in .gnu_debugdata, or nil if there is none. Fedora and others ship the names of local functions there.
 func (i *image) miniDebugInfo() (*image, error) {
 	s := i.section(".gnu_debugdata")
 	if s == nil {

@@ -7,30 +7,30 @@ import (
 	"strings"
 )
 
-// Bounds on the code of a module: the kernel keeps modules in less memory than that, and linkers make a few sections of code.
+// These limit the code of a module: modules take less memory in the kernel, and linkers create only a few sections of code.
 const (
 	maxModuleCode     = 1 << 30 // bytes
 	maxModuleSections = 4096
 )
 
-// codeSection is a section of a module's code and where the kernel puts it.
+// codeSection is a section of a module's code and its place in the kernel.
 type codeSection struct {
 	*elf.Section
-	start uint64 // bytes behind the start of the module's code
+	start uint64 // offset from the start of the module's code, in bytes
 }
 
-// moduleCode returns the sections of a relocatable file's code, in the order in which the kernel puts them into memory one behind the other:
-// layout_sections in kernel/module/main.c (before Linux 5.19, kernel/module.c). The code that runs once, when the module is loaded, is elsewhere.
-// Sections behind one of an unknown size are left out.
+// moduleCode returns the code sections of a relocatable file in the order in which the kernel lays them out in memory: layout_sections in
+// kernel/module/main.c (before Linux 5.19, kernel/module.c). It leaves out code that runs only while the module is loaded, which is
+// elsewhere, and sections after one of unknown size.
 func (i *image) moduleCode() []codeSection {
 	if i.elf.Machine != elf.EM_X86_64 && i.elf.Machine != elf.EM_AARCH64 {
-		return nil // others have more in front: a GOT on s390
+		return nil // other machines have more in front, such as a GOT on s390
 	}
 	var code []codeSection
 	exit, end := i.keepsExit(), uint64(0)
 	for _, s := range i.elf.Sections {
 		if i.elf.Machine == elf.EM_AARCH64 && (s.Name == ".plt" || s.Name == ".text.ftrace_trampoline") {
-			return code // the kernel gives it a size (module_frob_arch_sections in arch/arm64/kernel/module-plts.c)
+			return code // the kernel changes its size (module_frob_arch_sections in arch/arm64/kernel/module-plts.c)
 		}
 		const executable = elf.SHF_ALLOC | elf.SHF_EXECINSTR
 		if s.Flags&executable != executable || strings.HasPrefix(s.Name, ".init") || strings.HasPrefix(s.Name, ".exit") && !exit {
@@ -51,8 +51,8 @@ func (i *image) moduleCode() []codeSection {
 	return code
 }
 
-// keepsExit reports whether the kernel that the module is made for keeps the code that unloads it (CONFIG_MODULE_UNLOAD). A module that does not say
-// what it is made for is treated as one that does.
+// keepsExit reports whether the module's kernel keeps the code that unloads the module (CONFIG_MODULE_UNLOAD). Without vermagic, keepsExit
+// assumes that it does.
 func (i *image) keepsExit() bool {
 	s := i.section(".modinfo")
 	if s == nil {
@@ -66,21 +66,21 @@ func (i *image) keepsExit() bool {
 	return true
 }
 
-// moduleAddress returns the address of what the kernel puts at an offset from the start of a module's code.
+// moduleAddress returns the file's address for an offset from the start of the module's code in memory.
 func (i *image) moduleAddress(offset uint64) (uint64, bool) {
 	n := sort.Search(len(i.code), func(n int) bool { return i.code[n].start > offset })
 	if n == 0 {
 		return 0, false
 	}
 	s := i.code[n-1]
-	if s.Type == elf.SHT_NOBITS || offset-s.start >= s.FileSize { // debugging information has no code
+	if s.Type == elf.SHT_NOBITS || offset-s.start >= s.FileSize { // files of debugging information have no code
 		return 0, false
 	}
 	return s.Addr + (offset - s.start), true
 }
 
-// crosses reports whether a symbol that starts at start comes from a section before the section of a module's code that addr is in: it does if
-// its size is not known.
+// crosses reports whether a symbol from start on begins in a section before the one that contains addr. Symbols of unknown size can extend
+// that far.
 func (i *image) crosses(start, addr uint64) bool {
 	for _, s := range i.code {
 		if s.Type != elf.SHT_NOBITS && addr-s.Addr < s.FileSize {

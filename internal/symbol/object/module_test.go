@@ -7,7 +7,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// TestModuleCode lays out the sections of modules as the kernel does, as far as that can be known.
+// TestModuleCode lays out the sections of modules in the same way as the kernel, as far as that is known.
 func TestModuleCode(t *testing.T) {
 	const code, huge = elf.SHF_ALLOC | elf.SHF_EXECINSTR, 1 << 63
 	section := func(name string, flags elf.SectionFlag, size, align uint64) elf.SectionHeader {
@@ -51,7 +51,8 @@ func TestModuleCode(t *testing.T) {
 	}
 }
 
-// TestModuleAddress turns offsets from the start of a module's code in memory into addresses of its file, and back into symbols of that section alone.
+// TestModuleAddress converts offsets from the start of a module's code in memory to addresses of its file, and finds only symbols of the
+// same section there.
 func TestModuleAddress(t *testing.T) {
 	const code = elf.SHF_ALLOC | elf.SHF_EXECINSTR
 	header := func(addr, size uint64) *elf.Section {

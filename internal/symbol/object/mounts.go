@@ -12,15 +12,15 @@ import (
 	"github.com/bperf/bperf/internal/procfs"
 )
 
-// fuseMounts is where file systems of FUSE are in a mount namespace. Their servers are programs, often of users, which may never answer. A thread
-// that waits for an answer cannot be killed, and keeps its whole process from ending (request_wait_answer in fs/fuse/dev.c): so root never asks them, and
-// other users ask only their own.
+// fuseMounts are the FUSE mounts in a mount namespace. FUSE servers are programs, often of other users, which may never answer. A thread
+// that waits for an answer cannot be killed, and prevents its process from ending (request_wait_answer in fs/fuse/dev.c). So root never
+// asks them, and other users ask only their own.
 type fuseMounts struct {
 	dirs    []string // as the processes of the namespace see them
 	devices map[uint64]bool
 }
 
-// readFuseMounts reads the mounts of a process, the name of its directory in /proc.
+// readFuseMounts reads the mounts of a process, which is named like its directory in /proc.
 func readFuseMounts(process string) (fuseMounts, error) {
 	mounts, err := procfs.Mounts(os.DirFS("/proc"), process)
 	if err != nil {
@@ -29,7 +29,7 @@ func readFuseMounts(process string) (fuseMounts, error) {
 	return findFuse(mounts, os.Geteuid()), nil
 }
 
-// findFuse finds the mounts that a user does not ask.
+// findFuse returns the mounts that a user must not ask.
 func findFuse(mounts []procfs.Mount, user int) fuseMounts {
 	m := fuseMounts{devices: map[uint64]bool{}}
 	for _, mount := range mounts {
@@ -44,12 +44,12 @@ func findFuse(mounts []procfs.Mount, user int) fuseMounts {
 	return m
 }
 
-// have reports whether a path without symbolic links leads into one of them.
+// have reports whether a path without symbolic links leads into one of the mounts.
 func (m fuseMounts) have(path string) bool {
 	return slices.ContainsFunc(m.dirs, func(dir string) bool { return within(dir, path) })
 }
 
-// within reports whether a path is that of a directory, or below it.
+// within reports whether a path is a directory or below it.
 func within(dir, path string) bool {
 	rest, is := strings.CutPrefix(path, dir)
 	return is && (rest == "" || rest[0] == '/' || dir == "/")

@@ -40,7 +40,7 @@ func TestFuseMounts(t *testing.T) {
 	}
 }
 
-// TestLinks follows symbolic links as the kernel does, below a root, and not to a file system of FUSE.
+// TestLinks follows symbolic links as the kernel does, below a root, but not to a FUSE mount.
 func TestLinks(t *testing.T) {
 	root := t.TempDir()
 	const followed = ""

@@ -17,9 +17,9 @@ import (
 	"github.com/bperf/bperf/internal/allowance"
 )
 
-// openIn is the only way to open a file that another user may have put there: it opens nothing but regular files, and asks no file system of FUSE.
-// It opens a file by its path in the file system below root, where links lead as they do for processes with that root (openat2(2) with
-// RESOLVE_IN_ROOT, Linux 5.6). An empty root is this process's own; a path of MappedFile is only possible there.
+// openIn opens a regular file and asks no FUSE server. It is the only way to open a file that another user may control. The path is
+// relative to root, where links lead to the same files as for processes with that root (openat2(2) with RESOLVE_IN_ROOT, Linux 5.6). An
+// empty root is this process's root; only there may path be one of MappedFile.
 func openIn(root, path string) (*os.File, error) {
 	w, err := walkFrom(root)
 	if err != nil {
@@ -29,7 +29,7 @@ func openIn(root, path string) (*os.File, error) {
 	return w.open(path)
 }
 
-// withFile opens a file and calls do with it, which gets so much time as the allowance has; drop is that of allowance.Read.
+// withFile opens a file and calls do with it, within the time of the allowance. drop is that of allowance.Read.
 func withFile[T any](s Search, path string, do func(*os.File) (T, error), drop func(T)) (T, error) {
 	return allowance.Read(s.Allowance, "read "+filepath.Join(s.Root, path), func() (T, error) {
 		f, err := openIn(s.Root, path)
@@ -42,13 +42,13 @@ func withFile[T any](s Search, path string, do func(*os.File) (T, error), drop f
 	}, drop)
 }
 
-// walker finds files below a root.
+// walker opens files below a root.
 type walker struct {
 	root    string
-	dir     int    // the root, opened; AT_FDCWD for that of this process
-	process string // whose mounts these are, as procfs.Mounts has it
-	base    string // of paths in fuse: what comes before the path in the root
-	trusted bool   // the mount of the root: this system's, or where the user's directory is
+	dir     int    // the opened root; AT_FDCWD for that of this process
+	process string // the process whose mounts these are, as in procfs.Mounts
+	base    string // prefix of paths in fuse
+	trusted bool   // the root's mount is this system's, or that of a directory that the user named
 	fuse    *fuseMounts
 }
 
@@ -78,7 +78,7 @@ func walkFrom(root string) (*walker, error) {
 	return w, nil
 }
 
-// mountID returns the ID of the mount that a file is on (STATX_MNT_ID, Linux 5.8), and asks no server for it.
+// mountID returns the ID of a file's mount (STATX_MNT_ID, Linux 5.8), without asking a server.
 func mountID(dir int, path string) (uint64, error) {
 	var s unix.Statx_t
 	err := unix.Statx(dir, path, unix.AT_EMPTY_PATH|unix.AT_STATX_DONT_SYNC, unix.STATX_MNT_ID, &s)
@@ -88,14 +88,14 @@ func mountID(dir int, path string) (uint64, error) {
 	return s.Mnt_id, err
 }
 
-// isFuse reports whether a path without symbolic links leads to a file system that is not asked.
+// isFuse reports whether a path without symbolic links leads to a FUSE mount that must not be asked.
 func (w *walker) isFuse(path string) (bool, error) {
 	if w.fuse == nil {
 		fuse, err := readFuseMounts(w.process)
-		if err != nil && w.process != "self" { // without /proc, no processes of others are seen either
+		if err != nil && w.process != "self" { // without /proc, there are no processes of others either
 			return false, err
 		}
-		if w.process == "self" { // where the user's directory is, or this system's root, its server is trusted
+		if w.process == "self" { // the server of the user's directory, or of this system's root, is trusted
 			fuse.dirs = slices.DeleteFunc(fuse.dirs, func(dir string) bool { return within(dir, cmp.Or(w.base, "/")) })
 		}
 		w.fuse = &fuse
@@ -109,9 +109,9 @@ func (w *walker) close() {
 	}
 }
 
-// open opens a regular file to read it.
+// open opens a regular file for reading.
 func (w *walker) open(path string) (*os.File, error) {
-	// Files of others may be pipes by the time they are opened: that must not wait for a writer.
+	// A file of another user can turn into a pipe before it is opened. Opening it must not wait for a writer.
 	fd, err := w.find(path, unix.O_RDONLY|unix.O_CLOEXEC|unix.O_NONBLOCK|unix.O_NOCTTY)
 	path = filepath.Join(w.root, path)
 	if err != nil {
@@ -128,7 +128,7 @@ func (w *walker) open(path string) (*os.File, error) {
 	return f, nil
 }
 
-// find opens what is at a path. It follows symbolic links itself, as each may lead to a file system of FUSE.
+// find opens the file at a path. It follows symbolic links itself, because each may lead to a FUSE mount.
 func (w *walker) find(path string, flags uint64) (int, error) {
 	if w.dir == unix.AT_FDCWD {
 		if mappedFile.MatchString(path) {
@@ -145,7 +145,7 @@ func (w *walker) find(path string, flags uint64) (int, error) {
 	const mostSteps = 100 // the kernel follows 40 links (path_resolution(7))
 	for range mostSteps {
 		path = plain(path)
-		// What ".." leads to is known when there is no link before it.
+		// The target of ".." is known only when there is no link before it.
 		head, tail, goesUp := strings.Cut(path+"/", "/../")
 		if !goesUp {
 			head = path
@@ -172,14 +172,14 @@ func (w *walker) find(path string, flags uint64) (int, error) {
 	return -1, unix.ELOOP
 }
 
-// plain is an absolute path without empty names and ".".
+// plain returns an absolute path without empty names and ".".
 func plain(path string) string {
 	names := slices.DeleteFunc(strings.Split(path, "/"), func(name string) bool { return name == "" || name == "." })
 	return "/" + strings.Join(names, "/")
 }
 
-// openChecked is openPlain, and an error where a file system of FUSE would be asked. Most paths lead to no other mount than the root's: only for
-// the rest the mounts are read, which takes longer than to open a file.
+// openChecked is like openPlain, but fails if it would ask a FUSE server. Most paths stay on the mount of the root. It reads the mounts
+// only for other paths, because that takes longer than opening a file.
 func (w *walker) openChecked(path string, flags uint64) (int, error) {
 	if w.trusted {
 		if fd, err := w.openPlain(path, flags, unix.RESOLVE_NO_XDEV); err != unix.EXDEV && err != unix.ENOSYS {
@@ -196,7 +196,7 @@ func (w *walker) openChecked(path string, flags uint64) (int, error) {
 	return w.openPlain(path, flags, 0)
 }
 
-// openPlain opens what is at a path without symbolic links, and is ELOOP if there is one. The restrictions are those of openat2(2), besides.
+// openPlain opens a path without symbolic links. It returns ELOOP if there is one. restrictions are additional ones of openat2(2).
 func (w *walker) openPlain(path string, flags, restrictions uint64) (int, error) {
 	how := unix.OpenHow{Flags: flags, Resolve: unix.RESOLVE_NO_SYMLINKS | restrictions}
 	if w.dir != unix.AT_FDCWD {
@@ -209,7 +209,7 @@ func (w *walker) openPlain(path string, flags, restrictions uint64) (int, error)
 	return fd, err
 }
 
-// followFirst puts what the first symbolic link in a plain path says in its place.
+// followFirst replaces the first symbolic link in a plain path by its target.
 func (w *walker) followFirst(path string) (string, error) {
 	for end := 1; end <= len(path); end++ {
 		if end < len(path) && path[end] != '/' {
@@ -241,7 +241,7 @@ func (w *walker) followFirst(path string) (string, error) {
 	return "", unix.ELOOP // the link is gone
 }
 
-// mayFollow refuses links that other users have put into directories like /tmp, as the kernel does
+// mayFollow refuses links that other users created in directories like /tmp, as the kernel does
 // (https://docs.kernel.org/admin-guide/sysctl/fs.html#protected-symlinks).
 func (w *walker) mayFollow(parent string, link *unix.Stat_t) error {
 	fd, err := w.openPlain(parent, unix.O_PATH|unix.O_CLOEXEC, 0)
@@ -259,14 +259,14 @@ func (w *walker) mayFollow(parent string, link *unix.Stat_t) error {
 	return nil
 }
 
-// findMapped is find for a path of MappedFile. That is a link of the kernel's, which leads to the file itself, and not to a name.
+// findMapped is find for a path of MappedFile. That path is a link of the kernel, which leads to the file itself and not to a name.
 func (w *walker) findMapped(path string, flags uint64) (int, error) {
 	link, err := unix.Open(path, unix.O_PATH|unix.O_CLOEXEC, 0)
 	if err != nil {
 		return -1, err
 	}
 	defer func() { _ = unix.Close(link) }()
-	var s unix.Statx_t // without AT_STATX_DONT_SYNC, a server would be asked
+	var s unix.Statx_t // without AT_STATX_DONT_SYNC, statx would ask the server
 	if err := unix.Statx(link, "", unix.AT_EMPTY_PATH|unix.AT_STATX_DONT_SYNC, unix.STATX_TYPE, &s); err != nil {
 		return -1, err
 	}
@@ -280,7 +280,7 @@ func (w *walker) findMapped(path string, flags uint64) (int, error) {
 	return unix.Open(fmt.Sprintf("/proc/self/fd/%d", link), int(flags), 0)
 }
 
-// ReadFile reads a regular file of at most limit bytes. If owners are given, the file must belong to one of these users.
+// ReadFile reads a regular file of at most limit bytes. If owners are given, one of them must own the file.
 func (s Search) ReadFile(path string, limit int64, owners ...int) ([]byte, error) {
 	return withFile(s, path, func(f *os.File) ([]byte, error) { return readFile(f, limit, owners...) }, nil)
 }
@@ -306,12 +306,12 @@ func readFile(f *os.File, limit int64, owners ...int) ([]byte, error) {
 	return data, nil
 }
 
-// Stat returns what is known of the file at a path, as os.Stat does.
+// Stat returns the information about a file, like os.Stat.
 func (s Search) Stat(path string) (fs.FileInfo, error) {
 	return withFile(s, path, (*os.File).Stat, nil)
 }
 
-// Identity returns the device and inode of a file, as records of its mappings have them, and its size.
+// Identity returns the device and the inode of a file, as in records of its mappings, and its size in bytes.
 func Identity(path string) (major, minor uint32, inode, size uint64, err error) {
 	var s unix.Stat_t
 	if err := unix.Stat(path, &s); err != nil {
@@ -323,9 +323,9 @@ func Identity(path string) (major, minor uint32, inode, size uint64, err error) 
 // fsIocGetVersion is FS_IOC_GETVERSION of include/uapi/linux/fs.h, on 64 bits.
 const fsIocGetVersion = 0x80087601
 
-// Replaced reports whether the path leads to another file than the one that a record of a mapping describes, as far as that is known: where the device
-// differs it is not, as file systems like btrfs and overlayfs have different ones for records and stat(2). A generation of 0 is unknown. It is needed
-// because file systems give the inode of a deleted file to the next one.
+// Replaced reports whether a path is known to lead to another file than the one in a record of a mapping. Different devices are no
+// evidence: on file systems such as btrfs and overlayfs, records and stat(2) have different devices. The generation matters because file
+// systems reuse inodes of deleted files; 0 is an unknown generation.
 func (s Search) Replaced(path string, major, minor uint32, inode, generation uint64) bool {
 	replaced, err := withFile(s, path, func(f *os.File) (bool, error) {
 		var now unix.Stat_t
@@ -341,14 +341,14 @@ func (s Search) Replaced(path string, major, minor uint32, inode, generation uin
 // contents is a file in memory.
 type contents struct {
 	data   []byte
-	copied bool // and not mapped
+	copied bool // copied, not mapped
 	owner  int  // user ID
 }
 
 func (c contents) close() error { return unix.Munmap(c.data) }
 
-// readContents maps a file, or copies it where a page fault may wait for another user's file system: nothing ends such a wait, and Go's garbage
-// collector waits for it, too.
+// readContents maps a file. It copies the file instead if a page fault could wait for the file system of another user: nothing interrupts
+// such a wait, and Go's garbage collector would wait, too.
 func readContents(f *os.File) (contents, error) {
 	info, err := f.Stat()
 	if err != nil {
@@ -380,8 +380,8 @@ func readContents(f *os.File) (contents, error) {
 	return c, nil
 }
 
-// File systems whose pages come from this machine's memory or disks: those that may be mapped. The numbers that are not in
-// include/uapi/linux/magic.h are in fs/bcachefs and OpenZFS's zfs_vfsops.h.
+// local lists the file systems that may be mapped: their pages come from this machine's memory or disks. The numbers that are not in
+// include/uapi/linux/magic.h are in fs/bcachefs and in OpenZFS's zfs_vfsops.h.
 var local = []int64{unix.EXT4_SUPER_MAGIC, unix.XFS_SUPER_MAGIC, unix.BTRFS_SUPER_MAGIC, unix.F2FS_SUPER_MAGIC, unix.OVERLAYFS_SUPER_MAGIC,
 	unix.TMPFS_MAGIC, unix.RAMFS_MAGIC, unix.SQUASHFS_MAGIC, unix.EROFS_SUPER_MAGIC_V1, unix.HUGETLBFS_MAGIC, unix.ISOFS_SUPER_MAGIC, unix.MSDOS_SUPER_MAGIC,
 	unix.REISERFS_SUPER_MAGIC, bcachefs, zfs}
@@ -391,7 +391,7 @@ const (
 	zfs      = 0x2fc12fc1
 )
 
-// mustCopy reports whether a file is on a file system that may not answer.
+// mustCopy reports whether a file is on a file system that might not answer.
 func mustCopy(f *os.File) (bool, error) {
 	var s unix.Statfs_t
 	if err := unix.Fstatfs(int(f.Fd()), &s); err != nil {
@@ -400,7 +400,7 @@ func mustCopy(f *os.File) (bool, error) {
 	return !slices.Contains(local, int64(s.Type)), nil
 }
 
-// newFile reads the headers of a file. It takes over what it is given.
+// newFile returns the File of some contents, and takes ownership of them. It reads the headers.
 func newFile(path string, c contents) (*File, error) {
 	i, err := readImage(c.data)
 	if err != nil {
@@ -410,7 +410,7 @@ func newFile(path string, c contents) (*File, error) {
 	return &File{path: path, image: i, owner: c.owner}, nil
 }
 
-// readImage reads the headers of a file, or of what is packed in it.
+// readImage reads the headers of a file, after decompressing it if necessary.
 func readImage(data []byte) (*image, error) {
 	err := guard(func() error {
 		unpacked, ok, err := unpack(data)
@@ -428,7 +428,7 @@ func readImage(data []byte) (*image, error) {
 	return newImage(data)
 }
 
-// openFile opens an ELF file without looking for others that belong to it.
+// openFile opens an ELF file without its debugging information.
 func openFile(a *allowance.Allowance, root, path string) (*File, error) {
 	c, err := withFile(Search{Root: root, Allowance: a}, path, readContents, func(c contents) { _ = c.close() })
 	if err != nil {

@@ -28,9 +28,9 @@ func TestReadFile(t *testing.T) {
 	}
 }
 
-// TestReadFileAs has a process that keeps its rights while it uses those of others, whether root or another user runs it.
+// TestReadFileAs checks that a process keeps its own rights after it used those of others, whether root or another user runs it.
 func TestReadFileAs(t *testing.T) {
-	path := filepath.Join(t.TempDir(), "a") // in a directory that other users may not search
+	path := filepath.Join(t.TempDir(), "a") // in a directory that other users cannot search
 	write(t, path, []byte("text"))
 	for range 3 {
 		if text, err := (Search{}).ReadFileAs([]int{os.Geteuid(), 0}, path, 4); err != nil || string(text) != "text" {
@@ -44,7 +44,7 @@ func TestReadFileAs(t *testing.T) {
 
 func errorOf(_ []byte, err error) error { return err }
 
-// TestReplaced has a file, one that took its place, and another generation of its inode, where the file system shows these.
+// TestReplaced has a file, another file in its place, and another generation of its inode, if the file system reports generations.
 func TestReplaced(t *testing.T) {
 	dir := t.TempDir()
 	path, next := filepath.Join(dir, "a"), filepath.Join(dir, "b")

@@ -8,15 +8,15 @@ import (
 	"github.com/bperf/bperf/internal/symbol"
 )
 
-// pltSymbols names the entries of the procedure linkage table. Linkers lay it out in several ways, so each entry is
-// read for the slot of the global offset table that it jumps through, and the relocation of the slot has the name.
+// pltSymbols returns a symbol for each entry of the procedure linkage table. Linkers use several layouts, so pltSymbols decodes each entry
+// to find the slot of the global offset table that it jumps through. The relocation of the slot has the name.
 func (i *image) pltSymbols() ([]symbol.Symbol, error) {
 	slots, err := i.slots()
 	if len(slots) == 0 {
 		return nil, err
 	}
 	var symbols []symbol.Symbol
-	code, names := uint64(maxContents), symbol.MaxNames(0) // that are left
+	code, names := uint64(maxContents), symbol.MaxNames(0) // what is left of the limits
 	for _, s := range i.elf.Sections {
 		if s.Name != ".plt" && s.Name != ".plt.sec" && s.Name != ".plt.got" || s.Type != elf.SHT_PROGBITS {
 			continue
@@ -28,7 +28,7 @@ func (i *image) pltSymbols() ([]symbol.Symbol, error) {
 			size = 16
 		}
 		if i.elf.Machine == elf.EM_AARCH64 {
-			size = 4 // an entry is found by its first instruction, as the head of the table is of another size
+			size = 4 // the head of the table has another size, so the first instruction identifies an entry
 		}
 		for at := 0; at+size <= len(table); at += size {
 			slot, length := i.jumpSlot(table[at:], s.Addr+uint64(at), size)
@@ -47,11 +47,11 @@ func (i *image) pltSymbols() ([]symbol.Symbol, error) {
 	return symbols, err
 }
 
-// jumpSlot returns the address that an entry of a PLT reads its target from, and the length of the entry; 0 if it is none.
+// jumpSlot returns the address that a PLT entry reads its target from, and the length of the entry. The length is 0 if code is no entry.
 func (i *image) jumpSlot(code []byte, addr uint64, size int) (slot uint64, length int) {
 	switch i.elf.Machine {
 	case elf.EM_X86_64:
-		// jmp *displacement(%rip), behind what marks the target of an indirect jump
+		// jmp *displacement(%rip), after a mark for the target of an indirect jump
 		for n := 0; n+6 <= size; n++ {
 			if code[n] == 0xff && code[n+1] == 0x25 {
 				displacement := int32(binary.LittleEndian.Uint32(code[n+2:]))
@@ -64,7 +64,7 @@ func (i *image) jumpSlot(code []byte, addr uint64, size int) (slot uint64, lengt
 	return 0, 0
 }
 
-// armSlot reads [bti c;] adrp x16, page; ldr x17, [x16, #offset]; add x16, x16, #offset; br x17 [; nop].
+// armSlot decodes [bti c;] adrp x16, page; ldr x17, [x16, #offset]; add x16, x16, #offset; br x17 [; nop].
 func armSlot(code []byte, addr uint64) (slot uint64, length int) {
 	word := func(n int) uint32 {
 		if 4*n+4 > len(code) {
@@ -93,8 +93,8 @@ func armSlot(code []byte, addr uint64) (slot uint64, length int) {
 	return slot, 4 * length
 }
 
-// slots are the names of the functions whose addresses the dynamic linker puts into the global offset table, by the
-// address of the slot.
+// slots returns the names of the functions whose addresses the dynamic linker writes to the global offset table, by the address of the
+// slot.
 func (i *image) slots() (map[uint64][]byte, error) {
 	var names [][]byte
 	err := i.eachSymbol(elf.SHT_DYNSYM, func(r rawSymbol, name []byte) { names = append(names, name) })

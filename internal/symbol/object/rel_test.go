@@ -8,8 +8,8 @@ import (
 	"testing"
 )
 
-// TestRelocatable has an object file as kernel modules are: several sections of code, all at address zero, and debugging
-// information that is not linked yet. It is compared with a program of the same code.
+// TestRelocatable has an object file that resembles a kernel module: several sections of code, all at address zero, and unlinked debugging
+// information. It compares the file with a program of the same code.
 func TestRelocatable(t *testing.T) {
 	need(t, "gcc", "objcopy", "strip", "ld")
 	dir := t.TempDir()
@@ -50,7 +50,7 @@ int third(int n) { return first(half(n)); }
 			if inlined == 0 {
 				t.Errorf("%v: %s: nothing is inlined", flags, path)
 			}
-			// The kernel's addresses of a module count from its code, where .text is first.
+			// In the kernel, addresses of a module are relative to its code, where .text is first.
 			text := module.image.section(".text")
 			third := needNamed(t, module, "third")
 			if addr, ok := module.Address(third.Start - text.Addr); !ok || addr != third.Start {
@@ -67,7 +67,7 @@ int third(int n) { return first(half(n)); }
 	}
 }
 
-// TestCompressed opens modules as distributions pack them.
+// TestCompressed opens modules that are compressed as by distributions.
 func TestCompressed(t *testing.T) {
 	need(t, "gcc", "xz", "gzip", "zstd")
 	module := build(t, "gcc", "-g", "-c")
@@ -92,7 +92,7 @@ func TestCompressed(t *testing.T) {
 }
 
 func TestAddress(t *testing.T) {
-	// Segments as lld lays them out: addresses are not offsets, and a page of the file is in two of them.
+	// These are segments as lld lays them out: addresses differ from offsets, and two segments share a page of the file.
 	f := &File{image: &image{elf: &elf.File{Progs: []*elf.Prog{
 		{ProgHeader: elf.ProgHeader{Type: elf.PT_PHDR, Off: 0x40, Vaddr: 0x200040, Filesz: 0x100}},
 		{ProgHeader: elf.ProgHeader{Type: elf.PT_LOAD, Flags: elf.PF_R, Off: 0, Vaddr: 0x200000, Filesz: 0x1234}},
@@ -110,7 +110,7 @@ func TestAddress(t *testing.T) {
 		{0x423f, 0x20523f, true},
 		{0x4240, 0x206240, true},
 		{0x4258, 0x206258, true}, // .bss in the last page of the file
-		{0x1238, 0x202238, true}, // between two segments, where the mapping of both is: that of the code
+		{0x1238, 0x202238, true}, // between two segments, which both mappings contain: the one with code counts
 		{0x1 << 40, 0, false},
 	} {
 		if got, ok := f.Address(test.offset); got != test.want || ok != test.ok {
@@ -122,8 +122,8 @@ func TestAddress(t *testing.T) {
 		want           Mapping
 		ok             bool
 	}{
-		{0x1000, 0x4000, Mapping{0x202000, 0x202240, 0x205240}, true}, // the offset alone is of the segment before
-		{0x3000, 0x1000, Mapping{0x204000, 0x204000, 0x205000}, true}, // a part of it, as mprotect(2) leaves
+		{0x1000, 0x4000, Mapping{0x202000, 0x202240, 0x205240}, true}, // the offset alone is in the previous segment
+		{0x3000, 0x1000, Mapping{0x204000, 0x204000, 0x205000}, true}, // a part, as left by mprotect(2)
 		{0, 0x1000, Mapping{}, false},
 		{0x5000, 0x1000, Mapping{}, false},
 	} {
@@ -133,7 +133,7 @@ func TestAddress(t *testing.T) {
 	}
 }
 
-// TestCodeAndLines reads what annotating a function takes.
+// TestCodeAndLines reads the code and the lines that annotate needs.
 func TestCodeAndLines(t *testing.T) {
 	f := open(t, build(t, "gcc", "-g"))
 	plain := needNamed(t, f, "plain")
@@ -165,7 +165,7 @@ func TestCodeAndLines(t *testing.T) {
 	}
 }
 
-// TestSection reads what an unwinder needs, of a program and of its debugging information.
+// TestSection reads the sections that unwinders need, from a program and from its debugging information.
 func TestSection(t *testing.T) {
 	whole := build(t, "gcc", "-g")
 	file, err := elf.Open(whole)

@@ -7,11 +7,11 @@ import (
 	"strings"
 )
 
-// scriptHead is how much of a script the kernel reads (BINPRM_BUF_SIZE of include/uapi/linux/binfmts.h).
+// scriptHead is the number of bytes of a script that the kernel reads (BINPRM_BUF_SIZE of include/uapi/linux/binfmts.h).
 const scriptHead = 256
 
-// Interpreter returns the words of a script's first line after "#!" (execve(2)): the path of the program that runs it, and what comes before the
-// script in its arguments. There are none if the file is not a script.
+// Interpreter returns the words after "#!" in the first line of a script (execve(2)): the path of the program that runs it, and the
+// arguments before the script. It returns none if the file is not a script.
 func (s Search) Interpreter(path string) ([]string, error) {
 	return withFile(s, path, func(f *os.File) ([]string, error) {
 		head, err := io.ReadAll(io.LimitReader(f, scriptHead))

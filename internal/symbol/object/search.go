@@ -17,23 +17,22 @@ import (
 	"github.com/bperf/bperf/internal/allowance"
 )
 
-// Search says where files and their debugging information are looked for. The zero value looks only at the paths
-// themselves.
+// Search configures where to find files and their debugging information. The zero value uses only the paths themselves.
 type Search struct {
-	// Root is where the paths start: /proc/PID/root for a process in a container, empty for this process's root.
+	// Root is the directory that paths start in: /proc/PID/root for a process in a container. Empty is this process's root.
 	Root string
 
-	// Debug are the directories of debugging information, below Root and this process's root: usually /usr/lib/debug.
+	// Debug lists the directories of debugging information, below Root and below this process's root. The usual one is /usr/lib/debug.
 	Debug []string
 
-	// Cache is the directory in which perf keeps the files that recordings are of by their build IDs: usually ~/.debug.
+	// Cache is the directory where perf keeps the files of recordings by their build IDs, usually ~/.debug.
 	Cache string
 
-	// Allowance bounds the time that reading takes; nil for no bounds.
+	// Allowance limits the time to read files. Nil sets no limit.
 	Allowance *allowance.Allowance
 }
 
-// DefaultSearch looks where distributions and perf put files.
+// DefaultSearch returns a Search of the places where distributions and perf put files.
 func DefaultSearch() Search {
 	s := Search{Debug: []string{"/usr/lib/debug"}}
 	if home, err := os.UserHomeDir(); err == nil {
@@ -42,9 +41,9 @@ func DefaultSearch() Search {
 	return s
 }
 
-// Open opens the ELF file at a path, or this kernel's [vdso], with the debugging information that belongs to it. With a build ID, in hexadecimal
-// digits, it is the file of that build: one that was replaced since is passed over for what Cache has. The error then
-// says what was found instead.
+// Open opens the ELF file at a path, or this kernel's [vdso], together with its debugging information. If buildID is not empty (in
+// hexadecimal digits), Open opens the file of that build: if the file at path has another build ID, Open searches Debug and Cache. If that
+// fails too, the error reports what was at path.
 func (s Search) Open(path, buildID string) (*File, error) {
 	f, err := s.openBuild(path, buildID)
 	if err != nil {
@@ -55,8 +54,8 @@ func (s Search) Open(path, buildID string) (*File, error) {
 	return f, nil
 }
 
-// MappedFile returns the path of the file that a process has mapped at these addresses, as /proc/PID/maps has them. It leads there even after the
-// file was deleted or replaced, and needs CAP_CHECKPOINT_RESTORE (proc_pid_map_files(5)).
+// MappedFile returns the path of the file that a process has mapped at the given addresses, as in /proc/PID/maps. The path works even after
+// the file was deleted or replaced. Opening it needs CAP_CHECKPOINT_RESTORE (proc_pid_map_files(5)).
 func MappedFile(pid int32, start, end uint64) string {
 	return fmt.Sprintf("/proc/%d/map_files/%x-%x", pid, start, end)
 }
@@ -64,7 +63,8 @@ func MappedFile(pid int32, start, end uint64) string {
 // mappedFile matches the paths of MappedFile.
 var mappedFile = regexp.MustCompile(`^/proc/[0-9]+/map_files/[0-9a-f]+-[0-9a-f]+$`)
 
-// OpenMapped opens the ELF file at a path of MappedFile, as Open does the one at path, which was mapped.
+// OpenMapped opens the ELF file at link, a path of MappedFile, in the way that Open opens path. path is where the file was when it was
+// mapped.
 func (s Search) OpenMapped(link, path, buildID string) (*File, error) {
 	f, err := openFile(s.Allowance, "", link)
 	if err == nil && buildID != "" {
@@ -89,7 +89,7 @@ func (s Search) openBuild(path, buildID string) (*File, error) {
 	places := slices.Concat(
 		s.byBuildID(buildID, "elf", ""),
 		s.byBuildID(buildID, "vdso", ""),
-		// Debugging information has the symbols and lines of the file that it was split from, though not its code.
+		// A file of debugging information has the symbols and lines of the file that it was split from, but not its code.
 		s.byBuildID(buildID, "debug", ".debug"),
 	)
 	for _, c := range places {
@@ -107,7 +107,7 @@ func (s Search) openPath(path string) (*File, error) {
 	return openFile(s.Allowance, s.Root, path)
 }
 
-// mustBe closes a file that is not of the build, and returns an error.
+// mustBe returns an error and closes the file if it has another build ID.
 func (f *File) mustBe(path, buildID string) error {
 	id := f.buildID()
 	if id == buildID {
@@ -119,7 +119,7 @@ func (f *File) mustBe(path, buildID string) error {
 // candidate is a place where a file may be.
 type candidate struct {
 	root, path string
-	copied     bool // by perf, to its cache
+	copied     bool // perf copied it to its cache
 }
 
 func (c candidate) open(a *allowance.Allowance, buildID string) (*File, error) {
@@ -138,8 +138,8 @@ func (c candidate) open(a *allowance.Allowance, buildID string) (*File, error) {
 	return f, nil
 }
 
-// byBuildID are the places of a build's file: in the cache, where it has a name in a directory of its own, and, if there is
-// an extension, in the directories of debugging information.
+// byBuildID returns the places for the file of a build: in the cache, which has a directory for each build, and, if extension is not empty,
+// in the directories of debugging information.
 func (s Search) byBuildID(id, name, extension string) []candidate {
 	if len(id) < 4 {
 		return nil
@@ -165,7 +165,7 @@ func (s Search) roots() []string {
 	return []string{s.Root, ""}
 }
 
-// addDebug finds the files with the symbols and the lines that f itself does not have.
+// addDebug opens the files with symbols and lines that f itself lacks.
 func (s Search) addDebug(f *File) {
 	if !f.image.hasDWARF() {
 		f.debug, f.notFound = s.findDebug(f)
@@ -205,7 +205,7 @@ func (s Search) findDebug(f *File) (*File, error) {
 	return nil, fmt.Errorf("%s names the debugging information %s, which is not installed", f.path, name)
 }
 
-// existing leaves out that files do not exist: they are not missing, only not there.
+// existing joins the errors, except those about files that do not exist.
 func existing(errs []error) error {
 	var left []error
 	for _, err := range errs {
@@ -216,7 +216,7 @@ func existing(errs []error) error {
 	return errors.Join(left...)
 }
 
-// byLink are the places of a file that .gnu_debuglink names (gdb's documentation, "Debugging Information in Separate Files").
+// byLink returns the places for a file that .gnu_debuglink names (gdb's documentation, "Debugging Information in Separate Files").
 func (s Search) byLink(path, name string) []candidate {
 	dir := filepath.Dir(path)
 	places := []candidate{{root: s.Root, path: filepath.Join(dir, name)}, {root: s.Root, path: filepath.Join(dir, ".debug", name)}}
@@ -228,7 +228,7 @@ func (s Search) byLink(path, name string) []candidate {
 	return places
 }
 
-// openSum opens a file that must be of the build, or, where that is not known, have the checksum.
+// openSum opens a file that has the build ID, or otherwise the checksum.
 func (c candidate) openSum(a *allowance.Allowance, buildID string, sum uint32) (*File, error) {
 	f, err := openFile(a, c.root, c.path)
 	if err != nil {
@@ -252,7 +252,7 @@ func (c candidate) openSum(a *allowance.Allowance, buildID string, sum uint32) (
 	return f, nil
 }
 
-// checksum is the CRC-32 of the contents. What was read of a large file does not stay in memory.
+// checksum returns the CRC-32 of the contents. It keeps only a part of a large file in memory.
 func (i *image) checksum() (sum uint32, err error) {
 	if len(i.data) > maxChecked {
 		return 0, fmt.Errorf("it has %d bytes, and a checksum is made of at most %d", len(i.data), maxChecked)
@@ -264,7 +264,7 @@ func (i *image) checksum() (sum uint32, err error) {
 	return sum, nil
 }
 
-// debugLink reads .gnu_debuglink: the name of a file, and the CRC-32 of its contents.
+// debugLink returns the contents of .gnu_debuglink: the name of a file, and the CRC-32 of its contents.
 func (i *image) debugLink() (name string, sum uint32, ok bool) {
 	_ = guard(func() error {
 		var rest []byte
@@ -281,7 +281,7 @@ func (i *image) debugLink() (name string, sum uint32, ok bool) {
 	return name, sum, ok && filepath.Base(name) == name
 }
 
-// link reads a section that starts with a file's name.
+// link reads a section that starts with the name of a file.
 func (i *image) link(section string) (name string, rest []byte, ok bool) {
 	s := i.section(section)
 	if s == nil || s.Type == elf.SHT_NOBITS {
@@ -295,7 +295,8 @@ func (i *image) link(section string) (name string, rest []byte, ok bool) {
 	return string(data[:end]), data[end+1:], true
 }
 
-// findSupplement finds the file that .gnu_debugaltlink of holder names: what dwz has put together of several ones.
+// findSupplement opens the file that .gnu_debugaltlink of holder names, where dwz moves what several files share. It returns nil if there
+// is none.
 func (s Search) findSupplement(f, holder *File) *File {
 	var name, id string
 	_ = guard(func() error {

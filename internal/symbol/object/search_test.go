@@ -9,7 +9,7 @@ import (
 	"testing"
 )
 
-// split makes a stripped program and the file of its debugging information.
+// split returns a stripped program and the file with its debugging information.
 func split(t testing.TB, flags ...string) (stripped, debug string) {
 	t.Helper()
 	need(t, "objcopy", "strip")
@@ -22,7 +22,7 @@ func split(t testing.TB, flags ...string) (stripped, debug string) {
 	return stripped, debug
 }
 
-// hasLines says whether functions, lines and inlined calls of the fixture are found.
+// hasLines reports whether functions, lines and inlined calls of the fixture are found.
 func hasLines(t testing.TB, f *File) bool {
 	t.Helper()
 	s := named(f, "plain")
@@ -45,7 +45,7 @@ func TestDebugFiles(t *testing.T) {
 	for _, test := range []struct {
 		name    string
 		files   map[string][]byte // below the root
-		search  Search            // its directories are below the root, too
+		search  Search            // its directories are also below the root
 		buildID string
 		want    string
 		problem string
@@ -152,7 +152,7 @@ func TestOtherBuild(t *testing.T) {
 	}
 }
 
-// TestRoot has the file system of a container, whose links count from its root.
+// TestRoot has the file system of a container, whose links are relative to its root.
 func TestRoot(t *testing.T) {
 	root := t.TempDir()
 	write(t, root+"/usr/lib/program-1.0", read(t, build(t, "gcc", "-g")))

@@ -7,17 +7,17 @@ import (
 	"slices"
 )
 
-// Section is the contents of a section and the address they are loaded at.
+// Section is the contents of a section and its address.
 type Section struct {
 	Addr uint64
 	Data []byte
 }
 
-// ErrNoSection is the error of Section where there is none of the name.
+// ErrNoSection reports that a file has no section with the given name.
 var ErrNoSection = errors.New("there is no such section")
 
-// Section returns a copy of a section of the file, or else of its debugging information, decompressed. An unwinder
-// wants .eh_frame, .eh_frame_hdr and .debug_frame.
+// Section returns a copy of a section, decompressed: from the file, or else from its debugging information. Unwinders need .eh_frame,
+// .eh_frame_hdr and .debug_frame.
 func (f *File) Section(name string) (Section, error) {
 	for _, i := range f.images() {
 		var s Section
@@ -43,7 +43,7 @@ func (f *File) Section(name string) (Section, error) {
 	return Section{}, fmt.Errorf("read %s of %s: %w", name, f.path, ErrNoSection)
 }
 
-// copy copies contents of the file, of which little is in memory at a time.
+// copy copies contents of the file. Only a part of them is in memory at a time.
 func (i *image) copy(contents []byte) []byte {
 	copied := make([]byte, 0, len(contents))
 	for part := range slices.Chunk(contents, copiedAtOnce) {
@@ -53,10 +53,10 @@ func (i *image) copy(contents []byte) []byte {
 	return copied
 }
 
-// copiedAtOnce is how many bytes copy has in memory twice.
+// copiedAtOnce is the number of bytes that copy holds in memory twice.
 const copiedAtOnce = 1 << 20
 
-// images are the file's contents and then those of its debugging information.
+// images returns the image of the file, then that of its debugging information, if any.
 func (f *File) images() []*image {
 	if f.debug == nil {
 		return []*image{f.image}
@@ -73,7 +73,7 @@ func (i *image) section(name string) *elf.Section {
 	return nil
 }
 
-// contents returns the contents of a section of at most maxContents bytes: part of the file where it is not compressed.
+// contents returns the contents of a section of at most maxContents bytes. They are part of the file unless the section is compressed.
 func (i *image) contents(s *elf.Section) ([]byte, error) {
 	r, size, err := i.decompressor(s)
 	if r == nil {

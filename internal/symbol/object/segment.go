@@ -5,22 +5,22 @@ import (
 	"fmt"
 )
 
-// Address returns the address of what stands at an offset in the file, and whether it is loaded at all: of a mapping
-// that a process has, an address is at its offset, less the mapping's start, plus the mapping's page offset. Of a
-// relocatable file, which is a kernel module, the offset counts from the start of the module's code in memory: it is false for code that the kernel
-// keeps only while it loads the module, and where it cannot be known what the kernel puts there.
+// Address converts an offset in the file to an address. It returns false if nothing is loaded from there. For an address in a mapping of a
+// process, pass the address minus the start of the mapping plus its page offset. For a relocatable file, that is a kernel module, the
+// offset is relative to the start of the module's code in memory; Address returns false for code that the kernel keeps only while it loads
+// the module, and where the kernel's layout is unknown.
 func (f *File) Address(offset uint64) (uint64, bool) {
 	if f.image.elf.Type == elf.ET_REL {
 		return f.image.moduleAddress(offset)
 	}
-	// A mapping is of whole pages, and reaches into what is not the segment's at both ends.
+	// Mappings consist of whole pages, so they extend beyond the segment at both ends.
 	const page = 64 << 10
 	var near, bss *elf.Prog
 	for _, p := range f.image.segments {
 		if offset >= p.Off && offset-p.Off < p.Filesz {
 			return p.Vaddr + (offset - p.Off), true
 		}
-		if offset >= p.Off && offset-p.Off < p.Memsz { // variables without values in the file, in the last page of the mapping
+		if offset >= p.Off && offset-p.Off < p.Memsz { // variables without contents in the file, in the last page of the mapping
 			bss = p
 		}
 		if offset >= p.Off&^(page-1) && offset < p.Off+p.Filesz+page && (near == nil || p.Flags&elf.PF_X != 0) {
@@ -36,14 +36,14 @@ func (f *File) Address(offset uint64) (uint64, bool) {
 	return near.Vaddr + (offset - near.Off), true
 }
 
-// Mapping is where an executable mapping of a file lies in the file's own addresses.
+// Mapping is the place of an executable mapping in the file's addresses.
 type Mapping struct {
-	Start     uint64 // of the mapping: less than that of any code if its first page is shared with another segment
-	Low, High uint64 // of the code in it
+	Start     uint64 // of the mapping; before any code if the first page is shared with another segment
+	Low, High uint64 // of the code in the mapping
 }
 
-// Executable tells where an executable mapping lies: length bytes from an offset in the file on. What Address tells of the same offset can
-// belong to another segment, which ends in the same page.
+// Executable returns the place of an executable mapping of length bytes from an offset in the file, and false if no code is there. Address
+// of the same offset may be in another segment, which ends in the same page.
 func (f *File) Executable(offset, length uint64) (m Mapping, ok bool) {
 	for _, p := range f.image.segments {
 		if p.Flags&elf.PF_X != 0 && p.Off < offset+length && offset < p.Off+p.Filesz {
@@ -54,9 +54,9 @@ func (f *File) Executable(offset, length uint64) (m Mapping, ok bool) {
 	return Mapping{}, false
 }
 
-// Needs returns the program interpreter that the file names, empty for none, and the names of the shared libraries that it needs.
+// Needs returns the program interpreter that the file names, or "", and the names of the shared libraries that it needs.
 func (f *File) Needs() (interpreter string, libraries []string) {
-	_ = guard(func() (err error) { // what cannot be read is left out
+	_ = guard(func() (err error) { // what cannot be read is skipped
 		for _, p := range f.image.elf.Progs {
 			if p.Type == elf.PT_INTERP && p.Filesz > 0 && p.Filesz <= 4096 { // PATH_MAX
 				interpreter = string(f.image.slice(p.Off, p.Filesz-1))
@@ -68,7 +68,7 @@ func (f *File) Needs() (interpreter string, libraries []string) {
 	return interpreter, libraries
 }
 
-// Code returns the bytes from start up to end, which lie in one segment.
+// Code returns the bytes from start up to end. They must be in one segment.
 func (f *File) Code(start, end uint64) ([]byte, error) {
 	var code []byte
 	err := guard(func() error {
@@ -89,7 +89,7 @@ func (f *File) Code(start, end uint64) ([]byte, error) {
 	return code, nil
 }
 
-// offset returns where in the file an address is.
+// offset returns the offset in the file of an address.
 func (i *image) offset(addr uint64) (uint64, bool) {
 	if i.elf.Type == elf.ET_REL {
 		return addr, true
@@ -102,7 +102,7 @@ func (i *image) offset(addr uint64) (uint64, bool) {
 	return 0, false
 }
 
-// at returns what the file has at an address.
+// at returns the file's contents at an address.
 func (i *image) at(addr, size uint64) []byte {
 	offset, ok := i.offset(addr)
 	if !ok {

@@ -6,8 +6,7 @@ import (
 	"testing"
 )
 
-// TestShare asks one file from several goroutines from the start on. The race detector has something to see here:
-// CGO_ENABLED=1 go test -race -run TestShare.
+// TestShare uses one file from several goroutines right from the start, for the race detector: CGO_ENABLED=1 go test -race -run TestShare.
 func TestShare(t *testing.T) {
 	path := build(t, "gcc", "-g")
 	alone, shared := open(t, path), open(t, path)

@@ -10,8 +10,8 @@ import (
 	"github.com/bperf/bperf/internal/symbol"
 )
 
-// Symbols returns the file's symbols: those of .symtab, .dynsym, .gnu_debugdata and the debugging information, and
-// those of PLT entries, named function@plt. Of Go programs without any they are the functions that the runtime knows.
+// Symbols returns the symbols of .symtab, .dynsym, .gnu_debugdata and the debugging information, and those of PLT entries, which are named
+// function@plt. For Go programs without .symtab, it adds the functions of the runtime's function table.
 func (f *File) Symbols() *symbol.Table {
 	f.symbolsOnce.Do(func() {
 		var b symbol.Builder
@@ -24,7 +24,7 @@ func (f *File) Symbols() *symbol.Table {
 				b.Add(s, []byte(s.Name))
 			}
 		}
-		// A part that cannot be read leaves the others.
+		// If one part cannot be read, the others are kept.
 		var errs []error
 		part := func(read func() error) { errs = append(errs, guard(read)) }
 		for _, i := range f.images() {
@@ -60,11 +60,11 @@ func (f *File) Symbols() *symbol.Table {
 	return f.symbols
 }
 
-// takeMemory takes what the symbols are going to need. An entry of a table takes what it takes in a file, and so does a name.
+// takeMemory reserves the memory that symbols will take. A symbol and its name take as much as in the file.
 func (f *File) takeMemory() error {
 	size := uint64(0)
 	add := func(s *elf.Section, times, share uint64) {
-		if s != nil && s.Size <= maxContents { // a larger one is not read
+		if s != nil && s.Size <= maxContents { // larger ones are not read
 			size += s.Size * times / share
 		}
 	}
@@ -92,10 +92,11 @@ func (f *File) takeMemory() error {
 	return nil
 }
 
-// whileReading is what symbols take besides while they are read: what is mapped of the file, and copies of names without those of aliases.
+// whileReading returns the additional memory while symbols are read: mapped parts of the file, and the copy of names that leaves out
+// aliases.
 func (f *File) whileReading() int64 { return f.taken * 3 / 2 }
 
-// Load reads the symbols now, and not when the first one is looked up; with lines also the function table of a Go program.
+// Load reads the symbols now instead of at the first lookup. With lines, it also reads the function table of a Go program.
 func (f *File) Load(lines bool) {
 	f.Symbols()
 	if lines {
@@ -103,13 +104,13 @@ func (f *File) Load(lines bool) {
 	}
 }
 
-// SymbolsError says why Symbols are not all that the file claims to have, or nil.
+// SymbolsError returns the reason why Symbols is incomplete, or nil.
 func (f *File) SymbolsError() error {
 	f.Symbols()
 	return f.symbolsErr
 }
 
-// Symbol returns the symbol at an address; false if there is none. After the first call, it does not allocate.
+// Symbol returns the symbol that contains an address, and false if there is none. After the first call, it does not allocate.
 func (f *File) Symbol(addr uint64) (symbol.Symbol, bool) {
 	s, ok := f.Symbols().Find(addr)
 	if ok && f.image.crosses(s.Start, addr) {
@@ -118,7 +119,7 @@ func (f *File) Symbol(addr uint64) (symbol.Symbol, bool) {
 	return s, ok
 }
 
-// rawSymbol is an entry of a symbol table: Elf64_Sym, or Elf32_Sym made longer.
+// rawSymbol is an entry of a symbol table: Elf64_Sym, or a widened Elf32_Sym.
 type rawSymbol struct {
 	name        uint32
 	info, other byte
@@ -126,8 +127,8 @@ type rawSymbol struct {
 	value, size uint64
 }
 
-// eachSymbol calls yield with each entry of the table of a kind, but for the first, which is none. The name is part of the file. A table that is
-// larger than a program can have is an error, which can come after some entries.
+// eachSymbol calls yield with each entry of the symbol table of the given kind, except the null entry. The name is part of the file. It
+// fails if the table is larger than that of any program, possibly after some calls.
 func (i *image) eachSymbol(kind elf.SectionType, yield func(rawSymbol, []byte)) error {
 	s := i.elf.SectionByType(kind)
 	if s == nil || uint64(s.Link) >= uint64(len(i.elf.Sections)) {
@@ -177,8 +178,8 @@ func (i *image) decodeSymbol(b []byte) rawSymbol {
 	}
 }
 
-// addSymbols adds the functions, objects and labels of a symbol table. The sections that symbols are in are those of
-// loaded, whose debugging information i may be: there they have no contents, but may have other offsets.
+// addSymbols adds the functions, objects and labels of a symbol table. If i is the debugging information of loaded, its sections have no
+// contents and may have other offsets. So addSymbols uses the sections of loaded.
 func (i *image) addSymbols(b *symbol.Builder, kind elf.SectionType, loaded *image) error {
 	count, size := 0, 0
 	err := i.eachSymbol(kind, func(r rawSymbol, name []byte) {
@@ -202,20 +203,20 @@ func (i *image) addSymbols(b *symbol.Builder, kind elf.SectionType, loaded *imag
 			value += i.relocatableBase(r.section, loaded)
 		}
 		if i.elf.Machine == elf.EM_ARM && elf.ST_TYPE(r.info) == elf.STT_FUNC {
-			value &^= 1 // the bit that says that it is Thumb code
+			value &^= 1 // the bit for Thumb code
 		}
 		if value+r.size < value {
 			return
 		}
 		binding := symbol.Binding(elf.ST_BIND(r.info))
-		if elf.ST_BIND(r.info) == elf.STB_LOOS { // unique in the process, which is global
+		if elf.ST_BIND(r.info) == elf.STB_LOOS { // STB_GNU_UNIQUE, which is global
 			binding = symbol.Global
 		}
 		b.Add(symbol.Symbol{Start: value, End: value + r.size, Binding: binding}, name)
 	})
 }
 
-// relocatableBase is the address of a section: of the loaded file, which has one of the same name.
+// relocatableBase returns the address of a section: that of the section with the same name in loaded, if there is one.
 func (i *image) relocatableBase(section elf.SectionIndex, loaded *image) uint64 {
 	s := i.elf.Sections[section]
 	if i != loaded {
@@ -226,7 +227,7 @@ func (i *image) relocatableBase(section elf.SectionIndex, loaded *image) uint64 
 	return s.Addr
 }
 
-// wanted tells symbols of code and data from those that only structure the file. What perf shows is the measure.
+// wanted reports whether a symbol is of code or data, and not of the file's structure. It selects the symbols that perf shows.
 func (i *image) wanted(r rawSymbol, name []byte) bool {
 	if len(name) == 0 || r.section == elf.SHN_UNDEF || r.section == elf.SHN_ABS || r.section == elf.SHN_COMMON {
 		return false
@@ -240,7 +241,7 @@ func (i *image) wanted(r rawSymbol, name []byte) bool {
 	return false
 }
 
-// isLabel says whether a symbol without a type names code or data, as assembler files have them.
+// isLabel reports whether a symbol without a type names code or data, as in assembler files.
 func (i *image) isLabel(r rawSymbol, name []byte) bool {
 	if v := elf.ST_VISIBILITY(r.other); v == elf.STV_HIDDEN || v == elf.STV_INTERNAL {
 		return false
@@ -252,7 +253,7 @@ func (i *image) isLabel(r rawSymbol, name []byte) bool {
 	return (strings.Contains(section, ".text") || strings.Contains(section, ".data")) && !i.isMappingSymbol(name)
 }
 
-// isMappingSymbol tells the marks that ARM and RISC-V assemblers set between code and data.
+// isMappingSymbol reports whether a name marks the border of code and data, as ARM and RISC-V assemblers write them.
 func (i *image) isMappingSymbol(name []byte) bool {
 	if len(name) < 2 || name[0] != '$' {
 		return false

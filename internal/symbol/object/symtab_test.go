@@ -61,7 +61,7 @@ func TestSymbols(t *testing.T) {
 	}
 }
 
-// TestPLT compares the names of PLT entries with those of objdump, in the layouts that linkers know.
+// TestPLT compares the names of PLT entries with those of objdump, for several layouts of linkers.
 func TestPLT(t *testing.T) {
 	need(t, "objdump")
 	for _, flags := range [][]string{
@@ -97,7 +97,7 @@ func TestPLT(t *testing.T) {
 	}
 }
 
-// TestPLTOfARM reads the entries of a PLT of arm64 as ld makes them, with and without branch target identification.
+// TestPLTOfARM reads PLT entries of arm64 as ld writes them, with and without branch target identification.
 func TestPLTOfARM(t *testing.T) {
 	words := func(words ...uint32) []byte {
 		var b []byte
@@ -149,7 +149,7 @@ func TestMiniDebugInfo(t *testing.T) {
 	}
 }
 
-// TestMiniDebugInfoBounds has what would need much more memory than there is in the file.
+// TestMiniDebugInfoBounds has data that would need much more memory than the file has bytes.
 func TestMiniDebugInfoBounds(t *testing.T) {
 	need(t, "xz")
 	dir := t.TempDir()

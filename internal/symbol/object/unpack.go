@@ -11,7 +11,7 @@ import (
 	"github.com/ulikunitz/xz/lzma"
 )
 
-// Bounds on compressed data: a dictionary is as large as `xz -9` has it, and code and symbols compress by a factor of about ten.
+// These limit decompression. `xz -9` has a dictionary of maxDictionary bytes, and code and symbols compress by a factor of about ten.
 const (
 	maxDictionary = 64 << 20
 	maxRatio      = 100
@@ -19,7 +19,7 @@ const (
 
 var errBrokenXZ = errors.New("broken xz data")
 
-// compressions are what distributions pack kernel modules with, by what such a file starts with.
+// compressions are the formats that distributions compress kernel modules with, and how files in them start.
 var compressions = []struct {
 	magic  string
 	unpack func(packed []byte, limit int) ([]byte, error)
@@ -29,7 +29,7 @@ var compressions = []struct {
 	{"\x28\xb5\x2f\xfd", unzstd},
 }
 
-// unpack returns the contents of a file that is compressed as a whole; ok says whether it is.
+// unpack returns the contents of a file that is compressed as a whole. ok reports whether it is.
 func unpack(file []byte) (data []byte, ok bool, err error) {
 	for _, c := range compressions {
 		if bytes.HasPrefix(file, []byte(c.magic)) {
@@ -40,7 +40,7 @@ func unpack(file []byte) (data []byte, ok bool, err error) {
 	return nil, false, nil
 }
 
-// mostUnpacked bounds what is made of compressed data, in bytes.
+// mostUnpacked returns a limit for the size of decompressed data, in bytes.
 func mostUnpacked(packed []byte) int {
 	return min(len(packed)*maxRatio+1<<16, maxUnpacked)
 }
@@ -62,7 +62,7 @@ func unzstd(packed []byte, limit int) ([]byte, error) {
 	return readUpTo(z, limit, len(packed), "zstd")
 }
 
-// readUpTo reads what is made of packed bytes of a kind.
+// readUpTo reads the contents of packed bytes of a kind. It fails if there are more than limit bytes.
 func readUpTo(r io.Reader, limit, packed int, kind string) ([]byte, error) {
 	data, err := io.ReadAll(io.LimitReader(r, int64(limit)+1))
 	if err == nil && len(data) > limit {
@@ -71,8 +71,8 @@ func readUpTo(r io.Reader, limit, packed int, kind string) ([]byte, error) {
 	return data, err
 }
 
-// unxz decompresses an xz stream of LZMA2 blocks. The container is read here, as xz.Reader allocates as large a
-// dictionary as the stream asks for, up to 4 GiB. The format: https://tukaani.org/xz/xz-file-format.txt.
+// unxz decompresses an xz stream of LZMA2 blocks. It reads the container itself, because xz.Reader allocates a dictionary of the size that
+// the stream asks for, up to 4 GiB. The format: https://tukaani.org/xz/xz-file-format.txt.
 func unxz(packed []byte, limit int) ([]byte, error) {
 	const headerSize = 12
 	if len(packed) < headerSize || !bytes.HasPrefix(packed, []byte("\xfd7zXZ\x00\x00")) {
@@ -112,11 +112,11 @@ func unxz(packed []byte, limit int) ([]byte, error) {
 	}
 }
 
-// dictionarySize reads a block's header, which must have LZMA2 as its only filter.
+// dictionarySize returns the dictionary size in the header of a block. LZMA2 must be the only filter.
 func dictionarySize(header []byte) (int, error) {
 	const lzma2 = 0x21
 	flags, filters := header[1], header[2:]
-	for _, present := range []byte{0x40, 0x80} { // the sizes of the block, packed and not
+	for _, present := range []byte{0x40, 0x80} { // sizes of the block, compressed and uncompressed
 		if flags&present != 0 {
 			_, n := binary.Uvarint(filters)
 			filters = filters[max(n, 0):]

@@ -7,10 +7,10 @@ import (
 	"github.com/bperf/bperf/internal/procfs"
 )
 
-// vdso is the name of the vDSO in maps and in recordings.
+// vdso is the name of the vDSO in /proc/PID/maps and in recordings.
 const vdso = "[vdso]"
 
-// VDSO returns the vDSO of the running kernel, as this process has it mapped. Its path is [vdso].
+// VDSO returns the vDSO of the running kernel, from this process's memory. Its path is [vdso].
 func VDSO() (*File, error) {
 	data, err := ownMapping(vdso)
 	if err != nil {
@@ -19,7 +19,7 @@ func VDSO() (*File, error) {
 	return parse(vdso, data)
 }
 
-// ownMapping reads a mapping of this process by its name in /proc/self/maps.
+// ownMapping returns the contents of a mapping of this process, by its name in /proc/self/maps.
 func ownMapping(name string) ([]byte, error) {
 	maps, err := os.Open("/proc/self/maps")
 	if err != nil {
