@@ -113,7 +113,7 @@ func readFile(at place, arch unwind.Arch, r *perfdata.Mmap2) (f file, err error)
 	if err != nil {
 		return file{}, err
 	}
-	defer func() { _ = o.Close() }() // it was only read
+	defer func() { _ = o.Close() }() // it is only read
 	machine := map[unwind.Arch]elf.Machine{unwind.AMD64: elf.EM_X86_64, unwind.ARM64: elf.EM_AARCH64}[arch]
 	if o.Machine() != machine || o.PointerSize() != 8 {
 		return file{}, nil

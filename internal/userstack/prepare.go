@@ -77,7 +77,7 @@ func (t *Tables) prepareFile(path string) (interpreter string, libraries []strin
 		return "", nil, nil // missing, or not a program
 	}
 	interpreter, libraries = o.Needs()
-	_ = o.Close() // it was only read
+	_ = o.Close() // it is only read
 	major, minor, inode, size, err := object.Identity(path)
 	if err != nil {
 		return "", nil, nil
