@@ -121,7 +121,7 @@ func (c *candidate) plain() string {
 	return c.demangled
 }
 
-// namesOf returns the names of a table. If that saves at least half the memory, it copies them without the names of aliases and updates the
+// namesOf returns the names of a table. If that saves more than half of the memory, it copies them without the names of aliases and updates the
 // entries.
 func (b *Builder) namesOf(entries []entry) string {
 	size := 0

@@ -7,7 +7,7 @@ import (
 	"github.com/bperf/bperf/internal/symbol/unwind"
 )
 
-// madeFile is a file that a process has mapped, with rules that differ from those of files of other numbers.
+// madeFile returns a mapped file. Its rules differ from those of files with other numbers.
 func (t *Tables) madeFile(number, rules int) *file {
 	table := &unwind.Table{Rules: make([]unwind.Rule, 1)}
 	for n := range rules {

@@ -244,9 +244,9 @@ func (t *Tables) remove(pid int32) {
 	t.changed[pid] = true
 }
 
-// Update writes changes to the maps, for recorded processes that programs have asked for. It stops building tables after the time longest
-// and leaves the rest to the next call; with 0 it builds all of them, unless the run has been asked to end. An error comes from the kernel
-// and is fatal. Stats reports what did not fit.
+// Update writes the recorded changes to the maps. Unless Tables is eager, it first finds the processes whose stacks programs have walked.
+// It stops building tables after the time longest and leaves the rest to the next call; with 0 it builds all of them, unless the run has
+// been asked to end. An error comes from the kernel and is fatal. Stats reports what did not fit.
 func (t *Tables) Update(longest time.Duration) error {
 	if !t.eager {
 		if err := t.want(); err != nil {

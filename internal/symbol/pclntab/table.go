@@ -1,4 +1,4 @@
-// Package pclntab reads the function table of Go programs (pclntab), from which the Go runtime finds functions, lines and inlined calls.
+// Package pclntab reads the function table of Go programs (pclntab), in which the Go runtime finds functions, lines and inlined calls.
 // Stripped programs have it too. Unlike debug/gosym of the standard library, it reads inlined calls and does not allocate an object per
 // function.
 //

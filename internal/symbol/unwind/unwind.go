@@ -1,5 +1,5 @@
 // Package unwind finds the callers in recorded stacks (PERF_SAMPLE_STACK_USER, PERF_SAMPLE_REGS_USER) from the call frame information of
-// mapped files, on x86-64 and arm64. It also compiles call frame information to tables for unwinding in BPF. Both describe code with rows:
+// mapped files, on x86-64 and arm64. It also compiles call frame information into tables for unwinding in BPF. Both describe code with rows:
 // a row covers a range of code, and describes how to find the caller's frame from the canonical frame address (CFA) and the places of saved
 // registers.
 package unwind
