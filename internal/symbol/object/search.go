@@ -42,8 +42,8 @@ func DefaultSearch() Search {
 }
 
 // Open opens the ELF file at a path, or this kernel's [vdso], together with its debugging information. If buildID is not empty (in
-// hexadecimal digits), Open opens the file of that build: if the file at path has another build ID, Open searches Debug and Cache. If that
-// fails too, the error reports what was at path.
+// hexadecimal digits), Open opens the file of that build: if the file at path is missing or has another build ID, Open searches Debug and
+// Cache. If that fails too, the error reports what was at path.
 func (s Search) Open(path, buildID string) (*File, error) {
 	f, err := s.openBuild(path, buildID)
 	if err != nil {
