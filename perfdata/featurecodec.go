@@ -18,7 +18,7 @@ func decodeFeature(id FeatureID, data []byte, big bool, cpus uint32) (FeatureVal
 	if id != FeatureBuildID {
 		v = nil
 	}
-	return v, fmt.Errorf("feature %s of %d bytes: %w", id, len(data), err)
+	return v, fmt.Errorf("feature %s: %w", id, err)
 }
 
 func appendFeature(v FeatureValue) []byte {

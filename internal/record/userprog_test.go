@@ -134,7 +134,7 @@ func testHistograms(t *testing.T, programs *userprog.Programs, numbers uint64) {
 // process is sampled.
 func TestProgramWithOthers(t *testing.T) {
 	const touched = 200
-	second := toucher(t, touched)[0]
+	second := program.Program{Body: program.Touch, Times: touched}.WriteAs(t, "partner") // the raw tracepoint sees the whole machine
 	name := filepath.Base(second)
 	cfg := withProgram(t, onsample.Write(t)+":"+onsample.AfterExec, []string{"sh", "-c", "exec " + second},
 		userprog.Assignment{Name: "label", Value: name})
