@@ -6,8 +6,8 @@ import (
 	"strings"
 )
 
-// applyAlias applies the text of an event file, and what its companions say of the value. A term
-// whose value is "?" must be among the user's own.
+// applyAlias applies the text of an event file and the files that describe its value. If a term of the text has the
+// value "?", the user must give its value.
 func (p *parser) applyAlias(e *Event, u *pmu, alias param, text string, own []param) error {
 	broken := func(err error) error {
 		return p.fail(alias.pos, "event %s of %s cannot be used, its file says %q: %w", alias.key, u.name, text, err)
@@ -45,7 +45,7 @@ func (p *parser) applyAlias(e *Event, u *pmu, alias param, text string, own []pa
 	return p.wrap(alias.pos, u.describe(e, alias.key))
 }
 
-// withAlias are the PMUs that have an event of this name: core PMUs if any of them has, else all
+// withAlias returns the PMUs that have an event of this name: the core PMUs if any of them has it, else all
 // others.
 func (m *Machine) withAlias(name string) []*pmu {
 	var found []*pmu
@@ -68,7 +68,7 @@ func (m *Machine) withAlias(name string) []*pmu {
 	return found
 }
 
-// bareAlias finds the events of PMUs that are named without their PMU.
+// bareAlias finds the events of a PMU event's name without a PMU.
 func (p *parser) bareAlias(t *term) ([]Event, error) {
 	pmus := p.m.withAlias(t.head)
 	if len(pmus) == 0 {

@@ -9,7 +9,7 @@ import (
 	"github.com/bperf/bperf/perfdata"
 )
 
-// branchKinds are perf's words for enum perf_branch_sample_type (include/uapi/linux/perf_event.h).
+// branchKinds has perf's names for the bits of enum perf_branch_sample_type (include/uapi/linux/perf_event.h).
 var branchKinds = map[string]perfdata.BranchSampleType{
 	"u": perfdata.BranchUser, "k": perfdata.BranchKernel, "hv": perfdata.BranchHV,
 	"any": perfdata.BranchAny, "any_call": perfdata.BranchAnyCall, "any_ret": perfdata.BranchAnyReturn,
@@ -19,15 +19,15 @@ var branchKinds = map[string]perfdata.BranchSampleType{
 	"stack": perfdata.BranchCallStack, "hw_index": perfdata.BranchHWIndex, "priv": perfdata.BranchPrivSave, "counter": perfdata.BranchCounters,
 }
 
-// branchModes are the kinds that say where a branch is, and branchExtras those that say what is recorded of it.
+// branchModes has the kinds that select the mode of a branch. branchExtras has the kinds that select the recorded fields.
 const (
 	branchModes  = perfdata.BranchUser | perfdata.BranchKernel | perfdata.BranchHV
 	branchExtras = perfdata.BranchNoFlags | perfdata.BranchNoCycles | perfdata.BranchTypeSave | perfdata.BranchHWIndex |
 		perfdata.BranchPrivSave | perfdata.BranchCounters
 )
 
-// ParseBranches reads kinds of branches with commas between them, as those of perf record -j. The result is for the field branch_sample_type of
-// struct perf_event_attr. Kinds that do not say which branches stand for all branches.
+// ParseBranches parses a comma-separated list of branch kinds, as in perf record -j, and returns the value for the field branch_sample_type
+// of struct perf_event_attr. If the list has only modes and extras, it selects all branches.
 func ParseBranches(list string) (kinds perfdata.BranchSampleType, err error) {
 	for word := range strings.SplitSeq(list, ",") {
 		bit, known := branchKinds[word]
@@ -36,7 +36,7 @@ func ParseBranches(list string) (kinds perfdata.BranchSampleType, err error) {
 		}
 		kinds |= bit
 	}
-	if kinds&^(branchModes|branchExtras) == 0 { // only where, and not which
+	if kinds&^(branchModes|branchExtras) == 0 {
 		kinds |= perfdata.BranchAny
 	}
 	return kinds, nil

@@ -6,10 +6,10 @@ import (
 	"github.com/bperf/bperf/perfdata"
 )
 
-// Kinds of access that a breakpoint counts (include/uapi/linux/hw_breakpoint.h).
+// breakpointTypes has the bits of bp_type by letter (include/uapi/linux/hw_breakpoint.h).
 var breakpointTypes = map[rune]uint32{'r': 1, 'w': 2, 'x': 4}
 
-// breakpoint reads what follows the "mem" of mem:ADDRESS[/LENGTH][:ACCESS].
+// breakpoint parses mem:ADDRESS[/LENGTH][:ACCESS] after the "mem".
 func (p *parser) breakpoint(t *term) (func(*term) ([]Event, error), error) {
 	p.pos++ // the colon
 	pos := p.pos
@@ -28,7 +28,7 @@ func (p *parser) breakpoint(t *term) (func(*term) ([]Event, error), error) {
 	return func(t *term) ([]Event, error) { return p.generic(t, e) }, nil
 }
 
-// breakpointLength reads /LENGTH; a slash without a number begins the event's terms.
+// breakpointLength parses /LENGTH; a slash without a number begins the event's terms.
 func (p *parser) breakpointLength(e *Event) error {
 	slash := p.pos
 	if !p.skip('/') {
@@ -47,8 +47,8 @@ func (p *parser) breakpointLength(e *Event) error {
 	return nil
 }
 
-// breakpointAccess reads :ACCESS, which is reads and writes if it is missing. The kernel wants
-// executions to be counted with the length of a long.
+// breakpointAccess parses :ACCESS; the default is rw. It also sets the default length: 4 bytes, or that of a long for
+// executions, as the kernel requires.
 func (p *parser) breakpointAccess(e *Event) error {
 	colon := p.pos
 	letters := ""

@@ -6,9 +6,9 @@ import (
 	"github.com/bperf/bperf/perfdata"
 )
 
-// A cache event is one of a cache, an operation and a result: enum perf_hw_cache_id,
+// A cache event combines a cache, an operation and a result: enum perf_hw_cache_id,
 // perf_hw_cache_op_id and perf_hw_cache_op_result_id (include/uapi/linux/perf_event.h). The
-// position in these lists is the kernel's number; the first spelling is the one that lists show.
+// index in these lists is the kernel's number. Event lists show the first spelling.
 var (
 	cacheNames = [][]string{
 		{"L1-dcache", "L1-d", "L1d", "L1-data"},
@@ -30,7 +30,7 @@ var (
 	}
 )
 
-// cacheHasOp tells which operations a cache can have at all: nobody writes an instruction cache.
+// cacheHasOp has the operations that each cache supports; for example, there are no stores to an instruction cache.
 var cacheHasOp = [][3]bool{
 	{true, true, true},
 	{true, false, true},
@@ -41,19 +41,19 @@ var cacheHasOp = [][3]bool{
 	{true, true, true},
 }
 
-// cacheEvent is a cache event as it was named.
+// cacheEvent has the kernel's numbers of a cache, an operation and a result.
 type cacheEvent struct{ cache, op, result int }
 
 func (c cacheEvent) config() uint64 { return uint64(c.cache) | uint64(c.op)<<8 | uint64(c.result)<<16 }
 
-// event is the event without name and modifiers, as a machine with at most one core PMU has it.
+// event returns the event without name and modifiers, for a machine with at most one core PMU.
 func (c cacheEvent) event() Event {
 	return Event{PMU: "cpu", Scale: 1, Attr: perfdata.Attr{Type: perfdata.TypeHWCache, Config: c.config()}}
 }
 
 func (c cacheEvent) possible() bool { return cacheHasOp[c.cache][c.op] }
 
-// name is the spelling that lists show.
+// name returns the spelling that event lists show.
 func (c cacheEvent) name() string {
 	s := cacheNames[c.cache][0] + "-" + cacheOps[c.op][0]
 	switch {
@@ -66,8 +66,8 @@ func (c cacheEvent) name() string {
 	}
 }
 
-// parseCache reads CACHE[-OP][-RESULT], OP and RESULT in either order and of any spelling. Without
-// an operation it is a load, without a result an access.
+// parseCache parses CACHE[-OP][-RESULT], with OP and RESULT in either order and any spelling. The default operation is a
+// load, the default result an access.
 func parseCache(name string) (c cacheEvent, ok bool) {
 	c.cache, name, ok = cutSpelling(name, cacheNames)
 	if !ok {
@@ -89,8 +89,8 @@ func parseCache(name string) (c cacheEvent, ok bool) {
 	return c, true
 }
 
-// cutSpelling cuts one of the spellings, in any case, off a name. The rest starts with a dash or is
-// empty.
+// cutSpelling removes one of the spellings, upper or lower case, from the start of name. number is the spelling's index. The rest
+// starts with a dash or is empty.
 func cutSpelling(name string, spellings [][]string) (number int, rest string, ok bool) {
 	for i, list := range spellings {
 		for _, s := range list {

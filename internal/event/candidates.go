@@ -2,7 +2,7 @@ package event
 
 import "strings"
 
-// pmuCandidates are the names that can be before a slash.
+// pmuCandidates returns the names that can be before a slash.
 func (m *Machine) pmuCandidates() []candidate {
 	var c []candidate
 	for _, core := range m.corePMUs() {
@@ -20,7 +20,7 @@ func (m *Machine) pmuCandidates() []candidate {
 	return c
 }
 
-// allCandidates are the names of all events of the machine.
+// allCandidates returns the names of all events of the machine.
 func (m *Machine) allCandidates() []candidate {
 	var all []candidate
 	for _, g := range generics {
@@ -39,7 +39,7 @@ func (m *Machine) allCandidates() []candidate {
 	}
 	names, err := m.Tracepoints()
 	if err != nil {
-		return all // an unknown event is the user's trouble, not tracefs
+		return all // report the unknown event, not tracefs
 	}
 	for _, name := range names {
 		_, short, _ := strings.Cut(name, ":")

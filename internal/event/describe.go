@@ -5,35 +5,35 @@ import (
 	"slices"
 )
 
-// Kind says where an event comes from.
+// Kind is the source of an event.
 type Kind int
 
-// The kinds of events, in the order in which they are listed.
+// The kinds of events, in the order of Describe.
 const (
 	Hardware   Kind = iota
 	Cache           // of the CPU
 	Software        // counted by the kernel
 	ToolEvent       // measured by bperf itself
 	PMUEvent        // described by the kernel in sysfs
-	Raw             // by the number that the CPU's manual gives it
+	Raw             // by its number in the CPU's manual
 	Breakpoint      // accesses to an address
 	Tracepoint
 )
 
-// Description is an event that can be asked for.
+// Description describes an event that Parse accepts.
 type Description struct {
-	Name    string   // as Parse takes it; with Syntax a form to fill in
+	Name    string   // as Parse accepts it; with Syntax a form to fill in
 	Aliases []string // other names for it
 	Kind    Kind
-	PMU     string  // as in Event.PMU; empty where there are several, or none
+	PMU     string  // as in Event.PMU; empty if there are several, or none
 	Text    string  // a phrase, or empty
 	Scale   float64 // as in Event
 	Unit    string
-	Syntax  bool // Name is not an event but shows how some are written
+	Syntax  bool // Name is not an event but a form for several
 }
 
-// Describe lists all events but the tracepoints: the generic ones whether or not the machine has
-// them, which only opening them tells, and those of the PMUs that it has.
+// Describe returns all events except tracepoints: all generic events, and the events of the machine's PMUs. Only an
+// attempt to open a generic event shows whether the machine has it.
 func (m *Machine) Describe() []Description {
 	var all []Description
 	core := ""
@@ -58,7 +58,7 @@ func (m *Machine) Describe() []Description {
 	return all
 }
 
-// describePMUs lists the events in sysfs, those of several boxes of a kind once.
+// describePMUs returns the events in sysfs. Boxes of one kind share one description.
 func (m *Machine) describePMUs() []Description {
 	var all []Description
 	seen := map[string]bool{}
@@ -76,7 +76,7 @@ func (m *Machine) describePMUs() []Description {
 				continue
 			}
 			seen[full] = true
-			// A scale that is not a number is an error when the event is used.
+			// An invalid scale is an error only when the event is used.
 			scale, unit, _ := u.aliasUnit(alias)
 			all = append(all, Description{Name: full, Kind: PMUEvent, PMU: name, Scale: scale, Unit: unit})
 		}
@@ -84,7 +84,7 @@ func (m *Machine) describePMUs() []Description {
 	return all
 }
 
-// syntaxes are the events that have no names.
+// syntaxes returns the forms of events without names.
 func syntaxes(cores []*pmu) []Description {
 	name, pmu := "cpu", ""
 	if len(cores) > 0 {
@@ -99,7 +99,7 @@ func syntaxes(cores []*pmu) []Description {
 	}
 }
 
-// cacheEvents are all that are possible.
+// cacheEvents returns all possible cache events.
 func cacheEvents() []cacheEvent {
 	var all []cacheEvent
 	for cache := range cacheNames {
@@ -114,7 +114,7 @@ func cacheEvents() []cacheEvent {
 	return all
 }
 
-// cacheTexts name the caches for people.
+// cacheTexts has the caches' names in descriptions.
 var cacheTexts = []string{"level 1 data cache", "level 1 instruction cache", "last level cache", "data TLB",
 	"instruction TLB", "branch predictor", "local memory"}
 

@@ -9,7 +9,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// Whatever is listed can be asked for.
+// Parse accepts every event that Describe returns.
 func TestDescribeParses(t *testing.T) {
 	for _, name := range []string{"hybrid", "amd", "arm64", "arm64-one"} {
 		m := fake(t, name)

@@ -7,19 +7,17 @@ import (
 	"unicode/utf8"
 )
 
-// syntaxError says what is wrong with an event that was asked for, and where. The command line
-// ends with status 129 for it, as perf does.
+// syntaxError is an error in an event list, with its position. bperf exits with status 129 for it, as perf does.
 type syntaxError struct {
 	Input   string
 	Pos     int      // byte offset in Input, at most its length
 	Msg     string   // without a full stop
-	Nearest []string // names that may have been meant, the likeliest first
+	Nearest []string // similar valid names, the most similar first
 
-	err error // what the operating system answered, or nil
+	err error // the operating system's error, or nil
 }
 
-// Error shows the input with a caret under the position, the message, and the names that may have
-// been meant. It has several lines.
+// Error returns several lines: the input, a caret under the position with the message, and the similar names.
 func (e *syntaxError) Error() string {
 	const head = "event syntax error: "
 	before, after := excerpt(e.Input, e.Pos)
@@ -31,10 +29,10 @@ func (e *syntaxError) Error() string {
 	return s
 }
 
-// Unwrap is what the operating system answered, if it is to blame.
+// Unwrap returns the operating system's error, or nil.
 func (e *syntaxError) Unwrap() error { return e.err }
 
-// excerpt is what fits on a line, before and behind the position.
+// excerpt returns the parts of input before and after pos that fit on a line.
 func excerpt(input string, pos int) (before, after string) {
 	const room = 50
 	before, after = input[:pos], input[pos:]
@@ -44,7 +42,7 @@ func excerpt(input string, pos int) (before, after string) {
 	return printable(before), printable(shorten(after, room))
 }
 
-// shorten cuts off what is behind so many characters.
+// shorten cuts s after room characters.
 func shorten(s string, room int) string {
 	if runes := []rune(s); len(runes) > room {
 		return string(runes[:room]) + "…"
@@ -52,8 +50,7 @@ func shorten(s string, room int) string {
 	return s
 }
 
-// printable keeps a caret below the place that it points to, and the terminal from being told
-// what to do.
+// printable replaces unprintable characters with spaces: they would misplace the caret or control the terminal.
 func printable(s string) string {
 	return strings.Map(func(r rune) rune {
 		if unicode.IsPrint(r) {

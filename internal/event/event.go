@@ -1,6 +1,5 @@
-// Package event turns the names people use for events into what perf_event_open needs. Parsing and
-// opening are apart: this package reads the descriptions of a machine's events (sysfs, tracefs), and
-// opens nothing.
+// Package event parses event lists in perf's syntax and returns the attributes that perf_event_open needs.
+// It reads the descriptions of a machine's events (sysfs, tracefs). It opens no events.
 package event
 
 import (
@@ -9,42 +8,42 @@ import (
 	"github.com/bperf/bperf/perfdata"
 )
 
-// Event is one thing to count on one PMU.
+// Event is one event on one PMU.
 type Event struct {
-	Name string        // what reports print: as the user wrote it, modifiers included, or its name= term
+	Name string        // the name in reports: as the user wrote it, modifiers included, or the value of its name= term
 	PMU  string        // sysfs name of the PMU: "cpu", "cpu_atom", "uncore_imc_0", "software", "tracepoint"; "tool" for tools
-	Attr perfdata.Attr // type, config, exclude flags, precise_ip; the rest is the counter's to fill in.
-	// The terms period= and freq= are in Attr.Sample: who counts and does not sample clears them.
+	Attr perfdata.Attr // type, config, exclude flags, precise_ip; the counter fills in the rest.
+	// The terms period= and freq= set Attr.SamplePeriod and AttrFreq; code that counts without sampling clears them.
 
-	Tool Tool // not ToolNone: bperf itself provides the number and Attr is unused
+	Tool Tool // not ToolNone: bperf itself measures the value and Attr is unused
 
 	CPUs   []int // CPUs on which the PMU counts, ascending; nil for all, empty where none of them is online
 	Uncore bool  // the PMU counts for a package or node, not for tasks: it needs a CPU of CPUs
 
-	Scale    float64 // a printed value is the count times Scale; 1 where the PMU says nothing
+	Scale    float64 // a printed value is the count times Scale; 1 if the PMU has no scale for the event
 	Unit     string  // of the printed value, may be empty
-	Snapshot bool    // the value is a level, not a count: the last reading counts, not a difference
-	PerPkg   bool    // CPUs of one package report the same count
+	Snapshot bool    // the value is a level, not a count: report the last reading, not a difference
+	PerPkg   bool    // all CPUs of a package report the same count
 
 	BPF bool // modifier b: count through shared BPF counters
 
-	// What matters only for sampling.
-	ReadGroup   bool // modifier S: a sample of the leader has the readings of its whole group, whose other events do not sample
-	MostPrecise bool // modifier P: as precise as this CPU can
+	// These fields matter only for sampling.
+	ReadGroup   bool // modifier S: only the leader samples, and each sample has the readings of the whole group
+	MostPrecise bool // modifier P: the highest precise_ip that this CPU supports
 	Guests      bool // modifiers G and H, both: the host and its guests
 	Sampling    Sampling
 
 	Filter  string // tracepoint filter expression, or empty
-	Program string // that runs at each sample, as package userprog reads it; or empty. Only samples that it keeps are recorded
+	Program string // BPF program that runs at each sample, as package userprog reads it, or empty; only samples that it keeps are recorded
 
-	Tracepoint string // SYSTEM:NAME of a tracepoint, whatever Name is
+	Tracepoint string // SYSTEM:NAME of a tracepoint, independent of Name
 
-	// Term is the position, among all terms of the parsed list, of the term this event came from.
-	// Events of one term with the same Name (one uncore event on several boxes) are reported as one.
+	// Term is the index of the term that this event came from, among all terms of the parsed list.
+	// Reports add up events of one term with the same Name (one uncore event on several boxes).
 	Term int
 }
 
-// Sampling is what the terms of an event say of its samples. What is zero is as in the rest of the recording.
+// Sampling has the sampling options that the terms of an event set. A zero field means the option of the whole recording.
 type Sampling struct {
 	CallGraph string                    // call-graph: no, fp, dwarf or lbr
 	StackSize uint32                    // stack-size: bytes of the user's stack, for dwarf
@@ -54,7 +53,7 @@ type Sampling struct {
 	Time      *bool                     // time: of each sample
 }
 
-// Tool is an event that no PMU counts.
+// Tool is an event that bperf measures itself; no PMU counts it.
 type Tool int
 
 // The tool events, as perf names them.
@@ -65,14 +64,14 @@ const (
 	SystemTime        // system_time: ns in the kernel
 )
 
-// Group is a set of events that count at the same time or not at all. A single event outside of
+// Group is a set of events that the kernel schedules together. A single event outside of
 // braces is a group of one.
 type Group struct {
-	Events []*Event // the first leads
-	Weak   bool     // modifier W: where the group cannot be scheduled, open its events one by one
+	Events []*Event // the first is the leader
+	Weak   bool     // modifier W: if the group cannot be scheduled, open its events one by one
 }
 
-// List is what one or more -e options ask for, in order.
+// List has the groups of one or more -e options, in order.
 type List []Group
 
 // Events returns all events of the list in order.
@@ -84,7 +83,7 @@ func (l List) Events() []*Event {
 	return all
 }
 
-// Clone copies the list, so that one copy can be changed.
+// Clone returns a copy of the list with copies of its groups and events.
 func (l List) Clone() List {
 	c := slices.Clone(l)
 	for i, g := range c {

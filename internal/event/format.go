@@ -9,22 +9,21 @@ import (
 	"github.com/bperf/bperf/perfdata"
 )
 
-// format is where the value of a PMU's term goes: into which bits of which config field of the
-// attribute.
+// format has the config field and the bits of the attribute that a PMU's term sets.
 type format struct {
 	config int // 0 for config, 1 for config1 …
 	mask   uint64
 }
 
-// configNames are the fields of the attribute that formats and terms name, by number.
+// configNames has the names of the config fields, indexed by number, as formats and terms use them.
 var configNames = []string{"config", "config1", "config2", "config3", "config4"}
 
-// configField is the field of that number.
+// configField returns the config field of that number.
 func configField(a *perfdata.Attr, number int) *uint64 {
 	return []*uint64{&a.Config, &a.Config1, &a.Config2, &a.Config3, &a.Config4}[number]
 }
 
-// parseFormat reads a file of format/, "config:0-7,32-35"
+// parseFormat parses a file of format/, such as "config:0-7,32-35"
 // (Documentation/ABI/testing/sysfs-bus-event_source-devices-format).
 func parseFormat(text string) (format, error) {
 	field, list, ok := strings.Cut(text, ":")
@@ -52,13 +51,13 @@ func parseFormat(text string) (format, error) {
 	return f, nil
 }
 
-// max is the greatest value that the term can have.
+// max returns the greatest value of the term.
 func (f format) max() uint64 {
 	n := bits.OnesCount64(f.mask)
 	return ^uint64(0) >> (64 - n)
 }
 
-// set puts a value, at most max, into the attribute: its lowest bit into the lowest bit of the format.
+// set stores a value, at most max, in the attribute: the value's lowest bit in the lowest bit of the format.
 func (f format) set(a *perfdata.Attr, value uint64) {
 	field := configField(a, f.config)
 	*field &^= f.mask

@@ -9,7 +9,7 @@ import (
 	"unicode/utf8"
 )
 
-// FuzzParse: whatever is written, there is a list or an error with a place in the input.
+// FuzzParse: for any input, Parse returns a list, or an error with a position in the input.
 func FuzzParse(f *testing.F) {
 	var machines []*Machine
 	for _, machine := range []string{"hybrid", "amd", "arm64", "arm64-one"} {

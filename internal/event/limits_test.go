@@ -10,7 +10,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// What is started a thousand times a day should not read what it does not need.
+// bperf may start a thousand times a day, so it must not read files that it does not need.
 func TestParseReadsLittle(t *testing.T) {
 	for _, test := range []struct {
 		machine, in string
@@ -67,7 +67,7 @@ func TestParseWithoutRoots(t *testing.T) {
 	}
 }
 
-// What sysfs and tracefs answer is named in the error, with the place in the input and a remedy.
+// An error from sysfs or tracefs has its cause, the position in the input and a remedy.
 func TestParseUnreadable(t *testing.T) {
 	const permission = "tracefs may not be read: permission denied; run as root, or let others read it: " +
 		"mount -o remount,mode=755 /sys/kernel/tracing"
@@ -114,7 +114,7 @@ func TestParseUnreadable(t *testing.T) {
 	}
 }
 
-// A driver's files can be anything.
+// A driver's files can have any content.
 func TestParseBrokenSysfs(t *testing.T) {
 	whole := fstest.MapFS{
 		"p/type":          {Data: []byte("40\n")},
@@ -190,7 +190,7 @@ func TestParseTooManyEvents(t *testing.T) {
 	}
 }
 
-// Tracepoints that are added or go while they are listed are no error; an id that is none is.
+// Tracepoints that appear or disappear while they are listed are no error; an invalid id is one.
 func TestParseTracepointID(t *testing.T) {
 	tree := fstest.MapFS{"events/a/b/id": {Data: []byte("one")}, "events/a/c": {Mode: fs.ModeDir}}
 	_, err := NewMachine(nil, tree).Parse("a:*")

@@ -10,23 +10,23 @@ import (
 	"github.com/bperf/bperf/internal/procfs"
 )
 
-// Machine knows the events of a machine. What it needs of sysfs and tracefs it reads when it is
-// first asked for; software events need nothing. It is not safe for concurrent use.
+// Machine describes the events of a machine. It reads sysfs and tracefs on first use; software events
+// need neither. It is not safe for concurrent use.
 type Machine struct {
 	devices fs.FS        // /sys/bus/event_source/devices, or nil
 	tracing func() fs.FS // tracefs, or nil
 
-	pmus map[string]*pmu // by sysfs name, those that were asked for
-	core []*pmu          // nil until asked for
+	pmus map[string]*pmu // by sysfs name, those loaded so far
+	core []*pmu          // nil until corePMUs loads them
 }
 
-// NewMachine describes the machine with these roots of /sys/bus/event_source/devices and of tracefs.
-// A root that is nil is not available.
+// NewMachine returns a machine with these roots of /sys/bus/event_source/devices and of tracefs.
+// A nil root means that the file system is not available.
 func NewMachine(devices, tracing fs.FS) *Machine {
 	return newMachine(devices, func() fs.FS { return tracing })
 }
 
-// Host describes the machine that bperf runs on.
+// Host returns the machine that bperf runs on.
 func Host() *Machine {
 	return newMachine(os.DirFS("/sys/bus/event_source/devices"), sync.OnceValue(func() fs.FS { return os.DirFS(procfs.Tracefs()) }))
 }
@@ -35,11 +35,11 @@ func newMachine(devices fs.FS, tracing func() fs.FS) *Machine {
 	return &Machine{devices: devices, tracing: tracing, pmus: map[string]*pmu{}}
 }
 
-// maxFile bounds what is read of one file. The kernel gives a page at most.
+// maxFile is the maximum number of bytes that readFile reads. The kernel returns at most a page.
 const maxFile = 1 << 14
 
-// readFile reads a short file of a tree that may be nil. Names may come from the user: one that no
-// tree can have does not exist.
+// readFile reads a short file of a tree that may be nil. Names may come from the user, so it reports fs.ErrNotExist for
+// an invalid name.
 func readFile(fsys fs.FS, name string) (string, error) {
 	if fsys == nil || !fs.ValidPath(name) {
 		return "", &fs.PathError{Op: "open", Path: name, Err: fs.ErrNotExist}
@@ -53,7 +53,7 @@ func readFile(fsys fs.FS, name string) (string, error) {
 	return string(data), err
 }
 
-// readNames lists a directory of a tree that may be nil, in alphabetical order.
+// readNames returns the names in a directory, in alphabetical order. The tree may be nil.
 func readNames(fsys fs.FS, dir string) ([]string, error) {
 	if fsys == nil || !fs.ValidPath(dir) {
 		return nil, &fs.PathError{Op: "open", Path: dir, Err: fs.ErrNotExist}

@@ -9,8 +9,8 @@ import (
 	"github.com/rogpeppe/go-internal/txtar"
 )
 
-// fake is the machine of a file in testdata. One without tracing/ has no tracefs mounted: its root
-// is there and empty.
+// fake returns the machine of a file in testdata. Without tracing/ in the file, tracefs is not mounted: its root
+// exists and is empty.
 func fake(t testing.TB, name string) *Machine {
 	t.Helper()
 	devices, tracing := fakeFS(t, name)
@@ -39,7 +39,7 @@ func sub(t testing.TB, fsys fs.FS, dir string) fs.FS {
 	return s
 }
 
-// guarded is a tree that counts what is opened and fails for some names.
+// guarded is a tree that counts the files opened and fails for some names.
 type guarded struct {
 	fs.FS
 	opened []string

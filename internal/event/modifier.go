@@ -6,10 +6,10 @@ import (
 	"github.com/bperf/bperf/perfdata"
 )
 
-// modifiers are the letters behind an event or a group, checked.
+// modifiers has the valid letters behind an event or a group.
 type modifiers string
 
-// Letters that can follow an event; p is the only one that can be repeated.
+// modifierLetters has all letters that can follow an event; only p can be repeated.
 const modifierLetters = "ukhIGHpPSDWeb"
 
 const modifierHelp = "modifiers are u user, k kernel, h hypervisor, I not idle, G guest, H host, p precise, " +
@@ -17,7 +17,7 @@ const modifierHelp = "modifiers are u user, k kernel, h hypervisor, I not idle, 
 
 func isModifiers(s string) bool { return s != "" && strings.Trim(s, modifierLetters) == "" }
 
-// modifiers checks letters that begin at pos.
+// modifiers checks the letters, which begin at pos.
 func (p *parser) modifiers(letters string, pos int) (modifiers, error) {
 	if letters == "" {
 		return "", p.fail(pos, "a modifier is missing here; %s", modifierHelp)
@@ -40,15 +40,14 @@ func (p *parser) modifiers(letters string, pos int) (modifiers, error) {
 
 func (m modifiers) has(letters string) bool { return strings.ContainsAny(string(m), letters) }
 
-// with adds a group's modifiers to those of a member.
+// with returns the modifiers of a member with those of its group added.
 func (m modifiers) with(group modifiers) modifiers {
 	precise := max(strings.Count(string(m), "p"), strings.Count(string(group), "p"))
 	return modifiers(strings.Repeat("p", precise) + strings.ReplaceAll(string(m+group), "p", ""))
 }
 
-// apply sets what the modifiers mean. Letters for user, kernel and hypervisor leave out what is not
-// named, as do those for guest and host. Precise sampling is possible on the host only. S and P
-// change how an event is sampled, not what is counted.
+// apply sets the attribute's flags and e's fields. Each letter of u, k and h excludes the other modes that are not given; G and H
+// work alike. Precise sampling is possible on the host only. S and P change how an event is sampled, not its count.
 func (m modifiers) apply(e *Event) {
 	if e.Tool != ToolNone {
 		return
@@ -83,7 +82,7 @@ func (m modifiers) apply(e *Event) {
 	e.ReadGroup, e.MostPrecise, e.Guests = m.has("S"), m.has("P"), m.has("G") && m.has("H")
 }
 
-// applyLeader sets what only the first event of a group can have: the kernel refuses it for others.
+// applyLeader sets pinned and exclusive, which the kernel accepts only for the leader of a group.
 func (m modifiers) applyLeader(e *Event) {
 	if e.Tool != ToolNone {
 		return

@@ -7,15 +7,15 @@ import (
 	"github.com/bperf/bperf/perfdata"
 )
 
-// generic is an event that the kernel has the same number for on all machines.
+// generic is an event with the same number on all machines.
 type generic struct {
-	names  []string // the first is the one that lists show
+	names  []string // lists show the first
 	kind   Kind
 	config uint64
 	text   string
 }
 
-// generics are the hardware and software events of enum perf_hw_id and enum perf_sw_ids
+// generics has the hardware and software events of enum perf_hw_id and enum perf_sw_ids
 // (include/uapi/linux/perf_event.h), and the tool events, whose config is the Tool.
 var generics = []generic{
 	{[]string{"cpu-cycles", "cycles"}, Hardware, 0, "Cycles of the CPU; what they are worth in time changes with its frequency"},
@@ -55,7 +55,7 @@ func findGeneric(name string) (generic, bool) {
 	return generics[i], true
 }
 
-// event is the event without name and modifiers, as a machine with at most one core PMU has it.
+// event returns the event without name and modifiers, for a machine with at most one core PMU.
 func (g generic) event() Event {
 	e := Event{Scale: 1}
 	switch g.kind {
@@ -69,7 +69,7 @@ func (g generic) event() Event {
 	return e
 }
 
-// parseRaw reads rNNN, N being hexadecimal digits, with or without 0x.
+// parseRaw parses rNNN, where NNN are hexadecimal digits with or without 0x.
 func parseRaw(name string) (config uint64, ok bool) {
 	digits, ok := strings.CutPrefix(name, "r")
 	if !ok {

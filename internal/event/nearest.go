@@ -6,10 +6,10 @@ import (
 	"strings"
 )
 
-// candidate is a name that can be written, and the part of it that people remember.
+// candidate is a valid name, and the part of it that nearest compares.
 type candidate struct{ key, name string }
 
-// candidates are names that are remembered whole.
+// candidates returns candidates that nearest compares as a whole.
 func candidates(names []string) []candidate {
 	c := make([]candidate, len(names))
 	for i, name := range names {
@@ -18,7 +18,7 @@ func candidates(names []string) []candidate {
 	return c
 }
 
-// nearest are the names, at most 3, that a wrong one may have been meant to be.
+// nearest returns at most 3 names that are similar to wrong, the most similar first.
 func nearest(wrong string, all []candidate) []string {
 	const most, longest = 3, 100
 	if len(wrong) > longest {
@@ -47,8 +47,8 @@ func nearest(wrong string, all []candidate) []string {
 	return names
 }
 
-// distance is the number of letters to insert, delete, replace or swap with their neighbour to make
-// b of a; it may be too high, but not too low, where letters are changed after a swap.
+// distance returns the number of letters to insert, delete, replace or swap with their neighbour to turn a into b.
+// It can be too high, but not too low, if letters change after a swap.
 func distance(a, b string) int {
 	before, last, next := make([]int, len(b)+1), make([]int, len(b)+1), make([]int, len(b)+1)
 	for j := range last {

@@ -9,8 +9,8 @@ import (
 	"github.com/bperf/bperf/perfdata"
 )
 
-// InUserMode returns the event restricted to user mode, as perf does it for users who may not measure the kernel: its name ends in u. It returns nil for an
-// event that is restricted already, and for one of the kernel alone.
+// InUserMode returns a copy of the event restricted to user mode, with the modifier u in its name. perf does the same for users who may not
+// measure the kernel. InUserMode returns nil if the event is already restricted or happens only in the kernel.
 func (e *Event) InUserMode() *Event {
 	if e.Attr.Flags&(perfdata.AttrExcludeKernel|perfdata.AttrExcludeUser) != 0 || e.KernelOnly() {
 		return nil
@@ -24,7 +24,7 @@ func (e *Event) InUserMode() *Event {
 	return &restricted
 }
 
-// KernelOnly reports whether an event takes place in the kernel, so that there is none in user mode.
+// KernelOnly reports whether the event happens only in the kernel, never in user mode.
 func (e *Event) KernelOnly() bool {
 	if e.Attr.Type == perfdata.TypeTracepoint {
 		return true
@@ -33,7 +33,7 @@ func (e *Event) KernelOnly() bool {
 		perfdata.SoftwareContextSwitches, perfdata.SoftwareCPUMigrations, perfdata.SoftwareCgroupSwitches}, e.Attr.Config)
 }
 
-// SetFilter sets the event's filter, if it has one, on what was opened for it.
+// SetFilter sets the event's filter, if it has one, on opened.
 func (e *Event) SetFilter(opened *perfevent.Event) error {
 	if e.Filter == "" {
 		return nil

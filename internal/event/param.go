@@ -24,7 +24,7 @@ func (a param) String() string {
 	return a.key
 }
 
-// params reads the terms between two slashes, if there are any.
+// params parses the terms between two slashes, if there are any.
 func (p *parser) params(t *term) error {
 	open := p.pos
 	if !p.skip('/') {
@@ -66,8 +66,8 @@ func (p *parser) unclosed(open int) error {
 	return p.fail(p.pos, "expected a comma or a slash, not %q", p.rune())
 }
 
-// value reads the value of a term, which can be in quotes: name='a name, with anything'. Shells and
-// scripts that escape once too often leave a backslash before the quotes.
+// value parses the value of a term, which can be in quotes: name='a name, with anything'. It accepts a backslash before
+// the quotes, which shells and scripts leave if they escape once too often.
 func (p *parser) value() (string, error) {
 	start := p.pos
 	escaped := strings.HasPrefix(p.in[p.pos:], `\'`) || strings.HasPrefix(p.in[p.pos:], `\"`)
@@ -95,7 +95,7 @@ func (p *parser) value() (string, error) {
 	return v, nil
 }
 
-// number is the value of a term that must be one.
+// number returns the value of a term that must be a number.
 func (p *parser) number(a param) (uint64, error) {
 	if !a.hasValue {
 		return 0, p.fail(a.pos+len(a.key), "%s needs a value", a.key)
@@ -107,10 +107,10 @@ func (p *parser) number(a param) (uint64, error) {
 	return n, nil
 }
 
-// commonParams are the terms that every event has.
+// commonParams has the terms that are valid for every event.
 var commonParams = []string{"name", "period", "freq", "call-graph", "stack-size", "max-stack", "branch_type", "inherit", "no-inherit", "time"}
 
-// commonParam applies one of them; ok is false for another.
+// commonParam applies a if it is one of commonParams; otherwise ok is false.
 func (p *parser) commonParam(e *Event, a param) (ok bool, err error) {
 	switch a.key {
 	case "name":
@@ -132,10 +132,10 @@ func (p *parser) commonParam(e *Event, a param) (ok bool, err error) {
 	return true, err
 }
 
-// MostStack is how many bytes of the user's stack fit into a sample.
+// MostStack is the maximum number of bytes of the user's stack in a sample.
 const MostStack = 65528
 
-// samplingParam is commonParam for what is only about samples.
+// samplingParam is commonParam for the terms that affect only samples.
 func (p *parser) samplingParam(e *Event, a param) (ok bool, err error) {
 	s := &e.Sampling
 	switch a.key {
@@ -172,7 +172,7 @@ func (p *parser) samplingParam(e *Event, a param) (ok bool, err error) {
 
 var callGraphs = []string{"no", "fp", "dwarf", "lbr"}
 
-// numberTo is the value of a term that must be a number within a range.
+// numberTo returns the value of a term that must be a number from least to most.
 func (p *parser) numberTo(a param, least, most uint64) (uint64, error) {
 	n, err := p.number(a)
 	if err == nil && (n < least || n > most) {
@@ -181,7 +181,7 @@ func (p *parser) numberTo(a param, least, most uint64) (uint64, error) {
 	return n, err
 }
 
-// flag is the value of a term that is on without one.
+// flag returns the value of a boolean term, which is true without a value.
 func (p *parser) flag(a param) (*bool, error) {
 	if !a.hasValue {
 		return new(true), nil

@@ -5,10 +5,10 @@ import (
 	"strings"
 )
 
-// maxEvents bounds what one list can ask for: "*:*", a few thousand tracepoints, can be written often.
+// maxEvents is the limit of events in one list: "*:*" is a few thousand tracepoints, and a list can repeat it.
 const maxEvents = 1 << 16
 
-// Parse turns a list of events in perf's syntax, as the option -e has it, into what to open.
+// Parse parses a list of events in perf's syntax, as for the option -e.
 // An error is a *syntaxError.
 func (m *Machine) Parse(s string) (List, error) { return m.parseAll([]string{s}) }
 
@@ -27,7 +27,7 @@ func (m *Machine) parseAll(ss []string) (List, error) {
 	return all, nil
 }
 
-// list reads the whole input.
+// list parses the whole input.
 func (p *parser) list() (List, error) {
 	var list List
 	for {
@@ -47,10 +47,10 @@ func (p *parser) list() (List, error) {
 	}
 }
 
-// item reads an event or a group.
+// item parses an event or a group.
 func (p *parser) item() ([]Group, error) {
 	start := p.pos
-	if name := p.word(); p.skip('{') { // a group can have a name, which nothing prints
+	if name := p.word(); p.skip('{') { // a group can have a name, which bperf does not print
 		if strings.Trim(name, "_-.0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ") != "" {
 			return nil, p.fail(start, "%q is no name for a group", name)
 		}
@@ -61,7 +61,7 @@ func (p *parser) item() ([]Group, error) {
 	if err != nil {
 		return nil, err
 	}
-	// Events of one term, several PMUs or several tracepoints, are not a group.
+	// If one term matches several PMUs or tracepoints, each event is a group of its own.
 	var groups []Group
 	for _, e := range t.events {
 		t.mods.apply(e)
@@ -71,7 +71,7 @@ func (p *parser) item() ([]Group, error) {
 	return groups, nil
 }
 
-// group reads what follows an opening brace.
+// group parses a group after its opening brace.
 func (p *parser) group() ([]Group, error) {
 	open := p.pos - 1
 	var terms []*term
@@ -112,11 +112,11 @@ func (p *parser) group() ([]Group, error) {
 	return p.arrange(terms, mods)
 }
 
-// arrange makes groups of the terms between two braces. A term that stands for events on several
-// PMUs makes a group on each, since no group can span PMUs.
+// arrange returns the groups for the terms between two braces. If a term has events on several PMUs,
+// there is one group for each PMU, because a group cannot span PMUs.
 func (p *parser) arrange(terms []*term, mods modifiers) ([]Group, error) {
 	var groups []Group
-	var pmus []string // of the groups; empty for a group that has none yet
+	var pmus []string // PMU of each group; empty while no event binds the group to one
 	split := slices.ContainsFunc(terms, func(t *term) bool { return t.spansPMUs() })
 	place := func(t *term, e *Event) error {
 		pmu := p.m.groupPMU(e)
@@ -146,7 +146,7 @@ func (p *parser) arrange(terms []*term, mods modifiers) ([]Group, error) {
 	first := terms[0].mods.with(mods)
 	weak := mods.has("W") || slices.ContainsFunc(terms, func(t *term) bool { return t.mods.has("W") })
 	for i := range groups {
-		// What bperf measures itself leads nothing.
+		// A tool event cannot be the leader.
 		if j := slices.IndexFunc(groups[i].Events, func(e *Event) bool { return e.Tool == ToolNone }); j >= 0 {
 			first.applyLeader(groups[i].Events[j])
 		}
@@ -155,8 +155,8 @@ func (p *parser) arrange(terms []*term, mods modifiers) ([]Group, error) {
 	return groups, nil
 }
 
-// groupPMU is the PMU that a group with this event is bound to, or empty: the kernel lets software
-// events, and those of PMUs that are neither a core's nor a package's, be in any group.
+// groupPMU returns the PMU that the event binds its group to, or "". The kernel accepts software events, and events of
+// PMUs that are neither core nor uncore, in any group.
 func (m *Machine) groupPMU(e *Event) string {
 	if e.Uncore || e.PMU == "cpu" {
 		return e.PMU
@@ -167,7 +167,7 @@ func (m *Machine) groupPMU(e *Event) string {
 	return ""
 }
 
-// rune is the next character, for messages.
+// rune returns the next character, for messages.
 func (p *parser) rune() rune {
 	for _, r := range p.in[p.pos:] {
 		return r

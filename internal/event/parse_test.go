@@ -11,7 +11,7 @@ import (
 	"github.com/bperf/bperf/test/golden"
 )
 
-// flagNames are the flags that parsing sets.
+// flagNames has the flags that Parse sets.
 var flagNames = []struct {
 	flag perfdata.AttrFlags
 	name string
@@ -23,7 +23,7 @@ var flagNames = []struct {
 	{perfdata.AttrExcludeHost, "!host"}, {perfdata.AttrExcludeGuest, "!guest"},
 }
 
-// formatEvent is an event on one line: name, PMU, type/config, and whatever else is not zero.
+// formatEvent returns an event on one line: name, PMU, type/config, and all other fields that are not zero.
 func formatEvent(e *Event) string {
 	a := e.Attr
 	s := fmt.Sprintf("%s @%s %d/%#x", e.Name, e.PMU, a.Type, a.Config)
@@ -54,7 +54,7 @@ func formatEvent(e *Event) string {
 	return s
 }
 
-// formatList is a list with a line for each event: its term, and braces around groups of several.
+// formatList returns a line for each event of a list: its term, and braces around groups of several.
 func formatList(l List) []string {
 	var lines []string
 	for _, g := range l {

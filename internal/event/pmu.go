@@ -20,14 +20,14 @@ type pmu struct {
 	name   string
 	typ    uint32
 	core   bool  // counts for the CPUs of one kind, and for tasks on them
-	uncore bool  // counts for packages, nodes …, on one CPU for each
+	uncore bool  // counts for packages, nodes …, on one CPU of each
 	cpus   []int // nil for all
 }
 
-// errNoPMU says that there is no PMU of that name.
+// errNoPMU means that there is no PMU of that name.
 var errNoPMU = errors.New("no such PMU")
 
-// pmu is the PMU with this sysfs name.
+// pmu returns the PMU with this sysfs name.
 func (m *Machine) pmu(name string) (*pmu, error) {
 	if p, ok := m.pmus[name]; ok {
 		return p, nil
@@ -53,8 +53,7 @@ func loadPMU(fsys fs.FS, name string) (*pmu, error) {
 		return nil, fmt.Errorf("type of PMU %s: %q is not a number", name, strings.TrimSpace(text))
 	}
 	p := &pmu{fsys: fsys, name: name, typ: uint32(typ), core: name == "cpu"}
-	// Core PMUs of machines with several kinds have "cpus", others "cpumask" where they do not
-	// count for tasks.
+	// Core PMUs have "cpus" on machines with several kinds of cores. PMUs that do not count for tasks have "cpumask".
 	for _, file := range []string{"cpus", "cpumask"} {
 		text, err := readFile(fsys, path.Join(name, file))
 		if errors.Is(err, fs.ErrNotExist) {
@@ -76,20 +75,20 @@ func loadPMU(fsys fs.FS, name string) (*pmu, error) {
 	return p, nil
 }
 
-// pmuNames lists the PMUs of the machine.
+// pmuNames returns the names of the machine's PMUs.
 func (m *Machine) pmuNames() []string {
 	names, _ := readNames(m.devices, ".")
 	return names
 }
 
-// corePMUs are the PMUs that generic events are for, in the order of their types: one, several on
+// corePMUs returns the PMUs that count generic events, in the order of their types: one, several on
 // machines with several kinds of cores, or none.
 func (m *Machine) corePMUs() []*pmu {
 	if m.core != nil {
 		return m.core
 	}
 	m.core = []*pmu{}
-	// A PMU of this name is never one of several: no need to look at the others.
+	// A core PMU of this name is the only one: skip the others.
 	if p, err := m.pmu("cpu"); err == nil {
 		m.core = append(m.core, p)
 		return m.core
@@ -106,9 +105,9 @@ func (m *Machine) corePMUs() []*pmu {
 	return m.core
 }
 
-// matchPMUs are the PMUs that a name of an event means: the one of this name, else those that it
-// is a pattern for, else the boxes that a number tells apart ("uncore_imc" for uncore_imc_0 and
-// uncore_imc_1). The prefix "uncore_" can be left out.
+// matchPMUs returns the PMUs that a name in an event matches: the PMU of exactly this name, else those that match it as a
+// pattern, else the boxes that differ only in their number ("uncore_imc" for uncore_imc_0 and uncore_imc_1). The name can
+// omit the prefix "uncore_".
 func (m *Machine) matchPMUs(name string) ([]*pmu, error) {
 	p, err := m.pmu(name)
 	if err == nil {
@@ -136,16 +135,15 @@ func (m *Machine) matchPMUs(name string) ([]*pmu, error) {
 	if len(found) == 0 {
 		return nil, errNoPMU
 	}
-	// As a person counts: box 2 before box 10.
+	// Box 2 comes before box 10.
 	slices.SortStableFunc(found, func(a, b *pmu) int {
 		return cmp.Or(cmp.Compare(boxName(a.name), boxName(b.name)), cmp.Compare(len(a.name), len(b.name)))
 	})
 	return found, nil
 }
 
-// boxName is the name of a PMU without what tells several of its kind apart: "_" and a decimal
-// number, or an address, which is a hexadecimal one of at least 4 digits (the "a53" of
-// armv8_cortex_a53 is neither).
+// boxName returns the name of a PMU without the suffix that distinguishes several of its kind: "_" and a decimal
+// number or an address. An address is a hexadecimal number of at least 4 digits (the "a53" of armv8_cortex_a53 is neither).
 func boxName(name string) string {
 	i := strings.LastIndexByte(name, '_')
 	if i <= 0 || i == len(name)-1 {
@@ -159,14 +157,14 @@ func boxName(name string) string {
 	return name
 }
 
-// aliasFiles are the endings of files in events/ that say more about the event of the same name.
+// aliasFiles has the suffixes of the files in events/ that describe the event of the same name.
 var aliasFiles = []string{".scale", ".unit", ".snapshot", ".per-pkg"}
 
 func isAliasName(name string) bool {
 	return name != "" && !slices.ContainsFunc(aliasFiles, func(s string) bool { return strings.HasSuffix(name, s) })
 }
 
-// alias is the text of an event file, such as "event=0xcd,umask=0x1,ldlat=3".
+// alias returns the text of an event file, such as "event=0xcd,umask=0x1,ldlat=3".
 func (p *pmu) alias(name string) (string, bool, error) {
 	if !isAliasName(name) {
 		return "", false, nil
@@ -181,14 +179,13 @@ func (p *pmu) alias(name string) (string, bool, error) {
 	return strings.TrimSpace(text), true, nil
 }
 
-// aliases are the names of all event files.
+// aliases returns the names of all event files.
 func (p *pmu) aliases() []string {
 	names, _ := readNames(p.fsys, p.name+"/events")
 	return slices.DeleteFunc(names, func(s string) bool { return !isAliasName(s) })
 }
 
-// aliasUnit reads what an event file's companions say of the printed value; scale is 1 where they
-// say nothing.
+// aliasUnit reads an event's .scale and .unit files. The scale is 1 if there is no .scale file.
 func (p *pmu) aliasUnit(name string) (scale float64, unit string, err error) {
 	file := path.Join(p.name, "events") + "/" + name
 	if text, err := readFile(p.fsys, file+".unit"); err == nil {
@@ -205,7 +202,7 @@ func (p *pmu) aliasUnit(name string) (scale float64, unit string, err error) {
 	return scale, unit, nil
 }
 
-// describe fills in what the event's companions say.
+// describe sets e's fields from the event's .scale, .unit, .snapshot and .per-pkg files.
 func (p *pmu) describe(e *Event, alias string) (err error) {
 	file := path.Join(p.name, "events") + "/" + alias
 	e.Scale, e.Unit, err = p.aliasUnit(alias)
@@ -214,13 +211,13 @@ func (p *pmu) describe(e *Event, alias string) (err error) {
 	return err
 }
 
-// formats are the names of the terms of the PMU.
+// formats returns the names of the PMU's terms.
 func (p *pmu) formats() []string {
 	names, _ := readNames(p.fsys, p.name+"/format")
 	return names
 }
 
-// format is where the value of a term goes; ok is false where the PMU has no such term.
+// format returns the format of a term; ok is false if the PMU has no such term.
 func (p *pmu) format(name string) (f format, ok bool, err error) {
 	text, err := readFile(p.fsys, path.Join(p.name, "format")+"/"+name)
 	if errors.Is(err, fs.ErrNotExist) {

@@ -7,8 +7,8 @@ import (
 	"github.com/bperf/bperf/perfdata"
 )
 
-// onPMUs finds the events of PMU/terms/. Where the name stands for several PMUs, those that do not
-// have the event are left out.
+// onPMUs finds the events of PMU/terms/. If the name matches several PMUs, onPMUs skips those without
+// the event.
 func (p *parser) onPMUs(t *term) ([]Event, error) {
 	pmus, err := p.m.matchPMUs(t.head)
 	if err == errNoPMU {
@@ -33,7 +33,7 @@ func (p *parser) onPMUs(t *term) ([]Event, error) {
 	return events, nil
 }
 
-// onPMU is the event on one PMU.
+// onPMU returns the event on one PMU.
 func (p *parser) onPMU(t *term, u *pmu) (Event, error) {
 	e := Event{Name: t.name, PMU: u.name, Attr: perfdata.Attr{Type: u.typ}, CPUs: u.cpus, Uncore: u.uncore, Scale: 1}
 	var rest []param
@@ -56,8 +56,8 @@ func (p *parser) onPMU(t *term, u *pmu) (Event, error) {
 	return e, err
 }
 
-// genericOn makes the event the generic one that is named like a term, cpu_core/cycles/, unless the
-// PMU has something of that name itself.
+// genericOn sets e to the generic event with the term's name, as in cpu_core/cycles/, unless the
+// PMU itself has an event or format of that name. It reports whether it did.
 func (p *parser) genericOn(e *Event, u *pmu, a param) (bool, error) {
 	generic, ok := genericNamed(u, a.key)
 	if !ok {
@@ -77,7 +77,7 @@ func (p *parser) genericOn(e *Event, u *pmu, a param) (bool, error) {
 	return true, nil
 }
 
-// genericNamed is the generic event of this name that the PMU counts.
+// genericNamed returns the generic event of this name if the PMU counts it.
 func genericNamed(u *pmu, name string) (Event, bool) {
 	if g, ok := findGeneric(name); ok && (u.core && g.kind == Hardware || u.name == "software" && g.kind == Software) {
 		return g.event(), true
@@ -88,7 +88,7 @@ func genericNamed(u *pmu, name string) (Event, bool) {
 	return Event{}, false
 }
 
-// wrap puts an error of sysfs at a position.
+// wrap adds a position to an error from sysfs.
 func (p *parser) wrap(pos int, err error) error {
 	if err == nil {
 		return nil
@@ -96,8 +96,8 @@ func (p *parser) wrap(pos int, err error) error {
 	return p.fail(pos, "%w", err)
 }
 
-// applyParams applies config and its like first, then what an event file says, then the PMU's own
-// terms, in whatever order they are written: what is more particular wins.
+// applyParams applies config, config1 … first, then the event file, then the PMU's own terms, in any written order:
+// the more specific term wins.
 func (p *parser) applyParams(e *Event, u *pmu, params []param) error {
 	var own []param
 	var alias param

@@ -9,7 +9,7 @@ import (
 
 const space = " \t\r\n"
 
-// parser reads one input from left to right.
+// parser parses one input from left to right.
 type parser struct {
 	m    *Machine
 	in   string
@@ -18,13 +18,13 @@ type parser struct {
 	size int // number of events so far, over all inputs
 }
 
-// fail is an error at a position.
+// fail returns an error at a position.
 func (p *parser) fail(pos int, msg string, args ...any) error {
 	err := fmt.Errorf(msg, args...)
 	return &syntaxError{Input: p.in, Pos: pos, Msg: err.Error(), err: errors.Unwrap(err)}
 }
 
-// failNearest is an error at a position with the names that are nearest to the wrong one.
+// failNearest returns an error at a position, with the names that are nearest to the wrong one.
 func (p *parser) failNearest(pos int, wrong string, all []candidate, msg string, args ...any) error {
 	return &syntaxError{Input: p.in, Pos: pos, Msg: fmt.Sprintf(msg, args...), Nearest: nearest(wrong, all)}
 }
@@ -47,7 +47,7 @@ func (p *parser) skipSpace() {
 	p.pos = len(p.in) - len(strings.TrimLeft(p.in[p.pos:], space))
 }
 
-// until returns what is before the first of the bytes, or the end.
+// until moves to the first of the stop bytes, or to the end, and returns the text that it skips.
 func (p *parser) until(stop string) string {
 	rest := p.in[p.pos:]
 	if i := strings.IndexAny(rest, stop); i >= 0 {
@@ -57,10 +57,10 @@ func (p *parser) until(stop string) string {
 	return rest
 }
 
-// word returns what is before the next separator.
+// word moves to the next separator and returns the text before it.
 func (p *parser) word() string { return p.until(",{}/:=" + space) }
 
-// parseNumber reads a decimal number, or a hexadecimal one with 0x, of 64 bits.
+// parseNumber parses a 64-bit number, decimal or hexadecimal with 0x.
 func parseNumber(s string) (uint64, bool) {
 	if hex, ok := strings.CutPrefix(strings.Replace(s, "0X", "0x", 1), "0x"); ok {
 		n, err := strconv.ParseUint(hex, 16, 64)

@@ -1,4 +1,4 @@
 package event
 
-// Nearest are the names, at most 3 and possibly none, that a wrong one may have been meant to be.
+// Nearest returns at most 3 of names that are similar to wrong, the most similar first. It returns nil if none is.
 func Nearest(wrong string, names []string) []string { return nearest(wrong, candidates(names)) }

@@ -7,13 +7,13 @@ import (
 	"github.com/bperf/bperf/perfdata"
 )
 
-// term is an event as it was written, and what it stands for.
+// term is an event as the user wrote it, with the events that it matches.
 type term struct {
 	pos    int    // of the event in the input
-	name   string // as written
-	head   string // what comes before the first separator
+	name   string // as written, without spaces
+	head   string // the text before the first separator
 	params []param
-	slash  bool // params were given, if none
+	slash  bool // the event has slashes, perhaps without params between them
 	mods   modifiers
 	events []*Event
 }
@@ -22,7 +22,7 @@ func (t *term) spansPMUs() bool {
 	return slices.ContainsFunc(t.events, func(e *Event) bool { return e.PMU != t.events[0].PMU })
 }
 
-// event reads one event and finds what it stands for.
+// event parses one event and finds the events that it matches.
 func (p *parser) event() (*term, error) {
 	t := &term{pos: p.pos}
 	if t.head = p.word(); t.head == "" {
@@ -61,8 +61,8 @@ func (p *parser) missing() error {
 	return p.fail(p.pos, "an event is missing before this %q", p.rune())
 }
 
-// form tells by its head what kind of event it is, reads what only that kind has, and returns what
-// finds the events.
+// form chooses the kind of event by the term's head and parses the syntax that only this kind has.
+// It returns the function that finds the events.
 func (p *parser) form(t *term) (func(*term) ([]Event, error), error) {
 	if t.head == "mem" && p.at(':') {
 		return p.breakpoint(t)
@@ -99,7 +99,7 @@ func (p *parser) form(t *term) (func(*term) ([]Event, error), error) {
 	return func(t *term) ([]Event, error) { return p.tracepoints(t, second, secondPos) }, nil
 }
 
-// eventModifiers reads the letters behind an event: after a colon, or at once after a slash.
+// eventModifiers parses the modifiers of an event: after a colon, or directly after a slash.
 func (p *parser) eventModifiers(t *term) (err error) {
 	if !p.skip(':') && (!t.slash || p.end() || strings.IndexByte(",{}/=:"+space, p.in[p.pos]) >= 0) {
 		return nil
@@ -115,7 +115,7 @@ func (p *parser) eventModifiers(t *term) (err error) {
 	return nil
 }
 
-// generic is an event that is named without a PMU: one for each kind of core.
+// generic returns the events for a name without a PMU: one for each kind of core.
 func (p *parser) generic(t *term, e Event) ([]Event, error) {
 	e.Name = t.name
 	named := false
@@ -140,8 +140,8 @@ func (p *parser) generic(t *term, e Event) ([]Event, error) {
 	return []Event{e}, nil
 }
 
-// onCores puts an event on the machine's cores. Where they are of several kinds, the event is one on
-// each: a generic one names its PMU in the config, a raw one is of the PMU's type.
+// onCores returns e for each core PMU of the machine. With several core PMUs, a generic event has the PMU's type in its
+// config, and a raw event has it as its own type.
 func (m *Machine) onCores(t *term, e Event, named bool) []Event {
 	cores := m.corePMUs()
 	if len(cores) == 0 {
@@ -168,7 +168,7 @@ func (m *Machine) onCores(t *term, e Event, named bool) []Event {
 	return events
 }
 
-// onPMU is the name of a term's event on one of several PMUs.
+// onPMU returns the name of the term's event on one of several PMUs.
 func (t *term) onPMU(core *pmu) string {
 	parts := []string{t.head}
 	for _, a := range t.params {
@@ -177,7 +177,7 @@ func (t *term) onPMU(core *pmu) string {
 	return core.name + "/" + strings.Join(parts, ",") + "/" + string(t.mods)
 }
 
-// scaleClock gives the clocks, which the kernel counts in nanoseconds, perf's unit.
+// scaleClock sets perf's unit, msec, for the clock events, which the kernel counts in nanoseconds.
 func scaleClock(e *Event) {
 	const cpuClock, taskClock = 0, 1
 	if e.Attr.Type == perfdata.TypeSoftware && (e.Attr.Config == cpuClock || e.Attr.Config == taskClock) {
@@ -185,7 +185,7 @@ func scaleClock(e *Event) {
 	}
 }
 
-// numeric is TYPE:CONFIG, as in struct perf_event_attr.
+// numeric parses TYPE:CONFIG, the fields of struct perf_event_attr.
 func (p *parser) numeric(t *term, config string, configPos int) (func(*term) ([]Event, error), error) {
 	typ, ok := parseNumber(t.head)
 	if !ok || typ > 1<<32-1 {

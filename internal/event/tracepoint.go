@@ -10,7 +10,7 @@ import (
 	"github.com/bperf/bperf/perfdata"
 )
 
-// tracefsError says why the tracepoints of a machine cannot be known.
+// tracefsError is an error from tracefs; its message says how to fix it.
 type tracefsError struct{ Err error }
 
 func (e *tracefsError) Error() string {
@@ -26,7 +26,7 @@ func (e *tracefsError) Error() string {
 
 func (e *tracefsError) Unwrap() error { return e.Err }
 
-// systems are the directories of tracefs/events
+// systems returns the names of the directories of tracefs/events
 // (https://docs.kernel.org/trace/events.html). The error is a *tracefsError.
 func (m *Machine) systems() ([]string, error) {
 	names, err := readNames(m.tracing(), "events")
@@ -36,7 +36,7 @@ func (m *Machine) systems() ([]string, error) {
 	return names, nil
 }
 
-// Tracepoints lists all tracepoints, as SYSTEM:NAME, in alphabetical order. The error is a
+// Tracepoints returns all tracepoints as SYSTEM:NAME, in alphabetical order. The error is a
 // *tracefsError.
 func (m *Machine) Tracepoints() ([]string, error) {
 	systems, err := m.systems()
@@ -50,8 +50,8 @@ func (m *Machine) Tracepoints() ([]string, error) {
 	return all, nil
 }
 
-// tracepointsOf lists the tracepoints of one system. Not all of its files are tracepoints, and some of
-// what is in the system "ftrace", the records of the tracers themselves, has no id and is no perf event.
+// tracepointsOf returns the tracepoints of one system. It skips files that are not directories. It also skips the
+// tracers' own records in the system "ftrace" that have no id, because they are no perf events.
 func (m *Machine) tracepointsOf(system string) []string {
 	fsys := m.tracing()
 	entries, _ := fs.ReadDir(fsys, "events/"+system)
@@ -93,7 +93,7 @@ func (p *parser) tracepoints(t *term, name string, namePos int) ([]Event, error)
 	for _, full := range matches {
 		e, err := p.tracepoint(t, full)
 		if errors.Is(err, fs.ErrNotExist) {
-			continue // it can be traced, but is no perf event
+			continue // ftrace can trace it, but it is no perf event
 		}
 		if err != nil {
 			return nil, p.tracefsError(t, err)
@@ -128,7 +128,7 @@ func (m *Machine) matchTracepoints(system, name string) ([]string, error) {
 	return found, nil
 }
 
-// tracefsError puts what went wrong with a tracepoint at its position, if it has none.
+// tracefsError returns err with the term's position, or err itself if it already has a position.
 func (p *parser) tracefsError(t *term, err error) error {
 	if syntax := (*syntaxError)(nil); errors.As(err, &syntax) {
 		return err
@@ -136,7 +136,7 @@ func (p *parser) tracefsError(t *term, err error) error {
 	return p.fail(t.pos, "%w", &tracefsError{err})
 }
 
-// tracepoint is the event of one tracepoint; the error is that of the file system, or has a position.
+// tracepoint returns the event of one tracepoint. The error is from the file system, or has a position.
 func (p *parser) tracepoint(t *term, full string) (Event, error) {
 	system, name, _ := strings.Cut(full, ":")
 	text, err := readFile(p.m.tracing(), "events/"+system+"/"+name+"/id")
@@ -164,8 +164,8 @@ func (p *parser) tracepoint(t *term, full string) (Event, error) {
 	return e, nil
 }
 
-// misspelled is the error where EVENT:MODIFIERS was meant, and one of the two is wrong; nil where a
-// tracepoint may have been meant.
+// misspelled returns an error if the term looks like EVENT:MODIFIERS with one of the two wrong. It returns nil if the term
+// can be a tracepoint.
 func (p *parser) misspelled(t *term, name string, namePos int) error {
 	if exists(p.m.tracing(), "events", t.head) {
 		return nil
@@ -180,7 +180,7 @@ func (p *parser) misspelled(t *term, name string, namePos int) error {
 	return nil
 }
 
-// noTracepoint says what is wrong: tracefs, the system or the name.
+// noTracepoint returns an error that names the cause: tracefs, the system or the name.
 func (p *parser) noTracepoint(t *term, name string, namePos int) error {
 	systems, err := p.m.systems()
 	if err != nil {
@@ -204,7 +204,7 @@ func (p *parser) noTracepoint(t *term, name string, namePos int) error {
 	for _, full := range names {
 		all = append(all, candidate{full, full})
 		if _, short, _ := strings.Cut(full, ":"); short == name {
-			all = append(all, candidate{t.head + ":" + name, full}) // right but for the system
+			all = append(all, candidate{t.head + ":" + name, full}) // only the system is wrong
 		}
 	}
 	return p.failNearest(t.pos, t.head+":"+name, all, "there are no tracepoints of %s", t.head)

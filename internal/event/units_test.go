@@ -30,7 +30,7 @@ func TestFormat(t *testing.T) {
 		}
 		var got perfdata.Attr
 		f.set(&got, f.max())
-		f.set(&got, test.value) // what was there before is gone
+		f.set(&got, test.value) // set clears the old value
 		if f.max() != test.max || got != test.want {
 			t.Errorf("%s: max %#x, set %#x gives %+v; want %#x, %+v", test.text, f.max(), test.value, got, test.max, test.want)
 		}
@@ -62,8 +62,7 @@ func TestNearest(t *testing.T) {
 	}
 }
 
-// The first spelling of each part, put together, is the name that lists show; all of them parse to what
-// they name.
+// The first spellings of the parts form the name that lists show; every spelling parses to the same event.
 func TestCacheNames(t *testing.T) {
 	all := cacheEvents()
 	if len(all) != 7*3*2-2-4-4 {
