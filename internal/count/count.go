@@ -1,4 +1,7 @@
-// Package count defines what every counting engine does; the engines are in the packages below it.
+// Package count defines the interface of the counting engines, which are the packages below it.
+//
+// An engine's Counter counts the events of a list for a target. Each reading belongs to a cell: one event on one CPU, for one thread,
+// cgroup or BPF program of the target. Sum adds up the readings of several cells.
 package count
 
 import (
@@ -6,54 +9,52 @@ import (
 	"github.com/bperf/bperf/internal/perfevent"
 )
 
-// None is the index of "not of any" in a Cell.
+// None in a field of a Cell means that the cell is not limited to one CPU, thread, cgroup or program.
 const None = -1
 
-// Cell is where a counter counts, with its reading: for this event, on this CPU, for this thread or
-// cgroup of the target. Its numbers are indexes; only CPU is the kernel's own.
+// Cell is the reading of one event on one CPU, for one thread, cgroup or BPF program of the target. Its numbers are
+// indexes, except for CPU.
 type Cell struct {
-	Event   int // into the events of the list that was opened
-	CPU     int // CPU number, or None where it counts on whatever CPU the thread runs
-	Thread  int // into the threads of the target, or None
-	Cgroup  int // into the cgroups of the target, or None
-	Program int // into the BPF programs that are counted inside of, or None
+	Event   int // index in the events of the opened list
+	CPU     int // the kernel's CPU number, or None for a thread on all CPUs
+	Thread  int // index in the threads of the target, or None
+	Cgroup  int // index in the cgroups of the target, or None
+	Program int // index in the BPF programs that the event is counted in, or None
 
 	perfevent.Reading
-	Runs    *Runs    // of a BPF program, what was counted in each; nil for all else
-	Dropped *Dropped // of a BPF program, in the cell with their number; nil for all else
+	Runs    *Runs    // counts of single runs of a BPF program; nil for other targets
+	Dropped *Dropped // dropped runs of a BPF program by reason, in the cell with their total; nil in all other cells
 }
 
-// Counter counts events for a target. The readings only grow, from the first Enable to Close;
-// differences are the caller's business.
+// Counter counts events for a target. The readings only grow, from the first Enable to Close; the caller computes
+// differences.
 type Counter interface {
 	// Enable starts counting; Disable stops it and keeps the readings.
 	Enable() error
 	Disable() error
-	// Read appends the current readings to dst, events in order. The same counter gives the same
-	// cells in the same order each time.
+	// Read appends the current readings to dst, events in order. It returns the same cells in the same order each time.
 	Read(dst []Cell) ([]Cell, error)
-	// Err says why this machine cannot count an event (an index as in Cell.Event); such an event has
-	// no cells. It is nil for events that count.
+	// Err returns why this machine cannot count an event (an index as in Cell.Event), or nil if it can. An event with an
+	// error has no cells.
 	Err(event int) error
 	Close() error
 }
 
-// Total is the sum of readings with what is known of its quality: exact, scaled or absent.
+// Total is a sum of readings, which is exact, scaled or missing.
 type Total struct {
-	Value   float64 // the event's own unit, scaled up to the time enabled where it did not run all of it
+	Value   float64 // in the event's own unit, scaled up to the time enabled if the event did not run all of it
 	Enabled uint64  // ns, summed over the readings
 	Running uint64  // ns, summed over the readings
 }
 
-// Counted reports whether there is a value at all.
+// Counted reports whether there is a value.
 func (t Total) Counted() bool { return t.Running > 0 }
 
 // Scaled reports whether the value is an estimate.
 func (t Total) Scaled() bool { return t.Running > 0 && t.Running < t.Enabled }
 
-// Sum adds readings up. It is the one place where values are scaled: each reading by its own times, as
-// multiplexing differs from CPU to CPU, and readings that never ran by the average of those that
-// did. With raw, values are added as they are.
+// Sum adds up readings. No other code scales values. Sum scales each reading by its own times, because multiplexing differs from CPU
+// to CPU. It estimates readings that never ran from the average of the others. With raw, it adds the values unscaled.
 func Sum(readings []perfevent.Reading, raw bool) Total {
 	var t Total
 	var covered uint64 // time enabled of the readings that ran
@@ -76,20 +77,20 @@ func Sum(readings []perfevent.Reading, raw bool) Total {
 	return t
 }
 
-// Options are what engines need to know besides the events and the target.
+// Options has an engine's options besides the events and the target.
 type Options struct {
-	Inherit      bool // count the children of the target's threads too
-	EnableOnExec bool // events start counting when the target's command is executed, without Enable
-	AllUser      bool // leave the kernel out, for all events
-	AllKernel    bool // leave user mode out, for all events
-	PerThread    bool // the cells tell the target's threads apart
-	LaterCPUs    bool // there are cells for CPUs that are offline, too: they count from when they come online (shared counters)
+	Inherit      bool // also count the children of the target's threads
+	EnableOnExec bool // start counting when the target's command is executed, without Enable
+	AllUser      bool // exclude the kernel, for all events
+	AllKernel    bool // exclude user mode, for all events
+	PerThread    bool // a separate cell for each thread of the target
+	LaterCPUs    bool // also make cells for offline CPUs, which count when these come online (shared counters)
 }
 
-// Unsupported is the reason why a machine cannot count an event, in the user's terms.
+// Unsupported is the error for an event that the machine cannot count.
 type Unsupported struct {
 	Event  *event.Event
-	Err    error  // what the kernel answered
+	Err    error  // the kernel's error
 	Reason string // a sentence
 	Remedy string // a sentence, or empty
 }

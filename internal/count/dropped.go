@@ -5,17 +5,17 @@ import (
 	"strings"
 )
 
-// Why a run of a BPF program is in no event's count.
+// The reasons to drop a run of a BPF program, which then is in no event's count.
 const (
-	DroppedUnderWay    = iota // when the session began to count
-	DroppedInterrupted        // a probe was at work on that CPU when it began or ended, or it came while its own was
-	DroppedNested             // more of them had begun on a CPU at a time than there is room for
+	DroppedUnderWay    = iota // it was running when the session began to count
+	DroppedInterrupted        // a probe was running on that CPU when it began or ended, or another run began during its own probe
+	DroppedNested             // too many runs had begun on one CPU and not ended
 	DroppedSwitched           // other tasks ran before it ended: it slept, or was preempted
 	DroppedUnreadable         // an event could not be read
 	droppedReasons
 )
 
-// DroppedNames are those of the reasons in JSON and CSV.
+// DroppedNames has the names of the reasons in JSON and CSV.
 var DroppedNames = [droppedReasons]string{"under-way", "interrupted", "nested", "switched", "unreadable"}
 
 var droppedTexts = [droppedReasons]string{
@@ -26,24 +26,24 @@ var droppedTexts = [droppedReasons]string{
 	"had an event that could not be read",
 }
 
-// Dropped is how many runs of a BPF program are in no event's count, by reason.
+// Dropped is the number of dropped runs of a BPF program, by reason.
 type Dropped [droppedReasons]uint64
 
-// Add adds others.
+// Add adds the runs in o.
 func (d *Dropped) Add(o *Dropped) {
 	for i, n := range o {
 		d[i] += n
 	}
 }
 
-// Sub leaves those since an earlier reading. What was put down to one reason and is put down to another now is of neither.
+// Sub subtracts an earlier reading. A run whose reason has changed since then counts for neither reason.
 func (d *Dropped) Sub(earlier *Dropped) {
 	for i, n := range earlier {
 		d[i] -= min(d[i], n)
 	}
 }
 
-// Total is the number of all.
+// Total returns the number of dropped runs.
 func (d *Dropped) Total() (sum uint64) {
 	for _, n := range d {
 		sum += n
@@ -51,7 +51,7 @@ func (d *Dropped) Total() (sum uint64) {
 	return sum
 }
 
-// String lists what there is; it is empty if there is nothing.
+// String lists the reasons with their numbers. It returns "" if no run was dropped.
 func (d *Dropped) String() string {
 	var parts []string
 	for i, n := range d {

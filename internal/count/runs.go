@@ -5,26 +5,26 @@ import (
 	"slices"
 )
 
-// Buckets is how many a histogram of Runs has: one each for 0 to 3, then 4 for each power of 2.
+// Buckets is the number of buckets in a histogram of Runs: one each for 0 to 3, then 4 for each power of 2.
 const Buckets = 252
 
-// Runs is what an event counted in single runs of a BPF program.
+// Runs has the counts of an event in single runs of a BPF program.
 type Runs struct {
 	Counted uint64 // runs that are in the reading
 
-	// The rest is of those runs for the whole of which the event was on a counter.
+	// Min, Max and Buckets have only runs during which the event was always on a counter.
 	Min, Max uint64
-	Ranged   bool // Min and Max are known: not for the difference of two readings, nor without a run
+	Ranged   bool // Min and Max are valid: false for a difference of two readings, and without runs
 	Buckets  [Buckets]uint64
 
-	// Probes is what bperf's own probes counted in all runs, if the event had been on a counter all the time.
+	// Probes is the count of bperf's own probes in all runs, as if the event had been on a counter all the time.
 	Probes         uint64
-	Unmeasured     uint64 // runs of which that is not known: they are not in Probes
+	Unmeasured     uint64 // runs with an unknown count of the probes; Probes does not include them
 	ProbesMeasured bool   // Probes was measured
-	Calibrated     bool   // and is not in the reading any more: it was subtracted from each run
+	Calibrated     bool   // Probes was subtracted from each run, so the reading does not include it
 }
 
-// Add adds other runs.
+// Add adds the runs in o.
 func (r *Runs) Add(o *Runs) {
 	r.Counted += o.Counted
 	r.Probes += o.Probes
@@ -43,7 +43,7 @@ func (r *Runs) Add(o *Runs) {
 	}
 }
 
-// Sub leaves the runs since an earlier reading.
+// Sub subtracts an earlier reading. Min and Max are then unknown.
 func (r *Runs) Sub(earlier *Runs) {
 	r.Counted -= earlier.Counted
 	r.Probes -= earlier.Probes
@@ -54,7 +54,7 @@ func (r *Runs) Sub(earlier *Runs) {
 	}
 }
 
-// ProbesPerRun is what of each run is bperf's own: the mean, rounded. It is false if that is not known.
+// ProbesPerRun returns the mean count of bperf's own probes in a run, rounded, and false if it is unknown.
 func (r *Runs) ProbesPerRun() (uint64, bool) {
 	if !r.ProbesMeasured || r.Unmeasured > 0 || r.Counted == 0 {
 		return 0, false
@@ -62,8 +62,8 @@ func (r *Runs) ProbesPerRun() (uint64, bool) {
 	return (r.Probes + r.Counted/2) / r.Counted, true
 }
 
-// Quantile is the value that the share p of the runs does not exceed, as far as the histogram tells: the middle of a bucket, which
-// is at most an eighth off. It is false where there were no runs.
+// Quantile estimates the value that the share p (0 to 1) of the runs does not exceed: the middle of a bucket, which
+// is at most an eighth off. ok is false if there are no runs.
 func (r *Runs) Quantile(p float64) (value float64, ok bool) {
 	var all, seen uint64
 	for _, n := range r.Buckets {
@@ -84,13 +84,13 @@ func (r *Runs) Quantile(p float64) (value float64, ok bool) {
 	return value, true
 }
 
-// Bucket is a part of a histogram: Runs that counted from Low to High.
+// Bucket is a part of a histogram: the number of runs that counted from Low to High.
 type Bucket struct {
 	Low, High float64
 	Runs      uint64
 }
 
-// Histogram is the buckets from the first to the last that has runs; those between two that have none are one.
+// Histogram returns the buckets from the first to the last with runs. It merges adjacent empty buckets into one.
 func (r *Runs) Histogram() (all []Bucket) {
 	filled := func(n uint64) bool { return n > 0 }
 	first := slices.IndexFunc(r.Buckets[:], filled)
@@ -112,7 +112,7 @@ func (r *Runs) Histogram() (all []Bucket) {
 	return all
 }
 
-// bucket is the lowest value of a bucket, and how many there are in it.
+// bucket returns the lowest value of bucket i, and the number of values in it.
 func bucket(i int) (low, width float64) {
 	if i < 4 {
 		return float64(i), 1
@@ -121,7 +121,7 @@ func bucket(i int) (low, width float64) {
 	return float64(uint64(4+i%4) * w), float64(w)
 }
 
-// BucketOf is the bucket of a value.
+// BucketOf returns the index of a value's bucket.
 func BucketOf(value uint64) int {
 	if value < 4 {
 		return int(value)

@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// TestBuckets has each bucket begin where the one before it ends, and its values in it.
+// TestBuckets checks that each bucket begins where the one before it ends, and contains its values.
 func TestBuckets(t *testing.T) {
 	next := 0.0
 	for i := range Buckets {
@@ -29,7 +29,7 @@ func TestBuckets(t *testing.T) {
 	}
 }
 
-// runsOf are runs with these values.
+// runsOf returns runs with these values.
 func runsOf(values ...uint64) *Runs {
 	r := &Runs{}
 	for _, v := range values {
