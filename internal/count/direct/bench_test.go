@@ -11,7 +11,7 @@ import (
 	"github.com/bperf/bperf/test/require"
 )
 
-// BenchmarkThreads is what it takes to open an event for each of 2,000 threads, to read and to close them.
+// BenchmarkThreads opens, reads and closes an event for each of 2,000 threads.
 func BenchmarkThreads(b *testing.B) {
 	require.Root(b)
 	p := startPuppet(b, 2000)

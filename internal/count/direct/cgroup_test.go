@@ -11,7 +11,7 @@ import (
 )
 
 // TestCgroupTimes counts the root cgroup, to which some CPUs may never switch from another. The value of cpu-clock is
-// the time for which it ran: that tells whether the kernel's times are right, however long anything takes.
+// the time for which it ran, so it checks the kernel's times, however long the test takes.
 func TestCgroupTimes(t *testing.T) {
 	require.Guest(t) // where nothing else counts on the same CPUs
 	require.Root(t)
@@ -23,7 +23,7 @@ func TestCgroupTimes(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for range 2 { // the second begins with what the first left behind
+	for range 2 { // the second begins with the kernel's state after the first
 		c, err := Open(events, root, count.Options{})
 		if err != nil {
 			t.Fatal(err)

@@ -55,7 +55,7 @@ func TestInherit(t *testing.T) {
 	}
 }
 
-// countOrder counts what a puppet does on an order.
+// countOrder counts the calls that a puppet makes for one order.
 func countOrder(t *testing.T, list event.List, o count.Options, p *puppet, order string) []uint64 {
 	t.Helper()
 	c := openProcess(t, list, p.pid(), o)
@@ -131,7 +131,7 @@ func TestGroupIsReadAtOnce(t *testing.T) {
 	}
 }
 
-// makeCgroup makes a cgroup for a test in the hierarchy that perf events know.
+// makeCgroup makes a cgroup for a test, in the hierarchy that perf events use.
 func makeCgroup(t testing.TB, name string) target.Cgroup {
 	t.Helper()
 	root := resolve(t, target.Spec{System: true, Cgroups: []string{"/"}}).Cgroups[0]
@@ -151,8 +151,8 @@ func (p *puppet) join(group target.Cgroup) {
 	check(p.t, os.WriteFile(group.Path+"/cgroup.procs", []byte(strconv.Itoa(p.pid())), 0))
 }
 
-// The counts of processes, and of cgroups, add up to that of the system, which a filter restricts to
-// the same processes: getppid is called by others, too.
+// The counts of processes, and of cgroups, add up to the count of the system. A filter restricts that to
+// the same processes, because other processes call getppid, too.
 func TestPartsAddUpToTheSystem(t *testing.T) {
 	require.Root(t)
 	a, b := makeCgroup(t, "a"), makeCgroup(t, "b")
@@ -201,7 +201,7 @@ func TestPartsAddUpToTheSystem(t *testing.T) {
 	}
 }
 
-// What a cgroup's tasks switch is what the system switches from them.
+// The switches of the system include those of the cgroup.
 func TestContextSwitchesOfCgroup(t *testing.T) {
 	require.Root(t)
 	group := makeCgroup(t, "switches")
@@ -229,7 +229,7 @@ func TestCPUs(t *testing.T) {
 	last := online[len(online)-1]
 	clock := software("cpu-clock", perfdata.SoftwareCPUClock)
 	pinned := software("dummy", perfdata.SoftwareDummy)
-	pinned.CPUs = online[:1] // as of a hybrid PMU
+	pinned.CPUs = online[:1] // as for a hybrid PMU
 	c := openCounter(t, single(clock, pinned), resolve(t, target.Spec{System: true}), count.Options{})
 	cells, err := c.Read(nil)
 	check(t, err)
@@ -278,8 +278,8 @@ func TestReadDoesNotAllocate(t *testing.T) {
 	}
 }
 
-// A command can inherit its counters from the thread that forks it, too. They start when it is executed, and
-// not in that thread.
+// A command can also inherit its counters from the thread that forks it. They start when the command is executed, and
+// do not start in that thread.
 func TestCommandThatInherits(t *testing.T) {
 	require.Root(t)
 	runtime.LockOSThread()

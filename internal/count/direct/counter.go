@@ -1,5 +1,7 @@
-// Package direct counts with perf events that are opened for one session: for each event one file
-// descriptor per CPU, thread, or cgroup and CPU of the target.
+// Package direct counts with perf events that one session opens for itself.
+//
+// A place is where the kernel can count an event: a CPU, a thread, or a cgroup on a CPU. Each event has one file descriptor in each
+// place of the target. The events of a group in one place are a set; bperf enables and reads a set through its first event.
 package direct
 
 import (
@@ -15,31 +17,31 @@ import (
 	"github.com/bperf/bperf/internal/target"
 )
 
-// Counter is a count.Counter made of perf events. It is not safe for concurrent use.
+// Counter is a count.Counter that reads perf events. It is not safe for concurrent use.
 type Counter struct {
 	mu      sync.Mutex // between the methods and followCPUs
 	opener  *opener
-	uevents target.CPUChanges              // of a target of CPUs
-	failed  error                          // in followCPUs
-	joined  map[int]bool                   // CPUs whose events were opened while they were counted
-	pass    func(event, cpu, fd int) error // of Descriptors; nil until that is called
+	uevents target.CPUChanges              // for a target of CPUs
+	failed  error                          // from followCPUs
+	joined  map[int]bool                   // CPUs whose events were opened while the counter was enabled
+	pass    func(event, cpu, fd int) error // the argument of Descriptors; nil until it is called
 
-	sets  []set        // by CPU
-	cells []count.Cell // events in order; the readings are the last ones
+	sets  []set        // sorted by CPU
+	cells []count.Cell // events in order, with their last readings
 	errs  []error      // by event
 
 	group   []perfevent.Reading // room for the largest group
 	enabled time.Time           // zero while disabled
-	last    time.Time           // of the last reading since then
+	last    time.Time           // the last reading while enabled, or enabled
 }
 
-// set is the events of a group in one place. They are enabled and read at once, through the first.
+// set has the events of a group in one place. The first enables and reads all of them.
 type set struct {
 	place
 	members []*member
-	events  []*perfevent.Event  // of the members; nil while the CPU is offline
-	cells   []int               // of the members, in Counter.cells
-	before  []perfevent.Reading // of the perf events that ended with their CPU, by member; nil if none did
+	events  []*perfevent.Event  // by member; nil while the CPU is offline
+	cells   []int               // index in Counter.cells, by member
+	before  []perfevent.Reading // of the perf events closed when their CPU went offline, by member; nil if none was
 	pinned  bool
 	group   bool // opened with ReadFormatGroup
 }
@@ -67,7 +69,7 @@ func (c *Counter) Disable() error {
 		if err := s.events[0].Disable(); err != nil || !s.pinned {
 			return err
 		}
-		return c.update(s, now) // the last time that is added for a lost counter
+		return c.update(s, now) // addLost adds nothing after this
 	})
 	if err != nil {
 		return fmt.Errorf("stop counting: %w", err)
@@ -78,8 +80,8 @@ func (c *Counter) Disable() error {
 
 // Read appends the current readings to dst.
 //
-// A pinned event that could not stay on a counter keeps the reading it had, while its time enabled
-// goes on: it was not running from then on.
+// A pinned event that loses its counter keeps its value and its time running, while its time enabled
+// grows.
 func (c *Counter) Read(dst []count.Cell) ([]count.Cell, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -95,7 +97,7 @@ func (c *Counter) Read(dst []count.Cell) ([]count.Cell, error) {
 	return append(dst, c.cells...), nil
 }
 
-// update reads a set, unless it has lost its counter.
+// update reads a set. If its pinned events have lost their counter, update adds only time enabled.
 func (c *Counter) update(s *set, now time.Time) error {
 	err := c.readSet(s)
 	if s.pinned && errors.Is(err, perfevent.ErrPinned) {
@@ -105,7 +107,7 @@ func (c *Counter) update(s *set, now time.Time) error {
 	return err
 }
 
-// addLost adds the time since the last reading to pinned events that have lost their counter.
+// addLost adds the time since the last reading to the time enabled of pinned events that have lost their counter.
 func (c *Counter) addLost(s *set, now time.Time) {
 	if c.enabled.IsZero() {
 		return
@@ -118,8 +120,9 @@ func (c *Counter) addLost(s *set, now time.Time) {
 // Gone is the descriptor of a perf event whose CPU went offline.
 const Gone = -1
 
-// Descriptors calls f with each perf event: the index of what it counts in the list, its CPU, and its descriptor, which stays the
-// counter's. Until Close, f is also called as CPUs go offline, with Gone, and come online. It must not call methods of the counter.
+// Descriptors calls f with each perf event: the event's index in the list, its CPU, and its descriptor, which the counter keeps
+// open. Until Close, it also calls f when a CPU goes offline, with Gone, and when one comes online. f must not call methods of the
+// counter.
 func (c *Counter) Descriptors(f func(event, cpu, fd int) error) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -132,7 +135,7 @@ func (c *Counter) Descriptors(f func(event, cpu, fd int) error) error {
 	return nil
 }
 
-// each calls f for all sets that are open, those of a CPU from there.
+// each calls f for all open sets, through onCPU for the sets of each CPU.
 func (c *Counter) each(f func(*set) error) error {
 	for rest := c.sets; len(rest) > 0; {
 		n := 1
@@ -159,7 +162,7 @@ func (c *Counter) each(f func(*set) error) error {
 	return nil
 }
 
-// onCPU calls f, which does something with so many events of a CPU, there if they are enough to be worth the way.
+// onCPU runs f on the given CPU if f touches enough of that CPU's events to pay for migrating there; otherwise it runs f here.
 func onCPU(cpu, events int, f func() error) error {
 	const enough = 8
 	if cpu == count.None || events < enough {
@@ -168,7 +171,7 @@ func onCPU(cpu, events int, f func() error) error {
 	return perfevent.OnCPU(cpu, f)
 }
 
-// readError puts the errno of reading an event into words.
+// readError explains an error of reading an event.
 func readError(err error) error {
 	if errors.Is(err, syscall.ECHILD) {
 		return fmt.Errorf("read a group of events: %w. A thread that started while the group was opened has only a part of it. "+
@@ -207,8 +210,8 @@ func (s *set) read(dst []perfevent.Reading) (err error) {
 	return err
 }
 
-// Err says why an event is not counted: a *count.Unsupported or, in a session where other events
-// are counted, an *accessError.
+// Err returns why an event is not counted: a *count.Unsupported or, if the session counts other events,
+// an *accessError.
 func (c *Counter) Err(event int) error { return c.errs[event] }
 
 // Close closes all events; the counter cannot be used any more.

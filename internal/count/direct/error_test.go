@@ -112,7 +112,7 @@ func TestAccess(t *testing.T) {
 	}
 }
 
-// printFileLimitError opens more events than its limit of files allows.
+// printFileLimitError opens more events than its file limit allows.
 func printFileLimitError([]string) {
 	if err := syscall.Setrlimit(syscall.RLIMIT_NOFILE, &syscall.Rlimit{Cur: 40, Max: 50}); err != nil {
 		panic(err)
@@ -151,7 +151,7 @@ func TestEndedTarget(t *testing.T) {
 	if want := fmt.Sprintf("process %d (puppet) has ended", p.pid()); err == nil || err.Error() != want {
 		t.Errorf("error %v, want %s", err, want)
 	}
-	// One that is left is enough.
+	// One living thread is enough.
 	self := target.Thread{TID: os.Getpid(), PID: os.Getpid()}
 	c := openCounter(t, single(software("dummy", perfdata.SoftwareDummy)), target.Target{Threads: []target.Thread{one, self}}, count.Options{})
 	if cells, err := c.Read(nil); err != nil || len(cells) != 1 || cells[0].Thread != 1 {
@@ -250,7 +250,7 @@ func TestExplain(t *testing.T) {
 	}
 }
 
-// TestDeniedWithCapabilities has a refusal that no capability lifts, such as a seccomp filter's.
+// TestDeniedWithCapabilities tests a refusal despite all capabilities, such as a seccomp filter's.
 func TestDeniedWithCapabilities(t *testing.T) {
 	e := software("cs", 3)
 	p := newOpener(fstest.MapFS{"proc/self/status": {Data: []byte("CapEff:\t000001ffffffffff\n")}}, target.Target{CPUs: []int{0}}, count.Options{})

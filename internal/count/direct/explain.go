@@ -18,8 +18,9 @@ import (
 	"github.com/bperf/bperf/perfdata"
 )
 
-// Explain puts the error of opening an event for a thread of a target, or on a CPU where tid is perfevent.AnyThread, into words, for engines that open
-// events themselves: as the reason why this event is not counted, a *count.Unsupported or *accessError, or as an error that ends the session.
+// Explain explains an error of perf_event_open, for engines that open events themselves. The event was opened for thread tid of the target, or on a
+// CPU if tid is perfevent.AnyThread. reason is set if only this event cannot be counted: a *count.Unsupported or an *accessError. fatal is set if
+// the session must end.
 func Explain(e *event.Event, tid, cpu int, t target.Target, o count.Options, err error) (reason, fatal error) {
 	at := place{cpu, count.None, count.None}
 	if thread := slices.IndexFunc(t.Threads, func(thread target.Thread) bool { return thread.TID == tid }); thread >= 0 {
@@ -28,8 +29,8 @@ func Explain(e *event.Event, tid, cpu int, t target.Target, o count.Options, err
 	return newOpener(os.DirFS("/"), t, o).explain(e, at, err)
 }
 
-// explain puts an errno of perf_event_open into words: as the reason why this event is not counted,
-// or as an error that ends the session.
+// explain explains an error of perf_event_open. reason is set if only this event cannot be counted, fatal if the session
+// must end.
 func (p *opener) explain(e *event.Event, at place, err error) (reason, fatal error) {
 	var full *perfevent.LimitError
 	if errors.As(err, &full) {
@@ -60,7 +61,7 @@ func (p *opener) explain(e *event.Event, at place, err error) (reason, fatal err
 	return u, nil
 }
 
-// unsupported says what an errno means for an event of its kind.
+// unsupported returns the meaning of an errno for the event, and a remedy or "".
 func (p *opener) unsupported(e *event.Event, errno syscall.Errno) (reason, remedy string) {
 	switch errno {
 	case syscall.ENOENT, syscall.ENXIO, syscall.ENODEV:
@@ -93,7 +94,7 @@ func (p *opener) missing(e *event.Event) (reason, remedy string) {
 			"Count software events and tracepoints, or let the hypervisor give the guest a PMU."
 	case hardware(e):
 		return "The PMU of this CPU has no such event.", ""
-	case len(p.target.Cgroups) > 0: // what is counted for the system is counted for cgroups
+	case len(p.target.Cgroups) > 0: // the event itself exists: if the system can count it, so can cgroups
 		return "The hierarchy of " + p.target.Cgroups[0].Path + " does not have the controller perf_event (see /proc/cgroups).",
 			"Write another controller to cgroup.subtree_control in its root, such as +cpu, or unmount the v1 hierarchy that has it."
 	case e.Attr.Type == perfdata.TypeSoftware:
@@ -132,7 +133,7 @@ func unscheduled(e *event.Event, leader string) error {
 		Remedy: "Leave out the braces, or add the modifier W to the group."}
 }
 
-// hardware reports whether an event is one of the CPU's own PMU.
+// hardware reports whether the CPU's own PMU counts the event.
 func hardware(e *event.Event) bool {
 	switch e.Attr.Type {
 	case perfdata.TypeHardware, perfdata.TypeHWCache, perfdata.TypeRaw:
@@ -141,11 +142,11 @@ func hardware(e *event.Event) bool {
 	return strings.HasPrefix(e.PMU, "cpu") || strings.HasPrefix(e.PMU, "armv8")
 }
 
-// hasPMU reports whether the CPU shows a PMU. Names are "cpu", "cpu_core" and "cpu_atom" on x86; on
-// arm64 the PMUs of CPUs are those that have a file cpus.
+// hasPMU reports whether the CPU has a PMU in sysfs. The names are "cpu", "cpu_core" and "cpu_atom" on x86; on
+// arm64, CPU PMUs have a file cpus.
 func hasPMU(root fs.FS) bool {
 	const devices = "sys/bus/event_source/devices"
-	entries, _ := fs.ReadDir(root, devices) // none is none
+	entries, _ := fs.ReadDir(root, devices) // without the directory there is no PMU
 	for _, entry := range entries {
 		switch name := entry.Name(); name {
 		case "cpu", "cpu_core", "cpu_atom":
@@ -182,21 +183,21 @@ func (p *opener) tooManyFiles(err *perfevent.LimitError) error {
 		number(events, "event"), describePlaces(p.target), n, err.Limit, syscall.EMFILE, roundUp(n))
 }
 
-// roundUp leaves room for the other files of a process, in a number that is easy to read.
+// roundUp adds room for the other files of a process, and rounds up to hundreds, which are easy to read.
 func roundUp(n int) int { return (n + 64 + 99) / 100 * 100 }
 
-// accessError is the kernel's refusal to let this user count.
+// accessError is the error if the kernel does not allow the user to count an event.
 type accessError struct {
 	Event    string // as the user wrote it
 	Place    string // "on CPU 0"
 	Paranoid int    // kernel.perf_event_paranoid, see https://docs.kernel.org/admin-guide/sysctl/kernel.html#perf-event-paranoid
 	Err      syscall.Errno
 
-	privileged bool // the process has the capabilities already
+	privileged bool // the process already has the capabilities
 
-	task   bool // a thread was to be measured
-	kernel bool // kernel mode was asked for
-	only   bool // the event takes place in the kernel alone
+	task   bool // the target is a thread
+	kernel bool // the event counts in kernel mode
+	only   bool // the event happens only in the kernel
 }
 
 func (p *opener) denied(e *event.Event, at place, errno syscall.Errno) *accessError {
@@ -218,7 +219,7 @@ func (p *opener) denied(e *event.Event, at place, errno syscall.Errno) *accessEr
 
 func (e *accessError) Unwrap() error { return e.Err }
 
-// Error says what was refused, why, and what would help.
+// Error returns the refused operation, the reason and a remedy.
 func (e *accessError) Error() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "count %s %s: %v. ", e.Event, e.Place, e.Err)
@@ -249,7 +250,7 @@ func (e *accessError) Error() string {
 	return b.String()
 }
 
-// needs is the highest perf_event_paranoid with which an ordinary user may count this.
+// needs returns the highest perf_event_paranoid with which an unprivileged user may count the event.
 func (e *accessError) needs() int {
 	switch {
 	case !e.task:

@@ -20,8 +20,8 @@ import (
 	"github.com/bperf/bperf/test/require"
 )
 
-// The test binary is its own set of programs to measure: with "helper" as first argument, the second
-// names one of them.
+// The test binary contains the programs to measure: with "helper" as first argument, the second
+// names the program.
 func TestMain(m *testing.M) {
 	if len(os.Args) > 2 && os.Args[1] == "helper" {
 		helpers[os.Args[2]](os.Args[3:])
@@ -46,7 +46,7 @@ func atoi(s string) int {
 	return n
 }
 
-// getppid makes as many calls of the system call that nothing else makes.
+// getppid calls the system call getppid, which nothing else here calls, the given number of times.
 func getppid(n int) {
 	for range n {
 		syscall.RawSyscall(syscall.SYS_GETPPID, 0, 0, 0)
@@ -62,8 +62,8 @@ func children(args []string) {
 	}
 }
 
-// obey starts as many threads as its argument says, tells "ready" and obeys lines of its standard
-// input: "each N" lets each thread make N calls of getppid; "spawn N" makes a new thread that does.
+// obey starts the number of threads in its argument, prints "ready" and obeys the lines of its standard
+// input: with "each N" each thread calls getppid N times; with "spawn N" a new thread does.
 func obey(args []string) {
 	var ready, done sync.WaitGroup
 	threads := atoi(args[0])
@@ -155,7 +155,7 @@ func check(t testing.TB, err error) {
 	}
 }
 
-// getppidEvent is the tracepoint of getppid, for the threads that filter says, or all.
+// getppidEvent returns the tracepoint of getppid, for the threads that pass the filter, or all.
 func getppidEvent(t testing.TB, filter string) *event.Event {
 	t.Helper()
 	id, err := os.ReadFile(require.Tracefs(t) + "/events/syscalls/sys_enter_getppid/id")
@@ -181,7 +181,7 @@ func hardwareEvent(name string, config uint64) *event.Event {
 		Attr: perfdata.Attr{Type: perfdata.TypeHardware, Config: config}}
 }
 
-// single makes a list without groups.
+// single returns a list without groups.
 func single(events ...*event.Event) event.List {
 	var list event.List
 	for _, e := range events {
@@ -210,7 +210,7 @@ func openCounter(t testing.TB, list event.List, at target.Target, o count.Option
 	return c
 }
 
-// openProcess opens events for a process, again and again until no thread started meanwhile, as sessions do.
+// openProcess opens events for a process. As sessions do, it repeats that until no thread has started while it opened them.
 func openProcess(t testing.TB, list event.List, pid int, o count.Options) *Counter {
 	t.Helper()
 	spec := target.Spec{PIDs: []int{pid}}
@@ -223,7 +223,7 @@ func openProcess(t testing.TB, list event.List, pid int, o count.Options) *Count
 	}
 }
 
-// totals reads the counter and sums each event up; it fails where one is scaled or was not counted.
+// totals reads the counter and adds up each event; it fails if one is scaled or was not counted.
 func totals(t testing.TB, c *Counter, events int) []uint64 {
 	t.Helper()
 	cells, err := c.Read(nil)

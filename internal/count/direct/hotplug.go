@@ -13,8 +13,8 @@ import (
 	"github.com/bperf/bperf/internal/target"
 )
 
-// followCPUs closes and opens perf events as CPUs go and come, until Close. The kernel does not start the perf events of a CPU again
-// when it comes back.
+// followCPUs closes perf events when their CPU goes offline and opens them when it comes online, until Close. The kernel does not
+// restart a CPU's perf events when it comes back.
 func (c *Counter) followCPUs(u target.CPUChanges) {
 	for e := range u.All() {
 		c.mu.Lock()
@@ -25,27 +25,27 @@ func (c *Counter) followCPUs(u target.CPUChanges) {
 	}
 }
 
-// Failed returns why events are not counted any more on a CPU that has come online. Read returns it, too.
+// Failed returns the errors of following CPUs that went offline or came online, or nil. Read returns the same error.
 func (c *Counter) Failed() error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.failed
 }
 
-// Joined returns the CPUs whose events were opened while they were to count, in order: they came online, or may have. What ran there before the kernel
-// reported them is not counted.
+// Joined returns the CPUs whose events were opened while the counter was enabled, in ascending order: CPUs that came online, or may have. The counts do
+// not include what ran there before the kernel reported them.
 func (c *Counter) Joined() []int {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return slices.Sorted(maps.Keys(c.joined))
 }
 
-// changeCPU acts on a message. Where messages were lost, each CPU may have gone and come back.
+// changeCPU handles a message. After lost messages, any CPU may have gone offline and come back, so it reopens all sets.
 func (c *Counter) changeCPU(e target.CPUChange) error {
 	lost := e.Number == 0
 	for i := range c.sets {
 		s := &c.sets[i]
-		if s.cpu != e.CPU && !lost || s.members[0].event.Uncore { // the drivers of uncore PMUs move their events to another CPU
+		if s.cpu != e.CPU && !lost || s.members[0].event.Uncore { // drivers of uncore PMUs move their events to another CPU
 			continue
 		}
 		if err := c.closeSet(s); err != nil {
@@ -74,7 +74,7 @@ func (c *Counter) changeCPU(e target.CPUChange) error {
 	return nil
 }
 
-// closeSet closes a set. Its readings stay: the kernel keeps those of a CPU that is offline.
+// closeSet closes a set and keeps its readings. The kernel still has them while the CPU is offline.
 func (c *Counter) closeSet(s *set) error {
 	if s.events == nil {
 		return nil
@@ -95,7 +95,7 @@ func (c *Counter) closeSet(s *set) error {
 	return err
 }
 
-// openSet opens a set on a CPU that has come online. If the CPU is offline again, the set stays closed.
+// openSet opens a set on a CPU that came online. If the CPU is offline again, the set stays closed.
 func (c *Counter) openSet(s *set) error {
 	err := c.opener.openSet(s)
 	if err == syscall.ENODEV && procfs.IsOffline(s.cpu) {
@@ -112,7 +112,7 @@ func (c *Counter) openSet(s *set) error {
 	return c.passOn(s)
 }
 
-// passOn passes the descriptors of a set to the function that Descriptors was called with.
+// passOn calls the function from Descriptors with the descriptors of a set.
 func (c *Counter) passOn(s *set) error {
 	if c.pass == nil {
 		return nil
@@ -129,7 +129,7 @@ func (c *Counter) passOn(s *set) error {
 	return nil
 }
 
-// dropPart closes a set whose CPU went offline before all of it was open.
+// dropPart closes a set that is only partly open because its CPU went offline.
 func (s *set) dropPart() {
 	if len(s.events) == len(s.members) {
 		return

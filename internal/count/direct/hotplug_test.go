@@ -82,14 +82,14 @@ func TestCPUsComeAndGo(t *testing.T) {
 				t.Errorf("counted %d on the CPU that came and went, want 601 at least", cell.Value)
 			}
 		}
-		// Others call getppid, too, but not in the cgroup.
+		// Other processes call getppid, too, but not in the cgroup.
 		if got := sums[0]; got < want[what] || c.opener.target.Cgroups != nil && got > want[what] || sums[2] != got {
 			t.Errorf("%s: counted %d and, alone, %d, want %d", what, got, sums[2], want[what])
 		}
 	}
 }
 
-// TestCPUComesBackAtOnce takes a CPU offline and brings it back before anything can be done about it.
+// TestCPUComesBackAtOnce takes a CPU offline and brings it back before the counter can handle that.
 func TestCPUComesBackAtOnce(t *testing.T) {
 	cpus := resolve(t, target.Spec{System: true}).CPUs
 	last := cpus[len(cpus)-1]
@@ -100,7 +100,7 @@ func TestCPUComesBackAtOnce(t *testing.T) {
 	check(t, c.Enable())
 	before, err := c.Read(nil)
 	check(t, err)
-	c.mu.Lock() // no message is acted on
+	c.mu.Lock() // followCPUs handles no message
 	turn("0")
 	gone := slices.Clone(c.cells)
 	check(t, c.update(&c.sets[0], time.Now()))
@@ -125,7 +125,7 @@ func TestCPUComesBackAtOnce(t *testing.T) {
 	}
 }
 
-// waitForCPU waits until the events of all counters are open on a CPU, or are not.
+// waitForCPU waits until the events of all counters are open on a CPU, or all are closed.
 func waitForCPU(t testing.TB, counters map[string]*Counter, cpu int, open bool) {
 	t.Helper()
 	done := func(c *Counter) bool {

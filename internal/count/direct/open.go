@@ -18,18 +18,17 @@ import (
 	"github.com/bperf/bperf/perfdata"
 )
 
-// Open opens the events of a list for a target, disabled. Tool events and those with the modifier b
-// are for other engines and have no cells here. What this machine cannot count is no error but said by Err,
-// and so is an event that may not be counted while others may; an *accessError is returned when none
-// may.
+// Open opens the events of a list for a target, disabled. It skips tool events and events with the modifier b,
+// which other engines count. Err returns the error of an event that this machine cannot count, or that the user may not count.
+// Open returns an *accessError if the user may count none of the events.
 //
-// As perf does, it counts in user mode only what a user without privileges may not count in the
-// kernel, if the user left the choice: then the event's Attr says so, and its Name ends in u.
-// Events that happen in the kernel alone, like context-switches, would always be 0 and are refused.
+// If the user may not count an event in the kernel and did not choose a mode, Open restricts the event to user mode, as perf does:
+// it changes the event's Attr and adds u to its Name. Events that happen only in the kernel, like context-switches, would
+// always be 0, so they get an error.
 //
-// Threads that ended are left out, unless all have ended. CPUs of the target may go offline and come online: they are counted while
-// they are online, except for the moment until the kernel has reported that they came. Where its reports are refused (a socket of
-// NETLINK_KOBJECT_UEVENT), CPUs that come online are not counted. Each place of an event takes a file descriptor; the limit is raised
+// Open skips threads that have ended, unless all have. CPUs of the target may go offline and come online. Each counts while it is
+// online, except until the kernel reports that it came online. If the kernel refuses these reports (a socket of
+// NETLINK_KOBJECT_UEVENT), CPUs that come online do not count. Each event takes one file descriptor per place; Open raises the limit
 // as far as possible.
 func Open(list event.List, t target.Target, o count.Options) (*Counter, error) {
 	p := newOpener(os.DirFS("/"), t, o)
@@ -51,7 +50,7 @@ func Open(list event.List, t target.Target, o count.Options) (*Counter, error) {
 	return c, nil
 }
 
-// openOnCPUs opens a list on the CPUs of the target and makes places for those that may join it.
+// openOnCPUs opens a list on the CPUs of the target. With LaterCPUs it also makes places for offline CPUs.
 func (p *opener) openOnCPUs(list event.List) error {
 	if p.options.LaterCPUs {
 		offline, err := procfs.OfflineCPUs()
@@ -77,7 +76,7 @@ func newOpener(root fs.FS, t target.Target, o count.Options) *opener {
 		})}
 }
 
-// opener is the state of opening.
+// opener has the state that Open and followCPUs need to open perf events.
 type opener struct {
 	root    fs.FS
 	target  target.Target
@@ -89,20 +88,20 @@ type opener struct {
 	lastGroup int // the highest number of a group
 	cgroups   []*os.File
 	clocks    map[place]*perfevent.Event // see openClocks
-	ended     []bool                     // by thread
+	ended     []bool                     // by thread of the target
 
 	hasPMU   func() bool
 	topology func() (target.Topology, error)
 }
 
-// member is an event of a group while it is opened.
+// member is one event of the list in its group.
 type member struct {
 	event *event.Event
-	group int   // groups that are opened together have the same number
+	group int   // members of one group have the same number
 	alone bool  // the only event of its group
 	cpus  []int // nil for all of the target
 
-	fds []*perfevent.Event // by place, nil where it is not open
+	fds []*perfevent.Event // by place; nil in places where it is not open
 	err error              // why it is not counted
 }
 
@@ -129,7 +128,7 @@ func (p *opener) open(list event.List) (err error) {
 		}
 	}
 	p.groups = groups
-	const few = 64 // there is always room for as many
+	const few = 64 // every limit has room for these
 	if n := p.planned(); n > few {
 		perfevent.ReserveFiles(n)
 	}
@@ -143,7 +142,7 @@ func (p *opener) open(list event.List) (err error) {
 	return p.verdict()
 }
 
-// rounds are the places (indexes) that are opened one after the other: those of one CPU, or all threads.
+// rounds returns the indexes of the places in rounds: one round for each CPU, or one for all threads. open opens them one after the other.
 func (p *opener) rounds() [][]int {
 	byCPU := make(map[int][]int)
 	var cpus []int
@@ -160,14 +159,14 @@ func (p *opener) rounds() [][]int {
 	return rounds
 }
 
-// openRound opens all groups in some of the places.
+// openRound opens all groups in the places of a round.
 func (p *opener) openRound(list event.List, round []int) error {
 	var full *perfevent.LimitError
 	if err := p.openClocks(round); errors.As(err, &full) {
 		return p.tooManyFiles(full)
 	}
 	for i, g := range list {
-		if len(p.groups[i]) > 1 && p.groups[i][0].alone { // was split in an earlier round
+		if len(p.groups[i]) > 1 && p.groups[i][0].alone { // an earlier round has split it
 			if err := p.openAlone(p.groups[i], round); err != nil {
 				return err
 			}
@@ -185,7 +184,7 @@ func (p *opener) openRound(list event.List, round []int) error {
 	return nil
 }
 
-// everywhere is all places.
+// everywhere returns the indexes of all places.
 func (p *opener) everywhere() []int {
 	all := make([]int, len(p.places))
 	for i := range all {
@@ -204,7 +203,7 @@ func (p *opener) openAlone(group []*member, round []int) error {
 	return nil
 }
 
-// plan decides where an event is to be opened.
+// plan sets the CPUs on which an event is opened.
 func (p *opener) plan(m *member) (err error) {
 	m.cpus, err = selectCPUs(m.event, p.target, p.topology)
 	var unsupported *count.Unsupported
@@ -221,12 +220,11 @@ func (m *member) wants(at place) bool {
 	return m.cpus == nil || slices.Contains(m.cpus, at.cpu)
 }
 
-// errSchedule is the outcome of opening a group that the PMU refuses though it takes its events one
-// by one.
+// errSchedule means that the PMU refuses a group but accepts its events one by one.
 var errSchedule = errors.New("the events do not fit in a group")
 
-// openGroup opens the events of one group in some of the places, in each behind the first that is open
-// there. It returns errSchedule when a member was left out for the sake of the group.
+// openGroup opens the events of one group in the places of a round. In each place, the first open event is the leader.
+// openGroup returns errSchedule if a member does not fit in the group.
 func (p *opener) openGroup(group []*member, round []int) error {
 	var result error
 	for i, m := range group {
@@ -244,7 +242,7 @@ func (p *opener) openGroup(group []*member, round []int) error {
 	return result
 }
 
-// leader is the first of some members that is open in a place, or nil.
+// leader returns the first of members that is open in a place, or nil.
 func leader(members []*member, place int) *perfevent.Event {
 	for _, m := range members {
 		if m.fds[place] != nil {
@@ -267,8 +265,8 @@ func (p *opener) splitGroup(group []*member) {
 	}
 }
 
-// openMember opens an event in some of its places, behind the members before it. An event that cannot
-// be counted in one is not counted in any, and gets its err.
+// openMember opens an event in the places of a round. In each place its leader is the first open member of before. If
+// one place fails, openMember closes the event in all places and sets its err.
 func (p *opener) openMember(m *member, before []*member, round []int) error {
 	for _, i := range round {
 		at := p.places[i]
@@ -311,7 +309,7 @@ func (p *opener) openMember(m *member, before []*member, round []int) error {
 	return nil
 }
 
-// openAt opens an event in a place.
+// openAt opens an event in a place. It is a leader itself if leader is nil.
 func (p *opener) openAt(m *member, at place, leader *perfevent.Event) (*perfevent.Event, error) {
 	attr, where := p.attr(m, leader == nil), p.where(at)
 	where.Leader = leader
@@ -330,10 +328,10 @@ func (p *opener) where(at place) perfevent.Where {
 }
 
 // attr completes an event's attributes. Members of a group count whenever their leader does, so
-// only leaders are disabled, and start on exec. Periods are for sampling.
+// only leaders are disabled, and start on exec. It clears the period, which is for sampling.
 //
-// On CPUs nothing starts on exec, but arm64 leaves a disabled leader out when it checks whether the group
-// fits on the counters, unless it has that flag.
+// On CPUs nothing starts on exec, but the flag is still needed: without it, arm64 ignores a disabled leader when it checks
+// whether the group fits on the counters.
 func (p *opener) attr(m *member, leads bool) perfdata.Attr {
 	attr := m.event.Attr
 	attr.SamplePeriod = 0
@@ -360,7 +358,7 @@ func (p *opener) attr(m *member, leads bool) perfdata.Attr {
 	return attr
 }
 
-// fitsAlone reports whether an event that a group refused can be opened outside of it.
+// fitsAlone reports whether an event that does not fit in a group can be opened alone.
 func (p *opener) fitsAlone(m *member, at place) bool {
 	fd, err := p.openAt(m, at, nil)
 	if err != nil {
@@ -381,10 +379,10 @@ func (p *opener) openCgroups() error {
 	return nil
 }
 
-// openClocks keeps an event that counts nothing running for each cgroup on each CPU. Without one, Linux
+// openClocks opens an enabled dummy event for each cgroup on each CPU. Without one, Linux
 // 6.12 to 7.2 (at least) do not start a cgroup's time when its first event is enabled: until the CPU
 // switches to a task of another cgroup, times are 0, or begin when that cgroup was last counted.
-// Where it cannot be opened, neither can the events, which tell why.
+// If a dummy event cannot be opened, neither can the events, and their error gives the reason.
 func (p *opener) openClocks(round []int) error {
 	if len(p.target.Cgroups) == 0 {
 		return nil
@@ -395,7 +393,7 @@ func (p *opener) openClocks(round []int) error {
 		if clock == nil {
 			return err
 		}
-		if old := p.clocks[p.places[i]]; old != nil { // its CPU went offline
+		if old := p.clocks[p.places[i]]; old != nil { // its CPU was offline
 			old.Close()
 		}
 		p.clocks[p.places[i]] = clock
@@ -410,7 +408,7 @@ func (p *opener) closeCgroups() {
 	p.cgroups = nil
 }
 
-// openSet opens a set again, after its CPU was offline.
+// openSet opens the events of a set whose CPU was offline.
 func (p *opener) openSet(s *set) error {
 	if err := p.openClocks([]int{slices.Index(p.places, s.place)}); err != nil {
 		return err
@@ -455,7 +453,7 @@ func (p *opener) closeAll() {
 	}
 }
 
-// planned returns the number of file descriptors that all events take.
+// planned returns the number of file descriptors that all events need.
 func (p *opener) planned() (n int) {
 	if len(p.target.Cgroups) > 0 {
 		n = len(p.places) // clocks
@@ -470,7 +468,7 @@ func (p *opener) planned() (n int) {
 	return n
 }
 
-// verdict is an error when nothing can be counted for reasons that are not the events'.
+// verdict returns an error if all threads have ended, or if no event is open and at least one was refused for lack of permission.
 func (p *opener) verdict() error {
 	if len(p.ended) > 0 && !slices.Contains(p.ended, false) {
 		return goneError(p.target)
@@ -490,11 +488,11 @@ func (p *opener) verdict() error {
 	return denied
 }
 
-// counter puts what is open together.
+// counter returns the Counter for all open events.
 func (p *opener) counter() *Counter {
 	c := &Counter{opener: p, errs: make([]error, len(p.members)), joined: make(map[int]bool),
 		cells: make([]count.Cell, 0, len(p.members)*len(p.places))}
-	sets := make([]int, (p.lastGroup+1)*len(p.places)) // by group and place: the index in c.sets, and one more
+	sets := make([]int, (p.lastGroup+1)*len(p.places)) // by group and place: 1 + the index in c.sets, or 0
 	c.sets = make([]set, 0, len(sets))
 	largest := 0
 	for i, m := range p.members {
@@ -504,7 +502,7 @@ func (p *opener) counter() *Counter {
 		}
 		for j, fd := range m.fds {
 			at := p.places[j]
-			if fd == nil && (at.cpu == count.None || !m.wants(at)) { // the thread has ended, or it is not counted there
+			if fd == nil && (at.cpu == count.None || !m.wants(at)) { // the thread has ended, or the event does not count on this CPU
 				continue
 			}
 			index := &sets[m.group*len(p.places)+j]

@@ -11,11 +11,10 @@ import (
 	"github.com/bperf/bperf/internal/target"
 )
 
-// place is where an event can be opened; the fields are those of count.Cell.
+// place is where an event can be opened; the fields are as in count.Cell.
 type place struct{ cpu, thread, cgroup int }
 
-// allPlaces lists the places of a target: its threads, or its CPUs, for each cgroup if there are
-// any.
+// allPlaces returns the places of a target: its threads, or its CPUs, or each of its cgroups on its CPUs.
 func allPlaces(t target.Target) []place {
 	var places []place
 	for i := range t.Threads {
@@ -35,7 +34,7 @@ func allPlaces(t target.Target) []place {
 	return places
 }
 
-// describePlaces is what the target has places for, in the words of an error message.
+// describePlaces returns the target's places for an error message, such as "on 2 CPUs".
 func describePlaces(t target.Target) string {
 	switch {
 	case len(t.Threads) > 0:
@@ -47,7 +46,7 @@ func describePlaces(t target.Target) string {
 	}
 }
 
-// number is "1 thread" or "2 threads".
+// number returns "1 thread" or "2 threads".
 func number(n int, what string) string {
 	if n != 1 {
 		what += "s"
@@ -67,14 +66,14 @@ func (at place) describe(t target.Target) string {
 	}
 }
 
-// SelectCPUs is the CPUs of a target on which an event is counted, nil for all of them, for engines that open events
-// themselves. It is a *count.Unsupported if there is none.
+// SelectCPUs returns the CPUs of a target on which an event is counted, nil for all of them. It is for engines that open events
+// themselves. The error is a *count.Unsupported if there is none.
 func SelectCPUs(e *event.Event, t target.Target) ([]int, error) {
 	return selectCPUs(e, t, newOpener(os.DirFS("/"), t, count.Options{}).topology)
 }
 
-// selectCPUs returns the CPUs of the target on which an event is counted: nil for all of them, as
-// for threads, which their events follow to any CPU. It is a *count.Unsupported if there is none.
+// selectCPUs returns the CPUs of the target on which an event is counted. It returns nil for all of them, and for threads,
+// whose events follow them to any CPU. The error is a *count.Unsupported if there is none.
 func selectCPUs(e *event.Event, t target.Target, topology func() (target.Topology, error)) ([]int, error) {
 	if e.Uncore && (len(t.Threads) > 0 || len(t.Cgroups) > 0) {
 		return nil, &count.Unsupported{Event: e,

@@ -57,7 +57,7 @@ func TestWeakGroupIsSplit(t *testing.T) {
 	}
 }
 
-// More events pinned than there are counters: those that lose theirs stop running, and say so.
+// More events are pinned than there are counters: those that lose their counter stop running, and their times show it.
 func TestPinnedEventsThatDoNotFit(t *testing.T) {
 	require.ExactPMU(t)
 	list := single(instructionGroup(9, false).Events()...)
@@ -87,15 +87,15 @@ func TestPinnedEventsThatDoNotFit(t *testing.T) {
 	}
 }
 
-// User mode and the kernel are all there is, counted at the same time. What a context switch takes between
-// programming the one counter and the other is the difference.
+// The counts of user mode and the kernel add up to the total. The difference is the time of a context switch between
+// programming one counter and the other.
 func TestUserAndKernel(t *testing.T) {
 	require.PMU(t)
 	p := startPuppet(t, 1)
 	var counters []*Counter
 	for _, o := range []count.Options{{Inherit: true, AllUser: true}, {Inherit: true, AllKernel: true}, {Inherit: true}} {
 		c := openCounter(t, single(hardwareEvent("instructions", hwInstructions)), resolve(t, target.Spec{PIDs: []int{p.pid()}}), o)
-		check(t, c.Enable()) // the puppet sleeps until it is told what to do
+		check(t, c.Enable()) // the puppet sleeps until its first order
 		counters = append(counters, c)
 	}
 	p.order("each 100000")
