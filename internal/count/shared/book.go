@@ -12,7 +12,7 @@ import (
 	"github.com/bperf/bperf/internal/procfs"
 )
 
-// book is the tables as they were read under the lock, to be changed and written back.
+// book has the tables as a session reads them under the lock, to change them and write them back.
 type book struct {
 	o        *objects
 	state    countersSharedState
@@ -20,11 +20,11 @@ type book struct {
 	nodes    nodes
 	now      time.Duration // since 1970
 
-	written nodes // as the kernel has them
-	live    map[uint32]uint64
+	written nodes             // as the kernel has them
+	live    map[uint32]uint64 // events of the live sessions, by slot
 }
 
-// openBook reads the tables. The lock must be held for as long as the book is used.
+// openBook reads the tables. The caller holds the lock as long as it uses the book.
 func openBook(o *objects) (*book, error) {
 	b := &book{o: o, sessions: make([]countersSession, maxSessions), now: time.Duration(time.Now().UnixNano())}
 	if err := o.maps[mapState].Lookup(uint32(0), &b.state); err != nil {
@@ -54,13 +54,13 @@ func readNodes(o *objects, s countersSharedState) (nodes, error) {
 func readArray[T any](m *ebpf.Map, dst []T) error {
 	var cursor ebpf.MapBatchCursor
 	_, err := m.BatchLookup(&cursor, make([]uint32, len(dst)), dst, nil)
-	if errors.Is(err, ebpf.ErrKeyNotExist) { // that was all
+	if errors.Is(err, ebpf.ErrKeyNotExist) { // the end of the array
 		return nil
 	}
 	return err
 }
 
-// sweep finds the sessions that have ended and brings all tables in order without them.
+// sweep removes the sessions that have ended from all tables.
 func (b *book) sweep() error {
 	b.live = make(map[uint32]uint64)
 	for i := range b.sessions {
@@ -90,10 +90,10 @@ func (b *book) sweep() error {
 	return b.settleEvents(s)
 }
 
-// sweepNodes moves the tasks and cgroups of nodes that have ended to the nodes above, and deletes the sums that nobody
+// sweepNodes moves the tasks and cgroups of ended nodes to the nodes above, and deletes the sums that no session
 // reads.
 func (b *book) sweepNodes() error {
-	if err := b.write(); err != nil { // so that who is born now has the node above
+	if err := b.write(); err != nil { // from here on, new children go to the node above
 		return err
 	}
 	if err := b.sweepTasks(); err != nil {
@@ -135,7 +135,7 @@ func (b *book) sweepCgroups() error {
 	n := uint32(0)
 	err := eachElement(cgroups, func(cgroup uint64, id uint32) error {
 		to := b.nodes.live(id)
-		if to == 0 || b.nodes[to].Cgroup != cgroup { // counted as what is above it, if that is
+		if to == 0 || b.nodes[to].Cgroup != cgroup { // no live node is for this cgroup itself: a cgroup above it counts, if any
 			return cgroups.Delete(cgroup)
 		}
 		n++
@@ -150,7 +150,7 @@ func (b *book) sweepCgroups() error {
 	return b.changeCgroups(n)
 }
 
-// settleEvents tells the programs what kinds of events there are, and closes those that no session counts.
+// settleEvents closes the events that no session counts, and writes the kinds of the others for the programs.
 func (b *book) settleEvents(s *slots) error {
 	var events uint64
 	for _, of := range b.live {
@@ -165,14 +165,14 @@ func (b *book) settleEvents(s *slots) error {
 	return b.writeState()
 }
 
-// changeCgroups tells the programs that the map of cgroups has changed and how many there are now.
+// changeCgroups writes for the programs that the map of cgroups has changed and now has n elements.
 func (b *book) changeCgroups(n uint32) error {
 	b.state.Cgroups = n
 	b.state.CgroupEpoch++
 	return b.writeState()
 }
 
-// eachElement calls f for all elements that a hash has. f may change and delete the element.
+// eachElement calls f for each element of a hash. f may change and delete the element.
 func eachElement(m *ebpf.Map, f func(key uint64, value uint32) error) error {
 	const batch = 4096
 	keys, values := make([]uint64, batch), make([]uint32, batch)
@@ -207,7 +207,7 @@ func (b *book) deleteSums(id uint32) error {
 	return nil
 }
 
-// write writes the nodes that have changed, with sums for what they count.
+// write writes the nodes that have changed, after it has made sums for their new events.
 func (b *book) write() error {
 	if n := uint32(len(b.nodes)); n > b.state.Nodes {
 		b.state.Nodes = n
@@ -239,7 +239,7 @@ func (b *book) write() error {
 	return nil
 }
 
-// makeSums makes the sums of a node for further events, where there are none yet.
+// makeSums makes the sums of a node for more events, if they do not exist yet.
 func (b *book) makeSums(id uint32, events uint64) error {
 	cpus, err := ebpf.PossibleCPU()
 	if err != nil {
@@ -263,7 +263,7 @@ func (b *book) writeState() error {
 	return nil
 }
 
-// syncAll lets all CPUs look again who runs there, if they look at all.
+// syncAll runs sync on all online CPUs, which updates their tracks. Without hooks there are no tracks to update.
 func (b *book) syncAll() error {
 	if b.o.links == nil {
 		return nil
@@ -275,7 +275,7 @@ func (b *book) syncAll() error {
 	return b.o.syncCPUs(online, syncTracks, 0)
 }
 
-// reset clears what the CPUs remember from the time when the hooks were attached last.
+// reset clears the state of the CPUs from the last time that the hooks were attached.
 func (b *book) reset() error {
 	cpus, err := ebpf.PossibleCPU()
 	if err != nil {
@@ -284,7 +284,7 @@ func (b *book) reset() error {
 	return b.o.maps[countersMapCpus].Put(uint32(0), make([]countersCpu, cpus))
 }
 
-// enter gives a session a slot. Its events are noted when they are open.
+// enter enters a session in the table. putSession adds its events once they are open.
 func (b *book) enter(token *ebpf.Map) (session, error) {
 	id, err := MapID(token)
 	if err != nil {
@@ -308,7 +308,7 @@ func (b *book) putSession(s session) error {
 	return nil
 }
 
-// leave takes a session out, with all it has left in the tables.
+// leave removes a session from all tables.
 func (b *book) leave(s session) error {
 	b.sessions[s.slot-1] = countersSession{}
 	if err := b.o.maps[countersMapSessions].Put(s.slot-1, &b.sessions[s.slot-1]); err != nil {

@@ -11,7 +11,7 @@ import (
 	"github.com/bperf/bperf/internal/target"
 )
 
-// claimCgroups puts each cgroup of the target into a node of this session: below the node it has, or else below that of
+// claimCgroups makes a node of this session for each cgroup of the target: below the node that the cgroup has, or else below the node of
 // the nearest cgroup above it that has one.
 func (c *Counter) claimCgroups(b *book) error {
 	before := make(map[uint64]uint32)
@@ -42,7 +42,7 @@ func (c *Counter) claimCgroups(b *book) error {
 	return b.changeCgroups(uint32(len(tops)))
 }
 
-// claimCgroup makes the node of one. tops are the nodes that tasks of each cgroup count for.
+// claimCgroup makes the node of one cgroup. tops has the node that the tasks of each cgroup count for.
 func (c *Counter) claimCgroup(b *book, tops map[uint64]uint32, unit uint32, cgroup target.Cgroup) error {
 	id, above, err := cgroupIDs(cgroup.Path)
 	if err != nil {
@@ -58,7 +58,7 @@ func (c *Counter) claimCgroup(b *book, tops map[uint64]uint32, unit uint32, cgro
 		return err
 	}
 	tops[id] = node
-	if counted { // what was below the old top is now below the new one, too
+	if counted { // the nodes below the old top are now below the new one
 		b.nodes.move(top, node, func(of uint64) bool { return of != id })
 		return nil
 	}
@@ -70,7 +70,7 @@ func (c *Counter) claimCgroup(b *book, tops map[uint64]uint32, unit uint32, cgro
 	return nil
 }
 
-// move puts those nodes of cgroups that are below one node and selected below another one.
+// move moves the selected nodes of cgroups from below one node to below another.
 func (n nodes) move(from, to uint32, selected func(cgroup uint64) bool) {
 	for id := range n {
 		node := &n[id]
@@ -83,8 +83,8 @@ func (n nodes) move(from, to uint32, selected func(cgroup uint64) bool) {
 // rootCgroup is the ID of the topmost cgroup of a hierarchy.
 const rootCgroup = 1
 
-// cgroupIDs are the IDs of a cgroup and of all above it, the nearest first, as far as this process sees them.
-// An ID is the number of the directory's inode.
+// cgroupIDs returns the IDs of a cgroup and of all cgroups above it, the nearest first. It fails if this process does not see the root.
+// An ID is the inode number of the cgroup's directory.
 func cgroupIDs(dir string) (id uint64, above []uint64, err error) {
 	first, err := statDir(dir)
 	if err != nil {
@@ -116,11 +116,11 @@ func statDir(dir string) (syscall.Stat_t, error) {
 	return s, nil
 }
 
-// cgroupsBelow is the set of IDs of all cgroups below one.
+// cgroupsBelow returns the IDs of all cgroups below one.
 func cgroupsBelow(dir string) (map[uint64]bool, error) {
 	below := make(map[uint64]bool)
 	err := filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
-		if errors.Is(err, fs.ErrNotExist) { // removed meanwhile
+		if errors.Is(err, fs.ErrNotExist) { // removed during the walk
 			return nil
 		}
 		if err != nil || !d.IsDir() || path == dir {

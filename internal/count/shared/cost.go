@@ -16,25 +16,25 @@ import (
 	"github.com/bperf/bperf/internal/procfs"
 )
 
-// Cost is what sharing took of the machine's time in a window.
+// Cost is the CPU time of the shared BPF programs in a window of time.
 type Cost struct {
 	Window   time.Duration `json:"window_ns"`
 	CPUs     int           `json:"cpus"`             // online
-	Switches uint64        `json:"context_switches"` // of the machine, as in /proc/stat
+	Switches uint64        `json:"context_switches"` // of the machine, from /proc/stat
 	Programs []ProgramCost `json:"programs"`
 }
 
-// ProgramCost is what a BPF program took. Its run time has a part of the measurement's own: the clock is read twice a run.
+// ProgramCost is the cost of a BPF program. RunTime includes part of the measurement itself: the kernel reads the clock twice per run.
 type ProgramCost struct {
 	Name    string        `json:"name"`
 	ID      uint32        `json:"id"`
-	Hook    string        `json:"hook,omitempty"` // tracepoint that it is attached to, or link of the leader that it follows; empty if sessions run it
+	Hook    string        `json:"hook,omitempty"` // its tracepoint, or the link of the leader that it follows; empty if sessions run it
 	Runs    uint64        `json:"runs"`
 	RunTime time.Duration `json:"run_time_ns"`
-	Missed  uint64        `json:"missed"` // runs, since it was loaded, that did not take place: it ran there already
+	Missed  uint64        `json:"missed"` // runs since it was loaded that the kernel skipped, because it was already running there
 }
 
-// PerSwitch is the run time that each context switch took on average, in ns; 0 if no program runs there.
+// PerSwitch returns the mean run time per context switch, in ns; 0 if no program runs at switches.
 func (c *Cost) PerSwitch() float64 {
 	if c.Switches == 0 {
 		return 0
@@ -47,7 +47,7 @@ func (c *Cost) PerSwitch() float64 {
 	return 0
 }
 
-// Share is the run time of all programs as a part of the time of all CPUs.
+// Share returns the run time of all programs as a share (0 to 1) of the time of all CPUs.
 func (c *Cost) Share() float64 {
 	var sum time.Duration
 	for _, p := range c.Programs {
@@ -56,7 +56,7 @@ func (c *Cost) Share() float64 {
 	return float64(sum) / float64(c.Window) / float64(c.CPUs)
 }
 
-// programs are the BPF programs that sessions share, held open to observe them.
+// programs has the BPF programs that sessions share, open to observe them.
 type programs []program
 
 type program struct {
@@ -66,8 +66,8 @@ type program struct {
 	id   uint32
 }
 
-// openPrograms opens the hooks, if their links are open, and what sessions run themselves. The links are left to the
-// sessions, so that the hooks go with them.
+// openPrograms opens the hooks, if their links are open, and the programs that sessions run themselves. It does not keep the links open,
+// so that the hooks are detached when the sessions end.
 func openPrograms(o *objects) (programs, error) {
 	var all programs
 	for i, l := range append(slices.Clone(o.links), o.hotplug) {
@@ -100,7 +100,7 @@ func openPrograms(o *objects) (programs, error) {
 	return all, nil
 }
 
-// openFollower adds the program that follows an upstream leader, if there is one.
+// openFollower adds the follower of a slot's upstream leader, if there is one.
 func (all programs) openFollower(s *countersSlot) (programs, error) {
 	if s.Follower == 0 {
 		return all, nil
@@ -120,7 +120,7 @@ func (all programs) openFollower(s *countersSlot) (programs, error) {
 	return all.open(uint32(info.Program), countersProgOnLeader, fmt.Sprint("link ", s.Leader))
 }
 
-// open adds one to those that are open; on failure it closes them.
+// open adds a program; on failure it closes all programs.
 func (all programs) open(id uint32, name, hook string) (programs, error) {
 	p, err := ebpf.NewProgramFromID(ebpf.ProgramID(id))
 	if err != nil {
@@ -129,7 +129,7 @@ func (all programs) open(id uint32, name, hook string) (programs, error) {
 	return append(all, program{p, name, hook, id}), nil
 }
 
-// missed is how many runs of all of them the kernel has left out since they were loaded.
+// missed returns the number of runs of all programs that the kernel has skipped since they were loaded.
 func (all programs) missed() (runs uint64, err error) {
 	for _, p := range all {
 		s, err := p.Stats()
@@ -149,7 +149,7 @@ func (all programs) close() error {
 	return errors.Join(errs...)
 }
 
-// Observation is a time in which the kernel measures the programs.
+// Observation is a period during which the kernel measures the shared BPF programs.
 type Observation struct {
 	programs programs
 	stats    io.Closer
@@ -157,7 +157,7 @@ type Observation struct {
 	before   *Cost
 }
 
-// Observe begins to observe what sharing costs, by all sessions. End must be called.
+// Observe begins to measure the cost of sharing, for all sessions together. The caller must call End.
 func (c *Counter) Observe() (*Observation, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -168,7 +168,7 @@ func (c *Counter) Observe() (*Observation, error) {
 	return all.observe()
 }
 
-// observe lets the kernel measure the programs, which it closes at the end.
+// observe begins an observation of the programs, which closes them at its end.
 func (all programs) observe() (*Observation, error) {
 	on, err := kernel.CountRuns()
 	if err != nil {
@@ -183,7 +183,7 @@ func (all programs) observe() (*Observation, error) {
 
 func (o *Observation) close() error { return errors.Join(o.stats.Close(), o.programs.close()) }
 
-// End ends the observation and tells what the programs have cost.
+// End ends the observation and returns the cost of the programs.
 func (o *Observation) End() (*Cost, error) {
 	after, err := o.programs.now()
 	if err = errors.Join(err, o.close()); err != nil {
@@ -202,7 +202,7 @@ func (o *Observation) End() (*Cost, error) {
 	return after, nil
 }
 
-// now is what the programs took since they were loaded, and the context switches since the machine was booted.
+// now returns the cost of the programs since they were loaded, and the context switches since the machine was booted.
 func (all programs) now() (*Cost, error) {
 	stat, err := procfs.ReadStat(os.DirFS("/proc"))
 	if err != nil {

@@ -1,8 +1,28 @@
-// Package shared counts with perf events that all sessions of a machine share: one per distinct event and CPU, however
-// many sessions count it, so that nothing is multiplexed for their sake. docs/shared.md is its description.
+// Package shared counts with perf events that all sessions of a machine share. There is one perf event per distinct event and CPU,
+// however many sessions count it, so that sessions do not multiplex each other's events. docs/shared.md describes the design.
 //
-// A session finds what the others share through a map of IDs that is pinned in bpffs, and holds it by having it open.
-// When the last session has ended, in whatever way, the BPF programs and the perf events are gone.
+// The package uses these words:
+//
+//   - A session is one open Counter.
+//   - A token is a small BPF map that only the session's process keeps open. A session lives as long as its token exists.
+//   - The place is a directory in bpffs with a lock and a pinned map. The map has the IDs of the shared BPF maps, programs and links.
+//     Each session opens these objects and holds them open. When the last session ends, in whatever way, the kernel frees the BPF
+//     programs and the perf events.
+//   - A slot is an element of the table of shared events. A session also has a slot, in the table of sessions.
+//   - A unit is a part of a session's target with sums of its own: a cgroup, a thread, or all threads together.
+//   - A node is a set of tasks, or a cgroup, that the same sessions count. Its parent is a node that fewer sessions count. What a task
+//     does is added to the sums of one node, and a session's count is the sum over its nodes and all nodes below them.
+//   - The heir of a node is the node for the children of its tasks.
+//   - A node is armed if it counts nothing for its session until its tasks execute a command.
+//   - A bank is a set of 8 events whose sums of a node are one element of a map.
+//   - A track has the node that a CPU counts for now, and the readings at which that began. Each CPU has two: one for
+//     nodes of tasks and one for nodes of cgroups.
+//   - sync is a BPF program that updates the sums of the CPU on which it runs. A session runs it before it reads.
+//   - The hooks are BPF programs on tracepoints. They are attached while at least one session counts tasks or cgroups.
+//   - The book has the tables of nodes and sessions as a session reads them under the lock, changes them and writes them back.
+//   - A leader is a BPF program of upstream perf, or in its layout, that counts an event for several sessions (package upstream).
+//     A follower is a BPF program of bperf that adds a leader's counts to the sums of the nodes.
+//   - A cell is a reading of an event, as in package count.
 //
 // It needs Linux 5.15 with BTF, bpffs on /sys/fs/bpf, and root or CAP_BPF, CAP_PERFMON and CAP_SYS_ADMIN.
 package shared
@@ -25,36 +45,36 @@ import (
 type Counter struct {
 	mu       sync.Mutex // between the methods and followCPUs
 	uevents  target.CPUChanges
-	failed   error        // in followCPUs
-	joined   map[int]bool // CPUs that came online
+	failed   error        // from followCPUs
+	joined   map[int]bool // CPUs that came online while the counter was enabled
 	o        *objects
 	place    *place
 	token    *ebpf.Map
 	session  session
-	lost     Lost              // before
+	lost     Lost              // up to Open
 	followed map[int]*followed // by slot
 
-	afterCPUs func() error // nil if nobody wants to know
+	afterCPUs func() error // the argument of AfterCPUs; nil until it is called
 
 	where    Where
 	cgroupV1 bool
 	target   target.Target
 	options  count.Options
 	events   []counted
-	cpus     []int        // of the target, and those that may join
-	cells    []count.Cell // events in order; the readings are what was counted up to the last Disable
-	units    bool         // the target is of tasks or cgroups
+	cpus     []int        // of the target, with LaterCPUs also the offline ones
+	cells    []count.Cell // events in order, with the counts up to the last Disable
+	units    bool         // the target has tasks or cgroups, not CPUs
 
 	enabled bool
-	base    []perfevent.Reading // of the cells, when they were enabled
-	now     []perfevent.Reading // of the cells, last
+	base    []perfevent.Reading // of the cells, at Enable
+	now     []perfevent.Reading // of the cells, the last ones
 }
 
 // counted is an event of the list.
 type counted struct {
 	slot  int
-	cpus  []int // of the target, on which it is counted
-	opens []int // CPUs that have a perf event for it when they are online; nil for all
+	cpus  []int // CPUs of the target on which it is counted
+	opens []int // CPUs on which it has a perf event while they are online; nil for all
 	err   error
 }
 
@@ -107,10 +127,10 @@ func (c *Counter) Read(dst []count.Cell) ([]count.Cell, error) {
 	return dst, nil
 }
 
-// Err says why an event is not counted: a *count.Unsupported.
+// Err returns why an event is not counted, a *count.Unsupported, or nil.
 func (c *Counter) Err(event int) error { return c.events[event].err }
 
-// Close ends the session: what nobody else counts is counted no more.
+// Close ends the session. It closes the perf events that no other session counts.
 func (c *Counter) Close() error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -122,7 +142,7 @@ func (c *Counter) Close() error {
 	return err
 }
 
-// closeObjects lets go of all that is shared.
+// closeObjects closes this session's descriptors of all shared objects.
 func (c *Counter) closeObjects() error {
 	errs := []error{c.o.close()}
 	for _, f := range c.followed {
@@ -131,7 +151,7 @@ func (c *Counter) closeObjects() error {
 	return errors.Join(errs...)
 }
 
-// runLeaders brings what upstream leaders count up to date on CPUs.
+// runLeaders runs the upstream leaders on these CPUs, which updates their counts.
 func (c *Counter) runLeaders(cpus []int) error {
 	for _, f := range c.followed {
 		if err := f.run(cpus); err != nil {
@@ -141,7 +161,7 @@ func (c *Counter) runLeaders(cpus []int) error {
 	return nil
 }
 
-// read takes a reading of all cells, of all that was counted since they exist.
+// read reads the counts of all cells since the shared sums exist.
 func (c *Counter) read(dst []perfevent.Reading) error {
 	clear(dst)
 	if c.failed != nil {
@@ -158,7 +178,7 @@ func (c *Counter) read(dst []perfevent.Reading) error {
 	return c.readUnits(dst)
 }
 
-// readSystem reads the events where they are, on each CPU.
+// readSystem reads the events of a target of CPUs.
 func (c *Counter) readSystem(dst []perfevent.Reading) error {
 	own := c.session.events
 	for slot := range c.followed {
@@ -184,7 +204,7 @@ func (c *Counter) readSystem(dst []perfevent.Reading) error {
 	return nil
 }
 
-// systemSums are what an event has counted, by CPU.
+// systemSums returns the counts of an event, by CPU.
 func (c *Counter) systemSums(slot int) ([]perfevent.Reading, error) {
 	if f := c.followed[slot]; f != nil {
 		return f.readings()
@@ -204,8 +224,8 @@ func (r countersReading) reading() perfevent.Reading {
 	return perfevent.Reading{Value: r.Value, Enabled: r.Enabled, Running: r.Enabled - r.Stopped}
 }
 
-// readUnits reads the sums of the session's nodes and those below, after they were brought up to date where
-// such a node runs. The lock is held, so that no node moves meanwhile.
+// readUnits reads the sums of the session's nodes and of all nodes below them. First it updates the CPUs on which such a
+// node runs. The caller holds the lock, so that no node moves.
 func (c *Counter) readUnits(dst []perfevent.Reading) error {
 	var state countersSharedState
 	if err := c.o.maps[mapState].Lookup(uint32(0), &state); err != nil {
@@ -233,7 +253,7 @@ func (c *Counter) readUnits(dst []perfevent.Reading) error {
 	return nil
 }
 
-// syncWhere brings those CPUs up to date on which one of the nodes runs at this moment.
+// syncWhere runs sync and the leaders on the CPUs on which one of the nodes runs now.
 func (c *Counter) syncWhere(units map[uint32][]uint32) error {
 	var cpus []countersCpu
 	if err := c.o.maps[countersMapCpus].Lookup(uint32(0), &cpus); err != nil {
@@ -254,13 +274,13 @@ func (c *Counter) syncWhere(units map[uint32][]uint32) error {
 	return c.runLeaders(run)
 }
 
-// unitPlace is what the cells of units differ by, besides the CPU.
+// unitPlace identifies the cells of one event and unit, which differ only in the CPU.
 type unitPlace struct {
 	slot int
 	unit uint32
 }
 
-// placesOfCells lists the cells (indexes) of each event and unit.
+// placesOfCells returns the indexes of the cells of each event and unit.
 func (c *Counter) placesOfCells() map[unitPlace][]int {
 	places := make(map[unitPlace][]int)
 	for i, cell := range c.cells {
@@ -270,19 +290,19 @@ func (c *Counter) placesOfCells() map[unitPlace][]int {
 	return places
 }
 
-// unit is the number that the session's nodes have for a cell.
+// unit returns the unit that a cell belongs to.
 func (c *Counter) unit(cell count.Cell) uint32 {
 	return uint32(max(cell.Thread, cell.Cgroup, 0))
 }
 
-// bankSums is an element of the map of sums.
+// bankSums is an element of the map of sums: those of a bank of events.
 type bankSums [bankEvents]countersReading
 
-// addBank adds one element of the sums to the cells of the units that its node counts for.
+// addBank adds the sums of a node for one bank to the cells of the units that the node counts for.
 func (c *Counter) addBank(dst []perfevent.Reading, places map[unitPlace][]int, id, bank uint32, units []uint32) error {
 	var sums []bankSums // by CPU
 	err := c.o.maps[countersMapSums].Lookup(countersBankKey{Node: id, Bank: bank}, &sums)
-	if errors.Is(err, ebpf.ErrKeyNotExist) { // never counted such an event
+	if errors.Is(err, ebpf.ErrKeyNotExist) { // the node has never counted these events
 		return nil
 	}
 	if err != nil {
@@ -303,7 +323,7 @@ func (c *Counter) addBank(dst []perfevent.Reading, places map[unitPlace][]int, i
 	return nil
 }
 
-// supported lists the slots of the events that are counted.
+// supported returns the slots of the events that are counted, one bit each.
 func (c *Counter) supported() (events uint64) {
 	for _, e := range c.events {
 		if e.err == nil {
@@ -313,7 +333,7 @@ func (c *Counter) supported() (events uint64) {
 	return events
 }
 
-// makeCells lists what is read, events in order.
+// makeCells makes the cells, events in order.
 func (c *Counter) makeCells() {
 	for i, e := range c.events {
 		if e.err != nil {

@@ -14,10 +14,10 @@ import (
 	"github.com/bperf/bperf/perfdata"
 )
 
-// followed is an event that no counter of ours counts, but that of a leader in the layout of upstream perf.
+// followed is an event that a leader in the layout of upstream perf counts, instead of a slot's own perf events.
 type followed struct {
 	leader *upstream.Leader
-	link   link.Link // of the program that adds up what it counts for tasks and cgroups; nil if none are counted
+	link   link.Link // of the follower, which adds the leader's counts to the nodes; nil if the session needs none
 }
 
 func (f *followed) close() error {
@@ -28,7 +28,7 @@ func (f *followed) close() error {
 	return err
 }
 
-// run brings up to date what the leader has counted on CPUs, as far as they are online.
+// run runs the leader on these CPUs, which updates its counts. It skips offline CPUs.
 func (f *followed) run(cpus []int) error {
 	for _, cpu := range cpus {
 		if err := f.leader.Run(cpu); err != nil && !errors.Is(err, syscall.ENXIO) {
@@ -38,7 +38,7 @@ func (f *followed) run(cpus []int) error {
 	return nil
 }
 
-// readings are what the leader has counted up to now, by CPU.
+// readings returns the leader's last readings, by CPU.
 func (f *followed) readings() ([]perfevent.Reading, error) {
 	var all []perfevent.Reading
 	if err := f.leader.Prev().Lookup(uint32(0), &all); err != nil {
@@ -47,16 +47,16 @@ func (f *followed) readings() ([]perfevent.Reading, error) {
 	return all, nil
 }
 
-// canFollow reports whether a leader can count an event for us: those that count the switch themselves it gives to the wrong
-// task, and filters are nothing that it knows of.
+// canFollow reports whether a leader can count an event. It would attribute events that count context switches to the wrong
+// task, and it does not support filters.
 func canFollow(k key) bool {
 	counts := k.attr.Type == perfdata.TypeSoftware &&
 		(k.attr.Config == perfdata.SoftwareContextSwitches || k.attr.Config == perfdata.SoftwareCgroupSwitches)
 	return !counts && k.filter == ""
 }
 
-// openAttrMap opens the map of perf's sessions; nil if there is none. What else there may be in its place is nobody's concern who has not asked
-// to share with perf.
+// openAttrMap opens the map of perf's sessions. It returns nil if there is none, or if something else is in its place: only a session that leads
+// for perf must report that.
 func openAttrMap(path string) (*upstream.AttrMap, error) {
 	if path == "" {
 		return nil, nil
@@ -69,7 +69,7 @@ func openAttrMap(path string) (*upstream.AttrMap, error) {
 	return attrs, err
 }
 
-// countedApart reports for each event of the table whether sessions of perf count it with a counter of their own.
+// countedApart reports for each slot whether sessions of perf count its event with a counter of their own.
 func (s *slots) countedApart(attrMap string) ([]bool, error) {
 	apart := make([]bool, len(s.table))
 	attrs, err := openAttrMap(attrMap)
@@ -89,13 +89,13 @@ func (s *slots) countedApart(attrMap string) ([]bool, error) {
 	return apart, nil
 }
 
-// findLeader looks for a live upstream leader that counts an event on all of these CPUs; nil if there is none.
+// findLeader returns the live upstream leader that counts an event on all of these CPUs, or nil.
 func findLeader(path string, k key, cpus []int) (*upstream.Leader, error) {
 	attrs, err := openAttrMap(path)
 	if attrs == nil || err != nil {
 		return nil, err
 	}
-	defer attrs.Close() // and unlocks it
+	defer attrs.Close() // also unlocks it
 	if err := attrs.Lock(); err != nil {
 		return nil, err
 	}
@@ -106,7 +106,7 @@ func findLeader(path string, k key, cpus []int) (*upstream.Leader, error) {
 	return covering(l, cpus)
 }
 
-// covering closes a leader that does not count on all of these CPUs, and returns nil in its place.
+// covering returns l if it counts on all of these CPUs. Otherwise it closes l and returns nil.
 func covering(l *upstream.Leader, cpus []int) (*upstream.Leader, error) {
 	covers, err := l.Covers(cpus)
 	if err == nil && covers {
@@ -115,13 +115,13 @@ func covering(l *upstream.Leader, cpus []int) (*upstream.Leader, error) {
 	return nil, errors.Join(err, l.Close())
 }
 
-// lead finds or starts a leader for an event and registers it where upstream perf finds it.
+// lead finds a leader for an event, or starts one and registers it in perf's map.
 func lead(path string, k key, cpus []int) (*upstream.Leader, error) {
 	attrs, err := upstream.Create(path)
 	if err != nil {
 		return nil, err
 	}
-	defer attrs.Close() // and unlocks it
+	defer attrs.Close() // also unlocks it
 	if err := attrs.Lock(); err != nil {
 		return nil, err
 	}
@@ -136,7 +136,7 @@ func lead(path string, k key, cpus []int) (*upstream.Leader, error) {
 	}
 	attr := attrs.Attr(&k.attr)
 	events := make(map[int]*perfevent.Event)
-	defer func() { // the leader holds them
+	defer func() { // the leader keeps them open
 		for _, e := range events {
 			e.Close()
 		}
@@ -156,7 +156,8 @@ func lead(path string, k key, cpus []int) (*upstream.Leader, error) {
 	return l, nil
 }
 
-// attachFollower lets the growth of a leader's counter be added to the sums of the nodes that count the event.
+// attachFollower attaches a follower, which adds the growth of a leader's counter to the sums of the nodes that count the event. It
+// returns the follower's link and its ID.
 func (o *objects) attachFollower(l *upstream.Leader, slot int, cgroupV1 bool) (link.Link, uint32, error) {
 	spec, err := programSpecs(cgroupV1)
 	if err != nil {

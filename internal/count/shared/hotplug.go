@@ -10,7 +10,7 @@ import (
 	"github.com/bperf/bperf/internal/target"
 )
 
-// followCPUs opens and closes perf events as CPUs come and go, until the session ends.
+// followCPUs opens perf events when CPUs come online and closes them when CPUs go offline, until the session ends.
 func (c *Counter) followCPUs(u target.CPUChanges) {
 	for e := range u.All() {
 		c.mu.Lock()
@@ -21,7 +21,7 @@ func (c *Counter) followCPUs(u target.CPUChanges) {
 	}
 }
 
-// changeCPU deals with a message. All sessions get it; the first one closes the perf events of a CPU that has gone.
+// changeCPU handles a message. All sessions get it; the first one closes the perf events of a CPU that went offline.
 func (c *Counter) changeCPU(e target.CPUChange) error {
 	unlock, err := c.place.lock(alone)
 	if err != nil {
@@ -54,7 +54,7 @@ func (c *Counter) changeCPU(e target.CPUChange) error {
 	return err
 }
 
-// closeCPU closes all perf events of a CPU, which do not come back with it.
+// closeCPU closes all perf events of a CPU that went offline. They do not count again when the CPU comes back.
 func (s *slots) closeCPU(cpu int) error {
 	for i := range s.table {
 		if s.table[i].used() && s.table[i].Leader == 0 {
@@ -66,15 +66,15 @@ func (s *slots) closeCPU(cpu int) error {
 	return nil
 }
 
-// Joined returns the CPUs on which events were opened while they were to count, in order: they came online. What ran there before the kernel reported them is
-// not counted.
+// Joined returns the CPUs that came online while the counter was enabled, in ascending order. The counts do not include what ran there before the kernel
+// reported them.
 func (c *Counter) Joined() []int {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return slices.Sorted(maps.Keys(c.joined))
 }
 
-// openLater opens what this session counts on CPUs that have come online. Another session may have opened those of the CPU that the message is about.
+// openLater opens this session's events on CPUs that came online. Another session may already have opened those of the message's CPU.
 func (c *Counter) openLater(s *slots, e target.CPUChange) error {
 	online, err := procfs.OnlineCPUs()
 	if err != nil {
@@ -106,5 +106,5 @@ func (c *Counter) openLater(s *slots, e target.CPUChange) error {
 	return nil
 }
 
-// wants is whether an event is to be open on a CPU.
+// wants reports whether an event must be open on a CPU.
 func (e counted) wants(cpu int) bool { return e.opens == nil || slices.Contains(e.opens, cpu) }

@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// The sizes of the tables; the BPF programs have the same.
+// The sizes of the tables, as in counters.bpf.c.
 const (
 	maxEvents   = 64
 	bankEvents  = 8
@@ -14,27 +14,27 @@ const (
 	maxSessions = 1024
 )
 
-// armed is the unit of nodes that count nothing for their session yet: their tasks are to execute a command.
+// armed is the unit of nodes that count nothing for their session until their tasks execute a command.
 const armed = ^uint32(0)
 
-// nodes is the table of who is counted. Its index is a node's number; the first is none.
+// nodes is the table of nodes. Its index is a node's number; the first element is unused.
 //
-// A node is a set of tasks, or a cgroup, that the same sessions count: the one that made it and those of its
-// parent. So a session that counts what others count already moves it to a node of its own, below
-// theirs, and whatever is counted is added to one node, whose sum all of them read. A session's count is the sum over
+// A node is a set of tasks, or a cgroup, that the same sessions count: the session that made it and those of its
+// parent. If other sessions already count a task, a new session moves it to a node of its own, below
+// theirs. Each count is added to one node, whose sum all of them read. A session's count is the sum over
 // its nodes and all nodes below them.
 //
-// When a session has ended, the tasks of its nodes move to the parents, which keep the sums (forward), or
-// to none. A number is used anew only when it has rested, as a child that is being born may still get it.
+// When a session has ended, the tasks of its nodes move to the parents (forward), or to no node. If a node has a parent, its sums
+// stay, because the sessions above read them. A number is reused only after it has rested: a child that is being born may still get it.
 type nodes []countersNode
 
-// session is what the table needs to know of a session.
+// session is a session in the tables.
 type session struct {
-	slot   uint32 // plus 1, as in a node
-	events uint64
+	slot   uint32 // its index in the table of sessions plus 1, as in a node
+	events uint64 // slots of its events, one bit each
 }
 
-// live is the nearest of a node and those above it whose session lives; 0 if there is none.
+// live returns the node itself, or the nearest node above it, whose session lives; 0 if there is none.
 func (n nodes) live(id uint32) uint32 {
 	for id != 0 && n[id].Session == 0 {
 		id = n[id].Parent
@@ -42,8 +42,8 @@ func (n nodes) live(id uint32) uint32 {
 	return id
 }
 
-// settle brings the table in order: events has the sessions that live, and what each counts. It reports whether sessions
-// have ended whose tasks and sums are to be swept.
+// settle updates the table for the sessions in events, which has all live sessions with their events. It reports whether
+// sessions have ended, whose tasks and sums the caller must sweep.
 func (n nodes) settle(events map[uint32]uint64, now time.Duration) (ended bool) {
 	for id := range n {
 		node := &n[id]
@@ -55,14 +55,14 @@ func (n nodes) settle(events map[uint32]uint64, now time.Duration) (ended bool) 
 			ended = true
 		}
 	}
-	parents := make([]uint32, len(n)) // while they can still be found
+	parents := make([]uint32, len(n)) // computed before the loop below changes Parent
 	for id := range n {
 		parents[id] = n.live(n[id].Parent)
 	}
 	for id := range n {
 		node := &n[id]
 		node.Parent = parents[id]
-		if n[node.OnExec].Session == 0 { // tasks can execute something before they are swept
+		if n[node.OnExec].Session == 0 { // tasks can execute a command before they are swept
 			node.OnExec = parents[node.OnExec]
 		}
 		if node.Session == 0 {
@@ -80,7 +80,7 @@ func (n nodes) settle(events map[uint32]uint64, now time.Duration) (ended bool) 
 	return ended
 }
 
-// settleEvents fills in what a node counts, after those above it.
+// settleEvents sets the events of a node, after those of the nodes above it.
 func (n nodes) settleEvents(id uint32, events map[uint32]uint64, done []bool) {
 	node := &n[id]
 	if done[id] {
@@ -100,10 +100,11 @@ func (n nodes) settleEvents(id uint32, events map[uint32]uint64, done []bool) {
 	}
 }
 
-// rest is how long a number is not used after its session has ended: longer than it takes to be born.
+// rest is the time before a number is reused after its session has ended. The birth of a child takes less.
 const rest = time.Second
 
-// free is whether a node can be used for tasks or a cgroup below parent. That of an ended session keeps its sum there.
+// free reports whether the number of a node can be used for a new node below parent. The number of an ended session keeps its sums for
+// its parent, so it needs the same parent.
 func (n nodes) free(id uint32, parent uint32, now time.Duration) bool {
 	node := &n[id]
 	if node.Session != 0 {
@@ -115,7 +116,7 @@ func (n nodes) free(id uint32, parent uint32, now time.Duration) bool {
 	return node.Parent == parent && now-time.Duration(node.Retired) > rest
 }
 
-// resting reports whether there are nodes whose tasks may have to be swept again.
+// resting reports whether there are nodes of ended sessions, whose tasks may need another sweep.
 func (n nodes) resting() bool {
 	for id := range n {
 		if n[id].Session == 0 && n[id].Retired != 0 {
@@ -125,7 +126,7 @@ func (n nodes) resting() bool {
 	return false
 }
 
-// clear frees the numbers of those that have rested and whose sums nobody reads. It is called after a sweep.
+// clear frees the numbers of nodes that have rested and whose sums no session reads. The caller sweeps first.
 func (n nodes) clear(now time.Duration) {
 	for id := range n {
 		if node := &n[id]; node.Session == 0 && node.Retired != 0 && node.Forward == 0 && now-time.Duration(node.Retired) > rest {
@@ -136,7 +137,7 @@ func (n nodes) clear(now time.Duration) {
 
 var errNoNodes = errors.New("no room is left")
 
-// add makes a node for a session.
+// add adds a node and returns its number.
 func (n *nodes) add(node countersNode, now time.Duration) (uint32, error) {
 	for id := 1; id < maxNodes; id++ {
 		if id == len(*n) {
@@ -150,13 +151,13 @@ func (n *nodes) add(node countersNode, now time.Duration) (uint32, error) {
 	return 0, fmt.Errorf("%w: all sessions together can count %d sets of tasks and cgroups", errNoNodes, maxNodes-1)
 }
 
-// addTasks makes the node for those tasks of a unit of a session that were in the node above, which may be 0.
+// addTasks makes the node for the tasks of a session's unit that were in the node above (0 for none), and returns its number.
 func (n *nodes) addTasks(s session, unit, above uint32, inherit, onExec bool, now time.Duration) (uint32, error) {
 	a := adder{nodes: n, session: s, unit: unit, inherit: inherit, now: now, made: make(map[adding]uint32)}
 	return a.add(adding{above, onExec})
 }
 
-// adder makes the nodes of a unit: for its tasks, their children, and what they become when they execute something.
+// adder makes the nodes of a unit: for its tasks, for their children, and for both after they execute a command.
 type adder struct {
 	nodes   *nodes
 	session session
@@ -166,7 +167,7 @@ type adder struct {
 	made    map[adding]uint32
 }
 
-// adding is the tasks of a node above that are counted as well, or are to be once they execute something.
+// adding identifies a node that an adder makes: for the tasks of the node above, armed or not.
 type adding struct {
 	above uint32
 	armed bool
@@ -195,7 +196,7 @@ func (a *adder) add(which adding) (uint32, error) {
 			return 0, err
 		}
 	}
-	if which.armed || exec != 0 { // for sessions above
+	if which.armed || exec != 0 { // exec != 0: sessions above wait for a command
 		if exec == 0 {
 			exec = which.above
 		}
@@ -207,7 +208,7 @@ func (a *adder) add(which adding) (uint32, error) {
 	return id, nil
 }
 
-// units tells for each node which units of a session count it.
+// units returns for each node the units of a session that count it.
 func (n nodes) units(s session) map[uint32][]uint32 {
 	units := make(map[uint32][]uint32)
 	for id := range n {

@@ -16,7 +16,7 @@ import (
 	"github.com/bperf/bperf/internal/perfevent"
 )
 
-// mapNames are the maps that all sessions have open.
+// mapNames has the names of the maps that all sessions have open.
 var mapNames = [...]string{
 	countersMapEvents, countersMapCpus, countersMapStarts, countersMapTasks, countersMapCgroups, countersMapCgroupCache,
 	countersMapNodes, countersMapSums, countersMapSystems, mapState, mapFilter, countersMapLost, countersMapSessions, countersMapSlots,
@@ -28,31 +28,31 @@ const (
 	mapFilter = ".bss"
 )
 
-// programNames are the programs that sessions run themselves.
+// programNames has the names of the programs that sessions run themselves.
 var programNames = [...]string{countersProgSync, countersProgFind, countersProgMoveTask}
 
-// hookNames are the programs that are attached while tasks or cgroups are counted; the first one does the counting.
+// hookNames has the names of the hooks. The first one counts.
 var hookNames = [...]string{countersProgOnSwitch, countersProgOnNewtask, countersProgOnExit, countersProgOnFree,
 	countersProgOnRename, countersProgOnAttach}
 
-// tracepoints are those that the hooks are attached to.
+// tracepoints has the tracepoint of each hook.
 var tracepoints = [...]string{"sched_switch", "task_newtask", "sched_process_exit", "sched_process_free",
 	"task_rename", "cgroup_attach_task"}
 
-// hotplugTracepoint is that of on_hotplug, which is attached as long as there are sessions.
+// hotplugTracepoint is the tracepoint of on_hotplug, which is attached as long as there are sessions.
 const hotplugTracepoint = "cpuhp_enter"
 
-// objects are the maps and programs that sessions share, as one of them has them open.
+// objects has one session's descriptors of the shared maps, programs and links.
 type objects struct {
 	ids
 	maps     map[string]*ebpf.Map
 	programs map[string]*ebpf.Program
 	hotplug  link.Link   // of on_hotplug
-	links    []link.Link // of the hooks; nil where they are not attached, or not this session's concern
-	types    *btf.Cache  // the kernel's, while the session opens: decoding them takes longer than all else
+	links    []link.Link // of the hooks; nil if they are not attached, or if this session does not need them
+	types    *btf.Cache  // the kernel's types, kept while the session opens: decoding them takes longer than everything else
 }
 
-// newObjects decodes the kernel's types where types is nil.
+// newObjects returns empty objects. If types is nil, they decode the kernel's types.
 func newObjects(types *btf.Cache) *objects {
 	if types == nil {
 		types = btf.NewCache()
@@ -60,7 +60,7 @@ func newObjects(types *btf.Cache) *objects {
 	return &objects{maps: make(map[string]*ebpf.Map), programs: make(map[string]*ebpf.Program), types: types}
 }
 
-// connect opens what is there. It is an error wrapping fs.ErrNotExist if the last session has ended.
+// connect opens the existing objects. The error wraps fs.ErrNotExist if the last session has ended.
 func connect(known ids, types *btf.Cache) (*objects, error) {
 	o := newObjects(types)
 	o.ids = known
@@ -88,7 +88,7 @@ func connect(known ids, types *btf.Cache) (*objects, error) {
 	return o, nil
 }
 
-// checkMaps tells IDs that were given to others, after so many that they began anew, from the real ones.
+// checkMaps detects that pinned IDs were reused for other objects after the kernel's ID counter wrapped.
 func (o *objects) checkMaps() error {
 	info, err := o.programs[countersProgSync].Info()
 	if err != nil {
@@ -103,7 +103,7 @@ func (o *objects) checkMaps() error {
 	return nil
 }
 
-// create makes all anew. Only on_hotplug is attached yet.
+// create creates all objects. It attaches only on_hotplug.
 func create(cgroupV1 bool, types *btf.Cache) (*objects, error) {
 	spec, err := loadCounters()
 	if err != nil {
@@ -112,7 +112,7 @@ func create(cgroupV1 bool, types *btf.Cache) (*objects, error) {
 	return createFrom(spec, cgroupV1, types)
 }
 
-// createFrom takes the sizes of the maps from spec.
+// createFrom is create with the sizes of the maps in spec.
 func createFrom(spec *ebpf.CollectionSpec, cgroupV1 bool, types *btf.Cache) (*objects, error) {
 	var err error
 	o := newObjects(types)
@@ -149,7 +149,7 @@ func (o *objects) attachHotplug(cgroupV1 bool) (link.Link, uint32, error) {
 	return attachTo(hotplugTracepoint, programs[0], countersProgOnHotplug)
 }
 
-// attachTo attaches a program to a raw tracepoint.
+// attachTo attaches a program to a raw tracepoint and returns the link and its ID.
 func attachTo(tracepoint string, p *ebpf.Program, name string) (link.Link, uint32, error) {
 	l, err := link.AttachRawTracepoint(link.RawTracepointOptions{Name: tracepoint, Program: p})
 	if err != nil {
@@ -162,7 +162,7 @@ func attachTo(tracepoint string, p *ebpf.Program, name string) (link.Link, uint3
 	return l, uint32(info.ID), nil
 }
 
-// newMap makes a map. The library would make that of the events too small.
+// newMap creates a map. It does not use the library for the map of events, which would be too small.
 func newMap(spec *ebpf.MapSpec) (*ebpf.Map, error) {
 	if spec.Type != ebpf.PerfEventArray {
 		return ebpf.NewMap(spec)
@@ -178,10 +178,10 @@ func newMap(spec *ebpf.MapSpec) (*ebpf.Map, error) {
 	return ebpf.NewMapFromFD(fd)
 }
 
-// constants is the section of the constants of the programs.
+// constants is the section with the programs' constants.
 const constants = ".rodata"
 
-// load loads programs that use the maps.
+// load loads programs that use the shared maps.
 func (o *objects) load(cgroupV1 bool, names ...string) ([]*ebpf.Program, error) {
 	spec, err := programSpecs(cgroupV1)
 	if err != nil {
@@ -207,7 +207,7 @@ func (o *objects) load(cgroupV1 bool, names ...string) ([]*ebpf.Program, error) 
 	return inOrder, nil
 }
 
-// refusal is the kernel's answer, without what the library says of EPERM: memory for BPF is not limited from Linux 5.11 on.
+// refusal returns EPERM without the library's hint about the memory limit: from Linux 5.11 on, BPF memory has none.
 func refusal(err error) error {
 	if errors.Is(err, syscall.EPERM) {
 		return syscall.EPERM
@@ -218,7 +218,7 @@ func refusal(err error) error {
 // linux615 is the version 6.15.0 of Linux.
 const linux615 = 6<<16 | 15<<8
 
-// programSpecs are the programs for this machine.
+// programSpecs returns the programs for this machine.
 func programSpecs(cgroupV1 bool) (*ebpf.CollectionSpec, error) {
 	spec, err := loadCounters()
 	if err != nil {
@@ -238,7 +238,7 @@ func programSpecs(cgroupV1 bool) (*ebpf.CollectionSpec, error) {
 		spec.Variables[countersVarPreemptible].Set(version >= linux615))
 }
 
-// loadPrograms loads programs that use the shared maps, and others.
+// loadPrograms loads programs that use the shared maps and the maps in others.
 func (o *objects) loadPrograms(programs map[string]*ebpf.ProgramSpec, others map[string]*ebpf.Map) (map[string]*ebpf.Program, error) {
 	for _, program := range programs {
 		for i := range program.Instructions {
@@ -270,7 +270,7 @@ func (o *objects) loadPrograms(programs map[string]*ebpf.ProgramSpec, others map
 	return c.Programs, nil
 }
 
-// newConstants makes the map of the constants that were set. The library does it only for whole collections.
+// newConstants creates the map of the constants in spec. The library does that only for whole collections.
 func newConstants(spec *ebpf.CollectionSpec) (*ebpf.Map, error) {
 	m := spec.Maps[constants]
 	value, ok := m.Contents[0].Value.([]byte)
@@ -285,7 +285,7 @@ func newConstants(spec *ebpf.CollectionSpec) (*ebpf.Map, error) {
 	return ebpf.NewMap(m)
 }
 
-// openLinks opens the links of the hooks, if they are attached.
+// openLinks opens the links of the hooks. It reports whether they are attached.
 func (o *objects) openLinks() bool {
 	var links []link.Link
 	for _, id := range o.Links {
@@ -302,7 +302,7 @@ func (o *objects) openLinks() bool {
 	return true
 }
 
-// attach loads and attaches the hooks: sched_switch last, when all that it builds upon is kept up to date.
+// attach loads and attaches the hooks. It attaches sched_switch last, because that hook depends on the state that the others maintain.
 func (o *objects) attach(cgroupV1 bool) error {
 	programs, err := o.load(cgroupV1, hookNames[:]...)
 	if err != nil {
@@ -349,7 +349,7 @@ func (o *objects) close() error {
 	return errors.Join(errs...)
 }
 
-// MapID returns the ID by which other processes can open a map.
+// MapID returns the ID of a map, by which other processes can open it.
 func MapID(m *ebpf.Map) (uint32, error) {
 	info, err := m.Info()
 	if err != nil {
@@ -359,7 +359,7 @@ func MapID(m *ebpf.Map) (uint32, error) {
 	return uint32(id), nil
 }
 
-// ProgramID returns the ID by which other processes can open a program.
+// ProgramID returns the ID of a program, by which other processes can open it.
 func ProgramID(p *ebpf.Program) (uint32, error) {
 	info, err := p.Info()
 	if err != nil {

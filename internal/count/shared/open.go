@@ -22,28 +22,28 @@ import (
 	"github.com/bperf/bperf/internal/target"
 )
 
-// How the lock is taken.
+// The modes of the lock.
 const (
 	lookOnly = syscall.LOCK_SH
 	alone    = syscall.LOCK_EX
 )
 
-// Where is where others are found whose counters are shared.
+// Where selects the sessions to share counters with.
 type Where struct {
-	Dir     string     // sessions of bperf: a directory in bpffs, which is made; usually Dir
-	AttrMap string     // sessions of upstream perf: their pinned map, usually upstream.DefaultPath; empty to have nothing to do with them
-	Lead    bool       // start counters in such a way, and make that map, that sessions of upstream perf can follow
-	Unled   bool       // perf events of bperf count, and never a leader of upstream perf, which counts in maps of its own
-	Types   *btf.Cache // the kernel's, where the caller needs them, too; nil to decode them
-	Target  string     // what is counted, for bperf counters; empty to describe the target
+	Dir     string     // for sessions of bperf: a directory in bpffs, which Open makes; usually Dir
+	AttrMap string     // for sessions of upstream perf: their pinned map, usually upstream.DefaultPath; empty to ignore them
+	Lead    bool       // start leaders that sessions of upstream perf can follow, and make AttrMap
+	Unled   bool       // never use a leader of upstream perf, which counts in its own maps
+	Types   *btf.Cache // the kernel's types, if the caller also needs them; nil to decode them
+	Target  string     // the target for `bperf counters`; empty for a description of the Target
 }
 
-// Open joins the sessions that share counters, or is the first of them, and counts the events of a list for a target. Counting starts with Enable, or where the
-// command is executed. Members of a group are shared one by one: as long as nothing is multiplexed, which is what sharing
-// is for, that is the same.
+// Open joins the sessions that share counters, or starts the first one, and counts the events of a list for a target. Counting starts
+// with Enable, or with EnableOnExec when the command is executed. Members of a group are shared one by one. As long as nothing is
+// multiplexed, which is the purpose of sharing, the counts are the same as those of a group.
 //
-// What this machine cannot count is no error but said by Err; where nothing can be counted, nothing is left behind
-// either. Descriptors of the target's cgroups are not kept.
+// Err returns why this machine cannot count an event. Even if it can count none, the session leaves nothing behind.
+// Open keeps no descriptors of the target's cgroups.
 func Open(where Where, list event.List, t target.Target, o count.Options) (*Counter, error) {
 	c := &Counter{where: where, target: t, options: o, units: len(t.Threads)+len(t.Cgroups) > 0, followed: make(map[int]*followed), joined: make(map[int]bool)}
 	var err error
@@ -66,7 +66,7 @@ func Open(where Where, list event.List, t target.Target, o count.Options) (*Coun
 	return c, nil
 }
 
-// abandon leaves nothing behind of a session that could not be opened. The lock is held.
+// abandon removes everything of a session that could not be opened. The caller holds the lock.
 func (c *Counter) abandon() error {
 	if c.o == nil {
 		return c.place.close()
@@ -114,7 +114,7 @@ func (c *Counter) open(list event.List) error {
 	c.makeCells()
 	switch {
 	case len(c.cells) == 0:
-		return nil // the caller says why
+		return nil // Err returns the reasons
 	case !c.units:
 		if err := c.o.closeLinks(); err != nil {
 			return err
@@ -143,7 +143,7 @@ func (c *Counter) open(list event.List) error {
 	return c.readUnits(c.base)
 }
 
-// attach attaches the hooks, when nobody else counts tasks or cgroups.
+// attach attaches the hooks if no other session counts tasks or cgroups.
 func (c *Counter) attach(b *book) error {
 	if err := b.reset(); err != nil {
 		return err
@@ -154,7 +154,7 @@ func (c *Counter) attach(b *book) error {
 	return c.place.store(c.o.ids)
 }
 
-// openEvents finds or opens the perf events and lets the session count them.
+// openEvents finds or opens the perf events and enters them in the session.
 func (c *Counter) openEvents(b *book, list event.List) error {
 	s, err := readSlots(c.o)
 	if err != nil {
@@ -208,8 +208,8 @@ func (c *Counter) openEvent(s *slots, e *event.Event) (counted, error) {
 	return counted{slot: slot, cpus: cpus, opens: opens}, nil
 }
 
-// openSlot finds the slot that counts an event on these CPUs, or makes one: of an upstream leader that counts it already, of
-// one that is started for upstream perf to follow, or of perf events that only bperf shares.
+// openSlot returns the slot that counts an event on these CPUs, or makes one. A new slot follows an upstream leader that already counts
+// the event, follows a leader that openSlot starts for upstream perf, or has perf events that only bperf shares.
 func (c *Counter) openSlot(s *slots, e *event.Event, cpus []int) (int, error) {
 	k := keyOf(e, c.options.AllUser, c.options.AllKernel)
 	for _, slot := range s.find(k) {
@@ -247,11 +247,11 @@ func (c *Counter) openSlot(s *slots, e *event.Event, cpus []int) (int, error) {
 	if err == nil {
 		return slot, nil
 	}
-	s.table[slot].Leader = 0 // the kernel lets nobody follow: a counter of our own, then
+	s.table[slot].Leader = 0 // the kernel does not allow followers, so open own perf events
 	return slot, s.openFirst(slot, cpus)
 }
 
-// joinSlot shares what a slot counts already, if that is on these CPUs.
+// joinSlot shares an existing slot. It reports false if the slot has a leader that is gone or does not count on all of these CPUs.
 func (c *Counter) joinSlot(s *slots, slot int, cpus []int) (bool, error) {
 	if c.followed[slot] != nil {
 		return true, nil
@@ -273,7 +273,7 @@ func (c *Counter) joinSlot(s *slots, slot int, cpus []int) (bool, error) {
 	return true, c.follow(s, slot, l)
 }
 
-// follow counts a slot with an upstream leader.
+// follow makes a slot count with an upstream leader.
 func (c *Counter) follow(s *slots, slot int, l *upstream.Leader) error {
 	f := &followed{leader: l}
 	known := &s.table[slot]
@@ -281,7 +281,7 @@ func (c *Counter) follow(s *slots, slot int, l *upstream.Leader) error {
 	if known.Leader, known.Diff, err = l.IDs(); err != nil {
 		return errors.Join(err, f.close())
 	}
-	if c.units || c.where.Lead { // who leads for others must be one that can be followed
+	if c.units || c.where.Lead { // with Lead, attach a follower even for CPUs: it proves that others can follow
 		if f.link, err = link.NewFromID(link.ID(known.Follower)); err != nil {
 			f.link, known.Follower, err = c.o.attachFollower(l, slot, c.cgroupV1)
 		}
@@ -296,7 +296,8 @@ func (c *Counter) follow(s *slots, slot int, l *upstream.Leader) error {
 	return nil
 }
 
-// opensOn is where an event must be open at this moment: tasks may run on all CPUs.
+// opensOn returns the online CPUs on which an event must be open. For tasks and cgroups these are all CPUs of its PMU, because tasks
+// may run on any of them.
 func (c *Counter) opensOn(e *event.Event, cpus []int) ([]int, error) {
 	if c.units {
 		cpus = e.CPUs
@@ -308,7 +309,7 @@ func (c *Counter) opensOn(e *event.Event, cpus []int) ([]int, error) {
 	return slices.DeleteFunc(online, func(cpu int) bool { return !slices.Contains(cpus, cpu) }), nil
 }
 
-// allCPUs are those of the target, and those that may join it.
+// allCPUs returns the CPUs of the target, with LaterCPUs also the offline ones.
 func (c *Counter) allCPUs() ([]int, error) {
 	if !c.options.LaterCPUs {
 		return c.target.CPUs, nil
@@ -317,7 +318,7 @@ func (c *Counter) allCPUs() ([]int, error) {
 	return slices.Sorted(slices.Values(slices.Concat(c.target.CPUs, offline))), err
 }
 
-// unshareable is the reason why an event cannot be counted in this way, or nil.
+// unshareable returns why an event cannot be shared, or nil.
 func unshareable(e *event.Event) error {
 	switch {
 	case e.PMU == "tracepoint" && strings.HasPrefix(e.Name, "sched:sched_switch"):
@@ -351,7 +352,7 @@ func describeTarget(t target.Target) string {
 	}
 }
 
-// leave ends the session.
+// leave takes the lock and ends the session.
 func (c *Counter) leave() error {
 	unlock, err := c.place.lock(alone)
 	if err != nil {

@@ -16,10 +16,11 @@ import (
 	"github.com/bperf/bperf/internal/kernel"
 )
 
-// Dir is where the sessions of a machine find each other.
+// Dir is the default directory through which the sessions of a machine find each other.
 const Dir = "/sys/fs/bpf/bperf"
 
-// place is that directory. Whoever changes what is shared holds its lock alone; the lock goes with the process.
+// place is the directory through which sessions find each other. A session that changes shared state holds its lock exclusively. The kernel
+// releases the lock when the process ends.
 type place struct {
 	path string
 	dir  *os.File
@@ -59,7 +60,7 @@ func checkBPFFS(path string) error {
 	return nil
 }
 
-// permission is what would mend a refusal, as the end of a message.
+// permission returns the end of an error message that says how to fix missing permissions, or "".
 func permission(err error) string {
 	if !errors.Is(err, fs.ErrPermission) {
 		return ""
@@ -69,10 +70,10 @@ func permission(err error) string {
 
 func (p *place) close() error { return p.dir.Close() }
 
-// lockTimeout is how long a session waits for another one to be done: joining takes milliseconds.
+// lockTimeout is the longest time that a session waits for the lock. Joining takes milliseconds.
 const lockTimeout = time.Minute
 
-// lock takes the lock, for changes (syscall.LOCK_EX) or to look (syscall.LOCK_SH).
+// lock takes the lock: alone to change shared state, lookOnly to read it.
 func (p *place) lock(how int) (unlock func(), err error) {
 	unlock = func() { syscall.Flock(int(p.dir.Fd()), syscall.LOCK_UN) }
 	err = syscall.Flock(int(p.dir.Fd()), how|syscall.LOCK_NB)
@@ -102,17 +103,17 @@ func (p *place) lock(how int) (unlock func(), err error) {
 	return unlock, nil
 }
 
-// pin is the name of the map that holds the IDs. Versions of bperf whose programs and tables differ have different
-// names, and do not share.
+// pin returns the path of the pinned map of IDs. Versions of bperf with different programs or tables have different
+// paths, and do not share.
 func (p *place) pin() string {
 	layout := sha256.Sum256(append(_CountersBytes, layoutVersion))
 	return filepath.Join(p.path, fmt.Sprintf("counters-%x", layout[:8]))
 }
 
-// layoutVersion changes with the meaning of what is in the tables and in ids, where the programs do not.
+// layoutVersion changes if the meaning of the tables or of ids changes while the programs stay the same.
 const layoutVersion = 1
 
-// ids are what is pinned. IDs hold nothing: what they name lives as long as a session has it open.
+// ids is the value of the pinned map. An ID keeps nothing alive: each object lives as long as a session has it open.
 type ids struct {
 	Maps     [len(mapNames)]uint32     // in the order of mapNames
 	Programs [len(programNames)]uint32 // in the order of programNames
@@ -120,7 +121,7 @@ type ids struct {
 	Links    [len(hookNames)]uint32    // in the order of hookNames; 0 while no tasks or cgroups are counted
 }
 
-// load reads the IDs; errors.Is(err, fs.ErrNotExist) if there are none.
+// load reads the IDs. The error wraps fs.ErrNotExist if there are none.
 func (p *place) load() (ids, error) {
 	var known ids
 	m, err := ebpf.LoadPinnedMap(p.pin(), nil)
@@ -134,7 +135,7 @@ func (p *place) load() (ids, error) {
 	return known, nil
 }
 
-// store pins the IDs, in place of others.
+// store pins the IDs and replaces older ones.
 func (p *place) store(known ids) error {
 	m, err := OpenPin(p.pin(), &ebpf.MapSpec{
 		Name: "bperf_ids", Type: ebpf.Array, KeySize: 4, ValueSize: uint32(unsafe.Sizeof(ids{})), MaxEntries: 1})
@@ -148,7 +149,7 @@ func (p *place) store(known ids) error {
 	return nil
 }
 
-// OpenPin opens the map that is pinned at a path, and makes and pins it first, for its user alone, where there is none. The caller holds the lock.
+// OpenPin opens the map that is pinned at a path. If there is none, it creates and pins one with mode 0600. The caller holds the lock.
 func OpenPin(path string, spec *ebpf.MapSpec) (*ebpf.Map, error) {
 	m, err := ebpf.LoadPinnedMap(path, nil)
 	if errors.Is(err, fs.ErrNotExist) {

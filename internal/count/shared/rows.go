@@ -11,19 +11,19 @@ import (
 // where N is the number of possible CPUs.
 func (c *Counter) Array() *ebpf.Map { return c.o.maps[countersMapEvents] }
 
-// Row returns where in Array an event is that is counted (Err returns nil for it).
+// Row returns the row in Array of an event for which Err returns nil.
 func (c *Counter) Row(event int) int { return c.events[event].slot }
 
 // CPUs returns the CPUs on which an event is counted.
 func (c *Counter) CPUs(event int) []int { return c.events[event].cpus }
 
-// Token returns a number of this session that Lives takes, also in other processes.
+// Token returns the number of this session for Lives, which any process can call.
 func (c *Counter) Token() (uint32, error) { return MapID(c.token) }
 
-// Lives reports whether the session with a token has not ended.
+// Lives reports whether the session with this token still lives.
 func Lives(token uint32) bool { return tokenLives(token) }
 
-// Programs returns the IDs of the BPF programs through which the sessions of a directory share; none if nothing is shared.
+// Programs returns the IDs of the BPF programs that the sessions of a directory share. It returns nil if nothing is shared.
 func Programs(dir string) []uint32 {
 	known, err := (&place{path: dir}).load()
 	if err != nil {
@@ -43,7 +43,8 @@ func Programs(dir string) []uint32 {
 	return programs
 }
 
-// Lock keeps the sessions that share counters from changing anything, and CPUs from coming and going, until unlock is called.
+// Lock takes the lock of the place, and keeps this session from handling CPUs that come online or go offline. No session changes shared
+// state until the caller calls unlock.
 func (c *Counter) Lock() (unlock func(), err error) {
 	c.mu.Lock()
 	release, err := c.place.lock(alone)
@@ -57,10 +58,10 @@ func (c *Counter) Lock() (unlock func(), err error) {
 	}, nil
 }
 
-// Pin returns the path of a file in the directory in bpffs that only the user of this session can change.
+// Pin returns the path of a file in the session's directory in bpffs, which only the session's user can change.
 func (c *Counter) Pin(name string) string { return filepath.Join(c.place.path, name) }
 
-// AfterCPUs has f called, with the lock held, each time that CPUs have come or gone and the perf events with them.
+// AfterCPUs sets the function that the session calls, with the lock held, after it has handled CPUs that came online or went offline.
 func (c *Counter) AfterCPUs(f func() error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -15,7 +15,7 @@ import (
 	"github.com/bperf/bperf/perfdata"
 )
 
-// key is what makes events the same: bit for bit what the kernel gets, and the filter.
+// key identifies an event: events are the same if their attributes are the same bit for bit, and so are their filters.
 type key struct {
 	attr   perfdata.Attr
 	filter string
@@ -48,7 +48,7 @@ func (s *countersSlot) mark(cpu int, has bool) {
 	}
 }
 
-// maxCPUs is the number of CPUs that a slot can tell of: the most that Linux can be configured for is 8192 on x86.
+// maxCPUs is the number of CPUs in a slot's mask. The maximum that Linux can be configured for is 8192 on x86.
 const maxCPUs = len(countersSlot{}.Cpus) * 64
 
 func text(b []uint8) string {
@@ -56,7 +56,7 @@ func text(b []uint8) string {
 	return string(before)
 }
 
-// slots is the table of the events that are being counted.
+// slots is the table of shared events.
 type slots struct {
 	o     *objects
 	table []countersSlot
@@ -77,14 +77,14 @@ func (s *slots) put(slot int) error {
 	return nil
 }
 
-// index is where the perf event of a slot and CPU is in the map of events.
+// index returns the index of a slot's perf event for a CPU in the map of events.
 func index(slot, cpu int) (uint32, error) {
 	cpus, err := ebpf.PossibleCPU()
 	return uint32(slot*cpus + cpu), err
 }
 
-// find returns the slots of an event that are in use. There are two if it has events of our own, as an upstream leader did
-// not count on all CPUs.
+// find returns the slots of an event that are in use. There are two if an upstream leader counts the event, but not on all CPUs that another
+// session needs, so that bperf opened its own perf events.
 func (s *slots) find(k key) (found []int) {
 	for i := range s.table {
 		if s.table[i].is(k) {
@@ -94,7 +94,7 @@ func (s *slots) find(k key) (found []int) {
 	return found
 }
 
-// add makes a slot for an event; the caller puts it into the table.
+// add makes a slot for an event. The caller writes it to the map.
 func (s *slots) add(k key, e *event.Event) (int, error) {
 	i := slices.IndexFunc(s.table, func(c countersSlot) bool { return !c.used() })
 	if i < 0 {
@@ -111,8 +111,8 @@ func (s *slots) add(k key, e *event.Event) (int, error) {
 	return i, nil
 }
 
-// openFirst opens the first perf events of a new slot, which is known before: who is killed meanwhile leaves nothing that is not.
-// An errno of the kernel is returned as it is.
+// openFirst publishes a new slot, then opens its first perf events. Publishing first means that a session killed in between leaks nothing.
+// It returns an errno of the kernel unchanged.
 func (s *slots) openFirst(slot int, cpus []int) error {
 	if err := s.put(slot); err != nil {
 		return err
@@ -120,7 +120,7 @@ func (s *slots) openFirst(slot int, cpus []int) error {
 	return s.open(slot, cpus)
 }
 
-// open opens the perf events of a slot on those of the CPUs that have none yet.
+// open opens the perf events of a slot on these CPUs, unless they are open.
 func (s *slots) open(slot int, cpus []int) error {
 	for _, cpu := range cpus {
 		if s.table[slot].has(cpu) {
@@ -143,7 +143,7 @@ func (s *slots) openOn(slot, cpu int) error {
 	if err != nil {
 		return err
 	}
-	defer e.Close() // the map holds it
+	defer e.Close() // the map keeps it open
 	if filter := text(c.Filter[:]); filter != "" {
 		if err := e.SetFilter(filter); err != nil {
 			return err
@@ -173,7 +173,7 @@ func (s *slots) closeOn(slot, cpu int) error {
 	return s.put(slot)
 }
 
-// keep closes the events that are not of a set.
+// keep closes the events of all slots that are not in the set.
 func (s *slots) keep(events uint64) error {
 	possible, err := ebpf.PossibleCPU()
 	if err != nil {
@@ -184,7 +184,7 @@ func (s *slots) keep(events uint64) error {
 		if events>>i&1 != 0 || !c.used() {
 			continue
 		}
-		for cpu := range possible { // all, as a session may have been killed between opening and marking
+		for cpu := range possible { // all, because a session may have been killed between opening and marking
 			if err := s.closeOn(i, cpu); err != nil {
 				return err
 			}
@@ -197,8 +197,8 @@ func (s *slots) keep(events uint64) error {
 	return nil
 }
 
-// switchEvents are those that count a context switch only after the tracepoint at which the switch is seen, for the
-// task that goes; cgroup has those that do if the next task is of another cgroup. They take place in the kernel.
+// switchEvents returns the slots whose events the kernel counts for the outgoing task only after the tracepoint sched_switch: all for each
+// context switch, cgroup only if the next task is in another cgroup. They happen in the kernel, so slots that exclude it are not among them.
 func (s *slots) switchEvents() (all, cgroup uint64) {
 	for i := range s.table {
 		attr := s.table[i].attr()
@@ -215,7 +215,7 @@ func (s *slots) switchEvents() (all, cgroup uint64) {
 	return all, cgroup
 }
 
-// followedEvents are those that upstream leaders count.
+// followedEvents returns the slots that upstream leaders count.
 func (s *slots) followedEvents() (followed uint64) {
 	for i := range s.table {
 		if s.table[i].Leader != 0 {
@@ -225,7 +225,7 @@ func (s *slots) followedEvents() (followed uint64) {
 	return followed
 }
 
-// partialEvents are those of PMUs that do not have all CPUs.
+// partialEvents returns the slots of PMUs that do not have all CPUs.
 func (s *slots) partialEvents() (partial uint64) {
 	for i := range s.table {
 		if s.table[i].Partial != 0 {
@@ -235,7 +235,7 @@ func (s *slots) partialEvents() (partial uint64) {
 	return partial
 }
 
-// keyOf is what a shared event is opened with: it always counts, and whatever period it may have is for sampling.
+// keyOf returns the key of a shared event. The event always counts, so keyOf clears its period, which is for sampling.
 func keyOf(e *event.Event, allUser, allKernel bool) key {
 	attr := e.Attr
 	attr.SamplePeriod = 0

@@ -15,31 +15,31 @@ import (
 	"github.com/bperf/bperf/perfdata"
 )
 
-// Status is what the sessions of a machine share at a moment.
+// Status describes the sessions of a machine and what they share, at one moment.
 type Status struct {
 	Events        []EventStatus   `json:"events"`
 	Sessions      []SessionStatus `json:"sessions"`       // the oldest first
-	Ended         int             `json:"ended_sessions"` // that were killed, and have not been swept yet
+	Ended         int             `json:"ended_sessions"` // killed sessions that have not been swept yet
 	Lost          Lost            `json:"lost"`
 	Tables        []Table         `json:"tables"`
 	Cost          *Cost           `json:"cost"`           // nil without sessions
-	OtherVersions []string        `json:"other_versions"` // pins of versions of bperf with which this one cannot share
+	OtherVersions []string        `json:"other_versions"` // pins of bperf versions that cannot share with this one
 }
 
-// EventStatus is an event that is counted for all.
+// EventStatus describes a shared event.
 type EventStatus struct {
-	Name     string    `json:"name"` // as the session wrote it that was the first to count it
+	Name     string    `json:"name"` // as the first session that counted it wrote it
 	Filter   string    `json:"filter,omitempty"`
 	User     bool      `json:"user"`   // counts in user mode
 	Kernel   bool      `json:"kernel"` // counts in the kernel
 	Since    time.Time `json:"since"`
-	CPUs     string    `json:"cpus"`                  // those with a perf event for it, as a list
-	Leader   uint32    `json:"leader_link,omitempty"` // ID of the link of the leader in upstream perf's layout that counts it instead
+	CPUs     string    `json:"cpus"`                  // list of the CPUs that have a perf event for it
+	Leader   uint32    `json:"leader_link,omitempty"` // ID of the link of the leader that counts it instead, in upstream perf's layout
 	Sessions int       `json:"sessions"`
 	Apart    bool      `json:"perf_counts_apart,omitempty"` // sessions of upstream perf count it with a counter of their own
 }
 
-// SessionStatus is a session that lives, and what it says of itself.
+// SessionStatus describes a live session.
 type SessionStatus struct {
 	PID     int       `json:"pid"` // as the session sees itself
 	Command []string  `json:"command"`
@@ -48,24 +48,24 @@ type SessionStatus struct {
 	Since   time.Time `json:"since"`
 }
 
-// Table tells how full one of the tables is that all sessions use.
+// Table has the number of used elements and the size of one of the shared tables.
 type Table struct {
 	Name string `json:"name"`
 	Used int    `json:"used"`
 	Room int    `json:"room"`
 }
 
-// Lost counts what the BPF programs could not do, since the first of the sessions began that share counters now.
+// Lost counts the failures of the BPF programs, since the first of the present sessions began.
 type Lost struct {
-	Readings uint64 `json:"readings"` // of an event that could not be read
+	Readings uint64 `json:"readings"` // readings of an event that failed
 	Tasks    uint64 `json:"tasks"`    // children for which there was no room
 	Sums     uint64 `json:"sums"`     // differences for which there was no sum
-	Cgroups  uint64 `json:"cgroups"`  // searches that ended below the top, in a cgroup that is too deep
-	Runs     uint64 `json:"runs"`     // of the BPF programs, which the kernel left out: the program ran there already
-	Switches uint64 `json:"switches"` // to tasks that are counted, which the kernel did not show: what they did then is missing
+	Cgroups  uint64 `json:"cgroups"`  // searches that ended below the root, from a cgroup that is too deep
+	Runs     uint64 `json:"runs"`     // runs of the BPF programs that the kernel skipped, because the program was already running there
+	Switches uint64 `json:"switches"` // switches to counted tasks that the kernel did not show: what the tasks did then is missing
 }
 
-// String lists what was lost; it is empty if nothing was.
+// String lists the losses. It returns "" if there are none.
 func (l Lost) String() string {
 	var parts []string
 	for _, p := range []struct {
@@ -86,8 +86,8 @@ func (l Lost) String() string {
 	return strings.Join(parts, "; ")
 }
 
-// Examine reads what is shared in a place, and observes for a window of time what it costs. It creates and changes nothing.
-// That nothing is shared is no error, also where there is no bpffs.
+// Examine returns the status of the sessions in a place, and measures their cost for a window of time. It creates and changes nothing.
+// It is no error if there are no sessions, even without bpffs.
 func Examine(where Where, window time.Duration) (*Status, error) {
 	s, programs, err := readStatus(where)
 	if err != nil {
@@ -107,7 +107,7 @@ func Examine(where Where, window time.Duration) (*Status, error) {
 	return s, nil
 }
 
-// readStatus reads everything but the cost, and opens the programs that cause it.
+// readStatus reads everything but the cost, and opens the programs for measuring that.
 func readStatus(where Where) (*Status, programs, error) {
 	s := &Status{Events: []EventStatus{}, Sessions: []SessionStatus{}, Tables: []Table{}, OtherVersions: []string{}}
 	_, err := os.Stat(where.Dir)
@@ -117,7 +117,7 @@ func readStatus(where Where) (*Status, programs, error) {
 	if err != nil {
 		return nil, nil, fmt.Errorf("%w%s", err, permission(err))
 	}
-	p, err := openPlace(where.Dir) // which would create it
+	p, err := openPlace(where.Dir) // would create the directory if it did not exist
 	if err != nil {
 		return nil, nil, err
 	}
@@ -150,7 +150,7 @@ func readStatus(where Where) (*Status, programs, error) {
 	return s, programs, err
 }
 
-// others are the pins of other layouts.
+// others returns the pins of other layouts.
 func (p *place) others() ([]string, error) {
 	entries, err := os.ReadDir(p.path)
 	if err != nil {
@@ -165,7 +165,7 @@ func (p *place) others() ([]string, error) {
 	return others, nil
 }
 
-// read fills in what the tables say.
+// read sets the status from the tables.
 func (s *Status) read(o *objects, attrMap string) error {
 	b, err := openBook(o)
 	if err != nil {
@@ -207,7 +207,7 @@ func (s *Status) read(o *objects, attrMap string) error {
 	return nil
 }
 
-// readSessions fills in the sessions. It returns those that live.
+// readSessions sets the status of the sessions. It returns the live ones.
 func (s *Status) readSessions(all []countersSession, slots *slots) (live []countersSession, err error) {
 	for _, of := range all {
 		if of.Token == 0 {
@@ -218,7 +218,7 @@ func (s *Status) readSessions(all []countersSession, slots *slots) (live []count
 			continue
 		}
 		d, err := describe(of.Token)
-		if errors.Is(err, fs.ErrNotExist) { // at this moment
+		if errors.Is(err, fs.ErrNotExist) { // it ended at this moment
 			s.Ended++
 			continue
 		}
@@ -233,7 +233,7 @@ func (s *Status) readSessions(all []countersSession, slots *slots) (live []count
 	return live, nil
 }
 
-// names are those of a set of events.
+// names returns the names of a set of events.
 func (s *slots) names(events uint64) []string {
 	names := []string{}
 	for i := range s.table {
@@ -244,7 +244,7 @@ func (s *slots) names(events uint64) []string {
 	return names
 }
 
-// status is what a slot says, but the number of sessions.
+// status returns the status of a slot's event, without Sessions and Apart.
 func (s *countersSlot) status() EventStatus {
 	attr := s.attr()
 	var cpus []int
@@ -260,10 +260,10 @@ func (s *countersSlot) status() EventStatus {
 	}
 }
 
-// realtime is a time of CLOCK_REALTIME in ns.
+// realtime converts ns of CLOCK_REALTIME to a time.
 func realtime(ns uint64) time.Time { return time.Unix(0, int64(ns)) }
 
-// counting is how many of the sessions count the event of a slot.
+// counting returns the number of sessions that count the event of a slot.
 func counting(sessions []countersSession, slot int) (n int) {
 	for _, s := range sessions {
 		n += int(s.Events >> slot & 1)
@@ -271,7 +271,7 @@ func counting(sessions []countersSession, slot int) (n int) {
 	return n
 }
 
-// used is how many nodes are not free, or rest.
+// used returns the number of nodes that are in use or resting.
 func (n nodes) used() (used int) {
 	for id := range n {
 		if n[id].Session != 0 || n[id].Retired != 0 {
@@ -281,7 +281,7 @@ func (n nodes) used() (used int) {
 	return used
 }
 
-// readLost reads what was lost, on all CPUs together. The keys are enum lost of counters.bpf.c.
+// readLost returns the losses on all CPUs together. The keys are enum lost of counters.bpf.c.
 func readLost(o *objects) (l Lost, err error) {
 	for key, sum := range []*uint64{&l.Readings, &l.Tasks, &l.Sums, &l.Cgroups, &l.Switches} {
 		var cpus []uint64
@@ -300,7 +300,7 @@ func readLost(o *objects) (l Lost, err error) {
 	return l, errors.Join(err, all.close())
 }
 
-// sub is what was lost since an earlier moment.
+// sub returns the losses since an earlier moment.
 func (l Lost) sub(before Lost) Lost {
 	return Lost{
 		l.Readings - before.Readings, l.Tasks - before.Tasks, l.Sums - before.Sums, l.Cgroups - before.Cgroups,
@@ -308,17 +308,17 @@ func (l Lost) sub(before Lost) Lost {
 	}
 }
 
-// ApartRemedy says how an event that sessions of upstream perf count with a counter of their own is shared with them.
+// ApartRemedy is the message that explains how to share an event that sessions of upstream perf count with a counter of their own.
 const ApartRemedy = "to share it with perf, start the first session of bperf that counts it with --bpf-attr-map " + upstream.DefaultPath +
 	", or set stat.bpf-attr-map in perf's configuration for good"
 
-// Sharers tells who counts an event.
+// Sharers describes the sessions that count an event.
 type Sharers struct {
-	Sessions int  // this one among them; 0 if the event is not supported
+	Sessions int  // their number, including this one; 0 if the event is not supported
 	Apart    bool // sessions of upstream perf count it with a counter of their own
 }
 
-// Sharers returns who counts each event of the list.
+// Sharers returns the sharers of each event of the list.
 func (c *Counter) Sharers() ([]Sharers, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -349,7 +349,7 @@ func (c *Counter) Sharers() ([]Sharers, error) {
 	return all, nil
 }
 
-// Lost is what was lost since the counter was opened, by all sessions.
+// Lost returns the losses of all sessions since the counter was opened.
 func (c *Counter) Lost() (Lost, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -9,14 +9,14 @@ import (
 	"github.com/bperf/bperf/internal/kernel"
 )
 
-// What the program sync is to bring up to date, as in counters.bpf.c.
+// The work of the program sync, as in counters.bpf.c.
 const (
-	syncTracks = 1 // who runs on the CPU, and what was counted for it
-	syncSystem = 2 // what was counted on the CPU
-	syncForget = 4 // where the count of the CPU began: another perf event goes on
+	syncTracks = 1 // update the CPU's tracks, and the sums of the nodes that it counts for
+	syncSystem = 2 // update the sums of the CPU
+	syncForget = 4 // reset the last readings of the CPU, because a new perf event begins at 0
 )
 
-// syncCPUs runs the program sync on CPUs. One that has gone offline keeps the sums that it has.
+// syncCPUs runs the program sync on CPUs. A CPU that is offline keeps its sums.
 func (o *objects) syncCPUs(cpus []int, what, events uint64) error {
 	args := []uint64{what, events}
 	for _, cpu := range cpus {
@@ -31,7 +31,7 @@ func (o *objects) syncCPUs(cpus []int, what, events uint64) error {
 			if result == 0 {
 				break
 			}
-			runtime.Gosched() // another session reads there at this moment
+			runtime.Gosched() // another program changes the CPU's state at this moment
 		}
 	}
 	return nil

@@ -24,7 +24,7 @@ func (c *Counter) claim(b *book) error {
 	return b.syncAll()
 }
 
-// claimTasks puts each thread of the target into a node below the one that it is in.
+// claimTasks moves each thread of the target to a new node below its current one.
 func (c *Counter) claimTasks(b *book) error {
 	found, err := c.o.findTasks()
 	if err != nil {
@@ -78,8 +78,8 @@ func (c *Counter) claimTasks(b *book) error {
 	return c.unclaimEnded(claims)
 }
 
-// unclaimEnded takes those tasks out again that ended while they were put in: nothing else would, and another task may come to
-// have the address.
+// unclaimEnded removes tasks that ended while claimTasks put them into nodes. Nothing else would remove them, and another task may get
+// the same address.
 func (c *Counter) unclaimEnded(claims map[uint64]uint32) error {
 	found, err := c.o.findTasks()
 	if err != nil {
@@ -107,7 +107,7 @@ func (o *objects) putTask(task uint64, id uint32) error {
 	return err
 }
 
-// moveTask moves a task to another node, 0 for none, if it is still where it was.
+// moveTask moves a task to another node, 0 for none, if it is still in the node from.
 func (o *objects) moveTask(task uint64, from, to uint32) error {
 	_, err := o.runMoveTask(task, uint64(to), 1, uint64(from))
 	return err
@@ -121,10 +121,10 @@ func (o *objects) runMoveTask(args ...uint64) (full bool, err error) {
 	return result != 0, nil
 }
 
-// exited marks the node of a task that counts no more.
+// exited is the bit in a task's node number that marks a task as exited: it counts no more.
 const exited = 1 << 31
 
-// nodeOf is the node that a task is in, 0 for none.
+// nodeOf returns the node that a task is in, 0 for none.
 func (o *objects) nodeOf(task uint64) (id uint32, err error) {
 	err = o.maps[countersMapTasks].Lookup(task, &id)
 	if errors.Is(err, ebpf.ErrKeyNotExist) {
@@ -133,13 +133,13 @@ func (o *objects) nodeOf(task uint64) (id uint32, err error) {
 	return id &^ exited, err
 }
 
-// foundTask is a task as the kernel has it.
+// foundTask is a task that the program find has found.
 type foundTask struct {
 	address uint64
 	exits   bool // or has exited
 }
 
-// findTasks lists the tasks of the machine by their thread IDs, as this process sees them.
+// findTasks returns the tasks of the machine by their thread IDs in this process's PID namespace.
 func (o *objects) findTasks() (map[uint32]foundTask, error) {
 	iter, err := link.AttachIter(link.IterOptions{Program: o.programs[countersProgFind]})
 	if err != nil {

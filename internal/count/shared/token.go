@@ -10,14 +10,14 @@ import (
 	"github.com/cilium/ebpf"
 )
 
-// description is what a session says of itself, in its token.
+// description is the content of a token: a session's description of itself.
 type description struct {
 	PID     int      `json:"pid"`
 	Command []string `json:"command"`
 	Target  string   `json:"target"`
 }
 
-// tokenName is the name of the map that a session holds as long as it lives, and nobody else.
+// tokenName is the name of a token, the map that only its session keeps open.
 const tokenName = "bperf_session"
 
 const tokenSize = 4096
