@@ -1,16 +1,16 @@
-// Package upstream speaks the layout that perf publishes for `perf stat --bpf-counters`, in which sessions of perf and of
+// Package upstream implements the layout that perf publishes for `perf stat --bpf-counters`. With it, sessions of perf and
 // bperf share counters.
 //
-// For each event there is a leader: a BPF program named on_switch on the raw tracepoint sched_switch, which reads the
-// event's counter of the CPU that it runs on and leaves the growth since its last run in the map diff_readings.
-// Followers are fexit programs on it, which add that growth to their own sums. A leader lives as long as somebody holds a
-// descriptor of its link, usually each who follows it. Sessions find it by the IDs in a hash map pinned in bpffs, whose
-// keys are the bytes of struct perf_event_attr: the attr map. IDs keep nothing alive, so that the map may have
+// A leader counts one event for all sessions. It is a BPF program named on_switch on the raw tracepoint sched_switch: it reads the
+// event's counter on its CPU, and stores the growth since its last run in the map diff_readings. A follower is an
+// fexit program on the leader that adds this growth to its session's own sums. A leader lives as long as a process has
+// its link open; usually each session that follows it does. The attr map is a hash map pinned in bpffs through which sessions find
+// leaders: its keys are the bytes of struct perf_event_attr, its values IDs. IDs keep nothing alive, so the map may have
 // entries of leaders that are gone.
 //
-// Written after what perf 6.1 to 7.2 do (tools/perf/util/bpf_counter.c, bpf_skel/bperf_leader.bpf.c). Needs Linux
-// 5.10, which is the first that runs programs on raw tracepoints by BPF_PROG_TEST_RUN, and CAP_SYS_ADMIN, without which
-// the kernel gives nobody a link, a program or a map by its ID.
+// The package follows perf 6.1 to 7.2 (tools/perf/util/bpf_counter.c, bpf_skel/bperf_leader.bpf.c). It needs Linux
+// 5.10, the first version that runs raw tracepoint programs with BPF_PROG_TEST_RUN. It also needs CAP_SYS_ADMIN, without which
+// the kernel opens no link, program or map by its ID.
 package upstream
 
 import (
@@ -23,21 +23,21 @@ import (
 	"github.com/cilium/ebpf"
 )
 
-// DefaultPath is where perf has its attr map unless it is told otherwise (perf stat --bpf-attr-map).
+// DefaultPath is the path of perf's attr map without perf stat --bpf-attr-map.
 const DefaultPath = "/sys/fs/bpf/perf_attr_map"
 
-// maxEntries is how many leaders a map of perf's has room for.
+// maxEntries is the number of leaders that perf's attr map has room for.
 const maxEntries = 16
 
-// AttrMap is an open attr map. It is not for use by several goroutines at once.
+// AttrMap is an open attr map. It is not safe for concurrent use.
 type AttrMap struct {
 	path    string
 	m       *ebpf.Map
 	keySize int
 }
 
-// Open opens the attr map pinned at path. The error is an fs.ErrNotExist where there is none, and an fs.ErrPermission
-// where it may not be used.
+// Open opens the attr map pinned at path. The error wraps fs.ErrNotExist if there is none, and fs.ErrPermission
+// if the user may not use it.
 func Open(path string) (*AttrMap, error) {
 	if err := checkPlace(path); err != nil {
 		return nil, err
@@ -54,9 +54,9 @@ func Open(path string) (*AttrMap, error) {
 	return &AttrMap{path, m, keySize}, nil
 }
 
-// Create opens the attr map at path, and where there is none, makes one for the perf of the running kernel's version, which
-// is what distributions install with it. Its path has to be in a bpffs. It stays when this process ends; only root can
-// use it.
+// Create opens the attr map at path. If there is none, it creates one for the perf of the running kernel's version, which
+// distributions install with that kernel. The path must be in a bpffs. The map stays when this process ends; only its owner
+// can use it.
 func Create(path string) (*AttrMap, error) {
 	if a, err := Open(path); err == nil || !errors.Is(err, fs.ErrNotExist) {
 		return a, err
@@ -78,7 +78,7 @@ func Create(path string) (*AttrMap, error) {
 	if err != nil {
 		return nil, createError(path, err)
 	}
-	err = m.Pin(path) // mode 0600, which is the kernel's choice for all pins
+	err = m.Pin(path) // with mode 0600, as the kernel pins all objects
 	if errors.Is(err, fs.ErrExist) {
 		m.Close()
 		return Open(path)
@@ -90,7 +90,7 @@ func Create(path string) (*AttrMap, error) {
 	return &AttrMap{path, m, keySize}, nil
 }
 
-// RemoveEmpty removes the attr map at path if there is one without live leaders.
+// RemoveEmpty removes the attr map at path if it has no live leaders. It is no error if there is no map.
 func RemoveEmpty(path string) error {
 	a, err := Open(path)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -99,7 +99,7 @@ func RemoveEmpty(path string) error {
 	if err != nil {
 		return err
 	}
-	defer a.Close() // and unlocks it
+	defer a.Close() // also unlocks it
 	if err := a.Lock(); err != nil {
 		return err
 	}
@@ -113,13 +113,13 @@ func RemoveEmpty(path string) error {
 	return a.m.Unpin()
 }
 
-// Close closes the map, and unlocks it.
+// Close closes and unlocks the map.
 func (a *AttrMap) Close() error { return a.m.Close() }
 
-// Lock waits until no other session uses the map, and keeps them out until Close. All methods that take an event need it.
+// Lock waits until no other session has the map locked, and locks it until Close. Leader and Register need the lock.
 //
 // As in perf, it is flock(2) on the map's descriptor. In the kernel, BPF maps, programs and links, epolls, eventfds and
-// more are all one and the same file (anon_inode), so that it keeps everybody out who locks any of these: a
+// more are all the same file (anon_inode), so the lock excludes every process that locks any of these. A
 // process that holds a lock on another BPF map would wait for itself forever.
 func (a *AttrMap) Lock() error {
 	for {

@@ -16,7 +16,7 @@ import (
 	"github.com/bperf/bperf/test/require"
 )
 
-// TestCreate makes a map of perf's measures that only root can use, and takes it when it is there.
+// TestCreate creates a map with perf's sizes that only root can use, and opens it if it exists.
 func TestCreate(t *testing.T) {
 	path := filepath.Join(bpffs(t), "attr_map")
 	size, err := perfevent.KernelAttrSize()
@@ -42,7 +42,7 @@ func TestCreate(t *testing.T) {
 	}
 }
 
-// TestNone tells that there is no map from other errors.
+// TestNone distinguishes a missing map from other errors.
 func TestNone(t *testing.T) {
 	dir, other := bpffs(t), t.TempDir()
 	tests := []struct{ path, want string }{
@@ -69,7 +69,7 @@ func TestCreateElsewhere(t *testing.T) {
 	match(t, err, `create the attr map .*/none/map: look at .*/none: no such file or directory`)
 }
 
-// TestNoAttrMap refuses what has the name but is something else.
+// TestNoAttrMap refuses other objects at the path of a map.
 func TestNoAttrMap(t *testing.T) {
 	dir := bpffs(t)
 	for name, spec := range map[string]*ebpf.MapSpec{
@@ -123,7 +123,7 @@ const (
 	capBPF     = 39
 )
 
-// TestPermission tells another user what is missing, step by step.
+// TestPermission checks the errors of another user who lacks permissions, one by one.
 func TestPermission(t *testing.T) {
 	dir := bpffs(t)
 	path := filepath.Join(dir, "map")
@@ -173,7 +173,7 @@ func TestPermission(t *testing.T) {
 	})
 }
 
-// asNobody does something with an attr map as a user without privileges but these capabilities, and returns the error.
+// asNobody does something with an attr map as a user with only these capabilities, and returns the error.
 func asNobody(t *testing.T, what, path string, capabilities []uintptr) error {
 	t.Helper()
 	cmd := exec.Command("/proc/self/exe")
@@ -189,7 +189,7 @@ func asNobody(t *testing.T, what, path string, capabilities []uintptr) error {
 	return errors.New(string(out))
 }
 
-// TestLock keeps another session out.
+// TestLock makes another session wait.
 func TestLock(t *testing.T) {
 	path := filepath.Join(bpffs(t), "map")
 	first, err := Create(path)
@@ -213,7 +213,7 @@ func TestLock(t *testing.T) {
 	unlock(t, second)
 }
 
-// unlock is the reverse of Lock, of a map that stays open.
+// unlock unlocks a map that stays open.
 func unlock(t *testing.T, a *AttrMap) {
 	t.Helper()
 	if err := syscall.Flock(a.m.FD(), syscall.LOCK_UN); err != nil {

@@ -18,13 +18,13 @@ type entry struct {
 	Diff uint32 // ID of its map diff_readings
 }
 
-// IDs are what another process can open the leader by, as long as it lives: those of its link and of its map of differences.
+// IDs returns the IDs of the leader's link and of its map of differences. Another process can open the leader with them while it lives.
 func (l *Leader) IDs() (link, diff uint32, err error) {
 	e, err := l.entry()
 	return e.Link, e.Diff, err
 }
 
-// OpenLeader opens a leader by its IDs. The error is an fs.ErrNotExist if it is gone. Its Attr is not known.
+// OpenLeader opens a leader by its IDs. The error wraps fs.ErrNotExist if it is gone. The leader's Attr is unknown.
 func OpenLeader(link, diff uint32) (*Leader, error) {
 	l, err := openLeader(entry{Link: link, Diff: diff})
 	if errors.Is(err, errGone) {
@@ -33,11 +33,11 @@ func OpenLeader(link, diff uint32) (*Leader, error) {
 	return l, err
 }
 
-// Leader returns the live leader that is registered for an event, or nil. Its own Attr tells what it counts, which with a map
-// of perf before 6.13 may be more or less than attr where this machine runs virtual ones. An entry of a leader that is gone
-// is removed. The map has to be locked.
+// Leader returns the live leader that is registered for an event, or nil. The leader's own Attr is the event that it counts. With a map
+// of perf before 6.13, it may include or exclude virtual machines where attr does not. Leader removes the entry of a leader that is
+// gone. The map must be locked.
 //
-// Filters of tracepoints are no part of what a leader is registered for: an event that has one is not to be shared.
+// The attr map does not contain tracepoint filters, so an event with a filter must not be shared.
 func (a *AttrMap) Leader(attr *perfdata.Attr) (*Leader, error) {
 	for _, v := range a.variants(attr) {
 		if l, err := a.find(&v); l != nil || err != nil {
@@ -47,7 +47,7 @@ func (a *AttrMap) Leader(attr *perfdata.Attr) (*Leader, error) {
 	return nil, nil
 }
 
-// find looks for the leader of exactly this event.
+// find returns the live leader that is registered for exactly this event, or nil.
 func (a *AttrMap) find(attr *perfdata.Attr) (*Leader, error) {
 	key, ok := a.key(attr)
 	if !ok {
@@ -61,7 +61,7 @@ func (a *AttrMap) find(attr *perfdata.Attr) (*Leader, error) {
 	return l, nil
 }
 
-// Registered reports whether there is a live leader for an event. It changes nothing, and the map need not be locked.
+// Registered reports whether there is a live leader for an event. It changes nothing and does not need the lock.
 func (a *AttrMap) Registered(attr *perfdata.Attr) (bool, error) {
 	for _, v := range a.variants(attr) {
 		key, ok := a.key(&v)
@@ -87,7 +87,7 @@ func (a *AttrMap) Registered(attr *perfdata.Attr) (bool, error) {
 	return false, nil
 }
 
-// load returns the live leader behind a key, or nil; then the key is removed.
+// load returns the live leader of a key. If the leader is gone, load removes the key and returns nil.
 func (a *AttrMap) load(key []byte) (*Leader, error) {
 	var e entry
 	err := a.m.Lookup(key, &e)
@@ -114,9 +114,8 @@ func (a *AttrMap) leaderError(err error) error {
 	return fmt.Errorf("use a leader that is registered in the attr map %s: %w", a.path, err)
 }
 
-// Register lets others find a leader: as the one for its Attr, in place of any that was. Entries of leaders that are gone
-// are removed before, all of them: perf does not do that, and once the map is full it shares nothing any more. The map
-// has to be locked.
+// Register registers a leader for its Attr and replaces an existing one. Before that it removes all entries of leaders that are gone,
+// because perf does not, and cannot share new events once the map is full. The map must be locked.
 func (a *AttrMap) Register(l *Leader) error {
 	key, ok := a.key(&l.attr)
 	if !ok {

@@ -55,7 +55,7 @@ func TestFoundKeepsAlive(t *testing.T) {
 	}
 }
 
-// TestGone removes entries that lead to no leader, or to something else that has got the ID since.
+// TestGone removes entries of leaders that are gone, even if another object has their ID.
 func TestGone(t *testing.T) {
 	a := create(t)
 	own := start(t, cpuClock)
@@ -102,7 +102,7 @@ func TestGone(t *testing.T) {
 	})
 }
 
-// sleeperLink is the ID of a link that is not of a raw tracepoint: of a program on a perf event that never happens.
+// sleeperLink returns the ID of a link that is not of a raw tracepoint: of a program on a perf event that never happens.
 func sleeperLink(t *testing.T) uint32 {
 	t.Helper()
 	attr := perfdata.Attr{Type: perfdata.TypeSoftware, Config: perfdata.SoftwareDummy, SamplePeriod: 1}
@@ -142,7 +142,7 @@ func idle(t *testing.T, kind ebpf.ProgramType, name string, maps ...*ebpf.Map) *
 	return p
 }
 
-// TestOtherLayout does not follow what looks like a leader but lacks what one has, and leaves it to those who know it.
+// TestOtherLayout does not follow a program that lacks parts of a leader's layout, and does not remove its entry.
 func TestOtherLayout(t *testing.T) {
 	a := create(t)
 	diff, err := ebpf.NewMap(&ebpf.MapSpec{Name: "diff_readings", Type: ebpf.PerCPUArray, KeySize: 4, ValueSize: 32, MaxEntries: 1})
@@ -169,7 +169,7 @@ func TestOtherLayout(t *testing.T) {
 	}
 }
 
-// TestFull registers as many events as there is room for, and one more.
+// TestFull registers events until the map is full, and one more.
 func TestFull(t *testing.T) {
 	a := create(t)
 	live := start(t, cpuClock)
@@ -197,7 +197,7 @@ func TestFull(t *testing.T) {
 	}
 }
 
-// TestShortKey does not register an event that keys of an older perf cannot tell from another.
+// TestShortKey does not register an event if the keys of an older perf cannot distinguish it from another.
 func TestShortKey(t *testing.T) {
 	a := &AttrMap{path: "/sys/fs/bpf/map", keySize: 136}
 	attr := perfdata.Attr{Type: 10, Config4: 1}

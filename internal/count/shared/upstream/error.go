@@ -15,7 +15,7 @@ import (
 	"github.com/bperf/bperf/internal/kernel"
 )
 
-// UnknownError tells what there is in place of an attr map, or of one that can be used.
+// UnknownError is the error if a path has something other than an attr map, or an attr map that bperf cannot use.
 type UnknownError struct {
 	Path string
 	What string // "is …", and what to do
@@ -23,8 +23,8 @@ type UnknownError struct {
 
 func (e *UnknownError) Error() string { return e.Path + " " + e.What }
 
-// checkPlace looks at what is at a path before the kernel is asked for a BPF object there, as its answer does not tell
-// what is wrong.
+// checkPlace checks a path before the kernel opens a BPF object there, because the kernel's error would not show what is
+// wrong.
 func checkPlace(path string) error {
 	err := checkFileSystem(path)
 	if errors.Is(err, syscall.ENOENT) {
@@ -42,7 +42,7 @@ func checkPlace(path string) error {
 	return nil
 }
 
-// checkFileSystem makes sure that what is at a path is in a bpffs.
+// checkFileSystem returns an error unless path exists and is in a bpffs.
 func checkFileSystem(path string) error {
 	is, err := kernel.IsBPFFS(path)
 	switch {
@@ -56,7 +56,7 @@ func checkFileSystem(path string) error {
 	return nil
 }
 
-// openError explains why the kernel gives no map where there is something in a bpffs.
+// openError explains an error of opening a pin in a bpffs as a map.
 func openError(path string, err error) error {
 	switch {
 	case errors.Is(err, syscall.EACCES):
@@ -64,13 +64,13 @@ func openError(path string, err error) error {
 			"run bperf as root", path, errnoOf(err))
 	case errors.Is(err, syscall.EPERM):
 		return fmt.Errorf("open the attr map %s: %w. %s", path, errnoOf(err), kernel.Remedy(needsAdmin))
-	case errnoOf(err) == err: // not the kernel's words: the library opened it, and it was no map
+	case errnoOf(err) == err: // no errno: the library has opened it, and it is no map
 		return &UnknownError{path, "is not an attr map: what is pinned there is another BPF object"}
 	}
 	return fmt.Errorf("open the attr map %s: %w", path, errnoOf(err))
 }
 
-// createError explains why the kernel makes no map, or does not pin it.
+// createError explains an error of creating or pinning a map.
 func createError(path string, err error) error {
 	switch {
 	case errors.Is(err, syscall.EACCES):
@@ -82,10 +82,10 @@ func createError(path string, err error) error {
 	return fmt.Errorf("create the attr map %s: %w", path, errnoOf(err))
 }
 
-// needsAdmin is what to do about an EPERM of bpf(2).
+// needsAdmin is the remedy for an EPERM of bpf(2).
 const needsAdmin = "Sharing counters with perf needs CAP_BPF, CAP_PERFMON and CAP_SYS_ADMIN, as only IDs are in the map: run bperf as root"
 
-// errnoOf is the kernel's own answer in an error of the library, which adds guesses; other errors are returned as they are.
+// errnoOf returns the errno in an error of the library, without the library's guesses. It returns other errors unchanged.
 func errnoOf(err error) error {
 	var errno syscall.Errno
 	if errors.As(err, &errno) {
@@ -94,7 +94,7 @@ func errnoOf(err error) error {
 	return err
 }
 
-// checkLayout makes sure that a map is an attr map of a layout that is known, and returns the size of its keys.
+// checkLayout returns the key size of an attr map, or an error if the map does not have a known layout.
 func checkLayout(path string, m *ebpf.Map) (keySize int, err error) {
 	if m.Type() != ebpf.Hash || m.ValueSize() != 8 {
 		return 0, &UnknownError{path, fmt.Sprintf("is not an attr map: it is a %s with values of %d bytes, not a %s with values of 8 bytes",

@@ -14,13 +14,13 @@ import (
 )
 
 const (
-	user  = perfdata.AttrExcludeKernel | perfdata.AttrExcludeHV // what the modifier u leaves
-	kern  = perfdata.AttrExcludeUser | perfdata.AttrExcludeHV   // and what k does
+	user  = perfdata.AttrExcludeKernel | perfdata.AttrExcludeHV // modifier u
+	kern  = perfdata.AttrExcludeUser | perfdata.AttrExcludeHV   // modifier k
 	host  = perfdata.AttrExcludeGuest
 	guest = perfdata.AttrExcludeHost
 )
 
-// TestKey makes the keys that perf makes for the same events; these were seen in its maps.
+// TestKey makes the same keys as perf for the same events. The wanted keys are from perf's maps.
 func TestKey(t *testing.T) {
 	const hw, sw, tp, raw, bp = perfdata.TypeHardware, perfdata.TypeSoftware, perfdata.TypeTracepoint, perfdata.TypeRaw, perfdata.TypeBreakpoint
 	tests := []struct {
@@ -67,7 +67,7 @@ func TestKey(t *testing.T) {
 	}
 }
 
-// event is one as bperf opens it for a process.
+// event returns an event as bperf opens it for a process.
 func event(kind uint32, config uint64, flags perfdata.AttrFlags) perfdata.Attr {
 	return perfdata.Attr{
 		Type: kind, Config: config, ReadFormat: perfevent.ReadFormatTimes | perfdata.ReadGroup,
@@ -84,7 +84,7 @@ func encode(t *testing.T, attr perfdata.Attr) []byte {
 	return b
 }
 
-// TestKeyBytes is the key of cycles:u as it stood in the map of perf 6.12 on a little endian machine.
+// TestKeyBytes makes the key of cycles:u that perf 6.12 had in its map on a little endian machine.
 func TestKeyBytes(t *testing.T) {
 	a := &AttrMap{keySize: 136}
 	attr := event(perfdata.TypeHardware, 0, user)
@@ -138,7 +138,7 @@ func TestGuests(t *testing.T) {
 	}
 }
 
-// ofPerf makes an attr map as a perf with this size of keys does, and locks it.
+// ofPerf creates an attr map like a perf with this key size, and locks it.
 func ofPerf(t *testing.T, keySize uint32) *AttrMap {
 	t.Helper()
 	path := filepath.Join(bpffs(t), "attr_map")

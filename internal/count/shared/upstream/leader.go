@@ -15,13 +15,13 @@ import (
 	"github.com/bperf/bperf/perfdata"
 )
 
-// The names that make up the layout.
+// Names in the layout.
 const (
 	programName = "on_switch" // followers attach to it by this name
 	prevName    = "prev_readings"
 )
 
-// Leader is a program that reads one event's counters at each context switch. It lives until all who hold it have closed it.
+// Leader is a program that reads one event's counters at each context switch. It lives until all processes have closed it.
 type Leader struct {
 	attr    perfdata.Attr
 	link    link.Link
@@ -36,8 +36,8 @@ var (
 	errLayout = errors.New("its program is not laid out as bperf knows it")
 )
 
-// openLeader gets hold of a leader by its IDs. The error is errGone when there is none; its IDs may since have been given to
-// something else.
+// openLeader opens a leader by its IDs. The error is errGone if the leader is gone, even if the kernel has reused its IDs for other
+// objects.
 func openLeader(e entry) (_ *Leader, err error) {
 	l := &Leader{}
 	defer func() {
@@ -64,13 +64,13 @@ func openLeader(e entry) (_ *Leader, err error) {
 	return l, nil
 }
 
-// openMaps gets hold of the maps that the program uses, one of which is to be the map of the differences.
+// openMaps opens the program's maps. It returns errGone if the map of differences is not one of them.
 func (l *Leader) openMaps(diff ebpf.MapID) error {
 	info, err := l.program.Info()
 	if err != nil {
 		return fmt.Errorf("look at a BPF program: %w", errnoOf(err))
 	}
-	maps, _ := info.MapIDs() // of Linux 4.15
+	maps, _ := info.MapIDs() // since Linux 4.15
 	if !slices.Contains(maps, diff) {
 		return errGone
 	}
@@ -97,12 +97,12 @@ func (l *Leader) openMaps(diff ebpf.MapID) error {
 	return nil
 }
 
-// isReadings reports whether a map has one struct bpf_perf_event_value for each CPU, which is what a Reading is, too.
+// isReadings reports whether a map has one struct bpf_perf_event_value for each CPU. A perfevent.Reading has the same layout.
 func isReadings(m *ebpf.Map) bool {
 	return m.Type() == ebpf.PerCPUArray && m.KeySize() == 4 && m.ValueSize() == 24
 }
 
-// byID explains why the kernel gives no object for an ID.
+// byID explains an error of opening an object by its ID.
 func byID(kind string, id uint32, err error) error {
 	switch {
 	case errors.Is(err, syscall.ENOENT):
@@ -113,8 +113,8 @@ func byID(kind string, id uint32, err error) error {
 	return fmt.Errorf("get BPF %s %d: %w", kind, id, errnoOf(err))
 }
 
-// StartLeader starts a leader of our own, which counts attr with these events: enabled ones of the system, by CPU. The leader
-// holds them as long as it lives, so that the caller may close them.
+// StartLeader starts a leader that counts attr with these events, by CPU. They must be enabled and count whole CPUs. The leader
+// keeps them open as long as it lives, so the caller can close them.
 func StartLeader(attr *perfdata.Attr, events map[int]*perfevent.Event) (_ *Leader, err error) {
 	var o leaderObjects
 	if err := loadLeaderObjects(&o, nil); err != nil {
@@ -145,14 +145,14 @@ func startError(what string, err error) error {
 	return fmt.Errorf("%s: %w", what, errnoOf(err))
 }
 
-// SetEvent makes a leader of our own count a CPU that has come online, with an enabled event of the whole CPU. What the
-// event has counted since it was opened is passed on to those who follow already.
+// SetEvent makes a leader of this process count a CPU with an enabled event of the whole CPU, for example after the CPU came online.
+// Existing followers get the event's count since it was opened.
 func (l *Leader) SetEvent(cpu int, e *perfevent.Event) error {
 	err := l.events.Delete(uint32(cpu))
 	if err != nil && !errors.Is(err, ebpf.ErrKeyNotExist) {
 		return fmt.Errorf("take the last event of CPU %d from a leader: %w", cpu, errnoOf(err))
 	}
-	if err := l.Run(cpu); err != nil { // without an event, it forgets its last reading
+	if err := l.Run(cpu); err != nil { // without an event, the leader resets its last reading
 		return err
 	}
 	if err := l.events.Put(uint32(cpu), uint32(e.FD())); err != nil {
@@ -161,7 +161,7 @@ func (l *Leader) SetEvent(cpu int, e *perfevent.Event) error {
 	return l.Run(cpu)
 }
 
-// entry is what others find the leader by.
+// entry returns the leader's value in an attr map.
 func (l *Leader) entry() (entry, error) {
 	about, err := l.link.Info()
 	if err != nil {
@@ -175,10 +175,10 @@ func (l *Leader) entry() (entry, error) {
 	return entry{Link: uint32(about.ID), Diff: uint32(id)}, nil
 }
 
-// Run runs the leader on a CPU, so that followers get what has been counted there up to now.
+// Run runs the leader on a CPU, so that followers get the count up to now. The error wraps syscall.ENXIO if the CPU is offline.
 //
-// Nothing can come in between, except that when the caller itself is on that CPU, another one's Run may interrupt it and
-// pass the same growth on twice.
+// Nothing can interrupt the run, with one exception: if the caller is on that CPU, the Run of another process can interrupt it and
+// pass on the same growth twice.
 func (l *Leader) Run(cpu int) error {
 	_, err := kernel.RunOnCPU(l.program, cpu, nil)
 	if errors.Is(err, syscall.ENXIO) {
@@ -190,8 +190,8 @@ func (l *Leader) Run(cpu int) error {
 	return nil
 }
 
-// Covers reports whether the leader counts on all these CPUs, as one that was started for some does not. It
-// looks whether the time grows for which the event has been enabled there.
+// Covers reports whether the leader counts on all of these CPUs. A leader may have been started for only some. Covers
+// checks whether the event's time enabled grows on each CPU.
 func (l *Leader) Covers(cpus []int) (bool, error) {
 	before, err := l.enabled(cpus)
 	if err != nil {
@@ -209,7 +209,7 @@ func (l *Leader) Covers(cpus []int) (bool, error) {
 	return true, nil
 }
 
-// enabled is the time (ns) for which the event has been enabled on each of these CPUs, as of now.
+// enabled returns the event's time enabled up to now, in ns, for each of these CPUs.
 func (l *Leader) enabled(cpus []int) ([]uint64, error) {
 	for _, cpu := range cpus {
 		if err := l.Run(cpu); err != nil {
@@ -227,25 +227,25 @@ func (l *Leader) enabled(cpus []int) ([]uint64, error) {
 	return times, nil
 }
 
-// Attr is the event that the leader counts.
+// Attr returns the event that the leader counts. It is zero for a leader from OpenLeader.
 func (l *Leader) Attr() perfdata.Attr { return l.attr }
 
-// Program is what followers attach to.
+// Program returns the program that followers attach to.
 func (l *Leader) Program() *ebpf.Program { return l.program }
 
-// Prev is where the leader leaves its last reading: a per-CPU array of one perfevent.Reading.
+// Prev returns the map with the leader's last reading: a per-CPU array of one perfevent.Reading.
 func (l *Leader) Prev() *ebpf.Map { return l.prev }
 
-// Diff is where the leader leaves for its followers by how much that reading has grown since the one before: a per-CPU
+// Diff returns the map with the growth between the leader's last two readings, for its followers: a per-CPU
 // array of one perfevent.Reading.
 func (l *Leader) Diff() *ebpf.Map { return l.diff }
 
-// Close lets go of the leader.
+// Close closes this process's descriptors of the leader.
 func (l *Leader) Close() error {
 	var errs error
 	if l.link != nil {
 		errs = l.link.Close()
 	}
-	// A nil program or map may be closed.
+	// Close of a nil program or map does nothing.
 	return cmp.Or(errs, l.program.Close(), l.prev.Close(), l.diff.Close(), l.events.Close())
 }

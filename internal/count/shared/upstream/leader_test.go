@@ -16,7 +16,7 @@ import (
 	"github.com/bperf/bperf/test/require"
 )
 
-// TestReading reads with the leader what the event itself shows.
+// TestReading compares the leader's reading with the event's own.
 func TestReading(t *testing.T) {
 	require.Root(t)
 	cpu := usable(t, 1)[0]
@@ -52,7 +52,7 @@ func read(t *testing.T, e *perfevent.Event) perfevent.Reading {
 	return r
 }
 
-// TestCovers tells a leader that counts everywhere from one that was started for one CPU.
+// TestCovers distinguishes a leader that counts on all CPUs from one that was started for one CPU.
 func TestCovers(t *testing.T) {
 	cpus := usable(t, 2)
 	tests := []struct {
@@ -76,7 +76,7 @@ func TestCovers(t *testing.T) {
 	}
 }
 
-// TestCoversStopped finds that a counter does not count, though there is one.
+// TestCoversStopped detects a counter that exists but does not count.
 func TestCoversStopped(t *testing.T) {
 	require.Root(t)
 	cpu := usable(t, 1)[0]
@@ -110,7 +110,7 @@ func TestRunOffline(t *testing.T) {
 	}
 }
 
-// TestNoEvent leaves followers nothing to add on a CPU that has lost its counter, and begins at 0 with the next one.
+// TestNoEvent passes no growth to followers on a CPU that has lost its counter, and begins at 0 with the next one.
 func TestNoEvent(t *testing.T) {
 	cpu := usable(t, 1)[0]
 	l := start(t, cpuClock, cpu)
@@ -157,7 +157,7 @@ func TestHotplug(t *testing.T) {
 	}
 }
 
-// TestOutlivesEvents goes on when the process that opened the counters has closed them.
+// TestOutlivesEvents counts after the process that opened the counters has closed them.
 func TestOutlivesEvents(t *testing.T) {
 	require.Root(t)
 	cpu := usable(t, 1)[0]

@@ -48,10 +48,10 @@ func do(what, path string) error {
 	return err
 }
 
-// cpuClock counts ns on any machine.
+// cpuClock is an event that counts ns on any machine.
 var cpuClock = perfdata.Attr{Type: perfdata.TypeSoftware, Config: perfdata.SoftwareCPUClock}
 
-// bpffs mounts a BPF file system of the test's own.
+// bpffs mounts a separate BPF file system for the test.
 func bpffs(t *testing.T) string {
 	t.Helper()
 	require.Root(t)
@@ -67,7 +67,7 @@ func bpffs(t *testing.T) string {
 	return dir
 }
 
-// create makes an attr map and locks it.
+// create creates an attr map and locks it.
 func create(t *testing.T) *AttrMap {
 	t.Helper()
 	a, err := Create(filepath.Join(bpffs(t), "attr_map"))
@@ -147,7 +147,7 @@ func find(t *testing.T, a *AttrMap) *Leader {
 	return l
 }
 
-// reading is what a leader's map has for a CPU.
+// reading returns the reading for a CPU in a leader's map.
 func reading(t *testing.T, l *Leader, name string, cpu int) perfevent.Reading {
 	t.Helper()
 	m := l.Prev()
@@ -161,7 +161,7 @@ func reading(t *testing.T, l *Leader, name string, cpu int) perfevent.Reading {
 	return all[cpu]
 }
 
-// entries counts the entries of a map.
+// entries returns the number of entries of a map.
 func entries(t *testing.T, a *AttrMap) int {
 	t.Helper()
 	keys, err := a.keys()

@@ -14,14 +14,14 @@ import (
 	"github.com/bperf/bperf/test/require"
 )
 
-// session is a perf that counts with --bpf-counters until it is told to end.
+// session is a perf that counts with --bpf-counters until end.
 type session struct {
 	cmd    *exec.Cmd
 	stdin  io.Closer
 	stderr bytes.Buffer
 }
 
-// perf starts a session with an attr map, and returns when it counts.
+// perf starts a session with an attr map, and returns once it counts.
 func perf(t *testing.T, path, event string) *session {
 	t.Helper()
 	s := &session{}
@@ -41,7 +41,7 @@ func perf(t *testing.T, path, event string) *session {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { s.cmd.Process.Kill() })
-	if _, err := stdout.Read(make([]byte, 64)); err != nil { // perf starts the command when all is set up
+	if _, err := stdout.Read(make([]byte, 64)); err != nil { // perf starts the command after its own setup
 		t.Fatalf("%v: %v\n%s", s.cmd, s.cmd.Wait(), &s.stderr)
 	}
 	return s
@@ -73,7 +73,7 @@ func perfMap(t *testing.T) *AttrMap {
 	return a
 }
 
-// lookUp looks for a leader in a map that others use, too.
+// lookUp looks for a leader in a map that perf uses, too.
 func lookUp(t *testing.T, a *AttrMap, attr *perfdata.Attr) *Leader {
 	t.Helper()
 	if err := a.Lock(); err != nil {
@@ -132,7 +132,7 @@ func TestFindPerf(t *testing.T) {
 	}
 }
 
-// TestPerfFindsOurs lets perf follow a leader of bperf, also when bperf has ended.
+// TestPerfFindsOurs lets perf follow a leader of bperf, even after bperf has ended.
 func TestPerfFindsOurs(t *testing.T) {
 	require.UpstreamPerf(t)
 	a := perfMap(t)
@@ -171,7 +171,7 @@ func TestPerfFindsOurs(t *testing.T) {
 	}
 }
 
-// total is what a leader has counted on all CPUs, as of now.
+// total returns a leader's count on all CPUs up to now.
 func total(t *testing.T, l *Leader) uint64 {
 	t.Helper()
 	var sum uint64
