@@ -9,24 +9,24 @@ import (
 	"github.com/cilium/ebpf/btf"
 )
 
-// emptyName is that of the program that does nothing.
+// emptyName is the name of the program that does nothing.
 const emptyName = "bperf_empty"
 
-// calibrationRuns are enough for one that nothing interrupts. They are repeated until each event has had a counter in one of them, as events take turns
-// where there are too few: calibrationRounds times at most.
+// calibrationRuns are enough runs for one without an interrupt. bperf repeats them until each event had a counter in one of them, because multiplexed events
+// take turns: calibrationRounds times at most.
 const (
 	calibrationRuns   = 1000
 	calibrationRounds = 200
 )
 
-// overheads are what probes themselves take of each run, by position of their set.
+// overheads has the overhead of each position of a set.
 type overheads struct {
-	plain, withTimes [maxEvents]uint64
-	unmeasured       uint64 // positions for which they are not known, one bit each: they are 0
+	plain, withTimes [maxEvents]uint64 // for runs read without and with times
+	unmeasured       uint64            // positions with unknown overhead, one bit each: their overhead is 0
 }
 
-// overheadOf measures what the probes take with a set of events, unless it has: the least that a run of a program counts that does nothing. It is
-// nothing where the kernel lets nobody trace programs.
+// overheadOf returns the overhead of the probes with a set of events. It measures each set once: the overhead is the least count in a run of a program that
+// does nothing. It is 0 if the kernel does not allow tracing programs.
 func (c *Counter) overheadOf(set *probesSet) (*overheads, error) {
 	key := fmt.Sprint(set.Events, set.Keys, set.Memory)
 	if known := c.measured[key]; known != nil {
@@ -45,13 +45,13 @@ func (c *Counter) overheadOf(set *probesSet) (*overheads, error) {
 	return o, nil
 }
 
-// As in bpf/probes.bpf.c.
+// Values of struct set.reads in bpf/probes.bpf.c.
 const (
 	plainly = 1 + iota
 	withTimes
 )
 
-// measure counts in the program that does nothing.
+// measure measures the overhead in the program that does nothing.
 func (c *Counter) measure(set probesSet, empty *ebpf.Program, target Target, o *overheads) error {
 	p, err := attach(target, c.object, c.source.array, c.types)
 	if why := (*Untraceable)(nil); errors.As(err, &why) {
@@ -92,10 +92,10 @@ func (c *Counter) measure(set probesSet, empty *ebpf.Program, target Target, o *
 	return nil
 }
 
-// leastOf runs the program that does nothing, and returns the positions whose events never had a counter meanwhile.
+// leastOf runs the program that does nothing and stores the least count of each position. It returns the positions whose events never had a counter.
 func (s *session) leastOf(empty *ebpf.Program, least *[maxEvents]uint64) (unknown uint64, err error) {
 	packet := make([]byte, 64)
-	if _, err := s.read(true); err != nil { // what was read in another way
+	if _, err := s.read(true); err != nil { // reset the extremes of runs that were read the other way
 		return 0, err
 	}
 	for range calibrationRounds {

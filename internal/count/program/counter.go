@@ -18,39 +18,39 @@ import (
 	"github.com/bperf/bperf/perfdata"
 )
 
-// Counter is a count.Counter for BPF programs. Its cells are of a CPU and a program. It is not safe for
+// Counter is a count.Counter for BPF programs. It has a cell for each event, CPU and program. It is not safe for
 // concurrent use.
 //
-// Besides the events of its list it has those of OwnEvents, behind them.
+// After the events of its list it counts those of OwnEvents.
 type Counter struct {
 	events    int // of the list
 	wanted    []wanted
 	source    *source
 	online    []int
 	programs  []*subject
-	following bool // programs may come and go
-	calibrate bool // what the probes take is subtracted from each run
-	measures  bool // what they take is measured
+	following bool // programs may be loaded and unloaded
+	calibrate bool // subtract the overhead from each run
+	measures  bool // measure the overhead
 
-	object   *ebpf.CollectionSpec  // the probes, as they were compiled
-	types    *btf.Cache            // the kernel's: decoding them takes longer than the rest of attaching
+	object   *ebpf.CollectionSpec  // the compiled probes
+	types    *btf.Cache            // the kernel's types: decoding them takes longer than the rest of attaching
 	measured map[string]*overheads // by set of events
 
-	references *link.Iter // nil until it is needed
+	references *link.Iter // nil until countReferences needs it
 
 	enabled time.Time     // zero while disabled
 	before  time.Duration // enabled up to the last Disable
 }
 
-// subject is a program that is counted in one of two ways.
+// subject is a program that a session counts, or for which the kernel's statistics replace the counts.
 type subject struct {
 	Target
-	session *session     // nil if it cannot be traced
-	why     *Untraceable // then
-	kernel  *statistics  // then, and what is counted in its place; nil for a sub-program
+	session *session     // nil if the program cannot be traced
+	why     *Untraceable // set if session is nil
+	kernel  *statistics  // set if session is nil, except for a sub-program
 }
 
-// Events that a Counter has besides those of its list, and what stands in place of their PMU.
+// Names of the events that a Counter has besides those of its list, and the PMU in their Event.
 const (
 	PMU     = "bpf"
 	Runs    = "bpf-runs"
@@ -58,10 +58,11 @@ const (
 	Dropped = "bpf-dropped"
 )
 
-// OwnEvents are the runs of a program that ended, their time in ns, and those of them that are not in the counts. The time is that
-// between the readings; where a program cannot be traced it is the kernel's, and nothing is dropped.
+// OwnEvents returns the events that a Counter has besides those of its list: the runs of a program that ended, their time in ns, and the
+// runs that were dropped. The time is between the two readings. For a program that cannot be traced, runs and time are the
+// kernel's, and there are no dropped runs.
 func OwnEvents() []*event.Event {
-	none := perfdata.Attr{Type: math.MaxUint32} // no perf event's
+	none := perfdata.Attr{Type: math.MaxUint32} // no perf event has this type
 	return []*event.Event{
 		{Name: Runs, PMU: PMU, Attr: none, Scale: 1},
 		{Name: RunTime, PMU: PMU, Attr: none, Scale: 1e-6, Unit: "msec"},
@@ -75,8 +76,8 @@ const (
 	ownDropped
 )
 
-// Open prepares to count the events of a list in BPF programs, on all CPUs that are online. It is no error if a program cannot be
-// traced: ErrAt tells why.
+// Open prepares to count the events of a list in BPF programs, on the CPUs of the target. It is no error if a program cannot be
+// traced: ErrAt returns why.
 func Open(list event.List, programs []Target, t target.Target, o Options) (*Counter, error) {
 	return openWith(list, programs, t, o, btf.NewCache())
 }
@@ -125,7 +126,7 @@ func (c *Counter) open(list event.List, programs []Target, t target.Target, o Op
 	return nil
 }
 
-// refresh has the CPUs look anew where their events are.
+// refresh makes all CPUs look up their events again, in all programs.
 func (c *Counter) refresh() error {
 	var errs []error
 	for _, p := range c.programs {
@@ -136,7 +137,7 @@ func (c *Counter) refresh() error {
 	return errors.Join(errs...)
 }
 
-// countsInMemory reports whether the kernel counts an event in memory as it happens (perf_swevent_event), and not on a counter or by a clock.
+// countsInMemory reports whether the kernel counts an event in memory when it happens (perf_swevent_event), not on a counter or with a clock.
 func countsInMemory(a *perfdata.Attr) bool {
 	switch a.Type {
 	case perfdata.TypeTracepoint:
@@ -147,7 +148,7 @@ func countsInMemory(a *perfdata.Attr) bool {
 	return false
 }
 
-// add opens what counts in a program. It is nil for one that has been unloaded, unless that is an error.
+// add opens a session, or the kernel's statistics, for a program. It returns nil if the program has been unloaded and that is no error.
 func (c *Counter) add(p Target) (s *subject, err error) {
 	s = &subject{Target: p}
 	gone := func(err error) bool { return (c.following || !p.ByID) && errors.Is(err, fs.ErrNotExist) }
@@ -174,7 +175,7 @@ func (c *Counter) add(p Target) (s *subject, err error) {
 	return s, c.setPrograms(append(c.programs, s))
 }
 
-// setPrograms changes the programs that are counted. CPUs may come and go in another goroutine, with the lock held.
+// setPrograms sets the programs that are counted. It takes the lock because another goroutine uses them when CPUs come online or go offline.
 func (c *Counter) setPrograms(programs []*subject) error {
 	unlock, err := c.source.lock()
 	if err != nil {
@@ -185,7 +186,7 @@ func (c *Counter) setPrograms(programs []*subject) error {
 	return nil
 }
 
-// probesOf opens the probes of a program: those that other sessions have, or new ones that others can find.
+// probesOf opens the probes of a program, or attaches and registers new ones if no session has any.
 func (c *Counter) probesOf(t Target) (p *probes, err error) {
 	if c.source.shared == nil {
 		return attach(t, c.object, c.source.array, c.types)
@@ -207,7 +208,8 @@ func (c *Counter) probesOf(t Target) (p *probes, err error) {
 	return p, nil
 }
 
-// newSession makes what counts with probes. The overhead is measured now, for the events that are likely to be read once it begins.
+// newSession returns a session for the probes. It measures the overhead early, for the events that the probes will probably read once the
+// session counts.
 func (c *Counter) newSession(p *probes) (*session, error) {
 	cpus, err := ebpf.PossibleCPU()
 	if err != nil {
@@ -220,7 +222,7 @@ func (c *Counter) newSession(p *probes) (*session, error) {
 	}
 	set, at, err := positionsOf(state.current(), 1<<state.current().Events-1, c.wanted)
 	if err != nil {
-		return s, nil // it is an error if it is still so when it begins
+		return s, nil // join returns the error if it persists
 	}
 	s.at = at
 	if !c.measures {
@@ -236,7 +238,7 @@ func (c *Counter) newSession(p *probes) (*session, error) {
 	return s, nil
 }
 
-// inner are the maps that maps of the probes have as elements.
+// inner returns the specifications of the elements of the probes' maps of maps.
 func (c *Counter) inner() map[string]*ebpf.MapSpec {
 	inner := make(map[string]*ebpf.MapSpec)
 	for _, name := range []string{probesMapPositions, probesMapExtremes} {
@@ -245,7 +247,7 @@ func (c *Counter) inner() map[string]*ebpf.MapSpec {
 	return inner
 }
 
-// Enable begins to count. A run counts if it ends from now on, unless it was under way when the probes were attached.
+// Enable begins to count. It counts each run that ends from now on, unless the run began before the probes were attached.
 func (c *Counter) Enable() error {
 	if !c.enabled.IsZero() {
 		return nil
@@ -257,7 +259,7 @@ func (c *Counter) Enable() error {
 	return nil
 }
 
-// begin begins to count in some of the programs.
+// begin begins to count in these programs.
 func (c *Counter) begin(programs []*subject) error {
 	unlock, err := c.source.lock()
 	if err != nil {
@@ -292,7 +294,7 @@ func (c *Counter) begin(programs []*subject) error {
 	return nil
 }
 
-// Disable ends counting. When it returns, nothing is added any more.
+// Disable ends counting. After it returns, nothing is added to the counts.
 func (c *Counter) Disable() error {
 	if c.enabled.IsZero() {
 		return nil
@@ -302,7 +304,7 @@ func (c *Counter) Disable() error {
 	return c.end(c.programs)
 }
 
-// end ends counting in some of the programs.
+// end ends counting in these programs.
 func (c *Counter) end(programs []*subject) error {
 	unlock, err := c.source.lock()
 	if err != nil {
@@ -365,7 +367,7 @@ func (c *Counter) Read(dst []count.Cell) ([]count.Cell, error) {
 	return dst, nil
 }
 
-// time is the time for which the session has counted.
+// time returns the time for which the counter was enabled, in ns.
 func (c *Counter) time() uint64 {
 	if c.enabled.IsZero() {
 		return uint64(c.before)
@@ -389,7 +391,7 @@ func (c *Counter) readTraced(cells []count.Cell, program int) ([]count.Cell, err
 	for n, cpu := range c.online {
 		s := &now.cpus[cpu]
 		own := [...]uint64{ownRuns: s.runs(), ownRunTime: s.PlainTime + s.FullTime, ownDropped: lost[cpu].Total()}
-		if n == 0 { // the kernel does not say on which CPU
+		if n == 0 { // the kernel does not report the CPU of these misses
 			own[ownRuns] += misses.Exit
 		}
 		for i, v := range own {
@@ -401,12 +403,12 @@ func (c *Counter) readTraced(cells []count.Cell, program int) ([]count.Cell, err
 	return cells, nil
 }
 
-// runs is how many have ended.
+// runs returns the number of runs that have ended.
 func (s *probesCopy) runs() uint64 {
 	return s.Counted + s.Dropped[droppedBegun] + s.Dropped[droppedMixed] + s.Dropped[droppedSwitched]
 }
 
-// event is what an event counted on a CPU.
+// event returns the counts of an event on a CPU.
 func (c *counted) event(ev, cpu int) (*count.Runs, perfevent.Reading) {
 	e, of := &c.events[ev][cpu], &c.cpus[cpu]
 	runs := &count.Runs{Counted: of.Counted - e.unread, Min: e.min, Max: e.max, Ranged: e.ranged, Buckets: e.buckets, Probes: e.probes, Unmeasured: e.unmeasured}
@@ -414,7 +416,7 @@ func (c *counted) event(ev, cpu int) (*count.Runs, perfevent.Reading) {
 	return runs, perfevent.Reading{Value: e.value, Enabled: enabled, Running: enabled - min(e.stopped, enabled)}
 }
 
-// As in bpf/probes.bpf.c.
+// enum dropped of bpf/probes.bpf.c.
 const (
 	droppedBegun = iota
 	droppedFull
@@ -422,7 +424,7 @@ const (
 	droppedSwitched
 )
 
-// Err says why an event cannot be counted in any program.
+// Err returns why an event cannot be counted in any program, or nil if it can in one.
 func (c *Counter) Err(ev int) error {
 	for i := range c.programs {
 		if c.ErrAt(ev, i) == nil {
@@ -438,7 +440,7 @@ func (c *Counter) Err(ev int) error {
 	return nil
 }
 
-// ErrAt says why an event cannot be counted in one of the programs.
+// ErrAt returns why an event cannot be counted in one of the programs, or nil.
 func (c *Counter) ErrAt(ev, program int) error {
 	p := c.programs[program]
 	switch {
@@ -454,7 +456,7 @@ func (c *Counter) ErrAt(ev, program int) error {
 	return nil
 }
 
-// Close detaches from all programs.
+// Close ends counting and closes the probes of all programs.
 func (c *Counter) Close() error {
 	if c.source == nil {
 		return nil

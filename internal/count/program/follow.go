@@ -12,7 +12,7 @@ import (
 	"github.com/bperf/bperf/internal/bpfprog"
 )
 
-// Targets are the programs that are counted, in the order of their indexes in cells.
+// Targets returns the programs that are counted, in the order of their indexes in cells.
 func (c *Counter) Targets() (all []Target) {
 	for _, s := range c.programs {
 		all = append(all, s.Target)
@@ -20,7 +20,8 @@ func (c *Counter) Targets() (all []Target) {
 	return all
 }
 
-// Add counts more programs, but for those that it has; it reports whether there were any. A program that has gone is none.
+// Add counts more programs and reports whether it added any. It skips programs that are already counted, and those that have been
+// unloaded if that is no error.
 func (c *Counter) Add(programs []Target) (added bool, err error) {
 	for _, t := range programs {
 		if slices.ContainsFunc(c.programs, func(s *subject) bool { return s.ID == t.ID && s.Function == t.Function }) {
@@ -44,8 +45,8 @@ func (c *Counter) Add(programs []Target) (added bool, err error) {
 	return added, nil
 }
 
-// LetGo ends counting in programs to which nobody but tracing programs has a reference, so that the kernel can unload them. What was
-// counted stays.
+// LetGo ends counting in programs to which only tracing programs have references, so that the kernel can unload them. Their counts
+// stay.
 func (c *Counter) LetGo() error {
 	loaded, err := bpfprog.ReadAll(bpfprog.Detail{})
 	if err != nil {
@@ -63,7 +64,7 @@ func (c *Counter) LetGo() error {
 	for _, s := range c.programs {
 		switch {
 		case s.kernel != nil:
-			if _, err := s.kernel.read(); err != nil { // the last time, perhaps
+			if _, err := s.kernel.read(); err != nil { // perhaps the last chance to read
 				return err
 			}
 		case s.session != nil && !s.session.ended && counts[s.ID] <= tracers[s.ID]:
@@ -73,7 +74,7 @@ func (c *Counter) LetGo() error {
 	return c.letGo(unused)
 }
 
-// Forget drops programs with what was counted in them, and reports whether there were any. The indexes of the others change.
+// Forget removes the programs for which gone returns true, with their counts. It reports whether there were any. The indexes of the others change.
 func (c *Counter) Forget(gone func(Target) bool) (forgotten bool, err error) {
 	var kept []*subject
 	for _, s := range c.programs {
@@ -91,7 +92,7 @@ func (c *Counter) Forget(gone func(Target) bool) (forgotten bool, err error) {
 	return forgotten, errors.Join(err, c.setPrograms(kept))
 }
 
-// letGo ends counting in some programs that are traced.
+// letGo ends counting in these traced programs and closes their sessions.
 func (c *Counter) letGo(all []*subject) error {
 	if len(all) == 0 {
 		return nil
@@ -106,7 +107,7 @@ func (c *Counter) letGo(all []*subject) error {
 	return errors.Join(errs...)
 }
 
-// newReferences loads what counts the references to each program that is loaded (Linux 5.10).
+// newReferences loads the BPF iterator that counts the references to each loaded program (Linux 5.10).
 func newReferences() (*link.Iter, error) {
 	var o referencesObjects
 	if err := loadReferencesObjects(&o, nil); err != nil {
@@ -120,7 +121,7 @@ func newReferences() (*link.Iter, error) {
 	return l, nil
 }
 
-// countReferences counts the references to each program that is loaded.
+// countReferences returns the number of references to each loaded program, by ID.
 func (c *Counter) countReferences() (counts map[uint32]int64, err error) {
 	if c.references == nil {
 		if c.references, err = newReferences(); err != nil {

@@ -2,13 +2,13 @@ package program
 
 import "github.com/bperf/bperf/internal/count"
 
-// Losses are the runs of a program that are not in its counts.
+// Losses has the dropped runs of a program.
 type Losses struct {
 	Target  Target
 	Dropped count.Dropped
 }
 
-// Losses are those of each program that is traced.
+// Losses returns the dropped runs of each program that is traced.
 func (c *Counter) Losses() ([]Losses, error) {
 	unlock, err := c.source.lock()
 	if err != nil {
@@ -33,8 +33,8 @@ func (c *Counter) Losses() ([]Losses, error) {
 	return all, nil
 }
 
-// dropped are the runs that are not in the counts of each CPU, or not in that of an event. The kernel does not say where it left out probes: the runs
-// whose probe at the exit it left out are put down to the first CPU.
+// dropped returns the runs that are not in the counts of each CPU, or not in the count of an event. The kernel does not report on which CPU it skipped
+// a probe, so the runs with a skipped exit probe count for the first CPU.
 func (c *Counter) dropped(of *counted, misses missed) []count.Dropped {
 	all := make([]count.Dropped, len(of.cpus))
 	for i := range of.cpus {
@@ -57,7 +57,7 @@ func (c *Counter) dropped(of *counted, misses missed) []count.Dropped {
 	return all
 }
 
-// Untraceable says of each program that is not traced why.
+// Untraceable returns the reasons of all programs that are not traced.
 func (c *Counter) Untraceable() (all []*Untraceable) {
 	for _, s := range c.programs {
 		if s.why != nil {

@@ -15,31 +15,31 @@ import (
 	"github.com/bperf/bperf/internal/kernel"
 )
 
-// maxEvents is how many a session can have, and all sessions together in one program.
+// maxEvents is the maximum number of events of a session, and of all sessions in one program together.
 const maxEvents = 64
 
-// sharedMaps are the maps that all sessions of a function's probes have open.
+// sharedMaps has the maps of a function's probes, which all of its sessions have open.
 var sharedMaps = [...]string{mapState, probesMapCopies, probesMapPositions, probesMapExtremes, probesMapMembers}
 
-// mapState is the section of the variable state.
+// mapState is the section with the variable state.
 const mapState = ".data.state"
 
-// probePrograms are the programs of a function's probes.
+// probePrograms has the programs of a function's probes.
 var probePrograms = [...]string{probesProgBperfExit, probesProgBperfEntry, probesProgBperfRead}
 
-// probes are the programs at the entry and the exit of a function, which all sessions that count in it share, and their maps.
+// probes has the programs at the entry and the exit of a function, and their maps. All sessions in the function share them.
 type probes struct {
 	maps     map[string]*ebpf.Map
 	programs map[string]*ebpf.Program
 	links    [2]link.Link // at the exit, at the entry
-	offline  map[int]bool // CPUs that have been read since they went offline
+	offline  map[int]bool // CPUs that were read after they went offline
 }
 
 func newProbes() *probes {
 	return &probes{maps: make(map[string]*ebpf.Map), programs: make(map[string]*ebpf.Program), offline: make(map[int]bool)}
 }
 
-// attach loads probes and attaches them to a function.
+// attach loads probes and attaches them to a function. The error is an *Untraceable if the function cannot be traced.
 func attach(t Target, object *ebpf.CollectionSpec, events *ebpf.Map, types *btf.Cache) (*probes, error) {
 	if u := t.traceable(); u != nil {
 		return nil, u
@@ -63,7 +63,7 @@ func attach(t Target, object *ebpf.CollectionSpec, events *ebpf.Map, types *btf.
 	if err != nil {
 		return nil, t.untraceable(err)
 	}
-	defer objects.Close() // but for what is detached from it
+	defer objects.Close() // closes everything except the detached maps and programs
 	p := newProbes()
 	for _, name := range sharedMaps {
 		p.maps[name] = objects.DetachMap(name)
@@ -71,7 +71,7 @@ func attach(t Target, object *ebpf.CollectionSpec, events *ebpf.Map, types *btf.
 	for _, name := range probePrograms {
 		p.programs[name] = objects.DetachProgram(name)
 	}
-	// The exit first: a run that both have seen is one that the entry has seen.
+	// The exit probe first: then the exit probe sees every run that the entry probe has seen.
 	for i, name := range probePrograms[:2] {
 		if p.links[i], err = link.AttachTracing(link.TracingOptions{Program: p.programs[name]}); err != nil {
 			return nil, errors.Join(t.unattachable(err), p.close())
@@ -80,10 +80,10 @@ func attach(t Target, object *ebpf.CollectionSpec, events *ebpf.Map, types *btf.
 	return p, nil
 }
 
-// probeSpecs are the programs and maps, which read these events.
+// probeSpecs returns a copy of the compiled probes that reads these events.
 func probeSpecs(object *ebpf.CollectionSpec, events *ebpf.Map) (*ebpf.CollectionSpec, error) {
 	spec := object.Copy()
-	// The library would make a map of its own, with room for one event.
+	// Otherwise the library would make a new map, with room for one event.
 	delete(spec.Maps, probesMapEvents)
 	for _, p := range spec.Programs {
 		for i := range p.Instructions {
@@ -101,7 +101,7 @@ func probeSpecs(object *ebpf.CollectionSpec, events *ebpf.Map) (*ebpf.Collection
 	return spec, spec.Variables[probesVarNrCpus].Set(uint32(cpus))
 }
 
-// openProbes opens what another session has made. It is an error wrapping fs.ErrNotExist if no session has it open any more.
+// openProbes opens the probes of another session. The error wraps fs.ErrNotExist if no session has them open.
 func openProbes(ids probeIDs) (*probes, error) {
 	p := newProbes()
 	if err := p.open(ids); err != nil {
@@ -133,7 +133,7 @@ func (p *probes) open(ids probeIDs) (err error) {
 	return nil
 }
 
-// ids are what others can open them by.
+// ids returns the IDs by which other sessions can open the probes.
 func (p *probes) ids() (ids probeIDs, err error) {
 	for i, name := range sharedMaps {
 		if ids.Maps[i], err = shared.MapID(p.maps[name]); err != nil {
@@ -155,7 +155,7 @@ func (p *probes) ids() (ids probeIDs, err error) {
 	return ids, nil
 }
 
-// close lets go of the probes. They are detached when no session has them open any more.
+// close closes the probes. The kernel detaches them when no session has them open.
 func (p *probes) close() error {
 	var errs []error
 	for _, l := range p.links {
@@ -172,7 +172,7 @@ func (p *probes) close() error {
 	return errors.Join(errs...)
 }
 
-// unattachable puts the kernel's refusal to attach loaded probes into words.
+// unattachable explains the kernel's error of attaching loaded probes.
 func (t Target) unattachable(err error) *Untraceable {
 	if errors.Is(err, syscall.E2BIG) {
 		return &Untraceable{Target: t, Err: err, Reason: "As many tracing programs are attached to it as the kernel allows: " +
@@ -181,7 +181,7 @@ func (t Target) unattachable(err error) *Untraceable {
 	return t.untraceable(err)
 }
 
-// missed are how often the kernel did not run a probe, as it ran on that CPU already.
+// missed has the numbers of runs in which the kernel skipped a probe, because it was already running on that CPU.
 type missed struct {
 	Entry, Exit uint64
 }
@@ -216,20 +216,20 @@ func (p *probes) putState(s *probesSets) error {
 	return nil
 }
 
-// enact puts a set in force. The caller waits until no run is under way that began before.
+// enact makes set the current one. The caller waits until the runs that began before have ended.
 func (p *probes) enact(s *probesSets, set *probesSet) error {
 	*s.next() = *set
-	if err := p.putState(s); err != nil { // before the programs look at it
+	if err := p.putState(s); err != nil { // before the probes use it
 		return err
 	}
 	s.Version++
 	return p.putState(s)
 }
 
-// busyFor is how long a run may be in the midst of being added while its CPU is read.
+// busyFor is the longest time that copyCPU waits while a CPU adds a run.
 const busyFor = 10 * time.Second
 
-// copyCPUs copies what each CPU has counted; with closed, the extremes begin anew.
+// copyCPUs copies the sums of each CPU. With closed, it also resets the extremes.
 func (p *probes) copyCPUs(closed bool) error {
 	cpus, err := ebpf.PossibleCPU()
 	if err != nil {
@@ -268,7 +268,7 @@ func (p *probes) copyCPU(cpu int, closed bool) error {
 	}
 }
 
-// copyOffline copies what a CPU has counted that is offline, if that is not known yet.
+// copyOffline copies the sums of a CPU that is offline, unless that was done before.
 func (p *probes) copyOffline(cpu int, args []uint64) error {
 	if p.offline[cpu] && args[2] == 0 {
 		return nil

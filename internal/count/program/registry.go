@@ -15,28 +15,28 @@ import (
 	"github.com/bperf/bperf/internal/count/shared"
 )
 
-// registry is where the map is pinned through which sessions find the probes of each other. It has nothing but IDs, which keep nothing alive: probes
+// registry is the path of the pinned map through which sessions find each other's probes. The map has only IDs, which keep nothing alive: probes
 // live as long as a session has them open. Sessions use it with the lock held.
 type registry string
 
-// function is what has probes.
+// function identifies a function with probes; it is the key of the registry.
 type function struct {
 	Program uint32
 	_       uint32
 	Name    uint64 // a hash of the function's name
 }
 
-// probeIDs are those of the maps, programs and links of one function's probes.
+// probeIDs has the IDs of the maps, programs and links of one function's probes.
 type probeIDs struct {
 	Maps     [len(sharedMaps)]uint32
 	Programs [len(probePrograms)]uint32
 	Links    [2]uint32 // at the exit, at the entry
 }
 
-// maxFunctions is how many functions of BPF programs can have probes.
+// maxFunctions is the maximum number of functions with probes.
 const maxFunctions = 1 << 16
 
-// registryVersion changes with the meaning of what is in the maps, where the programs do not.
+// registryVersion changes if the meaning of the maps changes while the programs stay the same.
 const registryVersion = 1
 
 func registryOf(c *shared.Counter) registry {
@@ -44,7 +44,7 @@ func registryOf(c *shared.Counter) registry {
 	return registry(c.Pin(fmt.Sprintf("programs-%x", layout[:8])))
 }
 
-// open opens the map; errors.Is(err, fs.ErrNotExist) if there is none.
+// open opens the map. The error wraps fs.ErrNotExist if there is none.
 func (r registry) open() (*ebpf.Map, error) {
 	m, err := ebpf.LoadPinnedMap(string(r), nil)
 	if err != nil {
@@ -62,7 +62,7 @@ func functionOf(t Target) function {
 	return function{Program: t.ID, Name: h.Sum64()}
 }
 
-// find opens the probes of a function; nil if no session has any.
+// find opens the probes of a function. It returns nil if no session has any.
 func (r registry) find(t Target) (*probes, error) {
 	m, err := r.open()
 	if errors.Is(err, fs.ErrNotExist) {
@@ -87,7 +87,7 @@ func (r registry) find(t Target) (*probes, error) {
 	return p, err
 }
 
-// add lets other sessions find probes.
+// add registers probes, so that other sessions find them.
 func (r registry) add(t Target, p *probes) error {
 	ids, err := p.ids()
 	if err != nil {
@@ -105,7 +105,7 @@ func (r registry) add(t Target, p *probes) error {
 	return nil
 }
 
-// sweep deletes what no session has open any more, and the map if nothing is left.
+// sweep deletes the entries of probes that no session has open, and the map if it has no other entries.
 func (r registry) sweep() error {
 	m, err := r.open()
 	if errors.Is(err, fs.ErrNotExist) {

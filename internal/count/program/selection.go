@@ -9,13 +9,13 @@ import (
 	"github.com/bperf/bperf/internal/count/shared"
 )
 
-// Selection is which BPF programs are counted.
+// Selection selects BPF programs to count.
 type Selection struct {
 	Programs  bpfprog.Selector
-	Functions string // pattern of path.Match: functions with such a name, each by itself; empty for whole programs
+	Functions string // pattern of path.Match: count each function with such a name separately; empty for whole programs
 }
 
-// Find finds those that are loaded, and the items of the selector that select none.
+// Find returns the selected programs that are loaded, and an error for each item of the selector that selects none.
 func (s Selection) Find() ([]Target, []*bpfprog.NoMatchError, error) {
 	loaded, err := bpfprog.ReadAll(bpfprog.Detail{Functions: true})
 	if err != nil {
@@ -25,14 +25,14 @@ func (s Selection) Find() ([]Target, []*bpfprog.NoMatchError, error) {
 	return targets, missing, nil
 }
 
-// sharing returns what reports whether a program is one of those through which sessions share, and not named by its ID.
+// sharing returns a predicate for the programs of shared counters that are not selected by their ID.
 func (s Selection) sharing() func(*bpfprog.Program) bool {
 	own := shared.Programs(shared.Dir)
 	return func(p *bpfprog.Program) bool { return slices.Contains(own, p.ID) && !s.Programs.Names(p.ID) }
 }
 
-// among are those of loaded programs that are selected. The probes of sessions are only by their IDs: two sessions that follow all
-// programs would trace each other's without end.
+// among returns the selected ones of loaded programs. It selects probes only by their IDs. Otherwise two sessions that follow all
+// programs would trace each other's probes without end.
 func (s Selection) among(loaded []*bpfprog.Program) (targets []Target, missing []*bpfprog.NoMatchError) {
 	selected, missing := s.Programs.Select(loaded, bpfprog.Machine{})
 	for _, p := range selected {
@@ -43,7 +43,7 @@ func (s Selection) among(loaded []*bpfprog.Program) (targets []Target, missing [
 	return targets, missing
 }
 
-// isProbe reports whether the program is one of those that count in others.
+// isProbe reports whether the program belongs to this package: a probe, or a helper.
 func isProbe(p *bpfprog.Program) bool {
 	switch p.Type.String() {
 	case "tracing":
@@ -54,7 +54,7 @@ func isProbe(p *bpfprog.Program) bool {
 	return p.Name == emptyName
 }
 
-// targetsOf is a program, or those of its functions that match.
+// targetsOf returns the program as a target, or its functions that match.
 func (s Selection) targetsOf(p *bpfprog.Program) (targets []Target) {
 	whole := Target{ID: p.ID, Name: p.Name, JITed: p.JITed > 0, ByID: s.Programs.Names(p.ID)}
 	if s.Functions == "" {
@@ -75,8 +75,8 @@ func (s Selection) targetsOf(p *bpfprog.Program) (targets []Target) {
 	return targets
 }
 
-// Follow hands over programs that are selected as they are loaded, until the context is done: then or on an error the channel is
-// closed, and wait returns the error. A program that is selected by where it is attached is not yet attached then; Find finds it later.
+// Follow sends selected programs when they are loaded, until the context is done or an error occurs. Then it closes the channel, and wait
+// returns the error. Follow misses programs that are selected by their attachment, because they are not yet attached; Find finds them later.
 func (s Selection) Follow(ctx context.Context) (found <-chan []Target, wait func() error, err error) {
 	watcher, err := bpfprog.NewWatcher()
 	if err != nil {

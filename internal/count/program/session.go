@@ -11,47 +11,47 @@ import (
 	"github.com/bperf/bperf/internal/kernel"
 )
 
-// session is what one Counter counts with the probes of a function. Its methods are called with the lock held.
+// session counts with the probes of a function, for one Counter. The caller of its methods holds the lock.
 type session struct {
 	*probes
 	source   *source
 	overhead func(*probesSet) (*overheads, error)
-	measures bool                     // it needs what the probes take
-	inner    map[string]*ebpf.MapSpec // of the maps that positions and extremes have as elements
+	measures bool                     // it needs the overhead
+	inner    map[string]*ebpf.MapSpec // specifications of the elements of the maps positions and extremes
 
-	at    []int  // position of each event while it counts; -1 for those that are not counted
-	order uint64 // among the sessions of the probes, by their beginnings; 0 while it does not count
+	at    []int  // position of each event while the session counts; -1 for those that are not counted
+	order uint64 // its place among the sessions of the probes, by the time when they began to count; 0 while it does not count
 
-	base   *counted // what there was when it began
-	total  *counted // what it counted before
-	since  missed   // as base
-	missed missed   // as total
-	ended  bool     // the probes are closed, and total is all
+	base   *counted // sums when it began to count
+	total  *counted // counts of earlier windows
+	since  missed   // misses when it began to count
+	missed missed   // misses in earlier windows
+	ended  bool     // the probes are closed, and total is the result
 }
 
-// counted is what was counted, by possible CPU.
+// counted has counts by possible CPU.
 type counted struct {
 	cpus   []probesCopy
 	events [][]eventCounts // by event of the session
 }
 
-// eventCounts is what an event counted on a CPU.
+// eventCounts has the counts of an event on a CPU.
 type eventCounts struct {
-	value, enabled, stopped uint64 // the times are those of runs that were read with times
-	unread                  uint64 // runs in which it could not be read
-	probes                  uint64 // what of value is the probes' own, or was before it was subtracted
-	unmeasured              uint64 // runs of which that is not known: they are not in probes, and nothing was subtracted
+	value, enabled, stopped uint64 // the times are of the runs that were read with times
+	unread                  uint64 // runs in which the event could not be read
+	probes                  uint64 // the overhead in value, or the overhead that was subtracted from it
+	unmeasured              uint64 // runs with unknown overhead: it is not in probes, and was not subtracted
 	buckets                 [count.Buckets]uint64
 
-	// Of the runs since the session began.
+	// The extremes of the runs since the session began to count.
 	min, max uint64
 	ranged   bool
 }
 
-// widen has the extremes include others.
+// widen extends the extremes to include others. aboveMin is the complement of a minimum, 0 without runs.
 func (e *eventCounts) widen(aboveMin, most uint64) {
 	switch {
-	case aboveMin == 0: // no run
+	case aboveMin == 0: // no runs
 	case !e.ranged:
 		e.min, e.max, e.ranged = ^aboveMin, most, true
 	default:
@@ -98,7 +98,7 @@ func (e *eventCounts) grow(now, since *eventCounts) {
 	}
 }
 
-// members reads the sessions that count, without those that have ended, which it takes out.
+// members returns the members by token. It removes sessions whose process has ended.
 func (s *session) members(state *probesSets) (map[uint32]probesMember, error) {
 	all := make(map[uint32]probesMember)
 	var token uint32
@@ -121,7 +121,7 @@ func (s *session) members(state *probesSets) (map[uint32]probesMember, error) {
 	return all, nil
 }
 
-// remove takes a session out. Those that began before it get its extremes, through the last of them.
+// remove removes a member. The last member that began before it gets its extremes; the members before that one read them there.
 func (s *session) remove(token uint32, all map[uint32]probesMember, state *probesSets) error {
 	gone := all[token]
 	delete(all, token)
@@ -143,7 +143,7 @@ func (s *session) remove(token uint32, all map[uint32]probesMember, state *probe
 	return s.freeRoom(gone.Positions &^ taken(all))
 }
 
-// handOver adds the extremes of one session to those of another, if there is one, and deletes them.
+// handOver merges the extremes of one session into those of another, if there is one, and deletes them.
 func (s *session) handOver(from, to uint32) error {
 	given, err := s.extremesOf(from)
 	if err != nil || given == nil {
@@ -172,13 +172,13 @@ func (s *session) handOver(from, to uint32) error {
 	return unlessMissing(s.maps[probesMapExtremes].Delete(from))
 }
 
-// extremesOf opens the extremes of a session, by position; nil if it has none.
+// extremesOf opens the map of a session's extremes, by position; nil if it has none.
 func (s *session) extremesOf(token uint32) (m *ebpf.Map, err error) {
 	err = unlessMissing(s.maps[probesMapExtremes].Lookup(token, &m))
 	return m, err
 }
 
-// unlessMissing is an error, but for that of an element that is not there.
+// unlessMissing returns err, or nil if err means that an element does not exist.
 func unlessMissing(err error) error {
 	if errors.Is(err, ebpf.ErrKeyNotExist) {
 		return nil
@@ -186,7 +186,7 @@ func unlessMissing(err error) error {
 	return err
 }
 
-// taken are the positions that sessions have, one bit each.
+// taken returns the positions of the members, one bit each.
 func taken(members map[uint32]probesMember) (positions uint64) {
 	for _, m := range members {
 		positions |= m.Positions
@@ -194,7 +194,7 @@ func taken(members map[uint32]probesMember) (positions uint64) {
 	return positions
 }
 
-// measured is 1 if a session needs what the probes take.
+// measured returns 1 if a member needs the overhead, otherwise 0.
 func measured(members map[uint32]probesMember) (any uint64) {
 	for _, m := range members {
 		any |= m.Measures
@@ -202,8 +202,8 @@ func measured(members map[uint32]probesMember) (any uint64) {
 	return any
 }
 
-// join has the probes read what the session wants, and reports whether that is something new. Then the caller waits for runs that began before,
-// and calls begin.
+// join makes the session a member, so that the probes read its events. It reports whether the set has changed. If so, the caller waits for runs that
+// began before. Then the caller calls begin.
 func (s *session) join(want []wanted) (changed bool, err error) {
 	state, err := s.state()
 	if err != nil {
@@ -239,7 +239,7 @@ func (s *session) join(want []wanted) (changed bool, err error) {
 	return s.change(state, &set)
 }
 
-// makeRoom makes the maps of positions that no session has yet, and that of this session's extremes.
+// makeRoom makes the maps of the given positions, and the map of this session's extremes.
 func (s *session) makeRoom(positions uint64) error {
 	for ; positions != 0; positions &= positions - 1 {
 		if err := s.makeInner(probesMapPositions, uint32(bits.TrailingZeros64(positions))); err != nil {
@@ -249,20 +249,20 @@ func (s *session) makeRoom(positions uint64) error {
 	return s.makeInner(probesMapExtremes, s.source.token)
 }
 
-// makeInner makes an element of a map of maps.
+// makeInner makes a map as an element of a map of maps.
 func (s *session) makeInner(outer string, key uint32) error {
 	m, err := ebpf.NewMap(s.inner[outer])
 	if err != nil {
 		return fmt.Errorf("make room for what is counted in a BPF program: %w", err)
 	}
-	defer m.Close() // the outer one holds it
+	defer m.Close() // the outer map keeps it
 	if err := s.maps[outer].Put(key, m); err != nil {
 		return fmt.Errorf("make room for what is counted in a BPF program: %w", err)
 	}
 	return nil
 }
 
-// freeRoom deletes the maps of positions that no session has any more. With each call the kernel waits for a grace period of RCU (Linux 6.1
+// freeRoom deletes the maps of positions that no member needs. For each deletion the kernel waits for an RCU grace period (Linux 6.1
 // even if there is nothing to delete).
 func (s *session) freeRoom(positions uint64) error {
 	for ; positions != 0; positions &= positions - 1 {
@@ -273,7 +273,7 @@ func (s *session) freeRoom(positions uint64) error {
 	return nil
 }
 
-// change writes the state, with another set in force if that differs, which it reports.
+// change writes the state, and makes set the current one if it differs. It reports whether it differs.
 func (s *session) change(state *probesSets, set *probesSet) (changed bool, err error) {
 	if set.On == state.current().On && set.same(state.current()) {
 		return false, s.putState(state)
@@ -288,7 +288,7 @@ func (s *session) change(state *probesSets, set *probesSet) (changed bool, err e
 	return true, s.enact(state, set)
 }
 
-// begin begins to count.
+// begin begins to count, after join.
 func (s *session) begin() (err error) {
 	if s.base, err = s.read(true); err != nil {
 		return err
@@ -305,7 +305,7 @@ func (s *session) begin() (err error) {
 	return err
 }
 
-// end ends counting, and reports whether the probes read less from now on. Then the caller waits for the runs that began before, and calls settle.
+// end ends counting, and reports whether the set has changed. If so, the caller waits for the runs that began before, and calls settle.
 func (s *session) end() (changed bool, err error) {
 	if s.total, s.missed, err = s.now(); err != nil {
 		return false, err
@@ -330,10 +330,10 @@ func (s *session) end() (changed bool, err error) {
 	return s.change(state, &set)
 }
 
-// settle has all CPUs change to the set that is in force. What the probes took of the runs up to now is theirs by the set before.
+// settle makes all CPUs use the current set. Each CPU first adds the overhead of its runs up to now, according to the previous set.
 func (s *session) settle() error { return s.copyCPUs(false) }
 
-// now is what the session has counted up to now.
+// now returns the session's counts and misses up to now.
 func (s *session) now() (*counted, missed, error) {
 	if s.order == 0 {
 		return s.total, s.missed, nil
@@ -355,7 +355,7 @@ func (s *session) now() (*counted, missed, error) {
 	return all, s.missed.plus(misses, s.since), nil
 }
 
-// read reads what the probes have counted at the session's positions. With closed, the extremes begin anew, and are not in it.
+// read reads the probes' sums at the session's positions. With closed, it resets the extremes, and the result has none.
 func (s *session) read(closed bool) (*counted, error) {
 	if err := s.copyCPUs(closed); err != nil {
 		return nil, err
@@ -387,7 +387,7 @@ func (s *session) read(closed bool) (*counted, error) {
 	return c, nil
 }
 
-// position reads what was copied of a position, by possible CPU.
+// position reads the copy of a position, by possible CPU.
 func (s *session) position(n uint32) (of []probesPosition, err error) {
 	var m *ebpf.Map
 	if err := s.maps[probesMapPositions].Lookup(n, &m); err != nil {
@@ -398,7 +398,7 @@ func (s *session) position(n uint32) (of []probesPosition, err error) {
 	return of, err
 }
 
-// addExtremes adds those of the time from when this session began to when the last one did. What was read has those since then.
+// addExtremes adds the extremes between the beginnings of this session and of the last one. read has returned those since then.
 func (s *session) addExtremes(c *counted) error {
 	var token uint32
 	var m probesMember
@@ -435,7 +435,7 @@ func (s *session) addExtremesOf(token uint32, c *counted) error {
 	return nil
 }
 
-// finish ends counting for good, and lets go of the probes.
+// finish closes the probes. The session cannot count again.
 func (s *session) finish() error {
 	if s.ended {
 		return nil
@@ -444,7 +444,7 @@ func (s *session) finish() error {
 	return s.close()
 }
 
-// refreshed has the CPUs look anew where their events are.
+// refreshed makes all CPUs look up their events again.
 func (s *session) refreshed() error {
 	state, err := s.state()
 	if err != nil {
@@ -454,7 +454,7 @@ func (s *session) refreshed() error {
 	return s.putState(state)
 }
 
-// waitIf waits until no run of a BPF program is under way that began before, if something has changed.
+// waitIf waits, if changed, until all runs of BPF programs that have begun have ended.
 func waitIf(changed bool) error {
 	if !changed {
 		return nil

@@ -5,16 +5,16 @@ import (
 	"math/bits"
 )
 
-// wanted is an event that a session wants to be read.
+// wanted is an event that a session counts.
 type wanted struct {
-	key    uint64 // its row in the array of events times 2, plus 1 if what the probes take is subtracted from each run
+	key    uint64 // its row in the array of events times 2, plus 1 if the overhead is subtracted from each run
 	memory bool   // the kernel counts the event in memory
 	never  bool   // it cannot be counted: it gets no position
 }
 
-// positionsOf returns the set of events that holds the positions of sessions that stay (one bit each), and those that are wanted, too; and where each of
-// the latter is in it. A position of a session keeps its place. One that nobody needs before the last that somebody does gets the event of another,
-// so that probes have no gaps to look for.
+// positionsOf returns the next set, and the position of each wanted event in it. The set keeps the positions in stay (one bit each) and has all wanted
+// events. An unused position before the last used one gets the event of another position, so that the set has no gaps, which the probes would have to
+// check for.
 func positionsOf(set *probesSet, stay uint64, want []wanted) (next probesSet, at []int, err error) {
 	next.Keys, next.Memory = set.Keys, set.Memory&stay
 	at = make([]int, len(want))
@@ -53,7 +53,7 @@ func positionsOf(set *probesSet, stay uint64, want []wanted) (next probesSet, at
 	return next, at, nil
 }
 
-// positionOf returns the position of a key among those that sessions have, or -1.
+// positionOf returns the taken position of a key, or -1.
 func positionOf(set *probesSet, taken, key uint64) int {
 	for i, k := range set.Keys {
 		if k == key && taken>>i&1 != 0 {
@@ -63,11 +63,11 @@ func positionOf(set *probesSet, taken, key uint64) int {
 	return -1
 }
 
-// same reports whether probes read the same with both sets, and whether as much is known of what that takes.
+// same reports whether the probes read the same events with both sets, and both sets have the overhead or both do not.
 func (s *probesSet) same(o *probesSet) bool {
 	return s.Events == o.Events && s.Keys == o.Keys && s.Calibrated == o.Calibrated && s.Measured == o.Measured && s.Memory == o.Memory
 }
 
-// current returns the set that is in force, and next the one that is not.
+// current returns the set that the probes use, and next returns the other one.
 func (s *probesSets) current() *probesSet { return &s.Sets[s.Version&1] }
 func (s *probesSets) next() *probesSet    { return &s.Sets[^s.Version&1] }

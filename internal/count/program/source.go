@@ -15,31 +15,31 @@ import (
 	"github.com/bperf/bperf/internal/target"
 )
 
-// Sharing is with whom a Counter shares perf events and probes.
+// Sharing selects the sessions with which a Counter shares perf events and probes.
 type Sharing struct {
-	Dir      string // sessions that use this directory in bpffs; empty for none
-	Required bool   // it is an error if nothing can be shared; otherwise the session counts by itself then
+	Dir      string // directory in bpffs that these sessions use; empty to share nothing
+	Required bool   // return an error if the Counter cannot share; otherwise it then opens its own events and probes
 }
 
-// Options are how a Counter counts.
+// Options are the options of a Counter.
 type Options struct {
 	count.Options // its events
 	Sharing
 
 	Following bool // programs may be loaded and unloaded while they are counted
-	Probes    bool // first measure what the probes themselves count in each run, and report it with the runs
-	Calibrate bool // first measure that, and subtract it from each run
+	Probes    bool // first measure the overhead of the probes in each run, and report it with the runs
+	Calibrate bool // first measure the overhead, and subtract it from each run
 }
 
-// source is the perf events that the probes of a session read. They count from open to close.
+// source has the perf events that the probes of a session read. They count from open to close.
 type source struct {
-	array *ebpf.Map // its element row*N+CPU is an event on a CPU, with N possible CPUs
-	rows  []uint64  // by event of the list; those that are the same for all sessions have one row
-	cpus  [][]int   // by event: where it counts
+	array *ebpf.Map // element row*N+CPU is an event on a CPU, where N is the number of possible CPUs
+	rows  []uint64  // by event of the list; equal events of all sessions have the same row
+	cpus  [][]int   // CPUs on which each event of the list counts
 	token uint32    // of the session
 
-	shared   *shared.Counter // nil if the events are the session's own
-	own      *direct.Counter // nil if they are shared
+	shared   *shared.Counter // nil if the session has its own events
+	own      *direct.Counter // nil if the events are shared
 	registry registry        // empty if nothing is shared
 }
 
@@ -56,7 +56,7 @@ func openSource(list event.List, programs []Target, t target.Target, o Options, 
 	return openOwn(list, t, o.Options)
 }
 
-// openShared shares the events. It is nil if one of them cannot be shared, unless that is required.
+// openShared opens shared events. It returns nil if one of them cannot be shared and sharing is not required.
 func openShared(list event.List, programs []Target, t target.Target, o Options, types *btf.Cache) (*source, error) {
 	where := shared.Where{Dir: o.Dir, Unled: true, Types: types, Target: describe(programs)}
 	c, err := shared.Open(where, list, target.Target{CPUs: t.CPUs}, o.Options)
@@ -80,7 +80,7 @@ func openShared(list event.List, programs []Target, t target.Target, o Options, 
 	return s, nil
 }
 
-// describe names the programs, for bperf counters.
+// describe returns a description of the programs for `bperf counters`.
 func describe(programs []Target) string {
 	switch len(programs) {
 	case 0:
@@ -104,7 +104,7 @@ func openOwn(list event.List, t target.Target, o count.Options) (*source, error)
 	return s, nil
 }
 
-// fill makes the array of events that are the session's own, and has them count.
+// fill makes the array of the session's own events, and enables them.
 func (s *source) fill(events int) error {
 	cpus, err := ebpf.PossibleCPU()
 	if err != nil {
@@ -126,7 +126,7 @@ func (s *source) fill(events int) error {
 			s.cpus[ev] = append(s.cpus[ev], cpu)
 		}
 		var err error
-		if key := uint32(ev*cpus + cpu); fd == direct.Gone { // until it is back, probes count runs that could not read it
+		if key := uint32(ev*cpus + cpu); fd == direct.Gone { // until the CPU is back, the probes count such runs as unread
 			err = s.array.Delete(key)
 		} else {
 			err = s.array.Put(key, uint32(fd))
@@ -143,7 +143,7 @@ func (s *source) fill(events int) error {
 	return s.own.Enable()
 }
 
-// err says why an event cannot be counted.
+// err returns why an event cannot be counted, or nil.
 func (s *source) err(event int) error {
 	if s.shared != nil {
 		return s.shared.Err(event)
@@ -151,7 +151,7 @@ func (s *source) err(event int) error {
 	return s.own.Err(event)
 }
 
-// lock keeps others from changing what is shared.
+// lock keeps other sessions from changing shared state until unlock.
 func (s *source) lock() (unlock func(), err error) {
 	if s.shared == nil {
 		return func() {}, nil
@@ -159,7 +159,7 @@ func (s *source) lock() (unlock func(), err error) {
 	return s.shared.Lock()
 }
 
-// lives reports whether the session with a token has not ended.
+// lives reports whether the session with this token still lives.
 func (s *source) lives(token uint32) bool { return token == s.token || shared.Lives(token) }
 
 func (s *source) close() error {
@@ -173,7 +173,7 @@ func (s *source) close() error {
 	return errors.Join(errs...)
 }
 
-// sweep takes probes that no session needs out of the registry.
+// sweep removes probes that no session needs from the registry.
 func (s *source) sweep() error {
 	unlock, err := s.lock()
 	if err != nil {

@@ -13,19 +13,19 @@ import (
 	"github.com/bperf/bperf/internal/perfevent"
 )
 
-// statistics are the kernel's own of a program: how often it ran, and for how long. The kernel counts while a descriptor for it is
-// open, so that this ends with the process.
+// statistics has the kernel's statistics of a program: the number of its runs and their time. The kernel counts while a process has a
+// descriptor for that open, so counting ends with the process.
 type statistics struct {
 	id      ebpf.ProgramID
-	program *ebpf.Program // nil if it may go; then what was read last stays
+	program *ebpf.Program // nil if it may be unloaded; the last reading stays
 	last    ebpf.ProgramStats
-	on      io.Closer // nil while it is not wanted
+	on      io.Closer // nil while disabled
 
 	total ebpf.ProgramStats // up to the last end
-	since ebpf.ProgramStats
+	since ebpf.ProgramStats // at the last begin
 }
 
-// openStatistics opens those of a program, which with hold does not go before they are closed.
+// openStatistics opens the statistics of a program. With hold, the program stays loaded until they are closed.
 func openStatistics(t Target, hold bool) (*statistics, error) {
 	p, err := ebpf.NewProgramFromID(ebpf.ProgramID(t.ID))
 	if err != nil {
@@ -73,7 +73,7 @@ func (s *statistics) now() (ebpf.ProgramStats, error) {
 	return *stats, nil
 }
 
-// read is what was counted.
+// read returns the counts up to now.
 func (s *statistics) read() (ebpf.ProgramStats, error) {
 	if s.on == nil {
 		return s.total, nil
@@ -95,7 +95,7 @@ func (s *statistics) close() error {
 	return err
 }
 
-// readStatistics appends what the kernel counted, which is of all CPUs together.
+// readStatistics appends the kernel's statistics, which are for all CPUs together.
 func (c *Counter) readStatistics(cells []count.Cell, program int) ([]count.Cell, error) {
 	now, err := c.programs[program].kernel.read()
 	if err != nil {

@@ -1,8 +1,19 @@
-// Package program counts inside BPF programs: for each one a program at its entry and one at its exit, which read the events of the
-// session on the CPU where it runs (bpf/probes.bpf.c).
+// Package program counts events inside BPF programs. The probes of a program are two BPF programs, one at its entry and one at
+// its exit. They read the session's events on the CPU on which the program runs (bpf/probes.bpf.c).
 //
-// A run that cannot be counted from its beginning to its end is dropped, and never in part in a sum. What the two programs take
-// themselves between their readings is in the counts.
+// The package uses these words:
+//
+//   - A run is one execution of a program, or of one of its functions, from entry to exit.
+//   - A session is the counting of one Counter in one program. All sessions in a program share its probes. All sessions of a
+//     Counter have the same token.
+//   - A member is a session that counts now.
+//   - The set is the list of events that the probes read. Each event is at a position of the set, 0 to 63.
+//   - The extremes of an event are the least and the greatest count of a run.
+//   - The overhead of an event is its count of the probes themselves in a run. Calibration measures it.
+//   - The registry is a pinned map through which sessions find each other's probes.
+//
+// A run that cannot be counted from beginning to end is dropped as a whole. The counts include what the probes do between their
+// two readings, unless calibration subtracts it.
 package program
 
 import (
@@ -18,15 +29,15 @@ import (
 type Target struct {
 	ID       uint32
 	Name     string
-	Function string // what its BTF calls it, or the function; empty without BTF
-	JITed    bool   // it is machine code
-	ByID     bool   // it was selected by its ID: it is an error if it has been unloaded
+	Function string // name of the function to count, or of the program's main function in BTF; empty without BTF
+	JITed    bool   // compiled to machine code
+	ByID     bool   // selected by its ID: it is an error if it has been unloaded
 
-	ByFunction bool // the function is counted, which is shown with its name
-	Sub        bool // the function is a sub-program: the kernel has no statistics of it
+	ByFunction bool // Function is counted, and String includes its name
+	Sub        bool // Function is a sub-program, for which the kernel has no statistics
 }
 
-// String names it as reports do.
+// String returns the name in reports: NAME[ID], or NAME[ID]:FUNCTION.
 func (t Target) String() string {
 	s := fmt.Sprintf("%s[%d]", t.Name, t.ID)
 	if t.ByFunction {
@@ -35,17 +46,17 @@ func (t Target) String() string {
 	return s
 }
 
-// Untraceable is the reason why events cannot be counted in a BPF program.
+// Untraceable is the error for a BPF program in which events cannot be counted.
 type Untraceable struct {
 	Target Target
 	Reason string // a sentence
-	Err    error  // the kernel's answer; nil if it was not asked
+	Err    error  // the kernel's error; nil if bperf did not try
 }
 
 func (u *Untraceable) Error() string { return "BPF program " + u.Target.String() + ": " + u.Reason }
 func (u *Untraceable) Unwrap() error { return u.Err }
 
-// traceable says why not, as far as that is known without asking the kernel.
+// traceable returns why the target cannot be traced, as far as bperf knows without trying, or nil.
 func (t Target) traceable() *Untraceable {
 	switch {
 	case !t.JITed:
@@ -56,7 +67,7 @@ func (t Target) traceable() *Untraceable {
 	return nil
 }
 
-// untraceable puts the kernel's refusal to load or attach the probes into words.
+// untraceable explains the kernel's error of loading or attaching the probes.
 func (t Target) untraceable(err error) *Untraceable {
 	u := &Untraceable{Target: t, Err: err}
 	var verifier *ebpf.VerifierError
@@ -71,7 +82,7 @@ func (t Target) untraceable(err error) *Untraceable {
 	return u
 }
 
-// said is the last line of the verifier's that says something of the program.
+// said returns the verifier's last line about the program.
 func said(log []string) string {
 	for i := len(log) - 1; i >= 0; i-- {
 		if line := strings.TrimSpace(log[i]); line != "" && !strings.HasPrefix(line, "processed ") && !strings.HasPrefix(line, "verification time") {
