@@ -1,5 +1,6 @@
-// Package process counts events and CPU time by process, or by cgroup, of the whole machine: a BPF program adds up at each switch what the
-// perf events of the CPU have grown by (bpf/tasks.bpf.c). One perf event per event and CPU is enough, however many processes there are.
+// Package process counts events and CPU time of the whole machine by process or by cgroup. At each context switch, a BPF program adds the
+// growth of the CPU's perf events to the sum of the task that leaves the CPU (bpf/tasks.bpf.c). So one perf event per event and CPU is
+// enough, however many processes there are.
 //
 // It needs Linux 5.10, and root or CAP_BPF, CAP_PERFMON and CAP_SYS_ADMIN.
 package process
@@ -25,7 +26,7 @@ import (
 	"github.com/bperf/bperf/perfdata"
 )
 
-// Key is what is told apart.
+// Key selects whether there is a sum for each process or for each cgroup.
 type Key string
 
 // The keys.
@@ -34,33 +35,33 @@ const (
 	ByCgroup  Key = "cgroup" // of v2
 )
 
-// Elsewhere is the ID of all processes together whose PID namespace is not this one's, nor below it.
+// Elsewhere is the ID of the sum of all processes that are neither in this PID namespace nor in one below it.
 const Elsewhere = 1 << 32
 
-// maxEvents is how many can be counted, as in tasks.bpf.c.
+// maxEvents is the maximum number of events, as in tasks.bpf.c.
 const maxEvents = 16
 
-// mostSums is how many processes or cgroups can be told apart. Each takes some 500 bytes, whether it is there or not.
+// mostSums is the maximum number of processes or cgroups. Each takes some 500 bytes, even if it is unused.
 const mostSums = 16384
 
-// Sum is what a process or a cgroup has taken since the counter was opened. The tasks of a cgroup are its own, not those of cgroups below it.
+// Sum has the counts of a process or a cgroup since the counter was opened. A cgroup's counts do not include those of cgroups below it.
 type Sum struct {
-	ID       uint64 // process ID in the PID namespace of this process, or Elsewhere; or ID of the cgroup
-	Comm     string // of a process: its name when it last left a CPU
-	Time     time.Duration
-	Switches uint64              // how often a task of it left a CPU
-	Readings []perfevent.Reading // of the events, in order; those that cannot be counted are 0
+	ID       uint64              // process ID in this process's PID namespace, or Elsewhere; or the cgroup's ID
+	Comm     string              // of a process: its name when it last left a CPU
+	Time     time.Duration       // on a CPU
+	Switches uint64              // number of times that one of its tasks left a CPU
+	Readings []perfevent.Reading // of the events, in order; 0 for those that cannot be counted
 }
 
-// Reading is what was counted since the counter was opened.
+// Reading has the counts since the counter was opened.
 type Reading struct {
 	Sums []Sum
 
-	// What belongs to those that there was no room for.
+	// Counts of processes or cgroups for which there was no room.
 	LostTime     time.Duration
 	LostSwitches uint64
 
-	// What the program itself has taken, where somebody lets the kernel count its runs (BPF_ENABLE_STATS).
+	// Run time of the BPF programs themselves, while the kernel measures it (BPF_ENABLE_STATS).
 	ProgramTime time.Duration
 }
 
@@ -76,7 +77,7 @@ type Counter struct {
 	values  []tasksSum
 }
 
-// Open begins to count the events of a list, on all CPUs while they are online.
+// Open begins to count the events of a list, on each CPU while it is online.
 func Open(list event.List, by Key) (*Counter, error) { return open(list, by, mostSums) }
 
 func open(list event.List, by Key, most uint32) (*Counter, error) {
@@ -90,7 +91,7 @@ func open(list event.List, by Key, most uint32) (*Counter, error) {
 	return c, nil
 }
 
-// check refuses what cannot be told apart.
+// check returns an error for a list that cannot be counted by process or cgroup.
 func check(list event.List) error {
 	events := list.Events()
 	if len(events) > maxEvents {
@@ -149,7 +150,7 @@ func (c *Counter) open(list event.List, by Key, most uint32) error {
 	if err != nil {
 		return explain("attach a BPF program to the raw tracepoint sched_switch", err)
 	}
-	return c.bring() // who runs now counts from now on, where it has not left its CPU
+	return c.bring() // a task that is on a CPU now counts from now on
 }
 
 // openArray makes the map through which the program reads perf events.
@@ -164,8 +165,8 @@ func (c *Counter) openArray(possible int) error {
 	return nil
 }
 
-// follow puts the perf events into the array, and replaces them as CPUs go offline and come online. The program adds what an event has
-// grown by since it read the same element the last time, so it must find the element empty before another event is there.
+// follow puts the perf events into the array, and replaces them when CPUs go offline and come online. The program adds an element's growth
+// since it last read that element. So before another event takes the element, the program must run once with the element empty.
 func (c *Counter) follow(possible int) error {
 	first := true
 	err := c.perf.Descriptors(func(ev, cpu, fd int) error {
@@ -197,7 +198,7 @@ func (c *Counter) load(list event.List, by Key, possible int, most uint32) error
 	if err != nil {
 		return err
 	}
-	delete(spec.Maps, tasksMapEvents) // the library would make one with room for one event
+	delete(spec.Maps, tasksMapEvents) // otherwise the library makes one, with room for one event
 	for _, p := range spec.Programs {
 		for i := range p.Instructions {
 			if ins := &p.Instructions[i]; ins.IsLoadFromMap() && ins.Reference() == tasksMapEvents {
@@ -227,7 +228,7 @@ func (c *Counter) load(list event.List, by Key, possible int, most uint32) error
 	return err
 }
 
-// explain says what a refusal needs.
+// explain adds a remedy to an error if permissions are missing.
 func explain(what string, err error) error {
 	if errors.Is(err, syscall.EPERM) || errors.Is(err, syscall.EACCES) {
 		return fmt.Errorf("%s: %w. %s", what, err, kernel.Remedy("Run as root, or with CAP_BPF, CAP_PERFMON and CAP_SYS_ADMIN"))
@@ -235,10 +236,10 @@ func explain(what string, err error) error {
 	return fmt.Errorf("%s: %w", what, err)
 }
 
-// Err says why this machine cannot count an event of the list; nil if it can.
+// Err returns why this machine cannot count an event of the list, or nil if it can.
 func (c *Counter) Err(event int) error { return c.perf.Err(event) }
 
-// bring adds to the sums what those have taken that run now. A CPU that has gone offline has nothing to add.
+// bring updates the sums of the tasks that are on a CPU now. It skips CPUs that are offline.
 func (c *Counter) bring() error {
 	for _, cpu := range c.cpus {
 		if err := c.bringOn(cpu); err != nil {
@@ -256,7 +257,7 @@ func (c *Counter) bringOn(cpu int) error {
 	return err
 }
 
-// Read reads the sums up to now, in no order.
+// Read returns the sums up to now, in no order.
 func (c *Counter) Read() (*Reading, error) {
 	if err := errors.Join(c.perf.Failed(), c.bring()); err != nil {
 		return nil, err
@@ -283,7 +284,7 @@ func (c *Counter) Read() (*Reading, error) {
 	return r, nil
 }
 
-// batch is how many sums are read by a system call.
+// batch is the number of sums that one system call reads.
 const batch = 1024
 
 func (c *Counter) readSums(r *Reading) error {
@@ -299,7 +300,7 @@ func (c *Counter) readSums(r *Reading) error {
 		for i := range n {
 			r.Sums = append(r.Sums, c.sum(c.keys[i], &c.values[i]))
 		}
-		if err != nil { // that was all
+		if err != nil { // the end of the map
 			return nil
 		}
 	}
@@ -315,7 +316,7 @@ func (c *Counter) sum(id uint64, v *tasksSum) Sum {
 	return s
 }
 
-// Forget gives the room of a process or cgroup back that has gone. If it has not, it begins anew.
+// Forget deletes the sum of a process or cgroup that has ended. If it has not ended, a new sum begins at 0.
 func (c *Counter) Forget(id uint64) error {
 	err := c.objects.Maps[tasksMapSums].Delete(id)
 	if err != nil && !errors.Is(err, ebpf.ErrKeyNotExist) {
@@ -330,7 +331,7 @@ func (c *Counter) Close() error {
 	if c.link != nil {
 		errs = append(errs, c.link.Close())
 	}
-	if c.perf != nil { // it no longer changes the array then
+	if c.perf != nil { // before the array: perf changes it until it is closed
 		errs = append(errs, c.perf.Close())
 	}
 	if c.objects != nil {

@@ -62,7 +62,7 @@ func read(t *testing.T, c *Counter) *Reading {
 	return r
 }
 
-// sumOf is that of an ID; empty if there is none.
+// sumOf returns the sum of an ID; empty if there is none.
 func sumOf(r *Reading, id int) Sum {
 	for _, s := range r.Sums {
 		if s.ID == uint64(id) {
@@ -72,7 +72,7 @@ func sumOf(r *Reading, id int) Sum {
 	return Sum{}
 }
 
-// waiting starts a program that waits for a byte, and returns its process and what lets it run and end.
+// waiting starts a program that waits for a byte, and returns its process ID and a function that lets it run and end.
 func waiting(t *testing.T, p program.Program) (pid int, finish func()) {
 	t.Helper()
 	p.Wait = true
@@ -98,7 +98,7 @@ func waiting(t *testing.T, p program.Program) (pid int, finish func()) {
 	}
 }
 
-// unlessHidden is the reason why a kernel that hides processes from BPF cannot be tested.
+// unlessHidden skips the test on a kernel that hides processes from BPF.
 func unlessHidden(t *testing.T, r *Reading) {
 	t.Helper()
 	if len(r.Sums) == 1 && r.Sums[0].ID == Elsewhere {
@@ -116,8 +116,8 @@ func TestProcesses(t *testing.T) {
 	finishMany()
 	r := read(t, c)
 	unlessHidden(t, r)
-	hides := !require.IsGuest() // processes from BPF programs, whose switches are counted for whoever runs next
-	// Who waits for a process may be told of its end while its last thread still runs.
+	hides := !require.IsGuest() // hides processes from BPF programs: their switches count for the next task
+	// The wait for a process may return while its last thread still runs.
 	running := func(pid int) bool { s := sumOf(r, pid); return s.Readings != nil && s.Readings[2].Value != s.Switches }
 	for deadline := time.Now().Add(time.Minute); !hides && (running(one) || running(many)) && time.Now().Before(deadline); {
 		r = read(t, c)
@@ -129,7 +129,7 @@ func TestProcesses(t *testing.T) {
 	}
 	for _, s := range r.Sums {
 		most := s.Switches
-		if s.ID != uint64(one) && s.ID != uint64(many) { // threads that run now have been switched to, and not yet from
+		if s.ID != uint64(one) && s.ID != uint64(many) { // threads that run now have not left their CPU yet
 			most += uint64(runtime.NumCPU())
 		}
 		if n := s.Readings[2].Value; n < s.Switches || n > most && !hides {
@@ -169,7 +169,7 @@ func TestProcesses(t *testing.T) {
 	}
 }
 
-// TestCPUComesBack takes a CPU offline and brings it back: processes that call there until one is counted in full get at most what they called.
+// TestCPUComesBack takes a CPU offline and brings it back. Processes call there until one is counted in full; no count is above the number of calls.
 func TestCPUComesBack(t *testing.T) {
 	const times = 1000
 	turn := require.SwitchCPU(t, 1)
@@ -207,7 +207,7 @@ func TestCPUComesBack(t *testing.T) {
 	}
 }
 
-// TestNoRoom has room for two.
+// TestNoRoom has room for two sums.
 func TestNoRoom(t *testing.T) {
 	c := start(t, "cpu-clock", ByProcess, 2)
 	for range 3 {
@@ -238,7 +238,7 @@ func TestCgroups(t *testing.T) {
 	t.Cleanup(func() {
 		err := os.Remove(dir)
 		for deadline := time.Now().Add(time.Minute); err != nil && time.Now().Before(deadline); err = os.Remove(dir) {
-			time.Sleep(time.Millisecond) // those in it have not quite ended
+			time.Sleep(time.Millisecond) // its tasks have not quite ended
 		}
 		if err != nil {
 			t.Error(err)
@@ -280,7 +280,7 @@ func waits(t *testing.T, pid int) {
 	}
 }
 
-// TestInstructions counts what a process executes to the last instruction, from when it waits to its end.
+// TestInstructions counts each instruction of a process, from when it waits to its end.
 func TestInstructions(t *testing.T) {
 	require.ExactPMU(t)
 	require.OneCPU(t)

@@ -1,8 +1,8 @@
-// Package tool provides the events that no PMU counts: duration_time, user_time and system_time.
+// Package tool provides the tool events, which no PMU counts: duration_time, user_time and system_time.
 //
-// Their precision is that of their source. duration_time is in ns. user_time and system_time of
-// threads and CPUs come in clock ticks of 10 ms (/proc/PID/stat, /proc/stat), those of cgroups in µs
-// (cpu.stat), and so do those of a command, of which the caller hands over the rusage.
+// All values are in ns, with the precision of their source. duration_time is precise to 1 ns. user_time and system_time of
+// threads and CPUs are multiples of a clock tick of 10 ms (/proc/PID/stat, /proc/stat). Those of cgroups (cpu.stat), and
+// those of a command, for which the caller passes the rusage, are multiples of 1 µs.
 package tool
 
 import (
@@ -18,22 +18,21 @@ import (
 	"github.com/bperf/bperf/internal/target"
 )
 
-// Counter is a count.Counter for tool events. Their time enabled is the wall clock's, and they run
-// all of it. It is not safe for concurrent use.
+// Counter is a count.Counter for tool events. Their time enabled is wall-clock time, and their time running
+// is the same. It is not safe for concurrent use.
 //
-// duration_time has one cell, or one per cgroup, without a CPU or thread. The others have one per
-// CPU, thread or cgroup of the target. With Options.Inherit, a process of which the target has all
-// threads has a single cell, that of the first of them in the target: it contains the threads that
-// start later, and children once they were waited for. Of a task that ended, what was read last
-// stays.
+// duration_time has one cell, or one per cgroup, without a CPU or thread. The other events have one cell per
+// CPU, thread or cgroup of the target. With Options.Inherit, if the target has all threads of a process, the process
+// has a single cell, that of its first thread in the target. This cell includes threads that
+// start later, and children that the process has waited for. The last reading of a task that has ended stays.
 //
-// Options.EnableOnExec means nothing here: Enable has to be called, before the command is executed,
-// and Finish when it has ended.
+// Counter ignores Options.EnableOnExec: the caller must call Enable before the command is executed,
+// and Finish after it has ended.
 type Counter struct {
 	meters  []meter
 	cells   []count.Cell
 	errs    []error
-	refresh func() error // reads what several meters take their times from; may be nil
+	refresh func() error // reads the file that several meters use; may be nil
 
 	enabled time.Time     // zero while disabled
 	before  time.Duration // enabled up to the last Disable
@@ -42,13 +41,13 @@ type Counter struct {
 // meter is the source of one cell.
 type meter struct {
 	tool  event.Tool
-	now   func() (uint64, error) // ns from any beginning; nil for the time enabled
-	since uint64                 // its reading at the last Enable
-	total uint64                 // counted up to the last Disable
+	now   func() (uint64, error) // ns since any start; nil for the time enabled
+	since uint64                 // reading at the last Enable
+	total uint64                 // count up to the last Disable
 	final bool                   // total is the result
 }
 
-// Open makes a counter for the tool events of a list, disabled. Other events have no cells.
+// Open returns a counter for the tool events of a list, disabled. Other events have no cells.
 func Open(list event.List, t target.Target, o count.Options) (*Counter, error) {
 	return open(os.DirFS("/"), list, t, o)
 }
@@ -170,7 +169,7 @@ func (c *Counter) read(at time.Time) error {
 		if err != nil {
 			return fmt.Errorf("read CPU times: %w", err)
 		}
-		// The kernel estimates how a task's time divides into user and system, so that either may step back.
+		// The kernel estimates how a task's time divides into user and system, so either may decrease.
 		cell.Value = max(cell.Value, m.total+max(now, m.since)-m.since)
 	}
 	return nil
@@ -183,8 +182,8 @@ func (c *Counter) update() error {
 	return c.refresh()
 }
 
-// Finish tells the CPU times of the command that was measured, from its rusage, in place of those
-// that were read of it while it ran.
+// Finish sets the CPU times of the measured command, from its rusage. They replace the times that the counter read while
+// the command ran.
 func (c *Counter) Finish(user, system time.Duration) {
 	for i := range c.meters {
 		m := &c.meters[i]
@@ -201,10 +200,10 @@ func (c *Counter) Finish(user, system time.Duration) {
 	}
 }
 
-// Err says why an event is not counted: a *count.Unsupported.
+// Err returns why an event is not counted, a *count.Unsupported, or nil.
 func (c *Counter) Err(event int) error { return c.errs[event] }
 
-// Close does nothing: there is nothing open.
+// Close does nothing, because the counter holds no files.
 func (c *Counter) Close() error { return nil }
 
 // gone reports whether an error of /proc means that the task has ended.

@@ -39,7 +39,7 @@ func list() event.List {
 	return l
 }
 
-// values strips cells of what depends on the clock, and checks that.
+// values returns the cells with a value of 0 for duration_time, after it has checked the times.
 func values(t *testing.T, c *Counter) []count.Cell {
 	t.Helper()
 	cells, err := c.Read(nil)

@@ -14,17 +14,17 @@ import (
 	"github.com/bperf/bperf/internal/target"
 )
 
-// times is where the CPU times of a target come from.
+// times has the sources of a target's CPU times.
 type times struct {
 	from    []source
-	refresh func() error // to be called before the sources are read; may be nil
+	refresh func() error // the caller calls it before it reads the sources; may be nil
 
-	// Why there are none; then from is empty.
+	// Why there are no sources; then from is empty.
 	err            error
 	reason, remedy string
 }
 
-// source gives the CPU times, in ns, of one part of a target.
+// source reads the CPU times of one part of a target, in ns.
 type source struct {
 	cpu, thread, cgroup int // as in count.Cell
 
@@ -42,10 +42,10 @@ func timesOf(root fs.FS, t target.Target, o count.Options) times {
 	}
 }
 
-// threadTimes has a source per thread or, to be inherited, per process that is complete.
+// threadTimes returns a source per thread. With inherit, it returns one per process for processes that are complete in threads.
 func threadTimes(root fs.FS, threads []target.Thread, inherit bool) times {
 	var result times
-	whole := make(map[int]bool) // process: whether it has a source as a whole
+	whole := make(map[int]bool) // by process: it has one source
 	for i, thread := range threads {
 		covered, seen := whole[thread.PID]
 		if inherit && !seen {
@@ -65,7 +65,7 @@ func threadTimes(root fs.FS, threads []target.Thread, inherit bool) times {
 	return result
 }
 
-// complete reports whether all threads of a process are in a list.
+// complete reports whether threads has all threads of a process.
 func complete(root fs.FS, pid int, threads []target.Thread) bool {
 	tids, err := procfs.Threads(procfs.Proc(root), pid)
 	if err != nil {
@@ -80,7 +80,7 @@ func complete(root fs.FS, pid int, threads []target.Thread) bool {
 	return !slices.ContainsFunc(tids, func(tid int) bool { return !listed[tid] })
 }
 
-// taskTimes reads the times of a thread, or those of a process with those of its children that it has waited for, in ns.
+// taskTimes reads the CPU times of a thread, or of a process and the children that it has waited for, in ns.
 func taskTimes(root fs.FS, task string, process bool) (user, system uint64, err error) {
 	s, err := procfs.ReadTaskStat(procfs.Proc(root), task)
 	if err != nil {
@@ -92,7 +92,7 @@ func taskTimes(root fs.FS, task string, process bool) (user, system uint64, err 
 	return uint64(s.User), uint64(s.System), nil
 }
 
-// cpuTimes has a source per CPU, all of which are read from /proc/stat at once. user contains nice, system contains the handling of interrupts.
+// cpuTimes returns a source per CPU. One read of /proc/stat updates all of them. user includes nice; system includes the handling of interrupts.
 func cpuTimes(root fs.FS, cpus []int) times {
 	var now procfs.Stat
 	result := times{refresh: func() (err error) {
@@ -105,7 +105,7 @@ func cpuTimes(root fs.FS, cpus []int) times {
 	for _, cpu := range cpus {
 		result.from = append(result.from, source{cpu, count.None, count.None, func() (uint64, uint64, error) {
 			at, ok := now.CPUs[cpu]
-			if !ok { // it went offline
+			if !ok { // the CPU is offline
 				return 0, 0, fs.ErrNotExist
 			}
 			return uint64(at.User + at.Nice), uint64(at.System + at.IRQ + at.SoftIRQ), nil
@@ -114,7 +114,7 @@ func cpuTimes(root fs.FS, cpus []int) times {
 	return result
 }
 
-// cgroupTimes has a source per cgroup. The kernel knows their times for all CPUs together only
+// cgroupTimes returns a source per cgroup. The kernel has a cgroup's times only for all CPUs together
 // (https://docs.kernel.org/admin-guide/cgroup-v2.html#cpu-interface-files).
 func cgroupTimes(root fs.FS, t target.Target) times {
 	online, err := procfs.CPUs(procfs.Sys(root), "online")
