@@ -10,7 +10,7 @@ import (
 	"github.com/bperf/bperf/test/require"
 )
 
-// TestCalibrate has a program that does nothing count next to nothing, and a loop what it takes.
+// TestCalibrate counts almost nothing in a program that does nothing, and the instructions of its loop in another.
 func TestCalibrate(t *testing.T) {
 	require.ExactPMU(t)
 	require.OneCPU(t)
@@ -35,7 +35,7 @@ func TestCalibrate(t *testing.T) {
 	}
 }
 
-// TestProbes has what the probes count in a run told where it is not taken off.
+// TestProbes reports the overhead of the probes in a run without subtracting it.
 func TestProbes(t *testing.T) {
 	require.ExactPMU(t)
 	require.OneCPU(t)
@@ -58,8 +58,8 @@ func TestProbes(t *testing.T) {
 	}
 }
 
-// TestProbesMultiplexed has more events than the CPU has counters: what the probes count is known of each, whether it is taken off or not, and no
-// minimum is that of a run without a counter.
+// TestProbesMultiplexed counts more events than the CPU has counters. The overhead of each is known, whether it is subtracted or not, and no
+// minimum is from a run without a counter.
 func TestProbesMultiplexed(t *testing.T) {
 	require.ExactPMU(t)
 	require.OneCPU(t)
@@ -89,7 +89,7 @@ func TestProbesMultiplexed(t *testing.T) {
 	}
 }
 
-// TestProbesUnmeasured has others keep all counters: what the probes count is not known then, and nothing is taken off.
+// TestProbesUnmeasured lets other events keep all counters: then the overhead is unknown, and nothing is subtracted.
 func TestProbesUnmeasured(t *testing.T) {
 	require.ExactPMU(t)
 	require.OneCPU(t)
@@ -112,7 +112,7 @@ func TestProbesUnmeasured(t *testing.T) {
 	}
 }
 
-// TestCalibrateWithoutTracing opens where nothing can be traced, too.
+// TestCalibrateWithoutTracing opens a counter even if nothing can be traced.
 func TestCalibrateWithoutTracing(t *testing.T) {
 	prog, target := loadLoop(t, 1)
 	target.Function = ""

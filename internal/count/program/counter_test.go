@@ -18,7 +18,7 @@ import (
 	"github.com/bperf/bperf/test/require"
 )
 
-// TestRunsOfAWindow has the runs between Enable and Disable counted, each of them and no other, with what is 0 at entry.
+// TestRunsOfAWindow counts exactly the runs between Enable and Disable.
 func TestRunsOfAWindow(t *testing.T) {
 	prog, target := loadLoop(t, 100)
 	c := tracing(t, "cpu-clock,page-faults,dummy", target)
@@ -61,8 +61,8 @@ func TestRunsOfAWindow(t *testing.T) {
 	}
 }
 
-// TestDetachWhileRunning ends windows, and in the end detaches the probes, of a program that runs all the time: its runs count to the
-// end of a window and not beyond it, and it has no more of the CPU's time than there was.
+// TestDetachWhileRunning ends windows, and at last detaches the probes, while the program runs all the time. Runs count up to the
+// end of a window and not after it, and their time is not more than the CPU's.
 func TestDetachWhileRunning(t *testing.T) {
 	prog, target := loadLoop(t, 100)
 	c := tracing(t, "cpu-clock", target)
@@ -107,7 +107,7 @@ func TestDetachWhileRunning(t *testing.T) {
 	check(t, c.Close())
 }
 
-// TestManyEvents has more events than the kernel would allow if each had tracing programs of its own.
+// TestManyEvents counts more events than the kernel would allow if each had its own tracing programs.
 func TestManyEvents(t *testing.T) {
 	prog, target := loadLoop(t, 1)
 	const events = 20
@@ -131,7 +131,7 @@ func TestManyEvents(t *testing.T) {
 	}
 }
 
-// TestSeveralPrograms has each counted by itself.
+// TestSeveralPrograms counts each program separately.
 func TestSeveralPrograms(t *testing.T) {
 	a, first := loadLoop(t, 1)
 	b, second := loadLoop(t, 1)
@@ -145,7 +145,7 @@ func TestSeveralPrograms(t *testing.T) {
 	}
 }
 
-// TestSeveralSessions has sessions that share nothing on one program, up to what the kernel allows, which the next one says.
+// TestSeveralSessions opens sessions that share nothing in one program, up to the kernel's limit. The next one reports that.
 func TestSeveralSessions(t *testing.T) {
 	prog, target := loadLoop(t, 1)
 	tracing(t, "cpu-clock", target)
@@ -174,7 +174,7 @@ func TestSeveralSessions(t *testing.T) {
 	}
 }
 
-// TestWithoutBTF has the kernel's statistics in place of events.
+// TestWithoutBTF reports the kernel's statistics instead of events.
 func TestWithoutBTF(t *testing.T) {
 	prog, target := loadLoop(t, 1)
 	target.Function = ""
@@ -204,8 +204,8 @@ func TestInstructions(t *testing.T) {
 	require.ExactPMU(t)
 	require.OneCPU(t)
 	for _, rounds := range []int32{1, 10, 100, 1000, 10_000, 100_000} {
-		// The loop has a move in front. The way through the kernel to a reading is now and then a few instructions shorter, which
-		// may be in one of the two alone: then both are counted again.
+		// There is a move before the loop. Sometimes the kernel's path to a reading is a few instructions shorter, perhaps in only one
+		// of the two counts: then count both again.
 		want, got := 1+loopInstructions*float64(rounds), math.NaN()
 		for try := 0; try < 5 && !(math.Abs(got-want) <= want/100); try++ {
 			got = leastInstructions(t, rounds) - leastInstructions(t, 0)
@@ -217,7 +217,7 @@ func TestInstructions(t *testing.T) {
 	}
 }
 
-// leastInstructions are those of a run that no interrupt came into.
+// leastInstructions returns the instructions of a run without an interrupt.
 func leastInstructions(t *testing.T, rounds int32) float64 {
 	t.Helper()
 	const times = 50
@@ -240,8 +240,8 @@ func leastInstructions(t *testing.T, rounds int32) float64 {
 	return float64(runs.Min)
 }
 
-// TestSumOfAWindow has a program run all the time on the only CPU, also before and after a window: the sum is that of the runs that were counted, each
-// with the instructions of its loop, and there are not more than the CPU had time for, of an instruction a nanosecond.
+// TestSumOfAWindow lets a program run all the time on the only CPU, even before and after the window. The sum is of the counted runs, each
+// with the instructions of its loop, and at one instruction per nanosecond it is not more than the CPU had time for.
 func TestSumOfAWindow(t *testing.T) {
 	require.ExactPMU(t)
 	require.OneCPU(t)
@@ -275,11 +275,11 @@ func TestSumOfAWindow(t *testing.T) {
 	mean := float64(counted.Value) / float64(counted.Runs.Counted)
 	t.Logf("%v: %d runs, %d counted, %d dropped; %d instructions, %.1f for each, %d at least", window, r.runs, counted.Runs.Counted, r.dropped, counted.Value,
 		mean, counted.Runs.Min)
-	// The kernel counts a run behind the probe at its end: one may be in between.
+	// The kernel counts a run after the exit probe: one run may be in between.
 	if r.runs == 0 || r.runs > runsWithin+1 || counted.Runs.Counted+r.dropped != r.runs || counted.Value > uint64(window) {
 		t.Errorf("%v: %d runs of %d, %d counted, %d dropped, %d instructions", window, r.runs, runsWithin, counted.Runs.Counted, r.dropped, counted.Value)
 	}
-	// Those of the probes, and of interrupts, are less than a fifth of the loop's.
+	// The instructions of probes and interrupts are less than a fifth of the loop's.
 	if least := float64(loopInstructions * rounds); mean < least || mean > 1.2*least {
 		t.Errorf("%.1f instructions for each run, of which %v are the loop's", mean, least)
 	}
@@ -288,7 +288,7 @@ func TestSumOfAWindow(t *testing.T) {
 	}
 }
 
-// TestRunTime has runs follow each other quickly, so that the time of few of them is taken: it is that of all.
+// TestRunTime lets runs follow each other quickly, so that the probes measure only a few of them. The run time is still that of all.
 func TestRunTime(t *testing.T) {
 	require.ExactPMU(t)
 	require.OneCPU(t)
@@ -299,7 +299,7 @@ func TestRunTime(t *testing.T) {
 	run(t, prog, times)
 	check(t, c.Disable())
 	r := read(t, c, 0)
-	// An instruction takes a nanosecond. What is between the readings is less than what they count, and more than the loop.
+	// An instruction takes a nanosecond. The time between the readings is less than their count, and more than the loop.
 	counted := r.events[0]
 	t.Logf("%d runs, %d ns, %d instructions", r.runs, r.time, counted.Value)
 	if r.runs != times || r.time < times*rounds*loopInstructions || r.time > counted.Value*101/100 {
@@ -307,7 +307,7 @@ func TestRunTime(t *testing.T) {
 	}
 }
 
-// TestUntraceable has the reasons of programs that cannot be traced.
+// TestUntraceable checks the reasons why programs cannot be traced.
 func TestUntraceable(t *testing.T) {
 	_, target := loadLoop(t, 1)
 	target.JITed = false

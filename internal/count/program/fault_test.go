@@ -7,7 +7,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// missing is memory whose pages are not there until the test fills them: who reads one sleeps so long (userfaultfd(2)).
+// missing is memory without pages until the test fills them: a reader of a page sleeps until then (userfaultfd(2)).
 type missing struct {
 	memory []byte
 	fd     int
@@ -54,14 +54,14 @@ func (m *missing) address(page int) uint64 {
 	return uint64(uintptr(unsafe.Pointer(&m.memory[page*unix.Getpagesize()])))
 }
 
-// waitFor waits until somebody sleeps, who has read a page.
+// waitFor waits until a reader of a page sleeps.
 func (m *missing) waitFor(t *testing.T) {
 	t.Helper()
 	_, err := unix.Read(m.fd, make([]byte, uffdMessage))
 	check(t, err)
 }
 
-// fill makes a page, and wakes who waits for it.
+// fill makes a page, and wakes its reader.
 func (m *missing) fill(t *testing.T, page int) {
 	t.Helper()
 	m.ioctl(t, uffdioZeropage, []uint64{m.address(page), uint64(unix.Getpagesize()), 0, 0})

@@ -15,8 +15,8 @@ import (
 	"github.com/bperf/bperf/internal/target"
 )
 
-// TestComeAndGo has a program counted that comes while others are counted. It can go, and its counts stay; also where the kernel lets
-// nobody trace it.
+// TestComeAndGo adds a program while the counter is enabled. The program can be unloaded, and its counts stay, even if the kernel does not
+// allow tracing it.
 func TestComeAndGo(t *testing.T) {
 	for name, function := range map[string]string{"traced": "loop", "untraced": ""} {
 		t.Run(name, func(t *testing.T) {
@@ -30,7 +30,7 @@ func TestComeAndGo(t *testing.T) {
 				}
 			}
 			run(t, prog, 5)
-			check(t, c.LetGo()) // the test holds it
+			check(t, c.LetGo()) // the test keeps it open
 			run(t, prog, 5)
 			if c.programs[0].kernel != nil {
 				check(t, c.LetGo()) // reads its statistics
@@ -65,7 +65,7 @@ func TestComeAndGo(t *testing.T) {
 	}
 }
 
-// TestGone selects a program that has been unloaded since: that is an error only if it was selected by its ID, or if there is no other.
+// TestGone selects a program that is unloaded before Open. That is an error only if it was selected by its ID, or if there is no other.
 func TestGone(t *testing.T) {
 	_, there := loadLoop(t, 1)
 	for _, function := range []string{"loop", ""} {
@@ -100,7 +100,7 @@ func TestGone(t *testing.T) {
 	}
 }
 
-// TestFollow has programs handed over that match, as they are loaded, and no others.
+// TestFollow gets the programs that match when they are loaded, and no others.
 func TestFollow(t *testing.T) {
 	own := fmt.Sprintf("f%d", time.Now().UnixNano()%1e9)
 	selector, err := bpfprog.Parse("name:" + own)
@@ -134,7 +134,7 @@ func TestFollow(t *testing.T) {
 	check(t, wait())
 }
 
-// TestProbesAreNotSelected leaves out what counts for sessions, unless it is named by its ID.
+// TestProbesAreNotSelected selects the probes of sessions only by their IDs.
 func TestProbesAreNotSelected(t *testing.T) {
 	loaded := []*bpfprog.Program{
 		{ID: 1, Type: bpfprog.Type(ebpf.Tracing), Name: probesProgBperfEntry}, {ID: 2, Type: bpfprog.Type(ebpf.Tracing), Name: probesProgBperfExit},

@@ -11,7 +11,7 @@ import (
 	"github.com/bperf/bperf/test/require"
 )
 
-// loadNested loads a program that goes round itself, and calls a function that does, too.
+// loadNested loads a program that has a loop, and calls a function that has one, too.
 func loadNested(t *testing.T, outer, inner int32, linkage btf.FuncLinkage) (*ebpf.Program, []Target) {
 	t.Helper()
 	number := &btf.Int{Name: "int", Size: 4, Encoding: btf.Signed}
@@ -33,7 +33,7 @@ func loadNested(t *testing.T, outer, inner int32, linkage btf.FuncLinkage) (*ebp
 	return p, []Target{target, sub}
 }
 
-// TestFunctions has the function inside cost what it costs, and the program that as well and what it does itself.
+// TestFunctions counts a function's own instructions, and in the program these and the program's own.
 func TestFunctions(t *testing.T) {
 	require.ExactPMU(t)
 	require.OneCPU(t)
@@ -65,7 +65,7 @@ func TestFunctions(t *testing.T) {
 	}
 }
 
-// TestCallback has a function counted that the kernel calls.
+// TestCallback counts in a function that the kernel calls.
 func TestCallback(t *testing.T) {
 	number := &btf.Int{Name: "int", Size: 4, Encoding: btf.Signed}
 	proto := &btf.FuncProto{Return: number, Params: []btf.FuncParam{
@@ -95,7 +95,7 @@ func TestCallback(t *testing.T) {
 	}
 }
 
-// TestFunctionsUntraced has no statistics in place of a function's, and those of the program all the same.
+// TestFunctionsUntraced reports no statistics for a function that cannot be traced, but those of its program.
 func TestFunctionsUntraced(t *testing.T) {
 	prog, targets := loadNested(t, 1, 1, btf.GlobalFunc)
 	for i := range targets {

@@ -29,10 +29,10 @@ func check(t testing.TB, err error) {
 	}
 }
 
-// loopInstructions are those of a round on arm64: sub, cmp, b.ne.
+// loopInstructions is the number of instructions of a round on arm64: sub, cmp, b.ne.
 const loopInstructions = 3
 
-// loop is a program with BTF that goes round so many times.
+// loop returns a program with BTF that has a loop of the given number of rounds.
 func loop(rounds int32) asm.Instructions { return loopNamed("loop", rounds) }
 
 func loopNamed(name string, rounds int32) asm.Instructions {
@@ -49,10 +49,10 @@ func loopNamed(name string, rounds int32) asm.Instructions {
 	return append(code, asm.Return())
 }
 
-// lengthRounds is how many rounds loopOfLength goes for each byte of its packet.
+// lengthRounds is the number of rounds of loopOfLength for each byte of its packet.
 const lengthRounds = 1024
 
-// loopOfLength is a program that goes round for a time that its packet's length gives, up to 127: the verifier goes round itself.
+// loopOfLength returns a program with a loop whose rounds depend on its packet's length, up to 127: the verifier follows each round.
 func loopOfLength() asm.Instructions {
 	code := loopNamed("loop", 0)
 	const length = 0 // of struct __sk_buff
@@ -86,8 +86,8 @@ func loadLoop(t testing.TB, rounds int32) (*ebpf.Program, Target) {
 	return load(t, &ebpf.ProgramSpec{Type: ebpf.SocketFilter, Instructions: loop(rounds)})
 }
 
-// run runs a program so many times in one call, as timers interrupt what runs soon after a call. When a signal comes to that, the kernel
-// begins anew: they wait until it is over.
+// run runs a program the given number of times in one call, because timers interrupt runs soon after a call. It blocks signals until then, because
+// the kernel begins again after a signal.
 func run(t testing.TB, p *ebpf.Program, times int) {
 	t.Helper()
 	packet := make([]byte, 64)
@@ -125,7 +125,7 @@ func TestMain(m *testing.M) {
 	os.Exit(n)
 }
 
-// common is through what sessions of these tests share.
+// common has the directory through which sessions of these tests share.
 var common keeper.Keeper
 
 // keepCPUs opens a session that counts on all CPUs.
@@ -141,7 +141,7 @@ func keepCPUs(dir string) (io.Closer, error) {
 	return shared.Open(shared.Where{Dir: dir}, list, at, count.Options{})
 }
 
-// types are the kernel's: decoding them takes longer than most tests.
+// types returns the kernel's types. Decoding them takes longer than most tests.
 var types = sync.OnceValue(btf.NewCache)
 
 // tracing opens a counter for programs that this kernel can trace, or skips the test.
@@ -190,7 +190,7 @@ func openFor(t testing.TB, o Options, events string, programs ...Target) *Counte
 	return c
 }
 
-// result is what was counted in a program on all CPUs.
+// result has the counts of a program on all CPUs.
 type result struct {
 	events              []count.Cell // sums
 	runs, time, dropped uint64

@@ -8,7 +8,7 @@ import (
 	"github.com/bperf/bperf/test/require"
 )
 
-// TestCPUComesBack takes a CPU offline and brings it back: a program that runs there is counted again.
+// TestCPUComesBack takes a CPU offline and brings it back. Then it counts a program that runs there.
 func TestCPUComesBack(t *testing.T) {
 	turn := require.SwitchCPU(t, 1)
 	prog, target := loadLoop(t, 1000)

@@ -13,7 +13,7 @@ import (
 	"github.com/bperf/bperf/test/require"
 )
 
-// interrupt lets the kernel have interrupts of timers on the first CPU as often as it allows, until the test is over.
+// interrupt makes timers interrupt the first CPU as often as the kernel allows, until the test ends.
 func interrupt(t *testing.T) {
 	t.Helper()
 	for _, period := range []uint64{10_000, 11_003, 13_007} { // in ns; 10,000 is the least
@@ -24,8 +24,8 @@ func interrupt(t *testing.T) {
 	}
 }
 
-// interrupted runs a program that does nothing, so that its probes are most of a run, and in each interrupt of a timer, too, until an interrupt has come
-// within a probe. Each run is either counted or dropped.
+// interrupted runs a program that does nothing, so that its probes are most of a run. Each timer interrupt runs it, too. interrupted returns after an
+// interrupt during a probe. Each run is either counted or dropped.
 func interrupted(t *testing.T, events string, repeat int) (r result, lost Losses) {
 	t.Helper()
 	prog, target := load(t, &ebpf.ProgramSpec{Type: ebpf.RawTracepoint, Instructions: loop(0)})
@@ -40,7 +40,7 @@ func interrupted(t *testing.T, events string, repeat int) (r result, lost Losses
 		check(t, err)
 		own, err := prog.Stats()
 		check(t, err)
-		return misses.Entry+misses.Exit+own.RecursionMisses > 0 // Linux 7.2 does not run it within a run of the test's
+		return misses.Entry+misses.Exit+own.RecursionMisses > 0 // Linux 7.2 does not run the program inside a run of the test
 	}
 	called := uint64(0)
 	check(t, perfevent.OnCPU(0, func() error {
@@ -55,7 +55,7 @@ func interrupted(t *testing.T, events string, repeat int) (r result, lost Losses
 		return nil
 	}))
 	check(t, l.Close())
-	check(t, kernel.WaitForBPF()) // after a grace period the tracepoint runs it no more
+	check(t, kernel.WaitForBPF()) // after a grace period the tracepoint does not run it
 	check(t, c.Disable())
 	r = read(t, c, 0)
 	all, err := c.Losses()
@@ -67,15 +67,15 @@ func interrupted(t *testing.T, events string, repeat int) (r result, lost Losses
 	if got := runs(); r.runs != got || r.events[0].Runs.Counted+r.dropped != r.runs || lost.Dropped.Total() != r.dropped {
 		t.Errorf("%d runs of %d, %d counted, %d dropped: %v", r.runs, got, r.events[0].Runs.Counted, r.dropped, &lost.Dropped)
 	}
-	// A run without its exit leaves its beginning behind. The exit of a later one at the same place, whose entry was left out, takes it for its own: if the task
-	// was switched away from in between, the run looks as if it had been.
+	// A run without its exit probe leaves its beginning in the slot. The exit probe of a later run at the same place, whose entry probe was skipped, treats that beginning as
+	// its own. If the task was switched away from in between, the later run looks as if it had been switched away from.
 	if lost.Dropped[count.DroppedInterrupted]+lost.Dropped[count.DroppedSwitched] < misses.Entry+misses.Exit || lost.Dropped[count.DroppedUnderWay] != 0 || lost.Dropped[count.DroppedNested] != 0 {
 		t.Errorf("%+v probes were left out: %v", misses, &lost.Dropped)
 	}
 	return r, lost
 }
 
-// TestProbesInterrupted has runs that come while a probe of another run is at work.
+// TestProbesInterrupted tests runs that begin while a probe of another run is running.
 func TestProbesInterrupted(t *testing.T) {
 	require.Guest(t)
 	r, _ := interrupted(t, "cpu-clock,page-faults,dummy,context-switches", 2000)
@@ -86,7 +86,7 @@ func TestProbesInterrupted(t *testing.T) {
 	}
 }
 
-// TestProbesInterruptedCounts has none of them count more than it and what interrupts it can have.
+// TestProbesInterruptedCounts checks that no such run counts more than it and its interrupts can execute.
 func TestProbesInterruptedCounts(t *testing.T) {
 	require.ExactPMU(t)
 	require.OneCPU(t)

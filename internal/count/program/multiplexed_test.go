@@ -12,12 +12,12 @@ import (
 	"github.com/bperf/bperf/test/require"
 )
 
-// takeCounters opens more events than the CPU has counters, with which those of a session share them from then on.
+// takeCounters opens more events than the CPU has counters, so that they multiplex with the events of a session.
 func takeCounters(t *testing.T) (giveBack func()) {
 	return openOnCPU0(t, perfdata.Attr{Config: unix.PERF_COUNT_HW_INSTRUCTIONS})
 }
 
-// keepCounters opens events that leave no counter to those of a session.
+// keepCounters opens pinned events that leave no counter to the events of a session.
 func keepCounters(t *testing.T) (giveBack func()) {
 	return openOnCPU0(t, perfdata.Attr{Config: unix.PERF_COUNT_HW_INSTRUCTIONS, Flags: perfdata.AttrPinned})
 }
@@ -37,8 +37,8 @@ func openOnCPU0(t *testing.T, a perfdata.Attr) (giveBack func()) {
 	}
 }
 
-// TestMultiplexed has others take the counters in the middle of a session, or have them when it begins. Its counts are then
-// estimates, which are near the truth, say that they are estimates, and never come from one reading with and one without times.
+// TestMultiplexed lets other events take counters in the middle of a session, or before it begins. The session's counts are then
+// estimates, which are near the truth and are marked as estimates. No count combines a reading with times and one without.
 func TestMultiplexed(t *testing.T) {
 	require.ExactPMU(t)
 	require.OneCPU(t)
@@ -68,7 +68,7 @@ func TestMultiplexed(t *testing.T) {
 			check(t, err)
 			for i, e := range r.events {
 				total := count.Sum([]perfevent.Reading{e.Reading}, false)
-				// An instruction takes a nanosecond, and there are some between the reading of the clock and that of the event.
+				// An instruction takes a nanosecond, and there are some between the readings of the clock and of the event.
 				want := float64(r.time) + float64(e.Runs.Counted)*600
 				t.Logf("event %d: %.0f, want %.0f (%+.2f %%), in %d runs from %d to %d; enabled %d, running %d; dropped: %v", i, total.Value, want,
 					100*(total.Value/want-1), e.Runs.Counted, e.Runs.Min, e.Runs.Max, e.Enabled, e.Running, &lost[0].Dropped)

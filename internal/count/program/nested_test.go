@@ -17,7 +17,7 @@ import (
 	"github.com/bperf/bperf/test/require"
 )
 
-// kernelRuns is how often the kernel says that a program ran, as long as the test goes on.
+// kernelRuns returns a function that returns the kernel's number of runs of a program. It works until the test ends.
 func kernelRuns(t *testing.T, p *ebpf.Program) func() uint64 {
 	t.Helper()
 	on, err := kernel.CountRuns()
@@ -30,8 +30,8 @@ func kernelRuns(t *testing.T, p *ebpf.Program) func() uint64 {
 	}
 }
 
-// TestInterruptedByItself has a program that a timer's interrupt runs, too, while it is run in a row. Each run has all instructions
-// of the loop, those that were interrupted have them twice, and none is lost.
+// TestInterruptedByItself runs a program repeatedly, and timer interrupts run it, too. Each run has all instructions
+// of the loop, interrupted runs have them twice, and no run is lost.
 func TestInterruptedByItself(t *testing.T) {
 	require.ExactPMU(t)
 	require.OneCPU(t)
@@ -51,7 +51,7 @@ func TestInterruptedByItself(t *testing.T) {
 		}
 	}
 	check(t, l.Close())
-	check(t, kernel.WaitForBPF()) // after a grace period the tracepoint runs it no more
+	check(t, kernel.WaitForBPF()) // after a grace period the tracepoint does not run it
 	check(t, c.Disable())
 	r := read(t, c, 0)
 	lost, err := c.Losses()
@@ -59,7 +59,7 @@ func TestInterruptedByItself(t *testing.T) {
 	t.Logf("%d runs, %d instructions each at least, at most %d; dropped: %v", r.runs, r.events[0].Runs.Min, r.events[0].Runs.Max, &lost[0].Dropped)
 	own, err := prog.Stats()
 	check(t, err)
-	if !twice && own.RecursionMisses == 0 { // Linux 7.2 does not run it within a run of the test's
+	if !twice && own.RecursionMisses == 0 { // Linux 7.2 does not run the program inside a run of the test
 		t.Error("no run was interrupted by another")
 	}
 	if least := r.events[0].Runs.Min; least < loopInstructions*rounds {
@@ -73,7 +73,7 @@ func TestInterruptedByItself(t *testing.T) {
 	}
 }
 
-// sleeper is a program that reads from the memory of the process which runs it, and sleeps until there is some.
+// sleeper returns a program that reads from the memory of the process that runs it, and sleeps until the memory has pages.
 func sleeper() asm.Instructions {
 	number := &btf.Int{Name: "int", Size: 4, Encoding: btf.Signed}
 	proto := &btf.FuncProto{Return: number, Params: []btf.FuncParam{{Name: "context", Type: &btf.Pointer{Target: &btf.Void{}}}}}
@@ -87,7 +87,7 @@ func sleeper() asm.Instructions {
 	}
 }
 
-// TestPageFaults has each run fault once: an event that the kernel counts in memory.
+// TestPageFaults lets each run have one page fault, an event that the kernel counts in memory.
 func TestPageFaults(t *testing.T) {
 	prog, target := load(t, &ebpf.ProgramSpec{Type: ebpf.Syscall, Flags: unix.BPF_F_SLEEPABLE, Instructions: sleeper()})
 	c := tracing(t, "page-faults,cpu-clock", target)
@@ -110,8 +110,8 @@ func TestPageFaults(t *testing.T) {
 	}
 }
 
-// TestSleepingRuns has two runs that sleep on one CPU at a time and end in the order in which they began. Neither is counted, as
-// others ran meanwhile; one that does not sleep is.
+// TestSleepingRuns has two runs that sleep on one CPU at the same time and end in the order in which they began. Neither is counted, because
+// other tasks ran before they ended. A run that does not sleep is counted.
 func TestSleepingRuns(t *testing.T) {
 	prog, target := load(t, &ebpf.ProgramSpec{Type: ebpf.Syscall, Flags: unix.BPF_F_SLEEPABLE, Instructions: sleeper()})
 	c := tracing(t, "cpu-clock", target)
@@ -135,7 +135,7 @@ func TestSleepingRuns(t *testing.T) {
 		pages.fill(t, i)
 	}
 	asleep.Wait()
-	check(t, runOn(pages.address(0))) // is there now
+	check(t, runOn(pages.address(0))) // the page exists now
 	check(t, c.Disable())
 	r := read(t, c, 0)
 	lost, err := c.Losses()

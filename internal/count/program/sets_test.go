@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// TestPositionsOf has sessions come and go by hand.
+// TestPositionsOf adds and removes sessions by hand.
 func TestPositionsOf(t *testing.T) {
 	event := func(row uint64) wanted { return wanted{key: row << 1} }
 	inMemory := func(row uint64) wanted { return wanted{key: row << 1, memory: true} }

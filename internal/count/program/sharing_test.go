@@ -21,7 +21,7 @@ import (
 	"github.com/bperf/bperf/test/require"
 )
 
-// probesOn is how many tracing programs are attached to a program.
+// probesOn returns the number of tracing programs that are attached to a program.
 func probesOn(t *testing.T, target Target) int {
 	t.Helper()
 	loaded, err := bpfprog.ReadAll(bpfprog.Detail{})
@@ -31,8 +31,8 @@ func probesOn(t *testing.T, target Target) int {
 	return int(tracers[target.ID])
 }
 
-// TestSharedProbes has many sessions on one program, with events of their own, that begin and end in turns: each has all runs of its windows, and what its events
-// count in them, as if it were alone. There is one pair of probes for all.
+// TestSharedProbes has many sessions in one program, with different events, that begin and end in turns. Each has all runs of its windows, and the counts of its
+// events in them, as if it were alone. All share one pair of probes.
 func TestSharedProbes(t *testing.T) {
 	prog, target := loadLoop(t, 100)
 	sessions, changes := 12, 40
@@ -61,7 +61,7 @@ func TestSharedProbes(t *testing.T) {
 			check(t, c.Enable())
 		}
 		c.on = !c.on
-		n := 1 + random.IntN(50) // 0 would be one for the kernel
+		n := 1 + random.IntN(50) // the kernel treats 0 as 1
 		run(t, prog, n)
 		for _, c := range all {
 			if c.on {
@@ -73,7 +73,7 @@ func TestSharedProbes(t *testing.T) {
 		r := read(t, c.Counter, 0)
 		lost, err := c.Losses()
 		check(t, err)
-		// A run that the test's thread was switched away from in is dropped.
+		// A run is dropped if the test's thread was switched away from during it.
 		if r.runs != c.runs || r.dropped != lost[0].Dropped[count.DroppedSwitched] {
 			t.Errorf("session %d: %d runs, want %d; dropped %v", i, r.runs, c.runs, &lost[0].Dropped)
 		}
@@ -96,14 +96,14 @@ func TestSharedProbes(t *testing.T) {
 	}
 }
 
-// TestSharedExtremes has sessions begin between runs of different length: each has the extremes of its own window, whoever began or ended in it.
+// TestSharedExtremes begins sessions between runs of different length. Each has the extremes of its own window, whichever sessions begin or end in it.
 func TestSharedExtremes(t *testing.T) {
 	require.ExactPMU(t)
 	require.OneCPU(t)
 	prog, target := load(t, &ebpf.ProgramSpec{Type: ebpf.SocketFilter, Instructions: loopOfLength()})
 	round := func(length int) {
 		t.Helper()
-		_, err := prog.Run(&ebpf.RunOptions{Data: make([]byte, length+14)}) // the kernel takes the header of Ethernet off
+		_, err := prog.Run(&ebpf.RunOptions{Data: make([]byte, length+14)}) // the kernel removes the Ethernet header
 		check(t, err)
 	}
 	const near = 14_000 // interrupts; runs differ by 15,360 at least
@@ -145,14 +145,14 @@ func TestSharedExtremes(t *testing.T) {
 	runs(80)
 	begin("fourth")
 	runs(75, 60)
-	end("fourth") // was the last to begin
+	end("fourth") // the last that began
 	runs(120)
 	end("third")
 	runs(20)
 	end("first")
 }
 
-// TestSharedCalibration has sessions with and without --calibrate, and with more events than others, on one program: each has its own.
+// TestSharedCalibration has sessions with and without --calibrate, and one with more events, in one program. Each has its own counts.
 func TestSharedCalibration(t *testing.T) {
 	require.ExactPMU(t)
 	require.OneCPU(t)
@@ -164,7 +164,7 @@ func TestSharedCalibration(t *testing.T) {
 	check(t, calibrated.Enable())
 	run(t, prog, times)
 	others := sharing(t, Options{}, "instructions,cycles,instructions:u,page-faults", target)
-	check(t, others.Enable()) // probes take more from here on
+	check(t, others.Enable()) // the overhead grows from here on
 	run(t, prog, times)
 	check(t, others.Close())
 	run(t, prog, times)
@@ -183,14 +183,14 @@ func TestSharedCalibration(t *testing.T) {
 	probes, known := all.Runs.ProbesPerRun()
 	mean := all.Value / all.Runs.Counted
 	t.Logf("a run has %d instructions, of which %d are the probes'; calibrated at least %d", mean, probes, r.Min)
-	// The mean has what interrupts execute that come in a run, each some thousand instructions: 47,000 in 300 runs were seen. Probes that are not
-	// taken off would be more.
+	// The mean includes interrupts during runs, each of some thousand instructions: a test had 47,000 in 300 runs. Overhead that is not
+	// subtracted would be more.
 	if all.Runs.Counted != 3*times || !known || mean-probes < own || mean-probes > own+own/5 {
 		t.Errorf("%d runs of %d instructions, %d of them the probes', want %d without them", all.Runs.Counted, mean, probes, own)
 	}
 }
 
-// TestSharedCounts has up to 19 sessions at once: no session counts what the probes do for another.
+// TestSharedCounts has up to 19 sessions at the same time. No session counts what the probes do for another.
 func TestSharedCounts(t *testing.T) {
 	require.ExactPMU(t)
 	require.OneCPU(t)
@@ -204,7 +204,7 @@ func TestSharedCounts(t *testing.T) {
 			check(t, c.Enable())
 			all = append(all, c)
 		}
-		// An interrupt in a run executes up to some ten thousand instructions, which are counted, too: the least of several times has none.
+		// An interrupt during a run executes up to some ten thousand instructions, which count, too. The least of several tries has no interrupt.
 		least := make([]uint64, sessions)
 		for range 20 {
 			before := make([]uint64, sessions)
@@ -267,7 +267,7 @@ func startSession(t *testing.T, id uint32, events string) *exec.Cmd {
 	return cmd
 }
 
-// sessionArg has the test binary be a session of startSession.
+// sessionArg makes the test binary a session of startSession.
 const sessionArg = "session"
 
 // beSession counts until it is killed.
@@ -302,7 +302,7 @@ func beSession(dir, id, events string) error {
 	}
 }
 
-// TestSharedKill kills sessions, some of which have events that nobody else has, while the program runs: the others count on exactly, and when the last has ended
+// TestSharedKill kills sessions while the program runs; some have events that no other session has. The counts of the others stay exact, and after the last session
 // nothing is left.
 func TestSharedKill(t *testing.T) {
 	prog, target := loadLoop(t, 100)
@@ -327,7 +327,7 @@ func TestSharedKill(t *testing.T) {
 		run(t, prog, 20)
 		want += 20
 		cmd.Wait()
-		if i%4 == 0 { // sweeps what the dead have left
+		if i%4 == 0 { // sweeps the killed sessions
 			c := sharing(t, Options{}, "minor-faults", target)
 			check(t, c.Enable())
 			run(t, prog, 10)

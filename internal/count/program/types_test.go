@@ -27,7 +27,7 @@ type kind struct {
 	spec    ebpf.ProgramSpec
 	returns int64
 	run     func(t *testing.T, p *ebpf.Program, times int)
-	more    bool // it may run more often than it is told to, which the kernel knows
+	more    bool // it may run more often than times; the kernel counts the runs
 }
 
 var kinds = []kind{
@@ -58,7 +58,7 @@ func test(p *ebpf.Program) error {
 
 var packet = ebpf.RunOptions{Data: make([]byte, 64)}
 
-// testRun has the kernel run a program by itself.
+// testRun runs a program with BPF_PROG_TEST_RUN.
 func testRun(o ebpf.RunOptions) func(t *testing.T, p *ebpf.Program, times int) {
 	return func(t *testing.T, p *ebpf.Program, times int) {
 		t.Helper()
@@ -69,7 +69,7 @@ func testRun(o ebpf.RunOptions) func(t *testing.T, p *ebpf.Program, times int) {
 	}
 }
 
-// attached attaches a program and has it run by what the test does.
+// attached attaches a program and runs it through trigger.
 func attached(attach func(p *ebpf.Program) (link.Link, error), trigger func(p *ebpf.Program) error) func(t *testing.T, p *ebpf.Program, times int) {
 	return func(t *testing.T, p *ebpf.Program, times int) {
 		t.Helper()
@@ -96,7 +96,7 @@ func attachTracepoint(p *ebpf.Program) (link.Link, error) {
 	return link.Tracepoint("syscalls", "sys_enter_getsid", p, nil)
 }
 
-// getSID and setTimer are what nobody else on the machine does.
+// getSID and setTimer make system calls that no other process on the machine makes.
 func getSID(*ebpf.Program) error {
 	_, err := unix.Getsid(os.Getpid())
 	return err
@@ -147,8 +147,8 @@ func iterate(t *testing.T, p *ebpf.Program, times int) {
 	check(t, err)
 }
 
-// TestTypes has a program of each type that the kernel can trace counted, with events. Those that it does not trace have its statistics
-// in their place, with what it says.
+// TestTypes counts events in a program of each type that the kernel can trace. For the other types it gets the kernel's statistics instead,
+// with the kernel's reason.
 func TestTypes(t *testing.T) {
 	reason := ""
 	if !tracesTracers(t) {
@@ -168,7 +168,7 @@ func TestTypes(t *testing.T) {
 	countKinds(t, all)
 }
 
-// TestTracerOfATracer has one that the kernel lets nobody trace.
+// TestTracerOfATracer selects a program that the kernel does not allow tracing.
 func TestTracerOfATracer(t *testing.T) {
 	if !tracesTracers(t) {
 		t.Skip("needs Linux 6.8: before, a tracing program cannot be attached to another")
@@ -193,7 +193,7 @@ func tracesTracers(t *testing.T) bool {
 	return version >= 6<<16|8<<8
 }
 
-// load loads a program. It is nil where the kernel does not let anybody do so.
+// load loads a program. It returns nil if the kernel does not allow that.
 func (k kind) load(t *testing.T, types *btf.Cache) *ebpf.Program {
 	t.Helper()
 	require.Root(t)
@@ -213,7 +213,7 @@ func (k kind) load(t *testing.T, types *btf.Cache) *ebpf.Program {
 type loadedKind struct {
 	kind
 	program  *ebpf.Program
-	untraced string // what the kernel says; empty if it traces it
+	untraced string // the kernel's reason; empty if it can trace the program
 }
 
 // countKinds counts runs of programs, in one session.
@@ -241,7 +241,7 @@ func countKinds(t *testing.T, all []loadedKind) {
 						t.Errorf("event %d: %d runs counted, %d dropped; %+v", ev, e.Runs.Counted, r.dropped, e.Reading)
 					}
 				}
-			case !require.IsGuest() && errors.Is(why, fs.ErrPermission): // whatever it is
+			case !require.IsGuest() && errors.Is(why, fs.ErrPermission): // for any type
 				return
 			}
 			if (why != nil) != (k.untraced != "") || why != nil && !strings.Contains(why.Error(), k.untraced) {
