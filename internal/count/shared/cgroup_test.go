@@ -51,7 +51,7 @@ func expectGroups(t testing.TB, c *Counter, want ...uint64) {
 	}
 }
 
-// TestCgroupsMadeLater are of those that they are made in.
+// TestCgroupsMadeLater counts new cgroups as part of the cgroups in which they are made.
 func TestCgroupsMadeLater(t *testing.T) {
 	dir := sharing(t)
 	p := startPuppet(t)
@@ -98,7 +98,7 @@ func TestCgroupsV1(t *testing.T) {
 	expect(t, other, "another session", 300)
 }
 
-// TestPartOfTheHierarchy has a session see the hierarchy from a cgroup on, as in a cgroup namespace.
+// TestPartOfTheHierarchy shows a session only the part of the hierarchy below a cgroup, as in a cgroup namespace.
 func TestPartOfTheHierarchy(t *testing.T) {
 	dir := bpffs(t)
 	name, at := cgroup(t, "")

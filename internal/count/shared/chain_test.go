@@ -15,8 +15,8 @@ import (
 	"github.com/bperf/bperf/test/require"
 )
 
-// TestChains has sessions that come and go in any order, on the same and on overlapping targets, some of them killed, while
-// what they count works, forks and moves. Each must have counted exactly what was done for it in its time.
+// TestChains opens, closes and kills sessions in any order, on the same and on overlapping targets, while
+// the targets work, fork and move. Each session must have counted exactly what its target did in its time.
 func TestChains(t *testing.T) {
 	require.Tracefs(t)
 	seeds := uint64(4)
@@ -24,7 +24,7 @@ func TestChains(t *testing.T) {
 	case require.Long():
 		seeds = 8
 	case require.IsGuest():
-		seeds = 1 // without hardware to run on, each takes seconds
+		seeds = 1 // each takes seconds in an emulated guest
 	}
 	for seed := range seeds {
 		t.Run(fmt.Sprint("seed ", seed), func(t *testing.T) {
@@ -46,15 +46,15 @@ type world struct {
 
 	programs []work
 	tasks    []*task
-	groups   []string // relative to the first, which is ""
+	groups   []string // cgroups, relative to the first, which is ""
 	root     string   // directory of the first cgroup
-	name     string   // and its name
+	name     string   // name of the first cgroup
 
 	sessions []*modelled
 	hosts    []*host
 }
 
-// work is a program and how often it calls getppid, in all.
+// work is a program, with the total number of its calls of getppid.
 type work struct {
 	file  string
 	calls uint64
@@ -72,8 +72,8 @@ type task struct {
 type modelled struct {
 	*Counter
 	what    string
-	groups  []string      // that are its units, or nil
-	unit    map[*task]int // of the tasks that it counts, or nil
+	groups  []string      // the cgroups that are its units, or nil
+	unit    map[*task]int // unit of each task that it counts, or nil
 	inherit bool
 	enabled bool
 	want    []uint64 // by unit
@@ -112,7 +112,7 @@ func (w *world) tearDown() {
 	}
 }
 
-// adopt takes in a new puppet in a cgroup, with threads of its own, and returns its tasks.
+// adopt moves a new puppet to a cgroup, starts threads in it, and returns its tasks.
 func (w *world) adopt(p *puppet, group string) []*task {
 	join(w.t, w.root+group, p.pid)
 	added := []*task{{p, 0, p.pid, &group}}
@@ -125,7 +125,7 @@ func (w *world) adopt(p *puppet, group string) []*task {
 
 func pick[T any](w *world, of []T) T { return of[w.rand.IntN(len(of))] }
 
-// act does something.
+// act does one random step.
 func (w *world) act() {
 	switch n := w.rand.IntN(100); {
 	case n < 15 && len(w.sessions) < 12:
@@ -162,7 +162,7 @@ func (w *world) act() {
 	}
 }
 
-// choose chooses who is to be counted, and how.
+// choose chooses a target and options for a session.
 func (w *world) choose() (s target.Spec, o count.Options, m *modelled) {
 	m = &modelled{unit: make(map[*task]int)}
 	o = count.Options{Inherit: w.rand.IntN(2) == 0}
@@ -242,7 +242,7 @@ func (w *world) close(i int) {
 	check(w.t, m.Close())
 }
 
-// count adds what a task did, or a child of it that has ended since.
+// count adds the calls of a task, or of a child of it that has ended since, to what the sessions should count.
 func (w *world) count(by *task, calls uint64, child bool) {
 	for _, m := range w.sessions {
 		if !m.enabled {

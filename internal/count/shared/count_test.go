@@ -64,7 +64,7 @@ func waiting(t testing.TB, p loop.Program) (pid int, proceed func()) {
 	}
 }
 
-// state is that of a process's first thread: the field behind its name (proc_pid_stat(5)).
+// state returns the state of a process's first thread: the field after its name (proc_pid_stat(5)).
 func state(t testing.TB, pid int) string {
 	t.Helper()
 	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
@@ -73,7 +73,7 @@ func state(t testing.TB, pid int) string {
 	return after[:1]
 }
 
-// TestLikeDirect compares all that can be counted everywhere with direct counting, exactly.
+// TestLikeDirect compares shared counting exactly with direct counting, for events that every machine can count.
 func TestLikeDirect(t *testing.T) {
 	dir := sharing(t)
 	const tasks = 20
@@ -95,7 +95,7 @@ func TestLikeDirect(t *testing.T) {
 	}
 }
 
-// compareWithDirect counts what is done, in both ways.
+// compareWithDirect counts with shared and direct counters, and compares the counts.
 func compareWithDirect(t *testing.T, dir string, s target.Spec, o count.Options, do func()) {
 	t.Helper()
 	events := []string{getppid, "page-faults", "minor-faults", "sched:sched_process_fork"}

@@ -19,8 +19,8 @@ import (
 	"github.com/bperf/bperf/test/require"
 )
 
-// startSpinner starts a process that hardly ever leaves the last CPU: there are few switches at which its counters could
-// be read. A guest runs at half its speed from then on.
+// startSpinner starts a process that hardly ever leaves the last CPU, so that there are few switches at which its counters could
+// be read. From then on a guest runs at half its speed.
 func startSpinner(t testing.TB) (pid, cpu int) {
 	t.Helper()
 	require.Root(t)
@@ -35,7 +35,7 @@ func startSpinner(t testing.TB) (pid, cpu int) {
 	return cmd.Process.Pid, cpu
 }
 
-// pinTest puts a test on the first CPU.
+// pinTest pins a test to the first CPU.
 func pinTest(t testing.TB) {
 	t.Helper()
 	runtime.LockOSThread() // and never unlocks: the thread ends with the test
@@ -74,10 +74,10 @@ func TestWindows(t *testing.T) {
 					wrong(t, shared, "without a context switch on CPU %d: counted %s", cpu, strings.Join(wrongs, "; "))
 					return
 				}
-				// At a switch, both counters take a different moment for its time. A virtual machine can lose its CPU between the two.
+				// At a switch, the two counters read the clock at different moments. A virtual machine can lose its CPU between the two.
 				disturbed = append(disturbed, wrongs...)
 				if time.Now().After(deadline) {
-					check(t, shared.o.syncCPUs([]int{cpu}, syncTracks, 0)) // a switch that was not shown is noticed there
+					check(t, shared.o.syncCPUs([]int{cpu}, syncTracks, 0)) // sync detects a switch that the kernel did not show
 					wrong(t, shared, "%d of %d windows are right; of others: counted %s", right, windows, strings.Join(disturbed, "; "))
 					return
 				}
@@ -88,7 +88,7 @@ func TestWindows(t *testing.T) {
 
 const clocks = "task-clock,cpu-clock"
 
-// countWindow counts for some milliseconds. It returns what is wrong about it, how many context switches there were on a CPU meanwhile, and
+// countWindow counts for some milliseconds. It returns the wrong counts, the number of context switches on a CPU during that time, and
 // whether the target ran there in the shorter window.
 func countWindow(t *testing.T, shared *Counter, at target.Target, cpu int) (wrong []string, switches uint64, ran bool) {
 	t.Helper()
@@ -110,7 +110,7 @@ func countWindow(t *testing.T, shared *Counter, at target.Target, cpu int) (wron
 	after, least, most := totals(t, shared, 2), values(t, shorter, 2), values(t, longer, 2)
 	switches, ran = values(t, onCPU, 1)[0], least[0] > 0
 	slack := uint64(0)
-	if switches > 0 { // there are some instructions between what both take for the moment of a switch
+	if switches > 0 { // there are some instructions between the moments at which the two counters handle a switch
 		slack = uint64(200 * time.Microsecond)
 	}
 	for i, e := range list.Events() {
@@ -121,7 +121,7 @@ func countWindow(t *testing.T, shared *Counter, at target.Target, cpu int) (wron
 	return wrong, switches, ran
 }
 
-// values sums up what a direct counter has counted. Its times are wrong for cgroups, where others count the CPU.
+// values adds up the values of a direct counter. It ignores the times, which are wrong for cgroups if other events count the CPU.
 func values(t testing.TB, c count.Counter, events int) []uint64 {
 	t.Helper()
 	cells, err := c.Read(nil)
@@ -140,7 +140,7 @@ func openDirect(t testing.TB, list event.List, at target.Target) *direct.Counter
 	return c
 }
 
-// TestDisabledCountsNothing has a target that runs on while nothing is counted, before, after and between.
+// TestDisabledCountsNothing lets the target run while the counter is disabled: before, between and after the windows.
 func TestDisabledCountsNothing(t *testing.T) {
 	dir := sharing(t)
 	p := startPuppet(t)
@@ -160,7 +160,7 @@ func TestDisabledCountsNothing(t *testing.T) {
 	expect(t, c, "enabled again", 4020)
 }
 
-// TestChildrenBornWhileDisabled are counted as soon as their parents are.
+// TestChildrenBornWhileDisabled counts such children as soon as their parents are counted.
 func TestChildrenBornWhileDisabled(t *testing.T) {
 	dir := sharing(t)
 	p := startPuppet(t)

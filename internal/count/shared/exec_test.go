@@ -12,8 +12,8 @@ import (
 	"github.com/bperf/bperf/internal/target"
 )
 
-// TestOnExec has two sessions on the same thread, which starts a program: those that wait for an exec count it from there, in
-// its process as in the thread's own.
+// TestOnExec has two sessions on the same thread, which starts a program. Sessions that wait for an exec count from the exec on, in
+// the program's process as in the thread's own.
 func TestOnExec(t *testing.T) {
 	dir := sharing(t)
 	alone := count.Options{}
@@ -44,8 +44,8 @@ func TestOnExec(t *testing.T) {
 	}
 }
 
-// TestExecBelow has a shell that does something and then executes a program, mostly with no switch in between: a session that
-// counts the shell must have all of it also when another one waits for the exec.
+// TestExecBelow lets a shell work and then execute a program, mostly without a switch in between. A session that
+// counts the shell must count all of its work, even if another session waits for the exec.
 func TestExecBelow(t *testing.T) {
 	const chdir = "syscalls:sys_enter_chdir"
 	dir := sharing(t)
@@ -54,7 +54,7 @@ func TestExecBelow(t *testing.T) {
 		in, err := cmd.StdinPipe()
 		check(t, err)
 		check(t, cmd.Start())
-		var set unix.CPUSet // where an exec would not move it to another CPU, which is a switch
+		var set unix.CPUSet // on one CPU, an exec cannot move the shell to another, which would be a switch
 		set.Set(resolve(t, target.Spec{System: true}).CPUs[0])
 		check(t, unix.SchedSetaffinity(cmd.Process.Pid, &set))
 		outer := start(t, dir, chdir, pids(cmd.Process.Pid), inherit)

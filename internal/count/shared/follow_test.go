@@ -23,7 +23,7 @@ import (
 	"github.com/bperf/bperf/test/require"
 )
 
-// perfSession is an upstream perf that counts with --bpf-counters until it is told to end.
+// perfSession is an upstream perf that counts with --bpf-counters until end.
 type perfSession struct {
 	t      *testing.T
 	cmd    *exec.Cmd
@@ -31,7 +31,7 @@ type perfSession struct {
 	stderr bytes.Buffer
 }
 
-// startPerf starts a session of perf, and returns when it counts.
+// startPerf starts a session of perf, and returns once it counts.
 func startPerf(t *testing.T, attrMap, event string, args ...string) *perfSession {
 	t.Helper()
 	s := &perfSession{t: t}
@@ -45,7 +45,7 @@ func startPerf(t *testing.T, attrMap, event string, args ...string) *perfSession
 	check(t, err)
 	check(t, s.cmd.Start())
 	t.Cleanup(func() { s.cmd.Process.Kill() })
-	if _, err := stdout.Read(make([]byte, 64)); err != nil { // perf starts the command when all is set up
+	if _, err := stdout.Read(make([]byte, 64)); err != nil { // perf starts the command after its own setup
 		t.Fatalf("%v: %v\n%s", s.cmd, s.cmd.Wait(), &s.stderr)
 	}
 	return s
@@ -64,18 +64,18 @@ func (s *perfSession) end() float64 {
 	return n
 }
 
-// kill ends it as nobody would.
+// kill kills perf, but not its command.
 func (s *perfSession) kill() {
 	s.t.Helper()
 	check(s.t, s.cmd.Process.Kill())
-	s.stdin.Close() // of its command, which lives on
+	s.stdin.Close() // ends its command, which is still alive
 	s.cmd.Wait()
 }
 
-// leads reports whether a session's first event is that of an upstream leader.
+// leads reports whether an upstream leader counts a session's first event.
 func leads(c *Counter) bool { return c.followed[c.events[0].slot] != nil }
 
-// workEvent is an event that grows with the page faults of a puppet: instructions if this machine has a PMU, otherwise the faults themselves.
+// workEvent returns an event that grows with the page faults of a puppet: instructions if this machine has a PMU, otherwise page-faults.
 func workEvent(t *testing.T) string {
 	t.Helper()
 	attr := perfdata.Attr{Type: perfdata.TypeHardware, Config: 1 /* PERF_COUNT_HW_INSTRUCTIONS */}
@@ -86,8 +86,8 @@ func workEvent(t *testing.T) string {
 	return "page-faults"
 }
 
-// agree lets a puppet work while a session counts it, perf does in a longer window, and direct counters do in a window that is shorter and in one that is
-// longer than all. Each has to count at least what those in shorter windows do, but for half a percent.
+// agree lets a puppet work while four counters count it: a direct counter in the shortest window, a session in a longer one, perf in a still longer one,
+// and a direct counter in the longest. Each must count at least as much as the one in the next shorter window, except for half a percent.
 func agree(t *testing.T, what, event string, s target.Spec, p *puppet, begin func() (*Counter, *perfSession)) {
 	t.Helper()
 	longer, shorter := openDirect(t, parseEvents(t, event), resolve(t, s)), openDirect(t, parseEvents(t, event), resolve(t, s))
@@ -112,12 +112,12 @@ func agree(t *testing.T, what, event string, s target.Spec, p *puppet, begin fun
 	}
 }
 
-// muchWork is the number of page faults: enough to ignore the few others of the process. The process has them itself, as
-// perf 6.12 does not count the children of what it shares.
+// muchWork is the number of page faults: enough to ignore the few others of the process. The process itself has them, because
+// perf 6.12 does not count the children of a target with shared counters.
 const muchWork = 10_000
 
-// TestFollowPerf lets a session follow a leader that perf has started, and go on with it when that perf is killed, and
-// another perf find that leader again.
+// TestFollowPerf lets a session follow a leader that perf has started. After that perf is killed, the session continues with the leader, and
+// another perf finds the leader.
 func TestFollowPerf(t *testing.T) {
 	require.UpstreamPerf(t)
 	dir := bpffs(t)
@@ -136,7 +136,7 @@ func TestFollowPerf(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			if tt.name == "process" {
-				require.OneCPU(t) // emulated counters also count what the other CPU executes while a switch reads them
+				require.OneCPU(t) // emulated counters also count the other CPU's instructions while a switch reads them
 			}
 			start := func() *perfSession { return startPerf(t, attrs, event, tt.args...) }
 			first := start()
@@ -161,12 +161,12 @@ func TestFollowPerf(t *testing.T) {
 	}
 }
 
-// TestLeadPerf lets perf follow a leader of ours, and go on with it after we have gone.
+// TestLeadPerf lets perf follow a leader of bperf, and continue with it after bperf's session has ended.
 func TestLeadPerf(t *testing.T) {
 	require.UpstreamPerf(t)
 	dir := bpffs(t)
 	attrs := filepath.Join(filepath.Dir(dir), "perf_attr_map")
-	startPerf(t, attrs, "dummy", "-a").end() // perf takes a map of its own version alone
+	startPerf(t, attrs, "dummy", "-a").end() // perf accepts only a map of its own version
 	where := Where{Dir: dir, AttrMap: attrs, Lead: true}
 	event := workEvent(t)
 	p := startPuppet(t)
@@ -200,7 +200,7 @@ func TestLeadPerf(t *testing.T) {
 	})
 }
 
-// leadersOf is 1 if the leader that is registered for the first event of a session is the one that it counts with.
+// leadersOf returns 1 if the leader registered for a session's first event is the one that counts it, 2 if it is another, and 0 if there is none.
 func leadersOf(t *testing.T, c *Counter, path string) int {
 	t.Helper()
 	attrs, err := upstream.Open(path)
@@ -225,7 +225,7 @@ func leadersOf(t *testing.T, c *Counter, path string) int {
 	return 1
 }
 
-// TestLeadWithoutTrampolines asks for what this kernel may refuse: then the reason is said, and nothing stays.
+// TestLeadWithoutTrampolines opens a leader, which this kernel may refuse. Then the error has the reason, and nothing is left.
 func TestLeadWithoutTrampolines(t *testing.T) {
 	dir := bpffs(t)
 	where := Where{Dir: dir, AttrMap: filepath.Join(filepath.Dir(dir), "perf_attr_map"), Lead: true}
@@ -243,7 +243,7 @@ func TestLeadWithoutTrampolines(t *testing.T) {
 	expectEmpty(t, dir)
 }
 
-// TestNoAttrMap has something else in the place of perf's map: sessions that do not ask for perf share as ever.
+// TestNoAttrMap pins another object in the place of perf's map: sessions that do not lead for perf share as usual.
 func TestNoAttrMap(t *testing.T) {
 	dir := bpffs(t)
 	where := Where{Dir: dir, AttrMap: filepath.Join(filepath.Dir(dir), "other")}
@@ -258,7 +258,7 @@ func TestNoAttrMap(t *testing.T) {
 	expect(t, c, "beside another map", 7)
 }
 
-// openAt opens a session with upstream perf in mind.
+// openAt opens a session that may follow or lead upstream perf.
 func openAt(t *testing.T, where Where, events string, s target.Spec, o count.Options) *Counter {
 	t.Helper()
 	c, err := Open(where, parseEvents(t, events), resolve(t, s), o)

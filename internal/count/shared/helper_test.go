@@ -30,7 +30,7 @@ func init() {
 	}
 }
 
-// The test binary is its own set of programs: with "helper" as first argument, the second names one of them.
+// The test binary contains its helper programs: with "helper" as first argument, the second names the program.
 func TestMain(m *testing.M) {
 	if len(os.Args) > 2 && os.Args[1] == "helper" {
 		helpers[os.Args[2]](os.Args[3:])
@@ -65,7 +65,7 @@ func atoi(s string) int {
 	return n
 }
 
-// bpffs mounts a bpffs of the test's own and returns the directory in it through which its sessions find each other.
+// bpffs mounts a separate bpffs for the test and returns the directory in it through which its sessions find each other.
 func bpffs(t testing.TB) string {
 	t.Helper()
 	require.Root(t)
@@ -79,8 +79,8 @@ func bpffs(t testing.TB) string {
 	return filepath.Join(mount, "bperf")
 }
 
-// sharing returns the directory through which the sessions of all tests share that do not ask how sharing begins and ends. A session of
-// this process keeps what is shared there: the kernel verifies the BPF programs once, and not for each test.
+// sharing returns the common directory of all tests that do not test how sharing begins and ends. A session of
+// this process keeps the shared objects, so that the kernel verifies the BPF programs only once, not for each test.
 func sharing(t testing.TB) (dir string) {
 	t.Helper()
 	require.Root(t)
@@ -88,7 +88,7 @@ func sharing(t testing.TB) (dir string) {
 	return common.Dir()
 }
 
-// common is what sharing uses. The first test that asks for it opens it, and TestMain closes it.
+// common has the directory for sharing. The first call of sharing opens it, and TestMain closes it.
 var common keeper.Keeper
 
 // keepOwn opens a session that counts in this process.
@@ -121,7 +121,7 @@ func resolve(t testing.TB, s target.Spec) target.Target {
 	return resolved
 }
 
-// open opens a session, again and again until no thread of the target started meanwhile, as stat does.
+// open opens a session. As stat does, it repeats that until no thread of the target has started while it opened.
 func open(t testing.TB, dir, events string, s target.Spec, o count.Options) *Counter {
 	t.Helper()
 	list := parseEvents(t, events)
@@ -151,7 +151,7 @@ func start(t testing.TB, dir, events string, s target.Spec, o count.Options) *Co
 	return c
 }
 
-// totals reads a counter and sums each event up; it fails where one was not counted all the time.
+// totals reads a counter and adds up each event; it fails if one was not counted all the time.
 func totals(t testing.TB, c count.Counter, events int) []uint64 {
 	t.Helper()
 	cells, err := c.Read(nil)
@@ -166,7 +166,7 @@ func totals(t testing.TB, c count.Counter, events int) []uint64 {
 	return sums
 }
 
-// expect reads a counter of one event.
+// expect checks the count of a counter of one event.
 func expect(t testing.TB, c count.Counter, what string, want uint64) {
 	t.Helper()
 	if got := totals(t, c, 1)[0]; got != want {
@@ -174,8 +174,8 @@ func expect(t testing.TB, c count.Counter, what string, want uint64) {
 	}
 }
 
-// wrong is Errorf for counts that should be exact. They cannot be on a machine that hides processes from BPF and, with them,
-// switches to others: but the counter must say that it has missed some.
+// wrong is Errorf for counts that should be exact. They cannot be exact on a machine that hides processes from BPF and, with them,
+// switches to other tasks. Then the counter must report lost switches.
 func wrong(t testing.TB, c count.Counter, format string, args ...any) {
 	t.Helper()
 	if c, ok := c.(*Counter); ok && hidesProcesses(t, c) {
@@ -188,7 +188,7 @@ func wrong(t testing.TB, c count.Counter, format string, args ...any) {
 	t.Errorf(format, args...)
 }
 
-// lostOf is what a session has lost, but for switches where the kernel hides processes.
+// lostOf returns the losses of a session, without switches if the kernel hides processes.
 func lostOf(t testing.TB, c *Counter) Lost {
 	t.Helper()
 	lost, err := c.Lost()
@@ -214,16 +214,16 @@ func groups(name ...string) target.Spec { return target.Spec{System: true, Cgrou
 
 var inherit = count.Options{Inherit: true}
 
-// spin is a program for those who only have to be there.
+// spin is a program for tests that only need a process.
 var spin = loop.Program{Body: loop.Spin, Times: 1}
 
-// caller is a program that calls getppid so often.
+// caller returns a program that calls getppid the given number of times.
 func caller(t testing.TB, times uint64) string {
 	t.Helper()
 	return loop.Program{Body: loop.GetPPID, Times: times}.Write(t)
 }
 
-// cgroup makes a cgroup with a name of its own, and returns its path and that of its directory.
+// cgroup makes a cgroup with a unique name, and returns its path in the hierarchy and its directory.
 func cgroup(t testing.TB, below string) (name, dir string) {
 	t.Helper()
 	require.Root(t)
@@ -236,7 +236,7 @@ func cgroup(t testing.TB, below string) (name, dir string) {
 	return name, dir
 }
 
-// removeCgroup removes a cgroup, when those in it have got to their end.
+// removeCgroup removes a cgroup after its tasks have ended.
 func removeCgroup(t testing.TB, dir string) {
 	t.Helper()
 	err := os.Remove(dir)

@@ -13,7 +13,7 @@ import (
 	"github.com/bperf/bperf/test/require"
 )
 
-// waitForCPU waits until the events of a session are open on a CPU, or are not.
+// waitForCPU waits until the events of a session are open on a CPU, or are closed.
 func waitForCPU(t testing.TB, c *Counter, cpu int, open bool) {
 	t.Helper()
 	for deadline := time.Now().Add(time.Minute); ; runtime.Gosched() {
@@ -28,7 +28,7 @@ func waitForCPU(t testing.TB, c *Counter, cpu int, open bool) {
 	}
 }
 
-// waitForJoin waits until a session has heard itself that a CPU came online.
+// waitForJoin waits until the session itself has handled that a CPU came online.
 func waitForJoin(t testing.TB, c *Counter, cpu int) {
 	t.Helper()
 	for deadline := time.Now().Add(time.Minute); !slices.Equal(c.Joined(), []int{cpu}); runtime.Gosched() {

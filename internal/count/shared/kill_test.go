@@ -14,7 +14,7 @@ import (
 	"github.com/bperf/bperf/internal/count"
 )
 
-// pinned reads the IDs that sessions find each other by.
+// pinned reads the pinned IDs of a directory.
 func pinned(t testing.TB, dir string) ids {
 	t.Helper()
 	known, err := (&place{path: dir}).load()
@@ -22,7 +22,7 @@ func pinned(t testing.TB, dir string) ids {
 	return known
 }
 
-// left lists what there still is of the objects with these IDs.
+// left returns the objects with these IDs that still exist.
 func left(known ids) (there []string) {
 	add := func(what string, id uint32, err error) {
 		if !errors.Is(err, fs.ErrNotExist) {
@@ -49,7 +49,7 @@ func left(known ids) (there []string) {
 	return there
 }
 
-// expectGone waits for the kernel, which frees things a little later than they are let go.
+// expectGone waits until the objects are gone: the kernel frees them a little later than the last session closes them.
 func expectGone(t testing.TB, known ids) {
 	t.Helper()
 	there := left(known)
@@ -70,7 +70,7 @@ func expectEmpty(t testing.TB, dir string) {
 	}
 }
 
-// TestNothingIsLeftBehind has the last session close, or die.
+// TestNothingIsLeftBehind closes or kills the last session.
 func TestNothingIsLeftBehind(t *testing.T) {
 	dir := bpffs(t)
 	pid, _ := waiting(t, spin)
@@ -107,7 +107,7 @@ func TestNothingIsLeftBehind(t *testing.T) {
 	})
 }
 
-// TestHooksGo has sessions on CPUs, which need no work on a context switch, outlive those that do.
+// TestHooksGo lets sessions on CPUs, which need no hooks, outlive sessions that need them.
 func TestHooksGo(t *testing.T) {
 	dir := bpffs(t)
 	pid, _ := waiting(t, spin)
@@ -131,11 +131,11 @@ func TestHooksGo(t *testing.T) {
 	expectEmpty(t, dir)
 }
 
-// TestKilledSessions has those that survive go on, with right counts.
+// TestKilledSessions checks that the surviving sessions continue with correct counts.
 func TestKilledSessions(t *testing.T) {
 	dir := bpffs(t)
 	p := startPuppet(t)
-	h := startHost(t, dir) // the first, which makes everything
+	h := startHost(t, dir) // the first session creates everything
 	h.start(getppid+",page-faults", pids(p.pid), inherit)
 	above := start(t, dir, getppid, pids(p.pid), inherit)
 	other := startHost(t, dir)

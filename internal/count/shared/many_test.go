@@ -18,7 +18,7 @@ import (
 	"github.com/bperf/bperf/test/require"
 )
 
-// manyEvents names so many events.
+// manyEvents returns the names of n events.
 func manyEvents(t testing.TB, n int) []string {
 	t.Helper()
 	entries, err := os.ReadDir(require.Tracefs(t) + "/events/syscalls")
@@ -35,7 +35,7 @@ func manyEvents(t testing.TB, n int) []string {
 	return names[:n]
 }
 
-// TestManySessions has more sessions count the same process than any number of trampolines would allow.
+// TestManySessions counts one process with more sessions than a trampoline takes programs.
 func TestManySessions(t *testing.T) {
 	dir := sharing(t)
 	p := startPuppet(t)
@@ -50,7 +50,7 @@ func TestManySessions(t *testing.T) {
 	}
 }
 
-// TestManyEvents has as many distinct events as can be shared at a time, and more of them one after the other.
+// TestManyEvents counts the maximum number of distinct events at the same time, and more of them one after the other.
 func TestManyEvents(t *testing.T) {
 	dir := sharing(t)
 	p := startPuppet(t)
@@ -83,7 +83,7 @@ var bogus = event.Group{Events: []*event.Event{
 	{Name: "bogus", PMU: "bogus", Scale: 1, Attr: perfdata.Attr{Type: 0x7fffffff}},
 }}
 
-// TestUnsupportedEvents have a reason, and leave nothing behind, while the others of their session are counted.
+// TestUnsupportedEvents checks that such events have a reason and leave nothing behind, while the session counts its other events.
 func TestUnsupportedEvents(t *testing.T) {
 	dir := bpffs(t)
 	p := startPuppet(t)
@@ -117,8 +117,8 @@ func TestUnsupportedEvents(t *testing.T) {
 	}
 }
 
-// TestPartOfTheCPUs has the first session count one CPU, and the next ones more of them. Each session's window is within that of the one
-// before, and they share their perf events: so no count may be larger than that of the one before.
+// TestPartOfTheCPUs counts one CPU with the first session, and more CPUs with the next ones. Each session's window is within the window of the session
+// before, and they share their perf events. So no count may be larger than that of the session before.
 func TestPartOfTheCPUs(t *testing.T) {
 	dir := sharing(t)
 	pid, cpu := startSpinner(t)
@@ -172,13 +172,13 @@ func byCPU(t testing.TB, c *Counter, cpus []int) []uint64 {
 	return counts
 }
 
-// TestFullTasks has no room left in the table of tasks: who would join is told so, and children that are missing are counted.
+// TestFullTasks fills the table of tasks: a session that joins gets an error, and the number of missing children is reported.
 func TestFullTasks(t *testing.T) {
 	dir := bpffs(t)
 	check(t, os.Mkdir(dir, 0o700))
 	spec, err := loadCounters()
 	check(t, err)
-	const size = 1 << 10 // the real one takes a long time to fill
+	const size = 1 << 10 // the real size takes a long time to fill
 	spec.Maps[countersMapTasks].MaxEntries = size
 	small, err := createFrom(spec, false, nil)
 	check(t, err)

@@ -12,8 +12,8 @@ import (
 	"github.com/bperf/bperf/test/require"
 )
 
-// TestAnyOrder has sessions that come and go in any order while tasks fork, execute and end, as TestChains does, but on a model
-// of the kernel: here a child takes its time to be born, and tasks act between any two steps of a session.
+// TestAnyOrder opens and ends sessions in any order while tasks fork, execute and end. Unlike TestChains it runs on a model
+// of the kernel, in which the birth of a child takes time, and tasks act between any two steps of a session.
 func TestAnyOrder(t *testing.T) {
 	require.NoKernel(t)
 	const seeds, steps = 600, 100
@@ -32,7 +32,7 @@ func TestAnyOrder(t *testing.T) {
 			seen[what] += n
 		}
 	}
-	for _, what := range []string{ // or the model does not show it
+	for _, what := range []string{ // cases that the model must reach
 		"number taken after it was cleared", "number taken below the same parent", "born with the number of an ended session",
 		"counted through forward", "task swept to the node above", "task swept to none", "cgroup swept", "node moved",
 		"executed", "heir of others", "work",
@@ -65,16 +65,16 @@ const (
 // modelGroups are the cgroups above each cgroup, the nearest first.
 var modelGroups = [][]int{{}, {0}, {1, 0}, {1, 0}, {2, 1, 0}, {0}}
 
-// model is tasks in cgroups, tables as the kernel has them, and what the BPF programs of counters.bpf.c do with them.
+// model has tasks in cgroups, and the kernel's tables. Its methods do with them what the BPF programs of counters.bpf.c do.
 type model struct {
 	rand     *rand.Rand
 	now      time.Duration
 	table    nodes
-	sums     map[sumOf]uint64 // those that have been made
+	sums     map[sumOf]uint64 // existing sums
 	cgroups  map[int]uint32
 	tasks    []*modelTask
 	births   []*birth
-	sessions []*modelSession // that live
+	sessions []*modelSession // live ones
 	alone    bool            // nothing happens while a session comes or goes
 	names    int
 
@@ -95,7 +95,7 @@ type modelTask struct {
 	node    uint32 // in the map tasks; 0 if it is not there
 	ended   bool
 	counted map[*modelSession]uint32 // the units that should count it
-	waits   map[*modelSession]uint32 // those that are to, once it executes something
+	waits   map[*modelSession]uint32 // the units that should count it after it executes a command
 }
 
 // birth is a child whose heir has been looked up, but that is not in the map yet.
@@ -109,11 +109,11 @@ type modelSession struct {
 	session
 	name            int
 	inherit, onExec bool
-	groups          []int // that are its units, or nil
+	groups          []int // the cgroups that are its units, or nil
 	base, want      map[sumOf]uint64
 }
 
-// runModel runs some steps. What happens in a step depends on the seed and its number, and on what there is.
+// runModel runs some steps. A step depends on the seed, its number and the state of the model.
 func runModel(seed uint64, steps []int, alone bool) *model {
 	m := &model{
 		alone: alone, now: time.Hour, table: nodes{{}},
@@ -139,7 +139,7 @@ func (m *model) logf(format string, args ...any) {
 	m.trace = append(m.trace, fmt.Sprintf("%v: ", m.now-time.Hour)+fmt.Sprintf(format, args...))
 }
 
-// errorf notes the first that is wrong.
+// errorf keeps the first error.
 func (m *model) errorf(format string, args ...any) {
 	if m.wrong == nil {
 		m.wrong = fmt.Errorf(format, args...)
@@ -154,7 +154,7 @@ func (m *model) addTask(group int) *modelTask {
 	return t
 }
 
-// pass lets time pass. Nobody takes longer than rest to be born.
+// pass lets time pass. No birth takes longer than rest.
 func (m *model) pass(d time.Duration) {
 	m.now += d
 	for len(m.births) > 0 && m.now-m.births[0].since > rest {
@@ -275,7 +275,7 @@ func (m *model) exec(t *modelTask) {
 	m.logf("task %d executes, now in node %d", t.name, t.node)
 }
 
-// work lets a task count an event once.
+// work counts an event once for a task.
 func (m *model) work(t *modelTask, event int) {
 	m.seen["work"]++
 	m.logf("task %d in node %d and cgroup %d counts event %d", t.name, t.node, t.group, event)
@@ -482,7 +482,7 @@ func taskNames(tasks []*modelTask) string {
 	return strings.Join(names, " ")
 }
 
-// begin lets a session live and writes its nodes.
+// begin makes a session live and writes its nodes.
 func (m *model) begin(s *modelSession, before, n nodes) {
 	m.checkTaken(before, n)
 	m.sessions = append(m.sessions, s)
@@ -522,7 +522,7 @@ func (m *model) claimCgroups(s *modelSession, n *nodes) {
 	m.cgroups = tops
 }
 
-// close reads a session and ends it.
+// close checks the counts of a session and ends it.
 func (m *model) close(i int) {
 	s := m.sessions[i]
 	m.read(s)
@@ -532,7 +532,7 @@ func (m *model) close(i int) {
 	m.check()
 }
 
-// counts are the sums that the units of a session count.
+// counts returns the sums of a session's units.
 func (m *model) counts(s *modelSession) map[sumOf]uint64 {
 	counts := make(map[sumOf]uint64)
 	for id, units := range m.table.units(s.session) {
@@ -547,7 +547,7 @@ func (m *model) counts(s *modelSession) map[sumOf]uint64 {
 	return counts
 }
 
-// read checks what a session has counted.
+// read checks the counts of a session.
 func (m *model) read(s *modelSession) {
 	counts := m.counts(s)
 	for at := range counts {
@@ -565,7 +565,7 @@ func (m *model) read(s *modelSession) {
 	}
 }
 
-// check checks the table, from which all sessions that have ended have just been swept.
+// check checks the table after a sweep.
 func (m *model) check() {
 	for id, node := range m.table {
 		events, steps := uint64(0), 0
@@ -620,7 +620,7 @@ func unitsOf(counted map[*modelSession]uint32, s *modelSession) []uint32 {
 	return nil
 }
 
-// checkUnits checks for which units of a session a node counts: want, in order.
+// checkUnits checks that a node counts for exactly these units of a session; want is sorted.
 func (m *model) checkUnits(s *modelSession, what string, id uint32, want []uint32) {
 	var got []uint32
 	for above := m.whoIs(id); above != 0; above = m.table[above].Parent {
@@ -633,7 +633,7 @@ func (m *model) checkUnits(s *modelSession, what string, id uint32, want []uint3
 	}
 }
 
-// checkTaken checks which nodes a new session has made its own, before they are written.
+// checkTaken checks the nodes that a new session uses, before they are written.
 func (m *model) checkTaken(before, after nodes) {
 	for id := range after {
 		var old, kept countersNode
@@ -663,7 +663,7 @@ func (m *model) checkTaken(before, after nodes) {
 	}
 }
 
-// checkRested checks that nobody can have a number.
+// checkRested checks that no task, birth or cgroup can have a number.
 func (m *model) checkRested(id uint32) {
 	if rested := m.now - time.Duration(m.table[id].Retired); rested <= rest {
 		m.errorf("number %d has rested for %v only", id, rested)
@@ -690,7 +690,7 @@ func (m *model) end() {
 	for len(m.sessions) > 0 {
 		m.close(m.rand.IntN(len(m.sessions)))
 	}
-	m.sweep() // of those that were killed
+	m.sweep() // sessions that were killed
 	m.pass(2 * rest)
 	left := m.sweep()
 	if left = slices.DeleteFunc(left, func(n countersNode) bool { return n == countersNode{} }); len(left) > 0 {

@@ -12,8 +12,8 @@ import (
 	"github.com/bperf/bperf/test/require"
 )
 
-// describeNodes tells what the nodes that are in use have besides zeros, each in a part of its own: the number, the session and
-// the unit, and the rest by name.
+// describeNodes returns a description of the nodes in use, separated by commas: the number, the session and
+// the unit of each, and its other fields that are not 0 by name.
 func describeNodes(n nodes) string {
 	var parts []string
 	for id, node := range n {
@@ -50,8 +50,8 @@ func expectNodes(t *testing.T, got nodes, want string) {
 
 func TestAddTasks(t *testing.T) {
 	require.NoKernel(t)
-	counting := nodes{0: {}, 1: {Session: 1}}            // without children
-	inheriting := nodes{0: {}, 1: {Session: 1, Heir: 1}} // with them
+	counting := nodes{0: {}, 1: {Session: 1}}            // does not count children
+	inheriting := nodes{0: {}, 1: {Session: 1, Heir: 1}} // counts children
 	mixed := nodes{0: {}, 1: {Session: 1, Heir: 1}, 2: {Session: 2, Parent: 1, Heir: 1}}
 	waits := nodes{0: {}, 1: {Session: 1, Unit: armed, Heir: 1, OnExec: 2}, 2: {Session: 1, Heir: 2}}
 	newest := nodes{0: {}, 1: {Session: 1}, 2: {Session: 2, Parent: 1, Heir: 3}, 3: {Session: 2, Heir: 3}}
@@ -123,7 +123,7 @@ func TestSettle(t *testing.T) {
 	const now = 5 * time.Nanosecond
 	// Three sessions that count the same tasks, with their children.
 	chain := nodes{{}, {Session: 1, Heir: 1}, {Session: 2, Parent: 1, Heir: 2}, {Session: 3, Parent: 2, Heir: 3}}
-	// Of these the second one counts no children.
+	// The second of these sessions counts no children.
 	mixed := nodes{{}, {Session: 1, Heir: 1}, {Session: 2, Parent: 1, Heir: 1},
 		{Session: 3, Parent: 2, Heir: 4}, {Session: 3, Parent: 1, Heir: 4}}
 	waiting := nodes{{}, {Session: 1, Heir: 1}, {Session: 2, Parent: 1, Heir: 2}, {Session: 2, Unit: armed, Parent: 1, Heir: 3, OnExec: 2}}
@@ -208,7 +208,7 @@ func TestLiveNode(t *testing.T) {
 	}
 }
 
-// TestNumbers has nodes that ended at 10 s, and asks what can be done with their numbers after some time.
+// TestNumbers has nodes that ended at 10 s, and checks whether their numbers can be reused after some time.
 func TestNumbers(t *testing.T) {
 	require.NoKernel(t)
 	const retired = 10 * time.Second

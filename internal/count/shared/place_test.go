@@ -10,7 +10,7 @@ import (
 	"github.com/bperf/bperf/test/require"
 )
 
-// TestPlaces has directories through which nothing can be shared, and what they are refused with.
+// TestPlaces checks the errors for directories through which nothing can be shared.
 func TestPlaces(t *testing.T) {
 	require.Root(t)
 	open, others := bpffs(t), bpffs(t)
@@ -37,7 +37,7 @@ func TestPlaces(t *testing.T) {
 	}
 }
 
-// TestNobody may not share. Sessions of others cannot even be looked for.
+// TestNobody is a user who may not share, and who may not even look for the sessions of others.
 func TestNobody(t *testing.T) {
 	const remedy = ". Counters are shared between sessions of root, or of a user with CAP_BPF, CAP_PERFMON and CAP_SYS_ADMIN " +
 		"(to find objects of others by ID)\n"
@@ -60,7 +60,7 @@ func TestNobody(t *testing.T) {
 	}
 }
 
-// TestOtherLayout has a session of another version of bperf, whose tables are not understood.
+// TestOtherLayout has a session of another version of bperf, with tables of another layout.
 func TestOtherLayout(t *testing.T) {
 	dir := bpffs(t)
 	p := startPuppet(t)

@@ -10,7 +10,7 @@ import (
 	"github.com/bperf/bperf/test/require"
 )
 
-// TestKeys has events that are counted alike share a counter: what they would be sampled with makes no difference.
+// TestKeys checks that events that count the same share a counter, even if their sampling options differ.
 func TestKeys(t *testing.T) {
 	cycles := keyOf(parseEvents(t, "cycles").Events()[0], false, false)
 	for other, same := range map[string]bool{
@@ -27,9 +27,9 @@ func TestKeys(t *testing.T) {
 	}
 }
 
-// TestMoreEventsThanCounters has the kernel multiplex: each event is marked as scaled, and the estimates are near. An estimate is no exact number: in a guest time
-// also goes by for what the other CPU does, so the program is slower for as long, and an event that does not count then is estimated too high. A process that
-// spins there for 30 ms of the 600 makes estimates differ by 3 %. Without scaling they would be too low by 30 to 40 %.
+// TestMoreEventsThanCounters makes the kernel multiplex: each event is marked as scaled, and the estimates are near the truth. They are not exact. In a guest, work of
+// the other CPU also takes time, so the program is slower then, and the estimate of an event that does not count then is too high. If a process
+// spins there for 30 ms of the 600, estimates differ by 3 %. Without scaling they would be too low by 30 to 40 %.
 func TestMoreEventsThanCounters(t *testing.T) {
 	require.ExactPMU(t)
 	dir := sharing(t)
@@ -38,7 +38,7 @@ func TestMoreEventsThanCounters(t *testing.T) {
 	var list event.List
 	for i := range uint32(events) {
 		e := *parseEvents(t, "instructions:u").Events()[0]
-		e.Attr.WakeupEvents = i // no matter for counting, but another event
+		e.Attr.WakeupEvents = i // does not affect counting, but makes the events distinct
 		list = append(list, event.Group{Events: []*event.Event{&e}})
 	}
 	pid, proceed := waiting(t, loop.Program{Body: loop.Spin, Times: times})

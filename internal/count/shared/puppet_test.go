@@ -18,8 +18,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// puppet is a process of ours that does what it is told, on the thread that is told to. Nothing in it calls getppid
-// unless it is told to.
+// puppet is a process that carries out orders, on the thread that the order names. It calls getppid
+// only on order.
 type puppet struct {
 	t   testing.TB
 	cmd *exec.Cmd // nil if another puppet has started it
@@ -42,7 +42,7 @@ func startPuppet(t testing.TB) *puppet {
 	return p
 }
 
-// end ends the process, unless it has.
+// end ends the process, unless it has already ended.
 func (p *puppet) end() {
 	p.in.Close()
 	if p.cmd != nil {
@@ -52,7 +52,7 @@ func (p *puppet) end() {
 	p.out.ReadString(0) // until it is closed
 }
 
-// order has an order carried out and returns the answer.
+// order sends an order and returns the answer after it is carried out.
 func (p *puppet) order(words ...any) string {
 	p.t.Helper()
 	fmt.Fprintln(p.in, words...)
@@ -64,7 +64,7 @@ func (p *puppet) order(words ...any) string {
 	return strings.TrimSpace(answer)
 }
 
-// thread starts a thread, whose number is that of those started before.
+// thread starts a thread. Threads are numbered in the order of their start.
 func (p *puppet) thread() (tid int) { p.t.Helper(); return atoi(p.order("thread")) }
 
 // call lets a thread call getppid.
@@ -92,7 +92,7 @@ func (p *puppet) puppet(thread int) *puppet {
 	return child
 }
 
-// puppetry is the inside of a puppet. Thread 0 is the process's first, until it is told to end.
+// puppetry is the state inside a puppet. Thread 0 is the process's first thread, until it gets the order to end.
 type puppetry struct {
 	first   <-chan func()
 	threads []chan func() // belongs to the goroutine that reads orders
@@ -179,7 +179,7 @@ func (p *puppetry) start() (tid int) {
 	return <-started
 }
 
-// calls makes system calls that nothing else makes.
+// calls calls getppid n times; nothing else in the process calls it.
 func calls(n int) {
 	for range n {
 		syscall.RawSyscall(syscall.SYS_GETPPID, 0, 0, 0)
@@ -193,7 +193,7 @@ func faults(n int) error {
 	if err != nil {
 		return err
 	}
-	err = unix.Madvise(pages, unix.MADV_NOHUGEPAGE) // where one fault would do for many
+	err = unix.Madvise(pages, unix.MADV_NOHUGEPAGE) // one fault of a huge page would make many pages
 	if errors.Is(err, unix.EINVAL) {
 		err = nil // the kernel has no huge pages
 	}

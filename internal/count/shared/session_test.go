@@ -22,7 +22,7 @@ type host struct {
 	out *bufio.Reader
 }
 
-// order is a session that a host is to start.
+// order describes a session that a host should start.
 type order struct {
 	Events  string
 	Target  target.Spec
@@ -43,12 +43,12 @@ func startHost(t testing.TB, dir string) *host {
 	return h
 }
 
-// order has a session started in the host.
+// order sends an order to start a session to the host.
 func (h *host) order(events string, s target.Spec, o count.Options) error {
 	return json.NewEncoder(h.in).Encode(order{events, s, o})
 }
 
-// start starts a session in the host, and returns when it counts.
+// start starts a session in the host, and returns once it counts.
 func (h *host) start(events string, s target.Spec, o count.Options) {
 	h.t.Helper()
 	check(h.t, h.order(events, s, o))
@@ -64,7 +64,7 @@ func (h *host) end() {
 	check(h.t, h.cmd.Wait())
 }
 
-// kill ends the host and its sessions with it, which get to do nothing more.
+// kill kills the host with its sessions, which cannot clean up.
 func (h *host) kill() {
 	h.cmd.Process.Kill()
 	h.cmd.Wait()
@@ -103,7 +103,7 @@ func hostSession(dir string, o order) (*Counter, error) {
 	return c, c.Enable()
 }
 
-// reportOpen prints the error of joining those who share counters through a directory.
+// reportOpen prints the error of opening a session that shares through a directory.
 func reportOpen(dir string) {
 	list, err := event.Host().Parse("task-clock")
 	if err != nil {

@@ -18,7 +18,7 @@ import (
 	"github.com/bperf/bperf/test/require"
 )
 
-// tokensOf lists the tokens of sessions that the hosts of a directory have, or have left. Others may use BPF at the same time.
+// tokensOf returns the tokens of the sessions of a directory's hosts, including ended ones. It ignores other users of BPF.
 func tokensOf(t testing.TB, dir string) (all []ebpf.MapID) {
 	t.Helper()
 	for id, err := ebpf.MapGetNextID(0); err == nil; id, err = ebpf.MapGetNextID(id) {
@@ -32,28 +32,28 @@ func tokensOf(t testing.TB, dir string) (all []ebpf.MapID) {
 	return all
 }
 
-// perfEvents counts the descriptors of perf events that this process has.
+// perfEvents returns the number of this process's descriptors of perf events.
 func perfEvents(t testing.TB) (n int) {
 	t.Helper()
 	descriptors, err := filepath.Glob("/proc/self/fd/*")
 	check(t, err)
 	for _, d := range descriptors {
-		if of, _ := os.Readlink(d); of == "anon_inode:[perf_event]" { // an error: it has been closed
+		if of, _ := os.Readlink(d); of == "anon_inode:[perf_event]" { // an error means that it has been closed
 			n++
 		}
 	}
 	return n
 }
 
-// TestSoak starts and ends sessions on all kinds of targets, several at a time, and kills half of them at any moment. What
-// survives must have counted right, and in the end nothing may be left.
+// TestSoak starts and ends sessions on all kinds of targets, several at a time, and kills half of them at any moment. The
+// surviving sessions must have correct counts, and in the end nothing may be left.
 func TestSoak(t *testing.T) {
 	n, rounds := 120, 3
 	switch {
 	case require.Long():
 		n, rounds = 500, 10
 	case require.IsGuest():
-		n, rounds = 24, 3 // without hardware to run on, a session takes a second
+		n, rounds = 24, 3 // a session takes a second in an emulated guest
 	}
 	dir := bpffs(t)
 	before := perfEvents(t)
@@ -79,11 +79,11 @@ func TestSoak(t *testing.T) {
 		}
 		p.call(1, 1000)
 		hosts.Wait()
-		check(t, kernel.WaitForBPF()) // for the programs that they leave to be freed: hundreds at a time stop Linux 6.18
+		check(t, kernel.WaitForBPF()) // until their programs are freed: hundreds at a time stop Linux 6.18
 		p.call(1, 10)
 		want += 1010
 	}
-	known := pinned(t, dir) // as long as one survives, these stay, and with them the programs that use them
+	known := pinned(t, dir) // these objects live as long as a session survives
 	for i, c := range survivors {
 		expect(t, c, fmt.Sprint("survivor ", i), want)
 		check(t, c.Close())
@@ -101,7 +101,7 @@ func TestSoak(t *testing.T) {
 	expectEmpty(t, dir)
 }
 
-// soakSession is one session of a process of its own.
+// soakSession runs one session in a separate process.
 func soakSession(t *testing.T, r *rand.Rand, dir string, s target.Spec, killed bool) {
 	h := startHost(t, dir)
 	events := []string{getppid, "page-faults", "context-switches,task-clock", "cpu-clock"}

@@ -32,7 +32,7 @@ func examine(t *testing.T, dir string) *Status {
 // system is all CPUs.
 var system = target.Spec{System: true}
 
-// TestExamineNothing finds that nothing is shared, and makes nothing.
+// TestExamineNothing reports that nothing is shared, and creates nothing.
 func TestExamineNothing(t *testing.T) {
 	mounted := bpffs(t)
 	empty := bpffs(t)
@@ -61,7 +61,7 @@ func TestExamineNothing(t *testing.T) {
 	}
 }
 
-// tree lists all below a directory.
+// tree returns all paths below a directory.
 func tree(t *testing.T, dir string) (paths []string) {
 	t.Helper()
 	if err := filepath.WalkDir(dir, func(path string, _ fs.DirEntry, err error) error {
@@ -98,7 +98,7 @@ func TestExamineErrors(t *testing.T) {
 	}
 }
 
-// TestExamine looks at two sessions, of which one counts a thread.
+// TestExamine examines two sessions, one of which counts a thread.
 func TestExamine(t *testing.T) {
 	dir := bpffs(t)
 	all, thread := resolve(t, system), tids(os.Getpid())
@@ -132,7 +132,7 @@ func TestExamine(t *testing.T) {
 	}
 }
 
-// TestCost has switches measured: Examine itself sleeps meanwhile.
+// TestCost measures the cost of context switches, at least of those in Examine, which sleeps.
 func TestCost(t *testing.T) {
 	dir := bpffs(t)
 	open(t, dir, "cpu-clock", system, count.Options{})
@@ -158,7 +158,7 @@ func TestCost(t *testing.T) {
 	}
 }
 
-// hooks are the programs that are attached, with their tracepoints.
+// hooks returns the attached programs with their tracepoints.
 func hooks(c *Cost) map[string]string {
 	hooks := make(map[string]string)
 	for _, p := range c.Programs {
@@ -169,7 +169,7 @@ func hooks(c *Cost) map[string]string {
 	return hooks
 }
 
-// TestExamineEnded finds what a session left that did not leave.
+// TestExamineEnded reports a session that was killed.
 func TestExamineEnded(t *testing.T) {
 	dir := bpffs(t)
 	killed := open(t, dir, "page-faults", system, count.Options{})
@@ -188,7 +188,7 @@ func TestExamineEnded(t *testing.T) {
 	}
 }
 
-// TestExamineLost sums up over the CPUs.
+// TestExamineLost adds up the losses of all CPUs.
 func TestExamineLost(t *testing.T) {
 	dir := bpffs(t)
 	c := open(t, dir, "cpu-clock", system, count.Options{})
@@ -228,7 +228,7 @@ func TestLostString(t *testing.T) {
 	}
 }
 
-// TestExamineOtherVersions leaves alone what it does not understand.
+// TestExamineOtherVersions ignores pins of other versions.
 func TestExamineOtherVersions(t *testing.T) {
 	dir := bpffs(t)
 	open(t, dir, "cpu-clock", system, count.Options{})
@@ -242,7 +242,7 @@ func TestExamineOtherVersions(t *testing.T) {
 	}
 }
 
-// TestSharers counts the sessions of each event, with one that has none, and one that perf counts apart.
+// TestSharers counts the sessions of each event. One event has none, and perf counts one apart.
 func TestSharers(t *testing.T) {
 	dir := bpffs(t)
 	where := Where{Dir: dir, AttrMap: filepath.Join(filepath.Dir(dir), "perf_attr_map")}
@@ -271,7 +271,7 @@ func TestSharers(t *testing.T) {
 	leader := registerLeader(t, where.AttrMap, perfdata.Attr{Type: perfdata.TypeSoftware})
 	expect(true)
 	check(t, leader.Close())
-	for apart := true; apart; time.Sleep(time.Millisecond) { // the kernel frees it later
+	for apart := true; apart; time.Sleep(time.Millisecond) { // the kernel frees the leader a little later
 		got, err := c.Sharers()
 		check(t, err)
 		apart = got[2].Apart
@@ -289,14 +289,14 @@ func registerLeader(t *testing.T, path string, attr perfdata.Attr) *upstream.Lea
 	attr = attrs.Attr(&attr)
 	e, err := perfevent.Open(&attr, perfevent.Where{Thread: perfevent.AnyThread})
 	check(t, err)
-	defer e.Close() // the leader holds it
+	defer e.Close() // the leader keeps it open
 	l, err := upstream.StartLeader(&attr, map[int]*perfevent.Event{0: e})
 	check(t, err)
 	check(t, attrs.Register(l))
 	return l
 }
 
-// TestExamineLeavesNothing has the last session gone, and with it all else.
+// TestExamineLeavesNothing checks that nothing is left after the last session.
 func TestExamineLeavesNothing(t *testing.T) {
 	dir := bpffs(t)
 	c := open(t, dir, "cpu-clock", system, count.Options{})

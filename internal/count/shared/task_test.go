@@ -15,7 +15,7 @@ import (
 	"github.com/bperf/bperf/test/require"
 )
 
-// TestDeadLeader counts a process whose first thread has ended, while another one works on.
+// TestDeadLeader counts a process whose first thread has ended while another thread still works.
 func TestDeadLeader(t *testing.T) {
 	dir := sharing(t)
 	p := startPuppet(t)
@@ -33,7 +33,7 @@ func TestDeadLeader(t *testing.T) {
 	expect(t, thread, "session on the thread that is left", 17)
 }
 
-// TestThreadBecomesAnotherProgram has another thread than the first execute something: it gets the ID of the first.
+// TestThreadBecomesAnotherProgram lets a thread that is not the first execute a program: it gets the ID of the first.
 func TestThreadBecomesAnotherProgram(t *testing.T) {
 	dir := sharing(t)
 	p := startPuppet(t)
@@ -53,7 +53,7 @@ func TestThreadBecomesAnotherProgram(t *testing.T) {
 	expect(t, later, "session on the new program", 7)
 }
 
-// TestReusedID has an ID that is counted given to another process.
+// TestReusedID gives the ID of a counted process to another process.
 func TestReusedID(t *testing.T) {
 	require.Guest(t)
 	dir := sharing(t)
@@ -71,8 +71,8 @@ func TestReusedID(t *testing.T) {
 	expect(t, next, "the second one's session", 1000)
 }
 
-// TestThreadsThatComeAndGo opens sessions on processes whose threads start and end all the time. When the processes have
-// ended, no thread of theirs is counted any more; and a little later, when the kernel has freed them, none is known.
+// TestThreadsThatComeAndGo opens sessions on processes whose threads start and end all the time. After the processes have
+// ended, none of their threads is counted. A little later, after the kernel has freed them, the table of tasks has none of them.
 func TestThreadsThatComeAndGo(t *testing.T) {
 	dir := sharing(t)
 	known, counted := tasksOf(t, dir)
@@ -108,7 +108,7 @@ func TestThreadsThatComeAndGo(t *testing.T) {
 	}
 }
 
-// tasksOf is the number of tasks that sessions know, and of those among them that are counted.
+// tasksOf returns the number of tasks in the table of tasks, and the number of them that are counted.
 func tasksOf(t testing.TB, dir string) (known, counted int) {
 	t.Helper()
 	ids := pinned(t, dir)

@@ -17,11 +17,11 @@ import (
 	loop "github.com/bperf/bperf/test/program"
 )
 
-// The tests here compare what the kernel counts in the middle of a context switch with direct counting. They count no task
-// that ends meanwhile: some of its last switches are in neither count or in one of them, as its perf events are taken
-// away at one moment and shared counting ends at another.
+// The tests here compare events that the kernel counts in the middle of a context switch with direct counting. They count no task
+// that ends during the test: some of its last switches would be in neither count or in only one, because the kernel removes its perf
+// events at one moment and shared counting ends at another.
 
-// switchEvents are compared: the first is counted by the switch itself.
+// switchEvents are the events to compare. The switch itself counts the first.
 var switchEvents = []string{"context-switches", "page-faults", getppid, "context-switches:u"}
 
 func TestSwitches(t *testing.T) {
@@ -51,10 +51,10 @@ func switchesAfterExits(t *testing.T, dir string) {
 	}
 }
 
-// switchesOfFamilies counts processes that start others, and threads, all of which live on.
+// switchesOfFamilies counts processes that start other processes and threads, none of which ends.
 func switchesOfFamilies(t *testing.T, dir string) {
 	p := startPuppet(t)
-	p.run(0, spin.Write(t)) // Go tries once, with a child that ends, what the kernel has
+	p.run(0, spin.Write(t)) // Go once probes the kernel's features with a child that ends
 	inherited := startBoth(t, dir, pids(p.pid), inherit)
 	alone := startBoth(t, dir, pids(p.pid), count.Options{})
 	p.thread()
@@ -71,7 +71,7 @@ func switchesOfFamilies(t *testing.T, dir string) {
 	thread.compare(t, "a thread")
 }
 
-// switchesOfCgroups has tasks come and go in a cgroup, which outlives them.
+// switchesOfCgroups counts a cgroup in which tasks start and end.
 func switchesOfCgroups(t *testing.T, dir string) {
 	name, group := cgroup(t, "")
 	const times, tasks = 20, 10
@@ -92,7 +92,7 @@ func switchesOfCgroups(t *testing.T, dir string) {
 	}
 }
 
-// onOneCPU leaves this process and those that it starts one CPU for the rest of the test.
+// onOneCPU pins this thread, and processes that it starts, to one CPU for the rest of the test.
 func onOneCPU(t *testing.T) {
 	t.Helper()
 	runtime.LockOSThread() // for good: the thread ends with the test
@@ -101,14 +101,14 @@ func onOneCPU(t *testing.T) {
 	check(t, unix.SchedSetaffinity(0, &set))
 }
 
-// both counts in both ways.
+// both counts with a shared and a direct counter.
 type both struct {
 	ours   *Counter
 	direct *direct.Counter
 	before [2][]uint64 // ours and direct, at rest
 }
 
-// startBoth begins to count what is at rest, or comes to it.
+// startBoth begins to count a target that is at rest, or soon will be.
 func startBoth(t *testing.T, dir string, s target.Spec, o count.Options) both {
 	t.Helper()
 	list := parseEvents(t, strings.Join(switchEvents, ","))
@@ -132,7 +132,7 @@ func startBoth(t *testing.T, dir string, s target.Spec, o count.Options) both {
 	return b
 }
 
-// atRest reads both until what they count does nothing between.
+// atRest reads both counters until the target does nothing between the readings.
 func (b both) atRest(t *testing.T) [2][]uint64 {
 	t.Helper()
 	n := len(switchEvents)
@@ -145,7 +145,7 @@ func (b both) atRest(t *testing.T) [2][]uint64 {
 	}
 }
 
-// compare fails where the two have counted differently, and returns what the shared counter has counted.
+// compare fails if the two counts differ, and returns the shared counts.
 func (b both) compare(t *testing.T, what string) (ours []uint64) {
 	t.Helper()
 	after := b.atRest(t)
