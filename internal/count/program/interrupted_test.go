@@ -67,8 +67,9 @@ func interrupted(t *testing.T, events string, repeat int) (r result, lost Losses
 	if got := runs(); r.runs != got || r.events[0].Runs.Counted+r.dropped != r.runs || lost.Dropped.Total() != r.dropped {
 		t.Errorf("%d runs of %d, %d counted, %d dropped: %v", r.runs, got, r.events[0].Runs.Counted, r.dropped, &lost.Dropped)
 	}
-	// A run without its exit probe leaves its beginning in the slot. The exit probe of a later run at the same place, whose entry probe was skipped, treats that beginning as
-	// its own. If the task was switched away from in between, the later run looks as if it had been switched away from.
+	// A run without its exit probe leaves its beginning in the slot. The exit probe of a later run at the same place, whose entry probe was
+	// skipped, treats that beginning as its own. If the task was switched away from in between, the later run looks as if it had been
+	// switched away from.
 	if lost.Dropped[count.DroppedInterrupted]+lost.Dropped[count.DroppedSwitched] < misses.Entry+misses.Exit || lost.Dropped[count.DroppedUnderWay] != 0 || lost.Dropped[count.DroppedNested] != 0 {
 		t.Errorf("%+v probes were left out: %v", misses, &lost.Dropped)
 	}

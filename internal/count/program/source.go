@@ -126,7 +126,7 @@ func (s *source) fill(events int) error {
 			s.cpus[ev] = append(s.cpus[ev], cpu)
 		}
 		var err error
-		if key := uint32(ev*cpus + cpu); fd == direct.Gone { // until the CPU is back, the probes count such runs as unread
+		if key := uint32(ev*cpus + cpu); fd == direct.Gone { // until the CPU is back, its runs count as unread
 			err = s.array.Delete(key)
 		} else {
 			err = s.array.Put(key, uint32(fd))

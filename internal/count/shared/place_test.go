@@ -37,7 +37,7 @@ func TestPlaces(t *testing.T) {
 	}
 }
 
-// TestNobody is a user who may not share, and who may not even look for the sessions of others.
+// TestNobody opens sessions as a user who may not share, and may not even look for the sessions of others.
 func TestNobody(t *testing.T) {
 	const remedy = ". Counters are shared between sessions of root, or of a user with CAP_BPF, CAP_PERFMON and CAP_SYS_ADMIN " +
 		"(to find objects of others by ID)\n"

@@ -27,9 +27,10 @@ func TestKeys(t *testing.T) {
 	}
 }
 
-// TestMoreEventsThanCounters makes the kernel multiplex: each event is marked as scaled, and the estimates are near the truth. They are not exact. In a guest, work of
-// the other CPU also takes time, so the program is slower then, and the estimate of an event that does not count then is too high. If a process
-// spins there for 30 ms of the 600, estimates differ by 3 %. Without scaling they would be too low by 30 to 40 %.
+// TestMoreEventsThanCounters makes the kernel multiplex: each event is marked as scaled, and the estimates are near the truth. They are
+// not exact. In a guest, work of the other CPU also takes time, so the program is slower then, and the estimate of an event that does
+// not count then is too high. If a process spins there for 30 ms of the 600, estimates differ by 3 %. Without scaling they would be too
+// low by 30 to 40 %.
 func TestMoreEventsThanCounters(t *testing.T) {
 	require.ExactPMU(t)
 	dir := sharing(t)
