@@ -94,8 +94,9 @@ func TestMapOfTimes(t *testing.T) {
 			}
 		}
 	}
-	if slept < sleeps*time.Millisecond {
-		t.Errorf("the program slept for %v in nanosleep(2), want at least %v:%s\n%v", slept, sleeps*time.Millisecond, &seen, r.Totals)
+	// A thread that sets its timer and is late to switch away is blocked for less than it sleeps, or not at all.
+	if least := sleeps * time.Millisecond / 2; slept < least {
+		t.Errorf("the program slept for %v in nanosleep(2), want at least %v:%s\n%v", slept, least, &seen, r.Totals)
 	}
 }
 
