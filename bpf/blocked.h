@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * Which switches begin a time for which a thread is blocked, and whose threads are looked at. Programs are attached to
- * sched_switch by who includes this.
+ * Finds the switches at which a thread begins to be blocked, and selects the threads that are measured. The files that
+ * include this attach programs to sched_switch.
  *
  * Needs Linux 5.15.
  */
@@ -15,7 +15,10 @@
 
 #define MAX_CGROUPS 64
 
-/* Since Linux 5.18 the tracepoint tells the state: a thread that is woken at that moment has another one already. */
+/*
+ * Since Linux 5.18 the state is an argument of the tracepoint. The task itself has another state already if it is woken
+ * at that moment.
+ */
 const volatile bool has_prev_state = true;
 const volatile bool only_threads = false;
 const volatile bool only_cpus = false;
@@ -23,9 +26,9 @@ const volatile __u32 nr_cgroups = 0;
 
 bool enabled = false;
 
-__u64 lost_targets = 0; /* threads that were started, and for which there was no room */
+__u64 lost_targets = 0; /* new threads that did not fit into targets */
 
-/* By thread ID as the reader knows it. */
+/* Keyed by thread ID in the reader's PID namespace. */
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
 	__uint(max_entries, 16384);
@@ -57,7 +60,7 @@ struct task_struct___blocked {
 
 #pragma clang attribute pop
 
-/* Whether a task is to be looked at, which is the current one. */
+/* chosen reports whether a task is measured. It must be the current task. */
 static __always_inline bool chosen(void *task)
 {
 	__u32 i, key;
@@ -83,7 +86,7 @@ static __always_inline bool chosen(void *task)
 	return false;
 }
 
-/* Whether the current task leaves the CPU at a sched_switch to wait for something. Then its state is not 0. */
+/* begins_to_wait returns the state of the current task if it blocks at this sched_switch, and 0 otherwise. */
 static __always_inline __u32 begins_to_wait(__u64 *ctx)
 {
 	struct task_struct___blocked *prev = (void *)ctx[1];
@@ -101,7 +104,7 @@ static __always_inline __u32 begins_to_wait(__u64 *ctx)
 	return state;
 }
 
-/* It ends. */
+/* forget_target removes a task that exits from targets. */
 static __always_inline void forget_target(struct task_struct___blocked *task)
 {
 	__u32 tid;

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 /*
- * Counters that all sessions of a machine share. docs/shared.md tells how the parts play together; the user's side is
+ * Counters that all sessions of a machine share. docs/shared.md describes how the parts work together; the user side is
  * internal/count/shared.
  *
- * Each event has one perf event per CPU, which always runs. Who is counted is a node: a set of tasks, or a cgroup, that
- * the same sessions count. When a CPU turns from one node to another, what its events counted since the last turn is
- * added to the sums of the node that ends. Where neither task of a switch is of a node, nothing is read.
+ * Each event has one perf event per CPU, which always counts. A node is a set of tasks, or a cgroup, that the same
+ * sessions count. When a CPU switches from one node to another, what its events counted since the last switch is added
+ * to the sums of the node that ends. If neither task of a context switch belongs to a node, nothing is read.
  */
 #include "kernel.h"
 
@@ -13,16 +13,18 @@ char LICENSE[] SEC("license") = "Dual BSD/GPL";
 
 enum {
 	MAX_EVENTS = 64,
-	BANK_EVENTS = 8, /* events whose sums are one element of the map sums */
+	BANK_EVENTS = 8, /* events per element of the map sums */
 	MAX_NODES = 16384,
 	MAX_SESSIONS = 1024,
 	MAX_CGROUP_DEPTH = 128,
-	EXITED = 1U << 31, /* in tasks: counts no more */
+	EXITED = 1U << 31, /* flag in tasks: the task no longer counts */
 	FILTER_BITS = 12,
 };
 
-/* reading is a struct bpf_perf_event_value, but with the time that the event was not on a counter: it is 0 as long as there
- * are enough counters, also in the eyes of who reads while it is written. */
+/*
+ * reading is struct bpf_perf_event_value with the time that the event was not on a counter in place of the running
+ * time. While there are enough counters, that time is 0, even for a reader that reads during a write.
+ */
 struct reading {
 	__u64 value;
 	__u64 enabled;
@@ -30,15 +32,15 @@ struct reading {
 };
 
 struct node {
-	__u64 events;	/* to count, one bit each */
-	__u32 heir;	/* node of the children of its tasks, 0 for none */
-	__u32 on_exec;	/* node of its tasks once they have executed something, 0 to stay */
-	__u32 forward;	/* node to count in its place: its session has ended */
-	/* The rest is the user side's. */
-	__u32 session;	/* slot that it counts for, plus 1; 0 when it has ended */
-	__u32 unit;	/* which of the session's targets */
+	__u64 events;	/* events to count, one bit each */
+	__u32 heir;	/* node of its tasks' children; 0 for none */
+	__u32 on_exec;	/* node of its tasks after an exec; 0 if they stay */
+	__u32 forward;	/* node that counts in its place after its session has ended; 0 for none */
+	/* Only the user side uses the fields below. */
+	__u32 session;	/* slot of the session that it counts for, plus 1; 0 after that session has ended */
+	__u32 unit;	/* index among the session's targets */
 	__u32 parent;	/* node whose sessions count its tasks, too; 0 for none */
-	__u64 cgroup;	/* ID, 0 for a node of tasks */
+	__u64 cgroup;	/* ID of the cgroup; 0 for a node of tasks */
 	__u64 retired;	/* ns of CLOCK_REALTIME when its session was found to have ended */
 };
 
@@ -51,26 +53,26 @@ struct bank {
 	struct reading sums[BANK_EVENTS];
 };
 
-/* track is what a CPU counts for one node at a time. The readings it began with are in the map starts. */
+/* track is what a CPU counts for one node at a time. The readings that it began with are in the map starts. */
 struct track {
-	__u64 events; /* that have begun */
+	__u64 events; /* events that have begun, one bit each */
 	__u32 node;
 	__u32 unused;
 };
 
 enum {
-	TASK, /* for a node of tasks */
-	GROUP, /* for a node of a cgroup */
+	TASK, /* counts for a node of tasks */
+	GROUP, /* counts for the node of a cgroup */
 	TRACKS,
 };
 
 struct cpu {
 	struct track tracks[TRACKS];
-	__u64 task;	     /* address of the task that runs, as of the last switch; 0 before the first */
-	__u64 cgroup;	     /* ID of the last task's cgroup ... */
-	__u32 cgroup_node;   /* ... and its node ... */
-	__u32 cgroup_epoch;  /* ... as of this epoch */
-	__u32 busy;	     /* a program changes the tracks in a place where sync can interrupt it */
+	__u64 task;	     /* address of the running task, as of the last switch; 0 before the first */
+	__u64 cgroup;	     /* ID of the cgroup that was looked up last */
+	__u32 cgroup_node;   /* node of that cgroup */
+	__u32 cgroup_epoch;  /* state.cgroup_epoch at that time */
+	__u32 busy;	     /* a program is changing the tracks where sync can interrupt it */
 	__u32 unused;
 };
 
@@ -81,15 +83,15 @@ struct system {
 
 struct shared_state {
 	__u64 switch_events; /* events that count a context switch right after the tracepoint */
-	__u64 cgroup_switch_events; /* ... if it leads to another cgroup */
+	__u64 cgroup_switch_events; /* events that do so only if the next task is in another cgroup */
 	__u64 partial_events; /* events that not all CPUs have */
-	__u64 events; /* all that are in use */
-	__u64 followed_events; /* events that upstream leaders count: on_leader adds them up */
+	__u64 events; /* all events in use */
+	__u64 followed_events; /* events that upstream leaders count; on_leader adds them up */
 	__u32 cgroup_epoch; /* changes with the map cgroups */
-	__u32 cgroups;	/* elements in it */
-	__u32 nodes;	/* that may be in use, from the first */
+	__u32 cgroups;	/* number of elements in the map cgroups */
+	__u32 nodes;	/* length of the part of the map nodes that may be in use */
 	__u32 unused;
-	__u64 hotplug;	/* number of the last uevent of a CPU that a session has dealt with */
+	__u64 hotplug;	/* number of the last CPU uevent that a session has handled */
 };
 
 struct cached {
@@ -99,10 +101,10 @@ struct cached {
 
 enum lost {
 	LOST_READINGS, /* events that could not be read */
-	LOST_TASKS,    /* children that found no room in tasks */
-	LOST_SUMS,     /* differences for which there was no sum */
-	LOST_CGROUPS,  /* tasks in cgroups that are too deep */
-	LOST_SWITCHES, /* to tasks that are counted: the kernel did not show them */
+	LOST_TASKS,    /* children that did not fit into tasks */
+	LOST_SUMS,     /* differences without a sum to add them to */
+	LOST_CGROUPS,  /* lookups of cgroups that are too deep */
+	LOST_SWITCHES, /* switches to counted tasks that the kernel did not show */
 	LOST_KINDS,
 };
 
@@ -118,15 +120,18 @@ struct slot {
 	__u8 filter[128];
 	__u8 name[80];
 	__u64 since;	 /* ns of CLOCK_REALTIME */
-	__u64 cpus[64];	 /* that have its perf event, one bit each */
-	__u64 partial;	 /* not 0: not all CPUs can have it */
-	__u32 leader;	 /* ID of the link of the upstream leader that counts it; 0 where it has perf events of its own */
-	__u32 diff;	 /* ID of that leader's map of differences */
+	__u64 cpus[64];	 /* CPUs that have its perf event, one bit each */
+	__u64 partial;	 /* nonzero if not all CPUs can have it */
+	__u32 leader;	 /* ID of the link of the upstream leader that counts it; 0 if it has perf events */
+	__u32 diff;	 /* ID of the leader's map of differences */
 	__u32 follower;	 /* ID of the link of on_leader */
 	__u32 unused;
 };
 
-/* CPUs of slot e begin at element e * cpus. Made by the user side, for its size. */
+/*
+ * The perf event of slot e on a CPU is element e * nr_cpus + CPU. The user side creates the map, because its size
+ * depends on the number of CPUs.
+ */
 struct {
 	__uint(type, BPF_MAP_TYPE_PERF_EVENT_ARRAY);
 	__uint(map_flags, BPF_F_PRESERVE_ELEMS);
@@ -148,7 +153,9 @@ struct {
 	__type(value, struct reading);
 } starts SEC(".maps");
 
-/* Address of a task_struct to its node, until it is freed. A task counts no more from where it exits. */
+/*
+ * Maps the address of a task_struct to the task's node, until the task is freed. A task stops counting when it exits.
+ */
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
 	__uint(map_flags, BPF_F_NO_PREALLOC);
@@ -165,7 +172,7 @@ struct {
 	__type(value, __u32);
 } cgroups SEC(".maps");
 
-/* What the map cgroups says of all cgroups below those in it. */
+/* Caches the nodes of cgroups that find_group_node has looked up in the map cgroups. */
 struct {
 	__uint(type, BPF_MAP_TYPE_LRU_HASH);
 	__uint(max_entries, 4096);
@@ -202,7 +209,7 @@ struct {
 	__type(value, __u64);
 } lost SEC(".maps");
 
-/* For the user side alone. */
+/* The programs do not use the maps sessions and slots; the user side does. */
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
 	__uint(max_entries, MAX_SESSIONS);
@@ -219,12 +226,12 @@ struct {
 
 struct shared_state state SEC(".data.state") = {};
 
-/* How many elements of tasks have each hash: what most switches need to know. */
+/* The number of elements of tasks with each hash. Most switches need nothing else. */
 __u32 filter[1 << FILTER_BITS];
 
-const volatile __u32 nr_cpus;	   /* CPUs that are possible */
-const volatile bool cgroup_v1;	   /* perf_event has a hierarchy of its own */
-const volatile bool preemptible;   /* tracepoints may be (Linux 6.19) */
+const volatile __u32 nr_cpus;	   /* number of possible CPUs */
+const volatile bool cgroup_v1;	   /* the perf_event controller has a separate hierarchy */
+const volatile bool preemptible;   /* tracepoints can be preempted (Linux 6.19) */
 
 static __always_inline void lose(__u32 kind)
 {
@@ -234,11 +241,14 @@ static __always_inline void lose(__u32 kind)
 		__sync_fetch_and_add(n, 1);
 }
 
-/* Where preemption is disabled, Linux 6.10 to 6.14 do not let functions of their own be called. */
+/* Linux 6.10 to 6.14 refuse calls of a program's own functions while preemption is disabled. */
 extern void bpf_preempt_disable(void) __ksym __weak;
 extern void bpf_preempt_enable(void) __ksym __weak;
 
-/* enter begins a part that changes what a CPU counts, and that neither a switch nor a sync may come between. */
+/*
+ * enter begins a section that changes what a CPU counts. Neither a context switch nor sync may interrupt it. leave ends
+ * it.
+ */
 static __always_inline void enter(struct cpu *cpu)
 {
 	if (preemptible && bpf_preempt_disable)
@@ -292,12 +302,14 @@ static __always_inline void add_to_node(__u32 node, __u32 event, const struct re
 enum {
 	END = 1 << 0,
 	BEGIN = 1 << 1,
-	SWITCHES = 1 << 2, /* the event is about to count the switch, which is the ending node's */
-	NOBODYS = 1 << 3,  /* or which is nobody's */
+	SWITCHES = 1 << 2, /* the event is about to count the switch, which belongs to the ending node */
+	NOBODYS = 1 << 3,  /* the same, but the switch belongs to no node */
 };
 
-/* turn_event reads an event and ends it for a node and begins it for the next one. It returns whether it has begun. A function of
- * its own for the verifier, which looks at it once and not for each event. */
+/*
+ * turn_event reads an event, adds its growth to the ending node's sums, and begins to count for the next node. It
+ * returns whether the event has begun. It is a global function, so the verifier checks it once and not for each event.
+ */
 __noinline int turn_event(__u32 event, __u32 what, __u32 track, __u32 ending)
 {
 	__u32 at = track * MAX_EVENTS + event;
@@ -317,7 +329,7 @@ __noinline int turn_event(__u32 event, __u32 what, __u32 track, __u32 ending)
 	return 1;
 }
 
-/* who is a node with the events that it counts. */
+/* who is a node and the events that it counts. */
 struct who {
 	__u32 node;
 	__u64 events;
@@ -340,14 +352,16 @@ static __always_inline struct who who_is(__u32 node)
 	return who;
 }
 
-/* How to turn, besides the track. */
+/* The argument how of turn: the number of a track, and a flag. */
 enum {
 	TRACK = 1 << 0,
-	SYNC = 1 << 1, /* for the same node, too */
+	SYNC = 1 << 1, /* turn even if the node stays the same */
 };
 
-/* turn_track ends what a CPU counts in a track and begins to count for another node. The events of switches are about to count the
- * switch, which is the ending node's or nobody's. */
+/*
+ * turn_track ends what a CPU counts in a track and begins to count for another node. The events in switches are about
+ * to count the context switch for the ending node, those in nobodys for no node.
+ */
 static __always_inline void turn_track(struct cpu *cpu, __u32 which, struct who who, bool sync, __u64 switches, __u64 nobodys)
 {
 	struct track *track = &cpu->tracks[which];
@@ -362,7 +376,7 @@ static __always_inline void turn_track(struct cpu *cpu, __u32 which, struct who 
 
 		if (!(rest & 1))
 			continue;
-		/* Without branches, as the verifier follows each of them. */
+		/* No branches: the verifier would follow each of them. */
 		what = (end >> i & 1) * END | (begin >> i & 1) * BEGIN | (switches >> i & 1) * SWITCHES |
 		       (nobodys >> i & 1) * NOBODYS;
 		began |= (__u64)(__u32)turn_event(i, what, which, ending) << i;
@@ -371,7 +385,10 @@ static __always_inline void turn_track(struct cpu *cpu, __u32 which, struct who 
 	track->events = began;
 }
 
-/* A function of its own for the verifier, which looks at its loop once. Where each switch leads, the call would cost too much. */
+/*
+ * turn is turn_track as a global function, so the verifier checks its loop once. turn_to inlines turn_track for tasks
+ * instead, because the call would cost too much at each switch.
+ */
 __noinline int turn(struct cpu *cpu, __u32 how, __u32 node, __u64 events, __u64 switches)
 {
 	struct who who = {.node = node, .events = events};
@@ -398,7 +415,7 @@ static __always_inline struct who who_task(struct task_struct *task)
 	return node && !(*node & EXITED) ? who_is(*node) : nobody;
 }
 
-/* A task is in the filter as long as it is in tasks, and for a moment before it is. */
+/* add_task adds a task to the filter first, then to tasks: the filter always covers all of tasks. */
 static __always_inline long add_task(__u64 task, __u32 node)
 {
 	long err;
@@ -416,7 +433,7 @@ static __always_inline void remove_task(__u64 task)
 		__sync_fetch_and_add(filter_of(task), -1);
 }
 
-/* perf_cgroup is the cgroup of a task as perf events see it. */
+/* perf_cgroup returns the cgroup for which perf events count a task. */
 static __always_inline struct cgroup *perf_cgroup(struct task_struct *task)
 {
 	struct css_set *set = BPF_CORE_READ(task, cgroups);
@@ -430,7 +447,7 @@ static __always_inline struct cgroup *perf_cgroup(struct task_struct *task)
 	return BPF_CORE_READ(css, cgroup);
 }
 
-/* find_group_node is the node of a cgroup or of the nearest one above it that has one; 0 if none has. */
+/* find_group_node returns the node of a cgroup or of its nearest ancestor that has one; 0 if none has. */
 __noinline __u32 find_group_node(__u64 address, __u64 id, __u32 epoch)
 {
 	struct cached *known = bpf_map_lookup_elem(&cgroup_cache, &id), found = {.epoch = epoch};
@@ -467,7 +484,7 @@ static __always_inline struct who who_group(struct cpu *cpu, struct task_struct 
 	struct cgroup *cgroup;
 	__u64 id;
 
-	barrier(); /* read before what it tells of */
+	barrier(); /* the epoch is read before the map */
 	if (!state.cgroups)
 		return nobody;
 	cgroup = perf_cgroup(task);
@@ -480,8 +497,10 @@ static __always_inline struct who who_group(struct cpu *cpu, struct task_struct 
 	return cpu->cgroup_node ? who_is(cpu->cgroup_node) : nobody;
 }
 
-/* see notes which task runs on a CPU. A switch that the kernel did not show may have led to the one that ran until now: what it
- * did is in no sum, if it is counted. */
+/*
+ * see notes which task runs on a CPU. If the task that ran until now is not the one that the last switch led to, the
+ * kernel has not shown a switch. see reports that switch as lost if the task is counted and what it did is in no sum.
+ */
 static __always_inline void see(struct cpu *cpu, struct task_struct *until, struct task_struct *from)
 {
 	bool missed = cpu->task && cpu->task != (__u64)until;
@@ -496,8 +515,10 @@ static __always_inline void see(struct cpu *cpu, struct task_struct *until, stru
 		lose(LOST_SWITCHES);
 }
 
-/* The kernel counts the switch itself (context-switches, cgroup-switches) only after this tracepoint, still for the
- * task that goes. */
+/*
+ * turn_to makes a CPU count for the next task. The kernel counts the switch itself (context-switches, cgroup-switches)
+ * only after this tracepoint, still for the outgoing task.
+ */
 static __noinline int turn_to(struct cpu *cpu, struct task_struct *prev, struct task_struct *next)
 {
 	__u64 switches = state.switch_events, nobodys = 0;
@@ -509,8 +530,10 @@ static __noinline int turn_to(struct cpu *cpu, struct task_struct *prev, struct 
 		who = who_group(cpu, next);
 		turn(cpu, GROUP, who.node, who.events, switches);
 	}
-	/* Some kernels have taken a task's perf events away before on_exit, which is after exit_mm there. The next task begins after
-	 * the switch all the same. */
+	/*
+	 * On some kernels, on_exit comes after exit_mm, and the task's perf events are removed before on_exit. A switch
+	 * in between belongs to nobody; the next task still begins after it.
+	 */
 	if (switches && BPF_CORE_READ(prev, flags) & PF_EXITING && !BPF_CORE_READ(prev, mm)) {
 		nobodys = switches;
 		switches = 0;
@@ -534,7 +557,7 @@ int on_switch(__u64 *args)
 	return turn_to(cpu, (struct task_struct *)prev, (struct task_struct *)next);
 }
 
-/* Readings of a leader in perf's layout: by how much its counter has grown on this CPU. */
+/* diff_readings of an upstream leader (leader.bpf.c): how much its counter has grown on this CPU. */
 struct {
 	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
 	__uint(max_entries, 1);
@@ -552,7 +575,7 @@ static __always_inline void add_growth(struct who who, const struct reading *gro
 		add_to_node(who.node, followed_event, growth, &zero);
 }
 
-/* Runs each time such a leader has run: at a switch, for the task that goes, and when somebody wants to read. */
+/* on_leader runs after each run of an upstream leader: at a switch, for the outgoing task, and when a session reads. */
 SEC("fexit/on_switch")
 int on_leader(void *ctx)
 {
@@ -573,13 +596,13 @@ int on_leader(void *ctx)
 	growth.value = v->counter;
 	growth.enabled = v->enabled;
 	growth.stopped = v->enabled - v->running;
-	if (node) /* also one that has exited: the leader did not run there */
+	if (node) /* even if it has exited: the leader did not run at that point */
 		add_growth(who_is(*node & ~EXITED), &growth);
 	add_growth(who_group(cpu, (struct task_struct *)task), &growth);
 	return 0;
 }
 
-/* The task's perf events are taken away right after this (Linux 6.16). */
+/* on_exit ends what is counted for a task. The kernel removes its perf events right after this (Linux 6.16). */
 SEC("raw_tp/sched_process_exit")
 int on_exit(void *ctx)
 {
@@ -601,7 +624,7 @@ int on_exit(void *ctx)
 	return 0;
 }
 
-/* A task has moved itself, or another one that will be found in its cgroup at its next switch. */
+/* The current task has moved itself or another task. on_switch finds the other task in its new cgroup later. */
 SEC("raw_tp/cgroup_attach_task")
 int on_attach(void *ctx)
 {
@@ -610,7 +633,7 @@ int on_attach(void *ctx)
 	struct task_struct *task = (struct task_struct *)bpf_get_current_task();
 	struct who who;
 
-	if (!cpu || !(state.cgroups || cpu->tracks[GROUP].node)) /* interrupts are off */
+	if (!cpu || !(state.cgroups || cpu->tracks[GROUP].node)) /* no enter: interrupts are off */
 		return 0;
 	see(cpu, task, task);
 	who = who_group(cpu, task);
@@ -625,7 +648,7 @@ int BPF_PROG(on_newtask, struct task_struct *child)
 	struct node *n;
 	struct who who;
 
-	if (*filter_of(key)) /* left over from one that had the same address */
+	if (*filter_of(key)) /* left over from a task at the same address */
 		remove_task(key);
 	if (!*filter_of(parent))
 		return 0;
@@ -651,7 +674,7 @@ int BPF_PROG(on_free, struct task_struct *task)
 	return 0;
 }
 
-/* A task that executes something is renamed, right after the kernel has enabled what perf events are to be enabled on exec. */
+/* The kernel renames a task that calls exec, right after it has enabled the perf events with enable_on_exec. */
 SEC("raw_tp/task_rename")
 int BPF_PROG(on_rename, struct task_struct *task)
 {
@@ -673,14 +696,18 @@ int BPF_PROG(on_rename, struct task_struct *task)
 	enter(cpu);
 	see(cpu, task, task);
 	*node = to.node;
-	turn(cpu, TASK | SYNC, to.node, to.events, 0); /* others may have counted the task already */
+	turn(cpu, TASK | SYNC, to.node, to.events, 0); /* other sessions may count the task already */
 	leave(cpu);
 	return 0;
 }
 
-/* sync brings what user space wants to read up to date: args[0] selects what, args[1] the events of the whole CPU; or it
- * forgets where these began to count, as other perf events will. It is run on a CPU by BPF_PROG_TEST_RUN: from an interrupt, or, on the CPU of the caller, with preemption disabled. The
- * interrupt of another session may come while it runs, and is told to try again. */
+/*
+ * sync brings what the user side wants to read up to date. args[0] selects what, args[1] has the events of the whole
+ * CPU. With SYNC_FORGET it forgets where these began to count, because other perf events will replace them.
+ *
+ * BPF_PROG_TEST_RUN runs sync on a CPU from an interrupt or, on the caller's CPU, with preemption disabled. If the
+ * interrupt of another session comes while sync runs, that session gets AGAIN.
+ */
 enum {
 	SYNC_TRACKS = 1,
 	SYNC_SYSTEM = 2,
@@ -713,7 +740,9 @@ __noinline int sync_system(__u64 events, bool forget)
 	return 0;
 }
 
-/* Before each step that takes a CPU down, on that CPU: its perf events go with one of them. */
+/*
+ * on_hotplug runs on a CPU before each step that takes the CPU down, because one of the steps removes its perf events.
+ */
 SEC("raw_tp/cpuhp_enter")
 int on_hotplug(__u64 *args)
 {
@@ -760,8 +789,10 @@ int sync(__u64 *args)
 	return 0;
 }
 
-/* move_task puts a task (args[0], its address) into a node (args[1]), 0 for none. With args[2] it moves only a task that
- * tasks still has with args[3]: others have executed something or ended since. It returns whether there was no room. */
+/*
+ * move_task puts a task (args[0], its address) into a node (args[1]; 0 for none). If args[2] is set, it does so only if
+ * tasks still has the task in node args[3]: others have called exec or ended since. It returns 1 if there was no room.
+ */
 SEC("raw_tp")
 int move_task(__u64 *args)
 {
@@ -785,11 +816,11 @@ int move_task(__u64 *args)
 
 struct found {
 	__u64 task;
-	__u32 tid; /* as the reader sees it */
+	__u32 tid; /* thread ID in the reader's PID namespace */
 	__u32 exits;
 };
 
-const struct found *unused __attribute__((unused)); /* keeps the type in the BTF, for the user side */
+const struct found *unused __attribute__((unused)); /* keeps the type in BTF, for the user side */
 
 SEC("iter/task")
 int find(struct bpf_iter__task *ctx)
@@ -803,7 +834,7 @@ int find(struct bpf_iter__task *ctx)
 		return 0;
 	level = BPF_CORE_READ((struct task_struct *)bpf_get_current_task(), thread_pid, level);
 	bpf_probe_read_kernel(&pid, sizeof(pid), &task->thread_pid);
-	if (!pid) /* it is being released */
+	if (!pid) /* the task is being released */
 		return 0;
 	number = pid + bpf_core_field_offset(struct pid, numbers) + level * bpf_core_type_size(struct upid) +
 		 bpf_core_field_offset(struct upid, nr);

@@ -1,31 +1,36 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * Reads the sums of a generation, and leaves them at 0: those that stay so are not told again. Part of sample.bpf.c.
+ * Reads the sums of a generation and resets them to 0. Sums that stay 0 are not written again. Part of sample.bpf.c.
  *
- * For each: the number of samples and what follows, in one; its subject if that is another one than before; the callers in
- * the kernel and of the user; the innermost frame; their value if each has not the one of before; the time of the first one as
- * the difference to the one before, in 1024 ns: less than from the sample to where its time is taken.
+ * The encoding of a sum:
+ * - the number of samples, with flags for what follows in the lowest bits
+ * - the subject, if it differs from the one before
+ * - the callers in the kernel, and those of the user
+ * - the innermost frame
+ * - the value, unless it is the number of samples times the period of the last sum that was written with a value
+ * - the time of the first sample as the difference to the one before, in units of 1024 ns; a unit is less than the time
+ *   from the sample to where its time is taken
  */
 #pragma once
 
-/* What follows. */
+/* Flags for what follows, below the number of samples. */
 #define HAS_SUBJECT 1
 #define HAS_VALUE 2
 #define WHAT_BITS 2
 
 #define TIME_SHIFT 10
 
-/* How many bytes of sums are told at a time. */
+/* The number of bytes that on_drain can write in one run. */
 #define DRAIN_ROOM (1 << 20)
 
-/* The most that one takes, in words. */
+/* The maximum size of an encoded sum, in 8-byte words. */
 #define SUM_WORDS ((6 * MAX_NUMBER + sizeof(struct subject) + 7) / 8)
 
-/* What was told last. */
+/* The sum that was written last. */
 struct drain {
 	struct subject subject;
 	__u64 period;
-	__u64 first; /* shifted */
+	__u64 first; /* shifted by TIME_SHIFT */
 	struct encoding encoding;
 };
 
@@ -36,7 +41,7 @@ struct {
 	__type(value, struct drain);
 } drained SEC(".maps");
 
-/* What is told now. */
+/* The sums that on_drain writes. */
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
 	__uint(map_flags, BPF_F_MMAPABLE);
@@ -46,7 +51,7 @@ struct {
 } told SEC(".maps");
 
 __u32 drain_generation = 0;
-__u32 drain_size = 0; /* of what is told */
+__u32 drain_size = 0; /* bytes used in told */
 
 static __always_inline bool same(const struct subject *a, const struct subject *b)
 {
@@ -99,8 +104,8 @@ static long drain_sum(void *map, struct key *at, struct sum *value, void *unused
 		encode(e, sum.value);
 	encode_signed(e, first - d->first);
 	n = e->size;
-	asm volatile("" : "+r"(n), "+r"(size)); /* they are compared as they are used: with 64 bits */
-	if (n > MAX_ENCODED || size > DRAIN_ROOM - MAX_ENCODED) /* it is told the next time */
+	asm volatile("" : "+r"(n), "+r"(size)); /* compares them as they are used: with 64 bits */
+	if (n > MAX_ENCODED || size > DRAIN_ROOM - MAX_ENCODED) /* the next run writes it */
 		return 1;
 #pragma unroll
 	for (i = 0; i < SUM_WORDS; i++)
@@ -115,7 +120,7 @@ static long drain_sum(void *map, struct key *at, struct sum *value, void *unused
 	return 0;
 }
 
-/* Run by the reader, until there is nothing to tell. */
+/* The reader runs on_drain until it writes nothing. */
 SEC("raw_tp")
 int on_drain(void *ctx)
 {

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * Numbers in as few bytes as they need: the lowest three bits of the first byte are how many follow, and the number is
- * what is above them. With 7, there are eight more, which are the number.
+ * Encodes numbers in as few bytes as they need. The lowest three bits of the first byte are the number of bytes that
+ * follow, and all bits above them are the encoded number. If the three bits are 7, the number is in the eight bytes
+ * that follow.
  */
 #pragma once
 
@@ -16,7 +17,10 @@ struct encoding {
 	__u8 bytes[MAX_ENCODED + 16];
 };
 
-/* Looked at by the verifier once, and not for each number. What is behind the end is left out. */
+/*
+ * encode appends a number. It drops numbers once the size exceeds MAX_ENCODED. It is a global function, so the verifier
+ * checks it once and not for each number.
+ */
 __noinline int encode(struct encoding *e, __u64 number)
 {
 	__u32 at, more;
@@ -39,7 +43,7 @@ __noinline int encode(struct encoding *e, __u64 number)
 	return 0;
 }
 
-/* One that may be below 0: the sign is the lowest bit. */
+/* encode_signed appends a number that can be negative. The lowest bit is the sign. */
 static __always_inline void encode_signed(struct encoding *e, __s64 number)
 {
 	encode(e, (__u64)number << 1 ^ number >> 63);

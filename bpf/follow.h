@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * Processes that are sampled, with those that they start, where the events are those of CPUs: an event of a thread begins
- * a period of its own, and has no sample of a thread that ends within it.
+ * Follows the sampled processes and those that they start, with events that count CPUs. An event of a thread would
+ * begin a separate period, and would have no sample of a thread that ends within it.
  *
  * Needs Linux 5.15.
  */
@@ -13,10 +13,10 @@
 
 const volatile bool follows = false;
 
-__u32 command = 0; /* is followed from when it executes something; 0 for none */
-__u64 lost_processes = 0; /* that were started, and for which there was no room */
+__u32 command = 0; /* process that is followed once it has called exec; 0 for none */
+__u64 lost_processes = 0; /* new processes that did not fit into followed */
 
-/* By process ID as the reader knows it. */
+/* Keyed by process ID in the reader's PID namespace. */
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
 	__uint(max_entries, 16384);
@@ -55,7 +55,7 @@ static __always_inline void follow(__u32 pid)
 		__sync_fetch_and_add(&lost_processes, 1);
 }
 
-/* A process that is not followed can have the ID of one that was. */
+/* A process that is not followed can have the ID of one that was, so its ID is removed. */
 SEC("raw_tp/task_newtask")
 int on_start(__u64 *ctx)
 {
@@ -71,7 +71,7 @@ int on_start(__u64 *ctx)
 	return 0;
 }
 
-/* A task that executes something is renamed, right after the kernel has enabled what perf events are to be enabled on exec. */
+/* The kernel renames a task that calls exec, right after it has enabled the perf events with enable_on_exec. */
 SEC("raw_tp/task_rename")
 int on_execute(__u64 *ctx)
 {
@@ -80,7 +80,7 @@ int on_execute(__u64 *ctx)
 	return 0;
 }
 
-/* Later it has no ID in other PID namespaces than the first. */
+/* In other PID namespaces than the first, a process has no ID later than this. */
 SEC("raw_tp/sched_process_exit")
 int on_last_exit(__u64 *ctx)
 {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * The fields of the kernel's own structures that the programs look at. Where they are is told by the running kernel's
- * BTF when a program is loaded; names are those of Linux 5.15 to 7.2.
+ * The fields of kernel structures that the programs read. When a program is loaded, their offsets come from the running
+ * kernel's BTF. The names are those of Linux 5.15 to 7.2.
  */
 #pragma once
 
@@ -76,9 +76,10 @@ enum cgroup_subsys_id {
 extern void *bpf_rdonly_cast(const void *pointer, __u32 type) __ksym __weak; /* Linux 6.2 */
 
 /*
- * kernel_read copies size bytes of the kernel's memory: 1, 2, 4, or a multiple of 8. With lockdown=confidentiality, the kernel refuses
- * bpf_probe_read_kernel, but not a load through a pointer to one of its types; where nothing can be read, that load is 0. The
- * type here begins with a number: a pointer that is read stays a number to the verifier, as with the helper.
+ * kernel_read copies size bytes of the kernel's memory: 1, 2, 4, or a multiple of 8. With lockdown=confidentiality, the
+ * kernel refuses bpf_probe_read_kernel, but not a load through a pointer to one of its types. Such a load returns 0
+ * where nothing can be read. The first field of the type here is a number: to the verifier, a pointer that is read
+ * stays a number, as with the helper.
  */
 static __always_inline long kernel_read(void *to, __u32 size, const void *from)
 {
@@ -99,5 +100,5 @@ static __always_inline long kernel_read(void *to, __u32 size, const void *from)
 	return 0;
 }
 
-/* For the macros of bpf_core_read.h, too. */
+/* The macros of bpf_core_read.h use it, too. */
 #define bpf_probe_read_kernel kernel_read

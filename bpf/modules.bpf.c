@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 /*
- * Writes a record to a perf event when the kernel loads or unloads a module. The event gives it the time, and the record
- * says where the module's code is: /proc/modules has the size of all its memory instead, and no longer lists a module
- * that was unloaded at once.
+ * Writes a record to a perf event when the kernel loads or unloads a module. The event adds the time; the record has
+ * the address and the size of the module's code. /proc/modules has the size of all the module's memory instead, and
+ * does not list a module that was unloaded at once.
  *
  * Needs Linux 5.5 (bpf_probe_read_kernel).
  */
@@ -40,14 +40,14 @@ struct module_change {
 	char name[MODULE_NAME_LEN];
 };
 
-/* By CPU. */
+/* Indexed by CPU. */
 struct {
 	__uint(type, BPF_MAP_TYPE_PERF_EVENT_ARRAY);
 	__uint(key_size, sizeof(__u32));
 	__uint(value_size, sizeof(__u32));
 } outputs SEC(".maps");
 
-__u64 lost = 0; /* changes on CPUs without an event, and those for which its ring had no room */
+__u64 lost = 0; /* changes on CPUs without an event, and changes for which the event's ring had no room */
 
 static __always_inline int report(void *ctx, struct module *module, bool unloaded)
 {

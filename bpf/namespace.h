@@ -1,7 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
-/*
- * The IDs that tasks have in the PID namespace of the process that reads what a program leaves.
- */
+/* The IDs of tasks in the PID namespace of the reader: the process that reads a program's results. */
 #pragma once
 
 #include "kernel.h"
@@ -28,13 +26,13 @@ struct upid___ns {
 
 #pragma clang attribute pop
 
-/* Where the number of a PID in the reader's namespace is. */
+/* number_of returns the address of a PID's struct upid for the reader's namespace. */
 static __always_inline __u64 number_of(__u64 pid)
 {
 	return pid + bpf_core_field_offset(struct pid, numbers) + reader.level * bpf_core_type_size(struct upid);
 }
 
-/* The number that the reader knows it by; 0 in other namespaces. */
+/* number_for_reader returns the ID of a PID in the reader's namespace; 0 if it has none there. */
 static __always_inline __u32 number_for_reader(struct pid *pid)
 {
 	__u64 number, ns = 0;
@@ -51,8 +49,9 @@ static __always_inline __u32 number_for_reader(struct pid *pid)
 }
 
 /*
- * A task that has been waited for has no PID any more and may still run, up to its last switch. Its fields keep the numbers of
- * the first namespace, whose level is 0.
+ * process_id returns the process ID of a task in the reader's namespace; 0 if it has none there. A task that has been
+ * waited for has no PID any more, but may still run until its last switch. Its fields pid and tgid keep the IDs of the
+ * first namespace, whose level is 0.
  */
 static __always_inline __u32 process_id(struct task_struct___leader *task)
 {
@@ -68,7 +67,7 @@ static __always_inline __u32 thread_id(struct task_struct___leader *task)
 	return number_for_reader(BPF_CORE_READ(task, thread_pid));
 }
 
-/* Run by the reader, before the other programs. */
+/* setup finds the reader's namespace. The reader runs it before the other programs. */
 SEC("raw_tp")
 int setup(void *ctx)
 {

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 /*
- * How long threads are blocked, by the stack with which they leave the CPU. What takes as long as the threshold, or
- * longer, is written to a perf event when the thread runs again; what is shorter is added up by thread and stack. The
- * sums of a thread are written when it ends, and otherwise read by who loads this.
+ * Measures how long threads are blocked, by the stack with which they leave the CPU. A time of at least the threshold
+ * is written to a perf event when the thread runs again; shorter times are added up by thread and stack. The sums of a
+ * thread are written when it exits; the user side (internal/offcpu) reads the others.
  *
  * Needs Linux 5.15.
  */
@@ -18,11 +18,11 @@ const volatile __u64 threshold = 0; /* ns */
 const volatile bool kernel_stacks = true;
 const volatile bool user_stacks = true;
 
-/* What there was no room for. */
+/* What did not fit. */
 struct losses {
-	__u64 threads; /* times that a thread blocked, and there was no room for it */
-	__u64 stacks; /* the same for its stack */
-	__u64 outputs; /* records, on CPUs without a ring */
+	__u64 threads; /* times that a thread blocked and did not fit into threads */
+	__u64 stacks; /* times that its stack did not fit into stacks */
+	__u64 outputs; /* records on CPUs without a ring */
 };
 
 struct losses lost;
@@ -41,7 +41,7 @@ struct {
 	__type(value, struct stack);
 } scratch SEC(".maps");
 
-/* By hash. */
+/* Keyed by hash. */
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
 	__uint(max_entries, 8192);
@@ -49,20 +49,20 @@ struct {
 	__type(value, struct stack);
 } stacks SEC(".maps");
 
-/* In place of the hash of a stack. */
+/* Values in place of the hash of a stack. */
 #define NO_STACK 0
 #define NONE (~0ULL)
 
 struct thread {
-	__u64 since; /* when it was blocked; 0 if it is not */
+	__u64 since; /* when it blocked, in ns; 0 if it is not blocked */
 	__u64 stack;
 	__u64 cgroup;
-	__u64 newest; /* the stack of its newest sum, or NONE */
-	__u32 pid; /* as the reader knows it */
+	__u64 newest; /* stack of its newest sum, or NONE */
+	__u32 pid; /* in the reader's PID namespace */
 	__u32 tid;
 };
 
-/* By thread ID in the first PID namespace. */
+/* Keyed by thread ID in the first PID namespace. */
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
 	__uint(max_entries, 32768);
@@ -78,11 +78,11 @@ struct sum_key {
 
 struct sum {
 	__u64 time; /* ns */
-	__u64 older; /* the stack of the sum that the thread got before this one, or NONE */
+	__u64 older; /* stack of the thread's sum before this one, or NONE */
 	__u64 cgroup;
 	__u32 pid;
 	__u32 tid;
-	__u32 cpu; /* on which it ran next, the last time */
+	__u32 cpu; /* CPU on which it ran next, the last time */
 	__u32 unused;
 };
 
@@ -93,7 +93,7 @@ struct {
 	__type(value, struct sum);
 } sums SEC(".maps");
 
-/* What is written to the perf event. */
+/* A record of the perf event. */
 struct blocked {
 	__u64 time; /* ns */
 	__u64 stack;
@@ -101,7 +101,7 @@ struct blocked {
 	__u32 pid;
 	__u32 tid;
 	__u32 cpu;
-	__u32 mark; /* it tells the time of the record alone */
+	__u32 mark; /* the record only has a time */
 };
 
 struct {
@@ -116,7 +116,7 @@ static __always_inline __u64 mix(__u64 hash, __u64 v)
 	return hash ^ hash >> 32;
 }
 
-/* Keeps the stack of the current task, and returns its hash; NO_STACK where there is no room. */
+/* keep_stack stores the stack of the current task. It returns the stack's hash, or NO_STACK if there is no room. */
 static __always_inline __u64 keep_stack(void *ctx)
 {
 	__u32 zero = 0, i;
@@ -149,7 +149,7 @@ static __always_inline __u64 keep_stack(void *ctx)
 
 static const struct thread unknown = { .newest = NONE };
 
-/* It leaves the CPU and waits for something. */
+/* leave notes that the current task blocks. */
 static __always_inline void leave(void *ctx, struct task_struct___blocked *task)
 {
 	struct thread *t;
@@ -176,11 +176,11 @@ static __always_inline void output(void *ctx, struct blocked *b)
 {
 	long err = bpf_perf_event_output(ctx, &outputs, BPF_F_CURRENT_CPU, b, sizeof(*b));
 
-	if (err && err != -ENOSPC) /* that is counted by the event */
+	if (err && err != -ENOSPC) /* the event counts these */
 		__sync_fetch_and_add(&lost.outputs, 1);
 }
 
-/* It runs again. */
+/* arrive adds up or writes how long a task that runs again was blocked. */
 static __always_inline void arrive(void *ctx, struct task_struct___blocked *task)
 {
 	struct sum_key key = { .thread = task->pid };
@@ -212,7 +212,7 @@ static __always_inline void arrive(void *ctx, struct task_struct___blocked *task
 	struct sum first = { .time = b.time, .older = t->newest, .cgroup = b.cgroup, .pid = b.pid, .tid = b.tid, .cpu = b.cpu };
 
 	if (bpf_map_update_elem(&sums, &key, &first, BPF_NOEXIST))
-		output(ctx, &b); /* there is no room to add it up */
+		output(ctx, &b); /* no room for a sum */
 	else
 		t->newest = key.stack;
 }
@@ -229,8 +229,8 @@ int on_switch(__u64 *ctx)
 }
 
 /*
- * Its sums are written while its ID is its own: who reads the recording knows the name until another thread gets the
- * ID. Up to Linux 6.1 at least, PERF_RECORD_EXIT comes before this.
+ * on_exit writes the sums of a thread while the thread has its ID. A reader of the recording knows the thread's name
+ * until another thread gets the ID. Up to Linux 6.1 at least, PERF_RECORD_EXIT comes before this tracepoint.
  */
 SEC("tp_btf/sched_process_exit")
 int on_exit(__u64 *ctx)
@@ -251,7 +251,7 @@ int on_exit(__u64 *ctx)
 		__u64 older;
 
 		if (!sum)
-			break; /* they were read */
+			break; /* the user side has read them */
 		b.time = sum->time;
 		b.cgroup = sum->cgroup;
 		b.pid = sum->pid;
@@ -266,7 +266,7 @@ int on_exit(__u64 *ctx)
 	return 0;
 }
 
-/* Tells the time by the clock of the perf event. */
+/* mark writes a record that only has the time by the clock of the perf event. */
 SEC("raw_tp")
 int mark(void *ctx)
 {
