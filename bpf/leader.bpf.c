@@ -11,8 +11,8 @@
 #include <bpf/bpf_helpers.h>
 
 /*
- * The counter of each CPU; as many as there can be CPUs. They stay when the process that put them here ends, as others
- * may be following.
+ * The counter of each possible CPU. The counters stay when the process that put them here exits, because others may be
+ * following.
  */
 struct {
 	__uint(type, BPF_MAP_TYPE_PERF_EVENT_ARRAY);
@@ -29,7 +29,7 @@ struct {
 	__type(value, struct bpf_perf_event_value);
 } prev_readings SEC(".maps");
 
-/* By how much it had grown since the one before. */
+/* How much it had grown since the reading before. */
 struct {
 	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
 	__uint(max_entries, 1);
@@ -51,9 +51,9 @@ int on_switch(struct bpf_raw_tracepoint_args *ctx)
 
 	err = bpf_perf_event_read_value(&events, BPF_F_CURRENT_CPU, &now, sizeof(now));
 	if (err) {
-		/* Followers run all the same, and add what they find. */
+		/* Followers run nevertheless, and add what they find in diff_readings. */
 		__builtin_memset(diff, 0, sizeof(*diff));
-		/* The next counter of this CPU begins at 0; one that cannot be read just now goes on. */
+		/* The next counter of this CPU begins at 0. A counter that only cannot be read now goes on. */
 		if (err == -ENOENT)
 			__builtin_memset(prev, 0, sizeof(*prev));
 		return 0;

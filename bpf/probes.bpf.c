@@ -1,18 +1,20 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 /*
- * Counting inside a BPF program: one program at its entry and one at its exit, for all events of all sessions. Each program that is
- * counted has its own pair with its own maps, which its sessions share. The user side is internal/count/program.
+ * Counting inside a BPF program: bperf_entry runs at its entry and bperf_exit at its exit, for all events of all
+ * sessions. Each counted program has a separate pair with separate maps, which its sessions share. The user side is
+ * internal/count/program.
  *
- * Sums only grow, as sessions come and go: each session subtracts what was there when it began. bperf_read copies the sums of a CPU
- * at a moment when none of its runs is being added.
+ * Sums only grow while sessions come and go: each session subtracts what was there when it began. bperf_read copies the
+ * sums of a CPU at a moment when no run is being added.
  *
- * A CPU has a perf event per distinct event, which runs all the time. The readings at entry belong to one run: they are
- * kept in a slot of the CPU with the address of the run's frame, which no other run that has not ended can have. BPF programs do
- * not migrate, so that the exit finds them on the same CPU, whatever ran in between. Runs that come while one of the two programs
- * is at work have only one of them run: what they leave behind is told from what belongs to another by the order in which runs begin.
+ * A CPU has one perf event per distinct event, which always counts. The readings at entry belong to one run. They are
+ * kept in a slot of the CPU, together with the address of the run's frame, which no other unfinished run can have. BPF
+ * programs do not migrate, so bperf_exit finds them on the same CPU, whatever ran in between. For a run that begins
+ * while one of the two programs is running, the kernel runs only the other one. The order in which runs begin
+ * distinguishes what such runs leave behind from what belongs to others.
  *
- * Nearly all runs come where no other has begun on the CPU, and no event shares its counter. They have a way of their own, which is as short
- * as can be: what is not in it is in enter and leave, in look and in file.
+ * Nearly all runs begin while no other run is unfinished on the CPU and no event shares its counter. They take the
+ * short way, which does as little as possible. Everything else is in enter and leave, in look and in file.
  */
 #include "kernel.h"
 
@@ -20,145 +22,151 @@ char LICENSE[] SEC("license") = "Dual BSD/GPL";
 
 enum {
 	MAX_EVENTS = 64,
-	SHORT_EVENTS = 16, /* with more of them all runs go the long way */
-	SLOTS = 4, /* runs that a CPU can have begun at a time: in a task, in interrupts, in NMIs, in tasks that are preempted */
+	SHORT_EVENTS = 16, /* with more events, all runs take the long way */
+	SLOTS = 4, /* unfinished runs that a CPU can have: in a task, in interrupts, in NMIs, in preempted tasks */
 	BUCKETS = 252,
 };
 
-/* What is said of slots by struct cpu.live; the first SLOTS bits are one of each that is taken. */
+/* Bits of struct cpu.live. The first SLOTS bits mark the slots that are taken. */
 enum {
-	EXITING = SLOTS,      /* the first of as many bits: bperf_exit works on the slot */
+	EXITING = SLOTS,      /* the first of SLOTS bits: bperf_exit works on the slot */
 	ANY_EXITING = ((1 << SLOTS) - 1) << EXITING,
-	SHORT = 1 << 8,	      /* the first slot is of a run that began on the short way, and no other is taken */
-	ONLY = SHORT | 1,     /* so it is all that there is */
-	ENDING = ONLY | 1 << EXITING, /* and it ends on the short way, too */
+	SHORT = 1 << 8,	      /* the first slot has a run that began on the short way, and no other is taken */
+	ONLY = SHORT | 1,     /* that run, and nothing else */
+	ENDING = ONLY | 1 << EXITING, /* that run, which also ends on the short way */
 };
 
-/* reading is a struct bpf_perf_event_value, but with the time that the event was not on a counter. */
+/*
+ * reading is struct bpf_perf_event_value with the time that the event was not on a counter in place of the running
+ * time.
+ */
 struct reading {
 	__u64 value;
 	__u64 enabled;
 	__u64 stopped; /* enabled - running */
 };
 
-/* slot has the readings that a run began with. What SHORT tells is not in it. */
+/* slot holds the readings at the entry of a run. Fields that SHORT implies are not set. */
 struct slot {
 	__u64 frame; /* address of the run's arguments on the stack */
 	__u64 task;
-	__u64 switches; /* of the task until then */
-	__u64 began;	/* ns, or 0 if its time is not taken */
-	__u64 turn;	/* which of the runs that began on the CPU it is; with SHORT it is not known */
-	__u64 version;	/* of the set of events that it was read with */
-	__u64 read;	/* events that could be read, one bit each; with SHORT all */
-	__u64 plain;	/* the readings have no times; with SHORT they have none */
+	__u64 switches; /* context switches of the task until then */
+	__u64 began;	/* ns, or 0 if the run is not timed */
+	__u64 turn;	/* number of the run on this CPU, by beginning; not set with SHORT */
+	__u64 version;	/* version of the set of events that was read */
+	__u64 read;	/* events that could be read, one bit each; with SHORT, all */
+	__u64 plain;	/* the readings have no times; with SHORT, they have none */
 	struct bpf_perf_event_value start[MAX_EVENTS];
 };
 
 /* sum is what an event counted in all runs. */
 struct sum {
-	struct reading reading; /* its times are those of runs that were not plain */
-	/* A run that counts from low to low + width - 1 changes none of bucket, min and max. */
+	struct reading reading; /* its times are those of runs that were read with times */
+	/* A run that counts from low to low + width - 1 changes neither bucket nor min and max. */
 	__u64 low;
 	__u64 width;
-	/* These are of runs for the whole of which it was on a counter, and of plain ones. */
-	__u64 above_min; /* ~min, so that nothing is 0 */
+	/* The extremes of plain runs, and of runs during which the event was always on a counter. */
+	__u64 above_min; /* ~min, so that 0 means no run */
 	__u64 max;
-	__u64 sure; /* above_min, but without plain runs since it was looked whether the event shares its counter */
-	/* The bucket of the last runs, which are not in the histogram yet: filed is how many of the runs that were counted are not of them. */
+	__u64 sure; /* above_min without the plain runs since look last checked whether the event shares its counter */
+	/*
+	 * The bucket of the last runs, which are not in the histogram yet. filed is the number of other runs that were
+	 * counted.
+	 */
 	__u64 bucket;
 	__u64 filed;
-	__u64 unread; /* runs in which the event could not be read: they are not in its sum */
-	__u64 probes; /* what the probes themselves took of the runs that are charged */
-	__u64 unmeasured; /* runs that are charged, but not in probes: what the probes take is not known */
+	__u64 unread; /* runs in which the event could not be read; the sum does not include them */
+	__u64 probes; /* the probes' own part of the charged runs */
+	__u64 unmeasured; /* charged runs that are not in probes, because the overhead is not known */
 };
 
-/* sharing tells whether an event shares its counter. */
+/* sharing is for detecting whether an event shares its counter. */
 struct sharing {
-	__u64 enabled; /* when it was looked last */
+	__u64 enabled; /* at the last look */
 	__u64 stopped;
 };
 
 /* Why a run is not in the sums. */
 enum dropped {
-	DROPPED_BEGUN,	    /* its beginning was not seen */
-	DROPPED_FULL,	    /* its slot was given to another run: those that end are in DROPPED_BEGUN, too */
-	DROPPED_MIXED,	    /* its beginning may be that of another run */
-	DROPPED_SWITCHED,   /* other tasks ran meanwhile */
+	DROPPED_BEGUN,	    /* bperf_entry did not see it begin */
+	DROPPED_FULL,	    /* its slot was given to another run; if it ends, it is in DROPPED_BEGUN, too */
+	DROPPED_MIXED,	    /* the readings at its entry may be those of another run */
+	DROPPED_SWITCHED,   /* other tasks ran in between */
 	DROPPED_KINDS,
 };
 
-/* How runs are read. The last two are for measuring what that takes. */
+/* How runs are read. The last two are for measuring the overhead. */
 enum {
 	AS_NEEDED,
 	PLAINLY,
 	WITH_TIMES,
 };
 
-/* set is the events that are counted, at positions 0 to events - 1. All that sessions change is in it. */
+/* set holds the events that are counted, at positions 0 to events - 1, and all else that sessions change. */
 struct set {
 	__u64 on;	   /* at least one session counts */
 	__u64 events;
 	__u64 memory;	   /* positions of events that the kernel counts in memory, one bit each */
-	__u64 calibrated;  /* positions that have their overhead subtracted from each run, one bit each */
-	__u64 reads;	   /* AS_NEEDED and so on */
-	__u64 measured;	   /* overhead was measured: some session needs it */
-	__u64 unmeasured;  /* positions where that failed, one bit each */
-	__u64 keys[MAX_EVENTS]; /* the row of the event in the map of events, times 2; plus 1 if calibrated */
-	__u64 overhead[MAX_EVENTS]; /* what the probes themselves take of each run */
+	__u64 calibrated;  /* positions whose overhead is subtracted from each run, one bit each */
+	__u64 reads;	   /* AS_NEEDED, PLAINLY or WITH_TIMES */
+	__u64 measured;	   /* the overhead was measured, because a session needs it */
+	__u64 unmeasured;  /* positions whose overhead could not be measured, one bit each */
+	__u64 keys[MAX_EVENTS]; /* the event's row in the map events, times 2; plus 1 if calibrated */
+	__u64 overhead[MAX_EVENTS]; /* the probes' own part of each run that is read plainly */
 	__u64 overhead_with_times[MAX_EVENTS];
 };
 
 /*
- * Two sets: that in force is number version & 1. A session writes the other one, adds 1 to the version and waits until no run is under way
- * that began before. Adding 2 makes each CPU look anew where its events are.
+ * There are two sets; number version & 1 is in force. A session writes the other one, adds 1 to the version, and waits
+ * until no run is in progress that began before. Adding 2 makes each CPU look up again where its events are.
  */
 struct sets {
 	__u64 version;
-	__u64 latest; /* token of the session that began last: it gets the extremes of the runs since then */
-	__u64 joined; /* how many sessions have begun */
+	__u64 latest; /* token of the session that began last; it gets the extremes of the runs since then */
+	__u64 joined; /* number of sessions that have begun */
 	struct set sets[2];
 };
 
 struct cpu {
-	__u64 version; /* of the set that it counts */
+	__u64 version; /* version of the set that the CPU counts */
 	__u64 live;
-	__u64 brief;   /* how the short way goes, if it is open: runs are read plainly, and there are not too many events */
-	__u64 plain;   /* no event shares its counter, as far as is known */
-	__u64 counted; /* runs that are in the sums */
-	__u64 next;    /* how many of them there are when the time of one is taken again */
-	__u64 positions; /* in use, since the set was taken over */
-	__u64 charged; /* runs for which what the probes took is in sums; all that were read with times are */
-	__u64 timed;   /* runs for which plain_time and full_time stand */
-	__u64 plain_time; /* in those that were read plainly, in ns */
+	__u64 brief;   /* number of events and flags of the short way; 0 unless runs are read plainly and events are few enough */
+	__u64 plain;   /* no event shares its counter, as far as known */
+	__u64 counted; /* runs in the sums */
+	__u64 next;    /* value of counted from which on a run is timed again */
+	__u64 positions; /* in use by the set that was taken over */
+	__u64 charged; /* runs whose overhead is in sums, among them all that were read with times */
+	__u64 timed;   /* runs that plain_time and full_time cover */
+	__u64 plain_time; /* of runs that were read plainly, in ns */
 	__u64 plain_runs;
-	__u64 full_time; /* in the others */
-	__u64 last;	 /* when the time of a run was taken */
-	__u64 quick;	 /* times that were taken since runs follow each other quickly */
-	__u64 reading;	 /* ns that it takes to read all events plainly */
-	__u64 looking;	 /* look is at work */
-	__u64 fresh;	 /* positions whose sharing is not known yet, one bit each */
-	__u64 due;	 /* when it is looked again whether events share counters, in ns */
-	__u64 shared;	 /* until when at least it is taken that one does */
-	__u64 looked;	 /* plain_time when it was looked last */
+	__u64 full_time; /* of the other runs, in ns */
+	__u64 last;	 /* when a run was last timed */
+	__u64 quick;	 /* timed runs since runs follow each other quickly */
+	__u64 reading;	 /* ns that a plain reading of all events takes */
+	__u64 looking;	 /* look is running */
+	__u64 fresh;	 /* positions that look has not compared yet, one bit each */
+	__u64 due;	 /* when to look again, in ns */
+	__u64 shared;	 /* until when an event is assumed to share its counter, at least; in ns */
+	__u64 looked;	 /* plain_time at the last look */
 	__u64 turns;
-	__u64 entering; /* frame for which enter is at work: what interrupts it has no beginning of its own */
-	__u64 events;	/* address of the map */
+	__u64 entering; /* frame for which enter is running; runs that interrupt it have no entry */
+	__u64 events;	/* address of the map events */
 	__u64 dropped[DROPPED_KINDS];
 	__u64 keys[MAX_EVENTS];
-	__u64 index[MAX_EVENTS];  /* of the events in the map, on this CPU */
-	__u64 memory[MAX_EVENTS]; /* addresses of the kernel's struct perf_event of events that it counts in memory, or 0 */
+	__u64 index[MAX_EVENTS];  /* of each event in the map events, on this CPU */
+	__u64 memory[MAX_EVENTS]; /* addresses of the kernel's struct perf_event, for events that it counts in memory; otherwise 0 */
 	__u64 now[MAX_EVENTS];
-	struct slot slots[SLOTS + 1]; /* the last has what is read at the end of a run that goes the long way */
+	struct slot slots[SLOTS + 1]; /* the last one has the readings at the end of a run on the long way */
 	struct sum sums[MAX_EVENTS];
 	struct sharing sharing[MAX_EVENTS];
 };
 
-/* histogram has the runs of an event by what was counted in one: 4 buckets per power of 2. */
+/* histogram counts the runs of an event by what it counted in each: 4 buckets per power of 2. */
 struct histogram {
 	__u64 runs[BUCKETS];
 };
 
-/* copy is what bperf_read has copied of a CPU, but for its events. */
+/* copy is what bperf_read copied of a CPU, except for its events. */
 struct copy {
 	__u64 counted;
 	__u64 plain_time;
@@ -166,29 +174,32 @@ struct copy {
 	__u64 dropped[DROPPED_KINDS];
 };
 
-/* position is what a position has on a CPU besides its sum, and what bperf_read has copied of it. */
+/* position is what a position has on a CPU besides its sum, and what bperf_read copied of it. */
 struct position {
 	struct histogram histogram;
 	struct histogram copied;
 	struct sum sum;
 };
 
-/* extremes are of the runs from the beginning of a session to the beginning of the next one. */
+/* range has the extremes of the runs from the beginning of a session to the beginning of the next one. */
 struct range {
-	__u64 above_min; /* ~min, so that nothing is 0 */
+	__u64 above_min; /* ~min, so that 0 means no run */
 	__u64 max;
 };
 
 /* member is a session that counts. */
 struct member {
-	__u64 order;	 /* by their beginnings */
+	__u64 order;	 /* rank of the session by beginning */
 	__u64 positions; /* one bit each */
 	__u64 measures;	 /* it needs the overhead */
 };
 
 enum { MAX_MEMBERS = 1024 };
 
-/* The event of row r on a CPU is element r * nr_cpus + cpu. All programs that are counted share it. Made by the user side, for its size. */
+/*
+ * The perf event of row r on a CPU is element r * nr_cpus + CPU. All counted programs share the map. The user side
+ * creates it, because its size depends on the number of CPUs.
+ */
 struct {
 	__uint(type, BPF_MAP_TYPE_PERF_EVENT_ARRAY);
 	__type(key, __u32);
@@ -209,7 +220,7 @@ struct {
 	__type(value, struct copy);
 } copies SEC(".maps");
 
-/* So that the compiler describes them: it does not for maps in maps. */
+/* For BTF: the compiler does not describe the types of maps in maps. */
 const struct position *described_position __attribute__((unused));
 const struct range *described_range __attribute__((unused));
 
@@ -220,7 +231,10 @@ struct one_position {
 	__type(value, struct position);
 };
 
-/* The user side makes the maps of those that are in use. Elements of one large map would take their room, or have none where they are made as needed. */
+/*
+ * The user side creates the maps of the positions in use. One large map would take memory for all positions; if it
+ * allocated its elements on demand, that could fail.
+ */
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY_OF_MAPS);
 	__uint(max_entries, MAX_EVENTS);
@@ -235,7 +249,7 @@ struct by_position {
 	__type(value, struct range);
 };
 
-/* By token. */
+/* Keyed by token. */
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH_OF_MAPS);
 	__uint(max_entries, MAX_MEMBERS);
@@ -244,7 +258,7 @@ struct {
 	__array(values, struct by_position);
 } extremes SEC(".maps");
 
-/* By token. Only the user side looks into it. */
+/* Keyed by token. Only the user side reads it. */
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
 	__uint(max_entries, MAX_MEMBERS);
@@ -255,13 +269,13 @@ struct {
 
 volatile struct sets state SEC(".data.state");
 
-const volatile __u32 nr_cpus; /* possible ones */
+const volatile __u32 nr_cpus; /* number of possible CPUs */
 
-/* What struct cpu.brief says of the short way. */
+/* Bits of struct cpu.brief; EVENTS masks the number of events. */
 enum {
 	EVENTS = 0xff,
-	IN_MEMORY = 0x100,  /* some are counted in memory */
-	CALIBRATED = 0x200, /* some are calibrated */
+	IN_MEMORY = 0x100,  /* some events are counted in memory */
+	CALIBRATED = 0x200, /* some positions are calibrated */
 	OPEN = 0x400,
 };
 
@@ -293,20 +307,20 @@ struct task_struct___run {
 
 #pragma clang attribute pop
 
-static const volatile __u32 zero; /* not on the stack, which the short way does not use */
+static const volatile __u32 zero; /* not on the stack: the short way uses none */
 
 static __always_inline struct cpu *this_cpu(void)
 {
 	return bpf_map_lookup_elem(&cpus, (void *)&zero);
 }
 
-/* set_of is the set of a version. */
+/* set_of returns the set of a version. */
 static __always_inline volatile struct set *set_of(__u64 version)
 {
 	return &state.sets[version & 1];
 }
 
-/* EACH does something for each of n events of the short way, of which there is at least one. */
+/* EACH does DO(e) for each of the n events of the short way. n must be at least 1. */
 #define NEXT(DO, e)           \
 	if (n <= e)           \
 		break;        \
@@ -319,7 +333,7 @@ static __always_inline volatile struct set *set_of(__u64 version)
 		NEXT(DO, 11) NEXT(DO, 12) NEXT(DO, 13) NEXT(DO, 14) NEXT(DO, 15) \
 	} while (0)
 
-/* in_memory is what an event has counted that the kernel counts in memory. */
+/* in_memory returns the count of an event that the kernel counts in memory. */
 static __always_inline __u64 in_memory(__u64 address)
 {
 	struct perf_event___run *event = bpf_rdonly_cast((void *)address, bpf_core_type_id_kernel(struct perf_event___run));
@@ -327,7 +341,7 @@ static __always_inline __u64 in_memory(__u64 address)
 	return event->count.a.a.counter;
 }
 
-/* READ reads an event plainly. An error is a negative number, and no count is. */
+/* READ reads an event plainly. Errors are negative numbers; counts are not. */
 #define READ(e)                                                   \
 	value = bpf_perf_event_read(&events, cpu->index[e]);      \
 	READ_INTO(e) = value;                                     \
@@ -350,7 +364,10 @@ static __always_inline __u64 in_memory(__u64 address)
 			EACH(READ);                               \
 	}
 
-/* read_start reads all events plainly into the first slot, read_now into now. What they return is negative if one could not be read. */
+/*
+ * read_start reads all events plainly into the first slot, read_now into cpu->now. Both return a negative number if an
+ * event could not be read.
+ */
 static __always_inline __s64 read_start(struct cpu *cpu, __u64 brief)
 {
 	__u64 any = 0, value, memory, n = brief & EVENTS;
@@ -374,8 +391,9 @@ static __always_inline __s64 read_now(struct cpu *cpu, __u64 brief)
 enum { AT_END = SLOTS }; /* the last of the slots */
 
 /*
- * read_all reads n events into a slot, plainly or with times, and returns which could be read. The verifier checks a function that is
- * not static once, and not for each state that leads to it: the number of events is unknown to it.
+ * read_all reads n events into a slot, plainly or with times, and returns which could be read, one bit each. It is a
+ * global function, so the verifier checks it once, with an unknown number of events, and not for each state that leads
+ * to it.
  */
 __noinline __u64 read_all(struct cpu *cpu, __u32 to, __u64 n, bool plain)
 {
@@ -399,7 +417,7 @@ __noinline __u64 read_all(struct cpu *cpu, __u32 to, __u64 n, bool plain)
 	return read;
 }
 
-/* readable is which events could be read into the first slot plainly. */
+/* readable returns which events could be read plainly into the first slot, one bit each. */
 __noinline __u64 readable(struct cpu *cpu)
 {
 	__u64 i, read = 0;
@@ -411,12 +429,12 @@ __noinline __u64 readable(struct cpu *cpu)
 	return read;
 }
 
-/* find_memory finds an event of a CPU that the kernel counts in memory; it is 0 if the CPU does not have it. */
+/* find_memory returns the address of a CPU's struct perf_event; 0 if the CPU does not have the event. */
 static __always_inline __u64 find_memory(struct cpu *cpu, __u64 index)
 {
 	__u64 entry, event = 0;
 
-	*(volatile __u64 *)&cpu->events = (__u64)&events; /* from there it is a number */
+	*(volatile __u64 *)&cpu->events = (__u64)&events; /* read back, it is a number to the verifier */
 	entry = *(volatile __u64 *)&cpu->events + bpf_core_field_offset(struct bpf_array, ptrs) + index * sizeof(entry);
 	if (bpf_probe_read_kernel(&entry, sizeof(entry), (void *)entry) || !entry)
 		return 0;
@@ -426,14 +444,17 @@ static __always_inline __u64 find_memory(struct cpu *cpu, __u64 index)
 }
 
 enum {
-	LOOK_EVERY = 1000000, /* ns: less than events take turns */
+	LOOK_EVERY = 1000000, /* ns: shorter than the time between two rotations of multiplexed events */
 	SHARED_FOR = 1000000000,
 	QUICK = 32000,	   /* ns from a run to the next */
 	QUICK_TIMES = 64,
 	TIMED_OF = 32,	   /* a power of 2 */
 };
 
-/* reading_time is how long it takes to read all events plainly: the time of runs is taken around their readings. Twice, for interrupts. */
+/*
+ * reading_time returns how long a plain reading of all events takes, in ns. The time of a run includes its readings. It
+ * returns the shorter of two attempts, because an interrupt can prolong one.
+ */
 static __always_inline __u64 reading_time(struct cpu *cpu, __u64 n)
 {
 	__u64 i, begin, end, least = ~0ULL;
@@ -452,7 +473,7 @@ static __always_inline __u64 reading_time(struct cpu *cpu, __u64 n)
 	return least;
 }
 
-/* look_at is look for an event, and reports whether it shares its counter. */
+/* look_at does the work of look for one event, and reports whether the event shares its counter. */
 __noinline int look_at(struct cpu *cpu, __u32 event)
 {
 	struct bpf_perf_event_value v = {};
@@ -485,9 +506,9 @@ __noinline int look_at(struct cpu *cpu, __u32 event)
 }
 
 /*
- * look finds out whether an event shares its counter with others: then runs are read with times. Reading them takes
- * a third longer. What was read plainly since the last look is taken to have been on a counter for the same share of the time as the
- * event was altogether. The first look at an event has nothing to compare with: what was before says nothing of it.
+ * look detects whether an event shares its counter with others. If so, runs are read with times, which takes a third
+ * longer. look assumes that, in the plain runs since the last look, an event was on a counter for the same share of the
+ * time as in all the time since then. The first look at an event has nothing to compare with.
  */
 __noinline int look(struct cpu *cpu)
 {
@@ -518,7 +539,7 @@ __noinline int look(struct cpu *cpu)
 	return 0;
 }
 
-/* charge adds what the probes took of the runs that were read plainly since the last time to the sums. */
+/* charge adds the overhead of the runs that were read plainly since the last time to the sums. */
 __noinline int charge(struct cpu *cpu)
 {
 	volatile struct set *set;
@@ -536,7 +557,7 @@ __noinline int charge(struct cpu *cpu)
 	return 0;
 }
 
-/* lengthen says in the first slot what SHORT says of it. */
+/* lengthen writes what SHORT implies to the first slot, and clears SHORT. */
 static __always_inline void lengthen(struct cpu *cpu)
 {
 	struct slot *slot = &cpu->slots[0];
@@ -549,7 +570,7 @@ static __always_inline void lengthen(struct cpu *cpu)
 	cpu->live &= ~(__u64)SHORT;
 }
 
-/* take_over has a CPU count an event at a position. */
+/* take_over makes a CPU count an event at a position. */
 __noinline int take_over(struct cpu *cpu, __u32 position, __u64 key, bool memory)
 {
 	if (!cpu || position >= MAX_EVENTS)
@@ -565,7 +586,7 @@ __noinline int take_over(struct cpu *cpu, __u32 position, __u64 key, bool memory
 	return 0;
 }
 
-/* refresh has a CPU count the set that is in force, or reports that there is none. */
+/* refresh makes a CPU count the set that is in force. It returns 0 if no session counts. */
 __noinline int refresh(struct cpu *cpu)
 {
 	__u64 i, version;
@@ -589,13 +610,13 @@ __noinline int refresh(struct cpu *cpu)
 	return 1;
 }
 
-/* switches is how often a task was switched away from. */
+/* switches returns how often a task was switched away from. */
 static __always_inline __u64 switches(const struct task_struct___run *task)
 {
 	return task->nvcsw + task->nivcsw;
 }
 
-/* bucket is that of a value: one each for 0 to 3, then 4 for each power of 2. */
+/* bucket returns the bucket of a value: one each for 0 to 3, then 4 per power of 2. */
 __noinline __u64 bucket(__u64 value)
 {
 	__u64 v = value, log = 0, half, above;
@@ -603,7 +624,7 @@ __noinline __u64 bucket(__u64 value)
 #pragma unroll
 	for (half = 32; half; half >>= 1) {
 		above = -(v >> half);
-		asm volatile("" : "+r"(above)); /* no branches, of which the verifier would check each combination */
+		asm volatile("" : "+r"(above)); /* no branches: the verifier would check each combination */
 		above = above >> 63 ? half : 0;
 		v >>= above;
 		log += above;
@@ -614,8 +635,9 @@ __noinline __u64 bucket(__u64 value)
 }
 
 /*
- * file has a run that is counted next begin a new range of what changes nothing and, in another bucket than those before it, has these put
- * into the histogram. A function of its own for the verifier, which looks at it once and not for each event.
+ * file begins a new range of counts that change nothing, for a run whose count is outside of the last one; the run is
+ * counted afterwards. If the bucket changes, the runs of the last bucket go to the histogram. It is a global function,
+ * so the verifier checks it once and not for each event.
  */
 __noinline int file(struct cpu *cpu, __u32 event, __u64 value)
 {
@@ -647,7 +669,7 @@ __noinline int file(struct cpu *cpu, __u32 event, __u64 value)
 	return 0;
 }
 
-/* own is what a run counted without what the probes did. */
+/* own returns what a run counted without the overhead of the probes. */
 static __always_inline __u64 own(__u64 value, __u64 overhead)
 {
 	return value > overhead ? value - overhead : 0;
@@ -682,7 +704,7 @@ static __always_inline void add(struct cpu *cpu, __u64 brief)
 	}
 }
 
-/* add_full adds what an event counted in a run of any slot, with what was read at its end. */
+/* add_full adds what an event counted in a run of any slot. The readings at its end are in slot AT_END. */
 __noinline int add_full(struct cpu *cpu, __u32 number, __u32 event, bool plain)
 {
 	volatile struct set *set;
@@ -727,7 +749,7 @@ __noinline int add_full(struct cpu *cpu, __u32 number, __u32 event, bool plain)
 	return 0;
 }
 
-/* add_all is add_full for each of n events. */
+/* add_all calls add_full for each of n events. */
 __noinline int add_all(struct cpu *cpu, __u32 number, __u64 n, bool plain)
 {
 	__u64 i;
@@ -739,13 +761,16 @@ __noinline int add_all(struct cpu *cpu, __u32 number, __u64 n, bool plain)
 	return 0;
 }
 
-/* Kernel stacks are that large, and aligned to their size. */
+/* Sizes of kernel stacks, which are aligned to their size. */
 #define STACK 0x4000
 #define LARGEST_STACK 0x10000
 
-/* ended tells of a slot of this task whether its run has ended although its slot is taken, seen from a run that begins at a frame. The
- * kernel runs no bperf_exit within an bperf_exit on the same CPU: such runs leave their slot behind. A run that has not ended is further up on the
- * same stack, or on the stack of the task, which what interrupts it leaves for another. */
+/*
+ * ended reports whether the run of a taken slot of this task has ended, seen from a run that begins at a frame. The
+ * kernel does not run bperf_exit within bperf_exit on the same CPU, so such runs leave their slots taken. A run that
+ * has not ended is further up on the same stack, or on the stack of the task, from which an interrupt switches to
+ * another stack.
+ */
 static __always_inline bool ended(const struct slot *slot, __u64 frame, const struct task_struct___run *task)
 {
 	__u64 stack = (__u64)task->stack;
@@ -757,10 +782,10 @@ static __always_inline bool ended(const struct slot *slot, __u64 frame, const st
 	return frame - stack < LARGEST_STACK && slot->frame - stack >= LARGEST_STACK;
 }
 
-/* take finds a slot for the run that enters. If there is none it takes that of the oldest. */
+/* take returns a slot for the run that enters. If none is free, it takes the slot of the oldest run. */
 static __noinline __u64 take(struct cpu *cpu, const struct task_struct___run *task)
 {
-	__u64 i, taken = 0, turn = ~0ULL, frame = cpu->entering; /* a number: the verifier does not let one compute with ctx */
+	__u64 i, taken = 0, turn = ~0ULL, frame = cpu->entering; /* as a number: the verifier does not allow arithmetic on ctx */
 
 	for (i = 0; i < SLOTS; i++) {
 		struct slot *slot = &cpu->slots[i];
@@ -781,7 +806,7 @@ static __noinline __u64 take(struct cpu *cpu, const struct task_struct___run *ta
 	return taken;
 }
 
-/* between is the time of a run without that for the readings. */
+/* between returns the time of a run without its readings, in ns. */
 static __always_inline __u64 between(struct cpu *cpu, __u64 began, __u64 ended)
 {
 	__u64 time = ended - began, readings = 2 * cpu->reading;
@@ -789,7 +814,10 @@ static __always_inline __u64 between(struct cpu *cpu, __u64 began, __u64 ended)
 	return time > readings ? time - readings : 0;
 }
 
-/* enter is the long way of bperf_entry: others have begun, or events share counters. */
+/*
+ * enter is the long way of bperf_entry: other runs are unfinished, an event shares its counter, or there are many
+ * events.
+ */
 static __noinline int enter(struct cpu *cpu, void *ctx)
 {
 	struct task_struct___run *task;
@@ -840,7 +868,7 @@ int bperf_entry(void *ctx)
 			return 0;
 		version = cpu->version;
 	}
-	barrier(); /* if another set comes in between, the run has the version before, and not what belongs to it */
+	barrier(); /* if another set is taken over in between, the run has the old version without its data */
 	brief = cpu->brief;
 	if (cpu->live || !brief)
 		return enter(cpu, ctx);
@@ -858,11 +886,11 @@ int bperf_entry(void *ctx)
 		live = 1;
 	}
 	barrier();
-	cpu->live = live; /* last: runs that end meanwhile have not begun */
+	cpu->live = live; /* last: runs that end before have no entry */
 	return 0;
 }
 
-/* find is the slot of a run, or SLOTS. */
+/* find returns the slot of a run, or SLOTS. */
 static __always_inline __u64 find(struct cpu *cpu, __u64 frame)
 {
 	__u64 i;
@@ -874,7 +902,7 @@ static __always_inline __u64 find(struct cpu *cpu, __u64 frame)
 	return i;
 }
 
-/* later frees the slots of runs that began after one that ends, and returns whether there are any. */
+/* later frees the slots of runs that began after a run that ends, and returns whether there were any. */
 static __noinline bool later(struct cpu *cpu, __u64 turn)
 {
 	bool any = false;
@@ -906,7 +934,7 @@ static __noinline int leave(struct cpu *cpu, void *ctx)
 	}
 	slot = &cpu->slots[n];
 	bits = (1ULL | 1ULL << EXITING) << n;
-	cpu->live |= bits; /* it is not taken from here on */
+	cpu->live |= bits; /* from here on, take skips the slot */
 	barrier();
 	if (slot->frame != (__u64)ctx)
 		goto drop;
@@ -924,13 +952,13 @@ static __noinline int leave(struct cpu *cpu, void *ctx)
 	if (slot->task != (__u64)task || slot->switches != switches(task))
 		goto drop;
 	/*
-	 * The kernel runs no bperf_entry within a bperf_entry on the same CPU. The slot of a run that began so is none, or one that a
-	 * run at the same place left behind. Runs that interrupt each other end before those that they interrupt.
+	 * The kernel does not run bperf_entry within bperf_entry on the same CPU. A run that began that way has no
+	 * slot, or one that a run at the same frame left behind. Runs that interrupt others end before these.
 	 */
 	why = DROPPED_MIXED;
 	if (cpu->entering || (cpu->live & ~bits && later(cpu, slot->turn)))
 		goto drop;
-	if (state.version - slot->version > 2) /* its set may have been written over: sessions do not wait for programs that can sleep */
+	if (state.version - slot->version > 2) /* its set may have been overwritten: sessions do not wait for programs that can sleep */
 		goto drop;
 	if (plain) {
 		if (slot->began) {
@@ -955,7 +983,7 @@ drop:
 	return 0;
 }
 
-/* drop drops a run that ends on the short way; where that is due to what began while it ended, this with it. */
+/* drop drops a run that ends on the short way. With DROPPED_MIXED it also drops the runs that began while it ended. */
 static __noinline int drop(struct cpu *cpu, enum dropped why)
 {
 	cpu->live &= why == DROPPED_MIXED ? 0 : ~(__u64)ENDING;
@@ -964,8 +992,9 @@ static __noinline int drop(struct cpu *cpu, enum dropped why)
 }
 
 /*
- * finish ends a run on the short way whose time is taken. Where runs follow each other quickly it stands for those before it, too, and
- * some of the next ones go without: how many is left to chance, so that it does not go with what the program does in turns.
+ * finish ends a timed run on the short way. Its time also stands for the runs before it that were not timed. If runs
+ * follow each other quickly, some of the next runs are not timed. Their number is random, so that it does not correlate
+ * with what the program does in turns.
  */
 static __noinline int finish(struct cpu *cpu, __u64 brief)
 {
@@ -1019,11 +1048,14 @@ int bperf_exit(void *ctx)
 	add(cpu, brief);
 	cpu->counted++;
 	barrier();
-	cpu->live &= ~(__u64)ENDING; /* what began meanwhile is not in it */
+	cpu->live &= ~(__u64)ENDING; /* slots that were taken in between stay taken */
 	return 0;
 }
 
-/* of_cpu is an element of a map, of some CPU, which is this one where the kernel cannot look elsewhere (before Linux 5.19). */
+/*
+ * of_cpu returns the element of a per-CPU map for a CPU. Before Linux 5.19, the kernel can return only that of this
+ * CPU.
+ */
 static __always_inline void *of_cpu(void *map, void *key, __u32 number)
 {
 	if (bpf_core_enum_value_exists(enum bpf_func_id, BPF_FUNC_map_lookup_percpu_elem))
@@ -1031,7 +1063,10 @@ static __always_inline void *of_cpu(void *map, void *key, __u32 number)
 	return bpf_map_lookup_elem(map, key);
 }
 
-/* copy_event copies what a position has counted on a CPU; with close its extremes begin anew. */
+/*
+ * copy_event copies what a position has counted on a CPU. With close, its extremes go to the session that began last,
+ * and start over.
+ */
 __noinline int copy_event(struct cpu *cpu, __u32 number, __u32 event, bool close)
 {
 	__u32 latest = state.latest;
@@ -1071,7 +1106,7 @@ __noinline int copy_event(struct cpu *cpu, __u32 number, __u32 event, bool close
 	return 0;
 }
 
-/* copy_all is copy_event for each position. */
+/* copy_all calls copy_event for each position. */
 __noinline int copy_all(struct cpu *cpu, __u32 number, bool close)
 {
 	__u32 i;
@@ -1084,8 +1119,9 @@ __noinline int copy_all(struct cpu *cpu, __u32 number, bool close)
 }
 
 /*
- * bperf_read copies the sums of a CPU, on which it is run with interrupts off, or elsewhere if that CPU is offline. It returns 1 if they
- * were being changed. args: the CPU; whether it is online; whether the extremes begin anew.
+ * bperf_read copies the sums of a CPU. It runs on that CPU with interrupts off, or on any CPU if that CPU is offline.
+ * args: the CPU; whether it is online; whether the extremes start over. It returns 1 if the sums were being changed;
+ * the caller tries again.
  */
 SEC("raw_tp/sched_switch")
 int bperf_read(__u64 *args)
@@ -1104,14 +1140,14 @@ int bperf_read(__u64 *args)
 		return 1;
 	counted = cpu->counted;
 	pending = counted - cpu->timed;
-	if (pending && cpu->plain_runs) { /* they had the time of the others */
+	if (pending && cpu->plain_runs) { /* they get the average time of the others */
 		cpu->plain_time += cpu->plain_time * pending / cpu->plain_runs;
 		cpu->plain_runs += pending;
 		cpu->timed = counted;
 	}
 	if (online && cpu->version != state.version) {
 		refresh(cpu);
-	} else if (online) { /* so that no minimum is that of a run in which the event had no counter */
+	} else if (online) { /* so that no minimum comes from a run in which the event was not on a counter */
 		lengthen(cpu);
 		look(cpu);
 	}

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-/* Tells of each BPF program that is loaded how many references there are to it. The user side is internal/count/program. */
+/* Lists each loaded BPF program with the number of references to it. The user side is internal/count/program. */
 #include "kernel.h"
 
 char LICENSE[] SEC("license") = "Dual BSD/GPL";
@@ -22,10 +22,10 @@ struct bpf_iter__bpf_prog {
 	struct bpf_prog *prog;
 } __attribute__((preserve_access_index));
 
-/* references_of is what is written for each program. */
+/* references_of is the record of a program. */
 struct references_of {
 	__u64 id;
-	__s64 count; /* that of the iterator is among them */
+	__s64 count; /* including the reference of the iterator */
 };
 
 const struct references_of *the_user_side_has_this __attribute__((unused));

@@ -1,23 +1,24 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 /*
- * Samples are counted in the kernel: the program runs on the overflow of a perf event, in place of a record in its ring,
- * and adds the sample to the sum of those that are alike. Which that are is for who loads it to say.
+ * Counts samples in the kernel. The program runs on the overflow of a perf event instead of a record in its ring, and
+ * adds the sample to the sum of the samples with the same key. The user side (internal/sample) chooses what the key
+ * has.
  *
- * There are two generations of maps. The program uses one; the other is read meanwhile, and left at 0.
+ * There are two generations of maps. The program fills one, while the user side reads the other and resets it to 0.
  *
- * What leaves the kernel is short (encode.h): the callers of a sample when they are first met, through a ring buffer, and
- * sums when they are read, by an iterator.
+ * What leaves the kernel is encoded to be short (encode.h): the callers of a sample go through a ring buffer when they
+ * are first met, and on_drain (drain.h) writes sums when they are read.
  *
  * Needs Linux 5.15.
  */
 #include "namespace.h"
 #include "encode.h"
 
-#define MAX_FRAMES 127 /* of each part of a stack: kernel.perf_event_max_stack */
+#define MAX_FRAMES 127 /* per part of a stack: kernel.perf_event_max_stack */
 
 #define EEXIST 17
 
-/* By which samples are told apart. What is off is 0 in the key. */
+/* What the key has. Fields that are off are 0. */
 const volatile bool by_stack = false;
 const volatile bool by_ip = false;
 const volatile bool by_pid = false;
@@ -28,14 +29,14 @@ const volatile bool by_cgroup = false;
 const volatile bool by_priority = false;
 const volatile bool by_state = false;
 const volatile bool by_addr = false;
-const volatile bool by_access = false; /* by what read_access writes */
+const volatile bool by_access = false; /* fields that read_access writes */
 
 const volatile bool kernel_stacks = true;
 const volatile bool user_stacks = true;
 const volatile bool no_idle = false;
 const volatile bool is_arm64 = false;
-const volatile bool unwinds = false; /* user stacks are walked by unwind.h: Linux 5.17 */
-const volatile __u32 event = 0; /* each has a program of its own */
+const volatile bool unwinds = false; /* unwind.h walks user stacks: Linux 5.17 */
+const volatile __u32 event = 0; /* each event has a separate program */
 
 #include "unwind.h"
 #include "follow.h"
@@ -46,16 +47,16 @@ struct range {
 
 #define MAX_RANGES 256 /* a power of two */
 
-/* Sorted, and apart from each other: where the instruction pointer is, and where it or a caller is. */
+/* Sorted and disjoint: ranges for the instruction pointer, and ranges for the instruction pointer or a caller. */
 const volatile struct range ips[MAX_RANGES] = {};
 const volatile struct range programs[MAX_RANGES] = {};
 const volatile __u32 nr_ips = 0;
 const volatile __u32 nr_programs = 0;
 
-/* The maps that are in use: 0 or 1. */
+/* The generation that the program fills: 0 or 1. */
 __u32 generation = 0;
 
-/* What is in the maps of each generation. */
+/* The number of entries in the maps of each generation. */
 struct fill {
 	__u64 sums;
 	__u64 chains;
@@ -66,13 +67,13 @@ struct fill filled[2];
 struct counts {
 	__u64 samples; /* all for which the program ran */
 	__u64 value; /* the sum of their periods */
-	__u64 idle; /* that were not wanted */
-	__u64 filtered; /* the same */
-	__u64 no_sum; /* that found no room */
-	__u64 no_stack; /* that were counted without their stacks, as these found no room */
-	__u64 collisions; /* the same, as another stack has the same hash */
-	__u64 truncated; /* whose stacks were cut */
-	__u64 cut[UNWIND_ENDS]; /* whose user stacks were, by reason; the first is none */
+	__u64 idle; /* samples that were dropped because the CPU was idle */
+	__u64 filtered; /* samples that were dropped for another reason */
+	__u64 no_sum; /* samples without room for their sum */
+	__u64 no_stack; /* samples that were counted without their stacks, for which there was no room */
+	__u64 collisions; /* the same, because another stack has the same hash */
+	__u64 truncated; /* samples whose stacks were cut */
+	__u64 cut[UNWIND_ENDS]; /* samples by the end of their user stacks: enum unwind_end */
 };
 
 #define MAX_EVENTS 64
@@ -98,16 +99,16 @@ struct {
 } scratch SEC(".maps");
 
 /*
- * Callers: the frames of one part of a stack, the kernel's or the user's, without the innermost frame of all. Samples at
- * different instructions of a function have the same.
+ * chain is the callers in one part of a stack, the kernel's or the user's. It does not have the innermost frame of the
+ * whole stack, so samples at different instructions of a function have the same chain.
  */
 struct chain {
-	__u64 check; /* another hash */
+	__u64 check; /* another hash, to detect collisions */
 	__u32 id;
-	__u32 told; /* they are in the ring buffer, or were */
+	__u32 told; /* its frames are or were in the ring buffer */
 };
 
-/* By hash. */
+/* Keyed by hash. */
 struct chains_of_generation {
 	__uint(type, BPF_MAP_TYPE_HASH);
 	__uint(max_entries, 1);
@@ -122,11 +123,11 @@ struct {
 	__array(values, struct chains_of_generation);
 } chains SEC(".maps");
 
-__u32 last_chain = 0; /* the ID that was given last */
+__u32 last_chain = 0; /* the last ID that was given */
 
 /*
- * Chains that are met for the first time: twice the ID and the generation, the number of frames, and each of these as the
- * difference to the one before. Some are 0, or marks.
+ * Chains that are met for the first time. A record has twice the ID plus the generation, the number of frames, and each
+ * frame as the difference to the one before. Some frames are 0 or context marks.
  */
 struct {
 	__uint(type, BPF_MAP_TYPE_RINGBUF);
@@ -147,20 +148,20 @@ struct {
 	__type(value, struct encoding);
 } encodings SEC(".maps");
 
-/* In place of the ID of a chain. */
+/* In place of the ID of a chain without callers. */
 #define NO_CHAIN 0
 
-/* What the kernel's own sample says about an access to memory. */
+/* access has what the kernel's own sample contains about an access to memory. */
 struct access {
 	__u64 data_src; /* union perf_mem_data_src */
 	__u64 phys_addr;
 };
 
-/* What samples are told apart by, besides their stacks. */
+/* subject is what the key has besides stacks. */
 struct subject {
 	__u64 cgroup;
 	char comm[16];
-	__u32 pid; /* as the reader knows it */
+	__u32 pid; /* in the reader's PID namespace */
 	__u32 tid;
 	__u32 cpu;
 	__s32 priority;
@@ -170,15 +171,15 @@ struct subject {
 		char waker_comm[16]; /* of blocked threads */
 		struct access access; /* of samples */
 	};
-	__u32 waker; /* its process */
-	__u32 weight; /* of the access: what it cost */
-	__u64 addr; /* of the data that was accessed */
+	__u32 waker; /* process ID */
+	__u32 weight; /* cost of the access */
+	__u64 addr; /* address of the accessed data */
 };
 
 struct key {
 	__u64 ip; /* the innermost frame */
-	__u32 kernel; /* the ID of its callers in the kernel */
-	__u32 user; /* the same */
+	__u32 kernel; /* ID of its callers in the kernel */
+	__u32 user; /* ID of its callers in user space */
 	struct subject subject;
 };
 
@@ -195,7 +196,7 @@ struct sums_of_generation {
 	__uint(value_size, sizeof(struct sum));
 };
 
-/* So that the types are in BTF. */
+/* Keeps the types in BTF. */
 const struct key *_key __attribute__((unused));
 const struct sum *_sum __attribute__((unused));
 
@@ -217,8 +218,8 @@ struct task_struct___sampled {
 #pragma clang attribute pop
 
 /*
- * The context is struct bpf_perf_event_data, which begins with the registers of the architecture: struct pt_regs, and
- * struct user_pt_regs on arm64. It may be read at constant offsets only.
+ * The context is struct bpf_perf_event_data, which begins with the registers: struct pt_regs, or struct user_pt_regs on
+ * arm64. The verifier allows constant offsets only.
  */
 #define CONTEXT(name, amd64, arm64)                                                                                   \
 	static __always_inline __u64 name(void *ctx)                                                                  \
@@ -253,7 +254,7 @@ static __always_inline __u64 mix_check(__u64 hash, __u64 v)
 	return hash ^ hash >> 29;
 }
 
-/* What a generation has. The verifier forgets the bounds of what was the key of a map. */
+/* fill_of returns the fill of a generation. The mask is for the verifier, which forgets the bounds of a map's key. */
 static __always_inline struct fill *fill_of(__u64 g)
 {
 	asm volatile("%0 &= 1" : "+r"(g));
@@ -275,13 +276,19 @@ static __always_inline bool within(const volatile struct range *ranges, __u32 n,
 	return low < n && ranges[low & (MAX_RANGES - 1)].start <= addr;
 }
 
-/* Looked at by the verifier once, and not for each frame. */
+/*
+ * in_programs reports whether an address is in the ranges of programs. It is a global function, so the verifier checks
+ * it once and not for each frame.
+ */
 __noinline int in_programs(__u64 addr)
 {
 	return within(programs, nr_programs, addr);
 }
 
-/* How many frames of the user there are up to one that is no address. The kernel puts a mark in front in the callchains of some events. */
+/*
+ * addresses returns the number of user frames before the first one that is no address. It skips the frame in front,
+ * where the kernel puts a mark in the callchains of some events.
+ */
 __noinline int addresses(struct frames *f)
 {
 	__u32 n, i;
@@ -295,7 +302,7 @@ __noinline int addresses(struct frames *f)
 	return n;
 }
 
-/* Takes the stack of the current task, and says why that of the user ends: enum unwind_end. */
+/* take_stack reads the stack of the current task. *end gets the reason why the user stack ends: enum unwind_end. */
 static __always_inline void take_stack(void *ctx, struct stack *s, __u32 *end)
 {
 	long n;
@@ -318,7 +325,7 @@ static __always_inline void take_stack(void *ctx, struct stack *s, __u32 *end)
 	}
 }
 
-/* Whether the sample is in one of the programs, or in what they have called. */
+/* calls_programs reports whether the sample is in one of the programs, or in code that they called. */
 static __always_inline bool calls_programs(struct stack *s, __u64 ip)
 {
 	__u32 i;
@@ -326,7 +333,7 @@ static __always_inline bool calls_programs(struct stack *s, __u64 ip)
 	if (in_programs(ip))
 		return true;
 	for (i = 0; i < MAX_FRAMES && i < s->kernel.n; i++)
-		if (in_programs(s->kernel.ips[i] - 1)) /* of callers, it is where they go on */
+		if (in_programs(s->kernel.ips[i] - 1)) /* the frame of a caller is a return address */
 			return true;
 	return false;
 }
@@ -337,8 +344,8 @@ enum {
 };
 
 /*
- * Puts a chain into the ring buffer. Such functions are looked at by the verifier once; their loops must have no other
- * branch than that to their end.
+ * tell_chain writes a chain to the ring buffer. It is a global function, so the verifier checks it once. The loop of
+ * such a function must have no branch except the one to its end.
  */
 __noinline int tell_chain(struct frames *f, __u32 id, __u32 encoder)
 {
@@ -360,7 +367,7 @@ __noinline int tell_chain(struct frames *f, __u32 id, __u32 encoder)
 	n = e->size;
 	if (n > MAX_ENCODED)
 		return NO_ROOM;
-	for (i = 0; i < 4; i++) { /* in an NMI it fails where another CPU writes, too */
+	for (i = 0; i < 4; i++) { /* in an NMI, it fails while another CPU writes */
 		err = bpf_ringbuf_output(&ring, e->bytes, n, BPF_RB_NO_WAKEUP);
 		if (!err)
 			return 0;
@@ -368,7 +375,10 @@ __noinline int tell_chain(struct frames *f, __u32 id, __u32 encoder)
 	return NO_ROOM;
 }
 
-/* The ID of a chain of the kernel or the user. One that the ring buffer had no room for is told the next time. */
+/*
+ * keep_chain returns the ID of a chain of the kernel or the user, NO_CHAIN, NO_ROOM or COLLISION. If the ring buffer
+ * has no room for the chain, it is written the next time.
+ */
 __noinline int keep_chain(struct frames *f, __u32 user, __u32 g, __u32 encoder)
 {
 	__u64 hash = user, check = 1;
@@ -393,7 +403,7 @@ __noinline int keep_chain(struct frames *f, __u32 user, __u32 g, __u32 encoder)
 		struct chain fresh = { .check = check };
 
 		fresh.id = __sync_fetch_and_add(&last_chain, 1) + 1;
-		if (!bpf_map_update_elem(map, &hash, &fresh, BPF_NOEXIST)) /* or another CPU was faster */
+		if (!bpf_map_update_elem(map, &hash, &fresh, BPF_NOEXIST)) /* if it fails, another CPU may have been faster */
 			add(&fill_of(g)->chains, 1);
 		known = bpf_map_lookup_elem(map, &hash);
 		if (!known)
@@ -406,7 +416,10 @@ __noinline int keep_chain(struct frames *f, __u32 user, __u32 g, __u32 encoder)
 	return known->id;
 }
 
-/* Takes the innermost frame away. Before it can be a mark that the kernel puts into some callchains: PERF_CONTEXT_MAX. */
+/*
+ * take_innermost removes and returns the innermost frame. In some callchains, the kernel puts a mark in front of it
+ * (PERF_CONTEXT_MAX or above).
+ */
 static __always_inline __u64 take_innermost(__u64 *frames)
 {
 	__u64 ip = frames[0];
@@ -419,7 +432,7 @@ static __always_inline __u64 take_innermost(__u64 *frames)
 	return ip;
 }
 
-/* Keeps a stack. Where there is no room for it, the key is left with the instruction pointer alone. */
+/* keep_stack puts a stack into the key. If there is no room, the key keeps only the instruction pointer. */
 static __always_inline void keep_stack(struct key *key, struct stack *s, __u32 end, __u32 g, __u32 encoder, struct counts *c)
 {
 	int kernel, user;
@@ -445,7 +458,7 @@ static __always_inline void keep_stack(struct key *key, struct stack *s, __u32 e
 	}
 }
 
-/* Tells what the current task is told apart by. */
+/* describe fills in what the key has of the current task. */
 static __always_inline void describe(struct subject *subject, struct task_struct___sampled *task)
 {
 	if (by_pid)
@@ -486,14 +499,14 @@ static __always_inline void add_to_sum(struct key *key, __u64 value, __u32 g, st
 			return;
 		}
 	}
-	if (!__sync_fetch_and_add(&sum->count, 1)) /* it was read since */
+	if (!__sync_fetch_and_add(&sum->count, 1)) /* it was read since then */
 		sum->first = bpf_ktime_get_ns();
 	add(&sum->value, value);
 }
 
 /*
- * Whether the sample is wanted. Who loads this puts the code of a filter in the place of these instructions, of which the
- * compiler cannot tell what they return.
+ * filter reports whether the sample is wanted. The loader replaces these instructions with the code of a filter; the
+ * asm hides their result from the compiler.
  */
 static __noinline int filter(void *ctx)
 {

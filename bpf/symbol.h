@@ -1,15 +1,13 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
-/*
- * What the kernel itself calls an address of its own.
- */
+/* Asks the kernel for its own name of a kernel address. */
 #pragma once
 
 #include "kernel.h"
 
 __u64 asked = 0;
-char symbol[640]; /* KSYM_SYMBOL_LEN is less */
+char symbol[640]; /* more than KSYM_SYMBOL_LEN */
 
-/* Run by the reader. */
+/* The reader runs this. */
 SEC("raw_tp")
 int on_symbol(void *ctx)
 {

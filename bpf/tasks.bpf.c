@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 /*
- * What each process, or each cgroup, takes of the CPUs: at each switch, what the perf events of the CPU and the clock have
- * grown by since the last one is added to the sums of who leaves the CPU.
+ * Counts what each process, or each cgroup, uses of the CPUs. At each context switch, the growth of the CPU's perf
+ * events and of the clock since the last switch is added to the sums of the outgoing task.
  *
  * Needs Linux 5.10: BPF_PROG_TEST_RUN of raw tracepoints on a given CPU, BPF_F_PRESERVE_ELEMS.
  */
@@ -11,11 +11,14 @@
 
 const volatile __u32 nr_cpus = 1;
 const volatile __u32 nr_events = 0;
-/* Events that the kernel counts after the tracepoint, one bit each: the switch itself is still that of who leaves. */
+/*
+ * Events that the kernel counts after the tracepoint, one bit each: the switch itself still belongs to the outgoing
+ * task.
+ */
 const volatile __u64 switch_events = 0;
 const volatile bool by_cgroup = false;
 
-/* Several per CPU: event * nr_cpus + CPU. */
+/* The event on a CPU is element event * nr_cpus + CPU. */
 struct {
 	__uint(type, BPF_MAP_TYPE_PERF_EVENT_ARRAY);
 	__type(key, __u32);
@@ -29,7 +32,7 @@ struct sum {
 	struct bpf_perf_event_value events[MAX_EVENTS];
 };
 
-/* By process ID, or by the ID of a cgroup. */
+/* Keyed by process ID, or by cgroup ID. */
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
 	__uint(max_entries, 16384);
@@ -41,7 +44,7 @@ struct cpu {
 	__u64 time; /* of the last readings; 0 before the first */
 	__u64 seen; /* events that were read then, one bit each */
 	struct bpf_perf_event_value events[MAX_EVENTS];
-	__u64 lost_time; /* of those for which the sums have no room */
+	__u64 lost_time; /* time of tasks that did not fit into sums */
 	__u64 lost_switches;
 };
 
@@ -52,7 +55,7 @@ struct {
 	__type(value, struct cpu);
 } cpus SEC(".maps");
 
-/* Processes of other PID namespaces, whose IDs the reader does not know. */
+/* The key of processes that have no ID in the reader's PID namespace. */
 #define ELSEWHERE (1ULL << 32)
 
 static __always_inline __u64 process(void)
@@ -85,8 +88,8 @@ static __always_inline void add(struct bpf_perf_event_value *sum, struct bpf_per
 }
 
 /*
- * Runs with interrupts disabled, or where there can be no switch: sync comes by an interrupt, or on its own CPU with
- * preemption disabled.
+ * account runs with interrupts disabled, or where no switch can come: bring runs from an interrupt or, on the caller's
+ * CPU, with preemption disabled.
  */
 static __always_inline int account(bool switches)
 {
@@ -100,12 +103,12 @@ static __always_inline int account(bool switches)
 	if (!cpu)
 		return 0;
 	passed = now - cpu->time;
-	if (cpu->time && id) { /* it is not idle */
+	if (cpu->time && id) { /* not the idle task */
 		sum = sum_of(by_cgroup ? bpf_get_current_cgroup_id() : process());
 		if (sum) {
 			__sync_fetch_and_add(&sum->time, passed);
 			__sync_fetch_and_add(&sum->switches, switches);
-			if (!by_cgroup && (__u32)id == id >> 32) /* it may have executed something else */
+			if (!by_cgroup && (__u32)id == id >> 32) /* an exec may have changed the name */
 				bpf_get_current_comm(sum->comm, sizeof(sum->comm));
 		} else {
 			cpu->lost_time += passed;
@@ -135,7 +138,7 @@ int on_switch(void *ctx)
 	return account(true);
 }
 
-/* Brings the sums up to date: whoever runs on the CPU goes on. */
+/* bring updates the sums. The task on the CPU goes on. */
 SEC("raw_tp")
 int bring(void *ctx)
 {

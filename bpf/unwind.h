@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * User stacks: frame by frame, by rows that were made of call frame information (.eh_frame), and by the frame pointer
- * where code has none. The maps are filled by package userstack, the rows are made by package symbol/unwind.
+ * Unwinds user stacks frame by frame, by rules from call frame information (.eh_frame), and by the frame pointer where
+ * code has none. Package userstack fills the maps; package symbol/unwind builds the rows.
  *
- * Who includes this has a constant is_arm64.
+ * The file that includes this defines a constant is_arm64.
  *
  * Needs Linux 5.17.
  */
@@ -15,28 +15,28 @@
 
 #define PF_KTHREAD 0x00200000
 
-/* Why a stack ends. All but the first say that it is cut. */
+/* Why a stack ends. For all but the first, it is cut. */
 enum unwind_end {
 	UNWIND_OUTERMOST, /* there are no more callers */
-	UNWIND_NO_TABLE, /* the code has no table, nor frame pointers */
-	UNWIND_NO_RULE, /* its table cannot tell, and there is no frame pointer */
+	UNWIND_NO_TABLE, /* the code has neither a table nor frame pointers */
+	UNWIND_NO_RULE, /* the table has no rule for it, and there is no frame pointer */
 	UNWIND_UNREADABLE, /* the stack is not in memory, or not where the table says */
-	UNWIND_BROKEN, /* it leads back to where it was */
+	UNWIND_BROKEN, /* it leads to a frame that is not further up */
 	UNWIND_TOO_DEEP,
-	UNWIND_NO_ADDRESS, /* a return address is none, as code without frame pointers has them there */
+	UNWIND_NO_ADDRESS, /* a return address is not an address, as in code without frame pointers */
 	UNWIND_ENDS,
 };
 
 struct unwind_mapping {
 	__u64 start, end;
-	__u64 bias; /* less this, an address is an offset in the table */
+	__u64 bias; /* an address minus this is an offset in the table */
 	__u32 table;
 	__u32 rows;
 };
 
 struct unwind_process {
-	__u32 first; /* of its mappings, which are sorted */
-	__u32 count; /* 0 if it is left to its frame pointers */
+	__u32 first; /* index of its first mapping; they are sorted */
+	__u32 count; /* number of mappings; 0 if it is walked by frame pointers */
 };
 
 struct unwind_row {
@@ -61,7 +61,7 @@ struct unwind_rule {
 	__u8 signal;
 };
 
-/* By process ID as the reader knows it. */
+/* Keyed by process ID in the reader's PID namespace. */
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
 	__uint(max_entries, 1);
@@ -69,7 +69,7 @@ struct {
 	__type(value, struct unwind_process);
 } unwind_processes SEC(".maps");
 
-/* Processes that are not in it, and were seen. */
+/* Processes that were seen but are not in unwind_processes. */
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
 	__uint(max_entries, 1);
@@ -99,7 +99,7 @@ struct {
 	__array(values, struct unwind_table);
 } unwind_tables SEC(".maps");
 
-/* Of all tables. The first one is that there is none. */
+/* The rules of all tables. Rule 0 means that there is none. */
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
 	__uint(max_entries, 1);
@@ -122,7 +122,7 @@ struct pt_regs___arm64 {
 
 #define UNWIND_NO_MAPPING (~0U)
 
-/* The index of the mapping that an address is in. */
+/* unwind_find_mapping returns the index of the mapping that contains an address, or UNWIND_NO_MAPPING. */
 __noinline __u32 unwind_find_mapping(__u32 first, __u32 count, __u64 address)
 {
 	__u32 low = 0, high = count, i;
@@ -143,7 +143,7 @@ __noinline __u32 unwind_find_mapping(__u32 first, __u32 count, __u64 address)
 	return UNWIND_NO_MAPPING;
 }
 
-/* The rule of the last row that is not behind an offset. */
+/* unwind_find_rule returns the rule of the last row at or before an offset; 0 if there is none. */
 __noinline __u32 unwind_find_rule(__u32 table, __u32 rows, __u32 offset)
 {
 	void *map = bpf_map_lookup_elem(&unwind_tables, &table);
@@ -167,13 +167,13 @@ __noinline __u32 unwind_find_rule(__u32 table, __u32 rows, __u32 offset)
 	return rule;
 }
 
-/* What is known of a frame. */
+/* unwind has the registers of a frame, and the state of the walk. */
 struct unwind {
 	__u64 pc, sp, fp, lr;
 	struct unwind_process process;
 	__u32 end;
 	__u32 unused;
-	__u64 mapping; /* of the frame before: the callers are often in the same file */
+	__u64 mapping; /* of the frame before: callers are often in the same file */
 	__u64 exact; /* the program counter is not a return address */
 };
 
@@ -212,22 +212,28 @@ static __always_inline __u64 unwind_base(struct unwind *u, __u8 base, __u64 cfa)
 	return cfa;
 }
 
-/* Whether a return address is in the upper half of the addresses, which is the kernel's: -1, say. */
+/* unwind_no_address reports whether a return address is in the kernel's half of the addresses, for example -1. */
 static __always_inline bool unwind_no_address(__u64 pc)
 {
 	return pc >> (is_arm64 ? 55 : 63) & 1;
 }
 
-/* The signature of a return address (Armv8.3 pointer authentication) is in the bits that user addresses do not have. */
+/*
+ * unwind_authenticated removes the signature (Armv8.3 pointer authentication) from a return address. The signature is
+ * in the bits that user addresses do not have.
+ */
 static __always_inline __u64 unwind_authenticated(__u64 pc)
 {
 	return is_arm64 && !unwind_no_address(pc) ? pc & ((1ULL << 48) - 1) : pc;
 }
 
-/* In place of a frame pointer that is not known: nothing can be read there. */
+/* In place of an unknown frame pointer: nothing can be read there. */
 #define UNWIND_UNKNOWN (~0ULL)
 
-/* The frame pointer points to where it was saved itself, and the return address behind it. */
+/*
+ * unwind_by_frame_pointer moves to the frame of the caller, and returns false if it cannot. The frame pointer points to
+ * the caller's saved frame pointer; the return address follows that.
+ */
 static __always_inline bool unwind_by_frame_pointer(struct unwind *u)
 {
 	__u64 saved, ra;
@@ -241,7 +247,7 @@ static __always_inline bool unwind_by_frame_pointer(struct unwind *u)
 	return true;
 }
 
-/* Makes the frame that of the caller; otherwise returns why it cannot. */
+/* unwind_by_rule moves to the frame of the caller. It returns UNWIND_OUTERMOST, or why it cannot. */
 static __always_inline __u32 unwind_by_rule(struct unwind *u, struct unwind_rule *r)
 {
 	__u64 cfa, pc, lr, fp = u->fp;
@@ -284,7 +290,10 @@ static __always_inline __u32 unwind_by_rule(struct unwind *u, struct unwind_rule
 	return UNWIND_OUTERMOST;
 }
 
-/* Makes the frame that of the caller, or returns 1. Looked at by the verifier once, and not on each way to the first frame. */
+/*
+ * unwind_caller moves to the frame of the caller, or returns 1. It is a global function, so the verifier checks it once
+ * and not on each path to the first frame.
+ */
 __noinline int unwind_caller(struct unwind *u)
 {
 	struct unwind_rule *r;
@@ -332,9 +341,10 @@ static long unwind_frame(__u32 i, struct unwind_walk *w)
 }
 
 /*
- * The user stack of the current task, from the innermost frame on. All but the first address are one more than what is in
- * the call, as return addresses are; so are those that a signal has interrupted. Returns their number, and why there are
- * no more. The addresses have room for UNWIND_FRAMES, in the value of a map.
+ * unwind_user reads the user stack of the current task, from the innermost frame on. It returns the number of frames,
+ * and in *end why there are no more. All addresses but the first are return addresses, or one more than the address
+ * that a signal interrupted: for each of them, the address minus 1 is in the call. addresses must have room for
+ * UNWIND_FRAMES, in the value of a map.
  */
 static __always_inline __u32 unwind_user(void *ctx, __u32 pid, __u64 *addresses, __u32 *end)
 {
@@ -347,7 +357,9 @@ static __always_inline __u32 unwind_user(void *ctx, __u32 pid, __u64 *addresses,
 	long n;
 
 	*end = UNWIND_OUTERMOST;
-	/* By the helper: for a load through the pointer, the verifier of Linux 6.18 looks through the names of all types. */
+	/*
+	 * With the helper: for a load through the pointer, the verifier of Linux 6.18 searches the names of all types.
+	 */
 	if (BPF_CORE_READ(task, flags) & PF_KTHREAD || !BPF_CORE_READ(task, mm))
 		return 0;
 	if (is_arm64) {
@@ -374,9 +386,9 @@ static __always_inline __u32 unwind_user(void *ctx, __u32 pid, __u64 *addresses,
 	if (process)
 		u->process = *process;
 	else if (!bpf_map_lookup_elem(&unwind_wanted, &pid))
-		bpf_map_update_elem(&unwind_wanted, &pid, &yes, BPF_ANY); /* or the next time, when there is room */
+		bpf_map_update_elem(&unwind_wanted, &pid, &yes, BPF_ANY); /* if there is no room, it is added the next time */
 	bpf_loop(UNWIND_FRAMES + 1, unwind_frame, &w, 0);
-	/* Whether its files need tables is not known: a walk by frame pointers alone can have left out callers. */
+	/* Whether its files need tables is not known: a walk by frame pointers alone may have skipped callers. */
 	*end = !process && u->end == UNWIND_OUTERMOST ? UNWIND_NO_TABLE : u->end;
 	return w.frames;
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 /*
- * The user stacks of one process at the overflows of a perf event, for tests of unwind.h.
+ * Records the user stacks of one process at the overflows of a perf event, for tests of unwind.h.
  *
  * Needs Linux 5.17.
  */

@@ -1,22 +1,22 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * The time for which threads are blocked, added up like samples: each time is one, and its value is in ns. It is counted
- * when the thread runs again; up to then its stack stays with it. Part of sample.bpf.c.
+ * Adds up the time that threads are blocked like samples: each time is one sample, and its value is in ns. A time is
+ * counted when the thread runs again; until then, its stack is in the map waits. Part of sample.bpf.c.
  */
 #pragma once
 
 #include "blocked.h"
 
-/* A thread that was blocked at least once. */
+/* wait is a thread that was blocked at least once. */
 struct wait {
-	__u64 since; /* 0 if it is not blocked */
+	__u64 since; /* when it blocked, in ns; 0 if it is not blocked */
 	struct key key;
-	__u32 end; /* why the user's stack ends */
+	__u32 end; /* why the user stack ends */
 	__u32 unused;
 	struct stack stack;
 };
 
-/* By thread ID in the first PID namespace. */
+/* Keyed by thread ID in the first PID namespace. */
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
 	__uint(max_entries, 1);
@@ -24,11 +24,11 @@ struct {
 	__type(value, struct wait);
 } waits SEC(".maps");
 
-__u64 lost_waits = 0; /* times that a thread was blocked, and there was no room for it */
+__u64 lost_waits = 0; /* times that a thread blocked and did not fit into waits */
 
 static const struct wait no_wait = {};
 
-/* It leaves the CPU and waits for something. Who wakes it up may be at it already. */
+/* leave notes that the current task blocks. Another task may already be waking it. */
 static __always_inline void leave(void *ctx, struct task_struct___blocked *task, __u32 state)
 {
 	__u32 pid = task->pid;
@@ -52,7 +52,7 @@ static __always_inline void leave(void *ctx, struct task_struct___blocked *task,
 	w->since = bpf_ktime_get_ns();
 }
 
-/* When it began, and the cgroups that are looked at, by ID. */
+/* When measuring began (CLOCK_MONOTONIC, ns), and the IDs of the measured cgroups. */
 __u64 enabled_at = 0;
 const volatile __u64 cgroup_ids[MAX_CGROUPS] = {};
 
@@ -80,7 +80,9 @@ struct task_struct___cpu { /* before Linux 5.16, on some architectures */
 
 #pragma clang attribute pop
 
-/* How often a thread that is blocked has left a CPU. For others it is 0: they run, or are about to. */
+/*
+ * asleep returns how often a blocked thread has left a CPU. For other threads it returns 0: they run, or are about to.
+ */
 static __always_inline __u64 asleep(struct task_struct___asleep *task)
 {
 	if (!(BPF_CORE_READ(task, __state) & (TASK_INTERRUPTIBLE | TASK_UNINTERRUPTIBLE)) ||
@@ -96,7 +98,7 @@ static __always_inline __u32 last_cpu(struct task_struct___asleep *task)
 	return BPF_CORE_READ((struct task_struct___cpu *)task, cpu);
 }
 
-/* Like chosen, of a thread that does not run. */
+/* chosen_asleep is chosen for a thread that does not run. */
 static __always_inline bool chosen_asleep(struct task_struct___asleep *task)
 {
 	struct cgroup *cgroup = BPF_CORE_READ(task, cgroups, dfl_cgrp);
@@ -129,7 +131,7 @@ static __always_inline bool chosen_asleep(struct task_struct___asleep *task)
 	return false;
 }
 
-/* What on_asleep makes, of which there is one. */
+/* The entry that on_asleep builds. on_asleep runs only once. */
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
 	__uint(max_entries, 1);
@@ -137,7 +139,10 @@ struct {
 	__type(value, struct wait);
 } seed SEC(".maps");
 
-/* Run once, after the others: finds who was blocked before they were enabled. Of these only the kernel's stack can be seen. */
+/*
+ * on_asleep finds the threads that were blocked before the other programs were enabled. It runs once, after that. Only
+ * the kernel stacks of these threads can be read.
+ */
 SEC("iter/task")
 int on_asleep(struct bpf_iter__task *ctx)
 {
@@ -181,17 +186,17 @@ int on_asleep(struct bpf_iter__task *ctx)
 	if (asleep(task) != left)
 		return 0;
 	n = bpf_map_update_elem(&waits, &pid, w, BPF_NOEXIST);
-	if (n && n != -EEXIST) /* who is there was blocked later */
+	if (n && n != -EEXIST) /* a thread that is there blocked later */
 		add(&lost_waits, 1);
 	if (n)
 		return 0;
 	w = bpf_map_lookup_elem(&waits, &pid);
-	if (w && asleep(task) != left) /* it has run meanwhile, perhaps without being noticed */
+	if (w && asleep(task) != left) /* it has run in between, perhaps unnoticed */
 		__sync_val_compare_and_swap(&w->since, since, 0);
 	return 0;
 }
 
-/* It runs again. */
+/* arrive counts how long a task that runs again was blocked. */
 static __always_inline void arrive(struct task_struct___blocked *task)
 {
 	__u32 pid = task->pid, g = generation & 1;
@@ -230,8 +235,8 @@ int on_switch(__u64 *ctx)
 }
 
 /*
- * Runs where the waker is, other than sched_wakeup, which can be on the CPU where the thread is to run. In an interrupt
- * the waker is whom that has interrupted.
+ * on_waking runs where the waker is. sched_wakeup does not: it can run on the CPU where the thread is to run. In an
+ * interrupt, the waker is the interrupted task.
  */
 SEC("tp_btf/sched_waking")
 int on_waking(__u64 *ctx)
@@ -246,7 +251,7 @@ int on_waking(__u64 *ctx)
 	w->key.subject.waker = process_id((void *)waker);
 	if (BPF_CORE_READ(waker, pid))
 		bpf_get_current_comm(w->key.subject.waker_comm, sizeof(w->key.subject.waker_comm));
-	else /* of all CPUs */
+	else /* the idle tasks of all CPUs */
 		__builtin_memcpy(w->key.subject.waker_comm, "swapper\0\0\0\0\0\0\0\0", 16);
 	return 0;
 }
