@@ -103,7 +103,7 @@ enum lost {
 	LOST_READINGS, /* events that could not be read */
 	LOST_TASKS,    /* children that did not fit into tasks */
 	LOST_SUMS,     /* differences without a sum to add them to */
-	LOST_CGROUPS,  /* lookups of cgroups that are too deep */
+	LOST_CGROUPS,  /* lookups of cgroups deeper than MAX_CGROUP_DEPTH */
 	LOST_SWITCHES, /* switches to counted tasks that the kernel did not show */
 	LOST_KINDS,
 };
@@ -122,7 +122,7 @@ struct slot {
 	__u64 since;	 /* ns of CLOCK_REALTIME */
 	__u64 cpus[64];	 /* CPUs that have its perf event, one bit each */
 	__u64 partial;	 /* nonzero if not all CPUs can have it */
-	__u32 leader;	 /* ID of the link of the upstream leader that counts it; 0 if it has perf events */
+	__u32 leader;	 /* ID of the link of the upstream leader that counts it; 0 if it has perf events of its own */
 	__u32 diff;	 /* ID of the leader's map of differences */
 	__u32 follower;	 /* ID of the link of on_leader */
 	__u32 unused;
@@ -575,7 +575,10 @@ static __always_inline void add_growth(struct who who, const struct reading *gro
 		add_to_node(who.node, followed_event, growth, &zero);
 }
 
-/* on_leader runs after each run of an upstream leader: at a switch, for the outgoing task, and when a session reads. */
+/*
+ * on_leader runs after each run of an upstream leader: at a switch, for the outgoing task, and when a session enables or
+ * reads.
+ */
 SEC("fexit/on_switch")
 int on_leader(void *ctx)
 {
@@ -741,7 +744,8 @@ __noinline int sync_system(__u64 events, bool forget)
 }
 
 /*
- * on_hotplug runs on a CPU before each step that takes the CPU down, because one of the steps removes its perf events.
+ * on_hotplug reads the events of its CPU before each step that takes the CPU down, because one of the steps removes the
+ * perf events.
  */
 SEC("raw_tp/cpuhp_enter")
 int on_hotplug(__u64 *args)

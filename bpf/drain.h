@@ -104,7 +104,7 @@ static long drain_sum(void *map, struct key *at, struct sum *value, void *unused
 		encode(e, sum.value);
 	encode_signed(e, first - d->first);
 	n = e->size;
-	asm volatile("" : "+r"(n), "+r"(size)); /* compares them as they are used: with 64 bits */
+	asm volatile("" : "+r"(n), "+r"(size)); /* so that they are compared as they are used: with 64 bits */
 	if (n > MAX_ENCODED || size > DRAIN_ROOM - MAX_ENCODED) /* the next run writes it */
 		return 1;
 #pragma unroll

@@ -80,7 +80,10 @@ int on_execute(__u64 *ctx)
 	return 0;
 }
 
-/* In other PID namespaces than the first, a process has no ID later than this. */
+/*
+ * on_last_exit is for readers in other PID namespaces than the first, where a process has no ID after this. on_release is
+ * for those in the first.
+ */
 SEC("raw_tp/sched_process_exit")
 int on_last_exit(__u64 *ctx)
 {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 //
-// For tests of programs of the user's on samples: bperf record --prog.
+// For tests of user programs that run on samples: bperf record --prog.
 #include <linux/bpf.h>
 #include <linux/types.h>
 #include <stdbool.h>
@@ -62,7 +62,7 @@ enum {
 	SLOTS = 32,
 };
 
-/* How many of the samples had which power of 2 as their number, and the same of even and of odd ones. */
+/* The number of samples by power of 2 of their number; parities has the same for even and for odd numbers. */
 struct {
 	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
 	__uint(max_entries, SLOTS);
@@ -100,13 +100,13 @@ static __attribute__((noinline)) int note(__u32 n)
 	return 0;
 }
 
-/* Has the name of a function of bperf's own. */
+/* filter has the name of one of bperf's own functions. */
 static __attribute__((noinline)) int filter(__u64 n)
 {
 	return modulus && n % modulus == 0;
 }
 
-/* Keeps the first sample, and each that is a multiple of modulus later. */
+/* every_nth keeps the first sample, and later each sample whose number is a multiple of modulus. */
 SEC("perf_event")
 int every_nth(void *ctx)
 {
@@ -118,7 +118,7 @@ int every_nth(void *ctx)
 	return keep;
 }
 
-/* Keeps the samples of processes that have executed a program with the name `label`. */
+/* after_exec keeps the samples of processes that have executed a program with the name `label`. */
 SEC("perf_event")
 int after_exec(void *ctx)
 {
@@ -139,9 +139,9 @@ struct {
 	__type(value, __u32);
 } told SEC(".maps");
 
-__u64 untold = 0; /* that found no room */
+__u64 untold = 0; /* events that found no room */
 
-/* Keeps no sample, and writes an event for each. */
+/* tell keeps no sample, and writes an event for each. */
 SEC("perf_event")
 int tell(void *ctx)
 {
@@ -158,7 +158,7 @@ struct {
 	__type(value, struct told);
 } submitted SEC(".maps");
 
-/* The same through a ring buffer. */
+/* submit does the same through a ring buffer. */
 SEC("perf_event")
 int submit(void *ctx)
 {
@@ -169,7 +169,7 @@ int submit(void *ctx)
 	return 0;
 }
 
-/* The verifier refuses it, as the map may not have the key. */
+/* The verifier refuses this program, because the map may not have the key. */
 SEC("perf_event")
 int refused(void *ctx)
 {

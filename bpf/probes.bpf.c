@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 /*
  * Counting inside a BPF program: bperf_entry runs at its entry and bperf_exit at its exit, for all events of all
- * sessions. Each counted program has a separate pair with separate maps, which its sessions share. The user side is
- * internal/count/program.
+ * sessions. A run is one execution of the counted program. Each counted program has a separate pair with separate maps,
+ * which its sessions share. The user side is internal/count/program.
  *
  * Sums only grow while sessions come and go: each session subtracts what was there when it began. bperf_read copies the
  * sums of a CPU at a moment when no run is being added.
@@ -133,7 +133,7 @@ struct cpu {
 	__u64 brief;   /* number of events and flags of the short way; 0 unless runs are read plainly and events are few enough */
 	__u64 plain;   /* no event shares its counter, as far as known */
 	__u64 counted; /* runs in the sums */
-	__u64 next;    /* value of counted from which on a run is timed again */
+	__u64 next;    /* value of counted at which a run is timed again */
 	__u64 positions; /* in use by the set that was taken over */
 	__u64 charged; /* runs whose overhead is in sums, among them all that were read with times */
 	__u64 timed;   /* runs that plain_time and full_time cover */
@@ -141,7 +141,7 @@ struct cpu {
 	__u64 plain_runs;
 	__u64 full_time; /* of the other runs, in ns */
 	__u64 last;	 /* when a run was last timed */
-	__u64 quick;	 /* timed runs since runs follow each other quickly */
+	__u64 quick;	 /* timed runs in a row that followed each other quickly */
 	__u64 reading;	 /* ns that a plain reading of all events takes */
 	__u64 looking;	 /* look is running */
 	__u64 fresh;	 /* positions that look has not compared yet, one bit each */
@@ -994,7 +994,7 @@ static __noinline int drop(struct cpu *cpu, enum dropped why)
 /*
  * finish ends a timed run on the short way. Its time also stands for the runs before it that were not timed. If runs
  * follow each other quickly, some of the next runs are not timed. Their number is random, so that it does not correlate
- * with what the program does in turns.
+ * with what the program does periodically.
  */
 static __noinline int finish(struct cpu *cpu, __u64 brief)
 {

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 /*
  * Counts samples in the kernel. The program runs on the overflow of a perf event instead of a record in its ring, and
- * adds the sample to the sum of the samples with the same key. The user side (internal/sample) chooses what the key
- * has.
+ * adds the sample to the sum of the samples with the same key. The user side (internal/sample) chooses the
+ * fields of the key.
  *
  * There are two generations of maps. The program fills one, while the user side reads the other and resets it to 0.
  *
@@ -18,7 +18,7 @@
 
 #define EEXIST 17
 
-/* What the key has. Fields that are off are 0. */
+/* The fields of the key by which samples differ. A field that is off is 0. */
 const volatile bool by_stack = false;
 const volatile bool by_ip = false;
 const volatile bool by_pid = false;
@@ -68,7 +68,7 @@ struct counts {
 	__u64 samples; /* all for which the program ran */
 	__u64 value; /* the sum of their periods */
 	__u64 idle; /* samples that were dropped because the CPU was idle */
-	__u64 filtered; /* samples that were dropped for another reason */
+	__u64 filtered; /* samples that a filter or the ranges excluded */
 	__u64 no_sum; /* samples without room for their sum */
 	__u64 no_stack; /* samples that were counted without their stacks, for which there was no room */
 	__u64 collisions; /* the same, because another stack has the same hash */
@@ -151,13 +151,13 @@ struct {
 /* In place of the ID of a chain without callers. */
 #define NO_CHAIN 0
 
-/* access has what the kernel's own sample contains about an access to memory. */
+/* access has fields of the kernel's own sample about an access to memory. */
 struct access {
 	__u64 data_src; /* union perf_mem_data_src */
 	__u64 phys_addr;
 };
 
-/* subject is what the key has besides stacks. */
+/* subject is the part of the key besides the stack. */
 struct subject {
 	__u64 cgroup;
 	char comm[16];
@@ -458,7 +458,7 @@ static __always_inline void keep_stack(struct key *key, struct stack *s, __u32 e
 	}
 }
 
-/* describe fills in what the key has of the current task. */
+/* describe fills in the fields of the current task. */
 static __always_inline void describe(struct subject *subject, struct task_struct___sampled *task)
 {
 	if (by_pid)

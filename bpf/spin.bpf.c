@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 //
-// For tests of profiles: a program whose time is known to be spent in two sub-programs, one of them three times as long as the other.
+// For tests of profiles: a program that spends its time in two sub-programs, three times as long in one as in the other.
 #include <linux/bpf.h>
 #include <bpf/bpf_helpers.h>
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 //
-// For tests of profiles: a program that runs one of two sub-programs, as the length of its packet says.
+// For tests of profiles: a program that runs one of two sub-programs, depending on the length of its packet.
 #include <linux/bpf.h>
 #include <bpf/bpf_helpers.h>
 

@@ -32,7 +32,7 @@ struct {
 	__type(value, struct value_info);
 } infos SEC(".maps");
 
-__u64 samples; /* of on_cache_ref */
+__u64 samples; /* for which on_cache_ref ran */
 
 static __always_inline struct value_info *value_of(enum parity parity)
 {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 //
-// For tests: a program with maps like those of offcputime in bcc's libbpf-tools. It runs on no samples.
+// For tests: a program with maps like those of offcputime in bcc's libbpf-tools. It does not run on samples.
 #include <linux/bpf.h>
 #include <linux/types.h>
 #include <bpf/bpf_helpers.h>
@@ -67,7 +67,7 @@ struct task_struct {
 	int pid;
 } __attribute__((preserve_access_index));
 
-/* Takes the place of sched_switch of the tool, with what it does for the thread that leaves the CPU and the one that comes. */
+/* Replaces the tool's sched_switch: does what it does for the outgoing and for the incoming thread. */
 SEC("raw_tp/sched_switch")
 int sched_switch(struct bpf_raw_tracepoint_args *ctx)
 {

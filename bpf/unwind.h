@@ -21,7 +21,7 @@ enum unwind_end {
 	UNWIND_NO_TABLE, /* the code has neither a table nor frame pointers */
 	UNWIND_NO_RULE, /* the table has no rule for it, and there is no frame pointer */
 	UNWIND_UNREADABLE, /* the stack is not in memory, or not where the table says */
-	UNWIND_BROKEN, /* it leads to a frame that is not further up */
+	UNWIND_BROKEN, /* the next frame is not further up the stack */
 	UNWIND_TOO_DEEP,
 	UNWIND_NO_ADDRESS, /* a return address is not an address, as in code without frame pointers */
 	UNWIND_ENDS,
@@ -44,6 +44,7 @@ struct unwind_row {
 	__u32 rule;
 };
 
+/* unwind_base is the value that an offset of a rule is relative to: Base of package symbol/unwind, in rule.go. */
 enum unwind_base {
 	UNWIND_NONE,
 	UNWIND_CFA,
@@ -55,6 +56,7 @@ enum unwind_base {
 	UNWIND_LOADED = 0x80,
 };
 
+/* unwind_rule describes how to find the caller's frame: Rule of package symbol/unwind. */
 struct unwind_rule {
 	__s32 cfa_offset, ra_offset, fp_offset;
 	__u8 cfa, ra, fp; /* enum unwind_base */
