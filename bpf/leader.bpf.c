@@ -53,7 +53,7 @@ int on_switch(struct bpf_raw_tracepoint_args *ctx)
 	if (err) {
 		/* Followers run nevertheless, and add what they find in diff_readings. */
 		__builtin_memset(diff, 0, sizeof(*diff));
-		/* The next counter of this CPU begins at 0. A counter that only cannot be read now goes on. */
+		/* The next counter of this CPU begins at 0. A counter that merely cannot be read at the moment goes on. */
 		if (err == -ENOENT)
 			__builtin_memset(prev, 0, sizeof(*prev));
 		return 0;
