@@ -48,10 +48,10 @@ struct {
 	__uint(max_entries, 1);
 	__uint(key_size, sizeof(__u32));
 	__uint(value_size, DRAIN_ROOM);
-} told SEC(".maps");
+} encoded SEC(".maps");
 
 __u32 drain_generation = 0;
-__u32 drain_size = 0; /* bytes used in told */
+__u32 drain_size = 0; /* bytes used in encoded */
 
 static __always_inline bool same(const struct subject *a, const struct subject *b)
 {
@@ -69,7 +69,7 @@ static long drain_sum(void *map, struct key *at, struct sum *value, void *unused
 {
 	__u32 zero = 0;
 	struct drain *d = bpf_map_lookup_elem(&drained, &zero);
-	__u8 *to = bpf_map_lookup_elem(&told, &zero);
+	__u8 *to = bpf_map_lookup_elem(&encoded, &zero);
 	__u64 size = drain_size, what, n, first, i;
 	struct encoding *e;
 	struct key key;

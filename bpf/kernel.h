@@ -55,6 +55,7 @@ struct task_struct {
 };
 
 #define PF_EXITING 0x00000004
+#define PF_KTHREAD 0x00200000
 
 struct seq_file;
 

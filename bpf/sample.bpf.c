@@ -105,7 +105,7 @@ struct {
 struct chain {
 	__u64 check; /* another hash, to detect collisions */
 	__u32 id;
-	__u32 told; /* its frames are or were in the ring buffer */
+	__u32 written; /* its frames are or were in the ring buffer */
 };
 
 /* Keyed by hash. */
@@ -344,10 +344,10 @@ enum {
 };
 
 /*
- * tell_chain writes a chain to the ring buffer. It is a global function, so the verifier checks it once. The loop of
+ * write_chain writes a chain to the ring buffer. It is a global function, so the verifier checks it once. The loop of
  * such a function must have no branch except the one to its end.
  */
-__noinline int tell_chain(struct frames *f, __u32 id, __u32 encoder)
+__noinline int write_chain(struct frames *f, __u32 id, __u32 encoder)
 {
 	struct encoding *e = bpf_map_lookup_elem(&encodings, &encoder);
 	__u64 before = 0;
@@ -411,8 +411,8 @@ __noinline int keep_chain(struct frames *f, __u32 user, __u32 g, __u32 encoder)
 	}
 	if (known->check != check)
 		return COLLISION;
-	if (!known->told && !tell_chain(f, known->id << 1 | (g & 1), encoder))
-		known->told = 1;
+	if (!known->written && !write_chain(f, known->id << 1 | (g & 1), encoder))
+		known->written = 1;
 	return known->id;
 }
 

@@ -13,8 +13,6 @@
 
 #define UNWIND_FRAMES 127 /* kernel.perf_event_max_stack */
 
-#define PF_KTHREAD 0x00200000
-
 /* Why a stack ends. For all but the first, it is cut. */
 enum unwind_end {
 	UNWIND_OUTERMOST, /* there are no more callers */

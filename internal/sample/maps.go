@@ -28,7 +28,7 @@ type counter struct {
 	spec    *ebpf.CollectionSpec
 	first   *ebpf.Collection   // whose maps all use
 	objects []*ebpf.Collection // for each event
-	told    *ebpf.Memory       // sums that are read
+	encoded *ebpf.Memory       // sums that are read
 	waits   *waits             // nil where no off-CPU time is measured, or not yet
 	events  int                // that have counts
 	command bool               // is what is followed, from when it is executed
@@ -48,7 +48,7 @@ type counter struct {
 
 	ring         *ringbuf.Reader
 	last         drained
-	buffer       []byte   // of told
+	buffer       []byte   // of encoded
 	kernel, user []uint64 // of the stack that is made
 	byStack      bool
 	noStack      uint64 // samples whose callers the ring buffer had no room for
@@ -200,8 +200,8 @@ func (c *counter) loadFirst(follows bool) (err error) {
 	if c.first, err = ebpf.NewCollectionWithOptions(spec, ebpf.CollectionOptions{Programs: ebpf.ProgramOptions{KernelTypes: c.types}}); err != nil {
 		return err
 	}
-	if c.told, err = c.first.Maps[sampleMapTold].Memory(); err != nil {
-		return fmt.Errorf("map the BPF map %s: %w", sampleMapTold, err)
+	if c.encoded, err = c.first.Maps[sampleMapEncoded].Memory(); err != nil {
+		return fmt.Errorf("map the BPF map %s: %w", sampleMapEncoded, err)
 	}
 	return nil
 }
@@ -417,7 +417,7 @@ func (c *counter) drain() ([]byte, error) {
 		return nil, err
 	}
 	c.buffer = slices.Grow(c.buffer[:0], int(size))[:size]
-	_, err := c.told.ReadAt(c.buffer, 0)
+	_, err := c.encoded.ReadAt(c.buffer, 0)
 	return c.buffer, err
 }
 

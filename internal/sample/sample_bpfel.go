@@ -112,6 +112,7 @@ const (
 	sampleMapChains          = "chains"
 	sampleMapCpus            = "cpus"
 	sampleMapDrained         = "drained"
+	sampleMapEncoded         = "encoded"
 	sampleMapEncodings       = "encodings"
 	sampleMapFollowed        = "followed"
 	sampleMapRing            = "ring"
@@ -119,7 +120,6 @@ const (
 	sampleMapSeed            = "seed"
 	sampleMapSums            = "sums"
 	sampleMapTargets         = "targets"
-	sampleMapTold            = "told"
 	sampleMapUnwindMappings  = "unwind_mappings"
 	sampleMapUnwindProcesses = "unwind_processes"
 	sampleMapUnwindRules     = "unwind_rules"
@@ -250,6 +250,7 @@ type sampleMapSpecs struct {
 	Chains          *ebpf.MapSpec `ebpf:"chains"`
 	Cpus            *ebpf.MapSpec `ebpf:"cpus"`
 	Drained         *ebpf.MapSpec `ebpf:"drained"`
+	Encoded         *ebpf.MapSpec `ebpf:"encoded"`
 	Encodings       *ebpf.MapSpec `ebpf:"encodings"`
 	Followed        *ebpf.MapSpec `ebpf:"followed"`
 	Ring            *ebpf.MapSpec `ebpf:"ring"`
@@ -257,7 +258,6 @@ type sampleMapSpecs struct {
 	Seed            *ebpf.MapSpec `ebpf:"seed"`
 	Sums            *ebpf.MapSpec `ebpf:"sums"`
 	Targets         *ebpf.MapSpec `ebpf:"targets"`
-	Told            *ebpf.MapSpec `ebpf:"told"`
 	UnwindMappings  *ebpf.MapSpec `ebpf:"unwind_mappings"`
 	UnwindProcesses *ebpf.MapSpec `ebpf:"unwind_processes"`
 	UnwindRules     *ebpf.MapSpec `ebpf:"unwind_rules"`
@@ -340,6 +340,7 @@ type sampleMaps struct {
 	Chains          *ebpf.Map `ebpf:"chains"`
 	Cpus            *ebpf.Map `ebpf:"cpus"`
 	Drained         *ebpf.Map `ebpf:"drained"`
+	Encoded         *ebpf.Map `ebpf:"encoded"`
 	Encodings       *ebpf.Map `ebpf:"encodings"`
 	Followed        *ebpf.Map `ebpf:"followed"`
 	Ring            *ebpf.Map `ebpf:"ring"`
@@ -347,7 +348,6 @@ type sampleMaps struct {
 	Seed            *ebpf.Map `ebpf:"seed"`
 	Sums            *ebpf.Map `ebpf:"sums"`
 	Targets         *ebpf.Map `ebpf:"targets"`
-	Told            *ebpf.Map `ebpf:"told"`
 	UnwindMappings  *ebpf.Map `ebpf:"unwind_mappings"`
 	UnwindProcesses *ebpf.Map `ebpf:"unwind_processes"`
 	UnwindRules     *ebpf.Map `ebpf:"unwind_rules"`
@@ -362,6 +362,7 @@ func (m *sampleMaps) Close() error {
 		m.Chains,
 		m.Cpus,
 		m.Drained,
+		m.Encoded,
 		m.Encodings,
 		m.Followed,
 		m.Ring,
@@ -369,7 +370,6 @@ func (m *sampleMaps) Close() error {
 		m.Seed,
 		m.Sums,
 		m.Targets,
-		m.Told,
 		m.UnwindMappings,
 		m.UnwindProcesses,
 		m.UnwindRules,
