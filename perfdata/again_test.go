@@ -8,11 +8,11 @@ import (
 	"testing"
 )
 
-// onceReader fails when it is to read something again, if it is told to.
+// onceReader counts the bytes that are read a second time. With fail, such a read fails.
 type onceReader struct {
 	*bytes.Reader
-	end   int64 // of what was read
-	again int64 // bytes that were read another time
+	end   int64 // end of the bytes that were read
+	again int64 // bytes that were read again
 	fail  bool
 }
 
@@ -27,8 +27,8 @@ func (r *onceReader) ReadAt(b []byte, at int64) (int, error) {
 	return n, err
 }
 
-// TestLargeRounds reads rounds that are larger than what is kept in memory: samples come in order from the file and from a pipe, and where the file
-// cannot be read again, the error says where.
+// TestLargeRounds reads rounds that are larger than maxResident. Samples come in order from a file and from a pipe. If the file
+// cannot be read again, the error names the offset.
 func TestLargeRounds(t *testing.T) {
 	const samples, perRound = 60_000, 20_000 // 17 MB
 	b := synthetic(t, samples, perRound, 0)
@@ -66,12 +66,12 @@ func TestLargeRounds(t *testing.T) {
 	}
 }
 
-// smallReader reads 100 bytes at a time, as of a pipe into which a few records are written now and then.
+// smallReader reads 100 bytes at a time, like a pipe that gets a few records now and then.
 type smallReader struct{ r io.Reader }
 
 func (r smallReader) Read(b []byte) (int, error) { return r.r.Read(b[:min(len(b), 100)]) }
 
-// TestSmallReads has a round of records that come in small pieces: they take as much memory as they are long.
+// TestSmallReads reads a round that arrives in small pieces. The memory that it takes does not depend on the number of pieces.
 func TestSmallReads(t *testing.T) {
 	const samples = 2000
 	b := synthetic(t, samples, samples, 0)

@@ -1,19 +1,21 @@
 package perfdata
 
-// Attr is struct perf_event_attr as of PERF_ATTR_SIZE_VER9, with the layout of the kernel: perf_event_open(2) takes it as it is. Older kernels take the
-// longer structure where what they do not know is zero, and answer E2BIG otherwise. Of the shorter ones in files of older kernels the rest is zero; what
-// later kernels put behind it is not read.
+// Attr is struct perf_event_attr up to PERF_ATTR_SIZE_VER9. It has the kernel's memory layout, so that a caller can pass its address to
+// perf_event_open(2). An older kernel accepts it if all fields that the kernel does not know are zero, and returns E2BIG otherwise.
 //
-// unix.PerfEventAttr ends at sig_data, which is why this one exists.
+// If a file has a shorter structure, of an older kernel, the missing fields are zero. If it has a longer one, a Reader ignores the
+// additional fields.
+//
+// Attr exists because unix.PerfEventAttr ends at sig_data.
 type Attr struct {
-	Type             uint32 // TypeHardware and so on, or that of a PMU in sysfs
-	Size             uint32 // bytes in the file; 0 for writing: AttrSize
+	Type             uint32 // TypeHardware and so on, or the type of a PMU in sysfs
+	Size             uint32 // bytes in the file; 0 writes AttrSize
 	Config           uint64
-	SamplePeriod     uint64 // or sample_freq, in Hz, with AttrFreq
+	SamplePeriod     uint64 // with AttrFreq: sample_freq, in Hz
 	SampleType       SampleType
 	ReadFormat       ReadFormat
 	Flags            AttrFlags
-	WakeupEvents     uint32 // samples; or wakeup_watermark, bytes of records of any type, with AttrWatermark
+	WakeupEvents     uint32 // samples; with AttrWatermark: wakeup_watermark, bytes of records of any type
 	BPType           uint32
 	Config1          uint64 // bp_addr, kprobe_func, uprobe_path
 	Config2          uint64 // bp_len, kprobe_addr, probe_offset
@@ -32,7 +34,7 @@ type Attr struct {
 	Config4          uint64 // Linux 6.18
 }
 
-// AttrSize is the size of the structure that is known here, which is the one that is written: PERF_ATTR_SIZE_VER9.
+// AttrSize is the size of Attr in bytes: PERF_ATTR_SIZE_VER9.
 const AttrSize = 144
 
 // Types of events: enum perf_type_id.
@@ -45,8 +47,8 @@ const (
 	TypeBreakpoint
 )
 
-// PMUTypeShift is where the Config of a hardware or cache event has the type of the PMU that is meant, on machines with several kinds of cores:
-// PERF_PMU_TYPE_SHIFT, Linux 5.13 on x86, 6.2 on arm64.
+// PMUTypeShift is the position of the PMU's type in the Config of a hardware or cache event. The type selects one PMU on a machine with
+// several kinds of cores. It is PERF_PMU_TYPE_SHIFT, Linux 5.13 on x86, 6.2 on arm64.
 const PMUTypeShift = 32
 
 // Events of TypeSoftware: enum perf_sw_ids. The clocks count ns.
@@ -61,7 +63,7 @@ const (
 	SoftwareCgroupSwitches  = 11 // Linux 5.13
 )
 
-// AttrFlags are the one-bit fields of struct perf_event_attr, and precise_ip, the one with two.
+// AttrFlags are the one-bit fields of struct perf_event_attr and the two bits of precise_ip.
 type AttrFlags uint64
 
 // The flags, in the order of the structure.
@@ -74,47 +76,47 @@ const (
 	AttrExcludeKernel
 	AttrExcludeHV
 	AttrExcludeIdle
-	AttrMmap // records of executable memory that is mapped
-	AttrComm // records of new names of threads
+	AttrMmap // emit records of executable mappings
+	AttrComm // emit records of threads' new names
 	AttrFreq
-	AttrInheritStat // records of what each thread has counted when it ends
+	AttrInheritStat // emit a Read record when a thread ends
 	AttrEnableOnExec
-	AttrTask // records of forks and exits
+	AttrTask // emit records of forks and exits
 	AttrWatermark
 	AttrPreciseIP1
 	AttrPreciseIP2
-	AttrMmapData // records of other memory that is mapped
+	AttrMmapData // emit records of mappings that are not executable
 	AttrSampleIDAll
 	AttrExcludeHost
 	AttrExcludeGuest
 	AttrExcludeCallchainKernel
 	AttrExcludeCallchainUser
-	AttrMmap2    // with inodes and protection
-	AttrCommExec // marks names that are new because of execve(2)
+	AttrMmap2    // emit Mmap2 records, which have inode and protection
+	AttrCommExec // mark Comm records caused by execve(2)
 	AttrUseClockID
 	AttrContextSwitch
 	AttrWriteBackward
-	AttrNamespaces // records of the namespaces of new processes, Linux 4.12
-	AttrKSymbol    // records of code of the kernel, Linux 5.1
-	AttrBPFEvent   // records of BPF programs, Linux 5.1
+	AttrNamespaces // emit records of the namespaces of new processes, Linux 4.12
+	AttrKSymbol    // emit records of kernel symbols, Linux 5.1
+	AttrBPFEvent   // emit records of BPF programs, Linux 5.1
 	AttrAuxOutput
-	AttrCgroup // records of new cgroups, Linux 5.7
+	AttrCgroup // emit records of new cgroups, Linux 5.7
 	AttrTextPoke
-	AttrBuildID       // in records of Mmap2, Linux 5.12
-	AttrInheritThread // children inherit only if they are threads, Linux 5.13
+	AttrBuildID       // put build IDs into Mmap2 records, Linux 5.12
+	AttrInheritThread // inherit only to threads, not to processes, Linux 5.13
 	AttrRemoveOnExec
 	AttrSigtrap
 	AttrDeferCallchain // Linux 6.19
 	AttrDeferOutput    // Linux 6.19
 )
 
-// Has reports whether all of f are set.
+// Has reports whether all flags of f are set.
 func (a *Attr) Has(f AttrFlags) bool { return a.Flags&f == f }
 
-// PreciseIP is precise_ip: 0 to 3.
+// PreciseIP returns precise_ip, 0 to 3.
 func (a *Attr) PreciseIP() int { return int(a.Flags / AttrPreciseIP1 & 3) }
 
-// SampleType says what samples, and the trailers of other records, consist of: enum perf_event_sample_format.
+// SampleType selects the fields of samples, and of the trailers of other records: enum perf_event_sample_format.
 type SampleType uint64
 
 // The bits of SampleType.
@@ -135,7 +137,7 @@ const (
 	SampleStackUser
 	SampleWeight
 	SampleDataSrc
-	SampleIdentifier // the ID, where it is found in every record without knowing the event
+	SampleIdentifier // the ID, at a position that does not depend on the event
 	SampleTransaction
 	SampleRegsIntr
 	SamplePhysAddr
@@ -146,10 +148,10 @@ const (
 	SampleWeightStruct // Linux 5.12
 )
 
-// Has reports whether all of b are set.
+// Has reports whether all bits of b are set.
 func (t SampleType) Has(b SampleType) bool { return t&b == b }
 
-// ReadFormat says what readings of counters consist of: enum perf_event_read_format.
+// ReadFormat selects the fields of counter readings: enum perf_event_read_format.
 type ReadFormat uint64
 
 // The bits of ReadFormat.
@@ -158,10 +160,10 @@ const (
 	ReadTotalTimeRunning
 	ReadID
 	ReadGroup
-	ReadLost // samples that found no room, Linux 6.0
+	ReadLost // number of lost samples, Linux 6.0
 )
 
-// BranchSampleType says what branches are recorded, and how: enum perf_branch_sample_type.
+// BranchSampleType selects which branches are recorded, and with which fields: enum perf_branch_sample_type.
 type BranchSampleType uint64
 
 // The bits of BranchSampleType.
@@ -188,14 +190,16 @@ const (
 	BranchCounters // Linux 6.8
 )
 
-// Event is one event of a recording: what was opened, for each CPU or task once, with the same attributes.
+// Event is one event of a recording. It stands for all perf events that were opened, for example one per CPU or task, with the same
+// attributes.
 type Event struct {
 	Attr  Attr
-	IDs   []uint64 // of each time it was opened, PERF_EVENT_IOC_ID; samples have one of them
-	Name  string   // as it was asked for on the command line; empty if the file does not tell
-	Index int      // among the events of the recording
+	IDs   []uint64 // one ID for each opened perf event (PERF_EVENT_IOC_ID); samples carry one of them
+	Name  string   // as on the command line; empty if the recording does not have it
+	Index int      // in Reader.Events
 
-	Unit  string  // of EVENT_UPDATE records; empty if there is none
-	Scale float64 // of EVENT_UPDATE records; 0 if there is none
-	CPUs  []int   // of EVENT_UPDATE records: those it is limited to; nil if there is none
+	// From EVENT_UPDATE records.
+	Unit  string  // empty if there is none
+	Scale float64 // 0 if there is none
+	CPUs  []int   // the CPUs that the event is limited to; nil if there is no limit
 }

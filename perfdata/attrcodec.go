@@ -5,18 +5,18 @@ import (
 	"math/bits"
 )
 
-// minAttrSize is PERF_ATTR_SIZE_VER0. No kernel takes more than a page, which maxAttrSize is on most machines.
+// minAttrSize is PERF_ATTR_SIZE_VER0. maxAttrSize is the page size of most machines: no kernel accepts more than a page.
 const (
 	minAttrSize = 64
 	maxAttrSize = 4096
 )
 
-// decodeAttr decodes struct perf_event_attr from bytes that are all there is of it.
+// decodeAttr decodes a struct perf_event_attr of len(b) bytes.
 func decodeAttr(b []byte, big bool) (a Attr, err error) {
 	if len(b) < minAttrSize {
 		return a, fmt.Errorf("%d bytes are no perf_event_attr, which has at least %d", len(b), minAttrSize)
 	}
-	// Missing fields are read from zeros.
+	// Fields behind the end of b are zero.
 	var full [AttrSize]byte
 	copy(full[:], b)
 	c := cursor{b: full[:], big: big}
@@ -55,7 +55,7 @@ func decodeAttr(b []byte, big bool) (a Attr, err error) {
 	return a, nil
 }
 
-// size is that of the attribute when it is written.
+// size returns the number of bytes that the attribute has when it is written.
 func (a *Attr) size() int {
 	if a.Size < minAttrSize || a.Size > AttrSize {
 		return AttrSize
@@ -63,7 +63,7 @@ func (a *Attr) size() int {
 	return int(a.Size)
 }
 
-// appendAttr writes size bytes of the attribute, at most AttrSize.
+// appendAttr appends the first size bytes of the attribute. size is at most AttrSize.
 func appendAttr(b []byte, a *Attr, size int) []byte {
 	start := len(b)
 	b = appendU32(b, a.Type)

@@ -7,7 +7,8 @@ import (
 	"testing"
 )
 
-// synthetic is a recording of so many samples with callchains of 24 entries, on two CPUs, so many in each round.
+// synthetic returns a recording of two CPUs with the given number of samples, perRound of them in each round. Each sample has a callchain of
+// 24 entries.
 func synthetic(t testing.TB, samples, perRound, compress int) []byte {
 	t.Helper()
 	attr := Attr{Type: 1, SampleType: SampleIdentifier | SampleIP | SampleTID | SampleTime | SampleCPU | SamplePeriod | SampleCallchain,
@@ -66,7 +67,7 @@ func countSamples(t testing.TB, b []byte) (n int) {
 	return n
 }
 
-// TestNoMemoryPerSample reads as many samples again: that may not cost memory, other than for the length of the pipeline.
+// TestNoMemoryPerSample reads recordings of two lengths. The longer one may not cost more memory, apart from the pipeline's.
 func TestNoMemoryPerSample(t *testing.T) {
 	cost := func(samples int) (allocations, size uint64) {
 		b := synthetic(t, samples, 200, 0)
@@ -98,7 +99,7 @@ func TestCompressedSamples(t *testing.T) {
 	}
 }
 
-// TestGivingUpEarly ends reading in the middle, from a pipe too.
+// TestGivingUpEarly stops reading a file and a pipe in the middle.
 func TestGivingUpEarly(t *testing.T) {
 	b := synthetic(t, 20_000, 200, 0)
 	r, err := NewReader(bytes.NewReader(b), int64(len(b)))

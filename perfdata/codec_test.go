@@ -12,7 +12,7 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 )
 
-// everyFeature has each feature with a value that has something in each of its fields.
+// everyFeature has a value for each feature, without a zero field.
 var everyFeature = map[FeatureID]FeatureValue{
 	FeatureTracingData: TracingData("formats"),
 	FeatureBuildID: BuildIDs{{MiscKernel, -1, []byte("0123456789abcdef0123"), "[kernel.kallsyms]"},
@@ -60,7 +60,7 @@ func TestEveryFeature(t *testing.T) {
 	}
 }
 
-// TestAttrLayout has the layout of PERF_ATTR_SIZE_VER9, as perf_event_open(2) is given the structure as it is: config4 is the last field.
+// TestAttrLayout checks that Attr has the layout of PERF_ATTR_SIZE_VER9, whose last field is config4: callers pass it to perf_event_open(2).
 func TestAttrLayout(t *testing.T) {
 	if size := unsafe.Sizeof(Attr{}); size != 144 {
 		t.Errorf("struct perf_event_attr has %d bytes, want 144", size)
@@ -70,7 +70,7 @@ func TestAttrLayout(t *testing.T) {
 	}
 }
 
-// TestAttrSizes reads attributes of the sizes that Linux has had.
+// TestAttrSizes decodes attributes of all sizes that Linux has used.
 func TestAttrSizes(t *testing.T) {
 	full := appendAttr(nil, &everyAttr, AttrSize)
 	for _, size := range []int{64, 72, 80, 96, 104, 112, 120, 128, 136, 144} {
@@ -93,7 +93,7 @@ func TestAttrSizes(t *testing.T) {
 	}
 }
 
-// bigEndian writes as a big-endian machine does.
+// bigEndian encodes like a big-endian machine.
 type bigEndian struct{ b []byte }
 
 func (e *bigEndian) u16(vs ...uint16) {
@@ -124,7 +124,7 @@ func (e *bigEndian) record(t RecordType, m Misc, body func()) {
 	binary.BigEndian.PutUint16(e.b[start+6:], uint16(len(e.b)-start))
 }
 
-// TestBigEndian reads what perf record -o - would write on a big-endian machine.
+// TestBigEndian reads a pipe as perf record -o - would write it on a big-endian machine.
 func TestBigEndian(t *testing.T) {
 	e := &bigEndian{b: []byte(magicBig)}
 	e.u64(pipeHeaderSize)
@@ -161,7 +161,7 @@ func TestBigEndian(t *testing.T) {
 		e.b = append(e.b, "eight by"...)
 		trailer(1500)
 	})
-	// What was in the ring before follows these: they were written for the second and the third event that is told.
+	// Stale bytes of the ring follow these records, as in the rings of the second and third event that get them (table.trim).
 	e.record(RecordBPFEvent, 0, func() {
 		e.u16(BPFEventUnload, 0)
 		e.u32(9)
@@ -250,7 +250,7 @@ func TestMergeRuns(t *testing.T) {
 	}
 }
 
-// TestRounds checks what is held back until when.
+// TestRounds checks which records the orderer emits at the end of each round.
 func TestRounds(t *testing.T) {
 	var got []uint64
 	o := &orderer{emit: func(i item) { got = append(got, i.time) }}
@@ -265,7 +265,7 @@ func TestRounds(t *testing.T) {
 		o.add(item{time: time})
 	}
 	o.round()
-	expect() // a ring that was read first may still have what is older
+	expect() // a ring that was read early in the round may still have older records
 	for _, time := range []uint64{50, 35, 45} {
 		o.add(item{time: time})
 	}
@@ -279,7 +279,7 @@ func TestRounds(t *testing.T) {
 	expect(60, 70)
 }
 
-// TestLikelyBuildID has records MMAP2 with the bit of build IDs, of an event that did not ask for them.
+// TestLikelyBuildID decodes MMAP2 records with MiscMmapBuildID of an event without AttrBuildID.
 func TestLikelyBuildID(t *testing.T) {
 	zeros := make([]byte, 8)
 	for _, tt := range []struct {

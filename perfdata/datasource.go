@@ -5,45 +5,45 @@ import (
 	"strings"
 )
 
-// DataSource says where in the memory hierarchy data was found: union perf_mem_data_src.
+// DataSource is the place in the memory hierarchy that served an access: union perf_mem_data_src.
 type DataSource uint64
 
-// DataSourceNA is the data source of events that have none: PERF_MEM_NA of include/linux/perf_event.h.
+// DataSourceNA is the data source of events without one: PERF_MEM_NA in include/linux/perf_event.h.
 const DataSourceNA DataSource = 1 | 1<<5 | 1<<19 | 1<<24 | 1<<26 | 15<<33
 
-// Op is PERF_MEM_OP_….
+// Op returns the type of access: PERF_MEM_OP_….
 func (d DataSource) Op() uint64 { return d.bits(0, 5) }
 
-// Level is PERF_MEM_LVL_…; newer hardware has LevelNumber.
+// Level returns the level of the hierarchy: PERF_MEM_LVL_…. Newer hardware sets LevelNumber instead.
 func (d DataSource) Level() uint64 { return d.bits(5, 14) }
 
-// Snoop is PERF_MEM_SNOOP_….
+// Snoop returns the result of the snoop: PERF_MEM_SNOOP_….
 func (d DataSource) Snoop() uint64 { return d.bits(19, 5) }
 
-// Lock is PERF_MEM_LOCK_….
+// Lock returns PERF_MEM_LOCK_…: whether the access was locked.
 func (d DataSource) Lock() uint64 { return d.bits(24, 2) }
 
-// TLB is PERF_MEM_TLB_….
+// TLB returns the TLB access: PERF_MEM_TLB_….
 func (d DataSource) TLB() uint64 { return d.bits(26, 7) }
 
-// LevelNumber is PERF_MEM_LVLNUM_….
+// LevelNumber returns the level of the hierarchy as a number: PERF_MEM_LVLNUM_….
 func (d DataSource) LevelNumber() uint64 { return d.bits(33, 4) }
 
-// Remote is PERF_MEM_REMOTE_….
+// Remote returns PERF_MEM_REMOTE_…: 1 if the data was remote.
 func (d DataSource) Remote() uint64 { return d.bits(37, 1) }
 
-// SnoopX is PERF_MEM_SNOOPX_….
+// SnoopX returns the extended snoop bits: PERF_MEM_SNOOPX_….
 func (d DataSource) SnoopX() uint64 { return d.bits(38, 2) }
 
-// Blocked is PERF_MEM_BLK_….
+// Blocked returns why the access was blocked: PERF_MEM_BLK_….
 func (d DataSource) Blocked() uint64 { return d.bits(40, 3) }
 
-// Hops is PERF_MEM_HOPS_….
+// Hops returns the distance of remote data: PERF_MEM_HOPS_….
 func (d DataSource) Hops() uint64 { return d.bits(43, 3) }
 
 func (d DataSource) bits(from, n int) uint64 { return uint64(d) >> from & (1<<n - 1) }
 
-// Names of the bits of union perf_mem_data_src, as perf has them.
+// perf's names of the bits of union perf_mem_data_src.
 var (
 	memoryOps    = []string{"N/A", "LOAD", "STORE", "PFETCH", "EXEC"}
 	memoryLevels = []string{"N/A", "HIT", "MISS", "L1", "LFB/MAB", "L2", "L3", "Local RAM", "Remote RAM (1 hop)", "Remote RAM (2 hops)",
@@ -55,7 +55,7 @@ var (
 	memoryTLBs   = []string{"N/A", "HIT", "MISS", "L1", "L2", "Walker", "Fault"}
 )
 
-// AppendWords appends what d says to out, in perf's words: "|OP LOAD|LVL L1 hit|SNP None|TLB L1 or L2 hit|LCK No|BLK N/A".
+// AppendWords appends d to out as text, as perf prints it: "|OP LOAD|LVL L1 hit|SNP None|TLB L1 or L2 hit|LCK No|BLK N/A".
 func (d DataSource) AppendWords(out []byte) []byte {
 	out = append(out, "|OP "...)
 	op, _, _ := strings.Cut(words(d.Op(), memoryOps, "|"), "|")
@@ -78,7 +78,7 @@ func (d DataSource) AppendWords(out []byte) []byte {
 	return append(out, words(d.Blocked()>>1, []string{" Data", " Addr"}, "")...)
 }
 
-// words joins the names of the bits that are set in v; without any it returns "N/A".
+// words joins the names of the bits that are set in v. It returns "N/A" if none is.
 func words(v uint64, names []string, separator string) string {
 	var set []string
 	for i, name := range names {

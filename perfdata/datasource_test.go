@@ -2,7 +2,7 @@ package perfdata
 
 import "testing"
 
-// TestDataSourceWords has values that the kernel makes (include/uapi/linux/perf_event.h), and perf's words for them.
+// TestDataSourceWords compares values as the kernel makes them (include/uapi/linux/perf_event.h) with perf's words for them.
 func TestDataSourceWords(t *testing.T) {
 	for d, want := range map[DataSource]string{
 		0:                                   "|OP N/A|LVL N/A|SNP N/A|TLB N/A|LCK No|BLK N/A",

@@ -5,7 +5,7 @@ import (
 	"slices"
 )
 
-// batch is records that are decoded together. Its memory is used again.
+// batch is a group of records that one goroutine decodes. Its memory is reused.
 type batch struct {
 	items   []item
 	records []Record
@@ -17,7 +17,7 @@ type batch struct {
 	decoded chan struct{}
 }
 
-// batchSize is how many records a batch has at most, and batchBytes how many bytes, unless it is one record.
+// A batch is complete when it has batchSize records, or batchBytes bytes.
 const (
 	batchSize  = 1024
 	batchBytes = 256 << 10
@@ -30,10 +30,10 @@ func (b *batch) reset() {
 	b.arena.reset()
 }
 
-// decode decodes the records. After an error, which is in b.err, records has those before it.
+// decode decodes the records. On an error it sets b.err, and b.records has the records in front of the bad one.
 func (b *batch) decode(t *table, big bool) {
 	b.records = slices.Grow(b.records, len(b.items))
-	// Records point to samples: these must not be moved.
+	// Records point into samples and unknown, which must not be reallocated.
 	b.samples = slices.Grow(b.samples, len(b.items))
 	b.unknown = slices.Grow(b.unknown, len(b.items))
 	for k := range b.items {
@@ -103,7 +103,7 @@ func (b *batch) kernelRecord(r *Record, c cursor) error {
 	return b.coder.end()
 }
 
-// orUnknown is v, or what there is to say of a record that is not known.
+// orUnknown returns v, or an *Unknown if v is nil.
 func (b *batch) orUnknown(v Value, t RecordType, body []byte) Value {
 	if v != nil {
 		return v
@@ -112,7 +112,7 @@ func (b *batch) orUnknown(v Value, t RecordType, body []byte) Value {
 	return &b.unknown[len(b.unknown)-1]
 }
 
-// decodeUserRecord decodes a record of perf's own; nil if it is not known.
+// decodeUserRecord decodes a record of perf itself. It returns nil for an unknown type.
 func decodeUserRecord(raw []byte, big bool) (Value, error) {
 	k := coder{in: cursor{b: raw, big: big}}
 	newValue := newRecord[RecordType(k.in.u32())]

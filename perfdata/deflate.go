@@ -6,13 +6,14 @@ import (
 	"github.com/klauspost/compress/zstd"
 )
 
-// inflatedPiece is how much is compressed at a time, so that no record decompresses to more, which is what perf makes room for.
+// inflatedPiece is the number of bytes that deflater compresses at a time. No record decompresses to more. Compression.MmapLen announces
+// the size, and perf allocates a buffer of it.
 const inflatedPiece = 512 << 10
 
-// deflater makes COMPRESSED records: one stream of zstd through all of them, of which the end is not written.
+// deflater makes COMPRESSED records. All of them together hold one zstd stream, whose end is never written.
 type deflater struct {
 	encoder *zstd.Encoder
-	stream  bytes.Buffer // what the encoder gives
+	stream  bytes.Buffer // output of the encoder
 	out, in int64        // bytes
 	b       []byte
 }
@@ -25,7 +26,7 @@ func newDeflater(level int) (*deflater, error) {
 	return d, err
 }
 
-// records compresses a piece at once. The result is valid until the next call.
+// records compresses a piece into COMPRESSED records. The result is valid until the next call.
 func (d *deflater) records(piece []byte) ([]byte, error) {
 	d.stream.Reset()
 	if _, err := d.encoder.Write(piece); err != nil {

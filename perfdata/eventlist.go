@@ -2,12 +2,12 @@ package perfdata
 
 import "slices"
 
-// eventList is the events of a recording while they get to be known. An event that has been given away is not changed: another with the
-// same index takes its place.
+// eventList collects the events of a recording as records and features describe them. It never changes an *Event, which callers may
+// hold: an update replaces the event by a new one with the same index.
 type eventList struct {
 	all     []*Event
 	byID    map[uint64]int // index of the event
-	changed bool           // since the table was made
+	changed bool           // since the last table was built
 }
 
 func (l *eventList) add(attr Attr, ids []uint64) {
@@ -44,7 +44,8 @@ func (l *eventList) update(u *EventUpdate) {
 	l.changed = true
 }
 
-// name names the events, which are those with the same IDs, or where there are none those at the same place.
+// name sets the names of events that have none. A description belongs to the event with its first ID. If no event has that ID, it belongs to
+// the event with the same index.
 func (l *eventList) name(descriptions EventDescriptions) {
 	for i, d := range descriptions {
 		at := i
@@ -62,5 +63,5 @@ func (l *eventList) name(descriptions EventDescriptions) {
 	}
 }
 
-// snapshot is the list as it is now.
+// snapshot returns a copy of the list.
 func (l *eventList) snapshot() []*Event { return slices.Clone(l.all) }

@@ -57,7 +57,7 @@ func ExampleFeatures() {
 	// [/usr/bin/perf record -o callchain.data -g -e cpu-clock -F 5000 -- ls -R /usr/share/doc/perl]
 }
 
-// A file needs room to seek in, as its header has the size of what follows.
+// A Writer of a file needs to seek, because Close completes the header at the start of the file.
 func ExampleNewWriter() {
 	f, err := os.CreateTemp("", "perf.data")
 	if err != nil {
@@ -79,7 +79,7 @@ func ExampleNewWriter() {
 	// x86_64
 }
 
-// A pipe is written and read from its start to its end, as with perf record -o - | perf report -i -. The names of events are in a feature.
+// A pipe is written and read sequentially, as in perf record -o - | perf report -i -. A feature has the names of the events.
 func ExampleNewPipeWriter() {
 	var pipe bytes.Buffer
 	names := perfdata.EventDescriptions{{Attr: clock.Attr, Name: clock.Name}}
@@ -99,7 +99,7 @@ func ExampleNewPipeWriter() {
 var clock = &perfdata.Event{Name: "cpu-clock", Attr: perfdata.Attr{Type: perfdata.TypeSoftware, Config: perfdata.SoftwareCPUClock,
 	SampleType: perfdata.SampleIP | perfdata.SampleTID | perfdata.SampleTime, Flags: perfdata.AttrSampleIDAll}}
 
-// write writes a thread's name and a sample of it.
+// write writes the name of a thread and a sample of the thread.
 func write(w *perfdata.Writer, err error) {
 	if err != nil {
 		log.Fatal(err)
@@ -112,7 +112,7 @@ func write(w *perfdata.Writer, err error) {
 	}
 }
 
-// read prints them.
+// read prints the names and the samples of a recording.
 func read(r *perfdata.Reader) {
 	for record, err := range r.Records() {
 		if err != nil {

@@ -2,16 +2,16 @@ package perfdata
 
 import "strconv"
 
-// FeatureID is the number of a feature section: HEADER_… in tools/perf/util/header.h.
+// FeatureID identifies a feature: HEADER_… in tools/perf/util/header.h.
 type FeatureID uint32
 
-// The features, with the type of their value.
+// The features. Each comment begins with the type of the feature's value.
 const (
 	FeatureTracingData    FeatureID = 1  // TracingData
 	FeatureBuildID        FeatureID = 2  // BuildIDs
 	FeatureHostname       FeatureID = 3  // Text
 	FeatureOSRelease      FeatureID = 4  // Text
-	FeatureVersion        FeatureID = 5  // Text: of perf
+	FeatureVersion        FeatureID = 5  // Text: perf's version
 	FeatureArch           FeatureID = 6  // Text: uname -m
 	FeatureNRCPUs         FeatureID = 7  // NRCPUs
 	FeatureCPUDesc        FeatureID = 8  // Text: model name
@@ -37,7 +37,7 @@ const (
 	FeatureCPUPMUCaps     FeatureID = 28 // CPUPMUCaps
 	FeatureClockData      FeatureID = 29 // ClockData
 	FeatureHybridTopology FeatureID = 30 // HybridTopology
-	FeaturePMUCaps        FeatureID = 31 // PMUCaps; before perf 6.1 HYBRID_CPU_PMU_CAPS, which is alike
+	FeaturePMUCaps        FeatureID = 31 // PMUCaps; before perf 6.1 HYBRID_CPU_PMU_CAPS, which has the same format
 	FeatureCPUDomainInfo  FeatureID = 32 // Opaque. perf 7.0
 	FeatureEMachine       FeatureID = 33 // EMachine. perf 7.1
 	FeatureCLNSize        FeatureID = 34 // Opaque. perf 7.1
@@ -58,7 +58,7 @@ var featureNames = map[FeatureID]string{
 	FeatureEMachine: "E_MACHINE", FeatureCLNSize: "CLN_SIZE",
 }
 
-// String returns the name that perf gives the feature, and the number of one that is not known.
+// String returns perf's name of the feature. It returns the number of an unknown feature.
 func (id FeatureID) String() string {
 	if name, known := featureNames[id]; known {
 		return name
@@ -66,114 +66,114 @@ func (id FeatureID) String() string {
 	return strconv.FormatUint(uint64(id), 10)
 }
 
-// FeatureValue is one of the types that are named beside the FeatureIDs; Opaque is the value of all other features.
+// FeatureValue is the decoded value of a feature. The comment of each FeatureID constant names its type; other features have an Opaque.
 type FeatureValue interface {
 	code(k *coder) FeatureValue // writes the feature, or returns one that was read
 }
 
-// Opaque is a feature as it is in the file, in the file's byte order.
+// Opaque is an undecoded feature, in the file's byte order.
 type Opaque []byte
 
 // Flag is a feature without content.
 type Flag struct{}
 
-// Text is a string.
+// Text is a feature that is a string.
 type Text string
 
-// NRCPUs are the numbers of CPUs.
+// NRCPUs is the number of the machine's CPUs.
 type NRCPUs struct {
-	Available uint32 // those that may come online, too
+	Available uint32 // including CPUs that are offline and can come online
 	Online    uint32
 }
 
-// TotalMem is the machine's memory in KiB.
+// TotalMem is the size of the machine's memory in KiB.
 type TotalMem uint64
 
-// CommandLine are the arguments with which it was recorded, the program first.
+// CommandLine is the command line of the recording program, including the program itself.
 type CommandLine []string
 
-// TracingData are the formats of the tracepoints, as in the file trace.dat of trace-cmd.
+// TracingData holds the formats of the tracepoints, in the format of trace-cmd's file trace.dat.
 type TracingData []byte
 
-// BuildIDs are those of the files that samples hit, and of the kernel.
+// BuildIDs are the build IDs of the files that have samples, and of the kernel.
 type BuildIDs []HeaderBuildID
 
 // EventDescriptions are the events with their names.
 type EventDescriptions []EventDescription
 
-// EventDescription is of one event.
+// EventDescription describes one event.
 type EventDescription struct {
 	Attr Attr
 	Name string
 	IDs  []uint64
 }
 
-// CPUTopology says which CPUs are in the same package, core and die.
+// CPUTopology is the arrangement of CPUs in packages, cores and dies.
 type CPUTopology struct {
-	Packages []string // lists of the CPUs of each, as 0-3,8
-	Cores    []string // lists of the CPUs of each
-	CPUs     []CPUPlace
-	Dies     []string // lists of the CPUs of each; none before perf 5.3
+	Packages []string   // the CPUs of each package, for example 0-3,8
+	Cores    []string   // the CPUs of each core
+	CPUs     []CPUPlace // indexed by CPU
+	Dies     []string   // the CPUs of each die; none before perf 5.3
 }
 
-// CPUPlace is where a CPU is.
+// CPUPlace is the core, socket and die of a CPU.
 type CPUPlace struct {
 	Core   uint32
 	Socket uint32
-	Die    uint32 // with CPUTopology.Dies
+	Die    uint32 // only with CPUTopology.Dies
 }
 
-// NUMATopology are the nodes of memory.
+// NUMATopology is the list of NUMA nodes.
 type NUMATopology []NUMANode
 
-// NUMANode is one of them.
+// NUMANode is one NUMA node.
 type NUMANode struct {
 	Node     uint32
 	MemTotal uint64 // KiB
 	MemFree  uint64 // KiB
-	CPUs     string // as 0-3,8
+	CPUs     string // for example 0-3,8
 }
 
-// PMUMappings are the numbers of PMUs: Attr.Type.
+// PMUMappings map PMU types, which Attr.Type has, to names.
 type PMUMappings []PMUMapping
 
-// PMUMapping is one of them.
+// PMUMapping is the type and the name of one PMU.
 type PMUMapping struct {
 	Type uint32
 	Name string
 }
 
-// GroupDescriptions are the groups of events, of more than one.
+// GroupDescriptions are the event groups with more than one member.
 type GroupDescriptions []GroupDescription
 
-// GroupDescription is one of them.
+// GroupDescription describes one event group.
 type GroupDescription struct {
-	Name    string // {anon_group} if it was given none
-	Leader  uint32 // index of the event
-	Members uint32 // with the leader; the others follow it
+	Name    string // {anon_group} for a group without a name
+	Leader  uint32 // index of the leader among the events
+	Members uint32 // including the leader; the others follow it among the events
 }
 
-// AuxtraceIndex are the places of AUXTRACE records in the file.
+// AuxtraceIndex lists the AUXTRACE records of the file.
 type AuxtraceIndex []AuxtraceIndexEntry
 
-// AuxtraceIndexEntry is one of them.
+// AuxtraceIndexEntry is the offset and the size of one AUXTRACE record, in bytes.
 type AuxtraceIndexEntry struct {
 	Offset uint64
 	Size   uint64
 }
 
-// Caches are those of the CPUs.
+// Caches are the caches of the CPUs.
 type Caches []Cache
 
-// Cache is one of them, as in /sys/devices/system/cpu/cpu*/cache.
+// Cache describes one cache, with the values of /sys/devices/system/cpu/cpu*/cache.
 type Cache struct {
 	Level    uint32
 	LineSize uint32 // bytes
 	Sets     uint32
 	Ways     uint32
 	Type     string // Data, Instruction, Unified
-	Size     string // as 32K
-	CPUs     string // that share it, as 0-3,8
+	Size     string // for example 32K
+	CPUs     string // the CPUs that share it, for example 0-3,8
 }
 
 // SampleTimes are the times of the first and the last sample, in ns of the event's clock.
@@ -181,68 +181,68 @@ type SampleTimes struct {
 	First, Last uint64
 }
 
-// MemTopology says which memory blocks are on which node.
+// MemTopology maps memory blocks to nodes.
 type MemTopology struct {
 	BlockSize uint64 // bytes
 	Nodes     []MemNode
 }
 
-// MemNode is one node.
+// MemNode lists the memory blocks of one node.
 type MemNode struct {
 	Node   uint64
-	Size   uint64   // number of blocks, with those of other nodes among them
-	Blocks []uint64 // a bitmap
+	Size   uint64   // number of bits in Blocks, including blocks of other nodes
+	Blocks []uint64 // a bitmap of the node's blocks
 }
 
-// ClockResolution is that of the clock that was asked for with -k, in ns.
+// ClockResolution is the resolution in ns of the clock that perf record -k selected.
 type ClockResolution uint64
 
-// DirFormat is the version of the layout of a directory.
+// DirFormat is the version of a directory recording's layout.
 type DirFormat uint64
 
-// Compression is how COMPRESSED records were made.
+// Compression describes how COMPRESSED records are compressed.
 type Compression struct {
 	Version uint32 // 1
 	Type    uint32 // 1: zstd
 	Level   uint32
 	Ratio   uint32 // rounded
-	MmapLen uint32 // bytes: no record is decompressed to more
+	MmapLen uint32 // the largest size of a decompressed record, in bytes
 }
 
-// CPUPMUCaps are the capabilities of the PMU cpu.
+// CPUPMUCaps are the capabilities of the PMU named cpu.
 type CPUPMUCaps []PMUCap
 
-// PMUCap is one of them.
+// PMUCap is one capability of a PMU.
 type PMUCap struct {
 	Name, Value string
 }
 
-// PMUCaps are the capabilities of the other PMUs, and with hybrid CPUs of theirs.
+// PMUCaps are the capabilities of PMUs other than cpu, including the core PMUs of hybrid CPUs.
 type PMUCaps []OnePMUCaps
 
-// OnePMUCaps are those of one PMU.
+// OnePMUCaps are the capabilities of one PMU.
 type OnePMUCaps struct {
 	Caps []PMUCap
 	PMU  string
 }
 
-// ClockData is one moment on two clocks.
+// ClockData is the same moment on two clocks. It relates the times of records to the wall clock.
 type ClockData struct {
-	ClockID   uint32 // of the events: CLOCK_…
+	ClockID   uint32 // the clock of the events: CLOCK_…
 	WallClock uint64 // ns since 1970
-	Clock     uint64 // ns of ClockID
+	Clock     uint64 // time of ClockID in ns
 }
 
-// HybridTopology says which CPUs are of which kind.
+// HybridTopology lists the CPUs of each core PMU of a hybrid machine.
 type HybridTopology []HybridPMU
 
-// HybridPMU is one kind.
+// HybridPMU is one core PMU and its CPUs.
 type HybridPMU struct {
 	PMU  string
-	CPUs string // as 0-3,8
+	CPUs string // for example 0-3,8
 }
 
-// EMachine is the ELF header's idea of the machine.
+// EMachine is the machine as the ELF header encodes it: e_machine and e_flags.
 type EMachine struct {
 	Machine uint32 // EM_…
 	Flags   uint32 // EF_…

@@ -11,17 +11,17 @@ type Features struct {
 	big bool
 }
 
-// IDs of the features that there are, ascending.
+// IDs returns the IDs of the features that are present, in ascending order.
 func (f *Features) IDs() []FeatureID { return slices.Sorted(maps.Keys(f.raw)) }
 
-// Raw is a feature as it is in the file, in the file's byte order; false if there is none.
+// Raw returns the undecoded bytes of a feature, in the file's byte order. It returns false if the feature is absent.
 func (f *Features) Raw(id FeatureID) ([]byte, bool) {
 	b, there := f.raw[id]
 	return b, there
 }
 
-// Get decodes a feature: the type of the value is the one beside the feature's ID. It is nil, without an error, if there is none. With an
-// error it is nil, too, but for FeatureBuildID: then it has what stands in front of what cannot be read.
+// Get decodes a feature. The comment of each FeatureID constant names the type of its value. Get returns nil without an error if the feature
+// is absent. On an error the value is nil, except for FeatureBuildID: its value has the entries in front of the damaged one.
 func (f *Features) Get(id FeatureID) (FeatureValue, error) {
 	b, there := f.raw[id]
 	if !there {
@@ -38,14 +38,14 @@ func (f *Features) Get(id FeatureID) (FeatureValue, error) {
 	return decodeFeature(id, b, f.big, cpus.Available)
 }
 
-// Text is a feature of the type Text; empty if there is none or it cannot be decoded.
+// Text returns a feature whose value is of type Text. It returns "" if the feature is absent or cannot be decoded.
 func (f *Features) Text(id FeatureID) string {
 	v, _ := f.Get(id)
 	t, _ := v.(Text)
 	return string(t)
 }
 
-// with returns features that have one more, or another in its place.
+// with returns a copy of f in which feature id is b.
 func (f *Features) with(id FeatureID, b []byte) *Features {
 	raw := maps.Clone(f.raw)
 	if raw == nil {

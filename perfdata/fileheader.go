@@ -6,14 +6,14 @@ import (
 	"io"
 )
 
-// The magic numbers of files: PERFILE2 as a number, in both byte orders, and the one of perf before 2.6.37.
+// Magic numbers: PERFILE2 in both byte orders, and the magic number of perf before 2.6.37.
 const (
 	magicLittle = "PERFILE2"
 	magicBig    = "2ELIFREP"
 	magicOld    = "PERFFILE"
 )
 
-// Sizes of struct perf_file_header, of the same without the bitmap of features, and of struct perf_pipe_file_header.
+// Sizes of struct perf_file_header with and without the bitmap of features, and of struct perf_pipe_file_header.
 const (
 	fileHeaderSize    = 104
 	oldFileHeaderSize = 72
@@ -25,12 +25,12 @@ type section struct{ offset, size uint64 }
 
 const sectionSize = 16
 
-// within reports whether all of a section is among so many bytes.
+// within reports whether the whole section is inside of a file of size bytes.
 func (s section) within(size int64) bool {
 	return s.offset <= uint64(size) && s.size <= uint64(size)-s.offset
 }
 
-// decodeMagic tells the byte order, and the size of the header.
+// decodeMagic decodes the first 16 bytes of a recording. It returns the byte order and the size of the header.
 func decodeMagic(b []byte) (big bool, size uint64, err error) {
 	switch magic := string(b[:8]); magic {
 	case magicLittle:
@@ -45,19 +45,19 @@ func decodeMagic(b []byte) (big bool, size uint64, err error) {
 	return big, c.u64(), nil
 }
 
-// file is what stands around the data of a file.
+// file is a perf.data file without its data.
 type file struct {
 	big       bool
 	data      section
 	events    eventList
 	features  Features
-	truncated bool        // there is less of it than the header says
-	missing   []FeatureID // of features that are outside of the file
-	damaged   []error     // why others cannot be read
-	unclosed  bool        // its header has not been completed: the data go up to the end of the file
+	truncated bool        // the file is shorter than the header says
+	missing   []FeatureID // features that lie outside of the file
+	damaged   []error     // one error for each feature that cannot be read
+	unclosed  bool        // the writer did not complete the header: the data end at the end of the file
 }
 
-// readFile reads all of a file but its data.
+// readFile reads a file except for its data.
 func readFile(r io.ReaderAt, size int64) (*file, error) {
 	var h [fileHeaderSize]byte
 	n, err := r.ReadAt(h[:], 0)
@@ -94,10 +94,10 @@ func readFile(r io.ReaderAt, size int64) (*file, error) {
 	var bits [4]uint64
 	some := false
 	for i := range bits {
-		bits[i] = c.u64() // 0 where the header ends before
+		bits[i] = c.u64() // 0 if the header is the old one, without the bitmap
 		some = some || bits[i] != 0
 	}
-	// A file whose writer was killed has no features, and may have data behind those that the header tells of.
+	// A file whose writer was killed has no features, and may have more data than its header says.
 	rest := uint64(size) - f.data.offset
 	f.unclosed = f.data.size == 0 || !some && f.data.size <= rest
 	if f.unclosed {
@@ -124,7 +124,7 @@ func (f *file) readEvents(r io.ReaderAt, size int64, attrs section, attrSize uin
 	if err := readFull(r, all, attrs.offset); err != nil {
 		return err
 	}
-	left := uint64(size) // for IDs, which may not be used twice
+	left := uint64(size) // the IDs of all events together: they may not overlap
 	for at := attrs.offset; uint64(len(all)) >= attrSize; at += attrSize {
 		entry := all[:attrSize]
 		all = all[attrSize:]
@@ -153,10 +153,10 @@ func (f *file) readEvents(r io.ReaderAt, size int64, attrs section, attrSize uin
 	return nil
 }
 
-// readFeatures reads the features whose bits are set. Their sections are listed behind the data.
+// readFeatures reads the features whose bits are set. The table of their sections is behind the data.
 func (f *file) readFeatures(r io.ReaderAt, size int64, set [4]uint64) error {
 	at := f.data.offset + f.data.size
-	left := uint64(size) // for all features together, which may not overlap
+	left := uint64(size) // all features together: they may not overlap
 	for id := FeatureID(0); id < maxFeatures; id++ {
 		if set[id/64]>>(id%64)&1 == 0 {
 			continue

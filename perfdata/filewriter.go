@@ -6,26 +6,27 @@ import (
 	"slices"
 )
 
-// fileHeader is struct perf_file_header, as far as it is not known beforehand.
+// fileHeader has the fields of struct perf_file_header that are not constant.
 type fileHeader struct {
 	attrSize int
 	attrs    section
 	data     dataStart
 }
 
-// dataStart is where the data of a file begin; 0 in pipes.
+// dataStart is the offset of the data section in a file; 0 for pipes.
 type dataStart uint64
 
 func (d dataStart) offset() int64 { return int64(d) }
 
-// Sizes of attributes. perf refuses those that are longer than it knows, so that they are written as short as they can be: from that of
-// Linux 4.1 on; in pipes, where perf before 6.4 takes them to be as long as its own, and in EVENT_DESC, from that of Linux 5.13 on.
+// The smallest sizes of attributes that are written. perf refuses attributes longer than its own, so a Writer uses the smallest size that
+// holds all fields that are set: at least that of Linux 4.1 in a file's section of attributes, at least that of Linux 5.13 in EVENT_DESC and
+// in pipes. In pipes, perf before 6.4 assumes that attributes are as long as its own.
 const (
 	minFileAttrSize = 112 // PERF_ATTR_SIZE_VER5
 	minPipeAttrSize = 128 // PERF_ATTR_SIZE_VER7
 )
 
-// attrSize is the size that has room for what is set in the attributes of all events.
+// attrSize returns the smallest size, at least least, that holds the fields set in the attributes of all events.
 func attrSize(events []*Event, least int) int {
 	for _, e := range events {
 		least = e.Attr.sizeFrom(least)
@@ -33,7 +34,7 @@ func attrSize(events []*Event, least int) int {
 	return least
 }
 
-// sizeFrom is the size, from least on, that has room for what is set.
+// sizeFrom returns the smallest size, at least least, that holds all fields that are set.
 func (a *Attr) sizeFrom(least int) int {
 	full := appendAttr(nil, a, AttrSize)
 	for least < AttrSize && slices.ContainsFunc(full[least:], func(b byte) bool { return b != 0 }) {
@@ -42,7 +43,7 @@ func (a *Attr) sizeFrom(least int) int {
 	return least
 }
 
-// layOut returns what stands in front of the data: the header, IDs and attributes.
+// layOut returns the header and front, the bytes in front of the data: the encoded header, the IDs and the attributes.
 func layOut(events []*Event) (h fileHeader, front []byte) {
 	size := attrSize(events, minFileAttrSize)
 	h.attrSize = size + sectionSize
@@ -59,7 +60,7 @@ func layOut(events []*Event) (h fileHeader, front []byte) {
 	return h, append(append(front, ids...), attrs...)
 }
 
-// dataSizeAt is where the header has the size of the data.
+// dataSizeAt is the offset of the size of the data in the file header.
 const dataSizeAt = 48
 
 func (h *fileHeader) append(b []byte, dataSize uint64, features [4]uint64) []byte {
@@ -73,7 +74,7 @@ func (h *fileHeader) append(b []byte, dataSize uint64, features [4]uint64) []byt
 
 func (w *Writer) dataSize() uint64 { return uint64(max(w.written-w.header.data.offset(), 0)) }
 
-// updateHeader lets the header tell how much there is.
+// updateHeader writes the current size of the data to the header.
 func (w *Writer) updateHeader() {
 	f, can := w.file.(io.WriterAt)
 	if !can || w.err != nil {
@@ -99,7 +100,7 @@ func (w *Writer) setOwnFeatures() {
 	}
 }
 
-// writeFeatures writes the list of sections behind the data, and the features behind it.
+// writeFeatures writes the table of feature sections behind the data, and the features behind the table. It returns the bitmap of features.
 func (w *Writer) writeFeatures() (set [4]uint64, err error) {
 	ids := slices.Sorted(maps.Keys(w.features))
 	at := uint64(w.written) + uint64(len(ids))*sectionSize
@@ -121,7 +122,7 @@ func (w *Writer) writeFeatures() (set [4]uint64, err error) {
 	return set, nil
 }
 
-// writeHeader completes the header. The end of the file is where writing goes on.
+// writeHeader writes the complete header, then seeks back to the end of the file.
 func (w *Writer) writeHeader(set [4]uint64) error {
 	if _, err := w.file.Seek(0, io.SeekStart); err != nil {
 		return err
@@ -133,8 +134,8 @@ func (w *Writer) writeHeader(set [4]uint64) error {
 	return err
 }
 
-// cutOff lets the file end with the last complete record, if it can be cut off, as an *os.File can. If that fails, too, there is nothing
-// to be done: what is behind the record is an error for readers.
+// cutOff truncates the file behind its last complete record if it has a method Truncate, as *os.File does. It ignores an error: then readers
+// report an error behind the last record.
 func (w *Writer) cutOff() {
 	if f, can := w.file.(interface{ Truncate(size int64) error }); can {
 		f.Truncate(w.written)

@@ -10,7 +10,7 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 )
 
-// readAll reads everything there is of a recording. Errors are as good as any other end.
+// readAll reads a recording to its end. It ignores errors.
 func readAll(b []byte, pipe bool) {
 	var r *Reader
 	var err error
@@ -51,7 +51,7 @@ func FuzzPipe(f *testing.F) {
 	f.Fuzz(func(_ *testing.T, b []byte) { readAll(b, true) })
 }
 
-// FuzzRecord decodes a record of an event with any attributes. What is decoded must be the same when it has been written and read again.
+// FuzzRecord decodes a record of an event with arbitrary attributes. Encoding and decoding the value again must not change it.
 func FuzzRecord(f *testing.F) {
 	for _, path := range recordings(f) {
 		r, err := Open(path)
@@ -90,10 +90,10 @@ func FuzzRecord(f *testing.F) {
 	})
 }
 
-// ignorePlace: where a record stood is not written with it.
+// ignorePlace ignores the offset of a record, which is not part of its encoding.
 var ignorePlace = cmpopts.IgnoreFields(Auxtrace{}, "DataOffset")
 
-// decodeOne decodes a record as that of an event; nil if it cannot be.
+// decodeOne decodes a record of an event with the encoded attributes attr. It returns nil if that fails.
 func decodeOne(raw, attr []byte, big bool) (Value, Misc, *Event) {
 	a, err := decodeAttr(attr, big)
 	if err != nil || len(raw) < recordHeaderSize {
@@ -108,8 +108,8 @@ func decodeOne(raw, attr []byte, big bool) (Value, Misc, *Event) {
 	return keep(r.Value), r.Misc, e
 }
 
-// narrowed reports whether a value is written in another way than it may have been read: numbers that have no room, strings that are cut at
-// their first 0, what is known of a big-endian machine only in its own order.
+// narrowed reports whether encoding may change a value: numbers that have no room, strings that end at their first NUL, and undecoded data
+// of a big-endian machine.
 func narrowed(v Value) bool {
 	switch v := v.(type) {
 	case *Unknown:
@@ -121,14 +121,14 @@ func narrowed(v Value) bool {
 	case *HeaderEventType:
 		return len(v.Name) > 63
 	case *ThreadMap, *AuxtraceError, *BPFMetadata:
-		return true // fields without a 0 at the end lose their last letter
+		return true // strings without a NUL at the end lose their last character
 	case *HeaderAttr:
-		return true // its size may be one that leaves something out
+		return true // its size may be too small for its fields
 	}
 	return false
 }
 
-// FuzzFeature decodes a feature. What is decoded must be the same when it has been written and read again.
+// FuzzFeature decodes a feature. Encoding and decoding the value again must not change it.
 func FuzzFeature(f *testing.F) {
 	for _, path := range recordings(f) {
 		r, err := Open(path)
@@ -165,14 +165,14 @@ func FuzzFeature(f *testing.F) {
 func narrowedFeature(v FeatureValue) bool {
 	switch v := v.(type) {
 	case CPUTopology:
-		return len(v.Dies) == 0 // there may have been dies without a list of them
+		return len(v.Dies) == 0 // CPUs may have dies without a list of dies
 	case BuildIDs, EventDescriptions:
-		return true // of sizes that leave something out, or more than there is room for
+		return true // sizes may be too small for the fields, or too large to encode
 	}
 	return false
 }
 
-// TestDamage reads recordings that are cut off, and some in which bits are wrong.
+// TestDamage reads recordings that are truncated, and recordings with flipped bits.
 func TestDamage(t *testing.T) {
 	random := rand.New(rand.NewPCG(1, 2))
 	for _, path := range recordings(t) {
@@ -186,7 +186,7 @@ func TestDamage(t *testing.T) {
 			for range 1 + random.IntN(8) {
 				at := random.IntN(len(bad))
 				if random.IntN(2) == 0 {
-					at = random.IntN(min(len(bad), 1024)) // where more depends on it
+					at = random.IntN(min(len(bad), 1024)) // in the front, where more depends on each bit
 				}
 				bad[at] ^= 1 << random.IntN(8)
 			}

@@ -10,7 +10,7 @@ import (
 
 const gigabyte = 1 << 30
 
-// hostileFiles are small files that claim to have a lot.
+// hostileFiles returns small files that claim a large content.
 func hostileFiles(t *testing.T) map[string][]byte {
 	b, err := os.ReadFile("testdata/bpf.data")
 	if err != nil {
@@ -33,14 +33,14 @@ func hostileFiles(t *testing.T) map[string][]byte {
 	return files
 }
 
-// with is b with a number at a place.
+// with returns a copy of b with v at offset at.
 func with(b []byte, at int, v uint64) []byte {
 	b = bytes.Clone(b)
 	binary.LittleEndian.PutUint64(b[at:], v)
 	return b
 }
 
-// hostilePipes are pipes of one record that claims to have a lot.
+// hostilePipes returns pipes with one record that claims a large content.
 func hostilePipes() map[string][]byte {
 	begin := appendU64([]byte(magicLittle), pipeHeaderSize)
 	claim := func(t RecordType, body ...uint64) []byte {
@@ -49,7 +49,7 @@ func hostilePipes() map[string][]byte {
 		endRecord(b, 0, 0)
 		return append(bytes.Clone(begin), b...)
 	}
-	// A frame of zstd of one segment of 1 GiB, and one with a window as large as there can be.
+	// A zstd frame with one segment of 1 GiB, and one with the largest possible window.
 	segment := append([]byte{0x28, 0xb5, 0x2f, 0xfd, 0xa0}, 0, 0, 0, 0x40, 1, 0, 0, 0)
 	window := append([]byte{0x28, 0xb5, 0x2f, 0xfd, 0x00, 0xff}, 1, 0, 0, 0, 0, 0)
 	return map[string][]byte{
@@ -74,7 +74,7 @@ func asWords(b []byte) (words []uint64) {
 	return words
 }
 
-// TestHostileClaims reads files of a few KiB that claim to have a gigabyte: that may not cost memory.
+// TestHostileClaims reads files of a few KiB that claim a gigabyte. That may not cost memory.
 func TestHostileClaims(t *testing.T) {
 	check := func(name string, b []byte, pipe bool) {
 		t.Run(name, func(t *testing.T) {
@@ -96,7 +96,7 @@ func TestHostileClaims(t *testing.T) {
 	}
 }
 
-// TestErrorsNameThePlace checks that what is wrong can be found.
+// TestErrorsNameThePlace checks that errors name the offset of the damage.
 func TestErrorsNameThePlace(t *testing.T) {
 	begin := appendU64([]byte(magicLittle), pipeHeaderSize)
 	tests := []struct {

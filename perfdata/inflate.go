@@ -10,17 +10,17 @@ import (
 	"github.com/klauspost/compress/zstd"
 )
 
-// Windows of zstd: what its levels up to 19 use, and the largest of all, that of level 22.
+// Window sizes of zstd: smallWindow suffices for levels up to 19; largeWindow is that of level 22, the largest.
 const (
 	smallWindow = 8 << 20
 	largeWindow = 128 << 20
 )
 
-// maxInflated bounds what one record decompresses to. perf compresses what it finds in a ring at a time.
+// maxInflated bounds the decompressed size of one record. perf compresses the unread part of one ring at a time.
 const maxInflated = 256 << 20
 
-// windowFor is the largest window for a recording of so many bytes; -1 if that is not known. No more than 64 times as many bytes
-// are expected to come out, so that a larger window, which costs as much memory, would not be filled.
+// windowFor returns the largest window for a recording of size bytes; size is -1 if unknown. It assumes that a recording decompresses to at
+// most 64 times its size: a larger window would cost memory and never fill.
 func windowFor(size int64) uint64 {
 	if size < 0 || size > largeWindow/64 {
 		return largeWindow
@@ -28,22 +28,22 @@ func windowFor(size int64) uint64 {
 	return max(smallWindow, uint64(1)<<bits.Len64(uint64(size)*64))
 }
 
-// inflater decompresses what COMPRESSED records hold: one stream of zstd through all of them, of which the end is never written.
+// inflater decompresses COMPRESSED records. All of them together hold one zstd stream, whose end is never written.
 type inflater struct {
 	window uint64
-	in     []byte // not decompressed yet
-	seen   int    // bytes of the frame's header that were decompressed
+	in     []byte // input that the decoder has not read
+	seen   int    // bytes of the frame's header that the decoder has read
 	next   func() (inflated, bool)
 	stop   func()
 }
 
-// inflated is a piece of what comes out, of one block; nothing if there is no more without more input.
+// inflated is the output of one block. It is empty if the decoder needs more input.
 type inflated struct {
 	b   []byte
 	err error
 }
 
-// newInflater makes one that must be closed.
+// newInflater returns an inflater, which the caller must close.
 func newInflater(window uint64) *inflater {
 	f := &inflater{window: window}
 	f.next, f.stop = iter.Pull(f.run)
@@ -52,7 +52,7 @@ func newInflater(window uint64) *inflater {
 
 func (f *inflater) close() { f.stop() }
 
-// read returns the next block, which is valid until the next call; nothing when all of f.in is used up.
+// read returns the next block, valid until the next call. It returns nothing when the decoder has used up f.in.
 func (f *inflater) read() ([]byte, error) {
 	r, alive := f.next()
 	if !alive {
@@ -61,9 +61,9 @@ func (f *inflater) read() ([]byte, error) {
 	return r.b, r.err
 }
 
-// run is the decoder: it runs while next is waited for.
+// run runs the decoder. As a coroutine (iter.Pull) it runs only during a call of next.
 func (f *inflater) run(yield func(inflated) bool) {
-	// Without concurrency the decoder asks for input only when it has given all that it can. It uses no other goroutine then.
+	// With a concurrency of 1 the decoder starts no goroutine, and reads input only after it has written all the output it can.
 	d, err := zstd.NewReader(&feed{f, yield}, zstd.WithDecoderConcurrency(1), zstd.WithDecoderLowmem(true),
 		zstd.WithDecoderMaxWindow(largeWindow), zstd.WithDecoderMaxMemory(1<<62))
 	if err == nil {
@@ -75,7 +75,7 @@ func (f *inflater) run(yield func(inflated) bool) {
 	}
 }
 
-// sink takes what comes out of the decoder.
+// sink receives the decoder's output.
 type sink func(inflated) bool
 
 func (s sink) Write(b []byte) (int, error) {
@@ -85,7 +85,7 @@ func (s sink) Write(b []byte) (int, error) {
 	return len(b), nil
 }
 
-// feed gives the decoder its input.
+// feed is the decoder's input.
 type feed struct {
 	f     *inflater
 	yield func(inflated) bool
@@ -104,8 +104,8 @@ func (r *feed) Read(b []byte) (int, error) {
 	return n, nil
 }
 
-// limitWindow lowers the window that the frame's header asks for to the one that there may be: the decoder makes room for all of it at
-// once. RFC 8878, 3.1.1.1: four bytes of magic number, the descriptor, and the window unless bit 5 of the descriptor says otherwise.
+// limitWindow lowers the window size in the frame's header to f.window, because the decoder allocates the whole window at once. The header
+// has four bytes of magic number, the descriptor and, unless bit 5 of the descriptor is set, the window size (RFC 8878, 3.1.1.1).
 func (f *inflater) limitWindow(b []byte) {
 	const descriptorAt, windowAt = 4, 5
 	for i := 0; i < len(b) && f.seen <= windowAt; i++ {

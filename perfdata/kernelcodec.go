@@ -35,9 +35,9 @@ func (r *Mmap2) code(k *coder) {
 	k.rest(&r.Filename, 8)
 }
 
-// likelyBuildID reports whether the fields of a build ID hold one: a size, three bytes of 0, and an ID with zeros behind it. The kernel (6.18)
-// sets the bit in records of events that did not ask for build IDs, too, if another session's did; these have a device and an inode. An event that
-// did not ask may have build IDs all the same, as other tools add them to files.
+// likelyBuildID reports whether b begins with a build ID: a size, three zero bytes, and the ID padded with zeros. It is needed for events
+// without AttrBuildID. If another session's event has AttrBuildID, the kernel (6.18) sets MiscMmapBuildID in their records, too, although
+// these have a device and an inode. Their records can still have build IDs, because other tools add build IDs to files.
 func likelyBuildID(b []byte) bool {
 	if len(b) < 24 {
 		return false

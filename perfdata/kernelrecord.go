@@ -1,48 +1,48 @@
 package perfdata
 
-// Mmap is PERF_RECORD_MMAP: memory of a process, or a module of the kernel (PID -1), was mapped.
+// Mmap is PERF_RECORD_MMAP: the memory of a process or, with PID -1, a module of the kernel was mapped.
 type Mmap struct {
 	SampleID
 	PID, TID int32
 	Start    uint64
 	Length   uint64 // bytes
-	Offset   uint64 // bytes, in the file
+	Offset   uint64 // bytes from the start of the file
 	Data     bool   // not executable
 	Filename string
 }
 
-// Mmap2 is PERF_RECORD_MMAP2: memory was mapped, and from which file. Linux 3.12; with a build ID 5.12.
+// Mmap2 is PERF_RECORD_MMAP2: a process mapped memory. Unlike Mmap, it identifies the file. Linux 3.12; with a build ID Linux 5.12.
 type Mmap2 struct {
 	SampleID
 	PID, TID        int32
 	Start           uint64
 	Length          uint64 // bytes
-	Offset          uint64 // bytes, in the file
-	Major, Minor    uint32 // of the file's device; 0 with a build ID
+	Offset          uint64 // bytes from the start of the file
+	Major, Minor    uint32 // the file's device; 0 with a build ID
 	Inode           uint64 // 0 with a build ID
 	InodeGeneration uint64 // 0 with a build ID
-	BuildID         []byte // at most 20 bytes; nil where there is device and inode instead
+	BuildID         []byte // at most 20 bytes; nil if the record has device and inode instead
 	Protection      uint32 // PROT_…
 	Flags           uint32 // MAP_…
 	Data            bool   // not executable
 	Filename        string
 }
 
-// Comm is PERF_RECORD_COMM: the name of a thread changed.
+// Comm is PERF_RECORD_COMM: a thread got a new name.
 type Comm struct {
 	SampleID
 	PID, TID int32
-	Exec     bool // by execve(2). Linux 3.16
+	Exec     bool // execve(2) changed the name. Linux 3.16
 	Comm     string
 }
 
-// Fork is PERF_RECORD_FORK: a thread was made.
+// Fork is PERF_RECORD_FORK: a thread or process started.
 type Fork struct {
 	SampleID
 	PID, ParentPID int32
 	TID, ParentTID int32
 	TaskTime       uint64 // ns
-	Exec           bool   // perf's own
+	Exec           bool   // MiscForkExec, which perf sets, not the kernel
 }
 
 // Exit is PERF_RECORD_EXIT: a thread ended.
@@ -53,21 +53,21 @@ type Exit struct {
 	TaskTime       uint64 // ns
 }
 
-// Lost is PERF_RECORD_LOST: so many records found no room.
+// Lost is PERF_RECORD_LOST: the kernel dropped records because the ring was full.
 type Lost struct {
 	SampleID
 	EventID uint64
 	Records uint64
 }
 
-// LostSamples is PERF_RECORD_LOST_SAMPLES: so many samples were not taken. Linux 4.2.
+// LostSamples is PERF_RECORD_LOST_SAMPLES: samples were lost. Linux 4.2.
 type LostSamples struct {
 	SampleID
 	Samples uint64
-	BPF     bool // a filter dropped them; perf's own, 6.2
+	BPF     bool // a BPF filter dropped them. perf 6.2; set by perf, not by the kernel
 }
 
-// Throttle is PERF_RECORD_THROTTLE: an event overflows too often and is stopped until the next tick.
+// Throttle is PERF_RECORD_THROTTLE: an event overflowed too often, so the kernel stopped it until the next tick.
 type Throttle struct {
 	SampleID
 	EventTime     uint64 // ns
@@ -75,7 +75,7 @@ type Throttle struct {
 	EventStreamID uint64
 }
 
-// Unthrottle is PERF_RECORD_UNTHROTTLE: the event goes on.
+// Unthrottle is PERF_RECORD_UNTHROTTLE: a throttled event resumes.
 type Unthrottle struct {
 	SampleID
 	EventTime     uint64 // ns
@@ -83,43 +83,43 @@ type Unthrottle struct {
 	EventStreamID uint64
 }
 
-// Read is PERF_RECORD_READ: what a counter of a task was when the task ended (inherit_stat).
+// Read is PERF_RECORD_READ: the counter readings of a thread when it ended (AttrInheritStat).
 type Read struct {
 	SampleID
 	PID, TID int32
 	Readings Readings
 }
 
-// Switch is PERF_RECORD_SWITCH: the task came onto a CPU, or left it. Linux 4.3.
+// Switch is PERF_RECORD_SWITCH: the task was switched in or out. Linux 4.3.
 type Switch struct {
 	SampleID
 	Out     bool
 	Preempt bool // out, and still runnable. Linux 4.17
 }
 
-// SwitchCPUWide is PERF_RECORD_SWITCH_CPU_WIDE: a CPU went on with another task. Linux 4.3.
+// SwitchCPUWide is PERF_RECORD_SWITCH_CPU_WIDE: a CPU switched from one task to another. Linux 4.3.
 type SwitchCPUWide struct {
 	SampleID
 	Out     bool
 	Preempt bool  // out, and still runnable. Linux 4.17
-	PID     int32 // out: of the next task; in: of the one before
+	PID     int32 // if Out, the next task, else the previous one
 	TID     int32
 }
 
-// Namespaces is PERF_RECORD_NAMESPACES: a thread's are these. Linux 4.12.
+// Namespaces is PERF_RECORD_NAMESPACES: the namespaces of a thread. Linux 4.12.
 type Namespaces struct {
 	SampleID
 	PID, TID int32
 	Links    []NamespaceLink // in the order net, uts, ipc, pid, user, mnt, cgroup
 }
 
-// NamespaceLink is struct perf_ns_link_info: the namespace file in nsfs.
+// NamespaceLink is struct perf_ns_link_info: the device and inode of a namespace's file in nsfs.
 type NamespaceLink struct {
 	Device uint64
 	Inode  uint64
 }
 
-// KSymbol is PERF_RECORD_KSYMBOL: code came into the kernel, or went. Linux 5.1.
+// KSymbol is PERF_RECORD_KSYMBOL: a kernel symbol was registered or unregistered. Linux 5.1.
 type KSymbol struct {
 	SampleID
 	Addr  uint64
@@ -129,15 +129,15 @@ type KSymbol struct {
 	Name  string
 }
 
-// What kind of code it is: enum perf_record_ksymbol_type; and what is in Flags.
+// The values of KSymbol.Type, enum perf_record_ksymbol_type, and the flag of KSymbol.Flags.
 const (
 	KSymbolUnknown    = 0
 	KSymbolBPF        = 1
 	KSymbolOutOfLine  = 2 // of kprobes and ftrace. Linux 5.9
-	KSymbolUnregister = 1 // it went
+	KSymbolUnregister = 1 // Flags: the symbol was unregistered
 )
 
-// BPFEvent is PERF_RECORD_BPF_EVENT: a program was loaded or unloaded. Linux 5.1.
+// BPFEvent is PERF_RECORD_BPF_EVENT: a BPF program was loaded or unloaded. Linux 5.1.
 type BPFEvent struct {
 	SampleID
 	Type  uint16 // BPFEvent…
@@ -146,20 +146,20 @@ type BPFEvent struct {
 	Tag   [8]byte
 }
 
-// What happened to the program: enum perf_bpf_event_type.
+// The values of BPFEvent.Type: enum perf_bpf_event_type.
 const (
 	BPFEventLoad   = 1
 	BPFEventUnload = 2
 )
 
-// Cgroup is PERF_RECORD_CGROUP: a cgroup was made. Linux 5.7.
+// Cgroup is PERF_RECORD_CGROUP: a cgroup was created. Linux 5.7.
 type Cgroup struct {
 	SampleID
 	ID   uint64 // as in Sample.Cgroup
-	Path string // below the root of the hierarchy
+	Path string // relative to the root of the hierarchy
 }
 
-// TextPoke is PERF_RECORD_TEXT_POKE: the kernel changed its code. Linux 5.9.
+// TextPoke is PERF_RECORD_TEXT_POKE: the kernel modified its code. Linux 5.9.
 type TextPoke struct {
 	SampleID
 	Addr uint64
@@ -167,7 +167,7 @@ type TextPoke struct {
 	New  []byte
 }
 
-// Aux is PERF_RECORD_AUX: there is more in the AUX area. Linux 4.1.
+// Aux is PERF_RECORD_AUX: new data arrived in the AUX area. Linux 4.1.
 type Aux struct {
 	SampleID
 	Offset uint64 // bytes
@@ -175,7 +175,7 @@ type Aux struct {
 	Flags  uint64 // PERF_AUX_FLAG_…
 }
 
-// ITraceStart is PERF_RECORD_ITRACE_START: a hardware trace of a thread began. Linux 4.1.
+// ITraceStart is PERF_RECORD_ITRACE_START: the hardware trace of a thread started. Linux 4.1.
 type ITraceStart struct {
 	SampleID
 	PID, TID int32
@@ -187,8 +187,8 @@ type AuxOutputHWID struct {
 	HWID uint64
 }
 
-// CallchainDeferred is PERF_RECORD_CALLCHAIN_DEFERRED: the user's part of the callchain of the samples of this thread that
-// have its cookie behind ContextUserDeferred. Linux 6.19.
+// CallchainDeferred is PERF_RECORD_CALLCHAIN_DEFERRED: the user part of callchains. It completes the samples of the same thread that have
+// Cookie behind ContextUserDeferred. Linux 6.19.
 type CallchainDeferred struct {
 	SampleID
 	Cookie    uint64

@@ -2,21 +2,21 @@ package perfdata
 
 import "sync/atomic"
 
-// chunk is memory with records. It goes back to where it came from when nothing points into it any more.
+// chunk is a buffer of raw records. It returns to the pool when its last reference is released.
 type chunk struct {
-	memory []byte // chunkSize; nil while it must be read again before use
-	n      int    // bytes of it that are in use; the splitter's alone, like added
-	base   int64  // in the file, of the first byte
-	inner  bool   // decompressed: base is that of the record around it
-	given  bool   // some of its records were delivered; the splitter's alone
+	memory []byte // chunkSize bytes; nil if it must be read again before use
+	n      int    // bytes of memory in use. Only the splitter accesses n, given and added
+	base   int64  // offset of the first byte in the file
+	inner  bool   // decompressed: base is the offset of the COMPRESSED record
+	given  bool   // some of its records were delivered
 	refs   atomic.Int64
-	added  int64 // references that the splitter has given out
+	added  int64 // references that the splitter has handed out
 }
 
-// chunkSize is enough for the start of a record that did not end in the chunk before, and for reading on.
+// chunkSize has room for the first part of a record that continues from the previous chunk, and for the bytes read next.
 const chunkSize = 256 << 10
 
-// held keeps a chunk from being given back while the splitter works on it.
+// held is the splitter's own reference count of a chunk that it works on. It keeps the chunk from being released.
 const held = 1 << 40
 
 func (c *chunk) offset(at uint32) int64 {
@@ -35,19 +35,19 @@ type item struct {
 
 func (i *item) raw() []byte { return i.chunk.memory[i.at : i.at+i.size : i.at+i.size] }
 
-// maxPending bounds the bytes of records that wait for their round to finish. Two rounds of a machine with 256 CPUs and perf's default
-// rings, all full, are as large.
+// maxPending bounds the bytes of records that wait for their round to finish. It is two rounds of a machine with 256 CPUs whose rings, of
+// perf's default size, are all full.
 const maxPending = 256 << 20
 
-// orderer puts records in the order of time. perf record reads all rings in turns: what a ring gives in one round is not older than
-// what any gave in the round before the last.
+// orderer sorts records by time. perf record reads all rings in rounds. A record of one round is never older than a record from two rounds
+// before.
 type orderer struct {
 	pending []item
 	spare   []item
-	bytes   int64 // of pending
-	sorted  int   // so many of pending are, from the front on
+	bytes   int64 // size of the records in pending
+	sorted  int   // length of the sorted front of pending
 	max     uint64
-	limit   uint64 // newest time of the round before
+	limit   uint64 // newest time up to the end of the previous round
 	emit    func(item)
 }
 
@@ -61,7 +61,7 @@ func (o *orderer) add(i item) {
 	}
 }
 
-// round gives what cannot be preceded by anything that follows.
+// round ends a round. It emits the records that no later record can precede.
 func (o *orderer) round() {
 	o.sort()
 	n := 0
@@ -72,7 +72,7 @@ func (o *orderer) round() {
 	o.limit = o.max
 }
 
-// end gives everything.
+// end emits all records.
 func (o *orderer) end() {
 	o.sort()
 	o.flush(len(o.pending))
@@ -89,8 +89,7 @@ func (o *orderer) flush(n int) {
 	o.sorted = rest
 }
 
-// sort sorts by time and keeps what has the same time in its order. The rings give runs that are in order already, so that merging runs is
-// faster than any other sorting.
+// sort is a stable sort by time. Each ring yields a run that is sorted already, so merging runs is faster than other algorithms.
 func (o *orderer) sort() {
 	if len(o.pending) > o.sorted {
 		o.pending, o.spare = mergeRuns(o.pending, o.spare)
@@ -98,7 +97,7 @@ func (o *orderer) sort() {
 	o.sorted = len(o.pending)
 }
 
-// mergeRuns merges neighbouring runs of a until one is left. It returns the result and memory for the next time.
+// mergeRuns merges neighbouring runs of a until one is left. It returns the sorted items, and memory for the next call.
 func mergeRuns(a, spare []item) (sorted, rest []item) {
 	ends := runs(a)
 	if len(ends) == 1 {
@@ -129,7 +128,7 @@ func mergeRuns(a, spare []item) (sorted, rest []item) {
 	return from, to[:0]
 }
 
-// runs returns where each stretch of ascending times ends.
+// runs returns the end index of each run of ascending times.
 func runs(a []item) []int {
 	var ends []int
 	for i := 1; i < len(a); i++ {

@@ -11,7 +11,7 @@ import (
 	"github.com/bperf/bperf/test/require"
 )
 
-// TestOutside builds a program in a module of its own, which cannot import what is in internal/.
+// TestOutside builds a program in a separate module, which cannot import packages below internal/.
 func TestOutside(t *testing.T) {
 	require.NoKernel(t)
 	dir := t.TempDir()

@@ -14,15 +14,15 @@ import (
 // Reader reads a recording. It is not safe for concurrent use.
 type Reader struct {
 	stream *stream
-	front  []item // what was read before records were asked for
-	failed error  // meanwhile
+	front  []item // records that newReader has read
+	failed error  // error of newReader; Batches reports it
 	begun  bool
 	path   string
 	file   *os.File
 }
 
-// Open opens a recording by its path: a file, a pipe that was written to a file, or a named pipe. A directory, as perf record --threads
-// makes them, is refused.
+// Open opens the recording at path: a file, a pipe's content that was saved to a file, or a named pipe. It returns an error for a directory,
+// which perf record --threads writes.
 func Open(path string) (*Reader, error) {
 	f, err := os.Open(path)
 	if err != nil {
@@ -52,7 +52,7 @@ func open(f *os.File) (*Reader, error) {
 	}
 }
 
-// NewReader reads a recording of which all bytes are there: a file of perf record -o, or what was written to a pipe.
+// NewReader returns a Reader of a complete recording of size bytes: a file of perf record -o, or the saved content of a pipe.
 func NewReader(r io.ReaderAt, size int64) (*Reader, error) {
 	var start [pipeHeaderSize]byte
 	if n, err := r.ReadAt(start[:], 0); n < len(start) {
@@ -83,9 +83,9 @@ func NewReader(r io.ReaderAt, size int64) (*Reader, error) {
 	return newReader(s), nil
 }
 
-// NewPipeReader reads a recording as perf record -o - writes it to a pipe.
+// NewPipeReader returns a Reader of a pipe, as written by perf record -o -.
 //
-// Events and features that stand in front of the first record of the kernel are read at once.
+// It reads the events and features in front of the first record of the kernel before it returns.
 func NewPipeReader(r io.Reader) (*Reader, error) { return newPipeReader(r, nil, -1) }
 
 func newPipeReader(r io.Reader, again io.ReaderAt, size int64) (*Reader, error) {
@@ -106,7 +106,7 @@ func newPipeReader(r io.Reader, again io.ReaderAt, size int64) (*Reader, error) 
 	return newReader(newStream(r, again, pipeHeaderSize, size, big, eventList{}, &Features{big: big})), nil
 }
 
-// newReader reads the front of the stream.
+// newReader returns a Reader and reads the head of the stream.
 func newReader(s *stream) *Reader {
 	r := &Reader{stream: s}
 	s.head = true
@@ -120,7 +120,7 @@ func newReader(s *stream) *Reader {
 	return r
 }
 
-// Close ends reading, and closes the file if Open opened it.
+// Close releases the Reader. It closes the file if Open opened it.
 func (r *Reader) Close() error {
 	if !r.begun {
 		r.begun = true
@@ -132,7 +132,7 @@ func (r *Reader) Close() error {
 	return r.file.Close()
 }
 
-// Owner returns the ID of the user to whom the file belongs. It is not known of what Open did not open.
+// Owner returns the user ID of the file's owner. It is known only if Open opened the recording.
 func (r *Reader) Owner() (uid uint32, known bool) {
 	if r.file == nil {
 		return 0, false
@@ -144,14 +144,14 @@ func (r *Reader) Owner() (uid uint32, known bool) {
 	return info.Sys().(*syscall.Stat_t).Uid, true
 }
 
-// Events are those of the recording, in its order. In pipes there can be more of them, or others in their place that tell more, as records
-// are read: the index stays the same.
+// Events returns the events of the recording, in its order. While a pipe is read, events can be added, and an event can be replaced by a new
+// one that has more properties and the same index.
 func (r *Reader) Events() []*Event { return r.stream.tables.Load().events }
 
-// Features of the recording. In pipes there can be more of them as records are read.
+// Features returns the features of the recording. While a pipe is read, features can be added.
 func (r *Reader) Features() *Features { return r.stream.features.Load() }
 
-// ByteOrder is that of the machine on which it was recorded: of Raw of samples and records, and of Opaque features.
+// ByteOrder returns the byte order of the machine that made the recording. Record.Raw, Sample.Raw and Opaque features are in this byte order.
 func (r *Reader) ByteOrder() binary.ByteOrder {
 	if r.stream.big {
 		return binary.BigEndian
@@ -159,14 +159,14 @@ func (r *Reader) ByteOrder() binary.ByteOrder {
 	return binary.LittleEndian
 }
 
-// Stats is what was seen up to now; of all of the recording when Records or Batches have ended.
+// Stats returns statistics of what was read so far. They cover the whole recording when Records or Batches has ended.
 func (r *Reader) Stats() Stats { return r.stream.stats.snapshot() }
 
-// Records gives all records in the order of time, those of the same time and those without a time in the order of the file. It can be
-// called once. After an error, which names the place in the file, there is nothing more. A file that ends in the middle
-// of a record gives none: it is in Stats.
+// Records returns an iterator over all records in the order of time. Records with the same time, and records without a time, keep the order of
+// the file. A record without a time comes before all records that wait for their round to finish, as in perf.
 //
-// A record without time comes before all those that wait for a round to finish, as with perf.
+// Only one of Records and Batches can be iterated, and only once. The iterator ends after the first error, which names the offset in the
+// file. A file that ends in the middle of a record is no error: Stats reports it as Truncated.
 func (r *Reader) Records() iter.Seq2[*Record, error] {
 	return func(yield func(*Record, error) bool) {
 		for batch, err := range r.Batches() {
@@ -183,11 +183,11 @@ func (r *Reader) Records() iter.Seq2[*Record, error] {
 	}
 }
 
-// maxWorkers bounds how many decode at the same time, and with it the memory for it: a single goroutine takes the file apart for them.
+// maxWorkers bounds the goroutines that decode, and their memory. More would not help, because a single goroutine splits the file for them.
 const maxWorkers = 16
 
-// Batches gives the same records as Records, several at a time, for who wants to work on them on all CPUs. With an error there can be
-// records, which come before it.
+// Batches returns an iterator over the same records as Records, several at a time, so that a caller can distribute them to all CPUs. The pair
+// with the error can have records, too: those in front of the error.
 func (r *Reader) Batches() iter.Seq2[[]Record, error] {
 	return func(yield func([]Record, error) bool) {
 		if r.begun {
@@ -223,17 +223,18 @@ func (r *Reader) named(err error) error {
 	return fmt.Errorf("%s: %w", r.path, err)
 }
 
-// pipeline has records taken apart and ordered by one goroutine, decoded by some, and given away in order by the caller's.
+// pipeline reads records in three stages: one goroutine splits the stream and orders the records, several decode them, and the caller's
+// goroutine returns them in order.
 type pipeline struct {
 	stream  *stream
 	current *batch
-	bytes   int // in current
+	bytes   int // size of the records in current
 
 	free    chan *batch
 	work    chan *batch
 	ordered chan *batch
-	stop    chan struct{} // closed when the caller wants no more
-	err     error         // there when ordered is closed
+	stop    chan struct{} // closed when the caller stops iterating
+	err     error         // set before ordered is closed
 }
 
 func newPipeline(s *stream, workers int) *pipeline {
@@ -249,10 +250,10 @@ func newPipeline(s *stream, workers int) *pipeline {
 	return p
 }
 
-// errStopped ends the splitter when nobody wants its records.
+// errStopped ends the splitter after the caller has stopped iterating.
 var errStopped = errors.New("stopped")
 
-// split runs the splitter. It is the only one that touches p.current and p.bytes.
+// split runs the splitter. Only its goroutine accesses p.current and p.bytes.
 func (p *pipeline) split(front []item, failed error) {
 	defer close(p.ordered)
 	defer close(p.work)
@@ -282,12 +283,12 @@ func (p *pipeline) split(front []item, failed error) {
 	}
 }
 
-// stoppedReader is what is read from when nobody wants more.
+// stoppedReader replaces the stream's input after the caller has stopped iterating.
 type stoppedReader struct{}
 
 func (stoppedReader) Read([]byte) (int, error) { return 0, errStopped }
 
-// next waits for a batch to fill; false if the caller wants none.
+// next waits for a free batch and makes it the current one. It returns false if the caller has stopped iterating.
 func (p *pipeline) next() bool {
 	select {
 	case p.current = <-p.free:
@@ -314,7 +315,7 @@ func (p *pipeline) decode() {
 	}
 }
 
-// recycle gives a batch and what it points to back.
+// recycle frees a batch and releases the chunks that its records are in.
 func (p *pipeline) recycle(b *batch) {
 	for from := 0; from < len(b.items); {
 		c := b.items[from].chunk

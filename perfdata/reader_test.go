@@ -17,7 +17,7 @@ import (
 	"github.com/bperf/bperf/test/require"
 )
 
-// recordings are files that perf 6.1 has written. What names the machine was overwritten in them.
+// recordings returns the paths of files that perf 6.1 wrote. The names of the machine in them were overwritten.
 func recordings(t testing.TB) []string {
 	t.Helper()
 	paths, err := filepath.Glob("testdata/*.data")
@@ -40,7 +40,7 @@ func TestRecordingsOfPerf(t *testing.T) {
 	}
 }
 
-// dump is everything that the reader makes of a recording.
+// dump returns everything that the Reader returns of a recording, as text.
 func dump(t *testing.T, r *Reader) string {
 	var records, head bytes.Buffer
 	for rec, err := range r.Records() {
@@ -69,7 +69,7 @@ func dump(t *testing.T, r *Reader) string {
 	return head.String() + records.String()
 }
 
-// describe is %+v without what is zero, and with bytes as text.
+// describe formats v like %+v, but without zero fields and with bytes as text.
 func describe(v any) string {
 	s := fmt.Sprintf("%+v", v)
 	for _, zero := range zeroFields {
@@ -85,7 +85,7 @@ var zeroFields = []string{" Raw:[]", " BranchHWIndex:0", " Branches:[]", " Branc
 	" Config3:0", " Config4:0", " BPType:0", " SampleStackUser:0", " SampleRegsUser:0", " SampleRegsIntr:0", " BranchSampleType:0",
 	" WakeupEvents:0", " ClockID:0"}
 
-// TestRecordsAsPerf compares order, size and time of all records, and the callchains of samples, with what perf itself makes of the files.
+// TestRecordsAsPerf compares order, size and time of all records, and the callchains of samples, with the output of perf itself.
 func TestRecordsAsPerf(t *testing.T) {
 	perf := requirePerf(t)
 	for _, path := range recordings(t) {
@@ -134,7 +134,7 @@ func run(t *testing.T, name string, args ...string) string {
 	return out.String()
 }
 
-// recordsOf prints records in the words of perf report -D.
+// recordsOf formats records like perf report -D.
 func recordsOf(path string) (lines []string, err error) {
 	r, err := Open(path)
 	if err != nil {
@@ -155,7 +155,7 @@ func recordsOf(path string) (lines []string, err error) {
 	return lines, nil
 }
 
-// TestFeaturesRoundTrip encodes again what was decoded: it must be the same to the last byte.
+// TestFeaturesRoundTrip decodes and encodes features. The result must be identical to the input.
 func TestFeaturesRoundTrip(t *testing.T) {
 	for _, path := range recordings(t) {
 		t.Run(filepath.Base(path), func(t *testing.T) {
@@ -179,7 +179,7 @@ func TestFeaturesRoundTrip(t *testing.T) {
 	}
 }
 
-// TestRecordsRoundTrip encodes again what was decoded: it must be the same to the last byte, or to where strings are padded otherwise.
+// TestRecordsRoundTrip decodes and encodes records. The result must be identical to the input, except for the padding of strings.
 func TestRecordsRoundTrip(t *testing.T) {
 	for _, path := range recordings(t) {
 		t.Run(filepath.Base(path), func(t *testing.T) {
@@ -205,8 +205,8 @@ func TestRecordsRoundTrip(t *testing.T) {
 	}
 }
 
-// samePadded allows for the zeros that perf puts at the end of its own records, as many as it happens to, and for its choice among the
-// encodings of CPUs.
+// samePadded compares a record with perf's. It allows for the padding of perf's own records, whose length varies, and for perf's choice among
+// the encodings of CPUs.
 func samePadded(v Value, got, want []byte) bool {
 	if m, is := v.(*CPUMap); is {
 		again, err := decodeUserRecord(got, false)

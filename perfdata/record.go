@@ -1,9 +1,9 @@
 package perfdata
 
-// Value is what a record has to tell: a pointer to one of the types of this package that are named after records, *Sample, *Mmap2
-// and so on; *Unknown where there is none.
+// Value is the decoded content of a record. It is a pointer to a type that is named after the record: *Sample, *Mmap2 and so on. Records of
+// an unknown type have an *Unknown.
 type Value interface {
-	// RecordType is the type that a record with this value has.
+	// RecordType returns the type of the records that have this value.
 	RecordType() RecordType
 
 	code(k *coder) // reads or writes what stands between header and trailer
@@ -11,16 +11,15 @@ type Value interface {
 
 // Record is one record of a recording.
 //
-// Samples, Raw and Unknown.Data are valid until the next record is asked for (of [Reader.Batches]: the next batch). All other values can
-// be kept.
+// A *Sample, Raw and Unknown.Data are valid until the next iteration of [Reader.Records] or [Reader.Batches]. All other values can be kept.
 type Record struct {
 	Type   RecordType
 	Misc   Misc
-	Time   uint64 // ns, of SampleID.Time; 0 where there is none
-	Offset int64  // in the file; of what was compressed, that of the record around it
-	Event  *Event // by its ID; nil if it is not known, and for records of perf's own
+	Time   uint64 // SampleID.Time, in ns; 0 if the record has no time
+	Offset int64  // bytes from the start of the file; for a compressed record, the offset of the COMPRESSED record that holds it
+	Event  *Event // found by its ID; nil if the ID is unknown, and for records of perf itself
 	Value  Value
-	Raw    []byte // all of it as in the file, with its header
+	Raw    []byte // the whole record as in the file, including its header
 }
 
 func (*Sample) RecordType() RecordType            { return RecordSample }

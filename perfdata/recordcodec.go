@@ -16,7 +16,7 @@ func endRecord(b []byte, start int, m Misc) {
 	le.PutUint16(b[start+6:], uint16(len(b)-start))
 }
 
-// appendRecord writes a record. Those of the kernel get the trailer that the attributes of their event say.
+// appendRecord appends a record. With AttrSampleIDAll, kernel records other than samples get a trailer with the fields of attr.SampleType.
 func appendRecord(b []byte, misc Misc, v Value, attr *Attr) []byte {
 	start := len(b)
 	k := coder{writing: true, out: appendRecordHeader(b, v.RecordType()), attr: attr}

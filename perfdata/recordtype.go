@@ -2,7 +2,8 @@ package perfdata
 
 import "strconv"
 
-// RecordType is what a record is of: enum perf_event_type of the kernel below 64, enum perf_user_event_type of perf from 64 on.
+// RecordType is the type of a record. Types below 64 are the kernel's enum perf_event_type; types from 64 on are perf's enum
+// perf_user_event_type.
 type RecordType uint32
 
 // Records of the kernel.
@@ -31,7 +32,7 @@ const (
 	RecordCallchainDeferred RecordType = 22 // Linux 6.19
 )
 
-// Records of perf. They have no time and are given where they stand.
+// Records of perf. They have no time, and a Reader does not reorder them.
 const (
 	RecordHeaderAttr        RecordType = 64
 	RecordHeaderEventType   RecordType = 65 // not written since perf 3.0
@@ -78,7 +79,7 @@ var recordNames = map[RecordType]string{
 	RecordSchedstatDomain: "SCHEDSTAT_DOMAIN",
 }
 
-// String returns the name that perf gives the type, as in MMAP2 or KSYMBOL, and the number of one that is not known.
+// String returns perf's name of the type, for example MMAP2 or KSYMBOL. It returns the number of an unknown type.
 func (t RecordType) String() string {
 	if name, known := recordNames[t]; known {
 		return name
@@ -86,11 +87,11 @@ func (t RecordType) String() string {
 	return strconv.FormatUint(uint64(t), 10)
 }
 
-// Misc is the field misc of struct perf_event_header. Its bits from 12 up mean something else for each type; where there is a
-// field for such a bit in the type of a record, that field is set and, for writing, sets the bit.
+// Misc is the field misc of struct perf_event_header. The meaning of bits 12 and up depends on the type of the record. If the record's Value
+// has a field for such a bit, a Reader sets the field, and a Writer sets the bit from the field.
 type Misc uint16
 
-// CPUMode is where the CPU was, or whose memory or code a record is of.
+// CPUMode returns the mode that the CPU was in, or the mode that the record's memory or code belongs to: MiscUnknown to MiscGuestUser.
 func (m Misc) CPUMode() Misc { return m & 7 }
 
 // The values of CPUMode, and bits for each type of record.
@@ -102,14 +103,14 @@ const (
 	MiscGuestKernel Misc = 4
 	MiscGuestUser   Misc = 5
 
-	MiscProcMapParseTimeout Misc = 1 << 12 // reading /proc/PID/maps was given up: perf's own, in MMAP and MMAP2
-	MiscMmapData            Misc = 1 << 13 // MMAP, MMAP2: not executable
-	MiscCommExec            Misc = 1 << 13 // COMM: by execve(2)
-	MiscForkExec            Misc = 1 << 13 // FORK: perf's own
-	MiscSwitchOut           Misc = 1 << 13 // SWITCH, SWITCH_CPU_WIDE
-	MiscExactIP             Misc = 1 << 14 // SAMPLE: the IP is that of the instruction that caused it
-	MiscSwitchOutPreempt    Misc = 1 << 14 // SWITCH, SWITCH_CPU_WIDE: while still runnable
-	MiscMmapBuildID         Misc = 1 << 14 // MMAP2
-	MiscBuildIDSize         Misc = 1 << 15 // BUILD_ID: perf's own, its size is told
-	MiscLostSamplesBPF      Misc = 1 << 15 // LOST_SAMPLES: perf's own, dropped by a filter
+	MiscProcMapParseTimeout Misc = 1 << 12 // MMAP, MMAP2: perf gave up reading /proc/PID/maps (set by perf, not by the kernel)
+	MiscMmapData            Misc = 1 << 13 // MMAP, MMAP2: the memory is not executable
+	MiscCommExec            Misc = 1 << 13 // COMM: execve(2) changed the name
+	MiscForkExec            Misc = 1 << 13 // FORK: set by perf, not by the kernel
+	MiscSwitchOut           Misc = 1 << 13 // SWITCH, SWITCH_CPU_WIDE: the task left the CPU
+	MiscExactIP             Misc = 1 << 14 // SAMPLE: IP is the instruction that caused the sample
+	MiscSwitchOutPreempt    Misc = 1 << 14 // SWITCH, SWITCH_CPU_WIDE: the task was still runnable
+	MiscMmapBuildID         Misc = 1 << 14 // MMAP2: the record has a build ID instead of device and inode
+	MiscBuildIDSize         Misc = 1 << 15 // BUILD_ID: the record has the size of the build ID (set by perf, not by the kernel)
+	MiscLostSamplesBPF      Misc = 1 << 15 // LOST_SAMPLES: a filter dropped the samples (set by perf, not by the kernel)
 )

@@ -5,10 +5,10 @@ import (
 	"slices"
 )
 
-// SampleID is what samples and, with AttrSampleIDAll, all other records of the kernel can have: struct sample_id. What is not in
-// Fields is 0.
+// SampleID holds the fields that identify the source of a record: struct sample_id. Samples have it and, with AttrSampleIDAll, all other
+// records of the kernel. A field that is not in Fields is 0.
 type SampleID struct {
-	Fields   SampleType // which of them there are; of a sample, all that it consists of
+	Fields   SampleType // the fields that are present; in a sample, its event's whole sample type
 	PID, TID int32      // SampleTID
 	CPU      uint32     // SampleCPU
 	Time     uint64     // SampleTime: ns of the event's clock
@@ -16,24 +16,24 @@ type SampleID struct {
 	StreamID uint64     // SampleStreamID
 }
 
-// Sample is PERF_RECORD_SAMPLE. What it consists of is in Fields: the sample type of its event. Its slices, too, are valid no longer
-// than the record.
+// Sample is PERF_RECORD_SAMPLE. Fields, the sample type of its event, says which fields are present. The sample and its slices are valid as
+// long as its [Record]; use [Sample.Clone] to keep them.
 type Sample struct {
 	SampleID
 	IP        uint64
-	Addr      uint64 // data address of a memory access, or of what the event is about
-	Period    uint64 // events that this sample stands for
+	Addr      uint64 // data address of the memory access, or another address that depends on the event
+	Period    uint64 // number of events that this sample stands for
 	Read      Readings
-	Callchain []uint64 // from the innermost frame on, with the marks Context… in between
-	Raw       []byte   // of tracepoints: their fields as in tracefs' format; of bpf-output: what the program wrote; with padding
+	Callchain []uint64 // addresses, innermost frame first, and context markers (Context…)
+	Raw       []byte   // tracepoints: their fields as in tracefs' format; bpf-output: the program's data; includes padding
 
-	BranchHWIndex  uint64   // with BranchHWIndex in the event's BranchSampleType; ^0 if it is not known
+	BranchHWIndex  uint64   // only with BranchHWIndex in the event's BranchSampleType; ^0 if unknown
 	Branches       []Branch // the latest first
-	BranchCounters []uint64 // with BranchCounters: one for each of Branches
+	BranchCounters []uint64 // only with BranchCounters: one for each of Branches
 
 	UserRegs  Registers
 	IntrRegs  Registers
-	UserStack []byte // what there was of the user's stack, from the stack pointer on
+	UserStack []byte // the part of the user's stack that was recorded, from the stack pointer on
 
 	Weight       Weight
 	DataSource   DataSource
@@ -44,10 +44,10 @@ type Sample struct {
 	CodePageSize uint64 // bytes
 	Aux          []byte
 
-	Rest []byte // what a later kernel has put behind it
+	Rest []byte // undecoded bytes behind the known fields, from a later kernel
 }
 
-// Clone is a copy that shares no memory with the sample.
+// Clone returns a copy that shares no memory with s.
 func (s *Sample) Clone() *Sample {
 	c := *s
 	c.Read.Values = slices.Clone(s.Read.Values)
@@ -58,22 +58,23 @@ func (s *Sample) Clone() *Sample {
 	return &c
 }
 
-// Marks in a callchain: the frames behind one are of that context. enum perf_callchain_context.
+// Context markers in a callchain: the frames behind a marker belong to its context. They are enum perf_callchain_context.
 const (
 	ContextHV           = ^uint64(32) + 1
 	ContextKernel       = ^uint64(128) + 1
 	ContextUser         = ^uint64(512) + 1
-	ContextUserDeferred = ^uint64(640) + 1 // Linux 6.19: what follows is the cookie of a CallchainDeferred
+	ContextUserDeferred = ^uint64(640) + 1 // Linux 6.19: the next entry is the cookie of a CallchainDeferred
 	ContextGuest        = ^uint64(2048) + 1
 	ContextGuestKernel  = ^uint64(2176) + 1
 	ContextGuestUser    = ^uint64(2560) + 1
-	ContextMax          = ^uint64(4095) + 1 // all marks are at or above it
+	ContextMax          = ^uint64(4095) + 1 // all markers are at or above it
 )
 
-// IsContext reports whether an entry of a callchain is a mark, not an address.
+// IsContext reports whether an entry of a callchain is a context marker, not an address.
 func IsContext(entry uint64) bool { return entry >= ContextMax }
 
-// AppendCallchain appends a stack to a callchain: what it has of the kernel and of the user, each behind its mark, with the innermost frame first.
+// AppendCallchain appends kernel and user frames to a callchain, each behind its context marker. The innermost frame comes first. It appends
+// no marker for an empty part.
 func AppendCallchain(chain, kernel, user []uint64) []uint64 {
 	if len(kernel) > 0 {
 		chain = append(append(chain, ContextKernel), kernel...)
@@ -84,7 +85,7 @@ func AppendCallchain(chain, kernel, user []uint64) []uint64 {
 	return chain
 }
 
-// Readings are of the counter of one event, or of those of a group: struct read_format.
+// Readings are the values of one event's counter or, with ReadGroup, of all counters of a group: struct read_format.
 type Readings struct {
 	Format  ReadFormat
 	Enabled uint64 // ns
@@ -92,11 +93,11 @@ type Readings struct {
 	Values  []Reading
 }
 
-// Reading is of one counter.
+// Reading is the value of one counter.
 type Reading struct {
 	Value uint64
-	ID    uint64 // with ReadID
-	Lost  uint64 // with ReadLost: samples
+	ID    uint64 // only with ReadID
+	Lost  uint64 // only with ReadLost: number of lost samples
 }
 
 // Branch is struct perf_branch_entry.
@@ -105,44 +106,45 @@ type Branch struct {
 	Flags    BranchFlags
 }
 
-// BranchFlags are the bit fields of struct perf_branch_entry as they are on a little-endian machine.
+// BranchFlags are the bit fields of struct perf_branch_entry, in the layout of a little-endian machine.
 type BranchFlags uint64
 
-// Mispredicted: the target was. Where neither it nor Predicted is set, the hardware does not tell.
+// Mispredicted reports whether the branch target was mispredicted. If neither Mispredicted nor Predicted is set, the hardware does not
+// report predictions.
 func (f BranchFlags) Mispredicted() bool { return f&1 != 0 }
 
-// Predicted: the target was, rightly.
+// Predicted reports whether the branch target was predicted correctly.
 func (f BranchFlags) Predicted() bool { return f&2 != 0 }
 
-// InTX: in a transaction.
+// InTX reports whether the branch was in a transaction.
 func (f BranchFlags) InTX() bool { return f&4 != 0 }
 
-// Abort: of a transaction.
+// Abort reports whether the branch is the abort of a transaction.
 func (f BranchFlags) Abort() bool { return f&8 != 0 }
 
-// Cycles since the branch before; 0 if the hardware does not tell.
+// Cycles returns the number of cycles since the previous branch, or 0 if the hardware does not report it.
 func (f BranchFlags) Cycles() uint16 { return uint16(f >> 4) }
 
-// Type is PERF_BR_…; where it is 15 (PERF_BR_EXTEND_ABI), NewType has it.
+// Type returns the type of branch: PERF_BR_…. If it is 15 (PERF_BR_EXTEND_ABI), NewType returns the type.
 func (f BranchFlags) Type() uint8 { return uint8(f>>20) & 15 }
 
-// Spec is PERF_BR_SPEC_…: what became of the branch's speculation.
+// Spec returns the outcome of the branch's speculation: PERF_BR_SPEC_….
 func (f BranchFlags) Spec() uint8 { return uint8(f>>24) & 3 }
 
-// NewType is PERF_BR_NEW_….
+// NewType returns the type of branch if Type returns 15: PERF_BR_NEW_….
 func (f BranchFlags) NewType() uint8 { return uint8(f>>26) & 15 }
 
-// Priv is PERF_BR_PRIV_…: 1 user, 2 kernel, 3 hypervisor.
+// Priv returns the privilege level of the branch, PERF_BR_PRIV_…: 1 user, 2 kernel, 3 hypervisor.
 func (f BranchFlags) Priv() uint8 { return uint8(f>>30) & 7 }
 
-// Registers of the CPU.
+// Registers are the values of CPU registers.
 type Registers struct {
-	ABI    uint64 // PERF_SAMPLE_REGS_ABI_…: 0 none, 1 of 32 bits, 2 of 64 bits
-	Mask   uint64 // which they are: enum perf_event_…_regs of the architecture
-	Values []uint64
+	ABI    uint64   // PERF_SAMPLE_REGS_ABI_…: 0 no registers, 1 32 bits, 2 64 bits
+	Mask   uint64   // one bit for each register in Values, numbered as in the architecture's enum perf_event_…_regs
+	Values []uint64 // ascending by register number
 }
 
-// Get returns the register with a number; false if it was not recorded.
+// Get returns the value of a register, by its number. It returns false if the register was not recorded.
 func (r *Registers) Get(number int) (uint64, bool) {
 	if number < 0 || number > 63 || r.Mask>>number&1 == 0 {
 		return 0, false
@@ -154,15 +156,15 @@ func (r *Registers) Get(number int) (uint64, bool) {
 	return r.Values[at], true
 }
 
-// Weight says how costly the sampled event was: union perf_sample_weight. With SampleWeight all bits are one number; with
-// SampleWeightStruct there are three.
+// Weight is the cost of the sampled event: union perf_sample_weight. With SampleWeight it is one number; with SampleWeightStruct it holds
+// three, which Var1, Var2 and Var3 return.
 type Weight uint64
 
-// Var1 are the lower 32 bits: mostly the latency, in cycles.
+// Var1 returns the lower 32 bits: on most hardware the latency, in cycles.
 func (w Weight) Var1() uint32 { return uint32(w) }
 
-// Var2 are the next 16 bits: on x86 the latency of the instruction, in cycles.
+// Var2 returns the next 16 bits: on x86 the latency of the instruction, in cycles.
 func (w Weight) Var2() uint16 { return uint16(w >> 32) }
 
-// Var3 are the last 16 bits: on x86 the time in the pipeline until retirement, in cycles.
+// Var3 returns the upper 16 bits: on x86 the time in the pipeline until retirement, in cycles.
 func (w Weight) Var3() uint16 { return uint16(w >> 48) }

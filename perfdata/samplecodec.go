@@ -5,7 +5,7 @@ import (
 	"slices"
 )
 
-// arena is where the parts of samples go whose number differs. It grows to what a batch needs and is then used again.
+// arena holds the variable-length parts of samples. It grows to the size that a batch needs and is then reused.
 type arena struct {
 	words    []uint64
 	readings []Reading
@@ -16,7 +16,7 @@ func (a *arena) reset() {
 	a.words, a.readings, a.branches = a.words[:0], a.readings[:0], a.branches[:0]
 }
 
-// take makes room for n elements at the end. What was taken before stays where it is, if need be in memory of its own.
+// take appends n elements to *all and returns them. Slices that it returned before stay valid, even if *all is reallocated.
 func take[T any](all *[]T, n int) []T {
 	from := len(*all)
 	*all = slices.Grow(*all, n)[:from+n]
@@ -90,11 +90,11 @@ func (c *cursor) sample(s *Sample, attr *Attr, a *arena) error {
 	return nil
 }
 
-// plainSample are the parts that most samples have, which come first.
+// plainSample are the fields that most samples have. They come first in a sample.
 const plainSample = SampleIdentifier | SampleIP | SampleTID | SampleTime | SampleAddr | SampleEventID | SampleStreamID | SampleCPU |
 	SamplePeriod | SampleRead | SampleCallchain
 
-// sampleParts decodes what follows the callchain.
+// sampleParts decodes the fields behind the callchain.
 func (c *cursor) sampleParts(s *Sample, attr *Attr, a *arena) {
 	t := attr.SampleType
 	if t&SampleRaw != 0 {
@@ -184,8 +184,7 @@ func (c *cursor) branchStack(s *Sample, t BranchSampleType, a *arena) {
 	}
 }
 
-// branchFlags moves the bit fields of a big-endian machine, which are laid out from the highest bit on, to where a little-endian one has
-// them.
+// branchFlags converts the bit fields of a big-endian machine, which begin at the highest bit, to the layout of a little-endian machine.
 func branchFlags(v uint64, big bool) BranchFlags {
 	if !big {
 		return BranchFlags(v)
@@ -222,7 +221,7 @@ func (c *cursor) userStack(s *Sample) {
 	s.UserStack = stack[:min(used, uint64(len(stack)))]
 }
 
-// append writes a sample as the attributes say that it is.
+// append appends the fields of a sample that attr selects.
 func (s *Sample) append(b []byte, attr *Attr) []byte {
 	t := attr.SampleType
 	if t&SampleIdentifier != 0 {
@@ -362,14 +361,14 @@ func (s *Sample) appendUserStack(b []byte) []byte {
 	return appendU64(b, uint64(len(s.UserStack)))
 }
 
-// trailerSize is that of struct sample_id.
+// trailerSize returns the size of struct sample_id in bytes.
 func trailerSize(t SampleType) int {
 	return 8 * bits.OnesCount64(uint64(t&trailerFields))
 }
 
 const trailerFields = SampleTID | SampleTime | SampleEventID | SampleStreamID | SampleCPU | SampleIdentifier
 
-// trailer decodes struct sample_id, of which all bytes are there.
+// trailer decodes struct sample_id. c must have all of its bytes.
 func (c *cursor) trailer(t SampleType) (id SampleID) {
 	id.Fields = t & trailerFields
 	if t&SampleTID != 0 {

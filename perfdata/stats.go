@@ -6,18 +6,18 @@ import (
 	"sync/atomic"
 )
 
-// Stats is what was seen on the way through the records.
+// Stats are statistics of the records that were read.
 type Stats struct {
-	Bytes      int64                 // read of the data
-	Records    map[RecordType]uint64 // with COMPRESSED ones, and what was in them
-	Rounds     uint64                // FINISHED_ROUND
-	OutOfOrder uint64                // records that are older than one that was given before
-	Truncated  bool                  // the file ends before its end, or the writer did not get to close it
-	Missing    []FeatureID           // features that are behind the end of the file
-	Damaged    []error               // features that cannot be read, or in part only, and why: what they tell of is missing
+	Bytes      int64                 // bytes of data that were read
+	Records    map[RecordType]uint64 // number of records, both COMPRESSED ones and the records inside of them
+	Rounds     uint64                // number of FINISHED_ROUND records
+	OutOfOrder uint64                // records that are older than one that was returned before
+	Truncated  bool                  // the file is shorter than its header says, or its writer did not close it
+	Missing    []FeatureID           // features that lie behind the end of the file
+	Damaged    []error               // one error for each feature that could not be decoded, or only in part
 }
 
-// counters are what Stats is made of. They can be read while the recording is.
+// counters are the source of Stats. Reading them is safe while the recording is being read.
 type counters struct {
 	bytes      atomic.Int64
 	records    [128]atomic.Uint64 // by type
@@ -31,7 +31,7 @@ type counters struct {
 	damaged []error
 }
 
-// maxOtherTypes bounds how many types that nobody has heard of are told apart.
+// maxOtherTypes bounds the number of unknown types that are counted.
 const maxOtherTypes = 1024
 
 func (c *counters) count(t RecordType) {
@@ -49,7 +49,7 @@ func (c *counters) count(t RecordType) {
 	}
 }
 
-// maxDamaged bounds how many errors of features are kept: in pipes there can be any number.
+// maxDamaged bounds the number of errors that are kept: a pipe can have any number of damaged features.
 const maxDamaged = 64
 
 func (c *counters) damage(err error) {

@@ -8,40 +8,40 @@ import (
 	"sync/atomic"
 )
 
-// stream takes the records of a recording apart and puts them in order.
+// stream splits the data of a recording into records and puts them in order.
 type stream struct {
 	r     io.Reader
-	again io.ReaderAt // the same, for what is read a second time; nil for pipes
+	again io.ReaderAt // the same data, for chunks that are read a second time; nil for pipes
 	big   bool
 
 	events   eventList
-	tables   atomic.Pointer[table] // made of events
+	tables   atomic.Pointer[table] // built from events
 	features atomic.Pointer[Features]
 
 	order   orderer
-	deliver func(item) // in the order in which they are given to the user
-	pause   func()     // what was delivered must not wait for more, as more may not come soon
-	last    uint64     // time of the last that was delivered
+	deliver func(item) // called in the order in which the Reader returns records
+	pause   func()     // called before a read that may block: delivered records must not wait for more
+	last    uint64     // newest time of the delivered records
 
-	chunk   *chunk // in work
-	at      int    // in chunk
-	follow  int64  // bytes that follow the last record and are none
-	formats []byte // of follow, when they are the formats of tracepoints
-	collect bool   // formats
-	ended   bool   // by an end of file
+	chunk   *chunk // the current chunk
+	at      int    // offset of the next record in chunk
+	follow  int64  // bytes behind the last record that are no records
+	formats []byte // formats of tracepoints, from these bytes
+	collect bool   // these bytes are the formats of tracepoints
+	ended   bool   // the input is at its end
 
 	inflate  *inflater
 	inflated *chunk
 	inAt     int
 
-	effort   int64  // that went into tables
-	window   uint64 // largest, for decompression
-	torn     bool   // the writer was killed: zeros may be at the end, where room was made but nothing written
-	headSize int    // records of it
-	head     bool   // only what stands in front of the first record of the kernel
+	effort   int64  // IDs that went into tables so far
+	window   uint64 // largest window for decompression
+	torn     bool   // the writer was killed: the end may be zeros, allocated but never written
+	headSize int    // number of records in the head
+	head     bool   // read only the head: the records in front of the first record of the kernel
 
 	chunks sync.Pool
-	failed error // to read again
+	failed error // error of reading a chunk again
 	stats  counters
 }
 
@@ -78,10 +78,10 @@ func (s *stream) newChunk() *chunk {
 	return c
 }
 
-// maxResident is how many bytes of records that wait for their round to finish are kept in memory. More of them are read from the file again.
+// maxResident bounds the bytes of waiting records that stay in memory. The stream frees chunks beyond it and reads them from the file again.
 const maxResident = 1 << 20
 
-// drop gives the memory of a chunk back of which all records wait, if there are many.
+// drop frees the memory of a chunk if all of its records wait for their round and the waiting records exceed maxResident.
 func (s *stream) drop(c *chunk) {
 	if s.again == nil || c.inner || c.given || c.added == 0 || s.order.bytes < maxResident {
 		return
@@ -90,7 +90,7 @@ func (s *stream) drop(c *chunk) {
 	c.memory = nil
 }
 
-// fetch reads a chunk again if its memory was given back; false if that is not possible, or was not before.
+// fetch reads a chunk again if its memory was freed. It returns false if that fails, or if it failed before.
 func (s *stream) fetch(c *chunk) bool {
 	if c.memory != nil || s.failed != nil {
 		return s.failed == nil
@@ -102,20 +102,21 @@ func (s *stream) fetch(c *chunk) bool {
 	return s.failed == nil
 }
 
-// done ends the splitter's own hold of a chunk.
+// done releases the splitter's own references of a chunk.
 func (s *stream) done(c *chunk) { s.release(c, held-c.added) }
 
-// release gives back n references of a chunk.
+// release drops n references of a chunk.
 func (s *stream) release(c *chunk, n int64) {
 	if c.refs.Add(-n) == 0 {
 		s.chunks.Put(c)
 	}
 }
 
-// errHead ends the part of the stream that stands in front of the first record of the kernel.
+// errHead ends run at the first record behind the head.
 var errHead = errors.New("the head ends here")
 
-// run goes through the stream up to its end, or that of the head. What it could read is delivered in any case.
+// run delivers the records of the stream up to its end or, with s.head, up to the end of the head. Even on an error it delivers all records
+// that it has read.
 func (s *stream) run() error {
 	for {
 		err := s.split()
@@ -140,7 +141,7 @@ func (s *stream) run() error {
 	}
 }
 
-// fill reads on. It fills the chunk in work first: of a pipe, each record may come by itself.
+// fill reads more input. It fills the current chunk before it begins another, because a read from a pipe may return a single record.
 func (s *stream) fill() error {
 	if s.ended {
 		return io.EOF
@@ -166,7 +167,7 @@ func (s *stream) fill() error {
 	return nil
 }
 
-// turn begins a new chunk with what has not been looked at in the one that is full.
+// turn replaces the full chunk by a new one, to which it copies the rest that has not been split.
 func (s *stream) turn() {
 	old := s.chunk
 	s.chunk = s.newChunk()
@@ -177,7 +178,7 @@ func (s *stream) turn() {
 	s.done(old)
 }
 
-// split goes through the records of the chunk.
+// split handles the complete records of the chunk.
 func (s *stream) split() error {
 	c := s.chunk
 	for {
@@ -209,17 +210,17 @@ func (s *stream) split() error {
 	}
 }
 
-// maxHead bounds how many records are read before anybody asks for them.
+// maxHead bounds the number of records that newReader reads.
 const maxHead = 1 << 16
 
-// headRecords tell of the recording as a whole.
+// headRecords are the types of records that describe the recording as a whole.
 var headRecords = map[RecordType]bool{
 	RecordHeaderAttr: true, RecordHeaderEventType: true, RecordHeaderTracingData: true, RecordHeaderBuildID: true,
 	RecordEventUpdate: true, RecordHeaderFeature: true, RecordIDIndex: true, RecordTimeConv: true, RecordThreadMap: true,
 	RecordCPUMap: true, RecordAuxtraceInfo: true,
 }
 
-// size is that of the record there.
+// size returns the size of the record at an offset of a chunk.
 func (s *stream) size(c *chunk, at int) (int, error) {
 	h := cursor{b: c.memory[at+6 : at+8], big: s.big}
 	size := int(h.u16())
@@ -235,7 +236,7 @@ func (s *stream) recordType(b []byte) RecordType {
 	return RecordType(h.u32())
 }
 
-// skip passes over what follows a record and is none.
+// skip consumes the bytes behind a record that are no records.
 func (s *stream) skip() {
 	if s.follow == 0 {
 		return
@@ -252,7 +253,7 @@ func (s *stream) skip() {
 	}
 }
 
-// record looks at one record, and delivers it or puts it in order.
+// record handles one record: it delivers the record at once, or passes it to the orderer.
 func (s *stream) record(i item) error {
 	raw := i.raw()
 	t := s.recordType(raw)
@@ -278,12 +279,13 @@ func (s *stream) record(i item) error {
 	return nil
 }
 
-// table finds the events that there are now.
+// table returns a table of the current events.
 func (s *stream) table() (*table, error) {
 	if !s.events.changed {
 		return s.tables.Load(), nil
 	}
-	// Each change costs as much as there are IDs. This is no recording if that comes to more than the recording itself.
+	// Building a table takes time in proportion to the number of IDs. A recording that needs more time for tables than for its data is
+	// malicious or damaged.
 	s.effort += int64(len(s.events.byID))
 	if s.effort > 1<<20+4*s.stats.bytes.Load() {
 		return nil, errors.New("events are added again and again between the records")
@@ -293,7 +295,7 @@ func (s *stream) table() (*table, error) {
 	return s.tables.Load(), nil
 }
 
-// userRecord does what a record of perf's own says about the stream.
+// userRecord applies a record of perf itself to the stream: to its order, events and features.
 func (s *stream) userRecord(i item, t RecordType) error {
 	switch t {
 	case RecordFinishedRound:
@@ -301,7 +303,7 @@ func (s *stream) userRecord(i item, t RecordType) error {
 		s.order.round()
 		return nil
 	case RecordHeaderBuildID:
-		// The records are what the feature consists of.
+		// The feature is a sequence of these records.
 		f := s.features.Load()
 		all, _ := f.Raw(FeatureBuildID)
 		s.features.Store(f.with(FeatureBuildID, append(all, i.raw()...)))
@@ -332,7 +334,7 @@ func (s *stream) userRecord(i item, t RecordType) error {
 
 func (s *stream) feature(v *HeaderFeature) {
 	if len(v.Data) == 0 && v.ID != FeatureBranchStack && v.ID != FeatureStat {
-		return // marks the end of them
+		return // marks the end of the features
 	}
 	s.features.Store(s.features.Load().with(v.ID, v.Data))
 	if v.ID == FeatureEventDesc {
@@ -356,7 +358,7 @@ func (s *stream) passOver(i item, n uint64) error {
 	return nil
 }
 
-// compressed goes through the records that one holds.
+// compressed handles the records in a COMPRESSED record.
 func (s *stream) compressed(i item, t RecordType) error {
 	if i.chunk.inner {
 		return errors.New("it is inside of another")
@@ -373,7 +375,7 @@ func (s *stream) compressed(i item, t RecordType) error {
 		s.inflated = s.newChunk()
 	}
 	s.inflate.in = c.b
-	// Records that begin here are said to be here, even where the record around their start was another.
+	// Records get the offset of the COMPRESSED record that completes them, even if they begin in an earlier one.
 	base := i.chunk.offset(i.at)
 	for total := 0; ; {
 		b, err := s.inflate.read()
@@ -392,8 +394,8 @@ func (s *stream) compressed(i item, t RecordType) error {
 	}
 }
 
-// makeRoom goes on with another chunk, for the records of another place in the file, or as the last may have no room for a block of zstd,
-// which has 128 KiB at most.
+// makeRoom begins a new chunk if base, the offset of the COMPRESSED record, has changed, or if the chunk may have no room for another block
+// of zstd, which has at most 128 KiB.
 func (s *stream) makeRoom(base int64) {
 	old := s.inflated
 	if old.base == base && len(old.memory)-old.n >= chunkSize/2 {

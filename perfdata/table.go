@@ -5,17 +5,18 @@ import (
 	"slices"
 )
 
-// table finds the event of a record. It is not changed once it is in use.
+// table finds the event and the time of a record. It is immutable once in use. All offsets are -1 if the field is missing or if not all
+// events have it at the same offset.
 type table struct {
 	events []*Event
 	byID   map[uint64]*Event
-	// Where every event has them at the same place, offsets of the time: in samples from the front, in trailers from the end; -1 where not.
+	// Offsets of the time: in samples from the start, in trailers from the end.
 	sampleTime, trailerTime int
-	// Offsets of the ID; -1 where it is not at the same place for all events, or is missing.
+	// Offsets of the ID, measured in the same way.
 	sampleID, trailerID int
-	// Size of trailers; -1 where it is not the same for all events.
+	// Size of trailers; -1 if not all events have the same.
 	trailer int
-	// unordered: not all records have a time.
+	// unordered: no event has AttrSampleIDAll, so records other than samples have no time.
 	unordered bool
 }
 
@@ -48,7 +49,7 @@ func newTable(events []*Event) *table {
 	return t
 }
 
-// sampleTimeOffset is where the time of a sample stands, behind the header; -1 if it has none.
+// sampleTimeOffset returns the offset of the time in a sample, from the end of the header; -1 if samples have no time.
 func sampleTimeOffset(a *Attr) int {
 	if !a.SampleType.Has(SampleTime) {
 		return -1
@@ -56,7 +57,7 @@ func sampleTimeOffset(a *Attr) int {
 	return trailerSize(a.SampleType&(SampleIdentifier|SampleTID)) + 8*int(a.SampleType&SampleIP)
 }
 
-// trailerTimeOffset is where the time of a trailer stands, before the end of the record; -1 if it has none.
+// trailerTimeOffset returns the offset of the time in a trailer, counted back from the end of the record; -1 if trailers have no time.
 func trailerTimeOffset(a *Attr) int {
 	if !a.SampleType.Has(SampleTime) || !a.Has(AttrSampleIDAll) {
 		return -1
@@ -64,7 +65,7 @@ func trailerTimeOffset(a *Attr) int {
 	return trailerSize(a.SampleType &^ SampleTID)
 }
 
-// sampleIDOffset is where the ID of a sample stands, behind the header; -1 if it has none.
+// sampleIDOffset returns the offset of the ID in a sample, from the end of the header; -1 if samples have no ID.
 func sampleIDOffset(a *Attr) int {
 	t := a.SampleType
 	switch {
@@ -80,7 +81,7 @@ func sampleIDOffset(a *Attr) int {
 	return -1
 }
 
-// trailerIDOffset is where the ID of a trailer stands, before the end of the record; -1 if it has none.
+// trailerIDOffset returns the offset of the ID in a trailer, counted back from the end of the record; -1 if trailers have no ID.
 func trailerIDOffset(a *Attr) int {
 	t := a.SampleType
 	switch {
@@ -94,7 +95,7 @@ func trailerIDOffset(a *Attr) int {
 	return -1
 }
 
-// trailerSizeOf is that of the records of an event.
+// trailerSizeOf returns the size of the trailers of an event's records.
 func trailerSizeOf(a *Attr) int {
 	if !a.Has(AttrSampleIDAll) {
 		return 0
@@ -102,11 +103,11 @@ func trailerSizeOf(a *Attr) int {
 	return trailerSize(a.SampleType)
 }
 
-// trim cuts off what is behind the trailer of a record. The kernel tells all events of a BPF program with one header, whose size grows by a trailer for each
-// of them (perf_event_ksymbol_output and perf_event_bpf_output in kernel/events/core.c): in all but the first one's ring, something that was there
-// before follows the trailer, and would be taken for it.
+// trim cuts off the bytes behind the trailer of a KSYMBOL or BPF_EVENT record. The kernel outputs such a record to all events with one header,
+// and adds a trailer to the header's size for each event (perf_event_ksymbol_output and perf_event_bpf_output in kernel/events/core.c). So in
+// every ring but the first, stale bytes of the ring follow the trailer and would be decoded in its place.
 func (t *table) trim(typ RecordType, body []byte) []byte {
-	const fixed = 16 // bytes, with the fields of both
+	const fixed = 16 // bytes of fixed fields in both types of records
 	if typ != RecordKSymbol && typ != RecordBPFEvent || len(body) < fixed || t.trailer < 0 {
 		return body
 	}
@@ -117,7 +118,7 @@ func (t *table) trim(typ RecordType, body []byte) []byte {
 	return body[:min(end, len(body))]
 }
 
-// event of a record of the kernel; nil if it has an ID that is not known.
+// event returns the event of a kernel record, or nil if the record has an unknown ID.
 func (t *table) event(typ RecordType, body []byte, big bool) *Event {
 	if len(t.events) == 0 {
 		return nil
@@ -136,14 +137,14 @@ func (t *table) event(typ RecordType, body []byte, big bool) *Event {
 	if e := t.byID[id]; e != nil {
 		return e
 	}
-	// perf makes up records with an ID of 0, and files of one event may come without IDs.
+	// perf synthesizes records with an ID of 0, and a file with one event may have no IDs.
 	if id == 0 && typ != RecordSample {
 		return t.events[0]
 	}
 	return nil
 }
 
-// time of a record of the kernel; 0 if there is none.
+// time returns the time of a kernel record, or 0 if it has none.
 func (t *table) time(typ RecordType, body []byte, big bool) uint64 {
 	body = t.trim(typ, body)
 	at := t.timeOffset(typ, body, big)

@@ -1,12 +1,12 @@
 package perfdata
 
-// HeaderAttr is PERF_RECORD_HEADER_ATTR: an event of the recording, in pipes.
+// HeaderAttr is PERF_RECORD_HEADER_ATTR: an event of the recording. Only pipes have it.
 type HeaderAttr struct {
 	Attr Attr
 	IDs  []uint64
 }
 
-// EventUpdate is PERF_RECORD_EVENT_UPDATE: more about an event. One of Unit, Scale, Name, CPUs is meant, as Kind says.
+// EventUpdate is PERF_RECORD_EVENT_UPDATE: it sets one property of an event. Kind says which one of Unit, Scale, Name and CPUs is set.
 type EventUpdate struct {
 	Kind  uint64 // EventUpdate…
 	ID    uint64 // the first ID of the event
@@ -24,19 +24,19 @@ const (
 	EventUpdateCPUs  = 3
 )
 
-// HeaderEventType is PERF_RECORD_HEADER_EVENT_TYPE, of perf before 3.1.
+// HeaderEventType is PERF_RECORD_HEADER_EVENT_TYPE: the name of an event, written by perf before 3.1.
 type HeaderEventType struct {
 	ID   uint64
 	Name string
 }
 
-// HeaderTracingData is PERF_RECORD_HEADER_TRACING_DATA: the formats of tracepoints follow, in pipes. The reader makes the feature
-// FeatureTracingData of them.
+// HeaderTracingData is PERF_RECORD_HEADER_TRACING_DATA: the formats of tracepoints follow the record. Only pipes have it. The Reader returns
+// the formats as FeatureTracingData.
 type HeaderTracingData struct {
 	Size uint32 // bytes, a multiple of 8
 }
 
-// HeaderBuildID is PERF_RECORD_HEADER_BUILD_ID, and an entry of the feature FeatureBuildID: the build ID of a file.
+// HeaderBuildID is the build ID of a file: a record PERF_RECORD_HEADER_BUILD_ID, or an entry of FeatureBuildID.
 type HeaderBuildID struct {
 	Misc     Misc
 	PID      int32  // -1 for the host
@@ -44,25 +44,25 @@ type HeaderBuildID struct {
 	Filename string
 }
 
-// FinishedRound is PERF_RECORD_FINISHED_ROUND: all rings were read once; nothing that follows is older than what was read in the round
-// before.
+// FinishedRound is PERF_RECORD_FINISHED_ROUND: the end of a round, in which perf read all rings once. No later record is older than the
+// newest record up to the end of the previous round.
 type FinishedRound struct{}
 
-// FinishedInit is PERF_RECORD_FINISHED_INIT: what existed before the recording has been told. perf 5.20.
+// FinishedInit is PERF_RECORD_FINISHED_INIT: the end of the records that describe what existed before the recording. perf 5.20.
 type FinishedInit struct{}
 
-// IDIndex is PERF_RECORD_ID_INDEX: what each ID was opened for.
+// IDIndex is PERF_RECORD_ID_INDEX: the CPU and the thread that each event ID was opened for.
 type IDIndex struct {
 	Entries []IDIndexEntry
-	Guests  []IDIndexGuest // as many as Entries, or none. perf 6.0
+	Guests  []IDIndexGuest // one for each of Entries, or none. perf 6.0
 }
 
 // IDIndexEntry is struct id_index_entry.
 type IDIndexEntry struct {
 	ID    uint64
 	Index uint64 // of the ring
-	CPU   int64  // -1 if any
-	TID   int64  // -1 if all
+	CPU   int64  // -1: any CPU
+	TID   int64  // -1: all threads
 }
 
 // IDIndexGuest is struct id_index_entry_2.
@@ -71,13 +71,14 @@ type IDIndexGuest struct {
 	VCPU       uint64
 }
 
-// AuxtraceInfo is PERF_RECORD_AUXTRACE_INFO: how the AUX areas are to be decoded.
+// AuxtraceInfo is PERF_RECORD_AUXTRACE_INFO: the parameters for decoding the AUX areas.
 type AuxtraceInfo struct {
 	Type uint32
 	Priv []uint64 // depends on Type
 }
 
-// Auxtrace is PERF_RECORD_AUXTRACE: a piece of an AUX area. The piece itself follows the record in the file and is passed over.
+// Auxtrace is PERF_RECORD_AUXTRACE: it describes a piece of an AUX area. The piece itself follows the record in the file, at DataOffset; the
+// Reader skips it.
 type Auxtrace struct {
 	Size       uint64 // bytes of the piece
 	Offset     uint64 // in the AUX area
@@ -85,16 +86,16 @@ type Auxtrace struct {
 	Index      uint32 // of the ring
 	TID        int32
 	CPU        int32
-	DataOffset int64 // of the piece in the file
+	DataOffset int64 // offset of the piece in the file
 }
 
-// AuxtraceError is PERF_RECORD_AUXTRACE_ERROR.
+// AuxtraceError is PERF_RECORD_AUXTRACE_ERROR: an error in decoding an AUX area.
 type AuxtraceError struct {
 	Type       uint32
 	Code       uint32
 	CPU        int32
 	PID, TID   int32
-	Format     uint32 // 1 and more: there is a Time, 2: and a guest
+	Format     uint32 // from 1 on: Time is present; from 2 on: MachinePID and VCPU are present
 	IP         uint64
 	Time       uint64 // ns
 	Message    string
@@ -102,24 +103,24 @@ type AuxtraceError struct {
 	VCPU       int32
 }
 
-// ThreadMap is PERF_RECORD_THREAD_MAP: the threads that were asked for.
+// ThreadMap is PERF_RECORD_THREAD_MAP: the threads that were recorded.
 type ThreadMap struct {
 	Threads []MappedThread
 }
 
 // MappedThread is struct perf_record_thread_map_entry.
 type MappedThread struct {
-	TID  int64 // -1 for all
+	TID  int64 // -1: all threads
 	Comm string
 }
 
-// CPUMap is PERF_RECORD_CPU_MAP: the CPUs that were asked for.
+// CPUMap is PERF_RECORD_CPU_MAP: the CPUs that were recorded.
 type CPUMap struct {
-	Any  bool // "any CPU" is one of them: a CPU of -1
+	Any  bool // the list includes -1, "any CPU"
 	CPUs []int
 }
 
-// StatConfig is PERF_RECORD_STAT_CONFIG: how perf stat was asked to count.
+// StatConfig is PERF_RECORD_STAT_CONFIG: the configuration of perf stat.
 type StatConfig struct {
 	Terms []StatConfigTerm
 }
@@ -130,7 +131,7 @@ type StatConfigTerm struct {
 	Value uint64
 }
 
-// Stat is PERF_RECORD_STAT: a reading of perf stat.
+// Stat is PERF_RECORD_STAT: a counter reading of perf stat.
 type Stat struct {
 	ID      uint64
 	CPU     int32
@@ -140,31 +141,31 @@ type Stat struct {
 	Running uint64 // ns
 }
 
-// StatRound is PERF_RECORD_STAT_ROUND: an interval of perf stat ended, or all of it.
+// StatRound is PERF_RECORD_STAT_ROUND: the end of an interval of perf stat, or of the whole run.
 type StatRound struct {
 	Type uint64 // 0 interval, 1 final
 	Time uint64 // ns
 }
 
-// TimeConv is PERF_RECORD_TIME_CONV: how to turn the CPU's cycles into time, as in struct perf_event_mmap_page.
+// TimeConv is PERF_RECORD_TIME_CONV: the parameters for converting the CPU's cycles to time, as in struct perf_event_mmap_page.
 type TimeConv struct {
 	Shift     uint64
 	Mult      uint64
 	Zero      uint64
-	Cycles    uint64 // perf 5.11, as what follows
+	Cycles    uint64 // this and the following fields: perf 5.11
 	Mask      uint64
 	CapZero   bool
 	CapShort  bool
-	HasCycles bool // Cycles and what follows are there
+	HasCycles bool // Cycles and the following fields are present
 }
 
-// HeaderFeature is PERF_RECORD_HEADER_FEATURE: a feature of the header, in pipes.
+// HeaderFeature is PERF_RECORD_HEADER_FEATURE: a feature of the recording. Only pipes, and the front of a Writer's files, have it.
 type HeaderFeature struct {
 	ID   FeatureID
 	Data []byte
 }
 
-// BPFMetadata is PERF_RECORD_BPF_METADATA: the values of a program's variables bpf_metadata_…. perf 6.17.
+// BPFMetadata is PERF_RECORD_BPF_METADATA: the values of a BPF program's variables bpf_metadata_…. perf 6.17.
 type BPFMetadata struct {
 	Program string
 	Entries []BPFMetadataEntry
@@ -176,8 +177,8 @@ type BPFMetadataEntry struct {
 	Value string
 }
 
-// Unknown is a record of a type that is not known here, or whose content is not looked at (SCHEDSTAT_…).
+// Unknown is a record that the package does not decode: its type is unknown or without a Value type (SCHEDSTAT_…), or its event is unknown.
 type Unknown struct {
 	Type RecordType
-	Data []byte // what follows the header; valid no longer than the record
+	Data []byte // the bytes behind the header; valid as long as the Record
 }

@@ -6,7 +6,7 @@ import (
 	"math/bits"
 )
 
-// cursor takes values from the front of bytes. Behind their end all values are 0, and short is set.
+// cursor decodes values from the front of b. Behind the end of b it returns 0 and sets short.
 type cursor struct {
 	b     []byte
 	big   bool // big-endian
@@ -64,8 +64,8 @@ func (c *cursor) u64() uint64 {
 
 func (c *cursor) i32() int32 { return int32(c.u32()) }
 
-// count is a number of things that take at least size bytes each: 0, and short, if there is no room for them. So nothing is allocated
-// for what a file only claims to have.
+// count returns n, the number of elements of at least size bytes each that follow. If the remaining bytes cannot hold them it returns 0 and
+// sets short, so that a false number in a file allocates nothing.
 func (c *cursor) count(n uint64, size int) int {
 	if n > uint64(len(c.b)/size) {
 		c.short = true
@@ -83,7 +83,7 @@ func (c *cursor) u64s(n uint64) []uint64 {
 	return vs
 }
 
-// text is a string of n bytes at most, which ends at the first NUL.
+// text decodes a field of n bytes that holds a string, which ends at the first NUL or at the end of the field.
 func (c *cursor) text(n int) string { return cString(c.bytes(n)) }
 
 func cString(b []byte) string {
@@ -106,18 +106,18 @@ func appendU64s(b []byte, vs []uint64) []byte {
 	return b
 }
 
-// appendText is s in a field of so many bytes, with a NUL at the end in any case.
+// appendText appends s as a field of size bytes. It truncates s so that the field always ends with a NUL.
 func appendText(b []byte, s string, size int) []byte {
 	s = s[:min(len(s), size-1)]
 	return appendZeros(append(b, s...), size-len(s))
 }
 
-// appendPadded is s with a NUL, padded to a multiple of align.
+// appendPadded appends s and a NUL, padded with NULs to a multiple of align.
 func appendPadded(b []byte, s string, align int) []byte {
 	return appendText(b, s, roundUp(len(s)+1, align))
 }
 
-// nameAlign is what perf pads strings of features and names of build IDs to: NAME_ALIGN.
+// nameAlign is the alignment to which perf pads strings in features and the names of build IDs: NAME_ALIGN.
 const nameAlign = 64
 
 var zeros [64]byte

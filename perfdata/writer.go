@@ -9,19 +9,19 @@ import (
 	"slices"
 )
 
-// Options of a Writer.
+// Options configure a Writer.
 type Options struct {
-	Events   []*Event // with their IDs and names; Index and Attr.Size are not looked at
-	Compress int      // level of zstd, 1 to 22, as of perf record -z: of what Append writes; 0 for none
-	// StartFeatures are those that are known from the start. They are written to the front: of a pipe, and of a file, where they count as
-	// long as it is not closed. A file that is closed has those of SetFeature alone.
+	Events   []*Event // at least one, with IDs and names; Index and Attr.Size are ignored
+	Compress int      // zstd level, 1 to 22, for the records of Append, as perf record -z; 0: no compression
+	// StartFeatures are the features that are known at the start. The Writer writes them at the front of a pipe or a file. In a file they are
+	// valid only until Close: a closed file has only the features of SetFeature.
 	StartFeatures map[FeatureID]FeatureValue
 }
 
-// Writer makes a recording, of little-endian byte order. It is not safe for concurrent use.
+// Writer writes a recording, in little-endian byte order. It is not safe for concurrent use.
 //
-// After an error nothing more is written, and all methods return it. What was written before it is a recording still, once Close has been
-// called.
+// After a write error a Writer writes nothing more, and its methods return the error. After Close, what it wrote before is still a valid
+// recording.
 type Writer struct {
 	w       io.Writer
 	file    io.WriteSeeker // nil for pipes
@@ -31,24 +31,24 @@ type Writer struct {
 	deflate *deflater
 
 	header   fileHeader
-	front    int64 // bytes of features at the start of the data of a file, up to Close
-	written  int64 // bytes of data, all of them of whole records
-	raw      int64 // of them, those that Append was given
+	front    int64 // bytes of StartFeatures at the start of a file's data; Close excludes them from the data
+	written  int64 // bytes written: the header and whole records
+	raw      int64 // bytes of records that Append was given
 	pending  []byte
 	features map[FeatureID][]byte
 	err      error
 	closed   bool
 }
 
-// maxRecord is what the size in a record's header can say.
+// maxRecord is the largest size that fits into a record's header.
 const maxRecord = math.MaxUint16
 
-// pendingSize is how much of what Write encodes is written at a time.
+// pendingSize is the number of encoded bytes that Write buffers before it writes them.
 const pendingSize = 64 << 10
 
-// NewWriter begins a file, usually an *os.File that is empty. What has been written when the process is killed can be read, with the
-// events and their names; features are there when it is closed. If it is an io.WriterAt, too, each FinishedRound updates the header, so
-// that perf reads a file that was not closed up to there.
+// NewWriter returns a Writer of a file, usually an empty *os.File. If the process is killed, a Reader can read what was written, including the
+// events and their names. Close writes the features. If f is also an io.WriterAt, each FinishedRound updates the header, so that perf can read
+// an unclosed file up to its last finished round.
 func NewWriter(f io.WriteSeeker, o Options) (*Writer, error) {
 	w, err := newWriter(f, o)
 	if err != nil {
@@ -59,7 +59,7 @@ func NewWriter(f io.WriteSeeker, o Options) (*Writer, error) {
 	w.header, front = layOut(w.events)
 	w.put(front)
 	for _, id := range slices.Sorted(maps.Keys(o.StartFeatures)) {
-		if err := w.startFeature(id, o.StartFeatures[id]); err != nil && w.err != nil { // one that is too long for a record is left out
+		if err := w.startFeature(id, o.StartFeatures[id]); err != nil && w.err != nil { // skip a feature that is too long for a record
 			return nil, err
 		}
 	}
@@ -71,7 +71,7 @@ func NewWriter(f io.WriteSeeker, o Options) (*Writer, error) {
 	return w, w.Flush()
 }
 
-// NewPipeWriter begins what perf record -o - writes.
+// NewPipeWriter returns a Writer of a pipe, in the format of perf record -o -.
 func NewPipeWriter(p io.Writer, o Options) (*Writer, error) {
 	w, err := newWriter(p, o)
 	if err != nil {
@@ -121,8 +121,8 @@ func newWriter(out io.Writer, o Options) (*Writer, error) {
 	return w, err
 }
 
-// writeUpdates tells what HEADER_ATTR and the header of a file do not tell of an event. A file has a feature for the name, too, but not
-// if the writer is killed.
+// writeUpdates writes EVENT_UPDATE records with the properties of an event that HEADER_ATTR and a file's header do not have. A file has the
+// name in a feature, too, but only if Close is called.
 func (w *Writer) writeUpdates(e *Event) {
 	if len(e.IDs) == 0 {
 		return
@@ -141,8 +141,8 @@ func (w *Writer) writeUpdates(e *Event) {
 	}
 }
 
-// Append writes records that are encoded already, as they stand in a ring buffer: one after the other, with their headers, little-endian.
-// They may be cut anywhere among the arguments, and must end with the last. Nothing of them is kept or copied, other than by compressing.
+// Append writes encoded records as they are in a ring buffer: consecutive, with their headers, little-endian. A record may be split across
+// arguments, but the last argument must end with a whole record. Append does not keep the arguments, and copies them only to compress them.
 func (w *Writer) Append(records ...[]byte) error {
 	w.flush()
 	for _, b := range records {
@@ -168,9 +168,9 @@ func (w *Writer) Append(records ...[]byte) error {
 	return w.err
 }
 
-// Write encodes a record and writes it, at the latest with the next FinishedRound, Append or Flush. misc has the CPU mode and what has no
-// field in the value. Records of the kernel are those of the event that their SampleID names, which says what samples and the trailers of other
-// records have; of the first event where it names none.
+// Write encodes and buffers a record. The next FinishedRound, Append or Flush writes it at the latest. misc has the CPU mode and the bits
+// without a field in v. A kernel record belongs to the event with v's SampleID.ID, or to the first event if there is none. The event's
+// attributes determine the fields of samples and trailers.
 func (w *Writer) Write(misc Misc, v Value) error {
 	attr := &w.events[0].Attr
 	if r, is := v.(interface{ sampleID() *SampleID }); is {
@@ -201,7 +201,7 @@ func (w *Writer) write(misc Misc, v Value, attr *Attr) {
 	}
 }
 
-// Flush writes what has not been written yet.
+// Flush writes the buffered records.
 func (w *Writer) Flush() error {
 	w.flush()
 	return w.err
@@ -214,7 +214,7 @@ func (w *Writer) flush() {
 	}
 }
 
-// put writes whole records, or what stands in front of them.
+// put writes whole records, or the bytes in front of the records.
 func (w *Writer) put(all ...[]byte) {
 	n := int64(0)
 	for _, b := range all {
@@ -230,8 +230,8 @@ func (w *Writer) put(all ...[]byte) {
 	w.written += n
 }
 
-// SetFeature sets a feature of a file, which Close writes. In a pipe it is written at once, and cannot have more than 64 KiB, other than
-// FeatureTracingData and FeatureBuildID.
+// SetFeature sets a feature. In a file, Close writes it. In a pipe, SetFeature writes it at once, and a feature other than FeatureTracingData
+// and FeatureBuildID is limited to 64 KiB, the size of a record.
 func (w *Writer) SetFeature(id FeatureID, v FeatureValue) error {
 	if w.err != nil {
 		return w.err
@@ -246,7 +246,7 @@ func (w *Writer) SetFeature(id FeatureID, v FeatureValue) error {
 	return w.startFeature(id, v)
 }
 
-// startFeature writes a feature as a record, or several.
+// startFeature writes a feature as one or more records.
 func (w *Writer) startFeature(id FeatureID, v FeatureValue) error {
 	switch v := v.(type) {
 	case TracingData:
@@ -268,11 +268,11 @@ func (w *Writer) startFeature(id FeatureID, v FeatureValue) error {
 	return w.err
 }
 
-// pipeFeature is a feature, padded to 8 bytes as records should be.
+// pipeFeature encodes a feature, padded to a multiple of 8 bytes as records should be.
 func pipeFeature(v FeatureValue) []byte {
 	b := appendFeature(v)
 	if t, is := v.(CPUTopology); is && len(t.Dies) == 0 && len(b)%8 != 0 {
-		// perf takes padding for a number of dies: give it one, and each CPU a die.
+		// perf would read the padding as a number of dies, so write a number of dies and a die for each CPU.
 		b = appendU32(b, 0)
 		for range t.CPUs {
 			b = appendU32(b, 0)
@@ -281,12 +281,12 @@ func pipeFeature(v FeatureValue) []byte {
 	return appendZeros(b, roundUp(len(b), 8)-len(b))
 }
 
-// Written is the number of bytes that Append was given, and of bytes of data that were written.
+// Written returns the number of bytes that were passed to Append, and the number of bytes of data that were written.
 func (w *Writer) Written() (appended, written int64) {
 	return w.raw, w.written - w.header.data.offset()
 }
 
-// compression is the feature that tells how to decompress.
+// compression returns the feature COMPRESSED.
 func (w *Writer) compression() Compression {
 	c := Compression{Version: 1, Type: 1, Level: uint32(w.level), MmapLen: inflatedPiece}
 	if w.deflate != nil && w.deflate.out > 0 {
@@ -295,8 +295,8 @@ func (w *Writer) compression() Compression {
 	return c
 }
 
-// Close writes features and what a file needs in its header. It does not close what is below it. The features EVENT_DESC and COMPRESSED
-// need not have been set.
+// Close completes the recording: it writes buffered records and, in a file, the features and the header. It sets the features EVENT_DESC
+// and COMPRESSED itself. It does not close the underlying file or pipe. Close returns the first error of the Writer.
 func (w *Writer) Close() error {
 	if w.closed {
 		return w.err
@@ -311,7 +311,7 @@ func (w *Writer) Close() error {
 	}
 	w.setOwnFeatures()
 	w.header.data += dataStart(w.front)
-	// If they find no room, the file is one without, which ends with its data.
+	// If there is no room for the features, the file has none and ends with its data.
 	failed := w.err
 	set := [4]uint64{}
 	if failed == nil {

@@ -17,7 +17,7 @@ import (
 	"github.com/bperf/bperf/test/require"
 )
 
-// memory is a file in memory that has room for so many bytes.
+// memory is a file in memory with a limited size.
 type memory struct {
 	b    []byte
 	at   int64
@@ -61,7 +61,7 @@ func (m *memory) Seek(offset int64, whence int) (int64, error) {
 	return m.at, nil
 }
 
-// copyRecording writes all that a recording has with a Writer.
+// copyRecording copies a recording with a Writer.
 func copyRecording(t testing.TB, path string, begin func(Options) (*Writer, error), compress int) {
 	t.Helper()
 	r, err := Open(path)
@@ -77,7 +77,7 @@ func copyRecording(t testing.TB, path string, begin func(Options) (*Writer, erro
 		}
 		features[id] = v
 	}
-	delete(features, FeatureCompressed) // tells of the file that was read
+	delete(features, FeatureCompressed) // describes the original, not the copy
 	w, err := begin(Options{Events: r.Events(), Compress: compress, StartFeatures: features})
 	if err != nil {
 		t.Fatal(err)
@@ -93,7 +93,7 @@ func copyRecording(t testing.TB, path string, begin func(Options) (*Writer, erro
 		if rec.Type >= firstUserRecord {
 			err = w.Write(rec.Misc, rec.Value)
 		} else {
-			half := len(rec.Raw) / 2 // as at the end of a ring
+			half := len(rec.Raw) / 2 // as at the end of a ring buffer
 			err = w.Append(rec.Raw[:half], rec.Raw[half:])
 		}
 		if err != nil {
@@ -112,7 +112,7 @@ func copyRecording(t testing.TB, path string, begin func(Options) (*Writer, erro
 	}
 }
 
-// TestCopies writes every recording again, in each form, and reads that: here and, where it is, with perf.
+// TestCopies copies every recording in each form and compares the copies: as read by this package and, if perf is installed, by perf.
 func TestCopies(t *testing.T) {
 	for _, path := range recordings(t) {
 		t.Run(filepath.Base(path), func(t *testing.T) {
@@ -124,7 +124,7 @@ func TestCopies(t *testing.T) {
 					if diff := cmp.Diff(want, content(t, copied)); diff != "" {
 						t.Errorf("-original +copy\n%s", diff)
 					}
-					// From pipes perf script does not read what perf stat recorded, and perf prints programs before it has their names.
+					// perf script does not read recordings of perf stat from pipes, and perf prints BPF programs before it has their names.
 					if strings.HasSuffix(form, "pipe") && (path == "testdata/stat.data" || path == "testdata/bpf.data") {
 						return
 					}
@@ -151,7 +151,7 @@ func copyAs(t *testing.T, path, form string) string {
 	return f.Name()
 }
 
-// content is what a recording and its copies have in common.
+// content returns the part of a recording that its copies must have, too.
 func content(t *testing.T, path string) string {
 	t.Helper()
 	r, err := Open(path)
@@ -168,14 +168,14 @@ func content(t *testing.T, path string) string {
 	return strings.Join(lines, "")
 }
 
-// formRecords are lines that depend on the form.
+// formRecords mark lines that depend on the form.
 var formRecords = []string{" ATTR ", " FEATURE ", " EVENT_UPDATE ", " TRACING_DATA ", " BUILD_ID ", "COMPRESSED",
 	"CPU_DOMAIN_INFO", " bytes, "}
 
-// attrSizes, and zeros at the end of lists of bytes, depend on the form.
+// attrSizes matches the sizes of attributes and the zeros at the end of byte lists, which depend on the form.
 var attrSizes = regexp.MustCompile(` Size:(112|120|128|144)\b|( 0)*\]`)
 
-// inPerf is what perf prints of a recording; nothing where there is no perf.
+// inPerf returns perf's output for a recording; nothing if perf is not installed.
 func inPerf(t *testing.T, path string) []string {
 	perf, err := require.FindPerf()
 	if err != nil {
@@ -186,7 +186,7 @@ func inPerf(t *testing.T, path string) []string {
 		perfLines(run(t, perf, "report", "--header-only", "-I", "-i", path))...)
 }
 
-// perfLines leaves out what tells of the file itself.
+// perfLines returns the lines of s except for those about the file itself.
 func perfLines(s string) []string {
 	var lines []string
 	for line := range strings.SplitSeq(s, "\n") {
@@ -203,7 +203,7 @@ var (
 	perfAttrSize = regexp.MustCompile(`, size = \d+`)
 )
 
-// everyValue has each type of record, with fields that differ from each other and from 0.
+// everyValue returns a record of each type, with fields that differ from each other and from 0.
 func everyValue() []Value {
 	id := SampleID{PID: 1, TID: 2, Time: 3, ID: 40, StreamID: 5, CPU: 6}
 	return []Value{
@@ -251,7 +251,8 @@ func everyValue() []Value {
 	}
 }
 
-// everyAttr has every bit of a sample type but SampleWeight and SampleEventID, which others exclude or repeat.
+// everyAttr has every bit of the sample type except SampleWeight, which SampleWeightStruct excludes, and SampleEventID, which repeats
+// SampleIdentifier.
 var everyAttr = Attr{
 	Type: 4, Config: 0x1c2, SamplePeriod: 1000, SampleType: (SampleWeightStruct<<1 - 1) &^ (SampleWeight | SampleEventID),
 	ReadFormat: ReadTotalTimeEnabled | ReadTotalTimeRunning | ReadID | ReadGroup | ReadLost,
@@ -290,7 +291,7 @@ func TestWriteEveryValue(t *testing.T) {
 	got, r := read(t, m.b)
 	byType := func(a, b Value) int { return int(a.RecordType()) - int(b.RecordType()) }
 	want := everyValue()
-	slices.SortStableFunc(want, byType) // the order is that of another test
+	slices.SortStableFunc(want, byType) // another test checks the order
 	slices.SortStableFunc(got, byType)
 	got = slices.DeleteFunc(got, func(v Value) bool { return v.RecordType() == RecordEventUpdate })
 	if diff := cmp.Diff(want, got, cmpopts.EquateEmpty(), ignoreTrailerFields); diff != "" {
@@ -332,10 +333,10 @@ func TestTrailers(t *testing.T) {
 	}
 }
 
-// ignoreTrailerFields: they are not written, but follow from the event.
+// ignoreTrailerFields ignores SampleID.Fields: it is not written, but follows from the event.
 var ignoreTrailerFields = cmpopts.IgnoreFields(SampleID{}, "Fields")
 
-// read returns what can be kept of all records.
+// read returns copies of the values of all records.
 func read(t *testing.T, b []byte) (values []Value, r *Reader) {
 	t.Helper()
 	r, err := NewReader(bytes.NewReader(b), int64(len(b)))
@@ -351,7 +352,7 @@ func read(t *testing.T, b []byte) (values []Value, r *Reader) {
 	return values, r
 }
 
-// keep copies what is valid no longer than a record.
+// keep copies a value that is valid only as long as its record.
 func keep(v Value) Value {
 	switch v := v.(type) {
 	case *Sample:
@@ -371,7 +372,7 @@ func cloneSample(s *Sample) *Sample {
 	return &c
 }
 
-// session writes a few rounds into a file, which is not closed. Errors are those of Close.
+// session writes a few rounds to a file and does not close it. It ignores errors: Close returns them.
 func session(t testing.TB, m io.WriteSeeker, compress int) *Writer {
 	attr := Attr{Type: 1, SampleType: SampleIdentifier | SampleIP | SampleTID | SampleTime | SampleCallchain, Flags: AttrSampleIDAll}
 	w, err := NewWriter(m, Options{Compress: compress, Events: []*Event{
@@ -391,7 +392,7 @@ func session(t testing.TB, m io.WriteSeeker, compress int) *Writer {
 	return w
 }
 
-// TestKilled cuts a file off at every byte behind its header: what was there can be read, with the names of the events.
+// TestKilled truncates a file at every byte behind its header. The rest must be readable, with the names of the events.
 func TestKilled(t *testing.T) {
 	for _, compress := range []int{0, 1} {
 		m := &memory{room: 1 << 20}
@@ -401,7 +402,7 @@ func TestKilled(t *testing.T) {
 			t.Fatal(err)
 		}
 		last := 0
-		for size := int(w.header.data.offset()) + 160; size <= len(complete); size++ { // 160: what tells of the events
+		for size := int(w.header.data.offset()) + 160; size <= len(complete); size++ { // 160: the updates of the events
 			values, r := read(t, complete[:size])
 			if r.Events()[1].Name != "page-faults:u" || r.Events()[0].Unit != "msec" {
 				t.Fatalf("%d of %d bytes: events %+v", size, len(complete), r.Events())
@@ -417,13 +418,13 @@ func TestKilled(t *testing.T) {
 		if want := 3*7 + 4; last != want { // with the updates of the events
 			t.Errorf("%d records of %d", last, want)
 		}
-		if compress == 0 { // perf cannot decompress what has no feature that tells how
+		if compress == 0 { // perf cannot decompress a recording without the feature COMPRESSED
 			compareKilled(t, complete)
 		}
 	}
 }
 
-// compareKilled lets perf read a file that was not closed.
+// compareKilled checks that perf reads a file that was not closed.
 func compareKilled(t *testing.T, b []byte) {
 	perf, err := require.FindPerf()
 	if err != nil {
@@ -438,7 +439,7 @@ func compareKilled(t *testing.T, b []byte) {
 	}
 }
 
-// TestFullDisk lets the file find no more room at any byte.
+// TestFullDisk limits the room for the file to every possible size.
 func TestFullDisk(t *testing.T) {
 	m := &memory{room: 1 << 20}
 	w := session(t, m, 0)
@@ -484,7 +485,7 @@ func TestOptionsThatCannotBe(t *testing.T) {
 	}
 }
 
-// TestRecordsAreWholeWords wants the size of each record to be a multiple of 8: perf 7.2 reads no other.
+// TestRecordsAreWholeWords checks that the size of each record is a multiple of 8: perf 7.2 reads no others.
 func TestRecordsAreWholeWords(t *testing.T) {
 	for _, v := range everyValue() {
 		if b := appendRecord(nil, 0, v, &everyAttr); len(b)%8 != 0 || int(le.Uint16(b[6:])) != len(b) {
