@@ -11,22 +11,22 @@ import (
 	"github.com/bperf/bperf/internal/procfs"
 )
 
-// OnCPU calls f on a thread that runs on this CPU, if this process may run there, and returns its error. Opening,
-// enabling, reading and closing an event of another CPU interrupts that CPU and waits for it, each
-// time; where there are many events, it is cheaper to go there.
+// OnCPU calls f and returns its error. f runs on a thread that is pinned to the CPU if this process may run there, else wherever
+// the caller runs. Each time a thread opens, enables, reads or closes an event of another CPU, the kernel interrupts that CPU and
+// waits for it. For many events it is cheaper to migrate there.
 func OnCPU(cpu int, f func() error) error {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 	var there unix.CPUSet
 	there.Set(cpu)
 	if before, ok := allowed(); ok && unix.SchedSetaffinity(0, &there) == nil {
-		defer unix.SchedSetaffinity(0, &before) // cannot fail: it was so before
+		defer unix.SchedSetaffinity(0, &before) // cannot fail: it restores a valid mask
 	}
 	return f()
 }
 
-// allowed returns the CPUs that this thread may use, including those that are offline. sched_getaffinity(2) leaves these out: a thread that is set to
-// what it returned never runs on a CPU that comes online later, and neither do the threads and processes that it starts.
+// allowed returns the CPUs that this thread may use, including offline CPUs. sched_getaffinity(2) omits offline CPUs. If OnCPU restored its
+// result, the thread would never run on a CPU that comes online later, nor would the threads and processes that it starts.
 func allowed() (set unix.CPUSet, ok bool) {
 	status, err := procfs.ReadStatus(os.DirFS("/proc"), "thread-self")
 	if err != nil {
@@ -36,7 +36,7 @@ func allowed() (set unix.CPUSet, ok bool) {
 	return set, ok
 }
 
-// parseMask parses the form of bitmaps in /proc: words of 32 bits in hexadecimal, the highest first (proc_pid_status(5)).
+// parseMask parses a bitmap of CPUs as /proc prints it: 32-bit words in hexadecimal, the highest first (proc_pid_status(5)).
 func parseMask(set *unix.CPUSet, mask string) bool {
 	words := strings.Split(mask, ",")
 	for i, word := range words {

@@ -9,12 +9,12 @@ import (
 	"github.com/bperf/bperf/test/require"
 )
 
-// TestOnCPUWhileOffline calls OnCPU while a CPU is offline: when that is back, a process that the thread starts may use it, too.
+// TestOnCPUWhileOffline calls OnCPU while a CPU is offline. When the CPU is back online, a process that the thread starts may use it.
 func TestOnCPUWhileOffline(t *testing.T) {
 	require.Guest(t)
-	runtime.LockOSThread() // up to the end of the thread
+	runtime.LockOSThread() // until the thread ends
 	before := processors(t)
-	t.Cleanup(func() { // CPUs are back
+	t.Cleanup(func() { // runs after all CPUs are back online
 		if after := processors(t); before != after {
 			t.Errorf("nproc printed %s before, and %s after OnCPU", before, after)
 		}
@@ -25,7 +25,7 @@ func TestOnCPUWhileOffline(t *testing.T) {
 	}
 }
 
-// processors is what nproc(1) prints: how many CPUs a process that is started by this thread may use.
+// processors returns the output of nproc(1): the number of CPUs that a process started by this thread may use.
 func processors(t *testing.T) string {
 	t.Helper()
 	out, err := exec.Command("nproc").Output()

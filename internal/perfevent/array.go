@@ -7,10 +7,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// NewArray makes a BPF map for perf events, of type BPF_MAP_TYPE_PERF_EVENT_ARRAY, whose elements stay when the
-// descriptor they were stored through is closed (BPF_F_PRESERVE_ELEMS, Linux 5.10). It returns the map's
-// descriptor. BPF libraries give such a map one element per CPU at most; this one can have more, for several
-// events per CPU. The name may have 15 letters, digits and underscores.
+// NewArray creates a BPF map of type BPF_MAP_TYPE_PERF_EVENT_ARRAY and returns its descriptor. Its elements stay when the map descriptor that
+// stored them is closed (BPF_F_PRESERVE_ELEMS, Linux 5.10). BPF libraries limit such a map to one element per CPU; this one can have more,
+// for several events per CPU. The name has at most 15 letters, digits and underscores.
 func NewArray(name string, elements int) (fd int, err error) {
 	attr := struct { // of union bpf_attr, for BPF_MAP_CREATE
 		mapType, keySize, valueSize, maxEntries, mapFlags uint32

@@ -11,8 +11,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Unread is all that the kernel has written and that was not given back by Release: whole records, in two parts where they go around the
-// end of the ring. The memory is the ring's own.
+// Unread returns all records that the kernel has written and that Release has not released. If they wrap around the end of the ring, rest has
+// the second part. The slices point into the ring.
 func (r *Ring) Unread() (first, rest []byte, err error) {
 	control := r.control()
 	head := atomic.LoadUint64(&control.Data_head)
@@ -29,7 +29,7 @@ func (r *Ring) Unread() (first, rest []byte, err error) {
 	return r.data[at:], r.data[:at+n-size], nil
 }
 
-// Release gives so many bytes of what Unread has returned back to the kernel.
+// Release returns the first n bytes of Unread to the kernel, which may then overwrite them.
 func (r *Ring) Release(n int) {
 	control := r.control()
 	atomic.StoreUint64(&control.Data_tail, atomic.LoadUint64(&control.Data_tail)+uint64(n))
@@ -39,8 +39,8 @@ func (r *Ring) control() *unix.PerfEventMmapPage {
 	return (*unix.PerfEventMmapPage)(unsafe.Pointer(&r.memory[0]))
 }
 
-// MapOverwritten makes a ring like Map, in which the kernel overwrites what is oldest, for an event with the flag WriteBackward (Linux 4.7).
-// It is read with Newest.
+// MapOverwritten maps a ring like Map, but the kernel overwrites the oldest records. The event needs the flag AttrWriteBackward (Linux 4.7).
+// Newest reads such a ring.
 func (e *Event) MapOverwritten(order int) (*Ring, error) {
 	page := os.Getpagesize()
 	memory, err := unix.Mmap(e.fd, 0, page+page<<order, unix.PROT_READ, unix.MAP_SHARED)
@@ -50,7 +50,7 @@ func (e *Event) MapOverwritten(order int) (*Ring, error) {
 	return &Ring{memory: memory, data: memory[page:]}, nil
 }
 
-// Newest copies what is whole in a ring of MapOverwritten, behind dst: the newest record first. The event's output must be paused.
+// Newest appends the complete records in a ring of MapOverwritten to dst, the newest first. The event's output must be paused.
 func (r *Ring) Newest(dst []byte) ([]byte, error) {
 	head := atomic.LoadUint64(&r.control().Data_head)
 	size := uint64(len(r.data))
@@ -62,7 +62,7 @@ func (r *Ring) Newest(dst []byte) ([]byte, error) {
 		var header [headerSize]byte
 		r.copy(header[:], head+end)
 		n := uint64(binary.NativeEndian.Uint16(header[6:]))
-		if n == 0 || end+n > size { // never written, or overwritten in part
+		if n == 0 || end+n > size { // never written, or partly overwritten
 			break
 		}
 		if n < headerSize {

@@ -1,5 +1,6 @@
-// Package perfevent is the boundary to perf_event_open(2): opening, groups, reading and the ring buffer. It knows nothing of event names or of what is
-// done with a reading. The attributes of events are those of package perfdata.
+// Package perfevent wraps perf_event_open(2): it opens events and groups, reads them, and reads their ring buffers. A group is a leader and its
+// members, which the kernel schedules together. A reading is the value of a counter. A ring is the buffer to which the kernel writes an
+// event's records. The attributes of an event have the type perfdata.Attr. The package does not know event names.
 package perfevent
 
 import (
@@ -16,7 +17,7 @@ import (
 	"github.com/bperf/bperf/perfdata"
 )
 
-// AnyCPU and AnyThread are the "whichever" of perf_event_open's cpu and pid.
+// AnyCPU and AnyThread are the values of perf_event_open's cpu and pid that mean any.
 const (
 	AnyCPU    = -1
 	AnyThread = -1
@@ -25,18 +26,17 @@ const (
 // Event is an open perf event: one file descriptor.
 type Event struct{ fd int }
 
-// Where says what an event is opened on. A counter needs a thread, a CPU or both; with Cgroup a
-// CPU too.
+// Where is the target of an event. An event needs a thread, a CPU or both. With a cgroup it needs a CPU.
 type Where struct {
 	Thread int    // thread ID, 0 for the caller, AnyThread
 	CPU    int    // or AnyCPU
-	Cgroup int    // descriptor of a cgroup directory; used when UseCgroup is set, in place of Thread
+	Cgroup int    // descriptor of a cgroup directory; with UseCgroup, it replaces Thread
 	Leader *Event // the group to join, or nil
 
 	UseCgroup bool
 }
 
-// Gone reports whether an error of Open means that the thread has ended, or that the CPU is offline.
+// Gone reports whether err, an error of Open, means that the thread has ended or that the CPU is offline.
 func (at Where) Gone(err error) bool {
 	switch err {
 	case unix.ESRCH:
@@ -47,13 +47,13 @@ func (at Where) Gone(err error) bool {
 	return false
 }
 
-// Open opens one event. The error is the bare errno, as what it means depends on the event and on the target. The exception is a *LimitError: where
-// all file descriptors are in use, Open raises the limit of the process if it may.
+// Open opens one event. The error is the bare errno, because its meaning depends on the event and on the target, or a *LimitError. If all file
+// descriptors are in use, Open tries to raise the limit of the process first.
 //
-// Needs CAP_PERFMON (Linux 5.8), or a kernel.perf_event_paranoid that allows it.
+// Open needs CAP_PERFMON (Linux 5.8), or a kernel.perf_event_paranoid that allows the event.
 //
-// This and the other calls that are made for each of thousands of events are raw: they take some µs
-// on another CPU, which Go's scheduler would use to hand this thread's work to another thread and back.
+// Open, and the other calls that bperf makes for each of thousands of events, are raw system calls. They take some µs on another
+// CPU. During a normal system call of that length, Go's scheduler would hand this thread's work to another thread and back.
 func Open(attr *perfdata.Attr, at Where) (*Event, error) {
 	e, err := open(attr, at)
 	if err != unix.EMFILE {
@@ -91,16 +91,16 @@ func open(attr *perfdata.Attr, at Where) (*Event, error) {
 	}
 }
 
-// FD is the descriptor, valid until Close.
+// FD returns the event's file descriptor, which is valid until Close.
 func (e *Event) FD() int { return e.fd }
 
-// Close closes the event; it stops counting with its last descriptor.
+// Close closes the event's file descriptor. The event stops counting when its last descriptor is closed.
 func (e *Event) Close() error { return unix.Close(e.fd) }
 
-// Enable lets the event count, and with a leader those members of its group that are not disabled themselves.
+// Enable starts counting. On a leader, it also starts the members of the group that are not disabled themselves.
 func (e *Event) Enable() error { return e.ioctl(unix.PERF_EVENT_IOC_ENABLE) }
 
-// Disable is the reverse of Enable. The reading stays.
+// Disable stops what Enable starts. The reading keeps its value.
 func (e *Event) Disable() error { return e.ioctl(unix.PERF_EVENT_IOC_DISABLE) }
 
 func (e *Event) ioctl(request uintptr) error {
@@ -124,30 +124,29 @@ func (e *Event) SetFilter(expr string) error {
 	return nil
 }
 
-// Reading is a counter's value with the times that tell how far it can be trusted.
+// Reading is a counter's value with its enabled and running times. If Running is less than Enabled, the event was multiplexed.
 type Reading struct {
-	Value   uint64 // the event's own unit
-	Enabled uint64 // ns for which the event was enabled
-	Running uint64 // ns of these for which it was on a hardware counter
+	Value   uint64 // in the event's own unit
+	Enabled uint64 // ns that the event was enabled
+	Running uint64 // ns that it was also on a hardware counter
 }
 
-// Add adds another reading's three numbers.
+// Add adds the three numbers of o to r.
 func (r *Reading) Add(o Reading) {
 	r.Value += o.Value
 	r.Enabled += o.Enabled
 	r.Running += o.Running
 }
 
-// Sub is the reading's growth since an earlier one.
+// Sub returns the growth from an earlier reading o to r.
 func (r Reading) Sub(o Reading) Reading {
 	return Reading{r.Value - o.Value, r.Enabled - o.Enabled, r.Running - o.Running}
 }
 
-// ReadFormatTimes makes Read and ReadGroup return Enabled and Running. Events that are read through
-// this package must have it; members and leaders of groups need perfdata.ReadGroup too.
+// ReadFormatTimes is the read format that Read and ReadGroup require. Leaders and members of groups also need perfdata.ReadGroup.
 const ReadFormatTimes = perfdata.ReadTotalTimeEnabled | perfdata.ReadTotalTimeRunning
 
-// ErrPinned is returned by Read for an event with AttrPinned that could not stay on a counter.
+// ErrPinned is the error of reading an event with perfdata.AttrPinned that could not stay on a counter.
 var ErrPinned = errors.New("the pinned event lost its counter")
 
 // Read reads an event that was opened with ReadFormatTimes.
@@ -160,12 +159,13 @@ func (e *Event) Read() (Reading, error) {
 	return Reading{ne.Uint64(buf[0:]), ne.Uint64(buf[8:]), ne.Uint64(buf[16:])}, nil
 }
 
-// ReadGroup reads a group through its leader, opened with ReadFormatTimes and perfdata.ReadGroup, at
-// one point in time: dst[0] is the leader's, the others follow in the order of opening. Members
-// share the leader's times. It is an error if the group has another number of events than dst: io.ErrUnexpectedEOF if it has
-// fewer, like a group whose CPU went offline. Then each of its events is a group by itself, with its last reading.
+// ReadGroup reads all events of a group at one point in time. e is the leader, opened with ReadFormatTimes and perfdata.ReadGroup. dst[0] is
+// the leader's reading; the members follow in the order of opening. All readings have the leader's times.
+//
+// It is an error if the number of events is not len(dst). If the group has fewer events, the error is io.ErrUnexpectedEOF. This happens when
+// its CPU goes offline: then each event is a group by itself and keeps its last reading.
 func (e *Event) ReadGroup(dst []Reading) error {
-	var small [8 * (3 + 16)]byte // most groups fit, so that reading them needs no memory
+	var small [8 * (3 + 16)]byte // large enough for most groups, to avoid an allocation
 	buf := small[:]
 	if need := 8 * (3 + len(dst)); need <= len(small) {
 		buf = buf[:need]
@@ -203,8 +203,8 @@ func (e *Event) readFull(buf []byte) error {
 	}
 }
 
-// Lost reads how many records of an event found no room in its ring (Linux 6.0). It was opened with ReadFormatLost and nothing else
-// to read.
+// Lost returns the number of records that the kernel dropped because the event's ring was full (Linux 6.0). The event's read format must be
+// perfdata.ReadLost alone.
 func (e *Event) Lost() (uint64, error) {
 	var buf [16]byte // value, lost
 	if err := e.readFull(buf[:]); err != nil {

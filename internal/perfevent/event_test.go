@@ -23,7 +23,7 @@ func check(t testing.TB, err error) {
 	}
 }
 
-// openSelf opens an event for the calling thread, to which the test is bound, disabled.
+// openSelf opens an event of the calling thread, and locks the test's goroutine to the thread. An event without a leader is disabled.
 func openSelf(t testing.TB, attr perfdata.Attr, leader *Event) *Event {
 	t.Helper()
 	runtime.LockOSThread()
@@ -53,7 +53,7 @@ func getppid(t testing.TB) perfdata.Attr {
 	return perfdata.Attr{Type: perfdata.TypeTracepoint, Config: id}
 }
 
-// during counts what happens in f.
+// during enables e while f runs and returns its reading.
 func during(t testing.TB, e *Event, f func()) Reading {
 	t.Helper()
 	check(t, e.Enable())
@@ -70,9 +70,8 @@ func callGetppid(n int) {
 	}
 }
 
-// bracket counts an event that rusage knows, too, during f, which causes at least so many. What happens
-// between the readings of the one and the other belongs to either: the inner pair of readings of rusage is a
-// lower bound, the outer pair an upper one.
+// bracket compares an event with a field of rusage that counts the same, during f, which causes at least atLeast events. The inner
+// pair of rusage readings is a lower bound of the event's count, the outer pair an upper bound.
 func bracket(t *testing.T, e *Event, field func(*syscall.Rusage) int64, atLeast int64, f func()) {
 	t.Helper()
 	rusage := func() int64 {
@@ -109,7 +108,7 @@ func TestPageFaultsAreExact(t *testing.T) {
 	defer unix.Munmap(memory)
 	check(t, unix.Madvise(memory, unix.MADV_NOHUGEPAGE))
 	faults := func(u *syscall.Rusage) int64 { return u.Minflt + u.Majflt }
-	for range 2 { // the second time, nothing but the pages is new
+	for range 2 { // the second time, only the pages are new
 		bracket(t, e, faults, pages, func() {
 			for i := 0; i < size; i += os.Getpagesize() {
 				memory[i] = 1
@@ -123,7 +122,7 @@ func TestContextSwitchesAreExact(t *testing.T) {
 	require.Root(t)
 	e := openSelf(t, software(perfdata.SoftwareContextSwitches), nil)
 	bracket(t, e, func(u *syscall.Rusage) int64 { return u.Nvcsw + u.Nivcsw }, 25, func() {
-		for range 50 { // a nap is no switch when the timer fires before the thread has gone to sleep
+		for range 50 { // a nap causes no switch if the timer fires before the thread sleeps
 			nap := unix.Timespec{Nsec: 200_000}
 			unix.Nanosleep(&nap, nil)
 		}

@@ -7,9 +7,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// LimitError says that an event needs a file descriptor beyond the limit of the process. It wraps EMFILE.
+// LimitError is returned by Open if the process has reached its limit of file descriptors. It wraps EMFILE.
 type LimitError struct {
-	Limit uint64 // that is in force
+	Limit uint64 // the limit in force
 }
 
 func (e *LimitError) Error() string {
@@ -18,11 +18,11 @@ func (e *LimitError) Error() string {
 
 func (e *LimitError) Unwrap() error { return unix.EMFILE }
 
-// raiseFileLimit makes room for 1024 more file descriptors: up to the hard limit, and beyond it with CAP_SYS_RESOURCE (at most fs.nr_open). It
-// returns the limit that is in force afterwards.
+// raiseFileLimit raises the limit of file descriptors by 1024: up to the hard limit, and beyond it with CAP_SYS_RESOURCE (at most fs.nr_open). It
+// returns the limit that is then in force.
 //
-// It makes the system call itself. After syscall.Setrlimit, Go would hand the raised limit down to
-// commands that are started later, and programs that use select(2) cannot live with that.
+// It does not use syscall.Setrlimit, because Go would then pass the raised limit on to commands that it starts. That breaks programs that
+// use select(2).
 func raiseFileLimit() uint64 {
 	var now unix.Rlimit
 	if prlimit(nil, &now) != nil {
@@ -46,13 +46,13 @@ func prlimit(set, get *unix.Rlimit) error {
 	return nil
 }
 
-// ReserveFiles makes room for n more file descriptors in the kernel's table of them, as far as the limit
-// allows. By itself the table doubles whenever it is full and, in a process of several threads as all Go
-// programs are, waits some ms each time until no other thread uses the old one (expand_fdtable in Linux's fs/file.c).
+// ReserveFiles grows the kernel's table of this process's file descriptors by n, as far as the limit allows. Otherwise the kernel
+// doubles the table whenever it is full. In a process with several threads, as every Go program is, each such step waits some ms until no
+// thread uses the old table (expand_fdtable in Linux's fs/file.c).
 func ReserveFiles(n int) {
 	fd, err := unix.Open("/", unix.O_PATH|unix.O_CLOEXEC, 0)
 	if err != nil {
-		return // whoever opens the events will learn why
+		return // opening the events will report the reason
 	}
 	defer unix.Close(fd)
 	if last, err := unix.FcntlInt(uintptr(fd), unix.F_DUPFD_CLOEXEC, fd+n); err == nil {
@@ -60,7 +60,7 @@ func ReserveFiles(n int) {
 	}
 }
 
-// LocksAnything reports whether rings may be as large as one likes: with CAP_IPC_LOCK, kernel.perf_event_mlock_kb and RLIMIT_MEMLOCK do not count.
+// LocksAnything reports whether the size of rings is unlimited: with CAP_IPC_LOCK, kernel.perf_event_mlock_kb and RLIMIT_MEMLOCK do not apply.
 func LocksAnything() bool {
 	header := unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}
 	var data [2]unix.CapUserData

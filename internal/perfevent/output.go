@@ -8,7 +8,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// ID is the number by which the event's records name it, where they do (SampleID, SampleIdentifier).
+// ID returns the event's ID, which its records contain with perfdata.SampleEventID or perfdata.SampleIdentifier.
 func (e *Event) ID() (uint64, error) {
 	var id uint64
 	_, _, errno := unix.RawSyscall(unix.SYS_IOCTL, uintptr(e.fd), unix.PERF_EVENT_IOC_ID, uintptr(unsafe.Pointer(&id)))
@@ -18,8 +18,8 @@ func (e *Event) ID() (uint64, error) {
 	return id, nil
 }
 
-// SetOutput puts the event's records into the ring of another one, which must be of the same CPU, or of the same thread on any CPU,
-// must have the same clock, and the same flag WriteBackward (EINVAL otherwise).
+// SetOutput redirects the event's records to the ring of another event. Both events must have the same CPU, or the same thread on any CPU;
+// the same clock; and the same flag AttrWriteBackward. Otherwise the error is EINVAL.
 func (e *Event) SetOutput(to *Event) error {
 	_, _, errno := unix.RawSyscall(unix.SYS_IOCTL, uintptr(e.fd), unix.PERF_EVENT_IOC_SET_OUTPUT, uintptr(to.fd))
 	runtime.KeepAlive(to)
@@ -29,8 +29,8 @@ func (e *Event) SetOutput(to *Event) error {
 	return nil
 }
 
-// PauseOutput keeps the kernel from writing to the event's ring, or lets it again. Records that would come meanwhile are
-// dropped, and not counted.
+// PauseOutput pauses or resumes the output to the event's ring. While it is paused, the kernel drops records and does not count them
+// as lost.
 func (e *Event) PauseOutput(pause bool) error {
 	var arg uintptr
 	if pause {
@@ -42,8 +42,8 @@ func (e *Event) PauseOutput(pause bool) error {
 	return nil
 }
 
-// SetBPF lets a BPF program of type perf_event, given by its descriptor, run for each sample; those for which it returns 0 are dropped,
-// and not counted. It needs an event that samples.
+// SetBPF attaches a BPF program of type perf_event, given by its descriptor, to a sampling event. The kernel runs the program for each sample.
+// If the program returns 0, the kernel drops the sample and does not count it as lost.
 func (e *Event) SetBPF(program int) error {
 	_, _, errno := unix.Syscall(unix.SYS_IOCTL, uintptr(e.fd), unix.PERF_EVENT_IOC_SET_BPF, uintptr(program))
 	if errno != 0 {
@@ -52,7 +52,7 @@ func (e *Event) SetBPF(program int) error {
 	return nil
 }
 
-// ReadWords reads the event as its ReadFormat has it: as many words as that gives.
+// ReadWords reads the event in its ReadFormat. dst must have exactly as many words as the format has.
 func (e *Event) ReadWords(dst []uint64) error {
 	buf := make([]byte, 8*len(dst))
 	if err := e.readFull(buf); err != nil {

@@ -11,7 +11,7 @@ import (
 )
 
 func TestUnread(t *testing.T) {
-	for _, tail := range []uint64{0, 40, 60, 1<<40 + 56} { // the last ones go around the end
+	for _, tail := range []uint64{0, 40, 60, 1<<40 + 56} { // the last ones wrap around the end
 		data := make([]byte, 64)
 		want := bytes.Join([][]byte{record(RecordSample, 2, "12345678"), record(RecordLost, 0, ""), record(7, 1, "abcdefgh")}, nil)
 		r := fakeRing(data, put(data, tail, want), tail)
@@ -33,7 +33,7 @@ func TestUnread(t *testing.T) {
 	}
 }
 
-// TestSetOutput finds the samples of two events in one ring, each with the ID of its event.
+// TestSetOutput checks that one ring has the samples of two events, each with the ID of its event.
 func TestSetOutput(t *testing.T) {
 	require.Root(t)
 	attr := getppid(t)
@@ -69,7 +69,7 @@ func TestSetOutput(t *testing.T) {
 	}
 }
 
-// TestOverwritten finds in a ring that is too small the newest samples, the newest first.
+// TestOverwritten checks that a ring that is too small has the newest samples, the newest first.
 func TestOverwritten(t *testing.T) {
 	require.Root(t)
 	attr := getppid(t)
@@ -107,7 +107,7 @@ func TestOverwritten(t *testing.T) {
 	}
 }
 
-// TestLost counts the samples that found no room.
+// TestLost checks the number of samples that are lost because the ring is full.
 func TestLost(t *testing.T) {
 	require.Root(t)
 	attr := getppid(t)
@@ -133,7 +133,7 @@ func TestLost(t *testing.T) {
 	}
 }
 
-// TestWaiter wakes for a ring that is as full as was asked for, and not before; when it is told to; and once for a thread that has ended.
+// TestWaiter checks that Wait returns when a ring reaches its wakeup mark and not before, after Wake, and once for a thread that has ended.
 func TestWaiter(t *testing.T) {
 	require.Root(t)
 	attr := getppid(t)

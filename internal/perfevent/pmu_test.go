@@ -15,7 +15,7 @@ var (
 	instructions = perfdata.Attr{Type: perfdata.TypeHardware, Config: 1, Flags: perfdata.AttrExcludeKernel}
 )
 
-var spun int // keeps the compiler from leaving the loop out
+var spun int // keeps the compiler from removing the loop
 
 // spin is a loop of a fixed number of instructions per round.
 //
@@ -28,8 +28,8 @@ func spin(rounds int) {
 	spun = sum
 }
 
-// Twice the rounds are twice the instructions, whatever one takes. Now and then Go's scheduler interrupts the
-// loop, which only adds: the least of several runs is the loop.
+// Twice the rounds are twice the instructions. Now and then Go's scheduler interrupts the loop, which adds instructions, so the
+// test uses the smallest count of several runs.
 func TestInstructions(t *testing.T) {
 	require.PMU(t)
 	e := openSelf(t, instructions, nil)
@@ -69,9 +69,9 @@ func TestCyclesAndInstructionsInOneGroup(t *testing.T) {
 	}
 }
 
-// The guest's PMU has 7 counters, one for cycles alone. Ten events take turns; at each moment at most 7
-// are running, and the kernel leaves hardly any counter idle. Without scaling the counts would be too low by 30 to 40 %. Estimates
-// differ where the other CPU is busy for a part of the time, as time goes by for it, too: 30 ms of it make 3 %.
+// The guest's PMU has 7 counters, one of them only for cycles. Ten events are multiplexed: at most 7 are running at each moment, and the kernel
+// leaves hardly any counter idle. Without scaling the counts would be too low by 30 to 40 %. Estimates differ if the other CPU is busy for
+// a part of the time, because time passes for it, too: 30 ms make 3 %.
 func TestMultiplexing(t *testing.T) {
 	require.ExactPMU(t)
 	events := []*Event{openSelf(t, cycles, nil)}
@@ -107,8 +107,7 @@ func TestMultiplexing(t *testing.T) {
 	}
 }
 
-// Each period gives one sample. It is one of cycles, as QEMU notices the overflow of instructions only when
-// the kernel's tick comes.
+// Each period causes one sample. The event is cycles, because QEMU notices an overflow of instructions only at the kernel's tick.
 func TestOverflow(t *testing.T) {
 	require.PMU(t)
 	const period = 1_000_000

@@ -2,10 +2,13 @@ package perfevent
 
 import "golang.org/x/sys/unix"
 
-// RunFirst keeps the calling thread on a CPU and lets it run there as soon as it is woken, before all that have no real-time priority themselves
-// (SCHED_FIFO, see sched(7)). What wakes it from that CPU, a system call or an interrupt, then goes on after it. It is for a thread that does next
-// to nothing each time, to which its goroutine is locked until both end. Threads and processes that it starts are as others. Where this is not allowed
-// nothing is other than before: it takes CAP_SYS_NICE or RLIMIT_RTPRIO, and the CPU in the cpuset.
+// RunFirst pins the calling thread to a CPU and gives it real-time priority (SCHED_FIFO, see sched(7)). When the thread wakes up, it runs at
+// once, before every thread without real-time priority. If a system call or an interrupt on that CPU wakes it, that work continues
+// afterwards.
+//
+// RunFirst is for a thread that does very little work each time. The caller must lock its goroutine to the thread until both end. Threads and
+// processes that the thread starts have normal priority. Without permission RunFirst changes nothing: it needs CAP_SYS_NICE or
+// RLIMIT_RTPRIO, and the CPU must be in the cpuset.
 func RunFirst(cpu int) {
 	var there unix.CPUSet
 	there.Set(cpu)

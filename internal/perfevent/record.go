@@ -10,19 +10,19 @@ import (
 	"github.com/bperf/bperf/perfdata"
 )
 
-// Trailer is what records other than samples end with, if the event has the flag SampleIDAll and the sample type TrailerFormat:
+// Trailer is the end of a record other than a sample, if the event has the flag AttrSampleIDAll and the sample type TrailerFormat:
 // struct sample_id.
 type Trailer struct {
-	PID, TID int32  // of who caused the record, in the PID namespace of who opened the event: 0 if it is not in there
+	PID, TID int32  // task that caused the record, in the PID namespace of the event's opener; 0 if it is not in that namespace
 	Time     uint64 // ns of the event's clock
 }
 
-// TrailerFormat is the sample type of events whose records are decoded here.
+// TrailerFormat is the sample type that an event must have for this package to decode its records.
 const TrailerFormat = perfdata.SampleTID | perfdata.SampleTime
 
 const trailerSize = 16
 
-// KSymbol is a RecordKSymbol: code of the kernel came, or went. Linux 5.1.
+// KSymbol is a RecordKSymbol: a kernel symbol was registered or unregistered. Linux 5.1.
 type KSymbol struct {
 	Trailer
 	Address uint64
@@ -35,7 +35,7 @@ type KSymbol struct {
 // KSymbolBPF is the type of functions of BPF programs, trampolines and dispatchers.
 const KSymbolBPF = unix.PERF_RECORD_KSYMBOL_TYPE_BPF
 
-// BPFEvent is a RecordBPFEvent: something happened to a BPF program. Linux 5.1.
+// BPFEvent is a RecordBPFEvent: a BPF program was loaded or unloaded. Linux 5.1.
 type BPFEvent struct {
 	Trailer
 	Type uint16 // BPFLoad, BPFUnload
@@ -43,24 +43,24 @@ type BPFEvent struct {
 	Tag  [8]byte
 }
 
-// What happens to BPF programs: enum perf_bpf_event_type.
+// The values of BPFEvent.Type: enum perf_bpf_event_type.
 const (
 	BPFLoad   = 1
 	BPFUnload = 2
 )
 
-// Lost is a RecordLost: so many records found no room since the last that did.
+// Lost is a RecordLost: the number of records that the kernel has dropped since the last record because the ring was full.
 type Lost struct {
 	Trailer
 	Records uint64
 }
 
-// KSymbol decodes a record of this type.
+// KSymbol decodes a RecordKSymbol.
 func (r Record) KSymbol() (k KSymbol, err error) {
 	const fixed = 16
 	size := fixed
 	if len(r.Body) > fixed {
-		size += (bytes.IndexByte(r.Body[fixed:], 0) + 8) &^ 7 // the name, with a 0
+		size += (bytes.IndexByte(r.Body[fixed:], 0) + 8) &^ 7 // the name with its NUL, padded to 8 bytes
 	}
 	body, err := r.upTo(size).cut(&k.Trailer, "a symbol of the kernel", fixed)
 	if err != nil {
@@ -73,7 +73,7 @@ func (r Record) KSymbol() (k KSymbol, err error) {
 	return k, nil
 }
 
-// BPFEvent decodes a record of this type.
+// BPFEvent decodes a RecordBPFEvent.
 func (r Record) BPFEvent() (e BPFEvent, err error) {
 	const fixed = 16
 	body, err := r.upTo(fixed).cut(&e.Trailer, "an event of a BPF program", fixed)
@@ -86,7 +86,7 @@ func (r Record) BPFEvent() (e BPFEvent, err error) {
 	return e, nil
 }
 
-// Lost decodes a record of this type.
+// Lost decodes a RecordLost.
 func (r Record) Lost() (l Lost, err error) {
 	body, err := r.cut(&l.Trailer, "lost records", 16)
 	if err != nil {
@@ -96,15 +96,15 @@ func (r Record) Lost() (l Lost, err error) {
 	return l, nil
 }
 
-// upTo is the record without what is behind its fields, of such a size, and its trailer. The kernel tells all events of a BPF program with one header,
-// whose size grows by a trailer for each of them (perf_event_ksymbol_output and perf_event_bpf_output in kernel/events/core.c): in all but the
-// first one's ring, something that was there before follows.
+// upTo returns the record cut off behind its trailer; fields is the size of the fields in front of the trailer. The kernel outputs a record about
+// a BPF program to all events with one header, and adds a trailer to the header's size for each event (perf_event_ksymbol_output and
+// perf_event_bpf_output in kernel/events/core.c). So in every ring but the first, stale bytes of the ring follow the trailer.
 func (r Record) upTo(fields int) Record {
 	r.Body = r.Body[:min(len(r.Body), fields+trailerSize)]
 	return r
 }
 
-// cut takes the trailer off and checks that enough is left.
+// cut decodes the trailer and returns the body in front of it, which must have at least least bytes.
 func (r Record) cut(t *Trailer, what string, least int) ([]byte, error) {
 	n := len(r.Body) - trailerSize
 	if n < least {

@@ -9,7 +9,7 @@ import (
 
 var ne = binary.NativeEndian
 
-// trailed is the body of a record of process 7, thread 8, at 9 ns.
+// trailed returns body with the trailer of process 7, thread 8, at 9 ns.
 func trailed(body []byte) []byte {
 	body = ne.AppendUint32(ne.AppendUint32(body, 7), 8)
 	return ne.AppendUint64(body, 9)

@@ -11,35 +11,34 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Ring is the buffer in which the kernel leaves an event's records: one page of control data,
-// struct perf_event_mmap_page, and behind it a power of two of pages with records, in turns. It is
-// not safe for concurrent use.
+// Ring is the ring buffer of an event: one page of control data, struct perf_event_mmap_page, and behind it a power of two of pages
+// to which the kernel writes records. It is not safe for concurrent use.
 type Ring struct {
 	memory []byte
 	data   []byte
-	body   []byte // of the last record, as its place in data is given back at once
+	body   []byte // copy of the last record's body, because Next releases the record at once
 }
 
-// Record is what follows struct perf_event_header, and the header's own fields but for the size.
+// Record is a record of a ring: the body behind struct perf_event_header, and the header's fields except for the size.
 type Record struct {
 	Type uint32 // enum perf_event_type: RecordSample, …
 	Misc uint16
 	Body []byte // valid until the next call of Next
 }
 
-// Types of records: enum perf_event_type, as far as they are used.
+// The types of records that bperf uses: enum perf_event_type.
 const (
-	RecordLost     = unix.PERF_RECORD_LOST // id, number of records that found no room
+	RecordLost     = unix.PERF_RECORD_LOST // id, number of lost records
 	RecordSample   = unix.PERF_RECORD_SAMPLE
 	RecordKSymbol  = unix.PERF_RECORD_KSYMBOL
 	RecordBPFEvent = unix.PERF_RECORD_BPF_EVENT
 )
 
-// Map makes a ring of 2^order pages for an event that was opened with a sample period, or counts nothing. It stays
-// valid when the event is closed, until Close.
+// Map maps a ring of 2^order pages for an event that was opened with a sample period, or that counts nothing. The ring stays valid until
+// Ring.Close, even after the event is closed.
 //
-// Counts against kernel.perf_event_mlock_kb and RLIMIT_MEMLOCK; beyond both, without CAP_IPC_LOCK,
-// the error is EPERM.
+// The memory counts against kernel.perf_event_mlock_kb and RLIMIT_MEMLOCK. Beyond both limits, the error is EPERM unless the process has
+// CAP_IPC_LOCK.
 func (e *Event) Map(order int) (*Ring, error) {
 	page := os.Getpagesize()
 	memory, err := unix.Mmap(e.fd, 0, page+page<<order, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED)
@@ -49,14 +48,14 @@ func (e *Event) Map(order int) (*Ring, error) {
 	return &Ring{memory: memory, data: memory[page:]}, nil
 }
 
-// Close takes the ring out of memory.
+// Close unmaps the ring.
 func (r *Ring) Close() error { return unix.Munmap(r.memory) }
 
 // Next returns the oldest record there is and makes room for others; false when there is none.
 func (r *Ring) Next() (Record, bool, error) {
 	control := r.control()
-	// The kernel writes records and then data_head, and reads data_tail before it overwrites: loading and
-	// storing atomically is at least the acquire and release that perf_event_mmap_page asks for.
+	// The kernel writes records before data_head, and reads data_tail before it overwrites. Go's atomic loads and
+	// stores are at least the acquire and release that struct perf_event_mmap_page demands.
 	head := atomic.LoadUint64(&control.Data_head)
 	tail := atomic.LoadUint64(&control.Data_tail)
 	if head == tail {
@@ -72,8 +71,7 @@ func (r *Ring) Next() (Record, bool, error) {
 
 const headerSize = 8 // struct perf_event_header: u32 type, u16 misc, u16 size
 
-// at decodes the record at a position. Positions only grow; what is there repeats with the size of
-// the data.
+// at decodes the record at position tail. Positions only grow: the offset in data is the position modulo the size of data.
 func (r *Ring) at(tail, head uint64) (rec Record, size uint64, err error) {
 	available := head - tail
 	if available > uint64(len(r.data)) {
@@ -96,7 +94,7 @@ func (r *Ring) at(tail, head uint64) (rec Record, size uint64, err error) {
 	return rec, size, nil
 }
 
-// copy copies from a position on, around the end if need be.
+// copy fills dst with the bytes from a position on, and wraps around the end of the ring.
 func (r *Ring) copy(dst []byte, from uint64) {
 	at := from % uint64(len(r.data))
 	n := copy(dst, r.data[at:])

@@ -12,9 +12,9 @@ import (
 	"github.com/bperf/bperf/test/require"
 )
 
-// fakeRing is a ring in ordinary memory, with data between two positions.
+// fakeRing returns a ring in ordinary memory, with unread data between the positions tail and head.
 func fakeRing(data []byte, head, tail uint64) *Ring {
-	page := &unix.PerfEventMmapPage{Data_head: head, Data_tail: tail} // bytes alone might lie where arm64 does not load them atomically
+	page := &unix.PerfEventMmapPage{Data_head: head, Data_tail: tail} // a []byte might not be aligned for atomic loads on arm64
 	return &Ring{memory: unsafe.Slice((*byte)(unsafe.Pointer(page)), unsafe.Sizeof(*page)), data: data}
 }
 
@@ -26,7 +26,7 @@ func record(typ uint32, misc uint16, body string) []byte {
 	return append(b, body...)
 }
 
-// put writes records from a position on, around the end.
+// put writes records from a position on, and wraps around the end.
 func put(data []byte, at uint64, records ...[]byte) (head uint64) {
 	for _, b := range bytes.Join(records, nil) {
 		data[at%uint64(len(data))] = b
@@ -36,7 +36,7 @@ func put(data []byte, at uint64, records ...[]byte) (head uint64) {
 }
 
 func TestRing(t *testing.T) {
-	for _, tail := range []uint64{0, 40, 60, 1<<40 + 56} { // the last ones go around the end
+	for _, tail := range []uint64{0, 40, 60, 1<<40 + 56} { // the last ones wrap around the end
 		data := make([]byte, 64)
 		head := put(data, tail, record(RecordSample, 2, "12345678"), record(RecordLost, 0, ""), record(7, 1, "abcdefgh12345678"))
 		r := fakeRing(data, head, tail)
@@ -107,7 +107,7 @@ func TestSampling(t *testing.T) {
 	defer func() { check(t, r.Close()) }()
 	samples := 0
 	check(t, e.Enable())
-	for samples < 20 { // until the timer has fired often enough, however long that takes
+	for samples < 20 { // however long it takes until the timer has fired often enough
 		rec, ok, err := r.Next()
 		check(t, err)
 		if !ok {

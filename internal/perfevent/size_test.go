@@ -9,7 +9,7 @@ import (
 	"github.com/bperf/bperf/perfdata"
 )
 
-// TestKernelAttrSize finds that the kernel knows all that it takes to be set in a structure of that size, and not a byte more.
+// TestKernelAttrSize checks that the kernel refuses a structure with a byte set behind its size, and that it then reports the same size.
 func TestKernelAttrSize(t *testing.T) {
 	size, err := KernelAttrSize()
 	if err != nil {
@@ -18,7 +18,7 @@ func TestKernelAttrSize(t *testing.T) {
 	if size < 128 || size%8 != 0 || size >= 4096 {
 		t.Fatalf("%d bytes", size)
 	}
-	var b [4096 / 8]uint64 // the longest that kernels take
+	var b [4096 / 8]uint64 // the longest structure that kernels accept
 	attr := (*perfdata.Attr)(unsafe.Pointer(&b))
 	attr.Type, attr.Config = perfdata.TypeSoftware, perfdata.SoftwareDummy
 	attr.Size = uint32(unsafe.Sizeof(b))

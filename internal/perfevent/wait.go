@@ -8,13 +8,13 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Waiter waits until rings have something to read.
+// Waiter waits until a ring has records to read.
 type Waiter struct {
 	epoll int
 	wake  int // eventfd
 }
 
-// NewWaiter makes a Waiter for no ring.
+// NewWaiter returns a Waiter without rings.
 func NewWaiter() (*Waiter, error) {
 	epoll, err := unix.EpollCreate1(unix.EPOLL_CLOEXEC)
 	if err != nil {
@@ -33,10 +33,10 @@ func NewWaiter() (*Waiter, error) {
 	return w, nil
 }
 
-// Add waits for the event that has a ring, too. Of events that share the ring it is enough to add the one that was mapped.
+// Add adds an event with a ring. If several events share the ring, add only the event that was mapped.
 func (w *Waiter) Add(e *Event) error { return w.AddFD(e.fd) }
 
-// AddFD waits for a descriptor, too. It waits for edges: an event whose thread has ended is ready for ever (POLLHUP).
+// AddFD adds a file descriptor. It is edge-triggered, because an event whose thread has ended stays ready for ever (POLLHUP).
 func (w *Waiter) AddFD(fd int) error {
 	event := unix.EpollEvent{Events: unix.EPOLLIN | 1<<31 /* EPOLLET */, Fd: int32(fd)}
 	if err := unix.EpollCtl(w.epoll, unix.EPOLL_CTL_ADD, fd, &event); err != nil {
@@ -45,8 +45,8 @@ func (w *Waiter) AddFD(fd int) error {
 	return nil
 }
 
-// Wait returns when a ring is as full as its event's Wakeup says, when the thread of an event has ended, after Wake, or after the timeout;
-// ready is false then. A timeout of less than 0 is none.
+// Wait returns when a ring reaches its event's wakeup mark (WakeupEvents), when the thread of an event ends, after Wake, or after the
+// timeout. ready is false after the timeout and after a signal. A negative timeout means no timeout.
 func (w *Waiter) Wait(timeout time.Duration) (ready bool, err error) {
 	var events [64]unix.EpollEvent
 	ms := -1
@@ -63,19 +63,19 @@ func (w *Waiter) Wait(timeout time.Duration) (ready bool, err error) {
 	for _, e := range events[:n] {
 		if int(e.Fd) == w.wake {
 			var count [8]byte
-			unix.Read(w.wake, count[:]) // nothing is there if another Wait was faster
+			unix.Read(w.wake, count[:]) // EAGAIN if another Wait was faster
 		}
 	}
 	return n > 0, nil
 }
 
-// Wake lets Wait return. It may be called at any time before Close.
+// Wake makes Wait return. It may be called at any time before Close, also concurrently with Wait.
 func (w *Waiter) Wake() {
 	one := binary.NativeEndian.AppendUint64(nil, 1)
-	unix.Write(w.wake, one) // it cannot fail but for an overflow, and then it is awake
+	unix.Write(w.wake, one) // can fail only if the counter is at its maximum, and then Wait returns anyway
 }
 
-// Close ends waiting. Events stay open.
+// Close closes the Waiter. The events stay open.
 func (w *Waiter) Close() error {
 	unix.Close(w.wake)
 	return unix.Close(w.epoll)
