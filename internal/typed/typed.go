@@ -1,4 +1,5 @@
-// Package typed reads values that BPF programs made, such as keys and values of maps, by their BTF types.
+// Package typed decodes values that BPF programs write, such as keys and values of maps, by their BTF types. A column is a part of a value
+// that is not a structure itself, for example a member of the key.
 package typed
 
 import (
@@ -13,18 +14,19 @@ import (
 	"github.com/cilium/ebpf/btf"
 )
 
-// Column is a part of a value that is no structure: a number, an enumeration, a text, or bytes.
+// Column is a part of a value: a number, an enumeration, a text, a histogram, or bytes.
 type Column struct {
-	Name string // of the member, with dots between it and the structures that it is in
+	Name string // the member's name, behind the names of its structures and dots
 
-	offset uint32 // bytes
+	offset uint32 // bytes from the start of the value
 	size   uint32
-	typ    btf.Type // nil for bytes of no known type
+	typ    btf.Type // nil for bytes of unknown type
 
-	shift, bits uint32 // of a bit field: its first bit, and how many there are; no bits for others
+	shift, bits uint32 // first bit and number of bits of a bit field; bits is 0 for other members
 }
 
-// Columns returns the columns of a type. Without a type it is one of bytes. What has no name of its own gets the name given.
+// Columns returns the columns of a type. If t is nil, it returns a column of size bytes. name is the name of a single column that has no
+// member name.
 func Columns(name string, t btf.Type, size uint32) []Column {
 	if t == nil {
 		return []Column{{Name: name, size: size}}
@@ -37,7 +39,7 @@ func Columns(name string, t btf.Type, size uint32) []Column {
 	return f.columns
 }
 
-// IsStruct reports whether a type is a structure. It may be nil.
+// IsStruct reports whether t is a structure. t may be nil.
 func IsStruct(t btf.Type) bool {
 	if t == nil {
 		return false
@@ -46,19 +48,19 @@ func IsStruct(t btf.Type) bool {
 	return is
 }
 
-// LastName returns the name of the member without the structures that it is in.
+// LastName returns the member's name without the names of its structures.
 func (c *Column) LastName() string { return c.Name[strings.LastIndexByte(c.Name, '.')+1:] }
 
-// IsNumber reports whether it is a number of at most 8 bytes: Read returns a uint64 or an int64.
+// IsNumber reports whether the column is a number of at most 8 bytes. Read returns a uint64 or an int64.
 func (c *Column) IsNumber() bool {
 	n, is := c.typ.(*btf.Int)
 	return is && n.Encoding != btf.Bool && n.Size <= 8
 }
 
-// IsText reports whether it is an array of characters: Read returns a string up to the first 0.
+// IsText reports whether the column is an array of characters. Read returns a string, which ends at the first NUL.
 func (c *Column) IsText() bool { return c.elementSize() == 1 }
 
-// elementSize is how many bytes an element of an array has; 0 for what is none.
+// elementSize returns the size of an array's elements in bytes, or 0 if the column is no array.
 func (c *Column) elementSize() uint32 {
 	if a, is := c.typ.(*btf.Array); is {
 		return btf.UnderlyingType(a.Type).(*btf.Int).Size
@@ -66,20 +68,20 @@ func (c *Column) elementSize() uint32 {
 	return 0
 }
 
-// Size returns the number of bytes.
+// Size returns the size of the column in bytes.
 func (c *Column) Size() uint32 { return c.size }
 
-// Limits of types, which recordings have from other people.
+// Limits of types: a recording's types may come from an untrusted source.
 const (
-	mostElements = 16   // of an array that are columns of their own
-	mostTypes    = 4096 // that are parts of a type
-	mostNested   = 32   // structures and arrays
+	mostElements = 16   // elements of an array that become separate columns
+	mostTypes    = 4096 // parts of a type
+	mostNested   = 32   // levels of structures and arrays
 )
 
-// flattener makes the columns of a type.
+// flattener collects the columns of a type.
 type flattener struct {
 	columns []Column
-	seen    int // types
+	seen    int // number of types
 }
 
 func (f *flattener) add(name string, t btf.Type, offset uint32, depth int) {
@@ -97,7 +99,7 @@ func (f *flattener) add(name string, t btf.Type, offset uint32, depth int) {
 		return
 	case *btf.Array:
 		element, isInt := btf.UnderlyingType(u.Type).(*btf.Int)
-		if isInt && (element.Size == 1 || element.Size <= 8 && isHistogram(name)) { // a text, or numbers that belong together
+		if isInt && (element.Size == 1 || element.Size <= 8 && isHistogram(name)) { // a text or a histogram
 			leaf.typ = u
 			break
 		}
@@ -115,7 +117,7 @@ func (f *flattener) add(name string, t btf.Type, offset uint32, depth int) {
 	f.columns = append(f.columns, leaf)
 }
 
-// isHistogram reports whether a member has the name that tools of bcc, and what was written after them, give to the counts of a histogram.
+// isHistogram reports whether a member has one of the names that bcc's tools, and tools modelled on them, use for the counts of a histogram.
 func isHistogram(name string) bool {
 	return slices.Contains([]string{"slots", "buckets", "hist", "histogram"}, name[strings.LastIndexByte(name, '.')+1:])
 }
@@ -133,7 +135,7 @@ func (f *flattener) addMember(name string, m btf.Member, offset uint32, depth in
 	t := btf.UnderlyingType(m.Type)
 	switch t.(type) {
 	case *btf.Int, *btf.Enum:
-	default: // which no compiler makes
+	default: // no compiler produces such a bit field
 		return
 	}
 	size, err := btf.Sizeof(t)
@@ -146,7 +148,7 @@ func (f *flattener) addMember(name string, m btf.Member, offset uint32, depth in
 		shift: bits - 8*start, bits: uint32(m.BitfieldSize)})
 }
 
-// Read returns the column's part of a value: a bool, int64, uint64, []uint64 or string. If the value is too short, it is an empty string.
+// Read returns the column's part of a value: a bool, int64, uint64, []uint64 or string. If the value is too short, Read returns "".
 func (c *Column) Read(b []byte) any {
 	if uint64(c.offset)+uint64(c.size) > uint64(len(b)) {
 		return ""
@@ -193,7 +195,7 @@ func (c *Column) Read(b []byte) any {
 	return hex.EncodeToString(b)
 }
 
-// take takes a bit field out of a word.
+// take extracts a bit field from a word. It returns the whole word for other columns.
 func (c *Column) take(n uint64) uint64 {
 	if c.bits == 0 {
 		return n
@@ -201,14 +203,14 @@ func (c *Column) take(n uint64) uint64 {
 	return n >> c.shift & (1<<c.bits - 1)
 }
 
-// word returns a number of up to 8 bytes. The machines that bperf runs on are little-endian.
+// word decodes a number of up to 8 bytes. It works only on little-endian machines, the only ones that bperf supports.
 func word(b []byte) uint64 {
 	var padded [8]byte
 	copy(padded[:], b)
 	return binary.NativeEndian.Uint64(padded[:])
 }
 
-// Sum adds up the column's part of the values of all CPUs. What is no number is that of the first CPU.
+// Sum returns the sum of the column over the values of all CPUs. For a column that has no sum, it returns the first CPU's.
 func (c *Column) Sum(each [][]byte) any {
 	if len(each) == 0 {
 		return ""

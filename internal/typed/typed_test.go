@@ -36,7 +36,7 @@ func TestColumns(t *testing.T) {
 		{Name: "on", Type: &btf.Int{Name: "bool", Size: 1, Encoding: btf.Bool}, Offset: 288},
 		{Name: "either", Type: &btf.Union{Size: 2}, Offset: 304},
 		{Name: "at", Type: &btf.Pointer{Target: u32}, Offset: 320},
-		{Name: "odd", Type: &btf.Array{Type: inner, Nelems: 1}, BitfieldSize: 8}, // which is no bit field of C
+		{Name: "odd", Type: &btf.Array{Type: inner, Nelems: 1}, BitfieldSize: 8}, // C has no such bit field
 	}}
 	value := slices.Concat(number(7, 4), number(0xffff, 2), number(1, 2), []byte("sh\x00junk!"), number(1, 4), number(2, 4), number(3, 4), number(5|9<<3, 4),
 		number(0xfffe, 2), number(4, 2), []byte{1, 0, 0xab, 0xcd}, number(0xfff0, 8))
@@ -53,7 +53,7 @@ func TestColumns(t *testing.T) {
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Error(diff)
 	}
-	for n := range value { // too short a value is no panic
+	for n := range value { // a value that is too short must not panic
 		for _, c := range Columns("value", all, all.Size) {
 			c.Read(value[:n])
 		}
@@ -82,7 +82,7 @@ func TestSums(t *testing.T) {
 	}
 }
 
-// FuzzColumns reads values by types of which someone else has made the BTF.
+// FuzzColumns reads values by types of untrusted BTF.
 func FuzzColumns(f *testing.F) {
 	spec, err := btf.NewBuilder([]btf.Type{&btf.Struct{Name: "s", Size: 16, Members: []btf.Member{
 		{Name: "a", Type: &btf.Int{Name: "int", Size: 4, Encoding: btf.Signed}, BitfieldSize: 3},
