@@ -12,23 +12,23 @@ import (
 	"github.com/bperf/bperf/internal/typed"
 )
 
-// Map is what a map of an object has at a time.
+// Map is the content of an object's map at one point in time.
 type Map struct {
 	Name    string
-	Columns []string // of the key, and then of the value: members of structures with dots
-	Keys    int      // the number of columns that are of the key; 0 for an array that is a histogram
-	Rows    []Row    // in descending order of the first number of the value
-	Cut     bool     // it has more: than mostRows, or they changed too fast
+	Columns []string // names of the key's columns, then of the value's (typed.Column.Name)
+	Keys    int      // number of columns of the key; 0 for an array that is a histogram
+	Rows    []Row    // in descending order of the value's first number
+	Cut     bool     // entries are missing: the map has more than mostRows, or it changed too fast
 }
 
-// Row is an entry of a map: a bool, int64, uint64, string or, for a histogram, []uint64 for each column. Values of maps that have one for each CPU are added up.
-// The counts of a histogram are those of 0 and 1, 2 and 3, 4 to 7, and so on by powers of 2.
+// Row is an entry of a map. It has a bool, int64, uint64, string or, for a histogram, []uint64 for each column. The values of a per-CPU map are
+// summed up. The counts of a histogram are for the values 0 and 1, 2 and 3, 4 to 7, and so on by powers of 2.
 type Row []any
 
-// mostRows is how many entries of a map are read.
+// mostRows is the largest number of entries that are read from a map.
 const mostRows = 1 << 20
 
-// Maps reads the hash maps and arrays of all objects, except some. Elements of arrays that are 0 are left out. It may be called for nil.
+// Maps reads the hash maps and arrays of all objects, apart from the maps named by except. It skips array elements that are 0. p may be nil.
 func (p *Programs) Maps(except ...string) ([]Map, error) {
 	if p == nil {
 		return nil, nil
@@ -36,7 +36,7 @@ func (p *Programs) Maps(except ...string) ([]Map, error) {
 	var all []Map
 	for _, o := range p.objects {
 		for _, name := range slices.Sorted(maps.Keys(o.spec.Maps)) {
-			if strings.HasPrefix(name, ".") || !readable(o.spec.Maps[name].Type) || slices.Contains(except, name) { // global variables are in maps such as .bss
+			if strings.HasPrefix(name, ".") || !readable(o.spec.Maps[name].Type) || slices.Contains(except, name) { // maps such as .bss hold global variables
 				continue
 			}
 			m, err := readMap(o.spec.Maps[name], o.loaded.Maps[name])
@@ -82,19 +82,19 @@ func readMap(spec *ebpf.MapSpec, m *ebpf.Map) (Map, error) {
 	return out, err
 }
 
-// isHistogram reports whether an array has the name of one with the counts of a histogram.
+// isHistogram reports whether an array has a name that suggests the counts of a histogram.
 func isHistogram(name string) bool {
 	return slices.ContainsFunc([]string{"hist", "hists", "histogram", "slots", "buckets", "log2"}, func(end string) bool { return strings.HasSuffix(name, end) })
 }
 
-// join makes one row of the elements of an array of numbers.
+// join replaces the rows of an array of numbers by a single row, a histogram. It leaves other arrays as they are.
 func (m *Map) join(size uint32) {
 	counts := make([]uint64, min(size, mostSlots))
 	for _, row := range m.Rows {
 		slot, isSlot := row[0].(uint64)
 		n, isNumber := row[1].(uint64)
 		if !isSlot || !isNumber || slot >= uint64(len(counts)) {
-			return // something else
+			return // no histogram
 		}
 		counts[slot] = n
 	}
@@ -104,11 +104,11 @@ func (m *Map) join(size uint32) {
 	}
 }
 
-// mostSlots is how many slots there are for numbers of 64 bits.
+// mostSlots is the largest number of slots that a histogram of 64-bit numbers can have.
 const mostSlots = 64
 
-// eachEntry tells of the keys of a map, each with its values on all CPUs, or with its only one. It reports whether it has left some out: there are more than
-// mostRows, or they changed too fast.
+// eachEntry calls do with each key of a map and the key's values: one for each CPU in a per-CPU map, else a single one. cut reports whether
+// entries are missing, because the map has more than mostRows or changed too fast.
 func eachEntry(spec *ebpf.MapSpec, m *ebpf.Map, do func(key []byte, each [][]byte) error) (cut bool, err error) {
 	var key, value []byte
 	var each [][]byte
@@ -135,7 +135,7 @@ func eachEntry(spec *ebpf.MapSpec, m *ebpf.Map, do func(key []byte, each [][]byt
 	return false, entries.Err()
 }
 
-// sort puts rows with large numbers first.
+// sort sorts the rows by the first number of the value, in descending order.
 func (m *Map) sort() {
 	if len(m.Rows) == 0 {
 		return
@@ -156,7 +156,7 @@ func (m *Map) sort() {
 	})
 }
 
-// magnitude is a cell as a number, if it is one.
+// magnitude returns a cell as a number. It returns false if the cell is no number.
 func magnitude(cell any) (float64, bool) {
 	switch n := cell.(type) {
 	case uint64:

@@ -24,17 +24,17 @@ import (
 	"github.com/bperf/bperf/internal/printable"
 )
 
-// object is an object file, and what of it is in the kernel.
+// object is an object file, with its loaded programs and maps.
 type object struct {
 	file      string
 	spec      *ebpf.CollectionSpec
-	types     []byte                       // its section .BTF
-	onSamples map[string]*ebpf.ProgramSpec // programs that become functions, and are not loaded for themselves
+	types     []byte                       // section .BTF
+	onSamples map[string]*ebpf.ProgramSpec // programs that become functions and are not loaded separately
 	loaded    *ebpf.Collection             // nil before load
 	links     []io.Closer
 }
 
-// mostBytes is the largest object file that is read.
+// mostBytes is the size of the largest object file that bperf reads.
 const mostBytes = 64 << 20
 
 // readObject reads an object file.
@@ -70,7 +70,7 @@ func readObject(file string) (*object, error) {
 	return o, nil
 }
 
-// refusal says why a program cannot be attached; empty for one that can.
+// refusal returns the reason why bperf cannot attach a program, or "" if it can.
 func refusal(p *ebpf.ProgramSpec) string {
 	switch p.Type {
 	case ebpf.PerfEvent:
@@ -99,14 +99,14 @@ func refusal(p *ebpf.ProgramSpec) string {
 	return ""
 }
 
-// sectionKind is the section of a program up to the slash, such as "uprobe", without the suffix of programs that may sleep.
+// sectionKind returns the part of a program's section in front of the slash, such as "uprobe", without the suffix ".s" of sleepable programs.
 func sectionKind(p *ebpf.ProgramSpec) string {
 	kind, _, _ := strings.Cut(strings.TrimPrefix(p.SectionName, "?"), "/")
 	return strings.TrimSuffix(kind, ".s")
 }
 
-// choose makes the program with a name one on samples. Without a name it is the only one of type perf_event. It returns the program's name, which is empty
-// if there is none of that type.
+// choose marks a program of type perf_event to run on samples, and returns its name. If name is empty, it chooses the only one. It returns ""
+// if name is empty and the object has no program of that type.
 func (o *object) choose(name string) (string, error) {
 	var all []string
 	for _, n := range slices.Sorted(maps.Keys(o.spec.Programs)) {
@@ -131,7 +131,7 @@ func (o *object) choose(name string) (string, error) {
 	return name, nil
 }
 
-// load brings the maps into the kernel, and all programs but those on samples.
+// load creates the maps and loads the programs, apart from those that run on samples.
 func (o *object) load(verbose bool) (err error) {
 	spec := o.spec.Copy()
 	maps.DeleteFunc(spec.Programs, func(name string, p *ebpf.ProgramSpec) bool { return p.Type == ebpf.PerfEvent && !o.calledByTail(name) })
@@ -142,7 +142,7 @@ func (o *object) load(verbose bool) (err error) {
 	return nil
 }
 
-// notLoaded says why the kernel has not taken a program or map.
+// notLoaded explains why the kernel has refused a program or map.
 func (o *object) notLoaded(err error, verbose bool) error {
 	what, _, _ := strings.Cut(err.Error(), ":") // the library begins with "program NAME" or "map NAME"
 	p := o.spec.Programs[strings.TrimPrefix(what, "program ")]
@@ -159,7 +159,7 @@ func (o *object) notLoaded(err error, verbose bool) error {
 	return explain(err, verbose)
 }
 
-// used are the names of the maps that the programs which run use.
+// used returns the names of the maps that running programs use.
 func (o *object) used() map[string]bool {
 	names := make(map[string]bool)
 	for name, p := range o.spec.Programs {
@@ -175,7 +175,8 @@ func (o *object) used() map[string]bool {
 	return names
 }
 
-// withoutValueType lets the kernel take a map that says of what type the events are that programs write through it.
+// withoutValueType removes the key and value types of an output map. An object may declare the type of the output there, but the
+// kernel refuses it.
 func withoutValueType(m *ebpf.MapSpec) {
 	switch m.Type {
 	case ebpf.PerfEventArray:
@@ -188,7 +189,7 @@ func withoutValueType(m *ebpf.MapSpec) {
 	m.Key, m.Value = nil, nil
 }
 
-// mapsOf are the names of the maps of a type that programs which run use.
+// mapsOf returns the names of the maps of type t that running programs use.
 func (o *object) mapsOf(t ebpf.MapType) []string {
 	var names []string
 	for name := range o.used() {
@@ -199,7 +200,7 @@ func (o *object) mapsOf(t ebpf.MapType) []string {
 	return names
 }
 
-// typesOf returns the section .BTF of an object file; nil if it has none.
+// typesOf returns the section .BTF of an object file, or nil if it has none.
 func typesOf(file string) ([]byte, error) {
 	f, err := elf.Open(file)
 	if err != nil {
@@ -213,7 +214,7 @@ func typesOf(file string) ([]byte, error) {
 	return section.Data()
 }
 
-// calledByTail reports whether a map of programs has the program from the start.
+// calledByTail reports whether the program is in the initial content of a map, for tail calls.
 func (o *object) calledByTail(name string) bool {
 	for _, m := range o.spec.Maps {
 		for _, kv := range m.Contents {
@@ -225,11 +226,11 @@ func (o *object) calledByTail(name string) bool {
 	return false
 }
 
-// mark stands before the names of a user's functions, so that they differ from those of the program around them.
+// mark is the prefix of the names of the user's functions. It keeps them distinct from bperf's own.
 const mark = "user:"
 
-// function returns a program as a function of another program of type perf_event, whose context is its only argument. It is followed by
-// the functions that it calls. Its maps are in the kernel: load comes before.
+// function returns a program as a function of another program of type perf_event. The function's only argument is the context. The functions that
+// it calls follow it. load must come first, because the function refers to the loaded maps.
 func (o *object) function(name string) (asm.Instructions, error) {
 	code := slices.Clone(o.onSamples[name].Instructions)
 	for i := range code {
@@ -252,7 +253,7 @@ func (o *object) function(name string) (asm.Instructions, error) {
 			}
 		}
 	}
-	if fn := btf.FuncMetadata(&code[0]); fn != nil { // the verifier looks at a static function as a part of its callers, with their context
+	if fn := btf.FuncMetadata(&code[0]); fn != nil { // the verifier checks a static function as a part of its callers, with their context
 		static := *fn
 		static.Linkage = btf.StaticFunc
 		code[0] = btf.WithFuncMetadata(code[0], &static)
@@ -260,11 +261,11 @@ func (o *object) function(name string) (asm.Instructions, error) {
 	return code, nil
 }
 
-// attach attaches the programs that are not on samples.
+// attach attaches the programs that do not run on samples.
 func (o *object) attach() error {
 	for _, name := range slices.Sorted(maps.Keys(o.loaded.Programs)) {
 		spec := o.spec.Programs[name]
-		if spec.Type == ebpf.PerfEvent { // one that others call
+		if spec.Type == ebpf.PerfEvent { // others tail-call it
 			continue
 		}
 		l, err := attach(spec, o.loaded.Programs[name])
@@ -276,7 +277,7 @@ func (o *object) attach() error {
 	return nil
 }
 
-// notAttached says why there is nothing to which a program could be attached.
+// notAttached explains an error of attaching a program whose target does not exist.
 func notAttached(spec *ebpf.ProgramSpec, err error) error {
 	if !errors.Is(err, fs.ErrNotExist) {
 		return err
@@ -325,11 +326,11 @@ func attach(spec *ebpf.ProgramSpec, p *ebpf.Program) (io.Closer, error) {
 	return file.Uprobe(symbol, p, nil)
 }
 
-// libraryDirs are where libraries are looked for after $LD_LIBRARY_PATH.
+// libraryDirs are the directories that are searched for libraries after $LD_LIBRARY_PATH.
 var libraryDirs = []string{"/usr/lib64", "/usr/lib/" + map[string]string{"amd64": "x86_64", "arm64": "aarch64"}[runtime.GOARCH] + "-linux-gnu", "/usr/lib"}
 
-// findExecutable returns the path of the file that a section names. As with libbpf, a name without a slash is looked for in $PATH, or if it is that of a library,
-// where libraries are.
+// findExecutable returns the path of the file that a section names. Like libbpf, it searches $PATH for a name without a slash, or the library
+// directories if the name is a library's.
 func findExecutable(name string) (string, error) {
 	if strings.Contains(name, "/") {
 		return name, nil
@@ -346,7 +347,7 @@ func findExecutable(name string) (string, error) {
 	return "", fmt.Errorf("the library %s is not in $LD_LIBRARY_PATH, %s", printable.Text(name), strings.Join(libraryDirs, ", "))
 }
 
-// detach detaches all.
+// detach detaches all programs.
 func (o *object) detach() {
 	for _, l := range o.links {
 		l.Close()
@@ -354,20 +355,20 @@ func (o *object) detach() {
 	o.links = nil
 }
 
-// close unloads all.
+// close unloads all programs and maps.
 func (o *object) close() {
 	if o.loaded != nil {
 		o.loaded.Close()
 	}
 }
 
-// explain adds what the verifier said.
+// explain adds the verifier's log to an error: the whole log with verbose, else its last lines.
 func explain(err error, verbose bool) error {
 	var refused *ebpf.VerifierError
 	if !errors.As(err, &refused) {
 		return err
 	}
-	const last = 8 // lines of a long log, which say what is wrong
+	const last = 8 // the last lines of a long log show the reason
 	lines := refused.Log
 	hint := ""
 	if !verbose && len(lines) > last {

@@ -13,38 +13,38 @@ import (
 	"github.com/bperf/bperf/internal/typed"
 )
 
-// Profile is a map that counts by who or where: its key is a structure with at least one member that bperf knows, and its value a number or a
-// structure with numbers. Members are known by the names that they have in the tools of bcc, and in what was written after them. It is not safe for
-// concurrent use.
+// Profile is a map that counts by process, CPU, stack or the like. Its key is a structure with at least one member that bperf knows, and its
+// value is a number or a structure with numbers. bperf knows members by the names that bcc's tools, and tools modelled on them, use. A
+// Profile is not safe for concurrent use.
 type Profile struct {
 	Map    string
-	Values []string // the map's name, or for each number of a structure MAP.MEMBER
+	Values []string // the map's name or, for each number of a structure, MAP.MEMBER
 	Labels []string // members of the key that bperf does not know
 
-	NoStack uint64 // entries that Each told of without a stack, as another one had its place in the map of stacks
-	Cut     bool   // Each left out entries: there are more than mostRows, or they changed too fast
+	NoStack uint64 // stacks that Each did not find, because another stack took their place in the map of stacks
+	Cut     bool   // Each skipped entries: the map has more than mostRows, or it changed too fast
 
 	object *object
-	// Members of the key; nil for those that it does not have. The name may also be in the value.
+	// Members of the key; nil if the key does not have them. comm may also be in the value.
 	process, thread, cpu, cgroup, ip, comm *typed.Column
 	commInValue                            bool
 	stacks, labels                         []typed.Column
 	values                                 []typed.Column
-	previous                               map[string][]uint64 // the values of each key when Each was called last; nil if there will be no other call
+	previous                               map[string][]uint64 // the values of each key at the last call of Each; nil if Each is called only once
 }
 
 // Entry is an entry of a map that is a profile.
 type Entry struct {
-	PID, TID, CPU int32  // -1 where it is not known
-	Comm          string // empty where it is not known
-	Cgroup        uint64 // its ID
+	PID, TID, CPU int32  // -1 if unknown
+	Comm          string // empty if unknown
+	Cgroup        uint64 // ID of the cgroup; 0 if unknown
 	IP            uint64
-	Kernel, User  []uint64 // the stack, from the innermost frame on
+	Kernel, User  []uint64 // stacks, innermost frame first
 	Labels        []string // as Profile.Labels
 	Values        []uint64 // as Profile.Values
 }
 
-// Profiles are the maps that are profiles, of all objects. It may be called for nil.
+// Profiles returns the maps of all objects that are profiles. p may be nil.
 func (p *Programs) Profiles() []*Profile {
 	if p == nil {
 		return nil
@@ -60,7 +60,7 @@ func (p *Programs) Profiles() []*Profile {
 	return all
 }
 
-// profile is a map as a profile; nil if it is none.
+// profile returns a map as a Profile, or nil if the map is no profile.
 func (o *object) profile(spec *ebpf.MapSpec) *Profile {
 	if !readable(spec.Type) || !typed.IsStruct(spec.Key) || spec.Value == nil {
 		return nil
@@ -89,7 +89,7 @@ func (o *object) profile(spec *ebpf.MapSpec) *Profile {
 	return m
 }
 
-// takeKey finds out what the members of the key say.
+// takeKey finds the members of the key that bperf knows. The others become labels.
 func (m *Profile) takeKey(members []typed.Column) {
 	take := func(is func(*typed.Column) bool) *typed.Column {
 		i := slices.IndexFunc(members, func(c typed.Column) bool { return is(&c) })
@@ -129,8 +129,8 @@ func (m *Profile) takeKey(members []typed.Column) {
 // hasStack reports whether entries have stacks.
 func (m *Profile) hasStack() bool { return len(m.stacks) > 0 }
 
-// Keys are what entries are best told apart by, as names of Labels and of "comm", "cgroup", "stack", "ip" and "cpu". Processes, threads and CPUs are left out where
-// other keys are there.
+// Keys returns the keys that best distinguish the entries: names of Labels, and "comm", "cgroup", "stack", "ip" and "cpu". A process or thread
+// counts as "comm"; "cpu" is a key only if there is no other.
 func (m *Profile) Keys() []string {
 	var keys []string
 	if m.comm != nil || m.process != nil || m.thread != nil {
@@ -151,15 +151,15 @@ func (m *Profile) Keys() []string {
 	return keys
 }
 
-// isComm reports whether it is the name of a thread: 16 characters (TASK_COMM_LEN of include/linux/sched.h).
+// isComm reports whether c is the name of a thread: 16 characters (TASK_COMM_LEN in include/linux/sched.h).
 func isComm(c *typed.Column) bool {
 	return c.IsText() && c.Size() == 16 && slices.Contains([]string{"comm", "name", "task"}, c.LastName())
 }
 
-// stacksOf is the map of type STACK_TRACE whose IDs a member of a key has; nil if there is none. Of several it is the one whose name begins most like that of
-// the member.
+// stacksOf returns the map of type STACK_TRACE to whose stacks the member c refers, or nil if the object has none. Of several maps it returns
+// the one whose name has the longest common prefix with the member's name.
 func (o *object) stacksOf(c *typed.Column) *ebpf.MapSpec {
-	const withBuildIDs = 1 << 5 // BPF_F_STACK_BUILD_ID of include/uapi/linux/bpf.h: these have no addresses
+	const withBuildIDs = 1 << 5 // BPF_F_STACK_BUILD_ID in include/uapi/linux/bpf.h: such a map has no addresses
 	var all []*ebpf.MapSpec
 	for _, name := range slices.Sorted(maps.Keys(o.spec.Maps)) {
 		if m := o.spec.Maps[name]; m.Type == ebpf.StackTrace && m.Flags&withBuildIDs == 0 {
@@ -181,8 +181,8 @@ func commonPrefix(a, b string) int {
 	return n
 }
 
-// Each tells of all entries with a value that is not 0. With again, it will be called once more: then each call tells what was added to the values since the one
-// before. Programs.Load comes before.
+// Each calls do for each entry with a value other than 0. With again, Each will be called again: then each call passes the growth of the values
+// since the previous call. Programs.Load must come first.
 func (m *Profile) Each(again bool, do func(*Entry) error) error {
 	if again && m.previous == nil {
 		m.previous = make(map[string][]uint64)
@@ -202,13 +202,13 @@ func (m *Profile) Each(again bool, do func(*Entry) error) error {
 	return nil
 }
 
-// isNew takes what was told before off the values. It returns false if nothing is left.
+// isNew subtracts the values of the previous call of Each. It returns false if all values are then 0.
 func (m *Profile) isNew(key []byte, e *Entry) bool {
 	if m.previous != nil {
 		before := m.previous[string(key)]
 		m.previous[string(key)] = slices.Clone(e.Values)
 		for i, b := range before {
-			if e.Values[i] >= b { // if not, the entry was made anew
+			if e.Values[i] >= b { // if not, the program deleted the entry and created it again
 				e.Values[i] -= b
 			}
 		}
@@ -224,7 +224,7 @@ func (m *Profile) entry(key []byte, each [][]byte) (*Entry, error) {
 	}
 	switch {
 	case m.commInValue:
-		for _, value := range each { // those of CPUs without an entry are empty
+		for _, value := range each { // values of CPUs without an entry are empty
 			if e.Comm == "" {
 				e.Comm = m.comm.Read(value).(string)
 			}
@@ -243,7 +243,7 @@ func (m *Profile) entry(key []byte, each [][]byte) (*Entry, error) {
 		if err != nil {
 			return nil, err
 		}
-		if len(stack) > 0 && int64(stack[0]) < 0 { // the kernel has the upper half of the addresses
+		if len(stack) > 0 && int64(stack[0]) < 0 { // kernel addresses are in the upper half
 			e.Kernel = stack
 		} else if len(stack) > 0 {
 			e.User = stack
@@ -252,7 +252,7 @@ func (m *Profile) entry(key []byte, each [][]byte) (*Entry, error) {
 	return e, nil
 }
 
-// numberOf is a member of a key; 0 for nil.
+// numberOf returns member c of a key as a number, or 0 if c is nil.
 func numberOf(c *typed.Column, key []byte) uint64 {
 	if c == nil {
 		return 0
@@ -260,7 +260,7 @@ func numberOf(c *typed.Column, key []byte) uint64 {
 	return natural(c.Read(key))
 }
 
-// idOf is a member of a key; -1 for nil.
+// idOf returns member c of a key as an ID, or -1 if c is nil.
 func idOf(c *typed.Column, key []byte) int32 {
 	if c == nil {
 		return -1
@@ -268,7 +268,7 @@ func idOf(c *typed.Column, key []byte) int32 {
 	return int32(numberOf(c, key))
 }
 
-// natural is a number, and 0 for those below.
+// natural returns a cell as a number, or 0 if the cell is negative or no number.
 func natural(cell any) uint64 {
 	switch n := cell.(type) {
 	case uint64:
@@ -279,9 +279,9 @@ func natural(cell any) uint64 {
 	return 0
 }
 
-// stack reads the stack whose ID a member of the key has. IDs below 0 are errors of bpf_get_stackid: there may be no stack.
+// stack reads the stack whose ID is member c of the key. It returns nil for a negative ID, which is an error of bpf_get_stackid.
 func (m *Profile) stack(c *typed.Column, key []byte) ([]uint64, error) {
-	const taken = -int32(syscall.EEXIST) // its place, by another stack
+	const taken = -int32(syscall.EEXIST) // another stack has its place
 	var id int32
 	switch n := c.Read(key).(type) {
 	case uint64:
@@ -299,7 +299,7 @@ func (m *Profile) stack(c *typed.Column, key []byte) ([]uint64, error) {
 	if err != nil {
 		return nil, fmt.Errorf("read a stack: %w", err)
 	}
-	if b == nil { // it was deleted, or another one has its place since
+	if b == nil { // deleted, or replaced by another stack
 		m.NoStack++
 	}
 	var stack []uint64

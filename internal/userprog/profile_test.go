@@ -22,7 +22,7 @@ var (
 
 func text(size uint32) btf.Type { return &btf.Array{Type: char, Index: u32, Nelems: size} }
 
-// structure makes a structure of types without padding. Names and types take turns.
+// structure returns a structure without padding. Its arguments are names and types in turn.
 func structure(members ...any) *btf.Struct {
 	s := &btf.Struct{Name: "s"}
 	for i := 0; i < len(members); i += 2 {
@@ -37,13 +37,13 @@ func structure(members ...any) *btf.Struct {
 	return s
 }
 
-// TestProfiles has keys and values of maps that are profiles, and of others.
+// TestProfiles checks which keys and values make a map a profile.
 func TestProfiles(t *testing.T) {
 	stacks := &ebpf.MapSpec{Name: "stacks", Type: ebpf.StackTrace}
 	for _, tt := range []struct {
 		name       string
 		key, value btf.Type
-		values     []string // nil for a map that is no profile
+		values     []string // nil if the map is no profile
 		keys       []string
 		labels     []string
 	}{
@@ -73,7 +73,7 @@ func TestProfiles(t *testing.T) {
 	}
 }
 
-// TestProcessAndThread has the names that keys give the IDs of processes and threads.
+// TestProcessAndThread checks the names by which keys identify processes and threads.
 func TestProcessAndThread(t *testing.T) {
 	for _, tt := range []struct {
 		names           []string
@@ -104,7 +104,7 @@ func TestProcessAndThread(t *testing.T) {
 	}
 }
 
-// TestStacksOf finds the map of stacks that a member has the IDs of.
+// TestStacksOf checks which map of stacks a member refers to.
 func TestStacksOf(t *testing.T) {
 	stacks := func(flags uint32, names ...string) *object {
 		o := &object{spec: &ebpf.CollectionSpec{Maps: map[string]*ebpf.MapSpec{"hash": {Name: "hash", Type: ebpf.Hash}}}}
@@ -133,7 +133,7 @@ func TestStacksOf(t *testing.T) {
 	}
 }
 
-// TestIsNew subtracts what was reported before.
+// TestIsNew checks the subtraction of previous values.
 func TestIsNew(t *testing.T) {
 	m := &Profile{previous: make(map[string][]uint64)}
 	for _, tt := range []struct {
@@ -143,7 +143,7 @@ func TestIsNew(t *testing.T) {
 		{[]uint64{5, 0}, []uint64{5, 0}, true},
 		{[]uint64{5, 0}, []uint64{0, 0}, false},
 		{[]uint64{7, 1}, []uint64{2, 1}, true},
-		{[]uint64{3, 1}, []uint64{3, 0}, true}, // the entry was deleted and made again
+		{[]uint64{3, 1}, []uint64{3, 0}, true}, // the entry was deleted and created again
 		{[]uint64{0, 1}, []uint64{0, 0}, false},
 	} {
 		e := &Entry{Values: slices.Clone(tt.now)}
@@ -153,7 +153,7 @@ func TestIsNew(t *testing.T) {
 	}
 }
 
-// TestNoProgramOnSamples reads an object whose programs all run elsewhere.
+// TestNoProgramOnSamples reads an object without a program that runs on samples.
 func TestNoProgramOnSamples(t *testing.T) {
 	object := onsample.WriteTool(t, "offcputime")
 	p, err := Read([]string{object}, nil, false)

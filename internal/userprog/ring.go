@@ -12,19 +12,19 @@ import (
 	"github.com/bperf/bperf/internal/printable"
 )
 
-// Rings read what programs write to user space through maps of type RINGBUF. They are not safe for concurrent use.
+// Rings read the records that programs write to maps of type RINGBUF. They are not safe for concurrent use.
 type Rings struct {
 	all    []ring
-	record ringbuf.Record // the last one, whose place the next one takes
+	record ringbuf.Record // the last record; its memory is reused
 }
 
 type ring struct {
 	name   string
-	fd     int // of the map
+	fd     int // descriptor of the map
 	reader *ringbuf.Reader
 }
 
-// OpenRings opens the maps that RingBuffers names. Load comes before. It may be called for nil.
+// OpenRings opens the maps that RingBuffers names. Load must come first. p may be nil.
 func (p *Programs) OpenRings() (*Rings, error) {
 	r := &Rings{}
 	for _, name := range p.RingBuffers() {
@@ -38,14 +38,14 @@ func (p *Programs) OpenRings() (*Rings, error) {
 				r.Close()
 				return nil, fmt.Errorf("%s: read the ring buffer %s: %w", o.file, printable.Text(name), err)
 			}
-			reader.SetDeadline(time.Unix(1, 0)) // it has gone by: Read does not wait
+			reader.SetDeadline(time.Unix(1, 0)) // in the past, so that Read does not wait
 			r.all = append(r.all, ring{name, m.FD(), reader})
 		}
 	}
 	return r, nil
 }
 
-// FDs are descriptors that epoll(7) reports when there is something to read.
+// FDs returns file descriptors that epoll(7) reports as readable when a ring has a record.
 func (r *Rings) FDs() []int {
 	var fds []int
 	for _, ring := range r.all {
@@ -54,7 +54,7 @@ func (r *Rings) FDs() []int {
 	return fds
 }
 
-// Read tells of what is there, and does not wait for more. The bytes are valid until do returns.
+// Read calls do with the map's name and the bytes of each available record. It does not wait for more. b is valid until do returns.
 func (r *Rings) Read(do func(name string, b []byte) error) error {
 	for _, ring := range r.all {
 		for {
@@ -73,7 +73,7 @@ func (r *Rings) Read(do func(name string, b []byte) error) error {
 	return nil
 }
 
-// Close ends reading. It may be called for nil.
+// Close closes the rings. r may be nil.
 func (r *Rings) Close() {
 	if r == nil {
 		return

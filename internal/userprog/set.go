@@ -12,7 +12,7 @@ import (
 	"github.com/cilium/ebpf/btf"
 )
 
-// Assignment gives a global variable a value.
+// Assignment is a value for a global variable.
 type Assignment struct{ Name, Value string }
 
 // ParseAssignment parses NAME=VALUE.
@@ -24,7 +24,7 @@ func ParseAssignment(s string) (Assignment, error) {
 	return Assignment{name, value}, nil
 }
 
-// set gives a variable its value. It returns false if there is no such variable.
+// set sets a variable of spec. It returns false if spec has no such variable.
 func set(spec *ebpf.CollectionSpec, a Assignment) (bool, error) {
 	v := spec.Variables[a.Name]
 	if v == nil {
@@ -40,7 +40,7 @@ func set(spec *ebpf.CollectionSpec, a Assignment) (bool, error) {
 	return true, v.Set(b)
 }
 
-// encode returns the bytes of a value of a type.
+// encode parses value and returns it as bytes of type t.
 func encode(t btf.Type, value string) ([]byte, error) {
 	switch t := btf.UnderlyingType(t).(type) {
 	case *btf.Int:
@@ -106,13 +106,13 @@ func encodeEnum(t *btf.Enum, value string) ([]byte, error) {
 	return nil, fmt.Errorf("it is one of %s, or a number", strings.Join(names, ", "))
 }
 
-// number returns the low size bytes of a number. The machines that bperf runs on are little-endian.
+// number returns the low size bytes of n. It works only on little-endian machines, the only ones that bperf supports.
 func number(n uint64, size int) []byte {
 	b := binary.NativeEndian.AppendUint64(nil, n)
 	return b[:size]
 }
 
-// variables are the names of the variables that can be set.
+// variables returns the names of the global variables, sorted.
 func variables(spec *ebpf.CollectionSpec) []string {
 	return slices.Sorted(maps.Keys(spec.Variables))
 }

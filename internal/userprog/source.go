@@ -9,15 +9,15 @@ import (
 	"strings"
 )
 
-// Source says where a program on samples comes from.
+// Source is the origin of a program that runs on samples. One of File, Pinned and ID is set.
 type Source struct {
-	File   string // an object file
-	Name   string // of the program in it; empty for the only one
-	Pinned string // a path in bpffs, in place of a file
-	ID     uint32 // of a loaded program, in place of a file
+	File   string // path of an object file
+	Name   string // the program in File; empty for the only one
+	Pinned string // path of a pinned program in bpffs
+	ID     uint32 // ID of a loaded program
 }
 
-// targetArch is what the headers of libbpf call an architecture, after __TARGET_ARCH_.
+// targetArch maps GOARCH to libbpf's name of the architecture, which follows __TARGET_ARCH_.
 var targetArch = map[string]string{"amd64": "x86", "arm64": "arm64"}
 
 // parseSource parses FILE.o[:NAME], pinned:PATH and id:N.
@@ -59,7 +59,7 @@ func (s Source) String() string {
 	return s.File
 }
 
-// isIdentifier reports whether s is a name of C.
+// isIdentifier reports whether s is a C identifier.
 func isIdentifier(s string) bool {
 	for i, c := range []byte(s) {
 		letter := c == '_' || 'a' <= c && c <= 'z' || 'A' <= c && c <= 'Z'

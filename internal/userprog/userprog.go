@@ -1,11 +1,11 @@
-// Package userprog loads BPF programs of the user's, which run at samples. They come from object files that clang made (CO-RE, BTF, global variables,
-// maps in .maps), or are loaded already.
+// Package userprog loads the user's BPF programs that run on samples. A program comes from an object file made by clang (CO-RE, BTF, global
+// variables, maps in .maps), or is loaded already.
 //
-// A perf event takes one BPF program. So a program of type perf_event becomes a function of a program of bperf's, which calls it with
-// its own context, and counts what it returns: 0 drops the sample. The other programs of an object are attached where their sections say, so that they can
-// gather what the program on samples asks for.
+// A perf event takes only one BPF program. So a user's program of type perf_event becomes a function of bperf's own program, which calls the
+// function with its context and counts the results: 0 drops the sample. bperf attaches the other programs of the object as their sections say,
+// so that they can collect data for the program on samples.
 //
-// It needs Linux 5.15, and root or CAP_BPF and CAP_PERFMON.
+// The package needs Linux 5.15, and root or CAP_BPF and CAP_PERFMON.
 package userprog
 
 import (
@@ -20,23 +20,24 @@ import (
 	"github.com/bperf/bperf/internal/printable"
 )
 
-// Programs are the programs of a session. An object file is loaded once, whatever the number of events that its programs run for. It is not safe
+// Programs are the user's programs of a session. An object file is loaded once, even if its programs run on several events. Programs are not safe
 // for concurrent use.
 type Programs struct {
 	objects []*object
 	chosen  map[string]chosen
 	verbose bool
-	loaded  []*ebpf.Program // programs that were there
+	loaded  []*ebpf.Program // opened by Loaded
 }
 
-// chosen is a program of an object, or one that is loaded.
+// chosen is a program of an object, or a program that is loaded already.
 type chosen struct {
-	object *object // nil for one that is loaded
+	object *object // nil for a loaded program
 	name   string
 	source Source
 }
 
-// Read reads the object files of sources (parseSource) and sets variables of theirs, without the kernel. With verbose, errors have the verifier's whole log.
+// Read reads the object files of sources and sets their global variables. It loads nothing into the kernel. A source is FILE.o[:NAME],
+// pinned:PATH or id:N. With verbose, later errors contain the verifier's whole log.
 func Read(sources []string, assignments []Assignment, verbose bool) (*Programs, error) {
 	p := &Programs{chosen: make(map[string]chosen), verbose: verbose}
 	for _, s := range sources {
@@ -63,7 +64,7 @@ func Read(sources []string, assignments []Assignment, verbose bool) (*Programs, 
 	return p, nil
 }
 
-// object returns the object of a file, which is read if it was not.
+// object returns the object of a file. It reads each file once.
 func (p *Programs) object(file string) (*object, error) {
 	for _, o := range p.objects {
 		if o.file == file {
@@ -77,7 +78,7 @@ func (p *Programs) object(file string) (*object, error) {
 	return o, err
 }
 
-// set sets a variable in all objects that have it.
+// set sets a variable in all objects that have it. It is an error if none has it.
 func (p *Programs) set(a Assignment) error {
 	there := false
 	var names []string
@@ -98,7 +99,7 @@ func (p *Programs) set(a Assignment) error {
 	return fmt.Errorf("there is no global variable %s. There are %s", a.Name, printable.Text(strings.Join(names, ", ")))
 }
 
-// Load brings the maps of all objects into the kernel, and attaches the programs that are not on samples. It may be called for nil.
+// Load creates the maps of all objects, and loads and attaches the programs that do not run on samples. p may be nil.
 func (p *Programs) Load() error {
 	if p == nil {
 		return nil
@@ -116,13 +117,14 @@ func (p *Programs) Load() error {
 	return nil
 }
 
-// OnSamples reports whether a source has a program that runs on samples. Others are only attached where their sections say.
+// OnSamples reports whether a source has a program that runs on samples. If not, its programs are only attached as their sections say.
 func (p *Programs) OnSamples(source string) bool {
 	c := p.chosen[source]
 	return c.object == nil || c.name != ""
 }
 
-// Function returns the program of a source as a function that a filter asks. It is nil for programs that are loaded already. Load comes before.
+// Function returns the program of a source as a function for package filter. It returns nil if the program is loaded already. Load must come
+// first.
 func (p *Programs) Function(source string) (*filter.Function, error) {
 	c := p.chosen[source]
 	if c.object == nil {
@@ -135,13 +137,13 @@ func (p *Programs) Function(source string) (*filter.Function, error) {
 	return &filter.Function{Instructions: code, License: c.object.onSamples[c.name].License}, nil
 }
 
-// Outputs are the names of the maps of type PERF_EVENT_ARRAY, through which programs write to user space. It may be called for nil.
+// Outputs returns the names of the maps of type PERF_EVENT_ARRAY, through which programs write to user space. p may be nil.
 func (p *Programs) Outputs() []string { return p.mapsOf(ebpf.PerfEventArray) }
 
-// RingBuffers are the names of the maps of type RINGBUF, which are the same. It may be called for nil.
+// RingBuffers returns the names of the maps of type RINGBUF, through which programs write to user space. p may be nil.
 func (p *Programs) RingBuffers() []string { return p.mapsOf(ebpf.RingBuf) }
 
-// mapsOf are the names of the maps of a type that programs which run use.
+// mapsOf returns the names of the maps of type t that running programs use.
 func (p *Programs) mapsOf(t ebpf.MapType) []string {
 	if p == nil {
 		return nil
@@ -154,7 +156,7 @@ func (p *Programs) mapsOf(t ebpf.MapType) []string {
 	return slices.Compact(names)
 }
 
-// OutputTypes returns the BTF of each object whose programs write to user space, as it is in the file. It may be called for nil.
+// OutputTypes returns the section .BTF of each object whose programs write to user space. p may be nil.
 func (p *Programs) OutputTypes() [][]byte {
 	if p == nil {
 		return nil
@@ -168,7 +170,8 @@ func (p *Programs) OutputTypes() [][]byte {
 	return all
 }
 
-// Connect lets what programs write through an output on a CPU go to a software event bpf-output that is open there, given by its descriptor. Load comes before.
+// Connect sends the data that programs write to an output on a CPU to a software event bpf-output. fd is the descriptor of the event, which
+// must be open on that CPU. Load must come first.
 func (p *Programs) Connect(output string, cpu, fd int) error {
 	for _, o := range p.objects {
 		m := o.loaded.Maps[output]
@@ -182,7 +185,7 @@ func (p *Programs) Connect(output string, cpu, fd int) error {
 	return nil
 }
 
-// Loaded returns the descriptor of a program that is loaded already, of which Function knows nothing. It is valid until Close.
+// Loaded returns the descriptor of a source that is a loaded program, for which Function returns nil. It is valid until Close.
 func (p *Programs) Loaded(source string) (fd int, err error) {
 	c := p.chosen[source].source
 	var program *ebpf.Program
@@ -201,7 +204,7 @@ func (p *Programs) Loaded(source string) (fd int, err error) {
 	return program.FD(), nil
 }
 
-// Explain adds to an error of loading a program with a function of the user's what the verifier said.
+// Explain adds the verifier's log to an error of loading a program with a user's function. p may be nil.
 func (p *Programs) Explain(err error) error {
 	var refused *ebpf.VerifierError
 	if p == nil || !errors.As(err, &refused) {
@@ -210,7 +213,7 @@ func (p *Programs) Explain(err error) error {
 	return explain(err, p.verbose)
 }
 
-// Detach detaches the programs that are not on samples: maps do not change any more. It may be called for nil.
+// Detach detaches the programs that do not run on samples, so that their maps no longer change. p may be nil.
 func (p *Programs) Detach() {
 	if p == nil {
 		return
@@ -220,7 +223,7 @@ func (p *Programs) Detach() {
 	}
 }
 
-// Close detaches and unloads all. It may be called for nil.
+// Close detaches and unloads all programs. p may be nil.
 func (p *Programs) Close() {
 	if p == nil {
 		return

@@ -96,7 +96,7 @@ func TestReadRefuses(t *testing.T) {
 	}
 }
 
-// TestReadPipe reads what would block: a pipe that nobody writes to.
+// TestReadPipe reads a pipe without a writer, which would block.
 func TestReadPipe(t *testing.T) {
 	r, w, err := os.Pipe()
 	if err != nil {
@@ -149,7 +149,7 @@ func TestRefusal(t *testing.T) {
 	}
 }
 
-// TestFindExecutable finds programs in $PATH and libraries where they are.
+// TestFindExecutable finds programs in $PATH and libraries in the library directories.
 func TestFindExecutable(t *testing.T) {
 	dir, libraries := t.TempDir(), t.TempDir()
 	for _, path := range []string{dir + "/server", libraries + "/libserver.so", libraries + "/libserver.so.1"} {
@@ -170,7 +170,7 @@ func TestFindExecutable(t *testing.T) {
 	}
 }
 
-// TestNotThere has programs for what no kernel has.
+// TestNotThere attaches programs to targets that no kernel has.
 func TestNotThere(t *testing.T) {
 	require.Root(t)
 	code := asm.Instructions{asm.Mov.Imm(asm.R0, 0), asm.Return()}
@@ -203,7 +203,7 @@ func TestNotThere(t *testing.T) {
 	}
 }
 
-// TestNotAllowed has a program that the kernel does not let this process load.
+// TestNotAllowed checks the error for a program that this process may not load.
 func TestNotAllowed(t *testing.T) {
 	o := &object{file: "file.o", spec: &ebpf.CollectionSpec{Programs: map[string]*ebpf.ProgramSpec{"enter": {SectionName: "fentry/vfs_read"}}}}
 	err := o.notLoaded(fmt.Errorf("program enter: load program: %w (MEMLOCK may be too low)", syscall.EPERM), false)
