@@ -7,19 +7,19 @@ import (
 	"github.com/cilium/ebpf/asm"
 )
 
-// Labels of the two ends of an expression.
+// Labels to which the code of an expression jumps.
 const (
 	keep = "keep"
 	drop = "drop"
 )
 
-// code makes the instructions of an expression: they jump to keep or drop. Each field is loaded to R0 where it is needed.
+// code compiles an expression to instructions that jump to one of two labels. They load each field into R0 when they need it.
 type code struct {
 	load   func(*field) (asm.Instructions, error)
 	labels int
 }
 
-// branches is the code of a part, which goes to one of two labels.
+// branches returns the code of a part of an expression. It jumps to label yes if the part is true, else to no.
 func (c *code) branches(n *node, yes, no string) (asm.Instructions, error) {
 	switch n.kind {
 	case not:
@@ -32,8 +32,8 @@ func (c *code) branches(n *node, yes, no string) (asm.Instructions, error) {
 	return c.comparison(n, yes, no)
 }
 
-// sequence is the code of parts one after the other: between says where one goes to, if the next begins at a label, and the last one has the
-// last word.
+// sequence returns the code of several parts, one behind the other. between returns the labels of a part that is not the last, given the label at
+// which the next part begins. The last part jumps to yes or no.
 func (c *code) sequence(parts []*node, between func(next string) (yes, no string), yes, no string) (asm.Instructions, error) {
 	var all asm.Instructions
 	label := ""
@@ -67,7 +67,7 @@ func (c *code) comparison(n *node, yes, no string) (asm.Instructions, error) {
 		return nil, err
 	}
 	jump := jumps[n.operator]
-	if n.value <= math.MaxInt32 { // what is immediate is extended by its sign
+	if n.value <= math.MaxInt32 { // immediates are sign-extended
 		instructions = append(instructions, jump.Imm(asm.R0, int32(n.value), yes))
 	} else {
 		instructions = append(instructions, asm.LoadImm(asm.R1, int64(n.value), asm.DWord), jump.Reg(asm.R0, asm.R1, yes))
@@ -75,7 +75,7 @@ func (c *code) comparison(n *node, yes, no string) (asm.Instructions, error) {
 	return append(instructions, asm.Ja.Label(no)), nil
 }
 
-// withoutDetours leaves out jumps to what follows anyway.
+// withoutDetours removes jumps to the next instruction.
 func withoutDetours(all asm.Instructions) asm.Instructions {
 	kept := all[:0:0]
 	for i, in := range all {
@@ -87,7 +87,7 @@ func withoutDetours(all asm.Instructions) asm.Instructions {
 	return kept
 }
 
-// narrowed takes the bits of a field from R0.
+// narrowed returns code that extracts the bits of a field from the word in R0.
 func (f *field) narrowed() (all asm.Instructions) {
 	if f.extra != 0 { // two more bits, above the others
 		all = append(all, asm.Mov.Reg(asm.R1, asm.R0), asm.RSh.Imm(asm.R1, int32(f.extra)), asm.And.Imm(asm.R1, 3), asm.LSh.Imm(asm.R1, int32(f.bits)))

@@ -2,23 +2,23 @@ package filter
 
 import "github.com/bperf/bperf/perfdata"
 
-// field is something that samples have, or the task that is sampled.
+// field is a property of a sample, or of the task that is sampled.
 type field struct {
 	name    string
 	aliases []string
-	names   bool                // its values are names, which are resolved before it is loaded
-	sample  perfdata.SampleType // that lets the kernel fill it in
+	names   bool                // its values are names, which Filter.Load resolves to numbers
+	sample  perfdata.SampleType // sample type that makes the kernel fill in the field
 
 	source source
-	member string // sourceData: of struct perf_sample_data, with dots
-	older  source // instead, in kernels where programs do not see that; noSource if nothing can stand in
-	shift  uint8  // of the bits in what was read
-	bits   uint8  // how many; 0 for all
-	extra  uint8  // where more of them stand, which come above: only those of mem_snoop; 0 for nowhere
+	member string // sourceData: member of struct perf_sample_data, with dots
+	older  source // replaces sourceData on kernels where programs cannot read it; noSource if there is no replacement
+	shift  uint8  // lowest bit of the field in the loaded word
+	bits   uint8  // number of bits; 0 for all
+	extra  uint8  // position of two more bits, which become the field's highest; only mem_snoop has them; 0 for none
 	words  map[string]uint64
 }
 
-// source is where the program finds a field.
+// source is the place from which the program loads a field.
 type source int
 
 const (
@@ -38,7 +38,8 @@ const (
 	memory  = perfdata.SampleDataSrc
 )
 
-// fields are perf's, data_src and bpf_prog. The bits of memory accesses are those of union perf_mem_data_src (include/uapi/linux/perf_event.h).
+// fields are the fields of perf's filters, and data_src and bpf_prog. The bits of memory accesses are those of union perf_mem_data_src
+// (include/uapi/linux/perf_event.h).
 var fields = []*field{
 	{name: "ip", sample: perfdata.SampleIP, source: sourceData, member: "ip", older: sourceIP},
 	{name: "id", sample: perfdata.SampleEventID, source: sourceData, member: "id"},
@@ -77,7 +78,7 @@ var fields = []*field{
 	{name: "bpf_prog", names: true, sample: perfdata.SampleIP},
 }
 
-// byName finds fields by their names and aliases.
+// byName maps names and aliases to fields.
 var byName = func() map[string]*field {
 	found := make(map[string]*field)
 	for _, f := range fields {

@@ -1,10 +1,10 @@
-// Package filter reads expressions that say which samples to keep, as perf's --filter takes them on events that are no tracepoints, and makes
-// a BPF program of each, which the kernel runs for each sample (BPF_PROG_TYPE_PERF_EVENT).
+// Package filter parses filter expressions and compiles them to BPF programs, which the kernel runs for each sample
+// (BPF_PROG_TYPE_PERF_EVENT). The syntax is that of perf's --filter on events other than tracepoints.
 //
-// An expression is terms joined by `,` (and), `||` and `&&`, of which the first binds the least and the last the most, so that perf's
-// `a == 1, b == 2 || b == 3` means what it means to perf. `!` and parentheses are there, too. A term is a field, an operator (== != > >= < <= &)
-// and a number, decimal or hexadecimal, or a word that the field knows. All numbers are unsigned, with 64 bits. `x & y` is whether they
-// have a bit in common.
+// An expression consists of terms joined by `,` (and), `||` and `&&`. `,` binds weakest and `&&` strongest, so that
+// `a == 1, b == 2 || b == 3` means the same as in perf. An expression can also have `!` and parentheses. A term is a field, an operator
+// (== != > >= < <= &) and a value. The value is a decimal or hexadecimal number, or one of the field's words. All numbers are unsigned and have
+// 64 bits. `x & y` is true if x and y have a bit in common.
 package filter
 
 import (
@@ -15,7 +15,7 @@ import (
 	"github.com/bperf/bperf/perfdata"
 )
 
-// Filter is an expression that was read.
+// Filter is a parsed expression.
 type Filter struct{ root *node }
 
 // node is a part of an expression.
@@ -27,8 +27,8 @@ type node struct {
 	field    *field
 	operator operator
 	value    uint64
-	text     string // of fields whose values are names, until they are resolved
-	at       int    // where it begins in the expression
+	text     string // the value of a field whose values are names
+	at       int    // offset in the expression
 }
 
 type kind int
@@ -40,7 +40,7 @@ const (
 	not
 )
 
-// operator is one of a comparison.
+// operator is the operator of a comparison.
 type operator string
 
 const (
@@ -53,10 +53,10 @@ const (
 	hasBits        operator = "&"
 )
 
-// SyntaxError says where an expression cannot be understood.
+// SyntaxError is an error in an expression, with its position.
 type SyntaxError struct {
 	Expr string
-	At   int    // byte, from 0
+	At   int    // offset in Expr, in bytes
 	Msg  string // without a full stop
 }
 
@@ -71,13 +71,13 @@ func (e *SyntaxError) Error() string {
 	return fmt.Sprintf("filter: at character %d: %s\n%s%s\n%s%s^", e.At+1, e.Msg, indent, shown, indent, strings.Repeat(" ", e.At))
 }
 
-// SampleType is what samples must have for the program to read it.
+// SampleType returns the sample type that the event must have for the program to read the filter's fields.
 func (f *Filter) SampleType() (bits perfdata.SampleType) {
 	f.root.each(func(n *node) { bits |= n.field.sample })
 	return bits
 }
 
-// each goes over all comparisons.
+// each calls do for each comparison.
 func (n *node) each(do func(*node)) {
 	if n.kind == comparison {
 		do(n)
@@ -87,7 +87,7 @@ func (n *node) each(do func(*node)) {
 	}
 }
 
-// String is the expression with all parentheses.
+// String returns the expression with all parentheses.
 func (f *Filter) String() string { return f.root.String() }
 
 func (n *node) String() string {
@@ -114,7 +114,7 @@ func (n *node) join(with string) string {
 	return strings.Join(parts, with)
 }
 
-// operand is what a field is compared with, as it can be read again.
+// operand returns the value of a comparison in a form that Parse accepts.
 func (n *node) operand() string {
 	if n.field.names {
 		if strings.ContainsAny(n.text, nameEnds) {

@@ -108,10 +108,10 @@ func TestSyntaxErrors(t *testing.T) {
 	}
 }
 
-// values are those of a sample.
+// values are the values of a sample's fields.
 type values map[*field]uint64
 
-// holds works an expression out in the plainest way.
+// holds evaluates an expression directly.
 func (v values) holds(n *node) bool {
 	each := func(o *node) bool { return v.holds(o) }
 	switch n.kind {
@@ -127,7 +127,7 @@ func (v values) holds(n *node) bool {
 		hasBits: x&y != 0}[n.operator]
 }
 
-// run runs the code of an expression as far as to one of its ends, on a machine that knows what such code has.
+// run interprets the code of an expression until it reaches keep or drop. It supports only the instructions that such code has.
 func (v values) run(t testing.TB, f *Filter) (kept bool) {
 	t.Helper()
 	c := code{load: func(f *field) (asm.Instructions, error) {
@@ -182,7 +182,7 @@ func (v values) run(t testing.TB, f *Filter) (kept bool) {
 	}
 }
 
-// compare works an expression out in both ways, for values at the edges of those in the expression.
+// compare evaluates an expression with holds and with run, for values next to those in the expression.
 func compare(t testing.TB, f *Filter) {
 	t.Helper()
 	var edges []uint64
@@ -233,7 +233,7 @@ func FuzzParse(f *testing.F) {
 		}
 		text := read.String()
 		again, err := Parse(text)
-		if err != nil && !strings.Contains(err.Error(), "within each other") { // what is printed has more parentheses
+		if err != nil && !strings.Contains(err.Error(), "within each other") { // the printed expression has more parentheses
 			t.Fatalf("%q is printed as %q: %v", expr, text, err)
 		}
 		if err == nil && again.String() != text {
@@ -243,7 +243,7 @@ func FuzzParse(f *testing.F) {
 	})
 }
 
-// calculate runs an instruction that only changes a register.
+// calculate interprets an instruction that only changes a register.
 func calculate(t *testing.T, in asm.Instruction, r *[16]uint64) {
 	t.Helper()
 	operand := uint64(in.Constant)
@@ -276,7 +276,7 @@ func calculate(t *testing.T, in asm.Instruction, r *[16]uint64) {
 	}
 }
 
-// TestValues runs the code that writes fields, and checks each byte that it writes.
+// TestValues interprets the code that writes fields, and checks each byte that it writes.
 func TestValues(t *testing.T) {
 	const word = 0xfedcba9876543210
 	for name, tt := range map[string]struct {
@@ -332,7 +332,7 @@ func TestValuesSampleType(t *testing.T) {
 	}
 }
 
-// TestNarrowed takes the bits of memory accesses and weights from their words.
+// TestNarrowed extracts the bits of memory accesses and weights from their words.
 func TestNarrowed(t *testing.T) {
 	const word = 2 | 5<<33 | 4<<19 | 1<<37 | 3<<38 | 2<<24 | 0x12<<26 | 2<<40 | 3<<43
 	for name, want := range map[string]uint64{"mem_op": 2, "mem_lvl": 5, "mem_snoop": 4 | 96, "mem_remote": 1, "mem_lock": 2, "mem_dtlb": 0x12,

@@ -14,7 +14,7 @@ import (
 	"github.com/bperf/bperf/internal/kernel"
 )
 
-// Program is a filter in the kernel.
+// Program is a filter that is loaded into the kernel.
 type Program struct {
 	program *ebpf.Program
 	counts  *ebpf.Map // [0] dropped, [1] kept: a tally for each CPU
@@ -23,25 +23,26 @@ type Program struct {
 // tally is an element of Program.counts.
 type tally struct {
 	Samples uint64
-	Value   uint64 // the sum of their periods
+	Value   uint64 // sum of the samples' periods
 }
 
-// Counts are the samples for which a program ran.
+// Counts are the numbers of samples for which a program ran.
 type Counts struct {
 	Kept, Dropped uint64
-	Value         uint64 // the sum of the periods of all of them
+	Value         uint64 // sum of the periods of all samples, kept and dropped
 }
 
-// Function is a function of a user's program, of type perf_event, which a filter can ask. The context is its only argument, and it returns 0 for samples that
-// are dropped. The functions that it calls follow it.
+// Function is a user's function, of a program of type perf_event, that a filter calls. Its only argument is the context. It returns 0 to drop the
+// sample. The functions that it calls follow it in Instructions.
 type Function struct {
 	Instructions asm.Instructions
-	License      string // that a program with it has to have
+	License      string // license that a program with this function must have
 }
 
-// Load resolves the names in the expression and loads a program of it (Linux 5.5; 6.2, with BTF, for fields that the samples alone have).
-// Samples for which the expression is true are kept if ask, which may be nil, keeps them. The filter itself may be nil, too.
-// It needs CAP_BPF and CAP_PERFMON.
+// Load resolves the names in the expression and loads it as a program. The program keeps a sample if the expression is true and if ask does not
+// drop it. f and ask may be nil.
+//
+// Load needs CAP_BPF and CAP_PERFMON, and Linux 5.5. Fields that exist only in the kernel's own samples need Linux 6.2 with BTF.
 func (f *Filter) Load(ask *Function) (*Program, error) {
 	counts, err := ebpf.NewMap(&ebpf.MapSpec{Name: "bperf_filter", Type: ebpf.PerCPUArray, KeySize: 4, ValueSize: 16, MaxEntries: 2})
 	if err != nil {
@@ -63,8 +64,8 @@ func (f *Filter) Load(ask *Function) (*Program, error) {
 	return &Program{program, counts}, nil
 }
 
-// Function returns the filter, which may be nil, and a function that it asks, which may be nil, too, as a function of another program of type
-// perf_event, whose context is its only argument: it returns 1 for samples that are kept, and 0 for others. It needs what Load needs.
+// Function returns the filter and ask as a function of another program of type perf_event. The function's only argument is the context. It returns
+// 1 to keep the sample and 0 to drop it. f and ask may be nil. The function has the requirements of Load.
 func (f *Filter) Function(ask *Function) (asm.Instructions, error) {
 	return f.assemble(ask, asm.Instructions{
 		asm.Mov.Imm(asm.R0, 1).WithSymbol(keep),
@@ -74,7 +75,7 @@ func (f *Filter) Function(ask *Function) (asm.Instructions, error) {
 	})
 }
 
-// assemble makes code with an end, which has the labels keep and drop.
+// assemble returns the code of the filter and ask in front of end, which has the labels keep and drop.
 func (f *Filter) assemble(ask *Function, end asm.Instructions) (asm.Instructions, error) {
 	yes := keep
 	if ask != nil {
@@ -99,7 +100,7 @@ func (f *Filter) assemble(ask *Function, end asm.Instructions) (asm.Instructions
 	if err != nil {
 		return nil, err
 	}
-	if btf.FuncMetadata(&ask.Instructions[0]) != nil { // where one function has a type and lines, the kernel wants them all to have them
+	if btf.FuncMetadata(&ask.Instructions[0]) != nil { // if one function has a type and lines, the kernel requires them for all
 		all[0] = btf.WithFuncMetadata(all[0], onSample).WithSource(asm.Comment("a filter of bperf's"))
 	}
 	return append(all, ask.Instructions...), nil
@@ -111,7 +112,7 @@ var onSample = &btf.Func{Name: "bperf_filter", Linkage: btf.GlobalFunc, Type: &b
 	Params: []btf.FuncParam{{Name: "ctx", Type: &btf.Pointer{Target: &btf.Void{}}}},
 }}
 
-// compile makes code that ends at the labels yes and drop.
+// compile returns code that jumps to the labels yes and drop.
 func (f *Filter) compile(yes string) (asm.Instructions, error) {
 	root, err := f.root.resolved()
 	if err != nil {
@@ -131,7 +132,7 @@ func (f *Filter) compile(yes string) (asm.Instructions, error) {
 	return append(l.prologue(), body...), nil
 }
 
-// finish puts the end behind the code, if that is not too long.
+// finish appends end to the code. It returns an error if the result is too long for BPF jumps.
 func finish(body, end asm.Instructions) (asm.Instructions, error) {
 	instructions := withoutDetours(append(body, end...))
 	if len(instructions) > 1<<15-1 {
@@ -147,10 +148,10 @@ func remedy(err error) string {
 	return ""
 }
 
-// FD is the descriptor of the program, for perfevent.Event.SetBPF. Events keep the program after Close.
+// FD returns the descriptor of the program, for perfevent.Event.SetBPF. Events keep the program after Close.
 func (p *Program) FD() int { return p.program.FD() }
 
-// Counts returns how many samples the program kept and dropped.
+// Counts returns the numbers of samples that the program has kept and dropped so far.
 func (p *Program) Counts() (c Counts, err error) {
 	for i, sum := range []*uint64{&c.Dropped, &c.Kept} {
 		var each []tally
@@ -165,10 +166,10 @@ func (p *Program) Counts() (c Counts, err error) {
 	return c, nil
 }
 
-// Close gives the program and its counts back.
+// Close closes the program and its counts.
 func (p *Program) Close() error { return errors.Join(p.program.Close(), p.counts.Close()) }
 
-// epilogue counts, and returns 0 for samples that are dropped and 1 for others. R6 is the context.
+// epilogue returns code that counts the sample and returns 0 to drop it or 1 to keep it. R6 has the context.
 func epilogue(counts int, arch registers) asm.Instructions {
 	return asm.Instructions{
 		asm.Mov.Imm(asm.R8, 1).WithSymbol(keep),
@@ -180,7 +181,7 @@ func epilogue(counts int, arch registers) asm.Instructions {
 		asm.Add.Imm(asm.R2, -4),
 		asm.FnMapLookupElem.Call(),
 		asm.JEq.Imm(asm.R0, 0, "return"),
-		// Nothing else of this CPU can count at the same time: the kernel does not run a program of an event within another one.
+		// No other program can count on this CPU at the same time: the kernel does not nest programs of events.
 		asm.LoadMem(asm.R1, asm.R0, 0, asm.DWord),
 		asm.Add.Imm(asm.R1, 1),
 		asm.StoreMem(asm.R0, 0, asm.R1, asm.DWord),
@@ -193,8 +194,8 @@ func epilogue(counts int, arch registers) asm.Instructions {
 	}
 }
 
-// registers says where struct bpf_perf_event_data has the instruction pointer, and how long its registers are, in bytes. After them come
-// sample_period and addr.
+// registers are the offset of the instruction pointer in struct bpf_perf_event_data and the size of its registers, in bytes. sample_period and
+// addr follow the registers.
 type registers struct{ ip, size int16 }
 
 var ofArch = map[string]registers{
@@ -202,17 +203,17 @@ var ofArch = map[string]registers{
 	"arm64": {32 * 8, 34 * 8}, // struct user_pt_regs
 }
 
-// initPIDNamespace is the number of the first PID namespace, PROC_PID_INIT_INO of include/linux/proc_ns.h.
+// initPIDNamespace is the link to the initial PID namespace, whose number is PROC_PID_INIT_INO in include/linux/proc_ns.h.
 const initPIDNamespace = "pid:[4026531836]"
 
-// layout knows where a program finds fields on this kernel.
+// layout has the places of the fields on this kernel.
 type layout struct {
 	arch    registers
-	samples *samples // nil if programs do not see the kernel's own samples
-	why     error    // they do not
+	samples *samples // nil if programs cannot read the kernel's own samples
+	why     error    // the reason why they cannot
 }
 
-// newLayout looks up where a program finds fields; with inside, those of the kernel's own samples, too.
+// newLayout looks up the places of the fields. With inside, it includes the fields of the kernel's own samples.
 func newLayout(inside bool) (*layout, error) {
 	arch, ok := ofArch[runtime.GOARCH]
 	if !ok {
@@ -225,7 +226,7 @@ func newLayout(inside bool) (*layout, error) {
 	return l, nil
 }
 
-// prologue keeps the context in R6, and the kernel's sample in R7.
+// prologue returns code that moves the context to R6 and the address of the kernel's sample to R7.
 func (l *layout) prologue() asm.Instructions {
 	all := asm.Instructions{asm.Mov.Reg(asm.R6, asm.R1)}
 	if l.samples != nil {
@@ -234,7 +235,7 @@ func (l *layout) prologue() asm.Instructions {
 	return all
 }
 
-// load loads a field to R0.
+// load returns code that loads a field into R0.
 func (l *layout) load(f *field) (asm.Instructions, error) {
 	from := f.source
 	if from == sourceData {
@@ -243,7 +244,7 @@ func (l *layout) load(f *field) (asm.Instructions, error) {
 			if err != nil {
 				return nil, err
 			}
-			if size < 8 { // a member of its own, not a part of a word
+			if size < 8 { // the field is the whole member
 				return asm.Instructions{in}, nil
 			}
 			return append(asm.Instructions{in}, f.narrowed()...), nil

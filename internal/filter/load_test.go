@@ -8,8 +8,8 @@ import (
 	"github.com/bperf/bperf/test/require"
 )
 
-// TestEachFieldLoads lets the verifier look at the program of each field. What is in the kernel's samples alone is refused by older ones in
-// words.
+// TestEachFieldLoads checks that the verifier accepts a program for each field. On older kernels, fields that exist only in the kernel's
+// samples cause an error that says so.
 func TestEachFieldLoads(t *testing.T) {
 	require.Root(t)
 	_, inside := findSamples()
@@ -23,7 +23,7 @@ func TestEachFieldLoads(t *testing.T) {
 		case "cgroup":
 			expr = "cgroup == 1 || cgroup != /"
 		case "bpf_prog":
-			continue // record has its test
+			continue // package record tests it
 		}
 		p, err := parse(t, expr).Load(nil)
 		if inside != nil && field.source == sourceData && field.older == noSource {
@@ -46,7 +46,7 @@ func TestEachFieldLoads(t *testing.T) {
 	}
 }
 
-// TestLongLoads loads the longest expression, and a deep one.
+// TestLongLoads loads the longest expression and a deeply nested one.
 func TestLongLoads(t *testing.T) {
 	require.Root(t)
 	var terms []string
@@ -67,7 +67,7 @@ func TestLongLoads(t *testing.T) {
 	}
 }
 
-// TestNamesThatAreNot names what there is not.
+// TestNamesThatAreNot checks the errors for names that do not exist.
 func TestNamesThatAreNot(t *testing.T) {
 	require.Root(t)
 	if _, err := parse(t, "cpu == 0 && bpf_prog == nobody_is_called_so").Load(nil); err == nil || !strings.Contains(err.Error(), "nobody_is_called_so") {

@@ -10,16 +10,16 @@ import (
 	"github.com/bperf/bperf/internal/event"
 )
 
-// What an expression may have: the jumps of BPF reach 32,767 instructions, and the parser takes some of the stack for each level.
+// Limits of an expression: BPF jumps reach 32,767 instructions, and the parser needs stack for each level of nesting.
 const (
 	mostTerms  = 2000
 	mostLevels = 200
 )
 
-// nameEnds are characters that names have only in quotes.
+// nameEnds are the characters that a name may contain only in quotes.
 const nameEnds = " \t\r\n,|&()"
 
-// Parse reads an expression. Its errors are of type *SyntaxError.
+// Parse parses an expression. Its errors are of type *SyntaxError.
 func Parse(expr string) (*Filter, error) {
 	p := &parser{expr: expr}
 	root, err := p.list(0)
@@ -48,7 +48,7 @@ func (p *parser) rest() string { return p.expr[p.at:] }
 
 func (p *parser) space() { p.at = len(p.expr) - len(strings.TrimLeft(p.rest(), " \t\r\n")) }
 
-// take goes past a token if it is there.
+// take skips white space, and a token if it follows. It reports whether the token follows.
 func (p *parser) take(token string) bool {
 	p.space()
 	if !strings.HasPrefix(p.rest(), token) {
@@ -64,7 +64,7 @@ func (p *parser) either(level int) (*node, error) { return p.joined(anyOf, "||",
 
 func (p *parser) both(level int) (*node, error) { return p.joined(all, "&&", level, p.unary) }
 
-// joined reads one or several operands with an operator between them.
+// joined parses one or more operands with an operator between them.
 func (p *parser) joined(k kind, token string, level int, operand func(level int) (*node, error)) (*node, error) {
 	first, err := operand(level)
 	if err != nil {
@@ -112,7 +112,7 @@ func (p *parser) unary(level int) (*node, error) {
 	return nil, p.fail("terms are joined by , (and), && or ||, and a parenthesis is open")
 }
 
-// comparison reads a field, an operator and a value.
+// comparison parses a field, an operator and a value.
 func (p *parser) comparison() (*node, error) {
 	p.space()
 	n := &node{at: p.at}
@@ -147,7 +147,7 @@ func (p *parser) comparison() (*node, error) {
 	return n, p.name(n)
 }
 
-// word takes letters, digits and underscores.
+// word consumes letters, digits and underscores, and returns them.
 func (p *parser) word() string {
 	end := strings.IndexFunc(p.rest(), func(r rune) bool {
 		return r != '_' && (r < '0' || r > '9') && (r < 'a' || r > 'z') && (r < 'A' || r > 'Z')
@@ -172,7 +172,7 @@ func (p *parser) operator() operator {
 	return ""
 }
 
-// number reads a number, or one of the field's words.
+// number parses a number, or one of the field's words.
 func (p *parser) number(n *node) error {
 	start := p.at
 	text := p.word()
@@ -195,7 +195,7 @@ func (p *parser) number(n *node) error {
 	return p.failAt(start, "%s is a number from 0 to 0xffffffffffffffff, decimal or with 0x in front", n.field.name)
 }
 
-// name reads a name, in quotes or not.
+// name parses a name, with or without quotes.
 func (p *parser) name(n *node) error {
 	start := p.at
 	if p.take(`"`) {

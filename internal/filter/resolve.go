@@ -11,7 +11,7 @@ import (
 	"github.com/bperf/bperf/internal/target"
 )
 
-// resolved is an expression in which numbers stand for all names.
+// resolved returns the expression with all names replaced by numbers.
 func (n *node) resolved() (*node, error) {
 	if n.kind == comparison {
 		switch n.field.name {
@@ -33,7 +33,7 @@ func (n *node) resolved() (*node, error) {
 	return &r, nil
 }
 
-// cgroup looks up the ID of a cgroup: the number of its directory.
+// cgroup replaces a cgroup's name by its ID, the inode number of its directory.
 func (n *node) cgroup() (*node, error) {
 	r := *n
 	var err error
@@ -57,7 +57,7 @@ func (n *node) cgroup() (*node, error) {
 	return &r, nil
 }
 
-// selector selects by an ID, or by the form of a list of programs; anything else is a name.
+// selector parses a selection of BPF programs: an ID, or a selector of package bpfprog. Any other text is a name.
 func selector(text string) (bpfprog.Selector, error) {
 	if strings.Trim(text, "0123456789") != "" && !strings.Contains(text, ":") {
 		text = "name:" + text
@@ -65,7 +65,7 @@ func selector(text string) (bpfprog.Selector, error) {
 	return bpfprog.Parse(text)
 }
 
-// program is a comparison of the instruction pointer with the functions of programs.
+// program replaces a comparison with BPF programs by comparisons of the instruction pointer with the addresses of their functions.
 func (n *node) program() (*node, error) {
 	s, err := selector(n.text)
 	if err != nil {

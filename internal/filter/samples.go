@@ -10,15 +10,15 @@ import (
 	"github.com/cilium/ebpf/btf"
 )
 
-// samples is the kernel's struct perf_sample_data, as its BTF has it.
+// samples is the layout of the kernel's struct perf_sample_data, from the kernel's BTF.
 type samples struct {
 	cast   btf.TypeID // bpf_cast_to_kern_ctx
-	data   int16      // where struct bpf_perf_event_data_kern has the sample
+	data   int16      // offset of the sample's pointer in struct bpf_perf_event_data_kern
 	layout *btf.Struct
 }
 
-// findSamples looks up how programs see them: from Linux 6.2 on. The kernel fills them in before programs run from Linux 6.3 on; in 6.2 they have only
-// what the PMU's driver has filled in.
+// findSamples looks up how programs access the kernel's samples, which is possible from Linux 6.2 on. From Linux 6.3 on the kernel fills in a
+// sample before the program runs. In 6.2 a sample has only the fields that the PMU's driver has filled in.
 func findSamples() (*samples, error) {
 	spec, err := btf.LoadKernelSpec()
 	if err != nil {
@@ -41,7 +41,7 @@ func findSamples() (*samples, error) {
 	return s, err
 }
 
-// find brings the sample to R7; the context is in R6.
+// find returns code that loads the sample's address into R7. The context is in R6.
 func (s *samples) find() asm.Instructions {
 	return asm.Instructions{
 		asm.Mov.Reg(asm.R1, asm.R6),
@@ -50,7 +50,7 @@ func (s *samples) find() asm.Instructions {
 	}
 }
 
-// load loads a member, given with dots, to R0.
+// load returns an instruction that loads a member, given with dots, into R0, and the member's size in bytes.
 func (s *samples) load(member string) (in asm.Instruction, size int, err error) {
 	offset, size, err := locate(s.layout, member)
 	if err != nil {
@@ -63,7 +63,7 @@ func (s *samples) load(member string) (in asm.Instruction, size int, err error) 
 	return asm.LoadMem(asm.R0, asm.R7, offset, width), size, nil
 }
 
-// locate finds a member of a structure or union, given with dots: how far from its start it is, and its size in bytes, 4 or 8.
+// locate finds a member of a structure or union, given with dots. It returns the member's offset and its size, 4 or 8, in bytes.
 func locate(t btf.Type, path string) (offset int16, size int, err error) {
 	at := uint32(0)
 	for name := range strings.SplitSeq(path, ".") {

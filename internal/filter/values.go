@@ -9,17 +9,17 @@ import (
 	"github.com/bperf/bperf/perfdata"
 )
 
-// Value is a field of samples, and where a program puts it.
+// Value is a field of samples, and the place to which a program writes it.
 type Value struct {
-	Field  string // as in an expression: a number
+	Field  string // a numeric field, named as in an expression
 	Offset int16  // bytes from the second argument of Values.Function
-	Size   int    // bytes: 4 or 8; larger numbers lose their upper bits
+	Size   int    // bytes: 4 or 8; with 4, larger numbers lose their upper bits
 }
 
-// Values are fields that a program reads from each sample.
+// Values are the fields that a program reads from each sample.
 type Values []Value
 
-// SampleType is what samples must have for the program to read the values.
+// SampleType returns the sample type that the event must have for the program to read the values.
 func (v Values) SampleType() (bits perfdata.SampleType) {
 	for _, value := range v {
 		bits |= byName[value.Field].sample
@@ -27,8 +27,9 @@ func (v Values) SampleType() (bits perfdata.SampleType) {
 	return bits
 }
 
-// Function returns the values as a function of another program of type perf_event. Its arguments are the context and a pointer; it writes the values behind
-// the pointer, and returns 0. The error is an *UnseenError if programs do not see one of the fields on this kernel. It needs what Filter.Load needs.
+// Function returns code that reads the values, as a function of another program of type perf_event. The function's arguments are the context and
+// a pointer. It writes the values to the memory at the pointer and returns 0. Function returns an *UnseenError if programs cannot read one of
+// the fields on this kernel. The function has the requirements of Filter.Load.
 func (v Values) Function() (asm.Instructions, error) {
 	l, err := newLayout(slices.ContainsFunc(v, func(value Value) bool { return byName[value.Field].source == sourceData }))
 	if err != nil {
@@ -41,7 +42,7 @@ func (v Values) Function() (asm.Instructions, error) {
 	return append(append(asm.Instructions{asm.Mov.Reg(asm.R8, asm.R2)}, l.prologue()...), body...), nil
 }
 
-// stores writes the values behind R8 and returns 0.
+// stores returns code that writes the values to the memory at R8 and returns 0.
 func (v Values) stores(load func(*field) (asm.Instructions, error)) (all asm.Instructions, err error) {
 	for _, value := range v {
 		loads, err := load(byName[value.Field])
@@ -57,10 +58,10 @@ func (v Values) stores(load func(*field) (asm.Instructions, error)) (all asm.Ins
 	return append(all, asm.Mov.Imm(asm.R0, 0), asm.Return()), nil
 }
 
-// UnseenError is a field that BPF programs do not see on this kernel.
+// UnseenError is returned for a field that BPF programs cannot read on this kernel.
 type UnseenError struct {
 	Field string
-	Err   error // why
+	Err   error // the reason
 }
 
 func (e *UnseenError) Error() string {
