@@ -1,8 +1,8 @@
-// Package offcpu measures how long threads are blocked, by the stack with which they left the CPU (bpf/offcpu.bpf.c): between a switch in state
-// interruptible or uninterruptible and the next time that the thread runs. Who is preempted is not blocked, nor who is stopped, and kernel
-// threads are left out.
+// Package offcpu measures how long threads are blocked, by the stack at which they left the CPU (bpf/offcpu.bpf.c). A thread is blocked from a
+// switch in state interruptible or uninterruptible until it runs again. Preempted and stopped threads are not blocked. Kernel threads are not
+// measured.
 //
-// It needs Linux 5.15, and root or CAP_BPF, CAP_PERFMON and CAP_SYS_ADMIN.
+// The package needs Linux 5.15, and root or CAP_BPF, CAP_PERFMON and CAP_SYS_ADMIN.
 package offcpu
 
 import (
@@ -18,34 +18,34 @@ import (
 	"github.com/bperf/bperf/internal/kernel"
 )
 
-// Options say what is measured.
+// Options select what is measured.
 type Options struct {
 	Selection
-	Threshold        time.Duration // what takes as long, or longer, is told of when it is over; the rest is added up
-	NoKernel, NoUser bool          // parts of stacks that are not wanted
+	Threshold        time.Duration // a blocked time of at least Threshold is a record of its own at its end; shorter times are summed up
+	NoKernel, NoUser bool          // omit the kernel or user part of stacks
 }
 
 // Blocked is a time for which a thread was blocked, or the sum of several with the same stack.
 type Blocked struct {
 	Time     time.Duration
 	PID, TID uint32 // in the PID namespace of this process
-	CPU      uint32 // on which the thread ran next, the last time
+	CPU      uint32 // CPU on which the thread ran next; in a sum, the last one
 	Cgroup   uint64
 	Stack    Stack
 }
 
-// Stack is a stack from the innermost frame on. That of the kernel begins outside of the scheduler, where that is known.
+// Stack is a stack, innermost frame first. The kernel part begins outside of the scheduler if the scheduler's addresses are known.
 type Stack struct {
 	Kernel, User []uint64
 }
 
-// Lost is what there was no room for.
+// Lost are the numbers of lost measurements. Unless a comment names another reason, a BPF map was full.
 type Lost struct {
 	Threads uint64 // times that a thread was blocked
-	Stacks  uint64 // stacks: the times are there
-	Targets uint64 // threads that were started by others that are measured
-	Outputs uint64 // records, on CPUs that came online later
-	Missed  uint64 // runs of the programs that the kernel left out, as they were running on that CPU (Linux 5.12)
+	Stacks  uint64 // stacks; their times are not lost
+	Targets uint64 // threads that were started by measured threads
+	Outputs uint64 // records on CPUs that came online later
+	Missed  uint64 // runs that the kernel skipped because the program was already running on that CPU (Linux 5.12)
 }
 
 // Recorder measures from Enable to Finish. It is not safe for concurrent use.
@@ -56,7 +56,7 @@ type Recorder struct {
 	stacks  map[uint64]Stack
 }
 
-// Open loads and attaches what is needed. Nothing is measured yet.
+// Open loads and attaches the BPF programs. They measure nothing before Enable.
 func Open(o Options) (*Recorder, error) {
 	r := &Recorder{stacks: make(map[uint64]Stack)}
 	var err error
@@ -88,7 +88,7 @@ func (r *Recorder) load(o Options) error {
 	if err != nil {
 		return err
 	}
-	types := btf.NewCache() // decoding the kernel's takes longer than all else
+	types := btf.NewCache() // decoding the kernel's BTF takes longer than everything else
 	err = errors.Join(
 		kernel.PrepareReads(spec.Programs),
 		o.Prepare(spec, types),
@@ -102,8 +102,8 @@ func (r *Recorder) load(o Options) error {
 	return err
 }
 
-// Output lets what is told of on a CPU go to a perf event: a software event bpf-output that is open for all tasks on that CPU, whose
-// samples have raw data for Decode.
+// Output sends the records of a CPU to a perf event, given by its descriptor. It must be a software event bpf-output that is open for all tasks on
+// that CPU. Decode decodes the raw data of its samples.
 func (r *Recorder) Output(cpu, fd int) error {
 	if err := r.objects.Maps[offcpuMapOutputs].Put(uint32(cpu), uint32(fd)); err != nil {
 		return fmt.Errorf("let a BPF program write to the ring buffer of CPU %d: %w", cpu, err)
@@ -111,7 +111,7 @@ func (r *Recorder) Output(cpu, fd int) error {
 	return nil
 }
 
-// Mark writes a record to the perf event of this CPU, which tells the time by the clock of the event.
+// Mark writes a record to the perf event of this CPU. The time of the record is the current time on the event's clock.
 func (r *Recorder) Mark() error {
 	if _, err := r.objects.Programs[offcpuProgMark].Run(&ebpf.RunOptions{Context: [8]byte{}}); err != nil {
 		return fmt.Errorf("ask for the time: %w", err)
@@ -121,7 +121,7 @@ func (r *Recorder) Mark() error {
 
 const rawSize = 40 // struct blocked of offcpu.bpf.c
 
-// Decode decodes the raw data of a sample; mark is true for that of Mark.
+// Decode decodes the raw data of a sample. mark reports whether Mark has written the record.
 func (r *Recorder) Decode(raw []byte) (b Blocked, mark bool, err error) {
 	if len(raw) < rawSize {
 		return Blocked{}, false, fmt.Errorf("a record of off-CPU time has %d bytes, and should have %d", len(raw), rawSize)
@@ -136,7 +136,7 @@ func (r *Recorder) Decode(raw []byte) (b Blocked, mark bool, err error) {
 	return b, false, err
 }
 
-// stack is the stack with a hash.
+// stack returns the stack with a hash.
 func (r *Recorder) stack(hash uint64) (Stack, error) {
 	const none = 0
 	if hash == none {
@@ -156,7 +156,7 @@ func (r *Recorder) stack(hash uint64) (Stack, error) {
 	return s, nil
 }
 
-// Sums returns what was added up, and begins anew.
+// Sums returns the sums of blocked times below the threshold, and resets them.
 func (r *Recorder) Sums() ([]Blocked, error) {
 	sums := r.objects.Maps[offcpuMapSums]
 	keys, err := all[offcpuSumKey, offcpuSum](sums)
@@ -182,7 +182,7 @@ func (r *Recorder) Sums() ([]Blocked, error) {
 	return found, nil
 }
 
-// all are the keys of a map. Those that come and go meanwhile may be missing.
+// all returns the keys of a map. Keys that are added or removed while it runs may be missing.
 func all[K, V any](m *ebpf.Map) (keys []K, err error) {
 	const batch = 1024
 	k, v := make([]K, batch), make([]V, batch)
@@ -193,13 +193,13 @@ func all[K, V any](m *ebpf.Map) (keys []K, err error) {
 			return nil, fmt.Errorf("read a BPF map: %w", err)
 		}
 		keys = append(keys, k[:n]...)
-		if err != nil { // that was all
+		if err != nil { // the end of the map
 			return keys, nil
 		}
 	}
 }
 
-// Finish ends measuring. It returns how long those have been blocked by now that still are.
+// Finish stops measuring. It returns the threads that are still blocked, with the time since they blocked.
 func (r *Recorder) Finish() ([]Blocked, error) {
 	if err := r.Detach(); err != nil {
 		return nil, err
@@ -231,14 +231,14 @@ func (r *Recorder) Finish() ([]Blocked, error) {
 	return found, nil
 }
 
-// Now is the time by the clock of bpf_ktime_get_ns, in ns.
+// Now returns the current time of bpf_ktime_get_ns's clock, in ns.
 func Now() (uint64, error) {
 	const clockMonotonic = 1 // include/uapi/linux/time.h
 	now, _, err := kernel.ClockAndWall(clockMonotonic)
 	return now, err
 }
 
-// Lost tells what there was no room for.
+// Lost returns the numbers of lost measurements.
 func (r *Recorder) Lost() (Lost, error) {
 	var v offcpuLosses
 	if err := r.objects.Variables[offcpuVarLost].Get(&v); err != nil {
@@ -249,7 +249,7 @@ func (r *Recorder) Lost() (Lost, error) {
 	return Lost{Threads: v.Threads, Stacks: v.Stacks, Targets: targets, Outputs: v.Outputs, Missed: missed}, errors.Join(err, missedErr)
 }
 
-// String says what was lost; it is empty if nothing was.
+// String describes the losses. It returns "" if there are none.
 func (l Lost) String() string {
 	var parts []string
 	add := func(n uint64, format string) {
@@ -265,7 +265,7 @@ func (l Lost) String() string {
 	return strings.Join(parts, "; ")
 }
 
-// Close frees everything. It may be called for nil.
+// Close detaches and unloads the programs. r may be nil.
 func (r *Recorder) Close() error {
 	if r == nil {
 		return nil

@@ -9,11 +9,12 @@ import (
 	"github.com/bperf/bperf/internal/procfs"
 )
 
-// Scheduler is where the functions of the scheduler are in the kernel's text; empty where that is not known.
+// Scheduler is the address range of the scheduler's functions in the kernel. It is empty if the range is unknown.
 type Scheduler struct{ start, end uint64 }
 
-// FindScheduler finds the functions of the scheduler, which the kernel keeps together so that it can tell where a task waits (in_sched_functions
-// in kernel/sched/core.c). The range is empty where addresses are hidden.
+// FindScheduler finds the scheduler's functions in the file kallsyms, usually /proc/kallsyms. The kernel places them in one range so that it can
+// find the caller that waits (in_sched_functions in kernel/sched/core.c). The range is empty if addresses are hidden or the file does not
+// exist.
 func FindScheduler(kallsyms string) (Scheduler, error) {
 	f, err := os.Open(kallsyms)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -42,14 +43,14 @@ func FindScheduler(kallsyms string) (Scheduler, error) {
 	return s, nil
 }
 
-// Outside is the part of a stack outside of these functions. What was called by them, the BPF program, is left out, too.
+// Outside returns the stack without the scheduler's functions and without the frames that they called, which are the BPF program's.
 func (s Scheduler) Outside(stack []uint64) []uint64 {
 	first := 0
 	for first < len(stack) && !s.contains(stack[first]) {
 		first++
 	}
 	if first == len(stack) {
-		return stack // they are not there, or not known
+		return stack // without scheduler functions, or the range is unknown
 	}
 	for first < len(stack) && s.contains(stack[first]) {
 		first++

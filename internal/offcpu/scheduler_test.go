@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// TestScheduler takes the functions of the scheduler off stacks, and what they have called.
+// TestScheduler removes the scheduler's functions, and the frames that they called, from stacks.
 func TestScheduler(t *testing.T) {
 	name := filepath.Join(t.TempDir(), "kallsyms")
 	text := "00000010 T _text\n00000100 T __sched_text_start\n00000180 t schedule\n00000200 T __sched_text_end\n" +

@@ -13,18 +13,18 @@ import (
 	"github.com/bperf/bperf/internal/kernel"
 )
 
-// Selection says whose threads are looked at: all for which all of what is given is true.
+// Selection selects the threads that are measured: those that match all of its conditions.
 type Selection struct {
-	ByThread bool       // only threads that were added
-	Inherit  bool       // and those that they start
+	ByThread bool       // only threads that Switches.Add has added
+	Inherit  bool       // with ByThread: also the threads that they start
 	CPUs     []int      // only on these CPUs; nil for all
-	Cgroups  []*os.File // only in one of these directories of cgroup2, or below; nil for all
+	Cgroups  []*os.File // only in or below these cgroup2 directories; nil for all
 }
 
-// MaxCgroups is how many cgroups a Selection can have, as in blocked.h.
+// MaxCgroups is the largest number of cgroups in a Selection, as in blocked.h.
 const MaxCgroups = 64
 
-// Prepare sets what the programs of blocked.h are loaded with. Types are those of the running kernel.
+// Prepare sets the constants and map sizes of programs that include blocked.h, before they are loaded. types caches the running kernel's BTF.
 func (o *Selection) Prepare(spec *ebpf.CollectionSpec, types *btf.Cache) error {
 	if len(o.Cgroups) > MaxCgroups {
 		return fmt.Errorf("off-CPU time is measured for at most %d cgroups, not %d", MaxCgroups, len(o.Cgroups))
@@ -45,7 +45,7 @@ func (o *Selection) Prepare(spec *ebpf.CollectionSpec, types *btf.Cache) error {
 		spec.Variables[offcpuVarNrCgroups].Set(uint32(len(o.Cgroups))))
 }
 
-// switchTellsState reports whether the tracepoint sched_switch has an argument for the state of the task that leaves the CPU (Linux 5.18).
+// switchTellsState reports whether the tracepoint sched_switch has an argument with the state of the task that leaves the CPU (Linux 5.18).
 func switchTellsState(cache *btf.Cache) (bool, error) {
 	types, err := cache.Kernel()
 	if err != nil {
@@ -67,15 +67,15 @@ func switchTellsState(cache *btf.Cache) (bool, error) {
 	return len(proto.Params) >= withState, nil
 }
 
-// Switches are BPF programs that include blocked.h and are attached. They are not safe for concurrent use.
+// Switches are attached BPF programs that include blocked.h. They are not safe for concurrent use.
 type Switches struct {
-	Enabling, Enabled func() error // are called by Enable before it begins to measure, and when it has; or nil
+	Enabling, Enabled func() error // Enable calls them before and after it starts measuring; may be nil
 
 	objects *ebpf.Collection
 	links   []link.Link
 }
 
-// Attach attaches programs, which were prepared and loaded, by their names. Nothing is measured before Enable.
+// Attach attaches the named programs of objects, which was loaded after Prepare. They measure nothing before Enable.
 func (o *Selection) Attach(objects *ebpf.Collection, programs ...string) (*Switches, error) {
 	s := &Switches{objects: objects}
 	if err := s.attach(o, programs); err != nil {
@@ -108,7 +108,7 @@ func (s *Switches) attach(o *Selection, programs []string) error {
 	return nil
 }
 
-// Add adds a thread to those that are measured, with Selection.ByThread.
+// Add adds a thread to the threads that are measured with Selection.ByThread.
 func (s *Switches) Add(tid int) error {
 	err := s.objects.Maps[offcpuMapTargets].Put(uint32(tid), uint8(1))
 	if errors.Is(err, syscall.E2BIG) {
@@ -120,7 +120,7 @@ func (s *Switches) Add(tid int) error {
 	return nil
 }
 
-// Enable begins to measure, or stops: who is blocked then is measured to the end of that.
+// Enable starts or stops measuring. A thread that is blocked when measuring stops is still measured until it runs again.
 func (s *Switches) Enable(on bool) error {
 	if on && s.Enabling != nil {
 		if err := s.Enabling(); err != nil {
@@ -136,7 +136,7 @@ func (s *Switches) Enable(on bool) error {
 	return nil
 }
 
-// LostTargets is the number of threads that were started and found no room.
+// LostTargets returns the number of started threads that are not measured, because the map of threads is full.
 func (s *Switches) LostTargets() (n uint64, err error) {
 	if err := s.objects.Variables[offcpuVarLostTargets].Get(&n); err != nil {
 		return 0, fmt.Errorf("read how many threads there was no room for: %w", err)
@@ -144,7 +144,7 @@ func (s *Switches) LostTargets() (n uint64, err error) {
 	return n, nil
 }
 
-// missed is how many runs of the programs the kernel left out.
+// missed returns the number of program runs that the kernel skipped.
 func (s *Switches) missed() (n uint64, err error) {
 	for name, p := range s.objects.Programs {
 		stats, err := p.Stats()
@@ -156,7 +156,7 @@ func (s *Switches) missed() (n uint64, err error) {
 	return n, nil
 }
 
-// Detach lets the programs run no more: when it returns, none does.
+// Detach detaches the programs. When it returns, none is running any more.
 func (s *Switches) Detach() error {
 	if err := s.Close(); err != nil {
 		return err
@@ -164,7 +164,7 @@ func (s *Switches) Detach() error {
 	return kernel.WaitForBPF()
 }
 
-// Close detaches the programs, which are left to whoever has loaded them. It may be called for nil.
+// Close detaches the programs. It does not close the objects, which belong to the caller of Attach. s may be nil.
 func (s *Switches) Close() error {
 	if s == nil {
 		return nil
@@ -177,7 +177,7 @@ func (s *Switches) Close() error {
 	return errors.Join(errs...)
 }
 
-// explain says what a refusal needs.
+// explain adds the missing privileges to a permission error.
 func explain(what string, err error) error {
 	if errors.Is(err, syscall.EPERM) || errors.Is(err, syscall.EACCES) {
 		return fmt.Errorf("%s: %w. %s", what, err, kernel.Remedy("Run as root, or with CAP_BPF, CAP_PERFMON and CAP_SYS_ADMIN"))
