@@ -1,4 +1,4 @@
-// Package control is the remote control of a session that counts or records: the option --control.
+// Package control implements the option --control, the remote control of a session that counts or records.
 package control
 
 import (
@@ -11,16 +11,15 @@ import (
 	"syscall"
 )
 
-// Channel is a session's remote control: lines are read from one descriptor, and each is answered
-// with "ack" on another.
+// Channel is a session's remote control. It reads commands, one per line, from one descriptor and answers with "ack" on another.
 type Channel struct {
 	in       *os.File
-	ack      *os.File // nil without one
+	ack      *os.File // nil if the argument has no ACK
 	commands chan Command
 	warn     func(string)
 }
 
-// Command is a line that is understood.
+// Command is a valid command line.
 type Command string
 
 // The commands, as perf names them.
@@ -32,8 +31,8 @@ const (
 )
 
 // Open opens the argument of --control: fd:CTL[,ACK], numbers of inherited descriptors, or
-// fifo:CTL[,ACK], paths of FIFOs. A FIFO is opened for writing as well, so that it stays open when
-// a writer goes. Lines that are not understood go to warn.
+// fifo:CTL[,ACK], paths of FIFOs. It opens FIFOs for reading and writing, so that they stay open when a writer closes its end.
+// Open calls warn with a message for each line that is no command.
 func Open(arg string, warn func(string)) (*Channel, error) {
 	kind, names, _ := strings.Cut(arg, ":")
 	ctl, ack, _ := strings.Cut(names, ",")
@@ -85,7 +84,7 @@ func fifo(path string) (*os.File, error) {
 	return os.OpenFile(path, os.O_RDWR, 0)
 }
 
-// read takes lines until the descriptor is closed.
+// read reads lines until the descriptor is closed.
 func (c *Channel) read() {
 	defer close(c.commands)
 	lines := bufio.NewScanner(c.in)
@@ -103,7 +102,7 @@ func (c *Channel) read() {
 	}
 }
 
-// Commands is closed when no more can come. Without a control there never are any.
+// Commands returns a channel of commands, which is closed when no more can come. If c is nil, it returns nil, which never receives a command.
 func (c *Channel) Commands() <-chan Command {
 	if c == nil {
 		return nil
@@ -111,7 +110,7 @@ func (c *Channel) Commands() <-chan Command {
 	return c.commands
 }
 
-// Ack answers that a command was carried out.
+// Ack acknowledges that a command was carried out.
 func (c *Channel) Ack() error {
 	if c.ack == nil {
 		return nil
