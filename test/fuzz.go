@@ -7,13 +7,14 @@ import (
 	"time"
 )
 
-// decoders are what decodes files, or what the kernel gives. The targets of a decoder share its time.
+// decoders are the fuzz targets of code that decodes files or data from the kernel, as arguments of test/fuzz. The targets of a decoder share
+// its time.
 var decoders = []string{"./perfdata:FuzzFile,FuzzPipe", "./perfdata:FuzzRecord", "./perfdata:FuzzFeature", "./internal/tracedata",
 	"./internal/symbol", "./internal/symbol/object", "./internal/symbol/dwarf", "./internal/symbol/pclntab", "./internal/symbol/unwind", "./internal/symbol/jit", "./internal/typed", "./internal/config",
 	"./internal/symbol/kernel", "./internal/bpfprog:FuzzTypeName,FuzzAttributes", "./internal/bpfprog/linear", "./internal/bpfprog/disasm", "./internal/record", "./internal/record/snapshot",
 	"./internal/perfevent", "./internal/report"}
 
-// fuzzJobs fuzz every decoder for a while, as many at once as there are CPUs.
+// fuzzJobs returns a job that fuzzes every decoder for the time each, on all CPUs.
 func fuzzJobs(each time.Duration) []job {
 	return []job{{
 		where: where{kernel: host},

@@ -11,7 +11,7 @@ import (
 	"github.com/bperf/bperf/test/guest/boot"
 )
 
-// guestJobs run the tests that ask the kernel on other kernels.
+// guestJobs returns jobs that run the tests of guests on other kernels.
 func guestJobs(b *binaries.Builder) []job {
 	var fetching sync.Mutex
 	var jobs []job
@@ -19,7 +19,7 @@ func guestJobs(b *binaries.Builder) []job {
 		o := boot.Options{Kernel: g.kernel, Packages: g.packages, Run: g.run, Perf: true, Timeout: guestTimeout}
 		jobs = append(jobs, job{
 			where: where{kernel: g.kernel},
-			name:  strings.TrimPrefix(strings.Join(g.packages, " "), "./"), // as Package.Path is written
+			name:  strings.TrimPrefix(strings.Join(g.packages, " "), "./"), // in the form of Package.Path
 			run: func(ctx context.Context, r *run) error {
 				err := r.phase("fetch", func() error {
 					fetching.Lock()
@@ -59,7 +59,7 @@ func runGuest(ctx context.Context, r *run, b *binaries.Builder, o *boot.Options)
 	return nil
 }
 
-// booting is the output of a guest, whose first byte shows that it has booted.
+// booting receives the output of a guest. The first byte shows that the guest has booted.
 type booting struct {
 	*run
 	start  time.Time

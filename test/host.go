@@ -15,7 +15,8 @@ import (
 	"github.com/bperf/bperf/test/binaries"
 )
 
-// hostJobs run the tests of packages on this machine's kernel, with the race detector their short versions.
+// hostJobs returns jobs that run the tests of packages on this machine's kernel. With race, they run the short versions of the tests with the
+// race detector.
 func hostJobs(b *binaries.Builder, patterns []string, race bool) ([]job, error) {
 	packages, err := binaries.List(runtime.GOARCH, patterns)
 	if err != nil {
@@ -33,7 +34,7 @@ func hostJobs(b *binaries.Builder, patterns []string, race bool) ([]job, error) 
 	return jobs, nil
 }
 
-// runPackage compiles the tests of a package and runs them as `go test -v` does.
+// runPackage compiles the tests of a package and runs them like `go test -v`.
 func runPackage(ctx context.Context, r *run, b *binaries.Builder, p binaries.Package) error {
 	compile, flags := b.Tests, []string{"-test.v", "-test.paniconexit0"}
 	if r.where.race {
@@ -69,8 +70,8 @@ func runPackage(ctx context.Context, r *run, b *binaries.Builder, p binaries.Pac
 	return err
 }
 
-// executeWithRaces runs tests with the race detector. Its reports go to files, as a test does not notice a race in a process that it kills, or whose
-// exit status it ignores.
+// executeWithRaces runs tests with the race detector. The detector writes its reports to files, because a test does not notice a race in a
+// process that it kills or whose exit status it ignores.
 func executeWithRaces(ctx context.Context, w io.Writer, cmd *exec.Cmd) error {
 	dir, err := os.MkdirTemp("", "bperf-race-")
 	if err != nil {
@@ -80,7 +81,7 @@ func executeWithRaces(ctx context.Context, w io.Writer, cmd *exec.Cmd) error {
 	if err := os.Chmod(dir, 0o777|os.ModeSticky); err != nil { // some processes of the tests run as nobody
 		return err
 	}
-	// Without atexit_sleep_ms each process sleeps for a second at its end.
+	// Without atexit_sleep_ms each process sleeps for a second before it exits.
 	cmd.Env = append(cmd.Env, "GORACE=atexit_sleep_ms=10 log_path="+filepath.Join(dir, "race"))
 	err = execute(ctx, w, cmd, testTimeout)
 	reports, globErr := filepath.Glob(filepath.Join(dir, "*"))
@@ -95,10 +96,11 @@ func executeWithRaces(ctx context.Context, w io.Writer, cmd *exec.Cmd) error {
 	return errors.Join(err, globErr)
 }
 
-// pipeDelay is how long the output of a command is read after its end: processes that it has left behind may hold it open.
+// pipeDelay is the longest time for which execute reads the output of a command after its end. Processes that the command left behind may
+// hold the output open.
 const pipeDelay = time.Minute
 
-// execute runs a command whose output is w, and ends it and the rest of its process group when its time is over.
+// execute runs a command and copies its output to w. After the timeout it kills the command and its process group.
 func execute(ctx context.Context, w io.Writer, cmd *exec.Cmd, timeout time.Duration) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, timeout, fmt.Errorf("not ended after %v", timeout))
 	defer cancel()

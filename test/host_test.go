@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// TestExecute starts commands that end, that do not, and that leave something behind which holds their output.
+// TestExecute runs a command that ends, one that does not, and one that leaves a process behind which holds its output.
 func TestExecute(t *testing.T) {
 	for _, tt := range []struct {
 		name, script, want, err string
@@ -35,7 +35,7 @@ func TestExecute(t *testing.T) {
 	}
 }
 
-// TestExecuteWithRaces has a program that reports a race, as the race detector does, and exits with status 0.
+// TestExecuteWithRaces runs a program that reports a race like the race detector and exits with status 0.
 func TestExecuteWithRaces(t *testing.T) {
 	var out strings.Builder
 	cmd := exec.Command("sh", "-c", `echo "WARNING: DATA RACE" >"${GORACE#*log_path=}.1"`)

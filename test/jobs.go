@@ -9,29 +9,29 @@ import (
 	"time"
 )
 
-// job is a part of the tests that runs by itself.
+// job is a part of the tests that can run independently.
 type job struct {
 	where where
-	name  string // of what runs
-	// alone is set for tests on this machine's kernel: one such job runs at a time. Linux 6.18 deadlocks when several processes load and free
-	// BPF programs by the hundred (docs/kernel-notes.md), and what tests record of the whole machine is theirs alone.
+	name  string // the packages or step that it runs
+	// alone is set for tests on this machine's kernel: only one such job runs at a time. Linux 6.18 deadlocks if several processes load and free
+	// hundreds of BPF programs (docs/kernel-notes.md), and tests that record the whole machine must not record other tests.
 	alone bool
 	run   func(context.Context, *run) error
 }
 
-// run is a job that runs.
+// run is the state of a running job.
 type run struct {
 	*tally
 	phases []phase
 }
 
-// phase is a part of a job that is no test.
+// phase is a part of a job that is not a test.
 type phase struct {
 	name string
 	took time.Duration
 }
 
-// phase runs f and keeps the time that it took.
+// phase runs f and records the time that it took.
 func (r *run) phase(name string, f func() error) error {
 	start := time.Now()
 	err := f()
@@ -41,25 +41,25 @@ func (r *run) phase(name string, f func() error) error {
 
 // pool runs jobs.
 type pool struct {
-	jobs []job // in the order in which they start; a job that has to wait for another one lets those behind it pass
-	at   int   // how many run at once
+	jobs []job // in starting order; later jobs overtake a job that must wait for another one
+	at   int   // number of jobs that run at once
 
 	mu    sync.Mutex
 	ended *sync.Cond
-	alone bool // a job runs that is alone
+	alone bool // a job with alone set is running
 }
 
-// notStarted is the failure of a job for which no time was left.
+// notStarted is the note of a job that did not start before the timeout.
 const notStarted = "not started"
 
-// runAll runs the jobs and copies their output to w in their order, as if they ran one after another. A job that fails is a failure in
-// its tally.
+// runAll runs the jobs and copies their output to w in the order of the jobs, as if they ran one after another. The error of a job becomes a
+// failure in its tally.
 func (p *pool) runAll(ctx context.Context, w io.Writer) []*run {
 	p.ended = sync.NewCond(&p.mu)
 	runs := make([]*run, len(p.jobs))
 	turn := closed()
 	outputs := make([]*turns, len(p.jobs))
-	copied := make([]chan struct{}, len(p.jobs)) // closed when a job has ended and its output is copied
+	copied := make([]chan struct{}, len(p.jobs)) // each is closed when its job has ended and the output is copied
 	for i, j := range p.jobs {
 		outputs[i] = &turns{to: w, turn: turn}
 		runs[i] = &run{tally: newTally(outputs[i], j.where)}
@@ -91,7 +91,8 @@ func (p *pool) runAll(ctx context.Context, w io.Writer) []*run {
 	return runs
 }
 
-// next takes the first job that may run out of those that wait.
+// next removes the first job that may run from waiting and returns its index. It waits if no job may run yet, and returns false if none is
+// left.
 func (p *pool) next(waiting *[]int) (i int, more bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -9,7 +9,7 @@ import (
 	"testing"
 )
 
-// TestPool runs jobs that wait for each other, so that it only ends if they run at once, of which two may not.
+// TestPool runs jobs that wait for each other, so that the test ends only if they run at once. Two of the jobs may not run at once.
 func TestPool(t *testing.T) {
 	var alone, most atomic.Int32
 	meet := make(chan struct{})
@@ -24,9 +24,9 @@ func TestPool(t *testing.T) {
 		{name: "a", alone: true, run: quiet},
 		{name: "b", alone: true, run: quiet},
 		{name: "c", run: func(ctx context.Context, r *run) error {
-			meet <- struct{}{} // a runs
+			meet <- struct{}{} // a is running
 			fmt.Fprint(r, "--- PASS: TestC (0.00s)\nok  \tc\t0s\n")
-			meet <- struct{}{} // b does
+			meet <- struct{}{} // b is running
 			return nil
 		}},
 		{name: "d", run: func(ctx context.Context, r *run) error { return errors.New("cannot") }},
@@ -45,7 +45,7 @@ func TestPool(t *testing.T) {
 	}
 }
 
-// TestPoolStopped does not start jobs after the end, and fails for each.
+// TestPoolStopped checks that the pool does not start jobs after the timeout, and that each is a failure.
 func TestPoolStopped(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	p := pool{at: 1, jobs: []job{

@@ -1,10 +1,10 @@
-// Test runs the tests of bperf: on this machine's kernel, as root, and on other kernels in QEMU. It needs Go; what else is missing it installs
-// by apt as root, and names otherwise. The last line is "N passed, N failed". Above it are the failures, each with the command that
-// repeats it, and the skipped tests with what they would have needed.
+// Test runs the tests of bperf: on this machine's kernel, as root, and on other kernels in QEMU. It needs Go. As root it installs other missing
+// programs by apt; otherwise it prints their names. The last line of its output is "N passed, N failed". Above it are the failures, each with
+// the command that repeats it, and the skipped tests with their missing requirements.
 //
 //	go run ./test [-slowest N] [-timeout D] [-fuzztime D] [host|guests|race|fuzz]...
 //
-// Without steps, it runs those of host and guests.
+// Without arguments it runs the steps host and guests.
 package main
 
 import (
@@ -49,14 +49,14 @@ func main() {
 	}
 }
 
-// test runs steps.
+// test runs the steps.
 func test(ctx context.Context, steps []string, fuzztime time.Duration) ([]*run, error) {
 	if err := apt.Need(needed); err != nil {
 		return nil, err
 	}
 	for _, suite := range []string{packaged.Oldest, packaged.Newest} {
 		if _, err := packaged.Get(suite); err != nil {
-			fmt.Fprintln(os.Stderr, "test:", err) // the tests beside it say so, too, and fail where CI is set
+			fmt.Fprintln(os.Stderr, "test:", err) // the tests that need it report it, too, and fail if CI is set
 		}
 	}
 	b, err := binaries.New()

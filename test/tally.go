@@ -30,21 +30,21 @@ type tally struct {
 	to     io.Writer
 	where  where
 	now    func() time.Time
-	rest   []byte // of the output, the line that has not ended
+	rest   []byte // the incomplete last line of the output
 	passed int
 
 	failed   []failure
 	skipped  []string // "package: test: reason"
-	tests    []took   // those at the top level
+	tests    []took   // without subtests
 	packages []took
 
 	// Of the package whose output is being read:
-	lastLog string // the line logged last: the reason, when the test turns out skipped
+	lastLog string // the last logged line, which is the reason if the test is skipped
 	running []begun
 	fails   []string
 	skips   []string
 	times   []took
-	since   time.Time // the end of the package before
+	since   time.Time // end of the previous package
 }
 
 // begun is a test that has not ended.
@@ -53,10 +53,10 @@ type begun struct {
 	at   time.Time
 }
 
-// failure is a test that failed. Without a test, the whole package did.
+// failure is a failed test. If test is empty, the whole package failed.
 type failure struct{ pkg, test, note string }
 
-// took is the time of a package's tests, or of one test. CPU time is 0 where it is unknown.
+// took is the time of a package's tests, of one test, or of a phase. cpu is 0 if it is unknown.
 type took struct {
 	where     string
 	pkg, test string
@@ -118,8 +118,8 @@ func (t *tally) endTest(how, test, printed string) {
 	t.running = slices.Delete(t.running, i, i+1)
 }
 
-// wall returns the time that a test took by this machine's clock. A guest's clock leaps when the guest is idle. The time that a test prints
-// on this machine is without the time in which it waited for its turn among parallel tests.
+// wall returns the time that a test took by this machine's clock. It does not use a guest's clock, which leaps when the guest is idle. On this
+// machine it returns the printed time, which excludes the time in which the test waited for other parallel tests.
 func (t *tally) wall(start time.Time, printed string) time.Duration {
 	if d, err := time.ParseDuration(printed); err == nil && t.where.kernel == host {
 		return d
@@ -127,8 +127,8 @@ func (t *tally) wall(start time.Time, printed string) time.Duration {
 	return t.now().Sub(start)
 }
 
-// endPackage attributes the results read so far to their package. A package can fail without a test that does:
-// it did not compile, or it panicked.
+// endPackage assigns the results read so far to their package. A package can fail without a failed test, if it does not compile or
+// panics.
 func (t *tally) endPackage(failed bool, pkg, note string) {
 	pkg = strings.TrimPrefix(pkg, binaries.Module+"/")
 	for _, b := range t.running {
@@ -151,14 +151,14 @@ func (t *tally) endPackage(failed bool, pkg, note string) {
 	t.running, t.fails, t.skips, t.times, t.since = nil, nil, nil, nil, t.now()
 }
 
-// end is called when there is no more output.
+// end must be called at the end of the output.
 func (t *tally) end() {
 	if len(t.running) > 0 {
 		t.endPackage(true, t.where.pkg, "not ended")
 	}
 }
 
-// leaves are the failures without those tests that failed because a part of them did.
+// leaves returns the failures without tests that failed only because a subtest failed.
 func leaves(all []failure) []failure {
 	return slices.DeleteFunc(slices.Clone(all), func(f failure) bool {
 		return f.test != "" && slices.ContainsFunc(all, func(part failure) bool {
@@ -167,7 +167,8 @@ func leaves(all []failure) []failure {
 	})
 }
 
-// printTallies prints what failed, with the command that repeats it, what was skipped, and the number of tests that passed and failed.
+// printTallies prints the skipped tests, the failures with the commands that repeat them, and the numbers of passed and failed tests. It returns
+// the number of failures.
 func printTallies(w io.Writer, runs []*run) (failed int) {
 	var skipped, failures []string
 	passed := 0

@@ -82,7 +82,7 @@ Failed:
 	}
 }
 
-// TestTimes reads the times of tests on this machine, where they print them, and in a guest, where the clock of this machine counts.
+// TestTimes checks the times of tests on this machine, which are printed, and in a guest, which are measured by this machine's clock.
 func TestTimes(t *testing.T) {
 	const output = "=== RUN   TestA\n=== RUN   TestA/x\n--- PASS: TestA (2.50s)\n    --- PASS: TestA/x (0.00s)\nok  \tgithub.com/bperf/bperf/a\t9s\n"
 	for kernel, want := range map[string]time.Duration{host: 2500 * time.Millisecond, "arm64/trixie": 2 * time.Second} {

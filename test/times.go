@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// printTimes prints what took the time: the phases besides tests, packages, and the slowest tests.
+// printTimes prints the longest phases, packages and tests, most of each.
 func printTimes(w io.Writer, runs []*run, most int, all time.Duration) {
 	out := tabwriter.NewWriter(w, 0, 8, 2, ' ', tabwriter.AlignRight|tabwriter.StripEscape)
 	fmt.Fprintf(w, "\nTime, in seconds: %.0f in all\n\n", all.Seconds())
@@ -36,7 +36,7 @@ func printTimes(w io.Writer, runs []*run, most int, all time.Duration) {
 	out.Flush()
 }
 
-// add adds a time to the one of the same phase and kernel.
+// add adds t to the element of list with the same phase and kernel, or appends it.
 func add(list []took, t took) []took {
 	for i := range list {
 		if list[i].where == t.where && list[i].test == t.test {

@@ -2,7 +2,7 @@ package main
 
 import "io"
 
-// turns keeps what is written to it until its turn comes, and copies from then on.
+// turns is a writer that buffers its output until turn is closed, and then copies it to another writer.
 type turns struct {
 	to   io.Writer
 	turn <-chan struct{}
@@ -22,7 +22,7 @@ func (t *turns) Write(p []byte) (int, error) {
 	}
 }
 
-// wait is for the end: it returns when all is copied.
+// wait returns when everything that was written is copied. It is called after the last Write.
 func (t *turns) wait() error {
 	<-t.turn
 	return t.flush()

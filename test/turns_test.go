@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// TestTurns writes before its turn comes and behind it.
+// TestTurns writes before and after the turn comes.
 func TestTurns(t *testing.T) {
 	var to strings.Builder
 	turn := make(chan struct{})

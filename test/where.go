@@ -5,14 +5,14 @@ import (
 	"strings"
 )
 
-// host is the name of this machine's kernel among those of guests.
+// host is the name of this machine's kernel. Guests' kernels have names ARCH/SUITE.
 const host = "host"
 
-// where is where tests run, and how.
+// where is the place where tests run, and the way they run.
 type where struct {
 	kernel string // host, or ARCH/SUITE
 	race   bool   // with the race detector
-	pkg    string // the package, if it is only one
+	pkg    string // the package, if there is only one
 }
 
 func (w where) String() string {
@@ -22,7 +22,7 @@ func (w where) String() string {
 	return w.kernel
 }
 
-// again returns the command that runs a test, or without a test all of a package, once more.
+// again returns the command that repeats a test, or all tests of a package if test is empty.
 func (w where) again(pkg, test string) string {
 	run := ""
 	if test != "" {
@@ -37,7 +37,7 @@ func (w where) again(pkg, test string) string {
 	return "go test -count=1 -v " + run + "./" + pkg
 }
 
-// pattern returns the -run expression that matches a test, or a part of one, alone.
+// pattern returns the -run expression that matches only the given test or subtest.
 func pattern(test string) string {
 	parts := strings.Split(test, "/")
 	for i, p := range parts {

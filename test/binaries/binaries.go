@@ -1,5 +1,5 @@
-// Package binaries compiles programs and tests of this module, each once for all that run it: the tests of a package are the same
-// file on this machine and in every guest of its architecture.
+// Package binaries compiles programs and tests of this module. It compiles each only once per architecture: this machine and every guest of its
+// architecture run the same file.
 package binaries
 
 import (
@@ -23,10 +23,10 @@ type Builder struct {
 	dir string
 
 	mu    sync.Mutex
-	files map[string]func() (string, error) // by what the go command is asked to do
+	files map[string]func() (string, error) // by environment and arguments of the go command
 }
 
-// New returns a Builder that keeps its files in a temporary directory until Remove.
+// New returns a Builder. It keeps its files in a temporary directory until Remove.
 func New() (*Builder, error) {
 	dir, err := os.MkdirTemp("", "bperf-test-")
 	return &Builder{dir: dir, files: map[string]func() (string, error){}}, err
@@ -35,18 +35,18 @@ func New() (*Builder, error) {
 // Remove removes the files.
 func (b *Builder) Remove() { os.RemoveAll(b.dir) }
 
-// Program returns the file of a main package, compiled for an architecture as Go names it.
+// Program compiles a main package for an architecture, named as in Go, and returns the file.
 func (b *Builder) Program(arch, pkg string) (string, error) {
 	return b.compile(environment(arch, false), "build", "-ldflags=-s -w", pkg)
 }
 
-// Tests returns the file of a package's tests.
+// Tests compiles a package's tests and returns the file.
 func (b *Builder) Tests(arch, pkg string) (string, error) {
-	// `make check` vets. The flags of the linker are those of `go test`.
+	// `make check` runs vet. The linker flags are those of `go test`.
 	return b.compile(environment(arch, false), "test", "-c", "-vet=off", "-ldflags=-s -w", pkg)
 }
 
-// RaceTests returns the file of a package's tests with the race detector, for this machine.
+// RaceTests compiles a package's tests with the race detector, for this machine, and returns the file.
 func (b *Builder) RaceTests(arch, pkg string) (string, error) {
 	return b.compile(environment(arch, true), "test", "-c", "-vet=off", "-race", "-ldflags=-s -w", pkg)
 }
@@ -59,7 +59,7 @@ func environment(arch string, cgo bool) []string {
 	return []string{"GOOS=linux", "GOARCH=" + arch, enabled}
 }
 
-// compile runs the go command with arguments of which the last is the package, unless that was done before.
+// compile runs the go command, unless it ran before with the same arguments. The last argument is the package.
 func (b *Builder) compile(env []string, args ...string) (string, error) {
 	key := fmt.Sprint(env, args)
 	b.mu.Lock()

@@ -1,4 +1,5 @@
-// Package fuse serves a file system of one file that can stop answering, as those of users may at any time (include/uapi/linux/fuse.h).
+// Package fuse serves a FUSE file system with one file (include/uapi/linux/fuse.h). The file system can stop answering, as a user's file system
+// may at any time.
 package fuse
 
 import (
@@ -13,13 +14,13 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Device is where servers of FUSE talk to the kernel.
+// Device is the device through which FUSE servers communicate with the kernel.
 const Device = "/dev/fuse"
 
-// Name is that of the file.
+// Name is the name of the file.
 const Name = "program"
 
-// Requests that are answered: enum fuse_opcode.
+// The requests that the server supports: enum fuse_opcode.
 const (
 	lookup  = 1
 	forget  = 2
@@ -34,15 +35,15 @@ const (
 	many    = 42 // FUSE_BATCH_FORGET
 )
 
-// Nodes of the file system.
+// Node numbers of the file system.
 const (
 	root = 1
 	file = 2
 )
 
-// Serve mounts the file system on a directory, with an executable file of these contents. It writes a line when it is there, answers until it reads a line,
-// writes another one, and keeps the file system as it is until the input ends. It is for a process of its own: what stops answering stops those
-// who ask.
+// Serve mounts the file system on dir, with an executable file of the given contents. When it is mounted, Serve writes a line to out. It answers
+// requests until it reads a line from in. Then it stops answering, writes another line, and leaves the file system mounted until the input
+// ends. Serve needs a separate process, because a file system that does not answer blocks the processes that use it.
 func Serve(dir string, contents []byte, in io.Reader, out io.Writer) error {
 	device, err := unix.Open(Device, unix.O_RDWR|unix.O_CLOEXEC, 0)
 	if err != nil {
@@ -63,7 +64,7 @@ func Serve(dir string, contents []byte, in io.Reader, out io.Writer) error {
 		}
 		then()
 	}
-	return errors.Join(unix.Unmount(dir, unix.MNT_DETACH), unix.Close(device)) // which answers all that waits with an error
+	return errors.Join(unix.Unmount(dir, unix.MNT_DETACH), unix.Close(device)) // pending requests end with an error
 }
 
 type server struct {
@@ -120,7 +121,7 @@ func (s *server) run() {
 			Unique uint64
 		}{uint32(16 + len(answer)), -int32(status), h.Unique})
 		out.Write(answer)
-		_, _ = unix.Write(s.device, out.Bytes()) // who asked may be gone
+		_, _ = unix.Write(s.device, out.Bytes()) // fails if the requesting process has ended
 	}
 }
 
@@ -135,7 +136,7 @@ func (s *server) answer(h *header, body io.Reader) ([]byte, unix.Errno) {
 		if string(bytes.TrimRight(name, "\x00")) != Name {
 			return nil, unix.ENOENT
 		}
-		put([5]uint64{file, 0, 0, 0, 0}) // nothing may be kept, so that each use of a name asks
+		put([5]uint64{file, 0, 0, 0, 0}) // validity 0: the kernel looks up the name at each use
 		put(s.attr(file))
 	case getattr:
 		put([2]uint64{})
@@ -160,7 +161,7 @@ func (s *server) answer(h *header, body io.Reader) ([]byte, unix.Errno) {
 	return out.Bytes(), 0
 }
 
-// Main is Serve for the directory and the file that the arguments name, with the process's own input and output.
+// Main calls Serve with the directory args[0] and the contents of file args[1], on standard input and output. It returns the exit status.
 func Main(args []string) int {
 	contents, err := os.ReadFile(args[1])
 	if err == nil {

@@ -1,4 +1,4 @@
-// Package golden compares what tests got with files of theirs.
+// Package golden compares results of tests with golden files.
 package golden
 
 import (
@@ -9,10 +9,10 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// update is a flag of each test binary that compares: go test PACKAGE -update
+// update is a flag of each test binary that imports the package: go test PACKAGE -update
 var update = flag.Bool("update", false, "write the golden files")
 
-// Compare fails the test where got differs from what is in the file. With -update, the file gets it first.
+// Compare fails the test if got differs from the file's content. With -update, it writes got to the file first.
 func Compare(t testing.TB, path, got string) {
 	t.Helper()
 	if *update {

@@ -11,7 +11,7 @@ const (
 	absolute = uint32(elf.R_X86_64_64)
 )
 
-// code returns the function with the loop, and one that does nothing.
+// code returns the function with the loop, and an empty function.
 func (m Module) code() (loop, exit []byte) {
 	loop = slices.Concat(
 		binary.LittleEndian.AppendUint64([]byte{0x48, 0xb9}, m.Spins), // mov $Spins, %rcx

@@ -10,7 +10,7 @@ const (
 	absolute = uint32(elf.R_AARCH64_ABS64)
 )
 
-// code returns the function with the loop, and one that does nothing.
+// code returns the function with the loop, and an empty function.
 func (m Module) code() (loop, exit []byte) {
 	const movz, movk, x1, ret = 0xd2800000, 0xf2800000, 1, 0xd65f03c0
 	words := []uint32{movz | uint32(m.Spins&0xffff)<<5 | x1}

@@ -1,5 +1,6 @@
-// Package kmod makes modules of the kernel without the kernel's build: an ELF file whose one function runs a loop when the module is loaded. It is in
-// a section of its own, behind .text. The kernel must allow modules that were not built for it (CONFIG_MODULE_FORCE_LOAD), as Debian's do.
+// Package kmod makes kernel modules without the kernel's build system. A module is an ELF file with a function that runs a loop when the
+// module is loaded. The function is in a separate section behind .text. The kernel must allow modules that were not built for it
+// (CONFIG_MODULE_FORCE_LOAD), as Debian's kernels do.
 package kmod
 
 import (
@@ -19,13 +20,13 @@ import (
 	"github.com/bperf/bperf/test/require"
 )
 
-// Module is a module.
+// Module is a kernel module.
 type Module struct {
 	Name  string
 	Spins uint64 // rounds of the loop, of two instructions each
 }
 
-// Function returns the name of the function that has the loop.
+// Function returns the name of the function with the loop.
 func (m Module) Function() string { return m.Name + "_spin" }
 
 // BuildID returns the module's build ID.
@@ -34,7 +35,7 @@ func (m Module) BuildID() []byte {
 	return id[:]
 }
 
-// Require is for tests that load modules, only in a guest.
+// Require skips the test unless this machine can load modules: a guest on amd64.
 func Require(t testing.TB) {
 	t.Helper()
 	require.Guest(t)
@@ -43,13 +44,13 @@ func Require(t testing.TB) {
 	}
 }
 
-// Load loads the module, and returns when its loop has ended. The test unloads it at its end, if it is still loaded.
+// Load loads the module and returns when its loop has ended. If the module is still loaded when the test ends, it is unloaded.
 func (m Module) Load(t testing.TB) {
 	t.Helper()
 	if err := unix.InitModule(m.file(t), ""); err != nil {
 		const readAll = 3 // SYSLOG_ACTION_READ_ALL of syslog(2)
 		log := make([]byte, 1<<20)
-		n, _ := unix.Klogctl(readAll, log) // what is missing of it is missing in the error
+		n, _ := unix.Klogctl(readAll, log) // on an error the message has less
 		t.Fatalf("load the module %s: %v. The kernel's messages end with: %s", m.Name, err, log[max(0, n-500):max(0, n)])
 	}
 	t.Cleanup(func() { _ = unix.DeleteModule(m.Name, unix.O_NONBLOCK) })
@@ -63,11 +64,11 @@ func (m Module) Unload(t testing.TB) {
 	}
 }
 
-// Install puts files of modules, and a list of them, where modules of the running kernel are, instead of those of the last call. The test removes them
-// at its end.
+// Install writes the files of modules and their list to the directory of the running kernel's modules. It replaces those of the previous call. They
+// are removed when the test ends. Only for guests.
 func Install(t testing.TB, modules ...Module) {
 	t.Helper()
-	require.Guest(t) // a machine has its own
+	require.Guest(t) // another machine has modules of its own there
 	var name unix.Utsname
 	if err := unix.Uname(&name); err != nil {
 		t.Fatal(err)
@@ -89,7 +90,7 @@ func Install(t testing.TB, modules ...Module) {
 	}
 }
 
-// Sections of the file, in their order.
+// Sections of the file, in order.
 const (
 	null = iota
 	text
@@ -109,16 +110,16 @@ const (
 var sectionNames = [nrSections]string{"", ".text", ".text.spin", ".plt", ".init.plt", ".text.ftrace_trampoline", ".modinfo",
 	".gnu.linkonce.this_module", ".rela.gnu.linkonce.this_module", ".note.gnu.build-id", ".symtab", ".strtab"}
 
-// SpinOffset is where the function begins, in bytes from the start of the module's code in memory.
+// SpinOffset is the offset of the function from the start of the module's code in memory, in bytes.
 const SpinOffset = 32
 
-// structModule is what has to be known of the kernel's struct module: the size and the offsets of members, in bytes.
+// structModule has the size and the offsets of some members of the kernel's struct module, in bytes.
 type structModule struct {
 	size             uint32
 	name, init, exit uint64
 }
 
-// file returns the file, which fits the running kernel's struct module.
+// file returns the content of the module's file, for the running kernel's struct module.
 func (m Module) file(t testing.TB) []byte {
 	t.Helper()
 	layout, err := readStructModule()
@@ -128,7 +129,7 @@ func (m Module) file(t testing.TB) []byte {
 	return m.image(t, layout)
 }
 
-// Unloadable returns a file that is like the module's for who only reads it. It fits no kernel.
+// Unloadable returns the content of a file that readers cannot distinguish from the module's. No kernel can load it.
 func (m Module) Unloadable(t testing.TB) []byte {
 	t.Helper()
 	return m.image(t, structModule{size: 64})
@@ -180,7 +181,7 @@ func (m Module) image(t testing.TB, l structModule) []byte {
 	sections := [nrSections]elf.Section64{
 		text:        {Type: uint32(elf.SHT_PROGBITS), Flags: uint64(elf.SHF_ALLOC | elf.SHF_EXECINSTR), Addralign: 16},
 		spin:        {Type: uint32(elf.SHT_PROGBITS), Flags: uint64(elf.SHF_ALLOC | elf.SHF_EXECINSTR), Addralign: SpinOffset},
-		plt:         forKernel, // arm64 wants these three
+		plt:         forKernel, // arm64 requires these three
 		initPLT:     forKernel,
 		ftrace:      forKernel,
 		modinfo:     {Type: uint32(elf.SHT_PROGBITS), Flags: uint64(elf.SHF_ALLOC), Addralign: 1},

@@ -1,5 +1,5 @@
-// Package split has loads for tests of profiles: programs of C, Go and BPF that spend their time in two functions, in a ratio of about one to three, and
-// measure themselves how much it was in each.
+// Package split has loads for tests of profiles: programs in C, Go and BPF that spend their time in two functions, in a ratio of about one to
+// three. Each load measures the time in each function itself.
 package split
 
 import (
@@ -17,20 +17,20 @@ import (
 
 //go:generate go tool bpf2go -target bpfel split ../../bpf/split.bpf.c -- -mcpu=v3 -Wall -Werror
 
-// Load is a program that is run.
+// Load is one of the programs.
 type Load struct {
 	Name       string
-	One, Three string // its functions, as profiles name them; those of BPF by the end of the name
+	One, Three string // names of its functions in profiles; for BPF the ends of the names
 
 	args  []string
-	times string // the file that tells them
+	times string // file to which the load writes its times
 }
 
-// variable makes a program that calls Main a load.
+// variable is the environment variable that makes a program that calls Main run a load.
 const variable = "BPERF_SPLIT_LOAD"
 
-// Loads makes the loads in a directory. That of C is a program of its own, which is written there; the others are this program, which
-// has to begin with Main.
+// Loads returns the loads, which run for about the time spent. dir is for their files. The C load is a separate program, which Loads writes to
+// dir. The others are this program, which must call Main first.
 func Loads(dir string, spent time.Duration) ([]Load, error) {
 	self, err := os.Executable()
 	if err != nil {
@@ -52,10 +52,10 @@ func Loads(dir string, spent time.Duration) ([]Load, error) {
 	return all, nil
 }
 
-// Command is the command that runs it.
+// Command returns the command that runs the load.
 func (l *Load) Command() []string { return l.args }
 
-// Share is the part of the time that Three had, as the load has measured it.
+// Share returns the fraction of the time that was spent in Three, as the load has measured it.
 func (l *Load) Share() (float64, error) {
 	text, err := os.ReadFile(l.times)
 	if err != nil {
@@ -68,7 +68,7 @@ func (l *Load) Share() (float64, error) {
 	return three / (one + three), nil
 }
 
-// Main is the load that this program was started as, and ends it. Otherwise it does nothing.
+// Main runs a load and exits if this program was started by a Load's command. Otherwise it does nothing.
 func Main() {
 	name := os.Getenv(variable)
 	if name == "" {
@@ -100,12 +100,13 @@ func run(name string, args []string) error {
 	return os.WriteFile(args[0], fmt.Appendf(nil, "%d %d\n", times[0], times[1]), 0o600)
 }
 
-// alternate calls one and three in turns, of about so many rounds and three times as many, and measures the CPU time of each.
+// alternate calls one and three in turns for about ms milliseconds, with about rounds and three times as many rounds. It returns the CPU time of
+// each.
 func alternate(ms, rounds int, one, three func(n int) error) (times [2]time.Duration, err error) {
 	random := uint64(1)
 	for times[0]+times[1] < time.Duration(ms)*time.Millisecond {
 		random = random*6364136223846793005 + 1442695040888963407
-		n := rounds/2 + int(random>>33)%rounds // so that turns are of no length that fits to a timer
+		n := rounds/2 + int(random>>33)%rounds // random, so that turns do not synchronize with a timer
 		start := used()
 		if err := one(n); err != nil {
 			return times, err
@@ -119,7 +120,7 @@ func alternate(ms, rounds int, one, three func(n int) error) (times [2]time.Dura
 	return times, nil
 }
 
-// used is the CPU time of this thread.
+// used returns the CPU time of this thread.
 func used() time.Duration {
 	const thread = 3 // CLOCK_THREAD_CPUTIME_ID of include/uapi/linux/time.h
 	var t syscall.Timespec
@@ -141,7 +142,7 @@ func threeParts(n int, sum *uint64) {
 	}
 }
 
-// runBPF runs the program with packets of either length.
+// runBPF runs the BPF program with packets of two lengths, which select its function.
 func runBPF(ms int) ([2]time.Duration, error) {
 	var o splitObjects
 	if err := loadSplitObjects(&o, nil); err != nil {
@@ -152,7 +153,7 @@ func runBPF(ms int) ([2]time.Duration, error) {
 		data := make([]byte, length)
 		return func(n int) error {
 			_, err := o.Split.Run(&ebpf.RunOptions{Data: data, Repeat: uint32(n)})
-			if err == syscall.EINTR { // it is a turn that is shorter
+			if err == syscall.EINTR { // only makes the turn shorter
 				return nil
 			}
 			return err

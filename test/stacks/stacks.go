@@ -1,7 +1,7 @@
-// Package stacks is a load for profilers: code that is called in many ways, so that samples of it have many different stacks.
+// Package stacks is a load for profilers: a function that is called on many different stacks.
 package stacks
 
-// Walk calls leaf once in each of n ways: through stacks of return addresses that all differ.
+// Walk calls leaf n times, each time on a stack with different return addresses.
 func Walk(n uint, leaf func()) {
 	depth := 0
 	for 1<<depth < n {
@@ -12,7 +12,7 @@ func Walk(n uint, leaf func()) {
 	}
 }
 
-// step calls itself from either of two places, as the next bit of the way says.
+// step calls itself from one of two places, which the lowest bit of way selects.
 //
 //go:noinline
 func step(way uint, depth int, leaf func()) {

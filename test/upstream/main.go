@@ -1,5 +1,5 @@
-// Upstream prints the path of a program of upstream. What is not in the cache it builds, or fetches, first: the perf for guests of an
-// architecture, a bpftool that knows who holds programs, or the perf that a suite of Debian packages, for this machine.
+// Upstream prints the path of an upstream program: the perf for guests of an architecture, a bpftool that finds the processes that hold
+// programs, or the perf of a Debian suite for this machine. If the program is not in the cache, it builds or fetches it first.
 //
 //	go run ./test/upstream ARCH|bpftool|SUITE
 package main

@@ -1,5 +1,6 @@
-// Package built builds what upstream has and no distribution packages like that, from Debian's package of the kernel's source: perf with its BPF
-// skeletons, without which it has no `stat --bpf-counters`, and bpftool with its, without which it does not find who holds a program.
+// Package built builds upstream programs in a configuration that no distribution packages. The source is Debian's package of the kernel's source.
+// perf is built with its BPF skeletons, which `stat --bpf-counters` needs. bpftool is built with its skeletons, which it needs to find the
+// processes that hold a program.
 package built
 
 import (
@@ -12,14 +13,14 @@ import (
 	"github.com/bperf/bperf/test/whole"
 )
 
-// version is that of the kernel whose programs they are: Debian trixie's.
+// version is the kernel version of the source: Debian trixie's.
 const version = "6.12"
 
-// Perf returns the path of a statically linked perf for an architecture as Go calls it, out of the cache if it is there.
-// To get that of a newer source package, remove its directory from the cache.
+// Perf returns the path of a statically linked perf for an architecture, named as in Go. It builds perf if it is not in the cache.
+// To build from a newer source package, remove the directory from the cache.
 func Perf(arch string) (string, error) { return get("perf", arch, target.compilePerf) }
 
-// Bpftool is the same of bpftool, for this machine. It has no disassembler.
+// Bpftool returns the path of a statically linked bpftool for this machine, built like Perf. It has no disassembler.
 func Bpftool() (string, error) { return get("bpftool", runtime.GOARCH, target.compileBpftool) }
 
 func get(program, arch string, compile func(target, tree) (string, error)) (string, error) {
@@ -45,9 +46,9 @@ func get(program, arch string, compile func(target, tree) (string, error)) (stri
 
 // target is an architecture to build for.
 type target struct {
-	arch    string // as Go and Debian call it
-	kernel  string // as the kernel's makefiles call it
-	triplet string // as compilers call it, and Debian's directories of headers
+	arch    string // name in Go and Debian
+	kernel  string // name in the kernel's makefiles
+	triplet string // name for compilers and in Debian's header directories
 }
 
 var targets = []target{
@@ -66,10 +67,10 @@ func findTarget(arch string) (target, error) {
 	return target{}, fmt.Errorf("nothing of upstream for architecture %q: there are %s", arch, strings.Join(names, " and "))
 }
 
-// tree is what a program is compiled in.
+// tree has the directories that a program is compiled in.
 type tree struct{ source, sysroot, out string }
 
-// build makes binary. The source stays in dir, for the other programs.
+// build builds binary. The source stays in dir for the other programs.
 func (t target) build(dir, binary string, compile func(target, tree) (string, error)) error {
 	if err := needTools(); err != nil {
 		return err

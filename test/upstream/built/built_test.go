@@ -25,7 +25,7 @@ func TestRunKeepsWhatWasSaid(t *testing.T) {
 	}
 }
 
-// TestPerfCountsWithBPF counts a program that is the most of what the system does meanwhile.
+// TestPerfCountsWithBPF counts a program that causes most of the system's events while it runs.
 func TestPerfCountsWithBPF(t *testing.T) {
 	perf := require.UpstreamPerf(t)
 	touch := program.Program{Body: program.Touch, Times: program.MaxPages}

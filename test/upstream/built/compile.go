@@ -17,8 +17,8 @@ func (t target) compilePerf(in tree) (string, error) {
 	}
 	binary := filepath.Join(in.out, "perf")
 	headers := filepath.Join(in.sysroot, "usr", "include")
-	// What is not in the sysroot, the makefile leaves out by itself; where it does not, or would take this machine's, it
-	// is told. Makefile.perf directly: the Makefile in front of it drops half of the variables.
+	// The makefile omits most features whose libraries are not in the sysroot. The NO_ variables disable the others, and those for which it
+	// would use this machine's libraries. Makefile.perf is run directly because the Makefile in front of it drops half of the variables.
 	return binary, in.make("perf", "-f", "Makefile.perf", binary,
 		"O="+in.out,
 		"ARCH="+t.kernel,
@@ -29,7 +29,7 @@ func (t target) compilePerf(in tree) (string, error) {
 		"BPFTOOL="+bpftool,
 		"BUILD_BPF_SKEL=1",
 		"CLANG_SYS_INCLUDES=-idirafter "+filepath.Join(headers, t.triplet)+" -idirafter "+headers,
-		// Instead of -O3, frame pointers, fortification and all warnings: running it takes no time, building it does.
+		// Replaces -O3, frame pointers, fortification and all warnings: building perf takes time, running it hardly any.
 		"CORE_CFLAGS=-O1 -w -DNDEBUG=1 -std=gnu11 -D_LARGEFILE64_SOURCE -D_FILE_OFFSET_BITS=64 -D_GNU_SOURCE",
 		"WERROR=0",
 		"NO_DEMANGLE=1",
@@ -40,12 +40,13 @@ func (t target) compilePerf(in tree) (string, error) {
 	)
 }
 
-// compileBpftool runs bpftool's makefile, which builds a small bpftool first, that makes the skeletons. It takes types from the kernel of this machine.
+// compileBpftool runs bpftool's makefile and returns the path of the program. The makefile first builds a small bpftool, which makes the
+// skeletons, and takes types from this machine's kernel.
 func (t target) compileBpftool(in tree) (string, error) {
 	return filepath.Join(in.out, "bpftool"), in.make(filepath.Join("bpf", "bpftool"),
 		"OUTPUT="+in.out+"/",
 		"CC="+t.compiler(in),
-		"HOSTCC="+t.compiler(in)+" "+static+" -Wno-unused-command-line-argument", // with which a program is linked that has no LDFLAGS
+		"HOSTCC="+t.compiler(in)+" "+static+" -Wno-unused-command-line-argument", // also links a program that has no LDFLAGS
 		"LD=ld.lld",
 		"HOSTLD=ld.lld",
 		"EXTRA_LDFLAGS="+static,
@@ -54,7 +55,7 @@ func (t target) compileBpftool(in tree) (string, error) {
 	)
 }
 
-// static links with the libraries of the sysroot. Libelf needs zlib, which the makefiles' test of libelf does not know.
+// static are the flags to link statically. libelf needs zlib, which the makefiles' test for libelf does not link.
 const static = "-static -fuse-ld=lld -lz"
 
 func (t target) compiler(in tree) string {
@@ -65,12 +66,12 @@ func (t target) compiler(in tree) string {
 func (in tree) make(dir string, args ...string) error {
 	cmd := exec.Command("make", append([]string{"-s", fmt.Sprintf("-j%d", runtime.NumCPU())}, args...)...)
 	cmd.Dir = filepath.Join(in.source, "tools", dir)
-	// Nothing else of the environment: many variables mean something to the makefiles, and MAKEFLAGS is that of ours.
+	// Nothing else of the environment: the makefiles read many variables, and MAKEFLAGS is that of bperf's own make.
 	cmd.Env = []string{"PATH=" + os.Getenv("PATH"), "LC_ALL=C"}
 	return run(cmd)
 }
 
-// run runs a command that has nothing to say unless it fails.
+// run runs a command. An error includes the command's standard error.
 func run(cmd *exec.Cmd) error {
 	var stderr bytes.Buffer
 	cmd.Stderr = &stderr

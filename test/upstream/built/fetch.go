@@ -15,11 +15,11 @@ const (
 	sourceSuite   = "trixie"
 	sourcePackage = "linux-source-" + version
 
-	// librariesSuite is an older one: the static libelf of trixie calls a function that it does not contain.
+	// librariesSuite is an older suite, because the static libelf of trixie calls a function that it does not contain.
 	librariesSuite = "bookworm"
 )
 
-// sources are what they are made from, in the kernel's tree; tools/perf/MANIFEST has the list that perf is released with.
+// sources are the parts of the kernel's tree that the programs are built from. tools/perf/MANIFEST has the list of perf's releases.
 var sources = []string{
 	"arch/arm64/include/uapi/asm/bpf_perf_event.h",
 	"arch/arm64/tools",
@@ -35,10 +35,10 @@ var sources = []string{
 	"tools/scripts",
 }
 
-// libraries are what a static program needs, with the headers, to be compiled and linked for another machine.
+// libraries are the packages with the headers and static libraries that are needed to build a static program for another machine.
 var libraries = []string{"libc6-dev", "linux-libc-dev", "libgcc-12-dev", "libelf-dev", "zlib1g-dev"}
 
-// needTools makes sure of all that compiles. Clang with lld does for every architecture, and for BPF it has to be there.
+// needTools makes sure that the build tools are installed. clang and lld build for every architecture; BPF needs clang anyway.
 func needTools() error {
 	return apt.Need(map[string]string{
 		"bison":    "bison",
@@ -56,7 +56,7 @@ func needTools() error {
 
 var tarball = regexp.MustCompile(`/usr/src/linux-source-[^/]+\.tar\.xz$`)
 
-// fetchSource fills dir.
+// fetchSource puts the source into dir.
 func fetchSource(dir string) error {
 	archive, err := apt.OpenArchive(sourceSuite, "amd64") // the package is the same for all architectures
 	if err != nil {
@@ -77,7 +77,7 @@ func unpack(file, dir string) error {
 	if err := os.Mkdir(dir, 0o755); err != nil {
 		return err
 	}
-	// Perf takes its version from there; in the source it is in makefiles that include those of the whole kernel.
+	// perf reads its version from this file. In the source, makefiles that include those of the whole kernel make it.
 	line := fmt.Sprintf("#define PERF_VERSION %q\n", version)
 	if err := os.WriteFile(filepath.Join(dir, "PERF-VERSION-FILE"), []byte(line), 0o644); err != nil {
 		return err

@@ -1,4 +1,5 @@
-// Package packaged gets the perf of a suite of Debian, for tests that compare with it, whatever this machine has installed.
+// Package packaged fetches the perf of a Debian suite, for tests that compare bperf with it. It does not depend on the perf that this machine has
+// installed.
 package packaged
 
 import (
@@ -16,14 +17,15 @@ import (
 // The suites whose perf tests compare with.
 const (
 	Oldest = "bookworm" // Linux 6.1
-	Newest = "testing"  // with the newest kernel that Debian has let in
+	Newest = "testing"  // the newest kernel in Debian testing
 )
 
-// GivesUp is what perf 7.2 prints on standard error when it stops at a record of a BPF program that the kernel wrote too long, because another process
-// loaded a program while perf recorded (docs/kernel-notes.md). Its report is empty then, with exit status 0; its script ends there.
+// GivesUp is a message of perf 7.2 on standard error. perf prints it and stops at a BPF program's record that is too long. The kernel writes such
+// a record if another process loads a program while perf records (docs/kernel-notes.md). Then perf report prints nothing, with exit status 0;
+// perf script ends at the record.
 const GivesUp = "processing failed for event of type: KSYMBOL"
 
-// Path returns the path of a suite's perf for this machine, in the cache, whether it is there or not.
+// Path returns the path in the cache of a suite's perf for this machine. The file may not exist.
 func Path(suite string) (string, error) {
 	cache, err := os.UserCacheDir()
 	if err != nil {
@@ -32,8 +34,8 @@ func Path(suite string) (string, error) {
 	return filepath.Join(cache, "bperf", "upstream", suite+"-"+runtime.GOARCH, "perf"), nil
 }
 
-// Get returns the path of a suite's perf, and fetches it where it is not in the cache. It is a script that starts perf with the libraries of that
-// suite, which stand beside it: nothing is installed. To get a newer one, remove its directory from the cache.
+// Get returns the path of a suite's perf, and fetches perf if it is not in the cache. The path is a script that starts perf with the libraries of
+// that suite, which are beside it. Get installs nothing. To get a newer perf, remove its directory from the cache.
 func Get(suite string) (string, error) {
 	script, err := Path(suite)
 	if err != nil {
@@ -48,7 +50,7 @@ func Get(suite string) (string, error) {
 	return script, nil
 }
 
-// notNeeded are packages of what perf does only with scripts in Python or Perl, and of what is no library.
+// notNeeded matches packages that perf needs only for scripts in Python or Perl, and packages that are no libraries.
 var notNeeded = regexp.MustCompile(`-(perl|stdlib|minimal|common|data|bin|extra)$`)
 
 func fetch(suite, dir string) error {
@@ -58,7 +60,7 @@ func fetch(suite, dir string) error {
 	return whole.Make(dir, func(tmp string) (string, error) { return unpack(suite, tmp) })
 }
 
-// unpack fills a directory.
+// unpack puts perf and its libraries into dir.
 func unpack(suite, dir string) (string, error) {
 	archive, err := apt.OpenArchive(suite, runtime.GOARCH)
 	if err != nil {
@@ -80,7 +82,7 @@ func unpack(suite, dir string) (string, error) {
 	return dir, writeScript(dir)
 }
 
-// writeScript writes the script that starts perf. Older suites have libraries below /lib, too.
+// writeScript writes the script that starts perf. Older suites also have libraries below /lib.
 func writeScript(dir string) error {
 	const name = "lib/*/ld-linux-*.so.*"
 	loaders, _ := filepath.Glob(filepath.Join(dir, name))
