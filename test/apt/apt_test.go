@@ -83,7 +83,7 @@ func TestRunKeepsWhatWasSaid(t *testing.T) {
 }
 
 func TestNeedSaysHowToGetWhatIsMissing(t *testing.T) {
-	t.Setenv("PATH", t.TempDir()) // so that apt-get is not there either
+	t.Setenv("PATH", t.TempDir()) // hides apt-get, too
 	const want = "missing here: /no/such/file, no-such-program. Get it with: apt-get install its-headers its-package"
 	if err := Need(map[string]string{"no-such-program": "its-package", "/no/such/file": "its-headers", "/": "base-files"}); err == nil || err.Error() != want {
 		t.Errorf("got %v, want %s", err, want)

@@ -14,18 +14,18 @@ import (
 	"strings"
 )
 
-// keyring is what the archive's signatures are verified with, on every Debian machine.
+// keyring has the keys of the archive's signatures. Every Debian machine has the file.
 const keyring = "/usr/share/keyrings/debian-archive-keyring.gpg"
 
-// Archive is a suite of Debian for an architecture, seen through an apt of its own: this machine's sources, package
-// state and architectures are not touched.
+// Archive is a Debian suite for an architecture. It uses a separate apt configuration, and does not change this machine's sources, package
+// state and architectures.
 type Archive struct {
 	dir     string
 	options []string
 }
 
-// OpenArchive reads the suite's package lists into a temporary directory that Close removes. The archive's address is
-// that of this machine's own apt sources.
+// OpenArchive downloads the suite's package lists to a temporary directory, which Close removes. The archive's address comes from this machine's
+// apt sources.
 func OpenArchive(suite, arch string) (*Archive, error) {
 	address, err := address()
 	if err != nil {
@@ -43,7 +43,7 @@ func OpenArchive(suite, arch string) (*Archive, error) {
 	return a, nil
 }
 
-// Close removes the package lists and what was downloaded.
+// Close removes the package lists and the downloaded packages.
 func (a *Archive) Close() error { return os.RemoveAll(a.dir) }
 
 func (a *Archive) update(address, suite, arch string) error {
@@ -72,10 +72,10 @@ func (a *Archive) update(address, suite, arch string) error {
 		"APT::Architectures::=" + arch,
 		"APT::Sandbox::User=root", // its usual user cannot write to a.dir
 		"APT::Update::Error-Mode=any",
-		// Signatures are verified, but a mirror of testing or sid that lags behind by more than a week has kernels too.
+		// apt still verifies signatures. A mirror of testing or sid that is more than a week behind is good enough.
 		"Acquire::Check-Valid-Until=false",
 		"Acquire::Languages=none",
-		"Acquire::IndexTargets::deb::DEP-11::DefaultEnabled=false", // of software centres, where one is installed
+		"Acquire::IndexTargets::deb::DEP-11::DefaultEnabled=false", // metadata for software centres
 	} {
 		a.options = append(a.options, "-o", option)
 	}
@@ -106,8 +106,8 @@ func (a *Archive) Depends(pkg string) ([]string, error) {
 	return names, nil
 }
 
-// Closure returns a package and all that it depends on, as far as want says: of what it does not want, neither what that depends on. Virtual packages
-// are left out.
+// Closure returns a package and its direct and indirect dependencies. It skips dependencies that want rejects, with their own dependencies, and
+// virtual packages.
 func (a *Archive) Closure(pkg string, want func(name string) bool) ([]string, error) {
 	out, err := a.apt("apt-cache", "depends", "--important", "--recurse", pkg)
 	if err != nil {
@@ -116,7 +116,7 @@ func (a *Archive) Closure(pkg string, want func(name string) bool) ([]string, er
 	return closure(out, pkg, want), nil
 }
 
-// closure reads what apt-cache depends --recurse prints: names of packages, and behind each what it depends on.
+// closure parses the output of apt-cache depends --recurse: names of packages, each followed by its dependencies.
 func closure(depends []byte, pkg string, want func(name string) bool) []string {
 	of := map[string][]string{}
 	name := ""
@@ -152,7 +152,7 @@ func (a *Archive) Extract(pkg string, path *regexp.Regexp, dst string) error {
 	return nil
 }
 
-// Unpack downloads packages and unpacks all that is in them below dst, which need not exist.
+// Unpack downloads packages and unpacks them below dst, which need not exist.
 func (a *Archive) Unpack(dst string, packages ...string) error {
 	debs, err := a.download(packages...)
 	if err != nil {
@@ -166,7 +166,7 @@ func (a *Archive) Unpack(dst string, packages ...string) error {
 	return nil
 }
 
-// download returns the packages' files, which are there until Close.
+// download downloads packages and returns their files, which exist until Close.
 func (a *Archive) download(packages ...string) ([]string, error) {
 	dir, err := os.MkdirTemp(filepath.Join(a.dir, "debs"), "")
 	if err != nil {
@@ -220,7 +220,7 @@ func copyMember(r io.Reader, path *regexp.Regexp, dst string) error {
 	}
 }
 
-// address returns where this machine gets Debian from.
+// address returns the address of the Debian archive in this machine's apt sources.
 func address() (string, error) {
 	out, err := output("apt-get", "update", "--print-uris")
 	if err != nil {
@@ -229,8 +229,8 @@ func address() (string, error) {
 	return findAddress(out)
 }
 
-// release matches a line such as "'http://mirror.example/debian/dists/bookworm/InRelease' …". The security archive has no
-// other suite's kernels, and other vendors' archives have none at all.
+// release matches a line such as "'http://mirror.example/debian/dists/bookworm/InRelease' …". It does not match the security archive, which does
+// not have all suites' kernels, nor other vendors' archives, which have no kernels.
 var release = regexp.MustCompile(`(?m)^'([^']*/debian)/dists/`)
 
 func findAddress(uris []byte) (string, error) {

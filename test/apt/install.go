@@ -1,5 +1,5 @@
-// Package apt gets what tests need from Debian's archive: programs for this machine, and single files of packages of
-// other suites and architectures.
+// Package apt gets programs and files that tests need from Debian's archive. It installs programs on this machine, and extracts files from
+// packages of other suites and architectures.
 package apt
 
 import (
@@ -12,8 +12,8 @@ import (
 	"strings"
 )
 
-// Need makes sure that programs and files are there, given by their names, files by their whole paths, with the names of their packages. What is missing is installed
-// where this process may do that; otherwise the error says how to get it.
+// Need makes sure that programs and files exist. things maps the names of programs, and the absolute paths of files, to their packages. As root, Need
+// installs the missing packages by apt. Otherwise the error contains the command that installs them.
 func Need(things map[string]string) error {
 	var missing, packages []string
 	for thing, pkg := range things {
@@ -54,7 +54,7 @@ func run(name string, args ...string) error {
 	return nil
 }
 
-// output returns what a command writes to standard output, or an error with what it wrote to standard error.
+// output returns the standard output of a command. An error includes the command's standard error.
 func output(name string, args ...string) ([]byte, error) {
 	var stderr bytes.Buffer
 	cmd := exec.Command(name, args...)

@@ -11,8 +11,8 @@ import (
 	"github.com/cilium/ebpf/link"
 )
 
-// Reader is a thread that reads a byte, by itself and by a BPF program of type tracepoint. What a breakpoint at the byte counts of the latter comes while
-// the program runs.
+// Reader is a thread that reads a byte, itself and in a BPF program of type tracepoint. A breakpoint at the byte triggers for the program's reads
+// while the program runs.
 type Reader struct {
 	TID     int
 	Address uintptr // of the byte
@@ -28,19 +28,19 @@ func StartReader(t testing.TB) *Reader {
 	if err != nil {
 		t.Fatal(err)
 	}
-	page[0] = 1 // so that the page is there
+	page[0] = 1 // faults the page in
 	r := &Reader{Address: uintptr(unsafe.Pointer(&page[0])), orders: make(chan [2]int), done: make(chan struct{})}
 	readAtGetsid(t, r.Address)
 	tid := make(chan int)
 	go func() {
-		runtime.LockOSThread() // up to its end
+		runtime.LockOSThread() // until the thread ends
 		tid <- syscall.Gettid()
 		for order := range r.orders {
 			for range order[0] {
 				read(&page[0])
 			}
 			for range order[1] {
-				syscall.RawSyscall(syscall.SYS_GETSID, 0, 0, 0) // of itself, which cannot fail
+				syscall.RawSyscall(syscall.SYS_GETSID, 0, 0, 0) // with PID 0, itself, it cannot fail
 			}
 			r.done <- struct{}{}
 		}
@@ -55,13 +55,13 @@ func StartReader(t testing.TB) *Reader {
 	return r
 }
 
-// Read reads the byte a number of times by the thread itself, and then a number of times by the program.
+// Read makes the thread read the byte itself, own times, and then in the program, within times.
 func (r *Reader) Read(own, within int) {
 	r.orders <- [2]int{own, within}
 	<-r.done
 }
 
-// read reads a byte once, also under the race detector, whose reads of its own a breakpoint would count.
+// read reads a byte exactly once. The race detector would add reads, which a breakpoint would count.
 //
 //go:noinline
 //go:norace
@@ -76,7 +76,7 @@ func readAtGetsid(t testing.TB, address uintptr) {
 		asm.Mov.Imm(asm.R2, 1),
 		asm.LoadImm(asm.R3, int64(address), asm.DWord),
 		asm.FnProbeReadUser.Call(),
-		asm.Mov.Imm(asm.R0, 1), // 0 keeps the event from others
+		asm.Mov.Imm(asm.R0, 1), // 0 would hide the event from other users of the tracepoint
 		asm.Return(),
 	}})
 	if err != nil {

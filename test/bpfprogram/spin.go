@@ -1,4 +1,5 @@
-// Package bpfprogram has a BPF program for tests of profiles: it has source lines, and its time is spent in its sub-programs.
+// Package bpfprogram provides BPF programs for tests: one for profiles, which has source lines and spends its time in its sub-programs, and one
+// that reads memory.
 package bpfprogram
 
 import (
@@ -9,7 +10,7 @@ import (
 
 //go:generate go tool bpf2go -target bpfel spin ../../bpf/spin.bpf.c -- -mcpu=v3 -Wall -Werror
 
-// Names of the functions that take the time, as BTF has them. SpinLong takes three times as long as Turn, which SpinShort calls.
+// Names in BTF of the functions that take the time. SpinShort calls Turn. SpinLong takes three times as long as Turn.
 const (
 	Spin      = "spin"
 	SpinShort = "spin_short"

@@ -1,5 +1,5 @@
-// Package e2e tests the bperf binary as its users run it, on this kernel and in guests: that numbers are right, by
-// programs that do a known number of everything. Nothing here depends on how long anything takes.
+// Package e2e tests the bperf binary as its users run it, on this kernel and in guests. It checks counts by programs that cause a known number of
+// events. No test depends on timing.
 package e2e
 
 import (
@@ -14,7 +14,7 @@ import (
 	"testing"
 )
 
-// bperfPath is the binary under test: $BPERF, or else one that is built for the run.
+// bperfPath is the binary under test: $BPERF or, if that is not set, a binary built for the run.
 var bperfPath = os.Getenv("BPERF")
 
 func TestMain(m *testing.M) {
@@ -48,13 +48,13 @@ type row struct {
 	Percent float64 // of the time enabled
 }
 
-// stat runs `bperf stat -x, ARGS...`, which must succeed, and returns the lines of the events in order.
+// stat runs `bperf stat -x, ARGS...`, which must succeed, and returns the rows of the events in order.
 func stat(t *testing.T, args ...string) []row {
 	t.Helper()
 	return parse(t, run(t, append([]string{"stat", "-x,"}, args...)...))
 }
 
-// run runs bperf, which must succeed, and returns what it wrote to standard error: the counts.
+// run runs bperf, which must succeed, and returns its standard error, which has the counts.
 func run(t *testing.T, args ...string) string {
 	t.Helper()
 	cmd := exec.Command(bperfPath, args...)

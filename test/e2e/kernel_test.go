@@ -28,14 +28,14 @@ func TestPageFaults(t *testing.T) {
 		touch := program.Program{Body: program.Touch, Times: pages}
 		return stat(t, "-e", "page-faults", "--", touch.Write(t))[0].Value
 	}
-	// What it takes to start is the same for both.
+	// Starting the program causes the same number of faults in both runs.
 	if got, want := faults(program.MaxPages)-faults(1), float64(program.MaxPages-1); got != want {
 		t.Errorf("touching %v more pages: counted %v more faults", want, got)
 	}
 }
 
-// TestContextSwitches compares two events that the kernel counts in different places. A program that blocks is switched
-// away from each time, and once more whenever something else wants its CPU.
+// TestContextSwitches compares two events that the kernel counts in different places. A program is switched out each time that it blocks, and
+// whenever another task preempts it.
 func TestContextSwitches(t *testing.T) {
 	require.Tracefs(t)
 	const times = 100
@@ -46,8 +46,8 @@ func TestContextSwitches(t *testing.T) {
 	}
 }
 
-// fixAddresses makes the commands of this test start without address space randomization: where the stack begins decides
-// how many pages its first contents need.
+// fixAddresses makes the commands of this test start without address space randomization, because the start address of the stack determines
+// the number of pages that its initial content needs.
 func fixAddresses(t *testing.T) {
 	t.Helper()
 	const get, addrNoRandomize = 0xffffffff, 0x0040000 // personality(2)

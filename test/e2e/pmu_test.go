@@ -11,7 +11,7 @@ import (
 
 func TestInstructionsOfALoop(t *testing.T) {
 	require.ExactPMU(t)
-	// QEMU counts for all CPUs together: what another one does meanwhile would be counted too.
+	// QEMU's counters count all CPUs together, so another CPU's work would be counted, too.
 	require.OneCPU(t)
 	loop := program.Program{Body: program.Spin, Times: 20_000_000}
 	rows := stat(t, "-e", "cycles,instructions,cycles:u,{instructions:u,instructions:k,instructions}", "--", loop.Write(t))
@@ -32,7 +32,7 @@ func TestInstructionsOfALoop(t *testing.T) {
 	if sum := counted["instructions:u"] + counted["instructions:k"]; counted["instructions"] != sum {
 		t.Errorf("instructions: got %.0f, but :u and :k add up to %.0f", counted["instructions"], sum)
 	}
-	// The kernel's part, on top, is mostly the timer tick's.
+	// The kernel adds a part, mostly at the timer tick.
 	for _, event := range []string{"instructions", "cycles"} {
 		if got := counted[event]; got < want || got > 1.01*want {
 			t.Errorf("%s: got %.0f, want %.0f and at most one percent more", event, got, want)
@@ -40,7 +40,7 @@ func TestInstructionsOfALoop(t *testing.T) {
 	}
 }
 
-// TestMultiplexing asks for more than there are counters for, long enough for the kernel to rotate them some 100 times.
+// TestMultiplexing counts more events than there are counters, long enough for the kernel to rotate them about 100 times.
 func TestMultiplexing(t *testing.T) {
 	require.ExactPMU(t)
 	require.OneCPU(t)
@@ -49,7 +49,7 @@ func TestMultiplexing(t *testing.T) {
 	tests := []struct {
 		name     string
 		events   string
-		counters float64 // that these events can be on
+		counters float64 // number of counters that can count these events
 	}{
 		{"only cycles can be on the cycle counter", repeat("instructions:u", 10), 6},
 		{"cycles can be on any", repeat("cycles:u", 10), 7},

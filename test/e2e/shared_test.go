@@ -18,7 +18,7 @@ import (
 	"github.com/bperf/bperf/test/require"
 )
 
-// bothWays are events that are counted directly and shared in one session.
+// bothWays are events that one session counts both directly and with shared counters.
 const bothWays = "instructions:u,instructions:ub,cycles:u,cycles:ub,cycles,cycles:b"
 
 // TestSharedTruth counts a loop of known length, on every kind of target.
@@ -31,7 +31,7 @@ func TestSharedTruth(t *testing.T) {
 	tests := []struct {
 		name  string
 		args  []string
-		exact bool // nothing else of user mode is counted
+		exact bool // the target has no other user-mode code
 	}{
 		{"process", []string{"-p", "PID"}, true},
 		{"process without children", []string{"-i", "-p", "PID"}, true},
@@ -64,7 +64,7 @@ func TestSharedTruth(t *testing.T) {
 	}
 }
 
-// compareBoth fails where what was shared is not what was counted directly, which is of known length.
+// compareBoth fails the test if the shared counts differ from the direct ones, or the direct ones from the known number of instructions.
 func (c counts) compareBoth(t *testing.T, instructions uint64, exact bool) {
 	t.Helper()
 	for _, event := range []string{"instructions:u", "cycles:u", "cycles"} {
@@ -84,7 +84,7 @@ func (c counts) compareBoth(t *testing.T, instructions uint64, exact bool) {
 	}
 }
 
-// TestSharedTruthOfCommands counts commands from their first instruction, with what they start and without.
+// TestSharedTruthOfCommands counts commands from their first instruction, with and without the tasks that they start.
 func TestSharedTruthOfCommands(t *testing.T) {
 	require.ExactPMU(t)
 	require.OneCPU(t)
@@ -99,7 +99,7 @@ func TestSharedTruthOfCommands(t *testing.T) {
 		command := p.Write(t)
 		for _, tt := range []struct {
 			args  []string
-			exact bool // with all that it starts
+			exact bool // the counts include the tasks that the command starts
 		}{
 			{nil, true},
 			{[]string{"-i"}, p.Tasks == 0},
@@ -113,8 +113,8 @@ func TestSharedTruthOfCommands(t *testing.T) {
 				if shared != direct || c.sums["cycles:ub"] != direct || tt.exact && shared != want || !tt.exact && shared > want/tasks {
 					t.Errorf("instructions: shared %.0f, direct %.0f, cycles %.0f, want %.0f of all", shared, direct, c.sums["cycles:ub"], want)
 				}
-				// A task that ends closes its files after the tracepoint sched_process_exit, up to which it is counted by the shared counter, and before
-				// perf_event_exit_task, up to which it is counted by its own (do_exit in kernel/exit.c). Who waits at the other end may run in between.
+				// The shared counter counts an ending task up to the tracepoint sched_process_exit, its own counter up to perf_event_exit_task (do_exit in
+				// kernel/exit.c). In between, the task closes its files, and a task that waits at the other end of a pipe may run.
 				shared, direct = c.sums["context-switches:b"], c.sums["context-switches"]
 				if math.Abs(shared-direct) > float64(1+p.Tasks) {
 					t.Errorf("context switches: shared %.0f, direct %.0f", shared, direct)
@@ -124,7 +124,7 @@ func TestSharedTruthOfCommands(t *testing.T) {
 	}
 }
 
-// TestSharedCommandStartsLate counts the second half of a command, which starts with the end of a delay.
+// TestSharedCommandStartsLate counts the second half of a command, from the end of a delay on.
 func TestSharedCommandStartsLate(t *testing.T) {
 	require.ExactPMU(t)
 	require.OneCPU(t)
@@ -151,7 +151,7 @@ func TestSharedCommandStartsLate(t *testing.T) {
 	}
 }
 
-// TestSharedGroups has groups, of which each event is shared by itself.
+// TestSharedGroups counts groups, each event of which has a separate shared counter.
 func TestSharedGroups(t *testing.T) {
 	require.ExactPMU(t)
 	require.OneCPU(t)
@@ -165,7 +165,7 @@ func TestSharedGroups(t *testing.T) {
 	}
 }
 
-// TestSharedSystemCalls counts what can be counted to the last one on every kernel.
+// TestSharedSystemCalls counts system calls, which every kernel counts exactly.
 func TestSharedSystemCalls(t *testing.T) {
 	require.Tracefs(t)
 	keepSharing(t)
@@ -201,8 +201,8 @@ func TestSharedSystemCalls(t *testing.T) {
 	}
 }
 
-// keepSharing has a session, which counts nothing, until the end of the test: those of the test find what it has made, which takes
-// longer than all else.
+// keepSharing runs a session that counts nothing until the end of the test. The sessions of the test reuse its shared counters, whose setup takes
+// longer than everything else.
 func keepSharing(t *testing.T) {
 	t.Helper()
 	require.BPFFS(t)
@@ -224,14 +224,14 @@ func keepSharing(t *testing.T) {
 	t.Cleanup(func() { stdin.Close(); cmd.Wait() })
 }
 
-// counts are what a session has counted, over its intervals and places.
+// counts are the counts of a session, summed over its intervals and places.
 type counts struct {
 	sums  map[string]float64 // by event
 	notes []string
 }
 
-// wrong is Errorf, but where the kernel hides context switches from BPF programs it skips the test, as long as bperf has said
-// that counts may be wrong.
+// wrong is like t.Errorf. But if the kernel hides context switches from BPF programs, and bperf has warned that counts may be wrong, it skips
+// the test.
 func (c counts) wrong(t *testing.T, format string, args ...any) {
 	t.Helper()
 	for _, note := range c.notes {
@@ -248,7 +248,7 @@ func statJSON(t *testing.T, args ...string) counts {
 	return readCounts(t, exec.Command(bperfPath, append([]string{"stat", "-j"}, args...)...), func(string) {})
 }
 
-// statWhile runs `bperf stat -j ARGS...` while something is done.
+// statWhile runs `bperf stat -j ARGS...` and calls do while it counts.
 func statWhile(t *testing.T, do func(), args ...string) counts {
 	t.Helper()
 	cmd := exec.Command(bperfPath, append(append([]string{"stat", "-j"}, args...), "sh", "-c", "echo counting; exec cat")...)
@@ -280,7 +280,7 @@ func statWhile(t *testing.T, do func(), args ...string) counts {
 	})
 }
 
-// readCounts runs a session and hands on what it remarks. Counts must be there, and not scaled.
+// readCounts runs a session and passes its notes to note. All counts must be present and not scaled.
 func readCounts(t *testing.T, cmd *exec.Cmd, note func(string)) counts {
 	t.Helper()
 	var all bytes.Buffer
@@ -305,14 +305,14 @@ func readCounts(t *testing.T, cmd *exec.Cmd, note func(string)) counts {
 			Note    string
 		}
 		if err := json.Unmarshal(lines.Bytes(), &object); err != nil {
-			continue // the exit status tells
+			continue // the exit status reports a failure
 		}
 		if object.Note != "" {
 			c.notes = append(c.notes, object.Note)
 			note(object.Note)
 		}
 		if object.Event == "" || object.Value == "<not counted>" {
-			continue // a target sleeps through most intervals
+			continue // a target sleeps during most intervals
 		}
 		value, err := strconv.ParseFloat(object.Value, 64)
 		if err != nil || object.Running != 100 {

@@ -16,13 +16,13 @@ import (
 // binary is a package's tests, compiled for fuzzing.
 type binary struct {
 	file       string
-	dir        string // of the package: where it runs
+	dir        string // directory of the package, in which it runs
 	importPath string
-	cache      string // of inputs that reach other code than those before, as the go command keeps them
+	cache      string // directory where the go command keeps interesting inputs, which reach new code
 	targets    []string
 }
 
-// decoder is what is fuzzed for the time of one.
+// decoder is a package's targets that together are fuzzed for the time of one decoder.
 type decoder struct {
 	binary
 	targets []string
@@ -34,7 +34,7 @@ type builder struct {
 	binaries map[string]binary
 }
 
-// decoder makes one of PACKAGE[:TARGET,...].
+// decoder returns the decoder for an argument PACKAGE[:TARGET,...].
 func (b *builder) decoder(ctx context.Context, name string) (decoder, error) {
 	pkg, targets, some := strings.Cut(name, ":")
 	bin, is := b.binaries[pkg]

@@ -13,10 +13,10 @@ import (
 	"time"
 )
 
-// grace is for a worker that is at an input when its time is over, and for the inputs that it starts with, on a busy machine.
+// grace is the time that a target gets beyond its own, on a busy machine: to try its initial inputs, and to finish its last one.
 const grace = 10 * time.Minute
 
-// results are those of a decoder's targets, in their order.
+// results are the results of a decoder's targets, in order.
 type results struct {
 	pkg     string
 	took    time.Duration
@@ -26,7 +26,7 @@ type results struct {
 type result struct {
 	target string
 	took   time.Duration
-	said   string // by the target's tests
+	said   string // output of the target
 	err    error
 }
 
@@ -42,14 +42,14 @@ func (d decoder) fuzz(ctx context.Context, each time.Duration) results {
 	return all
 }
 
-// fuzzTarget returns what was printed, with the input that fails where one was found.
+// fuzzTarget returns the output of a target and, if it found one, the input that fails.
 func (d decoder) fuzzTarget(ctx context.Context, target string, how time.Duration) (string, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, how+grace, fmt.Errorf("not ended after %v", how+grace))
 	defer cancel()
 	cmd := exec.CommandContext(ctx, d.file, "-test.run=^$", "-test.v", "-test.paniconexit0", "-test.parallel=1", "-test.fuzz=^"+target+"$",
 		"-test.fuzztime="+how.String(), "-test.fuzzminimizetime=10x", "-test.fuzzcachedir="+d.cache)
 	cmd.Dir = d.dir
-	// Its worker is a process of its own, and may be at an input that never ends.
+	// The target's worker is a separate process, which may hang at an input.
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
 	cmd.WaitDelay = 5 * time.Second
@@ -71,13 +71,14 @@ func (d decoder) fuzzTarget(ctx context.Context, target string, how time.Duratio
 	return said, err
 }
 
-// written is said when an input was found that fails.
+// written matches the line that a target prints when it finds an input that fails.
 var written = regexp.MustCompile(`Failing input written to (\S+)`)
 
-// deadline is how a target fails whose time was over in an unlucky moment.
+// deadline matches the failure of a target whose time ended at an unlucky moment.
 var deadline = regexp.MustCompile(`--- FAIL: \S+ \(\S+\)\n\s+context deadline exceeded\n`)
 
-// onlyTimeWasOver says whether a target failed for no more than https://go.dev/issue/75804, which Go 1.27 mends: the end of the time given, taken for a failure.
+// onlyTimeWasOver reports whether a target failed only because of https://go.dev/issue/75804, in which the end of -fuzztime is treated as a
+// failure. Go 1.27 fixes it.
 func onlyTimeWasOver(said string) bool {
 	return deadline.MatchString(said) && !written.MatchString(said)
 }
@@ -91,7 +92,7 @@ func (r results) failed() bool {
 	return false
 }
 
-// text is what go test -v would print of them, without its progress unless a target failed.
+// text returns the results in the format of go test -v. Only failed targets have their whole output.
 func (r results) text() string {
 	var b strings.Builder
 	for _, t := range r.targets {
@@ -101,7 +102,7 @@ func (r results) text() string {
 		}
 		fmt.Fprintf(&b, "=== RUN   %s\n", t.target)
 		if t.err != nil {
-			// Not at the beginning of a line, so that nothing takes its results for others.
+			// Indented, so that no reader treats the target's results as results of other tests.
 			fmt.Fprintf(&b, "    | %s\n    %v\n", strings.ReplaceAll(strings.TrimSpace(t.said), "\n", "\n    | "), t.err)
 		} else if p := progress.FindAllString(t.said, -1); p != nil {
 			fmt.Fprintf(&b, "    %s\n", p[len(p)-1])
@@ -116,5 +117,5 @@ func (r results) text() string {
 	return b.String()
 }
 
-// progress is what a target says from time to time, and at its end.
+// progress matches the line that a target prints from time to time, and at its end.
 var progress = regexp.MustCompile(`fuzz: elapsed: .*`)

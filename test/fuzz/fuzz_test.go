@@ -28,7 +28,7 @@ func FuzzOne(f *testing.F) {
 }
 `
 
-// TestFinds fuzzes a target that takes all inputs, and one that takes few.
+// TestFinds fuzzes a target that accepts all inputs, and one that accepts few.
 func TestFinds(t *testing.T) {
 	t.Chdir(t.TempDir())
 	for name, text := range map[string]string{"go.mod": "module example.org/decoder\n\ngo 1.26\n", "decoder_test.go": pkg} {
@@ -38,7 +38,7 @@ func TestFinds(t *testing.T) {
 	}
 	b := &builder{dir: t.TempDir(), binaries: map[string]binary{}}
 	var r results
-	for target, each := range map[string]time.Duration{"FuzzAll": time.Second, "FuzzOne": time.Hour} { // the second ends with what it finds
+	for target, each := range map[string]time.Duration{"FuzzAll": time.Second, "FuzzOne": time.Hour} { // the second ends when it finds an input
 		d, err := b.decoder(t.Context(), ".:"+target)
 		if err != nil {
 			t.Fatal(err)

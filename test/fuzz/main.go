@@ -1,9 +1,10 @@
-// Fuzz fuzzes decoders for a while each, as many at once as there are CPUs, each with one worker. What is found is printed, and stays below
-// the package's testdata, where it is a test from then on. The output is that of go test -v.
+// Fuzz fuzzes decoders, each for the same time and with one worker, as many at once as there are CPUs. It prints the inputs that fail and leaves
+// them below the package's testdata, where they are tests from then on. The output has the format of go test -v.
 //
 //	go run ./test/fuzz [-time D] PACKAGE[:TARGET,...]...
 //
-// What decodes the same thing in several ways is one decoder: its targets, by default all of the package, share the time.
+// Each argument is one decoder. Its targets, by default all targets of the package, share the time. They usually decode the same data in
+// several ways.
 package main
 
 import (
@@ -37,7 +38,7 @@ func main() {
 	}
 }
 
-// run says whether an input was found that fails.
+// run fuzzes the decoders and reports whether a target failed.
 func run(ctx context.Context, names []string, each time.Duration) (found bool, err error) {
 	dir, err := os.MkdirTemp("", "bperf-fuzz-")
 	if err != nil {

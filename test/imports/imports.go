@@ -1,5 +1,5 @@
-// Package imports checks the two rules of the design that the compiler does not: which packages may talk to the
-// system directly, and that imports only point down the layers.
+// Package imports checks two rules of the design that the compiler does not check: which packages may make system calls directly, and that
+// packages import only packages of lower layers.
 package imports
 
 import (
@@ -11,10 +11,10 @@ import (
 // Module is the path of the module under check.
 const Module = "github.com/bperf/bperf"
 
-// Package is what the rules need of a package; the names are those of `go list -json`.
+// Package has the fields of a package that the rules need. They have the names of `go list -json`.
 type Package struct {
 	ImportPath string
-	Imports    []string // of files that are no tests
+	Imports    []string // without the imports of test files
 }
 
 // layers are the packages from the top down, each with everything below its path. A package may import from lower
@@ -36,12 +36,12 @@ var layers = [][]string{
 	{"perfdata"},
 }
 
-// unix is the package for system calls, and boundaries are the packages that exist to make them.
+// unix is the package for system calls. boundaries are the packages that may import it.
 const unix = "golang.org/x/sys/unix"
 
 var boundaries = []string{"internal/perfevent", "internal/kernel", "internal/target", "internal/bpfprog", "internal/symbol/object", "test"}
 
-// Check returns what breaks the rules, one sentence each.
+// Check returns a sentence for each violation of the rules.
 func Check(packages []Package) []string {
 	var broken []string
 	for _, p := range packages {
@@ -77,7 +77,7 @@ func checkImport(from string, layer int, home, imported string) string {
 	return ""
 }
 
-// locate finds the layer of a package and the path in it that the package belongs to; -1 if there is none.
+// locate returns the layer of a package and the layer's path that contains the package. The layer is -1 if there is none.
 func locate(pkg string) (layer int, home string) {
 	for i, paths := range layers {
 		for _, p := range paths {

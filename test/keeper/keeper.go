@@ -1,4 +1,4 @@
-// Package keeper has the sessions of tests share counters apart from those of the machine.
+// Package keeper lets the sessions of tests share counters with each other, but not with other sessions of the machine.
 package keeper
 
 import (
@@ -10,8 +10,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Keeper is a bpffs that all tests of a process use, and a session that keeps what is shared there: the kernel verifies the BPF programs once, and not for
-// each test, which takes seconds in a guest. It needs root.
+// Keeper is a bpffs for all tests of a process, and a session that keeps the shared counters there in use. So the kernel verifies the BPF programs
+// only once, not for each test, which takes seconds in a guest. It needs root.
 type Keeper struct {
 	mount string
 	keeps io.Closer
@@ -20,7 +20,7 @@ type Keeper struct {
 // Dir returns the directory through which the sessions find each other.
 func (c *Keeper) Dir() string { return filepath.Join(c.mount, "bperf") }
 
-// Open mounts the bpffs and has keep open the session there, the first time that it is called.
+// Open mounts the bpffs and calls keep, which opens the session there. Later calls do nothing.
 func (c *Keeper) Open(keep func(dir string) (io.Closer, error)) error {
 	if c.keeps != nil {
 		return nil
@@ -41,7 +41,7 @@ func (c *Keeper) Open(keep func(dir string) (io.Closer, error)) error {
 	return nil
 }
 
-// Close ends the session and unmounts the bpffs, if they are there.
+// Close ends the session and unmounts the bpffs. It does nothing if Open has not succeeded.
 func (c *Keeper) Close() error {
 	if c.mount == "" {
 		return nil

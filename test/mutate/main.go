@@ -1,10 +1,10 @@
-// Mutate gives bperf mutated recordings and ELF files, in every format of every command that reads them. Nothing may panic, use more than 5 s of
-// CPU time or 256 MiB, or end with another status than 0 or 1. What fails is kept, with the command.
+// Mutate runs every command of bperf that reads files, in every output format, on mutated recordings and ELF files. No command may panic, use
+// more than 5 s of CPU time or 256 MiB, or end with a status other than 0 or 1. Mutate keeps the mutants that fail, and prints the command.
 //
 //	go run ./test/mutate [-seed N] [-recordings N] [-files N] [-bperf FILE] [RECORDING]...
 //
-// The seed decides everything. Mutants are made of the recordings in the tree, of some that it writes, and of those that are named.
-// Every command runs in a process that runs many of them, and for each mutant one, in turn, in a process of bperf.
+// The seed determines all mutants. They are made from the recordings in the tree, from some that Mutate writes, and from those on the command
+// line. A worker process runs all commands. For each mutant, one of the commands, in turn, also runs in a separate process of bperf.
 package main
 
 import (
@@ -32,9 +32,9 @@ type options struct {
 	seed       uint64
 	recordings int
 	files      int
-	bperf      string   // built if empty
-	keep       string   // directory for what fails
-	more       []string // recordings
+	bperf      string   // the program; built if empty
+	keep       string   // directory for mutants that fail
+	more       []string // recordings from the command line
 }
 
 func main() {
@@ -62,12 +62,12 @@ func main() {
 	}
 }
 
-// results are those of all mutants.
+// results are the results of all mutants.
 type results struct {
 	mu       sync.Mutex
 	mutants  int
 	commands int
-	accepted int // commands that ended with 0
+	accepted int // commands that ended with status 0
 	failures []string
 	cpu      peak[time.Duration]
 	memory   peak[int64]
@@ -149,7 +149,7 @@ func run(ctx context.Context, o options) (*results, error) {
 	}
 }
 
-// tester runs the commands on mutants in a directory of its own.
+// tester runs the commands on mutants, in a separate directory.
 type tester struct {
 	o   options
 	r   *results
@@ -197,7 +197,7 @@ func (t *tester) work(ctx context.Context, next <-chan int, recordings [][]byte,
 	return nil
 }
 
-// run runs a command on a mutant in the worker, and with real in a process of its own, too.
+// run runs a command on a mutant in the worker and, with real, also in a separate process of bperf.
 func (t *tester) run(ctx context.Context, args []string, n int, mutant string, real bool) error {
 	for _, own := range []bool{false, true} {
 		if own && (!real || args[0] == unwindTables || args[0] == readPrograms) {
@@ -226,7 +226,7 @@ func (t *tester) run(ctx context.Context, args []string, n int, mutant string, r
 	return nil
 }
 
-// judge adds what a command did to the results.
+// judge adds the outcome of a command to the results.
 func (t *tester) judge(did outcome, args []string, n int, mutant string) {
 	r := t.r
 	r.mu.Lock()

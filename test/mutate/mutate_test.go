@@ -16,7 +16,7 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// TestMutants gives bperf mutants of recordings and of ELF files. The seed is fixed: go run ./test/mutate -seed N makes others.
+// TestMutants runs bperf on mutants of recordings and of ELF files. The seed is fixed: go run ./test/mutate -seed N makes other mutants.
 func TestMutants(t *testing.T) {
 	require.NoKernel(t)
 	require.Tools(t, "gcc", "g++", "objcopy")
@@ -37,7 +37,7 @@ func TestMutants(t *testing.T) {
 	}
 }
 
-// TestJudges has outcomes that no command may have.
+// TestJudges checks which outcomes are failures.
 func TestJudges(t *testing.T) {
 	for name, o := range map[string]outcome{
 		"panic":      {Status: 2, Stderr: "panic: oops\n\ngoroutine 1 [running]:\n"},

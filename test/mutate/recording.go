@@ -10,7 +10,7 @@ import (
 	"github.com/klauspost/compress/zstd"
 )
 
-// recordingCommands are what reads recordings, in every format.
+// recordingCommands returns the commands that read recordings, in every format.
 func recordingCommands(mutant, sound, empty string) [][]string {
 	var all [][]string
 	add := func(args ...string) {
@@ -39,29 +39,29 @@ func recordingCommands(mutant, sound, empty string) [][]string {
 		[]string{"report", "--symfs", empty, "--kallsyms", "/dev/null", "-i", sound, "--diff", mutant})
 }
 
-// byteOrder is one of the two.
+// byteOrder is the little-endian or big-endian byte order.
 type byteOrder interface {
 	binary.ByteOrder
 	binary.AppendByteOrder
 }
 
-// recording is one whose parts are known.
+// recording is a recording that is split into its parts.
 type recording struct {
 	order   byteOrder
-	front   []byte   // what stands before the records
-	records [][]byte // each with the data behind it
-	tail    []byte   // of a file: the table of features, and they
+	front   []byte   // the bytes in front of the records
+	records [][]byte // each with the data that follow it
+	tail    []byte   // in a file: the table of features and the features
 	pipe    bool
 }
 
 const (
 	magicLittle, magicBig = "PERFILE2", "2ELIFREP"
-	headerSize            = 104 // of a file
-	dataAt                = 40  // where the header has the place of the records, and then their size
-	featureBits           = 72  // where it has the features
+	headerSize            = 104 // size of a file's header
+	dataAt                = 40  // offset in the header of the records' offset, which their size follows
+	featureBits           = 72  // offset in the header of the bitmap of features
 )
 
-// parse takes a sound recording apart.
+// parse splits a sound recording into its parts.
 func parse(b []byte) *recording {
 	r := &recording{order: binary.LittleEndian}
 	if bytes.HasPrefix(b, []byte(magicBig)) {
@@ -88,7 +88,7 @@ func parse(b []byte) *recording {
 	return r
 }
 
-// bytes puts a recording together. What a file says of the places of its parts is true of a sound one.
+// bytes joins the parts of a recording. It updates the offsets and sizes in a file to match the parts.
 func (r *recording) bytes() []byte {
 	b := slices.Clone(r.front)
 	for _, rec := range r.records {
@@ -109,7 +109,7 @@ func (r *recording) bytes() []byte {
 	return append(b, tail...)
 }
 
-// features is the number of features that fit into the tail.
+// features returns the number of features, but at most the number that fit into the tail.
 func (r *recording) features() int {
 	n := 0
 	for at := featureBits; at+8 <= min(len(r.front), headerSize); at += 8 {
@@ -120,7 +120,7 @@ func (r *recording) features() int {
 	return min(n, len(r.tail)/16)
 }
 
-// nasty returns numbers at which readers go wrong.
+// nasty returns a number that readers are likely to handle wrongly. now is the number that it replaces.
 func nasty(random *rand.Rand, now uint64) uint64 {
 	numbers := []uint64{0, 1, 7, 8, 255, 4096, 65528, 1 << 20, 1 << 31, 1<<32 - 1, 1 << 32, 1 << 40, 1 << 62, math.MaxInt64, 1 << 63, math.MaxUint64, math.MaxUint64 - 7,
 		math.MaxUint64 - 4095, math.MaxUint64 - 127, math.MaxUint64 - 511, now + 1, now - 1, now + 8, now * 2, now ^ 1<<random.IntN(64), random.Uint64(), random.Uint64() >> random.IntN(64)}
@@ -150,7 +150,7 @@ func scribble(random *rand.Rand, b []byte, order byteOrder) {
 	}
 }
 
-// mutateRecording makes a mutant of one of recordings, by one to four changes.
+// mutateRecording returns a mutant of one of the recordings, with one to four changes.
 func mutateRecording(random *rand.Rand, recordings [][]byte) []byte {
 	r := parse(recordings[random.IntN(len(recordings))])
 	for range 1 + random.IntN(4) {
@@ -229,7 +229,7 @@ func (r *recording) record(kind uint32, body []byte) []byte {
 	return append(b, body...)
 }
 
-// compress compresses the records from the nth on, as far as they fit into one record.
+// compress replaces the records from the nth on, about 32 KiB of them, by one COMPRESSED record, if they fit into one.
 func (r *recording) compress(n int) {
 	var raw []byte
 	end := n

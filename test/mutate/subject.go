@@ -16,14 +16,14 @@ import (
 	"github.com/bperf/bperf/internal/userprog"
 )
 
-// What the worker does besides commands: what `profile` does with the files of processes, which need not be able to run for that, and what
-// --prog does with objects before it gives them to the kernel.
+// Actions of the worker that are not commands of bperf. unwindTables does what `profile` does with the files of processes, but needs no process.
+// readPrograms does what --prog does with objects before it loads them.
 const (
 	unwindTables = "unwind-tables" // FILE
 	readPrograms = "read-programs" // FILE
 )
 
-// makeUnwindTables makes the tables of a file as internal/userstack does.
+// makeUnwindTables builds the unwind tables of a file like internal/userstack. It returns the exit status.
 func makeUnwindTables(path string) int {
 	f, err := object.Search{}.Open(path, "")
 	if err != nil {
@@ -58,14 +58,14 @@ func failed(err error) int {
 	return 1
 }
 
-// subject is a sound ELF file, and the file that is beside it for its debugging information.
+// subject is a sound ELF file, and the separate file with its debugging information.
 type subject struct {
 	b       []byte
 	debug   []byte // nil if there is none
 	program bool   // an object of BPF programs
 }
 
-// readSubjects compiles programs, and reads those in the tree.
+// readSubjects returns the programs in the tree, and programs that it compiles.
 func readSubjects(root, dir string) ([]subject, error) {
 	var all []subject
 	patterns := []string{"internal/userstack/testdata/deep-a*64", "test/split/testdata/split-a*64", "internal/symbol/unwind/testdata/signals-arm64"}
@@ -113,7 +113,7 @@ func readSubjects(root, dir string) ([]subject, error) {
 		if n > 1 {
 			continue
 		}
-		// The same with its debugging information in another file.
+		// The same program with its debugging information in a separate file.
 		s, debug := file+".stripped", filepath.Join(dir, "mutant.debug")
 		for _, args := range [][]string{{"--only-keep-debug", file, debug}, {"--strip-all", "--add-gnu-debuglink=" + debug, file, s}} {
 			if err := command(dir, "objcopy", args...); err != nil {
@@ -149,7 +149,7 @@ func command(dir, name string, args ...string) error {
 	return nil
 }
 
-// mutate writes a mutant, and a recording whose mappings are of it, and returns the commands that read them.
+// mutate writes a mutant, and a recording that maps the mutant. It returns the mutant's path and the commands that read both.
 func (s subject) mutate(random *rand.Rand, dir string) (path string, commands [][]string, err error) {
 	path = filepath.Join(dir, "mutant")
 	if s.program {
@@ -203,18 +203,18 @@ func (s subject) mutate(random *rand.Rand, dir string) (path string, commands []
 	return path, append(commands, []string{unwindTables, path}), nil
 }
 
-// mutateELF changes one to four things of a file.
+// mutateELF returns a copy of a file with one to four changes.
 func mutateELF(random *rand.Rand, sound []byte) []byte {
 	b := slices.Clone(sound)
 	f, err := elf.NewFile(bytes.NewReader(sound))
 	if err != nil {
 		panic(err) // it is sound
 	}
-	order := binary.LittleEndian // of all of them, which have 64 bits
+	order := binary.LittleEndian // all subjects are little-endian and 64-bit
 	sections, segments := order.Uint64(b[40:]), order.Uint64(b[32:])
 	for range 1 + random.IntN(4) {
 		switch random.IntN(8) {
-		case 0: // the header, behind what says that it is ELF
+		case 0: // the header, behind e_ident
 			scribble(random, b[16:64], order)
 		case 1: // a section's header
 			at := sections + 64*uint64(random.IntN(len(f.Sections)))
@@ -228,7 +228,7 @@ func mutateELF(random *rand.Rand, sound []byte) []byte {
 			from, to := random.IntN(len(f.Sections)), random.IntN(len(f.Sections))
 			const offset, size = 24, 16
 			copy(b[sections+uint64(64*to)+offset:][:size], b[sections+uint64(64*from)+offset:][:size])
-		case 4, 5: // where contents say what follows: at their start
+		case 4, 5: // the start of a section's contents, which describes the rest
 			s := f.Sections[random.IntN(len(f.Sections))]
 			scribbleSection(random, b, s, min(s.FileSize, 64), order)
 		default:

@@ -23,23 +23,24 @@ import (
 	"github.com/bperf/bperf/internal/cli"
 )
 
-// workerArg as its first argument makes a process a worker.
+// workerArg is the first argument of a worker process.
 const workerArg = "worker"
 
-// hang is the time after which a command that uses no CPU time hangs. Waiting costs none, so it is long.
+// hang is the time after which a command is considered to hang. The limit of CPU time does not end a command that waits. hang is long because
+// waiting costs nothing.
 const hang = 5 * time.Minute
 
-// outcome is what a command did.
+// outcome is the outcome of a command.
 type outcome struct {
 	Status int
-	Died   bool // the process ended in another way than by returning a status
+	Died   bool // the process did not end by returning a status
 	CPU    time.Duration
-	Peak   int64  // bytes of memory
-	Output string // what is wrong with it
+	Peak   int64  // peak memory in bytes
+	Output string // what is wrong with the output; empty if nothing is
 	Stderr string
 }
 
-// wrong says what a command may not do; empty if it did not.
+// wrong returns the rule that the command has broken, or "" if it has broken none.
 func (o outcome) wrong() string {
 	last := o.Stderr[strings.LastIndex(strings.TrimSuffix(o.Stderr, "\n"), "\n")+1:]
 	switch {
@@ -61,15 +62,15 @@ func (o outcome) wrong() string {
 	return ""
 }
 
-// isRaw reports whether a rune may not be in text for terminals.
+// isRaw reports whether a rune is forbidden in text for terminals.
 func isRaw(r rune) bool { return r != '\n' && r != '\t' && unicode.IsControl(r) }
 
-// binaryFormat reports whether a command's output is not for terminals.
+// binaryFormat reports whether a command's output is binary, not text for terminals.
 func binaryFormat(args []string) bool {
 	return strings.Contains(strings.Join(args, " "), "pprof")
 }
 
-// process is a worker.
+// process is a worker process, as its parent sees it.
 type process struct {
 	cmd     *exec.Cmd
 	stderr  string // file
@@ -110,7 +111,7 @@ func startWorker(dir string) (*process, error) {
 	return p, p.cmd.Start()
 }
 
-// environment is that of commands: without files and settings of whoever runs this.
+// environment returns the environment of commands. It hides the user's files and settings.
 func environment(dir string) []string {
 	return append(os.Environ(), "HOME="+filepath.Join(dir, "home"), "DEBUGINFOD_URLS=", "PERF_CONFIG=/dev/null")
 }
@@ -158,13 +159,13 @@ func (p *process) run(ctx context.Context, args []string) (outcome, error) {
 
 func isWorker() bool { return len(os.Args) > 1 && os.Args[1] == workerArg }
 
-// worker runs commands of bperf, one after the other, and answers with what they did.
+// worker runs the commands that it reads from standard input, one after the other, and answers with their outcomes.
 func worker() {
-	// A process that wants all memory ends before the machine does.
+	// The limit ends a process that allocates without bound before the machine runs out of memory.
 	if err := unix.Setrlimit(unix.RLIMIT_AS, &unix.Rlimit{Cur: 16 << 30, Max: 16 << 30}); err != nil {
 		panic(err)
 	}
-	ballast := make([]byte, 32<<20) // never touched, so it is no memory; the collector would run after each 4 MiB without it
+	ballast := make([]byte, 32<<20) // never touched, so it uses no memory; without it the garbage collector would run after each 4 MiB
 	defer runtime.KeepAlive(ballast)
 	answers := json.NewEncoder(os.NewFile(3, "answers"))
 	commands := json.NewDecoder(os.Stdin)
@@ -191,11 +192,11 @@ func runHere(args []string) (did outcome) {
 	if memory("VmRSS:") > maxMemory/4 {
 		debug.FreeOSMemory()
 	}
-	if err := os.WriteFile("/proc/self/clear_refs", []byte("5"), 0); err != nil { // peaks begin anew
+	if err := os.WriteFile("/proc/self/clear_refs", []byte("5"), 0); err != nil { // resets VmHWM
 		panic(err)
 	}
 	before := used()
-	// With SIGXCPU the runtime prints where goroutines are.
+	// At SIGXCPU the runtime prints the stacks of all goroutines.
 	limit := uint64((before + maxCPU).Seconds()) + 2
 	if err := unix.Setrlimit(unix.RLIMIT_CPU, &unix.Rlimit{Cur: limit, Max: unix.RLIM_INFINITY}); err != nil {
 		panic(err)
@@ -238,7 +239,7 @@ func used() time.Duration {
 	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
 }
 
-// memory reads a line of /proc/self/status, in bytes.
+// memory returns the value of a line of /proc/self/status, in bytes.
 func memory(name string) int64 {
 	b, err := os.ReadFile("/proc/self/status")
 	if err != nil {
@@ -252,7 +253,7 @@ func memory(name string) int64 {
 	return kib << 10
 }
 
-// runProcess runs a command in a process of bperf.
+// runProcess runs a command in a separate process of bperf.
 func runProcess(ctx context.Context, bperf string, args []string, dir string) (did outcome, err error) {
 	limited, cancel := context.WithTimeout(ctx, hang)
 	defer cancel()
@@ -263,7 +264,7 @@ func runProcess(ctx context.Context, bperf string, args []string, dir string) (d
 	if err := cmd.Start(); err != nil {
 		return did, err
 	}
-	// It can have ended by now.
+	// Fails if the process has already ended.
 	_ = unix.Prlimit(cmd.Process.Pid, unix.RLIMIT_CPU, &unix.Rlimit{Cur: uint64(maxCPU.Seconds()) + 1, Max: unix.RLIM_INFINITY}, nil)
 	err = cmd.Wait()
 	var exit *exec.ExitError

@@ -13,7 +13,7 @@ import (
 
 func moduleDir() (string, error) { return binaries.ModuleDir() }
 
-// readRecordings returns sound recordings: those of perf in the tree, some with all kinds of records, and those that are named.
+// readRecordings returns sound recordings: perf's recordings in the tree, some that it writes with all types of records, and the files in more.
 func readRecordings(root string, more []string) ([][]byte, error) {
 	files, err := filepath.Glob(filepath.Join(root, "perfdata/testdata/*.data"))
 	if err != nil {
@@ -40,25 +40,25 @@ func readRecordings(root string, more []string) ([][]byte, error) {
 	return append(all, bigEndian()), nil
 }
 
-// written is a recording that is made here. All of its code is in one mapping.
+// written describes a recording that this package writes.
 type written struct {
 	pipe     bool
 	compress int
-	path     string // what is mapped
-	code     []code // that is mapped, and sampled
+	path     string // the mapped file
+	code     []code // ranges that are mapped and sampled
 }
 
 // code is a range of a file.
 type code struct{ offset, address, size uint64 }
 
-// base is what an address in memory is more than in the file.
+// base is the difference between an address in memory and in the file.
 const base = 0x7f0000000000
 
-// pid is that of the process, and its thread.
+// pid is the ID of the process and of its thread.
 const pid = 100
 
 func (w written) recording() ([]byte, error) {
-	const regs = 1<<24 - 1 // of x86-64: all general registers (enum perf_event_x86_regs)
+	const regs = 1<<24 - 1 // all general registers of x86-64 (enum perf_event_x86_regs)
 	attr := perfdata.Attr{
 		Type: 1, SamplePeriod: 1000, SampleType: (perfdata.SampleWeightStruct<<1 - 1) &^ (perfdata.SampleWeight | perfdata.SampleEventID),
 		ReadFormat: perfdata.ReadTotalTimeEnabled | perfdata.ReadTotalTimeRunning | perfdata.ReadID | perfdata.ReadGroup | perfdata.ReadLost,
@@ -103,7 +103,7 @@ func (w written) recording() ([]byte, error) {
 	return out.b, p.Close()
 }
 
-// machine are records of what happens besides samples.
+// machine returns records of types other than samples.
 func (w written) machine(id perfdata.SampleID) []perfdata.Value {
 	const program = 0xffffffffc0001000
 	values := []perfdata.Value{
@@ -133,7 +133,7 @@ func (w written) machine(id perfdata.SampleID) []perfdata.Value {
 	return values
 }
 
-// sample is the nth: somewhere in the code, with a stack that has addresses of it.
+// sample returns the nth sample. Its instruction pointer and the addresses on its stack are in the code.
 func (w written) sample(id perfdata.SampleID, n int, regs uint64) *perfdata.Sample {
 	at := func(n int) uint64 {
 		c := w.code[n%len(w.code)]
@@ -161,14 +161,14 @@ func (w written) sample(id perfdata.SampleID, n int, regs uint64) *perfdata.Samp
 	return s
 }
 
-// bigEndian returns what perf record -o - writes on a big-endian machine.
+// bigEndian returns a recording as perf record -o - writes it on a big-endian machine.
 func bigEndian() []byte {
 	order := binary.BigEndian
 	b := order.AppendUint64([]byte(magicBig), 16)
 	record := func(kind uint32, misc uint16, body ...any) {
 		var data bytes.Buffer
 		for _, v := range body {
-			_ = binary.Write(&data, order, v) // a Buffer takes everything
+			_ = binary.Write(&data, order, v) // writing to a Buffer cannot fail
 		}
 		b = order.AppendUint32(b, kind)
 		b = order.AppendUint16(b, misc)
@@ -196,7 +196,7 @@ func bigEndian() []byte {
 	return b
 }
 
-// file is what a Writer writes to.
+// file is a file in memory for a Writer.
 type file struct {
 	b  []byte
 	at int64

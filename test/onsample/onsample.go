@@ -1,5 +1,5 @@
-// Package onsample has objects of BPF programs that run on samples, as users would make them: some for tests alone (bpf/onsample.bpf.c, bpf/tool_*.bpf.c),
-// and the examples.
+// Package onsample provides compiled objects of BPF programs that run on samples, as users would write them: some only for tests
+// (bpf/onsample.bpf.c, bpf/tool_*.bpf.c), and the examples.
 package onsample
 
 import (
@@ -22,12 +22,12 @@ import (
 const (
 	EveryNth  = "every_nth"  // keeps the first of each `modulus` samples, which is 3 if it is not set
 	AfterExec = "after_exec" // keeps the samples of processes that have executed a program whose name is `label`, of 7 characters
-	Tell      = "tell"       // keeps none, and writes its number, of 8 bytes, and "sample" through the map `told`
-	Submit    = "submit"     // the same through the ring buffer `submitted`
-	Refused   = "refused"    // the kernel's verifier does not take
+	Tell      = "tell"       // drops all samples, and writes the number of each, 8 bytes, and "sample" to the map `told`
+	Submit    = "submit"     // does the same with the ring buffer `submitted`
+	Refused   = "refused"    // is rejected by the kernel's verifier
 )
 
-// Write writes the object for tests to a file of the test's own.
+// Write writes the object for tests to a temporary file of the test.
 func Write(t testing.TB) (path string) {
 	t.Helper()
 	return write(t, "onsample.o", _OnSampleBytes)
@@ -41,7 +41,7 @@ func WriteExample(t testing.TB, name string) (path string) {
 	return write(t, name+".o", objects[name])
 }
 
-// WriteTool writes an object whose maps are like those of a tool of bcc: "profile", "offcputime" or "llcstat".
+// WriteTool writes an object whose maps are like those of one of bcc's tools: "profile", "offcputime" or "llcstat".
 func WriteTool(t testing.TB, name string) (path string) {
 	t.Helper()
 	objects := map[string][]byte{"profile": _ToolProfileBytes, "offcputime": _ToolOffcputimeBytes, "llcstat": _ToolLlcstatBytes}

@@ -20,13 +20,13 @@ const (
 	sysGetSID    = 124
 )
 
-// How many instructions the parts of code are.
+// The number of instructions in each part of the code.
 const (
 	startInstructions     = 2
 	waitInstructions      = 5
 	countInstructions     = 1
 	startTaskInstructions = 8
-	taskInstructions      = 2 // those of startTaskInstructions that the new task executes
+	taskInstructions      = 2 // the part of startTaskInstructions that the new task executes, too
 	reapInstructions      = 7
 	exitInstructions      = 3
 )
@@ -51,14 +51,14 @@ func (p Program) wait() []byte {
 	return slices.Concat(load(edi, 0), load(esi, inputAddress), load(edx, 1), systemCall(sysRead))
 }
 
-// start starts the tasks, which go on behind it.
+// start starts the tasks. They continue behind it.
 func (p Program) start() []byte {
 	if p.Tasks == 0 {
 		return nil
 	}
 	task := slices.Concat(load(edi, p.cloneFlags()), load(esi, 0), systemCall(sysClone), []byte{
 		0x85, 0xc0, // test %eax, %eax
-		0x74, 5, // jz over what follows
+		0x74, 5, // jz behind the loop
 		0x49, 0xff, 0xce, // dec %r14
 	})
 	const jnz = 2                                       // bytes
@@ -67,7 +67,7 @@ func (p Program) start() []byte {
 	return slices.Concat([]byte{0x41}, count, task)
 }
 
-// reap waits for children until there are no more. The fourth argument has been zero since the start.
+// reap waits for children until there are no more. The fourth argument's register is zero from the start.
 func (p Program) reap() []byte {
 	if p.Tasks == 0 {
 		return nil

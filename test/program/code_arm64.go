@@ -18,13 +18,13 @@ const (
 	sysWait4     = 260
 )
 
-// How many instructions the parts of code are.
+// The number of instructions in each part of the code.
 const (
 	startInstructions     = 8
 	waitInstructions      = 8
 	countInstructions     = 1
 	startTaskInstructions = 10
-	taskInstructions      = 1 // those of startTaskInstructions that the new task executes
+	taskInstructions      = 1 // the part of startTaskInstructions that the new task executes, too
 	reapInstructions      = 6
 	exitInstructions      = 3
 )
@@ -46,20 +46,20 @@ func (p Program) wait() []uint32 {
 	return slices.Concat([]uint32{move(0, 0, 0)}, load(1, inputAddress), []uint32{move(2, 1, 0)}, systemCall(sysRead))
 }
 
-// start starts the tasks, which go on behind it.
+// start starts the tasks. They continue behind it.
 func (p Program) start() []uint32 {
 	if p.Tasks == 0 {
 		return nil
 	}
 	task := slices.Concat(load(0, uint64(p.cloneFlags())), []uint32{move(1, 0, 0)}, systemCall(sysClone), []uint32{
-		0xb4000060, // cbz x0 over what follows
+		0xb4000060, // cbz x0 behind the loop
 		0xf10006b5, // subs x21, x21, #1
 	})
 	task = append(task, 0x54000001|uint32(-len(task)&0x7ffff)<<5) // b.ne to the next one
 	return slices.Concat([]uint32{move(21, p.Tasks, 0)}, task)
 }
 
-// reap waits for children until there are no more. The fourth argument has been zero since the start.
+// reap waits for children until there are no more. The fourth argument's register is zero from the start.
 func (p Program) reap() []uint32 {
 	if p.Tasks == 0 {
 		return nil
@@ -87,12 +87,12 @@ func (p Program) body() []uint32 {
 	}
 }
 
-// move is movz: the 16 bits of value at 16*part of the register, zero elsewhere.
+// move encodes movz, which sets bits 16*part and up of the register to value, and all others to zero.
 func move(register uint32, value uint16, part uint32) uint32 {
 	return 0xd2800000 | part<<21 | uint32(value)<<5 | register
 }
 
-// load is movz and three movk, which leave the other bits as they are.
+// load encodes movz and three movk, which leave the other bits unchanged.
 func load(register uint32, value uint64) []uint32 {
 	const keep = 1 << 29
 	code := []uint32{move(register, uint16(value), 0)}

@@ -7,7 +7,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Where things are in memory. The file is mapped as it is, headers included.
+// Memory addresses. The whole file is mapped, including its headers.
 const (
 	fileAddress     = 0x400000
 	timespecAddress = fileAddress + headerSize
@@ -20,8 +20,7 @@ const (
 	pageSize     = 4096
 )
 
-// elf is an executable with a segment for the file and one of pages that are zero until they are touched (elf(5)): those of
-// Touch and one for input.
+// elf returns an executable with two segments (elf(5)): one for the file, and one of zero pages, which are the pages of Touch and one for input.
 func (p Program) elf() []byte {
 	code := p.code()
 	size := uint64(headerSize + timespecSize + len(code))
@@ -46,13 +45,13 @@ func (p Program) elf() []byte {
 	for _, part := range parts {
 		var err error
 		if file, err = binary.Append(file, binary.LittleEndian, part); err != nil {
-			panic(err) // one of the types above has no fixed size
+			panic(err) // cannot fail: all types above have a fixed size
 		}
 	}
 	return file
 }
 
-// cloneFlags are those that tasks are started with (include/uapi/linux/sched.h). Threads share the stack, too, which nobody uses.
+// cloneFlags returns the clone(2) flags of the tasks (include/uapi/linux/sched.h). Threads also share the stack, which the program does not use.
 func (p Program) cloneFlags() uint32 {
 	const sigchld = 17
 	const threads = unix.CLONE_VM | unix.CLONE_FS | unix.CLONE_FILES | unix.CLONE_SIGHAND | unix.CLONE_THREAD | unix.CLONE_SYSVSEM

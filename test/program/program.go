@@ -1,5 +1,5 @@
-// Package program makes executables that do a known number of something and hardly anything else: static ELF files of
-// a few instructions, without a runtime or a libc, so that what they do can be counted to the last one.
+// Package program makes executables that cause a known number of events and hardly anything else. They are static ELF files of a few
+// instructions, without a runtime or a libc, so that tests can check counts exactly.
 package program
 
 import (
@@ -8,21 +8,21 @@ import (
 	"testing"
 )
 
-// Program is a loop, and an exit.
+// Program is a program that runs a loop and exits.
 type Program struct {
 	Body  Body
-	Times uint64 // that the body is run; at least 1
-	Exit  uint8  // status
+	Times uint64 // how many times the loop runs; at least 1
+	Exit  uint8  // exit status
 
-	Wait    bool   // first for a byte, or the end, of standard input
-	Tasks   uint16 // that it starts, which do the same, before the first one runs the loop itself
-	Threads bool   // the tasks are threads; otherwise they are processes, and waited for at the end
+	Wait    bool   // first wait for a byte, or the end, of standard input
+	Tasks   uint16 // number of tasks to start, which run the loop, too, before the first task runs it
+	Threads bool   // the tasks are threads; otherwise they are processes, and the first task waits for their end
 }
 
-// Body is what the loop does each time.
+// Body is the body of the loop.
 type Body int
 
-// What loops can do.
+// The bodies.
 const (
 	Spin    Body = iota // nothing
 	GetPPID             // the system call getppid
@@ -31,10 +31,10 @@ const (
 	Sleep               // block for a millisecond
 )
 
-// MaxPages is how many pages there are to touch: less than a huge page, so that each costs a fault of its own.
+// MaxPages is the number of pages that Touch can touch. They are less than a huge page, so that each page causes a separate fault.
 const MaxPages = 256
 
-// Instructions is how many instructions a Spin and its tasks execute in user mode.
+// Instructions returns the number of instructions that a Spin and its tasks execute in user mode.
 func (p Program) Instructions() uint64 {
 	start := uint64(startInstructions)
 	if p.Wait {
@@ -43,14 +43,14 @@ func (p Program) Instructions() uint64 {
 	return start + p.InstructionsAfterWait()
 }
 
-// InstructionsAfterWait is how many of them a Spin executes when it has waited: two each time, which every loop needs.
+// InstructionsAfterWait returns the number of these instructions that come after the wait. A Spin has two in each round, which every loop needs.
 func (p Program) InstructionsAfterWait() uint64 {
 	tasks := uint64(p.Tasks)
 	all := (1 + tasks) * (2*p.Times + exitInstructions)
 	if tasks == 0 {
 		return all
 	}
-	reaps := 1 + tasks // each finds that there is no child
+	reaps := 1 + tasks // each task finds once that it has no child
 	if !p.Threads {
 		reaps += tasks
 	}
@@ -63,7 +63,8 @@ func (p Program) Write(t testing.TB) string {
 	return p.WriteAs(t, "program")
 }
 
-// WriteAs is Write with another name, for tests that find the program among all of the machine: tests of other packages run theirs meanwhile.
+// WriteAs is like Write but sets the file's name. It is for tests that search the whole machine for the program while tests of other packages run
+// programs, too.
 func (p Program) WriteAs(t testing.TB, name string) string {
 	t.Helper()
 	name = filepath.Join(t.TempDir(), name)

@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// TestPrograms runs each kind; what they do is counted by the tests that use them.
+// TestPrograms runs each kind of program. The tests that use the programs count their events.
 func TestPrograms(t *testing.T) {
 	for name, p := range map[string]Program{
 		"spin":    {Body: Spin, Times: 1000, Exit: 0},
@@ -38,7 +38,7 @@ func TestTouchFaultsForEachPage(t *testing.T) {
 		}
 		return cmd.ProcessState.SysUsage().(*syscall.Rusage).Minflt
 	}
-	// The parent's part of the child, before exec, has faults of its own: they vary by a few.
+	// Between fork and exec the child causes more faults, whose number varies by a few.
 	if got := faults(MaxPages) - faults(1); got < MaxPages-100 {
 		t.Errorf("%d pages make %d more faults than 1 page", MaxPages, got)
 	}
@@ -67,7 +67,7 @@ func TestTasksDoTheSame(t *testing.T) {
 			if err := cmd.Run(); err != nil {
 				t.Fatal(err)
 			}
-			// Children that have been waited for are in it.
+			// Includes children that the program has waited for.
 			if got := cmd.ProcessState.SysUsage().(*syscall.Rusage).Nvcsw; got < times*(1+tasks) {
 				t.Errorf("%d tasks that sleep %d times made %d voluntary context switches", 1+tasks, times, got)
 			}

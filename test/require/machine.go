@@ -9,8 +9,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Paranoid sets kernel.perf_event_paranoid for the rest of a test. It is the whole machine's: tests of other packages
-// that set it meanwhile wait.
+// Paranoid sets kernel.perf_event_paranoid for the rest of a test. The setting applies to the whole machine, so tests of other packages that
+// set it wait until the test ends.
 func Paranoid(t testing.TB, level int) {
 	t.Helper()
 	Root(t)
@@ -30,26 +30,28 @@ func Paranoid(t testing.TB, level int) {
 	})
 }
 
-// HostileNames lets a test have processes and cgroups whose names are several lines. Tests that call PlainNames do not run meanwhile, of any package.
+// HostileNames is for tests that create processes and cgroups whose names have several lines. Until the test ends, tests that call PlainNames wait,
+// also those of other packages.
 func HostileNames(t testing.TB) {
 	t.Helper()
 	lock(t, "names", unix.LOCK_EX)
 }
 
-// PlainNames is for tests that compare what others print of the whole machine line by line: see HostileNames.
+// PlainNames is for tests that compare, line by line, the output of other programs about the whole machine. It keeps tests that call HostileNames
+// from running.
 func PlainNames(t testing.TB) {
 	t.Helper()
 	lock(t, "names", unix.LOCK_SH)
 }
 
-// lock locks something of the machine's, alone (unix.LOCK_EX) or with others (LOCK_SH), for the rest of a test. It waits until it can.
+// lock locks a resource of the machine for the rest of a test, exclusively (unix.LOCK_EX) or shared (unix.LOCK_SH). It waits until the lock is free.
 func lock(t testing.TB, what string, how int) {
 	t.Helper()
 	f, err := os.OpenFile(filepath.Join(os.TempDir(), "bperf-test-"+what+".lock"), os.O_CREATE|os.O_RDWR, 0o600)
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { f.Close() }) // and so unlocks it
+	t.Cleanup(func() { f.Close() }) // unlocks it
 	for {
 		if err := unix.Flock(int(f.Fd()), how); err == nil {
 			return

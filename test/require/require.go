@@ -1,7 +1,6 @@
-// Package require says what a test needs of the machine it runs on. What is missing is set up where that is
-// possible; otherwise the test is skipped, saying what it would have needed, unless the machine is one that
-// must have it: under CI (CI is set) root is a must, and in a guest whatever BPERF_REQUIRE lists
-// ("root,pmu").
+// Package require checks whether the machine meets the requirements of a test. If possible, it sets up what is missing. Otherwise it skips the
+// test with the missing requirement, or fails the test if the machine must meet it: with CI set, a machine must have root; a guest must have
+// what BPERF_REQUIRE lists ("root,pmu").
 package require
 
 import (
@@ -25,7 +24,7 @@ import (
 	"github.com/bperf/bperf/test/upstream/packaged"
 )
 
-// must reports whether this machine was promised to have the thing.
+// must reports whether BPERF_REQUIRE lists the thing.
 func must(thing string) bool {
 	return slices.Contains(strings.Split(os.Getenv("BPERF_REQUIRE"), ","), thing)
 }
@@ -38,7 +37,7 @@ func missing(t testing.TB, fatal bool, format string, args ...any) {
 	t.Skipf(format, args...)
 }
 
-// Tools is for tests that run programs of others, by their names. CI has them on this machine (needed in test/plan.go); guests do not.
+// Tools is for tests that run the named programs. In CI this machine must have them (needed in test/plan.go); guests do not have them.
 func Tools(t testing.TB, names ...string) {
 	t.Helper()
 	for _, name := range names {
@@ -48,7 +47,7 @@ func Tools(t testing.TB, names ...string) {
 	}
 }
 
-// Root is for tests that need the rights to count everything.
+// Root is for tests that need root, for example to count everything.
 func Root(t testing.TB) {
 	t.Helper()
 	if os.Geteuid() != 0 {
@@ -56,7 +55,7 @@ func Root(t testing.TB) {
 	}
 }
 
-// FUSE is for tests that serve a file system themselves. The kernels of guests are without it.
+// FUSE is for tests that serve a FUSE file system. The kernels of guests do not support FUSE.
 func FUSE(t testing.TB) {
 	t.Helper()
 	if _, err := os.Stat("/dev/fuse"); err != nil {
@@ -67,7 +66,7 @@ func FUSE(t testing.TB) {
 // IsGuest reports whether this is a guest of test/guest.
 func IsGuest() bool { return os.Getenv("BPERF_GUEST") != "" }
 
-// Guest is for tests that change what others on the same machine would notice.
+// Guest is for tests that would disturb other users of the same machine.
 func Guest(t testing.TB) {
 	t.Helper()
 	if !IsGuest() {
@@ -75,8 +74,8 @@ func Guest(t testing.TB) {
 	}
 }
 
-// SwitchCPU is for tests that take a CPU of their guest offline, and bring it back: turn writes 0 or 1 to its file online
-// (https://docs.kernel.org/core-api/cpu_hotplug.html), from any goroutine. When the test ends, the CPU is online.
+// SwitchCPU is for tests that take a CPU of their guest offline and back online. turn writes "0" or "1" to the CPU's file online
+// (https://docs.kernel.org/core-api/cpu_hotplug.html). Any goroutine may call it. The CPU is back online when the test ends.
 func SwitchCPU(t testing.TB, cpu int) (turn func(online string)) {
 	t.Helper()
 	Guest(t)
@@ -94,10 +93,10 @@ func SwitchCPU(t testing.TB, cpu int) (turn func(online string)) {
 	return turn
 }
 
-// HostRunsIt is the reason of a test that is skipped in guests because its result is the same there.
+// HostRunsIt is the message of a test that guests skip because its result does not depend on the kernel.
 const HostRunsIt = "asks the kernel nothing: the host runs it"
 
-// NoKernel is for tests that ask the kernel nothing that differs between kernels. They pass on every kernel or on none, so they run on the host alone.
+// NoKernel is for tests whose result does not depend on the kernel. They run only on the host.
 func NoKernel(t testing.TB) {
 	t.Helper()
 	if IsGuest() {
@@ -105,7 +104,7 @@ func NoKernel(t testing.TB) {
 	}
 }
 
-// Long reports whether the long versions of tests are wanted: `make test-long`.
+// Long reports whether tests should run their long versions: `make test-long`.
 func Long() bool { return os.Getenv("BPERF_LONG") != "" }
 
 // PMU is for tests that need hardware counters.
@@ -121,7 +120,7 @@ func PMU(t testing.TB) {
 	unix.Close(fd)
 }
 
-// Breakpoints is for tests that count accesses to memory with hardware breakpoints. Some virtual machines let them be opened, and they count nothing.
+// Breakpoints is for tests that count memory accesses with hardware breakpoints. On some virtual machines a breakpoint can be opened but counts nothing.
 func Breakpoints(t testing.TB) {
 	t.Helper()
 	Root(t)
@@ -151,8 +150,8 @@ func Lockdown(t testing.TB) {
 	}
 }
 
-// ExactPMU is for tests that need the PMU of the arm64 guests: one counter of cycles and six of anything, instructions
-// among it, all of which count to the last instruction as long as only one CPU is online.
+// ExactPMU is for tests that need the PMU of the arm64 guests. It has one counter for cycles and six for any event, including instructions. All of
+// them count exactly while only one CPU is online.
 func ExactPMU(t testing.TB) {
 	t.Helper()
 	if !must("exact-pmu") {
@@ -161,7 +160,7 @@ func ExactPMU(t testing.TB) {
 	PMU(t)
 }
 
-// Perf is for tests beside perf, whose path it returns: that of Debian 12 (6.1), or in a guest the one that was put there.
+// Perf is for tests that compare with perf. It returns the path of the perf of Debian 12 (6.1) or, in a guest, of the guest's perf.
 func Perf(t testing.TB) string {
 	t.Helper()
 	perf, err := FindPerf()
@@ -171,7 +170,7 @@ func Perf(t testing.TB) string {
 	return perf
 }
 
-// FindPerf returns the perf of Perf, for tests that compare with it besides.
+// FindPerf is like Perf but returns an error, for tests that also work without perf.
 func FindPerf() (string, error) {
 	if IsGuest() {
 		return exec.LookPath("perf")
@@ -179,7 +178,7 @@ func FindPerf() (string, error) {
 	return findPackaged(packaged.Oldest)
 }
 
-// UpstreamPerf is for tests together with upstream perf, whose path it returns: one that has `stat --bpf-counters`.
+// UpstreamPerf is for tests that need upstream perf, which has `stat --bpf-counters`. It returns the path of perf.
 func UpstreamPerf(t testing.TB) string {
 	t.Helper()
 	if !must("upstream-perf") {
@@ -192,7 +191,7 @@ func UpstreamPerf(t testing.TB) string {
 	return perf
 }
 
-// NewestPerf is for tests beside the perf of Debian testing, whose path it returns.
+// NewestPerf is for tests that compare with the perf of Debian testing. It returns the path of perf.
 func NewestPerf(t testing.TB) string {
 	t.Helper()
 	if IsGuest() {
@@ -205,7 +204,7 @@ func NewestPerf(t testing.TB) string {
 	return perf
 }
 
-// findPackaged returns the path of a perf that `go run ./test` has fetched before.
+// findPackaged returns the path of a suite's perf, which `go run ./test` must have fetched.
 func findPackaged(suite string) (string, error) {
 	path, err := packaged.Path(suite)
 	if err != nil {
@@ -217,7 +216,7 @@ func findPackaged(suite string) (string, error) {
 	return path, nil
 }
 
-// Browser is for tests of pages, and returns the path of Chromium. Under CI it is installed where it is missing.
+// Browser is for tests of HTML pages. It returns the path of Chromium. In CI it installs Chromium if it is missing.
 func Browser(t testing.TB) string {
 	t.Helper()
 	const browser = "chromium"
@@ -233,7 +232,7 @@ func Browser(t testing.TB) string {
 	return path
 }
 
-// OneCPU takes all CPUs but the first offline for the rest of the test; only in a guest.
+// OneCPU takes all CPUs except the first offline for the rest of the test. Only guests run such tests.
 func OneCPU(t testing.TB) {
 	t.Helper()
 	Guest(t)
@@ -253,8 +252,8 @@ func OneCPU(t testing.TB) {
 	}
 }
 
-// CgroupV1 mounts the v1 hierarchy of perf events, which takes them from v2 for the rest of the test, and returns its root;
-// only in a guest.
+// CgroupV1 mounts the cgroup v1 hierarchy of perf events and returns its root. For the rest of the test perf events belong to v1 instead of
+// v2. Only guests run such tests.
 func CgroupV1(t testing.TB) (root string) {
 	t.Helper()
 	Guest(t)
@@ -279,8 +278,8 @@ func CgroupV1(t testing.TB) (root string) {
 	return root
 }
 
-// endsSoon waits for the v1 hierarchy of perf events to end after it was unmounted. It does not as long as a cgroup in it that
-// was removed still has tasks or counters that come to their end; then it has to be unmounted once more.
+// endsSoon waits up to a second for the end of the unmounted v1 hierarchy of perf events, and reports whether it has ended. The hierarchy stays while
+// a removed cgroup in it still has tasks or counters that are ending. Then it must be mounted and unmounted once more.
 func endsSoon(t testing.TB) bool {
 	t.Helper()
 	for range 100 {
@@ -296,7 +295,7 @@ func endsSoon(t testing.TB) bool {
 	return false
 }
 
-// Tracefs mounts tracefs where it is not and returns where it is.
+// Tracefs mounts tracefs if it is not mounted, and returns its directory.
 func Tracefs(t testing.TB) string {
 	t.Helper()
 	Root(t)
@@ -313,7 +312,7 @@ func Tracefs(t testing.TB) string {
 	return dir
 }
 
-// BPFFS mounts bpffs on /sys/fs/bpf, through which sessions share counters, where it is not.
+// BPFFS mounts bpffs on /sys/fs/bpf if it is not mounted. Sessions share counters through it.
 func BPFFS(t testing.TB) {
 	t.Helper()
 	Root(t)
@@ -330,7 +329,7 @@ func BPFFS(t testing.TB) {
 	}
 }
 
-// ManyPrograms is how many BPF programs a test loads and unloads one after another that does so with many, at the pace of Pace.
+// ManyPrograms returns the number of BPF programs for tests that load and unload many programs, one after another. Such tests use a Pace.
 func ManyPrograms() int {
 	if IsGuest() && Long() {
 		return 1000
@@ -338,13 +337,14 @@ func ManyPrograms() int {
 	return 200
 }
 
-// mostFreed is how many BPF programs may wait to be freed at once: far fewer than the 256 that stop Linux 6.18 (docs/kernel-notes.md).
+// mostFreed is the largest number of BPF programs that may wait to be freed at once. It is far below 256, which stop Linux 6.18
+// (docs/kernel-notes.md).
 const mostFreed = 32
 
-// Pace is that of a test which loads and unloads many BPF programs.
+// Pace slows down a test that loads and unloads many BPF programs.
 type Pace struct{ closed int }
 
-// Closed is to be called after each program that was closed. It waits now and then, for a grace period of RCU, after which the kernel
+// Closed must be called after each program is closed. After every 32 programs it waits for an RCU grace period, after which the kernel
 // frees programs.
 func (p *Pace) Closed(t testing.TB) {
 	t.Helper()

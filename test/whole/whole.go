@@ -1,4 +1,4 @@
-// Package whole makes files and directories that appear complete or not at all: what tests fetch and keep.
+// Package whole creates files and directories atomically: they appear complete or not at all. It is for files that tests fetch and cache.
 package whole
 
 import (
@@ -6,8 +6,8 @@ import (
 	"path/filepath"
 )
 
-// Make makes what is to be at a path. In a directory of its own, which is removed in the end, it is made by a function, which returns the path
-// of what is to be there: that directory itself, or something in it.
+// Make creates the file or directory at path. It calls in with a temporary directory, which it removes at the end. in returns what to move to path:
+// the temporary directory itself, or something in it.
 func Make(path string, in func(dir string) (made string, err error)) error {
 	parent := filepath.Dir(path)
 	if err := os.MkdirAll(parent, 0o755); err != nil {
