@@ -1,11 +1,11 @@
-// Guest runs tests, or a command, on other kernels: it boots each in QEMU, one after another.
+// Guest runs tests, or a command, on other kernels. It boots each kernel in QEMU, one after another.
 //
 //	go run ./test/guest [-kernel ARCH/SUITE]... [-run REGEXP] [-count N] [-perf] [-smp N] [-timeout D] PACKAGE...
 //	go run ./test/guest [-kernel ARCH/SUITE]... [-perf] [-smp N] [-timeout D] -- COMMAND [ARGUMENT...]
 //
-// A kernel is the cloud kernel of a suite of Debian for amd64 or arm64: amd64/bookworm is 6.1, arm64/trixie 6.12,
-// arm64/testing the newest that Debian has let in. With /lockdown behind it, it is booted in lockdown=confidentiality. The exit status is the command's, or that of the
-// tests, and 125 when the guest did not get that far.
+// A kernel is the cloud kernel of a Debian suite for amd64 or arm64: amd64/bookworm is 6.1, arm64/trixie is 6.12, and arm64/testing is the newest
+// kernel in Debian testing. With the suffix /lockdown it boots in lockdown=confidentiality. The exit status is that of the command or of the
+// tests, or 125 if the guest did not run them.
 package main
 
 import (

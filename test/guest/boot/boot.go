@@ -1,5 +1,5 @@
-// Package boot runs tests, or a command, on another kernel: a guest in QEMU, with software emulation, with nothing in the machine besides
-// the tests' binaries, bperf and a busybox.
+// Package boot runs tests, or a command, on another kernel. The kernel runs in a guest: a QEMU machine with software emulation, which contains
+// only the tests' binaries, bperf and a busybox.
 package boot
 
 import (
@@ -28,30 +28,30 @@ type Options struct {
 	Timeout time.Duration // for the whole guest, by the clock of this machine
 	Perf    bool          // put upstream perf into the guest
 
-	Packages []string // to test, of them the tests that match Run, each Count times (0 is once); or
-	Run      string
-	Count    int
-	Command  []string // to run
+	Packages []string // packages to test, or
+	Run      string   // only tests that match
+	Count    int      // runs of each test; 0 means 1
+	Command  []string // a command to run instead of tests
 }
 
-// Guest is a kernel that is ready to be booted.
+// Guest is a guest that is ready to boot.
 type Guest struct {
-	Release string // of the kernel: 6.12.107+deb13-cloud-arm64
+	Release string // the kernel's release, for example 6.12.107+deb13-cloud-arm64
 
 	tmp     string // directory with its initramfs
 	machine machine.Machine
 	timeout time.Duration
 }
 
-// parts are what a guest is made of besides what it runs.
+// parts are the parts of a guest apart from the programs that it runs.
 type parts struct {
 	arch   machine.Arch
 	kernel *kernel.Kernel
-	perf   string // upstream's, or empty
+	perf   string // upstream perf, or empty
 }
 
-// Fetch makes sure that QEMU, the kernel and upstream perf are on this machine. It installs, downloads and builds what is missing; one call
-// at a time may do that.
+// Fetch makes sure that QEMU, the kernel and upstream perf are on this machine. It installs, downloads and builds what is missing. It must not be
+// called concurrently.
 func Fetch(o *Options) error {
 	_, err := fetch(o)
 	return err
@@ -81,7 +81,7 @@ func fetch(o *Options) (p parts, err error) {
 	return p, err
 }
 
-// Prepare fetches and compiles what a guest needs. The caller removes the guest.
+// Prepare fetches and compiles everything that a guest needs. The caller must call Guest.Remove.
 func Prepare(b *binaries.Builder, o *Options) (*Guest, error) {
 	p, err := fetch(o)
 	if err != nil {
@@ -112,7 +112,7 @@ func Prepare(b *binaries.Builder, o *Options) (*Guest, error) {
 	return g, nil
 }
 
-// Run boots the guest, copies what runs there to output while it prints it, and returns its exit status.
+// Run boots the guest and returns the exit status of its job. It copies the output of the guest's programs to output as they print it.
 func (g *Guest) Run(ctx context.Context, output io.Writer) (int, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, g.timeout, fmt.Errorf("not done after %s", g.timeout))
 	defer cancel()
@@ -123,7 +123,7 @@ func (g *Guest) Run(ctx context.Context, output io.Writer) (int, error) {
 // Remove removes the guest's files.
 func (g *Guest) Remove() { os.RemoveAll(g.tmp) }
 
-// lockdown ends the name of a kernel that is booted in lockdown=confidentiality.
+// lockdown is the suffix of the name of a kernel that boots in lockdown=confidentiality.
 const lockdown = "/lockdown"
 
 func isLockdown(kernel string) bool { return strings.HasSuffix(kernel, lockdown) }

@@ -16,19 +16,19 @@ import (
 	"github.com/bperf/bperf/test/guest/machine"
 )
 
-// sources is where the module's directories are in a guest.
+// sources is the directory of the module in a guest.
 const sources = "/src"
 
-// testTimeout is by the clock of the guest, which under -icount leaps over the time in which nothing runs.
+// testTimeout is the timeout of a package's tests by the guest's clock, which under -icount skips the time in which the guest is idle.
 const testTimeout = "20m"
 
-// content is what is in a guest's initramfs.
+// content is the content of a guest's initramfs.
 type content struct {
-	files map[string]string // path in the guest to file here
+	files map[string]string // file on this machine by path in the guest
 	job   job.Job
 }
 
-// build compiles what a guest runs.
+// build compiles the programs that a guest runs.
 func build(b *binaries.Builder, o *Options, arch machine.Arch) (*content, error) {
 	c := &content{
 		files: map[string]string{},
@@ -87,7 +87,7 @@ func (c *content) addPackages(b *binaries.Builder, o *Options, arch machine.Arch
 	return nil
 }
 
-// addTests puts a package's test binary into the guest, to run in a directory with the package's testdata.
+// addTests adds a package's test binary and the command that runs it in the directory with the package's testdata.
 func (c *content) addTests(p binaries.Package, file string, o *Options) {
 	dir := path.Join(sources, p.Path())
 	binary := dir + "/" + path.Base(p.Path()) + ".test"
@@ -100,7 +100,7 @@ func (c *content) addTests(p binaries.Package, file string, o *Options) {
 	})
 }
 
-// addTestdata puts the testdata of every package where tests find their own, and that of their neighbours.
+// addTestdata adds the testdata of every package at the same relative path, so that tests find their own testdata and that of other packages.
 func (c *content) addTestdata(moduleDir string) error {
 	return filepath.WalkDir(moduleDir, func(name string, d fs.DirEntry, err error) error {
 		if err != nil || !d.Type().IsRegular() || !strings.Contains(name, "/testdata/") {
@@ -112,7 +112,7 @@ func (c *content) addTestdata(moduleDir string) error {
 	})
 }
 
-// addPerf puts upstream perf into the guest, and promises it to the tests.
+// addPerf adds upstream perf to the guest, and requires that its tests find it.
 func (c *content) addPerf(file string) {
 	c.files["/bin/perf"] = file
 	c.job.Env["BPERF_REQUIRE"] += ",upstream-perf"

@@ -15,16 +15,16 @@ const (
 	syslogActionClear   = 5
 )
 
-// kernelLines is how many messages of the kernel are shown: the verdict of the OOM killer comes last, behind its tables.
+// kernelLines is the number of kernel messages that are shown. The OOM killer's verdict comes last, behind its tables.
 const kernelLines = 20
 
-// forgetKernelLog makes the messages so far no part of what writeKernelLog reads.
+// forgetKernelLog clears the kernel's messages, so that writeKernelLog does not write them.
 func forgetKernelLog() error {
 	_, err := unix.Klogctl(syslogActionClear, nil)
 	return err
 }
 
-// writeKernelLog writes the last messages of the kernel since forgetKernelLog. They say why a command was killed.
+// writeKernelLog writes the kernel's last messages since forgetKernelLog. They show why a command was killed.
 func writeKernelLog(w io.Writer) {
 	buffer := make([]byte, 64<<10)
 	n, err := unix.Klogctl(syslogActionReadAll, buffer)
@@ -43,7 +43,7 @@ func writeKernelLog(w io.Writer) {
 	}
 }
 
-// level begins each line that syslog(2) returns.
+// level matches the log level at the start of each line of syslog(2).
 var level = regexp.MustCompile(`^<\d+>`)
 
 // lastLines returns the last lines of a log without their levels.

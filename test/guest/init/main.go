@@ -1,5 +1,5 @@
-// Init is the first process of a guest, and the only one besides the commands of its job: it sets the machine up, runs
-// them, reports the status and powers off.
+// Init is the first process of a guest. It sets up the machine, runs the commands of the guest's job, reports the exit status and ends the
+// machine. Apart from the commands there is no other process.
 package main
 
 import (
@@ -15,9 +15,9 @@ import (
 
 func main() {
 	if err := work(); err != nil {
-		fmt.Fprintln(os.Stderr, "init:", err) // to the console, which the runner shows when there is no status
+		fmt.Fprintln(os.Stderr, "init:", err) // to the console, which the runner shows if it gets no status
 	}
-	// The runner's QEMU ends when the machine would start anew.
+	// The runner's QEMU exits instead of rebooting (-no-reboot).
 	unix.Reboot(unix.LINUX_REBOOT_CMD_RESTART)
 }
 

@@ -7,11 +7,11 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// port is a line to the runner: a virtio serial port, or a serial line set to pass bytes on unchanged.
+// port is a connection to the runner: a virtio serial port, or a serial line in raw mode.
 type port struct{ *os.File }
 
-// openPort opens a device as soon as its driver has made it. Writes to it return when the runner's side has taken the
-// bytes: os.OpenFile would make it non-blocking, and what is under way when the machine ends would be lost.
+// openPort waits until the driver has created a device, and opens it in blocking mode, so that a write returns when the runner's side has
+// taken the bytes. os.OpenFile would make it non-blocking, and bytes in transit when the machine ends would be lost.
 func openPort(name string) (*port, error) {
 	const pause = 5 * time.Millisecond
 	const flags = unix.O_RDWR | unix.O_NOCTTY | unix.O_CLOEXEC
@@ -39,9 +39,9 @@ func (p *port) raw() error {
 	return unix.IoctlSetTermios(int(p.Fd()), unix.TCSETS, t)
 }
 
-// Close closes the port when all that was written has left the machine.
+// Close closes the port after all written bytes have left the machine.
 func (p *port) Close() error {
-	const drain = 1 // tcdrain(3) is TCSBRK with an argument that is not zero
+	const drain = 1 // TCSBRK with a nonzero argument is tcdrain(3)
 	if err := unix.IoctlSetInt(int(p.Fd()), unix.TCSBRK, drain); err != nil && err != unix.ENOTTY {
 		return err
 	}

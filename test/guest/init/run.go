@@ -11,13 +11,13 @@ import (
 	"github.com/bperf/bperf/test/guest/job"
 )
 
-// run runs a command in a session of its own, without input, and returns how it ended.
+// run runs a command in a new session, without input, and returns its wait status.
 func run(c job.Command, output io.Writer) (unix.WaitStatus, error) {
 	program, err := exec.LookPath(c.Args[0])
 	if err != nil {
 		return 0, err
 	}
-	// The command gets a pipe, as from go test: it must not find itself on a terminal.
+	// The command's output is a pipe, as in go test, and not a terminal.
 	r, w, err := os.Pipe()
 	if err != nil {
 		return 0, err
@@ -48,14 +48,14 @@ func run(c job.Command, output io.Writer) (unix.WaitStatus, error) {
 	if err != nil {
 		return 0, err
 	}
-	// What the command left running would hold the pipe open.
+	// Processes that the command left behind would hold the pipe open.
 	if err := unix.Kill(-1, unix.SIGKILL); err != nil && err != unix.ESRCH {
 		return 0, err
 	}
 	return status, <-copied
 }
 
-// reap waits for a process, and meanwhile for those that lost their parents: that is the first process's duty.
+// reap waits for a process. Until then it also reaps orphans, which is the duty of the first process.
 func reap(pid int) (unix.WaitStatus, error) {
 	for {
 		var status unix.WaitStatus

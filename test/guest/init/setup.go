@@ -11,7 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// mounts in order. cgroup v2 is mounted alone, where every distribution has it.
+// mounts are the file systems to mount, in order. cgroup v2 is mounted without v1, at the place where every distribution has it.
 var mounts = []struct{ kind, dir, options string }{
 	{"devtmpfs", "/dev", ""},
 	{"proc", "/proc", ""},
@@ -38,7 +38,7 @@ func mountAll() error {
 	return nil
 }
 
-// prepare does what the start of any distribution does besides mounting.
+// prepare does the rest of the setup, apart from mounting, that every distribution does at boot.
 func prepare() error {
 	for name, target := range map[string]string{
 		"/dev/fd":     "/proc/self/fd",
@@ -65,8 +65,8 @@ func prepare() error {
 	return loopbackUp()
 }
 
-// enableControllers lets groups below the root have every controller. Without a first write the kernel does not enable
-// perf_event below the root either, which it otherwise does by itself, and cgroup events fail with ENOENT.
+// enableControllers enables every controller for the groups below the root. The kernel enables perf_event by itself, but not before a first
+// write. Without it, cgroup events fail with ENOENT.
 func enableControllers(root string) error {
 	controllers, err := os.ReadFile(root + "/cgroup.controllers")
 	if err != nil {

@@ -19,7 +19,7 @@ type Writer struct {
 	w     io.Writer
 	inode uint32
 	dirs  map[string]bool
-	err   error // the first
+	err   error // the first error
 }
 
 // NewWriter returns a Writer of an empty archive.
@@ -27,7 +27,7 @@ func NewWriter(w io.Writer) *Writer {
 	return &Writer{w: w, dirs: map[string]bool{".": true, "/": true}}
 }
 
-// Dir adds a directory, and those above it, unless they are there.
+// Dir adds a directory and its parents, unless the archive has them.
 func (w *Writer) Dir(name string) {
 	name = path.Clean(name)
 	if w.dirs[name] {
@@ -38,14 +38,14 @@ func (w *Writer) Dir(name string) {
 	w.entry(name, Directory|0o755, nil)
 }
 
-// File adds a regular file, and the directories it is in.
+// File adds a regular file and its parent directories.
 func (w *Writer) File(name string, perm uint32, data []byte) {
 	name = path.Clean(name)
 	w.Dir(path.Dir(name))
 	w.entry(name, Regular|perm, data)
 }
 
-// Close ends the archive and returns the first error of all that was written.
+// Close ends the archive and returns the first error of the Writer.
 func (w *Writer) Close() error {
 	w.inode = 0
 	w.entry("TRAILER!!!", 0, nil)
@@ -57,13 +57,13 @@ func (w *Writer) entry(name string, mode uint32, data []byte) {
 	header := fmt.Sprintf("070701%08x%08x%08x%08x%08x%08x%08x%08x%08x%08x%08x%08x%08x",
 		w.inode, mode, 0, 0, // uid, gid
 		1, 0, len(data), // links, modification time, size
-		0, 0, 0, 0, // the device it is on, the device it is
-		len(name)+1, 0) // the checksum is of another format
+		0, 0, 0, 0, // major and minor numbers of its device, and of the device that it is
+		len(name)+1, 0) // no checksum: only another format has it
 	w.padded([]byte(header + name + "\x00"))
 	w.padded(data)
 }
 
-// padded writes b and fills up to a multiple of four bytes; all that was written before ends at one.
+// padded writes b, padded to a multiple of four bytes.
 func (w *Writer) padded(b []byte) {
 	if w.err != nil {
 		return

@@ -1,4 +1,4 @@
-// Package job is what the runner and the init of its guests tell each other.
+// Package job defines the messages between the runner and the init of its guests.
 package job
 
 import (
@@ -7,35 +7,35 @@ import (
 	"io"
 )
 
-// File is where init finds its Job, as JSON.
+// File is the file in the guest with init's Job, as JSON.
 const File = "/job.json"
 
-// Job is what a guest is booted for.
+// Job is the work of a guest.
 type Job struct {
-	Output   string // device that gets what the commands print
-	Status   string // device that gets the Status
+	Output   string // device for the commands' output
+	Status   string // device for the Status
 	Env      map[string]string
 	Commands []Command // run one after another
 }
 
 // Command is a program to run.
 type Command struct {
-	Package string   // of the test binary that it is, or empty
-	Args    []string // the first is the program, looked up in PATH if it has no slash
-	Dir     string   // where it runs
+	Package string   // the package of a test binary; empty for other commands
+	Args    []string // the program, which is searched in PATH if it has no slash, and its arguments
+	Dir     string   // working directory
 }
 
-// Status is how it went.
+// Status is the result of a Job.
 type Status struct {
 	Exit int // status of the last command that failed, or 0; 128 + N for signal N
 }
 
-// Write writes the status as the last thing a guest does.
+// Write writes the status. A guest does it last.
 func (s Status) Write(w io.Writer) error {
 	return json.NewEncoder(w).Encode(s)
 }
 
-// ReadStatus reads what Write wrote. It fails with io.EOF when the guest ended without.
+// ReadStatus reads the status that Write has written. The error is io.EOF if the guest ended without a status.
 func ReadStatus(r io.Reader) (Status, error) {
 	var s Status
 	if err := json.NewDecoder(r).Decode(&s); err != nil {

@@ -9,7 +9,7 @@ import (
 	"os/exec"
 )
 
-// unpackBzImage replaces a bzImage with the ELF kernel in it.
+// unpackBzImage replaces a bzImage by the ELF kernel in it.
 func unpackBzImage(file string) error {
 	b, err := os.ReadFile(file)
 	if err != nil {
@@ -26,7 +26,7 @@ func unpackBzImage(file string) error {
 	return os.WriteFile(file, elf, 0o644)
 }
 
-// payload finds the compressed kernel by the setup header, boot protocol 2.08:
+// payload returns the compressed kernel, which it finds by the setup header, boot protocol 2.08:
 // https://docs.kernel.org/arch/x86/boot.html
 func payload(b []byte) ([]byte, error) {
 	const (
@@ -43,14 +43,14 @@ func payload(b []byte) ([]byte, error) {
 	protectedMode := (uint64(b[setupSectors]) + 1) * 512
 	from := protectedMode + uint64(le.Uint32(b[payloadOffset:]))
 	to := from + uint64(le.Uint32(b[payloadLength:]))
-	const size = 4 // of the kernel, which its build appends to what the compressor wrote
+	const size = 4 // the kernel's build appends the kernel's size, 4 bytes, to the compressor's output
 	if to > uint64(len(b)) || to < from+size {
 		return nil, fmt.Errorf("the bzImage of %d bytes says that its payload is at %d to %d", len(b), from, to)
 	}
 	return b[from : to-size], nil
 }
 
-// The compressions that Debian uses: bookworm and trixie.
+// The compressions of Debian's kernels: lz4 in bookworm, zstd in trixie.
 var decompressors = []struct {
 	magic   string
 	program string

@@ -1,4 +1,4 @@
-// Package kernel gets Debian's kernels for guests.
+// Package kernel fetches Debian's kernels for guests.
 package kernel
 
 import (
@@ -12,15 +12,15 @@ import (
 	"github.com/bperf/bperf/test/whole"
 )
 
-// Kernel is a kernel ready to boot, with a busybox of its suite and architecture, as files.
+// Kernel has the files of a kernel that is ready to boot, and of a busybox of its suite and architecture.
 type Kernel struct {
-	Release string // as uname -r gives it
-	Image   string // arm64: Image; amd64: the ELF kernel, without its decompressor
-	Busybox string // static
+	Release string // as printed by uname -r
+	Image   string // file; arm64: Image; amd64: the ELF kernel, without its decompressor
+	Busybox string // file; linked statically
 }
 
-// Get returns the newest cloud kernel of a Debian suite, out of the cache in dir if it is there. To get a newer one, remove
-// its directory from the cache.
+// Get returns the newest cloud kernel of a Debian suite. It fetches the kernel if it is not in the cache in dir. To get a newer one, remove its
+// directory from the cache.
 func Get(dir, arch, suite string) (*Kernel, error) {
 	dir = filepath.Join(dir, arch+"-"+suite)
 	if k, err := read(dir); err == nil {
@@ -44,7 +44,7 @@ func read(dir string) (*Kernel, error) {
 	}, nil
 }
 
-// fetch fills dir.
+// fetch puts the files of a kernel into dir.
 func fetch(dir, arch, suite string) error {
 	programs := map[string]string{"dpkg-deb": "dpkg"}
 	if arch == "amd64" {
@@ -58,7 +58,7 @@ func fetch(dir, arch, suite string) error {
 			return "", err
 		}
 		if arch == "amd64" {
-			// Decompressing itself takes the kernel many seconds under emulation.
+			// Under emulation, the kernel takes many seconds to decompress itself.
 			return tmp, unpackBzImage(filepath.Join(tmp, "kernel"))
 		}
 		return tmp, nil
@@ -81,7 +81,7 @@ func download(dir, arch, suite string) error {
 	if err != nil {
 		return err
 	}
-	// From 7.x on the image package is empty and depends on one that has the kernel.
+	// From 7.x on the image package is empty and depends on the package with the kernel.
 	pkg, err := dependency(archive, newest, "linux-binary-")
 	if err != nil {
 		pkg = newest

@@ -2,30 +2,30 @@ package machine
 
 import "fmt"
 
-// Arch is what differs between the machines of two architectures.
+// Arch has the properties of machines that depend on the architecture.
 type Arch struct {
-	Name    string // as Go and Debian call it
+	Name    string // name in Go and Debian
 	QEMU    string // program
-	Package string // of Debian, that has it
-	CPUs    int    // number that works best
+	Package string // Debian package of the program
+	CPUs    int    // the number of CPUs that works best
 
-	// Devices of the guest behind which the runner listens.
+	// The guest's devices that the runner reads.
 	Output string
 	Status string
 
-	// Require lists for test/require what these guests have: tests that need it fail where it is not found.
+	// Require lists for test/require what these guests have. Tests that need it fail, and do not skip, if they do not find it.
 	Require string
 
-	args        string // of QEMU
-	commandLine string // of the kernel
+	args        string // arguments of QEMU
+	commandLine string // part of the kernel's command line
 }
 
-// commandLine is the kernel's on every machine. A panic, and an oops too, ends the machine at once; what makes booting
-// slow under emulation and is not looked at by any test is off.
+// commandLine is the part of the kernel's command line for every machine. A panic or an oops ends the machine at once. Features that slow down
+// booting under emulation, and that no test needs, are off.
 const commandLine = "panic=-1 oops=panic quiet loglevel=4 nokaslr mitigations=off audit=0 cryptomgr.notests " +
 	"init_on_alloc=0 random.trust_cpu=on lsm=capability,bpf"
 
-// lockdown goes behind commandLine: the kernel takes the last list of security modules.
+// lockdown follows commandLine: the kernel uses the last list of security modules.
 const lockdown = " lsm=lockdown,capability,bpf lockdown=confidentiality"
 
 var arches = []Arch{
@@ -34,11 +34,11 @@ var arches = []Arch{
 		Output:  "/dev/ttyS1",
 		Status:  "/dev/ttyS2",
 		Require: "root",
-		// The kernel patches its own code when a trampoline is attached: with a thread for each CPU, QEMU shows that
-		// half done, and the guest panics. Debian's 6.1 has no virtio built in, so that lines are serial ones.
+		// The kernel patches its own code to attach a trampoline. With a thread for each CPU, QEMU executes half-patched
+		// code, and the guest panics. Debian's 6.1 has no built-in virtio, so the connections are serial lines.
 		args: "-M q35 -accel tcg,thread=single -cpu max,la57=off,cx16=off " +
 			"-serial chardev:console -serial chardev:output -serial chardev:status",
-		// Without ACPI's help, a triple fault is the reset that works.
+		// Without ACPI, only a triple fault resets the machine.
 		commandLine: "console=ttyS0 reboot=t tsc=reliable no_timer_check",
 	},
 	{
@@ -46,8 +46,8 @@ var arches = []Arch{
 		Output:  "/dev/vport0p1",
 		Status:  "/dev/vport0p2",
 		Require: "root,pmu,exact-pmu",
-		// With -icount the PMU counts instructions too, one for each nanosecond of the guest's time, which leaps to
-		// the next timer when all CPUs are idle: counts repeat, and sleeping takes no time.
+		// With -icount the PMU also counts instructions, one for each nanosecond of the guest's time. The time leaps to
+		// the next timer when all CPUs are idle. So counts are reproducible, and sleeping takes no time.
 		args: "-M virt,gic-version=3 -cpu max,pmu=on,pauth=off,sve=off -accel tcg -icount shift=0,sleep=off " +
 			"-serial chardev:console -device virtio-serial-pci " +
 			"-device virtserialport,nr=1,chardev=output -device virtserialport,nr=2,chardev=status",
@@ -55,7 +55,7 @@ var arches = []Arch{
 	},
 }
 
-// FindArch finds an architecture by its name.
+// FindArch returns the architecture with a name.
 func FindArch(name string) (Arch, error) {
 	for _, a := range arches {
 		if a.Name == name {

@@ -1,4 +1,4 @@
-// Package machine runs a kernel in QEMU, by software emulation alone.
+// Package machine runs a kernel in QEMU, with software emulation only.
 package machine
 
 import (
@@ -17,7 +17,7 @@ import (
 	"github.com/bperf/bperf/test/guest/job"
 )
 
-// Machine is what to boot.
+// Machine is a machine to boot.
 type Machine struct {
 	Arch      Arch
 	Kernel    string // file
@@ -27,12 +27,12 @@ type Machine struct {
 	Lockdown  bool // boot the kernel in lockdown=confidentiality
 }
 
-// Run boots the machine, copies to output what its job prints while it prints it, and returns the status that its init
-// reported. A machine that ends without one, or not before ctx does, is an error that shows what its console said last.
+// Run boots the machine and returns the status that its init reports. It copies the output of the job to output as the job prints it. It is an
+// error if the machine ends without a status, or not before ctx is done. The error includes the last output of the console.
 func (m *Machine) Run(ctx context.Context, output io.Writer) (job.Status, error) {
 	cmd := exec.CommandContext(ctx, m.Arch.QEMU, m.args()...)
 	cmd.Stderr = os.Stderr
-	// QEMU ends with this process, even if that is killed: the signal comes when the thread ends that has started QEMU.
+	// QEMU must end with this process, even if this process is killed. The kernel sends the signal when the thread that started QEMU ends.
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
@@ -69,7 +69,7 @@ func (m *Machine) Run(ctx context.Context, output io.Writer) (job.Status, error)
 	return status.Status, nil
 }
 
-// args are QEMU's. It gets the pipes that Run reads as the descriptors after standard error, in that order.
+// args returns QEMU's arguments. The descriptors behind standard error are the pipes that Run reads, in the same order.
 func (m *Machine) args() []string {
 	kernelArgs := m.Arch.commandLine + " " + commandLine
 	if m.Lockdown {
@@ -87,7 +87,7 @@ func (m *Machine) args() []string {
 	return append(args, strings.Fields(m.Arch.args)...)
 }
 
-// statusReader keeps the status that it reads, or why there is none.
+// statusReader reads the status, or keeps the reason why there is none.
 type statusReader struct {
 	job.Status
 	err error

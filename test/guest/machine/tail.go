@@ -5,7 +5,7 @@ import (
 	"io"
 )
 
-// tail keeps the last lines of what it reads.
+// tail keeps the last tailSize bytes that it reads.
 type tail struct{ kept []byte }
 
 const tailSize = 4 << 10
@@ -24,7 +24,7 @@ func (t *tail) read(r io.Reader) {
 	}
 }
 
-// String is the end of an error message.
+// String returns the text as the end of an error message.
 func (t *tail) String() string {
 	said := bytes.TrimSpace(bytes.ReplaceAll(t.kept, []byte("\r"), nil))
 	if len(said) == 0 {
