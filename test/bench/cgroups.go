@@ -12,7 +12,7 @@ import (
 // groups are empty cgroups in a common parent.
 type groups struct {
 	parent string   // directory
-	names  []string // below the hierarchy's root, as options take them
+	names  []string // relative to the hierarchy's root, as in options
 }
 
 func makeCgroups(n int) (*groups, error) {
@@ -39,7 +39,7 @@ func (g *groups) remove() error {
 	return errors.Join(append(errs, os.Remove(g.parent))...)
 }
 
-// cgroupRoot finds where cgroup v2 is mounted.
+// cgroupRoot returns the mount point of cgroup v2.
 func cgroupRoot() (string, error) {
 	mounts, err := os.ReadFile("/proc/self/mounts")
 	if err != nil {

@@ -11,19 +11,20 @@ import (
 	"strconv"
 )
 
-// Variables which make this program, started anew, one that has so many of something until its standard input ends.
+// Environment variables that turn a new process of this program into a helper. Their value is a number. The helper holds that many threads or
+// programs until its standard input ends.
 const (
-	threadsVariable  = "BPERF_BENCH_THREADS"  // that do nothing
-	programsVariable = "BPERF_BENCH_PROGRAMS" // of BPF
+	threadsVariable  = "BPERF_BENCH_THREADS"  // idle threads
+	programsVariable = "BPERF_BENCH_PROGRAMS" // BPF programs
 )
 
-// helperProcess is this program, started anew.
+// helperProcess is a helper: another process of this program.
 type helperProcess struct {
 	cmd   *exec.Cmd
 	stdin io.Closer
 }
 
-// startHelper waits until it has them.
+// startHelper starts a helper and waits until it holds n threads or programs.
 func startHelper(variable string, n int) (*helperProcess, error) {
 	self, err := os.Executable()
 	if err != nil {
@@ -54,7 +55,7 @@ func (p *helperProcess) pid() int { return p.cmd.Process.Pid }
 
 func (p *helperProcess) stop() error { return errors.Join(p.stdin.Close(), p.cmd.Wait()) }
 
-// helper is the other side of startHelper: it reports whether this process was one, and is at its end.
+// helper does the work of a helper if this process is one. It returns true when that work is done.
 func helper() bool {
 	if n, err := strconv.Atoi(os.Getenv(threadsVariable)); err == nil {
 		holdThreads(n)
@@ -78,7 +79,7 @@ func helper() bool {
 	return true
 }
 
-// hold waits for the end of standard input, after it has told that all is there.
+// hold reports to startHelper that the helper is ready, and waits for the end of standard input.
 func hold() {
 	fmt.Println("ready")
 	io.Copy(io.Discard, os.Stdin)

@@ -1,9 +1,10 @@
-// Bench runs bperf and the distribution's perf with the same arguments, in turns, and prints the medians of their wall
-// time, CPU time and peak memory, with the ratio: those of `stat` from its start to its end, with hardly anything to count; with -record those of `record` on a machine that
-// has too much to do; with -replay those of `script` and `report`; with -programs those of `prog list`, beside `bpftool prog`; with -profile those of `profile`, beside `record`
-// and `report`, and bcc's profile. With -lost it tells what became of the samples of a long profile.
+// Bench runs bperf and the distribution's perf with the same arguments, in turns. It prints the medians of their wall time, CPU time and peak
+// memory, with the ratio. By default it measures `stat` from its start to its end, with hardly anything to count.
+// With -record it measures `record` on an overloaded machine; with -replay, `script` and `report`; with -programs, `prog list` and `bpftool prog`;
+// with -profile, `profile`, perf's `record` and `report`, and bcc's profile. With -lost it reports what happened to the samples of a long profile.
+// With -truth it compares profiles with the known shares of their loads.
 //
-//	go run ./test/bench [-record | -replay | -programs N [-bpftool FILE] | -profile [-long TIME] [-hertz RATES] | -lost TIME] [-bperf FILE] [-perf FILE] [-n RUNS]
+//	go run ./test/bench [-record | -replay | -programs N [-bpftool FILE] | -profile [-long TIME] [-hertz RATES] | -lost TIME | -truth TIME] [-bperf FILE] [-perf FILE] [-n RUNS]
 package main
 
 import (
@@ -23,7 +24,7 @@ const (
 	cgroups = 60
 )
 
-// tenEvents are software events: every machine has them.
+// tenEvents are software events, which every machine has.
 const tenEvents = "task-clock,cpu-clock,context-switches,cpu-migrations,page-faults,minor-faults,major-faults," +
 	"alignment-faults,emulation-faults,bpf-output"
 
@@ -120,7 +121,7 @@ func (b *bench) run() error {
 	return b.compare(name, b.runs/5, "-a", "-e", tenEvents, "--for-each-cgroup", strings.Join(groups.names, ","), "true")
 }
 
-// compare prints what `stat ARGS...` costs with each of the two.
+// compare prints the costs of `stat ARGS...` with bperf and with perf.
 func (b *bench) compare(name string, runs int, args ...string) error {
 	args = append([]string{"stat", "-x,"}, args...)
 	ours, theirs, err := alternate(runs, append([]string{b.bperf}, args...), append([]string{b.perf}, args...))

@@ -15,17 +15,17 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// cost is what one run of a program took, with all that it ran and waited for.
+// cost is the cost of one run of a program, including the processes that it started and waited for.
 type cost struct {
 	wall, cpu time.Duration
 	stderr    []byte
-	peak, own int64 // KiB of the process itself: at most, and in the end those that belong to no file
+	peak, own int64 // KiB of the process itself: peak memory, and anonymous memory at its end
 }
 
-// costs are those of several runs.
+// costs are the costs of several runs.
 type costs []cost
 
-// metrics are what is printed of costs.
+// metrics are the printed metrics of costs.
 var metrics = []metric[cost]{
 	{"wall ms", func(c cost) float64 { return c.wall.Seconds() * 1e3 }},
 	{"CPU ms", func(c cost) float64 { return c.cpu.Seconds() * 1e3 }},
@@ -52,7 +52,7 @@ func median(values []float64) float64 {
 	return (values[(n-1)/2] + values[n/2]) / 2
 }
 
-// alternate runs two commands in turns, so that what else the machine does meets both. A first run of each is not measured.
+// alternate runs two commands in turns, so that other load on the machine affects both. It does not measure the first run of each.
 func alternate(runs int, a, b []string) (ofA, ofB costs, err error) {
 	for i := range runs + 1 {
 		costA, err := measure(a)
@@ -70,10 +70,10 @@ func alternate(runs int, a, b []string) (ofA, ofB costs, err error) {
 	return ofA, ofB, nil
 }
 
-// measure runs a command. It traces the process, to read its memory when it is about to end: the peak that wait4(2) tells is never less than
-// that of the process which started it.
+// measure runs a command and returns its cost. It traces the process to read its memory just before the end, because the peak that wait4(2)
+// returns is never less than that of the process that started the command.
 func measure(args []string) (c cost, err error) {
-	runtime.LockOSThread() // that traces
+	runtime.LockOSThread() // the tracer is a thread
 	defer runtime.UnlockOSThread()
 	var stderr bytes.Buffer
 	cmd := exec.Command(args[0], args[1:]...)
@@ -94,12 +94,12 @@ func measure(args []string) (c cost, err error) {
 	}
 	c.wall = time.Since(start)
 	c.cpu = time.Duration(usage.Utime.Nano() + usage.Stime.Nano())
-	cmd.Wait() // ends the copying of standard error; there is no child any more
+	cmd.Wait() // waits until standard error is copied; fails because follow has reaped the child
 	c.stderr = stderr.Bytes()
 	return c, nil
 }
 
-// follow traces a process that has stopped at its start, until its end.
+// follow traces a process from the stop at its start to its end.
 func (c *cost) follow(pid int) (usage unix.Rusage, err error) {
 	var status unix.WaitStatus
 	for {
@@ -123,7 +123,7 @@ func (c *cost) follow(pid int) (usage unix.Rusage, err error) {
 		default:
 			signal = int(status.StopSignal())
 		}
-		// ESRCH: another thread of it has ended it while this one was stopped for a signal.
+		// ESRCH: another thread has ended the process while this one was stopped for a signal.
 		if err := unix.PtraceCont(pid, signal); err != nil && err != unix.ESRCH {
 			return usage, err
 		}

@@ -13,7 +13,8 @@ import (
 	"github.com/bperf/bperf/test/apt"
 )
 
-// programs compares listing BPF programs, n of which are loaded for it. What the program takes that does nothing is compared, too.
+// programs compares listing BPF programs, after it has loaded n of them. It also compares `version`, a command that does
+// nothing.
 func (b *bench) programs(n int) error {
 	if err := apt.Need(map[string]string{b.bpftool: "bpftool"}); err != nil {
 		return err
@@ -44,11 +45,11 @@ func (b *bench) compareLists(n int) error {
 	return nil
 }
 
-// mostFreed is how many programs may wait to be freed at once: hundreds can stop a kernel (docs/kernel-notes.md).
+// mostFreed is the largest number of programs that may wait to be freed at once: hundreds can stop a kernel (docs/kernel-notes.md).
 const mostFreed = 32
 
-// holdPrograms has n programs, with BTF and a map of its own for each ten. Every other one has a name that is longer than what the kernel keeps
-// of it outside BTF.
+// holdPrograms loads n programs with BTF, and a map for each ten of them, and holds them. Every other program has a longer name than the kernel
+// keeps outside of BTF.
 func holdPrograms(n int) (err error) {
 	var loaded []*ebpf.Program
 	defer func() {
@@ -56,7 +57,7 @@ func holdPrograms(n int) (err error) {
 			err = errors.Join(err, p.Close())
 			if i%mostFreed == mostFreed-1 {
 				err = errors.Join(err, kernel.WaitForBPF())
-				time.Sleep(10 * time.Millisecond) // and for the work that frees them
+				time.Sleep(10 * time.Millisecond) // for the work that frees them
 			}
 		}
 	}()

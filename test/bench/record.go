@@ -17,11 +17,11 @@ import (
 	"github.com/bperf/bperf/test/apt"
 )
 
-// recordSeconds is how long each recording of recordBoth takes.
+// recordSeconds is the length of each recording of recordBoth in seconds.
 const recordSeconds = 8
 
-// recordBoth has both programs record the same busy machine at the same time, so that what happens there is the same for both, and compares
-// what that takes of the CPUs, what they write and what they lose.
+// recordBoth lets both programs record the same busy machine at the same time, so that both see the same load. It compares their CPU time, the
+// sizes of their files, and their lost samples.
 func (b *bench) recordBoth() error {
 	if err := apt.Need(map[string]string{b.perf: "linux-perf"}); err != nil {
 		return err
@@ -57,7 +57,7 @@ func (b *bench) recordBoth() error {
 	return nil
 }
 
-// recording is what one took and has.
+// recording is the cost and the content of a recording.
 type recording struct {
 	cpu           time.Duration
 	size          int64 // bytes
@@ -71,7 +71,7 @@ var recordingMetrics = []metric[recording]{
 	{"bytes/sample", func(r recording) float64 { return float64(r.size) / float64(r.samples) }},
 }
 
-// lostIn is a sum: the median hides what is lost in a few of the runs.
+// lostIn returns the sum of lost records. A median would hide losses in a few of the runs.
 func lostIn(all []recording) (sum uint64) {
 	for _, r := range all {
 		sum += r.lost
@@ -79,8 +79,8 @@ func lostIn(all []recording) (sum uint64) {
 	return sum
 }
 
-// recordOnce makes a recording with each of the two. They are started in one order or the other, and the machine becomes busy when both have begun:
-// on a busy one perf takes seconds to begin, and would lose nothing meanwhile.
+// recordOnce makes a recording with each program; swap reverses the order of starting. The load begins after both have begun to record. On a busy
+// machine perf takes seconds to begin, and would lose nothing until then.
 func (b *bench) recordOnce(dir string, hertz int, swap bool) (both [2]recording, err error) {
 	ctx, cancel := context.WithTimeout(context.Background(), (recordSeconds+60)*time.Second)
 	defer cancel()
@@ -111,7 +111,7 @@ func (b *bench) recordOnce(dir string, hertz int, swap bool) (both [2]recording,
 	}
 	work := exec.CommandContext(ctx, "timeout", strconv.Itoa(recordSeconds-2), "sh", "-c",
 		fmt.Sprintf("for i in 1 2; do (%s) & done; %s", writer(dir), busy(4*runtime.NumCPU())))
-	_ = work.Run() // the status is that of timeout
+	_ = work.Run() // the status is timeout's
 	for i, cmd := range commands {
 		if err := cmd.Wait(); err != nil {
 			return both, fmt.Errorf("%v: %w\n%s", cmd.Args, err, &stderr[i])
@@ -127,12 +127,12 @@ func (b *bench) recordOnce(dir string, hertz int, swap bool) (both [2]recording,
 	return both, nil
 }
 
-// writer is a command that writes files, over and over.
+// writer returns a command that writes files in a loop.
 func writer(dir string) string {
 	return "while :; do dd if=/dev/zero of=$(mktemp -p " + dir + " load.XXXX) bs=1M count=200 2>/dev/null; rm -f " + dir + "/load.*; done"
 }
 
-// tally counts what a file has.
+// tally counts the samples and lost records of a file.
 func tally(file string) (r recording, err error) {
 	info, err := os.Stat(file)
 	if err != nil {
@@ -144,7 +144,7 @@ func tally(file string) (r recording, err error) {
 		return r, err
 	}
 	defer data.Close()
-	var lostSamples uint64 // which newer kernels count for each event, besides records of any sort
+	var lostSamples uint64 // newer kernels count lost samples of each event, in addition to lost records of any type
 	for rec, err := range data.Records() {
 		if err != nil {
 			return r, err

@@ -16,13 +16,13 @@ import (
 
 const (
 	replaySamples = 500_000
-	replayHertz   = 20_000 // more than this few kernels allow
+	replayHertz   = 20_000 // few kernels allow more
 )
 
-// load keeps a CPU busy with many programs, files and deep stacks, until it is killed.
+// load is a shell command that keeps a CPU busy with many programs, files and deep stacks, until it is killed.
 const load = `while :; do find /usr -type f -size -40k | head -4000 | xargs cat 2>/dev/null | sha1sum >/dev/null; ls -lR /usr/share >/dev/null; done`
 
-// replay compares printing and reporting a recording of about 500,000 samples with callchains of a busy machine, which perf makes.
+// replay compares `script` and `report` on a recording of a busy machine, with about 500,000 samples with callchains. perf makes the recording.
 func (b *bench) replay() error {
 	if err := apt.Need(map[string]string{b.perf: "linux-perf"}); err != nil {
 		return err
@@ -52,7 +52,7 @@ func (b *bench) replay() error {
 	return nil
 }
 
-// record has perf record a busy machine for as long as it takes.
+// record lets perf record a busy machine until it has about replaySamples samples.
 func (b *bench) record(file string) error {
 	seconds := replaySamples/(replayHertz*runtime.NumCPU()) + 2
 	ctx, cancel := context.WithTimeout(context.Background(), time.Duration(seconds)*time.Second+3*time.Minute)
@@ -67,10 +67,10 @@ func (b *bench) record(file string) error {
 	if info, statErr := os.Stat(file); statErr != nil || info.Size() < 1<<20 {
 		return fmt.Errorf("%v: %w\n%s", cmd.Args, err, output)
 	}
-	return nil // the status is that of timeout
+	return nil // the status is timeout's
 }
 
-// busy is a command that has so many loads at a time.
+// busy returns a command that runs several loads at a time.
 func busy(loads int) string {
 	return fmt.Sprintf("for i in $(seq %d); do (%s) & done; wait", loads, load)
 }

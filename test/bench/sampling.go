@@ -28,18 +28,17 @@ import (
 	"github.com/bperf/bperf/test/stacks"
 )
 
-// waysVariable makes this program, started anew, a load that is called in so many ways; resultVariable names the file where it
-// tells what it has used.
+// Environment variables of the load. waysVariable turns a new process of this program into the load; its value is the number of different stacks.
 const (
 	waysVariable   = "BPERF_BENCH_WAYS"
-	resultVariable = "BPERF_BENCH_RESULT"
-	leavesVariable = "BPERF_BENCH_LEAVES" // how often each thread calls what is at the end of its stacks
+	resultVariable = "BPERF_BENCH_RESULT" // file to which the load writes its CPU time
+	leavesVariable = "BPERF_BENCH_LEAVES" // number of times that each thread calls the function at the end of the stacks
 )
 
 // someLeaves take a second or two.
 const someLeaves = 400_000
 
-// spend is the load: as many threads as there are CPUs.
+// spend is the load. It has as many threads as there are CPUs.
 func spend(ways uint) error {
 	leaves, err := strconv.ParseUint(os.Getenv(leavesVariable), 10, 0)
 	if err != nil {
@@ -73,29 +72,29 @@ func spend(ways uint) error {
 	return os.WriteFile(os.Getenv(resultVariable), []byte(strconv.FormatInt(u.Utime.Nano()+u.Stime.Nano(), 10)), 0o644)
 }
 
-// profiler is one that is measured.
+// profiler is a profiler to measure.
 type profiler struct {
 	name string
-	// take profiles the load, whose command it gets.
+	// take runs the command load and profiles it.
 	take func(ctx context.Context, hertz int, load []string) (profiled, error)
 }
 
-// profiled is what it took.
+// profiled is the cost of a profile.
 type profiled struct {
-	cpu    time.Duration // without the load
-	self   time.Duration // the same of perf, with a report that does not add up what is below each function, as bperf profile does not
+	cpu    time.Duration // CPU time without the load
+	self   time.Duration // only for perf: the same with report --no-children, which like bperf profile does not sum up callees
 	load   time.Duration // CPU time of the load
 	peak   int64         // KiB
-	kernel int64         // bytes that left the kernel; 0 where that is not known
+	kernel int64         // bytes that left the kernel; 0 if unknown
 }
 
 type sampling struct {
 	*bench
 	dir    string
-	leaves string // of the load
+	leaves string // value of leavesVariable
 }
 
-// profiles compares profiling a load by bperf profile, by perf record and perf report, and by profile of bcc where it runs.
+// profiles compares profiling a load by bperf profile, by perf record and perf report, and by bcc's profile if it runs.
 func (b *bench) profiles(long time.Duration, rates []int) error {
 	if err := apt.Need(map[string]string{b.perf: "linux-perf", "profile-bpfcc": "bpfcc-tools"}); err != nil {
 		return err
@@ -121,7 +120,7 @@ func (b *bench) profiles(long time.Duration, rates []int) error {
 	return nil
 }
 
-// calibrate lets each thread of the load take so much CPU time, if the machine does nothing else.
+// calibrate sets leaves so that each thread of the load takes the CPU time long on an otherwise idle machine.
 func (s *sampling) calibrate(long time.Duration) error {
 	restore, err := s.setLoad(8)
 	if err != nil {
@@ -142,7 +141,7 @@ func (s *sampling) calibrate(long time.Duration) error {
 	return nil
 }
 
-// setLoad tells the load what to do, by the environment.
+// setLoad sets the environment variables of the load. restore removes them.
 func (s *sampling) setLoad(ways int) (restore func(), err error) {
 	all := map[string]string{waysVariable: strconv.Itoa(ways), leavesVariable: s.leaves, resultVariable: s.file("load")}
 	for name, value := range all {
@@ -155,7 +154,7 @@ func (s *sampling) setLoad(ways int) (restore func(), err error) {
 	}, err
 }
 
-// compare prints medians of runs in turns. A profiler that fails is told of, and left out.
+// compare runs the profilers in turns and prints the medians. For a profiler that fails it prints the error instead.
 func (s *sampling) compare(all []profiler, ways, hertz int) error {
 	self, err := os.Executable()
 	if err != nil {
@@ -218,7 +217,7 @@ func medianOf(all []profiled, of func(profiled) float64) float64 {
 
 func (s *sampling) file(name string) string { return filepath.Join(s.dir, name) }
 
-// loaded is the CPU time that the load has told.
+// loaded returns the CPU time that the load has written.
 func (s *sampling) loaded() (time.Duration, error) {
 	text, err := os.ReadFile(s.file("load"))
 	if err != nil {
@@ -236,7 +235,7 @@ func (s *sampling) none(ctx context.Context, _ int, load []string) (p profiled, 
 	return p, err
 }
 
-// ours tells with -v how much it has read.
+// ours profiles with bperf, which with -v prints the number of bytes that it has read from the kernel.
 func (s *sampling) ours(_ context.Context, hertz int, load []string) (p profiled, err error) {
 	args := []string{s.bperf, "profile", "-v", "-e", "cpu-clock", "-F", strconv.Itoa(hertz), "--format", "tree", "-o", s.file("report"), "--"}
 	c, err := measure(append(args, load...))
@@ -285,8 +284,8 @@ func (s *sampling) theirs(_ context.Context, hertz int, load []string) (p profil
 	return p, os.Remove(data)
 }
 
-// bcc has no command: it is told to end when the load has ended. It needs the headers of a kernel, for which BCC_KERNEL_SOURCE may be set
-// (docs/bench.md).
+// bcc profiles with bcc's profile, which cannot run a command: bcc starts the load and stops the profile when the load ends. The profile needs the
+// headers of a kernel, for which BCC_KERNEL_SOURCE may be set (docs/bench.md).
 func (s *sampling) bcc(ctx context.Context, hertz int, load []string) (p profiled, err error) {
 	worker := exec.CommandContext(ctx, load[0])
 	cmd := exec.CommandContext(ctx, "profile-bpfcc", "-F", strconv.Itoa(hertz), "--stack-storage-size", "65536")
@@ -309,8 +308,8 @@ func (s *sampling) bcc(ctx context.Context, hertz int, load []string) (p profile
 	workErr := worker.Run()
 	signalErr := cmd.Process.Signal(unix.SIGINT)
 	var c cost
-	for lines.Scan() { // it prints what it has sampled: this is its peak
-		_ = c.readMemory(cmd.Process.Pid) // not at its end
+	for lines.Scan() { // its memory is at the peak while it prints the samples
+		_ = c.readMemory(cmd.Process.Pid) // fails when it has ended
 	}
 	if err := errors.Join(cmd.Wait(), workErr, signalErr); err != nil {
 		return p, fmt.Errorf("%w: %s", err, strings.TrimSpace(stderr.String()))
@@ -346,7 +345,8 @@ func waitForEvents(ctx context.Context, pid int) error {
 	return ctx.Err()
 }
 
-// lost profiles the system while a load of 5,000 stacks runs, time and again, and tells what the events have counted themselves.
+// lost profiles the system while a load of 5,000 stacks runs in a loop. It compares the samples with the count of the events, and returns an error
+// if samples or stacks are missing.
 func (b *bench) lost(long time.Duration) error {
 	const hertz = 4999
 	self, err := os.Executable()

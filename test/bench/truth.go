@@ -22,8 +22,8 @@ import (
 	"github.com/bperf/bperf/test/split"
 )
 
-// truth profiles programs whose time is split between two functions, and tells what share three_parts had: as the load itself has measured, and as the
-// samples of bperf profile and of perf record say, which both are taken at 999 Hz of one run; and how many samples both have in that function.
+// truth profiles programs whose time is split between two functions. It prints the share of three_parts: as measured by the load itself, and in the
+// samples of bperf profile and of perf record, which sample the same run at 999 Hz. It also prints the numbers of their samples in both functions.
 func (b *bench) truth(long time.Duration) error {
 	dir, err := os.MkdirTemp("", "bperf-bench")
 	if err != nil {
@@ -63,7 +63,7 @@ func (b *bench) truth(long time.Duration) error {
 
 func data(dir string) string { return filepath.Join(dir, "perf.data") }
 
-// rangeBeside counts the samples whose instruction pointer is in a function, of a program without relocations, with --range and as perf script prints them.
+// rangeBeside compares the number of samples in a function, of a program without relocations, between --range and the output of perf script.
 func (b *bench) rangeBeside(l *split.Load, file string, long time.Duration) error {
 	at, err := symbolRange(l.Command()[0], l.Three)
 	if err != nil {
@@ -94,7 +94,7 @@ func (b *bench) rangeBeside(l *split.Load, file string, long time.Duration) erro
 	return nil
 }
 
-// symbolRange is where a function of a file is.
+// symbolRange returns the address range of a function of a file.
 func symbolRange(file, name string) (sample.Range, error) {
 	f, err := elf.Open(file)
 	if err != nil {
@@ -113,7 +113,7 @@ func symbolRange(file, name string) (sample.Range, error) {
 	return sample.Range{}, fmt.Errorf("%s has no symbol %s", file, name)
 }
 
-// profileBeside takes a profile of a load that perf record samples, too, both at 999 Hz; of the samples in some ranges, or of all.
+// profileBeside profiles a load while perf record samples it, too, both at 999 Hz. With ranges, the profile has only the samples in them.
 func profileBeside(perf, file string, l *split.Load, long time.Duration, ranges ...sample.Range) (sample.Result, error) {
 	events, err := event.Host().Parse("cpu-clock")
 	if err != nil {
@@ -129,7 +129,7 @@ func profileBeside(perf, file string, l *split.Load, long time.Duration, ranges 
 		Spec: session.Spec{Command: command, Timeout: 3*long + time.Minute, Notify: note}, Verbose: note, Version: "bench"}})
 }
 
-// functionsOf is how many samples there are, by function, and the functions of BPF programs by address.
+// functionsOf returns the number of samples of each function, and the names of BPF functions by address.
 func functionsOf(p *profile.Profile) (functions map[string]uint64, programs map[uint64]string) {
 	functions, programs = make(map[string]uint64), make(map[uint64]string)
 	for _, s := range p.Samples() {
@@ -146,8 +146,8 @@ func nameOf(p *profile.Profile, f profile.FrameID) string {
 	return p.Strings.At(p.Functions.At(p.Frames()[f].Function).Name)
 }
 
-// scriptOf is how many samples perf script prints of each function. perf 6.1 loses the names of BPF programs where others are told of them, too
-// (docs/kernel-notes.md): there they go by the address.
+// scriptOf returns the number of samples that perf script prints for each function. perf 6.1 loses the names of BPF programs if other sessions
+// get their records, too (docs/kernel-notes.md). So scriptOf names BPF functions by their addresses in programs.
 func scriptOf(perf, data string, programs map[uint64]string) (map[string]uint64, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
@@ -169,7 +169,7 @@ func scriptOf(perf, data string, programs map[uint64]string) (map[string]uint64,
 	return functions, nil
 }
 
-// shareOf is the part that Three has of the samples in both functions.
+// shareOf returns the share of Three in the samples of both functions, and the number of these samples.
 func shareOf(l *split.Load, functions map[string]uint64) (share float64, samples uint64) {
 	var n [2]uint64
 	for name, count := range functions {

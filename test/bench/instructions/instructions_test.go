@@ -1,5 +1,5 @@
-// Package instructions measures what counting inside a BPF program adds to one of its runs, beside upstream perf, in an arm64 guest where
-// each instruction takes a nanosecond:
+// Package instructions measures the instructions that counting inside a BPF program adds to each run of the program, for bperf and upstream perf.
+// It runs in an arm64 guest, where each instruction takes a nanosecond:
 //
 //	go run ./test/guest -perf -smp 1 ./test/bench/instructions
 package instructions
@@ -34,13 +34,13 @@ func check(t *testing.T, err error) {
 	}
 }
 
-// events are those of the lists that are measured, the first so many of them. Six have a counter, and none shares one.
+// events are the measured events: each list has the first n of them. Six of them need a counter, and none is multiplexed.
 var events = strings.Split("instructions,cycles,instructions:u,cycles:u,instructions:k,cycles:k,page-faults,context-switches", ",")
 
-// limits are at most how many times perf's instructions bperf's may be, by number of events.
+// limits are the largest allowed ratios of bperf's instructions to perf's, by number of events.
 var limits = map[int]float64{1: 0.9, 4: 0.65, 8: 0.5}
 
-// TestInstructions prints the table, and fails where a limit is missed.
+// TestInstructions prints the table, and fails if a ratio is above its limit.
 func TestInstructions(t *testing.T) {
 	require.ExactPMU(t)
 	require.OneCPU(t)
@@ -81,13 +81,13 @@ func loadEmpty(t *testing.T) (p *ebpf.Program, id string) {
 	return p, fmt.Sprint(n)
 }
 
-// measuredRuns is how often measure runs a program, in several calls.
+// measuredRuns is the number of runs in measure, in measuredTimes calls.
 const (
 	measuredTimes = 101
 	measuredRuns  = 200 * measuredTimes
 )
 
-// measure is how many instructions a run takes: the median of several means, as now and then an interrupt comes.
+// measure returns the instructions of a run: the median of several means, because of occasional interrupts.
 func measure(t *testing.T, p *ebpf.Program) float64 {
 	t.Helper()
 	var means [measuredTimes]float64
@@ -100,7 +100,7 @@ func measure(t *testing.T, p *ebpf.Program) float64 {
 	return means[measuredTimes/2]
 }
 
-// session measures while a tool counts.
+// session returns the instructions of a run while a tool counts.
 func session(t *testing.T, p *ebpf.Program, args ...string) float64 {
 	t.Helper()
 	s := start(t, args...)
@@ -132,14 +132,14 @@ func start(t *testing.T, args ...string) running {
 	return s
 }
 
-// end ends a session, which then has printed what it counted.
+// end ends a session. When it returns, the session has printed its counts.
 func (s running) end(t *testing.T) {
 	t.Helper()
 	check(t, s.Process.Signal(syscall.SIGINT))
 	s.Wait()
 }
 
-// TestSessions has up to 64 sessions count in one program: a run costs what it does with one, and each has counted every run.
+// TestSessions lets up to 64 sessions count in one program. A run may not cost more than with one session, and each session must count every run.
 func TestSessions(t *testing.T) {
 	require.ExactPMU(t)
 	require.OneCPU(t)
@@ -184,7 +184,7 @@ func fifo(t *testing.T, name string) *os.File {
 	return f
 }
 
-// reading measures with programs at the entry and the exit that read the events and do nothing else.
+// reading returns the instructions of a run with programs at its entry and exit that only read the events.
 func reading(t *testing.T, p *ebpf.Program, names []string) float64 {
 	t.Helper()
 	var code asm.Instructions
@@ -207,7 +207,7 @@ func reading(t *testing.T, p *ebpf.Program, names []string) float64 {
 	return measure(t, p)
 }
 
-// open counts an event on the CPU, and puts it in a map.
+// open opens an event on CPU 0 and puts it into a map.
 func open(t *testing.T, name string) (*perfevent.Event, *ebpf.Map) {
 	t.Helper()
 	attrs := map[string]perfdata.Attr{

@@ -15,7 +15,7 @@ import (
 	"github.com/bperf/bperf/test/upstream/built"
 )
 
-// programs are the packages of the programs in the guest.
+// programs maps paths in the guest to the packages of the programs.
 var programs = map[string]string{
 	"/init":        "./test/guest/init",
 	"/bin/bperf":   "./cmd/bperf",

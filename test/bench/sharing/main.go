@@ -1,6 +1,6 @@
-// Sharing measures what sessions of `stat` cost the system that they count, in an arm64 guest whose clock counts
-// instructions: with counters of their own, with those that --bpf-counters shares, and with upstream perf's. The exit
-// status is 1 when a limit was missed.
+// Sharing measures the cost of `stat` sessions for the system that they count, in an arm64 guest whose clock counts instructions. It measures
+// bperf with separate counters, bperf with the shared counters of --bpf-counters, and upstream perf with its shared counters. The exit status is 1
+// if a limit is missed.
 //
 //	go run ./test/bench/sharing
 package main

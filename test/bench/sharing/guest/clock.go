@@ -9,11 +9,11 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// clock measures the CPU time of the whole machine, to the instruction. Under -icount each is a nanosecond, and the counter
-// of any CPU counts what all of them execute.
+// clock measures the CPU time of the whole machine exactly, in instructions. Under -icount each instruction is a nanosecond, and the counter
+// of any CPU counts the instructions of all CPUs.
 type clock struct{ file *os.File }
 
-// openClock takes one of CPU 0's counters, until the clock is closed.
+// openClock opens a clock. It occupies one of CPU 0's counters until it is closed.
 func openClock() (clock, error) {
 	fd, err := unix.PerfEventOpen(&unix.PerfEventAttr{
 		Type:   unix.PERF_TYPE_HARDWARE,

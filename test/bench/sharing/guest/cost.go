@@ -5,16 +5,16 @@ import (
 	"fmt"
 )
 
-// fleets are how many sessions there are at a time.
+// fleets are the numbers of concurrent sessions that are measured.
 var fleets = []int{1, 8, 32, 64}
 
-// cost is what sessions of a subject cost, and what they counted meanwhile.
+// cost is the cost of a subject's sessions, and their outcome.
 type cost struct {
-	added float64 // instructions for each round trip
+	added float64 // instructions added to each round trip
 	outcome
 }
 
-// measure measures what n sessions add to a round trip.
+// measure measures the instructions that n sessions add to a round trip.
 func (l *lab) measure(s subject, n int) (cost, error) {
 	f, o, err := l.startFleet(s, n)
 	if err != nil {
@@ -29,7 +29,7 @@ func (l *lab) measure(s subject, n int) (cost, error) {
 	return cost{trip - l.bare, o}, err
 }
 
-// String is a cell of the table.
+// String returns a cell of the table.
 func (c cost) String() string {
 	if n := c.counting(); n < c.started {
 		return fmt.Sprintf("%.0f (%d/%d)", c.added, n, c.started)
@@ -38,14 +38,14 @@ func (c cost) String() string {
 	return fmt.Sprintf("%.0f (%.0f %%)", c.added, least)
 }
 
-// costTable is what sessions cost: for each subject, with each size of fleet.
+// costTable has the costs of each subject, in the order of fleets.
 type costTable map[subject][]cost
 
 func (t costTable) ofOne(s subject) cost { return t[s][0] }
 
 func (t costTable) ofMost(s subject) cost { return t[s][len(t[s])-1] }
 
-// measureCosts prints the table of what sessions cost that count the system, one of the pair, or a process that sleeps.
+// measureCosts prints the table of the costs of sessions that count the system, one process of the pair, or a sleeping process.
 func (l *lab) measureCosts() (costTable, error) {
 	fmt.Printf("Cost: instructions added to a round trip of %.0f. In brackets the least share of the time that a session's counters\n"+
 		"ran or, where not all sessions counted all events, how many did.\n", l.bare)
@@ -77,12 +77,12 @@ func (l *lab) measureRow(table costTable, s subject) error {
 		if err != nil {
 			return err
 		}
-		if c.failure != nil && (s.engine != upstream || n == 1) { // only upstream's sessions can be too many
+		if c.failure != nil && (s.engine != upstream || n == 1) { // only upstream can have too many sessions
 			return c.failure
 		}
 		table[s] = append(table[s], c)
 		failure = cmp.Or(failure, c.failure)
-		if s.target == asleep { // there is nothing to count, and one session is enough
+		if s.target == asleep { // nothing to count: one session is enough
 			fmt.Printf("%18.0f", c.added)
 			break
 		}

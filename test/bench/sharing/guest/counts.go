@@ -8,18 +8,18 @@ import (
 	"strings"
 )
 
-// counts are the rows of a session.
+// counts are the counts of a session, a row for each event.
 type counts []row
 
-// row is what a session counted of an event.
+// row is a session's count of an event.
 type row struct {
 	event   string
 	count   float64
-	running float64 // percentage of the time in which the event was on a counter
-	counted bool    // or else the number is not one, but "<not counted>"
+	running float64 // percentage of the time that the event was on a counter
+	counted bool    // false if `stat` printed "<not counted>" instead of a number
 }
 
-// parseCounts reads what `stat -x,` prints: value, unit, event, time running, percentage, and more.
+// parseCounts parses the output of `stat -x,`: value, unit, event, time running, percentage, and other fields.
 func parseCounts(csv string) (counts, error) {
 	var c counts
 	for line := range strings.Lines(csv) {

@@ -1,6 +1,6 @@
 package main
 
-// fleet are sessions that count the same, in the order they were started.
+// fleet are sessions that count the same events of the same target, in the order in which they were started.
 type fleet []*session
 
 // each calls do for every session, one after another.
@@ -13,8 +13,8 @@ func (f fleet) each(do func(*session) error) error {
 	return nil
 }
 
-// during has all sessions count while do runs, in which they cannot run themselves. They are told one after another,
-// and in the same order to stop, so that all count for about as long.
+// during lets all sessions count while do runs. The sessions' processes are stopped during do. during enables the sessions one after another, and
+// disables them in the same order, so that all count for about the same time.
 func (f fleet) during(do func() error) error {
 	if err := f.each(func(s *session) error { return s.command("enable") }); err != nil {
 		return err
@@ -22,7 +22,7 @@ func (f fleet) during(do func() error) error {
 	if err := f.each((*session).freeze); err != nil {
 		return err
 	}
-	settle() // what started the sessions may have left work behind
+	settle() // starting the sessions may have left work behind
 	if err := do(); err != nil {
 		return err
 	}
@@ -32,7 +32,7 @@ func (f fleet) during(do func() error) error {
 	return f.each(func(s *session) error { return s.command("disable") })
 }
 
-// end ends the sessions and adds to the outcome what each counted.
+// end ends the sessions and adds their counts to the outcome.
 func (f fleet) end(o *outcome) {
 	for _, s := range f {
 		o.add(s.end())

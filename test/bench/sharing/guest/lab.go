@@ -7,12 +7,12 @@ import (
 	"time"
 )
 
-// lab is what is measured, and with what.
+// lab has the processes that sessions count.
 type lab struct {
-	dir     string // for files
+	dir     string // directory for files
 	pair    *pair
 	sleeper *player
-	bare    float64 // instructions of a round trip that nobody counts
+	bare    float64 // instructions of a round trip while no session counts
 }
 
 func newLab(dir string) (*lab, error) {
@@ -30,18 +30,18 @@ func newLab(dir string) (*lab, error) {
 	return l, err
 }
 
-// settle waits for the kernel to have done what it puts off: switching tasks costs more for a second after the last
-// counter of a task is gone (perf_sched_delayed in kernel/events/core.c). Under -icount waiting takes no time.
+// settle waits for deferred work of the kernel. Context switches cost more for a second after a task's last counter is closed
+// (perf_sched_delayed in kernel/events/core.c). Under -icount waiting takes no time.
 func settle() { time.Sleep(3 * time.Second) }
 
-// Round trips. Some are made before those that are measured, for what the kernel does first; and these take so long that
-// the clock's ticks, every 4 ms, are as many each time.
+// Numbers of round trips. The first trips are not measured, because the kernel does initial work in them. The measured trips take long enough that
+// the number of clock ticks, one every 4 ms, is the same each time.
 const (
 	firstTrips    = 2000
 	measuredTrips = 8000
 )
 
-// play returns what a round trip costs now.
+// play returns the current cost of a round trip.
 func (l *lab) play() (instructions float64, err error) {
 	if _, err := l.pair.play(firstTrips); err != nil {
 		return 0, err
@@ -49,21 +49,21 @@ func (l *lab) play() (instructions float64, err error) {
 	return l.pair.play(measuredTrips)
 }
 
-// deviation is by how many percent the bare round trip now differs from what it was.
+// deviation returns the difference between the current cost of a bare round trip and l.bare, in percent.
 func (l *lab) deviation() (float64, error) {
 	settle()
 	again, err := l.play()
 	return 100 * math.Abs(again-l.bare) / l.bare, err
 }
 
-// subject is what sessions do.
+// subject describes sessions: what they count, and how.
 type subject struct {
 	target target
 	engine engine
 	events events
 }
 
-// events are what -e takes.
+// events is an argument of -e.
 type events string
 
 const (
@@ -71,7 +71,7 @@ const (
 	fourEvents events = "cycles,instructions,cycles:k,instructions:k"
 )
 
-// target is whom sessions count.
+// target is the target that sessions count.
 type target string
 
 const (
@@ -91,12 +91,12 @@ func (l *lab) flags(t target) []string {
 	}
 }
 
-// startSession starts a session.
+// startSession starts a session of a subject.
 func (l *lab) startSession(s subject, flags ...string) (*session, error) {
 	return startSession(l.dir, s.engine, slices.Concat([]string{"-e", string(s.events)}, l.flags(s.target), flags)...)
 }
 
-// startFleet starts sessions that do not count yet. Those that cannot are in the outcome.
+// startFleet starts n sessions that do not count yet. Sessions that fail to start are in the outcome.
 func (l *lab) startFleet(s subject, n int) (f fleet, o outcome, err error) {
 	settle()
 	started := make(fleet, n)

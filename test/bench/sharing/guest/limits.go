@@ -2,10 +2,10 @@ package main
 
 import "fmt"
 
-// limits prints what was promised, and reports whether it was kept.
+// limits prints the limits and counts those that are missed.
 type limits struct{ missed int }
 
-// atMost prints one limit and the figure that must not be above it.
+// atMost prints a limit and the figure that must not be above it.
 func (l *limits) atMost(what string, figure, limit float64) {
 	l.print(what, "at most", figure, limit, figure <= limit)
 }
@@ -23,7 +23,7 @@ func (l *limits) print(what, bound string, figure, limit float64, kept bool) {
 	fmt.Printf("%-84s%10.2f, %s %-10.2f%s\n", what, figure, bound, limit, verdict)
 }
 
-// costs are the limits of what sessions cost.
+// costs checks the limits of the sessions' costs.
 func (l *limits) costs(bare float64, table costTable) {
 	for _, ev := range []events{oneEvent, fourEvents} {
 		n := "1 event"
@@ -45,7 +45,7 @@ func (l *limits) costs(bare float64, table costTable) {
 	}
 }
 
-// running are the limits of multiplexing.
+// running checks the limits of multiplexing.
 func (l *limits) running(table costTable) {
 	for _, t := range []target{system, oneOfTwo} {
 		least, _ := table.ofMost(subject{t, shared, fourEvents}).running()
@@ -53,7 +53,7 @@ func (l *limits) running(table costTable) {
 	}
 }
 
-// starts are the limits of starting.
+// starts checks the limits of starting sessions.
 func (l *limits) starts(table map[subject]starts) {
 	for _, t := range []target{system, oneOfTwo} {
 		r := table[subject{t, shared, fourEvents}]

@@ -16,7 +16,7 @@ func main() {
 	}
 }
 
-// run prints all tables and reports whether all limits were kept. What it starts ends with the guest.
+// run prints all tables and reports whether all limits were kept. It leaves its processes running: they end with the guest.
 func run() (kept bool, err error) {
 	l, err := newLab(os.TempDir())
 	if err != nil {

@@ -2,7 +2,7 @@ package main
 
 import "fmt"
 
-// printMultiplexing prints how the counters of the largest fleets, with four events each, had to take turns.
+// printMultiplexing prints how much the counters of the largest fleets, with four events each, were multiplexed.
 func (t costTable) printMultiplexing() {
 	fmt.Printf("Multiplexing: %d sessions, each with -e %s\n\n%-26s%18s%18s%26s\n",
 		fleets[len(fleets)-1], fourEvents, "", "least running, %", "most running, %", "counts differ by, %")

@@ -2,14 +2,14 @@ package main
 
 import "slices"
 
-// outcome is what became of sessions that were started to count the same.
+// outcome is the outcome of sessions that count the same events of the same target.
 type outcome struct {
 	started int
-	counts  []counts // of those that lasted
-	failure error    // of the first that did not
+	counts  []counts // of the sessions that did not fail
+	failure error    // of the first session that failed
 }
 
-// add takes what one session ended with.
+// add adds the counts or the error of a session.
 func (o *outcome) add(c counts, err error) {
 	o.started++
 	switch {
@@ -20,7 +20,7 @@ func (o *outcome) add(c counts, err error) {
 	}
 }
 
-// counting is how many sessions counted all their events.
+// counting returns the number of sessions that counted all their events.
 func (o outcome) counting() int {
 	n := 0
 	for _, c := range o.counts {
@@ -31,7 +31,7 @@ func (o outcome) counting() int {
 	return n
 }
 
-// running is the least and the most of the time, in percent, that an event of any session was on a counter.
+// running returns the smallest and the largest percentage of the time that an event of any session was on a counter.
 func (o outcome) running() (least, most float64) {
 	var all []float64
 	for _, c := range o.counts {
@@ -45,8 +45,8 @@ func (o outcome) running() (least, most float64) {
 	return slices.Min(all), slices.Max(all)
 }
 
-// spread is by how much the sessions' counts of the same event differ, in percent of the largest: of the event for which
-// that is most.
+// spread returns the difference between the smallest and the largest count of an event among the sessions, in percent of the largest. It
+// returns that of the event with the largest difference.
 func (o outcome) spread() float64 {
 	least, most := map[string]float64{}, map[string]float64{}
 	for _, c := range o.counts {

@@ -11,7 +11,7 @@ func TestOutcome(t *testing.T) {
 	lost := errors.New("no trampoline is left")
 	tests := []struct {
 		name     string
-		sessions []counts // those that are nil failed
+		sessions []counts // nil for a session that failed
 		want     []float64
 		failure  error
 	}{

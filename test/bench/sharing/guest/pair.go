@@ -10,14 +10,14 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// player is one of the programs of a ping-pong, which sleeps until it gets the ball.
+// player is a process of a ping-pong. It sleeps until it gets the ball.
 type player struct {
 	cmd  *exec.Cmd
 	to   *os.File // its standard input
 	from *os.File // its standard output
 }
 
-// pair are two processes on CPU 0 that pass a byte to and fro.
+// pair is two processes on CPU 0 that pass a byte to and fro.
 type pair struct {
 	ping, pong *player
 }
@@ -34,7 +34,7 @@ func startPair(dir string) (*pair, error) {
 	return &pair{ping, pong}, nil
 }
 
-// startPlayer starts a program on CPU 0, with these descriptors from 3 on.
+// startPlayer starts a program on CPU 0. files become its descriptors from 3 on.
 func startPlayer(dir, name string, program []byte, files ...*os.File) (*player, error) {
 	file := filepath.Join(dir, name)
 	if err := os.WriteFile(file, program, 0o755); err != nil {
@@ -61,8 +61,8 @@ func startPlayer(dir, name string, program []byte, files ...*os.File) (*player, 
 	return p, nil
 }
 
-// schedule keeps the process on CPU 0, in the real-time class: the default one's care for fairness makes a round trip cost
-// up to 0.7 % more or less for some tenths of a second, and lets others run in between.
+// schedule pins the process to CPU 0 and gives it real-time priority. With the default policy, fairness changes the cost of a round trip by up
+// to 0.7 % for some tenths of a second, and other processes run in between.
 func (p *player) schedule() error {
 	var first unix.CPUSet
 	first.Set(0)
@@ -74,7 +74,7 @@ func (p *player) schedule() error {
 
 func (p *player) pid() int { return p.cmd.Process.Pid }
 
-// play does round trips and returns how long one took on average. Under -icount a nanosecond is an instruction.
+// play makes round trips and returns the average time of one, in ns. Under -icount a nanosecond is an instruction.
 func (p *pair) play(trips uint64) (float64, error) {
 	if _, err := p.ping.to.Write(binary.NativeEndian.AppendUint64(nil, trips)); err != nil {
 		return 0, err

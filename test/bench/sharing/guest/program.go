@@ -6,17 +6,16 @@ import (
 	"slices"
 )
 
-// The two programs of a ping-pong are machine code of arm64 and nothing else: a Go program has threads of its own, which
-// would run in between, and be counted with it.
+// The two programs of a ping-pong are plain arm64 machine code. A Go program has other threads, which would run in between and be counted, too.
 
-// Where things are in memory. The file is mapped as it is, headers included, and followed by the data.
+// Memory addresses. The whole file is mapped, including its headers; the data follow it.
 const (
 	fileAddress  = 0x400000
 	headerSize   = 64 + 56
 	tripsAddress = fileAddress + 0x1000 // 8 bytes: the number of round trips, from standard input
 	ballAddress  = tripsAddress + 8     // the byte that goes back and forth
-	startAddress = tripsAddress + 16    // struct timespec of the first trip's start,
-	endAddress   = startAddress + 16    // and of the last one's end
+	startAddress = tripsAddress + 16    // struct timespec of the first trip's start
+	endAddress   = startAddress + 16    // struct timespec of the last trip's end
 	dataEnd      = endAddress + 16
 )
 
@@ -38,8 +37,7 @@ const (
 
 const clockMonotonicRaw = 4 // include/uapi/linux/time.h
 
-// ping reads a number, does that many round trips, writes when it began and when it ended, and starts over, until there
-// is nothing to read.
+// ping reads a number, makes that many round trips, and writes the start time and the end time. It repeats this until there is nothing to read.
 func ping() []byte {
 	c := exit()
 	again := c.here()
@@ -62,7 +60,7 @@ func ping() []byte {
 	return c.elf(again)
 }
 
-// pong sends back each byte that it reads, until there is none.
+// pong sends back each byte that it reads, until there is nothing to read.
 func pong() []byte {
 	c := exit()
 	again := c.here()
@@ -73,7 +71,7 @@ func pong() []byte {
 	return c.elf(again)
 }
 
-// code is instructions. The first three end the program: all branches go back.
+// code is a list of instructions. The first three exit the program, so that all branches go back.
 type code []uint32
 
 func exit() *code {
@@ -106,7 +104,7 @@ func (c *code) exitUnlessPositive() {
 	c.branch(lessOrEqual, 0)
 }
 
-// condition is that of a branch, as b.cond encodes it.
+// condition is the condition of a branch, as encoded in b.cond.
 type condition uint32
 
 const (
@@ -120,7 +118,7 @@ func (c *code) branch(when condition, to int) {
 	c.add(0x54000000 | distance<<5 | uint32(when))
 }
 
-// elf is an executable (elf(5)) that starts at an instruction.
+// elf returns an executable (elf(5)) that starts at the instruction with index start.
 func (c *code) elf(start int) []byte {
 	return slices.Concat(
 		encode(elf.Header64{
@@ -135,7 +133,7 @@ func (c *code) elf(start int) []byte {
 		encode(*c))
 }
 
-// encode lays out a value of fixed size as arm64 has it.
+// encode encodes a value of fixed size as on arm64.
 func encode(value any) []byte {
 	b, err := binary.Append(nil, binary.LittleEndian, value)
 	if err != nil {

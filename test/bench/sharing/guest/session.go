@@ -16,14 +16,14 @@ import (
 type engine int
 
 const (
-	direct   engine = iota // bperf's own counters
+	direct   engine = iota // bperf with separate counters
 	shared                 // bperf --bpf-counters
 	upstream               // perf --bpf-counters
 )
 
 func (e engine) String() string { return [...]string{"direct", "shared", "upstream"}[e] }
 
-// stat is the command line of its sessions.
+// stat returns the command line of the engine's sessions.
 func (e engine) stat() []string {
 	return [...][]string{
 		{"bperf", "stat"},
@@ -32,8 +32,8 @@ func (e engine) stat() []string {
 	}[e]
 }
 
-// wait are the flags with which a session does not count before it is told to. Upstream's cannot wait: with shared counters
-// it obeys "enable" in word only.
+// wait returns the flags that make a session wait for the command "enable". Upstream's sessions cannot wait: with shared counters they
+// acknowledge "enable" without effect.
 func (e engine) wait() []string {
 	if e == upstream {
 		return nil
@@ -44,10 +44,10 @@ func (e engine) wait() []string {
 // session is a `stat` in the background.
 type session struct {
 	cmd     *exec.Cmd
-	control *os.File // takes commands,
-	acks    *os.File // and answers here when each has been carried out
-	output  string   // file of the counts
-	said    string   // file of what else it has to say
+	control *os.File // receives commands
+	acks    *os.File // has an answer for each command that was carried out
+	output  string   // file with the counts
+	said    string   // file with all other output
 }
 
 // startSession starts `stat`.
@@ -80,8 +80,8 @@ func startSession(dir string, e engine, flags ...string) (*session, error) {
 	return s, s.cmd.Start()
 }
 
-// command has the session carry out a command of --control. It takes none, not even "ping", before it counts or, with
-// -D, is about to.
+// command lets the session carry out a command of --control. The session carries out no command, not even "ping", before it counts or, with -D,
+// before it is ready to count.
 func (s *session) command(command string) error {
 	if err := s.send(command); err != nil {
 		return err
@@ -103,7 +103,7 @@ func (s *session) await() error {
 	return nil
 }
 
-// freeze keeps the session from running: what it left in the kernel goes on.
+// freeze stops the session's process. Its counters and programs in the kernel keep running.
 func (s *session) freeze() error {
 	if err := s.cmd.Process.Signal(unix.SIGSTOP); err != nil {
 		return s.reason()
@@ -121,7 +121,7 @@ func (s *session) end() (counts, error) {
 	if err := s.cmd.Process.Signal(unix.SIGINT); err != nil {
 		return nil, s.reason()
 	}
-	s.cmd.Wait() // its status is that of an interrupted process
+	s.cmd.Wait() // the status is that of an interrupted process
 	s.control.Close()
 	s.acks.Close()
 	printed, err := os.ReadFile(s.output)
@@ -131,7 +131,7 @@ func (s *session) end() (counts, error) {
 	return parseCounts(string(printed))
 }
 
-// reason is the error of a session that is no longer there: how it ended, and the first line of what it said.
+// reason returns the error of a session that has ended: its exit status, and the first line of its output.
 func (s *session) reason() error {
 	s.cmd.Wait()
 	said, err := os.ReadFile(s.said)

@@ -5,18 +5,18 @@ import (
 	"time"
 )
 
-// starters are how many sessions start.
+// starters is the number of sessions to start.
 const starters = 64
 
-// starts are what it takes until all of them count.
+// starts is the cost of starting the sessions, until all of them count.
 type starts struct {
-	apart, together time.Duration // CPU time, of each started when the one before counts, and of all started at once
-	outcome                       // of the sessions of both
+	apart, together time.Duration // CPU time; apart: each starts when the previous one counts; together: all start at once
+	outcome                       // of the sessions of both ways
 }
 
 func (s starts) ratio() float64 { return s.together.Seconds() / s.apart.Seconds() }
 
-// measureStarts prints the table of what it costs to start sessions.
+// measureStarts prints the table of the costs of starting sessions.
 func (l *lab) measureStarts() (map[subject]starts, error) {
 	c, err := openClock()
 	if err != nil {
@@ -63,7 +63,7 @@ func (l *lab) measureStart(c clock, s subject) (r starts, err error) {
 			return r, err
 		}
 		*way.took = after - before
-		if _, err := l.pair.play(1); err != nil { // so that there is something to count
+		if _, err := l.pair.play(1); err != nil { // gives the sessions something to count
 			return r, err
 		}
 		f.end(&r.outcome)
@@ -71,7 +71,7 @@ func (l *lab) measureStart(c clock, s subject) (r starts, err error) {
 	return r, nil
 }
 
-// startCounting returns when all sessions count that can. The others have no counts in the end.
+// startCounting starts sessions and returns when all that can count do count. The others have no counts when they end.
 func (l *lab) startCounting(s subject, together bool) (fleet, error) {
 	f := make(fleet, starters)
 	for i := range f {
