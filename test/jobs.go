@@ -13,8 +13,8 @@ import (
 type job struct {
 	where where
 	name  string // the packages or step that it runs
-	// alone is set for tests on this machine's kernel: only one such job runs at a time. Linux 6.18 deadlocks if several processes load and free
-	// hundreds of BPF programs (docs/kernel-notes.md), and tests that record the whole machine must not record other tests.
+	// alone is set for tests on this machine's kernel: only one such job runs at a time. Linux 6.18 deadlocks if several processes load and
+	// free hundreds of BPF programs (docs/kernel-notes.md), and tests that record the whole machine must not record other tests.
 	alone bool
 	run   func(context.Context, *run) error
 }

@@ -2,8 +2,8 @@ package main
 
 import "time"
 
-// kernelPackages and cliPackages are the packages whose tests depend on the kernel. Those of the command line depend on it the least and take the
-// longest. This machine runs the tests of all packages.
+// kernelPackages and cliPackages are the packages whose tests depend on the kernel. Those of the command line depend on it the least and
+// take the longest. This machine runs the tests of all packages.
 var (
 	kernelPackages = []string{"./internal/perfevent", "./internal/target", "./internal/count/...", "./internal/bpfprog", "./internal/record", "./internal/sample",
 		"./internal/script", "./internal/annotate", "./internal/top", "./internal/kernel", "./internal/userstack", "./test/e2e", "./test/upstream/..."}

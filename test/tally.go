@@ -167,8 +167,8 @@ func leaves(all []failure) []failure {
 	})
 }
 
-// printTallies prints the skipped tests, the failures with the commands that repeat them, and the numbers of passed and failed tests. It returns
-// the number of failures.
+// printTallies prints the skipped tests, the failures with the commands that repeat them, and the numbers of passed and failed tests. It
+// returns the number of failures.
 func printTallies(w io.Writer, runs []*run) (failed int) {
 	var skipped, failures []string
 	passed := 0

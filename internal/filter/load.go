@@ -32,8 +32,8 @@ type Counts struct {
 	Value         uint64 // sum of the periods of all samples, kept and dropped
 }
 
-// Function is a user's function, of a program of type perf_event, that a filter calls. Its only argument is the context. It returns 0 to drop the
-// sample. The functions that it calls follow it in Instructions.
+// Function is a user's function, of a program of type perf_event, that a filter calls. Its only argument is the context. It returns 0 to
+// drop the sample. The functions that it calls follow it in Instructions.
 type Function struct {
 	Instructions asm.Instructions
 	License      string // license that a program with this function must have
@@ -64,8 +64,8 @@ func (f *Filter) Load(ask *Function) (*Program, error) {
 	return &Program{program, counts}, nil
 }
 
-// Function returns the filter and ask as a function of another program of type perf_event. The function's only argument is the context. It returns
-// 1 to keep the sample and 0 to drop it. f and ask may be nil. The function has the requirements of Load.
+// Function returns the filter and ask as a function of another program of type perf_event. The function's only argument is the context. It
+// returns 1 to keep the sample and 0 to drop it. f and ask may be nil. The function has the requirements of Load.
 func (f *Filter) Function(ask *Function) (asm.Instructions, error) {
 	return f.assemble(ask, asm.Instructions{
 		asm.Mov.Imm(asm.R0, 1).WithSymbol(keep),

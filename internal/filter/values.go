@@ -27,9 +27,9 @@ func (v Values) SampleType() (bits perfdata.SampleType) {
 	return bits
 }
 
-// Function returns code that reads the values, as a function of another program of type perf_event. The function's arguments are the context and
-// a pointer. It writes the values to the memory at the pointer and returns 0. Function returns an *UnseenError if programs cannot read one of
-// the fields on this kernel. The function has the requirements of Filter.Load.
+// Function returns code that reads the values, as a function of another program of type perf_event. The function's arguments are the context
+// and a pointer. It writes the values to the memory at the pointer and returns 0. Function returns an *UnseenError if programs cannot read
+// one of the fields on this kernel. The function has the requirements of Filter.Load.
 func (v Values) Function() (asm.Instructions, error) {
 	l, err := newLayout(slices.ContainsFunc(v, func(value Value) bool { return byName[value.Field].source == sourceData }))
 	if err != nil {

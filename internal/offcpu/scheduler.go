@@ -12,9 +12,9 @@ import (
 // Scheduler is the address range of the scheduler's functions in the kernel. It is empty if the range is unknown.
 type Scheduler struct{ start, end uint64 }
 
-// FindScheduler finds the scheduler's functions in the file kallsyms, usually /proc/kallsyms. The kernel places them in one range so that it can
-// find the caller that waits (in_sched_functions in kernel/sched/core.c). The range is empty if addresses are hidden or the file does not
-// exist.
+// FindScheduler finds the scheduler's functions in the file kallsyms, usually /proc/kallsyms. The kernel places them in one range so that it
+// can find the caller that waits (in_sched_functions in kernel/sched/core.c). The range is empty if addresses are hidden or the file does
+// not exist.
 func FindScheduler(kallsyms string) (Scheduler, error) {
 	f, err := os.Open(kallsyms)
 	if errors.Is(err, fs.ErrNotExist) {

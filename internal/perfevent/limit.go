@@ -18,8 +18,8 @@ func (e *LimitError) Error() string {
 
 func (e *LimitError) Unwrap() error { return unix.EMFILE }
 
-// raiseFileLimit raises the limit of file descriptors by 1024: up to the hard limit, and beyond it with CAP_SYS_RESOURCE (at most fs.nr_open). It
-// returns the limit that is then in force.
+// raiseFileLimit raises the limit of file descriptors by 1024: up to the hard limit, and beyond it with CAP_SYS_RESOURCE (at most
+// fs.nr_open). It returns the limit that is then in force.
 //
 // It does not use syscall.Setrlimit, because Go would then pass the raised limit on to commands that it starts. That breaks programs that
 // use select(2).

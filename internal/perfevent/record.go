@@ -96,8 +96,8 @@ func (r Record) Lost() (l Lost, err error) {
 	return l, nil
 }
 
-// upTo returns the record cut off behind its trailer; fields is the size of the fields in front of the trailer. The kernel outputs a record about
-// a BPF program to all events with one header, and adds a trailer to the header's size for each event (perf_event_ksymbol_output and
+// upTo returns the record cut off behind its trailer; fields is the size of the fields in front of the trailer. The kernel outputs a record
+// about a BPF program to all events with one header, and adds a trailer to the header's size for each event (perf_event_ksymbol_output and
 // perf_event_bpf_output in kernel/events/core.c). So in every ring but the first, stale bytes of the ring follow the trailer.
 func (r Record) upTo(fields int) Record {
 	r.Body = r.Body[:min(len(r.Body), fields+trailerSize)]

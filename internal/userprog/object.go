@@ -229,8 +229,8 @@ func (o *object) calledByTail(name string) bool {
 // mark is the prefix of the names of the user's functions. It keeps them distinct from bperf's own.
 const mark = "user:"
 
-// function returns a program as a function of another program of type perf_event. The function's only argument is the context. The functions that
-// it calls follow it. load must come first, because the function refers to the loaded maps.
+// function returns a program as a function of another program of type perf_event. The function's only argument is the context. The functions
+// that it calls follow it. load must come first, because the function refers to the loaded maps.
 func (o *object) function(name string) (asm.Instructions, error) {
 	code := slices.Clone(o.onSamples[name].Instructions)
 	for i := range code {

@@ -20,8 +20,8 @@ import (
 	"github.com/bperf/bperf/internal/printable"
 )
 
-// Programs are the user's programs of a session. An object file is loaded once, even if its programs run on several events. Programs are not safe
-// for concurrent use.
+// Programs are the user's programs of a session. An object file is loaded once, even if its programs run on several events. Programs are not
+// safe for concurrent use.
 type Programs struct {
 	objects []*object
 	chosen  map[string]chosen

@@ -24,8 +24,8 @@ type Archive struct {
 	options []string
 }
 
-// OpenArchive downloads the suite's package lists to a temporary directory, which Close removes. The archive's address comes from this machine's
-// apt sources.
+// OpenArchive downloads the suite's package lists to a temporary directory, which Close removes. The archive's address comes from this
+// machine's apt sources.
 func OpenArchive(suite, arch string) (*Archive, error) {
 	address, err := address()
 	if err != nil {
@@ -229,8 +229,8 @@ func address() (string, error) {
 	return findAddress(out)
 }
 
-// release matches a line such as "'http://mirror.example/debian/dists/bookworm/InRelease' …". It does not match the security archive, which does
-// not have all suites' kernels, nor other vendors' archives, which have no kernels.
+// release matches a line such as "'http://mirror.example/debian/dists/bookworm/InRelease' …". It does not match the security archive, which
+// does not have all suites' kernels, nor other vendors' archives, which have no kernels.
 var release = regexp.MustCompile(`(?m)^'([^']*/debian)/dists/`)
 
 func findAddress(uris []byte) (string, error) {

@@ -12,8 +12,8 @@ import (
 	"strings"
 )
 
-// Need makes sure that programs and files exist. things maps the names of programs, and the absolute paths of files, to their packages. As root, Need
-// installs the missing packages by apt. Otherwise the error contains the command that installs them.
+// Need makes sure that programs and files exist. things maps the names of programs, and the absolute paths of files, to their packages. As
+// root, Need installs the missing packages by apt. Otherwise the error contains the command that installs them.
 func Need(things map[string]string) error {
 	var missing, packages []string
 	for thing, pkg := range things {

@@ -79,8 +79,8 @@ func lostIn(all []recording) (sum uint64) {
 	return sum
 }
 
-// recordOnce makes a recording with each program; swap reverses the order of starting. The load begins after both have begun to record. On a busy
-// machine perf takes seconds to begin, and would lose nothing until then.
+// recordOnce makes a recording with each program; swap reverses the order of starting. The load begins after both have begun to record. On a
+// busy machine perf takes seconds to begin, and would lose nothing until then.
 func (b *bench) recordOnce(dir string, hertz int, swap bool) (both [2]recording, err error) {
 	ctx, cancel := context.WithTimeout(context.Background(), (recordSeconds+60)*time.Second)
 	defer cancel()

@@ -28,7 +28,8 @@ import (
 	"github.com/bperf/bperf/test/stacks"
 )
 
-// Environment variables of the load. waysVariable turns a new process of this program into the load; its value is the number of different stacks.
+// Environment variables of the load. waysVariable turns a new process of this program into the load; its value is the number of different
+// stacks.
 const (
 	waysVariable   = "BPERF_BENCH_WAYS"
 	resultVariable = "BPERF_BENCH_RESULT" // file to which the load writes its CPU time
@@ -284,8 +285,8 @@ func (s *sampling) theirs(_ context.Context, hertz int, load []string) (p profil
 	return p, os.Remove(data)
 }
 
-// bcc profiles with bcc's profile, which cannot run a command: bcc starts the load and stops the profile when the load ends. The profile needs the
-// headers of a kernel, for which BCC_KERNEL_SOURCE may be set (docs/bench.md).
+// bcc profiles with bcc's profile, which cannot run a command: bcc starts the load and stops the profile when the load ends. The profile
+// needs the headers of a kernel, for which BCC_KERNEL_SOURCE may be set (docs/bench.md).
 func (s *sampling) bcc(ctx context.Context, hertz int, load []string) (p profiled, err error) {
 	worker := exec.CommandContext(ctx, load[0])
 	cmd := exec.CommandContext(ctx, "profile-bpfcc", "-F", strconv.Itoa(hertz), "--stack-storage-size", "65536")
@@ -345,8 +346,8 @@ func waitForEvents(ctx context.Context, pid int) error {
 	return ctx.Err()
 }
 
-// lost profiles the system while a load of 5,000 stacks runs in a loop. It compares the samples with the count of the events, and returns an error
-// if samples or stacks are missing.
+// lost profiles the system while a load of 5,000 stacks runs in a loop. It compares the samples with the count of the events, and returns an
+// error if samples or stacks are missing.
 func (b *bench) lost(long time.Duration) error {
 	const hertz = 4999
 	self, err := os.Executable()

@@ -22,8 +22,9 @@ import (
 	"github.com/bperf/bperf/test/split"
 )
 
-// truth profiles programs whose time is split between two functions. It prints the share of three_parts: as measured by the load itself, and in the
-// samples of bperf profile and of perf record, which sample the same run at 999 Hz. It also prints the numbers of their samples in both functions.
+// truth profiles programs whose time is split between two functions. It prints the share of three_parts: as measured by the load itself, and
+// in the samples of bperf profile and of perf record, which sample the same run at 999 Hz. It also prints the numbers of their samples in
+// both functions.
 func (b *bench) truth(long time.Duration) error {
 	dir, err := os.MkdirTemp("", "bperf-bench")
 	if err != nil {

@@ -11,8 +11,8 @@ import (
 	"github.com/cilium/ebpf/link"
 )
 
-// Reader is a thread that reads a byte, itself and in a BPF program of type tracepoint. A breakpoint at the byte triggers for the program's reads
-// while the program runs.
+// Reader is a thread that reads a byte, itself and in a BPF program of type tracepoint. A breakpoint at the byte triggers for the program's
+// reads while the program runs.
 type Reader struct {
 	TID     int
 	Address uintptr // of the byte

@@ -1,5 +1,5 @@
-// Package e2e tests the bperf binary as its users run it, on this kernel and in guests. It checks counts by programs that cause a known number of
-// events. No test depends on timing.
+// Package e2e tests the bperf binary as its users run it, on this kernel and in guests. It checks counts by programs that cause a known
+// number of events. No test depends on timing.
 package e2e
 
 import (

@@ -64,8 +64,8 @@ func TestSharedTruth(t *testing.T) {
 	}
 }
 
-// compareBoth fails the test if the shared counts differ from the direct counts, or from the known number of instructions. Unless exact is set, a
-// shared count may be up to 10 % larger than that.
+// compareBoth fails the test if the shared counts differ from the direct counts, or from the known number of instructions. Unless exact is
+// set, a shared count may be up to 10 % larger than that.
 func (c counts) compareBoth(t *testing.T, instructions uint64, exact bool) {
 	t.Helper()
 	for _, event := range []string{"instructions:u", "cycles:u", "cycles"} {
@@ -114,8 +114,9 @@ func TestSharedTruthOfCommands(t *testing.T) {
 				if shared != direct || c.sums["cycles:ub"] != direct || tt.exact && shared != want || !tt.exact && shared > want/tasks {
 					t.Errorf("instructions: shared %.0f, direct %.0f, cycles %.0f, want %.0f of all", shared, direct, c.sums["cycles:ub"], want)
 				}
-				// The shared counter counts an ending task up to the tracepoint sched_process_exit, its own counter up to perf_event_exit_task (do_exit in
-				// kernel/exit.c). In between, the task closes its files, and a task that waits at the other end of a pipe may run.
+				// The shared counter counts an ending task up to the tracepoint sched_process_exit, its own counter up to
+				// perf_event_exit_task (do_exit in kernel/exit.c). In between, the task closes its files, and a task that waits at the other
+				// end of a pipe may run.
 				shared, direct = c.sums["context-switches:b"], c.sums["context-switches"]
 				if math.Abs(shared-direct) > float64(1+p.Tasks) {
 					t.Errorf("context switches: shared %.0f, direct %.0f", shared, direct)
@@ -202,8 +203,8 @@ func TestSharedSystemCalls(t *testing.T) {
 	}
 }
 
-// keepSharing runs a session that counts nothing until the end of the test. The sessions of the test reuse its shared counters, whose setup takes
-// longer than everything else.
+// keepSharing runs a session that counts nothing until the end of the test. The sessions of the test reuse its shared counters, whose setup
+// takes longer than everything else.
 func keepSharing(t *testing.T) {
 	t.Helper()
 	require.BPFFS(t)

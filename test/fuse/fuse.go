@@ -41,9 +41,9 @@ const (
 	file = 2
 )
 
-// Serve mounts the file system on dir, with an executable file of the given contents. When it is mounted, Serve writes a line to out. It answers
-// requests until it reads a line from in. Then it stops answering, writes another line, and leaves the file system mounted until the input
-// ends. Serve needs a separate process, because a file system that does not answer blocks the processes that use it.
+// Serve mounts the file system on dir, with an executable file of the given contents. When it is mounted, Serve writes a line to out. It
+// answers requests until it reads a line from in. Then it stops answering, writes another line, and leaves the file system mounted until the
+// input ends. Serve needs a separate process, because a file system that does not answer blocks the processes that use it.
 func Serve(dir string, contents []byte, in io.Reader, out io.Writer) error {
 	device, err := unix.Open(Device, unix.O_RDWR|unix.O_CLOEXEC, 0)
 	if err != nil {

@@ -1,5 +1,5 @@
-// Fuzz fuzzes decoders, each for the same time and with one worker, as many at once as there are CPUs. It prints the inputs that fail and leaves
-// them below the package's testdata, where they are tests from then on. The output has the format of go test -v.
+// Fuzz fuzzes decoders, each for the same time and with one worker, as many at once as there are CPUs. It prints the inputs that fail and
+// leaves them below the package's testdata, where they are tests from then on. The output has the format of go test -v.
 //
 //	go run ./test/fuzz [-time D] PACKAGE[:TARGET,...]...
 //

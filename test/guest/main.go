@@ -3,9 +3,9 @@
 //	go run ./test/guest [-kernel ARCH/SUITE]... [-run REGEXP] [-count N] [-perf] [-smp N] [-timeout D] PACKAGE...
 //	go run ./test/guest [-kernel ARCH/SUITE]... [-perf] [-smp N] [-timeout D] -- COMMAND [ARGUMENT...]
 //
-// A kernel is the cloud kernel of a Debian suite for amd64 or arm64: amd64/bookworm is 6.1, arm64/trixie is 6.12, and arm64/testing is the newest
-// kernel in Debian testing. With the suffix /lockdown it boots in lockdown=confidentiality. The exit status is that of the command or of the
-// tests, or 125 if the guest did not run them.
+// A kernel is the cloud kernel of a Debian suite for amd64 or arm64: amd64/bookworm is 6.1, arm64/trixie is 6.12, and arm64/testing is the
+// newest kernel in Debian testing. With the suffix /lockdown it boots in lockdown=confidentiality. The exit status is that of the command or
+// of the tests, or 125 if the guest did not run them.
 package main
 
 import (

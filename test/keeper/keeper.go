@@ -10,8 +10,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Keeper is a bpffs for all tests of a process, and a session that keeps the shared counters there in use. So the kernel verifies the BPF programs
-// only once, not for each test, which takes seconds in a guest. It needs root.
+// Keeper is a bpffs for all tests of a process, and a session that keeps the shared counters there in use. So the kernel verifies the BPF
+// programs only once, not for each test, which takes seconds in a guest. It needs root.
 type Keeper struct {
 	mount string
 	keeps io.Closer

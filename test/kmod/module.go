@@ -64,8 +64,8 @@ func (m Module) Unload(t testing.TB) {
 	}
 }
 
-// Install writes the files of modules and their list to the directory of the running kernel's modules. It replaces those of the previous call. They
-// are removed when the test ends. Only for guests.
+// Install writes the files of modules and their list to the directory of the running kernel's modules. It replaces those of the previous
+// call. They are removed when the test ends. Only for guests.
 func Install(t testing.TB, modules ...Module) {
 	t.Helper()
 	require.Guest(t) // another machine has modules of its own there

@@ -162,7 +162,7 @@ func mutateRecording(random *rand.Rand, recordings [][]byte) []byte {
 		b = b[:random.IntN(len(b)+1)]
 	case 1:
 		scribble(random, b, r.order)
-	case 2: // of the other byte order
+	case 2: // the magic number of the other byte order
 		copy(b, map[bool]string{true: magicLittle, false: magicBig}[r.order == binary.BigEndian])
 	}
 	return b
@@ -186,11 +186,11 @@ func (r *recording) mutate(random *rand.Rand, recordings [][]byte) {
 		scribble(random, r.tail[16*r.features():], r.order)
 	case 4: // a record's header
 		scribble(random, rec[:8], r.order)
-	case 5, 6, 7: // what is in a record
+	case 5, 6, 7: // the body of a record
 		scribble(random, rec[8:], r.order)
-	case 8: // another type
+	case 8: // a record gets another type
 		r.order.PutUint32(rec, uint32(random.IntN(92)))
-	case 9: // a record is there many times, with other numbers in some
+	case 9: // many copies of a record, some of them with changes
 		var more [][]byte
 		for range random.IntN(1 << random.IntN(16)) {
 			again := slices.Clone(rec)

@@ -16,8 +16,8 @@ import (
 	"github.com/bperf/bperf/internal/userprog"
 )
 
-// Actions of the worker that are not commands of bperf. unwindTables does what `profile` does with the files of processes, but needs no process.
-// readPrograms does what --prog does with objects before it loads them.
+// Actions of the worker that are not commands of bperf. unwindTables does what `profile` does with the files of processes, but needs no
+// process. readPrograms does what --prog does with objects before it loads them.
 const (
 	unwindTables = "unwind-tables" // FILE
 	readPrograms = "read-programs" // FILE

@@ -20,7 +20,8 @@ const (
 	pageSize     = 4096
 )
 
-// elf returns an executable with two segments (elf(5)): one for the file, and one of zero pages, which are the pages of Touch and one for input.
+// elf returns an executable with two segments (elf(5)): one for the file, and one of zero pages, which are the pages of Touch and one for
+// input.
 func (p Program) elf() []byte {
 	code := p.code()
 	size := uint64(headerSize + timespecSize + len(code))
@@ -51,7 +52,8 @@ func (p Program) elf() []byte {
 	return file
 }
 
-// cloneFlags returns the clone(2) flags of the tasks (include/uapi/linux/sched.h). Threads also share the stack, which the program does not use.
+// cloneFlags returns the clone(2) flags of the tasks (include/uapi/linux/sched.h). Threads also share the stack, which the program does not
+// use.
 func (p Program) cloneFlags() uint32 {
 	const sigchld = 17
 	const threads = unix.CLONE_VM | unix.CLONE_FS | unix.CLONE_FILES | unix.CLONE_SIGHAND | unix.CLONE_THREAD | unix.CLONE_SYSVSEM

@@ -43,7 +43,8 @@ func (p Program) Instructions() uint64 {
 	return start + p.InstructionsAfterWait()
 }
 
-// InstructionsAfterWait returns the number of these instructions that come after the wait. A Spin has two in each round, which every loop needs.
+// InstructionsAfterWait returns the number of these instructions that come after the wait. A Spin has two in each round, which every loop
+// needs.
 func (p Program) InstructionsAfterWait() uint64 {
 	tasks := uint64(p.Tasks)
 	all := (1 + tasks) * (2*p.Times + exitInstructions)
@@ -63,8 +64,8 @@ func (p Program) Write(t testing.TB) string {
 	return p.WriteAs(t, "program")
 }
 
-// WriteAs is like Write but sets the file's name. It is for tests that search the whole machine for the program while tests of other packages run
-// programs, too.
+// WriteAs is like Write but sets the file's name. It is for tests that search the whole machine for the program while tests of other
+// packages run programs, too.
 func (p Program) WriteAs(t testing.TB, name string) string {
 	t.Helper()
 	name = filepath.Join(t.TempDir(), name)

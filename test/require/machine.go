@@ -30,21 +30,22 @@ func Paranoid(t testing.TB, level int) {
 	})
 }
 
-// HostileNames is for tests that create processes and cgroups whose names have several lines. Until the test ends, tests that call PlainNames wait,
-// also those of other packages.
+// HostileNames is for tests that create processes and cgroups whose names have several lines. Until the test ends, tests that call
+// PlainNames wait, also those of other packages.
 func HostileNames(t testing.TB) {
 	t.Helper()
 	lock(t, "names", unix.LOCK_EX)
 }
 
-// PlainNames is for tests that compare, line by line, the output of other programs about the whole machine. It keeps tests that call HostileNames
-// from running.
+// PlainNames is for tests that compare, line by line, the output of other programs about the whole machine. It keeps tests that call
+// HostileNames from running.
 func PlainNames(t testing.TB) {
 	t.Helper()
 	lock(t, "names", unix.LOCK_SH)
 }
 
-// lock locks a resource of the machine for the rest of a test, exclusively (unix.LOCK_EX) or shared (unix.LOCK_SH). It waits until the lock is free.
+// lock locks a resource of the machine for the rest of a test, exclusively (unix.LOCK_EX) or shared (unix.LOCK_SH). It waits until the lock
+// is free.
 func lock(t testing.TB, what string, how int) {
 	t.Helper()
 	f, err := os.OpenFile(filepath.Join(os.TempDir(), "bperf-test-"+what+".lock"), os.O_CREATE|os.O_RDWR, 0o600)

@@ -120,7 +120,8 @@ func PMU(t testing.TB) {
 	unix.Close(fd)
 }
 
-// Breakpoints is for tests that count memory accesses with hardware breakpoints. On some virtual machines a breakpoint can be opened but counts nothing.
+// Breakpoints is for tests that count memory accesses with hardware breakpoints. On some virtual machines a breakpoint opens but counts
+// nothing.
 func Breakpoints(t testing.TB) {
 	t.Helper()
 	Root(t)
@@ -150,8 +151,8 @@ func Lockdown(t testing.TB) {
 	}
 }
 
-// ExactPMU is for tests that need the PMU of the arm64 guests. It has one counter for cycles and six for any event, including instructions. All of
-// them count exactly while only one CPU is online.
+// ExactPMU is for tests that need the PMU of the arm64 guests. It has one counter for cycles and six for any event, including instructions.
+// All of them count exactly while only one CPU is online.
 func ExactPMU(t testing.TB) {
 	t.Helper()
 	if !must("exact-pmu") {
@@ -278,8 +279,8 @@ func CgroupV1(t testing.TB) (root string) {
 	return root
 }
 
-// endsSoon waits up to a second for the end of the unmounted v1 hierarchy of perf events, and reports whether it has ended. The hierarchy stays while
-// a removed cgroup in it still has tasks or counters that are ending. Then it must be mounted and unmounted once more.
+// endsSoon waits up to a second for the end of the unmounted v1 hierarchy of perf events, and reports whether it has ended. The hierarchy
+// stays while a removed cgroup in it still has tasks or counters that are ending. Then it must be mounted and unmounted once more.
 func endsSoon(t testing.TB) bool {
 	t.Helper()
 	for range 100 {

@@ -100,8 +100,8 @@ func run(name string, args []string) error {
 	return os.WriteFile(args[0], fmt.Appendf(nil, "%d %d\n", times[0], times[1]), 0o600)
 }
 
-// alternate calls one and three in turns for about ms milliseconds, with about rounds and three times as many rounds. It returns the CPU time of
-// each.
+// alternate calls one and three in turns until they have used ms milliseconds of CPU time. In each turn, one gets a random number near
+// rounds, and three gets three times as much. It returns the CPU time of each.
 func alternate(ms, rounds int, one, three func(n int) error) (times [2]time.Duration, err error) {
 	random := uint64(1)
 	for times[0]+times[1] < time.Duration(ms)*time.Millisecond {

@@ -14,7 +14,7 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// TestLoads runs each load: it tells of a share that is about what it is meant to be.
+// TestLoads runs each load and checks that the share that it measures is about three quarters.
 func TestLoads(t *testing.T) {
 	require.Root(t)
 	loads, err := Loads(t.TempDir(), 50*time.Millisecond)

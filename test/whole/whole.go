@@ -6,8 +6,8 @@ import (
 	"path/filepath"
 )
 
-// Make creates the file or directory at path. It calls in with a temporary directory, which it removes at the end. in returns what to move to path:
-// the temporary directory itself, or something in it.
+// Make creates the file or directory at path. It calls in with a temporary directory, which it removes at the end. in returns what to move
+// to path: the temporary directory itself, or something in it.
 func Make(path string, in func(dir string) (made string, err error)) error {
 	parent := filepath.Dir(path)
 	if err := os.MkdirAll(parent, 0o755); err != nil {

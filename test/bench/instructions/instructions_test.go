@@ -1,5 +1,5 @@
-// Package instructions measures the instructions that counting inside a BPF program adds to each run of the program, for bperf and upstream perf.
-// It runs in an arm64 guest, where each instruction takes a nanosecond:
+// Package instructions measures the instructions that counting inside a BPF program adds to each run of the program, for bperf and upstream
+// perf. It runs in an arm64 guest, where each instruction takes a nanosecond:
 //
 //	go run ./test/guest -perf -smp 1 ./test/bench/instructions
 package instructions
@@ -139,7 +139,8 @@ func (s running) end(t *testing.T) {
 	s.Wait()
 }
 
-// TestSessions lets up to 64 sessions count in one program. A run may not cost more than with one session, and each session must count every run.
+// TestSessions lets up to 64 sessions count in one program. A run may not cost more than with one session, and each session must count every
+// run.
 func TestSessions(t *testing.T) {
 	require.ExactPMU(t)
 	require.OneCPU(t)

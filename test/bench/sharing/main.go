@@ -1,6 +1,6 @@
-// Sharing measures the cost of `stat` sessions for the system that they count, in an arm64 guest whose clock counts instructions. It measures
-// bperf with separate counters, bperf with the shared counters of --bpf-counters, and upstream perf with its shared counters. The exit status is 1
-// if a limit is missed.
+// Sharing measures the cost of `stat` sessions for the system that they count, in an arm64 guest whose clock counts instructions. It
+// measures bperf with separate counters, bperf with the shared counters of --bpf-counters, and upstream perf with its shared counters. The
+// exit status is 1 if a limit is missed.
 //
 //	go run ./test/bench/sharing
 package main

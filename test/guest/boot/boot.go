@@ -50,8 +50,8 @@ type parts struct {
 	perf   string // upstream perf, or empty
 }
 
-// Fetch makes sure that QEMU, the kernel and upstream perf are on this machine. It installs, downloads and builds what is missing. It must not be
-// called concurrently.
+// Fetch makes sure that QEMU, the kernel and upstream perf are on this machine. It installs, downloads and builds what is missing. It must
+// not be called concurrently.
 func Fetch(o *Options) error {
 	_, err := fetch(o)
 	return err

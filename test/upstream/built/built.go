@@ -1,6 +1,6 @@
-// Package built builds upstream programs in a configuration that no distribution packages. The source is Debian's package of the kernel's source.
-// perf is built with its BPF skeletons, which `stat --bpf-counters` needs. bpftool is built with its skeletons, which it needs to find the
-// processes that hold a program.
+// Package built builds upstream programs in a configuration that no distribution packages. The source is Debian's package of the kernel's
+// source. perf is built with its BPF skeletons, which `stat --bpf-counters` needs. bpftool is built with its skeletons, which it needs to
+// find the processes that hold a program.
 package built
 
 import (

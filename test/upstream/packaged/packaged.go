@@ -1,5 +1,5 @@
-// Package packaged fetches the perf of a Debian suite, for tests that compare bperf with it. It does not depend on the perf that this machine has
-// installed.
+// Package packaged fetches the perf of a Debian suite, for tests that compare bperf with it. It does not depend on the perf that this
+// machine has installed.
 package packaged
 
 import (
@@ -20,9 +20,9 @@ const (
 	Newest = "testing"  // the newest kernel in Debian testing
 )
 
-// GivesUp is a message of perf 7.2 on standard error. perf prints it and stops at a BPF program's record that is too long. The kernel writes such
-// a record if another process loads a program while perf records (docs/kernel-notes.md). Then perf report prints nothing, with exit status 0;
-// perf script ends at the record.
+// GivesUp is a message of perf 7.2 on standard error. perf prints it and stops at a BPF program's record that is too long. The kernel writes
+// such a record if another process loads a program while perf records (docs/kernel-notes.md). Then perf report prints nothing, with exit
+// status 0; perf script ends at the record.
 const GivesUp = "processing failed for event of type: KSYMBOL"
 
 // Path returns the path in the cache of a suite's perf for this machine. The file may not exist.
@@ -34,8 +34,8 @@ func Path(suite string) (string, error) {
 	return filepath.Join(cache, "bperf", "upstream", suite+"-"+runtime.GOARCH, "perf"), nil
 }
 
-// Get returns the path of a suite's perf, and fetches perf if it is not in the cache. The path is a script that starts perf with the libraries of
-// that suite, which are beside it. Get installs nothing. To get a newer perf, remove its directory from the cache.
+// Get returns the path of a suite's perf, and fetches perf if it is not in the cache. The path is a script that starts perf with the
+// libraries of that suite, which are beside it. Get installs nothing. To get a newer perf, remove its directory from the cache.
 func Get(suite string) (string, error) {
 	script, err := Path(suite)
 	if err != nil {

@@ -13,8 +13,8 @@ func (f fleet) each(do func(*session) error) error {
 	return nil
 }
 
-// during lets all sessions count while do runs. The sessions' processes are stopped during do. during enables the sessions one after another, and
-// disables them in the same order, so that all count for about the same time.
+// during lets all sessions count while do runs. The sessions' processes are stopped during do. during enables the sessions one after
+// another, and disables them in the same order, so that all count for about the same time.
 func (f fleet) during(do func() error) error {
 	if err := f.each(func(s *session) error { return s.command("enable") }); err != nil {
 		return err

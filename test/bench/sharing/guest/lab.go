@@ -34,8 +34,8 @@ func newLab(dir string) (*lab, error) {
 // (perf_sched_delayed in kernel/events/core.c). Under -icount waiting takes no time.
 func settle() { time.Sleep(3 * time.Second) }
 
-// Numbers of round trips. The first trips are not measured, because the kernel does initial work in them. The measured trips take long enough that
-// the number of clock ticks, one every 4 ms, is the same each time.
+// Numbers of round trips. The first trips are not measured, because the kernel does initial work in them. The measured trips take long
+// enough that the number of clock ticks, one every 4 ms, is the same each time.
 const (
 	firstTrips    = 2000
 	measuredTrips = 8000
