@@ -16,7 +16,7 @@ func decodeAttr(b []byte, big bool) (a Attr, err error) {
 	if len(b) < minAttrSize {
 		return a, fmt.Errorf("%d bytes are no perf_event_attr, which has at least %d", len(b), minAttrSize)
 	}
-	// Fields behind the end of b are zero.
+	// Fields beyond the end of b are zero.
 	var full [AttrSize]byte
 	copy(full[:], b)
 	c := cursor{b: full[:], big: big}

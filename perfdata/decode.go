@@ -30,7 +30,7 @@ func (b *batch) reset() {
 	b.arena.reset()
 }
 
-// decode decodes the records. On an error it sets b.err, and b.records has the records in front of the bad one.
+// decode decodes the records. On an error it sets b.err, and b.records has the records before the bad one.
 func (b *batch) decode(t *table, big bool) {
 	b.records = slices.Grow(b.records, len(b.items))
 	// Records point into samples and unknown, which must not be reallocated.

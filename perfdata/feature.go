@@ -31,8 +31,8 @@ const (
 	FeatureMemTopology    FeatureID = 22 // MemTopology
 	FeatureClockID        FeatureID = 23 // ClockResolution
 	FeatureDirFormat      FeatureID = 24 // DirFormat
-	FeatureBPFProgInfo    FeatureID = 25 // Opaque, for internal/bpfprog/linear
-	FeatureBPFBTF         FeatureID = 26 // Opaque, for internal/bpfprog/linear
+	FeatureBPFProgInfo    FeatureID = 25 // Opaque; bperf decodes it in internal/bpfprog/linear
+	FeatureBPFBTF         FeatureID = 26 // Opaque; bperf decodes it in internal/bpfprog/linear
 	FeatureCompressed     FeatureID = 27 // Compression
 	FeatureCPUPMUCaps     FeatureID = 28 // CPUPMUCaps
 	FeatureClockData      FeatureID = 29 // ClockData

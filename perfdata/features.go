@@ -21,7 +21,7 @@ func (f *Features) Raw(id FeatureID) ([]byte, bool) {
 }
 
 // Get decodes a feature. The comment of each FeatureID constant names the type of its value. Get returns nil without an error if the feature
-// is absent. On an error the value is nil, except for FeatureBuildID: its value has the entries in front of the damaged one.
+// is absent. On an error the value is nil, except for FeatureBuildID: its value has the entries before the damaged one.
 func (f *Features) Get(id FeatureID) (FeatureValue, error) {
 	b, there := f.raw[id]
 	if !there {

@@ -153,7 +153,7 @@ func (f *file) readEvents(r io.ReaderAt, size int64, attrs section, attrSize uin
 	return nil
 }
 
-// readFeatures reads the features whose bits are set. The table of their sections is behind the data.
+// readFeatures reads the features whose bits are set. The table of their sections is after the data.
 func (f *file) readFeatures(r io.ReaderAt, size int64, set [4]uint64) error {
 	at := f.data.offset + f.data.size
 	left := uint64(size) // all features together: they may not overlap

@@ -43,7 +43,7 @@ func (a *Attr) sizeFrom(least int) int {
 	return least
 }
 
-// layOut returns the header and front, the bytes in front of the data: the encoded header, the IDs and the attributes.
+// layOut returns the header and front, the bytes before the data: the encoded header, the IDs and the attributes.
 func layOut(events []*Event) (h fileHeader, front []byte) {
 	size := attrSize(events, minFileAttrSize)
 	h.attrSize = size + sectionSize
@@ -100,7 +100,7 @@ func (w *Writer) setOwnFeatures() {
 	}
 }
 
-// writeFeatures writes the table of feature sections behind the data, and the features behind the table. It returns the bitmap of features.
+// writeFeatures writes the table of feature sections after the data, and the features after the table. It returns the bitmap of features.
 func (w *Writer) writeFeatures() (set [4]uint64, err error) {
 	ids := slices.Sorted(maps.Keys(w.features))
 	at := uint64(w.written) + uint64(len(ids))*sectionSize
@@ -134,8 +134,8 @@ func (w *Writer) writeHeader(set [4]uint64) error {
 	return err
 }
 
-// cutOff truncates the file behind its last complete record if it has a method Truncate, as *os.File does. It ignores an error: then readers
-// report an error behind the last record.
+// cutOff truncates the file after its last complete record if it has a method Truncate, as *os.File does. It ignores an error: then readers
+// report an error after the last record.
 func (w *Writer) cutOff() {
 	if f, can := w.file.(interface{ Truncate(size int64) error }); can {
 		f.Truncate(w.written)

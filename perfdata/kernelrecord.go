@@ -188,7 +188,7 @@ type AuxOutputHWID struct {
 }
 
 // CallchainDeferred is PERF_RECORD_CALLCHAIN_DEFERRED: the user part of callchains. It completes the samples of the same thread that have
-// Cookie behind ContextUserDeferred. Linux 6.19.
+// Cookie after ContextUserDeferred. Linux 6.19.
 type CallchainDeferred struct {
 	SampleID
 	Cookie    uint64

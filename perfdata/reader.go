@@ -85,7 +85,7 @@ func NewReader(r io.ReaderAt, size int64) (*Reader, error) {
 
 // NewPipeReader returns a Reader of a pipe, as written by perf record -o -.
 //
-// It reads the events and features in front of the first record of the kernel before it returns.
+// Before it returns, it reads the events and features that precede the first record of the kernel.
 func NewPipeReader(r io.Reader) (*Reader, error) { return newPipeReader(r, nil, -1) }
 
 func newPipeReader(r io.Reader, again io.ReaderAt, size int64) (*Reader, error) {
@@ -187,7 +187,7 @@ func (r *Reader) Records() iter.Seq2[*Record, error] {
 const maxWorkers = 16
 
 // Batches returns an iterator over the same records as Records, several at a time, so that a caller can distribute them to all CPUs. The pair
-// with the error can have records, too: those in front of the error.
+// with the error can have records, too: those that precede the error.
 func (r *Reader) Batches() iter.Seq2[[]Record, error] {
 	return func(yield func([]Record, error) bool) {
 		if r.begun {

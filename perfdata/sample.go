@@ -44,7 +44,7 @@ type Sample struct {
 	CodePageSize uint64 // bytes
 	Aux          []byte
 
-	Rest []byte // undecoded bytes behind the known fields, from a later kernel
+	Rest []byte // undecoded bytes after the known fields, from a later kernel
 }
 
 // Clone returns a copy that shares no memory with s.
@@ -58,7 +58,7 @@ func (s *Sample) Clone() *Sample {
 	return &c
 }
 
-// Context markers in a callchain: the frames behind a marker belong to its context. They are enum perf_callchain_context.
+// Context markers in a callchain: the frames after a marker belong to its context. They are enum perf_callchain_context.
 const (
 	ContextHV           = ^uint64(32) + 1
 	ContextKernel       = ^uint64(128) + 1
@@ -73,7 +73,7 @@ const (
 // IsContext reports whether an entry of a callchain is a context marker, not an address.
 func IsContext(entry uint64) bool { return entry >= ContextMax }
 
-// AppendCallchain appends kernel and user frames to a callchain, each behind its context marker. The innermost frame comes first. It appends
+// AppendCallchain appends kernel and user frames to a callchain, each after its context marker. The innermost frame comes first. It appends
 // no marker for an empty part.
 func AppendCallchain(chain, kernel, user []uint64) []uint64 {
 	if len(kernel) > 0 {

@@ -94,7 +94,7 @@ func (c *cursor) sample(s *Sample, attr *Attr, a *arena) error {
 const plainSample = SampleIdentifier | SampleIP | SampleTID | SampleTime | SampleAddr | SampleEventID | SampleStreamID | SampleCPU |
 	SamplePeriod | SampleRead | SampleCallchain
 
-// sampleParts decodes the fields behind the callchain.
+// sampleParts decodes the fields after the callchain.
 func (c *cursor) sampleParts(s *Sample, attr *Attr, a *arena) {
 	t := attr.SampleType
 	if t&SampleRaw != 0 {

@@ -13,7 +13,7 @@ type Stats struct {
 	Rounds     uint64                // number of FINISHED_ROUND records
 	OutOfOrder uint64                // records that are older than one that was returned before
 	Truncated  bool                  // the file is shorter than its header says, or its writer did not close it
-	Missing    []FeatureID           // features that lie behind the end of the file
+	Missing    []FeatureID           // features that lie beyond the end of the file
 	Damaged    []error               // one error for each feature that could not be decoded, or only in part
 }
 

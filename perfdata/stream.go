@@ -25,7 +25,7 @@ type stream struct {
 
 	chunk   *chunk // the current chunk
 	at      int    // offset of the next record in chunk
-	follow  int64  // bytes behind the last record that are no records
+	follow  int64  // remaining bytes after the last record that are no records
 	formats []byte // formats of tracepoints, from these bytes
 	collect bool   // these bytes are the formats of tracepoints
 	ended   bool   // the input is at its end
@@ -38,7 +38,7 @@ type stream struct {
 	window   uint64 // largest window for decompression
 	torn     bool   // the writer was killed: the end may be zeros, allocated but never written
 	headSize int    // number of records in the head
-	head     bool   // read only the head: the records in front of the first record of the kernel
+	head     bool   // read only the head: the records before the first record of the kernel
 
 	chunks sync.Pool
 	failed error // error of reading a chunk again
@@ -112,7 +112,7 @@ func (s *stream) release(c *chunk, n int64) {
 	}
 }
 
-// errHead ends run at the first record behind the head.
+// errHead ends run at the first record after the head.
 var errHead = errors.New("the head ends here")
 
 // run delivers the records of the stream up to its end or, with s.head, up to the end of the head. Even on an error it delivers all records
@@ -236,7 +236,7 @@ func (s *stream) recordType(b []byte) RecordType {
 	return RecordType(h.u32())
 }
 
-// skip consumes the bytes behind a record that are no records.
+// skip consumes the bytes after a record that are no records.
 func (s *stream) skip() {
 	if s.follow == 0 {
 		return

@@ -103,7 +103,7 @@ func trailerSizeOf(a *Attr) int {
 	return trailerSize(a.SampleType)
 }
 
-// trim cuts off the bytes behind the trailer of a KSYMBOL or BPF_EVENT record. The kernel outputs such a record to all events with one header,
+// trim cuts off the bytes after the trailer of a KSYMBOL or BPF_EVENT record. The kernel outputs such a record to all events with one header,
 // and adds a trailer to the header's size for each event (perf_event_ksymbol_output and perf_event_bpf_output in kernel/events/core.c). So in
 // every ring but the first, stale bytes of the ring follow the trailer and would be decoded in its place.
 func (t *table) trim(typ RecordType, body []byte) []byte {

@@ -180,5 +180,5 @@ type BPFMetadataEntry struct {
 // Unknown is a record that the package does not decode: its type is unknown or without a Value type (SCHEDSTAT_…), or its event is unknown.
 type Unknown struct {
 	Type RecordType
-	Data []byte // the bytes behind the header; valid as long as the Record
+	Data []byte // the bytes after the header; valid as long as the Record
 }

@@ -214,7 +214,7 @@ func (w *Writer) flush() {
 	}
 }
 
-// put writes whole records, or the bytes in front of the records.
+// put writes whole records, or the bytes before the records.
 func (w *Writer) put(all ...[]byte) {
 	n := int64(0)
 	for _, b := range all {
@@ -295,8 +295,9 @@ func (w *Writer) compression() Compression {
 	return c
 }
 
-// Close completes the recording: it writes buffered records and, in a file, the features and the header. It sets the features EVENT_DESC
-// and COMPRESSED itself. It does not close the underlying file or pipe. Close returns the first error of the Writer.
+// Close completes the recording: it writes buffered records and, in a file, the features and the header. It sets
+// the feature EVENT_DESC unless SetFeature has set it, and the feature COMPRESSED if records are compressed. It does not close the
+// underlying file or pipe. Close returns the first error of the Writer.
 func (w *Writer) Close() error {
 	if w.closed {
 		return w.err

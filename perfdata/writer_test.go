@@ -392,7 +392,7 @@ func session(t testing.TB, m io.WriteSeeker, compress int) *Writer {
 	return w
 }
 
-// TestKilled truncates a file at every byte behind its header. The rest must be readable, with the names of the events.
+// TestKilled truncates a file at every byte after its header. The rest must be readable, with the names of the events.
 func TestKilled(t *testing.T) {
 	for _, compress := range []int{0, 1} {
 		m := &memory{room: 1 << 20}

@@ -32,7 +32,7 @@ func (c *code) branches(n *node, yes, no string) (asm.Instructions, error) {
 	return c.comparison(n, yes, no)
 }
 
-// sequence returns the code of several parts, one behind the other. between returns the labels of a part that is not the last, given the
+// sequence returns the code of several parts, one after the other. between returns the labels of a part that is not the last, given the
 // label at which the next part begins. The last part jumps to yes or no.
 func (c *code) sequence(parts []*node, between func(next string) (yes, no string), yes, no string) (asm.Instructions, error) {
 	var all asm.Instructions

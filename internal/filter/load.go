@@ -75,7 +75,7 @@ func (f *Filter) Function(ask *Function) (asm.Instructions, error) {
 	})
 }
 
-// assemble returns the code of the filter and ask in front of end, which has the labels keep and drop.
+// assemble returns the code of the filter and ask before end, which has the labels keep and drop.
 func (f *Filter) assemble(ask *Function, end asm.Instructions) (asm.Instructions, error) {
 	yes := keep
 	if ask != nil {

@@ -96,7 +96,7 @@ func (r Record) Lost() (l Lost, err error) {
 	return l, nil
 }
 
-// upTo returns the record cut off behind its trailer; fields is the size of the fields in front of the trailer. The kernel outputs a record
+// upTo returns the record cut off after its trailer; fields is the size of the fields before the trailer. The kernel outputs a record
 // about a BPF program to all events with one header, and adds a trailer to the header's size for each event (perf_event_ksymbol_output and
 // perf_event_bpf_output in kernel/events/core.c). So in every ring but the first, stale bytes of the ring follow the trailer.
 func (r Record) upTo(fields int) Record {
@@ -104,7 +104,7 @@ func (r Record) upTo(fields int) Record {
 	return r
 }
 
-// cut decodes the trailer and returns the body in front of it, which must have at least least bytes.
+// cut decodes the trailer and returns the body before it, which must have at least least bytes.
 func (r Record) cut(t *Trailer, what string, least int) ([]byte, error) {
 	n := len(r.Body) - trailerSize
 	if n < least {

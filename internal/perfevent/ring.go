@@ -11,7 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Ring is the ring buffer of an event: one page of control data, struct perf_event_mmap_page, and behind it a power of two of pages
+// Ring is the ring buffer of an event: one page of control data, struct perf_event_mmap_page, and after it a power of two of pages
 // to which the kernel writes records. It is not safe for concurrent use.
 type Ring struct {
 	memory []byte
@@ -19,7 +19,7 @@ type Ring struct {
 	body   []byte // copy of the last record's body, because Next releases the record at once
 }
 
-// Record is a record of a ring: the body behind struct perf_event_header, and the header's fields except for the size.
+// Record is a record of a ring: the body after struct perf_event_header, and the header's fields except for the size.
 type Record struct {
 	Type uint32 // enum perf_event_type: RecordSample, …
 	Misc uint16

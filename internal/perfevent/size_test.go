@@ -9,7 +9,8 @@ import (
 	"github.com/bperf/bperf/perfdata"
 )
 
-// TestKernelAttrSize checks that the kernel refuses a structure with a byte set behind its size, and that it then reports the same size.
+// TestKernelAttrSize checks that the kernel refuses a structure with a nonzero byte beyond this size, and that it then reports the
+// same size.
 func TestKernelAttrSize(t *testing.T) {
 	size, err := KernelAttrSize()
 	if err != nil {

@@ -16,7 +16,7 @@ import (
 
 // Column is a part of a value: a number, an enumeration, a text, a histogram, or bytes.
 type Column struct {
-	Name string // the member's name, behind the names of its structures and dots
+	Name string // the member's name, prefixed by the names of its structures with dots
 
 	offset uint32 // bytes from the start of the value
 	size   uint32

@@ -99,7 +99,7 @@ func refusal(p *ebpf.ProgramSpec) string {
 	return ""
 }
 
-// sectionKind returns the part of a program's section in front of the slash, such as "uprobe", without the suffix ".s" of sleepable programs.
+// sectionKind returns the part of a program's section before the slash, such as "uprobe", without the suffix ".s" of sleepable programs.
 func sectionKind(p *ebpf.ProgramSpec) string {
 	kind, _, _ := strings.Cut(strings.TrimPrefix(p.SectionName, "?"), "/")
 	return strings.TrimSuffix(kind, ".s")

@@ -1,5 +1,5 @@
 // Package kmod makes kernel modules without the kernel's build system. A module is an ELF file with a function that runs a loop when the
-// module is loaded. The function is in a separate section behind .text. The kernel must allow modules that were not built for it
+// module is loaded. The function is in a separate section after .text. The kernel must allow modules that were not built for it
 // (CONFIG_MODULE_FORCE_LOAD), as Debian's kernels do.
 package kmod
 

@@ -48,7 +48,7 @@ type byteOrder interface {
 // recording is a recording that is split into its parts.
 type recording struct {
 	order   byteOrder
-	front   []byte   // the bytes in front of the records
+	front   []byte   // the bytes before the records
 	records [][]byte // each with the data that follow it
 	tail    []byte   // in a file: the table of features and the features
 	pipe    bool
@@ -176,7 +176,7 @@ func (r *recording) mutate(random *rand.Rand, recordings [][]byte) {
 	n := random.IntN(len(r.records))
 	rec := r.records[n]
 	switch random.IntN(14) {
-	case 0: // the header, behind the magic number
+	case 0: // the header, after the magic number
 		scribble(random, r.front[min(8, len(r.front)):min(headerSize, len(r.front))], r.order)
 	case 1: // IDs and attributes
 		scribble(random, r.front[min(headerSize, len(r.front)):], r.order)

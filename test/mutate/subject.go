@@ -214,7 +214,7 @@ func mutateELF(random *rand.Rand, sound []byte) []byte {
 	sections, segments := order.Uint64(b[40:]), order.Uint64(b[32:])
 	for range 1 + random.IntN(4) {
 		switch random.IntN(8) {
-		case 0: // the header, behind e_ident
+		case 0: // the header, after e_ident
 			scribble(random, b[16:64], order)
 		case 1: // a section's header
 			at := sections + 64*uint64(random.IntN(len(f.Sections)))

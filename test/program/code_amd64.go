@@ -51,19 +51,19 @@ func (p Program) wait() []byte {
 	return slices.Concat(load(edi, 0), load(esi, inputAddress), load(edx, 1), systemCall(sysRead))
 }
 
-// start starts the tasks. They continue behind it.
+// start starts the tasks. They continue after it.
 func (p Program) start() []byte {
 	if p.Tasks == 0 {
 		return nil
 	}
 	task := slices.Concat(load(edi, p.cloneFlags()), load(esi, 0), systemCall(sysClone), []byte{
 		0x85, 0xc0, // test %eax, %eax
-		0x74, 5, // jz behind the loop
+		0x74, 5, // jz past the loop
 		0x49, 0xff, 0xce, // dec %r14
 	})
 	const jnz = 2                                       // bytes
 	task = append(task, 0x75, byte(-(len(task) + jnz))) // jnz to the next one
-	count := load(r14d, uint32(p.Tasks))                // behind the prefix for r8 to r15
+	count := load(r14d, uint32(p.Tasks))                // after the prefix for r8 to r15
 	return slices.Concat([]byte{0x41}, count, task)
 }
 

@@ -46,13 +46,13 @@ func (p Program) wait() []uint32 {
 	return slices.Concat([]uint32{move(0, 0, 0)}, load(1, inputAddress), []uint32{move(2, 1, 0)}, systemCall(sysRead))
 }
 
-// start starts the tasks. They continue behind it.
+// start starts the tasks. They continue after it.
 func (p Program) start() []uint32 {
 	if p.Tasks == 0 {
 		return nil
 	}
 	task := slices.Concat(load(0, uint64(p.cloneFlags())), []uint32{move(1, 0, 0)}, systemCall(sysClone), []uint32{
-		0xb4000060, // cbz x0 behind the loop
+		0xb4000060, // cbz x0 past the loop
 		0xf10006b5, // subs x21, x21, #1
 	})
 	task = append(task, 0x54000001|uint32(-len(task)&0x7ffff)<<5) // b.ne to the next one

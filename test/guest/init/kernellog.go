@@ -15,7 +15,7 @@ const (
 	syslogActionClear   = 5
 )
 
-// kernelLines is the number of kernel messages that are shown. The OOM killer's verdict comes last, behind its tables.
+// kernelLines is the number of kernel messages that are shown. The OOM killer's verdict comes last, after its tables.
 const kernelLines = 20
 
 // forgetKernelLog clears the kernel's messages, so that writeKernelLog does not write them.

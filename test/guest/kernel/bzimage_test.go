@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// bzImage returns a bzImage whose setup has two sectors behind the first, with the payload offset bytes behind the setup.
+// bzImage returns a bzImage whose setup has two sectors after the first, with the payload offset bytes after the setup.
 func bzImage(content string, offset, length uint32) []byte {
 	const setup = 3 * 512
 	b := make([]byte, setup+16, setup+16+len(content))

@@ -69,7 +69,7 @@ func (m *Machine) Run(ctx context.Context, output io.Writer) (job.Status, error)
 	return status.Status, nil
 }
 
-// args returns QEMU's arguments. The descriptors behind standard error are the pipes that Run reads, in the same order.
+// args returns QEMU's arguments. The descriptors after standard error are the pipes that Run reads, in the same order.
 func (m *Machine) args() []string {
 	kernelArgs := m.Arch.commandLine + " " + commandLine
 	if m.Lockdown {
