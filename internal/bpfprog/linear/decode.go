@@ -7,8 +7,8 @@ import (
 	"slices"
 )
 
-// DecodePrograms decodes the feature BPF_PROG_INFO. Code in the result is part of the section. If there is an error, it tells the offset in
-// the section, and the programs before it are returned.
+// DecodePrograms decodes the feature BPF_PROG_INFO. The code in the result is a part of section, not a copy. An error contains the offset in
+// the section; the programs before it are returned with it.
 func DecodePrograms(section []byte, order binary.ByteOrder) ([]*Info, error) {
 	n, rest, err := count(section, order)
 	if err != nil {
@@ -25,7 +25,8 @@ func DecodePrograms(section []byte, order binary.ByteOrder) ([]*Info, error) {
 	return all, nil
 }
 
-// DecodeBTF decodes the feature BPF_BTF, as DecodePrograms does with its feature.
+// DecodeBTF decodes the feature BPF_BTF. The data in the result is a part of section, not a copy. An error contains the offset in the section;
+// the BTF before it is returned with it.
 func DecodeBTF(section []byte, order binary.ByteOrder) ([]BTF, error) {
 	n, rest, err := count(section, order)
 	if err != nil {
@@ -56,7 +57,7 @@ func count(section []byte, order binary.ByteOrder) (n uint32, rest []byte, err e
 	return order.Uint32(section), section[4:], nil
 }
 
-// Decode decodes one program. What comes after it is returned as well.
+// Decode decodes the program at the start of b, and returns the rest of b.
 func Decode(b []byte, order binary.ByteOrder) (info *Info, rest []byte, err error) {
 	if len(b) < blobHeader {
 		return nil, nil, fmt.Errorf("its head has %d bytes, of which there are %d", blobHeader, len(b))
@@ -106,13 +107,13 @@ func (d *decoder) info() *Info {
 	return i
 }
 
-// elements is an array of elements that all have a size.
+// elements is an undecoded array whose elements have size bytes.
 type elements struct {
 	data []byte
 	size int
 }
 
-// array finds an array. Its elements may be longer than known here, as those of newer kernels are.
+// array returns the elements of an array. They may be longer than the known size, because newer kernels may extend them.
 func (d *decoder) array(a array, known int) elements {
 	if d.arrays>>a.bit&1 == 0 || d.err != nil {
 		return elements{}
@@ -146,7 +147,7 @@ func each[T any](e elements, decode func([]byte) T) []T {
 	return all
 }
 
-// firstBit is the first bit field of a word in a byte order.
+// firstBit returns the mask of a u32's first bit field, which is one bit: the lowest bit in little-endian order, the highest in big-endian.
 func firstBit(order string) uint32 {
 	if order == binary.BigEndian.String() {
 		return 1 << 31
@@ -154,7 +155,7 @@ func firstBit(order string) uint32 {
 	return 1
 }
 
-// text is a string that ends with a 0, or with the bytes.
+// text returns the bytes before the first 0, or all of them, as a string.
 func text(b []byte) string {
 	s, _, _ := bytes.Cut(b, []byte{0})
 	return string(s)

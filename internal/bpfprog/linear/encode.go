@@ -22,7 +22,7 @@ func AppendBTF(b []byte, order binary.AppendByteOrder, all []BTF) []byte {
 	return b
 }
 
-// Append appends one program of the feature BPF_PROG_INFO to b. Arrays that are empty are marked as missing.
+// Append appends one program of the feature BPF_PROG_INFO to b. It marks empty arrays as missing.
 func (i *Info) Append(b []byte, order binary.AppendByteOrder) []byte {
 	e := encoder{order: order, offsets: make(map[uint]uint64)}
 	e.array(jitedCode, len(i.JITed), func() { e.data = append(e.data, i.JITed...) })
@@ -69,7 +69,7 @@ func (e *encoder) u64(all ...uint64) {
 	}
 }
 
-// array appends an array that has n elements, and fills up to the next multiple of 8.
+// array appends an array of n elements to the data, and pads it to a multiple of 8 bytes.
 func (e *encoder) array(a array, n int, write func()) {
 	if n == 0 {
 		return

@@ -16,7 +16,7 @@ import (
 	"github.com/bperf/bperf/test/golden"
 )
 
-// recorded are features of a file of perf 6.1 on x86-64, with testdata/sum.c loaded.
+// recorded returns a feature of a file that perf 6.1 wrote on x86-64 with testdata/sum.c loaded.
 func recorded(t testing.TB, feature string) []byte {
 	t.Helper()
 	b, err := os.ReadFile("testdata/perf-6.1-x86_64." + feature)
@@ -73,7 +73,7 @@ func TestPerf(t *testing.T) {
 	golden.Compare(t, "testdata/program.golden", out.String())
 }
 
-// TestAt asks for addresses between lines. The first line has no code, so what begins there belongs to the second.
+// TestAt looks up addresses between lines. The first line has no code, so its address belongs to the second.
 func TestAt(t *testing.T) {
 	f := Function{Address: 100, Size: 20, Lines: []Line{{Address: 104, Number: 1}, {Address: 104, Number: 2}, {Address: 110, Number: 3}}}
 	for address, want := range map[uint64]uint32{100: 0, 103: 0, 104: 2, 109: 2, 110: 3, 119: 3} {
@@ -87,7 +87,7 @@ func TestAt(t *testing.T) {
 	}
 }
 
-// TestEncode wants the bytes of perf back, up to the fields of its structure that are newer.
+// TestEncode checks that encoding returns perf's bytes, except for newer fields of perf's structure.
 func TestEncode(t *testing.T) {
 	want := recorded(t, "prog_info")
 	got := AppendPrograms(nil, binary.LittleEndian, recordedPrograms(t))
@@ -108,13 +108,13 @@ func TestEncode(t *testing.T) {
 	}
 }
 
-// byteOrder decodes and encodes.
+// byteOrder can decode and encode.
 type byteOrder interface {
 	binary.ByteOrder
 	binary.AppendByteOrder
 }
 
-// fullInfo has something in each field and in each array.
+// fullInfo has a value in each field and in each array.
 func fullInfo() *Info {
 	return &Info{Type: 1, ID: 2, Tag: [8]byte{3}, JITedSize: 4, TranslatedSize: 8, LoadTime: 5, UID: 6, Maps: 7, Name: "name", InterfaceIndex: 8,
 		GPLCompatible: true, NetNSDevice: 9, NetNSInode: 10, BTF: 11, RunTime: 12, Runs: 13, JITed: []byte{1, 2, 3, 4}, Addresses: []uint64{1, 2},
@@ -122,7 +122,7 @@ func fullInfo() *Info {
 		Tags: [][8]byte{{1}, {2}}}
 }
 
-// TestByteOrder has files of machines of both byte orders, and programs without arrays.
+// TestByteOrder encodes and decodes in both byte orders, and programs without arrays.
 func TestByteOrder(t *testing.T) {
 	for _, order := range []byteOrder{binary.LittleEndian, binary.BigEndian} {
 		want := append(recordedPrograms(t), fullInfo(), &Info{Type: 1, ID: 2, JITedSize: 5, Name: "short"}, &Info{Tags: [][8]byte{{1}}, Runs: 1 << 40})
@@ -140,7 +140,7 @@ func TestByteOrder(t *testing.T) {
 	}
 }
 
-// TestBigEndian has a structure as a big-endian machine has it, where the first bit field of a word is its highest bit.
+// TestBigEndian decodes a structure of a big-endian machine, where the first bit field of a word is its highest bit.
 func TestBigEndian(t *testing.T) {
 	head := make([]byte, infoSize)
 	copy(head[4:], []byte{0, 0, 1, 2})   // id
@@ -155,7 +155,7 @@ func TestBigEndian(t *testing.T) {
 	}
 }
 
-// TestProgram has programs of which something is missing or wrong.
+// TestProgram checks programs in which something is missing or wrong.
 func TestProgram(t *testing.T) {
 	spec := recordedBTF(t)
 	for _, test := range []struct {
@@ -201,7 +201,7 @@ func TestProgram(t *testing.T) {
 	}
 }
 
-// TestHostile has sections that promise more than they have.
+// TestHostile decodes sections whose lengths exceed their data.
 func TestHostile(t *testing.T) {
 	good := recorded(t, "prog_info")
 	put := func(at int, v uint32) []byte {
@@ -244,7 +244,7 @@ func TestHostile(t *testing.T) {
 	}
 }
 
-// TestCut has sections that end anywhere.
+// TestCut decodes sections that are truncated anywhere.
 func TestCut(t *testing.T) {
 	for _, order := range []byteOrder{binary.LittleEndian, binary.BigEndian} {
 		programs := AppendPrograms(nil, order, []*Info{fullInfo(), fullInfo()})
@@ -262,7 +262,7 @@ func TestCut(t *testing.T) {
 	}
 }
 
-// TestClaims has small sections that claim to have a lot: that may not cost memory.
+// TestClaims decodes small sections with huge counts, which must not cost memory.
 func TestClaims(t *testing.T) {
 	claim := bytes.Repeat([]byte{0xff}, 1<<10)
 	many := AppendPrograms(nil, binary.LittleEndian, []*Info{fullInfo()})
@@ -282,7 +282,7 @@ func TestClaims(t *testing.T) {
 	}
 }
 
-// FuzzDecode decodes what it can, and wants it back after encoding it.
+// FuzzDecode checks that everything that can be decoded is the same after encoding and decoding it again.
 func FuzzDecode(f *testing.F) {
 	f.Add(recorded(f, "prog_info"), recorded(f, "btf"), false)
 	f.Add(AppendPrograms(nil, binary.BigEndian, recordedPrograms(f)), recorded(f, "btf"), true)
@@ -319,7 +319,7 @@ func FuzzDecode(f *testing.F) {
 	})
 }
 
-// at is the line to whose code an address belongs: the last that begins at it or before. It is nil if there is none.
+// at returns the line whose code has an address: the last one that begins at it or before. It returns nil if there is none.
 func (f *Function) at(address uint64) *Line {
 	n := sort.Search(len(f.Lines), func(n int) bool { return f.Lines[n].Address > address })
 	if n == 0 {

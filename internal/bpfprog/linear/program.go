@@ -13,28 +13,28 @@ import (
 	"github.com/cilium/ebpf/btf"
 )
 
-// Program is a BPF program with what its BTF tells of it.
+// Program is a BPF program with the names and source lines from its BTF.
 type Program struct {
 	ID        uint32
 	Type      uint32     // BPF_PROG_TYPE_* of include/uapi/linux/bpf.h
-	Name      string     // whole where there is BTF, else its first 15 bytes
+	Name      string     // complete with BTF, else its first 15 bytes
 	Tag       string     // in hexadecimal
 	BTF       uint32     // ID; 0 without BTF
-	Functions []Function // the program itself first; none if it was not compiled
+	Functions []Function // the program itself first; none if the JIT compiler did not run
 }
 
-// Function is a function of a program in machine code.
+// Function is a function of a program, in machine code.
 type Function struct {
-	Name    string // as BTF has it; without BTF the program's, and F for sub-programs, as the kernel calls them
+	Name    string // from BTF; without BTF that of the program, and "F" for sub-programs, as in the kernel
 	Symbol  string // as in /proc/kallsyms and PERF_RECORD_KSYMBOL
 	Tag     string // of the function, in hexadecimal
-	Address uint64 // 0 where addresses of the kernel may not be seen
+	Address uint64 // 0 if kernel addresses are hidden
 	Size    uint32 // bytes
-	Code    []byte // nil if the file has none
-	Lines   []Line // in the order of their addresses
+	Code    []byte // nil if the Info has none
+	Lines   []Line // sorted by address
 }
 
-// Line is a line of source code whose code begins at an address.
+// Line is a line of source code and the address where its code begins.
 type Line struct {
 	Address uint64
 	File    string
@@ -51,8 +51,8 @@ func LoadBTF(data []byte) (*btf.Spec, error) {
 	return btf.LoadSpecFromReader(bytes.NewReader(data))
 }
 
-// Program joins what is known of a program. The BTF is that of its ID, or nil. If there is an error, the program is returned without what
-// could not be read.
+// Program returns the program with its functions, code and lines. spec is the BTF with the ID i.BTF, or nil. If there is an error, the
+// program is returned without the part that could not be decoded.
 func (i *Info) Program(spec *btf.Spec) (*Program, error) {
 	p := &Program{ID: i.ID, Type: i.Type, Name: i.Name, Tag: hex.EncodeToString(i.Tag[:]), BTF: i.BTF}
 	if i.JITedSize > 0 {
@@ -80,7 +80,7 @@ func (i *Info) Program(spec *btf.Spec) (*Program, error) {
 	return p, nil
 }
 
-// names finds the names in BTF.
+// names sets the names of the program and its functions from BTF.
 func (i *Info) names(p *Program, spec *btf.Spec) error {
 	if len(p.Functions) > 0 {
 		p.Functions[0].Name = i.Name
@@ -106,8 +106,8 @@ func (i *Info) names(p *Program, spec *btf.Spec) error {
 	return nil
 }
 
-// functions fills in what is in arrays. The kernel names the first function with the tag of the program, although it has a tag of its own
-// if there are others.
+// functions sets tag, symbol, address and size of each function. The first function may have its own tag if there are others, but the kernel
+// uses the program's tag in its symbol.
 func (i *Info) functions(p *Program) {
 	for n := range p.Functions {
 		f := &p.Functions[n]
@@ -132,7 +132,7 @@ func (i *Info) functions(p *Program) {
 	}
 }
 
-// code gives each function its code.
+// code sets the code of each function.
 func (i *Info) code(p *Program) error {
 	rest := i.JITed
 	if len(rest) == 0 {
@@ -148,7 +148,7 @@ func (i *Info) code(p *Program) error {
 	return nil
 }
 
-// lines are those of all functions, in the order of their addresses. Where addresses may not be seen there are none.
+// lines returns the source lines of all functions, sorted by address. It returns none if addresses are hidden.
 func (i *Info) lines(spec *btf.Spec) ([]Line, error) {
 	if spec == nil || len(i.Lines) == 0 || len(i.JITedLines) == 0 || i.JITedLines[0] == 0 {
 		return nil, nil
@@ -157,7 +157,7 @@ func (i *Info) lines(spec *btf.Spec) ([]Line, error) {
 		return nil, fmt.Errorf("it has %d source lines and %d addresses for them", len(i.Lines), len(i.JITedLines))
 	}
 	var b []byte
-	for n, l := range i.Lines { // LoadLineInfos sorts by instruction: this keeps the order of the addresses
+	for n, l := range i.Lines { // LoadLineInfos sorts by instruction; the index in its place keeps the order of JITedLines
 		b = binary.LittleEndian.AppendUint32(b, uint32(n))
 		b = binary.LittleEndian.AppendUint32(b, l.File)
 		b = binary.LittleEndian.AppendUint32(b, l.Text)
@@ -177,7 +177,7 @@ func (i *Info) lines(spec *btf.Spec) ([]Line, error) {
 
 func byAddress(l Line, address uint64) int { return cmp.Compare(l.Address, address) }
 
-// takeLines takes the lines whose code is in the function.
+// takeLines sets the lines whose code is in the function.
 func (f *Function) takeLines(sorted []Line) {
 	if f.Address == 0 {
 		return
