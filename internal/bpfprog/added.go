@@ -8,9 +8,9 @@ import (
 	"github.com/cilium/ebpf/asm"
 )
 
-// AddedByCounting is what it adds to a run of a BPF program that the kernel counts the runs, to the nanosecond: an empty program is
-// loaded for some milliseconds, and run with and without that (BPF_PROG_TEST_RUN). It is 0 if it cannot be measured, as when somebody
-// else lets the kernel count already.
+// AddedByCounting returns the time that counting runs adds to each run of a BPF program, with a resolution of 1 ns. It loads an empty program
+// for some milliseconds, and runs it with and without counting (BPF_PROG_TEST_RUN). It returns 0 if there is no difference to measure, for
+// example because the kernel counts for another process already.
 func AddedByCounting() (time.Duration, error) {
 	empty, err := ebpf.NewProgram(&ebpf.ProgramSpec{Name: "bperf_empty", Type: ebpf.SocketFilter,
 		Instructions: asm.Instructions{asm.Mov.Imm(asm.R0, 0), asm.Return()}})
@@ -31,9 +31,9 @@ func AddedByCounting() (time.Duration, error) {
 	return max(with-without, 0), err
 }
 
-// shortestRun is the shortest mean of several: what else the CPU does makes some longer.
+// shortestRun returns the shortest of several mean run times, because other work of the CPU makes some longer.
 func shortestRun(p *ebpf.Program) (shortest time.Duration, err error) {
-	packet := make([]byte, 14) // the shortest that the kernel takes: an Ethernet header
+	packet := make([]byte, 14) // the shortest packet that the kernel accepts: an Ethernet header
 	for i := range 8 {
 		_, mean, err := p.Benchmark(packet, 5000, func() {})
 		if err != nil {

@@ -10,8 +10,8 @@ import (
 	"github.com/bperf/bperf/test/require"
 )
 
-// TestAddedByCounting measures. How long it takes is the machine's, but two readings of a clock take less than 100 µs anywhere, and
-// nothing is added to what is counted already.
+// TestAddedByCounting measures. The result depends on the machine, but reading a clock twice takes less than 100 µs anywhere. If the kernel
+// counts already, the result is about 0.
 func TestAddedByCounting(t *testing.T) {
 	require.Root(t)
 	added, err := AddedByCounting()
@@ -69,7 +69,7 @@ func TestObservationRuns(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if observed.Runs < 12 || len(observed.Programs) != 1 || observed.Programs[0].Use.Runs != 7 { // others of the machine may run
+	if observed.Runs < 12 || len(observed.Programs) != 1 || observed.Programs[0].Use.Runs != 7 { // other programs of the machine may run
 		t.Errorf("%d runs of all, want 12 or more; %+v", observed.Runs, observed.Programs)
 	}
 }

@@ -11,17 +11,17 @@ import (
 	"unsafe"
 )
 
-// Attachment is a place where a program runs.
+// Attachment is a hook that a program is attached to.
 type Attachment struct {
 	Program uint32 `json:"-"`
-	Link    uint32 `json:"link_id,omitempty"` // 0 if it is attached without a link
-	Kind    string `json:"kind"`              // of link, or where there is none of hook
-	To      string `json:"to,omitempty"`      // what the link is to, in the words of its kind; empty if the kernel does not tell
+	Link    uint32 `json:"link_id,omitempty"` // 0 if attached without a link
+	Kind    string `json:"kind"`              // kind of the link, or of the hook without a link
+	To      string `json:"to,omitempty"`      // target, in a format that depends on Kind; empty if the kernel does not report it
 }
 
 func (a Attachment) String() string {
 	s := a.To
-	if !strings.HasPrefix(a.To, a.Kind+"_") { // the attach type has the kind in front: cgroup_device
+	if !strings.HasPrefix(a.To, a.Kind+"_") { // some attach types begin with the kind: cgroup_device
 		s = strings.TrimSuffix(a.Kind+" "+a.To, " ")
 	}
 	if a.Link != 0 {
@@ -30,9 +30,9 @@ func (a Attachment) String() string {
 	return s
 }
 
-// attachments are those of the programs, which use these maps, by ID of the program: what links tell, and of programs without link cgroups, interfaces,
-// maps of sockets, and arrays of programs. What is attached otherwise is not found: socket filters, perf events (but see List), actions of
-// traffic control.
+// attachments returns the attachments of all programs, by the program's ID. maps has the maps that the programs use. It reads all links, and
+// looks for programs without a link at cgroups, network interfaces, actions of traffic control, sockmaps and program arrays. It does not find
+// socket filters and perf events; for the latter see addPerf.
 func (r *Reader) attachments(all []*Program, maps map[uint32]mapInfo) (map[uint32][]Attachment, error) {
 	byID := make(map[uint32]*Program, len(all))
 	for _, p := range all {
@@ -66,7 +66,7 @@ func (r *Reader) attachments(all []*Program, maps map[uint32]mapInfo) (map[uint3
 	return attached, nil
 }
 
-// link reads one. The programs tell what tracing links are attached to.
+// link reads the link with an ID. It needs the programs to name the target of a tracing link.
 func (r *Reader) link(id uint32, programs map[uint32]*Program) (Attachment, error) {
 	d, err := links.open(id)
 	if err != nil {
@@ -85,7 +85,7 @@ func (r *Reader) link(id uint32, programs map[uint32]*Program) (Attachment, erro
 	return a, nil
 }
 
-// linkInfo is struct bpf_link_info: type, ID and program, then a union from byte 16 on.
+// linkInfo is struct bpf_link_info: type, link ID and program ID, then a union at byte 16.
 type linkInfo [64]byte
 
 const (
@@ -98,7 +98,7 @@ func (i *linkInfo) word(offset int) uint32   { return binary.NativeEndian.Uint32
 func (i *linkInfo) quad(offset int) uint64   { return binary.NativeEndian.Uint64(i[offset:]) }
 func (i *linkInfo) put(offset int, n uint64) { binary.NativeEndian.PutUint64(i[offset:], n) }
 
-// Numbers of enum bpf_link_type whose info has more than numbers in it.
+// enum bpf_link_type, from include/uapi/linux/bpf.h.
 const (
 	linkRawTracepoint = 1
 	linkTracing       = 2
@@ -116,7 +116,7 @@ const (
 	linkSockmap       = 14
 )
 
-// Numbers of enum bpf_perf_event_type (Linux 6.6; before that it is 0).
+// enum bpf_perf_event_type (Linux 6.6; older kernels return 0).
 const (
 	perfUprobe     = 1
 	perfUretprobe  = 2
@@ -126,7 +126,8 @@ const (
 	perfEvent      = 6
 )
 
-// nameAt is where a link's info takes the address of a buffer for a name, and the length of that; 0 if it has no name.
+// nameAt returns the offsets, in a link's info, of the pointer to a name buffer and of the buffer's length; 0 if links of this kind have no
+// name.
 func nameAt(i *linkInfo) (pointer, length int) {
 	switch i.word(offsetKind) {
 	case linkRawTracepoint, linkIter:
@@ -141,7 +142,7 @@ func nameAt(i *linkInfo) (pointer, length int) {
 	return 0, 0
 }
 
-// readLink reads what there is of a link. The first call tells the kind, on which it depends where the name belongs.
+// readLink reads a link's info and its name. It reads the info twice, because the kind of the link decides where the name buffer belongs.
 func readLink(d descriptor) (*linkInfo, string, error) {
 	info := new(linkInfo)
 	if err := d.info(unsafe.Pointer(info), unsafe.Sizeof(*info)); err != nil {
@@ -153,18 +154,18 @@ func readLink(d descriptor) (*linkInfo, string, error) {
 	}
 	var pin runtime.Pinner
 	defer pin.Unpin()
-	name := make([]byte, 4096) // the most that a path can have
+	name := make([]byte, 4096) // PATH_MAX
 	pin.Pin(&name[0])
 	second := new(linkInfo)
 	second.put(pointer, uint64(uintptr(unsafe.Pointer(&name[0]))))
 	binary.NativeEndian.PutUint32(second[length:], uint32(len(name)))
 	if err := d.info(unsafe.Pointer(second), unsafe.Sizeof(*second)); err != nil {
-		return info, "", nil // addresses and names that this process may not see
+		return info, "", nil // the kernel hides addresses and names from this process
 	}
 	return second, text(name), nil
 }
 
-// describe says of a link what kind it is and what it is to.
+// describe returns the kind and the target of a link, for Attachment.
 func (r *Reader) describe(i *linkInfo, name string) (kind, to string) {
 	kind = nameOf(linkNames, i.word(offsetKind))
 	switch i.word(offsetKind) {
@@ -203,7 +204,7 @@ func count(n uint32, thing string) string {
 	return fmt.Sprintf("%d %ss", n, thing)
 }
 
-// describePerf says what perf event a link is to.
+// describePerf returns the kind and the target of a link to a perf event.
 func describePerf(i *linkInfo, name string) (kind, to string) {
 	offset := i.word(36)
 	switch i.word(16) {
@@ -231,8 +232,8 @@ func describePerf(i *linkInfo, name string) (kind, to string) {
 	return "perf_event", ""
 }
 
-// tracingTarget is the function that a tracing link is attached to. The number of the target is that of a program or of BTF: it is
-// BTF if the program that is attached names the same BTF.
+// tracingTarget returns the name of the function that a tracing link is attached to. The target ID in the info is that of a program or of BTF.
+// It is that of BTF if the attached program has the same attach BTF.
 func (r *Reader) tracingTarget(i *linkInfo, programs map[uint32]*Program) string {
 	object, function := i.word(offsetTarget), i.word(24)
 	own := programs[i.word(offsetProgram)]
@@ -249,7 +250,7 @@ func (r *Reader) tracingTarget(i *linkInfo, programs map[uint32]*Program) string
 	return r.functionName(object, function)
 }
 
-// networkInterface names an interface, which in the network namespace of this process has the name, if it is there.
+// networkInterface returns the index of a network interface, and its name if the network namespace of this process has one with that index.
 func networkInterface(index uint32) string {
 	if i, err := net.InterfaceByIndex(int(index)); err == nil {
 		return fmt.Sprintf("%s (interface %d)", i.Name, index)

@@ -14,13 +14,13 @@ import (
 	"github.com/bperf/bperf/internal/kernel"
 )
 
-// This file is the boundary to bpf(2), for what cilium/ebpf does not tell of programs and links: tags of sub-programs, whether
-// a program is GPL, what a tracing program is attached to, the particulars of iterators and struct_ops.
+// This file calls bpf(2) for what cilium/ebpf does not return: the tags of sub-programs, whether a program is GPL compatible, the target of
+// a tracing program, and the details of iterators and struct_ops.
 
-// Kinds of BPF objects that have IDs.
+// object is a kind of BPF object that has IDs.
 type object struct {
 	name         string
-	next, openID int // commands of bpf(2)
+	next, openID int // bpf(2) commands
 }
 
 var (
@@ -30,13 +30,13 @@ var (
 	btfs     = object{"BTF", unix.BPF_BTF_GET_NEXT_ID, unix.BPF_BTF_GET_FD_BY_ID}
 )
 
-// Commands of include/uapi/linux/bpf.h (Linux 5.8).
+// bpf(2) commands from include/uapi/linux/bpf.h (Linux 5.8).
 const (
 	bpfLinkGetFDByID = 30
 	bpfLinkGetNextID = 31
 )
 
-// bpf is bpf(2), for commands that never wait (see files.go). It is repeated as long as a signal interrupts it.
+// bpf calls bpf(2) with a command that never blocks (see files.go). It retries after EINTR.
 func bpf(cmd int, attr unsafe.Pointer, size uintptr) (int, error) {
 	for {
 		r, _, errno := unix.RawSyscall(unix.SYS_BPF, uintptr(cmd), uintptr(attr), size)
@@ -50,12 +50,12 @@ func bpf(cmd int, attr unsafe.Pointer, size uintptr) (int, error) {
 	}
 }
 
-// idAttr is the part of union bpf_attr for commands with IDs.
+// idAttr is the part of union bpf_attr for commands that take an ID.
 type idAttr struct {
 	id, next, flags uint32
 }
 
-// ids are the IDs of all objects of a kind, from the lowest on, as they are while this goes over them.
+// ids iterates over the IDs of all objects of this kind, in ascending order. Objects may come and go during the iteration.
 func (o object) ids() iter.Seq2[uint32, error] {
 	return func(yield func(uint32, error) bool) {
 		attr := idAttr{}
@@ -76,12 +76,12 @@ func (o object) ids() iter.Seq2[uint32, error] {
 	}
 }
 
-// open opens an object. It fails with fs.ErrNotExist if there is none with the ID.
+// open opens the object with an ID. The error is fs.ErrNotExist if there is none.
 func (o object) open(id uint32) (descriptor, error) {
 	attr := idAttr{id: id}
 	fd, err := bpf(o.openID, unsafe.Pointer(&attr), unsafe.Sizeof(attr))
 	switch {
-	case err == unix.ENOENT, err == unix.EAGAIN: // there is an ID already for a link that is being made
+	case err == unix.ENOENT, err == unix.EAGAIN: // EAGAIN: the link has an ID but is still being created
 		return -1, &noneError{o.name, id}
 	case err != nil:
 		return -1, fmt.Errorf("open %s %d: %w%s", o.name, id, err, remedy(err))
@@ -89,7 +89,7 @@ func (o object) open(id uint32) (descriptor, error) {
 	return descriptor(fd), nil
 }
 
-// noneError is the answer where no object has an ID.
+// noneError reports that no object has the ID. It wraps fs.ErrNotExist.
 type noneError struct {
 	object string
 	id     uint32
@@ -100,12 +100,12 @@ func (e *noneError) Error() string {
 }
 func (e *noneError) Unwrap() error { return fs.ErrNotExist }
 
-// descriptor is that of a BPF object. It is closed on exec.
+// descriptor is the file descriptor of a BPF object. The kernel closes it on exec.
 type descriptor int
 
 func (d descriptor) close() { closeFile(int(d)) }
 
-// info asks for the bpf_*_info of an object. What the kernel does not know stays as it is.
+// info reads the object's struct bpf_*_info. Fields that the kernel does not know keep their values.
 func (d descriptor) info(p unsafe.Pointer, size uintptr) error {
 	attr := struct {
 		fd, length uint32
@@ -116,7 +116,7 @@ func (d descriptor) info(p unsafe.Pointer, size uintptr) error {
 	return err
 }
 
-// getPinned opens what is pinned at a path of a bpffs.
+// getPinned opens the object that is pinned at a path in a bpffs.
 func getPinned(path string) (descriptor, error) {
 	name, err := unix.BytePtrFromString(path)
 	if err != nil {
@@ -138,7 +138,7 @@ func getPinned(path string) (descriptor, error) {
 type programInfo struct {
 	kind, id             uint32
 	tag                  [8]byte
-	jitedSize            uint32 // bytes; 0 without rights or JIT compiler
+	jitedSize            uint32 // bytes; 0 without privileges or without the JIT compiler
 	xlatedSize           uint32 // bytes
 	jitedCode            unsafe.Pointer
 	xlatedCode           unsafe.Pointer
@@ -153,7 +153,7 @@ type programInfo struct {
 	netnsInode           uint64
 	symbols              uint32
 	functionSizes        uint32
-	symbolAddresses      unsafe.Pointer // of uint64; all 0 without rights
+	symbolAddresses      unsafe.Pointer // of uint64; all 0 without privileges
 	functionSizeList     unsafe.Pointer // of uint32, bytes of JITed code
 	btf                  uint32
 	functionRecordSize   uint32
@@ -178,7 +178,7 @@ type programInfo struct {
 
 // functionRecord is struct bpf_func_info.
 type functionRecord struct {
-	offset uint32 // instructions from the start of the program
+	offset uint32 // in instructions, from the start of the program
 	btf    uint32 // type of the function
 }
 
@@ -190,7 +190,7 @@ type mapInfo struct {
 	name                        [16]byte
 }
 
-// remedy is what would mend a refusal.
+// remedy returns a sentence for an error message that says how to get the missing permission; "" if err is another error.
 func remedy(err error) string {
 	if !errors.Is(err, fs.ErrPermission) {
 		return ""
@@ -201,5 +201,5 @@ func remedy(err error) string {
 	return ". Run as root: BPF programs are shown to root, or to a user with CAP_SYS_ADMIN (to find them by ID) and CAP_BPF"
 }
 
-// text is a string that ends with a 0, or with the buffer.
+// text returns the bytes before the first 0, or all of them, as a string.
 func text(b []byte) string { return unix.ByteSliceToString(b) }

@@ -18,7 +18,7 @@ import (
 	"github.com/bperf/bperf/internal/procfs"
 )
 
-// cgroupMount is where the hierarchy of cgroups v2 is mounted, to which alone programs are attached; empty if it is nowhere.
+// cgroupMount returns where the cgroup v2 hierarchy is mounted; empty if it is not. Programs can only be attached to cgroups of v2.
 func cgroupMount() string {
 	mounts, err := procfs.Mounts(os.DirFS("/proc"), "self")
 	if err != nil {
@@ -28,22 +28,22 @@ func cgroupMount() string {
 	return dir
 }
 
-// fileidKernfs is FILEID_KERNFS of include/linux/exportfs.h: a handle that is the ID of a cgroup (Linux 5.5).
+// fileidKernfs is FILEID_KERNFS from include/linux/exportfs.h: the type of a file handle that is a cgroup ID (Linux 5.5).
 const fileidKernfs = 0xfe
 
-// cgroups is the hierarchy of cgroups v2.
+// cgroups is the cgroup v2 hierarchy.
 type cgroups struct {
-	root string // where it is mounted; empty if it is nowhere
+	root string // mount point; empty if it is not mounted
 }
 
-// CgroupName names a cgroup of v2 by its ID, from the root of the hierarchy on, as this process sees it. It returns its directory, too.
+// CgroupName returns the path of the cgroup v2 with an ID, relative to the root of the hierarchy that this process sees, and its directory.
 func CgroupName(id uint64) (name, dir string, ok bool) {
 	c := cgroups{root: cgroupMount()}
 	name, ok = c.find(id)
 	return name, path.Join(c.root, name), ok
 }
 
-// path names a cgroup, from the root of the hierarchy on. If it cannot be found, the name is the number.
+// path returns the path of a cgroup from the root of the hierarchy, or "cgroup ID" if it cannot be found.
 func (c cgroups) path(id uint64) string {
 	if name, ok := c.find(id); ok {
 		return name
@@ -51,7 +51,7 @@ func (c cgroups) path(id uint64) string {
 	return fmt.Sprintf("cgroup %d", id)
 }
 
-// find finds a cgroup by its ID.
+// find returns the path of the cgroup with an ID, from the root of the hierarchy.
 func (c cgroups) find(id uint64) (string, bool) {
 	mount, err := unix.Open(c.root, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
 	if err != nil {
@@ -71,7 +71,7 @@ func (c cgroups) find(id uint64) (string, bool) {
 	return c.name(full)
 }
 
-// name is that of a directory from the root of the hierarchy on, if it is in it.
+// name returns the path of a directory from the root of the hierarchy, and whether the directory is in it.
 func (c cgroups) name(dir string) (string, bool) {
 	below, err := filepath.Rel(c.root, dir)
 	if err != nil || below == ".." || strings.HasPrefix(below, "../") {
@@ -80,7 +80,7 @@ func (c cgroups) name(dir string) (string, bool) {
 	return path.Clean("/" + below), true
 }
 
-// attachTypes are those of cgroups, for each type of program that is attached there.
+// attachTypes has the attach types of each type of program that can be attached to a cgroup.
 var attachTypes = map[ebpf.ProgramType][]ebpf.AttachType{
 	ebpf.CGroupSKB: {ebpf.AttachCGroupInetIngress, ebpf.AttachCGroupInetEgress},
 	ebpf.CGroupSock: {ebpf.AttachCGroupInetSockCreate, ebpf.AttachCGroupInet4PostBind, ebpf.AttachCGroupInet6PostBind,
@@ -98,8 +98,8 @@ var attachTypes = map[ebpf.ProgramType][]ebpf.AttachType{
 	ebpf.LSM:           {ebpf.AttachLSMCgroup},
 }
 
-// addUnlinked adds where programs are attached to cgroups without a link, as systemd does it. It goes over all cgroups, but only if
-// there is a program that could be attached like that.
+// addUnlinked adds the programs that are attached to cgroups without a link, as systemd does it. It queries all cgroups, but only if a program
+// without a link has a type for cgroups.
 func (c cgroups) addUnlinked(attached map[uint32][]Attachment, all []*Program) error {
 	loose := make(map[uint32]bool)
 	var types []ebpf.AttachType
@@ -119,7 +119,7 @@ func (c cgroups) addUnlinked(attached map[uint32][]Attachment, all []*Program) e
 		return nil
 	}
 	return filepath.WalkDir(c.root, func(name string, entry fs.DirEntry, err error) error {
-		if err != nil || !entry.IsDir() { // a cgroup that was removed meanwhile
+		if err != nil || !entry.IsDir() { // the cgroup was removed during the walk
 			return nil
 		}
 		hooks, err := hooksOf(name, types)
@@ -140,7 +140,7 @@ func (c cgroups) addUnlinked(attached map[uint32][]Attachment, all []*Program) e
 	})
 }
 
-// hooksOf opens a cgroup to ask it.
+// hooksOf returns the programs that are attached to the cgroup in a directory.
 func hooksOf(dir string, types []ebpf.AttachType) ([]hook, error) {
 	fd, err := unix.Open(dir, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
 	if err != nil {
@@ -154,8 +154,8 @@ func hooksOf(dir string, types []ebpf.AttachType) ([]hook, error) {
 	return hooks, nil
 }
 
-// programs are those that are attached to a cgroup itself, with links and without, in no order. It is named by its directory, or
-// from the root of the hierarchy on.
+// programs returns the IDs of the programs that are attached to a cgroup itself, with or without a link, in no particular order. name is the
+// cgroup's directory, or its path from the root of the hierarchy.
 func (c cgroups) programs(name string) ([]uint32, error) {
 	if c.root == "" {
 		return nil, errors.New("cgroups v2, to which programs are attached, are not mounted. Try: mount -t cgroup2 none /sys/fs/cgroup")
@@ -182,19 +182,19 @@ func (c cgroups) programs(name string) ([]uint32, error) {
 	return all, nil
 }
 
-// hook is a program at an attach type of a cgroup.
+// hook is a program that is attached to a cgroup.
 type hook struct {
 	program uint32
 	attach  ebpf.AttachType
 }
 
-// cgroupHooks asks a cgroup for the programs at each of these attach types.
+// cgroupHooks returns the programs that a cgroup has at these attach types. dir is a descriptor of the cgroup's directory.
 func cgroupHooks(dir int, types []ebpf.AttachType) ([]hook, error) {
 	var all []hook
 	for _, t := range types {
 		result, err := link.QueryPrograms(link.QueryOptions{Target: dir, Attach: t})
 		switch {
-		case errors.Is(err, unix.EINVAL), errors.Is(err, ebpf.ErrNotSupported): // an attach type that this kernel does not have
+		case errors.Is(err, unix.EINVAL), errors.Is(err, ebpf.ErrNotSupported): // this kernel does not know the attach type
 			continue
 		case err != nil:
 			return nil, fmt.Errorf("ask for BPF programs at %s: %w%s", nameOf(attachNames, uint32(t)), err, remedy(err))

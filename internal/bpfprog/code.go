@@ -16,54 +16,54 @@ import (
 	"github.com/bperf/bperf/internal/procfs"
 )
 
-// Code is what a program consists of: its instructions as the verifier left them, and as the JIT compiler made them.
+// Code is the code of a program: its instructions after the verifier rewrote them, and its machine code from the JIT compiler.
 type Code struct {
 	Translated []Translated    `json:"translated"`
 	JITed      []JITedFunction `json:"jited"`
 
-	// Why there are none; empty if there are.
+	// Why the code is missing; empty if it is not.
 	TranslatedMissing string `json:"translated_missing,omitempty"`
 	JITedMissing      string `json:"jited_missing,omitempty"`
 }
 
-// Line is a line of source code, as BTF has it.
+// Line is a line of source code, from BTF.
 type Line struct {
 	File   string `json:"file"`
 	Number uint32 `json:"number"`
 	Text   string `json:"text"`
 }
 
-// Translated is an instruction of the BPF machine.
+// Translated is a BPF instruction.
 type Translated struct {
 	Offset   uint64 `json:"offset"`             // in instructions of 8 bytes, from the start of the program
 	Function string `json:"function,omitempty"` // that begins here
 	Source   *Line  `json:"source,omitempty"`   // that begins here
 	Text     string `json:"text"`
-	Calls    string `json:"calls,omitempty"` // name of the function of the kernel that it calls
+	Calls    string `json:"calls,omitempty"` // name of the kernel function that it calls
 
-	helper int32 // bytes from __bpf_call_base to that; 0 if it calls none
+	helper int32 // offset in bytes of the called function from __bpf_call_base; 0 if it calls none
 }
 
-// JITedFunction is a function in instructions of this machine.
+// JITedFunction is a function in machine code.
 type JITedFunction struct {
 	Name         string  `json:"name,omitempty"`
 	Address      Address `json:"address"`
 	Instructions []JITed `json:"instructions"`
 }
 
-// JITed is an instruction of this machine.
+// JITed is a machine instruction.
 type JITed struct {
 	Offset uint64 `json:"offset"`           // in bytes, from the start of the function
 	Source *Line  `json:"source,omitempty"` // that begins here
 	Bytes  string `json:"bytes"`
 	Text   string `json:"text"`
-	Calls  string `json:"calls,omitempty"` // name of the function of the kernel that it calls or jumps to
+	Calls  string `json:"calls,omitempty"` // name of the kernel function that it calls or jumps to
 
 	target uint64
 }
 
-// ReadCode reads the code of a program that was read with its functions. What it calls has no names yet: NameCalls names it. It fails
-// with fs.ErrNotExist if the program is no more.
+// ReadCode returns the code of a program that was read with Detail.Functions. NameCalls sets Calls of its instructions. The error is
+// fs.ErrNotExist if the program was unloaded.
 func ReadCode(p *Program) (*Code, error) {
 	loaded, err := ebpf.NewProgramFromID(ebpf.ProgramID(p.ID))
 	if errors.Is(err, fs.ErrNotExist) {
@@ -91,10 +91,10 @@ func ReadCode(p *Program) (*Code, error) {
 	return c, nil
 }
 
-// hidden says which settings hide what (kernel.kptr_restrict, net.core.bpf_jit_harden).
+// hidden explains which settings hide code (kernel.kptr_restrict, net.core.bpf_jit_harden).
 const hidden = "the kernel hides them from this process. Run as root; where root does not see them either: sysctl kernel.kptr_restrict=1 net.core.bpf_jit_harden=0"
 
-// translated are the instructions, or why there are none.
+// translated returns the BPF instructions, or why they are missing.
 func translated(info *ebpf.ProgramInfo) (all []Translated, missing string, err error) {
 	instructions, err := info.Instructions()
 	if errors.Is(err, ebpf.ErrRestrictedKernel) || errors.Is(err, ebpf.ErrNotSupported) {
@@ -108,7 +108,7 @@ func translated(info *ebpf.ProgramInfo) (all []Translated, missing string, err e
 		if f := btf.FuncMetadata(i.Ins); f != nil {
 			t.Function = f.Name
 		}
-		if i.Ins.IsLoadFromMap() { // loaded programs have IDs of maps where descriptors were
+		if i.Ins.IsLoadFromMap() { // the kernel has replaced the map's descriptor by its ID
 			t.Text = strings.Replace(t.Text, "fd: ", "map: ", 1)
 		}
 		if i.Ins.IsBuiltinCall() {
@@ -126,7 +126,8 @@ func newLine(l *btf.Line) *Line {
 	return &Line{File: l.FileName(), Number: l.LineNumber(), Text: strings.TrimSpace(l.Line())}
 }
 
-// jited are the functions, or why there are none. Lines are those of the program, to which addresses of the kernel belong one to one.
+// jited returns the functions in machine code, or why they are missing. lines are the program's source lines; the kernel has one address for
+// each.
 func jited(p *Program, info *ebpf.ProgramInfo, lines btf.LineOffsets) (all []JITedFunction, missing string, err error) {
 	code, ok := info.JitedInsns()
 	if p.JITed == 0 {
@@ -159,10 +160,10 @@ func jited(p *Program, info *ebpf.ProgramInfo, lines btf.LineOffsets) (all []JIT
 	return all, "", nil
 }
 
-// callBase is the symbol from which calls of translated instructions count.
+// callBase is the symbol to which calls of translated instructions are relative.
 const callBase = "__bpf_call_base"
 
-// NameCalls names what programs call, as far as /proc/kallsyms tells, which takes long to read.
+// NameCalls sets Calls of instructions to the names that /proc/kallsyms has. Reading that file takes long, so give it all programs at once.
 func NameCalls(all []*Code) error {
 	symbols, err := os.ReadFile("/proc/kallsyms")
 	if errors.Is(err, fs.ErrNotExist) { // a kernel without CONFIG_KALLSYMS
@@ -188,7 +189,7 @@ func NameCalls(all []*Code) error {
 	return nil
 }
 
-// eachCall goes over what calls or jumps to an address of the kernel. Without base, those of translated instructions are unknown.
+// eachCall calls do for each instruction that calls or jumps to a kernel address. If base is 0, it skips translated instructions.
 func (c *Code) eachCall(base uint64, do func(target uint64, name *string)) {
 	for i := range c.Translated {
 		if t := &c.Translated[i]; t.helper != 0 && base != 0 {
@@ -214,7 +215,7 @@ func findAddress(symbols []byte, name string) (uint64, error) {
 	return 0, nil
 }
 
-// findNames looks for the names of addresses.
+// findNames sets the names of the addresses that are the keys of names.
 func findNames(symbols []byte, names map[uint64]string) error {
 	for s, err := range procfs.KernelSymbols(bytes.NewReader(symbols)) {
 		if err != nil {

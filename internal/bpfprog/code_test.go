@@ -11,7 +11,8 @@ import (
 	"github.com/cilium/ebpf/asm"
 )
 
-// TestReadCode has a sub-program, whose call is seen in both kinds of instructions, and a helper, which is named.
+// TestReadCode reads a program that calls a sub-program and a helper. Both kinds of instructions have the call of the sub-program, and the
+// call of the helper has its name.
 func TestReadCode(t *testing.T) {
 	code := twoFunctions()
 	helper := asm.FnKtimeGetNs.Call()

@@ -8,7 +8,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// memlock reads the memory of a BPF object, which only fdinfo tells
+// memlock returns the memory charged for a BPF object, in bytes. Only fdinfo has it
 // (https://docs.kernel.org/filesystems/proc.html, 3.8). The buffer is scratch space.
 func (d descriptor) memlock(buffer []byte) (bytes uint64, err error) {
 	const key = "memlock"
@@ -24,7 +24,7 @@ func (d descriptor) memlock(buffer []byte) (bytes uint64, err error) {
 	return value, nil
 }
 
-// field finds a number in lines of key:\tvalue.
+// field returns the number of a key in lines of the form key:\tvalue.
 func field(data []byte, key string) (uint64, bool) {
 	for len(data) > 0 {
 		line := data

@@ -7,6 +7,7 @@ import (
 	"github.com/bperf/bperf/internal/bpfprog/linear"
 )
 
+// linear reads the program in the form that perf.data keeps: the lengths of the arrays first, then the arrays.
 func (d descriptor) linear() (*linear.Info, error) {
 	var counts programInfo
 	if err := d.info(unsafe.Pointer(&counts), unsafe.Sizeof(counts)); err != nil {
@@ -37,7 +38,7 @@ func (d descriptor) linear() (*linear.Info, error) {
 	if err := d.info(unsafe.Pointer(&info), unsafe.Sizeof(info)); err != nil {
 		return nil, err
 	}
-	// What the kernel hides from this process has no address any more.
+	// The kernel sets the pointer of an array that it hides from this process to 0.
 	l.JITed = shown(l.JITed, info.jitedCode)
 	l.Addresses = shown(l.Addresses, info.symbolAddresses)
 	l.Sizes = shown(l.Sizes, info.functionSizeList)
@@ -54,7 +55,7 @@ func shown[T any](s []T, address unsafe.Pointer) []T {
 	return s
 }
 
-// btfInfo is struct bpf_btf_info of include/uapi/linux/bpf.h, as of Linux 5.11.
+// btfInfo is struct bpf_btf_info from include/uapi/linux/bpf.h, as of Linux 5.11.
 type btfInfo struct {
 	data       unsafe.Pointer
 	size, id   uint32
@@ -63,7 +64,7 @@ type btfInfo struct {
 	kernel     uint32
 }
 
-// ReadBTF reads type information. It fails with fs.ErrNotExist if it is no more. Linux 5.1.
+// ReadBTF returns the BTF with an ID (Linux 5.1). The error is fs.ErrNotExist if there is none.
 func ReadBTF(id uint32) (linear.BTF, error) {
 	d, err := btfs.open(id)
 	if err != nil {

@@ -17,8 +17,7 @@ import (
 	"github.com/bperf/bperf/test/require"
 )
 
-// TestInfo reads a program with a sub-program, and compares with what cilium/ebpf and /proc/kallsyms tell of it after it has been
-// through a file.
+// TestInfo reads a program with a sub-program, encodes and decodes it, and compares the result with cilium/ebpf and /proc/kallsyms.
 func TestInfo(t *testing.T) {
 	prog, id := load(t, &ebpf.ProgramSpec{Name: longName, Type: ebpf.RawTracepoint, Instructions: twoFunctions()})
 	handle, err := Open(id)

@@ -9,10 +9,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// This file has the system calls for files of procfs, of which a list of programs takes thousands. They never wait, so Go's scheduler is not told
-// of them: what it does about calls that might, took a fifth of the time. Names are not copied.
+// This file has system calls for files of procfs. A list of programs takes thousands of them. They never block, so they bypass Go's scheduler:
+// its bookkeeping for system calls that may block took a fifth of the time. They do not copy names.
 
-// openat opens a file of a directory, whose name ends with 0, to be read.
+// openat opens a file in a directory for reading. The name ends with 0.
 func openat(dir int, name []byte) (int, error) {
 	fd, _, errno := unix.RawSyscall6(unix.SYS_OPENAT, uintptr(dir), uintptr(unsafe.Pointer(&name[0])), unix.O_RDONLY|unix.O_CLOEXEC, 0, 0, 0)
 	if errno != 0 {
@@ -23,7 +23,8 @@ func openat(dir int, name []byte) (int, error) {
 
 func closeFile(fd int) { unix.RawSyscall(unix.SYS_CLOSE, uintptr(fd), 0, 0) }
 
-// readInto reads as much of a file of a directory as fits into the buffer, in one call: more than fdinfo has.
+// readInto reads a file in a directory into the buffer, with one call. The buffer must be larger than the file; fdinfo is smaller than 4096
+// bytes.
 func readInto(buffer []byte, dir int, name []byte) ([]byte, error) {
 	fd, err := openat(dir, name)
 	if err != nil {
@@ -37,7 +38,7 @@ func readInto(buffer []byte, dir int, name []byte) ([]byte, error) {
 	return buffer[:n], nil
 }
 
-// readlinkInto reads as much of a link as fits into the buffer.
+// readlinkInto reads a symbolic link in a directory, truncated to the size of the buffer.
 func readlinkInto(buffer []byte, dir int, name []byte) ([]byte, error) {
 	n, _, errno := unix.RawSyscall6(unix.SYS_READLINKAT, uintptr(dir), uintptr(unsafe.Pointer(&name[0])),
 		uintptr(unsafe.Pointer(&buffer[0])), uintptr(len(buffer)), 0, 0)
@@ -47,7 +48,7 @@ func readlinkInto(buffer []byte, dir int, name []byte) ([]byte, error) {
 	return buffer[:n], nil
 }
 
-// readEntries reads the next entries of a directory; none at its end.
+// readEntries reads the next entries of a directory. It returns none at the end.
 func readEntries(buffer []byte, dir int) ([]byte, error) {
 	n, _, errno := unix.RawSyscall(unix.SYS_GETDENTS64, uintptr(dir), uintptr(unsafe.Pointer(&buffer[0])), uintptr(len(buffer)))
 	if errno != 0 {
@@ -56,8 +57,7 @@ func readEntries(buffer []byte, dir int) ([]byte, error) {
 	return buffer[:n], nil
 }
 
-// entryNames are the names of entries, struct linux_dirent64, each with the 0 at its end, but for the two that all directories have. What is cut
-// is left out.
+// entryNames iterates over the names in entries (struct linux_dirent64), each with the 0 at its end. It skips ".", ".." and a truncated entry.
 func entryNames(entries []byte) iter.Seq[[]byte] {
 	const length, name = 16, 19 // offsets
 	return func(yield func([]byte) bool) {
@@ -79,5 +79,5 @@ func entryNames(entries []byte) iter.Seq[[]byte] {
 	}
 }
 
-// terminated is a name for these calls.
+// terminated returns the name with a 0 at its end.
 func terminated(name string) []byte { return append([]byte(name), 0) }

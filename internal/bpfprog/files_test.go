@@ -40,7 +40,7 @@ func TestEntryNames(t *testing.T) {
 			got = append(got, text(name))
 		}
 		for n := range entries {
-			for range entryNames(entries[:n]) { // cut anywhere, it ends
+			for range entryNames(entries[:n]) { // truncated anywhere, the iteration ends
 			}
 		}
 	}

@@ -6,17 +6,17 @@ import (
 	"github.com/bperf/bperf/internal/bpfprog/linear"
 )
 
-// Handle keeps a program, and with it its BTF, as long as it is open. Opening one takes a microsecond, reading the program a hundred: where
-// programs come and go, whoever wants to read many of them opens all that there are first.
+// Handle keeps a program and its BTF loaded while it is open. Opening takes 1 µs, reading a program 100 µs. To read many programs while
+// others come and go, open all of them first.
 type Handle struct{ d descriptor }
 
-// Open opens a program. It fails with fs.ErrNotExist if there is none with the ID.
+// Open opens the program with an ID. The error is fs.ErrNotExist if there is none.
 func Open(id uint32) (Handle, error) {
 	d, err := programs.open(id)
 	return Handle{d}, err
 }
 
-// Info reads what perf.data keeps of the program. Linux 5.1.
+// Info returns the program in the form that perf.data keeps (Linux 5.1).
 func (h Handle) Info() (*linear.Info, error) {
 	info, err := h.d.linear()
 	if err != nil {
@@ -25,10 +25,10 @@ func (h Handle) Info() (*linear.Info, error) {
 	return info, nil
 }
 
-// Close lets the program go.
+// Close releases the program.
 func (h Handle) Close() { h.d.close() }
 
-// IDs are the IDs of all programs, ascending, as they are while this goes over them.
+// IDs returns the IDs of all programs, in ascending order. Programs may come and go while it runs.
 func IDs() ([]uint32, error) {
 	var all []uint32
 	for id, err := range programs.ids() {

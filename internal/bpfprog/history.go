@@ -10,35 +10,35 @@ import (
 	"github.com/bperf/bperf/internal/perfevent"
 )
 
-// Change is a program that was loaded or unloaded, or what is known of such that were missed.
+// Change reports a program that was loaded or unloaded, or loads and unloads that were missed.
 type Change struct {
 	Event ChangeKind `json:"event"`
 	Time  time.Time  `json:"time"`
 	ID    uint32     `json:"id,omitempty"`
-	Name  string     `json:"name,omitempty"` // as Program has it, as far as it is known
+	Name  string     `json:"name,omitempty"` // like Program.Name; empty if unknown
 	Tag   string     `json:"tag,omitempty"`
-	Type  string     `json:"type,omitempty"` // empty if it is not known
+	Type  string     `json:"type,omitempty"` // empty if unknown
 
-	// Of a load:
-	PID       int        `json:"pid,omitempty"`       // who loaded it; 0 for a process that this PID namespace does not have
-	Comm      string     `json:"comm,omitempty"`      // name of that process; empty if it has ended
-	User      string     `json:"user,omitempty"`      // empty if the program was gone
-	Functions []Function `json:"functions,omitempty"` // from what was read, or else from the records
+	// Only for Loaded:
+	PID       int        `json:"pid,omitempty"`       // of the process that loaded it; 0 if it is not in this PID namespace
+	Comm      string     `json:"comm,omitempty"`      // of that process; empty if it has ended
+	User      string     `json:"user,omitempty"`      // empty if the program was unloaded already
+	Functions []Function `json:"functions,omitempty"` // from the program, or from the records if it could not be read
 	Maps      []Map      `json:"maps,omitempty"`
-	Program   *Program   `json:"program,omitempty"` // nil if nothing could be read; without functions
-	Missed    string     `json:"missed,omitempty"`  // why nothing could be read, or what is not known
+	Program   *Program   `json:"program,omitempty"` // without Functions; nil if it could not be read
+	Missed    string     `json:"missed,omitempty"`  // why Program is nil, or Unrecorded
 
-	// Of an unload: how long it was loaded, nil if nobody saw when that was.
+	// Only for Unloaded: how long the program was loaded; nil if its load was not seen.
 	Lived *time.Duration `json:"lived_ns,omitempty"`
 
-	// Of lost records: how many.
+	// Only for LostSome: the number of lost records.
 	Records uint64 `json:"records,omitempty"`
 
-	// Of unseen programs, whose IDs go from ID on: up to which.
+	// Only for Unseen: the last of the IDs, of which ID is the first.
 	LastID uint32 `json:"last_id,omitempty"`
 }
 
-// ChangeKind is what happened.
+// ChangeKind is the kind of a Change.
 type ChangeKind string
 
 // The kinds of changes.
@@ -46,30 +46,30 @@ const (
 	Loaded   ChangeKind = "load"
 	Unloaded ChangeKind = "unload"
 	LostSome ChangeKind = "lost"
-	Unseen   ChangeKind = "unseen" // loads of which there was no record; the time is that of the first one after them
+	Unseen   ChangeKind = "unseen" // loads without a record; Time is that of the first load after them
 )
 
-// Gone is what is said of a program that was unloaded before it could be opened.
+// Gone is Change.Missed of a program that was unloaded before it could be opened.
 const Gone = "gone before its details could be read"
 
-// Unrecorded is what is said of a program that was found loaded, with no record of that.
+// Unrecorded is Change.Missed of a loaded program without a record of its load.
 const Unrecorded = "there was no record of its load"
 
-// history makes changes of records.
+// history turns records into changes.
 type history struct {
-	boot    time.Time // when the clock of the records was 0
+	boot    time.Time // wall-clock time at which CLOCK_BOOTTIME, the clock of the records, was 0
 	loaded  map[uint32]past
-	symbols map[int32][]perfevent.KSymbol // by thread: those that it left since its last event of a program
+	symbols map[int32][]perfevent.KSymbol // by thread: its symbols since its last BPF event
 	unseen  unseen
 }
 
-// past is what is known of a program that is loaded.
+// past is what an unload needs to know of the load.
 type past struct {
 	name, kind string
 	since      time.Time
 }
 
-// newHistory begins with what is loaded already.
+// newHistory returns a history that begins with the programs that are loaded already.
 func newHistory(boot time.Time, programs []*Program) history {
 	h := history{boot: boot, loaded: make(map[uint32]past), symbols: make(map[int32][]perfevent.KSymbol)}
 	for _, p := range programs {
@@ -78,7 +78,7 @@ func newHistory(boot time.Time, programs []*Program) history {
 	return h
 }
 
-// add adds a record. Many are only a part of a change.
+// add adds a record. It returns false if the record does not complete a change.
 func (h *history) add(s *seen) (Change, bool) {
 	at, thread := h.boot.Add(time.Duration(s.trailer.Time)), s.trailer.TID
 	switch {
@@ -86,14 +86,14 @@ func (h *history) add(s *seen) (Change, bool) {
 		h.addSymbol(thread, *s.symbol)
 		return Change{}, false
 	case s.event == nil:
-		clear(h.symbols) // what they belong to may be among the lost
+		clear(h.symbols) // their BPF events may be among the lost records
 		return Change{Event: LostSome, Time: at, Records: s.lost}, true
 	}
 	symbols := h.symbols[thread]
 	delete(h.symbols, thread)
 	c := Change{Time: at, ID: s.event.ID, Tag: hex.EncodeToString(s.event.Tag[:])}
 	if len(symbols) > 0 && symbols[0].Gone == (s.event.Type == perfevent.BPFUnload) {
-		c.Name = symbolName(symbols[0].Name) // the first is the program itself
+		c.Name = symbolName(symbols[0].Name) // the first symbol is that of the program itself
 	} else {
 		symbols = nil
 	}
@@ -109,7 +109,7 @@ func (h *history) add(s *seen) (Change, bool) {
 	return Change{}, false
 }
 
-// symbolPrefix stands before the tag of functions of programs. There are also symbols of trampolines and dispatchers.
+// symbolPrefix begins the symbols of programs' functions. Symbols of trampolines and dispatchers do not have it.
 const symbolPrefix = "bpf_prog_"
 
 func (h *history) addSymbol(thread int32, k perfevent.KSymbol) {
@@ -118,12 +118,12 @@ func (h *history) addSymbol(thread int32, k perfevent.KSymbol) {
 	}
 	before := h.symbols[thread]
 	if len(before) > 0 && before[0].Gone != k.Gone {
-		before = nil // their event was lost
+		before = nil // their BPF event was lost
 	}
 	h.symbols[thread] = append(before, k)
 }
 
-// symbolName takes the prefix and the tag from a symbol: bpf_prog_TAG_NAME, or without name.
+// symbolName returns NAME of a symbol bpf_prog_TAG_NAME; empty for bpf_prog_TAG.
 func symbolName(symbol string) string {
 	_, name, _ := strings.Cut(strings.TrimPrefix(symbol, symbolPrefix), "_")
 	return name
@@ -149,7 +149,7 @@ func (h *history) load(c *Change, s *seen, symbols []perfevent.KSymbol) {
 	h.loaded[c.ID] = past{c.Name, c.Type, c.Time}
 }
 
-// found is a program of which there was no record.
+// found adds a loaded program without a record of its load, and returns the change for it.
 func (h *history) found(p *Program, user string, maps []Map) Change {
 	program := *p
 	program.Functions = nil

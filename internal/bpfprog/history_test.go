@@ -10,7 +10,7 @@ import (
 	"github.com/bperf/bperf/internal/perfevent"
 )
 
-// TestHistory has records in their order, and the changes that they make.
+// TestHistory checks the changes that sequences of records result in.
 func TestHistory(t *testing.T) {
 	boot := time.Date(2026, 3, 14, 8, 0, 0, 0, time.UTC)
 	by := func(tid int32, at uint64) perfevent.Trailer { return perfevent.Trailer{PID: 70, TID: tid, Time: at} }
@@ -86,7 +86,7 @@ func TestHistory(t *testing.T) {
 	}
 }
 
-// TestSettled brings records of several CPUs into the order of their times, but only those that are old enough.
+// TestSettled checks that records of several CPUs are sorted by time, and that recent ones wait.
 func TestSettled(t *testing.T) {
 	w := &Watcher{rings: new(rings), history: newHistory(time.Time{}, nil)}
 	for _, at := range []uint64{5, 9, 2, 7} {

@@ -18,25 +18,25 @@ import (
 	"github.com/bperf/bperf/internal/procfs"
 )
 
-// Holder is a process that keeps a program loaded by a descriptor: of the program itself, or of a link.
+// Holder is a process that keeps a program loaded with a descriptor of the program or of a link.
 type Holder struct {
 	PID  int    `json:"pid"`
-	Comm string `json:"comm"` // its name, of at most 15 bytes
+	Comm string `json:"comm"` // at most 15 bytes
 }
 
 func (h Holder) String() string { return h.Comm + " (" + strconv.Itoa(h.PID) + ")" }
 
-// holding is what open files of processes tell of programs.
+// holding is what the open files of processes reveal about programs.
 type holding struct {
-	files []file // in the order of programs and PIDs
+	files []file // sorted by program and PID
 	perf  []perfFile
 }
 
-// mostScanners is how many threads look at open files: all of them wait for each other when they go over the same directories.
+// mostScanners limits the number of threads that scan open files, because they contend for the same directories.
 const mostScanners = 4
 
-// holders goes over all processes but one, of a procfs that is mounted at root. Processes that end meanwhile, and those that this one may not
-// look at, are left out.
+// holders scans the open files of all processes except one. root is where procfs is mounted. It leaves out processes that end during the scan,
+// and those that this process may not inspect.
 func holders(root string, except int) (holding, error) {
 	pids, err := procfs.Processes(os.DirFS(root))
 	if err != nil {
@@ -44,7 +44,7 @@ func holders(root string, except int) (holding, error) {
 	}
 	pids = slices.DeleteFunc(pids, func(pid int) bool { return pid == except })
 	scanners := make([]scanner, min(mostScanners, runtime.GOMAXPROCS(0)))
-	var left atomic.Int64 // the newest are first, so that kernel threads, which have no files, are left for whoever has time
+	var left atomic.Int64 // counts down, so that kernel threads, which have no files, come last and even out the scanners
 	left.Store(int64(len(pids)))
 	var ended sync.WaitGroup
 	for i := range scanners {
@@ -52,7 +52,7 @@ func holders(root string, except int) (holding, error) {
 		s.root = root
 		ended.Go(func() {
 			for i := left.Add(-1); i >= 0; i = left.Add(-1) {
-				s.scan(pids[i]) // whatever hides a process, others are there
+				s.scan(pids[i]) // an error concerns this process only
 			}
 		})
 	}
@@ -65,7 +65,8 @@ func holders(root string, except int) (holding, error) {
 	return all, nil
 }
 
-// of are the processes that hold a program, in the order of their PIDs, and its memory in bytes, which descriptors of its own tell; 0 if there is none.
+// of returns the processes that hold a program, in the order of their PIDs, and the memory charged for it in bytes. The memory is 0 if no
+// process has a descriptor of the program itself.
 func (h holding) of(program uint32) (held []Holder, memlock uint64) {
 	first, _ := slices.BinarySearchFunc(h.files, program, func(f file, id uint32) int { return cmp.Compare(f.program, id) })
 	for _, f := range h.files[first:] {
@@ -80,7 +81,7 @@ func (h holding) of(program uint32) (held []Holder, memlock uint64) {
 	return held, memlock
 }
 
-// Held are the IDs of the programs that a process holds, in ascending order.
+// Held returns the IDs of the programs that a process holds, in ascending order. root is where procfs is mounted.
 func Held(root string, pid int) ([]uint32, error) {
 	s := scanner{root: root}
 	err := s.scan(pid)
@@ -98,24 +99,24 @@ func Held(root string, pid int) ([]uint32, error) {
 	return slices.Compact(ids), nil
 }
 
-// scanner goes over the open files of processes. Its buffers are used again and again: there are many.
+// scanner scans the open files of processes. It reuses its buffers, because there are many files.
 type scanner struct {
 	root    string
 	found   []file
 	perf    []perfFile
 	entries [16384]byte
 	fdinfo  [4096]byte
-	link    [32]byte // more than the names of BPF objects have
+	link    [32]byte // longer than the link of any BPF object
 }
 
-// file is an open file: a program, or a link to one.
+// file is an open file: a program or a link.
 type file struct {
 	Holder
 	program uint32
 	memlock uint64 // 0 for a link
 }
 
-// scan finds those of a process (https://docs.kernel.org/filesystems/proc.html, 3.8).
+// scan adds the open files of a process to found and perf (https://docs.kernel.org/filesystems/proc.html, 3.8).
 func (s *scanner) scan(pid int) error {
 	process := s.root + "/" + strconv.Itoa(pid)
 	dir, err := openat(unix.AT_FDCWD, terminated(process+"/fd"))
@@ -133,11 +134,11 @@ func (s *scanner) scan(pid int) error {
 		for name := range entryNames(entries) {
 			link, err := readlinkInto(s.link[:], dir, name)
 			switch {
-			case err == unix.EACCES: // for all of them: this process may see their names alone
+			case err == unix.EACCES: // of every file: this process may only see their numbers
 				return err
-			case err != nil: // it was closed
+			case err != nil: // the file was closed
 			case string(link) == "anon_inode:[perf_event]":
-				fd, _ := strconv.Atoi(text(name)) // as procfs names them
+				fd, _ := strconv.Atoi(text(name)) // procfs names descriptors by their number
 				s.perf = append(s.perf, perfFile{uint32(pid), uint32(fd)})
 			case isBPF(link):
 				if err := p.open(); err != nil {
@@ -149,7 +150,7 @@ func (s *scanner) scan(pid int) error {
 	}
 }
 
-// read reads what a file tells, if it is still open.
+// read reads fdinfo of a file and adds it to found, if it is still open.
 func (s *scanner) read(p *openProcess, fd []byte) {
 	data, err := readInto(s.fdinfo[:], p.fdinfo, fd)
 	if err != nil {
@@ -161,11 +162,12 @@ func (s *scanner) read(p *openProcess, fd []byte) {
 	}
 }
 
-// openProcess is a process with such files: of most, no more is opened than the list of their files.
+// openProcess is a process whose files are being scanned. Its comm and fdinfo are opened with the first BPF file, because most processes have
+// none.
 type openProcess struct {
 	path   string
 	holder Holder
-	fdinfo int // its directory, as paths from the root of procfs take longer; -1 if it is not open
+	fdinfo int // descriptor of the directory, which makes paths shorter to look up; -1 if it is not open
 }
 
 func (p *openProcess) open() (err error) {
@@ -183,7 +185,7 @@ func (p *openProcess) close() {
 	}
 }
 
-// isBPF tells whether the target of an open file is one that can hold a program: a BPF program or link.
+// isBPF reports whether the link of an open file in procfs is that of a BPF program or of a BPF link.
 func isBPF(target []byte) bool {
 	name, ok := bytes.CutPrefix(target, []byte("anon_inode:"))
 	return ok && (string(name) == "bpf-prog" || string(name) == "bpf_link" || string(name) == "bpf-link")

@@ -10,7 +10,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// fakeProcess makes a process in a fake procfs: what its descriptors are, and fdinfo of some.
+// fakeProcess creates a process in a fake procfs, with the links of its descriptors and fdinfo for some.
 func fakeProcess(t *testing.T, root, pid, comm string, descriptors, fdinfo map[string]string) {
 	t.Helper()
 	for _, dir := range []string{"fd", "fdinfo"} {
@@ -44,13 +44,13 @@ func TestHolders(t *testing.T) {
 	root := t.TempDir()
 	fakeProcess(t, root, "100", "loader (x)", map[string]string{
 		"0": "/dev/null", "3": "anon_inode:bpf-prog", "4": "anon_inode:bpf-prog", "5": "anon_inode:bpf_link", "6": "anon_inode:bpf-map", "7": "socket:[1]",
-		"8": "anon_inode:bpf-prog", // closed while it is read: it has no fdinfo
+		"8": "anon_inode:bpf-prog", // closed during the scan: it has no fdinfo
 		"9": "anon_inode:bpf-prog", "10": "anon_inode:[perf_event]",
 	}, map[string]string{"3": fdinfoProgram, "4": fdinfoProgram, "5": fdinfoLink, "9": fdinfoProgram, "10": "pos:\t0\nflags:\t02000002\n", "6": "map_type:\t2\nmap_id:\t9\nprog_id:\t99\n", "0": "prog_id:\t98\n"})
 	fakeProcess(t, root, "20", "agent", map[string]string{"9": "anon_inode:bpf_link"}, map[string]string{"9": fdinfoLink})
 	fakeProcess(t, root, "30", "other", map[string]string{"1": "/tmp/anon_inode:bpf-prog"}, map[string]string{"1": fdinfoProgram})
 	fakeProcess(t, root, "50", "this one", map[string]string{"3": "anon_inode:bpf-prog"}, map[string]string{"3": fdinfoProgram})
-	if err := os.MkdirAll(filepath.Join(root, "40"), 0o755); err != nil { // ended: a directory without files
+	if err := os.MkdirAll(filepath.Join(root, "40"), 0o755); err != nil { // an ended process: its directory is empty
 		t.Fatal(err)
 	}
 	if err := os.WriteFile(filepath.Join(root, "uptime"), nil, 0o644); err != nil {

@@ -27,10 +27,10 @@ import (
 	"github.com/bperf/bperf/test/require"
 )
 
-// longName is longer than the kernel keeps in bpf_prog_info.
+// longName is longer than the name in bpf_prog_info.
 const longName = "count_what_nobody_has_counted_before"
 
-// load loads a program for the time of a test.
+// load loads a program for the duration of a test.
 func load(t *testing.T, spec *ebpf.ProgramSpec) (*ebpf.Program, uint32) {
 	t.Helper()
 	require.Root(t)
@@ -53,7 +53,7 @@ func load(t *testing.T, spec *ebpf.ProgramSpec) (*ebpf.Program, uint32) {
 	return p, uint32(id)
 }
 
-// twoFunctions is a program with BTF that calls a sub-program.
+// twoFunctions returns a program with BTF that calls a sub-program.
 func twoFunctions() asm.Instructions {
 	number := &btf.Int{Name: "int", Size: 4, Encoding: btf.Signed}
 	function := func(name string, linkage btf.FuncLinkage) *btf.Func {
@@ -82,7 +82,7 @@ func read(t *testing.T, id uint32) *Program {
 	return p
 }
 
-// TestRead compares with what was loaded, and with what cilium/ebpf reads.
+// TestRead compares the result with the program that was loaded, and with what cilium/ebpf reads.
 func TestRead(t *testing.T) {
 	m, err := ebpf.NewMap(&ebpf.MapSpec{Name: "some_map", Type: ebpf.Array, KeySize: 4, ValueSize: 8, MaxEntries: 1})
 	if err != nil {
@@ -123,7 +123,7 @@ func TestRead(t *testing.T) {
 	}
 }
 
-// TestFunctions has names that bpf_prog_info does not have, and tags that differ.
+// TestFunctions reads names that are longer than those in bpf_prog_info, and tags that differ.
 func TestFunctions(t *testing.T) {
 	_, id := load(t, &ebpf.ProgramSpec{Name: longName, Type: ebpf.RawTracepoint, Instructions: twoFunctions()})
 	p := read(t, id)
@@ -144,7 +144,7 @@ func TestFunctions(t *testing.T) {
 		}
 		there := false
 		tags := []string{f.Tag}
-		if i == 0 { // of the first, the kernel may use either
+		if i == 0 { // the symbol of the first function may have either tag
 			tags = append(tags, p.Tag)
 		}
 		for _, tag := range tags {
@@ -156,7 +156,7 @@ func TestFunctions(t *testing.T) {
 	}
 }
 
-// TestAll has all that are loaded, in order, and leaves out what goes.
+// TestAll checks that ReadAll returns all loaded programs in order, and no unloaded one.
 func TestAll(t *testing.T) {
 	const n = 20
 	var ids []uint32
@@ -194,7 +194,7 @@ func TestAll(t *testing.T) {
 	}
 }
 
-// waitGone waits until a program is unloaded, which the kernel does a moment after the last descriptor was closed.
+// waitGone waits until the kernel has unloaded a program, which it does shortly after the last descriptor is closed.
 func waitGone(t *testing.T, id uint32) {
 	t.Helper()
 	r, err := NewReader(Detail{})
@@ -211,7 +211,7 @@ func waitGone(t *testing.T, id uint32) {
 	}
 }
 
-// TestComeAndGo reads while programs are loaded and unloaded all the time: that is no error.
+// TestComeAndGo checks that reading does not fail while programs are loaded and unloaded.
 func TestComeAndGo(t *testing.T) {
 	_, keep := load(t, &ebpf.ProgramSpec{Type: ebpf.SocketFilter})
 	done := make(chan error, 1)
@@ -239,7 +239,7 @@ func TestComeAndGo(t *testing.T) {
 	}
 }
 
-// comeAndGo loads and unloads programs, one after another.
+// comeAndGo loads and unloads programs one after another.
 func comeAndGo(t *testing.T, n int) error {
 	var pace require.Pace
 	for range n {
@@ -254,7 +254,7 @@ func comeAndGo(t *testing.T, n int) error {
 	return nil
 }
 
-// attached is where a program is, with its link's ID taken off.
+// attached returns the attachments of a program.
 func attached(t *testing.T, id uint32) []Attachment {
 	t.Helper()
 	r, err := NewReader(Detail{})
@@ -286,7 +286,7 @@ func linkID(t *testing.T, l link.Link) uint32 {
 	return uint32(info.ID)
 }
 
-// cgroup makes one for a test, and returns its directory and its name.
+// cgroup creates a cgroup for a test, and returns its directory and its name.
 func cgroup(t *testing.T) (dir, name string) {
 	t.Helper()
 	root := cgroupMount()
@@ -375,11 +375,11 @@ func readlink(t *testing.T, file string) string {
 	return target
 }
 
-// TestPerfEvents are links to perf events, of which the kernel tells more than that from Linux 6.6 on.
+// TestPerfEvents reads links to perf events. The kernel describes the event from Linux 6.6 on.
 func TestPerfEvents(t *testing.T) {
 	require.Root(t)
 	require.Tracefs(t)
-	tells := kernelAtLeast(t, 6, 6)
+	described := kernelAtLeast(t, 6, 6)
 	for _, test := range []struct {
 		name   string
 		spec   ebpf.ProgramSpec
@@ -412,7 +412,7 @@ func TestPerfEvents(t *testing.T) {
 				t.Fatal(err)
 			}
 			test.want.Program, test.want.Link = id, linkID(t, l)
-			if !tells {
+			if !described {
 				test.want.Kind, test.want.To = "perf_event", ""
 			}
 			if diff := cmp.Diff([]Attachment{test.want}, attached(t, id)); diff != "" {
@@ -435,7 +435,7 @@ func kernelAtLeast(t *testing.T, major, minor int) bool {
 	return slices.Compare(have[:], []int{major, minor}) >= 0
 }
 
-// TestTracing is attached to a function of the kernel, and to a program.
+// TestTracing attaches to a kernel function and to a program.
 func TestTracing(t *testing.T) {
 	require.Root(t)
 	target, targetID := load(t, &ebpf.ProgramSpec{Name: longName, Type: ebpf.RawTracepoint, Instructions: twoFunctions()})
@@ -476,7 +476,7 @@ func TestTracing(t *testing.T) {
 	}
 }
 
-// TestNewerLinks are kinds of links that came one after another; each test says with which kernel.
+// TestNewerLinks reads kinds of links that need newer kernels; each test has its minimum version.
 func TestNewerLinks(t *testing.T) {
 	require.Root(t)
 	file := readlink(t, "/proc/self/exe")
@@ -523,7 +523,7 @@ func TestNewerLinks(t *testing.T) {
 				defer p.Close()
 				l, err = test.attach(p)
 			}
-			if err != nil && (!require.IsGuest() || errors.Is(err, link.ErrNotSupported)) { // some have no kprobe_multi
+			if err != nil && (!require.IsGuest() || errors.Is(err, link.ErrNotSupported)) { // some kernels have no kprobe_multi
 				t.Skipf("this kernel does not allow it: %v", err)
 			}
 			if err != nil {
@@ -542,7 +542,7 @@ func TestNewerLinks(t *testing.T) {
 	}
 }
 
-// entry is where the first instruction of a program is in its file.
+// entry returns the file offset of the first instruction of an executable.
 func entry(t *testing.T, file string) uint64 {
 	t.Helper()
 	f, err := elf.Open(file)
@@ -559,7 +559,7 @@ func entry(t *testing.T, file string) uint64 {
 	return 0
 }
 
-// TestUnlinked is attached to a cgroup as systemd does it.
+// TestUnlinked attaches to a cgroup without a link, as systemd does it.
 func TestUnlinked(t *testing.T) {
 	require.Root(t)
 	dir, name := cgroup(t)
@@ -578,7 +578,7 @@ func TestUnlinked(t *testing.T) {
 	}
 }
 
-// TestMachine selects programs of this test by everything that a selector knows.
+// TestMachine selects programs of this test with each kind of item.
 func TestMachine(t *testing.T) {
 	require.Root(t)
 	require.BPFFS(t)

@@ -10,31 +10,32 @@ import (
 	"time"
 )
 
-// Listing is a list of programs with what belongs to them.
+// Listing lists programs with their maps, attachments and holders.
 type Listing struct {
-	Window  time.Duration // in which they were observed; 0 if they were not
+	Window  time.Duration // time of observation; 0 without observation
 	Entries []*Entry
-	Missing []*NoMatchError // items that selected nothing
+	Missing []*NoMatchError // for each item of the selector that selected nothing
 }
 
 // Entry is a program of a Listing.
 type Entry struct {
 	*Program
-	User     string // name of the user who loaded it; the number if there is no name for it
+	User     string // name of the user who loaded it, or the UID if it has no name
 	Maps     []Map
 	Attached []Attachment
 	Holders  []Holder
-	Use      *Use // nil if it was not observed, or was unloaded meanwhile
+	Use      *Use // nil without observation, or if it was unloaded during the observation
 }
 
-// Use is what a program did while it was observed. The run time has a part of the measurement's own: the clock is read twice a run.
+// Use is what a program did while it was observed. The run time includes part of the cost of measuring it: the kernel reads the clock twice
+// per run.
 type Use struct {
 	Stats
-	CPUs float64 `json:"cpus"` // how many it kept busy on average
+	CPUs float64 `json:"cpus"` // average number of CPUs that it kept busy
 }
 
-// List lists the programs that are selected. With an interval it lets the kernel count the runs of all programs for so long, through
-// a descriptor, so that this ends with the process (BPF_ENABLE_STATS, Linux 5.8).
+// List returns the selected programs. If interval is not 0, the kernel counts the runs of all programs for that time. A descriptor enables
+// that, so counting ends with the process (BPF_ENABLE_STATS, Linux 5.8).
 func List(s Selector, interval time.Duration, functions bool) (*Listing, error) {
 	r, err := NewReader(Detail{Functions: functions})
 	if err != nil {
@@ -64,17 +65,17 @@ func List(s Selector, interval time.Duration, functions bool) (*Listing, error) 
 	return l, l.complete(r, all, <-scan)
 }
 
-// scan is what was found of open files.
+// scan is the result of scanning open files.
 type scan struct {
 	holding
 	err error
 }
 
-// startScan looks at the open files of other processes while something else is read: it takes the longest.
+// startScan scans the open files of other processes in the background, because that takes longer than anything else that List reads.
 func startScan() <-chan scan {
 	done := make(chan scan, 1)
 	go func() {
-		// Not its ID in its own PID namespace: /proc can be of another one.
+		// Not os.Getpid: /proc may belong to another PID namespace.
 		self, err := os.Readlink("/proc/self")
 		if err != nil {
 			done <- scan{err: fmt.Errorf("look for the processes that hold BPF programs: %w", err)}
@@ -87,7 +88,7 @@ func startScan() <-chan scan {
 	return done
 }
 
-// complete adds what the programs themselves do not tell.
+// complete adds what the programs' own info does not have: attachments, holders, memory, names of maps and users.
 func (l *Listing) complete(r *Reader, all []*Program, open scan) error {
 	if open.err != nil {
 		return open.err
@@ -122,7 +123,8 @@ func (l *Listing) complete(r *Reader, all []*Program, open scan) error {
 	return nil
 }
 
-// readMemlock reads the memory of a program that no other process has a descriptor of: those spare opening a file of procfs again.
+// readMemlock reads the memory of a program of which no other process has a descriptor. For the others the scan has read it from procfs
+// already.
 func (e *Entry) readMemlock(r *Reader) (err error) {
 	e.Memlock, err = r.memlock(e.ID)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -139,7 +141,7 @@ func userName(uid uint32) string {
 	return number
 }
 
-// observe lets the kernel count runs for the interval.
+// observe makes the kernel count runs for the interval.
 func (l *Listing) observe(r *Reader, interval time.Duration) error {
 	counting, err := enableStats()
 	if err != nil {
@@ -169,7 +171,7 @@ func (l *Listing) observe(r *Reader, interval time.Duration) error {
 	return nil
 }
 
-// readStats brings the statistics of all programs up to date. Those that are no more have no Use.
+// readStats updates the statistics of all programs. It sets Use to nil for programs that were unloaded.
 func (l *Listing) readStats(r *Reader) error {
 	for _, e := range l.Entries {
 		stats, err := r.stats(e.ID)

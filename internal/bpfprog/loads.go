@@ -6,14 +6,14 @@ import (
 	"github.com/bperf/bperf/perfdata"
 )
 
-// Loads opens each BPF program when it is loaded. Linux 5.1.
+// Loads opens each BPF program as soon as it is loaded (Linux 5.1).
 type Loads struct{ rings *rings }
 
-// loadsRing is the size of a ring in bytes: a load takes 80.
+// loadsRing is the size of a ring in bytes. A load takes 80.
 const loadsRing = 64 << 10
 
-// WatchLoads calls opened for each program that is loaded from now on, with the program or the reason why it could not be opened
-// (fs.ErrNotExist if it was gone already), and lost for loads and unloads that found no room in a ring. It makes one call at a time.
+// WatchLoads calls opened for each program that is loaded from now on, with the program or with the error of opening it (fs.ErrNotExist if
+// it was unloaded already). It calls lost with the number of loads and unloads that found no room in a ring. It makes one call at a time.
 func WatchLoads(opened func(Handle, error), lost func(records uint64)) (*Loads, error) {
 	see := func(r perfevent.Record) error {
 		switch r.Type {
@@ -38,12 +38,12 @@ func WatchLoads(opened func(Handle, error), lost func(records uint64)) (*Loads, 
 	return &Loads{rings}, err
 }
 
-// Join watches a CPU that has come online, too.
+// Join starts to watch a CPU that has come online.
 func (l *Loads) Join(cpu int) error {
 	return l.rings.follow(target.CPUChange{Number: 1, CPU: cpu, Online: true})
 }
 
-// Close ends watching. Programs that were loaded before it are opened first. It returns the first error that kept one from being seen.
+// Close stops watching, after it has opened the programs that were loaded before. It returns the first error of reading the rings.
 func (l *Loads) Close() error {
 	l.rings.stop(l.rings.all)
 	err := l.rings.err

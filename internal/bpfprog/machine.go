@@ -10,10 +10,10 @@ import (
 	"unsafe"
 )
 
-// Machine is the Source that asks this machine.
+// Machine is the Source that asks the kernel of this machine.
 type Machine struct{}
 
-// LinkProgram fails with fs.ErrNotExist if there is no link with the ID.
+// LinkProgram returns the ID of a link's program. The error is fs.ErrNotExist if there is no such link.
 func (Machine) LinkProgram(link uint32) (uint32, error) {
 	d, err := links.open(link)
 	if err != nil {
@@ -33,7 +33,7 @@ func (d descriptor) linkProgram() (uint32, error) {
 	return info.word(offsetProgram), err
 }
 
-// PinnedProgram opens what is pinned.
+// PinnedProgram returns the ID of the program that is pinned at a path in a bpffs, or of the program of the link that is.
 func (Machine) PinnedProgram(path string) (uint32, error) {
 	d, err := getPinned(path)
 	if err != nil {
@@ -60,15 +60,16 @@ func (Machine) PinnedProgram(path string) (uint32, error) {
 	return 0, fmt.Errorf("what is pinned at %s is neither a program nor a link", path)
 }
 
-// CgroupPrograms knows cgroups by their directories, and from the root of the hierarchy on.
+// CgroupPrograms returns the IDs of the programs that are attached to a cgroup v2 itself. cgroup is its directory, or its path from the root
+// of the hierarchy.
 func (Machine) CgroupPrograms(cgroup string) ([]uint32, error) {
 	return cgroups{root: cgroupMount()}.programs(cgroup)
 }
 
-// Held fails with an error if there is no such process, or this one may not look at it.
+// Held returns the IDs of the programs that a process holds. It fails if there is no such process, or if this process may not inspect it.
 func (Machine) Held(pid int) ([]uint32, error) { return Held("/proc", pid) }
 
-// MapsNamed compares what the kernel keeps of names: their first 15 bytes.
+// MapsNamed returns the IDs of the maps with a name. It compares the first 15 bytes, because the kernel does not keep more.
 func (Machine) MapsNamed(name string) ([]uint32, error) {
 	var found []uint32
 	for id, err := range maps.ids() {
@@ -92,7 +93,7 @@ func (Machine) MapsNamed(name string) ([]uint32, error) {
 	return found, nil
 }
 
-// Map is a map that programs use.
+// Map is a BPF map.
 type Map struct {
 	ID   uint32 `json:"id"`
 	Name string `json:"name"` // first 15 bytes
@@ -102,7 +103,7 @@ func (m Map) String() string {
 	return strings.TrimSpace(m.Name + " (" + strconv.FormatUint(uint64(m.ID), 10) + ")")
 }
 
-// readMaps reads what the maps of programs are, by ID. Those that go meanwhile are left out.
+// readMaps returns the info of the maps that programs use, by ID. It leaves out maps that are freed while it runs.
 func readMaps(programs []*Program) (map[uint32]mapInfo, error) {
 	all := make(map[uint32]mapInfo)
 	for _, p := range programs {

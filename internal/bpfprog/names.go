@@ -1,8 +1,8 @@
 package bpfprog
 
-// The names of include/uapi/linux/bpf.h, each at its number, without prefix and in small letters.
+// The names from include/uapi/linux/bpf.h, without prefix and in lower case. The index of a name is its number.
 
-// typeNames are those of enum bpf_prog_type.
+// typeNames has the names of enum bpf_prog_type.
 var typeNames = []string{
 	"unspec", "socket_filter", "kprobe", "sched_cls", "sched_act", "tracepoint", "xdp", "perf_event", "cgroup_skb", "cgroup_sock",
 	"lwt_in", "lwt_out", "lwt_xmit", "sock_ops", "sk_skb", "cgroup_device", "sk_msg", "raw_tracepoint", "cgroup_sock_addr",
@@ -10,7 +10,7 @@ var typeNames = []string{
 	"tracing", "struct_ops", "ext", "lsm", "sk_lookup", "syscall", "netfilter",
 }
 
-// attachNames are those of enum bpf_attach_type.
+// attachNames has the names of enum bpf_attach_type.
 var attachNames = []string{
 	"cgroup_inet_ingress", "cgroup_inet_egress", "cgroup_inet_sock_create", "cgroup_sock_ops", "sk_skb_stream_parser",
 	"sk_skb_stream_verdict", "cgroup_device", "sk_msg_verdict", "cgroup_inet4_bind", "cgroup_inet6_bind", "cgroup_inet4_connect",
@@ -25,7 +25,7 @@ var attachNames = []string{
 	"trace_uprobe_session", "trace_fsession",
 }
 
-// linkNames are those of enum bpf_link_type.
+// linkNames has the names of enum bpf_link_type.
 var linkNames = []string{
 	"unspec", "raw_tracepoint", "tracing", "cgroup", "iter", "netns", "xdp", "perf_event", "kprobe_multi", "struct_ops", "netfilter",
 	"tcx", "uprobe_multi", "netkit", "sockmap",

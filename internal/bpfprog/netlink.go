@@ -11,8 +11,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// netlink asks the kernel over rtnetlink (https://docs.kernel.org/userspace-api/netlink/intro.html), and returns what it answers: the
-// messages of a dump, or none to a request that wants an acknowledgement. It is about the network namespace of this thread.
+// netlink sends a request over rtnetlink (https://docs.kernel.org/userspace-api/netlink/intro.html) and returns the kernel's answer: the
+// messages of a dump, or none for a request with NLM_F_ACK. The request applies to the network namespace of this thread.
 func netlink(kind uint16, flags int, body []byte) ([]syscall.NetlinkMessage, error) {
 	fd, err := unix.Socket(unix.AF_NETLINK, unix.SOCK_RAW|unix.SOCK_CLOEXEC, unix.NETLINK_ROUTE)
 	if err != nil {
@@ -23,14 +23,14 @@ func netlink(kind uint16, flags int, body []byte) ([]syscall.NetlinkMessage, err
 	request := ne.AppendUint32(nil, uint32(unix.SizeofNlMsghdr+len(body)))
 	request = ne.AppendUint16(request, kind)
 	request = ne.AppendUint16(request, uint16(unix.NLM_F_REQUEST|flags))
-	request = append(request, make([]byte, 8)...) // sequence number and port: this socket asks once
+	request = append(request, make([]byte, 8)...) // sequence number and port: not needed for one request per socket
 	request = append(request, body...)
 	if err := unix.Sendto(fd, request, 0, &unix.SockaddrNetlink{Family: unix.AF_NETLINK}); err != nil {
 		return nil, err
 	}
 	var all []syscall.NetlinkMessage
 	for {
-		buffer := make([]byte, 32<<10) // more than the kernel puts into one, which the messages keep
+		buffer := make([]byte, 32<<10) // larger than any datagram of the kernel; the messages refer to it
 		n, _, err := unix.Recvfrom(fd, buffer, 0)
 		if err == unix.EINTR {
 			continue
@@ -59,7 +59,7 @@ func netlink(kind uint16, flags int, body []byte) ([]syscall.NetlinkMessage, err
 	}
 }
 
-// attributes are those of a message or of another attribute, by their types (struct nlattr). What is damaged ends them.
+// attributes returns the attributes (struct nlattr) in a message or in another attribute, by type. It stops at the first damaged one.
 func attributes(data []byte) map[uint16][]byte {
 	const header, typeMask, align = 4, 0x3fff, 4 // NLA_HDRLEN, NLA_TYPE_MASK, NLA_ALIGNTO
 	all := make(map[uint16][]byte)
@@ -74,7 +74,7 @@ func attributes(data []byte) map[uint16][]byte {
 	return all
 }
 
-// number is that of an attribute; 0 if it is not there.
+// number returns the u32 in an attribute; 0 if the attribute is missing.
 func number(attribute []byte) uint32 {
 	if len(attribute) < 4 {
 		return 0
@@ -82,7 +82,7 @@ func number(attribute []byte) uint32 {
 	return binary.NativeEndian.Uint32(attribute)
 }
 
-// Numbers of include/uapi/linux/if_link.h, pkt_sched.h, rtnetlink.h, pkt_cls.h and tc_act/tc_bpf.h.
+// From include/uapi/linux/if_link.h, pkt_sched.h, rtnetlink.h, pkt_cls.h and tc_act/tc_bpf.h.
 const (
 	iflaXDP          = 43
 	iflaXDPProgram   = 4
@@ -92,17 +92,17 @@ const (
 	tcaKind          = 1
 	tcaOptions       = 2
 	tcaBPFID         = 11
-	tcaActions       = 1 // TCA_ACT_TAB: actions by their place in the message, each with tcaKind and tcaOptions
+	tcaActions       = 1 // TCA_ACT_TAB: actions by their index in the message, each with tcaKind and tcaOptions
 	tcaActionBPF     = 2 // TCA_ACT_BPF_PARMS: struct tc_act_bpf
 	tcaActionBPFID   = 9
 	clsactIngress    = 0xfffffff2
 	clsactEgress     = 0xfffffff3
-	interfaceMessage = 16 // bytes of struct ifinfomsg
-	trafficMessage   = 20 // and of struct tcmsg
-	actionMessage    = 4  // and of struct tcamsg
+	interfaceMessage = 16 // size of struct ifinfomsg
+	trafficMessage   = 20 // size of struct tcmsg
+	actionMessage    = 4  // size of struct tcamsg
 )
 
-// xdpPrograms are those of interfaces: IDs by index.
+// xdpPrograms returns the IDs of the XDP programs of each network interface, by the interface's index.
 func xdpPrograms() (map[uint32][]uint32, error) {
 	messages, err := netlink(unix.RTM_GETLINK, unix.NLM_F_DUMP, make([]byte, interfaceMessage))
 	if err != nil {
@@ -124,14 +124,15 @@ func xdpPrograms() (map[uint32][]uint32, error) {
 	return found, nil
 }
 
-// traffic is a message about traffic control.
+// traffic is a decoded message about a queueing discipline or a filter.
 type traffic struct {
 	index, handle, parent uint32
 	kind                  string
 	options               map[uint16][]byte
 }
 
-// dumpTraffic asks for the queues of all interfaces, or the filters of one at a parent.
+// dumpTraffic returns the queueing disciplines of all interfaces (RTM_GETQDISC), or the filters of one interface at a parent
+// (RTM_GETTFILTER).
 func dumpTraffic(kind uint16, index, parent uint32) ([]traffic, error) {
 	ne := binary.NativeEndian
 	body := make([]byte, trafficMessage)
@@ -153,13 +154,13 @@ func dumpTraffic(kind uint16, index, parent uint32) ([]traffic, error) {
 	return all, nil
 }
 
-// filterProgram is a program that is a filter of traffic control.
+// filterProgram is a program that is a traffic control filter.
 type filterProgram struct {
 	program, index uint32
 	at             string
 }
 
-// filterPrograms are those of all interfaces.
+// filterPrograms returns the traffic control filters of all interfaces that are BPF programs.
 func filterPrograms() ([]filterProgram, error) {
 	queues, err := dumpTraffic(unix.RTM_GETQDISC, 0, 0)
 	if err != nil {
@@ -173,12 +174,12 @@ func filterPrograms() ([]filterProgram, error) {
 			parents = map[uint32]string{clsactIngress: "ingress", clsactEgress: "egress"}
 		case q.kind == "ingress":
 			parents[q.handle] = "ingress"
-		case q.handle == 0: // one that the kernel made by itself, which has no filters
+		case q.handle == 0: // the kernel's default, which has no filters
 			continue
 		}
 		for parent, at := range parents {
 			filters, err := dumpTraffic(unix.RTM_GETTFILTER, q.index, parent)
-			if err != nil { // a kind of queue without filters, or it has gone
+			if err != nil { // this kind of qdisc has no filters, or it was removed
 				continue
 			}
 			for _, f := range filters {
@@ -191,13 +192,14 @@ func filterPrograms() ([]filterProgram, error) {
 	return found, nil
 }
 
-// actionProgram is a program that is an action of traffic control, which filters share by its number.
+// actionProgram is a program that is a traffic control action. Filters share an action by its number.
 type actionProgram struct {
 	program, action uint32
-	filters         uint32 // that have it
+	filters         uint32 // number of filters that use it
 }
 
-// actionPrograms are those of the network namespace. There are none where the kernel has no actions. (Linux 4.13)
+// actionPrograms returns the traffic control actions of the network namespace that are BPF programs (Linux 4.13). It returns none if the kernel
+// was built without actions.
 func actionPrograms() ([]actionProgram, error) {
 	kind := attribute(tcaKind, []byte("bpf\x00"))
 	body := append(make([]byte, actionMessage), attribute(tcaActions, attribute(1, kind))...)
@@ -233,7 +235,7 @@ func decodeActions(message []byte) (found []actionProgram) {
 	return found
 }
 
-// attribute encodes struct nlattr.
+// attribute encodes a struct nlattr.
 func attribute(kind uint16, value []byte) []byte {
 	b := binary.NativeEndian.AppendUint16(nil, uint16(4+len(value)))
 	b = append(binary.NativeEndian.AppendUint16(b, kind), value...)

@@ -15,12 +15,12 @@ import (
 
 // network is a network namespace.
 type network struct {
-	name string // net:[NUMBER], as the kernel has it
-	file string // by which it can be entered
+	name string // the kernel's name, net:[NUMBER]
+	file string // file to open for setns(2)
 }
 
-// otherNetworks are the network namespaces that processes are in, and those that are mounted, as `ip netns` does it, but for that of
-// this thread. The roots are procfs and its directory for this thread.
+// otherNetworks returns the network namespaces of processes and the mounted ones (as `ip netns` mounts them), except the namespace of this
+// thread. proc is where procfs is mounted, thread its directory for this thread.
 func otherNetworks(proc, thread string) ([]network, error) {
 	own, err := os.Readlink(path.Join(thread, "ns/net"))
 	if err != nil {
@@ -33,7 +33,7 @@ func otherNetworks(proc, thread string) ([]network, error) {
 	var found []network
 	for _, pid := range pids {
 		file := path.Join(proc, strconv.Itoa(pid), "ns/net")
-		if name, err := os.Readlink(file); err == nil { // others have ended, or may not be looked at
+		if name, err := os.Readlink(file); err == nil { // otherwise the process has ended or permission is missing
 			found = append(found, network{name, file})
 		}
 	}
@@ -53,7 +53,7 @@ func otherNetworks(proc, thread string) ([]network, error) {
 	return others, nil
 }
 
-// mountedNetworks returns those that are mounted: the root of such a mount is the name of the namespace.
+// mountedNetworks returns the network namespaces that are mounted. The root of such a mount is the name of the namespace.
 func mountedNetworks(mounts []procfs.Mount) (found []network) {
 	for _, m := range mounts {
 		if m.Type == "nsfs" && strings.HasPrefix(m.Root, "net:[") {
@@ -63,7 +63,7 @@ func mountedNetworks(mounts []procfs.Mount) (found []network) {
 	return found
 }
 
-// enter does something in the namespace, on a thread that is there for it alone.
+// enter calls do in the namespace, on a thread of its own.
 func (n network) enter(do func() error) error {
 	fd, err := unix.Open(n.file, unix.O_RDONLY|unix.O_CLOEXEC, 0)
 	if err != nil {
@@ -72,7 +72,7 @@ func (n network) enter(do func() error) error {
 	defer unix.Close(fd)
 	done := make(chan error)
 	go func() {
-		runtime.LockOSThread() // it is never unlocked, so that nobody else gets this thread
+		runtime.LockOSThread() // never unlocked, so that no other goroutine gets this thread
 		if err := unix.Setns(fd, unix.CLONE_NEWNET); err != nil {
 			done <- fmt.Errorf("enter network namespace %s: %w", n.name, err)
 			return

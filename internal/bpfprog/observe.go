@@ -11,31 +11,32 @@ import (
 	"github.com/bperf/bperf/internal/kernel"
 )
 
-// Observer reads what the selected programs do, again and again, and lets the kernel count their runs meanwhile: of all programs,
-// through a descriptor, so that this ends with the process (BPF_ENABLE_STATS, Linux 5.8).
+// Observer repeatedly reads the statistics of the selected programs. While it is open, the kernel counts the runs of all programs. A
+// descriptor enables that, so counting ends with the process (BPF_ENABLE_STATS, Linux 5.8).
 type Observer struct {
 	selector Selector
 	reader   *Reader
 	counting io.Closer
-	last     map[uint32]Stats // of all programs, as one may be selected later: when it is attached somewhere
+	last     map[uint32]Stats // of all programs, because one may be selected later, for example when it is attached
 	at       time.Time
 }
 
-// Observation is what programs did since the last one.
+// Observation has what programs did since the previous Observation.
 type Observation struct {
-	Time     time.Time // its end
+	Time     time.Time // end of the window
 	Window   time.Duration
-	Programs []Observed // those that are selected and loaded at its end
-	Runs     uint64     // of all programs that are loaded at its end, selected or not
+	Programs []Observed // selected programs that are loaded at the end
+	Runs     uint64     // of all programs that are loaded at the end, selected or not
 }
 
-// Observed is a program with what it did. Its Stats are those since it was loaded.
+// Observed is a program and what it did in the window. Program.Stats count since the program was loaded.
 type Observed struct {
 	*Program
 	Use Use
 }
 
-// Observe begins to count. Items of the selector that select nothing now are returned: programs that come later may match.
+// Observe enables counting. It returns an error for each item of the selector that selects nothing now; programs that are loaded later may
+// still match it.
 func Observe(s Selector) (*Observer, []*NoMatchError, error) {
 	reader, err := NewReader(Detail{})
 	if err != nil {
@@ -54,7 +55,7 @@ func Observe(s Selector) (*Observer, []*NoMatchError, error) {
 	return o, missing, nil
 }
 
-// enableStats lets the kernel count the runs of programs until what it returns is closed.
+// enableStats makes the kernel count the runs of programs until the result is closed.
 func enableStats() (io.Closer, error) {
 	on, err := kernel.CountRuns()
 	if err != nil {
@@ -63,7 +64,7 @@ func enableStats() (io.Closer, error) {
 	return on, nil
 }
 
-// statsError says why runs are not counted. A kernel that does not know the command says EINVAL.
+// statsError explains why counting cannot be enabled. A kernel without BPF_ENABLE_STATS returns EINVAL.
 func statsError(err error) error {
 	why := remedy(err)
 	if errors.Is(err, unix.EINVAL) {
@@ -72,8 +73,8 @@ func statsError(err error) error {
 	return fmt.Errorf("enable the statistics of program runs: %w%s", err, why)
 }
 
-// Next is what happened since the last Next, or since Observe. Programs that were loaded meanwhile are observed from then on; those
-// that were unloaded are not there any more.
+// Next returns what programs did since the last call of Next, or since Observe. Programs that were loaded in between are observed from their
+// load on. Programs that were unloaded are left out.
 func (o *Observer) Next() (*Observation, error) {
 	before, since := o.last, o.at
 	all, err := o.read()
@@ -103,5 +104,5 @@ func (o *Observer) read() ([]*Program, error) {
 	return all, err
 }
 
-// Close ends counting.
+// Close disables counting.
 func (o *Observer) Close() error { return o.counting.Close() }

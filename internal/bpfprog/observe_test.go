@@ -18,7 +18,7 @@ func runs(t *testing.T, p *ebpf.Program, n int) {
 	}
 }
 
-// TestObserver observes programs that are there from the beginning, come, and go.
+// TestObserver observes programs that are loaded from the beginning, and programs that come and go.
 func TestObserver(t *testing.T) {
 	require.Root(t)
 	first, firstID := load(t, &ebpf.ProgramSpec{Name: "observe_first", Type: ebpf.RawTracepoint})
@@ -39,7 +39,7 @@ func TestObserver(t *testing.T) {
 	if len(missing) != 1 || missing[0].Item != "name:observe_second" {
 		t.Errorf("missing: %v", missing)
 	}
-	// next compares runs by ID, and returns the observation.
+	// next compares the runs by ID, and returns the observation.
 	next := func(want map[uint32]uint64) *Observation {
 		t.Helper()
 		observed, err := o.Next()

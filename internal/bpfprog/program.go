@@ -1,6 +1,10 @@
-// Package bpfprog reads what the kernel knows of the BPF programs that are loaded, and selects them.
+// Package bpfprog reads, selects, lists and watches the BPF programs that are loaded in the kernel.
 //
-// It needs CAP_SYS_ADMIN (to find objects of others by ID), as all of bpf(2) does that goes over objects.
+// A program has functions: itself, which comes first, and its sub-programs. Its tag is a hash of its instructions. It is attached where it
+// runs, either through a BPF link, which is an object with its own ID, or without one. Its holders are the processes with a descriptor
+// that keeps it loaded.
+//
+// The package needs CAP_SYS_ADMIN, which bpf(2) requires to find objects by ID.
 package bpfprog
 
 import (
@@ -20,83 +24,83 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Program is what the kernel tells of a BPF program.
+// Program describes a loaded BPF program, as the kernel reports it.
 type Program struct {
 	ID       uint32    `json:"id"`
 	Type     Type      `json:"type"`
-	Name     string    `json:"name"` // whole where the program has BTF, else its first 15 bytes; empty if it has none
-	Tag      string    `json:"tag"`  // SHA-1 of the instructions, or from Linux 6.18 SHA-256, its first 8 bytes in hexadecimal
+	Name     string    `json:"name"` // complete if the program has BTF, else its first 15 bytes; empty if it has no name
+	Tag      string    `json:"tag"`  // first 8 bytes, in hexadecimal, of the SHA-1 of the instructions; of their SHA-256 from Linux 6.18 on
 	Loaded   time.Time `json:"loaded"`
-	UID      uint32    `json:"uid"` // user who loaded it
-	GPL      bool      `json:"gpl"` // its licence is compatible
+	UID      uint32    `json:"uid"` // of the user who loaded it
+	GPL      bool      `json:"gpl"` // the license is GPL compatible
 	MapIDs   []uint32  `json:"map_ids"`
 	BTF      uint32    `json:"btf_id,omitempty"` // 0 without BTF
-	Xlated   uint32    `json:"bytes_xlated"`     // translated instructions; 0 if they may not be seen
-	JITed    uint32    `json:"bytes_jited"`      // machine code; 0 if there is none, or it may not be seen
-	Memlock  uint64    `json:"bytes_memlock"`    // memory that the kernel charges for it, without maps; a Detail
-	Verified uint32    `json:"verified_insns"`   // instructions that the verifier looked at (Linux 5.16; 0 before)
+	Xlated   uint32    `json:"bytes_xlated"`     // translated instructions; 0 if hidden from this process
+	JITed    uint32    `json:"bytes_jited"`      // machine code; 0 if there is none, or if hidden from this process
+	Memlock  uint64    `json:"bytes_memlock"`    // memory charged for the program, without maps; only with Detail.Memlock
+	Verified uint32    `json:"verified_insns"`   // instructions that the verifier processed (Linux 5.16; 0 before)
 	Stats    Stats     `json:"stats"`
 
-	Functions []Function `json:"functions,omitempty"` // a Detail
+	Functions []Function `json:"functions,omitempty"` // only with Detail.Functions
 
-	functions  uint32 // how many there are
-	attachBTF  uint32 // BTF that attachType is in; 0 for a program as the target
+	functions  uint32 // number of functions
+	attachBTF  uint32 // ID of the BTF of the target; 0 if the target is a program
 	attachType uint32
 }
 
-// stats are of the time since a program was loaded. Runs are counted only while somebody enables it: BPF_ENABLE_STATS, or
-// sysctl kernel.bpf_stats_enabled.
+// Stats are a program's statistics since it was loaded. The kernel counts runs and their time only while it is asked to, with
+// BPF_ENABLE_STATS or sysctl kernel.bpf_stats_enabled.
 type Stats struct {
 	Runs    uint64        `json:"run_count"`
 	RunTime time.Duration `json:"run_time_ns"`
-	Missed  uint64        `json:"recursion_misses"` // runs that did not take place, as the program ran on that CPU already
+	Missed  uint64        `json:"recursion_misses"` // runs that were skipped because the program was already running on that CPU
 }
 
-// Function is a function of a program after the JIT compiler: the program itself, or a sub-program.
+// Function is a function in machine code: the program itself, or a sub-program.
 type Function struct {
-	Name    string  `json:"name"`              // as BTF has it; empty without BTF
-	Tag     string  `json:"tag"`               // of the function; differs from the program's if there are several
-	Address Address `json:"address,omitempty"` // 0 where addresses of the kernel may not be seen
-	Size    uint32  `json:"bytes_jited"`       // 0 without JIT compiler, and of several functions where addresses are hidden
-	Source  *Line   `json:"source,omitempty"`  // where it begins; a Detail
+	Name    string  `json:"name"`              // from BTF; empty without BTF
+	Tag     string  `json:"tag"`               // of the function; differs from the program's tag if there are several functions
+	Address Address `json:"address,omitempty"` // 0 if kernel addresses are hidden from this process
+	Size    uint32  `json:"bytes_jited"`       // 0 without the JIT compiler, and if addresses are hidden and there are several functions
+	Source  *Line   `json:"source,omitempty"`  // where the function begins; only with Detail.Source
 }
 
-// Address is an address of code: of the kernel, or as a file counts it.
+// Address is an address of code, in the kernel or in a file.
 type Address uint64
 
-// String is hexadecimal.
+// String returns the address in hexadecimal, with 0x in front.
 func (a Address) String() string { return fmt.Sprintf("%#x", uint64(a)) }
 
-// MarshalText gives a string: numbers of JSON have 53 bits for many who read them.
+// MarshalText encodes the address as a string, because many JSON readers keep only 53 bits of a number.
 func (a Address) MarshalText() ([]byte, error) { return []byte(a.String()), nil }
 
-// UnmarshalText reads what MarshalText writes.
+// UnmarshalText decodes what MarshalText encodes.
 func (a *Address) UnmarshalText(text []byte) error {
 	n, err := strconv.ParseUint(string(text), 0, 64)
 	*a = Address(n)
 	return err
 }
 
-// Reader reads programs. What it has read of BTF it keeps for the next program. It is not for several goroutines at once.
+// Reader reads programs. It caches BTF between programs. It is not safe for concurrent use.
 type Reader struct {
-	boot    time.Time // when the clock of load times was 0
+	boot    time.Time // wall-clock time at which CLOCK_BOOTTIME, the clock of load times, was 0
 	btf     map[uint32]*btf.Spec
 	cgroups cgroups
 	mapIDs  []uint32
-	first   functionRecord // of the program that was read last: the program itself
+	first   functionRecord // first function of the program that was read last
 	names   names
 	fdinfo  []byte
 	detail  Detail
 }
 
-// Detail is what is read only where it is asked for, as it takes time.
+// Detail selects what a Reader reads in addition, because it takes time.
 type Detail struct {
 	Functions bool
 	Memlock   bool
-	Source    bool // of functions
+	Source    bool // of Functions
 }
 
-// NewReader makes a Reader that reads such detail of each program.
+// NewReader returns a Reader that reads this detail of each program.
 func NewReader(detail Detail) (*Reader, error) {
 	var since unix.Timespec
 	if err := unix.ClockGettime(unix.CLOCK_BOOTTIME, &since); err != nil {
@@ -106,13 +110,13 @@ func NewReader(detail Detail) (*Reader, error) {
 		boot:    time.Now().Add(-time.Duration(since.Nano())),
 		btf:     make(map[uint32]*btf.Spec),
 		cgroups: cgroups{root: cgroupMount()},
-		mapIDs:  make([]uint32, 64), // the most that a program can use of its own (MAX_USED_MAPS)
+		mapIDs:  make([]uint32, 64), // MAX_USED_MAPS, the limit of what a program's own code can use
 		fdinfo:  make([]byte, 4096),
 		detail:  detail,
 	}, nil
 }
 
-// ReadAll reads all programs with such detail, once: see All.
+// ReadAll returns all loaded programs, with this detail, in the order of their IDs.
 func ReadAll(detail Detail) ([]*Program, error) {
 	r, err := NewReader(detail)
 	if err != nil {
@@ -121,7 +125,7 @@ func ReadAll(detail Detail) ([]*Program, error) {
 	return r.all()
 }
 
-// all reads all programs, in the order of their IDs. Those that are unloaded meanwhile are left out.
+// all returns all programs in the order of their IDs. It leaves out programs that are unloaded while it runs.
 func (r *Reader) all() ([]*Program, error) {
 	var all []*Program
 	for id, err := range programs.ids() {
@@ -140,7 +144,7 @@ func (r *Reader) all() ([]*Program, error) {
 	return all, nil
 }
 
-// Read reads one program. It fails with fs.ErrNotExist if there is none with the ID.
+// Read returns the program with an ID. The error is fs.ErrNotExist if there is none.
 func (r *Reader) Read(id uint32) (*Program, error) {
 	d, err := programs.open(id)
 	if err != nil {
@@ -154,7 +158,7 @@ func (r *Reader) Read(id uint32) (*Program, error) {
 	return p, nil
 }
 
-// memlock reads the memory of a program. It fails with fs.ErrNotExist if it is no more.
+// memlock returns the memory charged for a program, in bytes. The error is fs.ErrNotExist if the program was unloaded.
 func (r *Reader) memlock(id uint32) (uint64, error) {
 	d, err := programs.open(id)
 	if err != nil {
@@ -164,7 +168,7 @@ func (r *Reader) memlock(id uint32) (uint64, error) {
 	return d.memlock(r.fdinfo)
 }
 
-// stats reads the statistics of a program. It fails with fs.ErrNotExist if it is no more.
+// stats returns the statistics of a program. The error is fs.ErrNotExist if the program was unloaded.
 func (r *Reader) stats(id uint32) (Stats, error) {
 	d, err := programs.open(id)
 	if err != nil {
@@ -188,7 +192,7 @@ func (r *Reader) read(d descriptor) (*Program, error) {
 	if err := d.info(unsafe.Pointer(&info), unsafe.Sizeof(info)); err != nil {
 		return nil, err
 	}
-	if int(info.maps) > len(r.mapIDs) { // the kernel gave those that there was room for
+	if int(info.maps) > len(r.mapIDs) { // the kernel returned only as many as fit
 		r.mapIDs = make([]uint32, info.maps)
 		return r.read(d)
 	}
@@ -210,13 +214,13 @@ func (r *Reader) read(d descriptor) (*Program, error) {
 			return nil, err
 		}
 	}
-	if len(p.Name) == len(info.name)-1 { // it may have been cut
+	if len(p.Name) == len(info.name)-1 { // the kernel may have truncated it
 		p.Name = r.fullName(p)
 	}
 	return p, nil
 }
 
-// fullName is that of the function which is the program, or what the kernel kept of the name.
+// fullName returns the name that BTF has for the program's first function, or else the kernel's truncated name.
 func (r *Reader) fullName(p *Program) string {
 	if p.functions == 0 || p.BTF == 0 {
 		return p.Name
@@ -227,7 +231,7 @@ func (r *Reader) fullName(p *Program) string {
 	return p.Name
 }
 
-// functions reads the functions of a program whose info tells how many there are.
+// functions returns the functions of a program. counts is its info, which has the lengths of the arrays.
 func (r *Reader) functions(d descriptor, p *Program, counts *programInfo) ([]Function, error) {
 	n := max(counts.functionSizes, counts.tags, 1)
 	var (
@@ -270,7 +274,7 @@ func (r *Reader) functions(d descriptor, p *Program, counts *programInfo) ([]Fun
 	if all[0].Name == "" {
 		all[0].Name = p.Name
 	}
-	if n == 1 { // known even where the sizes of functions are hidden with their addresses
+	if n == 1 { // known even if the kernel hides the sizes of functions with their addresses
 		all[0].Size = p.JITed
 	}
 	return all, nil
@@ -278,11 +282,11 @@ func (r *Reader) functions(d descriptor, p *Program, counts *programInfo) ([]Fun
 
 // lineRecord is struct bpf_line_info.
 type lineRecord struct {
-	offset           uint32 // instructions from the start of the program
-	file, text, line uint32 // the first two in the strings of the BTF; line and column
+	offset           uint32 // in instructions, from the start of the program
+	file, text, line uint32 // file and text are offsets in the strings of the BTF; line is line and column
 }
 
-// source adds the lines where functions begin: of each function BTF has a line for its first instruction.
+// source sets Source of each function: BTF has a line for each function's first instruction.
 func (r *Reader) source(d descriptor, id, n uint32, records []functionRecord, functions []Function) error {
 	lines := make([]lineRecord, n)
 	info := programInfo{lines: n, lineRecordSize: uint32(unsafe.Sizeof(lines[0])), lineList: unsafe.Pointer(&lines[0])}
@@ -303,7 +307,7 @@ func (r *Reader) source(d descriptor, id, n uint32, records []functionRecord, fu
 			continue
 		}
 		var b bytes.Buffer
-		binary.Write(&b, binary.NativeEndian, []uint32{l.offset, l.file, l.text, l.line}) // into memory, which cannot fail
+		binary.Write(&b, binary.NativeEndian, []uint32{l.offset, l.file, l.text, l.line}) // cannot fail: it writes to memory
 		if found, err := btf.LoadLineInfos(&b, binary.NativeEndian, 1, spec); err == nil {
 			functions[i].Source = newLine(found[0].Line)
 		}
@@ -311,7 +315,7 @@ func (r *Reader) source(d descriptor, id, n uint32, records []functionRecord, fu
 	return nil
 }
 
-// functionName is the name of a function in any BTF, that of the kernel, too; empty if it cannot be had.
+// functionName returns the name of a function in any BTF, including the kernel's; empty if it cannot be read.
 func (r *Reader) functionName(id, function uint32) string {
 	spec := r.spec(id)
 	if spec == nil {
@@ -324,10 +328,10 @@ func (r *Reader) functionName(id, function uint32) string {
 	return t.TypeName()
 }
 
-// mostBTF is how much BTF is kept, as programs come and go while a Reader reads on.
+// mostBTF limits how many BTF objects a Reader caches, because programs come and go during its life.
 const mostBTF = 256
 
-// spec is the BTF with an ID; nil if it cannot be had, which is remembered.
+// spec returns the BTF with an ID; nil if it cannot be read. It caches both results.
 func (r *Reader) spec(id uint32) *btf.Spec {
 	spec, known := r.btf[id]
 	if !known {
@@ -373,16 +377,16 @@ func (r *Reader) readSpec(id uint32) *btf.Spec {
 	return spec
 }
 
-// Type is the type of a BPF program: BPF_PROG_TYPE_* of include/uapi/linux/bpf.h.
+// Type is the type of a BPF program: BPF_PROG_TYPE_* from include/uapi/linux/bpf.h.
 type Type ebpf.ProgramType
 
-// String is the name of the type as in bpf.h, in small letters.
+// String returns the name of the type as in bpf.h, without the prefix and in lower case.
 func (t Type) String() string { return nameOf(typeNames, uint32(t)) }
 
-// MarshalText gives the name.
+// MarshalText returns the name.
 func (t Type) MarshalText() ([]byte, error) { return []byte(t.String()), nil }
 
-// nameOf is a number's name, or the number if the kernel is newer than the names.
+// nameOf returns the name of number n, or "type N" if the kernel is newer than the list of names.
 func nameOf(names []string, n uint32) string {
 	if int(n) < len(names) {
 		return names[n]

@@ -20,22 +20,22 @@ import (
 	"github.com/bperf/bperf/perfdata"
 )
 
-// rings has a ring for the kernel's records of BPF programs on each online CPU, and a thread that reads it. The thread stays on that CPU
-// and preempts others there, because a program may be gone a moment after it was loaded.
+// rings has a ring buffer for the kernel's records of BPF programs on each online CPU, and a thread that reads it. The thread runs on that
+// CPU and preempts others there, because a program may be unloaded right after it was loaded.
 type rings struct {
-	flags perfdata.AttrFlags // which records to ask for
-	size  int                // of a ring, at least; bytes
+	flags perfdata.AttrFlags // select the records
+	size  int                // minimum size of a ring, bytes
 	see   func(perfevent.Record) error
-	full  func() bool // whether the threads wait until hasRoom; called, like see, with mu locked
+	full  func() bool // reports whether the threads must wait for hasRoom; called with mu locked, like see
 
-	mu   sync.Mutex // locked while records are read
-	room sync.Cond  // full may have changed
+	mu   sync.Mutex // held while records are read
+	room sync.Cond  // signaled when full may have changed
 	all  []*ring
-	err  error  // of a thread
-	lost uint64 // records of rings that are closed, which no record reported
+	err  error  // first error of a thread
+	lost uint64 // records of closed rings that were lost and that no record reported
 }
 
-// ring has the records of one CPU.
+// ring receives the records of one CPU.
 type ring struct {
 	cpu     int
 	event   *perfevent.Event
@@ -46,7 +46,7 @@ type ring struct {
 	thread  sync.WaitGroup
 }
 
-// openRings begins to read on all CPUs that are online.
+// openRings starts to read on all online CPUs.
 func openRings(flags perfdata.AttrFlags, size int, see func(perfevent.Record) error, full func() bool) (*rings, error) {
 	s := &rings{flags: flags, size: size, see: see, full: full}
 	s.room.L = &s.mu
@@ -70,7 +70,7 @@ func (s *rings) openAll() error {
 	return nil
 }
 
-// open begins to read on a CPU, unless it is offline.
+// open starts to read on a CPU, unless it is offline.
 func (s *rings) open(cpu int) error {
 	r, err := s.openRing(cpu)
 	if r == nil || err != nil {
@@ -83,7 +83,7 @@ func (s *rings) open(cpu int) error {
 	return nil
 }
 
-// openRing makes the ring of a CPU. Its records have the clock of load times. It returns nil if the CPU is offline.
+// openRing returns the ring of a CPU; nil if the CPU is offline. Its records have times of CLOCK_BOOTTIME, like load times.
 func (s *rings) openRing(cpu int) (*ring, error) {
 	attr := &perfdata.Attr{
 		Type: perfdata.TypeSoftware, Config: perfdata.SoftwareDummy, SampleType: perfevent.TrailerFormat, ClockID: unix.CLOCK_BOOTTIME,
@@ -132,7 +132,7 @@ func (r *ring) close() error {
 
 // read reads a ring until it is stopped, and then once more.
 func (s *rings) read(r *ring) {
-	runtime.LockOSThread() // for good: the thread has another priority, and ends with this goroutine
+	runtime.LockOSThread() // never unlocked: the thread has another priority, and ends with this goroutine
 	perfevent.RunFirst(r.cpu)
 	for stopped := false; !stopped; {
 		_, err := r.waiter.Wait(-1)
@@ -151,7 +151,7 @@ func (s *rings) read(r *ring) {
 	}
 }
 
-// drain reads the records of a ring. The caller has locked mu.
+// drain reads the records of a ring. The caller holds mu.
 func (s *rings) drain(r *ring) error {
 	for {
 		record, more, err := r.memory.Next()
@@ -171,7 +171,7 @@ func (s *rings) drain(r *ring) error {
 	}
 }
 
-// drainAll reads all records of all CPUs up to now.
+// drainAll reads all records that the rings of all CPUs have now. It also returns the first error of a thread.
 func (s *rings) drainAll() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -183,10 +183,10 @@ func (s *rings) drainAll() error {
 	return s.err
 }
 
-// hasRoom lets the threads read on.
+// hasRoom wakes threads that wait because full returned true.
 func (s *rings) hasRoom() { s.room.Broadcast() }
 
-// stop ends the threads of some rings. Their rings stay.
+// stop ends the threads of some rings. The rings stay open.
 func (s *rings) stop(some []*ring) {
 	s.mu.Lock()
 	for _, r := range some {
@@ -200,9 +200,10 @@ func (s *rings) stop(some []*ring) {
 	}
 }
 
-// follow begins to read on a CPU that has come, and ends it on one that has gone. A ring does not come back with its CPU.
+// follow starts to read on a CPU that came online, and stops on a CPU that went offline. A ring does not work again when its CPU comes back,
+// so follow opens a new one.
 func (s *rings) follow(change target.CPUChange) error {
-	missed := change.Number == 0 // some messages: any CPU may have come or gone
+	missed := change.Number == 0 // messages were lost: any CPU may have come or gone
 	gone := func(r *ring) bool { return r.cpu == change.CPU || missed }
 	old := slices.DeleteFunc(slices.Clone(s.all), func(r *ring) bool { return !gone(r) })
 	s.stop(old)
@@ -224,8 +225,8 @@ func (s *rings) follow(change target.CPUChange) error {
 	return nil
 }
 
-// unreported returns how many records are lost that no record has reported. The kernel reports them with the next record that finds room, and
-// from Linux 6.0 on with the event's count.
+// unreported returns the number of lost records that no record has reported. The kernel reports lost records before the next record that
+// finds room, and from Linux 6.0 on also in the event's count.
 func (r *ring) unreported() uint64 {
 	lost, err := r.event.Lost()
 	if err != nil || lost < r.lost {
@@ -234,7 +235,7 @@ func (r *ring) unreported() uint64 {
 	return lost - r.lost
 }
 
-// lostUnreported returns how many records of all CPUs are lost that no record has reported.
+// lostUnreported returns the number of lost records of all CPUs that no record has reported.
 func (s *rings) lostUnreported() uint64 {
 	lost := s.lost
 	for _, r := range s.all {
@@ -243,7 +244,7 @@ func (s *rings) lostUnreported() uint64 {
 	return lost
 }
 
-// close ends reading.
+// close stops reading and closes the rings.
 func (s *rings) close() error {
 	s.stop(s.all)
 	var errs []error

@@ -11,21 +11,21 @@ import (
 	"github.com/bperf/bperf/internal/event"
 )
 
-// Selector selects BPF programs: a list of items, of which each selects some.
+// Selector selects BPF programs: those that at least one of its items selects.
 type Selector []item
 
-// item is what stands between commas.
+// item is one element of the comma-separated list.
 type item struct {
-	text   string // as it was written
+	text   string // as written
 	kind   kind
 	value  string
-	number uint32 // of an ID, if it is written as one
+	number uint32 // the ID or PID, if the item has one
 }
 
-// kind is a way to select.
+// kind is the kind of an item.
 type kind string
 
-// The kinds. The first two are written without the word: as a number, and as "all".
+// The kinds of items. The first two have no word in front: they are written as a number and as "all".
 const (
 	byID     kind = "id"
 	all      kind = "all"
@@ -39,16 +39,16 @@ const (
 	byPID    kind = "pid"
 )
 
-// forms are the ways to write an item that have a word in front.
+// forms lists, for error messages, the items with a word in front.
 const forms = "name:GLOB, tag:HEX, pinned:PATH, type:NAME, map:ID|NAME, link:ID, cgroup:PATH or pid:PID"
 
-// words are those in front.
+// words has the words in front.
 var words = []string{"name", "tag", "pinned", "type", "map", "link", "cgroup", "pid"}
 
-// syntaxError says what is wrong with a selector as it is written.
+// syntaxError reports a syntax error in a selector.
 type syntaxError struct {
-	Item string // what is wrong with it; empty for the list as a whole
-	Msg  string // without a full stop
+	Item string // the wrong item; empty if the whole list is wrong
+	Msg  string // no full stop at its end
 }
 
 func (e *syntaxError) Error() string {
@@ -58,10 +58,10 @@ func (e *syntaxError) Error() string {
 	return fmt.Sprintf("BPF programs: %q: %s", e.Item, e.Msg)
 }
 
-// NoMatchError says that an item selects none of the programs that are loaded.
+// NoMatchError reports that an item selects none of the loaded programs.
 type NoMatchError struct {
 	Item string
-	Why  error // what was found instead, or nil if nothing was
+	Why  error // the error of the look-up; nil if it succeeded but nothing matches
 }
 
 func (e *NoMatchError) Error() string {
@@ -73,16 +73,16 @@ func (e *NoMatchError) Error() string {
 
 func (e *NoMatchError) Unwrap() error { return e.Why }
 
-// Parse reads a list with commas between its items. Each is an ID, or all, or one of these:
+// Parse parses a comma-separated list of items. Each is a program's ID, or all, or one of these:
 //
-//	name:GLOB     name, as Program has it; GLOB knows *, ?, [a-z] and [!a-z]
-//	tag:HEX       tag of the program, 16 hexadecimal digits
-//	pinned:PATH   program that is pinned there, or that of the link that is
-//	type:NAME     type, as Type has it
-//	map:ID|NAME   programs that use the map; the kernel has the first 15 bytes of the name
+//	name:GLOB     programs whose Name matches; GLOB may have *, ?, [a-z] and [!a-z]
+//	tag:HEX       programs with the tag, 16 hexadecimal digits
+//	pinned:PATH   program that is pinned at the path, or program of the link that is
+//	type:NAME     programs of the type, as Type.String returns it
+//	map:ID|NAME   programs that use the map; only the first 15 bytes of NAME count
 //	link:ID       program of the link
 //	cgroup:PATH   programs that are attached to the cgroup v2 itself
-//	pid:PID       programs that the process holds, by a descriptor of theirs or of a link
+//	pid:PID       programs that the process holds with a descriptor of the program or of a link
 //
 // Errors are of type *syntaxError.
 func Parse(list string) (Selector, error) {
@@ -103,7 +103,7 @@ func Parse(list string) (Selector, error) {
 	return s, nil
 }
 
-// parseItem reads one, or says what is wrong with it.
+// parseItem parses an item, or returns what is wrong with it.
 func parseItem(text string) (i item, wrong string) {
 	word, value, hasWord := strings.Cut(text, ":")
 	if !hasWord {
@@ -141,7 +141,7 @@ func parseItem(text string) (i item, wrong string) {
 	return i, ""
 }
 
-// parsePlain reads an item without a word in front.
+// parsePlain parses an item without a word in front.
 func parsePlain(text string) (i item, wrong string) {
 	if text == string(all) {
 		return item{text: text, kind: all}, ""
@@ -156,13 +156,13 @@ func parsePlain(text string) (i item, wrong string) {
 	return i, fmt.Sprintf("this is no ID; a program is selected by its name as %q, and else as %s", "name:"+text, forms)
 }
 
-// parseID reads the ID of an object, or of a process: the kernel gives those below 2^31.
+// parseID parses the ID of a BPF object or of a process. The kernel only assigns IDs below 2^31.
 func parseID(s string) (uint32, bool) {
 	n, err := strconv.ParseUint(s, 10, 31)
 	return uint32(n), err == nil && n > 0
 }
 
-// meant suggests what may have been meant.
+// meant returns the names that are similar to wrong, as an addition to an error message; empty if there are none.
 func meant(wrong string, names []string) string {
 	near := event.Nearest(wrong, names)
 	if len(near) == 0 {
@@ -171,25 +171,25 @@ func meant(wrong string, names []string) string {
 	return fmt.Sprintf(" (did you mean %s?)", strings.Join(near, ", "))
 }
 
-// globOf turns a pattern of the shell's kind into that of path.Match.
+// globOf converts a shell pattern to the syntax of path.Match.
 func globOf(pattern string) string { return strings.ReplaceAll(pattern, "[!", "[^") }
 
-// Source is asked for what programs themselves do not tell.
+// Source answers what Select cannot read from a Program.
 type Source interface {
-	// MapsNamed are the IDs of the maps with a name.
+	// MapsNamed returns the IDs of the maps with a name.
 	MapsNamed(name string) ([]uint32, error)
-	// LinkProgram is the ID of the program of a link.
+	// LinkProgram returns the ID of a link's program.
 	LinkProgram(link uint32) (uint32, error)
-	// PinnedProgram is the ID of the program that is pinned, or that of the link that is.
+	// PinnedProgram returns the ID of the program that is pinned at a path, or of the program of the link that is.
 	PinnedProgram(path string) (uint32, error)
-	// CgroupPrograms are the IDs of programs at a cgroup.
+	// CgroupPrograms returns the IDs of the programs that are attached to a cgroup.
 	CgroupPrograms(cgroup string) ([]uint32, error)
-	// Held are the IDs of programs that a process holds.
+	// Held returns the IDs of the programs that a process holds.
 	Held(pid int) ([]uint32, error)
 }
 
-// Select selects from programs. Each is there once, in the order of the items and among those of an item that of the programs.
-// An item that selects nothing gives a *NoMatchError; programs of other items are selected all the same.
+// Select returns the selected programs, each of them once: in the order of the items, and per item in the order of programs. It also returns
+// an error for each item that selects nothing.
 func (s Selector) Select(programs []*Program, source Source) (selected []*Program, missing []*NoMatchError) {
 	taken := make(map[uint32]bool)
 	for _, i := range s {
@@ -212,12 +212,12 @@ func (s Selector) Select(programs []*Program, source Source) (selected []*Progra
 	return selected, missing
 }
 
-// Names reports whether one of the items is the ID of the program.
+// Names reports whether one of the items is the program's ID.
 func (s Selector) Names(id uint32) bool {
 	return slices.ContainsFunc(s, func(i item) bool { return i.kind == byID && i.number == id })
 }
 
-// matcher asks the source once, if need be, and tells then of each program whether the item selects it.
+// matcher returns a function that reports whether the item selects a program. It asks the source once, if at all.
 func (i item) matcher(source Source) (func(*Program) bool, error) {
 	switch i.kind {
 	case byName:
@@ -247,7 +247,7 @@ func (i item) matcher(source Source) (func(*Program) bool, error) {
 	return func(p *Program) bool { return slices.Contains(ids, p.ID) }, err
 }
 
-// ids are the programs of an item that names them by something else.
+// ids returns the IDs of the programs that the item selects. It asks the source for items other than an ID.
 func (i item) ids(source Source) ([]uint32, error) {
 	switch i.kind {
 	case byLink:

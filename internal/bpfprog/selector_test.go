@@ -49,7 +49,7 @@ func TestParseRefuses(t *testing.T) {
 	}
 }
 
-// fake is a Source without a kernel. What it does not have is an error.
+// fake is a Source with fixed answers. It returns an error for everything else.
 type fake struct {
 	maps         map[string][]uint32
 	links        map[uint32]uint32
@@ -139,7 +139,7 @@ func TestSelect(t *testing.T) {
 	}
 }
 
-// FuzzParse wants a clear answer to whatever is written: items that select without a panic, or an error of one line.
+// FuzzParse wants, for any input, items that select without a panic or an error of one line.
 func FuzzParse(f *testing.F) {
 	for _, list := range []string{"1,2", "all", "name:a*,tag:0123456789abcdef", "pid:1,map:x,map:7", "name:[", "type:xdp", ",", "x:\n", "name:\xff"} {
 		f.Add(list)

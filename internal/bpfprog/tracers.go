@@ -6,7 +6,8 @@ import (
 	"io/fs"
 )
 
-// Tracers are how many tracing programs are attached to each of the programs, by its ID. Each of them holds a reference to it.
+// Tracers returns the number of tracing programs that are attached to each program, by the program's ID. Each of them holds a reference
+// to the program.
 func Tracers(all []*Program) (map[uint32]int64, error) {
 	ofProgram := make(map[uint32]bool) // tracing programs whose target is a program, not the kernel
 	for _, p := range all {

@@ -5,15 +5,15 @@ import (
 	"unsafe"
 )
 
-// names finds names of types in BTF without decoding more of it. It keeps the BTF that it has read last: that of all programs of an object file,
-// which mostly follow each other.
+// names finds the names of types in BTF without decoding the rest. It caches the last BTF that it read, because programs of one object file
+// share their BTF and mostly have consecutive IDs.
 type names struct {
-	btf    uint32 // whose bytes these are; 0 for none
+	btf    uint32 // ID of the BTF in data; 0 for none
 	data   []byte
 	buffer []byte
 }
 
-// of is the name of a type; empty if it cannot be had.
+// of returns the name of a type; empty if it cannot be read.
 func (n *names) of(btf, id uint32) string {
 	if n.btf != btf {
 		n.btf, n.data = btf, n.read(btf)
@@ -21,7 +21,7 @@ func (n *names) of(btf, id uint32) string {
 	return typeName(n.data, id)
 }
 
-// read reads BTF in one call, if it is not larger than what was read before.
+// read returns BTF; nil if it cannot be read. It takes one call if the BTF fits into the buffer.
 func (n *names) read(id uint32) []byte {
 	d, err := btfs.open(id)
 	if err != nil {
@@ -29,7 +29,7 @@ func (n *names) read(id uint32) []byte {
 	}
 	defer d.close()
 	if n.buffer == nil {
-		n.buffer = make([]byte, 8192) // most have less
+		n.buffer = make([]byte, 8192) // enough for most
 	}
 	for {
 		info := btfInfo{data: start(n.buffer), size: uint32(len(n.buffer))}
@@ -43,9 +43,9 @@ func (n *names) read(id uint32) []byte {
 	}
 }
 
-// typeName is the name of a type in BTF (https://docs.kernel.org/bpf/btf.html, 2); empty if it has none, or the BTF is damaged.
+// typeName returns the name of a type in BTF (https://docs.kernel.org/bpf/btf.html, 2); empty if it has none, or if the BTF is damaged.
 func typeName(data []byte, id uint32) string {
-	const magic, header, head = 0xeb9f, 24, 12 // struct btf_header, struct btf_type
+	const magic, header, head = 0xeb9f, 24, 12 // sizes of struct btf_header and struct btf_type
 	ne := binary.NativeEndian
 	if id == 0 || len(data) < header || ne.Uint16(data) != magic {
 		return ""
@@ -64,13 +64,13 @@ func typeName(data []byte, id uint32) string {
 	return ""
 }
 
-// section is a part of BTF, as far as it is there: so many bytes, or what there is.
+// section returns length bytes of a section of the BTF, or fewer if the data ends before.
 func section(data []byte, header, offset, length uint32) []byte {
 	from := min(uint64(header)+uint64(offset), uint64(len(data)))
 	return data[from:min(from+uint64(length), uint64(len(data)))]
 }
 
-// typeSize is how much follows the head of a type of a kind (BTF_KIND_*), with so many members.
+// typeSize returns the number of bytes that follow struct btf_type, for a kind (BTF_KIND_*) and a number of members.
 func typeSize(kind, members uint32) int {
 	switch n := int(members); kind {
 	case 1, 14, 17: // INT, VAR, DECL_TAG

@@ -8,7 +8,7 @@ import (
 	"github.com/cilium/ebpf/btf"
 )
 
-// someBTF has a type of each kind whose size differs, before the last one, which is a function.
+// someBTF returns BTF with a type of each kind that has its own size; the last type is a function.
 func someBTF(t testing.TB) (data []byte, types []btf.Type) {
 	t.Helper()
 	number := &btf.Int{Name: "int", Size: 4, Encoding: btf.Signed}
@@ -42,7 +42,7 @@ func someBTF(t testing.TB) (data []byte, types []btf.Type) {
 	return data, types
 }
 
-// TestTypeName compares with what cilium/ebpf reads.
+// TestTypeName compares names with those that cilium/ebpf reads.
 func TestTypeName(t *testing.T) {
 	data, types := someBTF(t)
 	spec, err := btf.LoadSpecFromReader(bytes.NewReader(data))
@@ -55,7 +55,7 @@ func TestTypeName(t *testing.T) {
 		if err != nil {
 			break
 		}
-		if got := typeName(data, id); want.TypeName() != "" && got != want.TypeName() { // cilium/ebpf has none for tags
+		if got := typeName(data, id); want.TypeName() != "" && got != want.TypeName() { // cilium/ebpf has no names for tags
 			t.Errorf("type %d, %v: %q", id, want, got)
 		}
 		found[want.TypeName()] = true
@@ -70,7 +70,7 @@ func TestTypeName(t *testing.T) {
 			t.Errorf("type %d: %q", none, got)
 		}
 	}
-	for n := range data { // cut anywhere, it has at most a part of the name
+	for n := range data { // truncated anywhere, it has at most a part of the name
 		if got := typeName(data[:n], 1); !strings.HasPrefix("int", got) {
 			t.Errorf("the first %d bytes: %q", n, got)
 		}

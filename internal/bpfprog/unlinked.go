@@ -13,18 +13,18 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// unlinked adds to what links tell where programs are attached without a link. It asks only for what could be of the programs that there are.
+// unlinked adds attachments without a link to those of links. It queries only the hooks of program types that are loaded.
 type unlinked struct {
 	attached map[uint32][]Attachment
 	programs []*Program
 }
 
-// has reports whether there is a program of one of these types.
+// has reports whether a program has one of these types.
 func (u unlinked) has(types ...ebpf.ProgramType) bool {
 	return slices.ContainsFunc(u.programs, func(p *Program) bool { return slices.Contains(types, ebpf.ProgramType(p.Type)) })
 }
 
-// add adds a place, if it is not that of a link.
+// add adds an attachment, unless the program has one with the same kind and target.
 func (u unlinked) add(id uint32, kind, to string) {
 	same := func(a Attachment) bool { return a.Kind == kind && a.To == to }
 	if !slices.ContainsFunc(u.attached[id], same) {
@@ -32,7 +32,7 @@ func (u unlinked) add(id uint32, kind, to string) {
 	}
 }
 
-// addNetworks adds what is attached to interfaces: those of the network namespace of this thread, and of the others that there are.
+// addNetworks adds the programs that are attached to network interfaces, in the network namespace of this thread and in all others.
 func (u unlinked) addNetworks() error {
 	if !u.has(ebpf.XDP, ebpf.SchedCLS, ebpf.SchedACT) {
 		return nil
@@ -46,14 +46,15 @@ func (u unlinked) addNetworks() error {
 	}
 	for _, n := range others {
 		err := n.enter(func() error { return u.addNetwork(" in " + n.name) })
-		if err != nil && !errors.Is(err, unix.ENOENT) && !errors.Is(err, unix.EPERM) { // it has gone, or belongs to another user namespace
+		if err != nil && !errors.Is(err, unix.ENOENT) && !errors.Is(err, unix.EPERM) { // the namespace is gone, or belongs to another user namespace
 			return err
 		}
 	}
 	return nil
 }
 
-// addNetwork adds what is attached to the interfaces of the network namespace that this thread is in.
+// addNetwork adds the programs that are attached to network interfaces in the network namespace of this thread. It appends where to the
+// targets.
 func (u unlinked) addNetwork(where string) error {
 	if u.has(ebpf.XDP) {
 		found, err := xdpPrograms()
@@ -62,7 +63,7 @@ func (u unlinked) addNetwork(where string) error {
 		}
 		for index, ids := range found {
 			for _, id := range ids {
-				if where == "" || !u.linked(id, "xdp") { // a link has the number of its interface, and not its namespace
+				if where == "" || !u.linked(id, "xdp") { // a link's info has the index of the interface, but not the namespace
 					u.add(id, "xdp", networkInterface(index)+where)
 				}
 			}
@@ -90,12 +91,12 @@ func (u unlinked) addNetwork(where string) error {
 	return u.addMprog(where)
 }
 
-// linked reports whether a link of a kind attaches a program.
+// linked reports whether a program is attached through a link of this kind.
 func (u unlinked) linked(id uint32, kind string) bool {
 	return slices.ContainsFunc(u.attached[id], func(a Attachment) bool { return a.Kind == kind && a.Link != 0 })
 }
 
-// addMprog adds tcx and netkit programs (Linux 6.6 and 6.7).
+// addMprog adds tcx programs (Linux 6.6) and netkit programs (Linux 6.7).
 func (u unlinked) addMprog(where string) error {
 	interfaces, err := net.Interfaces()
 	if err != nil {
@@ -119,13 +120,14 @@ func (u unlinked) addMprog(where string) error {
 	return nil
 }
 
-// queried are the programs that are attached to something without a link. There are none where the kernel does not know it.
+// queried returns the IDs of the programs that are attached to a target without a link. It returns none if the kernel does not know the attach
+// type.
 func queried(target int, at ebpf.AttachType) ([]uint32, error) {
 	result, err := link.QueryPrograms(link.QueryOptions{Target: target, Attach: at})
 	switch {
 	case errors.Is(err, unix.EINVAL), errors.Is(err, unix.ENOENT), errors.Is(err, unix.ENODEV), errors.Is(err, unix.ENXIO),
 		errors.Is(err, unix.EOPNOTSUPP), errors.Is(err, ebpf.ErrNotSupported),
-		errors.Is(err, unix.EBUSY): // a map of sockets has another kind of verdict
+		errors.Is(err, unix.EBUSY): // the sockmap has another kind of verdict program
 		return nil, nil
 	case err != nil:
 		return nil, fmt.Errorf("ask for BPF programs at %s: %w%s", nameOf(attachNames, uint32(at)), err, remedy(err))
@@ -139,7 +141,7 @@ func queried(target int, at ebpf.AttachType) ([]uint32, error) {
 	return ids, nil
 }
 
-// addSockmaps adds what runs for the sockets of maps (Linux 5.17).
+// addSockmaps adds the programs that are attached to sockmaps (Linux 5.17).
 func (u unlinked) addSockmaps() error {
 	if !u.has(ebpf.SkSKB, ebpf.SkMsg) {
 		return nil
@@ -150,7 +152,7 @@ func (u unlinked) addSockmaps() error {
 		}
 		d, info, err := openMap(id)
 		if err != nil {
-			continue // it has gone
+			continue // the map is gone
 		}
 		if kind := ebpf.MapType(info.kind); kind == ebpf.SockMap || kind == ebpf.SockHash {
 			err = u.addSockmap(d, info)
@@ -177,7 +179,8 @@ func (u unlinked) addSockmap(d descriptor, info mapInfo) error {
 	return nil
 }
 
-// addTailCalls adds where programs that are attached nowhere else are in arrays which loaded programs call.
+// addTailCalls adds the program arrays that programs are in. It does so only if a program is attached nowhere else. maps are the maps that
+// loaded programs use.
 func (u unlinked) addTailCalls(maps map[uint32]mapInfo) {
 	if !slices.ContainsFunc(u.programs, func(p *Program) bool { return len(u.attached[p.ID]) == 0 }) {
 		return
@@ -189,21 +192,21 @@ func (u unlinked) addTailCalls(maps map[uint32]mapInfo) {
 	}
 }
 
-// addElements adds the programs of an array.
+// addElements adds the programs in a program array.
 func (u unlinked) addElements(m mapInfo) {
 	d, err := maps.open(m.id)
 	if err != nil {
-		return // it has gone
+		return // the map is gone
 	}
 	defer d.close()
 	for i := range m.entries {
-		if id, err := d.element(i); err == nil { // most have none
+		if id, err := d.element(i); err == nil { // most elements are empty
 			u.add(id, "prog_array", fmt.Sprintf("%s[%d]", m.named(), i))
 		}
 	}
 }
 
-// element looks a number up in an array.
+// element returns an element of an array.
 func (d descriptor) element(key uint32) (value uint32, err error) {
 	var pin runtime.Pinner
 	defer pin.Unpin()
@@ -218,7 +221,7 @@ func (d descriptor) element(key uint32) (value uint32, err error) {
 	return value, err
 }
 
-// openMap opens a map, to be closed, and reads what it is.
+// openMap opens a map and reads its info. The caller closes the descriptor.
 func openMap(id uint32) (descriptor, mapInfo, error) {
 	d, err := maps.open(id)
 	if err != nil {
@@ -232,31 +235,31 @@ func openMap(id uint32) (descriptor, mapInfo, error) {
 	return d, info, nil
 }
 
-// perfFile is the descriptor of a perf event of a process.
+// perfFile is a perf event that a process has open.
 type perfFile struct{ pid, fd uint32 }
 
-// Types of what a perf event is of: enum bpf_task_fd_type.
+// perfKinds has the names of enum bpf_task_fd_type, from include/uapi/linux/bpf.h.
 var perfKinds = []string{"raw_tracepoint", "tracepoint", "kprobe", "kretprobe", "uprobe", "uretprobe"}
 
-// addPerf adds what is attached to perf events by ioctl(2), as those of old programs are. What is attached to other events than
-// tracepoints and probes, the kernel does not tell.
+// addPerf adds the programs that are attached to perf events by ioctl(2), as older tools do it. The kernel reports only those at tracepoints
+// and probes.
 func (u unlinked) addPerf(files []perfFile) {
 	if !u.has(ebpf.Kprobe, ebpf.TracePoint) {
 		return
 	}
-	linked := make(map[uint32]bool) // the event of a link has a descriptor, too
+	linked := make(map[uint32]bool) // a link's perf event also has a descriptor
 	for id := range u.attached {
 		linked[id] = true
 	}
 	for _, f := range files {
 		id, kind, to, err := f.query()
-		if err == nil && !linked[id] { // most have no program
+		if err == nil && !linked[id] { // most perf events have no program
 			u.add(id, kind, to)
 		}
 	}
 }
 
-// query asks what program is attached (BPF_TASK_FD_QUERY, Linux 4.18).
+// query returns the program that is attached to a perf event, and the kind and target of the attachment (BPF_TASK_FD_QUERY, Linux 4.18).
 func (f perfFile) query() (program uint32, kind, to string, err error) {
 	var pin runtime.Pinner
 	defer pin.Unpin()

@@ -26,23 +26,23 @@ import (
 
 func word(n int) []byte { return binary.NativeEndian.AppendUint32(nil, uint32(n)) }
 
-// ownNetwork puts the rest of the test into a network namespace of its own, whose only interface is lo.
+// ownNetwork moves the rest of the test to its own network namespace, whose only interface is lo.
 func ownNetwork(t *testing.T) {
 	t.Helper()
 	require.Root(t)
-	runtime.LockOSThread() // it ends with the test: nobody else is to get this thread
+	runtime.LockOSThread() // the thread ends with the test, so no other goroutine gets it
 	if err := unix.Unshare(unix.CLONE_NEWNET); err != nil {
 		t.Fatal(err)
 	}
 }
 
-// ask changes something.
+// ask sends a netlink request that changes something.
 func ask(kind uint16, flags int, body ...[]byte) error {
 	_, err := netlink(kind, unix.NLM_F_ACK|flags, slices.Concat(body...))
 	return err
 }
 
-// checkAsked skips the test where this kernel does not have what was asked for.
+// checkAsked skips the test if this kernel does not support the request.
 func checkAsked(t *testing.T, err error) {
 	t.Helper()
 	if errors.Is(err, unix.ENOENT) || errors.Is(err, unix.EOPNOTSUPP) {
@@ -67,7 +67,7 @@ func expectAttached(t *testing.T, id uint32, want ...Attachment) {
 	}
 }
 
-// attachXDP attaches a program to lo of the network namespace of this thread.
+// attachXDP attaches a program to lo in the network namespace of this thread.
 func attachXDP(p *ebpf.Program) error {
 	const fd, flags, generic = 1, 3, 2 // IFLA_XDP_FD, IFLA_XDP_FLAGS, XDP_FLAGS_SKB_MODE
 	header := make([]byte, interfaceMessage)
@@ -83,7 +83,7 @@ func TestUnlinkedXDP(t *testing.T) {
 	expectAttached(t, id, Attachment{Kind: "xdp", To: "lo (interface 1)"})
 }
 
-// attachFilter makes a program a filter of what leaves by lo of the network namespace of this thread.
+// attachFilter makes a program an egress filter of lo in the network namespace of this thread.
 func attachFilter(p *ebpf.Program) error {
 	header := func(handle, parent, info int) []byte {
 		b := append(make([]byte, 4), word(1)...)
@@ -93,7 +93,7 @@ func attachFilter(p *ebpf.Program) error {
 	if err := ask(unix.RTM_NEWQDISC, create, header(0xffff0000, 0xfffffff1, 0), attribute(tcaKind, []byte("clsact\x00"))); err != nil {
 		return err
 	}
-	const fd, name, allProtocols = 6, 7, 0x0300 // TCA_BPF_FD, TCA_BPF_NAME, ETH_P_ALL as it goes over the network
+	const fd, name, allProtocols = 6, 7, 0x0300 // TCA_BPF_FD, TCA_BPF_NAME, ETH_P_ALL in network byte order
 	return ask(unix.RTM_NEWTFILTER, create, header(0, clsactEgress, 1<<16|allProtocols), attribute(tcaKind, []byte("bpf\x00")),
 		attribute(tcaOptions, append(attribute(fd, word(p.FD())), attribute(name, []byte("f\x00"))...)))
 }
@@ -106,7 +106,7 @@ func TestUnlinkedTC(t *testing.T) {
 	expectAttached(t, id, Attachment{Kind: "tc", To: "egress lo (interface 1)"})
 }
 
-// attachAction makes a program action 7 of the network namespace of this thread.
+// attachAction makes a program action 7 in the network namespace of this thread.
 func attachAction(p *ebpf.Program) error {
 	const fd, name = 5, 6 // TCA_ACT_BPF_FD, TCA_ACT_BPF_NAME
 	parameters := append(word(7), make([]byte, 16)...)
@@ -115,7 +115,7 @@ func attachAction(p *ebpf.Program) error {
 	return ask(unix.RTM_NEWACTION, unix.NLM_F_CREATE|unix.NLM_F_EXCL, make([]byte, actionMessage), attribute(tcaActions, attribute(1, action)))
 }
 
-// TestUnlinkedAction needs act_bpf, which Debian has as a module.
+// TestUnlinkedAction needs act_bpf, which is a module on Debian.
 func TestUnlinkedAction(t *testing.T) {
 	ownNetwork(t)
 	p, id := load(t, &ebpf.ProgramSpec{Type: ebpf.SchedACT, Instructions: returning(0)})
@@ -124,7 +124,7 @@ func TestUnlinkedAction(t *testing.T) {
 	expectAttached(t, id, Attachment{Kind: "tc", To: "action 7 (filters: 0)"})
 }
 
-// TestDecodeActions reads a message with several actions, of which one is no program, and those that are cut.
+// TestDecodeActions decodes a message with several actions, one of which is no program, and truncated messages.
 func TestDecodeActions(t *testing.T) {
 	action := func(index, filters, program int) []byte {
 		parameters := slices.Concat(word(index), word(0), word(0), word(1), word(filters))
@@ -145,7 +145,7 @@ func TestDecodeActions(t *testing.T) {
 	}
 }
 
-// TestOtherNetworks has programs in the network namespace of another process.
+// TestOtherNetworks attaches programs in the network namespace of another process.
 func TestOtherNetworks(t *testing.T) {
 	require.Root(t)
 	cmd := exec.CommandContext(t.Context(), "sleep", "600")
@@ -271,7 +271,7 @@ func TestTailCalls(t *testing.T) {
 		Attachment{Kind: "prog_array", To: "calls (" + decimal(uint32(mapID)) + ")[5]"})
 }
 
-// TestUnlinkedPerf attaches to a tracepoint as it was done before there were links.
+// TestUnlinkedPerf attaches to a tracepoint with ioctl(2), as before links existed.
 func TestUnlinkedPerf(t *testing.T) {
 	require.Root(t)
 	number, err := os.ReadFile(require.Tracefs(t) + "/events/sched/sched_process_hang/id")
@@ -292,7 +292,7 @@ func TestUnlinkedPerf(t *testing.T) {
 	if err := unix.IoctlSetInt(e.FD(), unix.PERF_EVENT_IOC_SET_BPF, p.FD()); err != nil {
 		t.Fatal(err)
 	}
-	again, err := unix.Dup(e.FD()) // it is one place all the same
+	again, err := unix.Dup(e.FD()) // a second descriptor adds no second attachment
 	if err != nil {
 		t.Fatal(err)
 	}

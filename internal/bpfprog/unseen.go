@@ -2,23 +2,23 @@ package bpfprog
 
 import "slices"
 
-// unseen finds the loads of which there was no record: the kernel gives programs their IDs one after another (idr_alloc_cyclic), so
-// that an ID which was left out is that of a program whose record was lost, or was left on a CPU that nobody watched.
+// unseen finds loads without a record. The kernel assigns program IDs in sequence (idr_alloc_cyclic), so an ID that was skipped belongs to
+// a program whose record was lost, or was written on a CPU without a ring.
 type unseen struct {
-	last uint32 // the highest ID of a load; 0 before the first
-	gaps []gap  // from the lowest on
+	last uint32 // highest ID so far; 0 before the first load
+	gaps []gap  // in ascending order
 }
 
-// gap is a range of IDs that were left out, since a time in ns since boot.
+// gap is a range of skipped IDs.
 type gap struct {
 	first, last uint32
-	since       uint64
+	since       uint64 // time of the load that revealed the gap, ns since boot
 }
 
-// mostLeftOut is how many IDs may be left out at once: beyond that, the kernel has begun anew, or somebody changed the sequence.
+// mostLeftOut is the largest gap, in IDs. A larger jump means that the kernel's sequence wrapped or was changed.
 const mostLeftOut = 1 << 20
 
-// add is a load. Those of several CPUs at a time may have come in another order than their IDs.
+// add adds a load. Loads on several CPUs at once may arrive in another order than their IDs.
 func (u *unseen) add(id uint32, at uint64) {
 	switch {
 	case u.last != 0 && id > u.last+1 && id-u.last <= mostLeftOut:
@@ -31,7 +31,7 @@ func (u *unseen) add(id uint32, at uint64) {
 	}
 }
 
-// drop takes an ID out of the gaps.
+// drop removes an ID from the gaps.
 func (u *unseen) drop(id uint32) {
 	for i, g := range u.gaps {
 		if id < g.first || id > g.last {
@@ -49,7 +49,7 @@ func (u *unseen) drop(id uint32) {
 	}
 }
 
-// due takes out the gaps that have been there since a time or before.
+// due removes and returns the gaps that opened at a time or before it.
 func (u *unseen) due(since uint64) (due []gap) {
 	u.gaps = slices.DeleteFunc(u.gaps, func(g gap) bool {
 		if g.since <= since {

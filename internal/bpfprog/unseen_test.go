@@ -9,7 +9,7 @@ import (
 func TestUnseen(t *testing.T) {
 	for _, tt := range []struct {
 		name string
-		ids  []uint32 // one after another in time, from 1 on
+		ids  []uint32 // in the order of their loads, at the times 1, 2 and so on
 		want []gap
 	}{
 		{"one after another", []uint32{7, 8, 9}, nil},

@@ -21,53 +21,53 @@ import (
 	"github.com/bperf/bperf/perfdata"
 )
 
-// Watcher reports BPF programs that are loaded and unloaded, from records that the kernel leaves in a ring buffer of each CPU (Linux 5.1).
+// Watcher reports BPF programs that are loaded and unloaded, from records that the kernel writes to a ring buffer of each CPU (Linux 5.1).
 type Watcher struct {
 	rings   *rings
 	cpus    target.CPUChanges
 	history history
 
-	mu      sync.Mutex // between the goroutine that reads programs and others
+	mu      sync.Mutex // guards reader and users
 	reader  *Reader
 	users   map[uint32]string
-	unread  chan *seen     // loads whose programs are open
-	reading sync.WaitGroup // until all of them have been read
+	unread  chan *seen     // loads whose programs are not read yet
+	reading sync.WaitGroup // waits until all of them have been read
 
-	// Locked by rings.mu.
-	pending []*seen // until records of other CPUs that are older would have been read
+	// Guarded by rings.mu.
+	pending []*seen // records that wait until all older records of other CPUs have been read
 
-	arrived chan struct{} // has an element when there are new ones
+	arrived chan struct{} // has an element if there are new records
 }
 
-// seen is a record. The program of a load is opened at once: it may be gone a moment later.
+// seen is a record. The program of a load is opened at once, because it may be unloaded right after.
 type seen struct {
 	trailer perfevent.Trailer
 	symbol  *perfevent.KSymbol
 	event   *perfevent.BPFEvent
 	lost    uint64
 
-	program descriptor  // of a load, until it is read; -1 if there is none
-	unread  atomic.Bool // its program is open, or being read
+	program descriptor  // of a load, until it is read; -1 otherwise
+	unread  atomic.Bool // a load whose details are not read yet
 	details details
 }
 
-// mostOpen is how many programs are open at most until they are read.
+// mostOpen limits the number of programs that are open and not read yet.
 const mostOpen = 64
 
-// mostPending is how many records wait to be reported. Beyond that the rings are no longer read on the CPUs that fill them.
+// mostPending limits the number of records that wait to be reported. At the limit, the threads stop reading the rings.
 const mostPending = 1024
 
-// ringSize is the least size of a ring in bytes. A program that comes and goes leaves some 250 bytes, more if it has several functions.
-// With its first page it is what kernel.perf_event_mlock_kb allows by default for each CPU.
+// ringSize is the minimum size of a ring in bytes. The load and unload of a program take about 250 bytes, more if it has several functions.
+// With its first page, the ring is as large as kernel.perf_event_mlock_kb allows by default for each CPU.
 const ringSize = 512 << 10
 
-// NewWatcher begins to watch the CPUs that are online.
+// NewWatcher starts to watch the CPUs that are online. Run follows CPUs that come and go.
 func NewWatcher() (*Watcher, error) { return newWatcher(ringSize) }
 
-// newWatcher makes rings of at least such a size in bytes.
+// newWatcher is NewWatcher with a minimum size of the rings in bytes.
 func newWatcher(size int) (*Watcher, error) {
 	var err error
-	for _, err = range programs.ids() { // programs are found by their IDs
+	for _, err = range programs.ids() { // fail early without the permission to find programs by ID
 		break
 	}
 	if err != nil {
@@ -86,7 +86,7 @@ func newWatcher(size int) (*Watcher, error) {
 		close(w.unread)
 		return nil, errors.Join(err, w.cpus.Close())
 	}
-	// After the events are open: what is loaded between is in both.
+	// Read them after opening the events: a program that is loaded in between is in both, and none is missed.
 	before, err := NewReader(Detail{})
 	if err != nil {
 		w.Close()
@@ -101,21 +101,21 @@ func newWatcher(size int) (*Watcher, error) {
 	return w, nil
 }
 
-// Close ends watching.
+// Close stops watching.
 func (w *Watcher) Close() error {
 	err := errors.Join(w.cpus.Close(), w.rings.close())
 	close(w.unread)
 	return err
 }
 
-// settle is how long a record may take from the reading of the clock until others can see it.
+// settle is the longest time between a record's timestamp and the moment when the record can be read.
 const settle = time.Millisecond
 
-// late is how long a load may be left out of the sequence of IDs until it counts as unseen.
+// late is the time after which an ID that is missing from the sequence of loads counts as unseen.
 const late = time.Second
 
-// Run calls report for each change, in the order of time, until the context is done. While report runs, only mostPending records more are
-// read.
+// Run calls report for each change, in the order of time, until the context is done. While report runs, at most mostPending records are
+// buffered in addition to the rings.
 func (w *Watcher) Run(ctx context.Context, report func(Change)) error {
 	ctx, end := context.WithCancel(ctx)
 	defer end()
@@ -159,11 +159,11 @@ func (w *Watcher) Run(ctx context.Context, report func(Change)) error {
 	}
 }
 
-// end reports what is left, and the records that were lost at last.
+// end reports the remaining changes, and lost records that no record reported.
 func (w *Watcher) end(report func(Change)) error {
 	w.rings.stop(w.rings.all)
 	w.reading.Wait()
-	if err := w.rings.drainAll(); err != nil { // for the ends of programs that bperf kept until they were read
+	if err := w.rings.drainAll(); err != nil { // for the unloads of programs that bperf itself kept open until it had read them
 		return err
 	}
 	w.reading.Wait()
@@ -180,7 +180,8 @@ func (w *Watcher) end(report func(Change)) error {
 	return nil
 }
 
-// reportUnseen reports programs whose IDs were left out of the sequence by a time, in ns since boot, and what is still loaded of them.
+// reportUnseen reports the gaps in the sequence of IDs that opened at since (ns since boot) or before, and the programs in them that are
+// still loaded.
 func (w *Watcher) reportUnseen(since uint64, report func(Change)) error {
 	due := w.history.unseen.due(since)
 	if len(due) == 0 {
@@ -202,7 +203,7 @@ func (w *Watcher) reportUnseen(since uint64, report func(Change)) error {
 			if id < g.first || id > g.last {
 				continue
 			}
-			if p, err := w.reader.Read(id); err == nil { // or it has gone
+			if p, err := w.reader.Read(id); err == nil { // otherwise it was unloaded
 				report(w.history.found(p, w.user(p.UID), mapsOf(p)))
 			}
 		}
@@ -210,7 +211,7 @@ func (w *Watcher) reportUnseen(since uint64, report func(Change)) error {
 	return nil
 }
 
-// horizon is the time up to which all records can be read now.
+// horizon returns the time up to which all records can be read now, in ns since boot.
 func (w *Watcher) horizon() (uint64, error) {
 	var now unix.Timespec
 	if err := unix.ClockGettime(unix.CLOCK_BOOTTIME, &now); err != nil {
@@ -219,8 +220,8 @@ func (w *Watcher) horizon() (uint64, error) {
 	return uint64(now.Nano()) - uint64(settle), nil
 }
 
-// see keeps a record, and opens the program of a load. Another goroutine reads it: opening takes a microsecond, reading fifty, and by then
-// the next one may have come and gone.
+// see adds a record to pending, and opens the program of a load. Another goroutine reads the program, because opening takes 1 µs and reading
+// 50 µs, in which the next program may come and go.
 func (w *Watcher) see(r perfevent.Record) error {
 	s := &seen{program: -1}
 	switch r.Type {
@@ -259,16 +260,16 @@ func (w *Watcher) see(r perfevent.Record) error {
 	return nil
 }
 
-// details are what could be fetched of a program that was loaded.
+// details are what could be read of a program that was loaded.
 type details struct {
-	program *Program // nil if there is none
+	program *Program // nil if it could not be read
 	user    string
 	maps    []Map
 	comm    string // of the process that loaded it
-	err     error  // why there is no program
+	err     error  // why program is nil
 }
 
-// readAll reads the programs that are open.
+// readAll reads the programs of unread loads.
 func (w *Watcher) readAll() {
 	for s := range w.unread {
 		w.read(s)
@@ -277,7 +278,7 @@ func (w *Watcher) readAll() {
 	}
 }
 
-// read reads a program, and closes it.
+// read reads the program of a load and closes it.
 func (w *Watcher) read(s *seen) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -290,7 +291,7 @@ func (w *Watcher) read(s *seen) {
 		s.details.user = w.user(p.UID)
 		s.details.maps = mapsOf(p)
 	}
-	s.program.close() // not before: its maps would go with it
+	s.program.close() // not earlier: the kernel would free the maps together with the program
 	s.program = -1
 }
 
@@ -303,7 +304,7 @@ func (w *Watcher) user(uid uint32) string {
 	return name
 }
 
-// mapsOf are the maps of a program. Those that cannot be read have no name.
+// mapsOf returns the maps of a program. Maps that cannot be read have no name.
 func mapsOf(p *Program) []Map {
 	var all []Map
 	for _, id := range p.MapIDs {
@@ -316,13 +317,14 @@ func mapsOf(p *Program) []Map {
 	return all
 }
 
-// comm is the name of a process; empty if it has ended, or is in no PID namespace that this process sees.
+// comm returns the comm of a process; empty if the process has ended, or if it is not visible in the PID namespace of /proc.
 func comm(pid int32) string {
 	name, _ := procfs.Comm(os.DirFS("/proc"), strconv.Itoa(int(pid)))
 	return name
 }
 
-// settled returns the changes up to a time, in ns since boot, as far as they have been read, and when to call it again if nothing arrives.
+// settled removes the records up to horizon (ns since boot) from pending and returns their changes. It stops at a load that is not read yet.
+// again fires when to call settled again if no record arrives before.
 func (w *Watcher) settled(horizon uint64) (changes []Change, again <-chan time.Time) {
 	w.rings.mu.Lock()
 	defer w.rings.mu.Unlock()

@@ -16,7 +16,7 @@ import (
 	"github.com/bperf/bperf/test/require"
 )
 
-// watch watches what happens, and returns what it saw. While it happens, until waits until a program was seen being loaded.
+// watch watches programs while happens runs, and returns the changes. happens can call until to wait until the load of a program was reported.
 func watch(t *testing.T, happens func(until func(id uint32) []Change)) []Change {
 	t.Helper()
 	require.Root(t)
@@ -66,7 +66,7 @@ func of(all []Change, id uint32) (mine []Change) {
 	return mine
 }
 
-// TestWatch watches a program with a map and two functions, and one that was loaded before.
+// TestWatch watches a program with a map and two functions, and a program that was loaded before.
 func TestWatch(t *testing.T) {
 	old, oldID := load(t, &ebpf.ProgramSpec{Name: "from_before", Type: ebpf.SocketFilter})
 	loadedOld := read(t, oldID).Loaded
@@ -99,7 +99,7 @@ func TestWatch(t *testing.T) {
 	}
 	functions := p.Functions
 	p.Functions = nil
-	if d := loaded.Program.Loaded.Sub(p.Loaded).Abs(); d > time.Second { // each Reader reads the clocks anew
+	if d := loaded.Program.Loaded.Sub(p.Loaded).Abs(); d > time.Second { // each Reader reads the clocks again
 		t.Errorf("loaded at %v, not %v", loaded.Program.Loaded, p.Loaded)
 	}
 	p.Loaded = loaded.Program.Loaded
@@ -125,8 +125,8 @@ func TestWatch(t *testing.T) {
 	}
 }
 
-// TestWatchLost has more programs come and go than a ring buffer of a page has room for while nobody reads. They are not many more: tests
-// of other packages may be watching.
+// TestWatchLost loads and unloads more programs than a ring buffer of one page has room for, while nobody reads it. They are only a few more,
+// because tests of other packages may be watching.
 func TestWatchLost(t *testing.T) {
 	require.Root(t)
 	w, err := newWatcher(1)
@@ -163,7 +163,7 @@ func TestWatchLost(t *testing.T) {
 	ctx, end := context.WithCancel(t.Context())
 	defer end()
 	var seen, lost uint64
-	told := make(map[uint32]bool) // loads, and those that are said to be missed
+	reported := make(map[uint32]bool) // as loaded or as unseen
 	done := make(chan error, 1)
 	first := make(chan struct{}, 1)
 	go func() {
@@ -173,10 +173,10 @@ func TestWatchLost(t *testing.T) {
 				lost += c.Records
 			case Unseen:
 				for id := c.ID; id <= c.LastID; id++ {
-					told[id] = true
+					reported[id] = true
 				}
 			case Loaded:
-				told[c.ID] = true
+				reported[c.ID] = true
 				seen++
 			case Unloaded:
 				seen++
@@ -197,7 +197,7 @@ func TestWatchLost(t *testing.T) {
 		t.Errorf("%d loads and unloads were seen, %d records lost, of %d programs", seen, lost, lives)
 	}
 	for _, id := range ids {
-		if !told[id] {
+		if !reported[id] {
 			t.Errorf("nothing was said of program %d", id)
 		}
 	}
@@ -223,11 +223,11 @@ func TestWatchCPUs(t *testing.T) {
 			turn("0")
 			until(loadOn(0))
 			turn("1")
-			loadThere()      // at once: it may be unseen, but not without a word
-			until(loadOn(0)) // what is unseen is noticed with the next one
+			loadThere()      // without waiting: it may be unseen, but must be reported as such
+			until(loadOn(0)) // the next load reveals an unseen one
 		}
 		deadline := time.Now().Add(time.Minute)
-		for { // until the watcher knows that the CPU is there
+		for { // until the watcher has noticed that the CPU is online
 			loadThere()
 			soFar := of(until(loadOn(0)), there[len(there)-1])
 			if len(soFar) == 1 && soFar[0].Missed == "" || time.Now().After(deadline) {
