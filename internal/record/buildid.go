@@ -16,16 +16,16 @@ import (
 	"github.com/bperf/bperf/perfdata"
 )
 
-// buildIDs collects the build IDs of files as they are mapped, in the background: a process may be gone before the recording ends, and with it
-// the way to what it has mapped in its own mounts.
+// buildIDs collects the build IDs of files as they are mapped, in the background. It does not wait for the end of the recording, because files
+// in a process's own mounts can only be opened while the process exists.
 type buildIDs struct {
 	proc   string
 	search object.Search
-	seen   map[string]bool // of the collecting side alone
+	seen   map[string]bool // names; only add uses it
 	todo   chan mapped
-	open   sync.WaitGroup // one for each of todo that is not done
+	open   sync.WaitGroup // waits until all of todo are done
 
-	found []perfdata.HeaderBuildID // to be read when none is open
+	found []perfdata.HeaderBuildID // may be read after open.Wait
 }
 
 // mapped is a file that a process has mapped.
@@ -34,7 +34,7 @@ type mapped struct {
 	pid  int32
 }
 
-// mostFiles are of how many files build IDs are kept.
+// mostFiles limits the number of files whose build IDs are kept.
 const mostFiles = 1 << 14
 
 func newBuildIDs(proc string, a *allowance.Allowance) *buildIDs {
@@ -50,7 +50,7 @@ func newBuildIDs(proc string, a *allowance.Allowance) *buildIDs {
 	return b
 }
 
-// add takes a file that was mapped, each name once.
+// add collects the build ID of a file that was mapped, once per name.
 func (b *buildIDs) add(name []byte, pid int32) {
 	if b.seen[string(name)] || len(b.seen) == mostFiles {
 		return
@@ -62,18 +62,18 @@ func (b *buildIDs) add(name []byte, pid int32) {
 	}
 	if strings.HasPrefix(m.name, "/") && !strings.HasPrefix(m.name, "//") || m.name == snapshot.KernelName || m.name == "[vdso]" || pid == -1 {
 		b.open.Add(1)
-		b.todo <- m // there is room for all that may be seen
+		b.todo <- m // does not block: it has room for mostFiles
 	}
 }
 
-// all waits for what is still being read. It must not be called while files are added.
+// all returns the build IDs sorted by file name, after the last one is read. It must not run concurrently with add.
 func (b *buildIDs) all() perfdata.BuildIDs {
 	b.open.Wait()
 	slices.SortFunc(b.found, func(a, b perfdata.HeaderBuildID) int { return cmp.Compare(a.Filename, b.Filename) })
 	return slices.Clone(b.found)
 }
 
-// close ends collecting.
+// close stops collecting. b may be nil.
 func (b *buildIDs) close() {
 	if b != nil {
 		close(b.todo)
@@ -102,7 +102,7 @@ func (b *buildIDs) read(m mapped) (id []byte, misc perfdata.Misc, err error) {
 	inProcess := b.search
 	inProcess.Root = fmt.Sprintf("%s/%d/root", b.proc, m.pid)
 	id, err = userBuildID(inProcess, m.name)
-	if err != nil { // the process has ended, or may not be seen
+	if err != nil { // the process has ended, or permission is missing
 		id, err = userBuildID(b.search, m.name)
 	}
 	return id, perfdata.MiscUser, err
@@ -117,5 +117,5 @@ func noteBuildID(notes []byte, order binary.ByteOrder) []byte {
 	return recorded(object.BuildIDNote(notes, order, 4))
 }
 
-// recorded returns what perf.data has room for of a build ID: 20 bytes.
+// recorded returns the first 20 bytes of a build ID, which perf.data has room for.
 func recorded(buildID []byte) []byte { return buildID[:min(len(buildID), 20)] }

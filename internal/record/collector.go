@@ -15,8 +15,8 @@ import (
 	"github.com/bperf/bperf/perfdata"
 )
 
-// collector takes records from the rings to the output. While it runs, in a goroutine of its own, it owns its fields, except those that mutexes
-// guard; before and after that they belong to the goroutine of Run.
+// collector moves records from the rings to the output, in its own goroutine. While it runs, that goroutine owns the fields, except those that
+// mutexes guard. Before and after, they belong to the goroutine of Run.
 type collector struct {
 	*sources // opened; work guards what changes while the collector runs
 	writer
@@ -25,21 +25,21 @@ type collector struct {
 	programs *programs      // nil with Config.NoBPF, or without the privilege to see them
 	modules  *moduleWatcher // nil without the privilege to see them
 	sums     sumState
-	newest   []byte // of rings that keep the newest records
+	newest   []byte // buffer for drainNewest
 	waiter   *perfevent.Waiter
 	ended    chan struct{} // is closed when run has returned
-	work     sync.Mutex    // held except while waiting: events may be opened only then
+	work     sync.Mutex    // held except while the collector waits, so that join opens events only then
 	requests requests
 }
 
-// requests are what others want of the collector.
+// requests are what other goroutines want from the collector.
 type requests struct {
 	sync.Mutex
 	stop   bool
 	rotate bool
 }
 
-// newCollector prepares what is written besides the records of the rings.
+// newCollector returns a collector, and starts the watchers whose records come from outside the rings.
 func newCollector(s *sources) (*collector, error) {
 	c := &collector{sources: s, ended: make(chan struct{})}
 	if !c.userOnly() {
@@ -60,7 +60,7 @@ func newCollector(s *sources) (*collector, error) {
 		mapped = func([]byte, int32) {}
 	}
 	c.tally = newTally(c.events[0].attr.SampleType, mapped)
-	if c.cfg.Sums != nil { // nobody sees a header
+	if c.cfg.Sums != nil { // nobody reads a header of the stream
 		c.tally.task, c.machine = c.cfg.Sums.Task, host.System(os.DirFS("/"))
 	} else {
 		c.machine = host.Machine(os.DirFS("/"))
@@ -68,7 +68,7 @@ func newCollector(s *sources) (*collector, error) {
 	return c, c.describe(c.machine)
 }
 
-// close releases what it watches. c may be nil.
+// close stops the watchers. c may be nil.
 func (c *collector) close() {
 	if c == nil {
 		return
@@ -102,7 +102,8 @@ func (c *collector) listen() (err error) {
 	return nil
 }
 
-// idle is how long records stay in the rings at most, so that a file that is looked at, or cut off by a SIGKILL, has all but the last ones.
+// idle is the longest time that records stay in the rings. So a file that is read during the recording, or cut off by a SIGKILL, has all
+// records except the last ones.
 const idle = time.Second
 
 func (c *collector) run() error {
@@ -120,7 +121,7 @@ func (c *collector) run() error {
 	}
 }
 
-// step takes what the rings have.
+// step drains the rings and handles requests. It returns true at the end of the recording.
 func (c *collector) step() (over bool, err error) {
 	c.work.Lock()
 	defer c.work.Unlock()
@@ -142,7 +143,7 @@ func (c *collector) step() (over bool, err error) {
 	return false, nil
 }
 
-// patience returns how long to wait for records.
+// patience returns the timeout of the wait for records.
 func (c *collector) patience() time.Duration {
 	if c.cfg.Sums != nil && time.Now().Before(c.sums.pollUntil) {
 		return tasksPoll
@@ -167,7 +168,7 @@ func (c *collector) next() error {
 	return c.introduce()
 }
 
-// take returns what is wanted. To rotate is wanted once.
+// take returns the requests. It clears rotate.
 func (r *requests) take() (stop, rotate bool) {
 	r.Lock()
 	defer r.Unlock()
@@ -189,7 +190,7 @@ func (c *collector) rotate() {
 	c.waiter.Wake()
 }
 
-// report adds to a result what was written. c may be nil.
+// report adds the collector's counts to a result. c may be nil.
 func (c *collector) report(r *Result) {
 	if c == nil {
 		return
@@ -207,7 +208,7 @@ func (c *collector) report(r *Result) {
 	}
 }
 
-// introduce writes what exists already.
+// introduce writes the records of what exists already.
 func (c *collector) introduce() error {
 	if err := c.introduceEvents(); err != nil {
 		return err

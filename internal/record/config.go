@@ -1,4 +1,8 @@
-// Package record samples events for the system, CPUs, processes, threads, cgroups or a command, and writes what comes to perf.data.
+// Package record samples events for the system, CPUs, processes, threads, cgroups or a command, and writes the records to perf.data.
+//
+// An event is opened in places: on a CPU, for a thread, or for a thread on a CPU. The kernel writes the records of all events of a place to one
+// ring buffer. The collector drains the rings to the output. The tracker is the event that has the records of tasks and memory; it may be a
+// dummy event, which has no samples. Sums replace samples that BPF programs count in the kernel.
 package record
 
 import (
@@ -15,93 +19,93 @@ import (
 	"github.com/bperf/bperf/perfdata"
 )
 
-// Config is what is recorded, and how.
+// Config configures a recording.
 type Config struct {
 	session.Spec
 
 	Events       event.List
-	EventCgroups []string           // with -G: for each event the cgroup's name, or empty for none; nil without
+	EventCgroups []string           // -G: for each event the cgroup's name, or empty for none; nil without -G
 	Programs     *userprog.Programs // of event.Event.Program; nil if there are none. Run loads them, and the caller closes them
-	OutputNames  map[string]string  // of the events of maps through which they write, by map; those that are not in it have the map's name
+	OutputNames  map[string]string  // names of the events of maps through which Programs write, by map; default: the map's name
 
-	PerThread bool // a ring for each thread, not for each CPU, and no children
+	PerThread bool // a ring per thread instead of per CPU, and no children
 
-	Frequency  uint64 // samples in a second, for events that do not say otherwise; 0 with Period
+	Frequency  uint64 // samples per second, for events without their own; 0 with Period
 	Period     uint64 // events between two samples
-	Overrides  bool   // the user chose Frequency or Period, so that they are for all events
-	MaxRate    bool   // as many samples as the kernel allows, in place of Frequency
-	StrictRate bool   // a Frequency that the kernel does not allow is an error, and not lowered
+	Overrides  bool   // the user chose Frequency or Period, so they apply to all events
+	MaxRate    bool   // use the highest frequency that the kernel allows, instead of Frequency
+	StrictRate bool   // fail if the kernel does not allow Frequency, instead of lowering it
 
 	Callchain Callchain
 	StackSize uint32                    // bytes of the user's stack, with CallchainDWARF
 	Branches  perfdata.BranchSampleType // 0 for none
 
-	Addresses   bool  // -d: of data
+	Addresses   bool  // -d: addresses of data
 	PhysAddrs   bool  // physical addresses of data
 	Weight      bool  // cost of the sampled access
-	Raw         bool  // what tracepoints and PMUs have to add
-	SampleCPU   bool  // the CPU, also where the target is no CPU
-	Time        bool  // the time, also where it is of no use
-	PeriodSet   *bool // -P, --no-period; nil for where it varies
+	Raw         bool  // raw data of tracepoints and PMUs
+	SampleCPU   bool  // the CPU, even if the target is no CPU
+	Time        bool  // the time, even if nothing needs it
+	PeriodSet   *bool // -P, --no-period; nil: samples have the period if it varies
 	NoSamples   bool  // only records of tasks and memory
-	TaskCounts  bool  // -s: what each thread has counted, when it ends
+	TaskCounts  bool  // -s: the counts of each thread, when it ends
 	Namespaces  bool
 	Cgroups     bool
 	Switches    bool
-	NoBPF       bool   // nothing about BPF programs
-	ClockID     *int32 // nil for the clock of perf
+	NoBPF       bool   // no records of BPF programs
+	ClockID     *int32 // nil for perf's clock
 	AllUser     bool
 	AllKernel   bool
-	NoIdle      bool // leave out the CPUs' idle tasks, where the event can
+	NoIdle      bool // exclude the CPUs' idle tasks, if the event supports it
 	Inherit     bool // children and new threads, too
-	NoBuffering bool // wake for each sample
+	NoBuffering bool // wake the reader for each sample
 
-	RingPages   int  // of each ring, a power of two; 0 for what is usual
-	Overwrite   bool // keep what is newest in the rings, and write it at the end
-	Compression int  // level of zstd; 0 for none
+	RingPages   int  // of each ring, a power of two; 0 for the default
+	Overwrite   bool // keep the newest records in the rings, and write them at the end
+	Compression int  // zstd level; 0 for none
 	NoBuildIDs  bool
 
-	Sums   *Sums          // in place of samples; nil for samples
-	OffCPU *time.Duration // how long threads are blocked: samples for what takes as long, sums for the rest; nil for nothing of it
+	Sums   *Sums          // replaces samples; nil for samples
+	OffCPU *time.Duration // off-CPU time: a sample for each time of at least this length, sums for shorter ones; nil for none
 
-	// Allowance bounds the time that files of other users take; nil for a new one. Whoever sends Signals also calls its End, as the session reads them
-	// only while it records.
+	// Allowance bounds the time that bperf spends on files of other users; nil for a new one. The sender of Signals must also call its End, because
+	// the session reads them only while it records.
 	Allowance *allowance.Allowance
 
-	Output      string    // file; "-" for standard output, as a pipe
-	Stream      io.Writer // in place of Output, as a pipe; nil for that
+	Output      string    // file name; "-" for standard output, as a pipe
+	Stream      io.Writer // replaces Output, as a pipe; nil for Output
 	Switch      Switch
-	CommandLine []string // with which the session was asked for
-	Version     string   // of this program
+	CommandLine []string // command line for the header
+	Version     string   // bperf's version for the header
 
-	// Verbose gets what the user may want to know; or nil. Several goroutines call it and Notify, also at the same time.
+	// Verbose gets messages for -v; or nil. Several goroutines call it and Notify, even concurrently.
 	Verbose func(string)
 }
 
-// Callchain says how callchains are recorded.
+// Callchain is the way of recording callchains.
 type Callchain int
 
-// How callchains are recorded.
+// The ways of recording callchains.
 const (
 	CallchainNone  Callchain = iota
-	CallchainFP              // by frame pointers, in the kernel
-	CallchainDWARF           // the user's stack and registers, to be unwound later
-	CallchainLBR             // by the CPU's record of branches
+	CallchainFP              // the kernel unwinds by frame pointers
+	CallchainDWARF           // user stack and registers, for later unwinding
+	CallchainLBR             // from the CPU's last branch records
 )
 
-// Switch says when another file is begun; the zero value is never.
+// Switch selects when to begin another output file; the zero value is never.
 type Switch struct {
-	Requests <-chan os.Signal // at each; nil for none
-	Size     int64            // in bytes; 0 for any
-	Every    time.Duration    // 0 for never
-	MaxFiles int              // that are kept; 0 for all
+	Requests <-chan os.Signal // at each signal; nil for none
+	Size     int64            // at this size in bytes; 0 for any size
+	Every    time.Duration    // after this time; 0 for never
+	MaxFiles int              // number of files to keep; 0 for all
 }
 
 func (s Switch) on() bool { return s.Requests != nil || s.Size > 0 || s.Every > 0 }
 
-// SamplesCPUs reports whether with Sums the events are those of CPUs, though processes with all that they start are the target. An event of a thread begins a
-// period of its own, and has no sample of a thread that ends within it. All events have to be clocks, or cycles at a frequency: of these, who takes
-// more of a CPU has more samples.
+// SamplesCPUs reports whether, with Sums, bperf opens the events on CPUs although the target is processes and everything that they start. An
+// event of a thread starts with a new period, so a thread that ends within its first period gets no sample. All events must be clocks, or cycles
+// at a frequency, because their samples are in proportion to the time on the CPU.
 func (c *Config) SamplesCPUs() bool {
 	events, t := c.Events.Events(), c.Target
 	if len(events) == 0 || !c.CommandIsTarget() && len(t.PIDs) == 0 || len(t.TIDs) > 0 || t.User != "" || c.PerThread {
@@ -116,24 +120,24 @@ func (c *Config) SamplesCPUs() bool {
 	})
 }
 
-// samplesCPUs reports whether that is done.
+// samplesCPUs reports whether this recording has Sums and SamplesCPUs.
 func (p *plan) samplesCPUs() bool { return p.cfg.Sums != nil && p.cfg.SamplesCPUs() }
 
-// perCPU reports whether CPUs are recorded, whoever runs there.
+// perCPU reports whether the target is CPUs, with everything that runs there.
 func (c *Config) perCPU() bool { return c.Target.System || c.Target.CPUs != nil }
 
-// pipe reports whether what is written cannot be changed later.
+// pipe reports whether the output is a pipe, which cannot be changed after writing.
 func (c *Config) pipe() bool { return c.Output == "-" || c.Stream != nil }
 
-// addresses reports whether samples have the address of what was accessed: to unwind stacks, memory that is not executable has to be known, too.
+// addresses reports whether samples or their user stacks have addresses of data, so that mappings that are not executable are needed too.
 func (c *Config) addresses() bool { return c.Addresses || c.Callchain == CallchainDWARF }
 
-// data reports whether that is so for any event.
+// data reports whether addresses is true for any event.
 func (c *Config) data() bool {
 	return c.addresses() || slices.ContainsFunc(c.Events.Events(), func(e *event.Event) bool { return c.of(e).addresses() })
 }
 
-// of is the configuration for an event whose terms say something of its samples.
+// of returns the configuration with the terms of an event applied.
 func (c *Config) of(e *event.Event) *Config {
 	own, terms := *c, e.Sampling
 	if terms.Inherit != nil {
@@ -158,22 +162,22 @@ func (c *Config) of(e *event.Event) *Config {
 	return &own
 }
 
-// DefaultStack is how many bytes of the user's stack are recorded with CallchainDWARF where nothing else is said, as in perf.
+// DefaultStack is the default of Config.StackSize with CallchainDWARF, in bytes, as in perf.
 const DefaultStack = 8192
 
-// Result is how the session ended.
+// Result is the outcome of a recording.
 type Result struct {
 	session.Result
 
 	Samples    uint64
-	Lost       uint64 // records that found no room
-	Filtered   uint64 // samples that filters of events that are no tracepoints dropped
+	Lost       uint64 // records that found no room in a ring
+	Filtered   uint64 // samples dropped by filters of events other than tracepoints
 	Missed     uint64 // samples for which the kernel did not run a filter; exact with a period of 1, else an estimate
-	Throttled  uint64 // times that an event was stopped as it came too often
+	Throttled  uint64 // times that the kernel stopped an event because it came too often
 	Wakeups    uint64
-	Drained    uint64 // bytes, from rings
-	Bytes      int64  // written, without features
-	Original   int64  // the same before compression
-	Files      int    // that were begun
+	Drained    uint64 // bytes read from rings
+	Bytes      int64  // bytes written, without features
+	Original   int64  // Bytes before compression
+	Files      int    // number of output files
 	LastOutput string
 }

@@ -15,7 +15,7 @@ import (
 	"github.com/bperf/bperf/perfdata"
 )
 
-// described returns the events as the file lists them.
+// described returns the events in the form in which the file lists them.
 func (p *plan) described() []*perfdata.Event {
 	var all []*perfdata.Event
 	listed := p.listed()
@@ -24,7 +24,7 @@ func (p *plan) described() []*perfdata.Event {
 		if len(listed) < len(p.events) {
 			attr.Flags |= p.events[1].attr.Flags & tracking
 		}
-		if o.kind == offCPUSamples { // what stands in the file in place of raw data
+		if o.kind == offCPUSamples { // the file has callchains instead of raw data
 			attr.SampleType = attr.SampleType&^perfdata.SampleRaw | perfdata.SampleCallchain
 		}
 		all = append(all, &perfdata.Event{Attr: attr, IDs: o.ids, Name: o.event.Name, CPUs: o.event.CPUs})
@@ -45,7 +45,7 @@ func (p *plan) describe(f host.Features) error {
 		f[perfdata.FeatureBranchStack] = perfdata.Flag{}
 	}
 	if all := p.outputTypes(); p.cfg.pipe() && len(all) > 0 {
-		if types := linear.AppendBTF(nil, binary.LittleEndian, all); len(types) <= mostRaw { // that is what a record has room for
+		if types := linear.AppendBTF(nil, binary.LittleEndian, all); len(types) <= mostRaw { // what fits into a record
 			f[perfdata.FeatureBPFBTF] = perfdata.Opaque(types)
 		}
 	}
@@ -76,7 +76,7 @@ func (p *plan) groups() perfdata.GroupDescriptions {
 	return groups
 }
 
-// describeClock adds how the clock of the events relates to the time of day.
+// describeClock adds the relation between the clock of the events and the time of day.
 func (p *plan) describeClock(f host.Features) {
 	if p.cfg.ClockID == nil {
 		return
@@ -90,11 +90,11 @@ func (p *plan) describeClock(f host.Features) {
 	}
 }
 
-// setFeatures sets the features of a file that ends.
+// setFeatures sets the features of a file before it is closed.
 func (c *collector) setFeatures(w *perfdata.Writer) error {
 	pipe := c.cfg.pipe()
 	all := host.Features{}
-	if !pipe { // a pipe begins with these
+	if !pipe { // a pipe has these at its start
 		maps.Copy(all, c.machine)
 	}
 	if builds := c.builds.all(); len(builds) > 0 {
@@ -111,13 +111,13 @@ func (c *collector) setFeatures(w *perfdata.Writer) error {
 			return err
 		}
 	}
-	if !pipe || c.cfg.Sums != nil { // a stream of sums had them as they came
+	if !pipe || c.cfg.Sums != nil { // a stream of sums has got them already
 		return nil
 	}
 	return c.programs.pipe(w.SetFeature, c.cfg.Verbose)
 }
 
-// addFormats adds the formats of the tracepoints that are recorded.
+// addFormats adds the formats of the recorded tracepoints.
 func (p *plan) addFormats(f host.Features) error {
 	var names []string
 	for _, o := range p.events {
@@ -136,7 +136,7 @@ func (p *plan) addFormats(f host.Features) error {
 	return nil
 }
 
-// introduceEvents writes which event each ID is of, and which CPUs and threads were asked for.
+// introduceEvents writes the event of each ID, and the target's CPUs and threads.
 func (c *collector) introduceEvents() error {
 	index := &perfdata.IDIndex{}
 	for _, o := range c.listed() {
@@ -171,7 +171,7 @@ func (c *collector) introduceEvents() error {
 	return nil
 }
 
-// conclude writes what is known at the end: the last BPF programs, and from the counters of the events, lost samples.
+// conclude writes what is known at the end: off-CPU times, sums, the last BPF programs, and samples that filters dropped or that were lost.
 func (c *collector) conclude() error {
 	if err := c.writeOffCPU(true); err != nil {
 		return err
@@ -210,7 +210,8 @@ func (c *collector) conclude() error {
 	return nil
 }
 
-// readLost returns the number of samples of an event that found no room. A group is read as one, and its leader has the number, as the leader samples.
+// readLost returns the number of samples of an event that found no room. For a group that is read as one, the leader has the number, because only
+// the leader samples.
 func (s *sources) readLost(o *opened, fd *perfevent.Event) (uint64, error) {
 	words := 1 // the value, or the number of events
 	if o.attr.ReadFormat&perfevent.ReadFormatTimes != 0 {

@@ -10,20 +10,20 @@ import (
 	"github.com/bperf/bperf/perfdata"
 )
 
-// FilterError is a filter that could be read, but that this kernel does not take.
+// FilterError reports a valid filter that this kernel does not accept.
 type FilterError struct{ Err error }
 
 func (e *FilterError) Error() string { return e.Err.Error() }
 func (e *FilterError) Unwrap() error { return e.Err }
 
-// sampleFilter decides which samples of an event that is no tracepoint are kept. A nil filter lets all samples through.
+// sampleFilter is the filter of an event that is no tracepoint. A nil filter keeps all samples.
 type sampleFilter struct {
 	expr    *filter.Filter  // nil without --filter
-	program *filter.Program // nil before loadFilters, and where loaded runs alone
-	loaded  int             // descriptor of a program that somebody has loaded; 0 without
+	program *filter.Program // nil before loadFilters, or if only loaded runs
+	loaded  int             // descriptor of the user's loaded program; 0 without
 }
 
-// newFilter reads the filter of an event. Those of tracepoints are for the kernel to read.
+// newFilter parses the filter of an event; nil without. The kernel parses the filters of tracepoints.
 func newFilter(e *event.Event) (*sampleFilter, error) {
 	if e.PMU == "tracepoint" || e.Filter == "" && e.Program == "" {
 		return nil, nil
@@ -38,7 +38,8 @@ func newFilter(e *event.Event) (*sampleFilter, error) {
 	return f, nil
 }
 
-// addFiltered lets samples have what their filters read. The time stands in front of what differs from event to event, and all have it.
+// addFiltered adds the fields that filters read to the samples of their events. It adds the time to all events if one needs it, because the
+// time precedes the fields that may differ between events.
 func (p *plan) addFiltered() {
 	var time perfdata.SampleType
 	for _, o := range p.events {
@@ -52,7 +53,7 @@ func (p *plan) addFiltered() {
 	}
 }
 
-// loadFilters loads the programs of all filters, and those of the user's.
+// loadFilters loads the programs of all filters, and the user's programs.
 func (p *plan) loadFilters() error {
 	if err := p.cfg.Programs.Load(); err != nil {
 		return err
@@ -75,7 +76,7 @@ func (p *plan) loadFilters() error {
 	return nil
 }
 
-// load loads the filter, with a program of the user's if there is one.
+// load loads the filter, with the user's program source unless it is empty.
 func (f *sampleFilter) load(source string, programs *userprog.Programs) (err error) {
 	var ask *filter.Function
 	if source != "" {
@@ -96,7 +97,7 @@ func (f *sampleFilter) load(source string, programs *userprog.Programs) (err err
 	return err
 }
 
-// attach lets the program run for the samples of an open event, and of those that tasks inherit from it.
+// attach attaches the program to an open event. It also runs for the samples of events that tasks inherit from it.
 func (f *sampleFilter) attach(o *opened, fd *perfevent.Event) error {
 	program := f.loaded
 	if f.program != nil {
@@ -108,7 +109,7 @@ func (f *sampleFilter) attach(o *opened, fd *perfevent.Event) error {
 	return nil
 }
 
-// writeFiltered writes how many samples the filter of an event dropped.
+// writeFiltered writes the number of samples that the filter of an event dropped.
 func (c *collector) writeFiltered(o *opened) error {
 	if o.filter == nil || o.filter.program == nil {
 		return nil
@@ -132,7 +133,8 @@ func (c *collector) writeFiltered(o *opened) error {
 
 // writeMissed reports the samples of an event for which the kernel did not run its filter: it drops them uncounted while another BPF program, or
 // a map operation that was preempted, is under way on the CPU. The event's own count shows them. With a period of 1 the difference is the number of
-// lost samples. Otherwise it is an estimate: it contains what threads counted after their last sample, and periods that a late timer skipped.
+// lost samples. Otherwise it is an estimate, because it includes the counts of threads after their last sample, and periods that a late timer
+// skipped.
 func (c *collector) writeMissed(o *opened, counts filter.Counts) error {
 	missed, exact := c.ownCount(o).Missed(counts.Kept+counts.Dropped, counts.Value)
 	if missed == 0 {

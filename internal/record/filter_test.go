@@ -22,14 +22,14 @@ import (
 	"github.com/bperf/bperf/test/require"
 )
 
-// filtered is what a file has of one event.
+// filtered has the samples and losses of one event in a file.
 type filtered struct {
 	samples []*perfdata.Sample
-	dropped uint64 // as records say
-	missed  uint64 // the same
+	dropped uint64 // from records
+	missed  uint64 // from records
 }
 
-// readFiltered reads what a file has of each event, in the order in which they were asked for.
+// readFiltered reads the samples and losses of each event in a file, in the order of the events.
 func readFiltered(t *testing.T, name string) []filtered {
 	t.Helper()
 	r, err := perfdata.Open(name)
@@ -61,7 +61,7 @@ func readFiltered(t *testing.T, name string) []filtered {
 	return all
 }
 
-// faults records the page faults of a program twice: all of them, and those that a filter keeps. None is a major one: there is no disk to wait for.
+// faults records the page faults of a program with two events: one without and one with a filter. No fault is major, because none waits for a disk.
 func faults(t *testing.T, filter string, change func(*Config)) (every, kept filtered, result Result) {
 	t.Helper()
 	cfg := config(t, "minor-faults,page-faults") // not one of them twice: docs/kernel-notes.md
@@ -74,7 +74,7 @@ func faults(t *testing.T, filter string, change func(*Config)) (every, kept filt
 	return all[0], all[1], result
 }
 
-// pages are the addresses of samples, in their order.
+// pages returns the addresses of samples, in order.
 func pages(samples []*perfdata.Sample) []uint64 {
 	var all []uint64
 	for _, s := range samples {
@@ -84,8 +84,8 @@ func pages(samples []*perfdata.Sample) []uint64 {
 	return all
 }
 
-// checkFiltered compares samples with those of all that should be there, and what was dropped with the others. Where the kernel did not run the filter,
-// samples are missing, as many as it reports.
+// checkFiltered compares the samples that a filter kept with the expected subset of all, and the number of dropped samples with the rest. If the kernel
+// did not run the filter, as many samples are missing as bperf reports.
 func checkFiltered(t *testing.T, filter string, every, kept filtered, result Result, keeps func(*perfdata.Sample) bool) {
 	t.Helper()
 	var want []*perfdata.Sample
@@ -106,7 +106,7 @@ func checkFiltered(t *testing.T, filter string, every, kept filtered, result Res
 	}
 }
 
-// TestFilter keeps exactly those page faults that an expression is true for, and counts the others.
+// TestFilter keeps exactly the page faults for which an expression is true, and counts the others.
 func TestFilter(t *testing.T) {
 	const touched = 200
 	path := program.Program{Body: program.Touch, Times: touched}.Write(t)
@@ -134,7 +134,7 @@ func TestFilter(t *testing.T) {
 	for _, tt := range []struct {
 		filter string
 		keeps  func(*perfdata.Sample) bool
-		want   int // -1 if it is not known before
+		want   int // -1 if unknown
 	}{
 		{"cpu >= 0", is(true), -1},
 		{"cpu == 4096", is(false), 0},
@@ -211,7 +211,7 @@ func TestFilterByTask(t *testing.T) {
 	}
 }
 
-// TestFilterOfClock keeps samples that a timer takes, as far as an expression is true for them.
+// TestFilterOfClock filters the samples of a clock.
 func TestFilterOfClock(t *testing.T) {
 	cfg := config(t, "cpu-clock")
 	const middle = 1 << 13 // ns
@@ -270,7 +270,7 @@ func TestFilterByProgram(t *testing.T) {
 		var running sync.WaitGroup
 		running.Go(func() {
 			<-started
-			for range 300 { // each takes a ms or so
+			for range 300 { // each takes about 1 ms
 				if _, err := spins.Run(&ebpf.RunOptions{Data: make([]byte, 64), Repeat: 1000}); err != nil {
 					t.Errorf("run %s: %v", name, err)
 					break
@@ -279,7 +279,7 @@ func TestFilterByProgram(t *testing.T) {
 			signals <- syscall.SIGINT
 		})
 		result, err := Run(cfg)
-		begun() // also if it did not get so far
+		begun() // even if it did not get this far
 		running.Wait()
 		check(t, err)
 		got := readFiltered(t, cfg.Output)[0]
@@ -294,7 +294,7 @@ func TestFilterByProgram(t *testing.T) {
 	}
 }
 
-// TestFilterByCgroup keeps what runs in a cgroup, and not what runs in another.
+// TestFilterByCgroup keeps samples of one cgroup, and drops those of another.
 func TestFilterByCgroup(t *testing.T) {
 	path := program.Program{Body: program.Touch, Times: 100}.Write(t)
 	dir := newCgroup(t)
@@ -311,7 +311,7 @@ func TestFilterByCgroup(t *testing.T) {
 		in     bool
 	}{{"cgroup == /" + name, true}, {"cgroup != /" + name, false}, {fmt.Sprintf("cgroup == %d", inode), true}} {
 		_, kept, result := faults(t, tt.filter, command)
-		// The faults of a shell are not the same from one run to the next, those of the program are.
+		// The faults of a shell differ between runs; those of the program do not.
 		if missed := int(result.Missed); len(kept.samples)+missed < 100 || int(result.Filtered)+missed < 100 || kept.dropped != result.Filtered {
 			t.Errorf("%s: %d kept, %d dropped, %d in the file: want 100 at least of each", tt.filter, len(kept.samples), result.Filtered, kept.dropped)
 		}

@@ -12,11 +12,11 @@ import (
 	"github.com/bperf/bperf/perfdata"
 )
 
-// followCPU lets a CPU join that has come online, or says that it is not recorded.
+// followCPU calls join for a CPU that came online, and notifies the user whether it is recorded.
 func (s *recorder) followCPU(change target.CPUChange, join func(cpu int) error) {
 	t := s.sources.target
 	switch {
-	case s.cfg.PerThread: // its events are of no CPU
+	case s.cfg.PerThread: // events of threads are not bound to CPUs
 	case change.Number == 0:
 		s.cfg.Notify("The kernel's messages of CPUs that have come online were lost: such CPUs are not recorded. Start again to record them")
 	case change.Online && (s.cfg.Target.CPUs == nil || slices.Contains(t.CPUs, change.CPU) || slices.Contains(t.Offline, change.CPU)):
@@ -28,10 +28,10 @@ func (s *recorder) followCPU(change target.CPUChange, join func(cpu int) error) 
 	}
 }
 
-// join opens all events on a CPU that has come online: those that were open there ended when it went.
+// join opens all events on a CPU that came online. Events that were open there ended when it went offline.
 //
-// The headers of files and pipes list the IDs of events, and perf refuses samples with others. So the records of the new events get IDs of the same
-// events in places that were there from the start.
+// The header of a file or pipe lists the IDs of events, and perf rejects samples with other IDs. So the records of the new events get IDs that the
+// same events have in places that were open from the start.
 func (c *collector) join(cpu int) error {
 	switch {
 	case c.cfg.Overwrite:
@@ -49,7 +49,7 @@ func (c *collector) join(cpu int) error {
 	c.later = true
 	rings := len(c.order)
 	for _, o := range c.events {
-		if len(c.target.Threads) > 0 && o.kind.onTarget() { // events of threads go on when a CPU is back
+		if len(c.target.Threads) > 0 && o.kind.onTarget() { // events of threads continue when a CPU is back
 			continue
 		}
 		if err := c.joinEvent(o, place{cpu, perfevent.AnyThread}); err != nil {
@@ -64,9 +64,9 @@ func (c *collector) join(cpu int) error {
 	return nil
 }
 
-// joinEvent opens an event on a CPU. Its ring goes on if it has one.
+// joinEvent opens an event on a CPU. It reuses the ring of the CPU if there is one.
 func (s *sources) joinEvent(o *opened, at place) error {
-	for i := range o.places { // it still runs if the CPU came online while the recording began
+	for i := range o.places { // it still runs if the CPU came online during the start of the recording
 		if o.places[i] == at {
 			if err := o.fds[i].Disable(); err != nil {
 				return err
@@ -88,13 +88,13 @@ func (s *sources) joinEvent(o *opened, at place) error {
 	return err
 }
 
-// knownID is the ID of an event in a place that was there from the start, if possible on the same CPU.
+// knownID returns the ID of an event in a place that was open from the start, if possible on the same CPU.
 func (o *opened) knownID(cpu int) uint64 {
 	i := slices.IndexFunc(o.places[:len(o.ids)], func(at place) bool { return at.cpu == cpu })
 	return o.ids[max(i, 0)]
 }
 
-// rename replaces the IDs of events that were opened later, in records.
+// rename replaces, in records, the IDs of events that were opened later.
 func (r *ring) rename(sampleType perfdata.SampleType, first, rest []byte) (_, _ []byte) {
 	const ids = perfdata.SampleIdentifier | perfdata.SampleEventID
 	if len(r.later) == 0 || sampleType&ids == 0 { // a single event has none

@@ -10,10 +10,10 @@ func TestMissed(t *testing.T) {
 		exact          bool
 	}{
 		{100, 1000, OwnCount{1000, 2, 10}, 0, false},
-		{100, 1000, OwnCount{1019, 2, 10}, 0, false}, // what does not make a sample yet
-		{100, 1000, OwnCount{1050, 2, 10}, 3, false}, // less one for each place
-		{100, 1000, OwnCount{1050, 2, 0}, 3, false},  // with a period that varies, their mean
-		{100, 1000, OwnCount{900, 2, 10}, 0, false},  // it ran on after it was read
+		{100, 1000, OwnCount{1019, 2, 10}, 0, false}, // incomplete periods
+		{100, 1000, OwnCount{1050, 2, 10}, 3, false}, // minus one incomplete period per place
+		{100, 1000, OwnCount{1050, 2, 0}, 3, false},  // a varying period: the mean
+		{100, 1000, OwnCount{900, 2, 10}, 0, false},  // samples came after the count was read
 		{100, 100, OwnCount{103, 2, 1}, 3, true},
 		{0, 0, OwnCount{1000, 2, 1}, 1000, true},
 		{0, 0, OwnCount{1000, 2, 10}, 98, false},

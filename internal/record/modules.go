@@ -16,21 +16,21 @@ import (
 	"github.com/bperf/bperf/perfdata"
 )
 
-// moduleWatcher reports the modules that the kernel loads and unloads (bpf/modules.bpf.c), for which the kernel writes no records.
+// moduleWatcher reports the modules that the kernel loads and unloads (bpf/modules.bpf.c), because the kernel writes no records for them.
 type moduleWatcher struct {
-	files   map[string]string // of modules, by name; nil until one is loaded
+	files   map[string]string // files of modules by name; nil until a module is loaded
 	objects *ebpf.Collection
 	links   []link.Link
 	cpus    []moduleEvents
 }
 
-// moduleEvents are what BPF programs write on one CPU.
+// moduleEvents is the event of one CPU that BPF programs write to.
 type moduleEvents struct {
 	event *perfevent.Event
 	ring  *perfevent.Ring
 }
 
-// watchModules starts to watch. Times are those of the clock of attr.
+// watchModules starts to watch. Times are of the clock of attr.
 func watchModules(attr *perfdata.Attr) (*moduleWatcher, error) {
 	w := &moduleWatcher{}
 	if err := w.open(attr); err != nil {
@@ -113,7 +113,7 @@ func (w *moduleWatcher) close() {
 	*w = moduleWatcher{}
 }
 
-// wake lets a waiter return when there is a change. w may be nil.
+// wake adds the rings to a waiter, which then returns when there is a change. w may be nil.
 func (w *moduleWatcher) wake(waiter *perfevent.Waiter) error {
 	if w == nil {
 		return nil
@@ -126,14 +126,14 @@ func (w *moduleWatcher) wake(waiter *perfevent.Waiter) error {
 	return nil
 }
 
-// moduleChange is struct module_change of bpf/modules.bpf.c, with the time.
+// moduleChange is struct module_change from bpf/modules.bpf.c, with the time.
 type moduleChange struct {
 	time     uint64 // ns of the events' clock
 	module   procfs.Module
 	unloaded bool
 }
 
-// changes calls f for each change since the last call: those of one CPU in the order in which they were made. w may be nil.
+// changes calls f for each change since the last call, in the order of time per CPU. w may be nil.
 func (w *moduleWatcher) changes(f func(moduleChange) error) error {
 	if w == nil {
 		return nil
@@ -148,7 +148,7 @@ func (w *moduleWatcher) changes(f func(moduleChange) error) error {
 				break
 			}
 			if record.Type != perfevent.RecordSample {
-				continue // of changes that were lost, which the programs count, too
+				continue // a record of lost changes, which the programs count too
 			}
 			change, err := decodeModuleChange(record.Body)
 			if err != nil {
@@ -186,8 +186,8 @@ func (w *moduleWatcher) lost() (n uint64, err error) {
 	return n, err
 }
 
-// write writes which modules of a kernel release were loaded and unloaded. A loaded module gets a record of its mapping, with its build ID. An unloaded
-// one gets the record with which the kernel removes other code, as no record removes a mapping. w may be nil.
+// write writes records of the modules that were loaded and unloaded. A loaded module gets a record of its mapping, with its build ID. An unloaded one
+// gets the record with which the kernel removes other code, because there is no record that removes a mapping. w may be nil.
 func (w *moduleWatcher) write(to *writer, builds *buildIDs, release string) error {
 	return w.changes(func(c moduleChange) error {
 		m := &c.module
@@ -203,7 +203,7 @@ func (w *moduleWatcher) write(to *writer, builds *buildIDs, release string) erro
 			w.files = snapshot.ModuleFiles("/lib/modules/" + release)
 		}
 		file := snapshot.ModuleFile(m.Name, w.files)
-		buildID, _, _ := builds.read(mapped{file, -1}) // without one it may have been unloaded
+		buildID, _, _ := builds.read(mapped{file, -1}) // empty if the module was unloaded already
 		return to.emit(perfdata.MiscKernel, &perfdata.Mmap2{SampleID: id, PID: -1, Start: m.Start, Length: m.Size, BuildID: buildID,
 			Protection: syscall.PROT_READ | syscall.PROT_EXEC, Flags: syscall.MAP_PRIVATE, Filename: file})
 	})

@@ -18,8 +18,8 @@ import (
 
 const moduleSpins = 10_000_000
 
-// TestModules loads and unloads modules while it records, two builds of one among them. Where one was, the next is often loaded. Names of those that are
-// gone come from their files, as long as these are of the same build.
+// TestModules loads and unloads modules during a recording, including two builds of one. A module is often loaded where another one was. The names of
+// unloaded modules come from their files, as long as these are of the same build.
 func TestModules(t *testing.T) {
 	kmod.Require(t)
 	first := kmod.Module{Name: "bperf_first", Spins: moduleSpins}
@@ -76,17 +76,18 @@ func TestModules(t *testing.T) {
 
 const forever = ^uint64(0)
 
-// life is the time for which a module was loaded.
+// life is the time in which a module was loaded.
 type life struct {
 	name       string
 	buildID    []byte
 	start, end uint64
-	from, to   uint64 // times; 0 for what was there before
+	from, to   uint64 // times; 0 if loaded before the recording
 	samples    int
 }
 
-// readLives returns the modules of the test in a recording, in the order in which they were loaded. A sample at an address where one of them was at some time
-// is an error if none was there when it was taken. One that was there before the recording still runs its exit function, where the next can be loaded.
+// readLives returns the test's modules in a recording, in the order of their loads. It reports an error for a sample at an address where one of them was
+// loaded at some time, but none when the sample was taken. A module from before the recording still runs its exit function, where the next one can be
+// loaded.
 func readLives(t *testing.T, file string) []*life {
 	t.Helper()
 	r, err := perfdata.Open(file)
@@ -141,12 +142,12 @@ func readLives(t *testing.T, file string) []*life {
 
 func isOurs(name string) bool { return strings.HasPrefix(moduleName(name), "bperf_") }
 
-// moduleName returns the name of a module: of its file, or of its name in brackets.
+// moduleName returns the name of a module, from its file or from its name in brackets.
 func moduleName(name string) string {
 	return strings.TrimSuffix(filepath.Base(strings.Trim(name, "[]")), ".ko")
 }
 
-// wantSamples checks how many samples the modules that were loaded while bperf recorded have in their functions, and how many without a function.
+// wantSamples checks the number of samples in functions, and without a function, of the modules that were loaded during the recording.
 func wantSamples(t *testing.T, what, file string, named, nameless map[string]int) {
 	t.Helper()
 	r, err := perfdata.Open(file)

@@ -13,22 +13,22 @@ import (
 	"github.com/bperf/bperf/perfdata"
 )
 
-// offCPUName is what perf calls the event for the time that threads are blocked.
+// offCPUName is perf's name for the event of off-CPU time.
 const offCPUName = "offcpu-time"
 
-// offCPU turns what is measured of blocked threads into samples: the period is the time in ns.
+// offCPU turns off-CPU times into samples, whose period is the time in ns.
 type offCPU struct {
 	*offcpu.Switches
-	recorder *offcpu.Recorder // nil where sums are kept in place of samples
+	recorder *offcpu.Recorder // nil with Sums
 	byThread bool
 	event    *opened // nil with Sums
 	cgroups  bool    // samples have the cgroup
 	buf      []byte
-	marked   uint64 // time of the last mark, by the clock of the events
+	marked   uint64 // time of the last mark, in the clock of the events
 	finished bool
 }
 
-// offCPUEvent is the event to whose rings the BPF programs write. It stands in the file as the one that perf writes.
+// offCPUEvent returns the event to whose rings the BPF programs write. The file lists it like the event that perf writes.
 func (p *plan) offCPUEvent() *opened {
 	o := &opened{kind: offCPUSamples, event: &event.Event{Name: offCPUName, PMU: "software", Scale: 1}}
 	o.leader = o
@@ -46,7 +46,7 @@ func (p *plan) offCPUEvent() *opened {
 	return o
 }
 
-// openOffCPU loads what measures, and opens the event on all CPUs.
+// openOffCPU loads the BPF programs that measure off-CPU time, and opens the event on all CPUs.
 func (s *sources) openOffCPU() error {
 	if s.cfg.OffCPU == nil && (s.cfg.Sums == nil || s.cfg.Sums.OffCPU == nil) {
 		return nil
@@ -111,7 +111,7 @@ func (s *sources) openOffCPUEvent() error {
 	return nil
 }
 
-// follow adds threads to those that are measured. It may be called for nil.
+// follow adds threads to measure. f may be nil.
 func (f *offCPU) follow(threads []target.Thread) error {
 	if f == nil || !f.byThread {
 		return nil
@@ -124,7 +124,7 @@ func (f *offCPU) follow(threads []target.Thread) error {
 	return nil
 }
 
-// enable may be called for nil.
+// enable starts or stops measuring. f may be nil.
 func (f *offCPU) enable(on bool) error {
 	if f == nil || f.finished {
 		return nil
@@ -132,7 +132,7 @@ func (f *offCPU) enable(on bool) error {
 	return f.Enable(on)
 }
 
-// close may be called for nil.
+// close stops measuring and frees the programs. f may be nil.
 func (f *offCPU) close() {
 	switch {
 	case f == nil:
@@ -143,7 +143,7 @@ func (f *offCPU) close() {
 	}
 }
 
-// keep writes records of a ring: those of BPF programs as samples, others as they are.
+// keep writes records of a ring: records of BPF programs as samples, others unchanged.
 func (f *offCPU) keep(w *writer, first, rest []byte) error {
 	records := append(append([]byte(nil), first...), rest...)
 	for len(records) > 0 {
@@ -167,7 +167,7 @@ func (f *offCPU) keepOne(w *writer, record []byte) error {
 	if perfdata.RecordType(ne.Uint32(record)) != perfdata.RecordSample {
 		return w.keep(record, nil)
 	}
-	const timeAt, rawAt = headerSize + 24, headerSize + 48 // behind: identifier, IP, IDs; these, time, CPU, period
+	const timeAt, rawAt = headerSize + 24, headerSize + 48 // after identifier, IP and IDs; after these, time, CPU and period
 	if len(record) < rawAt+4 {
 		return fmt.Errorf("a sample of %s has %d bytes", offCPUName, len(record))
 	}
@@ -224,7 +224,7 @@ func (p *plan) offCPUOpened() *opened {
 	return nil
 }
 
-// writeOffCPU writes the sums so far with the current time, and at the end the time of threads that are still blocked.
+// writeOffCPU writes the sums so far, with the current time. At the end it also writes the times of threads that are still blocked.
 func (c *collector) writeOffCPU(end bool) error {
 	f := c.offCPU
 	if f == nil || f.recorder == nil {

@@ -20,7 +20,7 @@ import (
 	"github.com/bperf/bperf/test/require"
 )
 
-// blockedTask is what a recording tells of one thread.
+// blockedTask is what a recording has of one thread.
 type blockedTask struct {
 	pid, tid int32
 	comm     string // at its last sample
@@ -36,7 +36,7 @@ func offCPUConfig(t *testing.T, threshold time.Duration) Config {
 	return cfg
 }
 
-// readBlocked reads what a recording tells of threads, in the order in which a reader gets it.
+// readBlocked reads the off-CPU times of threads in a recording, in the order in which a reader gets them.
 func readBlocked(t *testing.T, name string) map[int32]*blockedTask {
 	t.Helper()
 	r, err := perfdata.Open(name)
@@ -73,13 +73,13 @@ func readBlocked(t *testing.T, name string) map[int32]*blockedTask {
 	return tasks
 }
 
-// sleeper is a program whose threads, and one more, sleep so many times for a millisecond.
+// sleeper returns a program whose threads, and one more, sleep for 1 ms a number of times.
 func sleeper(t *testing.T, times uint64, threads uint16, wait bool) string {
 	return program.Program{Body: program.Sleep, Times: times, Tasks: threads, Threads: true, Wait: wait}.Write(t)
 }
 
-// bound is what holds for a thread that sleeps so many times for a millisecond: the timer runs already when the thread leaves its CPU, and a
-// busy machine can let it wait there. So the half of that time is taken for the least, and the most is the time of the recording.
+// bound checks the time of a thread that sleeps for 1 ms a number of times. The timer already runs when the thread leaves its CPU, and the thread may
+// wait there on a busy machine. So the minimum is half of the time, and the maximum is the time of the recording.
 func (b *blockedTask) bound(t *testing.T, times int, wall time.Duration) {
 	t.Helper()
 	if least := time.Duration(times) * time.Millisecond / 2; b.total < least || b.total > wall {
@@ -87,7 +87,7 @@ func (b *blockedTask) bound(t *testing.T, times int, wall time.Duration) {
 	}
 }
 
-// TestOffCPU finds how long the threads of a command sleep: each time, or as a sum.
+// TestOffCPU measures the sleeps of a command's threads, as samples or as sums.
 func TestOffCPU(t *testing.T) {
 	const times, threads = 100, 3
 	for _, tt := range []struct {
@@ -131,7 +131,7 @@ func firstOf(pids map[int32]bool) int32 {
 	return 0
 }
 
-// TestOffCPUThreshold writes what takes long when it is over, and the rest as sums.
+// TestOffCPUThreshold checks that long times become samples, and the others sums.
 func TestOffCPUThreshold(t *testing.T) {
 	const times = 50
 	cfg := offCPUConfig(t, 500*time.Millisecond)
@@ -165,7 +165,7 @@ func TestOffCPUThreshold(t *testing.T) {
 	}
 }
 
-// TestOffCPUStillBlocked tells of those that are blocked when the recording ends.
+// TestOffCPUStillBlocked records threads that are blocked when the recording ends.
 func TestOffCPUStillBlocked(t *testing.T) {
 	for _, threshold := range []time.Duration{0, time.Hour} {
 		cfg := offCPUConfig(t, threshold)
@@ -195,7 +195,7 @@ func TestOffCPUStillBlocked(t *testing.T) {
 	}
 }
 
-// TestOffCPUTargets measures those that were asked for, and nobody else.
+// TestOffCPUTargets measures the target, and nothing else.
 func TestOffCPUTargets(t *testing.T) {
 	const times, threads = 30, 2
 	for _, tt := range []struct {
@@ -252,7 +252,7 @@ func TestOffCPUTargets(t *testing.T) {
 	}
 }
 
-// TestOffCPUOfCgroup measures tasks of a cgroup alone.
+// TestOffCPUOfCgroup measures only tasks of a cgroup.
 func TestOffCPUOfCgroup(t *testing.T) {
 	require.Root(t)
 	root := snapshot.CgroupRoot("/proc")

@@ -12,23 +12,23 @@ import (
 	"github.com/bperf/bperf/perfdata"
 )
 
-// output is the file that is written, or with Config.Switch one file after the other, or a pipe.
+// output writes one file, or with Config.Switch one file after the other, or a pipe.
 type output struct {
 	cfg     *Config
 	options perfdata.Options
-	end     func(*perfdata.Writer) error // sets the features of a file that ends
+	end     func(*perfdata.Writer) error // sets the features of a file before it is closed
 	writer  *perfdata.Writer
 	file    *reserved // nil for a pipe
 	name    string
 
-	files    int      // begun
-	kept     []string // with Config.Switch, the oldest first
-	bytes    int64    // of files that are finished
-	original int64
+	files    int      // number of files so far
+	kept     []string // finished files with Config.Switch, the oldest first
+	bytes    int64    // size of the finished files
+	original int64    // bytes before compression
 	closed   bool
 }
 
-// newOutput begins the output. start has the features that are known by then.
+// newOutput begins the output. start has the features that are known before the records.
 func newOutput(cfg *Config, events []*perfdata.Event, start host.Features, end func(*perfdata.Writer) error) (*output, error) {
 	o := &output{cfg: cfg, name: cfg.Output, end: end, options: perfdata.Options{Events: events, StartFeatures: start, Compress: cfg.Compression}}
 	return o, o.begin()
@@ -45,7 +45,7 @@ func (o *output) begin() (err error) {
 		o.writer, err = perfdata.NewPipeWriter(os.Stdout, o.options)
 		return err
 	}
-	// As with perf, what was there before is kept under another name, once.
+	// As in perf, an existing file is kept as NAME.old, which replaces an older one.
 	if info, err := os.Stat(o.name); err == nil && info.Mode().IsRegular() && info.Size() > 0 {
 		if err := os.Rename(o.name, o.name+".old"); err != nil {
 			return fmt.Errorf("keep the recording that is there already: %w", err)
@@ -63,7 +63,7 @@ func (o *output) begin() (err error) {
 	return nil
 }
 
-// append writes records as they are in a ring.
+// append writes records in the encoding of a ring.
 func (o *output) append(records ...[]byte) error {
 	n := 0
 	for _, r := range records {
@@ -90,7 +90,7 @@ func (o *output) write(misc perfdata.Misc, v perfdata.Value) error {
 	return nil
 }
 
-// explain adds to an error of writing what it means for the recording.
+// explain adds the consequence for the recording to a write error.
 func (o *output) explain(err error) error {
 	if errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT) || errors.Is(err, syscall.EFBIG) {
 		return fmt.Errorf("write %s: %w. What was recorded up to there can be read", o.name, err)
@@ -144,7 +144,7 @@ func (o *output) next() error {
 // keep renames a finished file to a name with the time, and removes the oldest file if there are too many.
 func (o *output) keep() error {
 	name := o.timedName()
-	for exists(name) { // perf has no finer names, and loses a file
+	for exists(name) { // perf's names are no finer, and perf overwrites the file
 		time.Sleep(time.Millisecond)
 		name = o.timedName()
 	}
@@ -179,7 +179,7 @@ type writer struct {
 	tally *tally
 }
 
-// emit writes a record that the kernel did not write.
+// emit writes a record that bperf made itself.
 func (w *writer) emit(misc perfdata.Misc, v perfdata.Value) error {
 	switch m := v.(type) {
 	case *perfdata.Mmap:
@@ -196,7 +196,7 @@ func (w *writer) emit(misc perfdata.Misc, v perfdata.Value) error {
 	return w.out.write(misc, v)
 }
 
-// keep writes and tallies records of a ring, in two parts. Records that could not be written are not tallied.
+// keep writes and tallies records of a ring, which come in two parts. It does not tally records that could not be written.
 func (w *writer) keep(first, rest []byte) error {
 	before := *w.tally
 	if err := w.tally.add(first, rest); err != nil {
@@ -212,22 +212,22 @@ func (w *writer) keep(first, rest []byte) error {
 	return nil
 }
 
-// reserved is a file that always has room for what must be written at its end, as its disk space is allocated in advance. On a disk that is
-// full, the records end while there is still room for the features.
+// reserved is a file whose disk space is allocated in advance. If the disk becomes full, the records stop while there is still room for the
+// features, which are written at the end.
 type reserved struct {
 	*os.File
-	at        int64 // where the next byte is written
-	allocated int64 // bytes; -1 where the file system cannot allocate in advance
+	at        int64 // offset of the next write
+	allocated int64 // bytes; -1 if the file system cannot allocate in advance
 }
 
 const (
-	reserve = 1 << 20 // bytes that are kept for the end
-	ahead   = 4 << 20 // bytes that are allocated at a time, beyond the reserve
+	reserve = 1 << 20 // bytes reserved for the features
+	ahead   = 4 << 20 // bytes to allocate at a time, beyond the reserve
 
-	keepSize = 1 // FALLOC_FL_KEEP_SIZE of include/uapi/linux/falloc.h
+	keepSize = 1 // FALLOC_FL_KEEP_SIZE from include/uapi/linux/falloc.h
 )
 
-// room returns an error if there is no room for n more bytes and the end. r may be nil: a pipe has room.
+// room returns an error if there is no room for n more bytes and the features. r may be nil, for a pipe, which always has room.
 func (r *reserved) room(n int) error {
 	if r == nil || r.allocated < 0 || r.at+int64(n)+reserve <= r.allocated {
 		return nil
@@ -241,9 +241,9 @@ func (r *reserved) Write(b []byte) (int, error) {
 	return n, err
 }
 
-// grow allocates up to an offset, and the reserve behind it.
+// grow allocates space up to an offset, plus the reserve.
 func (r *reserved) grow(to int64) error {
-	for _, extra := range []int64{ahead, 0} { // where so much is not left, perhaps a little less is
+	for _, extra := range []int64{ahead, 0} { // without space for ahead, try less
 		err := syscall.Fallocate(int(r.Fd()), keepSize, r.allocated, to+reserve+extra-r.allocated)
 		switch {
 		case err == nil:
@@ -253,7 +253,7 @@ func (r *reserved) grow(to int64) error {
 			if extra == 0 {
 				return err
 			}
-		default: // not a file, or not on this file system: then it is full when it is full
+		default: // no regular file, or not supported by the file system: continue without a reserve
 			r.allocated = -1
 			return nil
 		}
@@ -267,7 +267,7 @@ func (r *reserved) Seek(offset int64, whence int) (int64, error) {
 	return at, err
 }
 
-// Close gives back what was allocated and not used.
+// Close frees the unused space and closes the file.
 func (r *reserved) Close() error {
 	if r.allocated <= 0 {
 		return r.File.Close()

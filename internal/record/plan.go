@@ -10,14 +10,14 @@ import (
 	"github.com/bperf/bperf/perfdata"
 )
 
-// kind says what an event of a recording is for.
+// kind is the purpose of an event in a recording.
 type kind int
 
 const (
 	sampled       kind = iota // one of Config.Events
 	sideBand                  // counts nothing: has the records of the target's tasks, memory and BPF programs
 	bpfLoads                  // counts nothing: has the records of the BPF programs of the whole machine
-	offCPUSamples             // counts nothing: BPF programs write how long threads were blocked to its rings
+	offCPUSamples             // counts nothing: BPF programs write the off-CPU times of threads to its rings
 	programOutput             // counts nothing: the user's programs write its samples
 )
 
@@ -27,23 +27,23 @@ func (k kind) dummy() bool { return k == sideBand || k == bpfLoads }
 // onTarget reports whether the event is opened for the target; the others are opened on all CPUs.
 func (k kind) onTarget() bool { return k == sampled || k == sideBand }
 
-// opened is an event of the recording: what its samples are like, and where it is open.
+// opened is an event of the recording, with the places where it is open.
 type opened struct {
 	kind   kind
 	event  *event.Event
-	cgroup string // its name; empty without
+	cgroup string // name of its cgroup; empty without
 	attr   perfdata.Attr
-	leader *opened       // of its group; itself for leaders
-	filter *sampleFilter // of its samples; nil without, and for tracepoints
-	output string        // of kind programOutput: the map through which programs write
+	leader *opened       // of its group; a leader's leader is itself
+	filter *sampleFilter // nil without, and for tracepoints
+	output string        // name of the map through which programs write; for programOutput
 	silent bool          // the file does not list it
 	fds    []*perfevent.Event
 	ids    []uint64
-	places []place // of fds
-	later  int     // how many of these, the last ones, are on CPUs that came online during the recording
+	places []place // where each of fds is open
+	later  int     // the last later places are on CPUs that came online during the recording
 }
 
-// plan is which events are opened, and with which attributes.
+// plan has the events to open and their attributes.
 type plan struct {
 	cfg      *Config
 	events   []*opened
@@ -51,7 +51,7 @@ type plan struct {
 	ringSize int     // bytes
 }
 
-// newPlan plans the events of a recording. They have the attributes with which perf opens events, so that reports look the same.
+// newPlan plans the events of a recording. They get the same attributes as in perf, so that reports look the same.
 func newPlan(cfg *Config) (*plan, error) {
 	p := &plan{cfg: cfg}
 	if p.cfg.ClockID == nil && len(p.cfg.Programs.RingBuffers()) > 0 {
@@ -77,7 +77,7 @@ func newPlan(cfg *Config) (*plan, error) {
 		}
 	}
 	p.addFiltered()
-	for _, o := range p.events { // of a group that is read as one, the leader alone samples
+	for _, o := range p.events { // in a group that is read as one, only the leader samples
 		if o.leader != o && o.event.ReadGroup {
 			o.attr.SamplePeriod, o.attr.SampleType = 0, o.leader.attr.SampleType
 			o.attr.Flags &^= perfdata.AttrFreq
@@ -109,8 +109,8 @@ func newPlan(cfg *Config) (*plan, error) {
 	return p, nil
 }
 
-// silence leaves the dummy out of the file if there is just one other event: then samples need no ID, which is a twelfth of their size. The
-// dummy gets the attributes with which its records look like those of the other event.
+// silence leaves the dummy out of the file if there is only one other event. Then samples need no ID, which saves a twelfth of their size. The
+// dummy gets attributes that make its records look like those of the other event.
 func (p *plan) silence() {
 	last := p.events[len(p.events)-1]
 	if len(p.events) != 2 || !last.kind.dummy() {
@@ -148,8 +148,8 @@ func (p *plan) attr(e *event.Event, leads bool, members int) perfdata.Attr {
 			a.SamplePeriod, a.Flags = c.Frequency, a.Flags|perfdata.AttrFreq
 		}
 	}
-	// With the period in its samples, the kernel takes each event of a tracepoint as a sample, whatever the period is to be (perf_swevent_event
-	// in kernel/events/core.c).
+	// With PERF_SAMPLE_PERIOD, the kernel samples each event of a tracepoint and ignores the requested period (perf_swevent_event in
+	// kernel/events/core.c).
 	if a.Has(perfdata.AttrFreq) || a.Type == perfdata.TypeTracepoint && a.SamplePeriod == 1 {
 		a.SampleType |= perfdata.SamplePeriod
 	}
@@ -222,7 +222,7 @@ func (c *Config) sampleBits(a *perfdata.Attr) {
 	}
 }
 
-// callchain adds callchains.
+// callchain adds the fields and flags for callchains.
 func (c *Config) callchain(a *perfdata.Attr) {
 	if c.Callchain == CallchainNone {
 		return
@@ -242,7 +242,7 @@ func (c *Config) callchain(a *perfdata.Attr) {
 	}
 }
 
-// common sets what all events have, the dummy too.
+// common sets the attributes that all events share, including the dummy.
 func (p *plan) common(a *perfdata.Attr) {
 	if p.cfg.ClockID != nil {
 		a.Flags |= perfdata.AttrUseClockID
@@ -250,7 +250,7 @@ func (p *plan) common(a *perfdata.Attr) {
 	}
 }
 
-// dummy returns an event that counts nothing, and runs from the start, so that nothing new is missed while the snapshot is written.
+// dummy returns an event that counts nothing and runs from the start, so that no change is missed while the snapshot is written.
 func (p *plan) dummy(k kind) *opened {
 	o := &opened{kind: k, event: &event.Event{Name: "dummy:HG", PMU: "software", Scale: 1}}
 	o.leader = o
@@ -282,7 +282,7 @@ func (p *plan) listed() []*opened {
 	return slices.DeleteFunc(slices.Clone(p.events), func(o *opened) bool { return o.silent })
 }
 
-// track asks for the records of tasks, memory and BPF programs. One event of a recording does.
+// track makes an event ask for the records of tasks, memory and BPF programs. One event of a recording does that.
 func (p *plan) track(a *perfdata.Attr) {
 	c := p.cfg
 	a.Flags |= perfdata.AttrMmap | perfdata.AttrMmap2 | perfdata.AttrComm | perfdata.AttrCommExec | perfdata.AttrTask | perfdata.AttrKSymbol
@@ -298,7 +298,8 @@ func (p *plan) track(a *perfdata.Attr) {
 	set(c.Switches, perfdata.AttrContextSwitch)
 }
 
-// identify lets samples have the ID of their event if there are several: at an offset that is the same in all samples, if their types differ.
+// identify adds the ID of the event to samples if there are several events. If their sample types differ, it uses PERF_SAMPLE_IDENTIFIER, which
+// has the same offset in all samples.
 func (p *plan) identify() {
 	if len(p.events) == 1 || p.events[1].silent {
 		return
@@ -314,11 +315,11 @@ func (p *plan) identify() {
 	}
 }
 
-// unwindRegisters are those that are needed to unwind the user's stack: all of enum perf_event_x86_regs but the segments and flags that
-// have no part in it, and all of enum perf_event_arm_regs (arch/*/include/uapi/asm/perf_regs.h).
+// unwindRegisters is the mask of the registers that are needed to unwind a user stack (arch/*/include/uapi/asm/perf_regs.h): all of enum
+// perf_event_x86_regs except the segment registers that unwinding does not need, and all of enum perf_event_arm_regs.
 var unwindRegisters = map[string]uint64{"amd64": 0xff0fff, "arm64": 1<<33 - 1}[runtime.GOARCH]
 
-// userOnly reports whether nothing of the kernel is recorded.
+// userOnly reports whether no event samples the kernel.
 func (p *plan) userOnly() bool {
 	if p.cfg.Sums != nil && p.cfg.Sums.Kernel {
 		return false

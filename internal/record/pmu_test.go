@@ -7,7 +7,7 @@ import (
 	"github.com/bperf/bperf/test/require"
 )
 
-// TestInstructions samples a program whose number of instructions is known: each so-manieth of them is a sample.
+// TestInstructions samples a program with a known number of instructions: one sample per period.
 func TestInstructions(t *testing.T) {
 	require.ExactPMU(t)
 	require.OneCPU(t)

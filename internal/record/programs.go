@@ -20,7 +20,7 @@ import (
 	"github.com/bperf/bperf/perfdata"
 )
 
-// programs fetches the code and the BTF of each BPF program that is loaded. A program that is open stays until it is read.
+// programs fetches the code and the BTF of each BPF program that is loaded. It opens a program at once, which keeps it loaded until it is read.
 type programs struct {
 	loads   *bpfprog.Loads
 	unread  chan bpfprog.Handle
@@ -31,19 +31,19 @@ type programs struct {
 	gone   atomic.Int64  // programs that were unloaded before they could be fetched
 	lost   atomic.Uint64 // records of loads and unloads that found no room in the rings
 
-	mu     sync.Mutex // guards what follows; whoever writes a file holds it for long
+	mu     sync.Mutex // guards the fields below; held long while a file is written
 	infos  map[uint32]*linear.Info
 	btfs   map[uint32]linear.BTF
-	named  map[uint32]bool // those of infos that writeNames has written
-	bytes  int
-	failed []string // why others could not be fetched
-	most   bool     // mostBytes was reached
+	named  map[uint32]bool // IDs of infos that writeNames has written
+	bytes  int             // size of infos and btfs
+	failed []string        // errors of programs that could not be fetched
+	most   bool            // mostBytes was reached
 }
 
-// mostBytes is how much is kept of programs.
+// mostBytes limits the memory of the programs that are kept.
 const mostBytes = 512 << 20
 
-// watchPrograms begins to fetch programs.
+// watchPrograms starts to fetch programs.
 func watchPrograms() (*programs, error) {
 	p := &programs{
 		unread: make(chan bpfprog.Handle, mostOpen),
@@ -57,7 +57,7 @@ func watchPrograms() (*programs, error) {
 	return p, nil
 }
 
-// join watches a CPU that has come online. p may be nil.
+// join starts to watch a CPU that came online. p may be nil.
 func (p *programs) join(cpu int) error {
 	if p == nil || p.closed {
 		return nil
@@ -65,7 +65,7 @@ func (p *programs) join(cpu int) error {
 	return p.loads.Join(cpu)
 }
 
-// close ends fetching. It can be called again, and for nil.
+// close stops fetching. It may be called again. p may be nil.
 func (p *programs) close() {
 	if p == nil || p.closed {
 		return
@@ -78,10 +78,10 @@ func (p *programs) close() {
 	p.reading.Wait()
 }
 
-// mostOpen is the number of programs that are open at most until they are read.
+// mostOpen limits the number of programs that are open and not read yet.
 const mostOpen = 64
 
-// opened takes over a program that was loaded.
+// opened queues a program that was loaded. It blocks while mostOpen programs are queued.
 func (p *programs) opened(h bpfprog.Handle, err error) {
 	p.loaded.Add(1)
 	if err != nil {
@@ -91,7 +91,7 @@ func (p *programs) opened(h bpfprog.Handle, err error) {
 	p.unread <- h
 }
 
-// fail notes why a program could not be fetched.
+// fail records why a program could not be fetched.
 func (p *programs) fail(err error) {
 	if errors.Is(err, fs.ErrNotExist) {
 		p.gone.Add(1)
@@ -104,7 +104,7 @@ func (p *programs) fail(err error) {
 	}
 }
 
-// read keeps what is needed of open programs, and closes them.
+// read keeps the info of open programs, and closes them.
 func (p *programs) read() {
 	for h := range p.unread {
 		_, _, err := p.keep(h)
@@ -193,7 +193,7 @@ func (p *programs) fetch(id uint32) (*linear.Info, linear.BTF, error) {
 	return p.keep(h)
 }
 
-// features adds what was fetched, and types of other programs. p may be nil.
+// features adds the fetched programs and BTF, and BTF of other objects. p may be nil.
 func (p *programs) features(f host.Features, types []linear.BTF) {
 	if p == nil {
 		p = &programs{}
@@ -216,7 +216,7 @@ func (p *programs) features(f host.Features, types []linear.BTF) {
 	}
 }
 
-// pipe writes what was fetched to a pipe, with a feature for each program: there a feature is a record, which has room for 64 KiB.
+// pipe writes the fetched programs to a pipe, with one feature per program. In a pipe a feature is a record, which has room for 64 KiB.
 func (p *programs) pipe(set func(perfdata.FeatureID, perfdata.FeatureValue) error, verbose func(string)) error {
 	if p == nil {
 		return nil
@@ -248,7 +248,8 @@ func (p *programs) pipe(set func(perfdata.FeatureID, perfdata.FeatureValue) erro
 	return nil
 }
 
-// writeNames writes what was fetched since the last call to a pipe, without the code: readers of the stream learn whose functions they are.
+// writeNames writes the programs that were fetched since the last call to a pipe, without their code, so that readers of the stream know which
+// program a function belongs to.
 func (p *programs) writeNames(set func(perfdata.FeatureID, perfdata.FeatureValue) error) error {
 	if p == nil {
 		return nil

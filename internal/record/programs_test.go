@@ -74,7 +74,7 @@ func during(t *testing.T, change func(*Config), f func()) recording {
 	return got
 }
 
-// infos are the programs of a recording by ID, and the BTFs that there are.
+// infos returns the programs and the BTF of a recording, by ID.
 func infos(t *testing.T, r recording) (map[uint32]*linear.Info, map[uint32][]byte) {
 	t.Helper()
 	programs, types := make(map[uint32]*linear.Info), make(map[uint32][]byte)
@@ -95,7 +95,7 @@ func infos(t *testing.T, r recording) (map[uint32]*linear.Info, map[uint32][]byt
 	return programs, types
 }
 
-// symbols are the symbols of BPF programs that came, by name.
+// symbols returns the symbols of BPF programs in the recording, by name.
 func symbols(r recording) map[string]int {
 	all := make(map[string]int)
 	for _, v := range r.records {
@@ -116,7 +116,7 @@ func withSuffix(all map[string]int, name string) (n int) {
 	return n
 }
 
-// TestPrograms finds programs that were loaded before and programs that come and go meanwhile, with all functions, code and BTF.
+// TestPrograms finds programs that were loaded before and programs that come and go during the recording, with all functions, code and BTF.
 func TestPrograms(t *testing.T) {
 	require.Root(t)
 	const before, meanwhile = "record_before", "record_meanwhile"
@@ -140,7 +140,7 @@ func TestPrograms(t *testing.T) {
 	for _, info := range programs {
 		spec, err := linear.LoadBTF(types[info.BTF])
 		if err != nil {
-			continue // one of somebody else
+			continue // another process's program
 		}
 		p, err := info.Program(spec)
 		check(t, err)
@@ -157,7 +157,7 @@ func TestPrograms(t *testing.T) {
 	}
 }
 
-// TestProgramsOfOthers records one process, while another loads a program: its functions have their symbols once, whatever else is recorded.
+// TestProgramsOfOthers records one process while another one loads a program. The recording has the symbol of each function once.
 func TestProgramsOfOthers(t *testing.T) {
 	require.Root(t)
 	const name = "record_others"
@@ -181,7 +181,7 @@ func TestProgramsOfOthers(t *testing.T) {
 	}
 }
 
-// TestNoPrograms tells nothing of programs where that is asked for.
+// TestNoPrograms checks that a recording with NoBPF has no BPF programs.
 func TestNoPrograms(t *testing.T) {
 	require.Root(t)
 	loadProgram(t, withSub("record_nothing"))
@@ -193,7 +193,7 @@ func TestNoPrograms(t *testing.T) {
 	}
 }
 
-// perfRecords lets perf record the system, too, if there is one. The function that is returned ends that, and reads the recording.
+// perfRecords makes perf record the system too, if perf is installed. The returned function ends perf and reads its recording.
 func perfRecords(t *testing.T) (end func() recording) {
 	t.Helper()
 	perf, err := require.FindPerf()
@@ -219,7 +219,7 @@ func perfRecords(t *testing.T) (end func() recording) {
 	}
 }
 
-// wholePrograms counts the programs of a name of which a recording has the code and the BTF.
+// wholePrograms counts the programs with a name whose code and BTF a recording has.
 func wholePrograms(t *testing.T, r recording, name string) (n int) {
 	t.Helper()
 	programs, types := infos(t, r)
@@ -231,14 +231,13 @@ func wholePrograms(t *testing.T, r recording, name string) (n int) {
 	return n
 }
 
-// TestShortLivedPrograms loads many programs that live for a millisecond, and finds the symbol of each. Those that are not whole are counted as
-// gone. How many these are depends on how soon the reader gets a CPU: their number is printed, as is that of perf at the same time, which may
-// have missed others.
+// TestShortLivedPrograms loads many programs that live for 1 ms, and finds the symbol of each. Programs without code must be counted as gone. Their
+// number depends on how soon the reader gets a CPU, so the test prints it, and the number for perf at the same time.
 func TestShortLivedPrograms(t *testing.T) {
 	require.Root(t)
-	many := 100 // on a machine that is not for this alone
+	many := 100 // on a shared machine
 	if require.IsGuest() && runtime.GOARCH == "arm64" {
-		many = 1000 // the guests of amd64 are ten times as slow
+		many = 1000 // guests on amd64 are ten times as slow
 	}
 	const name = "record_moment"
 	perf := perfRecords(t)
@@ -264,7 +263,7 @@ func TestShortLivedPrograms(t *testing.T) {
 			}
 			time.Sleep(time.Millisecond)
 			p.Close()
-			if i%32 == 31 { // what was freed is to be gone before more is
+			if i%32 == 31 { // wait until the kernel has freed them before loading more
 				if err := kernel.WaitForBPF(); err != nil {
 					t.Error(err)
 				}
@@ -284,12 +283,12 @@ func TestShortLivedPrograms(t *testing.T) {
 	if n != many {
 		t.Errorf("%d symbols, want %d", n, many)
 	}
-	if whole+gone < many || whole == 0 { // others may have loaded some, too
+	if whole+gone < many || whole == 0 { // other processes may have loaded some, too
 		t.Errorf("%d are whole, and %d are said to be gone", whole, gone)
 	}
 }
 
-// TestProgramsReport reports what found no room in the rings.
+// TestProgramsReport reports records that found no room in the rings.
 func TestProgramsReport(t *testing.T) {
 	p := new(programs)
 	p.lost.Add(42)

@@ -13,7 +13,7 @@ const maxRateFile = "/proc/sys/kernel/perf_event_max_sample_rate"
 func checkRate(c *Config) error {
 	text, err := os.ReadFile(maxRateFile)
 	if err != nil {
-		return nil // the kernel says no when it does not allow it
+		return nil // opening the event fails if the kernel does not allow it
 	}
 	most, err := strconv.ParseUint(strings.TrimSpace(string(text)), 10, 64)
 	if err != nil || most == 0 {

@@ -34,7 +34,7 @@ func check(t testing.TB, err error) {
 	}
 }
 
-// config is a recording of some events into a file of the test's own.
+// config returns the configuration of a recording to a file of the test.
 func config(t *testing.T, events string) Config {
 	t.Helper()
 	require.Root(t)
@@ -45,7 +45,7 @@ func config(t *testing.T, events string) Config {
 		Output: filepath.Join(t.TempDir(), "perf.data"), Verbose: note, Version: "test", CommandLine: []string{"bperf", "record"}}
 }
 
-// recording is what is in a file.
+// recording is the content of a file.
 type recording struct {
 	features *perfdata.Features
 	samples  map[string]int // by event
@@ -84,7 +84,7 @@ func read(t testing.TB, name string) recording {
 	return out
 }
 
-// howMany is how many records of a type there are for which f is true.
+// howMany returns the number of records of a type for which f is true.
 func howMany[T perfdata.Value](r recording, f func(T) bool) (n int) {
 	for _, v := range r.records {
 		if v, ok := v.(T); ok && f(v) {
@@ -94,7 +94,7 @@ func howMany[T perfdata.Value](r recording, f func(T) bool) (n int) {
 	return n
 }
 
-// run records, and reads what was recorded.
+// run makes a recording and reads it.
 func run(t *testing.T, cfg Config) (Result, recording) {
 	t.Helper()
 	result, err := Run(cfg)
@@ -112,14 +112,14 @@ func run(t *testing.T, cfg Config) (Result, recording) {
 
 const getppid = "syscalls:sys_enter_getppid"
 
-// caller is a program that calls getppid so often.
+// caller returns a program that calls getppid the given number of times.
 func caller(t *testing.T, times uint64) string {
 	t.Helper()
 	require.Tracefs(t)
 	return program.Program{Body: program.GetPPID, Times: times}.Write(t)
 }
 
-// TestSamplesAreExact finds each nth call of a command in the file, in all forms of it.
+// TestSamplesAreExact finds each nth call of a command, in all kinds of files.
 func TestSamplesAreExact(t *testing.T) {
 	const times = 3000
 	path := caller(t, times)
@@ -154,7 +154,7 @@ func TestSamplesAreExact(t *testing.T) {
 				n = got.comms[filepath.Base(path)] // others may call it, too
 			}
 			least := tt.want
-			if cfg.Overrides && !cfg.PerThread { // each CPU counts apart, and what remains on it at the end makes no sample
+			if cfg.Overrides && !cfg.PerThread { // each CPU counts separately, and the last incomplete period on it makes no sample
 				least -= runtime.NumCPU() - 1
 			}
 			if n < least || n > tt.want || result.Lost != 0 {
@@ -167,7 +167,7 @@ func TestSamplesAreExact(t *testing.T) {
 	}
 }
 
-// TestOneEvent has no IDs in the records of the system where there is one event, and still all that another event follows of it.
+// TestOneEvent checks that a recording of the system with one event has no IDs in samples, but all records that the dummy asks for.
 func TestOneEvent(t *testing.T) {
 	require.Tracefs(t)
 	for _, tt := range []struct {
@@ -208,7 +208,7 @@ func TestOneEvent(t *testing.T) {
 	}
 }
 
-// TestFeatures finds what a file should tell of the machine and of itself.
+// TestFeatures checks the features of a file.
 func TestFeatures(t *testing.T) {
 	cfg := config(t, "page-faults,"+getppid)
 	cfg.ClockID = new(int32(unix.CLOCK_MONOTONIC_RAW))
@@ -342,14 +342,14 @@ func TestSwitch(t *testing.T) {
 	}
 }
 
-// TestFullDisk ends where the disk is full with a file that is whole up to there, and has its features.
+// TestFullDisk records to a full disk. The file is complete up to that point, and has its features.
 func TestFullDisk(t *testing.T) {
 	cfg := config(t, getppid)
 	dir := t.TempDir()
 	check(t, unix.Mount("none", dir, "tmpfs", 0, "size=3m"))
 	t.Cleanup(func() { check(t, unix.Unmount(dir, 0)) })
 	cfg.Output = filepath.Join(dir, "perf.data")
-	cfg.Command = []string{caller(t, 50_000_000)} // hours, if nobody ends it
+	cfg.Command = []string{caller(t, 50_000_000)} // takes hours unless it is killed
 	result, err := Run(cfg)
 	if !errors.Is(err, syscall.ENOSPC) || !strings.Contains(err.Error(), cfg.Output) {
 		t.Fatalf("ended with %v, want it to say that there is no room for %s", err, cfg.Output)
@@ -363,7 +363,7 @@ func TestFullDisk(t *testing.T) {
 	}
 }
 
-// TestBadOutput says what is wrong with the file.
+// TestBadOutput checks the errors for output files.
 func TestBadOutput(t *testing.T) {
 	cfg := config(t, "cpu-clock")
 	cfg.Command = []string{"true"}
@@ -373,7 +373,7 @@ func TestBadOutput(t *testing.T) {
 	}
 }
 
-// TestLost counts what found no room: the samples in the file and those are all.
+// TestLost checks that samples in the file and lost samples add up to all.
 func TestLost(t *testing.T) {
 	cfg := config(t, getppid)
 	const times = 50_000
@@ -479,7 +479,7 @@ func TestProcessOnCPUThatComesBack(t *testing.T) {
 	}
 }
 
-// TestTellsCPUs tells which changes of CPUs are said.
+// TestTellsCPUs checks which changes of CPUs bperf reports.
 func TestTellsCPUs(t *testing.T) {
 	came := target.CPUChange{Number: 7, CPU: 3, Online: true}
 	gone := target.CPUChange{Number: 7, CPU: 3}
@@ -508,7 +508,7 @@ func TestTellsCPUs(t *testing.T) {
 	}
 }
 
-// newCgroup makes a cgroup for the time of a test, which is skipped where perf events know none that could be made.
+// newCgroup creates a cgroup for the duration of a test. It skips the test if perf events cannot use one.
 func newCgroup(t *testing.T) (dir string) {
 	t.Helper()
 	require.Root(t)
@@ -530,7 +530,7 @@ func newCgroup(t *testing.T) (dir string) {
 	return dir
 }
 
-// TestCgroup records tasks of a cgroup alone.
+// TestCgroup records only tasks of a cgroup.
 func TestCgroup(t *testing.T) {
 	dir := newCgroup(t)
 	cfg := config(t, getppid)
@@ -544,7 +544,7 @@ func TestCgroup(t *testing.T) {
 	}
 }
 
-// TestBuildIDsOfOthers records while an event of somebody else asks the kernel for build IDs: the recording has none.
+// TestBuildIDsOfOthers records while another process's event asks the kernel for build IDs. The recording has none.
 func TestBuildIDsOfOthers(t *testing.T) {
 	require.Root(t)
 	system, err := target.Spec{System: true}.Resolve()
@@ -581,7 +581,7 @@ func TestBuildIDsOfOthers(t *testing.T) {
 	}
 }
 
-// TestTerms has an event several times, with other terms, and a program with three processes.
+// TestTerms records an event several times with different terms, and a program with three processes.
 func TestTerms(t *testing.T) {
 	require.Tracefs(t)
 	const times, tasks, most, stack = 10, 2, 2, 1024

@@ -11,10 +11,10 @@ import (
 // ring is a buffer for the events of one CPU, or of one thread with Config.PerThread.
 type ring struct {
 	*perfevent.Ring
-	owner       *perfevent.Event  // that was mapped
-	overwritten bool              // the kernel keeps what is newest
-	offCPU      bool              // for what BPF programs report
-	later       map[uint64]uint64 // the IDs of events that were opened later, and those that stand for them; see join
+	owner       *perfevent.Event  // the event whose ring was mapped
+	overwritten bool              // the kernel keeps the newest records
+	offCPU      bool              // for records that off-CPU BPF programs write
+	later       map[uint64]uint64 // IDs of events that were opened later, and the IDs that replace them; see join
 }
 
 // ringKey identifies a ring.
@@ -24,21 +24,21 @@ type ringKey struct {
 	offCPU      bool
 }
 
-// Sizes of rings in bytes. The least is what kernel.perf_event_mlock_kb allows every user for each CPU.
+// Limits of the size of a ring in bytes. leastRing is what kernel.perf_event_mlock_kb allows every user per CPU.
 const (
 	leastRing = 512 << 10
 	mostRing  = 4 << 20
-	mostRings = 256 << 20 // of all CPUs together, as long as that is not less than the least
+	mostRings = 256 << 20 // all rings together, but at least leastRing each
 )
 
-// sampleSize is what a sample with a callchain takes, in bytes: 100 to 200 were seen.
+// sampleSize is the assumed size of a sample with a callchain, in bytes. Measured sizes are 100 to 200.
 const sampleSize = 256
 
-// sizeRings sets the size of rings: without -m they hold half a second of samples, if this process may lock so much memory. On an overloaded
-// machine, a fifth of a second may pass until a process that was woken runs.
+// sizeRings sets the size of rings. Without -m they hold half a second of samples, if this process may lock that much memory: on an overloaded
+// machine, a process that was woken may wait for a fifth of a second until it runs.
 func (p *plan) sizeRings(cpus int, unlimited bool) {
 	size := leastRing
-	if unlimited && p.cfg.Sums == nil && !p.cfg.PerThread { // of threads there may be many
+	if unlimited && p.cfg.Sums == nil && !p.cfg.PerThread { // there may be many threads
 		size = max(size, min(p.bytesPerSecond()/2, mostRing, mostRings>>bits.Len(uint(cpus-1))))
 	}
 	if p.cfg.RingPages > 0 {
@@ -46,9 +46,9 @@ func (p *plan) sizeRings(cpus int, unlimited bool) {
 	}
 	p.ringSize = os.Getpagesize() << order(size)
 	for _, o := range p.events {
-		// Unasked, the kernel wakes a reader when a ring is half full: then there is less time left for it.
+		// By default, the kernel wakes the reader when a ring is half full. At a quarter, the reader has more time.
 		o.attr.Flags, o.attr.WakeupEvents = o.attr.Flags|perfdata.AttrWatermark, uint32(p.ringSize/4)
-		if p.samplesCPUs() { // rings have records of tasks alone, and user stacks are cut until these are read
+		if p.samplesCPUs() { // rings only have records of tasks, and user stacks are truncated until bperf has read these
 			o.attr.WakeupEvents = 1
 		}
 		if p.cfg.NoBuffering {
@@ -57,7 +57,7 @@ func (p *plan) sizeRings(cpus int, unlimited bool) {
 	}
 }
 
-// bytesPerSecond returns the size of the samples that a CPU takes in a second.
+// bytesPerSecond returns the number of bytes that the samples of one CPU take per second.
 func (p *plan) bytesPerSecond() int {
 	sum := uint64(0)
 	for _, o := range p.events {
@@ -68,5 +68,5 @@ func (p *plan) bytesPerSecond() int {
 	return int(sum)
 }
 
-// order returns the number of pages of a ring of a size in bytes, as a power of two.
+// order returns the base-2 logarithm of the number of pages of a ring with at least size bytes.
 func order(size int) int { return bits.Len(uint(max(size/os.Getpagesize(), 1) - 1)) }

@@ -10,7 +10,7 @@ import (
 	"github.com/bperf/bperf/internal/target"
 )
 
-// recorder is a session that records. Two goroutines work on it: the one that calls Run, which owns it, and the collector's while samples come.
+// recorder is the session of a recording. Two goroutines work on it: the one that calls Run owns it, and the collector's runs while samples arrive.
 type recorder struct {
 	*session.Session
 	cfg       *Config
@@ -19,7 +19,7 @@ type recorder struct {
 	cpus      target.CPUChanges
 }
 
-// Run records as it is asked for.
+// Run makes a recording, and returns when it has ended.
 func Run(cfg Config) (Result, error) {
 	s := &recorder{Session: session.New(&cfg.Spec), cfg: &cfg}
 	if s.cfg.Verbose == nil {
@@ -38,7 +38,7 @@ func Run(cfg Config) (Result, error) {
 	return result, err
 }
 
-// close releases what is still open.
+// close closes everything that is still open.
 func (s *recorder) close() {
 	s.Close()
 	s.collector.close()
@@ -46,7 +46,7 @@ func (s *recorder) close() {
 	s.sources.close()
 }
 
-// launch opens everything, up to where recording can begin.
+// launch opens everything that the recording needs, without starting it.
 func (s *recorder) launch() error {
 	if err := checkRate(s.cfg); err != nil {
 		return err
@@ -72,7 +72,7 @@ func (s *recorder) launch() error {
 	return err
 }
 
-// resolve finds the target, and prepares the command.
+// resolve resolves the target, and prepares the command.
 func (s *recorder) resolve() (err error) {
 	to := &s.sources.target
 	if !s.cfg.CommandIsTarget() {
@@ -91,7 +91,7 @@ func (s *recorder) resolve() (err error) {
 	return err
 }
 
-// record writes the output from its beginning to its end.
+// record writes the output from start to end.
 func (s *recorder) record() (err error) {
 	c := s.collector
 	if c.out, err = newOutput(s.cfg, c.described(), c.machine, c.setFeatures); err != nil {
@@ -104,7 +104,7 @@ func (s *recorder) record() (err error) {
 	return err
 }
 
-// collect writes what exists, and then what the rings get.
+// collect writes the records of what exists, then those of the rings.
 func (s *recorder) collect() error {
 	c := s.collector
 	if err := c.listen(); err != nil {

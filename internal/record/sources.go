@@ -23,14 +23,14 @@ type sources struct {
 	*plan
 	target    target.Target
 	rings     map[ringKey]*ring
-	order     []*ring         // of rings, in the order in which they were made
+	order     []*ring         // of rings, in the order in which they were opened
 	offCPU    *offCPU         // nil without Config.OffCPU
-	fromRings *userprog.Rings // maps of type RINGBUF
+	fromRings *userprog.Rings // the user's maps of type RINGBUF
 	enabled   bool
 	later     bool // events are opened on a CPU that came online during the recording
 }
 
-// place is where an event is opened: a CPU, a thread, or a thread as long as it is on a CPU.
+// place is where an event is opened: on a CPU, for a thread, or for a thread on a CPU.
 type place struct {
 	cpu int // perfevent.AnyCPU for all
 	tid int // perfevent.AnyThread for all
@@ -76,10 +76,10 @@ func (s *sources) open() error {
 	if s.cfg.CommandIsTarget() || len(s.target.Threads) == 0 {
 		return s.finishOpening()
 	}
-	for range 10 { // threads that were started during that, by others that were not opened yet
+	for range 10 { // for threads that were started by threads whose events were not open yet
 		again, err := s.cfg.Target.Resolve()
 		if err != nil {
-			break // all have ended, which shows later
+			break // all have ended; finishOpening or the recording notices it
 		}
 		fresh := missing(again, s.target)
 		if len(fresh.Threads) == 0 {
@@ -105,10 +105,10 @@ func (s *sources) open() error {
 	return s.finishOpening()
 }
 
-// onCPUs reports whether an event is opened on CPUs, though threads are the target.
+// onCPUs reports whether an event is opened on CPUs although the target is threads.
 func (s *sources) onCPUs(o *opened) bool { return s.samplesCPUs() && s.summed(o) }
 
-// follow lets only samples of the target be kept if events are those of CPUs, and returns the places of the CPUs.
+// follow makes Sums keep only samples of the target if the events are opened on CPUs, and returns the places of the CPUs.
 func (s *sources) follow() ([]place, error) {
 	if !s.samplesCPUs() {
 		return nil, nil
@@ -130,8 +130,8 @@ func (s *sources) follow() ([]place, error) {
 // programRecords are the flags that ask for the records of BPF programs.
 const programRecords = perfdata.AttrKSymbol | perfdata.AttrBPFEvent
 
-// openEverywhere opens the dummy on all CPUs for the records of BPF programs that anyone loads or unloads, not just the target: samples of the target are in
-// the programs of others, too. Without the privilege for that, the recording has the programs that the target loads.
+// openEverywhere opens the dummy on all CPUs for the records of all BPF programs that are loaded or unloaded, not just by the target: the target's
+// samples may be in programs of other processes. Without the privilege for that, the recording only has the programs that the target loads.
 func (s *sources) openEverywhere() error {
 	if s.cfg.NoBPF || s.userOnly() || len(s.target.Threads) == 0 && s.cfg.Target.CPUs == nil {
 		return nil
@@ -237,7 +237,7 @@ func (s *sources) openEvent(o *opened, places []place) error {
 			if !s.relax(o, err) {
 				return s.explain(o, at, err)
 			}
-			i-- // once more
+			i-- // retry
 		}
 	}
 	return nil
@@ -248,7 +248,7 @@ func (o *opened) leaderAt(at place) *perfevent.Event {
 	if o.leader == o {
 		return nil
 	}
-	for i, place := range slices.Backward(o.leader.places) { // a CPU may have come back
+	for i, place := range slices.Backward(o.leader.places) { // the newest first: a CPU may have come back
 		if place == at {
 			return o.leader.fds[i]
 		}
@@ -257,7 +257,7 @@ func (o *opened) leaderAt(at place) *perfevent.Event {
 }
 
 // relax drops a part of an event's attributes after the kernel has refused them. It returns false if there is nothing left to drop.
-// What is open already stays: a kernel that takes an event on one CPU takes it on the others.
+// Events that are open already stay open, because a kernel that accepts an event on one CPU accepts it on the others.
 func (s *sources) relax(o *opened, err error) bool {
 	a := &o.attr
 	precise := a.Flags & (perfdata.AttrPreciseIP1 | perfdata.AttrPreciseIP2)
@@ -421,7 +421,7 @@ func (s *sources) setFilter(o *opened, fd *perfevent.Event) error {
 // finishOpening returns an error if an event was not opened at all.
 func (s *sources) finishOpening() error {
 	if !s.cfg.NoBPF {
-		s.tracker.attr.Flags |= programRecords // wherever they are asked for, the file has them
+		s.tracker.attr.Flags |= programRecords // even if the dummy asks for them, the attributes in the file show that it has the records
 	}
 	for _, o := range s.events {
 		if len(o.fds) > 0 {
@@ -435,7 +435,7 @@ func (s *sources) finishOpening() error {
 	return nil
 }
 
-// enabledByExec is for events that the kernel enables when it executes the command.
+// enabledByExec enables off-CPU time. The kernel enables the other events when it executes the command.
 func (s *sources) enabledByExec() error {
 	s.enabled = true
 	return s.offCPU.enable(true)

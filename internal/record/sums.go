@@ -11,18 +11,18 @@ import (
 	"github.com/bperf/bperf/perfdata"
 )
 
-// Sums are kept by BPF programs in place of samples: they run on the overflow of an event, and nothing is written to its ring. The recording is a
-// stream of everything else.
+// Sums replaces samples by sums in the kernel: BPF programs run on the overflow of an event, and nothing is written to its ring. The recording is
+// a stream of the other records.
 type Sums struct {
 	Stack   bool                                       // sums have stacks
-	Kernel  bool                                       // sums may be of the kernel even if no event is
+	Kernel  bool                                       // sums may be of kernel code even if no event is
 	Attach  func(event int, fd *perfevent.Event) error // attaches a program to an event, given by its index among Config.Events
 	Poll    time.Duration                              // how often Due is called
 	Due     func() bool                                // reports whether sums are to be read now
-	Read    func(end bool) error                       // reads those since the last time
-	Counted func(event int, own OwnCount)              // gets what an event itself has counted, at the end
-	Task    func(perfdata.Value)                       // gets MMAP2, FORK, EXIT and COMM at once; or nil
-	Settled func() error                               // is called when Task got all there is for now; or nil
+	Read    func(end bool) error                       // reads the sums since the last call
+	Counted func(event int, own OwnCount)              // gets an event's own count, at the end
+	Task    func(perfdata.Value)                       // gets MMAP2, FORK, EXIT and COMM records immediately; or nil
+	Settled func() error                               // is called when Task has got all records so far; or nil
 	Follow  func(pids []int) error                     // keeps only samples of these processes and what they start, with Config.SamplesCPUs
 
 	// OffCPU attaches programs that add up how long threads are blocked; nil for none.
@@ -31,24 +31,24 @@ type Sums struct {
 
 const (
 	tasksSoon   = 200 * time.Millisecond
-	tasksPoll   = 10 * time.Millisecond // where tasks have just mapped something, and may not have come to their end
-	mostPending = 8 << 20               // bytes of other records that wait until sums are read
+	tasksPoll   = 10 * time.Millisecond // if tasks have just mapped something, so that more records may follow
+	mostPending = 8 << 20               // bytes of other records after which sums are read
 )
 
-// summed reports whether BPF programs count the samples of an event. Those of tracepoints go through rings: programs for tracepoints are of another
-// type, and the kernel would run them for all tasks.
+// summed reports whether BPF programs count the samples of an event. Samples of tracepoints go through rings: programs for tracepoints have
+// another type, and the kernel would run them for all tasks.
 func (p *plan) summed(o *opened) bool {
 	return p.cfg.Sums != nil && o.kind == sampled && o.event.Tracepoint == ""
 }
 
-// prepareSums lets an event be such that programs can run on its overflow.
+// prepareSums sets the attributes of an event on whose overflow BPF programs run.
 func (p *plan) prepareSums(o *opened) {
 	if !p.summed(o) {
 		return
 	}
-	// Of precise events programs get the callchain that the kernel takes with the CPU's record. Others have none where there are no samples.
+	// For precise events, programs get the callchain that the kernel takes with the CPU's record. Other events have none, as they write no samples.
 	o.attr.SampleType &^= perfdata.SampleCallchain
-	if p.samplesCPUs() && isClock(&o.attr) { // on idle CPUs the kernel would stop it
+	if p.samplesCPUs() && isClock(&o.attr) { // the kernel stops the clock on idle CPUs
 		o.attr.Flags |= perfdata.AttrExcludeIdle
 	}
 	if p.cfg.Sums.Stack && o.attr.Flags&(perfdata.AttrPreciseIP1|perfdata.AttrPreciseIP2) != 0 {
@@ -91,11 +91,11 @@ func (c *collector) introducePrograms() error {
 	return nil
 }
 
-// sumState is how far sums were read.
+// sumState is the progress of reading sums.
 type sumState struct {
 	writtenAt int64     // bytes of the output when sums were last read
 	tasks     uint64    // tally.tasks when Sums.Settled was last called
-	pollUntil time.Time // more records of tasks are expected until then
+	pollUntil time.Time // until then, poll at tasksPoll
 }
 
 // sumsDue reports whether sums are to be read.
@@ -103,7 +103,7 @@ func (c *collector) sumsDue() bool {
 	return c.cfg.Sums != nil && (c.cfg.Sums.Due() || c.out.size()-c.sums.writtenAt > mostPending)
 }
 
-// writeSums has the sums read, and ends a round.
+// writeSums reads the sums and ends a round.
 func (c *collector) writeSums(end bool) error {
 	if c.cfg.Sums == nil {
 		return nil
@@ -118,7 +118,7 @@ func (c *collector) writeSums(end bool) error {
 	if err != nil {
 		return err
 	}
-	fence := &perfdata.LostSamples{} // a record with the current time: whoever follows the stream hands out the sums before it
+	fence := &perfdata.LostSamples{} // a record with the current time: the reader of the stream delivers the sums before it
 	fence.ID, fence.Time = c.events[0].ids[0], now
 	if err := c.out.write(0, fence); err != nil {
 		return err
@@ -127,9 +127,9 @@ func (c *collector) writeSums(end bool) error {
 	return c.out.write(0, &perfdata.FinishedRound{})
 }
 
-// reportCounted reports what an event has counted itself.
+// reportCounted passes an event's own count to Sums.Counted.
 func (c *collector) reportCounted(o *opened) {
-	if !c.summed(o) || c.samplesCPUs() { // which count what others do, too
+	if !c.summed(o) || c.samplesCPUs() { // events of CPUs also count other processes
 		return
 	}
 	if own := c.ownCount(o); own.Places > 0 {
@@ -137,15 +137,15 @@ func (c *collector) reportCounted(o *opened) {
 	}
 }
 
-// OwnCount is what an event has counted itself.
+// OwnCount is the count of an event, independent of its samples.
 type OwnCount struct {
 	Count  uint64
-	Places uint64 // CPUs and threads in which it was open
+	Places uint64 // number of places in which it was open
 	Period uint64 // events between two samples; 0 if it varies
 }
 
-// ownCount reads what an event has counted itself. It has no places where that cannot be compared with its samples: a clock runs on while what is
-// excluded runs.
+// ownCount reads the count of an event. Places is 0 if the count cannot be compared with the samples: a clock also counts while excluded code
+// runs.
 func (s *sources) ownCount(o *opened) (own OwnCount) {
 	if o.attr.ReadFormat&perfdata.ReadGroup != 0 ||
 		isClock(&o.attr) && o.attr.Flags&(perfdata.AttrExcludeUser|perfdata.AttrExcludeKernel|perfdata.AttrExcludeIdle) != 0 {
@@ -154,7 +154,7 @@ func (s *sources) ownCount(o *opened) (own OwnCount) {
 	switch {
 	case !o.attr.Has(perfdata.AttrFreq):
 		own.Period = o.attr.SamplePeriod
-	case isClock(&o.attr): // the kernel makes a period of the frequency, which stays (perf_swevent_init_hrtimer in kernel/events/core.c)
+	case isClock(&o.attr): // the kernel converts the frequency to a fixed period (perf_swevent_init_hrtimer in kernel/events/core.c)
 		own.Period = uint64(time.Second) / o.attr.SamplePeriod
 	}
 	words := make([]uint64, 1+bits.OnesCount64(uint64(o.attr.ReadFormat)))
@@ -167,8 +167,8 @@ func (s *sources) ownCount(o *opened) (own OwnCount) {
 	return own
 }
 
-// Missed returns how many samples are missing, when the periods of those that are there add up to value. It is exact where each event is a sample.
-// Otherwise all but one event of a period may still be without a sample in each place, and are not counted.
+// Missed returns the number of missing samples. value is the sum of the periods of the samples that exist. The result is exact with a period of 1.
+// Otherwise, up to period-1 events per place may not have reached a sample yet, and do not count as missing.
 func (own OwnCount) Missed(samples, value uint64) (missed uint64, exact bool) {
 	period := float64(own.Period)
 	if own.Period == 0 && samples > 0 {

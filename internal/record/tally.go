@@ -9,11 +9,11 @@ import (
 	"github.com/bperf/bperf/perfdata"
 )
 
-// tally counts what was seen on the way from the rings to the file.
+// tally counts the records on their way from the rings to the file.
 type tally struct {
 	samples   uint64
-	lost      uint64 // by records of lost samples and records
-	noRoom    uint64 // samples that found no room, by the events' counters and the size of a record
+	lost      uint64 // from records of lost samples and records
+	noRoom    uint64 // samples that found no room, from the events' counts and the size of a record
 	throttled uint64
 	filtered  uint64 // see Result
 	missed    uint64
@@ -25,12 +25,12 @@ type tally struct {
 	timeAt  int                          // offset of the time in samples; 0 if they have none
 	mapped  func(name []byte, pid int32) // is called for each executable mapping
 	task    func(perfdata.Value)         // Sums.Task
-	tasks   uint64                       // how often it was
+	tasks   uint64                       // number of calls of task
 	scratch []byte
 	stray   []int // offsets of the records of the last call of add that hasBuildIDBit
 }
 
-// newTally returns a tally of samples of a type. The fields before the time are the same for all events of a recording.
+// newTally returns a tally for samples of a type. The fields before the time are the same for all events of a recording.
 func newTally(sampleType perfdata.SampleType, mapped func(name []byte, pid int32)) *tally {
 	t := &tally{mapped: mapped}
 	if sampleType&perfdata.SampleTime == 0 {
@@ -151,7 +151,7 @@ func (t *tally) sample(time uint64) {
 	t.last = max(t.last, time)
 }
 
-// mapping reports a file that was mapped to be executed. at is the offset of its name.
+// mapping calls mapped for a file that was mapped executable. at is the offset of its name.
 func (t *tally) mapping(b []byte, at int) {
 	ne := binary.NativeEndian
 	if len(b) <= at || perfdata.Misc(ne.Uint16(b[4:]))&perfdata.MiscMmapData != 0 {
@@ -163,7 +163,7 @@ func (t *tally) mapping(b []byte, at int) {
 
 // drain writes what all rings have, except those that keep the newest records.
 func (c *collector) drain() error {
-	if err := c.modules.write(&c.writer, c.builds, c.release()); err != nil { // in front of the samples in them
+	if err := c.modules.write(&c.writer, c.builds, c.release()); err != nil { // before the samples in the modules
 		return err
 	}
 	wrote := false
@@ -199,7 +199,7 @@ func (c *collector) drain() error {
 		}
 		wrote = wrote || more
 	}
-	if c.cfg.Sums != nil { // these stand in front of what is read with them
+	if c.cfg.Sums != nil { // records of tasks come before the sums that are read with them
 		return c.settled()
 	}
 	if !wrote {
@@ -208,7 +208,7 @@ func (c *collector) drain() error {
 	return c.out.write(0, &perfdata.FinishedRound{})
 }
 
-// drainNewest writes what the rings of the newest records have, and empties them.
+// drainNewest writes the records of the rings that keep the newest records, and empties these rings.
 func (c *collector) drainNewest() error {
 	wrote := false
 	for _, r := range c.order {

@@ -14,8 +14,8 @@ import (
 	"github.com/bperf/bperf/perfdata"
 )
 
-// outputEvent is the event whose samples are what programs of the user's write through a map. It has the map's name, or another one that is configured. Through one of type
-// PERF_EVENT_ARRAY they write to the rings of the event themselves (bpf_perf_event_output).
+// outputEvent returns the event whose samples are the data that the user's programs write through a map. It has the map's name, or the one in
+// Config.OutputNames. Through a map of type PERF_EVENT_ARRAY, programs write directly to the rings of the event (bpf_perf_event_output).
 func (p *plan) outputEvent(channel string) *opened {
 	o := &opened{kind: programOutput, output: channel, event: &event.Event{Name: cmp.Or(p.cfg.OutputNames[channel], channel), PMU: "software", Scale: 1}}
 	o.leader = o
@@ -29,7 +29,7 @@ func (p *plan) outputEvent(channel string) *opened {
 	return o
 }
 
-// openOutputs opens these events on all CPUs, whatever is recorded: programs may write on any of them.
+// openOutputs opens these events on all CPUs for any target, because programs may write on any CPU.
 func (s *sources) openOutputs() error {
 	for _, o := range s.events {
 		if o.kind != programOutput {
@@ -55,8 +55,8 @@ func (s *sources) openOutputs() error {
 	return nil
 }
 
-// outputTypes are the types of the objects whose programs write to user space, with IDs that the kernel gives to none: the maps of these objects name the types of
-// what is written.
+// outputTypes returns the BTF of the objects whose programs write to user space, with IDs that the kernel does not assign. The maps of these objects
+// name the types of the data.
 func (p *plan) outputTypes() []linear.BTF {
 	var all []linear.BTF
 	for i, b := range p.cfg.Programs.OutputTypes() {
@@ -65,20 +65,20 @@ func (p *plan) outputTypes() []linear.BTF {
 	return all
 }
 
-// openRings opens the maps of type RINGBUF.
+// openRings opens the user's maps of type RINGBUF.
 func (s *sources) openRings() (err error) {
 	s.fromRings, err = s.cfg.Programs.OpenRings()
 	return err
 }
 
-// ringClock is the clock of a recording with maps of type RINGBUF, where the user has not chosen another one: what is read from them has the time
-// at which it is read, and perf's own clock cannot be read.
-const ringClock = 1 // CLOCK_MONOTONIC of include/uapi/linux/time.h
+// ringClock is the default clock of a recording with maps of type RINGBUF. Their data gets the time at which bperf reads it, and bperf cannot read
+// perf's own clock.
+const ringClock = 1 // CLOCK_MONOTONIC, from include/uapi/linux/time.h
 
-// mostRaw is how many bytes of raw data fit into a record, whose size is a number of 16 bits, with what else a sample has.
+// mostRaw is the number of bytes of raw data that fit into a record together with the other fields of a sample. The size of a record has 16 bits.
 const mostRaw = 65000
 
-// keepRings writes what programs have written into maps of type RINGBUF. It reports whether there was something.
+// keepRings writes the data that programs have written to maps of type RINGBUF. It reports whether there was any.
 func (c *collector) keepRings() (wrote bool, err error) {
 	err = c.fromRings.Read(func(name string, b []byte) error {
 		o := c.events[slices.IndexFunc(c.events, func(o *opened) bool { return o.kind == programOutput && o.output == name })]
@@ -93,7 +93,7 @@ func (c *collector) keepRings() (wrote bool, err error) {
 		if err != nil {
 			return err
 		}
-		// The kernel lets raw data end where the next 8 bytes begin.
+		// As in the kernel's records, raw data and its 32-bit size are padded to a multiple of 8 bytes.
 		v := &perfdata.Sample{Raw: append(slices.Clone(b), make([]byte, -(len(b)+4)&7)...)}
 		v.ID, v.PID, v.TID, v.CPU, v.Time = o.ids[0], -1, -1, math.MaxUint32, now
 		if err := c.out.write(perfdata.MiscKernel, v); err != nil {

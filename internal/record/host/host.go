@@ -25,8 +25,8 @@ func (f Features) text(id perfdata.FeatureID, s string) {
 	}
 }
 
-// System returns the architecture, the host name and the kernel release. root is the root directory of the machine. What cannot be read is
-// left out.
+// System returns the architecture, the host name and the kernel release. root is the root directory of the machine. It leaves out what it cannot
+// read.
 func System(root fs.FS) Features {
 	m := machineReader{root}
 	f := Features{perfdata.FeatureArch: perfdata.Text(uname())}
@@ -35,8 +35,8 @@ func System(root fs.FS) Features {
 	return f
 }
 
-// Machine returns the features with which perf describes a machine, those of System among them. root is the root directory of the machine. What
-// cannot be read is left out.
+// Machine returns the features with which perf describes a machine, including those of System. root is the root directory of the machine. It
+// leaves out what it cannot read.
 func Machine(root fs.FS) Features {
 	m, f := machineReader{root}, System(root)
 	info := m.cpuInfo()
@@ -66,7 +66,7 @@ func Machine(root fs.FS) Features {
 	return f
 }
 
-// uname returns the machine name of uname -m.
+// uname returns the machine name, like uname -m.
 func uname() string {
 	switch runtime.GOARCH {
 	case "amd64":
@@ -93,7 +93,7 @@ func (m machineReader) number(name string) (uint64, bool) {
 }
 
 func (m machineReader) cpus(which string) []int {
-	list, _ := procfs.CPUs(procfs.Sys(m.root), which) // without it nothing is known
+	list, _ := procfs.CPUs(procfs.Sys(m.root), which) // empty if it cannot be read
 	return list
 }
 
@@ -101,7 +101,7 @@ func (m machineReader) cpus(which string) []int {
 type cpuInfo map[string]string
 
 func (m machineReader) cpuInfo() cpuInfo {
-	text, _ := fs.ReadFile(m.root, "proc/cpuinfo") // without it nothing is known
+	text, _ := fs.ReadFile(m.root, "proc/cpuinfo") // empty if it cannot be read
 	info := cpuInfo{}
 	for line := range bytes.Lines(text) {
 		key, value, ok := strings.Cut(string(line), ":")
@@ -135,7 +135,7 @@ func (m machineReader) cpuID(c cpuInfo) string {
 }
 
 // topology returns which CPUs share a package, a die and a core (https://docs.kernel.org/admin-guide/cputopology.html). The kernel
-// gives none for offline CPUs.
+// has none for offline CPUs.
 func (m machineReader) topology(cpus []int) perfdata.CPUTopology {
 	var t perfdata.CPUTopology
 	add := func(to *[]string, list string) {
@@ -144,7 +144,7 @@ func (m machineReader) topology(cpus []int) perfdata.CPUTopology {
 		}
 	}
 	id := func(name string) uint32 {
-		n, _ := m.number(name) // firmware without the information gives -1, which becomes 0
+		n, _ := m.number(name) // -1 from firmware without the information becomes 0
 		return uint32(n)
 	}
 	for _, cpu := range cpus {
@@ -182,11 +182,11 @@ func (m machineReader) nodes() perfdata.NUMATopology {
 
 // nodeIDs returns the NUMA nodes that are online, in ascending order.
 func (m machineReader) nodeIDs() []int {
-	list, _ := procfs.ParseCPUList(m.text("sys/devices/system/node/online")) // without it nothing is known
+	list, _ := procfs.ParseCPUList(m.text("sys/devices/system/node/online")) // empty if it cannot be read
 	return list
 }
 
-// caches returns each cache of the CPUs once (Documentation/ABI/testing/sysfs-devices-system-cpu).
+// caches returns the CPUs' caches, each of them once (Documentation/ABI/testing/sysfs-devices-system-cpu).
 func (m machineReader) caches(cpus []int) perfdata.Caches {
 	var all perfdata.Caches
 	for _, cpu := range cpus {
@@ -213,7 +213,7 @@ func (m machineReader) caches(cpus []int) perfdata.Caches {
 const devices = "sys/bus/event_source/devices"
 
 func (m machineReader) pmus() perfdata.PMUMappings {
-	entries, _ := fs.ReadDir(m.root, devices) // none is none
+	entries, _ := fs.ReadDir(m.root, devices) // none if it cannot be read
 	var all perfdata.PMUMappings
 	for _, e := range entries {
 		if n, ok := m.number(path.Join(devices, e.Name(), "type")); ok {

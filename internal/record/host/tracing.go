@@ -13,7 +13,7 @@ import (
 	"github.com/bperf/bperf/perfdata"
 )
 
-// Tracing returns the feature TRACING_DATA: what readers need to print the raw data of the given tracepoints ("system:name"). It has the layout of
+// Tracing returns the feature TRACING_DATA, which readers need to print the raw data of the given tracepoints ("system:name"). It has the layout of
 // the head of trace.dat, version 0.6 (https://man7.org/linux/man-pages/man5/trace-cmd.dat.v6.5.html).
 func Tracing(tracefs fs.FS, tracepoints []string) (perfdata.TracingData, error) {
 	w := traceWriter{root: tracefs}
@@ -58,7 +58,7 @@ type traceWriter struct {
 
 func (w *traceWriter) u32(n uint32) { w.b = binary.NativeEndian.AppendUint32(w.b, n) }
 
-// read returns the content of a file, which is empty if there is no such file.
+// read returns the content of a file; empty if there is no such file.
 func (w *traceWriter) read(name string) []byte {
 	content, err := fs.ReadFile(w.root, name)
 	if err != nil && w.err == nil && !errors.Is(err, fs.ErrNotExist) {

@@ -19,7 +19,7 @@ func (s *Snapshot) Cgroups() error {
 	}
 	return filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
 		if err != nil || !d.IsDir() {
-			return nil // it was removed
+			return nil // the cgroup was removed
 		}
 		info, err := os.Stat(path)
 		if err != nil {
@@ -37,7 +37,7 @@ func (s *Snapshot) Cgroups() error {
 	})
 }
 
-// CgroupRoot returns where cgroup2 is mounted (proc_pid_mountinfo(5)), and an empty string if it is not.
+// CgroupRoot returns where cgroup2 is mounted (proc_pid_mountinfo(5)); empty if it is not mounted.
 func CgroupRoot(proc string) string {
 	mounts, err := procfs.Mounts(os.DirFS(proc), "self")
 	if err != nil {

@@ -18,7 +18,7 @@ import (
 // the kernel was relocated at boot.
 const KernelName = "[kernel.kallsyms]"
 
-// ErrHidden is returned where the kernel hides its addresses.
+// ErrHidden is returned by Kernel if the kernel hides its addresses.
 var ErrHidden = errors.New("addresses of the kernel are hidden (sysctl kernel.kptr_restrict, kernel.perf_event_paranoid): " +
 	"its samples have no symbols")
 
@@ -41,8 +41,8 @@ type kernelText struct {
 	start, end uint64
 }
 
-// findKernelText takes the start from _text or _stext in /proc/kallsyms, which are among the first symbols there, and the length from
-// /proc/iomem. Where the length is hidden it looks for _etext, which takes as long as reading all symbols.
+// findKernelText returns the range of the kernel's text: the start from _text or _stext in /proc/kallsyms, which are among the first symbols there,
+// and the length from /proc/iomem. If the length is hidden, it looks for _etext, which takes as long as reading all symbols.
 func findKernelText(proc string) (kernelText, error) {
 	f, err := os.Open(proc + "/kallsyms")
 	if err != nil {
@@ -81,7 +81,7 @@ func findKernelText(proc string) (kernelText, error) {
 }
 
 // codeLength returns the length of "Kernel code" in /proc/iomem, which starts at _text, or at _stext (arm64), and ends with the text. It returns
-// 0 where the file hides addresses.
+// 0 if the file hides addresses.
 func codeLength(proc string) uint64 {
 	text, err := os.ReadFile(proc + "/iomem")
 	if err != nil {
@@ -110,7 +110,7 @@ func ModuleFile(module string, files map[string]string) string {
 	return "[" + module + "]"
 }
 
-// modules emits the modules, with their files where these are known.
+// modules emits the modules, with their files if these are known.
 func (s *Snapshot) modules(dir string) error {
 	all, err := procfs.Modules(os.DirFS(s.proc))
 	if errors.Is(err, os.ErrNotExist) {

@@ -75,7 +75,7 @@ func unescapeName(name string) string {
 func (s *Snapshot) maps(dir string, pid int32) error {
 	f, err := os.Open(dir + "/maps")
 	if err != nil {
-		return nil // it has ended, or may not be seen
+		return nil // it has ended, or is hidden
 	}
 	defer f.Close()
 	m := &perfdata.Mmap2{PID: pid, TID: pid}
@@ -111,7 +111,7 @@ func (s *Snapshot) describe(from *procfs.Mapping, to *perfdata.Mmap2) bool {
 	return to.Filename != "[vsyscall]" // all processes have it, and none runs there: the kernel emulates the calls
 }
 
-// name returns the name of a mapping as the kernel's records have it. Names are kept, as most occur in many processes.
+// name returns the name of a mapping as the kernel's records have it. It caches names, because most occur in many processes.
 func (s *Snapshot) name(text []byte) string {
 	if len(text) == 0 || bytes.HasPrefix(text, []byte("/anon_hugepage")) || bytes.HasPrefix(text, []byte("[anon:")) {
 		return "//anon"
@@ -119,7 +119,7 @@ func (s *Snapshot) name(text []byte) string {
 	if name, known := s.names[string(text)]; known {
 		return name
 	}
-	const most = 1 << 16 // names kept
+	const most = 1 << 16 // names in the cache
 	name := string(bytes.ReplaceAll(text, []byte(`\012`), []byte("\n")))
 	if len(s.names) < most {
 		s.names[string(text)] = name

@@ -17,7 +17,7 @@ type Emit func(misc perfdata.Misc, v perfdata.Value) error
 type Snapshot struct {
 	Data       bool // mappings that are not executable, too
 	Namespaces bool // of processes
-	Processes  int  // that were emitted
+	Processes  int  // number of processes emitted
 
 	proc  string // where /proc is mounted
 	emit  Emit
