@@ -13,14 +13,14 @@ import (
 	"github.com/bperf/bperf/perfdata"
 )
 
-// accessKeys are the keys of --by that the kernel's own samples have (struct perf_sample_data).
+// accessKeys are the keys of --by whose values BPF programs read from the kernel's sample (struct perf_sample_data).
 var accessKeys = []struct {
-	name   string // of the field, too, in package filter
+	name   string // also the name of the field in package filter
 	chosen func(Keys) bool
 	offset uintptr
 	size   uintptr
 	text   func(*sampleSubject) string
-	record string // the options of bperf record that record it
+	record string // options of bperf record that record it
 }{
 	{"phys_addr", func(k Keys) bool { return k.PhysAddr },
 		unsafe.Offsetof(sampleSubject{}.WakerComm) + unsafe.Offsetof(sampleAccess{}.PhysAddr), unsafe.Sizeof(sampleAccess{}.PhysAddr),
@@ -32,10 +32,10 @@ var accessKeys = []struct {
 		func(s *sampleSubject) string { return strconv.FormatUint(uint64(s.Weight), 10) }, "--weight"},
 }
 
-// access returns what stands in place of the waker (a union in bpf/sample.bpf.c). It is meant for samples; blocked threads have a waker there.
+// access returns the access of a sample. It shares its memory with the waker of a blocked thread (a union in bpf/sample.bpf.c).
 func (s *sampleSubject) access() *sampleAccess { return (*sampleAccess)(unsafe.Pointer(&s.WakerComm)) }
 
-// accessValues are the fields of the kernel's own samples that keys need, and their places in a subject.
+// accessValues returns the fields of the kernel's sample that the keys need, and their offsets in a subject.
 func (k Keys) accessValues() (values filter.Values) {
 	for _, a := range accessKeys {
 		if a.chosen(k) {
@@ -45,10 +45,10 @@ func (k Keys) accessValues() (values filter.Values) {
 	return values
 }
 
-// hasAccess reports whether there are such keys.
+// hasAccess reports whether one of accessKeys is chosen.
 func (k Keys) hasAccess() bool { return k.Weight || k.DataSrc || k.PhysAddr }
 
-// accessCode returns the code that reads these fields. It fails before Linux 6.2.
+// accessCode returns the BPF code that reads these fields. It fails before Linux 6.2.
 func (k Keys) accessCode() (asm.Instructions, error) {
 	code, err := k.accessValues().Function()
 	if unseen := (*filter.UnseenError)(nil); errors.As(err, &unseen) {
@@ -57,7 +57,7 @@ func (k Keys) accessCode() (asm.Instructions, error) {
 	return code, err
 }
 
-// unseen explains that BPF programs do not see a field, and which options record it.
+// unseen explains that BPF programs cannot read a field, and which options of bperf record record it.
 func (k Keys) unseen(err *filter.UnseenError) error {
 	for _, a := range accessKeys {
 		if a.name == err.Field {
@@ -68,14 +68,14 @@ func (k Keys) unseen(err *filter.UnseenError) error {
 	return err
 }
 
-// noAccess is what samples of events without these values have, and blocked threads.
+// noAccess returns a subject without an access, like that of events without these values. Blocked threads have it too.
 func noAccess() *sampleSubject {
 	s := &sampleSubject{}
 	s.access().DataSrc = uint64(perfdata.DataSourceNA)
 	return s
 }
 
-// accessTags are the labels of these keys.
+// accessTags returns the labels of the chosen accessKeys.
 func (k Keys) accessTags(from *sampleSubject) (tags []replay.SumTag) {
 	for _, a := range accessKeys {
 		if a.chosen(k) {

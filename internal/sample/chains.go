@@ -11,13 +11,13 @@ import (
 	"github.com/bperf/bperf/perfdata"
 )
 
-// ringPerCPU is how much room there is for new chains of callers of each CPU, in bytes: those of a second, if all samples have others.
+// ringPerCPU is the room for new chains in the ring buffer per CPU, in bytes. It lasts for a second if every sample has a new chain.
 const ringPerCPU = 1 << 20
 
-// mostRing bounds the ring buffer, in bytes.
+// mostRing is the maximum size of the ring buffer, in bytes.
 const mostRing = 64 << 20
 
-// ringSize is a power of two that does for so many CPUs.
+// ringSize returns the size of the ring buffer in bytes, a power of two, for a number of CPUs.
 func ringSize(cpus int) uint32 {
 	size := ringPerCPU
 	for size < cpus*ringPerCPU && size < mostRing {
@@ -26,13 +26,13 @@ func ringSize(cpus int) uint32 {
 	return uint32(size)
 }
 
-// crowdedRing reports whether a quarter of the room for new chains is used.
+// crowdedRing reports whether more than a quarter of the ring buffer is used.
 func (c *counter) crowdedRing() bool { return c.ring.AvailableBytes() > c.ring.BufferSize()/4 }
 
-// readChains takes the callers that were met since the last time.
+// readChains reads the chains that programs have found for the first time since the last call.
 func (c *counter) readChains() error {
 	var record ringbuf.Record
-	c.ring.SetDeadline(time.Unix(1, 0)) // that is over: nobody is waited for
+	c.ring.SetDeadline(time.Unix(1, 0)) // in the past, so that reads do not wait
 	for {
 		err := c.ring.ReadInto(&record)
 		if errors.Is(err, os.ErrDeadlineExceeded) {
@@ -52,8 +52,8 @@ func (c *counter) readChains() error {
 	}
 }
 
-// appendChain appends the callers of an ID, without the marks that the kernel puts into the callchains of some events, and what is in place of the
-// innermost frame.
+// appendChain appends the addresses of a chain. It leaves out context markers, which the kernel puts into the callchains of some events, and the 0 in
+// the place of the innermost frame. It returns false if the chain is unknown.
 func (c *counter) appendChain(to []uint64, g int, id uint32) (all []uint64, ok bool) {
 	const none = 0
 	if id == none {
@@ -68,10 +68,11 @@ func (c *counter) appendChain(to []uint64, g int, id uint32) (all []uint64, ok b
 	return to, ok
 }
 
-// stackOf is the stack of a sum, from the innermost frame on, up to the next one. Where its callers are not known there is no more than this frame.
+// stackOf returns the stack of a sum, from the innermost frame on. It is valid until the next call. If the callers are unknown, it has only the
+// innermost frame.
 func (c *counter) stackOf(g int, e *entry) stack {
 	kernel, user := c.kernel[:0], c.user[:0]
-	if int64(e.Ip) < 0 { // the kernel has the upper half of the addresses
+	if int64(e.Ip) < 0 { // kernel addresses are in the upper half
 		kernel = append(kernel, e.Ip)
 	} else if e.Ip != 0 {
 		user = append(user, e.Ip)

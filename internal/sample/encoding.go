@@ -6,7 +6,7 @@ import (
 	"unsafe"
 )
 
-// decoder reads what programs have encoded (bpf/encode.h): numbers in as few bytes as they need. What is behind the end is 0, and an error.
+// decoder decodes data of the BPF programs (bpf/encode.h), in which numbers take as few bytes as they need. Reads behind the end return 0 and set err.
 type decoder struct {
 	data []byte
 	err  error
@@ -42,17 +42,17 @@ func (d *decoder) number() uint64 {
 	return binary.LittleEndian.Uint64(whole[:]) >> 3
 }
 
-// signed is a number whose sign is the lowest bit.
+// signed returns a number whose sign is encoded in the lowest bit.
 func (d *decoder) signed() int64 {
 	n := d.number()
 	return int64(n>>1) ^ -int64(n&1)
 }
 
-// chain reads callers, and in which generation they were met.
+// chain returns the next chain, with its ID and the generation that it belongs to.
 func (d *decoder) chain() (id, generation uint32, addresses []uint64) {
 	told := d.number()
 	n := d.number()
-	if n > uint64(len(d.data)) { // each has a byte at least
+	if n > uint64(len(d.data)) { // each address takes at least a byte
 		d.err = errShort
 		return 0, 0, nil
 	}
@@ -65,7 +65,7 @@ func (d *decoder) chain() (id, generation uint32, addresses []uint64) {
 	return uint32(told >> 1), uint32(told & 1), addresses
 }
 
-// What follows in the encoding of a sum: HAS_SUBJECT and HAS_VALUE of bpf/drain.h, below the number of samples.
+// Flags in the lowest bits of a sum's first number, below the number of samples: HAS_SUBJECT and HAS_VALUE of bpf/drain.h.
 const (
 	hasSubject = 1 << iota
 	hasValue
@@ -73,16 +73,16 @@ const (
 	whatBits = 2
 )
 
-// timeShift makes ns of the time of a sum: TIME_SHIFT.
+// timeShift is TIME_SHIFT of bpf/drain.h: the time of a sum is in units of 1<<timeShift ns.
 const timeShift = 10
 
-// drained is what was told last: sums tell what is other.
+// drained is the state of decoding sums: a sum only encodes what differs from the previous one.
 type drained struct {
 	subject       sampleSubject
 	period, first uint64
 }
 
-// sum reads the next sum.
+// sum decodes the next sum.
 func (last *drained) sum(d *decoder) (e entry) {
 	what := d.number()
 	e.Count = what >> whatBits

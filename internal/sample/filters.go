@@ -14,8 +14,8 @@ import (
 	"github.com/bperf/bperf/internal/userprog"
 )
 
-// takeFilters returns the filters of events, and the programs of the user's, as code for the program that counts. The events are replaced by
-// others without, whose samples have what the filters read.
+// takeFilters returns the filters of events and the user's programs as code for the program that counts, one per event. It replaces the events by copies
+// without them, whose samples have the fields that the filters read.
 func takeFilters(list *event.List, programs *userprog.Programs) ([]asm.Instructions, error) {
 	var code []asm.Instructions
 	var events event.List
@@ -26,7 +26,7 @@ func takeFilters(list *event.List, programs *userprog.Programs) ([]asm.Instructi
 			with := *e
 			var instructions asm.Instructions
 			var err error
-			if e.Tracepoint == "" { // those of tracepoints are for the kernel to read
+			if e.Tracepoint == "" { // the kernel parses the filters of tracepoints
 				if instructions, err = takeFilter(&with, programs); err != nil {
 					return nil, err
 				}
@@ -40,7 +40,7 @@ func takeFilters(list *event.List, programs *userprog.Programs) ([]asm.Instructi
 	return code, nil
 }
 
-// takeFilter takes the filter and the program of one event; nil if it has neither.
+// takeFilter removes the filter and the program from an event, and returns their code; nil if it has neither.
 func takeFilter(e *event.Event, programs *userprog.Programs) (asm.Instructions, error) {
 	if e.Filter == "" && e.Program == "" {
 		return nil, nil
@@ -67,10 +67,10 @@ func takeFilter(e *event.Event, programs *userprog.Programs) (asm.Instructions, 
 	return code, nil
 }
 
-// licenses are those under which programs may call all functions of the kernel: license_is_gpl_compatible of include/linux/license.h.
+// licenses are the licenses with which programs may call all kernel functions: license_is_gpl_compatible in include/linux/license.h.
 var licenses = []string{"GPL", "GPL v2", "GPL and additional rights", "Dual BSD/GPL", "Dual MIT/GPL", "Dual MPL/GPL"}
 
-// askable returns a program of the user's that can be a part of the program that counts.
+// askable returns the user's program as a function that can be a part of the program that counts.
 func askable(source string, programs *userprog.Programs) (*filter.Function, error) {
 	ask, err := programs.Function(source)
 	switch {

@@ -8,19 +8,19 @@ import (
 	"github.com/cilium/ebpf/link"
 )
 
-// followPrograms follow processes (bpf/follow.h): their names, and the raw tracepoints that they run at.
+// followPrograms has the names of the programs that follow processes (bpf/follow.h), and the raw tracepoints that they are attached to.
 var followPrograms = map[string]string{
 	sampleProgOnStart: "task_newtask", sampleProgOnExecute: "task_rename", sampleProgOnLastExit: "sched_process_exit", sampleProgOnRelease: "sched_process_free",
 }
 
-// withoutFollowing lets a collection do without these programs.
+// withoutFollowing removes these programs from a collection.
 func withoutFollowing(spec *ebpf.CollectionSpec) {
 	for name := range followPrograms {
 		delete(spec.Programs, name)
 	}
 }
 
-// follow keeps the samples of processes, and of those that they start. The command is one of these from when it is executed.
+// follow makes the program keep only samples of these processes and of those that they start. A command counts from its execution on.
 func (c *counter) follow(pids []int) error {
 	for _, pid := range pids {
 		if c.command {
@@ -41,7 +41,7 @@ func (c *counter) follow(pids []int) error {
 	return nil
 }
 
-// lostProcesses is how many processes were started that are not followed, as there was no room.
+// lostProcesses returns the number of started processes that are not followed, because the map had no room.
 func (c *counter) lostProcesses() (n uint64, err error) {
 	if err := c.first.Variables[sampleVarLostProcesses].Get(&n); err != nil {
 		return 0, fmt.Errorf("read how many processes there was no room for: %w", err)
@@ -49,7 +49,7 @@ func (c *counter) lostProcesses() (n uint64, err error) {
 	return n, nil
 }
 
-// unfollow detaches what follows processes.
+// unfollow detaches the programs that follow processes.
 func (c *counter) unfollow() error {
 	var errs []error
 	for _, l := range c.links {

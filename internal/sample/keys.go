@@ -6,26 +6,26 @@ import (
 	"strings"
 )
 
-// Keys are what samples with the same event are grouped by.
+// Keys select the fields by which samples of an event are grouped.
 type Keys struct {
-	Stack    bool // of the kernel and the user
+	Stack    bool // kernel and user stack
 	IP       bool // the instruction pointer
 	PID, TID bool
 	Comm     bool // the name of the thread
 	CPU      bool
 	Cgroup   bool
-	Priority bool // as the scheduler has it: up to 99 for real-time tasks, 100 and above for others
-	Addr     bool // of the data that was accessed, where the event tells that
-	State    bool // of the thread, which is running where it did not just begin to wait
-	Waker    bool // of threads that were blocked: who let them run again
+	Priority bool // the scheduler's priority: up to 99 for real-time tasks, 100 and above for others
+	Addr     bool // address of the accessed data, if the event has it
+	State    bool // state of the thread: running, unless it has just begun to wait
+	Waker    bool // of blocked threads: the thread that woke them
 
-	// What the kernel's own samples have: Linux 6.2. It is 0 where the event has none, and of blocked threads.
-	Weight   bool // what the access cost; the unit is the PMU's, often cycles
-	DataSrc  bool // where in the memory hierarchy the data was
+	// Fields of the kernel's sample (Linux 6.2). They are 0 if the event does not have them, and for blocked threads.
+	Weight   bool // cost of the access, in a unit of the PMU, often cycles
+	DataSrc  bool // level of the memory hierarchy that had the data
 	PhysAddr bool // the physical address of Addr
 }
 
-// names are the words of --by, each with the keys that the kernel needs for it.
+// names has the words of --by, and sets the keys that the kernel needs for each.
 var names = []struct {
 	name string
 	add  func(*Keys)
@@ -49,7 +49,7 @@ var names = []struct {
 	{"prog", func(k *Keys) { k.IP, k.PID = true, true }},
 }
 
-// KeyNames are the names that ParseKeys knows.
+// KeyNames returns the names that ParseKeys accepts.
 func KeyNames() []string {
 	var all []string
 	for _, n := range names {
@@ -73,7 +73,7 @@ func ParseKeys(list []string) (Keys, error) {
 		}
 		names[i].add(&k)
 	}
-	if k.Stack { // which begins with the instruction pointer
+	if k.Stack { // a stack begins with the instruction pointer
 		k.IP = false
 	}
 	return k, nil

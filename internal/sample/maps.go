@@ -23,79 +23,79 @@ import (
 	"github.com/bperf/bperf/internal/userstack"
 )
 
-// counter adds samples up in the kernel (bpf/sample.bpf.c). It is not safe for concurrent use, other than counts.
+// counter adds up samples in the kernel (bpf/sample.bpf.c), and reads the sums. Only counts and symbol are safe for concurrent use.
 type counter struct {
 	spec    *ebpf.CollectionSpec
-	first   *ebpf.Collection   // whose maps all use
-	objects []*ebpf.Collection // for each event
-	encoded *ebpf.Memory       // sums that are read
-	waits   *waits             // nil where no off-CPU time is measured, or not yet
-	events  int                // that have counts
-	command bool               // is what is followed, from when it is executed
+	first   *ebpf.Collection   // its maps are shared by all programs
+	objects []*ebpf.Collection // one per event
+	told    *ebpf.Memory       // memory through which drain gets sums
+	waits   *waits             // nil without off-CPU time, or before attachWaits
+	events  int                // number of events that have counts
+	command bool               // the target is a command, which counts from its execution on
 	links   []link.Link        // of the programs that follow processes
 
-	tables *userstack.Tables // nil where user stacks are left to frame pointers
+	tables *userstack.Tables // nil if user stacks are walked by frame pointers only
 
-	active uint32 // the generation that is filled
+	active uint32 // the generation that programs fill
 	sums   [2]*table
-	chains [2]*table     // may be one and the same
-	before [2]sampleFill // what the program had added to each generation before it was filled this time
-	types  *btf.Spec     // of the kernel, as far as programs know them; nil where all are looked for
-	all    *btf.Cache    // of the kernel, for programs that are attached by them
+	chains [2]*table     // both may be the same table
+	before [2]sampleFill // what programs had added to each generation before they began to fill it again
+	types  *btf.Spec     // the kernel types that the programs know; nil: all kernel types
+	all    *btf.Cache    // kernel types, for programs whose attachment needs them
 
-	asking sync.Mutex      // for symbols
-	named  []replay.Symbol // of the kernel itself, which were asked for, by address
+	asking sync.Mutex      // guards named and the program for symbols
+	named  []replay.Symbol // cached symbols of the kernel itself, by address
 
 	ring         *ringbuf.Reader
 	last         drained
-	buffer       []byte   // of encoded
-	kernel, user []uint64 // of the stack that is made
+	buffer       []byte   // copy of told
+	kernel, user []uint64 // buffers of stackOf
 	byStack      bool
-	noStack      uint64 // samples whose callers the ring buffer had no room for
-	bytes        uint64 // that were read from maps
+	noStack      uint64 // samples whose chains found no room in the ring buffer
+	bytes        uint64 // bytes read from maps
 }
 
-// table is a hash table that is filled by the program.
+// table is a hash table that programs fill.
 type table struct {
 	*ebpf.Map
-	count uint64              // entries that are left there from earlier generations
-	known map[uint32][]uint64 // chains by ID, as they were read
+	count uint64              // number of entries from earlier times
+	known map[uint32][]uint64 // chains that were read, by ID
 }
 
 func (t *table) size() uint64 { return uint64(t.MaxEntries()) }
 
-// stack is a stack from the innermost frame on.
+// stack has the addresses of a stack, the innermost frame first.
 type stack struct{ kernel, user []uint64 }
 
-// Sizes of the maps at first, in entries, and at most.
+// Sizes of the maps in entries: initial sizes, and the maximum.
 const (
 	defaultSums   = 32 << 10
 	defaultChains = 64 << 10
 	mostEntries   = 1 << 20
 )
 
-// settings are what the program is loaded with.
+// settings configure the programs.
 type settings struct {
 	Keys
-	kernel, user bool // parts of stacks
+	kernel, user bool // parts of stacks to take
 	noIdle       bool
-	waits        bool // how long threads are blocked, too
-	command      bool // of a command that is started for it
-	follows      bool // events are those of CPUs, and the samples of some processes are kept
-	eager        bool // there are unwind tables for all processes that are told of
+	waits        bool // measure off-CPU time too
+	command      bool // the target is a command
+	follows      bool // events are opened on CPUs, and programs keep only the samples of some processes
+	eager        bool // build unwind tables for all processes in records
 	allowance    *allowance.Allowance
 	events       int
-	rate         uint64 // samples in a second at most; 0 if it is not known
-	entries      uint32 // of each map, at first; 0 for what is usual
+	rate         uint64 // maximum number of samples per second; 0 if unknown
+	entries      uint32 // initial size of each map; 0 for the default
 
-	ips      []Range            // in one of which the instruction pointer has to be; nil for anywhere
-	programs []Range            // in one of which it, or a caller, has to be; nil for anywhere
-	filters  []asm.Instructions // of each event; nil for none
-	access   asm.Instructions   // reads what the kernel's own samples have; nil if no key needs it
-	allTypes bool               // filters know types of the kernel that the program does not
+	ips      []Range            // keep samples whose instruction pointer is in one of these; nil for all
+	programs []Range            // keep samples with an instruction pointer or a caller in one of these; nil for all
+	filters  []asm.Instructions // per event; nil for none
+	access   asm.Instructions   // reads accessValues; nil if no key needs them
+	allTypes bool               // filters use kernel types that the program does not
 }
 
-// newCounter loads the program for each event.
+// newCounter loads the program once per event.
 func newCounter(o settings) (*counter, error) {
 	c := &counter{events: o.events, command: o.command, all: btf.NewCache(), byStack: o.Stack}
 	if err := c.load(o); err != nil {
@@ -117,13 +117,13 @@ func (c *counter) load(o settings) (err error) {
 	if o.allTypes {
 		c.types = nil
 	} else if c.types, err = kernel.TypesOf(c.spec.Types); err != nil {
-		c.types = nil // they may be elsewhere, and the library tells where it has looked
+		c.types = nil // the library searches elsewhere, and its error lists where
 	}
 	unwinds := o.Stack && o.user && hasLoops()
 	if unwinds {
 		userstack.DefaultLimits.Resize(c.spec)
 	}
-	if o.events >= mostEvents { // off-CPU time is one more
+	if o.events >= mostEvents { // off-CPU time needs one more
 		return fmt.Errorf("%d events: there is room for %d", o.events, mostEvents-1)
 	}
 	if err := setVariables(c.spec, map[string]any{
@@ -183,13 +183,13 @@ func (c *counter) load(o settings) (err error) {
 	return err
 }
 
-// hasLoops reports whether programs may walk stacks by tables: with bpf_loop, Linux 5.17.
+// hasLoops reports whether programs can walk stacks with unwind tables, for which they need bpf_loop (Linux 5.17).
 func hasLoops() bool { return features.HaveProgramHelper(ebpf.PerfEvent, asm.FnLoop) == nil }
 
 // mostEvents is MAX_EVENTS of sample.bpf.c.
 const mostEvents = 64
 
-// loadFirst makes the maps that all programs share.
+// loadFirst creates the maps that all programs share, and loads the programs that bperf runs itself.
 func (c *counter) loadFirst(follows bool) (err error) {
 	spec := c.spec.Copy()
 	withoutWaits(spec)
@@ -206,7 +206,7 @@ func (c *counter) loadFirst(follows bool) (err error) {
 	return nil
 }
 
-// withoutReader lets a collection do without the programs that are run by this process alone.
+// withoutReader removes the programs that only this process runs, and those that follow processes, from a collection.
 func withoutReader(spec *ebpf.CollectionSpec) {
 	withoutFollowing(spec)
 	for _, name := range []string{sampleProgSetup, sampleProgOnDrain, sampleProgOnSymbol} {
@@ -214,14 +214,15 @@ func withoutReader(spec *ebpf.CollectionSpec) {
 	}
 }
 
-// shared are the maps that all programs share: all but that of constants.
+// shared returns the maps that all programs share: all except the constants.
 func (c *counter) shared() map[string]*ebpf.Map {
 	shared := maps.Clone(c.first.Maps)
 	delete(shared, ".rodata")
 	return shared
 }
 
-// loadFor loads the program of an event, of whose constants the number of the event is one. Code that is not nil replaces functions of the program.
+// loadFor loads the program of an event, with the index of the event as a constant. filter and access replace functions of the program unless they are
+// nil.
 func (c *counter) loadFor(event int, filter, access asm.Instructions) error {
 	spec := c.spec.Copy()
 	withoutWaits(spec)
@@ -256,7 +257,7 @@ func setVariables(spec *ebpf.CollectionSpec, values map[string]any) error {
 	return nil
 }
 
-// sumsFor is how many sums there is room for at first: those of some seconds, so that none is lost where this process has to wait for a CPU.
+// sumsFor returns the initial number of entries for sums. They last for some seconds, so that none is lost while this process waits for a CPU.
 func sumsFor(rate uint64) uint32 {
 	const seconds, most = 8, 128 << 10
 	sums := uint32(defaultSums)
@@ -266,7 +267,7 @@ func sumsFor(rate uint64) uint32 {
 	return sums
 }
 
-// newTable makes a map of one generation.
+// newTable creates a map of one generation.
 func (c *counter) newTable(of string, entries uint32) (*table, error) {
 	spec := c.spec.Maps[of].InnerMap.Copy()
 	spec.Name, spec.MaxEntries = of, entries
@@ -277,7 +278,7 @@ func (c *counter) newTable(of string, entries uint32) (*table, error) {
 	return &table{Map: m, known: make(map[uint32][]uint64)}, nil
 }
 
-// use puts a map into its place in a generation. When it returns, no program uses what was there before.
+// use replaces a map of a generation. When it returns, no program uses the old map.
 func (c *counter) use(of string, generation int, t *table) error {
 	if err := c.first.Maps[of].Put(uint32(generation), uint32(t.FD())); err != nil {
 		return fmt.Errorf("put a BPF map into %s: %w", of, err)
@@ -285,10 +286,10 @@ func (c *counter) use(of string, generation int, t *table) error {
 	return nil
 }
 
-// program is the descriptor of the program of an event.
+// program returns the descriptor of the program of an event.
 func (c *counter) program(event int) int { return c.objects[event].Programs[sampleProgOnSample].FD() }
 
-// filled are the numbers of entries that the program has added to each generation.
+// filled returns the numbers of entries that programs have added to each generation.
 func (c *counter) filled() (f [2]sampleFill, err error) {
 	if err := c.first.Variables[sampleVarFilled].Get(&f); err != nil {
 		return f, fmt.Errorf("read how full BPF maps are: %w", err)
@@ -296,36 +297,36 @@ func (c *counter) filled() (f [2]sampleFill, err error) {
 	return f, nil
 }
 
-// fills are how many entries the maps that are filled now have.
+// fills returns the numbers of entries in the maps of the active generation.
 func (c *counter) fills() (sums, chains uint64, err error) {
 	f, err := c.filled()
 	now, before := f[c.active], c.before[c.active]
 	return c.sums[c.active].count + now.Sums - before.Sums, c.chains[c.active].count + now.Chains - before.Chains, err
 }
 
-// full reports whether half of one of the maps is used.
+// full reports whether more than half of one of these maps is used.
 func (c *counter) full() (bool, error) {
 	sums, chains, err := c.fills()
 	return 2*sums > c.sums[c.active].size() || 2*chains > c.chains[c.active].size(), err
 }
 
-// crowded reports whether three quarters of one of the maps are used: it was read late.
+// crowded reports whether more than three quarters of one of these maps are used, which means that bperf read it late.
 func (c *counter) crowded() (bool, error) {
 	sums, chains, err := c.fills()
 	return 4*sums > 3*c.sums[c.active].size() || 4*chains > 3*c.chains[c.active].size(), err
 }
 
-// entry is a sum of samples that are alike.
+// entry is the sum of samples with the same subject and stack.
 type entry struct {
 	sampleKey
 	sampleSum
-	stack stack // up to the next one
+	stack stack // valid until the next entry
 }
 
-// swap lets the program fill the other generation, and reads the one that it has filled. With grow the maps get twice the size.
+// swap makes the other generation active, and then reads the old one. With grow it doubles the size of the maps.
 func (c *counter) swap(grow bool, each func(*entry) error) error {
 	old, next := int(c.active), int(1-c.active)
-	if err := c.readChains(); err != nil { // those of the next generation are of its last time
+	if err := c.readChains(); err != nil { // before swapping: chains of the next generation are still of the last time that it was active
 		return err
 	}
 	if err := c.renew(old, next, grow); err != nil {
@@ -347,7 +348,7 @@ func (c *counter) swap(grow bool, each func(*entry) error) error {
 	return c.leave(old, next)
 }
 
-// renew sees to it that there is room in the generation that comes next.
+// renew replaces maps of the next generation that have too little room.
 func (c *counter) renew(old, next int, grow bool) (err error) {
 	_, chains, err := c.fills()
 	if err != nil {
@@ -378,12 +379,12 @@ func (c *counter) renew(old, next int, grow bool) (err error) {
 	return nil
 }
 
-// read reads a generation that is not used any more, and leaves its sums at 0.
+// read reads the sums of the generation that is not active, and sets them to 0.
 func (c *counter) read(g int, each func(*entry) error) error {
 	if err := c.first.Variables[sampleVarDrainGeneration].Set(uint32(g)); err != nil {
 		return fmt.Errorf("read the BPF map %s: %w", sampleMapSums, err)
 	}
-	var e entry // used again and again
+	var e entry // reused
 	for {
 		told, err := c.drain()
 		if err != nil {
@@ -407,7 +408,7 @@ func (c *counter) read(g int, each func(*entry) error) error {
 	}
 }
 
-// drain returns some sums that were not read yet, as long as there are any; they are valid up to the next time.
+// drain returns the next encoded sums; none at the end. They are valid until the next call.
 func (c *counter) drain() ([]byte, error) {
 	if _, err := c.first.Programs[sampleProgOnDrain].Run(&ebpf.RunOptions{Context: [8]byte{}}); err != nil {
 		return nil, err
@@ -421,7 +422,7 @@ func (c *counter) drain() ([]byte, error) {
 	return c.buffer, err
 }
 
-// leave lets go of what the generation that was read had for itself.
+// leave updates the counts of the generation that was read, and closes its chains if the next generation has others.
 func (c *counter) leave(old, next int) error {
 	f, err := c.filled()
 	if err != nil {
@@ -441,7 +442,7 @@ func (c *counter) leave(old, next int) error {
 	return err
 }
 
-// counts are those of all events, up to now, and those of blocked threads behind them.
+// counts returns the counts of all events so far. With off-CPU time, the last element is that of blocked threads.
 func (c *counter) counts() ([]sampleCounts, error) {
 	var all [mostEvents]sampleCounts
 	if err := c.first.Variables[sampleVarCounted].Get(&all); err != nil {
@@ -450,7 +451,7 @@ func (c *counter) counts() ([]sampleCounts, error) {
 	return all[:c.events], nil
 }
 
-// Close frees everything. It may be called for nil.
+// Close frees everything. c may be nil.
 func (c *counter) Close() error {
 	if c == nil {
 		return nil
@@ -479,7 +480,7 @@ func (c *counter) Close() error {
 	return errors.Join(errs...)
 }
 
-// explain says what is needed where something may not be done.
+// explain adds the missing capabilities to a permission error.
 func explain(what string, err error) error {
 	if errors.Is(err, syscall.EPERM) || errors.Is(err, syscall.EACCES) {
 		return fmt.Errorf("%s: %w. %s", what, err, kernel.Remedy("Run as root, or give bperf the capabilities: setcap cap_bpf,cap_perfmon=ep BPERF"))

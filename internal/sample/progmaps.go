@@ -11,10 +11,10 @@ import (
 	"github.com/bperf/bperf/internal/userprog"
 )
 
-// programMaps are the maps of the user's programs that are profiles. Each number of their values is an event, behind those that are sampled.
+// programMaps are the maps of the user's programs that are profiles. Each number in their values is an event, listed after the sampled events.
 type programMaps struct {
 	all   []*userprog.Profile
-	first int // the index of their first event among replay.Sums.Others
+	first int // index of their first event in replay.Sums.Others
 }
 
 // hasKey reports whether the entries of a map have a key.
@@ -22,7 +22,7 @@ func (m *programMaps) hasKey(key string) bool {
 	return slices.ContainsFunc(m.all, func(p *userprog.Profile) bool { return slices.Contains(p.Keys(), key) })
 }
 
-// events are the names of the events.
+// events returns the names of the events.
 func (m *programMaps) events() []string {
 	var names []string
 	for _, p := range m.all {
@@ -31,7 +31,7 @@ func (m *programMaps) events() []string {
 	return names
 }
 
-// read adds what is new in the maps in an interval. With end it is the last time.
+// read adds the changes of the maps since the last call to an interval. end marks the last call.
 func (m *programMaps) read(interval int, end bool, to *replay.Sums) error {
 	now, _, err := kernel.ClockAndWall(monotonic)
 	if err != nil {
@@ -51,7 +51,7 @@ func (m *programMaps) read(interval int, end bool, to *replay.Sums) error {
 	return nil
 }
 
-// addEntry adds a sum for each value of an entry. first is the event of the first one, an index among replay.Sums.Others.
+// addEntry adds a sum for each value of an entry. first is the index of the first value's event in replay.Sums.Others.
 func addEntry(p *userprog.Profile, e *userprog.Entry, first int, sum *replay.Sum, to *replay.Sums) {
 	sum.Count, sum.Comm = 1, e.Comm
 	sum.PID, sum.TID, sum.CPU, sum.Cgroup, sum.IP, sum.Kernel, sum.User = e.PID, e.TID, e.CPU, e.Cgroup, e.IP, e.Kernel, e.User
@@ -77,7 +77,7 @@ func (m *programMaps) mark(p *profile.Profile) {
 	}
 }
 
-// addTo adds losses.
+// addTo adds the maps' losses.
 func (m *programMaps) addTo(l *profile.Losses) {
 	for _, p := range m.all {
 		if p.NoStack > 0 {
@@ -86,7 +86,7 @@ func (m *programMaps) addTo(l *profile.Losses) {
 	}
 }
 
-// missing returns what is missing in the maps, in words; empty for nothing.
+// missing returns a description of what is missing in the maps; empty if nothing is.
 func (m *programMaps) missing() string {
 	var lines []string
 	for _, p := range m.all {

@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// report tells of the progress each second, until it is stopped.
+// report calls Config.Progress every second until stop is called.
 func (s *sampler) report() (stop func()) {
 	if s.cfg.Progress == nil {
 		return func() {}
@@ -54,7 +54,7 @@ func (s *sampler) progress() (p Progress, err error) {
 	return p, err
 }
 
-// usedCPU is the CPU time of this process.
+// usedCPU returns the CPU time of this process.
 func usedCPU() time.Duration {
 	var u syscall.Rusage
 	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {

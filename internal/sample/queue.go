@@ -6,12 +6,12 @@ import (
 	"sync"
 )
 
-// queue is a pipe that has room for all that is written: who empties ring buffers does not wait for who looks up symbols.
+// queue is a pipe with unlimited room, so that the goroutine that drains ring buffers does not wait for the one that looks up symbols.
 type queue struct {
 	mu    sync.Mutex
 	ready sync.Cond
-	all   [][]byte // what is left of each Write, none of them empty
-	err   error    // at the end; nil while it is open
+	all   [][]byte // rest of each Write, never empty
+	err   error    // returned at the end; nil while open
 }
 
 func newQueue() *queue {
@@ -47,7 +47,7 @@ func (q *queue) Read(b []byte) (int, error) {
 	return n, nil
 }
 
-// end lets reads fail with an error, or io.EOF, when all has been read.
+// end makes Read return err, or io.EOF if err is nil, when all data is read.
 func (q *queue) end(err error) {
 	q.mu.Lock()
 	defer q.mu.Unlock()

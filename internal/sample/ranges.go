@@ -19,14 +19,14 @@ import (
 	"github.com/bperf/bperf/internal/symbol/kernel"
 )
 
-// Range is a part of an address space: from Start to End, which is not in it.
+// Range is a range of addresses from Start up to, but not including, End.
 type Range struct{ Start, End uint64 }
 
 // mostRanges is MAX_RANGES of sample.bpf.c.
 const mostRanges = 256
 
-// ParseRange reads a range: two addresses with a - between them, or the name of a function of the kernel. False says that the kernel has no such
-// function: then the name can be that of another one.
+// ParseRange parses a range: START-END, or the name of a kernel function. found is false if the kernel has no function with the name, which may then be
+// that of a user function.
 func ParseRange(text, kallsyms string) (r Range, found bool, err error) {
 	first, last, two := strings.Cut(text, "-")
 	start, err1 := strconv.ParseUint(first, 0, 64)
@@ -40,7 +40,7 @@ func ParseRange(text, kallsyms string) (r Range, found bool, err error) {
 	return findFunction(text, kallsyms)
 }
 
-// findFunction finds a function of the kernel by its name, in /proc/kallsyms or a copy of it.
+// findFunction returns the range of a kernel function by its name. kallsyms is /proc/kallsyms or a copy of it.
 func findFunction(name, kallsyms string) (Range, bool, error) {
 	f, err := os.Open(kallsyms)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -49,7 +49,7 @@ func findFunction(name, kallsyms string) (Range, bool, error) {
 	if err != nil {
 		return Range{}, false, fmt.Errorf("find the function %s: %w", name, err)
 	}
-	defer func() { _ = f.Close() }() // it is only read
+	defer func() { _ = f.Close() }() // opened for reading only
 	address := uint64(0)
 	for e, err := range procfs.KernelSymbols(f) {
 		if err != nil {
@@ -74,7 +74,7 @@ func findFunction(name, kallsyms string) (Range, bool, error) {
 	return Range{s.Start, s.End}, ok, nil
 }
 
-// ProgramRanges are where the code of BPF programs is that are loaded now.
+// ProgramRanges returns the ranges of the machine code of the selected BPF programs that are loaded now.
 func ProgramRanges(s bpfprog.Selector) ([]Range, error) {
 	loaded, err := bpfprog.ReadAll(bpfprog.Detail{Functions: true})
 	if err != nil {
@@ -103,7 +103,7 @@ func ProgramRanges(s bpfprog.Selector) ([]Range, error) {
 	return all, nil
 }
 
-// setRanges fills in the ranges that the program looks at.
+// setRanges sets the ranges in the constants of the program.
 func setRanges(spec *ebpf.CollectionSpec, ips, programs []Range) error {
 	for _, v := range []struct {
 		ranges      []Range
@@ -122,7 +122,7 @@ func setRanges(spec *ebpf.CollectionSpec, ips, programs []Range) error {
 	return nil
 }
 
-// join sorts ranges and makes one of those that touch each other.
+// join sorts ranges, and merges those that overlap or touch.
 func join(ranges []Range) []Range {
 	all := slices.Clone(ranges)
 	slices.SortFunc(all, func(a, b Range) int { return cmp.Compare(a.Start, b.Start) })
@@ -137,7 +137,7 @@ func join(ranges []Range) []Range {
 	return joined
 }
 
-// withFunction puts other instructions in the place of those of a function that a program calls.
+// withFunction replaces the instructions of a function that a program calls.
 func withFunction(all asm.Instructions, name string, code asm.Instructions) (asm.Instructions, error) {
 	begin := slices.IndexFunc(all, func(in asm.Instruction) bool { return in.Symbol() == name })
 	if begin < 0 {

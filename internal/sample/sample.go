@@ -1,10 +1,15 @@
-// Package sample takes profiles whose samples are counted in the kernel: a BPF program of type perf_event runs on the overflow of a perf event, in
-// place of a record in its ring (bpf/sample.bpf.c). What leaves the kernel are sums: each stands for all samples with the same subject (thread, stack, CPU and whatever
-// Keys asks for). Package record records everything else, tasks, mappings and BPF programs, as a stream of perf.data that is never written to a file. A replay
-// follows the stream as it comes and puts the sums among its records by time. So code has the names that it had at that time, even if it has been unmapped or
-// unloaded since.
+// Package sample takes profiles whose samples are counted in the kernel. A BPF program of type perf_event runs on the overflow of a perf event, and
+// no record is written to the event's ring (bpf/sample.bpf.c).
 //
-// It needs Linux 5.15, and root or CAP_BPF and CAP_PERFMON.
+// Only sums leave the kernel. A sum stands for all samples with the same subject, which has the fields that Keys selects (thread, CPU and others),
+// and the same stack. The innermost frame of a stack is in the sum. Its callers are a chain, which bperf reads once and which sums refer to by its
+// ID. Sums and chains are in maps of two generations: programs fill one of them while bperf reads the other one.
+//
+// Package record records everything else (tasks, mappings and BPF programs) as a stream of perf.data that is never written to a file. A replay
+// follows the stream as it comes, and inserts the sums between its records by time. So code gets the name that it had at that time, even if it was
+// unmapped or unloaded later.
+//
+// The package needs Linux 5.15, and root or CAP_BPF and CAP_PERFMON.
 package sample
 
 import (
@@ -29,76 +34,76 @@ import (
 	"github.com/bperf/bperf/perfdata"
 )
 
-// Config says what is sampled, and how.
+// Config configures a profile.
 type Config struct {
 	Record    record.Config // events, target, rate, duration; options for the fields of samples are ignored
 	By        Keys
-	Keep      profile.Keys   // of the profile
-	Replay    replay.Options // where symbols are
+	Keep      profile.Keys   // keys of the profile
+	Replay    replay.Options // where to find symbols
 	Ranges    []Range        // only samples whose instruction pointer is in one of these; nil for all
 	Programs  []Range        // only samples with an instruction pointer or a caller in one of these; nil for all
-	Functions []string       // only samples in one of these, besides Ranges; nil for all
-	Entries   uint32         // room in the maps at first; 0 for the default
+	Functions []string       // only samples in one of these, in addition to Ranges; nil for all
+	Entries   uint32         // initial size of the maps; 0 for the default
 
-	Every time.Duration                // a profile for each interval; 0 for a single one
-	Each  func(*profile.Profile) error // gets these profiles as they are complete
+	Every time.Duration                // take a profile for each interval of this length; 0 for a single profile
+	Each  func(*profile.Profile) error // gets each of these profiles when it is complete
 
 	OffCPU bool // measure how long threads are blocked, as a separate event
-	Wall   bool // the same, as part of the first event, whose values must be times in ns
+	Wall   bool // like OffCPU, but as part of the first event, whose values must be times in ns
 
 	Progress func(Progress) // is called each second; or nil
 }
 
-// Progress is the state of a profile that is taken.
+// Progress is the state of a running profile.
 type Progress struct {
 	Elapsed time.Duration
 	Samples uint64
 	Lost    uint64  // samples that found no room
-	Sums    uint64  // in the kernel
-	Stacks  uint64  // in the kernel
-	CPU     float64 // the share of one CPU that this process has used since the last call
+	Sums    uint64  // sums in the kernel
+	Stacks  uint64  // chains in the kernel
+	CPU     float64 // number of CPUs that this process has used since the last call
 }
 
-// Result is a profile, and how it ended.
+// Result is a profile and the outcome of taking it.
 type Result struct {
 	record.Result
-	Profile *profile.Profile // nil if there was an error, and with Config.Every
+	Profile *profile.Profile // nil after an error, and with Config.Every
 	Stats   replay.Stats
 	Totals  Totals
 }
 
-// sampler is a profile while it is taken.
+// sampler takes a profile.
 type sampler struct {
 	cfg     Config
 	counter *counter
 
 	settings settings
 	maps     programMaps
-	detach   func() // the user's programs, where maps are read for the last time
-	prepared bool   // the unwind tables of before the start are made
+	detach   func() // detaches the user's programs, before their maps are read for the last time
+	prepared bool   // the unwind tables for the start are built
 
-	mu        sync.Mutex // guards what follows
+	mu        sync.Mutex // guards the fields below
 	opened    time.Time
-	began     time.Time   // of the generation that is filled
-	ends      []time.Time // of the intervals that are over
-	settle    bool        // what was read is still to be put into order with what came at the same time
-	sum       replay.Sum  // the last one; reused
+	began     time.Time   // start of the active generation
+	ends      []time.Time // ends of the finished intervals
+	settle    bool        // sums of an ended interval still wait to be ordered with records of the same time
+	sum       replay.Sum  // reused by add
 	comms     map[[16]int8]string
 	sums      *replay.Sums
-	counted   []record.OwnCount // by the events themselves
+	counted   []record.OwnCount // per event
 	still     uint64            // threads that are blocked at the end
-	stillTime uint64            // for how long, in ns
-	missing   uint64            // samples that had found no room when sums were read the last time
-	enough    uint64            // entries that would have been enough for the maps
+	stillTime uint64            // their total time, in ns
+	missing   uint64            // samples without room, when sums were last read
+	enough    uint64            // number of entries that would have been enough for the maps
 }
 
-// interval is how long sums stay in the kernel at most.
+// interval is the longest time that sums stay in the kernel.
 const interval = time.Minute
 
-// soon is how long maps should last.
+// soon is the time in which maps should not become full.
 const soon = 2 * time.Second
 
-// Run takes a profile.
+// Run takes a profile, and returns it when the recording has ended.
 func Run(cfg Config) (Result, error) {
 	if err := cfg.Check(); err != nil {
 		return Result{}, err
@@ -107,7 +112,7 @@ func Run(cfg Config) (Result, error) {
 		cfg.Record.Allowance = allowance.New(allowance.DefaultMemory)
 	}
 	waits := cfg.measuresWaits()
-	if waits && cfg.By.IP { // where a thread is blocked is the first frame outside of the scheduler
+	if waits && cfg.By.IP { // a thread is blocked in its first frame outside the scheduler
 		cfg.By.IP, cfg.By.Stack = false, true
 	}
 	programs := cfg.Record.Programs
@@ -135,7 +140,7 @@ func Run(cfg Config) (Result, error) {
 	}
 	by := cfg.By
 	if events == 0 && !waits {
-		by = Keys{} // maps of the user's programs have what there is
+		by = Keys{} // all entries come from maps of the user's programs
 	}
 	var access asm.Instructions
 	if cfg.By.hasAccess() && events > 0 {
@@ -151,11 +156,11 @@ func Run(cfg Config) (Result, error) {
 	if s.counter, err = newCounter(s.settings); err != nil {
 		return Result{}, programs.Explain(err) // the verifier names the function
 	}
-	defer func() { _ = s.counter.Close() }() // all was read
+	defer func() { _ = s.counter.Close() }() // everything has been read
 	return s.run()
 }
 
-// run records and follows the recording at the same time.
+// run makes the recording, and follows it concurrently.
 func (s *sampler) run() (result Result, err error) {
 	s.sums = &replay.Sums{Stacks: s.cfg.By.Stack || s.maps.hasKey("stack"), Others: s.others()}
 	q := newQueue()
@@ -190,7 +195,7 @@ func (s *sampler) run() (result Result, err error) {
 	if result.Totals, err = s.totals(); err != nil {
 		return result, err
 	}
-	result.Totals.Samples += recorded.Samples // of tracepoints
+	result.Totals.Samples += recorded.Samples // samples of tracepoints
 	result.Totals.NoRoom += recorded.Lost
 	result.Totals.Filtered += result.Stats.Outside
 	result.Totals.Throttled, result.Totals.Stopped = result.Stats.Throttled, time.Duration(result.Stats.Stopped)
@@ -219,13 +224,13 @@ func (s *sampler) recording(q *queue) record.Config {
 	cfg.SampleCPU, cfg.Time = true, true
 	cfg.Cgroups = s.cfg.By.Cgroup || s.maps.hasKey("cgroup")
 	if s.cfg.By.Stack {
-		cfg.Callchain = record.CallchainFP // of tracepoints
+		cfg.Callchain = record.CallchainFP // for tracepoints
 	}
 	bits := s.cfg.By.accessValues().SampleType()
 	if s.cfg.By.Addr {
 		bits |= perfdata.SampleAddr
 	}
-	if bits != 0 { // PMUs find it out where it is asked for
+	if bits != 0 { // PMUs provide these fields only if the sample type has them
 		cfg.Events = cfg.Events.Clone()
 		for _, e := range cfg.Events.Events() {
 			e.Attr.SampleType |= bits
@@ -256,7 +261,8 @@ func (s *sampler) settled() error {
 	return s.counter.tables.Update(longest)
 }
 
-// poll returns how often bperf checks the maps. Intervals end at a check, a check finds processes whose stacks need tables, and the maps must not fill up between two.
+// poll returns the time between two checks of the maps. Intervals end at a check, a check finds processes whose stacks need tables, and the maps must not
+// fill up between two checks.
 func (s *sampler) poll() time.Duration {
 	switch {
 	case s.cfg.Every > 0:
@@ -357,7 +363,7 @@ func (s *sampler) mark() error {
 	return nil
 }
 
-// measure finds out how many entries would have been enough: a map is half full when it is read, and what found no room needs some, too.
+// measure updates enough: a map should be half full when it is read, and samples without room need entries too.
 func (s *sampler) measure() error {
 	sums, chains, err := s.counter.fills()
 	if err != nil {
@@ -422,7 +428,7 @@ func (s *sampler) add(e *entry) error {
 	if by.State {
 		letter := state(of.State)
 		if s.cfg.Wall && !wait {
-			letter = state(0) // of a thread on the CPU that has just begun to wait, too
+			letter = state(0) // running, even if the thread has just begun to wait
 		}
 		tag("state", letter)
 	}
@@ -437,7 +443,7 @@ func (s *sampler) add(e *entry) error {
 	return nil
 }
 
-// comm returns the name of a thread. Names are kept, as most sums have one of a few.
+// comm returns the name of a thread. It caches names, because most sums have one of a few.
 func (s *sampler) comm(name [16]int8) string {
 	const most = 4096
 	known, ok := s.comms[name]
@@ -451,14 +457,14 @@ func (s *sampler) comm(name [16]int8) string {
 	return known
 }
 
-// others returns the events of sums that are not sampled: the time that threads are blocked, and the numbers in the values of maps.
+// others returns the events of sums that are not sampled: off-CPU time, and the numbers in the values of maps.
 func (s *sampler) others() []*perfdata.Event {
 	var all []*perfdata.Event
 	add := func(name string, config uint64) {
 		all = append(all, &perfdata.Event{Name: name, Attr: perfdata.Attr{Type: perfdata.TypeSoftware, Config: config, SamplePeriod: 1}})
 	}
 	if s.cfg.OffCPU {
-		add(offCPUName, perfdata.SoftwareCPUClock) // a clock, so that its unit is ns
+		add(offCPUName, perfdata.SoftwareCPUClock) // a clock, because its unit is ns
 	}
 	s.maps.first = len(all)
 	for _, name := range s.maps.events() {
@@ -467,7 +473,7 @@ func (s *sampler) others() []*perfdata.Event {
 	return all
 }
 
-// offCPUName is perf's name for the event.
+// offCPUName is perf's name for the event of off-CPU time.
 const offCPUName = "offcpu-time"
 
 func innermost(s stack) uint64 {
@@ -504,10 +510,10 @@ func state(bits uint32) string {
 	return "R"
 }
 
-// count keeps what an event has counted itself.
+// count stores an event's own count.
 func (s *sampler) count(event int, own record.OwnCount) { s.counted[event] = own }
 
-// bounds returns when an interval began, and how long it lasted, or has lasted so far.
+// bounds returns the start of an interval, and its length so far.
 func (s *sampler) bounds(n int) (time.Time, time.Duration) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -527,7 +533,7 @@ func (s *sampler) follow(q *queue) (*profile.Profile, replay.Stats, error) {
 	if err != nil {
 		return nil, replay.Stats{}, err
 	}
-	defer func() { _ = reader.Close() }() // it is only read
+	defer func() { _ = reader.Close() }() // opened for reading only
 	options := s.cfg.Replay
 	options.Sums, options.Functions, options.KernelSymbol, options.Allowance = s.sums, s.cfg.Functions, s.counter.symbol, s.cfg.Record.Allowance
 	r := replay.New(reader, options)

@@ -7,7 +7,7 @@ import (
 	"github.com/bperf/bperf/internal/procfs"
 )
 
-// stolen is for how long the hypervisor had the CPUs of this machine so far; 0 where that is not known.
+// stolen returns the time since boot for which the hypervisor has taken the CPUs from this machine; 0 if unknown.
 func stolen() time.Duration {
 	stat, err := procfs.ReadStat(os.DirFS("/proc"))
 	if err != nil {

@@ -12,8 +12,8 @@ import (
 	"github.com/bperf/bperf/internal/symbol/kernel"
 )
 
-// symbol asks the kernel what it calls an address of its own (bpf/symbol.h). Reading kallsyms instead, of which a hundredth is needed, takes more CPU
-// time than all else. Of symbols at one address it is the one of the kernel's own stack traces. It is safe for concurrent use.
+// symbol returns the kernel's symbol of a kernel address (bpf/symbol.h). Reading kallsyms instead, of which a hundredth is needed, takes more CPU time
+// than everything else. If an address has several symbols, it returns the one in the kernel's own stack traces. It is safe for concurrent use.
 func (c *counter) symbol(address uint64) (replay.Symbol, bool) {
 	c.asking.Lock()
 	defer c.asking.Unlock()
@@ -41,13 +41,13 @@ func (c *counter) symbol(address uint64) (replay.Symbol, bool) {
 	}
 	end := max(0, bytes.IndexByte(text[:], 0))
 	s, ok := parseSymbol(string(text[:end]), address)
-	if ok && address < s.End && !bytes.Contains(text[:end], []byte(" [")) { // a module can be unloaded
+	if ok && address < s.End && !bytes.Contains(text[:end], []byte(" [")) { // do not cache symbols of modules, which can be unloaded
 		c.named = slices.Insert(c.named, at, s)
 	}
 	return s, ok
 }
 
-// parseSymbol reads what printk has for %pS: NAME+0xOFFSET/0xSIZE [MODULE].
+// parseSymbol parses the output of the kernel's format %pS: NAME+0xOFFSET/0xSIZE [MODULE].
 func parseSymbol(text string, address uint64) (replay.Symbol, bool) {
 	text, module, _ := strings.Cut(text, " [")
 	module = strings.TrimSuffix(module, "]")

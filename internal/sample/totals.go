@@ -9,35 +9,35 @@ import (
 	"github.com/bperf/bperf/internal/userstack"
 )
 
-// Totals say what became of the samples.
+// Totals count what happened to the samples.
 type Totals struct {
-	Samples    uint64                 // that were taken
-	Idle       uint64                 // of the idle tasks, that were not wanted
-	Filtered   uint64                 // that filters dropped
-	NoRoom     uint64                 // that are not in the profile, as the maps were full
-	NoStack    uint64                 // that are there without a stack, as there was no room for it
-	Collisions uint64                 // the same, as another stack has the same hash
-	Truncated  uint64                 // whose stacks are cut
-	Cut        [userstack.Ends]uint64 // whose user stacks are, by reason; the first is none
-	Unwinding  string                 // what there was no room for, or could not be read, of unwind tables
-	Value      uint64                 // the sum of the periods of all that were taken
-	Counted    uint64                 // what the events have counted themselves; 0 where it cannot be compared
-	Missed     uint64                 // for which the kernel did not run the program, as far as the events' own counts show
-	NotRun     uint64                 // of these, of events with a period of 1: they are lost, and exactly as many
-	IdleCPUs   bool                   // samples of idle CPUs were wanted, too
-	Unfollowed uint64                 // processes that were started, and whose samples are left out as there was no room
-	Throttled  uint64                 // times that the kernel stopped an event, as it came too often: the event does not count then either
-	Stopped    time.Duration          // for so long in all
-	Steal      time.Duration          // that the hypervisor took from the CPUs; 0 if unknown
-	Entries    uint64                 // that would have been enough
+	Samples    uint64                 // samples taken
+	Idle       uint64                 // samples of idle tasks that were left out
+	Filtered   uint64                 // samples that filters dropped
+	NoRoom     uint64                 // samples that are not in the profile because the maps were full
+	NoStack    uint64                 // samples without a stack because there was no room for it
+	Collisions uint64                 // samples without a stack because another stack has the same hash
+	Truncated  uint64                 // samples with truncated stacks
+	Cut        [userstack.Ends]uint64 // samples by the reason why the user stack is truncated; the first element is for complete stacks
+	Unwinding  string                 // problems with unwind tables; empty for none
+	Value      uint64                 // sum of the periods of all samples taken
+	Counted    uint64                 // the events' own counts; 0 if they cannot be compared with Value
+	Missed     uint64                 // samples for which the kernel did not run the program, estimated from the events' own counts
+	NotRun     uint64                 // the part of Missed from events with a period of 1, which is exact: these samples are lost
+	IdleCPUs   bool                   // samples of idle CPUs are included
+	Unfollowed uint64                 // started processes whose samples are left out because there was no room
+	Throttled  uint64                 // times that the kernel stopped an event because it came too often; it does not count either while stopped
+	Stopped    time.Duration          // total time for which events were stopped
+	Steal      time.Duration          // time that the hypervisor took from the CPUs; 0 if unknown
+	Entries    uint64                 // number of entries that would have been enough for the maps
 	Stacks     bool                   // samples have stacks
-	Read       uint64                 // bytes of sums and stacks that left the kernel
-	Maps       string                 // what is missing in maps of the user's programs; empty for nothing
+	Read       uint64                 // bytes of sums and stacks that bperf read from the kernel
+	Maps       string                 // what is missing in maps of the user's programs; empty if nothing is
 
-	OffCPU *OffCPU // nil where it was not measured; each time that a thread was blocked is one of the samples
+	OffCPU *OffCPU // nil without off-CPU time; each time that a thread was blocked is one of Samples
 }
 
-// String says it in a line or more.
+// String returns a summary of one or more lines.
 func (t Totals) String() string {
 	wanted := t.Samples - t.Idle - t.Filtered
 	s := fmt.Sprintf("%d samples, %d lost", wanted, t.lost())
@@ -92,13 +92,13 @@ func (t Totals) String() string {
 	return s
 }
 
-// lost returns how many samples are known to be lost. The number is exact.
+// lost returns the exact number of samples that are known to be lost.
 func (t *Totals) lost() uint64 { return t.NoRoom + t.NotRun }
 
-// estimated returns about how many samples were due but not taken, besides those that are known to be lost.
+// estimated returns the estimated number of samples that were due but not taken, without those in lost.
 func (t *Totals) estimated() uint64 { return t.Missed - t.NotRun }
 
-// reasons say why user stacks are cut.
+// reasons returns the reasons why user stacks are truncated, with their shares.
 func (t *Totals) reasons() string {
 	var parts []string
 	for end, n := range t.Cut {
@@ -116,7 +116,7 @@ func percent(part, whole uint64) float64 {
 	return 100 * float64(part) / float64(whole)
 }
 
-// totals say what became of the samples of all events.
+// totals returns the Totals of all events.
 func (s *sampler) totals() (Totals, error) {
 	all, err := s.counter.counts()
 	if err != nil {
@@ -159,7 +159,7 @@ func (s *sampler) totals() (Totals, error) {
 	return t, err
 }
 
-// addTo tells of losses.
+// addTo adds the losses.
 func (t *Totals) addTo(l *profile.Losses) {
 	l.Samples += t.lost()
 	l.MissedEstimate += t.estimated()

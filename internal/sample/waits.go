@@ -17,18 +17,18 @@ import (
 	"github.com/bperf/bperf/perfdata"
 )
 
-// waits are what measures how long threads are blocked (bpf/waits.h).
+// waits measures off-CPU time: how long threads are blocked (bpf/waits.h).
 type waits struct {
 	objects  *ebpf.Collection
 	switches *offcpu.Switches
 	sched    offcpu.Scheduler
-	asleep   *ebpf.Program // finds who is blocked already
+	asleep   *ebpf.Program // finds threads that are blocked already
 }
 
-// leastWaits is for how many threads there is room at least. Each takes 2 KB.
+// leastWaits is the minimum number of threads that there is room for. Each takes 2 KB.
 const leastWaits = 2048
 
-// attachWaits loads and attaches the programs. They share the maps of sums and stacks.
+// attachWaits loads and attaches the programs that measure off-CPU time. They share the maps of sums and stacks.
 func (c *counter) attachWaits(selection *offcpu.Selection, o settings) (*offcpu.Switches, error) {
 	w := &waits{}
 	c.waits = w
@@ -65,13 +65,13 @@ func (c *counter) attachWaits(selection *offcpu.Selection, o settings) (*offcpu.
 	if w.switches, err = selection.Attach(w.objects, programs...); err != nil {
 		return nil, err
 	}
-	if !o.command { // which only waits to be executed
+	if !o.command { // before its execution, a command only waits for it
 		w.switches.Enabling, w.switches.Enabled = w.begin, w.seed
 	}
 	return w.switches, nil
 }
 
-// cgroupIDs are those of directories of cgroup2, which are the numbers of their inodes.
+// cgroupIDs returns the IDs of cgroups, which are the inode numbers of their directories in cgroup2.
 func cgroupIDs(dirs []*os.File) (ids [offcpu.MaxCgroups]uint64, err error) {
 	for i, dir := range dirs[:min(len(dirs), len(ids))] {
 		info, err := dir.Stat()
@@ -83,7 +83,7 @@ func cgroupIDs(dirs []*os.File) (ids [offcpu.MaxCgroups]uint64, err error) {
 	return ids, nil
 }
 
-// begin keeps the time at which measuring begins.
+// begin sets the time at which measuring begins.
 func (w *waits) begin() error {
 	now, err := offcpu.Now()
 	if err != nil {
@@ -95,25 +95,25 @@ func (w *waits) begin() error {
 	return nil
 }
 
-// seed notes who is blocked since before that.
+// seed finds the threads that were blocked before that time.
 func (w *waits) seed() error {
 	iter, err := link.AttachIter(link.IterOptions{Program: w.asleep})
 	if err != nil {
 		return explain("look for blocked threads in BPF", err)
 	}
-	defer func() { _ = iter.Close() }() // it has run
+	defer func() { _ = iter.Close() }() // it has run by then
 	r, err := iter.Open()
 	if err != nil {
 		return explain("look for blocked threads in BPF", err)
 	}
-	defer func() { _ = r.Close() }() // it is only read
+	defer func() { _ = r.Close() }() // opened for reading only
 	if _, err := io.Copy(io.Discard, r); err != nil {
 		return fmt.Errorf("look for blocked threads in BPF: %w", err)
 	}
 	return nil
 }
 
-// withoutWaits lets a collection do without what only attachWaits needs.
+// withoutWaits removes the programs and maps that only attachWaits needs from a collection.
 func withoutWaits(spec *ebpf.CollectionSpec) {
 	for _, name := range []string{sampleProgOnExit, sampleProgOnSwitch, sampleProgOnWaking, sampleProgOnNewtask, sampleProgOnAsleep} {
 		delete(spec.Programs, name)
@@ -123,7 +123,7 @@ func withoutWaits(spec *ebpf.CollectionSpec) {
 	}
 }
 
-// countThreads is the number of threads that there are, also those of the kernel: the fourth field of proc_loadavg(5).
+// countThreads returns the number of threads, including kernel threads: the fourth field of /proc/loadavg (proc_loadavg(5)).
 func countThreads() (n uint32, err error) {
 	text, err := os.ReadFile("/proc/loadavg")
 	if err != nil {
@@ -137,7 +137,7 @@ func countThreads() (n uint32, err error) {
 	return n, nil
 }
 
-// still tells of those that are blocked now, as if it were over. The programs have to be detached.
+// still calls each for the threads that are blocked now, with the time until now. The programs must be detached.
 func (w *waits) still(each func(*entry) error) error {
 	now, err := offcpu.Now()
 	if err != nil {
@@ -161,18 +161,19 @@ func (w *waits) still(each func(*entry) error) error {
 				return err
 			}
 		}
-		if end != nil { // that was all
+		if end != nil { // ErrKeyNotExist: the end of the map
 			return nil
 		}
 	}
 }
 
-// addresses are those of a part of a stack without the marks that the kernel puts into the callchains of some events.
+// addresses returns the addresses of a part of a stack, without the context markers that the kernel puts into the callchains of some events.
 func (f *sampleFrames) addresses() []uint64 {
 	return slices.DeleteFunc(slices.Clone(f.Ips[:min(int(f.N), len(f.Ips))]), perfdata.IsContext)
 }
 
-// lost are the times that were not counted as there was no room for the thread, and the threads that were left out for it.
+// lost returns the number of times that were not counted because the map had no room for the thread, and the number of started threads that are not
+// measured because there was no room.
 func (w *waits) lost() (times, targets uint64, err error) {
 	if err := w.objects.Variables[sampleVarLostWaits].Get(&times); err != nil {
 		return 0, 0, fmt.Errorf("read how many threads there was no room for: %w", err)
@@ -181,7 +182,7 @@ func (w *waits) lost() (times, targets uint64, err error) {
 	return times, targets, err
 }
 
-// close may be called for nil.
+// close detaches and frees the programs. w may be nil.
 func (w *waits) close() error {
 	if w == nil {
 		return nil
@@ -193,24 +194,24 @@ func (w *waits) close() error {
 	return err
 }
 
-// attachWaits begins to measure, when it is known of whom.
+// attachWaits attaches the programs for the target, which is known only after the recording has resolved it.
 func (s *sampler) attachWaits(selection *offcpu.Selection) (*offcpu.Switches, error) {
 	return s.counter.attachWaits(selection, s.settings)
 }
 
-// isWait tells sums of blocked threads from those of samples.
+// isWait reports whether a sum is that of blocked threads.
 func (s *sampler) isWait(e *entry) bool {
 	return s.cfg.measuresWaits() && int(e.Subject.Event) == s.settings.events
 }
 
-// The values of the tag of all samples with Config.Wall, and its key.
+// With Config.Wall, all samples have a tag: its key and its values.
 const (
 	wallTag = "wall"
 	onCPU   = "on-CPU"
 	offCPU  = "off-CPU"
 )
 
-// wait completes the sum of blocked threads.
+// wait sets the fields that only sums of blocked threads have.
 func (s *sampler) wait(e *entry, sum *replay.Sum) {
 	sum.Event = replay.Other(0)
 	if s.cfg.Wall {
@@ -223,7 +224,7 @@ func (s *sampler) wait(e *entry, sum *replay.Sum) {
 	}
 }
 
-// waker is who let a thread run again: its name, and the process if it has one here.
+// waker returns the thread that woke a blocked thread: its name, and its process if that is in this PID namespace.
 func waker(e *entry) string {
 	name := text(e.Subject.WakerComm[:])
 	switch {
@@ -244,17 +245,17 @@ func (s *sampler) readStill() error {
 	})
 }
 
-// OffCPU says how long threads were blocked.
+// OffCPU summarizes how long threads were blocked.
 type OffCPU struct {
-	Times   uint64        // that it is over
+	Times   uint64        // completed times
 	Still   uint64        // threads that are blocked at the end
-	Total   time.Duration // of both
-	Lost    uint64        // times that are not in it, as there was no room for the thread
-	Targets uint64        // threads that were started, and are left out as there was no room
-	Room    uint64        // threads that there was room for
+	Total   time.Duration // of Times and Still
+	Lost    uint64        // times that are missing because there was no room for the thread
+	Targets uint64        // started threads that are left out because there was no room
+	Room    uint64        // number of threads that there was room for
 }
 
-// String says it in a line or more.
+// String returns a summary of one or more lines.
 func (o OffCPU) String() string {
 	s := fmt.Sprintf("Threads were blocked %d times, and %d were at the end: %.3f s in all", o.Times, o.Still, o.Total.Seconds())
 	if o.Lost > 0 {
@@ -266,7 +267,7 @@ func (o OffCPU) String() string {
 	return s
 }
 
-// offCPU takes what became of blocked threads, whose counts are those behind the events.
+// offCPU returns the summary of blocked threads. c is the last element of counter.counts.
 func (s *sampler) offCPU(c *sampleCounts) (*OffCPU, error) {
 	w := s.counter.waits
 	o := &OffCPU{Times: c.Samples, Still: s.still, Total: time.Duration(c.Value + s.stillTime), Room: uint64(w.objects.Maps[sampleMapWaits].MaxEntries())}
@@ -275,7 +276,7 @@ func (s *sampler) offCPU(c *sampleCounts) (*OffCPU, error) {
 	return o, err
 }
 
-// Check is an error where what is asked for needs off-CPU time, does not go together with it, or is not what events can have.
+// Check returns an error if a key or filter needs off-CPU time, is not possible with it, or is not possible for the events.
 func (c *Config) Check() error {
 	if c.By.Waker && !c.measuresWaits() {
 		return errors.New("only blocked threads have wakers: measure off-CPU time, too (--off-cpu, --wall)")
