@@ -17,7 +17,7 @@ import (
 	"github.com/bperf/bperf/test/require"
 )
 
-// TestAccessTags writes values to where the generated code writes them, lets them leave the kernel, and reads them.
+// TestAccessTags writes values where the generated code writes them, and reads them after they have left the kernel.
 func TestAccessTags(t *testing.T) {
 	require.NoKernel(t)
 	numbers := map[string]uint64{"weight": 0xfedcba98, "phys_addr": 0xfedcba9876543210, "data_src": 4 | 8<<5 | 2<<5 | 2<<24}
@@ -62,7 +62,7 @@ func TestAccessSampleType(t *testing.T) {
 	}
 }
 
-// needsSamples skips a test where BPF programs do not see what the kernel's own samples have, and checks that this is before Linux 6.2.
+// needsSamples skips a test if BPF programs cannot read the kernel's samples, and checks that the kernel is older than Linux 6.2.
 func needsSamples(t *testing.T) {
 	t.Helper()
 	require.Root(t)
@@ -79,7 +79,7 @@ func needsSamples(t *testing.T) {
 	t.Skipf("needs Linux 6.2: %v", err)
 }
 
-// TestAccessRefused has kernels whose BPF programs do not see the values: they are refused before anything is measured. Others are not.
+// TestAccessRefused checks that keys are refused before measuring if BPF programs cannot read their values, and not otherwise.
 func TestAccessRefused(t *testing.T) {
 	require.Root(t)
 	_, old := Keys{Weight: true}.accessCode()
@@ -141,13 +141,13 @@ func samplesByTags(p *profile.Profile) map[string]uint64 {
 	return found
 }
 
-// softwareTags are the tags of a sample of an event that knows only the address.
+// softwareTags returns the tags of a sample of an event that has only the address.
 func softwareTags(address uintptr, physical uint64) string {
 	return fmt.Sprintf("addr=%#x phys_addr=%#x data_src=%s weight=0", address, physical, perfdata.DataSourceNA.AppendWords(nil))
 }
 
-// TestByAccess has page faults at addresses whose physical address /proc/self/pagemap shows. The kernel takes the samples of minor-faults when the page is
-// there, and those of page-faults before.
+// TestByAccess samples page faults at addresses whose physical address is in /proc/self/pagemap. The kernel takes the samples of minor-faults when the
+// page is present, and those of page-faults before.
 func TestByAccess(t *testing.T) {
 	needsSamples(t)
 	const pages = 50
@@ -180,7 +180,7 @@ func TestByAccess(t *testing.T) {
 	}
 }
 
-// TestByPhysicalBreakpoint has writes that a hardware breakpoint counts, at an address whose physical address /proc/self/pagemap shows.
+// TestByPhysicalBreakpoint samples writes with a hardware breakpoint, at an address whose physical address is in /proc/self/pagemap.
 func TestByPhysicalBreakpoint(t *testing.T) {
 	require.Breakpoints(t)
 	needsSamples(t)

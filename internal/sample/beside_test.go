@@ -17,16 +17,16 @@ import (
 	"github.com/bperf/bperf/test/require"
 )
 
-// together takes profiles of one process at once, while it does what it does.
+// together takes several profiles of one process at the same time.
 func together(t *testing.T, p program.Program, all ...Config) []Result {
 	t.Helper()
 	var cmd *exec.Cmd
 	var in io.WriteCloser
-	check(t, perfevent.OnCPU(0, func() error { // on another one it would begin another period
+	check(t, perfevent.OnCPU(0, func() error { // on another CPU it would start a new period
 		cmd, in = started(t, p.Write(t))
 		return nil
 	}))
-	until(t, func() bool { return inCall(cmd.Process.Pid, "program", syscall.SYS_READ) }) // what it does before is not sampled
+	until(t, func() bool { return inCall(cmd.Process.Pid, "program", syscall.SYS_READ) }) // do not sample the start of the program
 	results, errs := make([]Result, len(all)), make([]error, len(all))
 	enabled, ended := make(chan int), make(chan int)
 	var signals []chan os.Signal
@@ -62,16 +62,16 @@ func together(t *testing.T, p program.Program, all ...Config) []Result {
 	return results
 }
 
-// wanted are the samples that are in the profile.
+// wanted returns the number of samples in the profile.
 func wanted(r *Result) uint64 { return r.Totals.Samples - r.Totals.Filtered - r.Totals.NoRoom }
 
-// missedOnOneCPU are the samples that the event itself has counted on its one CPU, and that are not there. What is told can be less: for all that is known
-// then, a period has not ended on each CPU.
+// missedOnOneCPU returns the number of missing samples of an event that counted on one CPU only. Totals.Missed can be less, because it allows for an
+// incomplete period on each CPU.
 func missedOnOneCPU(r *Result, cfg Config) uint64 {
 	return (r.Totals.Counted - r.Totals.Value) / cfg.Record.Period
 }
 
-// TestFiltersTogether has profiles with different periods, filters and modes, each alone and then all at once: each has the same samples.
+// TestFiltersTogether takes profiles with different periods, filters and modes, first each alone and then all together. The samples are the same.
 func TestFiltersTogether(t *testing.T) {
 	const pages = 200
 	touch := program.Program{Body: program.Touch, Times: pages, Wait: true}
@@ -105,7 +105,7 @@ func TestFiltersTogether(t *testing.T) {
 	for i, cfg := range all {
 		alone := together(t, touch, cfg)[0]
 		got, want := wanted(&beside[i]), wanted(&alone)
-		// A fault is missed where a map operation of another program was interrupted on that CPU.
+		// A fault is missed if it interrupts a map operation of another program on that CPU.
 		if missed := missedOnOneCPU(&alone, cfg) + missedOnOneCPU(&beside[i], cfg); got > want+missed || want > got+missed {
 			t.Errorf("%d: %d samples, alone %d: %+v, alone %+v", i, got, want, beside[i].Totals, alone.Totals)
 		}
@@ -115,8 +115,8 @@ func TestFiltersTogether(t *testing.T) {
 	}
 }
 
-// TestPeriodsTogether has profiles with different periods of the PMU, beside each other: each has the samples that the number of cycles makes. Overflows of which
-// the emulated PMU makes one, as it notices them late, are told of as missed.
+// TestPeriodsTogether takes profiles with different periods of the PMU at the same time. Each has one sample per period of cycles. The emulated PMU notices
+// overflows late and can merge several; these are reported as missed.
 func TestPeriodsTogether(t *testing.T) {
 	require.ExactPMU(t)
 	require.OneCPU(t)

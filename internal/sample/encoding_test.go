@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// encode is what bpf/encode.h does.
+// encode encodes like bpf/encode.h.
 func encode(b []byte, numbers ...uint64) []byte {
 	for _, n := range numbers {
 		more := 0
@@ -23,7 +23,7 @@ func encode(b []byte, numbers ...uint64) []byte {
 	return b
 }
 
-// zigzag is a number with its sign in the lowest bit.
+// zigzag encodes a number with its sign in the lowest bit.
 func zigzag(n int64) uint64 { return uint64(n)<<1 ^ uint64(n>>63) }
 
 func TestDecodeNumbers(t *testing.T) {
@@ -54,7 +54,7 @@ func TestDecodeChain(t *testing.T) {
 	}
 }
 
-// TestDecodeSums has what is told of each sum, and what is that of the one before.
+// TestDecodeSums decodes sums that encode all fields, and sums that repeat fields of the one before.
 func TestDecodeSums(t *testing.T) {
 	subject := sampleSubject{Pid: 12, Tid: 13, Priority: -1, WakerComm: [16]int8{'w'}}
 	var last drained

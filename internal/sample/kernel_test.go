@@ -36,7 +36,7 @@ func check(t testing.TB, err error) {
 	}
 }
 
-// config samples each of some events, by stack.
+// config returns a configuration that samples every occurrence of some events, by stack.
 func config(t *testing.T, events string, command ...string) Config {
 	t.Helper()
 	require.Root(t)
@@ -61,7 +61,7 @@ func take(t *testing.T, cfg Config) Result {
 	return r
 }
 
-// total is how many samples there are.
+// total returns the number of samples.
 func total(p *profile.Profile) (n uint64) {
 	for _, s := range p.Samples() {
 		n += s.Count
@@ -69,7 +69,7 @@ func total(p *profile.Profile) (n uint64) {
 	return n
 }
 
-// byFunction has the values of samples by the name of the function.
+// byFunction returns the values of samples by the name of the function.
 func byFunction(p *profile.Profile) map[string]uint64 {
 	sums := make(map[string]uint64)
 	for _, s := range p.Samples() {
@@ -79,7 +79,7 @@ func byFunction(p *profile.Profile) map[string]uint64 {
 	return sums
 }
 
-// load is this binary as a program to be profiled, which takes so much CPU time.
+// load returns the command line of this test binary as a program to profile, which uses the given CPU time.
 func load(t *testing.T, which string, spent time.Duration) []string {
 	t.Helper()
 	t.Setenv(loadVariable, which)
@@ -89,7 +89,7 @@ func load(t *testing.T, which string, spent time.Duration) []string {
 	return []string{self}
 }
 
-// truth is how long a load takes whose shares are compared: emulated machines are given less.
+// truth returns the CPU time of a load whose shares are compared. It is shorter on emulated machines.
 func truth() time.Duration {
 	if require.IsGuest() {
 		return time.Second
@@ -97,7 +97,7 @@ func truth() time.Duration {
 	return 2 * time.Second
 }
 
-// rate is in Hz: emulated machines would do nothing else.
+// rate returns the sampling frequency in Hz. It is lower on emulated machines, which would do nothing else.
 func rate() uint64 {
 	if require.IsGuest() {
 		return 999
@@ -105,7 +105,7 @@ func rate() uint64 {
 	return 4999
 }
 
-// TestCPUComesBack samples each page fault of a program on a CPU that was taken offline, and then of one on that CPU when it has come back.
+// TestCPUComesBack takes a CPU offline and brings it back, and samples each page fault of a program that then runs on it.
 func TestCPUComesBack(t *testing.T) {
 	const faults = program.MaxPages
 	turn := require.SwitchCPU(t, 1)
@@ -156,7 +156,7 @@ func TestCPUComesBack(t *testing.T) {
 	}
 }
 
-// TestTruth profiles programs that measure themselves how much of their time is in each of two functions.
+// TestTruth profiles programs that measure for themselves how much of their time they spend in each of two functions.
 func TestTruth(t *testing.T) {
 	require.Root(t)
 	loads, err := split.Loads(t.TempDir(), truth())
@@ -199,13 +199,13 @@ func TestTruth(t *testing.T) {
 	}
 }
 
-// uncertainty is how far the share of a function among samples may be from that of the time: five times the standard deviation of so many samples, what was
-// spent between the functions, and all that was not sampled. Emulated machines sample a small part of the time, but not another one.
+// uncertainty returns how much the share of a function in samples may differ from its share of the time. It allows for five standard deviations of the
+// number of samples, the time between the functions, and missed samples. On emulated machines, few of the samples are taken, but their shares are right.
 func uncertainty(share float64, samples uint64, t *Totals) float64 {
 	return min(0.15, 5*math.Sqrt(share*(1-share)/float64(samples))+0.005+float64(t.Missed)/float64(t.Samples+t.Missed))
 }
 
-// checkGoStacks looks for a stack from a function down to main. The caller of a function without a frame of its own is missing.
+// checkGoStacks looks for a stack from a function down to main. The caller of a function without its own frame is missing.
 func checkGoStacks(t *testing.T, p *profile.Profile, leaf string) {
 	t.Helper()
 	const testMain = "github.com/bperf/bperf/internal/sample.TestMain"
@@ -218,7 +218,7 @@ func checkGoStacks(t *testing.T, p *profile.Profile, leaf string) {
 	t.Errorf("no stack goes from %s over TestMain to runtime.main", leaf)
 }
 
-// TestFaults samples each fault of programs whose number of faults is known.
+// TestFaults samples each fault of programs with a known number of faults.
 func TestFaults(t *testing.T) {
 	const pages, tasks = 200, 20
 	touch := program.Program{Body: program.Touch, Times: pages, Tasks: tasks}
@@ -239,7 +239,7 @@ func TestFaults(t *testing.T) {
 	}
 }
 
-// TestFilter has a filter that all samples of one event pass, and none of another's.
+// TestFilter uses a filter that keeps all samples of one event, and none of another one.
 func TestFilter(t *testing.T) {
 	const pages = 200
 	cfg := config(t, "page-faults:u,minor-faults:u", program.Program{Body: program.Touch, Times: pages}.Write(t))
@@ -255,7 +255,7 @@ func TestFilter(t *testing.T) {
 	}
 }
 
-// TestRange keeps the samples of one function, and none of the others: of the kernel, which the BPF program sees to, and of a user.
+// TestRange keeps only the samples of one function: a kernel function, for which the BPF program checks the range, and a user function.
 func TestRange(t *testing.T) {
 	cfg := config(t, "cpu-clock", load(t, "go", 500*time.Millisecond)...)
 	cfg.Record.Period, cfg.Record.Frequency = 0, rate()
@@ -272,7 +272,7 @@ func TestRange(t *testing.T) {
 	}
 }
 
-// onThread profiles a thread while it does something: that begins when samples are taken.
+// onThread profiles a thread while it runs a function, which starts when sampling has started.
 func onThread(t *testing.T, cfg Config, do func()) Result {
 	t.Helper()
 	runtime.LockOSThread()
@@ -314,10 +314,10 @@ func spin(t *testing.T, p *ebpf.Program, spent time.Duration) {
 	}
 }
 
-// threadCPU is the CPU time of this thread.
+// threadCPU returns the CPU time of this thread.
 func threadCPU(t *testing.T) time.Duration {
 	t.Helper()
-	const thread = 1 // RUSAGE_THREAD of include/uapi/linux/resource.h
+	const thread = 1 // RUSAGE_THREAD from include/uapi/linux/resource.h
 	var u syscall.Rusage
 	check(t, syscall.Getrusage(thread, &u))
 	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
@@ -354,7 +354,7 @@ func TestPrograms(t *testing.T) {
 	}
 }
 
-// watchPrograms is told of BPF programs by the kernel, as another profiler would be.
+// watchPrograms makes the kernel write records of BPF programs, as another profiler would do.
 func watchPrograms(t *testing.T) {
 	t.Helper()
 	for cpu := range runtime.NumCPU() {
@@ -369,8 +369,8 @@ func watchPrograms(t *testing.T) {
 	}
 }
 
-// TestProgramsOfOthers runs a program that another thread than that which is profiled has loaded meanwhile, and unloads: its functions have names,
-// also where others are told of programs, too.
+// TestProgramsOfOthers runs a program that a thread other than the profiled one loads and unloads during the profile. Its functions have names, even if
+// other events have records of programs too.
 func TestProgramsOfOthers(t *testing.T) {
 	cfg := config(t, "cpu-clock:k")
 	cfg.Record.Period, cfg.Record.Frequency = 0, 999
@@ -406,7 +406,7 @@ func TestProgramsOfOthers(t *testing.T) {
 	}
 }
 
-// TestIntervals takes a profile of each interval: what is in all of them is what the event has counted.
+// TestIntervals takes a profile of each interval. Together they have all samples.
 func TestIntervals(t *testing.T) {
 	cfg := config(t, "cpu-clock", load(t, "go", 500*time.Millisecond)...)
 	cfg.Record.Period, cfg.Record.Frequency, cfg.Every = 0, 999, 200*time.Millisecond
@@ -433,7 +433,7 @@ func TestIntervals(t *testing.T) {
 	}
 }
 
-// TestTracepoint samples a tracepoint, whose samples are not added up in the kernel, beside an event whose are.
+// TestTracepoint samples a tracepoint, whose samples are not added up in the kernel, together with an event whose samples are.
 func TestTracepoint(t *testing.T) {
 	require.Tracefs(t)
 	const calls = 300
@@ -448,7 +448,7 @@ func TestTracepoint(t *testing.T) {
 	}
 }
 
-// TestFullMaps lets there be more than the maps have room for.
+// TestFullMaps takes more sums than the maps have room for.
 func TestFullMaps(t *testing.T) {
 	cfg := config(t, "page-faults:u", program.Program{Body: program.Touch, Times: 1, Tasks: 200}.Write(t))
 	cfg.Entries = 16
@@ -461,7 +461,7 @@ func TestFullMaps(t *testing.T) {
 	}
 }
 
-// TestCounter fills maps and swaps them. Nothing else reads them meanwhile.
+// TestCounter fills maps and swaps them. Nothing else reads them while it runs.
 func TestCounter(t *testing.T) {
 	require.Root(t)
 	runtime.LockOSThread()
@@ -516,7 +516,7 @@ func touch(t *testing.T, pages int) int {
 	return pages
 }
 
-// TestModes leaves out the kernel, and all but it, of a program that is in both: by modifiers, and for all events. Without that both are there.
+// TestModes restricts samples to the user or the kernel, with modifiers and for all events. Without a restriction both are sampled.
 func TestModes(t *testing.T) {
 	for name, tt := range map[string]struct {
 		events       string
@@ -576,7 +576,7 @@ func TestSideBySide(t *testing.T) {
 	if want < pages {
 		t.Errorf("%d faults", want)
 	}
-	// Each CPU on which the program runs has a period of its own.
+	// Each CPU on which the program runs has its own period.
 	if got := r.Totals.Samples; got > want/7 || got+r.Totals.Missed+uint64(runtime.NumCPU()) < want/7 {
 		t.Errorf("%d samples of each 7th fault, want %d: %+v", got, want/7, r.Totals)
 	}
@@ -591,7 +591,7 @@ func TestSideBySide(t *testing.T) {
 	}
 }
 
-// TestInstructions samples a program whose number of instructions is known: each so-manieth of them is a sample.
+// TestInstructions samples a program with a known number of instructions: one sample per period.
 func TestInstructions(t *testing.T) {
 	require.ExactPMU(t)
 	require.OneCPU(t)

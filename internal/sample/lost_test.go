@@ -10,7 +10,7 @@ import (
 	"github.com/bperf/bperf/test/require"
 )
 
-// TestNothingLost has thousands of different stacks at once on all CPUs, more than the maps keep before they are read.
+// TestNothingLost samples thousands of different stacks on all CPUs at once, more than the maps hold between two reads.
 func TestNothingLost(t *testing.T) {
 	for _, tt := range []struct {
 		name, events      string
@@ -34,7 +34,7 @@ func TestNothingLost(t *testing.T) {
 				period = r.Totals.Value / r.Totals.Samples
 			}
 			own, told := r.Totals.Counted/period, r.Totals.Samples+r.Totals.Missed
-			// One for each CPU may not have come to its end; where some are missed, they are not told of.
+			// One period per CPU may be incomplete. Totals.Missed does not count as many samples.
 			if cpus := uint64(runtime.NumCPU()); told > own || told+2*cpus < own || tt.frequency == 0 && r.Totals.Missed == 0 && told != own {
 				t.Errorf("the event has counted %d samples: %+v", own, r.Totals)
 			}
@@ -59,7 +59,7 @@ func TestNothingLost(t *testing.T) {
 	}
 }
 
-// TestThrottled asks for more samples than a kernel takes that is told to take few: it stops the event up to the next tick, and tells of it.
+// TestThrottled asks for more samples than kernel.perf_event_max_sample_rate allows. The kernel stops the event until the next tick, and writes a record.
 func TestThrottled(t *testing.T) {
 	require.Guest(t) // the limit is the machine's
 	const limit = "/proc/sys/kernel/perf_event_max_sample_rate"

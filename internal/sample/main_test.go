@@ -13,7 +13,7 @@ import (
 	"github.com/bperf/bperf/test/stacks"
 )
 
-// loadVariable makes the test binary a program that is profiled.
+// loadVariable is the environment variable that makes the test binary a program to profile.
 const loadVariable = "BPERF_SAMPLE_LOAD"
 
 func TestMain(m *testing.M) {
@@ -40,7 +40,7 @@ func TestMain(m *testing.M) {
 	}
 }
 
-// timeVariable is how much CPU time the load takes.
+// timeVariable is the environment variable with the CPU time of the load.
 const timeVariable = loadVariable + "_TIME"
 
 func spent() time.Duration {
@@ -77,7 +77,7 @@ func onePart(n uint64) {
 	}
 }
 
-// What walkStacks does: threads have a page fault in each of so many ways, time and again.
+// The work of walkStacks: each of walkers threads takes page faults in ways different stacks, walks times.
 const (
 	walkers = 2
 	ways    = 5000

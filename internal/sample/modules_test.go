@@ -10,7 +10,7 @@ import (
 	"github.com/bperf/bperf/test/kmod"
 )
 
-// TestModules has samples in a module that is loaded while it profiles, and in two that are gone again when the profile is made: of one there is a file.
+// TestModules samples a module that is loaded during the profile, and two modules that are unloaded before its end, one of which has a file.
 func TestModules(t *testing.T) {
 	kmod.Require(t)
 	stays, goes := kmod.Module{Name: "bperf_stays", Spins: 10_000_000}, kmod.Module{Name: "bperf_goes", Spins: 10_000_000}

@@ -10,8 +10,8 @@ import (
 	"github.com/bperf/bperf/test/require"
 )
 
-// TestNotRun samples reads of a byte: by a thread, and by a BPF program that it runs into. For the latter the kernel does not run the program that counts:
-// they are lost. (On arm64 breakpoints at a user's address do not count what the kernel reads.)
+// TestNotRun samples reads of a byte by a thread, and by a BPF program that runs on that thread. For the latter the kernel does not run the program that
+// counts, so these samples are lost. (On arm64, breakpoints at a user address do not count reads by the kernel.)
 func TestNotRun(t *testing.T) {
 	require.Breakpoints(t)
 	require.Tracefs(t)

@@ -24,14 +24,14 @@ func perfPath(t *testing.T) string {
 	return require.Perf(t)
 }
 
-// recording is a command that perf record samples, and what it has found.
+// recording is a perf.data file of a command, made by perf record.
 type recording struct{ perf, file, event, period string }
 
 func (r *recording) command(args ...string) []string {
 	return append([]string{r.perf, "record", "-q", "-e", r.event, "-c", r.period, "-o", r.file, "--"}, args...)
 }
 
-// addresses are how many samples perf script prints of each instruction pointer of a program.
+// addresses returns the number of samples that perf script prints for each instruction pointer of a program.
 func (r *recording) addresses(t *testing.T, comm string) map[uint64]uint64 {
 	t.Helper()
 	ctx, stop := context.WithTimeout(t.Context(), 5*time.Minute)
@@ -53,7 +53,7 @@ func (r *recording) addresses(t *testing.T, comm string) map[uint64]uint64 {
 	return all
 }
 
-// count is how many of the samples are in the range.
+// count returns the number of samples in a range.
 func (r Range) count(addresses map[uint64]uint64) (n uint64) {
 	for ip, count := range addresses {
 		if ip >= r.Start && ip < r.End {
@@ -63,7 +63,7 @@ func (r Range) count(addresses map[uint64]uint64) (n uint64) {
 	return n
 }
 
-// samplesOf is how many samples of a program there are.
+// samplesOf returns the number of samples of a program.
 func samplesOf(p *profile.Profile, comm string) (n uint64) {
 	for _, s := range p.Samples() {
 		if p.Strings.At(p.Labels()[s.Labels].Comm) == comm {
@@ -73,7 +73,7 @@ func samplesOf(p *profile.Profile, comm string) (n uint64) {
 	return n
 }
 
-// most is the address of which there are most samples.
+// most returns the address with the most samples.
 func most(addresses map[uint64]uint64) Range {
 	var at, count uint64
 	for ip, n := range addresses {
@@ -84,7 +84,7 @@ func most(addresses map[uint64]uint64) Range {
 	return Range{at, at + 1}
 }
 
-// TestRangeOfFaults counts the faults at one address, of which perf counts as many.
+// TestRangeOfFaults counts the faults at one address, and compares with perf.
 func TestRangeOfFaults(t *testing.T) {
 	const pages = 200
 	touch := program.Program{Body: program.Touch, Times: pages}.Write(t)
@@ -101,7 +101,7 @@ func TestRangeOfFaults(t *testing.T) {
 	}
 }
 
-// TestRangeOfKernel counts the faults in a function of the kernel, which clears memory that a program has not touched yet.
+// TestRangeOfKernel counts the faults in a kernel function that clears memory which a program has not touched yet.
 func TestRangeOfKernel(t *testing.T) {
 	perf := recording{perfPath(t), filepath.Join(t.TempDir(), "perf.data"), "page-faults:k", "1"}
 	command := perf.command("dd", "if=/dev/zero", "of=/dev/null", "bs=400k", "count=1", "status=none")
@@ -126,8 +126,8 @@ func TestRangeOfKernel(t *testing.T) {
 	}
 }
 
-// TestRangeOfCycles samples each so-manieth cycle, and counts those at one instruction of a loop. The loop makes no system calls: at these the emulated PMU
-// has overflows of a second event that it did not notice before.
+// TestRangeOfCycles samples cycles with a period, and counts the samples at one instruction of a loop. The loop makes no system calls, because the emulated
+// PMU delivers overflows of a second event there that it did not notice before.
 func TestRangeOfCycles(t *testing.T) {
 	require.ExactPMU(t)
 	require.OneCPU(t)

@@ -8,8 +8,8 @@ import (
 	"github.com/bperf/bperf/test/require"
 )
 
-// TestShortProcesses has processes that end within a period. There are as many samples as their CPU time makes, give or take the chance. Where events are
-// those of threads, bperf estimates how many samples are missing.
+// TestShortProcesses samples processes that end within a period. The number of samples matches their CPU time, apart from chance. With events of threads,
+// bperf estimates the number of missing samples.
 func TestShortProcesses(t *testing.T) {
 	const hertz = 49
 	tasks := uint16(1000)

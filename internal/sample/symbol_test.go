@@ -42,7 +42,7 @@ func FuzzParseSymbol(f *testing.F) {
 	})
 }
 
-// TestSymbol asks for functions that kallsyms has.
+// TestSymbol looks up functions that kallsyms has.
 func TestSymbol(t *testing.T) {
 	require.Root(t)
 	c, err := newCounter(settings{Keys: Keys{IP: true}, kernel: true, events: 1, entries: 4, filters: make([]asm.Instructions, 1)})

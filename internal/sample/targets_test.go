@@ -18,7 +18,7 @@ import (
 	"github.com/bperf/bperf/test/require"
 )
 
-// whileEnabled takes a profile of something that is done when samples are taken.
+// whileEnabled takes a profile, and runs a function when sampling has started.
 func whileEnabled(t *testing.T, cfg Config, do func() error) Result {
 	t.Helper()
 	signals, done := make(chan os.Signal, 1), make(chan error, 1)
@@ -36,7 +36,7 @@ func whileEnabled(t *testing.T, cfg Config, do func() error) Result {
 	return r
 }
 
-// newCgroup makes a cgroup, which is removed at the end.
+// newCgroup creates a cgroup, and removes it at the end of the test.
 func newCgroup(t *testing.T) string {
 	t.Helper()
 	root, err := target.Spec{System: true, Cgroups: []string{"/"}}.Resolve()
@@ -44,14 +44,14 @@ func newCgroup(t *testing.T) string {
 	cgroup, err := os.MkdirTemp(root.Cgroups[0].Path, "bperf-sample-")
 	check(t, err)
 	t.Cleanup(func() {
-		for errors.Is(os.Remove(cgroup), syscall.EBUSY) { // until what was in it is gone
+		for errors.Is(os.Remove(cgroup), syscall.EBUSY) { // until its processes have ended
 			runtime.Gosched()
 		}
 	})
 	return cgroup
 }
 
-// TestTargets has two programs, of which one is the target: the other one's faults are not there.
+// TestTargets runs two programs, one of which is the target. The faults of the other one are not sampled.
 func TestTargets(t *testing.T) {
 	require.Root(t)
 	const pages = 200
@@ -104,7 +104,7 @@ func TestCPUs(t *testing.T) {
 	}
 }
 
-// TestNoIdle has no samples of the tasks that run on idle CPUs.
+// TestNoIdle checks that there are no samples of idle tasks.
 func TestNoIdle(t *testing.T) {
 	for _, without := range []bool{false, true} {
 		cfg := config(t, "cpu-clock", "sleep", "0.3")
@@ -112,7 +112,7 @@ func TestNoIdle(t *testing.T) {
 		cfg.Record.Period, cfg.Record.Frequency = 0, 999
 		r := take(t, cfg)
 		for _, s := range r.Profile.Samples() {
-			// Their process ID, 0, is also that of threads at their end, which have none any more.
+			// The process ID of idle tasks, 0, is also that of exiting threads, which have lost theirs.
 			comm := r.Profile.Strings.At(r.Profile.Labels()[s.Labels].Comm)
 			if without && strings.HasPrefix(comm, "swapper/") {
 				t.Errorf("%d samples of %s", s.Count, comm)

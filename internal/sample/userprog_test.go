@@ -25,7 +25,7 @@ import (
 	"github.com/bperf/bperf/test/split"
 )
 
-// useProgram lets a program of the user's run for the first event.
+// useProgram makes a user's program run for the first event.
 func useProgram(t *testing.T, cfg *Config, source string, assignments ...userprog.Assignment) {
 	t.Helper()
 	var err error
@@ -35,7 +35,7 @@ func useProgram(t *testing.T, cfg *Config, source string, assignments ...userpro
 	cfg.Record.Events.Events()[0].Program = source
 }
 
-// TestProgram counts each third sample, as a program of the user's says, with and without a filter and stacks.
+// TestProgram counts each third sample, which a user's program selects, with and without a filter and stacks.
 func TestProgram(t *testing.T) {
 	const pages = 250
 	object := onsample.Write(t)
@@ -66,7 +66,7 @@ func TestProgram(t *testing.T) {
 	}
 }
 
-// TestProgramRefused refuses programs that cannot be a part of the one that counts.
+// TestProgramRefused checks the errors for programs that cannot be a part of the one that counts.
 func TestProgramRefused(t *testing.T) {
 	spec, err := ebpf.LoadCollectionSpec(onsample.Write(t))
 	check(t, err)
@@ -94,7 +94,8 @@ func TestProgramRefused(t *testing.T) {
 	}
 }
 
-// TestDuringSyscall has the example that samples only in a system call: of the page faults of a thread, those of the kernel that writes what read(2) returns.
+// TestDuringSyscall runs the example that samples only in a system call. Of a thread's page faults it keeps those of the kernel while it copies the data of
+// read(2).
 func TestDuringSyscall(t *testing.T) {
 	const pages = 200
 	zero, err := os.Open("/dev/zero")
@@ -125,8 +126,8 @@ func TestDuringSyscall(t *testing.T) {
 	}
 }
 
-// TestSlowCalls has the example that keeps samples of threads that have been in a system call for some time: of the page faults in read(2), those of reads from a
-// pipe that nobody has written to for twice as long, and none of reads that the test has seen to be faster.
+// TestSlowCalls runs the example that keeps samples of threads that have been in a system call for some time. Of the page faults in read(2), it keeps those
+// of reads that waited for a pipe for twice that time, and none of reads that were faster according to the test.
 func TestSlowCalls(t *testing.T) {
 	const threshold, pages, calls = 300 * time.Millisecond, 16, 2
 	var pipe [2]int
@@ -194,7 +195,7 @@ func readAll(t *testing.T, fd int, memory []byte) {
 	}
 }
 
-// TestByRequest has the example that keeps samples while a function runs: of a program that has two, by time and by what a PMU counts.
+// TestByRequest runs the example that keeps samples while a function runs. The program has two functions; the events are time and a count of the PMU.
 func TestByRequest(t *testing.T) {
 	require.Root(t)
 	t.Run("time", func(t *testing.T) { byRequest(t, "cpu-clock:u,task-clock:u") })
@@ -204,7 +205,7 @@ func TestByRequest(t *testing.T) {
 	})
 }
 
-// byRequest has two events that are sampled alike, the first one with the program.
+// byRequest samples two similar events, the first one with the program.
 func byRequest(t *testing.T, events string) {
 	t.Helper()
 	dir := t.TempDir()
@@ -251,7 +252,7 @@ func byRequest(t *testing.T, events string) {
 	}
 }
 
-// TestByAddress has page faults at addresses that are a page apart from each other.
+// TestByAddress samples page faults at addresses that are one page apart.
 func TestByAddress(t *testing.T) {
 	const pages = 200
 	cfg := config(t, "page-faults", program.Program{Body: program.Touch, Times: pages}.Write(t))
@@ -282,7 +283,7 @@ func TestByAddress(t *testing.T) {
 	}
 }
 
-// TestBesideEachOther has sessions with other programs and rates on one event and CPU, which each see what they see alone.
+// TestBesideEachOther runs sessions with different programs and rates on one event and CPU. Each has the same samples as alone.
 func TestBesideEachOther(t *testing.T) {
 	const pages = 240
 	object := onsample.Write(t) + ":" + onsample.EveryNth
@@ -294,7 +295,7 @@ func TestBesideEachOther(t *testing.T) {
 		profile bool
 	}
 	sessions := []session{{"a third", 1, 3, false}, {"half of each fifth", 5, 2, false}, {"a quarter in a profile", 1, 4, true}, {"profile", 1, 0, true}, {"recording", 1, 0, false}}
-	// start begins a session, and returns when it samples what the process does until it ends.
+	// start starts a session, and returns when it samples the process.
 	start := func(s session, pid int) (end func() counts) {
 		cfg := config(t, "page-faults")
 		cfg.Record.Period, cfg.Record.Target = s.period, target.Spec{PIDs: []int{pid}}
@@ -350,7 +351,7 @@ func TestBesideEachOther(t *testing.T) {
 		}
 		return all
 	}
-	// expect is what a session sees of so many faults.
+	// expect returns the numbers of kept and dropped samples of a session for a number of faults.
 	expect := func(s session, faults uint64) counts {
 		taken := faults / s.period
 		if s.modulus == 0 {

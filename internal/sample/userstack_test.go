@@ -15,10 +15,10 @@ import (
 	"github.com/bperf/bperf/test/require"
 )
 
-// deep is a program without frame pointers, which runs for ever.
+// deep is a program without frame pointers that runs forever.
 const deep = "../userstack/testdata/deep-" + runtime.GOARCH
 
-// namesOf are the functions of a stack, the innermost first.
+// namesOf returns the functions of a stack, the innermost first.
 func namesOf(p *profile.Profile, s *profile.Sample) (names []string) {
 	for id := range p.Stacks.Frames(s.Stack) {
 		names = append(names, p.Strings.At(p.Functions.At(p.Frames()[id].Function).Name))
@@ -26,7 +26,7 @@ func namesOf(p *profile.Profile, s *profile.Sample) (names []string) {
 	return names
 }
 
-// handlesSignals tells the kernel's functions that call signal handlers and return from them, on amd64 and arm64.
+// handlesSignals reports whether a kernel function calls signal handlers or returns from them, on amd64 and arm64.
 func handlesSignals(name string) bool {
 	switch name {
 	case "arch_do_signal_or_restart", "do_signal", "restore_sigframe",
@@ -36,7 +36,7 @@ func handlesSignals(name string) bool {
 	return false
 }
 
-// TestNoFramePointers profiles a program that runs: all stacks are whole, from the first sample on.
+// TestNoFramePointers profiles a running program. All stacks are complete, from the first sample on.
 func TestNoFramePointers(t *testing.T) {
 	require.Root(t)
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
@@ -55,7 +55,7 @@ func TestNoFramePointers(t *testing.T) {
 	leaves, replacing := uint64(0), uint64(0)
 	for _, s := range r.Profile.Samples() {
 		names := namesOf(r.Profile, &s)
-		if slices.ContainsFunc(names, handlesSignals) { // the registers of the user are just being replaced
+		if slices.ContainsFunc(names, handlesSignals) { // the kernel is replacing the user's registers
 			replacing += s.Count
 			continue
 		}
@@ -77,7 +77,7 @@ func TestNoFramePointers(t *testing.T) {
 	}
 }
 
-// TestFileIsGone profiles a program that runs and whose file was deleted, or replaced by that of another one.
+// TestFileIsGone profiles a running program whose file was deleted or replaced by another one.
 func TestFileIsGone(t *testing.T) {
 	require.Root(t)
 	for name, replacement := range map[string]string{"deleted": "", "replaced": "/proc/self/exe"} {
@@ -123,11 +123,11 @@ func copyFile(t *testing.T, from, to string) {
 	check(t, os.WriteFile(to, data, 0o755))
 }
 
-// TestNoFramePointersInCommand has a program that is started: there is a table soon after.
+// TestNoFramePointersInCommand starts a program, for which there is an unwind table soon after.
 func TestNoFramePointersInCommand(t *testing.T) {
 	var r Result
 	whole := uint64(0)
-	for timeout := time.Second; whole == 0 && timeout <= 64*time.Second; timeout *= 4 { // making the tables takes its time on a machine that is busy
+	for timeout := time.Second; whole == 0 && timeout <= 64*time.Second; timeout *= 4 { // building the tables takes longer on a busy machine
 		cfg := config(t, "cpu-clock:u", deep)
 		cfg.Record.Period, cfg.Record.Frequency, cfg.Record.Timeout = 0, 999, timeout
 		r = take(t, cfg)

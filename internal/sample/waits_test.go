@@ -25,7 +25,7 @@ import (
 	"github.com/bperf/bperf/test/require"
 )
 
-// How long the functions of the load sleep each time, and how many times.
+// The duration and number of sleeps of the load's functions.
 const (
 	onceLong, onceShort = 3 * time.Millisecond, time.Millisecond
 	naps                = 40
@@ -61,10 +61,10 @@ func napShort() error {
 	return err
 }
 
-// handovers is how often the turn goes from one thread to the other and back.
+// handovers is the number of times that the turn goes from one thread to the other and back.
 const handovers = 100
 
-// handOver lets two threads give the turn to each other. Each does so when the other one is blocked, and so wakes it.
+// handOver makes two threads pass the turn to each other. Each of them does so when the other one is blocked, and so wakes it.
 func handOver() error {
 	there, back := make([]int, 2), make([]int, 2)
 	if err := errors.Join(syscall.Pipe(there), syscall.Pipe(back)); err != nil {
@@ -94,7 +94,7 @@ func handOver() error {
 // player makes this goroutine's thread one of two: pass gives the turn to the other one when that is blocked, and await waits for it.
 func player(name string, self chan<- int, other <-chan int, to, from []int) (pass, await func() error, err error) {
 	runtime.LockOSThread()
-	const setName = 15 // PR_SET_NAME of include/uapi/linux/prctl.h
+	const setName = 15 // PR_SET_NAME from include/uapi/linux/prctl.h
 	text := append([]byte(name), 0)
 	if _, _, errno := syscall.RawSyscall(syscall.SYS_PRCTL, setName, uintptr(unsafe.Pointer(&text[0])), 0); errno != 0 {
 		err = errno
@@ -124,7 +124,7 @@ func player(name string, self chan<- int, other <-chan int, to, from []int) (pas
 	return pass, await, errors.Join(err, openErr)
 }
 
-// offCPUConfig measures how long the threads of a command are blocked, and nothing else.
+// offCPUConfig returns a configuration that measures only the off-CPU time of a command.
 func offCPUConfig(t *testing.T, by string, command ...string) Config {
 	t.Helper()
 	cfg := config(t, "cpu-clock", command...)
@@ -136,7 +136,7 @@ func offCPUConfig(t *testing.T, by string, command ...string) Config {
 	return cfg
 }
 
-// blocked is a sample in words.
+// blocked is a sample as text.
 type blocked struct {
 	comm, state, waker, wall string
 	pid, tid                 int32
@@ -169,8 +169,8 @@ func blockedOf(p *profile.Profile) (all []blocked) {
 	return all
 }
 
-// bound holds for a thread that sleeps for a time in so many parts: the timer runs already when the thread leaves its CPU, and a busy machine can
-// let it wait there. So half of the time is taken for the least, and the most is the time that all took.
+// bound checks the time of a thread that sleeps for a total time in several parts. The timer already runs when the thread leaves its CPU, and the thread
+// may wait there on a busy machine. So the minimum is half of the time, and the maximum is the time of the whole run.
 func bound(t *testing.T, what string, got, sleeps, wall time.Duration) {
 	t.Helper()
 	if got < sleeps/2 || got > wall {
@@ -250,7 +250,7 @@ func TestWakers(t *testing.T) {
 	}
 	for _, pair := range []string{"ping:%d pong", "pong:%d ping"} {
 		pair = fmt.Sprintf(pair, pid)
-		// The first stacks can be cut: unwind tables of the program are made while it runs.
+		// The first stacks may be truncated, because bperf builds the program's unwind tables while it runs.
 		if n := woken[pair]; n == 0 || n > handovers {
 			t.Errorf("%d times %s, want at most %d: %v", n, pair, handovers, woken)
 		}
@@ -294,7 +294,7 @@ func TestStillBlocked(t *testing.T) {
 	}
 }
 
-// started is a command that runs, and is killed at the end.
+// started starts a command, and kills it at the end of the test.
 func started(t *testing.T, name string, args ...string) (cmd *exec.Cmd, in io.WriteCloser) {
 	t.Helper()
 	cmd = exec.CommandContext(t.Context(), name, args...)
@@ -309,7 +309,7 @@ func started(t *testing.T, name string, args ...string) (cmd *exec.Cmd, in io.Wr
 	return cmd, in
 }
 
-// until waits for something that happens in a moment.
+// until waits until a condition is true.
 func until(t *testing.T, is func() bool) {
 	t.Helper()
 	for !is() {
@@ -318,7 +318,7 @@ func until(t *testing.T, is func() bool) {
 	}
 }
 
-// TestBlockedBefore measures threads that are blocked since before the start: one sleeps on, one is woken.
+// TestBlockedBefore measures threads that were blocked before the start: one stays asleep, the other one is woken.
 func TestBlockedBefore(t *testing.T) {
 	require.Root(t)
 	sleeper, _ := started(t, "sleep", "1000")
@@ -383,7 +383,7 @@ func sleeps(pid int) bool {
 	return inCall(pid, "sleep", syscall.SYS_NANOSLEEP) || inCall(pid, "sleep", sysClockNanosleep)
 }
 
-// inCall reports whether a process of some name is blocked in a system call.
+// inCall reports whether a process with a name is blocked in a system call.
 func inCall(pid int, name string, number int) bool {
 	proc := filepath.Join("/proc", fmt.Sprint(pid))
 	comm, _ := os.ReadFile(filepath.Join(proc, "comm")) // it is not, if it has ended
@@ -391,7 +391,7 @@ func inCall(pid int, name string, number int) bool {
 	return string(comm) == name+"\n" && bytes.HasPrefix(call, fmt.Appendf(nil, "%d ", number))
 }
 
-// TestWall has the time on CPUs and the time that threads are blocked in one event.
+// TestWall measures the time on CPUs and the off-CPU time in one event.
 func TestWall(t *testing.T) {
 	const onCPUs = time.Second / 5
 	cfg := config(t, "cpu-clock", load(t, "wall", onCPUs)...)
@@ -423,7 +423,7 @@ func TestWall(t *testing.T) {
 	}
 }
 
-// TestOffCPUCgroup measures the threads of a cgroup: one that is there from before, and sleeps on, and one that begins to wait. Those of others are not there.
+// TestOffCPUCgroup measures the threads of a cgroup: one that sleeps since before the start, and one that begins to wait. Others are not measured.
 func TestOffCPUCgroup(t *testing.T) {
 	require.Root(t)
 	dir := newCgroup(t)
