@@ -36,7 +36,8 @@ type cgroups struct {
 	root string // mount point; empty if it is not mounted
 }
 
-// CgroupName returns the path of the cgroup v2 with an ID, relative to the root of the hierarchy that this process sees, and its directory.
+// CgroupName returns the path of the cgroup v2 with an ID, from the root of the hierarchy that this process sees, and its directory. ok is false
+// if it cannot be found.
 func CgroupName(id uint64) (name, dir string, ok bool) {
 	c := cgroups{root: cgroupMount()}
 	name, ok = c.find(id)

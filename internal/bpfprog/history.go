@@ -34,7 +34,7 @@ type Change struct {
 	// Only for LostSome: the number of lost records.
 	Records uint64 `json:"records,omitempty"`
 
-	// Only for Unseen: the last of the IDs, of which ID is the first.
+	// Only for Unseen: the last missing ID; ID is the first.
 	LastID uint32 `json:"last_id,omitempty"`
 }
 

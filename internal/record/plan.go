@@ -316,7 +316,7 @@ func (p *plan) identify() {
 }
 
 // unwindRegisters is the mask of the registers that are needed to unwind a user stack (arch/*/include/uapi/asm/perf_regs.h): all of enum
-// perf_event_x86_regs except the segment registers that unwinding does not need, and all of enum perf_event_arm_regs.
+// perf_event_x86_regs except DS, ES, FS and GS, and all of enum perf_event_arm_regs.
 var unwindRegisters = map[string]uint64{"amd64": 0xff0fff, "arm64": 1<<33 - 1}[runtime.GOARCH]
 
 // userOnly reports whether no event samples the kernel.

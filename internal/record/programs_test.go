@@ -23,7 +23,7 @@ import (
 	"github.com/bperf/bperf/test/require"
 )
 
-// withSub is a program with BTF that calls a sub-program.
+// withSub returns a program with BTF that calls a sub-program.
 func withSub(name string) *ebpf.ProgramSpec {
 	number := &btf.Int{Name: "int", Size: 4, Encoding: btf.Signed}
 	function := func(name string, linkage btf.FuncLinkage) *btf.Func {
