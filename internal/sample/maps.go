@@ -28,7 +28,7 @@ type counter struct {
 	spec    *ebpf.CollectionSpec
 	first   *ebpf.Collection   // its maps are shared by all programs
 	objects []*ebpf.Collection // one per event
-	told    *ebpf.Memory       // memory through which drain gets sums
+	encoded *ebpf.Memory       // memory through which drain gets sums
 	waits   *waits             // nil without off-CPU time, or before attachWaits
 	events  int                // number of events that have counts
 	command bool               // the target is a command, which counts from its execution on
@@ -48,7 +48,7 @@ type counter struct {
 
 	ring         *ringbuf.Reader
 	last         drained
-	buffer       []byte   // copy of told
+	buffer       []byte   // copy of encoded
 	kernel, user []uint64 // buffers of stackOf
 	byStack      bool
 	noStack      uint64 // samples whose chains found no room in the ring buffer
@@ -386,15 +386,15 @@ func (c *counter) read(g int, each func(*entry) error) error {
 	}
 	var e entry // reused
 	for {
-		told, err := c.drain()
+		encoded, err := c.drain()
 		if err != nil {
 			return fmt.Errorf("read the BPF map %s: %w", sampleMapSums, err)
 		}
-		if len(told) == 0 {
+		if len(encoded) == 0 {
 			return nil
 		}
-		c.bytes += uint64(len(told))
-		for d := (decoder{data: told}); len(d.data) > 0; {
+		c.bytes += uint64(len(encoded))
+		for d := (decoder{data: encoded}); len(d.data) > 0; {
 			if e = c.last.sum(&d); d.err != nil {
 				return fmt.Errorf("the BPF map %s: %w", sampleMapSums, d.err)
 			}
