@@ -99,6 +99,7 @@ func (t *lineTable) join(number uint32) string {
 
 // These are the opcodes of line programs: DWARF 5, 7.22.
 const (
+	lnsExtended       = 0x00 // precedes an extended opcode; the standard does not name it
 	lnsCopy           = 0x01
 	lnsAdvancePC      = 0x02
 	lnsAdvanceLine    = 0x03
@@ -292,7 +293,7 @@ func (p *program) step() {
 		return
 	}
 	switch opcode {
-	case 0:
+	case lnsExtended:
 		p.extended()
 	case lnsCopy:
 		p.emit()

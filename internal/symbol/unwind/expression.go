@@ -95,82 +95,116 @@ func (e *evaluation) pick(n int) {
 	e.push(e.stack[e.depth-1-n])
 }
 
-// step executes one operation: DW_OP_* of DWARF 5, 7.7.1.
+// These are the operations of expressions: DWARF 5, 7.7.1.
+const (
+	opAddr         = 0x03
+	opDeref        = 0x06
+	opConst1u      = 0x08
+	opConst1s      = 0x09
+	opConst2u      = 0x0a
+	opConst2s      = 0x0b
+	opConst4u      = 0x0c
+	opConst4s      = 0x0d
+	opConst8u      = 0x0e
+	opConst8s      = 0x0f
+	opConstu       = 0x10
+	opConsts       = 0x11
+	opDup          = 0x12
+	opDrop         = 0x13
+	opOver         = 0x14
+	opPick         = 0x15
+	opSwap         = 0x16
+	opRot          = 0x17
+	opAbs          = 0x19
+	opAnd          = 0x1a
+	opDiv          = 0x1b
+	opMinus        = 0x1c
+	opMod          = 0x1d
+	opMul          = 0x1e
+	opNeg          = 0x1f
+	opNot          = 0x20
+	opOr           = 0x21
+	opPlus         = 0x22
+	opPlusUconst   = 0x23
+	opShl          = 0x24
+	opShr          = 0x25
+	opShra         = 0x26
+	opXor          = 0x27
+	opBra          = 0x28
+	opEq           = 0x29
+	opGe           = 0x2a
+	opGt           = 0x2b
+	opLe           = 0x2c
+	opLt           = 0x2d
+	opNe           = 0x2e
+	opSkip         = 0x2f
+	opLit0         = 0x30
+	opLit31        = 0x4f
+	opBreg0        = 0x70
+	opBreg31       = 0x8f
+	opBregx        = 0x92
+	opDerefSize    = 0x94
+	opNop          = 0x96
+	opCallFrameCFA = 0x9c
+)
+
+// step executes one operation.
 func (e *evaluation) step(c *cursor) error {
 	op := c.u8()
-	switch {
-	case op >= 0x30 && op <= 0x4f: // lit
-		e.push(uint64(op - 0x30))
+	if v, ok := literal(op, c); ok {
+		e.push(v)
 		return nil
-	case op >= 0x70 && op <= 0x8f: // breg
-		return e.register(uint64(op-0x70), c.sleb())
-	case isBinary(op):
+	}
+	if op >= opBreg0 && op <= opBreg31 {
+		return e.register(uint64(op-opBreg0), c.sleb())
+	}
+	if isBinary(op) {
 		b, a := e.pop(), e.pop()
 		return e.binary(op, a, b)
 	}
 	switch op {
-	case 0x03: // addr
-		e.push(c.u64())
-	case 0x06: // deref
+	case opDeref:
 		return e.read(8)
-	case 0x08:
-		e.push(uint64(c.u8()))
-	case 0x09:
-		e.push(uint64(int64(int8(c.u8()))))
-	case 0x0a:
-		e.push(uint64(c.u16()))
-	case 0x0b:
-		e.push(uint64(int64(int16(c.u16()))))
-	case 0x0c:
-		e.push(uint64(c.u32()))
-	case 0x0d:
-		e.push(uint64(int64(int32(c.u32()))))
-	case 0x0e, 0x0f:
-		e.push(c.u64())
-	case 0x10: // constu
-		e.push(c.uleb())
-	case 0x11: // consts
-		e.push(uint64(c.sleb()))
-	case 0x12: // dup
+	case opDup:
 		e.pick(0)
-	case 0x13: // drop
+	case opDrop:
 		e.pop()
-	case 0x14: // over
+	case opOver:
 		e.pick(1)
-	case 0x15: // pick
+	case opPick:
 		e.pick(int(c.u8()))
-	case 0x16: // swap
+	case opSwap:
 		b, a := e.pop(), e.pop()
 		e.push(b)
 		e.push(a)
-	case 0x17: // rot: the top becomes the third
+	case opRot: // the top becomes the third
 		x, y, z := e.pop(), e.pop(), e.pop()
 		e.push(x)
 		e.push(z)
 		e.push(y)
-	case 0x19: // abs
+	case opAbs:
 		v := int64(e.pop())
 		e.push(uint64(max(v, -v)))
-	case 0x1f: // neg
+	case opNeg:
 		e.push(-e.pop())
-	case 0x20: // not
+	case opNot:
 		e.push(^e.pop())
-	case 0x23: // plus_uconst
+	case opPlusUconst:
 		e.push(e.pop() + c.uleb())
-	case 0x2f: // skip
+	case opSkip:
 		e.jump(c, int16(c.u16()))
-	case 0x28: // bra
+	case opBra:
 		to := int16(c.u16())
 		if e.pop() != 0 {
 			e.jump(c, to)
 		}
-	case 0x92: // bregx
+	case opBregx:
 		n := c.uleb()
 		return e.register(n, c.sleb())
-	case 0x94: // deref_size
+	case opDerefSize:
 		return e.read(c.u8())
-	case 0x96: // nop
-	case 0x9c: // call_frame_cfa
+	case opNop:
+	case opCallFrameCFA:
 		if !e.frame.cfaKnown {
 			return errors.New("an expression for the CFA refers to it")
 		}
@@ -181,33 +215,58 @@ func (e *evaluation) step(c *cursor) error {
 	return nil
 }
 
+// literal returns the value of an operation that pushes a constant. ok is false for other operations.
+func literal(op uint8, c *cursor) (v uint64, ok bool) {
+	switch op {
+	case opConst1u:
+		return uint64(c.u8()), true
+	case opConst1s:
+		return uint64(int8(c.u8())), true
+	case opConst2u:
+		return uint64(c.u16()), true
+	case opConst2s:
+		return uint64(int16(c.u16())), true
+	case opConst4u:
+		return uint64(c.u32()), true
+	case opConst4s:
+		return uint64(int32(c.u32())), true
+	case opAddr, opConst8u, opConst8s:
+		return c.u64(), true
+	case opConstu:
+		return c.uleb(), true
+	case opConsts:
+		return uint64(c.sleb()), true
+	}
+	return uint64(op) - opLit0, op >= opLit0 && op <= opLit31
+}
+
 func (e *evaluation) binary(op uint8, a, b uint64) error {
-	if (op == 0x1b || op == 0x1d) && b == 0 {
+	if (op == opDiv || op == opMod) && b == 0 {
 		return errors.New("an expression divides by 0")
 	}
 	var v uint64
 	switch op {
-	case 0x1a:
+	case opAnd:
 		v = a & b
-	case 0x1b:
+	case opDiv:
 		v = uint64(int64(a) / int64(b))
-	case 0x1c:
+	case opMinus:
 		v = a - b
-	case 0x1d:
+	case opMod:
 		v = a % b
-	case 0x1e:
+	case opMul:
 		v = a * b
-	case 0x21:
+	case opOr:
 		v = a | b
-	case 0x22:
+	case opPlus:
 		v = a + b
-	case 0x24:
+	case opShl:
 		v = a << b
-	case 0x25:
+	case opShr:
 		v = a >> b
-	case 0x26:
+	case opShra:
 		v = uint64(int64(a) >> b)
-	case 0x27:
+	case opXor:
 		v = a ^ b
 	default:
 		v = compare(op, int64(a), int64(b))
@@ -219,17 +278,17 @@ func (e *evaluation) binary(op uint8, a, b uint64) error {
 func compare(op uint8, a, b int64) uint64 {
 	var is bool
 	switch op {
-	case 0x29:
+	case opEq:
 		is = a == b
-	case 0x2a:
+	case opGe:
 		is = a >= b
-	case 0x2b:
+	case opGt:
 		is = a > b
-	case 0x2c:
+	case opLe:
 		is = a <= b
-	case 0x2d:
+	case opLt:
 		is = a < b
-	case 0x2e:
+	case opNe:
 		is = a != b
 	}
 	if is {
@@ -277,8 +336,8 @@ func (e *evaluation) read(size uint8) error {
 // isBinary reports whether an operation takes two values.
 func isBinary(op uint8) bool {
 	switch op {
-	case 0x1f, 0x20, 0x23, 0x28: // neg, not, plus_uconst, bra
+	case opNeg, opNot, opPlusUconst, opBra:
 		return false
 	}
-	return op >= 0x1a && op <= 0x2e
+	return op >= opAnd && op <= opNe
 }

@@ -152,77 +152,113 @@ func (m *machine) run(at, limit uint32) error {
 	return nil
 }
 
-// step executes one instruction: DW_CFA_* of DWARF 5, 7.24, and those of GNU and Arm.
+// These are the call frame instructions: DWARF 5, 7.24, and those of Arm and GNU. The first three are in the high two bits of the opcode,
+// and the low six bits are an operand.
+const (
+	cfaAdvanceLoc = 0x40
+	cfaOffset     = 0x80
+	cfaRestore    = 0xc0
+
+	cfaNop                       = 0x00
+	cfaSetLoc                    = 0x01
+	cfaAdvanceLoc1               = 0x02
+	cfaAdvanceLoc2               = 0x03
+	cfaAdvanceLoc4               = 0x04
+	cfaOffsetExtended            = 0x05
+	cfaRestoreExtended           = 0x06
+	cfaUndefined                 = 0x07
+	cfaSameValue                 = 0x08
+	cfaRegister                  = 0x09
+	cfaRememberState             = 0x0a
+	cfaRestoreState              = 0x0b
+	cfaDefCFA                    = 0x0c
+	cfaDefCFARegister            = 0x0d
+	cfaDefCFAOffset              = 0x0e
+	cfaDefCFAExpression          = 0x0f
+	cfaExpression                = 0x10
+	cfaOffsetExtendedSf          = 0x11
+	cfaDefCFASf                  = 0x12
+	cfaDefCFAOffsetSf            = 0x13
+	cfaValOffset                 = 0x14
+	cfaValOffsetSf               = 0x15
+	cfaValExpression             = 0x16
+	cfaAArch64NegateRAStatePC    = 0x2c // DW_CFA_AARCH64_negate_ra_state_with_pc
+	cfaAArch64NegateRAState      = 0x2d
+	cfaGNUArgsSize               = 0x2e
+	cfaGNUNegativeOffsetExtended = 0x2f
+)
+
+// step executes one instruction.
 func (m *machine) step(c *cursor) error {
 	op := c.u8()
 	low := uint64(op & 0x3f)
-	switch op >> 6 {
-	case 1: // advance_loc
+	switch op & 0xc0 {
+	case cfaAdvanceLoc:
 		m.advance(low)
 		return nil
-	case 2: // offset
+	case cfaOffset:
 		m.save(low, rule{kind: atOffset, offset: int64(c.uleb()) * m.common.data})
 		return nil
-	case 3: // restore
+	case cfaRestore:
 		m.restore(low)
 		return nil
 	}
 	switch op {
-	case 0x00: // nop
-	case 0x01: // set_loc
+	case cfaNop:
+	case cfaSetLoc:
 		to, ok := m.table.pointer(c, m.common.encoding)
 		if !ok {
 			return errors.New("set_loc to an address that cannot be read")
 		}
 		m.move(to)
-	case 0x02:
+	case cfaAdvanceLoc1:
 		m.advance(uint64(c.u8()))
-	case 0x03:
+	case cfaAdvanceLoc2:
 		m.advance(uint64(c.u16()))
-	case 0x04:
+	case cfaAdvanceLoc4:
 		m.advance(uint64(c.u32()))
-	case 0x05: // offset_extended
+	case cfaOffsetExtended:
 		n := c.uleb()
 		m.save(n, rule{kind: atOffset, offset: int64(c.uleb()) * m.common.data})
-	case 0x06:
+	case cfaRestoreExtended:
 		m.restore(c.uleb())
-	case 0x07:
+	case cfaUndefined:
 		m.save(c.uleb(), rule{kind: undefined})
-	case 0x08: // same_value
+	case cfaSameValue:
 		m.save(c.uleb(), rule{})
-	case 0x09: // register
+	case cfaRegister:
 		n := c.uleb()
 		m.save(n, rule{kind: inRegister, register: followed(c.uleb())})
-	case 0x0a: // remember_state
+	case cfaRememberState:
 		if len(m.remembered) >= maxRemembered {
 			return errors.New("too many states are remembered")
 		}
 		m.remembered = append(m.remembered, m.state)
-	case 0x0b: // restore_state
+	case cfaRestoreState:
 		if len(m.remembered) == 0 {
 			return errors.New("a state is restored that was not remembered")
 		}
 		m.state, m.changed = m.remembered[len(m.remembered)-1], true
 		m.remembered = m.remembered[:len(m.remembered)-1]
-	case 0x10: // expression
+	case cfaExpression:
 		n := c.uleb()
 		return m.saveExpression(n, atExpression, c)
-	case 0x11: // offset_extended_sf
+	case cfaOffsetExtendedSf:
 		n := c.uleb()
 		m.save(n, rule{kind: atOffset, offset: c.sleb() * m.common.data})
-	case 0x14: // val_offset
+	case cfaValOffset:
 		n := c.uleb()
 		m.save(n, rule{kind: isOffset, offset: int64(c.uleb()) * m.common.data})
-	case 0x15: // val_offset_sf
+	case cfaValOffsetSf:
 		n := c.uleb()
 		m.save(n, rule{kind: isOffset, offset: c.sleb() * m.common.data})
-	case 0x16: // val_expression
+	case cfaValExpression:
 		n := c.uleb()
 		return m.saveExpression(n, isExpression, c)
-	case 0x2c, 0x2d: // AARCH64_negate_ra_state (_with_pc): a signed return address is recognized by its value
-	case 0x2e: // GNU_args_size
+	case cfaAArch64NegateRAState, cfaAArch64NegateRAStatePC: // a signed return address is recognized by its value
+	case cfaGNUArgsSize:
 		c.uleb()
-	case 0x2f: // GNU_negative_offset_extended
+	case cfaGNUNegativeOffsetExtended:
 		n := c.uleb()
 		m.save(n, rule{kind: atOffset, offset: -int64(c.uleb()) * m.common.data})
 	default:
@@ -234,21 +270,21 @@ func (m *machine) step(c *cursor) error {
 func (m *machine) defineCFA(op uint8, c *cursor) error {
 	m.changed = true
 	switch op {
-	case 0x0c: // def_cfa
+	case cfaDefCFA:
 		n := c.uleb()
 		m.cfa = rule{kind: inRegister, register: followed(n), offset: int64(c.uleb())}
-	case 0x0d: // def_cfa_register
+	case cfaDefCFARegister:
 		m.cfa = rule{kind: inRegister, register: followed(c.uleb()), offset: m.cfa.offset}
-	case 0x0e: // def_cfa_offset
+	case cfaDefCFAOffset:
 		m.cfa.offset = int64(c.uleb())
-	case 0x0f: // def_cfa_expression
+	case cfaDefCFAExpression:
 		var err error
 		m.cfa, err = expression(isExpression, c)
 		return err
-	case 0x12: // def_cfa_sf
+	case cfaDefCFASf:
 		n := c.uleb()
 		m.cfa = rule{kind: inRegister, register: followed(n), offset: c.sleb() * m.common.data}
-	case 0x13: // def_cfa_offset_sf
+	case cfaDefCFAOffsetSf:
 		m.cfa.offset = c.sleb() * m.common.data
 	default:
 		return fmt.Errorf("unknown instruction %#x", op)

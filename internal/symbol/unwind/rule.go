@@ -1,6 +1,9 @@
 package unwind
 
-import "math"
+import (
+	"bytes"
+	"math"
+)
 
 // Base is the value that an offset of a Rule is relative to, or a value that replaces it. The numbers are those of bpf/unwind.h.
 type Base uint8
@@ -96,7 +99,7 @@ func (m *machine) compileCFA(a Arch) (Base, int32) {
 			return PLT, at
 		}
 		n := len(expression)
-		if n == 0 || expression[n-1] != 0x06 { // deref
+		if n == 0 || expression[n-1] != opDeref {
 			return None, 0
 		}
 		base, offset := a.address(expression[:n-1])
@@ -125,14 +128,14 @@ func (m *machine) saved(a Arch, register uint64) (Base, int32) {
 func (a Arch) address(expression []byte) (Base, int32) {
 	c := cursor{data: expression}
 	op := c.u8()
-	if op < 0x70 || op > 0x8f { // breg
+	if op < opBreg0 || op > opBreg31 {
 		return None, 0
 	}
 	offset := c.sleb()
 	if c.bad || c.more() {
 		return None, 0
 	}
-	return fitting(a.base(uint64(op-0x70)), offset)
+	return fitting(a.base(uint64(op-opBreg0)), offset)
 }
 
 func fitting(b Base, offset int64) (Base, int32) {
@@ -145,10 +148,10 @@ func fitting(b Base, offset int64) (Base, int32) {
 // pltLate returns N of the expression that linkers write for the PLT, rsp + 8 + (((rip & 15) >= N) << 3). ok is false for other
 // expressions.
 func pltLate(expression []byte) (n int32, ok bool) {
-	const before, after = "\x77\x08\x80\x00\x3f\x1a", "\x2a\x33\x24\x22" // breg7+8 breg16+0 lit15 and; ge lit3 shl plus
-	if len(expression) != len(before)+1+len(after) || string(expression[:len(before)]) != before || string(expression[len(before)+1:]) != after {
+	rest, begins := bytes.CutPrefix(expression, []byte{opBreg0 + amd64SP, 8, opBreg0 + amd64PC, 0, opLit0 + 15, opAnd})
+	lit, ends := bytes.CutSuffix(rest, []byte{opGe, opLit0 + 3, opShl, opPlus})
+	if !begins || !ends || len(lit) != 1 {
 		return 0, false
 	}
-	lit := expression[len(before)]
-	return int32(lit) - 0x30, lit >= 0x30 && lit <= 0x3f
+	return int32(lit[0]) - opLit0, lit[0] >= opLit0 && lit[0] <= opLit0+15
 }

@@ -210,7 +210,7 @@ func (t *table) entry(body *cursor, wide bool, commons map[uint64]uint32) (entry
 	}
 	shared := &t.commons[index]
 	start, ok := t.pointer(body, shared.encoding)
-	length, ok2 := t.pointer(body, shared.encoding&0x0f) // of the same size, but absolute
+	length, ok2 := t.pointer(body, shared.encoding&peFormat) // of the same size, but absolute
 	if !ok || !ok2 || body.bad {
 		return entry{}, fmt.Errorf("addresses in encoding %#x cannot be read", shared.encoding)
 	}
@@ -309,45 +309,59 @@ func (t *table) augment(info *common, c *cursor, augmentation string) error {
 	return nil
 }
 
-// Encodings of pointers (Linux Standard Base, Core, 10.5.1) combine a format and what the pointer is relative to.
+// These are the encodings of pointers: DW_EH_PE_* of the Linux Standard Base, Core, 10.5.1. An encoding combines a format in the low four
+// bits with what the pointer is relative to. The standard has no name for the flag of pointers to pointers; GNU calls it indirect.
 const (
-	pointerOmit     = 0xff
-	pointerRelative = 0x10 // relative to its own address
-	pointerIndirect = 0x80
+	peAbsptr  = 0x00
+	peUleb128 = 0x01
+	peUdata2  = 0x02
+	peUdata4  = 0x03
+	peUdata8  = 0x04
+	peSleb128 = 0x09
+	peSdata2  = 0x0a
+	peSdata4  = 0x0b
+	peSdata8  = 0x0c
+	peFormat  = 0x0f // mask
+
+	pePcrel    = 0x10 // relative to its own address
+	peRelative = 0x70 // mask
+
+	peIndirect = 0x80
+	peOmit     = 0xff
 )
 
 // pointer reads an encoded pointer. It supports absolute pointers and those relative to their own address; code needs no others.
 func (t *table) pointer(c *cursor, encoding uint8) (v uint64, ok bool) {
-	if encoding == pointerOmit {
+	if encoding == peOmit {
 		return 0, true
 	}
 	position := t.section.Address + uint64(c.off)
-	switch encoding & 0x0f {
-	case 0x00, 0x04, 0x0c: // an address, or a number of 8 bytes
+	switch encoding & peFormat {
+	case peAbsptr, peUdata8, peSdata8:
 		v = c.u64()
-	case 0x01:
+	case peUleb128:
 		v = c.uleb()
-	case 0x02:
+	case peUdata2:
 		v = uint64(c.u16())
-	case 0x03:
+	case peUdata4:
 		v = uint64(c.u32())
-	case 0x09:
+	case peSleb128:
 		v = uint64(c.sleb())
-	case 0x0a:
+	case peSdata2:
 		v = uint64(int64(int16(c.u16())))
-	case 0x0b:
+	case peSdata4:
 		v = uint64(int64(int32(c.u32())))
 	default:
 		return 0, false
 	}
-	switch encoding & 0x70 {
-	case 0:
-	case pointerRelative:
+	switch encoding & peRelative {
+	case peAbsptr:
+	case pePcrel:
 		v += position
 	default:
 		return v, false
 	}
-	return v, encoding&pointerIndirect == 0
+	return v, encoding&peIndirect == 0
 }
 
 // find returns the entry for an address of the file, or nil.
