@@ -16,8 +16,8 @@ func (d *Data) abbrevTable(off uint64) abbrevs {
 	}
 	var t abbrevs
 	c := d.cursor(&d.s.Abbrev)
-	for c.at(off); ; {
-		code := c.uleb()
+	for c.At(off); ; {
+		code := c.Uleb()
 		if code == 0 || c.bad || uint64(c.off) > 1<<32-1 {
 			break
 		}
@@ -52,8 +52,8 @@ func (t abbrevs) find(code uint64) (off uint64, ok bool) {
 // unit.
 func (d *Data) findAbbrev(table, want uint64) (off uint64, ok bool) {
 	c := d.cursor(&d.s.Abbrev)
-	for c.at(table); ; {
-		code := c.uleb()
+	for c.At(table); ; {
+		code := c.Uleb()
 		if code == want && !c.bad {
 			return uint64(c.off), true
 		}
@@ -65,13 +65,13 @@ func (d *Data) findAbbrev(table, want uint64) (off uint64, ok bool) {
 }
 
 // skipAbbrev skips a declaration, after its code.
-func (c *cursor) skipAbbrev() {
-	c.uleb()
-	c.u8()
+func (c *Cursor) skipAbbrev() {
+	c.Uleb()
+	c.U8()
 	for {
-		attr, form := c.uleb(), c.uleb()
+		attr, form := c.Uleb(), c.Uleb()
 		if form == formImplicitConst {
-			c.sleb()
+			c.Sleb()
 		}
 		if attr == 0 && form == 0 || c.bad {
 			return

@@ -53,12 +53,12 @@ func (d *Data) parse(u *unit) *code {
 	budget := d.rangesOf(u.end - u.off)
 
 	c := d.unitCursor(u)
-	c.at(u.root)
+	c.At(u.root)
 	within := []int32{-1} // the enclosing scope, for each level of entries
 	var e entry
-	for !c.done() && len(within) > 0 {
+	for !c.Done() && len(within) > 0 {
 		die := uint64(c.off)
-		number := c.uleb()
+		number := c.Uleb()
 		if number == 0 {
 			within = within[:len(within)-1]
 			continue

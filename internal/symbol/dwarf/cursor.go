@@ -5,9 +5,9 @@ import (
 	"encoding/binary"
 )
 
-// cursor reads a section from front to back. Reading beyond the end returns zeros and sets bad for good, so a caller can read several
-// values and check once.
-type cursor struct {
+// Cursor reads a section from front to back. Reading beyond the end fails for good: it returns zeros, and moves the cursor to the end. So a
+// caller can read several values and check Bad once.
+type Cursor struct {
 	section *Section
 	data    []byte // the valid part of the section, at most up to end
 	off     int    // can be beyond data, but not beyond end
@@ -16,18 +16,33 @@ type cursor struct {
 	bad     bool
 }
 
-func (d *Data) cursor(s *Section) cursor {
-	return cursor{section: s, data: s.upTo(0), end: len(s.Data), big: d.s.BigEndian}
+// NewCursor returns a cursor at the start of little-endian data.
+func NewCursor(data []byte) Cursor {
+	return Cursor{data: data, end: len(data)}
 }
 
-// limit moves the end to an offset in the section.
-func (c *cursor) limit(end uint64) {
+func (d *Data) cursor(s *Section) Cursor {
+	return Cursor{section: s, data: s.upTo(0), end: len(s.Data), big: d.s.BigEndian}
+}
+
+// Limit moves the end to an offset in the section.
+func (c *Cursor) Limit(end uint64) {
 	c.end = int(min(end, uint64(c.end)))
 	c.data = c.data[:min(len(c.data), c.end)]
 }
 
+// Bad reports whether reading failed.
+func (c *Cursor) Bad() bool {
+	return c.bad
+}
+
+// Offset returns the number of bytes before the cursor.
+func (c *Cursor) Offset() uint64 {
+	return uint64(c.off)
+}
+
 // has reports whether n more bytes can be read.
-func (c *cursor) has(n int) bool {
+func (c *Cursor) has(n int) bool {
 	if n <= len(c.data)-c.off {
 		return true
 	}
@@ -39,18 +54,18 @@ func (c *cursor) has(n int) bool {
 	return n <= len(c.data)-c.off
 }
 
-func (c *cursor) fail() {
+func (c *Cursor) fail() {
 	c.bad = true
 	c.off = c.end
 }
 
-// left returns the number of bytes before the end.
-func (c *cursor) left() uint64 {
+// Left returns the number of bytes before the end.
+func (c *Cursor) Left() uint64 {
 	return uint64(c.end - c.off)
 }
 
-// at moves to an offset, and fails if it is beyond the end.
-func (c *cursor) at(off uint64) {
+// At moves to an offset, and fails if it is beyond the end.
+func (c *Cursor) At(off uint64) {
 	if off > uint64(c.end) {
 		c.fail()
 		return
@@ -58,19 +73,22 @@ func (c *cursor) at(off uint64) {
 	c.off = int(off)
 }
 
-func (c *cursor) skip(n uint64) {
-	if n > c.left() {
+// Skip moves forward by n bytes, and fails if that is beyond the end.
+func (c *Cursor) Skip(n uint64) {
+	if n > c.Left() {
 		c.fail()
 		return
 	}
 	c.off += int(n)
 }
 
-func (c *cursor) done() bool {
+// Done reports whether the cursor is at the end.
+func (c *Cursor) Done() bool {
 	return c.off >= c.end
 }
 
-func (c *cursor) u8() uint8 {
+// U8 reads a byte.
+func (c *Cursor) U8() uint8 {
 	if c.off >= len(c.data) && !c.has(1) {
 		c.fail()
 		return 0
@@ -80,8 +98,8 @@ func (c *cursor) u8() uint8 {
 	return v
 }
 
-// uint reads a number of 1 to 8 bytes.
-func (c *cursor) uint(size int) uint64 {
+// Uint reads a number of 1 to 8 bytes.
+func (c *Cursor) Uint(size int) uint64 {
 	if size > len(c.data)-c.off && !c.has(size) {
 		c.fail()
 		return 0
@@ -109,7 +127,8 @@ func (c *cursor) uint(size int) uint64 {
 	return v
 }
 
-func (c *cursor) uleb() uint64 {
+// Uleb reads an unsigned LEB128 number (DWARF 5, 7.6). It drops the bits beyond 64.
+func (c *Cursor) Uleb() uint64 {
 	var v uint64
 	for shift := 0; ; shift += 7 {
 		if c.off >= len(c.data) && !c.has(1) {
@@ -127,7 +146,8 @@ func (c *cursor) uleb() uint64 {
 	}
 }
 
-func (c *cursor) sleb() int64 {
+// Sleb reads a signed LEB128 number. It drops the bits beyond 64.
+func (c *Cursor) Sleb() int64 {
 	var v int64
 	for shift := 0; ; {
 		if c.off >= len(c.data) && !c.has(1) {
@@ -150,7 +170,7 @@ func (c *cursor) sleb() int64 {
 }
 
 // skipString skips a string and its terminating zero byte.
-func (c *cursor) skipString() {
+func (c *Cursor) skipString() {
 	for from := c.off; c.has(from - c.off + 1); from = len(c.data) {
 		if end := bytes.IndexByte(c.data[from:], 0); end >= 0 {
 			c.off = from + end + 1
@@ -160,15 +180,35 @@ func (c *cursor) skipString() {
 	c.fail()
 }
 
-// unitLength reads the length at the start of a unit. It returns the length of the rest of the unit, and the size of offsets in the unit.
-func (c *cursor) unitLength() (length uint64, offsetSize int) {
-	length = c.uint(4)
-	switch {
-	case length == 0xffffffff:
-		return c.uint(8), 8
-	case length >= 0xfffffff0: // reserved
+// Text reads a string of less than most bytes and its terminating zero byte. If the string is longer, Text fails and returns its start.
+func (c *Cursor) Text(most uint64) string {
+	text := *c
+	text.Limit(c.Offset() + most)
+	text.skipString()
+	start, end := c.off, text.off
+	if text.bad {
 		c.fail()
-		return 0, 4
+	} else {
+		c.off = end
+		end-- // without the zero byte
+	}
+	return string(text.data[min(start, len(text.data)):min(end, len(text.data))])
+}
+
+// These are initial lengths with a meaning: DWARF 5, 7.2.2.
+const (
+	lengthReserved = 0xfffffff0 // the first of them
+	lengthDWARF64  = 0xffffffff
+)
+
+// UnitLength reads the length at the start of a unit. It returns the length of the rest of the unit, and the size of offsets in the unit.
+func (c *Cursor) UnitLength() (length uint64, offsetSize int) {
+	length = c.Uint(4)
+	switch {
+	case length == lengthDWARF64:
+		return c.Uint(8), 8
+	case length >= lengthReserved:
+		c.fail()
 	}
 	return length, 4
 }

@@ -47,20 +47,20 @@ type entry struct {
 }
 
 // read reads an entry after its code. table is the offset of the abbreviation.
-func (d *Data) read(c *cursor, u *unit, table uint64, e *entry) {
+func (d *Data) read(c *Cursor, u *unit, table uint64, e *entry) {
 	*e = entry{}
 	a := d.cursor(&d.s.Abbrev)
-	a.at(table)
-	e.tag = a.uleb()
-	e.hasChildren = a.u8() != 0
+	a.At(table)
+	e.tag = a.Uleb()
+	e.hasChildren = a.U8() != 0
 	for {
-		attr, form := a.uleb(), a.uleb()
+		attr, form := a.Uleb(), a.Uleb()
 		if attr == 0 && form == 0 || a.bad || c.bad {
 			return
 		}
 		var v value
 		if form == formImplicitConst {
-			v = value{uint64(a.sleb()), constant}
+			v = value{uint64(a.Sleb()), constant}
 		} else {
 			v = c.value(form, u.encoding, u.off)
 		}
@@ -115,8 +115,8 @@ func (e *entry) field(attr uint64) *value {
 // readAt reads the entry at an offset in .debug_info, and reports whether there is one.
 func (d *Data) readAt(u *unit, off uint64, e *entry) bool {
 	c := d.unitCursor(u)
-	c.at(off)
-	table, ok := d.abbrevTable(u.abbrev).find(c.uleb())
+	c.At(off)
+	table, ok := d.abbrevTable(u.abbrev).find(c.Uleb())
 	if !ok {
 		return false
 	}

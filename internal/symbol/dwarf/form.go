@@ -85,23 +85,23 @@ type encoding struct {
 
 // value reads the value of an attribute. It does not copy strings, but returns where they are. unit is the offset that references are
 // relative to.
-func (c *cursor) value(form uint64, e encoding, unit uint64) value {
+func (c *Cursor) value(form uint64, e encoding, unit uint64) value {
 	for range 2 { // an indirect form names another form, at most once
 		switch form {
 		case formAddr:
-			return value{c.uint(int(e.addrSize)), address}
+			return value{c.Uint(int(e.addrSize)), address}
 		case formData1, formFlag:
-			return value{uint64(c.u8()), constant}
+			return value{uint64(c.U8()), constant}
 		case formData2:
-			return value{c.uint(2), constant}
+			return value{c.Uint(2), constant}
 		case formData4:
-			return value{c.uint(4), constant}
+			return value{c.Uint(4), constant}
 		case formData8:
-			return value{c.uint(8), constant}
+			return value{c.Uint(8), constant}
 		case formSdata:
-			return value{uint64(c.sleb()), constant}
+			return value{uint64(c.Sleb()), constant}
 		case formUdata:
-			return value{c.uleb(), constant}
+			return value{c.Uleb(), constant}
 		case formFlagPresent:
 			return value{1, constant}
 		case formString:
@@ -109,67 +109,67 @@ func (c *cursor) value(form uint64, e encoding, unit uint64) value {
 			c.skipString()
 			return value{at, inline}
 		case formStrp:
-			return value{c.uint(int(e.offsetSize)), str}
+			return value{c.Uint(int(e.offsetSize)), str}
 		case formLineStrp:
-			return value{c.uint(int(e.offsetSize)), lineStr}
+			return value{c.Uint(int(e.offsetSize)), lineStr}
 		case formStrpSup, formGNUStrpAlt:
-			return value{c.uint(int(e.offsetSize)), strSup}
+			return value{c.Uint(int(e.offsetSize)), strSup}
 		case formStrx, formGNUStrIndex:
-			return value{c.uleb(), strIndex}
+			return value{c.Uleb(), strIndex}
 		case formStrx1, formStrx2, formStrx3, formStrx4:
-			return value{c.uint(int(form-formStrx1) + 1), strIndex}
+			return value{c.Uint(int(form-formStrx1) + 1), strIndex}
 		case formAddrx, formGNUAddrIndex:
-			return value{c.uleb(), addressIndex}
+			return value{c.Uleb(), addressIndex}
 		case formAddrx1, formAddrx2, formAddrx3, formAddrx4:
-			return value{c.uint(int(form-formAddrx1) + 1), addressIndex}
+			return value{c.Uint(int(form-formAddrx1) + 1), addressIndex}
 		case formRef1:
-			return value{unit + uint64(c.u8()), reference}
+			return value{unit + uint64(c.U8()), reference}
 		case formRef2:
-			return value{unit + c.uint(2), reference}
+			return value{unit + c.Uint(2), reference}
 		case formRef4:
-			return value{unit + c.uint(4), reference}
+			return value{unit + c.Uint(4), reference}
 		case formRef8:
-			return value{unit + c.uint(8), reference}
+			return value{unit + c.Uint(8), reference}
 		case formRefUdata:
-			return value{unit + c.uleb(), reference}
+			return value{unit + c.Uleb(), reference}
 		case formRefAddr:
 			if e.version <= 2 {
-				return value{c.uint(int(e.addrSize)), reference}
+				return value{c.Uint(int(e.addrSize)), reference}
 			}
-			return value{c.uint(int(e.offsetSize)), reference}
+			return value{c.Uint(int(e.offsetSize)), reference}
 		case formGNURefAlt:
-			return value{c.uint(int(e.offsetSize)), refSup}
+			return value{c.Uint(int(e.offsetSize)), refSup}
 		case formRefSup4:
-			return value{c.uint(4), refSup}
+			return value{c.Uint(4), refSup}
 		case formRefSup8:
-			return value{c.uint(8), refSup}
+			return value{c.Uint(8), refSup}
 		case formSecOffset:
-			return value{c.uint(int(e.offsetSize)), offset}
+			return value{c.Uint(int(e.offsetSize)), offset}
 		case formRnglistx:
-			return value{c.uleb(), listIndex}
+			return value{c.Uleb(), listIndex}
 		case formLoclistx:
-			c.uleb()
+			c.Uleb()
 			return value{}
 		case formRefSig8:
-			c.skip(8)
+			c.Skip(8)
 			return value{}
 		case formData16:
-			c.skip(16)
+			c.Skip(16)
 			return value{}
 		case formBlock1:
-			c.skip(uint64(c.u8()))
+			c.Skip(uint64(c.U8()))
 			return value{}
 		case formBlock2:
-			c.skip(c.uint(2))
+			c.Skip(c.Uint(2))
 			return value{}
 		case formBlock4:
-			c.skip(c.uint(4))
+			c.Skip(c.Uint(4))
 			return value{}
 		case formBlock, formExprloc:
-			c.skip(c.uleb())
+			c.Skip(c.Uleb())
 			return value{}
 		case formIndirect:
-			form = c.uleb()
+			form = c.Uleb()
 		default: // an unknown form has an unknown size, so nothing after it can be read
 			c.fail()
 			return value{}
@@ -184,17 +184,8 @@ const maxString = 16 << 10
 
 func (d *Data) stringAt(section *Section, off uint64) string {
 	c := d.cursor(section)
-	c.at(off)
-	if c.bad {
-		return ""
-	}
-	c.limit(off + maxString)
-	c.skipString()
-	end := c.off
-	if !c.bad {
-		end-- // without the terminating zero byte
-	}
-	return string(c.data[min(int(off), len(c.data)):min(end, len(c.data))])
+	c.At(off)
+	return c.Text(maxString)
 }
 
 // text returns the string that a value of the unit refers to, or "".
@@ -237,7 +228,7 @@ func (d *Data) entry(table *Section, base, index uint64, size int) (uint64, bool
 		return 0, false
 	}
 	c := d.cursor(table)
-	c.at(base + index*uint64(size))
-	v := c.uint(size)
+	c.At(base + index*uint64(size))
+	v := c.Uint(size)
 	return v, !c.bad
 }

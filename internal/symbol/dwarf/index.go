@@ -40,23 +40,23 @@ func (d *Data) unitAt(addr uint64) *unit {
 func (d *Data) readAranges() *index {
 	x := &index{}
 	c := d.cursor(&d.s.Aranges)
-	for !c.done() {
+	for !c.Done() {
 		start := c.off
-		length, offsetSize := c.unitLength()
-		if c.bad || length > c.left() {
+		length, offsetSize := c.UnitLength()
+		if c.bad || length > c.Left() {
 			break
 		}
 		set := c
-		set.limit(uint64(c.off) + length)
-		c.skip(length)
-		version, unit, size, segments := set.uint(2), set.uint(offsetSize), int(set.u8()), set.u8()
+		set.Limit(uint64(c.off) + length)
+		c.Skip(length)
+		version, unit, size, segments := set.Uint(2), set.Uint(offsetSize), int(set.U8()), set.U8()
 		if set.bad || version != 2 || size != 4 && size != 8 || segments != 0 {
 			continue
 		}
-		set.skip(-uint64(set.off-start) % uint64(2*size)) // the pairs are aligned, relative to the start of the set
+		set.Skip(-uint64(set.off-start) % uint64(2*size)) // the pairs are aligned, relative to the start of the set
 		x.units = append(x.units, unit)
-		for !set.done() {
-			lo, n := set.uint(size), set.uint(size)
+		for !set.Done() {
+			lo, n := set.Uint(size), set.Uint(size)
 			if !set.bad && isCode(lo, lo+n) {
 				x.add(lo, lo+n)
 			}
@@ -74,7 +74,7 @@ func (d *Data) readUnits() *index {
 	x := &index{}
 	for _, off := range d.headers {
 		c := d.cursor(&d.s.Info)
-		c.at(off)
+		c.At(off)
 		u, ok := readHeader(&c)
 		x.units = append(x.units, off)
 		var e entry

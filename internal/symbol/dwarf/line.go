@@ -119,7 +119,7 @@ const (
 
 // program is a line program while it runs.
 type program struct {
-	cursor
+	Cursor
 	encoding
 	table          *lineTable
 	minInstruction uint64
@@ -143,13 +143,13 @@ func (d *Data) lineTable(u *unit) *lineTable {
 	if u.stmtList.kind == none {
 		return t
 	}
-	p := &program{cursor: d.cursor(&d.s.Line), encoding: u.encoding, table: t}
-	p.at(u.stmtList.n)
+	p := &program{Cursor: d.cursor(&d.s.Line), encoding: u.encoding, table: t}
+	p.At(u.stmtList.n)
 	if !p.header() {
 		return t
 	}
 	p.reset()
-	for !p.done() {
+	for !p.Done() {
 		p.step()
 	}
 	t.rows = slices.Clone(t.rows) // drop spare capacity
@@ -159,32 +159,32 @@ func (d *Data) lineTable(u *unit) *lineTable {
 
 // header reads the header, moves the cursor to the start of the program, and limits it to the end of the program.
 func (p *program) header() bool {
-	length, offsetSize := p.unitLength()
-	if p.bad || length > p.left() {
+	length, offsetSize := p.UnitLength()
+	if p.bad || length > p.Left() {
 		return false
 	}
-	p.limit(uint64(p.off) + length)
+	p.Limit(uint64(p.off) + length)
 	p.offsetSize = uint8(offsetSize)
-	p.version = uint16(p.uint(2))
+	p.version = uint16(p.Uint(2))
 	if p.version < 2 || p.version > 5 {
 		return false
 	}
 	if p.version >= 5 {
-		p.addrSize = p.u8()
-		p.u8() // the size of segment selectors
+		p.addrSize = p.U8()
+		p.U8() // the size of segment selectors
 	}
-	headerLength := p.uint(offsetSize)
+	headerLength := p.Uint(offsetSize)
 	start := uint64(p.off) + headerLength
-	p.minInstruction = uint64(p.u8())
+	p.minInstruction = uint64(p.U8())
 	if p.version >= 4 {
-		p.u8() // operations per instruction: more than one only on machines that Linux no longer supports
+		p.U8() // operations per instruction: more than one only on machines that Linux no longer supports
 	}
-	p.defaultIsStmt = p.u8() != 0
-	p.lineBase = int8(p.u8())
-	p.lineRange = p.u8()
-	p.opcodeBase = p.u8()
+	p.defaultIsStmt = p.U8() != 0
+	p.lineBase = int8(p.U8())
+	p.lineRange = p.U8()
+	p.opcodeBase = p.U8()
 	for i := 1; i < int(p.opcodeBase); i++ {
-		p.operands[i] = p.u8()
+		p.operands[i] = p.U8()
 	}
 	if p.bad || p.lineRange == 0 || headerLength > uint64(p.end) {
 		return false
@@ -197,7 +197,7 @@ func (p *program) header() bool {
 	if p.bad {
 		return false
 	}
-	p.at(start)
+	p.At(start)
 	return !p.bad
 }
 
@@ -233,9 +233,9 @@ func (p *program) inlineString() value {
 }
 
 func (p *program) addFile(name value) {
-	dir := p.uleb()
-	p.uleb() // time
-	p.uleb() // size
+	dir := p.Uleb()
+	p.Uleb() // time
+	p.Uleb() // size
 	p.table.files = append(p.table.files, lineFile{name, uint32(min(dir, 1<<32-1))})
 }
 
@@ -247,11 +247,11 @@ func (p *program) names5() {
 
 func (p *program) entries(add func(lineFile)) {
 	type format struct{ content, form uint64 }
-	formats := make([]format, p.u8())
+	formats := make([]format, p.U8())
 	for i := range formats {
-		formats[i] = format{p.uleb(), p.uleb()}
+		formats[i] = format{p.Uleb(), p.Uleb()}
 	}
-	count := p.uleb()
+	count := p.Uleb()
 	for range count {
 		before := p.off
 		var f lineFile
@@ -284,7 +284,7 @@ func (p *program) emit() {
 
 // step executes one opcode.
 func (p *program) step() {
-	opcode := p.u8()
+	opcode := p.U8()
 	if opcode >= p.opcodeBase {
 		adjusted := opcode - p.opcodeBase
 		p.row.addr += uint64(adjusted/p.lineRange) * p.minInstruction
@@ -298,46 +298,46 @@ func (p *program) step() {
 	case lnsCopy:
 		p.emit()
 	case lnsAdvancePC:
-		p.row.addr += p.uleb() * p.minInstruction
+		p.row.addr += p.Uleb() * p.minInstruction
 	case lnsAdvanceLine:
-		p.row.line += uint32(p.sleb())
+		p.row.line += uint32(p.Sleb())
 	case lnsSetFile:
-		p.row.file = uint32(p.uleb())
+		p.row.file = uint32(p.Uleb())
 	case lnsSetColumn:
-		p.row.column = uint16(min(p.uleb(), 1<<16-1))
+		p.row.column = uint16(min(p.Uleb(), 1<<16-1))
 	case lnsNegateStmt:
 		p.row.statement = !p.row.statement
 	case lnsConstAddPC:
 		p.row.addr += uint64((255-p.opcodeBase)/p.lineRange) * p.minInstruction
 	case lnsFixedAdvancePC:
-		p.row.addr += p.uint(2)
+		p.row.addr += p.Uint(2)
 	default:
 		for range p.operands[opcode] {
-			p.uleb()
+			p.Uleb()
 		}
 	}
 }
 
 func (p *program) extended() {
-	length := p.uleb()
-	if p.bad || length == 0 || length > p.left() {
+	length := p.Uleb()
+	if p.bad || length == 0 || length > p.Left() {
 		p.fail()
 		return
 	}
 	end := uint64(p.off) + length
-	switch p.u8() {
+	switch p.U8() {
 	case lneEndSequence:
 		p.endSequence()
 	case lneSetAddress:
 		if size := length - 1; size <= 8 {
-			p.row.addr = p.cursor.uint(int(size))
+			p.row.addr = p.Cursor.Uint(int(size))
 		}
 	case lneDefineFile:
 		if v := p.inlineString(); v.kind != none {
 			p.addFile(v)
 		}
 	}
-	p.at(end)
+	p.At(end)
 }
 
 // endSequence turns the rows since the last sequence into a new one, unless the linker discarded their code.

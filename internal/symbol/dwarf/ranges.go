@@ -36,11 +36,11 @@ func (d *Data) eachRange(u *unit, e *entry, budget *int, yield func(lo, hi uint6
 
 func (d *Data) eachOfRanges(u *unit, off uint64, budget *int, yield func(lo, hi uint64)) {
 	c := d.cursor(&d.s.Ranges)
-	c.at(off)
+	c.At(off)
 	base := u.base
 	highest := uint64(1)<<(8*u.addrSize-1)<<1 - 1
 	for ; *budget > 0; *budget-- {
-		lo, hi := c.uint(int(u.addrSize)), c.uint(int(u.addrSize))
+		lo, hi := c.Uint(int(u.addrSize)), c.Uint(int(u.addrSize))
 		switch {
 		case c.bad || lo == 0 && hi == 0:
 			return
@@ -62,36 +62,36 @@ func (d *Data) eachOfRngList(u *unit, list value, budget *int, yield func(lo, hi
 		off = u.rngLists + at
 	}
 	c := d.cursor(&d.s.RngLists)
-	c.at(off)
+	c.At(off)
 	indexed := func() uint64 {
-		a, _ := d.addr(u, value{c.uleb(), addressIndex})
+		a, _ := d.addr(u, value{c.Uleb(), addressIndex})
 		return a
 	}
 	base := u.base
 	for ; !c.bad && *budget > 0; *budget-- {
 		var lo, hi uint64
-		switch c.u8() {
+		switch c.U8() {
 		case rleBaseAddressx:
 			base = indexed()
 			continue
 		case rleBaseAddress:
-			base = c.uint(int(u.addrSize))
+			base = c.Uint(int(u.addrSize))
 			continue
 		case rleStartxEndx:
 			lo = indexed()
 			hi = indexed()
 		case rleStartxLength:
 			lo = indexed()
-			hi = lo + c.uleb()
+			hi = lo + c.Uleb()
 		case rleOffsetPair:
-			lo = base + c.uleb()
-			hi = base + c.uleb()
+			lo = base + c.Uleb()
+			hi = base + c.Uleb()
 		case rleStartEnd:
-			lo = c.uint(int(u.addrSize))
-			hi = c.uint(int(u.addrSize))
+			lo = c.Uint(int(u.addrSize))
+			hi = c.Uint(int(u.addrSize))
 		case rleStartLength:
-			lo = c.uint(int(u.addrSize))
-			hi = lo + c.uleb()
+			lo = c.Uint(int(u.addrSize))
+			hi = lo + c.Uleb()
 		default: // end of list, or an unknown kind
 			return
 		}

@@ -30,29 +30,29 @@ const (
 )
 
 // readHeader reads the header of a unit. For unknown versions, only off and end are valid.
-func readHeader(c *cursor) (u unit, ok bool) {
+func readHeader(c *Cursor) (u unit, ok bool) {
 	u.off = uint64(c.off)
-	length, offsetSize := c.unitLength()
-	if c.bad || length == 0 || length > c.left() {
+	length, offsetSize := c.UnitLength()
+	if c.bad || length == 0 || length > c.Left() {
 		return u, false
 	}
 	u.end = uint64(c.off) + length
 	u.offsetSize = uint8(offsetSize)
-	u.version = uint16(c.uint(2))
+	u.version = uint16(c.Uint(2))
 	kind := uint8(unitCompile)
 	if u.version >= 5 {
-		kind = c.u8()
-		u.addrSize = c.u8()
-		u.abbrev = c.uint(offsetSize)
+		kind = c.U8()
+		u.addrSize = c.U8()
+		u.abbrev = c.Uint(offsetSize)
 	} else {
-		u.abbrev = c.uint(offsetSize)
-		u.addrSize = c.u8()
+		u.abbrev = c.Uint(offsetSize)
+		u.addrSize = c.U8()
 	}
 	switch kind {
 	case unitSkeleton, unitSplitCompile:
-		c.skip(8)
+		c.Skip(8)
 	case unitType, unitSplitType:
-		c.skip(8 + uint64(offsetSize))
+		c.Skip(8 + uint64(offsetSize))
 	}
 	if u.addrSize != 4 && u.addrSize != 8 {
 		u.version = 0
@@ -71,8 +71,8 @@ func readHeader(c *cursor) (u unit, ok bool) {
 // readRoot reads the root entry of a unit. find returns the offset of an abbreviation.
 func (d *Data) readRoot(u *unit, e *entry, find func(table, code uint64) (uint64, bool)) {
 	c := d.unitCursor(u)
-	c.at(u.root)
-	table, ok := find(u.abbrev, c.uleb())
+	c.At(u.root)
+	table, ok := find(u.abbrev, c.Uleb())
 	if !ok {
 		return
 	}
@@ -94,9 +94,9 @@ func (d *Data) readRoot(u *unit, e *entry, find func(table, code uint64) (uint64
 }
 
 // unitCursor returns a cursor at the start of .debug_info that ends with the unit.
-func (d *Data) unitCursor(u *unit) cursor {
+func (d *Data) unitCursor(u *unit) Cursor {
 	c := d.cursor(&d.s.Info)
-	c.limit(u.end)
+	c.Limit(u.end)
 	return c
 }
 
@@ -113,7 +113,7 @@ func (d *Data) unit(off uint64) *unit {
 		return u
 	}
 	c := d.cursor(&d.s.Info)
-	c.at(off)
+	c.At(off)
 	if read, ok := readHeader(&c); ok && read.isKnown() {
 		var e entry
 		u = &read
@@ -150,13 +150,13 @@ func (d *Data) unitOf(off uint64) *unit {
 // walk finds the units up to the one that contains an offset in .debug_info.
 func (d *Data) walk(off uint64) {
 	c := d.cursor(&d.s.Info)
-	for c.at(d.walked); !c.done() && d.walked <= off; d.walked = uint64(c.off) {
+	for c.At(d.walked); !c.Done() && d.walked <= off; d.walked = uint64(c.off) {
 		u, ok := readHeader(&c)
 		if !ok {
 			c.fail()
 			continue
 		}
 		d.headers = append(d.headers, u.off)
-		c.at(u.end)
+		c.At(u.end)
 	}
 }

@@ -4,6 +4,8 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+
+	"github.com/bperf/bperf/internal/symbol/dwarf"
 )
 
 // These limit the work of expressions. Those of compilers take a dozen steps, and only a few frames of a stack have any.
@@ -46,15 +48,15 @@ func (f *frame) evaluate(expression []byte) (uint64, error) {
 	if f.cfaKnown {
 		e.push(f.cfa)
 	}
-	c := cursor{data: expression}
-	for ; c.more(); *f.steps++ {
+	c := dwarf.NewCursor(expression)
+	for ; !c.Done(); *f.steps++ {
 		if *f.steps > maxSteps {
 			return 0, errors.New("expressions take too many steps")
 		}
 		if err := e.step(&c); err != nil {
 			return 0, err
 		}
-		if c.bad {
+		if c.Bad() {
 			return 0, errors.New("an expression ends too early")
 		}
 		if e.bad {
@@ -149,14 +151,14 @@ const (
 )
 
 // step executes one operation.
-func (e *evaluation) step(c *cursor) error {
-	op := c.u8()
+func (e *evaluation) step(c *dwarf.Cursor) error {
+	op := c.U8()
 	if v, ok := literal(op, c); ok {
 		e.push(v)
 		return nil
 	}
 	if op >= opBreg0 && op <= opBreg31 {
-		return e.register(uint64(op-opBreg0), c.sleb())
+		return e.register(uint64(op-opBreg0), c.Sleb())
 	}
 	if isBinary(op) {
 		b, a := e.pop(), e.pop()
@@ -172,7 +174,7 @@ func (e *evaluation) step(c *cursor) error {
 	case opOver:
 		e.pick(1)
 	case opPick:
-		e.pick(int(c.u8()))
+		e.pick(int(c.U8()))
 	case opSwap:
 		b, a := e.pop(), e.pop()
 		e.push(b)
@@ -190,19 +192,19 @@ func (e *evaluation) step(c *cursor) error {
 	case opNot:
 		e.push(^e.pop())
 	case opPlusUconst:
-		e.push(e.pop() + c.uleb())
+		e.push(e.pop() + c.Uleb())
 	case opSkip:
-		e.jump(c, int16(c.u16()))
+		jump(c, int16(c.Uint(2)))
 	case opBra:
-		to := int16(c.u16())
+		by := int16(c.Uint(2))
 		if e.pop() != 0 {
-			e.jump(c, to)
+			jump(c, by)
 		}
 	case opBregx:
-		n := c.uleb()
-		return e.register(n, c.sleb())
+		n := c.Uleb()
+		return e.register(n, c.Sleb())
 	case opDerefSize:
-		return e.read(c.u8())
+		return e.read(c.U8())
 	case opNop:
 	case opCallFrameCFA:
 		if !e.frame.cfaKnown {
@@ -216,26 +218,26 @@ func (e *evaluation) step(c *cursor) error {
 }
 
 // literal returns the value of an operation that pushes a constant. ok is false for other operations.
-func literal(op uint8, c *cursor) (v uint64, ok bool) {
+func literal(op uint8, c *dwarf.Cursor) (v uint64, ok bool) {
 	switch op {
 	case opConst1u:
-		return uint64(c.u8()), true
+		return uint64(c.U8()), true
 	case opConst1s:
-		return uint64(int8(c.u8())), true
+		return uint64(int8(c.U8())), true
 	case opConst2u:
-		return uint64(c.u16()), true
+		return c.Uint(2), true
 	case opConst2s:
-		return uint64(int16(c.u16())), true
+		return uint64(int16(c.Uint(2))), true
 	case opConst4u:
-		return uint64(c.u32()), true
+		return c.Uint(4), true
 	case opConst4s:
-		return uint64(int32(c.u32())), true
+		return uint64(int32(c.Uint(4))), true
 	case opAddr, opConst8u, opConst8s:
-		return c.u64(), true
+		return c.Uint(8), true
 	case opConstu:
-		return c.uleb(), true
+		return c.Uleb(), true
 	case opConsts:
-		return uint64(c.sleb()), true
+		return uint64(c.Sleb()), true
 	}
 	return uint64(op) - opLit0, op >= opLit0 && op <= opLit31
 }
@@ -297,13 +299,8 @@ func compare(op uint8, a, b int64) uint64 {
 	return 0
 }
 
-func (e *evaluation) jump(c *cursor, by int16) {
-	to := c.off + int(by)
-	if to < 0 || to > len(c.data) {
-		c.fail()
-		return
-	}
-	c.off = to
+func jump(c *dwarf.Cursor, by int16) {
+	c.At(c.Offset() + uint64(by)) // it fails before the start, too
 }
 
 func (e *evaluation) register(n uint64, offset int64) error {

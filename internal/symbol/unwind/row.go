@@ -4,6 +4,8 @@ import (
 	"errors"
 	"fmt"
 	"math"
+
+	"github.com/bperf/bperf/internal/symbol/dwarf"
 )
 
 // row describes how to find the caller's frame from an address in the code: by the canonical frame address (CFA) and the places where
@@ -136,8 +138,9 @@ var errInstructions = fmt.Errorf("it has more than %d instructions", maxInstruct
 
 // run executes the instructions between two offsets in the section, up to the target.
 func (m *machine) run(at, limit uint32) error {
-	c := cursor{data: m.table.section.Data[:limit], off: int(at)}
-	for n := 0; c.more() && !m.done; n++ {
+	c := dwarf.NewCursor(m.table.section.Data[:limit])
+	c.At(uint64(at))
+	for n := 0; !c.Done() && !m.done; n++ {
 		if n > maxInstructions {
 			return errInstructions
 		}
@@ -145,7 +148,7 @@ func (m *machine) run(at, limit uint32) error {
 		if err := m.step(&c); err != nil {
 			return err
 		}
-		if c.bad {
+		if c.Bad() {
 			return errors.New("an instruction ends too early")
 		}
 	}
@@ -189,15 +192,15 @@ const (
 )
 
 // step executes one instruction.
-func (m *machine) step(c *cursor) error {
-	op := c.u8()
+func (m *machine) step(c *dwarf.Cursor) error {
+	op := c.U8()
 	low := uint64(op & 0x3f)
 	switch op & 0xc0 {
 	case cfaAdvanceLoc:
 		m.advance(low)
 		return nil
 	case cfaOffset:
-		m.save(low, rule{kind: atOffset, offset: int64(c.uleb()) * m.common.data})
+		m.save(low, rule{kind: atOffset, offset: int64(c.Uleb()) * m.common.data})
 		return nil
 	case cfaRestore:
 		m.restore(low)
@@ -212,23 +215,23 @@ func (m *machine) step(c *cursor) error {
 		}
 		m.move(to)
 	case cfaAdvanceLoc1:
-		m.advance(uint64(c.u8()))
+		m.advance(uint64(c.U8()))
 	case cfaAdvanceLoc2:
-		m.advance(uint64(c.u16()))
+		m.advance(c.Uint(2))
 	case cfaAdvanceLoc4:
-		m.advance(uint64(c.u32()))
+		m.advance(c.Uint(4))
 	case cfaOffsetExtended:
-		n := c.uleb()
-		m.save(n, rule{kind: atOffset, offset: int64(c.uleb()) * m.common.data})
+		n := c.Uleb()
+		m.save(n, rule{kind: atOffset, offset: int64(c.Uleb()) * m.common.data})
 	case cfaRestoreExtended:
-		m.restore(c.uleb())
+		m.restore(c.Uleb())
 	case cfaUndefined:
-		m.save(c.uleb(), rule{kind: undefined})
+		m.save(c.Uleb(), rule{kind: undefined})
 	case cfaSameValue:
-		m.save(c.uleb(), rule{})
+		m.save(c.Uleb(), rule{})
 	case cfaRegister:
-		n := c.uleb()
-		m.save(n, rule{kind: inRegister, register: followed(c.uleb())})
+		n := c.Uleb()
+		m.save(n, rule{kind: inRegister, register: followed(c.Uleb())})
 	case cfaRememberState:
 		if len(m.remembered) >= maxRemembered {
 			return errors.New("too many states are remembered")
@@ -241,51 +244,51 @@ func (m *machine) step(c *cursor) error {
 		m.state, m.changed = m.remembered[len(m.remembered)-1], true
 		m.remembered = m.remembered[:len(m.remembered)-1]
 	case cfaExpression:
-		n := c.uleb()
+		n := c.Uleb()
 		return m.saveExpression(n, atExpression, c)
 	case cfaOffsetExtendedSf:
-		n := c.uleb()
-		m.save(n, rule{kind: atOffset, offset: c.sleb() * m.common.data})
+		n := c.Uleb()
+		m.save(n, rule{kind: atOffset, offset: c.Sleb() * m.common.data})
 	case cfaValOffset:
-		n := c.uleb()
-		m.save(n, rule{kind: isOffset, offset: int64(c.uleb()) * m.common.data})
+		n := c.Uleb()
+		m.save(n, rule{kind: isOffset, offset: int64(c.Uleb()) * m.common.data})
 	case cfaValOffsetSf:
-		n := c.uleb()
-		m.save(n, rule{kind: isOffset, offset: c.sleb() * m.common.data})
+		n := c.Uleb()
+		m.save(n, rule{kind: isOffset, offset: c.Sleb() * m.common.data})
 	case cfaValExpression:
-		n := c.uleb()
+		n := c.Uleb()
 		return m.saveExpression(n, isExpression, c)
 	case cfaAArch64NegateRAState, cfaAArch64NegateRAStatePC: // a signed return address is recognized by its value
 	case cfaGNUArgsSize:
-		c.uleb()
+		c.Uleb()
 	case cfaGNUNegativeOffsetExtended:
-		n := c.uleb()
-		m.save(n, rule{kind: atOffset, offset: -int64(c.uleb()) * m.common.data})
+		n := c.Uleb()
+		m.save(n, rule{kind: atOffset, offset: -int64(c.Uleb()) * m.common.data})
 	default:
 		return m.defineCFA(op, c)
 	}
 	return nil
 }
 
-func (m *machine) defineCFA(op uint8, c *cursor) error {
+func (m *machine) defineCFA(op uint8, c *dwarf.Cursor) error {
 	m.changed = true
 	switch op {
 	case cfaDefCFA:
-		n := c.uleb()
-		m.cfa = rule{kind: inRegister, register: followed(n), offset: int64(c.uleb())}
+		n := c.Uleb()
+		m.cfa = rule{kind: inRegister, register: followed(n), offset: int64(c.Uleb())}
 	case cfaDefCFARegister:
-		m.cfa = rule{kind: inRegister, register: followed(c.uleb()), offset: m.cfa.offset}
+		m.cfa = rule{kind: inRegister, register: followed(c.Uleb()), offset: m.cfa.offset}
 	case cfaDefCFAOffset:
-		m.cfa.offset = int64(c.uleb())
+		m.cfa.offset = int64(c.Uleb())
 	case cfaDefCFAExpression:
 		var err error
 		m.cfa, err = expression(isExpression, c)
 		return err
 	case cfaDefCFASf:
-		n := c.uleb()
-		m.cfa = rule{kind: inRegister, register: followed(n), offset: c.sleb() * m.common.data}
+		n := c.Uleb()
+		m.cfa = rule{kind: inRegister, register: followed(n), offset: c.Sleb() * m.common.data}
 	case cfaDefCFAOffsetSf:
-		m.cfa.offset = c.sleb() * m.common.data
+		m.cfa.offset = c.Sleb() * m.common.data
 	default:
 		return fmt.Errorf("unknown instruction %#x", op)
 	}
@@ -296,17 +299,17 @@ func (m *machine) defineCFA(op uint8, c *cursor) error {
 func followed(register uint64) uint8 { return uint8(min(register, registerCount)) }
 
 // expression reads the expression of a rule. The cursor must start at the start of the section.
-func expression(kind kind, c *cursor) (rule, error) {
-	n := c.uleb()
+func expression(kind kind, c *dwarf.Cursor) (rule, error) {
+	n := c.Uleb()
 	if n > maxExpression {
 		return rule{}, fmt.Errorf("an expression has %d bytes", n)
 	}
-	r := rule{kind: kind, at: uint32(c.off), size: uint16(n)}
-	c.bytes(n)
+	r := rule{kind: kind, at: uint32(c.Offset()), size: uint16(n)}
+	c.Skip(n)
 	return r, nil
 }
 
-func (m *machine) saveExpression(register uint64, kind kind, c *cursor) error {
+func (m *machine) saveExpression(register uint64, kind kind, c *dwarf.Cursor) error {
 	r, err := expression(kind, c)
 	m.save(register, r)
 	return err

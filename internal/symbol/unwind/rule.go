@@ -3,6 +3,8 @@ package unwind
 import (
 	"bytes"
 	"math"
+
+	"github.com/bperf/bperf/internal/symbol/dwarf"
 )
 
 // Base is the value that an offset of a Rule is relative to, or a value that replaces it. The numbers are those of bpf/unwind.h.
@@ -126,13 +128,13 @@ func (m *machine) saved(a Arch, register uint64) (Base, int32) {
 
 // address returns the base and the offset of an expression that adds an offset to the stack or frame pointer.
 func (a Arch) address(expression []byte) (Base, int32) {
-	c := cursor{data: expression}
-	op := c.u8()
+	c := dwarf.NewCursor(expression)
+	op := c.U8()
 	if op < opBreg0 || op > opBreg31 {
 		return None, 0
 	}
-	offset := c.sleb()
-	if c.bad || c.more() {
+	offset := c.Sleb()
+	if c.Bad() || !c.Done() {
 		return None, 0
 	}
 	return fitting(a.base(uint64(op-opBreg0)), offset)

@@ -8,6 +8,8 @@ import (
 	"slices"
 	"sort"
 	"sync/atomic"
+
+	"github.com/bperf/bperf/internal/symbol/dwarf"
 )
 
 // Section is the contents of a section, and its address in the file.
@@ -104,7 +106,7 @@ func (t *table) scan() error {
 		return fmt.Errorf("%s has %d bytes, more than 4 GiB", t.name(), len(t.section.Data))
 	}
 	count := 0
-	first := t.each(func(int, cursor, bool) error {
+	first := t.each(func(uint64, dwarf.Cursor, int) error {
 		if count++; count > maxEntries {
 			return errTooMany
 		}
@@ -116,8 +118,8 @@ func (t *table) scan() error {
 	t.entries = make([]entry, 0, count) // growing would take more than twice the memory
 	var bad error
 	known := make(map[uint64]uint32) // index in commons by offset
-	err := t.each(func(at int, body cursor, wide bool) error {
-		e, err := t.entry(&body, wide, known)
+	err := t.each(func(at uint64, body dwarf.Cursor, offsetSize int) error {
+		e, err := t.entry(&body, offsetSize, known)
 		switch {
 		case errors.Is(err, errTooMany):
 			return err
@@ -143,23 +145,22 @@ func (t *table) scan() error {
 	return cmp.Or(bad, err)
 }
 
-// each calls yield with each entry of the section, until yield returns an error: its offset, and a cursor after its length.
-func (t *table) each(yield func(at int, body cursor, wide bool) error) error {
-	c := cursor{data: t.section.Data}
-	for c.more() {
-		at := c.off
-		length, wide := uint64(c.u32()), false
+// each calls yield with each entry of the section, until yield returns an error: its offset, a cursor after its length, and the size of
+// offsets in it.
+func (t *table) each(yield func(at uint64, body dwarf.Cursor, offsetSize int) error) error {
+	c := dwarf.NewCursor(t.section.Data)
+	for !c.Done() {
+		at := c.Offset()
+		length, offsetSize := c.UnitLength()
 		if length == 0 && t.eh {
 			continue // a terminator; where sections were joined, more can follow
 		}
-		if length == 0xffffffff {
-			length, wide = c.u64(), true
-		}
-		body := cursor{data: c.data[:min(uint64(len(c.data)), uint64(c.off)+min(length, uint64(len(c.data))))], off: c.off}
-		if c.bytes(length); c.bad {
+		body := c
+		if c.Skip(length); c.Bad() {
 			return fmt.Errorf("%s: the entry at byte %#x is longer than the section", t.name(), at)
 		}
-		if err := yield(at, body, wide); err != nil {
+		body.Limit(c.Offset())
+		if err := yield(at, body, offsetSize); err != nil {
 			return fmt.Errorf("%s: %w", t.name(), err)
 		}
 	}
@@ -168,26 +169,21 @@ func (t *table) each(yield func(at int, body cursor, wide bool) error) error {
 
 // pointerToCommon reads the field that distinguishes the two kinds of entries. offset is that of the common information entry; own is true
 // if this is one itself.
-func (t *table) pointerToCommon(body *cursor, wide bool) (offset uint64, own bool) {
-	at := uint64(body.off)
-	id := uint64(0)
-	if wide {
-		id = body.u64()
-	} else {
-		id = uint64(body.u32())
-	}
+func (t *table) pointerToCommon(body *dwarf.Cursor, offsetSize int) (offset uint64, own bool) {
+	at := body.Offset()
+	id := body.Uint(offsetSize)
 	if t.eh {
 		return at - id, id == 0
 	}
-	return id, wide && id == ^uint64(0) || !wide && id == 0xffffffff
+	return id, id == ^uint64(0)>>(64-8*offsetSize)
 }
 
 // unreadable is the index of a common information entry that could not be read.
 const unreadable = 1<<32 - 1
 
 // entry reads an entry. The range of a common information entry is empty.
-func (t *table) entry(body *cursor, wide bool, commons map[uint64]uint32) (entry, error) {
-	offset, own := t.pointerToCommon(body, wide)
+func (t *table) entry(body *dwarf.Cursor, offsetSize int, commons map[uint64]uint32) (entry, error) {
+	offset, own := t.pointerToCommon(body, offsetSize)
 	if own {
 		return entry{}, nil // read when needed
 	}
@@ -211,19 +207,19 @@ func (t *table) entry(body *cursor, wide bool, commons map[uint64]uint32) (entry
 	shared := &t.commons[index]
 	start, ok := t.pointer(body, shared.encoding)
 	length, ok2 := t.pointer(body, shared.encoding&peFormat) // of the same size, but absolute
-	if !ok || !ok2 || body.bad {
+	if !ok || !ok2 || body.Bad() {
 		return entry{}, fmt.Errorf("addresses in encoding %#x cannot be read", shared.encoding)
 	}
 	if shared.augmented {
-		body.bytes(body.uleb())
+		body.Skip(body.Uleb())
 	}
-	if body.bad {
+	if body.Bad() {
 		return entry{}, errShort
 	}
 	if start+length < start || length > math.MaxUint32 {
 		return entry{}, fmt.Errorf("%#x bytes at %#x end beyond the last address, or are more than 4 GiB", length, start)
 	}
-	return entry{start, uint32(length), index, uint32(body.off), uint32(len(body.data))}, nil
+	return entry{start, uint32(length), index, uint32(body.Offset()), uint32(body.Offset() + body.Left())}, nil
 }
 
 var (
@@ -231,49 +227,50 @@ var (
 	errShort  = errors.New("it ends too early")
 )
 
+// maxAugmentation limits augmentation strings, in bytes, so that reading many long ones takes no more time than reading the section.
+const maxAugmentation = 64
+
 // common reads the common information entry at an offset.
 func (t *table) common(offset uint64) (info common, err error) {
 	if offset >= uint64(len(t.section.Data)) {
 		return info, fmt.Errorf("its common information is at %#x, beyond the section", offset)
 	}
-	c := cursor{data: t.section.Data, off: int(offset)}
-	length, wide := uint64(c.u32()), false
-	if length == 0xffffffff {
-		length, wide = c.u64(), true
-	}
-	if c.bad || length > uint64(len(c.data)-c.off) {
+	c := dwarf.NewCursor(t.section.Data)
+	c.At(offset)
+	length, offsetSize := c.UnitLength()
+	if c.Bad() || length > c.Left() {
 		return info, fmt.Errorf("its common information at %#x is longer than the section", offset)
 	}
-	c.data = c.data[:c.off+int(length)]
-	if _, own := t.pointerToCommon(&c, wide); !own {
+	c.Limit(c.Offset() + length)
+	if _, own := t.pointerToCommon(&c, offsetSize); !own {
 		return info, fmt.Errorf("there is no common information at %#x", offset)
 	}
-	version := c.u8()
+	version := c.U8()
 	if version != 1 && version != 3 && version != 4 {
 		return info, fmt.Errorf("common information at %#x has the unknown version %d", offset, version)
 	}
-	augmentation := c.text()
-	if version == 4 && (c.u8() != 8 || c.u8() != 0) {
+	augmentation := c.Text(maxAugmentation)
+	if version == 4 && (c.U8() != 8 || c.U8() != 0) {
 		return info, fmt.Errorf("common information at %#x is for addresses of another size than 8 bytes, or with segments", offset)
 	}
-	info = common{code: c.uleb(), data: c.sleb()}
+	info = common{code: c.Uleb(), data: c.Sleb()}
 	if version == 1 {
-		info.ra = uint64(c.u8())
+		info.ra = uint64(c.U8())
 	} else {
-		info.ra = c.uleb()
+		info.ra = c.Uleb()
 	}
 	if err := t.augment(&info, &c, augmentation); err != nil {
 		return info, fmt.Errorf("common information at %#x: %w", offset, err)
 	}
-	if c.bad {
+	if c.Bad() {
 		return info, fmt.Errorf("common information at %#x ends too early", offset)
 	}
-	info.at, info.limit = uint32(c.off), uint32(len(c.data))
+	info.at, info.limit = uint32(c.Offset()), uint32(c.Offset()+c.Left())
 	return info, nil
 }
 
 // augment reads the augmentation data that an augmentation string describes (Linux Standard Base, Core, 10.6.1.1.1).
-func (t *table) augment(info *common, c *cursor, augmentation string) error {
+func (t *table) augment(info *common, c *dwarf.Cursor, augmentation string) error {
 	if augmentation == "" {
 		return nil
 	}
@@ -281,31 +278,31 @@ func (t *table) augment(info *common, c *cursor, augmentation string) error {
 		return fmt.Errorf("unknown augmentation %.20q", augmentation)
 	}
 	info.augmented = true
-	end := c.uleb()
-	if end > uint64(len(c.data)-c.off) {
+	size := c.Uleb()
+	if size > c.Left() {
 		return errors.New("augmentation data end beyond it")
 	}
-	after := c.off + int(end)
+	after := c.Offset() + size
 	for _, letter := range augmentation[1:] {
 		switch letter {
 		case 'L':
-			info.lsda = c.u8()
+			info.lsda = c.U8()
 		case 'R':
-			info.encoding = c.u8()
+			info.encoding = c.U8()
 		case 'P':
-			t.pointer(c, c.u8())
+			t.pointer(c, c.U8())
 		case 'S':
 			info.signal = true
 		case 'B', 'G': // return addresses are signed with key B; memory is tagged (arm64)
 		default: // the rest cannot be interpreted
-			c.off = after
+			c.At(after)
 			return nil
 		}
 	}
-	if c.off > after {
+	if c.Offset() > after {
 		return errors.New("augmentation data are longer than they say")
 	}
-	c.off = after
+	c.At(after)
 	return nil
 }
 
@@ -331,26 +328,26 @@ const (
 )
 
 // pointer reads an encoded pointer. It supports absolute pointers and those relative to their own address; code needs no others.
-func (t *table) pointer(c *cursor, encoding uint8) (v uint64, ok bool) {
+func (t *table) pointer(c *dwarf.Cursor, encoding uint8) (v uint64, ok bool) {
 	if encoding == peOmit {
 		return 0, true
 	}
-	position := t.section.Address + uint64(c.off)
+	position := t.section.Address + c.Offset()
 	switch encoding & peFormat {
 	case peAbsptr, peUdata8, peSdata8:
-		v = c.u64()
+		v = c.Uint(8)
 	case peUleb128:
-		v = c.uleb()
+		v = c.Uleb()
 	case peUdata2:
-		v = uint64(c.u16())
+		v = c.Uint(2)
 	case peUdata4:
-		v = uint64(c.u32())
+		v = c.Uint(4)
 	case peSleb128:
-		v = uint64(c.sleb())
+		v = uint64(c.Sleb())
 	case peSdata2:
-		v = uint64(int64(int16(c.u16())))
+		v = uint64(int64(int16(c.Uint(2))))
 	case peSdata4:
-		v = uint64(int64(int32(c.u32())))
+		v = uint64(int64(int32(c.Uint(4))))
 	default:
 		return 0, false
 	}
