@@ -63,7 +63,7 @@ func TestRecorded(t *testing.T) {
 		if start != sigreturn {
 			return nil, errors.New("other code")
 		}
-		return append(restorers[ARM64].number, restorers[ARM64].call...)[:end-start], nil
+		return restorers[ARM64].code[:end-start], nil
 	})
 	if err != nil {
 		t.Fatal(err)

@@ -1,14 +1,15 @@
 package unwind
 
-import (
-	"bytes"
-	"slices"
-)
+import "bytes"
 
-// restorers is the code that signal handlers return to. It loads the number of rt_sigreturn(2), and then calls it.
-var restorers = [...]struct{ number, call []byte }{
-	AMD64: {[]byte{0x48, 0xc7, 0xc0, 0x0f, 0, 0, 0}, []byte{0x0f, 0x05}},    // mov $15,%rax; syscall
-	ARM64: {[]byte{0x68, 0x11, 0x80, 0xd2}, []byte{0x01, 0x00, 0x00, 0xd4}}, // mov x8, #139; svc #0
+// restorers is the code that signal handlers return to: it loads the number of rt_sigreturn(2), and then calls it. call is the offset of
+// the call.
+var restorers = [...]struct {
+	code []byte
+	call uint64
+}{
+	AMD64: {[]byte{0x48, 0xc7, 0xc0, 0x0f, 0, 0, 0, 0x0f, 0x05}, 7},    // mov $15,%rax; syscall
+	ARM64: {[]byte{0x68, 0x11, 0x80, 0xd2, 0x01, 0x00, 0x00, 0xd4}, 4}, // mov x8, #139; svc #0
 }
 
 // isRestorer reports whether an address without tables is in a restorer. exact is that of Module.row.
@@ -22,14 +23,14 @@ func (m *Module) isRestorer(address uint64, exact bool) bool {
 			return b
 		})
 	}
-	return begins(address) || exact && begins(address-uint64(len(restorers[m.arch].number)))
+	return begins(address) || exact && begins(address-restorers[m.arch].call)
 }
 
 // IsRestorer reports whether code is a restorer, the code that signal handlers return to. The function code returns the first size bytes,
 // or fewer if there are not as many.
 func (a Arch) IsRestorer(code func(size uint64) []byte) bool {
-	r := &restorers[a]
-	return bytes.Equal(code(uint64(len(r.number)+len(r.call))), slices.Concat(r.number, r.call))
+	restorer := restorers[a].code
+	return bytes.Equal(code(uint64(len(restorer))), restorer)
 }
 
 // These are offsets in struct rt_sigframe, which the stack pointer points to in the restorer.

@@ -233,10 +233,9 @@ func (c *compiler) part(from, to uint64) {
 // subtract one, so each range starts one byte early. While the kernel executes the system call, the program counter is after the last
 // instruction, so each range ends one byte late.
 func (m *Module) findRestorers(entries []entry, code []Range) (found []Range) {
-	r := &restorers[m.arch]
-	whole := append(r.number[:len(r.number):len(r.number)], r.call...)
+	restorer := restorers[m.arch].code
 	left := uint64(maxSearchedAll)
-	for gap := range gaps(entries, code, uint64(len(whole))) {
+	for gap := range gaps(entries, code, uint64(len(restorer))) {
 		size := gap.End - gap.Start
 		if size > maxSearched || size > left {
 			continue
@@ -247,13 +246,13 @@ func (m *Module) findRestorers(entries []entry, code []Range) (found []Range) {
 			continue // a segment can be longer in memory than in the file
 		}
 		for at := 0; ; {
-			n := bytes.Index(b[at:], whole)
+			n := bytes.Index(b[at:], restorer)
 			if n < 0 {
 				break
 			}
 			start := gap.Start + uint64(at+n)
-			found = append(found, Range{max(start-1, gap.Start), min(start+uint64(len(whole))+1, gap.End)})
-			at += n + len(whole)
+			found = append(found, Range{max(start-1, gap.Start), min(start+uint64(len(restorer))+1, gap.End)})
+			at += n + len(restorer)
 		}
 	}
 	return found

@@ -297,8 +297,8 @@ func TestCompileTables(t *testing.T) {
 	s.function(c, 0x1018, 0x08, 0x0e, 16)       // after padding
 	s.function(c, 0x2000, 0x1000)
 	s.function(c, 0x2800, 0x10, 0x0e, 24) // within the previous one, which ends with it
-	r := restorers[AMD64]
-	code := slices.Concat(make([]byte, 0x21), r.number, r.call, make([]byte, 0x1000))
+	restorer := restorers[AMD64].code
+	code := slices.Concat(make([]byte, 0x21), restorer, make([]byte, 0x1000))
 	m, err := NewModule(AMD64, Section{sectionAt, s.b}, Section{}, func(start, end uint64) ([]byte, error) {
 		if start < 0x1000 || end > 0x1000+uint64(len(code)) {
 			return nil, errors.New("not there")
@@ -333,8 +333,8 @@ func FuzzCompile(f *testing.F) {
 	var s frameSection
 	s.function(s.common("zR", amd64PC, 0x0c, amd64SP, 8, 0x90, 1), 0x1000, 0x100, 0x41, 0x0e, 16, 0x86, 2)
 	s.function(s.common("zRS", arm64LR, plt...), 0x1080, 0x100, 0x41, 0x0a, 0x10, 3, 1, 0x06, 0x0b)
-	f.Add(s.b, restorers[AMD64].number, false)
-	f.Add(s.b, slices.Concat(restorers[ARM64].number, restorers[ARM64].call), true)
+	f.Add(s.b, restorers[AMD64].code[:restorers[AMD64].call], false)
+	f.Add(s.b, restorers[ARM64].code, true)
 	f.Fuzz(func(t *testing.T, eh, code []byte, arm bool) {
 		arch := AMD64
 		if arm {

@@ -250,7 +250,7 @@ func TestSignal(t *testing.T) {
 func TestRestorers(t *testing.T) {
 	for _, arch := range []Arch{AMD64, ARM64} {
 		r := restorers[arch]
-		text := slices.Concat(make([]byte, 0x10), r.number, r.call, make([]byte, 16))
+		text := slices.Concat(make([]byte, 0x10), r.code, make([]byte, 16))
 		m, err := NewModule(arch, Section{}, Section{}, func(start, end uint64) ([]byte, error) {
 			if start < 0x4000 || end > 0x4000+uint64(len(text)) {
 				return nil, errors.New("not there")
@@ -273,7 +273,7 @@ func TestRestorers(t *testing.T) {
 		at(int(arch.pc()), bias+0x3000)
 		stack[512], stack[520] = 0, bias+0x3106
 		for pc, want := range map[uint64]string{
-			0x4010: "4010 3000 3105", 0x4010 + uint64(len(r.number)): fmt.Sprintf("%x 3000 3105", 0x4010+len(r.number)), 0x4011: "4011", 0x400f: "400f",
+			0x4010: "4010 3000 3105", 0x4010 + r.call: fmt.Sprintf("%x 3000 3105", 0x4010+r.call), 0x4011: "4011", 0x400f: "400f",
 		} {
 			s := &Sample{Stack: words(640, stack), Module: mapped(m)}
 			s.Registers.Set(arch.pc(), bias+pc)
