@@ -24,8 +24,16 @@ type entry struct {
 	binding    Binding
 }
 
-// afterLast is a page size. The last symbol of a table, if its size is unknown, ends at roundup(start, afterLast) + afterLast, as in perf.
-const afterLast = 4096
+// EndOfLast returns the end of a symbol of unknown size that starts at start and has no successor. As in perf, that is
+// roundup(start, 4096) + 4096.
+func EndOfLast(start uint64) uint64 {
+	const page = 4096
+	end := (start+page-1)&^(page-1) + page
+	if end < start {
+		return math.MaxUint64
+	}
+	return end
+}
 
 // maxNesting limits how many enclosing symbols Find visits. No compiler makes a table that nests deeper.
 const maxNesting = 16
@@ -75,8 +83,8 @@ func (b *Builder) Table() *Table {
 		}
 		if i+1 < len(all) {
 			e.end = all[i+1].start
-		} else if e.end = (e.start+afterLast-1)&^(afterLast-1) + afterLast; e.end < e.start {
-			e.end = ^uint64(0)
+		} else {
+			e.end = EndOfLast(e.start)
 		}
 	}
 	kept := b.withoutAliases(all)

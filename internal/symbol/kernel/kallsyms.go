@@ -63,9 +63,6 @@ type Symbol struct {
 	Module string // empty for the kernel itself
 }
 
-// lastPage is a page size. A symbol without a successor ends at roundup(start, lastPage) + lastPage, as in perf.
-const lastPage = 4096
-
 // Parse reads kallsyms of this machine, or a copy from another machine. Like perf, it skips read-only data and mapping symbols of Arm, and
 // keeps only the last of the symbols at one address. It also hides code that comes and goes (BPF programs, ftrace), because the code at the
 // time of reading may differ from the code at another time. It returns ErrHidden if the kernel hides all addresses.
@@ -218,17 +215,13 @@ func preceding(n int, before func(int) bool) int {
 }
 
 // endOf returns the end of the last symbol of segment s, which begins at start: the start of the next segment. At the end of a module it is
-// at most lastPage away, because other things lie between modules.
+// at most symbol.EndOfLast, because other things lie between modules.
 func (k *Kallsyms) endOf(s int, start uint64) uint64 {
-	last := (start+lastPage-1)&^(lastPage-1) + lastPage
-	if last < start {
-		last = math.MaxUint64
-	}
 	switch {
 	case s+1 == len(k.segments):
-		return last
+		return symbol.EndOfLast(start)
 	case k.segments[s+1].module != k.segments[s].module:
-		return min(last, k.segments[s+1].base)
+		return min(symbol.EndOfLast(start), k.segments[s+1].base)
 	}
 	return k.segments[s+1].base
 }
