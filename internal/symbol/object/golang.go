@@ -90,7 +90,7 @@ func (i *image) goModule(tableAddr uint64, table []byte) (text, gofunc uint64, o
 		return 0
 	}
 	last := uint64(moduleGoFunc20)
-	if i.elf.ByteOrder.Uint32(table) == 0xfffffff0 {
+	if i.elf.ByteOrder.Uint32(table) == pclntab.Go118Magic {
 		last = moduleGoFunc18
 	}
 	left := uint64(maxData)

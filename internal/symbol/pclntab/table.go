@@ -47,18 +47,46 @@ type release struct {
 	startLines                              bool // functions have a startLine field
 }
 
+// These are the numbers that tables of Go 1.18 and of Go 1.20 and later start with: Go118PCLnTabMagic and Go120PCLnTabMagic of internal/abi.
+const (
+	Go118Magic = 0xfffffff0
+	Go120Magic = 0xfffffff1
+)
+
 var releases = map[uint32]release{
-	0xfffffff0: {20, 12, 16, false}, // Go 1.18
-	0xfffffff1: {16, 4, 8, true},    // Go 1.20
+	Go118Magic: {20, 12, 16, false},
+	Go120Magic: {16, 4, 8, true},
 }
 
 // errVersion reports a table in an unknown format.
 var errVersion = errors.New("not the function table of Go 1.18 or later")
 
+// These are the words of the header after its first 8 bytes: pcHeader of runtime/symtab.go. headerWords is their number.
 const (
-	functabEntry = 8
-	funcSize     = 40 // without startLine
-	noOffset     = 1<<32 - 1
+	headerNfunc          = 0
+	headerFuncnameOffset = 3
+	headerCuOffset       = 4
+	headerFiletabOffset  = 5
+	headerPctabOffset    = 6
+	headerPclnOffset     = 7
+	headerWords          = 8
+)
+
+// These are the words of a function: _func of runtime/runtime2.go.
+const (
+	funcNameOff   = 1
+	funcPcfile    = 5
+	funcPcln      = 6
+	funcNpcdata   = 7
+	funcCuOffset  = 8
+	funcStartLine = 9 // since Go 1.20
+)
+
+const (
+	functabEntry     = 8
+	funcSize         = 40 // without startLine
+	inlinedStartLine = 12 // the offset of startLine in an inlinedCall, since Go 1.20
+	noOffset         = 1<<32 - 1
 
 	pcdataInlTreeIndex = 2 // internal/abi: PCDATA_InlTreeIndex
 	funcdataInlTree    = 3 // internal/abi: FUNCDATA_InlTree
@@ -77,8 +105,7 @@ func New(table []byte, order binary.ByteOrder, text uint64, funcdata []byte) (*T
 	if !ok || table[4] != 0 || table[5] != 0 || pointer != 4 && pointer != 8 || quantum != 1 && quantum != 2 && quantum != 4 {
 		return nil, errVersion
 	}
-	const fields = 8
-	if len(table) < 8+fields*pointer {
+	if len(table) < 8+headerWords*pointer {
 		return nil, fmt.Errorf("the function table ends in its header, after %d bytes", len(table))
 	}
 	word := func(n int) uint64 {
@@ -92,9 +119,10 @@ func New(table []byte, order binary.ByteOrder, text uint64, funcdata []byte) (*T
 	}
 	t := &Table{
 		big: order == binary.BigEndian, text: text, quantum: uint64(quantum), release: r, funcdata: funcdata,
-		names: part(3), units: part(4), files: part(5), values: part(6), funcs: part(7),
+		names: part(headerFuncnameOffset), units: part(headerCuOffset), files: part(headerFiletabOffset), values: part(headerPctabOffset),
+		funcs: part(headerPclnOffset),
 	}
-	nfunc := word(0)
+	nfunc := word(headerNfunc)
 	if most := uint64(len(t.funcs)) / functabEntry; nfunc > min(most, symbol.MaxSymbols) {
 		return nil, fmt.Errorf("the function table claims %d functions, and has room for %d", nfunc, min(most, symbol.MaxSymbols))
 	}
@@ -162,7 +190,7 @@ func (t *Table) Symbols() ([]symbol.Symbol, error) {
 		if f.data == nil || f.end < f.start {
 			continue
 		}
-		text := textAt(t.names, t.field(f, 1))
+		text := textAt(t.names, t.field(f, funcNameOff))
 		if left -= len(text); left < 0 {
 			return nil, errors.New("the names of the function table overlap")
 		}
@@ -183,9 +211,9 @@ func (t *Table) Functions(pc uint64, frames []symbol.Frame) []symbol.Frame {
 	return t.frames(pc, frames, false)
 }
 
-func (t *Table) frames(pc uint64, frames []symbol.Frame, places bool) []symbol.Frame {
-	place := func(f function) (file string, line int) {
-		if places {
+func (t *Table) frames(pc uint64, frames []symbol.Frame, lines bool) []symbol.Frame {
+	source := func(f function) (file string, line int) {
+		if lines {
 			file, line = t.line(f, pc)
 		}
 		return file, line
@@ -199,13 +227,13 @@ func (t *Table) frames(pc uint64, frames []symbol.Frame, places bool) []symbol.F
 		if !ok {
 			break
 		}
-		file, line := place(f)
+		file, line := source(f)
 		frames = append(frames, symbol.Frame{
 			Function: call.name, Start: f.start, File: file, Line: line, StartLine: call.startLine, Inlined: true,
 		})
 		pc = f.start + call.parent
 	}
-	file, line := place(f)
+	file, line := source(f)
 	return append(frames, symbol.Frame{
 		Function: t.name(f), Start: f.start, File: file, Line: line, StartLine: t.startLine(f),
 	})
@@ -231,8 +259,8 @@ func (t *Table) Lines(start, end uint64) []Line {
 		if n := len(lines); n == 0 || lines[n-1].File != file || lines[n-1].Line != line {
 			lines = append(lines, Line{pc, file, line})
 		}
-		_, endFile := t.value(f, t.field(f, 5), pc)
-		_, endLine := t.value(f, t.field(f, 6), pc)
+		_, endFile := t.value(f, t.field(f, funcPcfile), pc)
+		_, endLine := t.value(f, t.field(f, funcPcln), pc)
 		next := min(endFile, endLine)
 		if next <= pc {
 			break
@@ -242,29 +270,29 @@ func (t *Table) Lines(start, end uint64) []Line {
 	return lines
 }
 
-// field returns the n-th word of a function: 1 nameOff, 5 pcfile, 6 pcln, 7 npcdata, 8 cuOffset, 9 startLine.
+// field returns the n-th word of a function.
 func (t *Table) field(f function, n int) uint32 {
 	return t.u32(f.data[4*n:])
 }
 
 func (t *Table) name(f function) string {
-	return t.shared(t.names, textKey{off: t.field(f, 1)})
+	return t.shared(t.names, textKey{off: t.field(f, funcNameOff)})
 }
 
 func (t *Table) startLine(f function) int {
 	if !t.release.startLines {
 		return 0
 	}
-	return int(t.field(f, 9))
+	return int(t.field(f, funcStartLine))
 }
 
 func (t *Table) line(f function, pc uint64) (file string, line int) {
-	number, _ := t.value(f, t.field(f, 5), pc)
-	n, _ := t.value(f, t.field(f, 6), pc)
+	number, _ := t.value(f, t.field(f, funcPcfile), pc)
+	n, _ := t.value(f, t.field(f, funcPcln), pc)
 	if number < 0 || n < 0 {
 		return "", 0
 	}
-	at := 4 * (uint64(t.field(f, 8)) + uint64(number))
+	at := 4 * (uint64(t.field(f, funcCuOffset)) + uint64(number))
 	if at+4 > uint64(len(t.units)) {
 		return "", int(n)
 	}
@@ -286,7 +314,7 @@ func (t *Table) inlinedAt(f function, pc uint64) (call inlined, ok bool) {
 	if t.release.startLines {
 		head += 4
 	}
-	npcdata, nfuncdata := uint64(t.field(f, 7)), uint64(f.data[head-1])
+	npcdata, nfuncdata := uint64(t.field(f, funcNpcdata)), uint64(f.data[head-1])
 	if npcdata <= pcdataInlTreeIndex || nfuncdata <= funcdataInlTree {
 		return call, false
 	}
@@ -310,7 +338,7 @@ func (t *Table) inlinedAt(f function, pc uint64) (call inlined, ok bool) {
 	call.name = t.shared(t.names, textKey{off: t.u32(entry[t.release.inlinedName:])})
 	call.parent = uint64(t.u32(entry[t.release.inlinedParent:]))
 	if t.release.startLines {
-		call.startLine = int(t.u32(entry[12:]))
+		call.startLine = int(t.u32(entry[inlinedStartLine:]))
 	}
 	return call, call.name != "" && f.start+call.parent < f.end
 }
