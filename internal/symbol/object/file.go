@@ -25,12 +25,11 @@ import (
 // Its addresses are the virtual addresses of the file; Address converts the file offsets of mappings to them. In relocatable files, such as
 // kernel modules, sections have no addresses yet, so addresses are offsets in the file.
 type File struct {
-	path     string
-	image    *image
-	owner    int   // user ID
-	debug    *File // found by .gnu_debuglink or by the build ID; may be nil
-	sup      *File // found by .gnu_debugaltlink; may be nil
-	notFound error // why debugging information that the file names was not found
+	path  string
+	image *image
+	owner int   // user ID
+	debug *File // found by .gnu_debuglink or by the build ID; may be nil
+	sup   *File // found by .gnu_debugaltlink; may be nil
 
 	symbolsOnce sync.Once
 	symbols     *symbol.Table

@@ -8,7 +8,6 @@ import (
 	"errors"
 	"fmt"
 	"hash/crc32"
-	"io/fs"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -168,7 +167,7 @@ func (s Search) roots() []string {
 // addDebug opens the files with symbols and lines that f itself lacks.
 func (s Search) addDebug(f *File) {
 	if !f.image.hasDWARF() {
-		f.debug, f.notFound = s.findDebug(f)
+		f.debug = s.findDebug(f)
 	}
 	holder := f
 	if f.debug != nil {
@@ -177,43 +176,26 @@ func (s Search) addDebug(f *File) {
 	f.sup = s.findSupplement(f, holder)
 }
 
-func (s Search) findDebug(f *File) (*File, error) {
-	var tried []error
+// findDebug opens the file with the debugging information of f: that of its build, or else the one that .gnu_debuglink names. It returns
+// nil if there is none.
+func (s Search) findDebug(f *File) *File {
 	if id := f.buildID(); id != "" {
 		for _, c := range s.byBuildID(id, "debug", ".debug") {
-			d, err := c.open(s.Allowance, id)
-			if err == nil {
-				return d, nil
+			if d, err := c.open(s.Allowance, id); err == nil {
+				return d
 			}
-			tried = append(tried, err)
 		}
 	}
 	name, sum, ok := f.image.debugLink()
 	if !ok {
-		return nil, existing(tried)
+		return nil
 	}
 	for _, c := range s.byLink(f.path, name) {
-		d, err := c.openSum(s.Allowance, f.buildID(), sum)
-		if err == nil {
-			return d, nil
-		}
-		tried = append(tried, err)
-	}
-	if err := existing(tried); err != nil {
-		return nil, err
-	}
-	return nil, fmt.Errorf("%s names the debugging information %s, which is not installed", f.path, name)
-}
-
-// existing joins the errors, except those about files that do not exist.
-func existing(errs []error) error {
-	var left []error
-	for _, err := range errs {
-		if !errors.Is(err, fs.ErrNotExist) {
-			left = append(left, err)
+		if d, err := c.openSum(s.Allowance, f.buildID(), sum); err == nil {
+			return d
 		}
 	}
-	return errors.Join(left...)
+	return nil
 }
 
 // byLink returns the places for a file that .gnu_debuglink names (gdb's documentation, "Debugging Information in Separate Files").

@@ -47,8 +47,7 @@ func TestDebugFiles(t *testing.T) {
 		files   map[string][]byte // below the root
 		search  Search            // its directories are also below the root
 		buildID string
-		want    string
-		problem string
+		want    string // empty if no file fits
 	}{
 		{name: "by build ID", search: Search{Debug: []string{"/debug"}}, want: "/debug/.build-id/" + id[:2] + "/" + id[2:] + ".debug",
 			files: map[string][]byte{"/debug/.build-id/" + id[:2] + "/" + id[2:] + ".debug": contents, "/bin/program.debug": contents}},
@@ -60,11 +59,11 @@ func TestDebugFiles(t *testing.T) {
 			files: map[string][]byte{"/debug/bin/program.debug": contents}},
 		{name: "by its checksum", want: "/bin/program.debug",
 			files: map[string][]byte{"/bin/program": read(t, withoutID), "/bin/program.debug": read(t, debugWithoutID)}},
-		{name: "with another checksum", problem: "checksum",
+		{name: "with another checksum",
 			files: map[string][]byte{"/bin/program": read(t, withoutID), "/bin/program.debug": append(read(t, debugWithoutID), 0)}},
-		{name: "not installed", problem: "not installed"},
-		{name: "of another program", problem: "checksum", files: map[string][]byte{"/bin/program.debug": read(t, debugWithoutID)}},
-		{name: "no ELF file", problem: "no ELF file", files: map[string][]byte{"/bin/program.debug": []byte("hello")}},
+		{name: "not installed"},
+		{name: "of another program", files: map[string][]byte{"/bin/program.debug": read(t, debugWithoutID)}},
+		{name: "no ELF file", files: map[string][]byte{"/bin/program.debug": []byte("hello")}},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			root := t.TempDir()
@@ -77,18 +76,15 @@ func TestDebugFiles(t *testing.T) {
 				s.Cache = root + test.search.Cache
 			}
 			f := openWith(t, s, "/bin/program", test.buildID)
-			path, err := "", f.notFound
+			path := ""
 			if f.debug != nil {
-				path, err = f.debug.path, nil
+				path = f.debug.path
 			}
 			if want := filepath.Join(test.want); strings.TrimPrefix(path, root) != want {
 				t.Errorf("found %q, want %s below %s", path, want, root)
 			}
-			if test.want != "" && (err != nil || !hasLines(t, f)) {
-				t.Errorf("there are no lines: %v", err)
-			}
-			if test.problem != "" && (err == nil || !strings.Contains(err.Error(), test.problem)) {
-				t.Errorf("the problem is %v, want something of %q", err, test.problem)
+			if test.want != "" && !hasLines(t, f) {
+				t.Error("there are no lines")
 			}
 		})
 	}

@@ -16,8 +16,8 @@ type Section struct {
 // ErrNoSection reports that a file has no section with the given name.
 var ErrNoSection = errors.New("there is no such section")
 
-// Section returns a copy of a section, decompressed: from the file, or else from its debugging information. Unwinders need .eh_frame,
-// .eh_frame_hdr and .debug_frame.
+// Section returns a copy of a section, decompressed: from the file, or else from its debugging information. Unwinders need .eh_frame
+// and .debug_frame.
 func (f *File) Section(name string) (Section, error) {
 	for _, i := range f.images() {
 		var s Section
