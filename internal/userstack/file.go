@@ -80,24 +80,24 @@ func (t *Tables) open(p *process, r *perfdata.Mmap2) *file {
 	return f
 }
 
-// place is a path that a file can be opened at.
-type place struct {
+// rootedPath is a path and how to open it.
+type rootedPath struct {
 	object.Search
 	path string
 }
 
-// identify returns the place and the ID of a mapped file. It prefers object.MappedFile, which leads to the file even if it was deleted.
-func (t *Tables) identify(r *perfdata.Mmap2) (at place, id fileID) {
+// identify returns a path to open a mapped file at, and the ID of the file. It prefers object.MappedFile, which leads to the file even if it was deleted.
+func (t *Tables) identify(r *perfdata.Mmap2) (at rootedPath, id fileID) {
 	id = fileID{major: r.Major, minor: r.Minor, inode: r.Inode, buildID: string(r.BuildID)}
 	if r.Inode == 0 {
 		id.name = r.Filename
 	}
 	if r.Filename == vdso {
-		return place{t.search, vdso}, id
+		return rootedPath{t.search, vdso}, id
 	}
 	inProcess := t.search
 	inProcess.Root = fmt.Sprintf("/proc/%d/root", r.PID)
-	for _, p := range []place{{t.search, object.MappedFile(r.PID, r.Start, r.Start+r.Length)}, {inProcess, r.Filename}, {t.search, r.Filename}} {
+	for _, p := range []rootedPath{{t.search, object.MappedFile(r.PID, r.Start, r.Start+r.Length)}, {inProcess, r.Filename}, {t.search, r.Filename}} {
 		at = p
 		if info, err := p.Stat(p.path); err == nil {
 			id.size, id.modified = info.Size(), info.ModTime()
@@ -108,7 +108,7 @@ func (t *Tables) identify(r *perfdata.Mmap2) (at place, id fileID) {
 }
 
 // readFile reads a file and builds its table.
-func readFile(at place, arch unwind.Arch, r *perfdata.Mmap2) (f file, err error) {
+func readFile(at rootedPath, arch unwind.Arch, r *perfdata.Mmap2) (f file, err error) {
 	o, err := at.Open(at.path, "")
 	if err != nil {
 		return file{}, err

@@ -26,7 +26,7 @@ func TestManyMappings(t *testing.T) {
 	tables.Record(&perfdata.Mmap2{PID: 1, TID: 1, Start: 1<<13 + 0x800, Length: 2 << 13, Inode: 1, Filename: "/b"})
 	got := tables.processes[1].mappings
 	if len(got) != count || got[1].end != 1<<13+0x800 || got[2].record.Filename != "/b" || got[3].start != 3<<13+0x800 {
-		t.Errorf("%d mappings; around the one in the place of others: %+v", len(got), got[:5])
+		t.Errorf("%d mappings; around the one that replaced others: %+v", len(got), got[:5])
 	}
 }
 

@@ -272,7 +272,7 @@ func (t *Tables) Update(longest time.Duration) error {
 	for pid, those := range entries {
 		p := t.processes[pid]
 		old := p.run
-		if err := t.place(pid, p, those); err != nil {
+		if err := t.writeMappings(pid, p, those); err != nil {
 			return err
 		}
 		if old.count > 0 {
@@ -349,9 +349,9 @@ type mappingEntry struct {
 // processEntry is struct unwind_process.
 type processEntry struct{ First, Count uint32 }
 
-// place writes the mappings of a process to a new part of the map, so that no program reads a half-written list. A process that uses frame
+// writeMappings writes the mappings of a process to a new part of the map, so that no program reads a half-written list. A process that uses frame
 // pointers has no mappings there.
-func (t *Tables) place(pid int32, p *process, entries []mappingEntry) error {
+func (t *Tables) writeMappings(pid int32, p *process, entries []mappingEntry) error {
 	p.run = run{}
 	if !p.wanted || len(p.mappings) == 0 {
 		return t.forget(pid, p)
@@ -361,15 +361,15 @@ func (t *Tables) place(pid int32, p *process, entries []mappingEntry) error {
 		return nil
 	}
 	if len(entries) > 0 {
-		place, err := t.takeMappings(uint32(len(entries)))
+		taken, err := t.takeMappings(uint32(len(entries)))
 		if err != nil {
 			return err
 		}
-		if place.count == 0 {
+		if taken.count == 0 {
 			t.leaveOut(&t.stats.ProcessesLeftOut, fmt.Errorf("processes have more than %d parts of files mapped", t.limits.Mappings))
 			entries = nil
 		}
-		p.run = place
+		p.run = taken
 	}
 	if len(entries) > 0 {
 		keys := make([]uint32, len(entries))
@@ -391,9 +391,9 @@ func (t *Tables) place(pid int32, p *process, entries []mappingEntry) error {
 }
 
 func (t *Tables) takeMappings(count uint32) (run, error) {
-	place, ok := t.mappings.take(count)
+	taken, ok := t.mappings.take(count)
 	if ok || len(t.retired) == 0 {
-		return place, nil
+		return taken, nil
 	}
 	if err := kernel.WaitForBPF(); err != nil {
 		return run{}, err
@@ -402,8 +402,8 @@ func (t *Tables) takeMappings(count uint32) (run, error) {
 		t.mappings.give(r)
 	}
 	t.retired = t.retired[:0]
-	place, _ = t.mappings.take(count)
-	return place, nil
+	taken, _ = t.mappings.take(count)
+	return taken, nil
 }
 
 // forget removes a process from the map.

@@ -115,7 +115,7 @@ func TestProcesses(t *testing.T) {
 	expect("mapped", 1, 0x10000, 0x14000, 0x30000, 0x31000)
 	bias := tables.entries(t, 1)[0].Bias
 	tables.Record(&perfdata.Mmap2{PID: 1, Start: 0x11000, Length: 0x1000, Filename: "//anon"})
-	expect("anonymous memory in its place", 1, 0x10000, 0x11000, 0x12000, 0x14000, 0x30000, 0x31000)
+	expect("anonymous memory instead of it", 1, 0x10000, 0x11000, 0x12000, 0x14000, 0x30000, 0x31000)
 	if e := tables.entries(t, 1); e[0].Bias != bias || e[1].Bias != bias || e[1].Table != e[0].Table {
 		t.Errorf("what is left of a mapping: %+v", e)
 	}

@@ -67,7 +67,7 @@ func (d *Data) Functions(addr uint64, frames []symbol.Frame) []symbol.Frame {
 	return d.frames(addr, frames, false)
 }
 
-func (d *Data) frames(addr uint64, frames []symbol.Frame, places bool) []symbol.Frame {
+func (d *Data) frames(addr uint64, frames []symbol.Frame, lines bool) []symbol.Frame {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	c := d.codeAt(addr)
@@ -75,7 +75,7 @@ func (d *Data) frames(addr uint64, frames []symbol.Frame, places bool) []symbol.
 		return frames
 	}
 	var at symbol.Frame
-	if places {
+	if lines {
 		at.File, at.Line, at.Column = d.linesOf(c).find(addr)
 	}
 	innermost := c.scopeAt(addr)
@@ -91,7 +91,7 @@ func (d *Data) frames(addr uint64, frames []symbol.Frame, places bool) []symbol.
 		f.Function, f.StartLine = d.function(c, s.die)
 		f.Inlined = s.parent >= 0
 		frames = append(frames, f)
-		if places {
+		if lines {
 			at = symbol.Frame{File: c.lines.file(s.callFile), Line: int(s.callLine), Column: int(s.callColumn)}
 		}
 		i = s.parent

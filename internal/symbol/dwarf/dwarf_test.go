@@ -259,7 +259,7 @@ func TestSupplement(t *testing.T) {
 	}
 }
 
-// TestBounds has sections that claim much, or refer to the same data from many places. Reading them must take only a small multiple of
+// TestBounds has sections that claim much, or refer to the same data from many entries. Reading them must take only a small multiple of
 // their size.
 func TestBounds(t *testing.T) {
 	le := binary.LittleEndian

@@ -101,7 +101,7 @@ func (d *Data) unitCursor(u *unit) Cursor {
 }
 
 // rangesOf returns a limit for the number of ranges in the given number of bytes of .debug_info. Only hostile files exceed it, by referring
-// to one list from many places. Otherwise, each list belongs to one entry, and takes at least 8 bytes per range, or 3 in version 5.
+// to one list from many entries. Otherwise, each list belongs to one entry, and takes at least 8 bytes per range, or 3 in version 5.
 func (d *Data) rangesOf(info uint64) int {
 	return int(info)/8 + len(d.s.Ranges.Data)/8 + len(d.s.RngLists.Data)/3
 }

@@ -108,7 +108,7 @@ func TestRelocate(t *testing.T) {
 		t.Fatal(err)
 	}
 	if got := name(same, 0xffffffffc0000000); got != "first+0 [mod_b]" {
-		t.Errorf("at the same place: %q", got)
+		t.Errorf("at the same address: %q", got)
 	}
 	moved, err := Parse(strings.NewReader(text), "_stext", 0xffffffffa1000000)
 	if err != nil {

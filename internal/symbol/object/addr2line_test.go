@@ -14,14 +14,14 @@ import (
 	"github.com/bperf/bperf/internal/symbol"
 )
 
-// place is a frame as addr2line -fi prints it.
-type place struct {
+// toolFrame is a frame as addr2line -fi prints it.
+type toolFrame struct {
 	function, file string
 	line           int
 }
 
 // addr2line runs a tool of that name for the frames of addresses.
-func addr2line(t testing.TB, tool, file string, addrs []uint64) [][]place {
+func addr2line(t testing.TB, tool, file string, addrs []uint64) [][]toolFrame {
 	t.Helper()
 	need(t, tool)
 	var in bytes.Buffer
@@ -32,7 +32,7 @@ func addr2line(t testing.TB, tool, file string, addrs []uint64) [][]place {
 	write(t, list, in.Bytes())
 	out := run(t, "", tool, "-a", "-f", "-i", "-e", file, "@"+list)
 
-	var all [][]place
+	var all [][]toolFrame
 	lines := bufio.NewScanner(bytes.NewReader(out))
 	for lines.Scan() {
 		if strings.HasPrefix(lines.Text(), "0x") {
@@ -44,7 +44,7 @@ func addr2line(t testing.TB, tool, file string, addrs []uint64) [][]place {
 		where, _, _ := strings.Cut(lines.Text(), " (discriminator")
 		colon := strings.LastIndexByte(where, ':')
 		line, _ := strconv.Atoi(where[colon+1:])
-		all[len(all)-1] = append(all[len(all)-1], place{function, where[:colon], line})
+		all[len(all)-1] = append(all[len(all)-1], toolFrame{function, where[:colon], line})
 	}
 	if len(all) != len(addrs) {
 		t.Fatalf("%s answered for %d of %d addresses", tool, len(all), len(addrs))
@@ -52,28 +52,28 @@ func addr2line(t testing.TB, tool, file string, addrs []uint64) [][]place {
 	return all
 }
 
-func (p place) String() string {
-	file := path.Clean(p.file)
-	if p.file == "" || p.file == "??" {
+func (f toolFrame) String() string {
+	file := path.Clean(f.file)
+	if f.file == "" || f.file == "??" {
 		file = "no file"
 	}
 	// Functions that the compiler derives from another have separate names in the symbol table, which DWARF lacks.
-	function, _, _ := strings.Cut(p.function, ".")
-	return fmt.Sprintf("%s at %s:%d", function, file, p.line)
+	function, _, _ := strings.Cut(f.function, ".")
+	return fmt.Sprintf("%s at %s:%d", function, file, f.line)
 }
 
-func ours(frames []symbol.Frame) []place {
-	var places []place
+func ours(frames []symbol.Frame) []toolFrame {
+	var printed []toolFrame
 	for _, f := range frames {
-		places = append(places, place{f.Function, f.File, f.Line})
+		printed = append(printed, toolFrame{f.Function, f.File, f.Line})
 	}
-	return places
+	return printed
 }
 
 // agree compares our frames with a tool's. If a function has no linkage name, binutils prints the name of the symbol instead. So where a
 // tool prints the symbol's name, ours may differ.
-func agree(ours, theirs []place) bool {
-	return slices.EqualFunc(ours, theirs, func(a, b place) bool {
+func agree(ours, theirs []toolFrame) bool {
+	return slices.EqualFunc(ours, theirs, func(a, b toolFrame) bool {
 		if b.function == theirs[len(theirs)-1].function {
 			b.function = a.function
 		}
@@ -82,8 +82,8 @@ func agree(ours, theirs []place) bool {
 }
 
 // knows reports whether a tool has source lines for an address. Without DWARF, binutils prints the file of the symbol table and line 0.
-func knows(places []place) bool {
-	return len(places) > 1 || places[0].line > 0 || path.IsAbs(places[0].file)
+func knows(frames []toolFrame) bool {
+	return len(frames) > 1 || frames[0].line > 0 || path.IsAbs(frames[0].file)
 }
 
 // code returns the addresses in the functions of a file.
@@ -129,7 +129,7 @@ func TestAddr2line(t *testing.T) {
 			t.Parallel()
 			f := open(t, build(t, test.compiler, strings.Fields(test.flags)...))
 			addrs := code(f, 3)
-			answers := make([][][]place, len(test.tools))
+			answers := make([][][]toolFrame, len(test.tools))
 			for i, tool := range test.tools {
 				answers[i] = addr2line(t, tool, f.Path(), addrs)
 			}
@@ -137,7 +137,7 @@ func TestAddr2line(t *testing.T) {
 			for i, addr := range addrs {
 				got := ours(f.Frames(addr, nil))
 				wantFunctions(t, f, addr)
-				if !slices.ContainsFunc(answers, func(a [][]place) bool { return knows(a[i]) }) {
+				if !slices.ContainsFunc(answers, func(a [][]toolFrame) bool { return knows(a[i]) }) {
 					if knows(got) {
 						t.Errorf("%#x is %v, and nothing is known there", addr, got)
 					}
@@ -147,7 +147,7 @@ func TestAddr2line(t *testing.T) {
 				if len(got) > 1 {
 					inlined++
 				}
-				if !slices.ContainsFunc(answers, func(a [][]place) bool { return agree(got, a[i]) }) {
+				if !slices.ContainsFunc(answers, func(a [][]toolFrame) bool { return agree(got, a[i]) }) {
 					if wrong++; wrong <= 5 {
 						t.Errorf("%#x is\n%v, want\n%v", addr, got, answers[0][i])
 					}

@@ -23,7 +23,7 @@ func compareBuildID(t *testing.T, data []byte) string {
 	return hex.EncodeToString(id)
 }
 
-// TestReadBuildID has the note in several places.
+// TestReadBuildID has the note in several positions.
 func TestReadBuildID(t *testing.T) {
 	const headSize = 4096 // is read at first
 	note := []byte("\x04\x00\x00\x00\x04\x00\x00\x00\x03\x00\x00\x00GNU\x00\x01\x02\x03\x04")
@@ -80,7 +80,7 @@ func TestReadBuildID(t *testing.T) {
 	}
 }
 
-// TestBuildIDsOfPrograms compares the build IDs of this program, which has notes in two places, and of other programs.
+// TestBuildIDsOfPrograms compares the build IDs of this program, which has two notes, and of other programs.
 func TestBuildIDsOfPrograms(t *testing.T) {
 	self, err := os.Executable()
 	if err != nil {

@@ -13,10 +13,10 @@ const (
 	maxModuleSections = 4096
 )
 
-// codeSection is a section of a module's code and its place in the kernel.
+// codeSection is a section of a module's code.
 type codeSection struct {
 	*elf.Section
-	start uint64 // offset from the start of the module's code, in bytes
+	start uint64 // offset in the kernel's memory from the start of the module's code, in bytes
 }
 
 // moduleCode returns the code sections of a relocatable file in the order in which the kernel lays them out in memory: layout_sections in

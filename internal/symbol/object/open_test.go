@@ -44,7 +44,7 @@ func TestReadFileAs(t *testing.T) {
 
 func errorOf(_ []byte, err error) error { return err }
 
-// TestReplaced has a file, another file in its place, and another generation of its inode, if the file system reports generations.
+// TestReplaced has a file, another file at its path, and another generation of its inode, if the file system reports generations.
 func TestReplaced(t *testing.T) {
 	dir := t.TempDir()
 	path, next := filepath.Join(dir, "a"), filepath.Join(dir, "b")

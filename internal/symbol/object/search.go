@@ -31,7 +31,7 @@ type Search struct {
 	Allowance *allowance.Allowance
 }
 
-// DefaultSearch returns a Search of the places where distributions and perf put files.
+// DefaultSearch returns a Search of the directories where distributions and perf put files.
 func DefaultSearch() Search {
 	s := Search{Debug: []string{"/usr/lib/debug"}}
 	if home, err := os.UserHomeDir(); err == nil {
@@ -85,13 +85,13 @@ func (s Search) openBuild(path, buildID string) (*File, error) {
 	if err == nil {
 		return f, nil
 	}
-	places := slices.Concat(
+	candidates := slices.Concat(
 		s.byBuildID(buildID, "elf", ""),
 		s.byBuildID(buildID, "vdso", ""),
 		// A file of debugging information has the symbols and lines of the file that it was split from, but not its code.
 		s.byBuildID(buildID, "debug", ".debug"),
 	)
-	for _, c := range places {
+	for _, c := range candidates {
 		if kept, keptErr := c.open(s.Allowance, buildID); keptErr == nil {
 			return kept, nil
 		}
@@ -115,7 +115,7 @@ func (f *File) mustBe(path, buildID string) error {
 	return errors.Join(fmt.Errorf("%s is of another build: its build ID is %s, not %s", path, cmp.Or(id, "(none)"), buildID), f.Close())
 }
 
-// candidate is a place where a file may be.
+// candidate is a path that a file may have.
 type candidate struct {
 	root, path string
 	copied     bool // perf copied it to its cache
@@ -137,24 +137,24 @@ func (c candidate) open(a *allowance.Allowance, buildID string) (*File, error) {
 	return f, nil
 }
 
-// byBuildID returns the places for the file of a build: in the cache, which has a directory for each build, and, if extension is not empty,
+// byBuildID returns candidates for the file of a build: in the cache, which has a directory for each build, and, if extension is not empty,
 // in the directories of debugging information.
 func (s Search) byBuildID(id, name, extension string) []candidate {
 	if len(id) < 4 {
 		return nil
 	}
-	var places []candidate
+	var candidates []candidate
 	if extension != "" {
 		for _, dir := range s.Debug {
 			for _, root := range s.roots() {
-				places = append(places, candidate{root: root, path: filepath.Join(dir, ".build-id", id[:2], id[2:]+extension)})
+				candidates = append(candidates, candidate{root: root, path: filepath.Join(dir, ".build-id", id[:2], id[2:]+extension)})
 			}
 		}
 	}
 	if s.Cache != "" {
-		places = append(places, candidate{path: filepath.Join(s.Cache, ".build-id", id[:2], id[2:], name), copied: true})
+		candidates = append(candidates, candidate{path: filepath.Join(s.Cache, ".build-id", id[:2], id[2:], name), copied: true})
 	}
-	return places
+	return candidates
 }
 
 func (s Search) roots() []string {
@@ -198,16 +198,16 @@ func (s Search) findDebug(f *File) *File {
 	return nil
 }
 
-// byLink returns the places for a file that .gnu_debuglink names (gdb's documentation, "Debugging Information in Separate Files").
+// byLink returns candidates for a file that .gnu_debuglink names (gdb's documentation, "Debugging Information in Separate Files").
 func (s Search) byLink(path, name string) []candidate {
 	dir := filepath.Dir(path)
-	places := []candidate{{root: s.Root, path: filepath.Join(dir, name)}, {root: s.Root, path: filepath.Join(dir, ".debug", name)}}
+	candidates := []candidate{{root: s.Root, path: filepath.Join(dir, name)}, {root: s.Root, path: filepath.Join(dir, ".debug", name)}}
 	for _, debug := range s.Debug {
 		for _, root := range s.roots() {
-			places = append(places, candidate{root: root, path: filepath.Join(debug, dir, name)})
+			candidates = append(candidates, candidate{root: root, path: filepath.Join(debug, dir, name)})
 		}
 	}
-	return places
+	return candidates
 }
 
 // openSum opens a file that has the build ID, or otherwise the checksum.
@@ -291,14 +291,14 @@ func (s Search) findSupplement(f, holder *File) *File {
 	if name == "" {
 		return nil
 	}
-	places := s.byBuildID(id, "debug", ".debug")
+	candidates := s.byBuildID(id, "debug", ".debug")
 	if !filepath.IsAbs(name) {
 		name = filepath.Join(filepath.Dir(holder.path), name)
 	}
 	for _, root := range s.roots() {
-		places = append(places, candidate{root: root, path: name})
+		candidates = append(candidates, candidate{root: root, path: name})
 	}
-	for _, c := range places {
+	for _, c := range candidates {
 		if found, err := c.open(s.Allowance, id); err == nil {
 			return found
 		}

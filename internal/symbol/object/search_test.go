@@ -103,9 +103,9 @@ func TestSupplement(t *testing.T) {
 	write(t, dir+"/link", append([]byte("../common/two.debug\x00"), sum...))
 	run(t, "", "objcopy", "--add-section=.gnu_debugaltlink="+dir+"/link", program)
 	for _, test := range []struct {
-		place string
-		data  []byte
-		want  bool
+		path string
+		data []byte
+		want bool
 	}{
 		{"/common/two.debug", read(t, supplement), true},
 		{"/debug/.build-id/" + id[:2] + "/" + id[2:] + ".debug", read(t, supplement), true},
@@ -113,13 +113,13 @@ func TestSupplement(t *testing.T) {
 	} {
 		root := t.TempDir()
 		write(t, root+"/bin/program", read(t, program))
-		write(t, root+test.place, test.data)
+		write(t, root+test.path, test.data)
 		f := openWith(t, Search{Root: root, Debug: []string{"/debug"}}, "/bin/program", "")
 		if f.sup != nil != test.want {
-			t.Errorf("%s: found %v, want %v", test.place, f.sup != nil, test.want)
+			t.Errorf("%s: found %v, want %v", test.path, f.sup != nil, test.want)
 		}
 		if !hasLines(t, f) {
-			t.Errorf("%s: there are no lines", test.place)
+			t.Errorf("%s: there are no lines", test.path)
 		}
 	}
 }

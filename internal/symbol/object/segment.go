@@ -36,13 +36,13 @@ func (f *File) Address(offset uint64) (uint64, bool) {
 	return near.Vaddr + (offset - near.Off), true
 }
 
-// Mapping is the place of an executable mapping in the file's addresses.
+// Mapping is an executable mapping in the file's addresses.
 type Mapping struct {
 	Start     uint64 // of the mapping; before any code if the first page is shared with another segment
 	Low, High uint64 // of the code in the mapping
 }
 
-// Executable returns the place of an executable mapping of length bytes from an offset in the file, and false if no code is there. Address
+// Executable returns the executable mapping of length bytes from an offset in the file, and false if no code is there. Address
 // of the same offset may be in another segment, which ends in the same page.
 func (f *File) Executable(offset, length uint64) (m Mapping, ok bool) {
 	for _, p := range f.image.segments {

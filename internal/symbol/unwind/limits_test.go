@@ -167,8 +167,8 @@ func TestMaxSaved(t *testing.T) {
 	w := walk{Unwinder: u, sample: &Sample{Module: func(pc uint64) (*Module, uint64) { return m, pc - inner }}}
 	for n := range uint64(2 * maxSaved / registerCount) {
 		w.row(n)
-		u.rows[place{m, n}] = u.rows[place{m, inner}] // as if it were of another place
-		delete(u.rows, place{m, inner})
+		u.rows[rowKey{m, n}] = u.rows[rowKey{m, inner}] // as if it were of another address
+		delete(u.rows, rowKey{m, inner})
 		if u.saved > maxSaved+registerCount || u.saved < len(u.rows) {
 			t.Fatalf("%d rules are kept, in %d rows", u.saved, len(u.rows))
 		}

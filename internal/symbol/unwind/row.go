@@ -8,8 +8,8 @@ import (
 	"github.com/bperf/bperf/internal/symbol/dwarf"
 )
 
-// row describes how to find the caller's frame from an address in the code: by the canonical frame address (CFA) and the places where
-// registers were saved.
+// row describes how to find the caller's frame from an address in the code: by the canonical frame address (CFA) and where registers
+// are saved.
 type row struct {
 	table    *table // contains the expressions
 	cfa      rule   // inRegister: the register plus the offset; isExpression: the address

@@ -1,7 +1,7 @@
 // Package unwind finds the callers in recorded stacks (PERF_SAMPLE_STACK_USER, PERF_SAMPLE_REGS_USER) from the call frame information of
 // mapped files, on x86-64 and arm64. It also compiles call frame information into tables for unwinding in BPF. Both describe code with rows:
-// a row covers a range of code, and describes how to find the caller's frame from the canonical frame address (CFA) and the places of saved
-// registers.
+// a row covers a range of code, and describes how to find the caller's frame from the canonical frame address (CFA) and where registers
+// are saved.
 package unwind
 
 import "encoding/binary"
@@ -35,12 +35,12 @@ func (s Stop) String() string {
 // Unwinder unwinds stacks of one architecture. It caches rows for later samples. It is not safe for concurrent use.
 type Unwinder struct {
 	arch  Arch
-	rows  map[place]*row // nil if there is no row
-	saved int            // number of rules in rows
+	rows  map[rowKey]*row // nil if there is no row
+	saved int             // number of rules in rows
 }
 
-// place is an address in a file.
-type place struct {
+// rowKey is an address in a file.
+type rowKey struct {
 	module  *Module
 	address uint64
 }
@@ -53,7 +53,7 @@ const (
 
 // New returns an Unwinder for an architecture.
 func New(arch Arch) *Unwinder {
-	return &Unwinder{arch: arch, rows: make(map[place]*row)}
+	return &Unwinder{arch: arch, rows: make(map[rowKey]*row)}
 }
 
 // Unwind appends the addresses of a stack's functions to chain, at most limit, the innermost first. As in perf, the first one is the
@@ -137,7 +137,7 @@ func (w *walk) row(pc uint64) *row {
 	if m == nil {
 		return nil
 	}
-	key := place{m, pc - bias}
+	key := rowKey{m, pc - bias}
 	r, known := w.rows[key]
 	if known {
 		return r

@@ -133,7 +133,7 @@ func TestInstructions(t *testing.T) {
 		{"not yet pushed", AMD64, []byte{0x02, 0x11, 0x0e, 16}, nil, map[int]uint64{0: bias + ret}, found, Outermost},
 		{"advances of all sizes", AMD64, []byte{0x02, 4, 0x03, 4, 0, 0x04, 4, 0, 0, 0, 0x0e, 16, 0x03, 0xff, 0xff, 0x0e, 24}, nil,
 			map[int]uint64{8: bias + ret}, found, Outermost},
-		{"advance to the place itself", AMD64, []byte{0x50, 0x0e, 16}, nil, map[int]uint64{8: bias + ret}, found, Outermost},
+		{"advance to the address itself", AMD64, []byte{0x50, 0x0e, 16}, nil, map[int]uint64{8: bias + ret}, found, Outermost},
 		{"set_loc", AMD64, slices.Concat([]byte{0x01}, le32(0xffffffff), []byte{0x0e, 16}), nil, map[int]uint64{0: bias + ret}, found, Outermost},
 		{"frame pointer", AMD64, []byte{0x0c, amd64BP, 16}, registers{amd64BP: sp + 32}, map[int]uint64{40: bias + ret}, found, Outermost},
 		{"def_cfa_register and offset", AMD64, []byte{0x0d, amd64BP, 0x0e, 16}, registers{amd64BP: sp + 32}, map[int]uint64{40: bias + ret}, found, Outermost},
