@@ -10,12 +10,12 @@ type abbrevs struct {
 // maxTables is the number of tables that are kept. Units that refer to each other need several tables at a time.
 const maxTables = 64
 
-func (d *Data) abbrevTable(off uint64) abbrevs {
-	if t, ok := d.tables[off]; ok {
+func (r *reader) abbrevTable(off uint64) abbrevs {
+	if t, ok := r.tables[off]; ok {
 		return t
 	}
 	var t abbrevs
-	c := d.cursor(&d.s.Abbrev)
+	c := r.cursor(&r.s.Abbrev)
 	for c.At(off); ; {
 		code := c.Uleb()
 		if code == 0 || c.bad || uint64(c.off) > 1<<32-1 {
@@ -33,10 +33,10 @@ func (d *Data) abbrevTable(off uint64) abbrevs {
 		}
 		c.skipAbbrev()
 	}
-	if d.tables == nil || len(d.tables) >= maxTables {
-		d.tables = make(map[uint64]abbrevs)
+	if r.tables == nil || len(r.tables) >= maxTables {
+		r.tables = make(map[uint64]abbrevs)
 	}
-	d.tables[off] = t
+	r.tables[off] = t
 	return t
 }
 
@@ -50,14 +50,14 @@ func (t abbrevs) find(code uint64) (off uint64, ok bool) {
 
 // findAbbrev returns the offset of a declaration without keeping the table: the index of units needs only the first declarations of each
 // unit.
-func (d *Data) findAbbrev(table, want uint64) (off uint64, ok bool) {
-	c := d.cursor(&d.s.Abbrev)
+func (r *reader) findAbbrev(table, want uint64) (off uint64, ok bool) {
+	c := r.cursor(&r.s.Abbrev)
 	for c.At(table); ; {
 		code := c.Uleb()
 		if code == want && !c.bad {
 			return uint64(c.off), true
 		}
-		if d.steps--; code == 0 || c.bad || d.steps < 0 {
+		if r.steps--; code == 0 || c.bad || r.steps < 0 {
 			return 0, false
 		}
 		c.skipAbbrev()

@@ -40,7 +40,7 @@ func (c *code) size() int {
 
 func (d *Data) linesOf(c *code) *lineTable {
 	if c.lines == nil {
-		c.lines = d.lineTable(c.unit)
+		c.lines = d.reader.lineTable(c.unit)
 		d.cost += c.lines.size()
 	}
 	return c.lines
@@ -49,10 +49,10 @@ func (d *Data) linesOf(c *code) *lineTable {
 // parse reads a unit. Of a broken unit it keeps what it could read.
 func (d *Data) parse(u *unit) *code {
 	code := &code{unit: u, names: make(map[uint64]name)}
-	table := d.abbrevTable(u.abbrev)
-	budget := d.rangesOf(u.end - u.off)
+	table := d.reader.abbrevTable(u.abbrev)
+	budget := d.reader.rangesOf(u.end - u.off)
 
-	c := d.unitCursor(u)
+	c := d.reader.unitCursor(u)
 	c.At(u.root)
 	within := []int32{-1} // the enclosing scope, for each level of entries
 	var e entry
@@ -67,7 +67,7 @@ func (d *Data) parse(u *unit) *code {
 		if !ok {
 			break
 		}
-		d.read(&c, u, at, &e)
+		d.reader.read(&c, u, at, &e)
 		if c.bad {
 			break
 		}
@@ -98,7 +98,7 @@ func (d *Data) parse(u *unit) *code {
 func (d *Data) addFunction(c *code, die uint64, e *entry, budget *int) int32 {
 	i := int32(len(c.scopes))
 	before := len(c.functions)
-	d.eachRange(c.unit, e, budget, func(lo, hi uint64) {
+	d.reader.eachRange(c.unit, e, budget, func(lo, hi uint64) {
 		c.functions = append(c.functions, span{lo, hi, i})
 	})
 	if len(c.functions) == before {
@@ -115,7 +115,7 @@ func (d *Data) addInlined(c *code, die uint64, parent int32, e *entry, budget *i
 	}
 	i := int32(len(c.scopes))
 	first := int32(len(c.ranges))
-	d.eachRange(c.unit, e, budget, func(lo, hi uint64) {
+	d.reader.eachRange(c.unit, e, budget, func(lo, hi uint64) {
 		c.ranges = append(c.ranges, span{lo, hi, i})
 	})
 	c.scopes = append(c.scopes, scope{
@@ -161,7 +161,7 @@ func (d *Data) function(c *code, die uint64) (string, int) {
 		return n.text, n.line
 	}
 	var n name
-	d.describe(c.unit, die, &n, maxReferences)
+	d.reader.describe(c.unit, die, &n, maxReferences)
 	c.names[die] = n
 	return n.text, n.line
 }
@@ -170,27 +170,27 @@ func (d *Data) function(c *code, die uint64) (string, int) {
 const maxReferences = 8
 
 // describe fills in the missing fields of n from an entry and the entries that it refers to.
-func (d *Data) describe(u *unit, die uint64, n *name, depth int) {
+func (r *reader) describe(u *unit, die uint64, n *name, depth int) {
 	var e entry
-	if u == nil || depth == 0 || !d.readAt(u, die, &e) {
+	if u == nil || depth == 0 || !r.readAt(u, die, &e) {
 		return
 	}
 	if n.line == 0 {
 		n.line = int(uint32(e.declLine.n))
 	}
-	linkage := d.text(u, e.linkageName)
+	linkage := r.text(u, e.linkageName)
 	if linkage != "" {
 		n.text = symbol.Demangle(linkage)
 		return
 	}
-	plain := d.text(u, e.name)
+	plain := r.text(u, e.name)
 	for _, to := range []value{e.origin, e.specification} {
 		switch to.kind {
 		case reference:
-			d.describe(d.unitNear(u, to.n), to.n, n, depth-1)
+			r.describe(r.unitNear(u, to.n), to.n, n, depth-1)
 		case refSup:
-			if d.sup != nil {
-				d.sup.describe(d.sup.unitOf(to.n), to.n, n, depth-1)
+			if r.sup != nil {
+				r.sup.describe(r.sup.unitOf(to.n), to.n, n, depth-1)
 			}
 		}
 	}
@@ -200,9 +200,9 @@ func (d *Data) describe(u *unit, die uint64, n *name, depth int) {
 }
 
 // unitNear returns the unit that contains an offset. That is usually u, the unit with the reference.
-func (d *Data) unitNear(u *unit, off uint64) *unit {
+func (r *reader) unitNear(u *unit, off uint64) *unit {
 	if u.root <= off && off < u.end {
 		return u
 	}
-	return d.unitOf(off)
+	return r.unitOf(off)
 }

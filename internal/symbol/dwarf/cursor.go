@@ -21,8 +21,8 @@ func NewCursor(data []byte) Cursor {
 	return Cursor{data: data, end: len(data)}
 }
 
-func (d *Data) cursor(s *Section) Cursor {
-	return Cursor{section: s, data: s.upTo(0), end: len(s.Data), big: d.s.BigEndian}
+func (r *reader) cursor(s *Section) Cursor {
+	return Cursor{section: s, data: s.upTo(0), end: len(s.Data), big: r.s.BigEndian}
 }
 
 // Limit moves the end to an offset in the section.

@@ -23,35 +23,20 @@ type Sections struct {
 
 // Data is the debugging information of a file. It is safe for concurrent use.
 type Data struct {
-	s Sections
-
-	mu      sync.Mutex
-	aranges *index   // from .debug_aranges; nil before the first use
-	whole   *index   // of all units; nil until needed
-	headers []uint64 // offsets in .debug_info of the units before walked
-	walked  uint64
-	known   map[uint64]*unit // by offset
-	parsed  map[*unit]*code
-	cost    int // size of parsed, in bytes
-
-	steps int // how many more abbreviations findAbbrev may skip
-
-	tables map[uint64]abbrevs
-	sup    *Data
+	mu     sync.Mutex
+	reader reader
+	parsed map[*unit]*code
+	cost   int // size of parsed, in bytes
 }
 
 // maxCost limits the memory for parsed units, in bytes. Beyond it, all parsed units are dropped and parsed again when needed.
 const maxCost = 128 << 20
 
-// maxSteps limits the time to index hostile files. In other files, the root entry of a unit uses one of the first abbreviations.
-const maxSteps = 1 << 24
-
 // New returns the Data of some sections. It reads nothing yet.
 func New(s Sections) *Data {
-	d := &Data{s: s}
+	d := &Data{reader: reader{s: s}}
 	if s.Supplement != nil {
-		d.sup = &Data{s: *s.Supplement}
-		d.sup.s.Supplement = nil
+		d.reader.sup = &reader{s: *s.Supplement}
 	}
 	return d
 }
@@ -137,7 +122,7 @@ type Line struct {
 
 // codeAt returns the parsed unit that contains addr, or nil.
 func (d *Data) codeAt(addr uint64) *code {
-	u := d.unitAt(addr)
+	u := d.reader.unitAt(addr)
 	if u == nil {
 		return nil
 	}

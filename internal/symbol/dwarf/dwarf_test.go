@@ -185,7 +185,7 @@ func TestForgetting(t *testing.T) {
 func ask(s Sections, lo uint64) {
 	d := New(s)
 	d.Frames(0, nil) // no unit contains it, so all units are read
-	for _, sp := range slices.Concat(d.aranges.spans, d.whole.spans, spans{{lo: lo, hi: lo + 64}}) {
+	for _, sp := range slices.Concat(d.reader.aranges.spans, d.reader.whole.spans, spans{{lo: lo, hi: lo + 64}}) {
 		for addr := sp.lo; addr < min(sp.hi, sp.lo+64); addr += 5 {
 			d.Frames(addr, nil)
 		}

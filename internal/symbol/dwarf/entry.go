@@ -47,9 +47,9 @@ type entry struct {
 }
 
 // read reads an entry after its code. table is the offset of the abbreviation.
-func (d *Data) read(c *Cursor, u *unit, table uint64, e *entry) {
+func (r *reader) read(c *Cursor, u *unit, table uint64, e *entry) {
 	*e = entry{}
-	a := d.cursor(&d.s.Abbrev)
+	a := r.cursor(&r.s.Abbrev)
 	a.At(table)
 	e.tag = a.Uleb()
 	e.hasChildren = a.U8() != 0
@@ -113,13 +113,13 @@ func (e *entry) field(attr uint64) *value {
 }
 
 // readAt reads the entry at an offset in .debug_info, and reports whether there is one.
-func (d *Data) readAt(u *unit, off uint64, e *entry) bool {
-	c := d.unitCursor(u)
+func (r *reader) readAt(u *unit, off uint64, e *entry) bool {
+	c := r.unitCursor(u)
 	c.At(off)
-	table, ok := d.abbrevTable(u.abbrev).find(c.Uleb())
+	table, ok := r.abbrevTable(u.abbrev).find(c.Uleb())
 	if !ok {
 		return false
 	}
-	d.read(&c, u, table, e)
+	r.read(&c, u, table, e)
 	return !c.bad
 }

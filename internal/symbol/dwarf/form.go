@@ -182,52 +182,52 @@ func (c *Cursor) value(form uint64, e encoding, unit uint64) value {
 // maxString limits the length of strings, in bytes: a hostile file can refer to a long string many times.
 const maxString = 16 << 10
 
-func (d *Data) stringAt(section *Section, off uint64) string {
-	c := d.cursor(section)
+func (r *reader) stringAt(section *Section, off uint64) string {
+	c := r.cursor(section)
 	c.At(off)
 	return c.Text(maxString)
 }
 
 // text returns the string that a value of the unit refers to, or "".
-func (d *Data) text(u *unit, v value) string {
+func (r *reader) text(u *unit, v value) string {
 	switch v.kind {
 	case inline:
-		return d.stringAt(&d.s.Info, v.n)
+		return r.stringAt(&r.s.Info, v.n)
 	case lineInline:
-		return d.stringAt(&d.s.Line, v.n)
+		return r.stringAt(&r.s.Line, v.n)
 	case str:
-		return d.stringAt(&d.s.Str, v.n)
+		return r.stringAt(&r.s.Str, v.n)
 	case lineStr:
-		return d.stringAt(&d.s.LineStr, v.n)
+		return r.stringAt(&r.s.LineStr, v.n)
 	case strIndex:
-		if at, ok := d.entry(&d.s.StrOffsets, u.strOffsets, v.n, int(u.offsetSize)); ok {
-			return d.stringAt(&d.s.Str, at)
+		if at, ok := r.entry(&r.s.StrOffsets, u.strOffsets, v.n, int(u.offsetSize)); ok {
+			return r.stringAt(&r.s.Str, at)
 		}
 	case strSup:
-		if d.sup != nil {
-			return d.sup.stringAt(&d.sup.s.Str, v.n)
+		if r.sup != nil {
+			return r.sup.stringAt(&r.sup.s.Str, v.n)
 		}
 	}
 	return ""
 }
 
 // addr returns the address that a value of the unit refers to, and false if it refers to none.
-func (d *Data) addr(u *unit, v value) (uint64, bool) {
+func (r *reader) addr(u *unit, v value) (uint64, bool) {
 	switch v.kind {
 	case address:
 		return v.n, true
 	case addressIndex:
-		return d.entry(&d.s.Addr, u.addrs, v.n, int(u.addrSize))
+		return r.entry(&r.s.Addr, u.addrs, v.n, int(u.addrSize))
 	}
 	return 0, false
 }
 
 // entry reads a number in a table that starts at base.
-func (d *Data) entry(table *Section, base, index uint64, size int) (uint64, bool) {
+func (r *reader) entry(table *Section, base, index uint64, size int) (uint64, bool) {
 	if n := uint64(len(table.Data)); index > n || base > n {
 		return 0, false
 	}
-	c := d.cursor(table)
+	c := r.cursor(table)
 	c.At(base + index*uint64(size))
 	v := c.Uint(size)
 	return v, !c.bad

@@ -18,28 +18,28 @@ func (x *index) add(lo, hi uint64) {
 
 // unitAt returns the unit that contains an address, or nil. It tries .debug_aranges first, which avoids reading all units. But compilers
 // write .debug_aranges for some units only, if at all.
-func (d *Data) unitAt(addr uint64) *unit {
-	if d.whole == nil {
-		if d.aranges == nil {
-			d.aranges = d.readAranges()
+func (r *reader) unitAt(addr uint64) *unit {
+	if r.whole == nil {
+		if r.aranges == nil {
+			r.aranges = r.readAranges()
 		}
-		if i, ok := d.aranges.spans.find(addr); ok {
-			if u := d.unit(d.aranges.units[i]); u != nil && u.hasCode {
+		if i, ok := r.aranges.spans.find(addr); ok {
+			if u := r.unit(r.aranges.units[i]); u != nil && u.hasCode {
 				return u
 			}
 		}
-		d.whole = d.readUnits()
+		r.whole = r.readUnits()
 	}
-	if i, ok := d.whole.spans.find(addr); ok {
-		return d.unit(d.whole.units[i])
+	if i, ok := r.whole.spans.find(addr); ok {
+		return r.unit(r.whole.units[i])
 	}
 	return nil
 }
 
 // readAranges reads .debug_aranges (DWARF 5, 6.1.2): for each unit, pairs of an address and a size, up to a pair of zeros.
-func (d *Data) readAranges() *index {
+func (r *reader) readAranges() *index {
 	x := &index{}
-	c := d.cursor(&d.s.Aranges)
+	c := r.cursor(&r.s.Aranges)
 	for !c.Done() {
 		start := c.off
 		length, offsetSize := c.UnitLength()
@@ -67,13 +67,13 @@ func (d *Data) readAranges() *index {
 }
 
 // readUnits indexes the address ranges in the root entries of all units.
-func (d *Data) readUnits() *index {
-	d.walk(uint64(len(d.s.Info.Data)))
-	d.steps = maxSteps
-	budget := d.rangesOf(uint64(len(d.s.Info.Data)))
+func (r *reader) readUnits() *index {
+	r.walk(uint64(len(r.s.Info.Data)))
+	r.steps = maxSteps
+	budget := r.rangesOf(uint64(len(r.s.Info.Data)))
 	x := &index{}
-	for _, off := range d.headers {
-		c := d.cursor(&d.s.Info)
+	for _, off := range r.headers {
+		c := r.cursor(&r.s.Info)
 		c.At(off)
 		u, ok := readHeader(&c)
 		x.units = append(x.units, off)
@@ -81,8 +81,8 @@ func (d *Data) readUnits() *index {
 		if !ok || !u.isKnown() {
 			continue
 		}
-		if d.readRoot(&u, &e, d.findAbbrev); u.hasCode {
-			d.eachRange(&u, &e, &budget, x.add)
+		if r.readRoot(&u, &e, r.findAbbrev); u.hasCode {
+			r.eachRange(&u, &e, &budget, x.add)
 		}
 	}
 	x.spans.sort()

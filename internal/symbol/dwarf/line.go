@@ -9,7 +9,7 @@ import (
 
 // lineTable is the line table of a unit. It builds file names on demand.
 type lineTable struct {
-	data      *Data
+	reader    *reader
 	unit      *unit
 	dirs      []value
 	files     []lineFile
@@ -83,16 +83,16 @@ func (t *lineTable) join(number uint32) string {
 		return ""
 	}
 	f := t.files[number]
-	name := t.data.text(t.unit, f.name)
+	name := t.reader.text(t.unit, f.name)
 	if name == "" || path.IsAbs(name) {
 		return name
 	}
 	dir := ""
 	if uint64(f.dir) < uint64(len(t.dirs)) {
-		dir = t.data.text(t.unit, t.dirs[f.dir])
+		dir = t.reader.text(t.unit, t.dirs[f.dir])
 	}
 	if !path.IsAbs(dir) {
-		dir = path.Join(t.data.text(t.unit, t.unit.compDir), dir)
+		dir = path.Join(t.reader.text(t.unit, t.unit.compDir), dir)
 	}
 	return path.Join(dir, name)
 }
@@ -138,12 +138,12 @@ type state struct {
 	row
 }
 
-func (d *Data) lineTable(u *unit) *lineTable {
-	t := &lineTable{data: d, unit: u, named: make(map[uint32]string)}
+func (r *reader) lineTable(u *unit) *lineTable {
+	t := &lineTable{reader: r, unit: u, named: make(map[uint32]string)}
 	if u.stmtList.kind == none {
 		return t
 	}
-	p := &program{Cursor: d.cursor(&d.s.Line), encoding: u.encoding, table: t}
+	p := &program{Cursor: r.cursor(&r.s.Line), encoding: u.encoding, table: t}
 	p.At(u.stmtList.n)
 	if !p.header() {
 		return t

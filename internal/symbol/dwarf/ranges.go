@@ -12,13 +12,13 @@ const (
 )
 
 // eachRange calls yield with each address range of an entry. Each range that it reads from a list costs one from the budget.
-func (d *Data) eachRange(u *unit, e *entry, budget *int, yield func(lo, hi uint64)) {
+func (r *reader) eachRange(u *unit, e *entry, budget *int, yield func(lo, hi uint64)) {
 	if e.ranges.kind == none {
-		lo, ok := d.addr(u, e.low)
+		lo, ok := r.addr(u, e.low)
 		if !ok {
 			return
 		}
-		hi, ok := d.addr(u, e.high)
+		hi, ok := r.addr(u, e.high)
 		if e.high.kind == constant {
 			hi, ok = lo+e.high.n, true
 		}
@@ -28,14 +28,14 @@ func (d *Data) eachRange(u *unit, e *entry, budget *int, yield func(lo, hi uint6
 		return
 	}
 	if u.version >= 5 {
-		d.eachOfRngList(u, e.ranges, budget, yield)
+		r.eachOfRngList(u, e.ranges, budget, yield)
 		return
 	}
-	d.eachOfRanges(u, e.ranges.n+u.rangesBase, budget, yield)
+	r.eachOfRanges(u, e.ranges.n+u.rangesBase, budget, yield)
 }
 
-func (d *Data) eachOfRanges(u *unit, off uint64, budget *int, yield func(lo, hi uint64)) {
-	c := d.cursor(&d.s.Ranges)
+func (r *reader) eachOfRanges(u *unit, off uint64, budget *int, yield func(lo, hi uint64)) {
+	c := r.cursor(&r.s.Ranges)
 	c.At(off)
 	base := u.base
 	highest := uint64(1)<<(8*u.addrSize-1)<<1 - 1
@@ -52,19 +52,19 @@ func (d *Data) eachOfRanges(u *unit, off uint64, budget *int, yield func(lo, hi 
 	}
 }
 
-func (d *Data) eachOfRngList(u *unit, list value, budget *int, yield func(lo, hi uint64)) {
+func (r *reader) eachOfRngList(u *unit, list value, budget *int, yield func(lo, hi uint64)) {
 	off := list.n
 	if list.kind == listIndex {
-		at, ok := d.entry(&d.s.RngLists, u.rngLists, list.n, int(u.offsetSize))
+		at, ok := r.entry(&r.s.RngLists, u.rngLists, list.n, int(u.offsetSize))
 		if !ok {
 			return
 		}
 		off = u.rngLists + at
 	}
-	c := d.cursor(&d.s.RngLists)
+	c := r.cursor(&r.s.RngLists)
 	c.At(off)
 	indexed := func() uint64 {
-		a, _ := d.addr(u, value{c.Uleb(), addressIndex})
+		a, _ := r.addr(u, value{c.Uleb(), addressIndex})
 		return a
 	}
 	base := u.base

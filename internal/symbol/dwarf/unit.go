@@ -69,14 +69,14 @@ func readHeader(c *Cursor) (u unit, ok bool) {
 }
 
 // readRoot reads the root entry of a unit. find returns the offset of an abbreviation.
-func (d *Data) readRoot(u *unit, e *entry, find func(table, code uint64) (uint64, bool)) {
-	c := d.unitCursor(u)
+func (r *reader) readRoot(u *unit, e *entry, find func(table, code uint64) (uint64, bool)) {
+	c := r.unitCursor(u)
 	c.At(u.root)
 	table, ok := find(u.abbrev, c.Uleb())
 	if !ok {
 		return
 	}
-	d.read(&c, u, table, e)
+	r.read(&c, u, table, e)
 	if c.bad || e.tag != tagCompileUnit && e.tag != tagSkeletonUnit {
 		return
 	}
@@ -90,39 +90,39 @@ func (d *Data) readRoot(u *unit, e *entry, find func(table, code uint64) (uint64
 		}
 	}
 	u.stmtList, u.name, u.compDir = e.stmtList, e.name, e.compDir
-	u.base, _ = d.addr(u, e.low)
+	u.base, _ = r.addr(u, e.low)
 }
 
 // unitCursor returns a cursor at the start of .debug_info that ends with the unit.
-func (d *Data) unitCursor(u *unit) Cursor {
-	c := d.cursor(&d.s.Info)
+func (r *reader) unitCursor(u *unit) Cursor {
+	c := r.cursor(&r.s.Info)
 	c.Limit(u.end)
 	return c
 }
 
 // rangesOf returns a limit for the number of ranges in the given number of bytes of .debug_info. Only hostile files exceed it, by referring
 // to one list from many entries. Otherwise, each list belongs to one entry, and takes at least 8 bytes per range, or 3 in version 5.
-func (d *Data) rangesOf(info uint64) int {
-	return int(info)/8 + len(d.s.Ranges.Data)/8 + len(d.s.RngLists.Data)/3
+func (r *reader) rangesOf(info uint64) int {
+	return int(info)/8 + len(r.s.Ranges.Data)/8 + len(r.s.RngLists.Data)/3
 }
 
 // unit returns the unit whose header is at an offset in .debug_info, or nil if it is not known.
-func (d *Data) unit(off uint64) *unit {
-	u, ok := d.known[off]
+func (r *reader) unit(off uint64) *unit {
+	u, ok := r.known[off]
 	if ok {
 		return u
 	}
-	c := d.cursor(&d.s.Info)
+	c := r.cursor(&r.s.Info)
 	c.At(off)
 	if read, ok := readHeader(&c); ok && read.isKnown() {
 		var e entry
 		u = &read
-		d.readRoot(u, &e, func(table, code uint64) (uint64, bool) { return d.abbrevTable(table).find(code) })
+		r.readRoot(u, &e, func(table, code uint64) (uint64, bool) { return r.abbrevTable(table).find(code) })
 	}
-	if d.known == nil {
-		d.known = make(map[uint64]*unit)
+	if r.known == nil {
+		r.known = make(map[uint64]*unit)
 	}
-	d.known[off] = u
+	r.known[off] = u
 	return u
 }
 
@@ -131,16 +131,16 @@ func (u *unit) isKnown() bool {
 }
 
 // unitOf returns the unit that contains an offset in .debug_info, or nil.
-func (d *Data) unitOf(off uint64) *unit {
-	d.walk(off)
-	i, found := slices.BinarySearch(d.headers, off)
+func (r *reader) unitOf(off uint64) *unit {
+	r.walk(off)
+	i, found := slices.BinarySearch(r.headers, off)
 	if !found {
 		i--
 	}
 	if i < 0 {
 		return nil
 	}
-	u := d.unit(d.headers[i])
+	u := r.unit(r.headers[i])
 	if u == nil || off < u.root || off >= u.end {
 		return nil
 	}
@@ -148,15 +148,15 @@ func (d *Data) unitOf(off uint64) *unit {
 }
 
 // walk finds the units up to the one that contains an offset in .debug_info.
-func (d *Data) walk(off uint64) {
-	c := d.cursor(&d.s.Info)
-	for c.At(d.walked); !c.Done() && d.walked <= off; d.walked = uint64(c.off) {
+func (r *reader) walk(off uint64) {
+	c := r.cursor(&r.s.Info)
+	for c.At(r.walked); !c.Done() && r.walked <= off; r.walked = uint64(c.off) {
 		u, ok := readHeader(&c)
 		if !ok {
 			c.fail()
 			continue
 		}
-		d.headers = append(d.headers, u.off)
+		r.headers = append(r.headers, u.off)
 		c.At(u.end)
 	}
 }
