@@ -9,6 +9,7 @@ import (
 	"math"
 	"slices"
 	"strings"
+	"unicode/utf8"
 
 	"github.com/bperf/bperf/internal/printable"
 	"github.com/bperf/bperf/internal/profile"
@@ -118,7 +119,7 @@ func writeDifferences(out *bufio.Writer, t *table, all []*difference) {
 	}
 	for _, d := range all {
 		for i, key := range d.keys {
-			widths[i+2] = max(widths[i+2], len(key))
+			widths[i+2] = max(widths[i+2], utf8.RuneCountInString(key))
 		}
 	}
 	out.WriteString("# ")

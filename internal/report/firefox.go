@@ -198,8 +198,8 @@ func WriteFirefox(w io.Writer, p *profile.Profile, o *Options) error {
 		e.out.Meta.StartTime = float64(p.Info.Start.UnixMicro()) / 1000
 	}
 	tracks := newTracks(p, &one)
-	for _, t := range tracks {
-		if first := t.samples[0].Time; e.first == 0 || first < e.first {
+	for i, t := range tracks {
+		if first := t.samples[0].Time; i == 0 || first < e.first {
 			e.first = first
 		}
 	}

@@ -17,6 +17,7 @@ import (
 	"time"
 	"unicode"
 
+	"github.com/google/go-cmp/cmp"
 	pprof "github.com/google/pprof/profile"
 
 	"github.com/bperf/bperf/internal/printable"
@@ -155,6 +156,22 @@ func TestCompared(t *testing.T) {
 			t.Fatal(err)
 		}
 		golden.Compare(t, filepath.Join("testdata", "diff.txt"), got.String())
+	})
+	t.Run("letters of several bytes", func(t *testing.T) {
+		var got bytes.Buffer
+		p := oneSample("größenänderung", 0, "count")
+		if err := WriteDiff(&got, p, p, &Options{}); err != nil {
+			t.Fatal(err)
+		}
+		want := strings.Join([]string{
+			"# Event 'event'", "#",
+			"# Baseline  Delta Abs  Shared Object   Symbol  ",
+			"# ........  .........  ..............  ........", "#",
+			"   100.00%     +0.00%  größenänderung  [.] work", "",
+		}, "\n")
+		if diff := cmp.Diff(want, got.String()); diff != "" {
+			t.Errorf("-want +got:\n%s", diff)
+		}
 	})
 	t.Run("flame graph", func(t *testing.T) {
 		var got bytes.Buffer
@@ -365,6 +382,56 @@ func TestSums(t *testing.T) {
 			t.Errorf("sum %d, want %d", root.value, want)
 		}
 	})
+}
+
+// oneSample returns a profile with one sample of 2000 in a function of a module.
+func oneSample(module string, time int64, unit string) *profile.Profile {
+	p := profile.New(profile.TID | profile.Time)
+	p.Events = []profile.Event{{Name: "event", Unit: unit}}
+	addSample(p, module, 1, time)
+	return p
+}
+
+func addSample(p *profile.Profile, module string, tid int32, time int64) {
+	id := p.Strings.ID
+	m := p.Modules.ID(profile.Module{Name: id(module), Path: id(module)})
+	leaf := p.Frame(profile.Frame{Function: p.Functions.ID(profile.Function{Name: id("work"), Module: m}), Module: m, Kind: profile.User})
+	p.Add(profile.Sample{Labels: p.Label(profile.Labels{TID: tid}), Leaf: leaf, Time: time, Count: 1, Value: 2000})
+}
+
+// TestTopUnits expects the sum of each event in its unit.
+func TestTopUnits(t *testing.T) {
+	for unit, want := range map[string]string{
+		"ns": "event: 1 samples, 0.000 s\n", "bytes": "event: 1 samples, 2000 bytes\n",
+		"count": "event: 1 samples, 2000 events\n", "": "event: 1 samples, 2000 events\n",
+	} {
+		var got bytes.Buffer
+		if err := WriteTop(&got, oneSample("program", 0, unit), &Options{}, 0); err != nil {
+			t.Fatal(err)
+		}
+		if got.String() != want {
+			t.Errorf("unit %q: got %q, want %q", unit, &got, want)
+		}
+	}
+}
+
+// TestFirefoxStartsAtZero expects times since the earliest sample, even if that has the time 0.
+func TestFirefoxStartsAtZero(t *testing.T) {
+	p := oneSample("program", 0, "ns")
+	addSample(p, "program", 1, 1e6) // threads with larger values come first
+	addSample(p, "program", 2, 5e6)
+	var out bytes.Buffer
+	var file firefox
+	if err := errors.Join(WriteFirefox(&out, p, &Options{}), json.Unmarshal(out.Bytes(), &file)); err != nil {
+		t.Fatal(err)
+	}
+	times := map[int32][]float64{}
+	for _, thread := range file.Threads {
+		times[thread.TID] = thread.Samples.Time
+	}
+	if diff := cmp.Diff(map[int32][]float64{1: {0, 1}, 2: {5}}, times); diff != "" {
+		t.Errorf("times in ms (-want +got):\n%s", diff)
+	}
 }
 
 // checkFirefox checks that the tables have the length that they state, and that references between them are valid.

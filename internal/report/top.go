@@ -98,10 +98,13 @@ func (t *table) writeTop(w *bufio.Writer, most int) {
 
 // amount formats a value with its unit; times are in seconds.
 func amount(v uint64, unit string) string {
-	if unit == "ns" {
+	switch unit {
+	case "ns":
 		return fmt.Sprintf("%.3f s", float64(v)/1e9)
+	case "", "count":
+		return fmt.Sprint(v, " events")
 	}
-	return fmt.Sprint(v, " events")
+	return fmt.Sprint(v, " ", printable.Text(unit))
 }
 
 // bar returns a bar for a share of the whole, to an eighth of a character.
