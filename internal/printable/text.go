@@ -1,4 +1,4 @@
-// Package printable makes text from untrusted sources safe to print in lines and on terminals.
+// Package printable makes text from untrusted sources safe to print in lines and on terminals, and aligns it in columns.
 package printable
 
 import (

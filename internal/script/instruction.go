@@ -1,6 +1,7 @@
 package script
 
 import (
+	"encoding/hex"
 	"strconv"
 
 	"github.com/bperf/bperf/internal/replay"
@@ -28,8 +29,8 @@ func (t *text) instruction(item *replay.Item, fields field, out []byte) []byte {
 	}
 	if fields&fieldInstruction != 0 && len(code) > 0 {
 		out = append(out, " insn:"...)
-		for _, b := range code {
-			out = append(out, ' ', hexDigits[b>>4], hexDigits[b&15])
+		for i := range code {
+			out = hex.AppendEncode(append(out, ' '), code[i:i+1])
 		}
 	}
 	t.insns[kind].put(l.Index, out[start:])

@@ -69,7 +69,7 @@ func (t *text) sample(item *replay.Item, out []byte) []byte {
 	s := item.Sample
 	out = t.start(item, fields, &s.SampleID, out)
 	if fields&fieldPeriod != 0 {
-		out = append(appendPadded(out, replay.Period(item), 10), ' ')
+		out = append(appendUint(out, replay.Period(item), 10), ' ')
 	}
 	if fields&fieldEventName != 0 {
 		name := "[unknown]"
@@ -141,14 +141,14 @@ func (t *text) start(item *replay.Item, fields field, id *perfdata.SampleID, out
 	}
 	switch {
 	case fields&fieldPID != 0 && fields&fieldTID != 0:
-		out = append(appendRightInt(out, int64(id.PID), 5), '/')
+		out = append(appendInt(out, int64(id.PID), 5), '/')
 		start := len(out)
-		out = appendLeft(strconv.AppendInt(out, int64(id.TID), 10), start, 5)
+		out = printable.AlignLeft(strconv.AppendInt(out, int64(id.TID), 10), start, 5)
 		out = append(out, ' ')
 	case fields&fieldPID != 0:
-		out = append(appendRightInt(out, int64(id.PID), 5), ' ')
+		out = append(appendInt(out, int64(id.PID), 5), ' ')
 	case fields&fieldTID != 0:
-		out = append(appendRightInt(out, int64(id.TID), 5), ' ')
+		out = append(appendInt(out, int64(id.TID), 5), ' ')
 	}
 	if fields&fieldCPU != 0 {
 		out = append(out, '[')
@@ -177,7 +177,7 @@ func (t *text) time(item *replay.Item, time uint64, out []byte) []byte {
 		time -= min(time, item.Previous) // Previous is later if this sample waited for the rest of its callchain
 	}
 	if t.o.Nanos {
-		out = appendPadded(out, time/1e9, 5)
+		out = appendUint(out, time/1e9, 5)
 		out = append(out, '.')
 		return append(appendZeros(out, time%1e9, 9), ": "...)
 	}
@@ -185,7 +185,7 @@ func (t *text) time(item *replay.Item, time uint64, out []byte) []byte {
 	out = strconv.AppendUint(out, time/1e9, 10)
 	out = append(out, '.')
 	out = appendZeros(out, time%1e9/1000, 6)
-	return append(shiftRight(out, start, 12), ": "...)
+	return append(printable.AlignRight(out, start, 12), ": "...)
 }
 
 func appendMisc(out []byte, item *replay.Item) []byte {
@@ -208,7 +208,7 @@ func appendMisc(out []byte, item *replay.Item) []byte {
 		out = appendIf(out, item.Misc&perfdata.MiscSwitchOut != 0, 'S')
 		out = appendIf(out, item.Misc&perfdata.MiscSwitchOut != 0 && item.Misc&perfdata.MiscSwitchOutPreempt != 0, 'p')
 	}
-	return appendLeft(out, start, 6)
+	return printable.AlignLeft(out, start, 6)
 }
 
 func appendIf(out []byte, is bool, c byte) []byte {

@@ -2,6 +2,8 @@ package script
 
 import (
 	"bytes"
+	"encoding/hex"
+	"fmt"
 	"slices"
 	"strconv"
 	"time"
@@ -45,13 +47,13 @@ func (t *text) memory(s *perfdata.Sample, fields field, out []byte) []byte {
 		weight = uint64(s.Weight.Var1())
 	}
 	if fields&fieldWeight != 0 {
-		out = appendPadded(out, weight, 16)
+		out = appendUint(out, weight, 16)
 	}
 	if fields&fieldInstructionLatency != 0 {
-		out = appendPadded(out, uint64(s.Weight.Var2()), 16)
+		out = appendUint(out, uint64(s.Weight.Var2()), 16)
 	}
 	if fields&fieldRetireLatency != 0 {
-		out = appendPadded(out, uint64(s.Weight.Var3()), 16)
+		out = appendUint(out, uint64(s.Weight.Var3()), 16)
 	}
 	return out
 }
@@ -191,16 +193,10 @@ func appendDump(out, raw []byte) []byte {
 		} else {
 			out = append(out, "                 "...)
 		}
-		out = append(out, ' ')
-		start := len(out)
-		out = appendHex(out, uint64(at), 4)
-		for i := start; i < len(out) && out[i] == ' '; i++ {
-			out[i] = '0'
-		}
-		out = append(out, ':')
+		out = fmt.Appendf(out, " %04x:", at)
 		for i := range each {
 			if i < len(line) {
-				out = append(out, ' ', hexDigits[line[i]>>4], hexDigits[line[i]&15])
+				out = hex.AppendEncode(append(out, ' '), line[i:i+1])
 			} else {
 				out = append(out, "   "...)
 			}

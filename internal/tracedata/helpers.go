@@ -1,6 +1,10 @@
 package tracedata
 
-import "strconv"
+import (
+	"encoding/hex"
+	"fmt"
+	"strconv"
+)
 
 // pair is a value and its name in __print_flags and __print_symbolic.
 type pair struct {
@@ -73,16 +77,14 @@ type hexNode struct {
 func (n hexNode) typ() ctype         { return typeText }
 func (n hexNode) num(*record) uint64 { return 0 }
 
-const hexDigits = "0123456789abcdef"
-
 func (n hexNode) text(r *record, out []byte) []byte {
 	b := bytesOf(r, n.of)
 	b = b[:min(uint64(len(b)), n.length.num(r))]
-	for i, c := range b {
+	for i := range b {
 		if i > 0 && n.blanks {
 			out = append(out, ' ')
 		}
-		out = append(out, hexDigits[c>>4], hexDigits[c&15])
+		out = hex.AppendEncode(out, b[i:i+1])
 	}
 	return out
 }
@@ -131,10 +133,7 @@ func (n bitmapNode) text(r *record, out []byte) []byte {
 			out, some = strconv.AppendUint(out, uint64(word), 16), true
 			continue
 		}
-		out = append(out, ',')
-		for shift := 28; shift >= 0; shift -= 4 {
-			out = append(out, hexDigits[word>>shift&15])
-		}
+		out = fmt.Appendf(out, ",%08x", word)
 	}
 	return out
 }

@@ -1,6 +1,7 @@
 package tracedata
 
 import (
+	"encoding/hex"
 	"net/netip"
 	"strconv"
 	"strings"
@@ -48,7 +49,7 @@ func (p *piece) appendMAC(b []byte, out []byte) []byte {
 	if len(b) < 6 {
 		return append(out, "INVALIDMAC"...)
 	}
-	for i, c := range b[:6] {
+	for i := range b[:6] {
 		if i > 0 && p.ext[0] == 'M' {
 			if strings.HasSuffix(p.ext, "F") {
 				out = append(out, '-')
@@ -56,7 +57,7 @@ func (p *piece) appendMAC(b []byte, out []byte) []byte {
 				out = append(out, ':')
 			}
 		}
-		out = append(out, hexDigits[c>>4], hexDigits[c&15])
+		out = hex.AppendEncode(out, b[i:i+1])
 	}
 	return out
 }
@@ -127,11 +128,11 @@ func appendIPv6(b []byte, plain, compressed bool, out []byte) []byte {
 	if compressed && !plain {
 		return netip.AddrFrom16([16]byte(b[:16])).AppendTo(out)
 	}
-	for i, c := range b[:16] {
+	for i := range b[:16] {
 		if i > 0 && i%2 == 0 && !plain {
 			out = append(out, ':')
 		}
-		out = append(out, hexDigits[c>>4], hexDigits[c&15])
+		out = hex.AppendEncode(out, b[i:i+1])
 	}
 	return out
 }
@@ -150,7 +151,7 @@ func (p *piece) appendUUID(b []byte, out []byte) []byte {
 		if i == 4 || i == 6 || i == 8 || i == 10 {
 			out = append(out, '-')
 		}
-		out = append(out, hexDigits[b[at]>>4], hexDigits[b[at]&15])
+		out = hex.AppendEncode(out, b[at:at+1])
 	}
 	if strings.HasSuffix(p.ext, "B") || strings.HasSuffix(p.ext, "L") {
 		for i, c := range out[start:] {

@@ -1,6 +1,11 @@
 package tracedata
 
-import "strconv"
+import (
+	"encoding/hex"
+	"strconv"
+
+	"github.com/bperf/bperf/internal/printable"
+)
 
 // Resolve returns the kernel function at an address.
 type Resolve func(addr uint64) (name string, offset uint64, ok bool)
@@ -42,11 +47,11 @@ func (f *Format) AppendValue(out []byte, field *Field, b []byte) []byte {
 			return append(out, text...)
 		}
 		out = append(out, "ARRAY["...)
-		for i, c := range b {
+		for i := range b {
 			if i > 0 {
 				out = append(out, ", "...)
 			}
-			out = append(out, hexDigits[c>>4], hexDigits[c&15])
+			out = hex.AppendEncode(out, b[i:i+1])
 		}
 		return append(out, ']')
 	}
@@ -60,7 +65,7 @@ func (f *Format) AppendValue(out []byte, field *Field, b []byte) []byte {
 		start := len(out)
 		out = strconv.AppendInt(out, int64(v), 10)
 		if field.Size == 2 {
-			out = pad(out, start, 2, false)
+			out = printable.AlignRight(out, start, 2)
 		}
 		return out
 	}

@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
+
+	"github.com/bperf/bperf/internal/printable"
 )
 
 // piece is a part of a print format: literal text, and a verb with its argument.
@@ -164,25 +166,10 @@ func (p *piece) append(r *record, out []byte) []byte {
 	default:
 		out = p.appendNumber(r, out, width, precision)
 	}
-	return pad(out, start, width, minus)
-}
-
-// pad adds spaces to the text from start on until it has the given width: after the text if left is set, otherwise before it.
-func pad(out []byte, start, width int, left bool) []byte {
-	missing := width - (len(out) - start)
-	if missing <= 0 {
-		return out
+	if minus {
+		return printable.AlignLeft(out, start, width)
 	}
-	for range missing {
-		out = append(out, ' ')
-	}
-	if !left {
-		copy(out[start+missing:], out[start:len(out)-missing])
-		for i := range missing {
-			out[start+i] = ' '
-		}
-	}
-	return out
+	return printable.AlignRight(out, start, width)
 }
 
 func (p *piece) appendNumber(r *record, out []byte, width, precision int) []byte {
