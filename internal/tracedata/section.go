@@ -12,9 +12,7 @@ import (
 type Data struct {
 	Version  string // of trace.dat: "0.5", "0.6"
 	Order    binary.ByteOrder
-	LongSize int // bytes of a long
-	PageSize int
-	Comms    map[int32]string  // names of threads by TID
+	LongSize int               // bytes of a long
 	Strings  map[uint64]string // strings of trace_printk and the like, by their address in the kernel
 	Bad      []error           // errors of formats that cannot be read
 
@@ -30,7 +28,7 @@ func Parse(b []byte) (*Data, error) {
 	if !bytes.Equal(r.take(uint64(len(magic))), magic) {
 		return nil, fmt.Errorf("tracing data: it begins with %q, not with %q", b[:min(len(b), len(magic))], magic)
 	}
-	d := &Data{Order: binary.LittleEndian, Comms: map[int32]string{}, Strings: map[uint64]string{}, byID: map[uint64]*Format{}}
+	d := &Data{Order: binary.LittleEndian, Strings: map[uint64]string{}, byID: map[uint64]*Format{}}
 	d.Version = r.text()
 	head := r.take(2)
 	if r.err == nil && head[0] != 0 {
@@ -40,7 +38,7 @@ func Parse(b []byte) (*Data, error) {
 	if r.err == nil {
 		d.LongSize = int(head[1])
 	}
-	d.PageSize = int(r.u32())
+	r.u32() // page size
 	r.section("header_page")
 	r.section("header_event")
 	for range r.count(8) {
@@ -55,7 +53,7 @@ func Parse(b []byte) (*Data, error) {
 	r.take(uint64(r.u32())) // kallsyms
 	d.addStrings(r.take(uint64(r.u32())))
 	if d.Version >= "0.6" {
-		d.addComms(r.take(r.u64()))
+		r.take(r.u64()) // saved_cmdlines: names of threads
 	}
 	if r.err != nil {
 		return d, fmt.Errorf("tracing data: %w", r.err)
@@ -94,16 +92,6 @@ func (d *Data) addStrings(b []byte) {
 			continue
 		}
 		d.Strings[n] = unescape(strings.TrimSuffix(strings.TrimPrefix(text, `"`), `"`))
-	}
-}
-
-// addComms reads tracefs' saved_cmdlines: TID COMM.
-func (d *Data) addComms(b []byte) {
-	for line := range strings.Lines(string(b)) {
-		id, comm, ok := strings.Cut(strings.TrimSuffix(line, "\n"), " ")
-		if n, err := strconv.ParseInt(id, 10, 32); ok && err == nil {
-			d.Comms[int32(n)] = comm
-		}
 	}
 }
 

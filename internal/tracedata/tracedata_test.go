@@ -108,8 +108,8 @@ func TestParse(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if len(d.byID) == 0 || len(d.Bad) != 0 || d.LongSize != 8 || d.PageSize != 4096 {
-		t.Errorf("%d formats, bad %v, long of %d, pages of %d", len(d.byID), d.Bad, d.LongSize, d.PageSize)
+	if len(d.byID) == 0 || len(d.Bad) != 0 || d.LongSize != 8 {
+		t.Errorf("%d formats, bad %v, long of %d", len(d.byID), d.Bad, d.LongSize)
 	}
 	for at := range min(len(b), 2000) {
 		if _, err := Parse(b[:at]); err == nil {
