@@ -47,6 +47,7 @@ const (
 	fieldFlags
 	fieldInstruction
 	fieldInstructionLength
+	// perf prints these for hardware traces, which bperf does not decode. They are accepted for perf's command lines and print nothing.
 	fieldCallIndent
 	fieldSynthetic
 )
@@ -288,7 +289,7 @@ func (s *Selection) withChains() {
 	}
 }
 
-// lines reports whether source lines are printed for any event.
-func (s *Selection) lines() bool {
-	return slices.ContainsFunc(s.fields[:], func(f field) bool { return f&fieldSourceLine != 0 })
+// prints reports whether a field is printed for any kind of events.
+func (s *Selection) prints(f field) bool {
+	return slices.ContainsFunc(s.fields[:], func(fields field) bool { return fields&f != 0 })
 }

@@ -12,7 +12,7 @@ import (
 // Print prints a recording from which no record was read yet. The statistics are valid even if it returns an error.
 func Print(w io.Writer, reader *perfdata.Reader, o Options, ro replay.Options) (replay.Stats, error) {
 	ro.Others = o.Records != Records{}
-	ro.Lines = o.Fields.lines() || o.JSON && !ro.NoInline // inlined functions are printed with file and line
+	ro.Lines = o.Fields.prints(fieldSourceLine) || o.JSON && !ro.NoInline // inlined functions are printed with file and line
 	r := replay.New(reader, ro)
 	defer r.Close()
 	p := &printer{replay: r, reader: reader, o: o, arch: reader.Features().Text(perfdata.FeatureArch), resolve: r.KernelFunction}
@@ -55,20 +55,11 @@ func (p *printer) fit() error {
 			return err
 		}
 	}
-	if kinds := s.fields; anyHas(kinds[:], fieldTimeOfDay) {
+	if s.prints(fieldTimeOfDay) {
 		if _, there := p.reader.Features().Raw(perfdata.FeatureClockData); !there {
 			return fmt.Errorf("fields: tod: the recording has no time of day; record it with -k CLOCK")
 		}
 	}
 	p.fields = s.fields
 	return nil
-}
-
-func anyHas(fields []field, f field) bool {
-	for _, has := range fields {
-		if has&f != 0 {
-			return true
-		}
-	}
-	return false
 }
