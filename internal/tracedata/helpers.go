@@ -14,13 +14,11 @@ type pair struct {
 
 // flagsNode is __print_flags: the names of the bits that are set.
 type flagsNode struct {
+	textNode
 	of        node
 	delimiter string
 	pairs     []pair
 }
-
-func (n flagsNode) typ() ctype         { return typeText }
-func (n flagsNode) num(*record) uint64 { return 0 }
 
 func (n flagsNode) text(r *record, out []byte) []byte {
 	v := n.of.num(r)
@@ -51,12 +49,10 @@ func (n flagsNode) text(r *record, out []byte) []byte {
 
 // symbolicNode is __print_symbolic: the name of a value.
 type symbolicNode struct {
+	textNode
 	of    node
 	pairs []pair
 }
-
-func (n symbolicNode) typ() ctype         { return typeText }
-func (n symbolicNode) num(*record) uint64 { return 0 }
 
 func (n symbolicNode) text(r *record, out []byte) []byte {
 	v := n.of.num(r)
@@ -70,12 +66,10 @@ func (n symbolicNode) text(r *record, out []byte) []byte {
 
 // hexNode is __print_hex and __print_hex_str: bytes, with blanks in between or without.
 type hexNode struct {
+	textNode
 	of, length node
 	blanks     bool
 }
-
-func (n hexNode) typ() ctype         { return typeText }
-func (n hexNode) num(*record) uint64 { return 0 }
 
 func (n hexNode) text(r *record, out []byte) []byte {
 	b := bytesOf(r, n.of)
@@ -97,10 +91,10 @@ func bytesOf(r *record, n node) []byte {
 }
 
 // arrayNode is __print_array.
-type arrayNode struct{ of, count, size node }
-
-func (n arrayNode) typ() ctype         { return typeText }
-func (n arrayNode) num(*record) uint64 { return 0 }
+type arrayNode struct {
+	textNode
+	of, count, size node
+}
 
 func (n arrayNode) text(r *record, out []byte) []byte {
 	b, count, size := bytesOf(r, n.of), n.count.num(r), n.size.num(r)
@@ -116,10 +110,10 @@ func (n arrayNode) text(r *record, out []byte) []byte {
 }
 
 // bitmapNode is __get_bitmask and __get_cpumask: in hexadecimal, with a comma after each 32 bits.
-type bitmapNode struct{ of fieldNode }
-
-func (n bitmapNode) typ() ctype         { return typeText }
-func (n bitmapNode) num(*record) uint64 { return 0 }
+type bitmapNode struct {
+	textNode
+	of fieldNode
+}
 
 func (n bitmapNode) text(r *record, out []byte) []byte {
 	b := n.of.bytes(r)

@@ -1,6 +1,7 @@
 package tracedata
 
 import (
+	"bytes"
 	"strconv"
 )
 
@@ -26,6 +27,12 @@ type texter interface {
 type byter interface {
 	bytes(r *record) []byte
 }
+
+// textNode is the part that expressions share whose value is a string without an address in the record.
+type textNode struct{}
+
+func (textNode) typ() ctype         { return typeText }
+func (textNode) num(*record) uint64 { return 0 }
 
 type constant struct {
 	value uint64
@@ -92,12 +99,8 @@ func (n fieldNode) text(r *record, out []byte) []byte {
 }
 
 func untilNUL(b []byte) []byte {
-	for i, c := range b {
-		if c == 0 {
-			return b[:i]
-		}
-	}
-	return b
+	before, _, _ := bytes.Cut(b, []byte{0})
+	return before
 }
 
 // lengthNode is __get_dynamic_array_len.
@@ -124,11 +127,7 @@ func (n indexNode) num(r *record) uint64 {
 }
 
 func (n indexNode) bytes(r *record) []byte {
-	base, ok := n.base.(byter)
-	if !ok {
-		return nil
-	}
-	b := base.bytes(r)
+	b := bytesOf(r, n.base)
 	at := uint64(0)
 	if n.index != nil {
 		at = n.index.num(r) * uint64(n.t.size)
@@ -149,12 +148,7 @@ func (n castNode) typ() ctype { return n.t }
 
 func (n castNode) num(r *record) uint64 { return n.t.convert(n.of.num(r)) }
 
-func (n castNode) bytes(r *record) []byte {
-	if b, ok := n.of.(byter); ok {
-		return b.bytes(r)
-	}
-	return nil
-}
+func (n castNode) bytes(r *record) []byte { return bytesOf(r, n.of) }
 
 func (n castNode) text(r *record, out []byte) []byte { return appendText(r, n.of, out) }
 

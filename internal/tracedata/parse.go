@@ -307,7 +307,7 @@ func (p *parser) call(name string) (node, error) {
 	case "__get_bitmask", "__get_rel_bitmask", "__get_cpumask", "__get_rel_cpumask":
 		var of fieldNode
 		of, err = p.named()
-		n = bitmapNode{of}
+		n = bitmapNode{of: of}
 	case "__print_flags", "__print_flags_u64":
 		n, err = p.flags()
 	case "__print_symbolic", "__print_symbolic_u64":
@@ -315,12 +315,12 @@ func (p *parser) call(name string) (node, error) {
 	case "__print_hex", "__print_hex_str":
 		var args []node
 		if args, err = p.arguments(2); err == nil {
-			n = hexNode{args[0], args[1], name == "__print_hex"}
+			n = hexNode{of: args[0], length: args[1], blanks: name == "__print_hex"}
 		}
 	case "__print_array":
 		var args []node
 		if args, err = p.arguments(3); err == nil {
-			n = arrayNode{args[0], args[1], args[2]}
+			n = arrayNode{of: args[0], count: args[1], size: args[2]}
 		}
 	case "__builtin_expect":
 		var args []node
@@ -370,7 +370,7 @@ func (p *parser) flags() (node, error) {
 		return nil, errors.New("the delimiter is no string")
 	}
 	pairs, err := p.pairs()
-	return flagsNode{of, delimiter.text, pairs}, err
+	return flagsNode{of: of, delimiter: delimiter.text, pairs: pairs}, err
 }
 
 func (p *parser) symbolic() (node, error) {
@@ -379,7 +379,7 @@ func (p *parser) symbolic() (node, error) {
 		return nil, err
 	}
 	pairs, err := p.pairs()
-	return symbolicNode{of, pairs}, err
+	return symbolicNode{of: of, pairs: pairs}, err
 }
 
 // pairs parses , { value, "name" } …
