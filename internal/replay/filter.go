@@ -6,38 +6,16 @@ import (
 	"github.com/bperf/bperf/perfdata"
 )
 
-type filter struct {
-	Filter
-	pids, tids map[int32]bool
-	comms      map[string]bool
-	any        bool // the filter is empty
-}
-
-func newFilter(f Filter) filter {
-	return filter{Filter: f, pids: set(f.PIDs), tids: set(f.TIDs), comms: set(f.Comms),
-		any: len(f.Times)+len(f.Comms)+len(f.PIDs)+len(f.TIDs)+len(f.CPUs) == 0}
-}
-
-func set[T comparable](list []T) map[T]bool {
-	m := map[T]bool{}
-	for _, v := range list {
-		m[v] = true
-	}
-	return m
-}
-
-func (f *filter) wants(s *perfdata.Sample, t *thread) bool {
+// wants reports whether a sample of a thread passes the filter.
+func (f *Filter) wants(s *perfdata.Sample, t *thread) bool {
+	inRange := func(r TimeRange) bool { return s.Time >= r.Start && s.Time <= r.End }
 	switch {
-	case f.any:
-		return true
-	case len(f.Times) > 0 && !f.inTime(s.Time):
-		return false
-	case len(f.pids) > 0 && !f.pids[t.PID], len(f.tids) > 0 && !f.tids[t.TID], len(f.comms) > 0 && !f.comms[t.Comm]:
+	case len(f.Times) > 0 && !slices.ContainsFunc(f.Times, inRange),
+		len(f.PIDs) > 0 && !slices.Contains(f.PIDs, t.PID),
+		len(f.TIDs) > 0 && !slices.Contains(f.TIDs, t.TID),
+		len(f.Comms) > 0 && !slices.Contains(f.Comms, t.Comm),
+		len(f.CPUs) > 0 && s.Fields.Has(perfdata.SampleCPU) && !slices.Contains(f.CPUs, int(s.CPU)):
 		return false
 	}
-	return len(f.CPUs) == 0 || !s.Fields.Has(perfdata.SampleCPU) || slices.Contains(f.CPUs, int(s.CPU))
-}
-
-func (f *filter) inTime(time uint64) bool {
-	return slices.ContainsFunc(f.Times, func(r TimeRange) bool { return time >= r.Start && time <= r.End })
+	return true
 }

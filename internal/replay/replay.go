@@ -48,7 +48,6 @@ type Replay struct {
 	options Options
 	machine *machine
 	stats   Stats
-	filter  filter
 	symbols *symbols
 
 	locations *locations
@@ -71,7 +70,7 @@ func New(reader *perfdata.Reader, o Options) *Replay {
 	if o.Allowance == nil {
 		o.Allowance = allowance.New(allowance.DefaultMemory)
 	}
-	r := &Replay{reader: reader, options: o, filter: newFilter(o.Filter), locations: &locations{}}
+	r := &Replay{reader: reader, options: o, locations: &locations{}}
 	r.sums.replay = r
 	r.symbols = &symbols{replay: r, problems: map[string]bool{}, known: map[uint64]*Symbol{}}
 	r.machine = newMachine(r.symbols)
@@ -207,7 +206,7 @@ func (r *Replay) next(record *perfdata.Record, items []Item) []Item {
 			readOffCPU(record, s, r.reader.ByteOrder())
 		}
 		t := m.thread(sampleThread(s))
-		if !r.filter.wants(s, t) {
+		if !r.options.Filter.wants(s, t) {
 			r.stats.Filtered++
 			return items
 		}

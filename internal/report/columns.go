@@ -20,8 +20,7 @@ type column struct {
 	share bool   // printed as a percentage
 	of    func(*value) uint64
 
-	sorting bool // rank is set
-	rank    int  // position of the column in the sort order of rows
+	rank int // position of the column in the sort order of rows
 }
 
 // values are the columns that are not keys.
@@ -78,20 +77,21 @@ func (o *Options) columns() ([]*column, error) {
 			return nil, err
 		}
 	}
-	rank := 0
+	var ranked []*column
+	rank := func(c *column) {
+		if !slices.Contains(ranked, c) {
+			c.rank, ranked = len(ranked), append(ranked, c)
+		}
+	}
 	for _, name := range sorts {
 		c, err := find(name, "sort key")
 		if err != nil {
 			return nil, err
 		}
-		if !c.sorting {
-			c.sorting, c.rank, rank = true, rank, rank+1
-		}
+		rank(c)
 	}
 	for _, c := range columns {
-		if !c.sorting {
-			c.sorting, c.rank, rank = true, rank, rank+1
-		}
+		rank(c)
 	}
 	return o.elide(columns), nil
 }
@@ -188,23 +188,23 @@ func (c *column) compareRows(t *table, a, b *row) int {
 
 // filter returns a function that reports whether a sample passes all filters of the options.
 func (o *Options) filter(p *profile.Profile) func(*profile.Sample) bool {
-	comms, dsos, symbols, programs := set(o.Comms), set(o.DSOs), set(o.Symbols), set(o.Programs)
 	programOf := func(f profile.FrameID) bool {
 		program := p.Programs.At(p.Functions.At(p.Frames()[f].Function).Program)
-		return program.ID != 0 && (programs[p.Strings.At(program.Name)] || programs[fmt.Sprint(program.ID)])
+		return program.ID != 0 && (slices.Contains(o.Programs, p.Strings.At(program.Name)) || slices.Contains(o.Programs, fmt.Sprint(program.ID)))
 	}
+	selects := func(names []string, name string) bool { return len(names) == 0 || slices.Contains(names, name) }
 	return func(s *profile.Sample) bool {
 		leaf := p.Frames()[s.Leaf]
-		if len(comms) > 0 && !comms[p.Strings.At(p.Labels()[s.Labels].Comm)] {
+		if !selects(o.Comms, p.Strings.At(p.Labels()[s.Labels].Comm)) {
 			return false
 		}
-		if module := p.Modules.At(leaf.Module); len(dsos) > 0 && !dsos[moduleName(p, &leaf)] && !dsos[p.Strings.At(module.Path)] {
+		if !selects(o.DSOs, moduleName(p, &leaf)) && !selects(o.DSOs, p.Strings.At(p.Modules.At(leaf.Module).Path)) {
 			return false
 		}
-		if len(symbols) > 0 && (leaf.Function == 0 || !symbols[p.Strings.At(p.Functions.At(leaf.Function).Name)]) {
+		if len(o.Symbols) > 0 && leaf.Function == 0 || !selects(o.Symbols, p.Strings.At(p.Functions.At(leaf.Function).Name)) {
 			return false
 		}
-		if len(programs) == 0 || programOf(s.Leaf) {
+		if len(o.Programs) == 0 || programOf(s.Leaf) {
 			return true
 		}
 		for f := range p.Stacks.Frames(s.Stack) {
@@ -214,12 +214,4 @@ func (o *Options) filter(p *profile.Profile) func(*profile.Sample) bool {
 		}
 		return false
 	}
-}
-
-func set(names []string) map[string]bool {
-	all := map[string]bool{}
-	for _, name := range names {
-		all[name] = true
-	}
-	return all
 }

@@ -3,6 +3,7 @@ package report
 import (
 	"bufio"
 	"io"
+	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -42,7 +43,7 @@ func WriteFolded(w io.Writer, p *profile.Profile, o *Options) error {
 		sums[string(line)] += s.Value
 	}
 	buffered := bufio.NewWriter(w)
-	for _, stack := range sortedKeys(sums) {
+	for _, stack := range slices.Sorted(maps.Keys(sums)) {
 		buffered.WriteString(stack + " " + strconv.FormatUint(sums[stack], 10) + "\n")
 	}
 	return buffered.Flush()
@@ -51,13 +52,4 @@ func WriteFolded(w io.Writer, p *profile.Profile, o *Options) error {
 // foldedName replaces the characters that separate names in folded stacks.
 func foldedName(name string) string {
 	return strings.ReplaceAll(printable.Text(name), ";", ":")
-}
-
-func sortedKeys[V any](m map[string]V) []string {
-	keys := make([]string, 0, len(m))
-	for k := range m {
-		keys = append(keys, k)
-	}
-	slices.Sort(keys)
-	return keys
 }

@@ -1,6 +1,7 @@
 package report
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strconv"
@@ -117,8 +118,7 @@ func (c *callPrinter) printBranches(calls []*branch, base uint64, bars []bool) {
 		if i == len(calls)-1 && !rest {
 			below[level] = false
 		}
-		c.printBars(bars)
-		c.w.WriteString("\n")
+		c.printEntry(bars, "", "")
 		for j, f := range b.frames {
 			value := ""
 			if j == 0 {
@@ -141,28 +141,16 @@ func (c *callPrinter) printBranches(calls []*branch, base uint64, bars []bool) {
 	}
 }
 
-// printBars prints the vertical lines that continue.
-func (c *callPrinter) printBars(bars []bool) {
+// printEntry prints a line: the vertical lines that continue, and one frame of a branch. Only the first frame has a value.
+func (c *callPrinter) printEntry(bars []bool, value, name string) {
 	c.w.WriteString(margin + c.indent)
-	for _, bar := range bars {
-		if bar {
-			c.w.WriteString("|          ")
-		} else {
-			c.w.WriteString("           ")
-		}
-	}
-}
-
-// printEntry prints one frame of a branch. Only the first frame has a value.
-func (c *callPrinter) printEntry(below []bool, value, name string) {
-	c.w.WriteString(margin + c.indent)
-	for i, bar := range below {
+	for i, bar := range bars {
 		if bar {
 			c.w.WriteString("|")
 		} else {
 			c.w.WriteString(" ")
 		}
-		if value != "" && i == len(below)-1 {
+		if value != "" && i == len(bars)-1 {
 			c.w.WriteString(value)
 		} else {
 			c.w.WriteString("          ")
@@ -197,15 +185,7 @@ func (c *callPrinter) stacks(r *row) []listed {
 	for _, b := range r.calls {
 		collect(b, nil)
 	}
-	slices.SortStableFunc(all, func(a, b listed) int {
-		switch {
-		case a.ending.value > b.ending.value:
-			return -1
-		case a.ending.value < b.ending.value:
-			return 1
-		}
-		return 0
-	})
+	slices.SortStableFunc(all, func(a, b listed) int { return cmp.Compare(b.ending.value, a.ending.value) })
 	if c.o.CallGraph.Lines > 0 {
 		all = all[:min(len(all), c.o.CallGraph.Lines)]
 	}
