@@ -23,8 +23,8 @@ type owner struct {
 	path  string // path of the file; empty for memory without one
 }
 
-// place is how to reach a file that a living process has mapped.
-type place struct {
+// liveFile is how to reach a file that a living process has mapped.
+type liveFile struct {
 	root   string // root directory of the process, as this process sees it
 	mapped string // path that object.MappedFile returns
 }
@@ -119,15 +119,15 @@ func (l *liveMaps) of(pid int32) []codeMapping {
 	return m.code
 }
 
-// find returns the place of the owner's mapping. It returns false if the process is gone, or if another process has its ID by now, perhaps
+// find returns the file of the owner's mapping. It returns false if the process is gone, or if another process has its ID by now, perhaps
 // because the recording is of another machine: such a process does not have the same mapping.
-func (l *liveMaps) find(o owner) (place, bool) {
+func (l *liveMaps) find(o owner) (liveFile, bool) {
 	code := l.of(o.pid)
 	i := sort.Search(len(code), func(i int) bool { return code[i].end > o.start })
 	if i == len(code) || !o.is(&code[i]) {
-		return place{}, false
+		return liveFile{}, false
 	}
-	return place{
+	return liveFile{
 		root:   filepath.Join("/proc", strconv.Itoa(int(o.pid)), "root"),
 		mapped: object.MappedFile(o.pid, code[i].start, code[i].end),
 	}, true

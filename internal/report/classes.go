@@ -63,29 +63,29 @@ func newClasses(t *table) *classes {
 	return c
 }
 
-// place returns the values that a sample's keys are computed from. position is the sample's index in Profile.Samples.
-func (c *classes) place(position int) place {
-	p, s := c.t.p, &c.t.p.Samples()[position]
-	at := place{labels: p.Labels()[s.Labels], frame: p.Frames()[s.Leaf], leaf: p.Frames()[s.Leaf], target: p.Frames()[s.Target]}
+// propertiesOf returns the properties of the sample with an index in Profile.Samples.
+func (c *classes) propertiesOf(sample int) properties {
+	p, s := c.t.p, &c.t.p.Samples()[sample]
+	all := properties{labels: p.Labels()[s.Labels], frame: p.Frames()[s.Leaf], leaf: p.Frames()[s.Leaf], target: p.Frames()[s.Target]}
 	quantum := c.t.o.TimeQuantum
 	if quantum == 0 {
 		quantum = 100e6
 	}
-	at.time = s.Time / quantum * quantum
+	all.time = s.Time / quantum * quantum
 	if c.parent != nil {
-		at.parent = c.parent(s.Stack)
+		all.parent = c.parent(s.Stack)
 	}
-	return at
+	return all
 }
 
 // ofSample returns the class of a sample by all keys except those of its frame.
-func (c *classes) ofSample(position int) uint32 {
-	labels := c.t.p.Samples()[position].Labels
+func (c *classes) ofSample(sample int) uint32 {
+	labels := c.t.p.Samples()[sample].Labels
 	if !c.ofSamples && c.byLabels[labels] != 0 {
 		return c.byLabels[labels] - 1
 	}
-	at := c.place(position)
-	class := c.classify(&c.samples, &at, func(s scope) bool { return s != ofFrame })
+	of := c.propertiesOf(sample)
+	class := c.classify(&c.samples, &of, func(s scope) bool { return s != ofFrame })
 	c.byLabels[labels] = class + 1
 	return class
 }
@@ -93,20 +93,20 @@ func (c *classes) ofSample(position int) uint32 {
 // ofFrame returns the class of a frame by the keys of frames.
 func (c *classes) ofFrame(id profile.FrameID) uint32 {
 	if c.byFrame[id] == 0 {
-		at := place{frame: c.t.p.Frames()[id]}
-		c.byFrame[id] = 1 + c.classify(&c.frames, &at, func(s scope) bool { return s == ofFrame })
+		of := properties{frame: c.t.p.Frames()[id]}
+		c.byFrame[id] = 1 + c.classify(&c.frames, &of, func(s scope) bool { return s == ofFrame })
 	}
 	return c.byFrame[id] - 1
 }
 
-func (c *classes) classify(to *classifier, at *place, wanted func(scope) bool) uint32 {
+func (c *classes) classify(to *classifier, of *properties, wanted func(scope) bool) uint32 {
 	to.buffer = to.buffer[:0]
 	for _, column := range c.t.columns {
 		if column.key == nil || !wanted(column.key.scope) {
 			continue
 		}
 		begin := len(to.buffer)
-		to.buffer = column.key.identity(c.t.p, to.buffer, at)
+		to.buffer = column.key.identity(c.t.p, to.buffer, of)
 		to.buffer = binary.LittleEndian.AppendUint32(to.buffer, uint32(len(to.buffer)-begin))
 	}
 	return to.class()

@@ -164,9 +164,9 @@ func (o *Options) elide(columns []*column) []*column {
 func (c *column) compareRows(t *table, a, b *row) int {
 	if c.key != nil {
 		if c.key.compare != nil {
-			return c.key.compare(t.p, &a.place, &b.place)
+			return c.key.compare(t.p, &a.properties, &b.properties)
 		}
-		return cmp.Compare(c.key.text(t.p, &a.place, 0), c.key.text(t.p, &b.place, 0))
+		return cmp.Compare(c.key.text(t.p, &a.properties, 0), c.key.text(t.p, &b.properties, 0))
 	}
 	for i := range a.values {
 		if order := cmp.Compare(c.of(&b.values[i]), c.of(&a.values[i])); order != 0 {

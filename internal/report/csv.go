@@ -52,7 +52,7 @@ func (t *table) record(r *row) []string {
 	var fields []string
 	for _, column := range t.columns {
 		if column.key != nil {
-			fields = append(fields, printable.Text(column.key.text(t.p, &r.place, 0)))
+			fields = append(fields, printable.Text(column.key.text(t.p, &r.properties, 0)))
 			continue
 		}
 		for i := range t.events {

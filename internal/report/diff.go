@@ -76,7 +76,7 @@ func differences(before, now *table) []*difference {
 		var keys []string
 		for _, c := range t.columns {
 			if c.key != nil {
-				keys = append(keys, c.key.text(t.p, &r.place, 0))
+				keys = append(keys, c.key.text(t.p, &r.properties, 0))
 			}
 		}
 		joined := strings.Join(keys, "\x00")

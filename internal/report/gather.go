@@ -64,11 +64,11 @@ func newGatherer(t *table, rows rowMap, c *classes, position int) *gatherer {
 	return g
 }
 
-// gather adds samples of one class. positions are their indexes in Profile.Samples.
-func (g *gatherer) gather(class uint32, positions []int) {
+// gather adds samples of one class, by their indexes in Profile.Samples.
+func (g *gatherer) gather(class uint32, chosen []int) {
 	samples := g.t.p.Samples()
 	selves := map[*row][]int{} // each row's samples in its own code, for its call tree
-	for _, i := range positions {
+	for _, i := range chosen {
 		s := &samples[i]
 		r := g.row(class, s.Leaf, i)
 		v := &r.values[g.position]
@@ -89,7 +89,7 @@ func (g *gatherer) gather(class uint32, positions []int) {
 	}
 	if g.t.o.Children {
 		g.addCallers(class)
-		for _, i := range positions {
+		for _, i := range chosen {
 			r := g.row(class, samples[i].Leaf, i)
 			r.depth = max(r.depth, int(g.nodes[samples[i].Stack].depth))
 		}
@@ -113,22 +113,22 @@ func (v *value) addKind(k profile.Kind, amount uint64) {
 	}
 }
 
-// row returns the row of a frame in samples of a class. A new row gets the keys of the sample at position.
-func (g *gatherer) row(class uint32, frame profile.FrameID, position int) *row {
+// row returns the row of a frame in samples of a class. A new row gets the properties of the sample.
+func (g *gatherer) row(class uint32, frame profile.FrameID, sample int) *row {
 	of := g.classes.ofFrame(frame)
 	g.ensure(of)
 	r := g.rowOf[of]
 	if r == nil {
 		r = g.rows[rowKey{class, of}]
 		if r == nil {
-			r = &row{place: g.classes.place(position), values: make([]value, len(g.t.events)), first: math.MaxInt64}
+			r = &row{properties: g.classes.propertiesOf(sample), values: make([]value, len(g.t.events)), first: math.MaxInt64}
 			r.frame = g.t.p.Frames()[frame]
 			g.rows[rowKey{class, of}] = r
 		}
 		g.rowOf[of] = r
 		g.touched = append(g.touched, of)
 	}
-	if s := &g.t.p.Samples()[position]; s.First < r.first && g.position == 0 {
+	if s := &g.t.p.Samples()[sample]; s.First < r.first && g.position == 0 {
 		r.first, r.thread = s.First, s.Thread
 	}
 	return r
@@ -146,13 +146,13 @@ func (g *gatherer) onStack(s *profile.Sample) bool {
 }
 
 // use adds a sample to the node of its stack and marks the node and its callers as used.
-func (g *gatherer) use(s *profile.Sample, position int) {
+func (g *gatherer) use(s *profile.Sample, index int) {
 	if s.Stack == 0 || g.nodes == nil {
 		return
 	}
 	n := &g.nodes[s.Stack]
 	n.add(sum{s.Count, s.Value})
-	g.earlier(n, int32(position)+1)
+	g.earlier(n, int32(index)+1)
 	for id := s.Stack; id != 0 && !g.nodes[id].used; id = g.t.p.Stacks.At(id).Caller {
 		g.nodes[id].used = true
 		g.used = append(g.used, id)

@@ -105,8 +105,8 @@ type jsonFrame struct {
 
 func (t *table) json() jsonTable {
 	object := jsonTable{Rows: []jsonRow{}}
-	for i, position := range t.events {
-		e := t.p.Events[position]
+	for i, event := range t.events {
+		e := t.p.Events[event]
 		object.Events = append(object.Events, jsonEvent{e.Name, e.Unit, t.totals[i].samples, t.totals[i].value})
 	}
 	for _, r := range t.rows {
@@ -116,7 +116,7 @@ func (t *table) json() jsonTable {
 		line := jsonRow{Keys: map[string]string{}, Calls: t.jsonCalls(r.calls)}
 		for _, c := range t.columns {
 			if c.key != nil {
-				line.Keys[c.name] = c.key.text(t.p, &r.place, 0)
+				line.Keys[c.name] = c.key.text(t.p, &r.properties, 0)
 			}
 		}
 		for i, v := range r.values {

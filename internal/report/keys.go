@@ -12,8 +12,8 @@ import (
 	"github.com/bperf/bperf/internal/profile"
 )
 
-// place holds the values that a row's keys are computed from. They come from the first sample of the row.
-type place struct {
+// properties are what keys are computed from. Those of a row come from its first sample.
+type properties struct {
 	labels profile.Labels
 	time   int64
 	parent profile.FunctionID
@@ -40,10 +40,10 @@ type key struct {
 	needs profile.Keys
 
 	// identity appends bytes that are equal for all samples of a row.
-	identity func(p *profile.Profile, b []byte, at *place) []byte
-	text     func(p *profile.Profile, at *place, width int) string
+	identity func(p *profile.Profile, b []byte, of *properties) []byte
+	text     func(p *profile.Profile, of *properties, width int) string
 	// compare orders rows of equal values. If it is nil, rows are ordered by text.
-	compare func(p *profile.Profile, a, b *place) int
+	compare func(p *profile.Profile, a, b *properties) int
 }
 
 // Keys returns the names of the keys that can distinguish rows.
@@ -73,103 +73,105 @@ func (o *Options) findKey(name string) (*key, bool) {
 var keys = []*key{
 	{
 		name: "comm", title: "Command", needs: profile.Comm,
-		identity: func(_ *profile.Profile, b []byte, at *place) []byte { return number(b, at.labels.Comm) },
-		text:     func(p *profile.Profile, at *place, _ int) string { return p.Strings.At(at.labels.Comm) },
+		identity: func(_ *profile.Profile, b []byte, of *properties) []byte { return number(b, of.labels.Comm) },
+		text:     func(p *profile.Profile, of *properties, _ int) string { return p.Strings.At(of.labels.Comm) },
 	},
-	dsoKey("dso", "Shared Object", ofFrame, func(at *place) *profile.Frame { return &at.frame }),
-	symbolKey("symbol", "Symbol", ofFrame, func(at *place) *profile.Frame { return &at.frame }),
+	dsoKey("dso", "Shared Object", ofFrame, func(of *properties) *profile.Frame { return &of.frame }),
+	symbolKey("symbol", "Symbol", ofFrame, func(of *properties) *profile.Frame { return &of.frame }),
 	threadKey("pid", "    Pid:Command"),
 	threadKey("tid", "    Tid:Command"),
 	{
 		name: "tgid", title: "   Tgid:Command", needs: profile.PID | profile.Comm,
-		identity: func(_ *profile.Profile, b []byte, at *place) []byte { return number(b, at.labels.PID) },
-		text: func(p *profile.Profile, at *place, _ int) string {
-			return fmt.Sprintf("%7d:%s", at.labels.PID, p.Strings.At(at.labels.Comm))
+		identity: func(_ *profile.Profile, b []byte, of *properties) []byte { return number(b, of.labels.PID) },
+		text: func(p *profile.Profile, of *properties, _ int) string {
+			return fmt.Sprintf("%7d:%s", of.labels.PID, p.Strings.At(of.labels.Comm))
 		},
-		compare: func(_ *profile.Profile, a, b *place) int { return cmp.Compare(a.labels.PID, b.labels.PID) },
+		compare: func(_ *profile.Profile, a, b *properties) int { return cmp.Compare(a.labels.PID, b.labels.PID) },
 	},
 	{
 		name: "cpu", title: "CPU", needs: profile.CPU, width: 3,
-		identity: func(_ *profile.Profile, b []byte, at *place) []byte { return number(b, at.labels.CPU) },
-		text: func(_ *profile.Profile, at *place, width int) string {
-			return fmt.Sprintf("%0*d", width, at.labels.CPU)
+		identity: func(_ *profile.Profile, b []byte, of *properties) []byte { return number(b, of.labels.CPU) },
+		text: func(_ *profile.Profile, of *properties, width int) string {
+			return fmt.Sprintf("%0*d", width, of.labels.CPU)
 		},
-		compare: func(_ *profile.Profile, a, b *place) int { return cmp.Compare(a.labels.CPU, b.labels.CPU) },
+		compare: func(_ *profile.Profile, a, b *properties) int { return cmp.Compare(a.labels.CPU, b.labels.CPU) },
 	},
 	{
 		name: "cgroup", title: "Cgroup", needs: profile.Cgroup, width: 6,
-		identity: func(_ *profile.Profile, b []byte, at *place) []byte { return number(b, at.labels.Cgroup) },
-		text: func(p *profile.Profile, at *place, _ int) string {
-			return cmp.Or(p.Strings.At(at.labels.Cgroup), "N/A")
+		identity: func(_ *profile.Profile, b []byte, of *properties) []byte { return number(b, of.labels.Cgroup) },
+		text: func(p *profile.Profile, of *properties, _ int) string {
+			return cmp.Or(p.Strings.At(of.labels.Cgroup), "N/A")
 		},
 	},
 	{
 		name: "time", title: "Time", needs: profile.Time, scope: ofSample, width: 12,
-		identity: func(_ *profile.Profile, b []byte, at *place) []byte { return number(b, at.time) },
-		text: func(_ *profile.Profile, at *place, _ int) string {
-			return fmt.Sprintf("%d.%06d", at.time/1e9, at.time%1e9/1e3)
+		identity: func(_ *profile.Profile, b []byte, of *properties) []byte { return number(b, of.time) },
+		text: func(_ *profile.Profile, of *properties, _ int) string {
+			return fmt.Sprintf("%d.%06d", of.time/1e9, of.time%1e9/1e3)
 		},
-		compare: func(_ *profile.Profile, a, b *place) int { return cmp.Compare(a.time, b.time) },
+		compare: func(_ *profile.Profile, a, b *properties) int { return cmp.Compare(a.time, b.time) },
 	},
 	{
 		name: "parent", title: "Parent symbol", scope: ofSample,
-		identity: func(_ *profile.Profile, b []byte, at *place) []byte { return number(b, at.parent) },
-		text: func(p *profile.Profile, at *place, _ int) string {
-			return cmp.Or(p.Strings.At(p.Functions.At(at.parent).Name), "[other]")
+		identity: func(_ *profile.Profile, b []byte, of *properties) []byte { return number(b, of.parent) },
+		text: func(p *profile.Profile, of *properties, _ int) string {
+			return cmp.Or(p.Strings.At(p.Functions.At(of.parent).Name), "[other]")
 		},
 	},
 	{
 		name: "prog", title: "BPF Program", scope: ofFrame,
-		identity: func(p *profile.Profile, b []byte, at *place) []byte {
-			return number(b, p.Functions.At(at.frame.Function).Program)
+		identity: func(p *profile.Profile, b []byte, of *properties) []byte {
+			return number(b, p.Functions.At(of.frame.Function).Program)
 		},
-		text: func(p *profile.Profile, at *place, _ int) string {
-			program := p.Programs.At(p.Functions.At(at.frame.Function).Program)
+		text: func(p *profile.Profile, of *properties, _ int) string {
+			program := p.Programs.At(p.Functions.At(of.frame.Function).Program)
 			if program.ID == 0 {
 				return "-"
 			}
 			return fmt.Sprintf("%d %s", program.ID, p.Strings.At(program.Name))
 		},
-		compare: func(p *profile.Profile, a, b *place) int {
+		compare: func(p *profile.Profile, a, b *properties) int {
 			return cmp.Compare(p.Programs.At(p.Functions.At(a.frame.Function).Program).ID, p.Programs.At(p.Functions.At(b.frame.Function).Program).ID)
 		},
 	},
 	{
 		name: "srcline", title: "Source:Line", scope: ofFrame, needs: profile.Line | profile.Address,
-		identity: func(p *profile.Profile, b []byte, at *place) []byte { return append(b, sourceLine(p, &at.frame)...) },
-		text:     func(p *profile.Profile, at *place, _ int) string { return sourceLine(p, &at.frame) },
+		identity: func(p *profile.Profile, b []byte, of *properties) []byte {
+			return append(b, sourceLine(p, &of.frame)...)
+		},
+		text: func(p *profile.Profile, of *properties, _ int) string { return sourceLine(p, &of.frame) },
 	},
 	{
 		name: "srcfile", title: "Source File", scope: ofFrame, needs: profile.Line,
-		identity: func(_ *profile.Profile, b []byte, at *place) []byte { return number(b, at.frame.File) },
-		text:     func(p *profile.Profile, at *place, _ int) string { return p.Strings.At(at.frame.File) },
+		identity: func(_ *profile.Profile, b []byte, of *properties) []byte { return number(b, of.frame.File) },
+		text:     func(p *profile.Profile, of *properties, _ int) string { return p.Strings.At(of.frame.File) },
 	},
 	{
 		name: "symoff", title: "Symbol Offset", scope: ofFrame, needs: profile.Address,
-		identity: func(p *profile.Profile, b []byte, at *place) []byte {
-			return number(symbolIdentity(p, b, &at.frame), at.frame.Address)
+		identity: func(p *profile.Profile, b []byte, of *properties) []byte {
+			return number(symbolIdentity(p, b, &of.frame), of.frame.Address)
 		},
-		text: func(p *profile.Profile, at *place, _ int) string {
-			if at.frame.Function == 0 {
-				return symbolText(p, &at.frame)
+		text: func(p *profile.Profile, of *properties, _ int) string {
+			if of.frame.Function == 0 {
+				return symbolText(p, &of.frame)
 			}
-			return fmt.Sprintf("%s+%#x", symbolText(p, &at.frame), at.frame.Address-p.Functions.At(at.frame.Function).Start)
+			return fmt.Sprintf("%s+%#x", symbolText(p, &of.frame), of.frame.Address-p.Functions.At(of.frame.Function).Start)
 		},
 	},
 	{
 		name: "symbol_size", title: "Symbol size", scope: ofFrame, width: 10,
-		identity: func(p *profile.Profile, b []byte, at *place) []byte { return number(b, symbolSize(p, &at.frame)) },
-		text: func(p *profile.Profile, at *place, width int) string {
-			return fmt.Sprintf("%*d", width, symbolSize(p, &at.frame))
+		identity: func(p *profile.Profile, b []byte, of *properties) []byte { return number(b, symbolSize(p, &of.frame)) },
+		text: func(p *profile.Profile, of *properties, width int) string {
+			return fmt.Sprintf("%*d", width, symbolSize(p, &of.frame))
 		},
-		compare: func(p *profile.Profile, a, b *place) int {
+		compare: func(p *profile.Profile, a, b *properties) int {
 			return cmp.Compare(symbolSize(p, &b.frame), symbolSize(p, &a.frame))
 		},
 	},
-	dsoKey("dso_from", "Source Shared Object", ofSample, func(at *place) *profile.Frame { return &at.leaf }),
-	symbolKey("symbol_from", "Source Symbol", ofSample, func(at *place) *profile.Frame { return &at.leaf }),
-	dsoKey("dso_to", "Target Shared Object", ofSample, func(at *place) *profile.Frame { return &at.target }),
-	symbolKey("symbol_to", "Target Symbol", ofSample, func(at *place) *profile.Frame { return &at.target }),
+	dsoKey("dso_from", "Source Shared Object", ofSample, func(of *properties) *profile.Frame { return &of.leaf }),
+	symbolKey("symbol_from", "Source Symbol", ofSample, func(of *properties) *profile.Frame { return &of.leaf }),
+	dsoKey("dso_to", "Target Shared Object", ofSample, func(of *properties) *profile.Frame { return &of.target }),
+	symbolKey("symbol_to", "Target Symbol", ofSample, func(of *properties) *profile.Frame { return &of.target }),
 	tagKey("trace", "Trace output"),
 	tagKey("weight", "Weight"),
 	tagKey("addr", "Address"),
@@ -182,26 +184,26 @@ var keys = []*key{
 	tagKey("container", "Container"),
 }
 
-func dsoKey(name, title string, of scope, frame func(*place) *profile.Frame) *key {
-	text := func(p *profile.Profile, at *place, _ int) string { return moduleName(p, frame(at)) }
+func dsoKey(name, title string, s scope, frame func(*properties) *profile.Frame) *key {
+	text := func(p *profile.Profile, of *properties, _ int) string { return moduleName(p, frame(of)) }
 	return &key{
-		name: name, title: title, scope: of,
-		identity: func(p *profile.Profile, b []byte, at *place) []byte {
-			return number(b, p.Modules.At(frame(at).Module).Name)
+		name: name, title: title, scope: s,
+		identity: func(p *profile.Profile, b []byte, of *properties) []byte {
+			return number(b, p.Modules.At(frame(of).Module).Name)
 		},
 		text: text,
-		compare: func(p *profile.Profile, a, b *place) int {
+		compare: func(p *profile.Profile, a, b *properties) int {
 			return lastWithout(frame(a).Module != 0, frame(b).Module != 0, text(p, a, 0), text(p, b, 0))
 		},
 	}
 }
 
-func symbolKey(name, title string, of scope, frame func(*place) *profile.Frame) *key {
+func symbolKey(name, title string, s scope, frame func(*properties) *profile.Frame) *key {
 	return &key{
-		name: name, title: title, scope: of,
-		identity: func(p *profile.Profile, b []byte, at *place) []byte { return symbolIdentity(p, b, frame(at)) },
-		text:     func(p *profile.Profile, at *place, _ int) string { return symbolText(p, frame(at)) },
-		compare: func(p *profile.Profile, a, b *place) int {
+		name: name, title: title, scope: s,
+		identity: func(p *profile.Profile, b []byte, of *properties) []byte { return symbolIdentity(p, b, frame(of)) },
+		text:     func(p *profile.Profile, of *properties, _ int) string { return symbolText(p, frame(of)) },
+		compare: func(p *profile.Profile, a, b *properties) int {
 			f, g := frame(a), frame(b)
 			return lastWithout(f.Function != 0, g.Function != 0,
 				p.Strings.At(p.Functions.At(f.Function).Name), p.Strings.At(p.Functions.At(g.Function).Name))
@@ -224,19 +226,19 @@ func lastWithout(hasA, hasB bool, a, b string) int {
 func threadKey(name, title string) *key {
 	return &key{
 		name: name, title: title, needs: profile.TID | profile.Comm,
-		identity: func(_ *profile.Profile, b []byte, at *place) []byte { return number(b, at.labels.TID) },
-		text: func(p *profile.Profile, at *place, _ int) string {
-			return fmt.Sprintf("%7d:%s", at.labels.TID, p.Strings.At(at.labels.Comm))
+		identity: func(_ *profile.Profile, b []byte, of *properties) []byte { return number(b, of.labels.TID) },
+		text: func(p *profile.Profile, of *properties, _ int) string {
+			return fmt.Sprintf("%7d:%s", of.labels.TID, p.Strings.At(of.labels.Comm))
 		},
-		compare: func(_ *profile.Profile, a, b *place) int { return cmp.Compare(a.labels.TID, b.labels.TID) },
+		compare: func(_ *profile.Profile, a, b *properties) int { return cmp.Compare(a.labels.TID, b.labels.TID) },
 	}
 }
 
 func tagKey(name, title string) *key {
-	text := func(p *profile.Profile, at *place, _ int) string { return tag(p, at.labels.Tags, name) }
+	text := func(p *profile.Profile, of *properties, _ int) string { return tag(p, of.labels.Tags, name) }
 	return &key{
 		name: name, title: title, needs: profile.Other,
-		identity: func(p *profile.Profile, b []byte, at *place) []byte { return append(b, text(p, at, 0)...) },
+		identity: func(p *profile.Profile, b []byte, of *properties) []byte { return append(b, text(p, of, 0)...) },
 		text:     text,
 	}
 }

@@ -41,10 +41,10 @@ func (c *column) arrange(t *table, a, b *row) int {
 		return 0
 	}
 	if c.name != "symbol" && c.key.compare != nil {
-		return c.key.compare(t.p, &a.place, &b.place)
+		return c.key.compare(t.p, &a.properties, &b.properties)
 	}
 	if c.name != "symbol" {
-		return cmp.Compare(c.key.text(t.p, &a.place, 0), c.key.text(t.p, &b.place, 0))
+		return cmp.Compare(c.key.text(t.p, &a.properties, 0), c.key.text(t.p, &b.properties, 0))
 	}
 	resolved, other := a.frame.Function != 0, b.frame.Function != 0
 	if !resolved && !other {

@@ -20,7 +20,7 @@ type value struct {
 
 // row is a line of a table: the samples with equal keys.
 type row struct {
-	place
+	properties
 	values []value // one for each event of the table
 	calls  []*branch
 
@@ -133,7 +133,7 @@ func (t *table) addSamples(rows rowMap, c *classes, position int, chosen []int) 
 		class := c.ofSample(i)
 		bySample[class] = append(bySample[class], i)
 	}
-	for class, positions := range bySample {
-		g.gather(class, positions)
+	for class, samples := range bySample {
+		g.gather(class, samples)
 	}
 }

@@ -151,7 +151,7 @@ func (t *table) widths() []int {
 const unresolvedWidth = 16
 
 func (t *table) textWidth(c *column, r *row) int {
-	text := c.key.text(t.p, &r.place, 0)
+	text := c.key.text(t.p, &r.properties, 0)
 	width := utf8.RuneCountInString(text)
 	switch c.name {
 	case "symbol":
@@ -228,7 +228,7 @@ func (t *table) padded(i int) bool {
 // cell returns the text of a row in a column.
 func (t *table) cell(c *column, r *row, width int) string {
 	if c.key != nil {
-		text := printable.Text(c.key.text(t.p, &r.place, width))
+		text := printable.Text(c.key.text(t.p, &r.properties, width))
 		if t.o.Separator != "" {
 			text = strings.ReplaceAll(text, t.o.Separator, ".")
 		}

@@ -61,7 +61,7 @@ func (t *table) writeTop(w *bufio.Writer, most int) {
 		var line []string
 		for _, c := range t.columns {
 			if c.key != nil {
-				line = append(line, printable.Text(c.key.text(t.p, &r.place, 0)))
+				line = append(line, printable.Text(c.key.text(t.p, &r.properties, 0)))
 			}
 		}
 		cells = append(cells, line)

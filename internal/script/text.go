@@ -245,7 +245,7 @@ func (t *text) code(item *replay.Item, kind kind, out []byte) []byte {
 		return append(out, end...)
 	}
 	start := len(out)
-	out = t.place(exactly(l), t.fields[kind], out)
+	out = t.symbolAndDSO(exactly(l), t.fields[kind], out)
 	out = t.sourceLine(exactly(l), t.fields[kind], out)
 	t.ends[kind].put(l.Index, out[start:])
 	return out
@@ -273,7 +273,7 @@ func (t *text) frame(f *replay.Frame, kind kind, out []byte) []byte {
 		out = append(out, " (inlined)\n"...)
 	}
 	out = appendHex(append(out, '\t'), address, 16)
-	out = t.place(f, fields, out)
+	out = t.symbolAndDSO(f, fields, out)
 	out = append(t.sourceLine(f, fields, out), '\n')
 	t.lines[kind].put(f.Number(), out[start:])
 	return out
@@ -282,8 +282,8 @@ func (t *text) frame(f *replay.Frame, kind kind, out []byte) []byte {
 // exactly returns the frame of an address that is not a return address.
 func exactly(l *replay.Location) *replay.Frame { return &replay.Frame{Location: l} }
 
-// place prints the symbol and the DSO of an address.
-func (t *text) place(f *replay.Frame, fields field, out []byte) []byte {
+// symbolAndDSO prints the symbol and the DSO of an address.
+func (t *text) symbolAndDSO(f *replay.Frame, fields field, out []byte) []byte {
 	if fields&fieldSymbol != 0 {
 		out = appendSymbol(append(out, ' '), f, fields&fieldSymbolOffset != 0)
 	}
@@ -339,5 +339,5 @@ func (t *text) address(item *replay.Item, kind kind, out []byte) []byte {
 	if !addressesMemory(item.Event) || t.fields[kind]&(fieldSymbol|fieldDSO) == 0 {
 		return out
 	}
-	return t.place(exactly(t.Data(item)), t.fields[kind], out)
+	return t.symbolAndDSO(exactly(t.Data(item)), t.fields[kind], out)
 }

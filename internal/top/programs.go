@@ -170,17 +170,17 @@ func (p *Programs) align() error {
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	type place struct {
+	type cellKey struct {
 		program    uint32
 		event, cpu int
 	}
-	last := make(map[place]count.Cell, len(p.last))
+	last := make(map[cellKey]count.Cell, len(p.last))
 	for _, c := range p.last {
-		last[place{p.targets[c.Program].ID, c.Event, c.CPU}] = c
+		last[cellKey{p.targets[c.Program].ID, c.Event, c.CPU}] = c
 	}
 	p.look()
 	for i, c := range cells {
-		cells[i] = last[place{p.targets[c.Program].ID, c.Event, c.CPU}]
+		cells[i] = last[cellKey{p.targets[c.Program].ID, c.Event, c.CPU}]
 		cells[i].Program, cells[i].Event, cells[i].CPU = c.Program, c.Event, c.CPU
 	}
 	p.last = cells
