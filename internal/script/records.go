@@ -12,92 +12,84 @@ import (
 
 // record prints a record other than a sample, if Options.Records selects it.
 func (t *text) record(item *replay.Item, out []byte) []byte {
-	start := len(out)
-	body := func(format string, args ...any) []byte {
-		out = t.recordStart(item, out)
-		return fmt.Appendf(append(append(out, "PERF_RECORD_"...), item.Type.String()...), format, args...)
+	if !t.o.Records.selects(item.Value) {
+		return out
 	}
-	want := &t.o.Records
+	if _, round := item.Value.(*perfdata.FinishedRound); round {
+		return append(out, "PERF_RECORD_FINISHED_ROUND\n"...)
+	}
+	out = append(append(t.recordStart(item, out), "PERF_RECORD_"...), item.Type.String()...)
 	switch v := item.Value.(type) {
 	case *perfdata.Mmap:
-		if want.Mmap {
-			return body(" %d/%d: [%s(%s) @ %s]: %c %s\n", v.PID, v.TID, alternate(v.Start), alternate(v.Length), alternate(v.Offset), access(!v.Data), printable.Text(v.Filename))
-		}
+		return fmt.Appendf(out, " %d/%d: [%s(%s) @ %s]: %c %s\n", v.PID, v.TID, alternate(v.Start), alternate(v.Length), alternate(v.Offset),
+			access(!v.Data), printable.Text(v.Filename))
 	case *perfdata.Mmap2:
-		if want.Mmap {
-			return body(" %d/%d: [%s(%s) @ %s%s]: %s %s\n", v.PID, v.TID, alternate(v.Start), alternate(v.Length), alternate(v.Offset), identity(v),
-				protection(v), printable.Text(v.Filename))
-		}
+		return fmt.Appendf(out, " %d/%d: [%s(%s) @ %s%s]: %s %s\n", v.PID, v.TID, alternate(v.Start), alternate(v.Length), alternate(v.Offset),
+			identity(v), protection(v), printable.Text(v.Filename))
 	case *perfdata.Comm:
-		if want.Task {
-			exec := ""
-			if v.Exec {
-				exec = " exec"
-			}
-			return body("%s: %s:%d/%d\n", exec, printable.Text(v.Comm), v.PID, v.TID)
+		exec := ""
+		if v.Exec {
+			exec = " exec"
 		}
+		return fmt.Appendf(out, "%s: %s:%d/%d\n", exec, printable.Text(v.Comm), v.PID, v.TID)
 	case *perfdata.Fork:
-		if want.Task {
-			return body("(%d:%d):(%d:%d)\n", v.PID, v.TID, v.ParentPID, v.ParentTID)
-		}
+		return fmt.Appendf(out, "(%d:%d):(%d:%d)\n", v.PID, v.TID, v.ParentPID, v.ParentTID)
 	case *perfdata.Exit:
-		if want.Task {
-			return body("(%d:%d):(%d:%d)\n", v.PID, v.TID, v.ParentPID, v.ParentTID)
-		}
+		return fmt.Appendf(out, "(%d:%d):(%d:%d)\n", v.PID, v.TID, v.ParentPID, v.ParentTID)
 	case *perfdata.KSymbol:
-		if want.BPF {
-			return body(" addr %x len %d type %d flags 0x%x name %s\n", v.Addr, v.Size, v.Type, v.Flags, printable.Text(v.Name))
-		}
+		return fmt.Appendf(out, " addr %x len %d type %d flags 0x%x name %s\n", v.Addr, v.Size, v.Type, v.Flags, printable.Text(v.Name))
 	case *perfdata.BPFEvent:
-		if want.BPF {
-			return body(" type %d, flags %d, id %d\n", v.Type, v.Flags, v.ID)
-		}
+		return fmt.Appendf(out, " type %d, flags %d, id %d\n", v.Type, v.Flags, v.ID)
 	case *perfdata.BPFMetadata:
-		if want.BPF {
-			out = body(" prog %s\n", printable.Text(v.Program))
-			for _, e := range v.Entries {
-				out = fmt.Appendf(out, "  entry: %20s : %s\n", printable.Text(e.Key), printable.Text(e.Value))
-			}
-			return out
+		out = fmt.Appendf(out, " prog %s\n", printable.Text(v.Program))
+		for _, e := range v.Entries {
+			out = fmt.Appendf(out, "  entry: %20s : %s\n", printable.Text(e.Key), printable.Text(e.Value))
 		}
 	case *perfdata.Switch:
-		if want.Switch {
-			return body(" %s\n", direction(v.Out, v.Preempt))
-		}
+		return fmt.Appendf(out, " %s\n", direction(v.Out, v.Preempt))
 	case *perfdata.SwitchCPUWide:
-		if want.Switch {
-			other := "prev"
-			if v.Out {
-				other = "next"
-			}
-			return body(" %s  %s pid/tid: %5d/%-5d\n", direction(v.Out, v.Preempt), other, v.PID, v.TID)
+		other := "prev"
+		if v.Out {
+			other = "next"
 		}
+		return fmt.Appendf(out, " %s  %s pid/tid: %5d/%-5d\n", direction(v.Out, v.Preempt), other, v.PID, v.TID)
 	case *perfdata.Namespaces:
-		if want.Namespace {
-			return appendNamespaces(body(" %d/%d - nr_namespaces: %d\n\t\t[", v.PID, v.TID, len(v.Links)), v.Links)
-		}
+		return appendNamespaces(fmt.Appendf(out, " %d/%d - nr_namespaces: %d\n\t\t[", v.PID, v.TID, len(v.Links)), v.Links)
 	case *perfdata.Cgroup:
-		if want.Cgroup {
-			return body(" cgroup: %d %s\n", v.ID, printable.Text(v.Path))
-		}
+		return fmt.Appendf(out, " cgroup: %d %s\n", v.ID, printable.Text(v.Path))
 	case *perfdata.Lost:
-		if want.Lost {
-			return body(" lost %d\n", v.Records)
-		}
+		return fmt.Appendf(out, " lost %d\n", v.Records)
 	case *perfdata.LostSamples:
-		if want.Lost {
-			return body(" lost %d\n", v.Samples)
-		}
-	case *perfdata.FinishedRound:
-		if want.Round {
-			return append(out, "PERF_RECORD_FINISHED_ROUND\n"...)
-		}
+		return fmt.Appendf(out, " lost %d\n", v.Samples)
 	case *perfdata.TextPoke:
-		if want.TextPoke {
-			return t.textPoke(item, v, body(" %#x ", v.Addr))
-		}
+		return t.textPoke(item, v, fmt.Appendf(out, " %#x ", v.Addr))
 	}
-	return out[:start]
+	return out
+}
+
+// selects reports whether a record is selected.
+func (r *Records) selects(v perfdata.Value) bool {
+	switch v.(type) {
+	case *perfdata.Mmap, *perfdata.Mmap2:
+		return r.Mmap
+	case *perfdata.Comm, *perfdata.Fork, *perfdata.Exit:
+		return r.Task
+	case *perfdata.KSymbol, *perfdata.BPFEvent, *perfdata.BPFMetadata:
+		return r.BPF
+	case *perfdata.Switch, *perfdata.SwitchCPUWide:
+		return r.Switch
+	case *perfdata.Namespaces:
+		return r.Namespace
+	case *perfdata.Cgroup:
+		return r.Cgroup
+	case *perfdata.Lost, *perfdata.LostSamples:
+		return r.Lost
+	case *perfdata.FinishedRound:
+		return r.Round
+	case *perfdata.TextPoke:
+		return r.TextPoke
+	}
+	return false
 }
 
 // recordStart prints thread and time with the fields of the record's event, or else of the first event.
