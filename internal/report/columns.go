@@ -7,7 +7,6 @@ import (
 	"strings"
 
 	"github.com/bperf/bperf/internal/event"
-	"github.com/bperf/bperf/internal/profile"
 )
 
 // column is a column of a table: a key, or a value of each event.
@@ -136,17 +135,6 @@ func (o *Options) newColumn(name, option string) (*column, error) {
 	return &c, nil
 }
 
-// elided returns the keys that are equal in all rows because a filter selects one value, with that value.
-func (o *Options) elided() map[string]string {
-	names := map[string]string{}
-	for name, list := range map[string][]string{"comm": o.Comms, "dso": o.DSOs, "symbol": o.Symbols} {
-		if len(list) == 1 {
-			names[name] = list[0]
-		}
-	}
-	return names
-}
-
 // elide removes the columns that are equal in all rows, unless no key would be left.
 func (o *Options) elide(columns []*column) []*column {
 	names := o.elided()
@@ -184,34 +172,4 @@ func (c *column) compareRows(t *table, a, b *row) int {
 		return cmp.Compare(a.depth, b.depth)
 	}
 	return 0
-}
-
-// filter returns a function that reports whether a sample passes all filters of the options.
-func (o *Options) filter(p *profile.Profile) func(*profile.Sample) bool {
-	programOf := func(f profile.FrameID) bool {
-		program := p.Programs.At(p.Functions.At(p.Frames()[f].Function).Program)
-		return program.ID != 0 && (slices.Contains(o.Programs, p.Strings.At(program.Name)) || slices.Contains(o.Programs, fmt.Sprint(program.ID)))
-	}
-	selects := func(names []string, name string) bool { return len(names) == 0 || slices.Contains(names, name) }
-	return func(s *profile.Sample) bool {
-		leaf := p.Frames()[s.Leaf]
-		if !selects(o.Comms, p.Strings.At(p.Labels()[s.Labels].Comm)) {
-			return false
-		}
-		if !selects(o.DSOs, moduleName(p, &leaf)) && !selects(o.DSOs, p.Strings.At(p.Modules.At(leaf.Module).Path)) {
-			return false
-		}
-		if len(o.Symbols) > 0 && leaf.Function == 0 || !selects(o.Symbols, p.Strings.At(p.Functions.At(leaf.Function).Name)) {
-			return false
-		}
-		if len(o.Programs) == 0 || programOf(s.Leaf) {
-			return true
-		}
-		for f := range p.Stacks.Frames(s.Stack) {
-			if programOf(f) {
-				return true
-			}
-		}
-		return false
-	}
 }

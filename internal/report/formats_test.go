@@ -70,7 +70,7 @@ func mixed(keep profile.Keys, scale uint64, names ...string) *profile.Profile {
 	bpf := p.Frame(frame("bpf_prog_6deef7357e7b4530_count", jited, 0xffffffffc0000100, profile.BPF))
 	nowhere := p.Frame(profile.Frame{Address: 0x1234, IP: 0x1234, Kind: profile.User})
 	stripped := p.Frame(profile.Frame{Module: binary, Address: 0x2000, IP: 0x402000, Kind: profile.User})
-	when := int64(1e9)
+	when := int64(998e6)
 	add := func(comm string, tid int32, value uint64, stack ...profile.FrameID) {
 		if p.Frames()[stack[0]].Kind != profile.User {
 			value *= scale
@@ -125,11 +125,11 @@ func TestKeys(t *testing.T) {
 	var got bytes.Buffer
 	for _, o := range []Options{
 		{Sort: []string{"prog"}, Children: true},
-		{Sort: []string{"prog", "symbol"}, Programs: []string{"42"}},
-		{Sort: []string{"symbol"}, Programs: []string{"count"}, Relative: true},
-		{Sort: []string{"symbol"}, Programs: []string{"43"}},
+		{Sort: []string{"prog", "symbol"}, Filter: Filter{Programs: []string{"42"}}},
+		{Sort: []string{"symbol"}, Filter: Filter{Programs: []string{"count"}}, Relative: true},
+		{Sort: []string{"symbol"}, Filter: Filter{Programs: []string{"43"}}},
 		{Sort: []string{"cpu", "tgid", "tid"}},
-		{Sort: []string{"time"}, TimeQuantum: 2e6},
+		{Sort: []string{"time"}},
 		{Sort: []string{"parent"}, Parent: regexp.MustCompile("^vfs_|serve$")},
 		{Sort: []string{"srcline", "srcfile"}},
 		{Sort: []string{"symoff", "symbol_size"}},

@@ -16,7 +16,7 @@ import (
 	"github.com/bperf/bperf/internal/profile"
 )
 
-// Options select what a report shows. They correspond to the options of perf report.
+// Options select what a report shows. There is one for each flag of perf report, so that they are many.
 type Options struct {
 	Sort     []string // keys that distinguish rows: see Keys
 	Labels   []string // tags of the profile that are keys too
@@ -30,18 +30,14 @@ type Options struct {
 	Limit    float64 // leave out rows with a smaller percentage
 	Relative bool    // percentages relate to the filtered samples, not to all samples
 
-	Comms    []string // only samples of threads with these names
-	DSOs     []string // only samples in these modules, by short or full name
-	Symbols  []string // only samples in these functions
-	Programs []string // only samples with one of these BPF programs, by name or ID, on their stack
+	Filter
 
 	Samples     bool // add a column with the number of samples
 	Period      bool // add a column with the sum of the values
 	Utilization bool // add columns with the shares of kernel and user code
 
-	Parent      *regexp.Regexp // pattern for the key "parent"; defaultParent if nil
-	TimeQuantum int64          // the key "time" is rounded down to a multiple of it, in ns; 100 ms if 0
-	Separator   string         // separates columns, which are then not aligned
+	Parent    *regexp.Regexp // pattern for the key "parent"; defaultParent if nil
+	Separator string         // separates columns, which are then not aligned
 }
 
 // defaultParent is the default of Options.Parent.

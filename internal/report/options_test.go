@@ -13,7 +13,7 @@ func TestNeedsStacks(t *testing.T) {
 		{"own code by thread", Options{Sort: []string{"pid", "sym"}, Fields: []string{"overhead"}}, false},
 		{"call trees", Options{CallGraph: defaultCallGraph()}, true},
 		{"with callees", Options{Children: true}, true},
-		{"with a BPF program on the stack", Options{Programs: []string{"7"}}, true},
+		{"with a BPF program on the stack", Options{Filter: Filter{Programs: []string{"7"}}}, true},
 		{"by a caller", Options{Sort: []string{"parent"}}, true},
 		{"with a caller beside", Options{Fields: []string{"overhead", "parent"}}, true},
 	} {

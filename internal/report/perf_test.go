@@ -65,10 +65,10 @@ func TestPerf(t *testing.T) {
 		{"symbol", Options{CallGraph: callGraph(t, "graph,10"), Sort: []string{"sym"}}},
 		{"pid", Options{CallGraph: none, Sort: []string{"pid", "dso"}}},
 		{"limit", Options{Children: true, CallGraph: callGraph(t, "graph,5"), Limit: 5}},
-		{"filter", Options{CallGraph: none, Comms: []string{"load"}, DSOs: []string{"[kernel.kallsyms]", "load"}}},
-		{"elided", Options{CallGraph: none, DSOs: []string{"load"}}},
+		{"filter", Options{CallGraph: none, Filter: Filter{Comms: []string{"load"}, DSOs: []string{"[kernel.kallsyms]", "load"}}}},
+		{"elided", Options{CallGraph: none, Filter: Filter{DSOs: []string{"load"}}}},
 		{"fields", Options{CallGraph: none, Fields: []string{"sym", "overhead", "sample"}}},
-		{"relative", Options{CallGraph: none, DSOs: []string{"load"}, Relative: true}},
+		{"relative", Options{CallGraph: none, Filter: Filter{DSOs: []string{"load"}}, Relative: true}},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {

@@ -56,7 +56,7 @@ func newTable(p *profile.Profile, o *Options, events []int) (*table, error) {
 	}
 	t := &table{p: p, o: o, columns: columns, events: events, totals: make([]total, len(events))}
 	c := newClasses(t)
-	wanted := o.filter(p)
+	wanted := o.Filter.of(p)
 	rows := rowMap{}
 	for position, event := range events {
 		var chosen []int

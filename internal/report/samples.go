@@ -11,7 +11,7 @@ import (
 
 // chosen returns the samples that pass the filters.
 func chosen(p *profile.Profile, o *Options) iter.Seq[*profile.Sample] {
-	wanted := o.filter(p)
+	wanted := o.Filter.of(p)
 	return func(yield func(*profile.Sample) bool) {
 		samples := p.Samples()
 		for i := range samples {

@@ -1,0 +1,57 @@
+package report
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/bperf/bperf/internal/profile"
+)
+
+// Filter selects samples. Empty lists do not restrict anything.
+type Filter struct {
+	Comms    []string // only samples of threads with these names
+	DSOs     []string // only samples in these modules, by short or full name
+	Symbols  []string // only samples in these functions
+	Programs []string // only samples with one of these BPF programs, by name or ID, on their stack
+}
+
+// of returns a function that reports whether a sample of a profile passes the filter.
+func (f *Filter) of(p *profile.Profile) func(*profile.Sample) bool {
+	isProgram := func(id profile.FrameID) bool {
+		program := p.Programs.At(p.Functions.At(p.Frames()[id].Function).Program)
+		return program.ID != 0 && (slices.Contains(f.Programs, p.Strings.At(program.Name)) || slices.Contains(f.Programs, fmt.Sprint(program.ID)))
+	}
+	selects := func(names []string, name string) bool { return len(names) == 0 || slices.Contains(names, name) }
+	return func(s *profile.Sample) bool {
+		leaf := p.Frames()[s.Leaf]
+		if !selects(f.Comms, p.Strings.At(p.Labels()[s.Labels].Comm)) {
+			return false
+		}
+		if !selects(f.DSOs, moduleName(p, &leaf)) && !selects(f.DSOs, p.Strings.At(p.Modules.At(leaf.Module).Path)) {
+			return false
+		}
+		if len(f.Symbols) > 0 && leaf.Function == 0 || !selects(f.Symbols, p.Strings.At(p.Functions.At(leaf.Function).Name)) {
+			return false
+		}
+		if len(f.Programs) == 0 || isProgram(s.Leaf) {
+			return true
+		}
+		for id := range p.Stacks.Frames(s.Stack) {
+			if isProgram(id) {
+				return true
+			}
+		}
+		return false
+	}
+}
+
+// elided returns the keys that are equal in all rows because a filter selects one value, with that value.
+func (f *Filter) elided() map[string]string {
+	names := map[string]string{}
+	for name, list := range map[string][]string{"comm": f.Comms, "dso": f.DSOs, "symbol": f.Symbols} {
+		if len(list) == 1 {
+			names[name] = list[0]
+		}
+	}
+	return names
+}
