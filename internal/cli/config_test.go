@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"errors"
 	"os"
 	"path/filepath"
 	"strings"
@@ -40,6 +41,31 @@ func TestConfigList(t *testing.T) {
 	configure(t, "[report]\nchildren = perhaps\n")
 	if got := runHere(t, "report"); got.status != statusBadOption || !strings.Contains(got.stderr, "perfconfig:2: report.children = perhaps: true or false is expected") {
 		t.Errorf("status %d, %s", got.status, got.stderr)
+	}
+}
+
+// TestConfigIgnored expects a note about a configuration of another user, and none with --quiet. The commands fail at --control, before they
+// measure.
+func TestConfigIgnored(t *testing.T) {
+	require.Root(t)
+	file := configure(t, "[stat]\nbig-num = false\n")
+	own := filepath.Join(filepath.Dir(file), ".perfconfig")
+	if err := errors.Join(os.Rename(file, own), os.Chown(own, 12345, -1)); err != nil {
+		t.Fatal(err)
+	}
+	t.Setenv("PERF_CONFIG", "")
+	t.Setenv("HOME", filepath.Dir(own))
+	const note = "it belongs to the user 12345"
+	for args, noted := range map[string]bool{
+		"stat": true, "stat -j": true, "stat --quiet": false, "stat --quiet -v": false, "record": true, "record -q": false,
+	} {
+		got := runHere(t, append(strings.Fields(args), "--control", "7", "true")...)
+		if got.status != statusBadOption || strings.Contains(got.stderr, note) != noted {
+			t.Errorf("%s: status %d, %s", args, got.status, got.stderr)
+		}
+		if args == "stat -j" && !strings.HasPrefix(got.stderr, `{"note" : `) {
+			t.Errorf("%s: %s", args, got.stderr)
+		}
 	}
 }
 

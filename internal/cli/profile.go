@@ -68,10 +68,7 @@ Without a target it profiles the command and its children; without a command, th
 	f.StringVarP(&o.frequency, "freq", "F", "", "the sampling frequency, in samples per second and CPU; \"max\" is the highest that the kernel allows (default "+defaultProfileFrequency+")")
 	f.Uint64VarP(&o.period, "count", "c", 0, "sample each `N`th event")
 
-	f.BoolVarP(&o.system, "all-cpus", "a", false, "profile the whole system")
-	f.StringVarP(&o.cpus, "cpu", "C", "", "profile only the CPUs of this `LIST`, such as 0-3,8")
-	f.StringVarP(&o.pids, "pid", "p", "", "profile the processes of this `LIST`, with all threads and children")
-	f.StringVarP(&o.tids, "tid", "t", "", "profile the threads of this `LIST`")
+	o.targetOptions.add(f, "profile")
 	f.BoolVarP(&o.noInherit, "no-inherit", "i", false, "do not profile children and new threads")
 	f.StringVarP(&o.programs, "bpf-prog", "b", "", "profile only the BPF programs of this `LIST`, or is called there: IDs, name:GLOB, type:NAME, … (see bperf prog)")
 	f.StringArrayVar(&o.ranges, "range", nil, "only samples in this function, or between these `ADDRESSES`: 0x…-0x…; with several, samples in any of them")
@@ -80,7 +77,7 @@ Without a target it profiles the command and its children; without a command, th
 	f.BoolVar(&o.noIdle, "no-idle", false, "leave out the idle tasks of CPUs")
 	o.blockedOptions.add(f)
 	f.IntVarP(&o.delay, "delay", "D", 0, "start sampling `MS` milliseconds after the start")
-	f.IntVar(&o.timeout, "timeout", 0, "end after `MS` milliseconds (at least 10)")
+	o.addTimeout(f)
 
 	f.StringSliceVar(&o.by, "by", []string{"comm", "stack"}, "count samples separately for each value of `KEYS`: "+strings.Join(sample.KeyNames(), ", "))
 	f.StringVar(&o.report.format, "format", "table", "write `FORMAT`: "+strings.Join(formatNames(o.formats()), ", "))
@@ -277,12 +274,9 @@ func (o *profileOptions) shown(cmd *cobra.Command, format string, by sample.Keys
 // take measures, and returns the result.
 func (o *profileOptions) take(cmd *cobra.Command, cfg *sample.Config) (sample.Result, error) {
 	stderr := cmd.ErrOrStderr()
-	note := func(s string) { fmt.Fprintln(stderr, printable.Lines(s)) }
+	note := o.noteTo(stderr)
 	cfg.Record.Notify = note
-	switch {
-	case o.quiet:
-		cfg.Record.Notify = func(string) {}
-	case o.verbose:
+	if o.verbose {
 		cfg.Record.Verbose = note
 	}
 	if !o.quiet && onTerminal(stderr) {

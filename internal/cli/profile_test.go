@@ -25,7 +25,7 @@ func TestProfileRefuses(t *testing.T) {
 		"--format xml":                       {129, "--format xml: there are table, tree, json, "},
 		"-n 0":                               {22, "--top 0: a table has at least one row"},
 		"-F 99 -c 10":                        {22, "-F and -c are two ways"},
-		"--user --kernel":                    {22, "leave nothing to sample"},
+		"--user --kernel":                    {22, "leave nothing to measure"},
 		"-I 1":                               {22, "-I is for the formats json and pprof, not for table"},
 		"-I 1 --format pprof -o -":           {22, "name a directory with -o"},
 		"-I 0.01 --format json":              {22, "an interval has at least 0.1 s"},

@@ -14,29 +14,19 @@ import (
 
 	"github.com/bperf/bperf/internal/allowance"
 	"github.com/bperf/bperf/internal/event"
-	"github.com/bperf/bperf/internal/printable"
-	"github.com/bperf/bperf/internal/procfs"
 	"github.com/bperf/bperf/internal/record"
-	"github.com/bperf/bperf/internal/target"
 )
 
 // recordOptions are the flags of record as they were given.
 type recordOptions struct {
 	sessionOptions
 
-	events []eventArg // -e -G --filter --prog, in their order
-	set    []string   // assignments to variables of the programs of --prog
+	set []string // assignments to variables of the programs of --prog
 	// outputs has the names of the events through which maps write, by map: -e FILE.o/map:MAP.event=NAME/.
 	outputs map[string]string
 	maps    mapOptions
 
-	system     bool
-	cpus       string
-	pids, tids string
-	user       string
 	perThread  bool
-	noInherit  bool
-
 	frequency  string
 	period     uint64
 	strictFreq bool
@@ -46,16 +36,14 @@ type recordOptions struct {
 	anyBranch     bool
 	branchFilter  string
 
-	data, physData, weight, raw          bool
-	sampleCPU, timestamp, periodSet      bool
-	noSamples, taskCounts                bool
-	namespaces, allCgroups, switchEvents bool
-	noBPFEvent, allUser, allKernel       bool
-	noBuffering, overwrite, noBuildID    bool
-	clockID, pages, output, rotate       string
-	offCPU                               string
-	maxFiles, compression                int
-	quiet, verbose                       bool
+	data, physData, weight, raw                   bool
+	sampleCPU, timestamp, periodSet               bool
+	noSamples, taskCounts                         bool
+	namespaces, allCgroups, switchEvents          bool
+	noBPFEvent, noBuffering, overwrite, noBuildID bool
+	clockID, pages, output, rotate                string
+	offCPU                                        string
+	maxFiles, compression                         int
 }
 
 func newRecordCommand() *cobra.Command {
@@ -89,10 +77,7 @@ BPF programs are recorded with their code, even if they are loaded and unloaded 
 	f.Uint64VarP(&o.period, "count", "c", 0, "sample each `N`th event")
 	f.BoolVar(&o.strictFreq, "strict-freq", false, "fail if the kernel does not allow the frequency of -F")
 
-	f.BoolVarP(&o.system, "all-cpus", "a", false, "record the whole system")
-	f.StringVarP(&o.cpus, "cpu", "C", "", "record only the CPUs of this `LIST`, such as 0-3,8")
-	f.StringVarP(&o.pids, "pid", "p", "", "record the processes of this `LIST`, with all threads and children")
-	f.StringVarP(&o.tids, "tid", "t", "", "record the threads of this `LIST`")
+	o.targetOptions.add(f, "record")
 	f.StringVarP(&o.user, "uid", "u", "", "record the processes that this `USER` has now, with all threads and children")
 	f.BoolVar(&o.perThread, "per-thread", false, "a ring buffer for each thread, not for each CPU; children are not recorded")
 	f.BoolVarP(&o.noInherit, "no-inherit", "i", false, "do not record children and new threads")
@@ -131,9 +116,7 @@ BPF programs are recorded with their code, even if they are loaded and unloaded 
 	f.BoolVar(&o.noBuffering, "no-buffering", false, "write each sample at once")
 	f.BoolVarP(&o.noBuildID, "no-buildid", "B", false, "do not record build IDs")
 	f.BoolP("no-buildid-cache", "N", false, "accepted for perf's command lines: bperf copies no files into a cache")
-	f.IntVarP(&o.delay, "delay", "D", 0, "start sampling `MS` milliseconds after the start; -1 to start disabled")
-	f.IntVar(&o.timeout, "timeout", 0, "end after `MS` milliseconds (at least 10)")
-	o.addControl(f)
+	o.addSchedule(f, "sampling")
 	f.BoolVarP(&o.quiet, "quiet", "q", false, "print nothing but errors")
 	f.BoolVarP(&o.verbose, "verbose", "v", false, "print what bperf found and what it left out")
 	return cmd
@@ -149,11 +132,8 @@ func runRecord(o *recordOptions, given func(string) bool, args []string) error {
 		return err
 	}
 	defer cfg.Programs.Close()
-	note := func(s string) { fmt.Fprintln(os.Stderr, printable.Lines(s)) }
+	note := o.noteTo(os.Stderr)
 	cfg.Notify = note
-	if o.quiet {
-		cfg.Notify = func(string) {}
-	}
 	if o.verbose {
 		cfg.Verbose = note
 	}
@@ -164,9 +144,7 @@ func runRecord(o *recordOptions, given func(string) bool, args []string) error {
 	if v, _ := conf.Get(configBuildIDs); v.Value == "skip" {
 		cfg.NoBuildIDs = true
 	}
-	if o.ofTasks() && (o.system || o.cpus != "") {
-		cfg.Notify("-p, -t and -u record tasks wherever they run: -a and -C are ignored")
-	}
+	o.noteIgnored(note)
 	defer listen(cfg, allowance.New(0))() // record reads no symbols
 	signal.Ignore(syscall.SIGXFSZ)        // a file that may not grow makes write(2) fail instead
 	if cfg.Control, err = o.openControl(note); err != nil {
@@ -231,33 +209,23 @@ func summarize(r record.Result, compressed bool, note func(string)) {
 
 // check returns an error for invalid options, before anything is opened.
 func (o *recordOptions) check(given func(string) bool, args []string) error {
-	taskTarget := o.ofTasks()
-	cpuTarget := o.system || o.cpus != "" || len(args) == 0 && !taskTarget
-	cgroups := slices.ContainsFunc(o.events, func(a eventArg) bool { return a.kind == argCgroups })
 	bad := badCombinationIf
 	return firstError(
+		o.sessionOptions.check(given, args, o.has(argCgroups)),
 		bad(given("freq") && given("count"), "-F and -c are two ways to say how often: give one"),
 		bad(given("count") && o.period == 0, "-c 0: the period must be at least 1"),
 		bad(o.strictFreq && !given("freq"), "--strict-freq is about the frequency of -F"),
-		bad(o.pids != "" && o.tids != "", "-p and -t do not go together"),
-		bad(o.user != "" && o.pids+o.tids != "", "-u records all processes of a user: leave out -p and -t"),
-		bad(o.perThread && cpuTarget && !taskTarget, "--per-thread is for threads: give -p, -t or a command, without -a and -C"),
-		bad(cgroups && (!cpuTarget || taskTarget), "cgroups are recorded on CPUs: add -a or -C, without -p and -t"),
-		bad(o.allUser && o.allKernel, "only user mode and only the kernel together leave nothing to sample: give one of the two"),
+		bad(o.perThread && o.onCPUs(args) && !o.ofTasks(), "--per-thread is for threads: give -p, -t or a command, without -a and -C"),
 		bad(o.framePointers && o.callGraph != "" && !strings.HasPrefix(o.callGraph, "fp"),
 			"-g records callchains by frame pointers, --call-graph %s otherwise: give one", o.callGraph),
 		bad(o.anyBranch && o.branchFilter != "", "-b records all branches, -j some: give one"),
 		bad(o.compression < 0 || o.compression > 22, "-z=%d: a level of zstd is from 1 to 22", o.compression),
-		o.sessionOptions.check(given),
 		bad(o.maxFiles < 0, "--switch-max-files %d: there must be at least 1", o.maxFiles),
 		bad(given("switch-max-files") && o.rotate == "", "--switch-max-files is about the files of --switch-output"),
 		bad(o.rotate != "" && o.output == "-", "--switch-output is for files, not for a pipe"),
 		bad(o.quiet && o.verbose, "-q and -v contradict each other"),
 	)
 }
-
-// ofTasks reports whether the target is processes or threads.
-func (o *recordOptions) ofTasks() bool { return o.pids != "" || o.tids != "" || o.user != "" }
 
 // config returns the session that the options describe.
 func (o *recordOptions) config(given func(string) bool, args []string) (*record.Config, error) {
@@ -273,8 +241,10 @@ func (o *recordOptions) config(given func(string) bool, args []string) (*record.
 	if given("period") {
 		cfg.PeriodSet = &o.periodSet
 	}
-	err := firstError(
-		o.setTarget(cfg), o.setOffCPU(cfg), o.setFrequency(cfg), o.setCallchain(cfg), o.setBranches(cfg), o.setClock(cfg), o.setPages(cfg), o.setSwitch(cfg))
+	var err error
+	cfg.Target, err = o.target(args)
+	err = firstError(err,
+		o.setOffCPU(cfg), o.setFrequency(cfg), o.setCallchain(cfg), o.setBranches(cfg), o.setClock(cfg), o.setPages(cfg), o.setSwitch(cfg))
 	if err != nil {
 		return nil, badOption(err)
 	}
@@ -306,23 +276,6 @@ func (o *recordOptions) outputName() string {
 		return "-"
 	}
 	return "perf.data"
-}
-
-func (o *recordOptions) setTarget(cfg *record.Config) (err error) {
-	t := &cfg.Target
-	switch {
-	case o.pids != "":
-		t.PIDs, err = target.ParseIDs(o.pids)
-	case o.tids != "":
-		t.TIDs, err = target.ParseIDs(o.tids)
-	case o.user != "":
-		t.User = o.user
-	case o.cpus != "":
-		t.CPUs, err = procfs.ParseCPUList(o.cpus)
-	case o.system || len(cfg.Command) == 0:
-		t.System = true
-	}
-	return err
 }
 
 // chooseEvents sets the events with their programs, and with -G their cgroups.

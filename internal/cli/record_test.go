@@ -40,7 +40,7 @@ func TestRecordRefuses(t *testing.T) {
 		{"-u no:such", 1, `look up the user "no:such"`},
 		{"-p x", 129, `"x" is not a number from 1`},
 		{"--per-thread -a true", 22, "--per-thread is for threads"},
-		{"-e cpu-clock -G / true", 22, "cgroups are recorded on CPUs"},
+		{"-e cpu-clock -G / true", 22, "cgroups are measured on CPUs"},
 		{"-G / -a true", 129, "give -e first"},
 		{"-e nosuch true", 129, "event syntax error"},
 		{"-e duration_time true", 129, "cannot be sampled"},
@@ -78,7 +78,7 @@ func TestRecordRefuses(t *testing.T) {
 		{"-D -1 true", 22, "needs --control"},
 		{"--timeout 3 -a", 22, "at least 10 ms"},
 		{"--control 7 true", 129, "--control takes"},
-		{"--all-user --all-kernel true", 22, "nothing to sample"},
+		{"--all-user --all-kernel true", 22, "nothing to measure"},
 		{"-q -v true", 22, "contradict"},
 		{"--nope true", 129, "unknown flag"},
 	} {

@@ -7,7 +7,6 @@ import (
 	"os"
 	"os/signal"
 	"runtime"
-	"slices"
 	"strings"
 	"syscall"
 	"time"
@@ -17,7 +16,6 @@ import (
 	"github.com/bperf/bperf/internal/config"
 	"github.com/bperf/bperf/internal/count/shared"
 	"github.com/bperf/bperf/internal/count/shared/upstream"
-	"github.com/bperf/bperf/internal/procfs"
 	"github.com/bperf/bperf/internal/stat"
 	"github.com/bperf/bperf/internal/target"
 )
@@ -26,11 +24,6 @@ import (
 type statOptions struct {
 	sessionOptions
 
-	events []eventArg // -e -M -G --filter, in their order
-
-	system        bool
-	cpus          string
-	pids, tids    string
 	forEachCgroup string
 	bpfCounters   bool
 	programs      string
@@ -42,7 +35,6 @@ type statOptions struct {
 	follow        bool
 	calibrate     bool
 	bpfAttrMap    string
-	noInherit     bool
 
 	interval, intervalCount int
 	intervalClear           bool
@@ -62,10 +54,7 @@ type statOptions struct {
 	noScale, hideZero bool
 	summary           bool
 	noCSVSummary      bool
-	verbose, quiet    bool
-
-	detailed           int
-	allUser, allKernel bool
+	detailed          int
 }
 
 func newStatCommand() *cobra.Command {
@@ -96,10 +85,7 @@ The counts go to standard error, as the command's own output goes to standard ou
 	f.Var(eventFlag{&o.events, argFilter}, "filter", "filter `EXPR` for the tracepoint before it")
 	f.CountVarP(&o.detailed, "detailed", "d", "more events: caches, with -dd TLBs, with -ddd prefetches")
 
-	f.BoolVarP(&o.system, "all-cpus", "a", false, "count the whole system")
-	f.StringVarP(&o.cpus, "cpu", "C", "", "count only on the CPUs of this `LIST`, such as 0-3,8")
-	f.StringVarP(&o.pids, "pid", "p", "", "count the processes of this `LIST`, with all threads and children")
-	f.StringVarP(&o.tids, "tid", "t", "", "count the threads of this `LIST`")
+	o.targetOptions.add(f, "count")
 	f.StringVar(&o.forEachCgroup, "for-each-cgroup", "", "count all events for each cgroup of this `LIST`, or each that matches a regular expression")
 	f.StringVarP(&o.programs, "bpf-prog", "b", "", "count inside the BPF programs of this `LIST`: IDs, name:GLOB, type:NAME, … (see bperf prog)")
 	f.StringVar(&o.functions, "bpf-func", "", "with -b, count separately each function of the programs whose name matches this `GLOB`")
@@ -119,15 +105,13 @@ The counts go to standard error, as the command's own output goes to standard ou
 	f.BoolVar(&o.intervalClear, "interval-clear", false, "clear the screen before each interval")
 	f.BoolVar(&o.summary, "summary", false, "print the sum over all intervals at the end")
 	f.BoolVar(&o.noCSVSummary, "no-csv-summary", false, `do not mark the summary's CSV lines with "summary"`)
-	f.IntVar(&o.timeout, "timeout", 0, "end after `MS` milliseconds (at least 10)")
-	f.IntVarP(&o.delay, "delay", "D", 0, "start counting `MS` milliseconds after the start; -1 to start disabled")
+	o.addSchedule(f, "counting")
 	f.IntVarP(&o.repeat, "repeat", "r", 1, "run the command `N` times and print mean and standard error; 0 for ever")
 	f.BoolVar(&o.table, "table", false, "with -r, show each run's time")
 	f.BoolVarP(&o.null, "null", "n", false, "count nothing, only measure the time")
 	f.BoolVarP(&o.sync, "sync", "S", false, "call sync() before each run")
 	f.StringVar(&o.pre, "pre", "", "shell `COMMAND` to run before each run, not counted")
 	f.StringVar(&o.post, "post", "", "shell `COMMAND` to run after each run, not counted")
-	o.addControl(f)
 
 	f.BoolVarP(&o.noAggr, "no-aggr", "A", false, "a line per CPU")
 	f.BoolVar(&o.perCore, "per-core", false, "a line per core")
@@ -157,7 +141,8 @@ func runStat(o *statOptions, given func(string) bool, args []string) error {
 	if err := o.check(given, args); err != nil {
 		return err
 	}
-	cfg, err := o.config(args)
+	note := o.noter(given)
+	cfg, err := o.config(args, note)
 	if err != nil {
 		return err
 	}
@@ -169,14 +154,12 @@ func runStat(o *statOptions, given func(string) bool, args []string) error {
 	signal.Notify(signals, endSignals()...)
 	defer signal.Stop(signals)
 	cfg.Signals = signals
-	cfg.Notify = out.note
+	cfg.Notify = note
 	if o.verbose {
-		cfg.Verbose = out.note
+		cfg.Verbose = note
 	}
-	if taskTarget := o.pids != "" || o.tids != ""; taskTarget && (o.system || o.cpus != "") {
-		out.note("-p and -t count tasks wherever they run: -a and -C are ignored")
-	}
-	if cfg.Control, err = o.openControl(out.note); err != nil {
+	o.noteIgnored(note)
+	if cfg.Control, err = o.openControl(note); err != nil {
 		return err
 	}
 	result, err := stat.Run(*cfg, o.printer(cfg, out))
@@ -217,16 +200,18 @@ func exitAs(ended os.Signal, status target.Status, command bool) error {
 func (o *statOptions) check(given func(string) bool, args []string) error {
 	inPrograms := given("bpf-prog")
 	o.inPrograms = inPrograms
-	cpuTarget := o.system || inPrograms || o.cpus != "" || len(args) == 0 && o.pids == "" && o.tids == ""
-	taskTarget := o.pids != "" || o.tids != ""
+	taskTarget := o.ofTasks()
 	perCPU := o.noAggr || o.perCore || o.perDie || o.perSocket || o.perNode
-	cgroups := o.forEachCgroup != "" || slices.ContainsFunc(o.events, func(a eventArg) bool { return a.kind == argCgroups })
+	cgroups := o.forEachCgroup != "" || o.has(argCgroups)
 	if o.separator == `\t` {
 		o.separator = "\t"
 	}
 	separator := stat.CheckSeparator(o.separator)
 	bad := badCombinationIf
 	return firstError(
+		bad(inPrograms && (o.cpus != "" || taskTarget || cgroups || o.perThread),
+			"-b counts in BPF programs, whoever they run for, on all CPUs: it does not go with -C, -p, -t, -G, --for-each-cgroup and --per-thread"),
+		o.sessionOptions.check(given, args, cgroups),
 		bad(given("field-separator") && o.json, "-x and -j are two forms of output: give one"),
 		bad(given("field-separator") && separator != nil, "-x: %w", separator),
 		bad(given("field-separator") && o.bigNum, "-B makes no sense with -x: CSV has no thousands separators"),
@@ -238,23 +223,16 @@ func (o *statOptions) check(given func(string) bool, args []string) error {
 		bad(given("interval-count") && o.interval == 0, "--interval-count needs intervals: -I MS"),
 		bad(given("interval-count") && o.intervalCount < 1, "--interval-count %d: there must be at least 1", o.intervalCount),
 		bad(o.intervalClear && o.interval == 0, "--interval-clear needs intervals: -I MS"),
-		o.sessionOptions.check(given),
 		bad(given("timeout") && o.interval > 0, "--timeout does not go with -I: use --interval-count"),
 		bad(o.repeat < 0, "-r %d: a number of runs, or 0 for ever", o.repeat),
 		bad(o.repeat != 1 && len(args) == 0 && o.timeout == 0, "-r needs a command to repeat, or a --timeout"),
 		bad(o.table && o.repeat == 1, "--table shows the runs of -r"),
 		bad(howMany(o.noAggr, o.perCore, o.perDie, o.perSocket, o.perNode, o.perThread) > 1,
 			"-A, --per-core, --per-die, --per-socket, --per-node and --per-thread: give one"),
-		bad(o.pids != "" && o.tids != "", "-p and -t do not go together"),
-		bad(perCPU && (!cpuTarget || taskTarget), "a line per CPU, core, die, socket or node needs -a or -C: a task has no CPU of its own"),
+		bad(perCPU && !inPrograms && (!o.onCPUs(args) || taskTarget), "a line per CPU, core, die, socket or node needs -a or -C: a task has no CPU of its own"),
 		bad(o.perThread && !taskTarget && !o.system, "--per-thread needs -p, -t or -a"),
 		bad(o.perThread && (o.cpus != "" || cgroups), "--per-thread counts threads: it does not go with -C, -G or --for-each-cgroup"),
-		bad(cgroups && (!cpuTarget || taskTarget), "cgroups are counted on CPUs: add -a or -C, without -p and -t"),
-		bad(o.forEachCgroup != "" && slices.ContainsFunc(o.events, func(a eventArg) bool { return a.kind == argCgroups }),
-			"-G and --for-each-cgroup do not go together"),
-		bad(o.allUser && o.allKernel, "--all-user and --all-kernel leave nothing to count"),
-		bad(inPrograms && (o.cpus != "" || taskTarget || cgroups || o.perThread),
-			"-b counts in BPF programs, whoever they run for, on all CPUs: it does not go with -C, -p, -t, -G, --for-each-cgroup and --per-thread"),
+		bad(o.forEachCgroup != "" && o.has(argCgroups), "-G and --for-each-cgroup do not go together"),
 		bad(inPrograms && o.bpfAttrMap != "", "-b does not go with --bpf-attr-map: sessions of upstream perf cannot share what is counted in BPF programs"),
 		bad(inPrograms && o.null, "-n counts nothing: it does not go with -b"),
 		bad(o.perFunction && o.functions != "", "--per-func counts all functions, --bpf-func some: give one"),
@@ -278,8 +256,8 @@ func howMany(set ...bool) (n int) {
 }
 
 // config returns the session that the options describe.
-func (o *statOptions) config(args []string) (*stat.Config, error) {
-	conf, err := readConfig(func(s string) { fmt.Fprintln(os.Stderr, s) }, o.verbose)
+func (o *statOptions) config(args []string, note func(string)) (*stat.Config, error) {
+	conf, err := readConfig(note, o.verbose)
 	if err != nil {
 		return nil, err
 	}
@@ -300,7 +278,7 @@ func (o *statOptions) config(args []string) (*stat.Config, error) {
 		Post:          o.post,
 		Summary:       o.summary,
 	}
-	if err := o.target(cfg); err != nil {
+	if err := o.setTarget(cfg); err != nil {
 		var exit *exitError
 		if errors.As(err, &exit) {
 			return nil, err
@@ -320,37 +298,38 @@ func (o *statOptions) sharedWhere(conf *config.Config) shared.Where {
 	return w
 }
 
-// target sets the target and its description.
-func (o *statOptions) target(cfg *stat.Config) (err error) {
-	t := &cfg.Target
-	t.ThreadNames = o.perThread
-	switch {
-	case o.inPrograms:
-		t.System = true
-		if err = o.selectPrograms(cfg); err != nil {
-			return err
-		}
+// setTarget sets the target and its description.
+func (o *statOptions) setTarget(cfg *stat.Config) (err error) {
+	if o.inPrograms {
+		cfg.Target.System = true
 		cfg.SumPrograms, cfg.Calibrate = o.sumPrograms, o.calibrate
-	case o.pids != "":
-		t.PIDs, err = target.ParseIDs(o.pids)
-		cfg.Subject = fmt.Sprintf("process id '%s'", o.pids)
-	case o.tids != "":
-		t.TIDs, err = target.ParseIDs(o.tids)
-		cfg.Subject = fmt.Sprintf("thread id '%s'", o.tids)
-	case o.cpus != "":
-		t.CPUs, err = procfs.ParseCPUList(o.cpus)
-		cfg.Subject = fmt.Sprintf("'CPU(s) %s'", o.cpus)
-	case o.system || len(cfg.Command) == 0:
-		t.System, t.Threads = true, o.perThread
-		cfg.Subject = "'system wide'"
-	default:
-		cfg.Subject = fmt.Sprintf("'%s'", strings.Join(cfg.Command, " "))
+		return o.selectPrograms(cfg)
 	}
-	if err != nil || o.forEachCgroup == "" {
+	if cfg.Target, err = o.target(cfg.Command); err != nil {
 		return err
 	}
-	t.Cgroups, err = target.MatchCgroups(o.forEachCgroup)
+	cfg.Target.ThreadNames = o.perThread
+	cfg.Target.Threads = o.perThread && cfg.Target.System
+	cfg.Subject = o.subject(cfg.Command)
+	if o.forEachCgroup != "" {
+		cfg.Target.Cgroups, err = target.MatchCgroups(o.forEachCgroup)
+	}
 	return err
+}
+
+// subject returns perf's description of the target.
+func (o *statOptions) subject(command []string) string {
+	switch {
+	case o.pids != "":
+		return fmt.Sprintf("process id '%s'", o.pids)
+	case o.tids != "":
+		return fmt.Sprintf("thread id '%s'", o.tids)
+	case o.cpus != "":
+		return fmt.Sprintf("'CPU(s) %s'", o.cpus)
+	case o.system || len(command) == 0:
+		return "'system wide'"
+	}
+	return fmt.Sprintf("'%s'", strings.Join(command, " "))
 }
 
 func (o *statOptions) aggregation() stat.Aggregation {

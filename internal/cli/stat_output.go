@@ -16,7 +16,6 @@ import (
 type statOutput struct {
 	io.Writer
 	file *os.File // closed by Close, or nil
-	note func(string)
 }
 
 // open opens the file or descriptor for the counts. The default is standard error.
@@ -45,16 +44,13 @@ func (o *statOptions) open(given func(string) bool) (*statOutput, error) {
 		}
 		out.Writer, out.file = f, f
 	}
-	out.note = o.noter(out)
 	return out, nil
 }
 
-// noter returns the function that prints notes to standard error. If the counts go there too, the notes have a form that a reader can
+// noter returns the function that prints notes to standard error, or nothing with --quiet. If the counts go there too, the notes have a form that a reader can
 // distinguish from them.
-func (o *statOptions) noter(out *statOutput) func(string) {
-	switch mixed := out.Writer == os.Stderr; {
-	case o.quiet:
-		return func(string) {}
+func (o *statOptions) noter(given func(string) bool) func(string) {
+	switch mixed := !o.quiet && o.output == "" && !given("log-fd"); {
 	case mixed && o.json:
 		return func(s string) {
 			line, _ := json.Marshal(s) // cannot fail: every string can be marshaled
@@ -63,7 +59,7 @@ func (o *statOptions) noter(out *statOutput) func(string) {
 	case mixed && o.separator != "":
 		return func(s string) { fmt.Fprintln(os.Stderr, "#", strings.ReplaceAll(printable.Lines(s), "\n", "\n# ")) }
 	default:
-		return func(s string) { fmt.Fprintln(os.Stderr, printable.Lines(s)) }
+		return o.noteTo(os.Stderr)
 	}
 }
 
