@@ -107,19 +107,19 @@ func (a *annotateFlags) report(cmd *cobra.Command) (*annotate.Report, error) {
 		return nil, err
 	}
 	defer reader.Close()
-	filter, err := a.filter(reader)
+	options, err := a.recordingFlags.options(reader)
 	if err != nil {
-		return nil, badOption(err)
+		return nil, err
 	}
-	a.options.Allowance = a.allowance()
-	r := replay.New(reader, replay.Options{SymFS: a.symfs, Kallsyms: a.kallsyms, NoInline: true, Filter: filter, Allowance: a.options.Allowance})
+	options.NoInline = true
+	a.options.Allowance, a.options.SymFS = options.Allowance, options.SymFS
+	r := replay.New(reader, options)
 	defer r.Close()
 	samples, err := annotate.Collect(r, reader, &a.options)
 	if err != nil {
 		return nil, err
 	}
 	printLosses(cmd.ErrOrStderr(), r.Stats())
-	a.options.SymFS = a.symfs
 	return samples.Report(reader, &a.options)
 }
 

@@ -32,10 +32,7 @@ type profileOptions struct {
 	ranges   []string
 	programs string
 	every    float64
-	noInline bool
-	symfs    string
 	symbols  symbolFlags
-	kallsyms string
 }
 
 // defaultProfileFrequency is the sampling frequency, in Hz. 999 avoids sampling in step with programs' timers.
@@ -90,9 +87,6 @@ Without a target it profiles the command and its children; without a command, th
 	f.StringVar(&o.report.callGraph, "call-graph", "graph,0.5", "show trees as `STYLE`: graph, fractal, flat or folded, a limit in percent, the most lines, caller or callee, "+
 		"percent, period or count")
 	f.Float64Var(&o.report.Limit, "percent-limit", 0, "leave out rows and branches below `PERCENT` percent")
-	f.BoolVar(&o.noInline, "no-inline", false, "do not look for inlined functions")
-	f.StringVar(&o.kallsyms, "kallsyms", "", "take the kernel's symbols from `FILE`")
-	f.StringVar(&o.symfs, "symfs", "", "look for files with symbols below `DIR`")
 	o.symbols.add(f)
 	f.Uint32Var(&o.entries, "map-entries", 0, "room in the kernel's maps for this many different stacks and sums at the start; the maps grow when they fill")
 	f.BoolVarP(&o.quiet, "quiet", "q", false, "print nothing but the profile and errors")
@@ -158,10 +152,9 @@ func (o *profileOptions) run(cmd *cobra.Command, args []string) error {
 	if err != nil {
 		return err
 	}
-	cfg := sample.Config{Record: *recording, By: by, Keep: keep | format.keys, Entries: o.entries}
+	cfg := sample.Config{Record: *recording, By: by, Keep: keep | format.keys, Entries: o.entries, Replay: o.symbols.options()}
 	cfg.Record.NoIdle = o.noIdle
 	o.setBlocked(given, &cfg)
-	cfg.Replay.NoInline, cfg.Replay.SymFS, cfg.Replay.Kallsyms = o.noInline, o.symfs, o.kallsyms
 	cfg.Replay.Lines = cfg.Keep.Has(profile.Line)
 	if err := o.narrow(&cfg); err != nil {
 		return err
@@ -171,7 +164,7 @@ func (o *profileOptions) run(cmd *cobra.Command, args []string) error {
 	}
 	var base *profile.Profile
 	if o.report.base != "" {
-		o.report.input.noInline, o.report.input.symfs, o.report.input.symbolFlags = o.noInline, o.symfs, o.symbols
+		o.report.input.symbolFlags = o.symbols
 		if base, err = o.report.input.readFile(cmd, o.report.base, cfg.Keep); err != nil {
 			return err
 		}
@@ -283,7 +276,7 @@ func (o *profileOptions) take(cmd *cobra.Command, cfg *sample.Config) (sample.Re
 		cfg.Progress = func(p sample.Progress) { fmt.Fprint(stderr, "\r", progressLine(p), "\x1b[K") }
 		defer fmt.Fprint(stderr, "\r\x1b[K")
 	}
-	defer listen(&cfg.Record, o.symbols.allowance())()
+	defer listen(&cfg.Record, cfg.Replay.Allowance)()
 	ballast := make([]byte, 16<<20) // raises the heap size at which the garbage collector runs; untouched memory costs nothing
 	result, err := sample.Run(*cfg)
 	runtime.KeepAlive(ballast)

@@ -2,6 +2,7 @@ package cli
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"errors"
 	"io"
@@ -19,10 +20,7 @@ import (
 
 // narrow restricts samples to those of --range and -b.
 func (o *profileOptions) narrow(cfg *sample.Config) error {
-	kallsyms := "/proc/kallsyms"
-	if o.kallsyms != "" {
-		kallsyms = o.kallsyms
-	}
+	kallsyms := cmp.Or(o.symbols.kallsyms, "/proc/kallsyms")
 	for _, text := range o.ranges {
 		r, found, err := sample.ParseRange(text, kallsyms)
 		if err != nil {

@@ -19,12 +19,9 @@ import (
 // recordingFlags select a recording, its samples, and the files with its symbols.
 type recordingFlags struct {
 	filterFlags
-	path     string
-	noInline bool
-	kallsyms string
-	symfs    string
-	force    bool
 	symbolFlags
+	path  string
+	force bool
 
 	noStacks bool // not a flag: set if the format needs no stacks (replay.Options)
 }
@@ -35,24 +32,37 @@ func (f *recordingFlags) add(cmd *cobra.Command, path string) {
 		flags.StringVarP(&f.path, "input", "i", path, "read the recording `FILE`; - is standard input")
 	}
 	f.filterFlags.add(flags)
-	flags.BoolVar(&f.noInline, "no-inline", false, "do not look for inlined functions")
-	flags.StringVar(&f.kallsyms, "kallsyms", "", "take the kernel's symbols from `FILE`")
-	flags.StringVar(&f.symfs, "symfs", "", "look for files with symbols below `DIR`")
 	f.symbolFlags.add(flags)
 	flags.BoolVarP(&f.force, "force", "f", false, "accepted for perf's command lines: bperf reads recordings of all users")
 }
 
-// symbolFlags limit the memory for symbols.
+// options returns the options for replaying a recording.
+func (f *recordingFlags) options(recording *perfdata.Reader) (o replay.Options, err error) {
+	o = f.symbolFlags.options()
+	o.NoStacks = f.noStacks
+	if o.Filter, err = f.filter(recording); err != nil {
+		return o, badOption(err)
+	}
+	return o, nil
+}
+
+// symbolFlags say where symbols are, and limit the memory for them.
 type symbolFlags struct {
-	symbolMemory uint32 // MiB
+	symfs    string
+	kallsyms string
+	noInline bool
+	memory   uint32 // MiB
 }
 
 func (f *symbolFlags) add(flags *pflag.FlagSet) {
-	flags.Uint32Var(&f.symbolMemory, "symbol-memory", allowance.DefaultMemory>>20, "keep at most `MIB` MiB of symbols; files beyond that have no symbols")
+	flags.BoolVar(&f.noInline, "no-inline", false, "do not look for inlined functions")
+	flags.StringVar(&f.kallsyms, "kallsyms", "", "take the kernel's symbols from `FILE`, a copy of /proc/kallsyms")
+	flags.StringVar(&f.symfs, "symfs", "", "look for files with symbols below `DIR`")
+	flags.Uint32Var(&f.memory, "symbol-memory", allowance.DefaultMemory>>20, "keep at most `MIB` MiB of symbols; files beyond that have no symbols")
 }
 
-func (f *symbolFlags) allowance() *allowance.Allowance {
-	return allowance.New(int64(f.symbolMemory) << 20)
+func (f *symbolFlags) options() replay.Options {
+	return replay.Options{SymFS: f.symfs, Kallsyms: f.kallsyms, NoInline: f.noInline, Allowance: allowance.New(int64(f.memory) << 20)}
 }
 
 // garbage is the GOGC percentage for commands that read a recording. They keep most of what they allocate, so more frequent collections
@@ -76,12 +86,12 @@ func openRecording(path string, stdin io.Reader) (*perfdata.Reader, error) {
 
 // read reads a recording into a profile.
 func (f *recordingFlags) read(recording *perfdata.Reader, keep profile.Keys) (*profile.Profile, replay.Stats, error) {
-	filter, err := f.filter(recording)
+	o, err := f.options(recording)
 	if err != nil {
-		return nil, replay.Stats{}, badOption(err)
+		return nil, replay.Stats{}, err
 	}
-	r := replay.New(recording, replay.Options{SymFS: f.symfs, Kallsyms: f.kallsyms, NoInline: f.noInline, Lines: keep.Has(profile.Line),
-		NoStacks: f.noStacks, Filter: filter, Allowance: f.allowance()})
+	o.Lines = keep.Has(profile.Line)
+	r := replay.New(recording, o)
 	defer r.Close()
 	p, err := r.Profile(keep)
 	if err != nil {

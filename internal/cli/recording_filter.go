@@ -26,14 +26,6 @@ func (f *filterFlags) add(flags *pflag.FlagSet) {
 	flags.StringVarP(&f.cpus, "cpu", "C", "", "only these `CPUS`, as 0-3,7")
 }
 
-// addReplayFlags adds the flags that say where to find symbols.
-func addReplayFlags(flags *pflag.FlagSet, o *replay.Options) {
-	flags.StringVar(&o.SymFS, "symfs", "", "look for files below `DIRECTORY`")
-	flags.StringVar(&o.Kallsyms, "kallsyms", "", "take the kernel's symbols from `FILE`, a copy of /proc/kallsyms")
-	flags.StringVarP(&o.Vmlinux, "vmlinux", "k", "", "take the kernel's symbols from `FILE`, its image")
-	flags.IntVar(&o.MaxStack, "max-stack", 0, "cut callchains after `FRAMES` frames (default 127)")
-}
-
 func (f *filterFlags) filter(reader *perfdata.Reader) (replay.Filter, error) {
 	var all replay.Filter
 	var err error

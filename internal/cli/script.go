@@ -7,29 +7,26 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/bperf/bperf/internal/replay"
 	"github.com/bperf/bperf/internal/report"
 	"github.com/bperf/bperf/internal/script"
 )
 
 // scriptFlags are the flags of bperf script that do not map directly to an option.
 type scriptFlags struct {
-	input      string
+	recordingFlags
 	fields     []string
 	header     bool
 	headerOnly bool
 	inline     bool
-	force      bool
 	symbols    string
-	filters    filterFlags
 	comms      string
+	vmlinux    string
+	maxStack   int
 }
 
 func newScriptCommand() *cobra.Command {
 	var f scriptFlags
 	var o script.Options
-	var ro replay.Options
-	var symbols symbolFlags
 	cmd := &cobra.Command{
 		Use:   "script [flags]",
 		Short: "Print the samples of a recording one by one, as perf script does",
@@ -48,13 +45,10 @@ With --json it prints an object a line, with all that the recording has of a sam
   bperf script --show-bpf-events --show-mmap-events
   bperf script --json | jq -r 'select(.ip.bpf_program) | .ip.symbol'`,
 		Args: cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			ro.Allowance = symbols.allowance()
-			return f.run(cmd, o, ro)
-		},
+		RunE: func(cmd *cobra.Command, _ []string) error { return f.run(cmd, o) },
 	}
+	f.recordingFlags.add(cmd, "perf.data")
 	flags := cmd.Flags()
-	flags.StringVarP(&f.input, "input", "i", "perf.data", "read `FILE`; - for standard input")
 	flags.StringArrayVarP(&f.fields, "fields", "F", nil, "print these `FIELDS`")
 	flags.BoolVarP(&o.NoChains, "hide-call-graph", "G", false, "print the instruction pointer instead of the callchain")
 	flags.BoolVar(&o.Nanos, "ns", false, "print times with nine digits of a second")
@@ -66,8 +60,6 @@ With --json it prints an object a line, with all that the recording has of a sam
 	flags.BoolVar(&f.header, "header", false, "print the header of the recording, too")
 	flags.BoolVar(&f.headerOnly, "header-only", false, "print nothing but the header of the recording")
 	flags.BoolVar(&f.inline, "inline", true, "print inlined functions")
-	flags.BoolVar(&ro.NoInline, "no-inline", false, "do not look for inlined functions")
-	flags.BoolVarP(&f.force, "force", "f", false, "accepted for perf's command lines: bperf reads recordings of all users")
 	show := func(p *bool, name, what string) {
 		flags.BoolVar(p, "show-"+name+"-events", false, "print "+what+", too")
 	}
@@ -80,14 +72,13 @@ With --json it prints an object a line, with all that the recording has of a sam
 	show(&o.Records.Lost, "lost", "what was lost")
 	show(&o.Records.Round, "round", "the ends of rounds of reading the ring buffers")
 	show(&o.Records.TextPoke, "text-poke", "changes of the kernel's code")
-	f.filters.add(flags)
 	flags.StringVarP(&f.comms, "comms", "c", "", "only threads with these `NAMES`")
-	addReplayFlags(flags, &ro)
-	symbols.add(flags)
+	flags.StringVarP(&f.vmlinux, "vmlinux", "k", "", "take the kernel's symbols from `FILE`, its image")
+	flags.IntVar(&f.maxStack, "max-stack", 0, "cut callchains after `FRAMES` frames (default 127)")
 	return cmd
 }
 
-func (f *scriptFlags) run(cmd *cobra.Command, o script.Options, ro replay.Options) error {
+func (f *scriptFlags) run(cmd *cobra.Command, o script.Options) error {
 	if o.Relative && o.Delta {
 		return badOptionf("--reltime and --deltatime: times are since one thing or the other")
 	}
@@ -104,18 +95,20 @@ func (f *scriptFlags) run(cmd *cobra.Command, o script.Options, ro replay.Option
 		o.Symbols = strings.Split(f.symbols, ",")
 	}
 	if cmd.Flags().Changed("inline") {
-		ro.NoInline = !f.inline
+		f.noInline = !f.inline
 	}
-	reader, err := openRecording(f.input, cmd.InOrStdin())
+	reader, err := openRecording(f.path, cmd.InOrStdin())
 	if err != nil {
 		return err
 	}
 	defer reader.Close()
-	if ro.Filter, err = f.filters.filter(reader); err != nil {
-		return badOption(err)
+	options, err := f.options(reader)
+	if err != nil {
+		return err
 	}
+	options.Vmlinux, options.MaxStack = f.vmlinux, f.maxStack
 	if f.comms != "" {
-		ro.Filter.Comms = strings.Split(f.comms, ",")
+		options.Filter.Comms = strings.Split(f.comms, ",")
 	}
 	out := bufio.NewWriterSize(cmd.OutOrStdout(), 1<<16)
 	if f.header || f.headerOnly {
@@ -126,7 +119,7 @@ func (f *scriptFlags) run(cmd *cobra.Command, o script.Options, ro replay.Option
 	if f.headerOnly {
 		return out.Flush()
 	}
-	stats, err := script.Print(out, reader, o, ro)
+	stats, err := script.Print(out, reader, o, options)
 	if flushErr := out.Flush(); err == nil {
 		err = flushErr
 	}
