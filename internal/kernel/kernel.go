@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+
+	"github.com/bperf/bperf/internal/procfs"
 )
 
 // State is the degree to which a feature can be used.
@@ -35,6 +37,7 @@ type Report struct {
 // examiner examines a kernel. It reads files from proc and sys, but tries features on the running kernel.
 type examiner struct {
 	proc, sys    fs.FS
+	tracefs      string // its mount point, which is in sys
 	capabilities capabilities
 	readsRefused bool  // the result of readsRefused
 	typedReads   error // why programs cannot read the kernel's memory with bpf_rdonly_cast either
@@ -42,7 +45,7 @@ type examiner struct {
 
 // Examine tries every feature that bperf uses. It takes up to a second, mostly to read the BTF of the kernel, and leaves nothing behind.
 func Examine() (Report, error) {
-	x := examiner{proc: os.DirFS("/proc"), sys: os.DirFS("/sys"), readsRefused: readsRefused()}
+	x := examiner{proc: os.DirFS("/proc"), sys: os.DirFS("/sys"), tracefs: procfs.Tracefs(), readsRefused: readsRefused()}
 	var err error
 	if x.capabilities, err = readCapabilities(x.proc); err != nil {
 		return Report{}, err

@@ -112,15 +112,14 @@ func (x examiner) cgroups() Finding {
 // tracepoints tries to open sched:sched_switch, which every kernel has.
 func (x examiner) tracepoints() Finding {
 	const feature = "tracepoints"
-	const tracefs = "/sys/kernel/tracing"
-	text, err := fs.ReadFile(x.sys, "kernel/tracing/events/sched/sched_switch/id")
+	text, err := fs.ReadFile(x.sys, strings.TrimPrefix(x.tracefs, "/sys/")+"/events/sched/sched_switch/id")
 	switch {
 	case errors.Is(err, fs.ErrNotExist) && x.readsRefused:
 		return missing(feature, unlock, "with lockdown=confidentiality, tracefs is empty")
 	case errors.Is(err, fs.ErrNotExist):
-		return missing(feature, "Mount it: mount -t tracefs nodev "+tracefs, "tracefs is not mounted on %s", tracefs)
+		return missing(feature, "Mount it: mount -t tracefs nodev "+x.tracefs, "tracefs is not mounted on %s", x.tracefs)
 	case err != nil:
-		return missing(feature, "Run as root, or let a group read it: mount -o remount,gid=GID "+tracefs, "%v", err)
+		return missing(feature, "Run as root, or let a group read it: mount -o remount,gid=GID "+x.tracefs, "%v", err)
 	}
 	id, err := strconv.ParseUint(strings.TrimSpace(string(text)), 10, 64)
 	if err != nil {
@@ -129,7 +128,7 @@ func (x examiner) tracepoints() Finding {
 	if err := try(perfdata.Attr{Type: perfdata.TypeTracepoint, Config: id}, ownThread); err != nil {
 		return missing(feature, x.permission("; or sysctl kernel.perf_event_paranoid=-1"), "sched:sched_switch: %v", err)
 	}
-	return works(feature, "tracefs on %s", tracefs)
+	return works(feature, "tracefs on %s", x.tracefs)
 }
 
 // cycles returns the event that every PMU has, restricted to user mode if this process may not count the kernel.

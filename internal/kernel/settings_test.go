@@ -117,7 +117,7 @@ func TestSettings(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			got := tt.find(examiner{proc: files(tt.proc), sys: files(tt.sys), capabilities: tt.caps, readsRefused: tt.refused, typedReads: tt.typed})
+			got := tt.find(examiner{proc: files(tt.proc), sys: files(tt.sys), tracefs: "/sys/kernel/tracing", capabilities: tt.caps, readsRefused: tt.refused, typedReads: tt.typed})
 			if got.State != tt.state || !strings.Contains(got.Detail, tt.detail) || !strings.Contains(got.Remedy, tt.remedy) {
 				t.Errorf("%+v\nwant %s, %q, %q", got, tt.state, tt.detail, tt.remedy)
 			}
@@ -137,5 +137,18 @@ func TestRemedyWithCapabilities(t *testing.T) {
 	}
 	if got, want := with(0).permission("; or more"), "Run as root, or allow more: sysctl kernel.perf_event_paranoid=2; or more"; got != want {
 		t.Errorf("without capabilities: %s, want %s", got, want)
+	}
+}
+
+// TestTracepointsOfDebugfs looks for tracepoints where tracefs is mounted, which is not always /sys/kernel/tracing.
+func TestTracepointsOfDebugfs(t *testing.T) {
+	const tracefs = "/sys/kernel/debug/tracing"
+	x := examiner{tracefs: tracefs, sys: files(map[string]string{"kernel/debug/tracing/events/sched/sched_switch/id": "x"})}
+	if f := x.tracepoints(); f.State != Missing || f.Detail != `sched:sched_switch has the ID "x"` {
+		t.Errorf("%+v", f)
+	}
+	x.sys = files(nil)
+	if f := x.tracepoints(); f.State != Missing || f.Detail != "tracefs is not mounted on "+tracefs {
+		t.Errorf("%+v", f)
 	}
 }
