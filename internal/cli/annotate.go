@@ -24,14 +24,14 @@ func newAnnotateCommand() *cobra.Command {
 	var a annotateFlags
 	cmd := &cobra.Command{
 		Use:   "annotate [flags] [SYMBOL]",
-		Short: "Show which instructions and source lines samples are of",
+		Short: "Show the instructions and source lines at which samples were taken",
 		Long: `annotate reads a recording and shows the functions with samples, the one with the most first: each instruction with its share of the
-function's samples, and the source lines between them.
+function's samples, and the source lines between the instructions.
 
-The code of BPF programs is in the recording, also of those that were unloaded since; so it can be read on another machine. That of
-ELF files is read from the files, if they are of the build that was recorded; their lines come from debugging information, in the
-file itself, below /usr/lib/debug or in ~/.debug. The kernel's code, and that of trampolines, is read from /proc/kcore, as root, if the
-kernel that runs has it at the same address still.`,
+The recording has the code of BPF programs, even of those that were unloaded since, so any machine can show it. bperf reads the code of
+ELF files from the files, if their build is the recorded one; source lines come from debugging information in the file itself, below
+/usr/lib/debug or in ~/.debug. bperf reads the code of the kernel and of trampolines from /proc/kcore, as root, if the running kernel
+still has it at the same address.`,
 		Example: `  bperf annotate
   bperf annotate -l main
   bperf annotate -b name:on_switch --format html -o annotated.html`,
@@ -39,7 +39,7 @@ kernel that runs has it at the same address still.`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if len(args) == 1 {
 				if a.options.Symbol != "" {
-					return badOptionf("the symbol is given twice: as an argument, and with --symbol")
+					return badOptionf("the symbol is given twice, as an argument and with --symbol: give it only once")
 				}
 				a.options.Symbol = args[0]
 			}
@@ -48,7 +48,7 @@ kernel that runs has it at the same address still.`,
 	}
 	f := cmd.Flags()
 	a.recordingFlags.add(cmd, "perf.data")
-	f.StringVarP(&a.output, "output", "o", "", "write to this file, not to standard output")
+	f.StringVarP(&a.output, "output", "o", "", "write to `FILE`, not to standard output")
 	f.StringVar(&a.format, "format", "text", "what to write: text, json or html")
 	f.BoolVarP(&a.json, "json", "j", false, "write JSON, as --format json does")
 	f.Bool("stdio", true, "write text; there is no other interface")
@@ -59,7 +59,7 @@ kernel that runs has it at the same address still.`,
 	f.BoolVar(&a.options.NoSource, "no-source", false, "leave source lines out")
 	f.BoolVarP(&a.text.Lines, "print-line", "l", false, "print the lines with the most samples before each function")
 	f.BoolVarP(&a.text.FullPath, "full-paths", "P", false, "show whole paths of source files")
-	f.BoolVarP(&a.text.Samples, "show-nr-samples", "n", false, "show numbers of samples instead of percentages")
+	f.BoolVarP(&a.text.Samples, "show-nr-samples", "n", false, "show the number of samples instead of percentages")
 	return cmd
 }
 
@@ -133,9 +133,9 @@ func (a *annotateFlags) nothing(r *annotate.Report) error {
 	case total == 0:
 		return fmt.Errorf("%s has no samples with an instruction pointer", a.path)
 	case r.Others > 0:
-		return fmt.Errorf("%s has no function with %g %% of the samples: see --percent-limit", a.path, a.options.PercentLimit)
+		return fmt.Errorf("no function in %s has %g %% of the samples or more: lower --percent-limit", a.path, a.options.PercentLimit)
 	case a.options.Symbol+a.options.Module+a.options.Program == "":
 		return fmt.Errorf("none of the %d samples of %s is in a known function", total, a.path)
 	}
-	return fmt.Errorf("%s has %d samples, but none in what is selected: bperf report shows what there is", a.path, total)
+	return fmt.Errorf("none of the %d samples in %s is in the selected functions: bperf report lists the functions", total, a.path)
 }

@@ -57,7 +57,7 @@ func TestAnnotateRefuses(t *testing.T) {
 		{[]string{"f", "g"}, 1, "accepts at most 1 arg"},
 		{[]string{"-i", empty + "-not"}, 1, "make a recording with bperf record"},
 		{[]string{"-i", empty}, 1, "0 bytes"},
-		{[]string{"-i", filepath.Join(recordings, "callchain.data"), "--time", "noon"}, 129, "is no time"},
+		{[]string{"-i", filepath.Join(recordings, "callchain.data"), "--time", "noon"}, 129, "is not a time"},
 	} {
 		got := runHere(t, append([]string{"annotate"}, tt.args...)...)
 		if got.status != tt.status || !strings.Contains(got.stderr, tt.want) || got.stdout != "" {
@@ -162,7 +162,7 @@ func TestAnnotatePrograms(t *testing.T) {
 	if require.IsGuest() {
 		return
 	}
-	if got := run(t, bperf("annotate", "-i", file, "-b", "nosuch")); got.status != 1 || !strings.Contains(got.stderr, "none in what is selected") {
+	if got := run(t, bperf("annotate", "-i", file, "-b", "nosuch")); got.status != 1 || !strings.Contains(got.stderr, "is in the selected functions") {
 		t.Errorf("%+v", got)
 	}
 }

@@ -30,15 +30,15 @@ func newConfigCommand() *cobra.Command {
 	var list bool
 	cmd := &cobra.Command{
 		Use:   "config -l",
-		Short: "List perf's configuration as it is in force, and from where",
-		Long: `config lists the keys of perf's configuration with their values and the file and line that they are from: $PERF_CONFIG, or without that
-/etc/perfconfig and ~/.perfconfig, of which the latter takes precedence. bperf uses the keys
+		Short: "List the values of perf's configuration that are in force, and where they come from",
+		Long: `config lists the keys of perf's configuration with their values, files and lines. It reads $PERF_CONFIG if that is set, otherwise
+/etc/perfconfig and ~/.perfconfig; the latter takes precedence. bperf uses the keys
 ` + strings.Join(configKeys, ", ") + `, and ignores the others.`,
 		Example: "  bperf config -l",
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if !list {
-				return badOptionf("config lists with -l, and does nothing else: edit the files")
+				return badOptionf("config can only list, with -l: to change a value, edit its file")
 			}
 			c, err := readConfig(func(s string) { fmt.Fprintln(cmd.ErrOrStderr(), s) }, false)
 			if err != nil {
@@ -79,7 +79,7 @@ func readConfig(note func(string), verbose bool) (*config.Config, error) {
 func (f *reportFlags) configured(cmd *cobra.Command, c *config.Config) error {
 	given := cmd.Flags().Changed
 	bad := func(v config.Value, what string) error {
-		return badOption(errors.New(printable.Text(fmt.Sprintf("%s:%d: %s = %s: %s is expected", v.File, v.Line, v.Key, v.Value, what))))
+		return badOption(errors.New(printable.Text(fmt.Sprintf("%s:%d: %s = %s: expected %s", v.File, v.Line, v.Key, v.Value, what))))
 	}
 	if v, ok := c.Get(configChildren); ok && !given("children") && !given("no-children") {
 		on, err := strconv.ParseBool(v.Value)

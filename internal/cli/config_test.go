@@ -29,7 +29,7 @@ func TestConfigList(t *testing.T) {
 	if got.status != 0 || got.stdout != want {
 		t.Errorf("status %d, printed %q%q, want %q", got.status, got.stdout, got.stderr, want)
 	}
-	if got := runHere(t, "config"); got.status != statusBadOption || !strings.Contains(got.stderr, "config lists with -l") {
+	if got := runHere(t, "config"); got.status != statusBadOption || !strings.Contains(got.stderr, "config can only list, with -l") {
 		t.Errorf("status %d, %s", got.status, got.stderr)
 	}
 	configure(t, "[stat\n")
@@ -39,7 +39,7 @@ func TestConfigList(t *testing.T) {
 		}
 	}
 	configure(t, "[report]\nchildren = perhaps\n")
-	if got := runHere(t, "report"); got.status != statusBadOption || !strings.Contains(got.stderr, "perfconfig:2: report.children = perhaps: true or false is expected") {
+	if got := runHere(t, "report"); got.status != statusBadOption || !strings.Contains(got.stderr, "perfconfig:2: report.children = perhaps: expected true or false") {
 		t.Errorf("status %d, %s", got.status, got.stderr)
 	}
 }

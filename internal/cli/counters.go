@@ -16,10 +16,10 @@ func newCountersCommand() *cobra.Command {
 	var interval int
 	cmd := &cobra.Command{
 		Use:   "counters [flags]",
-		Short: "Show the counters that sessions share now, who counts, and what it costs",
-		Long: `counters shows what the sessions of bperf stat --bpf-counters share at this moment: the events, the
-sessions that count them, and the BPF programs that do it, with what they take of a context switch and of the CPUs,
-which the kernel measures for a second.
+		Short: "Show the counters that sessions share, the sessions, and what sharing costs",
+		Long: `counters shows what the sessions of bperf stat --bpf-counters share now: the events, the sessions that
+count them, and the BPF programs that do the counting. It also shows what these programs add to a context switch and
+their share of the CPUs, which the kernel measures for a second.
 
 It needs root, or CAP_BPF, CAP_PERFMON and CAP_SYS_ADMIN. It changes nothing.`,
 		Example: `  bperf counters
@@ -28,7 +28,7 @@ It needs root, or CAP_BPF, CAP_PERFMON and CAP_SYS_ADMIN. It changes nothing.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if interval < 10 {
-				return badCombinationf("--interval %d: an interval is at least 10 ms", interval)
+				return badCombinationf("--interval %d: the interval must be at least 10 ms", interval)
 			}
 			status, err := shared.Examine(shared.Where{Dir: shared.Dir, AttrMap: upstream.DefaultPath}, time.Duration(interval)*time.Millisecond)
 			if err != nil {

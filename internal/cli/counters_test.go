@@ -106,7 +106,7 @@ func TestPrintCounters(t *testing.T) {
 
 func TestCountersRefuses(t *testing.T) {
 	for args, want := range map[string]result{
-		"counters --interval 9": {"", "Error: --interval 9: an interval is at least 10 ms\n", 22},
+		"counters --interval 9": {"", "Error: --interval 9: the interval must be at least 10 ms\n", 22},
 		"counters --interval x": {"", "Error: invalid argument \"x\" for \"--interval\" flag: strconv.ParseInt: parsing \"x\": invalid syntax\n" +
 			"See bperf counters --help\n", 129},
 		"counters now": {"", "Error: unknown command \"now\" for \"bperf counters\"\n", 1},

@@ -28,10 +28,10 @@ func printCounters(w io.Writer, s *shared.Status) error {
 		writeTables(&b, s.Tables)
 	}
 	if s.Ended > 0 {
-		fmt.Fprintf(&b, "sessions that ended without leaving: %d; the next one that joins or leaves sweeps what is left of them\n", s.Ended)
+		fmt.Fprintf(&b, "sessions that ended without leaving: %d; the next session that joins or leaves cleans up after them\n", s.Ended)
 	}
 	if len(s.OtherVersions) > 0 {
-		fmt.Fprintf(&b, "other versions of bperf share on their own, or did: %s\n", printable.Text(strings.Join(s.OtherVersions, " ")))
+		fmt.Fprintf(&b, "other versions of bperf that share separately, or did: %s\n", printable.Text(strings.Join(s.OtherVersions, " ")))
 	}
 	_, err := io.WriteString(w, b.String())
 	return err

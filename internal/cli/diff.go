@@ -11,10 +11,10 @@ func newDiffCommand() *cobra.Command {
 	o := &report.Options{}
 	cmd := &cobra.Command{
 		Use:   "diff [flags] [OLD [NEW]]",
-		Short: "Show which functions have got a larger or smaller share of the samples from one recording to another",
-		Long: `diff shows the share that each function has of the samples in an old recording, and by how much it is another in a new one.
-Without names it compares perf.data.old and perf.data, with one name that recording and perf.data. A file can also be what
-report or profile wrote with --format pprof.`,
+		Short: "Show whose share of the samples grew or shrank between two recordings",
+		Long: `diff shows each function's share of the samples in an old recording, and how much that share changed in a new one.
+Without arguments it compares perf.data.old with perf.data; with one, it compares that recording with perf.data. A file can
+also be the output of report or profile with --format pprof.`,
 		Example: `  bperf diff before.data after.data
   bperf diff -s dso before.data after.data`,
 		Args: cobra.MaximumNArgs(2),

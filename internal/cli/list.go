@@ -26,9 +26,9 @@ func newListCommand() *cobra.Command {
 		Long: `List the events that can be counted on this machine.
 
 KIND is hw, sw, cache, tool, pmu, raw, breakpoint or tracepoint. Anything else is a pattern for names of events,
-such as 'sched:*', or a part of them. Without arguments all events are listed.
+such as 'sched:*', or a part of a name. Without arguments it lists all events.
 
-Whether the machine has a hardware, cache or software event is found by opening it.`,
+bperf opens each hardware, cache or software event to find out whether the machine has it.`,
 		Example: `  bperf list hw cache
   bperf list 'sched:*' faults
   bperf list --json pmu | jq -r '.[].EventName'`,
@@ -40,7 +40,7 @@ Whether the machine has a hardware, cache or software event is found by opening 
 		},
 	}
 	cmd.Flags().BoolVarP(&l.json, "json", "j", false, "print a JSON array, with the keys that perf list has")
-	cmd.Flags().BoolVar(&l.all, "all", false, "list generic events that this machine does not have, too")
+	cmd.Flags().BoolVar(&l.all, "all", false, "also list generic events that this machine does not have")
 	cmd.Flags().BoolVar(&l.noDesc, "no-desc", false, "print no descriptions")
 	return cmd
 }
@@ -69,7 +69,7 @@ func (l *lister) run(args []string) error {
 	events := l.describe()
 	tracepoints, err := l.tracepoints(selectors)
 	if err != nil {
-		fmt.Fprintf(l.err, "bperf list: tracepoints are left out: %v\n", err)
+		fmt.Fprintf(l.err, "Warning: tracepoints are not listed: %v\n", err)
 	}
 	events = append(events, tracepoints...)
 

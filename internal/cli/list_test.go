@@ -127,7 +127,7 @@ func TestListUnmatched(t *testing.T) {
 
 // TestListWithoutTracefs expects one note about missing tracefs, and only if tracepoints were requested.
 func TestListWithoutTracefs(t *testing.T) {
-	const missing = "bperf list: tracepoints are left out: tracefs is not mounted; " +
+	const missing = "Warning: tracepoints are not listed: tracefs is not mounted; " +
 		"mount it: mount -t tracefs nodev /sys/kernel/tracing (with lockdown=confidentiality it is empty)\n"
 	for _, test := range []struct {
 		args   []string

@@ -42,9 +42,9 @@ func newProfileCommand() *cobra.Command {
 	var o profileOptions
 	cmd := &cobra.Command{
 		Use:   "profile [flags] [--] [COMMAND [ARG...]]",
-		Short: "Count samples in the kernel, by stack or by what else they have in common, and show where time goes",
-		Long: `profile samples events while a command runs, or until interrupted, and shows where the samples were taken. They are counted in the
-kernel, so that only sums leave it, and there is no file.
+		Short: "Count samples in the kernel, by stack or by other keys, and show where the time goes",
+		Long: `profile samples events while a command runs, or until interrupted, and shows where the samples were taken. The kernel counts the
+samples, so that bperf reads only sums, and there is no file.
 
 Without a target it profiles the command and its children; without a command, the whole system.`,
 		Example: `  bperf profile -a --timeout 10000
@@ -67,7 +67,7 @@ Without a target it profiles the command and its children; without a command, th
 
 	o.targetOptions.add(f, "profile")
 	f.BoolVarP(&o.noInherit, "no-inherit", "i", false, "do not profile children and new threads")
-	f.StringVarP(&o.programs, "bpf-prog", "b", "", "profile only the BPF programs of this `LIST`, or is called there: IDs, name:GLOB, type:NAME, … (see bperf prog)")
+	f.StringVarP(&o.programs, "bpf-prog", "b", "", "profile only the BPF programs of this `LIST` and what they call: IDs, name:GLOB, type:NAME, … (see bperf prog)")
 	f.StringArrayVar(&o.ranges, "range", nil, "only samples in this function, or between these `ADDRESSES`: 0x…-0x…; with several, samples in any of them")
 	f.BoolVar(&o.allUser, "user", false, "sample only user mode")
 	f.BoolVar(&o.allKernel, "kernel", false, "sample only the kernel")
@@ -122,7 +122,7 @@ func (o *profileOptions) run(cmd *cobra.Command, args []string) error {
 		return badCombination(err)
 	}
 	if o.most < 1 {
-		return badCombinationf("--top %d: a table has at least one row", o.most)
+		return badCombinationf("--top %d: the number of rows must be at least 1", o.most)
 	}
 	if err := o.check(given, args); err != nil {
 		return err
@@ -136,7 +136,7 @@ func (o *profileOptions) run(cmd *cobra.Command, args []string) error {
 		terms := e.Sampling
 		terms.Inherit = nil
 		if terms != (event.Sampling{}) {
-			return badOptionf("%s: samples are added up in the kernel, and only bperf record takes terms that say what they have", e.Name)
+			return badOptionf("%s: profile counts samples in the kernel; only bperf record takes terms that select what a sample contains", e.Name)
 		}
 	}
 	maps := recording.Programs.Profiles()
@@ -241,7 +241,7 @@ func (o *profileOptions) showMap(w io.Writer, format reportFormat, p *profile.Pr
 	}
 	shown.Event = names[0]
 	if len(names) > 1 && !o.quiet {
-		fmt.Fprintf(w, "Of %s, this is %s: choose with --show\n", strings.Join(names, ", "), names[0])
+		fmt.Fprintf(w, "Of the maps %s, this format shows only one, %s: choose another with --show\n", strings.Join(names, ", "), names[0])
 	}
 }
 

@@ -34,7 +34,7 @@ func (o *profileOptions) prepareBlocked(given func(string) bool) error {
 		return nil
 	}
 	if given("event") {
-		return errors.New("--wall samples cpu-clock, the time on CPUs, and no other events: leave out -e, or take --off-cpu in its place")
+		return errors.New("--wall samples cpu-clock, the time on CPUs, and no other events: leave out -e, or use --off-cpu instead")
 	}
 	o.events = slices.Insert(o.events, 0, eventArg{argEvents, "cpu-clock"})
 	return nil

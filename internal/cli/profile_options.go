@@ -33,12 +33,12 @@ func (o *profileOptions) narrow(cfg *sample.Config) error {
 		}
 	}
 	if len(cfg.Ranges) > 0 && len(cfg.Functions) > 0 {
-		return badCombinationf("--range %s is no function of the kernel, and does not go together with addresses "+
-			"and functions that are", cfg.Functions[0])
+		return badCombinationf("--range %s is not a function of the kernel: it cannot be combined with addresses and "+
+			"functions of the kernel", cfg.Functions[0])
 	}
 	if len(cfg.Functions) > 0 && !cfg.By.Stack && !cfg.By.IP {
-		return badCombinationf("--range %s is no function of the kernel: in others samples are known by their stack or "+
-			"instruction pointer, which --by has to have", cfg.Functions[0])
+		return badCombinationf("--range %s is not a function of the kernel: to find samples in other functions, "+
+			"--by needs stack or ip", cfg.Functions[0])
 	}
 	if o.programs == "" {
 		return nil
@@ -60,13 +60,13 @@ func (o *profileOptions) setInterval(cmd *cobra.Command, given bool, cfg *sample
 	dir := o.report.output
 	switch {
 	case cfg.Every < 100*time.Millisecond:
-		return badCombinationf("-I %v: an interval has at least 0.1 s", o.every)
+		return badCombinationf("-I %v: the interval must be at least 0.1 s", o.every)
 	case o.report.base != "":
-		return badCombinationf("-I and --diff do not go together")
+		return badCombinationf("-I and --diff cannot be combined")
 	case format.name == "json":
 		return o.jsonLines(cmd, cfg, format, shown)
 	case format.name != "pprof":
-		return badCombinationf("-I is for the formats json and pprof, not for %s", format.name)
+		return badCombinationf("-I supports the formats json and pprof, not %s", format.name)
 	case toStdout(dir):
 		return badCombinationf("-I writes a file for each interval: name a directory with -o")
 	}

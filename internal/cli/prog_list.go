@@ -26,12 +26,12 @@ func newProgListCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "list [flags] [SELECTOR]",
 		Short: "List BPF programs: what they are, where they are attached, who holds them, what they cost",
-		Long: `list shows the BPF programs that are loaded, or those that are selected.
+		Long: `list shows the loaded or the selected BPF programs.
 
 ` + selectorHelp + `
 
-With --interval the kernel counts the runs of all BPF programs for so long, and the list has the runs, the run time
-and the share of a CPU of each. --sort by one of these does so for a second.
+With --interval the kernel counts the runs of all BPF programs during that time, and the list shows each program's runs,
+run time and share of a CPU. --sort by one of these counts for a second.
 
 It needs root, or CAP_SYS_ADMIN and CAP_BPF. It changes nothing.`,
 		Example: `  bperf prog list
@@ -49,7 +49,7 @@ It needs root, or CAP_SYS_ADMIN and CAP_BPF. It changes nothing.`,
 				interval = 1000
 			}
 			if interval != 0 && interval < 10 || interval == 0 && sorting.observed {
-				return badCombinationf("--interval %d: an interval is at least 10 ms", interval)
+				return badCombinationf("--interval %d: the interval must be at least 10 ms", interval)
 			}
 			selector, err := bpfprog.Parse(slices.Concat(args, []string{"all"})[0])
 			if err != nil {

@@ -19,8 +19,8 @@ func newProgShowCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "show [flags] SELECTOR",
 		Short: "Show BPF programs whole: functions, source lines, BPF instructions, machine code",
-		Long: `show shows all that the kernel tells of BPF programs: what list shows, their functions with addresses and sizes, their
-instructions as the verifier left them, and as the JIT compiler made them, with source lines between where BTF has them.
+		Long: `show prints everything that the kernel reports about BPF programs: what list shows, their functions with addresses and sizes,
+their instructions after the verifier, and their machine code, with source lines in between if the BTF has them.
 
 ` + selectorHelp + `
 

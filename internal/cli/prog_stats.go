@@ -23,13 +23,13 @@ func newProgStatsCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "stats [flags] [SELECTOR]",
 		Short: "Print the runs and the run time of BPF programs at an interval, for scripts and node agents",
-		Long: `stats prints what the BPF programs that are loaded, or those that are selected, did in each interval: runs, run time, and
-runs that did not take place because the program ran on that CPU already. Programs that are loaded and unloaded
-meanwhile come and go.
+		Long: `stats prints what the loaded or selected BPF programs did in each interval: runs, run time, and runs that the kernel
+skipped because the program was already running on that CPU. Programs that are loaded while it runs are added, and
+unloaded ones disappear.
 
 ` + selectorHelp + `
 
-It ends at SIGINT or SIGTERM, after --count intervals, or when nobody reads its output any more.
+It ends at SIGINT or SIGTERM, after --count intervals, or when its output has no reader any more.
 
 It needs root, or CAP_SYS_ADMIN and CAP_BPF. It lets the kernel count the runs of all BPF programs until it ends.`,
 		Example: `  bperf prog stats -I 5000
@@ -42,9 +42,9 @@ It needs root, or CAP_SYS_ADMIN and CAP_BPF. It lets the kernel count the runs o
 			case !known:
 				return badCombinationf("--format %s: the formats are csv, json and openmetrics", format)
 			case interval < 10:
-				return badCombinationf("--interval %d: an interval is at least 10 ms", interval)
+				return badCombinationf("--interval %d: the interval must be at least 10 ms", interval)
 			case count < 0:
-				return badCombinationf("--count %d: a number of intervals is 1 or more, or 0 for no end", count)
+				return badCombinationf("--count %d: give a number of intervals, or 0 for no end", count)
 			}
 			selector, err := bpfprog.Parse(slices.Concat(args, []string{"all"})[0])
 			if err != nil {

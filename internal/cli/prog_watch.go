@@ -20,11 +20,10 @@ func newProgWatchCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "watch [flags]",
 		Short: "Show BPF programs as they are loaded and unloaded",
-		Long: `watch shows each BPF program that is loaded or unloaded from now on: who loaded it, what it is, its functions and where their
-source is, its maps and sizes. Programs that are unloaded at once are shown, too; what could not be read of them any
-more is said.
+		Long: `watch shows each BPF program that is loaded or unloaded from now on: who loaded it, what it is, its functions and their
+source files, its maps and sizes. It also shows programs that are unloaded at once, and what it could not read of them.
 
-It ends at SIGINT or SIGTERM, or when nobody reads its output any more.
+It ends at SIGINT or SIGTERM, or when its output has no reader any more.
 
 It needs root, or CAP_SYS_ADMIN, CAP_BPF and CAP_PERFMON, and Linux 5.1. It changes nothing.`,
 		Example: `  bperf prog watch
@@ -73,7 +72,7 @@ func (m *missedChanges) of(run watching) watching {
 }
 
 func (m missedChanges) String() string {
-	return fmt.Sprintf("%d records were lost, and %d programs were loaded of which there is no record", m.records, m.programs)
+	return fmt.Sprintf("%d records were lost, and %d programs were loaded, but bperf has no record of them", m.records, m.programs)
 }
 
 // watching passes changes to tell until the context is done.
@@ -119,9 +118,9 @@ func printChange(w io.Writer, c bpfprog.Change) error {
 	fmt.Fprintf(&b, "%s  %-6s  ", c.Time.Format("2006-01-02 15:04:05.000000"), c.Event)
 	switch c.Event {
 	case bpfprog.LostSome:
-		fmt.Fprintf(&b, "%d records: programs came and went faster than they were read\n", c.Records)
+		fmt.Fprintf(&b, "%d records: programs came and went faster than bperf read them\n", c.Records)
 	case bpfprog.Unseen:
-		fmt.Fprintf(&b, "%7s  programs were loaded of which there is no record\n", unseenIDs(c))
+		fmt.Fprintf(&b, "%7s  programs were loaded, but bperf has no record of them\n", unseenIDs(c))
 	case bpfprog.Unloaded:
 		lived := "loaded unseen"
 		if c.Lived != nil {

@@ -78,8 +78,8 @@ BPF programs are recorded with their code, even if they are loaded and unloaded 
 	f.BoolVar(&o.strictFreq, "strict-freq", false, "fail if the kernel does not allow the frequency of -F")
 
 	o.targetOptions.add(f, "record")
-	f.StringVarP(&o.user, "uid", "u", "", "record the processes that this `USER` has now, with all threads and children")
-	f.BoolVar(&o.perThread, "per-thread", false, "a ring buffer for each thread, not for each CPU; children are not recorded")
+	f.StringVarP(&o.user, "uid", "u", "", "record the current processes of this `USER`, with all threads and children")
+	f.BoolVar(&o.perThread, "per-thread", false, "use a ring buffer for each thread, not for each CPU; do not record children")
 	f.BoolVarP(&o.noInherit, "no-inherit", "i", false, "do not record children and new threads")
 	f.BoolVar(&o.allUser, "all-user", false, "sample only user mode")
 	f.BoolVar(&o.allKernel, "all-kernel", false, "sample only the kernel")
@@ -90,18 +90,18 @@ BPF programs are recorded with their code, even if they are loaded and unloaded 
 	f.StringVarP(&o.branchFilter, "branch-filter", "j", "", "record branches of these `KINDS`: any, any_call, any_ret, ind_call, call, cond, ind_jmp, u, k, hv, save_type, …")
 	f.BoolVarP(&o.data, "data", "d", false, "record addresses of data")
 	f.BoolVar(&o.physData, "phys-data", false, "record physical addresses of data")
-	f.BoolVarP(&o.weight, "weight", "W", false, "record what the sampled access cost")
+	f.BoolVarP(&o.weight, "weight", "W", false, "record the weight of samples: the cost of the sampled access")
 	f.BoolVarP(&o.raw, "raw-samples", "R", false, "record raw data of all events, not only of tracepoints")
 	f.BoolVarP(&o.timestamp, "timestamp", "T", false, "record the time of samples, even with --per-thread")
 	f.BoolVarP(&o.periodSet, "period", "P", false, "record the period of samples, even if it is always the same")
 	f.BoolVar(&o.sampleCPU, "sample-cpu", false, "record the CPU of samples")
 	f.BoolVarP(&o.taskCounts, "stat", "s", false, "record the counts of each thread when it ends")
-	f.BoolVarP(&o.noSamples, "no-samples", "n", false, "sample nothing: record tasks and memory alone")
+	f.BoolVarP(&o.noSamples, "no-samples", "n", false, "sample nothing: record only tasks and mappings")
 	f.BoolVar(&o.namespaces, "namespaces", false, "record namespaces of processes")
 	f.BoolVar(&o.allCgroups, "all-cgroups", false, "record the cgroup of each sample")
 	f.BoolVar(&o.switchEvents, "switch-events", false, "record context switches")
 	f.BoolVar(&o.noBPFEvent, "no-bpf-event", false, "record nothing about BPF programs")
-	f.StringVar(&o.offCPU, "off-cpu", "", "record how long threads are blocked, each time that takes `TIME` (500ms, 1s) or longer, and the rest as sums by stack")
+	f.StringVar(&o.offCPU, "off-cpu", "", "record how long threads are blocked: each time of at least `TIME` (500ms, 1s) as a sample, the rest as sums by stack")
 	f.Lookup("off-cpu").NoOptDefVal = "500ms"
 	f.StringVarP(&o.clockID, "clockid", "k", "", "take the time from this `CLOCK`: monotonic, monotonic_raw, realtime, boottime, tai")
 
@@ -109,8 +109,8 @@ BPF programs are recorded with their code, even if they are loaded and unloaded 
 	f.StringVarP(&o.pages, "mmap-pages", "m", "", "size of each ring buffer: a number of pages, or of bytes with B, K, M or G (default 512K)")
 	f.IntVarP(&o.compression, "compression-level", "z", 0, "compress the records, at a `LEVEL` of 1 to 22")
 	f.Lookup("compression-level").NoOptDefVal = "1"
-	f.BoolVar(&o.overwrite, "overwrite", false, "keep only the newest records in the ring buffers, and write them at the end, or when another file begins")
-	f.StringVar(&o.rotate, "switch-output", "", "begin another file at SIGUSR2 (`signal`), after a size (100M) or a time (30s, 5m, 1h)")
+	f.BoolVar(&o.overwrite, "overwrite", false, "keep only the newest records in the ring buffers, and write them at the end, or when the next file begins")
+	f.StringVar(&o.rotate, "switch-output", "", "begin a new file at SIGUSR2 (`signal`), after a size (100M) or a time (30s, 5m, 1h)")
 	f.Lookup("switch-output").NoOptDefVal = "signal"
 	f.IntVar(&o.maxFiles, "switch-max-files", 0, "keep the newest `N` files of --switch-output")
 	f.BoolVar(&o.noBuffering, "no-buffering", false, "write each sample at once")
@@ -203,7 +203,7 @@ func summarize(r record.Result, compressed bool, note func(string)) {
 	}
 	note(line + " ]")
 	if r.Lost > 0 {
-		note(fmt.Sprintf("%d records found no room in the ring buffers and are lost. Make these larger (-m), or sample less often", r.Lost))
+		note(fmt.Sprintf("%d records were lost because the ring buffers were full: make them larger with -m, or sample less often", r.Lost))
 	}
 }
 
@@ -212,17 +212,17 @@ func (o *recordOptions) check(given func(string) bool, args []string) error {
 	bad := badCombinationIf
 	return firstError(
 		o.sessionOptions.check(given, args, o.has(argCgroups)),
-		bad(given("freq") && given("count"), "-F and -c are two ways to say how often: give one"),
+		bad(given("freq") && given("count"), "-F sets a frequency and -c a period: give only one"),
 		bad(given("count") && o.period == 0, "-c 0: the period must be at least 1"),
-		bad(o.strictFreq && !given("freq"), "--strict-freq is about the frequency of -F"),
+		bad(o.strictFreq && !given("freq"), "--strict-freq applies to the frequency of -F: add -F"),
 		bad(o.perThread && o.onCPUs(args) && !o.ofTasks(), "--per-thread is for threads: give -p, -t or a command, without -a and -C"),
 		bad(o.framePointers && o.callGraph != "" && !strings.HasPrefix(o.callGraph, "fp"),
-			"-g records callchains by frame pointers, --call-graph %s otherwise: give one", o.callGraph),
-		bad(o.anyBranch && o.branchFilter != "", "-b records all branches, -j some: give one"),
-		bad(o.compression < 0 || o.compression > 22, "-z=%d: a level of zstd is from 1 to 22", o.compression),
-		bad(o.maxFiles < 0, "--switch-max-files %d: there must be at least 1", o.maxFiles),
-		bad(given("switch-max-files") && o.rotate == "", "--switch-max-files is about the files of --switch-output"),
-		bad(o.rotate != "" && o.output == "-", "--switch-output is for files, not for a pipe"),
+			"-g records callchains by frame pointers, but --call-graph asks for %s: give only one", o.callGraph),
+		bad(o.anyBranch && o.branchFilter != "", "-b records all branches, -j only some: give only one"),
+		bad(o.compression < 0 || o.compression > 22, "-z=%d: the compression level must be from 1 to 22", o.compression),
+		bad(o.maxFiles < 0, "--switch-max-files %d: the number of files must be at least 1", o.maxFiles),
+		bad(given("switch-max-files") && o.rotate == "", "--switch-max-files limits the files of --switch-output: add --switch-output"),
+		bad(o.rotate != "" && o.output == "-", "--switch-output writes several files: it cannot write to a pipe"),
 		bad(o.quiet && o.verbose, "-q and -v contradict each other"),
 	)
 }
@@ -297,7 +297,7 @@ func (o *recordOptions) chooseEvents(cfg *record.Config) error {
 		}
 	}
 	if len(o.outputs) > 0 && c.cgroups != nil {
-		return badCombinationf("-G and map:MAP.event= do not go together: programs write for all cgroups")
+		return badCombinationf("-G and map:MAP.event= cannot be combined: programs write their output for all cgroups")
 	}
 	if c.list, err = o.nameOutputs(cfg, c.list); err != nil {
 		return badOption(err)
@@ -320,7 +320,7 @@ func (o *recordOptions) chooseEvents(cfg *record.Config) error {
 	}
 	for _, e := range c.list.Events() {
 		if e.Tool != event.ToolNone {
-			return badOptionf("%s is measured by stat and cannot be sampled", e.Name)
+			return badOptionf("%s cannot be sampled: only bperf stat measures it", e.Name)
 		}
 		if e.BPF {
 			return badOptionf("%s: the modifier b is for counting: samples cannot be shared", e.Name)
@@ -337,8 +337,8 @@ func (o *recordOptions) chooseEvents(cfg *record.Config) error {
 // withoutEvents sets the target if no program runs on samples. The other programs always see the whole system.
 func (o *recordOptions) withoutEvents(cfg *record.Config) error {
 	if o.ofTasks() || o.cpus != "" {
-		return badCombinationf("--prog: none of the programs runs on samples, and the others see what happens to anyone, " +
-			"wherever that is: leave out -p, -t, -u and -C, or give an event with -e")
+		return badCombinationf("--prog: none of the programs runs at samples, and programs of other types " +
+			"always see the whole system: leave out -p, -t, -u and -C, or give an event with -e")
 	}
 	cfg.Target.System = true
 	return nil

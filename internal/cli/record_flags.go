@@ -30,7 +30,7 @@ func (o *recordOptions) setFrequency(cfg *record.Config) (err error) {
 	default:
 		cfg.Frequency, err = strconv.ParseUint(o.frequency, 10, 32)
 		if err != nil || cfg.Frequency == 0 {
-			return fmt.Errorf("-F %s: a number of samples in a second, or max", o.frequency)
+			return fmt.Errorf("-F %s: give a number of samples per second, or max", o.frequency)
 		}
 	}
 	return nil
@@ -54,12 +54,12 @@ func (o *recordOptions) setCallchain(cfg *record.Config) error {
 		}
 		n, err := strconv.ParseUint(size, 10, 32)
 		if err != nil || n == 0 || n > event.MostStack {
-			return fmt.Errorf("--call-graph %s: the stack has from 8 to %d bytes", o.callGraph, event.MostStack)
+			return fmt.Errorf("--call-graph %s: the stack size must be from 8 to %d bytes", o.callGraph, event.MostStack)
 		}
 		cfg.StackSize = uint32((n + 7) &^ 7)
 		return nil
 	default:
-		return fmt.Errorf("--call-graph %s: callchains are recorded by fp, dwarf or lbr", o.callGraph)
+		return fmt.Errorf("--call-graph %s: callchains can be recorded by fp, dwarf or lbr", o.callGraph)
 	}
 	if sized {
 		return fmt.Errorf("--call-graph %s: only dwarf takes a size", o.callGraph)
@@ -96,7 +96,7 @@ func (o *recordOptions) setClock(cfg *record.Config) error {
 		id, known = int32(n), true
 	}
 	if !known {
-		return fmt.Errorf("-k %s: clocks are monotonic, monotonic_raw, realtime, boottime and tai", o.clockID)
+		return fmt.Errorf("-k %s: the clocks are monotonic, monotonic_raw, realtime, boottime and tai", o.clockID)
 	}
 	cfg.ClockID = &id
 	return nil
@@ -111,11 +111,11 @@ func (o *recordOptions) setPages(cfg *record.Config) error {
 	if err == nil {
 		cfg.RingPages = int((bytes + int64(os.Getpagesize()) - 1) / int64(os.Getpagesize()))
 	} else if cfg.RingPages, err = strconv.Atoi(o.pages); err != nil {
-		return fmt.Errorf("-m %s: a number of pages, or of bytes with B, K, M or G", o.pages)
+		return fmt.Errorf("-m %s: give a number of pages, or of bytes with B, K, M or G", o.pages)
 	}
 	const most = 1 << 20 // pages; the kernel never accepts more
 	if cfg.RingPages < 1 || cfg.RingPages > most {
-		return fmt.Errorf("-m %s: there are from 1 to %d pages", o.pages, most)
+		return fmt.Errorf("-m %s: the number of pages must be from 1 to %d", o.pages, most)
 	}
 	cfg.RingPages = 1 << bits.Len(uint(cfg.RingPages-1))
 	return nil
@@ -158,7 +158,7 @@ func (o *recordOptions) setSwitch(cfg *record.Config) error {
 	}
 	every, err := time.ParseDuration(value)
 	if err != nil || every <= 0 {
-		return fmt.Errorf("--switch-output=%s: signal, a size like 100M, or a time like 30s, 5m, 1h or 1d", o.rotate)
+		return fmt.Errorf("--switch-output=%s: give signal, a size like 100M, or a time like 30s, 5m, 1h or 1d", o.rotate)
 	}
 	cfg.Switch.Every = every
 	return nil

@@ -137,10 +137,10 @@ func isCompressed(path string) bool {
 
 func (f *recordingFlags) readPprof(path string, keep profile.Keys) (*profile.Profile, error) {
 	if f.filterFlags != (filterFlags{}) {
-		return nil, badCombinationf("%s is a profile of pprof: --time, --pid, --tid and -C are for recordings", path)
+		return nil, badCombinationf("%s is a pprof profile: --time, --pid, --tid and -C apply only to recordings", path)
 	}
 	if keep.Has(profile.Address) || keep.Has(profile.Other) {
-		return nil, badCombinationf("%s is a profile of pprof, in which samples are not separated by address or tag", path)
+		return nil, badCombinationf("%s is a pprof profile, which does not separate samples by address or tag", path)
 	}
 	file, err := os.Open(path)
 	if err != nil {

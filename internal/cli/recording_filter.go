@@ -55,7 +55,7 @@ func parseIDs(flag, text string) ([]int32, error) {
 	for word := range strings.SplitSeq(text, ",") {
 		id, err := strconv.ParseInt(word, 10, 32)
 		if err != nil {
-			return nil, fmt.Errorf("%s %s: %q is no ID", flag, text, word)
+			return nil, fmt.Errorf("%s %s: %q is not an ID", flag, text, word)
 		}
 		ids = append(ids, int32(id))
 	}
@@ -98,11 +98,11 @@ func parseSeconds(text string) (uint64, error) {
 	whole, part, _ := strings.Cut(text, ".")
 	seconds, err := strconv.ParseUint(whole, 10, 64)
 	if err != nil || seconds > math.MaxUint64/1_000_000_000-1 || len(part) > 9 {
-		return 0, fmt.Errorf("%q is no time in seconds", text)
+		return 0, fmt.Errorf("%q is not a time in seconds", text)
 	}
 	ns, err := strconv.ParseUint((part + "000000000")[:9], 10, 64)
 	if err != nil {
-		return 0, fmt.Errorf("%q is no time in seconds", text)
+		return 0, fmt.Errorf("%q is not a time in seconds", text)
 	}
 	return seconds*1e9 + ns, nil
 }
@@ -121,7 +121,7 @@ func parseParts(text string, reader *perfdata.Reader) ([]replay.TimeRange, error
 	for word := range strings.SplitSeq(text, ",") {
 		from, to, ok := parsePart(strings.TrimSpace(word))
 		if !ok {
-			return nil, fmt.Errorf("--time %s: %q is no part such as 10%%-20%% or 10%%/2", text, word)
+			return nil, fmt.Errorf("--time %s: %q is not a part such as 10%%-20%% or 10%%/2", text, word)
 		}
 		r := replay.TimeRange{Start: times.First + uint64(from*length), End: times.First + uint64(to*length)}
 		if r.End < times.Last && r.End > 0 {
@@ -167,10 +167,10 @@ func printLosses(w io.Writer, s replay.Stats) {
 		count uint64
 		what  string
 	}{
-		{s.LostRecords, "records were lost while recording: the ring buffers were full; record with a larger -m or less often"},
-		{s.LostSamples, "samples were lost while recording: the ring buffers were full; record with a larger -m or less often"},
+		{s.LostRecords, "records were lost while recording: the ring buffers were full; record with a larger -m, or sample less often"},
+		{s.LostSamples, "samples were lost while recording: the ring buffers were full; record with a larger -m, or sample less often"},
 		{s.OutOfOrder, "records are out of order: they came later than the recording promised"},
-		{s.CutChains, "callchains have an entry that is not an address and were cut there, as code without frame pointers makes them"},
+		{s.CutChains, "callchains were cut at an entry that is not an address; code without frame pointers causes such entries"},
 	} {
 		if loss.count > 0 {
 			fmt.Fprintf(w, "Warning: %d %s\n", loss.count, loss.what)
@@ -190,6 +190,6 @@ func printLosses(w io.Writer, s replay.Stats) {
 		fmt.Fprintf(w, "Warning: IDs, code or lines of BPF programs are missing, because bperf cannot read all features that describe them: %s\n", printable.Text(s.BadPrograms.Error()))
 	}
 	if s.Truncated {
-		fmt.Fprintln(w, "Warning: the recording ends early: it was cut, or its writer was killed; all up to there was read")
+		fmt.Fprintln(w, "Warning: the recording is incomplete: it was cut, or its writer was killed; bperf read everything up to there")
 	}
 }

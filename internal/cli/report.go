@@ -21,8 +21,8 @@ func newReportCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "report [flags]",
 		Short: "Show where the samples of a recording were taken",
-		Long: `report reads a recording of bperf record or perf record and shows in which functions the samples were taken, and what has
-called these functions, as perf report --stdio does. With --format it makes files for other tools.`,
+		Long: `report reads a recording of bperf record or perf record and shows in which functions the samples were taken and what called
+these functions, as perf report --stdio does. With --format it writes files for other tools.`,
 		Example: `  bperf report
   bperf report --no-children -s prog,sym
   bperf report -i before.data -g caller --percent-limit 1
@@ -119,9 +119,9 @@ func (f *reportFlags) add(cmd *cobra.Command) {
 	flags.BoolVarP(&f.Samples, "show-nr-samples", "n", false, "show the number of samples")
 	flags.BoolVar(&f.Period, "show-total-period", false, "show the sum of the periods")
 	flags.BoolVar(&f.Utilization, "showcpuutilization", false, "show the shares of kernel and user code")
-	flags.StringVarP(&f.parent, "parent", "p", "", "the key parent shows the caller that matches this regular `EXPRESSION`")
-	flags.StringVarP(&f.Separator, "field-separator", "t", "", "put `TEXT` between columns and do not align them")
-	flags.BoolVar(&f.header, "header", false, "print the header of the recording, too")
+	flags.StringVarP(&f.parent, "parent", "p", "", "the regular `EXPRESSION` for the caller that the key parent shows")
+	flags.StringVarP(&f.Separator, "field-separator", "t", "", "separate columns by `TEXT` and do not align them")
+	flags.BoolVar(&f.header, "header", false, "also print the header of the recording")
 	flags.BoolVar(&f.headerOnly, "header-only", false, "print only the header of the recording")
 	flags.BoolVar(&f.stats, "stats", false, "print how many records there are of each type")
 	flags.BoolVar(&f.stdio, "stdio", false, "accepted for perf's command lines: bperf always writes text")
@@ -155,7 +155,7 @@ func (f *reportFlags) options(cmd *cobra.Command, callchains bool) (*report.Opti
 		o.Relative = true
 	case "absolute":
 	default:
-		return nil, badOptionf("--percentage %s: there are relative and absolute", f.percentage)
+		return nil, badOptionf("--percentage %s: the values are relative and absolute", f.percentage)
 	}
 	if f.parent != "" {
 		if o.Parent, err = regexp.Compile(f.parent); err != nil {
@@ -172,14 +172,14 @@ func (f *reportFlags) options(cmd *cobra.Command, callchains bool) (*report.Opti
 func (f *reportFlags) chosen(cmd *cobra.Command, formats []reportFormat) (reportFormat, error) {
 	i := slices.IndexFunc(formats, func(r reportFormat) bool { return r.name == f.format })
 	if i < 0 {
-		return reportFormat{}, badOptionf("--format %s: there are %s", f.format, strings.Join(formatNames(formats), ", "))
+		return reportFormat{}, badOptionf("--format %s: the formats are %s", f.format, strings.Join(formatNames(formats), ", "))
 	}
 	format := formats[i]
 	if f.base != "" && !format.diffs {
-		return format, badCombinationf("--diff is for the formats table, flamegraph and html, not for %s", format.name)
+		return format, badCombinationf("--diff supports the formats table, flamegraph and html, not %s", format.name)
 	}
 	if format.binary && toStdout(f.output) && onTerminal(cmd.OutOrStdout()) {
-		return format, badCombinationf("--format %s is not for a terminal: name a file with -o", format.name)
+		return format, badCombinationf("--format %s is binary and cannot go to a terminal: name a file with -o", format.name)
 	}
 	return format, nil
 }

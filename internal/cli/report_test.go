@@ -125,15 +125,15 @@ func TestReportRefuses(t *testing.T) {
 		status int
 		stderr string
 	}{
-		{[]string{"--format", "svg"}, statusBadOption, "there are table, json"},
+		{[]string{"--format", "svg"}, statusBadOption, "the formats are table, json"},
 		{[]string{"-s", "symbl"}, statusBadOption, `did you mean "symbol"?`},
 		{[]string{"-F", "overhed"}, statusBadOption, `did you mean "overhead"?`},
 		{[]string{"-g", "graf"}, statusBadOption, `"graf" is no mode`},
 		{[]string{"--percentage", "half"}, statusBadOption, "relative and absolute"},
 		{[]string{"--parent", "("}, statusBadOption, "--parent"},
-		{[]string{"--time", "soon"}, statusBadOption, "no time in seconds"},
+		{[]string{"--time", "soon"}, statusBadOption, "not a time in seconds"},
 		{[]string{"--cpu", "x"}, statusBadOption, `--cpu: CPU list "x"`},
-		{[]string{"--format", "pprof", "--diff", input}, statusBadCombination, "not for pprof"},
+		{[]string{"--format", "pprof", "--diff", input}, statusBadCombination, "not pprof"},
 		{[]string{"--children", "--no-children"}, 1, "children"},
 		{[]string{"--format", "folded", "-e", "nothing"}, 1, "there are no samples of it"},
 		{[]string{"-i", "nowhere.data"}, 1, "make a recording"},
@@ -176,7 +176,7 @@ func TestDiff(t *testing.T) {
 		t.Errorf("diff with a pipe: %+v", got)
 	}
 	for _, args := range [][]string{{"--tid", "1"}, {"-s", "symoff"}} {
-		if got := run(t, bperf(append(append([]string{"diff"}, args...), written, input)...)); got.status != statusBadCombination || !strings.Contains(got.stderr, written+" is a profile of pprof") {
+		if got := run(t, bperf(append(append([]string{"diff"}, args...), written, input)...)); got.status != statusBadCombination || !strings.Contains(got.stderr, written+" is a pprof profile") {
 			t.Errorf("%q: %+v", args, got)
 		}
 	}

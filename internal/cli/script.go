@@ -30,14 +30,14 @@ func newScriptCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "script [flags]",
 		Short: "Print the samples of a recording one by one, as perf script does",
-		Long: `script prints each sample of a recording: who, when, what and where, in the layout of perf script. Programs
-that read that, such as stackcollapse-perf.pl, speedscope and the Firefox profiler, read this, too.
+		Long: `script prints each sample of a recording in the layout of perf script: the thread, the time, the event and the stack. Tools that
+read that output, such as stackcollapse-perf.pl, speedscope and the Firefox profiler, also read this.
 
--F says what is printed: a list of fields, of all events or, behind hw:, sw:, trace:, raw:, break: or synth:, of one kind of
-them; or fields with + or - in front, to be added to what is printed by default or taken away. The fields are
+-F selects the fields to print, for all events or, after hw:, sw:, trace:, raw:, break: or synth:, for one kind of event.
+A field with + or - in front is added to or removed from the default. The fields are
 ` + strings.Join(script.FieldNames(), ", ") + `.
 
-With --json it prints an object a line, with all that the recording has of a sample.`,
+With --json it prints one object per line, with everything that the recording has about a sample.`,
 		Example: `  bperf script
   bperf script -F comm,tid,time,ip,sym
   bperf script -F +srcline --no-inline
@@ -57,19 +57,19 @@ With --json it prints an object a line, with all that the recording has of a sam
 	flags.BoolVar(&o.JSON, "json", false, "print a JSON object for each sample")
 	flags.StringVar(&o.Type, "type", "", "print the output of BPF programs as the `STRUCTURE` of this name, member by member; its type comes from the BTF of the recording")
 	flags.StringVarP(&f.symbols, "symbols", "S", "", "only samples in one of these `SYMBOLS`")
-	flags.BoolVar(&f.header, "header", false, "print the header of the recording, too")
-	flags.BoolVar(&f.headerOnly, "header-only", false, "print nothing but the header of the recording")
+	flags.BoolVar(&f.header, "header", false, "also print the header of the recording")
+	flags.BoolVar(&f.headerOnly, "header-only", false, "print only the header of the recording")
 	flags.BoolVar(&f.inline, "inline", true, "print inlined functions")
 	show := func(p *bool, name, what string) {
-		flags.BoolVar(p, "show-"+name+"-events", false, "print "+what+", too")
+		flags.BoolVar(p, "show-"+name+"-events", false, "also print "+what)
 	}
 	show(&o.Records.Mmap, "mmap", "mappings")
-	show(&o.Records.Task, "task", "new names and the beginning and end of threads")
+	show(&o.Records.Task, "task", "the start and end of threads, and their new names")
 	show(&o.Records.BPF, "bpf", "the loading and unloading of BPF programs and their code")
 	show(&o.Records.Switch, "switch", "context switches")
 	show(&o.Records.Namespace, "namespace", "namespaces")
 	show(&o.Records.Cgroup, "cgroup", "cgroups")
-	show(&o.Records.Lost, "lost", "what was lost")
+	show(&o.Records.Lost, "lost", "lost records and samples")
 	show(&o.Records.Round, "round", "the ends of rounds of reading the ring buffers")
 	show(&o.Records.TextPoke, "text-poke", "changes of the kernel's code")
 	flags.StringVarP(&f.comms, "comms", "c", "", "only threads with these `NAMES`")
@@ -80,7 +80,7 @@ With --json it prints an object a line, with all that the recording has of a sam
 
 func (f *scriptFlags) run(cmd *cobra.Command, o script.Options) error {
 	if o.Relative && o.Delta {
-		return badOptionf("--reltime and --deltatime: times are since one thing or the other")
+		return badOptionf("--reltime and --deltatime cannot be combined")
 	}
 	o.Fields = script.NewSelection()
 	for _, text := range f.fields {

@@ -64,7 +64,7 @@ func TestScriptCommand(t *testing.T) {
 		{args: []string{"-i", "no-such-file"}, status: 1, err: "no-such-file"},
 		{args: []string{"-F", "nothing"}, status: statusBadOption, err: "there is no field"},
 		{args: []string{"--reltime", "--deltatime"}, status: statusBadOption, err: "--reltime and --deltatime"},
-		{args: []string{"-i", "../../perfdata/testdata/tracepoint.data", "--pid", "x"}, status: statusBadOption, err: "is no ID"},
+		{args: []string{"-i", "../../perfdata/testdata/tracepoint.data", "--pid", "x"}, status: statusBadOption, err: "is not an ID"},
 		{args: []string{"-i", "../../perfdata/testdata/tracepoint.data", "-C", "3-1"}, status: statusBadOption, err: "--cpu: CPU list \"3-1\""},
 	} {
 		var out, stderr bytes.Buffer

@@ -95,13 +95,13 @@ func (o *sessionOptions) has(kind argKind) bool {
 func (o *sessionOptions) check(given func(string) bool, command []string, cgroups bool) error {
 	bad := badCombinationIf
 	return firstError(
-		bad(given("timeout") && o.timeout < 10, "--timeout %d: at least 10 ms", o.timeout),
-		bad(o.delay < -1, "-D %d: milliseconds, or -1 to start disabled", o.delay),
+		bad(given("timeout") && o.timeout < 10, "--timeout %d: the timeout must be at least 10 ms", o.timeout),
+		bad(o.delay < -1, "-D %d: give a number of milliseconds, or -1 to start disabled", o.delay),
 		bad(o.delay == -1 && o.control == "", "-D -1 starts disabled and needs --control to be enabled"),
-		bad(o.pids != "" && o.tids != "", "-p and -t do not go together"),
+		bad(o.pids != "" && o.tids != "", "-p and -t cannot be combined"),
 		bad(o.user != "" && o.pids+o.tids != "", "-u records all processes of a user: leave out -p and -t"),
 		bad(cgroups && (!o.onCPUs(command) || o.ofTasks()), "cgroups are measured on CPUs: add -a or -C, and select no processes or threads"),
-		bad(o.allUser && o.allKernel, "only user mode and only the kernel together leave nothing to measure: give one of the two"),
+		bad(o.allUser && o.allKernel, "user mode only and kernel only together leave nothing to measure: give only one"),
 	)
 }
 

@@ -90,12 +90,12 @@ The counts go to standard error, as the command's own output goes to standard ou
 	f.StringVarP(&o.programs, "bpf-prog", "b", "", "count inside the BPF programs of this `LIST`: IDs, name:GLOB, type:NAME, … (see bperf prog)")
 	f.StringVar(&o.functions, "bpf-func", "", "with -b, count separately each function of the programs whose name matches this `GLOB`")
 	f.BoolVar(&o.perFunction, "per-func", false, "with -b, count each function of the programs separately")
-	f.BoolVar(&o.follow, "follow", false, "with -b, also count matching programs that are loaded during the run, and do not keep those that are unloaded")
+	f.BoolVar(&o.follow, "follow", false, "with -b, also count matching programs that are loaded during the run, and release those that are unloaded")
 	f.BoolVar(&o.calibrate, "calibrate", false, "with -b, measure what the probes themselves count, and subtract it from each run")
 	f.BoolVar(&o.histogram, "histogram", false, "with -b, print a histogram of the counts of single runs")
 	f.BoolVar(&o.sumPrograms, "sum", false, "with -b, print the sum over the programs")
-	f.BoolVar(&o.bpfCounters, "bpf-counters", false, "count with counters that all sessions share (the modifier b for all events)")
-	f.StringVar(&o.bpfAttrMap, "bpf-attr-map", "", "share with upstream perf, which finds counters through the map pinned at `PATH`")
+	f.BoolVar(&o.bpfCounters, "bpf-counters", false, "use counters that all sessions share, as the modifier b does for one event")
+	f.StringVar(&o.bpfAttrMap, "bpf-attr-map", "", "share counters with upstream perf, through the map pinned at `PATH`")
 	f.BoolVarP(&o.noInherit, "no-inherit", "i", false, "do not count children and new threads")
 	f.BoolVar(&o.allUser, "all-user", false, "count only user mode")
 	f.BoolVar(&o.allKernel, "all-kernel", false, "count only the kernel")
@@ -106,19 +106,19 @@ The counts go to standard error, as the command's own output goes to standard ou
 	f.BoolVar(&o.summary, "summary", false, "print the sum over all intervals at the end")
 	f.BoolVar(&o.noCSVSummary, "no-csv-summary", false, `do not mark the summary's CSV lines with "summary"`)
 	o.addSchedule(f, "counting")
-	f.IntVarP(&o.repeat, "repeat", "r", 1, "run the command `N` times and print mean and standard error; 0 for ever")
+	f.IntVarP(&o.repeat, "repeat", "r", 1, "run the command `N` times and print mean and standard error; 0 to repeat forever")
 	f.BoolVar(&o.table, "table", false, "with -r, show each run's time")
-	f.BoolVarP(&o.null, "null", "n", false, "count nothing, only measure the time")
+	f.BoolVarP(&o.null, "null", "n", false, "count nothing: measure only the time")
 	f.BoolVarP(&o.sync, "sync", "S", false, "call sync() before each run")
 	f.StringVar(&o.pre, "pre", "", "shell `COMMAND` to run before each run, not counted")
 	f.StringVar(&o.post, "post", "", "shell `COMMAND` to run after each run, not counted")
 
-	f.BoolVarP(&o.noAggr, "no-aggr", "A", false, "a line per CPU")
-	f.BoolVar(&o.perCore, "per-core", false, "a line per core")
-	f.BoolVar(&o.perDie, "per-die", false, "a line per die")
-	f.BoolVar(&o.perSocket, "per-socket", false, "a line per socket")
-	f.BoolVar(&o.perNode, "per-node", false, "a line per NUMA node")
-	f.BoolVar(&o.perThread, "per-thread", false, "a line per thread (with -p, -t or -a)")
+	f.BoolVarP(&o.noAggr, "no-aggr", "A", false, "print a line per CPU")
+	f.BoolVar(&o.perCore, "per-core", false, "print a line per core")
+	f.BoolVar(&o.perDie, "per-die", false, "print a line per die")
+	f.BoolVar(&o.perSocket, "per-socket", false, "print a line per socket")
+	f.BoolVar(&o.perNode, "per-node", false, "print a line per NUMA node")
+	f.BoolVar(&o.perThread, "per-thread", false, "print a line per thread (with -p, -t or -a)")
 	f.BoolVar(&o.noMerge, "no-merge", false, "keep the boxes of an uncore PMU apart")
 
 	f.StringVarP(&o.separator, "field-separator", "x", "", "CSV output with this `SEPARATOR` (\\t for a tab)")
@@ -126,8 +126,8 @@ The counts go to standard error, as the command's own output goes to standard ou
 	f.StringVarP(&o.output, "output", "o", "", "write the counts to `FILE`")
 	f.BoolVar(&o.appendOutput, "append", false, "append to the file of -o")
 	f.IntVar(&o.logFD, "log-fd", 0, "write the counts to descriptor `FD`")
-	f.BoolVarP(&o.bigNum, "big-num", "B", false, "thousands separators (the default)")
-	f.BoolVar(&o.noBigNum, "no-big-num", false, "no thousands separators")
+	f.BoolVarP(&o.bigNum, "big-num", "B", false, "print thousands separators (the default)")
+	f.BoolVar(&o.noBigNum, "no-big-num", false, "print no thousands separators")
 	f.BoolVar(&o.metricOnly, "metric-only", false, "print only metrics, a column each")
 	f.BoolVar(&o.noScale, "no-scale", false, "print multiplexed counts as they are")
 	f.BoolVar(&o.hideZero, "hide-zero-events", false, "leave out events that counted 0")
@@ -210,39 +210,39 @@ func (o *statOptions) check(given func(string) bool, args []string) error {
 	bad := badCombinationIf
 	return firstError(
 		bad(inPrograms && (o.cpus != "" || taskTarget || cgroups || o.perThread),
-			"-b counts in BPF programs, whoever they run for, on all CPUs: it does not go with -C, -p, -t, -G, --for-each-cgroup and --per-thread"),
+			"-b counts in BPF programs on all CPUs, whichever task they run for: it cannot be combined with -C, -p, -t, -G, --for-each-cgroup or --per-thread"),
 		o.sessionOptions.check(given, args, cgroups),
-		bad(given("field-separator") && o.json, "-x and -j are two forms of output: give one"),
+		bad(given("field-separator") && o.json, "-x and -j select different output formats: give only one"),
 		bad(given("field-separator") && separator != nil, "-x: %w", separator),
 		bad(given("field-separator") && o.bigNum, "-B makes no sense with -x: CSV has no thousands separators"),
 		bad(o.bigNum && o.noBigNum, "-B and --no-big-num contradict each other"),
-		bad(o.output != "" && given("log-fd"), "-o and --log-fd are two places for the output: give one"),
+		bad(o.output != "" && given("log-fd"), "-o and --log-fd both say where the output goes: give only one"),
 		bad(given("log-fd") && o.logFD < 0, "--log-fd takes the number of an open descriptor, not %d", o.logFD),
 		bad(o.appendOutput && o.output == "", "--append needs a file: -o FILE"),
-		bad(given("interval-print") && o.interval < 10, "-I %d: an interval is at least 10 ms", o.interval),
+		bad(given("interval-print") && o.interval < 10, "-I %d: the interval must be at least 10 ms", o.interval),
 		bad(given("interval-count") && o.interval == 0, "--interval-count needs intervals: -I MS"),
-		bad(given("interval-count") && o.intervalCount < 1, "--interval-count %d: there must be at least 1", o.intervalCount),
+		bad(given("interval-count") && o.intervalCount < 1, "--interval-count %d: the number of intervals must be at least 1", o.intervalCount),
 		bad(o.intervalClear && o.interval == 0, "--interval-clear needs intervals: -I MS"),
-		bad(given("timeout") && o.interval > 0, "--timeout does not go with -I: use --interval-count"),
-		bad(o.repeat < 0, "-r %d: a number of runs, or 0 for ever", o.repeat),
+		bad(given("timeout") && o.interval > 0, "--timeout cannot be combined with -I: use --interval-count"),
+		bad(o.repeat < 0, "-r %d: give a number of runs, or 0 to repeat forever", o.repeat),
 		bad(o.repeat != 1 && len(args) == 0 && o.timeout == 0, "-r needs a command to repeat, or a --timeout"),
-		bad(o.table && o.repeat == 1, "--table shows the runs of -r"),
+		bad(o.table && o.repeat == 1, "--table shows the time of each run of -r: add -r N"),
 		bad(howMany(o.noAggr, o.perCore, o.perDie, o.perSocket, o.perNode, o.perThread) > 1,
-			"-A, --per-core, --per-die, --per-socket, --per-node and --per-thread: give one"),
-		bad(perCPU && !inPrograms && (!o.onCPUs(args) || taskTarget), "a line per CPU, core, die, socket or node needs -a or -C: a task has no CPU of its own"),
+			"-A, --per-core, --per-die, --per-socket, --per-node and --per-thread: give only one"),
+		bad(perCPU && !inPrograms && (!o.onCPUs(args) || taskTarget), "a line per CPU, core, die, socket or node needs -a or -C: tasks move between CPUs"),
 		bad(o.perThread && !taskTarget && !o.system, "--per-thread needs -p, -t or -a"),
-		bad(o.perThread && (o.cpus != "" || cgroups), "--per-thread counts threads: it does not go with -C, -G or --for-each-cgroup"),
-		bad(o.forEachCgroup != "" && o.has(argCgroups), "-G and --for-each-cgroup do not go together"),
-		bad(inPrograms && o.bpfAttrMap != "", "-b does not go with --bpf-attr-map: sessions of upstream perf cannot share what is counted in BPF programs"),
-		bad(inPrograms && o.null, "-n counts nothing: it does not go with -b"),
-		bad(o.perFunction && o.functions != "", "--per-func counts all functions, --bpf-func some: give one"),
-		bad((o.perFunction || given("bpf-func")) && !inPrograms, "--per-func and --bpf-func are for the BPF programs of -b"),
-		bad(o.follow && !inPrograms, "--follow is for the BPF programs of -b"),
-		bad(o.calibrate && !inPrograms, "--calibrate is for the BPF programs of -b"),
-		bad(o.histogram && !inPrograms, "--histogram is of the runs of BPF programs: it needs -b"),
-		bad(o.histogram && given("field-separator"), "--histogram has no form in CSV: use -j"),
-		bad(o.sumPrograms && !inPrograms, "--sum adds up the BPF programs of -b"),
-		bad(o.null && len(o.events) > 0, "-n counts nothing: it does not go with -e and -M"),
+		bad(o.perThread && (o.cpus != "" || cgroups), "--per-thread counts threads: it cannot be combined with -C, -G or --for-each-cgroup"),
+		bad(o.forEachCgroup != "" && o.has(argCgroups), "-G and --for-each-cgroup cannot be combined"),
+		bad(inPrograms && o.bpfAttrMap != "", "-b cannot be combined with --bpf-attr-map: sessions of upstream perf cannot share what is counted in BPF programs"),
+		bad(inPrograms && o.null, "-n counts nothing: it cannot be combined with -b"),
+		bad(o.perFunction && o.functions != "", "--per-func counts all functions, --bpf-func only some: give only one"),
+		bad((o.perFunction || given("bpf-func")) && !inPrograms, "--per-func and --bpf-func apply to the BPF programs of -b: add -b"),
+		bad(o.follow && !inPrograms, "--follow applies to the BPF programs of -b: add -b"),
+		bad(o.calibrate && !inPrograms, "--calibrate applies to the BPF programs of -b: add -b"),
+		bad(o.histogram && !inPrograms, "--histogram shows the counts of single runs of BPF programs: it needs -b"),
+		bad(o.histogram && given("field-separator"), "--histogram cannot be printed as CSV: use -j"),
+		bad(o.sumPrograms && !inPrograms, "--sum adds up the BPF programs of -b: add -b"),
+		bad(o.null && len(o.events) > 0, "-n counts nothing: it cannot be combined with -e and -M"),
 	)
 }
 

@@ -67,7 +67,7 @@ func (o *statOptions) chooseEvents(cfg *stat.Config, conf *config.Config) error 
 	shares := false
 	for _, e := range c.list.Events() {
 		if e.Filter != "" && e.PMU != "tracepoint" {
-			return badOptionf("--filter belongs to the tracepoint before it, but %s is none", e.Name)
+			return badOptionf("--filter applies to the tracepoint before it, but %s is not a tracepoint", e.Name)
 		}
 		e.BPF = e.BPF || o.bpfCounters || o.programs == "" && slices.Contains(always, e.Name)
 		shares = shares || e.BPF
@@ -141,7 +141,7 @@ func (c *chosenEvents) setCgroups(value string) error {
 	names := strings.Split(value, ",")
 	done := len(c.cgroups)
 	if len(names) > len(events)-done {
-		return fmt.Errorf("-G %s: %d cgroups for %d events that have none yet", value, len(names), len(events)-done)
+		return fmt.Errorf("-G %s: %d cgroups for %d events without a cgroup", value, len(names), len(events)-done)
 	}
 	c.cgroups = append(c.cgroups, make([]string, len(events)-done)...)
 	if len(names) == 1 {
@@ -158,7 +158,7 @@ func (c *chosenEvents) setCgroups(value string) error {
 func (c *chosenEvents) setFilter(value string) error {
 	events := c.list.Events()
 	if len(events) == 0 {
-		return errors.New("--filter belongs to the event before it: give -e first")
+		return errors.New("--filter applies to the event before it: give -e first")
 	}
 	last := events[len(events)-1].Term
 	for _, e := range events {
@@ -200,7 +200,7 @@ func (c *chosenEvents) runProgram(source string) error {
 		}
 	}
 	if !set {
-		return fmt.Errorf("--prog %s: all events have another program already", source)
+		return fmt.Errorf("--prog %s: all events already have another program", source)
 	}
 	return nil
 }
@@ -218,7 +218,7 @@ func (c *chosenEvents) cgroupsOf() (ofEvents, names []string, err error) {
 		of := ofEvents[first : first+len(g.Events)]
 		if i := slices.IndexFunc(of, func(name string) bool { return name != of[0] }); i >= 0 {
 			return nil, nil, badCombinationf(
-				"-G: %s and %s are a group and cannot be of two cgroups", g.Events[0].Name, g.Events[i].Name)
+				"-G: %s and %s are in one group and cannot belong to different cgroups", g.Events[0].Name, g.Events[i].Name)
 		}
 		first += len(g.Events)
 	}

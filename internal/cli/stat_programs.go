@@ -68,7 +68,7 @@ func (o *statOptions) selectPrograms(cfg *stat.Config) error {
 // noTarget returns the error for a selection that leaves nothing to count.
 func (o *statOptions) noTarget(s program.Selection) error {
 	if s.Functions == "" {
-		return fmt.Errorf("%q selects nothing but the programs with which sessions of bperf count in others; name these by their IDs", o.programs)
+		return fmt.Errorf("%q selects only programs that bperf itself counts with; select these by their IDs", o.programs)
 	}
 	return fmt.Errorf("no function of these BPF programs has a name that matches %q; `bperf prog show` lists them", s.Functions)
 }

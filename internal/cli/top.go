@@ -29,11 +29,11 @@ func newTopCommand() *cobra.Command {
 	var o topOptions
 	cmd := &cobra.Command{
 		Use:   "top [flags] [SELECTOR]",
-		Short: "Show which BPF programs, processes or cgroups take the CPUs, and what they do with them, live",
-		Long: `top shows what the BPF programs that are loaded, or those that are selected, do: share of a CPU, runs per second,
-run time per run; with -e also events per run. With --by process or --by cgroup it shows what processes or cgroups take
-of the CPUs, and events per second. On a terminal it is a screen with keys to sort, filter, pause and look into one;
-else, and with -n or --once, it prints a table at each interval.
+		Short: "Show live which BPF programs, processes or cgroups use the CPUs, and for what",
+		Long: `top shows what the loaded or the selected BPF programs do: share of a CPU, runs per second, run time per run; with -e
+also events per run. With --by process or --by cgroup it shows the share of the CPUs that processes or cgroups use, and
+events per second. On a terminal it is a screen with keys to sort, filter, pause and show details of a row; otherwise, and
+with -n or --once, it prints a table for each interval.
 
 ` + selectorHelp + `
 
@@ -53,11 +53,11 @@ BPF programs until it ends.`,
 	}
 	f := cmd.Flags()
 	f.Float64VarP(&o.delay, "delay", "d", 1, "length of an interval in `SECONDS` (at least 0.1)")
-	f.IntVarP(&o.count, "iterations", "n", 0, "print `COUNT` tables and end")
-	f.BoolVar(&o.once, "once", false, "print a table and end, as -n 1 does")
+	f.IntVarP(&o.count, "iterations", "n", 0, "print `COUNT` tables, then end")
+	f.BoolVar(&o.once, "once", false, "print one table, then end; the same as -n 1")
 	f.StringVarP(&o.sort, "sort", "s", "cpu", "sort by `COLUMN`: cpu, id, name; of programs runs, ns, type; of others switches; an event, ipc")
-	f.VarP(eventFlag{&o.args, argEvents}, "event", "e", "count these events, too: in each run of programs, or per second")
-	f.StringVar(&o.by, "by", topPrograms, "`WHAT` is shown: "+strings.Join(topSubjects, ", "))
+	f.VarP(eventFlag{&o.args, argEvents}, "event", "e", "also count these events: per run of a program, or per second")
+	f.StringVar(&o.by, "by", topPrograms, "show `WHAT`: "+strings.Join(topSubjects, ", "))
 	if err := cmd.RegisterFlagCompletionFunc("by", cobra.FixedCompletions(topSubjects, cobra.ShellCompDirectiveNoFileComp)); err != nil {
 		panic(err) // cannot happen: the flag exists
 	}
@@ -73,13 +73,13 @@ var topSubjects = []string{topPrograms, string(process.ByProcess), string(proces
 func (o *topOptions) check(given func(string) bool, args []string) error {
 	switch {
 	case !(o.delay >= 0.1 && o.delay <= 1e6): // NaN fails both comparisons
-		return badCombinationf("--delay %g: an interval is at least 0.1 seconds, and at most 1000000", o.delay)
+		return badCombinationf("--delay %g: the interval must be from 0.1 to 1000000 seconds", o.delay)
 	case o.once && given("iterations"):
-		return badCombinationf("--once is --iterations 1: give one of the two")
+		return badCombinationf("--once means --iterations 1: give only one")
 	case given("iterations") && o.count < 1:
-		return badCombinationf("--iterations %d: a number of tables is 1 or more", o.count)
+		return badCombinationf("--iterations %d: the number of tables must be at least 1", o.count)
 	case !slices.Contains(topSubjects, o.by):
-		return badCombinationf("--by %s: there are %s", o.by, strings.Join(topSubjects, ", "))
+		return badCombinationf("--by %s: the values are %s", o.by, strings.Join(topSubjects, ", "))
 	case o.by != topPrograms && len(args) > 0:
 		return badCombinationf("%s selects BPF programs, which --by %s does not show", args[0], o.by)
 	}

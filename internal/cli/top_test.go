@@ -109,12 +109,12 @@ func TestPrintTop(t *testing.T) {
 
 func TestTopRefuses(t *testing.T) {
 	for args, want := range map[string]result{
-		"top -d 0":                    {"", "Error: --delay 0: an interval is at least 0.1 seconds, and at most 1000000\n", 22},
-		"top -d NaN":                  {"", "Error: --delay NaN: an interval is at least 0.1 seconds, and at most 1000000\n", 22},
-		"top -d 1e7":                  {"", "Error: --delay 1e+07: an interval is at least 0.1 seconds, and at most 1000000\n", 22},
-		"top -n 0":                    {"", "Error: --iterations 0: a number of tables is 1 or more\n", 22},
-		"top --once -n 2":             {"", "Error: --once is --iterations 1: give one of the two\n", 22},
-		"top --by proc":               {"", "Error: --by proc: there are prog, process, cgroup\n", 22},
+		"top -d 0":                    {"", "Error: --delay 0: the interval must be from 0.1 to 1000000 seconds\n", 22},
+		"top -d NaN":                  {"", "Error: --delay NaN: the interval must be from 0.1 to 1000000 seconds\n", 22},
+		"top -d 1e7":                  {"", "Error: --delay 1e+07: the interval must be from 0.1 to 1000000 seconds\n", 22},
+		"top -n 0":                    {"", "Error: --iterations 0: the number of tables must be at least 1\n", 22},
+		"top --once -n 2":             {"", "Error: --once means --iterations 1: give only one\n", 22},
+		"top --by proc":               {"", "Error: --by proc: the values are prog, process, cgroup\n", 22},
 		"top --by cgroup 7":           {"", "Error: 7 selects BPF programs, which --by cgroup does not show\n", 22},
 		"top --by process -e nothing": {"", "Error: event syntax error: 'nothing'\n                     ^ there is no event nothing\n", 129},
 		"top -s naem":                 {"", "Error: --sort naem: programs are sorted by cpu, runs, ns, id, type, name; did you mean name?\n", 22},

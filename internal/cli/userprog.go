@@ -20,7 +20,7 @@ import (
 // addPrograms adds the flags for BPF programs that the user runs at samples.
 func (o *recordOptions) addPrograms(f *pflag.FlagSet) {
 	f.Var(eventFlag{&o.events, argProgram}, "prog",
-		"run your own BPF program at each sample of the events before it, or before all events for all: `FILE.o`[:NAME], pinned:PATH or id:N; it drops the samples for which it returns 0")
+		"run your own BPF program at each sample of the events before it, or of all events if it comes first: `FILE.o`[:NAME], pinned:PATH or id:N. A sample for which it returns 0 is dropped")
 	f.StringVar(&o.maps.format, "map-format", mapFormats[0], "print the maps of --prog at the end as `FORMAT`: "+strings.Join(mapFormats, ", "))
 	f.StringVar(&o.maps.output, "map-output", "", "write the maps to `FILE`, not to standard error")
 	f.StringArrayVar(&o.set, "set", nil, "set a global variable of the objects of --prog: `NAME=VALUE`")
@@ -35,14 +35,14 @@ func (o *recordOptions) readPrograms() (*userprog.Programs, error) {
 		}
 	}
 	if !slices.Contains(mapFormats, o.maps.format) {
-		return nil, fmt.Errorf("--map-format %s: there are %s", o.maps.format, strings.Join(mapFormats, ", "))
+		return nil, fmt.Errorf("--map-format %s: the formats are %s", o.maps.format, strings.Join(mapFormats, ", "))
 	}
 	if len(sources) == 0 {
 		if len(o.set) > 0 {
-			return nil, errors.New("--set is about the objects of --prog: give that")
+			return nil, errors.New("--set applies to the objects of --prog: add --prog")
 		}
 		if o.maps.output != "" || o.maps.format != mapFormats[0] {
-			return nil, errors.New("--map-format and --map-output are about the maps of --prog: give that")
+			return nil, errors.New("--map-format and --map-output apply to the maps of --prog: add --prog")
 		}
 		return nil, nil
 	}

@@ -86,7 +86,7 @@ func TestProfileMaps(t *testing.T) {
 		{"labels", faults("--prog", two+":on_cache_ref", "--format", "folded"), []string{`(?m)^program;parity EVEN.* 1[0-2][0-9]\nprogram;parity ODD.* 1[0-2][0-9]$`}, ""},
 		{"by labels", faults("--prog", two+":on_cache_ref", "--by", "parity", "--format", "folded"), []string{`(?m)^parity EVEN.* 1[0-2][0-9]\nparity ODD.* 1[0-2][0-9]$`}, ""},
 		{"two numbers", []string{"profile", "-e", "page-faults", "--prog", two + ":on_cache_ref", "-e", "minor-faults", "--prog", two + ":on_cache_miss", "-c", "1", "--format", "folded", touch},
-			[]string{`(?m)^program;parity ODD.* 1[0-2][0-9]$`}, "Of infos.ref, infos.miss, this is infos.ref: choose with --show\n"},
+			[]string{`(?m)^program;parity ODD.* 1[0-2][0-9]$`}, "Of the maps infos.ref, infos.miss, this format shows only one, infos.ref: choose another with --show\n"},
 		{"the other one", []string{"profile", "-e", "page-faults", "--prog", two + ":on_cache_ref", "-e", "minor-faults", "--prog", two + ":on_cache_miss", "-c", "1", "--format", "folded",
 			"--show", "infos.miss", touch}, []string{`(?m)^program;parity EVEN.* 2[0-4][0-9]$`}, ""},
 	} {

@@ -68,11 +68,11 @@ func (c *Config) read(file string, own bool) error {
 		return fmt.Errorf("read the configuration: %w", err)
 	}
 	if owner := info.Sys().(*syscall.Stat_t).Uid; own && owner != 0 && int(owner) != os.Geteuid() {
-		c.Ignored = fmt.Sprintf("the configuration %s is ignored: it belongs to the user %d, and has to be yours or root's", file, owner)
+		c.Ignored = fmt.Sprintf("bperf ignores the configuration %s: it belongs to the user %d, but must belong to you or root", file, owner)
 		return nil
 	}
 	if !info.Mode().IsRegular() && info.Mode()&fs.ModeCharDevice == 0 { // /dev/null is an empty file
-		return fmt.Errorf("the configuration %s is no regular file", file)
+		return fmt.Errorf("the configuration %s is not a regular file", file)
 	}
 	text, err := io.ReadAll(io.LimitReader(f, mostBytes+1))
 	if err != nil {

@@ -43,19 +43,19 @@ func TestParse(t *testing.T) {
 	}
 	for text, want := range map[string]string{
 		"[stat\nx = 1":           "f:1: the section [stat is not closed by ]",
-		"\n[a b]":                "f:2: [a b]: a subsection is in quotes",
-		"[a\x1b]":                "is no section",
+		"\n[a b]":                "f:2: [a b]: a subsection must be in quotes",
+		"[a\x1b]":                "is not a section",
 		"x = 1":                  "f:1: x is in no section",
-		"[a]\n= 1":               `f:2: "" is no name`,
-		"[a]\nb c = 1":           `f:2: "b c" is no name`,
-		"[a]\n\nx = \"open":      "f:3: quotes are not closed",
-		"[a]\nx = \\q":           `f:2: behind \ there is one of`,
-		"[a]\nx = 1\n[]":         "f:3: [] is no section",
+		"[a]\n= 1":               `f:2: "" is not a name`,
+		"[a]\nb c = 1":           `f:2: "b c" is not a name`,
+		"[a]\n\nx = \"open":      "f:3: a quote is not closed",
+		"[a]\nx = \\q":           `f:2: only \, ", n and t may follow`,
+		"[a]\nx = 1\n[]":         "f:3: [] is not a section",
 		"[a]\nx = one \\\n\n[b":  "f:4: the section",
-		"[a]\nx = 1 \\\\\\":      `f:2: behind \`,
-		"[a \"b]\nx = 1":         "a subsection is in quotes",
-		"[a]\n\"quoted\" = 1\n":  `f:2: "\"quoted\"" is no name`,
-		"\x00\x01\x02[a]\nx = 1": "is no name",
+		"[a]\nx = 1 \\\\\\":      `f:2: only \`,
+		"[a \"b]\nx = 1":         "a subsection must be in quotes",
+		"[a]\n\"quoted\" = 1\n":  `f:2: "\"quoted\"" is not a name`,
+		"\x00\x01\x02[a]\nx = 1": "is not a name",
 	} {
 		if _, err := parse(text, "f"); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%q: %v, want %q", text, err, want)
@@ -113,7 +113,7 @@ func TestReadOfOthers(t *testing.T) {
 	env := func(file string) func(string) string {
 		return func(name string) string { return map[string]string{"PERF_CONFIG": file}[name] }
 	}
-	if _, err := Read(env(pipe)); err == nil || !strings.Contains(err.Error(), "is no regular file") {
+	if _, err := Read(env(pipe)); err == nil || !strings.Contains(err.Error(), "is not a regular file") {
 		t.Error(err)
 	}
 	if os.Geteuid() != 0 {

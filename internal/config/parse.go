@@ -33,10 +33,10 @@ func parse(text, file string) (all []Value, err error) {
 		name, rest, assigned := strings.Cut(line, "=")
 		name = strings.ToLower(strings.TrimSpace(name))
 		if !isName(name) {
-			return all, bad(fmt.Sprintf("%q is no name: NAME = VALUE is expected, of letters, digits, - and _", name))
+			return all, bad(fmt.Sprintf("%q is not a name: give NAME = VALUE, with a name of letters, digits, - and _", name))
 		}
 		if section == "" {
-			return all, bad(name + " is in no section: a line such as [stat] has to come before")
+			return all, bad(name + " is in no section: a line such as [stat] must come first")
 		}
 		value := "true"
 		if assigned {
@@ -63,14 +63,14 @@ func parseSection(line string) (section, rest string, err error) {
 	name, sub, has := strings.Cut(strings.TrimSpace(inside), " ")
 	section = strings.ToLower(name)
 	if !isName(section) {
-		return "", "", fmt.Errorf("[%s] is no section: it has letters, digits, - and _", inside)
+		return "", "", fmt.Errorf("[%s] is not a section: its name has only letters, digits, - and _", inside)
 	}
 	if !has {
 		return section, strings.TrimSpace(rest), nil
 	}
 	sub = strings.TrimSpace(sub)
 	if len(sub) < 2 || sub[0] != '"' || sub[len(sub)-1] != '"' {
-		return "", "", fmt.Errorf("[%s]: a subsection is in quotes", inside)
+		return "", "", fmt.Errorf("[%s]: a subsection must be in quotes", inside)
 	}
 	return section + "." + sub[1:len(sub)-1], strings.TrimSpace(rest), nil
 }
@@ -105,7 +105,7 @@ func parseValue(s string) (string, error) {
 				at = strings.IndexByte(`\"nt`, s[i])
 			}
 			if at < 0 {
-				return "", fmt.Errorf(`behind \ there is one of \, ", n and t`)
+				return "", fmt.Errorf(`only \, ", n and t may follow \`)
 			}
 			c = "\\\"\n\t"[at]
 		}
@@ -114,7 +114,7 @@ func parseValue(s string) (string, error) {
 		value.WriteByte(c)
 	}
 	if quoted {
-		return "", fmt.Errorf("quotes are not closed")
+		return "", fmt.Errorf("a quote is not closed")
 	}
 	return value.String(), nil
 }

@@ -58,9 +58,9 @@ func (x examiner) ownThread() Finding {
 	clock.Flags |= perfdata.AttrExcludeKernel | perfdata.AttrExcludeHV
 	if try(clock, ownThread) == nil {
 		return limited(feature, x.permission("; or sysctl kernel.perf_event_paranoid=1"),
-			"in user mode only: the kernel answers %q for more", err)
+			"in user mode only: counting the kernel fails: %v", err)
 	}
-	return missing(feature, x.permission(". In a container, its seccomp profile has to allow perf_event_open."),
+	return missing(feature, x.permission(". In a container, the seccomp profile must allow perf_event_open."),
 		"perf_event_open: %v", err)
 }
 
@@ -162,7 +162,7 @@ func (x examiner) pmu() Finding {
 	}
 	if watchdog, err := fs.ReadFile(x.proc, "sys/kernel/nmi_watchdog"); err == nil && strings.TrimSpace(string(watchdog)) == "1" {
 		return limited(feature, "Free it: sysctl kernel.nmi_watchdog=0",
-			"%d at once (cycles and instructions in a group); the NMI watchdog holds one for good", n)
+			"%d at once (cycles and instructions in a group); the NMI watchdog permanently uses one", n)
 	}
 	return works(feature, "%d at once (cycles and instructions in a group)", n)
 }
@@ -170,7 +170,7 @@ func (x examiner) pmu() Finding {
 func (x examiner) noPMU(feature string, err error) Finding {
 	if errors.Is(err, unix.ENOENT) || errors.Is(err, unix.EOPNOTSUPP) || errors.Is(err, unix.ENODEV) {
 		return missing(feature, "In a virtual machine, let the hypervisor give the guest a PMU.",
-			"the kernel knows no PMU; software events and tracepoints work without")
+			"the kernel found no PMU; software events and tracepoints work without one")
 	}
 	return missing(feature, x.permission(""), "cycles: %v", err)
 }
@@ -215,5 +215,5 @@ func (x examiner) sampled(feature string, attr perfdata.Attr, period uint64) Fin
 		}
 	}
 	return missing(feature, "Some virtual machines have counters that never interrupt: ask the hypervisor for a full PMU.",
-		"no sample came within a second")
+		"no sample arrived within a second")
 }

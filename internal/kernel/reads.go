@@ -34,7 +34,7 @@ func readsRefused() bool {
 	return errors.Is(err, unix.EINVAL) // a lack of privileges gives another error
 }
 
-var errReadsRefused = errors.New("with lockdown=confidentiality, BPF programs can read the kernel's memory from Linux 6.2 on (bpf_rdonly_cast): " +
+var errReadsRefused = errors.New("with lockdown=confidentiality, BPF programs need Linux 6.2 or later to read the kernel's memory (bpf_rdonly_cast): " +
 	"boot a newer kernel, or without lockdown=confidentiality")
 
 // haveTypedReads fails if the kernel lacks bpf_rdonly_cast (Linux 6.2).

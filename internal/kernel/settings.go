@@ -32,7 +32,7 @@ func (x examiner) paranoid() Finding {
 	case level == 0:
 		rule = "without CAP_PERFMON: all but raw tracepoint data"
 	default:
-		rule = "everybody may count everything"
+		rule = "everyone may count everything"
 	}
 	if level > 2 && !x.capabilities.has(capSysAdmin) || level > 0 && !x.capabilities.has(capPerfmon) {
 		return limited(feature, x.permission("")+"; or sysctl kernel.perf_event_paranoid=0", "%d: %s", level, rule)
@@ -84,11 +84,11 @@ func (x examiner) lockdown() Finding {
 }
 
 func (x examiner) confidentiality(feature string) Finding {
-	const detail = "confidentiality: there are no tracepoints, and the kernel refuses BPF programs of others that read its memory; "
+	const detail = "confidentiality: there are no tracepoints, and the kernel rejects the BPF programs of other tools that read its memory; "
 	if x.typedReads != nil {
 		return missing(feature, unlock, detail+"bperf's, too: %v", x.typedReads)
 	}
-	return limited(feature, unlock, detail+"bperf's read it in another way")
+	return limited(feature, unlock, detail+"bperf's programs read it in another way")
 }
 
 // capabilities is a set of capabilities, as in include/uapi/linux/capability.h.
@@ -133,7 +133,7 @@ func readCapabilities(proc fs.FS) (capabilities, error) {
 }
 
 // Policy explains a refusal to a process that has all capabilities.
-const Policy = "This process has the capabilities, but something else refuses: a seccomp filter (a container's profile has to allow perf_event_open " +
+const Policy = "This process has the capabilities, but something else refuses: a seccomp filter (a container's profile must allow perf_event_open " +
 	"and bpf), a security module, kernel lockdown (/sys/kernel/security/lockdown), or a user namespace, outside which its capabilities do not count"
 
 // Privileged reports whether this process has every capability that counting and BPF need. proc is /proc.

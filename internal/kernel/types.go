@@ -102,7 +102,7 @@ type narrowed struct {
 	text    []byte            // the new strings
 }
 
-var errBTF = errors.New("it is no BTF that is known")
+var errBTF = errors.New("the BTF format is unknown")
 
 // narrow returns the BTF of the structures, unions and enumerations with the given names.
 func narrow(raw []byte, names map[string]bool) ([]byte, error) {

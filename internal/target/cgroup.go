@@ -31,7 +31,7 @@ func findHierarchy(root fs.FS) (hierarchy, error) {
 	}
 	unified, ok := procfs.FindMount(mounts, "cgroup2", "")
 	if !ok {
-		return hierarchy{}, errors.New("no cgroup hierarchy is mounted that perf events know (cgroup2, or cgroup v1 with perf_event)." +
+		return hierarchy{}, errors.New("no cgroup hierarchy that perf events support is mounted (cgroup2, or cgroup v1 with perf_event)." +
 			" Try: mount -t cgroup2 none /sys/fs/cgroup")
 	}
 	v1, err := perfCgroupsAreV1(root)
@@ -39,7 +39,7 @@ func findHierarchy(root fs.FS) (hierarchy, error) {
 		return hierarchy{}, err
 	}
 	if v1 {
-		return hierarchy{}, errors.New("perf events know the cgroups of a v1 hierarchy, which is not mounted." +
+		return hierarchy{}, errors.New("perf events use the cgroups of a v1 hierarchy, which is not mounted." +
 			" Try: mount -t cgroup -o perf_event none DIRECTORY")
 	}
 	return hierarchy{"cgroup2", unified}, nil
@@ -159,7 +159,7 @@ func splitCgroups(list string) ([]string, error) {
 			return nil, fmt.Errorf("cgroups %q: a name is empty (the root is /)", list)
 		}
 		if slices.Contains(names, name) {
-			return nil, fmt.Errorf("cgroups %q: %s is there twice", list, name)
+			return nil, fmt.Errorf("cgroups %q: %s is listed twice", list, name)
 		}
 		names = append(names, name)
 	}

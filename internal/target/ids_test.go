@@ -14,14 +14,14 @@ func TestParseIDs(t *testing.T) {
 	}{
 		{list: "1", want: []int{1}},
 		{list: "12, 7,2147483647", want: []int{12, 7, 2147483647}},
-		{list: "", err: `ID list "": is empty`},
+		{list: "", err: `ID list "": the list is empty`},
 		{list: "0", err: `ID list "0": "0" is not a number from 1 to 2147483647`},
 		{list: "-5", err: `ID list "-5": "-5" is not a number from 1 to 2147483647`},
 		{list: "1-5", err: `ID list "1-5": "1-5" is not a number from 1 to 2147483647`},
 		{list: "5,", err: `ID list "5,": "" is not a number from 1 to 2147483647`},
 		{list: "bash", err: `ID list "bash": "bash" is not a number from 1 to 2147483647`},
 		{list: "2147483648", err: `ID list "2147483648": "2147483648" is not a number from 1 to 2147483647`},
-		{list: "7,8,7", err: `ID list "7,8,7": 7 is there twice`},
+		{list: "7,8,7", err: `ID list "7,8,7": 7 is listed twice`},
 	}
 	for _, tt := range tests {
 		got, err := ParseIDs(tt.list)

@@ -48,7 +48,7 @@ func (s Spec) resolve(root fs.FS) (Target, error) {
 	}
 	if !s.System && s.CPUs == nil {
 		if len(s.Cgroups) > 0 {
-			return Target{}, errors.New("cgroups are counted on CPUs: the system (-a) or a list of CPUs (-C) is needed")
+			return Target{}, errors.New("cgroups are measured on CPUs: add -a or -C")
 		}
 		return Target{}, errors.New("there is nothing to measure: no CPU, process, thread or cgroup is given")
 	}
@@ -87,7 +87,7 @@ func (s Spec) resolveCPUs(root fs.FS) (Target, error) {
 		}
 	}
 	if len(t.CPUs) == 0 {
-		return Target{}, fmt.Errorf("all of the CPUs %s are offline", procfs.FormatCPUList(t.Offline))
+		return Target{}, fmt.Errorf("the CPUs %s are all offline", procfs.FormatCPUList(t.Offline))
 	}
 	return t, nil
 }

@@ -36,7 +36,7 @@ func TestResolve(t *testing.T) {
 		{name: "system", spec: Spec{System: true}, want: Target{CPUs: []int{0, 1, 3}}},
 		{name: "CPUs", spec: Spec{CPUs: []int{3, 0}}, want: Target{CPUs: []int{0, 3}}},
 		{name: "one offline", spec: Spec{CPUs: []int{1, 2}}, want: Target{CPUs: []int{1}, Offline: []int{2}}},
-		{name: "all offline", spec: Spec{CPUs: []int{2}}, err: "all of the CPUs 2 are offline"},
+		{name: "all offline", spec: Spec{CPUs: []int{2}}, err: "the CPUs 2 are all offline"},
 		{name: "no such CPU", spec: Spec{CPUs: []int{0, 8}}, err: "CPU 8 does not exist: this machine has 0-3"},
 		{name: "process", spec: Spec{PIDs: []int{100}}, want: Target{Threads: []Thread{main, {101, 100, "server"}, {102, 100, "server"}}}},
 		{name: "process with thread names", spec: Spec{PIDs: []int{100}, ThreadNames: true}, want: Target{Threads: []Thread{main, worker}}},
@@ -51,7 +51,7 @@ func TestResolve(t *testing.T) {
 		{name: "process and cgroup", spec: Spec{PIDs: []int{100}, Cgroups: []string{"/"}},
 			err: "processes and threads cannot be measured together with CPUs or cgroups"},
 		{name: "cgroup alone", spec: Spec{Cgroups: []string{"a"}},
-			err: "cgroups are counted on CPUs: the system (-a) or a list of CPUs (-C) is needed"},
+			err: "cgroups are measured on CPUs: add -a or -C"},
 		{name: "cgroups", spec: Spec{System: true, Cgroups: []string{"/", "", "web", "/web/one", "/cg two/web", "/cg two", "../../etc"}},
 			err: `there is no cgroup "../../etc": looked for the directory /cg two/etc in the cgroup2 hierarchy mounted on /cg two`},
 		{name: "cgroups that exist", spec: Spec{CPUs: []int{0}, Cgroups: []string{"/", "", "web", "/web/one", "/cg two/web", "/cg two"}},
@@ -113,7 +113,7 @@ func TestHierarchy(t *testing.T) {
 		v2b  = "31 20 0:26 / /mnt rw - cgroup2 none rw\n"
 		v1   = "40 30 0:33 / /sys/fs/cgroup/perf_event rw shared:20 - cgroup cgroup rw,perf_event\n"
 		v1x  = "41 30 0:34 / /sys/fs/cgroup/cpu rw - cgroup cgroup rw,cpu,cpuacct\n"
-		none = "no cgroup hierarchy is mounted that perf events know (cgroup2, or cgroup v1 with perf_event). Try: mount -t cgroup2 none /sys/fs/cgroup"
+		none = "no cgroup hierarchy that perf events support is mounted (cgroup2, or cgroup v1 with perf_event). Try: mount -t cgroup2 none /sys/fs/cgroup"
 	)
 	tests := []struct {
 		mounts  string
@@ -123,7 +123,7 @@ func TestHierarchy(t *testing.T) {
 	}{
 		{mounts: v2, cgroups: "#subsys_name\thierarchy\tnum_cgroups\tenabled\ncpu\t3\t1\t1\nperf_event\t0\t1\t1\n", want: hierarchy{"cgroup2", "/sys/fs/cgroup"}},
 		{mounts: v2, cgroups: "perf_event\t7\t1\t1\n",
-			err: "perf events know the cgroups of a v1 hierarchy, which is not mounted. Try: mount -t cgroup -o perf_event none DIRECTORY"},
+			err: "perf events use the cgroups of a v1 hierarchy, which is not mounted. Try: mount -t cgroup -o perf_event none DIRECTORY"},
 		{mounts: v2, want: hierarchy{"cgroup2", "/sys/fs/cgroup"}},
 		{mounts: v1x + v2 + v2b, want: hierarchy{"cgroup2", "/sys/fs/cgroup"}},
 		{mounts: v2 + v1x + v1, want: hierarchy{"perf_event", "/sys/fs/cgroup/perf_event"}},
@@ -154,7 +154,7 @@ func TestMatchCgroups(t *testing.T) {
 		{list: ".*", want: []string{"/", "batch", "web", "web/one", "web/two"}},
 		{list: "", err: `cgroups "": a name is empty (the root is /)`},
 		{list: "a,", err: `cgroups "a,": a name is empty (the root is /)`},
-		{list: "a,b,a", err: `cgroups "a,b,a": a is there twice`},
+		{list: "a,b,a", err: `cgroups "a,b,a": a is listed twice`},
 		{list: "nosuch.*", err: `no cgroup below /cg two matches "nosuch.*"`},
 		{list: "(", err: "cgroups \"(\": error parsing regexp: missing closing ): `(`"},
 	}
