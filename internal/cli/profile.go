@@ -14,6 +14,7 @@ import (
 	"github.com/bperf/bperf/internal/event"
 	"github.com/bperf/bperf/internal/printable"
 	"github.com/bperf/bperf/internal/profile"
+	"github.com/bperf/bperf/internal/record"
 	"github.com/bperf/bperf/internal/report"
 	"github.com/bperf/bperf/internal/sample"
 	"github.com/bperf/bperf/internal/userprog"
@@ -132,35 +133,10 @@ func (o *profileOptions) run(cmd *cobra.Command, args []string) error {
 		return err
 	}
 	defer recording.Programs.Close()
-	for _, e := range recording.Events.Events() {
-		terms := e.Sampling
-		terms.Inherit = nil
-		if terms != (event.Sampling{}) {
-			return badOptionf("%s: profile counts samples in the kernel; only bperf record takes terms that select what a sample contains", e.Name)
-		}
-	}
 	maps := recording.Programs.Profiles()
-	by, err := o.chooseKeys(given, maps)
-	if err != nil {
-		return badOptionf("--by: %w", err)
-	}
-	shown, err := o.shown(cmd, format.name, by)
+	cfg, shown, err := o.sampling(cmd, recording, maps, format)
 	if err != nil {
 		return err
-	}
-	keep, err := shown.NeededKeys()
-	if err != nil {
-		return err
-	}
-	cfg := sample.Config{Record: *recording, By: by, Keep: keep | format.keys, Entries: o.entries, Replay: o.symbols.options()}
-	cfg.Record.NoIdle = o.noIdle
-	o.setBlocked(given, &cfg)
-	cfg.Replay.Lines = cfg.Keep.Has(profile.Line)
-	if err := o.narrow(&cfg); err != nil {
-		return err
-	}
-	if err := cfg.Check(); err != nil {
-		return badCombination(err)
 	}
 	var base *profile.Profile
 	if o.report.base != "" {
@@ -169,7 +145,7 @@ func (o *profileOptions) run(cmd *cobra.Command, args []string) error {
 			return err
 		}
 	}
-	if err := o.setInterval(cmd, given("interval"), &cfg, format, shown); err != nil {
+	if err := o.setInterval(cmd, given("interval"), cfg, format, shown); err != nil {
 		return err
 	}
 	printer, err := o.maps.open(cmd.ErrOrStderr(), o.quiet, recording.Programs, maps)
@@ -179,7 +155,7 @@ func (o *profileOptions) run(cmd *cobra.Command, args []string) error {
 	if each := cfg.Each; each != nil {
 		cfg.Each = func(p *profile.Profile) error { return errors.Join(each(p), printer.print()) }
 	}
-	result, err := o.take(cmd, &cfg)
+	result, err := o.take(cmd, cfg)
 	if err != nil {
 		return err
 	}
@@ -200,6 +176,41 @@ func (o *profileOptions) run(cmd *cobra.Command, args []string) error {
 		return nil
 	}
 	return exitAs(result.Signal, result.Command, len(args) > 0)
+}
+
+// sampling returns the session that samples what recording describes, and the options of its report.
+func (o *profileOptions) sampling(cmd *cobra.Command, recording *record.Config, maps []*userprog.Profile, format reportFormat) (*sample.Config, *report.Options, error) {
+	given := cmd.Flags().Changed
+	for _, e := range recording.Events.Events() {
+		terms := e.Sampling
+		terms.Inherit = nil
+		if terms != (event.Sampling{}) {
+			return nil, nil, badOptionf("%s: profile counts samples in the kernel; only bperf record takes terms that select what a sample contains", e.Name)
+		}
+	}
+	by, err := o.chooseKeys(given, maps)
+	if err != nil {
+		return nil, nil, badOptionf("--by: %w", err)
+	}
+	shown, err := o.shown(cmd, format.name, by)
+	if err != nil {
+		return nil, nil, err
+	}
+	keep, err := shown.NeededKeys()
+	if err != nil {
+		return nil, nil, err
+	}
+	cfg := &sample.Config{Record: *recording, By: by, Keep: keep | format.keys, Entries: o.entries, Replay: o.symbols.options()}
+	cfg.Record.NoIdle = o.noIdle
+	o.setBlocked(given, cfg)
+	cfg.Replay.Lines = cfg.Keep.Has(profile.Line)
+	if err := o.narrow(cfg); err != nil {
+		return nil, nil, err
+	}
+	if err := cfg.Check(); err != nil {
+		return nil, nil, badCombination(err)
+	}
+	return cfg, shown, nil
 }
 
 // sortKeys maps keys of --by to sort keys of reports, where they differ.

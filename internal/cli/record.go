@@ -17,7 +17,7 @@ import (
 	"github.com/bperf/bperf/internal/record"
 )
 
-// recordOptions are the flags of record as they were given.
+// recordOptions are the flags of record as they were given. It has many fields because each of perf's flags has one.
 type recordOptions struct {
 	sessionOptions
 

@@ -36,7 +36,7 @@ these functions, as perf report --stdio does. With --format it writes files for 
 	return cmd
 }
 
-// reportFlags are the flags of bperf report.
+// reportFlags are the flags of bperf report. It has many fields because each of perf's flags has one.
 type reportFlags struct {
 	input recordingFlags
 

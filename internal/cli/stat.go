@@ -20,7 +20,7 @@ import (
 	"github.com/bperf/bperf/internal/target"
 )
 
-// statOptions are the flags of stat as they were given.
+// statOptions are the flags of stat as they were given. It has many fields because each of perf's flags has one.
 type statOptions struct {
 	sessionOptions
 
