@@ -40,7 +40,7 @@ func (e *Event) SetFilter(opened *perfevent.Event) error {
 	}
 	if err := opened.SetFilter(e.Filter); err != nil {
 		return fmt.Errorf("%s: the kernel does not take the filter %q: %w. Filters are for tracepoints; "+
-			"the fields of one are in /sys/kernel/tracing/events/%s/format", e.Name, e.Filter, err, strings.ReplaceAll(e.Name, ":", "/"))
+			"the fields of one are in /sys/kernel/tracing/events/%s/format", e.Name, e.Filter, err, strings.ReplaceAll(e.Tracepoint, ":", "/"))
 	}
 	return nil
 }

@@ -162,12 +162,14 @@ func getppidEvent(t testing.TB, filter string) *event.Event {
 	if err != nil {
 		t.Fatalf("this kernel has no tracepoints for system calls (CONFIG_FTRACE_SYSCALLS): %v", err)
 	}
+	const name = "syscalls:sys_enter_getppid"
 	return &event.Event{
-		Name:   "syscalls:sys_enter_getppid",
-		PMU:    "tracepoint",
-		Attr:   perfdata.Attr{Type: perfdata.TypeTracepoint, Config: uint64(atoi(strings.TrimSpace(string(id))))},
-		Scale:  1,
-		Filter: filter,
+		Name:       name,
+		Tracepoint: name,
+		PMU:        "tracepoint",
+		Attr:       perfdata.Attr{Type: perfdata.TypeTracepoint, Config: uint64(atoi(strings.TrimSpace(string(id))))},
+		Scale:      1,
+		Filter:     filter,
 	}
 }
 
