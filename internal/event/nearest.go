@@ -18,6 +18,9 @@ func candidates(names []string) []candidate {
 	return c
 }
 
+// Nearest returns at most 3 of names that are similar to wrong, the most similar first. It returns nil if none is.
+func Nearest(wrong string, names []string) []string { return nearest(wrong, candidates(names)) }
+
 // nearest returns at most 3 names that are similar to wrong, the most similar first.
 func nearest(wrong string, all []candidate) []string {
 	const most, longest = 3, 100
