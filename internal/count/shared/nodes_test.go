@@ -315,7 +315,7 @@ func TestNoNodesLeft(t *testing.T) {
 		}
 		return n
 	}
-	const want = "no room is left: all sessions together can tell 16383 sets of tasks and cgroups apart"
+	const want = "no room is left: all sessions together can count 16383 sets of tasks and cgroups"
 	n := full()
 	if id, err := n.add(countersNode{Session: 9}, 0); id != 0 || !errors.Is(err, errNoNodes) || err.Error() != want {
 		t.Errorf("add to a full table: got %d, %v, want %s", id, err, want)
