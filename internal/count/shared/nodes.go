@@ -42,9 +42,9 @@ func (n nodes) live(id uint32) uint32 {
 	return id
 }
 
-// settle updates the table for the sessions in events, which has all live sessions with their events. It reports whether
-// sessions have ended, whose tasks and sums the caller must sweep.
-func (n nodes) settle(events map[uint32]uint64, now time.Duration) (ended bool) {
+// settle updates the table for the sessions in events, which has all live sessions with their events. Nodes of sessions that have ended
+// rest afterwards: the caller must sweep their tasks and sums.
+func (n nodes) settle(events map[uint32]uint64, now time.Duration) {
 	for id := range n {
 		node := &n[id]
 		if node.Session == 0 {
@@ -52,7 +52,6 @@ func (n nodes) settle(events map[uint32]uint64, now time.Duration) (ended bool) 
 		}
 		if _, lives := events[node.Session]; !lives {
 			node.Session, node.Retired = 0, uint64(now)
-			ended = true
 		}
 	}
 	parents := make([]uint32, len(n)) // computed before the loop below changes Parent
@@ -77,7 +76,6 @@ func (n nodes) settle(events map[uint32]uint64, now time.Duration) (ended bool) 
 	for id := range n {
 		n.settleEvents(uint32(id), events, done)
 	}
-	return ended
 }
 
 // settleEvents sets the events of a node, after those of the nodes above it.
