@@ -121,7 +121,8 @@ func bucket(i int) (low, width float64) {
 	return float64(uint64(4+i%4) * w), float64(w)
 }
 
-// BucketOf returns the index of a value's bucket.
+// BucketOf returns the index of a value's bucket, as bucket in bpf/probes.bpf.c does. In Go only tests need it. It stays beside bucket, its
+// inverse, because the tests of several packages fill buckets.
 func BucketOf(value uint64) int {
 	if value < 4 {
 		return int(value)
