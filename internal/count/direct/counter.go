@@ -12,6 +12,8 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/cilium/ebpf"
+
 	"github.com/bperf/bperf/internal/count"
 	"github.com/bperf/bperf/internal/perfevent"
 	"github.com/bperf/bperf/internal/target"
@@ -21,10 +23,11 @@ import (
 type Counter struct {
 	mu      sync.Mutex // between the methods and followCPUs
 	opener  *opener
-	uevents target.CPUChanges              // for a target of CPUs
-	failed  error                          // from followCPUs
-	joined  map[int]bool                   // CPUs whose events were opened while the counter was enabled
-	pass    func(event, cpu, fd int) error // the argument of Descriptors; nil until it is called
+	uevents target.CPUChanges // for a target of CPUs
+	failed  error             // from followCPUs
+	joined  map[int]bool      // CPUs whose events were opened while the counter was enabled
+	array   *ebpf.Map         // the arguments of Fill; nil until it is called
+	refill  func(cpu int) error
 
 	sets  []set        // sorted by CPU
 	cells []count.Cell // events in order, with their last readings
@@ -115,24 +118,6 @@ func (c *Counter) addLost(s *set, now time.Time) {
 	for _, cell := range s.cells {
 		c.cells[cell].Enabled += uint64(now.Sub(c.last))
 	}
-}
-
-// Gone is the descriptor of a perf event whose CPU went offline.
-const Gone = -1
-
-// Descriptors calls f with each perf event: the event's index in the list, its CPU, and its descriptor, which the counter keeps
-// open. Until Close, it also calls f when a CPU goes offline, with Gone, and when one comes online. f must not call methods of the
-// counter.
-func (c *Counter) Descriptors(f func(event, cpu, fd int) error) error {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.pass = f
-	for i := range c.sets {
-		if err := c.passOn(&c.sets[i]); err != nil {
-			return err
-		}
-	}
-	return nil
 }
 
 // each calls f for all open sets, through onCPU for the sets of each CPU.

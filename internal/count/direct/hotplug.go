@@ -88,7 +88,7 @@ func (c *Counter) closeSet(s *set) error {
 	}
 	events := s.events
 	s.events = nil
-	err := c.passOn(s)
+	err := c.fillIn(s)
 	for _, e := range events {
 		err = errors.Join(err, e.Close())
 	}
@@ -109,24 +109,7 @@ func (c *Counter) openSet(s *set) error {
 			return err
 		}
 	}
-	return c.passOn(s)
-}
-
-// passOn calls the function from Descriptors with the descriptors of a set.
-func (c *Counter) passOn(s *set) error {
-	if c.pass == nil {
-		return nil
-	}
-	for i, cell := range s.cells {
-		fd := Gone
-		if s.events != nil {
-			fd = s.events[i].FD()
-		}
-		if err := c.pass(c.cells[cell].Event, s.cpu, fd); err != nil {
-			return err
-		}
-	}
-	return nil
+	return c.fillIn(s)
 }
 
 // dropPart closes a set that is only partly open because its CPU went offline.

@@ -127,17 +127,15 @@ func (c *Counter) open(list event.List, by Key, most uint32) error {
 	if c.perf, err = direct.Open(list, machine, count.Options{LaterCPUs: true}); err != nil {
 		return err
 	}
-	possible, err := ebpf.PossibleCPU()
-	if err != nil {
-		return err
+	if c.array, err = direct.NewArray(tasksMapEvents, c.events); err != nil {
+		return explain("create the BPF map "+tasksMapEvents, err)
 	}
-	if err := c.openArray(possible); err != nil {
-		return err
-	}
-	if err := c.load(list, by, possible, most); err != nil {
+	if err := c.load(list, by, most); err != nil {
 		return explain("load the BPF program that counts by "+string(by), err)
 	}
-	if err := c.follow(possible); err != nil {
+	// The program adds an element's growth since it last read that element. So before another event takes the element, the program must
+	// run once with the element empty.
+	if err := c.perf.Fill(c.array, c.bringOn); err != nil {
 		return err
 	}
 	if err := c.perf.Enable(); err != nil {
@@ -153,61 +151,16 @@ func (c *Counter) open(list event.List, by Key, most uint32) error {
 	return c.bring() // a task that is on a CPU now counts from now on
 }
 
-// openArray makes the map through which the program reads perf events.
-func (c *Counter) openArray(possible int) error {
-	fd, err := perfevent.NewArray(tasksMapEvents, max(possible*c.events, 1))
-	if err != nil {
-		return explain("create the BPF map "+tasksMapEvents, err)
-	}
-	if c.array, err = ebpf.NewMapFromFD(fd); err != nil {
-		return err
-	}
-	return nil
-}
-
-// follow puts the perf events into the array, and replaces them when CPUs go offline and come online. The program adds an element's growth
-// since it last read that element. So before another event takes the element, the program must run once with the element empty.
-func (c *Counter) follow(possible int) error {
-	first := true
-	err := c.perf.Descriptors(func(ev, cpu, fd int) error {
-		var err error
-		key := uint32(ev*possible + cpu)
-		switch {
-		case fd == direct.Gone:
-			if err = c.array.Delete(key); errors.Is(err, ebpf.ErrKeyNotExist) {
-				err = nil
-			}
-		case first:
-			err = c.array.Put(key, uint32(fd))
-		default:
-			if err = c.bringOn(cpu); err == nil {
-				err = c.array.Put(key, uint32(fd))
-			}
-		}
-		if err != nil {
-			return fmt.Errorf("let a BPF program read event %d on CPU %d: %w", ev, cpu, err)
-		}
-		return nil
-	})
-	first = false
-	return err
-}
-
-func (c *Counter) load(list event.List, by Key, possible int, most uint32) error {
+func (c *Counter) load(list event.List, by Key, most uint32) error {
 	spec, err := loadTasks()
 	if err != nil {
 		return err
 	}
-	delete(spec.Maps, tasksMapEvents) // otherwise the library makes one, with room for one event
-	for _, p := range spec.Programs {
-		for i := range p.Instructions {
-			if ins := &p.Instructions[i]; ins.IsLoadFromMap() && ins.Reference() == tasksMapEvents {
-				if err := ins.AssociateMap(c.array); err != nil {
-					return err
-				}
-			}
-		}
+	possible, err := ebpf.PossibleCPU()
+	if err != nil {
+		return err
 	}
+	delete(spec.Maps, tasksMapEvents) // the programs use c.array
 	var switches uint64
 	for i, e := range list.Events() {
 		if isSoftware(e, perfdata.SoftwareContextSwitches) {
@@ -216,6 +169,7 @@ func (c *Counter) load(list event.List, by Key, possible int, most uint32) error
 	}
 	spec.Maps[tasksMapSums].MaxEntries = most
 	err = errors.Join(
+		direct.UseMaps(spec.Programs, map[string]*ebpf.Map{tasksMapEvents: c.array}),
 		kernel.PrepareReads(spec.Programs),
 		spec.Variables[tasksVarNrCpus].Set(uint32(possible)),
 		spec.Variables[tasksVarNrEvents].Set(uint32(c.events)),

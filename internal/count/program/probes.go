@@ -11,6 +11,7 @@ import (
 	"github.com/cilium/ebpf/btf"
 	"github.com/cilium/ebpf/link"
 
+	"github.com/bperf/bperf/internal/count/direct"
 	"github.com/bperf/bperf/internal/count/shared"
 	"github.com/bperf/bperf/internal/kernel"
 )
@@ -83,16 +84,9 @@ func attach(t Target, object *ebpf.CollectionSpec, events *ebpf.Map, types *btf.
 // probeSpecs returns a copy of the compiled probes that reads these events.
 func probeSpecs(object *ebpf.CollectionSpec, events *ebpf.Map) (*ebpf.CollectionSpec, error) {
 	spec := object.Copy()
-	// Otherwise the library would make a new map, with room for one event.
 	delete(spec.Maps, probesMapEvents)
-	for _, p := range spec.Programs {
-		for i := range p.Instructions {
-			if ins := &p.Instructions[i]; ins.IsLoadFromMap() && ins.Reference() == probesMapEvents {
-				if err := ins.AssociateMap(events); err != nil {
-					return nil, err
-				}
-			}
-		}
+	if err := direct.UseMaps(spec.Programs, map[string]*ebpf.Map{probesMapEvents: events}); err != nil {
+		return nil, err
 	}
 	cpus, err := ebpf.PossibleCPU()
 	if err != nil {

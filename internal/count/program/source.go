@@ -11,7 +11,6 @@ import (
 	"github.com/bperf/bperf/internal/count/direct"
 	"github.com/bperf/bperf/internal/count/shared"
 	"github.com/bperf/bperf/internal/event"
-	"github.com/bperf/bperf/internal/perfevent"
 	"github.com/bperf/bperf/internal/target"
 )
 
@@ -98,48 +97,23 @@ func openOwn(list event.List, t target.Target, o count.Options) (*source, error)
 	if s.own, err = direct.Open(list, t, o); err != nil {
 		return nil, err
 	}
-	if err := s.fill(events); err != nil {
+	if err := s.fill(); err != nil {
 		return nil, errors.Join(err, s.close())
 	}
 	return s, nil
 }
 
 // fill makes the array of the session's own events, and enables them.
-func (s *source) fill(events int) error {
-	cpus, err := ebpf.PossibleCPU()
-	if err != nil {
-		return err
-	}
-	fd, err := perfevent.NewArray(probesMapEvents, max(cpus*events, 1))
-	if err != nil {
+func (s *source) fill() (err error) {
+	if s.array, err = direct.NewArray(probesMapEvents, len(s.rows)); err != nil {
 		return fmt.Errorf("create the BPF map %s: %w", probesMapEvents, err)
 	}
-	if s.array, err = ebpf.NewMapFromFD(fd); err != nil {
-		return err
-	}
 	for ev := range s.rows {
-		s.rows[ev] = uint64(ev)
+		s.rows[ev], s.cpus[ev] = uint64(ev), s.own.CPUs(ev)
 	}
-	first := true
-	err = s.own.Descriptors(func(ev, cpu, fd int) error {
-		if first {
-			s.cpus[ev] = append(s.cpus[ev], cpu)
-		}
-		var err error
-		if key := uint32(ev*cpus + cpu); fd == direct.Gone { // until the CPU is back, its runs count as unread
-			err = s.array.Delete(key)
-		} else {
-			err = s.array.Put(key, uint32(fd))
-		}
-		if err != nil && !errors.Is(err, ebpf.ErrKeyNotExist) {
-			return fmt.Errorf("let BPF programs read event %d on CPU %d: %w", ev, cpu, err)
-		}
-		return nil
-	})
-	if err != nil {
+	if err := s.own.Fill(s.array, nil); err != nil { // while a CPU is offline, its runs count as unread
 		return err
 	}
-	first = false
 	return s.own.Enable()
 }
 

@@ -12,8 +12,8 @@ import (
 	"github.com/cilium/ebpf/features"
 	"github.com/cilium/ebpf/link"
 
+	"github.com/bperf/bperf/internal/count/direct"
 	"github.com/bperf/bperf/internal/kernel"
-	"github.com/bperf/bperf/internal/perfevent"
 )
 
 // mapNames has the names of the maps that all sessions have open.
@@ -167,15 +167,7 @@ func newMap(spec *ebpf.MapSpec) (*ebpf.Map, error) {
 	if spec.Type != ebpf.PerfEventArray {
 		return ebpf.NewMap(spec)
 	}
-	cpus, err := ebpf.PossibleCPU()
-	if err != nil {
-		return nil, err
-	}
-	fd, err := perfevent.NewArray(spec.Name, cpus*maxEvents)
-	if err != nil {
-		return nil, err
-	}
-	return ebpf.NewMapFromFD(fd)
+	return direct.NewArray(spec.Name, maxEvents)
 }
 
 // constants is the section with the programs' constants.
@@ -240,20 +232,8 @@ func programSpecs(cgroupV1 bool) (*ebpf.CollectionSpec, error) {
 
 // loadPrograms loads programs that use the shared maps and the maps in others.
 func (o *objects) loadPrograms(programs map[string]*ebpf.ProgramSpec, others map[string]*ebpf.Map) (map[string]*ebpf.Program, error) {
-	for _, program := range programs {
-		for i := range program.Instructions {
-			ins := &program.Instructions[i]
-			m, ok := others[ins.Reference()]
-			if !ok {
-				m, ok = o.maps[ins.Reference()]
-			}
-			if !ok || !ins.IsLoadFromMap() {
-				continue
-			}
-			if err := ins.AssociateMap(m); err != nil {
-				return nil, err
-			}
-		}
+	if err := errors.Join(direct.UseMaps(programs, others), direct.UseMaps(programs, o.maps)); err != nil {
+		return nil, err
 	}
 	for _, kfunc := range []string{"bpf_preempt_disable", "bpf_preempt_enable"} {
 		if err := kernel.DropMissing(programs, kfunc, o.types); err != nil {
