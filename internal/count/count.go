@@ -77,14 +77,13 @@ func Sum(readings []perfevent.Reading, raw bool) Total {
 	return t
 }
 
-// Options has an engine's options besides the events and the target.
+// Options has the options of the engines that open perf events for a target.
 type Options struct {
 	Inherit      bool // also count the children of the target's threads
 	EnableOnExec bool // start counting when the target's command is executed, without Enable
 	AllUser      bool // exclude the kernel, for all events
 	AllKernel    bool // exclude user mode, for all events
-	PerThread    bool // a separate cell for each thread of the target
-	LaterCPUs    bool // also make cells for offline CPUs, which count when these come online (shared counters)
+	LaterCPUs    bool // also make cells for offline CPUs, which count when these come online
 }
 
 // Unsupported is the error for an event that the machine cannot count.

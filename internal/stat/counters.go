@@ -16,12 +16,16 @@ import (
 // counters combines all counters of a session: one part per engine and set of cgroups.
 type counters struct {
 	events   []*event.Event
-	target   target.Target // the session's; its cgroups are the union over all parts
-	cgroups  []string      // names of the cgroups
-	parts    []part
-	tools    []*tool.Counter  // the parts that count tool events
-	inside   *program.Counter // the part that counts in BPF programs, or nil
-	programs []string         // names of the BPF programs
+	index    map[*event.Event]int // of events
+	target   target.Target        // the session's; its cgroups are the union over all parts
+	cgroups  []string             // names of the cgroups
+	programs []string             // names of the BPF programs
+
+	parts   []part
+	tools   []*tool.Counter  // the parts that count tool events
+	common  []sharedPart     // the parts that share counters with other sessions
+	inside  *program.Counter // the part that counts in BPF programs, or nil
+	joiners []joiner         // the parts that open perf events for the target
 }
 
 // part is a counter for some of the session's events.
@@ -29,6 +33,18 @@ type part struct {
 	count.Counter
 	events  []int // index in the session's events, by the part's own index
 	cgroups []int // index in the session's cgroups, by the part's own index
+}
+
+// sharedPart is a part that shares counters with other sessions.
+type sharedPart struct {
+	counter *shared.Counter
+	events  []int // as in part
+}
+
+// joiner is a counter that opens perf events on CPUs as they come online.
+type joiner interface {
+	// Joined returns the CPUs on which that happened while the counter was enabled.
+	Joined() []int
 }
 
 // assignment is a set of groups with the cgroups (indexes) that they are counted for.
@@ -43,75 +59,107 @@ func openCounters(cfg *Config, t target.Target, o count.Options) (*counters, err
 	for _, cg := range t.Cgroups {
 		c.cgroups = append(c.cgroups, cg.Name)
 	}
-	if cfg.inPrograms() {
-		return c, c.openPrograms(cfg, t, o)
-	}
-	index := make(map[*event.Event]int, len(c.events))
-	for i, e := range c.events {
-		index[e] = i
-	}
-	toolOptions := o
-	toolOptions.Inherit = o.Inherit && !o.PerThread // otherwise a process would be one cell
-	for _, a := range assign(cfg, t) {
-		of := t
-		of.Cgroups = nil
-		for _, i := range a.cgroups {
-			of.Cgroups = append(of.Cgroups, t.Cgroups[i])
-		}
-		perf, common, tools := split(a.groups)
-		if err := c.open(index, a.cgroups, perf, func(l event.List) (count.Counter, error) {
-			return direct.Open(l, of, o)
-		}); err != nil {
-			return nil, err
-		}
-		if err := c.open(index, a.cgroups, common, func(l event.List) (count.Counter, error) {
-			return shared.Open(cfg.Shared, l, of, o)
-		}); err != nil {
-			return nil, err
-		}
-		if err := c.open(index, a.cgroups, tools, func(l event.List) (count.Counter, error) {
-			t, err := tool.Open(l, of, toolOptions)
-			c.tools = append(c.tools, t)
-			return t, err
-		}); err != nil {
-			return nil, err
-		}
+	if err := c.open(cfg, o); err != nil {
+		return nil, errors.Join(err, c.Close())
 	}
 	return c, nil
 }
 
-// openPrograms opens the counters inside BPF programs. Tool events are opened outside of them.
-func (c *counters) openPrograms(cfg *Config, t target.Target, o count.Options) error {
-	perf, common, tools := split(cfg.Events)
-	inside := append(perf, common...)
-	index := make(map[*event.Event]int, len(c.events))
-	own := program.OwnEvents()
+// open opens the counters. On failure some may be open.
+func (c *counters) open(cfg *Config, o count.Options) error {
+	var own []*event.Event
+	if cfg.inPrograms() {
+		own = program.OwnEvents()
+	}
 	for i, e := range own {
 		e.Term = len(c.events) + i // a term that no event of the command line has
 	}
 	c.events = append(c.events, own...)
+	c.index = make(map[*event.Event]int, len(c.events))
 	for i, e := range c.events {
-		index[e] = i
+		c.index[e] = i
 	}
-	if err := c.open(index, nil, tools, func(l event.List) (count.Counter, error) {
-		t, err := tool.Open(l, t, o)
-		c.tools = append(c.tools, t)
-		return t, err
-	}); err != nil {
+	if cfg.inPrograms() {
+		return c.openPrograms(cfg, own)
+	}
+	for _, a := range assign(cfg, c.target) {
+		if err := c.openAssignment(cfg, a, o); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// openAssignment opens the counters of some groups for their cgroups.
+func (c *counters) openAssignment(cfg *Config, a assignment, o count.Options) error {
+	t := c.target
+	t.Cgroups = nil
+	for _, i := range a.cgroups {
+		t.Cgroups = append(t.Cgroups, c.target.Cgroups[i])
+	}
+	perThread := cfg.Aggregation == AggregateThread
+	perf, common, tools := split(a.groups)
+	if len(perf) > 0 {
+		counter, err := direct.Open(perf, t, o)
+		if err != nil {
+			return err
+		}
+		c.add(counter, perf.Events(), a.cgroups)
+		c.joiners = append(c.joiners, counter)
+	}
+	if len(common) > 0 {
+		counter, err := shared.Open(cfg.Shared, common, t, shared.Options{Options: o, PerThread: perThread})
+		if err != nil {
+			return err
+		}
+		p := c.add(counter, common.Events(), a.cgroups)
+		c.common = append(c.common, sharedPart{counter, p.events})
+		c.joiners = append(c.joiners, counter)
+	}
+	// With a row per thread, inheriting would make one cell of a process.
+	return c.openTools(tools, t, a.cgroups, tool.Options{Inherit: o.Inherit && !perThread})
+}
+
+// openPrograms opens the counters inside BPF programs, which also count events of their own. Tool events are opened outside of them.
+func (c *counters) openPrograms(cfg *Config, own []*event.Event) error {
+	perf, common, tools := split(cfg.Events)
+	if err := c.openTools(tools, c.target, nil, tool.Options{}); err != nil {
 		return err
 	}
-	var err error
-	if c.inside, err = program.Open(inside, cfg.Programs, t, program.Options{Options: o, Sharing: cfg.sharing(len(common) > 0),
-		Following: cfg.Follow != nil, Probes: true, Calibrate: cfg.Calibrate}); err != nil {
-		return errors.Join(err, c.Close())
+	inside := append(perf, common...)
+	counter, err := program.Open(inside, cfg.Programs, c.target, program.Options{Sharing: cfg.sharing(len(common) > 0),
+		AllUser: cfg.AllUser, AllKernel: cfg.AllKernel, Following: cfg.Follow != nil, Probes: true, Calibrate: cfg.Calibrate})
+	if err != nil {
+		return err
 	}
+	c.inside = counter
+	c.add(counter, append(inside.Events(), own...), nil)
 	c.namePrograms()
-	p := part{Counter: c.inside}
-	for _, e := range append(inside.Events(), own...) {
-		p.events = append(p.events, index[e])
+	return nil
+}
+
+// openTools opens the counter of tool events, if there are any.
+func (c *counters) openTools(l event.List, t target.Target, cgroups []int, o tool.Options) error {
+	if len(l) == 0 {
+		return nil
+	}
+	counter, err := tool.Open(l, t, o)
+	if err != nil {
+		return err
+	}
+	c.add(counter, l.Events(), cgroups)
+	c.tools = append(c.tools, counter)
+	return nil
+}
+
+// add adds a part that counts these events.
+func (c *counters) add(counter count.Counter, events []*event.Event, cgroups []int) part {
+	p := part{Counter: counter, cgroups: cgroups}
+	for _, e := range events {
+		p.events = append(p.events, c.index[e])
 	}
 	c.parts = append(c.parts, p)
-	return nil
+	return p
 }
 
 // sharing returns how counters inside BPF programs are shared: with every session that uses the directory, even if the user did not ask for
@@ -126,23 +174,6 @@ func (c *counters) namePrograms() {
 	for _, p := range c.inside.Targets() {
 		c.programs = append(c.programs, p.String())
 	}
-}
-
-// open adds a part, unless it has no events. On failure it closes the parts that are open already.
-func (c *counters) open(index map[*event.Event]int, cgroups []int, l event.List, open func(event.List) (count.Counter, error)) error {
-	if len(l) == 0 {
-		return nil
-	}
-	counter, err := open(l)
-	if err != nil {
-		return errors.Join(err, c.Close())
-	}
-	p := part{Counter: counter, cgroups: cgroups}
-	for _, e := range l.Events() {
-		p.events = append(p.events, index[e])
-	}
-	c.parts = append(c.parts, p)
-	return nil
 }
 
 // assign puts together the groups that count for the same cgroups: all cgroups, or with -G one each. Groups with cgroups come first: in
@@ -190,13 +221,13 @@ func split(l event.List) (perf, common, tools event.List) {
 			of.Events = append(of.Events, e)
 		}
 		p.Weak = g.Weak
-		perf, common, tools = add(perf, p), add(common, s), add(tools, t)
+		perf, common, tools = addGroup(perf, p), addGroup(common, s), addGroup(tools, t)
 	}
 	return perf, common, tools
 }
 
-// add appends a group, unless it is empty.
-func add(l event.List, g event.Group) event.List {
+// addGroup appends a group, unless it is empty.
+func addGroup(l event.List, g event.Group) event.List {
 	if len(g.Events) == 0 {
 		return l
 	}
@@ -253,28 +284,11 @@ func (c *counters) Read(dst []count.Cell) ([]count.Cell, error) {
 // joined returns the CPUs on which events were opened while the session was counting, in order.
 func (c *counters) joined() []int {
 	var cpus []int
-	for _, p := range c.parts {
-		if counter, ok := p.Counter.(interface{ Joined() []int }); ok {
-			cpus = append(cpus, counter.Joined()...)
-		}
+	for _, counter := range c.joiners {
+		cpus = append(cpus, counter.Joined()...)
 	}
 	slices.Sort(cpus)
 	return slices.Compact(cpus)
-}
-
-// sharedPart is a part that shares counters with other sessions.
-type sharedPart struct {
-	counter *shared.Counter
-	events  []int
-}
-
-func (c *counters) shared() (all []sharedPart) {
-	for _, p := range c.parts {
-		if counter, ok := p.Counter.(*shared.Counter); ok {
-			all = append(all, sharedPart{counter, p.events})
-		}
-	}
-	return all
 }
 
 // Err returns the reason why the machine cannot count an event, or nil if it can.

@@ -234,7 +234,7 @@ func (r *run) verbose(cells []count.Cell) error {
 		}
 		r.cfg.Verbose(fmt.Sprintf("%s: %d %d %d", e.Name, sum.Value, sum.Enabled, sum.Running))
 	}
-	for _, p := range r.counters.shared() {
+	for _, p := range r.counters.common {
 		sharers, err := p.counter.Sharers()
 		if err != nil {
 			return err
@@ -254,7 +254,7 @@ func (r *run) verbose(cells []count.Cell) error {
 
 // observe starts to measure the cost of sharing, if Verbose is set and counters are shared.
 func (r *run) observe() (err error) {
-	if all := r.counters.shared(); len(all) > 0 && r.cfg.Verbose != nil {
+	if all := r.counters.common; len(all) > 0 && r.cfg.Verbose != nil {
 		r.observation, err = all[0].counter.Observe()
 	}
 	return err
@@ -303,7 +303,7 @@ func (r *run) reportLost() error {
 	if r.counters.inside != nil {
 		return r.reportLostRuns()
 	}
-	all := r.counters.shared()
+	all := r.counters.common
 	if len(all) == 0 {
 		return nil
 	}

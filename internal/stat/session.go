@@ -158,8 +158,7 @@ func (s *counting) open(resolve func() (target.Target, error)) (*counters, error
 		EnableOnExec: s.enableOnExec(),
 		AllUser:      s.cfg.AllUser,
 		AllKernel:    s.cfg.AllKernel,
-		PerThread:    s.cfg.Aggregation == AggregateThread,
-		LaterCPUs:    !s.cfg.inPrograms() && s.cfg.Aggregation == AggregateGlobal && s.cfg.Target.System,
+		LaterCPUs:    s.cfg.Aggregation == AggregateGlobal && s.cfg.Target.System,
 	}
 	t, err := resolve()
 	if err != nil {

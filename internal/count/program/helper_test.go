@@ -138,7 +138,7 @@ func keepCPUs(dir string) (io.Closer, error) {
 	if err != nil {
 		return nil, err
 	}
-	return shared.Open(shared.Where{Dir: dir}, list, at, count.Options{})
+	return shared.Open(shared.Where{Dir: dir}, list, at, shared.Options{})
 }
 
 // types returns the kernel's types. Decoding them takes longer than most tests.

@@ -22,12 +22,18 @@ type Sharing struct {
 
 // Options are the options of a Counter.
 type Options struct {
-	count.Options // its events
 	Sharing
 
+	AllUser   bool // exclude the kernel, for all events
+	AllKernel bool // exclude user mode, for all events
 	Following bool // programs may be loaded and unloaded while they are counted
 	Probes    bool // first measure the overhead of the probes in each run, and report it with the runs
 	Calibrate bool // first measure the overhead, and subtract it from each run
+}
+
+// perf returns the options of the engine that opens the perf events.
+func (o Options) perf() count.Options {
+	return count.Options{AllUser: o.AllUser, AllKernel: o.AllKernel}
 }
 
 // source has the perf events that the probes of a session read. They count from open to close.
@@ -52,13 +58,13 @@ func openSource(list event.List, programs []Target, t target.Target, o Options, 
 			return s, err
 		}
 	}
-	return openOwn(list, t, o.Options)
+	return openOwn(list, t, o.perf())
 }
 
 // openShared opens shared events. It returns nil if one of them cannot be shared and sharing is not required.
 func openShared(list event.List, programs []Target, t target.Target, o Options, types *btf.Cache) (*source, error) {
 	where := shared.Where{Dir: o.Dir, Unled: true, Types: types, Target: describe(programs)}
-	c, err := shared.Open(where, list, target.Target{CPUs: t.CPUs}, o.Options)
+	c, err := shared.Open(where, list, target.Target{CPUs: t.CPUs}, shared.Options{Options: o.perf()})
 	if err != nil {
 		return nil, err
 	}

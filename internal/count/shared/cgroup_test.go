@@ -8,7 +8,6 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/bperf/bperf/internal/count"
 	"github.com/bperf/bperf/test/require"
 )
 
@@ -25,11 +24,11 @@ func TestDeepCgroups(t *testing.T) {
 		name, at = cgroup(t, name)
 	}
 	t.Cleanup(p.end) // before the cgroups are removed
-	all := start(t, dir, getppid, groups(top, middle, name), count.Options{})
+	all := start(t, dir, getppid, groups(top, middle, name), Options{})
 	join(t, at, p.pid)
 	p.call(0, 7)
 	expectGroups(t, all, 7, 7, 7)
-	middleAlone := start(t, dir, getppid, groups(middle), count.Options{})
+	middleAlone := start(t, dir, getppid, groups(middle), Options{})
 	p.call(0, 10)
 	expectGroups(t, all, 17, 17, 17)
 	expect(t, middleAlone, "session on one of them", 10)
@@ -56,19 +55,19 @@ func TestCgroupsMadeLater(t *testing.T) {
 	dir := sharing(t)
 	p := startPuppet(t)
 	top, at := cgroup(t, "")
-	a := start(t, dir, getppid, groups(top), count.Options{})
+	a := start(t, dir, getppid, groups(top), Options{})
 	join(t, at, p.pid)
 	p.call(0, 1)
 	below, at := cgroup(t, top)
 	join(t, at, p.pid)
 	p.call(0, 20)
-	b := start(t, dir, getppid, groups(below), count.Options{})
+	b := start(t, dir, getppid, groups(below), Options{})
 	p.call(0, 300)
 	belowThat, at := cgroup(t, below)
 	t.Cleanup(p.end) // before the cgroups are removed
 	join(t, at, p.pid)
 	p.call(0, 4000)
-	c := start(t, dir, getppid, groups(top, belowThat), count.Options{})
+	c := start(t, dir, getppid, groups(top, belowThat), Options{})
 	check(t, b.Disable())
 	p.call(0, 50000)
 	expect(t, a, "session on the first", 54321)
@@ -87,12 +86,12 @@ func TestCgroupsV1(t *testing.T) {
 		t.Fatalf("the cgroup is %s, want one in %s", at, root)
 	}
 	join(t, at, p.pid)
-	c := start(t, dir, getppid, groups(first, second), count.Options{})
+	c := start(t, dir, getppid, groups(first, second), Options{})
 	p.call(0, 1)
 	join(t, below, p.pid)
 	p.call(0, 20)
 	expectGroups(t, c, 21, 20)
-	other := start(t, dir, getppid, groups(first), count.Options{})
+	other := start(t, dir, getppid, groups(first), Options{})
 	p.call(0, 300)
 	expectGroups(t, c, 321, 320)
 	expect(t, other, "another session", 300)
@@ -108,7 +107,7 @@ func TestPartOfTheHierarchy(t *testing.T) {
 	t.Cleanup(func() { check(t, unix.Unmount(part, 0)) })
 	target := resolve(t, groups(below))
 	target.Cgroups[0].Path = filepath.Join(part, filepath.Base(below))
-	_, err := Open(Where{Dir: dir}, parseEvents(t, getppid), target, count.Options{})
+	_, err := Open(Where{Dir: dir}, parseEvents(t, getppid), target, Options{})
 	if want := "count cgroup " + below + ": this process is in a cgroup namespace and "; err == nil || !strings.HasPrefix(err.Error(), want) {
 		t.Errorf("got error %v, want %q", err, want)
 	}
@@ -120,7 +119,7 @@ func TestCgroupThatIsGone(t *testing.T) {
 	name, at := cgroup(t, "")
 	gone := resolve(t, groups(name))
 	check(t, os.Remove(at))
-	_, err := Open(Where{Dir: dir}, parseEvents(t, getppid), gone, count.Options{})
+	_, err := Open(Where{Dir: dir}, parseEvents(t, getppid), gone, Options{})
 	if want := "count cgroup " + name + ": stat " + at + ": no such file or directory"; err == nil || err.Error() != want {
 		t.Errorf("got error %v, want %q", err, want)
 	}

@@ -163,9 +163,9 @@ func (w *world) act() {
 }
 
 // choose chooses a target and options for a session.
-func (w *world) choose() (s target.Spec, o count.Options, m *modelled) {
+func (w *world) choose() (s target.Spec, o Options, m *modelled) {
 	m = &modelled{unit: make(map[*task]int)}
-	o = count.Options{Inherit: w.rand.IntN(2) == 0}
+	o = Options{Options: count.Options{Inherit: w.rand.IntN(2) == 0}}
 	tasks := slices.Clone(w.tasks)
 	w.rand.Shuffle(len(tasks), func(i, j int) { tasks[i], tasks[j] = tasks[j], tasks[i] })
 	tasks = tasks[:1+w.rand.IntN(min(len(tasks), 3))]

@@ -8,7 +8,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/bperf/bperf/internal/count"
 	"github.com/bperf/bperf/internal/count/direct"
 	"github.com/bperf/bperf/internal/target"
 	loop "github.com/bperf/bperf/test/program"
@@ -24,11 +23,11 @@ func TestTargets(t *testing.T) {
 	program := caller(t, 1000)
 
 	process := start(t, dir, getppid, pids(p.pid), inherit)
-	alone := start(t, dir, getppid, pids(p.pid), count.Options{})
-	thread := start(t, dir, getppid, tids(tid), count.Options{})
+	alone := start(t, dir, getppid, pids(p.pid), Options{})
+	thread := start(t, dir, getppid, tids(tid), Options{})
 	family := start(t, dir, getppid, tids(tid), inherit)
-	both := start(t, dir, getppid, tids(p.pid, tid), count.Options{PerThread: true})
-	cgrp := start(t, dir, getppid, groups(name), count.Options{})
+	both := start(t, dir, getppid, tids(p.pid, tid), Options{PerThread: true})
+	cgrp := start(t, dir, getppid, groups(name), Options{})
 	p.call(0, 1)
 	p.call(1, 20)
 	p.run(0, program)
@@ -86,7 +85,7 @@ func TestLikeDirect(t *testing.T) {
 		"page faults of threads":    {Body: loop.Touch, Times: loop.MaxPages, Tasks: tasks, Threads: true},
 		"page faults of processes":  {Body: loop.Touch, Times: loop.MaxPages, Tasks: tasks},
 	} {
-		for how, o := range map[string]count.Options{"inherited": inherit, "not inherited": {}} {
+		for how, o := range map[string]Options{"inherited": inherit, "not inherited": {}} {
 			t.Run(name+"/"+how, func(t *testing.T) {
 				pid, proceed := waiting(t, p)
 				compareWithDirect(t, dir, pids(pid), o, proceed)
@@ -96,11 +95,11 @@ func TestLikeDirect(t *testing.T) {
 }
 
 // compareWithDirect counts with shared and direct counters, and compares the counts.
-func compareWithDirect(t *testing.T, dir string, s target.Spec, o count.Options, do func()) {
+func compareWithDirect(t *testing.T, dir string, s target.Spec, o Options, do func()) {
 	t.Helper()
 	events := []string{getppid, "page-faults", "minor-faults", "sched:sched_process_fork"}
 	list := parseEvents(t, strings.Join(events, ","))
-	c, err := direct.Open(list, resolve(t, s), o)
+	c, err := direct.Open(list, resolve(t, s), o.Options)
 	check(t, err)
 	defer c.Close()
 	check(t, c.Enable())

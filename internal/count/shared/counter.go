@@ -59,7 +59,7 @@ type Counter struct {
 	where    Where
 	cgroupV1 bool
 	target   target.Target
-	options  count.Options
+	options  Options
 	events   []counted
 	cpus     []int        // of the target, with LaterCPUs also the offline ones
 	cells    []count.Cell // events in order, with the counts up to the last Disable

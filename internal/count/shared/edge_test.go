@@ -60,7 +60,7 @@ func TestWindows(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			pinTest(t)
-			shared := open(t, dir, clocks, s, count.Options{})
+			shared := open(t, dir, clocks, s, Options{})
 			const windows = 5
 			var disturbed []string
 			deadline := time.Now().Add(time.Minute)

@@ -16,11 +16,11 @@ import (
 // the program's process as in the thread's own.
 func TestOnExec(t *testing.T) {
 	dir := sharing(t)
-	alone := count.Options{}
-	onExec := count.Options{EnableOnExec: true}
-	both := count.Options{EnableOnExec: true, Inherit: true}
+	alone := Options{}
+	onExec := Options{Options: count.Options{EnableOnExec: true}}
+	both := Options{Options: count.Options{EnableOnExec: true, Inherit: true}}
 	for name, tt := range map[string]struct {
-		first, second count.Options
+		first, second Options
 		want          [2]uint64
 	}{
 		"below who inherits":                 {inherit, both, [2]uint64{50, 50}},
@@ -58,7 +58,7 @@ func TestExecBelow(t *testing.T) {
 		set.Set(resolve(t, target.Spec{System: true}).CPUs[0])
 		check(t, unix.SchedSetaffinity(cmd.Process.Pid, &set))
 		outer := start(t, dir, chdir, pids(cmd.Process.Pid), inherit)
-		inner := open(t, dir, getppid, pids(cmd.Process.Pid), count.Options{Inherit: true, EnableOnExec: true})
+		inner := open(t, dir, getppid, pids(cmd.Process.Pid), Options{Options: count.Options{Inherit: true, EnableOnExec: true}})
 		fmt.Fprintln(in)
 		check(t, cmd.Wait())
 		expect(t, outer, "the session that counts the shell", 50)

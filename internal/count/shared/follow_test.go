@@ -15,7 +15,6 @@ import (
 
 	"github.com/cilium/ebpf"
 
-	"github.com/bperf/bperf/internal/count"
 	"github.com/bperf/bperf/internal/count/shared/upstream"
 	"github.com/bperf/bperf/internal/perfevent"
 	"github.com/bperf/bperf/internal/target"
@@ -229,7 +228,7 @@ func leadersOf(t *testing.T, c *Counter, path string) int {
 func TestLeadWithoutTrampolines(t *testing.T) {
 	dir := bpffs(t)
 	where := Where{Dir: dir, AttrMap: filepath.Join(filepath.Dir(dir), "perf_attr_map"), Lead: true}
-	c, err := Open(where, parseEvents(t, "page-faults"), resolve(t, target.Spec{System: true}), count.Options{})
+	c, err := Open(where, parseEvents(t, "page-faults"), resolve(t, target.Spec{System: true}), Options{})
 	if err == nil {
 		check(t, c.Close()) // this kernel has trampolines
 		return
@@ -259,7 +258,7 @@ func TestNoAttrMap(t *testing.T) {
 }
 
 // openAt opens a session that may follow or lead upstream perf.
-func openAt(t *testing.T, where Where, events string, s target.Spec, o count.Options) *Counter {
+func openAt(t *testing.T, where Where, events string, s target.Spec, o Options) *Counter {
 	t.Helper()
 	c, err := Open(where, parseEvents(t, events), resolve(t, s), o)
 	check(t, err)

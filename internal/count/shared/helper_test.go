@@ -101,7 +101,7 @@ func keepOwn(dir string) (io.Closer, error) {
 	if err != nil {
 		return nil, err
 	}
-	return Open(Where{Dir: dir}, list, own, count.Options{})
+	return Open(Where{Dir: dir}, list, own, Options{})
 }
 
 const getppid = "syscalls:sys_enter_getppid"
@@ -122,7 +122,7 @@ func resolve(t testing.TB, s target.Spec) target.Target {
 }
 
 // open opens a session. As stat does, it repeats that until no thread of the target has started while it opened.
-func open(t testing.TB, dir, events string, s target.Spec, o count.Options) *Counter {
+func open(t testing.TB, dir, events string, s target.Spec, o Options) *Counter {
 	t.Helper()
 	list := parseEvents(t, events)
 	for {
@@ -144,7 +144,7 @@ func open(t testing.TB, dir, events string, s target.Spec, o count.Options) *Cou
 }
 
 // start opens a session and starts it.
-func start(t testing.TB, dir, events string, s target.Spec, o count.Options) *Counter {
+func start(t testing.TB, dir, events string, s target.Spec, o Options) *Counter {
 	t.Helper()
 	c := open(t, dir, events, s, o)
 	check(t, c.Enable())
@@ -212,7 +212,7 @@ func pids(pid ...int) target.Spec       { return target.Spec{PIDs: pid} }
 func tids(tid ...int) target.Spec       { return target.Spec{TIDs: tid} }
 func groups(name ...string) target.Spec { return target.Spec{System: true, Cgroups: name} }
 
-var inherit = count.Options{Inherit: true}
+var inherit = Options{Options: count.Options{Inherit: true}}
 
 // spin is a program for tests that only need a process.
 var spin = loop.Program{Body: loop.Spin, Times: 1}

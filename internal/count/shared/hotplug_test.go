@@ -59,7 +59,7 @@ func TestCPUsComeAndGo(t *testing.T) {
 		check(t, unix.SchedSetaffinity(p.pid, &set))
 		p.call(0, times)
 	}
-	later := count.Options{LaterCPUs: true}
+	later := Options{Options: count.Options{LaterCPUs: true}}
 	sessions := map[string]*Counter{
 		"process": start(t, dir, getppid, pids(p.pid), inherit),
 		"system":  start(t, dir, getppid, system, later),
@@ -80,7 +80,7 @@ func TestCPUsComeAndGo(t *testing.T) {
 			waitForCPU(t, sessions[what], last, false)
 		}
 		for what, s := range map[string]struct {
-			count.Options
+			Options
 			of []string
 		}{"system": {later, nil}, "cgroup": {later, []string{name}}, "process": {Options: inherit}} {
 			spec := groups(s.of...)

@@ -10,8 +10,6 @@ import (
 
 	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/link"
-
-	"github.com/bperf/bperf/internal/count"
 )
 
 // pinned reads the pinned IDs of a directory.
@@ -77,8 +75,8 @@ func TestNothingIsLeftBehind(t *testing.T) {
 	name, _ := cgroup(t, "")
 	t.Run("closed", func(t *testing.T) {
 		a := start(t, dir, getppid, pids(pid), inherit)
-		b := start(t, dir, "context-switches", system, count.Options{})
-		c := start(t, dir, "page-faults", groups(name), count.Options{})
+		b := start(t, dir, "context-switches", system, Options{})
+		c := start(t, dir, "page-faults", groups(name), Options{})
 		known := pinned(t, dir)
 		if got := left(known); len(got) != len(known.Maps)+len(known.Programs)+len(known.Links)+1 {
 			t.Errorf("of what is shared there are only %q", got)
@@ -92,8 +90,8 @@ func TestNothingIsLeftBehind(t *testing.T) {
 	t.Run("killed", func(t *testing.T) {
 		h := startHost(t, dir)
 		h.start(getppid, pids(pid), inherit)
-		h.start("context-switches", system, count.Options{})
-		h.start("page-faults", groups(name), count.Options{})
+		h.start("context-switches", system, Options{})
+		h.start("page-faults", groups(name), Options{})
 		known := pinned(t, dir)
 		h.kill()
 		expectGone(t, known)
@@ -111,7 +109,7 @@ func TestNothingIsLeftBehind(t *testing.T) {
 func TestHooksGo(t *testing.T) {
 	dir := bpffs(t)
 	pid, _ := waiting(t, spin)
-	all := start(t, dir, "task-clock", system, count.Options{})
+	all := start(t, dir, "task-clock", system, Options{})
 	for _, killed := range []bool{false, true} {
 		h := startHost(t, dir)
 		one := start(t, dir, "task-clock", pids(pid), inherit)
@@ -140,7 +138,7 @@ func TestKilledSessions(t *testing.T) {
 	above := start(t, dir, getppid, pids(p.pid), inherit)
 	other := startHost(t, dir)
 	other.start(getppid, pids(p.pid), inherit)
-	below := start(t, dir, getppid, pids(p.pid), count.Options{})
+	below := start(t, dir, getppid, pids(p.pid), Options{})
 
 	p.call(0, 1)
 	h.kill()

@@ -42,7 +42,7 @@ func TestManySessions(t *testing.T) {
 	const n = 42 // a trampoline takes 38 programs (BPF_MAX_TRAMP_LINKS)
 	var sessions []*Counter
 	for i := range n {
-		sessions = append(sessions, start(t, dir, getppid, pids(p.pid), count.Options{Inherit: i%2 == 0}))
+		sessions = append(sessions, start(t, dir, getppid, pids(p.pid), Options{Options: count.Options{Inherit: i%2 == 0}}))
 	}
 	p.call(0, 7)
 	for i, c := range sessions {
@@ -123,10 +123,10 @@ func TestPartOfTheCPUs(t *testing.T) {
 	dir := sharing(t)
 	pid, cpu := startSpinner(t)
 	cpus := resolve(t, system).CPUs
-	one := start(t, dir, "cpu-clock", target.Spec{CPUs: cpus[:1]}, count.Options{})
-	all := start(t, dir, "cpu-clock", system, count.Options{})
-	last := start(t, dir, "cpu-clock", target.Spec{CPUs: []int{cpu}}, count.Options{})
-	process := start(t, dir, "cpu-clock", pids(pid), count.Options{})
+	one := start(t, dir, "cpu-clock", target.Spec{CPUs: cpus[:1]}, Options{})
+	all := start(t, dir, "cpu-clock", system, Options{})
+	last := start(t, dir, "cpu-clock", target.Spec{CPUs: []int{cpu}}, Options{})
+	process := start(t, dir, "cpu-clock", pids(pid), Options{})
 	const much = uint64(10 * time.Millisecond)
 	for deadline := time.Now().Add(time.Minute); ; runtime.Gosched() {
 		if totals(t, process, 1)[0] >= much && slices.Min(byCPU(t, all, cpus)) >= much {
@@ -184,7 +184,7 @@ func TestFullTasks(t *testing.T) {
 	check(t, err)
 	defer small.close()
 	check(t, (&place{path: dir}).store(small.ids))
-	open(t, dir, "dummy", tids(os.Getpid()), count.Options{}) // stays to the end
+	open(t, dir, "dummy", tids(os.Getpid()), Options{}) // stays to the end
 	p := startPuppet(t)
 	c := start(t, dir, getppid, pids(p.pid), inherit)
 	tasks := c.o.maps[countersMapTasks]

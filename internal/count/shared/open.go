@@ -38,13 +38,19 @@ type Where struct {
 	Target  string     // the target for `bperf counters`; empty for a description of the Target
 }
 
+// Options are the options of a Counter.
+type Options struct {
+	count.Options
+	PerThread bool // a separate cell for each thread of the target
+}
+
 // Open joins the sessions that share counters, or starts the first one, and counts the events of a list for a target. Counting starts
 // with Enable, or with EnableOnExec when the command is executed. Members of a group are shared one by one. As long as nothing is
 // multiplexed, which is the purpose of sharing, the counts are the same as those of a group.
 //
 // Err returns why this machine cannot count an event. Even if it can count none, the session leaves nothing behind.
 // Open keeps no descriptors of the target's cgroups.
-func Open(where Where, list event.List, t target.Target, o count.Options) (*Counter, error) {
+func Open(where Where, list event.List, t target.Target, o Options) (*Counter, error) {
 	c := &Counter{where: where, target: t, options: o, units: len(t.Threads)+len(t.Cgroups) > 0, followed: make(map[int]*followed), joined: make(map[int]bool)}
 	var err error
 	if c.uevents, err = target.ListenForCPUs(); err != nil {
@@ -198,7 +204,7 @@ func (c *Counter) openEvent(s *slots, e *event.Event) (counted, error) {
 	}
 	slot, err := c.openSlot(s, e, where)
 	if err != nil {
-		reason, fatal := direct.Explain(e, perfevent.AnyThread, where[0], c.target, c.options, err)
+		reason, fatal := direct.Explain(e, perfevent.AnyThread, where[0], c.target, c.options.Options, err)
 		return counted{err: reason}, fatal
 	}
 	opens := cpus

@@ -4,7 +4,6 @@ import (
 	"math"
 	"testing"
 
-	"github.com/bperf/bperf/internal/count"
 	"github.com/bperf/bperf/internal/event"
 	loop "github.com/bperf/bperf/test/program"
 	"github.com/bperf/bperf/test/require"
@@ -43,7 +42,7 @@ func TestMoreEventsThanCounters(t *testing.T) {
 		list = append(list, event.Group{Events: []*event.Event{&e}})
 	}
 	pid, proceed := waiting(t, loop.Program{Body: loop.Spin, Times: times})
-	c, err := Open(Where{Dir: dir}, list, resolve(t, pids(pid)), count.Options{})
+	c, err := Open(Where{Dir: dir}, list, resolve(t, pids(pid)), Options{})
 	check(t, err)
 	defer c.Close()
 	check(t, c.Enable())

@@ -9,7 +9,6 @@ import (
 	"os/exec"
 	"testing"
 
-	"github.com/bperf/bperf/internal/count"
 	"github.com/bperf/bperf/internal/event"
 	"github.com/bperf/bperf/internal/target"
 )
@@ -26,7 +25,7 @@ type host struct {
 type order struct {
 	Events  string
 	Target  target.Spec
-	Options count.Options
+	Options Options
 }
 
 func startHost(t testing.TB, dir string) *host {
@@ -44,12 +43,12 @@ func startHost(t testing.TB, dir string) *host {
 }
 
 // order sends an order to start a session to the host.
-func (h *host) order(events string, s target.Spec, o count.Options) error {
+func (h *host) order(events string, s target.Spec, o Options) error {
 	return json.NewEncoder(h.in).Encode(order{events, s, o})
 }
 
 // start starts a session in the host, and returns once it counts.
-func (h *host) start(events string, s target.Spec, o count.Options) {
+func (h *host) start(events string, s target.Spec, o Options) {
 	h.t.Helper()
 	check(h.t, h.order(events, s, o))
 	if line, err := h.out.ReadString('\n'); line != "started\n" {
@@ -115,7 +114,7 @@ func reportOpen(dir string) {
 		fmt.Println(err)
 		return
 	}
-	c, err := Open(Where{Dir: dir}, list, at, count.Options{})
+	c, err := Open(Where{Dir: dir}, list, at, Options{})
 	if err != nil {
 		fmt.Println(err)
 		return

@@ -64,7 +64,7 @@ func TestSoak(t *testing.T) {
 	tid := p.thread()
 	targets := []target.Spec{pids(p.pid), tids(tid), groups(name), system, {CPUs: resolve(t, system).CPUs[:1]}}
 	survivors := []*Counter{
-		start(t, dir, getppid, targets[0], inherit), start(t, dir, getppid, targets[1], inherit), start(t, dir, getppid, targets[2], count.Options{}),
+		start(t, dir, getppid, targets[0], inherit), start(t, dir, getppid, targets[1], inherit), start(t, dir, getppid, targets[2], Options{}),
 	}
 	var want uint64
 	for round := range rounds {
@@ -105,7 +105,7 @@ func TestSoak(t *testing.T) {
 func soakSession(t *testing.T, r *rand.Rand, dir string, s target.Spec, killed bool) {
 	h := startHost(t, dir)
 	events := []string{getppid, "page-faults", "context-switches,task-clock", "cpu-clock"}
-	o := count.Options{Inherit: len(s.PIDs)+len(s.TIDs) > 0}
+	o := Options{Options: count.Options{Inherit: len(s.PIDs)+len(s.TIDs) > 0}}
 	if !killed {
 		h.start(events[r.IntN(len(events))], s, o)
 		h.end()

@@ -13,7 +13,6 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
 
-	"github.com/bperf/bperf/internal/count"
 	"github.com/bperf/bperf/internal/count/shared/upstream"
 	"github.com/bperf/bperf/internal/perfevent"
 	"github.com/bperf/bperf/internal/procfs"
@@ -103,8 +102,8 @@ func TestExamine(t *testing.T) {
 	dir := bpffs(t)
 	all, thread := resolve(t, system), tids(os.Getpid())
 	start := time.Now()
-	open(t, dir, "cpu-clock,page-faults:u", system, count.Options{})
-	open(t, dir, "context-switches,cpu-clock", thread, count.Options{})
+	open(t, dir, "cpu-clock,page-faults:u", system, Options{})
+	open(t, dir, "context-switches,cpu-clock", thread, Options{})
 	got := examine(t, dir)
 
 	cpus := procfs.FormatCPUList(all.CPUs)
@@ -135,12 +134,12 @@ func TestExamine(t *testing.T) {
 // TestCost measures the cost of context switches, at least of those in Examine, which sleeps.
 func TestCost(t *testing.T) {
 	dir := bpffs(t)
-	open(t, dir, "cpu-clock", system, count.Options{})
+	open(t, dir, "cpu-clock", system, Options{})
 	want := map[string]string{"on_hotplug": "cpuhp_enter"}
 	if c := examine(t, dir).Cost; c.PerSwitch() != 0 || !maps.Equal(want, hooks(c)) {
 		t.Errorf("a session that counts no tasks has other hooks than %v: %+v", want, c)
 	}
-	open(t, dir, "cpu-clock", tids(os.Getpid()), count.Options{})
+	open(t, dir, "cpu-clock", tids(os.Getpid()), Options{})
 	c := examine(t, dir).Cost
 	maps.Copy(want, map[string]string{
 		"on_switch": "sched_switch", "on_newtask": "task_newtask", "on_free": "sched_process_free", "on_rename": "task_rename",
@@ -172,8 +171,8 @@ func hooks(c *Cost) map[string]string {
 // TestExamineEnded reports a session that was killed.
 func TestExamineEnded(t *testing.T) {
 	dir := bpffs(t)
-	killed := open(t, dir, "page-faults", system, count.Options{})
-	lives := open(t, dir, "cpu-clock", system, count.Options{})
+	killed := open(t, dir, "page-faults", system, Options{})
+	lives := open(t, dir, "cpu-clock", system, Options{})
 	check(t, killed.token.Close())
 	s := examine(t, dir)
 	if s.Ended != 1 || len(s.Sessions) != 1 || s.Sessions[0].Events[0] != "cpu-clock" {
@@ -191,7 +190,7 @@ func TestExamineEnded(t *testing.T) {
 // TestExamineLost adds up the losses of all CPUs.
 func TestExamineLost(t *testing.T) {
 	dir := bpffs(t)
-	c := open(t, dir, "cpu-clock", system, count.Options{})
+	c := open(t, dir, "cpu-clock", system, Options{})
 	cpus, err := ebpf.PossibleCPU()
 	check(t, err)
 	for key := range uint32(5) {
@@ -209,7 +208,7 @@ func TestExamineLost(t *testing.T) {
 	if got, err := c.Lost(); got != want || err != nil {
 		t.Errorf("lost %+v, %v, want %+v", got, err, want)
 	}
-	if got, err := open(t, dir, "cpu-clock", system, count.Options{}).Lost(); got != (Lost{}) || err != nil {
+	if got, err := open(t, dir, "cpu-clock", system, Options{}).Lost(); got != (Lost{}) || err != nil {
 		t.Errorf("a new session lost %+v, %v, want nothing", got, err)
 	}
 }
@@ -231,7 +230,7 @@ func TestLostString(t *testing.T) {
 // TestExamineOtherVersions ignores pins of other versions.
 func TestExamineOtherVersions(t *testing.T) {
 	dir := bpffs(t)
-	open(t, dir, "cpu-clock", system, count.Options{})
+	open(t, dir, "cpu-clock", system, Options{})
 	m, err := ebpf.NewMap(&ebpf.MapSpec{Type: ebpf.Array, KeySize: 4, ValueSize: 4, MaxEntries: 1})
 	check(t, err)
 	defer m.Close()
@@ -246,11 +245,11 @@ func TestExamineOtherVersions(t *testing.T) {
 func TestSharers(t *testing.T) {
 	dir := bpffs(t)
 	where := Where{Dir: dir, AttrMap: filepath.Join(filepath.Dir(dir), "perf_attr_map")}
-	c, err := Open(where, parseEvents(t, "page-faults,sched:sched_switch,cpu-clock"), resolve(t, system), count.Options{})
+	c, err := Open(where, parseEvents(t, "page-faults,sched:sched_switch,cpu-clock"), resolve(t, system), Options{})
 	check(t, err)
 	defer c.Close()
-	open(t, dir, "cpu-clock", system, count.Options{})
-	killed := open(t, dir, "page-faults", system, count.Options{})
+	open(t, dir, "cpu-clock", system, Options{})
+	killed := open(t, dir, "page-faults", system, Options{})
 	check(t, killed.token.Close())
 	expect := func(apart bool) {
 		t.Helper()
@@ -299,7 +298,7 @@ func registerLeader(t *testing.T, path string, attr perfdata.Attr) *upstream.Lea
 // TestExamineLeavesNothing checks that nothing is left after the last session.
 func TestExamineLeavesNothing(t *testing.T) {
 	dir := bpffs(t)
-	c := open(t, dir, "cpu-clock", system, count.Options{})
+	c := open(t, dir, "cpu-clock", system, Options{})
 	known := pinned(t, dir)
 	examine(t, dir)
 	check(t, c.Close())

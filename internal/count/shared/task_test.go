@@ -10,7 +10,6 @@ import (
 
 	"github.com/cilium/ebpf"
 
-	"github.com/bperf/bperf/internal/count"
 	loop "github.com/bperf/bperf/test/program"
 	"github.com/bperf/bperf/test/require"
 )
@@ -38,14 +37,14 @@ func TestThreadBecomesAnotherProgram(t *testing.T) {
 	dir := sharing(t)
 	p := startPuppet(t)
 	tid := p.thread()
-	process := start(t, dir, getppid, pids(p.pid), count.Options{})
-	thread := start(t, dir, getppid, tids(tid), count.Options{})
-	first := start(t, dir, getppid, tids(p.pid), count.Options{})
+	process := start(t, dir, getppid, pids(p.pid), Options{})
+	thread := start(t, dir, getppid, tids(tid), Options{})
+	first := start(t, dir, getppid, tids(p.pid), Options{})
 	program := loop.Program{Body: loop.GetPPID, Times: 7, Wait: true}.Write(t)
 	fmt.Fprintln(p.in, "become", 1, program)
 	for exe := ""; exe != program; exe, _ = os.Readlink(fmt.Sprintf("/proc/%d/exe", p.pid)) {
 	}
-	later := start(t, dir, getppid, pids(p.pid), count.Options{})
+	later := start(t, dir, getppid, pids(p.pid), Options{})
 	p.end()
 	expect(t, process, "process", 7)
 	expect(t, thread, "thread that executed it", 7)

@@ -11,7 +11,6 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/bperf/bperf/internal/count"
 	"github.com/bperf/bperf/internal/count/direct"
 	"github.com/bperf/bperf/internal/target"
 	loop "github.com/bperf/bperf/test/program"
@@ -42,7 +41,7 @@ func switchesAfterExits(t *testing.T, dir string) {
 	check(t, shell.Start())
 	t.Cleanup(func() { in.Close(); shell.Wait() })
 	for name, s := range map[string]target.Spec{"process": pids(shell.Process.Pid), "thread": tids(shell.Process.Pid)} {
-		b := startBoth(t, dir, s, count.Options{})
+		b := startBoth(t, dir, s, Options{})
 		t.Cleanup(func() { b.compare(t, name) })
 	}
 	fmt.Fprintln(in, "go")
@@ -56,7 +55,7 @@ func switchesOfFamilies(t *testing.T, dir string) {
 	p := startPuppet(t)
 	p.run(0, spin.Write(t)) // Go once probes the kernel's features with a child that ends
 	inherited := startBoth(t, dir, pids(p.pid), inherit)
-	alone := startBoth(t, dir, pids(p.pid), count.Options{})
+	alone := startBoth(t, dir, pids(p.pid), Options{})
 	p.thread()
 	child := p.puppet(0)
 	tid := child.thread()
@@ -83,7 +82,7 @@ func switchesOfCgroups(t *testing.T, dir string) {
 		p.Body, p.Times = loop.Sleep, times
 		pid, proceed := waiting(t, p)
 		join(t, group, pid)
-		b := startBoth(t, dir, groups(name), count.Options{})
+		b := startBoth(t, dir, groups(name), Options{})
 		proceed()
 		ours := b.compare(t, what)
 		if least := times * (1 + uint64(p.Tasks)); ours[0] < least {
@@ -109,12 +108,12 @@ type both struct {
 }
 
 // startBoth begins to count a target that is at rest, or soon will be.
-func startBoth(t *testing.T, dir string, s target.Spec, o count.Options) both {
+func startBoth(t *testing.T, dir string, s target.Spec, o Options) both {
 	t.Helper()
 	list := parseEvents(t, strings.Join(switchEvents, ","))
 	var b both
 	for at := resolve(t, s); ; at = resolve(t, s) {
-		theirs, err := direct.Open(list, at, o)
+		theirs, err := direct.Open(list, at, o.Options)
 		check(t, err)
 		ours, err := Open(Where{Dir: dir}, list, at, o)
 		check(t, err)

@@ -22,12 +22,11 @@ import (
 // is the same. It is not safe for concurrent use.
 //
 // duration_time has one cell, or one per cgroup, without a CPU or thread. The other events have one cell per
-// CPU, thread or cgroup of the target. With Options.Inherit, if the target has all threads of a process, the process
+// CPU, thread or cgroup of the target. With Inherit, if the target has all threads of a process, the process
 // has a single cell, that of its first thread in the target. This cell includes threads that
 // start later, and children that the process has waited for. The last reading of a task that has ended stays.
 //
-// Counter ignores Options.EnableOnExec: the caller must call Enable before the command is executed,
-// and Finish after it has ended.
+// For a command, the caller must call Enable before the command is executed, and Finish after it has ended.
 type Counter struct {
 	meters  []meter
 	cells   []count.Cell
@@ -47,12 +46,17 @@ type meter struct {
 	final bool                   // total is the result
 }
 
+// Options are the options of a Counter.
+type Options struct {
+	Inherit bool // also count later threads of the target's processes, and their children
+}
+
 // Open returns a counter for the tool events of a list, disabled. Other events have no cells.
-func Open(list event.List, t target.Target, o count.Options) (*Counter, error) {
+func Open(list event.List, t target.Target, o Options) (*Counter, error) {
 	return open(os.DirFS("/"), list, t, o)
 }
 
-func open(root fs.FS, list event.List, t target.Target, o count.Options) (*Counter, error) {
+func open(root fs.FS, list event.List, t target.Target, o Options) (*Counter, error) {
 	events := list.Events()
 	c := &Counter{errs: make([]error, len(events))}
 	times := timesOf(root, t, o)

@@ -71,7 +71,7 @@ func compare(t *testing.T, c *Counter, want ...count.Cell) {
 	}
 }
 
-func openTool(t *testing.T, m machine, at target.Target, o count.Options) *Counter {
+func openTool(t *testing.T, m machine, at target.Target, o Options) *Counter {
 	t.Helper()
 	c, err := open(fstest.MapFS(m), list(), at, o)
 	if err != nil {
@@ -101,7 +101,7 @@ func TestThreads(t *testing.T) {
 	m.task("proc/7/task/7", 100, 10, 99, 99)
 	m.task("proc/7/task/8", 200, 20, 99, 99)
 	at := target.Target{Threads: []target.Thread{{TID: 7, PID: 7}, {TID: 8, PID: 7}}}
-	c := openTool(t, m, at, count.Options{})
+	c := openTool(t, m, at, Options{})
 	compare(t, c, cell(1, none, none, none, 0),
 		cell(2, none, 0, none, 0), cell(2, none, 1, none, 0), cell(3, none, 0, none, 0), cell(3, none, 1, none, 0))
 	enable(t, c)
@@ -129,7 +129,7 @@ func TestProcessInherits(t *testing.T) {
 	m.task("proc/9/task/9", 50, 5, 0, 0)
 	m.task("proc/9/task/10", 1, 1, 0, 0) // not measured
 	at := target.Target{Threads: []target.Thread{{TID: 7, PID: 7}, {TID: 8, PID: 7}, {TID: 9, PID: 9}}}
-	c := openTool(t, m, at, count.Options{Inherit: true})
+	c := openTool(t, m, at, Options{Inherit: true})
 	enable(t, c)
 	m.task("proc/7", 101, 10, 2, 3)
 	m.task("proc/9/task/9", 51, 5, 7, 7)
@@ -145,7 +145,7 @@ func TestProcessInherits(t *testing.T) {
 func TestCPUs(t *testing.T) {
 	m := machine{}
 	m.set("proc/stat", "ctxt 1\ncpu  9 9 9 9 9 9 9 9\ncpu0 100 10 20 1000 5 1 2 0 0 0\ncpu1 200 0 0 1000 0 0 0 0 0 0\nintr 1 2 3\n")
-	c := openTool(t, m, target.Target{CPUs: []int{0, 1}}, count.Options{})
+	c := openTool(t, m, target.Target{CPUs: []int{0, 1}}, Options{})
 	enable(t, c)
 	m.set("proc/stat", "ctxt 1\ncpu0 101 11 22 2000 9 2 4 0 0 0\n") // CPU 1 went offline
 	compare(t, c, cell(1, none, none, none, 0),
@@ -157,7 +157,7 @@ func TestCgroups(t *testing.T) {
 	m.set("sys/devices/system/cpu/online", "0-1\n")
 	m.set("cg/a/cpu.stat", "usage_usec 30\nuser_usec 10\nsystem_usec 20\n")
 	at := target.Target{CPUs: []int{0, 1}, Cgroups: []target.Cgroup{{Name: "a", Path: "/cg/a"}}}
-	c := openTool(t, m, at, count.Options{})
+	c := openTool(t, m, at, Options{})
 	enable(t, c)
 	m.set("cg/a/cpu.stat", "usage_usec 60\nuser_usec 11\nsystem_usec 49\n")
 	compare(t, c, cell(1, none, none, 0, 0), cell(2, none, none, 0, time.Microsecond), cell(3, none, none, 0, 29*time.Microsecond))
@@ -180,7 +180,7 @@ func TestUnknownTimesOfCgroup(t *testing.T) {
 		{"/cg/short", []int{0}, "user_time: The kernel knows the CPU times of a cgroup for all CPUs together only. Leave out -C."},
 	}
 	for _, tt := range tests {
-		c := openTool(t, m, target.Target{CPUs: tt.cpus, Cgroups: []target.Cgroup{{Name: "g", Path: tt.path}}}, count.Options{})
+		c := openTool(t, m, target.Target{CPUs: tt.cpus, Cgroups: []target.Cgroup{{Name: "g", Path: tt.path}}}, Options{})
 		if err := c.Err(2); err == nil || err.Error() != tt.want {
 			t.Errorf("error %v, want %s", err, tt.want)
 		}
@@ -207,7 +207,7 @@ func TestDamagedProc(t *testing.T) {
 	for _, tt := range tests {
 		m := machine{}
 		m.set(tt.file, tt.text)
-		c := openTool(t, m, tt.at, count.Options{})
+		c := openTool(t, m, tt.at, Options{})
 		if err := c.Enable(); err == nil || err.Error() != tt.want {
 			t.Errorf("error %v, want %s", err, tt.want)
 		}
@@ -215,7 +215,7 @@ func TestDamagedProc(t *testing.T) {
 }
 
 func TestDuration(t *testing.T) {
-	c, err := Open(list()[1:2], target.Target{CPUs: []int{0}}, count.Options{})
+	c, err := Open(list()[1:2], target.Target{CPUs: []int{0}}, Options{})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -31,7 +31,7 @@ type source struct {
 	read func() (user, system uint64, err error)
 }
 
-func timesOf(root fs.FS, t target.Target, o count.Options) times {
+func timesOf(root fs.FS, t target.Target, o Options) times {
 	switch {
 	case len(t.Threads) > 0:
 		return threadTimes(root, t.Threads, o.Inherit)
