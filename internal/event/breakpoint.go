@@ -29,19 +29,19 @@ func (p *parser) breakpoint(t *term) (func(*term) ([]Event, error), error) {
 }
 
 // breakpointLength parses /LENGTH; a slash without a number begins the event's terms.
-func (p *parser) breakpointLength(e *Event) error {
-	slash := p.pos
-	if !p.skip('/') {
+func (s *scanner) breakpointLength(e *Event) error {
+	slash := s.pos
+	if !s.skip('/') {
 		return nil
 	}
-	text := p.word()
+	text := s.word()
 	if text == "" || text[0] < '0' || text[0] > '9' {
-		p.pos = slash
+		s.pos = slash
 		return nil
 	}
 	length, ok := parseNumber(text)
 	if !ok || length < 1 || length > 8 {
-		return p.fail(slash+1, "the length of a breakpoint is 1 to 8 bytes, not %s", text)
+		return s.fail(slash+1, "the length of a breakpoint is 1 to 8 bytes, not %s", text)
 	}
 	e.Attr.Config2 = length
 	return nil
@@ -49,18 +49,18 @@ func (p *parser) breakpointLength(e *Event) error {
 
 // breakpointAccess parses :ACCESS; the default is rw. It also sets the default length: 4 bytes, or that of a long for
 // executions, as the kernel requires.
-func (p *parser) breakpointAccess(e *Event) error {
-	colon := p.pos
+func (s *scanner) breakpointAccess(e *Event) error {
+	colon := s.pos
 	letters := ""
-	if p.skip(':') {
-		letters = p.word()
+	if s.skip(':') {
+		letters = s.word()
 	}
 	if letters == "" || strings.Trim(letters, "rwx") != "" {
-		p.pos, letters = colon, "rw"
+		s.pos, letters = colon, "rw"
 	}
 	for i, c := range letters {
 		if e.Attr.BPType&breakpointTypes[c] != 0 {
-			return p.fail(colon+1+i, "access %q is given twice", c)
+			return s.fail(colon+1+i, "access %q is given twice", c)
 		}
 		e.Attr.BPType |= breakpointTypes[c]
 	}

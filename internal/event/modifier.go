@@ -18,21 +18,21 @@ const modifierHelp = "modifiers are u user, k kernel, h hypervisor, I not idle, 
 func isModifiers(s string) bool { return s != "" && strings.Trim(s, modifierLetters) == "" }
 
 // modifiers checks the letters, which begin at pos.
-func (p *parser) modifiers(letters string, pos int) (modifiers, error) {
+func (s *scanner) modifiers(letters string, pos int) (modifiers, error) {
 	if letters == "" {
-		return "", p.fail(pos, "a modifier is missing here; %s", modifierHelp)
+		return "", s.fail(pos, "a modifier is missing here; %s", modifierHelp)
 	}
 	for i, c := range letters {
 		before := letters[:i]
 		switch {
 		case !strings.ContainsRune(modifierLetters, c):
-			return "", p.fail(pos+i, "there is no modifier %q; %s", c, modifierHelp)
+			return "", s.fail(pos+i, "there is no modifier %q; %s", c, modifierHelp)
 		case c == 'p' && strings.Count(before, "p") == 3:
-			return "", p.fail(pos+i, "p can be given 3 times at most")
+			return "", s.fail(pos+i, "p can be given 3 times at most")
 		case c != 'p' && strings.ContainsRune(before, c):
-			return "", p.fail(pos+i, "modifier %q is given twice", c)
+			return "", s.fail(pos+i, "modifier %q is given twice", c)
 		case c == 'p' && strings.Contains(before, "P"), c == 'P' && strings.Contains(before, "p"):
-			return "", p.fail(pos+i, "p and P exclude each other")
+			return "", s.fail(pos+i, "p and P exclude each other")
 		}
 	}
 	return modifiers(letters), nil

@@ -25,84 +25,84 @@ func (a param) String() string {
 }
 
 // params parses the terms between two slashes, if there are any.
-func (p *parser) params(t *term) error {
-	open := p.pos
-	if !p.skip('/') {
+func (s *scanner) params(t *term) error {
+	open := s.pos
+	if !s.skip('/') {
 		return nil
 	}
 	t.slash = true
-	p.skipSpace()
-	for !p.skip('/') {
+	s.skipSpace()
+	for !s.skip('/') {
 		if len(t.params) > 0 {
-			if !p.skip(',') {
-				return p.unclosed(open)
+			if !s.skip(',') {
+				return s.unclosed(open)
 			}
-			p.skipSpace()
+			s.skipSpace()
 		}
-		a := param{pos: p.pos}
-		if a.key = p.until(",/=" + space); a.key == "" {
-			if p.end() {
-				return p.unclosed(open)
+		a := param{pos: s.pos}
+		if a.key = s.until(",/=" + space); a.key == "" {
+			if s.end() {
+				return s.unclosed(open)
 			}
-			return p.fail(p.pos, "a term is missing before this %q", p.rune())
+			return s.fail(s.pos, "a term is missing before this %q", s.rune())
 		}
-		if p.skip('=') {
-			a.hasValue, a.valuePos = true, p.pos
+		if s.skip('=') {
+			a.hasValue, a.valuePos = true, s.pos
 			var err error
-			if a.value, err = p.value(); err != nil {
+			if a.value, err = s.value(); err != nil {
 				return err
 			}
 		}
 		t.params = append(t.params, a)
-		p.skipSpace()
+		s.skipSpace()
 	}
 	return nil
 }
 
-func (p *parser) unclosed(open int) error {
-	if p.end() {
-		return p.fail(open, "the terms that begin here are not closed with another slash")
+func (s *scanner) unclosed(open int) error {
+	if s.end() {
+		return s.fail(open, "the terms that begin here are not closed with another slash")
 	}
-	return p.fail(p.pos, "expected a comma or a slash, not %q", p.rune())
+	return s.fail(s.pos, "expected a comma or a slash, not %q", s.rune())
 }
 
 // value parses the value of a term, which can be in quotes: name='a name, with anything'. It accepts a backslash before
 // the quotes, which shells and scripts leave if they escape once too often.
-func (p *parser) value() (string, error) {
-	start := p.pos
-	escaped := strings.HasPrefix(p.in[p.pos:], `\'`) || strings.HasPrefix(p.in[p.pos:], `\"`)
+func (s *scanner) value() (string, error) {
+	start := s.pos
+	escaped := strings.HasPrefix(s.in[s.pos:], `\'`) || strings.HasPrefix(s.in[s.pos:], `\"`)
 	if escaped {
-		p.pos++
+		s.pos++
 	}
-	if !p.at('\'') && !p.at('"') {
-		v := p.until(",/" + space)
+	if !s.at('\'') && !s.at('"') {
+		v := s.until(",/" + space)
 		if v == "" {
-			return "", p.fail(start, "a value is missing here")
+			return "", s.fail(start, "a value is missing here")
 		}
 		return v, nil
 	}
-	quote := p.in[p.pos : p.pos+1]
-	p.pos++
+	quote := s.in[s.pos : s.pos+1]
+	s.pos++
 	if escaped {
 		quote = `\` + quote
 	}
-	length := strings.Index(p.in[p.pos:], quote)
+	length := strings.Index(s.in[s.pos:], quote)
 	if length < 0 {
-		return "", p.fail(start, "the quote that begins here is not closed")
+		return "", s.fail(start, "the quote that begins here is not closed")
 	}
-	v := p.in[p.pos : p.pos+length]
-	p.pos += length + len(quote)
+	v := s.in[s.pos : s.pos+length]
+	s.pos += length + len(quote)
 	return v, nil
 }
 
 // number returns the value of a term that must be a number.
-func (p *parser) number(a param) (uint64, error) {
+func (s *scanner) number(a param) (uint64, error) {
 	if !a.hasValue {
-		return 0, p.fail(a.pos+len(a.key), "%s needs a value", a.key)
+		return 0, s.fail(a.pos+len(a.key), "%s needs a value", a.key)
 	}
 	n, ok := parseNumber(a.value)
 	if !ok {
-		return 0, p.fail(a.valuePos, "%q is not a number of 64 bits, decimal or hexadecimal with 0x", a.value)
+		return 0, s.fail(a.valuePos, "%q is not a number of 64 bits, decimal or hexadecimal with 0x", a.value)
 	}
 	return n, nil
 }
@@ -173,19 +173,19 @@ func (p *parser) samplingParam(e *Event, a param) (ok bool, err error) {
 var callGraphs = []string{"no", "fp", "dwarf", "lbr"}
 
 // numberTo returns the value of a term that must be a number from least to most.
-func (p *parser) numberTo(a param, least, most uint64) (uint64, error) {
-	n, err := p.number(a)
+func (s *scanner) numberTo(a param, least, most uint64) (uint64, error) {
+	n, err := s.number(a)
 	if err == nil && (n < least || n > most) {
-		err = p.fail(a.valuePos, "%s is a number from %d to %d", a.key, least, most)
+		err = s.fail(a.valuePos, "%s is a number from %d to %d", a.key, least, most)
 	}
 	return n, err
 }
 
 // flag returns the value of a boolean term, which is true without a value.
-func (p *parser) flag(a param) (*bool, error) {
+func (s *scanner) flag(a param) (*bool, error) {
 	if !a.hasValue {
 		return new(true), nil
 	}
-	n, err := p.numberTo(a, 0, 1)
+	n, err := s.numberTo(a, 0, 1)
 	return new(n == 1), err
 }

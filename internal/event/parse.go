@@ -8,6 +8,14 @@ import (
 // maxEvents is the limit of events in one list: "*:*" is a few thousand tracepoints, and a list can repeat it.
 const maxEvents = 1 << 16
 
+// parser finds the events of a machine that one or more inputs name.
+type parser struct {
+	scanner
+	m    *Machine
+	term int // number of terms so far, over all inputs
+	size int // number of events so far, over all inputs
+}
+
 // Parse parses a list of events in perf's syntax, as for the option -e.
 // An error is a *syntaxError.
 func (m *Machine) Parse(s string) (List, error) { return m.parseAll([]string{s}) }
@@ -165,12 +173,4 @@ func (m *Machine) groupPMU(e *Event) string {
 		return e.PMU
 	}
 	return ""
-}
-
-// rune returns the next character, for messages.
-func (p *parser) rune() rune {
-	for _, r := range p.in[p.pos:] {
-		return r
-	}
-	return 0
 }

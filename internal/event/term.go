@@ -54,11 +54,11 @@ func (p *parser) event() (*term, error) {
 	return t, nil
 }
 
-func (p *parser) missing() error {
-	if p.end() {
-		return p.fail(p.pos, "an event is missing here")
+func (s *scanner) missing() error {
+	if s.end() {
+		return s.fail(s.pos, "an event is missing here")
 	}
-	return p.fail(p.pos, "an event is missing before this %q", p.rune())
+	return s.fail(s.pos, "an event is missing before this %q", s.rune())
 }
 
 // form chooses the kind of event by the term's head and parses the syntax that only this kind has.
