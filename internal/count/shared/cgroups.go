@@ -11,19 +11,19 @@ import (
 	"github.com/bperf/bperf/internal/target"
 )
 
-// claimCgroups makes a node of this session for each cgroup of the target: below the node that the cgroup has, or else below the node of
+// claimCgroups makes a node of a session for each cgroup of its target: below the node that the cgroup has, or else below the node of
 // the nearest cgroup above it that has one.
-func (c *Counter) claimCgroups(b *book) error {
+func (b *book) claimCgroups(s session, cgroups []target.Cgroup) error {
 	before := make(map[uint64]uint32)
-	if err := eachElement(c.o.maps[countersMapCgroups], func(cgroup uint64, id uint32) error {
+	if err := eachElement(b.o.maps[countersMapCgroups], func(cgroup uint64, id uint32) error {
 		before[cgroup] = id
 		return nil
 	}); err != nil {
 		return fmt.Errorf("read the table of cgroups: %w", err)
 	}
 	tops := maps.Clone(before)
-	for unit, cgroup := range c.target.Cgroups {
-		if err := c.claimCgroup(b, tops, uint32(unit), cgroup); err != nil {
+	for unit, cgroup := range cgroups {
+		if err := b.claimCgroup(tops, s, uint32(unit), cgroup); err != nil {
 			return fmt.Errorf("count cgroup %s: %w", cgroup.Name, err)
 		}
 	}
@@ -35,7 +35,7 @@ func (c *Counter) claimCgroups(b *book) error {
 		if before[cgroup] == id {
 			continue
 		}
-		if err := c.o.maps[countersMapCgroups].Put(cgroup, id); err != nil {
+		if err := b.o.maps[countersMapCgroups].Put(cgroup, id); err != nil {
 			return fmt.Errorf("write the table of cgroups: %w", err)
 		}
 	}
@@ -43,7 +43,7 @@ func (c *Counter) claimCgroups(b *book) error {
 }
 
 // claimCgroup makes the node of one cgroup. tops has the node that the tasks of each cgroup count for.
-func (c *Counter) claimCgroup(b *book, tops map[uint64]uint32, unit uint32, cgroup target.Cgroup) error {
+func (b *book) claimCgroup(tops map[uint64]uint32, s session, unit uint32, cgroup target.Cgroup) error {
 	id, above, err := cgroupIDs(cgroup.Path)
 	if err != nil {
 		return err
@@ -53,7 +53,7 @@ func (c *Counter) claimCgroup(b *book, tops map[uint64]uint32, unit uint32, cgro
 	for i := 0; !counted && i < len(above) && parent == 0; i++ {
 		parent = tops[above[i]]
 	}
-	node, err := b.nodes.add(countersNode{Session: c.session.slot, Unit: unit, Parent: parent, Cgroup: id}, b.now)
+	node, err := b.nodes.add(countersNode{Session: s.slot, Unit: unit, Parent: parent, Cgroup: id}, b.now)
 	if err != nil {
 		return err
 	}

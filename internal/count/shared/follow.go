@@ -20,6 +20,27 @@ type followed struct {
 	link   link.Link // of the follower, which adds the leader's counts to the nodes; nil if the session needs none
 }
 
+// followers has the followed events of a session, by slot.
+type followers map[int]*followed
+
+// run runs the leaders on these CPUs, which updates their counts.
+func (all followers) run(cpus []int) error {
+	for _, f := range all {
+		if err := f.run(cpus); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (all followers) close() error {
+	var errs []error
+	for _, f := range all {
+		errs = append(errs, f.close())
+	}
+	return errors.Join(errs...)
+}
+
 func (f *followed) close() error {
 	err := f.leader.Close()
 	if f.link != nil {

@@ -430,7 +430,7 @@ func (m *model) open() {
 	m.check()
 }
 
-// claimTasks is Counter.claimTasks, which writes the table.
+// claimTasks is book.claimTasks, which writes the table.
 func (m *model) claimTasks(s *modelSession, n *nodes) {
 	s.inherit, s.onExec = m.rand.IntN(2) == 0, m.rand.IntN(4) == 0
 	perThread := m.rand.IntN(3) == 0
@@ -491,7 +491,7 @@ func (m *model) begin(s *modelSession, before, n nodes) {
 	m.write(n)
 }
 
-// claimCgroups is Counter.claimCgroups.
+// claimCgroups is book.claimCgroups.
 func (m *model) claimCgroups(s *modelSession, n *nodes) {
 	s.groups = m.rand.Perm(len(modelGroups))[:1+m.rand.IntN(3)]
 	m.logf("session %d in slot %d counts events %#b of cgroups %v", s.name, s.slot, s.events, s.groups)

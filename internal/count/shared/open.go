@@ -1,12 +1,9 @@
 package shared
 
 import (
-	"cmp"
 	"errors"
 	"fmt"
 	"io/fs"
-	"os"
-	"slices"
 	"strings"
 	"syscall"
 
@@ -51,7 +48,8 @@ type Options struct {
 // Err returns why this machine cannot count an event. Even if it can count none, the session leaves nothing behind.
 // Open keeps no descriptors of the target's cgroups.
 func Open(where Where, list event.List, t target.Target, o Options) (*Counter, error) {
-	c := &Counter{where: where, target: t, options: o, units: len(t.Threads)+len(t.Cgroups) > 0, followed: make(map[int]*followed), joined: make(map[int]bool)}
+	c := &Counter{plan: plan{where: where, target: t, options: o, units: len(t.Threads)+len(t.Cgroups) > 0},
+		reader: reader{followed: make(followers)}, joined: make(map[int]bool)}
 	var err error
 	if c.uevents, err = target.ListenForCPUs(); err != nil {
 		return nil, err
@@ -77,7 +75,7 @@ func (c *Counter) abandon() error {
 	if c.o == nil {
 		return c.place.close()
 	}
-	return errors.Join(c.leaveLocked(), c.closeObjects(), c.place.close())
+	return errors.Join(c.leaveLocked(), c.o.close(), c.followed.close(), c.place.close())
 }
 
 func (c *Counter) open(list event.List) error {
@@ -117,7 +115,8 @@ func (c *Counter) open(list event.List) error {
 	if err := c.openEvents(b, list); err != nil {
 		return err
 	}
-	c.makeCells()
+	c.cells = c.cellsOf(c.events)
+	c.base, c.now = make([]perfevent.Reading, len(c.cells)), make([]perfevent.Reading, len(c.cells))
 	switch {
 	case len(c.cells) == 0:
 		return nil // Err returns the reasons
@@ -132,14 +131,14 @@ func (c *Counter) open(list event.List) error {
 			return err
 		}
 	}
-	if err := c.claim(b); err != nil {
+	if err := b.claim(c.session, &c.plan); err != nil {
 		return err
 	}
 	online, err := procfs.OnlineCPUs()
 	if err != nil {
 		return err
 	}
-	if err := c.runLeaders(online); err != nil {
+	if err := c.followed.run(online); err != nil {
 		return err
 	}
 	if c.lost, err = readLost(c.o); err != nil {
@@ -302,28 +301,6 @@ func (c *Counter) follow(s *slots, slot int, l *upstream.Leader) error {
 	return nil
 }
 
-// opensOn returns the online CPUs on which an event must be open. For tasks and cgroups these are all CPUs of its PMU, because tasks
-// may run on any of them.
-func (c *Counter) opensOn(e *event.Event, cpus []int) ([]int, error) {
-	if c.units {
-		cpus = e.CPUs
-	}
-	online, err := procfs.OnlineCPUs()
-	if err != nil || cpus == nil {
-		return online, err
-	}
-	return slices.DeleteFunc(online, func(cpu int) bool { return !slices.Contains(cpus, cpu) }), nil
-}
-
-// allCPUs returns the CPUs of the target, with LaterCPUs also the offline ones.
-func (c *Counter) allCPUs() ([]int, error) {
-	if !c.options.LaterCPUs {
-		return c.target.CPUs, nil
-	}
-	offline, err := procfs.OfflineCPUs()
-	return slices.Sorted(slices.Values(slices.Concat(c.target.CPUs, offline))), err
-}
-
 // unshareable returns why an event cannot be shared, or nil.
 func unshareable(e *event.Event) error {
 	switch {
@@ -337,25 +314,6 @@ func unshareable(e *event.Event) error {
 			Remedy: "Count it without the modifier b and --bpf-counters."}
 	}
 	return nil
-}
-
-func (c *Counter) description() description {
-	return description{PID: os.Getpid(), Command: os.Args, Target: cmp.Or(c.where.Target, describeTarget(c.target))}
-}
-
-func describeTarget(t target.Target) string {
-	switch {
-	case len(t.Threads) == 1:
-		return fmt.Sprintf("thread %d (%s)", t.Threads[0].TID, t.Threads[0].Comm)
-	case len(t.Threads) > 1:
-		return fmt.Sprintf("%d threads", len(t.Threads))
-	case len(t.Cgroups) == 1:
-		return "cgroup " + t.Cgroups[0].Name
-	case len(t.Cgroups) > 1:
-		return fmt.Sprintf("%d cgroups", len(t.Cgroups))
-	default:
-		return "CPU " + procfs.FormatCPUList(t.CPUs)
-	}
 }
 
 // leave takes the lock and ends the session.

@@ -12,28 +12,30 @@ import (
 	"github.com/cilium/ebpf/link"
 )
 
-// claim puts the target's tasks or cgroups into nodes of this session.
-func (c *Counter) claim(b *book) error {
-	claim := func() error { return c.claimTasks(b) }
-	if len(c.target.Cgroups) > 0 {
-		claim = func() error { return c.claimCgroups(b) }
+// claim puts the target's tasks or cgroups into nodes of a session.
+func (b *book) claim(s session, p *plan) error {
+	var err error
+	if len(p.target.Cgroups) > 0 {
+		err = b.claimCgroups(s, p.target.Cgroups)
+	} else {
+		err = b.claimTasks(s, p)
 	}
-	if err := claim(); err != nil {
+	if err != nil {
 		return err
 	}
 	return b.syncAll()
 }
 
 // claimTasks moves each thread of the target to a new node below its current one.
-func (c *Counter) claimTasks(b *book) error {
-	found, err := c.o.findTasks()
+func (b *book) claimTasks(s session, p *plan) error {
+	found, err := b.o.findTasks()
 	if err != nil {
 		return fmt.Errorf("find the target's threads: %w", err)
 	}
 	type origin struct{ above, unit uint32 }
 	made := make(map[origin]uint32)
 	claims := make(map[uint64]uint32)
-	for i, thread := range c.target.Threads {
+	for i, thread := range p.target.Threads {
 		task, lives := found[uint32(thread.TID)]
 		if !lives {
 			if _, err := os.Stat(fmt.Sprintf("/proc/%d", thread.TID)); err == nil {
@@ -46,16 +48,16 @@ func (c *Counter) claimTasks(b *book) error {
 			continue
 		}
 		from := origin{}
-		if c.options.PerThread {
+		if p.options.PerThread {
 			from.unit = uint32(i)
 		}
-		if from.above, err = c.o.nodeOf(task.address); err != nil {
+		if from.above, err = b.o.nodeOf(task.address); err != nil {
 			return err
 		}
 		from.above = b.nodes.live(from.above)
 		id, ok := made[from]
 		if !ok {
-			id, err = b.nodes.addTasks(c.session, from.unit, from.above, c.options.Inherit, c.options.EnableOnExec, b.now)
+			id, err = b.nodes.addTasks(s, from.unit, from.above, p.options.Inherit, p.options.EnableOnExec, b.now)
 			if err != nil {
 				return err
 			}
@@ -71,17 +73,17 @@ func (c *Counter) claimTasks(b *book) error {
 		return err
 	}
 	for task, id := range claims {
-		if err := c.o.putTask(task, id); err != nil {
+		if err := b.o.putTask(task, id); err != nil {
 			return err
 		}
 	}
-	return c.unclaimEnded(claims)
+	return b.o.unclaimEnded(claims)
 }
 
 // unclaimEnded removes tasks that ended while claimTasks put them into nodes. Nothing else would remove them, and another task may get
 // the same address.
-func (c *Counter) unclaimEnded(claims map[uint64]uint32) error {
-	found, err := c.o.findTasks()
+func (o *objects) unclaimEnded(claims map[uint64]uint32) error {
+	found, err := o.findTasks()
 	if err != nil {
 		return fmt.Errorf("find the target's threads again: %w", err)
 	}
@@ -91,7 +93,7 @@ func (c *Counter) unclaimEnded(claims map[uint64]uint32) error {
 		}
 	}
 	for task := range claims {
-		if err := c.o.putTask(task, 0); err != nil {
+		if err := o.putTask(task, 0); err != nil {
 			return err
 		}
 	}
