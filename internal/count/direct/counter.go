@@ -1,7 +1,7 @@
 // Package direct counts with perf events that one session opens for itself.
 //
-// A place is where the kernel can count an event: a CPU, a thread, or a cgroup on a CPU. Each event has one file descriptor in each
-// place of the target. The events of a group in one place are a set; bperf enables and reads a set through its first event.
+// A scope is what one perf event can count: a CPU, a thread, or a cgroup on a CPU. Each event has one file descriptor for each scope of the
+// target. The events of a group in one scope are a set; bperf enables and reads a set through its first event.
 package direct
 
 import (
@@ -38,9 +38,9 @@ type Counter struct {
 	last    time.Time           // the last reading while enabled, or enabled
 }
 
-// set has the events of a group in one place. The first enables and reads all of them.
+// set has the events of a group in one scope. The first enables and reads all of them.
 type set struct {
-	place
+	scope
 	members []*member
 	events  []*perfevent.Event  // by member; nil while the CPU is offline
 	cells   []int               // index in Counter.cells, by member

@@ -241,7 +241,7 @@ func TestExplain(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.event.Name+" "+tt.errno.Error(), func(t *testing.T) {
 			p := newOpener(withPMU, tt.at, count.Options{})
-			reason, fatal := p.explain(tt.event, p.places[0], tt.errno)
+			reason, fatal := p.explain(tt.event, p.scopes[0], tt.errno)
 			err := errors.Join(reason, fatal)
 			if err == nil || err.Error() != tt.want {
 				t.Errorf("got  %v\nwant %s", err, tt.want)
@@ -254,14 +254,14 @@ func TestExplain(t *testing.T) {
 func TestDeniedWithCapabilities(t *testing.T) {
 	e := software("cs", 3)
 	p := newOpener(fstest.MapFS{"proc/self/status": {Data: []byte("CapEff:\t000001ffffffffff\n")}}, target.Target{CPUs: []int{0}}, count.Options{})
-	err, _ := p.explain(e, p.places[0], syscall.EPERM)
+	err, _ := p.explain(e, p.scopes[0], syscall.EPERM)
 	if want := "count cs on CPU 0: operation not permitted. " + kernel.Policy; err == nil || err.Error() != want {
 		t.Errorf("%v\nwant %s", err, want)
 	}
 }
 
 func TestParanoidOfDistributions(t *testing.T) {
-	err := &accessError{Event: "cs", Place: "on CPU 0", Paranoid: 3, Err: syscall.EACCES}
+	err := &accessError{Event: "cs", Scope: "on CPU 0", Paranoid: 3, Err: syscall.EACCES}
 	want := "count cs on CPU 0: permission denied. kernel.perf_event_paranoid is 3: above 2, which is a distribution's addition, " +
 		"nothing may be counted without CAP_SYS_ADMIN. Run bperf as root, or allow more: sysctl kernel.perf_event_paranoid=2"
 	if err.Error() != want {

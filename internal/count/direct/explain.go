@@ -22,16 +22,16 @@ import (
 // CPU if tid is perfevent.AnyThread. reason is set if only this event cannot be counted: a *count.Unsupported or an *accessError. fatal is set if
 // the session must end.
 func Explain(e *event.Event, tid, cpu int, t target.Target, o count.Options, err error) (reason, fatal error) {
-	at := place{cpu, count.None, count.None}
+	at := scope{cpu, count.None, count.None}
 	if thread := slices.IndexFunc(t.Threads, func(thread target.Thread) bool { return thread.TID == tid }); thread >= 0 {
-		at = place{count.None, thread, count.None}
+		at = scope{count.None, thread, count.None}
 	}
 	return newOpener(os.DirFS("/"), t, o).explain(e, at, err)
 }
 
 // explain explains an error of perf_event_open. reason is set if only this event cannot be counted, fatal if the session
 // must end.
-func (p *opener) explain(e *event.Event, at place, err error) (reason, fatal error) {
+func (p *opener) explain(e *event.Event, at scope, err error) (reason, fatal error) {
 	var full *perfevent.LimitError
 	if errors.As(err, &full) {
 		return nil, p.tooManyFiles(full)
@@ -180,7 +180,7 @@ func (p *opener) tooManyFiles(err *perfevent.LimitError) error {
 	}
 	return fmt.Errorf("counting %s %s takes %d file descriptors, but %d is the limit: %w. "+
 		"Raise it with `ulimit -n %d` (as root, where the shell refuses), or count less at a time",
-		number(events, "event"), describePlaces(p.target), n, err.Limit, syscall.EMFILE, roundUp(n))
+		number(events, "event"), describeScopes(p.target), n, err.Limit, syscall.EMFILE, roundUp(n))
 }
 
 // roundUp adds room for the other files of a process, and rounds up to hundreds, which are easy to read.
@@ -189,7 +189,7 @@ func roundUp(n int) int { return (n + 64 + 99) / 100 * 100 }
 // accessError is the error if the kernel does not allow the user to count an event.
 type accessError struct {
 	Event    string // as the user wrote it
-	Place    string // "on CPU 0"
+	Scope    string // "on CPU 0"
 	Paranoid int    // kernel.perf_event_paranoid, see https://docs.kernel.org/admin-guide/sysctl/kernel.html#perf-event-paranoid
 	Err      syscall.Errno
 
@@ -200,12 +200,12 @@ type accessError struct {
 	only   bool // the event happens only in the kernel
 }
 
-func (p *opener) denied(e *event.Event, at place, errno syscall.Errno) *accessError {
+func (p *opener) denied(e *event.Event, at scope, errno syscall.Errno) *accessError {
 	attr := p.attr(&member{event: e}, true)
 	proc := procfs.Proc(p.root)
 	return &accessError{
 		Event:    e.Name,
-		Place:    at.describe(p.target),
+		Scope:    at.describe(p.target),
 		Paranoid: procfs.PerfEventParanoid(proc),
 		Err:      errno,
 
@@ -222,7 +222,7 @@ func (e *accessError) Unwrap() error { return e.Err }
 // Error returns the refused operation, the reason and a remedy.
 func (e *accessError) Error() string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "count %s %s: %v. ", e.Event, e.Place, e.Err)
+	fmt.Fprintf(&b, "count %s %s: %v. ", e.Event, e.Scope, e.Err)
 	if e.privileged {
 		b.WriteString(kernel.Policy)
 		return b.String()

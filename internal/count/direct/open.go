@@ -28,7 +28,7 @@ import (
 //
 // Open skips threads that have ended, unless all have. CPUs of the target may go offline and come online. Each counts while it is
 // online, except until the kernel reports that it came online. If the kernel refuses these reports (a socket of
-// NETLINK_KOBJECT_UEVENT), CPUs that come online do not count. Each event takes one file descriptor per place; Open raises the limit
+// NETLINK_KOBJECT_UEVENT), CPUs that come online do not count. Each event takes one file descriptor per scope; Open raises the limit
 // as far as possible.
 func Open(list event.List, t target.Target, o count.Options) (*Counter, error) {
 	p := newOpener(os.DirFS("/"), t, o)
@@ -50,7 +50,7 @@ func Open(list event.List, t target.Target, o count.Options) (*Counter, error) {
 	return c, nil
 }
 
-// openOnCPUs opens a list on the CPUs of the target. With LaterCPUs it also makes places for offline CPUs.
+// openOnCPUs opens a list on the CPUs of the target. With LaterCPUs it also makes scopes for offline CPUs.
 func (p *opener) openOnCPUs(list event.List) error {
 	if p.options.LaterCPUs {
 		offline, err := procfs.OfflineCPUs()
@@ -59,13 +59,13 @@ func (p *opener) openOnCPUs(list event.List) error {
 		}
 		all := p.target
 		all.CPUs = slices.Sorted(slices.Values(slices.Concat(all.CPUs, offline)))
-		p.places = allPlaces(all)
+		p.scopes = allScopes(all)
 	}
 	return p.open(list)
 }
 
 func newOpener(root fs.FS, t target.Target, o count.Options) *opener {
-	return &opener{root: root, target: t, options: o, places: allPlaces(t), clocks: make(map[place]*perfevent.Event), ended: make([]bool, len(t.Threads)),
+	return &opener{root: root, target: t, options: o, scopes: allScopes(t), clocks: make(map[scope]*perfevent.Event), ended: make([]bool, len(t.Threads)),
 		hasPMU: sync.OnceValue(func() bool { return hasPMU(root) }),
 		topology: sync.OnceValues(func() (target.Topology, error) {
 			sys, err := fs.Sub(root, "sys")
@@ -81,13 +81,13 @@ type opener struct {
 	root    fs.FS
 	target  target.Target
 	options count.Options
-	places  []place
+	scopes  []scope
 	members []*member // of all groups
 	groups  [][]*member
 
 	lastGroup int // the highest number of a group
 	cgroups   []*os.File
-	clocks    map[place]*perfevent.Event // see openClocks
+	clocks    map[scope]*perfevent.Event // see openClocks
 	ended     []bool                     // by thread of the target
 
 	hasPMU   func() bool
@@ -101,7 +101,7 @@ type member struct {
 	alone bool  // the only event of its group
 	cpus  []int // nil for all of the target
 
-	fds []*perfevent.Event // by place; nil in places where it is not open
+	fds []*perfevent.Event // by scope; nil in scopes where it is not open
 	err error              // why it is not counted
 }
 
@@ -119,7 +119,7 @@ func (p *opener) open(list event.List) (err error) {
 	p.lastGroup = len(list) - 1
 	for i, g := range list {
 		for _, e := range g.Events {
-			m := &member{event: e, group: i, alone: len(g.Events) == 1, fds: make([]*perfevent.Event, len(p.places))}
+			m := &member{event: e, group: i, alone: len(g.Events) == 1, fds: make([]*perfevent.Event, len(p.scopes))}
 			groups[i] = append(groups[i], m)
 			p.members = append(p.members, m)
 			if err := p.plan(m); err != nil {
@@ -133,7 +133,7 @@ func (p *opener) open(list event.List) (err error) {
 		perfevent.ReserveFiles(n)
 	}
 	for _, round := range p.rounds() {
-		if err := onCPU(p.places[round[0]].cpu, len(round)*len(p.members), func() error {
+		if err := onCPU(p.scopes[round[0]].cpu, len(round)*len(p.members), func() error {
 			return p.openRound(list, round)
 		}); err != nil {
 			return err
@@ -142,11 +142,11 @@ func (p *opener) open(list event.List) (err error) {
 	return p.verdict()
 }
 
-// rounds returns the indexes of the places in rounds: one round for each CPU, or one for all threads. open opens them one after the other.
+// rounds returns the indexes of the scopes in rounds: one round for each CPU, or one for all threads. open opens them one after the other.
 func (p *opener) rounds() [][]int {
 	byCPU := make(map[int][]int)
 	var cpus []int
-	for i, at := range p.places {
+	for i, at := range p.scopes {
 		if byCPU[at.cpu] == nil {
 			cpus = append(cpus, at.cpu)
 		}
@@ -159,7 +159,7 @@ func (p *opener) rounds() [][]int {
 	return rounds
 }
 
-// openRound opens all groups in the places of a round.
+// openRound opens all groups in the scopes of a round.
 func (p *opener) openRound(list event.List, round []int) error {
 	var full *perfevent.LimitError
 	if err := p.openClocks(round); errors.As(err, &full) {
@@ -184,9 +184,9 @@ func (p *opener) openRound(list event.List, round []int) error {
 	return nil
 }
 
-// everywhere returns the indexes of all places.
+// everywhere returns the indexes of all scopes.
 func (p *opener) everywhere() []int {
-	all := make([]int, len(p.places))
+	all := make([]int, len(p.scopes))
 	for i := range all {
 		all[i] = i
 	}
@@ -216,14 +216,14 @@ func (p *opener) plan(m *member) (err error) {
 
 func (m *member) ours() bool { return m.event.Tool == event.ToolNone && !m.event.BPF && m.err == nil }
 
-func (m *member) wants(at place) bool {
+func (m *member) wants(at scope) bool {
 	return m.cpus == nil || slices.Contains(m.cpus, at.cpu)
 }
 
 // errSchedule means that the PMU refuses a group but accepts its events one by one.
 var errSchedule = errors.New("the events do not fit in a group")
 
-// openGroup opens the events of one group in the places of a round. In each place, the first open event is the leader.
+// openGroup opens the events of one group in the scopes of a round. In each scope, the first open event is the leader.
 // openGroup returns errSchedule if a member does not fit in the group.
 func (p *opener) openGroup(group []*member, round []int) error {
 	var result error
@@ -242,11 +242,11 @@ func (p *opener) openGroup(group []*member, round []int) error {
 	return result
 }
 
-// leader returns the first of members that is open in a place, or nil.
-func leader(members []*member, place int) *perfevent.Event {
+// leader returns the first of members that is open in a scope (an index), or nil.
+func leader(members []*member, at int) *perfevent.Event {
 	for _, m := range members {
-		if m.fds[place] != nil {
-			return m.fds[place]
+		if m.fds[at] != nil {
+			return m.fds[at]
 		}
 	}
 	return nil
@@ -265,11 +265,11 @@ func (p *opener) splitGroup(group []*member) {
 	}
 }
 
-// openMember opens an event in the places of a round. In each place its leader is the first open member of before. If
-// one place fails, openMember closes the event in all places and sets its err.
+// openMember opens an event in the scopes of a round. In each scope its leader is the first open member of before. If
+// one scope fails, openMember closes the event in all scopes and sets its err.
 func (p *opener) openMember(m *member, before []*member, round []int) error {
 	for _, i := range round {
-		at := p.places[i]
+		at := p.scopes[i]
 		if m.fds[i] != nil || !m.wants(at) || at.thread != count.None && p.ended[at.thread] {
 			continue
 		}
@@ -309,14 +309,14 @@ func (p *opener) openMember(m *member, before []*member, round []int) error {
 	return nil
 }
 
-// openAt opens an event in a place. It is a leader itself if leader is nil.
-func (p *opener) openAt(m *member, at place, leader *perfevent.Event) (*perfevent.Event, error) {
+// openAt opens an event in a scope. It is a leader itself if leader is nil.
+func (p *opener) openAt(m *member, at scope, leader *perfevent.Event) (*perfevent.Event, error) {
 	attr, where := p.attr(m, leader == nil), p.where(at)
 	where.Leader = leader
 	return perfevent.Open(&attr, where)
 }
 
-func (p *opener) where(at place) perfevent.Where {
+func (p *opener) where(at scope) perfevent.Where {
 	switch {
 	case at.thread != count.None:
 		return perfevent.Where{Thread: p.target.Threads[at.thread].TID, CPU: perfevent.AnyCPU}
@@ -359,7 +359,7 @@ func (p *opener) attr(m *member, leads bool) perfdata.Attr {
 }
 
 // fitsAlone reports whether an event that does not fit in a group can be opened alone.
-func (p *opener) fitsAlone(m *member, at place) bool {
+func (p *opener) fitsAlone(m *member, at scope) bool {
 	fd, err := p.openAt(m, at, nil)
 	if err != nil {
 		return false
@@ -389,14 +389,14 @@ func (p *opener) openClocks(round []int) error {
 	}
 	dummy := perfdata.Attr{Type: perfdata.TypeSoftware, Config: perfdata.SoftwareDummy}
 	for _, i := range round {
-		clock, err := perfevent.Open(&dummy, p.where(p.places[i]))
+		clock, err := perfevent.Open(&dummy, p.where(p.scopes[i]))
 		if clock == nil {
 			return err
 		}
-		if old := p.clocks[p.places[i]]; old != nil { // its CPU was offline
+		if old := p.clocks[p.scopes[i]]; old != nil { // its CPU was offline
 			old.Close()
 		}
-		p.clocks[p.places[i]] = clock
+		p.clocks[p.scopes[i]] = clock
 	}
 	return nil
 }
@@ -410,7 +410,7 @@ func (p *opener) closeCgroups() {
 
 // openSet opens the events of a set whose CPU was offline.
 func (p *opener) openSet(s *set) error {
-	if err := p.openClocks([]int{slices.Index(p.places, s.place)}); err != nil {
+	if err := p.openClocks([]int{slices.Index(p.scopes, s.scope)}); err != nil {
 		return err
 	}
 	var events []*perfevent.Event
@@ -419,7 +419,7 @@ func (p *opener) openSet(s *set) error {
 		if len(events) > 0 {
 			leader = events[0]
 		}
-		fd, err := p.openAt(m, s.place, leader)
+		fd, err := p.openAt(m, s.scope, leader)
 		if fd != nil {
 			events = append(events, fd)
 			err = m.event.SetFilter(fd)
@@ -456,10 +456,10 @@ func (p *opener) closeAll() {
 // planned returns the number of file descriptors that all events need.
 func (p *opener) planned() (n int) {
 	if len(p.target.Cgroups) > 0 {
-		n = len(p.places) // clocks
+		n = len(p.scopes) // clocks
 	}
 	for _, m := range p.members {
-		for _, at := range p.places {
+		for _, at := range p.scopes {
 			if m.ours() && m.wants(at) {
 				n++
 			}
@@ -491,8 +491,8 @@ func (p *opener) verdict() error {
 // counter returns the Counter for all open events.
 func (p *opener) counter() *Counter {
 	c := &Counter{opener: p, errs: make([]error, len(p.members)), joined: make(map[int]bool),
-		cells: make([]count.Cell, 0, len(p.members)*len(p.places))}
-	sets := make([]int, (p.lastGroup+1)*len(p.places)) // by group and place: 1 + the index in c.sets, or 0
+		cells: make([]count.Cell, 0, len(p.members)*len(p.scopes))}
+	sets := make([]int, (p.lastGroup+1)*len(p.scopes)) // by group and scope: 1 + the index in c.sets, or 0
 	c.sets = make([]set, 0, len(sets))
 	largest := 0
 	for i, m := range p.members {
@@ -501,13 +501,13 @@ func (p *opener) counter() *Counter {
 			continue
 		}
 		for j, fd := range m.fds {
-			at := p.places[j]
+			at := p.scopes[j]
 			if fd == nil && (at.cpu == count.None || !m.wants(at)) { // the thread has ended, or the event does not count on this CPU
 				continue
 			}
-			index := &sets[m.group*len(p.places)+j]
+			index := &sets[m.group*len(p.scopes)+j]
 			if *index == 0 {
-				c.sets = append(c.sets, set{place: at, pinned: m.event.Attr.Has(perfdata.AttrPinned), group: !m.alone})
+				c.sets = append(c.sets, set{scope: at, pinned: m.event.Attr.Has(perfdata.AttrPinned), group: !m.alone})
 				*index = len(c.sets)
 			}
 			s := &c.sets[*index-1]

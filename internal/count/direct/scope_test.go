@@ -63,23 +63,23 @@ func TestSelectCPUs(t *testing.T) {
 	}
 }
 
-func TestAllPlaces(t *testing.T) {
+func TestAllScopes(t *testing.T) {
 	const n = count.None
 	tests := []struct {
 		at   target.Target
-		want []place
+		want []scope
 		text string
 	}{
-		{target.Target{CPUs: []int{0, 2}}, []place{{0, n, n}, {2, n, n}}, "on 2 CPUs"},
-		{target.Target{Threads: make([]target.Thread, 2)}, []place{{n, 0, n}, {n, 1, n}}, "for 2 threads"},
+		{target.Target{CPUs: []int{0, 2}}, []scope{{0, n, n}, {2, n, n}}, "on 2 CPUs"},
+		{target.Target{Threads: make([]target.Thread, 2)}, []scope{{n, 0, n}, {n, 1, n}}, "for 2 threads"},
 		{target.Target{CPUs: []int{0, 2}, Cgroups: make([]target.Cgroup, 2)},
-			[]place{{0, n, 0}, {2, n, 0}, {0, n, 1}, {2, n, 1}}, "on 2 CPUs for 2 cgroups"},
+			[]scope{{0, n, 0}, {2, n, 0}, {0, n, 1}, {2, n, 1}}, "on 2 CPUs for 2 cgroups"},
 	}
 	for _, tt := range tests {
-		if got := allPlaces(tt.at); !cmp.Equal(got, tt.want, cmp.AllowUnexported(place{})) {
-			t.Errorf("places of %+v: %v, want %v", tt.at, got, tt.want)
+		if got := allScopes(tt.at); !cmp.Equal(got, tt.want, cmp.AllowUnexported(scope{})) {
+			t.Errorf("scopes of %+v: %v, want %v", tt.at, got, tt.want)
 		}
-		if got := describePlaces(tt.at); got != tt.text {
+		if got := describeScopes(tt.at); got != tt.text {
 			t.Errorf("described as %q, want %q", got, tt.text)
 		}
 	}

@@ -11,31 +11,31 @@ import (
 	"github.com/bperf/bperf/internal/target"
 )
 
-// place is where an event can be opened; the fields are as in count.Cell.
-type place struct{ cpu, thread, cgroup int }
+// scope is what one perf event can count; the fields are as in count.Cell.
+type scope struct{ cpu, thread, cgroup int }
 
-// allPlaces returns the places of a target: its threads, or its CPUs, or each of its cgroups on its CPUs.
-func allPlaces(t target.Target) []place {
-	var places []place
+// allScopes returns the scopes of a target: its threads, or its CPUs, or each of its cgroups on its CPUs.
+func allScopes(t target.Target) []scope {
+	var scopes []scope
 	for i := range t.Threads {
-		places = append(places, place{count.None, i, count.None})
+		scopes = append(scopes, scope{count.None, i, count.None})
 	}
 	if len(t.Threads) > 0 {
-		return places
+		return scopes
 	}
 	for cgroup := range max(len(t.Cgroups), 1) {
 		if len(t.Cgroups) == 0 {
 			cgroup = count.None
 		}
 		for _, cpu := range t.CPUs {
-			places = append(places, place{cpu, count.None, cgroup})
+			scopes = append(scopes, scope{cpu, count.None, cgroup})
 		}
 	}
-	return places
+	return scopes
 }
 
-// describePlaces returns the target's places for an error message, such as "on 2 CPUs".
-func describePlaces(t target.Target) string {
+// describeScopes returns the target's scopes for an error message, such as "on 2 CPUs".
+func describeScopes(t target.Target) string {
 	switch {
 	case len(t.Threads) > 0:
 		return "for " + number(len(t.Threads), "thread")
@@ -54,7 +54,7 @@ func number(n int, what string) string {
 	return fmt.Sprintf("%d %s", n, what)
 }
 
-func (at place) describe(t target.Target) string {
+func (at scope) describe(t target.Target) string {
 	switch {
 	case at.thread != count.None:
 		thread := t.Threads[at.thread]
