@@ -5,7 +5,7 @@
 //
 //   - A session is one open Counter.
 //   - A token is a small BPF map that only the session's process keeps open. A session lives as long as its token exists.
-//   - The place is a directory in bpffs with a lock and a pinned map. The map has the IDs of the shared BPF maps, programs and links.
+//   - The directory is one in bpffs with a lock and a pinned map. The map has the IDs of the shared BPF maps, programs and links.
 //     Each session opens these objects and holds them open. When the last session ends, in whatever way, the kernel frees the BPF
 //     programs and the perf events.
 //   - A slot is an element of the table of shared events. A session also has a slot, in the table of sessions.
@@ -48,7 +48,7 @@ type Counter struct {
 	uevents target.CPUChanges
 	failed  error        // from followCPUs
 	joined  map[int]bool // CPUs that came online while the counter was enabled
-	place   *place
+	dir     *directory
 	token   *ebpf.Map
 	lost    Lost // up to Open
 
@@ -118,7 +118,7 @@ func (c *Counter) Close() error {
 	if c.o == nil {
 		return nil
 	}
-	err := errors.Join(c.leave(), c.o.close(), c.followed.close(), c.place.close(), c.uevents.Close())
+	err := errors.Join(c.leave(), c.o.close(), c.followed.close(), c.dir.close(), c.uevents.Close())
 	c.o, c.cells, c.enabled = nil, nil, false
 	return err
 }
@@ -132,7 +132,7 @@ func (c *Counter) read(dst []perfevent.Reading) error {
 	if !c.units {
 		return c.readSystem(dst, c.cpus)
 	}
-	unlock, err := c.place.lock(lookOnly)
+	unlock, err := c.dir.lock(lookOnly)
 	if err != nil {
 		return err
 	}

@@ -23,7 +23,7 @@ func (c *Counter) followCPUs(u target.CPUChanges) {
 
 // changeCPU handles a message. All sessions get it; the first one closes the perf events of a CPU that went offline.
 func (c *Counter) changeCPU(e target.CPUChange) error {
-	unlock, err := c.place.lock(alone)
+	unlock, err := c.dir.lock(alone)
 	if err != nil {
 		return err
 	}

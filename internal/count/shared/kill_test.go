@@ -15,7 +15,7 @@ import (
 // pinned reads the pinned IDs of a directory.
 func pinned(t testing.TB, dir string) ids {
 	t.Helper()
-	known, err := (&place{path: dir}).load()
+	known, err := (&directory{path: dir}).load()
 	check(t, err)
 	return known
 }

@@ -183,7 +183,7 @@ func TestFullTasks(t *testing.T) {
 	small, err := createFrom(spec, false, nil)
 	check(t, err)
 	defer small.close()
-	check(t, (&place{path: dir}).store(small.ids))
+	check(t, (&directory{path: dir}).store(small.ids))
 	open(t, dir, "dummy", tids(os.Getpid()), Options{}) // stays to the end
 	p := startPuppet(t)
 	c := start(t, dir, getppid, pids(p.pid), inherit)

@@ -54,12 +54,12 @@ func Open(where Where, list event.List, t target.Target, o Options) (*Counter, e
 	if c.uevents, err = target.ListenForCPUs(); err != nil {
 		return nil, err
 	}
-	if c.place, err = openPlace(where.Dir); err != nil {
+	if c.dir, err = openDirectory(where.Dir); err != nil {
 		return nil, errors.Join(err, c.uevents.Close())
 	}
-	unlock, err := c.place.lock(alone)
+	unlock, err := c.dir.lock(alone)
 	if err != nil {
-		return nil, errors.Join(err, c.place.close(), c.uevents.Close())
+		return nil, errors.Join(err, c.dir.close(), c.uevents.Close())
 	}
 	defer unlock()
 	if err := c.open(list); err != nil {
@@ -73,9 +73,9 @@ func Open(where Where, list event.List, t target.Target, o Options) (*Counter, e
 // abandon removes everything of a session that could not be opened. The caller holds the lock.
 func (c *Counter) abandon() error {
 	if c.o == nil {
-		return c.place.close()
+		return c.dir.close()
 	}
-	return errors.Join(c.leaveLocked(), c.o.close(), c.followed.close(), c.place.close())
+	return errors.Join(c.leaveLocked(), c.o.close(), c.followed.close(), c.dir.close())
 }
 
 func (c *Counter) open(list event.List) error {
@@ -86,13 +86,13 @@ func (c *Counter) open(list event.List) error {
 	if c.cpus, err = c.allCPUs(); err != nil {
 		return err
 	}
-	known, err := c.place.load()
+	known, err := c.dir.load()
 	if err == nil {
 		c.o, err = connect(known, c.where.Types)
 	}
 	if errors.Is(err, fs.ErrNotExist) {
 		if c.o, err = create(c.cgroupV1, c.where.Types); err == nil {
-			err = c.place.store(c.o.ids)
+			err = c.dir.store(c.o.ids)
 		}
 	}
 	if err != nil {
@@ -156,7 +156,7 @@ func (c *Counter) attach(b *book) error {
 	if err := c.o.attach(c.cgroupV1); err != nil {
 		return err
 	}
-	return c.place.store(c.o.ids)
+	return c.dir.store(c.o.ids)
 }
 
 // openEvents finds or opens the perf events and enters them in the session.
@@ -318,7 +318,7 @@ func unshareable(e *event.Event) error {
 
 // leave takes the lock and ends the session.
 func (c *Counter) leave() error {
-	unlock, err := c.place.lock(alone)
+	unlock, err := c.dir.lock(alone)
 	if err != nil {
 		return err
 	}
@@ -335,7 +335,7 @@ func (c *Counter) leaveLocked() error {
 		return err
 	}
 	if c.o.links == nil {
-		if known, err := c.place.load(); err == nil {
+		if known, err := c.dir.load(); err == nil {
 			c.o.ids = known
 		}
 		c.o.openLinks()
@@ -346,7 +346,7 @@ func (c *Counter) leaveLocked() error {
 		err = b.sweep()
 	}
 	if err == nil && len(b.live) == 0 {
-		err = c.place.remove()
+		err = c.dir.remove()
 	}
 	return err
 }

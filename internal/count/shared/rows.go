@@ -25,7 +25,7 @@ func Lives(token uint32) bool { return tokenLives(token) }
 
 // Programs returns the IDs of the BPF programs that the sessions of a directory share. It returns nil if nothing is shared.
 func Programs(dir string) []uint32 {
-	known, err := (&place{path: dir}).load()
+	known, err := (&directory{path: dir}).load()
 	if err != nil {
 		return nil
 	}
@@ -43,11 +43,11 @@ func Programs(dir string) []uint32 {
 	return programs
 }
 
-// Lock takes the lock of the place, and keeps this session from handling CPUs that come online or go offline. No session changes shared
+// Lock takes the lock of the directory, and keeps this session from handling CPUs that come online or go offline. No session changes shared
 // state until the caller calls unlock.
 func (c *Counter) Lock() (unlock func(), err error) {
 	c.mu.Lock()
-	release, err := c.place.lock(alone)
+	release, err := c.dir.lock(alone)
 	if err != nil {
 		c.mu.Unlock()
 		return nil, err
@@ -59,7 +59,7 @@ func (c *Counter) Lock() (unlock func(), err error) {
 }
 
 // Pin returns the path of a file in the session's directory in bpffs, which only the session's user can change.
-func (c *Counter) Pin(name string) string { return filepath.Join(c.place.path, name) }
+func (c *Counter) Pin(name string) string { return filepath.Join(c.dir.path, name) }
 
 // AfterCPUs sets the function that the session calls, with the lock held, after it has handled CPUs that came online or went offline.
 func (c *Counter) AfterCPUs(f func() error) {

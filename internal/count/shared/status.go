@@ -86,7 +86,7 @@ func (l Lost) String() string {
 	return strings.Join(parts, "; ")
 }
 
-// Examine returns the status of the sessions in a place, and measures their cost for a window of time. It creates and changes nothing.
+// Examine returns the status of the sessions in a directory, and measures their cost for a window of time. It creates and changes nothing.
 // It is no error if there are no sessions, even without bpffs.
 func Examine(where Where, window time.Duration) (*Status, error) {
 	s, programs, err := readStatus(where)
@@ -117,20 +117,20 @@ func readStatus(where Where) (*Status, programs, error) {
 	if err != nil {
 		return nil, nil, fmt.Errorf("%w%s", err, permission(err))
 	}
-	p, err := openPlace(where.Dir) // would create the directory if it did not exist
+	dir, err := openDirectory(where.Dir) // would create the directory if it did not exist
 	if err != nil {
 		return nil, nil, err
 	}
-	defer p.close()
-	unlock, err := p.lock(lookOnly)
+	defer dir.close()
+	unlock, err := dir.lock(lookOnly)
 	if err != nil {
 		return nil, nil, err
 	}
 	defer unlock()
-	if s.OtherVersions, err = p.others(); err != nil {
+	if s.OtherVersions, err = dir.others(); err != nil {
 		return nil, nil, err
 	}
-	known, err := p.load()
+	known, err := dir.load()
 	var o *objects
 	if err == nil {
 		o, err = connect(known, nil)
@@ -151,14 +151,14 @@ func readStatus(where Where) (*Status, programs, error) {
 }
 
 // others returns the pins of other layouts.
-func (p *place) others() ([]string, error) {
-	entries, err := os.ReadDir(p.path)
+func (d *directory) others() ([]string, error) {
+	entries, err := os.ReadDir(d.path)
 	if err != nil {
 		return nil, err
 	}
 	others := []string{}
 	for _, e := range entries {
-		if name := e.Name(); strings.HasPrefix(name, "counters-") && name != filepath.Base(p.pin()) {
+		if name := e.Name(); strings.HasPrefix(name, "counters-") && name != filepath.Base(d.pin()) {
 			others = append(others, name)
 		}
 	}
@@ -322,7 +322,7 @@ type Sharers struct {
 func (c *Counter) Sharers() ([]Sharers, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	unlock, err := c.place.lock(lookOnly)
+	unlock, err := c.dir.lock(lookOnly)
 	if err != nil {
 		return nil, err
 	}

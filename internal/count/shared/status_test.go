@@ -38,7 +38,7 @@ func TestExamineNothing(t *testing.T) {
 	check(t, os.Mkdir(empty, 0o700))
 	left := bpffs(t)
 	check(t, os.Mkdir(left, 0o700))
-	p := place{path: left}
+	p := directory{path: left}
 	check(t, p.store(ids{})) // there is no object with the ID 0
 	for name, dir := range map[string]string{
 		"no parent":    filepath.Join(t.TempDir(), "none", "bperf"),
@@ -83,7 +83,7 @@ func TestExamineErrors(t *testing.T) {
 	m, err := ebpf.NewMap(&ebpf.MapSpec{Type: ebpf.Array, KeySize: 4, ValueSize: 4, MaxEntries: 1})
 	check(t, err)
 	defer m.Close()
-	pin := (&place{path: other}).pin()
+	pin := (&directory{path: other}).pin()
 	check(t, m.Pin(pin))
 	for dir, want := range map[string]string{
 		noBPFFS: "bpffs, which is not mounted on " + filepath.Dir(noBPFFS) + ". Try: mount -t bpf",

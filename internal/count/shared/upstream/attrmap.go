@@ -39,7 +39,7 @@ type AttrMap struct {
 // Open opens the attr map pinned at path. The error wraps fs.ErrNotExist if there is none, and fs.ErrPermission
 // if the user may not use it.
 func Open(path string) (*AttrMap, error) {
-	if err := checkPlace(path); err != nil {
+	if err := checkPath(path); err != nil {
 		return nil, err
 	}
 	m, err := ebpf.LoadPinnedMap(path, nil)

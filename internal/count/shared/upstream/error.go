@@ -23,9 +23,9 @@ type UnknownError struct {
 
 func (e *UnknownError) Error() string { return e.Path + " " + e.What }
 
-// checkPlace checks a path before the kernel opens a BPF object there, because the kernel's error would not show what is
+// checkPath checks a path before the kernel opens a BPF object there, because the kernel's error would not show what is
 // wrong.
-func checkPlace(path string) error {
+func checkPath(path string) error {
 	err := checkFileSystem(path)
 	if errors.Is(err, syscall.ENOENT) {
 		if err := checkFileSystem(filepath.Dir(path)); err != nil && !errors.Is(err, fs.ErrPermission) {

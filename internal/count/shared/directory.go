@@ -19,14 +19,14 @@ import (
 // Dir is the default directory through which the sessions of a machine find each other.
 const Dir = "/sys/fs/bpf/bperf"
 
-// place is the directory through which sessions find each other. A session that changes shared state holds its lock exclusively. The kernel
-// releases the lock when the process ends.
-type place struct {
+// directory is the directory in bpffs through which sessions find each other. A session that changes shared state holds its lock exclusively.
+// The kernel releases the lock when the process ends.
+type directory struct {
 	path string
-	dir  *os.File
+	file *os.File
 }
 
-func openPlace(path string) (*place, error) {
+func openDirectory(path string) (*directory, error) {
 	if err := checkBPFFS(filepath.Dir(path)); err != nil {
 		return nil, err
 	}
@@ -46,7 +46,7 @@ func openPlace(path string) (*place, error) {
 		return nil, fmt.Errorf("shared counters are found through %s, which others may change (owner %d, mode %v). Remove it",
 			path, owner, info.Mode().Perm())
 	}
-	return &place{path: path, dir: dir}, nil
+	return &directory{path: path, file: dir}, nil
 }
 
 func checkBPFFS(path string) error {
@@ -68,25 +68,25 @@ func permission(err error) string {
 	return ". " + kernel.Remedy("Counters are shared between sessions of root, or of a user with CAP_BPF, CAP_PERFMON and CAP_SYS_ADMIN (to find objects of others by ID)")
 }
 
-func (p *place) close() error { return p.dir.Close() }
+func (d *directory) close() error { return d.file.Close() }
 
 // lockTimeout is the longest time that a session waits for the lock. Joining takes milliseconds.
 const lockTimeout = time.Minute
 
 // lock takes the lock: alone to change shared state, lookOnly to read it.
-func (p *place) lock(how int) (unlock func(), err error) {
-	unlock = func() { syscall.Flock(int(p.dir.Fd()), syscall.LOCK_UN) }
-	err = syscall.Flock(int(p.dir.Fd()), how|syscall.LOCK_NB)
+func (d *directory) lock(how int) (unlock func(), err error) {
+	unlock = func() { syscall.Flock(int(d.file.Fd()), syscall.LOCK_UN) }
+	err = syscall.Flock(int(d.file.Fd()), how|syscall.LOCK_NB)
 	if err == nil {
 		return unlock, nil
 	}
 	if !errors.Is(err, syscall.EWOULDBLOCK) {
-		return nil, fmt.Errorf("lock %s: %w", p.path, err)
+		return nil, fmt.Errorf("lock %s: %w", d.path, err)
 	}
 	done := make(chan error, 1)
 	go func() {
 		for {
-			if err := syscall.Flock(int(p.dir.Fd()), how); !errors.Is(err, syscall.EINTR) {
+			if err := syscall.Flock(int(d.file.Fd()), how); !errors.Is(err, syscall.EINTR) {
 				done <- err
 				return
 			}
@@ -98,16 +98,16 @@ func (p *place) lock(how int) (unlock func(), err error) {
 		err = fmt.Errorf("another session has kept it for %v: see /proc/locks for its process", lockTimeout)
 	}
 	if err != nil {
-		return nil, fmt.Errorf("lock %s: %w", p.path, err)
+		return nil, fmt.Errorf("lock %s: %w", d.path, err)
 	}
 	return unlock, nil
 }
 
 // pin returns the path of the pinned map of IDs. Versions of bperf with different programs or tables have different
 // paths, and do not share.
-func (p *place) pin() string {
+func (d *directory) pin() string {
 	layout := sha256.Sum256(append(_CountersBytes, layoutVersion))
-	return filepath.Join(p.path, fmt.Sprintf("counters-%x", layout[:8]))
+	return filepath.Join(d.path, fmt.Sprintf("counters-%x", layout[:8]))
 }
 
 // layoutVersion changes if the meaning of the tables or of ids changes while the programs stay the same.
@@ -122,29 +122,29 @@ type ids struct {
 }
 
 // load reads the IDs. The error wraps fs.ErrNotExist if there are none.
-func (p *place) load() (ids, error) {
+func (d *directory) load() (ids, error) {
 	var known ids
-	m, err := ebpf.LoadPinnedMap(p.pin(), nil)
+	m, err := ebpf.LoadPinnedMap(d.pin(), nil)
 	if err != nil {
-		return ids{}, fmt.Errorf("open %s: %w%s", p.pin(), err, permission(err))
+		return ids{}, fmt.Errorf("open %s: %w%s", d.pin(), err, permission(err))
 	}
 	defer m.Close()
 	if err := m.Lookup(uint32(0), &known); err != nil {
-		return ids{}, fmt.Errorf("read %s: %w", p.pin(), err)
+		return ids{}, fmt.Errorf("read %s: %w", d.pin(), err)
 	}
 	return known, nil
 }
 
 // store pins the IDs and replaces older ones.
-func (p *place) store(known ids) error {
-	m, err := OpenPin(p.pin(), &ebpf.MapSpec{
+func (d *directory) store(known ids) error {
+	m, err := OpenPin(d.pin(), &ebpf.MapSpec{
 		Name: "bperf_ids", Type: ebpf.Array, KeySize: 4, ValueSize: uint32(unsafe.Sizeof(ids{})), MaxEntries: 1})
 	if err != nil {
 		return err
 	}
 	defer m.Close()
 	if err := m.Put(uint32(0), known); err != nil {
-		return fmt.Errorf("write %s: %w", p.pin(), err)
+		return fmt.Errorf("write %s: %w", d.pin(), err)
 	}
 	return nil
 }
@@ -173,9 +173,9 @@ func createPin(path string, spec *ebpf.MapSpec) (*ebpf.Map, error) {
 }
 
 // remove removes the pin.
-func (p *place) remove() error {
-	if err := os.Remove(p.pin()); err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return fmt.Errorf("remove %s: %w", p.pin(), err)
+func (d *directory) remove() error {
+	if err := os.Remove(d.pin()); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("remove %s: %w", d.pin(), err)
 	}
 	return nil
 }

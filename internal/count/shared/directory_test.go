@@ -10,8 +10,8 @@ import (
 	"github.com/bperf/bperf/test/require"
 )
 
-// TestPlaces checks the errors for directories through which nothing can be shared.
-func TestPlaces(t *testing.T) {
+// TestDirectories checks the errors for directories through which nothing can be shared.
+func TestDirectories(t *testing.T) {
 	require.Root(t)
 	open, others := bpffs(t), bpffs(t)
 	check(t, os.Mkdir(open, 0o777))
@@ -65,7 +65,7 @@ func TestOtherLayout(t *testing.T) {
 	dir := bpffs(t)
 	p := startPuppet(t)
 	ours := start(t, dir, getppid, pids(p.pid), inherit)
-	pin := (&place{path: dir}).pin()
+	pin := (&directory{path: dir}).pin()
 	check(t, os.Rename(pin, filepath.Join(dir, "counters-other")))
 	before, err := os.ReadDir(dir)
 	check(t, err)
