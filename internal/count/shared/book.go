@@ -21,7 +21,7 @@ type book struct {
 	now      time.Duration // since 1970
 
 	written nodes             // as the kernel has them
-	live    map[uint32]uint64 // events of the live sessions, by slot
+	live    map[uint32]uint64 // events of the live sessions, by their numbers
 }
 
 // openBook reads the tables. The caller holds the lock as long as it uses the book.
@@ -295,14 +295,14 @@ func (b *book) enter(token *ebpf.Map) (session, error) {
 		return session{}, fmt.Errorf("%d sessions share counters already: no more can", maxSessions)
 	}
 	b.sessions[i] = countersSession{Token: id, Since: uint64(time.Now().UnixNano())}
-	s := session{slot: uint32(i) + 1}
+	s := session{number: uint32(i) + 1}
 	return s, b.putSession(s)
 }
 
 func (b *book) putSession(s session) error {
-	b.sessions[s.slot-1].Events = s.events
-	b.live[s.slot] = s.events
-	if err := b.o.maps[countersMapSessions].Put(s.slot-1, &b.sessions[s.slot-1]); err != nil {
+	b.sessions[s.number-1].Events = s.events
+	b.live[s.number] = s.events
+	if err := b.o.maps[countersMapSessions].Put(s.number-1, &b.sessions[s.number-1]); err != nil {
 		return fmt.Errorf("write the table of sessions: %w", err)
 	}
 	return nil
@@ -310,8 +310,8 @@ func (b *book) putSession(s session) error {
 
 // leave removes a session from all tables.
 func (b *book) leave(s session) error {
-	b.sessions[s.slot-1] = countersSession{}
-	if err := b.o.maps[countersMapSessions].Put(s.slot-1, &b.sessions[s.slot-1]); err != nil {
+	b.sessions[s.number-1] = countersSession{}
+	if err := b.o.maps[countersMapSessions].Put(s.number-1, &b.sessions[s.number-1]); err != nil {
 		return fmt.Errorf("write the table of sessions: %w", err)
 	}
 	return b.sweep()

@@ -53,7 +53,7 @@ func (b *book) claimCgroup(tops map[uint64]uint32, s session, unit uint32, cgrou
 	for i := 0; !counted && i < len(above) && parent == 0; i++ {
 		parent = tops[above[i]]
 	}
-	node, err := b.nodes.add(countersNode{Session: s.slot, Unit: unit, Parent: parent, Cgroup: id}, b.now)
+	node, err := b.nodes.add(countersNode{Session: s.number, Unit: unit, Parent: parent, Cgroup: id}, b.now)
 	if err != nil {
 		return err
 	}

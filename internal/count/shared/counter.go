@@ -8,7 +8,7 @@
 //   - The directory is one in bpffs with a lock and a pinned map. The map has the IDs of the shared BPF maps, programs and links.
 //     Each session opens these objects and holds them open. When the last session ends, in whatever way, the kernel frees the BPF
 //     programs and the perf events.
-//   - A slot is an element of the table of shared events. A session also has a slot, in the table of sessions.
+//   - A slot is an element of the table of shared events. A session has a number, from 1, in the table of sessions.
 //   - A unit is a part of a session's target with sums of its own: a cgroup, a thread, or all threads together.
 //   - A node is a set of tasks, or a cgroup, that the same sessions count. Its parent is a node that fewer sessions count. What a task
 //     does is added to the sums of one node, and a session's count is the sum over its nodes and all nodes below them.

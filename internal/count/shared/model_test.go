@@ -327,7 +327,7 @@ func (m *model) groupNode(group int) uint32 {
 func (m *model) events() map[uint32]uint64 {
 	events := make(map[uint32]uint64)
 	for _, s := range m.sessions {
-		events[s.slot] = s.events
+		events[s.number] = s.events
 	}
 	return events
 }
@@ -415,9 +415,9 @@ func (m *model) open() {
 	n := m.sweep()
 	m.names++
 	s := &modelSession{name: m.names, base: make(map[sumOf]uint64), want: make(map[sumOf]uint64)}
-	s.slot = 1
-	for slices.ContainsFunc(m.sessions, func(of *modelSession) bool { return of.slot == s.slot }) {
-		s.slot++
+	s.number = 1
+	for slices.ContainsFunc(m.sessions, func(of *modelSession) bool { return of.number == s.number }) {
+		s.number++
 	}
 	s.events = 1 + m.rand.Uint64N(1<<modelEvents-1)
 	if m.rand.IntN(4) == 0 {
@@ -437,8 +437,8 @@ func (m *model) claimTasks(s *modelSession, n *nodes) {
 	tasks := slices.Clone(m.tasks)
 	m.rand.Shuffle(len(tasks), func(i, j int) { tasks[i], tasks[j] = tasks[j], tasks[i] })
 	tasks = tasks[:1+m.rand.IntN(min(len(tasks), 4))]
-	m.logf("session %d in slot %d counts events %#b of %s, inherit %v, on exec %v, per thread %v",
-		s.name, s.slot, s.events, taskNames(tasks), s.inherit, s.onExec, perThread)
+	m.logf("session %d (number %d) counts events %#b of %s, inherit %v, on exec %v, per thread %v",
+		s.name, s.number, s.events, taskNames(tasks), s.inherit, s.onExec, perThread)
 	before := slices.Clone(*n)
 	type origin struct{ above, unit uint32 }
 	made := make(map[origin]uint32)
@@ -494,7 +494,7 @@ func (m *model) begin(s *modelSession, before, n nodes) {
 // claimCgroups is book.claimCgroups.
 func (m *model) claimCgroups(s *modelSession, n *nodes) {
 	s.groups = m.rand.Perm(len(modelGroups))[:1+m.rand.IntN(3)]
-	m.logf("session %d in slot %d counts events %#b of cgroups %v", s.name, s.slot, s.events, s.groups)
+	m.logf("session %d (number %d) counts events %#b of cgroups %v", s.name, s.number, s.events, s.groups)
 	tops, before := maps.Clone(m.cgroups), slices.Clone(*n)
 	for unit, group := range s.groups {
 		top, counted := tops[group]
@@ -502,7 +502,7 @@ func (m *model) claimCgroups(s *modelSession, n *nodes) {
 		for i := 0; !counted && i < len(modelGroups[group]) && parent == 0; i++ {
 			parent = tops[modelGroups[group][i]]
 		}
-		id, err := n.add(countersNode{Session: s.slot, Unit: uint32(unit), Parent: parent, Cgroup: uint64(group) + 1}, m.now)
+		id, err := n.add(countersNode{Session: s.number, Unit: uint32(unit), Parent: parent, Cgroup: uint64(group) + 1}, m.now)
 		if err != nil {
 			m.errorf("%v", err)
 			return
@@ -575,7 +575,7 @@ func (m *model) check() {
 				m.errorf("node %d is below itself", id)
 				return
 			}
-			if s := m.sessionIn(m.table[above].Session); s != nil && m.table[above].Unit != armed {
+			if s := m.withNumber(m.table[above].Session); s != nil && m.table[above].Unit != armed {
 				events |= s.events
 			}
 		}
@@ -605,9 +605,9 @@ func (m *model) check() {
 	}
 }
 
-func (m *model) sessionIn(slot uint32) *modelSession {
+func (m *model) withNumber(number uint32) *modelSession {
 	for _, s := range m.sessions {
-		if s.slot == slot {
+		if s.number == number {
 			return s
 		}
 	}
@@ -625,7 +625,7 @@ func unitsOf(counted map[*modelSession]uint32, s *modelSession) []uint32 {
 func (m *model) checkUnits(s *modelSession, what string, id uint32, want []uint32) {
 	var got []uint32
 	for above := m.whoIs(id); above != 0; above = m.table[above].Parent {
-		if node := &m.table[above]; node.Session == s.slot && node.Unit != armed {
+		if node := &m.table[above]; node.Session == s.number && node.Unit != armed {
 			got = append(got, node.Unit)
 		}
 	}
@@ -644,7 +644,7 @@ func (m *model) checkTaken(before, after nodes) {
 		switch {
 		case old.Session != 0:
 			if now := after[id]; now.Session != old.Session || now.Unit != old.Unit || now.Cgroup != old.Cgroup {
-				m.errorf("node %d of the session in slot %d was taken: %s", id, old.Session, describeNodes(after))
+				m.errorf("node %d of the session number %d was taken: %s", id, old.Session, describeNodes(after))
 			}
 		case after[id].Session != 0 && kept.Retired != 0:
 			if old == (countersNode{}) {

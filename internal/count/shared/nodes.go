@@ -30,7 +30,7 @@ type nodes []countersNode
 
 // session is a session in the tables.
 type session struct {
-	slot   uint32 // its index in the table of sessions plus 1, as in a node
+	number uint32 // its index in the table of sessions plus 1, as in a node
 	events uint64 // slots of its events, one bit each
 }
 
@@ -179,7 +179,7 @@ func (a *adder) add(which adding) (uint32, error) {
 	if which.above != 0 {
 		above = (*a.nodes)[which.above]
 	}
-	node := countersNode{Session: a.session.slot, Unit: a.unit, Parent: which.above}
+	node := countersNode{Session: a.session.number, Unit: a.unit, Parent: which.above}
 	if which.armed {
 		node.Unit = armed
 	}
@@ -211,7 +211,7 @@ func (n nodes) units(s session) map[uint32][]uint32 {
 	units := make(map[uint32][]uint32)
 	for id := range n {
 		for above := uint32(id); above != 0; above = n[above].Parent {
-			if node := &n[above]; node.Session == s.slot && node.Unit != armed {
+			if node := &n[above]; node.Session == s.number && node.Unit != armed {
 				units[uint32(id)] = append(units[uint32(id)], node.Unit)
 			}
 		}

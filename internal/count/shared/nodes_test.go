@@ -103,7 +103,7 @@ func TestAddTasks(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			n := slices.Clone(tt.before)
-			id, err := n.addTasks(session{slot: 9}, tt.unit, tt.above, tt.inherit, tt.onExec, time.Hour)
+			id, err := n.addTasks(session{number: 9}, tt.unit, tt.above, tt.inherit, tt.onExec, time.Hour)
 			if id != tt.id || err != nil {
 				t.Errorf("got node %d, %v, want %d", id, err, tt.id)
 			}
@@ -255,17 +255,17 @@ func TestUnits(t *testing.T) {
 	require.NoKernel(t)
 	n := nodes{{}, {Session: 1}, {Session: 2, Unit: 4, Parent: 1}, {Session: 2, Unit: 6, Parent: 2}, {Parent: 3, Forward: 3, Retired: 1},
 		{Session: 2, Unit: armed, Parent: 1}, {Session: 3, Parent: 5}, {Session: 2}}
-	for slot, want := range []map[uint32][]uint32{
+	for number, want := range []map[uint32][]uint32{
 		1: {1: {0}, 2: {0}, 3: {0}, 4: {0}, 5: {0}, 6: {0}},
 		2: {2: {4}, 3: {6, 4}, 4: {6, 4}, 7: {0}},
 		3: {6: {0}},
 		4: {},
 	} {
-		if slot == 0 {
+		if number == 0 {
 			continue
 		}
-		if got := n.units(session{slot: uint32(slot)}); !maps.EqualFunc(got, want, slices.Equal) {
-			t.Errorf("session %d: got %v, want %v", slot, got, want)
+		if got := n.units(session{number: uint32(number)}); !maps.EqualFunc(got, want, slices.Equal) {
+			t.Errorf("session %d: got %v, want %v", number, got, want)
 		}
 	}
 }
@@ -299,7 +299,7 @@ func TestMoveNodes(t *testing.T) {
 
 func TestNoNodesLeft(t *testing.T) {
 	require.NoKernel(t)
-	s := session{slot: 9}
+	s := session{number: 9}
 	full := func(free ...int) nodes {
 		n := make(nodes, maxNodes)
 		for id := 1; id < maxNodes; id++ {

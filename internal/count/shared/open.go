@@ -340,7 +340,7 @@ func (c *Counter) leaveLocked() error {
 		}
 		c.o.openLinks()
 	}
-	if c.session.slot != 0 {
+	if c.session.number != 0 {
 		err = b.leave(c.session)
 	} else {
 		err = b.sweep()
