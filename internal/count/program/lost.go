@@ -35,7 +35,7 @@ func (c *Counter) Losses() ([]Losses, error) {
 
 // dropped returns the runs that are not in the counts of each CPU, or not in the count of an event. The kernel does not report on which CPU it skipped
 // a probe, so the runs with a skipped exit probe count for the first CPU.
-func (c *Counter) dropped(of *counted, misses missed) []count.Dropped {
+func (c *Counter) dropped(of *counted, misses missedRuns) []count.Dropped {
 	all := make([]count.Dropped, len(of.cpus))
 	for i := range of.cpus {
 		from, d := &of.cpus[i].Dropped, &all[i]

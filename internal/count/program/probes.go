@@ -175,16 +175,16 @@ func (t Target) unattachable(err error) *Untraceable {
 	return t.untraceable(err)
 }
 
-// missed has the numbers of runs in which the kernel skipped a probe, because it was already running on that CPU.
-type missed struct {
+// missedRuns has the numbers of runs in which the kernel skipped a probe, because it was already running on that CPU.
+type missedRuns struct {
 	Entry, Exit uint64
 }
 
-func (m missed) plus(now, since missed) missed {
-	return missed{m.Entry + now.Entry - since.Entry, m.Exit + now.Exit - since.Exit}
+func (m missedRuns) plus(now, since missedRuns) missedRuns {
+	return missedRuns{m.Entry + now.Entry - since.Entry, m.Exit + now.Exit - since.Exit}
 }
 
-func (p *probes) countMisses() (m missed, err error) {
+func (p *probes) countMisses() (m missedRuns, err error) {
 	for name, n := range map[string]*uint64{probesProgBperfEntry: &m.Entry, probesProgBperfExit: &m.Exit} {
 		s, err := p.programs[name].Stats()
 		if err != nil {

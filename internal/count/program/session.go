@@ -22,11 +22,11 @@ type session struct {
 	at    []int  // position of each event while the session counts; -1 for those that are not counted
 	order uint64 // its place among the sessions of the probes, by the time when they began to count; 0 while it does not count
 
-	base   *counted // sums when it began to count
-	total  *counted // counts of earlier windows
-	since  missed   // misses when it began to count
-	missed missed   // misses in earlier windows
-	ended  bool     // the probes are closed, and total is the result
+	base   *counted   // sums when it began to count
+	total  *counted   // counts of earlier windows
+	since  missedRuns // when it began to count
+	missed missedRuns // in earlier windows
+	ended  bool       // the probes are closed, and total is the result
 }
 
 // counted has counts by possible CPU.
@@ -194,8 +194,8 @@ func taken(members map[uint32]probesMember) (positions uint64) {
 	return positions
 }
 
-// measured returns 1 if a member needs the overhead, otherwise 0.
-func measured(members map[uint32]probesMember) (any uint64) {
+// needOverhead returns 1 if a member needs the overhead, otherwise 0.
+func needOverhead(members map[uint32]probesMember) (any uint64) {
 	for _, m := range members {
 		any |= m.Measures
 	}
@@ -217,7 +217,7 @@ func (s *session) join(want []wanted) (changed bool, err error) {
 	if err != nil {
 		return false, err
 	}
-	set.On, set.Measured = 1, measured(members)
+	set.On, set.Measured = 1, needOverhead(members)
 	s.at = at
 	state.Joined++
 	s.order = state.Joined
@@ -326,7 +326,7 @@ func (s *session) end() (changed bool, err error) {
 	if err != nil {
 		return false, err
 	}
-	set.On, set.Measured = uint64(min(len(members), 1)), measured(members)
+	set.On, set.Measured = uint64(min(len(members), 1)), needOverhead(members)
 	return s.change(state, &set)
 }
 
@@ -334,20 +334,20 @@ func (s *session) end() (changed bool, err error) {
 func (s *session) settle() error { return s.copyCPUs(false) }
 
 // now returns the session's counts and misses up to now.
-func (s *session) now() (*counted, missed, error) {
+func (s *session) now() (*counted, missedRuns, error) {
 	if s.order == 0 {
 		return s.total, s.missed, nil
 	}
 	now, err := s.read(false)
 	if err != nil {
-		return nil, missed{}, err
+		return nil, missedRuns{}, err
 	}
 	if err := s.addExtremes(now); err != nil {
-		return nil, missed{}, err
+		return nil, missedRuns{}, err
 	}
 	misses, err := s.countMisses()
 	if err != nil {
-		return nil, missed{}, err
+		return nil, missedRuns{}, err
 	}
 	all := newCounted(len(now.cpus), len(now.events))
 	all.grow(s.total, newCounted(len(now.cpus), len(now.events)))
