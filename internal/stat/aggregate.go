@@ -20,7 +20,7 @@ type layout struct {
 	raw    bool
 }
 
-// position is a row's place in the output.
+// position is what the rows are sorted by.
 type position struct {
 	group int // index of the cgroup or BPF program, in the order of the command line
 	place int // CPU, index of a thread, or the first CPU of a core, die, socket or node

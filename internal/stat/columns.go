@@ -15,12 +15,12 @@ type metricLine struct {
 }
 
 func newMetricTable(rows []Row) metricTable {
-	type part struct{ place, cgroup string }
+	type key struct{ place, cgroup string }
 	var t metricTable
-	lines := make(map[part]int)
+	lines := make(map[key]int)
 	owner := make(map[string]string) // event of a column
 	for _, r := range rows {
-		at := part{r.Place.ID, r.group()}
+		at := key{r.Place.ID, r.group()}
 		i, ok := lines[at]
 		if !ok {
 			i = len(t.lines)

@@ -92,9 +92,9 @@ func (r *run) count(programs []program.Target) error {
 
 // align puts earlier cells in the order of the current ones. A cell that did not exist before has counted nothing.
 func align(earlier, now []count.Cell) []count.Cell {
-	type place struct{ event, cpu, thread, cgroup, program int }
-	of := func(c count.Cell) place { return place{c.Event, c.CPU, c.Thread, c.Cgroup, c.Program} }
-	known := make(map[place]count.Cell, len(earlier))
+	type identity struct{ event, cpu, thread, cgroup, program int }
+	of := func(c count.Cell) identity { return identity{c.Event, c.CPU, c.Thread, c.Cgroup, c.Program} }
+	known := make(map[identity]count.Cell, len(earlier))
 	for _, c := range earlier {
 		known[of(c)] = c
 	}

@@ -20,7 +20,7 @@ type session struct {
 	inner    map[string]*ebpf.MapSpec // specifications of the elements of the maps positions and extremes
 
 	at    []int  // position of each event while the session counts; -1 for those that are not counted
-	order uint64 // its place among the sessions of the probes, by the time when they began to count; 0 while it does not count
+	order uint64 // its rank among the sessions of the probes, by the time when they began to count; 0 while it does not count
 
 	base   *counted   // sums when it began to count
 	total  *counted   // counts of earlier windows
