@@ -2,17 +2,12 @@ package shared
 
 import (
 	"errors"
-	"fmt"
 	"io/fs"
-	"strings"
 	"syscall"
 
 	"github.com/cilium/ebpf/btf"
-	"github.com/cilium/ebpf/link"
 
 	"github.com/bperf/bperf/internal/count"
-	"github.com/bperf/bperf/internal/count/direct"
-	"github.com/bperf/bperf/internal/count/shared/upstream"
 	"github.com/bperf/bperf/internal/event"
 	"github.com/bperf/bperf/internal/perfevent"
 	"github.com/bperf/bperf/internal/procfs"
@@ -165,8 +160,9 @@ func (c *Counter) openEvents(b *book, list event.List) error {
 	if err != nil {
 		return err
 	}
+	opener := opener{&c.plan, s, c.followed}
 	for _, e := range list.Events() {
-		counted, err := c.openEvent(s, e)
+		counted, err := opener.openEvent(e)
 		if err != nil {
 			return err
 		}
@@ -177,143 +173,6 @@ func (c *Counter) openEvents(b *book, list event.List) error {
 		return err
 	}
 	return b.settleEvents(s)
-}
-
-func (c *Counter) openEvent(s *slots, e *event.Event) (counted, error) {
-	if reason := unshareable(e); reason != nil {
-		return counted{err: reason}, nil
-	}
-	cpus, err := direct.SelectCPUs(e, c.target)
-	var unsupported *count.Unsupported
-	if errors.As(err, &unsupported) {
-		return counted{err: unsupported}, nil
-	}
-	if err != nil {
-		return counted{}, err
-	}
-	if cpus == nil {
-		cpus = c.cpus
-	}
-	where, err := c.opensOn(e, cpus)
-	if err != nil {
-		return counted{}, err
-	}
-	if len(where) == 0 {
-		return counted{err: &count.Unsupported{Event: e, Err: syscall.ENODEV, Reason: "All CPUs that could count it are offline."}}, nil
-	}
-	slot, err := c.openSlot(s, e, where)
-	if err != nil {
-		reason, fatal := direct.Explain(e, perfevent.AnyThread, where[0], c.target, c.options.Options, err)
-		return counted{err: reason}, fatal
-	}
-	opens := cpus
-	if c.units {
-		opens = e.CPUs
-	}
-	return counted{slot: slot, cpus: cpus, opens: opens}, nil
-}
-
-// openSlot returns the slot that counts an event on these CPUs, or makes one. A new slot follows an upstream leader that already counts
-// the event, follows a leader that openSlot starts for upstream perf, or has perf events that only bperf shares.
-func (c *Counter) openSlot(s *slots, e *event.Event, cpus []int) (int, error) {
-	k := keyOf(e, c.options.AllUser, c.options.AllKernel)
-	for _, slot := range s.find(k) {
-		if c.where.Unled && s.table[slot].Leader != 0 {
-			continue
-		}
-		ok, err := c.joinSlot(s, slot, cpus)
-		if ok || err != nil {
-			return slot, err
-		}
-	}
-	var l *upstream.Leader
-	var err error
-	switch {
-	case c.where.Unled, !canFollow(k):
-	case c.where.Lead:
-		l, err = lead(c.where.AttrMap, k, cpus)
-	default:
-		l, err = findLeader(c.where.AttrMap, k, cpus)
-	}
-	if err != nil {
-		return 0, err
-	}
-	slot, err := s.add(k, e)
-	if err != nil {
-		return 0, err
-	}
-	if l == nil {
-		return slot, s.openFirst(slot, cpus)
-	}
-	err = c.follow(s, slot, l)
-	if err != nil && c.where.Lead {
-		return slot, errors.Join(err, upstream.RemoveEmpty(c.where.AttrMap))
-	}
-	if err == nil {
-		return slot, nil
-	}
-	s.table[slot].Leader = 0 // the kernel does not allow followers, so open own perf events
-	return slot, s.openFirst(slot, cpus)
-}
-
-// joinSlot shares an existing slot. It reports false if the slot has a leader that is gone or does not count on all of these CPUs.
-func (c *Counter) joinSlot(s *slots, slot int, cpus []int) (bool, error) {
-	if c.followed[slot] != nil {
-		return true, nil
-	}
-	known := &s.table[slot]
-	if known.Leader == 0 {
-		return true, s.open(slot, cpus)
-	}
-	l, err := upstream.OpenLeader(known.Leader, known.Diff)
-	if errors.Is(err, fs.ErrNotExist) {
-		return false, nil
-	}
-	if err == nil {
-		l, err = covering(l, cpus)
-	}
-	if l == nil || err != nil {
-		return false, err
-	}
-	return true, c.follow(s, slot, l)
-}
-
-// follow makes a slot count with an upstream leader.
-func (c *Counter) follow(s *slots, slot int, l *upstream.Leader) error {
-	f := &followed{leader: l}
-	known := &s.table[slot]
-	var err error
-	if known.Leader, known.Diff, err = l.IDs(); err != nil {
-		return errors.Join(err, f.close())
-	}
-	if c.units || c.where.Lead { // with Lead, attach a follower even for CPUs: it proves that others can follow
-		if f.link, err = link.NewFromID(link.ID(known.Follower)); err != nil {
-			f.link, known.Follower, err = c.o.attachFollower(l, slot, c.cgroupV1)
-		}
-	}
-	if err == nil {
-		err = s.put(slot)
-	}
-	if err != nil {
-		return errors.Join(err, f.close())
-	}
-	c.followed[slot] = f
-	return nil
-}
-
-// unshareable returns why an event cannot be shared, or nil.
-func unshareable(e *event.Event) error {
-	switch {
-	case e.PMU == "tracepoint" && strings.HasPrefix(e.Name, "sched:sched_switch"):
-		return &count.Unsupported{Event: e, Err: syscall.EOPNOTSUPP,
-			Reason: "It takes place when shared counts pass from one task to the next, and could be either's.",
-			Remedy: "Count it without the modifier b and --bpf-counters."}
-	case len(e.Filter) >= len(countersSlot{}.Filter):
-		return &count.Unsupported{Event: e, Err: syscall.EOPNOTSUPP,
-			Reason: fmt.Sprintf("Its filter has %d bytes: shared events have room for %d.", len(e.Filter), len(countersSlot{}.Filter)-1),
-			Remedy: "Count it without the modifier b and --bpf-counters."}
-	}
-	return nil
 }
 
 // leave takes the lock and ends the session.
