@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"strings"
 	"syscall"
 
 	"github.com/cilium/ebpf/link"
@@ -149,7 +148,7 @@ func (p *opener) follow(slot int, l *upstream.Leader) error {
 // unshareable returns why an event cannot be shared, or nil.
 func unshareable(e *event.Event) error {
 	switch {
-	case e.PMU == "tracepoint" && strings.HasPrefix(e.Name, "sched:sched_switch"):
+	case e.Tracepoint == "sched:sched_switch":
 		return &count.Unsupported{Event: e, Err: syscall.EOPNOTSUPP,
 			Reason: "It takes place when shared counts pass from one task to the next, and could be either's.",
 			Remedy: "Count it without the modifier b and --bpf-counters."}

@@ -245,7 +245,7 @@ func TestExamineOtherVersions(t *testing.T) {
 func TestSharers(t *testing.T) {
 	dir := bpffs(t)
 	where := Where{Dir: dir, AttrMap: filepath.Join(filepath.Dir(dir), "perf_attr_map")}
-	c, err := Open(where, parseEvents(t, "page-faults,sched:sched_switch,cpu-clock"), resolve(t, system), Options{})
+	c, err := Open(where, parseEvents(t, "page-faults,sched:sched_switch/name=other/,cpu-clock"), resolve(t, system), Options{})
 	check(t, err)
 	defer c.Close()
 	open(t, dir, "cpu-clock", system, Options{})
