@@ -35,7 +35,7 @@ const (
 // Records of perf. They have no time, and a Reader does not reorder them.
 const (
 	RecordHeaderAttr        RecordType = 64
-	RecordHeaderEventType   RecordType = 65 // not written since perf 3.0
+	RecordHeaderEventType   RecordType = 65 // not written since perf 3.1
 	RecordHeaderTracingData RecordType = 66
 	RecordHeaderBuildID     RecordType = 67
 	RecordFinishedRound     RecordType = 68
@@ -52,7 +52,7 @@ const (
 	RecordTimeConv          RecordType = 79
 	RecordHeaderFeature     RecordType = 80
 	RecordCompressed        RecordType = 81 // perf 5.2
-	RecordFinishedInit      RecordType = 82 // perf 5.20
+	RecordFinishedInit      RecordType = 82 // perf 6.0
 	RecordCompressed2       RecordType = 83 // perf 6.16
 	RecordBPFMetadata       RecordType = 84 // perf 6.17
 	RecordSchedstatCPU      RecordType = 85 // perf 7.0

@@ -48,7 +48,7 @@ type HeaderBuildID struct {
 // newest record up to the end of the previous round.
 type FinishedRound struct{}
 
-// FinishedInit is PERF_RECORD_FINISHED_INIT: the end of the records that describe what existed before the recording. perf 5.20.
+// FinishedInit is PERF_RECORD_FINISHED_INIT: the end of the records that describe what existed before the recording. perf 6.0.
 type FinishedInit struct{}
 
 // IDIndex is PERF_RECORD_ID_INDEX: the CPU and the thread that each event ID was opened for.

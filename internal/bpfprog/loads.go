@@ -35,7 +35,10 @@ func WatchLoads(opened func(Handle, error), lost func(records uint64)) (*Loads, 
 		return nil
 	}
 	rings, err := openRings(perfdata.AttrBPFEvent, loadsRing, see, func() bool { return false })
-	return &Loads{rings}, err
+	if err != nil {
+		return nil, err
+	}
+	return &Loads{rings}, nil
 }
 
 // Join starts to watch a CPU that has come online.

@@ -95,13 +95,16 @@ func (o *Observer) Next() (*Observation, error) {
 }
 
 func (o *Observer) read() ([]*Program, error) {
-	o.at = time.Now()
+	at := time.Now()
 	all, err := o.reader.all()
-	o.last = make(map[uint32]Stats, len(all))
+	if err != nil {
+		return nil, err
+	}
+	o.at, o.last = at, make(map[uint32]Stats, len(all))
 	for _, p := range all {
 		o.last[p.ID] = p.Stats
 	}
-	return all, err
+	return all, nil
 }
 
 // Close disables counting.

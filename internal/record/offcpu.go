@@ -13,8 +13,8 @@ import (
 	"github.com/bperf/bperf/perfdata"
 )
 
-// offCPUName is perf's name for the event of off-CPU time.
-const offCPUName = "offcpu-time"
+// OffCPUName is perf's name for the event of off-CPU time.
+const OffCPUName = "offcpu-time"
 
 // offCPU turns off-CPU times into samples, whose period is the time in ns.
 type offCPU struct {
@@ -30,7 +30,7 @@ type offCPU struct {
 
 // offCPUEvent returns the event to whose rings the BPF programs write. The file lists it like the event that perf writes.
 func (p *plan) offCPUEvent() *opened {
-	o := &opened{kind: offCPUSamples, event: &event.Event{Name: offCPUName, PMU: "software", Scale: 1}}
+	o := &opened{kind: offCPUSamples, event: &event.Event{Name: OffCPUName, PMU: "software", Scale: 1}}
 	o.leader = o
 	a := &o.attr
 	a.Type, a.Config = perfdata.TypeSoftware, perfdata.SoftwareBPFOutput
@@ -169,7 +169,7 @@ func (f *offCPU) keepOne(w *writer, record []byte) error {
 	}
 	const timeAt, rawAt = headerSize + 24, headerSize + 48 // after identifier, IP and IDs; after these, time, CPU and period
 	if len(record) < rawAt+4 {
-		return fmt.Errorf("a sample of %s has %d bytes", offCPUName, len(record))
+		return fmt.Errorf("a sample of %s has %d bytes", OffCPUName, len(record))
 	}
 	time := ne.Uint64(record[timeAt:])
 	raw := record[rawAt+4:]

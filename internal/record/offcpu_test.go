@@ -51,7 +51,7 @@ func readBlocked(t *testing.T, name string) map[int32]*blockedTask {
 		case *perfdata.Fork:
 			comms[v.TID] = comms[v.ParentTID]
 		case *perfdata.Sample:
-			if rec.Event.Name != offCPUName {
+			if rec.Event.Name != OffCPUName {
 				t.Fatalf("a sample of %s", rec.Event.Name)
 			}
 			b := tasks[v.TID]
@@ -352,7 +352,7 @@ func TestPerfReadsOffCPU(t *testing.T) {
 	for line := range strings.Lines(string(out)) {
 		fields := strings.Fields(line) // comm, pid/tid, period, event:
 		name := fields[0]
-		if len(fields) != 4 || name != "program" && name != "bperf-exec" || fields[3] != offCPUName+":" {
+		if len(fields) != 4 || name != "program" && name != "bperf-exec" || fields[3] != OffCPUName+":" {
 			t.Errorf("perf prints %q", line)
 			continue
 		}

@@ -10,6 +10,8 @@ import (
 	"strings"
 	"sync"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/bperf/bperf/internal/allowance"
 	"github.com/bperf/bperf/internal/profile"
 	"github.com/bperf/bperf/internal/symbol/jit"
@@ -138,9 +140,8 @@ func isJITDump(v *perfdata.Mmap2) bool {
 
 // isMonotonic reports whether a recording uses the clock of JIT dumps, CLOCK_MONOTONIC.
 func isMonotonic(events []*perfdata.Event) bool {
-	const monotonic = 1
 	return !slices.ContainsFunc(events, func(e *perfdata.Event) bool {
-		return e.Attr.Flags&perfdata.AttrUseClockID == 0 || e.Attr.ClockID != monotonic
+		return e.Attr.Flags&perfdata.AttrUseClockID == 0 || e.Attr.ClockID != unix.CLOCK_MONOTONIC
 	})
 }
 

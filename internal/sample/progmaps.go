@@ -33,7 +33,7 @@ func (m *programMaps) events() []string {
 
 // read adds the changes of the maps since the last call to an interval. end marks the last call.
 func (m *programMaps) read(interval int, end bool, to *replay.Sums) error {
-	now, _, err := kernel.ClockAndWall(monotonic)
+	now, _, err := kernel.ClockAndWall(sumClock)
 	if err != nil {
 		return err
 	}

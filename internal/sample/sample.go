@@ -22,6 +22,7 @@ import (
 	"time"
 
 	"github.com/cilium/ebpf/asm"
+	"golang.org/x/sys/unix"
 
 	"github.com/bperf/bperf/internal/allowance"
 	"github.com/bperf/bperf/internal/event"
@@ -213,13 +214,13 @@ func (s *sampler) run() (result Result, err error) {
 	return result, nil
 }
 
-// monotonic is the clock of the times in sums, CLOCK_MONOTONIC of include/uapi/linux/time.h.
-const monotonic = 1
+// sumClock is the clock of the times in sums.
+const sumClock = unix.CLOCK_MONOTONIC
 
 // recording returns the configuration of the recording.
 func (s *sampler) recording(q *queue) record.Config {
 	cfg := s.cfg.Record
-	clock := int32(monotonic)
+	clock := int32(sumClock)
 	cfg.ClockID, cfg.Stream, cfg.NoBuildIDs = &clock, q, true
 	cfg.SampleCPU, cfg.Time = true, true
 	cfg.Cgroups = s.cfg.By.Cgroup || s.maps.hasKey("cgroup")
@@ -355,7 +356,7 @@ func (s *sampler) read(end bool) error {
 
 // mark adds the sum that begins an interval.
 func (s *sampler) mark() error {
-	now, _, err := kernel.ClockAndWall(monotonic)
+	now, _, err := kernel.ClockAndWall(sumClock)
 	if err != nil {
 		return err
 	}
@@ -464,7 +465,7 @@ func (s *sampler) others() []*perfdata.Event {
 		all = append(all, &perfdata.Event{Name: name, Attr: perfdata.Attr{Type: perfdata.TypeSoftware, Config: config, SamplePeriod: 1}})
 	}
 	if s.cfg.OffCPU {
-		add(offCPUName, perfdata.SoftwareCPUClock) // a clock, because its unit is ns
+		add(record.OffCPUName, perfdata.SoftwareCPUClock) // a clock, because its unit is ns
 	}
 	s.maps.first = len(all)
 	for _, name := range s.maps.events() {
@@ -472,9 +473,6 @@ func (s *sampler) others() []*perfdata.Event {
 	}
 	return all
 }
-
-// offCPUName is perf's name for the event of off-CPU time.
-const offCPUName = "offcpu-time"
 
 func innermost(s stack) uint64 {
 	switch {
