@@ -16,7 +16,6 @@ import (
 
 	"github.com/bperf/bperf/internal/allowance"
 	"github.com/bperf/bperf/internal/symbol"
-	"github.com/bperf/bperf/internal/symbol/dwarf"
 	"github.com/bperf/bperf/internal/symbol/pclntab"
 )
 
@@ -35,18 +34,14 @@ type File struct {
 	symbols     *symbol.Table
 	symbolsErr  error // why symbols are missing
 
-	goOnce sync.Once
-	gotab  *pclntab.Table
-
-	linesOnce sync.Once
-	dwarf     *dwarf.Data // nil until needed
+	goTable func() *pclntab.Table // the function table of a Go program, or nil
 
 	allowance *allowance.Allowance
 	taken     int64 // bytes of the allowance
 
 	mu        sync.Mutex
 	names     map[string]string // demangled
-	inflating []*inflating      // sections of DWARF
+	debugInfo debugInfo
 	lookups   int
 }
 
@@ -57,8 +52,8 @@ type image struct {
 	mapped []byte // the file; nil if it is not mapped
 	copied bool   // mapped is memory that the file was copied to
 
-	segments []*elf.Prog   // the loaded ones
-	code     []codeSection // of a relocatable file
+	segments []*elf.Prog  // the loaded ones
+	code     moduleLayout // of a relocatable file
 }
 
 // small is the largest size of files that may stay in memory: mapping their pages again and again would take longer than the lookups.
@@ -77,7 +72,15 @@ func parse(path string, data []byte) (*File, error) {
 	if err != nil {
 		return nil, fmt.Errorf("read %s: %w", path, err)
 	}
-	return &File{path: path, image: i}, nil
+	return fileOf(path, i), nil
+}
+
+// fileOf returns the File of an image, without its debugging information.
+func fileOf(path string, i *image) *File {
+	return &File{path: path, image: i, goTable: sync.OnceValue(func() (t *pclntab.Table) {
+		_ = guard(func() error { t = i.readGoTable(); return nil })
+		return t
+	})}
 }
 
 func newImage(data []byte) (i *image, err error) {
@@ -123,7 +126,7 @@ func (i *image) layOut() {
 			s.Addr = s.Offset
 		}
 	}
-	i.code = i.moduleCode()
+	i.code = i.moduleLayout()
 }
 
 // guard calls read and returns its panics and faults as errors. A mapped file that is truncated causes faults, and libraries may panic on
@@ -150,10 +153,10 @@ func (f *File) Close() error {
 	defer f.mu.Unlock()
 	f.allowance.Give(f.taken)
 	f.taken = 0
-	for _, z := range f.inflating {
+	for _, z := range f.debugInfo.inflating {
 		errs = append(errs, z.close())
 	}
-	f.inflating = nil
+	f.debugInfo.inflating = nil
 	if mapped := f.image.mapped; mapped != nil {
 		f.image.mapped = nil
 		errs = append(errs, unix.Munmap(mapped))

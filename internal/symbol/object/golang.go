@@ -7,15 +7,8 @@ import (
 	"github.com/bperf/bperf/internal/symbol/pclntab"
 )
 
-// goTable returns the function table of a Go program, or nil.
-func (f *File) goTable() *pclntab.Table {
-	f.goOnce.Do(func() {
-		_ = guard(func() error { f.gotab = f.image.readGoTable(); return nil })
-	})
-	return f.gotab
-}
-
-// readGoTable finds the function table and the addresses that it refers to: by symbols, or, in stripped programs, by runtime.moduledata.
+// readGoTable returns the function table of a Go program, or nil. It finds the addresses that the table refers to by symbols, or, in stripped
+// programs, by runtime.moduledata.
 func (i *image) readGoTable() *pclntab.Table {
 	section := i.goSection()
 	if section == nil {
@@ -53,7 +46,7 @@ func (i *image) goSection() *elf.Section {
 
 // goSymbols returns the base addresses of functions and of inlined calls, from symbols.
 func (i *image) goSymbols() (text, gofunc uint64) {
-	_ = i.eachSymbol(elf.SHT_SYMTAB, func(r rawSymbol, name []byte) {
+	_ = symbolTable{i, elf.SHT_SYMTAB}.each(func(r rawSymbol, name []byte) {
 		switch string(name) {
 		case "runtime.text":
 			text = r.value

@@ -23,10 +23,10 @@ func TestInflating(t *testing.T) {
 			t.Setenv("TMPDIR", dir)
 			f := open(t, packed)
 			f.Frames(addrs[0], nil)
-			if len(f.inflating) == 0 {
+			if len(f.debugInfo.inflating) == 0 {
 				t.Fatalf("%s: no section is compressed", kind)
 			}
-			for _, z := range f.inflating {
+			for _, z := range f.debugInfo.inflating {
 				if z.inFile != scratch {
 					t.Errorf("%s: there is a file: %v, want %v", kind, z.inFile, scratch)
 				}
@@ -37,7 +37,7 @@ func TestInflating(t *testing.T) {
 						t.Fatalf("%s: %#x is %+v, want %+v", kind, addr, got, want)
 					}
 				}
-				for _, z := range f.inflating {
+				for _, z := range f.debugInfo.inflating {
 					z.forget()
 				}
 			}

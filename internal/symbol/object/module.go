@@ -13,20 +13,23 @@ const (
 	maxModuleSections = 4096
 )
 
+// moduleLayout holds the code sections of a module, in the order of memory.
+type moduleLayout []codeSection
+
 // codeSection is a section of a module's code.
 type codeSection struct {
 	*elf.Section
 	start uint64 // offset in the kernel's memory from the start of the module's code, in bytes
 }
 
-// moduleCode returns the code sections of a relocatable file in the order in which the kernel lays them out in memory: layout_sections in
-// kernel/module/main.c (before Linux 5.19, kernel/module.c). It leaves out code that runs only while the module is loaded, which is
-// elsewhere, and sections after one of unknown size.
-func (i *image) moduleCode() []codeSection {
+// moduleLayout returns the code of a relocatable file as the kernel lays it out in memory: layout_sections in kernel/module/main.c (before
+// Linux 5.19, kernel/module.c). It leaves out code that runs only while the module is loaded, which is elsewhere, and sections after one of
+// unknown size.
+func (i *image) moduleLayout() moduleLayout {
 	if i.elf.Machine != elf.EM_X86_64 && i.elf.Machine != elf.EM_AARCH64 {
 		return nil // other machines have more in front, such as a GOT on s390
 	}
-	var code []codeSection
+	var code moduleLayout
 	exit, end := i.keepsExit(), uint64(0)
 	for _, s := range i.elf.Sections {
 		if i.elf.Machine == elf.EM_AARCH64 && (s.Name == ".plt" || s.Name == ".text.ftrace_trampoline") {
@@ -66,13 +69,13 @@ func (i *image) keepsExit() bool {
 	return true
 }
 
-// moduleAddress returns the file's address for an offset from the start of the module's code in memory.
-func (i *image) moduleAddress(offset uint64) (uint64, bool) {
-	n := sort.Search(len(i.code), func(n int) bool { return i.code[n].start > offset })
+// address returns the file's address for an offset from the start of the module's code in memory.
+func (l moduleLayout) address(offset uint64) (uint64, bool) {
+	n := sort.Search(len(l), func(n int) bool { return l[n].start > offset })
 	if n == 0 {
 		return 0, false
 	}
-	s := i.code[n-1]
+	s := l[n-1]
 	if s.Type == elf.SHT_NOBITS || offset-s.start >= s.FileSize { // files of debugging information have no code
 		return 0, false
 	}
@@ -81,8 +84,8 @@ func (i *image) moduleAddress(offset uint64) (uint64, bool) {
 
 // crosses reports whether a symbol from start on begins in a section before the one that contains addr. Symbols of unknown size can extend
 // that far.
-func (i *image) crosses(start, addr uint64) bool {
-	for _, s := range i.code {
+func (l moduleLayout) crosses(start, addr uint64) bool {
+	for _, s := range l {
 		if s.Type != elf.SHT_NOBITS && addr-s.Addr < s.FileSize {
 			return start < s.Addr
 		}

@@ -42,7 +42,7 @@ func TestModuleCode(t *testing.T) {
 			i.elf.Sections = append(i.elf.Sections, &elf.Section{SectionHeader: s})
 		}
 		var got []placed
-		for _, s := range i.moduleCode() {
+		for _, s := range i.moduleLayout() {
 			got = append(got, placed{s.Name, s.start})
 		}
 		if diff := cmp.Diff(tt.want, got); diff != "" {
@@ -59,13 +59,13 @@ func TestModuleAddress(t *testing.T) {
 		return &elf.Section{SectionHeader: elf.SectionHeader{Type: elf.SHT_PROGBITS, Flags: code, Addr: addr, FileSize: size, Size: size, Addralign: 16}}
 	}
 	i := &image{elf: &elf.File{FileHeader: elf.FileHeader{Type: elf.ET_REL, Machine: elf.EM_X86_64}, Sections: []*elf.Section{header(0x40, 0x18), header(0x1000, 0x10)}}}
-	i.code = i.moduleCode()
+	i.code = i.moduleLayout()
 	for offset, want := range map[uint64]uint64{0: 0x40, 0x17: 0x57, 0x18: 0, 0x1f: 0, 0x20: 0x1000, 0x2f: 0x100f, 0x30: 0, ^uint64(0): 0} {
-		if got, ok := i.moduleAddress(offset); got != want || ok != (want != 0) {
+		if got, ok := i.code.address(offset); got != want || ok != (want != 0) {
 			t.Errorf("%#x is at %#x, %v; want %#x", offset, got, ok, want)
 		}
 	}
-	if !i.crosses(0x40, 0x1004) || i.crosses(0x1000, 0x1004) || i.crosses(0x40, 0x57) {
+	if !i.code.crosses(0x40, 0x1004) || i.code.crosses(0x1000, 0x1004) || i.code.crosses(0x40, 0x57) {
 		t.Error("a symbol of one section reaches into another")
 	}
 }

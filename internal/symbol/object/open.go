@@ -407,7 +407,9 @@ func newFile(path string, c contents) (*File, error) {
 		return nil, errors.Join(fmt.Errorf("read %s: %w", path, err), c.close())
 	}
 	i.mapped, i.copied = c.data, c.copied
-	return &File{path: path, image: i, owner: c.owner}, nil
+	f := fileOf(path, i)
+	f.owner = c.owner
+	return f, nil
 }
 
 // readImage reads the headers of a file, after decompressing it if necessary.

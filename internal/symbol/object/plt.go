@@ -31,7 +31,7 @@ func (i *image) pltSymbols() ([]symbol.Symbol, error) {
 			size = 4 // the head of the table has another size, so the first instruction identifies an entry
 		}
 		for at := 0; at+size <= len(table); at += size {
-			slot, length := i.jumpSlot(table[at:], s.Addr+uint64(at), size)
+			slot, length := jumpSlot(i.elf.Machine, table[at:], s.Addr+uint64(at), size)
 			if name := slots[slot]; len(name) > 0 && length > 0 {
 				if names -= len(name); names < 0 {
 					return nil, fmt.Errorf("the names of entries of %s overlap, and have more than %d bytes", s.Name, symbol.MaxNames(0))
@@ -48,8 +48,8 @@ func (i *image) pltSymbols() ([]symbol.Symbol, error) {
 }
 
 // jumpSlot returns the address that a PLT entry reads its target from, and the length of the entry. The length is 0 if code is no entry.
-func (i *image) jumpSlot(code []byte, addr uint64, size int) (slot uint64, length int) {
-	switch i.elf.Machine {
+func jumpSlot(machine elf.Machine, code []byte, addr uint64, size int) (slot uint64, length int) {
+	switch machine {
 	case elf.EM_X86_64:
 		// jmp *displacement(%rip), after a mark for the target of an indirect jump
 		for n := 0; n+6 <= size; n++ {
@@ -97,21 +97,22 @@ func armSlot(code []byte, addr uint64) (slot uint64, length int) {
 // slot.
 func (i *image) slots() (map[uint64][]byte, error) {
 	var names [][]byte
-	err := i.eachSymbol(elf.SHT_DYNSYM, func(r rawSymbol, name []byte) { names = append(names, name) })
+	err := symbolTable{i, elf.SHT_DYNSYM}.each(func(r rawSymbol, name []byte) { names = append(names, name) })
 	if len(names) == 0 || i.elf.Class != elf.ELFCLASS64 {
 		return nil, err
 	}
 	slots := make(map[uint64][]byte)
 	i.relocations(func(at, info, _ uint64) {
-		if n := info >> 32; n > 0 && n <= uint64(len(names)) && i.fillsSlot(uint32(info)) {
+		if n := info >> 32; n > 0 && n <= uint64(len(names)) && fillsSlot(i.elf.Machine, uint32(info)) {
 			slots[at] = names[n-1]
 		}
 	})
 	return slots, err
 }
 
-func (i *image) fillsSlot(kind uint32) bool {
-	switch i.elf.Machine {
+// fillsSlot reports whether a relocation sets a slot to the address of a function.
+func fillsSlot(machine elf.Machine, kind uint32) bool {
+	switch machine {
 	case elf.EM_X86_64:
 		return elf.R_X86_64(kind) == elf.R_X86_64_JMP_SLOT || elf.R_X86_64(kind) == elf.R_X86_64_GLOB_DAT
 	case elf.EM_AARCH64:

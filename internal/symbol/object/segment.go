@@ -11,7 +11,7 @@ import (
 // the module, and where the kernel's layout is unknown.
 func (f *File) Address(offset uint64) (uint64, bool) {
 	if f.image.elf.Type == elf.ET_REL {
-		return f.image.moduleAddress(offset)
+		return f.image.code.address(offset)
 	}
 	// Mappings consist of whole pages, so they extend beyond the segment at both ends.
 	const page = 64 << 10

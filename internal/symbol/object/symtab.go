@@ -28,9 +28,9 @@ func (f *File) Symbols() *symbol.Table {
 		var errs []error
 		part := func(read func() error) { errs = append(errs, guard(read)) }
 		for _, i := range f.images() {
-			part(func() error { return i.addSymbols(&b, elf.SHT_SYMTAB, f.image) })
+			part(func() error { return symbolTable{i, elf.SHT_SYMTAB}.add(&b, f.image) })
 		}
-		part(func() error { return f.image.addSymbols(&b, elf.SHT_DYNSYM, f.image) })
+		part(func() error { return symbolTable{f.image, elf.SHT_DYNSYM}.add(&b, f.image) })
 		part(func() error {
 			symbols, err := f.image.pltSymbols()
 			add(symbols)
@@ -39,7 +39,7 @@ func (f *File) Symbols() *symbol.Table {
 		part(func() error {
 			mini, err := f.image.miniDebugInfo()
 			if mini != nil {
-				return mini.addSymbols(&b, elf.SHT_SYMTAB, f.image)
+				return symbolTable{mini, elf.SHT_SYMTAB}.add(&b, f.image)
 			}
 			return err
 		})
@@ -113,7 +113,7 @@ func (f *File) SymbolsError() error {
 // Symbol returns the symbol that contains an address, and false if there is none. After the first call, it does not allocate.
 func (f *File) Symbol(addr uint64) (symbol.Symbol, bool) {
 	s, ok := f.Symbols().Find(addr)
-	if ok && f.image.crosses(s.Start, addr) {
+	if ok && f.image.code.crosses(s.Start, addr) {
 		return symbol.Symbol{}, false
 	}
 	return s, ok
@@ -127,23 +127,29 @@ type rawSymbol struct {
 	value, size uint64
 }
 
-// eachSymbol calls yield with each entry of the symbol table of the given kind, except the null entry. The name is part of the file. It
-// fails if the table is larger than that of any program, possibly after some calls.
-func (i *image) eachSymbol(kind elf.SectionType, yield func(rawSymbol, []byte)) error {
-	s := i.elf.SectionByType(kind)
-	if s == nil || uint64(s.Link) >= uint64(len(i.elf.Sections)) {
+// symbolTable is a symbol table of a file. kind is elf.SHT_SYMTAB or elf.SHT_DYNSYM.
+type symbolTable struct {
+	*image
+	kind elf.SectionType
+}
+
+// each calls yield with each entry except the null entry. The name is part of the file. It fails if the table is larger than that of any
+// program, possibly after some calls.
+func (t symbolTable) each(yield func(rawSymbol, []byte)) error {
+	s := t.elf.SectionByType(t.kind)
+	if s == nil || uint64(s.Link) >= uint64(len(t.elf.Sections)) {
 		return nil
 	}
-	table, err := i.contents(s)
+	table, err := t.contents(s)
 	if err != nil {
 		return err
 	}
-	names, err := i.contents(i.elf.Sections[s.Link])
+	names, err := t.contents(t.elf.Sections[s.Link])
 	if err != nil {
 		return err
 	}
 	size := elf.Sym64Size
-	if i.elf.Class == elf.ELFCLASS32 {
+	if t.elf.Class == elf.ELFCLASS32 {
 		size = elf.Sym32Size
 	}
 	if len(table)+len(names) > maxContents || len(table)/size > symbol.MaxSymbols {
@@ -151,7 +157,7 @@ func (i *image) eachSymbol(kind elf.SectionType, yield func(rawSymbol, []byte)) 
 	}
 	left := symbol.MaxNames(len(names))
 	for n := size; n+size <= len(table); n += size {
-		r := i.decodeSymbol(table[n:])
+		r := t.decode(table[n:])
 		name := names[min(uint64(r.name), uint64(len(names))):]
 		if end := bytes.IndexByte(name, 0); end >= 0 {
 			name = name[:end]
@@ -164,9 +170,9 @@ func (i *image) eachSymbol(kind elf.SectionType, yield func(rawSymbol, []byte)) 
 	return nil
 }
 
-func (i *image) decodeSymbol(b []byte) rawSymbol {
-	order := i.elf.ByteOrder
-	if i.elf.Class == elf.ELFCLASS32 {
+func (t symbolTable) decode(b []byte) rawSymbol {
+	order := t.elf.ByteOrder
+	if t.elf.Class == elf.ELFCLASS32 {
 		return rawSymbol{
 			name: order.Uint32(b), value: uint64(order.Uint32(b[4:])), size: uint64(order.Uint32(b[8:])),
 			info: b[12], other: b[13], section: elf.SectionIndex(order.Uint16(b[14:])),
@@ -178,12 +184,12 @@ func (i *image) decodeSymbol(b []byte) rawSymbol {
 	}
 }
 
-// addSymbols adds the functions, objects and labels of a symbol table. If i is the debugging information of loaded, its sections have no
-// contents and may have other offsets. So addSymbols uses the sections of loaded.
-func (i *image) addSymbols(b *symbol.Builder, kind elf.SectionType, loaded *image) error {
+// add adds the functions, objects and labels. If the table is of the debugging information of loaded, its sections have no contents and may
+// have other offsets. So add uses the sections of loaded.
+func (t symbolTable) add(b *symbol.Builder, loaded *image) error {
 	count, size := 0, 0
-	err := i.eachSymbol(kind, func(r rawSymbol, name []byte) {
-		if i.wanted(r, name) {
+	err := t.each(func(r rawSymbol, name []byte) {
+		if t.wanted(r, name) {
 			count, size = count+1, size+len(name)
 		}
 	})
@@ -191,18 +197,18 @@ func (i *image) addSymbols(b *symbol.Builder, kind elf.SectionType, loaded *imag
 		return err
 	}
 	b.Grow(count, size)
-	return i.eachSymbol(kind, func(r rawSymbol, name []byte) {
-		if !i.wanted(r, name) {
+	return t.each(func(r rawSymbol, name []byte) {
+		if !t.wanted(r, name) {
 			return
 		}
 		value := r.value
-		if i.elf.Type == elf.ET_REL {
-			if int(r.section) >= len(i.elf.Sections) || i.elf.Sections[r.section].Flags&elf.SHF_ALLOC == 0 {
+		if t.elf.Type == elf.ET_REL {
+			if int(r.section) >= len(t.elf.Sections) || t.elf.Sections[r.section].Flags&elf.SHF_ALLOC == 0 {
 				return
 			}
-			value += i.relocatableBase(r.section, loaded)
+			value += t.relocatableBase(r.section, loaded)
 		}
-		if i.elf.Machine == elf.EM_ARM && elf.ST_TYPE(r.info) == elf.STT_FUNC {
+		if t.elf.Machine == elf.EM_ARM && elf.ST_TYPE(r.info) == elf.STT_FUNC {
 			value &^= 1 // the bit for Thumb code
 		}
 		if value+r.size < value {
@@ -228,7 +234,7 @@ func (i *image) relocatableBase(section elf.SectionIndex, loaded *image) uint64 
 }
 
 // wanted reports whether a symbol is of code or data, and not of the file's structure. It selects the symbols that perf shows.
-func (i *image) wanted(r rawSymbol, name []byte) bool {
+func (t symbolTable) wanted(r rawSymbol, name []byte) bool {
 	if len(name) == 0 || r.section == elf.SHN_UNDEF || r.section == elf.SHN_ABS || r.section == elf.SHN_COMMON {
 		return false
 	}
@@ -236,29 +242,29 @@ func (i *image) wanted(r rawSymbol, name []byte) bool {
 	case elf.STT_FUNC, elf.STT_GNU_IFUNC, elf.STT_OBJECT:
 		return true
 	case elf.STT_NOTYPE:
-		return i.isLabel(r, name)
+		return t.isLabel(r, name)
 	}
 	return false
 }
 
 // isLabel reports whether a symbol without a type names code or data, as in assembler files.
-func (i *image) isLabel(r rawSymbol, name []byte) bool {
+func (t symbolTable) isLabel(r rawSymbol, name []byte) bool {
 	if v := elf.ST_VISIBILITY(r.other); v == elf.STV_HIDDEN || v == elf.STV_INTERNAL {
 		return false
 	}
-	if int(r.section) >= len(i.elf.Sections) {
+	if int(r.section) >= len(t.elf.Sections) {
 		return false
 	}
-	section := i.elf.Sections[r.section].Name
-	return (strings.Contains(section, ".text") || strings.Contains(section, ".data")) && !i.isMappingSymbol(name)
+	section := t.elf.Sections[r.section].Name
+	return (strings.Contains(section, ".text") || strings.Contains(section, ".data")) && !isMappingSymbol(t.elf.Machine, name)
 }
 
 // isMappingSymbol reports whether a name marks the border of code and data, as ARM and RISC-V assemblers write them.
-func (i *image) isMappingSymbol(name []byte) bool {
+func isMappingSymbol(machine elf.Machine, name []byte) bool {
 	if len(name) < 2 || name[0] != '$' {
 		return false
 	}
-	switch i.elf.Machine {
+	switch machine {
 	case elf.EM_ARM, elf.EM_AARCH64:
 		return strings.IndexByte("adtx", name[1]) >= 0 && (len(name) == 2 || name[2] == '.')
 	case elf.EM_RISCV:

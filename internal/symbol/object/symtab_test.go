@@ -17,11 +17,11 @@ import (
 func TestSymbolsAlone(t *testing.T) {
 	f := open(t, build(t, "gcc", "-g"))
 	needNamed(t, f, "main")
-	if f.dwarf != nil {
+	if f.debugInfo.data != nil {
 		t.Error("DWARF was read for a symbol")
 	}
 	f.Frames(0, nil)
-	if f.dwarf == nil {
+	if f.debugInfo.data == nil {
 		t.Error("DWARF was not read for lines")
 	}
 }
