@@ -147,36 +147,37 @@ func (c *Cursor) value(form uint64, e encoding, unit uint64) value {
 			return value{c.Uint(int(e.offsetSize)), offset}
 		case formRnglistx:
 			return value{c.Uleb(), listIndex}
-		case formLoclistx:
-			c.Uleb()
-			return value{}
-		case formRefSig8:
-			c.Skip(8)
-			return value{}
-		case formData16:
-			c.Skip(16)
-			return value{}
-		case formBlock1:
-			c.Skip(uint64(c.U8()))
-			return value{}
-		case formBlock2:
-			c.Skip(c.Uint(2))
-			return value{}
-		case formBlock4:
-			c.Skip(c.Uint(4))
-			return value{}
-		case formBlock, formExprloc:
-			c.Skip(c.Uleb())
-			return value{}
 		case formIndirect:
 			form = c.Uleb()
-		default: // an unknown form has an unknown size, so nothing after it can be read
-			c.fail()
+		default:
+			c.skipValue(form)
 			return value{}
 		}
 	}
 	c.fail()
 	return value{}
+}
+
+// skipValue skips the value of an attribute that this package ignores.
+func (c *Cursor) skipValue(form uint64) {
+	switch form {
+	case formLoclistx:
+		c.Uleb()
+	case formRefSig8:
+		c.Skip(8)
+	case formData16:
+		c.Skip(16)
+	case formBlock1:
+		c.Skip(uint64(c.U8()))
+	case formBlock2:
+		c.Skip(c.Uint(2))
+	case formBlock4:
+		c.Skip(c.Uint(4))
+	case formBlock, formExprloc:
+		c.Skip(c.Uleb())
+	default: // an unknown form has an unknown size, so nothing after it can be read
+		c.fail()
+	}
 }
 
 // maxString limits the length of strings, in bytes: a hostile file can refer to a long string many times.
