@@ -212,7 +212,7 @@ func (t *Tables) noRoom(f *file) error {
 
 // publish makes the loaded tables visible to programs.
 func (t *Tables) publish() error {
-	if err := inTurns(t.loaded, func(f *file) error { return t.tablesMap.Put(f.index.first, uint32(f.loaded.FD())) }); err != nil {
+	if err := inTurns(t.loaded, func(f *file) error { return t.maps.tables.Put(f.index.first, uint32(f.loaded.FD())) }); err != nil {
 		return fmt.Errorf("put %d unwind tables into a BPF map: %w", len(t.loaded), err)
 	}
 	t.loaded = nil
@@ -247,7 +247,7 @@ func (t *Tables) number(rules []unwind.Rule) ([]uint32, error) {
 	for i, number := range changed {
 		values[i] = entryOf(t.rules.all[number])
 	}
-	if _, err := t.rulesMap.BatchUpdate(changed, values, nil); err != nil {
+	if _, err := t.maps.rules.BatchUpdate(changed, values, nil); err != nil {
 		return nil, fmt.Errorf("write the rules of unwind tables to a BPF map: %w", err)
 	}
 	return numbers, nil
@@ -347,7 +347,7 @@ func (t *Tables) dropUnused(n int) error {
 		}
 	}
 	t.loaded = slices.DeleteFunc(t.loaded, func(f *file) bool { return slices.Contains(loaded, f) })
-	if err := inTurns(published, func(f *file) error { return t.tablesMap.Delete(f.index.first) }); err != nil {
+	if err := inTurns(published, func(f *file) error { return t.maps.tables.Delete(f.index.first) }); err != nil {
 		return fmt.Errorf("take %d unwind tables out of a BPF map: %w", len(published), err)
 	}
 	var errs []error

@@ -68,7 +68,7 @@ func TestRulesComeAndGo(t *testing.T) {
 		}
 		for i, number := range f.rules[1:] {
 			var rule ruleEntry
-			if err := tables.rulesMap.Lookup(number, &rule); err != nil || rule.CFAOffset != int32(n*1000+i) {
+			if err := tables.maps.rules.Lookup(number, &rule); err != nil || rule.CFAOffset != int32(n*1000+i) {
 				t.Fatalf("file %d: rule %d is %+v, %v", n, i, rule, err)
 			}
 		}

@@ -3,6 +3,8 @@ package userstack
 import (
 	"cmp"
 	"slices"
+
+	"github.com/bperf/bperf/internal/kernel"
 )
 
 // run is a range of entries of a map.
@@ -44,5 +46,36 @@ func (r *runs) give(back run) {
 			r.free[left].count += r.free[left+1].count
 			r.free = slices.Delete(r.free, left+1, left+2)
 		}
+	}
+}
+
+// mappingRuns allocates the runs of the map of mappings.
+type mappingRuns struct {
+	runs    *runs
+	retired []run // programs may still read these
+}
+
+// take allocates a run of count entries. If none is free, it waits until no program reads those that were retired. Without room it returns
+// an empty run.
+func (m *mappingRuns) take(count uint32) (run, error) {
+	taken, ok := m.runs.take(count)
+	if ok || len(m.retired) == 0 {
+		return taken, nil
+	}
+	if err := kernel.WaitForBPF(); err != nil {
+		return run{}, err
+	}
+	for _, r := range m.retired {
+		m.runs.give(r)
+	}
+	m.retired = m.retired[:0]
+	taken, _ = m.runs.take(count)
+	return taken, nil
+}
+
+// retire frees a run that programs may still read.
+func (m *mappingRuns) retire(r run) {
+	if r.count > 0 {
+		m.retired = append(m.retired, r)
 	}
 }

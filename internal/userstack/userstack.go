@@ -22,7 +22,6 @@ import (
 	"github.com/cilium/ebpf"
 
 	"github.com/bperf/bperf/internal/allowance"
-	"github.com/bperf/bperf/internal/kernel"
 	"github.com/bperf/bperf/internal/symbol/object"
 	"github.com/bperf/bperf/internal/symbol/unwind"
 	"github.com/bperf/bperf/perfdata"
@@ -98,7 +97,7 @@ func (s Stats) String() string {
 
 // Tables manages the maps of a BPF program that includes bpf/unwind.h. It is not safe for concurrent use.
 type Tables struct {
-	processesMap, wantedMap, mappingsMap, tablesMap, rulesMap *ebpf.Map
+	maps kernelMaps
 
 	arch      unwind.Arch
 	search    object.Search
@@ -110,12 +109,14 @@ type Tables struct {
 	loaded    []*file // not yet in the map of tables
 	unused    []*file // without mappings, the oldest first
 	rules     *rules
-	mappings  *runs
-	retired   []run // programs may still read these
+	mappings  mappingRuns
 	indexes   *runs // in the map of tables
 	rows      int
 	stats     Stats
 }
+
+// kernelMaps are the maps of bpf/unwind.h.
+type kernelMaps struct{ processes, wanted, mappings, tables, rules *ebpf.Map }
 
 // process holds the mappings of a process.
 type process struct {
@@ -145,10 +146,14 @@ func (l Limits) Resize(spec *ebpf.CollectionSpec) {
 // New returns Tables for the maps of a loaded collection, which the caller still owns. With eager, all processes in records get tables;
 // otherwise processes get them whose stacks a program has walked, from the next Update on. The allowance limits the time to read files.
 func New(maps map[string]*ebpf.Map, limits Limits, eager bool, a *allowance.Allowance) (*Tables, error) {
-	t := &Tables{processesMap: maps[mapProcesses], wantedMap: maps[mapWanted], mappingsMap: maps[mapMappings], tablesMap: maps[mapTables],
-		rulesMap: maps[mapRules], search: object.Search{Allowance: a}, limits: limits, eager: eager, processes: make(map[int32]*process),
-		changed: make(map[int32]bool),
-		files:   make(map[fileID]*file), rules: newRules(limits.Rules), mappings: newRuns(limits.Mappings), indexes: newRuns(limits.Tables)}
+	t := &Tables{
+		maps: kernelMaps{
+			processes: maps[mapProcesses], wanted: maps[mapWanted], mappings: maps[mapMappings], tables: maps[mapTables], rules: maps[mapRules],
+		},
+		search: object.Search{Allowance: a}, limits: limits, eager: eager,
+		processes: make(map[int32]*process), changed: make(map[int32]bool), files: make(map[fileID]*file),
+		rules: newRules(limits.Rules), mappings: mappingRuns{runs: newRuns(limits.Mappings)}, indexes: newRuns(limits.Tables),
+	}
 	switch runtime.GOARCH {
 	case "amd64":
 		t.arch = unwind.AMD64
@@ -275,9 +280,7 @@ func (t *Tables) Update(longest time.Duration) error {
 		if err := t.writeMappings(pid, p, those); err != nil {
 			return err
 		}
-		if old.count > 0 {
-			t.retired = append(t.retired, old)
-		}
+		t.mappings.retire(old)
 		if len(p.mappings) == 0 {
 			delete(t.processes, pid)
 		}
@@ -294,7 +297,7 @@ func (t *Tables) want() error {
 	var cursor ebpf.MapBatchCursor
 	pids, values := make([]uint32, batch), make([]uint8, batch)
 	for {
-		n, end := t.wantedMap.BatchLookupAndDelete(&cursor, pids, values, nil)
+		n, end := t.maps.wanted.BatchLookupAndDelete(&cursor, pids, values, nil)
 		if end != nil && !errors.Is(end, ebpf.ErrKeyNotExist) {
 			return fmt.Errorf("read the processes whose stacks are walked: %w", end)
 		}
@@ -361,7 +364,7 @@ func (t *Tables) writeMappings(pid int32, p *process, entries []mappingEntry) er
 		return nil
 	}
 	if len(entries) > 0 {
-		taken, err := t.takeMappings(uint32(len(entries)))
+		taken, err := t.mappings.take(uint32(len(entries)))
 		if err != nil {
 			return err
 		}
@@ -376,11 +379,11 @@ func (t *Tables) writeMappings(pid int32, p *process, entries []mappingEntry) er
 		for i := range keys {
 			keys[i] = p.run.first + uint32(i)
 		}
-		if _, err := t.mappingsMap.BatchUpdate(keys, entries, nil); err != nil {
+		if _, err := t.maps.mappings.BatchUpdate(keys, entries, nil); err != nil {
 			return fmt.Errorf("write the mappings of process %d to a BPF map: %w", pid, err)
 		}
 	}
-	if err := t.processesMap.Put(uint32(pid), processEntry{p.run.first, p.run.count}); err != nil {
+	if err := t.maps.processes.Put(uint32(pid), processEntry{p.run.first, p.run.count}); err != nil {
 		return fmt.Errorf("write process %d to a BPF map: %w", pid, err)
 	}
 	if !p.inMap {
@@ -390,28 +393,12 @@ func (t *Tables) writeMappings(pid int32, p *process, entries []mappingEntry) er
 	return nil
 }
 
-func (t *Tables) takeMappings(count uint32) (run, error) {
-	taken, ok := t.mappings.take(count)
-	if ok || len(t.retired) == 0 {
-		return taken, nil
-	}
-	if err := kernel.WaitForBPF(); err != nil {
-		return run{}, err
-	}
-	for _, r := range t.retired {
-		t.mappings.give(r)
-	}
-	t.retired = t.retired[:0]
-	taken, _ = t.mappings.take(count)
-	return taken, nil
-}
-
 // forget removes a process from the map.
 func (t *Tables) forget(pid int32, p *process) error {
 	if !p.inMap {
 		return nil
 	}
-	if err := t.processesMap.Delete(uint32(pid)); err != nil && !errors.Is(err, ebpf.ErrKeyNotExist) {
+	if err := t.maps.processes.Delete(uint32(pid)); err != nil && !errors.Is(err, ebpf.ErrKeyNotExist) {
 		return fmt.Errorf("take process %d out of a BPF map: %w", pid, err)
 	}
 	p.inMap = false

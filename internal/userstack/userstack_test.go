@@ -66,12 +66,12 @@ func (t *Tables) entries(test *testing.T, pid int32) (found []mappingEntry) {
 		test.Fatal(err)
 	}
 	var p processEntry
-	if err := t.processesMap.Lookup(uint32(pid), &p); err != nil {
+	if err := t.maps.processes.Lookup(uint32(pid), &p); err != nil {
 		return nil
 	}
 	for i := range p.Count {
 		var m mappingEntry
-		if err := t.mappingsMap.Lookup(p.First+i, &m); err != nil {
+		if err := t.maps.mappings.Lookup(p.First+i, &m); err != nil {
 			test.Fatal(err)
 		}
 		found = append(found, m)
