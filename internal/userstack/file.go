@@ -86,7 +86,8 @@ type rootedPath struct {
 	path string
 }
 
-// identify returns a path to open a mapped file at, and the ID of the file. It prefers object.MappedFile, which leads to the file even if it was deleted.
+// identify returns a path to open a mapped file at, and the ID of the file. It prefers object.MappedFile, which leads to the file even if it
+// was deleted.
 func (t *Tables) identify(r *perfdata.Mmap2) (at rootedPath, id fileID) {
 	id = fileID{major: r.Major, minor: r.Minor, inode: r.Inode, buildID: string(r.BuildID)}
 	if r.Inode == 0 {

@@ -352,8 +352,8 @@ type mappingEntry struct {
 // processEntry is struct unwind_process.
 type processEntry struct{ First, Count uint32 }
 
-// writeMappings writes the mappings of a process to a new part of the map, so that no program reads a half-written list. A process that uses frame
-// pointers has no mappings there.
+// writeMappings writes the mappings of a process to a new part of the map, so that no program reads a half-written list. A process that
+// uses frame pointers has no mappings there.
 func (t *Tables) writeMappings(pid int32, p *process, entries []mappingEntry) error {
 	p.run = run{}
 	if !p.wanted || len(p.mappings) == 0 {

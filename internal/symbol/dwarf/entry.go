@@ -32,8 +32,8 @@ const (
 	attrGNUAddrBase     = 0x2133
 )
 
-// entry holds the attributes of a debugging information entry that this package uses: a field for each. A map by attribute would allocate for
-// each entry.
+// entry holds the attributes of a debugging information entry that this package uses: a field for each. A map by attribute would allocate
+// for each entry.
 type entry struct {
 	tag         uint64
 	hasChildren bool

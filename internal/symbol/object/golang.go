@@ -7,8 +7,8 @@ import (
 	"github.com/bperf/bperf/internal/symbol/pclntab"
 )
 
-// readGoTable returns the function table of a Go program, or nil. It finds the addresses that the table refers to by symbols, or, in stripped
-// programs, by runtime.moduledata.
+// readGoTable returns the function table of a Go program, or nil. It finds the addresses that the table refers to by symbols, or, in
+// stripped programs, by runtime.moduledata.
 func (i *image) readGoTable() *pclntab.Table {
 	section := i.goSection()
 	if section == nil {
