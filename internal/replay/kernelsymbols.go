@@ -30,7 +30,7 @@ func (r *Replay) kernelSymbols() (finder, error) {
 		r.symbols.running = true
 		return r.options.KernelSymbol, nil
 	}
-	id := hex.EncodeToString(r.machine.kernelBuildID)
+	id := hex.EncodeToString(r.machine.image.buildID)
 	running := hex.EncodeToString(runningBuildID())
 	var errs []error
 	if id == "" || id == running {
@@ -78,11 +78,11 @@ func (r *Replay) kallsyms(file string) (finder, error) {
 		return nil, err
 	}
 	defer f.Close()
-	reference := r.machine.kernelRefName
-	if r.machine.kernelRef == 0 {
+	reference := r.machine.image.refName
+	if r.machine.image.ref == 0 {
 		reference = ""
 	}
-	symbols, err := kernel.Parse(f, reference, r.machine.kernelRef)
+	symbols, err := kernel.Parse(f, reference, r.machine.image.ref)
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", file, err)
 	}
@@ -101,8 +101,8 @@ func (r *Replay) vmlinux(search object.Search, file, id string) (finder, error) 
 	table := image.Symbols()
 	delta := uint64(0)
 	for s := range table.All() {
-		if s.Name == r.machine.kernelRefName && r.machine.kernelRef != 0 {
-			delta = r.machine.kernelRef - s.Start
+		if s.Name == r.machine.image.refName && r.machine.image.ref != 0 {
+			delta = r.machine.image.ref - s.Start
 		}
 	}
 	return func(addr uint64) (Symbol, bool) {

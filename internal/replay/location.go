@@ -135,7 +135,7 @@ func (r *Resolver) resolve(item *Item, mode perfdata.Misc, ip uint64) *Location 
 		if m := maps.find(ip); m != nil {
 			dso, addr, space = m.DSO, m.addr(ip), int32(m.DSO.Index)
 			kind = dso.Kind
-		} else if d := r.replay.machine.kernelDSO; mode == perfdata.MiscKernel && d != nil && r.replay.isKernel(ip) {
+		} else if d := r.replay.machine.image.dso; mode == perfdata.MiscKernel && d != nil && r.replay.isKernel(ip) {
 			dso, space = d, int32(d.Index)
 		}
 	}

@@ -21,6 +21,7 @@ type machine struct {
 	threads  map[int32]*thread
 	last     *thread // the last one that was requested
 	kernel   *addressSpace
+	image    kernelImage
 	cgroups  map[uint64]string
 	dsos     int // number of created DSOs
 	byKey    map[dsoKey]*DSO
@@ -29,17 +30,20 @@ type machine struct {
 
 	badBuildIDs error // why some of buildIDs are missing
 
-	kernelDSO     *DSO   // nil if the recording does not map it
-	kernelBuildID []byte // nil if unknown
-	kernelRefName string // name of a symbol
-	kernelRef     uint64 // recorded address of that symbol; 0 if unknown
-
 	monotonic bool // the recording uses CLOCK_MONOTONIC
 
 	symbols *symbols
 
 	ended       []*thread // since the last call of forgetThreads
 	endedBefore []*thread // before that
+}
+
+// kernelImage is the kernel itself, without modules.
+type kernelImage struct {
+	dso     *DSO   // nil if the recording does not map it
+	buildID []byte // nil if unknown
+	refName string // name of a symbol
+	ref     uint64 // recorded address of that symbol; 0 if unknown
 }
 
 func newMachine(names *symbols) *machine {
@@ -110,14 +114,11 @@ func (m *machine) mmap(v *perfdata.Mmap2, mode perfdata.Misc) {
 		return
 	}
 	switch mode {
-	case perfdata.MiscKernel, perfdata.MiscGuestKernel:
-		if mode == perfdata.MiscKernel {
-			m.kernelMmap(v, end)
-		}
+	case perfdata.MiscKernel:
+		m.kernelMmap(v, end)
+	case perfdata.MiscGuestKernel, perfdata.MiscGuestUser:
 	default:
-		if mode != perfdata.MiscGuestUser {
-			m.userMmap(v, end)
-		}
+		m.userMmap(v, end)
 	}
 }
 
@@ -142,14 +143,14 @@ func (m *machine) kernelMmap(v *perfdata.Mmap2, end uint64) {
 	d := m.dso(dsoKey{path: kernelName}, func(d *DSO) {
 		d.Path, d.Name, d.Short, d.Kind, d.inMemory = kernelName, kernelName, kernelName, profile.Kernel, true
 		d.BuildID = v.BuildID
-		if id := m.buildIDs[kernelName]; d.BuildID == nil {
-			d.BuildID = id
+		if d.BuildID == nil {
+			d.BuildID = m.buildIDs[kernelName]
 		}
 		d.names = kernelCode{m.symbols}
 	})
-	m.kernelDSO, m.kernelBuildID = d, d.BuildID
+	m.image.dso, m.image.buildID = d, d.BuildID
 	if name := strings.TrimPrefix(v.Filename, kernelName); name != v.Filename {
-		m.kernelRefName, m.kernelRef = name, v.Offset
+		m.image.refName, m.image.ref = name, v.Offset
 	}
 	m.kernel = m.kernel.insert(&mapping{Start: v.Start, End: end, DSO: d})
 }

@@ -305,7 +305,7 @@ func (u *userFile) users() []owner {
 
 // vdso returns the vDSO of the running kernel, if that is the recorded one.
 func (r *Replay) vdso() (*object.File, error) {
-	if r.options.SymFS != "" || len(r.machine.kernelBuildID) > 0 && !bytes.Equal(r.machine.kernelBuildID, runningBuildID()) {
+	if r.options.SymFS != "" || len(r.machine.image.buildID) > 0 && !bytes.Equal(r.machine.image.buildID, runningBuildID()) {
 		return nil, errors.New("that of the recording is not kept")
 	}
 	return object.VDSO()

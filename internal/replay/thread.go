@@ -115,7 +115,7 @@ func (m *machine) forgetThreads() {
 
 // forgetDSOs drops the files and the code that no followed process has mapped.
 func (m *machine) forgetDSOs() {
-	used := map[*DSO]bool{m.kernelDSO: true}
+	used := map[*DSO]bool{m.image.dso: true}
 	all := map[*addressSpace]bool{m.kernel: true}
 	for _, t := range m.threads {
 		all[t.process.maps] = true

@@ -22,6 +22,7 @@ type firefox struct {
 	Threads  []firefoxThread `json:"threads"`
 }
 
+// firefoxMeta has the fields that the format requires of it, and so has firefoxThread.
 type firefoxMeta struct {
 	Interval      float64           `json:"interval"` // ms
 	StartTime     float64           `json:"startTime"`

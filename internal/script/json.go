@@ -10,7 +10,7 @@ import (
 	"github.com/bperf/bperf/perfdata"
 )
 
-// sampleJSON is a sample as JSON: all that the recording has of it.
+// sampleJSON is a sample as JSON: all that the recording has of it. docs/script.md describes the fields.
 type sampleJSON struct {
 	Comm      string            `json:"comm"`
 	PID       *int32            `json:"pid,omitempty"`
