@@ -8,7 +8,6 @@ import (
 
 	"github.com/bperf/bperf/internal/count/shared"
 	"github.com/bperf/bperf/internal/count/shared/upstream"
-	"github.com/bperf/bperf/internal/printable"
 )
 
 func newCountersCommand() *cobra.Command {
@@ -63,7 +62,5 @@ func printCountersJSON(w io.Writer, s *shared.Status) error {
 	if s.Cost != nil {
 		object.Cost = &costJSON{s.Cost, s.Cost.PerSwitch(), s.Cost.Share()}
 	}
-	e := printable.JSONEncoder(w)
-	e.SetIndent("", "  ")
-	return e.Encode(object)
+	return writeJSON(w, object)
 }

@@ -45,8 +45,6 @@ also be the output of report or profile with --format pprof.`,
 	flags.StringSliceVarP(&o.Sort, "sort", "s", nil, "a row for each value of `KEYS` (default dso,symbol)")
 	flags.Float64Var(&o.Limit, "percent-limit", 0, "leave out rows below `PERCENT` percent in both")
 	flags.StringVarP(&o.Event, "event", "e", "", "compare only `EVENT`")
-	flags.StringSliceVarP(&o.Comms, "comms", "c", nil, "only threads of these `NAMES`")
-	flags.StringSliceVarP(&o.DSOs, "dsos", "d", nil, "only code in these `FILES`")
-	flags.StringSliceVarP(&o.Symbols, "symbols", "S", nil, "only these `FUNCTIONS`")
+	addRowFilters(flags, o)
 	return cmd
 }

@@ -7,7 +7,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/bperf/bperf/internal/kernel"
-	"github.com/bperf/bperf/internal/printable"
 )
 
 func newDoctorCommand() *cobra.Command {
@@ -25,11 +24,12 @@ The exit status is 1 when nothing can be counted at all.`,
 			if err != nil {
 				return err
 			}
-			print := printFindings
 			if asJSON {
-				print = printFindingsJSON
+				err = writeJSON(cmd.OutOrStdout(), report.Findings)
+			} else {
+				err = printFindings(cmd.OutOrStdout(), report.Findings)
 			}
-			if err := print(cmd.OutOrStdout(), report.Findings); err != nil {
+			if err != nil {
 				return err
 			}
 			if !report.CanCount {
@@ -59,10 +59,4 @@ func printFindings(w io.Writer, findings []kernel.Finding) error {
 		}
 	}
 	return nil
-}
-
-func printFindingsJSON(w io.Writer, findings []kernel.Finding) error {
-	e := printable.JSONEncoder(w)
-	e.SetIndent("", "  ")
-	return e.Encode(findings)
 }

@@ -25,7 +25,7 @@ func TestPrintFindings(t *testing.T) {
 	if text.String() != want {
 		t.Errorf("printed\n%swant\n%s", text.String(), want)
 	}
-	if err := printFindingsJSON(&object, findings); err != nil {
+	if err := writeJSON(&object, findings); err != nil {
 		t.Fatal(err)
 	}
 	var back []kernel.Finding

@@ -14,7 +14,6 @@ import (
 
 	"github.com/bperf/bperf/internal/event"
 	"github.com/bperf/bperf/internal/perfevent"
-	"github.com/bperf/bperf/internal/printable"
 	"github.com/bperf/bperf/perfdata"
 )
 
@@ -270,7 +269,5 @@ func (l *lister) printJSON(events []listed) error {
 			array[i].Available = &e.available
 		}
 	}
-	encoder := printable.JSONEncoder(l.out)
-	encoder.SetIndent("", "  ")
-	return encoder.Encode(array)
+	return writeJSON(l.out, array)
 }

@@ -6,6 +6,7 @@ import (
 	"io"
 	"runtime"
 	"slices"
+	"strconv"
 	"strings"
 	"syscall"
 
@@ -37,7 +38,7 @@ type profileOptions struct {
 }
 
 // defaultProfileFrequency is the sampling frequency, in Hz. 999 avoids sampling in step with programs' timers.
-const defaultProfileFrequency = "999"
+const defaultProfileFrequency = 999
 
 func newProfileCommand() *cobra.Command {
 	var o profileOptions
@@ -59,12 +60,7 @@ Without a target it profiles the command and its children; without a command, th
 	f.SetInterspersed(false)
 	f.SortFlags = false
 
-	f.VarP(eventFlag{&o.events, argEvents}, "event", "e", "events to sample, comma-separated (cycles, or cpu-clock without a PMU); see bperf list")
-	f.VarP(eventFlag{&o.events, argCgroups}, "cgroup", "G", "cgroups of the events before it: one for all, or one for each")
-	f.Var(eventFlag{&o.events, argFilter}, "filter", "filter `EXPR` for the event before it: of fields of a tracepoint, or else of the sample")
-	o.addPrograms(f)
-	f.StringVarP(&o.frequency, "freq", "F", "", "the sampling frequency, in samples per second and CPU; \"max\" is the highest that the kernel allows (default "+defaultProfileFrequency+")")
-	f.Uint64VarP(&o.period, "count", "c", 0, "sample each `N`th event")
+	o.addEvents(f, defaultProfileFrequency)
 
 	o.targetOptions.add(f, "profile")
 	f.BoolVarP(&o.noInherit, "no-inherit", "i", false, "do not profile children and new threads")
@@ -113,7 +109,7 @@ func (o *profileOptions) formats() []reportFormat {
 func (o *profileOptions) run(cmd *cobra.Command, args []string) error {
 	given := cmd.Flags().Changed
 	if !given("freq") && !given("count") {
-		o.frequency = defaultProfileFrequency
+		o.frequency = strconv.Itoa(defaultProfileFrequency)
 	}
 	format, err := o.report.chosen(cmd, o.formats())
 	if err != nil {

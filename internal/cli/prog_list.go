@@ -51,9 +51,9 @@ It needs root, or CAP_SYS_ADMIN and CAP_BPF. It changes nothing.`,
 			if interval != 0 && interval < 10 || interval == 0 && sorting.observed {
 				return badCombinationf("--interval %d: the interval must be at least 10 ms", interval)
 			}
-			selector, err := bpfprog.Parse(slices.Concat(args, []string{"all"})[0])
+			selector, err := parseSelector(args)
 			if err != nil {
-				return badOption(err)
+				return err
 			}
 			list, err := bpfprog.List(selector, time.Duration(interval)*time.Millisecond, asJSON)
 			if err != nil {
@@ -66,9 +66,7 @@ It needs root, or CAP_SYS_ADMIN and CAP_BPF. It changes nothing.`,
 	cmd.Flags().IntVar(&interval, "interval", 0, "count runs for `MS` milliseconds (at least 10)")
 	cmd.Flags().StringVar(&column, "sort", "id", "sort by `COLUMN`: "+strings.Join(sortNames(), ", "))
 	cmd.Flags().BoolVarP(&asJSON, "json", "j", false, "print a JSON object")
-	if err := cmd.RegisterFlagCompletionFunc("sort", cobra.FixedCompletions(sortNames(), cobra.ShellCompDirectiveNoFileComp)); err != nil {
-		panic(err) // cannot happen: the flag exists
-	}
+	completeFlag(cmd, "sort", sortNames())
 	return cmd
 }
 
@@ -136,15 +134,6 @@ func printProgList(w io.Writer, l *bpfprog.Listing, asJSON, everything bool) err
 		return fmt.Errorf("print the list: %w", err)
 	}
 	return missingItems(l.Missing)
-}
-
-// missingItems returns an error that lists each item that selected nothing.
-func missingItems(missing []*bpfprog.NoMatchError) error {
-	var all []error
-	for _, m := range missing {
-		all = append(all, m)
-	}
-	return errors.Join(all...)
 }
 
 // progListChunk is the size in bytes, a few programs, from which a part of the list is written.

@@ -29,9 +29,9 @@ It needs root, or CAP_SYS_ADMIN, CAP_BPF and CAP_PERFMON. It changes nothing.`,
   bperf prog show name:on_switch`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			selector, err := bpfprog.Parse(args[0])
+			selector, err := parseSelector(args)
 			if err != nil {
-				return badOption(err)
+				return err
 			}
 			list, err := bpfprog.List(selector, 0, true)
 			if err != nil {
@@ -187,7 +187,5 @@ func printProgShowJSON(w io.Writer, all []shownProg) error {
 	for _, p := range all {
 		array = append(array, progShowJSON{newProgJSON(p.Entry), p.Code})
 	}
-	encoder := printable.JSONEncoder(w)
-	encoder.SetIndent("", "  ")
-	return encoder.Encode(array)
+	return writeJSON(w, array)
 }

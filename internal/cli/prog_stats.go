@@ -6,7 +6,6 @@ import (
 	"encoding/csv"
 	"fmt"
 	"io"
-	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -46,9 +45,9 @@ It needs root, or CAP_SYS_ADMIN and CAP_BPF. It lets the kernel count the runs o
 			case count < 0:
 				return badCombinationf("--count %d: give a number of intervals, or 0 for no end", count)
 			}
-			selector, err := bpfprog.Parse(slices.Concat(args, []string{"all"})[0])
+			selector, err := parseSelector(args)
 			if err != nil {
-				return badOption(err)
+				return err
 			}
 			observer, missing, err := bpfprog.Observe(selector)
 			if err != nil {
@@ -66,10 +65,7 @@ It needs root, or CAP_SYS_ADMIN and CAP_BPF. It lets the kernel count the runs o
 	cmd.Flags().IntVarP(&interval, "interval", "I", 1000, "length of an interval in `MS` (at least 10)")
 	cmd.Flags().IntVar(&count, "count", 0, "end after `N` intervals")
 	cmd.Flags().StringVar(&format, "format", "csv", "csv, json (an object per line) or openmetrics")
-	formats := []string{"csv", "json", "openmetrics"}
-	if err := cmd.RegisterFlagCompletionFunc("format", cobra.FixedCompletions(formats, cobra.ShellCompDirectiveNoFileComp)); err != nil {
-		panic(err) // cannot happen: the flag exists
-	}
+	completeFlag(cmd, "format", []string{"csv", "json", "openmetrics"})
 	return cmd
 }
 

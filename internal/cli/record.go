@@ -69,12 +69,7 @@ BPF programs are recorded with their code, even if they are loaded and unloaded 
 	f.SetInterspersed(false)
 	f.SortFlags = false
 
-	f.VarP(eventFlag{&o.events, argEvents}, "event", "e", "events to sample, comma-separated (cycles, or cpu-clock without a PMU); see bperf list")
-	f.VarP(eventFlag{&o.events, argCgroups}, "cgroup", "G", "cgroups of the events before it: one for all, or one for each")
-	f.Var(eventFlag{&o.events, argFilter}, "filter", "filter `EXPR` for the event before it: of fields of a tracepoint, or else of the sample")
-	o.addPrograms(f)
-	f.StringVarP(&o.frequency, "freq", "F", "", "the sampling frequency, in samples per second and CPU; \"max\" is the highest that the kernel allows (default 4000)")
-	f.Uint64VarP(&o.period, "count", "c", 0, "sample each `N`th event")
+	o.addEvents(f, defaultFrequency)
 	f.BoolVar(&o.strictFreq, "strict-freq", false, "fail if the kernel does not allow the frequency of -F")
 
 	o.targetOptions.add(f, "record")

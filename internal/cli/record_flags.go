@@ -1,7 +1,6 @@
 package cli
 
 import (
-	"errors"
 	"fmt"
 	"math/bits"
 	"os"
@@ -11,6 +10,8 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/spf13/pflag"
+
 	"github.com/bperf/bperf/internal/event"
 	"github.com/bperf/bperf/internal/record"
 	"github.com/bperf/bperf/perfdata"
@@ -18,6 +19,16 @@ import (
 
 // defaultFrequency is perf's sampling frequency, in Hz.
 const defaultFrequency = 4000
+
+// addEvents adds the flags for what is sampled and how often.
+func (o *recordOptions) addEvents(f *pflag.FlagSet, frequency int) {
+	f.VarP(eventFlag{&o.events, argEvents}, "event", "e", "events to sample, comma-separated (cycles, or cpu-clock without a PMU); see bperf list")
+	f.VarP(eventFlag{&o.events, argCgroups}, "cgroup", "G", "cgroups of the events before it: one for all, or one for each")
+	f.Var(eventFlag{&o.events, argFilter}, "filter", "filter `EXPR` for the event before it: of fields of a tracepoint, or else of the sample")
+	o.addPrograms(f)
+	f.StringVarP(&o.frequency, "freq", "F", "", "the sampling frequency, in samples per second and CPU; \"max\" is the highest that the kernel allows (default "+strconv.Itoa(frequency)+")")
+	f.Uint64VarP(&o.period, "count", "c", 0, "sample each `N`th event")
+}
 
 func (o *recordOptions) setFrequency(cfg *record.Config) (err error) {
 	switch {
@@ -107,10 +118,11 @@ func (o *recordOptions) setPages(cfg *record.Config) error {
 	if o.pages == "" {
 		return nil
 	}
-	bytes, err := parseSize(o.pages)
-	if err == nil {
+	if bytes, ok := parseSize(o.pages); ok {
 		cfg.RingPages = int((bytes + int64(os.Getpagesize()) - 1) / int64(os.Getpagesize()))
-	} else if cfg.RingPages, err = strconv.Atoi(o.pages); err != nil {
+	} else if pages, err := strconv.Atoi(o.pages); err == nil {
+		cfg.RingPages = pages
+	} else {
 		return fmt.Errorf("-m %s: give a number of pages, or of bytes with B, K, M or G", o.pages)
 	}
 	const most = 1 << 20 // pages; the kernel never accepts more
@@ -121,18 +133,15 @@ func (o *recordOptions) setPages(cfg *record.Config) error {
 	return nil
 }
 
-// parseSize parses a number of bytes with a unit: B, K, M or G.
-func parseSize(s string) (int64, error) {
-	shift := map[string]int{"B": 0, "K": 10, "M": 20, "G": 30}
-	if s == "" {
-		return 0, errors.New("is empty")
+// parseSize parses a positive number of bytes with a unit: B, K, M or G.
+func parseSize(s string) (bytes int64, ok bool) {
+	for shift, unit := range []string{"B", "K", "M", "G"} {
+		if number, ok := strings.CutSuffix(s, unit); ok {
+			n, err := strconv.ParseInt(number, 10, 32)
+			return n << (10 * shift), err == nil && n > 0
+		}
 	}
-	by, unit := shift[s[len(s)-1:]]
-	n, err := strconv.ParseInt(s[:len(s)-1], 10, 32)
-	if !unit || err != nil || n <= 0 {
-		return 0, fmt.Errorf("%q is not a number of bytes with B, K, M or G", s)
-	}
-	return n << by, nil
+	return 0, false
 }
 
 func (o *recordOptions) setSwitch(cfg *record.Config) error {
@@ -146,7 +155,7 @@ func (o *recordOptions) setSwitch(cfg *record.Config) error {
 		cfg.Switch.Requests = requests
 		return nil
 	}
-	if size, err := parseSize(o.rotate); err == nil {
+	if size, ok := parseSize(o.rotate); ok {
 		cfg.Switch.Size = size
 		return nil
 	}

@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"github.com/bperf/bperf/internal/printable"
 	"github.com/bperf/bperf/internal/profile"
@@ -112,9 +113,7 @@ func (f *reportFlags) add(cmd *cobra.Command) {
 	flags.StringVarP(&f.Event, "event", "e", "", "show only `EVENT` in formats with room for one")
 	flags.Float64Var(&f.Limit, "percent-limit", 0, "leave out rows and branches below `PERCENT` percent")
 	flags.StringVar(&f.percentage, "percentage", "absolute", "percentages of all samples (absolute) or of those that pass the filters (relative): `WHICH`")
-	flags.StringSliceVarP(&f.Comms, "comms", "c", nil, "only threads of these `NAMES`")
-	flags.StringSliceVarP(&f.DSOs, "dsos", "d", nil, "only code in these `FILES`")
-	flags.StringSliceVarP(&f.Symbols, "symbols", "S", nil, "only these `FUNCTIONS`")
+	addRowFilters(flags, &f.Options)
 	flags.StringSliceVar(&f.Programs, "bpf-prog", nil, "only samples with one of these BPF `PROGRAMS`, by name or ID, on their stack")
 	flags.BoolVarP(&f.Samples, "show-nr-samples", "n", false, "show the number of samples")
 	flags.BoolVar(&f.Period, "show-total-period", false, "show the sum of the periods")
@@ -126,9 +125,14 @@ func (f *reportFlags) add(cmd *cobra.Command) {
 	flags.BoolVar(&f.stats, "stats", false, "print how many records there are of each type")
 	flags.BoolVar(&f.stdio, "stdio", false, "accepted for perf's command lines: bperf always writes text")
 	cmd.MarkFlagsMutuallyExclusive("children", "no-children")
-	if err := cmd.RegisterFlagCompletionFunc("format", cobra.FixedCompletions(formatNames(reportFormats), cobra.ShellCompDirectiveNoFileComp)); err != nil {
-		panic(err) // cannot happen: the flag exists
-	}
+	completeFlag(cmd, "format", formatNames(reportFormats))
+}
+
+// addRowFilters adds the flags that select rows.
+func addRowFilters(flags *pflag.FlagSet, o *report.Options) {
+	flags.StringSliceVarP(&o.Comms, "comms", "c", nil, "only threads of these `NAMES`")
+	flags.StringSliceVarP(&o.DSOs, "dsos", "d", nil, "only code in these `FILES`")
+	flags.StringSliceVarP(&o.Symbols, "symbols", "S", nil, "only these `FUNCTIONS`")
 }
 
 // options returns the report's options for a recording with or without callchains.

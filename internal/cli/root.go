@@ -84,3 +84,10 @@ func unknownCommand(cmd *cobra.Command, args []string) error {
 	}
 	return badOptionf("%s\nSee %s --help", msg, cmd.CommandPath())
 }
+
+// completeFlag makes shells complete a flag of the command with these values.
+func completeFlag(cmd *cobra.Command, name string, values []string) {
+	if err := cmd.RegisterFlagCompletionFunc(name, cobra.FixedCompletions(values, cobra.ShellCompDirectiveNoFileComp)); err != nil {
+		panic(err) // cannot happen: the flag exists
+	}
+}

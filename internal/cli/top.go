@@ -9,7 +9,6 @@ import (
 	"github.com/charmbracelet/x/term"
 	"github.com/spf13/cobra"
 
-	"github.com/bperf/bperf/internal/bpfprog"
 	"github.com/bperf/bperf/internal/count/process"
 	"github.com/bperf/bperf/internal/event"
 	"github.com/bperf/bperf/internal/top"
@@ -58,9 +57,7 @@ BPF programs until it ends.`,
 	f.StringVarP(&o.sort, "sort", "s", "cpu", "sort by `COLUMN`: cpu, id, name; of programs runs, ns, type; of others switches; an event, ipc")
 	f.VarP(eventFlag{&o.args, argEvents}, "event", "e", "also count these events: per run of a program, or per second")
 	f.StringVar(&o.by, "by", topPrograms, "show `WHAT`: "+strings.Join(topSubjects, ", "))
-	if err := cmd.RegisterFlagCompletionFunc("by", cobra.FixedCompletions(topSubjects, cobra.ShellCompDirectiveNoFileComp)); err != nil {
-		panic(err) // cannot happen: the flag exists
-	}
+	completeFlag(cmd, "by", topSubjects)
 	return cmd
 }
 
@@ -129,10 +126,9 @@ func (o *topOptions) open(list event.List, args []string) (top.Source, func(id u
 		}
 		return source, top.ExamineProcess, err
 	}
-	all := slices.Concat(args, []string{"all"})[0]
-	selector, err := bpfprog.Parse(all)
+	selector, err := parseSelector(args)
 	if err != nil {
-		return nil, nil, badOption(err)
+		return nil, nil, err
 	}
 	source, missing, err := top.OpenPrograms(selector, list)
 	if err != nil {
