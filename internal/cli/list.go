@@ -98,7 +98,7 @@ func (l *lister) unmatched(arg string) error {
 	if l.all {
 		return fmt.Errorf("no event matches %q", arg)
 	}
-	return fmt.Errorf("no event of this machine matches %q; --all lists those of other machines too", arg)
+	return fmt.Errorf("no event of this machine matches %q; --all also lists events that this machine does not have", arg)
 }
 
 // describe returns all events except tracepoints: the ones that the machine has, or with --all every known one.

@@ -101,14 +101,14 @@ func TestListUnmatched(t *testing.T) {
 		stderr string
 		want   string
 	}{
-		{args: []string{"nothing*"}, want: `no event of this machine matches "nothing*"; --all lists those of other machines too`},
-		{args: []string{"hw"}, want: `no event of this machine matches "hw"; --all lists those of other machines too`},
+		{args: []string{"nothing*"}, want: `no event of this machine matches "nothing*"; --all also lists events that this machine does not have`},
+		{args: []string{"hw"}, want: `no event of this machine matches "hw"; --all also lists events that this machine does not have`},
 		{args: []string{"nothing"}, all: true, want: `no event matches "nothing"`},
 		{args: []string{"nothing"}, json: true, out: "[]\n",
-			want: `no event of this machine matches "nothing"; --all lists those of other machines too`},
+			want: `no event of this machine matches "nothing"; --all also lists events that this machine does not have`},
 		{args: []string{"user_time", "[", "nothing"}, out: "  user_time                                          [Tool event]\n" +
 			"       [Time of the command in user mode. Unit: ns]\n",
-			want: `no event of this machine matches "["; --all lists those of other machines too`},
+			want: `no event of this machine matches "["; --all also lists events that this machine does not have`},
 	} {
 		t.Run(strings.Join(test.args, " "), func(t *testing.T) {
 			l, out, errOut := listerOn(t, "amd", none)

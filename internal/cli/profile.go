@@ -78,14 +78,14 @@ Without a target it profiles the command and its children; without a command, th
 	f.StringVarP(&o.report.output, "output", "o", "", "write to `FILE`, with -I and the format pprof to a directory")
 	f.Float64VarP(&o.every, "interval", "I", 0, "print a profile each N `SECONDS`: with --format json as a line, with pprof as a file")
 	f.StringVar(&o.report.base, "diff", "", "show what has changed since `FILE`: a recording, or the output of --format pprof")
-	f.StringVar(&o.report.Event, "show", "", "show only `EVENT` in formats with room for one: of several, or a map's name")
+	f.StringVar(&o.report.Event, "show", "", "show only `EVENT`, or the map of this name, in formats with room for one")
 	f.IntVarP(&o.most, "top", "n", 30, "show at most `ROWS` rows in a table")
-	f.BoolVar(&o.report.children, "children", false, "add to functions the functions that they call")
+	f.BoolVar(&o.report.children, "children", false, "include callees in the shares of functions")
 	f.StringVar(&o.report.callGraph, "call-graph", "graph,0.5", "show trees as `STYLE`: graph, fractal, flat or folded, a limit in percent, the most lines, caller or callee, "+
 		"percent, period or count")
 	f.Float64Var(&o.report.Limit, "percent-limit", 0, "leave out rows and branches below `PERCENT` percent")
 	o.symbols.add(f)
-	f.Uint32Var(&o.entries, "map-entries", 0, "room in the kernel's maps for this many different stacks and sums at the start; the maps grow when they fill")
+	f.Uint32Var(&o.entries, "map-entries", 0, "initial `SIZE` of the kernel's maps, in stacks and sums; the maps grow when they fill")
 	f.BoolVarP(&o.quiet, "quiet", "q", false, "print nothing but the profile and errors")
 	f.BoolVarP(&o.verbose, "verbose", "v", false, "print what bperf found and what it left out")
 	return cmd

@@ -6,6 +6,8 @@ import (
 	"encoding/csv"
 	"fmt"
 	"io"
+	"maps"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -19,6 +21,7 @@ import (
 func newProgStatsCommand() *cobra.Command {
 	var interval, count int
 	var format string
+	formats := slices.Sorted(maps.Keys(statsFormats))
 	cmd := &cobra.Command{
 		Use:   "stats [flags] [SELECTOR]",
 		Short: "Print the runs and the run time of BPF programs at an interval, for scripts and node agents",
@@ -39,7 +42,7 @@ It needs root, or CAP_SYS_ADMIN and CAP_BPF. It lets the kernel count the runs o
 			write, known := statsFormats[format]
 			switch {
 			case !known:
-				return badCombinationf("--format %s: the formats are csv, json and openmetrics", format)
+				return badCombinationf("--format %s: the formats are %s", format, strings.Join(formats, ", "))
 			case interval < 10:
 				return badCombinationf("--interval %d: the interval must be at least 10 ms", interval)
 			case count < 0:
@@ -64,8 +67,8 @@ It needs root, or CAP_SYS_ADMIN and CAP_BPF. It lets the kernel count the runs o
 	}
 	cmd.Flags().IntVarP(&interval, "interval", "I", 1000, "length of an interval in `MS` (at least 10)")
 	cmd.Flags().IntVar(&count, "count", 0, "end after `N` intervals")
-	cmd.Flags().StringVar(&format, "format", "csv", "csv, json (an object per line) or openmetrics")
-	completeFlag(cmd, "format", []string{"csv", "json", "openmetrics"})
+	cmd.Flags().StringVar(&format, "format", "csv", "print `FORMAT`: "+strings.Join(formats, ", "))
+	completeFlag(cmd, "format", formats)
 	return cmd
 }
 
@@ -130,7 +133,7 @@ var metrics = []metric{
 		func(s bpfprog.Stats) string {
 			return fmt.Sprintf("%d.%09d", s.RunTime/time.Second, s.RunTime%time.Second)
 		}},
-	{"bperf_prog_recursion_misses", "", "Runs that did not take place, as the program ran on that CPU already.",
+	{"bperf_prog_recursion_misses", "", "Runs that the kernel skipped because the program was already running on that CPU.",
 		func(s bpfprog.Stats) string { return decimal(s.Missed) }},
 }
 

@@ -78,7 +78,7 @@ func TestProgStatsRefuses(t *testing.T) {
 	for args, want := range map[string]result{
 		"prog stats -I 9":         {"", "Error: --interval 9: the interval must be at least 10 ms\n", 22},
 		"prog stats --count -1":   {"", "Error: --count -1: give a number of intervals, or 0 for no end\n", 22},
-		"prog stats --format xml": {"", "Error: --format xml: the formats are csv, json and openmetrics\n", 22},
+		"prog stats --format xml": {"", "Error: --format xml: the formats are csv, json, openmetrics\n", 22},
 		"prog stats 0":            {"", "Error: BPF programs: \"0\": an ID is a number from 1 to 2147483647\n", 129},
 	} {
 		if got := runHere(t, strings.Fields(args)...); got != want {

@@ -98,7 +98,7 @@ BPF programs are recorded with their code, even if they are loaded and unloaded 
 	f.BoolVar(&o.noBPFEvent, "no-bpf-event", false, "record nothing about BPF programs")
 	f.StringVar(&o.offCPU, "off-cpu", "", "record how long threads are blocked: each time of at least `TIME` (500ms, 1s) as a sample, the rest as sums by stack")
 	f.Lookup("off-cpu").NoOptDefVal = "500ms"
-	f.StringVarP(&o.clockID, "clockid", "k", "", "take the time from this `CLOCK`: monotonic, monotonic_raw, realtime, boottime, tai")
+	f.StringVarP(&o.clockID, "clockid", "k", "", "take timestamps from this `CLOCK`: monotonic, monotonic_raw, realtime, boottime, tai")
 
 	f.StringVarP(&o.output, "output", "o", "", "write to `FILE` (default perf.data; - for standard output, as a pipe; also the default where that is a pipe)")
 	f.StringVarP(&o.pages, "mmap-pages", "m", "", "size of each ring buffer: a number of pages, or of bytes with B, K, M or G (default 512K)")

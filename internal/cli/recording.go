@@ -56,7 +56,7 @@ type symbolFlags struct {
 
 func (f *symbolFlags) add(flags *pflag.FlagSet) {
 	flags.BoolVar(&f.noInline, "no-inline", false, "do not look for inlined functions")
-	flags.StringVar(&f.kallsyms, "kallsyms", "", "take the kernel's symbols from `FILE`, a copy of /proc/kallsyms")
+	flags.StringVar(&f.kallsyms, "kallsyms", "", "read the kernel's symbols from `FILE`, a copy of /proc/kallsyms")
 	flags.StringVar(&f.symfs, "symfs", "", "look for files with symbols below `DIR`")
 	flags.Uint32Var(&f.memory, "symbol-memory", allowance.DefaultMemory>>20, "keep at most `MIB` MiB of symbols; files beyond that have no symbols")
 }

@@ -73,7 +73,7 @@ With --json it prints one object per line, with everything that the recording ha
 	show(&o.Records.Round, "round", "the ends of rounds of reading the ring buffers")
 	show(&o.Records.TextPoke, "text-poke", "changes of the kernel's code")
 	flags.StringVarP(&f.comms, "comms", "c", "", "only threads with these `NAMES`")
-	flags.StringVarP(&f.vmlinux, "vmlinux", "k", "", "take the kernel's symbols from `FILE`, its image")
+	flags.StringVarP(&f.vmlinux, "vmlinux", "k", "", "read the kernel's symbols from `FILE`, its image")
 	flags.IntVar(&f.maxStack, "max-stack", 0, "cut callchains after `FRAMES` frames (default 127)")
 	return cmd
 }

@@ -79,7 +79,7 @@ func (o *targetOptions) target(command []string) (t target.Spec, err error) {
 func (o *sessionOptions) addSchedule(f *pflag.FlagSet, doing string) {
 	f.IntVarP(&o.delay, "delay", "D", 0, "start "+doing+" `MS` milliseconds after the start; -1 to start disabled")
 	o.addTimeout(f)
-	f.StringVar(&o.control, "control", "", "take enable, disable, ping and stop from `fd:CTL[,ACK]` or fifo:CTL[,ACK]")
+	f.StringVar(&o.control, "control", "", "read the commands enable, disable, ping and stop from `fd:CTL[,ACK]` or fifo:CTL[,ACK]")
 }
 
 func (o *sessionOptions) addTimeout(f *pflag.FlagSet) {

@@ -339,7 +339,7 @@ func suspendTop(p *tea.Program) tea.Msg {
 		<-continued // needed if another thread was stopped first
 	}
 	if err := p.RestoreTerminal(); err != nil {
-		return topRead{err: fmt.Errorf("take the terminal again: %w", err)}
+		return topRead{err: fmt.Errorf("restore the screen after the suspension: %w", err)}
 	}
 	return tea.ClearScreen()
 }

@@ -123,7 +123,7 @@ func (x examiner) tracepoints() Finding {
 	}
 	id, err := strconv.ParseUint(strings.TrimSpace(string(text)), 10, 64)
 	if err != nil {
-		return missing(feature, "", "sched:sched_switch has the ID %q", text)
+		return missing(feature, "", "the ID of sched:sched_switch is %q, not a number", text)
 	}
 	if err := try(perfdata.Attr{Type: perfdata.TypeTracepoint, Config: id}, ownThread); err != nil {
 		return missing(feature, x.permission("; or sysctl kernel.perf_event_paranoid=-1"), "sched:sched_switch: %v", err)

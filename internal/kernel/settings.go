@@ -75,7 +75,7 @@ func (x examiner) lockdown() Finding {
 	state, _, ok := strings.Cut(state, "]")
 	switch {
 	case !ok:
-		return missing(feature, "", "/sys/kernel/security/lockdown has %q", text)
+		return missing(feature, "", "/sys/kernel/security/lockdown has no state in brackets: %q", text)
 	case state == "confidentiality":
 		return x.confidentiality(feature)
 	default:
@@ -84,11 +84,11 @@ func (x examiner) lockdown() Finding {
 }
 
 func (x examiner) confidentiality(feature string) Finding {
-	const detail = "confidentiality: there are no tracepoints, and the kernel rejects the BPF programs of other tools that read its memory; "
+	const detail = "confidentiality: there are no tracepoints, and BPF programs of other tools cannot read the kernel's memory; "
 	if x.typedReads != nil {
-		return missing(feature, unlock, detail+"bperf's, too: %v", x.typedReads)
+		return missing(feature, unlock, detail+"neither can bperf's: %v", x.typedReads)
 	}
-	return limited(feature, unlock, detail+"bperf's programs read it in another way")
+	return limited(feature, unlock, detail+"bperf's programs read it with bpf_rdonly_cast")
 }
 
 // capabilities is a set of capabilities, as in include/uapi/linux/capability.h.

@@ -103,7 +103,7 @@ func TestSettings(t *testing.T) {
 			state: Limited, detail: "but not CAP_SYS_RESOURCE", remedy: "hard limit"},
 		{name: "no tracefs", find: examiner.tracepoints, state: Missing, detail: "not mounted", remedy: "mount -t tracefs"},
 		{name: "bad tracepoint", find: examiner.tracepoints, sys: map[string]string{"kernel/tracing/events/sched/sched_switch/id": "x"},
-			state: Missing, detail: `has the ID "x"`},
+			state: Missing, detail: `is "x", not a number`},
 		{name: "no BTF", find: examiner.btf, state: Missing, detail: "btf/vmlinux", remedy: "CONFIG_DEBUG_INFO_BTF"},
 		{name: "BTF", find: examiner.btf, sys: map[string]string{"kernel/btf/vmlinux": strings.Repeat("x", 3<<19)}, state: Works, detail: "1.5 MiB"},
 		{name: "bpffs", find: examiner.bpffs, proc: map[string]string{"self/mountinfo": "1 1 0:1 / /sys/fs/b\\040pf rw - bpf bpf rw,mode=700\n"},
@@ -144,7 +144,7 @@ func TestRemedyWithCapabilities(t *testing.T) {
 func TestTracepointsOfDebugfs(t *testing.T) {
 	const tracefs = "/sys/kernel/debug/tracing"
 	x := examiner{tracefs: tracefs, sys: files(map[string]string{"kernel/debug/tracing/events/sched/sched_switch/id": "x"})}
-	if f := x.tracepoints(); f.State != Missing || f.Detail != `sched:sched_switch has the ID "x"` {
+	if f := x.tracepoints(); f.State != Missing || f.Detail != `the ID of sched:sched_switch is "x", not a number` {
 		t.Errorf("%+v", f)
 	}
 	x.sys = files(nil)
