@@ -24,7 +24,7 @@ func printCounters(w io.Writer, s *shared.Status) error {
 		writeSessions(&b, s.Sessions)
 		writePrograms(&b, s.Cost)
 		writeCost(&b, s.Cost)
-		writeLost(&b, s)
+		fmt.Fprintf(&b, "lost:             %s\n", cmp.Or(s.Lost.String(), "nothing"))
 		writeTables(&b, s.Tables)
 	}
 	if s.Ended > 0 {
@@ -102,10 +102,6 @@ func writePrograms(b *strings.Builder, c *shared.Cost) {
 func writeCost(b *strings.Builder, c *shared.Cost) {
 	fmt.Fprintf(b, "observed:         %.3f s on %d CPUs, of whose time the programs took %.4f %%\n", c.Window.Seconds(), c.CPUs, 100*c.Share())
 	fmt.Fprintf(b, "context switches: %d, to each of which sharing added %.1f ns\n", c.Switches, c.PerSwitch())
-}
-
-func writeLost(b *strings.Builder, s *shared.Status) {
-	fmt.Fprintf(b, "lost:             %s\n", cmp.Or(s.Lost.String(), "nothing"))
 }
 
 func writeTables(b *strings.Builder, tables []shared.Table) {

@@ -97,19 +97,14 @@ func (s topScreen) Update(msg tea.Msg) (tea.Model, tea.Cmd) {
 }
 
 func examinedLines(msg topExamined) []string {
-	if msg.err != nil {
-		return strings.Split(printableLines(msg.err.Error()), "\n")
+	if msg.err == nil {
+		return strings.Split(strings.TrimSuffix(msg.text, "\n"), "\n")
 	}
-	return strings.Split(strings.TrimSuffix(msg.text, "\n"), "\n")
-}
-
-// printableLines applies printable.Text to each line.
-func printableLines(s string) string {
-	lines := strings.Split(s, "\n")
+	lines := strings.Split(msg.err.Error(), "\n")
 	for i, l := range lines {
 		lines[i] = printable.Text(l)
 	}
-	return strings.Join(lines, "\n")
+	return lines
 }
 
 // press handles keys that mean the same in all views, and passes on the others.
