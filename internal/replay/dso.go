@@ -44,7 +44,7 @@ func (d *DSO) close() {
 
 // Symbol is a function or an object in memory. Its addresses are those of the DSO; see Location.Addr.
 type Symbol struct {
-	Name       string // demangled, unless Options.NoDemangle is set
+	Name       string // demangled
 	Linkage    string // the linker's name
 	Start, End uint64
 	StartLine  int    // line where the function begins, with Options.Lines; 0 if unknown

@@ -67,8 +67,6 @@ func (m *machine) setFeatures(f *perfdata.Features, order binary.ByteOrder) {
 	}
 }
 
-func hexTag(tag [8]byte) string { return hex.EncodeToString(tag[:]) }
-
 func (m *machine) setBuildID(id *perfdata.HeaderBuildID) {
 	if len(bytes.TrimRight(id.BuildID, "\x00")) > 0 {
 		m.buildIDs[id.Filename] = id.BuildID

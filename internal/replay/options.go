@@ -4,15 +4,14 @@ import "github.com/bperf/bperf/internal/allowance"
 
 // Options configure a replay.
 type Options struct {
-	SymFS      string // directory that contains the files with symbols under their paths
-	Kallsyms   string // file with the kernel's symbols; empty for this machine's kernel, if it is the recorded one
-	Vmlinux    string // kernel image with symbols
-	BuildIDs   string // directory of perf's buildid-cache; empty for ~/.debug
-	NoInline   bool   // do not find inlined functions, which requires reading DWARF
-	Lines      bool   // find source files and lines
-	NoDemangle bool   // keep the linker's names
-	NoStacks   bool   // make profiles without callchains
-	MaxStack   int    // maximum number of frames in a callchain; 0 for 127 (kernel.perf_event_max_stack)
+	SymFS    string // directory that contains the files with symbols under their paths
+	Kallsyms string // file with the kernel's symbols; empty for this machine's kernel, if it is the recorded one
+	Vmlinux  string // kernel image with symbols
+	BuildIDs string // directory of perf's buildid-cache; empty for ~/.debug
+	NoInline bool   // do not find inlined functions, which requires reading DWARF
+	Lines    bool   // find source files and lines
+	NoStacks bool   // make profiles without callchains
+	MaxStack int    // maximum number of frames in a callchain; 0 for 127 (kernel.perf_event_max_stack)
 
 	Allowance *allowance.Allowance // limits time and memory for files of other users; nil for a new one
 

@@ -1,6 +1,7 @@
 package replay
 
 import (
+	"encoding/hex"
 	"io"
 	"slices"
 	"sync"
@@ -307,7 +308,7 @@ func (f *filler) program(d *DSO) profile.ProgramID {
 	}
 	program := profile.Program{ID: d.Program}
 	if info := f.replay.machine.programs.byID[d.Program]; info != nil {
-		program.Name, program.Tag = f.p.Strings.ID(info.Name), f.p.Strings.ID(hexTag(info.Tag))
+		program.Name, program.Tag = f.p.Strings.ID(info.Name), f.p.Strings.ID(hex.EncodeToString(info.Tag[:]))
 	}
 	return f.p.Programs.ID(program)
 }

@@ -410,7 +410,7 @@ func (u *userFile) symbol(file *object.File, s symbol.Symbol, shift uint64) *Sym
 		if u.known == nil {
 			u.known = map[uint64]*Symbol{}
 		}
-		known = &Symbol{Name: u.replay.demangle(s.Name), Linkage: s.Name, Start: start, End: s.End + shift, Module: u.module}
+		known = &Symbol{Name: symbol.Demangle(s.Name), Linkage: s.Name, Start: start, End: s.End + shift, Module: u.module}
 		if u.replay.options.Lines {
 			known.StartLine = startLine(file, s)
 		}
@@ -426,11 +426,4 @@ func startLine(file *object.File, s symbol.Symbol) int {
 		return 0
 	}
 	return frames[len(frames)-1].StartLine
-}
-
-func (r *Replay) demangle(name string) string {
-	if r.options.NoDemangle {
-		return name
-	}
-	return symbol.Demangle(name)
 }

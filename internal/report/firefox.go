@@ -41,7 +41,6 @@ type firefoxMeta struct {
 	MarkerSchema  []any             `json:"markerSchema"`
 	Extensions    firefoxExtensions `json:"extensions"`
 	SampleUnits   map[string]string `json:"sampleUnits"`
-	LogicalCPUs   int               `json:"logicalCPUs,omitempty"`
 	SourceURL     string            `json:"sourceURL"`
 	OnlyOneStacks bool              `json:"usesOnlyOneStackType"`
 	NoImplement   bool              `json:"doesNotUseFrameImplementation"`

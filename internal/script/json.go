@@ -10,7 +10,7 @@ import (
 	"github.com/bperf/bperf/perfdata"
 )
 
-// sampleJSON is a sample as JSON: all that the recording has of it. docs/script.md describes the fields.
+// sampleJSON is a sample as JSON. It has a field for each thing that a recording can have of a sample.
 type sampleJSON struct {
 	Comm      string            `json:"comm"`
 	PID       *int32            `json:"pid,omitempty"`
