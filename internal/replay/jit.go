@@ -67,10 +67,12 @@ func (p *perfMapCode) locate(l *Location) {
 	l.Symbol = known
 }
 
+// read reads the map in the process's own /tmp, under its ID in its own PID namespace. If there is none, it reads the map in this process's
+// /tmp, under the ID in the recording, as perf does.
 func (p *perfMapCode) read() {
 	p.known = map[uint64]*Symbol{}
 	code, err := allowance.Work(p.replay.options.Allowance, "read it", func() (*jit.Map, error) {
-		text, err := p.text()
+		text, err := p.readOf(p.owner, perfMap(p.owner.pid), maxPerfMap)
 		if err != nil {
 			return nil, err
 		}
@@ -93,12 +95,6 @@ func (p *perfMapCode) close() {
 	p.once.Do(func() {})
 	p.replay.options.Allowance.Give(p.taken)
 	p.code, p.known, p.taken = nil, nil, 0
-}
-
-// text reads the map in the process's own /tmp, under its ID in its own PID namespace. If there is none, it reads the map in this process's
-// /tmp, under the ID in the recording, as perf does.
-func (p *perfMapCode) text() ([]byte, error) {
-	return p.readOf(p.owner, perfMap(p.owner.pid), maxPerfMap)
 }
 
 // readOf reads a file of a JIT compiler as the process sees it if the process lives, otherwise by its path. The file must belong to root or

@@ -155,7 +155,10 @@ func (m *machine) kernelMmap(v *perfdata.Mmap2, end uint64) {
 
 func (m *machine) userMmap(v *perfdata.Mmap2, end uint64) {
 	p := m.thread(v.PID, v.TID).process
-	mapping := &mapping{Start: v.Start, End: end, Offset: m.userOffset(v), DSO: m.userDSO(v), execs: p.execs}
+	mapping := &mapping{Start: v.Start, End: end, Offset: v.Offset, DSO: m.userDSO(v), execs: p.execs}
+	if v.Filename == "[vdso]" { // it is not a file
+		mapping.Offset = 0
+	}
 	if v.Protection&protExec != 0 && !mapping.DSO.inMemory {
 		mapping.DSO.addCode(mapping)
 	}
@@ -167,14 +170,6 @@ func (m *machine) userMmap(v *perfdata.Mmap2, end uint64) {
 	if isJITDump(v) && p.dump != v.Filename {
 		m.readJITDump(p, v)
 	}
-}
-
-// userOffset returns the file offset of a mapping. It is 0 for the vDSO, which is not a file.
-func (m *machine) userOffset(v *perfdata.Mmap2) uint64 {
-	if v.Filename == "[vdso]" {
-		return 0
-	}
-	return v.Offset
 }
 
 func (m *machine) userDSO(v *perfdata.Mmap2) *DSO {

@@ -52,22 +52,15 @@ func (g *gatherer) addTrees(selves map[*row][]int) {
 
 // wantsTree reports whether any branch of a row's call tree can be shown.
 func (g *gatherer) wantsTree(r *row) bool {
-	v := r.values[g.position]
-	whole := v.self
-	if g.t.o.Children {
-		whole = v.total
-	}
-	return whole >= g.smallest(r) && g.t.shown(r)
+	return g.t.whole(r, g.position) >= g.smallest(r) && g.t.shown(r)
 }
 
 // smallest returns the least value that a branch of a row's tree must have to be shown.
 func (g *gatherer) smallest(r *row) uint64 {
 	share := g.t.o.CallGraph.Limit / 100
 	switch {
-	case g.t.o.CallGraph.Mode == Fractal && g.t.o.Children:
-		return uint64(float64(r.values[g.position].total) * share)
 	case g.t.o.CallGraph.Mode == Fractal:
-		return uint64(float64(r.values[g.position].self) * share)
+		return uint64(float64(g.t.whole(r, g.position)) * share)
 	case g.t.o.Relative:
 		return uint64(float64(g.t.totals[g.position].leftStackedValue) * share)
 	}

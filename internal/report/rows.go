@@ -110,14 +110,14 @@ func percent(part, whole uint64) float64 {
 }
 
 // shown reports whether a row reaches Options.Limit.
-func (t *table) shown(r *row) bool { return t.percentOf(r) >= t.o.Limit }
+func (t *table) shown(r *row) bool { return percent(t.whole(r, 0), t.base(0)) >= t.o.Limit }
 
-// percentOf returns the percentage that is compared with Options.Limit.
-func (t *table) percentOf(r *row) float64 {
+// whole returns the value of a row that limits and call trees relate to. position is the event's index in table.events.
+func (t *table) whole(r *row, position int) uint64 {
 	if t.o.Children {
-		return percent(r.values[0].total, t.base(0))
+		return r.values[position].total
 	}
-	return percent(r.values[0].self, t.base(0))
+	return r.values[position].self
 }
 
 // rowMap maps the classes of samples and frames to rows.

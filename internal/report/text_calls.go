@@ -29,11 +29,7 @@ func (t *textPrinter) printCalls(table *table, r *row) {
 	printer := &callPrinter{textPrinter: t, table: table}
 	switch g.Mode {
 	case Graph, Fractal:
-		whole := r.values[0].self
-		if t.o.Children {
-			whole = r.values[0].total
-		}
-		printer.printGraph(r.calls, whole)
+		printer.printGraph(r.calls, table.whole(r, 0))
 	case Flat:
 		for _, stack := range printer.stacks(r) {
 			fmt.Fprintf(t.w, "           %s\n", printer.value(stack.ending, table.base(0)))
