@@ -63,6 +63,9 @@ const (
 	SoftwareCgroupSwitches  = 11 // Linux 5.13
 )
 
+// ClockMonotonic is CLOCK_MONOTONIC of include/uapi/linux/time.h, a value of Attr.ClockID.
+const ClockMonotonic = 1
+
 // AttrFlags are the one-bit fields of struct perf_event_attr and the two bits of precise_ip.
 type AttrFlags uint64
 

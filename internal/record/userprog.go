@@ -6,8 +6,6 @@ import (
 	"math"
 	"slices"
 
-	"golang.org/x/sys/unix"
-
 	"github.com/bperf/bperf/internal/bpfprog/linear"
 	"github.com/bperf/bperf/internal/event"
 	"github.com/bperf/bperf/internal/kernel"
@@ -75,7 +73,7 @@ func (s *sources) openRings() (err error) {
 
 // ringClock is the default clock of a recording with maps of type RINGBUF. Their data gets the time at which bperf reads it, and bperf cannot read
 // perf's own clock.
-const ringClock = unix.CLOCK_MONOTONIC
+const ringClock = perfdata.ClockMonotonic
 
 // mostRaw is the number of bytes of raw data that fit into a record together with the other fields of a sample. The size of a record has 16 bits.
 const mostRaw = 65000

@@ -10,8 +10,6 @@ import (
 	"strings"
 	"sync"
 
-	"golang.org/x/sys/unix"
-
 	"github.com/bperf/bperf/internal/allowance"
 	"github.com/bperf/bperf/internal/profile"
 	"github.com/bperf/bperf/internal/symbol/jit"
@@ -137,7 +135,7 @@ func isJITDump(v *perfdata.Mmap2) bool {
 // isMonotonic reports whether a recording uses the clock of JIT dumps, CLOCK_MONOTONIC.
 func isMonotonic(events []*perfdata.Event) bool {
 	return !slices.ContainsFunc(events, func(e *perfdata.Event) bool {
-		return e.Attr.Flags&perfdata.AttrUseClockID == 0 || e.Attr.ClockID != unix.CLOCK_MONOTONIC
+		return e.Attr.Flags&perfdata.AttrUseClockID == 0 || e.Attr.ClockID != perfdata.ClockMonotonic
 	})
 }
 

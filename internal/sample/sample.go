@@ -22,7 +22,6 @@ import (
 	"time"
 
 	"github.com/cilium/ebpf/asm"
-	"golang.org/x/sys/unix"
 
 	"github.com/bperf/bperf/internal/allowance"
 	"github.com/bperf/bperf/internal/event"
@@ -215,7 +214,7 @@ func (s *sampler) run() (result Result, err error) {
 }
 
 // sumClock is the clock of the times in sums.
-const sumClock = unix.CLOCK_MONOTONIC
+const sumClock = perfdata.ClockMonotonic
 
 // recording returns the configuration of the recording.
 func (s *sampler) recording(q *queue) record.Config {
