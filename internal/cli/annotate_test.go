@@ -8,6 +8,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -22,22 +23,21 @@ import (
 	"github.com/bperf/bperf/test/require"
 )
 
-// TestOutput writes to standard output, to a file and to a full device.
-func TestOutput(t *testing.T) {
-	recording := filepath.Join(recordings, "callchain.data")
+// testOutput has a command write to standard output, to a file and to a full device.
+func testOutput(t *testing.T, args ...string) {
+	t.Helper()
 	file := filepath.Join(t.TempDir(), "out")
-	for _, command := range []string{"report", "annotate"} {
-		want := runHere(t, command, "-i", recording)
-		if got := runHere(t, command, "-i", recording, "-o", "-"); got.stdout != want.stdout || want.stdout == "" {
-			t.Errorf("%s -o -: %+v, want %+v", command, got, want)
-		}
-		got := runHere(t, command, "-i", recording, "-o", file)
-		if text, err := os.ReadFile(file); err != nil || string(text) != want.stdout || got.stdout != "" {
-			t.Errorf("%s -o FILE: %q and %q, %v; want %q", command, got.stdout, text, err, want.stdout)
-		}
-		if got := runHere(t, command, "-i", recording, "-o", "/dev/full"); got.status != 1 || strings.Count(got.stderr, "/dev/full") != 1 {
-			t.Errorf("%s -o /dev/full: %+v", command, got)
-		}
+	to := func(path string) result { return runHere(t, append(slices.Clone(args), "-o", path)...) }
+	want := runHere(t, args...)
+	if got := to("-"); got.stdout != want.stdout || want.stdout == "" {
+		t.Errorf("%v -o -: %+v, want %+v", args, got, want)
+	}
+	got := to(file)
+	if text, err := os.ReadFile(file); err != nil || string(text) != want.stdout || got.stdout != "" {
+		t.Errorf("%v -o FILE: %q and %q, %v; want %q", args, got.stdout, text, err, want.stdout)
+	}
+	if got := to("/dev/full"); got.status != 1 || strings.Count(got.stderr, "/dev/full") != 1 {
+		t.Errorf("%v -o /dev/full: %+v", args, got)
 	}
 }
 
@@ -159,6 +159,7 @@ func TestAnnotatePrograms(t *testing.T) {
 			t.Errorf("nothing matches %s in\n%s", pattern, text.stdout)
 		}
 	}
+	testOutput(t, "annotate", "-i", file, "-b", fmt.Sprint(id))
 	if require.IsGuest() {
 		return
 	}

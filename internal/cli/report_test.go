@@ -41,6 +41,7 @@ func TestReportFormats(t *testing.T) {
 			t.Errorf("%s: the file is not what is printed (%v)", format, err)
 		}
 	}
+	testOutput(t, "report", "-i", input)
 }
 
 // TestReportRecordings checks that the table has as many samples of the first event as the recording.
