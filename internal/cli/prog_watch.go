@@ -58,7 +58,7 @@ type missedChanges struct {
 
 // of wraps run and counts the changes that were missed.
 func (m *missedChanges) of(run watching) watching {
-	return func(ctx context.Context, tell func(bpfprog.Change)) error {
+	return func(ctx context.Context, report func(bpfprog.Change)) error {
 		return run(ctx, func(c bpfprog.Change) {
 			switch c.Event {
 			case bpfprog.LostSome:
@@ -66,7 +66,7 @@ func (m *missedChanges) of(run watching) watching {
 			case bpfprog.Unseen:
 				m.programs += uint64(c.LastID-c.ID) + 1
 			}
-			tell(c)
+			report(c)
 		})
 	}
 }
@@ -75,11 +75,11 @@ func (m missedChanges) String() string {
 	return fmt.Sprintf("%d records were lost, and %d programs were loaded, but bperf has no record of them", m.records, m.programs)
 }
 
-// watching passes changes to tell until the context is done.
-type watching func(ctx context.Context, tell func(bpfprog.Change)) error
+// watching calls report for each change until the context is done.
+type watching func(ctx context.Context, report func(bpfprog.Change)) error
 
-// mostUnprinted limits the changes that wait to be printed. Beyond it, bperf reads nothing, and the kernel loses records, which is
-// reported.
+// mostUnprinted limits the changes that wait to be printed. Beyond it, bperf reads only a few more records, and then the kernel loses
+// records, which is reported.
 const mostUnprinted = 16384
 
 // printChanges prints the changes of run while run goes on, because the reader of the output may be slow.
