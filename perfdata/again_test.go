@@ -81,8 +81,8 @@ func TestSmallReads(t *testing.T) {
 	}
 	defer r.Close()
 	r.stream.r = smallReader{r.stream.r}
-	made, create := 0, r.stream.chunks.New
-	r.stream.chunks.New = func() any {
+	made, create := 0, r.stream.chunks.pool.New
+	r.stream.chunks.pool.New = func() any {
 		made++
 		return create()
 	}

@@ -253,7 +253,7 @@ func TestMergeRuns(t *testing.T) {
 // TestRounds checks which records the orderer emits at the end of each round.
 func TestRounds(t *testing.T) {
 	var got []uint64
-	o := &orderer{emit: func(i item) { got = append(got, i.time) }}
+	o := &orderer{emit: func(i item, _ bool) { got = append(got, i.time) }}
 	expect := func(want ...uint64) {
 		t.Helper()
 		if !slices.Equal(got, want) {

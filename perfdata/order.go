@@ -1,31 +1,5 @@
 package perfdata
 
-import "sync/atomic"
-
-// chunk is a buffer of raw records. It returns to the pool when its last reference is released.
-type chunk struct {
-	memory []byte // chunkSize bytes; nil if it must be read again before use
-	n      int    // bytes of memory in use. Only the splitter accesses n, given and added
-	base   int64  // offset of the first byte in the file
-	inner  bool   // decompressed: base is the offset of the COMPRESSED record
-	given  bool   // some of its records were delivered
-	refs   atomic.Int64
-	added  int64 // references that the splitter has handed out
-}
-
-// chunkSize has room for the first part of a record that continues from the previous chunk, and for the bytes read next.
-const chunkSize = 256 << 10
-
-// held is the splitter's own reference count of a chunk that it works on. It keeps the chunk from being released.
-const held = 1 << 40
-
-func (c *chunk) offset(at uint32) int64 {
-	if c.inner {
-		return c.base
-	}
-	return c.base + int64(at)
-}
-
 // item is a record in a chunk.
 type item struct {
 	time     uint64
@@ -47,8 +21,9 @@ type orderer struct {
 	bytes   int64 // size of the records in pending
 	sorted  int   // length of the sorted front of pending
 	max     uint64
-	limit   uint64 // newest time up to the end of the previous round
-	emit    func(item)
+	limit   uint64                  // newest time up to the end of the previous round
+	last    uint64                  // newest time of the emitted records
+	emit    func(i item, late bool) // late: a newer record was emitted before
 }
 
 func (o *orderer) add(i item) {
@@ -81,7 +56,8 @@ func (o *orderer) end() {
 func (o *orderer) flush(n int) {
 	for _, i := range o.pending[:n] {
 		o.bytes -= int64(i.size)
-		o.emit(i)
+		o.emit(i, i.time < o.last)
+		o.last = max(o.last, i.time)
 	}
 	rest := copy(o.pending, o.pending[n:])
 	clear(o.pending[rest:])

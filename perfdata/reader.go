@@ -109,13 +109,13 @@ func newPipeReader(r io.Reader, again io.ReaderAt, size int64) (*Reader, error) 
 // newReader returns a Reader and reads the head of the stream.
 func newReader(s *stream) *Reader {
 	r := &Reader{stream: s}
-	s.head = true
+	s.head.only = true
 	s.deliver = func(i item) { r.front = append(r.front, i) }
 	s.pause = func() {}
 	r.failed = s.run()
-	s.head = false
+	s.head.only = false
 	if r.failed == nil {
-		_, r.failed = s.table()
+		_, r.failed = s.about.table(s.stats.bytes.Load())
 	}
 	return r
 }
@@ -146,10 +146,10 @@ func (r *Reader) Owner() (uid uint32, known bool) {
 
 // Events returns the events of the recording, in its order. While a pipe is read, events can be added, and an event can be replaced by a new
 // one that has more properties and the same index.
-func (r *Reader) Events() []*Event { return r.stream.tables.Load().events }
+func (r *Reader) Events() []*Event { return r.stream.about.tables.Load().events }
 
 // Features returns the features of the recording. While a pipe is read, features can be added.
-func (r *Reader) Features() *Features { return r.stream.features.Load() }
+func (r *Reader) Features() *Features { return r.stream.about.features.Load() }
 
 // ByteOrder returns the byte order of the machine that made the recording. Record.Raw, Sample.Raw and Opaque features are in this byte order.
 func (r *Reader) ByteOrder() binary.ByteOrder {
@@ -310,7 +310,7 @@ func (p *pipeline) flush() {
 
 func (p *pipeline) decode() {
 	for b := range p.work {
-		b.decode(p.stream.tables.Load(), p.stream.big)
+		b.decode(p.stream.about.tables.Load(), p.stream.big)
 		b.decoded <- struct{}{}
 	}
 }
@@ -323,7 +323,7 @@ func (p *pipeline) recycle(b *batch) {
 		for to < len(b.items) && b.items[to].chunk == c {
 			to++
 		}
-		p.stream.release(c, int64(to-from))
+		p.stream.chunks.release(c, int64(to-from))
 		from = to
 	}
 	b.reset()
