@@ -10,7 +10,8 @@ import (
 	"github.com/bperf/bperf/internal/perfevent"
 )
 
-// Change reports a program that was loaded or unloaded, or loads and unloads that were missed.
+// Change reports a program that was loaded or unloaded, or loads and unloads that were missed. One type has the fields of all
+// kinds, because each line of JSON is one Change.
 type Change struct {
 	Event ChangeKind `json:"event"`
 	Time  time.Time  `json:"time"`

@@ -24,7 +24,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Program describes a loaded BPF program, as the kernel reports it.
+// Program describes a loaded BPF program, as the kernel reports it. Its fields are those of struct bpf_prog_info (include/uapi/linux/bpf.h).
 type Program struct {
 	ID       uint32    `json:"id"`
 	Type     Type      `json:"type"`

@@ -8,7 +8,8 @@ import (
 	"github.com/bperf/bperf/perfdata"
 )
 
-// Event is one event on one PMU.
+// Event is one event on one PMU. It has all that can be written about an event: its attributes, what sysfs says about the PMU, modifiers and
+// terms.
 type Event struct {
 	Name string        // the name in reports: as the user wrote it, modifiers included, or the value of its name= term
 	PMU  string        // sysfs name of the PMU: "cpu", "cpu_atom", "uncore_imc_0", "software", "tracepoint"; "tool" for tools

@@ -19,7 +19,7 @@ import (
 	"github.com/bperf/bperf/perfdata"
 )
 
-// Config configures a recording.
+// Config configures a recording. As in the command line, each property of samples, records and buffers is a choice of its own.
 type Config struct {
 	session.Spec
 

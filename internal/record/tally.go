@@ -11,6 +11,18 @@ import (
 
 // tally counts the records on their way from the rings to the file.
 type tally struct {
+	counts
+
+	timeAt  int                          // offset of the time in samples; 0 if they have none
+	mapped  func(name []byte, pid int32) // is called for each executable mapping
+	task    func(perfdata.Value)         // Sums.Task
+	tasks   uint64                       // number of calls of task
+	scratch []byte
+	stray   []int // offsets of the records of the last call of add that hasBuildIDBit
+}
+
+// counts say what happened to the samples of a recording.
+type counts struct {
 	samples   uint64
 	lost      uint64 // from records of lost samples and records
 	noRoom    uint64 // samples that found no room, from the events' counts and the size of a record
@@ -21,13 +33,6 @@ type tally struct {
 	drained   uint64
 	first     uint64 // time of the first sample, ns; 0 if there is none
 	last      uint64
-
-	timeAt  int                          // offset of the time in samples; 0 if they have none
-	mapped  func(name []byte, pid int32) // is called for each executable mapping
-	task    func(perfdata.Value)         // Sums.Task
-	tasks   uint64                       // number of calls of task
-	scratch []byte
-	stray   []int // offsets of the records of the last call of add that hasBuildIDBit
 }
 
 // newTally returns a tally for samples of a type. The fields before the time are the same for all events of a recording.

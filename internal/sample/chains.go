@@ -27,14 +27,14 @@ func ringSize(cpus int) uint32 {
 }
 
 // crowdedRing reports whether more than a quarter of the ring buffer is used.
-func (c *counter) crowdedRing() bool { return c.ring.AvailableBytes() > c.ring.BufferSize()/4 }
+func (g *generations) crowdedRing() bool { return g.ring.AvailableBytes() > g.ring.BufferSize()/4 }
 
 // readChains reads the chains that programs have found for the first time since the last call.
-func (c *counter) readChains() error {
+func (g *generations) readChains() error {
 	var record ringbuf.Record
-	c.ring.SetDeadline(time.Unix(1, 0)) // in the past, so that reads do not wait
+	g.ring.SetDeadline(time.Unix(1, 0)) // in the past, so that reads do not wait
 	for {
-		err := c.ring.ReadInto(&record)
+		err := g.ring.ReadInto(&record)
 		if errors.Is(err, os.ErrDeadlineExceeded) {
 			return nil
 		}
@@ -42,24 +42,24 @@ func (c *counter) readChains() error {
 			return fmt.Errorf("read the BPF map %s: %w", sampleMapRing, err)
 		}
 		const header = 8 // BPF_RINGBUF_HDR_SZ
-		c.bytes += uint64(header + (len(record.RawSample)+7)&^7)
+		g.bytes += uint64(header + (len(record.RawSample)+7)&^7)
 		d := decoder{data: record.RawSample}
 		id, generation, addresses := d.chain()
 		if d.err != nil {
 			return fmt.Errorf("the BPF map %s: %w", sampleMapRing, d.err)
 		}
-		c.chains[generation].known[id] = addresses
+		g.chains[generation].known[id] = addresses
 	}
 }
 
 // appendChain appends the addresses of a chain. It leaves out context markers, which the kernel puts into the callchains of some events, and the 0 in
 // the place of the innermost frame. It returns false if the chain is unknown.
-func (c *counter) appendChain(to []uint64, g int, id uint32) (all []uint64, ok bool) {
+func (g *generations) appendChain(to []uint64, of int, id uint32) (all []uint64, ok bool) {
 	const none = 0
 	if id == none {
 		return to, true
 	}
-	addresses, ok := c.chains[g].known[id]
+	addresses, ok := g.chains[of].known[id]
 	for _, a := range addresses {
 		if a != 0 && !perfdata.IsContext(a) {
 			to = append(to, a)
@@ -70,18 +70,18 @@ func (c *counter) appendChain(to []uint64, g int, id uint32) (all []uint64, ok b
 
 // stackOf returns the stack of a sum, from the innermost frame on. It is valid until the next call. If the callers are unknown, it has only the
 // innermost frame.
-func (c *counter) stackOf(g int, e *entry) stack {
-	kernel, user := c.kernel[:0], c.user[:0]
+func (g *generations) stackOf(of int, e *entry) stack {
+	kernel, user := g.kernel[:0], g.user[:0]
 	if int64(e.Ip) < 0 { // kernel addresses are in the upper half
 		kernel = append(kernel, e.Ip)
 	} else if e.Ip != 0 {
 		user = append(user, e.Ip)
 	}
-	kernel, all := c.appendChain(kernel, g, e.Kernel)
-	user, also := c.appendChain(user, g, e.User)
-	c.kernel, c.user = kernel, user
+	kernel, all := g.appendChain(kernel, of, e.Kernel)
+	user, also := g.appendChain(user, of, e.User)
+	g.kernel, g.user = kernel, user
 	if !all || !also {
-		c.noStack += e.Count
+		g.noStack += e.Count
 		if int64(e.Ip) < 0 {
 			return stack{kernel: kernel[:1]}
 		}

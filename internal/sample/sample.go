@@ -83,18 +83,44 @@ type sampler struct {
 	prepared bool   // the unwind tables for the start are built
 
 	mu        sync.Mutex // guards the fields below
-	opened    time.Time
-	began     time.Time   // start of the active generation
-	ends      []time.Time // ends of the finished intervals
-	settle    bool        // sums of an ended interval still wait to be ordered with records of the same time
-	sum       replay.Sum  // reused by add
+	began     time.Time  // start of the active generation
+	intervals intervals
+	sum       replay.Sum // reused by add
 	comms     map[[16]int8]string
 	sums      *replay.Sums
 	counted   []record.OwnCount // per event
-	still     uint64            // threads that are blocked at the end
-	stillTime uint64            // their total time, in ns
-	missing   uint64            // samples without room, when sums were last read
-	enough    uint64            // number of entries that would have been enough for the maps
+	still     still
+	room      room
+}
+
+// intervals are the times at which profiles begin and end.
+type intervals struct {
+	opened time.Time
+	ends   []time.Time // ends of the finished intervals
+	settle bool        // sums of an ended interval still wait to be ordered with records of the same time
+}
+
+// start returns when the current interval began.
+func (i *intervals) start() time.Time {
+	if n := len(i.ends); n > 0 {
+		return i.ends[n-1]
+	}
+	return i.opened
+}
+
+// current returns the index of the current interval.
+func (i *intervals) current() int { return len(i.ends) }
+
+// still are the threads that are blocked at the end.
+type still struct {
+	threads uint64
+	time    uint64 // their total time, in ns
+}
+
+// room is the room that the maps need.
+type room struct {
+	missing uint64 // samples without room, when sums were last read
+	enough  uint64 // number of entries that would have been enough for the maps
 }
 
 // interval is the longest time that sums stay in the kernel.
@@ -128,7 +154,7 @@ func Run(cfg Config) (Result, error) {
 		return Result{}, err
 	}
 	events := len(filters)
-	s := &sampler{cfg: cfg, began: time.Now(), opened: time.Now(), counted: make([]record.OwnCount, events)}
+	s := &sampler{cfg: cfg, began: time.Now(), intervals: intervals{opened: time.Now()}, counted: make([]record.OwnCount, events)}
 	s.maps, s.detach = programMaps{all: programs.Profiles()}, programs.Detach
 	isSummed := func(e *event.Event) bool { return e.Tracepoint == "" }
 	if cfg.Every > 0 && !cfg.OffCPU && len(s.maps.all) == 0 && !slices.ContainsFunc(cfg.Record.Events.Events(), isSummed) {
@@ -288,20 +314,12 @@ func (s *sampler) due() bool {
 		return true // reading the sums fails again, and reports why
 	}
 	full, err := s.counter.full()
-	return err == nil && full || s.settle || time.Since(s.began) >= interval || s.over()
+	return err == nil && full || s.intervals.settle || time.Since(s.began) >= interval || s.over()
 }
 
 // over reports whether the interval is over.
 func (s *sampler) over() bool {
-	return s.cfg.Every > 0 && time.Since(s.start()) >= s.cfg.Every
-}
-
-// start returns when the interval began.
-func (s *sampler) start() time.Time {
-	if n := len(s.ends); n > 0 {
-		return s.ends[n-1]
-	}
-	return s.opened
+	return s.cfg.Every > 0 && time.Since(s.intervals.start()) >= s.cfg.Every
 }
 
 func (s *sampler) read(end bool) error {
@@ -325,7 +343,7 @@ func (s *sampler) read(end bool) error {
 	if err := s.measure(); err != nil {
 		return err
 	}
-	s.began, s.settle = time.Now(), false
+	s.began, s.intervals.settle = time.Now(), false
 	over := s.over() && !end
 	if err := s.counter.swap(grow, s.add); err != nil {
 		return err
@@ -339,7 +357,7 @@ func (s *sampler) read(end bool) error {
 		s.detach()
 	}
 	if end || over {
-		if err := s.maps.read(len(s.ends), end, s.sums); err != nil {
+		if err := s.maps.read(s.intervals.current(), end, s.sums); err != nil {
 			return err
 		}
 	}
@@ -349,7 +367,7 @@ func (s *sampler) read(end bool) error {
 	if !over {
 		return nil
 	}
-	s.ends, s.settle = append(s.ends, s.began), true
+	s.intervals.ends, s.intervals.settle = append(s.intervals.ends, s.began), true
 	return s.mark()
 }
 
@@ -359,11 +377,11 @@ func (s *sampler) mark() error {
 	if err != nil {
 		return err
 	}
-	s.sums.Add(&replay.Sum{Time: now, Interval: uint32(len(s.ends))})
+	s.sums.Add(&replay.Sum{Time: now, Interval: uint32(s.intervals.current())})
 	return nil
 }
 
-// measure updates enough: a map should be half full when it is read, and samples without room need entries too.
+// measure updates room.enough: a map should be half full when it is read, and samples without room need entries too.
 func (s *sampler) measure() error {
 	sums, chains, err := s.counter.fills()
 	if err != nil {
@@ -377,10 +395,10 @@ func (s *sampler) measure() error {
 	for _, c := range all {
 		missing += c.NoSum + c.NoStack
 	}
-	more := missing - s.missing
-	s.missing = missing
-	for s.enough < 2*(max(sums, chains)+more) {
-		s.enough = max(1024, 2*s.enough)
+	more := missing - s.room.missing
+	s.room.missing = missing
+	for s.room.enough < 2*(max(sums, chains)+more) {
+		s.room.enough = max(1024, 2*s.room.enough)
 	}
 	return nil
 }
@@ -391,7 +409,7 @@ func (s *sampler) add(e *entry) error {
 	of := &e.Subject
 	sum := &s.sum
 	*sum = replay.Sum{Event: int(of.Event), Time: e.First, PID: -1, TID: -1, CPU: -1, Cgroup: of.Cgroup, IP: e.Ip, Kernel: e.stack.kernel, User: e.stack.user,
-		Value: e.sampleSum.Value, Count: e.Count, Interval: uint32(len(s.ends))}
+		Value: e.sampleSum.Value, Count: e.Count, Interval: uint32(s.intervals.current())}
 	if by.PID {
 		sum.PID, sum.TID = int32(of.Pid), int32(of.Pid)
 	}
@@ -514,12 +532,13 @@ func (s *sampler) count(event int, own record.OwnCount) { s.counted[event] = own
 func (s *sampler) bounds(n int) (time.Time, time.Duration) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	start, end := s.opened, time.Now()
+	i := &s.intervals
+	start, end := i.opened, time.Now()
 	if n > 0 {
-		start = s.ends[n-1]
+		start = i.ends[n-1]
 	}
-	if n < len(s.ends) {
-		end = s.ends[n]
+	if n < len(i.ends) {
+		end = i.ends[n]
 	}
 	return start, end.Sub(start)
 }

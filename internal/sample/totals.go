@@ -9,7 +9,7 @@ import (
 	"github.com/bperf/bperf/internal/userstack"
 )
 
-// Totals count what happened to the samples.
+// Totals count what happened to the samples. There is a field for each way in which a sample can be missing or incomplete.
 type Totals struct {
 	Samples    uint64                 // samples taken
 	Idle       uint64                 // samples of idle tasks that were left out
@@ -122,7 +122,7 @@ func (s *sampler) totals() (Totals, error) {
 	if err != nil {
 		return Totals{}, err
 	}
-	t := Totals{Stacks: s.cfg.By.Stack, Entries: s.enough, Read: s.counter.bytes, NoStack: s.counter.noStack, Maps: s.maps.missing()}
+	t := Totals{Stacks: s.cfg.By.Stack, Entries: s.room.enough, Read: s.counter.bytes, NoStack: s.counter.noStack, Maps: s.maps.missing()}
 	if s.counter.tables != nil {
 		t.Unwinding = s.counter.tables.Stats().String()
 	}
@@ -152,8 +152,8 @@ func (s *sampler) totals() (Totals, error) {
 		return t, err
 	}
 	if s.cfg.measuresWaits() {
-		t.Samples += s.still
-		t.Value += s.stillTime
+		t.Samples += s.still.threads
+		t.Value += s.still.time
 		t.OffCPU, err = s.offCPU(&all[s.settings.events])
 	}
 	return t, err

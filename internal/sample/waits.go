@@ -239,8 +239,8 @@ func waker(e *entry) string {
 // readStill adds the threads that are blocked at the end.
 func (s *sampler) readStill() error {
 	return s.counter.waits.still(func(e *entry) error {
-		s.still++
-		s.stillTime += e.Value
+		s.still.threads++
+		s.still.time += e.Value
 		return s.add(e)
 	})
 }
@@ -270,7 +270,7 @@ func (o OffCPU) String() string {
 // offCPU returns the summary of blocked threads. c is the last element of counter.counts.
 func (s *sampler) offCPU(c *sampleCounts) (*OffCPU, error) {
 	w := s.counter.waits
-	o := &OffCPU{Times: c.Samples, Still: s.still, Total: time.Duration(c.Value + s.stillTime), Room: uint64(w.objects.Maps[sampleMapWaits].MaxEntries())}
+	o := &OffCPU{Times: c.Samples, Still: s.still.threads, Total: time.Duration(c.Value + s.still.time), Room: uint64(w.objects.Maps[sampleMapWaits].MaxEntries())}
 	var err error
 	o.Lost, o.Targets, err = w.lost()
 	return o, err

@@ -24,7 +24,7 @@ import (
 	"github.com/bperf/bperf/internal/target"
 )
 
-// Config configures a session: what it measures, and how.
+// Config configures a session: what it measures, and how. As in the command line, each field is a choice of its own.
 type Config struct {
 	session.Spec
 

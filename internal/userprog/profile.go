@@ -25,12 +25,19 @@ type Profile struct {
 	Cut     bool   // Each skipped entries: the map has more than mostRows, or it changed too fast
 
 	object *object
-	// Members of the key; nil if the key does not have them. comm may also be in the value.
-	process, thread, cpu, cgroup, ip, comm *typed.Column
-	commInValue                            bool
-	stacks, labels                         []typed.Column
-	values                                 []typed.Column
-	previous                               map[string][]uint64 // the values of each key at the last call of Each; nil if Each is called only once
+	columns
+	previous map[string][]uint64 // the values of each key at the last call of Each; nil if Each is called only once
+}
+
+// columns are the members of the key and of the value. Pointers are nil if the key does not have the member.
+type columns struct {
+	process, thread, cpu, cgroup, ip *typed.Column
+
+	comm        *typed.Column
+	commInValue bool // comm is a member of the value
+
+	stacks, labels []typed.Column
+	values         []typed.Column
 }
 
 // Entry is an entry of a map that is a profile.

@@ -9,7 +9,7 @@ import (
 )
 
 // vector is an instruction with a VEX or EVEX prefix (Intel SDM, volume 2, 2.3 and 2.7), which x86asm does not know: AVX, AVX2,
-// AVX-512 and BMI.
+// AVX-512 and BMI. Its fields are those of the encoding.
 type vector struct {
 	evex   bool
 	opmap  byte // 1: 0F, 2: 0F38, 3: 0F3A

@@ -6,7 +6,6 @@ import (
 	"maps"
 	"os"
 	"runtime"
-	"slices"
 	"sync"
 	"syscall"
 
@@ -25,10 +24,8 @@ import (
 
 // counter adds up samples in the kernel (bpf/sample.bpf.c), and reads the sums. Only counts and symbol are safe for concurrent use.
 type counter struct {
-	spec    *ebpf.CollectionSpec
-	first   *ebpf.Collection   // its maps are shared by all programs
+	generations
 	objects []*ebpf.Collection // one per event
-	encoded *ebpf.Memory       // memory through which drain gets sums
 	waits   *waits             // nil without off-CPU time, or before attachWaits
 	events  int                // number of events that have counts
 	command bool               // the target is a command, which counts from its execution on
@@ -36,36 +33,12 @@ type counter struct {
 
 	tables *userstack.Tables // nil if user stacks are walked by frame pointers only
 
-	active uint32 // the generation that programs fill
-	sums   [2]*table
-	chains [2]*table     // both may be the same table
-	before [2]sampleFill // what programs had added to each generation before they began to fill it again
-	types  *btf.Spec     // the kernel types that the programs know; nil: all kernel types
-	all    *btf.Cache    // kernel types, for programs whose attachment needs them
+	types *btf.Spec  // the kernel types that the programs know; nil: all kernel types
+	all   *btf.Cache // kernel types, for programs whose attachment needs them
 
 	asking sync.Mutex      // guards named and the program for symbols
 	named  []replay.Symbol // cached symbols of the kernel itself, by address
-
-	ring         *ringbuf.Reader
-	last         drained
-	buffer       []byte   // copy of encoded
-	kernel, user []uint64 // buffers of stackOf
-	byStack      bool
-	noStack      uint64 // samples whose chains found no room in the ring buffer
-	bytes        uint64 // bytes read from maps
 }
-
-// table is a hash table that programs fill.
-type table struct {
-	*ebpf.Map
-	count uint64              // number of entries from earlier times
-	known map[uint32][]uint64 // chains that were read, by ID
-}
-
-func (t *table) size() uint64 { return uint64(t.MaxEntries()) }
-
-// stack has the addresses of a stack, the innermost frame first.
-type stack struct{ kernel, user []uint64 }
 
 // Sizes of the maps in entries: initial sizes, and the maximum.
 const (
@@ -74,7 +47,7 @@ const (
 	mostEntries   = 1 << 20
 )
 
-// settings configure the programs.
+// settings configure the programs. Each is a constant of the programs, or decides which programs and maps are loaded.
 type settings struct {
 	Keys
 	kernel, user bool // parts of stacks to take
@@ -97,7 +70,7 @@ type settings struct {
 
 // newCounter loads the program once per event.
 func newCounter(o settings) (*counter, error) {
-	c := &counter{events: o.events, command: o.command, all: btf.NewCache(), byStack: o.Stack}
+	c := &counter{generations: generations{byStack: o.Stack}, events: o.events, command: o.command, all: btf.NewCache()}
 	if err := c.load(o); err != nil {
 		return nil, errors.Join(explain("load the BPF program that counts samples", err), c.Close())
 	}
@@ -149,15 +122,9 @@ func (c *counter) load(o settings) (err error) {
 	if !o.Stack {
 		chains, c.spec.Maps[sampleMapRing].MaxEntries = 1, uint32(os.Getpagesize())
 	}
-	for g := range c.sums {
-		if c.sums[g], err = c.newTable(sampleMapSums, sums); err != nil {
-			return err
-		}
-	}
-	if c.chains[0], err = c.newTable(sampleMapChains, chains); err != nil {
+	if err := c.makeTables(sums, chains); err != nil {
 		return err
 	}
-	c.chains[1] = c.chains[0]
 	if err := c.loadFirst(o.follows); err != nil {
 		return err
 	}
@@ -172,10 +139,8 @@ func (c *counter) load(o settings) (err error) {
 			return err
 		}
 	}
-	for g := range c.sums {
-		if err := errors.Join(c.use(sampleMapSums, g, c.sums[g]), c.use(sampleMapChains, g, c.chains[g])); err != nil {
-			return err
-		}
+	if err := c.useTables(); err != nil {
+		return err
 	}
 	if unwinds {
 		c.tables, err = userstack.New(c.first.Maps, userstack.DefaultLimits, o.eager, o.allowance)
@@ -267,180 +232,8 @@ func sumsFor(rate uint64) uint32 {
 	return sums
 }
 
-// newTable creates a map of one generation.
-func (c *counter) newTable(of string, entries uint32) (*table, error) {
-	spec := c.spec.Maps[of].InnerMap.Copy()
-	spec.Name, spec.MaxEntries = of, entries
-	m, err := ebpf.NewMap(spec)
-	if err != nil {
-		return nil, fmt.Errorf("make a BPF map for %d %s: %w", entries, of, err)
-	}
-	return &table{Map: m, known: make(map[uint32][]uint64)}, nil
-}
-
-// use replaces a map of a generation. When it returns, no program uses the old map.
-func (c *counter) use(of string, generation int, t *table) error {
-	if err := c.first.Maps[of].Put(uint32(generation), uint32(t.FD())); err != nil {
-		return fmt.Errorf("put a BPF map into %s: %w", of, err)
-	}
-	return nil
-}
-
 // program returns the descriptor of the program of an event.
 func (c *counter) program(event int) int { return c.objects[event].Programs[sampleProgOnSample].FD() }
-
-// filled returns the numbers of entries that programs have added to each generation.
-func (c *counter) filled() (f [2]sampleFill, err error) {
-	if err := c.first.Variables[sampleVarFilled].Get(&f); err != nil {
-		return f, fmt.Errorf("read how full BPF maps are: %w", err)
-	}
-	return f, nil
-}
-
-// fills returns the numbers of entries in the maps of the active generation.
-func (c *counter) fills() (sums, chains uint64, err error) {
-	f, err := c.filled()
-	now, before := f[c.active], c.before[c.active]
-	return c.sums[c.active].count + now.Sums - before.Sums, c.chains[c.active].count + now.Chains - before.Chains, err
-}
-
-// full reports whether more than half of one of these maps is used.
-func (c *counter) full() (bool, error) {
-	sums, chains, err := c.fills()
-	return 2*sums > c.sums[c.active].size() || 2*chains > c.chains[c.active].size(), err
-}
-
-// crowded reports whether more than three quarters of one of these maps are used, which means that bperf read it late.
-func (c *counter) crowded() (bool, error) {
-	sums, chains, err := c.fills()
-	return 4*sums > 3*c.sums[c.active].size() || 4*chains > 3*c.chains[c.active].size(), err
-}
-
-// entry is the sum of samples with the same subject and stack.
-type entry struct {
-	sampleKey
-	sampleSum
-	stack stack // valid until the next entry
-}
-
-// swap makes the other generation active, and then reads the old one. With grow it doubles the size of the maps.
-func (c *counter) swap(grow bool, each func(*entry) error) error {
-	old, next := int(c.active), int(1-c.active)
-	if err := c.readChains(); err != nil { // before swapping: chains of the next generation are still of the last time that it was active
-		return err
-	}
-	if err := c.renew(old, next, grow); err != nil {
-		return err
-	}
-	if err := c.first.Variables[sampleVarGeneration].Set(uint32(next)); err != nil {
-		return fmt.Errorf("swap BPF maps: %w", err)
-	}
-	c.active = uint32(next)
-	if err := kernel.WaitForBPF(); err != nil {
-		return err
-	}
-	if err := c.readChains(); err != nil {
-		return err
-	}
-	if err := c.read(old, each); err != nil {
-		return err
-	}
-	return c.leave(old, next)
-}
-
-// renew replaces maps of the next generation that have too little room.
-func (c *counter) renew(old, next int, grow bool) (err error) {
-	_, chains, err := c.fills()
-	if err != nil {
-		return err
-	}
-	if size := c.sums[next].size(); grow || 4*c.sums[next].count > size {
-		if grow {
-			size = min(2*size, mostEntries)
-		}
-		empty, err := c.newTable(sampleMapSums, uint32(size))
-		if err != nil {
-			return err
-		}
-		if err := errors.Join(c.use(sampleMapSums, next, empty), c.sums[next].Close()); err != nil {
-			return err
-		}
-		c.sums[next] = empty
-	}
-	if size := c.chains[old].size(); 2*chains > size {
-		if grow {
-			size = min(2*size, mostEntries)
-		}
-		if c.chains[next], err = c.newTable(sampleMapChains, uint32(size)); err != nil {
-			return err
-		}
-		return c.use(sampleMapChains, next, c.chains[next])
-	}
-	return nil
-}
-
-// read reads the sums of the generation that is not active, and sets them to 0.
-func (c *counter) read(g int, each func(*entry) error) error {
-	if err := c.first.Variables[sampleVarDrainGeneration].Set(uint32(g)); err != nil {
-		return fmt.Errorf("read the BPF map %s: %w", sampleMapSums, err)
-	}
-	var e entry // reused
-	for {
-		encoded, err := c.drain()
-		if err != nil {
-			return fmt.Errorf("read the BPF map %s: %w", sampleMapSums, err)
-		}
-		if len(encoded) == 0 {
-			return nil
-		}
-		c.bytes += uint64(len(encoded))
-		for d := (decoder{data: encoded}); len(d.data) > 0; {
-			if e = c.last.sum(&d); d.err != nil {
-				return fmt.Errorf("the BPF map %s: %w", sampleMapSums, d.err)
-			}
-			if c.byStack {
-				e.stack = c.stackOf(g, &e)
-			}
-			if err := each(&e); err != nil {
-				return err
-			}
-		}
-	}
-}
-
-// drain returns the next encoded sums; none at the end. They are valid until the next call.
-func (c *counter) drain() ([]byte, error) {
-	if _, err := c.first.Programs[sampleProgOnDrain].Run(&ebpf.RunOptions{Context: [8]byte{}}); err != nil {
-		return nil, err
-	}
-	var size uint32
-	if err := c.first.Variables[sampleVarDrainSize].Get(&size); err != nil || size == 0 {
-		return nil, err
-	}
-	c.buffer = slices.Grow(c.buffer[:0], int(size))[:size]
-	_, err := c.encoded.ReadAt(c.buffer, 0)
-	return c.buffer, err
-}
-
-// leave updates the counts of the generation that was read, and closes its chains if the next generation has others.
-func (c *counter) leave(old, next int) error {
-	f, err := c.filled()
-	if err != nil {
-		return err
-	}
-	c.sums[old].count += f[old].Sums - c.before[old].Sums
-	c.chains[old].count += f[old].Chains - c.before[old].Chains
-	c.before[old] = f[old]
-	if c.chains[old] == c.chains[next] {
-		return nil
-	}
-	if err := c.use(sampleMapChains, old, c.chains[next]); err != nil {
-		return err
-	}
-	err = c.chains[old].Close()
-	c.chains[old] = c.chains[next]
-	return err
-}
 
 // counts returns the counts of all events so far. With off-CPU time, the last element is that of blocked threads.
 func (c *counter) counts() ([]sampleCounts, error) {
@@ -459,23 +252,9 @@ func (c *counter) Close() error {
 	for _, o := range c.objects {
 		o.Close()
 	}
-	errs := []error{c.waits.close(), c.unfollow()}
-	if c.ring != nil {
-		errs = append(errs, c.ring.Close())
-	}
-	if c.first != nil {
-		c.first.Close()
-	}
+	errs := []error{c.waits.close(), c.unfollow(), c.generations.close()}
 	if c.tables != nil {
 		errs = append(errs, c.tables.Close())
-	}
-	for g := range c.sums {
-		if c.sums[g] != nil {
-			errs = append(errs, c.sums[g].Close())
-		}
-		if c.chains[g] != nil && (g == 0 || c.chains[g] != c.chains[0]) {
-			errs = append(errs, c.chains[g].Close())
-		}
 	}
 	return errors.Join(errs...)
 }
