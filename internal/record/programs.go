@@ -20,12 +20,9 @@ import (
 	"github.com/bperf/bperf/perfdata"
 )
 
-// programs fetches the code and the BTF of each BPF program that is loaded. It opens a program at once, which keeps it loaded until it is read.
+// programs fetches the code and the BTF of each BPF program that is loaded.
 type programs struct {
-	loads   *bpfprog.Loads
-	unread  chan bpfprog.Handle
-	reading sync.WaitGroup
-
+	loads  *bpfprog.Loads
 	closed bool
 	loaded atomic.Int64  // records of loads
 	gone   atomic.Int64  // programs that were unloaded before they could be fetched
@@ -45,15 +42,11 @@ const mostBytes = 512 << 20
 
 // watchPrograms starts to fetch programs.
 func watchPrograms() (*programs, error) {
-	p := &programs{
-		unread: make(chan bpfprog.Handle, mostOpen),
-		infos:  make(map[uint32]*linear.Info), btfs: make(map[uint32]linear.BTF), named: make(map[uint32]bool),
-	}
+	p := &programs{infos: make(map[uint32]*linear.Info), btfs: make(map[uint32]linear.BTF), named: make(map[uint32]bool)}
 	var err error
-	if p.loads, err = bpfprog.WatchLoads(p.opened, func(records uint64) { p.lost.Add(records) }); err != nil {
+	if p.loads, err = bpfprog.WatchLoads(p.read, func(records uint64) { p.lost.Add(records) }); err != nil {
 		return nil, err
 	}
-	p.reading.Go(p.read)
 	return p, nil
 }
 
@@ -74,21 +67,17 @@ func (p *programs) close() {
 	if err := p.loads.Close(); err != nil {
 		p.fail(err)
 	}
-	close(p.unread)
-	p.reading.Wait()
 }
 
-// mostOpen limits the number of programs that are open and not read yet.
-const mostOpen = 64
-
-// opened queues a program that was loaded. It blocks while mostOpen programs are queued.
-func (p *programs) opened(h bpfprog.Handle, err error) {
+// read keeps the info of a program that was loaded.
+func (p *programs) read(h bpfprog.Handle, err error) {
 	p.loaded.Add(1)
+	if err == nil {
+		_, _, err = p.keep(h)
+	}
 	if err != nil {
 		p.fail(err)
-		return
 	}
-	p.unread <- h
 }
 
 // fail records why a program could not be fetched.
@@ -101,17 +90,6 @@ func (p *programs) fail(err error) {
 	defer p.mu.Unlock()
 	if len(p.failed) < 10 {
 		p.failed = append(p.failed, err.Error())
-	}
-}
-
-// read keeps the info of open programs, and closes them.
-func (p *programs) read() {
-	for h := range p.unread {
-		_, _, err := p.keep(h)
-		h.Close()
-		if err != nil {
-			p.fail(err)
-		}
 	}
 }
 
