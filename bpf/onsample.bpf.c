@@ -128,7 +128,7 @@ int after_exec(void *ctx)
 	return n && (__s32)*n >= least;
 }
 
-struct told {
+struct event {
 	__u64 number;
 	char name[8];
 };
@@ -137,35 +137,35 @@ struct {
 	__uint(type, BPF_MAP_TYPE_PERF_EVENT_ARRAY);
 	__type(key, __u32);
 	__type(value, __u32);
-} told SEC(".maps");
+} events SEC(".maps");
 
-__u64 untold = 0; /* events that found no room */
+__u64 unsent = 0; /* events that found no room */
 
-/* tell keeps no sample, and writes an event for each. */
+/* output keeps no sample, and writes an event for each. */
 SEC("perf_event")
-int tell(void *ctx)
+int output(void *ctx)
 {
-	struct told event = { .number = __sync_fetch_and_add(&seen, 1), .name = "sample" };
+	struct event event = { .number = __sync_fetch_and_add(&seen, 1), .name = "sample" };
 
-	if (bpf_perf_event_output(ctx, &told, BPF_F_CURRENT_CPU, &event, sizeof(event)))
-		__sync_fetch_and_add(&untold, 1);
+	if (bpf_perf_event_output(ctx, &events, BPF_F_CURRENT_CPU, &event, sizeof(event)))
+		__sync_fetch_and_add(&unsent, 1);
 	return 0;
 }
 
 struct {
 	__uint(type, BPF_MAP_TYPE_RINGBUF);
 	__uint(max_entries, 1 << 16);
-	__type(value, struct told);
+	__type(value, struct event);
 } submitted SEC(".maps");
 
 /* submit does the same through a ring buffer. */
 SEC("perf_event")
 int submit(void *ctx)
 {
-	struct told event = { .number = __sync_fetch_and_add(&seen, 1), .name = "sample" };
+	struct event event = { .number = __sync_fetch_and_add(&seen, 1), .name = "sample" };
 
 	if (bpf_ringbuf_output(&submitted, &event, sizeof(event), 0))
-		__sync_fetch_and_add(&untold, 1);
+		__sync_fetch_and_add(&unsent, 1);
 	return 0;
 }
 

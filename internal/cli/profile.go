@@ -275,6 +275,7 @@ func (o *profileOptions) shown(cmd *cobra.Command, format string, by sample.Keys
 func (o *profileOptions) take(cmd *cobra.Command, cfg *sample.Config) (sample.Result, error) {
 	stderr := cmd.ErrOrStderr()
 	note := o.noteTo(stderr)
+	o.noteIgnored(note)
 	cfg.Record.Notify = note
 	if o.verbose {
 		cfg.Record.Verbose = note

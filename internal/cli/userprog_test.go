@@ -54,7 +54,7 @@ func TestScriptProgramOutput(t *testing.T) {
 	require.Root(t)
 	file := filepath.Join(t.TempDir(), "perf.data")
 	command := program.Program{Body: program.Touch, Times: 100}.Write(t) // perf prints bytes from 128 on unchanged
-	output(t, bperf(), "record", "-q", "-e", "page-faults", "-c", "1", "--prog", onsample.Write(t)+":"+onsample.Tell, "-o", file, command)
+	output(t, bperf(), "record", "-q", "-e", "page-faults", "-c", "1", "--prog", onsample.Write(t)+":"+onsample.Output, "-o", file, command)
 	printed := string(output(t, bperf(), "script", "-i", file))
 	if n := strings.Count(printed, "  sample..\n"); n < 100 || n != strings.Count(printed, " BPF output: 0000: ") {
 		t.Errorf("%d outputs of 100 faults and some:\n%s", n, printed)

@@ -18,7 +18,7 @@ type field struct {
 	words  map[string]uint64
 }
 
-// source is the place from which the program loads a field.
+// source says from where the program loads a field.
 type source int
 
 const (

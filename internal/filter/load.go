@@ -206,14 +206,14 @@ var ofArch = map[string]registers{
 // initPIDNamespace is the link to the initial PID namespace, whose number is PROC_PID_INIT_INO in include/linux/proc_ns.h.
 const initPIDNamespace = "pid:[4026531836]"
 
-// layout has the places of the fields on this kernel.
+// layout has the offsets of the fields on this kernel.
 type layout struct {
 	arch    registers
 	samples *samples // nil if programs cannot read the kernel's own samples
 	why     error    // the reason why they cannot
 }
 
-// newLayout looks up the places of the fields. With inside, it includes the fields of the kernel's own samples.
+// newLayout looks up the offsets of the fields. With inside, it includes the fields of the kernel's own samples.
 func newLayout(inside bool) (*layout, error) {
 	arch, ok := ofArch[runtime.GOARCH]
 	if !ok {

@@ -9,7 +9,7 @@ import (
 	"github.com/bperf/bperf/perfdata"
 )
 
-// Value is a field of samples, and the place to which a program writes it.
+// Value is a field of samples, and where a program writes it.
 type Value struct {
 	Field  string // a numeric field, named as in an expression
 	Offset int16  // bytes from the second argument of Values.Function

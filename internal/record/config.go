@@ -1,6 +1,6 @@
 // Package record samples events for the system, CPUs, processes, threads, cgroups or a command, and writes the records to perf.data.
 //
-// An event is opened in places: on a CPU, for a thread, or for a thread on a CPU. The kernel writes the records of all events of a place to one
+// An event is opened in scopes: on a CPU, for a thread, or for a thread on a CPU. The kernel writes the records of all events of a scope to one
 // ring buffer. The collector drains the rings to the output. The tracker is the event that has the records of tasks and memory; it may be a
 // dummy event, which has no samples. Sums replace samples that BPF programs count in the kernel.
 package record

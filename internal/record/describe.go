@@ -140,7 +140,7 @@ func (p *plan) addFormats(f host.Features) error {
 func (c *collector) introduceEvents() error {
 	index := &perfdata.IDIndex{}
 	for _, o := range c.listed() {
-		for i, at := range o.places[:len(o.places)-o.later] {
+		for i, at := range o.scopes[:len(o.scopes)-o.later] {
 			index.Entries = append(index.Entries, perfdata.IDIndexEntry{ID: o.ids[i], Index: uint64(i), CPU: int64(at.cpu), TID: int64(at.tid)})
 		}
 	}

@@ -31,14 +31,14 @@ func (s *recorder) followCPU(change target.CPUChange, join func(cpu int) error) 
 // join opens all events on a CPU that came online. Events that were open there ended when it went offline.
 //
 // The header of a file or pipe lists the IDs of events, and perf rejects samples with other IDs. So the records of the new events get IDs that the
-// same events have in places that were open from the start.
+// same events have in scopes that were open from the start.
 func (c *collector) join(cpu int) error {
 	switch {
 	case c.cfg.Overwrite:
 		return errors.New("only rings that are there from the start keep the newest records")
 	case slices.ContainsFunc(c.events, func(o *opened) bool { return o.attr.SampleType&perfdata.SampleRead != 0 }):
 		return errors.New("samples have counts, which would begin anew")
-	case len(c.target.Threads) > 0 && !slices.ContainsFunc(c.tracker.places, func(at place) bool { return at.cpu == cpu }):
+	case len(c.target.Threads) > 0 && !slices.ContainsFunc(c.tracker.scopes, func(at scope) bool { return at.cpu == cpu }):
 		return errors.New("it was offline when recording the processes began")
 	}
 	c.work.Lock()
@@ -52,7 +52,7 @@ func (c *collector) join(cpu int) error {
 		if len(c.target.Threads) > 0 && o.kind.onTarget() { // events of threads continue when a CPU is back
 			continue
 		}
-		if err := c.joinEvent(o, place{cpu, perfevent.AnyThread}); err != nil {
+		if err := c.joinEvent(o, scope{cpu, perfevent.AnyThread}); err != nil {
 			return err
 		}
 	}
@@ -65,16 +65,16 @@ func (c *collector) join(cpu int) error {
 }
 
 // joinEvent opens an event on a CPU. It reuses the ring of the CPU if there is one.
-func (s *sources) joinEvent(o *opened, at place) error {
-	for i := range o.places { // it still runs if the CPU came online during the start of the recording
-		if o.places[i] == at {
+func (s *sources) joinEvent(o *opened, at scope) error {
+	for i := range o.scopes { // it still runs if the CPU came online during the start of the recording
+		if o.scopes[i] == at {
 			if err := o.fds[i].Disable(); err != nil {
 				return err
 			}
 		}
 	}
 	before := len(o.fds)
-	err := s.openEvent(o, []place{at})
+	err := s.openEvent(o, []scope{at})
 	for i := before; i < len(o.fds) && err == nil; i++ {
 		switch {
 		case o.kind == programOutput:
@@ -88,9 +88,9 @@ func (s *sources) joinEvent(o *opened, at place) error {
 	return err
 }
 
-// knownID returns the ID of an event in a place that was open from the start, if possible on the same CPU.
+// knownID returns the ID of an event in a scope that was open from the start, if possible on the same CPU.
 func (o *opened) knownID(cpu int) uint64 {
-	i := slices.IndexFunc(o.places[:len(o.ids)], func(at place) bool { return at.cpu == cpu })
+	i := slices.IndexFunc(o.scopes[:len(o.ids)], func(at scope) bool { return at.cpu == cpu })
 	return o.ids[max(i, 0)]
 }
 
@@ -100,7 +100,7 @@ func (r *ring) rename(sampleType perfdata.SampleType, first, rest []byte) (_, _ 
 	if len(r.later) == 0 || sampleType&ids == 0 { // a single event has none
 		return first, rest
 	}
-	// The places of IDs: include/uapi/linux/perf_event.h, struct sample_id and PERF_RECORD_SAMPLE.
+	// The positions of IDs: include/uapi/linux/perf_event.h, struct sample_id and PERF_RECORD_SAMPLE.
 	inSample, fromEnd := headerSize, 8
 	if sampleType&perfdata.SampleIdentifier == 0 {
 		const before = perfdata.SampleIP | perfdata.SampleTID | perfdata.SampleTime | perfdata.SampleAddr

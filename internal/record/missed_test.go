@@ -11,7 +11,7 @@ func TestMissed(t *testing.T) {
 	}{
 		{100, 1000, OwnCount{1000, 2, 10}, 0, false},
 		{100, 1000, OwnCount{1019, 2, 10}, 0, false}, // incomplete periods
-		{100, 1000, OwnCount{1050, 2, 10}, 3, false}, // minus one incomplete period per place
+		{100, 1000, OwnCount{1050, 2, 10}, 3, false}, // minus one incomplete period per scope
 		{100, 1000, OwnCount{1050, 2, 0}, 3, false},  // a varying period: the mean
 		{100, 1000, OwnCount{900, 2, 10}, 0, false},  // samples came after the count was read
 		{100, 100, OwnCount{103, 2, 1}, 3, true},

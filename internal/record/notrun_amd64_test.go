@@ -42,9 +42,9 @@ func TestFilterNotRun(t *testing.T) {
 			}
 		}
 		result, got := run(t, cfg)
-		told := howMany(got, func(l *perfdata.LostSamples) bool { return !l.BPF && l.Samples == within })
-		if int(result.Samples) != kept || int(result.Filtered) != own-kept || result.Missed != within || told != 1 || lost != 1 {
-			t.Errorf("%s: %+v, want %d samples, %d filtered and %d missed; %d records of these, %d messages", filter, result, kept, own-kept, within, told, lost)
+		reports := howMany(got, func(l *perfdata.LostSamples) bool { return !l.BPF && l.Samples == within })
+		if int(result.Samples) != kept || int(result.Filtered) != own-kept || result.Missed != within || reports != 1 || lost != 1 {
+			t.Errorf("%s: %+v, want %d samples, %d filtered and %d missed; %d records of these, %d messages", filter, result, kept, own-kept, within, reports, lost)
 		}
 	}
 }

@@ -96,15 +96,15 @@ func (s *sources) openOffCPUEvent() error {
 	if err != nil {
 		return err
 	}
-	var places []place
+	var scopes []scope
 	for _, cpu := range online {
-		places = append(places, place{cpu, perfevent.AnyThread})
+		scopes = append(scopes, scope{cpu, perfevent.AnyThread})
 	}
-	if err := s.openEvent(o, places); err != nil || s.offCPU.recorder == nil {
+	if err := s.openEvent(o, scopes); err != nil || s.offCPU.recorder == nil {
 		return err
 	}
 	for i, fd := range o.fds {
-		if err := s.offCPU.recorder.Output(o.places[i].cpu, fd.FD()); err != nil {
+		if err := s.offCPU.recorder.Output(o.scopes[i].cpu, fd.FD()); err != nil {
 			return err
 		}
 	}

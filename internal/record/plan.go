@@ -27,7 +27,7 @@ func (k kind) dummy() bool { return k == sideBand || k == bpfLoads }
 // onTarget reports whether the event is opened for the target; the others are opened on all CPUs.
 func (k kind) onTarget() bool { return k == sampled || k == sideBand }
 
-// opened is an event of the recording, with the places where it is open.
+// opened is an event of the recording, with the scopes in which it is open.
 type opened struct {
 	kind   kind
 	event  *event.Event
@@ -39,8 +39,8 @@ type opened struct {
 	silent bool          // the file does not list it
 	fds    []*perfevent.Event
 	ids    []uint64
-	places []place // where each of fds is open
-	later  int     // the last later places are on CPUs that came online during the recording
+	scopes []scope // in which each of fds is open
+	later  int     // the last later scopes are on CPUs that came online during the recording
 }
 
 // plan has the events to open and their attributes.

@@ -187,9 +187,9 @@ func TestNoPrograms(t *testing.T) {
 	loadProgram(t, withSub("record_nothing"))
 	got := during(t, func(c *Config) { c.NoBPF = true }, func() {})
 	programs, types := infos(t, got)
-	told := howMany(got, func(*perfdata.BPFEvent) bool { return true })
-	if len(programs)+len(types)+told > 0 {
-		t.Errorf("%d programs, %d BTFs, %d records", len(programs), len(types), told)
+	events := howMany(got, func(*perfdata.BPFEvent) bool { return true })
+	if len(programs)+len(types)+events > 0 {
+		t.Errorf("%d programs, %d BTFs, %d records", len(programs), len(types), events)
 	}
 }
 

@@ -105,7 +105,7 @@ func run(t *testing.T, cfg Config) (Result, recording) {
 		total += n
 	}
 	if uint64(total) != result.Samples {
-		t.Errorf("the file has %d samples, and %d were told of", total, result.Samples)
+		t.Errorf("the file has %d samples, and record reported %d", total, result.Samples)
 	}
 	return result, got
 }

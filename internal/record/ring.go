@@ -19,7 +19,7 @@ type ring struct {
 
 // ringKey identifies a ring.
 type ringKey struct {
-	place
+	scope
 	overwritten bool
 	offCPU      bool
 }

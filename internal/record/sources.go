@@ -30,19 +30,19 @@ type sources struct {
 	later     bool // events are opened on a CPU that came online during the recording
 }
 
-// place is where an event is opened: on a CPU, for a thread, or for a thread on a CPU.
-type place struct {
+// scope is where an event is opened: on a CPU, for a thread, or for a thread on a CPU.
+type scope struct {
 	cpu int // perfevent.AnyCPU for all
 	tid int // perfevent.AnyThread for all
 }
 
 // open opens all events, disabled except for the dummy.
 func (s *sources) open() error {
-	places, err := s.locate(s.target)
+	scopes, err := s.locate(s.target)
 	if err != nil {
 		return err
 	}
-	if n := len(s.events) * len(places); n > 64 {
+	if n := len(s.events) * len(scopes); n > 64 {
 		perfevent.ReserveFiles(n)
 	}
 	if err := s.openEverywhere(); err != nil {
@@ -56,7 +56,7 @@ func (s *sources) open() error {
 		if !o.kind.onTarget() {
 			continue
 		}
-		at := places
+		at := scopes
 		if s.onCPUs(o) {
 			at = cpus
 		}
@@ -85,7 +85,7 @@ func (s *sources) open() error {
 		if len(fresh.Threads) == 0 {
 			break
 		}
-		places, err := s.locate(fresh)
+		scopes, err := s.locate(fresh)
 		if err != nil {
 			return err
 		}
@@ -93,7 +93,7 @@ func (s *sources) open() error {
 			if !o.kind.onTarget() || s.onCPUs(o) {
 				continue
 			}
-			if err := s.openEvent(o, places); err != nil {
+			if err := s.openEvent(o, scopes); err != nil {
 				return err
 			}
 		}
@@ -108,8 +108,8 @@ func (s *sources) open() error {
 // onCPUs reports whether an event is opened on CPUs although the target is threads.
 func (s *sources) onCPUs(o *opened) bool { return s.samplesCPUs() && s.summed(o) }
 
-// follow makes Sums keep only samples of the target if the events are opened on CPUs, and returns the places of the CPUs.
-func (s *sources) follow() ([]place, error) {
+// follow makes Sums keep only samples of the target if the events are opened on CPUs, and returns the scopes of the CPUs.
+func (s *sources) follow() ([]scope, error) {
 	if !s.samplesCPUs() {
 		return nil, nil
 	}
@@ -146,7 +146,7 @@ func (s *sources) openEverywhere() error {
 	attr.Flags &^= tracking | perfdata.AttrInherit | perfdata.AttrDisabled | perfdata.AttrEnableOnExec
 	attr.Flags |= programRecords
 	for _, cpu := range online {
-		at := place{cpu, perfevent.AnyThread}
+		at := scope{cpu, perfevent.AnyThread}
 		fd, err := perfevent.Open(&attr, perfevent.Where{Thread: at.tid, CPU: at.cpu})
 		if err != nil {
 			s.cfg.Verbose(fmt.Sprintf("Samples in BPF programs that others load from now on have no names: watch CPU %d: %v", cpu, err))
@@ -179,13 +179,13 @@ func missing(t, has target.Target) target.Target {
 	return fresh
 }
 
-// locate returns the places where the events of a target are opened.
-func (s *sources) locate(t target.Target) ([]place, error) {
-	var places []place
+// locate returns the scopes in which the events of a target are opened.
+func (s *sources) locate(t target.Target) ([]scope, error) {
+	var scopes []scope
 	switch {
 	case s.cfg.PerThread:
 		for _, thread := range t.Threads {
-			places = append(places, place{perfevent.AnyCPU, thread.TID})
+			scopes = append(scopes, scope{perfevent.AnyCPU, thread.TID})
 		}
 	case len(t.Threads) > 0:
 		online, err := procfs.OnlineCPUs()
@@ -194,19 +194,19 @@ func (s *sources) locate(t target.Target) ([]place, error) {
 		}
 		for _, cpu := range online {
 			for _, thread := range t.Threads {
-				places = append(places, place{cpu, thread.TID})
+				scopes = append(scopes, scope{cpu, thread.TID})
 			}
 		}
 	default:
 		for _, cpu := range t.CPUs {
-			places = append(places, place{cpu, perfevent.AnyThread})
+			scopes = append(scopes, scope{cpu, perfevent.AnyThread})
 		}
 	}
-	return places, nil
+	return scopes, nil
 }
 
-// openEvent opens an event in some places. If the kernel or the CPU refuses it, relax asks for less.
-func (s *sources) openEvent(o *opened, places []place) error {
+// openEvent opens an event in some scopes. If the kernel or the CPU refuses it, relax asks for less.
+func (s *sources) openEvent(o *opened, scopes []scope) error {
 	cgroup := -1
 	if o.cgroup != "" {
 		dir, err := s.openCgroup(o.cgroup)
@@ -216,8 +216,8 @@ func (s *sources) openEvent(o *opened, places []place) error {
 		defer dir.Close()
 		cgroup = int(dir.Fd())
 	}
-	for i := 0; i < len(places); i++ {
-		at := places[i]
+	for i := 0; i < len(scopes); i++ {
+		at := scopes[i]
 		if o.event.CPUs != nil && at.cpu != perfevent.AnyCPU && !slices.Contains(o.event.CPUs, at.cpu) {
 			continue
 		}
@@ -243,13 +243,13 @@ func (s *sources) openEvent(o *opened, places []place) error {
 	return nil
 }
 
-// leaderAt returns the leader of the event's group in a place; nil for leaders.
-func (o *opened) leaderAt(at place) *perfevent.Event {
+// leaderAt returns the leader of the event's group in a scope; nil for leaders.
+func (o *opened) leaderAt(at scope) *perfevent.Event {
 	if o.leader == o {
 		return nil
 	}
-	for i, place := range slices.Backward(o.leader.places) { // the newest first: a CPU may have come back
-		if place == at {
+	for i, scope := range slices.Backward(o.leader.scopes) { // the newest first: a CPU may have come back
+		if scope == at {
 			return o.leader.fds[i]
 		}
 	}
@@ -302,7 +302,7 @@ func (s *sources) relax(o *opened, err error) bool {
 func isCycles(a *perfdata.Attr) bool { return a.Type == perfdata.TypeHardware && a.Config == 0 }
 
 // explain adds to an error of opening an event what to do about it.
-func (s *sources) explain(o *opened, at place, err error) error {
+func (s *sources) explain(o *opened, at scope, err error) error {
 	var full *perfevent.LimitError
 	if errors.As(err, &full) {
 		return fmt.Errorf("%w. Raise the limit (ulimit -n), or record fewer threads or events", err)
@@ -346,9 +346,9 @@ func (s *sources) openCgroup(name string) (*os.File, error) {
 	return nil, fmt.Errorf("cgroup %s: %w", name, fs.ErrNotExist)
 }
 
-// attach keeps what was opened, and directs its records to the ring of its place.
-func (s *sources) attach(o *opened, fd *perfevent.Event, at place) error {
-	o.fds, o.places = append(o.fds, fd), append(o.places, at)
+// attach keeps what was opened, and directs its records to the ring of its scope.
+func (s *sources) attach(o *opened, fd *perfevent.Event, at scope) error {
+	o.fds, o.scopes = append(o.fds, fd), append(o.scopes, at)
 	if err := s.setFilter(o, fd); err != nil {
 		return err
 	}
@@ -387,7 +387,7 @@ func (s *sources) attach(o *opened, fd *perfevent.Event, at place) error {
 	return nil
 }
 
-// openRing maps the ring of a place.
+// openRing maps the ring of a scope.
 func (s *sources) openRing(fd *perfevent.Event, key ringKey) (*ring, error) {
 	mapping := fd.Map
 	if key.overwritten {

@@ -132,7 +132,7 @@ func (c *collector) reportCounted(o *opened) {
 	if !c.summed(o) || c.samplesCPUs() { // events of CPUs also count other processes
 		return
 	}
-	if own := c.ownCount(o); own.Places > 0 {
+	if own := c.ownCount(o); own.Scopes > 0 {
 		c.cfg.Sums.Counted(slices.Index(c.events, o), own)
 	}
 }
@@ -140,11 +140,11 @@ func (c *collector) reportCounted(o *opened) {
 // OwnCount is the count of an event, independent of its samples.
 type OwnCount struct {
 	Count  uint64
-	Places uint64 // number of places in which it was open
+	Scopes uint64 // number of scopes in which it was open
 	Period uint64 // events between two samples; 0 if it varies
 }
 
-// ownCount reads the count of an event. Places is 0 if the count cannot be compared with the samples: a clock also counts while excluded code
+// ownCount reads the count of an event. Scopes is 0 if the count cannot be compared with the samples: a clock also counts while excluded code
 // runs.
 func (s *sources) ownCount(o *opened) (own OwnCount) {
 	if o.attr.ReadFormat&perfdata.ReadGroup != 0 ||
@@ -161,14 +161,14 @@ func (s *sources) ownCount(o *opened) (own OwnCount) {
 	for _, fd := range o.fds {
 		if err := fd.ReadWords(words); err == nil {
 			own.Count += words[0]
-			own.Places++
+			own.Scopes++
 		}
 	}
 	return own
 }
 
 // Missed returns the number of missing samples. value is the sum of the periods of the samples that exist. The result is exact with a period of 1.
-// Otherwise, up to period-1 events per place may not have reached a sample yet, and do not count as missing.
+// Otherwise, up to period-1 events per scope may not have reached a sample yet, and do not count as missing.
 func (own OwnCount) Missed(samples, value uint64) (missed uint64, exact bool) {
 	period := float64(own.Period)
 	if own.Period == 0 && samples > 0 {
@@ -177,7 +177,7 @@ func (own OwnCount) Missed(samples, value uint64) (missed uint64, exact bool) {
 	if own.Count <= value || period == 0 {
 		return 0, own.Period == 1
 	}
-	return uint64(max(0, float64(own.Count-value)-float64(own.Places)*(period-1)) / period), own.Period == 1
+	return uint64(max(0, float64(own.Count-value)-float64(own.Scopes)*(period-1)) / period), own.Period == 1
 }
 
 func isClock(a *perfdata.Attr) bool {

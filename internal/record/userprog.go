@@ -39,15 +39,15 @@ func (s *sources) openOutputs() error {
 		if err != nil {
 			return err
 		}
-		var places []place
+		var scopes []scope
 		for _, cpu := range online {
-			places = append(places, place{cpu, perfevent.AnyThread})
+			scopes = append(scopes, scope{cpu, perfevent.AnyThread})
 		}
-		if err := s.openEvent(o, places); err != nil {
+		if err := s.openEvent(o, scopes); err != nil {
 			return err
 		}
 		for i, fd := range o.fds {
-			if err := s.cfg.Programs.Connect(o.output, o.places[i].cpu, fd.FD()); err != nil {
+			if err := s.cfg.Programs.Connect(o.output, o.scopes[i].cpu, fd.FD()); err != nil {
 				return fmt.Errorf("let programs write to the recording: %w", err)
 			}
 		}

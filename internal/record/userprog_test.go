@@ -227,7 +227,7 @@ func TestProgramRefused(t *testing.T) {
 // TestProgramOutput has a program that writes an event for each sample: all are in the file, with what was written, in the order of their time.
 func TestProgramOutput(t *testing.T) {
 	const touched = 250
-	source := onsample.Write(t) + ":" + onsample.Tell
+	source := onsample.Write(t) + ":" + onsample.Output
 	for name, change := range map[string]func(*Config){
 		"command": func(*Config) {},
 		"system":  func(cfg *Config) { cfg.Target.System = true },
@@ -249,7 +249,7 @@ func TestProgramOutput(t *testing.T) {
 				if !ok {
 					continue
 				}
-				if rec.Event.Name != "told" || len(s.Raw) < 16 {
+				if rec.Event.Name != "events" || len(s.Raw) < 16 {
 					t.Fatalf("a sample of %s with %d bytes", rec.Event.Name, len(s.Raw))
 				}
 				if !bytes.HasPrefix(s.Raw[8:], []byte("sample\x00\x00")) {

@@ -83,8 +83,8 @@ func TestProgramRefused(t *testing.T) {
 		t.Error(err)
 	}
 	cfg = config(t, "page-faults", "true")
-	useProgram(t, &cfg, onsample.Write(t)+":"+onsample.Tell)
-	if _, err := Run(cfg); err == nil || !strings.Contains(err.Error(), "the map told: record it with bperf record") {
+	useProgram(t, &cfg, onsample.Write(t)+":"+onsample.Output)
+	if _, err := Run(cfg); err == nil || !strings.Contains(err.Error(), "the map events: record it with bperf record") {
 		t.Error(err)
 	}
 	cfg = config(t, "page-faults", "true")

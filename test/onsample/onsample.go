@@ -22,7 +22,7 @@ import (
 const (
 	EveryNth  = "every_nth"  // keeps the first of each `modulus` samples, which is 3 if it is not set
 	AfterExec = "after_exec" // keeps the samples of processes that have executed a program whose name is `label`, of 7 characters
-	Tell      = "tell"       // drops all samples, and writes the number of each, 8 bytes, and "sample" to the map `told`
+	Output    = "output"     // drops all samples, and writes the number of each, 8 bytes, and "sample" to the map `events`
 	Submit    = "submit"     // does the same with the ring buffer `submitted`
 	Refused   = "refused"    // is rejected by the kernel's verifier
 )

@@ -17,24 +17,24 @@ import (
 // Used for safe lookups in a Collection or CollectionSpec.
 const (
 	onSampleMapDecisions   = "decisions"
+	onSampleMapEvents      = "events"
 	onSampleMapExecs       = "execs"
 	onSampleMapNumbersLog2 = "numbers_log2"
 	onSampleMapParities    = "parities"
 	onSampleMapSubmitted   = "submitted"
-	onSampleMapTold        = "told"
 	onSampleProgAfterExec  = "after_exec"
 	onSampleProgCountExecs = "count_execs"
 	onSampleProgEveryNth   = "every_nth"
+	onSampleProgOutput     = "output"
 	onSampleProgRefused    = "refused"
 	onSampleProgSubmit     = "submit"
-	onSampleProgTell       = "tell"
 	onSampleVarDropAll     = "drop_all"
 	onSampleVarLabel       = "label"
 	onSampleVarLeast       = "least"
 	onSampleVarModulus     = "modulus"
 	onSampleVarParity      = "parity"
 	onSampleVarSeen        = "seen"
-	onSampleVarUntold      = "untold"
+	onSampleVarUnsent      = "unsent"
 )
 
 // loadOnSample returns the embedded CollectionSpec for onSample.
@@ -82,9 +82,9 @@ type onSampleProgramSpecs struct {
 	AfterExec  *ebpf.ProgramSpec `ebpf:"after_exec"`
 	CountExecs *ebpf.ProgramSpec `ebpf:"count_execs"`
 	EveryNth   *ebpf.ProgramSpec `ebpf:"every_nth"`
+	Output     *ebpf.ProgramSpec `ebpf:"output"`
 	Refused    *ebpf.ProgramSpec `ebpf:"refused"`
 	Submit     *ebpf.ProgramSpec `ebpf:"submit"`
-	Tell       *ebpf.ProgramSpec `ebpf:"tell"`
 }
 
 // onSampleMapSpecs contains maps before they are loaded into the kernel.
@@ -92,11 +92,11 @@ type onSampleProgramSpecs struct {
 // It can be passed ebpf.CollectionSpec.Assign.
 type onSampleMapSpecs struct {
 	Decisions   *ebpf.MapSpec `ebpf:"decisions"`
+	Events      *ebpf.MapSpec `ebpf:"events"`
 	Execs       *ebpf.MapSpec `ebpf:"execs"`
 	NumbersLog2 *ebpf.MapSpec `ebpf:"numbers_log2"`
 	Parities    *ebpf.MapSpec `ebpf:"parities"`
 	Submitted   *ebpf.MapSpec `ebpf:"submitted"`
-	Told        *ebpf.MapSpec `ebpf:"told"`
 }
 
 // onSampleVariableSpecs contains global variables before they are loaded into the kernel.
@@ -109,7 +109,7 @@ type onSampleVariableSpecs struct {
 	Modulus *ebpf.VariableSpec `ebpf:"modulus"`
 	Parity  *ebpf.VariableSpec `ebpf:"parity"`
 	Seen    *ebpf.VariableSpec `ebpf:"seen"`
-	Untold  *ebpf.VariableSpec `ebpf:"untold"`
+	Unsent  *ebpf.VariableSpec `ebpf:"unsent"`
 }
 
 // onSampleObjects contains all objects after they have been loaded into the kernel.
@@ -133,21 +133,21 @@ func (o *onSampleObjects) Close() error {
 // It can be passed to loadOnSampleObjects or ebpf.CollectionSpec.LoadAndAssign.
 type onSampleMaps struct {
 	Decisions   *ebpf.Map `ebpf:"decisions"`
+	Events      *ebpf.Map `ebpf:"events"`
 	Execs       *ebpf.Map `ebpf:"execs"`
 	NumbersLog2 *ebpf.Map `ebpf:"numbers_log2"`
 	Parities    *ebpf.Map `ebpf:"parities"`
 	Submitted   *ebpf.Map `ebpf:"submitted"`
-	Told        *ebpf.Map `ebpf:"told"`
 }
 
 func (m *onSampleMaps) Close() error {
 	return _OnSampleClose(
 		m.Decisions,
+		m.Events,
 		m.Execs,
 		m.NumbersLog2,
 		m.Parities,
 		m.Submitted,
-		m.Told,
 	)
 }
 
@@ -161,7 +161,7 @@ type onSampleVariables struct {
 	Modulus *ebpf.Variable `ebpf:"modulus"`
 	Parity  *ebpf.Variable `ebpf:"parity"`
 	Seen    *ebpf.Variable `ebpf:"seen"`
-	Untold  *ebpf.Variable `ebpf:"untold"`
+	Unsent  *ebpf.Variable `ebpf:"unsent"`
 }
 
 // onSamplePrograms contains all programs after they have been loaded into the kernel.
@@ -171,9 +171,9 @@ type onSamplePrograms struct {
 	AfterExec  *ebpf.Program `ebpf:"after_exec"`
 	CountExecs *ebpf.Program `ebpf:"count_execs"`
 	EveryNth   *ebpf.Program `ebpf:"every_nth"`
+	Output     *ebpf.Program `ebpf:"output"`
 	Refused    *ebpf.Program `ebpf:"refused"`
 	Submit     *ebpf.Program `ebpf:"submit"`
-	Tell       *ebpf.Program `ebpf:"tell"`
 }
 
 func (p *onSamplePrograms) Close() error {
@@ -181,9 +181,9 @@ func (p *onSamplePrograms) Close() error {
 		p.AfterExec,
 		p.CountExecs,
 		p.EveryNth,
+		p.Output,
 		p.Refused,
 		p.Submit,
-		p.Tell,
 	)
 }
 

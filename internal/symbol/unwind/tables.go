@@ -51,9 +51,8 @@ type common struct {
 	ra        uint64 // column of the return address
 	at, limit uint32 // offsets of its instructions in the section
 	encoding  uint8  // of pointers
-	lsda      uint8
-	augmented bool // its entries have augmentation data, with a length
-	signal    bool // signal handlers return to this code
+	augmented bool   // its entries have augmentation data, with a length
+	signal    bool   // signal handlers return to this code
 }
 
 func (t *table) commonOf(e *entry) *common { return &t.commons[e.common] }
@@ -286,7 +285,7 @@ func (t *table) augment(info *common, c *dwarf.Cursor, augmentation string) erro
 	for _, letter := range augmentation[1:] {
 		switch letter {
 		case 'L':
-			info.lsda = c.U8()
+			c.U8() // encoding of the pointers to language-specific data, which bperf skips
 		case 'R':
 			info.encoding = c.U8()
 		case 'P':
