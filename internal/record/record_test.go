@@ -337,7 +337,7 @@ func TestSwitch(t *testing.T) {
 	for _, f := range files {
 		got := read(t, f)
 		if howMany(got, func(m *perfdata.Mmap2) bool { return true }) == 0 {
-			t.Errorf("%s does not tell what processes have mapped", f)
+			t.Errorf("%s does not say what processes have mapped", f)
 		}
 	}
 }

@@ -129,7 +129,7 @@ func TestProcesses(t *testing.T) {
 	expect("executed something", 2, 0x50000, 0x51000)
 	tables.Record(&perfdata.Comm{PID: 2, TID: 2, Comm: "renamed"})
 	tables.Record(&perfdata.Fork{PID: 2, ParentPID: 1, TID: 2, ParentTID: 1})
-	expect("a fork that is told of late", 2, 0x50000, 0x51000)
+	expect("a fork that is reported late", 2, 0x50000, 0x51000)
 	tables.Record(&perfdata.Exit{PID: 1, TID: 3})
 	expect("a thread ended", 1, 0x10000, 0x11000, 0x12000, 0x14000, 0x30000, 0x31000)
 	tables.Record(&perfdata.Exit{PID: 1, TID: 1})

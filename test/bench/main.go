@@ -40,7 +40,7 @@ func main() {
 	profiles := flag.Bool("profile", false, "measure profiling a load, beside perf record and report, and bcc's profile, in place of stat")
 	long := flag.Duration("long", 10*time.Second, "CPU time of each thread of the load of -profile")
 	rates := flag.String("hertz", "99,999,4999", "rates of -profile")
-	lost := flag.Duration("lost", 0, "profile a load of 5,000 stacks for so `long`, and tell what became of the samples, in place of stat")
+	lost := flag.Duration("lost", 0, "profile a load of 5,000 stacks for this `duration`, and print what happened to the samples, instead of the bench")
 	programs := flag.Int("programs", 0, "measure listing so many BPF programs, which are loaded for it, in place of stat")
 	truth := flag.Duration("truth", 0, "profile programs with so much CPU `time`, whose shares are known, beside perf record, in place of stat")
 	flag.Parse()

@@ -249,7 +249,7 @@ func (s *sampling) ours(_ context.Context, hertz int, load []string) (p profiled
 	p.cpu, p.peak = c.cpu-p.load, c.peak
 	m := bytesRead.FindSubmatch(c.stderr)
 	if m == nil {
-		return p, fmt.Errorf("bperf does not tell how much it has read:\n%s", c.stderr)
+		return p, fmt.Errorf("bperf did not report how much it read:\n%s", c.stderr)
 	}
 	p.kernel, err = strconv.ParseInt(string(m[1]), 10, 64)
 	return p, err
@@ -391,7 +391,7 @@ func (b *bench) lost(long time.Duration) error {
 		different[one.Stack] = true
 	}
 	period := t.Value / max(1, t.Samples)
-	fmt.Printf("%v, %d Hz: the events have counted %d samples; %d were taken, %d more are told as missed; %d are in the profile, %d lost, %d without a stack; "+
+	fmt.Printf("%v, %d Hz: the events have counted %d samples; %d were taken, %d more are reported as missed; %d are in the profile, %d lost, %d without a stack; "+
 		"%d different stacks, at most %d in the kernel\n", long, hertz, t.Counted/period, t.Samples, t.Missed, inProfile, t.NoRoom, t.NoStack+t.Collisions,
 		len(different), stacks)
 	if inProfile+t.NoRoom != t.Samples || t.NoRoom+t.NoStack+t.Collisions > 0 {

@@ -20,7 +20,7 @@ func arm64(code []byte, address uint64) []Instruction {
 	return all
 }
 
-// arm64One decodes an instruction. Some that the JIT compiler emits are unknown to arm64asm, or only as hints.
+// arm64One decodes an instruction. arm64asm does not know some of those that the JIT compiler emits, and knows others only as hints.
 func arm64One(code []byte, address uint64) Instruction {
 	if len(code) < 4 {
 		return Instruction{Text: "(bad)"}
@@ -82,7 +82,7 @@ func arm64Atomic(word uint32) string {
 		ops := [16]string{0: "ldadd", 1: "ldclr", 2: "ldeor", 3: "ldset", 4: "ldsmax", 5: "ldsmin", 6: "ldumax", 7: "ldumin", 8: "swp"}
 		name = ops[word>>12&15]
 		order = arm64Order(word>>23&1, word>>22&1)
-		if name != "swp" && rt == 31 && word>>23&1 == 0 && name != "" { // nobody wants what was there
+		if name != "swp" && rt == 31 && word>>23&1 == 0 && name != "" { // the old value is discarded
 			return fmt.Sprintf("st%s%s %s, %s", name[2:], order, register(rs), base)
 		}
 	case word&0x3fa07c00 == 0x08a07c00: // size 0010001 L 1 Rs o0 11111 Rn Rt
@@ -95,7 +95,7 @@ func arm64Atomic(word uint32) string {
 	return fmt.Sprintf("%s%s %s, %s, %s", name, order, register(rs), register(rt), base)
 }
 
-// arm64Order is the suffix for acquire and release.
+// arm64Order returns the suffix for acquire and release.
 func arm64Order(acquire, release uint32) string {
 	return strings.Repeat("a", int(acquire)) + strings.Repeat("l", int(release))
 }

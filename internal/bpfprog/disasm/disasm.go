@@ -1,20 +1,20 @@
-// Package disasm disassembles what the kernel's BPF JIT compilers for x86-64 and arm64 emit, in the syntax of the GNU tools.
+// Package disasm disassembles the code that the kernel's BPF JIT compilers emit for x86-64 and arm64, in the syntax of the GNU tools.
 package disasm
 
 import "fmt"
 
-// Instruction is an instruction of a machine.
+// Instruction is a machine instruction.
 type Instruction struct {
 	Address uint64
 	Code    []byte
-	Text    string // "(bad)" if it is not known
-	Target  uint64 // address that it calls or jumps to; 0 if it does not, or if that is in a register
+	Text    string // "(bad)" if the instruction is unknown
+	Target  uint64 // address that it calls or jumps to; 0 if there is none, or if it is in a register
 }
 
-// Func disassembles the code of a function that is at an address.
+// Func disassembles the code of a function at an address.
 type Func func(code []byte, address uint64) []Instruction
 
-// For returns the disassembler for an architecture, in Go's names.
+// For returns the disassembler for an architecture, which has the name that Go gives it.
 func For(arch string) (Func, error) {
 	switch arch {
 	case "amd64":
@@ -25,5 +25,5 @@ func For(arch string) (Func, error) {
 	return nil, fmt.Errorf("there is no disassembler for %s", arch)
 }
 
-// Bytes are the instruction's bytes as they lie in memory, in hexadecimal.
+// Bytes returns the instruction's bytes in hexadecimal, in the order of memory.
 func (i Instruction) Bytes() string { return fmt.Sprintf("% x", i.Code) }

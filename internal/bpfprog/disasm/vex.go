@@ -13,15 +13,15 @@ import (
 type vector struct {
 	evex   bool
 	opmap  byte // 1: 0F, 2: 0F38, 3: 0F3A
-	pp     byte // prefix that is meant: none, 66, F3, F2
+	pp     byte // implied prefix: none, 66, F3, F2
 	w      bool
 	length byte // of the vectors: 16 bytes << length
 	r, x   byte // bit 3 of registers in ModRM and SIB; of EVEX, also bit 4
 	b      byte
 	vvvv   byte
-	mask   byte // EVEX: the register of the mask; 0 for none
-	zero   bool // what the mask leaves out becomes 0
-	bcast  bool // one element for all, or rounding
+	mask   byte // EVEX: the mask register; 0 for none
+	zero   bool // elements that the mask excludes become 0
+	bcast  bool // the operand is one element for all, or the instruction rounds
 
 	opcode byte
 	modrm  byte
@@ -30,7 +30,8 @@ type vector struct {
 	size   int    // of ModRM, SIB and displacement
 }
 
-// vexed decodes an instruction with such a prefix; false if the code does not begin with one that is complete. What is not in the table of operations has its length all the same.
+// vexed decodes an instruction with a VEX or EVEX prefix. It returns false if the code does not begin with a complete one. Instructions that are
+// not in the table of operations have their length, but no text.
 func vexed(code []byte) (i Instruction, ok bool) {
 	v, at, ok := vexPrefix(code)
 	if !ok || at >= len(code) {
@@ -95,7 +96,7 @@ func vexPrefix(code []byte) (v vector, size int, ok bool) {
 	return v, 0, false
 }
 
-// hasImmediate: all of map 0F3A have one, and some of map 0F.
+// hasImmediate reports whether the instruction has an immediate: all of map 0F3A have one, and some of map 0F.
 func (v *vector) hasImmediate() bool {
 	switch v.opmap {
 	case 3:
@@ -106,7 +107,8 @@ func (v *vector) hasImmediate() bool {
 	return false
 }
 
-// operand finds the length of the operand of ModRM, and its text where it is in memory, by LEA with the same bytes. Displacements of 8 bits of EVEX are in units of what is read.
+// operand finds the length of the operand of ModRM, and its text if it is in memory: x86asm decodes a LEA with the same bytes. With EVEX, the
+// unit of an 8-bit displacement is the size of the operand in memory.
 func (v *vector) operand(scale string) bool {
 	if v.modrm>>6 == 3 {
 		v.size = 1
@@ -129,10 +131,10 @@ func (v *vector) operand(scale string) bool {
 	return true
 }
 
-// memoryText is an operand in memory in GNU's syntax.
+// memoryText returns an operand in memory, in GNU's syntax.
 func memoryText(m x86asm.Mem) string {
 	var s strings.Builder
-	switch displacement := int64(int32(m.Disp)); { // x86asm extends some without their sign
+	switch displacement := int64(int32(m.Disp)); { // x86asm does not sign-extend all of them
 	case displacement < 0:
 		fmt.Fprintf(&s, "-%#x", -displacement)
 	case displacement > 0 || m.Base == 0:
@@ -150,7 +152,7 @@ func memoryText(m x86asm.Mem) string {
 	return s.String()
 }
 
-// unit is the size of what is read from or written to memory.
+// unit returns the size of the operand in memory.
 func (v *vector) unit(scale string) int64 {
 	element := int64(4)
 	if v.w {
@@ -172,12 +174,12 @@ func (v *vector) unit(scale string) int64 {
 	return 16 << v.length
 }
 
-// text writes the instruction as its form says: the name, and the operands in GNU's order. A name with / has one for W0 and one for
-// W1; with | one for VEX and one for EVEX; a list in brackets has one for each value of ModRM's reg.
+// text returns the instruction as its form describes it: the name, and the operands in GNU's order. NAME/NAME are the names for W0 and W1,
+// NAME|NAME those for VEX and EVEX, and a list in brackets has a name for each value of ModRM's reg.
 //
-//	m r v   of ModRM's rm, its reg, and vvvv: a vector
-//	_x _y   of 16, of 32 bytes; _g a general register of W's size; _d of 32 bits; _k a mask
-//	vM      of vvvv, where rm is no memory
+//	m r v   a vector, from ModRM's rm, its reg, or vvvv
+//	_x _y   a vector of 16 or 32 bytes; _g a general register of the size that W selects; _d one of 32 bits; _k a mask
+//	vM      a vector from vvvv, if rm is not in memory
 //	i s     the immediate: a number, or a register in its upper half
 func (v *vector) text(form string, immediate byte) string {
 	if form == "" {
@@ -218,7 +220,7 @@ func (v *vector) text(form string, immediate byte) string {
 	return name + " " + strings.Join(all, ",")
 }
 
-// either is the part of a name that applies.
+// either returns the part of a name that applies.
 func either(s, sep string, second bool) string {
 	a, b, ok := strings.Cut(s, sep)
 	if ok && second {
@@ -275,7 +277,7 @@ func (v *vector) register(class, n byte) string {
 	return fmt.Sprintf("%%%cmm%d", "xyzz"[v.length&3], n)
 }
 
-// legacy decodes what has no such prefix and x86asm does not know: ADCX and ADOX.
+// legacy decodes the instructions without such a prefix that x86asm does not know: ADCX and ADOX.
 func legacy(code []byte) (i Instruction, ok bool) {
 	if len(code) < 5 || code[0] != 0x66 && code[0] != 0xf3 {
 		return i, false

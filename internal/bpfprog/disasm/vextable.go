@@ -6,7 +6,7 @@ import (
 	"sync"
 )
 
-// operation is what the prefix, map and opcode of an instruction select.
+// operation is selected by the prefix, map and opcode of an instruction.
 type operation struct {
 	evex   bool
 	opmap  byte
@@ -14,11 +14,11 @@ type operation struct {
 	opcode byte
 }
 
-// operations are made of the table when they are first asked for: few who start bperf disassemble anything.
+// operations is built from the table at first use, because few runs of bperf disassemble anything.
 var operations = sync.OnceValue(func() map[operation]string { return makeOperations(operationTable) })
 
-// operationTable has the forms of the instructions that are known (see vector.text): those of AVX, AVX2, FMA and BMI, and those of AVX-512 that
-// are met in libraries. What VEX has is looked up for EVEX as well.
+// operationTable has the forms (see vector.text) of AVX, AVX2, FMA and BMI, and those of AVX-512 that libraries use. EVEX instructions that it
+// does not list have the form of VEX.
 const operationTable = `
 1 - 10 vmovups m,r
 1 - 11 vmovups r,m
@@ -268,7 +268,7 @@ func makeOperations(table string) map[operation]string {
 	}
 	scalar := func(name string) string { return fmt.Sprintf("%s mx,vx,rx@s", name) }
 
-	// Scalar moves are of two operands with memory; with registers the third is what the upper part comes from.
+	// Scalar moves have two operands if one is in memory. With registers, a third provides the upper part.
 	for pp, name := range map[byte]string{2: "vmovss", 3: "vmovsd"} {
 		all[operation{opmap: 1, pp: pp, opcode: 0x10}] = name + " mx,vM,rx@s"
 		all[operation{opmap: 1, pp: pp, opcode: 0x11}] = name + " rx,vM,mx@s"
@@ -286,7 +286,7 @@ func makeOperations(table string) map[operation]string {
 			all[operation{opmap: 1, pp: 3, opcode: opcode}] = scalar("v" + name + "sd")
 		}
 	}
-	// Fused multiplication and addition: 132, 213 and 231 in the upper half of the opcode.
+	// Fused multiplication and addition: the upper half of the opcode selects 132, 213 or 231.
 	for i, order := range []string{"132", "213", "231"} {
 		for low, name := range map[byte]string{6: "fmaddsub", 7: "fmsubadd", 8: "fmadd", 10: "fmsub", 12: "fnmadd", 14: "fnmsub"} {
 			o := operation{opmap: 2, pp: 1, opcode: byte(0x90+0x10*i) | low}
