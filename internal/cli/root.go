@@ -14,8 +14,7 @@ import (
 
 // Main runs bperf with its command line and returns the exit status.
 func Main(args []string) int {
-	root := newRootCommand(filepath.Base(args[0]))
-	root.SetArgs(args[1:])
+	root := newRootCommand(filepath.Base(args[0]), args[1:])
 	out := &standardOutput{file: os.Stdout}
 	root.SetOut(out)
 	err := root.Execute()
@@ -50,8 +49,8 @@ func (o *standardOutput) Write(p []byte) (int, error) {
 // Fd returns the file descriptor, so that callers can check whether it is a terminal.
 func (o *standardOutput) Fd() uintptr { return o.file.Fd() }
 
-// newRootCommand returns the command tree. Its root uses the name that bperf was called by.
-func newRootCommand(name string) *cobra.Command {
+// newRootCommand returns the command tree, as far as args need it. Its root uses the name that bperf was called by.
+func newRootCommand(name string, args []string) *cobra.Command {
 	root := &cobra.Command{
 		Use:   name,
 		Short: "Performance counting and profiling through BPF",
@@ -68,9 +67,33 @@ func newRootCommand(name string) *cobra.Command {
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
 		return badOptionf("%w\nSee %s --help", err, cmd.CommandPath())
 	})
-	root.AddCommand(newStatCommand(), newCountersCommand(), newRecordCommand(), newProfileCommand(), newReportCommand(), newDiffCommand(), newScriptCommand(), newAnnotateCommand(),
-		newProgCommand(), newTopCommand(), newListCommand(), newDoctorCommand(), newConfigCommand(), newVersionCommand(), newManCommand())
+	root.SetArgs(args)
+	addCommands(root, args)
 	return root
+}
+
+// addCommands adds the subcommand that args begin with, because it takes a millisecond to make all of them. It adds all if args do not begin
+// with one: for help, completion, manual pages and messages.
+func addCommands(root *cobra.Command, args []string) {
+	commands := []struct {
+		name string
+		make func() *cobra.Command
+	}{
+		{"stat", newStatCommand}, {"counters", newCountersCommand}, {"record", newRecordCommand}, {"profile", newProfileCommand}, {"report", newReportCommand},
+		{"diff", newDiffCommand}, {"script", newScriptCommand}, {"annotate", newAnnotateCommand}, {"prog", newProgCommand}, {"top", newTopCommand},
+		{"list", newListCommand}, {"doctor", newDoctorCommand}, {"config", newConfigCommand}, {"version", newVersionCommand},
+	}
+	for _, c := range commands {
+		if len(args) > 0 && args[0] == c.name {
+			root.AddCommand(c.make())
+			root.CompletionOptions.DisableDefaultCmd = true
+			return
+		}
+	}
+	for _, c := range commands {
+		root.AddCommand(c.make())
+	}
+	root.AddCommand(newManCommand())
 }
 
 // unknownCommand returns an error for an argument that is not a subcommand.

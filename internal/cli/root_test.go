@@ -31,6 +31,21 @@ func TestUnknownCommand(t *testing.T) {
 	}
 }
 
+// TestEveryCommand checks that bperf finds each command both alone and in the tree of all.
+func TestEveryCommand(t *testing.T) {
+	names := 0
+	for _, cmd := range newRootCommand("bperf", nil).Commands() {
+		names++
+		alone, within := runHere(t, cmd.Name(), "--help"), runHere(t, "help", cmd.Name())
+		if alone.status != 0 || !strings.Contains(alone.stdout, "Usage:") || alone != within {
+			t.Errorf("bperf %s --help: %+v; bperf help %[1]s: %+v", cmd.Name(), alone, within)
+		}
+	}
+	if names < 15 {
+		t.Errorf("%d commands", names)
+	}
+}
+
 // TestCalledPerf runs bperf through a link named perf, as scripts for perf would.
 func TestCalledPerf(t *testing.T) {
 	require.Root(t)

@@ -68,8 +68,7 @@ func TestScriptCommand(t *testing.T) {
 		{args: []string{"-i", "../../perfdata/testdata/tracepoint.data", "-C", "3-1"}, status: statusBadOption, err: "--cpu: CPU list \"3-1\""},
 	} {
 		var out, stderr bytes.Buffer
-		root := newRootCommand("bperf")
-		root.SetArgs(append([]string{"script"}, tt.args...))
+		root := newRootCommand("bperf", append([]string{"script"}, tt.args...))
 		root.SetOut(&out)
 		root.SetErr(&stderr)
 		err := root.Execute()
