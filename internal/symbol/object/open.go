@@ -131,7 +131,7 @@ func (w *walker) open(path string) (*os.File, error) {
 // find opens the file at a path. It follows symbolic links itself, because each may lead to a FUSE mount.
 func (w *walker) find(path string, flags uint64) (int, error) {
 	if w.dir == unix.AT_FDCWD {
-		if mappedFile.MatchString(path) {
+		if mappedFile().MatchString(path) {
 			return w.findMapped(path, flags)
 		}
 		if !filepath.IsAbs(path) {
