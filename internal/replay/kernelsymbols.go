@@ -5,10 +5,14 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"io"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 
+	"github.com/bperf/bperf/internal/allowance"
 	"github.com/bperf/bperf/internal/procfs"
 	"github.com/bperf/bperf/internal/symbol/kernel"
 	"github.com/bperf/bperf/internal/symbol/object"
@@ -31,10 +35,11 @@ func (r *Replay) kernelSymbols() (finder, error) {
 		return r.options.KernelSymbol, nil
 	}
 	id := hex.EncodeToString(r.machine.image.buildID)
-	running := hex.EncodeToString(runningBuildID())
+	runningID := runningBuildID()
+	running := hex.EncodeToString(runningID)
 	var errs []error
 	if id == "" || id == running {
-		find, err := r.kallsyms("/proc/kallsyms")
+		find, err := r.runningKernel(runningID)
 		if err == nil {
 			r.symbols.running = true
 			return find, nil
@@ -72,24 +77,104 @@ func (r *Replay) cachedKernel(name, id string) (finder, error) {
 	return r.vmlinux(r.search(), file, id)
 }
 
-func (r *Replay) kallsyms(file string) (finder, error) {
+const kallsymsFile = "/proc/kallsyms"
+
+// runningKernel returns a finder for the running kernel. Reading kallsyms takes half of the time of a small report, so bperf stores its symbols
+// for the next one.
+func (r *Replay) runningKernel(buildID []byte) (finder, error) {
+	path, key := storedKernel(buildID)
+	if path == "" {
+		return r.kallsyms(kallsymsFile)
+	}
+	name, address := r.reference()
+	stored, err := allowance.Read(r.options.Allowance, path, func() (*kernel.Kallsyms, error) { return kernel.Stored(path, key, name, address) }, nil)
+	if err != nil {
+		all, err := r.parseKallsyms(kallsymsFile)
+		if err != nil {
+			return nil, err
+		}
+		r.symbols.storing.Go(func() {
+			store := func() (bool, error) { return true, all.Store(path, key) }
+			_, _ = allowance.Read(r.options.Allowance, path, store, nil) // the next run tries again
+		})
+		return finderOf(all), nil
+	}
+	all := sync.OnceValues(func() (finder, error) { return r.kallsyms(kallsymsFile) })
+	return func(addr uint64) (Symbol, bool) {
+		if s, ok, sure := stored.FindStored(addr); sure {
+			return newSymbol(s), ok
+		}
+		find, err := all()
+		if err != nil {
+			return Symbol{}, false
+		}
+		return find(addr)
+	}, nil
+}
+
+// storedKernel returns the file with stored symbols of the running kernel, and their key: the beginning of kallsyms, which has the addresses of
+// this boot, the modules, and the build ID. It returns no file if the build ID is unknown, or if there is no directory for caches.
+func storedKernel(buildID []byte) (path string, key []byte) {
+	dir, err := os.UserCacheDir()
+	if err != nil || len(buildID) == 0 {
+		return "", nil
+	}
+	f, err := os.Open(kallsymsFile)
+	if err != nil {
+		return "", nil
+	}
+	defer f.Close()
+	start := make([]byte, 16<<10) // 400 symbols
+	if _, err := io.ReadFull(f, start); err != nil {
+		return "", nil
+	}
+	modules, err := procfs.Modules(os.DirFS("/proc"))
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return "", nil
+	}
+	return filepath.Join(dir, "bperf", "kernel-symbols"), fmt.Appendf(start, "%+v%x", modules, buildID)
+}
+
+// reference returns a symbol of the recorded kernel and its address there. The name is empty if unknown.
+func (r *Replay) reference() (name string, address uint64) {
+	image := &r.machine.image
+	if image.ref == 0 {
+		return "", 0
+	}
+	return image.refName, image.ref
+}
+
+func (r *Replay) parseKallsyms(file string) (*kernel.Kallsyms, error) {
 	f, err := os.Open(file)
 	if err != nil {
 		return nil, err
 	}
 	defer f.Close()
-	reference := r.machine.image.refName
-	if r.machine.image.ref == 0 {
-		reference = ""
-	}
-	symbols, err := kernel.Parse(f, reference, r.machine.image.ref)
+	name, address := r.reference()
+	symbols, err := kernel.Parse(f, name, address)
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", file, err)
 	}
+	return symbols, nil
+}
+
+func (r *Replay) kallsyms(file string) (finder, error) {
+	symbols, err := r.parseKallsyms(file)
+	if err != nil {
+		return nil, err
+	}
+	return finderOf(symbols), nil
+}
+
+func finderOf(symbols *kernel.Kallsyms) finder {
 	return func(addr uint64) (Symbol, bool) {
 		s, ok := symbols.Find(addr)
-		return Symbol{Name: s.Name, Linkage: s.Name, Start: s.Start, End: s.End, Module: s.Module}, ok
-	}, nil
+		return newSymbol(s), ok
+	}
+}
+
+func newSymbol(s kernel.Symbol) Symbol {
+	return Symbol{Name: s.Name, Linkage: s.Name, Start: s.Start, End: s.End, Module: s.Module}
 }
 
 // vmlinux reads the symbols of a kernel image and moves them to the addresses of the recorded kernel.

@@ -81,6 +81,7 @@ func New(reader *perfdata.Reader, o Options) *Replay {
 
 // Close unmaps the files that symbols were read from. Symbols that were resolved stay valid.
 func (r *Replay) Close() {
+	r.symbols.storing.Wait()
 	for _, d := range r.machine.byKey {
 		d.close()
 	}

@@ -21,7 +21,8 @@ type symbols struct {
 
 	kernelOnce sync.Once
 	kernel     finder
-	running    bool // kernel is the running kernel in its present state
+	running    bool           // kernel is the running kernel in its present state
+	storing    sync.WaitGroup // the symbols of the kernel are being stored
 
 	mu       sync.Mutex
 	problems map[string]bool

@@ -188,11 +188,8 @@ func (k *Kallsyms) Find(addr uint64) (Symbol, bool) {
 	if s < 0 {
 		return Symbol{}, false
 	}
-	segment, last := &k.segments[s], len(k.entries)
-	if s+1 < len(k.segments) {
-		last = int(k.segments[s+1].first)
-	}
-	entries := k.entries[segment.first:last]
+	segment := &k.segments[s]
+	entries := k.entries[segment.first:k.lastOf(s)]
 	i := preceding(len(entries), func(i int) bool { return segment.base+uint64(entries[i].start) <= at }) - 1
 	start, end := segment.base+uint64(entries[i].start), uint64(0)
 	if i+1 < len(entries) {
@@ -204,8 +201,7 @@ func (k *Kallsyms) Find(addr uint64) (Symbol, bool) {
 	if at >= end || ComesAndGoes(module) || k.delta != 0 && module != "" {
 		return Symbol{}, false
 	}
-	position := entries[i].name >> bindingBits
-	name, _, _ := strings.Cut(k.names[position/namesSize][position%namesSize:], "\n")
+	name, _, _ := strings.Cut(k.nameAt(entries[i]), "\n")
 	return Symbol{symbol.Symbol{Name: name, Start: start + k.delta, End: end + k.delta, Binding: entries[i].binding()}, module}, true
 }
 
