@@ -114,8 +114,12 @@ func TestForeignFiles(t *testing.T) {
 		"none":      os.Remove,
 		"writable":  func(path string) error { return os.Chmod(path, 0o666) },
 		"directory": func(path string) error { return replaced(path, func(string) error { return os.Mkdir(path, 0o700) }) },
-		"link":      func(path string) error { return replaced(path, func(old string) error { return os.Symlink(old, path) }) },
-		"pipe":      func(path string) error { return replaced(path, func(string) error { return syscall.Mkfifo(path, 0o600) }) },
+		"link": func(path string) error {
+			return replaced(path, func(old string) error { return os.Symlink(old, path) })
+		},
+		"pipe": func(path string) error {
+			return replaced(path, func(string) error { return syscall.Mkfifo(path, 0o600) })
+		},
 		"other key": func(path string) error { return k.Store(path, []byte("that kernel")) },
 		"empty":     func(path string) error { return os.Truncate(path, 0) },
 		"cut":       func(path string) error { return os.Truncate(path, 100) },
