@@ -94,10 +94,11 @@ func (b *bench) run() error {
 	}
 	printHeader("perf")
 
-	if err := b.compare("true", b.runs, "-e", "task-clock,context-switches,page-faults", "true"); err != nil {
+	start := []aim{{wall, 0.33}, {cpu, 0.33}}
+	if err := b.compare("true", b.runs, start, "-e", "cpu-clock", "true"); err != nil {
 		return err
 	}
-	if err := b.compare("true, default events", b.runs, "true"); err != nil {
+	if err := b.compare("true, default events", b.runs, nil, "true"); err != nil {
 		return err
 	}
 
@@ -108,7 +109,8 @@ func (b *bench) run() error {
 	defer process.stop()
 	pid := strconv.Itoa(process.pid())
 	name := fmt.Sprintf("-p, %d threads", threads)
-	if err := b.compare(name, b.runs/5, "-e", "task-clock", "-p", pid, "true"); err != nil {
+	many := []aim{{wall, 0.8}}
+	if err := b.compare(name, b.runs/5, many, "-e", "task-clock", "-p", pid, "true"); err != nil {
 		return err
 	}
 
@@ -118,28 +120,53 @@ func (b *bench) run() error {
 	}
 	defer groups.remove()
 	name = fmt.Sprintf("-a, %d cgroups x 10 events", cgroups)
-	return b.compare(name, b.runs/5, "-a", "-e", tenEvents, "--for-each-cgroup", strings.Join(groups.names, ","), "true")
+	return b.compare(name, b.runs/5, many, "-a", "-e", tenEvents, "--for-each-cgroup", strings.Join(groups.names, ","), "true")
 }
 
 // compare prints the costs of `stat ARGS...` with bperf and with perf.
-func (b *bench) compare(name string, runs int, args ...string) error {
+func (b *bench) compare(name string, runs int, aims []aim, args ...string) error {
 	args = append([]string{"stat", "-x,"}, args...)
 	ours, theirs, err := alternate(runs, append([]string{b.bperf}, args...), append([]string{b.perf}, args...))
 	if err != nil {
 		return err
 	}
-	printCosts(name, ours, theirs)
+	printCosts(name, ours, theirs, aims...)
 	return nil
 }
 
 func printHeader(other string) {
-	fmt.Printf("%-34s %-12s %10s %10s %7s\n", "", "median", "bperf", other, "ratio")
+	fmt.Printf("%-40s %-12s %10s %10s %7s\n", "", "median", "bperf", other, "ratio")
 }
 
-func printCosts(name string, ours, theirs costs) {
+// aim is the largest ratio that a metric should have; 0 for none.
+type aim struct {
+	unit  string // of the metric
+	ratio float64
+}
+
+// printCosts prints a row for each metric, with its aim.
+func printCosts(name string, ours, theirs costs, aims ...aim) {
 	for _, m := range metrics {
 		a, p := m.median(ours), m.median(theirs)
-		fmt.Printf("%-34s %-12s %10.2f %10.2f %6.2fx\n", name, m.unit, a, p, a/p)
+		fmt.Printf("%-40s %-12s %10.2f %10.2f %6.2fx", name, m.unit, a, p, a/p)
+		for _, aim := range aims {
+			if aim.unit == m.unit {
+				printAim(a/p, aim.ratio)
+			}
+		}
+		fmt.Println()
 		name = ""
 	}
+}
+
+// printAim prints the aim for a ratio, and MISSED if the ratio is beyond it. It prints nothing for the aim 0.
+func printAim(ratio, aim float64) {
+	if aim == 0 {
+		return
+	}
+	fmt.Printf(" (aim %.2f", aim)
+	if ratio > aim {
+		fmt.Print(" MISSED")
+	}
+	fmt.Print(")")
 }

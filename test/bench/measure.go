@@ -25,11 +25,18 @@ type cost struct {
 // costs are the costs of several runs.
 type costs []cost
 
+// Units of metrics.
+const (
+	wall = "wall ms"
+	cpu  = "CPU ms"
+	peak = "peak RSS MiB"
+)
+
 // metrics are the printed metrics of costs.
 var metrics = []metric[cost]{
-	{"wall ms", func(c cost) float64 { return c.wall.Seconds() * 1e3 }},
-	{"CPU ms", func(c cost) float64 { return c.cpu.Seconds() * 1e3 }},
-	{"peak RSS MiB", func(c cost) float64 { return float64(c.peak) / 1024 }},
+	{wall, func(c cost) float64 { return c.wall.Seconds() * 1e3 }},
+	{cpu, func(c cost) float64 { return c.cpu.Seconds() * 1e3 }},
+	{peak, func(c cost) float64 { return float64(c.peak) / 1024 }},
 	{"end anon MiB", func(c cost) float64 { return float64(c.own) / 1024 }},
 }
 

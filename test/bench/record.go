@@ -32,7 +32,7 @@ func (b *bench) recordBoth() error {
 	}
 	defer os.RemoveAll(dir)
 	fmt.Printf("%-34s %-12s %10s %10s %7s\n", "", "median", "bperf", "perf", "ratio")
-	for _, hertz := range []int{999, replayHertz} {
+	for _, hertz := range []int{999, highHertz} {
 		var ours, theirs []recording
 		for i := range b.runs {
 			both, err := b.recordOnce(dir, hertz, i%2 == 1)

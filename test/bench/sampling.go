@@ -111,9 +111,9 @@ func (b *bench) profiles(long time.Duration, rates []int) error {
 	}
 	all := []profiler{{"none", s.none}, {"bperf", s.ours}, {"perf", s.theirs}, {"bcc", s.bcc}}
 	fmt.Printf("%-5s %5s %-6s %13s %10s %10s %14s\n", "ways", "Hz", "", "profiler, s", "load, s", "peak MiB", "kernel, bytes")
-	for _, ways := range []int{8, 5000} {
+	for _, load := range []sampledLoad{{8, 0.15, 0}, {5000, 0.25, 0.05}} {
 		for _, hertz := range rates {
-			if err := s.compare(all, ways, hertz); err != nil {
+			if err := s.compare(all, load, hertz); err != nil {
 				return err
 			}
 		}
@@ -155,13 +155,19 @@ func (s *sampling) setLoad(ways int) (restore func(), err error) {
 	}, err
 }
 
+// sampledLoad is a load with a number of stacks, and the aims for it: ratios to perf record and report --no-children; 0 for none.
+type sampledLoad struct {
+	ways       int
+	cpu, bytes float64
+}
+
 // compare runs the profilers in turns and prints the medians. For a profiler that fails it prints the error instead.
-func (s *sampling) compare(all []profiler, ways, hertz int) error {
+func (s *sampling) compare(all []profiler, load sampledLoad, hertz int) error {
 	self, err := os.Executable()
 	if err != nil {
 		return err
 	}
-	restore, err := s.setLoad(ways)
+	restore, err := s.setLoad(load.ways)
 	if err != nil {
 		return err
 	}
@@ -181,11 +187,11 @@ func (s *sampling) compare(all []profiler, ways, hertz int) error {
 	}
 	for i, p := range all {
 		if failed[i] != nil {
-			fmt.Printf("%-5d %5d %-6s failed: %v\n", ways, hertz, p.name, failed[i])
+			fmt.Printf("%-5d %5d %-6s failed: %v\n", load.ways, hertz, p.name, failed[i])
 			continue
 		}
 		r := results[i]
-		fmt.Printf("%-5d %5d %-6s %13.3f %10.3f %10.1f %14.0f\n", ways, hertz, p.name, medianOf(r, profilerCPU), medianOf(r, loadCPU),
+		fmt.Printf("%-5d %5d %-6s %13.3f %10.3f %10.1f %14.0f\n", load.ways, hertz, p.name, medianOf(r, profilerCPU), medianOf(r, loadCPU),
 			medianOf(r, peakMemory)/1024, medianOf(r, kernelBytes))
 	}
 	ours, theirs, bcc := results[1], results[2], results[3]
@@ -193,8 +199,11 @@ func (s *sampling) compare(all []profiler, ways, hertz int) error {
 		return nil
 	}
 	cpu := medianOf(ours, profilerCPU)
-	fmt.Printf("      bperf has %.2f of perf's CPU time (%.2f of that with report --no-children), %.4f of its bytes", cpu/medianOf(theirs, profilerCPU),
-		cpu/medianOf(theirs, selfCPU), medianOf(ours, kernelBytes)/medianOf(theirs, kernelBytes))
+	cpuRatio, bytesRatio := cpu/medianOf(theirs, selfCPU), medianOf(ours, kernelBytes)/medianOf(theirs, kernelBytes)
+	fmt.Printf("      bperf has %.2f of perf's CPU time, %.2f of that with report --no-children", cpu/medianOf(theirs, profilerCPU), cpuRatio)
+	printAim(cpuRatio, load.cpu)
+	fmt.Printf(", and %.4f of its bytes", bytesRatio)
+	printAim(bytesRatio, load.bytes)
 	if failed[3] == nil {
 		fmt.Printf(", %.2f of bcc's memory", medianOf(ours, peakMemory)/medianOf(bcc, peakMemory))
 	}
