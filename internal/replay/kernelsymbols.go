@@ -79,8 +79,8 @@ func (r *Replay) cachedKernel(name, id string) (finder, error) {
 
 const kallsymsFile = "/proc/kallsyms"
 
-// runningKernel returns a finder for the running kernel. Reading kallsyms takes half of the time of a small report, so bperf stores its symbols
-// for the next one.
+// runningKernel returns a finder for the running kernel. Reading kallsyms takes a quarter of the CPU time of a small report, so bperf stores the
+// symbols for the next one.
 func (r *Replay) runningKernel(buildID []byte) (finder, error) {
 	path, key := storedKernel(buildID)
 	if path == "" {
