@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"runtime"
 	"runtime/debug"
 
 	"github.com/spf13/cobra"
@@ -65,14 +66,26 @@ func (f *symbolFlags) options() replay.Options {
 	return replay.Options{SymFS: f.symfs, Kallsyms: f.kallsyms, NoInline: f.noInline, Allowance: allowance.New(int64(f.memory) << 20)}
 }
 
-// garbage is the GOGC percentage for commands that read a recording. They keep most of what they allocate, so more frequent collections
-// than by default cost little.
-const garbage = 40
+// GOGC percentages for commands that read a recording. They keep most of what they allocate. So collections below 12 MiB, the least heap
+// with firstGarbage, would free nothing, and more frequent collections than by default cost little afterwards.
+const (
+	firstGarbage = 300
+	garbage      = 40
+)
 
-// openRecording opens a file, or standard input for "-". It also sets the GOGC percentage, unless the user set GOGC.
+// collectLate sets firstGarbage, and garbage when the first collection has ended. Another call after that changes nothing.
+func collectLate() {
+	if debug.SetGCPercent(garbage) == garbage {
+		return
+	}
+	debug.SetGCPercent(firstGarbage)
+	runtime.AddCleanup(new(string), func(percent int) { debug.SetGCPercent(percent) }, garbage)
+}
+
+// openRecording opens a file, or standard input for "-". It also sets GOGC, unless the user did.
 func openRecording(path string, stdin io.Reader) (*perfdata.Reader, error) {
 	if os.Getenv("GOGC") == "" {
-		debug.SetGCPercent(garbage)
+		collectLate()
 	}
 	if path == "-" {
 		return perfdata.NewPipeReader(stdin)
