@@ -28,7 +28,8 @@ type Machine struct {
 }
 
 // Run boots the machine and returns the status that its init reports. It copies the output of the job to output as the job prints it. It is an
-// error if the machine ends without a status, or not before ctx is done. The error includes the last output of the console.
+// error if the machine ends without a status, or not before ctx is done. The error includes the last output of the console, and, if a deadline
+// passed, what the machine was doing.
 func (m *Machine) Run(ctx context.Context, output io.Writer) (job.Status, error) {
 	cmd := exec.CommandContext(ctx, m.Arch.QEMU, m.args()...)
 	cmd.Stderr = os.Stderr
@@ -37,10 +38,22 @@ func (m *Machine) Run(ctx context.Context, output io.Writer) (job.Status, error)
 	defer runtime.UnlockOSThread()
 	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 
-	var console tail
+	console, theirs, err := openConsole()
+	if err != nil {
+		return job.Status{}, err
+	}
+	defer theirs.Close()
+	cmd.ExtraFiles = append(cmd.ExtraFiles, theirs)
+	cmd.Cancel = func() error {
+		if errors.Is(ctx.Err(), context.DeadlineExceeded) {
+			console.interview()
+		}
+		return cmd.Process.Kill()
+	}
 	var status statusReader
 	var readers sync.WaitGroup
-	for _, consume := range []func(io.Reader){console.read, copyTo(output), status.read} {
+	readers.Go(console.read)
+	for _, consume := range []func(io.Reader){copyTo(output), status.read} {
 		r, w, err := os.Pipe()
 		if err != nil {
 			return job.Status{}, err
@@ -52,7 +65,7 @@ func (m *Machine) Run(ctx context.Context, output io.Writer) (job.Status, error)
 			consume(r)
 		})
 	}
-	err := cmd.Run()
+	err = cmd.Run()
 	for _, w := range cmd.ExtraFiles {
 		w.Close()
 	}
@@ -60,16 +73,16 @@ func (m *Machine) Run(ctx context.Context, output io.Writer) (job.Status, error)
 
 	switch {
 	case ctx.Err() != nil:
-		return job.Status{}, fmt.Errorf("the guest was stopped: %w%s", context.Cause(ctx), &console)
+		return job.Status{}, fmt.Errorf("the guest was stopped: %w%s", context.Cause(ctx), console)
 	case err != nil:
-		return job.Status{}, fmt.Errorf("%s: %w%s", m.Arch.QEMU, err, &console)
+		return job.Status{}, fmt.Errorf("%s: %w%s", m.Arch.QEMU, err, console)
 	case status.err != nil:
-		return job.Status{}, fmt.Errorf("the guest ended before its commands did: %w%s", status.err, &console)
+		return job.Status{}, fmt.Errorf("the guest ended before its commands did: %w%s", status.err, console)
 	}
 	return status.Status, nil
 }
 
-// args returns QEMU's arguments. The descriptors after standard error are the pipes that Run reads, in the same order.
+// args returns QEMU's arguments. The descriptors after standard error are the console and the pipes that Run reads, in the same order.
 func (m *Machine) args() []string {
 	kernelArgs := m.Arch.commandLine + " " + commandLine
 	if m.Lockdown {
@@ -80,7 +93,7 @@ func (m *Machine) args() []string {
 		"-smp", strconv.Itoa(m.CPUs), "-m", strconv.Itoa(m.MemoryMiB),
 		"-kernel", m.Kernel, "-initrd", m.Initramfs,
 		"-append", kernelArgs,
-		"-chardev", "file,id=console,path=/dev/fd/3",
+		"-chardev", "socket,id=console,fd=3,mux=on", "-mon", "console",
 		"-chardev", "file,id=output,path=/dev/fd/4",
 		"-chardev", "file,id=status,path=/dev/fd/5",
 	}
