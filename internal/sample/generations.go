@@ -18,8 +18,8 @@ type generations struct {
 	ring    *ringbuf.Reader
 	encoded *ebpf.Memory // memory through which drain gets sums
 
-	active uint32 // the generation that programs fill
-	sums   [2]*table
+	active uint32        // the generation that programs fill
+	sums   [2]*table     // the second one is nil before the first swap, like that of chains
 	chains [2]*table     // both may be the same table
 	before [2]sampleFill // what programs had added to each generation before they began to fill it again
 
@@ -54,26 +54,18 @@ func (g *generations) newTable(of string, entries uint32) (*table, error) {
 	return &table{Map: m, known: make(map[uint32][]uint64)}, nil
 }
 
-// makeTables creates the maps of both generations.
+// makeTables creates the maps of the first generation. The second one has none before programs are to fill it.
 func (g *generations) makeTables(sums, chains uint32) (err error) {
-	for n := range g.sums {
-		if g.sums[n], err = g.newTable(sampleMapSums, sums); err != nil {
-			return err
-		}
+	if g.sums[0], err = g.newTable(sampleMapSums, sums); err != nil {
+		return err
 	}
 	g.chains[0], err = g.newTable(sampleMapChains, chains)
-	g.chains[1] = g.chains[0]
 	return err
 }
 
-// useTables gives the maps of both generations to the programs.
+// useTables gives the maps of the first generation to the programs.
 func (g *generations) useTables() error {
-	for n := range g.sums {
-		if err := errors.Join(g.use(sampleMapSums, n, g.sums[n]), g.use(sampleMapChains, n, g.chains[n])); err != nil {
-			return err
-		}
-	}
-	return nil
+	return errors.Join(g.use(sampleMapSums, 0, g.sums[0]), g.use(sampleMapChains, 0, g.chains[0]))
 }
 
 // use replaces a map of a generation. When it returns, no program uses the old map.
@@ -143,38 +135,67 @@ func (g *generations) swap(grow bool, each func(*entry) error) error {
 	return g.leave(old, next)
 }
 
-// renew replaces maps of the next generation that have too little room.
-func (g *generations) renew(old, next int, grow bool) (err error) {
+// renew makes sure that the maps of the next generation have enough room.
+func (g *generations) renew(old, next int, grow bool) error {
 	_, chains, err := g.fills()
 	if err != nil {
 		return err
 	}
-	if size := g.sums[next].size(); grow || 4*g.sums[next].count > size {
-		if grow {
-			size = min(2*size, mostEntries)
-		}
-		empty, err := g.newTable(sampleMapSums, uint32(size))
-		if err != nil {
-			return err
-		}
-		if err := errors.Join(g.use(sampleMapSums, next, empty), g.sums[next].Close()); err != nil {
-			return err
-		}
-		g.sums[next] = empty
+	if err := g.renewSums(old, next, grow); err != nil {
+		return err
 	}
-	if size := g.chains[old].size(); 2*chains > size {
+	switch size := g.chains[old].size(); {
+	case 2*chains > size:
 		if grow {
 			size = min(2*size, mostEntries)
 		}
 		if g.chains[next], err = g.newTable(sampleMapChains, uint32(size)); err != nil {
 			return err
 		}
-		return g.use(sampleMapChains, next, g.chains[next])
+	case g.chains[next] == nil:
+		g.chains[next] = g.chains[old]
+	default:
+		return nil
 	}
-	return nil
+	return g.use(sampleMapChains, next, g.chains[next])
 }
 
-// read reads the sums of the generation that is not active, and sets them to 0.
+func (g *generations) renewSums(old, next int, grow bool) error {
+	before := g.sums[next]
+	size := g.sums[old].size()
+	if before != nil {
+		size = before.size()
+		if !grow && 4*before.count <= size {
+			return nil
+		}
+	}
+	if grow {
+		size = min(2*size, mostEntries)
+	}
+	empty, err := g.newTable(sampleMapSums, uint32(size))
+	if err != nil {
+		return err
+	}
+	g.sums[next] = empty
+	err = g.use(sampleMapSums, next, empty)
+	if before != nil {
+		err = errors.Join(err, before.Close())
+	}
+	return err
+}
+
+// finish reads the active generation when events no longer run the programs.
+func (g *generations) finish(each func(*entry) error) error {
+	if err := kernel.WaitForBPF(); err != nil {
+		return err
+	}
+	if err := g.readChains(); err != nil {
+		return err
+	}
+	return g.read(int(g.active), each)
+}
+
+// read reads the sums of a generation that no program fills, and sets them to 0.
 func (g *generations) read(old int, each func(*entry) error) error {
 	if err := g.first.Variables[sampleVarDrainGeneration].Set(uint32(old)); err != nil {
 		return fmt.Errorf("read the BPF map %s: %w", sampleMapSums, err)

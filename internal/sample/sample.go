@@ -339,13 +339,18 @@ func (s *sampler) read(end bool) error {
 	if err != nil {
 		return err
 	}
-	grow := full && !end && (crowded || time.Since(s.began) < soon)
+	grow := full && (crowded || time.Since(s.began) < soon)
 	if err := s.measure(); err != nil {
 		return err
 	}
 	s.began, s.intervals.settle = time.Now(), false
 	over := s.over() && !end
-	if err := s.counter.swap(grow, s.add); err != nil {
+	if end {
+		err = s.counter.finish(s.add)
+	} else {
+		err = s.counter.swap(grow, s.add)
+	}
+	if err != nil {
 		return err
 	}
 	if s.counter.tables != nil && !end {
