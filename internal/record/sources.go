@@ -42,10 +42,13 @@ func (s *sources) open() error {
 	if err != nil {
 		return err
 	}
+	reserved := func() {}
 	if n := len(s.events) * len(scopes); n > 64 {
-		perfevent.ReserveFiles(n)
+		reserved = perfevent.ReserveFiles(n)
 	}
-	if err := s.openEverywhere(); err != nil {
+	err = s.openEverywhere()
+	reserved()
+	if err != nil {
 		return err
 	}
 	cpus, err := s.follow()

@@ -89,6 +89,7 @@ type opener struct {
 	cgroups   []*os.File
 	clocks    map[scope]*perfevent.Event // see openClocks
 	ended     []bool                     // by thread of the target
+	reserved  func()                     // waits until there is room for many files; nil for few
 
 	hasPMU   func() bool
 	topology func() (target.Topology, error)
@@ -130,7 +131,8 @@ func (p *opener) open(list event.List) (err error) {
 	p.groups = groups
 	const few = 64 // every limit has room for these
 	if n := p.planned(); n > few {
-		perfevent.ReserveFiles(n)
+		p.reserved = perfevent.ReserveFiles(n)
+		defer p.reserved() // if no event is opened
 	}
 	for _, round := range p.rounds() {
 		if err := onCPU(p.scopes[round[0]].cpu, len(round)*len(p.members), func() error {
@@ -313,7 +315,11 @@ func (p *opener) openMember(m *member, before []*member, round []int) error {
 func (p *opener) openAt(m *member, at scope, leader *perfevent.Event) (*perfevent.Event, error) {
 	attr, where := p.attr(m, leader == nil), p.where(at)
 	where.Leader = leader
-	return perfevent.Open(&attr, where)
+	fd, err := perfevent.Open(&attr, where)
+	if p.reserved != nil {
+		p.reserved()
+	}
+	return fd, err
 }
 
 func (p *opener) where(at scope) perfevent.Where {
@@ -490,7 +496,7 @@ func (p *opener) verdict() error {
 
 // counter returns the Counter for all open events.
 func (p *opener) counter() *Counter {
-	c := &Counter{opener: p, errs: make([]error, len(p.members)), joined: make(map[int]bool),
+	c := &Counter{opener: p, fresh: !p.options.EnableOnExec, errs: make([]error, len(p.members)), joined: make(map[int]bool),
 		cells: make([]count.Cell, 0, len(p.members)*len(p.scopes))}
 	sets := make([]int, (p.lastGroup+1)*len(p.scopes)) // by group and scope: 1 + the index in c.sets, or 0
 	c.sets = make([]set, 0, len(sets))
