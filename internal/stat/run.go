@@ -178,11 +178,14 @@ func (r *run) interval() error {
 	return r.print(Snapshot{Time: now, Rows: rows})
 }
 
-// finish stops counting and keeps or prints the result.
+// finish stops counting and keeps or prints the result. Events of threads are not disabled before their only reading: each would cost an
+// interrupt of another CPU.
 func (r *run) finish() error {
 	elapsed := time.Since(r.start)
-	if err := r.disable(); err != nil {
-		return err
+	if len(r.counters.target.Threads) == 0 || r.cfg.Interval > 0 {
+		if err := r.disable(); err != nil {
+			return err
+		}
 	}
 	if r.cfg.CommandIsTarget() {
 		r.counters.finish(r.result.Command)

@@ -34,6 +34,7 @@ type Counter struct {
 	errs  []error      // by event
 
 	group   []perfevent.Reading // room for the largest group
+	fresh   bool                // no event has counted yet
 	enabled time.Time           // zero while disabled
 	last    time.Time           // the last reading while enabled, or enabled
 }
@@ -53,6 +54,7 @@ type set struct {
 func (c *Counter) Enable() error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	c.fresh = false
 	if err := c.each(func(s *set) error { return s.events[0].Enable() }); err != nil {
 		return fmt.Errorf("start counting: %w", err)
 	}
@@ -90,6 +92,9 @@ func (c *Counter) Read(dst []count.Cell) ([]count.Cell, error) {
 	defer c.mu.Unlock()
 	if c.failed != nil {
 		return nil, c.failed
+	}
+	if c.fresh {
+		return append(dst, c.cells...), nil
 	}
 	now := time.Now()
 	err := c.each(func(s *set) error { return c.update(s, now) })
