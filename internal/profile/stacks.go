@@ -23,6 +23,9 @@ func (s *Stacks) Push(caller StackID, frame FrameID) StackID {
 		s.grow()
 	}
 	stack := Stack{caller, frame}
+	if next := int(caller) + 1; next < len(s.all) && s.all[next] == stack { // added right after its caller, and in the cache line of that
+		return StackID(next)
+	}
 	mask := uint64(len(s.slots) - 1)
 	for i := stack.hash() & mask; ; i = (i + 1) & mask {
 		id := s.slots[i]
