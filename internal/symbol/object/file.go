@@ -42,7 +42,8 @@ type File struct {
 	mu        sync.Mutex
 	names     map[string]string // demangled
 	debugInfo debugInfo
-	lookups   int
+	lookups   int // since pages last left memory
+	forgotten int // times that the next number of lookups was doubled
 }
 
 // image is the contents of one file.

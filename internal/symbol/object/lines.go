@@ -50,14 +50,21 @@ func (f *File) frames(addr uint64, frames []symbol.Frame, ofGo func(*pclntab.Tab
 	return frames
 }
 
-// forgetAfter is the number of lookups after which pages of the file leave memory. Each lookup touches pages in several parts of the file,
-// and the kernel reads nearby pages, too.
-const forgetAfter = 32
+// Numbers of lookups after which pages of the file leave memory: the first time, and the largest. Each lookup touches pages in several parts
+// of the file, and the kernel reads nearby pages, too. The number doubles each time: the more lookups, the more of them touch the same pages.
+const (
+	forgetAfter     = 32
+	mostForgetAfter = 512
+)
 
 // forgetNow counts a lookup, and calls forget if it is time.
 func (f *File) forgetNow() {
-	if f.lookups++; f.lookups%forgetAfter != 0 {
+	if f.lookups++; f.lookups < forgetAfter<<f.forgotten {
 		return
+	}
+	f.lookups = 0
+	if forgetAfter<<f.forgotten < mostForgetAfter {
+		f.forgotten++
 	}
 	for _, i := range f.images() {
 		i.forget()
