@@ -48,18 +48,8 @@ func prlimit(set, get *unix.Rlimit) error {
 
 // ReserveFiles grows the kernel's table of this process's file descriptors by n, as far as the limit allows. Otherwise the kernel
 // doubles the table whenever it is full. In a process with several threads, as every Go program is, each such step waits some ms until no
-// thread uses the old table (expand_fdtable in Linux's fs/file.c). wait returns when the table has grown: the caller can open the first
-// event meanwhile, for which the kernel waits as long (account_event in kernel/events/core.c).
-func ReserveFiles(n int) (wait func()) {
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		growFiles(n)
-	}()
-	return func() { <-done }
-}
-
-func growFiles(n int) {
+// thread uses the old table (expand_fdtable in Linux's fs/file.c). Other threads can open files meanwhile, as long as the old table has room.
+func ReserveFiles(n int) {
 	fd, err := unix.Open("/", unix.O_PATH|unix.O_CLOEXEC, 0)
 	if err != nil {
 		return // opening the events will report the reason

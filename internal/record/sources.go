@@ -42,13 +42,10 @@ func (s *sources) open() error {
 	if err != nil {
 		return err
 	}
-	reserved := func() {}
 	if n := len(s.events) * len(scopes); n > 64 {
-		reserved = perfevent.ReserveFiles(n)
+		go perfevent.ReserveFiles(n)
 	}
-	err = s.openEverywhere()
-	reserved()
-	if err != nil {
+	if err := s.openEverywhere(); err != nil {
 		return err
 	}
 	cpus, err := s.follow()

@@ -8,7 +8,9 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"runtime"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -29,25 +31,26 @@ type Counter struct {
 	array   *ebpf.Map         // the arguments of Fill; nil until it is called
 	refill  func(cpu int) error
 
-	sets  []set        // sorted by CPU
-	cells []count.Cell // events in order, with their last readings
-	errs  []error      // by event
+	sets   []set        // sorted by CPU
+	shares []share      // of sets
+	cells  []count.Cell // events in order, with their last readings
+	errs   []error      // by event
 
-	group   []perfevent.Reading // room for the largest group
-	fresh   bool                // no event has counted yet
-	enabled time.Time           // zero while disabled
-	last    time.Time           // the last reading while enabled, or enabled
+	fresh   bool      // no event has counted yet
+	enabled time.Time // zero while disabled
+	last    time.Time // the last reading while enabled, or enabled
 }
 
 // set has the events of a group in one scope. The first enables and reads all of them.
 type set struct {
 	scope
-	members []*member
-	events  []*perfevent.Event  // by member; nil while the CPU is offline
-	cells   []int               // index in Counter.cells, by member
-	before  []perfevent.Reading // of the perf events closed when their CPU went offline, by member; nil if none was
-	pinned  bool
-	group   bool // opened with ReadFormatGroup
+	members  []*member
+	events   []*perfevent.Event  // by member; nil while the CPU is offline
+	cells    []int               // index in Counter.cells, by member
+	readings []perfevent.Reading // the last ones of the open perf events, by member
+	before   []perfevent.Reading // of the perf events closed when their CPU went offline, by member; nil if none was
+	pinned   bool
+	group    bool // opened with ReadFormatGroup
 }
 
 // Enable starts counting.
@@ -125,31 +128,66 @@ func (c *Counter) addLost(s *set, now time.Time) {
 	}
 }
 
-// each calls f for all open sets, through onCPU for the sets of each CPU.
+// each calls f for all open sets. Goroutines take shares of many sets: most of the time goes by in system calls that wait for other CPUs.
 func (c *Counter) each(f func(*set) error) error {
-	for rest := c.sets; len(rest) > 0; {
-		n := 1
-		for n < len(rest) && rest[n].cpu == rest[0].cpu {
-			n++
-		}
-		here := rest[:n]
-		rest = rest[n:]
-		err := onCPU(here[0].cpu, len(here), func() error {
-			for i := range here {
-				if here[i].events == nil {
-					continue
-				}
-				if err := f(&here[i]); err != nil {
-					return err
-				}
+	if len(c.sets) < manySets {
+		for _, s := range c.shares {
+			if err := s.each(f); err != nil {
+				return err
 			}
-			return nil
+		}
+		return nil
+	}
+	errs := make([]error, len(c.shares))
+	var next atomic.Int32
+	var all sync.WaitGroup
+	for range min(runtime.GOMAXPROCS(0), len(c.shares)) {
+		all.Go(func() {
+			for n := next.Add(1); int(n) <= len(c.shares); n = next.Add(1) {
+				errs[n-1] = c.shares[n-1].each(f)
+			}
 		})
+	}
+	all.Wait()
+	for _, err := range errs {
 		if err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// manySets are so many that they are worth the start of goroutines.
+const manySets = 256
+
+// share is a part of a counter's sets: those of one CPU, or some of threads.
+type share []set
+
+// each calls f for all open sets, through onCPU.
+func (s share) each(f func(*set) error) error {
+	return onCPU(s[0].cpu, len(s), func() error {
+		for i := range s {
+			if s[i].events == nil {
+				continue
+			}
+			if err := f(&s[i]); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
+// sharesOf divides sorted sets.
+func sharesOf(sets []set) (shares []share) {
+	for len(sets) > 0 {
+		n := 1
+		for n < len(sets) && sets[n].cpu == sets[0].cpu && (sets[0].cpu != count.None || n < manySets) {
+			n++
+		}
+		shares, sets = append(shares, sets[:n]), sets[n:]
+	}
+	return shares
 }
 
 // onCPU runs f on the given CPU if f touches enough of that CPU's events to pay for migrating there; otherwise it runs f here.
@@ -171,7 +209,7 @@ func readError(err error) error {
 }
 
 func (c *Counter) readSet(s *set) error {
-	readings := c.group[:len(s.cells)]
+	readings := s.readings
 	if err := s.read(readings); err != nil {
 		return err
 	}
@@ -209,15 +247,20 @@ func (c *Counter) Close() error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	errs := []error{c.uevents.Close()}
-	c.each(func(s *set) error {
+	var mu sync.Mutex // guards errs
+	_ = c.each(func(s *set) error {
 		for _, e := range s.events {
-			errs = append(errs, e.Close())
+			if err := e.Close(); err != nil {
+				mu.Lock()
+				errs = append(errs, err)
+				mu.Unlock()
+			}
 		}
 		return nil
 	})
 	for _, clock := range c.opener.clocks {
 		errs = append(errs, clock.Close())
 	}
-	c.sets, c.cells, c.opener = nil, nil, nil
+	c.sets, c.shares, c.cells, c.opener = nil, nil, nil, nil
 	return errors.Join(errs...)
 }

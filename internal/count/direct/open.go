@@ -89,7 +89,6 @@ type opener struct {
 	cgroups   []*os.File
 	clocks    map[scope]*perfevent.Event // see openClocks
 	ended     []bool                     // by thread of the target
-	reserved  func()                     // waits until there is room for many files; nil for few
 
 	hasPMU   func() bool
 	topology func() (target.Topology, error)
@@ -131,8 +130,7 @@ func (p *opener) open(list event.List) (err error) {
 	p.groups = groups
 	const few = 64 // every limit has room for these
 	if n := p.planned(); n > few {
-		p.reserved = perfevent.ReserveFiles(n)
-		defer p.reserved() // if no event is opened
+		go perfevent.ReserveFiles(n)
 	}
 	for _, round := range p.rounds() {
 		if err := onCPU(p.scopes[round[0]].cpu, len(round)*len(p.members), func() error {
@@ -315,11 +313,7 @@ func (p *opener) openMember(m *member, before []*member, round []int) error {
 func (p *opener) openAt(m *member, at scope, leader *perfevent.Event) (*perfevent.Event, error) {
 	attr, where := p.attr(m, leader == nil), p.where(at)
 	where.Leader = leader
-	fd, err := perfevent.Open(&attr, where)
-	if p.reserved != nil {
-		p.reserved()
-	}
-	return fd, err
+	return perfevent.Open(&attr, where)
 }
 
 func (p *opener) where(at scope) perfevent.Where {
@@ -500,7 +494,6 @@ func (p *opener) counter() *Counter {
 		cells: make([]count.Cell, 0, len(p.members)*len(p.scopes))}
 	sets := make([]int, (p.lastGroup+1)*len(p.scopes)) // by group and scope: 1 + the index in c.sets, or 0
 	c.sets = make([]set, 0, len(sets))
-	largest := 0
 	for i, m := range p.members {
 		c.errs[i] = m.err
 		if !m.ours() {
@@ -522,14 +515,16 @@ func (p *opener) counter() *Counter {
 				s.events = append(s.events, fd)
 			}
 			s.cells = append(s.cells, len(c.cells))
-			largest = max(largest, len(s.cells))
 			c.cells = append(c.cells, count.Cell{Event: i, CPU: at.cpu, Thread: at.thread, Cgroup: at.cgroup, Program: count.None})
 		}
 	}
-	c.group = make([]perfevent.Reading, largest)
+	readings := make([]perfevent.Reading, len(c.cells))
 	for i := range c.sets {
-		c.sets[i].dropPart()
+		s := &c.sets[i]
+		s.dropPart()
+		s.readings, readings = readings[:len(s.cells)], readings[len(s.cells):]
 	}
 	slices.SortStableFunc(c.sets, func(a, b set) int { return cmp.Compare(a.cpu, b.cpu) })
+	c.shares = sharesOf(c.sets)
 	return c
 }
