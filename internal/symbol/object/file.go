@@ -42,8 +42,7 @@ type File struct {
 	mu        sync.Mutex
 	names     map[string]string // demangled
 	debugInfo debugInfo
-	lookups   int // since pages last left memory
-	forgotten int // times that the next number of lookups was doubled
+	pace      pace // of forgetting pages
 }
 
 // image is the contents of one file.

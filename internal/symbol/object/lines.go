@@ -50,21 +50,32 @@ func (f *File) frames(addr uint64, frames []symbol.Frame, ofGo func(*pclntab.Tab
 	return frames
 }
 
-// Numbers of lookups after which pages of the file leave memory: the first time, and the largest. Each lookup touches pages in several parts
-// of the file, and the kernel reads nearby pages, too. The number doubles each time: the more lookups, the more of them touch the same pages.
+// pace decides when pages of a file leave memory. Each lookup touches pages in several parts of the file, and the kernel reads nearby pages,
+// too. The more lookups, the more of them touch the same pages.
+type pace struct {
+	lookups int // since pages last left memory
+	doubled int // times that the number of lookups until then was doubled
+}
+
+// Numbers of lookups until pages leave memory: the first one, and how many times it is doubled.
 const (
-	forgetAfter     = 32
-	mostForgetAfter = 512
+	firstLookups = 32
+	mostDoubled  = 4
 )
+
+// due counts a lookup, and reports whether pages are to leave memory.
+func (p *pace) due() bool {
+	if p.lookups++; p.lookups < firstLookups<<p.doubled {
+		return false
+	}
+	p.lookups, p.doubled = 0, min(p.doubled+1, mostDoubled)
+	return true
+}
 
 // forgetNow counts a lookup, and calls forget if it is time.
 func (f *File) forgetNow() {
-	if f.lookups++; f.lookups < forgetAfter<<f.forgotten {
+	if !f.pace.due() {
 		return
-	}
-	f.lookups = 0
-	if forgetAfter<<f.forgotten < mostForgetAfter {
-		f.forgotten++
 	}
 	for _, i := range f.images() {
 		i.forget()
