@@ -22,7 +22,7 @@ type firefox struct {
 	Threads  []firefoxThread `json:"threads"`
 }
 
-// firefoxMeta has the fields that the format requires of it, and so has firefoxThread.
+// firefoxMeta has the fields that the format requires of it.
 type firefoxMeta struct {
 	Interval      float64           `json:"interval"` // ms
 	StartTime     float64           `json:"startTime"`
@@ -80,6 +80,7 @@ type firefoxLib struct {
 	CodeID     string `json:"codeId"`
 }
 
+// firefoxThread has the fields that the format requires of a thread.
 type firefoxThread struct {
 	ProcessType         string          `json:"processType"`
 	ProcessName         string          `json:"processName"`
