@@ -45,6 +45,15 @@ func decodeMagic(b []byte) (big bool, size uint64, err error) {
 	return big, c.u64(), nil
 }
 
+// IsRecording reports whether the first bytes of r are those of a recording: of a file or of the saved content of a pipe.
+func IsRecording(r io.ReaderAt) bool {
+	var magic [len(magicLittle)]byte
+	if _, err := r.ReadAt(magic[:], 0); err != nil {
+		return false
+	}
+	return string(magic[:]) == magicLittle || string(magic[:]) == magicBig
+}
+
 // file is a perf.data file without its data.
 type file struct {
 	big       bool

@@ -47,7 +47,8 @@ still has it at the same address.`,
 		},
 	}
 	f := cmd.Flags()
-	a.recordingFlags.add(cmd, "perf.data")
+	a.recordingFlags.addInput(f)
+	a.recordingFlags.add(f)
 	f.StringVarP(&a.output, "output", "o", "", "write to `FILE`, not to standard output")
 	f.StringVar(&a.format, "format", "text", "what to write: text, json or html")
 	f.BoolVarP(&a.json, "json", "j", false, "write JSON, as --format json does")
@@ -102,7 +103,7 @@ func (a *annotateFlags) writer() (func(*annotate.Report, io.Writer) error, error
 }
 
 func (a *annotateFlags) report(cmd *cobra.Command) (*annotate.Report, error) {
-	reader, err := openRecording(a.path, cmd.InOrStdin())
+	reader, err := a.open(cmd.InOrStdin())
 	if err != nil {
 		return nil, err
 	}

@@ -40,8 +40,8 @@ also be the output of report or profile with --format pprof.`,
 			return report.WriteDiff(cmd.OutOrStdout(), before, after, &sorting)
 		},
 	}
-	input.add(cmd, "")
 	flags := cmd.Flags()
+	input.add(flags)
 	flags.StringSliceVarP(&o.Sort, "sort", "s", nil, "print a row for each value of `KEYS` (default dso,symbol)")
 	flags.Float64Var(&o.Limit, "percent-limit", 0, "leave out rows below `PERCENT` percent in both")
 	flags.StringVarP(&o.Event, "event", "e", "", "compare only `EVENT`")

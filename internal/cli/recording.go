@@ -27,14 +27,35 @@ type recordingFlags struct {
 	noStacks bool // not a flag: set if the format needs no stacks (replay.Options)
 }
 
-func (f *recordingFlags) add(cmd *cobra.Command, path string) {
-	flags := cmd.Flags()
-	if path != "" {
-		flags.StringVarP(&f.path, "input", "i", path, "read the recording `FILE`; - is standard input")
-	}
+func (f *recordingFlags) add(flags *pflag.FlagSet) {
 	f.filterFlags.add(flags)
 	f.symbolFlags.add(flags)
 	flags.BoolVarP(&f.force, "force", "f", false, "accepted for perf's command lines: bperf reads recordings of all users")
+}
+
+func (f *recordingFlags) addInput(flags *pflag.FlagSet) {
+	flags.StringVarP(&f.path, "input", "i", "",
+		"read the recording `FILE` (default perf.data; - for standard input, also the default where that is a pipe or a recording)")
+}
+
+// open opens the recording of --input.
+func (f *recordingFlags) open(stdin io.Reader) (*perfdata.Reader, error) {
+	if f.path == "" {
+		f.path = defaultInput(stdin)
+	}
+	return openRecording(f.path, stdin)
+}
+
+// defaultInput returns the recording to read without --input. As in perf, that is standard input if it is a pipe. A file there must begin
+// like a recording: in scripts, standard input can be anything.
+func defaultInput(stdin io.Reader) string {
+	if file, ok := stdin.(*os.File); ok {
+		info, err := file.Stat()
+		if err == nil && (info.Mode()&os.ModeNamedPipe != 0 || info.Mode().IsRegular() && perfdata.IsRecording(file)) {
+			return "-"
+		}
+	}
+	return "perf.data"
 }
 
 // options returns the options for replaying a recording.
@@ -88,13 +109,23 @@ func openRecording(path string, stdin io.Reader) (*perfdata.Reader, error) {
 		collectLate()
 	}
 	if path == "-" {
-		return perfdata.NewPipeReader(stdin)
+		return readInput(stdin)
 	}
 	r, err := perfdata.Open(path)
 	if os.IsNotExist(err) {
 		return nil, fmt.Errorf("%w: make a recording with bperf record, or name one with -i", err)
 	}
 	return r, err
+}
+
+// readInput reads a recording from standard input: a pipe, or a file that a shell opened.
+func readInput(stdin io.Reader) (*perfdata.Reader, error) {
+	if file, ok := stdin.(*os.File); ok {
+		if info, err := file.Stat(); err == nil && info.Mode().IsRegular() {
+			return perfdata.NewReader(file, info.Size())
+		}
+	}
+	return perfdata.NewPipeReader(stdin)
 }
 
 // read reads a recording into a profile.

@@ -32,7 +32,8 @@ these functions, as perf report --stdio does. With --format it writes files for 
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error { return f.run(cmd) },
 	}
-	f.input.add(cmd, "perf.data")
+	f.input.addInput(cmd.Flags())
+	f.input.add(cmd.Flags())
 	f.add(cmd)
 	return cmd
 }
@@ -203,7 +204,7 @@ func (f *reportFlags) run(cmd *cobra.Command) error {
 	if _, err := f.options(cmd, true); err != nil { // fail before reading a long recording
 		return err
 	}
-	recording, err := openRecording(f.input.path, cmd.InOrStdin())
+	recording, err := f.input.open(cmd.InOrStdin())
 	if err != nil {
 		return err
 	}

@@ -102,19 +102,61 @@ func firstEvent(t *testing.T, input string) (string, int) {
 	return m[1], n
 }
 
-func TestReportPipe(t *testing.T) {
+// TestInput reads recordings from standard input: with -i -, and without -i where a pipe or a recording is connected to it.
+func TestInput(t *testing.T) {
 	require.NoKernel(t)
-	input := filepath.Join(recordings, "pipe.data")
-	file, err := os.Open(input)
-	if err != nil {
-		t.Fatal(err)
+	dir := t.TempDir()
+	read := func(name string) []byte {
+		content, err := os.ReadFile(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return content
 	}
-	defer file.Close()
-	cmd := bperf("report", "-i", "-")
-	cmd.Stdin = file
-	piped, read := run(t, cmd), run(t, bperf("report", "-i", input))
-	if diff := cmp.Diff(read, piped, cmp.AllowUnexported(result{})); diff != "" || piped.status != 0 {
-		t.Errorf("from a pipe (-file +pipe):\n%s", diff)
+	for name, content := range map[string][]byte{
+		"perf.data": read(filepath.Join(recordings, "callchain.data")),
+		"pipe.data": read(filepath.Join(recordings, "pipe.data")),
+		"text":      []byte("no recording\n"),
+	} {
+		if err := os.WriteFile(filepath.Join(dir, name), content, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	tests := []struct {
+		name, stdin string
+		piped       bool
+		args        []string
+		want        string // the recording that is read
+	}{
+		{"a pipe", "pipe.data", true, nil, "pipe.data"},
+		{"a pipe by name", "pipe.data", true, []string{"-i", "-"}, "pipe.data"},
+		{"a pipe beside a file", "pipe.data", true, []string{"-i", "perf.data"}, "perf.data"},
+		{"a file", "pipe.data", false, nil, "pipe.data"},
+		{"a file with its index", "perf.data", false, []string{"-i", "-"}, "perf.data"},
+		{"a file that is no recording", "text", false, nil, "perf.data"},
+		{"nothing", os.DevNull, false, nil, "perf.data"},
+	}
+	for _, command := range [][]string{{"report"}, {"script"}, {"annotate", "--percent-limit", "0"}} {
+		for _, tt := range tests {
+			name := tt.stdin
+			if name != os.DevNull {
+				name = filepath.Join(dir, name)
+			}
+			file, err := os.Open(name)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer file.Close()
+			cmd, named := bperf(append(command, tt.args...)...), bperf(append(command, "-i", tt.want)...)
+			cmd.Dir, named.Dir, cmd.Stdin = dir, dir, file
+			if tt.piped {
+				cmd.Stdin = bufio.NewReader(file)
+			}
+			got, want := run(t, cmd), run(t, named)
+			if diff := cmp.Diff(want, got, cmp.AllowUnexported(result{})); diff != "" {
+				t.Errorf("%s, %s (-want +got):\n%s", command[0], tt.name, diff)
+			}
+		}
 	}
 }
 

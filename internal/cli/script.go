@@ -47,8 +47,9 @@ With --json it prints one object per line, with everything that the recording ha
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error { return f.run(cmd, o) },
 	}
-	f.recordingFlags.add(cmd, "perf.data")
 	flags := cmd.Flags()
+	f.recordingFlags.addInput(flags)
+	f.recordingFlags.add(flags)
 	flags.StringArrayVarP(&f.fields, "fields", "F", nil, "print these `FIELDS`")
 	flags.BoolVarP(&o.NoChains, "hide-call-graph", "G", false, "print the instruction pointer instead of the callchain")
 	flags.BoolVar(&o.Nanos, "ns", false, "print times with nine digits of a second")
@@ -97,7 +98,7 @@ func (f *scriptFlags) run(cmd *cobra.Command, o script.Options) error {
 	if cmd.Flags().Changed("inline") {
 		f.noInline = !f.inline
 	}
-	reader, err := openRecording(f.path, cmd.InOrStdin())
+	reader, err := f.open(cmd.InOrStdin())
 	if err != nil {
 		return err
 	}
