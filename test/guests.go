@@ -16,7 +16,7 @@ func guestJobs(b *binaries.Builder) []job {
 	var fetching sync.Mutex
 	var jobs []job
 	for _, g := range guests {
-		o := boot.Options{Kernel: g.kernel, Packages: g.packages, Run: g.run, Perf: true, Timeout: guestTimeout}
+		o := boot.Options{Kernel: g.kernel, Packages: g.packages, Run: g.run, Perf: true, CPUTime: guestCPUTime}
 		jobs = append(jobs, job{
 			where: where{kernel: g.kernel},
 			name:  strings.TrimPrefix(strings.Join(g.packages, " "), "./"), // in the form of Package.Path

@@ -43,8 +43,8 @@ var racePackages = []string{"./internal/...", "./perfdata"}
 
 const raceSkips = "^TestBothWays$|^TestPrintsRecordingsOfPackagedPerf$|^TestPrintsFieldsAsPerfDoes$|^TestPrintsHardwareAsPerfDoes$|^TestTruth$|^TestMiniDebugInfoBounds$|^TestPprofHasTheCode$"
 
-// guestTimeout is the timeout of one guest, by the clock of this machine.
-const guestTimeout = 40 * time.Minute
+// guestCPUTime is the most CPU time that one guest may take.
+const guestCPUTime = 40 * time.Minute
 
 // testTimeout is the timeout of one package's tests on this machine.
 const testTimeout = 30 * time.Minute

@@ -84,7 +84,7 @@ func parse(args []string) (kernels []string, o boot.Options, err error) {
 		return nil
 	})
 	f.IntVar(&o.CPUs, "smp", 0, "number of CPUs (default: 2 on arm64, 1 on amd64)")
-	f.DurationVar(&o.Timeout, "timeout", 10*time.Minute, "for each guest, by the clock of this machine")
+	f.DurationVar(&o.CPUTime, "timeout", 10*time.Minute, "the CPU time that QEMU may take for each guest")
 	f.StringVar(&o.Run, "run", "", "run only tests that match this regular `expression`")
 	f.IntVar(&o.Count, "count", 1, "run each test `N` times")
 	f.BoolVar(&o.Perf, "perf", false, "put upstream perf into the guest, which is built when it is not in the cache")

@@ -19,8 +19,9 @@ import (
 // sources is the directory of the module in a guest.
 const sources = "/src"
 
-// testTimeout is the timeout of a package's tests by the guest's clock, which under -icount skips the time in which the guest is idle.
-const testTimeout = "20m"
+// testTimeout is the timeout of a package's tests by the guest's clock. With -icount it skips the time in which the guest is idle, so that it
+// only ends a hang. Without, it is this machine's clock, by which tests take long while the machine does other work.
+const testTimeout = "60m"
 
 // content is the content of a guest's initramfs.
 type content struct {

@@ -13,6 +13,9 @@ import (
 	"strings"
 	"sync"
 	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/bperf/bperf/test/guest/job"
 )
@@ -24,13 +27,16 @@ type Machine struct {
 	Initramfs string // file
 	CPUs      int
 	MemoryMiB int
-	Lockdown  bool // boot the kernel in lockdown=confidentiality
+	CPUTime   time.Duration // the most that QEMU may take; unlike a clock's time, it does not depend on what else this machine does
+	Lockdown  bool          // boot the kernel in lockdown=confidentiality
 }
 
 // Run boots the machine and returns the status that its init reports. It copies the output of the job to output as the job prints it. It is an
-// error if the machine ends without a status, or not before ctx is done. The error includes the last output of the console, and, if a deadline
-// passed, what the machine was doing.
+// error if the machine ends without a status, not before ctx is done, or not within CPUTime. The error includes the last output of the console
+// and, after CPUTime, what the machine was doing.
 func (m *Machine) Run(ctx context.Context, output io.Writer) (job.Status, error) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
 	cmd := exec.CommandContext(ctx, m.Arch.QEMU, m.args()...)
 	cmd.Stderr = os.Stderr
 	// QEMU must end with this process, even if this process is killed. The kernel sends the signal when the thread that started QEMU ends.
@@ -45,7 +51,7 @@ func (m *Machine) Run(ctx context.Context, output io.Writer) (job.Status, error)
 	defer theirs.Close()
 	cmd.ExtraFiles = append(cmd.ExtraFiles, theirs)
 	cmd.Cancel = func() error {
-		if errors.Is(ctx.Err(), context.DeadlineExceeded) {
+		if errors.Is(context.Cause(ctx), errCPUTime) {
 			console.interview()
 		}
 		return cmd.Process.Kill()
@@ -65,7 +71,10 @@ func (m *Machine) Run(ctx context.Context, output io.Writer) (job.Status, error)
 			consume(r)
 		})
 	}
-	err = cmd.Run()
+	if err = cmd.Start(); err == nil {
+		go m.limit(ctx, cancel, cmd.Process.Pid)
+		err = cmd.Wait()
+	}
 	for _, w := range cmd.ExtraFiles {
 		w.Close()
 	}
@@ -80,6 +89,26 @@ func (m *Machine) Run(ctx context.Context, output io.Writer) (job.Status, error)
 		return job.Status{}, fmt.Errorf("the guest ended before its commands did: %w%s", status.err, console)
 	}
 	return status.Status, nil
+}
+
+var errCPUTime = errors.New("it did not end")
+
+// limit calls cancel when QEMU has taken CPUTime. It returns when ctx is done.
+func (m *Machine) limit(ctx context.Context, cancel context.CancelCauseFunc, pid int) {
+	clock := int32(^pid<<3 | 2) // of the process's CPU time: MAKE_PROCESS_CPUCLOCK in include/linux/posix-timers_types.h
+	tick := time.NewTicker(time.Second)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+		var used unix.Timespec
+		if unix.ClockGettime(clock, &used) == nil && time.Duration(used.Nano()) > m.CPUTime {
+			cancel(fmt.Errorf("%w within %v of QEMU's CPU time", errCPUTime, m.CPUTime))
+		}
+	}
 }
 
 // args returns QEMU's arguments. The descriptors after standard error are the console and the pipes that Run reads, in the same order.
