@@ -42,9 +42,7 @@ func (s *sources) open() error {
 	if err != nil {
 		return err
 	}
-	if n := len(s.events) * len(scopes); n > 64 {
-		go perfevent.ReserveFiles(n)
-	}
+	perfevent.ReserveFiles(len(s.events) * len(scopes))
 	if err := s.openEverywhere(); err != nil {
 		return err
 	}

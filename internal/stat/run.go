@@ -178,8 +178,8 @@ func (r *run) interval() error {
 	return r.print(Snapshot{Time: now, Rows: rows})
 }
 
-// finish stops counting and keeps or prints the result. Events of threads are not disabled before their only reading: each would cost an
-// interrupt of another CPU.
+// finish stops counting and keeps or prints the result. It does not disable events of threads before their only reading: that
+// would interrupt another CPU for each event.
 func (r *run) finish() error {
 	elapsed := time.Since(r.start)
 	if len(r.counters.target.Threads) == 0 || r.cfg.Interval > 0 {

@@ -157,7 +157,7 @@ func (c *Counter) each(f func(*set) error) error {
 	return nil
 }
 
-// manySets are so many that they are worth the start of goroutines.
+// manySets is the number of sets from which on goroutines save more time than they take to start.
 const manySets = 256
 
 // share is a part of a counter's sets: those of one CPU, or some of threads.

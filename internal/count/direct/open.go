@@ -128,10 +128,7 @@ func (p *opener) open(list event.List) (err error) {
 		}
 	}
 	p.groups = groups
-	const few = 64 // every limit has room for these
-	if n := p.planned(); n > few {
-		go perfevent.ReserveFiles(n)
-	}
+	perfevent.ReserveFiles(p.planned())
 	for _, round := range p.rounds() {
 		if err := onCPU(p.scopes[round[0]].cpu, len(round)*len(p.members), func() error {
 			return p.openRound(list, round)
