@@ -46,6 +46,7 @@ func TestModules(t *testing.T) {
 			got[module+" "+p.Strings.At(p.Functions.At(f.Function).Name)] += s.Count
 		}
 	}
+	delete(got, "[bperf_goes] bperf_goes_exit") // it is short: a sample in it is rare
 	if len(got) != 3 || got["[bperf_stays] "+stays.Function()] == 0 || got["[bperf_goes] "+goes.Function()] == 0 || got["[bperf_lost] "] == 0 {
 		t.Errorf("samples by module and function: %v", slices.Sorted(maps.Keys(got)))
 	}
