@@ -57,6 +57,9 @@ func newSources(reader *perfdata.Reader, programs []*linear.Program, o *Options)
 	s := &sources{options: o, search: object.DefaultSearch(), arch: runtime.GOARCH, programs: programs, files: make(map[string]file),
 		texts: make(map[sourceFile]text)}
 	s.search.Root, s.search.Allowance = o.SymFS, o.Allowance
+	if o.BuildIDs != "" {
+		s.search.Cache = o.BuildIDs
+	}
 	if machine := reader.Features().Text(perfdata.FeatureArch); machine != "" {
 		if s.arch = machines[machine]; s.arch == "" {
 			s.arch = machine

@@ -19,6 +19,7 @@ type Options struct {
 	PercentLimit float64              // share of all samples: functions with less in every event are left out
 	NoSource     bool                 // do not look for source lines
 	SymFS        string               // directory that contains the files and their source
+	BuildIDs     string               // directory of perf's buildid-cache; empty for ~/.debug
 	Allowance    *allowance.Allowance // limits time and memory for files of other users; nil for no limits
 }
 

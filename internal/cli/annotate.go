@@ -56,7 +56,7 @@ still has it at the same address.`,
 	f.StringVarP(&a.options.Symbol, "symbol", "s", "", "only the function of this name")
 	f.StringVarP(&a.options.Module, "dso", "d", "", "only functions of this file, module or BPF function")
 	f.StringVarP(&a.options.Program, "bpf-prog", "b", "", "only functions of the BPF program with this ID, name or tag")
-	f.Float64Var(&a.options.PercentLimit, "percent-limit", 0, "leave out functions below this percentage of all samples")
+	f.Var((*percentFlag)(&a.options.PercentLimit), "percent-limit", "leave out functions below `PERCENT` percent of all samples")
 	f.BoolVar(&a.options.NoSource, "no-source", false, "leave source lines out")
 	f.BoolVarP(&a.text.Lines, "print-line", "l", false, "print the lines with the most samples before each function")
 	f.BoolVarP(&a.text.FullPath, "full-paths", "P", false, "show whole paths of source files")
@@ -68,9 +68,6 @@ func (a *annotateFlags) run(cmd *cobra.Command) error {
 	write, err := a.writer()
 	if err != nil {
 		return badOption(err)
-	}
-	if a.options.PercentLimit < 0 || a.options.PercentLimit > 100 {
-		return badCombinationf("--percent-limit is from 0 to 100, not %g", a.options.PercentLimit)
 	}
 	report, err := a.report(cmd)
 	if err != nil {
@@ -113,7 +110,7 @@ func (a *annotateFlags) report(cmd *cobra.Command) (*annotate.Report, error) {
 		return nil, err
 	}
 	options.NoInline = true
-	a.options.Allowance, a.options.SymFS = options.Allowance, options.SymFS
+	a.options.Allowance, a.options.SymFS, a.options.BuildIDs = options.Allowance, options.SymFS, options.BuildIDs
 	r := replay.New(reader, options)
 	defer r.Close()
 	samples, err := annotate.Collect(r, reader, &a.options)

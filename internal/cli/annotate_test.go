@@ -52,7 +52,7 @@ func TestAnnotateRefuses(t *testing.T) {
 		want   string
 	}{
 		{[]string{"--format", "pdf"}, 129, "--format is text, json or html"},
-		{[]string{"--percent-limit", "101"}, 22, "from 0 to 100"},
+		{[]string{"--percent-limit", "101"}, 129, "from 0 to 100"},
 		{[]string{"-s", "f", "g"}, 129, "the symbol is given twice"},
 		{[]string{"f", "g"}, 1, "accepts at most 1 arg"},
 		{[]string{"-i", empty + "-not"}, 1, "make a recording with bperf record"},

@@ -81,19 +81,17 @@ func (f *reportFlags) configured(cmd *cobra.Command, c *config.Config) error {
 	bad := func(v config.Value, what string) error {
 		return badOption(errors.New(printable.Text(fmt.Sprintf("%s:%d: %s = %s: expected %s", v.File, v.Line, v.Key, v.Value, what))))
 	}
-	if v, ok := c.Get(configChildren); ok && !given("children") && !given("no-children") {
+	if v, ok := c.Get(configChildren); ok && !given("children") {
 		on, err := strconv.ParseBool(v.Value)
 		if err != nil {
 			return bad(v, "true or false")
 		}
-		f.noChildren = !on
+		f.children = on
 	}
 	if v, ok := c.Get(configPercentLimit); ok && !given("percent-limit") {
-		limit, err := strconv.ParseFloat(strings.TrimSuffix(v.Value, "%"), 64)
-		if err != nil || limit < 0 || limit > 100 {
+		if (*percentFlag)(&f.Limit).Set(v.Value) != nil {
 			return bad(v, "a percentage")
 		}
-		f.Limit = limit
 	}
 	if keys := c.List(configSort); len(keys) > 0 && !given("sort") && !given("fields") {
 		f.sort = keys

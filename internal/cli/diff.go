@@ -43,7 +43,7 @@ also be the output of report or profile with --format pprof.`,
 	flags := cmd.Flags()
 	input.add(flags)
 	flags.StringSliceVarP(&o.Sort, "sort", "s", nil, "print a row for each value of `KEYS` (default dso,symbol)")
-	flags.Float64Var(&o.Limit, "percent-limit", 0, "leave out rows below `PERCENT` percent in both")
+	flags.Var((*percentFlag)(&o.Limit), "percent-limit", "leave out rows below `PERCENT` percent in both")
 	flags.StringVarP(&o.Event, "event", "e", "", "compare only `EVENT`")
 	addRowFilters(flags, o)
 	return cmd

@@ -57,7 +57,7 @@ Without a target it profiles the command and its children; without a command, th
 		RunE: func(cmd *cobra.Command, args []string) error { return o.run(cmd, args) },
 	}
 	f := cmd.Flags()
-	f.SetInterspersed(false)
+	readsCommand(cmd)
 	f.SortFlags = false
 
 	o.addEvents(f, defaultProfileFrequency)
@@ -83,7 +83,7 @@ Without a target it profiles the command and its children; without a command, th
 	f.BoolVar(&o.report.children, "children", false, "include callees in the shares of functions")
 	f.StringVar(&o.report.callGraph, "call-graph", "graph,0.5", "show trees as `STYLE`: graph, fractal, flat or folded, a limit in percent, the most lines, caller or callee, "+
 		"percent, period or count")
-	f.Float64Var(&o.report.Limit, "percent-limit", 0, "leave out rows and branches below `PERCENT` percent")
+	f.Var((*percentFlag)(&o.report.Limit), "percent-limit", "leave out rows and branches below `PERCENT` percent")
 	o.symbols.add(f)
 	f.Uint32Var(&o.entries, "map-entries", 0, "initial `SIZE` of the kernel's maps, in stacks and sums; the maps grow when they fill")
 	f.BoolVarP(&o.quiet, "quiet", "q", false, "print nothing but the profile and errors")
@@ -267,7 +267,6 @@ func (o *profileOptions) shown(cmd *cobra.Command, format string, by sample.Keys
 	}
 	o.report.Labels = o.labels
 	o.report.percentage = "absolute"
-	o.report.noChildren = !o.report.children
 	return o.report.options(cmd, by.Stack && (format != "table" || o.report.children))
 }
 

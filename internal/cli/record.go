@@ -6,7 +6,6 @@ import (
 	"os"
 	"os/signal"
 	"slices"
-	"strings"
 	"syscall"
 	"time"
 
@@ -66,7 +65,7 @@ BPF programs are recorded with their code, even if they are loaded and unloaded 
 		},
 	}
 	f := cmd.Flags()
-	f.SetInterspersed(false)
+	readsCommand(cmd)
 	f.SortFlags = false
 
 	o.addEvents(f, defaultFrequency)
@@ -79,7 +78,7 @@ BPF programs are recorded with their code, even if they are loaded and unloaded 
 	f.BoolVar(&o.allUser, "all-user", false, "sample only user mode")
 	f.BoolVar(&o.allKernel, "all-kernel", false, "sample only the kernel")
 
-	f.BoolVarP(&o.framePointers, "g", "g", false, "record callchains, by frame pointers")
+	f.BoolVarP(&o.framePointers, "g", "g", false, "record callchains, by frame pointers unless --call-graph says otherwise")
 	f.StringVar(&o.callGraph, "call-graph", "", "record callchains by `fp`, dwarf[,BYTES] (stacks, to be unwound later) or lbr")
 	f.BoolVarP(&o.anyBranch, "branch-any", "b", false, "record branches")
 	f.StringVarP(&o.branchFilter, "branch-filter", "j", "", "record branches of these `KINDS`: any, any_call, any_ret, ind_call, call, cond, ind_jmp, u, k, hv, save_type, …")
@@ -97,16 +96,16 @@ BPF programs are recorded with their code, even if they are loaded and unloaded 
 	f.BoolVar(&o.switchEvents, "switch-events", false, "record context switches")
 	f.BoolVar(&o.noBPFEvent, "no-bpf-event", false, "record nothing about BPF programs")
 	f.StringVar(&o.offCPU, "off-cpu", "", "record how long threads are blocked: each time of at least `TIME` (500ms, 1s) as a sample, the rest as sums by stack")
-	f.Lookup("off-cpu").NoOptDefVal = "500ms"
+	optional(f, "off-cpu", "500ms")
 	f.StringVarP(&o.clockID, "clockid", "k", "", "take timestamps from this `CLOCK`: monotonic, monotonic_raw, realtime, boottime, tai")
 
 	f.StringVarP(&o.output, "output", "o", "", "write to `FILE` (default perf.data; - for standard output, as a pipe; also the default where that is a pipe)")
 	f.StringVarP(&o.pages, "mmap-pages", "m", "", "size of each ring buffer: a number of pages, or of bytes with B, K, M or G (default 512K)")
 	f.IntVarP(&o.compression, "compression-level", "z", 0, "compress the records, at a `LEVEL` of 1 to 22")
-	f.Lookup("compression-level").NoOptDefVal = "1"
+	optional(f, "compression-level", "1")
 	f.BoolVar(&o.overwrite, "overwrite", false, "keep only the newest records in the ring buffers, and write them at the end, or when the next file begins")
 	f.StringVar(&o.rotate, "switch-output", "", "begin a new file at SIGUSR2 (`signal`), after a size (100M) or a time (30s, 5m, 1h)")
-	f.Lookup("switch-output").NoOptDefVal = "signal"
+	optional(f, "switch-output", "signal")
 	f.IntVar(&o.maxFiles, "switch-max-files", 0, "keep the newest `N` files of --switch-output")
 	f.BoolVar(&o.noBuffering, "no-buffering", false, "write each sample at once")
 	f.BoolVarP(&o.noBuildID, "no-buildid", "B", false, "do not record build IDs")
@@ -211,8 +210,6 @@ func (o *recordOptions) check(given func(string) bool, args []string) error {
 		bad(given("count") && o.period == 0, "-c 0: the period must be at least 1"),
 		bad(o.strictFreq && !given("freq"), "--strict-freq applies to the frequency of -F: add -F"),
 		bad(o.perThread && o.onCPUs(args) && !o.ofTasks(), "--per-thread is for threads: give -p, -t or a command, without -a and -C"),
-		bad(o.framePointers && o.callGraph != "" && !strings.HasPrefix(o.callGraph, "fp"),
-			"-g records callchains by frame pointers, but --call-graph asks for %s: give only one", o.callGraph),
 		bad(o.anyBranch && o.branchFilter != "", "-b records all branches, -j only some: give only one"),
 		bad(o.compression < 0 || o.compression > 22, "-z=%d: the compression level must be from 1 to 22", o.compression),
 		bad(o.maxFiles < 0, "--switch-max-files %d: the number of files must be at least 1", o.maxFiles),

@@ -17,6 +17,7 @@ import (
 
 	"github.com/cilium/ebpf/link"
 
+	"github.com/bperf/bperf/internal/record"
 	"github.com/bperf/bperf/perfdata"
 	"github.com/bperf/bperf/test/program"
 	"github.com/bperf/bperf/test/require"
@@ -62,7 +63,6 @@ func TestRecordRefuses(t *testing.T) {
 		{"--call-graph smoke true", 129, "fp, dwarf or lbr"},
 		{"--call-graph dwarf,99999 true", 129, "the stack size must be from 8 to 65528 bytes"},
 		{"--call-graph fp,16 true", 129, "only dwarf takes a size"},
-		{"-g --call-graph dwarf true", 22, "give only one"},
 		{"-j u,left true", 129, `no kind of branch "left"`},
 		{"-b -j u true", 22, "give only one"},
 		{"-k sundial true", 129, "clocks are monotonic"},
@@ -444,4 +444,15 @@ func perfSamples(t *testing.T, dir string) (n int) {
 		}
 	}
 	return 0
+}
+
+// TestCallGraphs gives -g together with --call-graph, as cargo-flamegraph does.
+func TestCallGraphs(t *testing.T) {
+	for callGraph, want := range map[string]record.Callchain{"": record.CallchainFP, "fp": record.CallchainFP, "dwarf": record.CallchainDWARF} {
+		var cfg record.Config
+		o := recordOptions{framePointers: true, callGraph: callGraph}
+		if err := o.setCallchain(&cfg); err != nil || cfg.Callchain != want {
+			t.Errorf("-g --call-graph %s: %v, %v", callGraph, cfg.Callchain, err)
+		}
+	}
 }

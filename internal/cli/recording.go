@@ -68,23 +68,29 @@ func (f *recordingFlags) options(recording *perfdata.Reader) (o replay.Options, 
 	return o, nil
 }
 
+// buildIDDir is a flag that perf's users give before or after the subcommand.
+const buildIDDir = "buildid-dir"
+
 // symbolFlags say where symbols are, and limit the memory for them.
 type symbolFlags struct {
 	symfs    string
 	kallsyms string
-	noInline bool
+	buildIDs string
+	inline   bool
 	memory   uint32 // MiB
 }
 
 func (f *symbolFlags) add(flags *pflag.FlagSet) {
-	flags.BoolVar(&f.noInline, "no-inline", false, "do not look for inlined functions")
+	flags.BoolVar(&f.inline, "inline", true, "look for inlined functions, which takes time: --no-inline is faster")
 	flags.StringVar(&f.kallsyms, "kallsyms", "", "read the kernel's symbols from `FILE`, a copy of /proc/kallsyms")
 	flags.StringVar(&f.symfs, "symfs", "", "look for files with symbols below `DIR`")
+	flags.StringVar(&f.buildIDs, buildIDDir, "", "look for files with symbols in `DIR`, a cache of perf buildid-cache (default ~/.debug)")
 	flags.Uint32Var(&f.memory, "symbol-memory", allowance.DefaultMemory>>20, "keep at most `MIB` MiB of symbols; files beyond that have no symbols")
 }
 
 func (f *symbolFlags) options() replay.Options {
-	return replay.Options{SymFS: f.symfs, Kallsyms: f.kallsyms, NoInline: f.noInline, Allowance: allowance.New(int64(f.memory) << 20)}
+	return replay.Options{SymFS: f.symfs, Kallsyms: f.kallsyms, BuildIDs: f.buildIDs, NoInline: !f.inline,
+		Allowance: allowance.New(int64(f.memory) << 20)}
 }
 
 // GOGC percentages for commands that read a recording. They keep most of what they allocate. So collections below 12 MiB, the least heap

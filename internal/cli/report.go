@@ -3,6 +3,7 @@ package cli
 import (
 	"fmt"
 	"io"
+	"os"
 	"regexp"
 	"slices"
 	"strings"
@@ -20,17 +21,24 @@ import (
 func newReportCommand() *cobra.Command {
 	f := &reportFlags{}
 	cmd := &cobra.Command{
-		Use:   "report [flags]",
+		Use:   "report [flags] [FILE|SYMBOL]",
 		Short: "Show where the samples of a recording were taken",
 		Long: `report reads a recording of bperf record or perf record and shows in which functions the samples were taken and what called
-these functions, as perf report --stdio does. With --format it writes files for other tools.`,
+these functions, as perf report --stdio does. With --format it writes files for other tools.
+
+An argument names the recording or, if there is no such file, selects the functions with this text in their names.`,
 		Example: `  bperf report
   bperf report --no-children -s prog,sym
   bperf report -i before.data -g caller --percent-limit 1
   bperf report --format html -o profile.html
   bperf report --format flamegraph --diff before.data -o changes.svg`,
-		Args: cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error { return f.run(cmd) },
+		Args: cobra.MaximumNArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if len(args) == 1 {
+				f.take(args[0])
+			}
+			return f.run(cmd)
+		},
 	}
 	f.input.addInput(cmd.Flags())
 	f.input.add(cmd.Flags())
@@ -45,7 +53,7 @@ type reportFlags struct {
 	format, output, base string
 	sort, fields         []string
 	callGraph            string
-	noChildren, children bool
+	children             bool
 	inverted             bool
 	percentage, parent   string
 	header, headerOnly   bool
@@ -107,14 +115,15 @@ func (f *reportFlags) add(cmd *cobra.Command) {
 	flags.StringSliceVarP(&f.fields, "fields", "F", nil, "show `COLUMNS`: keys, and "+strings.Join(report.Fields(), ", "))
 	flags.StringVarP(&f.callGraph, "call-graph", "g", "graph,0.5", "show call trees as `STYLE`: graph, fractal, flat, folded or none, a limit in percent, "+
 		"the most lines, caller or callee, percent, period or count")
+	optionalWord(flags, "call-graph", "graph,0.5")
 	flags.BoolVarP(&f.inverted, "inverted", "G", false, "begin call trees at the callers")
-	flags.BoolVar(&f.children, "children", false, "include callees in the shares of functions (the default with callchains)")
-	flags.BoolVar(&f.noChildren, "no-children", false, "show functions without their callees")
+	flags.BoolVar(&f.children, "children", true, "include callees in the shares of functions, if the recording has callchains")
 	flags.BoolVar(&f.Group, "group", false, "show all events side by side")
 	flags.StringVarP(&f.Event, "event", "e", "", "show only `EVENT` in formats with room for one")
-	flags.Float64Var(&f.Limit, "percent-limit", 0, "leave out rows and branches below `PERCENT` percent")
+	flags.Var((*percentFlag)(&f.Limit), "percent-limit", "leave out rows and branches below `PERCENT` percent")
 	flags.StringVar(&f.percentage, "percentage", "absolute", "percentages of all samples (absolute) or of those that pass the filters (relative): `WHICH`")
 	addRowFilters(flags, &f.Options)
+	flags.StringVar(&f.Part, "symbol-filter", "", "only functions with this `TEXT` in their names")
 	flags.StringSliceVar(&f.Programs, "bpf-prog", nil, "only samples with one of these BPF `PROGRAMS`, by name or ID, on their stack")
 	flags.BoolVarP(&f.Samples, "show-nr-samples", "n", false, "show the number of samples")
 	flags.BoolVar(&f.Period, "show-total-period", false, "show the sum of the periods")
@@ -125,7 +134,6 @@ func (f *reportFlags) add(cmd *cobra.Command) {
 	flags.BoolVar(&f.headerOnly, "header-only", false, "print only the header of the recording")
 	flags.BoolVar(&f.stats, "stats", false, "print the number of records of each type")
 	flags.BoolVar(&f.stdio, "stdio", false, "accepted for perf's command lines: bperf always writes text")
-	cmd.MarkFlagsMutuallyExclusive("children", "no-children")
 	completeFlag(cmd, "format", formatNames(reportFormats))
 }
 
@@ -136,11 +144,20 @@ func addRowFilters(flags *pflag.FlagSet, o *report.Options) {
 	flags.StringSliceVarP(&o.Symbols, "symbols", "S", nil, "only these `FUNCTIONS`")
 }
 
+// take takes the argument: a file, or a part of the names of functions.
+func (f *reportFlags) take(arg string) {
+	if _, err := os.Stat(arg); err == nil && f.input.path == "" {
+		f.input.path = arg
+	} else {
+		f.Part = arg
+	}
+}
+
 // options returns the report's options for a recording with or without callchains.
 func (f *reportFlags) options(cmd *cobra.Command, callchains bool) (*report.Options, error) {
 	o := f.Options
 	o.Sort, o.Fields = f.sort, f.fields
-	o.Children = callchains && !f.noChildren
+	o.Children = callchains && f.children
 	graph, err := report.ParseCallGraph(f.callGraph)
 	if err != nil {
 		return nil, badOption(err)

@@ -102,6 +102,22 @@ func firstEvent(t *testing.T, input string) (string, int) {
 	return m[1], n
 }
 
+// TestReportArgument names the recording, or a part of the names of functions.
+func TestReportArgument(t *testing.T) {
+	require.NoKernel(t)
+	input := filepath.Join(recordings, "callchain.data")
+	event, all := firstEvent(t, input)
+	if named, given := run(t, bperf("report", input)), run(t, bperf("report", "-i", input)); named != given || named.status != 0 {
+		t.Errorf("%+v, with -i %+v", named, given)
+	}
+	if n := reported(t, input, event, "--symbol-filter", ""); n != all {
+		t.Errorf("an empty text selects %d of %d samples", n, all)
+	}
+	if n := reported(t, input, event, "no function has this name"); n != 0 {
+		t.Errorf("a text that is in no name selects %d samples", n)
+	}
+}
+
 // TestInput reads recordings from standard input: with -i -, and without -i where a pipe or a recording is connected to it.
 func TestInput(t *testing.T) {
 	require.NoKernel(t)
@@ -177,7 +193,6 @@ func TestReportRefuses(t *testing.T) {
 		{[]string{"--time", "soon"}, statusBadOption, "not a time in seconds"},
 		{[]string{"--cpu", "x"}, statusBadOption, `--cpu: CPU list "x"`},
 		{[]string{"--format", "pprof", "--diff", input}, statusBadCombination, "not pprof"},
-		{[]string{"--children", "--no-children"}, 1, "children"},
 		{[]string{"--format", "folded", "-e", "nothing"}, 1, "there are no samples of it"},
 		{[]string{"-i", "nowhere.data"}, 1, "make a recording"},
 		{[]string{"-i", "report_test.go"}, 1, "report_test.go"},

@@ -4,8 +4,10 @@ package cli
 import (
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
+	"slices"
 
 	"github.com/spf13/cobra"
 
@@ -14,10 +16,8 @@ import (
 
 // Main runs bperf with its command line and returns the exit status.
 func Main(args []string) int {
-	root := newRootCommand(filepath.Base(args[0]), args[1:])
 	out := &standardOutput{file: os.Stdout}
-	root.SetOut(out)
-	err := root.Execute()
+	err := execute(filepath.Base(args[0]), args[1:], out)
 	if err == nil {
 		err = ended(out.err)
 	}
@@ -30,6 +30,28 @@ func Main(args []string) int {
 		fmt.Fprintf(os.Stderr, "Error: %s\n", printable.Lines(exit.Err.Error()))
 	}
 	return exit.Status
+}
+
+// execute runs the subcommand. Its output goes to out.
+func execute(name string, args []string, out io.Writer) error {
+	args, err := mainFlags(args)
+	if err != nil {
+		return err
+	}
+	root := newRootCommand(name, args)
+	root.SetOut(out)
+	topic := args
+	if len(args) > 1 && args[0] == "help" {
+		topic = args[1:]
+	}
+	if len(topic) > 0 && !isFlag(topic[0]) && !isCommand(root, topic[0]) {
+		return unknownCommand(root, topic)
+	}
+	if args, err = canonical(root, args); err != nil {
+		return err
+	}
+	root.SetArgs(args)
+	return root.Execute()
 }
 
 // standardOutput keeps the first write error, because cobra and other callers drop it.
@@ -67,7 +89,6 @@ func newRootCommand(name string, args []string) *cobra.Command {
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
 		return badOptionf("%w\nSee %s --help", err, cmd.CommandPath())
 	})
-	root.SetArgs(args)
 	addCommands(root, args)
 	return root
 }
@@ -96,16 +117,29 @@ func addCommands(root *cobra.Command, args []string) {
 	root.AddCommand(newManCommand())
 }
 
+// isCommand reports whether a command of cobra's or of bperf's has this name.
+func isCommand(root *cobra.Command, name string) bool {
+	cobras := []string{"help", "completion", cobra.ShellCompRequestCmd, cobra.ShellCompNoDescRequestCmd}
+	return slices.Contains(cobras, name) || slices.ContainsFunc(root.Commands(), func(c *cobra.Command) bool { return c.Name() == name })
+}
+
+// perfsCommands are the commands that only perf has.
+var perfsCommands = []string{"archive", "bench", "buildid-cache", "buildid-list", "c2c", "check", "daemon", "data", "evlist", "ftrace", "help", "inject", "iostat",
+	"kallsyms", "kmem", "kvm", "kwork", "lock", "mem", "probe", "sched", "test", "timechart", "trace"}
+
 // unknownCommand returns an error for an argument that is not a subcommand.
 func unknownCommand(cmd *cobra.Command, args []string) error {
 	if len(args) == 0 {
 		return nil
 	}
+	if slices.Contains(perfsCommands, args[0]) {
+		return fmt.Errorf("bperf has no command %s: only perf has it", args[0])
+	}
 	msg := fmt.Sprintf("there is no command %q", args[0])
 	if near := cmd.SuggestionsFor(args[0]); len(near) > 0 {
 		msg += fmt.Sprintf("; did you mean %q?", near[0])
 	}
-	return badOptionf("%s\nSee %s --help", msg, cmd.CommandPath())
+	return fmt.Errorf("%s\nSee %s --help", msg, cmd.CommandPath())
 }
 
 // completeFlag makes shells complete a flag of the command with these values.

@@ -17,12 +17,26 @@ func TestVersion(t *testing.T) {
 	}
 }
 
+// TestBuildOptions asks as scripts ask perf.
+func TestBuildOptions(t *testing.T) {
+	for _, args := range [][]string{{"version", "--build-options"}, {"-vv"}} {
+		got := runHere(t, args...)
+		if got.status != 0 || !strings.Contains(got.stdout, "\n         libtraceevent: [ on  ]\n") || !strings.Contains(got.stdout, "\n             libpython: [ OFF ]\n") {
+			t.Errorf("%v: %+v", args, got)
+		}
+	}
+}
+
 func TestUnknownCommand(t *testing.T) {
 	for args, want := range map[string]string{
-		"sata":      `there is no command "sata"; did you mean "stat"?`,
-		"xyzzy":     `there is no command "xyzzy"`,
-		"version x": `unknown command "x" for "bperf version"`,
-		"--nope":    "unknown flag: --nope",
+		"sata":             `there is no command "sata"; did you mean "stat"?`,
+		"xyzzy":            `there is no command "xyzzy"`,
+		"xyzzy --help":     `there is no command "xyzzy"`,
+		"help xyzzy":       `there is no command "xyzzy"`,
+		"--no-pager xyzzy": `there is no command "xyzzy"`,
+		"trace -e open ls": "bperf has no command trace: only perf has it",
+		"version x":        `unknown command "x" for "bperf version"`,
+		"--nope":           "unknown flag: --nope",
 	} {
 		got := run(t, bperf(strings.Fields(args)...))
 		if got.status == 0 || got.stdout != "" || !strings.HasPrefix(got.stderr, "Error: "+want) {

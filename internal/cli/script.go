@@ -17,7 +17,6 @@ type scriptFlags struct {
 	fields     []string
 	header     bool
 	headerOnly bool
-	inline     bool
 	symbols    string
 	comms      string
 	vmlinux    string
@@ -60,7 +59,6 @@ With --json it prints one object per line, with everything that the recording ha
 	flags.StringVarP(&f.symbols, "symbols", "S", "", "only samples in one of these `SYMBOLS`")
 	flags.BoolVar(&f.header, "header", false, "also print the header of the recording")
 	flags.BoolVar(&f.headerOnly, "header-only", false, "print only the header of the recording")
-	flags.BoolVar(&f.inline, "inline", true, "print inlined functions")
 	show := func(p *bool, name, what string) {
 		flags.BoolVar(p, "show-"+name+"-events", false, "also print "+what)
 	}
@@ -94,9 +92,6 @@ func (f *scriptFlags) run(cmd *cobra.Command, o script.Options) error {
 	}
 	if f.symbols != "" {
 		o.Symbols = strings.Split(f.symbols, ",")
-	}
-	if cmd.Flags().Changed("inline") {
-		f.noInline = !f.inline
 	}
 	reader, err := f.open(cmd.InOrStdin())
 	if err != nil {

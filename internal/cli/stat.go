@@ -44,17 +44,17 @@ type statOptions struct {
 
 	noAggr, perCore, perSocket, perDie, perNode, perThread, noMerge bool
 
-	separator         string
-	json              bool
-	output            string
-	appendOutput      bool
-	logFD             int
-	bigNum, noBigNum  bool
-	metricOnly        bool
-	noScale, hideZero bool
-	summary           bool
-	noCSVSummary      bool
-	detailed          int
+	separator       string
+	json            bool
+	output          string
+	appendOutput    bool
+	logFD           int
+	bigNum          bool
+	metricOnly      bool
+	scale, hideZero bool
+	summary         bool
+	noCSVSummary    bool
+	detailed        int
 }
 
 func newStatCommand() *cobra.Command {
@@ -76,7 +76,7 @@ The counts go to standard error, as the command's own output goes to standard ou
 		},
 	}
 	f := cmd.Flags()
-	f.SetInterspersed(false)
+	readsCommand(cmd)
 	f.SortFlags = false
 
 	f.VarP(eventFlag{&o.events, argEvents}, "event", "e", "events to count, comma-separated; see bperf list")
@@ -126,10 +126,9 @@ The counts go to standard error, as the command's own output goes to standard ou
 	f.StringVarP(&o.output, "output", "o", "", "write the counts to `FILE`")
 	f.BoolVar(&o.appendOutput, "append", false, "append to the file of -o")
 	f.IntVar(&o.logFD, "log-fd", 0, "write the counts to descriptor `FD`")
-	f.BoolVarP(&o.bigNum, "big-num", "B", false, "print thousands separators (the default)")
-	f.BoolVar(&o.noBigNum, "no-big-num", false, "print no thousands separators")
+	f.BoolVarP(&o.bigNum, "big-num", "B", true, "print thousands separators")
 	f.BoolVar(&o.metricOnly, "metric-only", false, "print only metrics, a column each")
-	f.BoolVar(&o.noScale, "no-scale", false, "print multiplexed counts as they are")
+	f.BoolVar(&o.scale, "scale", true, "scale counts of multiplexed events: --no-scale prints them as they are")
 	f.BoolVar(&o.hideZero, "hide-zero-events", false, "leave out events that counted 0")
 	f.BoolVarP(&o.verbose, "verbose", "v", false, "print each event's raw reading: value, ns enabled, ns running; and how many sessions share it")
 	f.BoolVar(&o.quiet, "quiet", false, "print nothing")
@@ -214,8 +213,7 @@ func (o *statOptions) check(given func(string) bool, args []string) error {
 		o.sessionOptions.check(given, args, cgroups),
 		bad(given("field-separator") && o.json, "-x and -j select different output formats: give only one"),
 		bad(given("field-separator") && separator != nil, "-x: %w", separator),
-		bad(given("field-separator") && o.bigNum, "-B makes no sense with -x: CSV has no thousands separators"),
-		bad(o.bigNum && o.noBigNum, "-B and --no-big-num contradict each other"),
+		bad(given("field-separator") && given("big-num") && o.bigNum, "-B makes no sense with -x: CSV has no thousands separators"),
 		bad(o.output != "" && given("log-fd"), "-o and --log-fd both say where the output goes: give only one"),
 		bad(given("log-fd") && o.logFD < 0, "--log-fd takes the number of an open descriptor, not %d", o.logFD),
 		bad(o.appendOutput && o.output == "", "--append needs a file: -o FILE"),
@@ -267,7 +265,7 @@ func (o *statOptions) config(args []string, note func(string)) (*stat.Config, er
 		Inherit:       !o.noInherit,
 		AllUser:       o.allUser,
 		AllKernel:     o.allKernel,
-		Raw:           o.noScale,
+		Raw:           !o.scale,
 		NoMerge:       o.noMerge,
 		Aggregation:   o.aggregation(),
 		Interval:      time.Duration(o.interval) * time.Millisecond,

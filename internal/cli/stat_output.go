@@ -71,7 +71,7 @@ func (o *statOptions) printer(cfg *stat.Config, out io.Writer) stat.Printer {
 		Histogram:     o.histogram,
 		Interval:      cfg.Interval > 0,
 		IntervalClear: o.intervalClear,
-		BigNum:        !o.noBigNum,
+		BigNum:        o.bigNum,
 		Table:         o.table,
 		MetricOnly:    o.metricOnly,
 		HideZero:      o.hideZero,

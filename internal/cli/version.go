@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"runtime"
 	"runtime/debug"
+	"strings"
 
 	"github.com/spf13/cobra"
 )
@@ -11,17 +12,44 @@ import (
 // version is set by the linker (see Makefile). If it is empty, bperf uses the module version that Go recorded.
 var version = ""
 
+// perfsLibraries are the features that perf names in version --build-options. Most are libraries. Those are on whose work bperf does itself.
+var perfsLibraries = []struct {
+	name string
+	on   bool
+}{
+	{"aio", false}, {"bpf", true}, {"bpf_skeletons", true}, {"debuginfod", false}, {"dwarf", true}, {"dwarf_getlocations", true}, {"dwarf-unwind", true},
+	{"libbfd", false}, {"babeltrace2-ctf-writer", false}, {"libbpf-strings", true}, {"libcapstone", true}, {"libdw-dwarf-unwind", true}, {"libelf", true},
+	{"libLLVM", false}, {"libnuma", false}, {"libopencsd", false}, {"libperl", false}, {"libpfm4", false}, {"libpython", false}, {"libslang", false},
+	{"libtraceevent", true}, {"libunwind", false}, {"lzma", true}, {"numa_num_possible_cpus", false}, {"zlib", true}, {"zstd", true},
+}
+
 func newVersionCommand() *cobra.Command {
-	return &cobra.Command{
-		Use:   "version",
+	var options bool
+	cmd := &cobra.Command{
+		Use:   "version [flags]",
 		Short: "Print the version of bperf, of Go, and the architecture",
-		Args:  cobra.NoArgs,
+		Example: `  bperf version
+  bperf version --build-options`,
+		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			_, err := fmt.Fprintf(cmd.OutOrStdout(), "bperf version %s %s %s/%s\n",
-				currentVersion(), runtime.Version(), runtime.GOOS, runtime.GOARCH)
+			var b strings.Builder
+			fmt.Fprintf(&b, "bperf version %s %s %s/%s\n", currentVersion(), runtime.Version(), runtime.GOOS, runtime.GOARCH)
+			for _, l := range perfsLibraries {
+				if !options {
+					break
+				}
+				state := "OFF"
+				if l.on {
+					state = "on "
+				}
+				fmt.Fprintf(&b, "%22s: [ %s ]\n", l.name, state)
+			}
+			_, err := fmt.Fprint(cmd.OutOrStdout(), b.String())
 			return err
 		},
 	}
+	cmd.Flags().BoolVar(&options, "build-options", false, "also print which of perf's libraries bperf replaces")
+	return cmd
 }
 
 func currentVersion() string {

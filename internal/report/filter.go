@@ -3,6 +3,7 @@ package report
 import (
 	"fmt"
 	"slices"
+	"strings"
 
 	"github.com/bperf/bperf/internal/profile"
 )
@@ -12,6 +13,7 @@ type Filter struct {
 	Comms    []string // only samples of threads with these names
 	DSOs     []string // only samples in these modules, by short or full name
 	Symbols  []string // only samples in these functions
+	Part     string   // only samples in functions with this text in their names
 	Programs []string // only samples with one of these BPF programs, by name or ID, on their stack
 }
 
@@ -30,7 +32,8 @@ func (f *Filter) of(p *profile.Profile) func(*profile.Sample) bool {
 		if !selects(f.DSOs, moduleName(p, &leaf)) && !selects(f.DSOs, p.Strings.At(p.Modules.At(leaf.Module).Path)) {
 			return false
 		}
-		if len(f.Symbols) > 0 && leaf.Function == 0 || !selects(f.Symbols, p.Strings.At(p.Functions.At(leaf.Function).Name)) {
+		function := p.Strings.At(p.Functions.At(leaf.Function).Name)
+		if len(f.Symbols) > 0 && leaf.Function == 0 || !selects(f.Symbols, function) || !strings.Contains(function, f.Part) {
 			return false
 		}
 		if len(f.Programs) == 0 || isProgram(s.Leaf) {

@@ -128,6 +128,7 @@ func TestKeys(t *testing.T) {
 		{Sort: []string{"prog", "symbol"}, Filter: Filter{Programs: []string{"42"}}},
 		{Sort: []string{"symbol"}, Filter: Filter{Programs: []string{"count"}}, Relative: true},
 		{Sort: []string{"symbol"}, Filter: Filter{Programs: []string{"43"}}},
+		{Sort: []string{"symbol"}, Filter: Filter{Part: "s_"}},
 		{Sort: []string{"cpu", "tgid", "tid"}},
 		{Sort: []string{"time"}},
 		{Sort: []string{"parent"}, Parent: regexp.MustCompile("^vfs_|serve$")},

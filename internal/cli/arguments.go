@@ -1,0 +1,216 @@
+package cli
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+)
+
+// Annotations of commands and flags that tell how their arguments are read.
+const (
+	beforeCommand = "before-command" // of a command: what follows the first argument that is no flag is a command with its own arguments
+	takesNextWord = "takes-next"     // of a flag with NoOptDefVal: its value may be the next word, as long as that is no flag
+)
+
+// readsCommand makes what follows the first argument that is no flag a command with its own arguments.
+func readsCommand(cmd *cobra.Command) {
+	cmd.Flags().SetInterspersed(false)
+	cmd.Annotations = map[string]string{beforeCommand: "true"}
+}
+
+// optional gives a flag a value for when it is given without one.
+func optional(flags *pflag.FlagSet, name, value string) { flags.Lookup(name).NoOptDefVal = value }
+
+// optionalWord is optional for a flag whose value may also be the next word, as perf reads -g of report.
+func optionalWord(flags *pflag.FlagSet, name, value string) {
+	optional(flags, name, value)
+	if err := flags.SetAnnotation(name, takesNextWord, nil); err != nil {
+		panic(err) // cannot happen: the flag exists
+	}
+}
+
+// canonical returns the arguments with the flags of the subcommand as pflag reads them: --NAME or --NAME=VALUE. It knows all the ways to
+// write flags that perf knows (tools/lib/subcmd/parse-options.c of Linux) and pflag does not: unique beginnings of names, --no-NAME for
+// each switch, an optional value in the next word or right after a letter. What it does not know it leaves to pflag, which explains it.
+func canonical(root *cobra.Command, args []string) ([]string, error) {
+	if len(args) > 2 && (args[0] == cobra.ShellCompRequestCmd || args[0] == cobra.ShellCompNoDescRequestCmd) {
+		last := len(args) - 1
+		within, err := canonical(root, args[1:last])
+		return slices.Concat(args[:1], within, args[last:]), err
+	}
+	cmd, rest, err := root.Find(args)
+	if err != nil || cmd.DisableFlagParsing {
+		return args, nil //nolint:nilerr // cobra finds the same error
+	}
+	cmd.InitDefaultHelpFlag()
+	flags, out := cmd.Flags(), strings.Fields(cmd.CommandPath())[1:]
+	for len(rest) > 0 {
+		arg := rest[0]
+		var used int
+		var read []string
+		switch {
+		case arg == "--", cmd.Annotations[beforeCommand] != "" && !isFlag(arg):
+			return append(out, rest...), nil
+		case !isFlag(arg):
+			used, read = 1, rest[:1]
+		case strings.HasPrefix(arg, "--"):
+			used, read, err = longFlag(flags, rest)
+		default:
+			used, read = letters(flags, rest)
+		}
+		if err != nil {
+			return nil, badOptionf("%w\nSee %s --help", err, cmd.CommandPath())
+		}
+		out, rest = append(out, read...), rest[used:]
+	}
+	return out, nil
+}
+
+// isFlag reports whether an argument is one or more flags. A hyphen alone is a file: standard input.
+func isFlag(arg string) bool { return len(arg) > 1 && arg[0] == '-' }
+
+// longFlag reads the flag --NAME[=VALUE] at the beginning of args. It returns how many arguments it used.
+func longFlag(flags *pflag.FlagSet, args []string) (used int, read []string, err error) {
+	name, value, hasValue := strings.Cut(args[0][2:], "=")
+	f, off, err := findFlag(flags, name)
+	switch {
+	case err != nil:
+		return 0, nil, err
+	case f == nil:
+		return 1, args[:1], nil
+	case off && hasValue:
+		return 0, nil, fmt.Errorf("--%s takes no value", name)
+	case off:
+		return 1, []string{"--" + f.Name + "=" + offValue(f)}, nil
+	case hasValue:
+		return 1, []string{"--" + f.Name + "=" + value}, nil
+	}
+	used, word := spelled(f, args)
+	return used, []string{word}, nil
+}
+
+// letters reads one or more flags of one letter, such as -ag or -F99. It returns how many arguments it used.
+func letters(flags *pflag.FlagSet, args []string) (used int, read []string) {
+	for group := args[0][1:]; group != ""; {
+		f := flags.ShorthandLookup(group[:1])
+		if f == nil {
+			return 1, append(read, "-"+group)
+		}
+		group = group[1:]
+		value, explicit := strings.CutPrefix(group, "=")
+		switch {
+		case group == "" && !isSwitch(f):
+			used, word := spelled(f, args)
+			return used, append(read, word)
+		case isSwitch(f) && !explicit:
+			read = append(read, "--"+f.Name)
+		default:
+			return 1, append(read, "--"+f.Name+"="+value)
+		}
+	}
+	return 1, read
+}
+
+// spelled returns a flag without a value of its own in args[0], with the value in args[1] if it takes that.
+func spelled(f *pflag.Flag, args []string) (used int, word string) {
+	_, nextWord := f.Annotations[takesNextWord]
+	takes := f.NoOptDefVal == "" || nextWord && len(args) > 1 && !isFlag(args[1])
+	if !takes || len(args) == 1 {
+		return 1, "--" + f.Name
+	}
+	return 2, "--" + f.Name + "=" + args[1]
+}
+
+// findFlag returns the flag that a name or the unique beginning of one means, and whether the name turns it off. It returns nil if there is
+// none.
+func findFlag(flags *pflag.FlagSet, name string) (found *pflag.Flag, off bool, err error) {
+	if f := flags.Lookup(name); f != nil {
+		return f, false, nil
+	}
+	exact := false
+	var names []string
+	consider := func(f *pflag.Flag, as string, turnsOff bool) {
+		if exact || !strings.HasPrefix(as, name) {
+			return
+		}
+		if exact = as == name; exact {
+			names = nil
+		}
+		found, off, names = f, turnsOff, append(names, "--"+as)
+	}
+	flags.VisitAll(func(f *pflag.Flag) {
+		consider(f, f.Name, false)
+		if !isSwitch(f) {
+			return
+		}
+		if positive, ok := strings.CutPrefix(f.Name, "no-"); ok {
+			consider(f, positive, true)
+		} else if strings.HasPrefix(name, "no-") {
+			consider(f, "no-"+f.Name, true)
+		}
+	})
+	if len(names) > 1 {
+		return nil, false, fmt.Errorf("--%s can mean %s", name, strings.Join(names, " or "))
+	}
+	return found, off, nil
+}
+
+// isSwitch reports whether a flag is on or off, or counts how often it is given.
+func isSwitch(f *pflag.Flag) bool { return f.Value.Type() == "bool" || f.Value.Type() == "count" }
+
+// offValue returns the value that turns a switch off.
+func offValue(f *pflag.Flag) string {
+	if f.Value.Type() == "count" {
+		return "0"
+	}
+	return "false"
+}
+
+// mainFlags returns the arguments from the subcommand on. It reads the flags that perf knows before it. A directory of build IDs becomes a
+// flag of the subcommand.
+func mainFlags(args []string) ([]string, error) {
+	var moved []string
+	for len(args) > 0 {
+		name, value, hasValue := strings.Cut(args[0], "=")
+		if (name == "--debug" || name == "--"+buildIDDir) && !hasValue {
+			if len(args) == 1 {
+				return nil, badOptionf("%s needs a value", name)
+			}
+			value, args = args[1], args[1:]
+		}
+		switch name {
+		case "--no-pager", "--paginate", "-p", "--debug": // bperf starts no pager, and has no messages for its own developers
+		case "--" + buildIDDir:
+			moved = []string{"--" + buildIDDir + "=" + value}
+		case "--version", "-v":
+			args[0] = "version"
+			return args, nil
+		case "-vv":
+			return slices.Concat([]string{"version", "--build-options"}, args[1:]), nil
+		default:
+			return slices.Concat(args[:1], moved, args[1:]), nil
+		}
+		args = args[1:]
+	}
+	return nil, nil
+}
+
+// percentFlag is a flag for a percentage, with or without a percent sign.
+type percentFlag float64
+
+func (p *percentFlag) Set(text string) error {
+	v, err := strconv.ParseFloat(strings.TrimSuffix(text, "%"), 64)
+	if err != nil || !(v >= 0 && v <= 100) {
+		return fmt.Errorf("%q is no percentage from 0 to 100", text)
+	}
+	*p = percentFlag(v)
+	return nil
+}
+
+func (p *percentFlag) String() string { return strconv.FormatFloat(float64(*p), 'g', -1, 64) }
+
+func (p *percentFlag) Type() string { return "percent" }
