@@ -14,7 +14,7 @@ func TestCanonical(t *testing.T) {
 		{"report --no-child --stdio", "report --children=false --stdio"},
 		{"report --comm x --percent-l=5", "report --comms=x --percent-limit=5"},
 		{"record --all-cpu --ev cycles", "record --all-cpus --event=cycles"},
-		{"report --sym x", "error: --sym can mean --symfs or --symbol-memory or --symbols"},
+		{"record --no-build", "error: --no-build can mean --no-buildid or --no-buildid-cache"},
 		{"report --sort", "report --sort"}, // pflag says that the value is missing
 		{"report --nope", "report --nope"},
 		// --no- and its opposite
