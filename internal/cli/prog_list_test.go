@@ -116,7 +116,7 @@ func TestProgSorts(t *testing.T) {
 
 func TestProgRefuses(t *testing.T) {
 	for args, want := range map[string]result{
-		"prog lsit":                         {"", "Error: there is no command \"lsit\"; did you mean \"list\"?\nSee bperf prog --help\n", 129},
+		"prog lsit":                         {"", "Error: there is no command \"lsit\"; did you mean \"list\"?\nSee bperf prog --help\n", 1},
 		"prog list --interval 9":            {"", "Error: --interval 9: the interval must be at least 10 ms\n", 22},
 		"prog list --sort cpu --interval 0": {"", "Error: --interval 0: the interval must be at least 10 ms\n", 22},
 		"prog list --sort tyep": {"", "Error: --sort tyep: programs are sorted by id, type, name, tag, loaded, by, xlated, jited, memlock, runs, time, cpu; " +

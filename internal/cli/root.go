@@ -89,6 +89,7 @@ func newRootCommand(name string, args []string) *cobra.Command {
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
 		return badOptionf("%w\nSee %s --help", err, cmd.CommandPath())
 	})
+	root.SetArgs(args)
 	addCommands(root, args)
 	return root
 }
@@ -124,7 +125,7 @@ func isCommand(root *cobra.Command, name string) bool {
 }
 
 // perfsCommands are the commands that only perf has.
-var perfsCommands = []string{"archive", "bench", "buildid-cache", "buildid-list", "c2c", "check", "daemon", "data", "evlist", "ftrace", "help", "inject", "iostat",
+var perfsCommands = []string{"archive", "bench", "buildid-cache", "buildid-list", "c2c", "check", "daemon", "data", "evlist", "ftrace", "inject", "iostat",
 	"kallsyms", "kmem", "kvm", "kwork", "lock", "mem", "probe", "sched", "test", "timechart", "trace"}
 
 // unknownCommand returns an error for an argument that is not a subcommand.

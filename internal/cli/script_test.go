@@ -67,11 +67,8 @@ func TestScriptCommand(t *testing.T) {
 		{args: []string{"-i", "../../perfdata/testdata/tracepoint.data", "--pid", "x"}, status: statusBadOption, err: "is not an ID"},
 		{args: []string{"-i", "../../perfdata/testdata/tracepoint.data", "-C", "3-1"}, status: statusBadOption, err: "--cpu: CPU list \"3-1\""},
 	} {
-		var out, stderr bytes.Buffer
-		root := newRootCommand("bperf", append([]string{"script"}, tt.args...))
-		root.SetOut(&out)
-		root.SetErr(&stderr)
-		err := root.Execute()
+		var out bytes.Buffer
+		err := execute("bperf", append([]string{"script"}, tt.args...), &out)
 		status := 0
 		if err != nil {
 			exit := &exitError{Status: 1, Err: err}

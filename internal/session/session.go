@@ -35,7 +35,7 @@ func (s *Spec) Waits() bool { return s.Delay > 0 || s.StartDisabled }
 // Result describes how a session ended.
 type Result struct {
 	Signal  os.Signal     // the signal that ended it, or nil
-	Command target.Status // zero without a command
+	Command target.Status // zero without a command; without a signal if that is the SIGTERM of End
 }
 
 // Session is a session, from New to Close.
@@ -187,12 +187,15 @@ func (s *Session) obey(c control.Command, m *Measurement) (over bool, err error)
 }
 
 // End sends the signal that ended the session, or SIGTERM, to a command that still runs, and waits for its end. Another signal to the
-// session kills the command.
+// session kills the command. A command that dies of SIGTERM has not failed: its session was over, after a timeout for example.
 func (s *Session) End() {
 	if s.exited == nil {
 		return
 	}
 	status, next := s.command.End(cmp.Or(s.Signal, os.Signal(syscall.SIGTERM)), s.exited, s.Signals)
+	if s.Signal == nil && next == nil && status.Signal == syscall.SIGTERM {
+		status.Signal = 0
+	}
 	s.Result.Command, s.Signal, s.exited = status, cmp.Or(next, s.Signal), nil
 }
 

@@ -112,7 +112,8 @@ func TestCommand(t *testing.T) {
 		prepared bool
 	}{
 		{"by itself", "exit 3", nil, 0, Result{Command: target.Status{Code: 3}}, true},
-		{"by SIGTERM", "exec sleep 1000", nil, time.Nanosecond, Result{Command: target.Status{Signal: syscall.SIGTERM}}, false},
+		{"by SIGTERM", "exec sleep 1000", nil, time.Nanosecond, Result{}, false},
+		{"with its own status", "trap 'exit 4' TERM; : > ready; while :; do sleep 0.01; done", nil, time.Nanosecond, Result{Command: target.Status{Code: 4}}, false},
 		{"by the session's signal", "exec sleep 1000", []os.Signal{syscall.SIGINT}, 0, Result{Signal: syscall.SIGINT, Command: target.Status{Signal: syscall.SIGINT}}, true},
 		{"by SIGKILL", "trap '' INT; : > ready; while :; do sleep 0.01; done", []os.Signal{syscall.SIGINT, syscall.SIGTERM}, 0,
 			Result{Signal: syscall.SIGTERM, Command: target.Status{Signal: syscall.SIGKILL}}, false},
