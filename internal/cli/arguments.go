@@ -44,7 +44,7 @@ func canonical(root *cobra.Command, args []string) ([]string, error) {
 	}
 	cmd, rest, err := root.Find(args)
 	if err != nil || cmd.DisableFlagParsing {
-		return args, nil //nolint:nilerr // cobra finds the same error
+		return args, nil // cobra finds the same error
 	}
 	cmd.InitDefaultHelpFlag()
 	flags, out := cmd.Flags(), strings.Fields(cmd.CommandPath())[1:]
@@ -101,7 +101,10 @@ func letters(flags *pflag.FlagSet, args []string) (used int, read []string) {
 			return 1, append(read, "-"+group)
 		}
 		group = group[1:]
-		value, explicit := strings.CutPrefix(group, "=")
+		value, explicit := group, false
+		if len(group) > 1 { // not -x=, which sets the separator = as in perf
+			value, explicit = strings.CutPrefix(group, "=")
+		}
 		switch {
 		case group == "" && !isSwitch(f):
 			used, word := spelled(f, args)

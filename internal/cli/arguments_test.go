@@ -27,6 +27,7 @@ func TestCanonical(t *testing.T) {
 		{"record -ag -F99 -e cycles", "record --all-cpus --g --freq=99 --event=cycles"},
 		{"record -z3 -agz", "record --compression-level=3 --all-cpus --g --compression-level"},
 		{"stat -ddd -x=,", "stat --detailed --detailed --detailed --field-separator=,"},
+		{"stat -x= -x,", "stat --field-separator== --field-separator=,"},
 		{"stat -D -1", "stat --delay=-1"},
 		{"record -aZ", "record --all-cpus -Z"},
 		// optional values

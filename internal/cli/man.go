@@ -83,10 +83,14 @@ func writeManFlag(w io.Writer, f *pflag.Flag) {
 		names = "-" + f.Shorthand + ", " + names
 	}
 	value, usage := pflag.UnquoteUsage(f)
-	if f.NoOptDefVal != "" {
-		value = ""
+	switch {
+	case isSwitch(f):
+	case f.NoOptDefVal != "":
+		names += "[=" + value + "]"
+	default:
+		names += " " + value
 	}
-	fmt.Fprintf(w, ".TP\n.B %s\n", strings.TrimSpace(roff(names)+" "+roff(value)))
+	fmt.Fprintf(w, ".TP\n.B %s\n", roff(names))
 	fmt.Fprintln(w, roff(usage))
 }
 

@@ -58,6 +58,20 @@ func defaultInput(stdin io.Reader) string {
 	return "perf.data"
 }
 
+// isRecording reports whether a regular file begins like a recording.
+func isRecording(path string) bool {
+	info, err := os.Stat(path)
+	if err != nil || !info.Mode().IsRegular() {
+		return false
+	}
+	file, err := os.Open(path)
+	if err != nil {
+		return false
+	}
+	defer file.Close()
+	return perfdata.IsRecording(file)
+}
+
 // options returns the options for replaying a recording.
 func (f *recordingFlags) options(recording *perfdata.Reader) (o replay.Options, err error) {
 	o = f.symbolFlags.options()

@@ -3,7 +3,6 @@ package cli
 import (
 	"fmt"
 	"io"
-	"os"
 	"regexp"
 	"slices"
 	"strings"
@@ -26,7 +25,7 @@ func newReportCommand() *cobra.Command {
 		Long: `report reads a recording of bperf record or perf record and shows in which functions the samples were taken and what called
 these functions, as perf report --stdio does. With --format it writes files for other tools.
 
-An argument names the recording or, if there is no such file, selects the functions with this text in their names.`,
+An argument is the recording or, if it is no name of one, selects the functions with this text in their names.`,
 		Example: `  bperf report
   bperf report --no-children -s prog,sym
   bperf report -i before.data -g caller --percent-limit 1
@@ -65,6 +64,7 @@ type reportFlags struct {
 // reportFormat is a format of --format.
 type reportFormat struct {
 	name   string
+	ending string       // of files in this format; empty if several have it
 	keys   profile.Keys // the keys that it shows besides the sort keys
 	binary bool
 	one    bool                                                                 // it shows only one event
@@ -87,12 +87,12 @@ var reportFormats = []reportFormat{
 		}
 		return report.Text(w, p, o)
 	}, diffs: true, rows: true},
-	{name: "json", write: alone(report.WriteJSON), rows: true},
-	{name: "csv", write: alone(report.WriteCSV), rows: true},
-	{name: "folded", one: true, keys: profile.Comm, write: alone(report.WriteFolded)},
-	{name: "pprof", keys: threads | profile.Line | profile.Address, write: alone(report.WritePprof), binary: true},
-	{name: "flamegraph", one: true, keys: profile.Comm, write: report.WriteFlameGraph, diffs: true},
-	{name: "html", keys: profile.Comm, write: report.WriteHTML, diffs: true},
+	{name: "json", ending: ".json", write: alone(report.WriteJSON), rows: true},
+	{name: "csv", ending: ".csv", write: alone(report.WriteCSV), rows: true},
+	{name: "folded", ending: ".folded", one: true, keys: profile.Comm, write: alone(report.WriteFolded)},
+	{name: "pprof", ending: ".pb.gz", keys: threads | profile.Line | profile.Address, write: alone(report.WritePprof), binary: true},
+	{name: "flamegraph", ending: ".svg", one: true, keys: profile.Comm, write: report.WriteFlameGraph, diffs: true},
+	{name: "html", ending: ".html", keys: profile.Comm, write: report.WriteHTML, diffs: true},
 	{name: "speedscope", keys: threads | profile.Line | profile.Time, write: alone(report.WriteSpeedscope)},
 	{name: "firefox", one: true, keys: threads | profile.Line | profile.Time, write: alone(report.WriteFirefox)},
 }
@@ -109,7 +109,7 @@ func (f *reportFlags) add(cmd *cobra.Command) {
 	flags := cmd.Flags()
 	flags.SortFlags = false
 	flags.StringVar(&f.format, "format", "table", "write `FORMAT`: "+strings.Join(formatNames(reportFormats), ", "))
-	flags.StringVarP(&f.output, "output", "o", "", "write to `FILE`")
+	flags.StringVarP(&f.output, "output", "o", "", "write to `FILE`, in the format of its ending: .svg, .html, .pb.gz, .json, .csv, .folded")
 	flags.StringVar(&f.base, "diff", "", "show what has changed since `FILE`: a recording, or the output of --format pprof")
 	flags.StringSliceVarP(&f.sort, "sort", "s", nil, "print a row for each value of `KEYS`: "+strings.Join(report.Keys(), ", "))
 	flags.StringSliceVarP(&f.fields, "fields", "F", nil, "show `COLUMNS`: keys, and "+strings.Join(report.Fields(), ", "))
@@ -144,9 +144,9 @@ func addRowFilters(flags *pflag.FlagSet, o *report.Options) {
 	flags.StringSliceVarP(&o.Symbols, "symbols", "S", nil, "only these `FUNCTIONS`")
 }
 
-// take takes the argument: a file, or a part of the names of functions.
+// take takes the argument: a recording, or a part of the names of functions.
 func (f *reportFlags) take(arg string) {
-	if _, err := os.Stat(arg); err == nil && f.input.path == "" {
+	if f.input.path == "" && (strings.HasSuffix(arg, ".data") || isRecording(arg)) {
 		f.input.path = arg
 	} else {
 		f.Part = arg
@@ -190,9 +190,14 @@ func (f *reportFlags) options(cmd *cobra.Command, callchains bool) (*report.Opti
 	return &o, nil
 }
 
-// chosen returns the requested format.
+// chosen returns the format of --format or, without that, of files that end as the output does.
 func (f *reportFlags) chosen(cmd *cobra.Command, formats []reportFormat) (reportFormat, error) {
 	i := slices.IndexFunc(formats, func(r reportFormat) bool { return r.name == f.format })
+	if !cmd.Flags().Changed("format") {
+		if named := slices.IndexFunc(formats, func(r reportFormat) bool { return r.ending != "" && strings.HasSuffix(f.output, r.ending) }); named >= 0 {
+			i = named
+		}
+	}
 	if i < 0 {
 		return reportFormat{}, badOptionf("--format %s: the formats are %s", f.format, strings.Join(formatNames(formats), ", "))
 	}

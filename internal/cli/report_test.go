@@ -116,6 +116,33 @@ func TestReportArgument(t *testing.T) {
 	if n := reported(t, input, event, "no function has this name"); n != 0 {
 		t.Errorf("a text that is in no name selects %d samples", n)
 	}
+	if n := reported(t, input, event, "report_test.go"); n != 0 {
+		t.Errorf("the name of a file that is no recording selects %d samples", n)
+	}
+	if got := runHere(t, "report", "no-such.data"); got.status != 1 || !strings.Contains(got.stderr, "no-such.data: no such file") {
+		t.Errorf("%+v", got)
+	}
+}
+
+// TestEndings writes files without --format: the ending of the name chooses the format.
+func TestEndings(t *testing.T) {
+	require.NoKernel(t)
+	dir := t.TempDir()
+	for ending, start := range map[string]string{".svg": "<?xml", ".html": "<!DOCTYPE html>", ".pb.gz": "\x1f\x8b", ".json": "{", ".txt": "# "} {
+		file := filepath.Join(dir, "out"+ending)
+		got := runHere(t, "report", "-i", filepath.Join(recordings, "callchain.data"), "-o", file)
+		content, err := os.ReadFile(file)
+		if got.status != 0 || err != nil || !strings.HasPrefix(string(content), start) {
+			t.Errorf("%s: %+v, %v, %.20q", ending, got, err, content)
+		}
+	}
+	file := filepath.Join(dir, "folded.json")
+	if got := runHere(t, "report", "-i", filepath.Join(recordings, "callchain.data"), "-o", file, "--format", "csv"); got.status != 0 {
+		t.Errorf("%+v", got)
+	}
+	if content, err := os.ReadFile(file); err != nil || strings.HasPrefix(string(content), "{") {
+		t.Errorf("--format csv wrote %.20q, %v", content, err)
+	}
 }
 
 // TestInput reads recordings from standard input: with -i -, and without -i where a pipe or a recording is connected to it.
