@@ -54,12 +54,9 @@ type file struct {
 var machines = map[string]string{"x86_64": "amd64", "aarch64": "arm64"}
 
 func newSources(reader *perfdata.Reader, programs []*linear.Program, o *Options) (*sources, error) {
-	s := &sources{options: o, search: object.DefaultSearch(), arch: runtime.GOARCH, programs: programs, files: make(map[string]file),
+	s := &sources{options: o, search: object.DefaultSearch(o.BuildIDs), arch: runtime.GOARCH, programs: programs, files: make(map[string]file),
 		texts: make(map[sourceFile]text)}
 	s.search.Root, s.search.Allowance = o.SymFS, o.Allowance
-	if o.BuildIDs != "" {
-		s.search.Cache = o.BuildIDs
-	}
 	if machine := reader.Features().Text(perfdata.FeatureArch); machine != "" {
 		if s.arch = machines[machine]; s.arch == "" {
 			s.arch = machine

@@ -10,7 +10,7 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// Annotations of commands and flags that tell how their arguments are read.
+// These annotations of commands and flags say how to read the arguments.
 const (
 	beforeCommand = "before-command" // of a command: what follows the first argument that is no flag is a command with its own arguments
 	takesNextWord = "takes-next"     // of a flag with NoOptDefVal: its value may be the next word, as long as that is no flag
@@ -128,38 +128,50 @@ func spelled(f *pflag.Flag, args []string) (used int, word string) {
 	return 2, "--" + f.Name + "=" + args[1]
 }
 
+// meaning is what a name can mean: a flag, or its opposite.
+type meaning struct {
+	name string
+	flag *pflag.Flag
+	off  bool
+}
+
 // findFlag returns the flag that a name or the unique beginning of one means, and whether the name turns it off. It returns nil if there is
 // none.
-func findFlag(flags *pflag.FlagSet, name string) (found *pflag.Flag, off bool, err error) {
+func findFlag(flags *pflag.FlagSet, name string) (f *pflag.Flag, off bool, err error) {
 	if f := flags.Lookup(name); f != nil {
 		return f, false, nil
 	}
-	exact := false
-	var names []string
-	consider := func(f *pflag.Flag, as string, turnsOff bool) {
-		if exact || !strings.HasPrefix(as, name) {
-			return
+	var found []meaning
+	consider := func(m meaning) {
+		if strings.HasPrefix(m.name, name) {
+			found = append(found, m)
 		}
-		if exact = as == name; exact {
-			names = nil
-		}
-		found, off, names = f, turnsOff, append(names, "--"+as)
 	}
 	flags.VisitAll(func(f *pflag.Flag) {
-		consider(f, f.Name, false)
+		consider(meaning{f.Name, f, false})
 		if !isSwitch(f) {
 			return
 		}
 		if positive, ok := strings.CutPrefix(f.Name, "no-"); ok {
-			consider(f, positive, true)
+			consider(meaning{positive, f, true})
 		} else if strings.HasPrefix(name, "no-") {
-			consider(f, "no-"+f.Name, true)
+			consider(meaning{"no-" + f.Name, f, true})
 		}
 	})
-	if len(names) > 1 {
-		return nil, false, fmt.Errorf("--%s can mean %s", name, strings.Join(names, " or "))
+	if i := slices.IndexFunc(found, func(m meaning) bool { return m.name == name }); i >= 0 {
+		found = found[i : i+1]
 	}
-	return found, off, nil
+	switch len(found) {
+	case 0:
+		return nil, false, nil
+	case 1:
+		return found[0].flag, found[0].off, nil
+	}
+	var names []string
+	for _, m := range found {
+		names = append(names, "--"+m.name)
+	}
+	return nil, false, fmt.Errorf("--%s can mean %s", name, strings.Join(names, " or "))
 }
 
 // isSwitch reports whether a flag is on or off, or counts how often it is given.

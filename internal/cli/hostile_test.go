@@ -84,7 +84,9 @@ func TestHostileNames(t *testing.T) {
 	for _, args := range commands {
 		t.Run(strings.Join(args, " "), func(t *testing.T) {
 			var out, stderr bytes.Buffer
-			root := newRootCommand("bperf", append(slices.Clone(args), "-i", recording))
+			args := append(slices.Clone(args), "-i", recording)
+			root := newRootCommand("bperf", args)
+			root.SetArgs(args)
 			root.SetOut(&out)
 			root.SetErr(&stderr)
 			if err := root.Execute(); err != nil && args[0] != "annotate" { // annotate fails: the program's code is not in the recording

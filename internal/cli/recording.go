@@ -59,7 +59,11 @@ func defaultInput(stdin io.Reader) string {
 }
 
 // isRecording reports whether a regular file begins like a recording.
-func isRecording(path string) bool {
+func isRecording(path string) bool { return regularFile(path, perfdata.IsRecording) }
+
+// regularFile reports what f says of a regular file. It reads nothing from a pipe. It is false for a file that cannot be read: the caller's own
+// open reports the error.
+func regularFile(path string, f func(io.ReaderAt) bool) bool {
 	info, err := os.Stat(path)
 	if err != nil || !info.Mode().IsRegular() {
 		return false
@@ -69,7 +73,7 @@ func isRecording(path string) bool {
 		return false
 	}
 	defer file.Close()
-	return perfdata.IsRecording(file)
+	return f(file)
 }
 
 // options returns the options for replaying a recording.
@@ -182,21 +186,13 @@ func (f *recordingFlags) readFile(cmd *cobra.Command, path string, keep profile.
 	return p, nil
 }
 
-// isCompressed reports whether a regular file starts like a gzip file (RFC 1952). pprof profiles do, recordings never. It reads nothing
-// from a pipe.
+// isCompressed reports whether a regular file starts like a gzip file (RFC 1952). pprof profiles do, recordings never.
 func isCompressed(path string) bool {
-	info, err := os.Stat(path)
-	if err != nil || !info.Mode().IsRegular() {
-		return false
-	}
-	file, err := os.Open(path)
-	if err != nil {
-		return false // the caller's own open reports the error
-	}
-	defer file.Close()
-	var magic [2]byte
-	_, err = file.ReadAt(magic[:], 0)
-	return err == nil && magic == [2]byte{0x1f, 0x8b}
+	return regularFile(path, func(file io.ReaderAt) bool {
+		var magic [2]byte
+		_, err := file.ReadAt(magic[:], 0)
+		return err == nil && magic == [2]byte{0x1f, 0x8b}
+	})
 }
 
 func (f *recordingFlags) readPprof(path string, keep profile.Keys) (*profile.Profile, error) {

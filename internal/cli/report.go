@@ -105,11 +105,22 @@ func formatNames(formats []reportFormat) []string {
 	return names
 }
 
+// endings returns the endings of files that choose a format.
+func endings(formats []reportFormat) []string {
+	var all []string
+	for _, f := range formats {
+		if f.ending != "" {
+			all = append(all, f.ending)
+		}
+	}
+	return all
+}
+
 func (f *reportFlags) add(cmd *cobra.Command) {
 	flags := cmd.Flags()
 	flags.SortFlags = false
 	flags.StringVar(&f.format, "format", "table", "write `FORMAT`: "+strings.Join(formatNames(reportFormats), ", "))
-	flags.StringVarP(&f.output, "output", "o", "", "write to `FILE`, in the format of its ending: .svg, .html, .pb.gz, .json, .csv, .folded")
+	flags.StringVarP(&f.output, "output", "o", "", "write to `FILE`, in the format of its ending: "+strings.Join(endings(reportFormats), ", "))
 	flags.StringVar(&f.base, "diff", "", "show what has changed since `FILE`: a recording, or the output of --format pprof")
 	flags.StringSliceVarP(&f.sort, "sort", "s", nil, "print a row for each value of `KEYS`: "+strings.Join(report.Keys(), ", "))
 	flags.StringSliceVarP(&f.fields, "fields", "F", nil, "show `COLUMNS`: keys, and "+strings.Join(report.Fields(), ", "))

@@ -89,7 +89,6 @@ func newRootCommand(name string, args []string) *cobra.Command {
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
 		return badOptionf("%w\nSee %s --help", err, cmd.CommandPath())
 	})
-	root.SetArgs(args)
 	addCommands(root, args)
 	return root
 }

@@ -34,15 +34,8 @@ func newVersionCommand() *cobra.Command {
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			var b strings.Builder
 			fmt.Fprintf(&b, "bperf version %s %s %s/%s\n", currentVersion(), runtime.Version(), runtime.GOOS, runtime.GOARCH)
-			for _, l := range perfsLibraries {
-				if !options {
-					break
-				}
-				state := "OFF"
-				if l.on {
-					state = "on "
-				}
-				fmt.Fprintf(&b, "%22s: [ %s ]\n", l.name, state)
+			if options {
+				writeLibraries(&b)
 			}
 			_, err := fmt.Fprint(cmd.OutOrStdout(), b.String())
 			return err
@@ -50,6 +43,16 @@ func newVersionCommand() *cobra.Command {
 	}
 	cmd.Flags().BoolVar(&options, "build-options", false, "also print which of perf's libraries bperf replaces")
 	return cmd
+}
+
+func writeLibraries(b *strings.Builder) {
+	for _, l := range perfsLibraries {
+		state := "OFF"
+		if l.on {
+			state = "on "
+		}
+		fmt.Fprintf(b, "%22s: [ %s ]\n", l.name, state)
+	}
 }
 
 func currentVersion() string {

@@ -34,11 +34,8 @@ type symbols struct {
 
 // search returns the paths where files are searched.
 func (r *Replay) search() object.Search {
-	s := object.DefaultSearch()
+	s := object.DefaultSearch(r.options.BuildIDs)
 	s.Allowance = r.options.Allowance
-	if r.options.BuildIDs != "" {
-		s.Cache = r.options.BuildIDs
-	}
 	if r.options.SymFS != "" {
 		s.Root = r.options.SymFS
 		for i, dir := range s.Debug {

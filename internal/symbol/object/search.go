@@ -32,10 +32,10 @@ type Search struct {
 	Allowance *allowance.Allowance
 }
 
-// DefaultSearch returns a Search of the directories where distributions and perf put files.
-func DefaultSearch() Search {
-	s := Search{Debug: []string{"/usr/lib/debug"}}
-	if home, err := os.UserHomeDir(); err == nil {
+// DefaultSearch returns a Search of the directories where distributions and perf put files. An empty cache is ~/.debug.
+func DefaultSearch(cache string) Search {
+	s := Search{Debug: []string{"/usr/lib/debug"}, Cache: cache}
+	if home, err := os.UserHomeDir(); err == nil && cache == "" {
 		s.Cache = filepath.Join(home, ".debug")
 	}
 	return s
