@@ -30,6 +30,10 @@ type recordingFlags struct {
 func (f *recordingFlags) add(flags *pflag.FlagSet) {
 	f.filterFlags.add(flags)
 	f.symbolFlags.add(flags)
+	f.addForce(flags)
+}
+
+func (f *recordingFlags) addForce(flags *pflag.FlagSet) {
 	flags.BoolVarP(&f.force, "force", "f", false, "accepted for perf's command lines: bperf reads recordings of all users")
 }
 

@@ -102,7 +102,7 @@ func addCommands(root *cobra.Command, args []string) {
 	}{
 		{"stat", newStatCommand}, {"counters", newCountersCommand}, {"record", newRecordCommand}, {"profile", newProfileCommand}, {"report", newReportCommand},
 		{"diff", newDiffCommand}, {"script", newScriptCommand}, {"annotate", newAnnotateCommand}, {"prog", newProgCommand}, {"top", newTopCommand},
-		{"list", newListCommand}, {"doctor", newDoctorCommand}, {"config", newConfigCommand}, {"version", newVersionCommand},
+		{"evlist", newEvlistCommand}, {"list", newListCommand}, {"doctor", newDoctorCommand}, {"config", newConfigCommand}, {"version", newVersionCommand},
 	}
 	for _, c := range commands {
 		if len(args) > 0 && args[0] == c.name {
@@ -124,7 +124,7 @@ func isCommand(root *cobra.Command, name string) bool {
 }
 
 // perfsCommands are the commands that only perf has.
-var perfsCommands = []string{"archive", "bench", "buildid-cache", "buildid-list", "c2c", "check", "daemon", "data", "evlist", "ftrace", "inject", "iostat",
+var perfsCommands = []string{"archive", "bench", "buildid-cache", "buildid-list", "c2c", "check", "daemon", "data", "ftrace", "inject", "iostat",
 	"kallsyms", "kmem", "kvm", "kwork", "lock", "mem", "probe", "sched", "test", "timechart", "trace"}
 
 // unknownCommand returns an error for an argument that is not a subcommand.
