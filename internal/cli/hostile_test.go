@@ -75,7 +75,7 @@ func TestHostileNames(t *testing.T) {
 		{"script", "--show-mmap-events", "--show-task-events", "--show-bpf-events", "--show-cgroup-events"},
 		{"annotate", "--format", "text"}, {"annotate", "--format", "json"}, {"annotate", "--format", "html"},
 		{"report", "--header-only"}, {"report", "--stats"}, {"report", "--sort", "comm,dso,sym,cgroup"}, {"report", "--children", "-g", "graph"},
-		{"evlist"}, {"evlist", "-v"}, {"evlist", "-g"},
+		{"evlist"}, {"evlist", "-v"}, {"evlist", "-g"}, {"buildid-list"},
 	}
 	for _, f := range reportFormats {
 		if !f.binary {

@@ -102,7 +102,8 @@ func addCommands(root *cobra.Command, args []string) {
 	}{
 		{"stat", newStatCommand}, {"counters", newCountersCommand}, {"record", newRecordCommand}, {"profile", newProfileCommand}, {"report", newReportCommand},
 		{"diff", newDiffCommand}, {"script", newScriptCommand}, {"annotate", newAnnotateCommand}, {"prog", newProgCommand}, {"top", newTopCommand},
-		{"evlist", newEvlistCommand}, {"list", newListCommand}, {"doctor", newDoctorCommand}, {"config", newConfigCommand}, {"version", newVersionCommand},
+		{"evlist", newEvlistCommand}, {"buildid-list", newBuildIDListCommand},
+		{"list", newListCommand}, {"doctor", newDoctorCommand}, {"config", newConfigCommand}, {"version", newVersionCommand},
 	}
 	for _, c := range commands {
 		if len(args) > 0 && args[0] == c.name {
@@ -124,7 +125,7 @@ func isCommand(root *cobra.Command, name string) bool {
 }
 
 // perfsCommands are the commands that only perf has.
-var perfsCommands = []string{"archive", "bench", "buildid-cache", "buildid-list", "c2c", "check", "daemon", "data", "ftrace", "inject", "iostat",
+var perfsCommands = []string{"archive", "bench", "buildid-cache", "c2c", "check", "daemon", "data", "ftrace", "inject", "iostat",
 	"kallsyms", "kmem", "kvm", "kwork", "lock", "mem", "probe", "sched", "test", "timechart", "trace"}
 
 // unknownCommand returns an error for an argument that is not a subcommand.

@@ -131,7 +131,7 @@ func TestOutputLost(t *testing.T) {
 	data := filepath.Join(recordings, "callchain.data")
 	for _, args := range [][]string{
 		nil, {"--help"}, {"help"}, {"help", "stat"}, {"stat", "--help"}, {"prog", "list", "--help"}, {"completion", "bash"}, {"version"}, {"list", "sw"},
-		{"config", "-l"}, {"report", "-i", data}, {"report", "-i", data, "--format", "json"}, {"script", "-i", data}, {"evlist", "-i", data},
+		{"config", "-l"}, {"report", "-i", data}, {"report", "-i", data, "--format", "json"}, {"script", "-i", data}, {"evlist", "-i", data}, {"buildid-list", "-i", data},
 		{"diff", data, data}, {"doctor"}, {"counters"},
 	} {
 		full, err := os.OpenFile("/dev/full", os.O_WRONLY, 0)

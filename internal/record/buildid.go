@@ -2,10 +2,7 @@ package record
 
 import (
 	"cmp"
-	"encoding/binary"
 	"fmt"
-	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
@@ -83,18 +80,11 @@ func (b *buildIDs) close() {
 func (b *buildIDs) read(m mapped) (id []byte, misc perfdata.Misc, err error) {
 	switch {
 	case m.name == snapshot.KernelName:
-		notes, err := os.ReadFile("/sys/kernel/notes")
-		if err != nil {
-			return nil, 0, err
-		}
-		return noteBuildID(notes, binary.NativeEndian), perfdata.MiscKernel, nil
+		id, err = snapshot.KernelBuildID()
+		return recorded(id), perfdata.MiscKernel, err
 	case m.pid == -1:
-		module, _, _ := strings.Cut(filepath.Base(strings.Trim(m.name, "[]")), ".ko")
-		notes, err := os.ReadFile("/sys/module/" + strings.ReplaceAll(module, "-", "_") + "/notes/.note.gnu.build-id")
-		if err != nil {
-			return nil, 0, err
-		}
-		return noteBuildID(notes, binary.NativeEndian), perfdata.MiscKernel, nil
+		id, err = snapshot.ModuleBuildID(m.name)
+		return recorded(id), perfdata.MiscKernel, err
 	case m.name == "[vdso]":
 		id, err = userBuildID(b.search, m.name)
 		return id, perfdata.MiscUser, err
@@ -111,10 +101,6 @@ func (b *buildIDs) read(m mapped) (id []byte, misc perfdata.Misc, err error) {
 func userBuildID(search object.Search, path string) ([]byte, error) {
 	id, err := search.BuildID(path)
 	return recorded(id), err
-}
-
-func noteBuildID(notes []byte, order binary.ByteOrder) []byte {
-	return recorded(object.BuildIDNote(notes, order, 4))
 }
 
 // recorded returns the first 20 bytes of a build ID, which perf.data has room for.

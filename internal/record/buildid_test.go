@@ -10,6 +10,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/bperf/bperf/internal/symbol/object"
 	"github.com/bperf/bperf/test/require"
 )
 
@@ -68,7 +69,7 @@ func TestNoteBuildID(t *testing.T) {
 		"cut":      {note(3, "GNU\x00", "identity")[:20], ""},
 		"empty":    {nil, ""},
 	} {
-		if got := string(noteBuildID(tt.notes, le)); got != tt.want {
+		if got := string(recorded(object.BuildIDNote(tt.notes, le, 4))); got != tt.want {
 			t.Errorf("%s: %q, want %q", name, got, tt.want)
 		}
 	}
@@ -78,7 +79,7 @@ func TestNoteBuildID(t *testing.T) {
 func FuzzNoteBuildID(f *testing.F) {
 	f.Add([]byte("\x04\x00\x00\x00\xff\xff\xff\xff\x03\x00\x00\x00GNU\x00abc"))
 	f.Fuzz(func(t *testing.T, b []byte) {
-		if id := noteBuildID(b, binary.LittleEndian); len(id) > 20 {
+		if id := recorded(object.BuildIDNote(b, binary.LittleEndian, 4)); len(id) > 20 {
 			t.Fatalf("a build ID of %d bytes", len(id))
 		}
 	})

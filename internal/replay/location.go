@@ -146,7 +146,7 @@ func (r *Resolver) resolve(item *Item, mode perfdata.Misc, ip uint64) *Location 
 	}
 	l := r.replay.locations.get(hash, space, addr, func(l *Location) {
 		l.DSO, l.Kind = dso, kind
-		if dso != nil && dso.names != nil {
+		if dso != nil && dso.names != nil && !r.replay.options.NoNames {
 			dso.names.locate(l)
 		}
 		l.last = l.Symbol == nil || l.Addr+1 >= l.Symbol.End

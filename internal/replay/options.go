@@ -11,6 +11,7 @@ type Options struct {
 	NoInline bool   // do not find inlined functions, which requires reading DWARF
 	Lines    bool   // find source files and lines
 	NoStacks bool   // make profiles without callchains
+	NoNames  bool   // find only the DSOs of locations: no symbols, and no file is read for them
 	MaxStack int    // maximum number of frames in a callchain; 0 for 127 (kernel.perf_event_max_stack)
 
 	Allowance *allowance.Allowance // limits time and memory for files of other users; nil for a new one
