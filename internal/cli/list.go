@@ -1,9 +1,11 @@
 package cli
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
+	"os"
 	"path"
 	"slices"
 	"strconv"
@@ -19,13 +21,16 @@ import (
 
 func newListCommand() *cobra.Command {
 	var l lister
+	var describe bool
+	var output string
 	cmd := &cobra.Command{
 		Use:   "list [flags] [KIND|GLOB]...",
 		Short: "List the events that can be counted",
 		Long: `List the events that can be counted on this machine.
 
 KIND is hw, sw, cache, tool, pmu, raw, breakpoint or tracepoint. Anything else is a pattern for names of events,
-such as 'sched:*', or a part of a name. Without arguments it lists all events.
+such as 'sched:*', or a part of a name. Without arguments it lists all events. perf's kinds sdt, metric and metricgroup
+are empty: bperf has no such events, and stat prints metrics for the events that it counts.
 
 bperf opens each hardware, cache or software event to find out whether the machine has it.`,
 		Example: `  bperf list hw cache
@@ -35,13 +40,35 @@ bperf opens each hardware, cache or software event to find out whether the machi
 		RunE: func(cmd *cobra.Command, args []string) error {
 			l.machine, l.counts = event.Host(), counts
 			l.out, l.err = cmd.OutOrStdout(), cmd.ErrOrStderr()
-			return l.run(args)
+			l.noDesc = !describe
+			return l.toFile(output, func() error { return l.run(args) })
 		},
 	}
-	cmd.Flags().BoolVarP(&l.json, "json", "j", false, "print a JSON array, with the keys that perf list has")
-	cmd.Flags().BoolVar(&l.all, "all", false, "also list generic events that this machine does not have")
-	cmd.Flags().BoolVar(&l.noDesc, "no-desc", false, "print no descriptions")
+	flags := cmd.Flags()
+	flags.BoolVarP(&l.json, "json", "j", false, "print a JSON array, with the keys that perf list has")
+	flags.BoolVar(&l.all, "all", false, "also list generic events that this machine does not have")
+	flags.BoolVarP(&describe, "desc", "d", true, "print descriptions: --no-desc prints none")
+	flags.BoolP("long-desc", "v", false, "accepted for perf's command lines: bperf has no longer descriptions")
+	flags.Bool("deprecated", false, "accepted for perf's command lines: bperf hides no events")
+	flags.BoolVar(&l.details, "details", false, "also print how the kernel encodes each event")
+	flags.BoolVar(&l.names, "raw-dump", false, "print only names, in one line, as completion of shells uses them")
+	flags.StringVar(&l.unit, "unit", "", "list only events of this `PMU`")
+	flags.StringVarP(&output, "output", "o", "", "write the list to `FILE`")
 	return cmd
+}
+
+// toFile runs list with its output in a file. An empty path leaves the output as it is.
+func (l *lister) toFile(path string, list func() error) error {
+	if path == "" {
+		return list()
+	}
+	file, err := os.Create(path)
+	if err != nil {
+		return fmt.Errorf("-o: %w", err)
+	}
+	l.out = file
+	err = list()
+	return cmp.Or(err, file.Close())
 }
 
 // lister lists events.
@@ -51,7 +78,9 @@ type lister struct {
 	out     io.Writer
 	err     io.Writer
 
-	json, all, noDesc bool
+	json, all, noDesc, details bool
+	names                      bool   // print only names, in one line
+	unit                       string // list only events of this PMU; empty for all
 }
 
 // listed is an event, and whether the machine has it.
@@ -74,6 +103,9 @@ func (l *lister) run(args []string) error {
 
 	var chosen []listed
 	used := make([]bool, len(selectors))
+	for i, s := range selectors {
+		used[i] = s.isKind && !(err != nil && s.tracepoints()) // a kind can have no events, as in perf, but its events must be known
+	}
 	for _, e := range events {
 		wanted := len(selectors) == 0
 		for i, s := range selectors {
@@ -81,7 +113,7 @@ func (l *lister) run(args []string) error {
 				used[i], wanted = true, true
 			}
 		}
-		if wanted {
+		if wanted && (l.unit == "" || e.PMU == l.unit) {
 			chosen = append(chosen, e)
 		}
 	}
@@ -162,7 +194,11 @@ var kindWords = map[string]event.Kind{
 	"cache": event.Cache, "hwcache": event.Cache,
 	"tool": event.ToolEvent, "pmu": event.PMUEvent, "raw": event.Raw,
 	"breakpoint": event.Breakpoint, "tracepoint": event.Tracepoint,
+	"sdt": noKind, "metric": noKind, "metrics": noKind, "metricgroup": noKind, "metricgroups": noKind,
 }
+
+// noKind is for perf's kinds of which bperf has no events.
+const noKind event.Kind = -1
 
 // selector is an argument: a kind, or a pattern for event names.
 type selector struct {
@@ -214,6 +250,15 @@ func (l *lister) print(events []listed) error {
 		return l.printJSON(events)
 	}
 	var text strings.Builder
+	if l.names {
+		for _, e := range events {
+			if !e.Syntax {
+				text.WriteString(e.Name + " ")
+			}
+		}
+		_, err := io.WriteString(l.out, strings.TrimSuffix(text.String(), " ")+"\n")
+		return err
+	}
 	for i, e := range events {
 		if i > 0 && e.Kind != events[i-1].Kind {
 			text.WriteByte('\n')
@@ -227,9 +272,36 @@ func (l *lister) print(events []listed) error {
 		if desc := e.sentence(); desc != "" && !l.noDesc {
 			fmt.Fprintf(&text, "       [%s]\n", desc)
 		}
+		if l.details {
+			text.WriteString(l.encoding(e))
+		}
 	}
 	_, err := io.WriteString(l.out, text.String())
 	return err
+}
+
+// encoding returns a line with the PMU and the config of an event. It is empty for events that no PMU counts, and for forms of events.
+func (l *lister) encoding(e listed) string {
+	if e.Syntax || e.Kind == event.ToolEvent {
+		return ""
+	}
+	list, err := l.machine.Parse(e.Name)
+	if err != nil {
+		return ""
+	}
+	of := list.Events()[0]
+	term := map[event.Kind]string{event.Hardware: "legacy-hardware-config", event.Cache: "legacy-cache-config"}[e.Kind]
+	config := of.Attr.Config
+	if term != "" {
+		config &= 1<<perfdata.PMUTypeShift - 1 // without the PMU of a hybrid CPU
+	}
+	text := fmt.Sprintf("        %s/%s=%#x", cmp.Or(e.PMU, of.PMU, "cpu"), cmp.Or(term, "config"), config)
+	for i, config := range []uint64{of.Attr.Config1, of.Attr.Config2, of.Attr.Config3} {
+		if config != 0 {
+			text += fmt.Sprintf(",config%d=%#x", i+1, config)
+		}
+	}
+	return text + "/\n"
 }
 
 // sentence returns the event's description and unit.

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"io/fs"
+	"os"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -68,6 +69,11 @@ func TestList(t *testing.T) {
 		{golden: "all", machine: "amd", counts: none, change: func(l *lister) { l.all = true }, args: []string{"hw", "breakpoint"}},
 		{golden: "no-desc", machine: "amd", counts: few, change: func(l *lister) { l.noDesc = true }, args: []string{"sw"}},
 		{golden: "glob", machine: "hybrid", counts: few, args: []string{"sched:*", "power/*", "faults", "MEM-*"}},
+		{golden: "details", machine: "hybrid", counts: few, change: func(l *lister) { l.details = true },
+			args: []string{"cpu-cycles", "L1-dcache-loads", "energy*", "mem-*", "faults", "user_time", "raw", "breakpoint"}},
+		{golden: "unit", machine: "amd", counts: few, change: func(l *lister) { l.unit = "power" }},
+		{golden: "raw-dump", machine: "amd", counts: few, change: func(l *lister) { l.names = true }, args: []string{"sw", "raw", "energy"}},
+		{golden: "no-kind", machine: "amd", counts: none, args: []string{"hw", "cache", "sdt", "metric", "metricgroups"}},
 		{golden: "json", machine: "amd", counts: few, change: func(l *lister) { l.json = true },
 			args: []string{"clock", "energy", "raw", "syscalls:sys_enter_getp*", "cpu-cycles"}},
 		{golden: "json-all", machine: "amd", counts: few, change: func(l *lister) { l.json, l.all = true, true },
@@ -102,7 +108,6 @@ func TestListUnmatched(t *testing.T) {
 		want   string
 	}{
 		{args: []string{"nothing*"}, want: `no event of this machine matches "nothing*"; --all also lists events that this machine does not have`},
-		{args: []string{"hw"}, want: `no event of this machine matches "hw"; --all also lists events that this machine does not have`},
 		{args: []string{"nothing"}, all: true, want: `no event matches "nothing"`},
 		{args: []string{"nothing"}, json: true, out: "[]\n",
 			want: `no event of this machine matches "nothing"; --all also lists events that this machine does not have`},
@@ -198,5 +203,28 @@ func TestListCommand(t *testing.T) {
 	}
 	if len(events) != 1 || events[0]["EventName"] != "duration_time" || events[0]["EventType"] != "Tool event" {
 		t.Errorf("got %v", events)
+	}
+}
+
+// TestListFlags checks the flags that change no list, and where the list goes.
+func TestListFlags(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "list")
+	want := runHere(t, "list", "tool")
+	for _, args := range [][]string{{"-v"}, {"--long-desc"}, {"-d"}, {"--desc"}, {"--deprecated"}} {
+		if got := runHere(t, append([]string{"list", "tool"}, args...)...); got != want || got.stdout == "" {
+			t.Errorf("%v: %+v, want %+v", args, got, want)
+		}
+	}
+	if got := runHere(t, "list", "-o", file, "tool"); got != (result{}) {
+		t.Errorf("-o: %+v", got)
+	}
+	if written, err := os.ReadFile(file); err != nil || string(written) != want.stdout {
+		t.Errorf("-o: wrote %q, want %q (%v)", written, want.stdout, err)
+	}
+	if got := runHere(t, "list", "-o", "/nonexistent/list", "tool"); got.status != 1 || !strings.Contains(got.stderr, "-o: open /nonexistent/list") {
+		t.Errorf("-o: %+v", got)
+	}
+	if got := runHere(t, "list", "--no-desc", "tool"); got.status != 0 || strings.Contains(got.stdout, "[Time ") {
+		t.Errorf("--no-desc: %+v", got)
 	}
 }

@@ -62,7 +62,8 @@ func (e *eventPrinter) attrFields(a *perfdata.Attr) []string {
 
 // typeField returns the type with the name of its PMU in the recording.
 func (e *eventPrinter) typeField(a *perfdata.Attr) string {
-	names := []string{"PERF_TYPE_HARDWARE", "PERF_TYPE_SOFTWARE", "PERF_TYPE_TRACEPOINT", "PERF_TYPE_HW_CACHE", "PERF_TYPE_RAW", "PERF_TYPE_BREAKPOINT"}
+	names := []string{"PERF_TYPE_HARDWARE", "PERF_TYPE_SOFTWARE", "PERF_TYPE_TRACEPOINT", "PERF_TYPE_HW_CACHE", "PERF_TYPE_RAW",
+		"PERF_TYPE_BREAKPOINT"}
 	if a.Type < perfdata.TypeRaw {
 		return fmt.Sprintf("type: %d (%s)", a.Type, names[a.Type])
 	}
@@ -154,14 +155,17 @@ var softwareNames = []string{"CPU_CLOCK", "TASK_CLOCK", "PAGE_FAULTS", "CONTEXT_
 
 // sampleTypeNames are the names of enum perf_event_sample_format, with IDENTIFIER where perf prints it.
 var sampleTypeNames = []string{"IP", "TID", "TIME", "ADDR", "READ", "CALLCHAIN", "ID", "CPU", "PERIOD", "STREAM_ID", "RAW", "BRANCH_STACK", "REGS_USER",
-	"STACK_USER", "IDENTIFIER", "REGS_INTR", "DATA_SRC", "WEIGHT", "TRANSACTION", "PHYS_ADDR", "AUX", "CGROUP", "DATA_PAGE_SIZE", "CODE_PAGE_SIZE", "WEIGHT_STRUCT"}
+	"STACK_USER", "IDENTIFIER", "REGS_INTR", "DATA_SRC", "WEIGHT", "TRANSACTION", "PHYS_ADDR", "AUX", "CGROUP", "DATA_PAGE_SIZE", "CODE_PAGE_SIZE",
+	"WEIGHT_STRUCT"}
 
 // perfsOrder moves the bits of a sample type to the order of sampleTypeNames: IDENTIFIER and REGS_INTR come after STACK_USER, before WEIGHT
 // and DATA_SRC, whose bits are below theirs.
 func perfsOrder(t perfdata.SampleType) uint64 {
 	const moved = perfdata.SampleWeight | perfdata.SampleDataSrc | perfdata.SampleIdentifier | perfdata.SampleTransaction | perfdata.SampleRegsIntr
 	value := uint64(t &^ moved)
-	for i, bit := range []perfdata.SampleType{perfdata.SampleIdentifier, perfdata.SampleRegsIntr, perfdata.SampleDataSrc, perfdata.SampleWeight, perfdata.SampleTransaction} {
+	order := []perfdata.SampleType{perfdata.SampleIdentifier, perfdata.SampleRegsIntr, perfdata.SampleDataSrc, perfdata.SampleWeight,
+		perfdata.SampleTransaction}
+	for i, bit := range order {
 		if t.Has(bit) {
 			value |= uint64(perfdata.SampleWeight) << i
 		}
