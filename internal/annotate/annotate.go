@@ -16,6 +16,8 @@ type Report struct {
 	Functions []*Function `json:"functions"`                // largest share first
 	Nameless  uint64      `json:"samples_without_function"` // samples whose address has no symbol
 	Others    int         `json:"functions_left_out"`       // number of functions below Options.PercentLimit
+
+	Unreadable int `json:"functions_without_code_left_out,omitempty"` // with Options.SkipMissing
 }
 
 // Event is a sampled event.

@@ -50,12 +50,50 @@ func example(t *testing.T) *Report {
 func TestText(t *testing.T) {
 	for name, o := range map[string]TextOptions{
 		"text.txt": {}, "samples.txt": {Samples: true}, "lines.txt": {Lines: true, FullPath: true},
+		"periods.txt": {Periods: true, Bytes: true}, "shares.txt": {Shares: Shares{Global: true, Hits: true}},
 	} {
 		var b strings.Builder
 		if err := example(t).Text(&b, o); err != nil {
 			t.Fatal(err)
 		}
 		golden.Compare(t, filepath.Join("testdata", name), b.String())
+	}
+}
+
+func TestShares(t *testing.T) {
+	v, function, all := Value{Samples: 1, Value: 30}, Value{Samples: 2, Value: 40}, Event{Samples: 10, Value: 120}
+	for name, want := range map[string]float64{"local-period": 75, "local-hits": 50, "global-period": 25, "global-hits": 10} {
+		s, err := ParseShares(name)
+		if got := s.of(v, function, all); err != nil || got != want {
+			t.Errorf("%s: %g, %v; want %g", name, got, err, want)
+		}
+	}
+	if got := (Shares{}).of(v, Value{}, all); got != 0 {
+		t.Errorf("share of a function without samples: %g", got)
+	}
+	if _, err := ParseShares("period"); err == nil {
+		t.Error(`"period" was accepted`)
+	}
+}
+
+func TestMoved(t *testing.T) {
+	for _, tt := range []struct {
+		prefix string
+		strip  int
+		want   string
+	}{
+		{"", 1, "/build/a/b.c"},
+		{"/src", 0, "/src/build/a/b.c"},
+		{"/src", 2, "/src/b.c"},
+		{"/src", 9, "/src/b.c"},
+	} {
+		o := Options{Prefix: tt.prefix, PrefixStrip: tt.strip}
+		if got := o.moved("/build/a/b.c"); got != tt.want {
+			t.Errorf("%+v: %s, want %s", tt, got, tt.want)
+		}
+	}
+	if got := (&Options{Prefix: "/src"}).moved("a/b.c"); got != "a/b.c" {
+		t.Errorf("a relative path became %s", got)
 	}
 }
 

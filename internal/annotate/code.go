@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"path/filepath"
 	"runtime"
 	"slices"
 	"strings"
@@ -342,8 +343,17 @@ func (s *sources) line(file sourceFile, number int) (string, error) {
 	return t.lines[number-1], nil
 }
 
+// moved returns where the source file with this path is: below Prefix, without the first PrefixStrip parts.
+func (o *Options) moved(path string) string {
+	if o.Prefix == "" || !filepath.IsAbs(path) {
+		return path
+	}
+	parts := strings.Split(filepath.Clean(path), "/")[1:]
+	return filepath.Join(o.Prefix, filepath.Join(parts[min(o.PrefixStrip, len(parts)-1):]...))
+}
+
 func (s *sources) read(file sourceFile) text {
-	all, err := s.search.ReadFileAs(append(file.of.Owners(), s.owners...), file.path, maxSource)
+	all, err := s.search.ReadFileAs(append(file.of.Owners(), s.owners...), s.options.moved(file.path), maxSource)
 	if errors.Is(err, fs.ErrNotExist) {
 		return text{}
 	}

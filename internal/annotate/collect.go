@@ -13,12 +13,15 @@ import (
 
 // Options select functions. Empty fields do not restrict anything.
 type Options struct {
-	Symbol       string               // the name of the function
-	Module       string               // the name that report or script prints
-	Program      string               // ID, name or tag of the BPF program
-	PercentLimit float64              // share of all samples: functions with less in every event are left out
-	NoSource     bool                 // do not look for source lines
-	SymFS        string               // directory that contains the files and their source
+	Symbol       string   // the name of the function
+	Modules      []string // the names that report or script prints
+	Program      string   // ID, name or tag of the BPF program
+	PercentLimit float64  // share of all samples: functions with less in every event are left out
+	NoSource     bool     // do not look for source lines
+	SkipMissing  bool     // leave out functions whose code cannot be read
+	SymFS        string   // directory that contains the files and their source
+	Prefix       string   // directory that contains the source files, in place of the first PrefixStrip parts of their paths
+	PrefixStrip  int
 	BuildIDs     string               // directory of perf's buildid-cache; empty for ~/.debug
 	Allowance    *allowance.Allowance // limits time and memory for files of other users; nil for no limits
 }
@@ -175,7 +178,7 @@ func (c *collector) add(item *replay.Item) {
 func (c *collector) hits(l *replay.Location) *hits {
 	o := c.options
 	if l.Symbol == nil || o.Symbol != "" && o.Symbol != l.Symbol.Name && o.Symbol != l.Symbol.Linkage ||
-		o.Module != "" && o.Module != l.DSO.Path && o.Module != l.DSO.Name && o.Module != l.DSO.Short {
+		len(o.Modules) > 0 && !slices.ContainsFunc(o.Modules, func(m string) bool { return m == l.DSO.Path || m == l.DSO.Name || m == l.DSO.Short }) {
 		return nil
 	}
 	k := key{l.DSO, l.Symbol.Start}
@@ -209,7 +212,12 @@ func (s *Samples) Report(reader *perfdata.Reader, o *Options) (*Report, error) {
 			report.Others++
 			continue
 		}
-		report.Functions = append(report.Functions, sources.function(h))
+		f := sources.function(h)
+		if o.SkipMissing && f.Missing != "" {
+			report.Unreadable++
+			continue
+		}
+		report.Functions = append(report.Functions, f)
 	}
 	return report, nil
 }

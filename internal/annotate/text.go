@@ -13,8 +13,38 @@ import (
 // TextOptions select what a text shows besides instructions, lines and percentages.
 type TextOptions struct {
 	Samples  bool // numbers of samples in place of percentages
+	Periods  bool // sums of periods in place of percentages
+	Bytes    bool // the bytes of instructions
 	Lines    bool // the lines with the most samples before each function
 	FullPath bool // whole paths of source files
+	Shares   Shares
+}
+
+// Shares says what percentages are shares of. The zero value is perf's default: the sum of the function's periods.
+type Shares struct {
+	Global bool // of all functions
+	Hits   bool // of the number of samples
+}
+
+// ParseShares parses perf's names: local-period, local-hits, global-period and global-hits.
+func ParseShares(name string) (Shares, error) {
+	for _, s := range []Shares{{}, {Hits: true}, {Global: true}, {Global: true, Hits: true}} {
+		if s.String() == name {
+			return s, nil
+		}
+	}
+	return Shares{}, fmt.Errorf("%q is none of local-period, local-hits, global-period and global-hits", name)
+}
+
+func (s Shares) String() string {
+	of, what := "local", "period"
+	if s.Global {
+		of = "global"
+	}
+	if s.Hits {
+		what = "hits"
+	}
+	return of + "-" + what
 }
 
 // Text writes the report like perf annotate --stdio: a section for each function, with a column for each event.
@@ -26,6 +56,9 @@ func (r *Report) Text(w io.Writer, o TextOptions) error {
 	if r.Others > 0 {
 		fmt.Fprintf(b, "# %d functions with fewer samples are left out\n", r.Others)
 	}
+	if r.Unreadable > 0 {
+		fmt.Fprintf(b, "# %d functions whose code cannot be read are left out\n", r.Unreadable)
+	}
 	if r.Nameless > 0 {
 		fmt.Fprintf(b, "# %d samples are in no known function\n", r.Nameless)
 	}
@@ -33,11 +66,14 @@ func (r *Report) Text(w io.Writer, o TextOptions) error {
 }
 
 func (r *Report) function(b *bufio.Writer, f *Function, o TextOptions) {
-	columns, what := len(r.Events), "percent: local period"
-	head := strings.Repeat(" Percent", columns)
-	if o.Samples {
-		head, what = strings.Repeat(" Samples", columns), "samples"
+	columns, column, what := len(r.Events), " Percent", "percent: "+strings.Replace(o.Shares.String(), "-", " ", 1)
+	switch {
+	case o.Samples:
+		column, what = " Samples", "samples"
+	case o.Periods:
+		column, what = " Period     ", "periods"
 	}
+	head := strings.Repeat(column, columns)
 	var events []string
 	for e := range r.Events {
 		events = append(events, fmt.Sprintf("%s (%d samples, %.2f%% of all)", oneLine(r.Events[e].Name), f.Values[e].Samples, f.Values[e].Percent))
@@ -45,7 +81,7 @@ func (r *Report) function(b *bufio.Writer, f *Function, o TextOptions) {
 	title := fmt.Sprintf("%s |\tSource code & Disassembly of %s for %s, %s", head, oneLine(f.Module), strings.Join(events, ", "), what)
 	fmt.Fprintln(b, title)
 	fmt.Fprintln(b, strings.Repeat("-", utf8.RuneCountInString(title)+6))
-	empty := strings.Repeat("        ", columns)
+	empty := strings.Repeat(" ", len(head))
 	note := func(format string, args ...any) {
 		fmt.Fprintf(b, "%s : # %s\n", empty, oneLine(fmt.Sprintf(format, args...)))
 	}
@@ -63,7 +99,7 @@ func (r *Report) function(b *bufio.Writer, f *Function, o TextOptions) {
 	}
 	if o.Lines {
 		for _, l := range f.Lines {
-			fmt.Fprintf(b, "%s : %s:%d %s\n", columnText(l.Values, o), o.path(l.File), l.Number, oneLine(strings.TrimSpace(l.Text)))
+			fmt.Fprintf(b, "%s : %s:%d %s\n", r.columns(f, l.Values, o), o.path(l.File), l.Number, oneLine(strings.TrimSpace(l.Text)))
 		}
 		if len(f.Lines) > 0 {
 			fmt.Fprintf(b, "%s :\n", empty)
@@ -81,16 +117,22 @@ func (r *Report) function(b *bufio.Writer, f *Function, o TextOptions) {
 			fmt.Fprintf(b, "%s : %-6d %s\n", empty, l.Number, oneLine(l.Text))
 		}
 		text := ""
+		if o.Bytes && in.Bytes != "" {
+			text = fmt.Sprintf("\t%-*s", bytesWidth, in.Bytes)
+		}
 		if in.Text != "" {
-			text = "\t" + in.Text
+			text += "\t" + in.Text
 		}
 		if in.Target != "" {
 			text += " <" + oneLine(in.Target) + ">"
 		}
-		fmt.Fprintf(b, "%s :   %x:%s\n", columnText(in.Values, o), uint64(in.Address), text)
+		fmt.Fprintf(b, "%s :   %x:%s\n", r.columns(f, in.Values, o), uint64(in.Address), text)
 	}
 	fmt.Fprintln(b)
 }
+
+// bytesWidth is the width of the bytes of most instructions.
+const bytesWidth = len("48 8b 05 00 00 00 00")
 
 func (o TextOptions) path(file string) string {
 	if !o.FullPath {
@@ -99,16 +141,35 @@ func (o TextOptions) path(file string) string {
 	return oneLine(file)
 }
 
-func columnText(values []Value, o TextOptions) string {
+// columns returns the columns for the values of an instruction or a line of a function.
+func (r *Report) columns(f *Function, values []Value, o TextOptions) string {
 	var s strings.Builder
-	for _, v := range values {
-		if o.Samples {
+	for e, v := range values {
+		switch {
+		case o.Samples:
 			fmt.Fprintf(&s, "%8d", v.Samples)
-		} else {
-			fmt.Fprintf(&s, "%8.2f", v.Percent)
+		case o.Periods:
+			fmt.Fprintf(&s, "%12d", v.Value)
+		default:
+			fmt.Fprintf(&s, "%8.2f", o.Shares.of(v, f.Values[e], r.Events[e]))
 		}
 	}
 	return s.String()
+}
+
+// of returns a share of a function, or of all functions, in percent.
+func (s Shares) of(v, function Value, all Event) float64 {
+	whole := function
+	if s.Global {
+		whole = Value{Samples: all.Samples, Value: all.Value}
+	}
+	if s.Hits {
+		v.Value, whole.Value = v.Samples, whole.Samples
+	}
+	if whole.Value == 0 {
+		return 0
+	}
+	return 100 * float64(v.Value) / float64(whole.Value)
 }
 
 // oneLine replaces control characters and invalid UTF-8, except tabs. Names in recordings and files can have any bytes and must not forge

@@ -50,7 +50,7 @@ func TestRecordUnprivileged(t *testing.T) {
 	}
 	got = run(t, nobody(t, bperf("record", "-q", "-e", "context-switches", "-o", "-", "true")))
 	want := "permission denied. kernel.perf_event_paranoid is 2: without CAP_PERFMON, only user mode may be counted, not the kernel. "
-	if got.status != 1 || !strings.Contains(got.stderr, "context-switches for thread ") || !strings.Contains(got.stderr, want) {
+	if got.status != statusFailed || !strings.Contains(got.stderr, "context-switches for thread ") || !strings.Contains(got.stderr, want) {
 		t.Errorf("%+v, want %q", got, want)
 	}
 }

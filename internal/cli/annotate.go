@@ -15,7 +15,10 @@ import (
 type annotateFlags struct {
 	recordingFlags
 	output, format string
+	percentType    string
 	json           bool
+	source         bool
+	quiet          bool
 	options        annotate.Options
 	text           annotate.TextOptions
 }
@@ -48,19 +51,26 @@ still has it at the same address.`,
 	}
 	f := cmd.Flags()
 	a.recordingFlags.addInput(f)
-	a.recordingFlags.add(f)
+	a.recordingFlags.add(f, "C")
 	f.StringVarP(&a.output, "output", "o", "", "write to `FILE`, not to standard output")
 	f.StringVar(&a.format, "format", "text", "what to write: text, json or html")
 	f.BoolVarP(&a.json, "json", "j", false, "write JSON, as --format json does")
-	f.Bool("stdio", true, "write text; there is no other interface")
 	f.StringVarP(&a.options.Symbol, "symbol", "s", "", "only the function of this name")
-	f.StringVarP(&a.options.Module, "dso", "d", "", "only functions of this file, module or BPF function")
+	f.StringSliceVarP(&a.options.Modules, "dsos", "d", nil, "only functions of these `FILES`, modules or BPF functions")
 	f.StringVarP(&a.options.Program, "bpf-prog", "b", "", "only functions of the BPF program with this ID, name or tag")
 	f.Var((*percentFlag)(&a.options.PercentLimit), "percent-limit", "leave out functions below `PERCENT` percent of all samples")
-	f.BoolVar(&a.options.NoSource, "no-source", false, "leave source lines out")
+	f.BoolVar(&a.source, "source", true, "show source lines: --no-source leaves them out")
+	f.StringVar(&a.options.Prefix, "prefix", "", "look for source files below `DIR`")
+	f.IntVar(&a.options.PrefixStrip, "prefix-strip", 0, "with --prefix, without the first `N` parts of their paths")
 	f.BoolVarP(&a.text.Lines, "print-line", "l", false, "print the lines with the most samples before each function")
 	f.BoolVarP(&a.text.FullPath, "full-paths", "P", false, "show whole paths of source files")
 	f.BoolVarP(&a.text.Samples, "show-nr-samples", "n", false, "show the number of samples instead of percentages")
+	f.BoolVar(&a.text.Periods, "show-total-period", false, "show the sum of the periods instead of percentages")
+	f.StringVar(&a.percentType, "percent-type", a.text.Shares.String(), "show percentages of local-period, local-hits, global-period or global-hits: `WHICH`")
+	f.BoolVar(&a.text.Bytes, "asm-raw", false, "show the bytes of instructions")
+	f.BoolVar(&a.options.SkipMissing, "skip-missing", false, "leave out functions whose code cannot be read")
+	f.BoolVarP(&a.quiet, "quiet", "q", false, "print nothing but functions and errors")
+	addPerfOptions(f, annotatePerfOptions)
 	return cmd
 }
 
@@ -68,6 +78,19 @@ func (a *annotateFlags) run(cmd *cobra.Command) error {
 	write, err := a.writer()
 	if err != nil {
 		return badOption(err)
+	}
+	if a.text.Shares, err = annotate.ParseShares(a.percentType); err != nil {
+		return badOptionf("--percent-type: %w", err)
+	}
+	if a.text.Samples && a.text.Periods {
+		return badOptionf("--show-nr-samples and --show-total-period cannot be combined")
+	}
+	if a.options.PrefixStrip < 0 || a.options.PrefixStrip > 0 && a.options.Prefix == "" {
+		return badOptionf("--prefix-strip is a number of parts of paths, and needs --prefix")
+	}
+	a.options.NoSource = !a.source
+	if a.quiet {
+		cmd.SetErr(io.Discard)
 	}
 	report, err := a.report(cmd)
 	if err != nil {
@@ -132,7 +155,7 @@ func (a *annotateFlags) nothing(r *annotate.Report) error {
 		return fmt.Errorf("%s has no samples with an instruction pointer", a.path)
 	case r.Others > 0:
 		return fmt.Errorf("no function in %s has %g %% of the samples or more: lower --percent-limit", a.path, a.options.PercentLimit)
-	case a.options.Symbol+a.options.Module+a.options.Program == "":
+	case a.options.Symbol+a.options.Program == "" && len(a.options.Modules) == 0:
 		return fmt.Errorf("none of the %d samples of %s is in a known function", total, a.path)
 	}
 	return fmt.Errorf("none of the %d samples in %s is in the selected functions: bperf report lists the functions", total, a.path)

@@ -36,7 +36,7 @@ func testOutput(t *testing.T, args ...string) {
 	if text, err := os.ReadFile(file); err != nil || string(text) != want.stdout || got.stdout != "" {
 		t.Errorf("%v -o FILE: %q and %q, %v; want %q", args, got.stdout, text, err, want.stdout)
 	}
-	if got := to("/dev/full"); got.status != 1 || strings.Count(got.stderr, "/dev/full") != 1 {
+	if got := to("/dev/full"); got.status != statusFailed || strings.Count(got.stderr, "/dev/full") != 1 {
 		t.Errorf("%v -o /dev/full: %+v", args, got)
 	}
 }
@@ -54,9 +54,9 @@ func TestAnnotateRefuses(t *testing.T) {
 		{[]string{"--format", "pdf"}, 129, "--format is text, json or html"},
 		{[]string{"--percent-limit", "101"}, 129, "from 0 to 100"},
 		{[]string{"-s", "f", "g"}, 129, "the symbol is given twice"},
-		{[]string{"f", "g"}, 1, "accepts at most 1 arg"},
-		{[]string{"-i", empty + "-not"}, 1, "make a recording with bperf record"},
-		{[]string{"-i", empty}, 1, "0 bytes"},
+		{[]string{"f", "g"}, statusFailed, "accepts at most 1 arg"},
+		{[]string{"-i", empty + "-not"}, statusFailed, "make a recording with bperf record"},
+		{[]string{"-i", empty}, statusFailed, "0 bytes"},
 		{[]string{"-i", filepath.Join(recordings, "callchain.data"), "--time", "noon"}, 129, "is not a time"},
 	} {
 		got := runHere(t, append([]string{"annotate"}, tt.args...)...)
@@ -163,7 +163,7 @@ func TestAnnotatePrograms(t *testing.T) {
 	if require.IsGuest() {
 		return
 	}
-	if got := run(t, bperf("annotate", "-i", file, "-b", "nosuch")); got.status != 1 || !strings.Contains(got.stderr, "is in the selected functions") {
+	if got := run(t, bperf("annotate", "-i", file, "-b", "nosuch")); got.status != statusFailed || !strings.Contains(got.stderr, "is in the selected functions") {
 		t.Errorf("%+v", got)
 	}
 }

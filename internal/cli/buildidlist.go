@@ -20,7 +20,7 @@ import (
 // buildIDListFlags are the flags of bperf buildid-list.
 type buildIDListFlags struct {
 	recordingFlags
-	hits, kernel, maps, verbose bool
+	hits, kernel, maps bool
 }
 
 func newBuildIDListCommand() *cobra.Command {
@@ -39,11 +39,11 @@ an ELF file, it prints the build ID of that file.`,
 	}
 	flags := cmd.Flags()
 	f.addInput(flags)
-	f.addForce(flags)
+	addPerfOptions(flags, recordingPerfOptions)
 	flags.BoolVarP(&f.hits, "with-hits", "H", false, "list only files that samples hit, also those without a build ID")
 	flags.BoolVarP(&f.kernel, "kernel", "k", false, "print the build ID of the running kernel")
 	flags.BoolVarP(&f.maps, "kernel-maps", "m", false, "print build ID, start and end address, and file of the running kernel and of its modules")
-	flags.BoolVarP(&f.verbose, "verbose", "v", false, "accepted for perf's command lines: there is nothing more to print")
+	addPerfOptions(flags, buildIDListPerfOptions)
 	return cmd
 }
 

@@ -38,8 +38,8 @@ func TestBuildIDList(t *testing.T) {
 		{args: []string{"-i", filepath.Join(recordings, "pipe.data")},
 			out: blank + "/usr/lib/x86_64-linux-gnu/ld-linux-x86-64.so.2\n" + blank + "[kernel.kallsyms]\n"},
 		{args: []string{"-i", filepath.Join(recordings, "stat.data")}},
-		{args: []string{"-i", elf}, errors: elf + " has no build ID", status: 1},
-		{args: []string{"-i", "/nonexistent"}, errors: "make a recording with bperf record, or name one with -i", status: 1},
+		{args: []string{"-i", elf}, errors: elf + " has no build ID", status: statusFailed},
+		{args: []string{"-i", "/nonexistent"}, errors: "make a recording with bperf record, or name one with -i", status: statusFailed},
 	} {
 		got := run(t, bperf(append([]string{"buildid-list"}, tt.args...)...))
 		if got.status != tt.status || got.stdout != tt.out || !strings.Contains(got.stderr, tt.errors) || tt.errors == "" && got.stderr != "" {
@@ -66,7 +66,7 @@ func TestBuildIDListDamaged(t *testing.T) {
 	}
 	got := run(t, bperf("buildid-list", "-i", broken))
 	before := strings.Contains(got.stdout, "ld-linux") && !strings.Contains(got.stdout, "vdso")
-	if got.status != 1 || !before || !strings.Contains(got.stderr, "BUILD_ID") {
+	if got.status != statusFailed || !before || !strings.Contains(got.stderr, "BUILD_ID") {
 		t.Errorf("%+v", got)
 	}
 }

@@ -1,50 +1,76 @@
 package cli
 
 import (
+	"io"
+
 	"github.com/spf13/cobra"
 
+	"github.com/bperf/bperf/internal/profile"
 	"github.com/bperf/bperf/internal/report"
 )
 
+// diffFlags are the flags of bperf diff.
+type diffFlags struct {
+	input   recordingFlags
+	rows    report.Options
+	diff    report.Diff
+	compute string
+	quiet   bool
+}
+
 func newDiffCommand() *cobra.Command {
-	var input recordingFlags
-	o := &report.Options{}
+	f := diffFlags{diff: report.DefaultDiff()}
 	cmd := &cobra.Command{
-		Use:   "diff [flags] [OLD [NEW]]",
-		Short: "Show whose share of the samples grew or shrank between two recordings",
-		Long: `diff shows each function's share of the samples in an old recording, and how much that share changed in a new one.
+		Use:   "diff [flags] [OLD [NEW ...]]",
+		Short: "Show whose share of the samples grew or shrank between recordings",
+		Long: `diff shows each function's share of the samples in an old recording, and how much that share changed in each new one.
 Without arguments it compares perf.data.old with perf.data; with one, it compares that recording with perf.data. A file can
 also be the output of report or profile with --format pprof.`,
 		Example: `  bperf diff before.data after.data
-  bperf diff -s dso before.data after.data`,
-		Args: cobra.MaximumNArgs(2),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			paths := []string{"perf.data.old", "perf.data"}
-			copy(paths, args)
-			sorting := *o
-			if len(sorting.Sort) == 0 {
-				sorting.Sort = report.DefaultDiffSort()
-			}
-			keys, err := sorting.NeededKeys()
-			if err != nil {
-				return badOption(err)
-			}
-			before, err := input.readFile(cmd, paths[0], keys)
-			if err != nil {
-				return err
-			}
-			after, err := input.readFile(cmd, paths[1], keys)
-			if err != nil {
-				return err
-			}
-			return report.WriteDiff(cmd.OutOrStdout(), before, after, &sorting)
-		},
+  bperf diff -s dso before.data after.data
+  bperf diff -c ratio v1.data v2.data v3.data`,
+		RunE: f.run,
 	}
 	flags := cmd.Flags()
-	input.add(flags)
-	flags.StringSliceVarP(&o.Sort, "sort", "s", nil, "print a row for each value of `KEYS` (default dso,symbol)")
-	flags.Var((*percentFlag)(&o.Limit), "percent-limit", "leave out rows below `PERCENT` percent in both")
-	flags.StringVarP(&o.Event, "event", "e", "", "compare only `EVENT`")
-	addRowFilters(flags, o)
+	f.input.add(flags, "")
+	addRowFlags(flags, &f.rows, "C")
+	flags.StringSliceVarP(&f.rows.Sort, "sort", "s", nil, "print a row for each value of `KEYS` (default dso,symbol)")
+	flags.Var((*percentFlag)(&f.rows.Limit), "percent-limit", "leave out rows below `PERCENT` percent in all")
+	flags.StringVarP(&f.rows.Event, "event", "e", "", "compare only `EVENT`")
+	flags.StringVarP(&f.compute, "compute", "c", string(f.diff.Compute), "show a `COMPARISON`: delta-abs, delta, ratio or wdiff:WEIGHT,WEIGHT")
+	flags.IntVarP(&f.diff.Order, "order", "o", f.diff.Order, "order the rows by the comparison of recording `N`, or by the shares in the first (0)")
+	flags.BoolVarP(&f.diff.BaselineOnly, "baseline-only", "b", false, "leave out rows that the first recording lacks")
+	flags.BoolVarP(&f.diff.Periods, "period", "p", false, "show the sums of the periods")
+	flags.BoolVarP(&f.diff.Formulas, "formula", "F", false, "show how each comparison is computed")
+	flags.BoolVarP(&f.quiet, "quiet", "q", false, "print only rows and errors")
+	addPerfOptions(flags, diffPerfOptions)
 	return cmd
+}
+
+func (f *diffFlags) run(cmd *cobra.Command, args []string) error {
+	names := []string{"perf.data.old", "perf.data"}
+	names = append(args, names[min(len(args), len(names)):]...)
+	if len(f.rows.Sort) == 0 {
+		f.rows.Sort = report.DefaultDiffSort()
+	}
+	keys, err := f.rows.NeededKeys()
+	if err := firstError(err, f.diff.SetCompute(f.compute)); err != nil {
+		return badOption(err)
+	}
+	if f.diff.Order < 0 || f.diff.Order >= len(names) {
+		return badOptionf("--order %d: it is a number from 0 to %d, the last recording", f.diff.Order, len(names)-1)
+	}
+	if f.quiet {
+		f.diff.NoHeads = true
+		cmd.SetErr(io.Discard)
+	}
+	var profiles []*profile.Profile
+	for _, name := range names {
+		p, err := f.input.readFile(cmd, name, keys)
+		if err != nil {
+			return err
+		}
+		profiles = append(profiles, p)
+	}
+	return report.WriteDiff(cmd.OutOrStdout(), profiles, names, &f.rows, f.diff)
 }

@@ -39,7 +39,7 @@ func newEvlistCommand() *cobra.Command {
 	}
 	flags := cmd.Flags()
 	f.addInput(flags)
-	f.addForce(flags)
+	addPerfOptions(flags, recordingPerfOptions)
 	flags.BoolVarP(&o.Rate, "freq", "F", false, "also print the sampling frequency or period of each event")
 	flags.BoolVarP(&o.Attr, "verbose", "v", false, "also print all fields of each event's attributes that are not 0")
 	flags.BoolVarP(&o.Groups, "group", "g", false, "print the events of a group in one line, in braces")

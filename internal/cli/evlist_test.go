@@ -25,8 +25,8 @@ func TestEvlist(t *testing.T) {
 		{args: []string{"-vv", "-i", group},
 			out: "page-faults: type: 1 (PERF_TYPE_SOFTWARE), size: 128, config: 0x2 (PERF_COUNT_SW_PAGE_FAULTS), sample_type: "},
 		{args: []string{"-v", "-g", "-i", group}, errors: "-g cannot be combined with -v or -F", status: 129},
-		{args: []string{"-i", "/nonexistent"}, errors: "make a recording with bperf record, or name one with -i", status: 1},
-		{args: []string{"-i", "/dev/null"}, errors: "0 bytes are no recording of perf", status: 1},
+		{args: []string{"-i", "/nonexistent"}, errors: "make a recording with bperf record, or name one with -i", status: statusFailed},
+		{args: []string{"-i", "/dev/null"}, errors: "0 bytes are no recording of perf", status: statusFailed},
 	} {
 		cmd := bperf(append([]string{"evlist"}, tt.args...)...)
 		if tt.stdin != "" {

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
 	"path"
 	"slices"
 	"strconv"
@@ -39,36 +38,24 @@ bperf opens each hardware, cache or software event to find out whether the machi
 		ValidArgs: []string{"hw", "sw", "cache", "tool", "pmu", "raw", "breakpoint", "tracepoint"},
 		RunE: func(cmd *cobra.Command, args []string) error {
 			l.machine, l.counts = event.Host(), counts
-			l.out, l.err = cmd.OutOrStdout(), cmd.ErrOrStderr()
+			l.err = cmd.ErrOrStderr()
 			l.noDesc = !describe
-			return l.toFile(output, func() error { return l.run(args) })
+			return writeOutput(cmd, output, func(w io.Writer) error {
+				l.out = w
+				return l.run(args)
+			})
 		},
 	}
 	flags := cmd.Flags()
 	flags.BoolVarP(&l.json, "json", "j", false, "print a JSON array, with the keys that perf list has")
 	flags.BoolVar(&l.all, "all", false, "also list generic events that this machine does not have")
 	flags.BoolVarP(&describe, "desc", "d", true, "print descriptions: --no-desc prints none")
-	flags.BoolP("long-desc", "v", false, "accepted for perf's command lines: bperf has no longer descriptions")
-	flags.Bool("deprecated", false, "accepted for perf's command lines: bperf hides no events")
 	flags.BoolVar(&l.details, "details", false, "also print how the kernel encodes each event")
 	flags.BoolVar(&l.names, "raw-dump", false, "print only names, in one line, as completion of shells uses them")
 	flags.StringVar(&l.unit, "unit", "", "list only events of this `PMU`")
 	flags.StringVarP(&output, "output", "o", "", "write the list to `FILE`")
+	addPerfOptions(flags, listPerfOptions)
 	return cmd
-}
-
-// toFile runs list with its output in a file. An empty path leaves the output as it is.
-func (l *lister) toFile(path string, list func() error) error {
-	if path == "" {
-		return list()
-	}
-	file, err := os.Create(path)
-	if err != nil {
-		return fmt.Errorf("-o: %w", err)
-	}
-	l.out = file
-	err = list()
-	return cmp.Or(err, file.Close())
 }
 
 // lister lists events.

@@ -221,7 +221,7 @@ func TestListFlags(t *testing.T) {
 	if written, err := os.ReadFile(file); err != nil || string(written) != want.stdout {
 		t.Errorf("-o: wrote %q, want %q (%v)", written, want.stdout, err)
 	}
-	if got := runHere(t, "list", "-o", "/nonexistent/list", "tool"); got.status != 1 || !strings.Contains(got.stderr, "-o: open /nonexistent/list") {
+	if got := runHere(t, "list", "-o", "/nonexistent/list", "tool"); got.status != 1 || !strings.Contains(got.stderr, "open /nonexistent/list") {
 		t.Errorf("-o: %+v", got)
 	}
 	if got := runHere(t, "list", "--no-desc", "tool"); got.status != 0 || strings.Contains(got.stdout, "[Time ") {

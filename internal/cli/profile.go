@@ -99,7 +99,7 @@ func (o *profileOptions) formats() []reportFormat {
 	tree.name = "tree"
 	all[0].write = func(w io.Writer, p, base *profile.Profile, r *report.Options) error {
 		if base != nil {
-			return report.WriteDiff(w, base, p, r)
+			return report.WriteDiff(w, []*profile.Profile{base, p}, nil, r, report.DefaultDiff())
 		}
 		return report.WriteTop(w, p, r, o.most)
 	}
@@ -266,7 +266,6 @@ func (o *profileOptions) shown(cmd *cobra.Command, format string, by sample.Keys
 		}
 	}
 	o.report.Labels = o.labels
-	o.report.percentage = "absolute"
 	return o.report.options(cmd, by.Stack && (format != "table" || o.report.children))
 }
 

@@ -109,10 +109,10 @@ BPF programs are recorded with their code, even if they are loaded and unloaded 
 	f.IntVar(&o.maxFiles, "switch-max-files", 0, "keep the newest `N` files of --switch-output")
 	f.BoolVar(&o.noBuffering, "no-buffering", false, "write each sample at once")
 	f.BoolVarP(&o.noBuildID, "no-buildid", "B", false, "do not record build IDs")
-	f.BoolP("no-buildid-cache", "N", false, "accepted for perf's command lines: bperf copies no files into a cache")
 	o.addSchedule(f, "sampling")
 	f.BoolVarP(&o.quiet, "quiet", "q", false, "print nothing but errors")
 	f.BoolVarP(&o.verbose, "verbose", "v", false, "print what bperf found and what it left out")
+	addPerfOptions(f, recordPerfOptions)
 	return cmd
 }
 

@@ -21,20 +21,16 @@ import (
 type recordingFlags struct {
 	filterFlags
 	symbolFlags
-	path  string
-	force bool
+	path string
 
 	noStacks bool // not a flag: set if the format needs no stacks (replay.Options)
 }
 
-func (f *recordingFlags) add(flags *pflag.FlagSet) {
-	f.filterFlags.add(flags)
+// add adds the flags. The letter is that of --cpu.
+func (f *recordingFlags) add(flags *pflag.FlagSet, letter string) {
+	f.filterFlags.add(flags, letter)
 	f.symbolFlags.add(flags)
-	f.addForce(flags)
-}
-
-func (f *recordingFlags) addForce(flags *pflag.FlagSet) {
-	flags.BoolVarP(&f.force, "force", "f", false, "accepted for perf's command lines: bperf reads recordings of all users")
+	addPerfOptions(flags, recordingPerfOptions)
 }
 
 func (f *recordingFlags) addInput(flags *pflag.FlagSet) {
@@ -97,6 +93,7 @@ const buildIDDir = "buildid-dir"
 type symbolFlags struct {
 	symfs    string
 	kallsyms string
+	vmlinux  string
 	buildIDs string
 	inline   bool
 	memory   uint32 // MiB
@@ -105,13 +102,14 @@ type symbolFlags struct {
 func (f *symbolFlags) add(flags *pflag.FlagSet) {
 	flags.BoolVar(&f.inline, "inline", true, "look for inlined functions, which takes time: --no-inline is faster")
 	flags.StringVar(&f.kallsyms, "kallsyms", "", "read the kernel's symbols from `FILE`, a copy of /proc/kallsyms")
+	flags.StringVarP(&f.vmlinux, "vmlinux", "k", "", "read the kernel's symbols from `FILE`, its image")
 	flags.StringVar(&f.symfs, "symfs", "", "look for files with symbols below `DIR`")
 	flags.StringVar(&f.buildIDs, buildIDDir, "", "look for files with symbols in `DIR`, a cache of perf buildid-cache (default ~/.debug)")
 	flags.Uint32Var(&f.memory, "symbol-memory", allowance.DefaultMemory>>20, "keep at most `MIB` MiB of symbols; files beyond that have no symbols")
 }
 
 func (f *symbolFlags) options() replay.Options {
-	return replay.Options{SymFS: f.symfs, Kallsyms: f.kallsyms, BuildIDs: f.buildIDs, NoInline: !f.inline,
+	return replay.Options{SymFS: f.symfs, Kallsyms: f.kallsyms, Vmlinux: f.vmlinux, BuildIDs: f.buildIDs, NoInline: !f.inline,
 		Allowance: allowance.New(int64(f.memory) << 20)}
 }
 

@@ -18,12 +18,12 @@ import (
 // filterFlags select samples of a recording.
 type filterFlags struct{ times, pids, tids, cpus string }
 
-func (f *filterFlags) add(flags *pflag.FlagSet) {
+func (f *filterFlags) add(flags *pflag.FlagSet, letter string) {
 	flags.StringVar(&f.times, "time", "", "only `START,STOP` in seconds, either of which may be left out; or parts such as 10%-20% or 10%/2, of the time "+
 		"of the recording; separate several parts with commas, several times with blanks")
 	flags.StringVar(&f.pids, "pid", "", "only these `PIDS`")
 	flags.StringVar(&f.tids, "tid", "", "only these `TIDS`")
-	flags.StringVarP(&f.cpus, "cpu", "C", "", "only these `CPUS`, as 0-3,7")
+	flags.StringVarP(&f.cpus, "cpu", letter, "", "only these `CPUS`, as 0-3,7")
 }
 
 func (f *filterFlags) filter(reader *perfdata.Reader) (replay.Filter, error) {

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"regexp"
@@ -40,7 +41,8 @@ An argument is the recording or, if it is no name of one, selects the functions 
 		},
 	}
 	f.input.addInput(cmd.Flags())
-	f.input.add(cmd.Flags())
+	f.input.add(cmd.Flags(), "C")
+	addPerfOptions(cmd.Flags(), reportPerfOptions)
 	f.add(cmd)
 	return cmd
 }
@@ -54,9 +56,9 @@ type reportFlags struct {
 	callGraph            string
 	children             bool
 	inverted             bool
-	percentage, parent   string
+	parent               string
 	header, headerOnly   bool
-	stats, stdio         bool
+	stats                bool
 
 	report.Options
 }
@@ -83,7 +85,7 @@ const threads = profile.Comm | profile.PID | profile.TID
 var reportFormats = []reportFormat{
 	{name: "table", write: func(w io.Writer, p, base *profile.Profile, o *report.Options) error {
 		if base != nil {
-			return report.WriteDiff(w, base, p, o)
+			return report.WriteDiff(w, []*profile.Profile{base, p}, nil, o, report.DefaultDiff())
 		}
 		return report.Text(w, p, o)
 	}, diffs: true, rows: true},
@@ -132,28 +134,47 @@ func (f *reportFlags) add(cmd *cobra.Command) {
 	flags.BoolVar(&f.Group, "group", false, "show all events side by side")
 	flags.StringVarP(&f.Event, "event", "e", "", "show only `EVENT` in formats with room for one")
 	flags.Var((*percentFlag)(&f.Limit), "percent-limit", "leave out rows and branches below `PERCENT` percent")
-	flags.StringVar(&f.percentage, "percentage", "absolute", "percentages of all samples (absolute) or of those that pass the filters (relative): `WHICH`")
-	addRowFilters(flags, &f.Options)
+	addRowFlags(flags, &f.Options, "c")
 	flags.StringVar(&f.Part, "symbol-filter", "", "only functions with this `TEXT` in their names")
 	flags.StringSliceVar(&f.Programs, "bpf-prog", nil, "only samples with one of these BPF `PROGRAMS`, by name or ID, on their stack")
 	flags.BoolVarP(&f.Samples, "show-nr-samples", "n", false, "show the number of samples")
 	flags.BoolVar(&f.Period, "show-total-period", false, "show the sum of the periods")
 	flags.BoolVar(&f.Utilization, "showcpuutilization", false, "show the shares of kernel and user code")
 	flags.StringVarP(&f.parent, "parent", "p", "", "the regular `EXPRESSION` for the caller that the key parent shows")
-	flags.StringVarP(&f.Separator, "field-separator", "t", "", "separate columns by `TEXT` and do not align them")
 	flags.BoolVar(&f.header, "header", false, "also print the header of the recording")
 	flags.BoolVar(&f.headerOnly, "header-only", false, "print only the header of the recording")
 	flags.BoolVar(&f.stats, "stats", false, "print the number of records of each type")
-	flags.BoolVar(&f.stdio, "stdio", false, "accepted for perf's command lines: bperf always writes text")
 	completeFlag(cmd, "format", formatNames(reportFormats))
 }
 
-// addRowFilters adds the flags that select rows.
-func addRowFilters(flags *pflag.FlagSet, o *report.Options) {
-	flags.StringSliceVarP(&o.Comms, "comms", "c", nil, "only threads of these `NAMES`")
+// addRowFlags adds the flags that select rows, and the flags for their columns. The letter is that of --comms.
+func addRowFlags(flags *pflag.FlagSet, o *report.Options, letter string) {
+	flags.StringSliceVarP(&o.Comms, "comms", letter, nil, "only threads of these `NAMES`")
 	flags.StringSliceVarP(&o.DSOs, "dsos", "d", nil, "only code in these `FILES`")
 	flags.StringSliceVarP(&o.Symbols, "symbols", "S", nil, "only these `FUNCTIONS`")
+	flags.Var((*relativeFlag)(&o.Relative), "percentage", "percentages of all samples (absolute) or of those that pass the filters (relative): `WHICH`")
+	flags.StringVarP(&o.Separator, "field-separator", "t", "", "separate columns by `TEXT` and do not align them")
 }
+
+// relativeFlag is a flag for what percentages relate to. It is true for the samples that pass the filters.
+type relativeFlag bool
+
+func (r *relativeFlag) Set(text string) error {
+	if text != "relative" && text != "absolute" {
+		return errors.New("the values are relative and absolute")
+	}
+	*r = text == "relative"
+	return nil
+}
+
+func (r *relativeFlag) String() string {
+	if *r {
+		return "relative"
+	}
+	return "absolute"
+}
+
+func (r *relativeFlag) Type() string { return "string" }
 
 // take takes the argument: a recording, or a part of the names of functions.
 func (f *reportFlags) take(arg string) {
@@ -182,13 +203,6 @@ func (f *reportFlags) options(cmd *cobra.Command, callchains bool) (*report.Opti
 	}
 	if !callchains {
 		o.CallGraph.Mode = report.NoGraph
-	}
-	switch f.percentage {
-	case "relative":
-		o.Relative = true
-	case "absolute":
-	default:
-		return nil, badOptionf("--percentage %s: the values are relative and absolute", f.percentage)
 	}
 	if f.parent != "" {
 		if o.Parent, err = regexp.Compile(f.parent); err != nil {

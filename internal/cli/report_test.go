@@ -119,7 +119,7 @@ func TestReportArgument(t *testing.T) {
 	if n := reported(t, input, event, "report_test.go"); n != 0 {
 		t.Errorf("the name of a file that is no recording selects %d samples", n)
 	}
-	if got := runHere(t, "report", "no-such.data"); got.status != 1 || !strings.Contains(got.stderr, "no-such.data: no such file") {
+	if got := runHere(t, "report", "no-such.data"); got.status != statusFailed || !strings.Contains(got.stderr, "no-such.data: no such file") {
 		t.Errorf("%+v", got)
 	}
 }
@@ -220,9 +220,9 @@ func TestReportRefuses(t *testing.T) {
 		{[]string{"--time", "soon"}, statusBadOption, "not a time in seconds"},
 		{[]string{"--cpu", "x"}, statusBadOption, `--cpu: CPU list "x"`},
 		{[]string{"--format", "pprof", "--diff", input}, statusBadCombination, "not pprof"},
-		{[]string{"--format", "folded", "-e", "nothing"}, 1, "there are no samples of it"},
-		{[]string{"-i", "nowhere.data"}, 1, "make a recording"},
-		{[]string{"-i", "report_test.go"}, 1, "report_test.go"},
+		{[]string{"--format", "folded", "-e", "nothing"}, statusFailed, "there are no samples of it"},
+		{[]string{"-i", "nowhere.data"}, statusFailed, "make a recording"},
+		{[]string{"-i", "report_test.go"}, statusFailed, "report_test.go"},
 	}
 	for _, tt := range tests {
 		got := runHere(t, append([]string{"report", "-i", input}, tt.args...)...)
@@ -265,7 +265,7 @@ func TestDiff(t *testing.T) {
 			t.Errorf("%q: %+v", args, got)
 		}
 	}
-	if got := run(t, bperf("diff", "nowhere", input)); got.status != 1 || !strings.Contains(got.stderr, "nowhere") {
+	if got := run(t, bperf("diff", "nowhere", input)); got.status != statusFailed || !strings.Contains(got.stderr, "nowhere") {
 		t.Errorf("diff with what is not there: %+v", got)
 	}
 }

@@ -51,7 +51,8 @@ func execute(name string, args []string, out io.Writer) error {
 		return err
 	}
 	root.SetArgs(args)
-	return root.Execute()
+	cmd, err := root.ExecuteC()
+	return failure(cmd, err)
 }
 
 // standardOutput keeps the first write error, because cobra and other callers drop it.
@@ -87,6 +88,9 @@ func newRootCommand(name string, args []string) *cobra.Command {
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
+		if refused := (refusedOption{}); errors.As(err, &refused) {
+			err = refused
+		}
 		return badOptionf("%w\nSee %s --help", err, cmd.CommandPath())
 	})
 	addCommands(root, args)
@@ -123,10 +127,6 @@ func isCommand(root *cobra.Command, name string) bool {
 	cobras := []string{"help", "completion", cobra.ShellCompRequestCmd, cobra.ShellCompNoDescRequestCmd}
 	return slices.Contains(cobras, name) || slices.ContainsFunc(root.Commands(), func(c *cobra.Command) bool { return c.Name() == name })
 }
-
-// perfsCommands are the commands that only perf has.
-var perfsCommands = []string{"archive", "bench", "buildid-cache", "c2c", "check", "daemon", "data", "ftrace", "inject", "iostat",
-	"kallsyms", "kmem", "kvm", "kwork", "lock", "mem", "probe", "sched", "test", "timechart", "trace"}
 
 // unknownCommand returns an error for an argument that is not a subcommand.
 func unknownCommand(cmd *cobra.Command, args []string) error {

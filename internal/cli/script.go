@@ -19,7 +19,6 @@ type scriptFlags struct {
 	headerOnly bool
 	symbols    string
 	comms      string
-	vmlinux    string
 	maxStack   int
 }
 
@@ -48,7 +47,7 @@ With --json it prints one object per line, with everything that the recording ha
 	}
 	flags := cmd.Flags()
 	f.recordingFlags.addInput(flags)
-	f.recordingFlags.add(flags)
+	f.recordingFlags.add(flags, "C")
 	flags.StringArrayVarP(&f.fields, "fields", "F", nil, "print these `FIELDS`")
 	flags.BoolVarP(&o.NoChains, "hide-call-graph", "G", false, "print the instruction pointer instead of the callchain")
 	flags.BoolVar(&o.Nanos, "ns", false, "print times with nine digits of a second")
@@ -72,8 +71,8 @@ With --json it prints one object per line, with everything that the recording ha
 	show(&o.Records.Round, "round", "the ends of rounds of reading the ring buffers")
 	show(&o.Records.TextPoke, "text-poke", "changes of the kernel's code")
 	flags.StringVarP(&f.comms, "comms", "c", "", "only threads with these `NAMES`")
-	flags.StringVarP(&f.vmlinux, "vmlinux", "k", "", "read the kernel's symbols from `FILE`, its image")
 	flags.IntVar(&f.maxStack, "max-stack", 0, "cut callchains after `FRAMES` frames (default 127)")
+	addPerfOptions(flags, scriptPerfOptions)
 	return cmd
 }
 
@@ -102,7 +101,7 @@ func (f *scriptFlags) run(cmd *cobra.Command, o script.Options) error {
 	if err != nil {
 		return err
 	}
-	options.Vmlinux, options.MaxStack = f.vmlinux, f.maxStack
+	options.MaxStack = f.maxStack
 	if f.comms != "" {
 		options.Filter.Comms = strings.Split(f.comms, ",")
 	}

@@ -61,7 +61,7 @@ func TestScriptCommand(t *testing.T) {
 		{args: []string{"-i", "../../perfdata/testdata/tracepoint.data", "-F", "trace:comm,trace"}, out: "              ls fd: 0x00000003\n"},
 		{args: []string{"-i", "../../perfdata/testdata/tracepoint.data", "--header-only"}, out: "# arch : x86_64\n"},
 		{args: []string{"-i", "../../perfdata/testdata/callchain.data", "--json", "--no-inline"}, out: `{"comm":"ls",`},
-		{args: []string{"-i", "no-such-file"}, status: 1, err: "no-such-file"},
+		{args: []string{"-i", "no-such-file"}, status: statusFailed, err: "no-such-file"},
 		{args: []string{"-F", "nothing"}, status: statusBadOption, err: "there is no field"},
 		{args: []string{"--reltime", "--deltatime"}, status: statusBadOption, err: "--reltime and --deltatime"},
 		{args: []string{"-i", "../../perfdata/testdata/tracepoint.data", "--pid", "x"}, status: statusBadOption, err: "is not an ID"},

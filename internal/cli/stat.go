@@ -132,6 +132,7 @@ The counts go to standard error, as the command's own output goes to standard ou
 	f.BoolVar(&o.hideZero, "hide-zero-events", false, "leave out events that counted 0")
 	f.BoolVarP(&o.verbose, "verbose", "v", false, "print each event's raw reading: value, ns enabled, ns running; and how many sessions share it")
 	f.BoolVar(&o.quiet, "quiet", false, "print nothing")
+	addPerfOptions(f, statPerfOptions)
 	return cmd
 }
 
@@ -162,7 +163,7 @@ func runStat(o *statOptions, given func(string) bool, args []string) error {
 		return err
 	}
 	result, err := stat.Run(*cfg, o.printer(cfg, out))
-	if err := errors.Join(err, out.Close()); err != nil {
+	if err := errors.Join(statError(err), out.Close()); err != nil {
 		return err
 	}
 	return exitAs(result.Signal, result.Command, len(args) > 0)

@@ -100,10 +100,10 @@ func TestStatRefuses(t *testing.T) {
 		{"--control 3", 129, "--control takes fd:CTL"},
 		{"--control fd:77", 129, "descriptor 77 is not open"},
 
-		{"-p 2147483647", 1, "there is no process 2147483647"},
-		{"-t 2147483647", 1, "there is no thread 2147483647"},
-		{"-C 65535", 1, "CPU 65535 does not exist"},
-		{"-a --for-each-cgroup no/such/group", 1, `there is no cgroup "no/such/group"`},
+		{"-p 2147483647", statusBadCombination, "there is no process 2147483647"},
+		{"-t 2147483647", statusBadCombination, "there is no thread 2147483647"},
+		{"-C 65535", statusBadCombination, "CPU 65535 does not exist"},
+		{"-a --for-each-cgroup no/such/group", statusBadCombination, `there is no cgroup "no/such/group"`},
 		{"-o /no/such/directory/file", 1, "no such file or directory"},
 		{"--pre false", 1, `run "false" around the measurement`},
 	}

@@ -3,6 +3,9 @@ package cli
 import (
 	"errors"
 	"fmt"
+	"slices"
+
+	"github.com/spf13/cobra"
 
 	"github.com/bperf/bperf/internal/filter"
 	"github.com/bperf/bperf/internal/record"
@@ -11,11 +14,22 @@ import (
 
 // These are perf's exit statuses, besides 0, 1 and the status of a command.
 const (
-	statusBadCombination = 22  // flags that conflict, or values out of range
+	statusBadCombination = 22  // flags that conflict, values out of range, and targets of stat that do not exist
 	statusBadOption      = 129 // options that cannot be parsed
-	statusNoCommand      = 255 // of record and profile: the command cannot be executed
-	statusBadFilter      = 255 // of record and profile: the kernel rejects the filter
+	statusFailed         = 255 // of the commands in failsAsPerf, and of profile if the command or the filter is the reason: it failed
 )
+
+// failsAsPerf are the commands that end with statusFailed where others end with 1.
+var failsAsPerf = []string{"record", "report", "script", "annotate", "diff", "evlist", "buildid-list"}
+
+// failure returns the error that a command returned, with perf's status for it.
+func failure(cmd *cobra.Command, err error) error {
+	var exit *exitError
+	if err == nil || errors.As(err, &exit) || !slices.Contains(failsAsPerf, cmd.Name()) || cmd.Parent() != cmd.Root() {
+		return err
+	}
+	return &exitError{Status: statusFailed, Err: err}
+}
 
 // exitError ends bperf with its own exit status. Without Err, nothing is printed.
 type exitError struct {
@@ -63,13 +77,21 @@ func firstError(errs ...error) error {
 // recordError adds the exit status to an error of recording.
 func recordError(err error) error {
 	if failed := (*target.ExecError)(nil); errors.As(err, &failed) {
-		return &exitError{Status: statusNoCommand, Err: err}
+		return &exitError{Status: statusFailed, Err: err}
 	}
 	if failed := (*filter.SyntaxError)(nil); errors.As(err, &failed) {
 		return badOption(err)
 	}
 	if failed := (*record.FilterError)(nil); errors.As(err, &failed) {
-		return &exitError{Status: statusBadFilter, Err: err}
+		return &exitError{Status: statusFailed, Err: err}
+	}
+	return err
+}
+
+// statError adds the exit status to an error of stat.
+func statError(err error) error {
+	if missing := (*target.ResolveError)(nil); errors.As(err, &missing) {
+		return badCombination(err)
 	}
 	return err
 }

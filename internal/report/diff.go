@@ -8,6 +8,7 @@ import (
 	"maps"
 	"math"
 	"slices"
+	"strconv"
 	"strings"
 	"unicode/utf8"
 
@@ -18,16 +19,55 @@ import (
 // DefaultDiffSort returns the keys that WriteDiff uses if Options.Sort is empty.
 func DefaultDiffSort() []string { return []string{"dso", "symbol"} }
 
-// difference is a row of a comparison: the shares of the same keys in two profiles. One of the profiles may lack the row.
-type difference struct {
-	keys          []string
-	base, now     float64 // percent
-	inBase, inNow bool
+// Diff says how WriteDiff compares profiles.
+type Diff struct {
+	Compute Compute
+	Weights [2]int64 // for Weighted: of the baseline, and of the others
+
+	Order        int  // the index of the profile whose comparison orders the rows; 0 orders them by the share in the baseline
+	BaselineOnly bool // leave out rows that the baseline lacks
+	Periods      bool // show sums of periods
+	Formulas     bool // show how each comparison is computed
+	NoHeads      bool // show only rows
 }
 
-// WriteDiff writes perf's table of two profiles. For each event of both, it shows the share of each row in base and the change of that
-// share in p. The largest changes come first; rows that p lacks come last. Profiles without a common event are an error.
-func WriteDiff(w io.Writer, base, p *profile.Profile, o *Options) error {
+// DefaultDiff compares shares, and puts the largest changes first.
+func DefaultDiff() Diff { return Diff{Compute: AbsoluteDelta, Order: 1} }
+
+// Compute is what a comparison of two profiles shows. The largest values come first.
+type Compute string
+
+// Comparisons of a row with the same row of the baseline.
+const (
+	AbsoluteDelta Compute = "delta-abs" // the change of the share in percent, ordered by its size without the sign
+	Delta         Compute = "delta"     // the change of the share in percent
+	Ratio         Compute = "ratio"     // the period divided by that of the baseline
+	Weighted      Compute = "wdiff"     // the weighted difference of the periods
+)
+
+// SetCompute sets Compute and Weights from perf's texts, such as ratio and wdiff:1,2.
+func (d *Diff) SetCompute(text string) error {
+	name, weights, weighted := strings.Cut(text, ":")
+	switch d.Compute = Compute(name); {
+	case weighted != (d.Compute == Weighted):
+	case weighted:
+		first, second, _ := strings.Cut(weights, ",")
+		var err1, err2 error
+		d.Weights[0], err1 = strconv.ParseInt(first, 10, 32)
+		d.Weights[1], err2 = strconv.ParseInt(second, 10, 32)
+		if err1 == nil && err2 == nil {
+			return nil
+		}
+	case slices.Contains([]Compute{AbsoluteDelta, Delta, Ratio}, d.Compute):
+		return nil
+	}
+	return fmt.Errorf("%q is no comparison: there are delta, delta-abs, ratio and wdiff:WEIGHT,WEIGHT, such as wdiff:1,2", text)
+}
+
+// WriteDiff writes perf's table of two or more profiles. For each event of the first, the baseline, it compares each row of the others with
+// the same row of the baseline. Rows that cannot be compared come last. The names are those of the profiles. Profiles without a common event
+// are an error.
+func WriteDiff(w io.Writer, profiles []*profile.Profile, names []string, o *Options, d Diff) error {
 	options := *o
 	options.Children, options.CallGraph = false, CallGraph{}
 	if len(options.Sort) == 0 {
@@ -35,128 +75,289 @@ func WriteDiff(w io.Writer, base, p *profile.Profile, o *Options) error {
 	}
 	out := bufio.NewWriter(w)
 	compared := 0
-	for event, e := range p.Events {
-		of := sameEvent(base, e)
-		if of < 0 || o.Event != "" && e.Name != o.Event {
+	for event, e := range profiles[0].Events {
+		if o.Event != "" && e.Name != o.Event {
 			continue
 		}
-		before, err := newTable(base, &options, []int{of})
-		if err != nil {
-			return err
+		tables := make([]*table, len(profiles))
+		found := 0
+		for i, p := range profiles {
+			of := event
+			if i > 0 {
+				of = sameEvent(p, e)
+			}
+			if of < 0 {
+				continue
+			}
+			found++
+			var err error
+			if tables[i], err = newTable(p, &options, []int{of}); err != nil {
+				return err
+			}
 		}
-		now, err := newTable(p, &options, []int{event})
-		if err != nil {
-			return err
+		if found < 2 {
+			continue
 		}
 		if compared > 0 {
 			out.WriteString("\n")
 		}
 		compared++
-		fmt.Fprintf(out, "# Event '%s'\n#\n", printable.Text(e.Name))
-		writeDifferences(out, now, differences(before, now))
+		c := comparison{Diff: d, o: &options, tables: tables}
+		if !d.NoHeads {
+			fmt.Fprintf(out, "# Event '%s'\n#\n", printable.Text(e.Name))
+			c.writeNames(out, names)
+		}
+		c.write(out)
 	}
 	if compared == 0 {
-		return fmt.Errorf("the profiles have no event in common: %s; %s", eventNames(base), eventNames(p))
+		return fmt.Errorf("the profiles have no event in common: %s", eventNames(profiles))
 	}
 	return out.Flush()
 }
 
-func eventNames(p *profile.Profile) string {
-	var names []string
-	for _, e := range p.Events {
-		names = append(names, e.Name)
+func eventNames(profiles []*profile.Profile) string {
+	var lists []string
+	for _, p := range profiles {
+		var names []string
+		for _, e := range p.Events {
+			names = append(names, e.Name)
+		}
+		lists = append(lists, strings.Join(names, ", "))
 	}
-	return strings.Join(names, ", ")
+	return strings.Join(lists, "; ")
 }
 
-// differences pairs the rows of two tables by their keys.
-func differences(before, now *table) []*difference {
+// comparison compares the tables of one event. A table is nil if its profile lacks the event.
+type comparison struct {
+	Diff
+	o      *Options
+	tables []*table
+}
+
+// difference is a row: the sums of periods of the same keys in each table. A sum is 0 if the table lacks the row.
+type difference struct {
+	keys    []string
+	periods []uint64
+}
+
+func (c *comparison) share(d *difference, i int) float64 {
+	if c.tables[i] == nil {
+		return 0
+	}
+	return percent(d.periods[i], c.tables[i].base(0))
+}
+
+// value compares the row in table i with that of the baseline. It returns false if it cannot: a change needs the row in table i, the others
+// need it in both.
+func (c *comparison) value(d *difference, i int) (value float64, ok bool) {
+	base, now := float64(d.periods[0]), float64(d.periods[i])
+	if now == 0 || base == 0 && (c.Compute == Ratio || c.Compute == Weighted) {
+		return 0, false
+	}
+	switch c.Compute {
+	case Ratio:
+		return now / base, true
+	case Weighted:
+		return now*float64(c.Weights[1]) - base*float64(c.Weights[0]), true
+	}
+	return c.share(d, i) - c.share(d, 0), true
+}
+
+// rows pairs the rows of the tables by their keys, and orders them.
+func (c *comparison) rows() []*difference {
 	byKeys := map[string]*difference{}
-	find := func(t *table, r *row) *difference {
-		var keys []string
-		for _, c := range t.columns {
-			if c.key != nil {
-				keys = append(keys, c.key.text(t.p, &r.properties, 0))
+	for i, t := range c.tables {
+		if t == nil {
+			continue
+		}
+		for _, r := range t.rows {
+			var keys []string
+			for _, column := range t.columns {
+				if column.key != nil {
+					keys = append(keys, column.key.text(t.p, &r.properties, 0))
+				}
 			}
+			joined := strings.Join(keys, "\x00")
+			if byKeys[joined] == nil {
+				byKeys[joined] = &difference{keys: keys, periods: make([]uint64, len(c.tables))}
+			}
+			byKeys[joined].periods[i] += r.values[0].self
 		}
-		joined := strings.Join(keys, "\x00")
-		if byKeys[joined] == nil {
-			byKeys[joined] = &difference{keys: keys}
-		}
-		return byKeys[joined]
-	}
-	for _, r := range before.rows {
-		d := find(before, r)
-		d.base, d.inBase = d.base+percent(r.values[0].self, before.base(0)), true
-	}
-	for _, r := range now.rows {
-		d := find(now, r)
-		d.now, d.inNow = d.now+percent(r.values[0].self, now.base(0)), true
 	}
 	all := slices.Collect(maps.Values(byKeys))
-	slices.SortFunc(all, func(a, b *difference) int {
-		if a.inNow != b.inNow { // rows that the new profile lacks come last
-			if a.inNow {
-				return -1
-			}
-			return 1
+	all = slices.DeleteFunc(all, func(d *difference) bool {
+		largest := 0.0
+		for i := range c.tables {
+			largest = max(largest, c.share(d, i))
 		}
-		return cmp.Or(cmp.Compare(math.Abs(b.now-b.base), math.Abs(a.now-a.base)), slices.Compare(a.keys, b.keys))
+		return largest < c.o.Limit || c.BaselineOnly && d.periods[0] == 0
+	})
+	slices.SortFunc(all, func(a, b *difference) int {
+		return cmp.Or(cmp.Compare(c.rank(b), c.rank(a)), slices.Compare(a.keys, b.keys))
 	})
 	return all
 }
 
-func writeDifferences(out *bufio.Writer, t *table, all []*difference) {
-	heads := []string{"Baseline", "Delta Abs"}
-	for _, c := range t.columns {
-		if c.key != nil {
-			heads = append(heads, c.title)
+// rank is the value that orders the row, the largest first.
+func (c *comparison) rank(d *difference) float64 {
+	if c.Order == 0 {
+		return c.share(d, 0)
+	}
+	value, ok := c.value(d, c.Order)
+	switch {
+	case !ok:
+		return math.Inf(-1)
+	case c.Compute == AbsoluteDelta:
+		return math.Abs(value)
+	}
+	return value
+}
+
+// diffColumn is a column: its title, its least width, and the text for a row.
+type diffColumn struct {
+	title string
+	width int
+	text  func(d *difference) string
+}
+
+// numberWidth is the least width of columns of periods, ratios and weighted differences.
+const numberWidth = 14
+
+// columns returns the columns before those of the keys: of the baseline, and of each other table. More than two tables are numbered.
+func (c *comparison) columns() []diffColumn {
+	title, width := "Delta Abs", 0
+	switch c.Compute {
+	case Delta:
+		title, width = "Delta", len("+10.00%")
+	case Ratio:
+		title, width = "Ratio", numberWidth
+	case Weighted:
+		title, width = "Weighted diff", numberWidth
+	}
+	var columns []diffColumn
+	add := func(i int, title string, width int, text func(d *difference) string) {
+		if len(c.tables) > 2 {
+			title += fmt.Sprintf("/%d", i)
+		}
+		columns = append(columns, diffColumn{title, max(width, len(title)), text})
+	}
+	period := func(i int) func(d *difference) string {
+		return func(d *difference) string { return strconv.FormatUint(d.periods[i], 10) }
+	}
+	add(0, "Baseline", 0, func(d *difference) string {
+		switch {
+		case d.periods[0] == 0:
+			return ""
+		case c.o.Separator != "":
+			return fmt.Sprintf("%.2f", c.share(d, 0))
+		}
+		return fmt.Sprintf("%.2f%%", c.share(d, 0))
+	})
+	if c.Periods {
+		add(0, "Base period", numberWidth, period(0))
+	}
+	for i := 1; i < len(c.tables); i++ {
+		add(i, title, width, func(d *difference) string { return c.text(d, i) })
+		if c.Periods {
+			add(i, "Period", numberWidth, period(i))
+		}
+		if c.Formulas {
+			add(i, "Formula", 0, func(d *difference) string { return c.formula(d, i) })
 		}
 	}
-	widths := make([]int, len(heads))
-	for i, head := range heads {
-		widths[i] = len(head)
+	return columns
+}
+
+func (c *comparison) text(d *difference, i int) string {
+	value, ok := c.value(d, i)
+	switch {
+	case !ok:
+		return ""
+	case c.Compute == Ratio:
+		return fmt.Sprintf("%.6f", value)
+	case c.Compute == Weighted:
+		return fmt.Sprintf("%.0f", value)
 	}
-	for _, d := range all {
-		for i, key := range d.keys {
-			widths[i+2] = max(widths[i+2], utf8.RuneCountInString(key))
+	return fmt.Sprintf("%+.2f%%", value)
+}
+
+func (c *comparison) formula(d *difference, i int) string {
+	base, now := d.periods[0], d.periods[i]
+	_, ok := c.value(d, i)
+	switch {
+	case !ok:
+		return ""
+	case c.Compute == Ratio:
+		return fmt.Sprintf("%d / %d", now, base)
+	case c.Compute == Weighted:
+		return fmt.Sprintf("(%d * %d) - (%d * %d)", now, c.Weights[1], base, c.Weights[0])
+	}
+	return fmt.Sprintf("(%d * 100 / %d) - (%d * 100 / %d)", now, c.tables[i].base(0), base, c.tables[0].base(0))
+}
+
+// writeNames writes the names of more than two profiles.
+func (c *comparison) writeNames(out *bufio.Writer, names []string) {
+	if len(names) <= 2 {
+		return
+	}
+	out.WriteString("# Data files:\n")
+	for i, name := range names {
+		note := ""
+		if i == 0 {
+			note = " (Baseline)"
+		}
+		fmt.Fprintf(out, "#  [%d] %s%s\n", i, printable.Text(name), note)
+	}
+	out.WriteString("#\n")
+}
+
+func (c *comparison) write(out *bufio.Writer) {
+	columns, rows := c.columns(), c.rows()
+	compared := len(columns)
+	i := slices.IndexFunc(c.tables, func(t *table) bool { return t != nil })
+	for _, key := range c.tables[i].columns {
+		if key.key != nil {
+			at := len(columns) - compared
+			columns = append(columns, diffColumn{key.title, len(key.title), func(d *difference) string { return printable.Text(d.keys[at]) }})
 		}
 	}
-	out.WriteString("# ")
-	for i, head := range heads {
-		if i > 0 {
-			out.WriteString("  ")
+	for _, d := range rows {
+		for i := range columns {
+			columns[i].width = max(columns[i].width, utf8.RuneCountInString(columns[i].text(d)))
 		}
-		fmt.Fprintf(out, "%-*s", widths[i], head)
 	}
-	out.WriteString("\n# ")
-	for i, width := range widths {
-		if i > 0 {
-			out.WriteString("  ")
-		}
-		out.WriteString(strings.Repeat(".", width))
-	}
-	out.WriteString("\n#\n")
-	for _, d := range all {
-		if max(d.base, d.now) < t.o.Limit {
-			continue
-		}
-		base, delta := "", ""
-		if d.inBase {
-			base = fmt.Sprintf("%.2f%%", d.base)
-		}
-		if d.inNow {
-			delta = fmt.Sprintf("%+.2f%%", d.now-d.base)
-		}
-		fmt.Fprintf(out, "  %*s  %*s", widths[0], base, widths[1], delta)
-		for i, key := range d.keys {
-			out.WriteString("  ")
-			if i < len(d.keys)-1 {
-				fmt.Fprintf(out, "%-*s", widths[i+2], printable.Text(key))
-			} else {
-				out.WriteString(printable.Text(key))
+	line := func(start string, text func(column *diffColumn) string, keep bool) {
+		out.WriteString(start)
+		for i := range columns {
+			cell := text(&columns[i])
+			missing := strings.Repeat(" ", max(0, columns[i].width-utf8.RuneCountInString(cell)))
+			switch {
+			case c.o.Separator != "":
+				cell = strings.ReplaceAll(cell, c.o.Separator, ".")
+			case i < compared:
+				cell = missing + cell
+			case keep || i < len(columns)-1:
+				cell += missing
 			}
+			if i > 0 {
+				out.WriteString(cmp.Or(c.o.Separator, "  "))
+			}
+			out.WriteString(cell)
 		}
 		out.WriteString("\n")
+	}
+	if !c.NoHeads {
+		line("# ", func(column *diffColumn) string { return column.title }, true)
+		if c.o.Separator == "" {
+			line("# ", func(column *diffColumn) string { return strings.Repeat(".", column.width) }, true)
+			out.WriteString("#\n")
+		}
+	}
+	start := "  "
+	if c.o.Separator != "" {
+		start = ""
+	}
+	for _, d := range rows {
+		line(start, func(column *diffColumn) string { return column.text(d) }, false)
 	}
 }

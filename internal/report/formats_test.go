@@ -149,19 +149,73 @@ func TestKeys(t *testing.T) {
 	golden.Compare(t, filepath.Join("testdata", "keys.txt"), got.String())
 }
 
+func TestSetCompute(t *testing.T) {
+	for text, want := range map[string]Diff{
+		"delta": {Compute: Delta}, "delta-abs": {Compute: AbsoluteDelta}, "ratio": {Compute: Ratio}, "wdiff:1,-2": {Compute: Weighted, Weights: [2]int64{1, -2}},
+	} {
+		var got Diff
+		if err := got.SetCompute(text); err != nil || got != want {
+			t.Errorf("%q: %+v, %v; want %+v", text, got, err, want)
+		}
+	}
+	for _, text := range []string{"", "cycles", "wdiff", "wdiff:", "wdiff:1", "wdiff:1,2,3", "wdiff:1,x", "ratio:1,2", "wdiff:1,99999999999"} {
+		if err := new(Diff).SetCompute(text); err == nil {
+			t.Errorf("%q was accepted", text)
+		}
+	}
+}
+
 func TestCompared(t *testing.T) {
 	before, after := mixed(profile.Comm, 1), mixed(profile.Comm, 3)
 	t.Run("table", func(t *testing.T) {
 		var got bytes.Buffer
-		if err := WriteDiff(&got, before, after, &Options{}); err != nil {
+		if err := WriteDiff(&got, []*profile.Profile{before, after}, nil, &Options{}, DefaultDiff()); err != nil {
 			t.Fatal(err)
 		}
 		golden.Compare(t, filepath.Join("testdata", "diff.txt"), got.String())
 	})
+	t.Run("options", func(t *testing.T) {
+		var got bytes.Buffer
+		some := mixed(profile.Comm, 2)
+		some.Events = slices.Clone(some.Events)
+		for _, tt := range []struct {
+			compute string
+			d       Diff
+			o       Options
+		}{
+			{"delta", Diff{Order: 1}, Options{Limit: 20}},
+			{"delta-abs", Diff{Order: 0}, Options{Sort: []string{"dso"}}},
+			{"delta", Diff{Order: 2, Formulas: true}, Options{Sort: []string{"dso"}}},
+			{"ratio", Diff{Order: 1, Formulas: true, Periods: true}, Options{Sort: []string{"dso"}}},
+			{"wdiff:1,3", Diff{Order: 1, Formulas: true}, Options{Sort: []string{"dso"}}},
+			{"delta-abs", Diff{Order: 1, NoHeads: true}, Options{Sort: []string{"dso"}}},
+			{"delta-abs", Diff{Order: 1, Periods: true}, Options{Sort: []string{"dso"}, Separator: "_"}},
+		} {
+			fmt.Fprintf(&got, "%s %+v\n", tt.compute, tt.d)
+			if err := tt.d.SetCompute(tt.compute); err != nil {
+				t.Fatal(err)
+			}
+			if err := WriteDiff(&got, []*profile.Profile{before, after, some}, []string{"a\x1b", "b", "c"}, &tt.o, tt.d); err != nil {
+				t.Fatal(err)
+			}
+		}
+		golden.Compare(t, filepath.Join("testdata", "diff-options.txt"), got.String())
+	})
+	t.Run("rows of one", func(t *testing.T) { // rows that a profile lacks, and an event that one of three lacks
+		var got bytes.Buffer
+		old, now, other := oneSample("old", 0, "count"), oneSample("new", 0, "count"), oneSample("old", 0, "count")
+		other.Events[0].Name = "another"
+		for _, d := range []Diff{DefaultDiff(), {Compute: Ratio, Order: 1}, {Compute: Delta, Order: 1, BaselineOnly: true}} {
+			if err := WriteDiff(&got, []*profile.Profile{old, now, other}, []string{"old", "new", "other"}, &Options{}, d); err != nil {
+				t.Fatal(err)
+			}
+		}
+		golden.Compare(t, filepath.Join("testdata", "diff-rows.txt"), got.String())
+	})
 	t.Run("letters of several bytes", func(t *testing.T) {
 		var got bytes.Buffer
 		p := oneSample("größenänderung", 0, "count")
-		if err := WriteDiff(&got, p, p, &Options{}); err != nil {
+		if err := WriteDiff(&got, []*profile.Profile{p, p}, nil, &Options{}, DefaultDiff()); err != nil {
 			t.Fatal(err)
 		}
 		want := strings.Join([]string{
@@ -189,7 +243,7 @@ func TestCompared(t *testing.T) {
 	t.Run("nothing in common", func(t *testing.T) {
 		other := mixed(profile.Comm, 1)
 		other.Events[0].Name = "cycles"
-		if err := WriteDiff(io.Discard, before, other, &Options{}); err == nil {
+		if err := WriteDiff(io.Discard, []*profile.Profile{before, other}, nil, &Options{}, DefaultDiff()); err == nil {
 			t.Error("profiles of different events were compared")
 		}
 		if err := WriteFlameGraph(io.Discard, before, other, &Options{}); err == nil {

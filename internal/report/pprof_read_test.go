@@ -32,7 +32,7 @@ func TestPprofBack(t *testing.T) {
 	if lines(&want) != lines(&got) {
 		t.Errorf("%s\nread back:\n%s", &want, &got)
 	}
-	if err := WriteDiff(&changes, back, p, &Options{}); err != nil {
+	if err := WriteDiff(&changes, []*profile.Profile{back, p}, nil, &Options{}, DefaultDiff()); err != nil {
 		t.Fatal(err)
 	}
 	rows := 0

@@ -33,8 +33,21 @@ func (s Spec) Nobody() bool {
 }
 
 // Resolve looks the target up on this machine: online CPUs, living threads, directories of cgroups. Anything that does not exist is an
-// error. CPUs that are only offline are listed in Target.Offline, as long as one online CPU is left.
-func (s Spec) Resolve() (Target, error) { return s.resolve(os.DirFS("/")) }
+// error, a *ResolveError. CPUs that are only offline are listed in Target.Offline, as long as one online CPU is left.
+func (s Spec) Resolve() (Target, error) {
+	t, err := s.resolve(os.DirFS("/"))
+	if err != nil {
+		return Target{}, &ResolveError{err}
+	}
+	return t, nil
+}
+
+// ResolveError says what is wrong with a target.
+type ResolveError struct{ Err error }
+
+func (e *ResolveError) Error() string { return e.Err.Error() }
+
+func (e *ResolveError) Unwrap() error { return e.Err }
 
 func (s Spec) resolve(root fs.FS) (Target, error) {
 	if s.System && s.Threads {

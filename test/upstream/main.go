@@ -2,6 +2,10 @@
 // programs, or the perf of a Debian suite for this machine. If the program is not in the cache, it builds or fetches it first.
 //
 //	go run ./test/upstream ARCH|bpftool|SUITE
+//
+// It also prints the options in the manual pages of a suite's perf, the list that internal/cli tests bperf's options with:
+//
+//	go run ./test/upstream options SUITE > internal/cli/testdata/perf-options.txt
 package main
 
 import (
@@ -13,16 +17,23 @@ import (
 )
 
 func main() {
-	if len(os.Args) != 2 {
-		fmt.Fprintln(os.Stderr, "usage: upstream amd64|arm64|bpftool|bookworm|testing")
+	var out string
+	var err error
+	switch {
+	case len(os.Args) == 2:
+		out, err = get(os.Args[1])
+		out += "\n"
+	case len(os.Args) == 3 && os.Args[1] == "options":
+		out, err = packaged.Options(os.Args[2])
+	default:
+		fmt.Fprintln(os.Stderr, "usage: upstream amd64|arm64|bpftool|bookworm|testing\n       upstream options SUITE")
 		os.Exit(2)
 	}
-	path, err := get(os.Args[1])
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "upstream:", err)
 		os.Exit(1)
 	}
-	fmt.Println(path)
+	fmt.Print(out)
 }
 
 func get(which string) (string, error) {

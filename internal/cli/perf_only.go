@@ -1,0 +1,295 @@
+package cli
+
+import (
+	"fmt"
+
+	"github.com/spf13/pflag"
+)
+
+// perfsCommands are the commands that only perf has.
+var perfsCommands = []string{"archive", "bench", "buildid-cache", "c2c", "check", "daemon", "data", "ftrace", "inject", "iostat",
+	"kallsyms", "kmem", "kvm", "kwork", "lock", "mem", "probe", "sched", "test", "timechart", "trace"}
+
+// perfOption is an option of perf that does nothing in bperf: a hidden flag, and a row of docs/options.md.
+type perfOption struct {
+	name, letter string
+	does         effect
+	takes        argument
+	why          string
+}
+
+// effect is what a command does with an option of perf.
+type effect string
+
+const (
+	ignores effect = "ignores" // where that is harmless
+	refuses effect = "refuses"
+)
+
+// argument says whether an option has a value.
+type argument int
+
+const (
+	noValue argument = iota
+	optionalValue
+	needsValue
+)
+
+// Reasons that several options share.
+const (
+	noTraces    = "bperf does not decode hardware traces"
+	noScripts   = "bperf runs no scripts and plugins: --json has every field"
+	noGuests    = "bperf does not look for symbols of virtual machines' kernels"
+	noScreen    = "bperf always writes text"
+	noPrograms  = "bperf disassembles and finds source lines itself"
+	noDebugging = "bperf has no messages for its own developers"
+	noModules   = "bperf always looks for the symbols of modules"
+	noImage     = "bperf reads no kernel image unless --vmlinux names one"
+	noBlocks    = "bperf does not look at the blocks between branches"
+	noDataTypes = "bperf does not look for types of data"
+	noSnapshots = "bperf does not record hardware traces"
+	ownUnwinder = "bperf unwinds stacks itself"
+	notYet      = "bperf does not have it yet"
+	ownThreads  = "bperf's collector needs no such setting"
+)
+
+var statPerfOptions = []perfOption{
+	{name: "input", does: refuses, takes: needsValue, why: "bperf has no stat report yet"},
+	{name: "hybrid-merge", does: refuses, why: "bperf prints the count of each core PMU"},
+	{name: "record-tpebs", does: refuses, why: "bperf does not count latencies by sampling"},
+	{name: "tpebs-mode", does: refuses, takes: needsValue, why: "bperf does not count latencies by sampling"},
+	{name: "smi-cost", does: refuses, why: "it changes a setting of the whole machine"},
+	{name: "pmu-filter", does: refuses, takes: needsValue, why: "name the PMU in the event: PMU/EVENT/"},
+	{name: "affinity", does: ignores, why: "bperf reads counters without moving between CPUs"},
+	{name: "cputype", does: refuses, takes: needsValue, why: notYet},
+	{name: "iostat", does: refuses, takes: optionalValue, why: "it needs the events of Intel's I/O stacks by name"},
+	{name: "metric-no-group", does: refuses, why: notYet},
+	{name: "metric-no-merge", does: refuses, why: notYet},
+	{name: "metric-no-threshold", does: refuses, why: notYet},
+	{name: "per-cache", does: refuses, takes: optionalValue, why: notYet},
+	{name: "per-cluster", does: refuses, why: notYet},
+	{name: "percore-show-thread", does: refuses, why: notYet},
+	{name: "td-level", does: refuses, takes: needsValue, why: notYet},
+	{name: "topdown", does: refuses, why: notYet},
+	{name: "transaction", letter: "T", does: refuses, why: notYet},
+}
+
+var recordPerfOptions = []perfOption{
+	{name: "no-buildid-cache", letter: "N", does: ignores, why: "bperf copies no files into a cache"},
+	{name: "latency", does: refuses, why: "bperf has no profiles by latency; --off-cpu records when threads are blocked"},
+	{name: "sample-mem-info", does: refuses, why: "bperf does not decode the raw samples of AMD's IBS"},
+	{name: "snapshot", letter: "S", does: refuses, takes: optionalValue, why: noSnapshots},
+	{name: "aux-sample", does: refuses, takes: optionalValue, why: noSnapshots},
+	{name: "proc-map-timeout", does: ignores, takes: needsValue, why: ownThreads},
+	{name: "num-thread-synthesize", does: ignores, takes: needsValue, why: ownThreads},
+	{name: "vmlinux", does: ignores, takes: needsValue, why: "bperf record needs no symbols"},
+	{name: "aio", does: ignores, takes: optionalValue, why: ownThreads},
+	{name: "affinity", does: ignores, takes: needsValue, why: ownThreads},
+	{name: "mmap-flush", does: ignores, takes: needsValue, why: ownThreads},
+	{name: "threads", does: ignores, takes: optionalValue, why: ownThreads},
+	{name: "kcore", does: refuses, why: "bperf makes no copy of the kernel's code"},
+	{name: "debuginfod", does: ignores, takes: optionalValue, why: "bperf record needs no symbols"},
+	{name: "setup-filter", does: refuses, takes: needsValue, why: "bperf pins no filters: --filter needs root or CAP_BPF"},
+	{name: "buildid-all", does: refuses, why: notYet},
+	{name: "buildid-mmap", does: refuses, why: notYet},
+	{name: "code-page-size", does: refuses, why: notYet},
+	{name: "data-mmap", does: refuses, why: notYet},
+	{name: "data-page-size", does: refuses, why: notYet},
+	{name: "dry-run", does: refuses, why: notYet},
+	{name: "exclude-perf", does: refuses, why: notYet},
+	{name: "intr-regs", letter: "I", does: refuses, takes: optionalValue, why: notYet},
+	{name: "kernel-callchains", does: refuses, why: notYet},
+	{name: "max-size", does: refuses, takes: needsValue, why: notYet},
+	{name: "off-cpu-thresh", does: refuses, takes: needsValue, why: notYet},
+	{name: "realtime", letter: "r", does: refuses, takes: needsValue, why: notYet},
+	{name: "running-time", does: refuses, why: notYet},
+	{name: "sample-identifier", does: refuses, why: notYet},
+	{name: "switch-output-event", does: refuses, takes: needsValue, why: notYet},
+	{name: "synth", does: refuses, takes: needsValue, why: notYet},
+	{name: "tail-synthesize", does: refuses, why: notYet},
+	{name: "timestamp-boundary", does: refuses, why: notYet},
+	{name: "timestamp-filename", does: refuses, why: notYet},
+	{name: "transaction", does: refuses, why: notYet},
+	{name: "user-callchains", does: refuses, why: notYet},
+	{name: "user-regs", does: refuses, takes: optionalValue, why: notYet},
+}
+
+// recordingPerfOptions are for all commands that read recordings.
+var recordingPerfOptions = []perfOption{{name: "force", letter: "f", does: ignores, why: "bperf reads recordings of all users"}}
+
+var reportPerfOptions = []perfOption{
+	{name: "stdio", does: ignores, why: noScreen},
+	{name: "stdio-color", does: ignores, takes: needsValue, why: noScreen},
+	{name: "tui", does: ignores, why: noScreen},
+	{name: "gtk", does: refuses, why: noScreen},
+	{name: "modules", letter: "m", does: ignores, why: noModules},
+	{name: "ignore-vmlinux", does: ignores, why: noImage},
+	{name: "disassembler-style", letter: "M", does: ignores, takes: needsValue, why: "bperf annotate has it"},
+	{name: "source", does: ignores, why: "bperf annotate has it"},
+	{name: "asm-raw", does: ignores, why: "bperf annotate has it"},
+	{name: "addr2line", does: ignores, takes: needsValue, why: noPrograms},
+	{name: "objdump", does: ignores, takes: needsValue, why: noPrograms},
+	{name: "prefix", does: ignores, takes: needsValue, why: "bperf annotate has it"},
+	{name: "prefix-strip", does: ignores, takes: needsValue, why: "bperf annotate has it"},
+	{name: "demangle-kernel", does: ignores, why: "bperf shows the kernel's names as the kernel lists them"},
+	{name: "itrace", does: refuses, takes: optionalValue, why: noTraces},
+	{name: "latency", does: refuses, why: "bperf has no profiles by latency"},
+	{name: "parallelism", does: refuses, takes: needsValue, why: "bperf has no profiles by latency"},
+	{name: "branch-history", does: refuses, why: noBlocks},
+	{name: "stitch-lbr", does: refuses, why: "bperf does not join the branches of several samples"},
+	{name: "show-ref-call-graph", does: refuses, why: "bperf shows each event's own callchains"},
+	{name: "addr2line-style", does: ignores, takes: needsValue, why: noPrograms},
+	{name: "branch-stack", letter: "b", does: refuses, why: notYet},
+	{name: "column-widths", letter: "w", does: refuses, takes: needsValue, why: notYet},
+	{name: "demangle", does: refuses, why: notYet},
+	{name: "disable-order", does: ignores, why: "order changes no sum"},
+	{name: "dump-raw-trace", letter: "D", does: refuses, why: notYet},
+	{name: "exclude-other", letter: "x", does: refuses, why: notYet},
+	{name: "full-source-path", does: refuses, why: notYet},
+	{name: "group-sort-idx", does: refuses, takes: needsValue, why: notYet},
+	{name: "hide-unresolved", letter: "U", does: refuses, why: notYet},
+	{name: "hierarchy", letter: "H", does: refuses, why: notYet},
+	{name: "ignore-callees", does: refuses, takes: needsValue, why: notYet},
+	{name: "max-stack", does: refuses, takes: needsValue, why: notYet},
+	{name: "mem-mode", does: refuses, why: notYet},
+	{name: "mmaps", does: refuses, why: notYet},
+	{name: "ns", does: ignores, why: "bperf prints no times with fewer digits"},
+	{name: "percent-type", does: ignores, takes: needsValue, why: "bperf annotate has it"},
+	{name: "pretty", does: ignores, takes: needsValue, why: "bperf prints tables"},
+	{name: "quiet", letter: "q", does: refuses, why: notYet},
+	{name: "raw-trace", does: ignores, why: "bperf script prints the fields of tracepoints"},
+	{name: "samples", does: ignores, takes: needsValue, why: "bperf has no menu of single samples"},
+	{name: "show-cpu-utilization", does: refuses, why: notYet},
+	{name: "show-info", letter: "I", does: refuses, why: notYet},
+	{name: "show-on-off-events", does: refuses, why: notYet},
+	{name: "skip-empty", does: refuses, why: notYet},
+	{name: "socket-filter", does: refuses, takes: needsValue, why: notYet},
+	{name: "switch-off", does: refuses, takes: needsValue, why: notYet},
+	{name: "switch-on", does: refuses, takes: needsValue, why: notYet},
+	{name: "tasks", does: refuses, why: notYet},
+	{name: "threads", letter: "T", does: refuses, why: notYet},
+	{name: "time-quantum", does: refuses, takes: needsValue, why: notYet},
+	{name: "total-cycles", does: refuses, why: notYet},
+	{name: "unwind-style", does: ignores, takes: needsValue, why: ownUnwinder},
+	{name: "verbose", letter: "v", does: refuses, why: notYet},
+}
+
+var scriptPerfOptions = []perfOption{
+	{name: "Latency", letter: "L", does: refuses, why: noScripts},
+	{name: "list", letter: "l", does: refuses, why: noScripts},
+	{name: "script", letter: "s", does: refuses, takes: needsValue, why: noScripts},
+	{name: "gen-script", letter: "g", does: refuses, takes: needsValue, why: noScripts},
+	{name: "dlfilter", does: refuses, takes: needsValue, why: noScripts},
+	{name: "dlarg", does: refuses, takes: needsValue, why: noScripts},
+	{name: "list-dlfilters", does: refuses, why: noScripts},
+	{name: "debug-mode", letter: "d", does: ignores, why: "bperf always counts records that are out of order"},
+	{name: "demangle-kernel", does: ignores, why: "bperf shows the kernel's names as the kernel lists them"},
+	{name: "addr2line", does: ignores, takes: needsValue, why: noPrograms},
+	{name: "itrace", does: refuses, takes: optionalValue, why: noTraces},
+	{name: "insn-trace", does: refuses, takes: optionalValue, why: noTraces},
+	{name: "xed", does: refuses, takes: optionalValue, why: noTraces},
+	{name: "call-trace", does: refuses, takes: optionalValue, why: noTraces},
+	{name: "call-ret-trace", does: refuses, takes: optionalValue, why: noTraces},
+	{name: "graph-function", does: refuses, takes: needsValue, why: noTraces},
+	{name: "max-blocks", does: refuses, takes: needsValue, why: noBlocks},
+	{name: "stitch-lbr", does: refuses, why: "bperf does not join the branches of several samples"},
+	{name: "guestmount", does: refuses, takes: needsValue, why: noGuests},
+	{name: "guestkallsyms", does: refuses, takes: needsValue, why: noGuests},
+	{name: "guestmodules", does: refuses, takes: needsValue, why: noGuests},
+	{name: "guestvmlinux", does: refuses, takes: needsValue, why: noGuests},
+	{name: "guest-code", does: refuses, why: noGuests},
+	{name: "addr-range", does: refuses, takes: needsValue, why: notYet},
+	{name: "all-cpus", letter: "a", does: refuses, why: notYet},
+	{name: "demangle", does: refuses, why: notYet},
+	{name: "dsos", does: refuses, takes: needsValue, why: notYet},
+	{name: "dump-raw-trace", letter: "D", does: refuses, why: notYet},
+	{name: "dump-unsorted-raw-trace", does: refuses, why: notYet},
+	{name: "full-source-path", does: refuses, why: notYet},
+	{name: "merge-callchains", does: refuses, why: notYet},
+	{name: "per-event-dump", does: refuses, why: notYet},
+	{name: "show-info", letter: "I", does: refuses, why: notYet},
+	{name: "show-kernel-path", does: refuses, why: notYet},
+	{name: "show-on-off-events", does: refuses, why: notYet},
+	{name: "stop-bt", does: refuses, takes: needsValue, why: notYet},
+	{name: "switch-off", does: refuses, takes: needsValue, why: notYet},
+	{name: "switch-on", does: refuses, takes: needsValue, why: notYet},
+	{name: "unwind-style", does: ignores, takes: needsValue, why: ownUnwinder},
+	{name: "verbose", letter: "v", does: refuses, why: notYet},
+}
+
+var annotatePerfOptions = []perfOption{
+	{name: "stdio", does: ignores, why: noScreen},
+	{name: "stdio-color", does: ignores, takes: needsValue, why: noScreen},
+	{name: "tui", does: ignores, why: noScreen},
+	{name: "gtk", does: refuses, why: noScreen},
+	{name: "modules", letter: "m", does: ignores, why: noModules},
+	{name: "ignore-vmlinux", does: ignores, why: noImage},
+	{name: "demangle-kernel", does: ignores, why: "bperf shows the kernel's names as the kernel lists them"},
+	{name: "addr2line", does: ignores, takes: needsValue, why: noPrograms},
+	{name: "objdump", does: ignores, takes: needsValue, why: noPrograms},
+	{name: "itrace", does: refuses, takes: optionalValue, why: noTraces},
+	{name: "data-type", does: refuses, takes: optionalValue, why: noDataTypes},
+	{name: "type-stat", does: refuses, why: noDataTypes},
+	{name: "code-with-type", does: refuses, why: noDataTypes},
+	{name: "demangle", does: refuses, why: notYet},
+	{name: "disassembler-style", letter: "M", does: refuses, takes: needsValue, why: notYet},
+	{name: "dump-raw-trace", letter: "D", does: refuses, why: notYet},
+	{name: "group", does: ignores, why: "bperf always shows all events side by side"},
+	{name: "insn-stat", does: refuses, why: noDataTypes},
+	{name: "skip-empty", does: refuses, why: notYet},
+	{name: "stdio2", does: ignores, why: noScreen},
+	{name: "verbose", letter: "v", does: ignores, why: noDebugging},
+}
+
+var diffPerfOptions = []perfOption{
+	{name: "modules", letter: "m", does: ignores, why: noModules},
+	{name: "verbose", letter: "v", does: ignores, why: "--period shows the sums"},
+	{name: "cycles-hist", does: refuses, why: noBlocks},
+	{name: "stream", does: refuses, why: noBlocks},
+	{name: "dump-raw-trace", letter: "D", does: refuses, why: notYet},
+}
+
+var buildIDListPerfOptions = []perfOption{{name: "verbose", letter: "v", does: ignores, why: noDebugging}}
+
+var listPerfOptions = []perfOption{
+	{name: "debug", does: ignores, why: noDebugging},
+	{name: "long-desc", letter: "v", does: ignores, why: "bperf has no longer descriptions"},
+	{name: "deprecated", does: ignores, why: "bperf hides no events"},
+}
+
+// addPerfOptions adds hidden flags for options of perf that do nothing in bperf.
+func addPerfOptions(flags *pflag.FlagSet, options []perfOption) {
+	for i := range options {
+		o := &options[i]
+		f := flags.VarPF(o, o.name, o.letter, o.why)
+		f.Hidden = true
+		switch o.takes {
+		case noValue:
+			f.NoOptDefVal = "true"
+		case optionalValue:
+			f.NoOptDefVal = " "
+		}
+	}
+}
+
+// refusedOption is the error for an option that bperf refuses.
+type refusedOption struct{ *perfOption }
+
+func (r refusedOption) Error() string { return fmt.Sprintf("only perf has --%s: %s", r.name, r.why) }
+
+// Set implements pflag.Value. A refused switch may be turned off.
+func (o *perfOption) Set(value string) error {
+	if o.does != refuses || o.takes == noValue && value == "false" {
+		return nil
+	}
+	return refusedOption{o}
+}
+
+func (o *perfOption) String() string { return "" }
+
+func (o *perfOption) Type() string {
+	if o.takes == noValue {
+		return "bool"
+	}
+	return "string"
+}
