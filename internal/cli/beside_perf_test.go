@@ -328,3 +328,27 @@ func compareScripts(t *testing.T, name string, perf *exec.Cmd, file string) {
 		t.Errorf("%s perf prints only %d lines", name, len(want))
 	}
 }
+
+// TestPlacesBesidePerf compares the names of clusters and caches with perf's.
+func TestPlacesBesidePerf(t *testing.T) {
+	require.Root(t)
+	perf := require.NewestPerf(t)
+	if _, err := os.Stat("/sys/devices/system/cpu/cpu0/cache/index0"); err != nil {
+		t.Skip(err)
+	}
+	places := func(cmd *exec.Cmd) (all []string) {
+		for line := range strings.Lines(run(t, cmd).stderr) {
+			place, rest, _ := strings.Cut(line, ",")
+			counters, _, _ := strings.Cut(rest, ",")
+			all = append(all, place+" "+counters)
+		}
+		return all
+	}
+	for _, flag := range []string{"--per-cluster", "--per-cache", "--per-cache=L1", "--per-core"} {
+		args := []string{"stat", "-a", flag, "-x,", "-e", "cpu-clock", "true"}
+		want, got := places(exec.Command(perf, args...)), places(bperf(args...))
+		if diff := cmp.Diff(want, got); diff != "" || len(want) == 0 {
+			t.Errorf("%s (-perf +bperf):\n%s", flag, diff)
+		}
+	}
+}

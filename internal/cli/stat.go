@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/signal"
 	"runtime"
+	"strconv"
 	"strings"
 	"syscall"
 	"time"
@@ -42,7 +43,10 @@ type statOptions struct {
 	table, null, sync       bool
 	pre, post               string
 
-	noAggr, perCore, perSocket, perDie, perNode, perThread, noMerge bool
+	noAggr, perCore, perCluster, perSocket, perDie, perNode, perThread, noMerge bool
+
+	perCache   string // as given
+	cacheLevel int    // of perCache; 0 for the highest
 
 	separator       string
 	json            bool
@@ -115,6 +119,9 @@ The counts go to standard error, as the command's own output goes to standard ou
 
 	f.BoolVarP(&o.noAggr, "no-aggr", "A", false, "print a line per CPU")
 	f.BoolVar(&o.perCore, "per-core", false, "print a line per core")
+	f.BoolVar(&o.perCluster, "per-cluster", false, "print a line per cluster of cores")
+	f.StringVar(&o.perCache, "per-cache", "", "print a line per cache of this `LEVEL`, such as L2, or of the highest")
+	optional(f, "per-cache", highestCache)
 	f.BoolVar(&o.perDie, "per-die", false, "print a line per die")
 	f.BoolVar(&o.perSocket, "per-socket", false, "print a line per socket")
 	f.BoolVar(&o.perNode, "per-node", false, "print a line per NUMA node")
@@ -134,6 +141,23 @@ The counts go to standard error, as the command's own output goes to standard ou
 	f.BoolVar(&o.quiet, "quiet", false, "print nothing")
 	addPerfOptions(f, statPerfOptions)
 	return cmd
+}
+
+// highestCache is the value of --per-cache without a level.
+const highestCache = "highest"
+
+// parseCacheLevel sets the level of --per-cache.
+func (o *statOptions) parseCacheLevel(given bool) error {
+	if !given || o.perCache == highestCache {
+		return nil
+	}
+	number, is := strings.CutPrefix(strings.ToUpper(o.perCache), "L")
+	level, err := strconv.Atoi(number)
+	if !is || err != nil || level < 1 || level > target.MaxCacheLevel {
+		return badOptionf("--per-cache=%s: give a level from L1 to L%d", o.perCache, target.MaxCacheLevel)
+	}
+	o.cacheLevel = level
+	return nil
 }
 
 // runStat checks the options, measures, and ends as the command did.
@@ -201,7 +225,7 @@ func (o *statOptions) check(given func(string) bool, args []string) error {
 	inPrograms := given("bpf-prog")
 	o.inPrograms = inPrograms
 	taskTarget := o.ofTasks()
-	perCPU := o.noAggr || o.perCore || o.perDie || o.perSocket || o.perNode
+	perCPU := o.noAggr || o.perCore || o.perCluster || o.perCache != "" || o.perDie || o.perSocket || o.perNode
 	cgroups := o.forEachCgroup != "" || o.has(argCgroups)
 	if o.separator == `\t` {
 		o.separator = "\t"
@@ -212,6 +236,7 @@ func (o *statOptions) check(given func(string) bool, args []string) error {
 		bad(inPrograms && (o.cpus != "" || taskTarget || cgroups || o.perThread),
 			"-b counts in BPF programs on all CPUs, whichever task they run for: it cannot be combined with -C, -p, -t, -G, --for-each-cgroup or --per-thread"),
 		o.sessionOptions.check(given, args, cgroups),
+		o.parseCacheLevel(given("per-cache")),
 		bad(given("field-separator") && o.json, "-x and -j select different output formats: give only one"),
 		bad(given("field-separator") && separator != nil, "-x: %w", separator),
 		bad(given("field-separator") && given("big-num") && o.bigNum, "-B makes no sense with -x: CSV has no thousands separators"),
@@ -226,9 +251,9 @@ func (o *statOptions) check(given func(string) bool, args []string) error {
 		bad(o.repeat < 0, "-r %d: give a number of runs, or 0 to repeat forever", o.repeat),
 		bad(o.repeat != 1 && len(args) == 0 && o.timeout == 0, "-r needs a command to repeat, or a --timeout"),
 		bad(o.table && o.repeat == 1, "--table shows the time of each run of -r: add -r N"),
-		bad(howMany(o.noAggr, o.perCore, o.perDie, o.perSocket, o.perNode, o.perThread) > 1,
-			"-A, --per-core, --per-die, --per-socket, --per-node and --per-thread: give only one"),
-		bad(perCPU && !inPrograms && (!o.onCPUs(args) || taskTarget), "a line per CPU, core, die, socket or node needs -a or -C: tasks move between CPUs"),
+		bad(howMany(o.noAggr, o.perCore, o.perCluster, o.perCache != "", o.perDie, o.perSocket, o.perNode, o.perThread) > 1,
+			"-A, --per-core, --per-cluster, --per-cache, --per-die, --per-socket, --per-node and --per-thread: give only one"),
+		bad(perCPU && !inPrograms && (!o.onCPUs(args) || taskTarget), "a line per CPU, core, cluster, cache, die, socket or node needs -a or -C: tasks move between CPUs"),
 		bad(o.perThread && !taskTarget && !o.system, "--per-thread needs -p, -t or -a"),
 		bad(o.perThread && (o.cpus != "" || cgroups), "--per-thread counts threads: it cannot be combined with -C, -G or --for-each-cgroup"),
 		bad(o.forEachCgroup != "" && o.has(argCgroups), "-G and --for-each-cgroup cannot be combined"),
@@ -269,6 +294,7 @@ func (o *statOptions) config(args []string, note func(string)) (*stat.Config, er
 		Raw:           !o.scale,
 		NoMerge:       o.noMerge,
 		Aggregation:   o.aggregation(),
+		CacheLevel:    o.cacheLevel,
 		Interval:      time.Duration(o.interval) * time.Millisecond,
 		IntervalCount: o.intervalCount,
 		Repeat:        o.repeat,
@@ -337,6 +363,10 @@ func (o *statOptions) aggregation() stat.Aggregation {
 		return stat.AggregateNone
 	case o.perCore:
 		return stat.AggregateCore
+	case o.perCluster:
+		return stat.AggregateCluster
+	case o.perCache != "":
+		return stat.AggregateCache
 	case o.perDie:
 		return stat.AggregateDie
 	case o.perSocket:

@@ -44,6 +44,11 @@ func TestStatRefuses(t *testing.T) {
 		{"-r -1", 22, "a number of runs"},
 		{"--table", 22, "--table shows the time of each run of -r: add -r N"},
 		{"-A", 22, "needs -a or -C"},
+		{"--per-cluster", 22, "needs -a or -C"},
+		{"-a --per-cache --per-core", 22, "give only one"},
+		{"-a --per-cache=L5", 129, "--per-cache=L5: give a level from L1 to L4"},
+		{"-a --per-cache=3", 129, "--per-cache=3: give a level from L1 to L4"},
+		{"-a --per-cache=", 129, "--per-cache=: give a level from L1 to L4"},
 		{"--per-core -p 1", 22, "needs -a or -C"},
 		{"-a -A --per-core", 22, "give only one"},
 		{"--per-thread", 22, "--per-thread needs -p, -t or -a"},
@@ -223,6 +228,30 @@ func TestStatDelay(t *testing.T) {
 	_, count, _ := strings.Cut(got.stderr, "# Events enabled\n")
 	if n := counted(t, count); n < 2000 || n > shell+2000 {
 		t.Errorf("counted %d, want 2000 to %d; stderr:\n%s", n, shell+2000, got.stderr)
+	}
+}
+
+// TestStatDelayElapsed checks that the elapsed time is without the delay.
+func TestStatDelayElapsed(t *testing.T) {
+	const delay = 100 * time.Millisecond
+	cmd := bperf("stat", "-e", "duration_time", "-D", "100", "sh", "-c", "read go")
+	stdin, err := cmd.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	start := time.Now()
+	got := runNoting(t, cmd, func(note string) {
+		if note == "Events enabled" {
+			stdin.Close()
+		}
+	})
+	most := time.Since(start) - delay
+	match := regexp.MustCompile(`([0-9.]+) seconds time elapsed`).FindStringSubmatch(got.stderr)
+	if match == nil {
+		t.Fatalf("no elapsed time in %q", got.stderr)
+	}
+	if elapsed, err := time.ParseDuration(match[1] + "s"); err != nil || elapsed <= 0 || elapsed > most {
+		t.Errorf("elapsed %v, want at most %v (%v)", elapsed, most, err)
 	}
 }
 

@@ -84,7 +84,7 @@ type Measurement struct {
 	Enable, Disable func() error // start and stop the events
 	Threads         bool         // the target is threads: without a command, the session ends when all of them have ended
 
-	Every time.Duration                 // between two calls of Tick; 0 for none
+	Every time.Duration                 // between two calls of Tick, from the end of the delay on; 0 for none
 	Tick  func() (over bool, err error) // called at each interval; over ends the session
 }
 
@@ -113,10 +113,13 @@ func (s *Session) Wait(m *Measurement) error {
 		defer stop()
 	}
 	var ticks <-chan time.Time
-	if m.Every > 0 {
-		t := time.NewTicker(m.Every)
-		defer t.Stop()
-		ticks = t.C
+	startTicks := func() {
+		if m.Every > 0 {
+			ticks = time.Tick(m.Every)
+		}
+	}
+	if delay == nil {
+		startTicks()
 	}
 	commands := s.Control.Commands()
 	for {
@@ -135,6 +138,7 @@ func (s *Session) Wait(m *Measurement) error {
 			return nil
 		case <-delay:
 			err = s.enable(m)
+			startTicks()
 		case c, ok := <-commands:
 			if !ok {
 				commands = nil

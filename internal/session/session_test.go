@@ -71,6 +71,19 @@ func TestWait(t *testing.T) {
 		{name: "ticks", adjust: func(f *fake, s *Session, m *Measurement) {
 			m.Every, m.Tick = time.Nanosecond, func() (bool, error) { ticks++; return ticks == 3, nil }
 		}, check: func(*Session) bool { return ticks == 3 }},
+		{name: "ticks begin after the delay", spec: Spec{Delay: time.Millisecond}, adjust: func(f *fake, s *Session, m *Measurement) {
+			enabled, enable := false, m.Enable
+			m.Enable = func() error {
+				enabled = true
+				return enable()
+			}
+			m.Every, m.Tick = time.Nanosecond, func() (bool, error) {
+				if !enabled {
+					return false, broken
+				}
+				return true, nil
+			}
+		}, want: []string{"enable", "Events enabled"}},
 		{name: "a tick fails", adjust: func(f *fake, s *Session, m *Measurement) {
 			m.Every, m.Tick = time.Nanosecond, func() (bool, error) { return false, broken }
 		}, err: broken},

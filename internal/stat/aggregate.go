@@ -121,6 +121,10 @@ func cpuPlace(topo target.Topology, by Aggregation, cpu int) (id string, order i
 	switch by {
 	case AggregateCore:
 		return at.CoreID(), (at.Socket*span+at.Die)*span + at.Core
+	case AggregateCluster:
+		return at.ClusterID(), (at.Socket*span+at.Die)*span + at.Cluster
+	case AggregateCache:
+		return at.CacheID(), (at.Socket*span+at.Die)*span + at.Cache
 	case AggregateDie:
 		return at.DieID(), at.Socket*span + at.Die
 	case AggregateSocket:

@@ -223,12 +223,14 @@ func outputCases(t testing.TB) map[string]outputCase {
 		"programs-histogram":   {OutputOptions{Programs: true, Histogram: true}, once, whole(programRows(t, "a[7]"), untraced(t, "plain[12]"))},
 		"programs-metric-only": {OutputOptions{Programs: true, MetricOnly: true}, once, whole(programRows(t, "a[7]"), untraced(t, "plain[12]"))},
 
-		"per-cpu":    placed(AggregateNone, "CPU0", "CPU127"),
-		"per-core":   placed(AggregateCore, "S0-D0-C0", "S0-D0-C1"),
-		"per-die":    placed(AggregateDie, "S0-D0", "S1-D0"),
-		"per-socket": placed(AggregateSocket, "S0", "S1"),
-		"per-node":   placed(AggregateNode, "N0", "N1"),
-		"per-thread": placed(AggregateThread, "bash-4107", "kworker/u4:0-ev-12", "a,\"b-1\x1b"),
+		"per-cpu":     placed(AggregateNone, "CPU0", "CPU127"),
+		"per-core":    placed(AggregateCore, "S0-D0-C0", "S0-D0-C1"),
+		"per-cluster": placed(AggregateCluster, "S0-D0-CLS0", "S0-D0-CLS16"),
+		"per-cache":   placed(AggregateCache, "S0-D0-L3-ID0", "S0-D0-L3-ID16"),
+		"per-die":     placed(AggregateDie, "S0-D0", "S1-D0"),
+		"per-socket":  placed(AggregateSocket, "S0", "S1"),
+		"per-node":    placed(AggregateNode, "N0", "N1"),
+		"per-thread":  placed(AggregateThread, "bash-4107", "kworker/u4:0-ev-12", "a,\"b-1\x1b"),
 
 		"interval":              intervals(outputCase{OutputOptions{BigNum: true}, once, whole(basic())}, false),
 		"interval-clear":        intervals(outputCase{OutputOptions{IntervalClear: true}, once, whole(basic(), unsupported(t, "cycles"))}, false),
@@ -358,7 +360,7 @@ func readCSV(t testing.TB, data []byte, comma rune) [][]string {
 
 // jsonTypes are the types that programs which parse perf's JSON expect.
 var jsonTypes = map[string]any{
-	"interval": 0.0, "summary": true, "cpu": "", "core": "", "die": "", "socket": "", "node": "", "thread": "",
+	"interval": 0.0, "summary": true, "cpu": "", "core": "", "cluster": "", "cache": "", "die": "", "socket": "", "node": "", "thread": "",
 	"counters": 0.0, "counter-value": "", "unit": "", "event": "", "cgroup": "", "variance": 0.0,
 	"event-runtime": 0.0, "pcnt-running": 0.0, "metric-value": "", "metric-unit": "", "metric-scaled": true, "reason": "",
 	"program": "", "runs": 0.0, "run-mean": 0.0, "run-min": 0.0, "run-median": 0.0, "run-p90": 0.0, "run-p99": 0.0, "run-max": 0.0, "run-probes": 0.0, "histogram": []any{}, "dropped": map[string]any{},

@@ -83,7 +83,7 @@ func (o *OutputOptions) hidden(r *Row) bool {
 // countsCounters reports whether a place is printed with its number of counters.
 func (a Aggregation) countsCounters() bool {
 	switch a {
-	case AggregateCore, AggregateDie, AggregateSocket, AggregateNode:
+	case AggregateCore, AggregateCluster, AggregateCache, AggregateDie, AggregateSocket, AggregateNode:
 		return true
 	default:
 		return false

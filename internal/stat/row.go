@@ -15,6 +15,8 @@ const (
 	AggregateGlobal Aggregation = iota
 	AggregateNone               // -A: a row per CPU
 	AggregateCore
+	AggregateCluster
+	AggregateCache
 	AggregateDie
 	AggregateSocket
 	AggregateNode
@@ -24,7 +26,7 @@ const (
 // needsTopology reports whether rows are parts of the machine larger than a CPU.
 func (a Aggregation) needsTopology() bool {
 	switch a {
-	case AggregateCore, AggregateDie, AggregateSocket, AggregateNode:
+	case AggregateCore, AggregateCluster, AggregateCache, AggregateDie, AggregateSocket, AggregateNode:
 		return true
 	}
 	return false

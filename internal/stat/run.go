@@ -29,6 +29,7 @@ type run struct {
 
 	enabled   bool
 	start     time.Time     // of the measured time
+	delayed   bool          // the delay is over
 	last      []count.Cell  // the reading at the last interval
 	lastTime  time.Duration // time of last, since start
 	intervals int
@@ -129,6 +130,11 @@ func (r *run) prepare() (err error) {
 			return err
 		}
 	}
+	if r.cfg.Aggregation == AggregateCache {
+		if err := r.topology.ReadCaches(os.DirFS("/sys"), r.cfg.CacheLevel); err != nil {
+			return err
+		}
+	}
 	r.layout = newLayout(r.counters, r.last, r.cfg, r.topology)
 	return nil
 }
@@ -138,7 +144,13 @@ func (r *run) enable() error {
 		return nil
 	}
 	r.enabled = true
-	return r.counters.Enable()
+	if err := r.counters.Enable(); err != nil {
+		return err
+	}
+	if r.cfg.Delay > 0 && !r.delayed { // the measured time is without the delay
+		r.delayed, r.start = true, time.Now()
+	}
+	return nil
 }
 
 func (r *run) disable() error {

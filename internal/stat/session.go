@@ -47,6 +47,7 @@ type Config struct {
 	Raw         bool // do not scale multiplexed counts
 	NoMerge     bool // separate rows for the boxes of an uncore PMU
 	Aggregation Aggregation
+	CacheLevel  int // of AggregateCache; 0 for the highest
 
 	Interval      time.Duration // 0 for one result at the end
 	IntervalCount int           // end after this number of intervals; 0 for no limit

@@ -30,11 +30,13 @@ var places = map[Aggregation]struct {
 	heading string
 	width   int
 }{
-	AggregateNone:   {"cpu", 6},
-	AggregateCore:   {"core", 18},
-	AggregateDie:    {"die", 12},
-	AggregateSocket: {"socket", 6},
-	AggregateNode:   {"node", 6},
+	AggregateNone:    {"cpu", 6},
+	AggregateCore:    {"core", 18},
+	AggregateCluster: {"cluster", 20},
+	AggregateCache:   {"cache", 22},
+	AggregateDie:     {"die", 12},
+	AggregateSocket:  {"socket", 6},
+	AggregateNode:    {"node", 6},
 }
 
 type text struct {

@@ -158,10 +158,9 @@ func splitCgroups(list string) ([]string, error) {
 		if name == "" {
 			return nil, fmt.Errorf("cgroups %q: a name is empty (the root is /)", list)
 		}
-		if slices.Contains(names, name) {
-			return nil, fmt.Errorf("cgroups %q: %s is listed twice", list, name)
+		if !slices.Contains(names, name) { // a cgroup that is listed twice is counted once, as in perf
+			names = append(names, name)
 		}
-		names = append(names, name)
 	}
 	return names, nil
 }

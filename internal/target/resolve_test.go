@@ -1,6 +1,7 @@
 package target
 
 import (
+	"fmt"
 	"io/fs"
 	"os"
 	"testing"
@@ -154,7 +155,7 @@ func TestMatchCgroups(t *testing.T) {
 		{list: ".*", want: []string{"/", "batch", "web", "web/one", "web/two"}},
 		{list: "", err: `cgroups "": a name is empty (the root is /)`},
 		{list: "a,", err: `cgroups "a,": a name is empty (the root is /)`},
-		{list: "a,b,a", err: `cgroups "a,b,a": a is listed twice`},
+		{list: "a,b,a", want: []string{"a", "b"}},
 		{list: "nosuch.*", err: `no cgroup below /cg two matches "nosuch.*"`},
 		{list: "(", err: "cgroups \"(\": error parsing regexp: missing closing ): `(`"},
 	}
@@ -226,9 +227,9 @@ func TestTopology(t *testing.T) {
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Error(diff)
 	}
-	at := Location{Core: 3, Die: 2, Socket: 1, Node: 7}
-	ids := []string{at.CoreID(), at.DieID(), at.SocketID(), at.NodeID()}
-	if diff := cmp.Diff([]string{"S1-D2-C3", "S1-D2", "S1", "N7"}, ids); diff != "" {
+	at := Location{Core: 3, Die: 2, Socket: 1, Node: 7, Cluster: 5, CacheLevel: 4, Cache: 6}
+	ids := []string{at.CoreID(), at.ClusterID(), at.CacheID(), at.DieID(), at.SocketID(), at.NodeID()}
+	if diff := cmp.Diff([]string{"S1-D2-C3", "S1-D2-CLS5", "S1-D2-L4-ID6", "S1-D2", "S1", "N7"}, ids); diff != "" {
 		t.Error(diff)
 	}
 }
@@ -253,4 +254,41 @@ func TestTopologyErrors(t *testing.T) {
 		_, err := ReadTopology(sys)
 		checkError(t, err, tt.err)
 	}
+}
+
+func TestReadCaches(t *testing.T) {
+	sys := fstest.MapFS{}
+	cache := func(cpu, index int, level, kind, shared string) {
+		for name, text := range map[string]string{"level": level, "type": kind, "shared_cpu_list": shared} {
+			sys[fmt.Sprintf("devices/system/cpu/cpu%d/cache/index%d/%s", cpu, index, name)] = &fstest.MapFile{Data: []byte(text + "\n")}
+		}
+	}
+	for cpu, shared := range []string{"0,2", "1", "0,2"} {
+		cache(cpu, 0, "1", "Data", shared)
+		cache(cpu, 1, "1", "Instruction", "0-2")
+		cache(cpu, 2, "2", "Unified", "0-2")
+	}
+	at := func(level int, first ...int) Topology {
+		got := Topology{}
+		for cpu, f := range first {
+			got[cpu] = Location{Core: cpu, CacheLevel: level, Cache: f}
+		}
+		return got
+	}
+	for level, want := range []Topology{at(2, 0, 0, 0), at(1, 0, 1, 0), at(2, 0, 0, 0)} {
+		got := Topology{0: {Core: 0}, 1: {Core: 1}, 2: {Core: 2}}
+		if err := got.ReadCaches(sys, level); err != nil {
+			t.Errorf("level %d: %v", level, err)
+		}
+		if diff := cmp.Diff(want, got); diff != "" {
+			t.Errorf("level %d: %s", level, diff)
+		}
+	}
+	checkError(t, Topology{1: {}}.ReadCaches(sys, 3), "CPU 1 has no cache of level 3 in /sys/devices/system/cpu/cpu1/cache: choose another level")
+	checkError(t, Topology{7: {}}.ReadCaches(sys, 0),
+		"the kernel describes no cache of CPU 7 in /sys/devices/system/cpu/cpu7/cache (a virtual machine without them?)")
+	cache(4, 0, "1", "Data", "")
+	checkError(t, Topology{4: {}}.ReadCaches(sys, 0), `read the caches: /sys/devices/system/cpu/cpu4/cache/index0: it is shared by "\n", which is no list of CPUs`)
+	cache(4, 0, "x", "Data", "0")
+	checkError(t, Topology{4: {}}.ReadCaches(sys, 0), `read the topology: /sys/devices/system/cpu/cpu4/cache/index0/level: "x" is not a number`)
 }
