@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"github.com/bperf/bperf/internal/config"
 	"github.com/bperf/bperf/internal/count/shared"
@@ -26,6 +27,7 @@ type statOptions struct {
 	sessionOptions
 
 	forEachCgroup string
+	cpuType       string
 	bpfCounters   bool
 	programs      string
 	inPrograms    bool // -b is given
@@ -100,6 +102,7 @@ The counts go to standard error, as the command's own output goes to standard ou
 	f.BoolVar(&o.sumPrograms, "sum", false, "with -b, print the sum over the programs")
 	f.BoolVar(&o.bpfCounters, "bpf-counters", false, "use counters that all sessions share, as the modifier b does for one event")
 	f.StringVar(&o.bpfAttrMap, "bpf-attr-map", "", "share counters with upstream perf, through the map pinned at `PATH`")
+	f.StringVar(&o.cpuType, "cputype", "", "count events that name no PMU only on cores of this `TYPE`, such as core or atom")
 	f.BoolVarP(&o.noInherit, "no-inherit", "i", false, "do not count children and new threads")
 	f.BoolVar(&o.allUser, "all-user", false, "count only user mode")
 	f.BoolVar(&o.allKernel, "all-kernel", false, "count only the kernel")
@@ -117,16 +120,8 @@ The counts go to standard error, as the command's own output goes to standard ou
 	f.StringVar(&o.pre, "pre", "", "shell `COMMAND` to run before each run, not counted")
 	f.StringVar(&o.post, "post", "", "shell `COMMAND` to run after each run, not counted")
 
-	f.BoolVarP(&o.noAggr, "no-aggr", "A", false, "print a line per CPU")
-	f.BoolVar(&o.perCore, "per-core", false, "print a line per core")
-	f.BoolVar(&o.perCluster, "per-cluster", false, "print a line per cluster of cores")
-	f.StringVar(&o.perCache, "per-cache", "", "print a line per cache of this `LEVEL`, such as L2, or of the highest")
-	optional(f, "per-cache", highestCache)
-	f.BoolVar(&o.perDie, "per-die", false, "print a line per die")
-	f.BoolVar(&o.perSocket, "per-socket", false, "print a line per socket")
-	f.BoolVar(&o.perNode, "per-node", false, "print a line per NUMA node")
-	f.BoolVar(&o.perThread, "per-thread", false, "print a line per thread (with -p, -t or -a)")
-	f.BoolVar(&o.noMerge, "no-merge", false, "keep the boxes of an uncore PMU apart")
+	o.addPlaces(f)
+	addIgnored(f)
 
 	f.StringVarP(&o.separator, "field-separator", "x", "", "CSV output with this `SEPARATOR` (\\t for a tab)")
 	f.BoolVarP(&o.json, "json-output", "j", false, "JSON output, an object per line")
@@ -141,6 +136,32 @@ The counts go to standard error, as the command's own output goes to standard ou
 	f.BoolVar(&o.quiet, "quiet", false, "print nothing")
 	addPerfOptions(f, statPerfOptions)
 	return cmd
+}
+
+// addPlaces adds the flags that say which part of the target a line covers.
+func (o *statOptions) addPlaces(f *pflag.FlagSet) {
+	f.BoolVarP(&o.noAggr, "no-aggr", "A", false, "print a line per CPU")
+	f.BoolVar(&o.perCore, "per-core", false, "print a line per core")
+	f.BoolVar(&o.perCluster, "per-cluster", false, "print a line per cluster of cores")
+	f.StringVar(&o.perCache, "per-cache", "", "print a line per cache of this `LEVEL`, such as L2, or of the highest")
+	optional(f, "per-cache", highestCache)
+	f.BoolVar(&o.perDie, "per-die", false, "print a line per die")
+	f.BoolVar(&o.perSocket, "per-socket", false, "print a line per socket")
+	f.BoolVar(&o.perNode, "per-node", false, "print a line per NUMA node")
+	f.BoolVar(&o.perThread, "per-thread", false, "print a line per thread (with -p, -t or -a)")
+	f.BoolVar(&o.noMerge, "no-merge", false, "keep the boxes of an uncore PMU apart")
+}
+
+// addIgnored adds flags of perf that change nothing in bperf.
+func addIgnored(f *pflag.FlagSet) {
+	for _, flag := range []struct{ name, why string }{
+		{"metric-no-group", "puts the events of metrics in no groups"},
+		{"metric-no-merge", "puts the events of metrics in no groups"},
+		{"metric-no-threshold", "has no thresholds of metrics"},
+		{"no-affinity", "moves to another CPU only where that saves time"},
+	} {
+		f.Bool(flag.name, false, "accepted for perf's command lines: bperf "+flag.why)
+	}
 }
 
 // highestCache is the value of --per-cache without a level.

@@ -47,6 +47,11 @@ func (f eventFlag) Set(value string) error {
 // chooseEvents sets the events, and with -G their cgroups.
 func (o *statOptions) chooseEvents(cfg *stat.Config, conf *config.Config) error {
 	c := chosenEvents{machine: event.Host()}
+	if o.cpuType != "" {
+		if err := c.machine.OnlyCore(o.cpuType); err != nil {
+			return badOptionf("--cputype: %w", err)
+		}
+	}
 	for _, a := range o.events {
 		if err := c.add(a); err != nil {
 			return badOption(err)

@@ -49,6 +49,7 @@ func TestStatRefuses(t *testing.T) {
 		{"-a --per-cache=L5", 129, "--per-cache=L5: give a level from L1 to L4"},
 		{"-a --per-cache=3", 129, "--per-cache=3: give a level from L1 to L4"},
 		{"-a --per-cache=", 129, "--per-cache=: give a level from L1 to L4"},
+		{"--cputype nosuch", 129, `--cputype: no core PMU is named "nosuch": this machine has `},
 		{"--per-core -p 1", 22, "needs -a or -C"},
 		{"-a -A --per-core", 22, "give only one"},
 		{"--per-thread", 22, "--per-thread needs -p, -t or -a"},
@@ -411,5 +412,13 @@ func TestStatInterrupt(t *testing.T) {
 		if !strings.Contains(output.String(), "seconds time elapsed") {
 			t.Errorf("%v printed:\n%s", args, output.String())
 		}
+	}
+}
+
+// TestStatIgnored gives flags of perf that change nothing.
+func TestStatIgnored(t *testing.T) {
+	got := run(t, bperf("stat", "--metric-no-group", "--metric-no-merge", "--metric-no-threshold", "--no-affinity", "-x,", "-e", "task-clock", "true"))
+	if got.status != 0 || !strings.Contains(got.stderr, ",msec,task-clock,") {
+		t.Errorf("%+v", got)
 	}
 }

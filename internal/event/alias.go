@@ -50,7 +50,7 @@ func (p *parser) applyAlias(e *Event, u *pmu, alias param, text string, own []pa
 func (m *Machine) withAlias(name string) []*pmu {
 	var found []*pmu
 	for _, u := range m.corePMUs() {
-		if _, ok, err := u.alias(name); ok || err != nil {
+		if _, ok, err := u.alias(name); (ok || err != nil) && !m.excludes(u) {
 			found = append(found, u)
 		}
 	}

@@ -18,6 +18,7 @@ type Machine struct {
 
 	pmus map[string]*pmu // by sysfs name, those loaded so far
 	core []*pmu          // nil until corePMUs loads them
+	only string          // the core PMU that events without a PMU count on; empty for all
 }
 
 // NewMachine returns a machine with these roots of /sys/bus/event_source/devices and of tracefs.

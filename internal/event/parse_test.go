@@ -7,6 +7,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
+
 	"github.com/bperf/bperf/perfdata"
 	"github.com/bperf/bperf/test/golden"
 )
@@ -119,4 +121,35 @@ func runStanza(m *Machine, inputs []string) string {
 		lines = append(lines, err.Error())
 	}
 	return strings.Join(append(lines, formatList(list)...), "\n")
+}
+
+// TestOnlyCore limits events to one of two kinds of cores.
+func TestOnlyCore(t *testing.T) {
+	for _, name := range []string{"atom", "cpu_atom"} {
+		m := fake(t, "hybrid")
+		if err := m.OnlyCore(name); err != nil {
+			t.Fatal(err)
+		}
+		list, err := m.Parse("cycles,L1-dcache-loads,r1,mem-loads,cpu_core/cycles/,faults")
+		if err != nil {
+			t.Fatal(err)
+		}
+		var got []string
+		for _, e := range list.Events() {
+			got = append(got, e.PMU+" "+e.Name)
+		}
+		want := []string{"cpu_atom cpu_atom/cycles/", "cpu_atom cpu_atom/L1-dcache-loads/", "cpu_atom cpu_atom/r1/", "cpu_atom mem-loads",
+			"cpu_core cpu_core/cycles/", "software faults"}
+		if diff := cmp.Diff(want, got); diff != "" {
+			t.Error(diff)
+		}
+	}
+	for machine, want := range map[string]string{
+		"hybrid": `no core PMU is named "big": this machine has cpu_core and cpu_atom`,
+		"amd":    `no core PMU is named "big": this machine has cpu`,
+	} {
+		if err := fake(t, machine).OnlyCore("big"); err == nil || err.Error() != want {
+			t.Errorf("%s: %v, want %s", machine, err, want)
+		}
+	}
 }

@@ -105,6 +105,26 @@ func (m *Machine) corePMUs() []*pmu {
 	return m.core
 }
 
+// OnlyCore limits events that name no PMU to one kind of core. The name is that of its PMU, with or without the prefix "cpu_". It returns an
+// error if the machine has no such PMU.
+func (m *Machine) OnlyCore(name string) error {
+	var names []string
+	for _, core := range m.corePMUs() {
+		if core.name == name || core.name == "cpu_"+name {
+			m.only = core.name
+			return nil
+		}
+		names = append(names, core.name)
+	}
+	if len(names) == 0 {
+		return fmt.Errorf("no core PMU is named %q: this machine has none", name)
+	}
+	return fmt.Errorf("no core PMU is named %q: this machine has %s", name, strings.Join(names, " and "))
+}
+
+// excludes reports whether OnlyCore leaves out a core PMU.
+func (m *Machine) excludes(core *pmu) bool { return m.only != "" && core.name != m.only }
+
 // matchPMUs returns the PMUs that a name in an event matches: the PMU of exactly this name, else those that match it as a
 // pattern, else the boxes that differ only in their number ("uncore_imc" for uncore_imc_0 and uncore_imc_1). The name can
 // omit the prefix "uncore_".

@@ -153,6 +153,9 @@ func (m *Machine) onCores(t *term, e Event, named bool) []Event {
 	}
 	var events []Event
 	for _, core := range cores {
+		if m.excludes(core) {
+			continue
+		}
 		one := e
 		one.PMU, one.CPUs = core.name, core.cpus
 		if one.Attr.Type == perfdata.TypeRaw {
