@@ -121,7 +121,6 @@ The counts go to standard error, as the command's own output goes to standard ou
 	f.StringVar(&o.post, "post", "", "shell `COMMAND` to run after each run, not counted")
 
 	o.addPlaces(f)
-	addIgnored(f)
 
 	f.StringVarP(&o.separator, "field-separator", "x", "", "CSV output with this `SEPARATOR` (\\t for a tab)")
 	f.BoolVarP(&o.json, "json-output", "j", false, "JSON output, an object per line")
@@ -150,18 +149,6 @@ func (o *statOptions) addPlaces(f *pflag.FlagSet) {
 	f.BoolVar(&o.perNode, "per-node", false, "print a line per NUMA node")
 	f.BoolVar(&o.perThread, "per-thread", false, "print a line per thread (with -p, -t or -a)")
 	f.BoolVar(&o.noMerge, "no-merge", false, "keep the boxes of an uncore PMU apart")
-}
-
-// addIgnored adds flags of perf that change nothing in bperf.
-func addIgnored(f *pflag.FlagSet) {
-	for _, flag := range []struct{ name, why string }{
-		{"metric-no-group", "puts the events of metrics in no groups"},
-		{"metric-no-merge", "puts the events of metrics in no groups"},
-		{"metric-no-threshold", "has no thresholds of metrics"},
-		{"no-affinity", "moves to another CPU only where that saves time"},
-	} {
-		f.Bool(flag.name, false, "accepted for perf's command lines: bperf "+flag.why)
-	}
 }
 
 // highestCache is the value of --per-cache without a level.
