@@ -36,7 +36,11 @@ type recordOptions struct {
 	branchFilter  string
 
 	data, physData, weight, raw                   bool
-	sampleCPU, timestamp, periodSet               bool
+	sampleCPU, timestamp, periodSet, identifier   bool
+	transaction, dataPages, codePages             bool
+	userChains, kernelChains, runTimes, dataMaps  bool
+	dryRun                                        bool
+	maxSize                                       string
 	noSamples, taskCounts                         bool
 	namespaces, allCgroups, switchEvents          bool
 	noBPFEvent, noBuffering, overwrite, noBuildID bool
@@ -80,15 +84,23 @@ BPF programs are recorded with their code, even if they are loaded and unloaded 
 
 	f.BoolVarP(&o.framePointers, "g", "g", false, "record callchains, by frame pointers unless --call-graph says otherwise")
 	f.StringVar(&o.callGraph, "call-graph", "", "record callchains by `fp`, dwarf[,BYTES] (stacks, to be unwound later) or lbr")
+	f.BoolVar(&o.userChains, "user-callchains", false, "record only the part of callchains in user mode")
+	f.BoolVar(&o.kernelChains, "kernel-callchains", false, "record only the part of callchains in the kernel")
 	f.BoolVarP(&o.anyBranch, "branch-any", "b", false, "record branches")
 	f.StringVarP(&o.branchFilter, "branch-filter", "j", "", "record branches of these `KINDS`: any, any_call, any_ret, ind_call, call, cond, ind_jmp, u, k, hv, save_type, …")
 	f.BoolVarP(&o.data, "data", "d", false, "record addresses of data")
 	f.BoolVar(&o.physData, "phys-data", false, "record physical addresses of data")
+	f.BoolVar(&o.dataPages, "data-page-size", false, "record the size of the page of each address of data")
+	f.BoolVar(&o.codePages, "code-page-size", false, "record the size of the page of each instruction pointer")
+	f.BoolVar(&o.dataMaps, "data-mmap", false, "record mappings of data")
+	f.BoolVar(&o.transaction, "transaction", false, "record what aborted hardware transactions")
 	f.BoolVarP(&o.weight, "weight", "W", false, "record the weight of samples: the cost of the sampled access")
 	f.BoolVarP(&o.raw, "raw-samples", "R", false, "record raw data of all events, not only of tracepoints")
 	f.BoolVarP(&o.timestamp, "timestamp", "T", false, "record the time of samples, even with --per-thread")
 	f.BoolVarP(&o.periodSet, "period", "P", false, "record the period of samples, even if it is always the same")
 	f.BoolVar(&o.sampleCPU, "sample-cpu", false, "record the CPU of samples")
+	f.BoolVar(&o.identifier, "sample-identifier", false, "record the ID of the event with each sample, even if there is only one event")
+	f.BoolVar(&o.runTimes, "running-time", false, "record the times enabled and running of groups that are read with each sample (:S)")
 	f.BoolVarP(&o.taskCounts, "stat", "s", false, "record the counts of each thread when it ends")
 	f.BoolVarP(&o.noSamples, "no-samples", "n", false, "sample nothing: record only tasks and mappings")
 	f.BoolVar(&o.namespaces, "namespaces", false, "record namespaces of processes")
@@ -107,6 +119,8 @@ BPF programs are recorded with their code, even if they are loaded and unloaded 
 	f.StringVar(&o.rotate, "switch-output", "", "begin a new file at SIGUSR2 (`signal`), after a size (100M) or a time (30s, 5m, 1h)")
 	optional(f, "switch-output", "signal")
 	f.IntVar(&o.maxFiles, "switch-max-files", 0, "keep the newest `N` files of --switch-output")
+	f.StringVar(&o.maxSize, "max-size", "", "end the recording when the file has this `SIZE`, such as 100M")
+	f.BoolVar(&o.dryRun, "dry-run", false, "check the flags and the events, and record nothing")
 	f.BoolVar(&o.noBuffering, "no-buffering", false, "write each sample at once")
 	f.BoolVarP(&o.noBuildID, "no-buildid", "B", false, "do not record build IDs")
 	o.addSchedule(f, "sampling")
@@ -126,6 +140,9 @@ func runRecord(o *recordOptions, given func(string) bool, args []string) error {
 		return err
 	}
 	defer cfg.Programs.Close()
+	if o.dryRun {
+		return nil
+	}
 	note := o.noteTo(os.Stderr)
 	cfg.Notify = note
 	if o.verbose {
@@ -214,6 +231,8 @@ func (o *recordOptions) check(given func(string) bool, args []string) error {
 		bad(o.compression < 0 || o.compression > 22, "-z=%d: the compression level must be from 1 to 22", o.compression),
 		bad(o.maxFiles < 0, "--switch-max-files %d: the number of files must be at least 1", o.maxFiles),
 		bad(given("switch-max-files") && o.rotate == "", "--switch-max-files limits the files of --switch-output: add --switch-output"),
+		bad(o.maxSize != "" && o.rotate != "", "--max-size ends the recording, --switch-output continues it in another file: give only one"),
+		bad(o.userChains && o.kernelChains, "--user-callchains and --kernel-callchains: give only one"),
 		bad(o.rotate != "" && o.output == "-", "--switch-output writes several files: it cannot write to a pipe"),
 		bad(o.quiet && o.verbose, "-q and -v contradict each other"),
 	)
@@ -225,6 +244,8 @@ func (o *recordOptions) config(given func(string) bool, args []string) (*record.
 		PerThread: o.perThread, Inherit: !o.noInherit && !o.perThread,
 		Period: o.period, StrictRate: o.strictFreq, Overrides: given("freq") || given("count"),
 		Addresses: o.data || o.physData, PhysAddrs: o.physData, Weight: o.weight, Raw: o.raw, SampleCPU: o.sampleCPU, Time: o.timestamp,
+		Transaction: o.transaction, DataPages: o.dataPages, CodePages: o.codePages, Identifier: o.identifier, RunTimes: o.runTimes, DataMaps: o.dataMaps,
+		NoUser: o.kernelChains, NoKernel: o.userChains,
 		NoSamples: o.noSamples, TaskCounts: o.taskCounts, Namespaces: o.namespaces, Cgroups: o.allCgroups, Switches: o.switchEvents,
 		NoBPF: o.noBPFEvent, AllUser: o.allUser, AllKernel: o.allKernel, NoBuffering: o.noBuffering,
 		Overwrite: o.overwrite, Compression: o.compression, NoBuildIDs: o.noBuildID,
@@ -236,7 +257,7 @@ func (o *recordOptions) config(given func(string) bool, args []string) (*record.
 	var err error
 	cfg.Target, err = o.target(args)
 	err = firstError(err,
-		o.setOffCPU(cfg), o.setFrequency(cfg), o.setCallchain(cfg), o.setBranches(cfg), o.setClock(cfg), o.setPages(cfg), o.setSwitch(cfg))
+		o.setOffCPU(cfg), o.setFrequency(cfg), o.setCallchain(cfg), o.setBranches(cfg), o.setClock(cfg), o.setPages(cfg), o.setSwitch(cfg), o.setMaxSize(cfg))
 	if err != nil {
 		return nil, badOption(err)
 	}

@@ -144,6 +144,18 @@ func parseSize(s string) (bytes int64, ok bool) {
 	return 0, false
 }
 
+func (o *recordOptions) setMaxSize(cfg *record.Config) error {
+	if o.maxSize == "" {
+		return nil
+	}
+	size, ok := parseSize(o.maxSize)
+	if !ok {
+		return fmt.Errorf("--max-size %s: give a size with B, K, M or G, such as 100M", o.maxSize)
+	}
+	cfg.MaxSize = size
+	return nil
+}
+
 func (o *recordOptions) setSwitch(cfg *record.Config) error {
 	cfg.Switch.MaxFiles = o.maxFiles
 	if o.rotate == "" {

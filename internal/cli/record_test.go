@@ -39,6 +39,10 @@ func TestRecordRefuses(t *testing.T) {
 		{"-u 0 -p 1", 22, "-u records all processes of a user: leave out -p and -t"},
 		{"-u 4000000000", statusFailed, "the user 4000000000 has no processes"},
 		{"-u no:such", statusFailed, `look up the user "no:such"`},
+		{"--max-size 100 true", 129, "--max-size 100: give a size with B, K, M or G"},
+		{"--max-size 1M --switch-output=1M true", 22, "give only one"},
+		{"--user-callchains --kernel-callchains -g true", 22, "give only one"},
+		{"--dry-run -e nosuch true", 129, "event syntax error"},
 		{"-p x", 129, `"x" is not a number from 1`},
 		{"--per-thread -a true", 22, "--per-thread is for threads"},
 		{"-e cpu-clock -G / true", 22, "cgroups are measured on CPUs"},
@@ -160,6 +164,28 @@ func TestRecordSummary(t *testing.T) {
 	}
 	if now, before := samplesOf(t, file), samplesOf(t, file+".old"); now != 10 || before != 100 {
 		t.Errorf("%d samples, and %d in what was there before; want 10 and 100", now, before)
+	}
+}
+
+// TestRecordMaxSize ends at a size what would never end, and its command with it.
+func TestRecordMaxSize(t *testing.T) {
+	require.Root(t)
+	const limit = 64 << 10
+	cmd := recordCommand(t, "-o", "perf.data", "-e", "cpu-clock", "--max-size", "64K", "sh", "-c", "while :; do :; done")
+	got := run(t, cmd)
+	info, err := os.Stat(filepath.Join(cmd.Dir, "perf.data"))
+	if err != nil || info.Size() < limit || got.status != 0 || !strings.Contains(got.stderr, "size of --max-size: 65536 bytes") {
+		t.Errorf("%+v, %v, %v", got, info, err)
+	}
+}
+
+// TestRecordDryRun checks everything and records nothing.
+func TestRecordDryRun(t *testing.T) {
+	require.Root(t)
+	cmd := recordCommand(t, "-o", "perf.data", "-e", "cpu-clock", "--dry-run", "sh", "-c", "echo ran")
+	got := run(t, cmd)
+	if _, err := os.Stat(filepath.Join(cmd.Dir, "perf.data")); got != (result{}) || !os.IsNotExist(err) {
+		t.Errorf("%+v, %v", got, err)
 	}
 }
 

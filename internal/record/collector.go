@@ -137,6 +137,10 @@ func (c *collector) step() (over bool, err error) {
 			return false, err
 		}
 	}
+	if limit := c.cfg.MaxSize; limit > 0 && c.out.size() >= limit {
+		c.cfg.Notify(fmt.Sprintf("[ bperf record: the file has reached the size of --max-size: %d bytes ]", limit))
+		return true, nil
+	}
 	if rotating || c.cfg.Switch.Size > 0 && c.out.size() >= c.cfg.Switch.Size {
 		return false, c.next()
 	}

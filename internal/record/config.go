@@ -37,18 +37,26 @@ type Config struct {
 	StrictRate bool   // fail if the kernel does not allow Frequency, instead of lowering it
 
 	Callchain Callchain
+	NoUser    bool                      // callchains without user mode
+	NoKernel  bool                      // callchains without the kernel
 	StackSize uint32                    // bytes of the user's stack, with CallchainDWARF
 	Branches  perfdata.BranchSampleType // 0 for none
 
 	Addresses   bool  // -d: addresses of data
 	PhysAddrs   bool  // physical addresses of data
 	Weight      bool  // cost of the sampled access
+	Transaction bool  // what aborted a hardware transaction
+	DataPages   bool  // sizes of the pages of data addresses; since Linux 5.11
+	CodePages   bool  // sizes of the pages of instruction pointers; since Linux 5.11
 	Raw         bool  // raw data of tracepoints and PMUs
 	SampleCPU   bool  // the CPU, even if the target is no CPU
 	Time        bool  // the time, even if nothing needs it
+	Identifier  bool  // the ID of the event, even if there is only one event
 	PeriodSet   *bool // -P, --no-period; nil: samples have the period if it varies
 	NoSamples   bool  // only records of tasks and memory
 	TaskCounts  bool  // -s: the counts of each thread, when it ends
+	RunTimes    bool  // with groups that are read with each sample: the times enabled and running
+	DataMaps    bool  // mappings of data
 	Namespaces  bool
 	Cgroups     bool
 	Switches    bool
@@ -60,9 +68,10 @@ type Config struct {
 	Inherit     bool // children and new threads, too
 	NoBuffering bool // wake the reader for each sample
 
-	RingPages   int  // of each ring, a power of two; 0 for the default
-	Overwrite   bool // keep the newest records in the rings, and write them at the end
-	Compression int  // zstd level; 0 for none
+	RingPages   int   // of each ring, a power of two; 0 for the default
+	Overwrite   bool  // keep the newest records in the rings, and write them at the end
+	Compression int   // zstd level; 0 for none
+	MaxSize     int64 // bytes: the recording ends when the file is as large; 0 for no limit
 	NoBuildIDs  bool
 
 	Sums   *Sums          // replaces samples; nil for samples

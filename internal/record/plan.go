@@ -212,12 +212,18 @@ func (c *Config) sampleBits(a *perfdata.Attr) {
 	set(c.addresses(), perfdata.SampleAddr|perfdata.SampleDataSrc)
 	set(c.PhysAddrs, perfdata.SamplePhysAddr)
 	set(c.Weight, perfdata.SampleWeightStruct)
+	set(c.Transaction, perfdata.SampleTransaction)
+	set(c.DataPages, perfdata.SampleDataPageSize|perfdata.SampleAddr)
+	set(c.CodePages, perfdata.SampleCodePageSize)
 	set(c.Raw, perfdata.SampleRaw|perfdata.SampleTime|perfdata.SampleCPU)
 	set(c.Cgroups, perfdata.SampleCgroup)
 	set(c.Branches != 0, perfdata.SampleBranchStack)
 	a.BranchSampleType = c.Branches
 	if c.TaskCounts {
 		a.Flags |= perfdata.AttrInheritStat
+		a.ReadFormat |= perfevent.ReadFormatTimes
+	}
+	if c.RunTimes && a.SampleType&perfdata.SampleRead != 0 {
 		a.ReadFormat |= perfevent.ReadFormatTimes
 	}
 }
@@ -228,6 +234,12 @@ func (c *Config) callchain(a *perfdata.Attr) {
 		return
 	}
 	a.SampleType |= perfdata.SampleCallchain
+	if c.NoUser {
+		a.Flags |= perfdata.AttrExcludeCallchainUser
+	}
+	if c.NoKernel {
+		a.Flags |= perfdata.AttrExcludeCallchainKernel
+	}
 	switch c.Callchain {
 	case CallchainDWARF:
 		a.SampleType |= perfdata.SampleRegsUser | perfdata.SampleStackUser
@@ -291,20 +303,23 @@ func (p *plan) track(a *perfdata.Attr) {
 			a.Flags |= f
 		}
 	}
-	set(c.data(), perfdata.AttrMmapData)
+	set(c.data() || c.DataMaps, perfdata.AttrMmapData)
 	set(!c.NoBPF, perfdata.AttrBPFEvent)
 	set(c.Namespaces, perfdata.AttrNamespaces)
 	set(c.Cgroups, perfdata.AttrCgroup)
 	set(c.Switches, perfdata.AttrContextSwitch)
 }
 
-// identify adds the ID of the event to samples if there are several events. If their sample types differ, it uses PERF_SAMPLE_IDENTIFIER, which
-// has the same offset in all samples.
+// identify adds the ID of the event to samples if there are several events, or if the configuration asks for it. If their sample types differ,
+// it uses PERF_SAMPLE_IDENTIFIER, which has the same offset in all samples.
 func (p *plan) identify() {
-	if len(p.events) == 1 || p.events[1].silent {
+	bit := perfdata.SampleEventID
+	switch {
+	case p.cfg.Identifier:
+		bit = perfdata.SampleIdentifier
+	case len(p.events) == 1 || p.events[1].silent:
 		return
 	}
-	bit := perfdata.SampleEventID
 	for _, o := range p.events {
 		if o.attr.SampleType != p.events[0].attr.SampleType || o.kind == offCPUSamples || p.summed(o) {
 			bit = perfdata.SampleIdentifier

@@ -139,6 +139,7 @@ func TestSamplesAreExact(t *testing.T) {
 		{"with all that can be added", func(c *Config) {
 			c.Addresses, c.PhysAddrs, c.Weight, c.Raw, c.SampleCPU, c.Namespaces, c.Cgroups, c.TaskCounts, c.Switches = true, true, true, true, true, true,
 				true, true, true
+			c.Transaction, c.DataPages, c.CodePages, c.Identifier, c.DataMaps = true, true, true, true, true
 		}, times},
 		{"of the system", func(c *Config) { c.Target.System = true; c.Events[0].Events[0].Filter = "common_pid > 0" }, times},
 		{"none", func(c *Config) { c.NoSamples = true }, 0},
@@ -162,6 +163,51 @@ func TestSamplesAreExact(t *testing.T) {
 			}
 			if id, _ := got.features.Get(perfdata.FeatureTracingData); id == nil {
 				t.Error("the format of the tracepoint is missing")
+			}
+		})
+	}
+}
+
+// TestAttributes checks what options make of the attributes of an event.
+func TestAttributes(t *testing.T) {
+	for _, tt := range []struct {
+		name   string
+		events string
+		change func(*Config)
+		fields perfdata.SampleType
+		flags  perfdata.AttrFlags
+		read   perfdata.ReadFormat
+	}{
+		{"transactions", "{page-faults,cpu-clock}:S", func(c *Config) { c.Transaction = true }, perfdata.SampleTransaction, 0, 0},
+		{"pages of data", "{page-faults,cpu-clock}:S", func(c *Config) { c.DataPages = true }, perfdata.SampleDataPageSize | perfdata.SampleAddr, 0, 0},
+		{"pages of code", "{page-faults,cpu-clock}:S", func(c *Config) { c.CodePages = true }, perfdata.SampleCodePageSize, 0, 0},
+		{"identifiers", "page-faults", func(c *Config) { c.Identifier = true }, perfdata.SampleIdentifier, 0, 0},
+		{"data", "{page-faults,cpu-clock}:S", func(c *Config) { c.DataMaps, c.Target.System = true, true }, 0, perfdata.AttrMmapData, 0},
+		{"callers in the kernel", "{page-faults,cpu-clock}:S", func(c *Config) { c.Callchain, c.NoUser = CallchainFP, true }, perfdata.SampleCallchain, perfdata.AttrExcludeCallchainUser, 0},
+		{"callers in user mode", "{page-faults,cpu-clock}:S", func(c *Config) { c.Callchain, c.NoKernel = CallchainFP, true }, perfdata.SampleCallchain, perfdata.AttrExcludeCallchainKernel, 0},
+		{"times", "{page-faults,cpu-clock}:S", func(c *Config) { c.RunTimes = true }, perfdata.SampleRead, 0, perfevent.ReadFormatTimes},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			with := func(change func(*Config)) perfdata.Attr {
+				cfg := config(t, tt.events)
+				cfg.Command = []string{"true"}
+				change(&cfg)
+				run(t, cfg)
+				r, err := perfdata.Open(cfg.Output)
+				check(t, err)
+				defer r.Close()
+				a := r.Events()[0].Attr
+				for _, e := range r.Events() {
+					a.Flags |= e.Attr.Flags // one event asks for records of memory
+				}
+				return a
+			}
+			got, plain := with(tt.change), with(func(*Config) {})
+			if got.SampleType&tt.fields != tt.fields || got.Flags&tt.flags != tt.flags || got.ReadFormat&tt.read != tt.read {
+				t.Errorf("%+v", got)
+			}
+			if plain.SampleType&tt.fields == tt.fields && plain.Flags&tt.flags == tt.flags && plain.ReadFormat&tt.read == tt.read {
+				t.Errorf("without the option: %+v", plain)
 			}
 		})
 	}
