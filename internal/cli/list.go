@@ -15,6 +15,7 @@ import (
 
 	"github.com/bperf/bperf/internal/event"
 	"github.com/bperf/bperf/internal/perfevent"
+	"github.com/bperf/bperf/internal/stat"
 	"github.com/bperf/bperf/perfdata"
 )
 
@@ -27,9 +28,9 @@ func newListCommand() *cobra.Command {
 		Short: "List the events that can be counted",
 		Long: `List the events that can be counted on this machine.
 
-KIND is hw, sw, cache, tool, pmu, raw, breakpoint or tracepoint. Anything else is a pattern for names of events,
-such as 'sched:*', or a part of a name. Without arguments it lists all events. perf's kinds sdt, metric and metricgroup
-are empty: bperf has no such events, and stat prints metrics for the events that it counts.
+KIND is hw, sw, cache, tool, pmu, raw, breakpoint, tracepoint or metric. Anything else is a pattern for names of events,
+such as 'sched:*', or a part of a name. Without arguments it lists all events. Metrics are those of stat -M.
+perf's kinds sdt and metricgroup are empty.
 
 bperf opens each hardware, cache or software event to find out whether the machine has it.`,
 		Example: `  bperf list hw cache
@@ -87,6 +88,9 @@ func (l *lister) run(args []string) error {
 		fmt.Fprintf(l.err, "Warning: tracepoints are not listed: %v\n", err)
 	}
 	events = append(events, tracepoints...)
+	if slices.ContainsFunc(selectors, func(s selector) bool { return s.kind == metricKind }) {
+		events = append(events, namedMetrics()...)
+	}
 
 	var chosen []listed
 	used := make([]bool, len(selectors))
@@ -174,6 +178,15 @@ func (l *lister) tracepoints(selectors []selector) ([]listed, error) {
 	return events, err
 }
 
+// namedMetrics returns the metrics of stat -M. They are listed only on request, because they are no events.
+func namedMetrics() []listed {
+	var all []listed
+	for _, m := range stat.Metrics() {
+		all = append(all, listed{event.Description{Name: m.Name, Kind: metricKind, Text: m.Description, Scale: 1}, true})
+	}
+	return all
+}
+
 // kindWords maps the words for kinds on the command line, including perf's, to kinds.
 var kindWords = map[string]event.Kind{
 	"hw": event.Hardware, "hardware": event.Hardware,
@@ -181,11 +194,15 @@ var kindWords = map[string]event.Kind{
 	"cache": event.Cache, "hwcache": event.Cache,
 	"tool": event.ToolEvent, "pmu": event.PMUEvent, "raw": event.Raw,
 	"breakpoint": event.Breakpoint, "tracepoint": event.Tracepoint,
-	"sdt": noKind, "metric": noKind, "metrics": noKind, "metricgroup": noKind, "metricgroups": noKind,
+	"metric": metricKind, "metrics": metricKind,
+	"sdt": noKind, "metricgroup": noKind, "metricgroups": noKind,
 }
 
-// noKind is for perf's kinds of which bperf has no events.
-const noKind event.Kind = -1
+// These kinds are no events: metrics of stat -M, and perf's kinds of which bperf has none.
+const (
+	metricKind event.Kind = -1 - iota
+	noKind
+)
 
 // selector is an argument: a kind, or a pattern for event names.
 type selector struct {
@@ -229,7 +246,7 @@ func (s selector) selects(d event.Description) bool {
 var kindTitles = map[event.Kind]string{
 	event.Hardware: "Hardware event", event.Cache: "Hardware cache event", event.Software: "Software event",
 	event.ToolEvent: "Tool event", event.PMUEvent: "Kernel PMU event", event.Raw: "Raw hardware event descriptor",
-	event.Breakpoint: "Hardware breakpoint", event.Tracepoint: "Tracepoint event",
+	event.Breakpoint: "Hardware breakpoint", event.Tracepoint: "Tracepoint event", metricKind: "Metric",
 }
 
 func (l *lister) print(events []listed) error {
@@ -269,7 +286,7 @@ func (l *lister) print(events []listed) error {
 
 // encoding returns a line with the PMU and the config of an event. It is empty for events that no PMU counts, and for forms of events.
 func (l *lister) encoding(e listed) string {
-	if e.Syntax || e.Kind == event.ToolEvent {
+	if e.Syntax || e.Kind == event.ToolEvent || e.Kind == metricKind {
 		return ""
 	}
 	list, err := l.machine.Parse(e.Name)
@@ -306,7 +323,8 @@ func (e listed) sentence() string {
 // listedJSON is an event with the keys of perf list -j.
 type listedJSON struct {
 	Unit             string `json:"Unit,omitempty"` // the PMU: perf names the key Unit
-	EventName        string `json:"EventName"`
+	EventName        string `json:"EventName,omitempty"`
+	MetricName       string `json:"MetricName,omitempty"`
 	EventAlias       string `json:"EventAlias,omitempty"`
 	EventType        string `json:"EventType"`
 	BriefDescription string `json:"BriefDescription,omitempty"`
@@ -320,6 +338,9 @@ func (l *lister) printJSON(events []listed) error {
 		array[i] = listedJSON{
 			Unit: e.PMU, EventName: e.Name, EventAlias: strings.Join(e.Aliases, ","), EventType: kindTitles[e.Kind],
 			BriefDescription: e.Text,
+		}
+		if e.Kind == metricKind {
+			array[i].EventName, array[i].MetricName = "", e.Name
 		}
 		if e.Scale != 1 || e.Unit != "" {
 			array[i].ScaleUnit = strconv.FormatFloat(e.Scale, 'g', -1, 64) + e.Unit

@@ -62,8 +62,6 @@ var statPerfOptions = []perfOption{
 	{name: "pmu-filter", does: refuses, takes: needsValue, why: "name the PMU in the event: PMU/EVENT/"},
 	{name: "affinity", does: ignores, why: "bperf moves to another CPU only where that saves time"},
 	{name: "iostat", does: refuses, takes: optionalValue, why: "it needs the events of Intel's I/O stacks by name"},
-	{name: "metric-no-group", does: ignores, why: "bperf puts the events of metrics in no groups"},
-	{name: "metric-no-merge", does: ignores, why: "bperf puts the events of metrics in no groups"},
 	{name: "metric-no-threshold", does: ignores, why: "bperf has no thresholds of metrics"},
 	{name: "percore-show-thread", does: refuses, why: notYet},
 	{name: "td-level", does: refuses, takes: needsValue, why: notYet},

@@ -28,6 +28,7 @@ type statOptions struct {
 
 	forEachCgroup string
 	cpuType       string
+	metrics       stat.MetricOptions
 	bpfCounters   bool
 	programs      string
 	inPrograms    bool // -b is given
@@ -148,6 +149,8 @@ func (o *statOptions) addPlaces(f *pflag.FlagSet) {
 	f.BoolVar(&o.perSocket, "per-socket", false, "print a line per socket")
 	f.BoolVar(&o.perNode, "per-node", false, "print a line per NUMA node")
 	f.BoolVar(&o.perThread, "per-thread", false, "print a line per thread (with -p, -t or -a)")
+	f.BoolVar(&o.metrics.NoGroup, "metric-no-group", false, "count the events of a metric of -M one by one, not as a group")
+	f.BoolVar(&o.metrics.NoMerge, "metric-no-merge", false, "count the events of each metric of -M separately, even if two metrics need the same")
 	f.BoolVar(&o.noMerge, "no-merge", false, "keep the boxes of an uncore PMU apart")
 }
 

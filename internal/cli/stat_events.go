@@ -46,7 +46,7 @@ func (f eventFlag) Set(value string) error {
 
 // chooseEvents sets the events, and with -G their cgroups.
 func (o *statOptions) chooseEvents(cfg *stat.Config, conf *config.Config) error {
-	c := chosenEvents{machine: event.Host()}
+	c := chosenEvents{machine: event.Host(), metrics: o.metrics}
 	if o.cpuType != "" {
 		if err := c.machine.OnlyCore(o.cpuType); err != nil {
 			return badOptionf("--cputype: %w", err)
@@ -91,6 +91,7 @@ func (o *statOptions) chooseEvents(cfg *stat.Config, conf *config.Config) error 
 // chosenEvents is the list of events while the options build it.
 type chosenEvents struct {
 	machine *event.Machine
+	metrics stat.MetricOptions
 	list    event.List
 	terms   int      // number of terms so far
 	cgroups []string // of each event; nil before the first -G
@@ -102,7 +103,7 @@ func (c *chosenEvents) add(a eventArg) error {
 	case argEvents:
 		return c.parse(a.value)
 	case argMetrics:
-		names, err := stat.MetricEvents(a.value)
+		names, err := stat.MetricEvents(a.value, c.metrics)
 		if err != nil {
 			return err
 		}

@@ -154,9 +154,9 @@ var softwareNames = []string{"CPU_CLOCK", "TASK_CLOCK", "PAGE_FAULTS", "CONTEXT_
 	"ALIGNMENT_FAULTS", "EMULATION_FAULTS", "DUMMY", "BPF_OUTPUT", "CGROUP_SWITCHES"}
 
 // sampleTypeNames are the names of enum perf_event_sample_format, with IDENTIFIER where perf prints it.
-var sampleTypeNames = []string{"IP", "TID", "TIME", "ADDR", "READ", "CALLCHAIN", "ID", "CPU", "PERIOD", "STREAM_ID", "RAW", "BRANCH_STACK", "REGS_USER",
-	"STACK_USER", "IDENTIFIER", "REGS_INTR", "DATA_SRC", "WEIGHT", "TRANSACTION", "PHYS_ADDR", "AUX", "CGROUP", "DATA_PAGE_SIZE", "CODE_PAGE_SIZE",
-	"WEIGHT_STRUCT"}
+var sampleTypeNames = []string{"IP", "TID", "TIME", "ADDR", "READ", "CALLCHAIN", "ID", "CPU", "PERIOD", "STREAM_ID", "RAW", "BRANCH_STACK",
+	"REGS_USER", "STACK_USER", "IDENTIFIER", "REGS_INTR", "DATA_SRC", "WEIGHT", "TRANSACTION", "PHYS_ADDR", "AUX", "CGROUP", "DATA_PAGE_SIZE",
+	"CODE_PAGE_SIZE", "WEIGHT_STRUCT"}
 
 // perfsOrder moves the bits of a sample type to the order of sampleTypeNames: IDENTIFIER and REGS_INTR come after STACK_USER, before WEIGHT
 // and DATA_SRC, whose bits are below theirs.
@@ -178,8 +178,8 @@ var branchNames = []string{"USER", "KERNEL", "HV", "ANY", "ANY_CALL", "ANY_RETUR
 	"IND_JUMP", "CALL", "NO_FLAGS", "NO_CYCLES", "TYPE_SAVE", "HW_INDEX", "PRIV_SAVE", "COUNTERS"}
 
 // attrFlagNames are the names of the fields that AttrFlags holds, by their lowest bit.
-var attrFlagNames = []string{"disabled", "inherit", "pinned", "exclusive", "exclude_user", "exclude_kernel", "exclude_hv", "exclude_idle", "mmap", "comm",
-	"freq", "inherit_stat", "enable_on_exec", "task", "watermark", "precise_ip", "", "mmap_data", "sample_id_all", "exclude_host", "exclude_guest",
-	"exclude_callchain_kernel", "exclude_callchain_user", "mmap2", "comm_exec", "use_clockid", "context_switch", "write_backward", "namespaces",
-	"ksymbol", "bpf_event", "aux_output", "cgroup", "text_poke", "build_id", "inherit_thread", "remove_on_exec", "sigtrap", "defer_callchain",
-	"defer_output"}
+var attrFlagNames = []string{"disabled", "inherit", "pinned", "exclusive", "exclude_user", "exclude_kernel", "exclude_hv", "exclude_idle", "mmap",
+	"comm", "freq", "inherit_stat", "enable_on_exec", "task", "watermark", "precise_ip", "", "mmap_data", "sample_id_all", "exclude_host",
+	"exclude_guest", "exclude_callchain_kernel", "exclude_callchain_user", "mmap2", "comm_exec", "use_clockid", "context_switch",
+	"write_backward", "namespaces", "ksymbol", "bpf_event", "aux_output", "cgroup", "text_poke", "build_id", "inherit_thread", "remove_on_exec",
+	"sigtrap", "defer_callchain", "defer_output"}

@@ -29,8 +29,9 @@ func TestEvents(t *testing.T) {
 
 // TestEventFields prints events with every field, every event that the kernel names, and groups that are out of range.
 func TestEventFields(t *testing.T) {
-	full := perfdata.Attr{Type: perfdata.TypeBreakpoint, SamplePeriod: 7, SampleType: 1<<26 - 1, ReadFormat: 1<<6 - 1, Flags: 1<<40 - 1, WakeupEvents: 3, BPType: 3,
-		Config1: 0x11, Config2: 0x22, BranchSampleType: 1<<21 - 1, SampleRegsUser: 5, SampleStackUser: 4096, ClockID: -5, SampleRegsIntr: 6,
+	full := perfdata.Attr{Type: perfdata.TypeBreakpoint, SamplePeriod: 7, SampleType: 1<<26 - 1, ReadFormat: 1<<6 - 1, Flags: 1<<40 - 1,
+		WakeupEvents: 3, BPType: 3, Config1: 0x11, Config2: 0x22,
+		BranchSampleType: 1<<21 - 1, SampleRegsUser: 5, SampleStackUser: 4096, ClockID: -5, SampleRegsIntr: 6,
 		AuxWatermark: 8, SampleMaxStack: 9, AuxSampleSize: 10, AuxAction: 7, SigData: 11, Config3: 12, Config4: 13}
 	all := []*perfdata.Event{{Name: "all fields", Attr: full}, {}}
 	for i := range uint64(11) {
@@ -42,7 +43,9 @@ func TestEventFields(t *testing.T) {
 	for _, config := range []uint64{0, 0x10102, 0x206, 0x20000, 0x300, 7, 0x400010102, 0x500010102} {
 		all = append(all, &perfdata.Event{Name: "cache", Attr: perfdata.Attr{Type: perfdata.TypeHWCache, Config: config}})
 	}
-	for _, a := range []perfdata.Attr{{Config: 0xa00000001}, {Type: perfdata.TypeRaw, Config: 0x1234}, {Type: perfdata.TypeTracepoint, Config: 5}, {Type: 10}, {Type: 11}} {
+	others := []perfdata.Attr{{Config: 0xa00000001}, {Type: perfdata.TypeRaw, Config: 0x1234}, {Type: perfdata.TypeTracepoint, Config: 5}, {Type: 10},
+		{Type: 11}}
+	for _, a := range others {
 		all = append(all, &perfdata.Event{Name: "other", Attr: a})
 	}
 	for i, e := range all {
@@ -54,14 +57,14 @@ func TestEventFields(t *testing.T) {
 		perfdata.FeatureGroupDesc: perfdata.GroupDescriptions{{Name: "named", Leader: 2, Members: 2}, {Name: "{anon_group}", Leader: 3, Members: 2},
 			{Name: "{anon_group}", Leader: last - 1, Members: 1 << 31}, {Name: "{anon_group}", Leader: last + 1, Members: 2}},
 	}})
-	golden.Compare(t, filepath.Join("testdata", "events-fields.golden"), events(t, r, EventsOptions{Attr: true})+events(t, r, EventsOptions{Groups: true}))
+	got := events(t, r, EventsOptions{Attr: true}) + events(t, r, EventsOptions{Groups: true})
+	golden.Compare(t, filepath.Join("testdata", "events-fields.golden"), got)
 }
 
 // TestEventsBadFeature checks that a damaged feature does not hide the events, and that the error is reported.
 func TestEventsBadFeature(t *testing.T) {
-	r := written(t, perfdata.Options{Events: []*perfdata.Event{{Name: "cycles", IDs: []uint64{1}}}, StartFeatures: map[perfdata.FeatureID]perfdata.FeatureValue{
-		perfdata.FeaturePMUMappings: perfdata.Opaque{1, 2, 3},
-	}})
+	features := map[perfdata.FeatureID]perfdata.FeatureValue{perfdata.FeaturePMUMappings: perfdata.Opaque{1, 2, 3}}
+	r := written(t, perfdata.Options{Events: []*perfdata.Event{{Name: "cycles", IDs: []uint64{1}}}, StartFeatures: features})
 	var out strings.Builder
 	if err := Events(&out, r, EventsOptions{}); err == nil || out.String() != "cycles\n" {
 		t.Errorf("%v, printed %q", err, &out)

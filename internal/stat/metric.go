@@ -48,7 +48,7 @@ func hasRate(e *event.Event) bool {
 // rateOf returns the metric of events that have no other: their rate per second.
 func rateOf(e *event.Event) metric {
 	name := strings.ReplaceAll(e.Name, "-", "_") + "_per_second"
-	return metric{metricInfo: metricInfo{Name: name, Unit: "/sec"}, kind: Rate, value: (*inputs).rate}
+	return metric{MetricInfo: MetricInfo{Name: name, Unit: "/sec"}, kind: Rate, value: (*inputs).rate}
 }
 
 // input is the key by which metrics find rows.
@@ -192,7 +192,7 @@ func (in *inputs) often() float64 { return in.own() / in.elapsed.Seconds() }
 func perRun(r *Row) metric {
 	scale, unit := r.runUnit()
 	return metric{
-		metricInfo: metricInfo{Name: "per_run", Unit: strings.TrimSpace(unit + " per run")},
+		MetricInfo: MetricInfo{Name: "per_run", Unit: strings.TrimSpace(unit + " per run")},
 		value: func(in *inputs) float64 {
 			in.own()
 			in.missing = r.Runs.Counted == 0
@@ -209,20 +209,32 @@ func (r *Row) runUnit() (scale float64, unit string) {
 	return r.Event.Scale, r.Event.Unit
 }
 
+// MetricOptions say how metrics share events and counters.
+type MetricOptions struct {
+	NoGroup bool // the events of a metric are in no group
+	NoMerge bool // each metric has its own events
+}
+
 // MetricEvents returns the events that the named metrics need, as terms for the event parser. names is a comma-separated list. The events
 // of a ratio form a weak group, which stays together if the PMU has room for it: "{instructions,cycles}:W".
-func MetricEvents(names string) ([]string, error) {
+func MetricEvents(names string, o MetricOptions) ([]string, error) {
 	var sets [][]string
 	for name := range strings.SplitSeq(names, ",") {
 		m, err := findMetric(strings.TrimSpace(name))
 		if err != nil {
 			return nil, err
 		}
-		sets = append(sets, m.sets()...)
+		for _, set := range m.sets() {
+			if o.NoGroup {
+				sets = slices.AppendSeq(sets, slices.Chunk(set, 1))
+			} else {
+				sets = append(sets, set)
+			}
+		}
 	}
 	var terms []string
 	for i, set := range sets {
-		if !covered(set, sets, i) {
+		if o.NoMerge || !covered(set, sets, i) {
 			terms = append(terms, group(set))
 		}
 	}
@@ -255,7 +267,7 @@ func findMetric(name string) (*metric, error) {
 		}
 	}
 	var names []string
-	for _, m := range metricInfos() {
+	for _, m := range Metrics() {
 		names = append(names, m.Name)
 	}
 	if near := event.Nearest(name, names); len(near) > 0 {

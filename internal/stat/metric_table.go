@@ -9,8 +9,8 @@ import (
 	"github.com/bperf/bperf/perfdata"
 )
 
-// metricInfo describes a metric.
-type metricInfo struct {
+// MetricInfo describes a metric.
+type MetricInfo struct {
 	Name        string   // perf's name
 	Alias       string   // the name that older versions of perf print, if they print one
 	Unit        string   // printed behind the value
@@ -20,7 +20,7 @@ type metricInfo struct {
 
 // metric is a metric and the function that computes it.
 type metric struct {
-	metricInfo
+	MetricInfo
 	event string // the event beside which it is printed
 	kind  MetricKind
 	value func(*inputs) float64
@@ -28,46 +28,46 @@ type metric struct {
 
 // metrics lists all metrics. Those of one event are printed in this order.
 var metrics = []metric{
-	{metricInfo{"CPUs_utilized", "", "CPUs utilized", []string{taskClock},
+	{MetricInfo{"CPUs_utilized", "", "CPUs utilized", []string{taskClock},
 		"CPU time per elapsed time: how many CPUs were busy on average"},
 		taskClock, Quantity, (*inputs).utilized},
-	{metricInfo{"CPUs_utilized", "", "CPUs utilized", []string{taskClock}, ""},
+	{MetricInfo{"CPUs_utilized", "", "CPUs utilized", []string{taskClock}, ""},
 		cpuClock, Quantity, (*inputs).utilized},
-	{metricInfo{"cs_per_second", "", "/sec", []string{"context-switches", taskClock},
+	{MetricInfo{"cs_per_second", "", "/sec", []string{"context-switches", taskClock},
 		"context switches per second of CPU time"},
 		"context-switches", Rate, (*inputs).rate},
-	{metricInfo{"migrations_per_second", "", "/sec", []string{"cpu-migrations", taskClock},
+	{MetricInfo{"migrations_per_second", "", "/sec", []string{"cpu-migrations", taskClock},
 		"moves of a task to another CPU per second of CPU time"},
 		"cpu-migrations", Rate, (*inputs).rate},
-	{metricInfo{"page_faults_per_second", "", "/sec", []string{"page-faults", taskClock},
+	{MetricInfo{"page_faults_per_second", "", "/sec", []string{"page-faults", taskClock},
 		"page faults per second of CPU time"},
 		"page-faults", Rate, (*inputs).rate},
-	{metricInfo{"cycles_frequency", "GHz", "GHz", []string{"cycles", taskClock},
+	{MetricInfo{"cycles_frequency", "GHz", "GHz", []string{"cycles", taskClock},
 		"cycles per ns of CPU time: the clock frequency while it was used"},
 		"cycles", Quantity, (*inputs).frequency},
-	{metricInfo{"frontend_cycles_idle", "frontend cycles idle", "frontend cycles idle", []string{"stalled-cycles-frontend", "cycles"},
+	{MetricInfo{"frontend_cycles_idle", "frontend cycles idle", "frontend cycles idle", []string{"stalled-cycles-frontend", "cycles"},
 		"share of the cycles in which the frontend delivered no instruction"},
 		"stalled-cycles-frontend", Percent, percentOf("cycles")},
-	{metricInfo{"backend_cycles_idle", "backend cycles idle", "backend cycles idle", []string{"stalled-cycles-backend", "cycles"},
+	{MetricInfo{"backend_cycles_idle", "backend cycles idle", "backend cycles idle", []string{"stalled-cycles-backend", "cycles"},
 		"share of the cycles in which the backend could take no instruction"},
 		"stalled-cycles-backend", Percent, percentOf("cycles")},
-	{metricInfo{"insn_per_cycle", "IPC", "insn per cycle", []string{"instructions", "cycles"},
+	{MetricInfo{"insn_per_cycle", "IPC", "insn per cycle", []string{"instructions", "cycles"},
 		"instructions per cycle"},
 		"instructions", Ratio, func(in *inputs) float64 { return in.own() / in.count("cycles") }},
-	{metricInfo{"stalled_cycles_per_instruction", "stalled cycles per insn", "stalled cycles per insn",
+	{MetricInfo{"stalled_cycles_per_instruction", "stalled cycles per insn", "stalled cycles per insn",
 		[]string{"instructions", "stalled-cycles-frontend", "stalled-cycles-backend"},
 		"stalled cycles of the frontend or the backend, whichever has more, per instruction"},
 		"instructions", Ratio, func(in *inputs) float64 {
 			return in.larger("stalled-cycles-frontend", "stalled-cycles-backend") / in.own()
 		}},
-	{metricInfo{"branch_frequency", "", "/sec", []string{"branches", taskClock},
+	{MetricInfo{"branch_frequency", "", "/sec", []string{"branches", taskClock},
 		"branches per second of CPU time"},
 		"branches", Rate, (*inputs).rate},
-	{metricInfo{"bpf_runs_per_second", "", "/sec", []string{program.Runs}, ""},
+	{MetricInfo{"bpf_runs_per_second", "", "/sec", []string{program.Runs}, ""},
 		program.Runs, Rate, (*inputs).often},
-	{metricInfo{"CPUs_utilized", "", "CPUs utilized", []string{program.RunTime}, ""},
+	{MetricInfo{"CPUs_utilized", "", "CPUs utilized", []string{program.RunTime}, ""},
 		program.RunTime, Quantity, (*inputs).utilized},
-	{metricInfo{"bpf_drop_rate", "", "of all runs", []string{program.Dropped, program.Runs}, ""},
+	{MetricInfo{"bpf_drop_rate", "", "of all runs", []string{program.Dropped, program.Runs}, ""},
 		program.Dropped, Percent, percentOf(program.Runs)},
 	missRate("branch_miss_rate", "branch-misses", "branches", "of all branches", "branches that were mispredicted"),
 	missRate("cache_miss_rate", "cache-misses", "cache-references", "of all cache refs", "cache references that missed"),
@@ -79,16 +79,16 @@ var metrics = []metric{
 }
 
 func missRate(name, misses, of, unit, description string) metric {
-	return metric{metricInfo{name, "", unit, []string{misses, of}, "share of " + description}, misses, Percent, percentOf(of)}
+	return metric{MetricInfo{name, "", unit, []string{misses, of}, "share of " + description}, misses, Percent, percentOf(of)}
 }
 
-// metricInfos returns the metrics that have a name. Every other event that is counted beside a clock also has a rate per second.
-func metricInfos() []metricInfo {
-	var list []metricInfo
+// Metrics returns the metrics that have a name: those of -M. Every other event that is counted beside a clock also has a rate per second.
+func Metrics() []MetricInfo {
+	var list []MetricInfo
 	for _, m := range metrics {
 		if m.Description != "" {
 			m.Events = slices.Clone(m.Events)
-			list = append(list, m.metricInfo)
+			list = append(list, m.MetricInfo)
 		}
 	}
 	return list

@@ -147,7 +147,7 @@ func TestHybridMetrics(t *testing.T) {
 
 // TestCanonical checks that metrics recognize events by the names that they request for -M.
 func TestCanonical(t *testing.T) {
-	for _, m := range metricInfos() {
+	for _, m := range Metrics() {
 		for _, name := range m.Events {
 			if got := canonical(parseEvents(t, name)[0]); got != name {
 				t.Errorf("%s needs %s, which is known as %q", m.Name, name, got)
@@ -172,12 +172,29 @@ func TestMetricEvents(t *testing.T) {
 		"insn_per_cycle,insn_per_cycle":         {"{instructions,cycles}:W"},
 		"branch_miss_rate,branch_frequency":     {"{branch-misses,branches}:W", "task-clock"},
 	} {
-		got, err := MetricEvents(names)
+		got, err := MetricEvents(names, MetricOptions{})
 		if err != nil {
 			t.Errorf("%s: %v", names, err)
 		}
 		if diff := cmp.Diff(want, got); diff != "" {
 			t.Errorf("%s: -want +got:\n%s", names, diff)
+		}
+	}
+}
+
+func TestMetricOptions(t *testing.T) {
+	const names = "insn_per_cycle,cycles_frequency"
+	for o, want := range map[MetricOptions][]string{
+		{NoGroup: true}:                {"instructions", "cycles", "task-clock"},
+		{NoMerge: true}:                {"{instructions,cycles}:W", "cycles", "task-clock"},
+		{NoGroup: true, NoMerge: true}: {"instructions", "cycles", "cycles", "task-clock"},
+	} {
+		got, err := MetricEvents(names, o)
+		if err != nil {
+			t.Errorf("%+v: %v", o, err)
+		}
+		if diff := cmp.Diff(want, got); diff != "" {
+			t.Errorf("%+v: -want +got:\n%s", o, diff)
 		}
 	}
 }
@@ -189,7 +206,7 @@ func TestUnknownMetric(t *testing.T) {
 		"zzzzzzzzzzzz":          `no metric is named "zzzzzzzzzzzz"; there are CPUs_utilized, cs_per_second, `,
 		"GHz,":                  `no metric is named ""; there are CPUs_utilized, cs_per_second, `,
 	} {
-		_, err := MetricEvents(names)
+		_, err := MetricEvents(names, MetricOptions{})
 		if err == nil || !strings.HasPrefix(err.Error(), want) {
 			t.Errorf("%s: got %v, want %s", names, err, want)
 		}
@@ -198,12 +215,12 @@ func TestUnknownMetric(t *testing.T) {
 
 func TestMetrics(t *testing.T) {
 	seen := make(map[string]bool)
-	for _, m := range metricInfos() {
+	for _, m := range Metrics() {
 		if seen[m.Name] || m.Description == "" || m.Unit == "" || len(m.Events) == 0 {
 			t.Errorf("%+v is not fully described, or twice", m)
 		}
 		seen[m.Name] = true
-		if _, err := MetricEvents(m.Name); err != nil {
+		if _, err := MetricEvents(m.Name, MetricOptions{}); err != nil {
 			t.Error(err)
 		}
 	}
