@@ -35,6 +35,10 @@ func recordingCommands(mutant, sound, empty string) [][]string {
 		add("annotate", "-l", "--format", f)
 	}
 	return append(all,
+		[]string{"evlist", "-v", "--trace-fields", "-i", mutant},
+		[]string{"evlist", "-g", "-i", mutant},
+		[]string{"buildid-list", "-i", mutant},
+		[]string{"buildid-list", "-H", "-i", mutant},
 		[]string{"diff", "--symfs", empty, "--kallsyms", "/dev/null", sound, mutant},
 		[]string{"report", "--symfs", empty, "--kallsyms", "/dev/null", "-i", sound, "--diff", mutant})
 }
