@@ -21,7 +21,8 @@ import (
 type recordingFlags struct {
 	filterFlags
 	symbolFlags
-	path string
+	path     string
+	maxStack int // frames
 
 	noStacks bool // not a flag: set if the format needs no stacks (replay.Options)
 }
@@ -36,6 +37,10 @@ func (f *recordingFlags) add(flags *pflag.FlagSet, letter string) {
 func (f *recordingFlags) addInput(flags *pflag.FlagSet) {
 	flags.StringVarP(&f.path, "input", "i", "",
 		"read the recording `FILE` (default perf.data; - for standard input, also the default where that is a pipe or a recording)")
+}
+
+func (f *recordingFlags) addMaxStack(flags *pflag.FlagSet) {
+	flags.IntVar(&f.maxStack, "max-stack", 0, "cut callchains after `FRAMES` frames (default 127)")
 }
 
 // open opens the recording of --input.
@@ -78,8 +83,11 @@ func regularFile(path string, f func(io.ReaderAt) bool) bool {
 
 // options returns the options for replaying a recording.
 func (f *recordingFlags) options(recording *perfdata.Reader) (o replay.Options, err error) {
+	if f.maxStack < 0 {
+		return o, badOptionf("--max-stack %d: the number of frames cannot be negative", f.maxStack)
+	}
 	o = f.symbolFlags.options()
-	o.NoStacks = f.noStacks
+	o.NoStacks, o.MaxStack = f.noStacks, f.maxStack
 	if o.Filter, err = f.filter(recording); err != nil {
 		return o, badOption(err)
 	}

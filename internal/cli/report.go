@@ -139,10 +139,15 @@ func (f *reportFlags) add(cmd *cobra.Command) {
 	flags.StringSliceVar(&f.Programs, "bpf-prog", nil, "only samples with one of these BPF `PROGRAMS`, by name or ID, on their stack")
 	flags.BoolVarP(&f.Samples, "show-nr-samples", "n", false, "show the number of samples")
 	flags.BoolVar(&f.Period, "show-total-period", false, "show the sum of the periods")
-	flags.BoolVar(&f.Utilization, "showcpuutilization", false, "show the shares of kernel and user code")
+	flags.BoolVar(&f.Utilization, "show-cpu-utilization", false, "show the shares of kernel and user code")
+	flags.BoolVar(&f.Utilization, "showcpuutilization", false, "as perf 6 names --show-cpu-utilization")
+	flags.Lookup("showcpuutilization").Hidden = true
+	flags.BoolVarP(&f.Resolved, "hide-unresolved", "U", false, "only samples in known functions")
+	f.input.addMaxStack(flags)
 	flags.StringVarP(&f.parent, "parent", "p", "", "the regular `EXPRESSION` for the caller that the key parent shows")
 	flags.BoolVar(&f.header, "header", false, "also print the header of the recording")
 	flags.BoolVar(&f.headerOnly, "header-only", false, "print only the header of the recording")
+	flags.BoolVarP(&f.NoHeads, "quiet", "q", false, "print nothing but rows and errors")
 	flags.BoolVar(&f.stats, "stats", false, "print the number of records of each type")
 	completeFlag(cmd, "format", formatNames(reportFormats))
 }
@@ -251,6 +256,9 @@ func (f *reportFlags) run(cmd *cobra.Command) error {
 	if _, err := f.options(cmd, true); err != nil { // fail before reading a long recording
 		return err
 	}
+	if f.NoHeads {
+		cmd.SetErr(io.Discard)
+	}
 	recording, err := f.input.open(cmd.InOrStdin())
 	if err != nil {
 		return err
@@ -293,8 +301,11 @@ func (f *reportFlags) run(cmd *cobra.Command) error {
 }
 
 func (f *reportFlags) writeHeader(w io.Writer, recording *perfdata.Reader) error {
-	if f.header {
+	switch {
+	case f.header:
 		return report.Header(w, recording)
+	case f.NoHeads:
+		return nil
 	}
 	_, err := io.WriteString(w, "# To display the perf.data header info, please use --header/--header-only options.\n")
 	return err

@@ -103,6 +103,35 @@ func firstEvent(t *testing.T, input string) (string, int) {
 }
 
 // TestReportArgument names the recording, or a part of the names of functions.
+// TestReportQuiet expects the rows alone.
+func TestReportQuiet(t *testing.T) {
+	input := filepath.Join(recordings, "callchain.data")
+	whole, quiet := runHere(t, "report", "-i", input), runHere(t, "report", "-q", "-i", input)
+	var rows []string
+	for line := range strings.Lines(whole.stdout) {
+		if !strings.HasPrefix(line, "#") {
+			rows = append(rows, line)
+		}
+	}
+	if diff := cmp.Diff(strings.Join(rows, ""), quiet.stdout); diff != "" || quiet.stderr != "" || len(rows) < 10 {
+		t.Errorf("%d rows, %q (-want +got):\n%s", len(rows), quiet.stderr, diff)
+	}
+}
+
+func TestReportMaxStack(t *testing.T) {
+	input := filepath.Join(recordings, "callchain.data")
+	longest := func(args ...string) int {
+		frames := 0
+		for line := range strings.Lines(runHere(t, append([]string{"report", "--format", "folded", "--no-inline", "-i", input}, args...)...).stdout) {
+			frames = max(frames, strings.Count(line, ";")) // behind the name of the thread
+		}
+		return frames
+	}
+	if whole, cut := longest(), longest("--max-stack", "3"); whole < 5 || cut != 3 {
+		t.Errorf("the longest callchain has %d frames, and %d with --max-stack 3", whole, cut)
+	}
+}
+
 func TestReportArgument(t *testing.T) {
 	require.NoKernel(t)
 	input := filepath.Join(recordings, "callchain.data")
@@ -216,6 +245,7 @@ func TestReportRefuses(t *testing.T) {
 		{[]string{"-F", "overhed"}, statusBadOption, `did you mean "overhead"?`},
 		{[]string{"-g", "graf"}, statusBadOption, `"graf" is no mode`},
 		{[]string{"--percentage", "half"}, statusBadOption, "relative and absolute"},
+		{[]string{"--max-stack", "-1"}, statusBadOption, "the number of frames cannot be negative"},
 		{[]string{"--parent", "("}, statusBadOption, "--parent"},
 		{[]string{"--time", "soon"}, statusBadOption, "not a time in seconds"},
 		{[]string{"--cpu", "x"}, statusBadOption, `--cpu: CPU list "x"`},

@@ -19,7 +19,6 @@ type scriptFlags struct {
 	headerOnly bool
 	symbols    string
 	comms      string
-	maxStack   int
 }
 
 func newScriptCommand() *cobra.Command {
@@ -71,7 +70,7 @@ With --json it prints one object per line, with everything that the recording ha
 	show(&o.Records.Round, "round", "the ends of rounds of reading the ring buffers")
 	show(&o.Records.TextPoke, "text-poke", "changes of the kernel's code")
 	flags.StringVarP(&f.comms, "comms", "c", "", "only threads with these `NAMES`")
-	flags.IntVar(&f.maxStack, "max-stack", 0, "cut callchains after `FRAMES` frames (default 127)")
+	f.addMaxStack(flags)
 	addPerfOptions(flags, scriptPerfOptions)
 	return cmd
 }
@@ -101,7 +100,6 @@ func (f *scriptFlags) run(cmd *cobra.Command, o script.Options) error {
 	if err != nil {
 		return err
 	}
-	options.MaxStack = f.maxStack
 	if f.comms != "" {
 		options.Filter.Comms = strings.Split(f.comms, ",")
 	}

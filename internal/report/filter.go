@@ -15,6 +15,7 @@ type Filter struct {
 	Symbols  []string // only samples in these functions
 	Part     string   // only samples in functions with this text in their names
 	Programs []string // only samples with one of these BPF programs, by name or ID, on their stack
+	Resolved bool     // only samples in known functions; no percentage relates to the others
 }
 
 // of returns a function that reports whether a sample of a profile passes the filter.
@@ -26,7 +27,7 @@ func (f *Filter) of(p *profile.Profile) func(*profile.Sample) bool {
 	selects := func(names []string, name string) bool { return len(names) == 0 || slices.Contains(names, name) }
 	return func(s *profile.Sample) bool {
 		leaf := p.Frames()[s.Leaf]
-		if !selects(f.Comms, p.Strings.At(p.Labels()[s.Labels].Comm)) {
+		if f.hidden(p, s) || !selects(f.Comms, p.Strings.At(p.Labels()[s.Labels].Comm)) {
 			return false
 		}
 		if !selects(f.DSOs, moduleName(p, &leaf)) && !selects(f.DSOs, p.Strings.At(p.Modules.At(leaf.Module).Path)) {
@@ -46,6 +47,11 @@ func (f *Filter) of(p *profile.Profile) func(*profile.Sample) bool {
 		}
 		return false
 	}
+}
+
+// hidden reports whether a sample does not exist for a report.
+func (f *Filter) hidden(p *profile.Profile, s *profile.Sample) bool {
+	return f.Resolved && p.Frames()[s.Leaf].Function == 0
 }
 
 // elided returns the keys that are equal in all rows because a filter selects one value, with that value.

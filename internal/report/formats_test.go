@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"io"
 	"maps"
+	"math"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -147,6 +148,27 @@ func TestKeys(t *testing.T) {
 		}
 	}
 	golden.Compare(t, filepath.Join("testdata", "keys.txt"), got.String())
+}
+
+// TestResolved leaves out samples outside of known functions, also in the sums that percentages relate to.
+func TestResolved(t *testing.T) {
+	p := mixed(profile.Comm, 1)
+	o := Options{Sort: []string{"symbol"}, Filter: Filter{Resolved: true}, NoHeads: true}
+	var got bytes.Buffer
+	if err := Text(&got, p, &o); err != nil {
+		t.Fatal(err)
+	}
+	golden.Compare(t, filepath.Join("testdata", "resolved.txt"), got.String())
+	sum := 0.0
+	for line := range strings.Lines(got.String()) {
+		var share float64
+		if n, _ := fmt.Sscanf(line, "%f%%", &share); n == 1 {
+			sum += share
+		}
+	}
+	if math.Abs(sum-100) > 0.02 {
+		t.Errorf("the shares add up to %g %%", sum)
+	}
 }
 
 func TestSetCompute(t *testing.T) {

@@ -38,6 +38,7 @@ type Options struct {
 
 	Parent    *regexp.Regexp // pattern for the key "parent"; defaultParent if nil
 	Separator string         // separates columns, which are then not aligned
+	NoHeads   bool           // the text shows only rows and call trees
 }
 
 // defaultParent is the default of Options.Parent.

@@ -62,7 +62,7 @@ func newTable(p *profile.Profile, o *Options, events []int) (*table, error) {
 		var chosen []int
 		sums := &t.totals[position]
 		for i, s := range p.Samples() {
-			if int(s.Event) != event {
+			if int(s.Event) != event || o.hidden(p, &s) {
 				continue
 			}
 			sums.add(&s)

@@ -31,14 +31,9 @@ type textPrinter struct {
 }
 
 func (t *textPrinter) print() error {
-	t.w.WriteString("#\n")
-	elided := t.o.elided()
-	for _, name := range slices.Sorted(maps.Keys(elided)) {
-		fmt.Fprintf(t.w, "# %s: %s\n", name, printable.Text(elided[name]))
+	if !t.o.NoHeads {
+		t.printIntroduction()
 	}
-	fmt.Fprintf(t.w, "#\n# Total Lost Samples: %d\n", t.p.Losses.Samples)
-	t.printLosses()
-	t.w.WriteString("#\n")
 	for _, events := range groupEvents(t.p.Events, t.o.Group) {
 		table, err := newTable(t.p, t.o, events)
 		if err != nil {
@@ -50,6 +45,18 @@ func (t *textPrinter) print() error {
 		t.printTable(table)
 	}
 	return nil
+}
+
+// printIntroduction prints the keys that are equal in all rows, and what is missing.
+func (t *textPrinter) printIntroduction() {
+	t.w.WriteString("#\n")
+	elided := t.o.elided()
+	for _, name := range slices.Sorted(maps.Keys(elided)) {
+		fmt.Fprintf(t.w, "# %s: %s\n", name, printable.Text(elided[name]))
+	}
+	fmt.Fprintf(t.w, "#\n# Total Lost Samples: %d\n", t.p.Losses.Samples)
+	t.printLosses()
+	t.w.WriteString("#\n")
 }
 
 // printLosses prints the losses that perf does not report.
@@ -87,9 +94,11 @@ func groupEvents(events []profile.Event, all bool) [][]int {
 }
 
 func (t *textPrinter) printTable(table *table) {
-	t.printSums(table)
 	widths := table.widths()
-	t.printHeads(table, widths)
+	if !t.o.NoHeads {
+		t.printSums(table)
+		t.printHeads(table, widths)
+	}
 	for _, r := range table.rows {
 		if table.shown(r) {
 			t.printRow(table, widths, r)
