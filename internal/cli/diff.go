@@ -14,6 +14,7 @@ type diffFlags struct {
 	input   recordingFlags
 	rows    report.Options
 	diff    report.Diff
+	sort    []string
 	compute string
 	quiet   bool
 }
@@ -34,7 +35,7 @@ also be the output of report or profile with --format pprof.`,
 	flags := cmd.Flags()
 	f.input.add(flags, "")
 	addRowFlags(flags, &f.rows, "C")
-	flags.StringSliceVarP(&f.rows.Sort, "sort", "s", nil, "print a row for each value of `KEYS` (default dso,symbol)")
+	flags.StringSliceVarP(&f.sort, "sort", "s", nil, "print a row for each value of `KEYS` (default dso,symbol)")
 	flags.Var((*percentFlag)(&f.rows.Limit), "percent-limit", "leave out rows below `PERCENT` percent in all")
 	flags.StringVarP(&f.rows.Event, "event", "e", "", "compare only `EVENT`")
 	flags.StringVarP(&f.compute, "compute", "c", string(f.diff.Compute), "show a `COMPARISON`: delta-abs, delta, ratio or wdiff:WEIGHT,WEIGHT")
@@ -50,7 +51,7 @@ also be the output of report or profile with --format pprof.`,
 func (f *diffFlags) run(cmd *cobra.Command, args []string) error {
 	names := []string{"perf.data.old", "perf.data"}
 	names = append(args, names[min(len(args), len(names)):]...)
-	if len(f.rows.Sort) == 0 {
+	if f.rows.SetSort(f.sort, report.DefaultDiffSort()); len(f.sort) == 0 {
 		f.rows.Sort = report.DefaultDiffSort()
 	}
 	keys, err := f.rows.NeededKeys()

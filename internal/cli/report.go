@@ -124,7 +124,7 @@ func (f *reportFlags) add(cmd *cobra.Command) {
 	flags.StringVar(&f.format, "format", "table", "write `FORMAT`: "+strings.Join(formatNames(reportFormats), ", "))
 	flags.StringVarP(&f.output, "output", "o", "", "write to `FILE`, in the format of its ending: "+strings.Join(endings(reportFormats), ", "))
 	flags.StringVar(&f.base, "diff", "", "show what has changed since `FILE`: a recording, or the output of --format pprof")
-	flags.StringSliceVarP(&f.sort, "sort", "s", nil, "print a row for each value of `KEYS`: "+strings.Join(report.Keys(), ", "))
+	flags.StringSliceVarP(&f.sort, "sort", "s", nil, "print a row for each value of `KEYS`, or with a plus sign also for each of more keys: "+strings.Join(report.Keys(), ", "))
 	flags.StringSliceVarP(&f.fields, "fields", "F", nil, "show `COLUMNS`: keys, and "+strings.Join(report.Fields(), ", "))
 	flags.StringVarP(&f.callGraph, "call-graph", "g", "graph,0.5", "show call trees as `STYLE`: graph, fractal, flat, folded or none, a limit in percent, "+
 		"the most lines, caller or callee, percent, period or count")
@@ -193,7 +193,8 @@ func (f *reportFlags) take(arg string) {
 // options returns the report's options for a recording with or without callchains.
 func (f *reportFlags) options(cmd *cobra.Command, callchains bool) (*report.Options, error) {
 	o := f.Options
-	o.Sort, o.Fields = f.sort, f.fields
+	o.SetSort(f.sort, nil)
+	o.SetFields(f.fields)
 	o.Children = callchains && f.children
 	graph, err := report.ParseCallGraph(f.callGraph)
 	if err != nil {

@@ -51,7 +51,7 @@ func (o *Options) columns() ([]*column, error) {
 		if len(sorts) == 0 {
 			sorts = defaultSort()
 		}
-		fields = o.defaultFields()
+		fields = append(o.defaultFields(), o.More...)
 		overheads := []string{"overhead"}
 		if o.Children {
 			overheads = []string{"overhead_children", "overhead"}

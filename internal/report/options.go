@@ -21,6 +21,7 @@ type Options struct {
 	Sort     []string // keys that distinguish rows: see Keys
 	Labels   []string // tags of the profile that are keys too
 	Fields   []string // columns in output order, values and keys; if empty, the values of the flags below, then the keys
+	More     []string // columns between the values and the keys, if Fields is empty
 	Children bool     // add the values of callees to each function
 	Group    bool     // show all events side by side, even if they were not recorded as a group
 
@@ -46,6 +47,36 @@ const defaultParent = "^sys_|^do_page_fault"
 
 // defaultSort returns the keys that distinguish rows if neither Options.Sort nor Options.Fields is set.
 func defaultSort() []string { return []string{"comm", "dso", "symbol"} }
+
+// SetSort sets Sort. A plus sign before the first key adds the keys to the defaults, which are those of a report if defaults is nil.
+func (o *Options) SetSort(keys, defaults []string) {
+	if added, ok := afterPlus(keys); ok {
+		if defaults == nil {
+			defaults = defaultSort()
+		}
+		keys = append(defaults, added...)
+	}
+	o.Sort = keys
+}
+
+// SetFields sets Fields, or More if a plus sign is before the first column.
+func (o *Options) SetFields(columns []string) {
+	if added, ok := afterPlus(columns); ok {
+		o.Fields, o.More = nil, added
+	} else {
+		o.Fields, o.More = columns, nil
+	}
+}
+
+// afterPlus returns the names without the plus sign before the first, and whether there is one.
+func afterPlus(names []string) ([]string, bool) {
+	if len(names) == 0 || !strings.HasPrefix(names[0], "+") {
+		return names, false
+	}
+	names = slices.Clone(names)
+	names[0] = names[0][1:]
+	return names, true
+}
 
 // CallGraph selects how call trees are shown.
 type CallGraph struct {
@@ -145,7 +176,7 @@ func (o *Options) order() Order {
 
 // NeedsStacks reports whether tables need the stacks of samples.
 func (o *Options) NeedsStacks() bool {
-	return o.Children || o.CallGraph.Mode != NoGraph || len(o.Programs) > 0 || slices.Contains(o.Sort, "parent") || slices.Contains(o.Fields, "parent")
+	return o.Children || o.CallGraph.Mode != NoGraph || len(o.Programs) > 0 || slices.Contains(slices.Concat(o.Sort, o.Fields, o.More), "parent")
 }
 
 // NeededKeys returns the keys that a profile must keep for a report with these options. An unknown column is an error.
