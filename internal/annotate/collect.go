@@ -178,7 +178,7 @@ func (c *collector) add(item *replay.Item) {
 func (c *collector) hits(l *replay.Location) *hits {
 	o := c.options
 	if l.Symbol == nil || o.Symbol != "" && o.Symbol != l.Symbol.Name && o.Symbol != l.Symbol.Linkage ||
-		len(o.Modules) > 0 && !slices.ContainsFunc(o.Modules, func(m string) bool { return m == l.DSO.Path || m == l.DSO.Name || m == l.DSO.Short }) {
+		len(o.Modules) > 0 && !l.DSO.Named(o.Modules) {
 		return nil
 	}
 	k := key{l.DSO, l.Symbol.Start}

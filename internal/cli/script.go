@@ -17,7 +17,6 @@ type scriptFlags struct {
 	fields     []string
 	header     bool
 	headerOnly bool
-	symbols    string
 	comms      string
 }
 
@@ -54,7 +53,9 @@ With --json it prints one object per line, with everything that the recording ha
 	flags.BoolVar(&o.Delta, "deltatime", false, "print times since the previous sample")
 	flags.BoolVar(&o.JSON, "json", false, "print a JSON object for each sample")
 	flags.StringVar(&o.Type, "type", "", "print the output of BPF programs as the `STRUCTURE` of this name, member by member; its type comes from the BTF of the recording")
-	flags.StringVarP(&f.symbols, "symbols", "S", "", "only samples in one of these `SYMBOLS`")
+	flags.StringSliceVarP(&o.Symbols, "symbols", "S", nil, "only samples in one of these `FUNCTIONS`")
+	flags.StringSliceVar(&o.DSOs, "dsos", nil, "only samples in one of these `FILES`")
+	flags.StringSliceVar(&o.StopAt, "stop-bt", nil, "no callers of these `FUNCTIONS`")
 	flags.BoolVar(&f.header, "header", false, "also print the header of the recording")
 	flags.BoolVar(&f.headerOnly, "header-only", false, "print only the header of the recording")
 	show := func(p *bool, name, what string) {
@@ -87,9 +88,6 @@ func (f *scriptFlags) run(cmd *cobra.Command, o script.Options) error {
 	}
 	for _, note := range o.Fields.Notes {
 		fmt.Fprintln(cmd.ErrOrStderr(), note)
-	}
-	if f.symbols != "" {
-		o.Symbols = strings.Split(f.symbols, ",")
 	}
 	reader, err := f.open(cmd.InOrStdin())
 	if err != nil {

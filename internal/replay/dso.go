@@ -107,6 +107,11 @@ func (d *DSO) addCode(m *mapping) {
 	}
 }
 
+// Named reports whether one of the names is that of the DSO, in any of its forms.
+func (d *DSO) Named(names []string) bool {
+	return slices.Contains(names, d.Path) || slices.Contains(names, d.Name) || slices.Contains(names, d.Short)
+}
+
 // HexBuildID returns the build ID in hexadecimal.
 func (d *DSO) HexBuildID() string { return hex.EncodeToString(d.BuildID) }
 

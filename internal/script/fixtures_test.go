@@ -6,6 +6,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -48,6 +49,51 @@ func TestGolden(t *testing.T) {
 			got := printed(t, filepath.Join("../../perfdata/testdata", tt.fixture+".data"), tt.o, elsewhere(t))
 			golden.Compare(t, filepath.Join("testdata", tt.name+".golden"), string(got))
 		})
+	}
+}
+
+// TestParts prints callchains up to a function, and the samples in a file.
+func TestParts(t *testing.T) {
+	ro := elsewhere(t)
+	ro.Kallsyms = filepath.Join(t.TempDir(), "kallsyms")
+	if err := os.WriteFile(ro.Kallsyms, []byte("ffffffff81000000 T _text\nffffffff815e4000 t faults\nffffffff815eb000 t callers\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	chains := func(o Options) [][]string { // the lines of each sample
+		o.Fields = NewSelection()
+		out := string(printed(t, "../../perfdata/testdata/callchain.data", o, ro))
+		var all [][]string
+		for sample := range strings.SplitSeq(strings.TrimSpace(out), "\n\n") {
+			all = append(all, strings.Split(sample, "\n"))
+		}
+		return all
+	}
+	stopped := chains(Options{StopAt: []string{"nothing", "faults"}})
+	cut := 0
+	for i, lines := range chains(Options{}) {
+		if at := slices.IndexFunc(lines, func(l string) bool { return strings.Contains(l, " faults+") }); at >= 0 && at+1 < len(lines) {
+			lines = lines[:at+1]
+			cut++
+		}
+		if !slices.Equal(stopped[i], lines) {
+			t.Errorf("with StopAt:\n%s\nwant\n%s", strings.Join(stopped[i], "\n"), strings.Join(lines, "\n"))
+		}
+	}
+	if cut == 0 {
+		t.Error("no callchain was cut")
+	}
+	const loader = "(/usr/lib/x86_64-linux-gnu/ld-linux-x86-64.so.2)"
+	in := func(all [][]string) (n int) {
+		for _, lines := range all {
+			if strings.HasSuffix(lines[1], loader) {
+				n++
+			}
+		}
+		return n
+	}
+	chosen, all := chains(Options{DSOs: []string{"ld-linux-x86-64.so.2"}}), chains(Options{})
+	if in(chosen) != len(chosen) || in(all) != len(chosen) || len(all) == len(chosen) {
+		t.Errorf("of %d samples %d are in the loader; %d were chosen, of which %d are", len(all), in(all), len(chosen), in(chosen))
 	}
 }
 

@@ -111,7 +111,7 @@ func (t *text) object(item *replay.Item, out []byte) []byte {
 		f := newFrameJSON(replay.Frame{IP: s.IP, Location: t.IP(item)})
 		o.IP = &f
 	}
-	if chain, ok := t.Callchain(item); ok && !t.o.NoChains {
+	if chain, ok := t.callchain(item); ok && !t.o.NoChains {
 		for _, f := range chain {
 			o.Callchain = append(o.Callchain, newFrameJSON(f))
 		}

@@ -8,7 +8,9 @@ type Options struct {
 	Nanos    bool     // print nine decimals of a second instead of six
 	Relative bool     // print times since the first sample
 	Delta    bool     // print times since the previous sample
-	Symbols  []string // print only samples in one of these
+	Symbols  []string // print only samples in one of these functions
+	DSOs     []string // print only samples in one of these files
+	StopAt   []string // print no callers of these functions
 	Type     string   // type of the output of BPF programs: a structure in the BTF of the recording; empty for the value type of their map
 	Records  Records
 }

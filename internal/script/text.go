@@ -120,13 +120,26 @@ func (t *text) sample(item *replay.Item, out []byte) []byte {
 	return append(t.sizes(s, fields, out), '\n')
 }
 
-// wanted reports whether a sample is in one of Options.Symbols. Without symbols it is always true.
+// wanted reports whether a sample is in one of Options.Symbols and in one of Options.DSOs. Empty lists contain everything.
 func (t *text) wanted(item *replay.Item) bool {
-	if len(t.o.Symbols) == 0 {
+	if len(t.o.Symbols)+len(t.o.DSOs) == 0 {
 		return true
 	}
 	l := t.IP(item)
-	return l.Symbol != nil && slices.Contains(t.o.Symbols, l.Symbol.Name)
+	return (len(t.o.Symbols) == 0 || l.Symbol != nil && slices.Contains(t.o.Symbols, l.Symbol.Name)) &&
+		(len(t.o.DSOs) == 0 || l.DSO != nil && l.DSO.Named(t.o.DSOs))
+}
+
+// callchain returns the callchain of a sample up to the first of the functions Options.StopAt.
+func (t *text) callchain(item *replay.Item) (chain []replay.Frame, ok bool) {
+	chain, ok = t.Callchain(item)
+	if len(t.o.StopAt) > 0 {
+		last := slices.IndexFunc(chain, func(f replay.Frame) bool { return f.Symbol != nil && slices.Contains(t.o.StopAt, f.Symbol.Name) })
+		if last >= 0 {
+			chain = chain[:last+1]
+		}
+	}
+	return chain, ok
 }
 
 // start prints the fields at the start of samples and of other records.
@@ -230,7 +243,7 @@ func (t *text) trace(item *replay.Item, out []byte) []byte {
 // code prints the callchain, or the instruction pointer.
 func (t *text) code(item *replay.Item, kind kind, out []byte) []byte {
 	if t.chains {
-		if chain, ok := t.Callchain(item); ok {
+		if chain, ok := t.callchain(item); ok {
 			out = append(out, '\n')
 			for i := range chain {
 				out = t.frame(&chain[i], kind, out)
