@@ -48,6 +48,9 @@ func canonical(root *cobra.Command, args []string) ([]string, error) {
 	}
 	cmd.InitDefaultHelpFlag()
 	flags, out := cmd.Flags(), strings.Fields(cmd.CommandPath())[1:]
+	if len(rest) > 0 && strings.HasPrefix(rest[0], "--"+buildIDDir+"=") && flags.Lookup(buildIDDir) == nil {
+		rest = rest[1:] // from mainFlags, for a subcommand that needs no symbols
+	}
 	for len(rest) > 0 {
 		arg := rest[0]
 		var used int

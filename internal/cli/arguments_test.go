@@ -44,6 +44,9 @@ func TestCanonical(t *testing.T) {
 		{"annotate main --stdio -", "annotate main --stdio -"},
 		{"report -- --stdio", "report -- --stdio"},
 		{"prog list --js", "prog list --json"},
+		// a flag from before the subcommand
+		{"record --buildid-dir=/x -a", "record --all-cpus"},
+		{"report --buildid-dir=/x", "report --buildid-dir=/x"},
 		// completion
 		{"__complete report --no-child --comm x --so", "__complete report --children=false --comms=x --so"},
 		{"__complete stat -e ", "__complete stat --event "},

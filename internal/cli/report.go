@@ -303,10 +303,10 @@ func (f *reportFlags) run(cmd *cobra.Command) error {
 
 func (f *reportFlags) writeHeader(w io.Writer, recording *perfdata.Reader) error {
 	switch {
-	case f.header:
-		return report.Header(w, recording)
 	case f.NoHeads:
 		return nil
+	case f.header:
+		return report.Header(w, recording)
 	}
 	_, err := io.WriteString(w, "# To display the perf.data header info, please use --header/--header-only options.\n")
 	return err

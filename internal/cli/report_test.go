@@ -106,7 +106,7 @@ func firstEvent(t *testing.T, input string) (string, int) {
 // TestReportQuiet expects the rows alone.
 func TestReportQuiet(t *testing.T) {
 	input := filepath.Join(recordings, "callchain.data")
-	whole, quiet := runHere(t, "report", "-i", input), runHere(t, "report", "-q", "-i", input)
+	whole, quiet := runHere(t, "report", "-i", input), runHere(t, "report", "-q", "--header", "-i", input)
 	var rows []string
 	for line := range strings.Lines(whole.stdout) {
 		if !strings.HasPrefix(line, "#") {

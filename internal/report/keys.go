@@ -92,7 +92,7 @@ var keys = []*key{
 		name: "cpu", title: "CPU", needs: profile.CPU, width: 3,
 		identity: func(_ *profile.Profile, b []byte, of *properties) []byte { return number(b, of.labels.CPU) },
 		text: func(_ *profile.Profile, of *properties, width int) string {
-			return fmt.Sprintf("%0*d", width, of.labels.CPU)
+			return fmt.Sprintf("%.*d", max(width, 1), of.labels.CPU)
 		},
 		compare: func(_ *profile.Profile, a, b *properties) int { return cmp.Compare(a.labels.CPU, b.labels.CPU) },
 	},
