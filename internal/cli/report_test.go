@@ -102,7 +102,6 @@ func firstEvent(t *testing.T, input string) (string, int) {
 	return m[1], n
 }
 
-// TestReportArgument names the recording, or a part of the names of functions.
 // TestReportQuiet expects the rows alone.
 func TestReportQuiet(t *testing.T) {
 	input := filepath.Join(recordings, "callchain.data")
@@ -112,6 +111,9 @@ func TestReportQuiet(t *testing.T) {
 		if !strings.HasPrefix(line, "#") {
 			rows = append(rows, line)
 		}
+	}
+	if got := runHere(t, "report", "-q", "-i", "nowhere"); got.status != statusFailed || !strings.Contains(got.stderr, "nowhere") {
+		t.Errorf("with -q, an error is %+v", got)
 	}
 	if diff := cmp.Diff(strings.Join(rows, ""), quiet.stdout); diff != "" || quiet.stderr != "" || len(rows) < 10 {
 		t.Errorf("%d rows, %q (-want +got):\n%s", len(rows), quiet.stderr, diff)
@@ -132,6 +134,7 @@ func TestReportMaxStack(t *testing.T) {
 	}
 }
 
+// TestReportArgument names the recording, or a part of the names of functions.
 func TestReportArgument(t *testing.T) {
 	require.NoKernel(t)
 	input := filepath.Join(recordings, "callchain.data")
