@@ -179,7 +179,6 @@ var scriptPerfOptions = []perfOption{
 	{name: "guestmodules", does: refuses, takes: needsValue, why: noGuests},
 	{name: "guestvmlinux", does: refuses, takes: needsValue, why: noGuests},
 	{name: "guest-code", does: refuses, why: noGuests},
-	{name: "addr-range", does: refuses, takes: needsValue, why: notYet},
 	{name: "all-cpus", letter: "a", does: refuses, why: noScripts},
 	{name: "demangle", does: refuses, why: notYet},
 	{name: "dump-raw-trace", letter: "D", does: refuses, why: notYet},

@@ -3,6 +3,7 @@ package cli
 import (
 	"bufio"
 	"fmt"
+	"strconv"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -15,6 +16,7 @@ import (
 type scriptFlags struct {
 	recordingFlags
 	fields     []string
+	symbols    []string
 	header     bool
 	headerOnly bool
 	comms      string
@@ -53,7 +55,8 @@ With --json it prints one object per line, with everything that the recording ha
 	flags.BoolVar(&o.Delta, "deltatime", false, "print times since the previous sample")
 	flags.BoolVar(&o.JSON, "json", false, "print a JSON object for each sample")
 	flags.StringVar(&o.Type, "type", "", "print the output of BPF programs as the `STRUCTURE` of this name, member by member; its type comes from the BTF of the recording")
-	flags.StringSliceVarP(&o.Symbols, "symbols", "S", nil, "only samples in one of these `FUNCTIONS`")
+	flags.StringSliceVarP(&f.symbols, "symbols", "S", nil, "only samples in one of these `FUNCTIONS`, or at an address, as 0xffffffff81000000")
+	flags.Uint64Var(&o.Range, "addr-range", 0, "with addresses in -S, the `N` bytes from there")
 	flags.StringSliceVar(&o.DSOs, "dsos", nil, "only samples in one of these `FILES`")
 	flags.StringSliceVar(&o.StopAt, "stop-bt", nil, "no callers of these `FUNCTIONS`")
 	flags.BoolVar(&f.header, "header", false, "also print the header of the recording")
@@ -88,6 +91,15 @@ func (f *scriptFlags) run(cmd *cobra.Command, o script.Options) error {
 	}
 	for _, note := range o.Fields.Notes {
 		fmt.Fprintln(cmd.ErrOrStderr(), note)
+	}
+	for _, s := range f.symbols {
+		if !strings.HasPrefix(s, "0x") {
+			o.Symbols = append(o.Symbols, s)
+		} else if address, err := strconv.ParseUint(s[2:], 16, 64); err == nil {
+			o.Addresses = append(o.Addresses, address)
+		} else {
+			return badOptionf("-S %s: this is no address", s)
+		}
 	}
 	reader, err := f.open(cmd.InOrStdin())
 	if err != nil {

@@ -63,6 +63,7 @@ func TestScriptCommand(t *testing.T) {
 		{args: []string{"-i", "../../perfdata/testdata/callchain.data", "--json", "--no-inline"}, out: `{"comm":"ls",`},
 		{args: []string{"-i", "no-such-file"}, status: statusFailed, err: "no-such-file"},
 		{args: []string{"-F", "nothing"}, status: statusBadOption, err: "there is no field"},
+		{args: []string{"-S", "0xkernel"}, status: statusBadOption, err: "this is no address"},
 		{args: []string{"--reltime", "--deltatime"}, status: statusBadOption, err: "--reltime and --deltatime"},
 		{args: []string{"-i", "../../perfdata/testdata/tracepoint.data", "--pid", "x"}, status: statusBadOption, err: "is not an ID"},
 		{args: []string{"-i", "../../perfdata/testdata/tracepoint.data", "-C", "3-1"}, status: statusBadOption, err: "--cpu: CPU list \"3-1\""},

@@ -241,9 +241,6 @@ func (c *comparison) columns() []diffColumn {
 		}
 		columns = append(columns, diffColumn{title, max(width, len(title)), text})
 	}
-	period := func(i int) func(d *difference) string {
-		return func(d *difference) string { return strconv.FormatUint(d.periods[i], 10) }
-	}
 	add(0, "Baseline", 0, func(d *difference) string {
 		switch {
 		case d.periods[0] == 0:
@@ -254,15 +251,20 @@ func (c *comparison) columns() []diffColumn {
 		return fmt.Sprintf("%.2f%%", c.share(d, 0))
 	})
 	if c.Periods {
-		add(0, "Base period", numberWidth, period(0))
+		add(0, "Base period", numberWidth, func(d *difference) string { return strconv.FormatUint(d.periods[0], 10) })
 	}
 	for i := 1; i < len(c.tables); i++ {
 		add(i, title, width, func(d *difference) string { return c.text(d, i) })
-		if c.Periods {
-			add(i, "Period", numberWidth, period(i))
-		}
 		if c.Formulas {
 			add(i, "Formula", 0, func(d *difference) string { return c.formula(d, i) })
+		}
+		if c.Periods {
+			add(i, "Period", numberWidth, func(d *difference) string {
+				if d.periods[i] == 0 {
+					return ""
+				}
+				return strconv.FormatUint(d.periods[i], 10)
+			})
 		}
 	}
 	return columns

@@ -63,8 +63,10 @@ func TestParts(t *testing.T) {
 		o.Fields = NewSelection()
 		out := string(printed(t, "../../perfdata/testdata/callchain.data", o, ro))
 		var all [][]string
-		for sample := range strings.SplitSeq(strings.TrimSpace(out), "\n\n") {
-			all = append(all, strings.Split(sample, "\n"))
+		for sample := range strings.SplitAfterSeq(out, "\n\n") {
+			if sample != "" {
+				all = append(all, strings.Split(strings.TrimSpace(sample), "\n"))
+			}
 		}
 		return all
 	}
@@ -81,6 +83,17 @@ func TestParts(t *testing.T) {
 	}
 	if cut == 0 {
 		t.Error("no callchain was cut")
+	}
+	addresses := func(o Options) int { return len(chains(o)) }
+	const first = 0xffffffff8168bad1 // of the first sample
+	if one, next := addresses(Options{Addresses: []uint64{first}}), addresses(Options{Addresses: []uint64{first - 16}, Range: 17}); one != 1 || next != 1 {
+		t.Errorf("%d samples at the address, %d in the range; want one each", one, next)
+	}
+	if n := addresses(Options{Addresses: []uint64{first - 16}, Range: 16}); n != 0 {
+		t.Errorf("%d samples in a range that ends before the address", n)
+	}
+	if all := addresses(Options{Symbols: []string{"nothing"}, Addresses: []uint64{first, first + 1}}); all != 1 {
+		t.Errorf("%d samples at the addresses, want one", all)
 	}
 	const loader = "(/usr/lib/x86_64-linux-gnu/ld-linux-x86-64.so.2)"
 	in := func(all [][]string) (n int) {

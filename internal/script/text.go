@@ -120,14 +120,17 @@ func (t *text) sample(item *replay.Item, out []byte) []byte {
 	return append(t.sizes(s, fields, out), '\n')
 }
 
-// wanted reports whether a sample is in one of Options.Symbols and in one of Options.DSOs. Empty lists contain everything.
+// wanted reports whether a sample is in one of Options.Symbols or at one of Options.Addresses, and in one of Options.DSOs. Lists that are not
+// given contain everything.
 func (t *text) wanted(item *replay.Item) bool {
-	if len(t.o.Symbols)+len(t.o.DSOs) == 0 {
+	functions, files := len(t.o.Symbols)+len(t.o.Addresses) > 0, len(t.o.DSOs) > 0
+	if !functions && !files {
 		return true
 	}
 	l := t.IP(item)
-	return (len(t.o.Symbols) == 0 || l.Symbol != nil && slices.Contains(t.o.Symbols, l.Symbol.Name)) &&
-		(len(t.o.DSOs) == 0 || l.DSO != nil && l.DSO.Named(t.o.DSOs))
+	at := func(address uint64) bool { return item.Sample.IP-address < max(t.o.Range, 1) } // is false below address
+	return (!functions || l.Symbol != nil && slices.Contains(t.o.Symbols, l.Symbol.Name) || slices.ContainsFunc(t.o.Addresses, at)) &&
+		(!files || l.DSO != nil && l.DSO.Named(t.o.DSOs))
 }
 
 // callchain returns the callchain of a sample up to the first of the functions Options.StopAt.
