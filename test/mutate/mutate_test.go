@@ -46,6 +46,7 @@ func TestJudges(t *testing.T) {
 		"memory":     {Peak: maxMemory + 1},
 		"status":     {Status: 3},
 		"no reason":  {Status: 1, Stderr: "Warning: a\n"},
+		"no error":   {Status: unreadable},
 		"two lines":  {Status: 1, Stderr: "Error: a\nb\n"},
 		"raw":        {Stderr: "Warning: \x1b[2J\n"},
 		"raw output": {Output: "prints control characters"},
@@ -54,7 +55,7 @@ func TestJudges(t *testing.T) {
 			t.Errorf("%s: nothing is wrong with %+v", name, o)
 		}
 	}
-	for _, o := range []outcome{{}, {Status: 1, Stderr: "Warning: a\nError: b\n"}, {CPU: maxCPU, Peak: maxMemory}} {
+	for _, o := range []outcome{{}, {Status: unreadable, Stderr: "Error: b\n"}, {Status: 1, Stderr: "Warning: a\nError: b\n"}, {CPU: maxCPU, Peak: maxMemory}} {
 		if why := o.wrong(); why != "" {
 			t.Errorf("%+v: %s", o, why)
 		}

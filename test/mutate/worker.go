@@ -30,6 +30,9 @@ const workerArg = "worker"
 // waiting costs nothing.
 const hang = 5 * time.Minute
 
+// unreadable is the status of a bperf that cannot read its input, as perf's is.
+const unreadable = 255
+
 // outcome is the outcome of a command.
 type outcome struct {
 	Status int
@@ -50,10 +53,10 @@ func (o outcome) wrong() string {
 		return fmt.Sprintf("used %v of CPU time", o.CPU)
 	case o.Peak > maxMemory:
 		return fmt.Sprintf("used %d MiB", o.Peak>>20)
-	case o.Status > 1:
+	case o.Status > 1 && o.Status != unreadable:
 		return fmt.Sprintf("ended with status %d: %s", o.Status, o.Stderr)
-	case o.Status == 1 && !strings.HasPrefix(last, "Error: "):
-		return fmt.Sprintf("ended with status 1 and not one line of error: %q", o.Stderr)
+	case o.Status != 0 && !strings.HasPrefix(last, "Error: "):
+		return fmt.Sprintf("ended with status %d and not one line of error: %q", o.Status, o.Stderr)
 	case o.Output != "":
 		return o.Output
 	case strings.IndexFunc(o.Stderr, isRaw) >= 0:
