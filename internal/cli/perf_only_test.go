@@ -45,6 +45,7 @@ func findOption(sets []*pflag.FlagSet, name string) *pflag.Flag {
 
 // TestPerfOptions makes docs/options.md: what bperf does with each option in perf's manual pages.
 func TestPerfOptions(t *testing.T) {
+	require.NoKernel(t)
 	list, err := os.ReadFile("testdata/perf-options.txt")
 	if err != nil {
 		t.Fatal(err)
