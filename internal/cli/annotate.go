@@ -70,7 +70,7 @@ still has it at the same address.`,
 	f.BoolVar(&a.text.Bytes, "asm-raw", false, "show the bytes of instructions")
 	f.BoolVar(&a.options.SkipMissing, "skip-missing", false, "leave out functions whose code cannot be read")
 	f.BoolVarP(&a.quiet, "quiet", "q", false, "print nothing but functions and errors")
-	addPerfOptions(f, annotatePerfOptions)
+	addPerfOptions(f, samplesPerfOptions, screenPerfOptions, annotatePerfOptions)
 	return cmd
 }
 

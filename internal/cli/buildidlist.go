@@ -39,11 +39,10 @@ an ELF file, it prints the build ID of that file.`,
 	}
 	flags := cmd.Flags()
 	f.addInput(flags)
-	addPerfOptions(flags, recordingPerfOptions)
 	flags.BoolVarP(&f.hits, "with-hits", "H", false, "list only files that samples hit, also those without a build ID")
 	flags.BoolVarP(&f.kernel, "kernel", "k", false, "print the build ID of the running kernel")
 	flags.BoolVarP(&f.maps, "kernel-maps", "m", false, "print build ID, start and end address, and file of the running kernel and of its modules")
-	addPerfOptions(flags, buildIDListPerfOptions)
+	addPerfOptions(flags, recordingPerfOptions, buildIDListPerfOptions)
 	return cmd
 }
 
@@ -82,11 +81,7 @@ func (f *buildIDListFlags) run(cmd *cobra.Command) error {
 }
 
 // isELF reports whether a file begins like an ELF file.
-func isELF(file io.ReaderAt) bool {
-	var magic [len(elf.ELFMAG)]byte
-	_, err := file.ReadAt(magic[:], 0)
-	return err == nil && string(magic[:]) == elf.ELFMAG
-}
+func isELF(file io.ReaderAt) bool { return beginsWith(file, elf.ELFMAG) }
 
 // printBuildID prints the build ID of a file, or returns an error if it has none.
 func printBuildID(out io.Writer, file string, id []byte) error {

@@ -51,9 +51,10 @@ also be the output of report or profile with --format pprof.`,
 func (f *diffFlags) run(cmd *cobra.Command, args []string) error {
 	names := []string{"perf.data.old", "perf.data"}
 	names = append(args, names[min(len(args), len(names)):]...)
-	if f.rows.SetSort(f.sort, report.DefaultDiffSort()); len(f.sort) == 0 {
-		f.rows.Sort = report.DefaultDiffSort()
+	if len(f.sort) == 0 {
+		f.sort = report.DefaultDiffSort()
 	}
+	f.rows.SetSort(f.sort, report.DefaultDiffSort())
 	keys, err := f.rows.NeededKeys()
 	if err := firstError(err, f.diff.SetCompute(f.compute)); err != nil {
 		return badOption(err)

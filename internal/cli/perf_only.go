@@ -44,11 +44,9 @@ const (
 	noPrograms  = "bperf disassembles and finds source lines itself"
 	noDebugging = "bperf has no messages for its own developers"
 	noModules   = "bperf always looks for the symbols of modules"
-	noImage     = "bperf reads no kernel image unless --vmlinux names one"
 	noBlocks    = "bperf does not look at the blocks between branches"
 	noDataTypes = "bperf does not look for types of data"
 	noSnapshots = "bperf does not record hardware traces"
-	ownUnwinder = "bperf unwinds stacks itself"
 	notYet      = "bperf does not have it yet"
 	ownThreads  = "bperf's collector needs no such setting"
 )
@@ -102,35 +100,53 @@ var recordPerfOptions = []perfOption{
 // recordingPerfOptions are for all commands that read recordings.
 var recordingPerfOptions = []perfOption{{name: "force", letter: "f", does: ignores, why: "bperf reads recordings of all users"}}
 
-var reportPerfOptions = []perfOption{
+// samplesPerfOptions are for report, script and annotate.
+var samplesPerfOptions = []perfOption{
+	{name: "demangle-kernel", does: ignores, why: "bperf shows the kernel's names as the kernel lists them"},
+	{name: "addr2line", does: ignores, takes: needsValue, why: noPrograms},
+	{name: "itrace", does: refuses, takes: optionalValue, why: noTraces},
+	{name: "demangle", does: refuses, why: notYet},
+	{name: "dump-raw-trace", letter: "D", does: refuses, why: notYet},
+	{name: "verbose", letter: "v", does: ignores, why: noDebugging},
+}
+
+// screenPerfOptions are for report and annotate, for which perf has a screen.
+var screenPerfOptions = []perfOption{
 	{name: "stdio", does: ignores, why: noScreen},
 	{name: "stdio-color", does: ignores, takes: needsValue, why: noScreen},
 	{name: "tui", does: ignores, why: noScreen},
 	{name: "gtk", does: refuses, why: noScreen},
 	{name: "modules", letter: "m", does: ignores, why: noModules},
-	{name: "ignore-vmlinux", does: ignores, why: noImage},
+	{name: "ignore-vmlinux", does: ignores, why: "bperf reads no kernel image unless --vmlinux names one"},
+	{name: "objdump", does: ignores, takes: needsValue, why: noPrograms},
+}
+
+// callsPerfOptions are for report and script, which show callchains.
+var callsPerfOptions = []perfOption{
+	{name: "stitch-lbr", does: refuses, why: "bperf does not join the branches of several samples"},
+	{name: "full-source-path", does: refuses, why: notYet},
+	{name: "show-info", letter: "I", does: refuses, why: notYet},
+	{name: "show-on-off-events", does: refuses, why: notYet},
+	{name: "switch-off", does: refuses, takes: needsValue, why: notYet},
+	{name: "switch-on", does: refuses, takes: needsValue, why: notYet},
+	{name: "unwind-style", does: ignores, takes: needsValue, why: "bperf unwinds stacks itself"},
+}
+
+var reportPerfOptions = []perfOption{
 	{name: "disassembler-style", letter: "M", does: ignores, takes: needsValue, why: "bperf annotate has it"},
 	{name: "source", does: ignores, why: "bperf annotate has it"},
 	{name: "asm-raw", does: ignores, why: "bperf annotate has it"},
-	{name: "addr2line", does: ignores, takes: needsValue, why: noPrograms},
-	{name: "objdump", does: ignores, takes: needsValue, why: noPrograms},
 	{name: "prefix", does: ignores, takes: needsValue, why: "bperf annotate has it"},
 	{name: "prefix-strip", does: ignores, takes: needsValue, why: "bperf annotate has it"},
-	{name: "demangle-kernel", does: ignores, why: "bperf shows the kernel's names as the kernel lists them"},
-	{name: "itrace", does: refuses, takes: optionalValue, why: noTraces},
 	{name: "latency", does: refuses, why: "bperf has no profiles by latency"},
 	{name: "parallelism", does: refuses, takes: needsValue, why: "bperf has no profiles by latency"},
 	{name: "branch-history", does: refuses, why: noBlocks},
-	{name: "stitch-lbr", does: refuses, why: "bperf does not join the branches of several samples"},
 	{name: "show-ref-call-graph", does: refuses, why: "bperf shows each event's own callchains"},
 	{name: "addr2line-style", does: ignores, takes: needsValue, why: noPrograms},
 	{name: "branch-stack", letter: "b", does: refuses, why: notYet},
 	{name: "column-widths", letter: "w", does: refuses, takes: needsValue, why: notYet},
-	{name: "demangle", does: refuses, why: notYet},
 	{name: "disable-order", does: ignores, why: "order changes no sum"},
-	{name: "dump-raw-trace", letter: "D", does: refuses, why: notYet},
 	{name: "exclude-other", letter: "x", does: refuses, why: notYet},
-	{name: "full-source-path", does: refuses, why: notYet},
 	{name: "group-sort-idx", does: refuses, takes: needsValue, why: notYet},
 	{name: "hierarchy", letter: "H", does: refuses, why: notYet},
 	{name: "ignore-callees", does: refuses, takes: needsValue, why: notYet},
@@ -141,18 +157,12 @@ var reportPerfOptions = []perfOption{
 	{name: "pretty", does: ignores, takes: needsValue, why: "bperf prints tables"},
 	{name: "raw-trace", does: ignores, why: "bperf script prints the fields of tracepoints"},
 	{name: "samples", does: ignores, takes: needsValue, why: "bperf has no menu of single samples"},
-	{name: "show-info", letter: "I", does: refuses, why: notYet},
-	{name: "show-on-off-events", does: refuses, why: notYet},
 	{name: "skip-empty", does: ignores, why: "bperf shows only events that have samples"},
 	{name: "socket-filter", does: refuses, takes: needsValue, why: notYet},
-	{name: "switch-off", does: refuses, takes: needsValue, why: notYet},
-	{name: "switch-on", does: refuses, takes: needsValue, why: notYet},
 	{name: "tasks", does: refuses, why: notYet},
 	{name: "threads", letter: "T", does: refuses, why: notYet},
 	{name: "time-quantum", does: refuses, takes: needsValue, why: notYet},
 	{name: "total-cycles", does: refuses, why: notYet},
-	{name: "unwind-style", does: ignores, takes: needsValue, why: ownUnwinder},
-	{name: "verbose", letter: "v", does: ignores, why: noDebugging},
 }
 
 var scriptPerfOptions = []perfOption{
@@ -164,59 +174,33 @@ var scriptPerfOptions = []perfOption{
 	{name: "dlarg", does: refuses, takes: needsValue, why: noScripts},
 	{name: "list-dlfilters", does: refuses, why: noScripts},
 	{name: "debug-mode", letter: "d", does: ignores, why: "bperf always counts records that are out of order"},
-	{name: "demangle-kernel", does: ignores, why: "bperf shows the kernel's names as the kernel lists them"},
-	{name: "addr2line", does: ignores, takes: needsValue, why: noPrograms},
-	{name: "itrace", does: refuses, takes: optionalValue, why: noTraces},
 	{name: "insn-trace", does: refuses, takes: optionalValue, why: noTraces},
 	{name: "xed", does: refuses, takes: optionalValue, why: noTraces},
 	{name: "call-trace", does: refuses, takes: optionalValue, why: noTraces},
 	{name: "call-ret-trace", does: refuses, takes: optionalValue, why: noTraces},
 	{name: "graph-function", does: refuses, takes: needsValue, why: noTraces},
 	{name: "max-blocks", does: refuses, takes: needsValue, why: noBlocks},
-	{name: "stitch-lbr", does: refuses, why: "bperf does not join the branches of several samples"},
 	{name: "guestmount", does: refuses, takes: needsValue, why: noGuests},
 	{name: "guestkallsyms", does: refuses, takes: needsValue, why: noGuests},
 	{name: "guestmodules", does: refuses, takes: needsValue, why: noGuests},
 	{name: "guestvmlinux", does: refuses, takes: needsValue, why: noGuests},
 	{name: "guest-code", does: refuses, why: noGuests},
 	{name: "all-cpus", letter: "a", does: refuses, why: noScripts},
-	{name: "demangle", does: refuses, why: notYet},
-	{name: "dump-raw-trace", letter: "D", does: refuses, why: notYet},
 	{name: "dump-unsorted-raw-trace", does: refuses, why: notYet},
-	{name: "full-source-path", does: refuses, why: notYet},
 	{name: "merge-callchains", does: ignores, why: "bperf always completes deferred callchains"},
 	{name: "per-event-dump", does: refuses, why: notYet},
-	{name: "show-info", letter: "I", does: refuses, why: notYet},
 	{name: "show-kernel-path", does: ignores, why: "bperf names the kernel as the kernel does"},
-	{name: "show-on-off-events", does: refuses, why: notYet},
-	{name: "switch-off", does: refuses, takes: needsValue, why: notYet},
-	{name: "switch-on", does: refuses, takes: needsValue, why: notYet},
-	{name: "unwind-style", does: ignores, takes: needsValue, why: ownUnwinder},
-	{name: "verbose", letter: "v", does: ignores, why: noDebugging},
 }
 
 var annotatePerfOptions = []perfOption{
-	{name: "stdio", does: ignores, why: noScreen},
-	{name: "stdio-color", does: ignores, takes: needsValue, why: noScreen},
-	{name: "tui", does: ignores, why: noScreen},
-	{name: "gtk", does: refuses, why: noScreen},
-	{name: "modules", letter: "m", does: ignores, why: noModules},
-	{name: "ignore-vmlinux", does: ignores, why: noImage},
-	{name: "demangle-kernel", does: ignores, why: "bperf shows the kernel's names as the kernel lists them"},
-	{name: "addr2line", does: ignores, takes: needsValue, why: noPrograms},
-	{name: "objdump", does: ignores, takes: needsValue, why: noPrograms},
-	{name: "itrace", does: refuses, takes: optionalValue, why: noTraces},
 	{name: "data-type", does: refuses, takes: optionalValue, why: noDataTypes},
 	{name: "type-stat", does: refuses, why: noDataTypes},
 	{name: "code-with-type", does: refuses, why: noDataTypes},
-	{name: "demangle", does: refuses, why: notYet},
 	{name: "disassembler-style", letter: "M", does: refuses, takes: needsValue, why: notYet},
-	{name: "dump-raw-trace", letter: "D", does: refuses, why: notYet},
 	{name: "group", does: ignores, why: "bperf always shows all events side by side"},
 	{name: "insn-stat", does: refuses, why: noDataTypes},
 	{name: "skip-empty", does: refuses, why: notYet},
 	{name: "stdio2", does: ignores, why: noScreen},
-	{name: "verbose", letter: "v", does: ignores, why: noDebugging},
 }
 
 var diffPerfOptions = []perfOption{
@@ -236,17 +220,22 @@ var listPerfOptions = []perfOption{
 }
 
 // addPerfOptions adds hidden flags for options of perf that do nothing in bperf.
-func addPerfOptions(flags *pflag.FlagSet, options []perfOption) {
-	for i := range options {
-		o := &options[i]
-		f := flags.VarPF(o, o.name, o.letter, o.why)
-		f.Hidden = true
-		switch o.takes {
-		case noValue:
-			f.NoOptDefVal = "true"
-		case optionalValue:
-			f.NoOptDefVal = " "
+func addPerfOptions(flags *pflag.FlagSet, lists ...[]perfOption) {
+	for _, options := range lists {
+		for i := range options {
+			options[i].add(flags)
 		}
+	}
+}
+
+func (o *perfOption) add(flags *pflag.FlagSet) {
+	f := flags.VarPF(o, o.name, o.letter, o.why)
+	f.Hidden = true
+	switch o.takes {
+	case noValue:
+		f.NoOptDefVal = "true"
+	case optionalValue:
+		f.NoOptDefVal = " "
 	}
 }
 

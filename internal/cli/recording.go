@@ -198,11 +198,13 @@ func (f *recordingFlags) readFile(cmd *cobra.Command, path string, keep profile.
 
 // isCompressed reports whether a regular file starts like a gzip file (RFC 1952). pprof profiles do, recordings never.
 func isCompressed(path string) bool {
-	return regularFile(path, func(file io.ReaderAt) bool {
-		var magic [2]byte
-		_, err := file.ReadAt(magic[:], 0)
-		return err == nil && magic == [2]byte{0x1f, 0x8b}
-	})
+	return regularFile(path, func(file io.ReaderAt) bool { return beginsWith(file, "\x1f\x8b") })
+}
+
+func beginsWith(file io.ReaderAt, magic string) bool {
+	start := make([]byte, len(magic))
+	_, err := file.ReadAt(start, 0)
+	return err == nil && string(start) == magic
 }
 
 func (f *recordingFlags) readPprof(path string, keep profile.Keys) (*profile.Profile, error) {

@@ -42,7 +42,7 @@ An argument is the recording or, if it is no name of one, selects the functions 
 	}
 	f.input.addInput(cmd.Flags())
 	f.input.add(cmd.Flags(), "C")
-	addPerfOptions(cmd.Flags(), reportPerfOptions)
+	addPerfOptions(cmd.Flags(), samplesPerfOptions, screenPerfOptions, callsPerfOptions, reportPerfOptions)
 	f.add(cmd)
 	return cmd
 }

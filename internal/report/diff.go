@@ -127,7 +127,7 @@ func eventNames(profiles []*profile.Profile) string {
 	return strings.Join(lists, "; ")
 }
 
-// comparison compares the tables of one event. A table is nil if its profile lacks the event.
+// comparison compares the tables of one event. A table is nil if its profile lacks the event, which the first never does.
 type comparison struct {
 	Diff
 	o      *Options
@@ -316,8 +316,7 @@ func (c *comparison) writeNames(out *bufio.Writer, names []string) {
 func (c *comparison) write(out *bufio.Writer) {
 	columns, rows := c.columns(), c.rows()
 	compared := len(columns)
-	i := slices.IndexFunc(c.tables, func(t *table) bool { return t != nil })
-	for _, key := range c.tables[i].columns {
+	for _, key := range c.tables[0].columns {
 		if key.key != nil {
 			at := len(columns) - compared
 			columns = append(columns, diffColumn{key.title, len(key.title), func(d *difference) string { return printable.Text(d.keys[at]) }})
