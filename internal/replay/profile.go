@@ -335,12 +335,20 @@ func (r *Replay) profileEvents() []profile.Event {
 	}
 	groups, _ := r.reader.Features().Get(perfdata.FeatureGroupDesc)
 	list, _ := groups.(perfdata.GroupDescriptions)
-	for _, g := range list {
-		for i := uint64(g.Leader); i < uint64(g.Leader)+uint64(g.Members) && i < uint64(len(events)); i++ {
-			events[i].Leader = int(g.Leader)
+	setLeaders(events, list)
+	return events
+}
+
+// setLeaders sets the leaders of events in groups. perf writes groups in the order of their events. Of groups that overlap, the first one
+// keeps its events: so the time depends on the number of events and groups, not on their product.
+func setLeaders(events []profile.Event, groups perfdata.GroupDescriptions) {
+	next := uint64(0)
+	for _, g := range groups {
+		end := min(uint64(g.Leader)+uint64(g.Members), uint64(len(events)))
+		for next = max(next, uint64(g.Leader)); next < end; next++ {
+			events[next].Leader = int(g.Leader)
 		}
 	}
-	return events
 }
 
 func (r *Replay) info() profile.Info {

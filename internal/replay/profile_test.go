@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -109,5 +110,40 @@ func TestCallersAgain(t *testing.T) {
 	slices.Sort(want)
 	if diff := cmp.Diff(want, inStacks(p)); diff != "" {
 		t.Errorf("-want +got:\n%s", diff)
+	}
+}
+
+// TestInfo checks the time of a recording, which starts with its first sample.
+func TestInfo(t *testing.T) {
+	event := &perfdata.Event{Name: "cycles", Attr: perfdata.Attr{SampleType: perfdata.SampleIP | perfdata.SampleTID | perfdata.SampleTime}}
+	reader := written(t, event, func(w *perfdata.Writer) {
+		if err := w.SetFeature(perfdata.FeatureClockData, perfdata.ClockData{WallClock: 1_000_000, Clock: 1000}); err != nil {
+			t.Fatal(err)
+		}
+		for _, at := range []uint64{5000, 7000} {
+			w.Write(perfdata.MiscUser, &perfdata.Sample{SampleID: perfdata.SampleID{PID: 10, TID: 10, Time: at}, IP: 1})
+		}
+	})
+	p, err := New(reader, Options{SymFS: t.TempDir()}).Profile(0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if want := time.Unix(0, 1_004_000); !p.Info.Start.Equal(want) || p.Info.Duration != 2*time.Microsecond {
+		t.Errorf("starts at %d and takes %v, want %d and 2µs", p.Info.Start.UnixNano(), p.Info.Duration, want.UnixNano())
+	}
+}
+
+func TestSetLeaders(t *testing.T) {
+	events := make([]profile.Event, 6)
+	for i := range events {
+		events[i].Leader = i
+	}
+	setLeaders(events, perfdata.GroupDescriptions{{Leader: 1, Members: 2}, {Leader: 2, Members: 2}, {Leader: 5, Members: 1 << 31}, {Leader: 9, Members: 1}})
+	var leaders []int
+	for _, e := range events {
+		leaders = append(leaders, e.Leader)
+	}
+	if want := []int{0, 1, 1, 2, 4, 5}; !slices.Equal(leaders, want) {
+		t.Errorf("leaders %v, want %v", leaders, want)
 	}
 }
