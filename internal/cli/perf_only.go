@@ -148,7 +148,6 @@ var reportPerfOptions = []perfOption{
 	{name: "disable-order", does: ignores, why: "order changes no sum"},
 	{name: "exclude-other", letter: "x", does: refuses, why: notYet},
 	{name: "group-sort-idx", does: refuses, takes: needsValue, why: notYet},
-	{name: "hierarchy", letter: "H", does: refuses, why: notYet},
 	{name: "ignore-callees", does: refuses, takes: needsValue, why: notYet},
 	{name: "mem-mode", does: refuses, why: notYet},
 	{name: "mmaps", does: refuses, why: notYet},

@@ -131,6 +131,7 @@ func (f *reportFlags) add(cmd *cobra.Command) {
 	optionalWord(flags, "call-graph", "graph,0.5")
 	flags.BoolVarP(&f.inverted, "inverted", "G", false, "begin call trees at the callers")
 	flags.BoolVar(&f.children, "children", true, "include callees in the shares of functions, if the recording has callchains")
+	flags.BoolVarP(&f.Hierarchy, "hierarchy", "H", false, "show a level of rows for each sort key, one below the other")
 	flags.BoolVar(&f.Group, "group", false, "show all events side by side")
 	flags.StringVarP(&f.Event, "event", "e", "", "show only `EVENT` in formats with room for one")
 	flags.Var((*percentFlag)(&f.Limit), "percent-limit", "leave out rows and branches below `PERCENT` percent")
@@ -235,6 +236,9 @@ func (f *reportFlags) chosen(cmd *cobra.Command, formats []reportFormat) (report
 	format := formats[i]
 	if f.base != "" && !format.diffs {
 		return format, badCombinationf("--diff supports the formats table, flamegraph and html, not %s", format.name)
+	}
+	if f.Hierarchy && (format.name != "table" || f.base != "") {
+		return format, badCombinationf("--hierarchy is for the format table, without --diff")
 	}
 	if format.binary && toStdout(f.output) && onTerminal(cmd.OutOrStdout()) {
 		return format, badCombinationf("--format %s is binary and cannot go to a terminal: name a file with -o", format.name)
