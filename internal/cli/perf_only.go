@@ -105,7 +105,6 @@ var samplesPerfOptions = []perfOption{
 	{name: "demangle-kernel", does: ignores, why: "bperf shows the kernel's names as the kernel lists them"},
 	{name: "addr2line", does: ignores, takes: needsValue, why: noPrograms},
 	{name: "itrace", does: refuses, takes: optionalValue, why: noTraces},
-	{name: "demangle", does: refuses, why: notYet},
 	{name: "dump-raw-trace", letter: "D", does: refuses, why: notYet},
 	{name: "verbose", letter: "v", does: ignores, why: noDebugging},
 }
