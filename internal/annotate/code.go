@@ -281,7 +281,11 @@ func (s *sources) elf(h *hits) (c *code, move func(uint64) uint64) {
 		if !ok {
 			return ""
 		}
-		return offset(symbol.Demangle(called.Name), addr-called.Start)
+		name := called.Name
+		if !s.options.Mangled {
+			name = symbol.Demangle(name)
+		}
+		return offset(name, addr-called.Start)
 	}
 	switch f.Machine() {
 	case elf.EM_X86_64:

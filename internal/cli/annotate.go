@@ -133,7 +133,7 @@ func (a *annotateFlags) report(cmd *cobra.Command) (*annotate.Report, error) {
 		return nil, err
 	}
 	options.NoInline = true
-	a.options.Allowance, a.options.SymFS, a.options.BuildIDs = options.Allowance, options.SymFS, options.BuildIDs
+	a.options.Allowance, a.options.SymFS, a.options.BuildIDs, a.options.Mangled = options.Allowance, options.SymFS, options.BuildIDs, options.Mangled
 	r := replay.New(reader, options)
 	defer r.Close()
 	samples, err := annotate.Collect(r, reader, &a.options)

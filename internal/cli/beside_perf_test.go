@@ -159,6 +159,35 @@ func TestBothWaysCxx(t *testing.T) {
 			t.Errorf("there is no row with %q in\n%s", want, ours)
 		}
 	}
+	compareMangled(t, perfs["packaged"], file)
+}
+
+// compareMangled compares the functions that commands print with --no-demangle.
+func compareMangled(t *testing.T, perf, file string) {
+	t.Helper()
+	for _, tt := range []struct {
+		args []string
+		name *regexp.Regexp
+	}{
+		{[]string{"report", "--stdio", "--no-inline", "--no-children", "-g", "none"}, regexp.MustCompile(`\[\.\] (_Z\w+)`)},
+		{[]string{"script", "--no-inline", "-F", "ip,sym"}, regexp.MustCompile(` (_Z\w+)`)},
+	} {
+		args := append(tt.args, "--no-demangle", "-i", file)
+		functions := func(text []byte) (all []string) {
+			for _, m := range tt.name.FindAllSubmatch(text, -1) {
+				all = append(all, string(m[1]))
+			}
+			return all
+		}
+		want, got := functions(output(t, exec.Command(perf), args...)), functions(output(t, bperf(), args...))
+		if diff := cmp.Diff(want, got); diff != "" || len(want) < 5 {
+			t.Errorf("%q: %d functions (-perf +bperf):\n%s", args, len(want), diff)
+		}
+	}
+	const turn = "_ZN4shop4turnEmi"
+	if got := string(output(t, bperf(), "annotate", "--no-demangle", "-i", file, turn)); !strings.Contains(got, "<"+turn+">:") {
+		t.Errorf("annotate --no-demangle has no %s:\n%s", turn, got)
+	}
 }
 
 // TestBranchStacks compares reports of a recording with branch stacks, which the test adds to a recording without them.

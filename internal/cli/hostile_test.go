@@ -74,7 +74,7 @@ func TestHostileNames(t *testing.T) {
 		{"script"}, {"script", "-G", "-F", "+cgroup,+srcline"}, {"script", "--json"}, {"script", "--header"},
 		{"script", "--show-mmap-events", "--show-task-events", "--show-bpf-events", "--show-cgroup-events"},
 		{"annotate", "--format", "text"}, {"annotate", "--format", "json"}, {"annotate", "--format", "html"},
-		{"report", "--header-only"}, {"report", "--stats"}, {"report", "--sort", "comm,dso,sym,cgroup"}, {"report", "--children", "-g", "graph"},
+		{"report", "--header-only"}, {"report", "--stats"}, {"report", "--mmaps"}, {"report", "-H"}, {"report", "--sort", "comm,dso,sym,cgroup"}, {"report", "--children", "-g", "graph"},
 		{"evlist"}, {"evlist", "-v"}, {"evlist", "-g"}, {"buildid-list"},
 	}
 	for _, f := range reportFormats {

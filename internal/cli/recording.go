@@ -104,11 +104,13 @@ type symbolFlags struct {
 	vmlinux  string
 	buildIDs string
 	inline   bool
+	demangle bool
 	memory   uint32 // MiB
 }
 
 func (f *symbolFlags) add(flags *pflag.FlagSet) {
 	flags.BoolVar(&f.inline, "inline", true, "look for inlined functions, which takes time: --no-inline is faster")
+	flags.BoolVar(&f.demangle, "demangle", true, "show the names of C++ and Rust functions as in the source: --no-demangle shows the linker's")
 	flags.StringVar(&f.kallsyms, "kallsyms", "", "read the kernel's symbols from `FILE`, a copy of /proc/kallsyms")
 	flags.StringVarP(&f.vmlinux, "vmlinux", "k", "", "read the kernel's symbols from `FILE`, its image")
 	flags.StringVar(&f.symfs, "symfs", "", "look for files with symbols below `DIR`")
@@ -117,7 +119,7 @@ func (f *symbolFlags) add(flags *pflag.FlagSet) {
 }
 
 func (f *symbolFlags) options() replay.Options {
-	return replay.Options{SymFS: f.symfs, Kallsyms: f.kallsyms, Vmlinux: f.vmlinux, BuildIDs: f.buildIDs, NoInline: !f.inline,
+	return replay.Options{SymFS: f.symfs, Kallsyms: f.kallsyms, Vmlinux: f.vmlinux, BuildIDs: f.buildIDs, NoInline: !f.inline, Mangled: !f.demangle,
 		Allowance: allowance.New(int64(f.memory) << 20)}
 }
 

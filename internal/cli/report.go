@@ -59,6 +59,7 @@ type reportFlags struct {
 	parent               string
 	header, headerOnly   bool
 	stats                bool
+	tasks, mmaps         bool
 
 	report.Options
 }
@@ -131,6 +132,7 @@ func (f *reportFlags) add(cmd *cobra.Command) {
 	optionalWord(flags, "call-graph", "graph,0.5")
 	flags.BoolVarP(&f.inverted, "inverted", "G", false, "begin call trees at the callers")
 	flags.BoolVar(&f.children, "children", true, "include callees in the shares of functions, if the recording has callchains")
+	flags.BoolVarP(&f.Hierarchy, "hierarchy", "H", false, "show a level of rows for each sort key, one below the other")
 	flags.BoolVar(&f.Group, "group", false, "show all events side by side")
 	flags.StringVarP(&f.Event, "event", "e", "", "show only `EVENT` in formats with room for one")
 	flags.Var((*percentFlag)(&f.Limit), "percent-limit", "leave out rows and branches below `PERCENT` percent")
@@ -149,6 +151,8 @@ func (f *reportFlags) add(cmd *cobra.Command) {
 	flags.BoolVar(&f.headerOnly, "header-only", false, "print only the header of the recording")
 	flags.BoolVarP(&f.NoHeads, "quiet", "q", false, "print nothing but rows and errors")
 	flags.BoolVar(&f.stats, "stats", false, "print the number of records of each type")
+	flags.BoolVar(&f.tasks, "tasks", false, "print the threads of the recording as a tree")
+	flags.BoolVar(&f.mmaps, "mmaps", false, "print the threads of the recording, each with its memory map")
 	completeFlag(cmd, "format", formatNames(reportFormats))
 }
 
@@ -236,6 +240,9 @@ func (f *reportFlags) chosen(cmd *cobra.Command, formats []reportFormat) (report
 	if f.base != "" && !format.diffs {
 		return format, badCombinationf("--diff supports the formats table, flamegraph and html, not %s", format.name)
 	}
+	if f.Hierarchy && (format.name != "table" || f.base != "") {
+		return format, badCombinationf("--hierarchy is for the format table, without --diff")
+	}
 	if format.binary && toStdout(f.output) && onTerminal(cmd.OutOrStdout()) {
 		return format, badCombinationf("--format %s is binary and cannot go to a terminal: name a file with -o", format.name)
 	}
@@ -268,6 +275,9 @@ func (f *reportFlags) run(cmd *cobra.Command) error {
 	if f.headerOnly {
 		return f.write(cmd, func(w io.Writer) error { return report.Header(w, recording) })
 	}
+	if f.tasks || f.mmaps {
+		return f.writeTasks(cmd, recording)
+	}
 	options, err := f.options(cmd, hasCallchains(recording))
 	if err != nil {
 		return err
@@ -298,6 +308,25 @@ func (f *reportFlags) run(cmd *cobra.Command) error {
 			}
 		}
 		return format.write(w, p, base, options)
+	})
+}
+
+// writeTasks writes the threads of a recording in place of its samples.
+func (f *reportFlags) writeTasks(cmd *cobra.Command, recording *perfdata.Reader) error {
+	o, err := f.input.options(recording)
+	if err != nil {
+		return err
+	}
+	r := replay.New(recording, o)
+	defer r.Close()
+	tasks, err := r.Tasks()
+	if err != nil {
+		return err
+	}
+	printLosses(cmd.ErrOrStderr(), r.Stats())
+	return f.write(cmd, func(w io.Writer) error {
+		printTasks(w, tasks, f.mmaps)
+		return nil
 	})
 }
 

@@ -253,6 +253,8 @@ func TestReportRefuses(t *testing.T) {
 		{[]string{"--time", "soon"}, statusBadOption, "not a time in seconds"},
 		{[]string{"--cpu", "x"}, statusBadOption, `--cpu: CPU list "x"`},
 		{[]string{"--format", "pprof", "--diff", input}, statusBadCombination, "not pprof"},
+		{[]string{"-H", "--format", "csv"}, statusBadCombination, "--hierarchy is for the format table"},
+		{[]string{"-H", "--diff", input}, statusBadCombination, "--hierarchy is for the format table"},
 		{[]string{"--format", "folded", "-e", "nothing"}, statusFailed, "there are no samples of it"},
 		{[]string{"-i", "nowhere.data"}, statusFailed, "make a recording"},
 		{[]string{"-i", "report_test.go"}, statusFailed, "report_test.go"},

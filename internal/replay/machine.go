@@ -155,7 +155,7 @@ func (m *machine) kernelMmap(v *perfdata.Mmap2, end uint64) {
 
 func (m *machine) userMmap(v *perfdata.Mmap2, end uint64) {
 	p := m.thread(v.PID, v.TID).process
-	mapping := &mapping{Start: v.Start, End: end, Offset: v.Offset, DSO: m.userDSO(v), execs: p.execs}
+	mapping := &mapping{Start: v.Start, End: end, Offset: v.Offset, DSO: m.userDSO(v), execs: p.execs, protection: v.Protection, flags: v.Flags}
 	if v.Filename == "[vdso]" { // it is not a file
 		mapping.Offset = 0
 	}

@@ -11,7 +11,15 @@ type mapping struct {
 	Offset     uint64 // file offset of Start
 	DSO        *DSO
 
-	execs uint32 // number of execs of its process before it was mapped
+	execs             uint32 // number of execs of its process before it was mapped
+	protection, flags uint32 // of mmap(2); only of mappings of processes
+}
+
+// part returns a part of a mapping.
+func (m *mapping) part(start, end uint64) *mapping {
+	p := *m
+	p.Start, p.End, p.Offset = start, end, m.Offset+start-m.Start
+	return &p
 }
 
 // addr converts an address in memory to one in the DSO: an offset in the file. Addresses in the kernel, and in memory without a file, stay
@@ -65,13 +73,13 @@ func (m *addressSpace) insert(n *mapping) *addressSpace {
 	pieces := make([]*mapping, 0, 3)
 	if first < last {
 		if old := m.list[first]; old.Start < n.Start {
-			pieces = append(pieces, &mapping{old.Start, n.Start, old.Offset, old.DSO, old.execs})
+			pieces = append(pieces, old.part(old.Start, n.Start))
 		}
 	}
 	pieces = append(pieces, n)
 	if first < last {
 		if old := m.list[last-1]; old.End > n.End {
-			pieces = append(pieces, &mapping{n.End, old.End, old.Offset + n.End - old.Start, old.DSO, old.execs})
+			pieces = append(pieces, old.part(n.End, old.End))
 		}
 	}
 	return m.replace(first, last, pieces...)
@@ -89,7 +97,7 @@ func (m *addressSpace) insertBehind(n *mapping) *addressSpace {
 			}
 			end = min(end, m.list[i].Start)
 		}
-		m = m.replace(i, i, &mapping{start, end, n.Offset + start - n.Start, n.DSO, n.execs})
+		m = m.replace(i, i, n.part(start, end))
 		start = end
 	}
 	return m

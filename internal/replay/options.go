@@ -9,6 +9,7 @@ type Options struct {
 	Vmlinux  string // kernel image with symbols
 	BuildIDs string // directory of perf's buildid-cache; empty for ~/.debug
 	NoInline bool   // do not find inlined functions, which requires reading DWARF
+	Mangled  bool   // leave names of symbols as compilers made them
 	Lines    bool   // find source files and lines
 	NoStacks bool   // make profiles without callchains
 	NoNames  bool   // find only the DSOs of locations: no symbols, and no file is read for them

@@ -224,6 +224,9 @@ func (u *userFile) close() {
 func (u *userFile) load() (*object.File, error) {
 	file, err := u.find()
 	if err == nil {
+		if u.replay.options.Mangled {
+			file.KeepMangled()
+		}
 		file.Load(!u.replay.options.NoInline || u.replay.options.Lines)
 	}
 	return file, err
@@ -408,7 +411,10 @@ func (u *userFile) symbol(file *object.File, s symbol.Symbol, shift uint64) *Sym
 		if u.known == nil {
 			u.known = map[uint64]*Symbol{}
 		}
-		known = &Symbol{Name: symbol.Demangle(s.Name), Linkage: s.Name, Start: start, End: s.End + shift, Module: u.module}
+		known = &Symbol{Name: s.Name, Linkage: s.Name, Start: start, End: s.End + shift, Module: u.module}
+		if !u.replay.options.Mangled {
+			known.Name = symbol.Demangle(s.Name)
+		}
 		if u.replay.options.Lines {
 			known.StartLine = startLine(file, s)
 		}

@@ -25,7 +25,8 @@ type process struct {
 type thread struct {
 	Thread
 	process *process
-	named   bool // Comm is known
+	named   bool  // Comm is known
+	parent  int32 // thread that created it; -1 if unknown
 }
 
 // thread returns the thread with these IDs. It creates the thread if it is unknown. Both IDs are -1 if a record does not have them.
@@ -42,7 +43,7 @@ func (m *machine) thread(pid, tid int32) *thread {
 }
 
 func (m *machine) newThread(pid, tid int32) *thread {
-	t := &thread{Thread: Thread{pid, tid, ":" + strconv.Itoa(int(tid))}}
+	t := &thread{Thread: Thread{pid, tid, ":" + strconv.Itoa(int(tid))}, parent: -1}
 	if tid == 0 {
 		t.PID, t.Comm, t.named = 0, "swapper", true
 	}
@@ -67,6 +68,7 @@ func (m *machine) fork(pid, tid, parentPID, parentTID int32, copyMaps bool) {
 	parent := m.thread(parentPID, parentTID)
 	m.last = nil
 	t := m.newThread(pid, tid)
+	t.parent = parentTID
 	if parent.named {
 		t.Comm, t.named = parent.Comm, true
 	}

@@ -92,6 +92,9 @@ func (o *Options) columns() ([]*column, error) {
 	for _, c := range columns {
 		rank(c)
 	}
+	if o.Hierarchy { // as in perf, each key keeps its level
+		return columns, nil
+	}
 	return o.elide(columns), nil
 }
 
@@ -129,7 +132,7 @@ func (o *Options) newColumn(name, option string) (*column, error) {
 		return nil, fmt.Errorf("%s", msg)
 	}
 	c := values[at]
-	if c.name == "overhead" && o.Children && len(o.Fields) == 0 {
+	if c.name == "overhead" && o.Children && len(o.Fields) == 0 && !o.Hierarchy {
 		c.title = "Self"
 	}
 	return &c, nil

@@ -25,6 +25,8 @@ type Options struct {
 	Children bool     // add the values of callees to each function
 	Group    bool     // show all events side by side, even if they were not recorded as a group
 
+	Hierarchy bool // the text shows a level of rows for each key, each below its row of the level above
+
 	CallGraph CallGraph
 
 	Event    string  // the event that formats with room for one event show

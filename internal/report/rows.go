@@ -54,6 +54,11 @@ func newTable(p *profile.Profile, o *Options, events []int) (*table, error) {
 	if err != nil {
 		return nil, err
 	}
+	return tableOf(p, o, columns, events), nil
+}
+
+// tableOf builds the table with these columns.
+func tableOf(p *profile.Profile, o *Options, columns []*column, events []int) *table {
 	t := &table{p: p, o: o, columns: columns, events: events, totals: make([]total, len(events))}
 	c := newClasses(t)
 	wanted := o.Filter.of(p)
@@ -75,7 +80,7 @@ func newTable(p *profile.Profile, o *Options, events []int) (*table, error) {
 	}
 	t.rows = slices.Collect(maps.Values(rows))
 	t.sort()
-	return t, nil
+	return t
 }
 
 func (t *total) add(s *profile.Sample) {

@@ -42,7 +42,11 @@ func (t *textPrinter) print() error {
 		if !slices.ContainsFunc(table.totals, func(sums total) bool { return sums.samples > 0 }) {
 			continue
 		}
-		t.printTable(table)
+		if t.o.Hierarchy {
+			t.printHierarchy(newHierarchy(table))
+		} else {
+			t.printTable(table)
+		}
 	}
 	return nil
 }
@@ -229,9 +233,15 @@ func (t *textPrinter) printRow(table *table, widths []int, r *row) {
 }
 
 // padded reports whether spaces fill the column with index i. perf does not pad symbols at the end of a line.
-func (t *table) padded(i int) bool {
-	name := t.columns[i].name
-	return i < len(t.columns)-1 || name == "comm" || name == "dso" || name == "pid" || name == "tid" || name == "cgroup" || name == "parent"
+func (t *table) padded(i int) bool { return i < len(t.columns)-1 || t.columns[i].padsLines() }
+
+// padsLines reports whether perf pads the column also at the end of a line.
+func (c *column) padsLines() bool {
+	switch c.name {
+	case "comm", "dso", "pid", "tid", "cgroup", "parent":
+		return true
+	}
+	return false
 }
 
 // cell returns the text of a row in a column.

@@ -180,7 +180,10 @@ func (r *reader) describe(u *unit, die uint64, n *name, depth int) {
 	}
 	linkage := r.text(u, e.linkageName)
 	if linkage != "" {
-		n.text = symbol.Demangle(linkage)
+		n.text = linkage
+		if !r.s.Mangled {
+			n.text = symbol.Demangle(linkage)
+		}
 		return
 	}
 	plain := r.text(u, e.name)

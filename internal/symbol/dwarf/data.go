@@ -16,6 +16,7 @@ type Sections struct {
 	Abbrev, Addr, Aranges, Info, Line, LineStr, Ranges, RngLists, Str, StrOffsets Section
 
 	BigEndian bool
+	Mangled   bool // keep the linker's names of functions
 
 	// Supplement holds data that several files share (.gnu_debugaltlink), or is nil.
 	Supplement *Sections

@@ -12,6 +12,7 @@ import (
 type debugInfo struct {
 	data      *dwarf.Data // nil until needed
 	inflating []*inflating
+	mangled   bool // keep names as compilers made them
 }
 
 // dwarf returns the DWARF of the file and of its supplement. The caller holds f.mu.
@@ -67,7 +68,7 @@ func (d *debugInfo) sections(i, loaded *image) dwarf.Sections {
 	return dwarf.Sections{
 		Abbrev: read("abbrev"), Addr: read("addr"), Aranges: read("aranges"), Info: read("info"), Line: read("line"), LineStr: read("line_str"),
 		Ranges: read("ranges"), RngLists: read("rnglists"), Str: read("str"), StrOffsets: read("str_offsets"),
-		BigEndian: i.elf.ByteOrder == binary.BigEndian,
+		BigEndian: i.elf.ByteOrder == binary.BigEndian, Mangled: d.mangled,
 	}
 }
 

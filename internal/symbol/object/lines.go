@@ -88,8 +88,14 @@ func (f *File) forgetNow() {
 	}
 }
 
-// demangled returns the demangled name of a symbol. Many addresses share one string.
+// KeepMangled leaves the names of functions in frames as compilers made them. It is called before the first lookup.
+func (f *File) KeepMangled() { f.debugInfo.mangled = true }
+
+// demangled returns the demangled name of a symbol, unless the file keeps mangled names. Many addresses share one string.
 func (f *File) demangled(name string) string {
+	if f.debugInfo.mangled {
+		return name
+	}
 	plain, ok := f.names[name]
 	if ok {
 		return plain
