@@ -106,7 +106,6 @@ var samplesPerfOptions = []perfOption{
 	{name: "addr2line", does: ignores, takes: needsValue, why: noPrograms},
 	{name: "itrace", does: refuses, takes: optionalValue, why: noTraces},
 	{name: "demangle", does: refuses, why: notYet},
-	{name: "dump-raw-trace", letter: "D", does: refuses, why: notYet},
 	{name: "verbose", letter: "v", does: ignores, why: noDebugging},
 }
 
@@ -186,7 +185,6 @@ var scriptPerfOptions = []perfOption{
 	{name: "guestvmlinux", does: refuses, takes: needsValue, why: noGuests},
 	{name: "guest-code", does: refuses, why: noGuests},
 	{name: "all-cpus", letter: "a", does: refuses, why: noScripts},
-	{name: "dump-unsorted-raw-trace", does: refuses, why: notYet},
 	{name: "merge-callchains", does: ignores, why: "bperf always completes deferred callchains"},
 	{name: "per-event-dump", does: refuses, why: notYet},
 	{name: "show-kernel-path", does: ignores, why: "bperf names the kernel as the kernel does"},

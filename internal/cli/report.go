@@ -58,7 +58,7 @@ type reportFlags struct {
 	inverted             bool
 	parent               string
 	header, headerOnly   bool
-	stats                bool
+	stats, dump          bool
 
 	report.Options
 }
@@ -149,6 +149,7 @@ func (f *reportFlags) add(cmd *cobra.Command) {
 	flags.BoolVar(&f.headerOnly, "header-only", false, "print only the header of the recording")
 	flags.BoolVarP(&f.NoHeads, "quiet", "q", false, "print nothing but rows and errors")
 	flags.BoolVar(&f.stats, "stats", false, "print the number of records of each type")
+	addDump(flags, &f.dump)
 	completeFlag(cmd, "format", formatNames(reportFormats))
 }
 
@@ -268,6 +269,14 @@ func (f *reportFlags) run(cmd *cobra.Command) error {
 	if f.headerOnly {
 		return f.write(cmd, func(w io.Writer) error { return report.Header(w, recording) })
 	}
+	if f.dump {
+		return f.write(cmd, func(w io.Writer) error {
+			if err := f.writeHeader(w, recording); err != nil {
+				return err
+			}
+			return f.input.writeDump(cmd, w, recording)
+		})
+	}
 	options, err := f.options(cmd, hasCallchains(recording))
 	if err != nil {
 		return err
@@ -283,7 +292,11 @@ func (f *reportFlags) run(cmd *cobra.Command) error {
 	}
 	printLosses(cmd.ErrOrStderr(), stats)
 	if f.stats {
-		return f.write(cmd, func(w io.Writer) error { return printStats(w, stats, p) })
+		var counts []eventCount
+		for i := range p.Events {
+			counts = append(counts, eventCount{p.Events[i].Name, p.Events[i].Samples})
+		}
+		return f.write(cmd, func(w io.Writer) error { return printStats(w, stats, counts) })
 	}
 	var base *profile.Profile
 	if f.base != "" {
@@ -324,7 +337,7 @@ func hasCallchains(recording *perfdata.Reader) bool {
 }
 
 // printStats prints perf's table with the number of records of each type.
-func printStats(w io.Writer, stats replay.Stats, p *profile.Profile) error {
+func printStats(w io.Writer, stats replay.Stats, events []eventCount) error {
 	var b strings.Builder
 	var total uint64
 	var types []perfdata.RecordType
@@ -338,8 +351,8 @@ func printStats(w io.Writer, stats replay.Stats, p *profile.Profile) error {
 		n := stats.Records[t]
 		fmt.Fprintf(&b, "%20s events: %10d  (%4.1f%%)\n", t, n, 100*float64(n)/float64(total))
 	}
-	for _, e := range p.Events {
-		fmt.Fprintf(&b, "%s stats:\n%20s events: %10d\n", printable.Text(e.Name), "SAMPLE", e.Samples)
+	for _, e := range events {
+		fmt.Fprintf(&b, "%s stats:\n%20s events: %10d\n", printable.Text(e.name), "SAMPLE", e.samples)
 	}
 	_, err := io.WriteString(w, b.String())
 	return err

@@ -20,6 +20,7 @@ type scriptFlags struct {
 	header     bool
 	headerOnly bool
 	comms      string
+	unsorted   bool
 }
 
 func newScriptCommand() *cobra.Command {
@@ -61,6 +62,8 @@ With --json it prints one object per line, with everything that the recording ha
 	flags.StringSliceVar(&o.StopAt, "stop-bt", nil, "no callers of these `FUNCTIONS`")
 	flags.BoolVar(&f.header, "header", false, "also print the header of the recording")
 	flags.BoolVar(&f.headerOnly, "header-only", false, "print only the header of the recording")
+	addDump(flags, &o.Dump)
+	flags.BoolVar(&f.unsorted, "dump-unsorted-raw-trace", false, "as -D, in the order of the file")
 	show := func(p *bool, name, what string) {
 		flags.BoolVar(p, "show-"+name+"-events", false, "also print "+what)
 	}
@@ -82,6 +85,10 @@ With --json it prints one object per line, with everything that the recording ha
 func (f *scriptFlags) run(cmd *cobra.Command, o script.Options) error {
 	if o.Relative && o.Delta {
 		return badOptionf("--reltime and --deltatime cannot be combined")
+	}
+	o.Dump, o.Unsorted = o.Dump || f.unsorted, f.unsorted
+	if o.Dump && o.JSON {
+		return badOptionf("-D and --json cannot be combined: --json prints only samples")
 	}
 	o.Fields = script.NewSelection()
 	for _, text := range f.fields {
@@ -113,6 +120,7 @@ func (f *scriptFlags) run(cmd *cobra.Command, o script.Options) error {
 	if f.comms != "" {
 		options.Filter.Comms = strings.Split(f.comms, ",")
 	}
+	o.Input, o.AttrText = f.path, report.AttrText(reader)
 	out := bufio.NewWriterSize(cmd.OutOrStdout(), 1<<16)
 	if f.header || f.headerOnly {
 		if err := report.Header(out, reader); err != nil {

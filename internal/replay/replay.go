@@ -18,6 +18,7 @@ type Item struct {
 	Thread   Thread           // thread of the record, if it has one
 	Previous uint64           // of samples: the time of the previous one, in ns; 0 for the first
 	Cgroup   string           // of samples with SampleCgroup: the path; empty if unknown
+	Raw      bool             // the record as it was read (Options.Raw): Sample is nil
 
 	user, kernel *addressSpace
 	sum          *Sum   // nil for other records
@@ -202,6 +203,9 @@ func work(handlers []Handler, pieces []piece) {
 // next updates the state by a record, and adds the record to the items if it is wanted.
 func (r *Replay) next(record *perfdata.Record, items []Item) []Item {
 	m := r.machine
+	if r.options.Raw {
+		items = append(items, Item{Record: record, Raw: true, kernel: m.kernel.share()})
+	}
 	if s, ok := record.Value.(*perfdata.Sample); ok {
 		if IsOffCPUDump(record.Event) {
 			readOffCPU(record, s, r.reader.ByteOrder())
