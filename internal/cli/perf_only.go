@@ -125,9 +125,6 @@ var callsPerfOptions = []perfOption{
 	{name: "stitch-lbr", does: refuses, why: "bperf does not join the branches of several samples"},
 	{name: "full-source-path", does: refuses, why: notYet},
 	{name: "show-info", letter: "I", does: refuses, why: notYet},
-	{name: "show-on-off-events", does: refuses, why: notYet},
-	{name: "switch-off", does: refuses, takes: needsValue, why: notYet},
-	{name: "switch-on", does: refuses, takes: needsValue, why: notYet},
 	{name: "unwind-style", does: ignores, takes: needsValue, why: "bperf unwinds stacks itself"},
 }
 

@@ -144,6 +144,7 @@ func (f *reportFlags) add(cmd *cobra.Command) {
 	flags.Lookup("showcpuutilization").Hidden = true
 	flags.BoolVarP(&f.Resolved, "hide-unresolved", "U", false, "only samples in known functions")
 	f.input.addMaxStack(flags)
+	addSwitches(flags, &f.input.switches)
 	flags.StringVarP(&f.parent, "parent", "p", "", "the regular `EXPRESSION` for the caller that the key parent shows")
 	flags.BoolVar(&f.header, "header", false, "also print the header of the recording")
 	flags.BoolVar(&f.headerOnly, "header-only", false, "print only the header of the recording")

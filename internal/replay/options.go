@@ -33,6 +33,7 @@ type Filter struct {
 	Comms      []string
 	PIDs, TIDs []int32
 	CPUs       []int
+	Switches   Switches
 }
 
 // TimeRange is a range of times in ns of the recording's clock. Both ends are included.

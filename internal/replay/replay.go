@@ -56,6 +56,7 @@ type Replay struct {
 	readings  readings
 	deferred  deferred
 	throttles throttles
+	on        bool   // the state of Filter.Switches
 	previous  uint64 // time of the last sample that was handed out
 
 	cutChains atomic.Uint64
@@ -71,7 +72,7 @@ func New(reader *perfdata.Reader, o Options) *Replay {
 	if o.Allowance == nil {
 		o.Allowance = allowance.New(allowance.DefaultMemory)
 	}
-	r := &Replay{reader: reader, options: o, locations: &locations{}}
+	r := &Replay{reader: reader, options: o, locations: &locations{}, on: o.Filter.Switches.On == ""}
 	r.sums.replay = r
 	r.symbols = &symbols{replay: r, problems: map[string]bool{}, known: map[uint64]*Symbol{}}
 	r.machine = newMachine(r.symbols)
@@ -264,6 +265,10 @@ func (r *Replay) item(record *perfdata.Record, s *perfdata.Sample, t *thread) It
 
 // sample appends a sample, or holds it until the rest of its callchain comes.
 func (r *Replay) sample(item Item, items []Item) []Item {
+	if !r.options.Filter.Switches.keeps(item.Event, &r.on) {
+		r.stats.Filtered++
+		return items
+	}
 	if _, waits := cookieOf(item.Sample); waits {
 		return r.handOut(r.deferred.hold(item), items)
 	}
