@@ -183,7 +183,6 @@ var scriptPerfOptions = []perfOption{
 	{name: "guest-code", does: refuses, why: noGuests},
 	{name: "all-cpus", letter: "a", does: refuses, why: noScripts},
 	{name: "merge-callchains", does: ignores, why: "bperf always completes deferred callchains"},
-	{name: "per-event-dump", does: refuses, why: notYet},
 	{name: "show-kernel-path", does: ignores, why: "bperf names the kernel as the kernel does"},
 }
 

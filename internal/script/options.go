@@ -17,6 +17,7 @@ type Options struct {
 	StopAt    []string // print no callers of these functions
 	Type      string   // type of the output of BPF programs: a structure in the BTF of the recording; empty for the value type of their map
 	Records   Records
+	PerEvent  []*EventOutput              // where samples are printed, by Event.Index; nil to print all to one writer
 	Dump      bool                        // print all records with their bytes, as perf's -D
 	Unsorted  bool                        // print the records in the order of the file
 	Input     string                      // with Dump: name of the recording

@@ -32,6 +32,11 @@ func run(w io.Writer, reader *perfdata.Reader, o Options, ro replay.Options) (*p
 	if o.JSON {
 		handler = p.newJSON
 	}
+	if o.PerEvent != nil {
+		each := handler
+		handler = func(r *replay.Resolver) replay.Handler { return framed(each(r)) }
+		w = eventWriter{o.PerEvent, w}
+	}
 	err := r.Run(handler, w)
 	stats := r.Stats()
 	if p.badTraces != nil {
