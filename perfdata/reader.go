@@ -17,6 +17,7 @@ type Reader struct {
 	front  []item // records that newReader has read
 	failed error  // error of newReader; Batches reports it
 	begun  bool
+	pipe   bool
 	path   string
 	file   *os.File
 }
@@ -103,7 +104,9 @@ func newPipeReader(r io.Reader, again io.ReaderAt, size int64) (*Reader, error) 
 	if headerSize != pipeHeaderSize {
 		return nil, errors.New("a file, which cannot be read from a pipe: give its name")
 	}
-	return newReader(newStream(r, again, pipeHeaderSize, size, big, eventList{}, &Features{big: big})), nil
+	reader := newReader(newStream(r, again, pipeHeaderSize, size, big, eventList{}, &Features{big: big}))
+	reader.pipe = true
+	return reader, nil
 }
 
 // newReader returns a Reader and reads the head of the stream.
@@ -131,6 +134,12 @@ func (r *Reader) Close() error {
 	}
 	return r.file.Close()
 }
+
+// Unsorted makes Records and Batches return the records in the order of the file. Call it before either of them.
+func (r *Reader) Unsorted() { r.stream.unsorted = true }
+
+// Piped reports whether the recording was written to a pipe, even if its content was saved to a file.
+func (r *Reader) Piped() bool { return r.pipe }
 
 // Owner returns the user ID of the file's owner. It is known only if Open opened the recording.
 func (r *Reader) Owner() (uid uint32, known bool) {

@@ -7,6 +7,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -214,4 +215,29 @@ func samePadded(v Value, got, want []byte) bool {
 	}
 	return v.RecordType() >= firstUserRecord && bytes.Equal(got[:6], want[:6]) &&
 		bytes.Equal(bytes.TrimRight(got[recordHeaderSize:], "\x00"), bytes.TrimRight(want[recordHeaderSize:], "\x00"))
+}
+
+// TestUnsorted reads records in the order of the file.
+func TestUnsorted(t *testing.T) {
+	order := func(unsorted bool) (offsets []int64) {
+		r, err := Open("testdata/group.data")
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer r.Close()
+		if unsorted {
+			r.Unsorted()
+		}
+		for record, err := range r.Records() {
+			if err != nil {
+				t.Fatal(err)
+			}
+			offsets = append(offsets, record.Offset)
+		}
+		return offsets
+	}
+	sorted, unsorted := order(false), order(true)
+	if slices.IsSorted(sorted) || !slices.IsSorted(unsorted) || len(sorted) != len(unsorted) {
+		t.Errorf("offsets by time: %v, in the order of the file: %v", sorted, unsorted)
+	}
 }

@@ -22,6 +22,7 @@ type stream struct {
 	skipped  skipped
 	inflated inflatedChunk
 	head     head
+	unsorted bool // deliver records in the order of the file
 	torn     bool // the writer was killed: the end may be zeros, allocated but never written
 	ended    bool // the input is at its end
 
@@ -236,7 +237,7 @@ func (s *stream) record(i item) error {
 		return err
 	}
 	i.time = table.time(t, raw[recordHeaderSize:], s.big)
-	if i.time == 0 || i.time == ^uint64(0) || table.unordered {
+	if i.time == 0 || i.time == ^uint64(0) || table.unordered || s.unsorted {
 		s.give(i)
 		return nil
 	}

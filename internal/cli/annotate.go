@@ -19,6 +19,7 @@ type annotateFlags struct {
 	json           bool
 	source         bool
 	quiet          bool
+	dump           bool
 	options        annotate.Options
 	text           annotate.TextOptions
 }
@@ -70,6 +71,7 @@ still has it at the same address.`,
 	f.BoolVar(&a.text.Bytes, "asm-raw", false, "show the bytes of instructions")
 	f.BoolVar(&a.options.SkipMissing, "skip-missing", false, "leave out functions whose code cannot be read")
 	f.BoolVarP(&a.quiet, "quiet", "q", false, "print nothing but functions and errors")
+	addDump(f, &a.dump)
 	addPerfOptions(f, samplesPerfOptions, screenPerfOptions, annotatePerfOptions)
 	return cmd
 }
@@ -91,6 +93,9 @@ func (a *annotateFlags) run(cmd *cobra.Command) error {
 	a.options.NoSource = !a.source
 	if a.quiet {
 		cmd.SetErr(io.Discard)
+	}
+	if a.dump {
+		return a.writeRecords(cmd)
 	}
 	report, err := a.report(cmd)
 	if err != nil {
@@ -120,6 +125,16 @@ func (a *annotateFlags) writer() (func(*annotate.Report, io.Writer) error, error
 		return (*annotate.Report).HTML, nil
 	}
 	return nil, fmt.Errorf("--format is text, json or html, not %q", a.format)
+}
+
+// writeRecords writes all records of the recording.
+func (a *annotateFlags) writeRecords(cmd *cobra.Command) error {
+	reader, err := a.open(cmd.InOrStdin())
+	if err != nil {
+		return err
+	}
+	defer reader.Close()
+	return writeOutput(cmd, a.output, func(w io.Writer) error { return a.writeDump(cmd, w, reader) })
 }
 
 func (a *annotateFlags) report(cmd *cobra.Command) (*annotate.Report, error) {

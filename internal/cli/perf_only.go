@@ -105,7 +105,6 @@ var samplesPerfOptions = []perfOption{
 	{name: "demangle-kernel", does: ignores, why: "bperf shows the kernel's names as the kernel lists them"},
 	{name: "addr2line", does: ignores, takes: needsValue, why: noPrograms},
 	{name: "itrace", does: refuses, takes: optionalValue, why: noTraces},
-	{name: "dump-raw-trace", letter: "D", does: refuses, why: notYet},
 	{name: "verbose", letter: "v", does: ignores, why: noDebugging},
 }
 
@@ -125,9 +124,6 @@ var callsPerfOptions = []perfOption{
 	{name: "stitch-lbr", does: refuses, why: "bperf does not join the branches of several samples"},
 	{name: "full-source-path", does: refuses, why: notYet},
 	{name: "show-info", letter: "I", does: refuses, why: notYet},
-	{name: "show-on-off-events", does: refuses, why: notYet},
-	{name: "switch-off", does: refuses, takes: needsValue, why: notYet},
-	{name: "switch-on", does: refuses, takes: needsValue, why: notYet},
 	{name: "unwind-style", does: ignores, takes: needsValue, why: "bperf unwinds stacks itself"},
 }
 
@@ -182,9 +178,7 @@ var scriptPerfOptions = []perfOption{
 	{name: "guestvmlinux", does: refuses, takes: needsValue, why: noGuests},
 	{name: "guest-code", does: refuses, why: noGuests},
 	{name: "all-cpus", letter: "a", does: refuses, why: noScripts},
-	{name: "dump-unsorted-raw-trace", does: refuses, why: notYet},
 	{name: "merge-callchains", does: ignores, why: "bperf always completes deferred callchains"},
-	{name: "per-event-dump", does: refuses, why: notYet},
 	{name: "show-kernel-path", does: ignores, why: "bperf names the kernel as the kernel does"},
 }
 

@@ -23,6 +23,7 @@ type recordingFlags struct {
 	symbolFlags
 	path     string
 	maxStack int // frames
+	switches replay.Switches
 
 	noStacks bool // not a flag: set if the format needs no stacks (replay.Options)
 }
@@ -91,7 +92,8 @@ func (f *recordingFlags) options(recording *perfdata.Reader) (o replay.Options, 
 	if o.Filter, err = f.filter(recording); err != nil {
 		return o, badOption(err)
 	}
-	return o, nil
+	o.Filter.Switches = f.switches
+	return o, checkSwitches(f.switches, recording)
 }
 
 // buildIDDir is a flag that perf's users give before or after the subcommand.
@@ -210,8 +212,8 @@ func beginsWith(file io.ReaderAt, magic string) bool {
 }
 
 func (f *recordingFlags) readPprof(path string, keep profile.Keys) (*profile.Profile, error) {
-	if f.filterFlags != (filterFlags{}) {
-		return nil, badCombinationf("%s is a pprof profile: --time, --pid, --tid and -C apply only to recordings", path)
+	if f.filterFlags != (filterFlags{}) || f.switches != (replay.Switches{}) {
+		return nil, badCombinationf("%s is a pprof profile: --time, --pid, --tid, -C and --switch-on apply only to recordings", path)
 	}
 	if keep.Has(profile.Address) || keep.Has(profile.Other) {
 		return nil, badCombinationf("%s is a pprof profile, which does not separate samples by address or tag", path)

@@ -58,7 +58,7 @@ type reportFlags struct {
 	inverted             bool
 	parent               string
 	header, headerOnly   bool
-	stats                bool
+	stats, dump          bool
 	tasks, mmaps         bool
 
 	report.Options
@@ -146,6 +146,7 @@ func (f *reportFlags) add(cmd *cobra.Command) {
 	flags.Lookup("showcpuutilization").Hidden = true
 	flags.BoolVarP(&f.Resolved, "hide-unresolved", "U", false, "only samples in known functions")
 	f.input.addMaxStack(flags)
+	addSwitches(flags, &f.input.switches)
 	flags.StringVarP(&f.parent, "parent", "p", "", "the regular `EXPRESSION` for the caller that the key parent shows")
 	flags.BoolVar(&f.header, "header", false, "also print the header of the recording")
 	flags.BoolVar(&f.headerOnly, "header-only", false, "print only the header of the recording")
@@ -153,6 +154,7 @@ func (f *reportFlags) add(cmd *cobra.Command) {
 	flags.BoolVar(&f.stats, "stats", false, "print the number of records of each type")
 	flags.BoolVar(&f.tasks, "tasks", false, "print the threads of the recording as a tree")
 	flags.BoolVar(&f.mmaps, "mmaps", false, "print the threads of the recording, each with its memory map")
+	addDump(flags, &f.dump)
 	completeFlag(cmd, "format", formatNames(reportFormats))
 }
 
@@ -272,12 +274,24 @@ func (f *reportFlags) run(cmd *cobra.Command) error {
 		return err
 	}
 	defer recording.Close()
-	if f.headerOnly {
+	switch {
+	case f.headerOnly:
 		return f.write(cmd, func(w io.Writer) error { return report.Header(w, recording) })
-	}
-	if f.tasks || f.mmaps {
+	case f.dump:
+		return f.write(cmd, func(w io.Writer) error {
+			if err := f.writeHeader(w, recording); err != nil {
+				return err
+			}
+			return f.input.writeDump(cmd, w, recording)
+		})
+	case f.tasks || f.mmaps:
 		return f.writeTasks(cmd, recording)
 	}
+	return f.writeSamples(cmd, format, recording)
+}
+
+// writeSamples writes the samples of a recording in a format.
+func (f *reportFlags) writeSamples(cmd *cobra.Command, format reportFormat, recording *perfdata.Reader) error {
 	options, err := f.options(cmd, hasCallchains(recording))
 	if err != nil {
 		return err
@@ -293,7 +307,11 @@ func (f *reportFlags) run(cmd *cobra.Command) error {
 	}
 	printLosses(cmd.ErrOrStderr(), stats)
 	if f.stats {
-		return f.write(cmd, func(w io.Writer) error { return printStats(w, stats, p) })
+		var counts []eventCount
+		for i := range p.Events {
+			counts = append(counts, eventCount{p.Events[i].Name, p.Events[i].Samples})
+		}
+		return f.write(cmd, func(w io.Writer) error { return printStats(w, stats, counts) })
 	}
 	var base *profile.Profile
 	if f.base != "" {
@@ -353,7 +371,7 @@ func hasCallchains(recording *perfdata.Reader) bool {
 }
 
 // printStats prints perf's table with the number of records of each type.
-func printStats(w io.Writer, stats replay.Stats, p *profile.Profile) error {
+func printStats(w io.Writer, stats replay.Stats, events []eventCount) error {
 	var b strings.Builder
 	var total uint64
 	var types []perfdata.RecordType
@@ -367,8 +385,8 @@ func printStats(w io.Writer, stats replay.Stats, p *profile.Profile) error {
 		n := stats.Records[t]
 		fmt.Fprintf(&b, "%20s events: %10d  (%4.1f%%)\n", t, n, 100*float64(n)/float64(total))
 	}
-	for _, e := range p.Events {
-		fmt.Fprintf(&b, "%s stats:\n%20s events: %10d\n", printable.Text(e.Name), "SAMPLE", e.Samples)
+	for _, e := range events {
+		fmt.Fprintf(&b, "%s stats:\n%20s events: %10d\n", printable.Text(e.name), "SAMPLE", e.samples)
 	}
 	_, err := io.WriteString(w, b.String())
 	return err

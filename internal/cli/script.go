@@ -8,8 +8,10 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/bperf/bperf/internal/replay"
 	"github.com/bperf/bperf/internal/report"
 	"github.com/bperf/bperf/internal/script"
+	"github.com/bperf/bperf/perfdata"
 )
 
 // scriptFlags are the flags of bperf script that do not map directly to an option.
@@ -20,6 +22,8 @@ type scriptFlags struct {
 	header     bool
 	headerOnly bool
 	comms      string
+	unsorted   bool
+	perEvent   bool
 }
 
 func newScriptCommand() *cobra.Command {
@@ -61,6 +65,9 @@ With --json it prints one object per line, with everything that the recording ha
 	flags.StringSliceVar(&o.StopAt, "stop-bt", nil, "no callers of these `FUNCTIONS`")
 	flags.BoolVar(&f.header, "header", false, "also print the header of the recording")
 	flags.BoolVar(&f.headerOnly, "header-only", false, "print only the header of the recording")
+	addDump(flags, &o.Dump)
+	flags.BoolVar(&f.unsorted, "dump-unsorted-raw-trace", false, "as -D, in the order of the file")
+	flags.BoolVar(&f.perEvent, "per-event-dump", false, "print the samples of each event to a file FILE.EVENT.dump")
 	show := func(p *bool, name, what string) {
 		flags.BoolVar(p, "show-"+name+"-events", false, "also print "+what)
 	}
@@ -75,6 +82,7 @@ With --json it prints one object per line, with everything that the recording ha
 	show(&o.Records.TextPoke, "text-poke", "changes of the kernel's code")
 	flags.StringVarP(&f.comms, "comms", "c", "", "only threads with these `NAMES`")
 	f.addMaxStack(flags)
+	addSwitches(flags, &f.switches)
 	addPerfOptions(flags, samplesPerfOptions, callsPerfOptions, scriptPerfOptions)
 	return cmd
 }
@@ -82,6 +90,13 @@ With --json it prints one object per line, with everything that the recording ha
 func (f *scriptFlags) run(cmd *cobra.Command, o script.Options) error {
 	if o.Relative && o.Delta {
 		return badOptionf("--reltime and --deltatime cannot be combined")
+	}
+	o.Dump, o.Unsorted = o.Dump || f.unsorted, f.unsorted
+	if o.Dump && o.JSON {
+		return badOptionf("-D and --json cannot be combined: --json prints only samples")
+	}
+	if o.Dump && f.perEvent {
+		return badOptionf("-D and --per-event-dump cannot be combined: -D prints all records in one place")
 	}
 	o.Fields = script.NewSelection()
 	for _, text := range f.fields {
@@ -113,6 +128,7 @@ func (f *scriptFlags) run(cmd *cobra.Command, o script.Options) error {
 	if f.comms != "" {
 		options.Filter.Comms = strings.Split(f.comms, ",")
 	}
+	o.Input, o.AttrText = f.path, report.AttrText(reader)
 	out := bufio.NewWriterSize(cmd.OutOrStdout(), 1<<16)
 	if f.header || f.headerOnly {
 		if err := report.Header(out, reader); err != nil {
@@ -122,9 +138,27 @@ func (f *scriptFlags) run(cmd *cobra.Command, o script.Options) error {
 	if f.headerOnly {
 		return out.Flush()
 	}
-	stats, err := script.Print(out, reader, o, options)
+	err = f.print(cmd, out, reader, o, options)
 	if flushErr := out.Flush(); err == nil {
 		err = flushErr
+	}
+	return err
+}
+
+// print prints the recording to out or, with --per-event-dump, its samples to files.
+func (f *scriptFlags) print(cmd *cobra.Command, out *bufio.Writer, reader *perfdata.Reader, o script.Options, options replay.Options) (err error) {
+	var files []*eventFile
+	if f.perEvent {
+		if f.path == "-" {
+			return badCombinationf("--per-event-dump writes files beside the recording, which is standard input: name a recording with -i")
+		}
+		if files, o.PerEvent, err = createEventFiles(f.path, reader.Events()); err != nil {
+			return err
+		}
+	}
+	stats, err := script.Print(out, reader, o, options)
+	if reported := reportEventFiles(out, files); err == nil {
+		err = reported
 	}
 	printLosses(cmd.ErrOrStderr(), stats)
 	return err

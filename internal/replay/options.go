@@ -24,6 +24,7 @@ type Options struct {
 	Functions []string // keep only sums in these functions
 	Sums      *Sums    // sums to add to the recording's samples; nil for none
 	Others    bool     // hand out all records, not only samples
+	Raw       bool     // hand out each record as it was read, before what Others and Filter make of it
 	Filter    Filter
 }
 
@@ -33,6 +34,7 @@ type Filter struct {
 	Comms      []string
 	PIDs, TIDs []int32
 	CPUs       []int
+	Switches   Switches
 }
 
 // TimeRange is a range of times in ns of the recording's clock. Both ends are included.

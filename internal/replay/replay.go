@@ -18,6 +18,7 @@ type Item struct {
 	Thread   Thread           // thread of the record, if it has one
 	Previous uint64           // of samples: the time of the previous one, in ns; 0 for the first
 	Cgroup   string           // of samples with SampleCgroup: the path; empty if unknown
+	Raw      bool             // the record as it was read (Options.Raw): Sample is nil
 
 	user, kernel *addressSpace
 	sum          *Sum   // nil for other records
@@ -55,6 +56,7 @@ type Replay struct {
 	readings  readings
 	deferred  deferred
 	throttles throttles
+	on        bool   // the state of Filter.Switches
 	previous  uint64 // time of the last sample that was handed out
 
 	cutChains atomic.Uint64
@@ -70,7 +72,7 @@ func New(reader *perfdata.Reader, o Options) *Replay {
 	if o.Allowance == nil {
 		o.Allowance = allowance.New(allowance.DefaultMemory)
 	}
-	r := &Replay{reader: reader, options: o, locations: &locations{}}
+	r := &Replay{reader: reader, options: o, locations: &locations{}, on: o.Filter.Switches.On == ""}
 	r.sums.replay = r
 	r.symbols = &symbols{replay: r, problems: map[string]bool{}, known: map[uint64]*Symbol{}}
 	r.machine = newMachine(r.symbols)
@@ -202,6 +204,9 @@ func work(handlers []Handler, pieces []piece) {
 // next updates the state by a record, and adds the record to the items if it is wanted.
 func (r *Replay) next(record *perfdata.Record, items []Item) []Item {
 	m := r.machine
+	if r.options.Raw {
+		items = append(items, Item{Record: record, Raw: true, kernel: m.kernel.share()})
+	}
 	if s, ok := record.Value.(*perfdata.Sample); ok {
 		if IsOffCPUDump(record.Event) {
 			readOffCPU(record, s, r.reader.ByteOrder())
@@ -260,6 +265,10 @@ func (r *Replay) item(record *perfdata.Record, s *perfdata.Sample, t *thread) It
 
 // sample appends a sample, or holds it until the rest of its callchain comes.
 func (r *Replay) sample(item Item, items []Item) []Item {
+	if !r.options.Filter.Switches.keeps(item.Event, &r.on) {
+		r.stats.Filtered++
+		return items
+	}
 	if _, waits := cookieOf(item.Sample); waits {
 		return r.handOut(r.deferred.hold(item), items)
 	}

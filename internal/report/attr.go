@@ -8,6 +8,23 @@ import (
 	"github.com/bperf/bperf/perfdata"
 )
 
+// AttrText returns a function that describes the attributes of an event of a recording, as perf does in the dump of a pipe.
+func AttrText(r *perfdata.Reader) func(*perfdata.Attr) string {
+	var e *eventPrinter
+	return func(a *perfdata.Attr) string {
+		if e == nil {
+			e = &eventPrinter{}
+			_ = e.readFeatures(r.Features()) // names that cannot be read are left out
+		}
+		var b strings.Builder
+		for _, field := range e.attrFields(a) {
+			name, value, _ := strings.Cut(field, ": ")
+			b.WriteString(", " + name + " = " + value)
+		}
+		return b.String()
+	}
+}
+
 // attrFields returns the type, size and config of a perf_event_attr and its other fields that are not 0, as "name: value" in the order of the
 // structure. Names are those of include/uapi/linux/perf_event.h.
 func (e *eventPrinter) attrFields(a *perfdata.Attr) []string {

@@ -178,12 +178,12 @@ func FuzzPrint(f *testing.F) {
 	}
 	ro := elsewhere(f)
 	f.Fuzz(func(t *testing.T, data []byte) {
-		for _, asJSON := range []bool{false, true} {
+		for i := range 3 {
 			reader, err := perfdata.NewReader(bytes.NewReader(data), int64(len(data)))
 			if err != nil {
 				return
 			}
-			o := Options{Fields: NewSelection(), JSON: asJSON, Records: Records{Mmap: true, Task: true, BPF: true, TextPoke: true, Namespace: true}}
+			o := Options{Fields: NewSelection(), JSON: i == 1, Dump: i == 2, AttrText: func(*perfdata.Attr) string { return "" }, Records: Records{Mmap: true, Task: true, BPF: true, TextPoke: true, Namespace: true}}
 			_, _ = Print(io.Discard, reader, o, ro)
 			_ = reader.Close()
 		}

@@ -1,5 +1,7 @@
 package script
 
+import "github.com/bperf/bperf/perfdata"
+
 // Options select what is printed, and how.
 type Options struct {
 	Fields    *Selection
@@ -15,6 +17,11 @@ type Options struct {
 	StopAt    []string // print no callers of these functions
 	Type      string   // type of the output of BPF programs: a structure in the BTF of the recording; empty for the value type of their map
 	Records   Records
+	PerEvent  []*EventOutput              // where samples are printed, by Event.Index; nil to print all to one writer
+	Dump      bool                        // print all records with their bytes, as perf's -D
+	Unsorted  bool                        // print the records in the order of the file
+	Input     string                      // with Dump: name of the recording
+	AttrText  func(*perfdata.Attr) string // with Dump: describes the attributes of an event
 }
 
 // Records selects the records other than samples that are printed.

@@ -11,24 +11,38 @@ import (
 
 // Print prints a recording from which no record was read yet. The statistics are valid even if it returns an error.
 func Print(w io.Writer, reader *perfdata.Reader, o Options, ro replay.Options) (replay.Stats, error) {
-	ro.Others = o.Records != Records{}
+	_, stats, err := run(w, reader, o, ro)
+	return stats, err
+}
+
+// run prints a recording and returns its printer, too.
+func run(w io.Writer, reader *perfdata.Reader, o Options, ro replay.Options) (*printer, replay.Stats, error) {
+	if o.Unsorted {
+		reader.Unsorted()
+	}
+	ro.Others, ro.Raw = o.Records != Records{}, o.Dump
 	ro.Lines = o.Fields.prints(fieldSourceLine) || o.JSON && !ro.NoInline // inlined functions are printed with file and line
 	r := replay.New(reader, ro)
 	defer r.Close()
 	p := &printer{replay: r, reader: reader, o: o, arch: reader.Features().Text(perfdata.FeatureArch), resolve: r.KernelFunction}
 	if err := p.fit(); err != nil {
-		return replay.Stats{}, err
+		return p, replay.Stats{}, err
 	}
 	handler := p.newText
 	if o.JSON {
 		handler = p.newJSON
+	}
+	if o.PerEvent != nil {
+		each := handler
+		handler = func(r *replay.Resolver) replay.Handler { return framed(each(r)) }
+		w = eventWriter{o.PerEvent, w}
 	}
 	err := r.Run(handler, w)
 	stats := r.Stats()
 	if p.badTraces != nil {
 		stats.Damaged = append(stats.Damaged, p.badTraces)
 	}
-	return stats, err
+	return p, stats, err
 }
 
 // fit adapts the printer and its fields to the events of the recording.

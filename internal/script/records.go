@@ -18,7 +18,11 @@ func (t *text) record(item *replay.Item, out []byte) []byte {
 	if _, round := item.Value.(*perfdata.FinishedRound); round {
 		return append(out, "PERF_RECORD_FINISHED_ROUND\n"...)
 	}
-	out = append(append(t.recordStart(item, out), "PERF_RECORD_"...), item.Type.String()...)
+	return t.details(item, append(append(t.recordStart(item, out), "PERF_RECORD_"...), item.Type.String()...))
+}
+
+// details prints what a record says.
+func (t *text) details(item *replay.Item, out []byte) []byte {
 	switch v := item.Value.(type) {
 	case *perfdata.Mmap:
 		return fmt.Appendf(out, " %d/%d: [%s(%s) @ %s]: %c %s\n", v.PID, v.TID, alternate(v.Start), alternate(v.Length), alternate(v.Offset),

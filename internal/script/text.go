@@ -27,6 +27,7 @@ type printer struct {
 
 	traces    *tracedata.Data
 	badTraces error // why traces lacks formats
+	texts     []*text
 }
 
 // text prints records for one goroutine.
@@ -37,11 +38,13 @@ type text struct {
 	ends  [kinds]texts // text after an address
 	insns [kinds]texts // instructions
 
+	samples     []uint64    // with Options.Dump: the number of samples of each event, by Event.Index
 	disassemble disasm.Func // nil if bperf has no disassembler for the recording's architecture
 }
 
 func (p *printer) newText(r *replay.Resolver) replay.Handler {
 	t := &text{printer: p, Resolver: r}
+	p.texts = append(p.texts, t)
 	switch p.arch {
 	case "x86_64":
 		t.disassemble, _ = disasm.For("amd64")
@@ -50,7 +53,9 @@ func (p *printer) newText(r *replay.Resolver) replay.Handler {
 	}
 	return func(items []replay.Item, out []byte) []byte {
 		for i := range items {
-			if items[i].Sample == nil {
+			if items[i].Raw {
+				out = t.dump(&items[i], out)
+			} else if items[i].Sample == nil {
 				out = t.record(&items[i], out)
 			} else {
 				out = t.sample(&items[i], out)
@@ -61,6 +66,9 @@ func (p *printer) newText(r *replay.Resolver) replay.Handler {
 }
 
 func (t *text) sample(item *replay.Item, out []byte) []byte {
+	if t.o.Dump {
+		out = t.place(item, out)
+	}
 	kind := kindOf(item.Event)
 	fields := t.fields[kind]
 	if fields == 0 || !t.wanted(item) {

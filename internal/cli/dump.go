@@ -1,0 +1,44 @@
+package cli
+
+import (
+	"io"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"github.com/bperf/bperf/internal/report"
+	"github.com/bperf/bperf/internal/script"
+	"github.com/bperf/bperf/perfdata"
+)
+
+// addDump adds the flag for printing all records.
+func addDump(flags *pflag.FlagSet, dump *bool) {
+	flags.BoolVarP(dump, "dump-raw-trace", "D", false, "print all records with their bytes")
+}
+
+// writeDump writes all records of a recording, and then their number by type.
+func (f *recordingFlags) writeDump(cmd *cobra.Command, w io.Writer, recording *perfdata.Reader) error {
+	o, err := f.options(recording)
+	if err != nil {
+		return err
+	}
+	o.NoInline = true
+	samples, stats, err := script.Dump(w, recording, script.Options{Input: f.path, AttrText: report.AttrText(recording)}, o)
+	if err != nil {
+		return err
+	}
+	printLosses(cmd.ErrOrStderr(), stats)
+	var counts []eventCount
+	for i, e := range recording.Events() {
+		if samples[i] > 0 {
+			counts = append(counts, eventCount{e.Name, samples[i]})
+		}
+	}
+	return printStats(w, stats, counts)
+}
+
+// eventCount is the number of samples of an event.
+type eventCount struct {
+	name    string
+	samples uint64
+}
