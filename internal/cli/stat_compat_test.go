@@ -3,6 +3,7 @@ package cli
 import (
 	"encoding/json"
 	"os/exec"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -48,13 +49,24 @@ func TestStatCompat(t *testing.T) {
 	}
 }
 
-// TestStatBesidePerf compares the names of metrics and the keys of JSON with those of each version of perf.
+// TestStatBesidePerf compares the names and shapes of metrics, and the keys of JSON, with those of each version of perf.
 func TestStatBesidePerf(t *testing.T) {
 	require.Root(t)
 	for version, perf := range map[string]string{"6.1": distributionPerf(t), "7.3": require.NewestPerf(t)} {
 		t.Run(version, func(t *testing.T) {
 			if text := run(t, exec.Command(perf, "version")).stdout; !strings.HasPrefix(text, "perf version "+version[:2]) {
 				t.Skipf("this is %s", text)
+			}
+			for _, form := range [][]string{nil, {"-x;"}} {
+				args := append(form, "-a", "-e", "cpu-clock,context-switches", "true")
+				if version == "7.3" {
+					args = append(form, "-a", "-M", "cs_per_second", "true")
+				}
+				want := metricShape(t, run(t, exec.Command(perf, append([]string{"stat"}, args...)...)).stderr)
+				got := metricShape(t, run(t, bperf(append([]string{"stat", "--compat", version}, args...)...)).stderr)
+				if want != got {
+					t.Errorf("%s: perf has %+v, bperf %+v", form, want, got)
+				}
 			}
 			for _, flags := range []string{"-a", "-a -A", "-a --per-core", "-a -r 2", "-e task-clock,page-faults"} {
 				args := append([]string{"-j"}, strings.Fields(flags+" true")...)
@@ -66,6 +78,30 @@ func TestStatBesidePerf(t *testing.T) {
 			}
 		})
 	}
+}
+
+// shapeOfMetric is what does not change from run to run in the metric of a line.
+type shapeOfMetric struct {
+	mark, end int // the columns of the # and of the value's end; 0 in CSV
+	decimals  int
+	unit      string
+}
+
+// metricShape returns the shape of the metric of context switches.
+func metricShape(t *testing.T, output string) shapeOfMetric {
+	t.Helper()
+	inText := regexp.MustCompile(`(?m)^ +[0-9,]+ +context-switches +(#) +[0-9]+\.([0-9]+) (.*?) *$`)
+	inCSV := regexp.MustCompile(`(?m)^[0-9]+;;context-switches;[0-9]+;100\.00;()[0-9]+\.([0-9]+);(.*)$`)
+	withoutPrefix := func(unit string) string { return regexp.MustCompile(`^[KM]/sec`).ReplaceAllString(unit, "/sec") }
+	if at := inText.FindStringSubmatchIndex(output); at != nil {
+		start := at[0]
+		return shapeOfMetric{at[2] - start, at[5] - start, at[5] - at[4], withoutPrefix(output[at[6]:at[7]])}
+	}
+	at := inCSV.FindStringSubmatchIndex(output)
+	if at == nil {
+		t.Fatalf("no context switches in\n%s", output)
+	}
+	return shapeOfMetric{0, 0, at[5] - at[4], withoutPrefix(output[at[6]:at[7]])}
 }
 
 // metricObjects returns for each object of a software event its keys and the unit of its metric.

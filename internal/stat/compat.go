@@ -44,15 +44,16 @@ type shownMetric struct {
 	scaled   bool
 }
 
-// metrics returns the row's metrics in the form of the version. Perf 7.3 prints no metrics that have no name, and beside events of -e none.
-// It has none of those of BPF programs, which are printed in any case.
+// metrics returns the row's metrics that the version prints, in its form. Metrics of BPF programs, which no perf has, are printed in any case.
 func (o *OutputOptions) metrics(r *Row) []shownMetric {
 	var list []shownMetric
 	for i := range r.Metrics {
 		m := &r.Metrics[i]
 		switch {
 		case o.Compat == Perf61:
-			list = append(list, m.shown61(r.Name))
+			if m.in61() {
+				list = append(list, m.shown61(r.Name))
+			}
 		case m.in73.factor == 0:
 		case o.Metrics == nil, m.ofPrograms, slices.Contains(o.Metrics, m.Name):
 			list = append(list, m.shown73())
@@ -60,6 +61,9 @@ func (o *OutputOptions) metrics(r *Row) []shownMetric {
 	}
 	return list
 }
+
+// in61 reports whether perf 6.1 has the metric.
+func (m Metric) in61() bool { return m.Unit != "" }
 
 // noMetrics says why there is no metric at all.
 func (o *OutputOptions) noMetrics() string {

@@ -34,6 +34,7 @@ func TestMetricNames73(t *testing.T) {
 		"branch_frequency":               "M/sec  branch_frequency",
 		"branch_miss_rate":               "%  branch_miss_rate",
 		"l1d_miss_rate":                  "%  l1d_miss_rate",
+		"l1_prefetch_miss_rate":          "%  l1_prefetch_miss_rate",
 		"l1i_miss_rate":                  "%  l1i_miss_rate",
 		"llc_miss_rate":                  "%  llc_miss_rate",
 		"dtlb_miss_rate":                 "%  dtlb_miss_rate",

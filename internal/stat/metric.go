@@ -33,7 +33,7 @@ func addMetrics(rows []Row, elapsed time.Duration) {
 				in.add(m)
 			}
 		}
-		if len(r.Metrics) == before && hasRate(r.Event) {
+		if !slices.ContainsFunc(r.Metrics[before:], Metric.in61) && hasRate(r.Event) {
 			in.add(rateOf(r.Event))
 		}
 	}

@@ -13,7 +13,7 @@ import (
 type MetricInfo struct {
 	Name        string   // perf's name
 	Alias       string   // the name that older versions of perf print, if they print one
-	Unit        string   // what perf 6.1 prints behind the value
+	Unit        string   // what perf 6.1 prints behind the value; empty if it does not have the metric
 	Events      []string // the events that it needs
 	Description string
 }
@@ -73,6 +73,7 @@ var metrics = []metric{
 	missRate("branch_miss_rate", "branch-misses", "branches", "of all branches", "branches that were mispredicted"),
 	missRate("cache_miss_rate", "cache-misses", "cache-references", "of all cache refs", "cache references that missed"),
 	missRate("l1d_miss_rate", "L1-dcache-load-misses", "L1-dcache-loads", "of all L1-dcache accesses", "loads that missed the L1 data cache"),
+	missRate("l1_prefetch_miss_rate", "L1-dcache-prefetch-misses", "L1-dcache-prefetches", "", "prefetches that missed the L1 data cache"),
 	missRate("l1i_miss_rate", "L1-icache-load-misses", "L1-icache-loads", "of all L1-icache accesses", "fetches that missed the L1 instruction cache"),
 	missRate("llc_miss_rate", "LLC-load-misses", "LLC-loads", "of all LL-cache accesses", "loads that missed the last-level cache"),
 	missRate("dtlb_miss_rate", "dTLB-load-misses", "dTLB-loads", "of all dTLB cache accesses", "loads that missed the data TLB"),
@@ -161,7 +162,8 @@ func canonical(e *event.Event) string {
 	}
 }
 
-// canonicalCache returns the name of a cache's loads or load misses, or "". The config is cache | operation << 8 | result << 16.
+// canonicalCache returns the name of a cache's loads, load misses, prefetches or prefetch misses, or "". The config is
+// cache | operation << 8 | result << 16.
 func canonicalCache(id uint64) string {
 	cache := at(caches[:], id&0xff)
 	switch {
@@ -171,6 +173,10 @@ func canonicalCache(id uint64) string {
 		return cache + "-loads"
 	case id>>8 == 1<<8:
 		return cache + "-load-misses"
+	case id>>8 == 2:
+		return cache + "-prefetches"
+	case id>>8 == 1<<8|2:
+		return cache + "-prefetch-misses"
 	default:
 		return ""
 	}

@@ -195,6 +195,7 @@ func outputCases(t testing.TB) map[string]outputCase {
 			"task-clock,context-switches,cycles,stalled-cycles-frontend,stalled-cycles-backend,instructions,branches,branch-misses,"+
 				"L1-dcache-loads,L1-dcache-load-misses,LLC-loads,LLC-load-misses,cache-references,cache-misses,dTLB-loads,dTLB-load-misses,iTLB-loads,iTLB-load-misses,L1-icache-loads,L1-icache-load-misses",
 			1e6, 3, 2345678, 234567, 345678, 3456789, 456789, 5678, 1e6, 2e5, 3e4, 4e3, 7e4, 6e3, 9e5, 100, 200, 100, 3e6, 1))},
+		"prefetches": {OutputOptions{BigNum: true}, once, whole(counts(t, "task-clock,L1-dcache-prefetches,L1-dcache-prefetch-misses", 1e6, 4000, 1000))},
 		"scaled": {OutputOptions{BigNum: true}, once, whole(
 			scaled(0.692, counts(t, "task-clock,cycles,instructions,stalled-cycles-frontend", 1e6, 2e6, 3e6, 1e5)),
 			counts(t, "branches", 1e5), scaled(0.999999, counts(t, "branch-misses", 7)),

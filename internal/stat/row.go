@@ -65,7 +65,7 @@ type Place struct {
 type Metric struct {
 	Name  string  // the name that -M accepts: "insn_per_cycle"
 	Value float64 // never NaN or infinite: metrics that cannot be computed are left out
-	Unit  string  // what perf 6.1 prints behind the value: "insn per cycle", "GHz", "/sec"
+	Unit  string  // what perf 6.1 prints behind the value: "insn per cycle", "GHz", "/sec"; empty if it does not have the metric
 
 	Kind   MetricKind
 	Scaled bool // the value is an estimate, because a count that it was computed from is one
