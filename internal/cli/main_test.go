@@ -41,6 +41,9 @@ func TestMain(m *testing.M) {
 	if err := os.Setenv("PERF_CONFIG", os.DevNull); err != nil { // ignore the configuration of the user who runs the tests
 		panic(err)
 	}
+	if err := os.Unsetenv(compatVariable); err != nil {
+		panic(err)
+	}
 	os.Exit(m.Run())
 }
 

@@ -58,6 +58,9 @@ type statOptions struct {
 	logFD           int
 	bigNum          bool
 	metricOnly      bool
+	compat          string      // as given
+	likePerf        stat.Compat // of compat, or of the environment
+	namedMetrics    []string    // of -M
 	scale, hideZero bool
 	summary         bool
 	noCSVSummary    bool
@@ -130,6 +133,7 @@ The counts go to standard error, as the command's own output goes to standard ou
 	f.IntVar(&o.logFD, "log-fd", 0, "write the counts to descriptor `FD`")
 	f.BoolVarP(&o.bigNum, "big-num", "B", true, "print thousands separators")
 	f.BoolVar(&o.metricOnly, "metric-only", false, "print only metrics, a column each")
+	f.StringVar(&o.compat, "compat", "", "print metrics as this `VERSION` of perf does: 6.1 or 7.3 (default $"+compatVariable+", or else 7.3)")
 	f.BoolVar(&o.scale, "scale", true, "scale counts of multiplexed events: --no-scale prints them as they are")
 	f.BoolVar(&o.hideZero, "hide-zero-events", false, "leave out events that counted 0")
 	f.BoolVarP(&o.verbose, "verbose", "v", false, "print each event's raw reading: value, ns enabled, ns running; and how many sessions share it")
@@ -248,6 +252,7 @@ func (o *statOptions) check(given func(string) bool, args []string) error {
 			"-b counts in BPF programs on all CPUs, whichever task they run for: it cannot be combined with -C, -p, -t, -G, --for-each-cgroup or --per-thread"),
 		o.sessionOptions.check(given, args, cgroups),
 		o.parseCacheLevel(given("per-cache")),
+		o.parseCompat(given("compat")),
 		bad(given("field-separator") && o.json, "-x and -j select different output formats: give only one"),
 		bad(given("field-separator") && separator != nil, "-x: %w", separator),
 		bad(given("field-separator") && given("big-num") && o.bigNum, "-B makes no sense with -x: CSV has no thousands separators"),

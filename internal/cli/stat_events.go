@@ -67,7 +67,7 @@ func (o *statOptions) chooseEvents(cfg *stat.Config, conf *config.Config) error 
 			return err
 		}
 	}
-	cfg.Events = c.list
+	cfg.Events, o.namedMetrics = c.list, c.named
 	always := conf.List(configSharedEvents)
 	shares := false
 	for _, e := range c.list.Events() {
@@ -92,6 +92,7 @@ func (o *statOptions) chooseEvents(cfg *stat.Config, conf *config.Config) error 
 type chosenEvents struct {
 	machine *event.Machine
 	metrics stat.MetricOptions
+	named   []string // metrics of -M
 	list    event.List
 	terms   int      // number of terms so far
 	cgroups []string // of each event; nil before the first -G
@@ -103,6 +104,11 @@ func (c *chosenEvents) add(a eventArg) error {
 	case argEvents:
 		return c.parse(a.value)
 	case argMetrics:
+		metrics, err := stat.MetricNames(a.value)
+		if err != nil {
+			return err
+		}
+		c.named = append(c.named, metrics...)
 		names, err := stat.MetricEvents(a.value, c.metrics)
 		if err != nil {
 			return err

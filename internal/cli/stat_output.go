@@ -67,6 +67,8 @@ func (o *statOptions) noter(given func(string) bool) func(string) {
 func (o *statOptions) printer(cfg *stat.Config, out io.Writer) stat.Printer {
 	form := stat.OutputOptions{
 		Aggregation:   cfg.Aggregation,
+		Compat:        o.likePerf,
+		Metrics:       o.printedMetrics(cfg),
 		Programs:      o.inPrograms,
 		Histogram:     o.histogram,
 		Interval:      cfg.Interval > 0,

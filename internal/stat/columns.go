@@ -1,7 +1,5 @@
 package stat
 
-import "strings"
-
 // metricTable is a snapshot for --metric-only: one line per place and cgroup, one column per metric.
 type metricTable struct {
 	columns []string
@@ -11,10 +9,10 @@ type metricTable struct {
 type metricLine struct {
 	place  Place
 	cgroup string
-	values map[string]Metric // by column
+	values map[string]shownMetric // by column
 }
 
-func newMetricTable(rows []Row) metricTable {
+func newMetricTable(rows []Row, o *OutputOptions) metricTable {
 	type key struct{ place, cgroup string }
 	var t metricTable
 	lines := make(map[key]int)
@@ -25,12 +23,12 @@ func newMetricTable(rows []Row) metricTable {
 		if !ok {
 			i = len(t.lines)
 			lines[at] = i
-			t.lines = append(t.lines, metricLine{place: r.Place, cgroup: r.group(), values: make(map[string]Metric)})
+			t.lines = append(t.lines, metricLine{place: r.Place, cgroup: r.group(), values: make(map[string]shownMetric)})
 		}
 		line := &t.lines[i]
 		line.place.Counters = max(line.place.Counters, r.Place.Counters)
-		for _, m := range r.Metrics {
-			column := m.column(r.Name)
+		for _, m := range o.metrics(&r) {
+			column := m.column
 			if of, taken := owner[column]; taken && of != r.Name {
 				column += " (" + r.Name + ")" // cycles:u and cycles:k both have a frequency
 			}
@@ -42,24 +40,4 @@ func newMetricTable(rows []Row) metricTable {
 		}
 	}
 	return t
-}
-
-// column returns the metric's heading. The heading includes the event's name where the unit alone is ambiguous.
-func (m *Metric) column(event string) string {
-	switch {
-	case m.Kind == Rate:
-		return event + m.Unit
-	case strings.HasPrefix(m.Unit, "of "), strings.HasSuffix(m.Unit, "per run"):
-		return event + " " + m.Unit
-	default:
-		return m.Unit
-	}
-}
-
-// decimals returns the number of decimals to print.
-func (m *Metric) decimals() int {
-	if m.Kind == Ratio || m.Kind == Percent {
-		return 2
-	}
-	return 3
 }

@@ -60,10 +60,11 @@ func (c *csvLines) table(b *strings.Builder, s Snapshot) {
 		}
 		prefix := append(c.time(s), c.place(r.Place)...)
 		fields := slices.Concat(prefix, c.count(r, cgroups))
-		if len(r.Metrics) == 0 {
+		metrics := c.o.metrics(r)
+		if len(metrics) == 0 {
 			c.line(b, append(append(fields, "", ""), c.runFields(r)...))
 		}
-		for j, m := range r.Metrics {
+		for j, m := range metrics {
 			if j > 0 { // a separate line with only the metric
 				fields = append(prefix, make([]string, len(fields)-len(prefix))...)
 			}
@@ -71,7 +72,7 @@ func (c *csvLines) table(b *strings.Builder, s Snapshot) {
 			if j > 0 {
 				clear(runs)
 			}
-			c.line(b, slices.Concat(fields, []string{fixed(m.Value, m.decimals()), m.Unit}, runs))
+			c.line(b, slices.Concat(fields, []string{fixed(m.value, m.decimals), m.unit}, runs))
 		}
 	}
 }
@@ -109,7 +110,7 @@ func (c *csvLines) runFields(r *Row) []string {
 // metricTable prints a line for each place and cgroup. The names of the columns come before the first line, and again when the metrics
 // change. As in perf's output, a separator follows each field.
 func (c *csvLines) metricTable(b *strings.Builder, s Snapshot) {
-	t := newMetricTable(s.Rows)
+	t := newMetricTable(s.Rows, &c.o)
 	if len(t.columns) == 0 {
 		return
 	}
@@ -126,7 +127,7 @@ func (c *csvLines) metricTable(b *strings.Builder, s Snapshot) {
 		for _, col := range t.columns {
 			v := ""
 			if m, ok := l.values[col]; ok {
-				v = fixed(m.Value, m.decimals())
+				v = fixed(m.value, m.decimals)
 			}
 			fields = append(fields, v)
 		}

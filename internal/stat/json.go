@@ -15,7 +15,8 @@ type jsonLines struct {
 	runs int
 }
 
-// NewJSON returns a printer of perf's JSON: one object per event, each on its own line, with perf's keys. A last object has the times.
+// NewJSON returns a printer of perf's JSON: one object per event, each on its own line. The keys are perf's, because programs that check
+// perf's output reject others; only rows of BPF programs, which perf cannot print, have more.
 func NewJSON(w io.Writer, o OutputOptions) Printer { return &jsonLines{w: w, o: o} }
 
 func (j *jsonLines) Header(o Outcome) error {
@@ -34,30 +35,8 @@ func (j *jsonLines) Snapshot(s Snapshot) error {
 	return err
 }
 
-// End prints the times, in seconds.
-func (j *jsonLines) End(o Outcome) error {
-	var stats stats
-	var runs []string
-	for _, elapsed := range o.Elapsed {
-		stats.add(elapsed.Seconds())
-		runs = append(runs, seconds(elapsed))
-	}
-	var f object
-	switch {
-	case len(runs) == 1:
-		f.raw("elapsed", runs[0])
-	case len(runs) > 1:
-		f.raw("elapsed", fixed(stats.mean, 9))
-		f.raw("elapsed-variance", fixed(stats.relStdErr(), 2))
-		f.raw("elapsed-runs", "["+strings.Join(runs, ", ")+"]")
-	}
-	if o.HasTimes {
-		f.raw("user", seconds(o.User))
-		f.raw("system", seconds(o.System))
-	}
-	_, err := io.WriteString(j.w, f.String())
-	return err
-}
+// End prints nothing: perf's JSON has no times.
+func (j *jsonLines) End(Outcome) error { return nil }
 
 func (j *jsonLines) table(b *strings.Builder, s Snapshot) {
 	cgroups := hasGroups(s.Rows)
@@ -68,16 +47,16 @@ func (j *jsonLines) table(b *strings.Builder, s Snapshot) {
 		}
 		f := j.prefix(s, r.Place)
 		j.count(&f, r, cgroups)
-		for n, m := range r.Metrics {
+		metrics := j.o.metrics(r)
+		if len(metrics) == 0 {
+			j.o.Compat.noMetricJSON(&f)
+		}
+		for n, m := range metrics {
 			if n > 0 { // a separate object with only the metric
 				b.WriteString(f.String())
 				f = j.prefix(s, r.Place)
 			}
-			f.string("metric-value", fixed(m.Value, 6))
-			f.string("metric-unit", m.Unit)
-			if m.Scaled {
-				f.raw("metric-scaled", "true")
-			}
+			j.o.Compat.metricJSON(&f, m)
 		}
 		b.WriteString(f.String())
 	}
@@ -100,7 +79,7 @@ func (j *jsonLines) count(f *object, r *Row, cgroups bool) {
 	}
 	f.raw("event-runtime", strconv.FormatUint(r.Running, 10))
 	f.raw("pcnt-running", fixed(r.share(), 2))
-	if absent != "" {
+	if absent != "" && j.o.Programs {
 		f.string("reason", r.reason())
 	}
 	if r.Dropped != nil {
@@ -125,7 +104,7 @@ func (j *jsonLines) count(f *object, r *Row, cgroups bool) {
 
 // metricTable prints one object per place and cgroup, with one key per metric.
 func (j *jsonLines) metricTable(b *strings.Builder, s Snapshot) {
-	t := newMetricTable(s.Rows)
+	t := newMetricTable(s.Rows, &j.o)
 	cgroups := hasGroups(s.Rows)
 	for _, l := range t.lines {
 		f := j.prefix(s, l.place)
@@ -135,19 +114,10 @@ func (j *jsonLines) metricTable(b *strings.Builder, s Snapshot) {
 		if len(l.values) == 0 {
 			f.string("metric-value", "none")
 		}
-		var scaled []string
 		for _, c := range t.columns {
-			m, ok := l.values[c]
-			if !ok {
-				continue
+			if m, ok := l.values[c]; ok {
+				f.string(c, j.o.Compat.columnJSON(m))
 			}
-			f.string(c, fixed(m.Value, 6))
-			if m.Scaled {
-				scaled = append(scaled, quote(c))
-			}
-		}
-		if len(scaled) > 0 {
-			f.raw("scaled-metrics", "["+strings.Join(scaled, ", ")+"]")
 		}
 		b.WriteString(f.String())
 	}
@@ -156,10 +126,7 @@ func (j *jsonLines) metricTable(b *strings.Builder, s Snapshot) {
 // prefix returns an object that starts with the time and the place.
 func (j *jsonLines) prefix(s Snapshot, p Place) object {
 	var f object
-	switch {
-	case s.Summary:
-		f.raw("summary", "true")
-	case j.o.Interval:
+	if j.o.Interval && !s.Summary {
 		f.raw("interval", seconds(s.Time))
 	}
 	switch by := j.o.Aggregation; {
@@ -170,7 +137,7 @@ func (j *jsonLines) prefix(s Snapshot, p Place) object {
 		f.string("cpu", strings.TrimPrefix(p.ID, "CPU"))
 	default:
 		f.string(places[by].heading, p.ID)
-		f.raw("counters", strconv.Itoa(p.Counters))
+		f.raw(j.o.Compat.countersKey(), strconv.Itoa(p.Counters))
 	}
 	return f
 }

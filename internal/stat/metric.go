@@ -33,7 +33,7 @@ func addMetrics(rows []Row, elapsed time.Duration) {
 				in.add(m)
 			}
 		}
-		if len(r.Metrics) == before && hasRate(r.Event) {
+		if !slices.ContainsFunc(r.Metrics[before:], Metric.in61) && hasRate(r.Event) {
 			in.add(rateOf(r.Event))
 		}
 	}
@@ -45,7 +45,7 @@ func hasRate(e *event.Event) bool {
 	return e.Tool == event.ToolNone && !e.Snapshot && !e.Uncore && e.Unit == "" && e.PMU != program.PMU
 }
 
-// rateOf returns the metric of events that have no other: their rate per second.
+// rateOf returns the metric of events that have no other: their rate per second, which perf 7.3 does not have.
 func rateOf(e *event.Event) metric {
 	name := strings.ReplaceAll(e.Name, "-", "_") + "_per_second"
 	return metric{MetricInfo: MetricInfo{Name: name, Unit: "/sec"}, kind: Rate, value: (*inputs).rate}
@@ -112,7 +112,8 @@ func (in *inputs) add(m metric) {
 		return
 	}
 	r := &in.rows[in.row]
-	r.Metrics = append(r.Metrics, Metric{Name: m.Name, Value: v, Unit: m.Unit, Kind: m.kind, Scaled: in.scaled})
+	r.Metrics = append(r.Metrics, Metric{Name: m.Name, Value: v, Unit: m.Unit, Kind: m.kind, Scaled: in.scaled,
+		in73: m.in73, ofPrograms: m.kind == PerRun || r.Event.PMU == program.PMU})
 }
 
 // own returns the row's count.
@@ -192,7 +193,9 @@ func (in *inputs) often() float64 { return in.own() / in.elapsed.Seconds() }
 func perRun(r *Row) metric {
 	scale, unit := r.runUnit()
 	return metric{
-		MetricInfo: MetricInfo{Name: "per_run", Unit: strings.TrimSpace(unit + " per run")},
+		MetricInfo: MetricInfo{Name: strings.ReplaceAll(r.Event.Name, "-", "_") + "_per_run", Unit: strings.TrimSpace(unit + " per run")},
+		kind:       PerRun,
+		in73:       unit73{1, unit},
 		value: func(in *inputs) float64 {
 			in.own()
 			in.missing = r.Runs.Counted == 0
@@ -256,6 +259,19 @@ func group(events []string) string {
 		return events[0]
 	}
 	return "{" + strings.Join(events, ",") + "}:W"
+}
+
+// MetricNames returns perf's names of the metrics that MetricEvents accepts.
+func MetricNames(names string) ([]string, error) {
+	var found []string
+	for name := range strings.SplitSeq(names, ",") {
+		m, err := findMetric(strings.TrimSpace(name))
+		if err != nil {
+			return nil, err
+		}
+		found = append(found, m.Name)
+	}
+	return found, nil
 }
 
 // findMetric returns the metric with a name or alias, ignoring case.

@@ -13,7 +13,7 @@ import (
 type MetricInfo struct {
 	Name        string   // perf's name
 	Alias       string   // the name that older versions of perf print, if they print one
-	Unit        string   // printed behind the value
+	Unit        string   // what perf 6.1 prints behind the value; empty if it does not have the metric
 	Events      []string // the events that it needs
 	Description string
 }
@@ -23,6 +23,7 @@ type metric struct {
 	MetricInfo
 	event string // the event beside which it is printed
 	kind  MetricKind
+	in73  unit73
 	value func(*inputs) float64
 }
 
@@ -30,48 +31,49 @@ type metric struct {
 var metrics = []metric{
 	{MetricInfo{"CPUs_utilized", "", "CPUs utilized", []string{taskClock},
 		"CPU time per elapsed time: how many CPUs were busy on average"},
-		taskClock, Quantity, (*inputs).utilized},
+		taskClock, Quantity, unit73{1, "CPUs"}, (*inputs).utilized},
 	{MetricInfo{"CPUs_utilized", "", "CPUs utilized", []string{taskClock}, ""},
-		cpuClock, Quantity, (*inputs).utilized},
+		cpuClock, Quantity, unit73{1, "CPUs"}, (*inputs).utilized},
 	{MetricInfo{"cs_per_second", "", "/sec", []string{"context-switches", taskClock},
 		"context switches per second of CPU time"},
-		"context-switches", Rate, (*inputs).rate},
+		"context-switches", Rate, unit73{1, "cs/sec"}, (*inputs).rate},
 	{MetricInfo{"migrations_per_second", "", "/sec", []string{"cpu-migrations", taskClock},
 		"moves of a task to another CPU per second of CPU time"},
-		"cpu-migrations", Rate, (*inputs).rate},
+		"cpu-migrations", Rate, unit73{1, "migrations/sec"}, (*inputs).rate},
 	{MetricInfo{"page_faults_per_second", "", "/sec", []string{"page-faults", taskClock},
 		"page faults per second of CPU time"},
-		"page-faults", Rate, (*inputs).rate},
+		"page-faults", Rate, unit73{1, "faults/sec"}, (*inputs).rate},
 	{MetricInfo{"cycles_frequency", "GHz", "GHz", []string{"cycles", taskClock},
 		"cycles per ns of CPU time: the clock frequency while it was used"},
-		"cycles", Quantity, (*inputs).frequency},
+		"cycles", Quantity, unit73{1, "GHz"}, (*inputs).frequency},
 	{MetricInfo{"frontend_cycles_idle", "frontend cycles idle", "frontend cycles idle", []string{"stalled-cycles-frontend", "cycles"},
 		"share of the cycles in which the frontend delivered no instruction"},
-		"stalled-cycles-frontend", Percent, percentOf("cycles")},
+		"stalled-cycles-frontend", Percent, unit73{factor: 0.01}, percentOf("cycles")},
 	{MetricInfo{"backend_cycles_idle", "backend cycles idle", "backend cycles idle", []string{"stalled-cycles-backend", "cycles"},
 		"share of the cycles in which the backend could take no instruction"},
-		"stalled-cycles-backend", Percent, percentOf("cycles")},
+		"stalled-cycles-backend", Percent, unit73{factor: 0.01}, percentOf("cycles")},
 	{MetricInfo{"insn_per_cycle", "IPC", "insn per cycle", []string{"instructions", "cycles"},
 		"instructions per cycle"},
-		"instructions", Ratio, func(in *inputs) float64 { return in.own() / in.count("cycles") }},
+		"instructions", Ratio, unit73{1, "instructions"}, func(in *inputs) float64 { return in.own() / in.count("cycles") }},
 	{MetricInfo{"stalled_cycles_per_instruction", "stalled cycles per insn", "stalled cycles per insn",
 		[]string{"instructions", "stalled-cycles-frontend", "stalled-cycles-backend"},
 		"stalled cycles of the frontend or the backend, whichever has more, per instruction"},
-		"instructions", Ratio, func(in *inputs) float64 {
+		"instructions", Ratio, unit73{factor: 1}, func(in *inputs) float64 {
 			return in.larger("stalled-cycles-frontend", "stalled-cycles-backend") / in.own()
 		}},
 	{MetricInfo{"branch_frequency", "", "/sec", []string{"branches", taskClock},
 		"branches per second of CPU time"},
-		"branches", Rate, (*inputs).rate},
+		"branches", Rate, unit73{1e-6, "M/sec"}, (*inputs).rate},
 	{MetricInfo{"bpf_runs_per_second", "", "/sec", []string{program.Runs}, ""},
-		program.Runs, Rate, (*inputs).often},
-	{MetricInfo{"CPUs_utilized", "", "CPUs utilized", []string{program.RunTime}, ""},
-		program.RunTime, Quantity, (*inputs).utilized},
+		program.Runs, Rate, unit73{1, "runs/sec"}, (*inputs).often},
+	{MetricInfo{"bpf_cpu_utilization", "", "CPUs utilized", []string{program.RunTime}, ""},
+		program.RunTime, Quantity, unit73{100, "%"}, (*inputs).utilized},
 	{MetricInfo{"bpf_drop_rate", "", "of all runs", []string{program.Dropped, program.Runs}, ""},
-		program.Dropped, Percent, percentOf(program.Runs)},
+		program.Dropped, Percent, unit73{1, "%"}, percentOf(program.Runs)},
 	missRate("branch_miss_rate", "branch-misses", "branches", "of all branches", "branches that were mispredicted"),
 	missRate("cache_miss_rate", "cache-misses", "cache-references", "of all cache refs", "cache references that missed"),
 	missRate("l1d_miss_rate", "L1-dcache-load-misses", "L1-dcache-loads", "of all L1-dcache accesses", "loads that missed the L1 data cache"),
+	missRate("l1_prefetch_miss_rate", "L1-dcache-prefetch-misses", "L1-dcache-prefetches", "", "prefetches that missed the L1 data cache"),
 	missRate("l1i_miss_rate", "L1-icache-load-misses", "L1-icache-loads", "of all L1-icache accesses", "fetches that missed the L1 instruction cache"),
 	missRate("llc_miss_rate", "LLC-load-misses", "LLC-loads", "of all LL-cache accesses", "loads that missed the last-level cache"),
 	missRate("dtlb_miss_rate", "dTLB-load-misses", "dTLB-loads", "of all dTLB cache accesses", "loads that missed the data TLB"),
@@ -79,7 +81,7 @@ var metrics = []metric{
 }
 
 func missRate(name, misses, of, unit, description string) metric {
-	return metric{MetricInfo{name, "", unit, []string{misses, of}, "share of " + description}, misses, Percent, percentOf(of)}
+	return metric{MetricInfo{name, "", unit, []string{misses, of}, "share of " + description}, misses, Percent, unit73{1, "%"}, percentOf(of)}
 }
 
 // Metrics returns the metrics that have a name: those of -M. Every other event that is counted beside a clock also has a rate per second.
@@ -160,7 +162,8 @@ func canonical(e *event.Event) string {
 	}
 }
 
-// canonicalCache returns the name of a cache's loads or load misses, or "". The config is cache | operation << 8 | result << 16.
+// canonicalCache returns the name of a cache's loads, load misses, prefetches or prefetch misses, or "". The config is
+// cache | operation << 8 | result << 16.
 func canonicalCache(id uint64) string {
 	cache := at(caches[:], id&0xff)
 	switch {
@@ -170,6 +173,10 @@ func canonicalCache(id uint64) string {
 		return cache + "-loads"
 	case id>>8 == 1<<8:
 		return cache + "-load-misses"
+	case id>>8 == 2:
+		return cache + "-prefetches"
+	case id>>8 == 1<<8|2:
+		return cache + "-prefetch-misses"
 	default:
 		return ""
 	}

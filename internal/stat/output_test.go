@@ -195,6 +195,7 @@ func outputCases(t testing.TB) map[string]outputCase {
 			"task-clock,context-switches,cycles,stalled-cycles-frontend,stalled-cycles-backend,instructions,branches,branch-misses,"+
 				"L1-dcache-loads,L1-dcache-load-misses,LLC-loads,LLC-load-misses,cache-references,cache-misses,dTLB-loads,dTLB-load-misses,iTLB-loads,iTLB-load-misses,L1-icache-loads,L1-icache-load-misses",
 			1e6, 3, 2345678, 234567, 345678, 3456789, 456789, 5678, 1e6, 2e5, 3e4, 4e3, 7e4, 6e3, 9e5, 100, 200, 100, 3e6, 1))},
+		"prefetches": {OutputOptions{BigNum: true}, once, whole(counts(t, "task-clock,L1-dcache-prefetches,L1-dcache-prefetch-misses", 1e6, 4000, 1000))},
 		"scaled": {OutputOptions{BigNum: true}, once, whole(
 			scaled(0.692, counts(t, "task-clock,cycles,instructions,stalled-cycles-frontend", 1e6, 2e6, 3e6, 1e5)),
 			counts(t, "branches", 1e5), scaled(0.999999, counts(t, "branch-misses", 7)),
@@ -252,12 +253,17 @@ func outputCases(t testing.TB) map[string]outputCase {
 		"metric-only": {OutputOptions{MetricOnly: true, BigNum: true}, once, whole(
 			counts(t, "task-clock,cycles,cycles:u,instructions,branches,branch-misses,page-faults", 1e6, 2e6, 1e6, 3e6, 1e6, 1e5, 49),
 			scaled(0.5, counts(t, "L1-dcache-loads", 1e6)))},
-		"metric-only-none":     {OutputOptions{MetricOnly: true}, once, whole(counts(t, "page-faults", 5), unsupported(t, "cycles"))},
-		"metric-only-per-cpu":  with(placed(AggregateNone, "CPU0", "CPU1"), func(c *outputCase) { c.options.MetricOnly = true }),
-		"metric-only-thread":   with(placed(AggregateThread, "bash-1"), func(c *outputCase) { c.options.MetricOnly = true }),
-		"metric-only-core":     with(intervals(placed(AggregateCore, "S0-D0-C0", "S0-D0-C1"), true), func(c *outputCase) { c.options.MetricOnly = true }),
-		"metric-only-cgroups":  {OutputOptions{MetricOnly: true}, once, whole(of("/", basic()), of("a", basic()))},
-		"metric-only-interval": {OutputOptions{MetricOnly: true, Interval: true}, once, append(whole(basic()), whole(basic(), counts(t, "context-switches", 1))...)},
+		"metrics-of-none": {OutputOptions{Metrics: []string{}}, once, whole(counts(t, "task-clock,cycles,instructions", 1e6, 2e6, 3e6))},
+		"metrics-of-some": {OutputOptions{Metrics: []string{"insn_per_cycle", "branch_frequency"}}, once,
+			whole(counts(t, "task-clock,cycles,instructions,branches,minor-faults,stalled-cycles-backend", 1e6, 2e6, 3e6, 1e6, 5, 7e5))},
+		"metrics-of-none-in-programs": {OutputOptions{Programs: true, Metrics: []string{}}, once, whole(programRows(t, "a[7]"))},
+		"metric-only-of-none":         {OutputOptions{MetricOnly: true, Metrics: []string{}}, once, whole(counts(t, "task-clock,page-faults", 1e6, 5))},
+		"metric-only-none":            {OutputOptions{MetricOnly: true}, once, whole(counts(t, "page-faults", 5), unsupported(t, "cycles"))},
+		"metric-only-per-cpu":         with(placed(AggregateNone, "CPU0", "CPU1"), func(c *outputCase) { c.options.MetricOnly = true }),
+		"metric-only-thread":          with(placed(AggregateThread, "bash-1"), func(c *outputCase) { c.options.MetricOnly = true }),
+		"metric-only-core":            with(intervals(placed(AggregateCore, "S0-D0-C0", "S0-D0-C1"), true), func(c *outputCase) { c.options.MetricOnly = true }),
+		"metric-only-cgroups":         {OutputOptions{MetricOnly: true}, once, whole(of("/", basic()), of("a", basic()))},
+		"metric-only-interval":        {OutputOptions{MetricOnly: true, Interval: true}, once, append(whole(basic()), whole(basic(), counts(t, "context-switches", 1))...)},
 	}
 }
 
@@ -284,20 +290,25 @@ func (c outputCase) print(t testing.TB, form func(io.Writer, OutputOptions) Prin
 	return b.Bytes()
 }
 
+// compats are the directories of golden files.
+var compats = map[string]Compat{"7.3": Perf73, "6.1": Perf61}
+
 func TestOutput(t *testing.T) {
 	cases := outputCases(t)
-	for name, c := range cases {
-		t.Run(name, func(t *testing.T) {
-			file := filepath.Join("testdata", "output", name+".txtar")
-			got := txtar.Format(&txtar.Archive{Files: []txtar.File{
-				{Name: "text", Data: c.print(t, NewText)},
-				{Name: "csv", Data: c.print(t, NewCSV)},
-				{Name: "json", Data: c.print(t, NewJSON)},
-			}})
-			golden.Compare(t, file, string(got))
-		})
+	for version, compat := range compats {
+		for name, c := range cases {
+			t.Run(name+" as perf "+version, func(t *testing.T) {
+				c.options.Compat = compat
+				got := txtar.Format(&txtar.Archive{Files: []txtar.File{
+					{Name: "text", Data: c.print(t, NewText)},
+					{Name: "csv", Data: c.print(t, NewCSV)},
+					{Name: "json", Data: c.print(t, NewJSON)},
+				}})
+				golden.Compare(t, filepath.Join("testdata", "output", version, name+".txtar"), string(got))
+			})
+		}
 	}
-	files, err := filepath.Glob(filepath.Join("testdata", "output", "*.txtar"))
+	files, err := filepath.Glob(filepath.Join("testdata", "output", "*", "*.txtar"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -358,37 +369,74 @@ func readCSV(t testing.TB, data []byte, comma rune) [][]string {
 	return records
 }
 
-// jsonTypes are the types that programs which parse perf's JSON expect.
-var jsonTypes = map[string]any{
-	"interval": 0.0, "summary": true, "cpu": "", "core": "", "cluster": "", "cache": "", "die": "", "socket": "", "node": "", "thread": "",
+// perfKeys are perf's JSON keys, with their types in perf 7.3. Programs that check perf's output reject others.
+var perfKeys = map[string]any{
+	"interval": 0.0, "cpu": "", "core": "", "cluster": "", "cache": "", "die": "", "socket": "", "node": "", "thread": "",
 	"counters": 0.0, "counter-value": "", "unit": "", "event": "", "cgroup": "", "variance": 0.0,
-	"event-runtime": 0.0, "pcnt-running": 0.0, "metric-value": "", "metric-unit": "", "metric-scaled": true, "reason": "",
-	"program": "", "runs": 0.0, "run-mean": 0.0, "run-min": 0.0, "run-median": 0.0, "run-p90": 0.0, "run-p99": 0.0, "run-max": 0.0, "run-probes": 0.0, "histogram": []any{}, "dropped": map[string]any{},
-	"elapsed": 0.0, "elapsed-variance": 0.0, "elapsed-runs": []any{}, "scaled-metrics": []any{}, "user": 0.0, "system": 0.0,
+	"event-runtime": 0.0, "pcnt-running": 0.0, "metric-value": "", "metric-unit": "",
+}
+
+// programKeys are the JSON keys that only rows of BPF programs have.
+var programKeys = map[string]any{
+	"program": "", "reason": "", "runs": 0.0, "run-mean": 0.0, "run-min": 0.0, "run-median": 0.0, "run-p90": 0.0, "run-p99": 0.0, "run-max": 0.0,
+	"run-probes": 0.0, "histogram": []any{}, "dropped": map[string]any{},
+}
+
+// keyType returns an example of a key's value, or nil if perf has no such key.
+func (c outputCase) keyType(key string) any {
+	if c.options.Compat == Perf61 {
+		switch key {
+		case "metric-value":
+			if !c.options.MetricOnly {
+				return 0.0
+			}
+		case "aggregate-number":
+			return 0.0
+		case "counters":
+			return nil
+		}
+	}
+	if of, known := perfKeys[key]; known {
+		return of
+	}
+	if of, known := programKeys[key]; known && c.options.Programs {
+		return of
+	}
+	if c.options.MetricOnly {
+		return "" // a metric
+	}
+	return nil
 }
 
 func TestJSONTypes(t *testing.T) {
-	for name, c := range outputCases(t) {
-		t.Run(name, func(t *testing.T) {
-			objects := readJSON(t, c.print(t, NewJSON))
-			if _, ok := objects[len(objects)-1]["elapsed"].(float64); !ok {
-				t.Errorf("the last object has no elapsed time: %v", objects[len(objects)-1])
-			}
-			for _, o := range objects {
-				for key, value := range o {
-					want, known := jsonTypes[key]
-					if !known && c.options.MetricOnly {
-						want = "" // a metric
-					} else if !known {
-						t.Errorf("key %q is not documented", key)
-						continue
-					}
-					if got, want := jsonType(value), jsonType(want); got != want {
-						t.Errorf("%s is a %s, not a %s", key, got, want)
+	for version, compat := range compats {
+		for name, c := range outputCases(t) {
+			t.Run(name+" as perf "+version, func(t *testing.T) {
+				c.options.Compat = compat
+				for _, o := range readJSON(t, c.print(t, NewJSON)) {
+					for key, value := range o {
+						want := c.keyType(key)
+						if want == nil {
+							t.Errorf("perf has no key %q", key)
+						} else if got, want := jsonType(value), jsonType(want); got != want {
+							t.Errorf("%s is a %s, not a %s", key, got, want)
+						}
 					}
 				}
+			})
+		}
+	}
+}
+
+// TestPerf61Keys expects both keys of metrics in each object of an event: those who read perf 6.1's output may rely on them.
+func TestPerf61Keys(t *testing.T) {
+	for name, c := range outputCases(t) {
+		c.options.Compat = Perf61
+		for _, o := range readJSON(t, c.print(t, NewJSON)) {
+			if _, ok := o["metric-unit"]; o["event"] != nil && !ok {
+				t.Errorf("%s: no metric-unit in %v", name, o)
 			}
-		})
+		}
 	}
 }
 
@@ -505,7 +553,7 @@ func TestWriteError(t *testing.T) {
 		if err := p.Snapshot(s); err != io.ErrShortWrite {
 			t.Errorf("%s: Snapshot: %v", name, err)
 		}
-		if err := p.End(once); err != io.ErrShortWrite && name != "csv" {
+		if err := p.End(once); err != io.ErrShortWrite && name == "text" {
 			t.Errorf("%s: End: %v", name, err)
 		}
 	}
@@ -524,8 +572,9 @@ func FuzzOutput(f *testing.F) {
 		rows := []Row{{Event: e, Name: name, Cgroup: cgroup, Place: Place{ID: place, Counters: 1}, Variance: variance,
 			Total: count.Total{Value: value, Enabled: enabled, Running: running}}}
 		rows = append(rows, in(place, 1, of(cgroup, counts(t, "task-clock,instructions,cycles", 1e6, value, 5)))...)
-		for _, metricOnly := range []bool{false, true} {
-			c := outputCase{OutputOptions{MetricOnly: metricOnly, Aggregation: AggregateNone}, Outcome{Subject: name, Runs: 2, Elapsed: []time.Duration{1, 2}}, whole(rows)}
+		for i := range 4 {
+			metricOnly, compat := i%2 == 1, Compat(i/2)
+			c := outputCase{OutputOptions{MetricOnly: metricOnly, Compat: compat, Aggregation: AggregateNone}, Outcome{Subject: name, Runs: 2, Elapsed: []time.Duration{1, 2}}, whole(rows)}
 			readJSON(t, c.print(t, NewJSON))
 			columns := 0
 			for i, r := range readCSV(t, c.print(t, NewCSV), ',') {

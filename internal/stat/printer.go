@@ -20,16 +20,18 @@ type Printer interface {
 // OutputOptions are the options of all printers.
 type OutputOptions struct {
 	Aggregation   Aggregation
-	Programs      bool // the rows are BPF programs, which have runs
-	Histogram     bool // text and JSON: the distribution of single runs of BPF programs
-	Interval      bool // snapshots other than the summary begin with the time
-	IntervalClear bool // text: clear the screen before each interval
-	BigNum        bool // text: thousands separators
-	Table         bool // text: one line per run with its time
-	MetricOnly    bool // metrics as columns, without counts
-	HideZero      bool // leave out rows that were counted and are 0
-	Defaults      bool // text: bperf chose the events, so the ones that the machine lacks need no row
-	NoCSVSummary  bool // CSV: do not mark the rows of the summary
+	Compat        Compat   // the version of perf whose metrics are printed
+	Metrics       []string // with Perf73: the names of the metrics to print; nil for all
+	Programs      bool     // the rows are BPF programs, which have runs
+	Histogram     bool     // text and JSON: the distribution of single runs of BPF programs
+	Interval      bool     // snapshots other than the summary begin with the time
+	IntervalClear bool     // text: clear the screen before each interval
+	BigNum        bool     // text: thousands separators
+	Table         bool     // text: one line per run with its time
+	MetricOnly    bool     // metrics as columns, without counts
+	HideZero      bool     // leave out rows that were counted and are 0
+	Defaults      bool     // text: bperf chose the events, so the ones that the machine lacks need no row
+	NoCSVSummary  bool     // CSV: do not mark the rows of the summary
 	Separator     string
 }
 

@@ -65,13 +65,16 @@ type Place struct {
 type Metric struct {
 	Name  string  // the name that -M accepts: "insn_per_cycle"
 	Value float64 // never NaN or infinite: metrics that cannot be computed are left out
-	Unit  string  // printed behind the value: "insn per cycle", "GHz", "/sec"
+	Unit  string  // what perf 6.1 prints behind the value: "insn per cycle", "GHz", "/sec"; empty if it does not have the metric
 
 	Kind   MetricKind
 	Scaled bool // the value is an estimate, because a count that it was computed from is one
+
+	in73       unit73
+	ofPrograms bool // only BPF programs have it
 }
 
-// MetricKind selects the format of a metric's value.
+// MetricKind selects the format of a metric's value in perf 6.1.
 type MetricKind int
 
 // The kinds of metrics.
@@ -79,7 +82,8 @@ const (
 	Quantity MetricKind = iota // in Unit: GHz, CPUs
 	Ratio                      // one count per other
 	Percent
-	Rate // per second
+	Rate   // per second
+	PerRun // a BPF program's mean, in Unit
 )
 
 // Snapshot holds the rows of an interval, of the summary, or of the whole run.

@@ -17,7 +17,6 @@ const (
 	unitWidth   = 4 // at least
 	eventWidth  = 32
 	cgroupWidth = 16
-	metricWidth = 35
 	commWidth   = 16
 	tidWidth    = 7
 
@@ -96,7 +95,7 @@ func (t *text) Snapshot(s Snapshot) error {
 func (t *text) End(outcome Outcome) error {
 	notes := t.reasons.lines()
 	if t.o.MetricOnly && t.snapshots > 0 && !t.metrics {
-		notes = append(notes, "No metric can be computed from these events.")
+		notes = append(notes, t.o.noMetrics())
 	}
 	timed := !t.o.Interval || t.summary
 	var b strings.Builder
@@ -171,14 +170,16 @@ func (t *text) table(b *strings.Builder, s Snapshot, interval bool) {
 
 // afterEvent prints what follows the event: its metrics, the standard error, and the share of an estimate.
 func (t *text) afterEvent(b *strings.Builder, r *Row, indent string) {
-	for i, m := range r.Metrics {
+	metrics := t.o.metrics(r)
+	width := t.o.Compat.metricWidth()
+	for i, m := range metrics {
 		if i > 0 {
 			fmt.Fprintf(b, "\n%s", indent)
 		}
-		fmt.Fprintf(b, "%-*s", metricWidth, m.text())
+		fmt.Fprintf(b, "%-*s", width, printable.Text(m.text)+m.scaledMark())
 	}
-	if len(r.Metrics) == 0 {
-		fmt.Fprintf(b, "%*s", metricWidth, "")
+	if len(metrics) == 0 {
+		fmt.Fprintf(b, "%*s", width, "")
 	}
 	if r.absent() != "" {
 		return
@@ -194,32 +195,6 @@ func (r *Row) scaledText(b *strings.Builder) {
 	if r.Scaled() {
 		fmt.Fprintf(b, "  (%.2f%%)", r.share())
 	}
-}
-
-// text returns the metric as it is printed behind an event. A metric that is an estimate is marked even if the row is marked, because the
-// row's share belongs to only one of the metric's events.
-func (m *Metric) text() string {
-	var s string
-	switch m.Kind {
-	case Quantity:
-		s = fmt.Sprintf(" # %8.3f %s", m.Value, m.Unit)
-	case Ratio:
-		s = fmt.Sprintf(" # %7.2f  %s", m.Value, m.Unit)
-	case Percent:
-		s = fmt.Sprintf(" # %7.2f%% %s", m.Value, m.Unit)
-	case Rate:
-		v, prefix := m.Value, ""
-		for _, p := range []string{"K", "M", "G"} {
-			if v > 1000 {
-				v, prefix = v/1000, p
-			}
-		}
-		s = fmt.Sprintf(" # %8.3f %s%s", v, prefix, m.Unit)
-	}
-	if m.Scaled {
-		s += " (scaled)"
-	}
-	return s
 }
 
 // value returns the row's value, or the text that stands in its place.

@@ -13,7 +13,7 @@ const columnWidth = 20 // of a metric, at least
 
 // metricTable prints one line per place and cgroup, below the names of the metrics.
 func (t *text) metricTable(b *strings.Builder, s Snapshot, interval bool) {
-	table := newMetricTable(s.Rows)
+	table := newMetricTable(s.Rows, &t.o)
 	if len(table.columns) == 0 {
 		return
 	}
@@ -36,7 +36,7 @@ func (t *text) metricTable(b *strings.Builder, s Snapshot, interval bool) {
 		for _, c := range table.columns {
 			v := ""
 			if m, ok := l.values[c]; ok {
-				v = t.metric(&m)
+				v = t.number(m.value, m.decimals) + m.suffix + m.scaledMark()
 			}
 			fmt.Fprintf(b, "%*s ", width(c), v)
 		}
@@ -61,14 +61,11 @@ func (t *text) columnHeading(b *strings.Builder, columns []string, interval, cgr
 
 func width(column string) int { return max(columnWidth, utf8.RuneCountInString(column)) }
 
-// metric returns the metric's value in a column, marked if it is an estimate.
-func (t *text) metric(m *Metric) string {
-	s := t.number(m.Value, m.decimals())
-	if m.Kind == Percent {
-		s += "%"
+// scaledMark returns the mark behind a metric that is an estimate. A metric is marked even if its row is, because the row's share belongs to
+// only one of the metric's events.
+func (m *shownMetric) scaledMark() string {
+	if m.scaled {
+		return " (scaled)"
 	}
-	if m.Scaled {
-		s += " (scaled)"
-	}
-	return s
+	return ""
 }
