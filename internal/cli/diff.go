@@ -16,7 +16,6 @@ type diffFlags struct {
 	diff    report.Diff
 	sort    []string
 	compute string
-	quiet   bool
 }
 
 func newDiffCommand() *cobra.Command {
@@ -43,7 +42,7 @@ also be the output of report or profile with --format pprof.`,
 	flags.BoolVarP(&f.diff.BaselineOnly, "baseline-only", "b", false, "leave out rows that the first recording lacks")
 	flags.BoolVarP(&f.diff.Periods, "period", "p", false, "show the sums of the periods")
 	flags.BoolVarP(&f.diff.Formulas, "formula", "F", false, "show how each comparison is computed")
-	flags.BoolVarP(&f.quiet, "quiet", "q", false, "print only rows and errors")
+	flags.BoolVarP(&f.rows.NoHeads, "quiet", "q", false, "print only rows and errors")
 	addPerfOptions(flags, diffPerfOptions)
 	return cmd
 }
@@ -62,8 +61,7 @@ func (f *diffFlags) run(cmd *cobra.Command, args []string) error {
 	if f.diff.Order < 0 || f.diff.Order >= len(names) {
 		return badOptionf("--order %d: it is a number from 0 to %d, the last recording", f.diff.Order, len(names)-1)
 	}
-	if f.quiet {
-		f.diff.NoHeads = true
+	if f.rows.NoHeads {
 		cmd.SetErr(io.Discard)
 	}
 	var profiles []*profile.Profile

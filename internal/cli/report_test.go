@@ -112,6 +112,9 @@ func TestReportQuiet(t *testing.T) {
 			rows = append(rows, line)
 		}
 	}
+	if got := runHere(t, "report", "-q", "--diff", input, "-i", input); got.status != 0 || strings.Contains(got.stdout, "#") || !strings.Contains(got.stdout, "+0.00%") {
+		t.Errorf("with -q, a comparison is %+v", got)
+	}
 	if got := runHere(t, "report", "-q", "-i", "nowhere"); got.status != statusFailed || !strings.Contains(got.stderr, "nowhere") {
 		t.Errorf("with -q, an error is %+v", got)
 	}

@@ -28,7 +28,6 @@ type Diff struct {
 	BaselineOnly bool // leave out rows that the baseline lacks
 	Periods      bool // show sums of periods
 	Formulas     bool // show how each comparison is computed
-	NoHeads      bool // show only rows
 }
 
 // DefaultDiff compares shares, and puts the largest changes first.
@@ -103,7 +102,7 @@ func WriteDiff(w io.Writer, profiles []*profile.Profile, names []string, o *Opti
 		}
 		compared++
 		c := comparison{Diff: d, o: &options, tables: tables}
-		if !d.NoHeads {
+		if !o.NoHeads {
 			fmt.Fprintf(out, "# Event '%s'\n#\n", printable.Text(e.Name))
 			c.writeNames(out, names)
 		}
@@ -347,7 +346,7 @@ func (c *comparison) write(out *bufio.Writer) {
 		}
 		out.WriteString("\n")
 	}
-	if !c.NoHeads {
+	if !c.o.NoHeads {
 		line("# ", func(column *diffColumn) string { return column.title }, true)
 		if c.o.Separator == "" {
 			line("# ", func(column *diffColumn) string { return strings.Repeat(".", column.width) }, true)

@@ -210,7 +210,7 @@ func TestCompared(t *testing.T) {
 			{"delta", Diff{Order: 2, Formulas: true}, Options{Sort: []string{"dso"}}},
 			{"ratio", Diff{Order: 1, Formulas: true, Periods: true}, Options{Sort: []string{"dso"}}},
 			{"wdiff:1,3", Diff{Order: 1, Formulas: true}, Options{Sort: []string{"dso"}}},
-			{"delta-abs", Diff{Order: 1, NoHeads: true}, Options{Sort: []string{"dso"}}},
+			{"delta-abs", Diff{Order: 1}, Options{Sort: []string{"dso"}, NoHeads: true}},
 			{"delta-abs", Diff{Order: 1, Periods: true}, Options{Sort: []string{"dso"}, Separator: "_"}},
 		} {
 			fmt.Fprintf(&got, "%s %+v\n", tt.compute, tt.d)
