@@ -24,10 +24,10 @@ func (o *statOptions) parseCompat(given bool) (err error) {
 	return nil
 }
 
-// printedMetrics returns the names of the metrics that perf 7.3 prints: those of -M. It returns nil for all, if bperf chose the events.
-func (o *statOptions) printedMetrics(cfg *stat.Config) []string {
-	if cfg.Defaults || o.detailed > 0 {
+// printedMetrics returns the names of the metrics to print: those of -M. It returns nil for all without -M, and if -d adds events.
+func (o *statOptions) printedMetrics() []string {
+	if o.detailed > 0 {
 		return nil
 	}
-	return append([]string{}, o.namedMetrics...)
+	return o.namedMetrics
 }

@@ -30,7 +30,7 @@ func TestStatCompat(t *testing.T) {
 		{"", "-M CPUs_utilized --compat 6.1", in61},
 		{"6.1", "-M CPUs_utilized --compat 7.3", in73},
 		{"nonsense", "-M CPUs_utilized --compat=7.3", in73},
-		{"", "-e task-clock", ",,\n"},
+		{"", "-e task-clock", in73},
 		{"6.1", "-e task-clock", in61},
 		{"", "-e task-clock -M cs_per_second", ",,\n"},
 	} {
@@ -68,7 +68,11 @@ func TestStatBesidePerf(t *testing.T) {
 					t.Errorf("%s: perf has %+v, bperf %+v", form, want, got)
 				}
 			}
-			for _, flags := range []string{"-a", "-a -A", "-a --per-core", "-a -r 2", "-e task-clock,page-faults"} {
+			flags := []string{"-a", "-a -A", "-a --per-core", "-a -r 2"}
+			if version == "6.1" { // 7.3 prints no metrics beside events of -e
+				flags = append(flags, "-e task-clock,page-faults")
+			}
+			for _, flags := range flags {
 				args := append([]string{"-j"}, strings.Fields(flags+" true")...)
 				want := metricObjects(t, run(t, exec.Command(perf, append([]string{"stat"}, args...)...)).stderr)
 				got := metricObjects(t, run(t, bperf(append([]string{"stat", "--compat", version}, args...)...)).stderr)

@@ -68,7 +68,7 @@ func (o *statOptions) printer(cfg *stat.Config, out io.Writer) stat.Printer {
 	form := stat.OutputOptions{
 		Aggregation:   cfg.Aggregation,
 		Compat:        o.likePerf,
-		Metrics:       o.printedMetrics(cfg),
+		Metrics:       o.printedMetrics(),
 		Programs:      o.inPrograms,
 		Histogram:     o.histogram,
 		Interval:      cfg.Interval > 0,

@@ -65,14 +65,6 @@ func (o *OutputOptions) metrics(r *Row) []shownMetric {
 // in61 reports whether perf 6.1 has the metric.
 func (m Metric) in61() bool { return m.Unit != "" }
 
-// noMetrics says why there is no metric at all.
-func (o *OutputOptions) noMetrics() string {
-	if o.Compat == Perf73 && o.Metrics != nil && len(o.Metrics) == 0 {
-		return "As perf 7.3, bperf computes no metrics of events that -e names: name the metrics with -M, or use --compat 6.1."
-	}
-	return "No metric can be computed from these events."
-}
-
 // shown61 returns the metric of an event as perf 6.1 prints it.
 func (m *Metric) shown61(event string) shownMetric {
 	s := shownMetric{value: m.Value, decimals: 3, unit: m.Unit, column: m.Unit, scaled: m.Scaled}

@@ -95,7 +95,7 @@ func (t *text) Snapshot(s Snapshot) error {
 func (t *text) End(outcome Outcome) error {
 	notes := t.reasons.lines()
 	if t.o.MetricOnly && t.snapshots > 0 && !t.metrics {
-		notes = append(notes, t.o.noMetrics())
+		notes = append(notes, "No metric can be computed from these events.")
 	}
 	timed := !t.o.Interval || t.summary
 	var b strings.Builder
