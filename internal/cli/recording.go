@@ -24,7 +24,8 @@ type recordingFlags struct {
 	path     string
 	maxStack int // frames
 
-	noStacks bool // not a flag: set if the format needs no stacks (replay.Options)
+	noStacks          bool // not a flag: set if the format needs no stacks (replay.Options)
+	branches, weights bool // not flags: what the report is of (replay.Options)
 }
 
 // add adds the flags. The letter is that of --cpu.
@@ -87,7 +88,7 @@ func (f *recordingFlags) options(recording *perfdata.Reader) (o replay.Options, 
 		return o, badOptionf("--max-stack %d: the number of frames cannot be negative", f.maxStack)
 	}
 	o = f.symbolFlags.options()
-	o.NoStacks, o.MaxStack = f.noStacks, f.maxStack
+	o.NoStacks, o.MaxStack, o.Branches, o.Weights = f.noStacks, f.maxStack, f.branches, f.weights
 	if o.Filter, err = f.filter(recording); err != nil {
 		return o, badOption(err)
 	}
@@ -164,6 +165,9 @@ func readInput(stdin io.Reader) (*perfdata.Reader, error) {
 
 // read reads a recording into a profile.
 func (f *recordingFlags) read(recording *perfdata.Reader, keep profile.Keys) (*profile.Profile, replay.Stats, error) {
+	if err := f.checkMode(recording); err != nil {
+		return nil, replay.Stats{}, err
+	}
 	o, err := f.options(recording)
 	if err != nil {
 		return nil, replay.Stats{}, err
@@ -207,12 +211,16 @@ func beginsWith(file io.ReaderAt, magic string) bool {
 	return err == nil && string(start) == magic
 }
 
+// ofRecordings are the keys that pprof profiles lack.
+const ofRecordings = profile.Address | profile.Other | profile.IP | profile.Weight | profile.DataSource | profile.DataAddress | profile.PhysAddress |
+	profile.PageSize | profile.Transaction | profile.Branch
+
 func (f *recordingFlags) readPprof(path string, keep profile.Keys) (*profile.Profile, error) {
 	if f.filterFlags != (filterFlags{}) {
 		return nil, badCombinationf("%s is a pprof profile: --time, --pid, --tid and -C apply only to recordings", path)
 	}
-	if keep.Has(profile.Address) || keep.Has(profile.Other) {
-		return nil, badCombinationf("%s is a pprof profile, which does not separate samples by address or tag", path)
+	if keep&ofRecordings != 0 || f.branches || f.weights {
+		return nil, badCombinationf("%s is a pprof profile, which does not separate samples by address or tag, or by what the hardware recorded", path)
 	}
 	file, err := os.Open(path)
 	if err != nil {

@@ -59,6 +59,7 @@ type reportFlags struct {
 	parent               string
 	header, headerOnly   bool
 	stats                bool
+	branchStack          bool
 
 	report.Options
 }
@@ -144,6 +145,8 @@ func (f *reportFlags) add(cmd *cobra.Command) {
 	flags.Lookup("showcpuutilization").Hidden = true
 	flags.BoolVarP(&f.Resolved, "hide-unresolved", "U", false, "only samples in known functions")
 	f.input.addMaxStack(flags)
+	flags.BoolVarP(&f.branchStack, "branch-stack", "b", false, "show the branches in branch stacks (default if the recording is of record -b)")
+	flags.BoolVar(&f.Memory, "mem-mode", false, "show accesses to memory by their weights")
 	flags.StringVarP(&f.parent, "parent", "p", "", "the regular `EXPRESSION` for the caller that the key parent shows")
 	flags.BoolVar(&f.header, "header", false, "also print the header of the recording")
 	flags.BoolVar(&f.headerOnly, "header-only", false, "print only the header of the recording")
@@ -190,12 +193,13 @@ func (f *reportFlags) take(arg string) {
 	}
 }
 
-// options returns the report's options for a recording with or without callchains.
-func (f *reportFlags) options(cmd *cobra.Command, callchains bool) (*report.Options, error) {
+// options returns the report's options for a recording with or without callchains, of its samples or of their branches.
+func (f *reportFlags) options(cmd *cobra.Command, callchains, branches bool) (*report.Options, error) {
 	o := f.Options
+	o.Branches = branches
 	o.SetSort(f.sort, nil)
 	o.SetFields(f.fields)
-	o.Children = callchains && f.children
+	o.Children = callchains && f.children && !o.Branches && !o.Memory
 	graph, err := report.ParseCallGraph(f.callGraph)
 	if err != nil {
 		return nil, badOption(err)
@@ -207,7 +211,7 @@ func (f *reportFlags) options(cmd *cobra.Command, callchains bool) (*report.Opti
 	if cmd.Flags().Changed("percent-limit") {
 		o.CallGraph.Limit = f.Limit
 	}
-	if !callchains {
+	if !callchains || o.Branches {
 		o.CallGraph.Mode = report.NoGraph
 	}
 	if f.parent != "" {
@@ -247,6 +251,9 @@ func (f *reportFlags) run(cmd *cobra.Command) error {
 	if err != nil {
 		return err
 	}
+	if err := f.checkModes(format); err != nil {
+		return err
+	}
 	conf, err := readConfig(func(s string) { fmt.Fprintln(cmd.ErrOrStderr(), s) }, false)
 	if err != nil {
 		return err
@@ -254,7 +261,7 @@ func (f *reportFlags) run(cmd *cobra.Command) error {
 	if err := f.configured(cmd, conf); err != nil {
 		return err
 	}
-	if _, err := f.options(cmd, true); err != nil { // fail before reading a long recording
+	if _, err := f.options(cmd, true, f.ofBranches(cmd, format, true)); err != nil { // fail before reading a long recording
 		return err
 	}
 	if f.NoHeads {
@@ -268,7 +275,7 @@ func (f *reportFlags) run(cmd *cobra.Command) error {
 	if f.headerOnly {
 		return f.write(cmd, func(w io.Writer) error { return report.Header(w, recording) })
 	}
-	options, err := f.options(cmd, hasCallchains(recording))
+	options, err := f.options(cmd, hasCallchains(recording), f.ofBranches(cmd, format, madeOfBranches(recording)))
 	if err != nil {
 		return err
 	}
@@ -277,6 +284,7 @@ func (f *reportFlags) run(cmd *cobra.Command) error {
 		return err
 	}
 	f.input.noStacks = format.rows && !options.NeedsStacks()
+	f.input.branches, f.input.weights = options.Branches && !f.stats, options.Memory
 	p, stats, err := f.input.read(recording, keys|format.keys)
 	if err != nil {
 		return err

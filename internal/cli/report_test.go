@@ -257,6 +257,12 @@ func TestReportRefuses(t *testing.T) {
 		{[]string{"--cpu", "x"}, statusBadOption, `--cpu: CPU list "x"`},
 		{[]string{"--format", "pprof", "--diff", input}, statusBadCombination, "not pprof"},
 		{[]string{"--format", "folded", "-e", "nothing"}, statusFailed, "there are no samples of it"},
+		{[]string{"-b"}, statusFailed, "no branch data"},
+		{[]string{"--mem-mode"}, statusFailed, "no memory data"},
+		{[]string{"-b", "--mem-mode"}, statusBadCombination, "choose one"},
+		{[]string{"-b", "--format", "html"}, statusBadCombination, "not html"},
+		{[]string{"-s", "mispredict"}, statusBadOption, "it needs -b"},
+		{[]string{"-s", "waker"}, statusBadOption, "none of this name"}, // a key of profile
 		{[]string{"-i", "nowhere.data"}, statusFailed, "make a recording"},
 		{[]string{"-i", "report_test.go"}, statusFailed, "report_test.go"},
 	}

@@ -48,9 +48,7 @@ func (o *Options) columns() ([]*column, error) {
 	sorts := slices.Clone(o.Sort)
 	fields := o.Fields
 	if len(fields) == 0 {
-		if len(sorts) == 0 {
-			sorts = defaultSort()
-		}
+		sorts = o.sortKeys()
 		fields = append(o.defaultFields(), o.More...)
 		overheads := []string{"overhead"}
 		if o.Children {
@@ -115,6 +113,9 @@ func (o *Options) defaultFields() []string {
 
 func (o *Options) newColumn(name, option string) (*column, error) {
 	if k, ok := o.findKey(name); ok {
+		if slices.Contains(branchKeys, k) && !o.Branches {
+			return nil, fmt.Errorf("%s %q is for branches: it needs -b, and a recording of record -b", option, name)
+		}
 		return &column{name: k.name, title: k.title, key: k}, nil
 	}
 	at := slices.IndexFunc(values, func(v column) bool { return v.name == name })

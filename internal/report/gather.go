@@ -73,6 +73,9 @@ func (g *gatherer) gather(class uint32, chosen []int) {
 		r := g.row(class, s.Leaf, i)
 		v := &r.values[g.position]
 		v.samples += s.Count
+		if g.position == 0 {
+			r.samples += s.Count
+		}
 		v.self += s.Value
 		v.addKind(g.t.p.Frames()[s.Leaf].Kind, s.Value)
 		if g.trees && s.Stack != 0 {
