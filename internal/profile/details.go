@@ -13,6 +13,8 @@ type Details struct {
 	CodePage, DataPage uint64  // bytes
 	Transaction        uint64  // PERF_TXN_…
 
+	CgroupDevice, CgroupInode uint64 // of the file in nsfs that stands for the thread's cgroup namespace; 0 if unknown
+
 	Mispredicted, InTX, Abort bool // of a branch
 	Cycles                    uint16
 }
@@ -36,6 +38,9 @@ func (p *Profile) Detail(d Details) DetailsID {
 	}
 	if !p.keep.Has(Transaction) {
 		d.Transaction = 0
+	}
+	if !p.keep.Has(CgroupID) {
+		d.CgroupDevice, d.CgroupInode = 0, 0
 	}
 	if !p.keep.Has(Branch) {
 		d.Mispredicted, d.InTX, d.Abort, d.Cycles = false, false, false, 0

@@ -21,6 +21,7 @@ const (
 	PhysAddress      // the physical address of the data
 	PageSize         // the sizes of the pages
 	Transaction      // what ended a hardware transaction
+	CgroupID         // the cgroup namespace
 	Branch           // the flags of a branch
 )
 

@@ -6,7 +6,8 @@ import (
 )
 
 // detailed are the keys of profile.Details.
-const detailed = profile.Weight | profile.DataSource | profile.DataAddress | profile.PhysAddress | profile.PageSize | profile.Transaction | profile.Branch
+const detailed = profile.Weight | profile.DataSource | profile.DataAddress | profile.PhysAddress | profile.PageSize | profile.Transaction | profile.CgroupID |
+	profile.Branch
 
 // details stores what a sample has besides its labels and its stack. branch is nil for other samples.
 func (p *part) details(item *Item, branch *perfdata.Branch) profile.DetailsID {
@@ -28,6 +29,9 @@ func (p *part) details(item *Item, branch *perfdata.Branch) profile.DetailsID {
 		}
 		frames := p.frames(Frame{s.Addr, l, false})
 		d.Data = frames[len(frames)-1]
+	}
+	if item.cgroups != nil {
+		d.CgroupDevice, d.CgroupInode = item.cgroups.Device, item.cgroups.Inode
 	}
 	if branch != nil {
 		f := branch.Flags

@@ -87,6 +87,8 @@ func (m *machine) apply(r *perfdata.Record) {
 		m.fork(v.PID, v.TID, v.ParentPID, v.ParentTID, !v.Exec)
 	case *perfdata.Exit:
 		m.exit(v.TID)
+	case *perfdata.Namespaces:
+		m.enter(v)
 	case *perfdata.KSymbol:
 		m.ksymbol(v)
 	case *perfdata.Cgroup:

@@ -20,8 +20,9 @@ type Item struct {
 	Cgroup   string           // of samples with SampleCgroup: the path; empty if unknown
 
 	user, kernel *addressSpace
-	sum          *Sum   // nil for other records
-	interval     uint32 // with Options.Sums
+	cgroups      *perfdata.NamespaceLink // the thread's cgroup namespace; nil if unknown
+	sum          *Sum                    // nil for other records
+	interval     uint32                  // with Options.Sums
 }
 
 // Stats counts what was read, and what is missing.
@@ -251,7 +252,7 @@ func (r *Replay) next(record *perfdata.Record, items []Item) []Item {
 // item returns a sample with the state of the machine.
 func (r *Replay) item(record *perfdata.Record, s *perfdata.Sample, t *thread) Item {
 	item := Item{Record: record, Sample: s, Thread: t.Thread, user: t.process.maps.share(), kernel: r.machine.kernel.share(),
-		interval: r.sums.interval}
+		cgroups: t.cgroups, interval: r.sums.interval}
 	if s.Fields.Has(perfdata.SampleCgroup) {
 		item.Cgroup = r.machine.cgroups[s.Cgroup]
 	}

@@ -90,6 +90,15 @@ var keys = []*key{
 		identity: func(_ *profile.Profile, b []byte, of *properties) []byte { return number(b, of.labels.Comm) },
 		text:     func(p *profile.Profile, of *properties, _ int) string { return p.Strings.At(of.labels.Comm) },
 	},
+	{
+		name: "comm_nodigit", title: "CommandNoDigit", needs: profile.Comm, fills: true,
+		identity: func(p *profile.Profile, b []byte, of *properties) []byte {
+			return append(b, withoutDigits(p.Strings.At(of.labels.Comm))...)
+		},
+		text: func(p *profile.Profile, of *properties, _ int) string {
+			return withoutDigits(p.Strings.At(of.labels.Comm))
+		},
+	},
 	dsoKey("dso", "Shared Object", ofFrame, func(of *properties) *profile.Frame { return &of.frame }),
 	symbolKey("symbol", "Symbol", ofFrame, func(of *properties) *profile.Frame { return &of.frame }),
 	threadKey("pid", "    Pid:Command"),
@@ -265,6 +274,20 @@ func tag(p *profile.Profile, tags profile.TagsID, name string) string {
 		}
 	}
 	return ""
+}
+
+// withoutDigits returns a name with <N> in place of each number.
+func withoutDigits(name string) string {
+	var b strings.Builder
+	for i := range len(name) {
+		switch isDigit := name[i] >= '0' && name[i] <= '9'; {
+		case !isDigit:
+			b.WriteByte(name[i])
+		case i == 0 || name[i-1] < '0' || name[i-1] > '9':
+			b.WriteString("<N>")
+		}
+	}
+	return b.String()
 }
 
 // number appends a number to an identity.

@@ -38,6 +38,18 @@ var hardwareKeys = []*key{
 		},
 	},
 	{
+		name: "cgroup_id", title: "cgroup id (dev/inode)", scope: ofSample, needs: profile.CgroupID,
+		identity: func(_ *profile.Profile, b []byte, of *properties) []byte {
+			return number(number(b, of.details.CgroupDevice), of.details.CgroupInode)
+		},
+		text: func(_ *profile.Profile, of *properties, _ int) string {
+			return fmt.Sprintf("%d/%#x", of.details.CgroupDevice, of.details.CgroupInode)
+		},
+		compare: func(_ *profile.Profile, a, b *properties) int {
+			return cmp.Or(cmp.Compare(a.details.CgroupDevice, b.details.CgroupDevice), cmp.Compare(a.details.CgroupInode, b.details.CgroupInode))
+		},
+	},
+	{
 		name: "addr", title: "Address", scope: ofFrame, needs: profile.IP, width: 18, fills: true,
 		identity: func(_ *profile.Profile, b []byte, of *properties) []byte { return number(b, of.frame.IP) },
 		text:     func(_ *profile.Profile, of *properties, _ int) string { return fmt.Sprintf("%#x", of.frame.IP) },

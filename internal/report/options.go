@@ -207,6 +207,7 @@ func (o *Options) NeededKeys() (profile.Keys, error) {
 		return 0, err
 	}
 	for _, c := range columns {
+		keys |= c.needs
 		if c.key != nil {
 			keys |= c.key.needs
 		}

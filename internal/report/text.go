@@ -265,7 +265,6 @@ func (t *table) cell(c *column, r *row, width int) string {
 	}
 	var b strings.Builder
 	for i := range t.events {
-		v := c.of(&r.values[i])
 		each := c.width
 		if len(t.events) == 1 {
 			each = width
@@ -274,9 +273,9 @@ func (t *table) cell(c *column, r *row, width int) string {
 			each = 2
 		}
 		if c.share {
-			fmt.Fprintf(&b, " %*.2f%%", each-2, percent(v, t.base(i)))
+			fmt.Fprintf(&b, " %*s%%", each-2, c.valueText(t, r, i))
 		} else {
-			fmt.Fprintf(&b, " %*d", each-1, v)
+			fmt.Fprintf(&b, " %*s", each-1, c.valueText(t, r, i))
 		}
 	}
 	return b.String()
