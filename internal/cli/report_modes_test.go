@@ -141,6 +141,7 @@ var hardwareReports = []struct {
 	{"branches", branchRecording, []string{"-F", "overhead,symbol_to,dso_to"}},
 	{"branches", branchRecording, []string{"--percent-limit", "20", "--children"}},
 	{"branches", branchRecording, []string{"--no-branch-stack"}},
+	{"branches", branchRecording, []string{"--no-branch-stack", "--percent-limit", "50", "-s", "dso_size"}},
 	{"accesses", memoryRecording, nil},
 	{"accesses", memoryRecording, []string{"--mem-mode"}},
 	{"accesses", memoryRecording, []string{"--mem-mode", "-s", "snoop,locked,blocked"}},

@@ -102,6 +102,8 @@ type Module struct {
 	Name    StringID // the short name that tables show: "libc.so.6", "[kernel.kallsyms]", "bpf_prog_<tag>_<name>"
 	BuildID StringID // in hexadecimal
 
+	Size uint64 // of the memory that its code was mapped to first, in bytes; 0 if unknown
+
 	// Order is the module's position among all modules of a recording: the kernel has the lowest, then come others in the order of their
 	// mapping. Reports sort equal entries by it.
 	Order uint32

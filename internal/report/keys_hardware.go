@@ -21,6 +21,17 @@ var hardwareKeys = []*key{
 		},
 		compare: func(p *profile.Profile, a, b *properties) int { return cmp.Compare(socket(p, a), socket(p, b)) },
 	},
+	{
+		name: "dso_size", title: "DSO size", scope: ofFrame,
+		identity: func(p *profile.Profile, b []byte, of *properties) []byte { return number(b, dsoSize(p, of)) },
+		text: func(p *profile.Profile, of *properties, width int) string {
+			if size := dsoSize(p, of); size > 0 {
+				return fmt.Sprintf("%*d", width, size)
+			}
+			return fmt.Sprintf("%*s", width, "unknown")
+		},
+		compare: func(p *profile.Profile, a, b *properties) int { return cmp.Compare(dsoSize(p, a), dsoSize(p, b)) },
+	},
 	numberKey("local_weight", "Local Weight", weightWidth, profile.Weight, func(d *profile.Details) uint64 { return d.Weight }),
 	sumKey("weight", "Weight", weightWidth, func(d *profile.Details) uint64 { return d.Weight }),
 	numberKey("local_ins_lat", "Local INSTR Latency", 0, profile.Weight, instructionLatency),
@@ -140,6 +151,9 @@ func socket(p *profile.Profile, of *properties) int32 {
 	}
 	return -1
 }
+
+// dsoSize returns the size of the memory that a frame's file was mapped to.
+func dsoSize(p *profile.Profile, of *properties) uint64 { return p.Modules.At(of.frame.Module).Size }
 
 // numberKey returns a key for a number of a sample. The largest comes first.
 func numberKey(name, title string, width int, needs profile.Keys, of func(*profile.Details) uint64) *key {
