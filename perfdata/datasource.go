@@ -61,21 +61,34 @@ func (d DataSource) AppendWords(out []byte) []byte {
 	op, _, _ := strings.Cut(words(d.Op(), memoryOps, "|"), "|")
 	out = append(out, op...)
 	out = append(out, "|LVL "...)
-	out = append(out, d.levelWords()...)
+	out = append(out, d.LevelWords()...)
 	out = append(out, "|SNP "...)
-	out = append(out, words(d.Snoop()|d.SnoopX()<<5, memorySnoops, " or ")...)
+	out = append(out, d.SnoopWords()...)
 	out = append(out, "|TLB "...)
-	out = append(out, d.tlbWords()...)
+	out = append(out, d.TLBWords()...)
 	out = append(out, "|LCK "...)
-	lock := "No"
-	if d.Lock()&1 != 0 {
-		lock = "N/A"
-	} else if d.Lock()&2 != 0 {
-		lock = "Yes"
-	}
-	out = append(out, lock...)
+	out = append(out, d.LockWord()...)
 	out = append(out, "|BLK "...)
-	return append(out, words(d.Blocked()>>1, []string{" Data", " Addr"}, "")...)
+	return append(out, d.BlockedWords()...)
+}
+
+// SnoopWords returns the result of the snoop as text, such as "HitM".
+func (d DataSource) SnoopWords() string { return words(d.Snoop()|d.SnoopX()<<5, memorySnoops, " or ") }
+
+// LockWord returns whether the access was locked: "Yes", "No" or "N/A".
+func (d DataSource) LockWord() string {
+	switch {
+	case d.Lock()&1 != 0:
+		return "N/A"
+	case d.Lock()&2 != 0:
+		return "Yes"
+	}
+	return "No"
+}
+
+// BlockedWords returns why the access was blocked as text, such as " Data".
+func (d DataSource) BlockedWords() string {
+	return words(d.Blocked()>>1, []string{" Data", " Addr"}, "")
 }
 
 // words joins the names of the bits that are set in v. It returns "N/A" if none is.
@@ -92,7 +105,8 @@ func words(v uint64, names []string, separator string) string {
 	return strings.Join(set, separator)
 }
 
-func (d DataSource) levelWords() string {
+// LevelWords returns the level of the hierarchy as text, such as "L1 hit". It ends with a blank if a hit or a miss is unknown.
+func (d DataSource) LevelWords() string {
 	level := d.Level()
 	hit := " "
 	if level&2 != 0 {
@@ -121,7 +135,8 @@ func (d DataSource) levelWords() string {
 	return where + hit
 }
 
-func (d DataSource) tlbWords() string {
+// TLBWords returns the TLB access as text, such as "L1 or L2 hit".
+func (d DataSource) TLBWords() string {
 	v := d.TLB()
 	where := words(v&^6, memoryTLBs, " or ")
 	if v&2 != 0 {

@@ -265,8 +265,8 @@ func (o *profileOptions) shown(cmd *cobra.Command, format string, by sample.Keys
 			}
 		}
 	}
-	o.report.Labels = o.labels
-	return o.report.options(cmd, by.Stack && (format != "table" || o.report.children))
+	o.report.Labels, o.report.Counted = o.labels, true
+	return o.report.options(cmd, by.Stack && (format != "table" || o.report.children), false)
 }
 
 // take measures, and returns the result.

@@ -25,7 +25,8 @@ type recordingFlags struct {
 	maxStack int // frames
 	switches replay.Switches
 
-	noStacks bool // not a flag: set if the format needs no stacks (replay.Options)
+	noStacks          bool // not a flag: set if the format needs no stacks (replay.Options)
+	branches, weights bool // not flags: what the report is of (replay.Options)
 }
 
 // add adds the flags. The letter is that of --cpu.
@@ -88,7 +89,7 @@ func (f *recordingFlags) options(recording *perfdata.Reader) (o replay.Options, 
 		return o, badOptionf("--max-stack %d: the number of frames cannot be negative", f.maxStack)
 	}
 	o = f.symbolFlags.options()
-	o.NoStacks, o.MaxStack = f.noStacks, f.maxStack
+	o.NoStacks, o.MaxStack, o.Branches, o.Weights = f.noStacks, f.maxStack, f.branches, f.weights
 	if o.Filter, err = f.filter(recording); err != nil {
 		return o, badOption(err)
 	}
@@ -168,6 +169,9 @@ func readInput(stdin io.Reader) (*perfdata.Reader, error) {
 
 // read reads a recording into a profile.
 func (f *recordingFlags) read(recording *perfdata.Reader, keep profile.Keys) (*profile.Profile, replay.Stats, error) {
+	if err := f.checkMode(recording); err != nil {
+		return nil, replay.Stats{}, err
+	}
 	o, err := f.options(recording)
 	if err != nil {
 		return nil, replay.Stats{}, err
@@ -211,12 +215,16 @@ func beginsWith(file io.ReaderAt, magic string) bool {
 	return err == nil && string(start) == magic
 }
 
+// ofRecordings are the keys that pprof profiles lack.
+const ofRecordings = profile.Address | profile.Other | profile.IP | profile.Weight | profile.DataSource | profile.DataAddress | profile.PhysAddress |
+	profile.PageSize | profile.Transaction | profile.CgroupID | profile.Branch
+
 func (f *recordingFlags) readPprof(path string, keep profile.Keys) (*profile.Profile, error) {
 	if f.filterFlags != (filterFlags{}) || f.switches != (replay.Switches{}) {
 		return nil, badCombinationf("%s is a pprof profile: --time, --pid, --tid, -C and --switch-on apply only to recordings", path)
 	}
-	if keep.Has(profile.Address) || keep.Has(profile.Other) {
-		return nil, badCombinationf("%s is a pprof profile, which does not separate samples by address or tag", path)
+	if keep&ofRecordings != 0 || f.branches || f.weights {
+		return nil, badCombinationf("%s is a pprof profile, which does not separate samples by address or tag, or by what the hardware recorded", path)
 	}
 	file, err := os.Open(path)
 	if err != nil {

@@ -60,6 +60,7 @@ type reportFlags struct {
 	header, headerOnly   bool
 	stats, dump          bool
 	tasks, mmaps         bool
+	branchStack          bool
 
 	report.Options
 }
@@ -147,6 +148,8 @@ func (f *reportFlags) add(cmd *cobra.Command) {
 	flags.BoolVarP(&f.Resolved, "hide-unresolved", "U", false, "only samples in known functions")
 	f.input.addMaxStack(flags)
 	addSwitches(flags, &f.input.switches)
+	flags.BoolVarP(&f.branchStack, "branch-stack", "b", false, "show the branches in branch stacks (default if the recording is of record -b)")
+	flags.BoolVar(&f.Memory, "mem-mode", false, "show accesses to memory by their weights")
 	flags.StringVarP(&f.parent, "parent", "p", "", "the regular `EXPRESSION` for the caller that the key parent shows")
 	flags.BoolVar(&f.header, "header", false, "also print the header of the recording")
 	flags.BoolVar(&f.headerOnly, "header-only", false, "print only the header of the recording")
@@ -196,12 +199,13 @@ func (f *reportFlags) take(arg string) {
 	}
 }
 
-// options returns the report's options for a recording with or without callchains.
-func (f *reportFlags) options(cmd *cobra.Command, callchains bool) (*report.Options, error) {
+// options returns the report's options for a recording with or without callchains, of its samples or of their branches.
+func (f *reportFlags) options(cmd *cobra.Command, callchains, branches bool) (*report.Options, error) {
 	o := f.Options
+	o.Branches = branches
 	o.SetSort(f.sort, nil)
 	o.SetFields(f.fields)
-	o.Children = callchains && f.children
+	o.Children = callchains && f.children && !o.Branches && !o.Memory
 	graph, err := report.ParseCallGraph(f.callGraph)
 	if err != nil {
 		return nil, badOption(err)
@@ -213,7 +217,7 @@ func (f *reportFlags) options(cmd *cobra.Command, callchains bool) (*report.Opti
 	if cmd.Flags().Changed("percent-limit") {
 		o.CallGraph.Limit = f.Limit
 	}
-	if !callchains {
+	if !callchains || o.Branches {
 		o.CallGraph.Mode = report.NoGraph
 	}
 	if f.parent != "" {
@@ -256,6 +260,9 @@ func (f *reportFlags) run(cmd *cobra.Command) error {
 	if err != nil {
 		return err
 	}
+	if err := f.checkModes(format); err != nil {
+		return err
+	}
 	conf, err := readConfig(func(s string) { fmt.Fprintln(cmd.ErrOrStderr(), s) }, false)
 	if err != nil {
 		return err
@@ -263,7 +270,7 @@ func (f *reportFlags) run(cmd *cobra.Command) error {
 	if err := f.configured(cmd, conf); err != nil {
 		return err
 	}
-	if _, err := f.options(cmd, true); err != nil { // fail before reading a long recording
+	if _, err := f.options(cmd, true, f.ofBranches(cmd, format, true)); err != nil { // fail before reading a long recording
 		return err
 	}
 	if f.NoHeads {
@@ -292,7 +299,7 @@ func (f *reportFlags) run(cmd *cobra.Command) error {
 
 // writeSamples writes the samples of a recording in a format.
 func (f *reportFlags) writeSamples(cmd *cobra.Command, format reportFormat, recording *perfdata.Reader) error {
-	options, err := f.options(cmd, hasCallchains(recording))
+	options, err := f.options(cmd, hasCallchains(recording), f.ofBranches(cmd, format, madeOfBranches(recording)))
 	if err != nil {
 		return err
 	}
@@ -301,6 +308,7 @@ func (f *reportFlags) writeSamples(cmd *cobra.Command, format reportFormat, reco
 		return err
 	}
 	f.input.noStacks = format.rows && !options.NeedsStacks()
+	f.input.branches, f.input.weights = options.Branches && !f.stats, options.Memory
 	p, stats, err := f.input.read(recording, keys|format.keys)
 	if err != nil {
 		return err

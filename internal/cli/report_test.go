@@ -259,6 +259,12 @@ func TestReportRefuses(t *testing.T) {
 		{[]string{"-H", "--format", "csv"}, statusBadCombination, "--hierarchy is for the format table"},
 		{[]string{"-H", "--diff", input}, statusBadCombination, "--hierarchy is for the format table"},
 		{[]string{"--format", "folded", "-e", "nothing"}, statusFailed, "there are no samples of it"},
+		{[]string{"-b"}, statusFailed, "no branch data"},
+		{[]string{"--mem-mode"}, statusFailed, "no memory data"},
+		{[]string{"-b", "--mem-mode"}, statusBadCombination, "choose one"},
+		{[]string{"-b", "--format", "html"}, statusBadCombination, "not html"},
+		{[]string{"-s", "mispredict"}, statusBadOption, "it needs -b"},
+		{[]string{"-s", "waker"}, statusBadOption, "none of this name"}, // a key of profile
 		{[]string{"-i", "nowhere.data"}, statusFailed, "make a recording"},
 		{[]string{"-i", "report_test.go"}, statusFailed, "report_test.go"},
 	}

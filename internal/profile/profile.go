@@ -2,7 +2,7 @@
 // from one.
 //
 // A Profile stores each string, module, function, frame, stack and set of labels once and refers to it by a number. A sample is therefore
-// six numbers, and samples with the same six numbers are one sample with a count, however often they were seen. Keys select the properties
+// a few numbers, and samples with the same numbers are one sample with a count, however often they were seen. Keys select the properties
 // that a profile keeps; the others do not distinguish samples. A Profile belongs to one goroutine at a time.
 package profile
 
@@ -17,6 +17,7 @@ type (
 	FrameID    uint32
 	LabelsID   uint32
 	TagsID     uint32
+	DetailsID  uint32
 )
 
 // Profile holds the samples of one or more events.
@@ -33,11 +34,14 @@ type Profile struct {
 
 	Mappings map[ModuleID][]Mapping // of the code in files, as the first process mapped it; other processes can have it at other addresses
 
+	Sockets []int32 // by CPU, as far as the recording describes the machine
+
 	Losses Losses
 
 	keep    Keys
 	frames  Table[FrameID, Frame]
 	labels  Table[LabelsID, Labels]
+	details Table[DetailsID, Details]
 	samples samples
 }
 
@@ -70,6 +74,7 @@ type Event struct {
 
 	Entries bool   // samples are entries of a BPF map: only their values count
 	Samples uint64 // the number of samples that Add and Take added
+	Stacks  uint64 // the number of branch stacks that Samples are the branches of; 0 if Samples are no branches
 	Value   uint64 // the sum of their values
 }
 
@@ -96,6 +101,8 @@ type Module struct {
 	Path    StringID // as the process mapped it
 	Name    StringID // the short name that tables show: "libc.so.6", "[kernel.kallsyms]", "bpf_prog_<tag>_<name>"
 	BuildID StringID // in hexadecimal
+
+	Size uint64 // of the memory that its code was mapped to first, in bytes; 0 if unknown
 
 	// Order is the module's position among all modules of a recording: the kernel has the lowest, then come others in the order of their
 	// mapping. Reports sort equal entries by it.
@@ -152,7 +159,7 @@ type Frame struct {
 	Function FunctionID // 0 if no symbol was found
 	Module   ModuleID
 	Address  uint64 // in the module, like Function.Start; 0 if the function is known and Address is no key of the profile
-	IP       uint64 // instruction pointer, only if no function is known: it differs between processes
+	IP       uint64 // instruction pointer, which differs between processes; 0 if the function is known and IP is no key of the profile
 	File     StringID
 	Line     uint32
 	Kind     Kind
@@ -187,11 +194,11 @@ type Tag struct {
 
 // Frame returns the number of a frame. It first clears the fields that are no keys of the profile.
 func (p *Profile) Frame(f Frame) FrameID {
-	if f.Function != 0 {
+	if f.Function != 0 && !p.keep.Has(IP) {
 		f.IP = 0
-		if !p.keep.Has(Address) {
-			f.Address = 0
-		}
+	}
+	if f.Function != 0 && !p.keep.Has(Address) {
+		f.Address = 0
 	}
 	f.Return = f.Return && p.keep.Has(Address)
 	if !p.keep.Has(Line) {
@@ -244,11 +251,12 @@ func (p *Profile) Add(s Sample) {
 	p.samples.add(s)
 }
 
-// Take adds the samples of o, which must have the same events, frames and labels under the same numbers. The caller must not use o
+// Take adds the samples of o, which must have the same events, frames, labels and details under the same numbers. The caller must not use o
 // afterwards.
 func (p *Profile) Take(o *Profile) {
 	for i, e := range o.Events {
 		p.Events[i].Samples += e.Samples
+		p.Events[i].Stacks += e.Stacks
 		p.Events[i].Value += e.Value
 	}
 	if len(p.samples.all) == 0 {

@@ -87,11 +87,11 @@ func TestKeys(t *testing.T) {
 			"cycles dog cpu=0 t=0" + read + main + ": 1 9",
 		}},
 		{"all", ^Keys(0), []string{
-			"cycles cat cpu=1 t=10 read(module of read)+0x100,0x0,7 main(module of main)+0x101,0x0,7: 1 100",
-			"cycles cat cpu=2 t=20 read(module of read)+0x100,0x0,7 main(module of main)+0x101,0x0,7: 1 50",
-			"faults cat cpu=1 t=30 read(module of read)+0x100,0x0,7 main(module of main)+0x101,0x0,7: 1 1",
-			"cycles cat cpu=1 t=40 reason=why state=S main(module of main)+0x100,0x0,7: 2 7",
-			"cycles dog cpu=1 t=50 read(module of read)+0x100,0x0,7 main(module of main)+0x101,0x0,7: 1 9",
+			"cycles cat cpu=1 t=10 read(module of read)+0x100,0x7f100,7 main(module of main)+0x101,0x7f100,7: 1 100",
+			"cycles cat cpu=2 t=20 read(module of read)+0x100,0x7f100,7 main(module of main)+0x101,0x7f100,7: 1 50",
+			"faults cat cpu=1 t=30 read(module of read)+0x100,0x7f100,7 main(module of main)+0x101,0x7f100,7: 1 1",
+			"cycles cat cpu=1 t=40 reason=why state=S main(module of main)+0x100,0x7f100,7: 2 7",
+			"cycles dog cpu=1 t=50 read(module of read)+0x100,0x7f100,7 main(module of main)+0x101,0x7f100,7: 1 9",
 		}},
 	}
 	for _, tt := range tests {

@@ -2,12 +2,13 @@ package profile
 
 // Sample is one sample, or several samples that differ only in Count, Value, Thread and First.
 type Sample struct {
-	Event  uint32 // index in Profile.Events
-	Labels LabelsID
-	Leaf   FrameID // the frame of the instruction pointer; usually the innermost frame of the stack
-	Stack  StackID // 0 without a callchain
-	Target FrameID // for branches, the target of the branch from Leaf; 0 for other samples
-	Time   int64   // nanoseconds of the recording's clock; 0 if Time is no key of the profile
+	Event   uint32 // index in Profile.Events
+	Labels  LabelsID
+	Leaf    FrameID // the frame of the instruction pointer; usually the innermost frame of the stack
+	Stack   StackID // 0 without a callchain
+	Source  FrameID // for branches, the origin of the branch to Leaf; 0 for other samples
+	Details DetailsID
+	Time    int64 // nanoseconds of the recording's clock; 0 if Time is no key of the profile
 
 	// Thread and First belong to the earliest of the samples. They do not distinguish samples. Reports need them to put equal rows into
 	// perf's order.
@@ -61,11 +62,16 @@ func (s *samples) grow() {
 }
 
 func (s *Sample) like(o *Sample) bool {
-	return s.Stack == o.Stack && s.Leaf == o.Leaf && s.Labels == o.Labels && s.Event == o.Event && s.Time == o.Time && s.Target == o.Target
+	return s.Stack == o.Stack && s.Leaf == o.Leaf && s.Labels == o.Labels && s.Event == o.Event && s.Time == o.Time && s.Source == o.Source &&
+		s.Details == o.Details
 }
 
 func (s *Sample) hash() uint64 {
 	h := mix(uint64(s.Stack)<<32 | uint64(s.Leaf))
 	h = mix(h ^ uint64(s.Labels)<<32 ^ uint64(s.Event))
-	return mix(h ^ uint64(s.Time) ^ uint64(s.Target)<<32)
+	h = mix(h ^ uint64(s.Time) ^ uint64(s.Source)<<32)
+	if s.Details == 0 {
+		return h
+	}
+	return mix(h ^ uint64(s.Details))
 }

@@ -23,6 +23,7 @@ type DSO struct {
 	Tag     string // tag of that part, in hexadecimal
 	Base    uint64 // address in memory of a module's code; 0 for everything else
 
+	size uint64            // of the memory of kernel and BPF code, in bytes
 	key  dsoKey            // of a file
 	code []profile.Mapping // of a file: where each part of its code was mapped first
 
@@ -105,6 +106,14 @@ func (d *DSO) addCode(m *mapping) {
 	if !slices.ContainsFunc(d.code, func(c profile.Mapping) bool { return m.Offset >= c.Offset && m.Offset-c.Offset < c.End-c.Start }) {
 		d.code = append(d.code, profile.Mapping{Start: m.Start, End: m.End, Offset: m.Offset})
 	}
+}
+
+// mappedSize returns the size of the memory that the code was mapped to first, in bytes; 0 if unknown.
+func (d *DSO) mappedSize() uint64 {
+	if len(d.code) > 0 {
+		return d.code[0].End - d.code[0].Start
+	}
+	return d.size
 }
 
 // Named reports whether one of the names is that of the DSO, in any of its forms.

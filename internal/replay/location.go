@@ -187,6 +187,14 @@ func (r *Resolver) Data(item *Item) *Location {
 	return r.Resolve(item, mode, addr)
 }
 
+// Branch returns the location of one end of a branch. Branches have no CPU mode: the kernel has the upper half of the addresses.
+func (r *Resolver) Branch(item *Item, addr uint64) *Location {
+	if addr>>63 != 0 {
+		return r.Resolve(item, perfdata.MiscKernel, addr)
+	}
+	return r.Resolve(item, perfdata.MiscUser, addr)
+}
+
 // frame returns the frame of a callchain entry. If the entry is a return address, the frame's location is that of the call. inner is the
 // entry before it; it is nil if there is none, or if ip is not a return address.
 func (r *Resolver) frame(item *Item, mode perfdata.Misc, ip uint64, inner *Location) Frame {

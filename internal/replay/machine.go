@@ -87,6 +87,8 @@ func (m *machine) apply(r *perfdata.Record) {
 		m.fork(v.PID, v.TID, v.ParentPID, v.ParentTID, !v.Exec)
 	case *perfdata.Exit:
 		m.exit(v.TID)
+	case *perfdata.Namespaces:
+		m.enter(v)
 	case *perfdata.KSymbol:
 		m.ksymbol(v)
 	case *perfdata.Cgroup:
@@ -132,7 +134,7 @@ func (m *machine) kernelMmap(v *perfdata.Mmap2, end uint64) {
 		}
 		d := m.dso(dsoKey{path: v.Filename, buildID: string(id), base: v.Start}, func(d *DSO) {
 			d.Path, d.Name, d.Kind, d.inMemory = v.Filename, moduleName(v.Filename), profile.Kernel, true
-			d.Short, d.BuildID, d.Base = d.Name, id, v.Start
+			d.Short, d.BuildID, d.Base, d.size = d.Name, id, v.Start, v.Length
 			d.names = newModuleCode(m.symbols, d)
 		})
 		m.kernel = m.kernel.insert(&mapping{Start: v.Start, End: end, DSO: d})
@@ -140,7 +142,7 @@ func (m *machine) kernelMmap(v *perfdata.Mmap2, end uint64) {
 	}
 	d := m.dso(dsoKey{path: kernelName}, func(d *DSO) {
 		d.Path, d.Name, d.Short, d.Kind, d.inMemory = kernelName, kernelName, kernelName, profile.Kernel, true
-		d.BuildID = v.BuildID
+		d.BuildID, d.size = v.BuildID, v.Length
 		if d.BuildID == nil {
 			d.BuildID = m.buildIDs[kernelName]
 		}
@@ -210,6 +212,7 @@ func (m *machine) ksymbol(v *perfdata.KSymbol) {
 	}
 	d := m.addDSO(func(d *DSO) {
 		d.Path, d.Name, d.Short, d.Kind, d.inMemory = v.Name, v.Name, v.Name, profile.Kernel, true
+		d.size = uint64(v.Size)
 		d.names = &oneSymbol{Name: v.Name, Linkage: v.Name, Start: v.Addr, End: end}
 		if v.Type == perfdata.KSymbolBPF {
 			d.Kind, d.Program, d.Tag = profile.BPF, m.programs.at[v.Addr], tagOf(v.Name)

@@ -13,6 +13,8 @@ type Options struct {
 	Lines    bool   // find source files and lines
 	NoStacks bool   // make profiles without callchains
 	NoNames  bool   // find only the DSOs of locations: no symbols, and no file is read for them
+	Branches bool   // make profiles of the branches in branch stacks: each one is a sample with the value 1
+	Weights  bool   // make profiles with weights as values, not periods
 	MaxStack int    // maximum number of frames in a callchain; 0 for 127 (kernel.perf_event_max_stack)
 
 	Allowance *allowance.Allowance // limits time and memory for files of other users; nil for a new one

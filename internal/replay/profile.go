@@ -59,6 +59,7 @@ func (f *filler) finish() *profile.Profile {
 			f.p.Mappings[id] = d.code
 		}
 	}
+	f.p.Sockets = r.sockets()
 	f.p.Info = r.info()
 	f.p.Losses = r.losses(unknown)
 	return f.p
@@ -107,7 +108,11 @@ func (p *part) add(item *Item) {
 	for len(p.own.Events) <= item.Event.Index {
 		p.own.Events = append(p.own.Events, profile.Event{})
 	}
-	sample := profile.Sample{Event: uint32(item.Event.Index), Time: int64(s.Time), Thread: item.Thread.TID, Count: 1, Value: Period(item)}
+	sample := profile.Sample{Event: uint32(item.Event.Index), Time: int64(s.Time), Thread: item.Thread.TID, Count: 1, Value: p.value(item)}
+	if p.filler.replay.options.Branches {
+		p.addBranches(item, sample)
+		return
+	}
 	if s.Fields.Has(perfdata.SampleIP) {
 		// As in perf, the leaf is the function that others are inlined into. The inlined ones are on the stack.
 		frames := p.frames(Frame{s.IP, p.IP(item), false})
@@ -120,7 +125,7 @@ func (p *part) add(item *Item) {
 		p.addSum(item, sample)
 		return
 	}
-	sample.Labels = p.label(item)
+	sample.Labels, sample.Details = p.label(item), p.details(item, nil)
 	p.own.Add(sample)
 }
 
@@ -245,7 +250,8 @@ func (p *part) frames(f Frame) []profile.FrameID {
 }
 
 func (p *part) remember(f Frame, ids []profile.FrameID) {
-	exact := f.Symbol == nil && f.DSO != nil && !f.DSO.inMemory // as in perf, each instruction pointer has its own frame
+	// As in perf, each instruction pointer without a symbol has its own frame.
+	exact := f.DSO != nil && !f.DSO.inMemory && (f.Symbol == nil || p.own.Keys().Has(profile.IP))
 	if len(ids) > 1 {
 		if exact {
 			return
@@ -296,7 +302,7 @@ func (f *filler) module(d *DSO) profile.ModuleID {
 	id, known := f.modules[d]
 	if !known {
 		id = f.p.Modules.ID(profile.Module{Path: f.p.Strings.ID(d.Path), Name: f.p.Strings.ID(d.Short),
-			BuildID: f.p.Strings.ID(d.HexBuildID()), Order: uint32(d.Index)})
+			BuildID: f.p.Strings.ID(d.HexBuildID()), Size: d.mappedSize(), Order: uint32(d.Index)})
 		f.modules[d] = id
 	}
 	return id
@@ -365,6 +371,17 @@ func (r *Replay) info() profile.Info {
 		}
 	}
 	return info
+}
+
+// sockets returns the socket of each CPU, as far as the recording has the topology of its machine.
+func (r *Replay) sockets() []int32 {
+	value, _ := r.reader.Features().Get(perfdata.FeatureCPUTopology)
+	topology, _ := value.(perfdata.CPUTopology)
+	var sockets []int32
+	for _, cpu := range topology.CPUs {
+		sockets = append(sockets, int32(cpu.Socket))
+	}
+	return sockets
 }
 
 func (r *Replay) losses(unknown uint64) profile.Losses {

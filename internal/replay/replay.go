@@ -21,8 +21,9 @@ type Item struct {
 	Raw      bool             // the record as it was read (Options.Raw): Sample is nil
 
 	user, kernel *addressSpace
-	sum          *Sum   // nil for other records
-	interval     uint32 // with Options.Sums
+	cgroups      *perfdata.NamespaceLink // the thread's cgroup namespace; nil if unknown
+	sum          *Sum                    // nil for other records
+	interval     uint32                  // with Options.Sums
 }
 
 // Stats counts what was read, and what is missing.
@@ -256,7 +257,7 @@ func (r *Replay) next(record *perfdata.Record, items []Item) []Item {
 // item returns a sample with the state of the machine.
 func (r *Replay) item(record *perfdata.Record, s *perfdata.Sample, t *thread) Item {
 	item := Item{Record: record, Sample: s, Thread: t.Thread, user: t.process.maps.share(), kernel: r.machine.kernel.share(),
-		interval: r.sums.interval}
+		cgroups: t.cgroups, interval: r.sums.interval}
 	if s.Fields.Has(perfdata.SampleCgroup) {
 		item.Cgroup = r.machine.cgroups[s.Cgroup]
 	}

@@ -3,6 +3,8 @@ package replay
 import (
 	"math"
 	"strconv"
+
+	"github.com/bperf/bperf/perfdata"
 )
 
 // Thread is a thread at the time of a record.
@@ -25,8 +27,20 @@ type process struct {
 type thread struct {
 	Thread
 	process *process
-	named   bool  // Comm is known
-	parent  int32 // thread that created it; -1 if unknown
+	named   bool                    // Comm is known
+	parent  int32                   // thread that created it; -1 if unknown
+	cgroups *perfdata.NamespaceLink // the cgroup namespace; nil if unknown
+}
+
+// cgroupNamespace is the index of the cgroup namespace in Namespaces.Links: CGROUP_NS_INDEX in include/uapi/linux/perf_event.h.
+const cgroupNamespace = 6
+
+// enter sets the namespaces of a thread.
+func (m *machine) enter(v *perfdata.Namespaces) {
+	if len(v.Links) > cgroupNamespace {
+		link := v.Links[cgroupNamespace]
+		m.thread(v.PID, v.TID).cgroups = &link
+	}
 }
 
 // thread returns the thread with these IDs. It creates the thread if it is unknown. Both IDs are -1 if a record does not have them.

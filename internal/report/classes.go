@@ -69,7 +69,9 @@ const timeQuantum = 100e6
 // propertiesOf returns the properties of the sample with an index in Profile.Samples.
 func (c *classes) propertiesOf(sample int) properties {
 	p, s := c.t.p, &c.t.p.Samples()[sample]
-	all := properties{labels: p.Labels()[s.Labels], frame: p.Frames()[s.Leaf], leaf: p.Frames()[s.Leaf], target: p.Frames()[s.Target]}
+	all := properties{labels: p.Labels()[s.Labels], frame: p.Frames()[s.Leaf], source: p.Frames()[s.Source], target: p.Frames()[s.Leaf],
+		details: p.Details(s.Details)}
+	all.data = p.Frames()[all.details.Data]
 	all.time = s.Time / timeQuantum * timeQuantum
 	if c.parent != nil {
 		all.parent = c.parent(s.Stack)

@@ -4,9 +4,11 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/bperf/bperf/internal/event"
+	"github.com/bperf/bperf/internal/profile"
 )
 
 // column is a column of a table: a key, or a value of each event.
@@ -17,6 +19,8 @@ type column struct {
 	name  string // of the key or the value
 	width int    // minimum for one event
 	share bool   // printed as a percentage
+	mean  bool   // printed as the mean of a row's samples
+	needs profile.Keys
 	of    func(*value) uint64
 
 	rank int // position of the column in the sort order of rows
@@ -32,7 +36,13 @@ var values = []column{
 	{name: "overhead_guest_us", title: "guest usr", width: 9, share: true, of: func(v *value) uint64 { return v.guest }},
 	{name: "sample", title: "Samples", width: 12, of: func(v *value) uint64 { return v.samples }},
 	{name: "period", title: "Period", width: 12, of: func(v *value) uint64 { return v.self }},
+	{name: "weight1", title: "Weight1", width: 8, mean: true, needs: profile.Weight, of: func(v *value) uint64 { return v.weights[0] }},
+	{name: "weight2", title: "Weight2", width: 8, mean: true, needs: profile.Weight, of: func(v *value) uint64 { return v.weights[1] }},
+	{name: "weight3", title: "Weight3", width: 8, mean: true, needs: profile.Weight, of: func(v *value) uint64 { return v.weights[2] }},
 }
+
+// fieldNames maps fields to values. As sort keys, these names are those of keys.
+var fieldNames = map[string]string{"ins_lat": "weight2", "retire_lat": "weight3", "p_stage_cyc": "weight3"}
 
 // Fields returns the names of the columns that are not keys.
 func Fields() []string {
@@ -48,9 +58,7 @@ func (o *Options) columns() ([]*column, error) {
 	sorts := slices.Clone(o.Sort)
 	fields := o.Fields
 	if len(fields) == 0 {
-		if len(sorts) == 0 {
-			sorts = defaultSort()
-		}
+		sorts = o.sortKeys()
 		fields = append(o.defaultFields(), o.More...)
 		overheads := []string{"overhead"}
 		if o.Children {
@@ -72,7 +80,7 @@ func (o *Options) columns() ([]*column, error) {
 		return c, nil
 	}
 	for _, name := range fields {
-		if _, err := find(name, "field"); err != nil {
+		if _, err := find(name, field); err != nil {
 			return nil, err
 		}
 	}
@@ -83,7 +91,7 @@ func (o *Options) columns() ([]*column, error) {
 		}
 	}
 	for _, name := range sorts {
-		c, err := find(name, "sort key")
+		c, err := find(name, sortKey)
 		if err != nil {
 			return nil, err
 		}
@@ -116,8 +124,20 @@ func (o *Options) defaultFields() []string {
 	return fields
 }
 
+// What a name of a column is given for.
+const (
+	field   = "field"
+	sortKey = "sort key"
+)
+
 func (o *Options) newColumn(name, option string) (*column, error) {
+	if value := fieldNames[name]; value != "" && option == field && !o.Counted {
+		name = value
+	}
 	if k, ok := o.findKey(name); ok {
+		if slices.Contains(branchKeys, k) && !o.Branches {
+			return nil, fmt.Errorf("%s %q is for branches: it needs -b, and a recording of record -b", option, name)
+		}
 		return &column{name: k.name, title: k.title, key: k}, nil
 	}
 	at := slices.IndexFunc(values, func(v column) bool { return v.name == name })
@@ -149,6 +169,18 @@ func (o *Options) elide(columns []*column) []*column {
 		return columns
 	}
 	return left
+}
+
+// valueText returns a value of a row without blanks. position is the index of the event in table.events.
+func (c *column) valueText(t *table, r *row, position int) string {
+	v := &r.values[position]
+	switch {
+	case c.share:
+		return fmt.Sprintf("%.2f", percent(c.of(v), t.base(position)))
+	case c.mean:
+		return fmt.Sprintf("%.1f", float64(c.of(v))/float64(max(1, v.samples)))
+	}
+	return strconv.FormatUint(c.of(v), 10)
 }
 
 // compareRows orders two rows by a column: larger values come first, keys are in their own order.

@@ -2,9 +2,7 @@ package report
 
 import (
 	"encoding/csv"
-	"fmt"
 	"io"
-	"strconv"
 
 	"github.com/bperf/bperf/internal/printable"
 	"github.com/bperf/bperf/internal/profile"
@@ -56,12 +54,7 @@ func (t *table) record(r *row) []string {
 			continue
 		}
 		for i := range t.events {
-			v := column.of(&r.values[i])
-			if column.share {
-				fields = append(fields, fmt.Sprintf("%.2f", percent(v, t.base(i))))
-			} else {
-				fields = append(fields, strconv.FormatUint(v, 10))
-			}
+			fields = append(fields, column.valueText(t, r, i))
 		}
 	}
 	return fields

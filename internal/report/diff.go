@@ -170,6 +170,7 @@ func (c *comparison) rows() []*difference {
 			continue
 		}
 		for _, r := range t.rows {
+			r.samples = 1 // the same row has other numbers of samples elsewhere
 			var keys []string
 			for _, column := range t.columns {
 				if column.key != nil {

@@ -37,7 +37,7 @@ func (f *Filter) of(p *profile.Profile) func(*profile.Sample) bool {
 		if len(f.Symbols) > 0 && leaf.Function == 0 || !selects(f.Symbols, function) || !strings.Contains(function, f.Part) {
 			return false
 		}
-		if len(f.Programs) == 0 || isProgram(s.Leaf) {
+		if len(f.Programs) == 0 || isProgram(s.Leaf) || isProgram(s.Source) {
 			return true
 		}
 		for id := range p.Stacks.Frames(s.Stack) {
@@ -51,7 +51,7 @@ func (f *Filter) of(p *profile.Profile) func(*profile.Sample) bool {
 
 // hidden reports whether a sample does not exist for a report.
 func (f *Filter) hidden(p *profile.Profile, s *profile.Sample) bool {
-	return f.Resolved && p.Frames()[s.Leaf].Function == 0
+	return f.Resolved && (p.Frames()[s.Leaf].Function == 0 || s.Source != 0 && p.Frames()[s.Source].Function == 0)
 }
 
 // elided returns the keys that are equal in all rows because a filter selects one value, with that value.

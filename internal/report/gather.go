@@ -73,7 +73,11 @@ func (g *gatherer) gather(class uint32, chosen []int) {
 		r := g.row(class, s.Leaf, i)
 		v := &r.values[g.position]
 		v.samples += s.Count
+		if g.position == 0 {
+			r.samples += s.Count
+		}
 		v.self += s.Value
+		v.addWeights(g.t.p, s)
 		v.addKind(g.t.p.Frames()[s.Leaf].Kind, s.Value)
 		if g.trees && s.Stack != 0 {
 			selves[r] = append(selves[r], i)
@@ -110,6 +114,17 @@ func (v *value) addKind(k profile.Kind, amount uint64) {
 		v.guestOS += amount
 	case profile.GuestUser:
 		v.guest += amount
+	}
+}
+
+// addWeights adds what Details has of a sample.
+func (v *value) addWeights(p *profile.Profile, s *profile.Sample) {
+	if s.Details == 0 {
+		return
+	}
+	d := p.Details(s.Details)
+	for i, weight := range []uint64{d.Weight, uint64(d.InstructionLatency), uint64(d.RetireLatency)} {
+		v.weights[i] += s.Count * weight
 	}
 }
 

@@ -145,7 +145,7 @@ func (h *hierarchyPrinter) printRow(t *table, depth int, r *row) {
 	}
 	key := h.keys[depth]
 	text := t.cell(key, r, h.widths[key])
-	if missing := h.widths[key] - utf8.RuneCountInString(text); missing > 0 && key.padsLines() {
+	if missing := h.widths[key] - utf8.RuneCountInString(text); missing > 0 && key.key.fills {
 		text += strings.Repeat(" ", missing)
 	}
 	fmt.Fprintf(h.w, "%s%s%s\n", h.room(), h.separator(), strings.TrimLeft(text, " "))

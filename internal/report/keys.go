@@ -18,8 +18,12 @@ type properties struct {
 	time   int64
 	parent profile.FunctionID
 	frame  profile.Frame
-	leaf   profile.Frame // source of a branch
-	target profile.Frame // target of a branch
+	source profile.Frame // of a branch
+	target profile.Frame // of a branch
+
+	details profile.Details
+	data    profile.Frame // what is at the data address
+	samples uint64        // of a row: its samples of the first event
 }
 
 // scope is the part of a sample that a key depends on.
@@ -38,6 +42,10 @@ type key struct {
 	width int // minimum
 	scope scope
 	needs profile.Keys
+	fills bool // spaces fill the column at the end of a line
+
+	// room returns the width that perf reserves for a text. If it is nil, that is the width of the text.
+	room func(p *profile.Profile, of *properties) int
 
 	// identity appends bytes that are equal for all samples of a row.
 	identity func(p *profile.Profile, b []byte, of *properties) []byte
@@ -46,10 +54,10 @@ type key struct {
 	compare func(p *profile.Profile, a, b *properties) int
 }
 
-// Keys returns the names of the keys that can distinguish rows.
+// Keys returns the names of the keys that can distinguish rows of recordings.
 func Keys() []string {
 	var names []string
-	for _, k := range keys {
+	for _, k := range slices.Concat(keys, hardwareKeys, branchKeys) {
 		names = append(names, k.name)
 	}
 	return names
@@ -63,18 +71,33 @@ func (o *Options) findKey(name string) (*key, bool) {
 	if name == "sym" {
 		name = "symbol"
 	}
-	i := slices.IndexFunc(keys, func(k *key) bool { return k.name == name })
-	if i < 0 {
-		return nil, false
+	own := slices.Concat(hardwareKeys, branchKeys)
+	if o.Counted {
+		own = countedKeys
 	}
-	return keys[i], true
+	for _, list := range [][]*key{keys, own} {
+		if i := slices.IndexFunc(list, func(k *key) bool { return k.name == name }); i >= 0 {
+			return list[i], true
+		}
+	}
+	return nil, false
 }
 
+// keys are those of all profiles.
 var keys = []*key{
 	{
-		name: "comm", title: "Command", needs: profile.Comm,
+		name: "comm", title: "Command", fills: true, needs: profile.Comm,
 		identity: func(_ *profile.Profile, b []byte, of *properties) []byte { return number(b, of.labels.Comm) },
 		text:     func(p *profile.Profile, of *properties, _ int) string { return p.Strings.At(of.labels.Comm) },
+	},
+	{
+		name: "comm_nodigit", title: "CommandNoDigit", needs: profile.Comm, fills: true,
+		identity: func(p *profile.Profile, b []byte, of *properties) []byte {
+			return append(b, withoutDigits(p.Strings.At(of.labels.Comm))...)
+		},
+		text: func(p *profile.Profile, of *properties, _ int) string {
+			return withoutDigits(p.Strings.At(of.labels.Comm))
+		},
 	},
 	dsoKey("dso", "Shared Object", ofFrame, func(of *properties) *profile.Frame { return &of.frame }),
 	symbolKey("symbol", "Symbol", ofFrame, func(of *properties) *profile.Frame { return &of.frame }),
@@ -97,7 +120,7 @@ var keys = []*key{
 		compare: func(_ *profile.Profile, a, b *properties) int { return cmp.Compare(a.labels.CPU, b.labels.CPU) },
 	},
 	{
-		name: "cgroup", title: "Cgroup", needs: profile.Cgroup, width: 6,
+		name: "cgroup", title: "Cgroup", fills: true, needs: profile.Cgroup, width: 6,
 		identity: func(_ *profile.Profile, b []byte, of *properties) []byte { return number(b, of.labels.Cgroup) },
 		text: func(p *profile.Profile, of *properties, _ int) string {
 			return cmp.Or(p.Strings.At(of.labels.Cgroup), "N/A")
@@ -112,7 +135,7 @@ var keys = []*key{
 		compare: func(_ *profile.Profile, a, b *properties) int { return cmp.Compare(a.time, b.time) },
 	},
 	{
-		name: "parent", title: "Parent symbol", scope: ofSample,
+		name: "parent", title: "Parent symbol", fills: true, scope: ofSample,
 		identity: func(_ *profile.Profile, b []byte, of *properties) []byte { return number(b, of.parent) },
 		text: func(p *profile.Profile, of *properties, _ int) string {
 			return cmp.Or(p.Strings.At(p.Functions.At(of.parent).Name), "[other]")
@@ -168,11 +191,10 @@ var keys = []*key{
 			return cmp.Compare(symbolSize(p, &b.frame), symbolSize(p, &a.frame))
 		},
 	},
-	dsoKey("dso_from", "Source Shared Object", ofSample, func(of *properties) *profile.Frame { return &of.leaf }),
-	symbolKey("symbol_from", "Source Symbol", ofSample, func(of *properties) *profile.Frame { return &of.leaf }),
-	dsoKey("dso_to", "Target Shared Object", ofSample, func(of *properties) *profile.Frame { return &of.target }),
-	symbolKey("symbol_to", "Target Symbol", ofSample, func(of *properties) *profile.Frame { return &of.target }),
-	tagKey("trace", "Trace output"),
+}
+
+// countedKeys are the tags of samples that were counted in the kernel.
+var countedKeys = []*key{
 	tagKey("weight", "Weight"),
 	tagKey("addr", "Address"),
 	tagKey("phys_addr", "Physical Address"),
@@ -187,7 +209,9 @@ var keys = []*key{
 func dsoKey(name, title string, s scope, frame func(*properties) *profile.Frame) *key {
 	text := func(p *profile.Profile, of *properties, _ int) string { return moduleName(p, frame(of)) }
 	return &key{
-		name: name, title: title, scope: s,
+		name: name, title: title, scope: s, fills: true, room: func(p *profile.Profile, of *properties) int {
+			return dsoRoom(frame(of), text(p, of, 0))
+		},
 		identity: func(p *profile.Profile, b []byte, of *properties) []byte {
 			return number(b, p.Modules.At(frame(of).Module).Name)
 		},
@@ -200,7 +224,7 @@ func dsoKey(name, title string, s scope, frame func(*properties) *profile.Frame)
 
 func symbolKey(name, title string, s scope, frame func(*properties) *profile.Frame) *key {
 	return &key{
-		name: name, title: title, scope: s,
+		name: name, title: title, scope: s, room: func(p *profile.Profile, of *properties) int { return symbolRoom(p, frame(of)) },
 		identity: func(p *profile.Profile, b []byte, of *properties) []byte { return symbolIdentity(p, b, frame(of)) },
 		text:     func(p *profile.Profile, of *properties, _ int) string { return symbolText(p, frame(of)) },
 		compare: func(p *profile.Profile, a, b *properties) int {
@@ -225,7 +249,7 @@ func lastWithout(hasA, hasB bool, a, b string) int {
 // threadKey returns a key for a thread with its name. perf calls it "pid".
 func threadKey(name, title string) *key {
 	return &key{
-		name: name, title: title, needs: profile.TID | profile.Comm,
+		name: name, title: title, fills: true, needs: profile.TID | profile.Comm,
 		identity: func(_ *profile.Profile, b []byte, of *properties) []byte { return number(b, of.labels.TID) },
 		text: func(p *profile.Profile, of *properties, _ int) string {
 			return fmt.Sprintf("%7d:%s", of.labels.TID, p.Strings.At(of.labels.Comm))
@@ -250,6 +274,20 @@ func tag(p *profile.Profile, tags profile.TagsID, name string) string {
 		}
 	}
 	return ""
+}
+
+// withoutDigits returns a name with <N> in place of each number.
+func withoutDigits(name string) string {
+	var b strings.Builder
+	for i := range len(name) {
+		switch isDigit := name[i] >= '0' && name[i] <= '9'; {
+		case !isDigit:
+			b.WriteByte(name[i])
+		case i == 0 || name[i-1] < '0' || name[i-1] > '9':
+			b.WriteString("<N>")
+		}
+	}
+	return b.String()
 }
 
 // number appends a number to an identity.

@@ -34,7 +34,7 @@ func TestLabelFrames(t *testing.T) {
 		"state,waker,symbol,cpu,comm":   "cpu 1;work 20\nstate S;waker init:1;cpu 0;sh:x;work 10\n",
 		"time,symbol,srcline,cpu,state": "cpu 0;state S;work 10\ncpu 1;work 20\n",
 	} {
-		o := &Options{}
+		o := &Options{Counted: true}
 		if keys != "" {
 			o.Sort = strings.Split(keys, ",")
 		}

@@ -40,6 +40,9 @@ type Options struct {
 	Utilization bool // add columns with the shares of kernel and user code
 
 	Parent    *regexp.Regexp // pattern for the key "parent"; defaultParent if nil
+	Branches  bool           // samples are branches: there are keys for their sources
+	Memory    bool           // samples are accesses to memory, and values their weights
+	Counted   bool           // samples were counted in the kernel, where some keys are tags
 	Separator string         // separates columns, which are then not aligned
 	NoHeads   bool           // the text shows only rows and call trees
 }
@@ -48,13 +51,30 @@ type Options struct {
 const defaultParent = "^sys_|^do_page_fault"
 
 // defaultSort returns the keys that distinguish rows if neither Options.Sort nor Options.Fields is set.
-func defaultSort() []string { return []string{"comm", "dso", "symbol"} }
+func (o *Options) defaultSort() []string {
+	switch {
+	case o.Branches:
+		return []string{"comm", "dso_from", "symbol_from", "symbol_to", "cycles"}
+	case o.Memory:
+		return []string{"local_weight", "mem", "sym", "dso", "symbol_daddr", "dso_daddr", "snoop", "tlb", "locked", "blocked", "local_ins_lat",
+			"local_p_stage_cyc"}
+	}
+	return []string{"comm", "dso", "symbol"}
+}
+
+// sortKeys returns the keys that distinguish rows if Options.Fields is not set.
+func (o *Options) sortKeys() []string {
+	if len(o.Sort) == 0 {
+		return o.defaultSort()
+	}
+	return slices.Clone(o.Sort)
+}
 
 // SetSort sets Sort. A plus sign before the first key adds the keys to the defaults, which are those of a report if defaults is nil.
 func (o *Options) SetSort(keys, defaults []string) {
 	if added, ok := afterPlus(keys); ok {
 		if defaults == nil {
-			defaults = defaultSort()
+			defaults = o.defaultSort()
 		}
 		keys = append(defaults, added...)
 	}
@@ -189,6 +209,7 @@ func (o *Options) NeededKeys() (profile.Keys, error) {
 		return 0, err
 	}
 	for _, c := range columns {
+		keys |= c.needs
 		if c.key != nil {
 			keys |= c.key.needs
 		}

@@ -16,6 +16,7 @@ type value struct {
 	kernel  uint64
 	guest   uint64 // user code of guests
 	guestOS uint64
+	weights [3]uint64 // sums of the samples' weights and latencies
 }
 
 // row is a line of a table: the samples with equal keys.

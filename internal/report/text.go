@@ -120,6 +120,9 @@ func (t *textPrinter) printSums(table *table) {
 		if t.o.Relative {
 			sums.samples, sums.value = sums.leftSamples, sums.leftValue
 		}
+		if t.o.Branches {
+			sums.samples = t.p.Events[event].Stacks
+		}
 		samples += sums.samples
 		value += sums.value
 		names = append(names, printable.Text(t.p.Events[event].Name))
@@ -128,7 +131,16 @@ func (t *textPrinter) printSums(table *table) {
 	if len(names) > 1 {
 		name, plural = "anon group { "+strings.Join(names, ", ")+" }", "s"
 	}
-	fmt.Fprintf(t.w, "# Samples: %s of event%s '%s'\n# Event count (approx.): %d\n#\n", shortened(samples), plural, name, value)
+	fmt.Fprintf(t.w, "# Samples: %s of event%s '%s'\n", shortened(samples), plural, name)
+	if !t.o.Memory {
+		fmt.Fprintf(t.w, "# Event count (approx.): %d\n#\n", value)
+		return
+	}
+	fmt.Fprintf(t.w, "# Total weight : %d\n", value)
+	if len(t.o.Fields) == 0 {
+		fmt.Fprintf(t.w, "# Sort order   : %s\n", printable.Text(strings.Join(t.o.sortKeys(), ",")))
+	}
+	t.w.WriteString("#\n")
 }
 
 // shortened formats a number of samples as perf does.
@@ -164,20 +176,29 @@ func (t *table) widths() []int {
 const unresolvedWidth = 16
 
 func (t *table) textWidth(c *column, r *row) int {
-	text := c.key.text(t.p, &r.properties, 0)
-	width := utf8.RuneCountInString(text)
-	switch c.name {
-	case "symbol":
-		if r.frame.Function == 0 {
-			return unresolvedWidth + len("[.] 0x")
-		}
-		if r.frame.Inlined {
-			return width - len(" (inlined)")
-		}
-	case "dso":
-		if r.frame.Function == 0 && len(t.o.DSOs) == 0 {
-			return max(width, unresolvedWidth)
-		}
+	if c.key.room != nil && !(c.name == "dso" && len(t.o.DSOs) > 0) {
+		return c.key.room(t.p, &r.properties)
+	}
+	return utf8.RuneCountInString(c.key.text(t.p, &r.properties, 0))
+}
+
+// symbolRoom returns the width that perf reserves for a symbol.
+func symbolRoom(p *profile.Profile, f *profile.Frame) int {
+	if f.Function == 0 {
+		return unresolvedWidth + len("[.] 0x")
+	}
+	width := utf8.RuneCountInString(symbolText(p, f))
+	if f.Inlined {
+		width -= len(" (inlined)")
+	}
+	return width
+}
+
+// dsoRoom returns the width that perf reserves for the name of a file.
+func dsoRoom(f *profile.Frame, name string) int {
+	width := utf8.RuneCountInString(name)
+	if f.Function == 0 {
+		return max(width, unresolvedWidth)
 	}
 	return width
 }
@@ -232,16 +253,9 @@ func (t *textPrinter) printRow(table *table, widths []int, r *row) {
 	t.w.WriteString("\n")
 }
 
-// padded reports whether spaces fill the column with index i. perf does not pad symbols at the end of a line.
-func (t *table) padded(i int) bool { return i < len(t.columns)-1 || t.columns[i].padsLines() }
-
-// padsLines reports whether perf pads the column also at the end of a line.
-func (c *column) padsLines() bool {
-	switch c.name {
-	case "comm", "dso", "pid", "tid", "cgroup", "parent":
-		return true
-	}
-	return false
+// padded reports whether spaces fill the column with index i.
+func (t *table) padded(i int) bool {
+	return i < len(t.columns)-1 || t.columns[i].key != nil && t.columns[i].key.fills
 }
 
 // cell returns the text of a row in a column.
@@ -255,7 +269,6 @@ func (t *table) cell(c *column, r *row, width int) string {
 	}
 	var b strings.Builder
 	for i := range t.events {
-		v := c.of(&r.values[i])
 		each := c.width
 		if len(t.events) == 1 {
 			each = width
@@ -264,9 +277,9 @@ func (t *table) cell(c *column, r *row, width int) string {
 			each = 2
 		}
 		if c.share {
-			fmt.Fprintf(&b, " %*.2f%%", each-2, percent(v, t.base(i)))
+			fmt.Fprintf(&b, " %*s%%", each-2, c.valueText(t, r, i))
 		} else {
-			fmt.Fprintf(&b, " %*d", each-1, v)
+			fmt.Fprintf(&b, " %*s", each-1, c.valueText(t, r, i))
 		}
 	}
 	return b.String()

@@ -34,13 +34,13 @@ func TestWall(t *testing.T) {
 		folded string
 	}{{true, "server;off-CPU;work 20\nserver;on-CPU;work 10\n"}, {false, "server;work 30\n"}} {
 		var folded, graph bytes.Buffer
-		if err := WriteFolded(&folded, onAndOff(tt.tagged), &Options{}); err != nil {
+		if err := WriteFolded(&folded, onAndOff(tt.tagged), &Options{Counted: true}); err != nil {
 			t.Fatal(err)
 		}
 		if diff := cmp.Diff(tt.folded, folded.String()); diff != "" {
 			t.Errorf("folded (-want +got):\n%s", diff)
 		}
-		if err := WriteFlameGraph(&graph, onAndOff(tt.tagged), nil, &Options{}); err != nil {
+		if err := WriteFlameGraph(&graph, onAndOff(tt.tagged), nil, &Options{Counted: true}); err != nil {
 			t.Fatal(err)
 		}
 		if err := xml.Unmarshal(graph.Bytes(), new(struct{})); err != nil {

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/bperf/bperf/internal/printable"
 	"github.com/bperf/bperf/internal/replay"
 	"github.com/bperf/bperf/perfdata"
 )
@@ -195,10 +196,10 @@ func appendMemory(out []byte, s *perfdata.Sample) []byte {
 		out = fmt.Appendf(out, " .. phys_addr: %#x\n", s.PhysAddr)
 	}
 	if s.Fields.Has(perfdata.SampleDataPageSize) {
-		out = fmt.Appendf(out, " .. data page size: %s\n", pageSize(s.DataPageSize))
+		out = fmt.Appendf(out, " .. data page size: %s\n", printable.PageSize(s.DataPageSize))
 	}
 	if s.Fields.Has(perfdata.SampleCodePageSize) {
-		out = fmt.Appendf(out, " .. code page size: %s\n", pageSize(s.CodePageSize))
+		out = fmt.Appendf(out, " .. code page size: %s\n", printable.PageSize(s.CodePageSize))
 	}
 	if s.Fields.Has(perfdata.SampleTransaction) {
 		out = fmt.Appendf(out, "... transaction: %x\n", s.Transaction)

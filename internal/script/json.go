@@ -197,11 +197,7 @@ func (t *text) rawJSON(item *replay.Item, o *sampleJSON) {
 
 func (t *text) branchJSON(item *replay.Item, b *perfdata.Branch) branchJSON {
 	end := func(addr uint64) frameJSON {
-		mode := perfdata.MiscUser
-		if addr>>63 != 0 {
-			mode = perfdata.MiscKernel
-		}
-		return newFrameJSON(replay.Frame{IP: addr, Location: t.Resolve(item, mode, addr)})
+		return newFrameJSON(replay.Frame{IP: addr, Location: t.Branch(item, addr)})
 	}
 	return branchJSON{From: end(b.From), To: end(b.To), Mispredicted: b.Flags.Mispredicted(), Predicted: b.Flags.Predicted(), InTX: b.Flags.InTX(),
 		Abort: b.Flags.Abort(), Cycles: b.Flags.Cycles(), Type: branchTypes[b.Flags.Type()]}

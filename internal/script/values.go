@@ -8,6 +8,7 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/bperf/bperf/internal/printable"
 	"github.com/bperf/bperf/internal/replay"
 	"github.com/bperf/bperf/perfdata"
 )
@@ -64,24 +65,12 @@ func (t *text) sizes(s *perfdata.Sample, fields field, out []byte) []byte {
 		out = appendHex(out, s.PhysAddr, 16)
 	}
 	if fields&fieldDataPageSize != 0 {
-		out = append(append(out, ' '), pageSize(s.DataPageSize)...)
+		out = append(append(out, ' '), printable.PageSize(s.DataPageSize)...)
 	}
 	if fields&fieldCodePageSize != 0 {
-		out = append(append(out, ' '), pageSize(s.CodePageSize)...)
+		out = append(append(out, ' '), printable.PageSize(s.CodePageSize)...)
 	}
 	return out
-}
-
-func pageSize(bytes uint64) string {
-	if bytes == 0 {
-		return "N/A"
-	}
-	const units = "BKMG"
-	unit := 0
-	for ; bytes/1024 > 1 && unit < len(units)-1; unit++ { // 1 GiB is 1024M, as in perf
-		bytes /= 1024
-	}
-	return strconv.FormatUint(bytes, 10) + units[unit:unit+1]
 }
 
 func (t *text) registers(r *perfdata.Registers, out []byte) []byte {
@@ -133,18 +122,14 @@ func (t *text) branches(item *replay.Item, fields field, out []byte) []byte {
 }
 
 func (t *text) branchEnd(item *replay.Item, addr uint64, fields field, out []byte) []byte {
-	mode := perfdata.MiscUser
-	if addr>>63 != 0 {
-		mode = perfdata.MiscKernel
-	}
 	if fields&fieldBranches != 0 {
 		out = strconv.AppendUint(append(out, "0x"...), addr, 16)
 		if fields&fieldDSO != 0 {
-			out = append(appendDSO(append(out, '('), exactly(t.Resolve(item, mode, addr)), 0), ')')
+			out = append(appendDSO(append(out, '('), exactly(t.Branch(item, addr)), 0), ')')
 		}
 		return out
 	}
-	l := t.Resolve(item, mode, addr)
+	l := t.Branch(item, addr)
 	if fields&fieldBranchSymbols != 0 {
 		out = appendSymbol(out, exactly(l), true)
 	} else if l.DSO != nil {
