@@ -143,7 +143,6 @@ var reportPerfOptions = []perfOption{
 	{name: "show-ref-call-graph", does: refuses, why: "bperf shows each event's own callchains"},
 	{name: "addr2line-style", does: ignores, takes: needsValue, why: noPrograms},
 	{name: "branch-stack", letter: "b", does: refuses, why: notYet},
-	{name: "column-widths", letter: "w", does: refuses, takes: needsValue, why: notYet},
 	{name: "disable-order", does: ignores, why: "order changes no sum"},
 	{name: "exclude-other", letter: "x", does: refuses, why: notYet},
 	{name: "group-sort-idx", does: refuses, takes: needsValue, why: notYet},

@@ -145,6 +145,7 @@ func (f *reportFlags) add(cmd *cobra.Command) {
 	flags.BoolVar(&f.Utilization, "showcpuutilization", false, "as perf 6 names --show-cpu-utilization")
 	flags.Lookup("showcpuutilization").Hidden = true
 	flags.BoolVarP(&f.Resolved, "hide-unresolved", "U", false, "only samples in known functions")
+	flags.IntSliceVarP(&f.Widths, "column-widths", "w", nil, "make columns as wide as these `WIDTHS`: 0 for as wide as needed")
 	f.input.addMaxStack(flags)
 	flags.StringVarP(&f.parent, "parent", "p", "", "the regular `EXPRESSION` for the caller that the key parent shows")
 	flags.BoolVar(&f.header, "header", false, "also print the header of the recording")
@@ -194,6 +195,9 @@ func (f *reportFlags) take(arg string) {
 	}
 }
 
+// maxColumnWidth is the maximum of --column-widths, in characters.
+const maxColumnWidth = 1000
+
 // options returns the report's options for a recording with or without callchains.
 func (f *reportFlags) options(cmd *cobra.Command, callchains bool) (*report.Options, error) {
 	o := f.Options
@@ -217,6 +221,11 @@ func (f *reportFlags) options(cmd *cobra.Command, callchains bool) (*report.Opti
 	if f.parent != "" {
 		if o.Parent, err = regexp.Compile(f.parent); err != nil {
 			return nil, badOptionf("--parent: %w", err)
+		}
+	}
+	for _, width := range o.Widths {
+		if width < 0 || width > maxColumnWidth {
+			return nil, badOptionf("--column-widths: %d is not from 0 to %d", width, maxColumnWidth)
 		}
 	}
 	if _, err := o.NeededKeys(); err != nil {

@@ -137,6 +137,8 @@ func TestKeys(t *testing.T) {
 		{Sort: []string{"symoff", "symbol_size"}},
 		{Sort: []string{"cgroup", "comm"}, Utilization: true},
 		{Fields: []string{"dso", "overhead", "period"}, Separator: ","},
+		{Widths: []int{20, 2, 0, 9, 1000}},
+		{Widths: []int{20, 2}, Separator: ",", NoHeads: true},
 	} {
 		keys, err := o.NeededKeys()
 		if err != nil {

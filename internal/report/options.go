@@ -41,6 +41,7 @@ type Options struct {
 
 	Parent    *regexp.Regexp // pattern for the key "parent"; defaultParent if nil
 	Separator string         // separates columns, which are then not aligned
+	Widths    []int          // of the columns of the text, in characters; 0 for as wide as needed
 	NoHeads   bool           // the text shows only rows and call trees
 }
 
