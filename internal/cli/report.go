@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -57,6 +58,8 @@ type reportFlags struct {
 	children             bool
 	inverted             bool
 	parent               string
+	excludeOther         bool
+	ignoreCallees        string
 	header, headerOnly   bool
 	stats                bool
 	tasks, mmaps         bool
@@ -147,7 +150,9 @@ func (f *reportFlags) add(cmd *cobra.Command) {
 	flags.BoolVarP(&f.Resolved, "hide-unresolved", "U", false, "only samples in known functions")
 	flags.IntSliceVarP(&f.Widths, "column-widths", "w", nil, "make columns as wide as these `WIDTHS`: 0 for as wide as needed")
 	f.input.addMaxStack(flags)
-	flags.StringVarP(&f.parent, "parent", "p", "", "the regular `EXPRESSION` for the caller that the key parent shows")
+	flags.StringVarP(&f.parent, "parent", "p", "", "also sort by parent, the caller that the regular `EXPRESSION` matches")
+	flags.BoolVarP(&f.excludeOther, "exclude-other", "x", false, "only samples with a caller that --parent matches")
+	flags.StringVar(&f.ignoreCallees, "ignore-callees", "", "leave out what the functions called that the regular `EXPRESSION` matches")
 	flags.BoolVar(&f.header, "header", false, "also print the header of the recording")
 	flags.BoolVar(&f.headerOnly, "header-only", false, "print only the header of the recording")
 	flags.BoolVarP(&f.NoHeads, "quiet", "q", false, "print nothing but rows and errors")
@@ -222,6 +227,14 @@ func (f *reportFlags) options(cmd *cobra.Command, callchains bool) (*report.Opti
 		if o.Parent, err = regexp.Compile(f.parent); err != nil {
 			return nil, badOptionf("--parent: %w", err)
 		}
+	}
+	if f.ignoreCallees != "" {
+		if o.IgnoreCallees, err = regexp.Compile(f.ignoreCallees); err != nil {
+			return nil, badOptionf("--ignore-callees: %w", err)
+		}
+	}
+	if f.excludeOther {
+		o.Caller = cmp.Or(o.Parent, report.DefaultParent())
 	}
 	for _, width := range o.Widths {
 		if width < 0 || width > maxColumnWidth {
@@ -309,7 +322,9 @@ func (f *reportFlags) run(cmd *cobra.Command) error {
 		if base, err = f.input.readFile(cmd, f.base, keys|format.keys); err != nil {
 			return err
 		}
+		options.CutCallees(base)
 	}
+	options.CutCallees(p)
 	return f.write(cmd, func(w io.Writer) error {
 		if format.name == "table" && base == nil {
 			if err := f.writeHeader(w, recording); err != nil {

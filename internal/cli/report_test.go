@@ -250,6 +250,7 @@ func TestReportRefuses(t *testing.T) {
 		{[]string{"--percentage", "half"}, statusBadOption, "relative and absolute"},
 		{[]string{"--max-stack", "-1"}, statusBadOption, "the number of frames cannot be negative"},
 		{[]string{"--parent", "("}, statusBadOption, "--parent"},
+		{[]string{"--ignore-callees", "["}, statusBadOption, "--ignore-callees"},
 		{[]string{"--time", "soon"}, statusBadOption, "not a time in seconds"},
 		{[]string{"--cpu", "x"}, statusBadOption, `--cpu: CPU list "x"`},
 		{[]string{"--format", "pprof", "--diff", input}, statusBadCombination, "not pprof"},
