@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -57,6 +58,8 @@ type reportFlags struct {
 	children             bool
 	inverted             bool
 	parent               string
+	excludeOther         bool
+	ignoreCallees        string
 	header, headerOnly   bool
 	stats, dump          bool
 	tasks, mmaps         bool
@@ -146,11 +149,14 @@ func (f *reportFlags) add(cmd *cobra.Command) {
 	flags.BoolVar(&f.Utilization, "showcpuutilization", false, "as perf 6 names --show-cpu-utilization")
 	flags.Lookup("showcpuutilization").Hidden = true
 	flags.BoolVarP(&f.Resolved, "hide-unresolved", "U", false, "only samples in known functions")
+	flags.IntSliceVarP(&f.Widths, "column-widths", "w", nil, "make columns as wide as these `WIDTHS`: 0 for as wide as needed")
 	f.input.addMaxStack(flags)
 	addSwitches(flags, &f.input.switches)
 	flags.BoolVarP(&f.branchStack, "branch-stack", "b", false, "show the branches in branch stacks (default if the recording is of record -b)")
 	flags.BoolVar(&f.Memory, "mem-mode", false, "show accesses to memory by their weights")
-	flags.StringVarP(&f.parent, "parent", "p", "", "the regular `EXPRESSION` for the caller that the key parent shows")
+	flags.StringVarP(&f.parent, "parent", "p", "", "also sort by parent, the caller that the regular `EXPRESSION` matches")
+	flags.BoolVarP(&f.excludeOther, "exclude-other", "x", false, "only samples with a caller that --parent matches")
+	flags.StringVar(&f.ignoreCallees, "ignore-callees", "", "leave out what the functions called that the regular `EXPRESSION` matches")
 	flags.BoolVar(&f.header, "header", false, "also print the header of the recording")
 	flags.BoolVar(&f.headerOnly, "header-only", false, "print only the header of the recording")
 	flags.BoolVarP(&f.NoHeads, "quiet", "q", false, "print nothing but rows and errors")
@@ -199,6 +205,9 @@ func (f *reportFlags) take(arg string) {
 	}
 }
 
+// maxColumnWidth is the maximum of --column-widths, in characters.
+const maxColumnWidth = 1000
+
 // options returns the report's options for a recording with or without callchains, of its samples or of their branches.
 func (f *reportFlags) options(cmd *cobra.Command, callchains, branches bool) (*report.Options, error) {
 	o := f.Options
@@ -223,6 +232,19 @@ func (f *reportFlags) options(cmd *cobra.Command, callchains, branches bool) (*r
 	if f.parent != "" {
 		if o.Parent, err = regexp.Compile(f.parent); err != nil {
 			return nil, badOptionf("--parent: %w", err)
+		}
+	}
+	if f.ignoreCallees != "" {
+		if o.IgnoreCallees, err = regexp.Compile(f.ignoreCallees); err != nil {
+			return nil, badOptionf("--ignore-callees: %w", err)
+		}
+	}
+	if f.excludeOther {
+		o.Caller = cmp.Or(o.Parent, report.DefaultParent())
+	}
+	for _, width := range o.Widths {
+		if width < 0 || width > maxColumnWidth {
+			return nil, badOptionf("--column-widths: %d is not from 0 to %d", width, maxColumnWidth)
 		}
 	}
 	if _, err := o.NeededKeys(); err != nil {
@@ -326,7 +348,9 @@ func (f *reportFlags) writeSamples(cmd *cobra.Command, format reportFormat, reco
 		if base, err = f.input.readFile(cmd, f.base, keys|format.keys); err != nil {
 			return err
 		}
+		options.CutCallees(base)
 	}
+	options.CutCallees(p)
 	return f.write(cmd, func(w io.Writer) error {
 		if format.name == "table" && base == nil {
 			if err := f.writeHeader(w, recording); err != nil {

@@ -22,6 +22,9 @@ func TestReportBesidePerf(t *testing.T) {
 		{[]string{"callchain", "group"}, []string{"--no-children", "-g", "none", "-H", "-s", "pid,dso", "-n", "--show-total-period"}},
 		{[]string{"callchain", "group"}, []string{"--no-children", "-g", "none", "-H", "--percent-limit", "5", "-q"}},
 		{[]string{"callchain", "group"}, []string{"--no-children", "-g", "none", "-H", "-t", ";", "-c", "ls"}},
+		{[]string{"callchain", "group"}, []string{"--no-children", "-g", "none", "-w", "0,3,20,12"}},
+		{[]string{"callchain", "group"}, []string{"--no-children", "-g", "none", "-w", "0,5", "-H"}},
+		{[]string{"callchain"}, []string{"--no-children", "-g", "none", "-w", "20,0,12", "-n", "-s", "pid,dso"}},
 	} {
 		for _, name := range tt.recordings {
 			file, err := filepath.Abs(filepath.Join(recordings, name+".data"))

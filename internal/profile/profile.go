@@ -251,6 +251,29 @@ func (p *Profile) Add(s Sample) {
 	p.samples.add(s)
 }
 
+// CutCallees removes what the matching functions called: each sample becomes one in the outermost function on its stack that matches. Samples
+// without such a function stay as they are.
+func (p *Profile) CutCallees(matches func(FunctionID) bool) {
+	cuts := make([]StackID, len(p.Stacks.All())) // the stack up to the outermost match, or 0
+	for id, stack := range p.Stacks.All()[1:] {
+		id := StackID(id + 1)
+		switch f := p.Frames()[stack.Frame].Function; {
+		case cuts[stack.Caller] != 0:
+			cuts[id] = cuts[stack.Caller]
+		case f != 0 && matches(f):
+			cuts[id] = id
+		}
+	}
+	before := p.samples.all
+	p.samples = samples{}
+	for _, s := range before {
+		if cut := cuts[s.Stack]; cut != 0 {
+			s.Stack, s.Leaf = cut, p.Stacks.At(cut).Frame
+		}
+		p.samples.add(s)
+	}
+}
+
 // Take adds the samples of o, which must have the same events, frames, labels and details under the same numbers. The caller must not use o
 // afterwards.
 func (p *Profile) Take(o *Profile) {

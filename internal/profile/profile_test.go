@@ -228,3 +228,29 @@ func TestTake(t *testing.T) {
 		t.Errorf("events (-want +got):\n%s", diff)
 	}
 }
+
+// TestCutCallees cuts at the outermost match, and joins the samples that are equal from then on.
+func TestCutCallees(t *testing.T) {
+	p := New(Comm)
+	p.Events = []Event{{Name: "cycles"}}
+	recording{
+		{comm: "a", stack: []string{"leaf", "work", "main"}, count: 1, value: 10},
+		{comm: "a", stack: []string{"work", "other", "work", "main"}, count: 2, value: 20},
+		{comm: "a", stack: []string{"leaf", "main"}, count: 1, value: 5},
+		{comm: "b", stack: []string{"work"}, count: 1, value: 3},
+		{comm: "b", stack: []string{"leaf"}, count: 1, value: 1},
+	}.addTo(p)
+	p.CutCallees(func(f FunctionID) bool { return p.Strings.At(p.Functions.At(f).Name) == "work" })
+	var got []string
+	for _, s := range p.Samples() {
+		line := p.Strings.At(p.Labels()[s.Labels].Comm) + " " + p.Strings.At(p.Functions.At(p.Frames()[s.Leaf].Function).Name) + ":"
+		for id := range p.Stacks.Frames(s.Stack) {
+			line += " " + p.Strings.At(p.Functions.At(p.Frames()[id].Function).Name)
+		}
+		got = append(got, fmt.Sprintf("%s %d %d", line, s.Count, s.Value))
+	}
+	want := []string{"a work: work main 3 30", "a leaf: leaf main 1 5", "b work: work 1 3", "b leaf: leaf 1 1"}
+	if diff := cmp.Diff(want, got); diff != "" || p.Events[0].Value != 39 {
+		t.Errorf("%d in all (-want +got):\n%s", p.Events[0].Value, diff)
+	}
+}

@@ -1,8 +1,8 @@
 package report
 
 import (
+	"cmp"
 	"encoding/binary"
-	"regexp"
 
 	"github.com/bperf/bperf/internal/profile"
 )
@@ -53,11 +53,7 @@ func newClasses(t *table) *classes {
 			c.ofSamples = true
 		}
 		if column.name == "parent" {
-			pattern := t.o.Parent
-			if pattern == nil {
-				pattern = regexp.MustCompile(defaultParent)
-			}
-			c.parent = parents(t.p, pattern, t.o.order())
+			c.parent = parents(t.p, cmp.Or(t.o.Parent, DefaultParent()), t.o.order())
 		}
 	}
 	return c

@@ -66,6 +66,9 @@ func (o *Options) columns() ([]*column, error) {
 		}
 		sorts = append(overheads, sorts...)
 	}
+	if o.Parent != nil && !slices.Contains(sorts, "parent") {
+		sorts = append(sorts, "parent")
+	}
 	var columns []*column
 	find := func(name, option string) (*column, error) {
 		c, err := o.newColumn(name, option)

@@ -2,6 +2,7 @@ package report
 
 import (
 	"fmt"
+	"regexp"
 	"slices"
 	"strings"
 
@@ -10,12 +11,13 @@ import (
 
 // Filter selects samples. Empty lists do not restrict anything.
 type Filter struct {
-	Comms    []string // only samples of threads with these names
-	DSOs     []string // only samples in these modules, by short or full name
-	Symbols  []string // only samples in these functions
-	Part     string   // only samples in functions with this text in their names
-	Programs []string // only samples with one of these BPF programs, by name or ID, on their stack
-	Resolved bool     // only samples in known functions; no percentage relates to the others
+	Comms    []string       // only samples of threads with these names
+	DSOs     []string       // only samples in these modules, by short or full name
+	Symbols  []string       // only samples in these functions
+	Part     string         // only samples in functions with this text in their names
+	Programs []string       // only samples with one of these BPF programs, by name or ID, on their stack
+	Caller   *regexp.Regexp // only samples with a function on their stack that matches
+	Resolved bool           // only samples in known functions; no percentage relates to the others
 }
 
 // of returns a function that reports whether a sample of a profile passes the filter.
@@ -23,6 +25,11 @@ func (f *Filter) of(p *profile.Profile) func(*profile.Sample) bool {
 	isProgram := func(id profile.FrameID) bool {
 		program := p.Programs.At(p.Functions.At(p.Frames()[id].Function).Program)
 		return program.ID != 0 && (slices.Contains(f.Programs, p.Strings.At(program.Name)) || slices.Contains(f.Programs, fmt.Sprint(program.ID)))
+	}
+	called := func(profile.StackID) bool { return true }
+	if f.Caller != nil {
+		find := parents(p, f.Caller, CalleeFirst)
+		called = func(stack profile.StackID) bool { return find(stack) != 0 }
 	}
 	selects := func(names []string, name string) bool { return len(names) == 0 || slices.Contains(names, name) }
 	return func(s *profile.Sample) bool {
@@ -37,6 +44,9 @@ func (f *Filter) of(p *profile.Profile) func(*profile.Sample) bool {
 		if len(f.Symbols) > 0 && leaf.Function == 0 || !selects(f.Symbols, function) || !strings.Contains(function, f.Part) {
 			return false
 		}
+		if !called(s.Stack) {
+			return false
+		}
 		if len(f.Programs) == 0 || isProgram(s.Leaf) || isProgram(s.Source) {
 			return true
 		}
@@ -46,6 +56,13 @@ func (f *Filter) of(p *profile.Profile) func(*profile.Sample) bool {
 			}
 		}
 		return false
+	}
+}
+
+// CutCallees removes what the functions of IgnoreCallees called from a profile.
+func (o *Options) CutCallees(p *profile.Profile) {
+	if o.IgnoreCallees != nil {
+		p.CutCallees(matcher(p, o.IgnoreCallees))
 	}
 }
 

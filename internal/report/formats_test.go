@@ -137,6 +137,11 @@ func TestKeys(t *testing.T) {
 		{Sort: []string{"symoff", "symbol_size"}},
 		{Sort: []string{"cgroup", "comm"}, Utilization: true},
 		{Fields: []string{"dso", "overhead", "period"}, Separator: ","},
+		{Widths: []int{20, 2, 0, 9, 1000}},
+		{Sort: []string{"comm"}, Parent: regexp.MustCompile("^vfs_")},
+		{Sort: []string{"comm", "symbol"}, Filter: Filter{Caller: regexp.MustCompile("^vfs_")}},
+		{Fields: []string{"overhead", "parent"}, Filter: Filter{Caller: DefaultParent()}, Parent: DefaultParent()},
+		{Widths: []int{20, 2}, Separator: ",", NoHeads: true},
 	} {
 		keys, err := o.NeededKeys()
 		if err != nil {

@@ -136,7 +136,9 @@ var keys = []*key{
 	},
 	{
 		name: "parent", title: "Parent symbol", fills: true, scope: ofSample,
-		identity: func(_ *profile.Profile, b []byte, of *properties) []byte { return number(b, of.parent) },
+		identity: func(p *profile.Profile, b []byte, of *properties) []byte {
+			return number(b, p.Functions.At(of.parent).Name)
+		},
 		text: func(p *profile.Profile, of *properties, _ int) string {
 			return cmp.Or(p.Strings.At(p.Functions.At(of.parent).Name), "[other]")
 		},
@@ -376,15 +378,7 @@ func symbolSize(p *profile.Profile, f *profile.Frame) uint64 {
 // parents returns a function that finds the value of the key "parent" for a stack: the matching function that is nearest to the start of
 // the call tree.
 func parents(p *profile.Profile, pattern *regexp.Regexp, order Order) func(profile.StackID) profile.FunctionID {
-	matches := map[profile.FunctionID]bool{}
-	match := func(f profile.FunctionID) bool {
-		m, known := matches[f]
-		if !known {
-			m = pattern.MatchString(p.Strings.At(p.Functions.At(f).Name))
-			matches[f] = m
-		}
-		return m
-	}
+	match := matcher(p, pattern)
 	return func(stack profile.StackID) profile.FunctionID {
 		var found profile.FunctionID
 		for id := range p.Stacks.Frames(stack) {
@@ -398,5 +392,18 @@ func parents(p *profile.Profile, pattern *regexp.Regexp, order Order) func(profi
 			}
 		}
 		return found
+	}
+}
+
+// matcher returns a function that reports whether a pattern matches the name of a function.
+func matcher(p *profile.Profile, pattern *regexp.Regexp) func(profile.FunctionID) bool {
+	known := map[profile.FunctionID]bool{}
+	return func(f profile.FunctionID) bool {
+		m, is := known[f]
+		if !is {
+			m = pattern.MatchString(p.Strings.At(p.Functions.At(f).Name))
+			known[f] = m
+		}
+		return m
 	}
 }

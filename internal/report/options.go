@@ -33,22 +33,26 @@ type Options struct {
 	Limit    float64 // leave out rows with a smaller percentage
 	Relative bool    // percentages relate to the filtered samples, not to all samples
 
+	// IgnoreCallees is a pattern for functions whose callees CutCallees removes from a profile. It may be nil.
+	IgnoreCallees *regexp.Regexp
+
 	Filter
 
 	Samples     bool // add a column with the number of samples
 	Period      bool // add a column with the sum of the values
 	Utilization bool // add columns with the shares of kernel and user code
 
-	Parent    *regexp.Regexp // pattern for the key "parent"; defaultParent if nil
+	Parent    *regexp.Regexp // pattern for the key "parent", which is then a key; DefaultParent if nil
 	Branches  bool           // samples are branches: there are keys for their sources
 	Memory    bool           // samples are accesses to memory, and values their weights
 	Counted   bool           // samples were counted in the kernel, where some keys are tags
 	Separator string         // separates columns, which are then not aligned
+	Widths    []int          // of the columns of the text, in characters; 0 for as wide as needed
 	NoHeads   bool           // the text shows only rows and call trees
 }
 
-// defaultParent is the default of Options.Parent.
-const defaultParent = "^sys_|^do_page_fault"
+// DefaultParent returns the default of Options.Parent.
+func DefaultParent() *regexp.Regexp { return regexp.MustCompile("^sys_|^do_page_fault") }
 
 // defaultSort returns the keys that distinguish rows if neither Options.Sort nor Options.Fields is set.
 func (o *Options) defaultSort() []string {
@@ -198,7 +202,8 @@ func (o *Options) order() Order {
 
 // NeedsStacks reports whether tables need the stacks of samples.
 func (o *Options) NeedsStacks() bool {
-	return o.Children || o.CallGraph.Mode != NoGraph || len(o.Programs) > 0 || slices.Contains(slices.Concat(o.Sort, o.Fields, o.More), "parent")
+	return o.Children || o.CallGraph.Mode != NoGraph || len(o.Programs) > 0 || o.Parent != nil || o.Caller != nil || o.IgnoreCallees != nil ||
+		slices.Contains(slices.Concat(o.Sort, o.Fields, o.More), "parent")
 }
 
 // NeededKeys returns the keys that a profile must keep for a report with these options. An unknown column is an error.

@@ -161,7 +161,11 @@ func (t *table) widths() []int {
 	for i, c := range t.columns {
 		widths[i] = len(c.title)
 		if c.key == nil {
-			widths[i] = max(widths[i], c.width*len(t.events))
+			widths[i] = max(widths[i], c.width*len(t.events), t.o.width(i))
+			continue
+		}
+		if forced := t.o.width(i); forced > 0 {
+			widths[i] = forced
 			continue
 		}
 		widths[i] = max(widths[i], c.key.width)
@@ -170,6 +174,22 @@ func (t *table) widths() []int {
 		}
 	}
 	return widths
+}
+
+// width returns the width that the options give to the column with index i, or 0. As in perf, it is 0 in a hierarchy.
+func (o *Options) width(i int) int {
+	if i < len(o.Widths) && !o.Hierarchy {
+		return o.Widths[i]
+	}
+	return 0
+}
+
+// fit cuts the text of the column with index i if the options give the column a width. It never cuts values.
+func (t *table) fit(text string, i int) string {
+	if width := t.o.width(i); width > 0 && t.columns[i].key != nil && utf8.RuneCountInString(text) > width {
+		return string([]rune(text)[:width])
+	}
+	return text
 }
 
 // unresolvedWidth is the width of an address. perf reserves it in two columns: symbol and dso.
@@ -209,13 +229,14 @@ func (t *textPrinter) printHeads(table *table, widths []int) {
 		if i > 0 {
 			t.w.WriteString(t.separator())
 		}
+		title := table.fit(c.title, i)
 		switch {
 		case t.o.Separator != "":
-			t.w.WriteString(c.title)
+			t.w.WriteString(title)
 		case c.key == nil:
-			fmt.Fprintf(t.w, "%*s", widths[i], c.title)
+			fmt.Fprintf(t.w, "%*s", widths[i], title)
 		default:
-			fmt.Fprintf(t.w, "%-*s", widths[i], c.title)
+			fmt.Fprintf(t.w, "%-*s", widths[i], title)
 		}
 	}
 	t.w.WriteString("\n")
@@ -244,7 +265,7 @@ func (t *textPrinter) printRow(table *table, widths []int, r *row) {
 		if i > 0 || t.o.Separator == "" {
 			t.w.WriteString(t.separator())
 		}
-		text := table.cell(c, r, widths[i])
+		text := table.fit(table.cell(c, r, widths[i]), i)
 		t.w.WriteString(text)
 		if missing := widths[i] - utf8.RuneCountInString(text); missing > 0 && t.o.Separator == "" && table.padded(i) {
 			t.w.WriteString(strings.Repeat(" ", missing))
