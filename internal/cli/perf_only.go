@@ -190,10 +190,9 @@ var annotatePerfOptions = []perfOption{
 	{name: "data-type", does: refuses, takes: optionalValue, why: noDataTypes},
 	{name: "type-stat", does: refuses, why: noDataTypes},
 	{name: "code-with-type", does: refuses, why: noDataTypes},
-	{name: "disassembler-style", letter: "M", does: refuses, takes: needsValue, why: notYet},
 	{name: "group", does: ignores, why: "bperf always shows all events side by side"},
 	{name: "insn-stat", does: refuses, why: noDataTypes},
-	{name: "skip-empty", does: refuses, why: notYet},
+	{name: "skip-empty", does: ignores, why: "bperf shows only events that have samples"},
 	{name: "stdio2", does: ignores, why: noScreen},
 }
 
