@@ -16,6 +16,11 @@ func addDump(flags *pflag.FlagSet, dump *bool) {
 	flags.BoolVarP(dump, "dump-raw-trace", "D", false, "print all records with their bytes")
 }
 
+// addFullPaths adds the flag for whole paths of source files.
+func addFullPaths(flags *pflag.FlagSet, full *bool) {
+	flags.BoolVar(full, "full-source-path", false, "print whole paths of source files")
+}
+
 // writeDump writes all records of a recording, and then their number by type.
 func (f *recordingFlags) writeDump(cmd *cobra.Command, w io.Writer, recording *perfdata.Reader) error {
 	o, err := f.options(recording)

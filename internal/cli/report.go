@@ -150,6 +150,7 @@ func (f *reportFlags) add(cmd *cobra.Command) {
 	flags.BoolVar(&f.headerOnly, "header-only", false, "print only the header of the recording")
 	flags.BoolVarP(&f.NoHeads, "quiet", "q", false, "print nothing but rows and errors")
 	flags.BoolVar(&f.stats, "stats", false, "print the number of records of each type")
+	addFullPaths(flags, &f.FullPaths)
 	addDump(flags, &f.dump)
 	completeFlag(cmd, "format", formatNames(reportFormats))
 }

@@ -81,6 +81,7 @@ With --json it prints one object per line, with everything that the recording ha
 	show(&o.Records.Round, "round", "the ends of rounds of reading the ring buffers")
 	show(&o.Records.TextPoke, "text-poke", "changes of the kernel's code")
 	flags.StringVarP(&f.comms, "comms", "c", "", "only threads with these `NAMES`")
+	addFullPaths(flags, &o.FullPaths)
 	f.addMaxStack(flags)
 	addSwitches(flags, &f.switches)
 	addPerfOptions(flags, samplesPerfOptions, callsPerfOptions, scriptPerfOptions)

@@ -7,7 +7,6 @@ import (
 	"regexp"
 	"slices"
 	"strconv"
-	"strings"
 
 	"github.com/bperf/bperf/internal/profile"
 )
@@ -63,11 +62,15 @@ func (o *Options) findKey(name string) (*key, bool) {
 	if name == "sym" {
 		name = "symbol"
 	}
-	i := slices.IndexFunc(keys, func(k *key) bool { return k.name == name })
+	all := keys
+	if o.FullPaths {
+		all = append(sourceKeys(true), keys...)
+	}
+	i := slices.IndexFunc(all, func(k *key) bool { return k.name == name })
 	if i < 0 {
 		return nil, false
 	}
-	return keys[i], true
+	return all[i], true
 }
 
 var keys = []*key{
@@ -134,18 +137,8 @@ var keys = []*key{
 			return cmp.Compare(p.Programs.At(p.Functions.At(a.frame.Function).Program).ID, p.Programs.At(p.Functions.At(b.frame.Function).Program).ID)
 		},
 	},
-	{
-		name: "srcline", title: "Source:Line", scope: ofFrame, needs: profile.Line | profile.Address,
-		identity: func(p *profile.Profile, b []byte, of *properties) []byte {
-			return append(b, sourceLine(p, &of.frame)...)
-		},
-		text: func(p *profile.Profile, of *properties, _ int) string { return sourceLine(p, &of.frame) },
-	},
-	{
-		name: "srcfile", title: "Source File", scope: ofFrame, needs: profile.Line,
-		identity: func(_ *profile.Profile, b []byte, of *properties) []byte { return number(b, of.frame.File) },
-		text:     func(p *profile.Profile, of *properties, _ int) string { return p.Strings.At(of.frame.File) },
-	},
+	sourceKeys(false)[0],
+	sourceKeys(false)[1],
 	{
 		name: "symoff", title: "Symbol Offset", scope: ofFrame, needs: profile.Address,
 		identity: func(p *profile.Profile, b []byte, of *properties) []byte {
@@ -314,20 +307,6 @@ func frameName(p *profile.Profile, f *profile.Frame) string {
 // level returns perf's letter for a kind of code.
 func level(k profile.Kind) byte {
 	return [...]byte{'.', '.', 'k', 'k', 'H', 'u', 'g'}[k]
-}
-
-// sourceLine returns the file and line of a frame. If these are unknown, it returns the function and the offset in it; without a function,
-// the module and the address.
-func sourceLine(p *profile.Profile, f *profile.Frame) string {
-	if f.File != 0 {
-		file := p.Strings.At(f.File)
-		return file[strings.LastIndexByte(file, '/')+1:] + ":" + strconv.FormatUint(uint64(f.Line), 10)
-	}
-	if f.Function != 0 {
-		function := p.Functions.At(f.Function)
-		return p.Strings.At(function.Name) + "+" + strconv.FormatUint(f.Address-function.Start, 10)
-	}
-	return moduleName(p, f) + "[" + strconv.FormatUint(f.Address, 16) + "]"
 }
 
 func symbolSize(p *profile.Profile, f *profile.Frame) uint64 {

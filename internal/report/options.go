@@ -39,6 +39,7 @@ type Options struct {
 
 	Parent    *regexp.Regexp // pattern for the key "parent"; defaultParent if nil
 	Separator string         // separates columns, which are then not aligned
+	FullPaths bool           // the keys srcline and srcfile show whole paths
 	NoHeads   bool           // the text shows only rows and call trees
 }
 
