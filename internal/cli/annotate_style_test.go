@@ -35,4 +35,7 @@ func TestAnnotateIntel(t *testing.T) {
 			t.Errorf("-M %s: there is no %q in\n%s%s", tt.style, tt.want, got.stdout, got.stderr)
 		}
 	}
+	if got := run(t, bperf("script", "-i", recording, "-F", "ip,disasm")); !strings.Contains(got.stdout, "\t\tmov %rsp,%rax\n") {
+		t.Errorf("script -F disasm: %.2000s%s", got.stdout, got.stderr)
+	}
 }

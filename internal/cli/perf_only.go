@@ -123,7 +123,6 @@ var screenPerfOptions = []perfOption{
 // callsPerfOptions are for report and script, which show callchains.
 var callsPerfOptions = []perfOption{
 	{name: "stitch-lbr", does: refuses, why: "bperf does not join the branches of several samples"},
-	{name: "show-info", letter: "I", does: refuses, why: notYet},
 	{name: "unwind-style", does: ignores, takes: needsValue, why: "bperf unwinds stacks itself"},
 }
 

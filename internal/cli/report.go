@@ -58,6 +58,7 @@ type reportFlags struct {
 	inverted             bool
 	parent               string
 	header, headerOnly   bool
+	topology             bool
 	stats, dump          bool
 
 	report.Options
@@ -148,6 +149,7 @@ func (f *reportFlags) add(cmd *cobra.Command) {
 	flags.StringVarP(&f.parent, "parent", "p", "", "the regular `EXPRESSION` for the caller that the key parent shows")
 	flags.BoolVar(&f.header, "header", false, "also print the header of the recording")
 	flags.BoolVar(&f.headerOnly, "header-only", false, "print only the header of the recording")
+	addTopology(flags, &f.topology)
 	flags.BoolVarP(&f.NoHeads, "quiet", "q", false, "print nothing but rows and errors")
 	flags.BoolVar(&f.stats, "stats", false, "print the number of records of each type")
 	addFullPaths(flags, &f.FullPaths)
@@ -269,7 +271,7 @@ func (f *reportFlags) run(cmd *cobra.Command) error {
 	}
 	defer recording.Close()
 	if f.headerOnly {
-		return f.write(cmd, func(w io.Writer) error { return report.Header(w, recording) })
+		return f.write(cmd, func(w io.Writer) error { return report.Header(w, recording, f.topology) })
 	}
 	if f.dump {
 		return f.write(cmd, func(w io.Writer) error {
@@ -321,7 +323,7 @@ func (f *reportFlags) writeHeader(w io.Writer, recording *perfdata.Reader) error
 	case f.NoHeads:
 		return nil
 	case f.header:
-		return report.Header(w, recording)
+		return report.Header(w, recording, f.topology)
 	}
 	_, err := io.WriteString(w, "# To display the perf.data header info, please use --header/--header-only options.\n")
 	return err

@@ -14,13 +14,17 @@ func sourceKeys(full bool) []*key {
 	return []*key{
 		{
 			name: "srcline", title: "Source:Line", scope: ofFrame, needs: profile.Line | profile.Address,
-			identity: func(p *profile.Profile, b []byte, of *properties) []byte { return append(append(b, line(p, of, 0)...), 0) },
-			text:     line,
+			identity: func(p *profile.Profile, b []byte, of *properties) []byte {
+				return append(append(b, line(p, of, 0)...), 0)
+			},
+			text: line,
 		},
 		{
 			name: "srcfile", title: "Source File", scope: ofFrame, needs: profile.Line,
-			identity: func(p *profile.Profile, b []byte, of *properties) []byte { return append(append(b, file(p, of, 0)...), 0) },
-			text:     file,
+			identity: func(p *profile.Profile, b []byte, of *properties) []byte {
+				return append(append(b, file(p, of, 0)...), 0)
+			},
+			text: file,
 		},
 	}
 }

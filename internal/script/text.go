@@ -123,7 +123,7 @@ func (t *text) sample(item *replay.Item, out []byte) []byte {
 			out = appendDump(out, s.Raw)
 		}
 	}
-	if fields&(fieldInstruction|fieldInstructionLength) != 0 {
+	if fields&(fieldInstruction|fieldInstructionLength|fieldDisassembly) != 0 {
 		out = t.instruction(item, fields, out)
 	}
 	return append(t.sizes(s, fields, out), '\n')
