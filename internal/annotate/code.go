@@ -66,7 +66,7 @@ func newSources(reader *perfdata.Reader, programs []*linear.Program, o *Options)
 	if owner, known := reader.Owner(); known {
 		s.owners = []int{int(owner)}
 	}
-	if _, err := disasm.For(s.arch); err != nil {
+	if _, err := disasm.InStyle(s.arch, o.Style); err != nil {
 		return nil, fmt.Errorf("annotate a recording of %s: %w", s.arch, err)
 	}
 	return s, nil
@@ -132,7 +132,7 @@ func (s *sources) function(h *hits) *Function {
 		c.missing = "what it is made of is not known here: it is the code of a guest or a hypervisor"
 	}
 	if c.disassemble == nil {
-		c.disassemble, _ = disasm.For(s.arch)
+		c.disassemble, _ = disasm.InStyle(s.arch, s.options.Style)
 	}
 	f.Start = bpfprog.Address(move(h.symbol.Start))
 	outside := c.target
@@ -289,9 +289,9 @@ func (s *sources) elf(h *hits) (c *code, move func(uint64) uint64) {
 	}
 	switch f.Machine() {
 	case elf.EM_X86_64:
-		c.disassemble, _ = disasm.For("amd64")
+		c.disassemble, _ = disasm.InStyle("amd64", s.options.Style)
 	case elf.EM_AARCH64:
-		c.disassemble, _ = disasm.For("arm64")
+		c.disassemble, _ = disasm.InStyle("arm64", s.options.Style)
 	default:
 		c.bytes, c.missing = nil, fmt.Sprintf("there is no disassembler for %v", f.Machine())
 		return c, move

@@ -19,6 +19,7 @@ type Options struct {
 	PercentLimit float64  // share of all samples: functions with less in every event are left out
 	NoSource     bool     // do not look for source lines
 	Mangled      bool     // leave names of symbols as compilers made them
+	Style        string   // one of disasm.Styles, or empty: syntax of x86 instructions
 	SkipMissing  bool     // leave out functions whose code cannot be read
 	SymFS        string   // directory that contains the files and their source
 	Prefix       string   // directory that contains the source files, in place of the first PrefixStrip parts of their paths

@@ -3,10 +3,13 @@ package cli
 import (
 	"fmt"
 	"io"
+	"slices"
+	"strings"
 
 	"github.com/spf13/cobra"
 
 	"github.com/bperf/bperf/internal/annotate"
+	"github.com/bperf/bperf/internal/bpfprog/disasm"
 	"github.com/bperf/bperf/internal/printable"
 	"github.com/bperf/bperf/internal/replay"
 )
@@ -69,6 +72,7 @@ still has it at the same address.`,
 	f.BoolVar(&a.text.Periods, "show-total-period", false, "show the sum of the periods instead of percentages")
 	f.StringVar(&a.percentType, "percent-type", a.text.Shares.String(), "show percentages of local-period, local-hits, global-period or global-hits: `WHICH`")
 	f.BoolVar(&a.text.Bytes, "asm-raw", false, "show the bytes of instructions")
+	f.StringVarP(&a.options.Style, "disassembler-style", "M", "", "show x86 instructions in this `SYNTAX`: "+strings.Join(disasm.Styles, " or ")+" (default att)")
 	f.BoolVar(&a.options.SkipMissing, "skip-missing", false, "leave out functions whose code cannot be read")
 	f.BoolVarP(&a.quiet, "quiet", "q", false, "print nothing but functions and errors")
 	addDump(f, &a.dump)
@@ -89,6 +93,9 @@ func (a *annotateFlags) run(cmd *cobra.Command) error {
 	}
 	if a.options.PrefixStrip < 0 || a.options.PrefixStrip > 0 && a.options.Prefix == "" {
 		return badOptionf("--prefix-strip is a number of parts of paths, and needs --prefix")
+	}
+	if style := a.options.Style; style != "" && !slices.Contains(disasm.Styles, style) {
+		return badOptionf("-M %s: the styles are %s", style, strings.Join(disasm.Styles, " and "))
 	}
 	a.options.NoSource = !a.source
 	if a.quiet {

@@ -53,6 +53,7 @@ func TestAnnotateRefuses(t *testing.T) {
 	}{
 		{[]string{"--format", "pdf"}, 129, "--format is text, json or html"},
 		{[]string{"--percent-limit", "101"}, 129, "from 0 to 100"},
+		{[]string{"-M", "nasm"}, 129, "-M nasm: the styles are att and intel"},
 		{[]string{"-s", "f", "g"}, 129, "the symbol is given twice"},
 		{[]string{"f", "g"}, statusFailed, "accepts at most 1 arg"},
 		{[]string{"-i", empty + "-not"}, statusFailed, "make a recording with bperf record"},

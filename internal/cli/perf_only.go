@@ -122,8 +122,6 @@ var screenPerfOptions = []perfOption{
 // callsPerfOptions are for report and script, which show callchains.
 var callsPerfOptions = []perfOption{
 	{name: "stitch-lbr", does: refuses, why: "bperf does not join the branches of several samples"},
-	{name: "full-source-path", does: refuses, why: notYet},
-	{name: "show-info", letter: "I", does: refuses, why: notYet},
 	{name: "unwind-style", does: ignores, takes: needsValue, why: "bperf unwinds stacks itself"},
 }
 
@@ -181,10 +179,9 @@ var annotatePerfOptions = []perfOption{
 	{name: "data-type", does: refuses, takes: optionalValue, why: noDataTypes},
 	{name: "type-stat", does: refuses, why: noDataTypes},
 	{name: "code-with-type", does: refuses, why: noDataTypes},
-	{name: "disassembler-style", letter: "M", does: refuses, takes: needsValue, why: notYet},
 	{name: "group", does: ignores, why: "bperf always shows all events side by side"},
 	{name: "insn-stat", does: refuses, why: noDataTypes},
-	{name: "skip-empty", does: refuses, why: notYet},
+	{name: "skip-empty", does: ignores, why: "bperf shows only events that have samples"},
 	{name: "stdio2", does: ignores, why: noScreen},
 }
 

@@ -61,6 +61,7 @@ type reportFlags struct {
 	excludeOther         bool
 	ignoreCallees        string
 	header, headerOnly   bool
+	topology             bool
 	stats, dump          bool
 	tasks, mmaps         bool
 	branchStack          bool
@@ -159,10 +160,12 @@ func (f *reportFlags) add(cmd *cobra.Command) {
 	flags.StringVar(&f.ignoreCallees, "ignore-callees", "", "leave out what the functions called that the regular `EXPRESSION` matches")
 	flags.BoolVar(&f.header, "header", false, "also print the header of the recording")
 	flags.BoolVar(&f.headerOnly, "header-only", false, "print only the header of the recording")
+	addTopology(flags, &f.topology)
 	flags.BoolVarP(&f.NoHeads, "quiet", "q", false, "print nothing but rows and errors")
 	flags.BoolVar(&f.stats, "stats", false, "print the number of records of each type")
 	flags.BoolVar(&f.tasks, "tasks", false, "print the threads of the recording as a tree")
 	flags.BoolVar(&f.mmaps, "mmaps", false, "print the threads of the recording, each with its memory map")
+	addFullPaths(flags, &f.FullPaths)
 	addDump(flags, &f.dump)
 	completeFlag(cmd, "format", formatNames(reportFormats))
 }
@@ -305,7 +308,7 @@ func (f *reportFlags) run(cmd *cobra.Command) error {
 	defer recording.Close()
 	switch {
 	case f.headerOnly:
-		return f.write(cmd, func(w io.Writer) error { return report.Header(w, recording) })
+		return f.write(cmd, func(w io.Writer) error { return report.Header(w, recording, f.topology) })
 	case f.dump:
 		return f.write(cmd, func(w io.Writer) error {
 			if err := f.writeHeader(w, recording); err != nil {
@@ -385,7 +388,7 @@ func (f *reportFlags) writeHeader(w io.Writer, recording *perfdata.Reader) error
 	case f.NoHeads:
 		return nil
 	case f.header:
-		return report.Header(w, recording)
+		return report.Header(w, recording, f.topology)
 	}
 	_, err := io.WriteString(w, "# To display the perf.data header info, please use --header/--header-only options.\n")
 	return err

@@ -24,6 +24,7 @@ type scriptFlags struct {
 	comms      string
 	unsorted   bool
 	perEvent   bool
+	topology   bool
 }
 
 func newScriptCommand() *cobra.Command {
@@ -68,6 +69,7 @@ With --json it prints one object per line, with everything that the recording ha
 	addDump(flags, &o.Dump)
 	flags.BoolVar(&f.unsorted, "dump-unsorted-raw-trace", false, "as -D, in the order of the file")
 	flags.BoolVar(&f.perEvent, "per-event-dump", false, "print the samples of each event to a file FILE.EVENT.dump")
+	addTopology(flags, &f.topology)
 	show := func(p *bool, name, what string) {
 		flags.BoolVar(p, "show-"+name+"-events", false, "also print "+what)
 	}
@@ -81,6 +83,7 @@ With --json it prints one object per line, with everything that the recording ha
 	show(&o.Records.Round, "round", "the ends of rounds of reading the ring buffers")
 	show(&o.Records.TextPoke, "text-poke", "changes of the kernel's code")
 	flags.StringVarP(&f.comms, "comms", "c", "", "only threads with these `NAMES`")
+	addFullPaths(flags, &o.FullPaths)
 	f.addMaxStack(flags)
 	addSwitches(flags, &f.switches)
 	addPerfOptions(flags, samplesPerfOptions, callsPerfOptions, scriptPerfOptions)
@@ -131,7 +134,7 @@ func (f *scriptFlags) run(cmd *cobra.Command, o script.Options) error {
 	o.Input, o.AttrText = f.path, report.AttrText(reader)
 	out := bufio.NewWriterSize(cmd.OutOrStdout(), 1<<16)
 	if f.header || f.headerOnly {
-		if err := report.Header(out, reader); err != nil {
+		if err := report.Header(out, reader, f.topology); err != nil {
 			return err
 		}
 	}

@@ -138,7 +138,7 @@ func (o *Options) newColumn(name, option string) (*column, error) {
 		name = value
 	}
 	if k, ok := o.findKey(name); ok {
-		if slices.Contains(branchKeys, k) && !o.Branches {
+		if k.branch && !o.Branches {
 			return nil, fmt.Errorf("%s %q is for branches: it needs -b, and a recording of record -b", option, name)
 		}
 		return &column{name: k.name, title: k.title, key: k}, nil

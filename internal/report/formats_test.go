@@ -134,6 +134,7 @@ func TestKeys(t *testing.T) {
 		{Sort: []string{"time"}},
 		{Sort: []string{"parent"}, Parent: regexp.MustCompile("^vfs_|serve$")},
 		{Sort: []string{"srcline", "srcfile"}},
+		{Sort: []string{"srcline", "srcfile"}, FullPaths: true},
 		{Sort: []string{"symoff", "symbol_size"}},
 		{Sort: []string{"cgroup", "comm"}, Utilization: true},
 		{Fields: []string{"dso", "overhead", "period"}, Separator: ","},

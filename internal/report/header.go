@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 
 	"github.com/cilium/ebpf/btf"
@@ -14,8 +15,9 @@ import (
 	"github.com/bperf/bperf/perfdata"
 )
 
-// Header writes what a recording says about itself, as comment lines in perf's format.
-func Header(w io.Writer, r *perfdata.Reader) error {
+// Header writes what a recording says about itself, as comment lines in perf's format. With topology, it also writes how the CPUs and the
+// memory of the machine are connected.
+func Header(w io.Writer, r *perfdata.Reader, topology bool) error {
 	out := bufio.NewWriter(w)
 	out.WriteString("# ========\n")
 	h := header{out, r.Features(), r.ByteOrder()}
@@ -23,8 +25,11 @@ func Header(w io.Writer, r *perfdata.Reader) error {
 	h.events(r.Events())
 	h.groups()
 	h.programs()
+	if topology {
+		h.topology()
+	}
 	h.times()
-	h.rest()
+	h.rest(topology)
 	out.WriteString("# ========\n#\n")
 	return out.Flush()
 }
@@ -158,7 +163,7 @@ func (h header) times() {
 }
 
 // rest names the features that the lines above do not show.
-func (h header) rest() {
+func (h header) rest(topology bool) {
 	shown := map[perfdata.FeatureID]bool{
 		perfdata.FeatureHostname: true, perfdata.FeatureOSRelease: true, perfdata.FeatureVersion: true, perfdata.FeatureArch: true,
 		perfdata.FeatureNRCPUs: true, perfdata.FeatureCPUDesc: true, perfdata.FeatureCPUID: true, perfdata.FeatureTotalMem: true,
@@ -167,7 +172,7 @@ func (h header) rest() {
 	}
 	var others []string
 	for _, id := range h.f.IDs() {
-		if !shown[id] {
+		if !shown[id] && !(topology && slices.Contains(topologies, id)) {
 			others = append(others, id.String())
 		}
 	}

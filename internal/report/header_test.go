@@ -48,7 +48,7 @@ func TestHeaderPrograms(t *testing.T) {
 	r, err := perfdata.NewPipeReader(&file)
 	check(err)
 	var out strings.Builder
-	check(Header(&out, r))
+	check(Header(&out, r, false))
 	for _, want := range []string{
 		"# bpf_prog_info 1: bpf_prog_ab01000000000000 addr 0xffffffffc0000000 size 64\n",
 		"# bpf_prog_info 2:\n# \tsub_prog 0: bpf_prog_ab01000000000000_main_of_a_long_name addr 0xffffffffc0001000 size 64\n" +

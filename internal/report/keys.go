@@ -50,6 +50,7 @@ type key struct {
 	// identity appends bytes that are equal for all samples of a row.
 	identity func(p *profile.Profile, b []byte, of *properties) []byte
 	text     func(p *profile.Profile, of *properties, width int) string
+	branch   bool // there is the key only if samples are branches
 	// compare orders rows of equal values. If it is nil, rows are ordered by text.
 	compare func(p *profile.Profile, a, b *properties) int
 }
@@ -57,7 +58,7 @@ type key struct {
 // Keys returns the names of the keys that can distinguish rows of recordings.
 func Keys() []string {
 	var names []string
-	for _, k := range slices.Concat(keys, hardwareKeys, branchKeys) {
+	for _, k := range slices.Concat(keys, sourceKeys(false), hardwareKeys, branchKeys) {
 		names = append(names, k.name)
 	}
 	return names
@@ -75,7 +76,7 @@ func (o *Options) findKey(name string) (*key, bool) {
 	if o.Counted {
 		own = countedKeys
 	}
-	for _, list := range [][]*key{keys, own} {
+	for _, list := range [][]*key{keys, own, sourceKeys(o.FullPaths)} {
 		if i := slices.IndexFunc(list, func(k *key) bool { return k.name == name }); i >= 0 {
 			return list[i], true
 		}
@@ -158,18 +159,6 @@ var keys = []*key{
 		compare: func(p *profile.Profile, a, b *properties) int {
 			return cmp.Compare(p.Programs.At(p.Functions.At(a.frame.Function).Program).ID, p.Programs.At(p.Functions.At(b.frame.Function).Program).ID)
 		},
-	},
-	{
-		name: "srcline", title: "Source:Line", scope: ofFrame, needs: profile.Line | profile.Address,
-		identity: func(p *profile.Profile, b []byte, of *properties) []byte {
-			return append(b, sourceLine(p, &of.frame)...)
-		},
-		text: func(p *profile.Profile, of *properties, _ int) string { return sourceLine(p, &of.frame) },
-	},
-	{
-		name: "srcfile", title: "Source File", scope: ofFrame, needs: profile.Line,
-		identity: func(_ *profile.Profile, b []byte, of *properties) []byte { return number(b, of.frame.File) },
-		text:     func(p *profile.Profile, of *properties, _ int) string { return p.Strings.At(of.frame.File) },
 	},
 	{
 		name: "symoff", title: "Symbol Offset", scope: ofFrame, needs: profile.Address,
@@ -354,20 +343,6 @@ func frameName(p *profile.Profile, f *profile.Frame) string {
 // level returns perf's letter for a kind of code.
 func level(k profile.Kind) byte {
 	return [...]byte{'.', '.', 'k', 'k', 'H', 'u', 'g'}[k]
-}
-
-// sourceLine returns the file and line of a frame. If these are unknown, it returns the function and the offset in it; without a function,
-// the module and the address.
-func sourceLine(p *profile.Profile, f *profile.Frame) string {
-	if f.File != 0 {
-		file := p.Strings.At(f.File)
-		return file[strings.LastIndexByte(file, '/')+1:] + ":" + strconv.FormatUint(uint64(f.Line), 10)
-	}
-	if f.Function != 0 {
-		function := p.Functions.At(f.Function)
-		return p.Strings.At(function.Name) + "+" + strconv.FormatUint(f.Address-function.Start, 10)
-	}
-	return moduleName(p, f) + "[" + strconv.FormatUint(f.Address, 16) + "]"
 }
 
 func symbolSize(p *profile.Profile, f *profile.Frame) uint64 {

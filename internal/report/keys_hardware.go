@@ -110,17 +110,15 @@ var hardwareKeys = []*key{
 }
 
 // branchKeys are the keys of branches. As in perf, files of sources come in the reverse order.
-var branchKeys = []*key{
+var branchKeys = ofBranches(
 	reversed(dsoKey("dso_from", "Source Shared Object", ofSample, func(of *properties) *profile.Frame { return &of.source })),
 	branchSymbolKey("symbol_from", "Source Symbol", func(of *properties) *profile.Frame { return &of.source }),
 	reversed(dsoKey("dso_to", "Target Shared Object", ofSample, func(of *properties) *profile.Frame { return &of.target })),
 	branchSymbolKey("symbol_to", "Target Symbol", func(of *properties) *profile.Frame { return &of.target }),
-	lineKey("srcline_from", "From Source:Line", func(of *properties) *profile.Frame { return &of.source }),
-	lineKey("srcline_to", "To Source:Line", func(of *properties) *profile.Frame { return &of.target }),
 	flagKey("mispredict", "Branch Mispredicted", "N", "Y", func(d *profile.Details) bool { return d.Mispredicted }),
 	flagKey("in_tx", "Branch in transaction", ".", "T", func(d *profile.Details) bool { return d.InTX }),
 	flagKey("abort", "Transaction abort", ".", "A", func(d *profile.Details) bool { return d.Abort }),
-	{
+	&key{
 		name: "cycles", title: "Basic Block Cycles", scope: ofSample, needs: profile.Branch, fills: true,
 		identity: func(_ *profile.Profile, b []byte, of *properties) []byte { return number(b, uint32(of.details.Cycles)) },
 		text: func(_ *profile.Profile, of *properties, _ int) string {
@@ -131,6 +129,14 @@ var branchKeys = []*key{
 		},
 		compare: func(_ *profile.Profile, a, b *properties) int { return cmp.Compare(b.details.Cycles, a.details.Cycles) },
 	},
+)
+
+// ofBranches marks keys that only branches have.
+func ofBranches(keys ...*key) []*key {
+	for _, k := range keys {
+		k.branch = true
+	}
+	return keys
 }
 
 // Widths that perf reserves.
@@ -228,14 +234,6 @@ func branchSymbolKey(name, title string, frame func(*properties) *profile.Frame)
 		return cmp.Or(cmp.Compare(of.Start, to.Start), cmp.Compare(of.End, to.End))
 	}
 	return k
-}
-
-func lineKey(name, title string, frame func(*properties) *profile.Frame) *key {
-	text := func(p *profile.Profile, of *properties, _ int) string { return sourceLine(p, frame(of)) }
-	return &key{
-		name: name, title: title, scope: ofSample, needs: profile.Line | profile.Address, fills: true, text: text,
-		identity: func(p *profile.Profile, b []byte, of *properties) []byte { return append(b, text(p, of, 0)...) },
-	}
 }
 
 // with adds needed keys of the profile to a key.

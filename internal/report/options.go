@@ -48,6 +48,7 @@ type Options struct {
 	Counted   bool           // samples were counted in the kernel, where some keys are tags
 	Separator string         // separates columns, which are then not aligned
 	Widths    []int          // of the columns of the text, in characters; 0 for as wide as needed
+	FullPaths bool           // the keys srcline and srcfile show whole paths
 	NoHeads   bool           // the text shows only rows and call trees
 }
 

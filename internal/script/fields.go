@@ -47,9 +47,14 @@ const (
 	fieldFlags
 	fieldInstruction
 	fieldInstructionLength
-	// perf prints these for hardware traces, which bperf does not decode. They are accepted for perf's command lines and print nothing.
+	fieldDisassembly
+	// perf prints these for hardware traces, which bperf does not decode, and for what perf inject merges from guests. They are accepted for
+	// perf's command lines and print nothing.
 	fieldCallIndent
 	fieldSynthetic
+	fieldIPC
+	fieldMachinePID
+	fieldVCPU
 )
 
 var fieldNames = []struct {
@@ -62,7 +67,8 @@ var fieldNames = []struct {
 	{"data_src", fieldDataSource}, {"weight", fieldWeight}, {"bpf-output", fieldBPFOutput}, {"phys_addr", fieldPhysAddr}, {"data_page_size", fieldDataPageSize},
 	{"code_page_size", fieldCodePageSize}, {"ins_lat", fieldInstructionLatency}, {"retire_lat", fieldRetireLatency}, {"misc", fieldMisc}, {"tod", fieldTimeOfDay},
 	{"cgroup", fieldCgroup}, {"dsoff", fieldDSOOffset}, {"flags", fieldFlags},
-	{"insn", fieldInstruction}, {"insnlen", fieldInstructionLength}, {"callindent", fieldCallIndent}, {"synth", fieldSynthetic},
+	{"insn", fieldInstruction}, {"insnlen", fieldInstructionLength}, {"disasm", fieldDisassembly},
+	{"callindent", fieldCallIndent}, {"synth", fieldSynthetic}, {"ipc", fieldIPC}, {"machine_pid", fieldMachinePID}, {"vcpu", fieldVCPU},
 }
 
 // FieldNames returns the names of the fields.

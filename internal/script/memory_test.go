@@ -157,7 +157,7 @@ func TestPrintsHardwareAsPerfDoes(t *testing.T) {
 		"comm,tid,time,event,ip,sym,dso",
 		"ip,sym,brstack", "ip,brstack,dso", "ip,sym,brstacksym", "ip,sym,dso,brstacksym", "ip,brstackoff", "ip,dso,brstackoff",
 		"ip,iregs", "ip,uregs", "ip,iregs,uregs",
-		"ip,sym,insn", "ip,insnlen,insn,phys_addr", "comm,ip,callindent,synth,sym",
+		"ip,sym,insn", "ip,insnlen,insn,phys_addr", "comm,ip,callindent,synth,sym", "comm,ip,ipc,machine_pid,vcpu,sym",
 		"ip,data_src", "ip,weight,ins_lat,retire_lat", "phys_addr,addr", "ip,data_page_size,code_page_size", "ip,flags,sym",
 		"comm,time,event,addr,data_src,weight,ip,sym,brstack,uregs,phys_addr,data_page_size",
 	} {

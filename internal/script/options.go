@@ -16,6 +16,7 @@ type Options struct {
 	DSOs      []string // print only samples in one of these files
 	StopAt    []string // print no callers of these functions
 	Type      string   // type of the output of BPF programs: a structure in the BTF of the recording; empty for the value type of their map
+	FullPaths bool     // print whole paths of source files
 	Records   Records
 	PerEvent  []*EventOutput              // where samples are printed, by Event.Index; nil to print all to one writer
 	Dump      bool                        // print all records with their bytes, as perf's -D

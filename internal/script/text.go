@@ -3,6 +3,7 @@ package script
 import (
 	"slices"
 	"strconv"
+	"strings"
 
 	"github.com/bperf/bperf/internal/bpfprog/disasm"
 	"github.com/bperf/bperf/internal/printable"
@@ -122,7 +123,7 @@ func (t *text) sample(item *replay.Item, out []byte) []byte {
 			out = appendDump(out, s.Raw)
 		}
 	}
-	if fields&(fieldInstruction|fieldInstructionLength) != 0 {
+	if fields&(fieldInstruction|fieldInstructionLength|fieldDisassembly) != 0 {
 		out = t.instruction(item, fields, out)
 	}
 	return append(t.sizes(s, fields, out), '\n')
@@ -292,7 +293,7 @@ func (t *text) frame(f *replay.Frame, kind kind, out []byte) []byte {
 			}
 		}
 		if fields&fieldSourceLine != 0 {
-			out = appendSourceLine(out, in.File, int(in.Line))
+			out = t.appendSourceLine(out, in.File, int(in.Line))
 		}
 		out = append(out, " (inlined)\n"...)
 	}
@@ -349,10 +350,13 @@ func (t *text) sourceLine(f *replay.Frame, fields field, out []byte) []byte {
 		out = printable.Append(out, f.DSO.Short)
 		return strconv.AppendUint(append(out, "[ "...), f.Address(), 16)
 	}
-	return appendSourceLine(out, f.Source.File, f.Source.Line)
+	return t.appendSourceLine(out, f.Source.File, f.Source.Line)
 }
 
-func appendSourceLine(out []byte, file string, line int) []byte {
+func (t *text) appendSourceLine(out []byte, file string, line int) []byte {
+	if !t.o.FullPaths {
+		file = file[strings.LastIndexByte(file, '/')+1:]
+	}
 	out = printable.Append(append(out, "\n  "...), file)
 	return strconv.AppendInt(append(out, ':'), int64(line), 10)
 }

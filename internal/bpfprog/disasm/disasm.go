@@ -18,7 +18,7 @@ type Func func(code []byte, address uint64) []Instruction
 func For(arch string) (Func, error) {
 	switch arch {
 	case "amd64":
-		return x86, nil
+		return func(code []byte, address uint64) []Instruction { return x86(code, address, att) }, nil
 	case "arm64":
 		return arm64, nil
 	}

@@ -56,7 +56,7 @@ func TestDisassemble(t *testing.T) {
 func FuzzDisassemble(f *testing.F) {
 	f.Add([]byte{0xf3, 0x0f, 0x1e, 0xfa, 0xc4, 0xe2, 0xf9, 0xf7, 0xc7})
 	f.Fuzz(func(t *testing.T, code []byte) {
-		for _, disassemble := range []Func{x86, arm64} {
+		for _, disassemble := range disassemblers(t) {
 			sum := 0
 			for _, i := range disassemble(code, 1<<63) {
 				if len(i.Code) == 0 || i.Text == "" || i.Address != 1<<63+uint64(sum) {
@@ -69,4 +69,50 @@ func FuzzDisassemble(f *testing.F) {
 			}
 		}
 	})
+}
+
+func disassemblers(t *testing.T) (all []Func) {
+	for _, style := range Styles {
+		for _, arch := range []string{"amd64", "arm64"} {
+			disassemble, err := InStyle(arch, style)
+			if err != nil {
+				t.Fatal(err)
+			}
+			all = append(all, disassemble)
+		}
+	}
+	return all
+}
+
+// TestIntel has what objdump -M intel prints of the same bytes, but for the sizes of operands of AVX in memory, and displacements of 0.
+func TestIntel(t *testing.T) {
+	for _, test := range []struct{ code, want string }{
+		{"f30f1efa 55 4889e5 c3", "endbr64; push rbp; mov rbp,rsp; ret"},
+		{"e8fb0f0000 ebfe", "call 0x2000; jmp 0x1005"},
+		{"418b7108 4c89442418 c744247400000000", "mov esi,DWORD PTR [r9+0x8]; mov QWORD PTR [rsp+0x18],r8; mov DWORD PTR [rsp+0x74],0x0"},
+		{"4181eb06000000 c1e806", "sub r11d,0x6; shr eax,0x6"},
+		{"c4e2f9f7c7", "shlx rax,rdi,rax"},
+		{"c5fd6f05 88efffff c5fe6f4c0af0", "vmovdqa ymm0,[rip-0x1078]; vmovdqu ymm1,[rdx+rcx*1-0x10]"},
+		{"62f17f486f4f01 62f1fd4ad4c1 62f1fd58d407", "vmovdqu8 zmm1,[rdi+0x40]; vpaddq zmm0{k2},zmm0,zmm1; vpaddq zmm0,zmm0,[rdi]{1to8}"},
+		{"0f1f840000000000 0f840a000000 490f45c0 0f93c0", "nop DWORD PTR [rax+rax*1]; je 0x1018; cmovne rax,r8; setae al"},
+		{"64488b042528000000 488d1dc8ea1a00 f644500120 660f6f95e0feffff",
+			"mov rax,QWORD PTR fs:0x28; lea rbx,[rip+0x1aeac8]; test BYTE PTR [rax+rdx*2+0x1],0x20; movdqa xmm2,XMMWORD PTR [rbp-0x120]"},
+		{"c5f877 06", "vzeroupper; (bad)"},
+	} {
+		code, err := hex.DecodeString(strings.ReplaceAll(test.code, " ", ""))
+		if err != nil {
+			t.Fatal(err)
+		}
+		disassemble, err := InStyle("amd64", "intel")
+		if err != nil {
+			t.Fatal(err)
+		}
+		var got []string
+		for _, i := range disassemble(code, 0x1000) {
+			got = append(got, i.Text)
+		}
+		if s := strings.Join(got, "; "); s != test.want {
+			t.Errorf("%s:\n got %s\nwant %s", test.code, s, test.want)
+		}
+	}
 }

@@ -42,7 +42,7 @@ func TestObjdump(t *testing.T) {
 			t.Fatal(err)
 		}
 		all++
-		got := x86One(append(code, make([]byte, 16)...), address)
+		got := x86One(append(code, make([]byte, 16)...), address, att)
 		if len(got.Code) != len(code) {
 			wrong++
 			if wrong <= 40 {

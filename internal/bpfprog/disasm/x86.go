@@ -7,10 +7,10 @@ import (
 	"golang.org/x/arch/x86/x86asm"
 )
 
-func x86(code []byte, address uint64) []Instruction {
+func x86(code []byte, address uint64, s syntax) []Instruction {
 	var all []Instruction
 	for len(code) > 0 {
-		i := x86One(code, address)
+		i := x86One(code, address, s)
 		i.Address, i.Code = address, code[:len(i.Code)]
 		all = append(all, i)
 		code, address = code[len(i.Code):], address+uint64(len(i.Code))
@@ -20,21 +20,23 @@ func x86(code []byte, address uint64) []Instruction {
 
 // x86One decodes the first instruction. x86asm does not know ENDBR64, which marks targets of indirect branches, nor any instruction with a VEX
 // or EVEX prefix. Of these, the JIT compiler emits the shifts of BMI2.
-func x86One(code []byte, address uint64) Instruction {
+func x86One(code []byte, address uint64, s syntax) Instruction {
 	if bytes.HasPrefix(code, []byte{0xf3, 0x0f, 0x1e, 0xfa}) {
 		return Instruction{Code: code[:4], Text: "endbr64"}
 	}
 	if i, ok := vexed(code); ok {
+		i.Text = s.other(i.Text)
 		return i
 	}
 	if i, ok := legacy(code); ok {
+		i.Text = s.other(i.Text)
 		return i
 	}
 	inst, err := x86asm.Decode(code, 64)
 	if err != nil || inst.Op == 0 || inst.Len == 0 { // prefixes alone are no error
 		return Instruction{Code: code[:1], Text: "(bad)"}
 	}
-	i := Instruction{Code: code[:inst.Len], Text: x86asm.GNUSyntax(inst, address, nil)}
+	i := Instruction{Code: code[:inst.Len], Text: s.decoded(inst, address)}
 	if rel, ok := inst.Args[0].(x86asm.Rel); ok {
 		i.Target = address + uint64(inst.Len) + uint64(int64(rel))
 	}
