@@ -35,6 +35,8 @@ type recordOptions struct {
 	anyBranch     bool
 	branchFilter  string
 
+	intrRegs, userRegs string
+
 	data, physData, weight, raw                   bool
 	sampleCPU, timestamp, periodSet, identifier   bool
 	transaction, dataPages, codePages             bool
@@ -98,6 +100,7 @@ BPF programs are recorded with their code, even if they are loaded and unloaded 
 	f.BoolVarP(&o.raw, "raw-samples", "R", false, "record raw data of all events, not only of tracepoints")
 	f.BoolVarP(&o.timestamp, "timestamp", "T", false, "record the time of samples, even with --per-thread")
 	f.BoolVarP(&o.periodSet, "period", "P", false, "record the period of samples, even if it is always the same")
+	o.addRegisters(f)
 	f.BoolVar(&o.sampleCPU, "sample-cpu", false, "record the CPU of samples")
 	f.BoolVar(&o.identifier, "sample-identifier", false, "record the ID of the event with each sample, even if there is only one event")
 	f.BoolVar(&o.runTimes, "running-time", false, "record the times enabled and running of groups that are read with each sample (:S)")
@@ -222,6 +225,7 @@ func summarize(r record.Result, compressed bool, note func(string)) {
 func (o *recordOptions) check(given func(string) bool, args []string) error {
 	bad := badCombinationIf
 	return firstError(
+		o.listRegisters(),
 		o.sessionOptions.check(given, args, o.has(argCgroups)),
 		bad(given("freq") && given("count"), "-F sets a frequency and -c a period: give only one"),
 		bad(given("count") && o.period == 0, "-c 0: the period must be at least 1"),
@@ -257,7 +261,8 @@ func (o *recordOptions) config(given func(string) bool, args []string) (*record.
 	var err error
 	cfg.Target, err = o.target(args)
 	err = firstError(err,
-		o.setOffCPU(cfg), o.setFrequency(cfg), o.setCallchain(cfg), o.setBranches(cfg), o.setClock(cfg), o.setPages(cfg), o.setSwitch(cfg), o.setMaxSize(cfg))
+		o.setOffCPU(cfg), o.setFrequency(cfg), o.setCallchain(cfg), o.setBranches(cfg), o.setRegisters(cfg, given),
+		o.setClock(cfg), o.setPages(cfg), o.setSwitch(cfg), o.setMaxSize(cfg))
 	if err != nil {
 		return nil, badOption(err)
 	}

@@ -42,6 +42,9 @@ type Config struct {
 	StackSize uint32                    // bytes of the user's stack, with CallchainDWARF
 	Branches  perfdata.BranchSampleType // 0 for none
 
+	InterruptRegs uint64 // mask of the registers at the sample, of AllRegisters
+	UserRegs      uint64 // mask of the registers that user mode had last, of AllRegisters
+
 	Addresses   bool  // -d: addresses of data
 	PhysAddrs   bool  // physical addresses of data
 	Weight      bool  // cost of the sampled access
@@ -139,7 +142,7 @@ func (c *Config) perCPU() bool { return c.Target.System || c.Target.CPUs != nil 
 func (c *Config) pipe() bool { return c.Output == "-" || c.Stream != nil }
 
 // addresses reports whether samples or their user stacks have addresses of data, so that mappings that are not executable are needed too.
-func (c *Config) addresses() bool { return c.Addresses || c.Callchain == CallchainDWARF }
+func (c *Config) addresses() bool { return c.Addresses || c.Callchain == CallchainDWARF && !c.NoUser }
 
 // data reports whether addresses is true for any event.
 func (c *Config) data() bool {
