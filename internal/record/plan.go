@@ -290,7 +290,7 @@ func (p *plan) dummy(k kind) *opened {
 
 // tracking has the flags that ask for records other than samples.
 const tracking = perfdata.AttrMmap | perfdata.AttrMmap2 | perfdata.AttrMmapData | perfdata.AttrComm | perfdata.AttrCommExec | perfdata.AttrTask |
-	perfdata.AttrKSymbol | perfdata.AttrBPFEvent | perfdata.AttrNamespaces | perfdata.AttrCgroup | perfdata.AttrContextSwitch
+	perfdata.AttrKSymbol | perfdata.AttrBPFEvent | perfdata.AttrNamespaces | perfdata.AttrCgroup | perfdata.AttrContextSwitch | perfdata.AttrBuildID
 
 // listed returns the events that the file lists.
 func (p *plan) listed() []*opened {
@@ -311,6 +311,7 @@ func (p *plan) track(a *perfdata.Attr) {
 	set(c.Namespaces, perfdata.AttrNamespaces)
 	set(c.Cgroups, perfdata.AttrCgroup)
 	set(c.Switches, perfdata.AttrContextSwitch)
+	set(c.MmapBuildID, perfdata.AttrBuildID)
 }
 
 // identify adds the ID of the event to samples if there are several events, or if the configuration asks for it. If their sample types differ,

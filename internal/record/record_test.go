@@ -227,6 +227,18 @@ func TestKernelCallchains(t *testing.T) {
 	}
 }
 
+// TestPageSizesRefused explains what to leave out on an old kernel.
+func TestPageSizesRefused(t *testing.T) {
+	cfg := config(t, "page-faults")
+	cfg.DataPages = true
+	p, err := newPlan(&cfg)
+	check(t, err)
+	err = (&sources{plan: p}).explain(p.events[0], scope{}, syscall.EINVAL)
+	if want := "on an older kernel, leave out --data-page-size and --code-page-size"; !strings.Contains(err.Error(), want) {
+		t.Errorf("%v, want %s", err, want)
+	}
+}
+
 // TestOneEvent checks that a recording of the system with one event has no IDs in samples, but all records that the dummy asks for.
 func TestOneEvent(t *testing.T) {
 	require.Tracefs(t)
