@@ -84,17 +84,7 @@ var recordPerfOptions = []perfOption{
 	{name: "debuginfod", does: ignores, takes: optionalValue, why: "bperf record needs no symbols"},
 	{name: "setup-filter", does: refuses, takes: needsValue, why: "bperf pins no filters: --filter needs root or CAP_BPF"},
 	{name: "buildid-all", does: ignores, why: "bperf always records the build IDs of all files that are mapped"},
-	{name: "buildid-mmap", does: refuses, why: notYet},
-	{name: "exclude-perf", does: refuses, why: notYet},
-	{name: "intr-regs", letter: "I", does: refuses, takes: optionalValue, why: notYet},
-	{name: "off-cpu-thresh", does: refuses, takes: needsValue, why: notYet},
-	{name: "realtime", letter: "r", does: refuses, takes: needsValue, why: notYet},
-	{name: "switch-output-event", does: refuses, takes: needsValue, why: notYet},
-	{name: "synth", does: refuses, takes: needsValue, why: notYet},
-	{name: "tail-synthesize", does: refuses, why: notYet},
 	{name: "timestamp-boundary", does: ignores, why: "bperf always records the times of the first and the last sample"},
-	{name: "timestamp-filename", does: refuses, why: notYet},
-	{name: "user-regs", does: refuses, takes: optionalValue, why: notYet},
 }
 
 // recordingPerfOptions are for all commands that read recordings.

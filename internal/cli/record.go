@@ -3,6 +3,7 @@ package cli
 import (
 	"errors"
 	"fmt"
+	"math"
 	"os"
 	"os/signal"
 	"slices"
@@ -34,6 +35,15 @@ type recordOptions struct {
 	callGraph     string
 	anyBranch     bool
 	branchFilter  string
+
+	intrRegs, userRegs string
+
+	synth             string
+	tail, mmapBuildID bool
+	rotateAt          string // --switch-output-event
+	timedName         bool
+	realtime          int
+	offCPUThreshold   uint64
 
 	data, physData, weight, raw                   bool
 	sampleCPU, timestamp, periodSet, identifier   bool
@@ -73,6 +83,8 @@ BPF programs are recorded with their code, even if they are loaded and unloaded 
 	f.SortFlags = false
 
 	o.addEvents(f, defaultFrequency)
+	f.Var(excludeFlag{&o.events}, "exclude-perf", "do not record samples of bperf itself of the tracepoint before it")
+	optional(f, "exclude-perf", "true")
 	f.BoolVar(&o.strictFreq, "strict-freq", false, "fail if the kernel does not allow the frequency of -F")
 
 	o.targetOptions.add(f, "record")
@@ -98,6 +110,7 @@ BPF programs are recorded with their code, even if they are loaded and unloaded 
 	f.BoolVarP(&o.raw, "raw-samples", "R", false, "record raw data of all events, not only of tracepoints")
 	f.BoolVarP(&o.timestamp, "timestamp", "T", false, "record the time of samples, even with --per-thread")
 	f.BoolVarP(&o.periodSet, "period", "P", false, "record the period of samples, even if it is always the same")
+	o.addRegisters(f)
 	f.BoolVar(&o.sampleCPU, "sample-cpu", false, "record the CPU of samples")
 	f.BoolVar(&o.identifier, "sample-identifier", false, "record the ID of the event with each sample, even if there is only one event")
 	f.BoolVar(&o.runTimes, "running-time", false, "record the times enabled and running of groups that are read with each sample (:S)")
@@ -109,6 +122,7 @@ BPF programs are recorded with their code, even if they are loaded and unloaded 
 	f.BoolVar(&o.noBPFEvent, "no-bpf-event", false, "record nothing about BPF programs")
 	f.StringVar(&o.offCPU, "off-cpu", "", "record how long threads are blocked: each time of at least `TIME` (500ms, 1s) as a sample, the rest as sums by stack")
 	optional(f, "off-cpu", "500ms")
+	f.Uint64Var(&o.offCPUThreshold, "off-cpu-thresh", 500, "the TIME of --off-cpu, in `MS`")
 	f.StringVarP(&o.clockID, "clockid", "k", "", "take timestamps from this `CLOCK`: monotonic, monotonic_raw, realtime, boottime, tai")
 
 	f.StringVarP(&o.output, "output", "o", "", "write to `FILE` (default perf.data; - for standard output, as a pipe; also the default where that is a pipe)")
@@ -116,11 +130,10 @@ BPF programs are recorded with their code, even if they are loaded and unloaded 
 	f.IntVarP(&o.compression, "compression-level", "z", 0, "compress the records, at a `LEVEL` of 1 to 22")
 	optional(f, "compression-level", "1")
 	f.BoolVar(&o.overwrite, "overwrite", false, "keep only the newest records in the ring buffers, and write them at the end, or when the next file begins")
-	f.StringVar(&o.rotate, "switch-output", "", "begin a new file at SIGUSR2 (`signal`), after a size (100M) or a time (30s, 5m, 1h)")
-	optional(f, "switch-output", "signal")
-	f.IntVar(&o.maxFiles, "switch-max-files", 0, "keep the newest `N` files of --switch-output")
-	f.StringVar(&o.maxSize, "max-size", "", "end the recording when the file has this `SIZE`, such as 100M")
+	o.addSwitch(f)
+	o.addExisting(f)
 	f.BoolVar(&o.dryRun, "dry-run", false, "check the flags and the events, and record nothing")
+	f.IntVarP(&o.realtime, "realtime", "r", 0, "read the ring buffers with this real-time `PRIORITY`, from 1 to 99 (SCHED_FIFO)")
 	f.BoolVar(&o.noBuffering, "no-buffering", false, "write each sample at once")
 	f.BoolVarP(&o.noBuildID, "no-buildid", "B", false, "do not record build IDs")
 	o.addSchedule(f, "sampling")
@@ -156,6 +169,9 @@ func runRecord(o *recordOptions, given func(string) bool, args []string) error {
 		cfg.NoBuildIDs = true
 	}
 	o.noteIgnored(note)
+	if o.timedName && cfg.Output == "-" {
+		note("--timestamp-filename is ignored: the recording goes to a pipe")
+	}
 	defer listen(cfg, allowance.New(0))() // record reads no symbols
 	signal.Ignore(syscall.SIGXFSZ)        // a file that may not grow makes write(2) fail instead
 	if cfg.Control, err = o.openControl(note); err != nil {
@@ -222,6 +238,7 @@ func summarize(r record.Result, compressed bool, note func(string)) {
 func (o *recordOptions) check(given func(string) bool, args []string) error {
 	bad := badCombinationIf
 	return firstError(
+		o.listRegisters(),
 		o.sessionOptions.check(given, args, o.has(argCgroups)),
 		bad(given("freq") && given("count"), "-F sets a frequency and -c a period: give only one"),
 		bad(given("count") && o.period == 0, "-c 0: the period must be at least 1"),
@@ -229,11 +246,12 @@ func (o *recordOptions) check(given func(string) bool, args []string) error {
 		bad(o.perThread && o.onCPUs(args) && !o.ofTasks(), "--per-thread is for threads: give -p, -t or a command, without -a and -C"),
 		bad(o.anyBranch && o.branchFilter != "", "-b records all branches, -j only some: give only one"),
 		bad(o.compression < 0 || o.compression > 22, "-z=%d: the compression level must be from 1 to 22", o.compression),
-		bad(o.maxFiles < 0, "--switch-max-files %d: the number of files must be at least 1", o.maxFiles),
-		bad(given("switch-max-files") && o.rotate == "", "--switch-max-files limits the files of --switch-output: add --switch-output"),
-		bad(o.maxSize != "" && o.rotate != "", "--max-size ends the recording, --switch-output continues it in another file: give only one"),
+		bad(o.realtime < 0 || o.realtime > 99, "-r %d: the priority must be from 1 to 99", o.realtime),
+		bad(given("off-cpu-thresh") && o.offCPU == "", "--off-cpu-thresh applies to --off-cpu: add --off-cpu"),
+		bad(o.maxFiles < 0, "--switch-max-files %d: give a number of files, or 0 to keep all", o.maxFiles),
+		bad(given("switch-max-files") && !o.switches(), "--switch-max-files limits the files of --switch-output: add --switch-output"),
 		bad(o.userChains && o.kernelChains, "--user-callchains and --kernel-callchains: give only one"),
-		bad(o.rotate != "" && o.output == "-", "--switch-output writes several files: it cannot write to a pipe"),
+		bad(o.switches() && o.output == "-", "--switch-output writes several files: it cannot write to a pipe"),
 		bad(o.quiet && o.verbose, "-q and -v contradict each other"),
 	)
 }
@@ -251,21 +269,23 @@ func (o *recordOptions) config(given func(string) bool, args []string) (*record.
 		Overwrite: o.overwrite, Compression: o.compression, NoBuildIDs: o.noBuildID,
 		Output: o.outputName(), CommandLine: slices.Clone(os.Args), Version: currentVersion(),
 	}
+	cfg.Realtime, cfg.TimedName = o.realtime, o.timedName
 	if given("period") {
 		cfg.PeriodSet = &o.periodSet
 	}
 	var err error
 	cfg.Target, err = o.target(args)
 	err = firstError(err,
-		o.setOffCPU(cfg), o.setFrequency(cfg), o.setCallchain(cfg), o.setBranches(cfg), o.setClock(cfg), o.setPages(cfg), o.setSwitch(cfg), o.setMaxSize(cfg))
+		o.setOffCPU(cfg, given("off-cpu-thresh")), o.setExisting(cfg, given("synth")), o.setSwitchEvents(cfg, given("switch-output-event")), o.setFrequency(cfg),
+		o.setCallchain(cfg), o.setBranches(cfg), o.setRegisters(cfg, given), o.setClock(cfg), o.setPages(cfg), o.setSwitch(cfg), o.setMaxSize(cfg))
 	if err != nil {
 		return nil, badOption(err)
 	}
 	return cfg, o.chooseEvents(cfg)
 }
 
-// setOffCPU parses a time with a unit or, as in perf, a number of milliseconds.
-func (o *recordOptions) setOffCPU(cfg *record.Config) error {
+// setOffCPU parses a time with a unit or, as in perf, a number of milliseconds. separate says that --off-cpu-thresh has it.
+func (o *recordOptions) setOffCPU(cfg *record.Config, separate bool) error {
 	if o.offCPU == "" {
 		return nil
 	}
@@ -276,6 +296,12 @@ func (o *recordOptions) setOffCPU(cfg *record.Config) error {
 	if err != nil || threshold < 0 {
 		return fmt.Errorf("--off-cpu=%s: give a time, such as 500ms or 1s", o.offCPU)
 	}
+	if separate {
+		if o.offCPUThreshold > math.MaxInt64/uint64(time.Millisecond) {
+			return fmt.Errorf("--off-cpu-thresh %d: that is more than 292 years", o.offCPUThreshold)
+		}
+		threshold = time.Duration(o.offCPUThreshold) * time.Millisecond
+	}
 	cfg.OffCPU = &threshold
 	return nil
 }
@@ -285,7 +311,7 @@ func (o *recordOptions) outputName() string {
 	if o.output != "" {
 		return o.output
 	}
-	if info, err := os.Stdout.Stat(); err == nil && info.Mode()&os.ModeNamedPipe != 0 && o.rotate == "" {
+	if info, err := os.Stdout.Stat(); err == nil && info.Mode()&os.ModeNamedPipe != 0 && !o.switches() {
 		return "-"
 	}
 	return "perf.data"

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/bperf/bperf/internal/config"
@@ -25,6 +26,7 @@ const (
 	argCgroups argKind = "-G"
 	argFilter  argKind = "--filter"
 	argProgram argKind = "--prog"
+	argExclude argKind = "--exclude-perf"
 )
 
 // eventFlag is a flag that records its position among all options that are eventArgs.
@@ -42,6 +44,20 @@ func (f eventFlag) Set(value string) error {
 	}
 	*f.args = append(*f.args, eventArg{f.kind, value})
 	return nil
+}
+
+// excludeFlag is the switch --exclude-perf. It records its position like an eventFlag.
+type excludeFlag struct{ args *[]eventArg }
+
+func (f excludeFlag) String() string { return "" }
+func (f excludeFlag) Type() string   { return "bool" }
+
+func (f excludeFlag) Set(value string) error {
+	on, err := strconv.ParseBool(value)
+	if on {
+		*f.args = append(*f.args, eventArg{kind: argExclude})
+	}
+	return err
 }
 
 // chooseEvents sets the events, and with -G their cgroups.
@@ -123,6 +139,8 @@ func (c *chosenEvents) add(a eventArg) error {
 		return c.setCgroups(a.value)
 	case argProgram:
 		return c.setProgram(a.value)
+	case argExclude:
+		return c.excludeSelf()
 	default:
 		return c.setFilter(a.value)
 	}
@@ -166,17 +184,35 @@ func (c *chosenEvents) setCgroups(value string) error {
 	return nil
 }
 
+// lastTerm returns the events of the last term.
+func (c *chosenEvents) lastTerm() (of []*event.Event) {
+	events := c.list.Events()
+	for _, e := range events {
+		if e.Term == events[len(events)-1].Term {
+			of = append(of, e)
+		}
+	}
+	return of
+}
+
+// excludeSelf excludes bperf itself from the samples of the last term, which must be tracepoints.
+func (c *chosenEvents) excludeSelf() error {
+	last := c.lastTerm()
+	if len(last) == 0 || last[0].Tracepoint == "" {
+		return errors.New("--exclude-perf applies to the tracepoint before it: give -e with a tracepoint first")
+	}
+	for _, e := range last {
+		e.ExcludeSelf = true
+	}
+	return nil
+}
+
 // setFilter adds a filter to the events of the last term.
 func (c *chosenEvents) setFilter(value string) error {
-	events := c.list.Events()
-	if len(events) == 0 {
+	if len(c.list) == 0 {
 		return errors.New("--filter applies to the event before it: give -e first")
 	}
-	last := events[len(events)-1].Term
-	for _, e := range events {
-		if e.Term != last {
-			continue
-		}
+	for _, e := range c.lastTerm() {
 		if e.Filter != "" {
 			value = "(" + e.Filter + ") && (" + value + ")"
 		}

@@ -34,6 +34,8 @@ type Event struct {
 	Guests      bool // modifiers G and H, both: the host and its guests
 	Sampling    Sampling
 
+	ExcludeSelf bool // --exclude-perf: samples of the recording process itself are dropped
+
 	Filter  string // tracepoint filter expression, or empty
 	Program string // BPF program that runs at each sample, as package userprog reads it, or empty; only samples that it keeps are recorded
 

@@ -12,8 +12,14 @@ import "golang.org/x/sys/unix"
 func RunFirst(cpu int) {
 	var there unix.CPUSet
 	there.Set(cpu)
-	first := unix.SchedAttr{Size: unix.SizeofSchedAttr, Policy: unix.SCHED_FIFO, Flags: unix.SCHED_FLAG_RESET_ON_FORK, Priority: 1}
-	if unix.SchedSetAttr(0, &first, 0) == nil {
+	if SetRealtime(1) == nil {
 		unix.SchedSetaffinity(0, &there)
 	}
+}
+
+// SetRealtime gives the calling thread a real-time priority of 1 to 99 (SCHED_FIFO). The caller must lock its goroutine to the thread until both
+// end. Threads and processes that the thread starts have normal priority.
+func SetRealtime(priority int) error {
+	attr := unix.SchedAttr{Size: unix.SizeofSchedAttr, Policy: unix.SCHED_FIFO, Flags: unix.SCHED_FLAG_RESET_ON_FORK, Priority: uint32(priority)}
+	return unix.SchedSetAttr(0, &attr, 0)
 }

@@ -60,6 +60,8 @@ func newCollector(s *sources) (*collector, error) {
 		mapped = func([]byte, int32) {}
 	}
 	c.tally = newTally(c.events[0].attr.SampleType, mapped)
+	c.tally.buildIDs = c.cfg.MmapBuildID
+	c.own = newOwnSamples(c.events)
 	if c.cfg.Sums != nil { // nobody reads a header of the stream
 		c.tally.task, c.machine = c.cfg.Sums.Task, host.System(os.DirFS("/"))
 	} else {
@@ -92,6 +94,9 @@ func (c *collector) listen() (err error) {
 		}
 	}
 	if err := c.modules.wake(c.waiter); err != nil {
+		return err
+	}
+	if err := c.switches.listen(c.waiter); err != nil {
 		return err
 	}
 	for _, fd := range c.fromRings.FDs() {
@@ -141,7 +146,11 @@ func (c *collector) step() (over bool, err error) {
 		c.cfg.Notify(fmt.Sprintf("[ bperf record: the file has reached the size of --max-size: %d bytes ]", limit))
 		return true, nil
 	}
-	if rotating || c.cfg.Switch.Size > 0 && c.out.size() >= c.cfg.Switch.Size {
+	occurred, err := c.switches.occurred()
+	if err != nil {
+		return false, err
+	}
+	if rotating || occurred || c.cfg.Switch.Size > 0 && c.out.size() >= c.cfg.Switch.Size {
 		return false, c.next()
 	}
 	return false, nil
@@ -164,6 +173,9 @@ func (c *collector) next() error {
 		return err
 	}
 	if err := c.writeOffCPU(false); err != nil {
+		return err
+	}
+	if err := c.introduceAtEnd(); err != nil {
 		return err
 	}
 	if err := c.out.next(); err != nil {
@@ -217,8 +229,7 @@ func (c *collector) introduce() error {
 	if err := c.introduceEvents(); err != nil {
 		return err
 	}
-	before := snapshot.New("/proc", c.emit)
-	before.Data, before.Namespaces = c.cfg.data(), c.cfg.Namespaces
+	before := c.snapshot()
 	if !c.userOnly() {
 		if err := before.Kernel(c.release()); errors.Is(err, snapshot.ErrHidden) || errors.Is(err, fs.ErrNotExist) || errors.Is(err, fs.ErrPermission) {
 			c.cfg.Notify(err.Error())
@@ -231,15 +242,14 @@ func (c *collector) introduce() error {
 			}
 		}
 	}
-	if c.cfg.Cgroups {
-		if err := before.Cgroups(); err != nil {
+	if err := c.introduceCommand(); err != nil {
+		return err
+	}
+	if !c.cfg.Tail {
+		if err := c.introduceTasks(before); err != nil {
 			return err
 		}
 	}
-	if err := c.introduceProcesses(before); err != nil {
-		return err
-	}
-	c.cfg.Verbose(fmt.Sprintf("%d processes were there", before.Processes))
 	if err := c.settled(); err != nil {
 		return err
 	}
@@ -252,11 +262,59 @@ func (c *collector) release() string {
 	return string(text)
 }
 
+func (c *collector) snapshot() *snapshot.Snapshot {
+	s := snapshot.New("/proc", c.emit)
+	s.Data, s.Namespaces, s.NoMaps = c.cfg.data(), c.cfg.Namespaces, c.cfg.Existing.NoMaps
+	if c.cfg.MmapBuildID {
+		s.BuildID = func(name string, pid int32) []byte {
+			id, _, _ := c.builds.read(mapped{name, pid})
+			return id
+		}
+	}
+	return s
+}
+
+// introduceCommand writes the name of the process that is going to execute the command.
+func (c *collector) introduceCommand() error {
+	if !c.newCommand() {
+		return nil
+	}
+	pid := int32(c.target.Threads[0].PID)
+	return c.emit(0, &perfdata.Comm{PID: pid, TID: pid, Comm: "bperf-exec"})
+}
+
+// newCommand reports whether the target is a command in the first file. Then the mappings of its process disappear when that executes the command.
+func (c *collector) newCommand() bool { return c.cfg.CommandIsTarget() && c.out.files == 1 }
+
+// introduceAtEnd writes the records of tasks at the end of a file, if they belong there.
+func (c *collector) introduceAtEnd() error {
+	if !c.cfg.Tail {
+		return nil
+	}
+	return c.introduceTasks(c.snapshot())
+}
+
+// introduceTasks writes cgroups and processes.
+func (c *collector) introduceTasks(s *snapshot.Snapshot) error {
+	if c.cfg.Cgroups && !c.cfg.Existing.NoCgroups {
+		if err := s.Cgroups(); err != nil {
+			return err
+		}
+	}
+	if c.cfg.Existing.NoTasks {
+		return nil
+	}
+	if err := c.introduceProcesses(s); err != nil {
+		return err
+	}
+	c.cfg.Verbose(fmt.Sprintf("%d processes were there", s.Processes))
+	return nil
+}
+
 func (c *collector) introduceProcesses(before *snapshot.Snapshot) error {
 	switch {
-	case c.cfg.CommandIsTarget() && c.out.files == 1: // its mappings disappear when it executes the command
-		pid := int32(c.target.Threads[0].PID)
-		return c.emit(0, &perfdata.Comm{PID: pid, TID: pid, Comm: "bperf-exec"})
+	case c.newCommand() && !c.cfg.Tail:
+		return nil
 	case len(c.target.Threads) == 0:
 		return before.AllProcesses()
 	}

@@ -42,6 +42,9 @@ type Config struct {
 	StackSize uint32                    // bytes of the user's stack, with CallchainDWARF
 	Branches  perfdata.BranchSampleType // 0 for none
 
+	InterruptRegs uint64 // mask of the registers at the sample, of AllRegisters
+	UserRegs      uint64 // mask of the registers that user mode had last, of AllRegisters
+
 	Addresses   bool  // -d: addresses of data
 	PhysAddrs   bool  // physical addresses of data
 	Weight      bool  // cost of the sampled access
@@ -73,6 +76,11 @@ type Config struct {
 	Compression int   // zstd level; 0 for none
 	MaxSize     int64 // bytes: the recording ends when the file is as large; 0 for no limit
 	NoBuildIDs  bool
+	MmapBuildID bool // records of mappings have build IDs; since Linux 5.12
+	Realtime    int  // real-time priority of the thread that reads the rings, 1 to 99; 0 for none
+
+	Existing Existing // which records of what exists already are left out
+	Tail     bool     // the records of existing processes are at the end of each file, not at its beginning
 
 	Sums   *Sums          // replaces samples; nil for samples
 	OffCPU *time.Duration // off-CPU time: a sample for each time of at least this length, sums for shorter ones; nil for none
@@ -82,6 +90,7 @@ type Config struct {
 	Allowance *allowance.Allowance
 
 	Output      string    // file name; "-" for standard output, as a pipe
+	TimedName   bool      // the time is appended to the name of the file, as it always is with Switch
 	Stream      io.Writer // replaces Output, as a pipe; nil for Output
 	Switch      Switch
 	CommandLine []string // command line for the header
@@ -102,15 +111,23 @@ const (
 	CallchainLBR             // from the CPU's last branch records
 )
 
+// Existing says which records of what exists already a recording leaves out. Records of the kernel, its modules and BPF programs always exist.
+type Existing struct {
+	NoTasks   bool // no processes and threads, and no mappings
+	NoMaps    bool // no mappings of processes
+	NoCgroups bool
+}
+
 // Switch selects when to begin another output file; the zero value is never.
 type Switch struct {
 	Requests <-chan os.Signal // at each signal; nil for none
 	Size     int64            // at this size in bytes; 0 for any size
 	Every    time.Duration    // after this time; 0 for never
+	Events   event.List       // at each sample of one of these, which are not recorded
 	MaxFiles int              // number of files to keep; 0 for all
 }
 
-func (s Switch) on() bool { return s.Requests != nil || s.Size > 0 || s.Every > 0 }
+func (s Switch) on() bool { return s.Requests != nil || s.Size > 0 || s.Every > 0 || len(s.Events) > 0 }
 
 // SamplesCPUs reports whether, with Sums, bperf opens the events on CPUs although the target is processes and everything that they start. An
 // event of a thread starts with a new period, so a thread that ends within its first period gets no sample. All events must be clocks, or cycles
@@ -139,7 +156,7 @@ func (c *Config) perCPU() bool { return c.Target.System || c.Target.CPUs != nil 
 func (c *Config) pipe() bool { return c.Output == "-" || c.Stream != nil }
 
 // addresses reports whether samples or their user stacks have addresses of data, so that mappings that are not executable are needed too.
-func (c *Config) addresses() bool { return c.Addresses || c.Callchain == CallchainDWARF }
+func (c *Config) addresses() bool { return c.Addresses || c.Callchain == CallchainDWARF && !c.NoUser }
 
 // data reports whether addresses is true for any event.
 func (c *Config) data() bool {

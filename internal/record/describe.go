@@ -176,6 +176,9 @@ func (c *collector) conclude() error {
 	if err := c.writeOffCPU(true); err != nil {
 		return err
 	}
+	if err := c.introduceAtEnd(); err != nil {
+		return err
+	}
 	c.programs.close()
 	if err := c.writeSums(true); err != nil {
 		return err

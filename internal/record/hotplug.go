@@ -100,13 +100,7 @@ func (r *ring) rename(sampleType perfdata.SampleType, first, rest []byte) (_, _ 
 	if len(r.later) == 0 || sampleType&ids == 0 { // a single event has none
 		return first, rest
 	}
-	// The positions of IDs: include/uapi/linux/perf_event.h, struct sample_id and PERF_RECORD_SAMPLE.
-	inSample, fromEnd := headerSize, 8
-	if sampleType&perfdata.SampleIdentifier == 0 {
-		const before = perfdata.SampleIP | perfdata.SampleTID | perfdata.SampleTime | perfdata.SampleAddr
-		inSample += 8 * bits.OnesCount64(uint64(sampleType&before))
-		fromEnd += 8 * bits.OnesCount64(uint64(sampleType&(perfdata.SampleStreamID|perfdata.SampleCPU)))
-	}
+	inSample, fromEnd := idOffsets(sampleType)
 	ne := binary.NativeEndian
 	records := slices.Concat(first, rest)
 	for b := records; len(b) >= headerSize; {
@@ -126,4 +120,16 @@ func (r *ring) rename(sampleType perfdata.SampleType, first, rest []byte) (_, _ 
 		b = b[size:]
 	}
 	return records, nil
+}
+
+// idOffsets returns where records have the ID of their event: the offset in samples, and the distance from the end of other records
+// (include/uapi/linux/perf_event.h, struct sample_id and PERF_RECORD_SAMPLE).
+func idOffsets(sampleType perfdata.SampleType) (inSample, fromEnd int) {
+	inSample, fromEnd = headerSize, 8
+	if sampleType&perfdata.SampleIdentifier == 0 {
+		const before = perfdata.SampleIP | perfdata.SampleTID | perfdata.SampleTime | perfdata.SampleAddr
+		inSample += 8 * bits.OnesCount64(uint64(sampleType&before))
+		fromEnd += 8 * bits.OnesCount64(uint64(sampleType&(perfdata.SampleStreamID|perfdata.SampleCPU)))
+	}
+	return inSample, fromEnd
 }

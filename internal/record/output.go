@@ -125,7 +125,7 @@ func (o *output) finish() error {
 	if err != nil {
 		err = o.explain(err)
 	}
-	if o.cfg.Switch.on() {
+	if o.cfg.Switch.on() || o.cfg.TimedName {
 		if renameErr := o.keep(); err == nil {
 			err = renameErr
 		}
@@ -141,8 +141,11 @@ func (o *output) next() error {
 	return o.begin()
 }
 
-// keep renames a finished file to a name with the time, and removes the oldest file if there are too many.
+// keep renames a finished file to a name with the time, and removes the oldest file if there are too many. It leaves devices alone.
 func (o *output) keep() error {
+	if info, err := os.Stat(o.name); err == nil && !info.Mode().IsRegular() {
+		return nil
+	}
 	name := o.timedName()
 	for exists(name) { // perf's names are no finer, and perf overwrites the file
 		time.Sleep(time.Millisecond)
@@ -177,6 +180,7 @@ func exists(name string) bool {
 type writer struct {
 	out   *output
 	tally *tally
+	own   *ownSamples // nil if they are kept
 }
 
 // emit writes a record that bperf made itself.
@@ -196,9 +200,10 @@ func (w *writer) emit(misc perfdata.Misc, v perfdata.Value) error {
 	return w.out.write(misc, v)
 }
 
-// keep writes and tallies records of a ring, which come in two parts. It does not tally records that could not be written.
+// keep writes and tallies records of a ring, which come in two parts, without ownSamples. It does not tally records that could not be written.
 func (w *writer) keep(first, rest []byte) error {
 	before := *w.tally
+	first, rest = w.own.drop(first, rest)
 	if err := w.tally.add(first, rest); err != nil {
 		return err
 	}

@@ -1,7 +1,6 @@
 package record
 
 import (
-	"runtime"
 	"slices"
 
 	"github.com/bperf/bperf/internal/event"
@@ -170,6 +169,7 @@ func (p *plan) attr(e *event.Event, leads bool, members int) perfdata.Attr {
 		}
 	}
 	c.sampleBits(&a)
+	c.registers(&a)
 	c.callchain(&a)
 	a.SampleMaxStack = e.Sampling.MaxStack
 	if time := e.Sampling.Time; time != nil {
@@ -242,10 +242,13 @@ func (c *Config) callchain(a *perfdata.Attr) {
 	}
 	switch c.Callchain {
 	case CallchainDWARF:
-		a.SampleType |= perfdata.SampleRegsUser | perfdata.SampleStackUser
-		a.SampleRegsUser |= unwindRegisters
-		a.SampleStackUser = c.StackSize
 		a.Flags |= perfdata.AttrExcludeCallchainUser
+		if c.NoUser {
+			return // nobody unwinds the user's stack
+		}
+		a.SampleType |= perfdata.SampleRegsUser | perfdata.SampleStackUser
+		a.SampleRegsUser |= AllRegisters
+		a.SampleStackUser = c.StackSize
 	case CallchainLBR:
 		a.SampleType |= perfdata.SampleBranchStack
 		a.BranchSampleType = perfdata.BranchUser | perfdata.BranchCallStack | perfdata.BranchNoCycles |
@@ -287,7 +290,7 @@ func (p *plan) dummy(k kind) *opened {
 
 // tracking has the flags that ask for records other than samples.
 const tracking = perfdata.AttrMmap | perfdata.AttrMmap2 | perfdata.AttrMmapData | perfdata.AttrComm | perfdata.AttrCommExec | perfdata.AttrTask |
-	perfdata.AttrKSymbol | perfdata.AttrBPFEvent | perfdata.AttrNamespaces | perfdata.AttrCgroup | perfdata.AttrContextSwitch
+	perfdata.AttrKSymbol | perfdata.AttrBPFEvent | perfdata.AttrNamespaces | perfdata.AttrCgroup | perfdata.AttrContextSwitch | perfdata.AttrBuildID
 
 // listed returns the events that the file lists.
 func (p *plan) listed() []*opened {
@@ -308,6 +311,7 @@ func (p *plan) track(a *perfdata.Attr) {
 	set(c.Namespaces, perfdata.AttrNamespaces)
 	set(c.Cgroups, perfdata.AttrCgroup)
 	set(c.Switches, perfdata.AttrContextSwitch)
+	set(c.MmapBuildID, perfdata.AttrBuildID)
 }
 
 // identify adds the ID of the event to samples if there are several events, or if the configuration asks for it. If their sample types differ,
@@ -329,10 +333,6 @@ func (p *plan) identify() {
 		o.attr.SampleType |= bit
 	}
 }
-
-// unwindRegisters is the mask of the registers that are needed to unwind a user stack (arch/*/include/uapi/asm/perf_regs.h): all of enum
-// perf_event_x86_regs except DS, ES, FS and GS, and all of enum perf_event_arm_regs.
-var unwindRegisters = map[string]uint64{"amd64": 0xff0fff, "arm64": 1<<33 - 1}[runtime.GOARCH]
 
 // userOnly reports whether no event samples the kernel.
 func (p *plan) userOnly() bool {

@@ -185,6 +185,8 @@ func TestAttributes(t *testing.T) {
 		{"data", "{page-faults,cpu-clock}:S", func(c *Config) { c.DataMaps, c.Target.System = true, true }, 0, perfdata.AttrMmapData, 0},
 		{"callers in the kernel", "{page-faults,cpu-clock}:S", func(c *Config) { c.Callchain, c.NoUser = CallchainFP, true }, perfdata.SampleCallchain, perfdata.AttrExcludeCallchainUser, 0},
 		{"callers in user mode", "{page-faults,cpu-clock}:S", func(c *Config) { c.Callchain, c.NoKernel = CallchainFP, true }, perfdata.SampleCallchain, perfdata.AttrExcludeCallchainKernel, 0},
+		{"registers", "page-faults", func(c *Config) { c.InterruptRegs = 1 }, perfdata.SampleRegsIntr, 0, 0},
+		{"registers of user mode", "page-faults", func(c *Config) { c.UserRegs = 1 }, perfdata.SampleRegsUser, 0, 0},
 		{"times", "{page-faults,cpu-clock}:S", func(c *Config) { c.RunTimes = true }, perfdata.SampleRead, 0, perfevent.ReadFormatTimes},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
@@ -210,6 +212,30 @@ func TestAttributes(t *testing.T) {
 				t.Errorf("without the option: %+v", plain)
 			}
 		})
+	}
+}
+
+// TestKernelCallchains expects no copies of user stacks with callchains of the kernel alone.
+func TestKernelCallchains(t *testing.T) {
+	cfg := config(t, "page-faults")
+	cfg.Callchain, cfg.StackSize, cfg.NoUser = CallchainDWARF, 1024, true
+	p, err := newPlan(&cfg)
+	check(t, err)
+	const user = perfdata.SampleStackUser | perfdata.SampleRegsUser
+	if a := p.events[0].attr; a.SampleType&user != 0 || a.SampleType&perfdata.SampleCallchain == 0 || !a.Has(perfdata.AttrExcludeCallchainUser) {
+		t.Errorf("%+v", a)
+	}
+}
+
+// TestPageSizesRefused explains what to leave out on an old kernel.
+func TestPageSizesRefused(t *testing.T) {
+	cfg := config(t, "page-faults")
+	cfg.DataPages = true
+	p, err := newPlan(&cfg)
+	check(t, err)
+	err = (&sources{plan: p}).explain(p.events[0], scope{}, syscall.EINVAL)
+	if want := "on an older kernel, leave out --data-page-size and --code-page-size"; !strings.Contains(err.Error(), want) {
+		t.Errorf("%v, want %s", err, want)
 	}
 }
 

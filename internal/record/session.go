@@ -51,6 +51,9 @@ func (s *recorder) launch() error {
 	if err := checkRate(s.cfg); err != nil {
 		return err
 	}
+	if err := s.cfg.checkRealtime(); err != nil {
+		return err
+	}
 	p, err := newPlan(s.cfg)
 	if err != nil {
 		return err
@@ -121,7 +124,9 @@ func (s *recorder) collect() error {
 	var failed error
 	running.Go(func() {
 		defer close(c.ended)
-		failed = c.run()
+		if failed = s.cfg.becomeRealtime(); failed == nil {
+			failed = c.run()
+		}
 	})
 	err := s.wait()
 	if s.TimedOut {

@@ -23,8 +23,9 @@ type sources struct {
 	*plan
 	target    target.Target
 	rings     map[ringKey]*ring
-	order     []*ring         // of rings, in the order in which they were opened
-	offCPU    *offCPU         // nil without Config.OffCPU
+	order     []*ring // of rings, in the order in which they were opened
+	offCPU    *offCPU // nil without Config.OffCPU
+	switches  switchEvents
 	fromRings *userprog.Rings // the user's maps of type RINGBUF
 	enabled   bool
 	later     bool // events are opened on a CPU that came online during the recording
@@ -69,6 +70,9 @@ func (s *sources) open() error {
 		return err
 	}
 	if err := s.openRings(); err != nil {
+		return err
+	}
+	if err := s.openSwitchEvents(); err != nil {
 		return err
 	}
 	if s.cfg.CommandIsTarget() || len(s.target.Threads) == 0 {
@@ -271,6 +275,11 @@ func (s *sources) relax(o *opened, err error) bool {
 			}
 			return true
 		}
+		if a.Has(perfdata.AttrBuildID) {
+			s.cfg.Notify("The kernel puts no build IDs into records of mappings (Linux 5.12 does): they are at the end of the recording")
+			a.Flags &^= perfdata.AttrBuildID
+			return true
+		}
 		if a.Has(perfdata.AttrExcludeGuest) && !strings.Contains(o.event.Name, ":") {
 			a.Flags &^= perfdata.AttrExcludeGuest
 			return true
@@ -305,7 +314,10 @@ func (s *sources) explain(o *opened, at scope, err error) error {
 	if errors.As(err, &full) {
 		return fmt.Errorf("%w. Raise the limit (ulimit -n), or record fewer threads or events", err)
 	}
+	const pages = perfdata.SampleDataPageSize | perfdata.SampleCodePageSize
 	switch {
+	case err == syscall.EINVAL && o.attr.SampleType&pages != 0 && s.cfg.Sums == nil:
+		return fmt.Errorf("%s: %w. Page sizes need Linux 5.11: on an older kernel, leave out --data-page-size and --code-page-size", o.event.Name, err)
 	case err == syscall.EOPNOTSUPP && o.attr.BranchSampleType != 0:
 		return fmt.Errorf("%s: this CPU does not record branches for it: %w. Leave out -b, -j and --call-graph lbr, "+
 			"or record an event of a PMU that does", o.event.Name, err)
@@ -477,6 +489,7 @@ func (s *sources) close() {
 	}
 	s.offCPU.close()
 	s.fromRings.Close()
+	s.switches.close()
 	for _, r := range s.order {
 		r.Close()
 	}

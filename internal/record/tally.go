@@ -13,12 +13,13 @@ import (
 type tally struct {
 	counts
 
-	timeAt  int                          // offset of the time in samples; 0 if they have none
-	mapped  func(name []byte, pid int32) // is called for each executable mapping
-	task    func(perfdata.Value)         // Sums.Task
-	tasks   uint64                       // number of calls of task
-	scratch []byte
-	stray   []int // offsets of the records of the last call of add that hasBuildIDBit
+	timeAt   int                          // offset of the time in samples; 0 if they have none
+	mapped   func(name []byte, pid int32) // is called for each executable mapping
+	buildIDs bool                         // records of mappings may have build IDs
+	task     func(perfdata.Value)         // Sums.Task
+	tasks    uint64                       // number of calls of task
+	scratch  []byte
+	stray    []int // offsets of the records of the last call of add that hasBuildIDBit
 }
 
 // counts say what happened to the samples of a recording.
@@ -70,7 +71,7 @@ func (t *tally) add(first, rest []byte) error {
 		if size < headerSize || at+size > len(first)+len(rest) {
 			return fmt.Errorf("a record in a ring buffer says it has %d bytes, and %d are there", size, len(first)+len(rest)-at)
 		}
-		if hasBuildIDBit(b) {
+		if !t.buildIDs && hasBuildIDBit(b) {
 			t.stray = append(t.stray, at)
 		}
 		record := b
@@ -95,8 +96,8 @@ func (t *tally) add(first, rest []byte) error {
 	return nil
 }
 
-// hasBuildIDBit reports whether a header is that of an MMAP2 record with PERF_RECORD_MISC_MMAP_BUILD_ID. No event of a recording asks for
-// build IDs, but the kernel (6.18) writes one record for the events of all sessions, and does not clear the bit after it wrote the record of a
+// hasBuildIDBit reports whether a header is that of an MMAP2 record with PERF_RECORD_MISC_MMAP_BUILD_ID. Without Config.MmapBuildID,
+// no event of a recording asks for build IDs, but the kernel (6.18) writes one record for the events of all sessions, and does not clear the bit after it wrote the record of a
 // session that asked. Readers would treat the device and the inode as a build ID.
 func hasBuildIDBit(record []byte) bool {
 	ne := binary.NativeEndian

@@ -210,7 +210,7 @@ func (t *text) registerMap(r *perfdata.Registers) map[string]string {
 	all := map[string]string{}
 	for number := range 64 {
 		if v, ok := r.Get(number); ok {
-			all[registerName(t.arch, number)] = address(v)
+			all[perfdata.RegisterName(t.arch, number)] = address(v)
 		}
 	}
 	return all

@@ -65,6 +65,9 @@ func (p *printer) fit() error {
 		}
 	}
 	for _, e := range events {
+		if isDummy(&e.Attr) {
+			continue // it has no samples
+		}
 		if err := s.fit(e); err != nil {
 			return err
 		}
@@ -76,4 +79,8 @@ func (p *printer) fit() error {
 	}
 	p.fields = s.fields
 	return nil
+}
+
+func isDummy(a *perfdata.Attr) bool {
+	return a.Type == perfdata.TypeSoftware && a.Config == perfdata.SoftwareDummy
 }

@@ -78,32 +78,11 @@ func (t *text) registers(r *perfdata.Registers, out []byte) []byte {
 	out = append(out, ' ')
 	for number := range 64 {
 		if v, ok := r.Get(number); ok {
-			out = append(appendRight(out, registerName(t.arch, number), 5), ":0x"...)
+			out = append(appendRight(out, perfdata.RegisterName(t.arch, number), 5), ":0x"...)
 			out = append(strconv.AppendUint(out, v, 16), ' ')
 		}
 	}
 	return out
-}
-
-// The registers of enum perf_event_x86_regs.
-var x86Registers = []string{"AX", "BX", "CX", "DX", "SI", "DI", "BP", "SP", "IP", "FLAGS", "CS", "SS", "DS", "ES", "FS", "GS",
-	"R8", "R9", "R10", "R11", "R12", "R13", "R14", "R15"}
-
-// The registers of enum perf_event_arm_regs from the 30th on.
-var armRegisters = map[int]string{29: "x29", 30: "lr", 31: "sp", 32: "pc", 46: "vg"}
-
-func registerName(arch string, number int) string {
-	switch {
-	case arch == "aarch64" && number < 29:
-		return "x" + strconv.Itoa(number)
-	case arch == "aarch64" && armRegisters[number] != "":
-		return armRegisters[number]
-	case arch != "aarch64" && number < len(x86Registers):
-		return x86Registers[number]
-	case arch != "aarch64" && number >= 32:
-		return "XMM" + strconv.Itoa((number-32)/2)
-	}
-	return "r" + strconv.Itoa(number)
 }
 
 // branches prints the branches before a sample, the latest first.

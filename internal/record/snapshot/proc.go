@@ -6,6 +6,7 @@ import (
 	"io"
 	"os"
 	"strconv"
+	"strings"
 	"syscall"
 
 	"github.com/bperf/bperf/internal/procfs"
@@ -83,11 +84,31 @@ func (s *Snapshot) maps(dir string, pid int32) error {
 		if !s.describe(mapping, m) {
 			continue
 		}
+		m.BuildID = s.buildID(m)
 		if err := s.emit(perfdata.MiscUser, m); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// buildID returns the build ID of an executable mapping. It reads each name once.
+func (s *Snapshot) buildID(m *perfdata.Mmap2) []byte {
+	if s.BuildID == nil || m.Data || !strings.HasPrefix(m.Filename, "/") || strings.HasPrefix(m.Filename, "//") {
+		return nil
+	}
+	const most = 1 << 14 // names in the cache
+	id, known := s.ids[m.Filename]
+	if !known {
+		id = s.BuildID(m.Filename, m.PID)
+		if len(id) == 0 {
+			id = nil
+		}
+		if len(s.ids) < most {
+			s.ids[m.Filename] = id
+		}
+	}
+	return id
 }
 
 // describe fills in the record of a mapping. It returns false if the mapping is not recorded.

@@ -17,17 +17,21 @@ type Emit func(misc perfdata.Misc, v perfdata.Value) error
 type Snapshot struct {
 	Data       bool // mappings that are not executable, too
 	Namespaces bool // of processes
-	Processes  int  // number of processes emitted
+	NoMaps     bool // no mappings of processes
+	// BuildID returns the build ID of a file that a process has mapped; nil for records with device and inode.
+	BuildID   func(name string, pid int32) []byte
+	Processes int // number of processes emitted
 
 	proc  string // where /proc is mounted
 	emit  Emit
 	buf   []byte
 	names map[string]string // of mappings
+	ids   map[string][]byte // build IDs by name of the mapping
 }
 
 // New returns a Snapshot of the machine whose /proc is mounted on proc.
 func New(proc string, emit Emit) *Snapshot {
-	return &Snapshot{proc: proc, emit: emit, buf: make([]byte, 64<<10), names: make(map[string]string)}
+	return &Snapshot{proc: proc, emit: emit, buf: make([]byte, 64<<10), names: make(map[string]string), ids: make(map[string][]byte)}
 }
 
 // AllProcesses emits all processes.
@@ -65,7 +69,7 @@ func (s *Snapshot) Process(pid int32) error {
 			return err
 		}
 	}
-	if status.kernel {
+	if status.kernel || s.NoMaps {
 		return nil
 	}
 	return s.maps(dir, pid)
