@@ -1,6 +1,9 @@
 package replay
 
-import "github.com/bperf/bperf/internal/allowance"
+import (
+	"github.com/bperf/bperf/internal/allowance"
+	"github.com/bperf/bperf/perfdata"
+)
 
 // Options configure a replay.
 type Options struct {
@@ -24,6 +27,9 @@ type Options struct {
 	Sums      *Sums    // sums to add to the recording's samples; nil for none
 	Others    bool     // hand out all records, not only samples
 	Filter    Filter
+
+	// Records gets all records other than samples, in order, between calls of the handlers. It may be nil.
+	Records func(*perfdata.Record)
 }
 
 // Filter selects samples. Empty fields do not restrict anything.

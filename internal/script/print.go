@@ -13,6 +13,8 @@ import (
 func Print(w io.Writer, reader *perfdata.Reader, o Options, ro replay.Options) (replay.Stats, error) {
 	ro.Others = o.Records != Records{}
 	ro.Lines = o.Fields.prints(fieldSourceLine) || o.JSON && !ro.NoInline // inlined functions are printed with file and line
+	counts := newCountPrinter(w, reader, o.JSON)
+	ro.Records = counts.add
 	r := replay.New(reader, ro)
 	defer r.Close()
 	p := &printer{replay: r, reader: reader, o: o, arch: reader.Features().Text(perfdata.FeatureArch), resolve: r.KernelFunction}
@@ -24,7 +26,11 @@ func Print(w io.Writer, reader *perfdata.Reader, o Options, ro replay.Options) (
 		handler = p.newJSON
 	}
 	err := r.Run(handler, w)
+	if err == nil {
+		err = counts.err
+	}
 	stats := r.Stats()
+	stats.Problems = append(stats.Problems, counts.rounds.Losses()...)
 	if p.badTraces != nil {
 		stats.Damaged = append(stats.Damaged, p.badTraces)
 	}
