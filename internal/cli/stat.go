@@ -53,6 +53,7 @@ type statOptions struct {
 
 	separator       string
 	json            bool
+	recording       string // not a flag: where stat record writes to; empty for no recording
 	output          string
 	appendOutput    bool
 	logFD           int
@@ -84,7 +85,7 @@ The counts go to standard error, as the command's own output goes to standard ou
 	}
 	readsCommand(cmd)
 	o.addFlags(cmd.Flags())
-	cmd.AddCommand(newStatReportCommand())
+	cmd.AddCommand(newStatRecordCommand(), newStatReportCommand())
 	return cmd
 }
 
@@ -203,6 +204,9 @@ func runStat(o *statOptions, given func(string) bool, args []string) error {
 		cfg.Verbose = note
 	}
 	o.noteIgnored(note)
+	if o.recording != "" {
+		cfg.Recording = o.recordCounts()
+	}
 	if cfg.Control, err = o.openControl(note); err != nil {
 		return err
 	}

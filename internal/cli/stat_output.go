@@ -22,7 +22,7 @@ type statOutput struct {
 func (o *statOptions) open(given func(string) bool) (*statOutput, error) {
 	out := &statOutput{Writer: os.Stderr}
 	switch {
-	case o.quiet:
+	case o.quiet, o.recording == "-":
 		out.Writer = io.Discard
 	case o.output != "":
 		mode := os.O_WRONLY | os.O_CREATE | os.O_TRUNC
