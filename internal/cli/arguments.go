@@ -57,7 +57,13 @@ func canonical(root *cobra.Command, args []string) ([]string, error) {
 		var read []string
 		switch {
 		case arg == "--", cmd.Annotations[beforeCommand] != "" && !isFlag(arg):
-			return append(out, rest...), nil
+			sub := subcommand(cmd, arg)
+			if sub == nil {
+				return append(out, rest...), nil
+			}
+			cmd, flags = sub, sub.Flags()
+			out = slices.Insert(out, 1, arg) // flags before it are its own
+			used = 1
 		case !isFlag(arg):
 			used, read = 1, rest[:1]
 		case strings.HasPrefix(arg, "--"):
@@ -71,6 +77,16 @@ func canonical(root *cobra.Command, args []string) ([]string, error) {
 		out, rest = append(out, read...), rest[used:]
 	}
 	return out, nil
+}
+
+// subcommand returns the subcommand of a name, or nil.
+func subcommand(cmd *cobra.Command, name string) *cobra.Command {
+	for _, sub := range cmd.Commands() {
+		if sub.Name() == name {
+			return sub
+		}
+	}
+	return nil
 }
 
 // isFlag reports whether an argument is one or more flags. A hyphen alone is a file: standard input.

@@ -52,7 +52,6 @@ const (
 )
 
 var statPerfOptions = []perfOption{
-	{name: "input", does: refuses, takes: needsValue, why: "bperf has no stat report yet"},
 	{name: "hybrid-merge", does: refuses, why: "bperf prints the count of each core PMU"},
 	{name: "record-tpebs", does: refuses, why: "bperf does not count latencies by sampling"},
 	{name: "tpebs-mode", does: refuses, takes: needsValue, why: "bperf does not count latencies by sampling"},

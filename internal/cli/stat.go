@@ -53,6 +53,7 @@ type statOptions struct {
 
 	separator       string
 	json            bool
+	recording       string // not a flag: where stat record writes to; empty for no recording
 	output          string
 	appendOutput    bool
 	logFD           int
@@ -85,10 +86,15 @@ The counts go to standard error, as the command's own output goes to standard ou
 			return runStat(&o, cmd.Flags().Changed, args)
 		},
 	}
-	f := cmd.Flags()
 	readsCommand(cmd)
-	f.SortFlags = false
+	o.addFlags(cmd.Flags())
+	cmd.AddCommand(newStatRecordCommand(), newStatReportCommand())
+	return cmd
+}
 
+// addFlags adds the flags of a session.
+func (o *statOptions) addFlags(f *pflag.FlagSet) {
+	f.SortFlags = false
 	f.VarP(eventFlag{&o.events, argEvents}, "event", "e", "events to count, comma-separated; see bperf list")
 	f.VarP(eventFlag{&o.events, argMetrics}, "metrics", "M", "metrics to compute, comma-separated")
 	f.VarP(eventFlag{&o.events, argCgroups}, "cgroup", "G", "cgroups of the events before it: one for all, or one for each")
@@ -125,7 +131,17 @@ The counts go to standard error, as the command's own output goes to standard ou
 	f.StringVar(&o.post, "post", "", "shell `COMMAND` to run after each run, not counted")
 
 	o.addPlaces(f)
+	f.BoolVar(&o.metrics.NoGroup, "metric-no-group", false, "count the events of a metric of -M one by one, not as a group")
+	f.BoolVar(&o.metrics.NoMerge, "metric-no-merge", false, "count the events of each metric of -M separately, even if two metrics need the same")
 
+	o.addOutput(f)
+	f.BoolVar(&o.scale, "scale", true, "scale counts of multiplexed events: --no-scale prints them as they are")
+	f.BoolVarP(&o.verbose, "verbose", "v", false, "print each event's raw reading: value, ns enabled, ns running; and how many sessions share it")
+	addPerfOptions(f, statPerfOptions)
+}
+
+// addOutput adds the flags that say how and where the counts are printed.
+func (o *statOptions) addOutput(f *pflag.FlagSet) {
 	f.StringVarP(&o.separator, "field-separator", "x", "", "CSV output with this `SEPARATOR` (\\t for a tab)")
 	f.BoolVarP(&o.json, "json-output", "j", false, "JSON output, an object per line")
 	f.StringVarP(&o.output, "output", "o", "", "write the counts to `FILE`")
@@ -134,12 +150,8 @@ The counts go to standard error, as the command's own output goes to standard ou
 	f.BoolVarP(&o.bigNum, "big-num", "B", true, "print thousands separators")
 	f.BoolVar(&o.metricOnly, "metric-only", false, "print only metrics, a column each")
 	f.StringVar(&o.compat, "compat", "", "print metrics as this `VERSION` of perf does: 6.1 or 7.3 (default $"+compatVariable+", or else 7.3)")
-	f.BoolVar(&o.scale, "scale", true, "scale counts of multiplexed events: --no-scale prints them as they are")
 	f.BoolVar(&o.hideZero, "hide-zero-events", false, "leave out events that counted 0")
-	f.BoolVarP(&o.verbose, "verbose", "v", false, "print each event's raw reading: value, ns enabled, ns running; and how many sessions share it")
 	f.BoolVar(&o.quiet, "quiet", false, "print nothing")
-	addPerfOptions(f, statPerfOptions)
-	return cmd
 }
 
 // addPlaces adds the flags that say which part of the target a line covers.
@@ -153,8 +165,6 @@ func (o *statOptions) addPlaces(f *pflag.FlagSet) {
 	f.BoolVar(&o.perSocket, "per-socket", false, "print a line per socket")
 	f.BoolVar(&o.perNode, "per-node", false, "print a line per NUMA node")
 	f.BoolVar(&o.perThread, "per-thread", false, "print a line per thread (with -p, -t or -a)")
-	f.BoolVar(&o.metrics.NoGroup, "metric-no-group", false, "count the events of a metric of -M one by one, not as a group")
-	f.BoolVar(&o.metrics.NoMerge, "metric-no-merge", false, "count the events of each metric of -M separately, even if two metrics need the same")
 	f.BoolVar(&o.noMerge, "no-merge", false, "keep the boxes of an uncore PMU apart")
 }
 
@@ -198,6 +208,9 @@ func runStat(o *statOptions, given func(string) bool, args []string) error {
 		cfg.Verbose = note
 	}
 	o.noteIgnored(note)
+	if o.recording != "" {
+		cfg.Recording = o.recordCounts()
+	}
 	if cfg.Control, err = o.openControl(note); err != nil {
 		return err
 	}
@@ -242,23 +255,13 @@ func (o *statOptions) check(given func(string) bool, args []string) error {
 	taskTarget := o.ofTasks()
 	perCPU := o.noAggr || o.perCore || o.perCluster || o.perCache != "" || o.perDie || o.perSocket || o.perNode
 	cgroups := o.forEachCgroup != "" || o.has(argCgroups)
-	if o.separator == `\t` {
-		o.separator = "\t"
-	}
-	separator := stat.CheckSeparator(o.separator)
 	bad := badCombinationIf
 	return firstError(
 		bad(inPrograms && (o.cpus != "" || taskTarget || cgroups || o.perThread),
 			"-b counts in BPF programs on all CPUs, whichever task they run for: it cannot be combined with -C, -p, -t, -G, --for-each-cgroup or --per-thread"),
 		o.sessionOptions.check(given, args, cgroups),
 		o.parseCacheLevel(given("per-cache")),
-		o.parseCompat(given("compat")),
-		bad(given("field-separator") && o.json, "-x and -j select different output formats: give only one"),
-		bad(given("field-separator") && separator != nil, "-x: %w", separator),
-		bad(given("field-separator") && given("big-num") && o.bigNum, "-B makes no sense with -x: CSV has no thousands separators"),
-		bad(o.output != "" && given("log-fd"), "-o and --log-fd both say where the output goes: give only one"),
-		bad(given("log-fd") && o.logFD < 0, "--log-fd takes the number of an open descriptor, not %d", o.logFD),
-		bad(o.appendOutput && o.output == "", "--append needs a file: -o FILE"),
+		o.checkOutput(given),
 		bad(given("interval-print") && o.interval < 10, "-I %d: the interval must be at least 10 ms", o.interval),
 		bad(given("interval-count") && o.interval == 0, "--interval-count needs intervals: -I MS"),
 		bad(given("interval-count") && o.intervalCount < 1, "--interval-count %d: the number of intervals must be at least 1", o.intervalCount),
@@ -267,8 +270,7 @@ func (o *statOptions) check(given func(string) bool, args []string) error {
 		bad(o.repeat < 0, "-r %d: give a number of runs, or 0 to repeat forever", o.repeat),
 		bad(o.repeat != 1 && len(args) == 0 && o.timeout == 0, "-r needs a command to repeat, or a --timeout"),
 		bad(o.table && o.repeat == 1, "--table shows the time of each run of -r: add -r N"),
-		bad(howMany(o.noAggr, o.perCore, o.perCluster, o.perCache != "", o.perDie, o.perSocket, o.perNode, o.perThread) > 1,
-			"-A, --per-core, --per-cluster, --per-cache, --per-die, --per-socket, --per-node and --per-thread: give only one"),
+		bad(o.places() > 1, "-A, --per-core, --per-cluster, --per-cache, --per-die, --per-socket, --per-node and --per-thread: give only one"),
 		bad(perCPU && !inPrograms && (!o.onCPUs(args) || taskTarget), "a line per CPU, core, cluster, cache, die, socket or node needs -a or -C: tasks move between CPUs"),
 		bad(o.perThread && !taskTarget && !o.system, "--per-thread needs -p, -t or -a"),
 		bad(o.perThread && (o.cpus != "" || cgroups), "--per-thread counts threads: it cannot be combined with -C, -G or --for-each-cgroup"),
@@ -284,6 +286,29 @@ func (o *statOptions) check(given func(string) bool, args []string) error {
 		bad(o.sumPrograms && !inPrograms, "--sum adds up the BPF programs of -b: add -b"),
 		bad(o.null && len(o.events) > 0, "-n counts nothing: it cannot be combined with -e and -M"),
 	)
+}
+
+// checkOutput returns an error for invalid flags of addOutput.
+func (o *statOptions) checkOutput(given func(string) bool) error {
+	if o.separator == `\t` {
+		o.separator = "\t"
+	}
+	separator := stat.CheckSeparator(o.separator)
+	bad := badCombinationIf
+	return firstError(
+		o.parseCompat(given("compat")),
+		bad(given("field-separator") && o.json, "-x and -j select different output formats: give only one"),
+		bad(given("field-separator") && separator != nil, "-x: %w", separator),
+		bad(given("field-separator") && given("big-num") && o.bigNum, "-B makes no sense with -x: CSV has no thousands separators"),
+		bad(o.output != "" && given("log-fd"), "-o and --log-fd both say where the output goes: give only one"),
+		bad(given("log-fd") && o.logFD < 0, "--log-fd takes the number of an open descriptor, not %d", o.logFD),
+		bad(o.appendOutput && o.output == "", "--append needs a file: -o FILE"),
+	)
+}
+
+// places returns how many flags are given that say which part of the target a line covers.
+func (o *statOptions) places() int {
+	return howMany(o.noAggr, o.perCore, o.perCluster, o.perCache != "", o.perDie, o.perSocket, o.perNode, o.perThread)
 }
 
 func howMany(set ...bool) (n int) {

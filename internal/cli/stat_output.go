@@ -22,7 +22,7 @@ type statOutput struct {
 func (o *statOptions) open(given func(string) bool) (*statOutput, error) {
 	out := &statOutput{Writer: os.Stderr}
 	switch {
-	case o.quiet:
+	case o.quiet, o.recording == "-":
 		out.Writer = io.Discard
 	case o.output != "":
 		mode := os.O_WRONLY | os.O_CREATE | os.O_TRUNC
@@ -65,22 +65,32 @@ func (o *statOptions) noter(given func(string) bool) func(string) {
 
 // printer returns a printer of the requested form.
 func (o *statOptions) printer(cfg *stat.Config, out io.Writer) stat.Printer {
-	form := stat.OutputOptions{
-		Aggregation:   cfg.Aggregation,
+	form := o.form()
+	form.Aggregation = cfg.Aggregation
+	form.Interval = cfg.Interval > 0
+	form.Defaults = cfg.Defaults
+	return o.printerOf(form, out)
+}
+
+// form returns the options of the output that flags set.
+func (o *statOptions) form() stat.OutputOptions {
+	return stat.OutputOptions{
 		Compat:        o.likePerf,
 		Metrics:       o.printedMetrics(),
 		Programs:      o.inPrograms,
 		Histogram:     o.histogram,
-		Interval:      cfg.Interval > 0,
 		IntervalClear: o.intervalClear,
 		BigNum:        o.bigNum,
 		Table:         o.table,
 		MetricOnly:    o.metricOnly,
 		HideZero:      o.hideZero,
-		Defaults:      cfg.Defaults,
 		NoCSVSummary:  o.noCSVSummary,
 		Separator:     o.separator,
 	}
+}
+
+// printerOf returns the printer of text, CSV or JSON.
+func (o *statOptions) printerOf(form stat.OutputOptions, out io.Writer) stat.Printer {
 	switch {
 	case o.json:
 		return stat.NewJSON(out, form)

@@ -47,6 +47,14 @@ var generics = []generic{
 	{[]string{"system_time"}, ToolEvent, uint64(SystemTime), "Time of the command in the kernel"},
 }
 
+// ToolOf returns the tool event of a name, or ToolNone.
+func ToolOf(name string) Tool {
+	if g, ok := findGeneric(name); ok && g.kind == ToolEvent {
+		return Tool(g.config)
+	}
+	return ToolNone
+}
+
 func findGeneric(name string) (generic, bool) {
 	i := slices.IndexFunc(generics, func(g generic) bool { return slices.Contains(g.names, name) })
 	if i < 0 {

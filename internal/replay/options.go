@@ -1,6 +1,9 @@
 package replay
 
-import "github.com/bperf/bperf/internal/allowance"
+import (
+	"github.com/bperf/bperf/internal/allowance"
+	"github.com/bperf/bperf/perfdata"
+)
 
 // Options configure a replay.
 type Options struct {
@@ -28,6 +31,9 @@ type Options struct {
 	Others    bool     // hand out all records, not only samples
 	Raw       bool     // hand out each record as it was read, before what Others and Filter make of it
 	Filter    Filter
+
+	// Records gets all records other than samples, in order, between calls of the handlers. It may be nil.
+	Records func(*perfdata.Record)
 }
 
 // Filter selects samples. Empty fields do not restrict anything.

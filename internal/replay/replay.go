@@ -243,6 +243,9 @@ func (r *Replay) next(record *perfdata.Record, items []Item) []Item {
 		items = r.deferred.join(v, items)
 		items = r.handOut(items[before:], items[:before])
 	}
+	if r.options.Records != nil {
+		r.options.Records(record)
+	}
 	if !r.options.Others {
 		return items
 	}

@@ -22,6 +22,8 @@ func run(w io.Writer, reader *perfdata.Reader, o Options, ro replay.Options) (*p
 	}
 	ro.Others, ro.Raw = o.Records != Records{}, o.Dump
 	ro.Lines = o.Fields.prints(fieldSourceLine) || o.JSON && !ro.NoInline // inlined functions are printed with file and line
+	counts := newCountPrinter(w, reader, o.JSON)
+	ro.Records = counts.add
 	r := replay.New(reader, ro)
 	defer r.Close()
 	p := &printer{replay: r, reader: reader, o: o, arch: reader.Features().Text(perfdata.FeatureArch), resolve: r.KernelFunction}
@@ -38,7 +40,11 @@ func run(w io.Writer, reader *perfdata.Reader, o Options, ro replay.Options) (*p
 		w = eventWriter{o.PerEvent, w}
 	}
 	err := r.Run(handler, w)
+	if err == nil {
+		err = counts.err
+	}
 	stats := r.Stats()
+	stats.Problems = append(stats.Problems, counts.rounds.Losses()...)
 	if p.badTraces != nil {
 		stats.Damaged = append(stats.Damaged, p.badTraces)
 	}

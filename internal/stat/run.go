@@ -24,6 +24,7 @@ type run struct {
 
 	topology  target.Topology // set if the aggregation needs it
 	following *following      // nil if no programs are followed
+	recorder  *recorder       // nil if the counts are not recorded
 
 	observation *shared.Observation // measures the cost of sharing; nil without Verbose, or if nothing is shared
 
@@ -53,6 +54,7 @@ func (s *counting) run() error {
 // close stops everything that still runs.
 func (r *run) close() {
 	r.Close()
+	r.recorder.close() // after an error, which is returned already
 	if r.observation != nil {
 		r.observation.End()
 	}
@@ -136,7 +138,8 @@ func (r *run) prepare() (err error) {
 		}
 	}
 	r.layout = newLayout(r.counters, r.last, r.cfg, r.topology)
-	return nil
+	r.recorder, err = newRecorder(r.cfg, r.counters, r.last)
+	return err
 }
 
 func (r *run) enable() error {
@@ -187,6 +190,9 @@ func (r *run) interval() error {
 	addMetrics(rows, now-r.lastTime)
 	r.last, r.lastTime = cells, now
 	r.intervals++
+	if err := r.recorder.round(cells, now, false); err != nil {
+		return err
+	}
 	return r.print(Snapshot{Time: now, Rows: rows})
 }
 
@@ -219,6 +225,9 @@ func (r *run) finish() error {
 	if err := r.reportLost(); err != nil {
 		return err
 	}
+	if err := r.record(cells, elapsed); err != nil {
+		return err
+	}
 	r.outcome.add(elapsed, r.result.Command, r.cfg)
 	if r.cfg.Interval == 0 {
 		r.repeats.add(rows)
@@ -229,6 +238,16 @@ func (r *run) finish() error {
 	}
 	addMetrics(rows, elapsed)
 	return r.print(Snapshot{Time: elapsed, Summary: true, Rows: rows})
+}
+
+// record completes the recording, if there is one. As in perf, one of intervals has no sum of them.
+func (r *run) record(cells []count.Cell, elapsed time.Duration) error {
+	if r.cfg.Interval == 0 {
+		if err := r.recorder.round(cells, elapsed, true); err != nil {
+			return err
+		}
+	}
+	return r.recorder.close()
 }
 
 // verbose reports the sum of each event's readings as the kernel returned them, and which other sessions share the events.

@@ -55,6 +55,7 @@ type Config struct {
 	Sync          bool          // write dirty pages to disk before each run
 	Pre, Post     string        // shell commands before and after each run
 	Summary       bool          // with Interval: also print the sum at the end
+	Recording     *Recording    // also record the counts; nil to print them only. It excludes Repeat, cgroups and BPF programs
 
 	Verbose func(string) // receives each event's raw reading; may be nil
 }
@@ -196,9 +197,10 @@ func (s *counting) enableOnExec() bool {
 
 // inheritable reports whether the command can inherit the counters from the thread that starts it, which saves a stopped child. That
 // thread's own counters are never enabled, because it never executes anything. The command cannot inherit them if they are enabled in
-// another way, if children must not inherit, or if the command's ID must be known before it runs, to read its CPU time at intervals.
+// another way, if children must not inherit, or if the command's ID must be known before it runs: to record it, or to read its CPU time at
+// intervals.
 func (s *counting) inheritable() bool {
-	return s.enableOnExec() && s.cfg.Inherit && s.cfg.Control == nil && s.cfg.Interval == 0
+	return s.enableOnExec() && s.cfg.Inherit && s.cfg.Control == nil && s.cfg.Interval == 0 && s.cfg.Recording == nil
 }
 
 // supported returns an error if the session can count none of its events.

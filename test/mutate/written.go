@@ -15,12 +15,16 @@ func moduleDir() (string, error) { return binaries.ModuleDir() }
 
 // readRecordings returns sound recordings: perf's recordings in the tree, some that it writes with all types of records, and the files in more.
 func readRecordings(root string, more []string) ([][]byte, error) {
-	files, err := filepath.Glob(filepath.Join(root, "perfdata/testdata/*.data"))
-	if err != nil {
-		return nil, err
-	}
-	if len(files) == 0 {
-		return nil, fmt.Errorf("%s has no recordings", root)
+	var files []string
+	for _, pattern := range []string{"perfdata/testdata/*.data", "internal/count/recorded/testdata/*.data"} {
+		found, err := filepath.Glob(filepath.Join(root, pattern))
+		if err != nil {
+			return nil, err
+		}
+		if len(found) == 0 {
+			return nil, fmt.Errorf("%s has no recordings %s", root, pattern)
+		}
+		files = append(files, found...)
 	}
 	var all [][]byte
 	for _, file := range append(files, more...) {

@@ -1,0 +1,58 @@
+package cli
+
+import (
+	"errors"
+
+	"github.com/spf13/cobra"
+
+	"github.com/bperf/bperf/internal/stat"
+)
+
+func newStatReportCommand() *cobra.Command {
+	var o statOptions
+	var f recordingFlags
+	cmd := &cobra.Command{
+		Use:   "report [flags]",
+		Short: "Print the counts of a recording",
+		Long: `report prints the counts that bperf stat record or perf stat record has recorded, as the recorded session printed them or added up
+in another way. Like those of stat, they go to standard error.`,
+		Example: `  bperf stat report
+  bperf stat report --per-socket
+  bperf stat report -x, -i other.data`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			given := cmd.Flags().Changed
+			err := firstError(o.checkOutput(given), o.parseCacheLevel(given("per-cache")),
+				badCombinationIf(o.places() > 1, "each of -A, --per-core and the others says what a line covers: give only one"))
+			if err != nil {
+				return err
+			}
+			reader, err := f.open(cmd.InOrStdin())
+			if err != nil {
+				return &exitError{Status: statusFailed, Err: err}
+			}
+			defer reader.Close()
+			out, err := o.open(given)
+			if err != nil {
+				return err
+			}
+			cfg := stat.ReportConfig{CacheLevel: o.cacheLevel, NoMerge: o.noMerge, Output: o.form(), Notify: o.noter(given),
+				Printer: func(form stat.OutputOptions) stat.Printer { return o.printerOf(form, out) }}
+			if o.places() > 0 {
+				by := o.aggregation()
+				cfg.Aggregation = &by
+			}
+			if err := errors.Join(stat.Report(reader, cfg), out.Close()); err != nil {
+				return &exitError{Status: statusFailed, Err: err}
+			}
+			return nil
+		},
+	}
+	flags := cmd.Flags()
+	flags.SortFlags = false
+	f.addInput(flags)
+	o.addPlaces(flags)
+	o.addOutput(flags)
+	addPerfOptions(flags, recordingPerfOptions)
+	return cmd
+}
