@@ -144,7 +144,7 @@ func (f *reportFlags) add(cmd *cobra.Command) {
 	flags.Lookup("showcpuutilization").Hidden = true
 	flags.BoolVarP(&f.Resolved, "hide-unresolved", "U", false, "only samples in known functions")
 	f.input.addMaxStack(flags)
-	flags.StringVarP(&f.parent, "parent", "p", "", "the regular `EXPRESSION` for the caller that the key parent shows")
+	flags.StringVarP(&f.parent, "parent", "p", "", "show the caller that matches the regular `EXPRESSION`, as with the key parent")
 	flags.BoolVar(&f.header, "header", false, "also print the header of the recording")
 	flags.BoolVar(&f.headerOnly, "header-only", false, "print only the header of the recording")
 	flags.BoolVarP(&f.NoHeads, "quiet", "q", false, "print nothing but rows and errors")
@@ -195,7 +195,7 @@ func (f *reportFlags) options(cmd *cobra.Command, callchains bool) (*report.Opti
 	o := f.Options
 	o.SetSort(f.sort, nil)
 	o.SetFields(f.fields)
-	o.Children = callchains && f.children
+	o.Children, o.Slices = callchains && f.children, f.input.times
 	graph, err := report.ParseCallGraph(f.callGraph)
 	if err != nil {
 		return nil, badOption(err)
@@ -214,6 +214,7 @@ func (f *reportFlags) options(cmd *cobra.Command, callchains bool) (*report.Opti
 		if o.Parent, err = regexp.Compile(f.parent); err != nil {
 			return nil, badOptionf("--parent: %w", err)
 		}
+		o.AddKey("parent")
 	}
 	if _, err := o.NeededKeys(); err != nil {
 		return nil, badOption(err)

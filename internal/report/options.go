@@ -38,6 +38,7 @@ type Options struct {
 	Utilization bool // add columns with the shares of kernel and user code
 
 	Parent    *regexp.Regexp // pattern for the key "parent"; defaultParent if nil
+	Slices    string         // the parts of the recording that the samples are of, as the user wrote them; empty for all of it
 	Separator string         // separates columns, which are then not aligned
 	NoHeads   bool           // the text shows only rows and call trees
 }
@@ -57,6 +58,19 @@ func (o *Options) SetSort(keys, defaults []string) {
 		keys = append(defaults, added...)
 	}
 	o.Sort = keys
+}
+
+// AddKey adds a key after the others, unless it is there.
+func (o *Options) AddKey(key string) {
+	switch {
+	case slices.Contains(slices.Concat(o.Sort, o.Fields), key):
+	case len(o.Fields) > 0:
+		o.Fields = append(slices.Clone(o.Fields), key)
+	case len(o.Sort) > 0:
+		o.Sort = append(slices.Clone(o.Sort), key)
+	default:
+		o.Sort = append(defaultSort(), key)
+	}
 }
 
 // SetFields sets Fields, or More if a plus sign is before the first column.

@@ -120,11 +120,14 @@ func (t *textPrinter) printSums(table *table) {
 		value += sums.value
 		names = append(names, printable.Text(t.p.Events[event].Name))
 	}
-	name, plural := names[0], ""
+	name, plural, parts := names[0], "", ""
 	if len(names) > 1 {
 		name, plural = "anon group { "+strings.Join(names, ", ")+" }", "s"
 	}
-	fmt.Fprintf(t.w, "# Samples: %s of event%s '%s'\n# Event count (approx.): %d\n#\n", shortened(samples), plural, name, value)
+	if t.o.Slices != "" {
+		parts = " (time slices: " + printable.Text(t.o.Slices) + ")"
+	}
+	fmt.Fprintf(t.w, "# Samples: %s of event%s '%s'%s\n# Event count (approx.): %d\n#\n", shortened(samples), plural, name, parts, value)
 }
 
 // shortened formats a number of samples as perf does.
