@@ -84,6 +84,7 @@ type Config struct {
 	Output      string    // file name; "-" for standard output, as a pipe
 	Stream      io.Writer // replaces Output, as a pipe; nil for Output
 	Switch      Switch
+	Name        string   // bperf's name in messages such as perf's: "bperf record"
 	CommandLine []string // command line for the header
 	Version     string   // bperf's version for the header
 
