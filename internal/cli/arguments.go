@@ -103,6 +103,8 @@ func longFlag(flags *pflag.FlagSet, args []string) (used int, read []string, err
 		return 1, args[:1], nil
 	case off && hasValue:
 		return 0, nil, fmt.Errorf("--%s takes no value", name)
+	case off && !isSwitch(f): // what only perf does is off
+		return 1, nil, nil
 	case off:
 		return 1, []string{"--" + f.Name + "=" + offValue(f)}, nil
 	case hasValue:
@@ -168,7 +170,7 @@ func findFlag(flags *pflag.FlagSet, name string) (f *pflag.Flag, off bool, err e
 	}
 	flags.VisitAll(func(f *pflag.Flag) {
 		consider(meaning{f.Name, f, false})
-		if !isSwitch(f) {
+		if _, perfs := f.Value.(*perfOption); !perfs && !isSwitch(f) {
 			return
 		}
 		if positive, ok := strings.CutPrefix(f.Name, "no-"); ok {

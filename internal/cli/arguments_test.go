@@ -21,7 +21,8 @@ func TestCanonical(t *testing.T) {
 		{"report --no-inline --no-group", "report --inline=false --group=false"},
 		{"record --inherit --bpf-event", "record --no-inherit=false --no-bpf-event=false"},
 		{"stat --no-scale --no-detailed", "stat --scale=false --detailed=0"},
-		{"report --no-sort", "report --no-sort"}, // that is no switch
+		{"report --no-sort", "report --no-sort"},        // that is no switch
+		{"script --no-itrace -i x", "script --input=x"}, // only perf has that option, and here it is off
 		{"report --no-inline=x", "error: --no-inline takes no value"},
 		// letters
 		{"record -ag -F99 -e cycles", "record --all-cpus --g --freq=99 --event=cycles"},

@@ -125,6 +125,8 @@ func TestPerfOnly(t *testing.T) {
 		{"report --gtk", statusBadOption, "Error: only perf has --gtk: bperf always writes text\n"},
 		{"report --itra=b", statusBadOption, "Error: only perf has --itrace: "},
 		{"script -l", statusBadOption, "Error: only perf has --list: "},
+		{"script flamegraph", statusBadOption, "Error: only perf has script flamegraph: "},
+		{"script --show-mmap-events --no-itrace -f", 0, ""}, // as perf2bolt calls it
 		{"report --no-gtk --tui -f --objdump x", 0, ""},
 		{"annotate -mf --no-source -b none", statusFailed, "is in the selected functions"},
 	} {

@@ -75,7 +75,7 @@ BPF programs are recorded with their code, even if they are loaded and unloaded 
   bperf record -p 1234 --call-graph dwarf --timeout 5000
   bperf record -a -o - sleep 1 | perf script -i -`,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return runRecord(&o, cmd.Flags().Changed, args)
+			return runRecord(&o, cmd.CommandPath(), cmd.Flags().Changed, args)
 		},
 	}
 	f := cmd.Flags()
@@ -143,8 +143,8 @@ BPF programs are recorded with their code, even if they are loaded and unloaded 
 	return cmd
 }
 
-// runRecord checks the options, records, and ends as the command did.
-func runRecord(o *recordOptions, given func(string) bool, args []string) error {
+// runRecord checks the options, records, and ends as the command did. Its messages begin with the name by which bperf was called.
+func runRecord(o *recordOptions, name string, given func(string) bool, args []string) error {
 	if err := o.check(given, args); err != nil {
 		return err
 	}
@@ -157,7 +157,7 @@ func runRecord(o *recordOptions, given func(string) bool, args []string) error {
 		return nil
 	}
 	note := o.noteTo(os.Stderr)
-	cfg.Notify = note
+	cfg.Name, cfg.Notify = name, note
 	if o.verbose {
 		cfg.Verbose = note
 	}
@@ -184,7 +184,7 @@ func runRecord(o *recordOptions, given func(string) bool, args []string) error {
 	result, err := record.Run(*cfg)
 	err = recordError(err)
 	if result.Files > 0 {
-		summarize(result, cfg.Compression > 0, cfg.Notify)
+		summarize(result, cfg.Name, cfg.Compression > 0, cfg.Notify)
 	}
 	if err != nil {
 		return err
@@ -217,11 +217,11 @@ func listen(cfg *record.Config, a *allowance.Allowance) (stop func()) {
 	return func() { signal.Stop(caught); close(over) }
 }
 
-// summarize prints perf's last two lines, and the number of lost records.
-func summarize(r record.Result, compressed bool, note func(string)) {
+// summarize prints perf's last two lines, and the number of lost records. The lines begin with the name of the command.
+func summarize(r record.Result, name string, compressed bool, note func(string)) {
 	const mib = 1 << 20
-	note(fmt.Sprintf("[ bperf record: Woken up %d times to write data ]", r.Wakeups))
-	line := fmt.Sprintf("[ bperf record: Captured and wrote %.3f MB %s", float64(r.Bytes)/mib, r.LastOutput)
+	note(fmt.Sprintf("[ %s: Woken up %d times to write data ]", name, r.Wakeups))
+	line := fmt.Sprintf("[ %s: Captured and wrote %.3f MB %s", name, float64(r.Bytes)/mib, r.LastOutput)
 	if compressed && r.Bytes > 0 {
 		line += fmt.Sprintf(", compressed (original %.3f MB, ratio is %.3f)", float64(r.Original)/mib, float64(r.Original)/float64(r.Bytes))
 	}

@@ -218,6 +218,7 @@ func (f *reportFlags) options(cmd *cobra.Command, callchains, branches bool) (*r
 	o.SetSort(f.sort, nil)
 	o.SetFields(f.fields)
 	o.Children = callchains && f.children && !o.Branches && !o.Memory
+	o.Slices = f.input.times
 	graph, err := report.ParseCallGraph(f.callGraph)
 	if err != nil {
 		return nil, badOption(err)

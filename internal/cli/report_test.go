@@ -67,6 +67,24 @@ func TestReportParts(t *testing.T) {
 	}
 }
 
+// TestReportHeads checks what -p and --time add to the lines before a table.
+func TestReportHeads(t *testing.T) {
+	require.NoKernel(t)
+	for args, want := range map[string]string{
+		"-p x -s comm":          "Children Self Command Parent symbol",
+		"-p x -s parent,comm":   "Children Self Parent symbol Command",
+		"-p x -F overhead,comm": "Overhead Command Parent symbol",
+		"-p x --no-children":    "Overhead Command Shared Object Symbol Parent symbol",
+		"--time 0%-50%,60%-70%": "' (time slices: 0%-50%,60%-70%)",
+		"--time 50%/1":          "' (time slices: 50%/1)",
+	} {
+		got := runHere(t, append(strings.Fields("report -g none -i "+filepath.Join(recordings, "callchain.data")), strings.Fields(args)...)...)
+		if got.status != 0 || !strings.Contains(strings.Join(strings.Fields(got.stdout), " "), want) {
+			t.Errorf("%s: status %d, no %q in\n%s%s", args, got.status, want, got.stdout, got.stderr)
+		}
+	}
+}
+
 // reported returns the number of samples of the first event in a table.
 func reported(t *testing.T, input, event string, args ...string) int {
 	t.Helper()

@@ -81,6 +81,11 @@ func TestCalledPerf(t *testing.T) {
 			t.Errorf("%v: status %d, printed %q", args, got.status, got.stderr)
 		}
 	}
+	recorder := recordCommand(t, "-e", "task-clock", "true")
+	recorder.Path, recorder.Args[0] = link, link
+	if got := run(t, recorder); got.status != 0 || !strings.HasPrefix(got.stderr, "[ perf record: Woken up ") {
+		t.Errorf("status %d, printed %q", got.status, got.stderr)
+	}
 	cmd := exec.Command(link, "stat", "--nope")
 	cmd.Env = bperf().Env
 	if got := run(t, cmd); got.status != 129 || !strings.Contains(got.stderr, "See perf stat --help") {

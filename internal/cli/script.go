@@ -47,7 +47,12 @@ With --json it prints one object per line, with everything that the recording ha
   bperf script --time 10.5,11 --comms nginx | stackcollapse-perf.pl
   bperf script --show-bpf-events --show-mmap-events
   bperf script --json | jq -r 'select(.ip.bpf_program) | .ip.symbol'`,
-		Args: cobra.NoArgs,
+		Args: func(_ *cobra.Command, args []string) error {
+			if len(args) > 0 {
+				return badOptionf("only perf has script %s: %s", args[0], noScripts)
+			}
+			return nil
+		},
 		RunE: func(cmd *cobra.Command, _ []string) error { return f.run(cmd, o) },
 	}
 	flags := cmd.Flags()

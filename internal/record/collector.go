@@ -143,7 +143,7 @@ func (c *collector) step() (over bool, err error) {
 		}
 	}
 	if limit := c.cfg.MaxSize; limit > 0 && c.out.size() >= limit {
-		c.cfg.Notify(fmt.Sprintf("[ bperf record: the file has reached the size of --max-size: %d bytes ]", limit))
+		c.cfg.Notify(fmt.Sprintf("[ %s: the file has reached the size of --max-size: %d bytes ]", c.cfg.Name, limit))
 		return true, nil
 	}
 	occurred, err := c.switches.occurred()

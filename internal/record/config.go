@@ -93,6 +93,7 @@ type Config struct {
 	TimedName   bool      // the time is appended to the name of the file, as it always is with Switch
 	Stream      io.Writer // replaces Output, as a pipe; nil for Output
 	Switch      Switch
+	Name        string   // bperf's name in messages such as perf's: "bperf record"
 	CommandLine []string // command line for the header
 	Version     string   // bperf's version for the header
 

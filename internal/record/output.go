@@ -154,7 +154,7 @@ func (o *output) keep() error {
 	if err := os.Rename(o.name, name); err != nil {
 		return fmt.Errorf("keep a recording: %w", err)
 	}
-	o.cfg.Notify(fmt.Sprintf("[ bperf record: Dump %s ]", name))
+	o.cfg.Notify(fmt.Sprintf("[ %s: Dump %s ]", o.cfg.Name, name))
 	o.kept = append(o.kept, name)
 	if most := o.cfg.Switch.MaxFiles; most > 0 && len(o.kept) > most {
 		if err := os.Remove(o.kept[0]); err != nil && !errors.Is(err, os.ErrNotExist) {

@@ -46,6 +46,7 @@ type Options struct {
 	Branches  bool           // samples are branches: there are keys for their sources
 	Memory    bool           // samples are accesses to memory, and values their weights
 	Counted   bool           // samples were counted in the kernel, where some keys are tags
+	Slices    string         // the parts of the recording that the samples are of, as the user wrote them; empty for all of it
 	Separator string         // separates columns, which are then not aligned
 	Widths    []int          // of the columns of the text, in characters; 0 for as wide as needed
 	FullPaths bool           // the keys srcline and srcfile show whole paths

@@ -127,11 +127,14 @@ func (t *textPrinter) printSums(table *table) {
 		value += sums.value
 		names = append(names, printable.Text(t.p.Events[event].Name))
 	}
-	name, plural := names[0], ""
+	name, plural, parts := names[0], "", ""
 	if len(names) > 1 {
 		name, plural = "anon group { "+strings.Join(names, ", ")+" }", "s"
 	}
-	fmt.Fprintf(t.w, "# Samples: %s of event%s '%s'\n", shortened(samples), plural, name)
+	if t.o.Slices != "" {
+		parts = " (time slices: " + printable.Text(t.o.Slices) + ")"
+	}
+	fmt.Fprintf(t.w, "# Samples: %s of event%s '%s'%s\n", shortened(samples), plural, name, parts)
 	if !t.o.Memory {
 		fmt.Fprintf(t.w, "# Event count (approx.): %d\n#\n", value)
 		return

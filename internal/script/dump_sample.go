@@ -128,7 +128,7 @@ func (t *text) dumpRegisters(out []byte, which string, r *perfdata.Registers) []
 	out = fmt.Appendf(out, "... %s regs: mask %#x ABI %s\n", which, r.Mask, abi)
 	for number := range 64 {
 		if v, ok := r.Get(number); ok {
-			out = fmt.Appendf(out, ".... %-5s 0x%016x\n", registerName(t.arch, number), v)
+			out = fmt.Appendf(out, ".... %-5s 0x%016x\n", perfdata.RegisterName(t.arch, number), v)
 		}
 	}
 	return out
