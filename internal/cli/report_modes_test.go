@@ -2,6 +2,7 @@ package cli
 
 import (
 	"fmt"
+	"math/rand/v2"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -126,12 +127,15 @@ func memoryRecording(t *testing.T) string {
 		perfdata.Sample{IP: inProgram, Period: 700, DataSource: perfdata.DataSourceNA, CodePageSize: 1 << 14})
 }
 
-// hardwareReports are the reports of hardware recordings. perf prints the same.
-var hardwareReports = []struct {
+// hardwareReport is a report of a hardware recording.
+type hardwareReport struct {
 	name   string
 	record func(*testing.T) string
 	args   []string
-}{
+}
+
+// hardwareReports have golden files. perf prints the same.
+var hardwareReports = []hardwareReport{
 	{"branches", branchRecording, nil},
 	{"branches", branchRecording, []string{"-b", "-n", "--show-total-period"}},
 	{"branches", branchRecording, []string{"-s", "+mispredict,in_tx,abort"}},
@@ -163,6 +167,54 @@ var hardwareReports = []struct {
 	{"accesses", memoryRecording, []string{"-F", "overhead,local_weight,socket"}},
 }
 
+// randomReports are reports of many samples, whose rows have equal values: perf orders them by their keys.
+var randomReports = []hardwareReport{
+	{"branches", randomBranches, nil},
+	{"branches", randomBranches, []string{"-s", "dso_from,dso_to"}},
+	{"branches", randomBranches, []string{"-F", "overhead,symbol_to,symbol_from"}},
+	{"branches", randomBranches, []string{"-s", "cycles,cpu"}},
+	{"branches", randomBranches, []string{"-s", "srcline_from,srcline_to"}},
+	{"accesses", randomAccesses, []string{"--mem-mode"}},
+	{"accesses", randomAccesses, []string{"--mem-mode", "-F", "overhead,symbol_daddr"}},
+	{"accesses", randomAccesses, []string{"--mem-mode", "-s", "phys_daddr"}},
+	{"accesses", randomAccesses, []string{"--mem-mode", "-s", "data_page_size,mem"}},
+	{"accesses", randomAccesses, []string{"-s", "weight,local_ins_lat"}},
+	{"accesses", randomAccesses, []string{"-s", "addr,code_page_size"}},
+	{"accesses", randomAccesses, []string{"-s", "socket,cpu"}},
+	{"accesses", randomAccesses, []string{"-F", "weight1,overhead,sym"}},
+}
+
+// randomBranches writes samples with random branches in two files.
+func randomBranches(t *testing.T) string {
+	random := rand.New(rand.NewPCG(3, 4))
+	somewhere := func() uint64 { return []uint64{0x10000, inStartup, inHelper}[random.IntN(3)] + random.Uint64N(20)*16 }
+	samples := make([]perfdata.Sample, 200)
+	for i := range samples {
+		s := &samples[i]
+		s.IP, s.Period, s.CPU = somewhere(), 1000, uint32(random.IntN(4))
+		for range random.IntN(8) {
+			s.Branches = append(s.Branches, perfdata.Branch{From: somewhere(), To: somewhere(), Flags: perfdata.BranchFlags(2 | random.Uint64N(4)<<4)})
+		}
+	}
+	return hardwareRecording(t, perfdata.SampleBranchStack, map[perfdata.FeatureID]perfdata.FeatureValue{perfdata.FeatureBranchStack: perfdata.Flag{}}, samples...)
+}
+
+// randomAccesses writes samples of random accesses by the kernel to its data.
+func randomAccesses(t *testing.T) string {
+	random := rand.New(rand.NewPCG(5, 6))
+	bit := func(from, n int) perfdata.DataSource { return 1 << (from + random.IntN(n)) }
+	samples := make([]perfdata.Sample, 200)
+	for i := range samples {
+		samples[i] = perfdata.Sample{IP: inStartup + random.Uint64N(48)*16, Period: 1000, Addr: inJiffies + random.Uint64N(64)*8,
+			DataSource: bit(1, 2) | bit(6, 2) | bit(8, 4) | bit(19, 5) | bit(24, 2) | bit(27, 2) | bit(29, 2) | bit(40, 3),
+			Weight:     perfdata.Weight(random.Uint64N(5) | random.Uint64N(3)<<32 | random.Uint64N(3)<<48),
+			PhysAddr:   random.Uint64N(10) << 12, CodePageSize: 4096 << random.IntN(3), DataPageSize: 4096 << random.IntN(3)}
+		samples[i].CPU = uint32(random.IntN(4))
+	}
+	return hardwareRecording(t, perfdata.SampleAddr|perfdata.SampleDataSrc|perfdata.SampleWeightStruct|perfdata.SamplePhysAddr|perfdata.SampleCodePageSize|
+		perfdata.SampleDataPageSize, nil, samples...)
+}
+
 // kernelSymbols writes hardwareSymbols.
 func kernelSymbols(t *testing.T) string {
 	path := filepath.Join(t.TempDir(), "kallsyms")
@@ -191,7 +243,7 @@ func TestReportModes(t *testing.T) {
 // TestReportModesBesidePerf compares the same reports with those of perf.
 func TestReportModesBesidePerf(t *testing.T) {
 	perf, symbols := require.NewestPerf(t), kernelSymbols(t)
-	for _, tt := range hardwareReports {
+	for _, tt := range slices.Concat(hardwareReports, randomReports) {
 		args := slices.Concat([]string{"report", "--stdio", "--kallsyms", symbols, "-i", tt.record(t)}, tt.args)
 		ours, theirs := run(t, bperf(args...)), run(t, exec.Command(perf, args...))
 		want := strings.ReplaceAll(rowsAndHeads(theirs.stdout), "[H]", "[.]") // perf shows the kind of code of an unknown address as the hypervisor's

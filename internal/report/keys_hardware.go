@@ -64,7 +64,7 @@ var hardwareKeys = []*key{
 		name: "addr", title: "Address", scope: ofFrame, needs: profile.IP, width: 18, fills: true,
 		identity: func(_ *profile.Profile, b []byte, of *properties) []byte { return number(b, of.frame.IP) },
 		text:     func(_ *profile.Profile, of *properties, _ int) string { return fmt.Sprintf("%#x", of.frame.IP) },
-		compare:  func(_ *profile.Profile, a, b *properties) int { return cmp.Compare(b.frame.IP, a.frame.IP) },
+		compare:  func(_ *profile.Profile, a, b *properties) int { return compareAddresses(a.frame.IP, b.frame.IP) },
 	},
 	pageKey("code_page_size", "Code Page Size", 0, func(d *profile.Details) uint64 { return d.CodePage }),
 	pageKey("data_page_size", "Data Page Size", dataWidth, func(d *profile.Details) uint64 { return d.DataPage }),
@@ -77,7 +77,7 @@ var hardwareKeys = []*key{
 			return fmt.Sprintf("[%c] %s", level(of.data.Kind), address(of.details.PhysAddress))
 		},
 		compare: func(_ *profile.Profile, a, b *properties) int {
-			return cmp.Compare(a.details.PhysAddress, b.details.PhysAddress)
+			return compareAddresses(a.details.PhysAddress, b.details.PhysAddress)
 		},
 	},
 	{
@@ -98,7 +98,7 @@ var hardwareKeys = []*key{
 			return symbolRoom(p, &of.data) + dataWidth - len("[.] ")
 		},
 		compare: func(_ *profile.Profile, a, b *properties) int {
-			return cmp.Compare(a.details.DataAddress, b.details.DataAddress)
+			return compareAddresses(a.details.DataAddress, b.details.DataAddress)
 		},
 	},
 	reversed(with(dsoKey("dso_daddr", "Data Object", ofSample, func(of *properties) *profile.Frame { return &of.data }), profile.DataAddress)),
@@ -139,6 +139,9 @@ const (
 	weightWidth = 12
 	dataWidth   = unresolvedWidth + len("[.] 0x")
 )
+
+// compareAddresses puts the kernel's addresses first, as perf does.
+func compareAddresses(a, b uint64) int { return cmp.Compare(int64(a), int64(b)) }
 
 func instructionLatency(d *profile.Details) uint64 { return uint64(d.InstructionLatency) }
 
@@ -222,10 +225,10 @@ func branchSymbolKey(name, title string, frame func(*properties) *profile.Frame)
 			return lastWithout(f.Function != 0, g.Function != 0, "", "")
 		}
 		if f.Function == 0 {
-			return cmp.Compare(f.IP, g.IP)
+			return compareAddresses(f.IP, g.IP)
 		}
 		of, to := p.Functions.At(f.Function), p.Functions.At(g.Function)
-		return cmp.Or(cmp.Compare(of.Start, to.Start), cmp.Compare(of.End, to.End))
+		return cmp.Or(compareAddresses(of.Start, to.Start), compareAddresses(of.End, to.End))
 	}
 	return k
 }
