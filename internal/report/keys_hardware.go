@@ -69,7 +69,8 @@ var hardwareKeys = []*key{
 	pageKey("code_page_size", "Code Page Size", 0, func(d *profile.Details) uint64 { return d.CodePage }),
 	pageKey("data_page_size", "Data Page Size", dataWidth, func(d *profile.Details) uint64 { return d.DataPage }),
 	{
-		name: "phys_daddr", title: "Data Physical Address", scope: ofSample, needs: profile.PhysAddress | profile.DataAddress, width: dataWidth, fills: true,
+		name: "phys_daddr", title: "Data Physical Address", scope: ofSample,
+		needs: profile.PhysAddress | profile.DataAddress, width: dataWidth, fills: true,
 		identity: func(_ *profile.Profile, b []byte, of *properties) []byte {
 			return number(append(b, level(of.data.Kind)), of.details.PhysAddress)
 		},
