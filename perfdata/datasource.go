@@ -88,6 +88,9 @@ func (d DataSource) LockWord() string {
 
 // BlockedWords returns why the access was blocked as text, such as " Data".
 func (d DataSource) BlockedWords() string {
+	if d.Blocked()&1 != 0 {
+		return "N/A"
+	}
 	return words(d.Blocked()>>1, []string{" Data", " Addr"}, "")
 }
 

@@ -13,7 +13,8 @@ import (
 func (f *reportFlags) checkModes(format reportFormat) error {
 	return firstError(
 		badCombinationIf(f.branchStack && f.Memory, "-b shows branches, --mem-mode shows accesses to memory: choose one"),
-		badCombinationIf((f.branchStack || f.Memory) && !format.rows, "-b and --mem-mode support the formats table, json and csv, not %s", format.name))
+		badCombinationIf((f.branchStack || f.Memory) && !format.rows, "-b and --mem-mode support the formats table, json and csv, not %s",
+			format.name))
 }
 
 // ofBranches reports whether a report is of branches. Without -b and --no-branch-stack, the recording decides.

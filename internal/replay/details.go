@@ -6,8 +6,8 @@ import (
 )
 
 // detailed are the keys of profile.Details.
-const detailed = profile.Weight | profile.DataSource | profile.DataAddress | profile.PhysAddress | profile.PageSize | profile.Transaction | profile.CgroupID |
-	profile.Branch
+const detailed = profile.Weight | profile.DataSource | profile.DataAddress | profile.PhysAddress | profile.PageSize |
+	profile.Transaction | profile.CgroupID | profile.Branch
 
 // details stores what a sample has besides its labels and its stack. branch is nil for other samples.
 func (p *part) details(item *Item, branch *perfdata.Branch) profile.DetailsID {

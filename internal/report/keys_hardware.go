@@ -64,12 +64,13 @@ var hardwareKeys = []*key{
 		name: "addr", title: "Address", scope: ofFrame, needs: profile.IP, width: 18, fills: true,
 		identity: func(_ *profile.Profile, b []byte, of *properties) []byte { return number(b, of.frame.IP) },
 		text:     func(_ *profile.Profile, of *properties, _ int) string { return fmt.Sprintf("%#x", of.frame.IP) },
-		compare:  func(_ *profile.Profile, a, b *properties) int { return cmp.Compare(b.frame.IP, a.frame.IP) },
+		compare:  func(_ *profile.Profile, a, b *properties) int { return compareAddresses(a.frame.IP, b.frame.IP) },
 	},
 	pageKey("code_page_size", "Code Page Size", 0, func(d *profile.Details) uint64 { return d.CodePage }),
 	pageKey("data_page_size", "Data Page Size", dataWidth, func(d *profile.Details) uint64 { return d.DataPage }),
 	{
-		name: "phys_daddr", title: "Data Physical Address", scope: ofSample, needs: profile.PhysAddress | profile.DataAddress, width: dataWidth, fills: true,
+		name: "phys_daddr", title: "Data Physical Address", scope: ofSample,
+		needs: profile.PhysAddress | profile.DataAddress, width: dataWidth, fills: true,
 		identity: func(_ *profile.Profile, b []byte, of *properties) []byte {
 			return number(append(b, level(of.data.Kind)), of.details.PhysAddress)
 		},
@@ -77,7 +78,7 @@ var hardwareKeys = []*key{
 			return fmt.Sprintf("[%c] %s", level(of.data.Kind), address(of.details.PhysAddress))
 		},
 		compare: func(_ *profile.Profile, a, b *properties) int {
-			return cmp.Compare(a.details.PhysAddress, b.details.PhysAddress)
+			return compareAddresses(a.details.PhysAddress, b.details.PhysAddress)
 		},
 	},
 	{
@@ -91,14 +92,32 @@ var hardwareKeys = []*key{
 			}
 			return fmt.Sprintf("%s+%#x", symbolText(p, &of.data), of.details.DataOffset)
 		},
-		room: func(p *profile.Profile, of *properties) int {
-			if of.data.Function == 0 {
-				return dataWidth
-			}
-			return symbolRoom(p, &of.data) + dataWidth - len("[.] ")
-		},
+		room: func(p *profile.Profile, of *properties) int { return dataRoom(p, &of.data) },
 		compare: func(_ *profile.Profile, a, b *properties) int {
-			return cmp.Compare(a.details.DataAddress, b.details.DataAddress)
+			return compareAddresses(a.details.DataAddress, b.details.DataAddress)
+		},
+	},
+	{
+		name: "symbol_iaddr", title: "Code Symbol", scope: ofSample, needs: profile.IP,
+		identity: func(_ *profile.Profile, b []byte, of *properties) []byte { return number(b, of.target.IP) },
+		text: func(p *profile.Profile, of *properties, _ int) string {
+			if of.target.Function == 0 {
+				return fmt.Sprintf("[%c] %s", level(of.target.Kind), address(of.target.IP))
+			}
+			return symbolText(p, &of.target)
+		},
+		room:    func(p *profile.Profile, of *properties) int { return dataRoom(p, &of.target) },
+		compare: func(_ *profile.Profile, a, b *properties) int { return compareAddresses(a.target.IP, b.target.IP) },
+	},
+	{
+		name: "dcacheline", title: "Data Cacheline", scope: ofSample, needs: profile.DataAddress,
+		identity: func(_ *profile.Profile, b []byte, of *properties) []byte {
+			return number(number(b, of.data.Module), cacheLine(of))
+		},
+		text: dataLine,
+		room: func(p *profile.Profile, of *properties) int { return dataRoom(p, &of.data) + 1 },
+		compare: func(p *profile.Profile, a, b *properties) int {
+			return cmp.Or(lastWithout(a.data.Module != 0, b.data.Module != 0, "", ""), compareAddresses(cacheLine(a), cacheLine(b)))
 		},
 	},
 	reversed(with(dsoKey("dso_daddr", "Data Object", ofSample, func(of *properties) *profile.Frame { return &of.data }), profile.DataAddress)),
@@ -146,6 +165,9 @@ const (
 	dataWidth   = unresolvedWidth + len("[.] 0x")
 )
 
+// compareAddresses puts the kernel's addresses first, as perf does.
+func compareAddresses(a, b uint64) int { return cmp.Compare(int64(a), int64(b)) }
+
 func instructionLatency(d *profile.Details) uint64 { return uint64(d.InstructionLatency) }
 
 func retireLatency(d *profile.Details) uint64 { return uint64(d.RetireLatency) }
@@ -160,6 +182,32 @@ func socket(p *profile.Profile, of *properties) int32 {
 
 // dsoSize returns the size of the memory that a frame's file was mapped to.
 func dsoSize(p *profile.Profile, of *properties) uint64 { return p.Modules.At(of.frame.Module).Size }
+
+// cacheLineSize is that of nearly all machines. Recordings before perf 7.1 do not have theirs.
+const cacheLineSize = 64
+
+// cacheLine returns the address of the cache line of a sample's data.
+func cacheLine(of *properties) uint64 { return of.details.DataAddress &^ (cacheLineSize - 1) }
+
+// dataLine returns the cache line of a sample's data by its offset in the object there. An X marks memory without a known mapping.
+func dataLine(p *profile.Profile, of *properties, _ int) string {
+	before := of.details.DataAddress - cacheLine(of)
+	switch {
+	case of.data.Module == 0:
+		return "[X] " + address(cacheLine(of))
+	case of.data.Function == 0 || before > of.details.DataOffset:
+		return fmt.Sprintf("[%c] %s", level(of.data.Kind), address(cacheLine(of)))
+	}
+	return fmt.Sprintf("%s+%#x", symbolText(p, &of.data), of.details.DataOffset-before)
+}
+
+// dataRoom returns the width that perf reserves for an object in memory.
+func dataRoom(p *profile.Profile, f *profile.Frame) int {
+	if f.Function == 0 {
+		return dataWidth
+	}
+	return symbolRoom(p, f) + dataWidth - len("[.] ")
+}
 
 // numberKey returns a key for a number of a sample. The largest comes first.
 func numberKey(name, title string, width int, needs profile.Keys, of func(*profile.Details) uint64) *key {
@@ -228,10 +276,10 @@ func branchSymbolKey(name, title string, frame func(*properties) *profile.Frame)
 			return lastWithout(f.Function != 0, g.Function != 0, "", "")
 		}
 		if f.Function == 0 {
-			return cmp.Compare(f.IP, g.IP)
+			return compareAddresses(f.IP, g.IP)
 		}
 		of, to := p.Functions.At(f.Function), p.Functions.At(g.Function)
-		return cmp.Or(cmp.Compare(of.Start, to.Start), cmp.Compare(of.End, to.End))
+		return cmp.Or(compareAddresses(of.Start, to.Start), compareAddresses(of.End, to.End))
 	}
 	return k
 }

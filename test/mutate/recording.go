@@ -20,8 +20,11 @@ func recordingCommands(mutant, sound, empty string) [][]string {
 		add("report", "--format", f)
 	}
 	add("report", "--header", "-n", "--show-total-period", "--sort", "comm,dso,symbol,srcline,cpu,cgroup,time,parent,prog")
-	add("report", "--no-children", "-g", "caller", "--group", "--sort", "pid,tid,dso_from,symbol_from,dso_to,symbol_to,trace")
-	add("report", "--sort", "weight,addr,phys_addr,data_src,state,waker,wall,priority,container", "-g", "fractal")
+	add("report", "--no-children", "-g", "caller", "--group", "--sort", "pid,tid,addr,dso_size,comm_nodigit")
+	add("report", "-b", "--sort", "dso_from,symbol_from,dso_to,symbol_to,srcline_from,srcline_to,mispredict,in_tx,abort,cycles,socket")
+	add("report", "--mem-mode", "-g", "fractal")
+	add("report", "--no-branch-stack", "--sort", "weight,ins_lat,transaction,addr,phys_daddr,code_page_size,data_page_size,dcacheline,symbol_iaddr,cgroup_id")
+	add("report", "-F", "weight1,weight2,weight3,mem,sym")
 	add("report", "--stats")
 	add("report", "--header-only")
 	add("report", "--pid", "100", "--time", "0.1,", "-t", ",")
