@@ -146,7 +146,6 @@ var reportPerfOptions = []perfOption{
 	{name: "disable-order", does: ignores, why: "order changes no sum"},
 	{name: "group-sort-idx", does: refuses, takes: needsValue, why: notYet},
 	{name: "mem-mode", does: refuses, why: notYet},
-	{name: "ns", does: ignores, why: "bperf prints no times with fewer digits"},
 	{name: "percent-type", does: ignores, takes: needsValue, why: "bperf annotate has it"},
 	{name: "pretty", does: ignores, takes: needsValue, why: "bperf prints tables"},
 	{name: "raw-trace", does: ignores, why: "bperf script prints the fields of tracepoints"},
@@ -154,7 +153,6 @@ var reportPerfOptions = []perfOption{
 	{name: "skip-empty", does: ignores, why: "bperf shows only events that have samples"},
 	{name: "socket-filter", does: refuses, takes: needsValue, why: notYet},
 	{name: "threads", letter: "T", does: refuses, why: notYet},
-	{name: "time-quantum", does: refuses, takes: needsValue, why: notYet},
 	{name: "total-cycles", does: refuses, why: notYet},
 }
 

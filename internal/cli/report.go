@@ -5,9 +5,12 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
@@ -153,6 +156,8 @@ func (f *reportFlags) add(cmd *cobra.Command) {
 	flags.StringVarP(&f.parent, "parent", "p", "", "also sort by parent, the caller that the regular `EXPRESSION` matches")
 	flags.BoolVarP(&f.excludeOther, "exclude-other", "x", false, "only samples with a caller that --parent matches")
 	flags.StringVar(&f.ignoreCallees, "ignore-callees", "", "leave out what the functions called that the regular `EXPRESSION` matches")
+	flags.Var((*quantumFlag)(&f.Quantum), "time-quantum", "the key time separates intervals of this `LENGTH`, in s, ms, us or ns")
+	flags.BoolVar(&f.Nanoseconds, "ns", false, "show the key time in ns")
 	flags.BoolVar(&f.header, "header", false, "also print the header of the recording")
 	flags.BoolVar(&f.headerOnly, "header-only", false, "print only the header of the recording")
 	flags.BoolVarP(&f.NoHeads, "quiet", "q", false, "print nothing but rows and errors")
@@ -190,6 +195,27 @@ func (r *relativeFlag) String() string {
 }
 
 func (r *relativeFlag) Type() string { return "string" }
+
+// quantumFlag is a flag for a length of time in ns; 0 for the default.
+type quantumFlag int64
+
+// Set implements pflag.Value. As in perf, a number without a unit is in ns.
+func (q *quantumFlag) Set(text string) error {
+	digits := strings.TrimRight(text, "smun")
+	n, err := strconv.ParseInt(digits, 10, 64)
+	unit, known := map[string]int64{"": 1, "ns": 1, "us": 1e3, "ms": 1e6, "s": 1e9}[text[len(digits):]]
+	if err != nil || !known || n <= 0 || n > math.MaxInt64/unit {
+		return errors.New("a length is a whole number above 0 with s, ms, us or ns, as 10ms")
+	}
+	*q = quantumFlag(n * unit)
+	return nil
+}
+
+func (q *quantumFlag) String() string {
+	return time.Duration(cmp.Or(int64(*q), report.DefaultQuantum)).String()
+}
+
+func (q *quantumFlag) Type() string { return "string" }
 
 // take takes the argument: a recording, or a part of the names of functions.
 func (f *reportFlags) take(arg string) {

@@ -15,11 +15,13 @@ import (
 // properties are what keys are computed from. Those of a row come from its first sample.
 type properties struct {
 	labels profile.Labels
-	time   int64
+	time   int64 // start of its interval, in ns
 	parent profile.FunctionID
 	frame  profile.Frame
 	leaf   profile.Frame // source of a branch
 	target profile.Frame // target of a branch
+
+	nanoseconds bool // Options.Nanoseconds
 }
 
 // scope is the part of a sample that a key depends on.
@@ -107,6 +109,9 @@ var keys = []*key{
 		name: "time", title: "Time", needs: profile.Time, scope: ofSample, width: 12,
 		identity: func(_ *profile.Profile, b []byte, of *properties) []byte { return number(b, of.time) },
 		text: func(_ *profile.Profile, of *properties, _ int) string {
+			if of.nanoseconds {
+				return fmt.Sprintf("%d.%09d", of.time/1e9, of.time%1e9)
+			}
 			return fmt.Sprintf("%d.%06d", of.time/1e9, of.time%1e9/1e3)
 		},
 		compare: func(_ *profile.Profile, a, b *properties) int { return cmp.Compare(a.time, b.time) },

@@ -40,13 +40,18 @@ type Options struct {
 
 	Samples     bool // add a column with the number of samples
 	Period      bool // add a column with the sum of the values
+	Nanoseconds bool // the key "time" has nine decimals, not six
 	Utilization bool // add columns with the shares of kernel and user code
 
 	Parent    *regexp.Regexp // pattern for the key "parent", which is then a key; DefaultParent if nil
+	Quantum   int64          // length of the intervals of the key "time", in ns; 0 for DefaultQuantum
 	Separator string         // separates columns, which are then not aligned
 	Widths    []int          // of the columns of the text, in characters; 0 for as wide as needed
 	NoHeads   bool           // the text shows only rows and call trees
 }
+
+// DefaultQuantum is the default of Options.Quantum, as in perf.
+const DefaultQuantum = 100e6
 
 // DefaultParent returns the default of Options.Parent.
 func DefaultParent() *regexp.Regexp { return regexp.MustCompile("^sys_|^do_page_fault") }

@@ -183,6 +183,9 @@ func (t *table) fit(text string, i int) string {
 // unresolvedWidth is the width of an address. perf reserves it in two columns: symbol and dso.
 const unresolvedWidth = 16
 
+// nanosecondsWidth is the least width of a time with nine decimals, as in perf.
+const nanosecondsWidth = 16
+
 func (t *table) textWidth(c *column, r *row) int {
 	text := c.key.text(t.p, &r.properties, 0)
 	width := utf8.RuneCountInString(text)
@@ -193,6 +196,10 @@ func (t *table) textWidth(c *column, r *row) int {
 		}
 		if r.frame.Inlined {
 			return width - len(" (inlined)")
+		}
+	case "time":
+		if t.o.Nanoseconds {
+			return max(width, nanosecondsWidth)
 		}
 	case "dso":
 		if r.frame.Function == 0 && len(t.o.DSOs) == 0 {
