@@ -144,7 +144,6 @@ var reportPerfOptions = []perfOption{
 	{name: "addr2line-style", does: ignores, takes: needsValue, why: noPrograms},
 	{name: "branch-stack", letter: "b", does: refuses, why: notYet},
 	{name: "disable-order", does: ignores, why: "order changes no sum"},
-	{name: "group-sort-idx", does: refuses, takes: needsValue, why: notYet},
 	{name: "mem-mode", does: refuses, why: notYet},
 	{name: "percent-type", does: ignores, takes: needsValue, why: "bperf annotate has it"},
 	{name: "pretty", does: ignores, takes: needsValue, why: "bperf prints tables"},

@@ -140,6 +140,7 @@ func (f *reportFlags) add(cmd *cobra.Command) {
 	flags.BoolVar(&f.children, "children", true, "include callees in the shares of functions, if the recording has callchains")
 	flags.BoolVarP(&f.Hierarchy, "hierarchy", "H", false, "show a level of rows for each sort key, one below the other")
 	flags.BoolVar(&f.Group, "group", false, "show all events side by side")
+	flags.IntVar(&f.SortEvent, "group-sort-idx", 0, "order rows by event `NUMBER` of the group only, from 0")
 	flags.StringVarP(&f.Event, "event", "e", "", "show only `EVENT` in formats with room for one")
 	flags.Var((*percentFlag)(&f.Limit), "percent-limit", "leave out rows and branches below `PERCENT` percent")
 	addRowFlags(flags, &f.Options, "c")

@@ -25,6 +25,10 @@ type Options struct {
 	Children bool     // add the values of callees to each function
 	Group    bool     // show all events side by side, even if they were not recorded as a group
 
+	// SortEvent is the position in its group of the event that orders rows, or of no event for the first one. 0 is for all events, one after
+	// the other.
+	SortEvent int
+
 	Hierarchy bool // the text shows a level of rows for each key, each below its row of the level above
 
 	CallGraph CallGraph
