@@ -211,7 +211,7 @@ func beginsWith(file io.ReaderAt, magic string) bool {
 
 func (f *recordingFlags) readPprof(path string, keep profile.Keys) (*profile.Profile, error) {
 	if f.filterFlags != (filterFlags{}) {
-		return nil, badCombinationf("%s is a pprof profile: --time, --pid, --tid and -C apply only to recordings", path)
+		return nil, badCombinationf("%s is a pprof profile: --time, --pid, --tid, -C and --socket-filter apply only to recordings", path)
 	}
 	if keep.Has(profile.Address) || keep.Has(profile.Other) {
 		return nil, badCombinationf("%s is a pprof profile, which does not separate samples by address or tag", path)

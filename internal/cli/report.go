@@ -144,6 +144,7 @@ func (f *reportFlags) add(cmd *cobra.Command) {
 	flags.StringVarP(&f.Event, "event", "e", "", "show only `EVENT` in formats with room for one")
 	flags.Var((*percentFlag)(&f.Limit), "percent-limit", "leave out rows and branches below `PERCENT` percent")
 	addRowFlags(flags, &f.Options, "c")
+	flags.StringVar(&f.input.socket, "socket-filter", "", "only the CPUs on this `SOCKET`")
 	flags.StringVar(&f.Part, "symbol-filter", "", "only functions with this `TEXT` in their names")
 	flags.StringSliceVar(&f.Programs, "bpf-prog", nil, "only samples with one of these BPF `PROGRAMS`, by name or ID, on their stack")
 	flags.BoolVarP(&f.Samples, "show-nr-samples", "n", false, "show the number of samples")
