@@ -126,16 +126,12 @@ var reportPerfOptions = []perfOption{
 	{name: "show-ref-call-graph", does: refuses, why: "bperf shows each event's own callchains"},
 	{name: "addr2line-style", does: ignores, takes: needsValue, why: noPrograms},
 	{name: "disable-order", does: ignores, why: "order changes no sum"},
-	{name: "group-sort-idx", does: refuses, takes: needsValue, why: notYet},
-	{name: "ns", does: ignores, why: "bperf prints no times with fewer digits"},
 	{name: "percent-type", does: ignores, takes: needsValue, why: "bperf annotate has it"},
 	{name: "pretty", does: ignores, takes: needsValue, why: "bperf prints tables"},
 	{name: "raw-trace", does: ignores, why: "bperf script prints the fields of tracepoints"},
 	{name: "samples", does: ignores, takes: needsValue, why: "bperf has no menu of single samples"},
 	{name: "skip-empty", does: ignores, why: "bperf shows only events that have samples"},
-	{name: "socket-filter", does: refuses, takes: needsValue, why: notYet},
 	{name: "threads", letter: "T", does: refuses, why: notYet},
-	{name: "time-quantum", does: refuses, takes: needsValue, why: notYet},
 	{name: "total-cycles", does: refuses, why: notYet},
 }
 

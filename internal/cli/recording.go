@@ -221,7 +221,7 @@ const ofRecordings = profile.Address | profile.Other | profile.IP | profile.Weig
 
 func (f *recordingFlags) readPprof(path string, keep profile.Keys) (*profile.Profile, error) {
 	if f.filterFlags != (filterFlags{}) || f.switches != (replay.Switches{}) {
-		return nil, badCombinationf("%s is a pprof profile: --time, --pid, --tid, -C and --switch-on apply only to recordings", path)
+		return nil, badCombinationf("%s is a pprof profile: --time, --pid, --tid, -C, --socket-filter and --switch-on apply only to recordings", path)
 	}
 	if keep&ofRecordings != 0 || f.branches || f.weights {
 		return nil, badCombinationf("%s is a pprof profile, which does not separate samples by address or tag, or by what the hardware recorded", path)

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"io"
 	"math"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -16,7 +17,7 @@ import (
 )
 
 // filterFlags select samples of a recording.
-type filterFlags struct{ times, pids, tids, cpus string }
+type filterFlags struct{ times, pids, tids, cpus, socket string }
 
 func (f *filterFlags) add(flags *pflag.FlagSet, letter string) {
 	flags.StringVar(&f.times, "time", "", "only `START,STOP` in seconds, either of which may be left out; or parts such as 10%-20% or 10%/2, of the time "+
@@ -38,13 +39,44 @@ func (f *filterFlags) filter(reader *perfdata.Reader) (replay.Filter, error) {
 	if all.TIDs, err = parseIDs("--tid", f.tids); err != nil {
 		return all, err
 	}
-	if f.cpus == "" {
-		return all, nil
+	if f.cpus != "" {
+		if all.CPUs, err = procfs.ParseCPUList(f.cpus); err != nil {
+			return all, fmt.Errorf("--cpu: %w", err)
+		}
 	}
-	if all.CPUs, err = procfs.ParseCPUList(f.cpus); err != nil {
-		return all, fmt.Errorf("--cpu: %w", err)
+	if f.socket != "" {
+		all.CPUs, err = f.onSocket(all.CPUs, reader)
 	}
-	return all, nil
+	return all, err
+}
+
+// onSocket returns the CPUs on the socket of the flag: those of a list, or all if the list is empty. It fails if there are none, because a
+// filter without CPUs keeps all samples, and if an event has no CPUs.
+func (f *filterFlags) onSocket(cpus []int, reader *perfdata.Reader) ([]int, error) {
+	socket, err := strconv.ParseUint(f.socket, 10, 32)
+	if err != nil {
+		return nil, fmt.Errorf("--socket-filter %s: not the number of a socket", f.socket)
+	}
+	for _, e := range reader.Events() {
+		if !e.Attr.SampleType.Has(perfdata.SampleCPU) {
+			return nil, fmt.Errorf("--socket-filter: samples of %s have no CPU; record with --sample-cpu", printable.Text(e.Name))
+		}
+	}
+	value, err := reader.Features().Get(perfdata.FeatureCPUTopology)
+	if err != nil {
+		return nil, err
+	}
+	topology, _ := value.(perfdata.CPUTopology)
+	var on []int
+	for cpu, place := range topology.CPUs {
+		if uint64(place.Socket) == socket && (len(cpus) == 0 || slices.Contains(cpus, cpu)) {
+			on = append(on, cpu)
+		}
+	}
+	if len(on) == 0 {
+		return nil, fmt.Errorf("--socket-filter %s: the recording knows of no such CPU on that socket", f.socket)
+	}
+	return on, nil
 }
 
 func parseIDs(flag, text string) ([]int32, error) {

@@ -5,9 +5,12 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
@@ -139,9 +142,11 @@ func (f *reportFlags) add(cmd *cobra.Command) {
 	flags.BoolVar(&f.children, "children", true, "include callees in the shares of functions, if the recording has callchains")
 	flags.BoolVarP(&f.Hierarchy, "hierarchy", "H", false, "show a level of rows for each sort key, one below the other")
 	flags.BoolVar(&f.Group, "group", false, "show all events side by side")
+	flags.IntVar(&f.SortEvent, "group-sort-idx", 0, "order rows by event `NUMBER` of the group only, from 0")
 	flags.StringVarP(&f.Event, "event", "e", "", "show only `EVENT` in formats with room for one")
 	flags.Var((*percentFlag)(&f.Limit), "percent-limit", "leave out rows and branches below `PERCENT` percent")
 	addRowFlags(flags, &f.Options, "c")
+	flags.StringVar(&f.input.socket, "socket-filter", "", "only the CPUs on this `SOCKET`")
 	flags.StringVar(&f.Part, "symbol-filter", "", "only functions with this `TEXT` in their names")
 	flags.StringSliceVar(&f.Programs, "bpf-prog", nil, "only samples with one of these BPF `PROGRAMS`, by name or ID, on their stack")
 	flags.BoolVarP(&f.Samples, "show-nr-samples", "n", false, "show the number of samples")
@@ -158,6 +163,8 @@ func (f *reportFlags) add(cmd *cobra.Command) {
 	flags.StringVarP(&f.parent, "parent", "p", "", "also sort by parent, the caller that the regular `EXPRESSION` matches")
 	flags.BoolVarP(&f.excludeOther, "exclude-other", "x", false, "only samples with a caller that --parent matches")
 	flags.StringVar(&f.ignoreCallees, "ignore-callees", "", "leave out what the functions called that the regular `EXPRESSION` matches")
+	flags.Var((*quantumFlag)(&f.Quantum), "time-quantum", "the key time separates intervals of this `LENGTH`, in s, ms, us or ns")
+	flags.BoolVar(&f.Nanoseconds, "ns", false, "show the key time in ns")
 	flags.BoolVar(&f.header, "header", false, "also print the header of the recording")
 	flags.BoolVar(&f.headerOnly, "header-only", false, "print only the header of the recording")
 	addTopology(flags, &f.topology)
@@ -198,6 +205,27 @@ func (r *relativeFlag) String() string {
 }
 
 func (r *relativeFlag) Type() string { return "string" }
+
+// quantumFlag is a flag for a length of time in ns; 0 for the default.
+type quantumFlag int64
+
+// Set implements pflag.Value. As in perf, a number without a unit is in ns.
+func (q *quantumFlag) Set(text string) error {
+	digits := strings.TrimRight(text, "smun")
+	n, err := strconv.ParseInt(digits, 10, 64)
+	unit, known := map[string]int64{"": 1, "ns": 1, "us": 1e3, "ms": 1e6, "s": 1e9}[text[len(digits):]]
+	if err != nil || !known || n <= 0 || n > math.MaxInt64/unit {
+		return errors.New("a length is a whole number above 0 with s, ms, us or ns, as 10ms")
+	}
+	*q = quantumFlag(n * unit)
+	return nil
+}
+
+func (q *quantumFlag) String() string {
+	return time.Duration(cmp.Or(int64(*q), report.DefaultQuantum)).String()
+}
+
+func (q *quantumFlag) Type() string { return "string" }
 
 // take takes the argument: a recording, or a part of the names of functions.
 func (f *reportFlags) take(arg string) {

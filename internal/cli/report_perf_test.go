@@ -25,6 +25,11 @@ func TestReportBesidePerf(t *testing.T) {
 		{[]string{"callchain", "group"}, []string{"--no-children", "-g", "none", "-w", "0,3,20,12"}},
 		{[]string{"callchain", "group"}, []string{"--no-children", "-g", "none", "-w", "0,5", "-H"}},
 		{[]string{"callchain"}, []string{"--no-children", "-g", "none", "-w", "20,0,12", "-n", "-s", "pid,dso"}},
+		{[]string{"callchain", "group"}, []string{"--no-children", "-g", "none", "-s", "time,comm", "--time-quantum", "1ms"}},
+		{[]string{"callchain", "group"}, []string{"--no-children", "-g", "none", "-s", "time", "--time-quantum", "10us", "--ns"}},
+		{[]string{"callchain", "group"}, []string{"--no-children", "-g", "none", "-s", "time", "--time-quantum", "300"}},
+		{[]string{"group"}, []string{"--no-children", "-g", "none", "--group-sort-idx", "1"}},
+		{[]string{"group"}, []string{"--no-children", "-g", "none", "--group-sort-idx", "7"}},
 	} {
 		for _, name := range tt.recordings {
 			file, err := filepath.Abs(filepath.Join(recordings, name+".data"))

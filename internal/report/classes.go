@@ -59,16 +59,14 @@ func newClasses(t *table) *classes {
 	return c
 }
 
-// timeQuantum is the length of the intervals that the key "time" distinguishes, in ns, as in perf.
-const timeQuantum = 100e6
-
 // propertiesOf returns the properties of the sample with an index in Profile.Samples.
 func (c *classes) propertiesOf(sample int) properties {
 	p, s := c.t.p, &c.t.p.Samples()[sample]
 	all := properties{labels: p.Labels()[s.Labels], frame: p.Frames()[s.Leaf], source: p.Frames()[s.Source], target: p.Frames()[s.Leaf],
 		details: p.Details(s.Details)}
 	all.data = p.Frames()[all.details.Data]
-	all.time = s.Time / timeQuantum * timeQuantum
+	quantum := cmp.Or(c.t.o.Quantum, DefaultQuantum)
+	all.time, all.nanoseconds = s.Time/quantum*quantum, c.t.o.Nanoseconds
 	if c.parent != nil {
 		all.parent = c.parent(s.Stack)
 	}

@@ -186,6 +186,14 @@ func (c *column) valueText(t *table, r *row, position int) string {
 	return strconv.FormatUint(c.of(v), 10)
 }
 
+// sortEvent returns the index in table.events of the only event whose values order rows, if Options.SortEvent is not 0.
+func (t *table) sortEvent() int {
+	if at := t.o.SortEvent; at > 0 && at < len(t.events) {
+		return at
+	}
+	return 0
+}
+
 // compareRows orders two rows by a column: larger values come first, keys are in their own order.
 func (c *column) compareRows(t *table, a, b *row) int {
 	if c.key != nil {
@@ -195,10 +203,13 @@ func (c *column) compareRows(t *table, a, b *row) int {
 		return cmp.Compare(c.key.text(t.p, &a.properties, 0), c.key.text(t.p, &b.properties, 0))
 	}
 	for i := range a.values {
+		if t.o.SortEvent != 0 && i != t.sortEvent() {
+			continue
+		}
 		if order := cmp.Compare(c.of(&b.values[i]), c.of(&a.values[i])); order != 0 {
 			return order
 		}
-		if c.name == "overhead_children" {
+		if c.name == "overhead_children" && t.o.SortEvent == 0 {
 			break // perf compares only the leader's values
 		}
 	}

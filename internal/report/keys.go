@@ -15,7 +15,7 @@ import (
 // properties are what keys are computed from. Those of a row come from its first sample.
 type properties struct {
 	labels profile.Labels
-	time   int64
+	time   int64 // start of its interval, in ns
 	parent profile.FunctionID
 	frame  profile.Frame
 	source profile.Frame // of a branch
@@ -24,6 +24,8 @@ type properties struct {
 	details profile.Details
 	data    profile.Frame // what is at the data address
 	samples uint64        // of a row: its samples of the first event
+
+	nanoseconds bool // Options.Nanoseconds
 }
 
 // scope is the part of a sample that a key depends on.
@@ -130,8 +132,12 @@ var keys = []*key{
 	{
 		name: "time", title: "Time", needs: profile.Time, scope: ofSample, width: 12,
 		identity: func(_ *profile.Profile, b []byte, of *properties) []byte { return number(b, of.time) },
-		text: func(_ *profile.Profile, of *properties, _ int) string {
-			return fmt.Sprintf("%d.%06d", of.time/1e9, of.time%1e9/1e3)
+		text:     func(_ *profile.Profile, of *properties, _ int) string { return timeText(of) },
+		room: func(_ *profile.Profile, of *properties) int {
+			if of.nanoseconds {
+				return max(len(timeText(of)), nanosecondsWidth)
+			}
+			return len(timeText(of))
 		},
 		compare: func(_ *profile.Profile, a, b *properties) int { return cmp.Compare(a.time, b.time) },
 	},
@@ -265,6 +271,16 @@ func tag(p *profile.Profile, tags profile.TagsID, name string) string {
 		}
 	}
 	return ""
+}
+
+// nanosecondsWidth is the least width of a time with nine decimals, as in perf.
+const nanosecondsWidth = 16
+
+func timeText(of *properties) string {
+	if of.nanoseconds {
+		return fmt.Sprintf("%d.%09d", of.time/1e9, of.time%1e9)
+	}
+	return fmt.Sprintf("%d.%06d", of.time/1e9, of.time%1e9/1e3)
 }
 
 // withoutDigits returns a name with <N> in place of each number.

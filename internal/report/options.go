@@ -25,6 +25,10 @@ type Options struct {
 	Children bool     // add the values of callees to each function
 	Group    bool     // show all events side by side, even if they were not recorded as a group
 
+	// SortEvent is the position in its group of the event that orders rows, or of no event for the first one. 0 is for all events, one after
+	// the other.
+	SortEvent int
+
 	Hierarchy bool // the text shows a level of rows for each key, each below its row of the level above
 
 	CallGraph CallGraph
@@ -40,6 +44,7 @@ type Options struct {
 
 	Samples     bool // add a column with the number of samples
 	Period      bool // add a column with the sum of the values
+	Nanoseconds bool // the key "time" has nine decimals, not six
 	Utilization bool // add columns with the shares of kernel and user code
 
 	Parent    *regexp.Regexp // pattern for the key "parent", which is then a key; DefaultParent if nil
@@ -47,11 +52,15 @@ type Options struct {
 	Memory    bool           // samples are accesses to memory, and values their weights
 	Counted   bool           // samples were counted in the kernel, where some keys are tags
 	Slices    string         // the parts of the recording that the samples are of, as the user wrote them; empty for all of it
+	Quantum   int64          // length of the intervals of the key "time", in ns; 0 for DefaultQuantum
 	Separator string         // separates columns, which are then not aligned
 	Widths    []int          // of the columns of the text, in characters; 0 for as wide as needed
 	FullPaths bool           // the keys srcline and srcfile show whole paths
 	NoHeads   bool           // the text shows only rows and call trees
 }
+
+// DefaultQuantum is the default of Options.Quantum, as in perf.
+const DefaultQuantum = 100e6
 
 // DefaultParent returns the default of Options.Parent.
 func DefaultParent() *regexp.Regexp { return regexp.MustCompile("^sys_|^do_page_fault") }
