@@ -1,12 +1,14 @@
 package cli
 
 import (
+	"bufio"
 	"io"
 
 	"github.com/spf13/cobra"
 
 	"github.com/bperf/bperf/internal/profile"
 	"github.com/bperf/bperf/internal/report"
+	"github.com/bperf/bperf/perfdata"
 )
 
 // diffFlags are the flags of bperf diff.
@@ -16,6 +18,7 @@ type diffFlags struct {
 	diff    report.Diff
 	sort    []string
 	compute string
+	dump    bool
 }
 
 func newDiffCommand() *cobra.Command {
@@ -43,6 +46,7 @@ also be the output of report or profile with --format pprof.`,
 	flags.BoolVarP(&f.diff.Periods, "period", "p", false, "show the sums of the periods")
 	flags.BoolVarP(&f.diff.Formulas, "formula", "F", false, "show how each comparison is computed")
 	flags.BoolVarP(&f.rows.NoHeads, "quiet", "q", false, "print only rows and errors")
+	addDump(flags, &f.dump)
 	addPerfOptions(flags, diffPerfOptions)
 	return cmd
 }
@@ -66,6 +70,11 @@ func (f *diffFlags) run(cmd *cobra.Command, args []string) error {
 	}
 	var profiles []*profile.Profile
 	for _, name := range names {
+		if f.dump {
+			if err := f.dumpFile(cmd, name); err != nil {
+				return err
+			}
+		}
 		p, err := f.input.readFile(cmd, name, keys)
 		if err != nil {
 			return err
@@ -73,4 +82,23 @@ func (f *diffFlags) run(cmd *cobra.Command, args []string) error {
 		profiles = append(profiles, p)
 	}
 	return report.WriteDiff(cmd.OutOrStdout(), profiles, names, &f.rows, f.diff)
+}
+
+// dumpFile writes all records of one of the recordings, which is read again afterwards.
+func (f *diffFlags) dumpFile(cmd *cobra.Command, name string) error {
+	if isCompressed(name) {
+		return badCombinationf("-D prints the records of recordings: %s is a pprof profile", name)
+	}
+	if !regularFile(name, perfdata.IsRecording) {
+		return badCombinationf("-D reads each recording twice: %s is no file with one", name)
+	}
+	f.input.path = name
+	recording, err := openRecording(name, cmd.InOrStdin())
+	if err != nil {
+		return err
+	}
+	defer recording.Close()
+	out := bufio.NewWriter(cmd.OutOrStdout())
+	_, _, err = f.input.dumpRecords(out, recording)
+	return firstError(err, out.Flush())
 }

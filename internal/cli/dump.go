@@ -6,6 +6,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"github.com/bperf/bperf/internal/replay"
 	"github.com/bperf/bperf/internal/report"
 	"github.com/bperf/bperf/internal/script"
 	"github.com/bperf/bperf/perfdata"
@@ -26,14 +27,19 @@ func addFullPaths(flags *pflag.FlagSet, full *bool) {
 	flags.BoolVar(full, "full-source-path", false, "print whole paths of source files")
 }
 
-// writeDump writes all records of a recording, and then their number by type.
-func (f *recordingFlags) writeDump(cmd *cobra.Command, w io.Writer, recording *perfdata.Reader) error {
+// dumpRecords writes all records of a recording. It returns the number of samples of each event.
+func (f *recordingFlags) dumpRecords(w io.Writer, recording *perfdata.Reader) ([]uint64, replay.Stats, error) {
 	o, err := f.options(recording)
 	if err != nil {
-		return err
+		return nil, replay.Stats{}, err
 	}
 	o.NoInline = true
-	samples, stats, err := script.Dump(w, recording, script.Options{Input: f.path, AttrText: report.AttrText(recording)}, o)
+	return script.Dump(w, recording, script.Options{Input: f.path, AttrText: report.AttrText(recording)}, o)
+}
+
+// writeDump writes all records of a recording, and then their number by type.
+func (f *recordingFlags) writeDump(cmd *cobra.Command, w io.Writer, recording *perfdata.Reader) error {
+	samples, stats, err := f.dumpRecords(w, recording)
 	if err != nil {
 		return err
 	}

@@ -28,3 +28,17 @@ func TestDumpRecords(t *testing.T) {
 	}
 	testOutput(t, "report", "-q", "-D", "-i", file)
 }
+
+// TestDiffDumpsRecords has diff print the records of both recordings before the rows.
+func TestDiffDumpsRecords(t *testing.T) {
+	require.NoKernel(t)
+	old, file := filepath.Join(recordings, "callchain.data"), filepath.Join(recordings, "group.data")
+	got := runHere(t, "diff", "-D", old, file)
+	first, second := strings.Index(got.stdout, "@"+old+" [0x50]: event: 69\n"), strings.Index(got.stdout, "@"+file+" [0xd0]: event: 69\n")
+	if rows := strings.Index(got.stdout, "# Event 'cpu-clock'\n"); got.status != 0 || first < 0 || second < first || rows < second {
+		t.Errorf("status %d, %s; parts at %d, %d and %d of\n%.2000s", got.status, got.stderr, first, second, rows, got.stdout)
+	}
+	if got := runHere(t, "diff", "-D", old, "-"); got.status != statusBadCombination || !strings.Contains(got.stderr, "-D reads each recording twice") {
+		t.Errorf("of standard input: %+v", got)
+	}
+}

@@ -73,6 +73,8 @@ func TestHostileNames(t *testing.T) {
 	commands := [][]string{
 		{"script"}, {"script", "-G", "-F", "+cgroup,+srcline"}, {"script", "--json"}, {"script", "--header"},
 		{"script", "--show-mmap-events", "--show-task-events", "--show-bpf-events", "--show-cgroup-events"},
+		{"script", "-D"}, {"script", "--dump-unsorted-raw-trace", "-F", "comm"}, {"script", "-F", "ip,disasm,srcline", "--full-source-path"},
+		{"report", "-D"}, {"report", "--header-only", "-I"}, {"report", "-s", "srcfile", "--full-source-path"},
 		{"annotate", "--format", "text"}, {"annotate", "--format", "json"}, {"annotate", "--format", "html"},
 		{"report", "--header-only"}, {"report", "--stats"}, {"report", "--mmaps"}, {"report", "-H"}, {"report", "--sort", "comm,dso,sym,cgroup"}, {"report", "--children", "-g", "graph"},
 		{"evlist"}, {"evlist", "-v"}, {"evlist", "-g"}, {"buildid-list"},

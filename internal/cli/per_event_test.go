@@ -40,7 +40,8 @@ func TestPerEventDump(t *testing.T) {
 	if diff := cmp.Diff(faults, string(text)); err != nil || diff != "" {
 		t.Errorf("%v (-want +got):\n%s", err, diff)
 	}
-	if got := runHere(t, "script", "-i", path, "-D", "--per-event-dump"); got.status != statusBadOption || !strings.Contains(got.stderr, "--per-event-dump") {
+	got = runHere(t, "script", "-i", path, "-D", "--per-event-dump")
+	if got.status != statusBadOption || !strings.Contains(got.stderr, "--per-event-dump") {
 		t.Errorf("with -D: %+v", got)
 	}
 }

@@ -175,7 +175,6 @@ var diffPerfOptions = []perfOption{
 	{name: "verbose", letter: "v", does: ignores, why: "--period shows the sums"},
 	{name: "cycles-hist", does: refuses, why: noBlocks},
 	{name: "stream", does: refuses, why: noBlocks},
-	{name: "dump-raw-trace", letter: "D", does: refuses, why: notYet},
 }
 
 var buildIDListPerfOptions = []perfOption{{name: "verbose", letter: "v", does: ignores, why: noDebugging}}

@@ -70,14 +70,11 @@ func appendBytes(out, raw []byte) []byte {
 // stamp prints the CPU and the time of a record, if the samples of any event have them. They are -1 if those of the record's own event do not
 // have them, and 0 for records that perf itself writes.
 func (t *text) stamp(item *replay.Item, out []byte) []byte {
-	var all perfdata.SampleType
 	events := t.reader.Events()
-	for _, e := range events {
-		all |= e.Attr.SampleType
-	}
 	if trailers := len(events) > 0 && events[0].Attr.Has(perfdata.AttrSampleIDAll); !trailers && item.Type != perfdata.RecordSample {
 		return append(out, "-1 -1 "...)
 	}
+	all := t.stamps.of(events)
 	cpu, time := uint32(0), uint64(0)
 	if item.Type < perfdata.RecordHeaderAttr {
 		cpu, time = ^cpu, ^time
@@ -99,6 +96,23 @@ func (t *text) stamp(item *replay.Item, out []byte) []byte {
 		out = append(strconv.AppendUint(out, time, 10), ' ')
 	}
 	return out
+}
+
+// stamps are the sample types of all events together. They are kept, because a recording can have many events.
+type stamps struct {
+	events []*perfdata.Event
+	all    perfdata.SampleType
+}
+
+func (s *stamps) of(events []*perfdata.Event) perfdata.SampleType {
+	if len(events) == 0 || len(s.events) == len(events) && &s.events[0] == &events[0] {
+		return s.all
+	}
+	s.events, s.all = events, 0
+	for _, e := range events {
+		s.all |= e.Attr.SampleType
+	}
+	return s.all
 }
 
 // dumpKernel prints what a record of the kernel says. Some lines end where the next record begins, as in perf.

@@ -39,6 +39,7 @@ type text struct {
 	ends  [kinds]texts // text after an address
 	insns [kinds]texts // instructions
 
+	stamps      stamps      // with Options.Dump
 	samples     []uint64    // with Options.Dump: the number of samples of each event, by Event.Index
 	disassemble disasm.Func // nil if bperf has no disassembler for the recording's architecture
 }
