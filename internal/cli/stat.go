@@ -209,7 +209,9 @@ func runStat(o *statOptions, given func(string) bool, args []string) error {
 	}
 	o.noteIgnored(note)
 	if o.recording != "" {
-		cfg.Recording = o.recordCounts()
+		if cfg.Recording, err = o.recordCounts(cfg.Events.Events()); err != nil {
+			return err
+		}
 	}
 	if cfg.Control, err = o.openControl(note); err != nil {
 		return err

@@ -10,6 +10,8 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/bperf/bperf/internal/event"
+	"github.com/bperf/bperf/internal/procfs"
 	"github.com/bperf/bperf/internal/record/host"
 	"github.com/bperf/bperf/internal/stat"
 	"github.com/bperf/bperf/perfdata"
@@ -55,8 +57,8 @@ func (o *statOptions) checkRecord() error {
 	)
 }
 
-// recordCounts returns where to record the counts.
-func (o *statOptions) recordCounts() *stat.Recording {
+// recordCounts returns where to record the counts of events.
+func (o *statOptions) recordCounts(events []*event.Event) (*stat.Recording, error) {
 	r := &stat.Recording{Pipe: o.recording == "-", Features: host.Machine(os.DirFS("/"))}
 	maps.Copy(r.Features, host.Features{perfdata.FeatureStat: perfdata.Flag{}, perfdata.FeatureVersion: perfdata.Text(currentVersion()),
 		perfdata.FeatureCmdline: perfdata.CommandLine(slices.Clone(os.Args))})
@@ -66,7 +68,18 @@ func (o *statOptions) recordCounts() *stat.Recording {
 		}
 		return createRecording(o.recording)
 	}
-	return r
+	var tracepoints []string
+	for _, e := range events {
+		if e.Tracepoint != "" {
+			tracepoints = append(tracepoints, e.Tracepoint)
+		}
+	}
+	if len(tracepoints) == 0 || r.Pipe {
+		return r, nil
+	}
+	formats, err := host.Tracing(os.DirFS(procfs.Tracefs()), tracepoints) // perf refuses a file with tracepoints that has no formats
+	r.Features[perfdata.FeatureTracingData] = formats
+	return r, err
 }
 
 // createRecording creates the file of a recording. As in perf, an existing file is kept as NAME.old.

@@ -101,11 +101,12 @@ func TestStatRecordRefuses(t *testing.T) {
 	}
 }
 
-// TestPerfReportsRecordedCounts reads recordings of bperf with perf.
+// TestPerfReportsRecordedCounts reads recordings of bperf with perf. A file with tracepoints needs their formats.
 func TestPerfReportsRecordedCounts(t *testing.T) {
 	require.Root(t)
+	require.Tracefs(t)
 	file := filepath.Join(t.TempDir(), "counts.data")
-	if got := run(t, bperf("stat", "record", "-a", "-A", "-e", "page-faults,duration_time", "-o", file, "true")); got.status != 0 {
+	if got := run(t, bperf("stat", "record", "-a", "-A", "-e", "page-faults,sched:sched_switch,duration_time", "-o", file, "true")); got.status != 0 {
 		t.Fatalf("%+v", got)
 	}
 	pipe := run(t, bperf("stat", "record", "-e", "page-faults:u", "-o", "-", "true"))

@@ -52,24 +52,36 @@ func newRecorder(cfg *Config, c *counters, cells []count.Cell) (*recorder, error
 	if r.out, err = cfg.Recording.Create(); err != nil {
 		return nil, err
 	}
-	o := perfdata.Options{Events: events}
-	if cfg.Recording.Pipe {
-		o.StartFeatures = maps.Clone(cfg.Recording.Features)
-		var names perfdata.EventDescriptions
-		for _, e := range events {
-			names = append(names, perfdata.EventDescription{Attr: e.Attr, Name: e.Name, IDs: e.IDs})
-		}
-		o.StartFeatures[perfdata.FeatureEventDesc] = names
-		r.writer, err = perfdata.NewPipeWriter(r.out, o)
-	} else if file, seeks := r.out.(io.WriteSeeker); seeks {
-		r.writer, err = perfdata.NewWriter(file, o)
-	} else {
-		err = errors.New("a recording that is no pipe needs a file")
-	}
-	if err != nil {
+	if err := r.begin(events); err != nil {
 		return nil, errors.Join(fmt.Errorf("begin the recording: %w", err), r.out.Close())
 	}
 	return r, r.introduce(c)
+}
+
+// begin writes the events, and to a pipe the features. It leaves out a feature that is too long for a pipe, as on very large machines.
+func (r *recorder) begin(events []*perfdata.Event) (err error) {
+	o := perfdata.Options{Events: events}
+	if !r.cfg.Recording.Pipe {
+		file, seeks := r.out.(io.WriteSeeker)
+		if !seeks {
+			return errors.New("only a pipe can be written without seeking")
+		}
+		r.writer, err = perfdata.NewWriter(file, o)
+		return err
+	}
+	if r.writer, err = perfdata.NewPipeWriter(r.out, o); err != nil {
+		return err
+	}
+	features := maps.Clone(r.cfg.Recording.Features)
+	var names perfdata.EventDescriptions // those of events without counters are nowhere else
+	for _, e := range events {
+		names = append(names, perfdata.EventDescription{Attr: e.Attr, Name: e.Name, IDs: e.IDs})
+	}
+	features[perfdata.FeatureEventDesc] = names
+	for _, id := range slices.Sorted(maps.Keys(features)) {
+		r.writer.SetFeature(id, features[id]) // the next record returns a write error again
+	}
+	return nil
 }
 
 // describe returns the events as the recording lists them, and gives each cell an ID.

@@ -4,6 +4,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
@@ -32,7 +33,7 @@ func (s *recordedSession) record(t *testing.T) *perfdata.Reader {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "counts.data")
 	s.cfg.Recording = &Recording{Create: func() (io.WriteCloser, error) { return os.Create(path) }, Pipe: s.cfg.Recording != nil,
-		Features: map[perfdata.FeatureID]perfdata.FeatureValue{perfdata.FeatureCmdline: perfdata.CommandLine{"stat", "record"},
+		Features: map[perfdata.FeatureID]perfdata.FeatureValue{perfdata.FeatureHostname: perfdata.Text(strings.Repeat("x", 1<<17)), perfdata.FeatureCmdline: perfdata.CommandLine{"stat", "record"},
 			perfdata.FeatureStat: perfdata.Flag{}, perfdata.FeatureVersion: perfdata.Text("v1.2.3")}}
 	c := &counters{events: parseEvents(t, s.events), target: s.target}
 	r, err := newRecorder(&s.cfg, c, s.cells)

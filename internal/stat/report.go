@@ -193,5 +193,8 @@ func (p *reporter) end() error {
 	for _, loss := range p.rounds.Losses() {
 		p.cfg.Notify(loss)
 	}
+	if p.reader.Stats().Truncated {
+		p.cfg.Notify("the recording is incomplete: it was cut, or its writer was killed")
+	}
 	return err
 }

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"io"
+	"os"
 	"os/exec"
 	"path/filepath"
 	"regexp"
@@ -174,6 +175,23 @@ func TestReportHostile(t *testing.T) {
 	}
 	if _, err := reported(t, made(t, &perfdata.StatRound{Time: 1 << 63}), ReportConfig{}, NewText); err == nil {
 		t.Error("a round at a time that does not exist is no error")
+	}
+}
+
+// TestReportCut reports the start of a recording.
+func TestReportCut(t *testing.T) {
+	require.NoKernel(t)
+	data, err := os.ReadFile(filepath.Join(recordings, "7-pipe.data"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	r, err := perfdata.NewPipeReader(bytes.NewReader(data[:len(data)-400]))
+	if err != nil {
+		t.Fatal(err)
+	}
+	text, err := reported(t, r, ReportConfig{}, NewText)
+	if err != nil || strings.Count(text, "task-clock") != 2 || !strings.HasSuffix(text, "note: the recording is incomplete: it was cut, or its writer was killed\n") {
+		t.Errorf("%v\n%s", err, text)
 	}
 }
 
