@@ -24,7 +24,7 @@ import (
 // TestCommandLines runs public command lines of perf under the name perf, once as perf and once as bperf. Status and shape must be equal,
 // except where the list says that they differ: there they must differ.
 func TestCommandLines(t *testing.T) {
-	require.Root(t)
+	require.NoPMU(t)
 	require.Tools(t, "gcc", "objdump")
 	require.PlainNames(t)
 	distribution, newest := distributionPerf(t), require.NewestPerf(t)
@@ -235,7 +235,10 @@ func (tool *lineTool) run(t *testing.T, line string) lineResult {
 			t.Error(err)
 			return got
 		}
-		defer func() { stop(); busy.Wait() }() //nolint:errcheck // it is killed
+		defer func() {
+			stop()
+			busy.Wait()
+		}()
 		cmd.Env = append(cmd.Env, fmt.Sprintf("PID=%d", busy.Process.Pid))
 	}
 	printed := [2]*os.File{} // files, because perf record writes recordings to pipes

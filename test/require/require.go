@@ -111,13 +111,29 @@ func Long() bool { return os.Getenv("BPERF_LONG") != "" }
 func PMU(t testing.TB) {
 	t.Helper()
 	Root(t)
+	if err := countCycles(); err != nil {
+		missing(t, must("pmu"), "needs a PMU: open a counter of cycles: %v", err)
+	}
+}
+
+// NoPMU is for tests that expect what happens on a machine without hardware counters.
+func NoPMU(t testing.TB) {
+	t.Helper()
+	Root(t)
+	if countCycles() == nil {
+		t.Skip("needs a machine without a PMU")
+	}
+}
+
+// countCycles opens and closes a counter of cycles.
+func countCycles() error {
 	attr := unix.PerfEventAttr{Type: unix.PERF_TYPE_HARDWARE, Config: unix.PERF_COUNT_HW_CPU_CYCLES}
 	attr.Size = uint32(unsafe.Sizeof(attr))
 	fd, err := unix.PerfEventOpen(&attr, 0, -1, -1, unix.PERF_FLAG_FD_CLOEXEC)
 	if err != nil {
-		missing(t, must("pmu"), "needs a PMU: open a counter of cycles: %v", err)
+		return err
 	}
-	unix.Close(fd)
+	return unix.Close(fd)
 }
 
 // Breakpoints is for tests that count memory accesses with hardware breakpoints. On some virtual machines a breakpoint opens but counts
