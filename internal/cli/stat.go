@@ -191,7 +191,7 @@ func runStat(o *statOptions, given func(string) bool, args []string) error {
 	cfg.Signals = signals
 	cfg.Notify = note
 	if o.verbose {
-		cfg.Verbose = note
+		cfg.Verbose = o.verboseNote(note)
 	}
 	o.noteIgnored(note)
 	if cfg.Control, err = o.openControl(note); err != nil {
@@ -245,7 +245,8 @@ func (o *statOptions) check(given func(string) bool, args []string) error {
 	bad := badCombinationIf
 	return firstError(
 		bad(inPrograms && (o.cpus != "" || taskTarget || cgroups || o.perThread),
-			"-b counts in BPF programs on all CPUs, whichever task they run for: it cannot be combined with -C, -p, -t, -G, --for-each-cgroup or --per-thread"),
+			"-b counts in BPF programs on all CPUs, whichever task they run for: "+
+				"it cannot be combined with -C, -p, -t, -G, --for-each-cgroup or --per-thread"),
 		o.sessionOptions.check(given, args, cgroups),
 		o.parseCacheLevel(given("per-cache")),
 		bad(given("field-separator") && o.json, "-x and -j select different output formats: give only one"),
@@ -264,11 +265,13 @@ func (o *statOptions) check(given func(string) bool, args []string) error {
 		bad(o.table && o.repeat == 1, "--table shows the time of each run of -r: add -r N"),
 		bad(howMany(o.noAggr, o.perCore, o.perCluster, o.perCache != "", o.perDie, o.perSocket, o.perNode, o.perThread) > 1,
 			"-A, --per-core, --per-cluster, --per-cache, --per-die, --per-socket, --per-node and --per-thread: give only one"),
-		bad(perCPU && !inPrograms && (!o.onCPUs(args) || taskTarget), "a line per CPU, core, cluster, cache, die, socket or node needs -a or -C: tasks move between CPUs"),
+		bad(perCPU && !inPrograms && (!o.onCPUs(args) || taskTarget),
+			"a line per CPU, core, cluster, cache, die, socket or node needs -a or -C: tasks move between CPUs"),
 		bad(o.perThread && !taskTarget && !o.system, "--per-thread needs -p, -t or -a"),
 		bad(o.perThread && (o.cpus != "" || cgroups), "--per-thread counts threads: it cannot be combined with -C, -G or --for-each-cgroup"),
 		bad(o.forEachCgroup != "" && o.has(argCgroups), "-G and --for-each-cgroup cannot be combined"),
-		bad(inPrograms && o.bpfAttrMap != "", "-b cannot be combined with --bpf-attr-map: sessions of upstream perf cannot share what is counted in BPF programs"),
+		bad(inPrograms && o.bpfAttrMap != "",
+			"-b cannot be combined with --bpf-attr-map: sessions of upstream perf cannot share what is counted in BPF programs"),
 		bad(inPrograms && o.null, "-n counts nothing: it cannot be combined with -b"),
 		bad(o.perFunction && o.functions != "", "--per-func counts all functions, --bpf-func only some: give only one"),
 		bad((o.perFunction || given("bpf-func")) && !inPrograms, "--per-func and --bpf-func apply to the BPF programs of -b: add -b"),
