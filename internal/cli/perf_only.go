@@ -62,7 +62,6 @@ var statPerfOptions = []perfOption{
 	{name: "affinity", does: ignores, why: "bperf moves to another CPU only where that saves time"},
 	{name: "iostat", does: refuses, takes: optionalValue, why: "it needs the events of Intel's I/O stacks by name"},
 	{name: "metric-no-threshold", does: ignores, why: "bperf has no thresholds of metrics"},
-	{name: "percore-show-thread", does: refuses, why: notYet},
 	{name: "td-level", does: refuses, takes: needsValue, why: noMetrics},
 	{name: "topdown", does: refuses, why: noMetrics},
 	{name: "transaction", letter: "T", does: refuses, why: noMetrics},

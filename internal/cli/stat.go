@@ -48,6 +48,8 @@ type statOptions struct {
 
 	noAggr, perCore, perCluster, perSocket, perDie, perNode, perThread, noMerge bool
 
+	perCoreThreads bool
+
 	perCache   string // as given
 	cacheLevel int    // of perCache; 0 for the highest
 
@@ -142,6 +144,7 @@ The counts go to standard error, as the command's own output goes to standard ou
 func (o *statOptions) addPlaces(f *pflag.FlagSet) {
 	f.BoolVarP(&o.noAggr, "no-aggr", "A", false, "print a line per CPU")
 	f.BoolVar(&o.perCore, "per-core", false, "print a line per core")
+	f.BoolVar(&o.perCoreThreads, "percore-show-thread", false, "with -A, print the sum of an event with the term percore for each CPU of a core")
 	f.BoolVar(&o.perCluster, "per-cluster", false, "print a line per cluster of cores")
 	f.StringVar(&o.perCache, "per-cache", "", "print a line per cache of this `LEVEL`, such as L2, or of the highest")
 	optional(f, "per-cache", highestCache)
@@ -300,22 +303,23 @@ func (o *statOptions) config(args []string, note func(string)) (*stat.Config, er
 		return nil, err
 	}
 	cfg := &stat.Config{
-		Spec:          o.spec(args),
-		Shared:        o.sharedWhere(conf),
-		Inherit:       !o.noInherit,
-		AllUser:       o.allUser,
-		AllKernel:     o.allKernel,
-		Raw:           !o.scale,
-		NoMerge:       o.noMerge,
-		Aggregation:   o.aggregation(),
-		CacheLevel:    o.cacheLevel,
-		Interval:      time.Duration(o.interval) * time.Millisecond,
-		IntervalCount: o.intervalCount,
-		Repeat:        o.repeat,
-		Sync:          o.sync,
-		Pre:           o.pre,
-		Post:          o.post,
-		Summary:       o.summary,
+		Spec:           o.spec(args),
+		Shared:         o.sharedWhere(conf),
+		Inherit:        !o.noInherit,
+		AllUser:        o.allUser,
+		AllKernel:      o.allKernel,
+		Raw:            !o.scale,
+		NoMerge:        o.noMerge,
+		Aggregation:    o.aggregation(),
+		CacheLevel:     o.cacheLevel,
+		PerCoreThreads: o.perCoreThreads,
+		Interval:       time.Duration(o.interval) * time.Millisecond,
+		IntervalCount:  o.intervalCount,
+		Repeat:         o.repeat,
+		Sync:           o.sync,
+		Pre:            o.pre,
+		Post:           o.post,
+		Summary:        o.summary,
 	}
 	if err := o.setTarget(cfg); err != nil {
 		var exit *exitError
