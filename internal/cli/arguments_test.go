@@ -14,7 +14,7 @@ func TestCanonical(t *testing.T) {
 		{"report --no-child --stdio", "report --children=false --stdio"},
 		{"report --comm x --percent-l=5", "report --comms=x --percent-limit=5"},
 		{"record --all-cpu --ev cycles", "record --all-cpus --event=cycles"},
-		{"record --no-build", "error: --no-build can mean --no-buildid or --no-buildid-cache or --no-buildid-all or --no-buildid-mmap"},
+		{"record --no-build", "error: --no-build can mean --no-buildid-mmap or --no-buildid or --no-buildid-cache or --no-buildid-all"},
 		{"report --sort", "report --sort"}, // pflag says that the value is missing
 		{"report --nope", "report --nope"},
 		// --no- and its opposite

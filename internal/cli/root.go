@@ -50,6 +50,7 @@ func execute(name string, args []string, out io.Writer) error {
 	if args, err = canonical(root, args); err != nil {
 		return err
 	}
+	completeOpposites(root, args)
 	root.SetArgs(args)
 	cmd, err := root.ExecuteC()
 	return failure(cmd, err)

@@ -48,6 +48,8 @@ type statOptions struct {
 
 	noAggr, perCore, perCluster, perSocket, perDie, perNode, perThread, noMerge bool
 
+	perCoreThreads bool
+
 	perCache   string // as given
 	cacheLevel int    // of perCache; 0 for the highest
 
@@ -158,6 +160,7 @@ func (o *statOptions) addOutput(f *pflag.FlagSet) {
 func (o *statOptions) addPlaces(f *pflag.FlagSet) {
 	f.BoolVarP(&o.noAggr, "no-aggr", "A", false, "print a line per CPU")
 	f.BoolVar(&o.perCore, "per-core", false, "print a line per core")
+	f.BoolVar(&o.perCoreThreads, "percore-show-thread", false, "with -A, print the sum of an event with the term percore for each CPU of a core")
 	f.BoolVar(&o.perCluster, "per-cluster", false, "print a line per cluster of cores")
 	f.StringVar(&o.perCache, "per-cache", "", "print a line per cache of this `LEVEL`, such as L2, or of the highest")
 	optional(f, "per-cache", highestCache)
@@ -205,7 +208,7 @@ func runStat(o *statOptions, given func(string) bool, args []string) error {
 	cfg.Signals = signals
 	cfg.Notify = note
 	if o.verbose {
-		cfg.Verbose = note
+		cfg.Verbose = o.verboseNote(note)
 	}
 	o.noteIgnored(note)
 	if o.recording != "" {
@@ -260,7 +263,8 @@ func (o *statOptions) check(given func(string) bool, args []string) error {
 	bad := badCombinationIf
 	return firstError(
 		bad(inPrograms && (o.cpus != "" || taskTarget || cgroups || o.perThread),
-			"-b counts in BPF programs on all CPUs, whichever task they run for: it cannot be combined with -C, -p, -t, -G, --for-each-cgroup or --per-thread"),
+			"-b counts in BPF programs on all CPUs, whichever task they run for: "+
+				"it cannot be combined with -C, -p, -t, -G, --for-each-cgroup or --per-thread"),
 		o.sessionOptions.check(given, args, cgroups),
 		o.parseCacheLevel(given("per-cache")),
 		o.checkOutput(given),
@@ -273,11 +277,13 @@ func (o *statOptions) check(given func(string) bool, args []string) error {
 		bad(o.repeat != 1 && len(args) == 0 && o.timeout == 0, "-r needs a command to repeat, or a --timeout"),
 		bad(o.table && o.repeat == 1, "--table shows the time of each run of -r: add -r N"),
 		bad(o.places() > 1, "-A, --per-core, --per-cluster, --per-cache, --per-die, --per-socket, --per-node and --per-thread: give only one"),
-		bad(perCPU && !inPrograms && (!o.onCPUs(args) || taskTarget), "a line per CPU, core, cluster, cache, die, socket or node needs -a or -C: tasks move between CPUs"),
+		bad(perCPU && !inPrograms && (!o.onCPUs(args) || taskTarget),
+			"a line per CPU, core, cluster, cache, die, socket or node needs -a or -C: tasks move between CPUs"),
 		bad(o.perThread && !taskTarget && !o.system, "--per-thread needs -p, -t or -a"),
 		bad(o.perThread && (o.cpus != "" || cgroups), "--per-thread counts threads: it cannot be combined with -C, -G or --for-each-cgroup"),
 		bad(o.forEachCgroup != "" && o.has(argCgroups), "-G and --for-each-cgroup cannot be combined"),
-		bad(inPrograms && o.bpfAttrMap != "", "-b cannot be combined with --bpf-attr-map: sessions of upstream perf cannot share what is counted in BPF programs"),
+		bad(inPrograms && o.bpfAttrMap != "",
+			"-b cannot be combined with --bpf-attr-map: sessions of upstream perf cannot share what is counted in BPF programs"),
 		bad(inPrograms && o.null, "-n counts nothing: it cannot be combined with -b"),
 		bad(o.perFunction && o.functions != "", "--per-func counts all functions, --bpf-func only some: give only one"),
 		bad((o.perFunction || given("bpf-func")) && !inPrograms, "--per-func and --bpf-func apply to the BPF programs of -b: add -b"),
@@ -329,22 +335,23 @@ func (o *statOptions) config(args []string, note func(string)) (*stat.Config, er
 		return nil, err
 	}
 	cfg := &stat.Config{
-		Spec:          o.spec(args),
-		Shared:        o.sharedWhere(conf),
-		Inherit:       !o.noInherit,
-		AllUser:       o.allUser,
-		AllKernel:     o.allKernel,
-		Raw:           !o.scale,
-		NoMerge:       o.noMerge,
-		Aggregation:   o.aggregation(),
-		CacheLevel:    o.cacheLevel,
-		Interval:      time.Duration(o.interval) * time.Millisecond,
-		IntervalCount: o.intervalCount,
-		Repeat:        o.repeat,
-		Sync:          o.sync,
-		Pre:           o.pre,
-		Post:          o.post,
-		Summary:       o.summary,
+		Spec:           o.spec(args),
+		Shared:         o.sharedWhere(conf),
+		Inherit:        !o.noInherit,
+		AllUser:        o.allUser,
+		AllKernel:      o.allKernel,
+		Raw:            !o.scale,
+		NoMerge:        o.noMerge,
+		Aggregation:    o.aggregation(),
+		CacheLevel:     o.cacheLevel,
+		PerCoreThreads: o.perCoreThreads,
+		Interval:       time.Duration(o.interval) * time.Millisecond,
+		IntervalCount:  o.intervalCount,
+		Repeat:         o.repeat,
+		Sync:           o.sync,
+		Pre:            o.pre,
+		Post:           o.post,
+		Summary:        o.summary,
 	}
 	if err := o.setTarget(cfg); err != nil {
 		var exit *exitError

@@ -47,8 +47,17 @@ func (o *statOptions) open(given func(string) bool) (*statOutput, error) {
 	return out, nil
 }
 
-// noter returns the function that prints notes to standard error, or nothing with --quiet. If the counts go there too, the notes have a form that a reader can
-// distinguish from them.
+// verboseNote returns the function that prints the messages of -v, which --quiet does not silence, as in perf.
+func (o *statOptions) verboseNote(note func(string)) func(string) {
+	if !o.quiet {
+		return note
+	}
+	loud := sessionOptions{}
+	return loud.noteTo(os.Stderr)
+}
+
+// noter returns the function that prints notes to standard error, or nothing with --quiet. If the counts go there too, the notes have a form
+// that a reader can distinguish from them.
 func (o *statOptions) noter(given func(string) bool) func(string) {
 	switch mixed := !o.quiet && o.output == "" && !given("log-fd"); {
 	case mixed && o.json:

@@ -297,6 +297,9 @@ func TestStatFiles(t *testing.T) {
 	if got := run(t, bperf("stat", "-e", "cs", "--quiet", "echo", "x")); got.stdout != "x\n" || got.stderr != "" {
 		t.Errorf("--quiet printed %q and %q", got.stdout, got.stderr)
 	}
+	if got := run(t, bperf("stat", "-e", "cs", "--quiet", "-v", "true")); !regexp.MustCompile(`^cs: \d+ \d+ \d+\n$`).MatchString(got.stderr) {
+		t.Errorf("--quiet -v printed %q and %q", got.stdout, got.stderr)
+	}
 	if got := run(t, bperf("stat", "-e", "cs", "-x,", "--log-fd", "1", "true")); !strings.Contains(got.stdout, ",cs,") || got.stderr != "" {
 		t.Errorf("--log-fd 1 printed %q and %q", got.stdout, got.stderr)
 	}

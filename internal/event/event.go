@@ -24,6 +24,7 @@ type Event struct {
 	Scale    float64 // a printed value is the count times Scale; 1 if the PMU has no scale for the event
 	Unit     string  // of the printed value, may be empty
 	Snapshot bool    // the value is a level, not a count: report the last reading, not a difference
+	PerCore  bool    // term percore: where rows are CPUs, report the sum over each core
 	PerPkg   bool    // all CPUs of a package report the same count
 
 	BPF bool // modifier b: count through shared BPF counters

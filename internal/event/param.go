@@ -108,7 +108,8 @@ func (s *scanner) number(a param) (uint64, error) {
 }
 
 // commonParams has the terms that are valid for every event.
-var commonParams = []string{"name", "period", "freq", "call-graph", "stack-size", "max-stack", "branch_type", "inherit", "no-inherit", "time"}
+var commonParams = []string{"name", "period", "freq", "call-graph", "stack-size", "max-stack", "branch_type", "inherit", "no-inherit", "time",
+	"percore"}
 
 // commonParam applies a if it is one of commonParams; otherwise ok is false.
 func (p *parser) commonParam(e *Event, a param) (ok bool, err error) {
@@ -126,6 +127,11 @@ func (p *parser) commonParam(e *Event, a param) (ok bool, err error) {
 			e.Attr.Flags |= perfdata.AttrFreq
 		}
 		e.Attr.SamplePeriod, err = p.number(a)
+	case "percore":
+		var on *bool
+		if on, err = p.flag(a); err == nil {
+			e.PerCore = *on
+		}
 	default:
 		return p.samplingParam(e, a)
 	}

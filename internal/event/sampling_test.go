@@ -67,3 +67,16 @@ func TestSamplingTerms(t *testing.T) {
 		}
 	}
 }
+
+// TestPerCore parses the term percore.
+func TestPerCore(t *testing.T) {
+	for input, want := range map[string]bool{"cpu-clock/percore/": true, "cpu-clock/percore=1/": true, "cpu-clock/percore=0/": false, "cpu-clock": false} {
+		list, err := Host().Parse(input)
+		if err != nil || list.Events()[0].PerCore != want {
+			t.Errorf("%s: %v, %v", input, list, err)
+		}
+	}
+	if _, err := Host().Parse("cpu-clock/percore=2/"); err == nil || !strings.Contains(err.Error(), "percore is a number from 0 to 1") {
+		t.Errorf("percore=2: %v", err)
+	}
+}

@@ -53,7 +53,9 @@ func newLayout(c *counters, cells []count.Cell, cfg *Config, topo target.Topolog
 			if cpu == count.None {
 				cpu = c.target.CPUs[0] // tool events have no CPU; perf shows them on the first
 			}
-			place.ID, at.place = cpuPlace(topo, cfg.Aggregation, cpu)
+			by := cfg.aggregationOf(c.events[cell.Event])
+			place.ID, at.place = cpuPlace(topo, by, cpu)
+			place.Core = by != cfg.Aggregation
 		}
 		i, ok := index[at]
 		if !ok {
@@ -71,12 +73,17 @@ func newLayout(c *counters, cells []count.Cell, cfg *Config, topo target.Topolog
 		}
 		return i
 	}
+	rowOf := make([]int, len(cells))
 	for i, cell := range cells {
 		l.counts[i] = c.events[cell.Event]
 		row := add(cell)
+		rowOf[i] = row
 		l.cells[row] = append(l.cells[row], i)
 		l.rows[row].Place.Counters++
 		l.rows[row].Err = nil
+	}
+	if cfg.PerCoreThreads {
+		l.shareCores(cells, rowOf, cfg, topo)
 	}
 	for ev := range c.events {
 		for _, at := range c.places(ev, cfg.Aggregation) {

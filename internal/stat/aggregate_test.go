@@ -101,6 +101,26 @@ func TestRows(t *testing.T) {
 		want: "CPU0/1  a 1 10 10\nCPU1/1  a 2 10 10\nCPU2/1  a 4 10 10\nCPU3/1  a 16 10 5\n" +
 			"CPU0/1  b 100 10 10\n",
 	}, {
+		name:     "cores of one event among CPUs",
+		counters: counters{events: []*event.Event{{Name: "a", PerCore: true}, {Name: "b", Term: 1}}},
+		cells:    perCPU,
+		cfg:      Config{Aggregation: AggregateNone},
+		want: "S0-D0-C0/2  a 3 20 20\nS1-D0-C0/1  a 4 10 10\nS1-D0-C1/1  a 16 10 5\n" +
+			"CPU0/1  b 100 10 10\n",
+	}, {
+		name:     "CPUs with the sums of their cores",
+		counters: counters{events: []*event.Event{{Name: "a", PerCore: true}, {Name: "b", Term: 1}}},
+		cells:    perCPU,
+		cfg:      Config{Aggregation: AggregateNone, PerCoreThreads: true},
+		want: "CPU0/1  a 3 20 20\nCPU1/1  a 3 20 20\nCPU2/1  a 4 10 10\nCPU3/1  a 16 10 5\n" +
+			"CPU0/1  b 100 10 10\n",
+	}, {
+		name:     "percore means nothing where rows are sockets",
+		counters: counters{events: []*event.Event{{Name: "a", PerCore: true}, {Name: "b", Term: 1}}},
+		cells:    perCPU,
+		cfg:      Config{Aggregation: AggregateSocket, PerCoreThreads: true},
+		want:     "S0/2  a 3 20 20\nS0/1  b 100 10 10\nS1/2  a 20 20 15\n",
+	}, {
 		name:     "per core: place by place",
 		counters: counters{events: two},
 		cells:    perCPU,

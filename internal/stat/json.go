@@ -133,6 +133,8 @@ func (j *jsonLines) prefix(s Snapshot, p Place) object {
 	case by == AggregateGlobal:
 	case by == AggregateThread:
 		f.string("thread", p.ID)
+	case p.Core:
+		f.string(places[AggregateCore].heading, p.ID)
 	case by == AggregateNone:
 		f.string("cpu", strings.TrimPrefix(p.ID, "CPU"))
 	default:

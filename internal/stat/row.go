@@ -59,6 +59,7 @@ func (r *Row) group() string { return r.Cgroup + r.Program }
 type Place struct {
 	ID       string // CPU, core, die, socket or node: "CPU0", "S0-D0-C0", "S0-D0", "S0", "N0"; or "comm-tid"
 	Counters int    // number of counters (CPUs) that the row adds up
+	Core     bool   // the place is a core, among rows of CPUs: see percore.go
 }
 
 // Metric is a number computed from one or more rows.

@@ -127,7 +127,7 @@ func (r *run) prepare() (err error) {
 	if r.last, err = r.counters.Read(nil); err != nil {
 		return err
 	}
-	if r.cfg.Aggregation.needsTopology() {
+	if r.cfg.needsTopology() {
 		if r.topology, err = target.ReadTopology(os.DirFS("/sys")); err != nil {
 			return err
 		}

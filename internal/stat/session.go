@@ -49,6 +49,8 @@ type Config struct {
 	Aggregation Aggregation
 	CacheLevel  int // of AggregateCache; 0 for the highest
 
+	PerCoreThreads bool // with AggregateNone: event.Event.PerCore events have a row for each CPU, with the sum over its core
+
 	Interval      time.Duration // 0 for one result at the end
 	IntervalCount int           // end after this number of intervals; 0 for no limit
 	Repeat        int           // number of runs; 0 to repeat until interrupted

@@ -234,6 +234,8 @@ func (t *text) place(p Place) string {
 		return fmt.Sprintf("%*s-%-*s ", commWidth, comm, tidWidth, tid)
 	case by.countsCounters():
 		return fmt.Sprintf("%-*s %4d ", places[by].width, id, p.Counters)
+	case p.Core:
+		return fmt.Sprintf("%-*s ", places[AggregateCore].width, id)
 	default:
 		return fmt.Sprintf("%-*s ", places[by].width, id)
 	}
