@@ -43,7 +43,8 @@ func TestReportTasks(t *testing.T) {
 		return &perfdata.Fork{PID: pid, TID: tid, ParentPID: parent, ParentTID: parent}
 	}
 	file := func(pid int32, start, offset uint64, protection, flags uint32) perfdata.Value {
-		return &perfdata.Mmap2{PID: pid, TID: pid, Start: start, Length: 0x1000, Offset: offset, Inode: 17, Protection: protection, Flags: flags, Filename: "/bin/x"}
+		return &perfdata.Mmap2{PID: pid, TID: pid, Start: start, Length: 0x1000, Offset: offset, Inode: 17,
+			Protection: protection, Flags: flags, Filename: "/bin/x"}
 	}
 	input := writeRecords(t,
 		&perfdata.Comm{PID: 10, TID: 10, Comm: "shell"},
