@@ -4,20 +4,22 @@ import (
 	"fmt"
 	"math/bits"
 	"strings"
+	"sync"
 
 	"github.com/bperf/bperf/perfdata"
 )
 
-// AttrText returns a function that describes the attributes of an event of a recording, as perf does in the dump of a pipe.
+// AttrText returns a function that describes the attributes of an event of a recording, as perf does in the dump of a pipe. Several goroutines
+// may call it, once the recording's features are read.
 func AttrText(r *perfdata.Reader) func(*perfdata.Attr) string {
-	var e *eventPrinter
+	printer := sync.OnceValue(func() *eventPrinter {
+		e := &eventPrinter{}
+		_ = e.readFeatures(r.Features()) // names that cannot be read are left out
+		return e
+	})
 	return func(a *perfdata.Attr) string {
-		if e == nil {
-			e = &eventPrinter{}
-			_ = e.readFeatures(r.Features()) // names that cannot be read are left out
-		}
 		var b strings.Builder
-		for _, field := range e.attrFields(a) {
+		for _, field := range printer().attrFields(a) {
 			name, value, _ := strings.Cut(field, ": ")
 			b.WriteString(", " + name + " = " + value)
 		}

@@ -24,7 +24,7 @@ type EventsOptions struct {
 // feature that could not be read: Events then has written what it could without it.
 func Events(w io.Writer, r *perfdata.Reader, o EventsOptions) error {
 	out := bufio.NewWriter(w)
-	e := eventPrinter{o: o, all: r.Events(), followers: map[int]bool{}, groups: map[int]perfdata.GroupDescription{}}
+	e := eventPrinter{o: o, all: r.Events()}
 	err := e.readFeatures(r.Features())
 	for _, event := range e.all {
 		if !o.Groups || !e.followers[event.Index] {
@@ -46,6 +46,7 @@ type eventPrinter struct {
 
 // readFeatures reads what the recording says about groups, PMUs and tracepoints. It returns the first error.
 func (e *eventPrinter) readFeatures(f *perfdata.Features) error {
+	e.groups, e.followers = map[int]perfdata.GroupDescription{}, map[int]bool{}
 	value, groupErr := f.Get(perfdata.FeatureGroupDesc)
 	groups, _ := value.(perfdata.GroupDescriptions)
 	var end uint64
