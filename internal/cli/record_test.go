@@ -83,7 +83,7 @@ func TestRecordRefuses(t *testing.T) {
 		{"-k sundial true", 129, "clocks are monotonic"},
 		{"--off-cpu=soon true", 129, "--off-cpu=soon: give a time"},
 		{"--off-cpu=-1 true", 129, "--off-cpu=-1: give a time"},
-		{"-Iax,nosuch true", 129, `--intr-regs=ax,nosuch: there is no register "nosuch": the registers are `},
+		{"-Inosuch true", 129, `--intr-regs=nosuch: there is no register "nosuch": the registers are `},
 		{"--user-regs= true", 129, `--user-regs=: there is no register ""`},
 		{"-m 0 true", 129, "-m 0"},
 		{"-m lots true", 129, "a number of pages, or of bytes"},

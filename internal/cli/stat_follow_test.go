@@ -205,7 +205,7 @@ func TestStatFollow(t *testing.T) {
 				continue
 			}
 			n := value(t, []programRow{r}, "bpf-runs", "")
-			if i == 1 && !r.Summary {
+			if r.Interval > 0 {
 				intervals += n
 				continue
 			}

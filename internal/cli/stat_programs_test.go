@@ -54,7 +54,6 @@ func onGetSID(t *testing.T, name string, hasBTF bool) (label, id string) {
 // programRow is a line of the JSON of -b.
 type programRow struct {
 	Interval float64
-	Summary  bool
 	CPU      string
 	Value    string `json:"counter-value"`
 	Event    string
@@ -66,7 +65,6 @@ type programRow struct {
 	Max      *float64 `json:"run-max"`
 	Mean     *float64 `json:"run-mean"`
 	Probes   *float64 `json:"run-probes"`
-	Elapsed  float64
 }
 
 // programRows runs bperf stat -j and returns its rows.
@@ -215,7 +213,7 @@ func TestStatProgramsTraced(t *testing.T) {
 	})
 	t.Run("csv", func(t *testing.T) {
 		got := run(t, bperf("stat", "-x,", "-e", "dummy", "-b", first, call))
-		want := regexp.MustCompile(`^0,,dummy,` + regexp.QuoteMeta(a) + `,\d+,100\.00,0\.000,per run,(1000|99\d),0\.000,0,0,0,0,0,\n`)
+		want := regexp.MustCompile(`^0,,dummy,` + regexp.QuoteMeta(a) + `,\d+,100\.00,0\.00,dummy_per_run,(1000|99\d),0\.000,0,0,0,0,0,\n`)
 		if !want.MatchString(got.stderr) {
 			t.Errorf("%s\nwant %s", got.stderr, want)
 		}
