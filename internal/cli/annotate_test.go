@@ -192,6 +192,16 @@ func recordProgram(t *testing.T, file string, program *ebpf.Program, used time.D
 	}
 }
 
+// spinFunction is a function in C that takes time.
+const spinFunction = `
+__attribute__((noinline)) unsigned long spin(unsigned long n) {
+	unsigned long x = n;
+	while (n--)
+		x = x * 31 + (x >> 7);
+	return x;
+}
+`
+
 // TestAnnotateLikePerf expects the percentages of both perfs for each instruction of a C program.
 func TestAnnotateLikePerf(t *testing.T) {
 	require.Tools(t, "gcc", "objdump")
@@ -199,14 +209,7 @@ func TestAnnotateLikePerf(t *testing.T) {
 	perfs := []string{distributionPerf(t), require.NewestPerf(t)}
 	dir := t.TempDir()
 	source, binary, file := filepath.Join(dir, "spin.c"), filepath.Join(dir, "spin"), filepath.Join(dir, "perf.data")
-	if err := os.WriteFile(source, []byte(`
-__attribute__((noinline)) unsigned long spin(unsigned long n) {
-	unsigned long x = n;
-	while (n--)
-		x = x * 31 + (x >> 7);
-	return x;
-}
-int main(void) { return spin(300000000) & 1; }
+	if err := os.WriteFile(source, []byte(spinFunction+`int main(void) { return spin(300000000) & 1; }
 `), 0o644); err != nil {
 		t.Fatal(err)
 	}

@@ -129,14 +129,7 @@ func recordSpin(t *testing.T, perf string) []byte {
 	t.Helper()
 	dir := t.TempDir()
 	source, binary, file := filepath.Join(dir, "spin.c"), filepath.Join(dir, "spin"), filepath.Join(dir, "perf.data")
-	if err := os.WriteFile(source, []byte(`
-__attribute__((noinline)) unsigned long spin(unsigned long n) {
-	unsigned long x = n;
-	while (n--)
-		x = x * 31 + (x >> 7);
-	return x;
-}
-volatile unsigned long result;
+	if err := os.WriteFile(source, []byte(spinFunction+`volatile unsigned long result;
 extern void _exit(int);
 void _start(void) { result = spin(100000000); _exit(0); }
 `), 0o600); err != nil {

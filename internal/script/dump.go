@@ -38,33 +38,37 @@ func (t *text) dump(item *replay.Item, out []byte) []byte {
 	return t.dumpKernel(item, out)
 }
 
-// appendBytes prints bytes in lines of 16, in hexadecimal and as letters.
+// appendBytes prints bytes in lines of 16.
 func appendBytes(out, raw []byte) []byte {
 	const each = 16
 	for at := 0; at < len(raw); at += each {
-		line := raw[at:min(at+each, len(raw))]
-		out = fmt.Appendf(out, ".  %04x: ", at)
-		for i := range each {
-			if i < len(line) {
-				out = hex.AppendEncode(append(out, ' '), line[i:i+1])
-			} else {
-				out = append(out, "   "...)
-			}
-		}
-		out = append(out, "  "...)
-		for i := range each {
-			switch {
-			case i >= len(line):
-				out = append(out, ' ')
-			case line[i] >= ' ' && line[i] <= '~':
-				out = append(out, line[i])
-			default:
-				out = append(out, '.')
-			}
-		}
-		out = append(out, '\n')
+		out = appendLine(fmt.Appendf(out, ".  %04x: ", at), raw[at:min(at+each, len(raw))], each)
 	}
 	return out
+}
+
+// appendLine ends a line of a dump with its bytes, in hexadecimal and as letters. It fills the place of the bytes that are missing to a
+// number of them with blanks.
+func appendLine(out, line []byte, each int) []byte {
+	for i := range each {
+		if i < len(line) {
+			out = hex.AppendEncode(append(out, ' '), line[i:i+1])
+		} else {
+			out = append(out, "   "...)
+		}
+	}
+	out = append(out, "  "...)
+	for i := range each {
+		switch {
+		case i >= len(line):
+			out = append(out, ' ')
+		case line[i] >= ' ' && line[i] <= '~':
+			out = append(out, line[i])
+		default:
+			out = append(out, '.')
+		}
+	}
+	return append(out, '\n')
 }
 
 // stamp prints the CPU and the time of a record, if the samples of any event have them. They are -1 if those of the record's own event do not

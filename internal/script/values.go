@@ -2,7 +2,6 @@ package script
 
 import (
 	"bytes"
-	"encoding/hex"
 	"fmt"
 	"slices"
 	"strconv"
@@ -157,26 +156,7 @@ func appendDump(out, raw []byte) []byte {
 		} else {
 			out = append(out, "                 "...)
 		}
-		out = fmt.Appendf(out, " %04x:", at)
-		for i := range each {
-			if i < len(line) {
-				out = hex.AppendEncode(append(out, ' '), line[i:i+1])
-			} else {
-				out = append(out, "   "...)
-			}
-		}
-		out = append(out, "  "...)
-		for i := range each {
-			switch {
-			case i >= len(line):
-				out = append(out, ' ')
-			case line[i] >= ' ' && line[i] <= '~':
-				out = append(out, line[i])
-			default:
-				out = append(out, '.')
-			}
-		}
-		out = append(out, '\n')
+		out = appendLine(fmt.Appendf(out, " %04x:", at), line, each)
 	}
 	text, zeros, ends := bytes.Cut(raw, []byte{0})
 	letters := !slices.ContainsFunc(text, func(c byte) bool { return c < ' ' || c > '~' })
