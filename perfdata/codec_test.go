@@ -313,3 +313,15 @@ func TestLikelyBuildID(t *testing.T) {
 		})
 	}
 }
+
+// TestDisjointGroups leaves out groups that overlap an earlier one, that have one event, or that are of events beyond the last.
+func TestDisjointGroups(t *testing.T) {
+	groups := GroupDescriptions{{"a", 1, 2}, {"b", 2, 2}, {"c", 3, 1}, {"d", 4, 0}, {"e", 0, 2}, {"f", 4, 1 << 31}, {"g", 1 << 31, 1 << 31}}
+	want := GroupDescriptions{{"a", 1, 2}, {"f", 4, 2}}
+	if got := groups.Disjoint(6); !slices.Equal(got, want) {
+		t.Errorf("groups %v, want %v", got, want)
+	}
+	if got := groups.Disjoint(2); !slices.Equal(got, GroupDescriptions{{"e", 0, 2}}) {
+		t.Errorf("groups of two events: %v", got)
+	}
+}

@@ -153,6 +153,23 @@ type GroupDescription struct {
 	Members uint32 // including the leader; the others follow it among the events
 }
 
+// Disjoint returns the groups of a recording with this number of events, each with its members among them. It leaves out what is no group
+// then, and groups that begin within an earlier one: so each event is in one group at most.
+func (g GroupDescriptions) Disjoint(events int) GroupDescriptions {
+	var groups GroupDescriptions
+	var end uint64
+	for _, group := range g {
+		first := uint64(group.Leader)
+		next := min(first+uint64(group.Members), uint64(events))
+		if first < end || next < first+2 {
+			continue
+		}
+		group.Members, end = uint32(next-first), next
+		groups = append(groups, group)
+	}
+	return groups
+}
+
 // AuxtraceIndex lists the AUXTRACE records of the file.
 type AuxtraceIndex []AuxtraceIndexEntry
 

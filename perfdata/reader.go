@@ -157,6 +157,10 @@ func (r *Reader) Owner() (uid uint32, known bool) {
 // one that has more properties and the same index.
 func (r *Reader) Events() []*Event { return r.stream.about.tables.Load().events }
 
+// EventByID returns the event with an ID, or nil. If several events have the ID, it is that of the first one. While a pipe is read, events can
+// be added.
+func (r *Reader) EventByID(id uint64) *Event { return r.stream.about.tables.Load().byID[id] }
+
 // Features returns the features of the recording. While a pipe is read, features can be added.
 func (r *Reader) Features() *Features { return r.stream.about.features.Load() }
 

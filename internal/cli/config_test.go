@@ -33,7 +33,7 @@ func TestConfigList(t *testing.T) {
 		t.Errorf("status %d, %s", got.status, got.stderr)
 	}
 	configure(t, "[stat\n")
-	for _, args := range [][]string{{"config", "-l"}, {"stat", "true"}, {"record", "true"}, {"report"}} {
+	for _, args := range [][]string{{"config", "-l"}, {"stat", "true"}, {"record", "true"}, {"record", "--dry-run", "true"}, {"report"}} {
 		if got := runHere(t, args...); got.status != statusBadOption || !strings.Contains(got.stderr, "perfconfig:1: the section [stat is not closed") {
 			t.Errorf("%s: status %d, %s", args, got.status, got.stderr)
 		}

@@ -131,7 +131,6 @@ var reportPerfOptions = []perfOption{
 	{name: "raw-trace", does: ignores, why: "bperf script prints the fields of tracepoints"},
 	{name: "samples", does: ignores, takes: needsValue, why: "bperf has no menu of single samples"},
 	{name: "skip-empty", does: ignores, why: "bperf shows only events that have samples"},
-	{name: "threads", letter: "T", does: refuses, why: notYet},
 	{name: "total-cycles", does: refuses, why: notYet},
 }
 

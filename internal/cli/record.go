@@ -132,7 +132,7 @@ BPF programs are recorded with their code, even if they are loaded and unloaded 
 	f.BoolVar(&o.overwrite, "overwrite", false, "keep only the newest records in the ring buffers, and write them at the end, or when the next file begins")
 	o.addSwitch(f)
 	o.addExisting(f)
-	f.BoolVar(&o.dryRun, "dry-run", false, "check the flags and the events, and record nothing")
+	f.BoolVar(&o.dryRun, "dry-run", false, "check the flags, the events and the configuration, and record nothing")
 	f.IntVarP(&o.realtime, "realtime", "r", 0, "read the ring buffers with this real-time `PRIORITY`, from 1 to 99 (SCHED_FIFO)")
 	f.BoolVar(&o.noBuffering, "no-buffering", false, "write each sample at once")
 	f.BoolVarP(&o.noBuildID, "no-buildid", "B", false, "do not record build IDs")
@@ -153,9 +153,6 @@ func runRecord(o *recordOptions, name string, given func(string) bool, args []st
 		return err
 	}
 	defer cfg.Programs.Close()
-	if o.dryRun {
-		return nil
-	}
 	note := o.noteTo(os.Stderr)
 	cfg.Name, cfg.Notify = name, note
 	if o.verbose {
@@ -174,7 +171,7 @@ func runRecord(o *recordOptions, name string, given func(string) bool, args []st
 	}
 	defer listen(cfg, allowance.New(0))() // record reads no symbols
 	signal.Ignore(syscall.SIGXFSZ)        // a file that may not grow makes write(2) fail instead
-	if cfg.Control, err = o.openControl(note); err != nil {
+	if cfg.Control, err = o.openControl(note); err != nil || o.dryRun {
 		return err
 	}
 	printer, err := o.maps.open(os.Stderr, o.quiet, cfg.Programs, nil)

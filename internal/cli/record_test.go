@@ -10,6 +10,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"runtime"
 	"strings"
 	"syscall"
 	"testing"
@@ -95,6 +96,7 @@ func TestRecordRefuses(t *testing.T) {
 		{"-D -1 true", 22, "needs --control"},
 		{"--timeout 3 -a", 22, "at least 10 ms"},
 		{"--control 7 true", 129, "--control takes"},
+		{"--dry-run --control 7 -e cpu-clock true", 129, "--control takes"},
 		{"--all-user --all-kernel true", 22, "nothing to measure"},
 		{"-q -v true", 22, "contradict"},
 		{"--nope true", 129, "unknown flag"},
@@ -183,13 +185,33 @@ func TestRecordSummary(t *testing.T) {
 // TestRecordMaxSize ends at a size what would never end, and its command with it.
 func TestRecordMaxSize(t *testing.T) {
 	require.Root(t)
-	const limit = 64 << 10
-	cmd := recordCommand(t, "-o", "perf.data", "-e", "cpu-clock", "--max-size", "64K", "sh", "-c", "while :; do :; done")
+	const limit, ring = 64 << 10, 16 << 10
+	cmd := recordCommand(t, "-o", "perf.data", "-e", "cpu-clock", "-m", "16K", "--no-bpf-event", "--max-size", "64K", "sh", "-c", "while :; do :; done")
 	got := run(t, cmd)
 	info, err := os.Stat(filepath.Join(cmd.Dir, "perf.data"))
 	if err != nil || info.Size() < limit || got.status != 0 || !strings.Contains(got.stderr, "size of --max-size: 65536 bytes") {
 		t.Errorf("%+v, %v, %v", got, info, err)
 	}
+	// What is in the rings when the limit is reached follows, and what they get until the events are stopped.
+	if size, most := recordsSize(t, filepath.Join(cmd.Dir, "perf.data")), limit+2*ring*runtime.NumCPU()+limit; size > most {
+		t.Errorf("%d bytes of records, want at most %d", size, most)
+	}
+}
+
+// recordsSize returns the size of the records of a recording in bytes.
+func recordsSize(t *testing.T, path string) int {
+	t.Helper()
+	reader, err := perfdata.Open(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer reader.Close()
+	for _, err := range reader.Records() {
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	return int(reader.Stats().Bytes)
 }
 
 // TestRecordDryRun checks everything and records nothing.

@@ -1,11 +1,13 @@
 package cli
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"os"
 	"runtime"
 	"runtime/debug"
+	"strconv"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
@@ -27,6 +29,8 @@ type recordingFlags struct {
 
 	noStacks          bool // not a flag: set if the format needs no stacks (replay.Options)
 	branches, weights bool // not flags: what the report is of (replay.Options)
+
+	records func(*perfdata.Record) // not a flag: gets all records other than samples (replay.Options)
 }
 
 // add adds the flags. The letter is that of --cpu.
@@ -42,8 +46,25 @@ func (f *recordingFlags) addInput(flags *pflag.FlagSet) {
 }
 
 func (f *recordingFlags) addMaxStack(flags *pflag.FlagSet) {
-	flags.IntVar(&f.maxStack, "max-stack", 0, "cut callchains after `FRAMES` frames (default 127)")
+	flags.Var((*framesFlag)(&f.maxStack), "max-stack", "cut callchains after `FRAMES` frames (default 127)")
 }
+
+// framesFlag is a flag for a number of frames.
+type framesFlag int
+
+// Set implements pflag.Value.
+func (n *framesFlag) Set(text string) error {
+	frames, err := strconv.Atoi(text)
+	if err != nil || frames < 0 {
+		return errors.New("it is a number of frames, from 0 on")
+	}
+	*n = framesFlag(frames)
+	return nil
+}
+
+func (n *framesFlag) String() string { return strconv.Itoa(int(*n)) }
+
+func (n *framesFlag) Type() string { return "int" }
 
 // open opens the recording of --input.
 func (f *recordingFlags) open(stdin io.Reader) (*perfdata.Reader, error) {
@@ -85,11 +106,9 @@ func regularFile(path string, f func(io.ReaderAt) bool) bool {
 
 // options returns the options for replaying a recording.
 func (f *recordingFlags) options(recording *perfdata.Reader) (o replay.Options, err error) {
-	if f.maxStack < 0 {
-		return o, badOptionf("--max-stack %d: the number of frames cannot be negative", f.maxStack)
-	}
 	o = f.symbolFlags.options()
 	o.NoStacks, o.MaxStack, o.Branches, o.Weights = f.noStacks, f.maxStack, f.branches, f.weights
+	o.Records = f.records
 	if o.Filter, err = f.filter(recording); err != nil {
 		return o, badOption(err)
 	}

@@ -67,6 +67,7 @@ type reportFlags struct {
 	topology             bool
 	stats, dump          bool
 	tasks, mmaps         bool
+	threads              bool
 	branchStack          bool
 
 	report.Options
@@ -172,6 +173,7 @@ func (f *reportFlags) add(cmd *cobra.Command) {
 	flags.BoolVar(&f.stats, "stats", false, "print the number of records of each type")
 	flags.BoolVar(&f.tasks, "tasks", false, "print the threads of the recording as a tree")
 	flags.BoolVar(&f.mmaps, "mmaps", false, "print the threads of the recording, each with its memory map")
+	flags.BoolVarP(&f.threads, "threads", "T", false, "also print the counts of threads that ended, if the recording is of record -s")
 	addFullPaths(flags, &f.FullPaths)
 	addDump(flags, &f.dump)
 	completeFlag(cmd, "format", formatNames(reportFormats))
@@ -303,6 +305,9 @@ func (f *reportFlags) chosen(cmd *cobra.Command, formats []reportFormat) (report
 	if f.Hierarchy && (format.name != "table" || f.base != "") {
 		return format, badCombinationf("--hierarchy is for the format table, without --diff")
 	}
+	if f.threads && (format.name != "table" || f.base != "") {
+		return format, badCombinationf("--threads is for the format table, without --diff")
+	}
 	if format.binary && toStdout(f.output) && onTerminal(cmd.OutOrStdout()) {
 		return format, badCombinationf("--format %s is binary and cannot go to a terminal: name a file with -o", format.name)
 	}
@@ -336,7 +341,7 @@ func (f *reportFlags) run(cmd *cobra.Command) error {
 	}
 	defer recording.Close()
 	switch {
-	case f.headerOnly:
+	case f.headerOnly && !f.NoHeads: // as in perf, -q prints the rows
 		return f.write(cmd, func(w io.Writer) error { return report.Header(w, recording, f.topology) })
 	case f.dump:
 		return f.write(cmd, func(w io.Writer) error {
@@ -363,11 +368,16 @@ func (f *reportFlags) writeSamples(cmd *cobra.Command, format reportFormat, reco
 	}
 	f.input.noStacks = format.rows && !options.NeedsStacks()
 	f.input.branches, f.input.weights = options.Branches && !f.stats, options.Memory
+	counts := newThreadCounts(recording.EventByID)
+	if f.threads {
+		f.input.records = counts.add
+	}
 	p, stats, err := f.input.read(recording, keys|format.keys)
 	if err != nil {
 		return err
 	}
 	printLosses(cmd.ErrOrStderr(), stats)
+	counts.note(cmd.ErrOrStderr())
 	if f.stats {
 		var counts []eventCount
 		for i := range p.Events {
@@ -389,7 +399,10 @@ func (f *reportFlags) writeSamples(cmd *cobra.Command, format reportFormat, reco
 				return err
 			}
 		}
-		return format.write(w, p, base, options)
+		if err := format.write(w, p, base, options); err != nil || !f.threads {
+			return err
+		}
+		return counts.print(w)
 	})
 }
 

@@ -136,6 +136,9 @@ func TestReportQuiet(t *testing.T) {
 	if got := runHere(t, "report", "-q", "-i", "nowhere"); got.status != statusFailed || !strings.Contains(got.stderr, "nowhere") {
 		t.Errorf("with -q, an error is %+v", got)
 	}
+	if got := runHere(t, "report", "-q", "--header-only", "-i", input); got != quiet {
+		t.Errorf("with -q, --header-only prints %+v", got)
+	}
 	if diff := cmp.Diff(strings.Join(rows, ""), quiet.stdout); diff != "" || quiet.stderr != "" || len(rows) < 10 {
 		t.Errorf("%d rows, %q (-want +got):\n%s", len(rows), quiet.stderr, diff)
 	}
@@ -269,7 +272,7 @@ func TestReportRefuses(t *testing.T) {
 		{[]string{"-F", "overhed"}, statusBadOption, `did you mean "overhead"?`},
 		{[]string{"-g", "graf"}, statusBadOption, `"graf" is no mode`},
 		{[]string{"--percentage", "half"}, statusBadOption, "relative and absolute"},
-		{[]string{"--max-stack", "-1"}, statusBadOption, "the number of frames cannot be negative"},
+		{[]string{"-i", "nowhere.data", "--max-stack", "-1"}, statusBadOption, "it is a number of frames, from 0 on"},
 		{[]string{"--parent", "("}, statusBadOption, "--parent"},
 		{[]string{"--ignore-callees", "["}, statusBadOption, "--ignore-callees"},
 		{[]string{"--time-quantum", "0ms"}, statusBadOption, "as 10ms"},
@@ -284,6 +287,8 @@ func TestReportRefuses(t *testing.T) {
 		{[]string{"-w", "1001"}, statusBadOption, "1001 is not from 0 to 1000"},
 		{[]string{"-w", "x"}, statusBadOption, "--column-widths"},
 		{[]string{"-H", "--format", "csv"}, statusBadCombination, "--hierarchy is for the format table"},
+		{[]string{"-T", "--format", "json"}, statusBadCombination, "--threads is for the format table"},
+		{[]string{"-T", "--diff", input}, statusBadCombination, "--threads is for the format table"},
 		{[]string{"-H", "--diff", input}, statusBadCombination, "--hierarchy is for the format table"},
 		{[]string{"--format", "folded", "-e", "nothing"}, statusFailed, "there are no samples of it"},
 		{[]string{"-b"}, statusFailed, "no branch data"},

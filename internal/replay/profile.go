@@ -341,20 +341,12 @@ func (r *Replay) profileEvents() []profile.Event {
 	}
 	groups, _ := r.reader.Features().Get(perfdata.FeatureGroupDesc)
 	list, _ := groups.(perfdata.GroupDescriptions)
-	setLeaders(events, list)
-	return events
-}
-
-// setLeaders sets the leaders of events in groups. perf writes groups in the order of their events. Of groups that overlap, the first one
-// keeps its events: so the time depends on the number of events and groups, not on their product.
-func setLeaders(events []profile.Event, groups perfdata.GroupDescriptions) {
-	next := uint64(0)
-	for _, g := range groups {
-		end := min(uint64(g.Leader)+uint64(g.Members), uint64(len(events)))
-		for next = max(next, uint64(g.Leader)); next < end; next++ {
-			events[next].Leader = int(g.Leader)
+	for _, g := range list.Disjoint(len(events)) {
+		for i := range g.Members {
+			events[g.Leader+i].Leader = int(g.Leader)
 		}
 	}
+	return events
 }
 
 func (r *Replay) info() profile.Info {

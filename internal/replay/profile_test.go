@@ -132,18 +132,3 @@ func TestInfo(t *testing.T) {
 		t.Errorf("starts at %d and takes %v, want %d and 2µs", p.Info.Start.UnixNano(), p.Info.Duration, want.UnixNano())
 	}
 }
-
-func TestSetLeaders(t *testing.T) {
-	events := make([]profile.Event, 6)
-	for i := range events {
-		events[i].Leader = i
-	}
-	setLeaders(events, perfdata.GroupDescriptions{{Leader: 1, Members: 2}, {Leader: 2, Members: 2}, {Leader: 5, Members: 1 << 31}, {Leader: 9, Members: 1}})
-	var leaders []int
-	for _, e := range events {
-		leaders = append(leaders, e.Leader)
-	}
-	if want := []int{0, 1, 1, 2, 4, 5}; !slices.Equal(leaders, want) {
-		t.Errorf("leaders %v, want %v", leaders, want)
-	}
-}

@@ -73,7 +73,7 @@ func New(reader *perfdata.Reader, o Options) *Replay {
 	if o.Allowance == nil {
 		o.Allowance = allowance.New(allowance.DefaultMemory)
 	}
-	r := &Replay{reader: reader, options: o, locations: &locations{}, on: o.Filter.Switches.On == ""}
+	r := &Replay{reader: reader, options: o, locations: &locations{}, on: o.Filter.Switches.On == "", readings: readings{}}
 	r.sums.replay = r
 	r.symbols = &symbols{replay: r, problems: map[string]bool{}, known: map[uint64]*Symbol{}}
 	r.machine = newMachine(r.symbols)
@@ -221,7 +221,7 @@ func (r *Replay) next(record *perfdata.Record, items []Item) []Item {
 		if !s.Fields.Has(perfdata.SampleRead) {
 			return r.sample(r.item(record, s, t), items)
 		}
-		r.readings.split(record, s, r.reader.Events(), func(record *perfdata.Record, s *perfdata.Sample) {
+		r.readings.split(record, s, r.reader.EventByID, func(record *perfdata.Record, s *perfdata.Sample) {
 			items = r.sample(r.item(record, s, t), items)
 		})
 		return items

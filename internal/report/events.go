@@ -49,15 +49,10 @@ func (e *eventPrinter) readFeatures(f *perfdata.Features) error {
 	e.groups, e.followers = map[int]perfdata.GroupDescription{}, map[int]bool{}
 	value, groupErr := f.Get(perfdata.FeatureGroupDesc)
 	groups, _ := value.(perfdata.GroupDescriptions)
-	var end uint64
-	for _, g := range groups {
-		if uint64(g.Leader) < end { // groups cannot overlap
-			continue
-		}
-		end = min(uint64(g.Leader)+uint64(g.Members), uint64(len(e.all)))
+	for _, g := range groups.Disjoint(len(e.all)) {
 		e.groups[int(g.Leader)] = g
-		for i := uint64(g.Leader) + 1; i < end; i++ {
-			e.followers[int(i)] = true
+		for i := range g.Members - 1 {
+			e.followers[int(g.Leader+1+i)] = true
 		}
 	}
 	value, pmuErr := f.Get(perfdata.FeaturePMUMappings)
@@ -98,12 +93,11 @@ func (e *eventPrinter) line(event *perfdata.Event) string {
 // group returns the names of the group that the event leads, or the event's own name.
 func (e *eventPrinter) group(leader *perfdata.Event) string {
 	g, leads := e.groups[leader.Index]
-	end := min(uint64(leader.Index)+uint64(g.Members), uint64(len(e.all)))
-	if !leads || end <= uint64(leader.Index)+1 {
+	if !leads {
 		return eventName(leader)
 	}
 	var names []string
-	for _, member := range e.all[leader.Index:end] {
+	for _, member := range e.all[leader.Index:][:g.Members] {
 		names = append(names, eventName(member))
 	}
 	name := g.Name

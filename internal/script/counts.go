@@ -25,7 +25,7 @@ type countPrinter struct {
 }
 
 func newCountPrinter(w io.Writer, reader *perfdata.Reader, json bool) *countPrinter {
-	return &countPrinter{rounds: recorded.New(reader.Events), reader: reader, w: w, json: json}
+	return &countPrinter{rounds: recorded.New(reader.Events, reader.EventByID), reader: reader, w: w, json: json}
 }
 
 // countJSON is a counter's value at the end of a round as JSON.

@@ -144,7 +144,7 @@ func TestRecordedConfig(t *testing.T) {
 	require.NoKernel(t)
 	for by := AggregateGlobal; by <= AggregateThread; by++ {
 		r := &recorder{cfg: &Config{Aggregation: by, Interval: time.Second, CacheLevel: 2}}
-		rounds := recorded.New(nil)
+		rounds := recorded.New(nil, nil)
 		if _, err := rounds.Add(&perfdata.Record{Value: r.config()}); err != nil {
 			t.Fatal(err)
 		}

@@ -30,7 +30,7 @@ var errNoCounts = errors.New("the recording has no counts: bperf stat record mak
 // Report prints the counts of a recording that stat record made, as the recorded session printed them. The Reader must not have returned a
 // record yet.
 func Report(r *perfdata.Reader, cfg ReportConfig) error {
-	p := &reporter{reader: r, cfg: cfg, rounds: recorded.New(r.Events)}
+	p := &reporter{reader: r, cfg: cfg, rounds: recorded.New(r.Events, r.EventByID)}
 	for record, err := range r.Records() {
 		if err != nil {
 			return err

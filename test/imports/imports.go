@@ -1,5 +1,5 @@
-// Package imports checks two rules of the design that the compiler does not check: which packages may make system calls directly, and that
-// packages import only packages of lower layers.
+// Package imports checks rules of the design that the compiler does not check: which packages may make system calls directly, that packages
+// import only packages of lower layers, and that the linker may leave out unused methods.
 package imports
 
 import (

@@ -79,3 +79,28 @@ func TestCheck(t *testing.T) {
 		})
 	}
 }
+
+// TestUnusedMethods checks that the linker may leave out methods that nobody calls. It keeps the exported methods of all types as soon as
+// one reachable function looks up methods by a name that is not constant, as text/template does. Those methods took 2 MB.
+func TestUnusedMethods(t *testing.T) {
+	cmd := exec.Command("go", "build", "-o", os.DevNull, "-ldflags=-dumpdep", Module+"/cmd/bperf")
+	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
+	out, err := cmd.CombinedOutput() // the linker prints the references that it followed to its standard error
+	if err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	var references int
+	for line := range strings.Lines(string(out)) {
+		from, to, found := strings.Cut(line, " -> ")
+		if !found {
+			continue
+		}
+		references++
+		if strings.Contains(to, "<ReflectMethod>") {
+			t.Errorf("%s refers to %s, which looks up methods by name", from, strings.TrimSpace(to))
+		}
+	}
+	if references < 10000 {
+		t.Errorf("the linker printed only %d references; has its format changed?", references)
+	}
+}

@@ -53,9 +53,8 @@ type Rounds struct {
 	Cut     uint64                  // rounds whose Idle is empty because there were too many
 
 	events  func() []*perfdata.Event
-	ids     map[uint64]int // index of the event of each ID
-	indexed int            // number of events in ids
-	configs bool           // a STAT_CONFIG was read
+	event   func(id uint64) *perfdata.Event
+	configs bool // a STAT_CONFIG was read
 
 	counters map[key]*counter
 	round    uint64 // number of the round, from 1 on
@@ -74,9 +73,10 @@ type counter struct {
 	at    int               // index in cells, in that round
 }
 
-// New returns the rounds of a recording. events returns the events that are known so far: those of a pipe can come later.
-func New(events func() []*perfdata.Event) *Rounds {
-	return &Rounds{Config: Config{Aggregation: Global}, events: events, counters: map[key]*counter{}, round: 1, most: mostCells, idle: mostIdle}
+// New returns the rounds of a recording. events returns the events that are known so far: those of a pipe can come later. event returns the
+// known event with an ID, or nil.
+func New(events func() []*perfdata.Event, event func(id uint64) *perfdata.Event) *Rounds {
+	return &Rounds{Config: Config{Aggregation: Global}, events: events, event: event, counters: map[key]*counter{}, round: 1, most: mostCells, idle: mostIdle}
 }
 
 // Add adds a record, and returns a round if the record completes one. The round is valid until the next call.
@@ -133,29 +133,14 @@ func (r *Rounds) configure(v *perfdata.StatConfig) {
 	}
 }
 
-// event returns the index of the event of an ID.
-func (r *Rounds) event(id uint64) (int, bool) {
-	all := r.events()
-	if r.indexed != len(all) {
-		r.indexed, r.ids = len(all), map[uint64]int{}
-		for i, e := range slices.Backward(all) {
-			for _, id := range e.IDs {
-				r.ids[id] = i
-			}
-		}
-	}
-	i, known := r.ids[id]
-	return i, known
-}
-
 // read adds a reading to the round.
 func (r *Rounds) read(v *perfdata.Stat) {
-	event, known := r.event(v.ID)
-	if !known || v.Thread < 0 || int(v.Thread) >= max(len(r.Threads), 1) || v.CPU < count.None {
+	event := r.event(v.ID)
+	if event == nil || v.Thread < 0 || int(v.Thread) >= max(len(r.Threads), 1) || v.CPU < count.None {
 		r.LeftOut++
 		return
 	}
-	k := key{event, int(v.Thread), int(v.CPU)}
+	k := key{event.Index, int(v.Thread), int(v.CPU)}
 	c := r.counters[k]
 	if c == nil {
 		if len(r.counters) == r.most {
@@ -167,7 +152,7 @@ func (r *Rounds) read(v *perfdata.Stat) {
 	}
 	if c.round != r.round {
 		c.round, c.at = r.round, len(r.cells)
-		r.cells = append(r.cells, count.Cell{Event: event, CPU: k.cpu, Thread: k.thread, Cgroup: count.None, Program: count.None})
+		r.cells = append(r.cells, count.Cell{Event: k.event, CPU: k.cpu, Thread: k.thread, Cgroup: count.None, Program: count.None})
 	}
 	r.cells[c.at].Reading = perfevent.Reading{Value: v.Value, Enabled: v.Enabled, Running: v.Running}
 }

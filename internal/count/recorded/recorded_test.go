@@ -14,7 +14,16 @@ import (
 )
 
 func events() []*perfdata.Event {
-	return []*perfdata.Event{{Name: "a", IDs: []uint64{1, 2}}, {Name: "b", IDs: []uint64{3, 1}}}
+	return []*perfdata.Event{{Name: "a", IDs: []uint64{1, 2}}, {Name: "b", IDs: []uint64{3}, Index: 1}}
+}
+
+func event(id uint64) *perfdata.Event {
+	for _, e := range events() {
+		if slices.Contains(e.IDs, id) {
+			return e
+		}
+	}
+	return nil
 }
 
 // add adds values as records, and returns the last round that they complete.
@@ -43,7 +52,7 @@ func cell(event, cpu int, value uint64) count.Cell {
 // TestRounds reads two rounds. The second one lacks a counter, has another one twice, and a third one began anew.
 func TestRounds(t *testing.T) {
 	require.NoKernel(t)
-	r := New(events)
+	r := New(events, event)
 	got := add(t, r, &perfdata.CPUMap{CPUs: []int{1, 0}}, stat(3, 0, 5), stat(2, 1, 6), stat(1, 0, 7), &perfdata.StatRound{Time: 10})
 	want := &Round{Time: 10, Cells: []count.Cell{cell(0, 0, 7), cell(0, 1, 6), cell(1, 0, 5)}, Since: []count.Cell{cell(0, 0, 0), cell(0, 1, 0), cell(1, 0, 0)}}
 	if diff := cmp.Diff(want, got); diff != "" {
@@ -68,7 +77,7 @@ func TestRounds(t *testing.T) {
 // TestConfig reads only the first configuration.
 func TestConfig(t *testing.T) {
 	require.NoKernel(t)
-	r := New(events)
+	r := New(events, event)
 	config := func(terms ...perfdata.StatConfigTerm) *perfdata.StatConfig { return &perfdata.StatConfig{Terms: terms} }
 	add(t, r, config(perfdata.StatConfigTerm{Tag: TagAggregation, Value: 6}, perfdata.StatConfigTerm{Tag: TagInterval, Value: 50},
 		perfdata.StatConfigTerm{Tag: TagScale, Value: 0}, perfdata.StatConfigTerm{Tag: TagLevel, Value: 3}, perfdata.StatConfigTerm{Tag: 99, Value: 9}),
@@ -81,7 +90,7 @@ func TestConfig(t *testing.T) {
 // TestLimits counts readings that are left out.
 func TestLimits(t *testing.T) {
 	require.NoKernel(t)
-	r := New(events)
+	r := New(events, event)
 	r.most = 100
 	r.Threads = []perfdata.MappedThread{{TID: 7}}
 	add(t, r, stat(9, 0, 1), stat(1, -2, 1), &perfdata.Stat{ID: 1, Thread: 1}, &perfdata.Stat{ID: 1, Thread: -1})
@@ -94,7 +103,7 @@ func TestLimits(t *testing.T) {
 	if round := add(t, r, &perfdata.StatRound{Time: uint64(time.Second)}); len(round.Cells) != r.most || r.LeftOut != 7 {
 		t.Errorf("%d counters, %d readings left out", len(round.Cells), r.LeftOut)
 	}
-	r = New(events)
+	r = New(events, event)
 	r.idle = 5
 	for range 4 {
 		add(t, r, &perfdata.StatRound{})
