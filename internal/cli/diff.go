@@ -57,9 +57,9 @@ func (f *diffFlags) run(cmd *cobra.Command, args []string) error {
 	if len(f.sort) == 0 {
 		f.sort = report.DefaultDiffSort()
 	}
-	f.rows.SetSort(f.sort, report.DefaultDiffSort())
+	sortErr := f.rows.SetSort(f.sort, report.DefaultDiffSort())
 	keys, err := f.rows.NeededKeys()
-	if err := firstError(err, f.diff.SetCompute(f.compute)); err != nil {
+	if err := firstError(sortErr, err, f.diff.SetCompute(f.compute)); err != nil {
 		return badOption(err)
 	}
 	if f.diff.Order < 0 || f.diff.Order >= len(names) {

@@ -128,7 +128,6 @@ var reportPerfOptions = []perfOption{
 	{name: "disable-order", does: ignores, why: "order changes no sum"},
 	{name: "percent-type", does: ignores, takes: needsValue, why: "bperf annotate has it"},
 	{name: "pretty", does: ignores, takes: needsValue, why: "bperf prints tables"},
-	{name: "raw-trace", does: ignores, why: "bperf script prints the fields of tracepoints"},
 	{name: "samples", does: ignores, takes: needsValue, why: "bperf has no menu of single samples"},
 	{name: "skip-empty", does: ignores, why: "bperf shows only events that have samples"},
 	{name: "total-cycles", does: refuses, why: notYet},

@@ -266,7 +266,7 @@ func (o *profileOptions) shown(cmd *cobra.Command, format string, by sample.Keys
 		}
 	}
 	o.report.Labels, o.report.Counted = o.labels, true
-	return o.report.options(cmd, by.Stack && (format != "table" || o.report.children), false)
+	return o.report.options(cmd, by.Stack && (format != "table" || o.report.children), false, nil)
 }
 
 // take measures, and returns the result.

@@ -16,6 +16,7 @@ import (
 	"github.com/bperf/bperf/internal/profile"
 	"github.com/bperf/bperf/internal/replay"
 	"github.com/bperf/bperf/internal/report"
+	"github.com/bperf/bperf/internal/tracedata"
 	"github.com/bperf/bperf/perfdata"
 )
 
@@ -30,7 +31,10 @@ type recordingFlags struct {
 	noStacks          bool // not a flag: set if the format needs no stacks (replay.Options)
 	branches, weights bool // not flags: what the report is of (replay.Options)
 
-	records func(*perfdata.Record) // not a flag: gets all records other than samples (replay.Options)
+	// Not flags: fields of replay.Options. Without trace, the key "trace" is the only one of tracepoints.
+	records  func(*perfdata.Record)
+	trace    func(event *perfdata.Event, raw, out []byte, function tracedata.Resolve) []byte
+	rawTrace bool // not a flag: report.Options.RawTrace
 }
 
 // add adds the flags. The letter is that of --cpu.
@@ -108,7 +112,7 @@ func regularFile(path string, f func(io.ReaderAt) bool) bool {
 func (f *recordingFlags) options(recording *perfdata.Reader) (o replay.Options, err error) {
 	o = f.symbolFlags.options()
 	o.NoStacks, o.MaxStack, o.Branches, o.Weights = f.noStacks, f.maxStack, f.branches, f.weights
-	o.Records = f.records
+	o.Records, o.Trace = f.records, f.trace
 	if o.Filter, err = f.filter(recording); err != nil {
 		return o, badOption(err)
 	}
@@ -196,6 +200,13 @@ func (f *recordingFlags) read(recording *perfdata.Reader, keep profile.Keys) (*p
 		return nil, replay.Stats{}, err
 	}
 	o.Lines = keep.Has(profile.Line)
+	if keep.Has(profile.Trace) && o.Trace == nil {
+		text := report.Options{RawTrace: f.rawTrace}
+		if err := text.ReadTracepoints(recording); err != nil {
+			return nil, replay.Stats{}, err
+		}
+		o.Trace = text.Trace()
+	}
 	r := replay.New(recording, o)
 	defer r.Close()
 	p, err := r.Profile(keep)
@@ -236,7 +247,7 @@ func beginsWith(file io.ReaderAt, magic string) bool {
 
 // ofRecordings are the keys that pprof profiles lack.
 const ofRecordings = profile.Address | profile.Other | profile.IP | profile.Weight | profile.DataSource | profile.DataAddress | profile.PhysAddress |
-	profile.PageSize | profile.Transaction | profile.CgroupID | profile.Branch
+	profile.PageSize | profile.Transaction | profile.CgroupID | profile.Branch | profile.Trace
 
 func (f *recordingFlags) readPprof(path string, keep profile.Keys) (*profile.Profile, error) {
 	if f.filterFlags != (filterFlags{}) || f.switches != (replay.Switches{}) {

@@ -174,6 +174,7 @@ func (f *reportFlags) add(cmd *cobra.Command) {
 	flags.BoolVar(&f.tasks, "tasks", false, "print the threads of the recording as a tree")
 	flags.BoolVar(&f.mmaps, "mmaps", false, "print the threads of the recording, each with its memory map")
 	flags.BoolVarP(&f.threads, "threads", "T", false, "also print the counts of threads that ended, if the recording is of record -s")
+	flags.BoolVar(&f.RawTrace, "raw-trace", false, "show the fields of tracepoints without their print formats")
 	addFullPaths(flags, &f.FullPaths)
 	addDump(flags, &f.dump)
 	completeFlag(cmd, "format", formatNames(reportFormats))
@@ -241,11 +242,19 @@ func (f *reportFlags) take(arg string) {
 // maxColumnWidth is the maximum of --column-widths, in characters.
 const maxColumnWidth = 1000
 
-// options returns the report's options for a recording with or without callchains, of its samples or of their branches.
-func (f *reportFlags) options(cmd *cobra.Command, callchains, branches bool) (*report.Options, error) {
+// options returns the report's options for a recording with or without callchains, of its samples or of their branches. Keys can be fields of
+// the tracepoints of traced, unless that is nil.
+func (f *reportFlags) options(cmd *cobra.Command, callchains, branches bool, traced *perfdata.Reader) (*report.Options, error) {
 	o := f.Options
 	o.Branches = branches
-	o.SetSort(f.sort, nil)
+	if traced != nil {
+		if err := o.ReadTracepoints(traced); err != nil {
+			fmt.Fprintln(cmd.ErrOrStderr(), err)
+		}
+	}
+	if err := o.SetSort(f.sort, nil); err != nil {
+		return nil, badOption(err)
+	}
 	o.SetFields(f.fields)
 	o.Children = callchains && f.children && !o.Branches && !o.Memory
 	o.Slices = f.input.times
@@ -281,7 +290,7 @@ func (f *reportFlags) options(cmd *cobra.Command, callchains, branches bool) (*r
 			return nil, badOptionf("--column-widths: %d is not from 0 to %d", width, maxColumnWidth)
 		}
 	}
-	if _, err := o.NeededKeys(); err != nil {
+	if err := o.CheckEarly(); err != nil {
 		return nil, badOption(err)
 	}
 	return &o, nil
@@ -329,7 +338,7 @@ func (f *reportFlags) run(cmd *cobra.Command) error {
 	if err := f.configured(cmd, conf); err != nil {
 		return err
 	}
-	if _, err := f.options(cmd, true, f.ofBranches(cmd, format, true)); err != nil { // fail before reading a long recording
+	if _, err := f.options(cmd, true, f.ofBranches(cmd, format, true), nil); err != nil { // fail before reading a long recording
 		return err
 	}
 	if f.NoHeads {
@@ -358,14 +367,19 @@ func (f *reportFlags) run(cmd *cobra.Command) error {
 
 // writeSamples writes the samples of a recording in a format.
 func (f *reportFlags) writeSamples(cmd *cobra.Command, format reportFormat, recording *perfdata.Reader) error {
-	options, err := f.options(cmd, hasCallchains(recording), f.ofBranches(cmd, format, madeOfBranches(recording)))
+	var traced *perfdata.Reader
+	if format.rows && f.base == "" {
+		traced = recording
+	}
+	options, err := f.options(cmd, hasCallchains(recording), f.ofBranches(cmd, format, madeOfBranches(recording)), traced)
 	if err != nil {
 		return err
 	}
 	keys, err := options.NeededKeys()
 	if err != nil {
-		return err
+		return badOption(err)
 	}
+	f.input.trace, f.input.rawTrace = options.Trace(), f.RawTrace
 	f.input.noStacks = format.rows && !options.NeedsStacks()
 	f.input.branches, f.input.weights = options.Branches && !f.stats, options.Memory
 	counts := newThreadCounts(recording.EventByID)

@@ -3,6 +3,7 @@ package cli
 import (
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 
@@ -28,6 +29,9 @@ func TestReportBesidePerf(t *testing.T) {
 		{[]string{"callchain", "group"}, []string{"--no-children", "-g", "none", "-s", "time,comm", "--time-quantum", "1ms"}},
 		{[]string{"callchain", "group"}, []string{"--no-children", "-g", "none", "-s", "time", "--time-quantum", "10us", "--ns"}},
 		{[]string{"callchain", "group"}, []string{"--no-children", "-g", "none", "-s", "time", "--time-quantum", "300"}},
+		{[]string{"tracepoint"}, nil},
+		{[]string{"tracepoint", "callchain"}, []string{"-g", "none", "-s", "comm,trace"}},
+		{[]string{"tracepoint"}, []string{"-s", "+comm", "-n"}},
 		{[]string{"group"}, []string{"--no-children", "-g", "none", "--group-sort-idx", "1"}},
 		{[]string{"group"}, []string{"--no-children", "-g", "none", "--group-sort-idx", "7"}},
 	} {
@@ -43,6 +47,54 @@ func TestReportBesidePerf(t *testing.T) {
 			}
 		}
 	}
+}
+
+// TestReportTracepointsBesidePerf compares what tracepoints recorded. The columns of one have no rows of another.
+func TestReportTracepointsBesidePerf(t *testing.T) {
+	require.Root(t)
+	require.Tracefs(t)
+	perfs := []string{distributionPerf(t), require.NewestPerf(t)}
+	file := filepath.Join(t.TempDir(), "perf.data")
+	output(t, recordCommand(t), "record", "-q", "-e", "sched:sched_switch,sched:sched_process_exec", "-o", file, "sh", "-c",
+		"ls / >/dev/null; sleep 0.01 & ls / >/dev/null; wait; ls /")
+	for _, args := range [][]string{
+		{"-s", "trace"},
+		{"-s", "trace", "--raw-trace"},
+		{"-s", "trace_fields"},
+		{"-s", "sched_switch.*", "--raw-trace", "-n"}, // perf cuts paths then,
+		{"-s", "sched_switch.prev_state,sched:sched_process_exec.filename"},
+		{"-s", "%2.*,prev_prio/raw"},
+		{"-s", "next_comm,common_flags,dso"},
+		{"-F", "overhead,trace,sample"},
+	} {
+		args = append([]string{"report", "--stdio", "-i", file}, args...)
+		got := withoutWidths(string(output(t, bperf(), args...)))
+		for _, perf := range perfs {
+			want := withoutWidths(withoutTip(string(output(t, exec.Command(perf), args...))))
+			if diff := cmp.Diff(want, got); diff != "" || strings.Count(got, "%") < 5 {
+				t.Errorf("%q (-%s +bperf):\n%s", args, perf, diff)
+			}
+		}
+	}
+}
+
+// TestTraceDiff compares what tracepoints recorded in two recordings.
+func TestTraceDiff(t *testing.T) {
+	file := filepath.Join(recordings, "tracepoint.data")
+	for _, args := range [][]string{{"diff", "-s", "trace", file, file}, {"report", "-s", "trace", "-i", file, "--diff", file}} {
+		if got := runHere(t, args...); got.status != 0 || !strings.Contains(got.stdout, "    91.30%     +0.00%  fd: 0x00000003\n") {
+			t.Errorf("%q: %+v", args, got)
+		}
+	}
+	got := runHere(t, "report", "-s", "fd,trace", "-i", file, "-t", ";")
+	if got.status != 0 || !strings.Contains(got.stdout, "91.30%;3;fd: 0x00000003\n") || !strings.Contains(got.stdout, "# Overhead;fd;Trace output\n") {
+		t.Errorf("separated: %+v", got)
+	}
+}
+
+// withoutWidths removes what aligns columns: in perf, the order of samples decides whether the width of text includes the byte after it.
+func withoutWidths(text string) string {
+	return regexp.MustCompile(` +`).ReplaceAllString(regexp.MustCompile(`\.\.+`).ReplaceAllString(text, "."), " ")
 }
 
 // withoutTip cuts the tip that ends perf's reports.

@@ -296,6 +296,8 @@ func TestReportRefuses(t *testing.T) {
 		{[]string{"-b", "--mem-mode"}, statusBadCombination, "choose one"},
 		{[]string{"-b", "--format", "html"}, statusBadCombination, "not html"},
 		{[]string{"-s", "mispredict"}, statusBadOption, "it needs -b"},
+		{[]string{"-s", "type"}, statusBadOption, "bperf does not look for types of data"},
+		{[]string{"-s", "sched_switch.next_comm", "--diff", input}, statusBadOption, "none of this name"},
 		{[]string{"-s", "waker"}, statusBadOption, "none of this name"}, // a key of profile
 		{[]string{"-i", "nowhere.data"}, statusFailed, "make a recording"},
 		{[]string{"-i", "report_test.go"}, statusFailed, "report_test.go"},

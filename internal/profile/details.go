@@ -17,6 +17,8 @@ type Details struct {
 
 	Mispredicted, InTX, Abort bool // of a branch
 	Cycles                    uint16
+
+	Trace StringID // what a tracepoint recorded, in the form that the report's keys need
 }
 
 // Detail returns the number of details. It first clears the fields that are no keys of the profile.
@@ -38,6 +40,9 @@ func (p *Profile) Detail(d Details) DetailsID {
 	}
 	if !p.keep.Has(Transaction) {
 		d.Transaction = 0
+	}
+	if !p.keep.Has(Trace) {
+		d.Trace = 0
 	}
 	if !p.keep.Has(CgroupID) {
 		d.CgroupDevice, d.CgroupInode = 0, 0

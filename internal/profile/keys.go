@@ -23,6 +23,7 @@ const (
 	Transaction      // what ended a hardware transaction
 	CgroupID         // the cgroup namespace
 	Branch           // the flags of a branch
+	Trace            // what a tracepoint recorded
 )
 
 // Has reports whether all of the given keys are in the set.

@@ -7,7 +7,7 @@ import (
 
 // detailed are the keys of profile.Details.
 const detailed = profile.Weight | profile.DataSource | profile.DataAddress | profile.PhysAddress | profile.PageSize |
-	profile.Transaction | profile.CgroupID | profile.Branch
+	profile.Transaction | profile.CgroupID | profile.Branch | profile.Trace
 
 // details stores what a sample has besides its labels and its stack. branch is nil for other samples.
 func (p *part) details(item *Item, branch *perfdata.Branch) profile.DetailsID {
@@ -37,8 +37,13 @@ func (p *part) details(item *Item, branch *perfdata.Branch) profile.DetailsID {
 		f := branch.Flags
 		d.Mispredicted, d.InTX, d.Abort, d.Cycles = f.Mispredicted(), f.InTX(), f.Abort(), f.Cycles()
 	}
+	p.trace = p.trace[:0]
+	if trace := p.filler.replay.options.Trace; trace != nil && keep.Has(profile.Trace) && s.Fields.Has(perfdata.SampleRaw) {
+		p.trace = trace(item.Event, s.Raw, p.trace, p.filler.replay.KernelFunction)
+	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	d.Trace = p.p.Strings.ID(string(p.trace))
 	return p.p.Detail(d)
 }
 

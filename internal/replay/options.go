@@ -2,6 +2,7 @@ package replay
 
 import (
 	"github.com/bperf/bperf/internal/allowance"
+	"github.com/bperf/bperf/internal/tracedata"
 	"github.com/bperf/bperf/perfdata"
 )
 
@@ -19,6 +20,9 @@ type Options struct {
 	Branches bool   // make profiles of the branches in branch stacks: each one is a sample with the value 1
 	Weights  bool   // make profiles with weights as values, not periods
 	MaxStack int    // maximum number of frames in a callchain; 0 for 127 (kernel.perf_event_max_stack)
+
+	// Trace appends what distinguishes a sample of a tracepoint, for profile.Details.Trace. Several goroutines call it. It may be nil.
+	Trace func(event *perfdata.Event, raw, out []byte, function tracedata.Resolve) []byte
 
 	Allowance *allowance.Allowance // limits time and memory for files of other users; nil for a new one
 

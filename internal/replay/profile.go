@@ -76,6 +76,7 @@ type part struct {
 	one     [1]profile.FrameID
 	labels  [1 << labelBits]labelled  // last one with each hash of a thread
 	callers [1 << callersBits]callers // last ones with each hash
+	trace   []byte                    // for Options.Trace
 	unknown uint64                    // samples without an event
 }
 

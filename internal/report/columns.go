@@ -53,6 +53,15 @@ func Fields() []string {
 	return names
 }
 
+// dataTypeKeys are the keys of perf's profiles of data types.
+var dataTypeKeys = []string{"type", "typeoff", "typecln"}
+
+// isColumn reports whether there is a column with a name, whichever recording is shown.
+func (o *Options) isColumn(name string) bool {
+	_, isKey := o.findKey(name)
+	return isKey || slices.ContainsFunc(values, func(v column) bool { return v.name == name })
+}
+
 // columns returns the columns in output order, each with its rank in the sort order of rows. An unknown name is an error.
 func (o *Options) columns() ([]*column, error) {
 	sorts := slices.Clone(o.Sort)
@@ -146,6 +155,9 @@ func (o *Options) newColumn(name, option string) (*column, error) {
 	at := slices.IndexFunc(values, func(v column) bool { return v.name == name })
 	if at < 0 {
 		known := append(Fields(), Keys()...)
+		if slices.Contains(dataTypeKeys, name) {
+			return nil, fmt.Errorf("%s %q: bperf does not look for types of data", option, name)
+		}
 		msg := fmt.Sprintf("%s %q: there is none of this name", option, name)
 		if near := event.Nearest(name, known); len(near) > 0 {
 			msg += fmt.Sprintf("; did you mean %q?", near[0])

@@ -44,7 +44,9 @@ type key struct {
 	width int // minimum
 	scope scope
 	needs profile.Keys
-	fills bool // spaces fill the column at the end of a line
+	fills bool   // spaces fill the column at the end of a line
+	right bool   // the title is aligned to the right, as text does
+	event string // only tables of this event have the column; all if it is empty
 
 	// room returns the width that perf reserves for a text. If it is nil, that is the width of the text.
 	room func(p *profile.Profile, of *properties) int
@@ -63,7 +65,7 @@ func Keys() []string {
 	for _, k := range slices.Concat(keys, sourceKeys(false), hardwareKeys, branchKeys) {
 		names = append(names, k.name)
 	}
-	return names
+	return append(names, traceFields)
 }
 
 // findKey returns the key with the given name. The labels of the options take precedence.
@@ -75,6 +77,11 @@ func (o *Options) findKey(name string) (*key, bool) {
 		name = "symbol"
 	}
 	own := slices.Concat(hardwareKeys, branchKeys)
+	if o.tracepoints != nil {
+		for i := range o.tracepoints.fields {
+			own = append(own, o.tracepoints.fields[i].key)
+		}
+	}
 	if o.Counted {
 		own = countedKeys
 	}

@@ -13,6 +13,7 @@ import (
 
 // hardwareKeys are the keys that only recordings have: what the hardware and the kernel recorded with each sample.
 var hardwareKeys = []*key{
+	traceKey,
 	{
 		name: "socket", title: "Socket", needs: profile.CPU,
 		identity: func(p *profile.Profile, b []byte, of *properties) []byte { return number(b, socket(p, of)) },

@@ -18,7 +18,7 @@ import (
 
 // Options select what a report shows. There is one for each flag of perf report, so that they are many.
 type Options struct {
-	Sort     []string // keys that distinguish rows: see Keys
+	Sort     []string // keys that distinguish rows: see Keys; nil for the default
 	Labels   []string // tags of the profile that are keys too
 	Fields   []string // columns in output order, values and keys; if empty, the values of the flags below, then the keys
 	More     []string // columns between the values and the keys, if Fields is empty
@@ -57,6 +57,9 @@ type Options struct {
 	Widths    []int          // of the columns of the text, in characters; 0 for as wide as needed
 	FullPaths bool           // the keys srcline and srcfile show whole paths
 	NoHeads   bool           // the text shows only rows and call trees
+	RawTrace  bool           // show the fields of tracepoints without their print formats
+
+	tracepoints *tracepoints // nil if the keys do not include fields: see ReadTracepoints
 }
 
 // DefaultQuantum is the default of Options.Quantum, as in perf.
@@ -74,26 +77,34 @@ func (o *Options) defaultSort() []string {
 		return []string{"local_weight", "mem", "sym", "dso", "symbol_daddr", "dso_daddr", "snoop", "tlb", "locked", "blocked", "local_ins_lat",
 			"local_p_stage_cyc"}
 	}
+	if o.tracepoints != nil && o.tracepoints.only {
+		if fields, err := o.withFields([]string{traceFields}); err == nil && o.RawTrace {
+			return fields
+		}
+		return []string{traceName}
+	}
 	return []string{"comm", "dso", "symbol"}
 }
 
 // sortKeys returns the keys that distinguish rows if Options.Fields is not set.
 func (o *Options) sortKeys() []string {
-	if len(o.Sort) == 0 {
+	if o.Sort == nil {
 		return o.defaultSort()
 	}
 	return slices.Clone(o.Sort)
 }
 
 // SetSort sets Sort. A plus sign before the first key adds the keys to the defaults, which are those of a report if defaults is nil.
-func (o *Options) SetSort(keys, defaults []string) {
+// Names of fields become those of keys. The error is about a field: other unknown names stay.
+func (o *Options) SetSort(keys, defaults []string) (err error) {
 	if added, ok := afterPlus(keys); ok {
 		if defaults == nil {
 			defaults = o.defaultSort()
 		}
 		keys = append(defaults, added...)
 	}
-	o.Sort = keys
+	o.Sort, err = o.withFields(keys)
+	return err
 }
 
 // SetFields sets Fields, or More if a plus sign is before the first column.
@@ -215,6 +226,16 @@ func (o *Options) order() Order {
 func (o *Options) NeedsStacks() bool {
 	return o.Children || o.CallGraph.Mode != NoGraph || len(o.Programs) > 0 || o.Parent != nil || o.Caller != nil || o.IgnoreCallees != nil ||
 		slices.Contains(slices.Concat(o.Sort, o.Fields, o.More), "parent")
+}
+
+// CheckEarly checks the columns before the recording is known: unknown sort keys can be fields of its tracepoints, unless samples are counted.
+func (o *Options) CheckEarly() error {
+	early := *o
+	if !o.Counted {
+		early.Sort = slices.DeleteFunc(slices.Clone(o.Sort), func(name string) bool { return !o.isColumn(name) })
+	}
+	_, err := early.NeededKeys()
+	return err
 }
 
 // NeededKeys returns the keys that a profile must keep for a report with these options. An unknown column is an error.

@@ -55,6 +55,9 @@ func newTable(p *profile.Profile, o *Options, events []int) (*table, error) {
 	if err != nil {
 		return nil, err
 	}
+	columns = slices.DeleteFunc(columns, func(c *column) bool {
+		return c.key != nil && c.key.event != "" && c.key.event != p.Events[events[0]].Name
+	})
 	return tableOf(p, o, columns, events), nil
 }
 

@@ -42,7 +42,8 @@ func (t *textPrinter) print() error {
 		if !slices.ContainsFunc(table.totals, func(sums total) bool { return sums.samples > 0 }) {
 			continue
 		}
-		if t.o.Hierarchy {
+		hasKeys := slices.ContainsFunc(table.columns, func(c *column) bool { return c.key != nil })
+		if t.o.Hierarchy && hasKeys {
 			t.printHierarchy(newHierarchy(table))
 		} else {
 			t.printTable(table)
@@ -236,7 +237,7 @@ func (t *textPrinter) printHeads(table *table, widths []int) {
 		switch {
 		case t.o.Separator != "":
 			t.w.WriteString(title)
-		case c.key == nil:
+		case c.key == nil || c.key.right:
 			fmt.Fprintf(t.w, "%*s", widths[i], title)
 		default:
 			fmt.Fprintf(t.w, "%-*s", widths[i], title)
@@ -285,6 +286,9 @@ func (t *table) padded(i int) bool {
 // cell returns the text of a row in a column.
 func (t *table) cell(c *column, r *row, width int) string {
 	if c.key != nil {
+		if c.key.right && t.o.Separator != "" {
+			width = 0
+		}
 		text := printable.Text(c.key.text(t.p, &r.properties, width))
 		if t.o.Separator != "" {
 			text = strings.ReplaceAll(text, t.o.Separator, ".")

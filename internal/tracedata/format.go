@@ -149,12 +149,13 @@ func (f *Field) element() int {
 	return max(1, f.Size/f.Count)
 }
 
-func (f *Field) isString() bool {
+// IsString reports whether the values of a field are text.
+func (f *Field) IsString() bool {
 	return f.Array && (strings.Contains(f.Type, "char") || strings.Contains(f.Type, "u8") || strings.Contains(f.Type, "s8"))
 }
 
-// field returns a field by its name, or nil.
-func (f *Format) field(name string) *Field {
+// Field returns a field by its name, or nil.
+func (f *Format) Field(name string) *Field {
 	for _, list := range [][]Field{f.Fields, f.Common} {
 		for i := range list {
 			if list[i].Name == name {

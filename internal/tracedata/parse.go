@@ -286,7 +286,7 @@ func (p *parser) field() (node, error) {
 
 func (p *parser) named() (fieldNode, error) {
 	name := p.next()
-	field := p.f.field(name.text)
+	field := p.f.Field(name.text)
 	if field == nil {
 		return fieldNode{}, fmt.Errorf("there is no field %s", name.text)
 	}

@@ -14,7 +14,7 @@ type Resolve func(addr uint64) (name string, offset uint64, ok bool)
 // and name=value for each field. resolve may be nil.
 func (f *Format) AppendText(out, raw []byte, resolve Resolve) []byte {
 	if f.PrintErr != nil {
-		return f.appendFields(append(out, "[FAILED TO PARSE]"...), raw)
+		return f.AppendFields(append(out, "[FAILED TO PARSE]"...), raw)
 	}
 	r := &record{f, raw, resolve}
 	for i := range f.pieces {
@@ -23,8 +23,8 @@ func (f *Format) AppendText(out, raw []byte, resolve Resolve) []byte {
 	return out
 }
 
-// appendFields appends " name=value" for each of the tracepoint's own fields.
-func (f *Format) appendFields(out, raw []byte) []byte {
+// AppendFields appends " name=value" for each of the tracepoint's own fields.
+func (f *Format) AppendFields(out, raw []byte) []byte {
 	for i := range f.Fields {
 		field := &f.Fields[i]
 		out = append(out, ' ')
@@ -43,7 +43,7 @@ func (f *Format) appendFields(out, raw []byte) []byte {
 // AppendValue appends the value of a field. b is the result of Bytes.
 func (f *Format) AppendValue(out []byte, field *Field, b []byte) []byte {
 	if field.Array || field.Dynamic {
-		if text := untilNUL(b); field.isString() && isPrintable(text) {
+		if text := untilNUL(b); field.IsString() && isPrintable(text) {
 			return append(out, text...)
 		}
 		out = append(out, "ARRAY["...)
@@ -57,7 +57,7 @@ func (f *Format) AppendValue(out []byte, field *Field, b []byte) []byte {
 	}
 	v := number(b, f.order, field.Signed)
 	t, _ := namedType(field.Type, f.longSize)
-	isLong := field.Type == "long" || field.Type == "unsigned long"
+	isLong := field.Type == "unsigned long" || field.Type == "long" && field.Size == 4 // as in libtraceevent, signed ones of 8 bytes are numbers
 	switch {
 	case t.pointer > 0, isLong:
 		return strconv.AppendUint(append(out, "0x"...), v, 16)
