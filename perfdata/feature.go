@@ -40,7 +40,7 @@ const (
 	FeaturePMUCaps        FeatureID = 31 // PMUCaps; before perf 6.1 HYBRID_CPU_PMU_CAPS, which has the same format
 	FeatureCPUDomainInfo  FeatureID = 32 // Opaque. perf 7.0
 	FeatureEMachine       FeatureID = 33 // EMachine. perf 7.1
-	FeatureCLNSize        FeatureID = 34 // Opaque. perf 7.1
+	FeatureCLNSize        FeatureID = 34 // CacheLineSize. perf 7.1
 )
 
 const maxFeatures = 256 // HEADER_FEAT_BITS
@@ -258,6 +258,9 @@ type HybridPMU struct {
 	PMU  string
 	CPUs string // for example 0-3,8
 }
+
+// CacheLineSize is the size of a cache line in bytes.
+type CacheLineSize uint32
 
 // EMachine is the machine as the ELF header encodes it: e_machine and e_flags.
 type EMachine struct {

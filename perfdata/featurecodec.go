@@ -37,6 +37,7 @@ var newFeature = map[FeatureID]FeatureValue{
 	FeatureCache: Caches(nil), FeatureSampleTime: SampleTimes{}, FeatureMemTopology: MemTopology{}, FeatureClockID: ClockResolution(0),
 	FeatureDirFormat: DirFormat(0), FeatureCompressed: Compression{}, FeatureCPUPMUCaps: CPUPMUCaps(nil), FeatureClockData: ClockData{},
 	FeatureHybridTopology: HybridTopology(nil), FeaturePMUCaps: PMUCaps(nil), FeatureEMachine: EMachine{},
+	FeatureCLNSize: CacheLineSize(0),
 }
 
 // all is the whole feature, which is not copied.
@@ -91,6 +92,11 @@ func (f NRCPUs) code(k *coder) FeatureValue {
 
 func (f EMachine) code(k *coder) FeatureValue {
 	u32(k, &f.Machine, &f.Flags)
+	return f
+}
+
+func (f CacheLineSize) code(k *coder) FeatureValue {
+	u32(k, &f)
 	return f
 }
 

@@ -9,6 +9,7 @@ import (
 	"os"
 	"runtime"
 	"syscall"
+	"time"
 )
 
 // Reader reads a recording. It is not safe for concurrent use.
@@ -18,6 +19,7 @@ type Reader struct {
 	failed error  // error of newReader; Batches reports it
 	begun  bool
 	pipe   bool
+	data   section // where the records are in a file
 	path   string
 	file   *os.File
 }
@@ -81,7 +83,9 @@ func NewReader(r io.ReaderAt, size int64) (*Reader, error) {
 	s.stats.truncated.Store(f.truncated || f.unclosed)
 	s.stats.missing, s.stats.damaged = f.missing, f.damaged
 	s.torn = f.unclosed
-	return newReader(s), nil
+	reader := newReader(s)
+	reader.data = f.data
+	return reader, nil
 }
 
 // NewPipeReader returns a Reader of a pipe, as written by perf record -o -.
@@ -140,6 +144,21 @@ func (r *Reader) Unsorted() { r.stream.unsorted = true }
 
 // Piped reports whether the recording was written to a pipe, even if its content was saved to a file.
 func (r *Reader) Piped() bool { return r.pipe }
+
+// Data returns the offset and the size of the records in the file, in bytes. Both are 0 for a pipe.
+func (r *Reader) Data() (offset, size uint64) { return r.data.offset, r.data.size }
+
+// Modified returns the time of the last change of the file. It is known only if Open opened the recording.
+func (r *Reader) Modified() (at time.Time, known bool) {
+	if r.file == nil {
+		return at, false
+	}
+	info, err := r.file.Stat()
+	if err != nil {
+		return at, false
+	}
+	return info.ModTime(), true
+}
 
 // Owner returns the user ID of the file's owner. It is known only if Open opened the recording.
 func (r *Reader) Owner() (uid uint32, known bool) {

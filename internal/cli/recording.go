@@ -90,6 +90,19 @@ func defaultInput(stdin io.Reader) string {
 	return "perf.data"
 }
 
+// writeHeader writes the header of the recording.
+func (f *recordingFlags) writeHeader(cmd *cobra.Command, w io.Writer, recording *perfdata.Reader, topology bool) error {
+	o := report.HeaderOptions{Topology: topology}
+	at, known := recording.Modified()
+	if input, ok := cmd.InOrStdin().(*os.File); !known && ok {
+		if info, err := input.Stat(); err == nil {
+			at = info.ModTime()
+		}
+	}
+	o.Captured = at
+	return report.Header(w, recording, o)
+}
+
 // isRecording reports whether a regular file begins like a recording.
 func isRecording(path string) bool { return regularFile(path, perfdata.IsRecording) }
 

@@ -351,10 +351,10 @@ func (f *reportFlags) run(cmd *cobra.Command) error {
 	defer recording.Close()
 	switch {
 	case f.headerOnly && !f.NoHeads: // as in perf, -q prints the rows
-		return f.write(cmd, func(w io.Writer) error { return report.Header(w, recording, f.topology) })
+		return f.write(cmd, func(w io.Writer) error { return f.input.writeHeader(cmd, w, recording, f.topology) })
 	case f.dump:
 		return f.write(cmd, func(w io.Writer) error {
-			if err := f.writeHeader(w, recording); err != nil {
+			if err := f.writeHeader(cmd, w, recording); err != nil {
 				return err
 			}
 			return f.input.writeDump(cmd, w, recording)
@@ -409,7 +409,7 @@ func (f *reportFlags) writeSamples(cmd *cobra.Command, format reportFormat, reco
 	options.CutCallees(p)
 	return f.write(cmd, func(w io.Writer) error {
 		if format.name == "table" && base == nil {
-			if err := f.writeHeader(w, recording); err != nil {
+			if err := f.writeHeader(cmd, w, recording); err != nil {
 				return err
 			}
 		}
@@ -439,12 +439,12 @@ func (f *reportFlags) writeTasks(cmd *cobra.Command, recording *perfdata.Reader)
 	})
 }
 
-func (f *reportFlags) writeHeader(w io.Writer, recording *perfdata.Reader) error {
+func (f *reportFlags) writeHeader(cmd *cobra.Command, w io.Writer, recording *perfdata.Reader) error {
 	switch {
 	case f.NoHeads:
 		return nil
 	case f.header:
-		return report.Header(w, recording, f.topology)
+		return f.input.writeHeader(cmd, w, recording, f.topology)
 	}
 	_, err := io.WriteString(w, "# To display the perf.data header info, please use --header/--header-only options.\n")
 	return err

@@ -139,7 +139,7 @@ func (f *scriptFlags) run(cmd *cobra.Command, o script.Options) error {
 	o.Input, o.AttrText = f.path, report.AttrText(reader)
 	out := bufio.NewWriterSize(cmd.OutOrStdout(), 1<<16)
 	if f.header || f.headerOnly {
-		if err := report.Header(out, reader, f.topology); err != nil {
+		if err := f.writeHeader(cmd, out, reader, f.topology); err != nil {
 			return err
 		}
 	}

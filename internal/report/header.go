@@ -5,8 +5,8 @@ import (
 	"encoding/binary"
 	"fmt"
 	"io"
-	"slices"
 	"strings"
+	"time"
 
 	"github.com/cilium/ebpf/btf"
 
@@ -15,29 +15,95 @@ import (
 	"github.com/bperf/bperf/perfdata"
 )
 
-// Header writes what a recording says about itself, as comment lines in perf's format. With topology, it also writes how the CPUs and the
-// memory of the machine are connected.
-func Header(w io.Writer, r *perfdata.Reader, topology bool) error {
+// HeaderOptions select what Header writes.
+type HeaderOptions struct {
+	Topology bool      // also how the CPUs, caches and memory of the machine are connected
+	Captured time.Time // when the recording was last written; zero if unknown
+}
+
+// Header writes what a recording says about itself, as comment lines: those of perf 7.2, in its order. As in perf, the features of a pipe
+// follow after the block.
+func Header(w io.Writer, r *perfdata.Reader, o HeaderOptions) error {
 	out := bufio.NewWriter(w)
 	out.WriteString("# ========\n")
-	h := header{out, r.Features(), r.ByteOrder()}
-	h.machine()
-	h.events(r.Events())
-	h.groups()
-	h.programs()
-	if topology {
-		h.topology()
+	h := header{out, r, r.Features()}
+	h.file(o.Captured)
+	const end = "# ========\n#\n"
+	if r.Piped() {
+		out.WriteString(end)
 	}
-	h.times()
-	h.rest(topology)
-	out.WriteString("# ========\n#\n")
+	var others, missing []string
+	for id := perfdata.FeatureTracingData; id <= perfdata.FeatureCLNSize; id++ {
+		if _, there := h.f.Raw(id); !there {
+			missing = append(missing, id.String()+" ")
+		} else if print, known := printers[id]; !known {
+			others = append(others, id.String())
+		} else if topologies[id] && !o.Topology {
+			h.line("%s info available, use -I to display", id)
+		} else {
+			print(h)
+		}
+	}
+	for _, id := range h.f.IDs() {
+		if id > perfdata.FeatureCLNSize {
+			others = append(others, id.String())
+		}
+	}
+	if len(others) > 0 {
+		h.line("other features: %s", strings.Join(others, " "))
+	}
+	if !r.Piped() {
+		h.line("missing features: %s", strings.Join(missing, ""))
+		out.WriteString(end)
+	}
 	return out.Flush()
 }
 
 type header struct {
-	w     *bufio.Writer
-	f     *perfdata.Features
-	order binary.ByteOrder
+	w *bufio.Writer
+	r *perfdata.Reader
+	f *perfdata.Features
+}
+
+// topologies are the features that the header shows only on demand, because they are long.
+var topologies = map[perfdata.FeatureID]bool{perfdata.FeatureCPUTopology: true, perfdata.FeatureNUMATopology: true, perfdata.FeatureCache: true,
+	perfdata.FeatureMemTopology: true, perfdata.FeatureHybridTopology: true}
+
+// printers print the features. As in perf, some are not printed.
+var printers = map[perfdata.FeatureID]func(header){
+	perfdata.FeatureTracingData:    func(header) {},
+	perfdata.FeatureBuildID:        func(header) {},
+	perfdata.FeatureDirFormat:      func(header) {}, // readers of directories do not get here
+	perfdata.FeatureHostname:       text("hostname", perfdata.FeatureHostname),
+	perfdata.FeatureOSRelease:      text("os release", perfdata.FeatureOSRelease),
+	perfdata.FeatureVersion:        text("perf version", perfdata.FeatureVersion),
+	perfdata.FeatureArch:           text("arch", perfdata.FeatureArch),
+	perfdata.FeatureNRCPUs:         header.numbers,
+	perfdata.FeatureCPUDesc:        text("cpudesc", perfdata.FeatureCPUDesc),
+	perfdata.FeatureCPUID:          text("cpuid", perfdata.FeatureCPUID),
+	perfdata.FeatureTotalMem:       header.totalMemory,
+	perfdata.FeatureCmdline:        header.commandLine,
+	perfdata.FeatureEventDesc:      header.events,
+	perfdata.FeatureCPUTopology:    header.cpus,
+	perfdata.FeatureNUMATopology:   header.nodes,
+	perfdata.FeatureBranchStack:    func(h header) { h.line("contains samples with branch stack") },
+	perfdata.FeaturePMUMappings:    header.pmus,
+	perfdata.FeatureGroupDesc:      header.groups,
+	perfdata.FeatureAuxtrace:       func(h header) { h.line("contains AUX area data (e.g. instruction trace)") },
+	perfdata.FeatureStat:           func(h header) { h.line("contains stat data") },
+	perfdata.FeatureCache:          header.caches,
+	perfdata.FeatureSampleTime:     header.times,
+	perfdata.FeatureMemTopology:    header.memory,
+	perfdata.FeatureClockID:        header.clockResolution,
+	perfdata.FeatureBPFProgInfo:    header.programs,
+	perfdata.FeatureBPFBTF:         header.types,
+	perfdata.FeatureCompressed:     header.compression,
+	perfdata.FeatureCPUPMUCaps:     header.cpuCaps,
+	perfdata.FeatureClockData:      header.clock,
+	perfdata.FeatureHybridTopology: header.hybrid,
+	perfdata.FeaturePMUCaps:        header.pmuCaps,
+	perfdata.FeatureEMachine:       header.machine,
+	perfdata.FeatureCLNSize:        header.cacheLine,
 }
 
 func (h header) line(format string, values ...any) {
@@ -65,48 +131,60 @@ func section[T any](h header, id perfdata.FeatureID, decode func([]byte, binary.
 	if !there {
 		return nil
 	}
-	all, err := decode(b, h.order)
+	all, err := decode(b, h.r.ByteOrder())
 	h.broken(id, err)
 	return all
 }
 
-func (h header) machine() {
-	for _, text := range []struct {
-		title string
-		id    perfdata.FeatureID
-	}{
-		{"hostname", perfdata.FeatureHostname}, {"os release", perfdata.FeatureOSRelease}, {"perf version", perfdata.FeatureVersion},
-		{"arch", perfdata.FeatureArch},
-	} {
-		if value := h.f.Text(text.id); value != "" {
-			h.line("%s : %s", text.title, value)
+// file prints where the parts of the file are. Pipes have no such parts.
+func (h header) file(captured time.Time) {
+	if !captured.IsZero() {
+		h.line("captured on    : %s", captured.Local().Format(time.ANSIC))
+	}
+	offset, size := h.r.Data()
+	h.line("header version : 1")
+	h.line("data offset    : %d", offset)
+	h.line("data size      : %d", size)
+	h.line("feat offset    : %d", offset+size)
+}
+
+func text(title string, id perfdata.FeatureID) func(header) {
+	return func(h header) {
+		if value, ok := feature[perfdata.Text](h, id); ok {
+			h.line("%s : %s", title, value)
 		}
 	}
+}
+
+func (h header) numbers() {
 	if cpus, ok := feature[perfdata.NRCPUs](h, perfdata.FeatureNRCPUs); ok {
 		h.line("nrcpus online : %d", cpus.Online)
 		h.line("nrcpus avail : %d", cpus.Available)
 	}
-	if value := h.f.Text(perfdata.FeatureCPUDesc); value != "" {
-		h.line("cpudesc : %s", value)
-	}
-	if value := h.f.Text(perfdata.FeatureCPUID); value != "" {
-		h.line("cpuid : %s", value)
-	}
+}
+
+func (h header) totalMemory() {
 	if memory, ok := feature[perfdata.TotalMem](h, perfdata.FeatureTotalMem); ok {
 		h.line("total memory : %d kB", memory)
 	}
+}
+
+func (h header) commandLine() {
 	if command, ok := feature[perfdata.CommandLine](h, perfdata.FeatureCmdline); ok {
-		h.line("cmdline : %s ", strings.Join(command, " "))
+		h.line("cmdline : %s ", strings.ReplaceAll(strings.Join(command, " "), "'", `\'`))
 	}
 }
 
-func (h header) events(events []*perfdata.Event) {
-	for _, e := range events {
-		rate := fmt.Sprintf("sample_period = %d", e.Attr.SamplePeriod)
-		if e.Attr.Has(perfdata.AttrFreq) {
-			rate = fmt.Sprintf("sample_freq = %d", e.Attr.SamplePeriod)
+func (h header) events() {
+	attrText := AttrText(h.r)
+	events, _ := feature[perfdata.EventDescriptions](h, perfdata.FeatureEventDesc)
+	for i := range events {
+		e := &events[i]
+		ids := ""
+		if len(e.IDs) > 0 {
+			ids = ", id = { " + joined(e.IDs) + " }"
 		}
-		h.line("event : name = %s, id = { %s }, type = %d, config = %#x, %s", e.Name, joined(e.IDs), e.Attr.Type, e.Attr.Config, rate)
+		h.line("event : name = %s, %s%s", e.Name, ids, attrText(&e.Attr))
 	}
 }
 
@@ -119,22 +197,28 @@ func joined[T any](values []T) string {
 }
 
 func (h header) groups() {
-	groups, _ := feature[perfdata.GroupDescriptions](h, perfdata.FeatureGroupDesc)
-	for _, g := range groups {
-		h.line("group: %s leader = %d, members = %d", g.Name, g.Leader, g.Members)
+	e := eventPrinter{all: h.r.Events()}
+	h.broken(perfdata.FeatureGroupDesc, e.readFeatures(h.f))
+	for _, event := range e.all {
+		if g, leads := e.groups[event.Index]; leads && g.Members > 1 {
+			h.line("group: %s", e.group(event))
+		}
 	}
 }
 
 // programs lists the BPF programs with the addresses of their functions.
 func (h header) programs() {
 	specs := make(map[uint32]*btf.Spec)
-	types := section(h, perfdata.FeatureBPFBTF, linear.DecodeBTF)
-	for _, b := range types {
+	for _, b := range section(h, perfdata.FeatureBPFBTF, linear.DecodeBTF) {
 		spec, err := linear.LoadBTF(b.Data)
 		h.broken(perfdata.FeatureBPFBTF, err)
 		specs[b.ID] = spec
 	}
-	for _, info := range section(h, perfdata.FeatureBPFProgInfo, linear.DecodePrograms) {
+	programs := section(h, perfdata.FeatureBPFProgInfo, linear.DecodePrograms)
+	if len(programs) == 0 {
+		h.line("bpf_prog_info empty")
+	}
+	for _, info := range programs {
 		p, err := info.Program(specs[info.BTF])
 		h.broken(perfdata.FeatureBPFProgInfo, err)
 		if len(p.Functions) == 1 {
@@ -147,36 +231,45 @@ func (h header) programs() {
 			h.w.WriteString("# \t" + printable.Text(fmt.Sprintf("sub_prog %d: %s addr %#x size %d", i, f.Symbol, f.Address, f.Size)) + "\n")
 		}
 	}
+}
+
+func (h header) types() {
+	types := section(h, perfdata.FeatureBPFBTF, linear.DecodeBTF)
+	if len(types) == 0 {
+		h.line("btf info empty")
+	}
 	for _, b := range types {
 		h.line("btf info of id %d", b.ID)
 	}
 }
 
 func (h header) times() {
-	times, ok := feature[perfdata.SampleTimes](h, perfdata.FeatureSampleTime)
-	if !ok {
-		return
+	if times, ok := feature[perfdata.SampleTimes](h, perfdata.FeatureSampleTime); ok {
+		h.line("time of first sample : %d.%06d", times.First/1e9, times.First%1e9/1e3)
+		h.line("time of last sample : %d.%06d", times.Last/1e9, times.Last%1e9/1e3)
+		h.line("sample duration : %10.3f ms", float64(times.Last-times.First)/1e6)
 	}
-	h.line("time of first sample : %d.%06d", times.First/1e9, times.First%1e9/1e3)
-	h.line("time of last sample : %d.%06d", times.Last/1e9, times.Last%1e9/1e3)
-	h.line("sample duration : %10.3f ms", float64(times.Last-times.First)/1e6)
 }
 
-// rest names the features that the lines above do not show.
-func (h header) rest(topology bool) {
-	shown := map[perfdata.FeatureID]bool{
-		perfdata.FeatureHostname: true, perfdata.FeatureOSRelease: true, perfdata.FeatureVersion: true, perfdata.FeatureArch: true,
-		perfdata.FeatureNRCPUs: true, perfdata.FeatureCPUDesc: true, perfdata.FeatureCPUID: true, perfdata.FeatureTotalMem: true,
-		perfdata.FeatureCmdline: true, perfdata.FeatureEventDesc: true, perfdata.FeatureGroupDesc: true, perfdata.FeatureBPFProgInfo: true,
-		perfdata.FeatureBPFBTF: true, perfdata.FeatureSampleTime: true,
-	}
-	var others []string
-	for _, id := range h.f.IDs() {
-		if !shown[id] && !(topology && slices.Contains(topologies, id)) {
-			others = append(others, id.String())
+func (h header) compression() {
+	if c, ok := feature[perfdata.Compression](h, perfdata.FeatureCompressed); ok {
+		kind := "Unknown"
+		if c.Type == 1 {
+			kind = "Zstd"
 		}
+		h.line("compressed : %s, level = %d, ratio = %d", kind, c.Level, c.Ratio)
 	}
-	if len(others) > 0 {
-		h.line("other features: %s", strings.Join(others, " "))
+}
+
+func (h header) machine() {
+	if m, ok := feature[perfdata.EMachine](h, perfdata.FeatureEMachine); ok {
+		h.line("e_machine : %d", m.Machine)
+		h.line("  e_flags : %d", m.Flags)
+	}
+}
+
+func (h header) cacheLine() {
+	if size, ok := feature[perfdata.CacheLineSize](h, perfdata.FeatureCLNSize); ok {
+		h.line("cacheline size: %d", size)
 	}
 }

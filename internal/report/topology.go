@@ -9,36 +9,11 @@ import (
 	"github.com/bperf/bperf/perfdata"
 )
 
-// topologies are the features that the header shows only on demand, because they are long.
-var topologies = []perfdata.FeatureID{perfdata.FeatureCPUTopology, perfdata.FeatureNUMATopology, perfdata.FeatureCache, perfdata.FeatureMemTopology}
-
-// topology prints how the CPUs and the memory of the recorded machine are connected.
-func (h header) topology() {
-	if cpus, ok := feature[perfdata.CPUTopology](h, perfdata.FeatureCPUTopology); ok {
-		h.cpus(cpus)
+func (h header) cpus() {
+	t, ok := feature[perfdata.CPUTopology](h, perfdata.FeatureCPUTopology)
+	if !ok {
+		return
 	}
-	if nodes, ok := feature[perfdata.NUMATopology](h, perfdata.FeatureNUMATopology); ok {
-		for _, n := range nodes {
-			h.line("node%d meminfo  : total = %d kB, free = %d kB", n.Node, n.MemTotal, n.MemFree)
-			h.line("node%d cpu list : %s", n.Node, n.CPUs)
-		}
-	}
-	if caches, ok := feature[perfdata.Caches](h, perfdata.FeatureCache); ok {
-		h.line("CPU cache info:")
-		for _, c := range caches {
-			h.line(" L%d %-15s %8s [%s]", c.Level, c.Type, c.Size, c.CPUs)
-		}
-	}
-	if memory, ok := feature[perfdata.MemTopology](h, perfdata.FeatureMemTopology); ok {
-		h.line("memory nodes (nr %d, block size %#x):", len(memory.Nodes), memory.BlockSize)
-		for _, n := range memory.Nodes {
-			blocks, list := blockList(n.Blocks)
-			h.line("%4d [%s]: %s", n.Node, rounded(blocks*memory.BlockSize), list)
-		}
-	}
-}
-
-func (h header) cpus(t perfdata.CPUTopology) {
 	for _, list := range t.Packages {
 		h.line("sibling sockets : %s", list)
 	}
@@ -54,6 +29,42 @@ func (h header) cpus(t perfdata.CPUTopology) {
 			die = fmt.Sprintf("Die ID %d, ", at.Die)
 		}
 		h.line("CPU %d: Core ID %d, %sSocket ID %d", cpu, at.Core, die, at.Socket)
+	}
+}
+
+func (h header) nodes() {
+	nodes, _ := feature[perfdata.NUMATopology](h, perfdata.FeatureNUMATopology)
+	for _, n := range nodes {
+		h.line("node%d meminfo  : total = %d kB, free = %d kB", n.Node, n.MemTotal, n.MemFree)
+		h.line("node%d cpu list : %s", n.Node, n.CPUs)
+	}
+}
+
+func (h header) caches() {
+	if caches, ok := feature[perfdata.Caches](h, perfdata.FeatureCache); ok {
+		h.line("CPU cache info:")
+		for _, c := range caches {
+			h.line(" L%d %-15s %8s [%s]", c.Level, c.Type, c.Size, c.CPUs)
+		}
+	}
+}
+
+func (h header) memory() {
+	if memory, ok := feature[perfdata.MemTopology](h, perfdata.FeatureMemTopology); ok {
+		h.line("memory nodes (nr %d, block size %#x):", len(memory.Nodes), memory.BlockSize)
+		for _, n := range memory.Nodes {
+			blocks, list := blockList(n.Blocks)
+			h.line("%4d [%s]: %s", n.Node, rounded(blocks*memory.BlockSize), list)
+		}
+	}
+}
+
+func (h header) hybrid() {
+	if pmus, ok := feature[perfdata.HybridTopology](h, perfdata.FeatureHybridTopology); ok {
+		h.line("hybrid cpu system:")
+		for _, p := range pmus {
+			h.line("%s cpu list : %s", p.PMU, p.CPUs)
+		}
 	}
 }
 
