@@ -103,12 +103,15 @@ func (i *image) relocate(s *elf.Section, data []byte, loaded *image) []byte {
 		return data
 	}
 	var symbols []uint64
-	_ = symbolTable{i, elf.SHT_SYMTAB}.each(func(r rawSymbol, name []byte) {
-		if int(r.section) < len(i.elf.Sections) && i.elf.Sections[r.section].Flags&elf.SHF_ALLOC != 0 {
-			r.value += i.relocatableBase(r.section, loaded)
+	if all, err := (symbolTable{i, elf.SHT_SYMTAB}).read(); err == nil {
+		for n := 1; n < all.count(); n++ {
+			r := all.at(n)
+			if int(r.section) < len(i.elf.Sections) && i.elf.Sections[r.section].Flags&elf.SHF_ALLOC != 0 {
+				r.value += i.relocatableBase(r.section, loaded)
+			}
+			symbols = append(symbols, r.value)
 		}
-		symbols = append(symbols, r.value)
-	})
+	}
 	data = append([]byte(nil), data...)
 	order := i.elf.ByteOrder
 	for _, rela := range i.elf.Sections {

@@ -46,14 +46,18 @@ func (i *image) goSection() *elf.Section {
 
 // goSymbols returns the base addresses of functions and of inlined calls, from symbols.
 func (i *image) goSymbols() (text, gofunc uint64) {
-	_ = symbolTable{i, elf.SHT_SYMTAB}.each(func(r rawSymbol, name []byte) {
-		switch string(name) {
-		case "runtime.text":
-			text = r.value
-		case "go:func.*", "go.func.*":
-			gofunc = r.value
+	all, err := symbolTable{i, elf.SHT_SYMTAB}.read()
+	if err != nil {
+		return 0, 0 // Symbols reports the error
+	}
+	for n := 1; n < all.count(); n++ {
+		switch s := all.at(n); {
+		case all.isNamed(s, "runtime.text"):
+			text = s.value
+		case all.isNamed(s, "go:func.*"), all.isNamed(s, "go.func.*"):
+			gofunc = s.value
 		}
-	}) // Symbols reports the error
+	}
 	return text, gofunc
 }
 

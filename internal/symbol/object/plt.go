@@ -4,23 +4,27 @@ import (
 	"debug/elf"
 	"encoding/binary"
 	"fmt"
+	"slices"
 
 	"github.com/bperf/bperf/internal/symbol"
 )
 
-// pltSymbols returns a symbol for each entry of the procedure linkage table. Linkers use several layouts, so pltSymbols decodes each entry
-// to find the slot of the global offset table that it jumps through. The relocation of the slot has the name.
-func (i *image) pltSymbols() ([]symbol.Symbol, error) {
-	slots, err := i.slots()
-	if len(slots) == 0 {
-		return nil, err
+// addPLT adds a symbol for each entry of the procedure linkage table. Linkers use several layouts, so addPLT decodes each entry to find the
+// slot of the global offset table that it jumps through. The relocation of the slot refers to the symbol with the name.
+func (i *image) addPLT(b *symbol.Builder) error {
+	tables := slices.DeleteFunc(slices.Clone(i.elf.Sections), func(s *elf.Section) bool {
+		return s.Name != ".plt" && s.Name != ".plt.sec" && s.Name != ".plt.got" || s.Type != elf.SHT_PROGBITS
+	})
+	if len(tables) == 0 || i.elf.Class != elf.ELFCLASS64 {
+		return nil
 	}
-	var symbols []symbol.Symbol
+	all, err := symbolTable{i, elf.SHT_DYNSYM}.read()
+	if err != nil {
+		return err
+	}
+	slots := i.slots(all.count())
 	code, names := uint64(maxContents), symbol.MaxNames(0) // what is left of the limits
-	for _, s := range i.elf.Sections {
-		if s.Name != ".plt" && s.Name != ".plt.sec" && s.Name != ".plt.got" || s.Type != elf.SHT_PROGBITS {
-			continue
-		}
+	for _, s := range tables {
 		table := i.slice(s.Offset, min(s.FileSize, code))
 		code -= uint64(len(table))
 		size := int(s.Entsize)
@@ -32,19 +36,21 @@ func (i *image) pltSymbols() ([]symbol.Symbol, error) {
 		}
 		for at := 0; at+size <= len(table); at += size {
 			slot, length := jumpSlot(i.elf.Machine, table[at:], s.Addr+uint64(at), size)
-			if name := slots[slot]; len(name) > 0 && length > 0 {
+			n, ok := slots[slot]
+			if !ok || length == 0 {
+				continue
+			}
+			if name := all.name(all.at(int(n))); len(name) > 0 {
 				if names -= len(name); names < 0 {
-					return nil, fmt.Errorf("the names of entries of %s overlap, and have more than %d bytes", s.Name, symbol.MaxNames(0))
+					return fmt.Errorf("the names of entries of %s overlap, and have more than %d bytes", s.Name, symbol.MaxNames(0))
 				}
 				start := s.Addr + uint64(at)
-				symbols = append(symbols, symbol.Symbol{
-					Name: string(name) + "@plt", Start: start, End: start + uint64(length), Binding: symbol.Global,
-				})
+				b.Add(symbol.Symbol{Start: start, End: start + uint64(length), Binding: symbol.Global}, append(slices.Clip(name), "@plt"...))
 				at += length - size
 			}
 		}
 	}
-	return symbols, err
+	return nil
 }
 
 // jumpSlot returns the address that a PLT entry reads its target from, and the length of the entry. The length is 0 if code is no entry.
@@ -93,21 +99,16 @@ func armSlot(code []byte, addr uint64) (slot uint64, length int) {
 	return slot, 4 * length
 }
 
-// slots returns the names of the functions whose addresses the dynamic linker writes to the global offset table, by the address of the
-// slot.
-func (i *image) slots() (map[uint64][]byte, error) {
-	var names [][]byte
-	err := symbolTable{i, elf.SHT_DYNSYM}.each(func(r rawSymbol, name []byte) { names = append(names, name) })
-	if len(names) == 0 || i.elf.Class != elf.ELFCLASS64 {
-		return nil, err
-	}
-	slots := make(map[uint64][]byte)
+// slots returns the indexes of the functions whose addresses the dynamic linker writes to the global offset table, by the address of the
+// slot. symbols is the number of entries in .dynsym.
+func (i *image) slots(symbols int) map[uint64]uint32 {
+	slots := make(map[uint64]uint32)
 	i.relocations(func(at, info, _ uint64) {
-		if n := info >> 32; n > 0 && n <= uint64(len(names)) && fillsSlot(i.elf.Machine, uint32(info)) {
-			slots[at] = names[n-1]
+		if n := info >> 32; n > 0 && n < uint64(symbols) && fillsSlot(i.elf.Machine, uint32(info)) {
+			slots[at] = uint32(n)
 		}
 	})
-	return slots, err
+	return slots
 }
 
 // fillsSlot reports whether a relocation sets a slot to the address of a function.

@@ -3,6 +3,7 @@ package object
 import (
 	"bytes"
 	"debug/elf"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"strings"
@@ -19,11 +20,6 @@ func (f *File) Symbols() *symbol.Table {
 			f.symbols = b.Table()
 			return
 		}
-		add := func(part []symbol.Symbol) {
-			for _, s := range part {
-				b.Add(s, []byte(s.Name))
-			}
-		}
 		// If one part cannot be read, the others are kept.
 		var errs []error
 		part := func(read func() error) { errs = append(errs, guard(read)) }
@@ -31,11 +27,7 @@ func (f *File) Symbols() *symbol.Table {
 			part(func() error { return symbolTable{i, elf.SHT_SYMTAB}.add(&b, f.image) })
 		}
 		part(func() error { return symbolTable{f.image, elf.SHT_DYNSYM}.add(&b, f.image) })
-		part(func() error {
-			symbols, err := f.image.pltSymbols()
-			add(symbols)
-			return err
-		})
+		part(func() error { return f.image.addPLT(&b) })
 		part(func() error {
 			mini, err := f.image.miniDebugInfo()
 			if mini != nil {
@@ -44,11 +36,7 @@ func (f *File) Symbols() *symbol.Table {
 			return err
 		})
 		if t := f.goTable(); t != nil && f.image.section(".symtab") == nil {
-			part(func() error {
-				symbols, err := t.Symbols()
-				add(symbols)
-				return err
-			})
+			part(func() error { return t.AddTo(&b) })
 		}
 		f.symbolsErr = errors.Join(errs...)
 		f.symbols = b.Table()
@@ -133,78 +121,116 @@ type symbolTable struct {
 	kind elf.SectionType
 }
 
-// each calls yield with each entry except the null entry. The name is part of the file. It fails if the table is larger than that of any
-// program, possibly after some calls.
-func (t symbolTable) each(yield func(rawSymbol, []byte)) error {
-	s := t.elf.SectionByType(t.kind)
-	if s == nil || uint64(s.Link) >= uint64(len(t.elf.Sections)) {
-		return nil
-	}
-	table, err := t.contents(s)
-	if err != nil {
-		return err
-	}
-	names, err := t.contents(t.elf.Sections[s.Link])
-	if err != nil {
-		return err
-	}
-	size := elf.Sym64Size
-	if t.elf.Class == elf.ELFCLASS32 {
-		size = elf.Sym32Size
-	}
-	if len(table)+len(names) > maxContents || len(table)/size > symbol.MaxSymbols {
-		return fmt.Errorf("%s has %d symbols in %d bytes, and at most %d in %d are read", s.Name, len(table)/size, len(table)+len(names), symbol.MaxSymbols, maxContents)
-	}
-	left := symbol.MaxNames(len(names))
-	for n := size; n+size <= len(table); n += size {
-		r := t.decode(table[n:])
-		name := names[min(uint64(r.name), uint64(len(names))):]
-		if end := bytes.IndexByte(name, 0); end >= 0 {
-			name = name[:end]
-		}
-		if left -= len(name); left < 0 {
-			return fmt.Errorf("the names in %s overlap, and have more than %d bytes", s.Name, symbol.MaxNames(len(names)))
-		}
-		yield(r, name)
-	}
-	return nil
+// rawSymbols holds the entries of a symbol table and their names, as they are in the file.
+type rawSymbols struct {
+	table, names []byte
+	order        binary.ByteOrder
+	little64     bool // Elf64_Sym in little-endian order, as on all machines that bperf runs on
+	size         int  // of an entry, in bytes
 }
 
-func (t symbolTable) decode(b []byte) rawSymbol {
-	order := t.elf.ByteOrder
+// read returns the entries. There are none if the file has no such table. read fails if the table is larger than that of any program.
+func (t symbolTable) read() (rawSymbols, error) {
+	s := t.elf.SectionByType(t.kind)
+	if s == nil || uint64(s.Link) >= uint64(len(t.elf.Sections)) {
+		return rawSymbols{size: elf.Sym64Size}, nil
+	}
+	r := rawSymbols{order: t.elf.ByteOrder, size: elf.Sym64Size}
+	r.little64 = t.elf.Class == elf.ELFCLASS64 && t.elf.ByteOrder == binary.LittleEndian
 	if t.elf.Class == elf.ELFCLASS32 {
+		r.size = elf.Sym32Size
+	}
+	var err error
+	if r.table, err = t.contents(s); err != nil {
+		return rawSymbols{}, err
+	}
+	if r.names, err = t.contents(t.elf.Sections[s.Link]); err != nil {
+		return rawSymbols{}, err
+	}
+	if len(r.table)+len(r.names) > maxContents || r.count() > symbol.MaxSymbols {
+		return rawSymbols{}, fmt.Errorf("%s has %d symbols in %d bytes, and at most %d in %d are read",
+			s.Name, r.count(), len(r.table)+len(r.names), symbol.MaxSymbols, maxContents)
+	}
+	return r, nil
+}
+
+// count returns the number of entries. The entry 0 is none.
+func (r *rawSymbols) count() int { return len(r.table) / r.size }
+
+func (r *rawSymbols) at(n int) rawSymbol {
+	b := r.table[n*r.size:][:r.size]
+	switch {
+	case r.little64: // without calls of an interface, which took a twentieth of the time of a report
 		return rawSymbol{
-			name: order.Uint32(b), value: uint64(order.Uint32(b[4:])), size: uint64(order.Uint32(b[8:])),
-			info: b[12], other: b[13], section: elf.SectionIndex(order.Uint16(b[14:])),
+			name: binary.LittleEndian.Uint32(b), info: b[4], other: b[5], section: elf.SectionIndex(binary.LittleEndian.Uint16(b[6:])),
+			value: binary.LittleEndian.Uint64(b[8:]), size: binary.LittleEndian.Uint64(b[16:]),
+		}
+	case r.size == elf.Sym32Size:
+		return rawSymbol{
+			name: r.order.Uint32(b), value: uint64(r.order.Uint32(b[4:])), size: uint64(r.order.Uint32(b[8:])),
+			info: b[12], other: b[13], section: elf.SectionIndex(r.order.Uint16(b[14:])),
 		}
 	}
 	return rawSymbol{
-		name: order.Uint32(b), info: b[4], other: b[5], section: elf.SectionIndex(order.Uint16(b[6:])),
-		value: order.Uint64(b[8:]), size: order.Uint64(b[16:]),
+		name: r.order.Uint32(b), info: b[4], other: b[5], section: elf.SectionIndex(r.order.Uint16(b[6:])),
+		value: r.order.Uint64(b[8:]), size: r.order.Uint64(b[16:]),
 	}
+}
+
+// name returns the name of an entry, as a part of the file.
+func (r *rawSymbols) name(s rawSymbol) []byte {
+	name := r.names[min(uint64(s.name), uint64(len(r.names))):]
+	if end := bytes.IndexByte(name, 0); end >= 0 {
+		name = name[:end]
+	}
+	return name
+}
+
+// head returns the first three bytes of a name, or fewer if the name is shorter.
+func (r *rawSymbols) head(s rawSymbol) []byte {
+	from := min(uint64(s.name), uint64(len(r.names)))
+	head := r.names[from:min(from+3, uint64(len(r.names)))]
+	if end := bytes.IndexByte(head, 0); end >= 0 {
+		head = head[:end]
+	}
+	return head
+}
+
+// isNamed reports whether an entry has this name. Other names it does not read to their end.
+func (r *rawSymbols) isNamed(s rawSymbol, name string) bool {
+	from := min(uint64(s.name), uint64(len(r.names)))
+	rest := r.names[from:min(from+uint64(len(name))+1, uint64(len(r.names)))]
+	return len(rest) > len(name) && string(rest[:len(name)]) == name && rest[len(name)] == 0
 }
 
 // add adds the functions, objects and labels. If the table is of the debugging information of loaded, its sections have no contents and may
 // have other offsets. So add uses the sections of loaded.
 func (t symbolTable) add(b *symbol.Builder, loaded *image) error {
-	count, size := 0, 0
-	err := t.each(func(r rawSymbol, name []byte) {
-		if t.wanted(r, name) {
-			count, size = count+1, size+len(name)
-		}
-	})
+	all, err := t.read()
 	if err != nil {
 		return err
 	}
+	count, size, most := 0, 0, symbol.MaxNames(len(all.names))
+	for n := 1; n < all.count(); n++ {
+		r := all.at(n)
+		if !t.wanted(&all, r) {
+			continue
+		}
+		count, size = count+1, size+len(all.name(r))
+		if size > most {
+			return fmt.Errorf("the names in the symbol table overlap, and have more than %d bytes", most)
+		}
+	}
 	b.Grow(count, size)
-	return t.each(func(r rawSymbol, name []byte) {
-		if !t.wanted(r, name) {
-			return
+	for n := 1; n < all.count(); n++ {
+		r := all.at(n)
+		if !t.wanted(&all, r) {
+			continue
 		}
 		value := r.value
 		if t.elf.Type == elf.ET_REL {
 			if int(r.section) >= len(t.elf.Sections) || t.elf.Sections[r.section].Flags&elf.SHF_ALLOC == 0 {
-				return
+				continue
 			}
 			value += t.relocatableBase(r.section, loaded)
 		}
@@ -212,14 +238,15 @@ func (t symbolTable) add(b *symbol.Builder, loaded *image) error {
 			value &^= 1 // the bit for Thumb code
 		}
 		if value+r.size < value {
-			return
+			continue
 		}
 		binding := symbol.Binding(elf.ST_BIND(r.info))
 		if elf.ST_BIND(r.info) == elf.STB_LOOS { // STB_GNU_UNIQUE, which is global
 			binding = symbol.Global
 		}
-		b.Add(symbol.Symbol{Start: value, End: value + r.size, Binding: binding}, name)
-	})
+		b.Add(symbol.Symbol{Start: value, End: value + r.size, Binding: binding}, all.name(r))
+	}
+	return nil
 }
 
 // relocatableBase returns the address of a section: that of the section with the same name in loaded, if there is one.
@@ -234,21 +261,22 @@ func (i *image) relocatableBase(section elf.SectionIndex, loaded *image) uint64 
 }
 
 // wanted reports whether a symbol is of code or data, and not of the file's structure. It selects the symbols that perf shows.
-func (t symbolTable) wanted(r rawSymbol, name []byte) bool {
-	if len(name) == 0 || r.section == elf.SHN_UNDEF || r.section == elf.SHN_ABS || r.section == elf.SHN_COMMON {
+func (t symbolTable) wanted(all *rawSymbols, r rawSymbol) bool {
+	head := all.head(r)
+	if len(head) == 0 || r.section == elf.SHN_UNDEF || r.section == elf.SHN_ABS || r.section == elf.SHN_COMMON {
 		return false
 	}
 	switch elf.ST_TYPE(r.info) {
 	case elf.STT_FUNC, elf.STT_GNU_IFUNC, elf.STT_OBJECT:
 		return true
 	case elf.STT_NOTYPE:
-		return t.isLabel(r, name)
+		return t.isLabel(r, head)
 	}
 	return false
 }
 
 // isLabel reports whether a symbol without a type names code or data, as in assembler files.
-func (t symbolTable) isLabel(r rawSymbol, name []byte) bool {
+func (t symbolTable) isLabel(r rawSymbol, head []byte) bool {
 	if v := elf.ST_VISIBILITY(r.other); v == elf.STV_HIDDEN || v == elf.STV_INTERNAL {
 		return false
 	}
@@ -256,10 +284,11 @@ func (t symbolTable) isLabel(r rawSymbol, name []byte) bool {
 		return false
 	}
 	section := t.elf.Sections[r.section].Name
-	return (strings.Contains(section, ".text") || strings.Contains(section, ".data")) && !isMappingSymbol(t.elf.Machine, name)
+	return (strings.Contains(section, ".text") || strings.Contains(section, ".data")) && !isMappingSymbol(t.elf.Machine, head)
 }
 
-// isMappingSymbol reports whether a name marks the border of code and data, as ARM and RISC-V assemblers write them.
+// isMappingSymbol reports whether a name, of which only the first three bytes matter, marks the border of code and data, as ARM and RISC-V
+// assemblers write them.
 func isMappingSymbol(machine elf.Machine, name []byte) bool {
 	if len(name) < 2 || name[0] != '$' {
 		return false

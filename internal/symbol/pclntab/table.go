@@ -181,24 +181,30 @@ func (t *Table) find(pc uint64) (function, bool) {
 	return f, pc < f.end && f.data != nil && t.name(f) != ""
 }
 
-// Symbols returns all functions. It fails if their names overlap too much (symbol.MaxNames).
-func (t *Table) Symbols() ([]symbol.Symbol, error) {
-	left := symbol.MaxNames(len(t.names))
-	symbols := make([]symbol.Symbol, 0, t.nfunc)
+// AddTo adds all functions to b. It fails if their names overlap too much (symbol.MaxNames).
+func (t *Table) AddTo(b *symbol.Builder) error {
+	size, most := 0, symbol.MaxNames(len(t.names))
 	for i := range t.nfunc {
-		f := t.function(i)
-		if f.data == nil || f.end < f.start {
-			continue
-		}
-		text := textAt(t.names, t.field(f, funcNameOff))
-		if left -= len(text); left < 0 {
-			return nil, errors.New("the names of the function table overlap")
-		}
-		if name := string(text); name != "" {
-			symbols = append(symbols, symbol.Symbol{Name: name, Start: f.start, End: f.end, Binding: symbol.Global})
+		if size += len(t.nameOf(t.function(i))); size > most {
+			return errors.New("the names of the function table overlap")
 		}
 	}
-	return symbols, nil
+	b.Grow(t.nfunc, size)
+	for i := range t.nfunc {
+		f := t.function(i)
+		if name := t.nameOf(f); len(name) > 0 {
+			b.Add(symbol.Symbol{Start: f.start, End: f.end, Binding: symbol.Global}, name)
+		}
+	}
+	return nil
+}
+
+// nameOf returns the name of a function, as a part of the table. It is empty if the function is broken.
+func (t *Table) nameOf(f function) []byte {
+	if f.data == nil || f.end < f.start {
+		return nil
+	}
+	return textAt(t.names, t.field(f, funcNameOff))
 }
 
 // Frames appends the functions at pc to frames, the innermost first. It appends nothing if pc is in no Go function: in C code or in a gap.
