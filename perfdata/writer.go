@@ -7,6 +7,7 @@ import (
 	"maps"
 	"math"
 	"slices"
+	"strings"
 )
 
 // Options configure a Writer.
@@ -36,6 +37,7 @@ type Writer struct {
 	raw      int64 // bytes of records that Append was given
 	pending  []byte
 	features map[FeatureID][]byte
+	tooLong  []FeatureID // features that were left out of a pipe
 	err      error
 	closed   bool
 }
@@ -59,11 +61,12 @@ func NewWriter(f io.WriteSeeker, o Options) (*Writer, error) {
 	w.header, front = layOut(w.events)
 	w.put(front)
 	for _, id := range slices.Sorted(maps.Keys(o.StartFeatures)) {
-		if err := w.startFeature(id, o.StartFeatures[id]); err != nil && w.err != nil { // skip a feature that is too long for a record
+		if err := w.startFeature(id, o.StartFeatures[id]); err != nil {
 			return nil, err
 		}
 	}
 	w.flush()
+	w.tooLong = nil // Close writes all features
 	w.front = w.written - w.header.data.offset()
 	for _, e := range w.events {
 		w.writeUpdates(e)
@@ -230,8 +233,8 @@ func (w *Writer) put(all ...[]byte) {
 	w.written += n
 }
 
-// SetFeature sets a feature. In a file, Close writes it. In a pipe, SetFeature writes it at once, and a feature other than FeatureTracingData
-// and FeatureBuildID is limited to 64 KiB, the size of a record.
+// SetFeature sets a feature. In a file, Close writes it. In a pipe, SetFeature writes it at once. A feature other than FeatureTracingData and
+// FeatureBuildID is one record there, of less than 64 KiB: SetFeature leaves out longer ones, as perf does, and LeftOut reports them.
 func (w *Writer) SetFeature(id FeatureID, v FeatureValue) error {
 	if w.err != nil {
 		return w.err
@@ -261,11 +264,26 @@ func (w *Writer) startFeature(id FeatureID, v FeatureValue) error {
 	default:
 		data := pipeFeature(v)
 		if size := recordHeaderSize + 8 + len(data); size > maxRecord {
-			return fmt.Errorf("feature %s has %d bytes: a pipe has room for %d", id, len(data), maxRecord-recordHeaderSize-8)
+			w.tooLong = append(w.tooLong, id)
+			return w.err
 		}
 		w.write(0, &HeaderFeature{ID: id, Data: data}, &Attr{})
 	}
 	return w.err
+}
+
+// LeftOut returns an error that names the features that were too long for a pipe, or nil.
+func (w *Writer) LeftOut() error {
+	if len(w.tooLong) == 0 {
+		return nil
+	}
+	names := make([]string, len(w.tooLong))
+	for i, id := range w.tooLong {
+		names[i] = id.String()
+	}
+	slices.Sort(names)
+	return fmt.Errorf("a pipe has no room for features of 64 KiB, and %d are left out: %s; record to a file", len(names),
+		strings.Join(slices.Compact(names), ", "))
 }
 
 // pipeFeature encodes a feature, padded to a multiple of 8 bytes as records should be.

@@ -477,8 +477,14 @@ func TestOptionsThatCannotBe(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := w.SetFeature(FeatureBPFBTF, Opaque(make([]byte, 1<<16))); err == nil {
-		t.Error("a feature of 64 KiB fits into a pipe")
+	const most = (maxRecord - recordHeaderSize - 8) &^ 7
+	for _, size := range []int{most, most + 8} {
+		if err := w.SetFeature(FeatureBPFBTF, Opaque(make([]byte, size))); err != nil {
+			t.Errorf("a feature of %d bytes: %v", size, err)
+		}
+	}
+	if left := w.LeftOut(); left == nil || !strings.Contains(left.Error(), "1 are left out: BPF_BTF;") {
+		t.Errorf("%v, want the longer one of both", left)
 	}
 	if err := w.Write(0, &Comm{Comm: strings.Repeat("x", 1<<16)}); err == nil {
 		t.Error("a record of 64 KiB was written")

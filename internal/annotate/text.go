@@ -66,25 +66,16 @@ func (r *Report) Text(w io.Writer, o TextOptions) error {
 }
 
 func (r *Report) function(b *bufio.Writer, f *Function, o TextOptions) {
-	columns, column, what := len(r.Events), " Percent", "percent: "+strings.Replace(o.Shares.String(), "-", " ", 1)
-	switch {
-	case o.Samples:
-		column, what = " Samples", "samples"
-	case o.Periods:
-		column, what = " Period     ", "periods"
-	}
-	head := strings.Repeat(column, columns)
-	var events []string
-	for e := range r.Events {
-		events = append(events, fmt.Sprintf("%s (%d samples, %.2f%% of all)", oneLine(r.Events[e].Name), f.Values[e].Samples, f.Values[e].Percent))
-	}
-	title := fmt.Sprintf("%s |\tSource code & Disassembly of %s for %s, %s", head, oneLine(f.Module), strings.Join(events, ", "), what)
-	fmt.Fprintln(b, title)
-	fmt.Fprintln(b, strings.Repeat("-", utf8.RuneCountInString(title)+6))
-	empty := strings.Repeat(" ", len(head))
+	empty := strings.Repeat(" ", r.heading(b, f, o))
+	fmt.Fprintf(b, "%s :\n", empty)
 	note := func(format string, args ...any) {
 		fmt.Fprintf(b, "%s : # %s\n", empty, oneLine(fmt.Sprintf(format, args...)))
 	}
+	var shares []string
+	for e := range r.Events {
+		shares = append(shares, fmt.Sprintf("%.2f%% of %s", f.Values[e].Percent, r.Events[e].Name))
+	}
+	note("%s: %s", f.Module, strings.Join(shares, ", "))
 	if f.Program != nil {
 		note("BPF program %d %s, tag %s", f.Program.ID, f.Program.Name, f.Program.Tag)
 	}
@@ -129,6 +120,28 @@ func (r *Report) function(b *bufio.Writer, f *Function, o TextOptions) {
 		fmt.Fprintf(b, "%s :   %x:%s\n", r.columns(f, in.Values, o), uint64(in.Address), text)
 	}
 	fmt.Fprintln(b)
+}
+
+// heading writes perf's two lines before a function and returns the width of the columns. As in perf annotate --group, the number of samples is
+// that of the first event.
+func (r *Report) heading(b *bufio.Writer, f *Function, o TextOptions) (width int) {
+	column := " Percent"
+	switch {
+	case o.Samples:
+		column = " Samples"
+	case o.Periods:
+		column = " Period     "
+	}
+	var events []string
+	for e := range r.Events {
+		events = append(events, r.Events[e].Name)
+	}
+	head := strings.Repeat(column, len(r.Events))
+	title := fmt.Sprintf("%s |\tSource code & Disassembly of %s for %s (%d samples, percent: %s)", head, oneLine(filepath.Base(f.Module)),
+		oneLine(strings.Join(events, ", ")), f.Values[0].Samples, strings.Replace(o.Shares.String(), "-", " ", 1))
+	fmt.Fprintln(b, title)
+	fmt.Fprintln(b, strings.Repeat("-", utf8.RuneCountInString(title)+5))
+	return len(head)
 }
 
 // bytesWidth is the width of the bytes of most instructions.

@@ -109,7 +109,11 @@ func (a *annotateFlags) run(cmd *cobra.Command) error {
 		return err
 	}
 	if len(report.Functions) == 0 {
-		return a.nothing(report)
+		why := a.nothing(report)
+		if a.options.Symbol == "" {
+			return why
+		}
+		fmt.Fprintln(cmd.ErrOrStderr(), "Warning:", printable.Text(why.Error())) // as in perf, this is no failure
 	}
 	return writeOutput(cmd, a.output, func(w io.Writer) error { return write(report, w) })
 }

@@ -236,7 +236,17 @@ func TestAnnotateLikePerf(t *testing.T) {
 	for _, i := range f.Instructions {
 		got[strings.TrimPrefix(i.Address.String(), "0x")] = strconv.FormatFloat(i.Values[0].Percent, 'f', 2, 64)
 	}
+	heading := func(text string) string { // the lines before the first instruction or source line
+		lines := strings.SplitN(text, "\n", 3)
+		return strings.Join(lines[:min(2, len(lines))], "\n")
+	}
 	for _, perf := range perfs {
+		for _, args := range [][]string{{}, {"-n"}, {"--show-total-period"}, {"--percent-type", "global-hits"}} {
+			args = append([]string{"annotate", "--stdio", "-i", file, "-s", "spin"}, args...)
+			if diff := cmp.Diff(heading(within(perf, args...)), heading(run(t, bperf(args...)).stdout)); diff != "" {
+				t.Errorf("%q (-%s +bperf):\n%s", args, perf, diff)
+			}
+		}
 		want := make(map[string]string)
 		for _, m := range regexp.MustCompile(`(?m)^ +(\d+\.\d\d) : +([0-9a-f]+):`).FindAllStringSubmatch(
 			within(perf, "annotate", "--stdio", "-i", file, "spin"), -1) {
@@ -245,6 +255,10 @@ func TestAnnotateLikePerf(t *testing.T) {
 		if diff := cmp.Diff(want, got); diff != "" {
 			t.Errorf("(-%s +bperf):\n%s", perf, diff)
 		}
+	}
+	// As in perf, a function without samples is no failure.
+	if got := run(t, bperf("annotate", "-i", file, "none")); got.status != 0 || !strings.Contains(got.stderr, "is in the selected functions") {
+		t.Errorf("annotate none: %+v", got)
 	}
 	if len(f.Instructions) < 5 || len(f.Lines) < 2 || f.Lines[0].File != source || !strings.Contains(f.Lines[0].Text, "x = x * 31") {
 		t.Errorf("%d instructions; lines %+v", len(f.Instructions), f.Lines)

@@ -114,7 +114,7 @@ func (c *collector) setFeatures(w *perfdata.Writer) error {
 	if !pipe || c.cfg.Sums != nil { // a stream of sums has got them already
 		return nil
 	}
-	return c.programs.pipe(w.SetFeature, c.cfg.Verbose)
+	return c.programs.pipe(w.SetFeature)
 }
 
 // addFormats adds the formats of the recorded tracepoints.

@@ -194,34 +194,22 @@ func (p *programs) features(f host.Features, types []linear.BTF) {
 	}
 }
 
-// pipe writes the fetched programs to a pipe, with one feature per program. In a pipe a feature is a record, which has room for 64 KiB.
-func (p *programs) pipe(set func(perfdata.FeatureID, perfdata.FeatureValue) error, verbose func(string)) error {
+// pipe writes the fetched programs to a pipe, with one feature per program, because a feature of a pipe has room for 64 KiB.
+func (p *programs) pipe(set func(perfdata.FeatureID, perfdata.FeatureValue) error) error {
 	if p == nil {
 		return nil
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	const most = 65000 // bytes
-	left := 0
-	write := func(id perfdata.FeatureID, b []byte) error {
-		if len(b) > most {
-			left++
-			return nil
-		}
-		return set(id, perfdata.Opaque(b))
-	}
 	for _, id := range slices.Sorted(maps.Keys(p.infos)) {
-		if err := write(perfdata.FeatureBPFProgInfo, linear.AppendPrograms(nil, binary.LittleEndian, []*linear.Info{p.infos[id]})); err != nil {
+		if err := set(perfdata.FeatureBPFProgInfo, perfdata.Opaque(linear.AppendPrograms(nil, binary.LittleEndian, []*linear.Info{p.infos[id]}))); err != nil {
 			return err
 		}
 	}
 	for _, id := range slices.Sorted(maps.Keys(p.btfs)) {
-		if err := write(perfdata.FeatureBPFBTF, linear.AppendBTF(nil, binary.LittleEndian, []linear.BTF{p.btfs[id]})); err != nil {
+		if err := set(perfdata.FeatureBPFBTF, perfdata.Opaque(linear.AppendBTF(nil, binary.LittleEndian, []linear.BTF{p.btfs[id]}))); err != nil {
 			return err
 		}
-	}
-	if left > 0 {
-		verbose(fmt.Sprintf("%d BPF programs or their BTFs are too large for a pipe and are left out: record them to a file", left))
 	}
 	return nil
 }

@@ -104,6 +104,9 @@ func (s *recorder) record() (err error) {
 	if closeErr := c.out.finish(); err == nil {
 		err = closeErr
 	}
+	if left := c.out.writer.LeftOut(); left != nil {
+		s.cfg.Notify(left.Error())
+	}
 	return err
 }
 

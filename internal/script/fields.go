@@ -120,6 +120,8 @@ func kindOf(e *perfdata.Event) kind {
 const (
 	usual   = fieldComm | fieldTID | fieldCPU | fieldTime | fieldEventName | fieldIP | fieldSymbol | fieldSymbolOffset | fieldDSO | fieldPeriod
 	ofChain = fieldIP | fieldSymbol | fieldSymbolOffset | fieldDSO
+
+	ofBranches = fieldBranches | fieldBranchSymbols | fieldBranchOffsets
 )
 
 // Selection is the set of fields that is printed for samples of each kind.
@@ -239,7 +241,7 @@ var needs = []struct {
 	{fieldCPU, perfdata.SampleCPU, "CPU"},
 	{fieldInterruptRegs, perfdata.SampleRegsIntr, "IREGS"},
 	{fieldUserRegs, perfdata.SampleRegsUser, "UREGS"},
-	{fieldBranches | fieldBranchSymbols | fieldBranchOffsets, perfdata.SampleBranchStack, "BRANCH_STACK"},
+	{ofBranches, perfdata.SampleBranchStack, "BRANCH_STACK"},
 	{fieldPhysAddr, perfdata.SamplePhysAddr, "PHYS_ADDR"},
 	{fieldDataPageSize, perfdata.SampleDataPageSize, "DATA_PAGE_SIZE"},
 	{fieldCodePageSize, perfdata.SampleCodePageSize, "CODE_PAGE_SIZE"},
@@ -249,17 +251,21 @@ var needs = []struct {
 }
 
 // fit removes the fields that an event's samples lack. As in perf, it removes them for all events of the kind. It returns an error if the
-// user asked for such a field.
-func (s *Selection) fit(e *perfdata.Event) error {
+// user asked for such a field, except for branches: perf prints the other fields without them, and programs rely on that.
+func (s *Selection) fit(e *perfdata.Event) (warning string, err error) {
 	k := kindOf(e)
 	for _, n := range needs {
 		lacking := s.fields[k] & n.field
 		if lacking == 0 || e.Attr.SampleType&n.parts != 0 {
 			continue
 		}
-		if s.asked[k]&lacking != 0 {
-			return fmt.Errorf("samples of %s have no %s, so %s cannot be printed; record it, or leave the field out with -F",
-				e.Name, n.name, fieldList(s.asked[k]&lacking))
+		asked := s.asked[k] & lacking
+		switch {
+		case asked&ofBranches != 0:
+			warning = fmt.Sprintf("samples of %s have no branches, so %s is not printed; record them with -b", e.Name, fieldList(asked))
+		case asked != 0:
+			return "", fmt.Errorf("samples of %s have no %s, so %s cannot be printed; record it, or leave the field out with -F",
+				e.Name, n.name, fieldList(asked))
 		}
 		s.fields[k] &^= lacking
 	}
@@ -267,15 +273,15 @@ func (s *Selection) fit(e *perfdata.Event) error {
 	address := e.Attr.SampleType&(perfdata.SampleIP|perfdata.SampleAddr) != 0
 	switch {
 	case asked&fieldSymbol != 0 && !address:
-		return fmt.Errorf("samples of %s have no address whose symbol could be printed", e.Name)
+		return "", fmt.Errorf("samples of %s have no address whose symbol could be printed", e.Name)
 	case asked&fieldDSO != 0 && !address:
-		return fmt.Errorf("samples of %s have no address whose file could be printed", e.Name)
+		return "", fmt.Errorf("samples of %s have no address whose file could be printed", e.Name)
 	case asked&fieldSymbolOffset != 0 && fields&fieldSymbol == 0:
-		return fmt.Errorf("fields: symoff is the offset in the symbol, which is not among them; add sym")
+		return "", fmt.Errorf("fields: symoff is the offset in the symbol, which is not among them; add sym")
 	case asked&fieldSourceLine != 0 && fields&fieldIP == 0:
-		return fmt.Errorf("fields: srcline is that of the instruction pointer, which is not among them; add ip")
+		return "", fmt.Errorf("fields: srcline is that of the instruction pointer, which is not among them; add ip")
 	}
-	return nil
+	return warning, nil
 }
 
 func fieldList(fields field) string {

@@ -145,7 +145,7 @@ func TestSelectionErrors(t *testing.T) {
 }
 
 func TestMissingInRecording(t *testing.T) {
-	for _, fields := range []string{"+addr", "+weight", "+iregs", "+brstack", "+phys_addr", "comm,symoff", "comm,srcline", "+tod"} {
+	for _, fields := range []string{"+addr", "+weight", "+iregs", "+phys_addr", "comm,symoff", "comm,srcline", "+tod"} {
 		reader, err := perfdata.Open("../../perfdata/testdata/callchain.data")
 		if err != nil {
 			t.Fatal(err)
@@ -158,6 +158,27 @@ func TestMissingInRecording(t *testing.T) {
 			t.Errorf("-F %s: no error", fields)
 		}
 		_ = reader.Close()
+	}
+}
+
+// TestWithoutBranches prints the rest of samples that have no branches, as perf does.
+func TestWithoutBranches(t *testing.T) {
+	reader, err := perfdata.Open("../../perfdata/testdata/callchain.data")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer reader.Close()
+	o := Options{Fields: NewSelection(), NoChains: true}
+	if err := o.Fields.Parse("comm,brstack,brstacksym"); err != nil {
+		t.Fatal(err)
+	}
+	var out strings.Builder
+	stats, err := Print(&out, reader, o, elsewhere(t))
+	if err != nil || len(stats.Problems) == 0 || !strings.Contains(stats.Problems[0], "have no branches, so brstack,brstacksym is not printed") {
+		t.Errorf("%v, %q", err, stats.Problems)
+	}
+	if lines := strings.Fields(out.String()); len(lines) == 0 || slices.ContainsFunc(lines, func(l string) bool { return l != lines[0] }) {
+		t.Errorf("printed:\n%s", &out)
 	}
 }
 

@@ -44,7 +44,7 @@ func run(w io.Writer, reader *perfdata.Reader, o Options, ro replay.Options) (*p
 		err = counts.err
 	}
 	stats := r.Stats()
-	stats.Problems = append(stats.Problems, counts.rounds.Losses()...)
+	stats.Problems = append(append(p.warnings, stats.Problems...), counts.rounds.Losses()...)
 	if p.badTraces != nil {
 		stats.Damaged = append(stats.Damaged, p.badTraces)
 	}
@@ -74,8 +74,12 @@ func (p *printer) fit() error {
 		if isDummy(&e.Attr) {
 			continue // it has no samples
 		}
-		if err := s.fit(e); err != nil {
+		warning, err := s.fit(e)
+		if err != nil {
 			return err
+		}
+		if warning != "" {
+			p.warnings = append(p.warnings, warning)
 		}
 	}
 	if s.prints(fieldTimeOfDay) {

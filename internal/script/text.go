@@ -26,6 +26,7 @@ type printer struct {
 	outputs map[string][]typed.Column // output of BPF programs, by the name of the event
 	chosen  []typed.Column            // output type for all events; nil without Options.Type
 
+	warnings  []string // for the user: fields that are not printed
 	traces    *tracedata.Data
 	badTraces error // why traces lacks formats
 	texts     []*text
@@ -114,7 +115,7 @@ func (t *text) sample(item *replay.Item, out []byte) []byte {
 	if fields&fieldUserRegs != 0 {
 		out = t.registers(&s.UserRegs, out)
 	}
-	if fields&(fieldBranches|fieldBranchSymbols|fieldBranchOffsets) != 0 {
+	if fields&ofBranches != 0 {
 		out = t.branches(item, fields, out)
 	}
 	if fields&fieldBPFOutput != 0 && isBPFOutput(item.Event) && !replay.IsOffCPUDump(item.Event) {

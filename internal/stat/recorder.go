@@ -58,7 +58,7 @@ func newRecorder(cfg *Config, c *counters, cells []count.Cell) (*recorder, error
 	return r, r.introduce(c)
 }
 
-// begin writes the events, and to a pipe the features. It leaves out a feature that is too long for a pipe, as on very large machines.
+// begin writes the events, and to a pipe the features.
 func (r *recorder) begin(events []*perfdata.Event) (err error) {
 	o := perfdata.Options{Events: events}
 	if !r.cfg.Recording.Pipe {
@@ -199,5 +199,9 @@ func (r *recorder) close() error {
 			}
 		}
 	}
-	return errors.Join(r.writer.Close(), r.out.Close())
+	err := errors.Join(r.writer.Close(), r.out.Close())
+	if left := r.writer.LeftOut(); left != nil {
+		r.cfg.Notify(left.Error())
+	}
+	return err
 }

@@ -36,6 +36,8 @@ func (s *recordedSession) record(t *testing.T) *perfdata.Reader {
 		Features: map[perfdata.FeatureID]perfdata.FeatureValue{perfdata.FeatureHostname: perfdata.Text(strings.Repeat("x", 1<<17)), perfdata.FeatureCmdline: perfdata.CommandLine{"stat", "record"},
 			perfdata.FeatureStat: perfdata.Flag{}, perfdata.FeatureVersion: perfdata.Text("v1.2.3")}}
 	c := &counters{events: parseEvents(t, s.events), target: s.target}
+	var notes []string
+	s.cfg.Notify = func(text string) { notes = append(notes, text) }
 	r, err := newRecorder(&s.cfg, c, s.cells)
 	if err != nil {
 		t.Fatal(err)
@@ -56,6 +58,9 @@ func (s *recordedSession) record(t *testing.T) *perfdata.Reader {
 	}
 	if err := r.close(); err != nil {
 		t.Fatal(err)
+	}
+	if left := strings.Contains(strings.Join(notes, ""), "left out: HOSTNAME;"); left != s.cfg.Recording.Pipe {
+		t.Errorf("notes %q; pipe: %t", notes, s.cfg.Recording.Pipe)
 	}
 	file, err := os.Open(path)
 	if err != nil {
